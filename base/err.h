@@ -1,0 +1,29 @@
+// Errors: one human sentence, written where the fact is known.
+//
+// A function that can fail returns 0 or KIN_FAIL and fills the caller's kin_err.
+// Callers add context with a prefix: "model.gguf: tensor blk.3.ffn_up.weight: offset beyond the end of the file".
+// The sentence has no trailing newline. A NULL kin_err is allowed everywhere: the sentence is dropped.
+// A programmer's error is never a kin_err: use kin_assert, which stays in release builds.
+#pragma once
+
+#define KIN_FAIL (-1)
+
+#if defined(__GNUC__)
+#define KIN_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+#else
+#define KIN_PRINTF(fmt, args)
+#endif
+
+typedef struct kin_err {
+    char text[512];
+} kin_err;
+
+// Writes the sentence. Always returns KIN_FAIL, so that `return kin_err_set(err, ...)` reads well.
+int kin_err_set(kin_err *err, const char *fmt, ...) KIN_PRINTF(2, 3);
+
+// Puts "PREFIX: " before the sentence that is already there. Always returns KIN_FAIL.
+int kin_err_prefix(kin_err *err, const char *fmt, ...) KIN_PRINTF(2, 3);
+
+// A broken invariant of our own code: says where, then aborts.
+#define kin_assert(cond) ((cond) ? (void)0 : kin_assert_failed(#cond, __FILE__, __LINE__))
+_Noreturn void kin_assert_failed(const char *what, const char *file, int line);

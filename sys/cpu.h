@@ -1,0 +1,5 @@
+// The machine's processors.
+#pragma once
+
+// Physical cores that this process may run on (hyper-threads of one core count once), within its CPU quota. At least 1.
+int kin_cpu_n_cores(void);

@@ -1,0 +1,46 @@
+#include "sys/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+int kin_file_open(kin_file *file, const char *path, kin_err *err) {
+    *file = (kin_file){.fd = -1};
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return kin_err_set(err, "%s: %s", path, strerror(errno));
+
+    struct stat st;
+    if (fstat(fd, &st) != 0) {
+        kin_err_set(err, "%s: %s", path, strerror(errno));
+        goto fail;
+    }
+    if (!S_ISREG(st.st_mode)) {
+        kin_err_set(err, "%s: not a regular file", path);
+        goto fail;
+    }
+    file->size = (uint64_t)st.st_size;
+    if (file->size > 0) {
+        void *map = mmap(NULL, (size_t)file->size, PROT_READ, MAP_SHARED, fd, 0);
+        if (map == MAP_FAILED) {
+            kin_err_set(err, "%s: cannot map %llu bytes: %s", path, (unsigned long long)file->size, strerror(errno));
+            goto fail;
+        }
+        file->bytes = map;
+    }
+    file->fd = fd;
+    return 0;
+
+fail:
+    close(fd);
+    return KIN_FAIL;
+}
+
+void kin_file_close(kin_file *file) {
+    if (!file) return;
+    if (file->bytes) munmap((void *)file->bytes, (size_t)file->size);
+    if (file->fd >= 0) close(file->fd);
+    *file = (kin_file){.fd = -1};
+}

@@ -1,0 +1,15 @@
+// What the machine's memory has to spare, read from the OS each time.
+#pragma once
+
+#include <stdint.h>
+
+typedef struct kin_memory {
+    uint64_t total;     // bytes of RAM that this process could ever use: the machine's, or its cgroup's limit if that is less
+    uint64_t available; // bytes that could be taken now without pushing anybody out: free, and what the OS would give back
+} kin_memory;
+
+// Never fails: what cannot be read counts as unlimited, and the machine's own figures bound it.
+kin_memory kin_memory_read(void);
+
+// Peak resident memory of this process in bytes.
+uint64_t kin_memory_peak(void);
