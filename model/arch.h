@@ -1,0 +1,34 @@
+// Architectures: one kin_arch per family, one file each (arch_NAME.c), over the shared blocks of blocks.h.
+//
+// To add a family: write arch_NAME.c with a kin_arch, list it in arch.c, and give tests/test_engine.c a row.
+// docs/ARCHITECTURE.md walks through an example.
+#pragma once
+
+#include "model/graph.h"
+#include "model/hparams.h"
+#include "model/weights.h"
+
+struct kin_arch {
+    const char *name;  // general.architecture
+    const char *title; // the models that people know it by
+    int rope_type;     // GGML_ROPE_TYPE_*
+
+    // The weights that each layer must and may have, given the hyper-parameters (dense or experts).
+    kin_weight_set (*required)(const kin_hparams *hp);
+    kin_weight_set (*optional)(const kin_hparams *hp);
+
+    // x: f32 [n_embd, n_tokens], the hidden states before the block -> the same after it, residual added.
+    struct ggml_tensor *(*attn)(kin_graph *g, int il, struct ggml_tensor *x);
+    struct ggml_tensor *(*ffn)(kin_graph *g, int il, struct ggml_tensor *x);
+};
+
+// NULL if no family has this name.
+const kin_arch *kin_arch_find(kin_str name);
+
+// The i-th family, NULL beyond the last.
+const kin_arch *kin_arch_at(int i);
+
+extern const kin_arch kin_arch_llama;
+extern const kin_arch kin_arch_qwen2;
+extern const kin_arch kin_arch_qwen3;
+extern const kin_arch kin_arch_qwen3moe;

@@ -1,0 +1,23 @@
+// qwen2: Qwen 2 and 2.5, QwQ, DeepSeek-R1-Distill-Qwen. Biases on query, key and value.
+#include "model/arch.h"
+#include "model/blocks.h"
+
+static kin_weight_set required(const kin_hparams *hp) {
+    (void)hp;
+    return KIN_WEIGHTS_ATTENTION | KIN_WEIGHTS_QKV_BIAS | KIN_WEIGHTS_DENSE;
+}
+
+static kin_weight_set optional(const kin_hparams *hp) {
+    (void)hp;
+    return 0;
+}
+
+const kin_arch kin_arch_qwen2 = {
+    .name = "qwen2",
+    .title = "Qwen 2 and 2.5, QwQ, DeepSeek-R1-Distill-Qwen",
+    .rope_type = GGML_ROPE_TYPE_NEOX,
+    .required = required,
+    .optional = optional,
+    .attn = kin_block_attention,
+    .ffn = kin_block_ffn_dense,
+};

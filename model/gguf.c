@@ -1,0 +1,266 @@
+#include "model/gguf.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/gguf_impl.h"
+
+bool kin_str_eq(kin_str s, const char *text) {
+    return s.len == strlen(text) && memcmp(s.at, text, s.len) == 0;
+}
+
+// One file
+
+static kin_gguf *new_with_file(const char *path, kin_err *err) {
+    kin_gguf *gguf = calloc(1, sizeof *gguf);
+    if (gguf) gguf->files = calloc(1, sizeof *gguf->files);
+    if (gguf && gguf->files) {
+        gguf->n_files = 1;
+        gguf->files[0] = (kin_gguf_file){.path = strdup(path), .map.fd = -1};
+        if (gguf->files[0].path) return gguf;
+    }
+    kin_err_set(err, "%s: no memory", path);
+    kin_gguf_close(gguf);
+    return NULL;
+}
+
+static int parse(kin_gguf *gguf, const uint8_t *bytes, uint64_t size, kin_err *err) {
+    gguf->files[0].size = size;
+    if (kin_gguf_parse(gguf, bytes, size, err) != 0) return kin_err_prefix(err, "%s", gguf->files[0].path);
+    return 0;
+}
+
+// One file of a model: with metadata and tensors, not yet with the index of tensor names.
+static kin_gguf *open_part(const char *path, kin_err *err) {
+    kin_gguf *part = new_with_file(path, err);
+    if (!part) return NULL;
+    kin_file *map = &part->files[0].map;
+    if (kin_file_open(map, path, err) == 0 && parse(part, map->bytes, map->size, err) == 0) return part;
+    kin_gguf_close(part);
+    return NULL;
+}
+
+static int index_tensors(kin_gguf *gguf, kin_err *err) {
+    const char *path = gguf->files[0].path;
+    kin_name *names = calloc(gguf->n_tensors ? gguf->n_tensors : 1, sizeof *names);
+    if (!names) return kin_err_set(err, "%s: no memory for %zu tensors", path, gguf->n_tensors);
+    for (size_t i = 0; i < gguf->n_tensors; i++) {
+        names[i] = (kin_name){.at = gguf->tensors[i].name.at, .len = gguf->tensors[i].name.len, .i = i};
+    }
+    kin_name_index_init(&gguf->tensor_names, names, gguf->n_tensors);
+
+    const kin_name *twice = kin_name_index_duplicate(&gguf->tensor_names);
+    if (!twice) return 0;
+    path = gguf->files[gguf->tensors[twice->i].i_file].path;
+    return kin_err_set(err, "%s: tensor '%.*s' appears twice", path, KIN_STR_SHOWN(*twice));
+}
+
+// Split models: every part is a GGUF of its own, named PREFIX-00001-of-00003.gguf, with the keys split.no (from 0),
+// split.count and split.tensors.count (of all parts). Only the first holds the model's metadata.
+
+#define SPLIT_PARTS_MAX 99999 // five digits
+#define SPLIT_SUFFIX_LEN (sizeof "-00001-of-00003.gguf" - 1)
+
+typedef struct split {
+    uint32_t no, count; // count 0 or 1: a whole model
+    uint32_t n_tensors; // of the model, 0 if the file does not say
+} split;
+
+static int get_split(const kin_gguf *part, split *s, kin_err *err) {
+    *s = (split){0};
+    if (kin_gguf_get_u32(part, "split.count", &s->count, err) < 0 || kin_gguf_get_u32(part, "split.no", &s->no, err) < 0 ||
+        kin_gguf_get_u32(part, "split.tensors.count", &s->n_tensors, err) < 0) {
+        return KIN_FAIL;
+    }
+    if (s->count <= 1) return 0;
+    if (s->count <= SPLIT_PARTS_MAX && s->no < s->count) return 0;
+    return kin_err_set(err, "%s: says that it is part %llu of %u, which cannot be", part->files[0].path, s->no + 1ull, s->count);
+}
+
+typedef struct split_suffix {
+    char text[32];
+} split_suffix;
+
+// How the name of a part must end.
+static split_suffix suffix_of(const split *s) {
+    split_suffix suffix;
+    snprintf(suffix.text, sizeof suffix.text, "-%05u-of-%05u.gguf", s->no + 1, s->count);
+    return suffix;
+}
+
+static bool ends_with(const char *path, const char *suffix) {
+    size_t len = strlen(path), suffix_len = strlen(suffix);
+    return len >= suffix_len && strcmp(path + len - suffix_len, suffix) == 0;
+}
+
+static int check_part(const kin_gguf *part, const split *wanted, kin_err *err) {
+    split s;
+    if (get_split(part, &s, err) != 0) return KIN_FAIL;
+    const char *path = part->files[0].path;
+    if (s.count <= 1) {
+        return kin_err_set(err, "%s: a whole model, but part %u of %u belongs here", path, wanted->no + 1, wanted->count);
+    }
+    if (s.count != wanted->count || s.no != wanted->no) {
+        return kin_err_set(err, "%s: says that it is part %u of %u, but part %u of %u belongs here", path, s.no + 1, s.count,
+                           wanted->no + 1, wanted->count);
+    }
+    if (s.n_tensors != wanted->n_tensors) {
+        return kin_err_set(err, "%s: part of another model (of %u tensors, not %u)", path, s.n_tensors, wanted->n_tensors);
+    }
+    return 0;
+}
+
+// Moves the file and the tensors of `part` to the end of `gguf`.
+static int append_part(kin_gguf *gguf, kin_gguf *part, kin_err *err) {
+    kin_gguf_file *files = realloc(gguf->files, (size_t)(gguf->n_files + 1) * sizeof *files);
+    if (files) gguf->files = files;
+    size_t n_tensors = gguf->n_tensors + part->n_tensors;
+    kin_gguf_tensor *tensors = realloc(gguf->tensors, (n_tensors ? n_tensors : 1) * sizeof *tensors);
+    if (tensors) gguf->tensors = tensors;
+    if (!files || !tensors) return kin_err_set(err, "%s: no memory for %zu tensors", part->files[0].path, n_tensors);
+
+    for (size_t i = 0; i < part->n_tensors; i++) {
+        tensors[gguf->n_tensors + i] = part->tensors[i];
+        tensors[gguf->n_tensors + i].i_file = gguf->n_files;
+    }
+    gguf->n_tensors = n_tensors;
+    files[gguf->n_files++] = part->files[0];
+    part->n_files = 0;
+    return 0;
+}
+
+// Opens part wanted->no beside the others and adds it to *gguf, or makes it *gguf if it is the first.
+static int add_part(kin_gguf **gguf, const char *path, const split *wanted, kin_err *err) {
+    kin_gguf *part = open_part(path, err);
+    if (!part) return kin_err_prefix(err, "%s: cannot open part %u of %u", path, wanted->no + 1, wanted->count);
+    if (check_part(part, wanted, err) != 0) goto fail;
+    if (!*gguf) {
+        *gguf = part;
+        return 0;
+    }
+    if (append_part(*gguf, part, err) != 0) goto fail;
+    kin_gguf_close(part);
+    return 0;
+
+fail:
+    kin_gguf_close(part);
+    return KIN_FAIL;
+}
+
+static kin_gguf *open_split(const char *path, const split *opened, kin_err *err) {
+    split_suffix suffix = suffix_of(opened);
+    if (!ends_with(path, suffix.text)) {
+        kin_err_set(err, "%s: part %u of %u of a model, but its name does not end in '%s'", path, opened->no + 1, opened->count,
+                    suffix.text);
+        return NULL;
+    }
+    kin_gguf *gguf = NULL;
+    char *part_path = strdup(path);
+    if (!part_path) {
+        kin_err_set(err, "%s: no memory", path);
+        return NULL;
+    }
+    split wanted = *opened;
+    for (wanted.no = 0; wanted.no < wanted.count; wanted.no++) {
+        suffix = suffix_of(&wanted);
+        memcpy(part_path + strlen(path) - SPLIT_SUFFIX_LEN, suffix.text, SPLIT_SUFFIX_LEN);
+        if (add_part(&gguf, part_path, &wanted, err) != 0) goto fail;
+    }
+    if (wanted.n_tensors && gguf->n_tensors != wanted.n_tensors) {
+        kin_err_set(err, "%s: the %u parts hold %zu tensors, not %u", path, wanted.count, gguf->n_tensors, wanted.n_tensors);
+        goto fail;
+    }
+    free(part_path);
+    return gguf;
+
+fail:
+    free(part_path);
+    kin_gguf_close(gguf);
+    return NULL;
+}
+
+// Opening
+
+int kin_gguf_open(kin_gguf **out, const char *path, kin_err *err) {
+    *out = NULL;
+    split s;
+    kin_gguf *gguf = open_part(path, err);
+    if (!gguf) return KIN_FAIL;
+    if (get_split(gguf, &s, err) != 0) goto fail;
+    if (s.count > 1) {
+        kin_gguf_close(gguf);
+        gguf = open_split(path, &s, err);
+        if (!gguf) return KIN_FAIL;
+    }
+    if (index_tensors(gguf, err) != 0) goto fail;
+    *out = gguf;
+    return 0;
+
+fail:
+    kin_gguf_close(gguf);
+    return KIN_FAIL;
+}
+
+int kin_gguf_open_bytes(kin_gguf **out, const char *name, const uint8_t *bytes, size_t size, kin_err *err) {
+    *out = NULL;
+    split s;
+    kin_gguf *gguf = new_with_file(name, err);
+    if (!gguf) return KIN_FAIL;
+    if (parse(gguf, bytes, size, err) != 0 || get_split(gguf, &s, err) != 0) goto fail;
+    if (s.count > 1) {
+        kin_err_set(err, "%s: part %u of %u of a model; the other parts cannot be found from memory", name, s.no + 1, s.count);
+        goto fail;
+    }
+    if (index_tensors(gguf, err) != 0) goto fail;
+    *out = gguf;
+    return 0;
+
+fail:
+    kin_gguf_close(gguf);
+    return KIN_FAIL;
+}
+
+void kin_gguf_close(kin_gguf *gguf) {
+    if (!gguf) return;
+    kin_name_index_fini(&gguf->tensor_names);
+    kin_name_index_fini(&gguf->keys);
+    free(gguf->tensors);
+    free(gguf->meta);
+    for (int i = 0; i < gguf->n_files; i++) {
+        kin_file_close(&gguf->files[i].map);
+        free(gguf->files[i].path);
+    }
+    free(gguf->files);
+    free(gguf);
+}
+
+// Inspection
+
+size_t kin_gguf_n_tensors(const kin_gguf *gguf) {
+    return gguf->n_tensors;
+}
+
+const kin_gguf_tensor *kin_gguf_tensor_at(const kin_gguf *gguf, size_t i) {
+    kin_assert(i < gguf->n_tensors);
+    return &gguf->tensors[i];
+}
+
+const kin_gguf_tensor *kin_gguf_find_tensor(const kin_gguf *gguf, const char *name) {
+    const kin_name *found = kin_name_index_find(&gguf->tensor_names, name, strlen(name));
+    return found ? &gguf->tensors[found->i] : NULL;
+}
+
+int kin_gguf_n_files(const kin_gguf *gguf) {
+    return gguf->n_files;
+}
+
+const char *kin_gguf_file_path(const kin_gguf *gguf, int i_file) {
+    kin_assert(i_file >= 0 && i_file < gguf->n_files);
+    return gguf->files[i_file].path;
+}
+
+uint64_t kin_gguf_file_size(const kin_gguf *gguf, int i_file) {
+    kin_assert(i_file >= 0 && i_file < gguf->n_files);
+    return gguf->files[i_file].size;
+}

@@ -1,0 +1,100 @@
+// GGUF: metadata and tensor directory of a model file, or of a model in several files (NAME-00001-of-0000N.gguf).
+//
+// Nothing is copied: keys, strings, arrays and tensor data point into the mapped files and live until kin_gguf_close.
+// Everything is checked before it is handed out: a kin_gguf that opened holds only known types, shapes whose sizes fit,
+// and tensors that lie inside their file. Weights are not read here; their pages load when somebody touches them.
+//
+// Owner: whoever opened it. Thread: any, nothing mutates after open.
+// Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md (version 2 and 3, little-endian).
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+typedef struct kin_gguf kin_gguf;
+
+// A string of the file: not NUL-terminated.
+typedef struct kin_str {
+    const char *at;
+    size_t len;
+} kin_str;
+
+bool kin_str_eq(kin_str s, const char *text);
+
+typedef enum kin_gguf_kind { // the value types of the format, with its numbers
+    KIN_GGUF_U8 = 0,
+    KIN_GGUF_I8 = 1,
+    KIN_GGUF_U16 = 2,
+    KIN_GGUF_I16 = 3,
+    KIN_GGUF_U32 = 4,
+    KIN_GGUF_I32 = 5,
+    KIN_GGUF_F32 = 6,
+    KIN_GGUF_BOOL = 7,
+    KIN_GGUF_STRING = 8,
+    KIN_GGUF_ARRAY = 9,
+    KIN_GGUF_U64 = 10,
+    KIN_GGUF_I64 = 11,
+    KIN_GGUF_F64 = 12,
+} kin_gguf_kind;
+
+#define KIN_GGUF_MAX_DIMS 4
+
+typedef struct kin_gguf_tensor {
+    kin_str name;
+    int type;                      // enum ggml_type; always one that ggml knows, with a block size that divides ne[0]
+    int n_dims;                    // 1..4
+    int64_t ne[KIN_GGUF_MAX_DIMS]; // elements per dimension, fastest first; 1 beyond n_dims; all > 0
+    uint64_t n_bytes;
+    uint64_t offset;     // from the start of its file
+    int i_file;          // which of kin_gguf_file_path
+    const uint8_t *data; // [n_bytes] in the mapping
+} kin_gguf_tensor;
+
+// Opens `path`; if it is one part of a split model, all parts beside it. Fails with a sentence that names the file.
+int kin_gguf_open(kin_gguf **out, const char *path, kin_err *err);
+
+// The same over one file's bytes in memory (tests, fuzzers); the caller keeps them alive. `name` is used in errors.
+int kin_gguf_open_bytes(kin_gguf **out, const char *name, const uint8_t *bytes, size_t size, kin_err *err);
+
+void kin_gguf_close(kin_gguf *gguf);
+
+// Metadata. Integers of any width and sign convert if the value fits; floats likewise.
+// `get`: 0 if found, 1 if the key is absent (value untouched), KIN_FAIL if it is there but of another kind or out of range.
+int kin_gguf_get_u32(const kin_gguf *gguf, const char *key, uint32_t *value, kin_err *err);
+int kin_gguf_get_f32(const kin_gguf *gguf, const char *key, float *value, kin_err *err);
+int kin_gguf_get_bool(const kin_gguf *gguf, const char *key, bool *value, kin_err *err);
+int kin_gguf_get_str(const kin_gguf *gguf, const char *key, kin_str *value, kin_err *err);
+
+// Arrays. `kind` is the element kind; strings are walked with kin_gguf_array_next_str.
+typedef struct kin_gguf_array {
+    kin_gguf_kind kind;
+    uint64_t n;
+    const uint8_t *at; // unaligned little-endian elements
+} kin_gguf_array;
+
+int kin_gguf_get_array(const kin_gguf *gguf, const char *key, kin_gguf_array *array, kin_err *err);
+
+// Element i of a numeric or boolean array as a double / integer. i < n.
+double kin_gguf_array_f64(const kin_gguf_array *array, uint64_t i);
+int64_t kin_gguf_array_i64(const kin_gguf_array *array, uint64_t i);
+
+// The string at *cursor of a string array, moving *cursor to the next one. Start with *cursor = array->at; call n times.
+kin_str kin_gguf_array_next_str(const uint8_t **cursor);
+
+// All metadata in file order, for `kin info`: key and kind of entry i, and its value written as short text into buf.
+size_t kin_gguf_n_meta(const kin_gguf *gguf);
+kin_str kin_gguf_meta_key(const kin_gguf *gguf, size_t i);
+const char *kin_gguf_meta_text(const kin_gguf *gguf, size_t i, char *buf, size_t n);
+
+// Tensors in directory order; by name NULL if absent.
+size_t kin_gguf_n_tensors(const kin_gguf *gguf);
+const kin_gguf_tensor *kin_gguf_tensor_at(const kin_gguf *gguf, size_t i);
+const kin_gguf_tensor *kin_gguf_find_tensor(const kin_gguf *gguf, const char *name);
+
+// Files of the model: 1, or N for a split one.
+int kin_gguf_n_files(const kin_gguf *gguf);
+const char *kin_gguf_file_path(const kin_gguf *gguf, int i_file);
+uint64_t kin_gguf_file_size(const kin_gguf *gguf, int i_file);

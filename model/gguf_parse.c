@@ -1,0 +1,317 @@
+// From the bytes of one GGUF file to its metadata and tensor directory.
+//
+//   offset  size  field
+//   0       4     magic "GGUF"
+//   4       4     version (2 or 3)
+//   8       8     n_tensors
+//   16      8     n_kv
+//   24            n_kv entries:      string key, u32 kind, value
+//                 n_tensors entries: string name, u32 n_dims, u64 ne[n_dims], u32 type, u64 offset
+//                 zeros up to a multiple of general.alignment (32 without that key)
+//                 tensor data; each tensor at its offset from here, a multiple of the alignment
+//
+//   string = u64 length, bytes        array = u32 element kind, u64 n, elements        all little-endian
+//
+// The file is not trusted: whatever it counts is proved to fit into its bytes before memory is allocated for it or a loop
+// runs over it, so that work and memory stay proportional to the file's size.
+#include "model/gguf_impl.h"
+
+#include <ggml.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+
+#define HEADER_BYTES 24
+#define META_BYTES_MIN 13   // empty key, kind, one byte
+#define TENSOR_BYTES_MIN 32 // empty name, one dimension
+#define KEY_LEN_MAX 65535   // the format's own limit
+#define NAME_LEN_MAX (GGML_MAX_NAME - 1)
+#define ALIGNMENT_DEFAULT 32
+#define ALIGNMENT_MAX (1u << 20)
+
+// The cursor: what has been read, and never beyond the end.
+typedef struct cursor {
+    const uint8_t *bytes; // [size]
+    uint64_t size;
+    uint64_t pos; // <= size
+} cursor;
+
+static uint64_t left(const cursor *c) {
+    return c->size - c->pos;
+}
+
+// The next n bytes, NULL if there are fewer.
+static const uint8_t *take(cursor *c, uint64_t n) {
+    if (n > left(c)) return NULL;
+    const uint8_t *at = c->bytes + c->pos;
+    c->pos += n;
+    return at;
+}
+
+static bool take_u32(cursor *c, uint32_t *value) {
+    const uint8_t *at = take(c, 4);
+    if (at) *value = kin_get_u32(at);
+    return at;
+}
+
+static bool take_u64(cursor *c, uint64_t *value) {
+    const uint8_t *at = take(c, 8);
+    if (at) *value = kin_get_u64(at);
+    return at;
+}
+
+static bool take_str(cursor *c, kin_str *s) {
+    uint64_t len;
+    if (!take_u64(c, &len)) return false;
+    const uint8_t *at = take(c, len);
+    if (at) *s = (kin_str){.at = (const char *)at, .len = (size_t)len};
+    return at;
+}
+
+// Control characters in names would reach terminals and end C strings early.
+static bool is_printable(kin_str s) {
+    for (size_t i = 0; i < s.len; i++) {
+        unsigned char ch = (unsigned char)s.at[i];
+        if (ch < 0x20 || ch == 0x7f) return false;
+    }
+    return true;
+}
+
+// Header
+
+static const struct {
+    const char *starts, *is;
+} other_formats[] = {
+    {"tjgg", "an old GGML file (ggjt), from before GGUF; convert the model again"},
+    {"fmgg", "an old GGML file (ggmf), from before GGUF; convert the model again"},
+    {"lmgg", "an old GGML file (ggml), from before GGUF; convert the model again"},
+    {"algg", "a GGML adapter (ggla), not a model"},
+    {"PK\3\4", "a ZIP archive, perhaps a PyTorch checkpoint"},
+    {"\x1f\x8b", "gzip-compressed data"},
+    {"\177ELF", "a program"},
+    {"version https://git-lfs", "a Git LFS pointer; the model itself has not been downloaded"},
+    {"<!DOCTYPE", "a web page; the download went wrong"},
+    {"<html", "a web page; the download went wrong"},
+};
+
+static int fail_magic(const uint8_t *bytes, uint64_t size, kin_err *err) {
+    if (size == 0) return kin_err_set(err, "not a GGUF file (it is empty)");
+    for (size_t i = 0; i < sizeof other_formats / sizeof other_formats[0]; i++) {
+        size_t len = strlen(other_formats[i].starts);
+        if (size >= len && memcmp(bytes, other_formats[i].starts, len) == 0) {
+            return kin_err_set(err, "not a GGUF file but %s", other_formats[i].is);
+        }
+    }
+    if (size > 9 && bytes[8] == '{' && bytes[9] == '"') return kin_err_set(err, "not a GGUF file but probably safetensors");
+    char shown[5] = "....";
+    for (uint64_t i = 0; i < 4 && i < size; i++) {
+        if (bytes[i] >= 0x20 && bytes[i] < 0x7f) shown[i] = (char)bytes[i];
+    }
+    return kin_err_set(err, "not a GGUF file (starts with '%.*s')", size < 4 ? (int)size : 4, shown);
+}
+
+static int parse_header(cursor *c, uint64_t *n_tensors, uint64_t *n_kv, kin_err *err) {
+    if (c->size < 4 || memcmp(c->bytes, "GGUF", 4) != 0) return fail_magic(c->bytes, c->size, err);
+    if (c->size < HEADER_BYTES) return kin_err_set(err, "ends inside the header (%" PRIu64 " bytes)", c->size);
+
+    uint32_t version = kin_get_u32(c->bytes + 4);
+    if ((version & 0xffff) == 0 && version != 0) return kin_err_set(err, "a big-endian GGUF; only little-endian files are read");
+    if (version == 1) return kin_err_set(err, "GGUF version 1 is too old; convert the model again");
+    if (version < 2 || version > 3) return kin_err_set(err, "GGUF version %" PRIu32 " is unknown (2 and 3 are read)", version);
+
+    *n_tensors = kin_get_u64(c->bytes + 8);
+    *n_kv = kin_get_u64(c->bytes + 16);
+    c->pos = HEADER_BYTES;
+    return 0;
+}
+
+// Metadata
+
+static int skip_strings(cursor *c, uint64_t n, kin_err *err) {
+    kin_str s;
+    if (n > left(c) / 8) return kin_err_set(err, "an array of %" PRIu64 " strings, more than the file can hold", n);
+    for (uint64_t i = 0; i < n; i++) {
+        if (!take_str(c, &s)) return kin_err_set(err, "the file ends inside string %" PRIu64 " of %" PRIu64, i, n);
+    }
+    return 0;
+}
+
+static int skip_array(cursor *c, kin_err *err) {
+    uint32_t kind;
+    uint64_t n;
+    if (!take_u32(c, &kind) || !take_u64(c, &n)) return kin_err_set(err, "the file ends inside the array's header");
+    if (kind == KIN_GGUF_STRING) return skip_strings(c, n, err);
+    if (kind == KIN_GGUF_ARRAY) return kin_err_set(err, "an array of arrays, which no model needs");
+
+    size_t size = kin_gguf_kind_size(kind);
+    if (size == 0) return kin_err_set(err, "an array of the unknown kind %" PRIu32, kind);
+    if (n > left(c) / size) return kin_err_set(err, "an array of %" PRIu64 " values, more than the file can hold", n);
+    take(c, n * size);
+    return 0;
+}
+
+static int skip_value(cursor *c, uint32_t kind, kin_err *err) {
+    kin_str s;
+    if (kind == KIN_GGUF_ARRAY) return skip_array(c, err);
+    if (kind == KIN_GGUF_STRING) return take_str(c, &s) ? 0 : kin_err_set(err, "the file ends inside the string");
+
+    size_t size = kin_gguf_kind_size(kind);
+    if (size == 0) return kin_err_set(err, "is of the unknown kind %" PRIu32, kind);
+    return take(c, size) ? 0 : kin_err_set(err, "the file ends inside the value");
+}
+
+static int parse_meta(cursor *c, kin_gguf_meta *meta, kin_err *err) {
+    kin_str key;
+    uint32_t kind;
+    if (!take_str(c, &key)) return kin_err_set(err, "the file ends inside its key");
+    if (key.len > KEY_LEN_MAX) return kin_err_set(err, "its key has %zu bytes, more than %d", key.len, KEY_LEN_MAX);
+    if (!is_printable(key)) return kin_err_set(err, "its key holds a control character");
+    if (!take_u32(c, &kind)) return kin_err_set(err, "the file ends after its key '%.*s'", KIN_STR_SHOWN(key));
+
+    *meta = (kin_gguf_meta){.key = key, .kind = (kin_gguf_kind)kind, .value = c->bytes + c->pos};
+    if (skip_value(c, kind, err) != 0) return kin_err_prefix(err, "'%.*s'", KIN_STR_SHOWN(key));
+    return 0;
+}
+
+static int index_keys(kin_gguf *gguf, kin_err *err) {
+    kin_name *names = calloc(gguf->n_meta ? gguf->n_meta : 1, sizeof *names);
+    if (!names) return kin_err_set(err, "no memory for %zu metadata entries", gguf->n_meta);
+    for (size_t i = 0; i < gguf->n_meta; i++) {
+        names[i] = (kin_name){.at = gguf->meta[i].key.at, .len = gguf->meta[i].key.len, .i = i};
+    }
+    kin_name_index_init(&gguf->keys, names, gguf->n_meta);
+
+    const kin_name *twice = kin_name_index_duplicate(&gguf->keys);
+    if (twice) return kin_err_set(err, "metadata key '%.*s' appears twice", KIN_STR_SHOWN(*twice));
+    return 0;
+}
+
+static int parse_all_meta(cursor *c, kin_gguf *gguf, uint64_t n_kv, kin_err *err) {
+    if (n_kv > left(c) / META_BYTES_MIN) {
+        return kin_err_set(err, "announces %" PRIu64 " metadata entries, more than its %" PRIu64 " bytes can hold", n_kv,
+                           c->size);
+    }
+    gguf->meta = calloc(n_kv ? (size_t)n_kv : 1, sizeof *gguf->meta);
+    if (!gguf->meta) return kin_err_set(err, "no memory for %" PRIu64 " metadata entries", n_kv);
+    for (; gguf->n_meta < n_kv; gguf->n_meta++) {
+        if (parse_meta(c, &gguf->meta[gguf->n_meta], err) != 0) {
+            return kin_err_prefix(err, "metadata entry %zu of %" PRIu64, gguf->n_meta, n_kv);
+        }
+    }
+    return index_keys(gguf, err);
+}
+
+static int get_alignment(const kin_gguf *gguf, uint32_t *alignment, kin_err *err) {
+    *alignment = ALIGNMENT_DEFAULT;
+    const kin_gguf_meta *meta = kin_gguf_find_meta(gguf, "general.alignment");
+    if (!meta) return 0;
+    if (kin_gguf_meta_u32(meta, alignment, err) != 0) return KIN_FAIL;
+    uint32_t a = *alignment;
+    if (a == 0 || (a & (a - 1)) != 0 || a > ALIGNMENT_MAX) {
+        return kin_err_set(err, "general.alignment is %" PRIu32 ", not a power of two up to %u", a, ALIGNMENT_MAX);
+    }
+    return 0;
+}
+
+// Tensors
+
+static bool multiply(uint64_t *product, uint64_t factor) { // false if it exceeds INT64_MAX; factor > 0
+    if (*product > (uint64_t)INT64_MAX / factor) return false;
+    *product *= factor;
+    return true;
+}
+
+// n_bytes = ne[0] / block * bytes per block * ne[1] * ne[2] * ne[3]
+static int check_shape(kin_gguf_tensor *t, uint32_t type, kin_err *err) {
+    const struct ggml_type_traits *traits = type < GGML_TYPE_COUNT ? ggml_get_type_traits((enum ggml_type)type) : NULL;
+    if (!traits || traits->blck_size <= 0 || traits->type_size == 0)
+        return kin_err_set(err, "has the unknown type %" PRIu32, type);
+    t->type = (int)type;
+
+    uint64_t n_elements = 1;
+    for (int i = 0; i < KIN_GGUF_MAX_DIMS; i++) {
+        if (t->ne[i] <= 0) return kin_err_set(err, "dimension %d is %" PRId64, i, t->ne[i]);
+        if (!multiply(&n_elements, (uint64_t)t->ne[i])) return kin_err_set(err, "has more than 2^63 elements");
+    }
+    if (t->ne[0] % traits->blck_size != 0) {
+        return kin_err_set(err, "has rows of %" PRId64 " elements, not whole %s blocks of %" PRId64, t->ne[0], traits->type_name,
+                           traits->blck_size);
+    }
+    t->n_bytes = n_elements / (uint64_t)traits->blck_size;
+    if (!multiply(&t->n_bytes, traits->type_size)) return kin_err_set(err, "has more than 2^63 bytes");
+    return 0;
+}
+
+static int parse_tensor_body(cursor *c, kin_gguf_tensor *t, kin_err *err) {
+    uint32_t n_dims, type;
+    uint64_t ne;
+    if (!take_u32(c, &n_dims)) return kin_err_set(err, "the file ends inside its directory entry");
+    if (n_dims < 1 || n_dims > KIN_GGUF_MAX_DIMS) return kin_err_set(err, "has %" PRIu32 " dimensions, not 1 to 4", n_dims);
+    t->n_dims = (int)n_dims;
+    for (uint32_t i = 0; i < KIN_GGUF_MAX_DIMS; i++) {
+        t->ne[i] = 1;
+        if (i >= n_dims) continue;
+        if (!take_u64(c, &ne)) return kin_err_set(err, "the file ends inside its directory entry");
+        if (ne > INT64_MAX) return kin_err_set(err, "dimension %" PRIu32 " is %" PRIu64, i, ne);
+        t->ne[i] = (int64_t)ne;
+    }
+    if (!take_u32(c, &type) || !take_u64(c, &t->offset)) return kin_err_set(err, "the file ends inside its directory entry");
+    return check_shape(t, type, err);
+}
+
+static int parse_tensor(cursor *c, kin_gguf_tensor *t, kin_err *err) {
+    if (!take_str(c, &t->name)) return kin_err_set(err, "the file ends inside its name");
+    if (t->name.len > NAME_LEN_MAX) return kin_err_set(err, "its name has %zu bytes, more than %d", t->name.len, NAME_LEN_MAX);
+    if (!is_printable(t->name)) return kin_err_set(err, "its name holds a control character");
+    return 0;
+}
+
+static int parse_all_tensors(cursor *c, kin_gguf *gguf, uint64_t n_tensors, kin_err *err) {
+    if (n_tensors > left(c) / TENSOR_BYTES_MIN) {
+        return kin_err_set(err, "announces %" PRIu64 " tensors, more than its %" PRIu64 " bytes can hold", n_tensors, c->size);
+    }
+    gguf->tensors = calloc(n_tensors ? (size_t)n_tensors : 1, sizeof *gguf->tensors);
+    if (!gguf->tensors) return kin_err_set(err, "no memory for %" PRIu64 " tensors", n_tensors);
+    for (; gguf->n_tensors < n_tensors; gguf->n_tensors++) {
+        kin_gguf_tensor *t = &gguf->tensors[gguf->n_tensors];
+        if (parse_tensor(c, t, err) != 0) return kin_err_prefix(err, "tensor %zu of %" PRIu64, gguf->n_tensors, n_tensors);
+        if (parse_tensor_body(c, t, err) != 0) return kin_err_prefix(err, "tensor '%.*s'", KIN_STR_SHOWN(t->name));
+    }
+    return 0;
+}
+
+// Turns a tensor's offset in the data section into one in the file, and proves that all its bytes are there.
+static int place_tensor(const cursor *c, kin_gguf_tensor *t, uint64_t data_begin, uint32_t alignment, kin_err *err) {
+    if (t->offset % alignment != 0) {
+        return kin_err_set(err, "tensor '%.*s' has offset %" PRIu64 ", not a multiple of the alignment %" PRIu32,
+                           KIN_STR_SHOWN(t->name), t->offset, alignment);
+    }
+    if (t->offset > UINT64_MAX - data_begin || data_begin + t->offset > UINT64_MAX - t->n_bytes) {
+        return kin_err_set(err, "tensor '%.*s' has an impossible offset (%" PRIu64 ")", KIN_STR_SHOWN(t->name), t->offset);
+    }
+    t->offset += data_begin;
+    if (t->offset + t->n_bytes > c->size) {
+        return kin_err_set(err, "tensor '%.*s' ends at byte %" PRIu64 ", beyond the end of the file (%" PRIu64 " bytes)",
+                           KIN_STR_SHOWN(t->name), t->offset + t->n_bytes, c->size);
+    }
+    t->data = c->bytes + t->offset;
+    return 0;
+}
+
+int kin_gguf_parse(kin_gguf *gguf, const uint8_t *bytes, uint64_t size, kin_err *err) {
+    cursor c = {.bytes = bytes, .size = size};
+    uint64_t n_tensors = 0, n_kv = 0;
+    uint32_t alignment;
+    if (parse_header(&c, &n_tensors, &n_kv, err) != 0) return KIN_FAIL;
+    if (parse_all_meta(&c, gguf, n_kv, err) != 0) return KIN_FAIL;
+    if (get_alignment(gguf, &alignment, err) != 0) return KIN_FAIL;
+    if (parse_all_tensors(&c, gguf, n_tensors, err) != 0) return KIN_FAIL;
+
+    uint64_t data_begin = (c.pos + alignment - 1) & ~(uint64_t)(alignment - 1);
+    for (size_t i = 0; i < gguf->n_tensors; i++) {
+        if (place_tensor(&c, &gguf->tensors[i], data_begin, alignment, err) != 0) return KIN_FAIL;
+    }
+    return 0;
+}

@@ -1,0 +1,148 @@
+#include "model/hparams.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "model/arch.h"
+
+// Far above any model, far below any overflow: dims * dims fits 63 bits with room for 4 more factors.
+enum { MAX_LAYERS = 4096, MAX_WIDTH = 1 << 20, MAX_HEADS = 4096, MAX_EXPERTS = 4096, MAX_CONTEXT = 1 << 27, MAX_VOCAB = 1 << 24 };
+
+// A reader over one model's keys that stops at the first error.
+typedef struct reader {
+    const kin_gguf *gguf;
+    const char *arch;
+    kin_err *err;
+    int failed;
+} reader;
+
+static const char *full_key(const reader *r, const char *key, char *buf, size_t n) {
+    snprintf(buf, n, "%s.%s", r->arch, key);
+    return buf;
+}
+
+// An integer in [min, max]; absent: `fallback`, or an error if fallback < 0.
+static int read_int(reader *r, const char *key, int fallback, int min, int max) {
+    char name[128];
+    uint32_t value = 0;
+    if (r->failed) return 0;
+    int rc = kin_gguf_get_u32(r->gguf, full_key(r, key, name, sizeof name), &value, r->err);
+    if (rc == 1 && fallback >= 0) return fallback;
+    if (rc == 1) kin_err_set(r->err, "the key '%s' is missing", name);
+    if (rc == 0 && (value < (uint32_t)min || value > (uint32_t)max)) {
+        rc = kin_err_set(r->err, "'%s' is %u, but must be between %d and %d", name, value, min, max);
+    }
+    r->failed = rc != 0;
+    return (int)value;
+}
+
+static float read_float(reader *r, const char *key, float fallback, float min, float max) {
+    char name[128];
+    float value = fallback;
+    if (r->failed) return 0;
+    int rc = kin_gguf_get_f32(r->gguf, full_key(r, key, name, sizeof name), &value, r->err);
+    if (rc >= 0 && !(value >= min && value <= max)) {
+        rc = kin_err_set(r->err, "'%s' is %g, but must be between %g and %g", name, (double)value, (double)min, (double)max);
+    }
+    r->failed = rc < 0;
+    return value;
+}
+
+static int unknown_arch(kin_str name, kin_err *err) {
+    char known[256] = "";
+    for (int i = 0; kin_arch_at(i); i++) {
+        size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", kin_arch_at(i)->name);
+    }
+    int len = name.len > 64 ? 64 : (int)name.len;
+    return kin_err_set(err, "the architecture '%.*s' is not supported (supported: %s)", len, name.at, known);
+}
+
+static void read_shape(reader *r, kin_hparams *hp) {
+    hp->n_layer = read_int(r, "block_count", -1, 1, MAX_LAYERS);
+    hp->n_embd = read_int(r, "embedding_length", -1, 1, MAX_WIDTH);
+    hp->n_ctx_train = read_int(r, "context_length", -1, 1, MAX_CONTEXT);
+    hp->n_head = read_int(r, "attention.head_count", -1, 1, MAX_HEADS);
+    hp->n_head_kv = read_int(r, "attention.head_count_kv", hp->n_head, 1, MAX_HEADS);
+    if (r->failed) return;
+
+    int derived = hp->n_embd / hp->n_head;
+    hp->head_dim = read_int(r, "attention.key_length", derived > 0 ? derived : -1, 1, 4096);
+    int value_length = read_int(r, "attention.value_length", hp->head_dim, 1, 4096);
+    hp->n_expert = read_int(r, "expert_count", 0, 0, MAX_EXPERTS);
+    hp->n_expert_used = read_int(r, "expert_used_count", hp->n_expert ? -1 : 0, 0, MAX_EXPERTS);
+    hp->n_ff = read_int(r, "feed_forward_length", -1, 0, MAX_WIDTH);
+    hp->n_ff_exp = read_int(r, "expert_feed_forward_length", hp->n_ff, 0, MAX_WIDTH);
+    if (r->failed) return;
+
+    if (hp->n_head % hp->n_head_kv != 0) {
+        r->failed = kin_err_set(r->err, "%d query heads cannot share %d key/value heads evenly", hp->n_head, hp->n_head_kv);
+    } else if (value_length != hp->head_dim) {
+        r->failed = kin_err_set(r->err, "key heads of %d and value heads of %d dimensions are not supported", hp->head_dim, value_length);
+    } else if (hp->n_expert && (hp->n_expert_used < 1 || hp->n_expert_used > hp->n_expert)) {
+        r->failed = kin_err_set(r->err, "%d of %d experts per token is impossible", hp->n_expert_used, hp->n_expert);
+    } else if ((hp->n_expert ? hp->n_ff_exp : hp->n_ff) < 1) {
+        r->failed = kin_err_set(r->err, "'%s.feed_forward_length' must not be 0", r->arch);
+    }
+}
+
+static void read_rope(reader *r, kin_hparams *hp) {
+    int pairs = hp->head_dim & ~1; // rotation works on pairs
+    hp->n_rot = read_int(r, "rope.dimension_count", pairs > 0 ? pairs : -1, 2, hp->head_dim > 2 ? hp->head_dim : 2);
+    hp->rope_base = read_float(r, "rope.freq_base", 10000.0f, 1.0f, 1e12f);
+    float factor = read_float(r, "rope.scaling.factor", 1.0f, 1e-3f, 1e6f);
+    hp->rope_n_ctx_orig = read_int(r, "rope.scaling.original_context_length", hp->n_ctx_train, 1, MAX_CONTEXT);
+    hp->rope_attn_factor = read_float(r, "rope.scaling.attn_factor", 1.0f, 1e-3f, 1e3f);
+    hp->rope_beta_fast = read_float(r, "rope.scaling.yarn_beta_fast", 32.0f, 0.0f, 1e6f);
+    hp->rope_beta_slow = read_float(r, "rope.scaling.yarn_beta_slow", 1.0f, 0.0f, 1e6f);
+    if (r->failed) return;
+    if (hp->n_rot % 2 || hp->n_rot > hp->head_dim) {
+        r->failed = kin_err_set(r->err, "%d of %d dimensions of a head cannot rotate", hp->n_rot, hp->head_dim);
+        return;
+    }
+
+    char name[128];
+    kin_str scaling = {"none", 4};
+    if (kin_gguf_get_str(r->gguf, full_key(r, "rope.scaling.type", name, sizeof name), &scaling, r->err) < 0) {
+        r->failed = 1;
+        return;
+    }
+    bool yarn = kin_str_eq(scaling, "yarn");
+    bool scaled = yarn || kin_str_eq(scaling, "linear");
+    if (!scaled && !kin_str_eq(scaling, "none")) {
+        int len = scaling.len > 32 ? 32 : (int)scaling.len;
+        r->failed = kin_err_set(r->err, "the rope scaling '%.*s' is not supported (supported: none, linear, yarn)", len, scaling.at);
+    }
+    hp->rope_freq_scale = scaled ? 1.0f / factor : 1.0f;
+    hp->rope_ext_factor = yarn ? 1.0f : 0.0f;
+}
+
+// The vocabulary's size: the embedding's rows. (A "vocab_size" key may count padding differently; the tensor rules.)
+static void read_vocab_size(reader *r, kin_hparams *hp) {
+    if (r->failed) return;
+    const kin_gguf_tensor *embd = kin_gguf_find_tensor(r->gguf, "token_embd.weight");
+    if (!embd) {
+        r->failed = kin_err_set(r->err, "the tensor 'token_embd.weight' is missing");
+    } else if (embd->ne[1] > MAX_VOCAB) {
+        r->failed = kin_err_set(r->err, "a vocabulary of %lld tokens is not possible", (long long)embd->ne[1]);
+    } else {
+        hp->n_vocab = (int)embd->ne[1];
+    }
+}
+
+int kin_hparams_read(kin_hparams *hp, const kin_gguf *gguf, kin_err *err) {
+    *hp = (kin_hparams){0};
+    kin_str name;
+    int rc = kin_gguf_get_str(gguf, "general.architecture", &name, err);
+    if (rc == 1) return kin_err_set(err, "the key 'general.architecture' is missing");
+    if (rc < 0) return KIN_FAIL;
+    hp->arch = kin_arch_find(name);
+    if (!hp->arch) return unknown_arch(name, err);
+
+    reader r = {.gguf = gguf, .arch = hp->arch->name, .err = err};
+    read_shape(&r, hp);
+    if (!r.failed) read_rope(&r, hp);
+    hp->rms_eps = read_float(&r, "attention.layer_norm_rms_epsilon", 1e-5f, 0.0f, 1.0f);
+    read_vocab_size(&r, hp);
+    return r.failed ? KIN_FAIL : 0;
+}

@@ -1,0 +1,152 @@
+#include "model/model.h"
+
+#include <ggml.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/arch.h"
+
+static int check_shape(const kin_gguf_tensor *t, const int64_t ne[3], kin_err *err) {
+    bool same = t->ne[3] == 1;
+    for (int i = 0; i < 3; i++) same = same && t->ne[i] == ne[i];
+    if (same) return 0;
+    return kin_err_set(err, "tensor '%.*s' has the shape %lld x %lld x %lld, but the metadata says %lld x %lld x %lld", (int)t->name.len,
+                       t->name.at, (long long)t->ne[0], (long long)t->ne[1], (long long)t->ne[2], (long long)ne[0], (long long)ne[1],
+                       (long long)ne[2]);
+}
+
+static int check_type(const kin_gguf_tensor *t, bool vector, kin_err *err) {
+    const struct ggml_type_traits *traits = ggml_get_type_traits((enum ggml_type)t->type);
+    bool ok = vector ? t->type == GGML_TYPE_F32 : t->type == GGML_TYPE_F32 || traits->to_float != NULL;
+    if (ok) return 0;
+    return kin_err_set(err, "tensor '%.*s' has the type %s, which is not one for %s", (int)t->name.len, t->name.at, traits->type_name,
+                       vector ? "norms and biases (they must be F32)" : "weights");
+}
+
+// Finds `name`, checks it, counts it in *n_used. Absent: NULL, and an error if required.
+static int take(const kin_model *m, const char *name, const int64_t ne[3], bool vector, bool required, const kin_gguf_tensor **out,
+                size_t *n_used, kin_err *err) {
+    const kin_gguf_tensor *t = kin_gguf_find_tensor(m->gguf, name);
+    *out = t;
+    if (!t) return required ? kin_err_set(err, "the tensor '%s' is missing", name) : 0;
+    if (check_shape(t, ne, err) != 0 || check_type(t, vector, err) != 0) return KIN_FAIL;
+    ++*n_used;
+    return 0;
+}
+
+static int take_layer(kin_model *m, int il, size_t *n_used, kin_err *err) {
+    kin_weight_set required = m->hp.arch->required(&m->hp);
+    kin_weight_set known = required | m->hp.arch->optional(&m->hp);
+    for (int w = 0; w < KIN_W_COUNT; w++) {
+        if (!(known >> w & 1)) continue;
+        char name[80];
+        int64_t ne[3];
+        snprintf(name, sizeof name, "blk.%d.%s", il, kin_weight_name(w));
+        kin_weight_shape(w, &m->hp, ne);
+        if (take(m, name, ne, kin_weight_is_vector(w), required >> w & 1, &m->layers[il].w[w], n_used, err) != 0) return KIN_FAIL;
+    }
+    return 0;
+}
+
+static int take_ends(kin_model *m, size_t *n_used, kin_err *err) {
+    const kin_hparams *hp = &m->hp;
+    const int64_t matrix[3] = {hp->n_embd, hp->n_vocab, 1}, norm[3] = {hp->n_embd, 1, 1}, factors[3] = {hp->n_rot / 2, 1, 1};
+    if (take(m, "token_embd.weight", matrix, false, true, &m->token_embd, n_used, err) != 0) return KIN_FAIL;
+    if (take(m, "output_norm.weight", norm, true, true, &m->output_norm, n_used, err) != 0) return KIN_FAIL;
+    if (take(m, "output.weight", matrix, false, false, &m->output, n_used, err) != 0) return KIN_FAIL;
+    if (take(m, "rope_freqs.weight", factors, true, false, &m->rope_factors, n_used, err) != 0) return KIN_FAIL;
+    if (!m->output) m->output = m->token_embd;
+    return 0;
+}
+
+// A tensor that no role claims means arithmetic that we would leave out: better to stop than to be quietly wrong.
+static int refuse_unknown(const kin_model *m, size_t n_used, kin_err *err) {
+    size_t n = kin_gguf_n_tensors(m->gguf);
+    if (n == n_used) return 0;
+    for (size_t i = 0; i < n; i++) {
+        const kin_gguf_tensor *t = kin_gguf_tensor_at(m->gguf, i);
+        bool used = t == m->token_embd || t == m->output_norm || t == m->output || t == m->rope_factors;
+        for (int il = 0; il < m->hp.n_layer && !used; il++) {
+            for (int w = 0; w < KIN_W_COUNT; w++) used = used || m->layers[il].w[w] == t;
+        }
+        if (!used) {
+            return kin_err_set(err, "the tensor '%.*s' has no place in the architecture '%s'", (int)t->name.len, t->name.at,
+                               m->hp.arch->name);
+        }
+    }
+    return 0;
+}
+
+static int read_model(kin_model *m, kin_err *err) {
+    if (kin_hparams_read(&m->hp, m->gguf, err) != 0) return KIN_FAIL;
+    if ((uint64_t)m->hp.n_layer > kin_gguf_n_tensors(m->gguf)) {
+        return kin_err_set(err, "%d layers are announced, but there are only %zu tensors", m->hp.n_layer, kin_gguf_n_tensors(m->gguf));
+    }
+    m->layers = calloc((size_t)m->hp.n_layer, sizeof *m->layers);
+    if (!m->layers) return kin_err_set(err, "out of memory");
+
+    size_t n_used = 0;
+    if (take_ends(m, &n_used, err) != 0) return KIN_FAIL;
+    for (int il = 0; il < m->hp.n_layer; il++) {
+        if (take_layer(m, il, &n_used, err) != 0) return KIN_FAIL;
+    }
+    return refuse_unknown(m, n_used, err);
+}
+
+static int finish_open(kin_model *m, const char *name, kin_err *err) {
+    if (read_model(m, err) == 0) return 0;
+    kin_model_close(m);
+    return kin_err_prefix(err, "%s", name);
+}
+
+int kin_model_open(kin_model *m, const char *path, kin_err *err) {
+    *m = (kin_model){0};
+    if (kin_gguf_open(&m->gguf, path, err) != 0) return KIN_FAIL;
+    return finish_open(m, path, err);
+}
+
+int kin_model_open_bytes(kin_model *m, const char *name, const uint8_t *bytes, size_t size, kin_err *err) {
+    *m = (kin_model){0};
+    if (kin_gguf_open_bytes(&m->gguf, name, bytes, size, err) != 0) return KIN_FAIL;
+    return finish_open(m, name, err);
+}
+
+void kin_model_close(kin_model *m) {
+    if (!m) return;
+    free(m->layers);
+    kin_gguf_close(m->gguf);
+    *m = (kin_model){0};
+}
+
+uint64_t kin_model_layer_bytes(const kin_model *m, int il) {
+    uint64_t sum = 0;
+    for (int w = 0; w < KIN_W_COUNT; w++) sum += m->layers[il].w[w] ? m->layers[il].w[w]->n_bytes : 0;
+    return sum;
+}
+
+static bool is_expert(kin_weight w) {
+    return w == KIN_W_FFN_GATE_EXPS || w == KIN_W_FFN_UP_EXPS || w == KIN_W_FFN_DOWN_EXPS;
+}
+
+uint64_t kin_model_bytes_per_token(const kin_model *m) {
+    const kin_hparams *hp = &m->hp;
+    uint64_t sum = m->output->n_bytes + m->output_norm->n_bytes + m->token_embd->n_bytes / (uint64_t)hp->n_vocab;
+    for (int il = 0; il < hp->n_layer; il++) {
+        for (int w = 0; w < KIN_W_COUNT; w++) {
+            const kin_gguf_tensor *t = m->layers[il].w[w];
+            if (!t) continue;
+            sum += is_expert(w) ? t->n_bytes / (uint64_t)hp->n_expert * (uint64_t)hp->n_expert_used : t->n_bytes;
+        }
+    }
+    return sum;
+}
+
+uint64_t kin_model_n_params(const kin_model *m) {
+    uint64_t sum = 0;
+    for (size_t i = 0; i < kin_gguf_n_tensors(m->gguf); i++) {
+        const kin_gguf_tensor *t = kin_gguf_tensor_at(m->gguf, i);
+        sum += (uint64_t)t->ne[0] * (uint64_t)t->ne[1] * (uint64_t)t->ne[2] * (uint64_t)t->ne[3];
+    }
+    return sum;
+}

@@ -1,0 +1,29 @@
+// Finds one of many names in O(log n), and two equal ones among them at build time.
+//
+// A sorted array and not a hash table: names come from files of strangers, and sorting has no input that makes it slow.
+// Owner: the struct that holds it. Nothing is copied: the names live elsewhere and outlive the index.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct kin_name {
+    const char *at; // [len], not NUL-terminated
+    size_t len;
+    size_t i; // what the name stands for: a place in the owner's array
+} kin_name;
+
+typedef struct kin_name_index {
+    kin_name *sorted; // [n]
+    size_t n;
+} kin_name_index;
+
+// Takes over `names` (malloc'ed, [n]) and sorts it.
+void kin_name_index_init(kin_name_index *index, kin_name *names_take, size_t n);
+void kin_name_index_fini(kin_name_index *index);
+
+// The name that is `text`, NULL if there is none.
+const kin_name *kin_name_index_find(const kin_name_index *index, const char *text, size_t len);
+
+// A name that occurs twice (the later of the two), NULL if all differ.
+const kin_name *kin_name_index_duplicate(const kin_name_index *index);

@@ -1,0 +1,70 @@
+#include "model/weights.h"
+
+typedef enum dim {
+    DIM_ONE,
+    DIM_EMBD,
+    DIM_Q,  // n_head * head_dim
+    DIM_KV, // n_head_kv * head_dim
+    DIM_HEAD,
+    DIM_FF,
+    DIM_FF_EXP,
+    DIM_EXPERT,
+} dim;
+
+typedef struct weight_spec {
+    const char *name;
+    kin_block block;
+    dim dims[3];
+} weight_spec;
+
+static const weight_spec weight_specs[KIN_W_COUNT] = {
+    [KIN_W_ATTN_NORM] = {"attn_norm.weight", KIN_BLOCK_ATTN, {DIM_EMBD}},
+    [KIN_W_ATTN_Q] = {"attn_q.weight", KIN_BLOCK_ATTN, {DIM_EMBD, DIM_Q}},
+    [KIN_W_ATTN_K] = {"attn_k.weight", KIN_BLOCK_ATTN, {DIM_EMBD, DIM_KV}},
+    [KIN_W_ATTN_V] = {"attn_v.weight", KIN_BLOCK_ATTN, {DIM_EMBD, DIM_KV}},
+    [KIN_W_ATTN_Q_BIAS] = {"attn_q.bias", KIN_BLOCK_ATTN, {DIM_Q}},
+    [KIN_W_ATTN_K_BIAS] = {"attn_k.bias", KIN_BLOCK_ATTN, {DIM_KV}},
+    [KIN_W_ATTN_V_BIAS] = {"attn_v.bias", KIN_BLOCK_ATTN, {DIM_KV}},
+    [KIN_W_ATTN_Q_NORM] = {"attn_q_norm.weight", KIN_BLOCK_ATTN, {DIM_HEAD}},
+    [KIN_W_ATTN_K_NORM] = {"attn_k_norm.weight", KIN_BLOCK_ATTN, {DIM_HEAD}},
+    [KIN_W_ATTN_OUT] = {"attn_output.weight", KIN_BLOCK_ATTN, {DIM_Q, DIM_EMBD}},
+    [KIN_W_ATTN_OUT_BIAS] = {"attn_output.bias", KIN_BLOCK_ATTN, {DIM_EMBD}},
+    [KIN_W_FFN_NORM] = {"ffn_norm.weight", KIN_BLOCK_FFN, {DIM_EMBD}},
+    [KIN_W_FFN_GATE] = {"ffn_gate.weight", KIN_BLOCK_FFN, {DIM_EMBD, DIM_FF}},
+    [KIN_W_FFN_UP] = {"ffn_up.weight", KIN_BLOCK_FFN, {DIM_EMBD, DIM_FF}},
+    [KIN_W_FFN_DOWN] = {"ffn_down.weight", KIN_BLOCK_FFN, {DIM_FF, DIM_EMBD}},
+    [KIN_W_FFN_ROUTER] = {"ffn_gate_inp.weight", KIN_BLOCK_FFN, {DIM_EMBD, DIM_EXPERT}},
+    [KIN_W_FFN_GATE_EXPS] = {"ffn_gate_exps.weight", KIN_BLOCK_FFN, {DIM_EMBD, DIM_FF_EXP, DIM_EXPERT}},
+    [KIN_W_FFN_UP_EXPS] = {"ffn_up_exps.weight", KIN_BLOCK_FFN, {DIM_EMBD, DIM_FF_EXP, DIM_EXPERT}},
+    [KIN_W_FFN_DOWN_EXPS] = {"ffn_down_exps.weight", KIN_BLOCK_FFN, {DIM_FF_EXP, DIM_EMBD, DIM_EXPERT}},
+};
+
+const char *kin_weight_name(kin_weight weight) {
+    return weight_specs[weight].name;
+}
+
+kin_block kin_weight_block(kin_weight weight) {
+    return weight_specs[weight].block;
+}
+
+int kin_weight_is_vector(kin_weight weight) {
+    return weight_specs[weight].dims[1] == DIM_ONE;
+}
+
+static int64_t dim_size(dim d, const kin_hparams *hp) {
+    switch (d) {
+    case DIM_ONE: return 1;
+    case DIM_EMBD: return hp->n_embd;
+    case DIM_Q: return kin_hparams_n_embd_q(hp);
+    case DIM_KV: return kin_hparams_n_embd_kv(hp);
+    case DIM_HEAD: return hp->head_dim;
+    case DIM_FF: return hp->n_ff;
+    case DIM_FF_EXP: return hp->n_ff_exp;
+    case DIM_EXPERT: return hp->n_expert;
+    }
+    return 0;
+}
+
+void kin_weight_shape(kin_weight weight, const kin_hparams *hp, int64_t ne[3]) {
+    for (int i = 0; i < 3; i++) ne[i] = dim_size(weight_specs[weight].dims[i], hp);
+}
