@@ -1,0 +1,17 @@
+// BPE: the encoder of byte-level vocabularies, as llama.cpp has it.
+//
+// The pre-tokenizer cuts the text into pieces; within each, bytes are joined in the order of the vocabulary's merges.
+// A run of bytes that is not UTF-8 is a piece of its own.
+#pragma once
+
+#include <stddef.h>
+
+#include "base/err.h"
+#include "pure/text/id_sink.h"
+#include "pure/text/merger.h"
+#include "pure/text/pretokenizer.h"
+#include "pure/text/vocab.h"
+
+// Encodes text [len], at most KIN_ENCODE_MAX_BYTES. Fails without memory and where the pre-tokenizer does.
+int kin_bpe_encode(const kin_vocab *vocab, const kin_pretokenizer *pre, const char *text, size_t len, kin_merger *merger,
+                   kin_id_sink *sink, kin_err *err);

@@ -1,0 +1,64 @@
+// Sampler: picks the next token from logits.
+//
+// The stages, in the order of llama.cpp's default chain:
+//   1. logit bias          l[id] += bias
+//   2. penalties           for an id that occurs c > 0 times in the last `penalty_last_n` accepted ids:
+//                          l = l > 0 ? l / repeat : l * repeat;  then  l -= c * frequency + presence
+//   temperature 0 ends here: the largest logit wins.
+//   3. top-k               keep the k largest
+//   4. top-p               of those, keep the fewest most probable ones whose probabilities sum up to at least p
+//   5. min-p               keep what is at least min_p times as probable as the most probable one
+//   6. temperature         l /= temperature
+//   7. draw                by probability
+// Probabilities of stages 4 and 5 are those at temperature 1. At least one token is always kept. Equal logits: the smaller id
+// first.
+//
+// The same logits, options and seed give the same ids on every platform: the random numbers are our own (base/rng.h) and
+// no function of libm is used. A NaN counts as -inf; several +inf share the probability equally.
+//
+// Owner: one generation, one thread. Everything is allocated by new.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+typedef struct kin_sampler kin_sampler;
+
+#define KIN_SAMPLER_MAX_LAST_N 65536
+
+typedef struct kin_logit_bias {
+    int32_t id;
+    float bias; // -INFINITY forbids
+} kin_logit_bias;
+
+typedef struct kin_sampler_options {
+    uint64_t seed;
+    float temperature;          // 0: greedy; >= 0
+    int32_t top_k;              // 0: off; >= 0
+    float top_p;                // 1: off; (0, 1]
+    float min_p;                // 0: off; [0, 1]
+    int32_t penalty_last_n;     // ids that the penalties look back on; 0: off; at most KIN_SAMPLER_MAX_LAST_N
+    float penalty_repeat;       // 1: off; > 0
+    float penalty_frequency;    // 0: off
+    float penalty_presence;     // 0: off
+    const kin_logit_bias *bias; // [n_bias], copied
+    size_t n_bias;
+} kin_sampler_options;
+
+// llama.cpp's: temperature 0.8, top-k 40, top-p 0.95, min-p 0.05, no penalties, the last 64 ids; seed 0.
+kin_sampler_options kin_sampler_options_defaults(void);
+
+// Fails on options out of range (the sentence names the option) and without memory.
+int kin_sampler_new(kin_sampler **out, int32_t n_vocab, const kin_sampler_options *options, kin_err *err);
+void kin_sampler_free(kin_sampler *sampler);
+
+// The next id, or KIN_FAIL if all logits are -inf or NaN. Stages 1 and 2 are written to logits [n_vocab]. Does not accept the id.
+int32_t kin_sampler_sample(kin_sampler *sampler, float *logits);
+
+// Takes an id into the history that the penalties look at: every sampled id, and the prompt's if they shall count.
+void kin_sampler_accept(kin_sampler *sampler, int32_t id);
+
+// As new: empty history, the stream of `seed`.
+void kin_sampler_reset(kin_sampler *sampler, uint64_t seed);

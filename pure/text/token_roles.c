@@ -1,0 +1,117 @@
+#include "pure/text/token_roles.h"
+
+#include <string.h>
+
+#include "pure/text/vocab_impl.h"
+
+enum { // what a name says of its token
+    EOG = 1,
+    EOT = 2,      // the one that ends a turn, if the file names none; first in the list wins
+    EOM = 4,      // the same for a message
+    CONTROL = 8,  // whatever the file says of its type
+    VISIBLE = 16, // gpt-oss marks the channels of its answer with these; they are printed
+};
+
+static const struct {
+    const char *name;
+    unsigned roles;
+} known_names[] = {
+    {"<|eot_id|>", EOG | EOT | CONTROL},
+    {"<|im_end|>", EOG | EOT | CONTROL},
+    {"<|end|>", EOG | EOT | CONTROL},
+    {"<end_of_turn>", EOG | EOT | CONTROL},
+    {"<|endoftext|>", EOG | EOT | CONTROL},
+    {"<|end_of_text|>", EOG | EOT | CONTROL},
+    {"<EOT>", EOG | EOT | CONTROL},
+    {"_<EOT>", EOG | EOT | CONTROL},
+    {"[EOT]", EOG | EOT | CONTROL},
+    {"<\xef\xbd\x9c"
+     "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>",
+     EOG | EOT | CONTROL}, // DeepSeek
+    {"<end_of_utterance>", EOG | EOT | CONTROL},
+    {"<|eom_id|>", EOG | EOM | CONTROL},
+    {"<|return|>", EOG | CONTROL},
+    {"<|call|>", EOG | CONTROL},
+    {"<|calls|>", EOG | CONTROL},
+    {"<|flush|>", EOG | CONTROL},
+    {"</s>", EOG | CONTROL},
+    {"[EOS]", EOG | CONTROL},
+    {"<eos>", EOG | CONTROL},
+    // Filling in the middle: these three end the filling.
+    {"<|fim_pad|>", EOG | CONTROL},
+    {"<fim-pad>", EOG | CONTROL},
+    {"<fim_pad>", EOG | CONTROL},
+    {"<PAD>", EOG | CONTROL},
+    {"[PAD]", EOG | CONTROL},
+    {"<|fim_repo|>", EOG | CONTROL},
+    {"<|repo_name|>", EOG | CONTROL},
+    {"<fim-repo>", EOG | CONTROL},
+    {"<REPO>", EOG | CONTROL},
+    {"<reponame>", EOG | CONTROL},
+    {"<|file_sep|>", EOG | CONTROL},
+    // And these frame it.
+    {"<|fim_prefix|>", CONTROL},
+    {"<fim-prefix>", CONTROL},
+    {"<fim_prefix>", CONTROL},
+    {"<PRE>", CONTROL},
+    {"<\xef\xbd\x9c"
+     "fim\xe2\x96\x81"
+     "begin\xef\xbd\x9c>",
+     CONTROL},
+    {"\xe2\x96\x81<PRE>", CONTROL},
+    {"<|fim_suffix|>", CONTROL},
+    {"<fim-suffix>", CONTROL},
+    {"<fim_suffix>", CONTROL},
+    {"<SUF>", CONTROL},
+    {"<\xef\xbd\x9c"
+     "fim\xe2\x96\x81hole\xef\xbd\x9c>",
+     CONTROL},
+    {"\xe2\x96\x81<SUF>", CONTROL},
+    {"<|fim_middle|>", CONTROL},
+    {"<fim-middle>", CONTROL},
+    {"<fim_middle>", CONTROL},
+    {"<MID>", CONTROL},
+    {"<\xef\xbd\x9c"
+     "fim\xe2\x96\x81"
+     "end\xef\xbd\x9c>",
+     CONTROL},
+    {"\xe2\x96\x81<MID>", CONTROL},
+    {"<|channel|>", VISIBLE},
+    {"<|message|>", VISIBLE},
+    {"<|start|>", VISIBLE},
+    {"<|constrain|>", VISIBLE},
+};
+
+static int32_t find(const kin_vocab *vocab, const char *name) {
+    return kin_vocab_find(vocab, name, strlen(name));
+}
+
+static void apply(kin_vocab *vocab, int32_t id, unsigned roles) {
+    if (roles & EOG) vocab->is_eog[id] = true;
+    if (roles & CONTROL) vocab->types[id] = KIN_TOKEN_CONTROL;
+    if (roles & VISIBLE) vocab->types[id] = KIN_TOKEN_USER_DEFINED;
+    if (roles & EOT && vocab->eot == KIN_TOKEN_NONE) vocab->eot = id;
+    if (roles & EOM && vocab->eom == KIN_TOKEN_NONE) vocab->eom = id;
+}
+
+// gpt-oss ends with <|return|> or <|call|>, Solar with <|calls|> or <|flush|>; their <|end|> only ends a part of the answer.
+static void spare_inner_end(kin_vocab *vocab) {
+    int32_t end = find(vocab, "<|end|>");
+    if (end == KIN_TOKEN_NONE) return;
+    bool has_call = find(vocab, "<|call|>") != KIN_TOKEN_NONE || find(vocab, "<|calls|>") != KIN_TOKEN_NONE;
+    bool has_last = find(vocab, "<|return|>") != KIN_TOKEN_NONE || find(vocab, "<|flush|>") != KIN_TOKEN_NONE;
+    if (!has_call || !has_last) return;
+    vocab->is_eog[end] = false;
+    vocab->types[end] = KIN_TOKEN_USER_DEFINED;
+}
+
+void kin_token_roles_apply(kin_vocab *vocab) {
+    for (size_t i = 0; i < sizeof known_names / sizeof *known_names; i++) {
+        int32_t id = find(vocab, known_names[i].name);
+        if (id != KIN_TOKEN_NONE) apply(vocab, id, known_names[i].roles);
+    }
+    if (vocab->eos != KIN_TOKEN_NONE) vocab->is_eog[vocab->eos] = true;
+    if (vocab->eot != KIN_TOKEN_NONE) vocab->is_eog[vocab->eot] = true;
+    if (vocab->eom != KIN_TOKEN_NONE) vocab->is_eog[vocab->eom] = true;
+    spare_inner_end(vocab);
+}

@@ -1,0 +1,99 @@
+// Vocabulary: the tokens of a model, what bytes each stands for, and which of them are special.
+//
+// Built once from a plain description (kin_vocab_spec), then immutable: any thread may read it.
+// Everything is copied out of the description; nothing of it need live on. Strings that are handed out
+// live as long as the vocabulary. Text becomes tokens in tokenizer.h; tokens become text in detok.h.
+//
+// Two kinds of models:
+//   SPM  SentencePiece: tokens carry scores, a space is written U+2581 ("▁"), unknown characters become byte tokens
+//   <0x00>..<0xFF>. BPE  byte-level BPE of GPT-2: tokens are written in its alphabet of 256 printable characters, one per byte,
+//   and merges are ranked.
+// The rules for ids, names and types are llama.cpp's, so that a GGUF file means the same here as there.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+#define KIN_TOKEN_NONE (-1) // no such token
+
+enum { // limits, checked before anything is allocated
+    KIN_VOCAB_MAX_TOKENS = 1 << 22,
+    KIN_VOCAB_MAX_MERGES = 1 << 22,
+    KIN_VOCAB_MAX_TOKEN_BYTES = 1 << 16,
+};
+
+typedef enum kin_vocab_kind {
+    KIN_VOCAB_SPM, // tokenizer.ggml.model = "llama"
+    KIN_VOCAB_BPE, // "gpt2"
+} kin_vocab_kind;
+
+typedef enum kin_token_type { // GGUF's numbers
+    KIN_TOKEN_UNDEFINED = 0,
+    KIN_TOKEN_NORMAL = 1,
+    KIN_TOKEN_UNKNOWN = 2,
+    KIN_TOKEN_CONTROL = 3,
+    KIN_TOKEN_USER_DEFINED = 4,
+    KIN_TOKEN_UNUSED = 5,
+    KIN_TOKEN_BYTE = 6,
+} kin_token_type;
+
+// Some bytes, not NUL-terminated.
+typedef struct kin_piece {
+    const char *at;
+    size_t len;
+} kin_piece;
+
+typedef struct kin_vocab kin_vocab;
+
+typedef struct kin_vocab_spec {
+    kin_vocab_kind kind;
+    const char *pre; // BPE: name of the pre-tokenizer (pretokenizer.h); SPM: not used
+
+    int32_t n_tokens;
+    const kin_piece *tokens; // [n_tokens] as the file writes them; all different
+    const float *scores;     // [n_tokens] or NULL: all 0. Not NaN
+    const int32_t *types;    // [n_tokens] kin_token_type or NULL: all normal
+
+    size_t n_merges; // BPE: "LEFT RIGHT", best first
+    const kin_piece *merges;
+
+    int32_t bos, eos, eot, eom, unk, pad; // ids or KIN_TOKEN_NONE
+    bool add_bos, add_eos;                // put them around a text that is encoded with KIN_ENCODE_ADD_SPECIAL
+    bool add_space_prefix;                // SPM: a text, and what follows a special token, begins with a space
+    bool ignore_merges;                   // BPE: a pre-token that is itself a token is taken without looking at merges
+    bool strip_after_special;             // Phi-3: white space after special tokens belongs to them
+} kin_vocab_spec;
+
+// What llama.cpp assumes for a kind and pre-tokenizer where a file says nothing. No tokens, no merges.
+// One difference: BPE has no bos and eos then (llama.cpp: 11, Falcon's).
+kin_vocab_spec kin_vocab_spec_defaults(kin_vocab_kind kind, const char *pre);
+
+// Fails on ids out of range, on two equal tokens, on malformed merges, on a missing token that add_bos or add_eos needs,
+// on sizes beyond the limits and without memory. An empty token is named "[EMPTY_i]", as in llama.cpp.
+int kin_vocab_new(kin_vocab **out, const kin_vocab_spec *spec, kin_err *err);
+void kin_vocab_free(kin_vocab *vocab);
+
+int32_t kin_vocab_n_tokens(const kin_vocab *vocab);
+kin_vocab_kind kin_vocab_get_kind(const kin_vocab *vocab);
+int32_t kin_vocab_bos(const kin_vocab *vocab); // these five: KIN_TOKEN_NONE if there is none
+int32_t kin_vocab_eos(const kin_vocab *vocab);
+int32_t kin_vocab_eot(const kin_vocab *vocab);
+int32_t kin_vocab_unk(const kin_vocab *vocab);
+int32_t kin_vocab_pad(const kin_vocab *vocab);
+bool kin_vocab_add_bos(const kin_vocab *vocab);
+bool kin_vocab_add_eos(const kin_vocab *vocab);
+
+// End of generation: eos, eot, eom and every token with a name that means it ("<|im_end|>", "<end_of_turn>", ...).
+// False for an id out of range.
+bool kin_vocab_is_eog(const kin_vocab *vocab, int32_t id);
+
+// These three: id in [0, n_tokens).
+kin_token_type kin_vocab_type(const kin_vocab *vocab, int32_t id);
+kin_piece kin_vocab_text(const kin_vocab *vocab, int32_t id);  // as the file writes it
+kin_piece kin_vocab_piece(const kin_vocab *vocab, int32_t id); // the bytes it stands for, with a SentencePiece space as ' '
+
+// The token that is written exactly so, or KIN_TOKEN_NONE.
+int32_t kin_vocab_find(const kin_vocab *vocab, const char *text, size_t len);
