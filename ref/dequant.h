@@ -1,0 +1,34 @@
+// Rows of GGUF's number formats to float32.
+//
+// A row is a run of blocks; a block holds a fixed count of elements in a fixed count of bytes (layouts in dequant.c).
+// Nothing is allocated and nothing can fail once the type is known: check it first with kin_ref_block_n.
+// Any thread, any alignment, any host byte order.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum kin_ref_type { // GGUF's numbers
+    KIN_REF_F32 = 0,
+    KIN_REF_F16 = 1,
+    KIN_REF_Q4_0 = 2,
+    KIN_REF_Q4_1 = 3,
+    KIN_REF_Q5_0 = 6,
+    KIN_REF_Q5_1 = 7,
+    KIN_REF_Q8_0 = 8,
+    KIN_REF_Q2_K = 10,
+    KIN_REF_Q3_K = 11,
+    KIN_REF_Q4_K = 12,
+    KIN_REF_Q5_K = 13,
+    KIN_REF_Q6_K = 14,
+    KIN_REF_BF16 = 30,
+} kin_ref_type;
+
+#define KIN_REF_BLOCK_MAX 256 // elements of the largest block; every block size divides it
+
+// Elements and bytes per block; both 0 for a type that is not in the list above.
+int kin_ref_block_n(int type);
+size_t kin_ref_block_bytes(int type);
+
+// blocks // (n / block_n, block_bytes) -> out // (n). The type must be known and its block size divide n.
+void kin_ref_dequant(int type, const uint8_t *blocks, int n, float *out);
