@@ -1,0 +1,123 @@
+#include "engine/device.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "sys/cpu.h"
+
+static void forward_log(enum ggml_log_level level, const char *text, void *user) {
+    (void)user;
+    char line[512];
+    snprintf(line, sizeof line, "%s", text);
+    line[strcspn(line, "\n")] = '\0';
+    if (!line[0]) return;
+    kin_log(level >= GGML_LOG_LEVEL_ERROR && level != GGML_LOG_LEVEL_CONT ? KIN_LOG_WARN : KIN_LOG_DEBUG, "ggml: %s", line);
+}
+
+static void load_backends(void) {
+    ggml_log_set(forward_log, NULL);
+    ggml_backend_load_all();
+}
+
+kin_device_options kin_device_options_defaults(void) {
+    return (kin_device_options){.repack = true};
+}
+
+static void *device_proc(ggml_backend_dev_t dev, const char *name) {
+    return ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(dev), name);
+}
+
+static bool stop_requested(void *user) {
+    return atomic_load_explicit((atomic_bool *)user, memory_order_relaxed);
+}
+
+static int open_device(kin_device *d, ggml_backend_dev_t dev, kin_err *err) {
+    d->dev = dev;
+    d->backend = ggml_backend_dev_init(dev, NULL);
+    if (!d->backend) return kin_err_set(err, "the device %s cannot be opened", ggml_backend_dev_name(dev));
+    d->buft = ggml_backend_dev_buffer_type(dev);
+    d->is_gpu = ggml_backend_dev_type(dev) != GGML_BACKEND_DEVICE_TYPE_CPU;
+    snprintf(d->name, sizeof d->name, "%s", ggml_backend_dev_name(dev));
+    return 0;
+}
+
+static ggml_backend_buffer_type_t find_repack_buft(ggml_backend_dev_t dev) {
+    ggml_backend_dev_get_extra_bufts_t get = (ggml_backend_dev_get_extra_bufts_t)device_proc(dev, "ggml_backend_dev_get_extra_bufts");
+    ggml_backend_buffer_type_t *bufts = get ? get(dev) : NULL;
+    for (; bufts && *bufts; bufts++) {
+        if (strcmp(ggml_backend_buft_name(*bufts), "CPU_REPACK") == 0) return *bufts;
+    }
+    return NULL;
+}
+
+static void describe_variant(kin_devices *ds) {
+    size_t n = sizeof ds->cpu_variant;
+    int used = snprintf(ds->cpu_variant, n, "ggml %s", ggml_version());
+    ggml_backend_get_features_t get = (ggml_backend_get_features_t)device_proc(ds->cpu.dev, "ggml_backend_get_features");
+    for (struct ggml_backend_feature *f = get ? get(ggml_backend_dev_backend_reg(ds->cpu.dev)) : NULL; f && f->name; f++) {
+        if (used > 0 && (size_t)used < n) used += snprintf(ds->cpu_variant + used, n - (size_t)used, " %s=%s", f->name, f->value);
+    }
+}
+
+static int open_cpu(kin_devices *ds, const kin_device_options *o, kin_err *err) {
+    ggml_backend_dev_t dev = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
+    if (!dev) return kin_err_set(err, "ggml has no CPU backend here: is its package complete?");
+    if (open_device(&ds->cpu, dev, err) != 0) return KIN_FAIL;
+
+    ds->n_threads = o->n_threads > 0 ? o->n_threads : kin_cpu_n_cores();
+    ggml_backend_set_n_threads_t set_threads = (ggml_backend_set_n_threads_t)device_proc(dev, "ggml_backend_set_n_threads");
+    if (set_threads) set_threads(ds->cpu.backend, ds->n_threads);
+    ggml_backend_set_abort_callback_t set_abort = (ggml_backend_set_abort_callback_t)device_proc(dev, "ggml_backend_set_abort_callback");
+    if (set_abort && o->stop) set_abort(ds->cpu.backend, stop_requested, o->stop);
+    if (o->repack) ds->cpu.repack_buft = find_repack_buft(dev);
+    describe_variant(ds);
+    return 0;
+}
+
+static int open_gpu(kin_devices *ds, kin_err *err) {
+    ggml_backend_dev_t dev = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_GPU);
+    if (!dev) dev = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_IGPU);
+    if (!dev) return kin_err_set(err, "no GPU found (ggml sees none: is the package of its GPU backend installed?)");
+    return open_device(&ds->gpu, dev, err);
+}
+
+int kin_devices_open(kin_devices *ds, const kin_device_options *o, kin_err *err) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, load_backends);
+
+    *ds = (kin_devices){0};
+    if (open_cpu(ds, o, err) != 0 || (o->gpu && open_gpu(ds, err) != 0)) {
+        kin_devices_close(ds);
+        return KIN_FAIL;
+    }
+    return 0;
+}
+
+void kin_devices_close(kin_devices *ds) {
+    if (!ds) return;
+    if (ds->gpu.backend) ggml_backend_free(ds->gpu.backend);
+    if (ds->cpu.backend) ggml_backend_free(ds->cpu.backend);
+    *ds = (kin_devices){0};
+}
+
+bool kin_device_can_repack(const kin_device *cpu, int type, const int64_t ne[3]) {
+    if (!cpu->repack_buft || ne[1] == 1) return false;
+    // ggml answers for an operation whose weight sits in a buffer of that kind; an empty one will do.
+    struct ggml_init_params params = {.mem_size = 8 * ggml_tensor_overhead(), .no_alloc = true};
+    struct ggml_context *ctx = ggml_init(params);
+    ggml_backend_buffer_t empty = ggml_backend_buft_alloc_buffer(cpu->repack_buft, 0);
+    bool experts = ne[2] > 1;
+
+    struct ggml_tensor *w = ggml_new_tensor_3d(ctx, (enum ggml_type)type, ne[0], ne[1], ne[2]);
+    struct ggml_tensor *x = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, ne[0], 1);
+    struct ggml_tensor *ids = ggml_new_tensor_2d(ctx, GGML_TYPE_I32, 1, 1);
+    w->buffer = empty;
+    struct ggml_tensor *op = experts ? ggml_mul_mat_id(ctx, w, ggml_reshape_3d(ctx, x, ne[0], 1, 1), ids) : ggml_mul_mat(ctx, w, x);
+    bool can = ggml_backend_dev_supports_op(cpu->dev, op);
+
+    ggml_backend_buffer_free(empty);
+    ggml_free(ctx);
+    return can;
+}

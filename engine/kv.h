@@ -1,0 +1,62 @@
+// The KV cache of a range of layers: keys and values of the tokens seen, for several sequences at once.
+//
+// It is an array of n_ctx cells. A cell holds one token of one sequence: its keys and values in every layer, and which
+// position of which sequence it is. Attention looks at a prefix of the cells through a mask made from that.
+// Cells are given out lowest-free-first, so devices that see the same steps agree on them without talking.
+//
+// Owner and thread: the shard's.
+#pragma once
+
+#include <ggml.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "engine/device.h"
+#include "model/hparams.h"
+
+typedef struct kin_kv kin_kv;
+
+typedef struct kin_kv_options {
+    int layer_begin, layer_end;
+    int n_ctx;          // cells, shared by all sequences
+    enum ggml_type type; // GGML_TYPE_F16 or GGML_TYPE_Q8_0
+} kin_kv_options;
+
+// Tokens of one step. The arrays are borrowed.
+typedef struct kin_batch {
+    int n_tokens;
+    const int32_t *pos; // [n_tokens] position in the sequence, from 0
+    const int32_t *seq; // [n_tokens] sequence number, >= 0; NULL: all 0
+    const int32_t *out; // [n_out] rows whose result is wanted after the last layer, ascending; NULL: all
+    int n_out;
+} kin_batch;
+
+static inline int kin_batch_n_out(const kin_batch *batch) {
+    return batch->out ? batch->n_out : batch->n_tokens;
+}
+
+uint64_t kin_kv_bytes(const kin_hparams *hp, const kin_kv_options *options);
+
+// `device_of`: where the layer's cache lives.
+int kin_kv_open(kin_kv **out, const kin_hparams *hp, const kin_kv_options *options,
+                const kin_device *(*device_of)(const void *user, int il), const void *user, kin_err *err);
+void kin_kv_close(kin_kv *kv);
+
+// Gives each token of the batch a cell: cells // i64 [n_tokens]. Fails, changing nothing, when not enough are free.
+int kin_kv_place(kin_kv *kv, const kin_batch *batch, int64_t *cells, kin_err *err);
+
+// Forgets positions [begin, end) of a sequence.
+void kin_kv_remove(kin_kv *kv, int32_t seq, int32_t begin, int32_t end);
+void kin_kv_clear(kin_kv *kv);
+
+// Cells that attention must look at: up to the highest used one, rounded up to a multiple of 64, at most n_ctx.
+int kin_kv_n_used(const kin_kv *kv);
+int kin_kv_n_ctx(const kin_kv *kv);
+
+// mask // f16 [n_rows, n_kv]: 0 where row i's token may look (its own sequence, up to its own position), else -inf.
+// rows: numbers of tokens in the batch, NULL: all.
+void kin_kv_mask(const kin_kv *kv, const kin_batch *batch, const int32_t *rows, int n_rows, int n_kv, ggml_fp16_t *mask);
+
+// [n_embd_kv, n_ctx] each
+struct ggml_tensor *kin_kv_k(const kin_kv *kv, int il);
+struct ggml_tensor *kin_kv_v(const kin_kv *kv, int il);

@@ -1,0 +1,186 @@
+#include "engine/packed.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/bytes.h"
+#include "base/hash.h"
+#include "base/log.h"
+
+static const char magic[8] = {'k', 'i', 'n', 'p', 'a', 'c', 'k', '1'};
+
+enum { HEADER_BYTES = 64, HEADER_HASHED = 40, ENTRY_BYTES = 32, ENTRY_SEALED = 24 };
+
+typedef struct unit {
+    uint64_t offset;
+    uint64_t bytes;
+    bool valid;
+} unit;
+
+struct kin_packed {
+    char path[1024];
+    int fd;
+    kin_packed_key key;
+    uint64_t file_bytes;
+    size_t n_units;
+    unit *units;
+};
+
+static uint64_t align_up(uint64_t n) {
+    return (n + KIN_PACKED_ALIGN - 1) / KIN_PACKED_ALIGN * KIN_PACKED_ALIGN;
+}
+
+static uint64_t seal_of(const kin_packed *p, const uint8_t entry[ENTRY_SEALED]) {
+    return kin_hash64(entry, ENTRY_SEALED, p->key.model ^ p->key.variant);
+}
+
+static void encode_header(const kin_packed *p, uint8_t header[HEADER_BYTES]) {
+    memset(header, 0, HEADER_BYTES);
+    memcpy(header, magic, sizeof magic);
+    kin_put_u64(header + 8, p->file_bytes);
+    kin_put_u64(header + 16, p->n_units);
+    kin_put_u64(header + 24, p->key.model);
+    kin_put_u64(header + 32, p->key.variant);
+    kin_put_u64(header + 40, kin_hash64(header, HEADER_HASHED, 0));
+}
+
+// Reads the seals of a file whose header is as it must be; false if the file is not what we would have written.
+static bool read_existing(kin_packed *p) {
+    struct stat st;
+    uint8_t header[HEADER_BYTES], expected[HEADER_BYTES];
+    if (fstat(p->fd, &st) != 0 || (uint64_t)st.st_size != p->file_bytes) return false;
+    encode_header(p, expected);
+    if (pread(p->fd, header, sizeof header, 0) != sizeof header || memcmp(header, expected, sizeof header) != 0) return false;
+
+    for (size_t i = 0; i < p->n_units; i++) {
+        uint8_t entry[ENTRY_BYTES];
+        if (pread(p->fd, entry, sizeof entry, (off_t)(HEADER_BYTES + i * ENTRY_BYTES)) != sizeof entry) return false;
+        p->units[i].valid = kin_get_u64(entry) == p->units[i].offset && kin_get_u64(entry + 8) == p->units[i].bytes &&
+                            kin_get_u64(entry + 24) == seal_of(p, entry);
+    }
+    return true;
+}
+
+static int begin_anew(kin_packed *p, kin_err *err) {
+    uint8_t header[HEADER_BYTES];
+    encode_header(p, header);
+    for (size_t i = 0; i < p->n_units; i++) p->units[i].valid = false;
+    if (ftruncate(p->fd, 0) != 0 || ftruncate(p->fd, (off_t)p->file_bytes) != 0 || pwrite(p->fd, header, sizeof header, 0) != sizeof header) {
+        return kin_err_set(err, "%s: %s", p->path, strerror(errno));
+    }
+    return 0;
+}
+
+// mkdir -p
+static int make_dir(const char *dir, kin_err *err) {
+    char path[1024];
+    snprintf(path, sizeof path, "%s", dir);
+    for (char *slash = strchr(path + 1, '/');; slash = strchr(slash + 1, '/')) {
+        if (slash) *slash = '\0';
+        if (mkdir(path, 0755) != 0 && errno != EEXIST) return kin_err_set(err, "%s: %s", path, strerror(errno));
+        if (!slash) return 0;
+        *slash = '/';
+    }
+}
+
+static int open_file(kin_packed *p, kin_err *err) {
+    p->fd = open(p->path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (p->fd < 0) return kin_err_set(err, "%s: %s", p->path, strerror(errno));
+    struct stat st;
+    bool existed = fstat(p->fd, &st) == 0 && st.st_size > 0;
+
+    // Readers share the file; whoever would change it must be alone.
+    if (flock(p->fd, LOCK_SH | LOCK_NB) != 0) return kin_err_set(err, "%s: another kin is writing it", p->path);
+    if (existed && read_existing(p)) return 0;
+    if (flock(p->fd, LOCK_EX | LOCK_NB) != 0) return kin_err_set(err, "%s: another kin is using it", p->path);
+    if (existed) kin_log(KIN_LOG_WARN, "%s is damaged or was cut short: it is made anew", p->path);
+    return begin_anew(p, err);
+}
+
+static uint64_t lay_out(unit *units, size_t n_units, const uint64_t *unit_bytes) {
+    uint64_t offset = align_up(HEADER_BYTES + n_units * ENTRY_BYTES);
+    for (size_t i = 0; i < n_units; i++) {
+        units[i] = (unit){.offset = offset, .bytes = unit_bytes[i]};
+        offset += align_up(unit_bytes[i]);
+    }
+    return offset;
+}
+
+int kin_packed_open(kin_packed **out, const char *dir, kin_packed_key key, size_t n_units, const uint64_t *unit_bytes, kin_err *err) {
+    *out = NULL;
+    kin_packed *p = calloc(1, sizeof *p);
+    if (!p) return kin_err_set(err, "out of memory");
+    p->fd = -1;
+    p->key = key;
+    p->n_units = n_units;
+    p->units = calloc(n_units, sizeof *p->units);
+    if (!p->units) {
+        kin_err_set(err, "out of memory");
+        goto fail;
+    }
+    p->file_bytes = lay_out(p->units, n_units, unit_bytes);
+
+    snprintf(p->path, sizeof p->path, "%s/%016llx-%016llx.pack", dir, (unsigned long long)key.model, (unsigned long long)key.variant);
+    if (make_dir(dir, err) != 0 || open_file(p, err) != 0) goto fail;
+    *out = p;
+    return 0;
+
+fail:
+    kin_packed_close(p);
+    return KIN_FAIL;
+}
+
+void kin_packed_close(kin_packed *p) {
+    if (!p) return;
+    if (p->fd >= 0) close(p->fd);
+    free(p->units);
+    free(p);
+}
+
+const char *kin_packed_path(const kin_packed *p) {
+    return p->path;
+}
+
+bool kin_packed_has(const kin_packed *p, size_t i) {
+    return p->units[i].valid;
+}
+
+int kin_packed_reserve(kin_packed *p, size_t i, kin_err *err) {
+    if (flock(p->fd, LOCK_EX | LOCK_NB) != 0) return kin_err_set(err, "%s: another kin is using it", p->path);
+    int rc = posix_fallocate(p->fd, (off_t)p->units[i].offset, (off_t)align_up(p->units[i].bytes));
+    return rc == 0 ? 0 : kin_err_set(err, "%s: %s", p->path, strerror(rc));
+}
+
+int kin_packed_map(kin_packed *p, size_t i, void *at, bool writable, kin_err *err) {
+    int prot = writable ? PROT_READ | PROT_WRITE : PROT_READ;
+    void *map = mmap(at, align_up(p->units[i].bytes), prot, MAP_SHARED | MAP_FIXED, p->fd, (off_t)p->units[i].offset);
+    return map == at ? 0 : kin_err_set(err, "%s: cannot map: %s", p->path, strerror(errno));
+}
+
+int kin_packed_commit(kin_packed *p, size_t i, void *at, kin_err *err) {
+    unit *u = &p->units[i];
+    uint8_t entry[ENTRY_BYTES];
+    if (mprotect(at, align_up(u->bytes), PROT_READ) != 0 || msync(at, align_up(u->bytes), MS_SYNC) != 0) {
+        return kin_err_set(err, "%s: %s", p->path, strerror(errno));
+    }
+    kin_put_u64(entry, u->offset);
+    kin_put_u64(entry + 8, u->bytes);
+    kin_put_u64(entry + 16, kin_hash64(at, u->bytes, 0));
+    kin_put_u64(entry + 24, seal_of(p, entry));
+    if (pwrite(p->fd, entry, sizeof entry, (off_t)(HEADER_BYTES + i * ENTRY_BYTES)) != sizeof entry) {
+        return kin_err_set(err, "%s: %s", p->path, strerror(errno));
+    }
+    u->valid = true;
+    return 0;
+}
+
+void kin_packed_settle(kin_packed *p) {
+    flock(p->fd, LOCK_SH);
+}

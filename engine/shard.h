@@ -1,0 +1,56 @@
+// A shard: layers [layer_begin, layer_end) of a model on this machine's devices, with their KV cache.
+//
+// "Run these layers on this batch: activations in, activations out." It is the only door to ggml execution, and it knows
+// nothing of tokens, text, networks or other devices. A whole model on one machine is one shard over all layers.
+//
+// Owner: the head or a worker. Thread: all calls from one thread, always the same.
+#pragma once
+
+#include <stdbool.h>
+
+#include "engine/device.h"
+#include "engine/kv.h"
+#include "engine/weights.h"
+#include "model/model.h"
+
+typedef struct kin_shard kin_shard;
+
+typedef struct kin_shard_options {
+    int layer_begin, layer_end;
+    int n_gpu_layers;       // the last ones run on the GPU
+    int n_ctx;              // cells of the KV cache
+    int n_batch;            // most tokens per run
+    enum ggml_type kv_type; // GGML_TYPE_F16 or GGML_TYPE_Q8_0
+    bool flash;             // use the fused attention operator where every device has it
+    bool output;            // hold the output layer too (the head's shard does)
+    const char *cache_dir;  // of the prepacked cache; NULL: none
+    kin_progress progress;
+    void *progress_user;
+    const atomic_bool *stop;
+} kin_shard_options;
+
+kin_shard_options kin_shard_options_defaults(const kin_model *model);
+
+// Opens weights, KV cache and compute buffers; checks first that the memory suffices (the sentence has the numbers).
+int kin_shard_open(kin_shard **out, const kin_model *model, const kin_devices *devices, const kin_shard_options *options, kin_err *err);
+void kin_shard_close(kin_shard *shard);
+
+// Runs the layers. x // f32 [n_tokens, n_embd] before them -> y // f32 [n, n_embd] after them, where n is
+// kin_batch_n_out(batch) if the shard ends with the model's last layer, else n_tokens. x and y may be the same memory.
+int kin_shard_run(kin_shard *shard, const kin_batch *batch, const float *x, float *y, kin_err *err);
+
+// The output layer: x // f32 [n, n_embd] after the last layer -> logits // f32 [n, n_vocab]. Only with options.output.
+int kin_shard_output(kin_shard *shard, int n, const float *x, float *logits, kin_err *err);
+
+void kin_shard_remove(kin_shard *shard, int32_t seq, int32_t begin, int32_t end); // see kin_kv_remove
+void kin_shard_clear(kin_shard *shard);
+
+// For people: sizes of what the shard holds, in bytes.
+typedef struct kin_shard_stats {
+    kin_weights_stats weights;
+    uint64_t kv_bytes;
+    uint64_t compute_bytes;
+    bool flash; // attention uses the fused operator
+} kin_shard_stats;
+
+kin_shard_stats kin_shard_get_stats(const kin_shard *shard);

@@ -1,0 +1,145 @@
+#include "engine/stage.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct kin_stage {
+    const kin_device *device;
+    kin_graph proto;
+    kin_stage_build build;
+    const void *user;
+
+    size_t n_nodes;
+    void *meta; // memory for the graph's description
+    size_t meta_bytes;
+    ggml_gallocr_t galloc;
+
+    // The graph that is ready to run, if ctx is not NULL.
+    kin_stage_shape shape;
+    kin_graph g;
+    struct ggml_tensor *x, *y;
+};
+
+int kin_stage_open(kin_stage **out, const kin_device *device, const kin_graph *proto, size_t n_nodes, kin_stage_build build,
+                   const void *user, kin_err *err) {
+    *out = NULL;
+    kin_stage *s = calloc(1, sizeof *s);
+    if (!s) return kin_err_set(err, "out of memory");
+    s->device = device;
+    s->proto = *proto;
+    s->build = build;
+    s->user = user;
+    s->n_nodes = n_nodes;
+    s->meta_bytes = n_nodes * ggml_tensor_overhead() + ggml_graph_overhead_custom(n_nodes, false);
+    s->meta = malloc(s->meta_bytes);
+    s->galloc = ggml_gallocr_new(device->buft);
+    if (!s->meta || !s->galloc) {
+        kin_stage_close(s);
+        return kin_err_set(err, "out of memory");
+    }
+    *out = s;
+    return 0;
+}
+
+static void drop_graph(kin_stage *s) {
+    if (s->g.ctx) ggml_free(s->g.ctx);
+    s->g = s->proto;
+}
+
+void kin_stage_close(kin_stage *s) {
+    if (!s) return;
+    if (s->g.ctx) ggml_free(s->g.ctx);
+    if (s->galloc) ggml_gallocr_free(s->galloc);
+    free(s->meta);
+    free(s);
+}
+
+static struct ggml_tensor *input(kin_graph *g, enum ggml_type type, int64_t ne0, int64_t ne1) {
+    struct ggml_tensor *t = ggml_new_tensor_2d(g->ctx, type, ne0, ne1);
+    ggml_set_input(t);
+    return t;
+}
+
+static kin_graph_rows input_rows(kin_graph *g, int n) {
+    kin_graph_rows rows = {.n = n};
+    rows.pos = input(g, GGML_TYPE_I32, n, 1);
+    rows.mask = input(g, GGML_TYPE_F16, g->n_kv, n);
+    return rows;
+}
+
+static int build_graph(kin_stage *s, kin_stage_shape shape, kin_err *err) {
+    drop_graph(s);
+    kin_graph *g = &s->g;
+    struct ggml_init_params params = {.mem_size = s->meta_bytes, .mem_buffer = s->meta, .no_alloc = true};
+    g->ctx = ggml_init(params);
+    if (!g->ctx) return kin_err_set(err, "out of memory");
+    g->gf = ggml_new_graph_custom(g->ctx, s->n_nodes, false);
+    g->n_kv = shape.n_kv;
+    s->shape = shape;
+    s->x = input(g, GGML_TYPE_F32, g->hp->n_embd, shape.n_tokens);
+    if (shape.n_kv > 0) {
+        g->cells = input(g, GGML_TYPE_I64, shape.n_tokens, 1);
+        g->all = input_rows(g, shape.n_tokens);
+    }
+    if (shape.n_out < shape.n_tokens) {
+        g->out_rows = input(g, GGML_TYPE_I32, shape.n_out, 1);
+        g->out = input_rows(g, shape.n_out);
+    }
+    s->y = s->build(s->user, g, s->x);
+    ggml_set_output(s->y);
+    ggml_build_forward_expand(g->gf, s->y);
+    return 0;
+}
+
+static int check_supported(const kin_stage *s, kin_err *err) {
+    for (int i = 0; i < ggml_graph_n_nodes(s->g.gf); i++) {
+        const struct ggml_tensor *node = ggml_graph_node(s->g.gf, i);
+        if (ggml_backend_supports_op(s->device->backend, node)) continue;
+        return kin_err_set(err, "%s cannot compute %s with weights of type %s ('%s')", s->device->name, ggml_op_desc(node),
+                           node->src[0] ? ggml_type_name(node->src[0]->type) : "none", node->src[0] ? node->src[0]->name : "");
+    }
+    return 0;
+}
+
+int kin_stage_reserve(kin_stage *s, kin_stage_shape largest, kin_err *err) {
+    if (build_graph(s, largest, err) != 0 || check_supported(s, err) != 0) return KIN_FAIL;
+    bool ok = ggml_gallocr_reserve(s->galloc, s->g.gf);
+    drop_graph(s);
+    return ok ? 0 : kin_err_set(err, "%s has no room for the compute buffer", s->device->name);
+}
+
+static bool same_shape(kin_stage_shape a, kin_stage_shape b) {
+    return a.n_tokens == b.n_tokens && a.n_kv == b.n_kv && a.n_out == b.n_out;
+}
+
+// An input that no node reads has no memory: nothing to write then.
+static void put(struct ggml_tensor *t, const void *data) {
+    if (t && t->buffer) ggml_backend_tensor_set(t, data, 0, ggml_nbytes(t));
+}
+
+int kin_stage_run(kin_stage *s, kin_stage_shape shape, const kin_stage_inputs *in, float *y, kin_err *err) {
+    if (!s->g.ctx || !same_shape(s->shape, shape)) {
+        if (build_graph(s, shape, err) != 0) return KIN_FAIL;
+        if (!ggml_gallocr_alloc_graph(s->galloc, s->g.gf)) {
+            drop_graph(s);
+            return kin_err_set(err, "%s has no room for the compute buffer", s->device->name);
+        }
+    }
+    put(s->x, in->x);
+    put(s->g.cells, in->cells);
+    put(s->g.all.pos, in->pos);
+    put(s->g.all.mask, in->mask);
+    put(s->g.out_rows, in->out_rows);
+    put(s->g.out.pos, in->out_pos);
+    put(s->g.out.mask, in->out_mask);
+
+    enum ggml_status status = ggml_backend_graph_compute(s->device->backend, s->g.gf);
+    if (status == GGML_STATUS_ABORTED) return kin_err_set(err, "stopped");
+    if (status != GGML_STATUS_SUCCESS) return kin_err_set(err, "%s failed to compute: %s", s->device->name, ggml_status_to_string(status));
+    ggml_backend_tensor_get(s->y, y, 0, ggml_nbytes(s->y));
+    return 0;
+}
+
+uint64_t kin_stage_bytes(const kin_stage *s) {
+    return ggml_gallocr_get_buffer_size(s->galloc, 0);
+}
