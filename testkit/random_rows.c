@@ -1,0 +1,109 @@
+#include "testkit/random_rows.h"
+
+#include <ggml.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+
+#define PIECE_WEIGHTS_MAX 256
+#define POOL_PIECES 16384
+#define POOL_PIECES_SLOW 2048 // for the types that need an importance matrix: they quantize 100 times slower
+
+struct kin_random_rows {
+    enum ggml_type type;
+    int64_t n_in;
+    float scale;    // standard deviation of a weight
+    float *imatrix; // [n_in] all 1, for the types that cannot be quantized to without; else NULL
+    size_t row_bytes;
+    // The pool; NULL if every row is quantized.
+    uint8_t *pool; // [n_pieces * piece_bytes]
+    int64_t n_pieces;
+    int64_t piece; // weights
+    size_t piece_bytes;
+};
+
+// splitmix64: a full-period generator whose state is a counter.
+static uint64_t next(uint64_t *state) {
+    uint64_t z = *state += 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+uint64_t kin_random_mix(uint64_t a, uint64_t b) {
+    uint64_t state = a;
+    state = next(&state) ^ b;
+    return next(&state);
+}
+
+// The sum of four uniform 16-bit numbers has the mean 2 * 65535 and the variance 4 * 65536^2 / 12.
+void kin_random_gaussian(uint64_t seed, float scale, int64_t n, float *out) {
+    const float unit = sqrtf(3.0f) / 65536.0f;
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t r = next(&seed);
+        int sum = (int)(r & 0xffff) + (int)(r >> 16 & 0xffff) + (int)(r >> 32 & 0xffff) + (int)(r >> 48);
+        out[i] = (float)(sum - 2 * 65535) * unit * scale;
+    }
+}
+
+static void *alloc(size_t n) {
+    void *at = malloc(n);
+    kin_assert(at);
+    return at;
+}
+
+static void fill_pool(kin_random_rows *rows, uint64_t seed) {
+    int64_t piece = PIECE_WEIGHTS_MAX;
+    while (rows->n_in % piece != 0) piece /= 2;
+    rows->piece = piece;
+    rows->piece_bytes = ggml_row_size(rows->type, piece);
+    rows->n_pieces = rows->imatrix ? POOL_PIECES_SLOW : POOL_PIECES;
+    rows->pool = alloc((size_t)rows->n_pieces * rows->piece_bytes);
+
+    float *weights = alloc((size_t)(rows->n_pieces * piece) * sizeof *weights);
+    kin_random_gaussian(seed, rows->scale, rows->n_pieces * piece, weights);
+    ggml_quantize_chunk(rows->type, weights, rows->pool, 0, rows->n_pieces, piece, rows->imatrix);
+    free(weights);
+}
+
+kin_random_rows *kin_random_rows_new(int type, int64_t n_in, bool pooled, uint64_t seed) {
+    kin_assert(n_in > 0 && n_in % ggml_blck_size((enum ggml_type)type) == 0);
+    kin_random_rows *rows = alloc(sizeof *rows);
+    *rows = (kin_random_rows){.type = (enum ggml_type)type, .n_in = n_in, .scale = 1 / sqrtf((float)n_in)};
+    rows->row_bytes = ggml_row_size(rows->type, n_in);
+    if (ggml_quantize_requires_imatrix(rows->type)) {
+        rows->imatrix = alloc((size_t)n_in * sizeof *rows->imatrix);
+        for (int64_t i = 0; i < n_in; i++) rows->imatrix[i] = 1;
+    }
+    if (pooled) fill_pool(rows, seed);
+    return rows;
+}
+
+void kin_random_rows_free(kin_random_rows *rows) {
+    if (!rows) return;
+    free(rows->pool);
+    free(rows->imatrix);
+    free(rows);
+}
+
+static void draw_row(const kin_random_rows *rows, uint64_t seed, uint8_t *out) {
+    for (size_t at = 0; at < rows->row_bytes; at += rows->piece_bytes) {
+        memcpy(out + at, rows->pool + next(&seed) % (uint64_t)rows->n_pieces * rows->piece_bytes, rows->piece_bytes);
+    }
+}
+
+void kin_random_rows_fill(const kin_random_rows *rows, uint64_t seed, uint64_t row_begin, uint64_t n_rows, uint8_t *out) {
+    float *weights = rows->pool ? NULL : alloc((size_t)rows->n_in * sizeof *weights);
+    for (uint64_t i = 0; i < n_rows; i++, out += rows->row_bytes) {
+        uint64_t row_seed = kin_random_mix(seed, row_begin + i);
+        if (rows->pool) {
+            draw_row(rows, row_seed, out);
+        } else {
+            kin_random_gaussian(row_seed, rows->scale, rows->n_in, weights);
+            ggml_quantize_chunk(rows->type, weights, out, 0, 1, rows->n_in, rows->imatrix);
+        }
+    }
+    free(weights);
+}

@@ -1,0 +1,168 @@
+#include "testkit/ref_load.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct loader {
+    const kin_gguf *gguf;
+    char family[16];
+    size_t n_taken; // tensors that have found their place
+    kin_err *err;
+} loader;
+
+// "llama" and "rope.freq_base" -> "llama.rope.freq_base" in key.
+static const char *key_of(const loader *l, const char *name, char key[64]) {
+    snprintf(key, 64, "%s.%s", l->family, name);
+    return key;
+}
+
+// The value of FAMILY.name, `absent` where the key is absent.
+static int get_int(const loader *l, const char *name, int absent, int *value) {
+    char key[64];
+    uint32_t read = (uint32_t)absent;
+    if (kin_gguf_get_u32(l->gguf, key_of(l, name, key), &read, l->err) < 0) return KIN_FAIL;
+    if (read > INT_MAX) return kin_err_set(l->err, "%s: %u is too large", key, (unsigned)read);
+    *value = (int)read;
+    return 0;
+}
+
+static int get_float(const loader *l, const char *name, float absent, float *value) {
+    char key[64];
+    *value = absent;
+    return kin_gguf_get_f32(l->gguf, key_of(l, name, key), value, l->err) < 0 ? KIN_FAIL : 0;
+}
+
+static int find_family(loader *l, kin_ref_model *m) {
+    static const struct {
+        const char *name;
+        kin_ref_rope_kind rope;
+    } families[] = {
+        {"llama", KIN_REF_ROPE_NORMAL},
+        {"qwen2", KIN_REF_ROPE_NEOX},
+        {"qwen3", KIN_REF_ROPE_NEOX},
+        {"qwen3moe", KIN_REF_ROPE_NEOX},
+    };
+    kin_str name = {"", 0};
+    if (kin_gguf_get_str(l->gguf, "general.architecture", &name, l->err) < 0) return KIN_FAIL;
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
+        if (!kin_str_eq(name, families[i].name)) continue;
+        strcpy(l->family, families[i].name);
+        m->rope.kind = families[i].rope;
+        return 0;
+    }
+    return kin_err_set(l->err, "architecture \"%.*s\": not one of the reference engine's", (int)name.len, name.at);
+}
+
+static int load_numbers(const loader *l, kin_ref_model *m) {
+    int value_dim, n_ff_expert;
+    if (get_int(l, "block_count", 0, &m->n_layer) < 0) return KIN_FAIL;
+    if (get_int(l, "embedding_length", 0, &m->n_embd) < 0) return KIN_FAIL;
+    if (get_int(l, "attention.head_count", 0, &m->n_head) < 0) return KIN_FAIL;
+    if (get_int(l, "attention.head_count_kv", m->n_head, &m->n_head_kv) < 0) return KIN_FAIL;
+    if (get_int(l, "attention.key_length", m->n_head ? m->n_embd / m->n_head : 0, &m->head_dim) < 0) return KIN_FAIL;
+    if (get_int(l, "attention.value_length", m->head_dim, &value_dim) < 0) return KIN_FAIL;
+    if (value_dim != m->head_dim) return kin_err_set(l->err, "keys of %d but values of %d elements", m->head_dim, value_dim);
+    if (get_int(l, "feed_forward_length", 0, &m->n_ff) < 0) return KIN_FAIL;
+    if (get_int(l, "expert_count", 0, &m->n_expert) < 0) return KIN_FAIL;
+    if (get_int(l, "expert_used_count", 0, &m->n_expert_used) < 0) return KIN_FAIL;
+    if (get_int(l, "expert_feed_forward_length", m->n_ff, &n_ff_expert) < 0) return KIN_FAIL;
+    if (m->n_expert > 0) m->n_ff = n_ff_expert;
+    return get_float(l, "attention.layer_norm_rms_epsilon", 0, &m->rms_eps);
+}
+
+static int load_rope(const loader *l, kin_ref_rope *rope, int head_dim) {
+    char key[64];
+    int n_ctx;
+    float factor;
+    kin_str scaling = {"linear", 6};
+    if (get_int(l, "rope.dimension_count", head_dim, &rope->n_rot) < 0) return KIN_FAIL;
+    if (get_float(l, "rope.freq_base", 10000, &rope->freq_base) < 0) return KIN_FAIL;
+    if (kin_gguf_get_str(l->gguf, key_of(l, "rope.scaling.type", key), &scaling, l->err) < 0) return KIN_FAIL;
+    if (get_float(l, "rope.scaling.factor", 1, &factor) < 0) return KIN_FAIL;
+    if (get_float(l, "rope.scaling.attn_factor", 1, &rope->attn_factor) < 0) return KIN_FAIL;
+    if (get_float(l, "rope.scaling.yarn_beta_fast", 32, &rope->beta_fast) < 0) return KIN_FAIL;
+    if (get_float(l, "rope.scaling.yarn_beta_slow", 1, &rope->beta_slow) < 0) return KIN_FAIL;
+    if (get_int(l, "context_length", 0, &n_ctx) < 0) return KIN_FAIL;
+    if (get_int(l, "rope.scaling.original_context_length", n_ctx, &rope->n_ctx_orig) < 0) return KIN_FAIL;
+
+    rope->yarn = kin_str_eq(scaling, "yarn");
+    const bool none = kin_str_eq(scaling, "none");
+    if (!rope->yarn && !none && !kin_str_eq(scaling, "linear"))
+        return kin_err_set(l->err, "rope scaling \"%.*s\": not known to the reference engine", (int)scaling.len, scaling.at);
+    rope->freq_scale = none || factor == 0 ? 1 : 1 / factor;
+    return 0;
+}
+
+// The tensor of this name, or an absent one.
+static kin_ref_tensor take(loader *l, const char *name) {
+    const kin_gguf_tensor *t = kin_gguf_find_tensor(l->gguf, name);
+    if (!t || t->ne[0] > INT_MAX || t->ne[1] > INT_MAX || t->ne[2] > INT_MAX || t->ne[3] != 1) return (kin_ref_tensor){0};
+    l->n_taken++;
+    return (kin_ref_tensor){
+        .data = t->data,
+        .n_bytes = (size_t)t->n_bytes,
+        .type = t->type,
+        .n_mats = (int)t->ne[2],
+        .n_rows = (int)t->ne[1],
+        .n_cols = (int)t->ne[0],
+    };
+}
+
+// blk.IL.NAME
+static kin_ref_tensor take_of(loader *l, int il, const char *name) {
+    char full[64];
+    snprintf(full, sizeof full, "blk.%d.%s", il, name);
+    return take(l, full);
+}
+
+static void load_layer(loader *l, kin_ref_layer *w, int il, bool moe) {
+    w->attn_norm = take_of(l, il, "attn_norm.weight");
+    w->wq = take_of(l, il, "attn_q.weight");
+    w->wk = take_of(l, il, "attn_k.weight");
+    w->wv = take_of(l, il, "attn_v.weight");
+    w->wo = take_of(l, il, "attn_output.weight");
+    w->bq = take_of(l, il, "attn_q.bias");
+    w->bk = take_of(l, il, "attn_k.bias");
+    w->bv = take_of(l, il, "attn_v.bias");
+    w->q_norm = take_of(l, il, "attn_q_norm.weight");
+    w->k_norm = take_of(l, il, "attn_k_norm.weight");
+    w->ffn_norm = take_of(l, il, "ffn_norm.weight");
+    w->ffn_router = take_of(l, il, "ffn_gate_inp.weight");
+    w->ffn_gate = take_of(l, il, moe ? "ffn_gate_exps.weight" : "ffn_gate.weight");
+    w->ffn_up = take_of(l, il, moe ? "ffn_up_exps.weight" : "ffn_up.weight");
+    w->ffn_down = take_of(l, il, moe ? "ffn_down_exps.weight" : "ffn_down.weight");
+}
+
+static int load_tensors(loader *l, kin_ref_model *m) {
+    if (m->n_layer < 1 || m->n_layer > KIN_REF_HEAD_MAX) return kin_err_set(l->err, "%d layers", m->n_layer);
+    m->layers = calloc((size_t)m->n_layer, sizeof *m->layers);
+    if (!m->layers) return kin_err_set(l->err, "out of memory");
+    m->token_embd = take(l, "token_embd.weight");
+    m->output_norm = take(l, "output_norm.weight");
+    m->output = take(l, "output.weight");
+    m->rope_freqs = take(l, "rope_freqs.weight");
+    m->n_vocab = m->token_embd.n_rows;
+    for (int il = 0; il < m->n_layer; il++) load_layer(l, &m->layers[il], il, m->n_expert > 0);
+
+    const size_t n_tensors = kin_gguf_n_tensors(l->gguf);
+    if (l->n_taken == n_tensors) return 0;
+    return kin_err_set(l->err, "%zu of %zu tensors have no place in the reference engine", n_tensors - l->n_taken, n_tensors);
+}
+
+int kin_ref_load(kin_ref_model *model, const kin_gguf *gguf, kin_err *err) {
+    loader l = {.gguf = gguf, .err = err};
+    *model = (kin_ref_model){0};
+    if (find_family(&l, model) < 0 || load_numbers(&l, model) < 0) goto fail;
+    if (load_rope(&l, &model->rope, model->head_dim) < 0 || load_tensors(&l, model) < 0) goto fail;
+    return 0;
+fail:
+    kin_ref_unload(model);
+    return kin_err_prefix(err, "reference engine");
+}
+
+void kin_ref_unload(kin_ref_model *model) {
+    free(model->layers);
+    *model = (kin_ref_model){0};
+}

@@ -1,0 +1,16 @@
+// Fills the reference engine's model from a GGUF.
+//
+// Independent of model/hparams and model/weights on purpose: what reads the metadata wrongly there must not do so here.
+// Families: llama (and Mixtral), qwen2, qwen3, qwen3moe. Refused are other families, rope scalings other than linear
+// and YaRN, and any tensor that the reference engine has no place for: it would compute something else.
+#pragma once
+
+#include "base/err.h"
+#include "model/gguf.h"
+#include "ref/model.h"
+
+// Tensors point into the gguf, which must stay open. The shapes are not checked: kin_ref_session_open does that.
+int kin_ref_load(kin_ref_model *model, const kin_gguf *gguf, kin_err *err);
+
+// Frees what kin_ref_load took. A zeroed model is allowed.
+void kin_ref_unload(kin_ref_model *model);

@@ -1,0 +1,338 @@
+// Generated models: the same spec makes the same bytes, and the files look like those of their family.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <ggml.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "model/gguf.h"
+#include "testkit/model_gen.h"
+#include "testkit/random_rows.h"
+
+typedef struct temp_path {
+    char text[64];
+} temp_path;
+
+static temp_path new_path(void) {
+    temp_path p = {"/tmp/kin-test-gen-XXXXXX"};
+    int fd = mkstemp(p.text);
+    assert_true(fd >= 0);
+    close(fd);
+    return p;
+}
+
+static kin_gguf *generate(const kin_model_spec *spec) {
+    temp_path p = new_path();
+    kin_gguf *gguf = NULL;
+    kin_err err;
+    if (kin_model_gen(spec, p.text, &err) != 0 || kin_gguf_open(&gguf, p.text, &err) != 0) fail_msg("%s", err.text);
+    unlink(p.text); // the mapping stays
+    return gguf;
+}
+
+static kin_model_spec small_spec(const char *arch) {
+    kin_model_spec s = kin_model_spec_defaults();
+    s.arch = arch;
+    s.mix = "q8_0";
+    s.n_layer = 2;
+    s.n_vocab = 300;
+    return s;
+}
+
+static void expect_shape(const kin_gguf *gguf, const char *name, int64_t ne0, int64_t ne1, int64_t ne2) {
+    const kin_gguf_tensor *t = kin_gguf_find_tensor(gguf, name);
+    if (!t) fail_msg("no tensor %s", name);
+    assert_int_equal(t->ne[0], ne0);
+    assert_int_equal(t->ne[1], ne1);
+    assert_int_equal(t->ne[2], ne2);
+}
+
+static void expect_type(const kin_gguf *gguf, const char *name, int type) {
+    const kin_gguf_tensor *t = kin_gguf_find_tensor(gguf, name);
+    if (!t) fail_msg("no tensor %s", name);
+    if (t->type != type) fail_msg("%s is %s", name, ggml_type_name((enum ggml_type)t->type));
+}
+
+static void expect_u32(const kin_gguf *gguf, const char *key, uint32_t expected) {
+    uint32_t value = 0;
+    if (kin_gguf_get_u32(gguf, key, &value, NULL) != 0) fail_msg("no key %s", key);
+    assert_int_equal(value, expected);
+}
+
+static void same_spec_makes_the_same_weights(void **state) {
+    (void)state;
+    kin_model_spec s = small_spec("llama");
+    kin_gguf *a = generate(&s), *b = generate(&s);
+    s.seed++;
+    kin_gguf *c = generate(&s);
+    for (size_t i = 0; i < kin_gguf_n_tensors(a); i++) {
+        const kin_gguf_tensor *ta = kin_gguf_tensor_at(a, i);
+        assert_memory_equal(ta->data, kin_gguf_tensor_at(b, i)->data, ta->n_bytes);
+        assert_memory_not_equal(ta->data, kin_gguf_tensor_at(c, i)->data, ta->n_bytes);
+    }
+    kin_gguf_close(a);
+    kin_gguf_close(b);
+    kin_gguf_close(c);
+}
+
+static void llama_has_its_tensors_and_keys(void **state) {
+    (void)state;
+    kin_model_spec s = small_spec("llama");
+    s.rope_freqs = true;
+    kin_gguf *gguf = generate(&s);
+    assert_int_equal(kin_gguf_n_tensors(gguf), 4 + 2 * 9);
+    expect_shape(gguf, "token_embd.weight", 256, 300, 1);
+    expect_shape(gguf, "output.weight", 256, 300, 1);
+    expect_shape(gguf, "rope_freqs.weight", 16, 1, 1);
+    expect_shape(gguf, "blk.1.attn_k.weight", 256, 64, 1);
+    expect_shape(gguf, "blk.1.ffn_down.weight", 768, 256, 1);
+    expect_u32(gguf, "llama.block_count", 2);
+    expect_u32(gguf, "llama.attention.head_count_kv", 2);
+    expect_u32(gguf, "llama.vocab_size", 300);
+    uint32_t absent;
+    assert_int_equal(kin_gguf_get_u32(gguf, "llama.attention.key_length", &absent, NULL), 1);
+    kin_gguf_close(gguf);
+
+    s.tied = true;
+    gguf = generate(&s);
+    assert_null(kin_gguf_find_tensor(gguf, "output.weight"));
+    kin_gguf_close(gguf);
+}
+
+static void families_have_their_own_tensors(void **state) {
+    (void)state;
+    kin_model_spec s = small_spec("qwen2");
+    kin_gguf *gguf = generate(&s);
+    expect_shape(gguf, "blk.0.attn_q.bias", 256, 1, 1);
+    expect_shape(gguf, "blk.1.attn_v.bias", 64, 1, 1);
+    kin_gguf_close(gguf);
+
+    s = small_spec("qwen3");
+    s.head_dim = 64;
+    gguf = generate(&s);
+    expect_shape(gguf, "blk.0.attn_q.weight", 256, 512, 1);
+    expect_shape(gguf, "blk.0.attn_output.weight", 512, 256, 1);
+    expect_shape(gguf, "blk.0.attn_k_norm.weight", 64, 1, 1);
+    expect_u32(gguf, "qwen3.attention.key_length", 64);
+    kin_gguf_close(gguf);
+
+    s = small_spec("qwen3moe");
+    s.n_expert = 6;
+    s.n_expert_used = 2;
+    s.n_ff_exp = 128;
+    gguf = generate(&s);
+    expect_shape(gguf, "blk.0.ffn_gate_inp.weight", 256, 6, 1);
+    expect_type(gguf, "blk.0.ffn_gate_inp.weight", GGML_TYPE_F32);
+    expect_shape(gguf, "blk.0.ffn_up_exps.weight", 256, 128, 6);
+    expect_shape(gguf, "blk.1.ffn_down_exps.weight", 128, 256, 6);
+    assert_null(kin_gguf_find_tensor(gguf, "blk.0.ffn_up.weight"));
+    expect_u32(gguf, "qwen3moe.expert_feed_forward_length", 128);
+    expect_u32(gguf, "qwen3moe.expert_used_count", 2);
+    kin_gguf_close(gguf);
+}
+
+static void q4_k_m_gives_more_bits_where_llama_cpp_does(void **state) {
+    (void)state;
+    kin_model_spec s = small_spec("llama");
+    s.mix = "q4_k_m";
+    s.n_layer = 8; // more bits: 0; 3 and 6, every third from 1; 7
+    s.n_ff = 256;
+    kin_gguf *gguf = generate(&s);
+    for (int il = 0; il < 8; il++) {
+        char name[64];
+        int expected = il == 0 || il == 3 || il == 6 || il == 7 ? GGML_TYPE_Q6_K : GGML_TYPE_Q4_K;
+        snprintf(name, sizeof name, "blk.%d.attn_v.weight", il);
+        expect_type(gguf, name, expected);
+        snprintf(name, sizeof name, "blk.%d.ffn_down.weight", il);
+        expect_type(gguf, name, expected);
+        snprintf(name, sizeof name, "blk.%d.ffn_up.weight", il);
+        expect_type(gguf, name, GGML_TYPE_Q4_K);
+    }
+    expect_type(gguf, "output.weight", GGML_TYPE_Q6_K);
+    expect_type(gguf, "token_embd.weight", GGML_TYPE_Q4_K);
+    expect_type(gguf, "output_norm.weight", GGML_TYPE_F32);
+    expect_u32(gguf, "general.file_type", 15);
+    kin_gguf_close(gguf);
+
+    s.tied = true;
+    gguf = generate(&s);
+    expect_type(gguf, "token_embd.weight", GGML_TYPE_Q6_K);
+    kin_gguf_close(gguf);
+}
+
+static void every_mix_makes_a_model(void **state) {
+    (void)state;
+    char names[512];
+    snprintf(names, sizeof names, "%s", kin_model_mixes());
+    for (char *rest, *name = strtok_r(names, ", ", &rest); name; name = strtok_r(NULL, ", ", &rest)) {
+        kin_model_spec s = small_spec("llama");
+        s.n_layer = 1;
+        s.n_vocab = s.n_ff = 256;
+        s.mix = name;
+        kin_gguf *gguf = generate(&s);
+        assert_non_null(kin_gguf_find_tensor(gguf, "blk.0.ffn_up.weight"));
+        kin_gguf_close(gguf);
+    }
+}
+
+static void rows_that_are_not_whole_blocks_get_a_fitting_type(void **state) {
+    (void)state;
+    kin_model_spec s = small_spec("llama");
+    s.mix = "q4_k";
+    s.n_embd = 96;
+    s.n_ff = 40;
+    s.n_head = s.n_head_kv = 4;
+    kin_gguf *gguf = generate(&s);
+    expect_type(gguf, "blk.0.ffn_up.weight", GGML_TYPE_Q5_0);
+    expect_type(gguf, "blk.0.ffn_down.weight", GGML_TYPE_F16);
+    kin_gguf_close(gguf);
+}
+
+static void tokens_are_unique_words_of_any_vocabulary(void **state) {
+    (void)state;
+    static const int sizes[] = {4, 258, 259, 2000};
+    for (size_t i = 0; i < 4; i++) {
+        kin_model_spec s = small_spec("llama");
+        s.n_vocab = sizes[i];
+        kin_gguf *gguf = generate(&s);
+        kin_gguf_array a;
+        assert_int_equal(kin_gguf_get_array(gguf, "tokenizer.ggml.tokens", &a, NULL), 0);
+        assert_int_equal(a.n, sizes[i]);
+        kin_str *all = calloc(a.n, sizeof *all);
+        const uint8_t *cursor = a.at;
+        for (uint64_t k = 0; k < a.n; k++) {
+            all[k] = kin_gguf_array_next_str(&cursor);
+            assert_true(all[k].len > 0);
+            for (uint64_t j = 0; j < k; j++) {
+                assert_false(all[j].len == all[k].len && memcmp(all[j].at, all[k].at, all[k].len) == 0);
+            }
+        }
+        free(all);
+        kin_gguf_close(gguf);
+    }
+}
+
+static void weights_keep_the_size_of_their_input(void **state) {
+    (void)state;
+    enum { N = 100000 };
+    float *at = malloc(N * sizeof *at);
+    double sum = 0, squares = 0;
+    kin_random_gaussian(42, 0.5f, N, at);
+    for (int i = 0; i < N; i++) {
+        sum += at[i];
+        squares += (double)at[i] * at[i];
+    }
+    assert_true(fabs(sum / N) < 0.01);
+    assert_true(fabs(sqrt(squares / N) - 0.5) < 0.01);
+    free(at);
+}
+
+static void rows_do_not_depend_on_how_they_are_asked_for(void **state) {
+    (void)state;
+    enum { N_IN = 1024, N_ROWS = 7, ROW_BYTES = N_IN / 256 * 144 };
+    for (int pooled = 0; pooled < 2; pooled++) {
+        kin_random_rows *rows = kin_random_rows_new(GGML_TYPE_Q4_K, N_IN, pooled, 5);
+        uint8_t whole[N_ROWS * ROW_BYTES], single[ROW_BYTES];
+        kin_random_rows_fill(rows, 9, 0, N_ROWS, whole);
+        for (uint64_t i = 0; i < N_ROWS; i++) {
+            kin_random_rows_fill(rows, 9, i, 1, single);
+            assert_memory_equal(single, whole + i * ROW_BYTES, ROW_BYTES);
+            if (i > 0) assert_memory_not_equal(single, whole, ROW_BYTES);
+        }
+        kin_random_rows_free(rows);
+    }
+}
+
+static void large_model_is_made_from_a_pool_within_a_split(void **state) {
+    (void)state;
+    kin_model_spec s = small_spec("llama");
+    s.mix = "q4_0";
+    s.n_vocab = 70000; // 36 million weights
+    char prefix[] = "/tmp/kin-test-gen-split-XXXXXX", path[80];
+    assert_non_null(mkdtemp(prefix));
+    strcat(strcpy(path, prefix), "/m");
+    kin_err err;
+    if (kin_model_gen_split(&s, path, 2, &err) != 0) fail_msg("%s", err.text);
+
+    kin_gguf *gguf;
+    snprintf(path, sizeof path, "%s/m-00001-of-00002.gguf", prefix);
+    if (kin_gguf_open(&gguf, path, &err) != 0) fail_msg("%s", err.text);
+    const kin_gguf_tensor *t = kin_gguf_find_tensor(gguf, "output.weight");
+    size_t row_bytes = ggml_row_size(GGML_TYPE_Q4_0, 256);
+    assert_int_equal(t->n_bytes, 70000 * row_bytes);
+    kin_gguf_close(gguf);
+    for (int no = 1; no <= 2; no++) {
+        snprintf(path, sizeof path, "%s/m-%05d-of-00002.gguf", prefix, no);
+        unlink(path);
+    }
+    rmdir(prefix);
+}
+
+static void expect_refused(kin_model_spec s, const char *words) {
+    kin_err err = {"nothing"};
+    assert_int_equal(kin_model_gen(&s, "/nonexistent/m.gguf", &err), KIN_FAIL);
+    if (!strstr(err.text, words)) fail_msg("'%s' does not say '%s'", err.text, words);
+}
+
+static void impossible_specs_are_refused(void **state) {
+    (void)state;
+    kin_model_spec s = small_spec("llama"), ok = s;
+    kin_err err;
+    expect_refused(s, "/nonexistent/m.gguf: ");
+    s.arch = "gpt5";
+    expect_refused(s, "'gpt5' is not one of llama");
+    s = ok;
+    s.mix = "q9";
+    expect_refused(s, "'q9' is not one of f32");
+    s = ok;
+    s.n_layer = 0;
+    expect_refused(s, "at least 1");
+    s = ok;
+    s.n_head_kv = 3;
+    expect_refused(s, "8 heads do not share 3 KV heads evenly");
+    s = ok;
+    s.n_embd = 250;
+    expect_refused(s, "a head's dimension must be even");
+    s = ok;
+    s.n_expert = 4;
+    s.n_expert_used = 5;
+    expect_refused(s, "5 of 4 experts");
+    s = ok;
+    s.arch = "qwen3moe";
+    expect_refused(s, "qwen3moe needs experts");
+    s = ok;
+    s.arch = "qwen2";
+    s.n_expert = 4;
+    s.n_expert_used = 2;
+    expect_refused(s, "qwen2 has no experts");
+    s = ok;
+    s.n_vocab = 2;
+    expect_refused(s, "at least 4 tokens");
+    assert_int_equal(kin_model_spec_preset(&s, "9b", &err), KIN_FAIL);
+    assert_string_equal(err.text, "there is no preset '9b' (tiny, 25m, 551m-32l, 1b, 8b)");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(same_spec_makes_the_same_weights),
+        cmocka_unit_test(llama_has_its_tensors_and_keys),
+        cmocka_unit_test(families_have_their_own_tensors),
+        cmocka_unit_test(q4_k_m_gives_more_bits_where_llama_cpp_does),
+        cmocka_unit_test(every_mix_makes_a_model),
+        cmocka_unit_test(rows_that_are_not_whole_blocks_get_a_fitting_type),
+        cmocka_unit_test(tokens_are_unique_words_of_any_vocabulary),
+        cmocka_unit_test(weights_keep_the_size_of_their_input),
+        cmocka_unit_test(rows_do_not_depend_on_how_they_are_asked_for),
+        cmocka_unit_test(large_model_is_made_from_a_pool_within_a_split),
+        cmocka_unit_test(impossible_specs_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
