@@ -21,7 +21,9 @@ enum { HEADER_BYTES = 64, HEADER_HASHED = 40, ENTRY_BYTES = 32, ENTRY_SEALED = 2
 typedef struct unit {
     uint64_t offset;
     uint64_t bytes;
-    bool valid;
+    bool valid;    // sealed in the file
+    bool written;  // by us, not sealed yet
+    uint64_t hash; // of the content, if written
 } unit;
 
 struct kin_packed {
@@ -152,35 +154,51 @@ bool kin_packed_has(const kin_packed *p, size_t i) {
     return p->units[i].valid;
 }
 
-int kin_packed_reserve(kin_packed *p, size_t i, kin_err *err) {
-    if (flock(p->fd, LOCK_EX | LOCK_NB) != 0) return kin_err_set(err, "%s: another kin is using it", p->path);
-    int rc = posix_fallocate(p->fd, (off_t)p->units[i].offset, (off_t)align_up(p->units[i].bytes));
-    return rc == 0 ? 0 : kin_err_set(err, "%s: %s", p->path, strerror(rc));
+// Whoever writes must be the only one who has the file open; readers share it again after kin_packed_seal.
+static int lock_for_writing(kin_packed *p, kin_err *err) {
+    return flock(p->fd, LOCK_EX | LOCK_NB) == 0 ? 0 : kin_err_set(err, "%s: another kin is using it", p->path);
 }
 
-int kin_packed_map(kin_packed *p, size_t i, void *at, bool writable, kin_err *err) {
-    int prot = writable ? PROT_READ | PROT_WRITE : PROT_READ;
-    void *map = mmap(at, align_up(p->units[i].bytes), prot, MAP_SHARED | MAP_FIXED, p->fd, (off_t)p->units[i].offset);
-    return map == at ? 0 : kin_err_set(err, "%s: cannot map: %s", p->path, strerror(errno));
-}
-
-int kin_packed_commit(kin_packed *p, size_t i, void *at, kin_err *err) {
+int kin_packed_write(kin_packed *p, size_t i, const void *bytes, kin_err *err) {
     unit *u = &p->units[i];
-    uint8_t entry[ENTRY_BYTES];
-    if (mprotect(at, align_up(u->bytes), PROT_READ) != 0 || msync(at, align_up(u->bytes), MS_SYNC) != 0) {
-        return kin_err_set(err, "%s: %s", p->path, strerror(errno));
+    if (lock_for_writing(p, err) != 0) return KIN_FAIL;
+    for (uint64_t done = 0; done < u->bytes;) {
+        ssize_t n = pwrite(p->fd, (const uint8_t *)bytes + done, u->bytes - done, (off_t)(u->offset + done));
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return kin_err_set(err, "%s: %s", p->path, strerror(n == 0 ? ENOSPC : errno));
+        done += (uint64_t)n;
     }
-    kin_put_u64(entry, u->offset);
-    kin_put_u64(entry + 8, u->bytes);
-    kin_put_u64(entry + 16, kin_hash64(at, u->bytes, 0));
-    kin_put_u64(entry + 24, seal_of(p, entry));
-    if (pwrite(p->fd, entry, sizeof entry, (off_t)(HEADER_BYTES + i * ENTRY_BYTES)) != sizeof entry) {
-        return kin_err_set(err, "%s: %s", p->path, strerror(errno));
-    }
-    u->valid = true;
+    u->hash = kin_hash64(bytes, u->bytes, 0);
+    u->written = true;
     return 0;
 }
 
-void kin_packed_settle(kin_packed *p) {
+int kin_packed_map(const kin_packed *p, size_t i, void *at, kin_err *err) {
+    void *map = mmap(at, align_up(p->units[i].bytes), PROT_READ, MAP_SHARED | MAP_FIXED, p->fd, (off_t)p->units[i].offset);
+    return map == at ? 0 : kin_err_set(err, "%s: cannot map: %s", p->path, strerror(errno));
+}
+
+static int write_seal(kin_packed *p, size_t i, kin_err *err) {
+    const unit *u = &p->units[i];
+    uint8_t entry[ENTRY_BYTES];
+    kin_put_u64(entry, u->offset);
+    kin_put_u64(entry + 8, u->bytes);
+    kin_put_u64(entry + 16, u->hash);
+    kin_put_u64(entry + 24, seal_of(p, entry));
+    if (pwrite(p->fd, entry, sizeof entry, (off_t)(HEADER_BYTES + i * ENTRY_BYTES)) == sizeof entry) return 0;
+    return kin_err_set(err, "%s: %s", p->path, strerror(errno));
+}
+
+int kin_packed_seal(kin_packed *p, kin_err *err) {
+    int rc = fdatasync(p->fd) == 0 ? 0 : kin_err_set(err, "%s: %s", p->path, strerror(errno));
+    for (size_t i = 0; i < p->n_units && rc == 0; i++) {
+        unit *u = &p->units[i];
+        if (!u->written) continue;
+        rc = write_seal(p, i, err);
+        u->valid = rc == 0;
+        u->written = false;
+    }
+    if (rc == 0 && fdatasync(p->fd) != 0) rc = kin_err_set(err, "%s: %s", p->path, strerror(errno));
     flock(p->fd, LOCK_SH);
+    return rc;
 }

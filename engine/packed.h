@@ -14,7 +14,7 @@
 //   64  n x 32: offset, bytes, hash of the content, seal; the seal (a hash of the other three and of the key) says "valid"
 //   then the units, each at a multiple of 4096
 //
-// Owner: one kin_weights. Threads: commit may run on a second thread while others map; has/map/reserve from the owner's.
+// Owner: one kin_weights. Threads: any for write and seal, as long as each unit has one at a time.
 #pragma once
 
 #include <stdbool.h>
@@ -41,14 +41,12 @@ const char *kin_packed_path(const kin_packed *packed);
 
 bool kin_packed_has(const kin_packed *packed, size_t i);
 
-// Gives unit i its disk space, so that writing through a mapping cannot fail later. Fails when the disk is full.
-int kin_packed_reserve(kin_packed *packed, size_t i, kin_err *err);
+// Writes the content of unit i // [its size] to the file. It can be mapped from now on, but is not valid for later starts
+// before it is sealed. Fails, leaving the unit absent, when the disk is full or another process uses the file.
+int kin_packed_write(kin_packed *packed, size_t i, const void *bytes, kin_err *err);
 
-// Maps unit i at `at` (page-aligned, replacing what is mapped there), for reading, or for filling it in.
-int kin_packed_map(kin_packed *packed, size_t i, void *at, bool writable, kin_err *err);
+// Maps unit i read-only at `at` (page-aligned, whole pages, replacing what is mapped there).
+int kin_packed_map(const kin_packed *packed, size_t i, void *at, kin_err *err);
 
-// Makes unit i, filled in at `at`, valid: its bytes go to the disk, then its seal. The mapping becomes read-only.
-int kin_packed_commit(kin_packed *packed, size_t i, void *at, kin_err *err);
-
-// No more commits will come for now: other processes may open the file.
-void kin_packed_settle(kin_packed *packed);
+// Makes all units that were written valid: waits until their bytes are on the disk, then seals them there. May take seconds.
+int kin_packed_seal(kin_packed *packed, kin_err *err);

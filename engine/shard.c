@@ -85,7 +85,6 @@ static int open_weights(kin_shard *s, kin_err *err) {
         .cache_dir = s->o.cache_dir,
         .progress = s->o.progress,
         .progress_user = s->o.progress_user,
-        .stop = s->o.stop,
     };
     return kin_weights_open(&s->weights, s->model, s->devices, &w, err);
 }

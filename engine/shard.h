@@ -26,7 +26,6 @@ typedef struct kin_shard_options {
     const char *cache_dir;  // of the prepacked cache; NULL: none
     kin_progress progress;
     void *progress_user;
-    const atomic_bool *stop;
 } kin_shard_options;
 
 kin_shard_options kin_shard_options_defaults(const kin_model *model);

@@ -9,6 +9,8 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "engine/packed.h"
+#include "sys/background.h"
+#include "sys/memory.h"
 #include "sys/parallel.h"
 
 // Below this a model packs faster than a cache file is worth having.
@@ -35,8 +37,8 @@ typedef struct unit {
 
     ggml_backend_buffer_t repack_buf, plain_buf; // packed: two views of the same memory; mapped: plain_buf only
     uint8_t *base;                               // packed: page-aligned start
-    bool in_file;                                // base is mapped from the cache file
-    bool fresh;                                  // must be filled in now
+    atomic_bool in_file;                         // base is mapped from the cache file
+    bool fresh;                                  // packed at this start
 } unit;
 
 struct kin_weights {
@@ -55,8 +57,10 @@ struct kin_weights {
     ggml_backend_buffer_t gpu_buf;
 
     kin_packed *packed;
-    pthread_t committer;
-    bool committing;
+    pthread_t finisher; // writes the cache file while the model already runs
+    bool finishing;
+    bool move_at_once;  // each unit goes to the cache file as soon as it is packed
+    atomic_bool cache_failed;
     kin_weights_stats stats;
     atomic_ullong n_done, n_total; // bytes, for progress
 };
@@ -195,38 +199,20 @@ static int place_mapped(kin_weights *w, unit *u, kin_err *err) {
     return 0;
 }
 
-// Finds the unit's bytes in the cache, or room for them there; else memory of our own serves.
-static void back_with_cache(kin_weights *w, unit *u) {
-    kin_err err;
-    u->fresh = !kin_packed_has(w->packed, u->i_packed);
-    if (u->fresh && kin_packed_reserve(w->packed, u->i_packed, &err) != 0) {
-        kin_log(KIN_LOG_WARN, "the prepacked cache cannot grow, continuing without: %s", err.text);
-        return;
-    }
-    if (kin_packed_map(w->packed, u->i_packed, u->base, u->fresh, &err) != 0) {
-        kin_log(KIN_LOG_WARN, "%s", err.text);
-        u->fresh = true;
-        return;
-    }
-    u->in_file = true;
-}
-
+// Room for a packed unit, page-aligned, so that the cache file can be mapped over it.
 static int place_packed(kin_weights *w, unit *u, kin_err *err) {
     u->repack_buf = ggml_backend_buft_alloc_buffer(w->devices->cpu.repack_buft, align_up(u->packed_bytes, KIN_PACKED_ALIGN) + KIN_PACKED_ALIGN);
     if (!u->repack_buf) return kin_err_set(err, "out of memory: %llu bytes for weights", (unsigned long long)u->packed_bytes);
     u->base = (uint8_t *)align_up((uintptr_t)ggml_backend_buffer_get_base(u->repack_buf), KIN_PACKED_ALIGN);
     u->plain_buf = ggml_backend_cpu_buffer_from_ptr(u->base, u->packed_bytes);
-    u->fresh = true;
-    if (w->packed) back_with_cache(w, u);
-
+    u->fresh = !w->packed || !kin_packed_has(w->packed, u->i_packed);
     for (int i = 0; i < u->n_pieces; i++) {
         piece *p = &u->pieces[i];
         *p->slot = new_tensor(w->ctx, p->src);
         if (place_tensor(p->repack ? u->repack_buf : u->plain_buf, *p->slot, u->base + p->offset, err) != 0) return KIN_FAIL;
     }
     if (u->fresh) w->stats.packed_bytes += u->packed_bytes;
-    if (!u->in_file) w->stats.anonymous_bytes += u->packed_bytes;
-    if (!u->fresh) w->stats.cached_bytes += u->packed_bytes;
+    else w->stats.cached_bytes += u->packed_bytes;
     return 0;
 }
 
@@ -235,15 +221,38 @@ static void report(kin_weights *w, const char *what, uint64_t n) {
     if (w->o.progress) w->o.progress(w->o.progress_user, what, done, atomic_load(&w->n_total));
 }
 
-static void fill_unit(void *user, size_t i) {
-    kin_weights *w = user;
-    unit *u = &w->units[i];
-    if (!u->fresh) return;
+// Packs a unit in its place, which is ordinary memory so far.
+static void pack(unit *u) {
     for (int k = 0; k < u->n_pieces; k++) {
         const piece *p = &u->pieces[k];
         if (p->repack) ggml_backend_tensor_set(*p->slot, p->src->data, 0, p->src->n_bytes);
         else memcpy(u->base + p->offset, p->src->data, p->src->n_bytes);
     }
+}
+
+// The packed bytes move to the cache file and its pages take their place: the same content, but memory that the OS can take back.
+static int move_to_file(kin_weights *w, unit *u, kin_err *err) {
+    if (u->fresh && kin_packed_write(w->packed, u->i_packed, u->base, err) != 0) return KIN_FAIL;
+    if (kin_packed_map(w->packed, u->i_packed, u->base, err) != 0) return KIN_FAIL;
+    u->in_file = true;
+    return 0;
+}
+
+// Moves a freshly packed unit, unless an earlier one failed to.
+static void try_move(kin_weights *w, unit *u) {
+    kin_err err;
+    if (!w->packed || atomic_load(&w->cache_failed) || move_to_file(w, u, &err) == 0) return;
+    if (!atomic_exchange(&w->cache_failed, true)) kin_log(KIN_LOG_WARN, "the prepacked cache cannot be used: %s", err.text);
+}
+
+static void fill_unit(void *user, size_t i) {
+    kin_weights *w = user;
+    unit *u = &w->units[i];
+    if (!u->pack || u->device->is_gpu) return;
+    if (!u->fresh) try_move(w, u);
+    if (u->in_file) return;
+    pack(u);
+    if (w->move_at_once) try_move(w, u);
     report(w, "packing weights", u->packed_bytes);
 }
 
@@ -254,7 +263,9 @@ static int place_cpu(kin_weights *w, kin_err *err) {
         if ((u->pack ? place_packed(w, u, err) : place_mapped(w, u, err)) != 0) return KIN_FAIL;
     }
     atomic_store(&w->n_total, w->stats.packed_bytes);
-    if (w->stats.packed_bytes) kin_parallel(w->devices->n_threads, w->n_units, fill_unit, w);
+    // Writing the cache file can wait until the model runs, if memory holds the packed weights so long.
+    w->move_at_once = w->stats.packed_bytes > kin_memory_read().available / 2;
+    kin_parallel(w->stats.packed_bytes ? w->devices->n_threads : 1, w->n_units, fill_unit, w);
     return 0;
 }
 
@@ -289,26 +300,20 @@ static int place_gpu(kin_weights *w, kin_err *err) {
 
 // ---- finishing the cache file in the background
 
-static void *commit_units(void *arg) {
+static void *finish_cache(void *arg) {
     kin_weights *w = arg;
     kin_err err;
+    kin_background_thread();
     for (size_t i = 0; i < w->n_units; i++) {
         unit *u = &w->units[i];
-        if (w->o.stop && atomic_load(w->o.stop)) break;
-        if (!u->in_file || !u->fresh) continue;
-        if (kin_packed_commit(w->packed, u->i_packed, u->base, &err) != 0) {
-            kin_log(KIN_LOG_WARN, "the prepacked cache stays incomplete: %s", err.text);
-            break;
-        }
+        if (u->pack && u->fresh && !u->in_file) try_move(w, u);
     }
-    kin_packed_settle(w->packed);
+    if (kin_packed_seal(w->packed, &err) != 0) kin_log(KIN_LOG_WARN, "the prepacked cache stays incomplete: %s", err.text);
     return NULL;
 }
 
-static void start_commit(kin_weights *w) {
-    bool any = false;
-    for (size_t i = 0; i < w->n_units; i++) any = any || (w->units[i].in_file && w->units[i].fresh);
-    if (any) w->committing = pthread_create(&w->committer, NULL, commit_units, w) == 0;
+static void start_finisher(kin_weights *w) {
+    if (w->packed && w->stats.packed_bytes) w->finishing = pthread_create(&w->finisher, NULL, finish_cache, w) == 0;
 }
 
 // ---- open and close
@@ -349,7 +354,7 @@ int kin_weights_open(kin_weights **out, const kin_model *model, const kin_device
         kin_log(KIN_LOG_WARN, "no prepacked cache: %s", why.text);
     }
     if (place_cpu(w, err) != 0 || place_gpu(w, err) != 0) goto fail;
-    start_commit(w);
+    start_finisher(w);
     *out = w;
     return 0;
 
@@ -369,7 +374,7 @@ static void close_unit(unit *u) {
 
 void kin_weights_close(kin_weights *w) {
     if (!w) return;
-    if (w->committing) pthread_join(w->committer, NULL);
+    if (w->finishing) pthread_join(w->finisher, NULL);
     for (size_t i = 0; i < w->n_units; i++) close_unit(&w->units[i]);
     ggml_backend_buffer_free(w->gpu_buf);
     if (w->ctx) ggml_free(w->ctx);
@@ -401,5 +406,10 @@ struct ggml_tensor *kin_weights_output(const kin_weights *w) {
 }
 
 kin_weights_stats kin_weights_get_stats(const kin_weights *w) {
-    return w->stats;
+    kin_weights_stats stats = w->stats;
+    for (size_t i = 0; i < w->n_units; i++) {
+        const unit *u = &w->units[i];
+        if (u->pack && !u->in_file) stats.anonymous_bytes += u->packed_bytes;
+    }
+    return stats;
 }

@@ -26,13 +26,12 @@ typedef struct kin_weights_options {
     const char *cache_dir; // of the prepacked cache; NULL: none
     kin_progress progress; // NULL, or called while weights are packed or copied
     void *progress_user;
-    const atomic_bool *stop; // NULL, or: once true, closing does not wait for the cache file to be complete
 } kin_weights_options;
 
 // The model and the devices are borrowed until close.
 int kin_weights_open(kin_weights **out, const kin_model *model, const kin_devices *devices, const kin_weights_options *options, kin_err *err);
 
-// Waits until a cache file that was begun is safely on the disk, unless told to stop.
+// Waits until a cache file that was begun is safely on the disk.
 void kin_weights_close(kin_weights *weights);
 
 // The device that a layer of the range runs on.

@@ -42,7 +42,7 @@ static size_t decode(const kin_vocab *vocab, unsigned flags, const int32_t *ids,
     size_t n = 0;
     kin_assert(kin_detok_new(&detok, vocab, flags, NULL) == 0);
     for (size_t i = 0; i <= n_ids; i++) {
-        kin_piece piece = i < n_ids ? kin_detok_push(detok, ids[i]) : kin_detok_flush(detok);
+        kin_str piece = i < n_ids ? kin_detok_push(detok, ids[i]) : kin_detok_flush(detok);
         memcpy(out + n, piece.at, piece.len);
         n += piece.len;
     }

@@ -1,5 +1,7 @@
 #include "model/gguf.h"
 
+#include <ggml.h>
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -263,4 +265,8 @@ const char *kin_gguf_file_path(const kin_gguf *gguf, int i_file) {
 uint64_t kin_gguf_file_size(const kin_gguf *gguf, int i_file) {
     kin_assert(i_file >= 0 && i_file < gguf->n_files);
     return gguf->files[i_file].size;
+}
+
+const char *kin_gguf_type_name(int type) {
+    return type >= 0 && type < GGML_TYPE_COUNT ? ggml_type_name((enum ggml_type)type) : NULL;
 }

@@ -13,14 +13,9 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/str.h"
 
 typedef struct kin_gguf kin_gguf;
-
-// A string of the file: not NUL-terminated.
-typedef struct kin_str {
-    const char *at;
-    size_t len;
-} kin_str;
 
 bool kin_str_eq(kin_str s, const char *text);
 
@@ -93,6 +88,9 @@ const char *kin_gguf_meta_text(const kin_gguf *gguf, size_t i, char *buf, size_t
 size_t kin_gguf_n_tensors(const kin_gguf *gguf);
 const kin_gguf_tensor *kin_gguf_tensor_at(const kin_gguf *gguf, size_t i);
 const kin_gguf_tensor *kin_gguf_find_tensor(const kin_gguf *gguf, const char *name);
+
+// "q4_K" for an enum ggml_type; NULL for a number that is none.
+const char *kin_gguf_type_name(int type);
 
 // Files of the model: 1, or N for a split one.
 int kin_gguf_n_files(const kin_gguf *gguf);

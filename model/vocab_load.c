@@ -8,10 +8,10 @@
 // What is read from the file before the vocabulary copies it. Strings point into the file.
 typedef struct source {
     const kin_gguf *gguf;
-    kin_piece *tokens;
+    kin_str *tokens;
     float *scores;
     int32_t *types;
-    kin_piece *merges;
+    kin_str *merges;
     char pre[64];
 } source;
 
@@ -31,7 +31,7 @@ static int missing(const char *key, kin_err *err) {
 }
 
 // All strings of an array, to *strings (for the caller to free) and *n; at most max. 1 if the key is absent.
-static int read_strings(const kin_gguf *gguf, const char *key, uint64_t max, kin_piece **strings, size_t *n, kin_err *err) {
+static int read_strings(const kin_gguf *gguf, const char *key, uint64_t max, kin_str **strings, size_t *n, kin_err *err) {
     kin_gguf_array array;
     int rc = kin_gguf_get_array(gguf, key, &array, err);
     if (rc != 0) return rc;
@@ -44,7 +44,7 @@ static int read_strings(const kin_gguf *gguf, const char *key, uint64_t max, kin
     const uint8_t *cursor = array.at;
     for (size_t i = 0; i < *n; i++) {
         kin_str string = kin_gguf_array_next_str(&cursor);
-        (*strings)[i] = (kin_piece){string.at, string.len};
+        (*strings)[i] = (kin_str){string.at, string.len};
     }
     return 0;
 }

@@ -41,14 +41,14 @@ enum {
     SMALL_BPE_N,
 };
 
-static inline kin_piece small_piece(const char *text) {
-    return (kin_piece){text, strlen(text)};
+static inline kin_str small_piece(const char *text) {
+    return (kin_str){text, strlen(text)};
 }
 
 // A description that points into static storage: change it as a test needs, then build. One at a time.
 static inline kin_vocab_spec small_spm_spec(void) {
     static char names[256][8];
-    static kin_piece tokens[SMALL_SPM_N + 1]; // room for one more
+    static kin_str tokens[SMALL_SPM_N + 1]; // room for one more
     static float scores[SMALL_SPM_N + 1];
     static int32_t types[SMALL_SPM_N + 1];
     static const struct {
@@ -97,14 +97,14 @@ static inline kin_vocab_spec small_spm_spec(void) {
 
 static inline kin_vocab_spec small_bpe_spec(const char *pre) {
     static char letters[256][KIN_BYTE_ALPHABET_MAX];
-    static kin_piece tokens[SMALL_BPE_N + 1]; // room for one more
+    static kin_str tokens[SMALL_BPE_N + 1]; // room for one more
     static int32_t types[SMALL_BPE_N + 1];
     static const char *const words[] = {"ll", "he", "hell", "hello", "\xc4\xa0w", "xyz", "<|u|>", "<|c|>", "<|im_end|>"};
     static const char *const merge_texts[] = {"l l", "h e", "he ll", "hell o", "\xc4\xa0 w", "q u"};
     enum { N_MERGES = sizeof merge_texts / sizeof *merge_texts };
-    static kin_piece merges[N_MERGES];
+    static kin_str merges[N_MERGES];
     for (int b = 0; b < 256; b++) {
-        tokens[b] = (kin_piece){letters[b], (size_t)kin_byte_alphabet_put(letters[b], (uint8_t)b)};
+        tokens[b] = (kin_str){letters[b], (size_t)kin_byte_alphabet_put(letters[b], (uint8_t)b)};
         types[b] = KIN_TOKEN_NORMAL;
     }
     for (int i = SMALL_BPE_LL; i < SMALL_BPE_N; i++) {

@@ -31,7 +31,7 @@ static void pair_free(pair p) {
     kin_vocab_free(p.vocab);
 }
 
-static void expect_piece(kin_piece piece, const char *text) {
+static void expect_piece(kin_str piece, const char *text) {
     assert_int_equal(piece.len, strlen(text));
     assert_memory_equal(piece.at, text, piece.len);
 }

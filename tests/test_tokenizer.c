@@ -15,6 +15,7 @@
 #include "base/rng.h"
 #include "model/vocab_load.h"
 #include "pure/text/detok.h"
+#include "pure/text/merger.h"
 #include "pure/text/tokenizer.h"
 #include "testkit/small_vocab.h"
 
@@ -99,7 +100,7 @@ static void check_lines(const kin_vocab *vocab, const kin_tokenizer *tokenizer, 
 
         kin_detok_reset(detok);
         for (size_t i = 0; i < n; i++) {
-            kin_piece piece = kin_detok_push(detok, ids[i]);
+            kin_str piece = kin_detok_push(detok, ids[i]);
             assert_true(at + piece.len <= len);
             assert_memory_equal(piece.at, text + at, piece.len);
             at += piece.len;
@@ -194,7 +195,7 @@ static void spm_writes_unknown_characters_and_bad_bytes_as_bytes(void **state) {
 
 static void spm_unknown_bytes_become_unk_without_byte_tokens(void **state) {
     (void)state;
-    kin_piece tokens[] = {small_piece("<unk>"), small_piece("<s>"), small_piece("</s>"), small_piece("a")};
+    kin_str tokens[] = {small_piece("<unk>"), small_piece("<s>"), small_piece("</s>"), small_piece("a")};
     kin_vocab_spec spec = kin_vocab_spec_defaults(KIN_VOCAB_SPM, NULL);
     spec.tokens = tokens;
     spec.n_tokens = 4;
@@ -240,7 +241,7 @@ static void spm_words_one_by_one_give_what_the_whole_text_gives(void **state) {
     (void)state;
     kin_vocab_spec spec = small_spm_spec();
     pair by_words = pair_of(spec);
-    ((kin_piece *)spec.tokens)[SMALL_SPM_N] = small_piece("x\xe2\x96\x81x");
+    ((kin_str *)spec.tokens)[SMALL_SPM_N] = small_piece("x\xe2\x96\x81x");
     ((int32_t *)spec.types)[SMALL_SPM_N] = KIN_TOKEN_NORMAL;
     spec.n_tokens++;
     pair whole = pair_of(spec);
@@ -308,7 +309,7 @@ static void bpe_bad_bytes_stand_apart_and_survive(void **state) {
 
 static void bpe_byte_without_a_token_is_left_out_or_unk(void **state) {
     (void)state;
-    kin_piece tokens[] = {small_piece("a"), small_piece("?")};
+    kin_str tokens[] = {small_piece("a"), small_piece("?")};
     kin_vocab_spec spec = kin_vocab_spec_defaults(KIN_VOCAB_BPE, "gpt-2");
     spec.tokens = tokens;
     spec.n_tokens = 2;
@@ -319,6 +320,67 @@ static void bpe_byte_without_a_token_is_left_out_or_unk(void **state) {
     p = pair_of(spec);
     EXPECT(p.tokenizer, "aba", 0, 0, 1, 0);
     pair_free(p);
+}
+
+// ---- the merger against the plainest way to say what it does
+
+enum { N_LETTERS = 4, RUN_MAX = 60 };
+
+// Letters 0..3 and what they join to, symbols 4..15; order 0: never.
+typedef struct random_rules {
+    uint32_t order[16][16], result[16][16];
+} random_rules;
+
+static bool random_rule(const void *rules, const char *text, const kin_symbol *left, const kin_symbol *right, uint32_t *order,
+                        uint32_t *id) {
+    (void)text;
+    const random_rules *r = rules;
+    *order = r->order[left->id][right->id];
+    *id = r->result[left->id][right->id];
+    return *order > 0;
+}
+
+// Looks for the best pair from the left, joins it, begins again.
+static size_t join_naively(const random_rules *rules, uint32_t *symbols, size_t n) {
+    for (;;) {
+        size_t best = n;
+        for (size_t i = 0; i + 1 < n; i++) {
+            uint32_t order = rules->order[symbols[i]][symbols[i + 1]];
+            if (order > 0 && (best == n || order < rules->order[symbols[best]][symbols[best + 1]])) best = i;
+        }
+        if (best == n) return n;
+        symbols[best] = rules->result[symbols[best]][symbols[best + 1]];
+        n--;
+        for (size_t i = best + 1; i < n; i++) symbols[i] = symbols[i + 1];
+    }
+}
+
+static void merger_joins_what_a_naive_search_joins(void **state) {
+    (void)state;
+    kin_rng rng;
+    kin_merger merger = {0};
+    kin_rng_seed(&rng, 3);
+    for (int round = 0; round < 3000; round++) {
+        random_rules rules;
+        for (int i = 0; i < 256; i++) {
+            rules.order[i / 16][i % 16] = kin_rng_u64(&rng) % 3 == 0 ? (uint32_t)(kin_rng_u64(&rng) % 20) : 0;
+            rules.result[i / 16][i % 16] = (uint32_t)(N_LETTERS + kin_rng_u64(&rng) % (16 - N_LETTERS));
+        }
+        uint32_t symbols[RUN_MAX];
+        size_t n = kin_rng_u64(&rng) % RUN_MAX, at = 0;
+        assert_int_equal(kin_merger_begin(&merger, n, NULL), 0);
+        for (size_t i = 0; i < n; i++)
+            kin_merger_add(&merger, (uint32_t)i, 1, symbols[i] = (uint32_t)(kin_rng_u64(&rng) % N_LETTERS));
+        kin_merger_run(&merger, random_rule, &rules, NULL);
+        n = join_naively(&rules, symbols, n);
+        for (size_t i = 0; i < merger.n; i++) {
+            if (merger.symbols[i].len == 0) continue;
+            assert_true(at < n);
+            assert_int_equal(merger.symbols[i].id, symbols[at++]);
+        }
+        assert_int_equal(at, n);
+    }
+    kin_merger_fini(&merger);
 }
 
 // ---- special tokens
@@ -346,8 +408,8 @@ static void longest_special_token_wins_wherever_it_stands(void **state) {
 static void overlapping_special_tokens_never_share_a_byte(void **state) {
     (void)state;
     kin_vocab_spec spec = small_bpe_spec("gpt-2");
-    ((kin_piece *)spec.tokens)[SMALL_BPE_USER] = small_piece("abab");
-    ((kin_piece *)spec.tokens)[SMALL_BPE_CONTROL] = small_piece("babc");
+    ((kin_str *)spec.tokens)[SMALL_BPE_USER] = small_piece("abab");
+    ((kin_str *)spec.tokens)[SMALL_BPE_CONTROL] = small_piece("babc");
     pair p = pair_of(spec);
     EXPECT(p.tokenizer, "ababc", KIN_ENCODE_PARSE_SPECIAL, SMALL_BPE_USER, 'c');
     EXPECT(p.tokenizer, "ababab", 0, SMALL_BPE_USER, 'a', 'b');
@@ -455,7 +517,7 @@ static void expect_round_trip(const pair *p, const char *text, size_t len, int32
     assert_int_equal(kin_detok_new(&detok, p->vocab, KIN_DETOK_TEXT_START, NULL), 0);
     size_t at = 0;
     for (int64_t i = 0; i <= n; i++) {
-        kin_piece piece = i < n ? kin_detok_push(detok, ids[i]) : kin_detok_flush(detok);
+        kin_str piece = i < n ? kin_detok_push(detok, ids[i]) : kin_detok_flush(detok);
         assert_true(at + piece.len <= len && memcmp(piece.at, text + at, piece.len) == 0);
         at += piece.len;
     }
@@ -546,6 +608,7 @@ int main(void) {
         cmocka_unit_test(bpe_takes_whole_pre_tokens_only_if_merges_are_ignored),
         cmocka_unit_test(bpe_bad_bytes_stand_apart_and_survive),
         cmocka_unit_test(bpe_byte_without_a_token_is_left_out_or_unk),
+        cmocka_unit_test(merger_joins_what_a_naive_search_joins),
         cmocka_unit_test(control_tokens_are_parsed_only_on_request),
         cmocka_unit_test(longest_special_token_wins_wherever_it_stands),
         cmocka_unit_test(overlapping_special_tokens_never_share_a_byte),

@@ -15,7 +15,7 @@
 #include "testkit/gguf_write.h"
 #include "testkit/small_vocab.h"
 
-static void expect_piece(kin_piece piece, const char *text) {
+static void expect_piece(kin_str piece, const char *text) {
     assert_int_equal(piece.len, strlen(text));
     assert_memory_equal(piece.at, text, piece.len);
 }
@@ -48,7 +48,7 @@ static void bpe_pieces_are_bytes(void **state) {
     (void)state;
     kin_vocab *vocab = small_vocab(small_bpe_spec("gpt-2"));
     for (int b = 0; b < 256; b++) {
-        kin_piece piece = kin_vocab_piece(vocab, b);
+        kin_str piece = kin_vocab_piece(vocab, b);
         assert_int_equal(piece.len, 1);
         assert_int_equal((uint8_t)piece.at[0], b);
     }
@@ -69,7 +69,7 @@ static void tokens_are_found_by_their_text_only(void **state) {
 
 static void odd_tokens_are_taken_as_llama_cpp_takes_them(void **state) {
     (void)state;
-    kin_piece tokens[] = {small_piece(""), small_piece("\xe2\x82\xac"), small_piece("x"), small_piece("y")};
+    kin_str tokens[] = {small_piece(""), small_piece("\xe2\x82\xac"), small_piece("x"), small_piece("y")};
     int32_t types[] = {KIN_TOKEN_NORMAL, KIN_TOKEN_NORMAL, KIN_TOKEN_UNUSED, 77};
     kin_vocab_spec spec = kin_vocab_spec_defaults(KIN_VOCAB_BPE, "gpt-2");
     spec.tokens = tokens;
@@ -104,7 +104,7 @@ static void generation_ends_with_eos_and_with_tokens_named_so(void **state) {
 
 static void inner_end_of_gpt_oss_does_not_end_it(void **state) {
     (void)state;
-    kin_piece tokens[] = {small_piece("<|end|>"), small_piece("<|return|>"), small_piece("<|call|>"), small_piece("<|channel|>")};
+    kin_str tokens[] = {small_piece("<|end|>"), small_piece("<|return|>"), small_piece("<|call|>"), small_piece("<|channel|>")};
     kin_vocab_spec spec = kin_vocab_spec_defaults(KIN_VOCAB_BPE, "gpt-4o");
     spec.tokens = tokens;
     spec.n_tokens = 4;
@@ -133,7 +133,7 @@ static void bad_sizes_are_refused(void **state) {
     spec.n_merges = (size_t)KIN_VOCAB_MAX_MERGES + 1;
     expect_refused(spec, "vocabulary: 4194305 merges, the limit is 4194304");
     spec = small_bpe_spec("gpt-2");
-    ((kin_piece *)spec.tokens)[5].len = KIN_VOCAB_MAX_TOKEN_BYTES + 1;
+    ((kin_str *)spec.tokens)[5].len = KIN_VOCAB_MAX_TOKEN_BYTES + 1;
     expect_refused(spec, "vocabulary: token 5 has 65537 bytes, the limit is 65536");
 }
 
@@ -155,7 +155,7 @@ static void bad_ids_are_refused(void **state) {
 static void bad_tokens_are_refused(void **state) {
     (void)state;
     kin_vocab_spec spec = small_bpe_spec("gpt-2");
-    ((kin_piece *)spec.tokens)[SMALL_BPE_XYZ] = small_piece("he");
+    ((kin_str *)spec.tokens)[SMALL_BPE_XYZ] = small_piece("he");
     expect_refused(spec, "vocabulary: tokens 257 and 261 are the same: 'he'");
     spec = small_spm_spec();
     ((float *)spec.scores)[SMALL_SPM_A] = NAN;
@@ -170,7 +170,7 @@ static void bad_merges_are_refused(void **state) {
     static const char *const bad[] = {"", "ab", " ", "a", "a ", " b", "ab "};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         kin_vocab_spec spec = small_bpe_spec("gpt-2");
-        ((kin_piece *)spec.merges)[3] = small_piece(bad[i]);
+        ((kin_str *)spec.merges)[3] = small_piece(bad[i]);
         expect_refused(spec, "vocabulary: merge 3 is not two short strings with a space between");
     }
 }

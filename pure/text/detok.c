@@ -45,14 +45,14 @@ void kin_detok_reset(kin_detok *detok) {
 }
 
 // What the token prints: nothing for a hidden one, no encoder's space.
-static kin_piece visible_piece(kin_detok *detok, int32_t id) {
+static kin_str visible_piece(kin_detok *detok, int32_t id) {
     kin_token_type type = kin_vocab_type(detok->vocab, id);
-    kin_piece piece = kin_vocab_piece(detok->vocab, id);
+    kin_str piece = kin_vocab_piece(detok->vocab, id);
     bool is_hidden = type == KIN_TOKEN_CONTROL || type == KIN_TOKEN_UNKNOWN;
     if (is_hidden && !(detok->flags & KIN_DETOK_SPECIAL)) piece.len = 0;
     if (detok->strip_space && piece.len > 0) {
         detok->strip_space = false;
-        if (piece.at[0] == ' ') piece = (kin_piece){piece.at + 1, piece.len - 1};
+        if (piece.at[0] == ' ') piece = (kin_str){piece.at + 1, piece.len - 1};
     }
     return piece;
 }
@@ -72,8 +72,8 @@ static size_t put_bad(const kin_detok *detok, char *out, const char *at, size_t 
     return n;
 }
 
-kin_piece kin_detok_push(kin_detok *detok, int32_t id) {
-    kin_piece piece = visible_piece(detok, id);
+kin_str kin_detok_push(kin_detok *detok, int32_t id) {
+    kin_str piece = visible_piece(detok, id);
     size_t n = 0, at = 0;
     while (at < piece.len) {
         char head[2 * KIN_UTF8_MAX]; // the held beginning and what follows it
@@ -92,11 +92,11 @@ kin_piece kin_detok_push(kin_detok *detok, int32_t id) {
         at += n_used - n_held;
         detok->n_held = 0;
     }
-    return (kin_piece){detok->out, n};
+    return (kin_str){detok->out, n};
 }
 
-kin_piece kin_detok_flush(kin_detok *detok) {
+kin_str kin_detok_flush(kin_detok *detok) {
     size_t n = detok->n_held > 0 ? put_bad(detok, detok->out, detok->held, detok->n_held) : 0;
     detok->n_held = 0;
-    return (kin_piece){detok->out, n};
+    return (kin_str){detok->out, n};
 }

@@ -26,7 +26,7 @@ void kin_detok_free(kin_detok *detok);
 void kin_detok_reset(kin_detok *detok);
 
 // The text that `id` completes, possibly empty; lives until the next call. id in [0, n_tokens).
-kin_piece kin_detok_push(kin_detok *detok, int32_t id);
+kin_str kin_detok_push(kin_detok *detok, int32_t id);
 
 // The end: what was held back, as bytes or one U+FFFD. Afterwards nothing is held.
-kin_piece kin_detok_flush(kin_detok *detok);
+kin_str kin_detok_flush(kin_detok *detok);

@@ -6,7 +6,7 @@
 #include "pure/text/vocab_impl.h"
 
 typedef struct special {
-    kin_piece text;
+    kin_str text;
     int32_t id;
     bool always; // user-defined
 } special;

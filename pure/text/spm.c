@@ -10,7 +10,7 @@ static bool is_space(const char *at, size_t n) {
     return n >= KIN_SPM_SPACE_LEN && memcmp(at, KIN_SPM_SPACE, KIN_SPM_SPACE_LEN) == 0;
 }
 
-static bool has_inner_space(kin_piece text) {
+static bool has_inner_space(kin_str text) {
     size_t at = 0;
     while (is_space(text.at + at, text.len - at)) at += KIN_SPM_SPACE_LEN;
     return memmem(text.at + at, text.len - at, KIN_SPM_SPACE, KIN_SPM_SPACE_LEN) != NULL;

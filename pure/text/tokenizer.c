@@ -10,6 +10,9 @@
 #include "pure/text/spm.h"
 #include "pure/text/vocab_impl.h"
 
+// Rates for 1 MiB of English on one Zen 4 core: llama-bpe 40 MB/s, gpt-2 22, deepseek-llm (six expressions) 16, llama-spm 8.
+// The slowest texts found, 1 MiB of one letter or of spaces, take 0.2 to 0.4 s: one long run, so one large heap.
+
 struct kin_tokenizer {
     const kin_vocab *vocab;
     kin_specials *specials;

@@ -74,7 +74,7 @@ static int check_spec(const kin_vocab_spec *spec, kin_err *err) {
 
 // ---- tokens as the file writes them
 
-static int add_text(kin_vocab *vocab, int32_t i, kin_piece text, kin_err *err) {
+static int add_text(kin_vocab *vocab, int32_t i, kin_str text, kin_err *err) {
     char empty[32];
     if (text.len == 0) {
         text.len = (size_t)snprintf(empty, sizeof empty, "[EMPTY_%d]", i);
@@ -124,14 +124,14 @@ static int hex_digit(char c) {
 }
 
 // "<0x1F>" -> 0x1F; -1 if it is written otherwise.
-static int byte_of_name(kin_piece text) {
+static int byte_of_name(kin_str text) {
     if (text.len != 6 || memcmp(text.at, "<0x", 3) != 0 || text.at[5] != '>') return -1;
     int high = hex_digit(text.at[3]), low = hex_digit(text.at[4]);
     return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 
 // Copies text with every U+2581 as a space; returns the length.
-static size_t put_spm_piece(char *out, kin_piece text) {
+static size_t put_spm_piece(char *out, kin_str text) {
     size_t n = 0;
     for (size_t at = 0; at < text.len;) {
         bool is_space = text.len - at >= KIN_SPM_SPACE_LEN && memcmp(text.at + at, KIN_SPM_SPACE, KIN_SPM_SPACE_LEN) == 0;
@@ -142,7 +142,7 @@ static size_t put_spm_piece(char *out, kin_piece text) {
 }
 
 // A normal BPE token with a character outside the alphabet stands for its own text.
-static size_t put_bpe_piece(char *out, kin_piece text) {
+static size_t put_bpe_piece(char *out, kin_str text) {
     int64_t n = kin_byte_alphabet_decode(out, text.at, text.len);
     if (n >= 0) return (size_t)n;
     memcpy(out, text.at, text.len);
@@ -151,7 +151,7 @@ static size_t put_bpe_piece(char *out, kin_piece text) {
 
 // Writes the piece of token id to out [its text's length]; returns its length, or -1 for a byte token without a byte.
 static int64_t put_piece(const kin_vocab *vocab, int32_t id, char *out) {
-    kin_piece text = kin_vocab_text(vocab, id);
+    kin_str text = kin_vocab_text(vocab, id);
     int byte;
     switch ((kin_token_type)vocab->types[id]) {
     case KIN_TOKEN_NORMAL: return (int64_t)(vocab->kind == KIN_VOCAB_SPM ? put_spm_piece(out, text) : put_bpe_piece(out, text));
@@ -178,7 +178,7 @@ static int build_pieces(kin_vocab *vocab, kin_err *err) {
         uint32_t begin = vocab->piece_begin[id];
         int64_t len = put_piece(vocab, id, vocab->pieces + begin);
         if (len < 0) {
-            kin_piece text = kin_vocab_text(vocab, id);
+            kin_str text = kin_vocab_text(vocab, id);
             return kin_err_set(err, "vocabulary: token %d is a byte, but its name '%.*s' is not like <0x1F>", id,
                                text.len > 64 ? 64 : (int)text.len, text.at);
         }
@@ -213,7 +213,7 @@ static int build_bytes(kin_vocab *vocab, kin_err *err) {
 }
 
 // "LEFT RIGHT": the space is the first one after the first byte.
-static int add_merge(kin_vocab *vocab, kin_piece text, uint32_t rank, char *joined, kin_err *err) {
+static int add_merge(kin_vocab *vocab, kin_str text, uint32_t rank, char *joined, kin_err *err) {
     const char *space = text.len > 2 ? memchr(text.at + 1, ' ', text.len - 1) : NULL;
     size_t left_len = space ? (size_t)(space - text.at) : 0;
     if (!space || left_len + 1 == text.len || text.len > KIN_VOCAB_MAX_TOKEN_BYTES)
@@ -356,16 +356,16 @@ kin_token_type kin_vocab_type(const kin_vocab *vocab, int32_t id) {
     return (kin_token_type)vocab->types[id];
 }
 
-kin_piece kin_vocab_text(const kin_vocab *vocab, int32_t id) {
+kin_str kin_vocab_text(const kin_vocab *vocab, int32_t id) {
     kin_assert(id >= 0 && id < vocab->n_tokens);
-    return (kin_piece){.at = kin_string_table_at(&vocab->texts, (uint32_t)id),
+    return (kin_str){.at = kin_string_table_at(&vocab->texts, (uint32_t)id),
                        .len = kin_string_table_len(&vocab->texts, (uint32_t)id)};
 }
 
-kin_piece kin_vocab_piece(const kin_vocab *vocab, int32_t id) {
+kin_str kin_vocab_piece(const kin_vocab *vocab, int32_t id) {
     kin_assert(id >= 0 && id < vocab->n_tokens);
     uint32_t begin = vocab->piece_begin[id];
-    return (kin_piece){.at = vocab->pieces + begin, .len = vocab->piece_begin[id + 1] - begin};
+    return (kin_str){.at = vocab->pieces + begin, .len = vocab->piece_begin[id + 1] - begin};
 }
 
 int32_t kin_vocab_find(const kin_vocab *vocab, const char *text, size_t len) {

@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/str.h"
 
 #define KIN_TOKEN_NONE (-1) // no such token
 
@@ -40,12 +41,6 @@ typedef enum kin_token_type { // GGUF's numbers
     KIN_TOKEN_BYTE = 6,
 } kin_token_type;
 
-// Some bytes, not NUL-terminated.
-typedef struct kin_piece {
-    const char *at;
-    size_t len;
-} kin_piece;
-
 typedef struct kin_vocab kin_vocab;
 
 typedef struct kin_vocab_spec {
@@ -53,12 +48,12 @@ typedef struct kin_vocab_spec {
     const char *pre; // BPE: name of the pre-tokenizer (pretokenizer.h); SPM: not used
 
     int32_t n_tokens;
-    const kin_piece *tokens; // [n_tokens] as the file writes them; all different
+    const kin_str *tokens; // [n_tokens] as the file writes them; all different
     const float *scores;     // [n_tokens] or NULL: all 0. Not NaN
     const int32_t *types;    // [n_tokens] kin_token_type or NULL: all normal
 
     size_t n_merges; // BPE: "LEFT RIGHT", best first
-    const kin_piece *merges;
+    const kin_str *merges;
 
     int32_t bos, eos, eot, eom, unk, pad; // ids or KIN_TOKEN_NONE
     bool add_bos, add_eos;                // put them around a text that is encoded with KIN_ENCODE_ADD_SPECIAL
@@ -92,8 +87,8 @@ bool kin_vocab_is_eog(const kin_vocab *vocab, int32_t id);
 
 // These three: id in [0, n_tokens).
 kin_token_type kin_vocab_type(const kin_vocab *vocab, int32_t id);
-kin_piece kin_vocab_text(const kin_vocab *vocab, int32_t id);  // as the file writes it
-kin_piece kin_vocab_piece(const kin_vocab *vocab, int32_t id); // the bytes it stands for, with a SentencePiece space as ' '
+kin_str kin_vocab_text(const kin_vocab *vocab, int32_t id);  // as the file writes it
+kin_str kin_vocab_piece(const kin_vocab *vocab, int32_t id); // the bytes it stands for, with a SentencePiece space as ' '
 
 // The token that is written exactly so, or KIN_TOKEN_NONE.
 int32_t kin_vocab_find(const kin_vocab *vocab, const char *text, size_t len);

@@ -1,0 +1,34 @@
+# Short aliases over CMake. `make demo` and `make test` are all that a new user needs.
+BUILD ?= build
+JOBS  ?= $(shell getconf _NPROCESSORS_ONLN)
+
+.PHONY: all setup demo test bench format demo-model clean
+
+all: $(BUILD)/CMakeCache.txt
+	@cmake --build $(BUILD) -j $(JOBS)
+
+$(BUILD)/CMakeCache.txt:
+	@cmake -S . -B $(BUILD) -G Ninja
+
+setup:
+	@tools/setup
+
+demo: setup
+	@$(MAKE) --no-print-directory all
+	@$(BUILD)/kin run -p "Once upon a time" --stats
+
+test: setup
+	@$(MAKE) --no-print-directory all
+	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
+
+bench: all
+	@bench/compare.sh
+
+format:
+	@tools/check-format --fix
+
+demo-model:
+	@assets/demo/make.sh
+
+clean:
+	@rm -rf $(BUILD)

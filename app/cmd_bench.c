@@ -1,0 +1,163 @@
+// kin bench: how fast a model runs here, as medians over repetitions.
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "app/app.h"
+#include "app/session.h"
+#include "base/units.h"
+#include "model/arch.h"
+#include "sys/memory.h"
+
+typedef struct bench_options {
+    kin_session_options session;
+    int n_prompt, n_gen, n_reps;
+    bool json;
+} bench_options;
+
+enum { N_BENCH_OPTIONS = 5, MAX_REPS = 1000 };
+
+typedef struct tables {
+    kin_option own[N_BENCH_OPTIONS];
+    kin_option session[KIN_SESSION_N_OPTIONS];
+} tables;
+
+static void fill_tables(bench_options *o, tables *t) {
+    o->session = kin_session_options_defaults();
+    o->n_prompt = 128;
+    o->n_gen = 32;
+    o->n_reps = 5;
+    const kin_option own[N_BENCH_OPTIONS] = {
+        {KIN_OPTION_INT, "prompt", 0, &o->n_prompt, "N", "tokens of the prompt (default 128)", 1, 1 << 20},
+        {KIN_OPTION_INT, "gen", 0, &o->n_gen, "N", "tokens to generate (default 32)", 1, 1 << 20},
+        {KIN_OPTION_INT, "reps", 0, &o->n_reps, "N", "repetitions (default 5)", 1, MAX_REPS},
+        {KIN_OPTION_FLAG, "json", 0, &o->json, NULL, "print JSON", 0, 0},
+        {0},
+    };
+    memcpy(t->own, own, sizeof own);
+    kin_session_option_table(&o->session, t->session);
+}
+
+typedef struct result {
+    double load_ms, ttft_ms, tpot_ms; // medians
+    uint64_t bytes_per_token;
+    uint64_t peak_bytes;    // resident, with file pages
+    double memory_pressure; // fall of MemAvailable over MemTotal
+} result;
+
+static int compare(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *values, int n) {
+    qsort(values, (size_t)n, sizeof *values, compare);
+    return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+// One request: the prompt, then n_gen tokens, of ids that depend on nothing the model says (as llama-bench does).
+static int measure(kin_session *s, const bench_options *o, const int32_t *prompt, float *logits, double *ttft, double *tpot, kin_err *err) {
+    kin_head_clear(s->head);
+    kin_time begun = kin_clock_now();
+    if (kin_head_eval(s->head, 0, 0, prompt, o->n_prompt, logits, 1, err) != 0) return KIN_FAIL;
+    kin_time first = kin_clock_now();
+    for (int i = 0; i < o->n_gen; i++) {
+        int32_t id = prompt[i % o->n_prompt];
+        if (kin_head_eval(s->head, 0, o->n_prompt + i, &id, 1, logits, 1, err) != 0) return KIN_FAIL;
+    }
+    *ttft = kin_clock_ms(begun, first);
+    *tpot = kin_clock_ms(first, kin_clock_now()) / o->n_gen;
+    return 0;
+}
+
+static int measure_all(kin_session *s, const bench_options *o, const int32_t *prompt, float *logits, result *r, kin_err *err) {
+    double ttft[MAX_REPS], tpot[MAX_REPS];
+    if (measure(s, o, prompt, logits, ttft, tpot, err) != 0) return KIN_FAIL; // not counted: pages and caches get warm
+    for (int i = 0; i < o->n_reps; i++) {
+        if (measure(s, o, prompt, logits, &ttft[i], &tpot[i], err) != 0) return KIN_FAIL;
+        kin_app_progress(NULL, "measuring", (uint64_t)i + 1, (uint64_t)o->n_reps);
+    }
+    r->ttft_ms = median(ttft, o->n_reps);
+    r->tpot_ms = median(tpot, o->n_reps);
+    return 0;
+}
+
+static int bench(kin_session *s, const bench_options *o, result *r, kin_err *err) {
+    kin_memory before = kin_memory_read();
+    if (kin_session_open(s, &o->session, o->n_prompt + o->n_gen, err) != 0) return KIN_FAIL;
+    if (o->n_prompt + o->n_gen > s->n_ctx) {
+        return kin_err_set(err, "%d tokens do not fit into the context of %d", o->n_prompt + o->n_gen, s->n_ctx);
+    }
+    int32_t *prompt = malloc((size_t)o->n_prompt * sizeof *prompt);
+    float *logits = malloc((size_t)s->model.hp.n_vocab * sizeof *logits);
+    int rc = prompt && logits ? 0 : kin_err_set(err, "out of memory");
+    for (int i = 0; i < o->n_prompt && rc == 0; i++) prompt[i] = (int32_t)((uint64_t)i * 7919 % (uint64_t)s->model.hp.n_vocab);
+    if (rc == 0) rc = measure_all(s, o, prompt, logits, r, err);
+
+    kin_memory after = kin_memory_read();
+    r->load_ms = s->load_ms;
+    r->bytes_per_token = kin_model_bytes_per_token(&s->model);
+    r->peak_bytes = kin_memory_peak();
+    r->memory_pressure = before.available > after.available ? (double)(before.available - after.available) / (double)before.total : 0;
+    free(prompt);
+    free(logits);
+    return rc;
+}
+
+static void print_text(const kin_session *s, const bench_options *o, const result *r) {
+    char a[32], b[32];
+    printf("model            %s (%s, %d layers), %s per token\n", s->model_name, s->model.hp.arch->name, s->model.hp.n_layer,
+           kin_size_format(r->bytes_per_token, a, sizeof a));
+    printf("load             %.0f ms\n", r->load_ms);
+    printf("prompt %-9d TTFT %.1f ms   %.1f tokens/s\n", o->n_prompt, r->ttft_ms, o->n_prompt / r->ttft_ms * 1e3);
+    printf("generate %-7d TPOT %.2f ms   %.2f tokens/s   %.1f GB/s\n", o->n_gen, r->tpot_ms, 1e3 / r->tpot_ms,
+           (double)r->bytes_per_token / r->tpot_ms / 1e6);
+    printf("memory           peak %s, pressure %.1f %%\n", kin_size_format(r->peak_bytes, b, sizeof b), 100 * r->memory_pressure);
+}
+
+static int print_json(const kin_session *s, const bench_options *o, const result *r) {
+    json_t *root = json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:I, s:f, s:I, s:f}", "model", s->model_name, "arch",
+                             s->model.hp.arch->name, "threads", s->devices.n_threads, "prompt", o->n_prompt, "gen", o->n_gen, "reps",
+                             o->n_reps, "load_ms", r->load_ms, "ttft_ms", r->ttft_ms, "prompt_tokens_per_s", o->n_prompt / r->ttft_ms * 1e3,
+                             "tpot_ms", r->tpot_ms, "tokens_per_s", 1e3 / r->tpot_ms, "weight_bytes_per_token",
+                             (json_int_t)r->bytes_per_token, "weight_gb_per_s", (double)r->bytes_per_token / r->tpot_ms / 1e6, "peak_bytes",
+                             (json_int_t)r->peak_bytes, "memory_pressure", r->memory_pressure);
+    int rc = root ? json_dumpf(root, stdout, JSON_INDENT(2)) : -1;
+    printf("\n");
+    json_decref(root);
+    return rc;
+}
+
+static int command_bench(int argc, char **argv) {
+    bench_options o = {0};
+    tables t;
+    kin_err err;
+    kin_session s = {0};
+    result r = {0};
+    fill_tables(&o, &t);
+    if (kin_options_parse((kin_option_tables){t.own, t.session}, argc, argv, NULL, &err) != 0) return kin_app_usage("bench", &err);
+    int rc = kin_session_open_model(&s, &o.session, &err);
+    if (rc == 0) rc = bench(&s, &o, &r, &err);
+    if (rc == 0 && o.json) print_json(&s, &o, &r);
+    if (rc == 0 && !o.json) print_text(&s, &o, &r);
+    kin_session_close(&s);
+    return rc == 0 ? KIN_EXIT_OK : kin_app_fail(&err);
+}
+
+static void help_options(void) {
+    bench_options o = {0};
+    tables t;
+    fill_tables(&o, &t);
+    kin_options_help((kin_option_tables){t.own, t.session});
+}
+
+const kin_command kin_command_bench = {
+    .name = "bench",
+    .args = "[-m MODEL] [--prompt N] [--gen N] [--reps R] [--json]",
+    .summary = "measure how fast a model runs here",
+    .help = "TTFT: time to the first token. TPOT: time per output token after it. GB/s: weights read per second while generating.\n"
+            "Memory pressure: by how much the memory available to other programs fell, of all memory.",
+    .run = command_bench,
+    .help_options = help_options,
+};

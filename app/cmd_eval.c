@@ -1,0 +1,224 @@
+// kin eval: what a model computes, for checking: logits and greedy ids of given tokens, token ids of texts, perplexity.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "app/app.h"
+#include "app/session.h"
+#include "sys/file.h"
+
+typedef struct eval_options {
+    kin_session_options session;
+    const char *tokens, *logits, *tokenize, *ppl;
+    int greedy;
+} eval_options;
+
+enum { N_EVAL_OPTIONS = 6 };
+
+typedef struct tables {
+    kin_option own[N_EVAL_OPTIONS];
+    kin_option session[KIN_SESSION_N_OPTIONS];
+} tables;
+
+static void fill_tables(eval_options *o, tables *t) {
+    o->session = kin_session_options_defaults();
+    const kin_option own[N_EVAL_OPTIONS] = {
+        {KIN_OPTION_STRING, "tokens", 0, &o->tokens, "IDS", "token ids to feed, separated by spaces", 0, 0},
+        {KIN_OPTION_INT, "greedy", 0, &o->greedy, "N", "then go on N tokens, always the likeliest, and print them", 0, 1 << 20},
+        {KIN_OPTION_STRING, "logits", 0, &o->logits, "FILE", "write logits: float32, a row per token fed", 0, 0},
+        {KIN_OPTION_STRING, "tokenize", 0, &o->tokenize, "FILE", "print the ids of each text of FILE (separated by __ggml_vocab_test__ lines)", 0, 0},
+        {KIN_OPTION_STRING, "ppl", 0, &o->ppl, "FILE", "perplexity of a text", 0, 0},
+        {0},
+    };
+    memcpy(t->own, own, sizeof own);
+    kin_session_option_table(&o->session, t->session);
+}
+
+// ---- logits and greedy ids
+
+static int parse_ids(const char *text, int32_t **ids, int *n, kin_err *err) {
+    *ids = malloc((strlen(text) / 2 + 1) * sizeof **ids);
+    if (!*ids) return kin_err_set(err, "out of memory");
+    for (*n = 0;;) {
+        char *end;
+        long id = strtol(text, &end, 10);
+        if (end == text) break;
+        (*ids)[(*n)++] = (int32_t)id;
+        text = end;
+    }
+    text += strspn(text, " \n");
+    if (*text) return kin_err_set(err, "--tokens: '%s' is not a token id", text);
+    return *n ? 0 : kin_err_set(err, "--tokens: no token ids");
+}
+
+static int32_t likeliest(const float *logits, int n_vocab) {
+    int32_t best = 0;
+    for (int i = 1; i < n_vocab; i++) {
+        if (logits[i] > logits[best]) best = i;
+    }
+    return best;
+}
+
+static int write_rows(FILE *f, const float *rows, size_t n, kin_err *err) {
+    return !f || fwrite(rows, sizeof *rows, n, f) == n ? 0 : kin_err_set(err, "the logits cannot be written");
+}
+
+static int eval_ids(kin_session *s, const eval_options *o, const int32_t *ids, int n, float *logits, FILE *f, kin_err *err) {
+    int n_vocab = s->model.hp.n_vocab;
+    if (kin_head_eval(s->head, 0, 0, ids, n, logits, n, err) != 0) return KIN_FAIL;
+    if (write_rows(f, logits, (size_t)n * (size_t)n_vocab, err) != 0) return KIN_FAIL;
+    const float *row = logits + (size_t)(n - 1) * (size_t)n_vocab;
+    for (int i = 0; i < o->greedy; i++) {
+        int32_t id = likeliest(row, n_vocab);
+        printf("%s%d", i ? " " : "", id);
+        if (kin_head_eval(s->head, 0, n + i, &id, 1, logits, 1, err) != 0) return KIN_FAIL;
+        if (write_rows(f, logits, (size_t)n_vocab, err) != 0) return KIN_FAIL;
+        row = logits;
+    }
+    if (o->greedy) printf("\n");
+    return 0;
+}
+
+static int eval_tokens(kin_session *s, const eval_options *o, kin_err *err) {
+    int32_t *ids = NULL;
+    float *logits = NULL;
+    FILE *f = NULL;
+    int n = 0, rc = KIN_FAIL;
+    if (parse_ids(o->tokens, &ids, &n, err) != 0) goto done;
+    if (kin_session_open(s, &o->session, n + o->greedy, err) != 0) goto done;
+    if (n + o->greedy > s->n_ctx) {
+        kin_err_set(err, "%d tokens do not fit into the context of %d", n + o->greedy, s->n_ctx);
+        goto done;
+    }
+    logits = malloc((size_t)n * (size_t)s->model.hp.n_vocab * sizeof *logits);
+    if (!logits) {
+        kin_err_set(err, "out of memory for the logits of %d tokens", n);
+        goto done;
+    }
+    if (o->logits && !(f = fopen(o->logits, "wb"))) {
+        kin_err_set(err, "%s cannot be written", o->logits);
+        goto done;
+    }
+    rc = eval_ids(s, o, ids, n, logits, f, err);
+
+done:
+    if (f && fclose(f) != 0 && rc == 0) rc = kin_err_set(err, "%s cannot be written", o->logits);
+    free(logits);
+    free(ids);
+    return rc;
+}
+
+// ---- token ids of texts
+
+static const char separator[] = "\n__ggml_vocab_test__\n";
+
+static int print_ids(const kin_session *s, const char *text, size_t len, kin_err *err) {
+    int64_t n = kin_tokenizer_encode(s->tokenizer, text, len, 0, NULL, 0, err);
+    int32_t *ids = n >= 0 ? malloc(((size_t)n + 1) * sizeof *ids) : NULL;
+    if (n >= 0 && !ids) return kin_err_set(err, "out of memory");
+    if (n < 0 || kin_tokenizer_encode(s->tokenizer, text, len, 0, ids, (size_t)n, err) < 0) return KIN_FAIL;
+    for (int64_t i = 0; i < n; i++) printf("%s%d", i ? " " : "", ids[i]);
+    printf("\n");
+    free(ids);
+    return 0;
+}
+
+static int eval_tokenize(const kin_session *s, const eval_options *o, kin_err *err) {
+    kin_file file;
+    int rc = 0;
+    if (!s->tokenizer) return kin_err_set(err, "%s: %s", s->model_name, s->vocab_err.text);
+    if (kin_file_open(&file, o->tokenize, err) != 0) return KIN_FAIL;
+    const char *at = (const char *)file.bytes, *end = at + file.size;
+    while (rc == 0 && at < end) {
+        const char *cut = memmem(at, (size_t)(end - at), separator, sizeof separator - 1);
+        rc = print_ids(s, at, (size_t)((cut ? cut : end) - at), err);
+        at = cut ? cut + sizeof separator - 1 : end;
+    }
+    kin_file_close(&file);
+    return rc;
+}
+
+// ---- perplexity
+
+enum { PPL_CTX = 512 };
+
+// -ln of the probability of `id` under one row of logits.
+static double surprise(const float *row, int n_vocab, int32_t id) {
+    double max = row[0], sum = 0;
+    for (int i = 1; i < n_vocab; i++) max = row[i] > max ? row[i] : max;
+    for (int i = 0; i < n_vocab; i++) sum += exp(row[i] - max);
+    return log(sum) + max - row[id];
+}
+
+// As llama.cpp counts: the text in pieces of one context, in each the second half is scored, seen from the first.
+static int score(kin_session *s, int32_t *ids, int n, kin_err *err) {
+    int n_ctx = s->n_ctx < n ? s->n_ctx : n, n_vocab = s->model.hp.n_vocab, n_scored = 0;
+    int32_t bos = kin_vocab_add_bos(s->vocab) ? kin_vocab_bos(s->vocab) : KIN_TOKEN_NONE;
+    double sum = 0;
+    float *logits = malloc((size_t)n_ctx * (size_t)n_vocab * sizeof *logits);
+    if (!logits) return kin_err_set(err, "out of memory");
+    int rc = 0;
+    for (int begin = 0; begin + n_ctx <= n && rc == 0; begin += n_ctx) {
+        int32_t first = ids[begin];
+        if (bos != KIN_TOKEN_NONE) ids[begin] = bos;
+        kin_head_clear(s->head);
+        rc = kin_head_eval(s->head, 0, 0, ids + begin, n_ctx, logits, n_ctx, err);
+        ids[begin] = first;
+        for (int i = n_ctx / 2; i + 1 < n_ctx && rc == 0; i++, n_scored++) {
+            sum += surprise(logits + (size_t)i * (size_t)n_vocab, n_vocab, ids[begin + i + 1]);
+        }
+        kin_app_progress(NULL, "scoring", (uint64_t)(begin + n_ctx), (uint64_t)n);
+    }
+    kin_app_progress_clear();
+    if (rc == 0 && n_scored == 0) rc = kin_err_set(err, "the text is too short: %d tokens", n);
+    if (rc == 0) printf("perplexity %.4f over %d tokens (%.4f nats each)\n", exp(sum / n_scored), n_scored, sum / n_scored);
+    free(logits);
+    return rc;
+}
+
+static int eval_ppl(kin_session *s, const eval_options *o, kin_err *err) {
+    kin_file file;
+    int32_t *ids = NULL;
+    int n = 0, rc = KIN_FAIL;
+    if (kin_file_open(&file, o->ppl, err) != 0) return KIN_FAIL;
+    if (kin_session_encode(s, (const char *)file.bytes, (size_t)file.size, false, &ids, &n, err) == 0 &&
+        kin_session_open(s, &o->session, PPL_CTX, err) == 0) {
+        rc = score(s, ids, n, err);
+    }
+    free(ids);
+    kin_file_close(&file);
+    return rc;
+}
+
+static int command_eval(int argc, char **argv) {
+    eval_options o = {0};
+    tables t;
+    kin_err err;
+    kin_session s = {0};
+    fill_tables(&o, &t);
+    if (kin_options_parse((kin_option_tables){t.own, t.session}, argc, argv, NULL, &err) != 0) return kin_app_usage("eval", &err);
+    if (!o.tokens + !o.tokenize + !o.ppl != 2) {
+        kin_err_set(&err, "give one of --tokens, --tokenize, --ppl");
+        return kin_app_usage("eval", &err);
+    }
+    int rc = kin_session_open_model(&s, &o.session, &err);
+    if (rc == 0) rc = o.tokens ? eval_tokens(&s, &o, &err) : o.tokenize ? eval_tokenize(&s, &o, &err) : eval_ppl(&s, &o, &err);
+    kin_session_close(&s);
+    return rc == 0 ? KIN_EXIT_OK : kin_app_fail(&err);
+}
+
+static void help_options(void) {
+    eval_options o = {0};
+    tables t;
+    fill_tables(&o, &t);
+    kin_options_help((kin_option_tables){t.own, t.session});
+}
+
+const kin_command kin_command_eval = {
+    .name = "eval",
+    .args = "-m MODEL (--tokens IDS [--greedy N] [--logits FILE] | --tokenize FILE | --ppl FILE)",
+    .summary = "show what a model computes: logits, greedy ids, token ids, perplexity",
+    .run = command_eval,
+    .help_options = help_options,
+};

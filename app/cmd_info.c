@@ -1,0 +1,123 @@
+// kin info: what a model file is, and what it would need.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "app/app.h"
+#include "app/session.h"
+#include "base/units.h"
+#include "engine/kv.h"
+#include "model/arch.h"
+#include "sys/memory.h"
+
+typedef struct info_options {
+    kin_session_options session;
+    bool all;
+} info_options;
+
+enum { N_INFO_OPTIONS = 3, MAX_TYPES = 256 };
+
+static void fill_table(info_options *o, kin_option table[N_INFO_OPTIONS]) {
+    o->session = kin_session_options_defaults();
+    const kin_option own[N_INFO_OPTIONS] = {
+        {KIN_OPTION_STRING, "model", 'm', &o->session.model, "FILE", "GGUF model (default: the built-in demo model)", 0, 0},
+        {KIN_OPTION_FLAG, "all", 'a', &o->all, NULL, "all metadata and tensors too", 0, 0},
+        {0},
+    };
+    memcpy(table, own, sizeof own);
+}
+
+static void print_types(const kin_gguf *gguf) {
+    uint64_t bytes[MAX_TYPES] = {0}, total = 0;
+    for (size_t i = 0; i < kin_gguf_n_tensors(gguf); i++) {
+        const kin_gguf_tensor *t = kin_gguf_tensor_at(gguf, i);
+        if (t->type < MAX_TYPES) bytes[t->type] += t->n_bytes;
+        total += t->n_bytes;
+    }
+    char size[32];
+    printf("weights      %s\n", kin_size_format(total, size, sizeof size));
+    for (int type = 0; type < MAX_TYPES; type++) {
+        if (!bytes[type]) continue;
+        printf("  %-10s %10s  %5.1f %%\n", kin_gguf_type_name(type), kin_size_format(bytes[type], size, sizeof size),
+               100.0 * (double)bytes[type] / (double)total);
+    }
+}
+
+static void print_needs(const kin_model *m) {
+    char a[32], b[32], c[32];
+    kin_kv_options kv = {.layer_end = m->hp.n_layer, .n_ctx = 4096, .type = GGML_TYPE_F16};
+    if (kv.n_ctx > m->hp.n_ctx_train) kv.n_ctx = m->hp.n_ctx_train;
+    kin_memory mem = kin_memory_read();
+    uint64_t kv_bytes = kin_kv_bytes(&m->hp, &kv), weights = 0;
+    for (size_t i = 0; i < kin_gguf_n_tensors(m->gguf); i++) weights += kin_gguf_tensor_at(m->gguf, i)->n_bytes;
+    printf("per token    %s of weights read; %s of KV cache (f16)\n", kin_size_format(kin_model_bytes_per_token(m), a, sizeof a),
+           kin_size_format(kv_bytes / (uint64_t)kv.n_ctx, b, sizeof b));
+    printf("needs        %s of weights in memory to run at full speed, %s for a context of %d\n", kin_size_format(weights, a, sizeof a),
+           kin_size_format(kv_bytes, b, sizeof b), kv.n_ctx);
+    printf("this machine %s available: %s\n", kin_size_format(mem.available, c, sizeof c),
+           weights + kv_bytes < mem.available ? "it fits" : "it does not fit; what is missing is read from disk for every token");
+}
+
+static void print_model(const kin_model *m, const char *name, const kin_vocab *vocab, const kin_err *vocab_err) {
+    const kin_hparams *hp = &m->hp;
+    char size[32];
+    printf("model        %s\n", name);
+    printf("family       %s (%s)\n", hp->arch->name, hp->arch->title);
+    printf("parameters   %.3g billion\n", (double)kin_model_n_params(m) / 1e9);
+    printf("layers       %d of width %d; %d heads (%d for keys and values) of %d; feed-forward %d\n", hp->n_layer, hp->n_embd, hp->n_head,
+           hp->n_head_kv, hp->head_dim, hp->n_expert ? hp->n_ff_exp : hp->n_ff);
+    if (hp->n_expert) printf("experts      %d, of which a token uses %d\n", hp->n_expert, hp->n_expert_used);
+    printf("layer bytes  %s\n", kin_size_format(kin_model_layer_bytes(m, hp->n_layer / 2), size, sizeof size));
+    printf("context      %d tokens in training\n", hp->n_ctx_train);
+    if (vocab) printf("vocabulary   %d tokens (%s)\n", hp->n_vocab, kin_vocab_get_kind(vocab) == KIN_VOCAB_SPM ? "SentencePiece" : "byte-level BPE");
+    else printf("vocabulary   %d tokens; not usable for text: %s\n", hp->n_vocab, vocab_err->text);
+    print_types(m->gguf);
+    print_needs(m);
+}
+
+static void print_all(const kin_gguf *gguf) {
+    char text[256];
+    printf("\n");
+    for (size_t i = 0; i < kin_gguf_n_meta(gguf); i++) {
+        kin_str key = kin_gguf_meta_key(gguf, i);
+        printf("%.*s = %s\n", (int)key.len, key.at, kin_gguf_meta_text(gguf, i, text, sizeof text));
+    }
+    printf("\n");
+    for (size_t i = 0; i < kin_gguf_n_tensors(gguf); i++) {
+        const kin_gguf_tensor *t = kin_gguf_tensor_at(gguf, i);
+        printf("%-40.*s %-8s %lld", (int)t->name.len, t->name.at, kin_gguf_type_name(t->type), (long long)t->ne[0]);
+        for (int d = 1; d < t->n_dims; d++) printf(" x %lld", (long long)t->ne[d]);
+        printf("\n");
+    }
+}
+
+static int command_info(int argc, char **argv) {
+    info_options o = {0};
+    kin_option table[N_INFO_OPTIONS];
+    kin_err err;
+    kin_session s = {0};
+    const char *operand = NULL;
+    fill_table(&o, table);
+    if (kin_options_parse((kin_option_tables){table}, argc, argv, &operand, &err) != 0) return kin_app_usage("info", &err);
+    if (operand) o.session.model = operand;
+    if (kin_session_open_model(&s, &o.session, &err) != 0) return kin_app_fail(&err);
+    print_model(&s.model, s.model_name, s.vocab, &s.vocab_err);
+    if (o.all) print_all(s.model.gguf);
+    kin_session_close(&s);
+    return KIN_EXIT_OK;
+}
+
+static void help_options(void) {
+    info_options o = {0};
+    kin_option table[N_INFO_OPTIONS];
+    fill_table(&o, table);
+    kin_options_help((kin_option_tables){table});
+}
+
+const kin_command kin_command_info = {
+    .name = "info",
+    .args = "MODEL",
+    .summary = "show what a model file holds and what it would need",
+    .run = command_info,
+    .help_options = help_options,
+};

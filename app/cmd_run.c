@@ -1,0 +1,231 @@
+// kin run: text from a model. Tokens go to stdout as they come, talk goes to stderr.
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "app/app.h"
+#include "app/session.h"
+#include "base/units.h"
+#include "pure/text/detok.h"
+#include "pure/text/sampler.h"
+#include "sys/file.h"
+#include "sys/memory.h"
+
+typedef struct run_options {
+    kin_session_options session;
+    const char *prompt, *file;
+    int n_predict;
+    kin_sampler_options sampler;
+    uint64_t seed;
+    const char *logit_bias;
+    bool ignore_eos, special, echo, stats;
+} run_options;
+
+enum { N_RUN_OPTIONS = 20, MAX_BIAS = 64 };
+
+typedef struct tables {
+    kin_option own[N_RUN_OPTIONS];
+    kin_option session[KIN_SESSION_N_OPTIONS];
+} tables;
+
+static void fill_tables(run_options *o, tables *t) {
+    o->session = kin_session_options_defaults();
+    o->sampler = kin_sampler_options_defaults();
+    o->n_predict = 512;
+    const kin_option own[N_RUN_OPTIONS] = {
+        {KIN_OPTION_STRING, "prompt", 'p', &o->prompt, "TEXT", "what the model goes on from", 0, 0},
+        {KIN_OPTION_STRING, "file", 'f', &o->file, "FILE", "read the prompt from a file", 0, 0},
+        {KIN_OPTION_INT, "n", 'n', &o->n_predict, "N", "most tokens to write (default 512; 0: until the text or the context ends)", 0, 1 << 27},
+        {KIN_OPTION_U64, "seed", 0, &o->seed, "N", "the same seed gives the same text (default: another one each time)", 0, 0},
+        {KIN_OPTION_FLOAT, "temp", 0, &o->sampler.temperature, "T", "temperature (default 0.8; 0: always the likeliest token)", 0, 100},
+        {KIN_OPTION_INT, "top-k", 0, &o->sampler.top_k, "N", "choose among the N likeliest (default 40; 0: all)", 0, 1 << 24},
+        {KIN_OPTION_FLOAT, "top-p", 0, &o->sampler.top_p, "P", "... that together have probability P (default 0.95; 1: off)", 1e-6, 1},
+        {KIN_OPTION_FLOAT, "min-p", 0, &o->sampler.min_p, "P", "... and each P times that of the likeliest (default 0.05; 0: off)", 0, 1},
+        {KIN_OPTION_FLOAT, "repeat-penalty", 0, &o->sampler.penalty_repeat, "X", "make recent tokens less likely (default 1: off)", 0.01, 100},
+        {KIN_OPTION_FLOAT, "frequency-penalty", 0, &o->sampler.penalty_frequency, "X", "... by how often they came (default 0)", -100, 100},
+        {KIN_OPTION_FLOAT, "presence-penalty", 0, &o->sampler.penalty_presence, "X", "... if they came at all (default 0)", -100, 100},
+        {KIN_OPTION_INT, "penalty-last-n", 0, &o->sampler.penalty_last_n, "N", "how far back the penalties look (default 64)", 0, KIN_SAMPLER_MAX_LAST_N},
+        {KIN_OPTION_STRING, "logit-bias", 0, &o->logit_bias, "ID=X,...", "add X to a token's logit", 0, 0},
+        {KIN_OPTION_FLAG, "ignore-eos", 0, &o->ignore_eos, NULL, "go on after the end of the text", 0, 0},
+        {KIN_OPTION_FLAG, "special", 0, &o->special, NULL, "understand and show special tokens such as <|im_end|>", 0, 0},
+        {KIN_OPTION_FLAG, "no-echo", 0, &o->echo, NULL, "do not repeat the prompt before the text", 0, 0},
+        {KIN_OPTION_FLAG, "stats", 0, &o->stats, NULL, "speed and memory at the end", 0, 0},
+        {0},
+    };
+    memcpy(t->own, own, sizeof own);
+    kin_session_option_table(&o->session, t->session);
+}
+
+// "12=-inf,7=1.5" into bias [MAX_BIAS].
+static int parse_bias(const char *text, kin_logit_bias *bias, size_t *n, kin_err *err) {
+    for (*n = 0; text && *text; ++*n) {
+        char *end;
+        if (*n == MAX_BIAS) return kin_err_set(err, "--logit-bias: at most %d tokens", MAX_BIAS);
+        bias[*n].id = (int32_t)strtol(text, &end, 10);
+        if (end == text || *end != '=') return kin_err_set(err, "--logit-bias %s: write ID=X,ID=X", text);
+        text = end + 1;
+        bias[*n].bias = strtof(text, &end);
+        if (end == text || (*end && *end != ',')) return kin_err_set(err, "--logit-bias %s: write ID=X,ID=X", text);
+        text = *end ? end + 1 : end;
+    }
+    return 0;
+}
+
+typedef struct timing {
+    kin_time begun, first, ended; // request, first token, end
+    int n_prompt, n_generated;
+} timing;
+
+typedef struct generation {
+    const run_options *o;
+    kin_session *s;
+    kin_sampler *sampler;
+    kin_detok *detok;
+    float *logits; // [n_vocab]
+    int n_max;
+    timing t;
+} generation;
+
+static void write_piece(kin_str piece) {
+    fwrite(piece.at, 1, piece.len, stdout);
+    fflush(stdout);
+}
+
+static int generate(generation *g, const int32_t *prompt, int n_prompt, kin_err *err) {
+    kin_head *head = g->s->head;
+    g->t.begun = kin_clock_now();
+    g->t.n_prompt = n_prompt;
+    for (int i = 0; i < n_prompt; i++) kin_sampler_accept(g->sampler, prompt[i]);
+    if (kin_head_eval(head, 0, 0, prompt, n_prompt, g->logits, 1, err) != 0) return KIN_FAIL;
+
+    for (int pos = n_prompt; g->t.n_generated < g->n_max && !atomic_load(&kin_app_stop);) {
+        int32_t id = kin_sampler_sample(g->sampler, g->logits);
+        if (id < 0) return kin_err_set(err, "the model gave no usable probabilities (all are NaN or -inf): is the file damaged?");
+        if (g->t.n_generated++ == 0) g->t.first = kin_clock_now();
+        if (kin_vocab_is_eog(g->s->vocab, id) && !g->o->ignore_eos) break;
+        kin_sampler_accept(g->sampler, id);
+        write_piece(kin_detok_push(g->detok, id));
+        if (g->t.n_generated == g->n_max || pos == g->s->n_ctx) break;
+        if (kin_head_eval(head, 0, pos++, &id, 1, g->logits, 1, err) != 0) return KIN_FAIL;
+    }
+    return 0;
+}
+
+static void print_stats(const generation *g) {
+    const timing *t = &g->t;
+    const kin_session *s = g->s;
+    kin_shard_stats st = kin_shard_get_stats(s->shard);
+    char a[32], b[32], c[32], d[32], e[32];
+    double ttft = kin_clock_ms(t->begun, t->first), rest = kin_clock_ms(t->first, t->ended);
+    double bytes = (double)kin_model_bytes_per_token(&s->model);
+    fprintf(stderr, "\nkin: loaded in %.0f ms; prompt %d tokens, first token after %.0f ms (%.1f tokens/s)\n", s->load_ms, t->n_prompt, ttft,
+            t->n_prompt / ttft * 1e3);
+    if (t->n_generated > 1) {
+        double tpot = rest / (t->n_generated - 1);
+        fprintf(stderr, "kin: %d tokens written, %.2f ms each (%.1f tokens/s), reading %.1f GB/s of weights\n", t->n_generated, tpot,
+                1e3 / tpot, bytes / tpot / 1e6);
+    }
+    fprintf(stderr, "kin: weights %s mapped + %s prepacked + %s on the GPU; KV cache %s for %d tokens; peak memory %s\n",
+            kin_size_format(st.weights.mapped_bytes, a, sizeof a),
+            kin_size_format(st.weights.cached_bytes + st.weights.packed_bytes, b, sizeof b),
+            kin_size_format(st.weights.gpu_bytes, c, sizeof c), kin_size_format(st.kv_bytes, d, sizeof d), s->n_ctx,
+            kin_size_format(kin_memory_peak(), e, sizeof e));
+}
+
+// The prompt as it was asked for: -p, -f, or nothing (the model begins on its own).
+static int open_prompt(const run_options *o, kin_file *file, const char **text, size_t *len, kin_err *err) {
+    if (o->prompt && o->file) return kin_err_set(err, "-p and -f exclude each other");
+    *text = o->prompt ? o->prompt : "";
+    *len = strlen(*text);
+    if (!o->file) return 0;
+    if (kin_file_open(file, o->file, err) != 0) return KIN_FAIL;
+    *text = file->bytes ? (const char *)file->bytes : "";
+    *len = (size_t)file->size;
+    return 0;
+}
+
+static int prepare(generation *g, const run_options *o, int n_prompt, kin_err *err) {
+    kin_session *s = g->s;
+    int n_want = o->n_predict > 0 ? o->n_predict : s->model.hp.n_ctx_train;
+    if (n_prompt == 0) return kin_err_set(err, "the prompt is empty and the model has no token to begin with");
+    if (kin_session_open(s, &o->session, n_prompt + n_want < 512 ? 512 : n_prompt + n_want, err) != 0) return KIN_FAIL;
+    if (n_prompt >= s->n_ctx) {
+        return kin_err_set(err, "the prompt has %d tokens, but the context is %d: use a larger --ctx or a shorter prompt", n_prompt, s->n_ctx);
+    }
+    g->n_max = s->n_ctx - n_prompt + 1;
+    if (o->n_predict > 0 && o->n_predict < g->n_max) g->n_max = o->n_predict;
+
+    unsigned flags = o->special ? KIN_DETOK_SPECIAL : 0;
+    g->logits = malloc((size_t)s->model.hp.n_vocab * sizeof *g->logits);
+    if (!g->logits) return kin_err_set(err, "out of memory");
+    if (kin_detok_new(&g->detok, s->vocab, flags, err) != 0) return KIN_FAIL;
+    // The sampler sees only ids that the vocabulary can write: an embedding may be padded beyond them.
+    return kin_sampler_new(&g->sampler, kin_vocab_n_tokens(s->vocab), &o->sampler, err);
+}
+
+static int run(const run_options *o) {
+    kin_session s = {0};
+    generation g = {.o = o, .s = &s};
+    kin_file file = {.fd = -1};
+    kin_err err;
+    int32_t *prompt = NULL;
+    const char *text = "";
+    size_t len = 0;
+    int n_prompt = 0, status = KIN_EXIT_OK;
+
+    if (open_prompt(o, &file, &text, &len, &err) != 0 || kin_session_open_model(&s, &o->session, &err) != 0 ||
+        kin_session_encode(&s, text, len, o->special, &prompt, &n_prompt, &err) != 0 || prepare(&g, o, n_prompt, &err) != 0) {
+        status = kin_app_fail(&err);
+        goto done;
+    }
+    if (!o->echo) write_piece((kin_str){text, len});
+    if (generate(&g, prompt, n_prompt, &err) != 0) status = kin_app_fail(&err);
+    g.t.ended = kin_clock_now();
+    write_piece(kin_detok_flush(g.detok));
+    fputc('\n', stdout);
+    if (atomic_load(&kin_app_stop)) status = KIN_EXIT_INTERRUPTED;
+    if (o->stats && g.t.n_generated > 0) print_stats(&g);
+
+done:
+    kin_sampler_free(g.sampler);
+    kin_detok_free(g.detok);
+    free(g.logits);
+    free(prompt);
+    kin_session_close(&s);
+    kin_file_close(&file);
+    return status;
+}
+
+static int command_run(int argc, char **argv) {
+    run_options o = {0};
+    tables t;
+    kin_err err;
+    kin_logit_bias bias[MAX_BIAS];
+    fill_tables(&o, &t);
+    o.seed = kin_clock_now() ^ (uint64_t)getpid() << 40;
+    if (kin_options_parse((kin_option_tables){t.own, t.session}, argc, argv, NULL, &err) != 0 ||
+        parse_bias(o.logit_bias, bias, &o.sampler.n_bias, &err) != 0) {
+        return kin_app_usage("run", &err);
+    }
+    o.sampler.bias = bias;
+    o.sampler.seed = o.seed;
+    return run(&o);
+}
+
+static void help_options(void) {
+    run_options o = {0};
+    tables t;
+    fill_tables(&o, &t);
+    kin_options_help((kin_option_tables){t.own, t.session});
+}
+
+const kin_command kin_command_run = {
+    .name = "run",
+    .args = "[-m MODEL] -p PROMPT [-n N]",
+    .summary = "write text with a model",
+    .help = "Tokens appear on stdout as they are made; Ctrl-C ends the text.",
+    .run = command_run,
+    .help_options = help_options,
+};

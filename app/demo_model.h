@@ -1,0 +1,8 @@
+// The demo model, built into the program: what runs when no -m is given.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+const uint8_t *kin_demo_model_bytes(void);
+size_t kin_demo_model_size(void);

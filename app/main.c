@@ -1,0 +1,117 @@
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "app/app.h"
+#include "base/clock.h"
+#include "base/log.h"
+
+static const kin_command *const commands[] = {&kin_command_run, &kin_command_eval, &kin_command_bench, &kin_command_info};
+
+enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
+
+atomic_bool kin_app_stop;
+
+static bool verbose;
+static bool progress_shown;
+
+static void on_interrupt(int sig) {
+    (void)sig;
+    atomic_store(&kin_app_stop, true);
+}
+
+static void write_log(void *user, kin_log_level level, const char *line) {
+    (void)user;
+    if (level == KIN_LOG_DEBUG && !verbose) return;
+    kin_app_progress_clear();
+    fprintf(stderr, "kin: %s\n", line);
+}
+
+int kin_app_fail(const kin_err *err) {
+    kin_app_progress_clear();
+    if (atomic_load(&kin_app_stop)) return KIN_EXIT_INTERRUPTED;
+    fprintf(stderr, "kin: %s\n", err->text);
+    return KIN_EXIT_FAILED;
+}
+
+int kin_app_usage(const char *command, const kin_err *err) {
+    fprintf(stderr, "kin %s: %s\nTry 'kin help %s'.\n", command, err->text, command);
+    return KIN_EXIT_USAGE;
+}
+
+void kin_app_progress(void *user, const char *what, uint64_t done, uint64_t total) {
+    (void)user;
+    static kin_time begun, shown;
+    static const char *of;
+    if (!isatty(STDERR_FILENO) || total == 0) return;
+    kin_time now = kin_clock_now();
+    if (of != what) {
+        of = what;
+        begun = now;
+    }
+    // Short work shows nothing; long work shows ten times a second.
+    if (done >= total) {
+        kin_app_progress_clear();
+    } else if (kin_clock_ms(begun, now) > 400 && kin_clock_ms(shown, now) > 100) {
+        shown = now;
+        progress_shown = true;
+        fprintf(stderr, "\r\033[K%s: %d %%", what, (int)(100 * done / total));
+        fflush(stderr);
+    }
+}
+
+void kin_app_progress_clear(void) {
+    if (progress_shown) fputs("\r\033[K", stderr);
+    progress_shown = false;
+}
+
+static const kin_command *find_command(const char *name) {
+    for (int i = 0; i < N_COMMANDS; i++) {
+        if (strcmp(commands[i]->name, name) == 0) return commands[i];
+    }
+    return NULL;
+}
+
+static int print_help(void) {
+    printf("kin %s: one large language model across the devices of a home\n\n", KIN_VERSION);
+    for (int i = 0; i < N_COMMANDS; i++) printf("  kin %-6s %s\n", commands[i]->name, commands[i]->summary);
+    printf("\n'kin help COMMAND' explains one. Without -m the built-in demo model is used: kin run -p \"Once upon a time\"\n");
+    return KIN_EXIT_OK;
+}
+
+static int print_command_help(const kin_command *c) {
+    printf("kin %s %s\n%s\n", c->name, c->args, c->summary);
+    if (c->help) printf("\n%s\n", c->help);
+    printf("\n");
+    c->help_options();
+    printf("\nEvery option can be set in the environment: --gpu-layers as KIN_GPU_LAYERS. Sizes take K, M, G.\n");
+    return KIN_EXIT_OK;
+}
+
+static int unknown_command(const char *name) {
+    fprintf(stderr, "kin: there is no command '%s'. Try 'kin help'.\n", name);
+    return KIN_EXIT_USAGE;
+}
+
+int main(int argc, char **argv) {
+    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_RESETHAND};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    verbose = getenv("KIN_VERBOSE") != NULL;
+    kin_log_set_sink(write_log, NULL);
+
+    const char *name = argc > 1 ? argv[1] : "help";
+    if (strcmp(name, "--version") == 0 || strcmp(name, "version") == 0) {
+        printf("kin %s\n", KIN_VERSION);
+        return KIN_EXIT_OK;
+    }
+    bool help = strcmp(name, "help") == 0 || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0;
+    if (help && argc < 3) return print_help();
+
+    const kin_command *command = find_command(help ? argv[2] : name);
+    if (!command) return unknown_command(help ? argv[2] : name);
+    for (int i = 2; i < argc && !help; i++) help = strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0;
+    return help ? print_command_help(command) : command->run(argc - 2, argv + 2);
+}

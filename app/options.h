@@ -1,0 +1,41 @@
+// Command-line options: a table says what there is; this fills it in from the environment and the command line, and prints help.
+//
+// Every option --some-name can also be given as the environment variable KIN_SOME_NAME; the command line wins.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+typedef enum kin_option_kind {
+    KIN_OPTION_END, // closes a table
+    KIN_OPTION_FLAG,   // bool: set by being there (in the environment: 1 or 0)
+    KIN_OPTION_INT,    // int in [min, max]
+    KIN_OPTION_FLOAT,  // float in [min, max]
+    KIN_OPTION_SIZE,   // uint64_t bytes: 512M, 1.5G
+    KIN_OPTION_STRING, // const char *
+    KIN_OPTION_U64,    // uint64_t
+} kin_option_kind;
+
+typedef struct kin_option {
+    kin_option_kind kind;
+    const char *name; // "gpu-layers"
+    char letter;      // 'm' for -m, or 0
+    void *value;      // of the kind's C type; holds the default beforehand
+    const char *arg;  // how help names the value: "N", "FILE"
+    const char *help;
+    double min, max;
+} kin_option;
+
+#define KIN_MAX_TABLES 4
+
+// Several tables, one after the other: a command's own, then those it shares. NULL ends the list.
+typedef const kin_option *const kin_option_tables[KIN_MAX_TABLES];
+
+// Parses argv [argc] (without program and command). At most one word that is no option may stand among them: *operand, or NULL
+// if the command takes none. Fails with a sentence that names the option.
+int kin_options_parse(kin_option_tables tables, int argc, char **argv, const char **operand, kin_err *err);
+
+// Prints the tables' options to stdout.
+void kin_options_help(kin_option_tables tables);

@@ -1,0 +1,137 @@
+#include "app/session.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "app/app.h"
+#include "app/demo_model.h"
+#include "model/vocab_load.h"
+
+kin_session_options kin_session_options_defaults(void) {
+    return (kin_session_options){.gpu_layers = "0", .n_batch = 512, .kv_type = "f16"};
+}
+
+void kin_session_option_table(kin_session_options *o, kin_option table[KIN_SESSION_N_OPTIONS]) {
+    const kin_option options[KIN_SESSION_N_OPTIONS] = {
+        {KIN_OPTION_STRING, "model", 'm', &o->model, "FILE", "GGUF model (default: the built-in demo model)", 0, 0},
+        {KIN_OPTION_INT, "threads", 't', &o->n_threads, "N", "CPU threads (default: physical cores)", 0, 1024},
+        {KIN_OPTION_STRING, "gpu-layers", 0, &o->gpu_layers, "N|all", "layers to put on the GPU (default: 0)", 0, 0},
+        {KIN_OPTION_INT, "ctx", 'c', &o->n_ctx, "N", "tokens of context (default: what is needed, up to the model's)", 0, 1 << 27},
+        {KIN_OPTION_INT, "batch", 0, &o->n_batch, "N", "prompt tokens processed at once (default: 512)", 1, 8192},
+        {KIN_OPTION_STRING, "kv-type", 0, &o->kv_type, "TYPE", "KV cache: f16 (default) or q8_0 (half the memory)", 0, 0},
+        {KIN_OPTION_STRING, "cache", 0, &o->cache_dir, "DIR", "where prepacked weights are kept (default: the user's cache directory)", 0, 0},
+        {KIN_OPTION_FLAG, "no-cache", 0, &o->no_cache, NULL, "keep no prepacked weights on disk", 0, 0},
+        {KIN_OPTION_FLAG, "no-repack", 0, &o->no_repack, NULL, "use the weights as the file has them (slower, nothing to prepare)", 0, 0},
+        {KIN_OPTION_FLAG, "no-flash", 0, &o->no_flash, NULL, "do not use the fused attention operator", 0, 0},
+        {0},
+    };
+    memcpy(table, options, sizeof options);
+}
+
+// XDG_CACHE_HOME/kin, ~/.cache/kin or ~/Library/Caches/kin; NULL without a home.
+static const char *default_cache_dir(char *buf, size_t n) {
+    const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    if (xdg && xdg[0]) snprintf(buf, n, "%s/kin", xdg);
+    else if (!home || !home[0]) return NULL;
+#ifdef __APPLE__
+    else snprintf(buf, n, "%s/Library/Caches/kin", home);
+#else
+    else snprintf(buf, n, "%s/.cache/kin", home);
+#endif
+    return buf;
+}
+
+int kin_session_open_model(kin_session *s, const kin_session_options *o, kin_err *err) {
+    *s = (kin_session){.model_name = o->model ? o->model : "demo"};
+    int rc = o->model ? kin_model_open(&s->model, o->model, err)
+                      : kin_model_open_bytes(&s->model, "demo model", kin_demo_model_bytes(), kin_demo_model_size(), err);
+    if (rc != 0) return KIN_FAIL;
+
+    if (kin_vocab_load(&s->vocab, s->model.gguf, &s->vocab_err) == 0) kin_tokenizer_new(&s->tokenizer, s->vocab, &s->vocab_err);
+    if (s->vocab && kin_vocab_n_tokens(s->vocab) > s->model.hp.n_vocab) {
+        kin_err_set(err, "%s: the vocabulary has %d tokens, but the embedding only %d", s->model_name, kin_vocab_n_tokens(s->vocab),
+                    s->model.hp.n_vocab);
+        kin_session_close(s);
+        return KIN_FAIL;
+    }
+    return 0;
+}
+
+static int parse_gpu_layers(const char *text, int n_layer, int *n, kin_err *err) {
+    if (strcmp(text, "all") == 0) {
+        *n = n_layer;
+        return 0;
+    }
+    char *end;
+    long value = strtol(text, &end, 10);
+    if (end == text || *end || value < 0) return kin_err_set(err, "--gpu-layers %s: must be a number or 'all'", text);
+    *n = value < n_layer ? (int)value : n_layer;
+    return 0;
+}
+
+static int parse_kv_type(const char *text, enum ggml_type *type, kin_err *err) {
+    if (strcmp(text, "f16") == 0) *type = GGML_TYPE_F16;
+    else if (strcmp(text, "q8_0") == 0) *type = GGML_TYPE_Q8_0;
+    else return kin_err_set(err, "--kv-type %s: must be f16 or q8_0", text);
+    return 0;
+}
+
+int kin_session_open(kin_session *s, const kin_session_options *o, int n_ctx, kin_err *err) {
+    kin_time begun = kin_clock_now();
+    char dir[1024];
+    kin_shard_options so = kin_shard_options_defaults(&s->model);
+    if (parse_gpu_layers(o->gpu_layers, s->model.hp.n_layer, &so.n_gpu_layers, err) != 0) return KIN_FAIL;
+    if (parse_kv_type(o->kv_type, &so.kv_type, err) != 0) return KIN_FAIL;
+
+    if (o->n_ctx > 0) n_ctx = o->n_ctx;
+    else if (n_ctx > s->model.hp.n_ctx_train) n_ctx = s->model.hp.n_ctx_train;
+    s->n_ctx = so.n_ctx = n_ctx;
+    so.n_batch = o->n_batch < n_ctx ? o->n_batch : n_ctx;
+    so.cache_dir = o->no_cache ? NULL : o->cache_dir ? o->cache_dir : default_cache_dir(dir, sizeof dir);
+    so.flash = !o->no_flash;
+    so.progress = kin_app_progress;
+
+    kin_device_options dopts = kin_device_options_defaults();
+    dopts.n_threads = o->n_threads;
+    dopts.repack = !o->no_repack;
+    dopts.gpu = so.n_gpu_layers > 0;
+    dopts.stop = &kin_app_stop;
+    if (kin_devices_open(&s->devices, &dopts, err) != 0) return KIN_FAIL;
+    if (kin_shard_open(&s->shard, &s->model, &s->devices, &so, err) != 0) return KIN_FAIL;
+    if (kin_head_open(&s->head, &s->model, s->shard, so.n_batch, err) != 0) return KIN_FAIL;
+    kin_head_on_progress(s->head, kin_app_progress, NULL);
+    s->load_ms = kin_clock_ms(begun, kin_clock_now());
+    return 0;
+}
+
+void kin_session_close(kin_session *s) {
+    kin_head_close(s->head);
+    kin_shard_close(s->shard);
+    kin_devices_close(&s->devices);
+    kin_tokenizer_free(s->tokenizer);
+    kin_vocab_free(s->vocab);
+    kin_model_close(&s->model);
+    s->head = NULL;
+    s->shard = NULL;
+    s->tokenizer = NULL;
+    s->vocab = NULL;
+}
+
+int kin_session_encode(const kin_session *s, const char *text, size_t len, bool parse_special, int32_t **ids, int *n, kin_err *err) {
+    *ids = NULL;
+    if (!s->tokenizer) return kin_err_set(err, "%s: %s", s->model_name, s->vocab_err.text);
+    unsigned flags = KIN_ENCODE_ADD_SPECIAL | (parse_special ? KIN_ENCODE_PARSE_SPECIAL : 0);
+    size_t cap = len + 8; // a token is at least a byte of text, but for bos, eos and a space before
+    *ids = malloc(cap * sizeof **ids);
+    if (!*ids) return kin_err_set(err, "out of memory");
+    int64_t got = kin_tokenizer_encode(s->tokenizer, text, len, flags, *ids, cap, err);
+    if (got >= 0 && (size_t)got <= cap && got < 1 << 30) {
+        *n = (int)got;
+        return 0;
+    }
+    if (got >= 0) kin_err_set(err, "the text is too long");
+    free(*ids);
+    *ids = NULL;
+    return KIN_FAIL;
+}

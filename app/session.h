@@ -1,0 +1,55 @@
+// Everything that a command needs to run a model: the options they share, and opening it all in the right order.
+#pragma once
+
+#include "app/options.h"
+#include "base/clock.h"
+#include "engine/shard.h"
+#include "model/model.h"
+#include "pure/text/tokenizer.h"
+#include "pure/text/vocab.h"
+#include "ring/head.h"
+
+typedef struct kin_session_options {
+    const char *model;      // NULL: the demo model
+    int n_threads;          // 0: physical cores
+    const char *gpu_layers; // a number or "all"
+    int n_ctx;              // 0: as much as is needed, see kin_session_open
+    int n_batch;
+    const char *kv_type; // "f16" or "q8_0"
+    bool no_repack;
+    bool no_flash;
+    bool no_cache;
+    const char *cache_dir; // NULL: the user's cache directory
+} kin_session_options;
+
+kin_session_options kin_session_options_defaults(void);
+
+enum { KIN_SESSION_N_OPTIONS = 11 }; // with the table's end
+
+// Fills a table whose values point into `o`.
+void kin_session_option_table(kin_session_options *o, kin_option table[KIN_SESSION_N_OPTIONS]);
+
+typedef struct kin_session {
+    kin_model model;
+    const char *model_name;
+    kin_vocab *vocab;
+    kin_tokenizer *tokenizer; // NULL if the model's vocabulary is of a kind that we do not know: `vocab_err` says why
+    kin_err vocab_err;
+    kin_devices devices;
+    kin_shard *shard;
+    kin_head *head;
+    int n_ctx;
+    double load_ms;
+} kin_session;
+
+// Opens the model and its vocabulary only.
+int kin_session_open_model(kin_session *s, const kin_session_options *o, kin_err *err);
+
+// Opens the rest, for a context of n_ctx tokens (o->n_ctx wins if it is given; at most what the model was trained for,
+// unless given explicitly).
+int kin_session_open(kin_session *s, const kin_session_options *o, int n_ctx, kin_err *err);
+
+void kin_session_close(kin_session *s);
+
+// Tokens of a text, as a new array that the caller frees; *n of them. parse_special: "<|im_end|>" is that token.
+int kin_session_encode(const kin_session *s, const char *text, size_t len, bool parse_special, int32_t **ids, int *n, kin_err *err);

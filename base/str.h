@@ -1,0 +1,9 @@
+// Some bytes of somebody else's, not NUL-terminated.
+#pragma once
+
+#include <stddef.h>
+
+typedef struct kin_str {
+    const char *at;
+    size_t len;
+} kin_str;

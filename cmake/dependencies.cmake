@@ -1,0 +1,20 @@
+# Libraries that kin uses as they are. tools/setup installs them.
+find_package(Threads REQUIRED)
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
+pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
+pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
+add_library(PCRE2::8BIT ALIAS PkgConfig::PCRE2)
+add_library(jansson::jansson ALIAS PkgConfig::JANSSON)
+add_library(cmocka::cmocka ALIAS PkgConfig::CMOCKA)
+
+# ggml: the tensor library (ggml-base) and the registry that loads its CPU variants and GPUs at run time (ggml).
+# KIN_GGML_DIR: an installation prefix of a ggml of one's own, as tools/setup builds it where no package exists.
+set(KIN_GGML_DIR "" CACHE PATH "prefix of a ggml built from source")
+find_path(GGML_INCLUDE_DIR ggml-backend.h HINTS ${KIN_GGML_DIR}/include ${PROJECT_SOURCE_DIR}/build/ggml/include REQUIRED)
+find_library(GGML_LIBRARY ggml HINTS ${KIN_GGML_DIR}/lib ${PROJECT_SOURCE_DIR}/build/ggml/lib REQUIRED)
+find_library(GGML_BASE_LIBRARY ggml-base HINTS ${KIN_GGML_DIR}/lib ${PROJECT_SOURCE_DIR}/build/ggml/lib REQUIRED)
+add_library(ggml::base UNKNOWN IMPORTED)
+set_target_properties(ggml::base PROPERTIES IMPORTED_LOCATION ${GGML_BASE_LIBRARY} INTERFACE_INCLUDE_DIRECTORIES ${GGML_INCLUDE_DIR})
+add_library(ggml::ggml UNKNOWN IMPORTED)
+set_target_properties(ggml::ggml PROPERTIES IMPORTED_LOCATION ${GGML_LIBRARY} INTERFACE_INCLUDE_DIRECTORIES ${GGML_INCLUDE_DIR} INTERFACE_LINK_LIBRARIES ggml::base)

@@ -1,0 +1,97 @@
+# How everything is compiled, and the kin_* functions of the root list.
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+enable_testing() # not inside a function: it would be forgotten at its end
+if(NOT CMAKE_BUILD_TYPE)
+    set(CMAKE_BUILD_TYPE RelWithDebInfo)
+endif()
+
+set(KIN_SANITIZE "" CACHE STRING "sanitizers for all code, for example address,undefined or thread")
+option(KIN_WERROR "warnings are errors" OFF)
+option(KIN_FUZZ "build the fuzz targets (clang only)" OFF)
+
+add_compile_options(-Wall -Wextra -Wpointer-arith -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wformat=2)
+add_compile_options(-UNDEBUG) # assertions stay in every build
+add_compile_definitions(_GNU_SOURCE KIN_VERSION="${PROJECT_VERSION}")
+if(KIN_WERROR)
+    add_compile_options(-Werror)
+endif()
+if(KIN_SANITIZE)
+    add_compile_options(-fsanitize=${KIN_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+    add_link_options(-fsanitize=${KIN_SANITIZE})
+endif()
+if(KIN_FUZZ)
+    add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
+
+# kin_layer(NAME LINK ...): all .c files below NAME/ as the static library kin_NAME.
+function(kin_layer name)
+    cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
+    file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${name}/*.c)
+    add_library(kin_${name} STATIC ${sources})
+    # For "sys/file.h" only, never for <sys/file.h>: that one is the system's.
+    target_compile_options(kin_${name} PUBLIC -iquote ${PROJECT_SOURCE_DIR})
+    target_link_libraries(kin_${name} PUBLIC ${ARG_LINK})
+endfunction()
+
+# kin_program(NAME FOLDER LINK ...): all .c files of FOLDER as one program.
+function(kin_program name folder)
+    cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
+    file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.c)
+    add_executable(${name} ${sources})
+    target_link_libraries(${name} PRIVATE ${ARG_LINK})
+endfunction()
+
+# kin_tests(FOLDER LINK ...): every test_*.c is one program and one CTest; exit 77 means skipped.
+function(kin_tests folder)
+    cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
+    file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/test_*.c)
+    foreach(source ${sources})
+        get_filename_component(test ${source} NAME_WE)
+        add_executable(${test} ${source})
+        target_link_libraries(${test} PRIVATE ${ARG_LINK} cmocka::cmocka)
+        target_compile_definitions(${test} PRIVATE KIN_SOURCE_DIR="${PROJECT_SOURCE_DIR}" KIN_BINARY_DIR="${PROJECT_BINARY_DIR}")
+        add_test(NAME ${test} COMMAND ${test})
+        set_tests_properties(${test} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600)
+    endforeach()
+    file(GLOB scripts CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/test_*.sh)
+    foreach(script ${scripts})
+        get_filename_component(test ${script} NAME_WE)
+        add_test(NAME ${test}_sh COMMAND sh ${script} $<TARGET_FILE:kin>)
+        set_tests_properties(${test}_sh PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600)
+    endforeach()
+endfunction()
+
+# kin_fuzzers(FOLDER LINK ...): every fuzz_*.c is one libFuzzer program; built only with KIN_FUZZ.
+function(kin_fuzzers folder)
+    cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
+    if(NOT KIN_FUZZ)
+        return()
+    endif()
+    file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/fuzz_*.c)
+    foreach(source ${sources})
+        get_filename_component(target ${source} NAME_WE)
+        add_executable(${target} ${source})
+        target_link_libraries(${target} PRIVATE ${ARG_LINK})
+        target_link_options(${target} PRIVATE -fsanitize=fuzzer)
+    endforeach()
+endfunction()
+
+# kin_tools(FOLDER LINK ...): every .c file of FOLDER is one program (model generators and the like).
+function(kin_tools folder)
+    cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
+    file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.c)
+    foreach(source ${sources})
+        get_filename_component(tool ${source} NAME_WE)
+        add_executable(${tool} ${source})
+        target_link_libraries(${tool} PRIVATE ${ARG_LINK})
+    endforeach()
+endfunction()
+
+# kin_embed(TARGET MACRO SOURCE FILE): SOURCE puts the bytes of FILE into the program; MACRO is FILE's path there.
+function(kin_embed target macro source file)
+    set_source_files_properties(${source} PROPERTIES
+        COMPILE_DEFINITIONS ${macro}="${PROJECT_SOURCE_DIR}/${file}"
+        OBJECT_DEPENDS ${PROJECT_SOURCE_DIR}/${file})
+endfunction()

@@ -1,0 +1,185 @@
+#include "testkit/golden.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const double median_factor = 1.25, max_factor = 1.5, margin_min = 0.1;
+static const double other_experts_factor = 4; // of the median; without experts no row is above 1.6 of it
+
+enum { ROWS_PER_EXCEPTION = 10 }; // with experts
+
+// ---- the table
+
+static int add_ids(kin_golden *g, char *text) {
+    for (char *end;; text = end) {
+        long id = strtol(text, &end, 10);
+        if (end == text) return *end ? KIN_FAIL : 0;
+        if (g->n_ids == KIN_GOLDEN_MAX_IDS || id < 0 || id >= g->n_vocab) return KIN_FAIL;
+        g->ids[g->n_ids++] = (int32_t)id;
+    }
+}
+
+static int parse_line(kin_golden *g, const char *line) {
+    char prompt[1024], greedy[1024];
+    *g = (kin_golden){0};
+    if (sscanf(line, "%63[^\t]\t%d\t%1023[^\t]\t%1023[^\t]\t%lf\t%lf", g->name, &g->n_vocab, prompt, greedy, &g->error_median,
+               &g->error_max) != 6) {
+        return KIN_FAIL;
+    }
+    if (add_ids(g, prompt) != 0) return KIN_FAIL;
+    g->n_prompt = g->n_ids;
+    return g->n_prompt > 0 ? add_ids(g, greedy) : KIN_FAIL;
+}
+
+int kin_golden_load(const char *dir, kin_golden *models, kin_err *err) {
+    char path[1024], line[4096];
+    snprintf(path, sizeof path, "%s/golden.tsv", dir);
+    FILE *table = fopen(path, "r");
+    if (!table) return 0;
+    int n = 0, rc = fgets(line, sizeof line, table) ? 0 : kin_err_set(err, "%s is empty", path); // titles
+    while (rc == 0 && fgets(line, sizeof line, table)) {
+        if (n == KIN_GOLDEN_MAX_MODELS)
+            rc = kin_err_set(err, "%s: more than %d models", path, n);
+        else if (parse_line(&models[n++], line) != 0)
+            rc = kin_err_set(err, "%s: model %d cannot be read", path, n);
+    }
+    fclose(table);
+    if (rc == 0 && n == 0) rc = kin_err_set(err, "%s has no models", path);
+    return rc == 0 ? n : KIN_FAIL;
+}
+
+// ---- rows of logits
+
+static double relative_l2(const float *got, const float *want, int n) {
+    double wrong = 0, all = 0;
+    for (int i = 0; i < n; i++) {
+        wrong += pow((double)got[i] - (double)want[i], 2);
+        all += pow((double)want[i], 2);
+    }
+    return sqrt(wrong / all);
+}
+
+static int argmax(const float *row, int n) {
+    int best = 0;
+    for (int i = 1; i < n; i++) best = row[i] > row[best] ? i : best;
+    return best;
+}
+
+// Whether the largest logit stands out enough for its index to survive rounding.
+static bool is_clear(const float *exact, int n) {
+    int best = argmax(exact, n);
+    double second = -INFINITY, squares = 0;
+    for (int i = 0; i < n; i++) {
+        if (i != best) second = fmax(second, exact[i]);
+        squares += (double)exact[i] * (double)exact[i];
+    }
+    return exact[best] - second >= margin_min * sqrt(squares / n);
+}
+
+static int compare(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(const double *values, int n) {
+    double sorted[KIN_GOLDEN_MAX_IDS];
+    memcpy(sorted, values, (size_t)n * sizeof *values);
+    qsort(sorted, (size_t)n, sizeof *sorted, compare);
+    return n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
+}
+
+// ---- the rules
+
+typedef struct check {
+    const kin_golden *golden;
+    kin_runner runner;
+    float *exact, *got;                // [n_ids, n_vocab]
+    double errors[KIN_GOLDEN_MAX_IDS]; // [n_ids]
+    kin_golden_result *result;
+} check;
+
+// Whether a row is what another choice of experts gives: far more wrong than rounding makes it.
+static bool is_other_experts(const check *c, double error) {
+    return c->runner.model.hp.n_expert > 0 && error > other_experts_factor * c->golden->error_median;
+}
+
+static int check_accuracy(check *c, kin_err *err) {
+    const kin_golden *g = c->golden;
+    kin_golden_result *r = c->result;
+    if (kin_head_eval(c->runner.head, 0, 0, g->ids, g->n_ids, c->got, g->n_ids, err) != 0) return KIN_FAIL;
+    for (int i = 0; i < g->n_ids; i++) {
+        const float *exact = c->exact + i * g->n_vocab, *got = c->got + i * g->n_vocab;
+        double error = c->errors[i] = relative_l2(got, exact, g->n_vocab);
+        if (!(error < INFINITY)) return kin_err_set(err, "row %d has logits that are no numbers", i);
+        r->n_above += error > max_factor * g->error_max;
+        r->n_other_experts += is_other_experts(c, error);
+        r->error_max = fmax(r->error_max, error);
+        int want = argmax(exact, g->n_vocab), is = argmax(got, g->n_vocab);
+        if (is != want && is_clear(exact, g->n_vocab) && !is_other_experts(c, error)) {
+            return kin_err_set(err, "row %d: the largest logit is %d's, exactly it is %d's", i, is, want);
+        }
+    }
+    r->error_median = median(c->errors, g->n_ids);
+    if (r->error_median > median_factor * g->error_median) {
+        return kin_err_set(err, "the median error is %.2e, llama.cpp's %.2e", r->error_median, g->error_median);
+    }
+    int n_allowed = c->runner.model.hp.n_expert > 0 ? g->n_ids / ROWS_PER_EXCEPTION : 0;
+    if (r->n_other_experts > n_allowed) return kin_err_set(err, "%d rows are those of other experts", r->n_other_experts);
+    if (r->n_above > n_allowed) {
+        return kin_err_set(err, "%d rows are above the maximum: the largest error is %.2e, llama.cpp's %.2e", r->n_above,
+                           r->error_max, g->error_max);
+    }
+    return 0;
+}
+
+static int check_generation(check *c, kin_err *err) {
+    const kin_golden *g = c->golden;
+    float *logits = c->got;
+    kin_head_clear(c->runner.head);
+    if (kin_head_eval(c->runner.head, 0, 0, g->ids, g->n_prompt, logits, 1, err) != 0) return KIN_FAIL;
+    for (int i = g->n_prompt; i < g->n_ids; i++) {
+        const float *exact = c->exact + (i - 1) * g->n_vocab;
+        if (!is_clear(exact, g->n_vocab)) return 0;
+        int32_t id = argmax(logits, g->n_vocab);
+        if (id != g->ids[i]) {
+            if (is_other_experts(c, relative_l2(logits, exact, g->n_vocab))) return 0;
+            return kin_err_set(err, "generated id %d is %d, llama.cpp's %d", i - g->n_prompt, id, g->ids[i]);
+        }
+        c->result->n_generated++;
+        if (kin_head_eval(c->runner.head, 0, i, &id, 1, logits, 1, err) != 0) return KIN_FAIL;
+    }
+    return 0;
+}
+
+static int read_exact(const char *dir, const kin_golden *g, float *exact, kin_err *err) {
+    char path[1024];
+    size_t n = (size_t)g->n_ids * (size_t)g->n_vocab;
+    snprintf(path, sizeof path, "%s/%s.logits", dir, g->name);
+    FILE *f = fopen(path, "rb");
+    if (!f) return kin_err_set(err, "%s cannot be opened", path);
+    bool ok = fread(exact, sizeof *exact, n, f) == n && fgetc(f) == EOF;
+    fclose(f);
+    return ok ? 0 : kin_err_set(err, "%s does not have a row for each id", path);
+}
+
+int kin_golden_check(const char *dir, const kin_golden *g, const kin_runner_options *o, kin_golden_result *result, kin_err *err) {
+    check c = {.golden = g, .result = result};
+    char path[1024];
+    size_t n = (size_t)g->n_ids * (size_t)g->n_vocab;
+    *result = (kin_golden_result){0};
+    c.exact = malloc(n * sizeof *c.exact);
+    c.got = malloc(n * sizeof *c.got);
+    kin_assert(c.exact && c.got);
+    snprintf(path, sizeof path, "%s/%s.gguf", dir, g->name);
+    int rc = read_exact(dir, g, c.exact, err);
+    if (rc == 0) rc = kin_runner_open(&c.runner, path, o, err);
+    if (rc == 0 && c.runner.model.hp.n_vocab != g->n_vocab) rc = kin_err_set(err, "the vocabulary is not the table's");
+    if (rc == 0) rc = check_accuracy(&c, err);
+    if (rc == 0) rc = check_generation(&c, err);
+    kin_runner_close(&c.runner);
+    free(c.got);
+    free(c.exact);
+    return rc == 0 ? 0 : kin_err_prefix(err, "%s", g->name);
+}

@@ -1,0 +1,34 @@
+// A whole model ready to run: file, devices, one shard over all layers, head. What every test of the engine begins with.
+//
+// Owner: the test. Thread: one, as for the shard.
+#pragma once
+
+#include "engine/device.h"
+#include "engine/shard.h"
+#include "model/model.h"
+#include "ring/head.h"
+
+typedef struct kin_runner_options {
+    kin_device_options device;
+    double gpu_share; // of the layers, the last ones; 0: none, 1: all and the output layer. Above 0 opens the GPU
+    int n_ctx;
+    int n_batch; // 1: a prompt goes token by token
+    enum ggml_type kv_type;
+    bool flash;
+    const char *cache_dir; // NULL: no prepacked cache
+} kin_runner_options;
+
+// The CPU with repacking, 256 cells in F16, batches of 64, the fused attention.
+kin_runner_options kin_runner_options_defaults(void);
+
+typedef struct kin_runner {
+    kin_model model;
+    kin_devices devices;
+    kin_shard *shard;
+    kin_head *head;
+} kin_runner;
+
+int kin_runner_open(kin_runner *runner, const char *path, const kin_runner_options *options, kin_err *err);
+
+// A zeroed runner is allowed.
+void kin_runner_close(kin_runner *runner);

@@ -1,0 +1,210 @@
+// Text without memory: wherever an allocation fails, the call says so and leaves nothing behind.
+//
+// malloc and its family are replaced by ones that count and can fail on demand (glibc only, and not under a sanitizer, which
+// replaces them itself: then this test is skipped).
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pure/text/detok.h"
+#include "pure/text/sampler.h"
+#include "pure/text/tokenizer.h"
+#include "testkit/small_vocab.h"
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED
+#endif
+
+#if defined(__GLIBC__) && !defined(SANITIZED)
+
+void *__libc_malloc(size_t size);
+void *__libc_calloc(size_t n, size_t size);
+void *__libc_realloc(void *p, size_t size);
+void __libc_free(void *p);
+
+static bool is_armed, has_failed;
+static int n_until_failure, n_live;
+
+static bool must_fail(void) {
+    if (!is_armed || has_failed || n_until_failure-- > 0) return false;
+    has_failed = true;
+    return true;
+}
+
+static void *counted(void *p) {
+    if (is_armed && p) n_live++;
+    return p;
+}
+
+void *malloc(size_t size) {
+    return must_fail() ? NULL : counted(__libc_malloc(size));
+}
+
+void *calloc(size_t n, size_t size) {
+    return must_fail() ? NULL : counted(__libc_calloc(n, size));
+}
+
+void *realloc(void *p, size_t size) {
+    if (must_fail()) return NULL;
+    return p ? __libc_realloc(p, size) : counted(__libc_malloc(size));
+}
+
+void free(void *p) {
+    if (is_armed && p) n_live--;
+    __libc_free(p);
+}
+
+typedef struct job {
+    kin_vocab_spec spec;
+    const kin_vocab *vocab;
+    const kin_tokenizer *tokenizer;
+} job;
+
+typedef int (*attempt)(const job *job, kin_err *err);
+
+// Lets the first allocation fail, then the second, ... until an attempt needs no more.
+static void fail_everywhere(attempt attempt, const job *job, int n_at_least) {
+    int n_failed = 0;
+    for (int n = 0;; n++) {
+        kin_err err = {""};
+        n_until_failure = n;
+        n_live = 0;
+        has_failed = false;
+        is_armed = true;
+        int rc = attempt(job, &err);
+        is_armed = false;
+        assert_int_equal(n_live, 0);
+        if (rc < 0) assert_true(has_failed && strlen(err.text) > 0);
+        n_failed += rc < 0;
+        if (!has_failed) break;
+    }
+    assert_true(n_failed >= n_at_least);
+}
+
+static int make_vocab(const job *job, kin_err *err) {
+    kin_vocab *vocab;
+    int rc = kin_vocab_new(&vocab, &job->spec, err);
+    kin_vocab_free(vocab);
+    return rc;
+}
+
+static int make_tokenizer(const job *job, kin_err *err) {
+    kin_tokenizer *tokenizer;
+    int rc = kin_tokenizer_new(&tokenizer, job->vocab, err);
+    kin_tokenizer_free(tokenizer);
+    return rc;
+}
+
+static int encode(const job *job, kin_err *err) {
+    static const char text[] = "hello w<|u|> aab\xff<|c|>";
+    return (int)kin_tokenizer_encode(job->tokenizer, text, strlen(text), KIN_ENCODE_PARSE_SPECIAL, NULL, 0, err);
+}
+
+static int make_detok(const job *job, kin_err *err) {
+    kin_detok *detok;
+    int rc = kin_detok_new(&detok, job->vocab, 0, err);
+    kin_detok_free(detok);
+    return rc;
+}
+
+static int make_sampler(const job *job, kin_err *err) {
+    (void)job;
+    kin_sampler_options options = kin_sampler_options_defaults();
+    kin_sampler *sampler;
+    int rc = kin_sampler_new(&sampler, 100, &options, err);
+    kin_sampler_free(sampler);
+    return rc;
+}
+
+static void check_vocabulary(kin_vocab_spec spec) {
+    job job = {.spec = spec};
+    kin_tokenizer *tokenizer;
+    fail_everywhere(make_vocab, &job, 8);
+    job.vocab = small_vocab(spec);
+    fail_everywhere(make_tokenizer, &job, 3);
+    assert_int_equal(kin_tokenizer_new(&tokenizer, job.vocab, NULL), 0);
+    job.tokenizer = tokenizer;
+    fail_everywhere(encode, &job, 4);
+    fail_everywhere(make_detok, &job, 2);
+    kin_tokenizer_free(tokenizer);
+    kin_vocab_free((kin_vocab *)job.vocab);
+}
+
+static void spm_survives_failed_allocations(void **state) {
+    (void)state;
+    kin_vocab_spec spec = small_spm_spec();
+    spec.strip_after_special = true;
+    check_vocabulary(spec);
+}
+
+static void bpe_survives_failed_allocations(void **state) {
+    (void)state;
+    check_vocabulary(small_bpe_spec("deepseek-llm"));
+}
+
+static void sampler_survives_failed_allocations(void **state) {
+    (void)state;
+    fail_everywhere(make_sampler, NULL, 6);
+}
+
+static void sampling_allocates_nothing(void **state) {
+    (void)state;
+    kin_sampler_options options = kin_sampler_options_defaults();
+    kin_sampler *sampler;
+    assert_int_equal(kin_sampler_new(&sampler, 100, &options, NULL), 0);
+    is_armed = true;
+    has_failed = false;
+    n_until_failure = 0;
+    for (int i = 0; i < 100; i++) {
+        float logits[100] = {0};
+        kin_sampler_accept(sampler, kin_sampler_sample(sampler, logits));
+    }
+    is_armed = false;
+    assert_false(has_failed);
+    kin_sampler_free(sampler);
+}
+
+static void decoding_allocates_nothing(void **state) {
+    (void)state;
+    kin_vocab *vocab = small_vocab(small_bpe_spec("gpt-2"));
+    kin_detok *detok;
+    assert_int_equal(kin_detok_new(&detok, vocab, 0, NULL), 0);
+    is_armed = true;
+    has_failed = false;
+    n_until_failure = 0;
+    for (int32_t id = 0; id < SMALL_BPE_N; id++) kin_detok_push(detok, id);
+    kin_detok_flush(detok);
+    is_armed = false;
+    assert_false(has_failed);
+    kin_detok_free(detok);
+    kin_vocab_free(vocab);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(spm_survives_failed_allocations),     cmocka_unit_test(bpe_survives_failed_allocations),
+        cmocka_unit_test(sampler_survives_failed_allocations), cmocka_unit_test(sampling_allocates_nothing),
+        cmocka_unit_test(decoding_allocates_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+#else
+
+int main(void) {
+    return 77;
+}
+
+#endif
