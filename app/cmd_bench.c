@@ -57,7 +57,8 @@ static double median(double *values, int n) {
 }
 
 // One request: the prompt, then n_gen tokens, of ids that depend on nothing the model says (as llama-bench does).
-static int measure(kin_session *s, const bench_options *o, const int32_t *prompt, float *logits, double *ttft, double *tpot, kin_err *err) {
+static int measure(kin_session *s, const bench_options *o, const int32_t *prompt, float *logits, double *ttft, double *tpot,
+                   kin_err *err) {
     kin_head_clear(s->head);
     kin_time begun = kin_clock_now();
     if (kin_head_eval(s->head, 0, 0, prompt, o->n_prompt, logits, 1, err) != 0) return KIN_FAIL;
@@ -99,7 +100,8 @@ static int bench(kin_session *s, const bench_options *o, result *r, kin_err *err
     r->load_ms = s->load_ms;
     r->bytes_per_token = kin_model_bytes_per_token(&s->model);
     r->peak_bytes = kin_memory_peak();
-    r->memory_pressure = before.available > after.available ? (double)(before.available - after.available) / (double)before.total : 0;
+    r->memory_pressure =
+        before.available > after.available ? (double)(before.available - after.available) / (double)before.total : 0;
     free(prompt);
     free(logits);
     return rc;
@@ -117,12 +119,13 @@ static void print_text(const kin_session *s, const bench_options *o, const resul
 }
 
 static int print_json(const kin_session *s, const bench_options *o, const result *r) {
-    json_t *root = json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:I, s:f, s:I, s:f}", "model", s->model_name, "arch",
-                             s->model.hp.arch->name, "threads", s->devices.n_threads, "prompt", o->n_prompt, "gen", o->n_gen, "reps",
-                             o->n_reps, "load_ms", r->load_ms, "ttft_ms", r->ttft_ms, "prompt_tokens_per_s", o->n_prompt / r->ttft_ms * 1e3,
-                             "tpot_ms", r->tpot_ms, "tokens_per_s", 1e3 / r->tpot_ms, "weight_bytes_per_token",
-                             (json_int_t)r->bytes_per_token, "weight_gb_per_s", (double)r->bytes_per_token / r->tpot_ms / 1e6, "peak_bytes",
-                             (json_int_t)r->peak_bytes, "memory_pressure", r->memory_pressure);
+    json_t *root =
+        json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:I, s:f, s:I, s:f}", "model", s->model_name, "arch",
+                  s->model.hp.arch->name, "threads", s->devices.n_threads, "prompt", o->n_prompt, "gen", o->n_gen, "reps",
+                  o->n_reps, "load_ms", r->load_ms, "ttft_ms", r->ttft_ms, "prompt_tokens_per_s", o->n_prompt / r->ttft_ms * 1e3,
+                  "tpot_ms", r->tpot_ms, "tokens_per_s", 1e3 / r->tpot_ms, "weight_bytes_per_token",
+                  (json_int_t)r->bytes_per_token, "weight_gb_per_s", (double)r->bytes_per_token / r->tpot_ms / 1e6, "peak_bytes",
+                  (json_int_t)r->peak_bytes, "memory_pressure", r->memory_pressure);
     int rc = root ? json_dumpf(root, stdout, JSON_INDENT(2)) : -1;
     printf("\n");
     json_decref(root);
@@ -136,7 +139,8 @@ static int command_bench(int argc, char **argv) {
     kin_session s = {0};
     result r = {0};
     fill_tables(&o, &t);
-    if (kin_options_parse((kin_option_tables){t.own, t.session}, argc, argv, NULL, &err) != 0) return kin_app_usage("bench", &err);
+    if (kin_options_parse((kin_option_tables){t.own, t.session}, argc, argv, NULL, &err) != 0)
+        return kin_app_usage("bench", &err);
     int rc = kin_session_open_model(&s, &o.session, &err);
     if (rc == 0) rc = bench(&s, &o, &r, &err);
     if (rc == 0 && o.json) print_json(&s, &o, &r);
@@ -156,8 +160,9 @@ const kin_command kin_command_bench = {
     .name = "bench",
     .args = "[-m MODEL] [--prompt N] [--gen N] [--reps R] [--json]",
     .summary = "measure how fast a model runs here",
-    .help = "TTFT: time to the first token. TPOT: time per output token after it. GB/s: weights read per second while generating.\n"
-            "Memory pressure: by how much the memory available to other programs fell, of all memory.",
+    .help =
+        "TTFT: time to the first token. TPOT: time per output token after it. GB/s: weights read per second while generating.\n"
+        "Memory pressure: by how much the memory available to other programs fell, of all memory.",
     .run = command_bench,
     .help_options = help_options,
 };

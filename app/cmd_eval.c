@@ -27,7 +27,8 @@ static void fill_tables(eval_options *o, tables *t) {
         {KIN_OPTION_STRING, "tokens", 0, &o->tokens, "IDS", "token ids to feed, separated by spaces", 0, 0},
         {KIN_OPTION_INT, "greedy", 0, &o->greedy, "N", "then go on N tokens, always the likeliest, and print them", 0, 1 << 20},
         {KIN_OPTION_STRING, "logits", 0, &o->logits, "FILE", "write logits: float32, a row per token fed", 0, 0},
-        {KIN_OPTION_STRING, "tokenize", 0, &o->tokenize, "FILE", "print the ids of each text of FILE (separated by __ggml_vocab_test__ lines)", 0, 0},
+        {KIN_OPTION_STRING, "tokenize", 0, &o->tokenize, "FILE",
+         "print the ids of each text of FILE (separated by __ggml_vocab_test__ lines)", 0, 0},
         {KIN_OPTION_STRING, "ppl", 0, &o->ppl, "FILE", "perplexity of a text", 0, 0},
         {0},
     };
@@ -44,6 +45,7 @@ static int parse_ids(const char *text, int32_t **ids, int *n, kin_err *err) {
         char *end;
         long id = strtol(text, &end, 10);
         if (end == text) break;
+        if (id < INT32_MIN || id > INT32_MAX) return kin_err_set(err, "--tokens: %ld is not a token id", id);
         (*ids)[(*n)++] = (int32_t)id;
         text = end;
     }

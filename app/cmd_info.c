@@ -52,8 +52,8 @@ static void print_needs(const kin_model *m) {
     for (size_t i = 0; i < kin_gguf_n_tensors(m->gguf); i++) weights += kin_gguf_tensor_at(m->gguf, i)->n_bytes;
     printf("per token    %s of weights read; %s of KV cache (f16)\n", kin_size_format(kin_model_bytes_per_token(m), a, sizeof a),
            kin_size_format(kv_bytes / (uint64_t)kv.n_ctx, b, sizeof b));
-    printf("needs        %s of weights in memory to run at full speed, %s for a context of %d\n", kin_size_format(weights, a, sizeof a),
-           kin_size_format(kv_bytes, b, sizeof b), kv.n_ctx);
+    printf("needs        %s of weights in memory to run at full speed, %s for a context of %d\n",
+           kin_size_format(weights, a, sizeof a), kin_size_format(kv_bytes, b, sizeof b), kv.n_ctx);
     printf("this machine %s available: %s\n", kin_size_format(mem.available, c, sizeof c),
            weights + kv_bytes < mem.available ? "it fits" : "it does not fit; what is missing is read from disk for every token");
 }
@@ -64,13 +64,16 @@ static void print_model(const kin_model *m, const char *name, const kin_vocab *v
     printf("model        %s\n", name);
     printf("family       %s (%s)\n", hp->arch->name, hp->arch->title);
     printf("parameters   %.3g billion\n", (double)kin_model_n_params(m) / 1e9);
-    printf("layers       %d of width %d; %d heads (%d for keys and values) of %d; feed-forward %d\n", hp->n_layer, hp->n_embd, hp->n_head,
-           hp->n_head_kv, hp->head_dim, hp->n_expert ? hp->n_ff_exp : hp->n_ff);
+    printf("layers       %d of width %d; %d heads (%d for keys and values) of %d; feed-forward %d\n", hp->n_layer, hp->n_embd,
+           hp->n_head, hp->n_head_kv, hp->head_dim, hp->n_expert ? hp->n_ff_exp : hp->n_ff);
     if (hp->n_expert) printf("experts      %d, of which a token uses %d\n", hp->n_expert, hp->n_expert_used);
     printf("layer bytes  %s\n", kin_size_format(kin_model_layer_bytes(m, hp->n_layer / 2), size, sizeof size));
     printf("context      %d tokens in training\n", hp->n_ctx_train);
-    if (vocab) printf("vocabulary   %d tokens (%s)\n", hp->n_vocab, kin_vocab_get_kind(vocab) == KIN_VOCAB_SPM ? "SentencePiece" : "byte-level BPE");
-    else printf("vocabulary   %d tokens; not usable for text: %s\n", hp->n_vocab, vocab_err->text);
+    if (vocab)
+        printf("vocabulary   %d tokens (%s)\n", hp->n_vocab,
+               kin_vocab_get_kind(vocab) == KIN_VOCAB_SPM ? "SentencePiece" : "byte-level BPE");
+    else
+        printf("vocabulary   %d tokens; not usable for text: %s\n", hp->n_vocab, vocab_err->text);
     print_types(m->gguf);
     print_needs(m);
 }

@@ -37,16 +37,24 @@ static void fill_tables(run_options *o, tables *t) {
     const kin_option own[N_RUN_OPTIONS] = {
         {KIN_OPTION_STRING, "prompt", 'p', &o->prompt, "TEXT", "what the model goes on from", 0, 0},
         {KIN_OPTION_STRING, "file", 'f', &o->file, "FILE", "read the prompt from a file", 0, 0},
-        {KIN_OPTION_INT, "n", 'n', &o->n_predict, "N", "most tokens to write (default 512; 0: until the text or the context ends)", 0, 1 << 27},
+        {KIN_OPTION_INT, "n", 'n', &o->n_predict, "N",
+         "most tokens to write (default 512; 0: until the text or the context ends)", 0, 1 << 27},
         {KIN_OPTION_U64, "seed", 0, &o->seed, "N", "the same seed gives the same text (default: another one each time)", 0, 0},
-        {KIN_OPTION_FLOAT, "temp", 0, &o->sampler.temperature, "T", "temperature (default 0.8; 0: always the likeliest token)", 0, 100},
+        {KIN_OPTION_FLOAT, "temp", 0, &o->sampler.temperature, "T", "temperature (default 0.8; 0: always the likeliest token)", 0,
+         100},
         {KIN_OPTION_INT, "top-k", 0, &o->sampler.top_k, "N", "choose among the N likeliest (default 40; 0: all)", 0, 1 << 24},
-        {KIN_OPTION_FLOAT, "top-p", 0, &o->sampler.top_p, "P", "... that together have probability P (default 0.95; 1: off)", 1e-6, 1},
-        {KIN_OPTION_FLOAT, "min-p", 0, &o->sampler.min_p, "P", "... and each P times that of the likeliest (default 0.05; 0: off)", 0, 1},
-        {KIN_OPTION_FLOAT, "repeat-penalty", 0, &o->sampler.penalty_repeat, "X", "make recent tokens less likely (default 1: off)", 0.01, 100},
-        {KIN_OPTION_FLOAT, "frequency-penalty", 0, &o->sampler.penalty_frequency, "X", "... by how often they came (default 0)", -100, 100},
-        {KIN_OPTION_FLOAT, "presence-penalty", 0, &o->sampler.penalty_presence, "X", "... if they came at all (default 0)", -100, 100},
-        {KIN_OPTION_INT, "penalty-last-n", 0, &o->sampler.penalty_last_n, "N", "how far back the penalties look (default 64)", 0, KIN_SAMPLER_MAX_LAST_N},
+        {KIN_OPTION_FLOAT, "top-p", 0, &o->sampler.top_p, "P", "... that together have probability P (default 0.95; 1: off)",
+         1e-6, 1},
+        {KIN_OPTION_FLOAT, "min-p", 0, &o->sampler.min_p, "P",
+         "... and each P times that of the likeliest (default 0.05; 0: off)", 0, 1},
+        {KIN_OPTION_FLOAT, "repeat-penalty", 0, &o->sampler.penalty_repeat, "X",
+         "make recent tokens less likely (default 1: off)", 0.01, 100},
+        {KIN_OPTION_FLOAT, "frequency-penalty", 0, &o->sampler.penalty_frequency, "X", "... by how often they came (default 0)",
+         -100, 100},
+        {KIN_OPTION_FLOAT, "presence-penalty", 0, &o->sampler.penalty_presence, "X", "... if they came at all (default 0)", -100,
+         100},
+        {KIN_OPTION_INT, "penalty-last-n", 0, &o->sampler.penalty_last_n, "N", "how far back the penalties look (default 64)", 0,
+         KIN_SAMPLER_MAX_LAST_N},
         {KIN_OPTION_STRING, "logit-bias", 0, &o->logit_bias, "ID=X,...", "add X to a token's logit", 0, 0},
         {KIN_OPTION_FLAG, "ignore-eos", 0, &o->ignore_eos, NULL, "go on after the end of the text", 0, 0},
         {KIN_OPTION_FLAG, "special", 0, &o->special, NULL, "understand and show special tokens such as <|im_end|>", 0, 0},
@@ -120,12 +128,12 @@ static void print_stats(const generation *g) {
     char a[32], b[32], c[32], d[32], e[32];
     double ttft = kin_clock_ms(t->begun, t->first), rest = kin_clock_ms(t->first, t->ended);
     double bytes = (double)kin_model_bytes_per_token(&s->model);
-    fprintf(stderr, "\nkin: loaded in %.0f ms; prompt %d tokens, first token after %.0f ms (%.1f tokens/s)\n", s->load_ms, t->n_prompt, ttft,
-            t->n_prompt / ttft * 1e3);
+    fprintf(stderr, "\nkin: loaded in %.0f ms; prompt %d tokens, first token after %.0f ms (%.1f tokens/s)\n", s->load_ms,
+            t->n_prompt, ttft, t->n_prompt / ttft * 1e3);
     if (t->n_generated > 1) {
         double tpot = rest / (t->n_generated - 1);
-        fprintf(stderr, "kin: %d tokens written, %.2f ms each (%.1f tokens/s), reading %.1f GB/s of weights\n", t->n_generated, tpot,
-                1e3 / tpot, bytes / tpot / 1e6);
+        fprintf(stderr, "kin: %d tokens written, %.2f ms each (%.1f tokens/s), reading %.1f GB/s of weights\n", t->n_generated,
+                tpot, 1e3 / tpot, bytes / tpot / 1e6);
     }
     fprintf(stderr, "kin: weights %s mapped + %s prepacked + %s on the GPU; KV cache %s for %d tokens; peak memory %s\n",
             kin_size_format(st.weights.mapped_bytes, a, sizeof a),
@@ -152,7 +160,8 @@ static int prepare(generation *g, const run_options *o, int n_prompt, kin_err *e
     if (n_prompt == 0) return kin_err_set(err, "the prompt is empty and the model has no token to begin with");
     if (kin_session_open(s, &o->session, n_prompt + n_want < 512 ? 512 : n_prompt + n_want, err) != 0) return KIN_FAIL;
     if (n_prompt >= s->n_ctx) {
-        return kin_err_set(err, "the prompt has %d tokens, but the context is %d: use a larger --ctx or a shorter prompt", n_prompt, s->n_ctx);
+        return kin_err_set(err, "the prompt has %d tokens, but the context is %d: use a larger --ctx or a shorter prompt",
+                           n_prompt, s->n_ctx);
     }
     g->n_max = s->n_ctx - n_prompt + 1;
     if (o->n_predict > 0 && o->n_predict < g->n_max) g->n_max = o->n_predict;

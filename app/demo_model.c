@@ -11,11 +11,12 @@
 
 __asm__(SECTION "\n"
                 ".balign 64\n"
-                ".globl " SYMBOL("kin_demo_model_begin") "\n" SYMBOL("kin_demo_model_begin") ":\n"
-                ".incbin \"" KIN_DEMO_MODEL "\"\n"
-                ".globl " SYMBOL("kin_demo_model_end") "\n" SYMBOL("kin_demo_model_end") ":\n"
-                ".byte 0\n"
-                ".text\n");
+                ".globl " SYMBOL("kin_demo_model_begin") "\n" SYMBOL(
+                    "kin_demo_model_begin") ":\n"
+                                            ".incbin \"" KIN_DEMO_MODEL "\"\n"
+                                            ".globl " SYMBOL("kin_demo_model_end") "\n" SYMBOL("kin_demo_model_end") ":\n"
+                                                                                                                     ".byte 0\n"
+                                                                                                                     ".text\n");
 
 extern const uint8_t kin_demo_model_begin[], kin_demo_model_end[];
 

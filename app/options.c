@@ -23,8 +23,8 @@ static int parse_number(const kin_option *o, const char *text, double *value, ki
     errno = 0;
     *value = o->kind == KIN_OPTION_INT ? (double)strtoll(text, &end, 10) : strtod(text, &end);
     if (end == text || *end || errno || !(*value >= o->min && *value <= o->max)) {
-        return kin_err_set(err, "--%s %s: must be a%s number from %.10g to %.10g", o->name, text, o->kind == KIN_OPTION_INT ? " whole" : "",
-                           o->min, o->max);
+        return kin_err_set(err, "--%s %s: must be a%s number from %.10g to %.10g", o->name, text,
+                           o->kind == KIN_OPTION_INT ? " whole" : "", o->min, o->max);
     }
     return 0;
 }
@@ -37,8 +37,11 @@ static int set_value(const kin_option *o, const char *text, kin_err *err) {
     case KIN_OPTION_STRING: *(const char **)o->value = text; return 0;
     case KIN_OPTION_SIZE: return kin_size_parse(text, o->value, err) == 0 ? 0 : kin_err_prefix(err, "--%s", o->name);
     case KIN_OPTION_U64:
+        errno = 0;
         *(uint64_t *)o->value = strtoull(text, &end, 10);
-        return isdigit((unsigned char)text[0]) && !*end ? 0 : kin_err_set(err, "--%s %s: must be a whole number", o->name, text);
+        return isdigit((unsigned char)text[0]) && !*end && !errno
+                   ? 0
+                   : kin_err_set(err, "--%s %s: must be a whole number", o->name, text);
     case KIN_OPTION_INT:
         if (parse_number(o, text, &number, err) != 0) return KIN_FAIL;
         *(int *)o->value = (int)number;

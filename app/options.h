@@ -9,7 +9,7 @@
 #include "base/err.h"
 
 typedef enum kin_option_kind {
-    KIN_OPTION_END, // closes a table
+    KIN_OPTION_END,    // closes a table
     KIN_OPTION_FLAG,   // bool: set by being there (in the environment: 1 or 0)
     KIN_OPTION_INT,    // int in [min, max]
     KIN_OPTION_FLOAT,  // float in [min, max]

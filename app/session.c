@@ -9,7 +9,7 @@
 #include "model/vocab_load.h"
 
 kin_session_options kin_session_options_defaults(void) {
-    return (kin_session_options){.gpu_layers = "0", .n_batch = 512, .kv_type = "f16"};
+    return (kin_session_options){.gpu_layers = "0", .n_batch = 512, .kv_type = "f16", .weights = "stream"};
 }
 
 void kin_session_option_table(kin_session_options *o, kin_option table[KIN_SESSION_N_OPTIONS]) {
@@ -17,12 +17,18 @@ void kin_session_option_table(kin_session_options *o, kin_option table[KIN_SESSI
         {KIN_OPTION_STRING, "model", 'm', &o->model, "FILE", "GGUF model (default: the built-in demo model)", 0, 0},
         {KIN_OPTION_INT, "threads", 't', &o->n_threads, "N", "CPU threads (default: physical cores)", 0, 1024},
         {KIN_OPTION_STRING, "gpu-layers", 0, &o->gpu_layers, "N|all", "layers to put on the GPU (default: 0)", 0, 0},
-        {KIN_OPTION_INT, "ctx", 'c', &o->n_ctx, "N", "tokens of context (default: what is needed, up to the model's)", 0, 1 << 27},
+        {KIN_OPTION_INT, "ctx", 'c', &o->n_ctx, "N", "tokens of context (default: what is needed, up to the model's)", 0,
+         1 << 27},
         {KIN_OPTION_INT, "batch", 0, &o->n_batch, "N", "prompt tokens processed at once (default: 512)", 1, 8192},
         {KIN_OPTION_STRING, "kv-type", 0, &o->kv_type, "TYPE", "KV cache: f16 (default) or q8_0 (half the memory)", 0, 0},
-        {KIN_OPTION_STRING, "cache", 0, &o->cache_dir, "DIR", "where prepacked weights are kept (default: the user's cache directory)", 0, 0},
+        {KIN_OPTION_SIZE, "memory", 0, &o->memory, "SIZE",
+         "memory to use; weights beyond it are streamed (default: what is free)", 0, 0},
+        {KIN_OPTION_STRING, "weights", 0, &o->weights, "MODE", "stream (default), or for comparison mmap, mmap+willneed", 0, 0},
+        {KIN_OPTION_STRING, "cache", 0, &o->cache_dir, "DIR",
+         "where prepacked weights are kept (default: the user's cache directory)", 0, 0},
         {KIN_OPTION_FLAG, "no-cache", 0, &o->no_cache, NULL, "keep no prepacked weights on disk", 0, 0},
-        {KIN_OPTION_FLAG, "no-repack", 0, &o->no_repack, NULL, "use the weights as the file has them (slower, nothing to prepare)", 0, 0},
+        {KIN_OPTION_FLAG, "no-repack", 0, &o->no_repack, NULL,
+         "use the weights as the file has them (slower, nothing to prepare)", 0, 0},
         {KIN_OPTION_FLAG, "no-flash", 0, &o->no_flash, NULL, "do not use the fused attention operator", 0, 0},
         {0},
     };
@@ -32,12 +38,16 @@ void kin_session_option_table(kin_session_options *o, kin_option table[KIN_SESSI
 // XDG_CACHE_HOME/kin, ~/.cache/kin or ~/Library/Caches/kin; NULL without a home.
 static const char *default_cache_dir(char *buf, size_t n) {
     const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    if (xdg && xdg[0]) snprintf(buf, n, "%s/kin", xdg);
-    else if (!home || !home[0]) return NULL;
+    if (xdg && xdg[0])
+        snprintf(buf, n, "%s/kin", xdg);
+    else if (!home || !home[0])
+        return NULL;
 #ifdef __APPLE__
-    else snprintf(buf, n, "%s/Library/Caches/kin", home);
+    else
+        snprintf(buf, n, "%s/Library/Caches/kin", home);
 #else
-    else snprintf(buf, n, "%s/.cache/kin", home);
+    else
+        snprintf(buf, n, "%s/.cache/kin", home);
 #endif
     return buf;
 }
@@ -50,8 +60,8 @@ int kin_session_open_model(kin_session *s, const kin_session_options *o, kin_err
 
     if (kin_vocab_load(&s->vocab, s->model.gguf, &s->vocab_err) == 0) kin_tokenizer_new(&s->tokenizer, s->vocab, &s->vocab_err);
     if (s->vocab && kin_vocab_n_tokens(s->vocab) > s->model.hp.n_vocab) {
-        kin_err_set(err, "%s: the vocabulary has %d tokens, but the embedding only %d", s->model_name, kin_vocab_n_tokens(s->vocab),
-                    s->model.hp.n_vocab);
+        kin_err_set(err, "%s: the vocabulary has %d tokens, but the embedding only %d", s->model_name,
+                    kin_vocab_n_tokens(s->vocab), s->model.hp.n_vocab);
         kin_session_close(s);
         return KIN_FAIL;
     }
@@ -71,9 +81,24 @@ static int parse_gpu_layers(const char *text, int n_layer, int *n, kin_err *err)
 }
 
 static int parse_kv_type(const char *text, enum ggml_type *type, kin_err *err) {
-    if (strcmp(text, "f16") == 0) *type = GGML_TYPE_F16;
-    else if (strcmp(text, "q8_0") == 0) *type = GGML_TYPE_Q8_0;
-    else return kin_err_set(err, "--kv-type %s: must be f16 or q8_0", text);
+    if (strcmp(text, "f16") == 0)
+        *type = GGML_TYPE_F16;
+    else if (strcmp(text, "q8_0") == 0)
+        *type = GGML_TYPE_Q8_0;
+    else
+        return kin_err_set(err, "--kv-type %s: must be f16 or q8_0", text);
+    return 0;
+}
+
+static int parse_mode(const char *text, kin_stream_mode *mode, kin_err *err) {
+    if (strcmp(text, "stream") == 0)
+        *mode = KIN_STREAM_RESIDENT;
+    else if (strcmp(text, "mmap") == 0)
+        *mode = KIN_STREAM_MMAP;
+    else if (strcmp(text, "mmap+willneed") == 0)
+        *mode = KIN_STREAM_WILLNEED;
+    else
+        return kin_err_set(err, "--weights %s: must be stream, mmap or mmap+willneed", text);
     return 0;
 }
 
@@ -82,10 +107,13 @@ int kin_session_open(kin_session *s, const kin_session_options *o, int n_ctx, ki
     char dir[1024];
     kin_shard_options so = kin_shard_options_defaults(&s->model);
     if (parse_gpu_layers(o->gpu_layers, s->model.hp.n_layer, &so.n_gpu_layers, err) != 0) return KIN_FAIL;
-    if (parse_kv_type(o->kv_type, &so.kv_type, err) != 0) return KIN_FAIL;
+    if (parse_kv_type(o->kv_type, &so.kv_type, err) != 0 || parse_mode(o->weights, &so.mode, err) != 0) return KIN_FAIL;
+    so.memory = o->memory;
 
-    if (o->n_ctx > 0) n_ctx = o->n_ctx;
-    else if (n_ctx > s->model.hp.n_ctx_train) n_ctx = s->model.hp.n_ctx_train;
+    if (o->n_ctx > 0)
+        n_ctx = o->n_ctx;
+    else if (n_ctx > s->model.hp.n_ctx_train)
+        n_ctx = s->model.hp.n_ctx_train;
     s->n_ctx = so.n_ctx = n_ctx;
     so.n_batch = o->n_batch < n_ctx ? o->n_batch : n_ctx;
     so.cache_dir = o->no_cache ? NULL : o->cache_dir ? o->cache_dir : default_cache_dir(dir, sizeof dir);
@@ -118,7 +146,8 @@ void kin_session_close(kin_session *s) {
     s->vocab = NULL;
 }
 
-int kin_session_encode(const kin_session *s, const char *text, size_t len, bool parse_special, int32_t **ids, int *n, kin_err *err) {
+int kin_session_encode(const kin_session *s, const char *text, size_t len, bool parse_special, int32_t **ids, int *n,
+                       kin_err *err) {
     *ids = NULL;
     if (!s->tokenizer) return kin_err_set(err, "%s: %s", s->model_name, s->vocab_err.text);
     unsigned flags = KIN_ENCODE_ADD_SPECIAL | (parse_special ? KIN_ENCODE_PARSE_SPECIAL : 0);

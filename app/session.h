@@ -19,12 +19,14 @@ typedef struct kin_session_options {
     bool no_repack;
     bool no_flash;
     bool no_cache;
+    uint64_t memory;       // 0: what the machine can spare
+    const char *weights;   // "stream", "mmap", "mmap+willneed"
     const char *cache_dir; // NULL: the user's cache directory
 } kin_session_options;
 
 kin_session_options kin_session_options_defaults(void);
 
-enum { KIN_SESSION_N_OPTIONS = 11 }; // with the table's end
+enum { KIN_SESSION_N_OPTIONS = 13 }; // with the table's end
 
 // Fills a table whose values point into `o`.
 void kin_session_option_table(kin_session_options *o, kin_option table[KIN_SESSION_N_OPTIONS]);
@@ -52,4 +54,5 @@ int kin_session_open(kin_session *s, const kin_session_options *o, int n_ctx, ki
 void kin_session_close(kin_session *s);
 
 // Tokens of a text, as a new array that the caller frees; *n of them. parse_special: "<|im_end|>" is that token.
-int kin_session_encode(const kin_session *s, const char *text, size_t len, bool parse_special, int32_t **ids, int *n, kin_err *err);
+int kin_session_encode(const kin_session *s, const char *text, size_t len, bool parse_special, int32_t **ids, int *n,
+                       kin_err *err);

@@ -44,7 +44,8 @@ static int open_device(kin_device *d, ggml_backend_dev_t dev, kin_err *err) {
 }
 
 static ggml_backend_buffer_type_t find_repack_buft(ggml_backend_dev_t dev) {
-    ggml_backend_dev_get_extra_bufts_t get = (ggml_backend_dev_get_extra_bufts_t)device_proc(dev, "ggml_backend_dev_get_extra_bufts");
+    ggml_backend_dev_get_extra_bufts_t get =
+        (ggml_backend_dev_get_extra_bufts_t)device_proc(dev, "ggml_backend_dev_get_extra_bufts");
     ggml_backend_buffer_type_t *bufts = get ? get(dev) : NULL;
     for (; bufts && *bufts; bufts++) {
         if (strcmp(ggml_backend_buft_name(*bufts), "CPU_REPACK") == 0) return *bufts;
@@ -69,7 +70,8 @@ static int open_cpu(kin_devices *ds, const kin_device_options *o, kin_err *err) 
     ds->n_threads = o->n_threads > 0 ? o->n_threads : kin_cpu_n_cores();
     ggml_backend_set_n_threads_t set_threads = (ggml_backend_set_n_threads_t)device_proc(dev, "ggml_backend_set_n_threads");
     if (set_threads) set_threads(ds->cpu.backend, ds->n_threads);
-    ggml_backend_set_abort_callback_t set_abort = (ggml_backend_set_abort_callback_t)device_proc(dev, "ggml_backend_set_abort_callback");
+    ggml_backend_set_abort_callback_t set_abort =
+        (ggml_backend_set_abort_callback_t)device_proc(dev, "ggml_backend_set_abort_callback");
     if (set_abort && o->stop) set_abort(ds->cpu.backend, stop_requested, o->stop);
     if (o->repack) ds->cpu.repack_buft = find_repack_buft(dev);
     describe_variant(ds);
@@ -114,7 +116,8 @@ bool kin_device_can_repack(const kin_device *cpu, int type, const int64_t ne[3])
     struct ggml_tensor *x = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, ne[0], 1);
     struct ggml_tensor *ids = ggml_new_tensor_2d(ctx, GGML_TYPE_I32, 1, 1);
     w->buffer = empty;
-    struct ggml_tensor *op = experts ? ggml_mul_mat_id(ctx, w, ggml_reshape_3d(ctx, x, ne[0], 1, 1), ids) : ggml_mul_mat(ctx, w, x);
+    struct ggml_tensor *op =
+        experts ? ggml_mul_mat_id(ctx, w, ggml_reshape_3d(ctx, x, ne[0], 1, 1), ids) : ggml_mul_mat(ctx, w, x);
     bool can = ggml_backend_dev_supports_op(cpu->dev, op);
 
     ggml_backend_buffer_free(empty);

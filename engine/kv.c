@@ -51,7 +51,8 @@ static int alloc_cpu(kin_kv *kv, kin_err *err) {
     kv->cpu_buf = ggml_backend_cpu_buffer_from_ptr(kv->cpu_memory, kv->cpu_bytes);
     char *at = kv->cpu_memory;
     for (struct ggml_tensor *t = ggml_get_first_tensor(kv->cpu_ctx); t; t = ggml_get_next_tensor(kv->cpu_ctx, t)) {
-        if (ggml_backend_tensor_alloc(kv->cpu_buf, t, at) != GGML_STATUS_SUCCESS) return kin_err_set(err, "the KV cache cannot be placed");
+        if (ggml_backend_tensor_alloc(kv->cpu_buf, t, at) != GGML_STATUS_SUCCESS)
+            return kin_err_set(err, "the KV cache cannot be placed");
         at += (ggml_nbytes(t) + align - 1) / align * align;
     }
     return 0;
@@ -60,7 +61,9 @@ static int alloc_cpu(kin_kv *kv, kin_err *err) {
 static int alloc_gpu(kin_kv *kv, const kin_device *gpu, kin_err *err) {
     if (!gpu) return 0;
     kv->gpu_buf = ggml_backend_alloc_ctx_tensors_from_buft(kv->gpu_ctx, gpu->buft);
-    if (!kv->gpu_buf) return kin_err_set(err, "%s has no room for its part of the KV cache: use fewer --gpu-layers or a smaller --ctx", gpu->name);
+    if (!kv->gpu_buf)
+        return kin_err_set(err, "%s has no room for its part of the KV cache: use fewer --gpu-layers or a smaller --ctx",
+                           gpu->name);
     ggml_backend_buffer_clear(kv->gpu_buf, 0);
     return 0;
 }
@@ -69,8 +72,8 @@ int kin_kv_open(kin_kv **out, const kin_hparams *hp, const kin_kv_options *o,
                 const kin_device *(*device_of)(const void *user, int il), const void *user, kin_err *err) {
     *out = NULL;
     if (n_embd_kv(hp) % ggml_blck_size(o->type) != 0) {
-        return kin_err_set(err, "a KV cache of type %s needs key and value rows of a multiple of %lld (here %lld)", ggml_type_name(o->type),
-                           (long long)ggml_blck_size(o->type), (long long)n_embd_kv(hp));
+        return kin_err_set(err, "a KV cache of type %s needs key and value rows of a multiple of %lld (here %lld)",
+                           ggml_type_name(o->type), (long long)ggml_blck_size(o->type), (long long)n_embd_kv(hp));
     }
     size_t n_layer = (size_t)(o->layer_end - o->layer_begin);
     kin_kv *kv = calloc(1, sizeof *kv);

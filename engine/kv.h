@@ -18,7 +18,7 @@ typedef struct kin_kv kin_kv;
 
 typedef struct kin_kv_options {
     int layer_begin, layer_end;
-    int n_ctx;          // cells, shared by all sequences
+    int n_ctx;           // cells, shared by all sequences
     enum ggml_type type; // GGML_TYPE_F16 or GGML_TYPE_Q8_0
 } kin_kv_options;
 
@@ -29,6 +29,7 @@ typedef struct kin_batch {
     const int32_t *seq; // [n_tokens] sequence number, >= 0; NULL: all 0
     const int32_t *out; // [n_out] rows whose result is wanted after the last layer, ascending; NULL: all
     int n_out;
+    bool no_output; // kin_shard_output will not follow: its weights need not be made ready
 } kin_batch;
 
 static inline int kin_batch_n_out(const kin_batch *batch) {

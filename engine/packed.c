@@ -74,7 +74,8 @@ static int begin_anew(kin_packed *p, kin_err *err) {
     uint8_t header[HEADER_BYTES];
     encode_header(p, header);
     for (size_t i = 0; i < p->n_units; i++) p->units[i].valid = false;
-    if (ftruncate(p->fd, 0) != 0 || ftruncate(p->fd, (off_t)p->file_bytes) != 0 || pwrite(p->fd, header, sizeof header, 0) != sizeof header) {
+    if (ftruncate(p->fd, 0) != 0 || ftruncate(p->fd, (off_t)p->file_bytes) != 0 ||
+        pwrite(p->fd, header, sizeof header, 0) != sizeof header) {
         return kin_err_set(err, "%s: %s", p->path, strerror(errno));
     }
     return 0;
@@ -115,7 +116,8 @@ static uint64_t lay_out(unit *units, size_t n_units, const uint64_t *unit_bytes)
     return offset;
 }
 
-int kin_packed_open(kin_packed **out, const char *dir, kin_packed_key key, size_t n_units, const uint64_t *unit_bytes, kin_err *err) {
+int kin_packed_open(kin_packed **out, const char *dir, kin_packed_key key, size_t n_units, const uint64_t *unit_bytes,
+                    kin_err *err) {
     *out = NULL;
     kin_packed *p = calloc(1, sizeof *p);
     if (!p) return kin_err_set(err, "out of memory");
@@ -129,7 +131,12 @@ int kin_packed_open(kin_packed **out, const char *dir, kin_packed_key key, size_
     }
     p->file_bytes = lay_out(p->units, n_units, unit_bytes);
 
-    snprintf(p->path, sizeof p->path, "%s/%016llx-%016llx.pack", dir, (unsigned long long)key.model, (unsigned long long)key.variant);
+    int len = snprintf(p->path, sizeof p->path, "%s/%016llx-%016llx.pack", dir, (unsigned long long)key.model,
+                       (unsigned long long)key.variant);
+    if (!dir[0] || len < 0 || (size_t)len >= sizeof p->path) {
+        kin_err_set(err, "'%.40s...' is no name for a folder: empty, or too long", dir);
+        goto fail;
+    }
     if (make_dir(dir, err) != 0 || open_file(p, err) != 0) goto fail;
     *out = p;
     return 0;
@@ -150,13 +157,19 @@ const char *kin_packed_path(const kin_packed *p) {
     return p->path;
 }
 
+uint64_t kin_packed_offset(const kin_packed *p, size_t i) {
+    return p->units[i].offset;
+}
+
 bool kin_packed_has(const kin_packed *p, size_t i) {
     return p->units[i].valid;
 }
 
 // Whoever writes must be the only one who has the file open; readers share it again after kin_packed_seal.
 static int lock_for_writing(kin_packed *p, kin_err *err) {
-    return flock(p->fd, LOCK_EX | LOCK_NB) == 0 ? 0 : kin_err_set(err, "%s: another kin is using it", p->path);
+    if (flock(p->fd, LOCK_EX | LOCK_NB) == 0) return 0;
+    flock(p->fd, LOCK_SH | LOCK_NB); // the failed attempt took the shared lock away, which keeps others from cutting the file
+    return kin_err_set(err, "%s: another kin is using it", p->path);
 }
 
 int kin_packed_write(kin_packed *p, size_t i, const void *bytes, kin_err *err) {

@@ -34,10 +34,14 @@ typedef struct kin_packed_key {
 
 // Opens or creates DIR/KEY.pack (and DIR itself) for units of the given sizes. An existing file that does not fit or is damaged
 // is begun anew, with a line in the log. Fails if the directory cannot be used or another process is writing the same file.
-int kin_packed_open(kin_packed **out, const char *dir, kin_packed_key key, size_t n_units, const uint64_t *unit_bytes, kin_err *err);
+int kin_packed_open(kin_packed **out, const char *dir, kin_packed_key key, size_t n_units, const uint64_t *unit_bytes,
+                    kin_err *err);
 void kin_packed_close(kin_packed *packed);
 
 const char *kin_packed_path(const kin_packed *packed);
+
+// Where unit i is in the file.
+uint64_t kin_packed_offset(const kin_packed *packed, size_t i);
 
 bool kin_packed_has(const kin_packed *packed, size_t i);
 

@@ -24,14 +24,18 @@ typedef struct kin_shard_options {
     bool flash;             // use the fused attention operator where every device has it
     bool output;            // hold the output layer too (the head's shard does)
     const char *cache_dir;  // of the prepacked cache; NULL: none
+    uint64_t memory;        // bytes that all of it may take: weights, KV cache, buffers; 0: what the machine can spare
+    kin_stream_mode mode;   // how weights that do not fit are read
     kin_progress progress;
     void *progress_user;
 } kin_shard_options;
 
 kin_shard_options kin_shard_options_defaults(const kin_model *model);
 
-// Opens weights, KV cache and compute buffers; checks first that the memory suffices (the sentence has the numbers).
-int kin_shard_open(kin_shard **out, const kin_model *model, const kin_devices *devices, const kin_shard_options *options, kin_err *err);
+// Opens weights, KV cache and compute buffers. KV cache and buffers come first, the weights get the memory that is left and are
+// streamed as far as they do not fit. Fails when the rest is too little even for that (the sentence has the numbers).
+int kin_shard_open(kin_shard **out, const kin_model *model, const kin_devices *devices, const kin_shard_options *options,
+                   kin_err *err);
 void kin_shard_close(kin_shard *shard);
 
 // Runs the layers. x // f32 [n_tokens, n_embd] before them -> y // f32 [n, n_embd] after them, where n is
@@ -49,7 +53,8 @@ typedef struct kin_shard_stats {
     kin_weights_stats weights;
     uint64_t kv_bytes;
     uint64_t compute_bytes;
-    bool flash; // attention uses the fused operator
+    uint64_t weights_budget; // of the CPU's weights
+    bool flash;              // attention uses the fused operator
 } kin_shard_stats;
 
 kin_shard_stats kin_shard_get_stats(const kin_shard *shard);

@@ -85,7 +85,7 @@ static int build_graph(kin_stage *s, kin_stage_shape shape, kin_err *err) {
         g->out_rows = input(g, GGML_TYPE_I32, shape.n_out, 1);
         g->out = input_rows(g, shape.n_out);
     }
-    s->y = s->build(s->user, g, s->x);
+    s->y = s->build(s->user, g, s->x, shape.variant);
     ggml_set_output(s->y);
     ggml_build_forward_expand(g->gf, s->y);
     return 0;
@@ -109,7 +109,7 @@ int kin_stage_reserve(kin_stage *s, kin_stage_shape largest, kin_err *err) {
 }
 
 static bool same_shape(kin_stage_shape a, kin_stage_shape b) {
-    return a.n_tokens == b.n_tokens && a.n_kv == b.n_kv && a.n_out == b.n_out;
+    return a.variant == b.variant && a.n_tokens == b.n_tokens && a.n_kv == b.n_kv && a.n_out == b.n_out;
 }
 
 // An input that no node reads has no memory: nothing to write then.
@@ -135,7 +135,8 @@ int kin_stage_run(kin_stage *s, kin_stage_shape shape, const kin_stage_inputs *i
 
     enum ggml_status status = ggml_backend_graph_compute(s->device->backend, s->g.gf);
     if (status == GGML_STATUS_ABORTED) return kin_err_set(err, "stopped");
-    if (status != GGML_STATUS_SUCCESS) return kin_err_set(err, "%s failed to compute: %s", s->device->name, ggml_status_to_string(status));
+    if (status != GGML_STATUS_SUCCESS)
+        return kin_err_set(err, "%s failed to compute: %s", s->device->name, ggml_status_to_string(status));
     ggml_backend_tensor_get(s->y, y, 0, ggml_nbytes(s->y));
     return 0;
 }

@@ -15,6 +15,7 @@ typedef struct kin_stage kin_stage;
 
 // What the graph's shape depends on.
 typedef struct kin_stage_shape {
+    int variant; // which of the builder's graphs
     int n_tokens;
     int n_kv;  // 0: no attention
     int n_out; // wanted rows; equal to n_tokens unless the stage ends the model
@@ -22,16 +23,16 @@ typedef struct kin_stage_shape {
 
 // What one step puts in. Arrays have the shape's sizes.
 typedef struct kin_stage_inputs {
-    const float *x;                               // f32 [n_tokens, n_embd]
-    const int32_t *pos;                           // [n_tokens]
-    const int64_t *cells;                         // [n_tokens]
-    const ggml_fp16_t *mask;                      // [n_tokens, n_kv]
-    const int32_t *out_rows, *out_pos;            // [n_out], only if n_out < n_tokens
-    const ggml_fp16_t *out_mask;                  // [n_out, n_kv], likewise
+    const float *x;                    // f32 [n_tokens, n_embd]
+    const int32_t *pos;                // [n_tokens]
+    const int64_t *cells;              // [n_tokens]
+    const ggml_fp16_t *mask;           // [n_tokens, n_kv]
+    const int32_t *out_rows, *out_pos; // [n_out], only if n_out < n_tokens
+    const ggml_fp16_t *out_mask;       // [n_out, n_kv], likewise
 } kin_stage_inputs;
 
-// Adds the stage's nodes to g and returns the result. x: f32 [n_embd, n_tokens]
-typedef struct ggml_tensor *(*kin_stage_build)(const void *user, kin_graph *g, struct ggml_tensor *x);
+// Adds the nodes of one of the stage's graphs to g and returns the result. x: f32 [n_embd, n_tokens]
+typedef struct ggml_tensor *(*kin_stage_build)(const void *user, kin_graph *g, struct ggml_tensor *x, int variant);
 
 // `proto`: hp, layers, rope_factors and flash, borrowed; n_nodes: an upper bound of the graph's nodes.
 int kin_stage_open(kin_stage **out, const kin_device *device, const kin_graph *proto, size_t n_nodes, kin_stage_build build,

@@ -16,29 +16,39 @@
 // Below this a model packs faster than a cache file is worth having.
 #define CACHE_MIN_BYTES (32u << 20)
 
-enum { TENSOR_ALIGN = 64, MAX_UNIT_TENSORS = 12 };
+enum {
+    TENSOR_ALIGN = 64,
+    MAX_PIECES = KIN_STREAM_MAX_EXTENTS,
+    TILE_BYTES = 16 << 20, // of the output matrix
+    TILE_ROWS_STEP = 64,   // a multiple of every packed layout's row group
+    BLOCKS_PER_LAYER = 2,
+};
 
 // One weight of a unit: where it comes from and the tensor that it becomes.
 typedef struct piece {
-    const kin_gguf_tensor *src;
-    struct ggml_tensor **slot; // in weights->layers or the output's fields
+    const uint8_t *data; // in the model file's mapping
+    int i_file;
+    uint64_t file_offset;
+    uint64_t bytes;
+    int type;
+    int64_t ne[3];
+    struct ggml_tensor **slot; // in weights->layers, tiles, ...
     bool repack;
     uint64_t offset; // in the packed unit
 } piece;
 
-// A block of a layer, or the output layer.
 typedef struct unit {
-    piece pieces[MAX_UNIT_TENSORS];
+    piece pieces[MAX_PIECES];
     int n_pieces;
     const kin_device *device;
+    int i_block;
     bool pack;
-    uint64_t packed_bytes;
-    size_t i_packed; // its number in the cache file
+    uint64_t bytes, packed_bytes; // as it is in the model file; packed
+    size_t i_packed;              // its number in the cache file
 
-    ggml_backend_buffer_t repack_buf, plain_buf; // packed: two views of the same memory; mapped: plain_buf only
-    uint8_t *base;                               // packed: page-aligned start
-    atomic_bool in_file;                         // base is mapped from the cache file
-    bool fresh;                                  // packed at this start
+    uint8_t *base;       // packed: the unit's own pages, anonymous at first, then mapped from the cache file
+    atomic_bool in_file; // they are
+    bool fresh;          // packed at this start
 } unit;
 
 struct kin_weights {
@@ -47,20 +57,29 @@ struct kin_weights {
     kin_weights_options o;
 
     struct ggml_tensor *(*layers)[KIN_W_COUNT]; // [layer_end - layer_begin]
-    struct ggml_tensor *output_norm, *output;
+    struct ggml_tensor *output_norm;
+    struct ggml_tensor **tiles; // [n_tiles]
+    int n_tiles;
     struct ggml_tensor *rope_factors[2]; // for the CPU's layers, for the GPU's
     unit *units;
     size_t n_units;
 
-    struct ggml_context *ctx;     // the CPU's tensors
-    struct ggml_context *gpu_ctx; // the GPU's
+    struct ggml_context *ctx, *gpu_ctx; // the tensors of the CPU, of the GPU
     ggml_backend_buffer_t gpu_buf;
+    // Buffers that the CPU's tensors are born in: they give a tensor its kind (packed or plain); its data then points elsewhere.
+    ggml_backend_buffer_t repack_home, plain_home;
+    uint8_t *plain_memory;
 
     kin_packed *packed;
     pthread_t finisher; // writes the cache file while the model already runs
     bool finishing;
-    bool move_at_once;  // each unit goes to the cache file as soon as it is packed
+    bool move_at_once; // each unit goes to the cache file as soon as it is packed
     atomic_bool cache_failed;
+
+    kin_stream *stream;
+    size_t *stream_units; // [n_units] numbers of the streamer's units, in its order
+    size_t n_stream_units, i_next_stream;
+
     kin_weights_stats stats;
     atomic_ullong n_done, n_total; // bytes, for progress
 };
@@ -71,66 +90,99 @@ static uint64_t align_up(uint64_t n, uint64_t to) {
 
 // ---- what belongs to which unit
 
-static void add_piece(unit *u, const kin_gguf_tensor *src, struct ggml_tensor **slot, const kin_device *cpu) {
-    if (!src) return;
-    kin_assert(u->n_pieces < MAX_UNIT_TENSORS);
-    piece *p = &u->pieces[u->n_pieces++];
-    *p = (piece){.src = src, .slot = slot, .repack = kin_device_can_repack(cpu, src->type, src->ne)};
-    p->offset = align_up(u->packed_bytes, TENSOR_ALIGN);
-    u->packed_bytes = p->offset + src->n_bytes;
-    u->pack = u->pack || p->repack;
+static void add_piece(unit *u, piece p, const kin_device *cpu) {
+    kin_assert(u->n_pieces < MAX_PIECES);
+    p.repack = kin_device_can_repack(cpu, p.type, p.ne);
+    p.offset = align_up(u->packed_bytes, TENSOR_ALIGN);
+    u->packed_bytes = p.offset + p.bytes;
+    u->bytes += p.bytes;
+    u->pack = u->pack || p.repack;
+    u->pieces[u->n_pieces++] = p;
 }
 
-static void collect_layers(kin_weights *w) {
-    const kin_weights_options *o = &w->o;
-    const kin_device *cpu = &w->devices->cpu;
-    for (int il = o->layer_begin; il < o->layer_end; il++) {
-        for (int block = 0; block < KIN_BLOCK_COUNT; block++) {
-            unit *u = &w->units[w->n_units++];
-            u->device = il >= o->layer_end - o->n_gpu_layers ? &w->devices->gpu : cpu;
-            u->i_packed = (size_t)il * KIN_BLOCK_COUNT + (size_t)block;
-            for (int id = 0; id < KIN_W_COUNT; id++) {
-                if (kin_weight_block(id) == (kin_block)block) {
-                    add_piece(u, w->model->layers[il].w[id], &w->layers[il - o->layer_begin][id], cpu);
-                }
-            }
-        }
+static void add_tensor(unit *u, const kin_gguf_tensor *t, struct ggml_tensor **slot, const kin_device *cpu) {
+    if (!t) return;
+    piece p = {
+        .data = t->data, .i_file = t->i_file, .file_offset = t->offset, .bytes = t->n_bytes, .type = t->type, .slot = slot};
+    memcpy(p.ne, t->ne, sizeof p.ne);
+    add_piece(u, p, cpu);
+}
+
+static void add_layer_unit(unit *u, const kin_model *m, int il, kin_unit kind, struct ggml_tensor **slots,
+                           const kin_device *cpu) {
+    u->i_packed = (size_t)il * KIN_UNIT_COUNT + (size_t)kind;
+    for (int id = 0; id < KIN_W_COUNT; id++) {
+        if (kin_weight_unit(id) == kind) add_tensor(u, m->layers[il].w[id], slots ? &slots[id] : NULL, cpu);
     }
 }
 
-static void collect_rest(kin_weights *w) {
-    const kin_weights_options *o = &w->o;
-    const kin_device *cpu = &w->devices->cpu;
-    for (int gpu = 0; gpu < 2; gpu++) {
-        if (gpu && o->n_gpu_layers == 0) continue;
-        unit *u = &w->units[w->n_units++];
-        u->device = gpu ? &w->devices->gpu : cpu;
-        add_piece(u, w->model->rope_factors, &w->rope_factors[gpu], cpu);
-    }
-    if (o->output) {
-        unit *u = &w->units[w->n_units++];
-        u->device = o->output_on_gpu ? &w->devices->gpu : cpu;
-        u->i_packed = (size_t)w->model->hp.n_layer * KIN_BLOCK_COUNT;
-        add_piece(u, w->model->output_norm, &w->output_norm, cpu);
-        add_piece(u, w->model->output, &w->output, cpu);
-    }
+static int64_t tile_rows(const kin_model *m) {
+    const kin_gguf_tensor *t = m->output;
+    int64_t rows = TILE_BYTES / (int64_t)(t->n_bytes / (uint64_t)t->ne[1]) / TILE_ROWS_STEP * TILE_ROWS_STEP;
+    return rows < TILE_ROWS_STEP ? TILE_ROWS_STEP : rows;
 }
 
+static int count_tiles(const kin_model *m) {
+    return (int)((m->output->ne[1] + tile_rows(m) - 1) / tile_rows(m));
+}
+
+static void add_tile_unit(unit *u, const kin_model *m, int i_tile, struct ggml_tensor **slot, const kin_device *cpu) {
+    const kin_gguf_tensor *t = m->output;
+    int64_t rows = tile_rows(m), begin = i_tile * rows, left = t->ne[1] - begin;
+    uint64_t row_bytes = t->n_bytes / (uint64_t)t->ne[1], at = (uint64_t)begin * row_bytes;
+    if (left < rows) rows = left;
+    u->i_packed = (size_t)m->hp.n_layer * KIN_UNIT_COUNT + (size_t)i_tile;
+    add_piece(u,
+              (piece){.data = t->data + at,
+                      .i_file = t->i_file,
+                      .file_offset = t->offset + at,
+                      .bytes = (uint64_t)rows * row_bytes,
+                      .type = t->type,
+                      .ne = {t->ne[0], rows, 1},
+                      .slot = slot},
+              cpu);
+}
+
+static unit *new_unit(kin_weights *w, const kin_device *device, int i_block) {
+    unit *u = &w->units[w->n_units++];
+    u->device = device;
+    u->i_block = i_block;
+    return u;
+}
+
+enum { NO_BLOCK = -1 }; // small things that are always there
+
+// In cyclic order: the layers, the output's tiles, then what is always there.
 static void collect_units(kin_weights *w) {
-    collect_layers(w);
-    collect_rest(w);
-    for (size_t i = 0; i < w->n_units; i++) w->units[i].pack = w->units[i].pack && !w->units[i].device->is_gpu;
+    const kin_weights_options *o = &w->o;
+    const kin_model *m = w->model;
+    const kin_device *cpu = &w->devices->cpu, *gpu = &w->devices->gpu;
+    int first_gpu = o->layer_end - o->n_gpu_layers, i_block = 0;
+    for (int il = o->layer_begin; il < o->layer_end; il++) {
+        const kin_device *device = il >= first_gpu ? gpu : cpu;
+        for (int kind = 0; kind < KIN_UNIT_COUNT; kind++) {
+            int block = device->is_gpu ? NO_BLOCK : i_block + (kind != KIN_UNIT_ATTN);
+            add_layer_unit(new_unit(w, device, block), m, il, kind, w->layers[il - o->layer_begin], cpu);
+        }
+        if (!device->is_gpu) i_block += BLOCKS_PER_LAYER;
+    }
+    const kin_device *output_device = o->output_on_gpu ? gpu : cpu;
+    for (int i = 0; i < w->n_tiles; i++) add_tile_unit(new_unit(w, output_device, i_block++), m, i, &w->tiles[i], cpu);
+    if (o->output) add_tensor(new_unit(w, output_device, NO_BLOCK), m->output_norm, &w->output_norm, cpu);
+    add_tensor(new_unit(w, cpu, NO_BLOCK), m->rope_factors, &w->rope_factors[0], cpu);
+    if (o->n_gpu_layers) add_tensor(new_unit(w, gpu, NO_BLOCK), m->rope_factors, &w->rope_factors[1], cpu);
+    for (size_t i = 0; i < w->n_units; i++) {
+        if (w->units[i].device->is_gpu) w->units[i].pack = false;
+    }
 }
 
-static struct ggml_tensor *new_tensor(struct ggml_context *ctx, const kin_gguf_tensor *src) {
-    struct ggml_tensor *t = ggml_new_tensor_4d(ctx, (enum ggml_type)src->type, src->ne[0], src->ne[1], src->ne[2], src->ne[3]);
-    char name[GGML_MAX_NAME] = "";
-    memcpy(name, src->name.at, src->name.len < sizeof name - 1 ? src->name.len : sizeof name - 1);
-    ggml_set_name(t, name);
-    return t;
+uint64_t kin_weights_cpu_bytes(const kin_model *m, const kin_weights_options *o) {
+    uint64_t sum = o->output && !o->output_on_gpu ? m->output->n_bytes : 0;
+    for (int il = o->layer_begin; il < o->layer_end - o->n_gpu_layers; il++) sum += kin_model_layer_bytes(m, il);
+    return sum;
 }
 
-// ---- the prepacked cache's identity
+// ---- the prepacked cache
 
 // Names, shapes, types and a sample of every tensor: two models that agree in all of it have the same weights.
 static uint64_t model_identity(const kin_model *model) {
@@ -145,25 +197,20 @@ static uint64_t model_identity(const kin_model *model) {
     return h;
 }
 
-// The packed size of every unit of the whole model, so that the file is the same whatever range a device runs.
+// The file has room for every unit of the whole model, so that it is the same whatever range a device runs.
 static int open_cache(kin_weights *w, kin_err *err) {
     const kin_model *m = w->model;
-    size_t n = (size_t)m->hp.n_layer * KIN_BLOCK_COUNT + 1;
+    const kin_device *cpu = &w->devices->cpu;
+    size_t n_layer_units = (size_t)m->hp.n_layer * KIN_UNIT_COUNT, n = n_layer_units + (size_t)count_tiles(m);
     uint64_t *bytes = calloc(n, sizeof *bytes);
     if (!bytes) return kin_err_set(err, "out of memory");
     for (size_t i = 0; i < n; i++) {
-        unit all = {0};
-        struct ggml_tensor *ignored;
-        for (int id = 0; i + 1 < n && id < KIN_W_COUNT; id++) {
-            if (kin_weight_block(id) == (kin_block)(i % KIN_BLOCK_COUNT)) {
-                add_piece(&all, m->layers[i / KIN_BLOCK_COUNT].w[id], &ignored, &w->devices->cpu);
-            }
-        }
-        if (i + 1 == n) {
-            add_piece(&all, m->output_norm, &ignored, &w->devices->cpu);
-            add_piece(&all, m->output, &ignored, &w->devices->cpu);
-        }
-        bytes[i] = all.pack ? all.packed_bytes : 0;
+        unit u = {0};
+        if (i < n_layer_units)
+            add_layer_unit(&u, m, (int)(i / KIN_UNIT_COUNT), (kin_unit)(i % KIN_UNIT_COUNT), NULL, cpu);
+        else
+            add_tile_unit(&u, m, (int)(i - n_layer_units), NULL, cpu);
+        bytes[i] = u.pack ? u.packed_bytes : 0;
     }
     kin_packed_key key = {model_identity(m), kin_hash64(w->devices->cpu_variant, strlen(w->devices->cpu_variant), 0)};
     int rc = kin_packed_open(&w->packed, w->o.cache_dir, key, n, bytes, err);
@@ -171,134 +218,20 @@ static int open_cache(kin_weights *w, kin_err *err) {
     return rc;
 }
 
-// ---- placing units
-
-static int place_tensor(ggml_backend_buffer_t buf, struct ggml_tensor *t, const void *at, kin_err *err) {
-    if (ggml_backend_tensor_alloc(buf, t, (void *)at) != GGML_STATUS_SUCCESS) return kin_err_set(err, "tensor '%s' cannot be placed", t->name);
-    return 0;
-}
-
-// A unit as it is in the model file.
-static int place_mapped(kin_weights *w, unit *u, kin_err *err) {
-    if (u->n_pieces == 0) return 0;
-    const uint8_t *begin = (const uint8_t *)UINTPTR_MAX, *end = NULL;
-    for (int i = 0; i < u->n_pieces; i++) {
-        const kin_gguf_tensor *src = u->pieces[i].src;
-        if (src->data < begin) begin = src->data;
-        if (src->data + src->n_bytes > end) end = src->data + src->n_bytes;
-    }
-    begin -= (uintptr_t)begin % TENSOR_ALIGN;
-    u->plain_buf = ggml_backend_cpu_buffer_from_ptr((void *)begin, (size_t)(end - begin));
-    if (!u->plain_buf) return kin_err_set(err, "out of memory");
-    for (int i = 0; i < u->n_pieces; i++) {
-        piece *p = &u->pieces[i];
-        *p->slot = new_tensor(w->ctx, p->src);
-        if (place_tensor(u->plain_buf, *p->slot, p->src->data, err) != 0) return KIN_FAIL;
-        w->stats.mapped_bytes += p->src->n_bytes;
-    }
-    return 0;
-}
-
-// Room for a packed unit, page-aligned, so that the cache file can be mapped over it.
-static int place_packed(kin_weights *w, unit *u, kin_err *err) {
-    u->repack_buf = ggml_backend_buft_alloc_buffer(w->devices->cpu.repack_buft, align_up(u->packed_bytes, KIN_PACKED_ALIGN) + KIN_PACKED_ALIGN);
-    if (!u->repack_buf) return kin_err_set(err, "out of memory: %llu bytes for weights", (unsigned long long)u->packed_bytes);
-    u->base = (uint8_t *)align_up((uintptr_t)ggml_backend_buffer_get_base(u->repack_buf), KIN_PACKED_ALIGN);
-    u->plain_buf = ggml_backend_cpu_buffer_from_ptr(u->base, u->packed_bytes);
-    u->fresh = !w->packed || !kin_packed_has(w->packed, u->i_packed);
-    for (int i = 0; i < u->n_pieces; i++) {
-        piece *p = &u->pieces[i];
-        *p->slot = new_tensor(w->ctx, p->src);
-        if (place_tensor(p->repack ? u->repack_buf : u->plain_buf, *p->slot, u->base + p->offset, err) != 0) return KIN_FAIL;
-    }
-    if (u->fresh) w->stats.packed_bytes += u->packed_bytes;
-    else w->stats.cached_bytes += u->packed_bytes;
-    return 0;
-}
-
-static void report(kin_weights *w, const char *what, uint64_t n) {
-    uint64_t done = atomic_fetch_add(&w->n_done, n) + n;
-    if (w->o.progress) w->o.progress(w->o.progress_user, what, done, atomic_load(&w->n_total));
-}
-
-// Packs a unit in its place, which is ordinary memory so far.
-static void pack(unit *u) {
-    for (int k = 0; k < u->n_pieces; k++) {
-        const piece *p = &u->pieces[k];
-        if (p->repack) ggml_backend_tensor_set(*p->slot, p->src->data, 0, p->src->n_bytes);
-        else memcpy(u->base + p->offset, p->src->data, p->src->n_bytes);
-    }
-}
-
 // The packed bytes move to the cache file and its pages take their place: the same content, but memory that the OS can take back.
 static int move_to_file(kin_weights *w, unit *u, kin_err *err) {
     if (u->fresh && kin_packed_write(w->packed, u->i_packed, u->base, err) != 0) return KIN_FAIL;
     if (kin_packed_map(w->packed, u->i_packed, u->base, err) != 0) return KIN_FAIL;
-    u->in_file = true;
+    atomic_store(&u->in_file, true);
     return 0;
 }
 
-// Moves a freshly packed unit, unless an earlier one failed to.
+// Unless an earlier one failed to.
 static void try_move(kin_weights *w, unit *u) {
     kin_err err;
     if (!w->packed || atomic_load(&w->cache_failed) || move_to_file(w, u, &err) == 0) return;
     if (!atomic_exchange(&w->cache_failed, true)) kin_log(KIN_LOG_WARN, "the prepacked cache cannot be used: %s", err.text);
 }
-
-static void fill_unit(void *user, size_t i) {
-    kin_weights *w = user;
-    unit *u = &w->units[i];
-    if (!u->pack || u->device->is_gpu) return;
-    if (!u->fresh) try_move(w, u);
-    if (u->in_file) return;
-    pack(u);
-    if (w->move_at_once) try_move(w, u);
-    report(w, "packing weights", u->packed_bytes);
-}
-
-static int place_cpu(kin_weights *w, kin_err *err) {
-    for (size_t i = 0; i < w->n_units; i++) {
-        unit *u = &w->units[i];
-        if (u->device->is_gpu) continue;
-        if ((u->pack ? place_packed(w, u, err) : place_mapped(w, u, err)) != 0) return KIN_FAIL;
-    }
-    atomic_store(&w->n_total, w->stats.packed_bytes);
-    // Writing the cache file can wait until the model runs, if memory holds the packed weights so long.
-    w->move_at_once = w->stats.packed_bytes > kin_memory_read().available / 2;
-    kin_parallel(w->stats.packed_bytes ? w->devices->n_threads : 1, w->n_units, fill_unit, w);
-    return 0;
-}
-
-static int place_gpu(kin_weights *w, kin_err *err) {
-    for (size_t i = 0; i < w->n_units; i++) {
-        for (int k = 0; w->units[i].device->is_gpu && k < w->units[i].n_pieces; k++) {
-            piece *p = &w->units[i].pieces[k];
-            *p->slot = new_tensor(w->gpu_ctx, p->src);
-            w->stats.gpu_bytes += p->src->n_bytes;
-        }
-    }
-    if (!w->stats.gpu_bytes) return 0;
-    size_t free_bytes, total_bytes;
-    ggml_backend_dev_memory(w->devices->gpu.dev, &free_bytes, &total_bytes);
-    w->gpu_buf = ggml_backend_alloc_ctx_tensors_from_buft(w->gpu_ctx, w->devices->gpu.buft);
-    if (!w->gpu_buf) {
-        return kin_err_set(err, "%s has no room for %llu MiB of weights (%zu of %zu MiB free): use fewer --gpu-layers",
-                           w->devices->gpu.name, (unsigned long long)(w->stats.gpu_bytes >> 20), free_bytes >> 20, total_bytes >> 20);
-    }
-    ggml_backend_buffer_set_usage(w->gpu_buf, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
-    atomic_store(&w->n_done, 0);
-    atomic_store(&w->n_total, w->stats.gpu_bytes);
-    for (size_t i = 0; i < w->n_units; i++) {
-        for (int k = 0; w->units[i].device->is_gpu && k < w->units[i].n_pieces; k++) {
-            piece *p = &w->units[i].pieces[k];
-            ggml_backend_tensor_set(*p->slot, p->src->data, 0, p->src->n_bytes);
-            report(w, "copying weights to the GPU", p->src->n_bytes);
-        }
-    }
-    return 0;
-}
-
-// ---- finishing the cache file in the background
 
 static void *finish_cache(void *arg) {
     kin_weights *w = arg;
@@ -306,7 +239,7 @@ static void *finish_cache(void *arg) {
     kin_background_thread();
     for (size_t i = 0; i < w->n_units; i++) {
         unit *u = &w->units[i];
-        if (u->pack && u->fresh && !u->in_file) try_move(w, u);
+        if (u->pack && u->fresh && !atomic_load(&u->in_file)) try_move(w, u);
     }
     if (kin_packed_seal(w->packed, &err) != 0) kin_log(KIN_LOG_WARN, "the prepacked cache stays incomplete: %s", err.text);
     return NULL;
@@ -316,44 +249,291 @@ static void start_finisher(kin_weights *w) {
     if (w->packed && w->stats.packed_bytes) w->finishing = pthread_create(&w->finisher, NULL, finish_cache, w) == 0;
 }
 
-// ---- open and close
+// ---- placing the CPU's units
 
-static uint64_t bytes_to_pack(const kin_weights *w) {
-    uint64_t sum = 0;
-    for (size_t i = 0; i < w->n_units; i++) sum += w->units[i].pack ? w->units[i].packed_bytes : 0;
-    return sum;
+static int open_homes(kin_weights *w, kin_err *err) {
+    uint64_t largest = TENSOR_ALIGN;
+    bool pack = false;
+    for (size_t i = 0; i < w->n_units; i++) {
+        if (w->units[i].packed_bytes > largest) largest = w->units[i].packed_bytes;
+        pack = pack || w->units[i].pack;
+    }
+    // Address space only: nobody writes there.
+    w->plain_memory = mmap(NULL, largest, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (w->plain_memory == MAP_FAILED) {
+        w->plain_memory = NULL;
+        return kin_err_set(err, "out of address space");
+    }
+    w->plain_home = ggml_backend_cpu_buffer_from_ptr(w->plain_memory, largest);
+    if (pack) w->repack_home = ggml_backend_buft_alloc_buffer(w->devices->cpu.repack_buft, largest + TENSOR_ALIGN);
+    return w->plain_home && (!pack || w->repack_home) ? 0 : kin_err_set(err, "out of memory");
 }
 
-static int open_contexts(kin_weights *w, kin_err *err) {
-    size_t n_tensors = ((size_t)(w->o.layer_end - w->o.layer_begin) + 1) * KIN_W_COUNT;
+static struct ggml_tensor *new_tensor(struct ggml_context *ctx, const piece *p) {
+    return ggml_new_tensor_3d(ctx, (enum ggml_type)p->type, p->ne[0], p->ne[1], p->ne[2]);
+}
+
+// Makes the tensor one of its kind; where its data are is said afterwards.
+static int be_born(kin_weights *w, const piece *p, bool repack, kin_err *err) {
+    struct ggml_tensor *t = *p->slot;
+    ggml_backend_buffer_t home = repack ? w->repack_home : w->plain_home;
+    t->buffer = NULL;
+    t->data = NULL;
+    t->extra = NULL;
+    if (ggml_backend_tensor_alloc(home, t, ggml_backend_buffer_get_base(home)) != GGML_STATUS_SUCCESS) {
+        return kin_err_set(err, "a tensor of type %s cannot be placed", kin_gguf_type_name(p->type));
+    }
+    return 0;
+}
+
+static void point_at_mapping(unit *u) {
+    for (int i = 0; i < u->n_pieces; i++) {
+        const piece *p = &u->pieces[i];
+        (*p->slot)->data = u->pack ? u->base + p->offset : (uint8_t *)p->data;
+    }
+}
+
+static int place_unit(kin_weights *w, unit *u, kin_err *err) {
+    for (int i = 0; i < u->n_pieces; i++) {
+        piece *p = &u->pieces[i];
+        if (!*p->slot) *p->slot = new_tensor(w->ctx, p);
+        if (be_born(w, p, u->pack && p->repack, err) != 0) return KIN_FAIL;
+    }
+    if (u->pack && !u->base) {
+        void *base =
+            mmap(NULL, align_up(u->packed_bytes, KIN_PACKED_ALIGN), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (base == MAP_FAILED)
+            return kin_err_set(err, "out of memory: %llu bytes for weights", (unsigned long long)u->packed_bytes);
+        u->base = base;
+        u->fresh = !w->packed || !kin_packed_has(w->packed, u->i_packed);
+    }
+    point_at_mapping(u);
+    return 0;
+}
+
+static void report(kin_weights *w, const char *what, uint64_t n) {
+    uint64_t done = atomic_fetch_add(&w->n_done, n) + n;
+    if (w->o.progress) w->o.progress(w->o.progress_user, what, done, atomic_load(&w->n_total));
+}
+
+// Packs a unit in its place, which is ordinary memory so far.
+static void pack(const unit *u) {
+    for (int k = 0; k < u->n_pieces; k++) {
+        const piece *p = &u->pieces[k];
+        if (p->repack)
+            ggml_backend_tensor_set(*p->slot, p->data, 0, p->bytes);
+        else
+            memcpy(u->base + p->offset, p->data, p->bytes);
+    }
+}
+
+static void fill_unit(void *user, size_t i) {
+    kin_weights *w = user;
+    unit *u = &w->units[i];
+    if (!u->pack) return;
+    if (!u->fresh) try_move(w, u);
+    if (atomic_load(&u->in_file)) return;
+    pack(u);
+    if (w->move_at_once) try_move(w, u);
+    report(w, "packing weights", u->packed_bytes);
+}
+
+// Streaming reads from a file: a unit that found no place in the cache is used as it is in the model file.
+static int unpack(kin_weights *w, unit *u, kin_err *err) {
+    munmap(u->base, align_up(u->packed_bytes, KIN_PACKED_ALIGN));
+    u->base = NULL;
+    u->pack = false;
+    return place_unit(w, u, err);
+}
+
+static bool must_stream(const kin_weights *w) {
+    return w->o.mode == KIN_STREAM_RESIDENT && w->o.budget < kin_weights_cpu_bytes(w->model, &w->o);
+}
+
+static void count_units(kin_weights *w) {
+    w->stats.packed_bytes = w->stats.cached_bytes = w->stats.mapped_bytes = 0;
+    for (size_t i = 0; i < w->n_units; i++) {
+        const unit *u = &w->units[i];
+        if (u->device->is_gpu) continue;
+        uint64_t *sum = !u->pack ? &w->stats.mapped_bytes : u->fresh ? &w->stats.packed_bytes : &w->stats.cached_bytes;
+        *sum += u->pack ? u->packed_bytes : u->bytes;
+    }
+}
+
+static int place_cpu(kin_weights *w, kin_err *err) {
+    if (open_homes(w, err) != 0) return KIN_FAIL;
+    bool stream = must_stream(w);
+    for (size_t i = 0; i < w->n_units; i++) {
+        unit *u = &w->units[i];
+        if (u->device->is_gpu) continue;
+        u->pack = u->pack && !(stream && !w->packed);
+        if (place_unit(w, u, err) != 0) return KIN_FAIL;
+    }
+    count_units(w);
+    atomic_store(&w->n_total, w->stats.packed_bytes);
+    // Writing the cache file can wait until the model runs, if memory holds the packed weights so long.
+    w->move_at_once = stream || w->stats.packed_bytes > kin_memory_read().available / 2;
+    kin_parallel(w->stats.packed_bytes ? w->devices->n_threads : 1, w->n_units, fill_unit, w);
+    for (size_t i = 0; i < w->n_units && stream; i++) {
+        unit *u = &w->units[i];
+        if (u->pack && !atomic_load(&u->in_file) && unpack(w, u, err) != 0) return KIN_FAIL;
+    }
+    count_units(w);
+    return 0;
+}
+
+// ---- placing the GPU's units
+
+static int place_gpu(kin_weights *w, kin_err *err) {
+    for (size_t i = 0; i < w->n_units; i++) {
+        for (int k = 0; w->units[i].device->is_gpu && k < w->units[i].n_pieces; k++) {
+            piece *p = &w->units[i].pieces[k];
+            *p->slot = new_tensor(w->gpu_ctx, p);
+            w->stats.gpu_bytes += p->bytes;
+        }
+    }
+    if (!w->stats.gpu_bytes) return 0;
+    size_t free_bytes, total_bytes;
+    ggml_backend_dev_memory(w->devices->gpu.dev, &free_bytes, &total_bytes);
+    w->gpu_buf = ggml_backend_alloc_ctx_tensors_from_buft(w->gpu_ctx, w->devices->gpu.buft);
+    if (!w->gpu_buf) {
+        return kin_err_set(err, "%s has no room for %llu MiB of weights (%zu of %zu MiB free): use fewer --gpu-layers",
+                           w->devices->gpu.name, (unsigned long long)(w->stats.gpu_bytes >> 20), free_bytes >> 20,
+                           total_bytes >> 20);
+    }
+    ggml_backend_buffer_set_usage(w->gpu_buf, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+    atomic_store(&w->n_done, 0);
+    atomic_store(&w->n_total, w->stats.gpu_bytes);
+    for (size_t i = 0; i < w->n_units; i++) {
+        for (int k = 0; w->units[i].device->is_gpu && k < w->units[i].n_pieces; k++) {
+            piece *p = &w->units[i].pieces[k];
+            ggml_backend_tensor_set(*p->slot, p->data, 0, p->bytes);
+            report(w, "copying weights to the GPU", p->bytes);
+        }
+    }
+    return 0;
+}
+
+// ---- streaming
+
+// What the streamer must know of a unit: file ranges and mappings. Packed: one range of the cache file; else one per weight.
+static kin_stream_unit describe(const kin_weights *w, const unit *u) {
+    kin_stream_unit d = {.i_group = u->i_block};
+    int n_files = kin_gguf_n_files(w->model->gguf);
+    if (u->pack ? !atomic_load(&u->in_file) : !kin_gguf_on_disk(w->model->gguf)) return d; // in memory: nothing to stream
+    if (u->pack) {
+        d.extents[d.n_extents++] = (kin_extent){n_files, kin_packed_offset(w->packed, u->i_packed), u->packed_bytes, u->base};
+        return d;
+    }
+    for (int i = 0; i < u->n_pieces; i++) {
+        const piece *p = &u->pieces[i];
+        d.extents[d.n_extents++] = (kin_extent){p->i_file, p->file_offset, p->bytes, p->data};
+    }
+    return d;
+}
+
+static int open_stream(kin_weights *w, kin_err *err) {
+    int n_files = kin_gguf_n_files(w->model->gguf), rc = KIN_FAIL;
+    kin_stream_unit *units = calloc(w->n_units, sizeof *units);
+    const char **paths = calloc((size_t)n_files + 1, sizeof *paths);
+    w->stream_units = calloc(w->n_units, sizeof *w->stream_units);
+    if (!units || !paths || !w->stream_units) {
+        kin_err_set(err, "out of memory");
+        goto done;
+    }
+    kin_stream_options so = {.units = units, .mode = w->o.mode, .budget = w->o.budget, .paths = paths};
+    int first_tile = BLOCKS_PER_LAYER * (w->o.layer_end - w->o.n_gpu_layers - w->o.layer_begin);
+    for (size_t i = 0; i < w->n_units; i++) {
+        const unit *u = &w->units[i];
+        if (u->device->is_gpu || u->i_block == NO_BLOCK) continue;
+        w->stream_units[so.n_units] = i;
+        if (u->i_block < first_tile) so.n_layer_units = so.n_units + 1;
+        units[so.n_units++] = describe(w, u);
+    }
+    w->n_stream_units = so.n_units;
+    for (int i = 0; i < n_files; i++) paths[i] = kin_gguf_on_disk(w->model->gguf) ? kin_gguf_file_path(w->model->gguf, i) : NULL;
+    paths[n_files] = w->packed ? kin_packed_path(w->packed) : NULL;
+    so.n_paths = n_files + 1;
+    rc = so.n_layer_units > 0 ? kin_stream_open(&w->stream, &so, err) : 0;
+
+done:
+    free(units);
+    free(paths);
+    return rc;
+}
+
+bool kin_weights_begin_pass(kin_weights *w, bool with_output) {
+    w->i_next_stream = 0;
+    if (w->stream && kin_stream_begin_pass(w->stream, with_output)) return true;
+    for (size_t i = 0; i < w->n_stream_units; i++) point_at_mapping(&w->units[w->stream_units[i]]);
+    return false;
+}
+
+static bool in_block(const kin_weights *w, size_t i_stream, int i_block) {
+    return i_stream < w->n_stream_units && w->units[w->stream_units[i_stream]].i_block == i_block;
+}
+
+int kin_weights_acquire(kin_weights *w, int i_block, kin_err *err) {
+    while (w->i_next_stream < w->n_stream_units && !in_block(w, w->i_next_stream, i_block)) w->i_next_stream++;
+    for (; in_block(w, w->i_next_stream, i_block); w->i_next_stream++) {
+        const uint8_t *ptrs[KIN_STREAM_MAX_EXTENTS];
+        unit *u = &w->units[w->stream_units[w->i_next_stream]];
+        int n_extents = kin_stream_acquire(w->stream, w->i_next_stream, ptrs, err);
+        if (n_extents < 0) return KIN_FAIL;
+        if (n_extents == 0) point_at_mapping(u);
+        for (int i = 0; i < u->n_pieces && n_extents > 0; i++) {
+            const piece *p = &u->pieces[i];
+            (*p->slot)->data = (void *)(u->pack ? ptrs[0] + p->offset : ptrs[i]);
+        }
+    }
+    return 0;
+}
+
+void kin_weights_release(kin_weights *w, int i_block) {
+    size_t n = 0;
+    for (size_t i = w->i_next_stream; i > 0 && in_block(w, i - 1, i_block); i--) n++;
+    kin_stream_release(w->stream, n);
+}
+
+uint64_t kin_weights_set_budget(kin_weights *w, uint64_t budget) {
+    return w->stream ? kin_stream_set_budget(w->stream, budget) : kin_weights_cpu_bytes(w->model, &w->o);
+}
+
+// ---- open and close
+
+static int alloc_state(kin_weights *w, kin_err *err) {
+    size_t n_layer = (size_t)(w->o.layer_end - w->o.layer_begin);
+    w->n_tiles = w->o.output ? count_tiles(w->model) : 0;
+    w->layers = calloc(n_layer + 1, sizeof *w->layers);
+    w->tiles = calloc((size_t)w->n_tiles + 1, sizeof *w->tiles);
+    w->units = calloc(n_layer * KIN_UNIT_COUNT + (size_t)w->n_tiles + 3, sizeof *w->units); // and norm, two times rope factors
+    size_t n_tensors = (n_layer + 1) * KIN_W_COUNT + (size_t)w->n_tiles;
     struct ggml_init_params params = {.mem_size = n_tensors * ggml_tensor_overhead(), .no_alloc = true};
     w->ctx = ggml_init(params);
     w->gpu_ctx = ggml_init(params);
-    return w->ctx && w->gpu_ctx ? 0 : kin_err_set(err, "out of memory");
+    return w->layers && w->tiles && w->units && w->ctx && w->gpu_ctx ? 0 : kin_err_set(err, "out of memory");
 }
 
-int kin_weights_open(kin_weights **out, const kin_model *model, const kin_devices *devices, const kin_weights_options *o, kin_err *err) {
+static void try_cache(kin_weights *w) {
+    uint64_t to_pack = 0;
+    kin_err err;
+    for (size_t i = 0; i < w->n_units; i++) to_pack += w->units[i].pack ? w->units[i].packed_bytes : 0;
+    if (!w->o.cache_dir || (to_pack < CACHE_MIN_BYTES && !must_stream(w)) || to_pack == 0) return;
+    if (open_cache(w, &err) != 0) kin_log(KIN_LOG_WARN, "no prepacked cache: %s", err.text);
+}
+
+int kin_weights_open(kin_weights **out, const kin_model *model, const kin_devices *devices, const kin_weights_options *o,
+                     kin_err *err) {
     *out = NULL;
-    size_t n_layer = (size_t)(o->layer_end - o->layer_begin);
     kin_weights *w = calloc(1, sizeof *w);
     if (!w) return kin_err_set(err, "out of memory");
     w->model = model;
     w->devices = devices;
     w->o = *o;
-    w->layers = calloc(n_layer + 1, sizeof *w->layers);
-    w->units = calloc(n_layer * KIN_BLOCK_COUNT + 3, sizeof *w->units); // the layers, two times rope factors, the output
-    if (!w->layers || !w->units) {
-        kin_err_set(err, "out of memory");
-        goto fail;
-    }
-    if (open_contexts(w, err) != 0) goto fail;
+    if (alloc_state(w, err) != 0) goto fail;
     collect_units(w);
-
-    kin_err why;
-    if (o->cache_dir && bytes_to_pack(w) >= CACHE_MIN_BYTES && open_cache(w, &why) != 0) {
-        kin_log(KIN_LOG_WARN, "no prepacked cache: %s", why.text);
-    }
-    if (place_cpu(w, err) != 0 || place_gpu(w, err) != 0) goto fail;
+    try_cache(w);
+    if (place_cpu(w, err) != 0 || place_gpu(w, err) != 0 || open_stream(w, err) != 0) goto fail;
     start_finisher(w);
     *out = w;
     return 0;
@@ -363,24 +543,27 @@ fail:
     return KIN_FAIL;
 }
 
-static void close_unit(unit *u) {
-    // The buffer's memory goes back to malloc: it must be ordinary memory again.
-    if (u->in_file) {
-        mmap(u->base, align_up(u->packed_bytes, KIN_PACKED_ALIGN), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-    }
-    ggml_backend_buffer_free(u->plain_buf);
-    ggml_backend_buffer_free(u->repack_buf);
-}
-
 void kin_weights_close(kin_weights *w) {
     if (!w) return;
     if (w->finishing) pthread_join(w->finisher, NULL);
-    for (size_t i = 0; i < w->n_units; i++) close_unit(&w->units[i]);
+    kin_stream_close(w->stream);
+    for (size_t i = 0; i < w->n_units; i++) {
+        if (w->units[i].base) munmap(w->units[i].base, align_up(w->units[i].packed_bytes, KIN_PACKED_ALIGN));
+    }
     ggml_backend_buffer_free(w->gpu_buf);
+    ggml_backend_buffer_free(w->repack_home);
+    ggml_backend_buffer_free(w->plain_home);
+    if (w->plain_memory) {
+        uint64_t largest = TENSOR_ALIGN;
+        for (size_t i = 0; i < w->n_units; i++) largest = w->units[i].packed_bytes > largest ? w->units[i].packed_bytes : largest;
+        munmap(w->plain_memory, largest);
+    }
     if (w->ctx) ggml_free(w->ctx);
     if (w->gpu_ctx) ggml_free(w->gpu_ctx);
     kin_packed_close(w->packed);
+    free(w->stream_units);
     free(w->units);
+    free(w->tiles);
     free(w->layers);
     free(w);
 }
@@ -401,15 +584,20 @@ struct ggml_tensor *kin_weights_output_norm(const kin_weights *w) {
     return w->output_norm;
 }
 
-struct ggml_tensor *kin_weights_output(const kin_weights *w) {
-    return w->output;
+int kin_weights_n_tiles(const kin_weights *w) {
+    return w->n_tiles;
+}
+
+struct ggml_tensor *kin_weights_tile(const kin_weights *w, int i_tile) {
+    return w->tiles[i_tile];
 }
 
 kin_weights_stats kin_weights_get_stats(const kin_weights *w) {
     kin_weights_stats stats = w->stats;
     for (size_t i = 0; i < w->n_units; i++) {
         const unit *u = &w->units[i];
-        if (u->pack && !u->in_file) stats.anonymous_bytes += u->packed_bytes;
+        if (u->pack && !atomic_load(&u->in_file)) stats.anonymous_bytes += u->packed_bytes;
     }
+    if (w->stream) stats.stream = kin_stream_get_stats(w->stream);
     return stats;
 }

@@ -1,10 +1,14 @@
 // The weights of a range of layers as ggml tensors on their devices, and of the output layer where it is wanted.
 //
-// On the CPU, a block (attention or feed-forward) with weights that this CPU has a faster layout for comes from the prepacked
-// cache (packed.h) or, without one, from memory that is packed at each start; other blocks are the model file itself, mapped.
-// GPU layers are copied to the GPU.
+// GPU layers are copied to the GPU. On the CPU a unit (see kin_unit) is packed if this CPU has a faster layout for one of its
+// weights: it then comes from the prepacked cache (packed.h), or from memory packed at each start where there is no cache.
+// Other units are the model file itself. Either way the bytes are a mapped file, which the OS can take back; units that do not
+// fit the budget are streamed (stream.h).
 //
-// Owner: one shard. Thread: the owner's; a thread of ours finishes writing the cache in the background.
+// The computing thread asks block by block: acquire, compute, release. A pass that needs no streaming says so at its beginning
+// and uses all tensors at once.
+//
+// Owner: one shard. Thread: the owner's; set_budget from any.
 #pragma once
 
 #include <ggml.h>
@@ -12,6 +16,7 @@
 #include <stdint.h>
 
 #include "engine/device.h"
+#include "engine/stream.h"
 #include "model/model.h"
 
 typedef struct kin_weights kin_weights;
@@ -24,15 +29,21 @@ typedef struct kin_weights_options {
     bool output;                // the output norm and matrix too
     bool output_on_gpu;
     const char *cache_dir; // of the prepacked cache; NULL: none
+    kin_stream_mode mode;
+    uint64_t budget;       // bytes of memory for the CPU's weights; UINT64_MAX: all that they need
     kin_progress progress; // NULL, or called while weights are packed or copied
     void *progress_user;
 } kin_weights_options;
 
 // The model and the devices are borrowed until close.
-int kin_weights_open(kin_weights **out, const kin_model *model, const kin_devices *devices, const kin_weights_options *options, kin_err *err);
+int kin_weights_open(kin_weights **out, const kin_model *model, const kin_devices *devices, const kin_weights_options *options,
+                     kin_err *err);
 
 // Waits until a cache file that was begun is safely on the disk.
 void kin_weights_close(kin_weights *weights);
+
+// Bytes of the CPU's weights of such a range: what a budget is compared with.
+uint64_t kin_weights_cpu_bytes(const kin_model *model, const kin_weights_options *options);
 
 // The device that a layer of the range runs on.
 const kin_device *kin_weights_device(const kin_weights *weights, int il);
@@ -43,16 +54,30 @@ struct ggml_tensor *const *kin_weights_layer(const kin_weights *weights, int il)
 // f32 [n_rot / 2], for layers on that device; NULL if the model has none.
 struct ggml_tensor *kin_weights_rope_factors(const kin_weights *weights, const kin_device *device);
 
-struct ggml_tensor *kin_weights_output_norm(const kin_weights *weights); // f32 [n_embd]
-struct ggml_tensor *kin_weights_output(const kin_weights *weights);      // [n_embd, n_vocab]
+// The output layer: the norm f32 [n_embd], and the matrix in tiles of consecutive rows [n_embd, n_rows], so that one need not
+// have all of it in memory.
+struct ggml_tensor *kin_weights_output_norm(const kin_weights *weights);
+int kin_weights_n_tiles(const kin_weights *weights);
+struct ggml_tensor *kin_weights_tile(const kin_weights *weights, int i_tile);
 
-// How the weights came, for `kin run --stats` and tests. Bytes.
+// A block is what is computed at once: attention or feed-forward of a CPU layer, or a tile of the output. They are numbered in
+// cyclic order: for CPU layer il (the i-th of the range) 2 i and 2 i + 1, then the tiles.
+// begin_pass: true: acquire and release each block in turn; false: all tensors are usable, do neither.
+bool kin_weights_begin_pass(kin_weights *weights, bool with_output);
+int kin_weights_acquire(kin_weights *weights, int i_block, kin_err *err);
+void kin_weights_release(kin_weights *weights, int i_block);
+
+// Changes the budget while running. Returns the bytes that stay resident.
+uint64_t kin_weights_set_budget(kin_weights *weights, uint64_t budget);
+
+// How the weights came and what streaming does. Bytes.
 typedef struct kin_weights_stats {
     uint64_t mapped_bytes;    // straight from the model file
     uint64_t cached_bytes;    // from the prepacked cache
     uint64_t packed_bytes;    // packed at this start
     uint64_t anonymous_bytes; // of these, in memory that the OS cannot take back
     uint64_t gpu_bytes;
+    kin_stream_stats stream;
 } kin_weights_stats;
 
 kin_weights_stats kin_weights_get_stats(const kin_weights *weights);

@@ -21,8 +21,9 @@ static struct ggml_tensor *heads(kin_graph *g, struct ggml_tensor *y, int n_head
     const kin_hparams *hp = g->hp;
     y = ggml_reshape_3d(g->ctx, y, hp->head_dim, n_head, rows->n); // [head_dim, n_head, n]
     if (norm) y = kin_block_norm(g, y, norm);
-    return ggml_rope_ext(g->ctx, y, rows->pos, g->rope_factors, hp->n_rot, hp->arch->rope_type, hp->rope_n_ctx_orig, hp->rope_base,
-                         hp->rope_freq_scale, hp->rope_ext_factor, hp->rope_attn_factor, hp->rope_beta_fast, hp->rope_beta_slow);
+    return ggml_rope_ext(g->ctx, y, rows->pos, g->rope_factors, hp->n_rot, hp->arch->rope_type, hp->rope_n_ctx_orig,
+                         hp->rope_base, hp->rope_freq_scale, hp->rope_ext_factor, hp->rope_attn_factor, hp->rope_beta_fast,
+                         hp->rope_beta_slow);
 }
 
 // Writes the tokens' rows [n_embd_kv, n] into their cells of the cache, before anything reads it.
@@ -44,19 +45,19 @@ static struct ggml_tensor *attend(kin_graph *g, const kin_graph_layer *layer, st
     float scale = 1.0f / sqrtf((float)hp->head_dim);
     struct ggml_tensor *out;
 
-    q = ggml_permute(ctx, q, 0, 2, 1, 3);                  // [head_dim, n, n_head]
-    struct ggml_tensor *k = cached_heads(g, layer->k);     // [head_dim, n_kv, n_head_kv]
-    struct ggml_tensor *v = cached_heads(g, layer->v);     // [head_dim, n_kv, n_head_kv]
+    q = ggml_permute(ctx, q, 0, 2, 1, 3);              // [head_dim, n, n_head]
+    struct ggml_tensor *k = cached_heads(g, layer->k); // [head_dim, n_kv, n_head_kv]
+    struct ggml_tensor *v = cached_heads(g, layer->v); // [head_dim, n_kv, n_head_kv]
     if (g->flash) {
         out = ggml_flash_attn_ext(ctx, q, k, v, rows->mask, scale, 0, 0); // [head_dim, n_head, n]
         ggml_prec_set_acc(out, GGML_PREC_F32);
     } else {
-        struct ggml_tensor *kq = ggml_mul_mat(ctx, k, q);                        // [n_kv, n, n_head]
-        kq = ggml_soft_max_ext(ctx, kq, rows->mask, scale, 0);                   // [n_kv, n, n_head]
-        if (ggml_is_quantized(v->type)) v = ggml_cast(ctx, v, GGML_TYPE_F32);    // [head_dim, n_kv, n_head_kv]
+        struct ggml_tensor *kq = ggml_mul_mat(ctx, k, q);                          // [n_kv, n, n_head]
+        kq = ggml_soft_max_ext(ctx, kq, rows->mask, scale, 0);                     // [n_kv, n, n_head]
+        if (ggml_is_quantized(v->type)) v = ggml_cast(ctx, v, GGML_TYPE_F32);      // [head_dim, n_kv, n_head_kv]
         struct ggml_tensor *vt = ggml_cont(ctx, ggml_permute(ctx, v, 1, 0, 2, 3)); // [n_kv, head_dim, n_head_kv]
-        out = ggml_mul_mat(ctx, vt, kq);                                         // [head_dim, n, n_head]
-        out = ggml_cont(ctx, ggml_permute(ctx, out, 0, 2, 1, 3));                // [head_dim, n_head, n]
+        out = ggml_mul_mat(ctx, vt, kq);                                           // [head_dim, n, n_head]
+        out = ggml_cont(ctx, ggml_permute(ctx, out, 0, 2, 1, 3));                  // [head_dim, n_head, n]
     }
     return ggml_reshape_2d(ctx, out, kin_hparams_n_embd_q(hp), rows->n);
 }
@@ -84,17 +85,17 @@ struct ggml_tensor *kin_block_attention(kin_graph *g, int il, struct ggml_tensor
     struct ggml_tensor *q = linear(g, w[KIN_W_ATTN_Q], w[KIN_W_ATTN_Q_BIAS], cur); // [n_embd_q, n]
     q = heads(g, q, hp->n_head, w[KIN_W_ATTN_Q_NORM], rows);
 
-    cur = attend(g, layer, q, rows);                                       // [n_embd_q, n]
+    cur = attend(g, layer, q, rows);                                 // [n_embd_q, n]
     cur = linear(g, w[KIN_W_ATTN_OUT], w[KIN_W_ATTN_OUT_BIAS], cur); // [n_embd, n]
     return ggml_add(g->ctx, cur, x);
 }
 
 struct ggml_tensor *kin_block_ffn_dense(kin_graph *g, int il, struct ggml_tensor *x) {
     struct ggml_tensor *const *w = g->layers[il].w;
-    struct ggml_tensor *cur = kin_block_norm(g, x, w[KIN_W_FFN_NORM]);      // [n_embd, n]
+    struct ggml_tensor *cur = kin_block_norm(g, x, w[KIN_W_FFN_NORM]);  // [n_embd, n]
     struct ggml_tensor *gate = linear(g, w[KIN_W_FFN_GATE], NULL, cur); // [n_ff, n]
     struct ggml_tensor *up = linear(g, w[KIN_W_FFN_UP], NULL, cur);     // [n_ff, n]
-    cur = ggml_swiglu_split(g->ctx, gate, up);                               // [n_ff, n]
+    cur = ggml_swiglu_split(g->ctx, gate, up);                          // [n_ff, n]
     cur = linear(g, w[KIN_W_FFN_DOWN], NULL, cur);                      // [n_embd, n]
     return ggml_add(g->ctx, cur, x);
 }
@@ -106,9 +107,10 @@ static struct ggml_tensor *route(kin_graph *g, struct ggml_tensor *router, struc
     struct ggml_tensor *probs = ggml_soft_max(g->ctx, ggml_mul_mat(g->ctx, router, cur)); // [n_expert, n]
     *chosen = ggml_argsort_top_k(g->ctx, probs, hp->n_expert_used);                       // i32 [n_used, n]
 
-    struct ggml_tensor *weights = ggml_get_rows(g->ctx, ggml_reshape_3d(g->ctx, probs, 1, hp->n_expert, n), *chosen); // [1, n_used, n]
-    weights = ggml_reshape_2d(g->ctx, weights, hp->n_expert_used, n);             // [n_used, n]
-    weights = ggml_div(g->ctx, weights, ggml_sum_rows(g->ctx, weights));          // [n_used, n]
+    struct ggml_tensor *weights =
+        ggml_get_rows(g->ctx, ggml_reshape_3d(g->ctx, probs, 1, hp->n_expert, n), *chosen); // [1, n_used, n]
+    weights = ggml_reshape_2d(g->ctx, weights, hp->n_expert_used, n);                       // [n_used, n]
+    weights = ggml_div(g->ctx, weights, ggml_sum_rows(g->ctx, weights));                    // [n_used, n]
     return ggml_reshape_3d(g->ctx, weights, 1, hp->n_expert_used, n);
 }
 
@@ -122,12 +124,12 @@ struct ggml_tensor *kin_block_ffn_experts(kin_graph *g, int il, struct ggml_tens
     struct ggml_tensor *chosen;
     struct ggml_tensor *weights = route(g, w[KIN_W_FFN_ROUTER], cur, &chosen); // [1, n_used, n]
 
-    cur = ggml_reshape_3d(ctx, cur, hp->n_embd, 1, n);                                     // [n_embd, 1, n]
+    cur = ggml_reshape_3d(ctx, cur, hp->n_embd, 1, n);                                    // [n_embd, 1, n]
     struct ggml_tensor *gate = ggml_mul_mat_id(ctx, w[KIN_W_FFN_GATE_EXPS], cur, chosen); // [n_ff_exp, n_used, n]
     struct ggml_tensor *up = ggml_mul_mat_id(ctx, w[KIN_W_FFN_UP_EXPS], cur, chosen);     // [n_ff_exp, n_used, n]
-    cur = ggml_swiglu_split(ctx, gate, up);                                                // [n_ff_exp, n_used, n]
-    cur = ggml_mul_mat_id(ctx, w[KIN_W_FFN_DOWN_EXPS], cur, chosen);                       // [n_embd, n_used, n]
-    cur = ggml_mul(ctx, cur, weights);                                                     // [n_embd, n_used, n]
+    cur = ggml_swiglu_split(ctx, gate, up);                                               // [n_ff_exp, n_used, n]
+    cur = ggml_mul_mat_id(ctx, w[KIN_W_FFN_DOWN_EXPS], cur, chosen);                      // [n_embd, n_used, n]
+    cur = ggml_mul(ctx, cur, weights);                                                    // [n_embd, n_used, n]
 
     for (int i = 0; i < hp->n_expert_used; i++) {
         struct ggml_tensor *one = ggml_view_2d(ctx, cur, hp->n_embd, n, cur->nb[2], (size_t)i * cur->nb[1]); // [n_embd, n]

@@ -14,8 +14,10 @@ int kin_embed(const kin_model *model, const int32_t *tokens, int n, float *x, ki
             return kin_err_set(err, "token %d is not in the vocabulary (0..%d)", tokens[i], model->hp.n_vocab - 1);
         }
         const uint8_t *row = t->data + (size_t)tokens[i] * row_bytes;
-        if (t->type == GGML_TYPE_F32) memcpy(x, row, row_bytes);
-        else to_float(row, x, n_embd);
+        if (t->type == GGML_TYPE_F32)
+            memcpy(x, row, row_bytes);
+        else
+            to_float(row, x, n_embd);
     }
     return 0;
 }

@@ -257,6 +257,10 @@ int kin_gguf_n_files(const kin_gguf *gguf) {
     return gguf->n_files;
 }
 
+bool kin_gguf_on_disk(const kin_gguf *gguf) {
+    return gguf->files[0].map.fd >= 0;
+}
+
 const char *kin_gguf_file_path(const kin_gguf *gguf, int i_file) {
     kin_assert(i_file >= 0 && i_file < gguf->n_files);
     return gguf->files[i_file].path;

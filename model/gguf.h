@@ -94,5 +94,6 @@ const char *kin_gguf_type_name(int type);
 
 // Files of the model: 1, or N for a split one.
 int kin_gguf_n_files(const kin_gguf *gguf);
+bool kin_gguf_on_disk(const kin_gguf *gguf); // false for bytes in memory: their path is only a name
 const char *kin_gguf_file_path(const kin_gguf *gguf, int i_file);
 uint64_t kin_gguf_file_size(const kin_gguf *gguf, int i_file);

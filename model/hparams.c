@@ -78,7 +78,8 @@ static void read_shape(reader *r, kin_hparams *hp) {
     if (hp->n_head % hp->n_head_kv != 0) {
         r->failed = kin_err_set(r->err, "%d query heads cannot share %d key/value heads evenly", hp->n_head, hp->n_head_kv);
     } else if (value_length != hp->head_dim) {
-        r->failed = kin_err_set(r->err, "key heads of %d and value heads of %d dimensions are not supported", hp->head_dim, value_length);
+        r->failed =
+            kin_err_set(r->err, "key heads of %d and value heads of %d dimensions are not supported", hp->head_dim, value_length);
     } else if (hp->n_expert && (hp->n_expert_used < 1 || hp->n_expert_used > hp->n_expert)) {
         r->failed = kin_err_set(r->err, "%d of %d experts per token is impossible", hp->n_expert_used, hp->n_expert);
     } else if ((hp->n_expert ? hp->n_ff_exp : hp->n_ff) < 1) {
@@ -111,7 +112,8 @@ static void read_rope(reader *r, kin_hparams *hp) {
     bool scaled = yarn || kin_str_eq(scaling, "linear");
     if (!scaled && !kin_str_eq(scaling, "none")) {
         int len = scaling.len > 32 ? 32 : (int)scaling.len;
-        r->failed = kin_err_set(r->err, "the rope scaling '%.*s' is not supported (supported: none, linear, yarn)", len, scaling.at);
+        r->failed =
+            kin_err_set(r->err, "the rope scaling '%.*s' is not supported (supported: none, linear, yarn)", len, scaling.at);
     }
     hp->rope_freq_scale = scaled ? 1.0f / factor : 1.0f;
     hp->rope_ext_factor = yarn ? 1.0f : 0.0f;

@@ -11,22 +11,22 @@ static int check_shape(const kin_gguf_tensor *t, const int64_t ne[3], kin_err *e
     bool same = t->ne[3] == 1;
     for (int i = 0; i < 3; i++) same = same && t->ne[i] == ne[i];
     if (same) return 0;
-    return kin_err_set(err, "tensor '%.*s' has the shape %lld x %lld x %lld, but the metadata says %lld x %lld x %lld", (int)t->name.len,
-                       t->name.at, (long long)t->ne[0], (long long)t->ne[1], (long long)t->ne[2], (long long)ne[0], (long long)ne[1],
-                       (long long)ne[2]);
+    return kin_err_set(err, "tensor '%.*s' has the shape %lld x %lld x %lld, but the metadata says %lld x %lld x %lld",
+                       (int)t->name.len, t->name.at, (long long)t->ne[0], (long long)t->ne[1], (long long)t->ne[2],
+                       (long long)ne[0], (long long)ne[1], (long long)ne[2]);
 }
 
 static int check_type(const kin_gguf_tensor *t, bool vector, kin_err *err) {
     const struct ggml_type_traits *traits = ggml_get_type_traits((enum ggml_type)t->type);
     bool ok = vector ? t->type == GGML_TYPE_F32 : t->type == GGML_TYPE_F32 || traits->to_float != NULL;
     if (ok) return 0;
-    return kin_err_set(err, "tensor '%.*s' has the type %s, which is not one for %s", (int)t->name.len, t->name.at, traits->type_name,
-                       vector ? "norms and biases (they must be F32)" : "weights");
+    return kin_err_set(err, "tensor '%.*s' has the type %s, which is not one for %s", (int)t->name.len, t->name.at,
+                       traits->type_name, vector ? "norms and biases (they must be F32)" : "weights");
 }
 
 // Finds `name`, checks it, counts it in *n_used. Absent: NULL, and an error if required.
-static int take(const kin_model *m, const char *name, const int64_t ne[3], bool vector, bool required, const kin_gguf_tensor **out,
-                size_t *n_used, kin_err *err) {
+static int take(const kin_model *m, const char *name, const int64_t ne[3], bool vector, bool required,
+                const kin_gguf_tensor **out, size_t *n_used, kin_err *err) {
     const kin_gguf_tensor *t = kin_gguf_find_tensor(m->gguf, name);
     *out = t;
     if (!t) return required ? kin_err_set(err, "the tensor '%s' is missing", name) : 0;
@@ -81,7 +81,8 @@ static int refuse_unknown(const kin_model *m, size_t n_used, kin_err *err) {
 static int read_model(kin_model *m, kin_err *err) {
     if (kin_hparams_read(&m->hp, m->gguf, err) != 0) return KIN_FAIL;
     if ((uint64_t)m->hp.n_layer > kin_gguf_n_tensors(m->gguf)) {
-        return kin_err_set(err, "%d layers are announced, but there are only %zu tensors", m->hp.n_layer, kin_gguf_n_tensors(m->gguf));
+        return kin_err_set(err, "%d layers are announced, but there are only %zu tensors", m->hp.n_layer,
+                           kin_gguf_n_tensors(m->gguf));
     }
     m->layers = calloc((size_t)m->hp.n_layer, sizeof *m->layers);
     if (!m->layers) return kin_err_set(err, "out of memory");

@@ -1,4 +1,4 @@
-// The weights of a layer: one table for all families, with names, shapes and the block that each belongs to.
+// The weights of a layer: one table for all families, with names, shapes and the unit that each belongs to.
 //
 // A family says which of them it needs; everything else (reading, checking, placing, streaming) goes by this table.
 #pragma once
@@ -30,12 +30,15 @@ typedef enum kin_weight {
     KIN_W_COUNT,
 } kin_weight;
 
-// A layer is two blocks, each with its own residual connection; a block is the unit of residency and streaming.
-typedef enum kin_block {
-    KIN_BLOCK_ATTN,
-    KIN_BLOCK_FFN,
-    KIN_BLOCK_COUNT,
-} kin_block;
+// A layer is cut into units, the things that stay in memory or are streamed. The attention block is one; the feed-forward
+// block's matrices are larger, each is one of its own. A block needs all its units at the same time.
+typedef enum kin_unit {
+    KIN_UNIT_ATTN,
+    KIN_UNIT_FFN_GATE, // with the norm and the router
+    KIN_UNIT_FFN_UP,
+    KIN_UNIT_FFN_DOWN,
+    KIN_UNIT_COUNT,
+} kin_unit;
 
 typedef uint32_t kin_weight_set; // bit i: kin_weight i
 #define KIN_WEIGHT(w) ((kin_weight_set)1 << KIN_W_##w)
@@ -47,13 +50,13 @@ typedef uint32_t kin_weight_set; // bit i: kin_weight i
 #define KIN_WEIGHTS_QK_NORM (KIN_WEIGHT(ATTN_Q_NORM) | KIN_WEIGHT(ATTN_K_NORM))
 #define KIN_WEIGHTS_DENSE (KIN_WEIGHT(FFN_NORM) | KIN_WEIGHT(FFN_GATE) | KIN_WEIGHT(FFN_UP) | KIN_WEIGHT(FFN_DOWN))
 #define KIN_WEIGHTS_EXPERTS                                                                                                      \
-    (KIN_WEIGHT(FFN_NORM) | KIN_WEIGHT(FFN_ROUTER) | KIN_WEIGHT(FFN_GATE_EXPS) | KIN_WEIGHT(FFN_UP_EXPS) |                      \
+    (KIN_WEIGHT(FFN_NORM) | KIN_WEIGHT(FFN_ROUTER) | KIN_WEIGHT(FFN_GATE_EXPS) | KIN_WEIGHT(FFN_UP_EXPS) |                       \
      KIN_WEIGHT(FFN_DOWN_EXPS))
 
 // "attn_q.weight": the name after "blk.N.".
 const char *kin_weight_name(kin_weight weight);
 
-kin_block kin_weight_block(kin_weight weight);
+kin_unit kin_weight_unit(kin_weight weight);
 
 // Norms and biases: small vectors, always F32. The others are matrices, ne[0] inputs each.
 int kin_weight_is_vector(kin_weight weight);

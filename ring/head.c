@@ -11,9 +11,9 @@ struct kin_head {
     kin_progress progress;
     void *progress_user;
 
-    float *x;          // f32 [n_batch, n_embd] hidden states on their way
+    float *x;           // f32 [n_batch, n_embd] hidden states on their way
     int32_t *pos, *seq; // [n_batch]
-    int32_t last;      // the row wanted when only the last is
+    int32_t last;       // the row wanted when only the last is
 };
 
 int kin_head_open(kin_head **out, const kin_model *model, kin_shard *shard, int n_batch, kin_err *err) {
@@ -48,7 +48,8 @@ void kin_head_on_progress(kin_head *h, kin_progress progress, void *user) {
 }
 
 // One chunk of at most n_batch tokens. n_logits as in kin_head_eval, for this chunk.
-static int eval_chunk(kin_head *h, int32_t seq, int32_t pos, const int32_t *tokens, int n, float *logits, int n_logits, kin_err *err) {
+static int eval_chunk(kin_head *h, int32_t seq, int32_t pos, const int32_t *tokens, int n, float *logits, int n_logits,
+                      kin_err *err) {
     if (kin_embed(h->model, tokens, n, h->x, err) != 0) return KIN_FAIL;
     for (int i = 0; i < n; i++) {
         h->pos[i] = pos + i;
@@ -57,12 +58,14 @@ static int eval_chunk(kin_head *h, int32_t seq, int32_t pos, const int32_t *toke
     // A chunk whose logits nobody wants still has to end somewhere: its last row.
     h->last = n - 1;
     bool all = n_logits == n;
-    kin_batch batch = {.n_tokens = n, .pos = h->pos, .seq = h->seq, .out = all ? NULL : &h->last, .n_out = 1};
+    kin_batch batch = {
+        .n_tokens = n, .pos = h->pos, .seq = h->seq, .out = all ? NULL : &h->last, .n_out = 1, .no_output = n_logits == 0};
     if (kin_shard_run(h->shard, &batch, h->x, h->x, err) != 0) return KIN_FAIL;
     return n_logits ? kin_shard_output(h->shard, n_logits, h->x, logits, err) : 0;
 }
 
-int kin_head_eval(kin_head *h, int32_t seq, int32_t pos, const int32_t *tokens, int n, float *logits, int n_logits, kin_err *err) {
+int kin_head_eval(kin_head *h, int32_t seq, int32_t pos, const int32_t *tokens, int n, float *logits, int n_logits,
+                  kin_err *err) {
     kin_assert(n > 0 && (n_logits == 0 || n_logits == 1 || n_logits == n));
     for (int done = 0; done < n;) {
         int chunk = n - done < h->n_batch ? n - done : h->n_batch;

@@ -20,9 +20,10 @@ void kin_head_close(kin_head *head);
 void kin_head_on_progress(kin_head *head, kin_progress progress, void *user);
 
 // Feeds tokens [n] of sequence `seq` at positions pos, pos + 1, ...
-// logits: n_logits = 1: // f32 [n_vocab] after the last token; n_logits = n: // f32 [n, n_vocab] after each; 0: none, may be NULL.
-// On failure the sequence holds the tokens of the chunks that succeeded; remove them or clear.
-int kin_head_eval(kin_head *head, int32_t seq, int32_t pos, const int32_t *tokens, int n, float *logits, int n_logits, kin_err *err);
+// logits: n_logits = 1: // f32 [n_vocab] after the last token; n_logits = n: // f32 [n, n_vocab] after each; 0: none, may be
+// NULL. On failure the sequence holds the tokens of the chunks that succeeded; remove them or clear.
+int kin_head_eval(kin_head *head, int32_t seq, int32_t pos, const int32_t *tokens, int n, float *logits, int n_logits,
+                  kin_err *err);
 
 // Forgets positions [begin, end) of a sequence; or everything.
 void kin_head_remove(kin_head *head, int32_t seq, int32_t begin, int32_t end);

@@ -98,8 +98,10 @@ static void apply_cgroups(kin_memory *mem) {
         for (;;) {
             char dir[700];
             snprintf(dir, sizeof dir, v2 ? "/sys/fs/cgroup%s" : "/sys/fs/cgroup/memory%s", path);
-            if (v2) apply_cgroup(mem, dir, "memory.max", "memory.current", "file ");
-            else apply_cgroup(mem, dir, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache ");
+            if (v2)
+                apply_cgroup(mem, dir, "memory.max", "memory.current", "file ");
+            else
+                apply_cgroup(mem, dir, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache ");
             char *slash = strrchr(path, '/');
             if (!slash || path[1] == '\0') break;
             slash[slash == path] = '\0';

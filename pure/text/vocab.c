@@ -359,7 +359,7 @@ kin_token_type kin_vocab_type(const kin_vocab *vocab, int32_t id) {
 kin_str kin_vocab_text(const kin_vocab *vocab, int32_t id) {
     kin_assert(id >= 0 && id < vocab->n_tokens);
     return (kin_str){.at = kin_string_table_at(&vocab->texts, (uint32_t)id),
-                       .len = kin_string_table_len(&vocab->texts, (uint32_t)id)};
+                     .len = kin_string_table_len(&vocab->texts, (uint32_t)id)};
 }
 
 kin_str kin_vocab_piece(const kin_vocab *vocab, int32_t id) {

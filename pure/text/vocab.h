@@ -49,8 +49,8 @@ typedef struct kin_vocab_spec {
 
     int32_t n_tokens;
     const kin_str *tokens; // [n_tokens] as the file writes them; all different
-    const float *scores;     // [n_tokens] or NULL: all 0. Not NaN
-    const int32_t *types;    // [n_tokens] kin_token_type or NULL: all normal
+    const float *scores;   // [n_tokens] or NULL: all 0. Not NaN
+    const int32_t *types;  // [n_tokens] kin_token_type or NULL: all normal
 
     size_t n_merges; // BPE: "LEFT RIGHT", best first
     const kin_str *merges;

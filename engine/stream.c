@@ -1,0 +1,549 @@
+#include "engine/stream.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "pure/plan/residency.h"
+#include "sys/ring.h"
+
+enum {
+    N_IO_THREADS = 4,
+    CHUNK_BYTES = 2 << 20, // measured: 1 to 4 MB with 4 in flight reach the disk's limit, smaller ones do not
+    MAX_CHUNKS = 4096,
+    WILLNEED_AHEAD = 4,      // units announced to the OS ahead of their use
+    RING_SLACK_PERCENT = 25, // beyond the largest group: room to read ahead while it computes
+};
+
+typedef struct unit {
+    kin_stream_unit spec;
+    uint64_t slot_bytes;                          // in the ring
+    uint64_t slot_offset[KIN_STREAM_MAX_EXTENTS]; // of each extent's first (aligned) byte
+    bool resident;                                // wanted in memory
+    bool present;                                 // its pages were fetched since it became resident
+} unit;
+
+// One unit of one pass, from the moment it is scheduled until it is released.
+typedef struct step {
+    size_t unit;
+    bool streamed;
+    uint64_t ring_at, ring_bytes; // streamed: where in the ring
+    int n_open;                   // chunks not finished
+    int failed;                   // errno of a read
+} step;
+
+// A piece of work for an I/O thread.
+typedef struct chunk {
+    size_t i_step; // sequence number of its step
+    int i_file;
+    uint64_t offset, bytes;
+    uint64_t n_needed; // of these, those that the unit has: the file may end inside the last page
+    uint8_t *to;       // NULL: fetch the pages of the mapping at `map`
+    const uint8_t *map;
+} chunk;
+
+struct kin_stream {
+    unit *units;
+    size_t n_units, n_layer_units;
+    uint64_t *bytes; // [n_units]
+    uint32_t *order; // [n_units] see residency.h
+    bool *wanted;    // [n_units] scratch for set_budget
+    kin_stream_mode mode;
+    int *fds, *direct_fds, n_paths; // [n_paths], -1: not open
+
+    uint8_t *ring; // mapped twice in a row, so that what wraps round its end is still in one piece
+    uint64_t ring_bytes;
+    uint64_t ring_begin, ring_used; // used bytes start at ring_begin, cyclically
+
+    pthread_mutex_t mutex;
+    pthread_cond_t work, done; // chunks for the I/O threads; a step got ready
+    pthread_t threads[N_IO_THREADS];
+    int n_threads;
+    bool closing;
+
+    // Steps are numbered from 0 on; [first, acquired) are in use, [acquired, next) are scheduled.
+    step *steps; // [n_steps] cyclic
+    size_t n_steps;
+    size_t first, acquired, next;
+    size_t pass_unit; // the unit that the next scheduled step is for
+    bool pass_known;  // that step belongs to the pass that has begun
+    bool with_output; // of the pass that has begun
+
+    chunk chunks[MAX_CHUNKS]; // cyclic
+    size_t chunk_first, chunk_next;
+    int n_reading;
+    kin_time reading_since;
+    kin_stream_stats stats;
+};
+
+static uint64_t align_down(uint64_t n) {
+    return n / KIN_STREAM_ALIGN * KIN_STREAM_ALIGN;
+}
+
+static uint64_t align_up(uint64_t n) {
+    return align_down(n + KIN_STREAM_ALIGN - 1);
+}
+
+// ---- sizes
+
+static uint64_t extent_slot_bytes(const kin_extent *e) {
+    return align_up(e->offset + e->bytes) - align_down(e->offset);
+}
+
+static uint64_t unit_slot_bytes(const kin_stream_unit *u) {
+    uint64_t sum = 0;
+    for (int i = 0; i < u->n_extents; i++) sum += extent_slot_bytes(&u->extents[i]);
+    return sum;
+}
+
+static uint64_t ring_size(const kin_stream_unit *units, size_t n_units) {
+    uint64_t group = 0, largest = 0;
+    for (size_t i = 0; i < n_units; i++) {
+        bool same = i > 0 && units[i].i_group == units[i - 1].i_group;
+        group = (same ? group : 0) + unit_slot_bytes(&units[i]);
+        if (group > largest) largest = group;
+    }
+    return align_up(largest + largest / 100 * RING_SLACK_PERCENT);
+}
+
+uint64_t kin_stream_min_budget(const kin_stream_unit *units, size_t n_units) {
+    return ring_size(units, n_units);
+}
+
+// ---- the ring. All under the mutex.
+
+// Room for `bytes` after what is used. False if there is none now.
+static bool ring_take(kin_stream *s, uint64_t bytes, step *st) {
+    if (s->ring_used + bytes > s->ring_bytes) return false;
+    st->ring_at = (s->ring_begin + s->ring_used) % s->ring_bytes;
+    st->ring_bytes = bytes;
+    s->ring_used += bytes;
+    return true;
+}
+
+static void ring_give_oldest(kin_stream *s, const step *st) {
+    s->ring_begin = (s->ring_begin + st->ring_bytes) % s->ring_bytes;
+    s->ring_used -= st->ring_bytes;
+}
+
+// ---- scheduling. All under the mutex.
+
+static step *step_at(kin_stream *s, size_t number) {
+    return &s->steps[number % s->n_steps];
+}
+
+static size_t n_chunks_free(const kin_stream *s) {
+    return MAX_CHUNKS - (s->chunk_next - s->chunk_first);
+}
+
+static void push_chunk(kin_stream *s, chunk c) {
+    s->chunks[s->chunk_next++ % MAX_CHUNKS] = c;
+    step_at(s, c.i_step)->n_open++;
+    pthread_cond_signal(&s->work);
+}
+
+static size_t chunks_of(const unit *u) {
+    size_t n = 0;
+    for (int i = 0; i < u->spec.n_extents; i++) n += (size_t)(extent_slot_bytes(&u->spec.extents[i]) / CHUNK_BYTES) + 1;
+    return n;
+}
+
+static void push_reads(kin_stream *s, size_t number, const unit *u, uint64_t ring_at) {
+    for (int i = 0; i < u->spec.n_extents; i++) {
+        const kin_extent *e = &u->spec.extents[i];
+        uint64_t begin = align_down(e->offset), end = align_up(e->offset + e->bytes);
+        uint8_t *to = s->ring + ring_at + u->slot_offset[i];
+        for (uint64_t at = begin; at < end; at += CHUNK_BYTES) {
+            uint64_t n = end - at < CHUNK_BYTES ? end - at : CHUNK_BYTES;
+            uint64_t left = e->offset + e->bytes - at;
+            push_chunk(s, (chunk){.i_step = number,
+                                  .i_file = e->i_file,
+                                  .offset = at,
+                                  .bytes = n,
+                                  .n_needed = left < n ? left : n,
+                                  .to = to + (at - begin)});
+        }
+    }
+}
+
+// Resident pages come through the page cache, in the background, so that the first pass is not slower than the disk.
+static void push_fetches(kin_stream *s, size_t number, const unit *u) {
+    for (int i = 0; i < u->spec.n_extents; i++) {
+        const kin_extent *e = &u->spec.extents[i];
+        for (uint64_t at = 0; at < e->bytes; at += CHUNK_BYTES) {
+            uint64_t n = e->bytes - at < CHUNK_BYTES ? e->bytes - at : CHUNK_BYTES;
+            push_chunk(s,
+                       (chunk){.i_step = number, .i_file = e->i_file, .offset = e->offset + at, .bytes = n, .map = e->map + at});
+        }
+    }
+}
+
+// The pass that follows is not known yet, but it begins with the layers in any case.
+static bool next_unit_known(const kin_stream *s) {
+    return s->pass_unit < s->n_layer_units || s->pass_known;
+}
+
+static void next_unit(kin_stream *s) {
+    size_t end = s->pass_known && s->with_output ? s->n_units : s->n_layer_units;
+    s->pass_unit++;
+    if (s->pass_known && s->pass_unit >= end) {
+        s->pass_unit = 0;
+        s->pass_known = false;
+    }
+}
+
+// Schedules one more step; false if there is no room for it now.
+static bool schedule_one(kin_stream *s) {
+    if (!next_unit_known(s) || s->next - s->first == s->n_steps) return false;
+    if (s->mode == KIN_STREAM_WILLNEED && s->next - s->acquired >= WILLNEED_AHEAD) return false;
+    unit *u = &s->units[s->pass_unit];
+    step *st = step_at(s, s->next);
+    *st = (step){.unit = s->pass_unit, .streamed = !u->resident};
+    if (n_chunks_free(s) < chunks_of(u)) return false;
+    if (st->streamed) {
+        if (!ring_take(s, u->slot_bytes, st)) return false;
+        push_reads(s, s->next, u, st->ring_at);
+    } else if (!u->present && s->mode != KIN_STREAM_MMAP) {
+        push_fetches(s, s->next, u);
+        u->present = s->mode == KIN_STREAM_RESIDENT; // the OS may take pages back at any time where it decides
+    }
+    s->next++;
+    next_unit(s);
+    return true;
+}
+
+static void schedule(kin_stream *s) {
+    while (schedule_one(s)) {
+    }
+}
+
+// ---- I/O threads
+
+static int read_all(kin_stream *s, const chunk *c) {
+    int fd = s->direct_fds[c->i_file];
+    uint64_t done = 0;
+    while (done < c->n_needed) {
+        ssize_t n = pread(fd, c->to + done, c->bytes - done, (off_t)(c->offset + done));
+        if (n > 0)
+            done += (uint64_t)n;
+        else if (n == 0)
+            return EIO; // the file has become shorter
+        else if (errno == EINVAL && fd != s->fds[c->i_file])
+            fd = s->fds[c->i_file]; // no O_DIRECT on this file system after all
+        else if (errno != EINTR)
+            return errno;
+    }
+    return 0;
+}
+
+static int fetch_pages(const chunk *c) {
+    uint8_t *begin = (uint8_t *)align_down((uintptr_t)c->map);
+    size_t n = (size_t)(c->map + c->bytes - begin);
+    madvise(begin, n, MADV_WILLNEED);
+#ifdef MADV_POPULATE_READ
+    if (madvise(begin, n, MADV_POPULATE_READ) == 0) return 0;
+#endif
+    volatile const uint8_t *p = begin;
+    for (size_t i = 0; i < n; i += KIN_STREAM_ALIGN) (void)p[i];
+    return 0;
+}
+
+static int announce_pages(const chunk *c) {
+    uint8_t *begin = (uint8_t *)align_down((uintptr_t)c->map);
+    madvise(begin, (size_t)(c->map + c->bytes - begin), MADV_WILLNEED);
+    return 0;
+}
+
+static int run_chunk(kin_stream *s, const chunk *c) {
+    if (c->to) return read_all(s, c);
+    if (s->mode == KIN_STREAM_WILLNEED) return announce_pages(c);
+    return fetch_pages(c);
+}
+
+static void count_begin(kin_stream *s) {
+    if (s->n_reading++ == 0) s->reading_since = kin_clock_now();
+}
+
+static void count_end(kin_stream *s, const chunk *c) {
+    if (--s->n_reading == 0) s->stats.busy_ns += kin_clock_now() - s->reading_since;
+    if (c->to)
+        s->stats.read_bytes += c->bytes;
+    else
+        s->stats.fetch_bytes += c->bytes;
+}
+
+static void *io_thread(void *arg) {
+    kin_stream *s = arg;
+    pthread_mutex_lock(&s->mutex);
+    for (;;) {
+        while (s->chunk_first == s->chunk_next && !s->closing) pthread_cond_wait(&s->work, &s->mutex);
+        if (s->closing) break;
+        chunk c = s->chunks[s->chunk_first++ % MAX_CHUNKS];
+        count_begin(s);
+        pthread_mutex_unlock(&s->mutex);
+        int failed = run_chunk(s, &c);
+        pthread_mutex_lock(&s->mutex);
+        count_end(s, &c);
+        step *st = step_at(s, c.i_step);
+        if (failed) st->failed = failed;
+        if (--st->n_open == 0) pthread_cond_broadcast(&s->done);
+    }
+    pthread_mutex_unlock(&s->mutex);
+    return NULL;
+}
+
+// ---- opening
+
+static int open_file(kin_stream *s, int i, const char *path, kin_err *err) {
+    s->fds[i] = open(path, O_RDONLY | O_CLOEXEC);
+    if (s->fds[i] < 0) return kin_err_set(err, "%s: %s", path, strerror(errno));
+#ifdef O_DIRECT
+    s->direct_fds[i] = open(path, O_RDONLY | O_CLOEXEC | O_DIRECT);
+#endif
+    if (s->direct_fds[i] < 0) {
+        s->direct_fds[i] = s->fds[i];
+        s->stats.direct = false;
+    }
+    return 0;
+}
+
+static int open_files(kin_stream *s, const kin_stream_options *o, kin_err *err) {
+    s->fds = malloc((size_t)o->n_paths * sizeof *s->fds);
+    s->direct_fds = malloc((size_t)o->n_paths * sizeof *s->direct_fds);
+    if (!s->fds || !s->direct_fds) return kin_err_set(err, "out of memory");
+    s->n_paths = o->n_paths;
+    s->stats.direct = true;
+    for (int i = 0; i < o->n_paths; i++) s->fds[i] = s->direct_fds[i] = -1;
+    for (int i = 0; i < o->n_paths; i++) {
+        if (o->paths[i] && open_file(s, i, o->paths[i], err) != 0) return KIN_FAIL;
+    }
+    return 0;
+}
+
+static void close_files(kin_stream *s) {
+    for (int i = 0; i < s->n_paths; i++) {
+        if (s->direct_fds[i] != s->fds[i]) close(s->direct_fds[i]);
+        if (s->fds[i] >= 0) close(s->fds[i]);
+    }
+    free(s->fds);
+    free(s->direct_fds);
+}
+
+static int alloc_state(kin_stream *s, const kin_stream_options *o, kin_err *err) {
+    s->n_steps = 2 * o->n_units;
+    s->units = calloc(o->n_units, sizeof *s->units);
+    s->bytes = calloc(o->n_units, sizeof *s->bytes);
+    s->order = calloc(o->n_units, sizeof *s->order);
+    s->wanted = calloc(o->n_units, sizeof *s->wanted);
+    s->steps = calloc(s->n_steps, sizeof *s->steps);
+    if (!s->units || !s->bytes || !s->order || !s->wanted || !s->steps) return kin_err_set(err, "out of memory");
+    for (size_t i = 0; i < o->n_units; i++) {
+        unit *u = &s->units[i];
+        u->spec = o->units[i];
+        for (int k = 0; k < u->spec.n_extents; k++) {
+            u->slot_offset[k] = u->slot_bytes;
+            u->slot_bytes += extent_slot_bytes(&u->spec.extents[k]);
+            s->bytes[i] += u->spec.extents[k].bytes;
+        }
+    }
+    kin_residency_order(s->bytes, s->n_units, s->order);
+    return 0;
+}
+
+static int alloc_ring(kin_stream *s, kin_err *err) {
+    if (s->ring_bytes == 0) return 0; // all units are always in memory
+    s->ring = kin_ring_map(s->ring_bytes);
+    return s->ring ? 0 : kin_err_set(err, "out of memory: %llu MiB to stream through", (unsigned long long)(s->ring_bytes >> 20));
+}
+
+// Under the mutex, or before the threads start.
+static void choose(kin_stream *s, uint64_t budget) {
+    uint64_t for_units = budget > s->ring_bytes ? budget - s->ring_bytes : 0;
+    if (s->mode != KIN_STREAM_RESIDENT) for_units = UINT64_MAX;
+    s->stats.resident_bytes = kin_residency_choose(s->bytes, s->n_units, s->order, for_units, s->wanted);
+}
+
+int kin_stream_open(kin_stream **out, const kin_stream_options *o, kin_err *err) {
+    *out = NULL;
+    kin_stream *s = calloc(1, sizeof *s);
+    if (!s) return kin_err_set(err, "out of memory");
+    pthread_mutex_init(&s->mutex, NULL);
+    pthread_cond_init(&s->work, NULL);
+    pthread_cond_init(&s->done, NULL);
+    s->n_units = o->n_units;
+    s->n_layer_units = o->n_layer_units;
+    s->mode = o->mode;
+    s->ring_bytes = ring_size(o->units, o->n_units);
+    if (o->mode == KIN_STREAM_RESIDENT && o->budget < s->ring_bytes) {
+        kin_err_set(err, "%llu MiB are too little for weights: at least %llu MiB are needed to stream them through",
+                    (unsigned long long)(o->budget >> 20), (unsigned long long)(s->ring_bytes + ((1 << 20) - 1)) >> 20);
+        goto fail;
+    }
+    if (open_files(s, o, err) != 0 || alloc_state(s, o, err) != 0) goto fail;
+    if (s->mode == KIN_STREAM_RESIDENT && alloc_ring(s, err) != 0) goto fail;
+    choose(s, o->budget);
+    for (size_t i = 0; i < s->n_units; i++) s->units[i].resident = s->wanted[i];
+
+    while (s->n_threads < N_IO_THREADS && pthread_create(&s->threads[s->n_threads], NULL, io_thread, s) == 0) s->n_threads++;
+    if (s->n_threads == 0) {
+        kin_err_set(err, "no threads to read with");
+        goto fail;
+    }
+    *out = s;
+    return 0;
+
+fail:
+    kin_stream_close(s);
+    return KIN_FAIL;
+}
+
+void kin_stream_close(kin_stream *s) {
+    if (!s) return;
+    pthread_mutex_lock(&s->mutex);
+    s->closing = true;
+    pthread_cond_broadcast(&s->work);
+    pthread_mutex_unlock(&s->mutex);
+    for (int i = 0; i < s->n_threads; i++) pthread_join(s->threads[i], NULL);
+    close_files(s);
+    kin_ring_unmap(s->ring, s->ring_bytes);
+    pthread_mutex_destroy(&s->mutex);
+    pthread_cond_destroy(&s->work);
+    pthread_cond_destroy(&s->done);
+    free(s->units);
+    free(s->bytes);
+    free(s->order);
+    free(s->wanted);
+    free(s->steps);
+    free(s);
+}
+
+// ---- running
+
+// Under the mutex. Waits for the step's reads.
+static void wait_ready(kin_stream *s, size_t number) {
+    step *st = step_at(s, number);
+    if (st->n_open == 0) return;
+    kin_time begun = kin_clock_now();
+    while (st->n_open > 0) pthread_cond_wait(&s->done, &s->mutex);
+    s->stats.wait_ns += kin_clock_now() - begun;
+}
+
+// Under the mutex.
+static void release_oldest(kin_stream *s) {
+    step *st = step_at(s, s->first++);
+    if (st->streamed) ring_give_oldest(s, st);
+}
+
+// Under the mutex. Drops what an unfinished pass left scheduled, so that the next one starts at unit 0.
+static void skip_rest(kin_stream *s) {
+    while (s->first < s->next && (s->first < s->acquired || step_at(s, s->first)->unit != 0)) {
+        wait_ready(s, s->first);
+        release_oldest(s);
+    }
+    s->acquired = s->first;
+    if (s->first == s->next) s->pass_unit = 0;
+}
+
+// Under the mutex.
+static bool all_present(const kin_stream *s) {
+    for (size_t i = 0; i < s->n_units; i++) {
+        if (!s->units[i].present && s->units[i].spec.n_extents > 0) return false;
+    }
+    return true;
+}
+
+bool kin_stream_begin_pass(kin_stream *s, bool with_output) {
+    pthread_mutex_lock(&s->mutex);
+    skip_rest(s);
+    if (s->mode == KIN_STREAM_MMAP || (s->mode == KIN_STREAM_RESIDENT && all_present(s))) {
+        // Nothing to do ahead: the pass runs without us.
+        while (s->first < s->next) {
+            wait_ready(s, s->first);
+            release_oldest(s);
+        }
+        s->acquired = s->first;
+        s->pass_unit = 0;
+        s->pass_known = false;
+        s->stats.n_passes++;
+        pthread_mutex_unlock(&s->mutex);
+        return false;
+    }
+    s->pass_known = true;
+    s->with_output = with_output;
+    s->stats.n_passes++;
+    // All layers may be scheduled already: then what follows is the output, or the next pass.
+    if (s->pass_unit >= s->n_layer_units && !with_output) {
+        s->pass_unit = 0;
+        s->pass_known = false;
+    }
+    schedule(s);
+    pthread_mutex_unlock(&s->mutex);
+    return true;
+}
+
+int kin_stream_acquire(kin_stream *s, size_t unit_number, const uint8_t **ptrs, kin_err *err) {
+    pthread_mutex_lock(&s->mutex);
+    schedule(s);
+    kin_assert(s->acquired < s->next);
+    step *st = step_at(s, s->acquired);
+    kin_assert(st->unit == unit_number);
+    wait_ready(s, s->acquired);
+    s->acquired++;
+    const unit *u = &s->units[st->unit];
+    for (int i = 0; i < u->spec.n_extents; i++) {
+        const kin_extent *e = &u->spec.extents[i];
+        ptrs[i] = st->streamed ? s->ring + st->ring_at + u->slot_offset[i] + e->offset % KIN_STREAM_ALIGN : e->map;
+    }
+    int failed = st->failed;
+    pthread_mutex_unlock(&s->mutex);
+    return failed ? kin_err_set(err, "reading weights: %s", strerror(failed)) : u->spec.n_extents;
+}
+
+void kin_stream_release(kin_stream *s, size_t n) {
+    pthread_mutex_lock(&s->mutex);
+    kin_assert(s->first + n <= s->acquired);
+    while (n-- > 0) release_oldest(s);
+    schedule(s);
+    pthread_mutex_unlock(&s->mutex);
+}
+
+// ---- changing the resident set
+
+// Gives a unit's pages back. Whoever still reads the mapping would fetch them again: slow, never wrong.
+static void drop_pages(kin_stream *s, const unit *u) {
+    for (int i = 0; i < u->spec.n_extents; i++) {
+        const kin_extent *e = &u->spec.extents[i];
+        uint8_t *begin = (uint8_t *)align_up((uintptr_t)e->map), *end = (uint8_t *)align_down((uintptr_t)e->map + e->bytes);
+        if (end > begin) madvise(begin, (size_t)(end - begin), MADV_DONTNEED);
+#ifdef POSIX_FADV_DONTNEED
+        posix_fadvise(s->fds[e->i_file], (off_t)e->offset, (off_t)e->bytes, POSIX_FADV_DONTNEED);
+#endif
+    }
+}
+
+uint64_t kin_stream_set_budget(kin_stream *s, uint64_t budget) {
+    pthread_mutex_lock(&s->mutex);
+    choose(s, budget);
+    for (size_t i = 0; i < s->n_units; i++) {
+        unit *u = &s->units[i];
+        if (u->resident && !s->wanted[i]) drop_pages(s, u);
+        if (u->resident != s->wanted[i]) u->present = false;
+        u->resident = s->wanted[i];
+    }
+    uint64_t resident = s->stats.resident_bytes;
+    pthread_mutex_unlock(&s->mutex);
+    return resident;
+}
+
+kin_stream_stats kin_stream_get_stats(kin_stream *s) {
+    pthread_mutex_lock(&s->mutex);
+    kin_stream_stats stats = s->stats;
+    stats.ring_bytes = s->ring ? s->ring_bytes : 0;
+    pthread_mutex_unlock(&s->mutex);
+    return stats;
+}

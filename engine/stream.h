@@ -1,0 +1,90 @@
+// Streaming: weights that are not in memory, read from the disk just before they are needed, in a fixed cyclic order.
+//
+// A pass goes over all units once, in their order; the units of the output layer, the last ones, take part only in passes that
+// want it. For every unit the streamer decides ahead of time: it is resident (its file mapping is used; the first time its pages
+// are fetched in the background) or it is streamed (its bytes come by O_DIRECT reads of several MB, some in flight at once, into
+// a ring buffer a little larger than what one computation needs). Reading runs ahead of computing as far as the ring has room,
+// across the end of a pass too.
+//
+//   begin_pass ─► for each unit in order: acquire ─► compute ─► release
+//                              ▲                        │
+//                I/O threads ──┘ filled            room ┘
+//
+// Owner: one kin_weights. Threads: begin_pass, acquire and release from the computing thread; set_budget from any; the I/O
+// threads are ours. One mutex guards all state and is never held during a read.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+#define KIN_STREAM_ALIGN 4096
+#define KIN_STREAM_MAX_EXTENTS 12
+
+typedef struct kin_stream kin_stream;
+
+// A range of a file that a unit is made of, and where it is mapped.
+typedef struct kin_extent {
+    int i_file;      // index into kin_stream_options.paths
+    uint64_t offset; // any; reads are widened to what O_DIRECT wants
+    uint64_t bytes;
+    const uint8_t *map;
+} kin_extent;
+
+typedef struct kin_stream_unit {
+    kin_extent extents[KIN_STREAM_MAX_EXTENTS];
+    int n_extents; // 0: the unit is always in memory
+    int i_group; // units of one group are needed at the same time
+} kin_stream_unit;
+
+typedef enum kin_stream_mode {
+    KIN_STREAM_RESIDENT, // resident set and streaming: ours
+    KIN_STREAM_MMAP,     // leave it to the OS's paging, as llama.cpp does
+    KIN_STREAM_WILLNEED, // the same, with the next units announced ahead (the prefetching of prima.cpp)
+} kin_stream_mode;
+
+typedef struct kin_stream_options {
+    const char *const *paths; // [n_paths] the files; opened here, with O_DIRECT where the file system has it. NULL: not used
+    int n_paths;
+    const kin_stream_unit *units; // [n_units] in cyclic order; copied
+    size_t n_units;
+    size_t n_layer_units; // the first ones; the rest is the output layer's
+    uint64_t budget;      // bytes for resident units and the ring together
+    kin_stream_mode mode;
+} kin_stream_options;
+
+// Fails if the budget cannot even hold the ring; the sentence says how much that is.
+int kin_stream_open(kin_stream **out, const kin_stream_options *options, kin_err *err);
+void kin_stream_close(kin_stream *stream);
+
+// The least budget: the ring alone.
+uint64_t kin_stream_min_budget(const kin_stream_unit *units, size_t n_units);
+
+// Begins a pass over the layers' units, and then the output's if wanted. Units of the last pass that were not acquired are
+// skipped. False: everything is in its mapping (or the mode leaves it to the OS); use that, and do not acquire in this pass.
+bool kin_stream_begin_pass(kin_stream *stream, bool with_output);
+
+// Waits until the next unit (its number must be `unit`) is there. ptrs // [n_extents]: where the bytes of each extent are,
+// until release. Returns how many extents the unit has, or KIN_FAIL when the disk fails.
+int kin_stream_acquire(kin_stream *stream, size_t unit, const uint8_t **ptrs, kin_err *err);
+
+// The oldest `n` acquired units are not needed any more.
+void kin_stream_release(kin_stream *stream, size_t n);
+
+// Changes the budget while running: units leave memory at once, or come back as the passes go on. Returns the resident bytes.
+uint64_t kin_stream_set_budget(kin_stream *stream, uint64_t budget);
+
+typedef struct kin_stream_stats {
+    uint64_t resident_bytes; // chosen to be resident
+    uint64_t ring_bytes;
+    uint64_t read_bytes;  // by streaming, since open
+    uint64_t fetch_bytes; // of resident units, fetched into memory, since open
+    uint64_t busy_ns;     // time with at least one read in flight
+    uint64_t wait_ns;     // time that acquire waited
+    uint64_t n_passes;
+    bool direct; // O_DIRECT works on these files
+} kin_stream_stats;
+
+kin_stream_stats kin_stream_get_stats(kin_stream *stream);

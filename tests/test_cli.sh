@@ -1,0 +1,258 @@
+#!/bin/sh
+# The kin program as a person meets it: what it prints where, and the status it ends with. Runs the built-in demo model.
+#
+#   test_cli.sh PATH_TO_KIN      (mkmodel lies beside it)
+set -u
+kin=$1
+mkmodel=$(dirname "$kin")/mkmodel
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
+for name in $(env | sed -n 's/^\(KIN_[A-Z_]*\)=.*/\1/p'); do unset "$name"; done
+export XDG_CACHE_HOME="$dir/cache" OMP_WAIT_POLICY=passive GOMP_SPINCOUNT=0
+out=$dir/out err=$dir/err
+n_checks=0 n_failed=0 claim=
+
+fail() {
+    echo "FAILED: $claim: $*"
+    head -n 3 "$out" "$err"
+    n_failed=$((n_failed + 1))
+}
+
+# status N COMMAND...: runs it; stdout and stderr stay in $out and $err.
+status() {
+    want=$1
+    shift
+    "$@" >"$out" 2>"$err" </dev/null
+    got=$?
+    n_checks=$((n_checks + 1))
+    [ $got -eq "$want" ] || fail "status $got, not $want: $*"
+}
+says() { grep -q -e "$2" "$1" || fail "no '$2' in $(basename "$1")"; } # FILE PATTERN
+silent() { [ ! -s "$1" ] || fail "$(basename "$1") is not empty"; }
+lines() { [ "$(wc -l <"$1")" -eq "$2" ] || fail "$(basename "$1") has $(wc -l <"$1") lines, not $2"; }
+same() { cmp -s "$1" "$2" || fail "$(basename "$1") and $(basename "$2") differ"; }
+
+# ---- help
+
+claim='the version is one line on stdout'
+for words in --version version; do
+    status 0 "$kin" $words
+    says "$out" '^kin [0-9][0-9.]*$'
+    lines "$out" 1
+    silent "$err"
+done
+
+claim='help lists the commands'
+for words in '' help --help -h; do
+    status 0 "$kin" $words
+    for command in run eval bench info; do says "$out" "kin $command "; done
+    silent "$err"
+done
+
+claim='every command has help with its options, asked for in either way'
+for command in $("$kin" help | sed -n 's/^  kin \([a-z]*\) .*/\1/p'); do
+    status 0 "$kin" help "$command"
+    says "$out" "^kin $command "
+    says "$out" '^ *-.*--[a-z]'
+    silent "$err"
+    cp "$out" "$dir/help"
+    for flag in --help -h; do
+        status 0 "$kin" "$command" $flag
+        same "$out" "$dir/help"
+    done
+done
+
+# ---- mistakes
+
+claim='an unknown command is a usage error that points to help'
+for words in nope --nope 'help nope' ''"''"; do
+    eval "status 2 \"\$kin\" $words"
+    says "$err" "kin help"
+    lines "$err" 1
+    silent "$out"
+done
+
+claim='a wrong option is a usage error that names it and points to help'
+wrong() { # PATTERN COMMAND WORD...
+    pattern=$1
+    shift
+    status 2 "$kin" "$@"
+    says "$err" "^kin $1: .*$pattern"
+    says "$err" "kin help $1"
+    lines "$err" 2
+    silent "$out"
+}
+wrong "unknown option '--nope'" run --nope
+wrong "unknown option '-x'" eval -x
+wrong "unknown option '--nope=3'" bench --nope=3
+wrong "unknown option '--prompt'" info --prompt x
+wrong "unexpected argument 'word'" run -p x word
+wrong "unexpected argument 'b'" info a b
+wrong '--n needs a value' run -p x -n
+wrong '--n -1: must be a whole number' run -p x -n -1
+wrong '--n x: must' run -p x -n x
+wrong '--ctx 999999999999: must' run -p x --ctx 999999999999
+wrong '--temp -1: must be a number from 0' run -p x --temp -1
+wrong '--top-p 2: must' run -p x --top-p 2
+wrong '--seed x: must' run -p x --seed x
+wrong '--reps 0: must' bench --reps 0
+wrong '--logit-bias 3: write' run -p x --logit-bias 3
+
+claim='what cannot be done is one sentence and status 1'
+refused() { # PATTERN COMMAND WORD...
+    pattern=$1
+    shift
+    status 1 "$kin" "$@"
+    says "$err" "^kin: .*$pattern"
+    lines "$err" 1
+    silent "$out"
+}
+refused 'exclude each other' run -p x -f /dev/null
+refused 'none.txt' run -f "$dir/none.txt"
+refused 'none.gguf' run -m "$dir/none.gguf" -p x
+refused 'gpu-layers many' run -p x --gpu-layers many
+refused 'kv-type f32' run -p x --kv-type f32
+refused 'use a larger --ctx' run -p 'one two three four five six seven' --ctx 4
+refused 'try --ctx' run -p x --ctx 134217728 --batch 1
+refused "'x' is not a token id" eval --tokens '1 x'
+refused '4294967297 is not a token id' eval --tokens '4294967297'
+refused 'no token ids' eval --tokens ''
+refused 'not in the vocabulary' eval --tokens '1 -1'
+refused 'not in the vocabulary' eval --tokens '1 99999999'
+refused 'do not fit' eval --tokens '1 5 80' --greedy 4 --ctx 5
+
+# ---- text
+
+prompt='Once upon a time'
+claim='stdout holds the prompt and the text, and nothing else'
+status 0 "$kin" run -p "$prompt" -n 12 --temp 0
+says "$out" "^$prompt"
+silent "$err"
+cp "$out" "$dir/greedy"
+[ "$(tail -c 1 "$out" | od -An -tu1 | tr -d ' ')" = 10 ] || fail 'no newline at the end'
+status 0 "$kin" run -p "$prompt" -n 12 --temp 0 --stats
+same "$out" "$dir/greedy"
+says "$err" 'tokens/s'
+
+claim='greedy text is the same each time, however it is computed at the same precision'
+status 0 "$kin" run -p "$prompt" -n 12 --temp 0
+same "$out" "$dir/greedy"
+status 0 "$kin" run -p "$prompt" -n 12 --temp 0 --seed 7
+same "$out" "$dir/greedy"
+status 0 "$kin" run -p "$prompt" -n 12 --top-k 1
+same "$out" "$dir/greedy"
+
+claim='--no-echo leaves the prompt out'
+status 0 "$kin" run -p "$prompt" -n 12 --temp 0 --no-echo
+{ printf %s "$prompt" && cat "$out"; } >"$dir/echoed"
+same "$dir/echoed" "$dir/greedy"
+
+claim='-f reads the prompt from a file'
+printf %s "$prompt" >"$dir/prompt"
+status 0 "$kin" run -f "$dir/prompt" -n 12 --temp 0
+same "$out" "$dir/greedy"
+
+claim='a seed repeats its text, another one has another'
+status 0 "$kin" run -p "$prompt" -n 30 --seed 1 --temp 1.5
+cp "$out" "$dir/seed1"
+status 0 "$kin" run -p "$prompt" -n 30 --seed 1 --temp 1.5
+same "$out" "$dir/seed1"
+status 0 "$kin" run -p "$prompt" -n 30 --seed 2 --temp 1.5
+cmp -s "$out" "$dir/seed1" && fail 'seeds 1 and 2 give the same text'
+
+claim='-n says how many tokens, in the environment too, and the command line wins'
+count() { sed -n 's/^kin: \([0-9]*\) tokens written.*/\1/p' "$err"; }
+status 0 "$kin" run -p "$prompt" -n 3 --ignore-eos --stats
+[ "$(count)" = 3 ] || fail "-n 3 wrote $(count)"
+status 0 env KIN_N=4 KIN_IGNORE_EOS=1 "$kin" run -p "$prompt" --stats
+[ "$(count)" = 4 ] || fail "KIN_N=4 wrote $(count)"
+status 0 env KIN_N=4 KIN_IGNORE_EOS=1 KIN_STATS=1 "$kin" run -p "$prompt" -n 5
+[ "$(count)" = 5 ] || fail "-n 5 with KIN_N=4 wrote $(count)"
+status 2 env KIN_N=x "$kin" run -p "$prompt"
+says "$err" 'environment variable KIN_N'
+
+claim='a run ends when the context is full'
+status 0 "$kin" run -p "$prompt" -n 0 --ctx 40 --ignore-eos --stats
+says "$err" 'for 40 tokens'
+
+claim='a closed stdout is no crash'
+"$kin" run -p "$prompt" -n 200 --ignore-eos 2>"$err" | head -c 1 >/dev/null
+n_checks=$((n_checks + 1))
+silent "$err"
+
+# ---- Ctrl-C
+
+claim='Ctrl-C ends a run within a second, with status 130 and a whole last line'
+"$mkmodel" --preset tiny --layers 2 --vocab 300 -o "$dir/random.gguf" >/dev/null # it never stops on its own
+interrupt() { # SIGNAL
+    "$kin" run -m "$dir/random.gguf" -p "$prompt" -n 1000000 --ctx 1000000 --ignore-eos >"$out" 2>"$err" &
+    pid=$!
+    n_waits=0
+    while [ "$(wc -c <"$out")" -le 40 ] && [ $n_waits -lt 20 ]; do # until it writes
+        sleep 0.5
+        n_waits=$((n_waits + 1))
+    done
+    kill -"$1" $pid
+    { sleep 1; kill -KILL $pid; } 2>/dev/null &
+    killer=$!
+    wait $pid
+    got=$?
+    kill $killer 2>/dev/null
+    n_checks=$((n_checks + 1))
+    [ $got -eq 130 ] || fail "status $got after SIG$1"
+    silent "$err"
+    [ "$(wc -c <"$out")" -gt 40 ] || fail 'no text before it'
+    [ "$(tail -c 1 "$out" | od -An -tu1 | tr -d ' ')" = 10 ] || fail 'no newline at the end'
+}
+interrupt INT
+interrupt TERM
+
+# ---- figures
+
+claim='bench prints figures, as JSON too'
+status 0 "$kin" bench --prompt 8 --gen 4 --reps 2
+says "$out" TTFT
+says "$out" TPOT
+silent "$err"
+status 0 "$kin" bench --prompt 8 --gen 4 --reps 2 --json
+silent "$err"
+for key in model threads ttft_ms tpot_ms tokens_per_s peak_bytes memory_pressure; do says "$out" "\"$key\": [\"0-9]"; done
+[ "$(head -c 1 "$out")" = '{' ] || fail 'no object'
+[ "$(tail -n 1 "$out")" = '}' ] || fail 'the object is not closed'
+if command -v python3 >/dev/null; then python3 -m json.tool "$out" >/dev/null || fail 'no JSON'; fi
+
+claim='eval prints greedy ids, all on one line, and the same each time'
+status 0 "$kin" eval --tokens '1 5 80' --greedy 4
+[ "$(wc -w <"$out")" -eq 4 ] || fail 'not 4 words'
+says "$out" '^[0-9 ]*$'
+lines "$out" 1
+silent "$err"
+cp "$out" "$dir/ids"
+status 0 "$kin" eval --tokens '1 5 80' --greedy 4 --logits "$dir/logits"
+same "$out" "$dir/ids"
+
+claim='eval writes a row of logits for each token fed'
+n_vocab=$("$kin" info | sed -n 's/^vocabulary *\([0-9]*\) .*/\1/p')
+[ "$(wc -c <"$dir/logits")" -eq $((7 * 4 * n_vocab)) ] || fail "$(wc -c <"$dir/logits") bytes for a vocabulary of $n_vocab"
+
+claim='eval prints the ids of each text'
+printf 'once\n__ggml_vocab_test__\nupon a time' >"$dir/texts"
+status 0 "$kin" eval --tokenize "$dir/texts"
+lines "$out" 2
+says "$out" '^[0-9 ]*$'
+
+claim='eval measures perplexity'
+yes 'Once upon a time there was a little dog.' | head -n 8 >"$dir/text"
+status 0 "$kin" eval --ppl "$dir/text"
+says "$out" '[0-9]'
+
+claim='info tells what a model is'
+status 0 "$kin" info
+for word in family parameters layers context vocabulary weights; do says "$out" "^$word"; done
+silent "$err"
+status 0 "$kin" info "$dir/random.gguf" --all
+says "$out" '^llama.block_count = 2'
+says "$out" '^blk.1.ffn_down.weight .*768 x 256'
+
+echo "$n_checks checks, $n_failed failed"
+[ $n_failed -eq 0 ]

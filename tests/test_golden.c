@@ -1,0 +1,81 @@
+// Golden models on the CPU: every way to run them stays within the rules of testkit/golden.h.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "testkit/golden.h"
+
+#define GOLDEN_DIR KIN_SOURCE_DIR "/../shared/golden"
+enum { EXIT_SKIP = 77 };
+
+static kin_golden models[KIN_GOLDEN_MAX_MODELS];
+static int n_models;
+
+static void check_all(const kin_runner_options *options) {
+    for (int i = 0; i < n_models; i++) {
+        kin_golden_result r;
+        kin_err err;
+        if (kin_golden_check(GOLDEN_DIR, &models[i], options, &r, &err) != 0) fail_msg("%s", err.text);
+        print_message("             %-20s errors %.2e %.2e (llama.cpp %.2e %.2e), %2d ids generated\n", models[i].name,
+                      r.error_median, r.error_max, models[i].error_median, models[i].error_max, r.n_generated);
+    }
+}
+
+static void repacked_weights_are_as_exact_as_llama_cpp(void **state) {
+    (void)state;
+    kin_runner_options o = kin_runner_options_defaults();
+    check_all(&o);
+}
+
+static void weights_as_in_the_file_are_as_exact_as_llama_cpp(void **state) {
+    (void)state;
+    kin_runner_options o = kin_runner_options_defaults();
+    o.device.repack = false;
+    check_all(&o);
+}
+
+static void plain_attention_is_as_exact_as_llama_cpp(void **state) {
+    (void)state;
+    kin_runner_options o = kin_runner_options_defaults();
+    o.flash = false;
+    check_all(&o);
+}
+
+static void a_prompt_in_small_batches_is_as_exact_as_llama_cpp(void **state) {
+    (void)state;
+    kin_runner_options o = kin_runner_options_defaults();
+    o.n_batch = 8;
+    check_all(&o);
+}
+
+static void a_prompt_token_by_token_is_as_exact_as_llama_cpp(void **state) {
+    (void)state;
+    kin_runner_options o = kin_runner_options_defaults();
+    o.n_batch = 1;
+    check_all(&o);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(repacked_weights_are_as_exact_as_llama_cpp),
+        cmocka_unit_test(weights_as_in_the_file_are_as_exact_as_llama_cpp),
+        cmocka_unit_test(plain_attention_is_as_exact_as_llama_cpp),
+        cmocka_unit_test(a_prompt_in_small_batches_is_as_exact_as_llama_cpp),
+        cmocka_unit_test(a_prompt_token_by_token_is_as_exact_as_llama_cpp),
+    };
+    kin_err err;
+    n_models = kin_golden_load(GOLDEN_DIR, models, &err);
+    if (n_models == 0) {
+        printf("test_golden: skipped: there is no %s\n", GOLDEN_DIR);
+        return EXIT_SKIP;
+    }
+    if (n_models < 0) {
+        fprintf(stderr, "%s\n", err.text);
+        return 1;
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,255 @@
+// Options of the command line and the environment. app/ is a program, not a library: its options are compiled in here.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "app/options.c"
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+typedef struct values {
+    bool flag;
+    int n;
+    float temp;
+    uint64_t memory, seed;
+    const char *name;
+    bool shared;
+} values;
+
+enum { N_OWN = 7, N_SHARED = 2 };
+
+typedef struct tables {
+    kin_option own[N_OWN], shared[N_SHARED];
+} tables;
+
+static void fill_tables(values *v, tables *t) {
+    *v = (values){.n = 5, .temp = 0.5f, .memory = 7, .seed = 9, .name = "default"};
+    const kin_option own[N_OWN] = {
+        {KIN_OPTION_FLAG, "a-flag", 'a', &v->flag, NULL, "a flag", 0, 0},
+        {KIN_OPTION_INT, "n", 'n', &v->n, "N", "a count", -10, 100},
+        {KIN_OPTION_FLOAT, "temp", 0, &v->temp, "T", "a number", 0, 2},
+        {KIN_OPTION_SIZE, "memory", 0, &v->memory, "SIZE", "bytes", 0, 0},
+        {KIN_OPTION_U64, "seed", 's', &v->seed, "N", "any number", 0, 0},
+        {KIN_OPTION_STRING, "name", 0, &v->name, "TEXT", "a text", 0, 0},
+        {0},
+    };
+    const kin_option shared[N_SHARED] = {{KIN_OPTION_FLAG, "shared", 0, &v->shared, NULL, "in the second table", 0, 0}, {0}};
+    memcpy(t->own, own, sizeof own);
+    memcpy(t->shared, shared, sizeof shared);
+}
+
+// Words up to NULL, from defaults.
+static int parse_words(values *v, const char **operand, kin_err *err, const char *const *words) {
+    tables t;
+    char *argv[16];
+    int argc = 0;
+    fill_tables(v, &t);
+    while (words[argc]) {
+        argv[argc] = (char *)words[argc];
+        argc++;
+    }
+    return kin_options_parse((kin_option_tables){t.own, t.shared}, argc, argv, operand, err);
+}
+
+#define parse(v, operand, err, ...) parse_words(v, operand, err, (const char *const[]){__VA_ARGS__, NULL})
+
+static void without_words_the_defaults_stay(void **state) {
+    (void)state;
+    values v;
+    kin_err err;
+    assert_int_equal(parse_words(&v, NULL, &err, (const char *const[]){NULL}), 0);
+    assert_false(v.flag);
+    assert_int_equal(v.n, 5);
+    assert_true(v.temp == 0.5f);
+    assert_string_equal(v.name, "default");
+}
+
+static void every_kind_is_parsed(void **state) {
+    (void)state;
+    values v;
+    kin_err err;
+    assert_int_equal(parse(&v, NULL, &err, "--a-flag", "--n", "-3", "--temp", "1.25", "--memory", "1.5G", "--seed",
+                           "18446744073709551615", "--name", "--n", "--shared"),
+                     0);
+    assert_true(v.flag && v.shared);
+    assert_int_equal(v.n, -3);
+    assert_true(v.temp == 1.25f);
+    assert_true(v.memory == 3ull << 29);
+    assert_true(v.seed == UINT64_MAX);
+    assert_string_equal(v.name, "--n"); // a value may look like an option
+}
+
+static void values_may_follow_an_equals_sign(void **state) {
+    (void)state;
+    values v;
+    kin_err err;
+    assert_int_equal(parse(&v, NULL, &err, "--n=7", "--name=a=b", "--a-flag=0", "--shared=1"), 0);
+    assert_int_equal(v.n, 7);
+    assert_string_equal(v.name, "a=b");
+    assert_false(v.flag);
+    assert_true(v.shared);
+    assert_int_equal(parse(&v, NULL, &err, "--name="), 0);
+    assert_string_equal(v.name, "");
+}
+
+static void letters_stand_for_names(void **state) {
+    (void)state;
+    values v;
+    kin_err err;
+    assert_int_equal(parse(&v, NULL, &err, "-a", "-n", "8", "-s", "0"), 0);
+    assert_true(v.flag);
+    assert_int_equal(v.n, 8);
+    assert_true(v.seed == 0);
+}
+
+static void the_last_of_several_wins(void **state) {
+    (void)state;
+    values v;
+    kin_err err;
+    assert_int_equal(parse(&v, NULL, &err, "-n", "1", "--n=2", "-n", "3"), 0);
+    assert_int_equal(v.n, 3);
+}
+
+static void limits_are_part_of_the_range(void **state) {
+    (void)state;
+    values v;
+    kin_err err;
+    assert_int_equal(parse(&v, NULL, &err, "--n", "-10", "--temp", "2"), 0);
+    assert_int_equal(v.n, -10);
+    assert_int_equal(parse(&v, NULL, &err, "--n", "100", "--temp", "0"), 0);
+    assert_int_equal(v.n, 100);
+}
+
+static void wrong_words_are_refused_by_name(void **state) {
+    (void)state;
+    static const struct {
+        const char *words[4], *expected;
+    } cases[] = {
+        {{"--nope"}, "unknown option '--nope'"},
+        {{"--nope=1"}, "unknown option '--nope=1'"},
+        {{"-x"}, "unknown option '-x'"},
+        {{"-n5"}, "unknown option '-n5'"},
+        {{"--"}, "unknown option '--'"},
+        {{"--temp2", "1"}, "unknown option '--temp2'"},
+        {{"--tem", "1"}, "unknown option '--tem'"},
+        {{"--n"}, "--n needs a value (N)"},
+        {{"-n"}, "--n needs a value (N)"},
+        {{"--n", "x"}, "--n x: must be a whole number from -10 to 100"},
+        {{"--n", ""}, "--n : must be a whole number from -10 to 100"},
+        {{"--n", "1.5"}, "--n 1.5"},
+        {{"--n", "101"}, "--n 101: must be a whole number from -10 to 100"},
+        {{"--n", "-11"}, "--n -11"},
+        {{"--n", "99999999999999999999"}, "--n 9999"},
+        {{"--temp", "2.01"}, "--temp 2.01: must be a number from 0 to 2"},
+        {{"--temp", "nan"}, "--temp nan"},
+        {{"--temp", "inf"}, "--temp inf"},
+        {{"--temp", "1e999"}, "--temp 1e999"},
+        {{"--seed", "-1"}, "--seed -1: must be a whole number"},
+        {{"--seed", "12x"}, "--seed 12x"},
+        {{"--seed", "18446744073709551616"}, "--seed 18446744073709551616"},
+        {{"--memory", "1X"}, "--memory"},
+        {{"--memory", "-1"}, "--memory"},
+        {{"word"}, "unexpected argument 'word'"},
+        {{"-"}, "unexpected argument '-'"},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        values v;
+        kin_err err = {""};
+        if (parse_words(&v, NULL, &err, cases[i].words) != KIN_FAIL) fail_msg("%s is accepted", cases[i].words[0]);
+        if (!strstr(err.text, cases[i].expected)) fail_msg("'%s' is not: %s", err.text, cases[i].expected);
+    }
+}
+
+static void one_word_that_is_no_option_may_stand_anywhere(void **state) {
+    (void)state;
+    values v;
+    kin_err err;
+    const char *operand = NULL;
+    assert_int_equal(parse(&v, &operand, &err, "-a", "file", "--n", "1"), 0);
+    assert_string_equal(operand, "file");
+    assert_int_equal(parse(&v, &operand, &err, "second"), KIN_FAIL); // one was there already
+    operand = NULL;
+    assert_int_equal(parse(&v, &operand, &err, "a", "b"), KIN_FAIL);
+    assert_non_null(strstr(err.text, "unexpected argument 'b'"));
+}
+
+static void the_environment_counts_and_the_command_line_wins(void **state) {
+    (void)state;
+    values v;
+    kin_err err;
+    setenv("KIN_N", "11", 1);
+    setenv("KIN_A_FLAG", "1", 1);
+    setenv("KIN_SHARED", "0", 1);
+    setenv("KIN_NAME", "", 1); // empty: as if it were not there
+    assert_int_equal(parse(&v, NULL, &err, "--temp", "1"), 0);
+    assert_int_equal(v.n, 11);
+    assert_true(v.flag);
+    assert_false(v.shared);
+    assert_string_equal(v.name, "default");
+    assert_int_equal(parse(&v, NULL, &err, "--n", "12"), 0);
+    assert_int_equal(v.n, 12);
+
+    setenv("KIN_N", "many", 1);
+    assert_int_equal(parse(&v, NULL, &err, "--n", "12"), KIN_FAIL);
+    assert_non_null(strstr(err.text, "environment variable KIN_N"));
+    unsetenv("KIN_N");
+    unsetenv("KIN_A_FLAG");
+    unsetenv("KIN_SHARED");
+    unsetenv("KIN_NAME");
+}
+
+// What kin_options_help prints.
+static void capture_help(char *text, size_t n) {
+    values v;
+    tables t;
+    char path[] = "/tmp/kin-test-options-XXXXXX";
+    fill_tables(&v, &t);
+    fflush(stdout);
+    int kept = dup(STDOUT_FILENO), fd = mkstemp(path);
+    assert_true(fd >= 0 && kept >= 0);
+    dup2(fd, STDOUT_FILENO);
+    kin_options_help((kin_option_tables){t.own, t.shared});
+    fflush(stdout);
+    dup2(kept, STDOUT_FILENO);
+    ssize_t len = pread(fd, text, n - 1, 0);
+    assert_true(len > 0);
+    text[len] = '\0';
+    close(kept);
+    close(fd);
+    unlink(path);
+}
+
+static void help_has_a_line_for_every_option_of_every_table(void **state) {
+    (void)state;
+    char text[4096];
+    int n_lines = 0;
+    capture_help(text, sizeof text);
+    for (const char *p = text; *p; p++) n_lines += *p == '\n';
+    assert_int_equal(n_lines, N_OWN - 1 + N_SHARED - 1);
+    static const char *const expected[] = {"-a, --a-flag ", "-n, --n N ", "    --temp T ", "--memory SIZE ",
+                                           "in the second table"};
+    for (size_t i = 0; i < COUNT(expected); i++) {
+        if (!strstr(text, expected[i])) fail_msg("no '%s' in:\n%s", expected[i], text);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(without_words_the_defaults_stay),
+        cmocka_unit_test(every_kind_is_parsed),
+        cmocka_unit_test(values_may_follow_an_equals_sign),
+        cmocka_unit_test(letters_stand_for_names),
+        cmocka_unit_test(the_last_of_several_wins),
+        cmocka_unit_test(limits_are_part_of_the_range),
+        cmocka_unit_test(wrong_words_are_refused_by_name),
+        cmocka_unit_test(one_word_that_is_no_option_may_stand_anywhere),
+        cmocka_unit_test(the_environment_counts_and_the_command_line_wins),
+        cmocka_unit_test(help_has_a_line_for_every_option_of_every_table),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,664 @@
+// The prepacked cache: whatever happened to the file, nobody ever gets wrong bytes from it.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "engine/packed.h"
+#include "testkit/model_gen.h"
+#include "testkit/runner.h"
+
+enum { N_UNITS = 3, PAGE = KIN_PACKED_ALIGN, HEADER_BYTES = 64, ENTRY_BYTES = 32 };
+
+static const uint64_t unit_bytes[N_UNITS] = {5000, 1, 3 * PAGE};
+static const kin_packed_key key = {0x1111, 0x2222};
+
+// ---- a folder and a cache in it
+
+typedef struct temp_dir {
+    char path[64];
+} temp_dir;
+
+static temp_dir make_dir(void) {
+    temp_dir d = {"/tmp/kin-test-packed-XXXXXX"};
+    assert_non_null(mkdtemp(d.path));
+    return d;
+}
+
+static void remove_dir(const temp_dir *d, const char *file) {
+    unlink(file);
+    rmdir(d->path);
+}
+
+static kin_packed *open_packed(const temp_dir *d, kin_packed_key k) {
+    kin_packed *p;
+    kin_err err;
+    if (kin_packed_open(&p, d->path, k, N_UNITS, unit_bytes, &err) != 0) fail_msg("%s", err.text);
+    return p;
+}
+
+static uint8_t byte_of(size_t unit, size_t i) {
+    return (uint8_t)(unit * 31 + i * 7 + i / 251 + 1);
+}
+
+static void *room(void) {
+    void *at = mmap(NULL, 4 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(at != MAP_FAILED);
+    return at;
+}
+
+// Writes a unit, and makes it valid if asked to.
+static void fill(kin_packed *p, size_t unit, bool seal) {
+    kin_err err;
+    uint8_t bytes[4 * PAGE];
+    for (size_t i = 0; i < unit_bytes[unit]; i++) bytes[i] = byte_of(unit, i);
+    if (kin_packed_write(p, unit, bytes, &err) != 0 || (seal && kin_packed_seal(p, &err) != 0)) fail_msg("%s", err.text);
+}
+
+static void expect_bytes(kin_packed *p, size_t unit) {
+    kin_err err;
+    uint8_t *at = room();
+    if (kin_packed_map(p, unit, at, &err) != 0) fail_msg("%s", err.text);
+    for (size_t i = 0; i < unit_bytes[unit]; i++) assert_int_equal(at[i], byte_of(unit, i));
+    munmap(at, 4 * PAGE);
+}
+
+typedef struct file_path {
+    char text[1024];
+} file_path;
+
+// A complete cache file; the folder's only file.
+static file_path make_cache(const temp_dir *d) {
+    file_path path;
+    kin_packed *p = open_packed(d, key);
+    for (size_t i = 0; i < N_UNITS; i++) fill(p, i, true);
+    snprintf(path.text, sizeof path.text, "%s", kin_packed_path(p));
+    kin_packed_close(p);
+    return path;
+}
+
+static void flip(const char *path, off_t at, uint8_t bits) {
+    uint8_t byte;
+    int fd = open(path, O_RDWR);
+    assert_true(fd >= 0);
+    assert_int_equal(pread(fd, &byte, 1, at), 1);
+    byte ^= bits;
+    assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+    close(fd);
+}
+
+// ---- made, found again
+
+static void a_sealed_unit_is_found_again(void **state) {
+    (void)state;
+    temp_dir d = make_dir();
+    kin_packed *p = open_packed(&d, key);
+    for (size_t i = 0; i < N_UNITS; i++) {
+        assert_false(kin_packed_has(p, i));
+        fill(p, i, true);
+        assert_true(kin_packed_has(p, i));
+        expect_bytes(p, i);
+    }
+    kin_packed_close(p);
+    p = open_packed(&d, key);
+    for (size_t i = 0; i < N_UNITS; i++) {
+        assert_true(kin_packed_has(p, i));
+        expect_bytes(p, i);
+    }
+    remove_dir(&d, kin_packed_path(p));
+    kin_packed_close(p);
+    kin_packed_close(NULL);
+}
+
+static void a_written_unit_can_be_mapped_before_it_is_sealed(void **state) {
+    (void)state;
+    temp_dir d = make_dir();
+    kin_packed *p = open_packed(&d, key);
+    for (size_t i = 0; i < N_UNITS; i++) {
+        fill(p, i, false);
+        expect_bytes(p, i);
+    }
+    remove_dir(&d, kin_packed_path(p));
+    kin_packed_close(p);
+}
+
+static void a_mapped_unit_is_read_only(void **state) {
+    (void)state;
+    temp_dir d = make_dir();
+    kin_packed *p = open_packed(&d, key);
+    kin_err err;
+    uint8_t *at = room();
+    int fds[2];
+    assert_int_equal(pipe(fds), 0);
+    assert_int_equal(write(fds[1], "x", 1), 1);
+    fill(p, 0, true);
+    assert_int_equal(kin_packed_map(p, 0, at, &err), 0);
+    assert_int_equal(read(fds[0], at, 1), -1); // the kernel writes to it no more than we could
+    assert_int_equal(errno, EFAULT);
+    close(fds[0]);
+    close(fds[1]);
+    munmap(at, 4 * PAGE);
+    remove_dir(&d, kin_packed_path(p));
+    kin_packed_close(p);
+}
+
+static void a_unit_that_was_not_sealed_is_not_there(void **state) {
+    (void)state;
+    temp_dir d = make_dir();
+    kin_packed *p = open_packed(&d, key);
+    fill(p, 0, true);
+    fill(p, 2, false); // killed here
+    kin_packed_close(p);
+    p = open_packed(&d, key);
+    assert_true(kin_packed_has(p, 0));
+    assert_false(kin_packed_has(p, 1));
+    assert_false(kin_packed_has(p, 2));
+    fill(p, 2, true);
+    kin_packed_close(p);
+    p = open_packed(&d, key);
+    expect_bytes(p, 0);
+    assert_true(kin_packed_has(p, 2));
+    expect_bytes(p, 2);
+    remove_dir(&d, kin_packed_path(p));
+    kin_packed_close(p);
+}
+
+static void a_killed_process_loses_only_unfinished_units(void **state) {
+    (void)state;
+    temp_dir d = make_dir();
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        kin_packed *p;
+        kin_err err;
+        uint8_t bytes[4 * PAGE];
+        if (kin_packed_open(&p, d.path, key, N_UNITS, unit_bytes, &err) != 0) _exit(1);
+        for (size_t unit = 0; unit < 2; unit++) {
+            for (size_t i = 0; i < unit_bytes[unit]; i++) bytes[i] = byte_of(unit, i);
+            if (kin_packed_write(p, unit, bytes, &err) != 0) _exit(1);
+            if (unit == 0 && kin_packed_seal(p, &err) != 0) _exit(1);
+        }
+        raise(SIGKILL);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status));
+    kin_packed *p = open_packed(&d, key); // its lock is gone too
+    assert_true(kin_packed_has(p, 0));
+    expect_bytes(p, 0);
+    assert_false(kin_packed_has(p, 1));
+    remove_dir(&d, kin_packed_path(p));
+    kin_packed_close(p);
+}
+
+static void other_keys_have_other_files(void **state) {
+    (void)state;
+    temp_dir d = make_dir();
+    file_path path = make_cache(&d);
+    const kin_packed_key others[] = {{key.model + 1, key.variant}, {key.model, key.variant + 1}, {key.variant, key.model}};
+    for (size_t k = 0; k < 3; k++) {
+        kin_packed *p = open_packed(&d, others[k]);
+        for (size_t i = 0; i < N_UNITS; i++) assert_false(kin_packed_has(p, i));
+        assert_string_not_equal(kin_packed_path(p), path.text);
+        unlink(kin_packed_path(p));
+        kin_packed_close(p);
+    }
+    remove_dir(&d, path.text);
+}
+
+// ---- damage
+
+// Opens and holds every unit that is said to be there to its bytes. Returns how many are.
+static int count_sound_units(const temp_dir *d, kin_packed_key k) {
+    kin_packed *p = open_packed(d, k);
+    int n = 0;
+    for (size_t i = 0; i < N_UNITS; i++) {
+        if (!kin_packed_has(p, i)) continue;
+        expect_bytes(p, i);
+        n++;
+    }
+    kin_packed_close(p);
+    return n;
+}
+
+static void a_truncated_file_is_begun_anew(void **state) {
+    (void)state;
+    temp_dir d = make_dir();
+    for (off_t cut = 0;; cut += cut < 200 ? 7 : 997) {
+        file_path path = make_cache(&d);
+        struct stat st;
+        assert_int_equal(stat(path.text, &st), 0);
+        if (cut >= st.st_size) break;
+        assert_int_equal(truncate(path.text, cut), 0);
+        assert_int_equal(count_sound_units(&d, key), 0);
+    }
+    file_path path = make_cache(&d);
+    struct stat st;
+    assert_int_equal(stat(path.text, &st), 0);
+    assert_int_equal(truncate(path.text, st.st_size + 1), 0); // nor is a longer one ours
+    assert_int_equal(count_sound_units(&d, key), 0);
+    remove_dir(&d, path.text);
+}
+
+static void a_flipped_bit_in_the_header_is_noticed(void **state) {
+    (void)state;
+    temp_dir d = make_dir();
+    for (off_t at = 0; at < HEADER_BYTES; at++) {
+        file_path path = make_cache(&d);
+        flip(path.text, at, (uint8_t)(1 << at % 8));
+        assert_int_equal(count_sound_units(&d, key), 0);
+        unlink(path.text);
+    }
+    rmdir(d.path);
+}
+
+static void a_flipped_bit_in_a_seal_loses_that_unit_only(void **state) {
+    (void)state;
+    temp_dir d = make_dir();
+    for (off_t at = 0; at < N_UNITS * ENTRY_BYTES; at++) {
+        file_path path = make_cache(&d);
+        flip(path.text, HEADER_BYTES + at, (uint8_t)(1 << at % 8));
+        kin_packed *p = open_packed(&d, key);
+        for (off_t i = 0; i < N_UNITS; i++) {
+            bool hit = at / ENTRY_BYTES == i;
+            assert_int_equal(kin_packed_has(p, (size_t)i), !hit);
+            if (!hit) expect_bytes(p, (size_t)i);
+        }
+        kin_packed_close(p);
+        unlink(path.text);
+    }
+    rmdir(d.path);
+}
+
+static void copy_file(const char *from, const char *to) {
+    uint8_t bytes[PAGE];
+    int in = open(from, O_RDONLY), out = open(to, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    assert_true(in >= 0 && out >= 0);
+    for (ssize_t n; (n = read(in, bytes, sizeof bytes)) > 0;) assert_int_equal(write(out, bytes, (size_t)n), n);
+    close(in);
+    close(out);
+}
+
+static void a_file_under_another_keys_name_is_begun_anew(void **state) {
+    (void)state;
+    const kin_packed_key other = {key.model + 1, key.variant};
+    temp_dir d = make_dir();
+    file_path path = make_cache(&d);
+    kin_packed *p = open_packed(&d, other);
+    copy_file(path.text, kin_packed_path(p));
+    unlink(path.text);
+    snprintf(path.text, sizeof path.text, "%s", kin_packed_path(p));
+    kin_packed_close(p);
+    assert_int_equal(count_sound_units(&d, other), 0);
+    remove_dir(&d, path.text);
+}
+
+static void other_sizes_of_units_begin_anew(void **state) {
+    (void)state;
+    const uint64_t other[N_UNITS] = {unit_bytes[0], unit_bytes[1] + 1, unit_bytes[2]}; // the file has the same size
+    temp_dir d = make_dir();
+    file_path path = make_cache(&d);
+    kin_packed *p;
+    kin_err err;
+    assert_int_equal(kin_packed_open(&p, d.path, key, N_UNITS, other, &err), 0);
+    assert_false(kin_packed_has(p, 1));
+    kin_packed_close(p);
+    remove_dir(&d, path.text);
+}
+
+// ---- two processes: two openers of the same file are as good
+
+static void readers_share_a_complete_file(void **state) {
+    (void)state;
+    temp_dir d = make_dir();
+    file_path path = make_cache(&d);
+    kin_packed *a = open_packed(&d, key), *b = open_packed(&d, key);
+    for (size_t i = 0; i < N_UNITS; i++) {
+        expect_bytes(a, i);
+        expect_bytes(b, i);
+    }
+    kin_packed_close(a);
+    kin_packed_close(b);
+    remove_dir(&d, path.text);
+}
+
+static void a_file_that_is_being_written_is_refused_until_sealed(void **state) {
+    (void)state;
+    temp_dir d = make_dir();
+    kin_packed *a = open_packed(&d, key), *b;
+    kin_err err;
+    fill(a, 0, false);
+    assert_int_equal(kin_packed_open(&b, d.path, key, N_UNITS, unit_bytes, &err), KIN_FAIL);
+    assert_null(b);
+    assert_non_null(strstr(err.text, "another kin is writing it"));
+    assert_int_equal(kin_packed_seal(a, &err), 0);
+    b = open_packed(&d, key);
+    expect_bytes(b, 0);
+    assert_int_equal(kin_packed_write(b, 1, "x", &err), KIN_FAIL); // a still reads
+    assert_non_null(strstr(err.text, "another kin is using it"));
+    remove_dir(&d, kin_packed_path(a));
+    kin_packed_close(b);
+    kin_packed_close(a);
+}
+
+// A lock that cannot be made exclusive is lost unless it is taken again.
+static void whoever_may_not_write_still_holds_the_file_as_a_reader(void **state) {
+    (void)state;
+    temp_dir d = make_dir();
+    file_path path = make_cache(&d);
+    kin_packed *a = open_packed(&d, key), *b = open_packed(&d, key), *c;
+    kin_err err;
+    assert_int_equal(kin_packed_write(a, 1, "x", &err), KIN_FAIL);
+    kin_packed_close(b);
+    flip(path.text, 20, 1);
+    assert_int_equal(kin_packed_open(&c, d.path, key, N_UNITS, unit_bytes, &err), KIN_FAIL); // would cut a's pages off
+    expect_bytes(a, 2);
+    kin_packed_close(a);
+    remove_dir(&d, path.text);
+}
+
+static void a_damaged_file_in_use_is_left_alone(void **state) {
+    (void)state;
+    temp_dir d = make_dir();
+    file_path path = make_cache(&d);
+    kin_packed *a = open_packed(&d, key), *b;
+    kin_err err;
+    flip(path.text, 20, 1);
+    assert_int_equal(kin_packed_open(&b, d.path, key, N_UNITS, unit_bytes, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "another kin is using it"));
+    expect_bytes(a, 2); // truncating it would have been a SIGBUS here
+    kin_packed_close(a);
+    remove_dir(&d, path.text);
+}
+
+// ---- folders and disks
+
+static void missing_folders_are_made(void **state) {
+    (void)state;
+    temp_dir d = make_dir();
+    char deep[128];
+    kin_packed *p;
+    kin_err err;
+    snprintf(deep, sizeof deep, "%s/a/b", d.path);
+    assert_int_equal(kin_packed_open(&p, deep, key, N_UNITS, unit_bytes, &err), 0);
+    unlink(kin_packed_path(p));
+    kin_packed_close(p);
+    rmdir(deep);
+    snprintf(deep, sizeof deep, "%s/a", d.path);
+    rmdir(deep);
+    rmdir(d.path);
+}
+
+static void unusable_folders_are_refused_in_one_sentence(void **state) {
+    (void)state;
+    char too_long[2000];
+    memset(too_long, 'x', sizeof too_long);
+    memcpy(too_long, "/tmp/", 5);
+    for (size_t i = 100; i < sizeof too_long; i += 100) too_long[i] = '/';
+    too_long[sizeof too_long - 1] = '\0';
+    const char *const dirs[] = {"/dev/null", "/dev/null/kin", "/proc/kin", "", too_long};
+    for (size_t i = 0; i < sizeof dirs / sizeof *dirs; i++) {
+        kin_packed *p;
+        kin_err err = {""};
+        assert_int_equal(kin_packed_open(&p, dirs[i], key, N_UNITS, unit_bytes, &err), KIN_FAIL);
+        assert_null(p);
+        assert_true(err.text[0] && !strchr(err.text, '\n'));
+    }
+    too_long[100] = '\0';
+    assert_int_equal(access(too_long, F_OK), -1); // nor has it been begun
+}
+
+// In a child: a file system of 64 KiB for nobody else's eyes, on `dir`. Exit status 77 if that is not allowed.
+static void mount_small_disk(const char *dir) {
+    if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mount("tmpfs", dir, "tmpfs", 0, "size=64k") != 0) {
+        _exit(77);
+    }
+}
+
+// Units of 40 KiB on a disk of 64: the first fits, the second does not. 0 if all is as it should be.
+static int use_small_disk(const char *dir) {
+    static uint8_t bytes[10 * PAGE];
+    const uint64_t sizes[] = {sizeof bytes, sizeof bytes};
+    kin_packed *p;
+    kin_err err = {""};
+    memset(bytes, 0x5a, sizeof bytes);
+    if (kin_packed_open(&p, dir, key, 2, sizes, &err) != 0 || kin_packed_write(p, 0, bytes, &err) != 0) return 1;
+    if (kin_packed_write(p, 1, bytes, &err) == 0) return 2;
+    if (!strstr(err.text, strerror(ENOSPC))) return 3;
+    if (kin_packed_seal(p, &err) != 0) return 4;
+    kin_packed_close(p);
+    if (kin_packed_open(&p, dir, key, 2, sizes, &err) != 0 || !kin_packed_has(p, 0) || kin_packed_has(p, 1)) return 5;
+    uint8_t *at = mmap(NULL, sizeof bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (kin_packed_map(p, 0, at, &err) != 0 || memcmp(at, bytes, sizeof bytes) != 0) return 6;
+    kin_packed_close(p);
+    return 0;
+}
+
+static void a_full_disk_loses_only_what_does_not_fit(void **state) {
+    (void)state;
+    temp_dir d = make_dir();
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        mount_small_disk(d.path);
+        _exit(use_small_disk(d.path));
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    rmdir(d.path);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 77) {
+        print_message("             a private mount is not allowed here\n");
+        skip();
+    }
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+// ---- a model's weights through the cache
+
+enum { N_IDS = 9, N_VOCAB = 1024 };
+
+typedef struct big_model {
+    char path[64];
+    float want[N_IDS * N_VOCAB]; // logits without a cache
+} big_model;
+
+// 48 MiB of Q4_0: enough for kin_weights to want a cache.
+static int generate(big_model *m, uint64_t seed) {
+    kin_model_spec spec;
+    kin_err err;
+    *m = (big_model){.path = "/tmp/kin-test-packed-model-XXXXXX"};
+    int fd = mkstemp(m->path);
+    if (fd < 0 || kin_model_spec_preset(&spec, "25m", &err) != 0) return -1;
+    close(fd);
+    spec.n_layer = 10;
+    spec.n_embd = 1024;
+    spec.n_ff = 2048;
+    spec.mix = "q4_0";
+    spec.seed = seed;
+    return kin_model_gen(&spec, m->path, &err);
+}
+
+static int make_big_model(void **state) {
+    static big_model m;
+    *state = &m;
+    return generate(&m, 1);
+}
+
+static int remove_big_model(void **state) {
+    unlink(((big_model *)*state)->path);
+    return 0;
+}
+
+static kin_weights_stats run_model(const big_model *m, const char *cache_dir, float *logits) {
+    static const int32_t ids[N_IDS] = {1, 300, 301, 302, 5, 700, 1000, 42, 17};
+    kin_runner_options o = kin_runner_options_defaults();
+    kin_runner r;
+    kin_err err;
+    o.cache_dir = cache_dir;
+    if (kin_runner_open(&r, m->path, &o, &err) != 0) fail_msg("%s", err.text);
+    kin_weights_stats stats = kin_shard_get_stats(r.shard).weights;
+    if (!r.devices.cpu.repack_buft) stats.packed_bytes = UINT64_MAX; // this CPU has no other layout
+    if (kin_head_eval(r.head, 0, 0, ids, N_IDS, logits, N_IDS, &err) != 0) fail_msg("%s", err.text);
+    kin_runner_close(&r);
+    return stats;
+}
+
+static bool without_cache(big_model *m) {
+    kin_weights_stats none = run_model(m, NULL, m->want);
+    if (none.packed_bytes == UINT64_MAX || none.packed_bytes == 0) return false;
+    assert_true(none.packed_bytes >= 32u << 20);
+    assert_int_equal(none.anonymous_bytes, none.packed_bytes);
+    assert_int_equal(none.cached_bytes, 0);
+    return true;
+}
+
+// The same bits, and in the stats how the weights came.
+static void expect_run(const big_model *m, const temp_dir *d, bool cached) {
+    static float got[N_IDS * N_VOCAB];
+    kin_weights_stats s = run_model(m, d->path, got);
+    assert_memory_equal(got, m->want, sizeof got);
+    assert_true(cached ? s.packed_bytes == 0 && s.anonymous_bytes == 0 && s.cached_bytes >= 32u << 20
+                       : s.packed_bytes >= 32u << 20 && s.cached_bytes == 0);
+}
+
+// The only file of the folder.
+static file_path only_file(const temp_dir *d) {
+    file_path p;
+    char command[128];
+    snprintf(command, sizeof command, "ls %s/*.pack", d->path);
+    FILE *f = popen(command, "r");
+    assert_non_null(f);
+    assert_non_null(fgets(p.text, sizeof p.text, f));
+    p.text[strcspn(p.text, "\n")] = '\0';
+    assert_int_equal(fgetc(f), EOF);
+    pclose(f);
+    return p;
+}
+
+static void cold_cached_truncated_and_no_cache_give_the_same_bits(void **state) {
+    big_model *m = *state;
+    if (!without_cache(m)) {
+        print_message("             ggml has no faster layout for this CPU\n");
+        skip();
+    }
+    temp_dir d = make_dir();
+    expect_run(m, &d, false);
+    expect_run(m, &d, true);
+    file_path path = only_file(&d);
+    assert_int_equal(truncate(path.text, 20 << 20), 0);
+    expect_run(m, &d, false);
+    expect_run(m, &d, true);
+    flip(path.text, 3, 0x10);
+    expect_run(m, &d, false);
+    expect_run(m, &d, true);
+    remove_dir(&d, path.text);
+}
+
+static void a_lost_unit_is_packed_again_beside_the_cached_ones(void **state) {
+    static float got[N_IDS * N_VOCAB];
+    big_model *m = *state;
+    if (!without_cache(m)) skip();
+    temp_dir d = make_dir();
+    expect_run(m, &d, false);
+    file_path path = only_file(&d);
+    flip(path.text, HEADER_BYTES + 5 * ENTRY_BYTES + 25, 1);
+    kin_weights_stats s = run_model(m, d.path, got);
+    assert_memory_equal(got, m->want, sizeof got);
+    assert_true(s.packed_bytes > 0 && s.packed_bytes < s.cached_bytes);
+    expect_run(m, &d, true);
+    remove_dir(&d, path.text);
+}
+
+static void without_a_usable_folder_weights_are_packed_in_memory(void **state) {
+    static float got[N_IDS * N_VOCAB];
+    big_model *m = *state;
+    if (!without_cache(m)) skip();
+    kin_weights_stats s = run_model(m, "/dev/null/kin", got);
+    assert_memory_equal(got, m->want, sizeof got);
+    assert_true(s.anonymous_bytes == s.packed_bytes && s.cached_bytes == 0);
+}
+
+static void a_model_of_the_same_shape_has_its_own_cache(void **state) {
+    static big_model other;
+    big_model *m = *state;
+    if (!without_cache(m)) skip();
+    assert_int_equal(generate(&other, 2), 0);
+    without_cache(&other);
+    assert_memory_not_equal(other.want, m->want, sizeof m->want);
+    temp_dir d = make_dir();
+    expect_run(m, &d, false);
+    file_path path = only_file(&d);
+    expect_run(&other, &d, false);
+    expect_run(m, &d, true);
+    expect_run(&other, &d, true);
+    unlink(path.text);
+    path = only_file(&d);
+    remove_dir(&d, path.text);
+    unlink(other.path);
+}
+
+static void two_runs_at_once_give_the_same_bits(void **state) {
+    static float got[N_IDS * N_VOCAB];
+    big_model *m = *state;
+    if (!without_cache(m)) skip();
+    temp_dir d = make_dir();
+    kin_runner_options o = kin_runner_options_defaults();
+    kin_runner first;
+    kin_err err;
+    o.cache_dir = d.path;
+    if (kin_runner_open(&first, m->path, &o, &err) != 0) fail_msg("%s", err.text); // perhaps still writing
+    run_model(m, d.path, got);
+    assert_memory_equal(got, m->want, sizeof got);
+    kin_runner_close(&first);
+    expect_run(m, &d, true);
+    file_path path = only_file(&d);
+    remove_dir(&d, path.text);
+}
+
+#define MODEL_TEST(name) cmocka_unit_test_setup_teardown(name, make_big_model, remove_big_model)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_sealed_unit_is_found_again),
+        cmocka_unit_test(a_written_unit_can_be_mapped_before_it_is_sealed),
+        cmocka_unit_test(a_mapped_unit_is_read_only),
+        cmocka_unit_test(a_unit_that_was_not_sealed_is_not_there),
+        cmocka_unit_test(a_killed_process_loses_only_unfinished_units),
+        cmocka_unit_test(other_keys_have_other_files),
+        cmocka_unit_test(a_truncated_file_is_begun_anew),
+        cmocka_unit_test(a_flipped_bit_in_the_header_is_noticed),
+        cmocka_unit_test(a_flipped_bit_in_a_seal_loses_that_unit_only),
+        cmocka_unit_test(a_file_under_another_keys_name_is_begun_anew),
+        cmocka_unit_test(other_sizes_of_units_begin_anew),
+        cmocka_unit_test(readers_share_a_complete_file),
+        cmocka_unit_test(a_file_that_is_being_written_is_refused_until_sealed),
+        cmocka_unit_test(whoever_may_not_write_still_holds_the_file_as_a_reader),
+        cmocka_unit_test(a_damaged_file_in_use_is_left_alone),
+        cmocka_unit_test(missing_folders_are_made),
+        cmocka_unit_test(unusable_folders_are_refused_in_one_sentence),
+        cmocka_unit_test(a_full_disk_loses_only_what_does_not_fit),
+        MODEL_TEST(cold_cached_truncated_and_no_cache_give_the_same_bits),
+        MODEL_TEST(a_lost_unit_is_packed_again_beside_the_cached_ones),
+        MODEL_TEST(without_a_usable_folder_weights_are_packed_in_memory),
+        MODEL_TEST(a_model_of_the_same_shape_has_its_own_cache),
+        MODEL_TEST(two_runs_at_once_give_the_same_bits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
