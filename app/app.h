@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 
 #include "app/options.h"
+#include "engine/shard.h"
 
 typedef struct kin_command {
     const char *name;
@@ -34,3 +35,6 @@ void kin_app_progress(void *user, const char *what, uint64_t done, uint64_t tota
 
 // Removes a progress line, if one stands.
 void kin_app_progress_clear(void);
+
+// What streaming did, on stderr, if it did anything.
+void kin_app_print_streaming(const kin_shard_stats *stats);

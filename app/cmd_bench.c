@@ -8,6 +8,7 @@
 #include "app/session.h"
 #include "base/units.h"
 #include "model/arch.h"
+#include "sys/disk.h"
 #include "sys/memory.h"
 
 typedef struct bench_options {
@@ -44,6 +45,12 @@ typedef struct result {
     uint64_t bytes_per_token;
     uint64_t peak_bytes;    // resident, with file pages
     double memory_pressure; // fall of MemAvailable over MemTotal
+
+    // Streaming; all 0 where everything is in memory. The bound: no run can be faster than its disk or than its computing.
+    uint64_t resident_bytes, streamed_bytes_per_token;
+    double disk_rate, stream_rate; // bytes per second: the disk's own, reached while reading
+    double compute_ms, bound_ms;   // per token
+    double hidden_share;           // of the reading, behind computing
 } result;
 
 static int compare(const void *a, const void *b) {
@@ -72,15 +79,37 @@ static int measure(kin_session *s, const bench_options *o, const int32_t *prompt
     return 0;
 }
 
+// What streaming did during the measured tokens: differences of the counters before and after.
+static void explain_streaming(const kin_session *s, const kin_stream_stats *a, const kin_stream_stats *b, double tpot_ms,
+                              result *r) {
+    double n = (double)(b->n_passes - a->n_passes), busy_ns = (double)(b->busy_ns - a->busy_ns),
+           wait_ns = (double)(b->wait_ns - a->wait_ns);
+    uint64_t bytes = b->read_bytes - a->read_bytes;
+    kin_err err;
+    if (n <= 0 || bytes == 0) return;
+    r->resident_bytes = b->resident_bytes;
+    r->streamed_bytes_per_token = (uint64_t)((double)bytes / n);
+    r->stream_rate = (double)bytes / busy_ns * 1e9;
+    r->hidden_share = wait_ns < busy_ns ? 1 - wait_ns / busy_ns : 0;
+    double per_pass_wait_ms = wait_ns / n / 1e6;
+    r->compute_ms = tpot_ms > per_pass_wait_ms ? tpot_ms - per_pass_wait_ms : 0;
+    if (kin_disk_rate(kin_gguf_file_path(s->model.gguf, 0), 256u << 20, &r->disk_rate, &err) != 0) r->disk_rate = r->stream_rate;
+    double disk_ms = (double)r->streamed_bytes_per_token / r->disk_rate * 1e3;
+    r->bound_ms = disk_ms > r->compute_ms ? disk_ms : r->compute_ms;
+}
+
 static int measure_all(kin_session *s, const bench_options *o, const int32_t *prompt, float *logits, result *r, kin_err *err) {
     double ttft[MAX_REPS], tpot[MAX_REPS];
     if (measure(s, o, prompt, logits, ttft, tpot, err) != 0) return KIN_FAIL; // not counted: pages and caches get warm
+    kin_stream_stats before = kin_shard_get_stats(s->shard).weights.stream;
     for (int i = 0; i < o->n_reps; i++) {
         if (measure(s, o, prompt, logits, &ttft[i], &tpot[i], err) != 0) return KIN_FAIL;
         kin_app_progress(NULL, "measuring", (uint64_t)i + 1, (uint64_t)o->n_reps);
     }
     r->ttft_ms = median(ttft, o->n_reps);
     r->tpot_ms = median(tpot, o->n_reps);
+    kin_stream_stats after = kin_shard_get_stats(s->shard).weights.stream;
+    explain_streaming(s, &before, &after, r->tpot_ms, r);
     return 0;
 }
 
@@ -107,6 +136,16 @@ static int bench(kin_session *s, const bench_options *o, result *r, kin_err *err
     return rc;
 }
 
+static void print_streaming(const result *r) {
+    char a[32], b[32];
+    if (r->streamed_bytes_per_token == 0) return;
+    printf("streaming        %s resident, %s read per token at %.2f GB/s (the disk: %.2f), %.0f %% of it behind computing\n",
+           kin_size_format(r->resident_bytes, a, sizeof a), kin_size_format(r->streamed_bytes_per_token, b, sizeof b),
+           r->stream_rate / 1e9, r->disk_rate / 1e9, 100 * r->hidden_share);
+    printf("bound            %.1f ms per token (computing alone %.1f ms); reached %.2f times that\n", r->bound_ms, r->compute_ms,
+           r->tpot_ms / r->bound_ms);
+}
+
 static void print_text(const kin_session *s, const bench_options *o, const result *r) {
     char a[32], b[32];
     printf("model            %s (%s, %d layers), %s per token\n", s->model_name, s->model.hp.arch->name, s->model.hp.n_layer,
@@ -115,17 +154,20 @@ static void print_text(const kin_session *s, const bench_options *o, const resul
     printf("prompt %-9d TTFT %.1f ms   %.1f tokens/s\n", o->n_prompt, r->ttft_ms, o->n_prompt / r->ttft_ms * 1e3);
     printf("generate %-7d TPOT %.2f ms   %.2f tokens/s   %.1f GB/s\n", o->n_gen, r->tpot_ms, 1e3 / r->tpot_ms,
            (double)r->bytes_per_token / r->tpot_ms / 1e6);
+    print_streaming(r);
     printf("memory           peak %s, pressure %.1f %%\n", kin_size_format(r->peak_bytes, b, sizeof b), 100 * r->memory_pressure);
 }
 
 static int print_json(const kin_session *s, const bench_options *o, const result *r) {
-    json_t *root =
-        json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:I, s:f, s:I, s:f}", "model", s->model_name, "arch",
-                  s->model.hp.arch->name, "threads", s->devices.n_threads, "prompt", o->n_prompt, "gen", o->n_gen, "reps",
-                  o->n_reps, "load_ms", r->load_ms, "ttft_ms", r->ttft_ms, "prompt_tokens_per_s", o->n_prompt / r->ttft_ms * 1e3,
-                  "tpot_ms", r->tpot_ms, "tokens_per_s", 1e3 / r->tpot_ms, "weight_bytes_per_token",
-                  (json_int_t)r->bytes_per_token, "weight_gb_per_s", (double)r->bytes_per_token / r->tpot_ms / 1e6, "peak_bytes",
-                  (json_int_t)r->peak_bytes, "memory_pressure", r->memory_pressure);
+    json_t *root = json_pack(
+        "{s:s, s:s, s:i, s:i, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:I, s:f, s:I, s:f}", "model", s->model_name, "arch",
+        s->model.hp.arch->name, "threads", s->devices.n_threads, "prompt", o->n_prompt, "gen", o->n_gen, "reps", o->n_reps,
+        "load_ms", r->load_ms, "ttft_ms", r->ttft_ms, "prompt_tokens_per_s", o->n_prompt / r->ttft_ms * 1e3, "tpot_ms",
+        r->tpot_ms, "tokens_per_s", 1e3 / r->tpot_ms, "weight_bytes_per_token", (json_int_t)r->bytes_per_token, "weight_gb_per_s",
+        (double)r->bytes_per_token / r->tpot_ms / 1e6, "peak_bytes", (json_int_t)r->peak_bytes, "memory_pressure",
+        r->memory_pressure, "resident_bytes", (json_int_t)r->resident_bytes, "streamed_bytes_per_token",
+        (json_int_t)r->streamed_bytes_per_token, "stream_gb_per_s", r->stream_rate / 1e9, "disk_gb_per_s", r->disk_rate / 1e9,
+        "hidden_share", r->hidden_share, "compute_ms", r->compute_ms, "bound_ms", r->bound_ms);
     int rc = root ? json_dumpf(root, stdout, JSON_INDENT(2)) : -1;
     printf("\n");
     json_decref(root);

@@ -20,10 +20,11 @@ typedef struct run_options {
     kin_sampler_options sampler;
     uint64_t seed;
     const char *logit_bias;
+    const char *trace;
     bool ignore_eos, special, echo, stats;
 } run_options;
 
-enum { N_RUN_OPTIONS = 20, MAX_BIAS = 64 };
+enum { N_RUN_OPTIONS = 21, MAX_BIAS = 64 };
 
 typedef struct tables {
     kin_option own[N_RUN_OPTIONS];
@@ -59,6 +60,8 @@ static void fill_tables(run_options *o, tables *t) {
         {KIN_OPTION_FLAG, "ignore-eos", 0, &o->ignore_eos, NULL, "go on after the end of the text", 0, 0},
         {KIN_OPTION_FLAG, "special", 0, &o->special, NULL, "understand and show special tokens such as <|im_end|>", 0, 0},
         {KIN_OPTION_FLAG, "no-echo", 0, &o->echo, NULL, "do not repeat the prompt before the text", 0, 0},
+        {KIN_OPTION_STRING, "trace", 0, &o->trace, "FILE", "write a line per token: ms, memory budget, resident bytes, tokens", 0,
+         0},
         {KIN_OPTION_FLAG, "stats", 0, &o->stats, NULL, "speed and memory at the end", 0, 0},
         {0},
     };
@@ -92,6 +95,7 @@ typedef struct generation {
     kin_sampler *sampler;
     kin_detok *detok;
     float *logits; // [n_vocab]
+    FILE *trace;   // NULL: none
     int n_max;
     timing t;
 } generation;
@@ -99,6 +103,15 @@ typedef struct generation {
 static void write_piece(kin_str piece) {
     fwrite(piece.at, 1, piece.len, stdout);
     fflush(stdout);
+}
+
+// How memory moves while tokens come: for plots.
+static void write_trace(const generation *g) {
+    if (!g->trace) return;
+    kin_shard_stats st = kin_shard_get_stats(g->s->shard);
+    fprintf(g->trace, "%.1f,%" PRIu64 ",%" PRIu64 ",%d\n", kin_clock_ms(g->t.begun, kin_clock_now()), st.weights_budget,
+            st.weights.stream.resident_bytes, g->t.n_generated);
+    fflush(g->trace);
 }
 
 static int generate(generation *g, const int32_t *prompt, int n_prompt, kin_err *err) {
@@ -114,6 +127,7 @@ static int generate(generation *g, const int32_t *prompt, int n_prompt, kin_err 
         if (g->t.n_generated++ == 0) g->t.first = kin_clock_now();
         if (kin_vocab_is_eog(g->s->vocab, id) && !g->o->ignore_eos) break;
         kin_sampler_accept(g->sampler, id);
+        write_trace(g);
         write_piece(kin_detok_push(g->detok, id));
         if (g->t.n_generated == g->n_max || pos == g->s->n_ctx) break;
         if (kin_head_eval(head, 0, pos++, &id, 1, g->logits, 1, err) != 0) return KIN_FAIL;
@@ -140,6 +154,7 @@ static void print_stats(const generation *g) {
             kin_size_format(st.weights.cached_bytes + st.weights.packed_bytes, b, sizeof b),
             kin_size_format(st.weights.gpu_bytes, c, sizeof c), kin_size_format(st.kv_bytes, d, sizeof d), s->n_ctx,
             kin_size_format(kin_memory_peak(), e, sizeof e));
+    kin_app_print_streaming(&st);
 }
 
 // The prompt as it was asked for: -p, -f, or nothing (the model begins on its own).
@@ -166,6 +181,8 @@ static int prepare(generation *g, const run_options *o, int n_prompt, kin_err *e
     g->n_max = s->n_ctx - n_prompt + 1;
     if (o->n_predict > 0 && o->n_predict < g->n_max) g->n_max = o->n_predict;
 
+    if (o->trace && !(g->trace = fopen(o->trace, "w"))) return kin_err_set(err, "%s cannot be written", o->trace);
+    if (g->trace) fprintf(g->trace, "ms,budget_bytes,resident_bytes,tokens\n");
     unsigned flags = o->special ? KIN_DETOK_SPECIAL : 0;
     g->logits = malloc((size_t)s->model.hp.n_vocab * sizeof *g->logits);
     if (!g->logits) return kin_err_set(err, "out of memory");
@@ -198,6 +215,7 @@ static int run(const run_options *o) {
     if (o->stats && g.t.n_generated > 0) print_stats(&g);
 
 done:
+    if (g.trace) fclose(g.trace);
     kin_sampler_free(g.sampler);
     kin_detok_free(g.detok);
     free(g.logits);

@@ -6,6 +6,7 @@
 
 #include "app/app.h"
 #include "app/demo_model.h"
+#include "base/units.h"
 #include "model/vocab_load.h"
 
 kin_session_options kin_session_options_defaults(void) {
@@ -163,4 +164,18 @@ int kin_session_encode(const kin_session *s, const char *text, size_t len, bool 
     free(*ids);
     *ids = NULL;
     return KIN_FAIL;
+}
+
+void kin_app_print_streaming(const kin_shard_stats *stats) {
+    const kin_stream_stats *st = &stats->weights.stream;
+    char a[32], b[32], c[32];
+    if (st->read_bytes == 0 || st->n_passes == 0) return;
+    double busy_ms = (double)st->busy_ns / 1e6, wait_ms = (double)st->wait_ns / 1e6;
+    fprintf(
+        stderr,
+        "kin: %s of weights resident, %s streamed per pass at %.2f GB/s%s; %.0f %% of the reading hidden; %s to stream through\n",
+        kin_size_format(st->resident_bytes, a, sizeof a), kin_size_format(st->read_bytes / st->n_passes, b, sizeof b),
+        (double)(st->read_bytes + st->fetch_bytes) / busy_ms / 1e6, st->direct ? "" : " (no O_DIRECT here)",
+        busy_ms > 0 ? 100 * (1 - wait_ms / busy_ms < 0 ? 0 : 1 - wait_ms / busy_ms) : 0,
+        kin_size_format(st->ring_bytes, c, sizeof c));
 }

@@ -5,10 +5,10 @@
 
 #include "base/log.h"
 #include "base/units.h"
+#include "engine/governor.h"
 #include "engine/stage.h"
 #include "model/arch.h"
 #include "model/blocks.h"
-#include "sys/memory.h"
 
 enum {
     MAX_SPANS = 2,        // the CPU's layers, then the GPU's
@@ -39,8 +39,10 @@ struct kin_shard {
     int n_spans;
     kin_stage *output;
     bool flash;
-    bool by_block; // this pass acquires the CPU's weights block by block
-    uint64_t weights_budget;
+    bool by_block;           // this pass acquires the CPU's weights block by block
+    uint64_t fixed_bytes;    // KV cache, buffers and the program itself
+    uint64_t weights_budget; // at the start
+    kin_governor *governor;
 
     // One step's inputs, sized for n_batch.
     int64_t *cells;
@@ -70,14 +72,6 @@ static kin_kv_options kv_options(const kin_shard_options *o) {
     return (kin_kv_options){.layer_begin = o->layer_begin, .layer_end = o->layer_end, .n_ctx = o->n_ctx, .type = o->kv_type};
 }
 
-// What may be used when nobody says: all but a little that the rest of the machine keeps, so that it never comes to a fight.
-static uint64_t spare_memory(void) {
-    kin_memory mem = kin_memory_read();
-    uint64_t reserve = mem.total / 50;
-    if (reserve < 16u << 20) reserve = 16u << 20;
-    return mem.available > reserve ? mem.available - reserve : 0;
-}
-
 // Prompts are computed in batches of activations: an estimate of ggml's compute buffer and work memory for the largest.
 static uint64_t compute_estimate(const kin_model *model, const kin_shard_options *o) {
     const kin_hparams *hp = &model->hp;
@@ -88,14 +82,15 @@ static uint64_t compute_estimate(const kin_model *model, const kin_shard_options
 }
 
 // KV cache and buffers come first; what is left is for weights. A context that cannot fit is refused, with what would fit.
-static int plan_memory(kin_shard *s, uint64_t *budget, kin_err *err) {
+static int plan_memory(kin_shard *s, kin_err *err) {
     const kin_shard_options *o = &s->o;
     kin_kv_options kv = kv_options(o);
     kv.layer_end -= o->n_gpu_layers;
     uint64_t kv_bytes = kin_kv_bytes(&s->model->hp, &kv), rest = compute_estimate(s->model, o) + OVERHEAD_BYTES;
-    uint64_t memory = o->memory ? o->memory : spare_memory();
-    if (kv_bytes + rest <= memory) {
-        *budget = o->mode == KIN_STREAM_RESIDENT ? memory - kv_bytes - rest : UINT64_MAX;
+    uint64_t memory = kin_governor_room(o->memory);
+    s->fixed_bytes = kv_bytes + rest;
+    if (s->fixed_bytes <= memory) {
+        s->weights_budget = o->mode == KIN_STREAM_RESIDENT ? memory - s->fixed_bytes : UINT64_MAX;
         return 0;
     }
     char a[32], b[32], c[32];
@@ -103,7 +98,7 @@ static int plan_memory(kin_shard *s, uint64_t *budget, kin_err *err) {
     return kin_err_set(
         err, "a context of %d tokens needs %s for its KV cache and %s for computing, but only %s of memory is %s: try --ctx %llu",
         o->n_ctx, kin_size_format(kv_bytes, a, sizeof a), kin_size_format(rest, b, sizeof b),
-        kin_size_format(memory, c, sizeof c), o->memory ? "allowed" : "available",
+        kin_size_format(memory, c, sizeof c), o->memory && memory == o->memory ? "allowed" : "available",
         (unsigned long long)(room / 2 / per_token / 64 * 64));
 }
 
@@ -123,8 +118,8 @@ static int open_weights(kin_shard *s, kin_err *err) {
         .progress = s->o.progress,
         .progress_user = s->o.progress_user,
     };
-    if (plan_memory(s, &w.budget, err) != 0) return KIN_FAIL;
-    s->weights_budget = w.budget;
+    if (plan_memory(s, err) != 0) return KIN_FAIL;
+    w.budget = s->weights_budget;
     return kin_weights_open(&s->weights, s->model, s->devices, &w, err);
 }
 
@@ -226,6 +221,25 @@ static int open_inputs(kin_shard *s, kin_err *err) {
                : kin_err_set(err, "out of memory");
 }
 
+static void set_budget(void *user, uint64_t budget) {
+    kin_weights_set_budget(user, budget);
+}
+
+// Only weights that can be streamed can make room.
+static int open_governor(kin_shard *s, kin_err *err) {
+    uint64_t most = kin_weights_most_useful_budget(s->weights);
+    if (s->o.mode != KIN_STREAM_RESIDENT || most == 0) return 0;
+    kin_governor_options o = {
+        .memory = s->o.memory,
+        .fixed = s->fixed_bytes,
+        .budget = s->weights_budget,
+        .most_useful = most,
+        .set = set_budget,
+        .user = s->weights,
+    };
+    return kin_governor_start(&s->governor, &o, err);
+}
+
 static int open_all(kin_shard *s, kin_err *err) {
     const kin_shard_options *o = &s->o;
     if (o->n_gpu_layers > 0 && !s->devices->gpu.backend)
@@ -239,7 +253,7 @@ static int open_all(kin_shard *s, kin_err *err) {
     s->flash = o->flash && supports_flash(s, &s->devices->cpu) && (o->n_gpu_layers == 0 || supports_flash(s, &s->devices->gpu));
     int gpu_begin = o->layer_end - o->n_gpu_layers;
     if (open_span(s, o->layer_begin, gpu_begin, err) != 0 || open_span(s, gpu_begin, o->layer_end, err) != 0) return KIN_FAIL;
-    return open_output(s, err);
+    return open_output(s, err) == 0 ? open_governor(s, err) : KIN_FAIL;
 }
 
 int kin_shard_open(kin_shard **out, const kin_model *model, const kin_devices *devices, const kin_shard_options *o,
@@ -264,6 +278,7 @@ int kin_shard_open(kin_shard **out, const kin_model *model, const kin_devices *d
 
 void kin_shard_close(kin_shard *s) {
     if (!s) return;
+    kin_governor_stop(s->governor);
     for (int i = 0; i < s->n_spans; i++) kin_stage_close(s->spans[i].stage);
     kin_stage_close(s->output);
     kin_kv_close(s->kv);
@@ -403,7 +418,7 @@ kin_shard_stats kin_shard_get_stats(const kin_shard *s) {
     kin_shard_stats stats = {
         .weights = kin_weights_get_stats(s->weights),
         .kv_bytes = kin_kv_bytes(&s->model->hp, &kv),
-        .weights_budget = s->weights_budget,
+        .weights_budget = s->governor ? kin_governor_budget(s->governor) : s->weights_budget,
         .flash = s->flash,
     };
     for (int i = 0; i < s->n_spans; i++) stats.compute_bytes += kin_stage_bytes(s->spans[i].stage);

@@ -51,6 +51,7 @@ struct kin_stream {
     unit *units;
     size_t n_units, n_layer_units;
     uint64_t *bytes; // [n_units]
+    uint64_t total_bytes;
     uint32_t *order; // [n_units] see residency.h
     bool *wanted;    // [n_units] scratch for set_budget
     kin_stream_mode mode;
@@ -109,6 +110,14 @@ static uint64_t ring_size(const kin_stream_unit *units, size_t n_units) {
         if (group > largest) largest = group;
     }
     return align_up(largest + largest / 100 * RING_SLACK_PERCENT);
+}
+
+static uint64_t all_bytes(const kin_stream_options *o) {
+    uint64_t sum = 0;
+    for (size_t i = 0; i < o->n_units; i++) {
+        for (int k = 0; k < o->units[i].n_extents; k++) sum += o->units[i].extents[k].bytes;
+    }
+    return sum;
 }
 
 uint64_t kin_stream_min_budget(const kin_stream_unit *units, size_t n_units) {
@@ -349,6 +358,7 @@ static int alloc_state(kin_stream *s, const kin_stream_options *o, kin_err *err)
             u->slot_offset[k] = u->slot_bytes;
             u->slot_bytes += extent_slot_bytes(&u->spec.extents[k]);
             s->bytes[i] += u->spec.extents[k].bytes;
+            s->total_bytes += u->spec.extents[k].bytes;
         }
     }
     kin_residency_order(s->bytes, s->n_units, s->order);
@@ -364,7 +374,8 @@ static int alloc_ring(kin_stream *s, kin_err *err) {
 // Under the mutex, or before the threads start.
 static void choose(kin_stream *s, uint64_t budget) {
     uint64_t for_units = budget > s->ring_bytes ? budget - s->ring_bytes : 0;
-    if (s->mode != KIN_STREAM_RESIDENT) for_units = UINT64_MAX;
+    // Where all is resident nothing goes through the ring, and it takes no memory.
+    if (s->mode != KIN_STREAM_RESIDENT || budget >= s->total_bytes) for_units = UINT64_MAX;
     s->stats.resident_bytes = kin_residency_choose(s->bytes, s->n_units, s->order, for_units, s->wanted);
 }
 
@@ -379,7 +390,7 @@ int kin_stream_open(kin_stream **out, const kin_stream_options *o, kin_err *err)
     s->n_layer_units = o->n_layer_units;
     s->mode = o->mode;
     s->ring_bytes = ring_size(o->units, o->n_units);
-    if (o->mode == KIN_STREAM_RESIDENT && o->budget < s->ring_bytes) {
+    if (o->mode == KIN_STREAM_RESIDENT && o->budget < s->ring_bytes && o->budget < all_bytes(o)) {
         kin_err_set(err, "%llu MiB are too little for weights: at least %llu MiB are needed to stream them through",
                     (unsigned long long)(o->budget >> 20), (unsigned long long)(s->ring_bytes + ((1 << 20) - 1)) >> 20);
         goto fail;
@@ -538,6 +549,10 @@ uint64_t kin_stream_set_budget(kin_stream *s, uint64_t budget) {
     uint64_t resident = s->stats.resident_bytes;
     pthread_mutex_unlock(&s->mutex);
     return resident;
+}
+
+uint64_t kin_stream_most_useful_budget(const kin_stream *s) {
+    return s->total_bytes;
 }
 
 kin_stream_stats kin_stream_get_stats(kin_stream *s) {

@@ -76,6 +76,9 @@ void kin_stream_release(kin_stream *stream, size_t n);
 // Changes the budget while running: units leave memory at once, or come back as the passes go on. Returns the resident bytes.
 uint64_t kin_stream_set_budget(kin_stream *stream, uint64_t budget);
 
+// The least budget under which everything is resident; 0 if nothing can be streamed.
+uint64_t kin_stream_most_useful_budget(const kin_stream *stream);
+
 typedef struct kin_stream_stats {
     uint64_t resident_bytes; // chosen to be resident
     uint64_t ring_bytes;

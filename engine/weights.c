@@ -499,6 +499,10 @@ uint64_t kin_weights_set_budget(kin_weights *w, uint64_t budget) {
     return w->stream ? kin_stream_set_budget(w->stream, budget) : kin_weights_cpu_bytes(w->model, &w->o);
 }
 
+uint64_t kin_weights_most_useful_budget(const kin_weights *w) {
+    return w->stream ? kin_stream_most_useful_budget(w->stream) : 0;
+}
+
 // ---- open and close
 
 static int alloc_state(kin_weights *w, kin_err *err) {

@@ -70,6 +70,9 @@ void kin_weights_release(kin_weights *weights, int i_block);
 // Changes the budget while running. Returns the bytes that stay resident.
 uint64_t kin_weights_set_budget(kin_weights *weights, uint64_t budget);
 
+// The least budget that holds everything: resident weights and the ring. 0 if nothing can be streamed.
+uint64_t kin_weights_most_useful_budget(const kin_weights *weights);
+
 // How the weights came and what streaming does. Bytes.
 typedef struct kin_weights_stats {
     uint64_t mapped_bytes;    // straight from the model file

@@ -23,6 +23,9 @@ static kin_memory machine_memory(void) {
         uint64_t pages = (uint64_t)vm.free_count + vm.inactive_count + vm.purgeable_count;
         mem.available = pages * (uint64_t)sysconf(_SC_PAGESIZE);
     }
+    task_vm_info_data_t task;
+    count = TASK_VM_INFO_COUNT;
+    if (task_info(mach_task_self(), TASK_VM_INFO, (task_info_t)&task, &count) == KERN_SUCCESS) mem.own = task.phys_footprint;
     return mem;
 }
 
@@ -65,17 +68,20 @@ static kin_memory machine_memory(void) {
     kin_memory mem;
     mem.total = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     mem.available = read_keyed("/proc/meminfo", "MemAvailable:", mem.total / 1024) * 1024;
+    mem.own = (read_keyed("/proc/self/status", "RssAnon:", 0) + read_keyed("/proc/self/status", "RssShmem:", 0)) * 1024;
     return mem;
 }
 
 // One cgroup's limit and usage. Page cache counts as usage there, but the kernel gives it back: it is available.
-static void apply_cgroup(kin_memory *mem, const char *dir, const char *limit_file, const char *usage_file, const char *file_key) {
+static void apply_cgroup(kin_memory *mem, const char *dir, const char *limit_file, const char *usage_file, const char *file_key,
+                         const char *shared_key) {
     char stat[1024];
     uint64_t limit = read_number(dir, limit_file, UINT64_MAX);
     if (limit >= mem->total) return;
     uint64_t usage = read_number(dir, usage_file, 0);
     snprintf(stat, sizeof stat, "%s/memory.stat", dir);
-    uint64_t file = read_keyed(stat, file_key, 0);
+    uint64_t file = read_keyed(stat, file_key, 0), shared = read_keyed(stat, shared_key, 0); // shared memory counts as file
+    file = file > shared ? file - shared : 0;
     uint64_t used = usage > file ? usage - file : 0;
     mem->total = limit;
     uint64_t left = limit > used ? limit - used : 0;
@@ -99,9 +105,9 @@ static void apply_cgroups(kin_memory *mem) {
             char dir[700];
             snprintf(dir, sizeof dir, v2 ? "/sys/fs/cgroup%s" : "/sys/fs/cgroup/memory%s", path);
             if (v2)
-                apply_cgroup(mem, dir, "memory.max", "memory.current", "file ");
+                apply_cgroup(mem, dir, "memory.max", "memory.current", "file ", "shmem ");
             else
-                apply_cgroup(mem, dir, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache ");
+                apply_cgroup(mem, dir, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache ", "total_shmem ");
             char *slash = strrchr(path, '/');
             if (!slash || path[1] == '\0') break;
             slash[slash == path] = '\0';

@@ -1,0 +1,109 @@
+#include "engine/governor.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/units.h"
+#include "pure/plan/budget.h"
+#include "sys/memory.h"
+
+enum { LOOK_EVERY_MS = 100 };
+
+// Kept free so that it never comes to a fight: 2 % of the machine, or of the limit we run under.
+#define RESERVE_SHARE 50
+#define RESERVE_LEAST (16u << 20)
+
+struct kin_governor {
+    kin_governor_options o;
+    kin_budget budget;
+    atomic_ullong in_force;
+    pthread_t thread;
+    pthread_mutex_t mutex;
+    pthread_cond_t wake;
+    bool stopping;
+};
+
+uint64_t kin_governor_room(uint64_t cap) {
+    kin_memory mem = kin_memory_read();
+    uint64_t reserve = mem.total / RESERVE_SHARE;
+    if (reserve < RESERVE_LEAST) reserve = RESERVE_LEAST;
+    uint64_t room = mem.available + mem.own;
+    room = room > reserve ? room - reserve : 0;
+    return cap && cap < room ? cap : room;
+}
+
+static void look(kin_governor *g) {
+    uint64_t room = kin_governor_room(g->o.memory), before = g->budget.bytes;
+    room = room > g->o.fixed ? room - g->o.fixed : 0;
+    uint64_t budget = kin_budget_step(&g->budget, kin_clock_now() / 1000000 + 1, room);
+    if (budget == before) return;
+    char a[32], b[32];
+    kin_log(KIN_LOG_DEBUG, "memory for weights: %s -> %s", kin_size_format(before, a, sizeof a),
+            kin_size_format(budget, b, sizeof b));
+    atomic_store(&g->in_force, budget);
+    g->o.set(g->o.user, budget);
+}
+
+// Until LOOK_EVERY_MS have passed or somebody stops us.
+static void wait_a_while(kin_governor *g) {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += LOOK_EVERY_MS * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000L;
+    until.tv_nsec %= 1000000000L;
+    pthread_cond_timedwait(&g->wake, &g->mutex, &until);
+}
+
+static void *govern(void *arg) {
+    kin_governor *g = arg;
+    pthread_mutex_lock(&g->mutex);
+    while (!g->stopping) {
+        pthread_mutex_unlock(&g->mutex);
+        look(g);
+        pthread_mutex_lock(&g->mutex);
+        if (!g->stopping) wait_a_while(g);
+    }
+    pthread_mutex_unlock(&g->mutex);
+    return NULL;
+}
+
+int kin_governor_start(kin_governor **out, const kin_governor_options *o, kin_err *err) {
+    *out = NULL;
+    kin_governor *g = calloc(1, sizeof *g);
+    if (!g) return kin_err_set(err, "out of memory");
+    g->o = *o;
+    g->budget = (kin_budget){.bytes = o->budget, .most_useful = o->most_useful};
+    if (g->budget.bytes > o->most_useful) g->budget.bytes = o->most_useful;
+    atomic_store(&g->in_force, g->budget.bytes);
+    pthread_mutex_init(&g->mutex, NULL);
+    pthread_cond_init(&g->wake, NULL);
+    if (pthread_create(&g->thread, NULL, govern, g) != 0) {
+        pthread_mutex_destroy(&g->mutex);
+        pthread_cond_destroy(&g->wake);
+        free(g);
+        return kin_err_set(err, "no thread for the memory governor");
+    }
+    *out = g;
+    return 0;
+}
+
+void kin_governor_stop(kin_governor *g) {
+    if (!g) return;
+    pthread_mutex_lock(&g->mutex);
+    g->stopping = true;
+    pthread_cond_signal(&g->wake);
+    pthread_mutex_unlock(&g->mutex);
+    pthread_join(g->thread, NULL);
+    pthread_mutex_destroy(&g->mutex);
+    pthread_cond_destroy(&g->wake);
+    free(g);
+}
+
+uint64_t kin_governor_budget(const kin_governor *g) {
+    return atomic_load(&((kin_governor *)g)->in_force);
+}
