@@ -158,20 +158,43 @@ static void print_text(const kin_session *s, const bench_options *o, const resul
     printf("memory           peak %s, pressure %.1f %%\n", kin_size_format(r->peak_bytes, b, sizeof b), 100 * r->memory_pressure);
 }
 
-static int print_json(const kin_session *s, const bench_options *o, const result *r) {
-    json_t *root = json_pack(
-        "{s:s, s:s, s:i, s:i, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:I, s:f, s:I, s:f}", "model", s->model_name, "arch",
-        s->model.hp.arch->name, "threads", s->devices.n_threads, "prompt", o->n_prompt, "gen", o->n_gen, "reps", o->n_reps,
-        "load_ms", r->load_ms, "ttft_ms", r->ttft_ms, "prompt_tokens_per_s", o->n_prompt / r->ttft_ms * 1e3, "tpot_ms",
-        r->tpot_ms, "tokens_per_s", 1e3 / r->tpot_ms, "weight_bytes_per_token", (json_int_t)r->bytes_per_token, "weight_gb_per_s",
-        (double)r->bytes_per_token / r->tpot_ms / 1e6, "peak_bytes", (json_int_t)r->peak_bytes, "memory_pressure",
-        r->memory_pressure, "resident_bytes", (json_int_t)r->resident_bytes, "streamed_bytes_per_token",
-        (json_int_t)r->streamed_bytes_per_token, "stream_gb_per_s", r->stream_rate / 1e9, "disk_gb_per_s", r->disk_rate / 1e9,
-        "hidden_share", r->hidden_share, "compute_ms", r->compute_ms, "bound_ms", r->bound_ms);
-    int rc = root ? json_dumpf(root, stdout, JSON_INDENT(2)) : -1;
+static void print_json(const kin_session *s, const bench_options *o, const result *r) {
+    const struct {
+        const char *name;
+        double value;
+        bool whole;
+    } figures[] = {
+        {"threads", s->devices.n_threads, true},
+        {"prompt", o->n_prompt, true},
+        {"gen", o->n_gen, true},
+        {"reps", o->n_reps, true},
+        {"load_ms", r->load_ms, false},
+        {"ttft_ms", r->ttft_ms, false},
+        {"prompt_tokens_per_s", o->n_prompt / r->ttft_ms * 1e3, false},
+        {"tpot_ms", r->tpot_ms, false},
+        {"tokens_per_s", 1e3 / r->tpot_ms, false},
+        {"weight_bytes_per_token", (double)r->bytes_per_token, true},
+        {"weight_gb_per_s", (double)r->bytes_per_token / r->tpot_ms / 1e6, false},
+        {"peak_bytes", (double)r->peak_bytes, true},
+        {"memory_pressure", r->memory_pressure, false},
+        {"resident_bytes", (double)r->resident_bytes, true},
+        {"streamed_bytes_per_token", (double)r->streamed_bytes_per_token, true},
+        {"stream_gb_per_s", r->stream_rate / 1e9, false},
+        {"disk_gb_per_s", r->disk_rate / 1e9, false},
+        {"hidden_share", r->hidden_share, false},
+        {"compute_ms", r->compute_ms, false},
+        {"bound_ms", r->bound_ms, false},
+    };
+    json_t *root = json_object();
+    json_object_set_new(root, "model", json_string(s->model_name));
+    json_object_set_new(root, "arch", json_string(s->model.hp.arch->name));
+    for (size_t i = 0; i < sizeof figures / sizeof figures[0]; i++) {
+        double value = figures[i].value;
+        json_object_set_new(root, figures[i].name, figures[i].whole ? json_integer((json_int_t)value) : json_real(value));
+    }
+    json_dumpf(root, stdout, JSON_INDENT(2));
     printf("\n");
     json_decref(root);
-    return rc;
 }
 
 static int command_bench(int argc, char **argv) {

@@ -15,7 +15,8 @@ enum {
     MAX_OUTPUT_ROWS = 32, // rows of logits at once: a vocabulary is wide
     NODES_PER_LAYER = 64, // more than any family's layer
     BLOCKS_PER_LAYER = 2, // attention, feed-forward
-    WHOLE = -1,           // the variant of a stage's graph with all blocks in it; others are a block's number
+    WHOLE = -1,           // the variant of a stage's graph with all blocks in it; others are a block's number,
+    ROUTE = 1 << 20,      // or this plus a feed-forward block's number: only the choice of its experts
 };
 
 // The program itself, its libraries and small things: measured 24 MiB on Linux without a GPU.
@@ -48,6 +49,7 @@ struct kin_shard {
     int64_t *cells;
     int32_t *out_pos;
     ggml_fp16_t *mask, *out_mask; // [n_batch, n_ctx]
+    int32_t *chosen;              // [n_batch, n_expert_used]
     float *tile;                  // [MAX_OUTPUT_ROWS, n_vocab] logits of one tile of the vocabulary
 };
 
@@ -149,6 +151,7 @@ static bool supports_flash(const kin_shard *s, const kin_device *device) {
 static struct ggml_tensor *build_span(const void *user, kin_graph *g, struct ggml_tensor *x, int variant) {
     const span *sp = user;
     const kin_arch *arch = g->hp->arch;
+    if (variant >= ROUTE) return arch->route(g, sp->layer_begin + (variant - ROUTE) / BLOCKS_PER_LAYER, x);
     if (variant != WHOLE) {
         int il = sp->layer_begin + variant / BLOCKS_PER_LAYER;
         return variant % BLOCKS_PER_LAYER == 0 ? arch->attn(g, il, x) : arch->ffn(g, il, x);
@@ -215,8 +218,9 @@ static int open_inputs(kin_shard *s, kin_err *err) {
     s->out_pos = malloc(n_batch * sizeof *s->out_pos);
     s->mask = malloc(n_batch * n_ctx * sizeof *s->mask);
     s->out_mask = malloc(n_batch * n_ctx * sizeof *s->out_mask);
+    s->chosen = malloc(n_batch * (size_t)(s->model->hp.n_expert_used + 1) * sizeof *s->chosen);
     s->tile = s->o.output ? malloc(MAX_OUTPUT_ROWS * (size_t)s->model->hp.n_vocab * sizeof *s->tile) : NULL;
-    return s->layers && s->cells && s->out_pos && s->mask && s->out_mask && (s->tile || !s->o.output)
+    return s->layers && s->cells && s->out_pos && s->mask && s->out_mask && s->chosen && (s->tile || !s->o.output)
                ? 0
                : kin_err_set(err, "out of memory");
 }
@@ -288,6 +292,7 @@ void kin_shard_close(kin_shard *s) {
     free(s->out_pos);
     free(s->mask);
     free(s->out_mask);
+    free(s->chosen);
     free(s->tile);
     free(s);
 }
@@ -300,6 +305,17 @@ static void forget(kin_shard *s, const kin_batch *batch) {
     }
 }
 
+// Before a feed-forward block with experts: asks its router which ones, and brings them into memory.
+static int fetch_experts(kin_shard *s, const span *sp, kin_stage_shape shape, const kin_stage_inputs *in, kin_err *err) {
+    const kin_hparams *hp = &s->model->hp;
+    if (hp->n_expert == 0) return 0;
+    int il = sp->layer_begin + shape.variant / BLOCKS_PER_LAYER;
+    kin_stage_shape route = {.variant = ROUTE + shape.variant, .n_tokens = shape.n_tokens, .n_out = shape.n_tokens};
+    if (kin_stage_run(sp->stage, route, in, s->chosen, err) != 0) return KIN_FAIL;
+    kin_weights_fetch_experts(s->weights, il, s->chosen, (size_t)shape.n_tokens * (size_t)hp->n_expert_used);
+    return 0;
+}
+
 // Block by block, each with its weights acquired. The rows that are not wanted leave in the last layer's attention.
 static int run_blocks(kin_shard *s, span *sp, kin_stage_shape shape, const kin_stage_inputs *in, float *y, kin_err *err) {
     kin_stage_inputs block_in = *in;
@@ -310,7 +326,8 @@ static int run_blocks(kin_shard *s, span *sp, kin_stage_shape shape, const kin_s
         shape.n_out = i == n_blocks - BLOCKS_PER_LAYER ? n_out : shape.n_tokens;
         if (after_last_attention) shape.n_tokens = shape.n_out = n_out;
         if (kin_weights_acquire(s->weights, i, err) != 0) return KIN_FAIL;
-        int rc = kin_stage_run(sp->stage, shape, &block_in, y, err);
+        int rc = i % BLOCKS_PER_LAYER ? fetch_experts(s, sp, shape, &block_in, err) : 0;
+        if (rc == 0) rc = kin_stage_run(sp->stage, shape, &block_in, y, err);
         kin_weights_release(s->weights, i);
         if (rc != 0) return KIN_FAIL;
         block_in.x = y;

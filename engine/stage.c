@@ -117,7 +117,7 @@ static void put(struct ggml_tensor *t, const void *data) {
     if (t && t->buffer) ggml_backend_tensor_set(t, data, 0, ggml_nbytes(t));
 }
 
-int kin_stage_run(kin_stage *s, kin_stage_shape shape, const kin_stage_inputs *in, float *y, kin_err *err) {
+int kin_stage_run(kin_stage *s, kin_stage_shape shape, const kin_stage_inputs *in, void *y, kin_err *err) {
     if (!s->g.ctx || !same_shape(s->shape, shape)) {
         if (build_graph(s, shape, err) != 0) return KIN_FAIL;
         if (!ggml_gallocr_alloc_graph(s->galloc, s->g.gf)) {

@@ -42,8 +42,8 @@ void kin_stage_close(kin_stage *stage);
 // Makes room for the largest shape and checks that the device can run every operation in it.
 int kin_stage_reserve(kin_stage *stage, kin_stage_shape largest, kin_err *err);
 
-// Runs and copies the result // f32 [n_out, its row] to y.
-int kin_stage_run(kin_stage *stage, kin_stage_shape shape, const kin_stage_inputs *inputs, float *y, kin_err *err);
+// Runs and copies the result // f32 or i32 [n_out, its row] to y.
+int kin_stage_run(kin_stage *stage, kin_stage_shape shape, const kin_stage_inputs *inputs, void *y, kin_err *err);
 
 // Bytes of the compute buffer.
 uint64_t kin_stage_bytes(const kin_stage *stage);

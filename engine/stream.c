@@ -39,7 +39,7 @@ typedef struct step {
 
 // A piece of work for an I/O thread.
 typedef struct chunk {
-    size_t i_step; // sequence number of its step
+    step *step; // whose n_open it counts down
     int i_file;
     uint64_t offset, bytes;
     uint64_t n_needed; // of these, those that the unit has: the file may end inside the last page
@@ -152,7 +152,7 @@ static size_t n_chunks_free(const kin_stream *s) {
 
 static void push_chunk(kin_stream *s, chunk c) {
     s->chunks[s->chunk_next++ % MAX_CHUNKS] = c;
-    step_at(s, c.i_step)->n_open++;
+    c.step->n_open++;
     pthread_cond_signal(&s->work);
 }
 
@@ -162,15 +162,15 @@ static size_t chunks_of(const unit *u) {
     return n;
 }
 
-static void push_reads(kin_stream *s, size_t number, const unit *u, uint64_t ring_at) {
+static void push_reads(kin_stream *s, step *st, const unit *u) {
     for (int i = 0; i < u->spec.n_extents; i++) {
         const kin_extent *e = &u->spec.extents[i];
         uint64_t begin = align_down(e->offset), end = align_up(e->offset + e->bytes);
-        uint8_t *to = s->ring + ring_at + u->slot_offset[i];
+        uint8_t *to = s->ring + st->ring_at + u->slot_offset[i];
         for (uint64_t at = begin; at < end; at += CHUNK_BYTES) {
             uint64_t n = end - at < CHUNK_BYTES ? end - at : CHUNK_BYTES;
             uint64_t left = e->offset + e->bytes - at;
-            push_chunk(s, (chunk){.i_step = number,
+            push_chunk(s, (chunk){.step = st,
                                   .i_file = e->i_file,
                                   .offset = at,
                                   .bytes = n,
@@ -181,13 +181,12 @@ static void push_reads(kin_stream *s, size_t number, const unit *u, uint64_t rin
 }
 
 // Resident pages come through the page cache, in the background, so that the first pass is not slower than the disk.
-static void push_fetches(kin_stream *s, size_t number, const unit *u) {
+static void push_fetches(kin_stream *s, step *st, const unit *u) {
     for (int i = 0; i < u->spec.n_extents; i++) {
         const kin_extent *e = &u->spec.extents[i];
         for (uint64_t at = 0; at < e->bytes; at += CHUNK_BYTES) {
             uint64_t n = e->bytes - at < CHUNK_BYTES ? e->bytes - at : CHUNK_BYTES;
-            push_chunk(s,
-                       (chunk){.i_step = number, .i_file = e->i_file, .offset = e->offset + at, .bytes = n, .map = e->map + at});
+            push_chunk(s, (chunk){.step = st, .i_file = e->i_file, .offset = e->offset + at, .bytes = n, .map = e->map + at});
         }
     }
 }
@@ -216,9 +215,9 @@ static bool schedule_one(kin_stream *s) {
     if (n_chunks_free(s) < chunks_of(u)) return false;
     if (st->streamed) {
         if (!ring_take(s, u->slot_bytes, st)) return false;
-        push_reads(s, s->next, u, st->ring_at);
+        push_reads(s, st, u);
     } else if (!u->present && s->mode != KIN_STREAM_MMAP) {
-        push_fetches(s, s->next, u);
+        push_fetches(s, st, u);
         u->present = s->mode == KIN_STREAM_RESIDENT; // the OS may take pages back at any time where it decides
     }
     s->next++;
@@ -298,9 +297,8 @@ static void *io_thread(void *arg) {
         int failed = run_chunk(s, &c);
         pthread_mutex_lock(&s->mutex);
         count_end(s, &c);
-        step *st = step_at(s, c.i_step);
-        if (failed) st->failed = failed;
-        if (--st->n_open == 0) pthread_cond_broadcast(&s->done);
+        if (failed) c.step->failed = failed;
+        if (--c.step->n_open == 0) pthread_cond_broadcast(&s->done);
     }
     pthread_mutex_unlock(&s->mutex);
     return NULL;
@@ -436,8 +434,7 @@ void kin_stream_close(kin_stream *s) {
 // ---- running
 
 // Under the mutex. Waits for the step's reads.
-static void wait_ready(kin_stream *s, size_t number) {
-    step *st = step_at(s, number);
+static void wait_ready(kin_stream *s, step *st) {
     if (st->n_open == 0) return;
     kin_time begun = kin_clock_now();
     while (st->n_open > 0) pthread_cond_wait(&s->done, &s->mutex);
@@ -453,7 +450,7 @@ static void release_oldest(kin_stream *s) {
 // Under the mutex. Drops what an unfinished pass left scheduled, so that the next one starts at unit 0.
 static void skip_rest(kin_stream *s) {
     while (s->first < s->next && (s->first < s->acquired || step_at(s, s->first)->unit != 0)) {
-        wait_ready(s, s->first);
+        wait_ready(s, step_at(s, s->first));
         release_oldest(s);
     }
     s->acquired = s->first;
@@ -474,7 +471,7 @@ bool kin_stream_begin_pass(kin_stream *s, bool with_output) {
     if (s->mode == KIN_STREAM_MMAP || (s->mode == KIN_STREAM_RESIDENT && all_present(s))) {
         // Nothing to do ahead: the pass runs without us.
         while (s->first < s->next) {
-            wait_ready(s, s->first);
+            wait_ready(s, step_at(s, s->first));
             release_oldest(s);
         }
         s->acquired = s->first;
@@ -503,7 +500,7 @@ int kin_stream_acquire(kin_stream *s, size_t unit_number, const uint8_t **ptrs, 
     kin_assert(s->acquired < s->next);
     step *st = step_at(s, s->acquired);
     kin_assert(st->unit == unit_number);
-    wait_ready(s, s->acquired);
+    wait_ready(s, st);
     s->acquired++;
     const unit *u = &s->units[st->unit];
     for (int i = 0; i < u->spec.n_extents; i++) {
@@ -551,8 +548,19 @@ uint64_t kin_stream_set_budget(kin_stream *s, uint64_t budget) {
     return resident;
 }
 
-uint64_t kin_stream_most_useful_budget(const kin_stream *s) {
-    return s->total_bytes;
+bool kin_stream_can_stream(const kin_stream *s) {
+    return s->total_bytes > 0;
+}
+
+void kin_stream_fetch(kin_stream *s, const kin_extent *extents, size_t n) {
+    step waiting = {0};
+    pthread_mutex_lock(&s->mutex);
+    for (size_t i = 0; i < n; i++) {
+        while (n_chunks_free(s) == 0) pthread_cond_wait(&s->done, &s->mutex);
+        push_chunk(s, (chunk){.step = &waiting, .bytes = extents[i].bytes, .map = extents[i].map});
+    }
+    wait_ready(s, &waiting);
+    pthread_mutex_unlock(&s->mutex);
 }
 
 kin_stream_stats kin_stream_get_stats(kin_stream *s) {

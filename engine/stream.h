@@ -36,7 +36,7 @@ typedef struct kin_extent {
 typedef struct kin_stream_unit {
     kin_extent extents[KIN_STREAM_MAX_EXTENTS];
     int n_extents; // 0: the unit is always in memory
-    int i_group; // units of one group are needed at the same time
+    int i_group;   // units of one group are needed at the same time
 } kin_stream_unit;
 
 typedef enum kin_stream_mode {
@@ -76,8 +76,11 @@ void kin_stream_release(kin_stream *stream, size_t n);
 // Changes the budget while running: units leave memory at once, or come back as the passes go on. Returns the resident bytes.
 uint64_t kin_stream_set_budget(kin_stream *stream, uint64_t budget);
 
-// The least budget under which everything is resident; 0 if nothing can be streamed.
-uint64_t kin_stream_most_useful_budget(const kin_stream *stream);
+// Whether any unit can be streamed at all.
+bool kin_stream_can_stream(const kin_stream *stream);
+
+// Brings mapped pages into memory, several ranges at once, and waits. Only `map` and `bytes` of the extents count.
+void kin_stream_fetch(kin_stream *stream, const kin_extent *extents, size_t n);
 
 typedef struct kin_stream_stats {
     uint64_t resident_bytes; // chosen to be resident

@@ -22,6 +22,7 @@ enum {
     TILE_BYTES = 16 << 20, // of the output matrix
     TILE_ROWS_STEP = 64,   // a multiple of every packed layout's row group
     BLOCKS_PER_LAYER = 2,
+    MAX_FETCH = 256, // experts' matrices asked for at once
 };
 
 // One weight of a unit: where it comes from and the tensor that it becomes.
@@ -34,6 +35,7 @@ typedef struct piece {
     int64_t ne[3];
     struct ggml_tensor **slot; // in weights->layers, tiles, ...
     bool repack;
+    bool experts;    // one matrix per expert
     uint64_t offset; // in the packed unit
 } piece;
 
@@ -43,6 +45,7 @@ typedef struct unit {
     const kin_device *device;
     int i_block;
     bool pack;
+    bool experts;                 // holds matrices of experts: fetched by need, never streamed
     uint64_t bytes, packed_bytes; // as it is in the model file; packed
     size_t i_packed;              // its number in the cache file
 
@@ -79,6 +82,8 @@ struct kin_weights {
     kin_stream *stream;
     size_t *stream_units; // [n_units] numbers of the streamer's units, in its order
     size_t n_stream_units, i_next_stream;
+    bool streaming;               // this pass acquires its units
+    atomic_bool short_of_experts; // not all fit: the chosen ones are fetched
 
     kin_weights_stats stats;
     atomic_ullong n_done, n_total; // bytes, for progress
@@ -97,14 +102,16 @@ static void add_piece(unit *u, piece p, const kin_device *cpu) {
     u->packed_bytes = p.offset + p.bytes;
     u->bytes += p.bytes;
     u->pack = u->pack || p.repack;
+    u->experts = u->experts || p.experts;
     u->pieces[u->n_pieces++] = p;
 }
 
-static void add_tensor(unit *u, const kin_gguf_tensor *t, struct ggml_tensor **slot, const kin_device *cpu) {
+static void add_tensor(unit *u, const kin_gguf_tensor *t, struct ggml_tensor **slot, const kin_device *cpu, bool experts) {
     if (!t) return;
     piece p = {
         .data = t->data, .i_file = t->i_file, .file_offset = t->offset, .bytes = t->n_bytes, .type = t->type, .slot = slot};
     memcpy(p.ne, t->ne, sizeof p.ne);
+    p.experts = experts;
     add_piece(u, p, cpu);
 }
 
@@ -112,7 +119,8 @@ static void add_layer_unit(unit *u, const kin_model *m, int il, kin_unit kind, s
                            const kin_device *cpu) {
     u->i_packed = (size_t)il * KIN_UNIT_COUNT + (size_t)kind;
     for (int id = 0; id < KIN_W_COUNT; id++) {
-        if (kin_weight_unit(id) == kind) add_tensor(u, m->layers[il].w[id], slots ? &slots[id] : NULL, cpu);
+        if (kin_weight_unit(id) == kind)
+            add_tensor(u, m->layers[il].w[id], slots ? &slots[id] : NULL, cpu, kin_weight_is_experts(id));
     }
 }
 
@@ -168,9 +176,9 @@ static void collect_units(kin_weights *w) {
     }
     const kin_device *output_device = o->output_on_gpu ? gpu : cpu;
     for (int i = 0; i < w->n_tiles; i++) add_tile_unit(new_unit(w, output_device, i_block++), m, i, &w->tiles[i], cpu);
-    if (o->output) add_tensor(new_unit(w, output_device, NO_BLOCK), m->output_norm, &w->output_norm, cpu);
-    add_tensor(new_unit(w, cpu, NO_BLOCK), m->rope_factors, &w->rope_factors[0], cpu);
-    if (o->n_gpu_layers) add_tensor(new_unit(w, gpu, NO_BLOCK), m->rope_factors, &w->rope_factors[1], cpu);
+    if (o->output) add_tensor(new_unit(w, output_device, NO_BLOCK), m->output_norm, &w->output_norm, cpu, false);
+    add_tensor(new_unit(w, cpu, NO_BLOCK), m->rope_factors, &w->rope_factors[0], cpu, false);
+    if (o->n_gpu_layers) add_tensor(new_unit(w, gpu, NO_BLOCK), m->rope_factors, &w->rope_factors[1], cpu, false);
     for (size_t i = 0; i < w->n_units; i++) {
         if (w->units[i].device->is_gpu) w->units[i].pack = false;
     }
@@ -416,11 +424,15 @@ static int place_gpu(kin_weights *w, kin_err *err) {
 
 // ---- streaming
 
+static bool on_disk(const kin_weights *w, const unit *u) {
+    return u->pack ? atomic_load(&u->in_file) : kin_gguf_on_disk(w->model->gguf);
+}
+
 // What the streamer must know of a unit: file ranges and mappings. Packed: one range of the cache file; else one per weight.
 static kin_stream_unit describe(const kin_weights *w, const unit *u) {
     kin_stream_unit d = {.i_group = u->i_block};
     int n_files = kin_gguf_n_files(w->model->gguf);
-    if (u->pack ? !atomic_load(&u->in_file) : !kin_gguf_on_disk(w->model->gguf)) return d; // in memory: nothing to stream
+    if (!on_disk(w, u) || u->experts) return d;
     if (u->pack) {
         d.extents[d.n_extents++] = (kin_extent){n_files, kin_packed_offset(w->packed, u->i_packed), u->packed_bytes, u->base};
         return d;
@@ -464,9 +476,36 @@ done:
 
 bool kin_weights_begin_pass(kin_weights *w, bool with_output) {
     w->i_next_stream = 0;
-    if (w->stream && kin_stream_begin_pass(w->stream, with_output)) return true;
-    for (size_t i = 0; i < w->n_stream_units; i++) point_at_mapping(&w->units[w->stream_units[i]]);
-    return false;
+    w->streaming = w->stream && kin_stream_begin_pass(w->stream, with_output);
+    for (size_t i = 0; i < w->n_stream_units && !w->streaming; i++) point_at_mapping(&w->units[w->stream_units[i]]);
+    return w->streaming || atomic_load(&w->short_of_experts);
+}
+
+void kin_weights_fetch_experts(kin_weights *w, int il, const int32_t *chosen, size_t n) {
+    kin_extent extents[MAX_FETCH];
+    size_t n_extents = 0;
+    int n_expert = w->model->hp.n_expert;
+    bool wanted[KIN_MAX_EXPERTS] = {false};
+    for (size_t i = 0; i < n; i++) wanted[chosen[i]] = true;
+
+    const unit *units = &w->units[(size_t)(il - w->o.layer_begin) * KIN_UNIT_COUNT];
+    for (int kind = 0; kind < KIN_UNIT_COUNT; kind++) {
+        const unit *u = &units[kind];
+        for (int k = 0; k < u->n_pieces && on_disk(w, u); k++) {
+            const piece *p = &u->pieces[k];
+            const uint8_t *base = u->pack ? u->base + p->offset : p->data;
+            uint64_t bytes = p->bytes / (uint64_t)n_expert;
+            for (int e = 0; e < n_expert && p->experts; e++) {
+                if (!wanted[e]) continue;
+                if (n_extents == MAX_FETCH) {
+                    kin_stream_fetch(w->stream, extents, n_extents);
+                    n_extents = 0;
+                }
+                extents[n_extents++] = (kin_extent){.bytes = bytes, .map = base + (uint64_t)e * bytes};
+            }
+        }
+    }
+    kin_stream_fetch(w->stream, extents, n_extents);
 }
 
 static bool in_block(const kin_weights *w, size_t i_stream, int i_block) {
@@ -474,6 +513,7 @@ static bool in_block(const kin_weights *w, size_t i_stream, int i_block) {
 }
 
 int kin_weights_acquire(kin_weights *w, int i_block, kin_err *err) {
+    if (!w->streaming) return 0;
     while (w->i_next_stream < w->n_stream_units && !in_block(w, w->i_next_stream, i_block)) w->i_next_stream++;
     for (; in_block(w, w->i_next_stream, i_block); w->i_next_stream++) {
         const uint8_t *ptrs[KIN_STREAM_MAX_EXTENTS];
@@ -491,16 +531,27 @@ int kin_weights_acquire(kin_weights *w, int i_block, kin_err *err) {
 
 void kin_weights_release(kin_weights *w, int i_block) {
     size_t n = 0;
+    if (!w->streaming) return;
     for (size_t i = w->i_next_stream; i > 0 && in_block(w, i - 1, i_block); i--) n++;
     kin_stream_release(w->stream, n);
 }
 
+// Experts that do not all fit are fetched by need.
+static void note_experts(kin_weights *w, uint64_t budget) {
+    bool any = false;
+    for (size_t i = 0; i < w->n_units; i++)
+        any = any || (w->units[i].experts && !w->units[i].device->is_gpu && on_disk(w, &w->units[i]));
+    atomic_store(&w->short_of_experts,
+                 any && w->stream && w->o.mode == KIN_STREAM_RESIDENT && budget < kin_weights_cpu_bytes(w->model, &w->o));
+}
+
 uint64_t kin_weights_set_budget(kin_weights *w, uint64_t budget) {
+    note_experts(w, budget);
     return w->stream ? kin_stream_set_budget(w->stream, budget) : kin_weights_cpu_bytes(w->model, &w->o);
 }
 
 uint64_t kin_weights_most_useful_budget(const kin_weights *w) {
-    return w->stream ? kin_stream_most_useful_budget(w->stream) : 0;
+    return w->stream && kin_stream_can_stream(w->stream) ? kin_weights_cpu_bytes(w->model, &w->o) : 0;
 }
 
 // ---- open and close
@@ -538,6 +589,7 @@ int kin_weights_open(kin_weights **out, const kin_model *model, const kin_device
     collect_units(w);
     try_cache(w);
     if (place_cpu(w, err) != 0 || place_gpu(w, err) != 0 || open_stream(w, err) != 0) goto fail;
+    note_experts(w, w->o.budget);
     start_finisher(w);
     *out = w;
     return 0;

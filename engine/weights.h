@@ -67,6 +67,11 @@ bool kin_weights_begin_pass(kin_weights *weights, bool with_output);
 int kin_weights_acquire(kin_weights *weights, int i_block, kin_err *err);
 void kin_weights_release(kin_weights *weights, int i_block);
 
+// Experts do not go through the ring: which ones a token needs is known only once the router has spoken. They stay in their file
+// mapping, and the OS keeps those in memory that are used most. This fetches the ones in `chosen` // i32 [n] (numbers may repeat)
+// of a CPU layer, several at once, before they are computed with.
+void kin_weights_fetch_experts(kin_weights *weights, int il, const int32_t *chosen, size_t n);
+
 // Changes the budget while running. Returns the bytes that stay resident.
 uint64_t kin_weights_set_budget(kin_weights *weights, uint64_t budget);
 

@@ -20,6 +20,8 @@ struct kin_arch {
     // x: f32 [n_embd, n_tokens], the hidden states before the block -> the same after it, residual added.
     struct ggml_tensor *(*attn)(kin_graph *g, int il, struct ggml_tensor *x);
     struct ggml_tensor *(*ffn)(kin_graph *g, int il, struct ggml_tensor *x);
+    // Families with experts: those that ffn will use for x, i32 [n_used, n_tokens], so that they can be fetched before.
+    struct ggml_tensor *(*route)(kin_graph *g, int il, struct ggml_tensor *x);
 };
 
 // NULL if no family has this name.

@@ -23,4 +23,5 @@ const kin_arch kin_arch_llama = {
     .optional = optional,
     .attn = kin_block_attention,
     .ffn = ffn,
+    .route = kin_block_route,
 };

@@ -20,4 +20,5 @@ const kin_arch kin_arch_qwen3moe = {
     .optional = optional,
     .attn = kin_block_attention,
     .ffn = kin_block_ffn_experts,
+    .route = kin_block_route,
 };

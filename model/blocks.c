@@ -137,3 +137,11 @@ struct ggml_tensor *kin_block_ffn_experts(kin_graph *g, int il, struct ggml_tens
     }
     return x;
 }
+
+struct ggml_tensor *kin_block_route(kin_graph *g, int il, struct ggml_tensor *x) {
+    struct ggml_tensor *const *w = g->layers[il].w;
+    struct ggml_tensor *cur = kin_block_norm(g, x, w[KIN_W_FFN_NORM]); // [n_embd, n]
+    struct ggml_tensor *chosen;
+    route(g, w[KIN_W_FFN_ROUTER], cur, &chosen);
+    return ggml_cont(g->ctx, chosen); // i32 [n_used, n]
+}

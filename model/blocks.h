@@ -17,3 +17,6 @@ struct ggml_tensor *kin_block_ffn_dense(kin_graph *g, int il, struct ggml_tensor
 // Mixture of experts: the router's softmax picks n_expert_used experts per token, whose weights are made to sum to 1.
 // x: [n_embd, n] -> x + sum of the chosen experts' outputs.
 struct ggml_tensor *kin_block_ffn_experts(kin_graph *g, int il, struct ggml_tensor *x);
+
+// The experts that kin_block_ffn_experts will use. x: [n_embd, n] -> i32 [n_expert_used, n]
+struct ggml_tensor *kin_block_route(kin_graph *g, int il, struct ggml_tensor *x);

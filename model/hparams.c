@@ -6,7 +6,7 @@
 #include "model/arch.h"
 
 // Far above any model, far below any overflow: dims * dims fits 63 bits with room for 4 more factors.
-enum { MAX_LAYERS = 4096, MAX_WIDTH = 1 << 20, MAX_HEADS = 4096, MAX_EXPERTS = 4096, MAX_CONTEXT = 1 << 27, MAX_VOCAB = 1 << 24 };
+enum { MAX_LAYERS = 4096, MAX_WIDTH = 1 << 20, MAX_HEADS = 4096, MAX_CONTEXT = 1 << 27, MAX_VOCAB = 1 << 24 };
 
 // A reader over one model's keys that stops at the first error.
 typedef struct reader {
@@ -69,8 +69,8 @@ static void read_shape(reader *r, kin_hparams *hp) {
     int derived = hp->n_embd / hp->n_head;
     hp->head_dim = read_int(r, "attention.key_length", derived > 0 ? derived : -1, 1, 4096);
     int value_length = read_int(r, "attention.value_length", hp->head_dim, 1, 4096);
-    hp->n_expert = read_int(r, "expert_count", 0, 0, MAX_EXPERTS);
-    hp->n_expert_used = read_int(r, "expert_used_count", hp->n_expert ? -1 : 0, 0, MAX_EXPERTS);
+    hp->n_expert = read_int(r, "expert_count", 0, 0, KIN_MAX_EXPERTS);
+    hp->n_expert_used = read_int(r, "expert_used_count", hp->n_expert ? -1 : 0, 0, KIN_MAX_EXPERTS);
     hp->n_ff = read_int(r, "feed_forward_length", -1, 0, MAX_WIDTH);
     hp->n_ff_exp = read_int(r, "expert_feed_forward_length", hp->n_ff, 0, MAX_WIDTH);
     if (r->failed) return;

@@ -10,6 +10,8 @@
 
 typedef struct kin_arch kin_arch;
 
+#define KIN_MAX_EXPERTS 4096
+
 typedef struct kin_hparams {
     const kin_arch *arch;
 

@@ -126,10 +126,6 @@ uint64_t kin_model_layer_bytes(const kin_model *m, int il) {
     return sum;
 }
 
-static bool is_expert(kin_weight w) {
-    return w == KIN_W_FFN_GATE_EXPS || w == KIN_W_FFN_UP_EXPS || w == KIN_W_FFN_DOWN_EXPS;
-}
-
 uint64_t kin_model_bytes_per_token(const kin_model *m) {
     const kin_hparams *hp = &m->hp;
     uint64_t sum = m->output->n_bytes + m->output_norm->n_bytes + m->token_embd->n_bytes / (uint64_t)hp->n_vocab;
@@ -137,7 +133,7 @@ uint64_t kin_model_bytes_per_token(const kin_model *m) {
         for (int w = 0; w < KIN_W_COUNT; w++) {
             const kin_gguf_tensor *t = m->layers[il].w[w];
             if (!t) continue;
-            sum += is_expert(w) ? t->n_bytes / (uint64_t)hp->n_expert * (uint64_t)hp->n_expert_used : t->n_bytes;
+            sum += kin_weight_is_experts(w) ? t->n_bytes / (uint64_t)hp->n_expert * (uint64_t)hp->n_expert_used : t->n_bytes;
         }
     }
     return sum;

@@ -51,6 +51,10 @@ int kin_weight_is_vector(kin_weight weight) {
     return weight_specs[weight].dims[1] == DIM_ONE;
 }
 
+int kin_weight_is_experts(kin_weight weight) {
+    return weight_specs[weight].dims[2] == DIM_EXPERT;
+}
+
 static int64_t dim_size(dim d, const kin_hparams *hp) {
     switch (d) {
     case DIM_ONE: return 1;

@@ -61,5 +61,8 @@ kin_unit kin_weight_unit(kin_weight weight);
 // Norms and biases: small vectors, always F32. The others are matrices, ne[0] inputs each.
 int kin_weight_is_vector(kin_weight weight);
 
+// The matrices of all experts of a layer, one after the other: a token needs only the experts that the router picks for it.
+int kin_weight_is_experts(kin_weight weight);
+
 // The shape that this weight must have, fastest dimension first; unused dimensions are 1.
 void kin_weight_shape(kin_weight weight, const kin_hparams *hp, int64_t ne[3]);

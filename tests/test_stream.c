@@ -1,0 +1,586 @@
+// The streamer: whatever the budget, whenever it changes and wherever a pass stops, an acquired extent has the file's bytes.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "engine/stream.h"
+
+enum {
+    N_FILES = 3,
+    N_LAYER_UNITS = 24,
+    N_TILES = 4,
+    N_UNITS = N_LAYER_UNITS + N_TILES,
+    MAX_GROUP = 3,      // units
+    IN_MEMORY = 5,      // the unit that has no extents
+    PATIENCE_MS = 20000 // for what must happen soon
+};
+
+static const size_t file_bytes[N_FILES] = {9000001, 6 << 20, 3333333};
+
+// ---- random numbers, from a seed of each test
+
+static uint64_t rng_state;
+
+static uint64_t random_below(uint64_t end) {
+    rng_state++;
+    return kin_hash64(&rng_state, sizeof rng_state, 0) % end;
+}
+
+// ---- files of random bytes, and units made of pieces of them
+
+typedef struct world {
+    char paths[N_FILES][512];
+    uint8_t *bytes[N_FILES]; // what is in the files
+    uint8_t *maps[N_FILES];
+    kin_stream_unit units[N_UNITS];
+    size_t n_units;
+    uint64_t total, slots; // bytes of all units; the same widened to pages
+} world;
+
+static void write_all(int fd, const uint8_t *bytes, size_t n) {
+    for (size_t done = 0; done < n;) {
+        ssize_t k = pwrite(fd, bytes + done, n - done, (off_t)done);
+        assert_true(k > 0);
+        done += (size_t)k;
+    }
+}
+
+static void make_file(world *w, const char *dir, int i) {
+    size_t n = file_bytes[i];
+    snprintf(w->paths[i], sizeof w->paths[i], "%s/kin-test-stream-XXXXXX", dir);
+    int fd = mkstemp(w->paths[i]);
+    assert_true(fd >= 0);
+    w->bytes[i] = malloc(n + sizeof(uint64_t));
+    assert_non_null(w->bytes[i]);
+    for (size_t at = 0; at < n; at += sizeof(uint64_t)) {
+        uint64_t word = random_below(UINT64_MAX);
+        memcpy(w->bytes[i] + at, &word, sizeof word);
+    }
+    write_all(fd, w->bytes[i], n);
+    assert_int_equal(fsync(fd), 0);
+    w->maps[i] = mmap(NULL, n, PROT_READ, MAP_SHARED, fd, 0);
+    assert_true(w->maps[i] != MAP_FAILED);
+    close(fd);
+}
+
+// From a few bytes to more than one read; at any offset, now and then up to the file's last byte.
+static kin_extent random_extent(const world *w) {
+    int i = (int)random_below(N_FILES);
+    uint64_t bytes = 1 + random_below(random_below(3) == 0 ? 500 : random_below(4) == 0 ? 3 << 20 : 300000);
+    uint64_t last = file_bytes[i] - bytes, offset = random_below(5) == 0 ? last : random_below(last + 1);
+    return (kin_extent){i, offset, bytes, w->maps[i] + offset};
+}
+
+static uint64_t slot_bytes(const kin_extent *e) {
+    uint64_t begin = e->offset / KIN_STREAM_ALIGN, end = (e->offset + e->bytes + KIN_STREAM_ALIGN - 1) / KIN_STREAM_ALIGN;
+    return (end - begin) * KIN_STREAM_ALIGN;
+}
+
+static void make_units(world *w) {
+    int i_group = 0, left_in_group = 0;
+    w->n_units = N_UNITS;
+    for (size_t i = 0; i < N_UNITS; i++) {
+        kin_stream_unit *u = &w->units[i];
+        if (left_in_group == 0 || i >= N_LAYER_UNITS) {
+            i_group++;
+            left_in_group = 1 + (int)random_below(MAX_GROUP);
+        }
+        left_in_group--;
+        u->i_group = i_group;
+        u->n_extents = i == IN_MEMORY ? 0 : i % 7 == 0 ? KIN_STREAM_MAX_EXTENTS : 1 + (int)random_below(4);
+        for (int k = 0; k < u->n_extents; k++) {
+            u->extents[k] = random_extent(w);
+            w->total += u->extents[k].bytes;
+            w->slots += slot_bytes(&u->extents[k]);
+        }
+    }
+}
+
+// *state: the folder. Afterwards: the world.
+static int make_world(void **state) {
+    const char *dir = *state;
+    rng_state = 1;
+    world *w = calloc(1, sizeof *w);
+    assert_non_null(w);
+    for (int i = 0; i < N_FILES; i++) make_file(w, dir, i);
+    make_units(w);
+    *state = w;
+    return 0;
+}
+
+static int remove_world(void **state) {
+    world *w = *state;
+    for (int i = 0; i < N_FILES; i++) {
+        munmap(w->maps[i], file_bytes[i]);
+        unlink(w->paths[i]);
+        free(w->bytes[i]);
+    }
+    free(w);
+    return 0;
+}
+
+static uint64_t min_budget(const world *w) {
+    return kin_stream_min_budget(w->units, w->n_units);
+}
+
+static int try_open(const world *w, kin_stream_mode mode, uint64_t budget, kin_stream **out, kin_err *err) {
+    const char *paths[N_FILES];
+    for (int i = 0; i < N_FILES; i++) paths[i] = w->paths[i];
+    kin_stream_options o = {
+        .paths = paths, .n_paths = N_FILES, .units = w->units, .n_units = w->n_units, .mode = mode, .budget = budget};
+    o.n_layer_units = N_LAYER_UNITS;
+    return kin_stream_open(out, &o, err);
+}
+
+static kin_stream *open_stream(const world *w, kin_stream_mode mode, uint64_t budget) {
+    kin_stream *s;
+    kin_err err;
+    if (try_open(w, mode, budget, &s, &err) != 0) fail_msg("%s", err.text);
+    return s;
+}
+
+// ---- passes
+
+typedef struct outcome {
+    bool begun;              // begin_pass said true
+    bool failed;             // an acquire did
+    uint64_t resident_bytes; // of the units acquired, those that came from their mapping
+} outcome;
+
+static size_t group_end(const world *w, size_t begin) {
+    size_t end = begin;
+    while (end < w->n_units && w->units[end].i_group == w->units[begin].i_group) end++;
+    return end;
+}
+
+static void expect_bytes(const world *w, size_t unit, const uint8_t *const *ptrs) {
+    for (int k = 0; k < w->units[unit].n_extents; k++) {
+        const kin_extent *e = &w->units[unit].extents[k];
+        if (memcmp(ptrs[k], w->bytes[e->i_file] + e->offset, e->bytes) != 0)
+            fail_msg("unit %zu, extent %d: wrong bytes", unit, k);
+    }
+}
+
+// The pointers of a group's units, as one computation needs them: all at the same time.
+typedef struct held {
+    const uint8_t *ptrs[MAX_GROUP][KIN_STREAM_MAX_EXTENTS];
+} held;
+
+static int acquire_group(const world *w, kin_stream *s, size_t begin, size_t end, held *h, outcome *out, kin_err *err) {
+    for (size_t i = begin; i < end; i++) {
+        const uint8_t **ptrs = h->ptrs[i - begin];
+        int n = kin_stream_acquire(s, i, ptrs, err);
+        if (n < 0) return KIN_FAIL;
+        assert_int_equal(n, w->units[i].n_extents);
+        for (int k = 0; k < n; k++) {
+            const kin_extent *e = &w->units[i].extents[k];
+            if (ptrs[k] == e->map) out->resident_bytes += e->bytes;
+        }
+    }
+    return 0;
+}
+
+// Group by group as kin_weights does it, checking all bytes. Stops after unit `stop`.
+static outcome run_pass(const world *w, kin_stream *s, bool with_output, size_t stop) {
+    outcome out = {.begun = kin_stream_begin_pass(s, with_output)};
+    size_t end = with_output ? w->n_units : N_LAYER_UNITS;
+    kin_err err = {""};
+    held h;
+    for (size_t i = 0; out.begun && i < end && i <= stop;) {
+        size_t next = group_end(w, i);
+        if (acquire_group(w, s, i, next, &h, &out, &err) != 0) {
+            assert_true(err.text[0] && !strchr(err.text, '\n'));
+            out.failed = true;
+            return out;
+        }
+        for (size_t k = i; k < next; k++) expect_bytes(w, k, h.ptrs[k - i]);
+        kin_stream_release(s, next - i);
+        i = next;
+    }
+    return out;
+}
+
+static outcome whole_pass(const world *w, kin_stream *s, bool with_output) {
+    outcome out = run_pass(w, s, with_output, SIZE_MAX);
+    assert_false(out.failed);
+    return out;
+}
+
+// ---- the right bytes
+
+static void every_budget_gives_the_files_bytes(void **state) {
+    const world *w = *state;
+    for (uint64_t k = 0; k <= 8; k++) {
+        kin_stream *s = open_stream(w, KIN_STREAM_RESIDENT, min_budget(w) + w->total * k / 8);
+        for (int pass = 0; pass < 5; pass++) whole_pass(w, s, pass % 3 != 1);
+        kin_stream_close(s);
+    }
+}
+
+static void a_pass_may_stop_anywhere(void **state) {
+    const world *w = *state;
+    rng_state = 2;
+    for (int round = 0; round < 3; round++) {
+        kin_stream *s = open_stream(w, KIN_STREAM_RESIDENT, min_budget(w) + random_below(w->total));
+        for (int pass = 0; pass < 40; pass++) assert_false(run_pass(w, s, random_below(2), random_below(2 * N_UNITS)).failed);
+        kin_stream_close(s);
+    }
+}
+
+static void a_stream_may_be_closed_while_it_reads_ahead(void **state) {
+    const world *w = *state;
+    rng_state = 3;
+    for (int round = 0; round < 10; round++) {
+        kin_stream *s = open_stream(w, KIN_STREAM_RESIDENT, min_budget(w) + random_below(w->total));
+        run_pass(w, s, true, random_below(4));
+        kin_stream_close(s);
+    }
+    kin_stream_close(NULL);
+}
+
+static void without_output_units_passes_are_the_layers_only(void **state) {
+    world w = *(const world *)*state;
+    w.n_units = N_LAYER_UNITS;
+    kin_stream *s = open_stream(&w, KIN_STREAM_RESIDENT, min_budget(&w));
+    for (int pass = 0; pass < 4; pass++) assert_true(whole_pass(&w, s, false).begun);
+    kin_stream_close(s);
+}
+
+// What is held stays as it is however far the reading goes meanwhile.
+static void what_is_acquired_is_not_overwritten_before_release(void **state) {
+    const world *w = *state;
+    kin_stream *s = open_stream(w, KIN_STREAM_RESIDENT, min_budget(w));
+    for (int pass = 0; pass < 3; pass++) {
+        held h;
+        outcome out;
+        kin_err err;
+        assert_true(kin_stream_begin_pass(s, false));
+        for (size_t i = 0, next; i < N_LAYER_UNITS; i = next) {
+            next = group_end(w, i);
+            assert_int_equal(acquire_group(w, s, i, next, &h, &out, &err), 0);
+            for (uint64_t before = 0, now; (now = kin_stream_get_stats(s).read_bytes) != before; before = now) usleep(3000);
+            for (size_t k = i; k < next; k++) expect_bytes(w, k, h.ptrs[k - i]);
+            kin_stream_release(s, next - i);
+        }
+    }
+    kin_stream_close(s);
+}
+
+// ---- budgets
+
+static void a_budget_that_cannot_hold_the_ring_is_refused_with_the_number(void **state) {
+    const world *w = *state;
+    const uint64_t too_small[] = {0, 1 << 20, min_budget(w) - 1};
+    for (size_t i = 0; i < sizeof too_small / sizeof *too_small; i++) {
+        kin_stream *s;
+        kin_err err = {""};
+        char number[32];
+        assert_int_equal(try_open(w, KIN_STREAM_RESIDENT, too_small[i], &s, &err), KIN_FAIL);
+        assert_null(s);
+        snprintf(number, sizeof number, "%llu MiB", (unsigned long long)(min_budget(w) + (1 << 20) - 1) >> 20);
+        if (!strstr(err.text, number) || strchr(err.text, '\n')) fail_msg("'%s' does not say %s", err.text, number);
+    }
+    kin_stream_close(open_stream(w, KIN_STREAM_RESIDENT, min_budget(w)));
+}
+
+static void the_resident_bytes_are_those_of_the_stats_and_fit_the_budget(void **state) {
+    const world *w = *state;
+    for (uint64_t k = 0; k <= 8; k++) {
+        uint64_t budget = min_budget(w) + (w->total - min_budget(w)) * k / 8;
+        kin_stream *s = open_stream(w, KIN_STREAM_RESIDENT, budget);
+        outcome out = whole_pass(w, s, true);
+        kin_stream_stats stats = kin_stream_get_stats(s);
+        assert_true(out.begun);
+        assert_int_equal(out.resident_bytes, stats.resident_bytes);
+        if (k == 0) assert_int_equal(stats.resident_bytes, 0);
+        if (k == 8)
+            assert_int_equal(stats.resident_bytes, w->total);
+        else
+            assert_true(stats.resident_bytes + stats.ring_bytes <= budget);
+        kin_stream_close(s);
+    }
+}
+
+static void when_everything_is_in_memory_passes_run_without_the_stream(void **state) {
+    const world *w = *state;
+    kin_stream *s = open_stream(w, KIN_STREAM_RESIDENT, UINT64_MAX);
+    assert_true(whole_pass(w, s, true).begun); // fetches
+    for (int pass = 0; pass < 3; pass++) assert_false(whole_pass(w, s, true).begun);
+    kin_stream_stats stats = kin_stream_get_stats(s);
+    assert_int_equal(stats.read_bytes, 0);
+    assert_int_equal(stats.fetch_bytes, w->total);
+    assert_int_equal(stats.n_passes, 4);
+    kin_stream_close(s);
+}
+
+static void a_budget_may_shrink_and_grow_between_passes(void **state) {
+    const world *w = *state;
+    kin_stream *s = open_stream(w, KIN_STREAM_RESIDENT, UINT64_MAX);
+    for (int round = 0; round < 3; round++) {
+        whole_pass(w, s, true);
+        assert_false(whole_pass(w, s, true).begun);
+        assert_int_equal(kin_stream_set_budget(s, min_budget(w)), 0);
+        outcome out = whole_pass(w, s, true);
+        assert_true(out.begun);
+        assert_int_equal(out.resident_bytes, 0);
+        uint64_t half = min_budget(w) + w->total / 2, resident = kin_stream_set_budget(s, half);
+        assert_true(resident > 0 && resident <= w->total / 2);
+        whole_pass(w, s, true);
+        whole_pass(w, s, true); // the first one may have been read ahead
+        assert_int_equal(whole_pass(w, s, true).resident_bytes, resident);
+        assert_int_equal(kin_stream_set_budget(s, UINT64_MAX), w->total);
+        whole_pass(w, s, false); // layers may have been read ahead
+    }
+    kin_stream_close(s);
+}
+
+typedef struct changer {
+    const world *w;
+    kin_stream *s;
+    atomic_bool done;
+} changer;
+
+static void *change_budgets(void *arg) {
+    changer *c = arg;
+    uint64_t at = 7, everything = min_budget(c->w) + c->w->total;
+    for (int i = 0; i < 1500; i++) {
+        at = kin_hash64(&i, sizeof i, at);
+        uint64_t budget = i % 10 == 0 ? 0 : i % 10 == 5 ? UINT64_MAX : at % (everything + everything / 8);
+        uint64_t resident = kin_stream_set_budget(c->s, budget);
+        if (resident > budget) abort();
+        for (uint64_t k = at % 50; k > 0; k--) sched_yield();
+    }
+    atomic_store(&c->done, true);
+    return NULL;
+}
+
+static void a_budget_may_change_at_any_moment_from_another_thread(void **state) {
+    const world *w = *state;
+    changer c = {.w = w, .s = open_stream(w, KIN_STREAM_RESIDENT, min_budget(w))};
+    pthread_t thread;
+    rng_state = 4;
+    assert_int_equal(pthread_create(&thread, NULL, change_budgets, &c), 0);
+    for (int pass = 0; pass < 30 || !atomic_load(&c.done); pass++) {
+        assert_false(run_pass(w, c.s, random_below(2), random_below(3 * N_UNITS)).failed);
+    }
+    pthread_join(thread, NULL);
+    kin_stream_close(c.s);
+}
+
+// ---- the other modes
+
+static void in_mmap_mode_every_pass_is_left_to_the_os(void **state) {
+    const world *w = *state;
+    kin_stream *s = open_stream(w, KIN_STREAM_MMAP, 0);
+    for (int pass = 0; pass < 4; pass++) assert_false(whole_pass(w, s, pass % 2).begun);
+    kin_stream_stats stats = kin_stream_get_stats(s);
+    assert_true(stats.read_bytes == 0 && stats.fetch_bytes == 0 && stats.ring_bytes == 0);
+    kin_stream_close(s);
+}
+
+static void in_willneed_mode_units_are_announced_and_come_from_the_mapping(void **state) {
+    const world *w = *state;
+    kin_stream *s = open_stream(w, KIN_STREAM_WILLNEED, 0);
+    rng_state = 5;
+    for (int pass = 0; pass < 4; pass++) {
+        outcome out = whole_pass(w, s, true);
+        assert_true(out.begun);
+        assert_int_equal(out.resident_bytes, w->total);
+    }
+    kin_stream_stats stats = kin_stream_get_stats(s);
+    assert_true(stats.read_bytes == 0 && stats.ring_bytes == 0);
+    assert_true(stats.fetch_bytes >= 4 * w->total);
+    for (int pass = 0; pass < 20; pass++) assert_false(run_pass(w, s, random_below(2), random_below(2 * N_UNITS)).failed);
+    kin_stream_close(s);
+}
+
+// ---- reading ahead
+
+// Until that many bytes were read: it must happen without anybody asking.
+static void await_read_bytes(kin_stream *s, uint64_t bytes) {
+    kin_time begun = kin_clock_now();
+    while (kin_stream_get_stats(s).read_bytes < bytes) {
+        if (kin_clock_ms(begun, kin_clock_now()) > PATIENCE_MS) fail_msg("nobody reads ahead");
+        usleep(1000);
+    }
+}
+
+// Units of 1 MiB, and a first one of 8 that makes the ring large enough for several of them.
+static world with_even_units(const world *from) {
+    world w = *from;
+    w.slots = w.total = 0;
+    for (size_t i = 0; i < w.n_units; i++) {
+        uint64_t bytes = i == 0 ? 8 << 20 : 1 << 20, offset = i == 0 ? 4096 : (i * 204800) / KIN_STREAM_ALIGN * KIN_STREAM_ALIGN;
+        w.units[i] = (kin_stream_unit){.n_extents = 1, .i_group = (int)i};
+        w.units[i].extents[0] = (kin_extent){0, offset, bytes, w.maps[0] + offset};
+        w.total += bytes;
+        w.slots += bytes;
+    }
+    return w;
+}
+
+static void later_units_are_read_while_earlier_ones_are_computed(void **state) {
+    world w = with_even_units(*state);
+    kin_stream *s = open_stream(&w, KIN_STREAM_RESIDENT, min_budget(&w));
+    const uint8_t *ptrs[KIN_STREAM_MAX_EXTENTS];
+    kin_err err;
+    assert_true(kin_stream_begin_pass(s, false));
+    assert_int_equal(kin_stream_acquire(s, 0, ptrs, &err), 1);
+    await_read_bytes(s, 10 << 20); // the ring has 2 MiB more than the first unit
+    uint64_t waited = kin_stream_get_stats(s).wait_ns;
+    assert_int_equal(kin_stream_acquire(s, 1, ptrs, &err), 1);
+    assert_int_equal(kin_stream_acquire(s, 2, ptrs, &err), 1);
+    assert_int_equal(kin_stream_get_stats(s).wait_ns, waited);
+    kin_stream_release(s, 3);
+    await_read_bytes(s, 19 << 20); // those three once, then ten more fit the ring; all but the last one may be counted
+    kin_stream_close(s);
+}
+
+static void reading_goes_on_across_the_end_of_a_pass(void **state) {
+    world w = with_even_units(*state);
+    kin_stream *s = open_stream(&w, KIN_STREAM_RESIDENT, min_budget(&w));
+    const uint8_t *ptrs[KIN_STREAM_MAX_EXTENTS];
+    kin_err err;
+    whole_pass(&w, s, true);
+    await_read_bytes(s, w.slots + (10 << 20)); // the next pass is not begun, but its layers are read
+    uint64_t waited = kin_stream_get_stats(s).wait_ns;
+    assert_true(kin_stream_begin_pass(s, true));
+    for (size_t i = 0; i < 3; i++) assert_int_equal(kin_stream_acquire(s, i, ptrs, &err), 1);
+    assert_int_equal(kin_stream_get_stats(s).wait_ns, waited);
+    kin_stream_close(s);
+}
+
+// ---- stats
+
+// Bytes of the units that one pass streams, and nothing else but what is read ahead of the next one.
+static void a_pass_reads_what_is_streamed_once(void **state) {
+    const world *w = *state;
+    kin_time begun = kin_clock_now();
+    kin_stream *s = open_stream(w, KIN_STREAM_RESIDENT, min_budget(w));
+    for (uint64_t pass = 1; pass <= 4; pass++) {
+        whole_pass(w, s, true);
+        kin_stream_stats stats = kin_stream_get_stats(s);
+        assert_in_range(stats.read_bytes, pass * w->slots, pass * w->slots + stats.ring_bytes);
+        assert_int_equal(stats.fetch_bytes, 0);
+        assert_int_equal(stats.n_passes, pass);
+        assert_int_equal(stats.ring_bytes, min_budget(w));
+        assert_in_range(stats.busy_ns, 0, kin_clock_now() - begun);
+        assert_in_range(stats.wait_ns, 0, kin_clock_now() - begun);
+    }
+    while (kin_stream_get_stats(s).busy_ns == 0) usleep(1000); // until the ring is full
+    kin_stream_close(s);
+}
+
+static void resident_units_are_fetched_once_and_never_streamed(void **state) {
+    const world *w = *state;
+    kin_stream *s = open_stream(w, KIN_STREAM_RESIDENT, min_budget(w) + w->total / 2);
+    for (uint64_t pass = 1; pass <= 4; pass++) {
+        whole_pass(w, s, true);
+        kin_stream_stats stats = kin_stream_get_stats(s);
+        assert_int_equal(stats.fetch_bytes, stats.resident_bytes);
+        assert_in_range(stats.read_bytes, pass * (w->total - stats.resident_bytes),
+                        pass * (w->slots - stats.resident_bytes) + stats.ring_bytes);
+    }
+    kin_stream_close(s);
+}
+
+// ---- what goes wrong
+
+static void restore_file(const world *w, int i) {
+    int fd = open(w->paths[i], O_WRONLY);
+    assert_true(fd >= 0);
+    write_all(fd, w->bytes[i], file_bytes[i]);
+    close(fd);
+}
+
+static void a_file_that_becomes_shorter_is_an_error_until_it_is_whole_again(void **state) {
+    const world *w = *state;
+    kin_stream *s = open_stream(w, KIN_STREAM_RESIDENT, min_budget(w)); // nobody touches the mapping
+    for (int round = 0; round < 2; round++) {
+        bool failed = false;
+        whole_pass(w, s, true);
+        assert_int_equal(truncate(w->paths[0], 1000000), 0);
+        for (int pass = 0; pass < 3 && !failed; pass++)
+            failed = run_pass(w, s, true, SIZE_MAX).failed; // the first was read ahead
+        assert_true(failed);
+        assert_true(run_pass(w, s, true, SIZE_MAX).failed);
+        assert_true(run_pass(w, s, false, SIZE_MAX).failed);
+        restore_file(w, 0);
+        run_pass(w, s, true, SIZE_MAX); // may have been read ahead
+        run_pass(w, s, false, SIZE_MAX);
+        for (int pass = 0; pass < 2; pass++) whole_pass(w, s, true);
+    }
+    kin_stream_close(s);
+}
+
+static int count_open_files(void) {
+    DIR *dir = opendir("/proc/self/fd");
+    if (!dir) return -1;
+    int n = 0;
+    while (readdir(dir)) n++;
+    closedir(dir);
+    return n;
+}
+
+static void files_are_closed_whether_opening_succeeds_or_not(void **state) {
+    world w = *(const world *)*state;
+    int before = count_open_files();
+    kin_stream *s = open_stream(&w, KIN_STREAM_RESIDENT, min_budget(&w));
+    run_pass(&w, s, true, 3);
+    kin_stream_close(s);
+    assert_int_equal(count_open_files(), before);
+
+    kin_err err;
+    strcpy(w.paths[2], "/nonexistent/model.gguf");
+    assert_int_equal(try_open(&w, KIN_STREAM_RESIDENT, min_budget(&w), &s, &err), KIN_FAIL);
+    assert_null(s);
+    assert_non_null(strstr(err.text, "/nonexistent/model.gguf"));
+    assert_int_equal(count_open_files(), before);
+    assert_int_equal(try_open(&w, KIN_STREAM_RESIDENT, 0, &s, &err), KIN_FAIL);
+    assert_int_equal(count_open_files(), before);
+}
+
+#define ON(dir, name)                                                                                                            \
+    { #name " on " dir, name, make_world, remove_world, (void *)(dir) }
+// O_DIRECT has a real disk below it in the build folder, and perhaps none in the other.
+#define STREAM_TEST(name) ON(KIN_BINARY_DIR, name), ON("/dev/shm", name)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        STREAM_TEST(every_budget_gives_the_files_bytes),
+        STREAM_TEST(a_pass_may_stop_anywhere),
+        STREAM_TEST(a_stream_may_be_closed_while_it_reads_ahead),
+        STREAM_TEST(without_output_units_passes_are_the_layers_only),
+        STREAM_TEST(what_is_acquired_is_not_overwritten_before_release),
+        STREAM_TEST(a_budget_that_cannot_hold_the_ring_is_refused_with_the_number),
+        STREAM_TEST(the_resident_bytes_are_those_of_the_stats_and_fit_the_budget),
+        STREAM_TEST(when_everything_is_in_memory_passes_run_without_the_stream),
+        STREAM_TEST(a_budget_may_shrink_and_grow_between_passes),
+        STREAM_TEST(a_budget_may_change_at_any_moment_from_another_thread),
+        STREAM_TEST(in_mmap_mode_every_pass_is_left_to_the_os),
+        STREAM_TEST(in_willneed_mode_units_are_announced_and_come_from_the_mapping),
+        STREAM_TEST(later_units_are_read_while_earlier_ones_are_computed),
+        STREAM_TEST(reading_goes_on_across_the_end_of_a_pass),
+        STREAM_TEST(a_pass_reads_what_is_streamed_once),
+        STREAM_TEST(resident_units_are_fetched_once_and_never_streamed),
+        STREAM_TEST(a_file_that_becomes_shorter_is_an_error_until_it_is_whole_again),
+        STREAM_TEST(files_are_closed_whether_opening_succeeds_or_not),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
