@@ -36,8 +36,7 @@ void kin_session_option_table(kin_session_options *o, kin_option table[KIN_SESSI
     memcpy(table, options, sizeof options);
 }
 
-// XDG_CACHE_HOME/kin, ~/.cache/kin or ~/Library/Caches/kin; NULL without a home.
-static const char *default_cache_dir(char *buf, size_t n) {
+const char *kin_session_default_cache(char *buf, size_t n) {
     const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     if (xdg && xdg[0])
         snprintf(buf, n, "%s/kin", xdg);
@@ -117,7 +116,7 @@ int kin_session_open(kin_session *s, const kin_session_options *o, int n_ctx, ki
         n_ctx = s->model.hp.n_ctx_train;
     s->n_ctx = so.n_ctx = n_ctx;
     so.n_batch = o->n_batch < n_ctx ? o->n_batch : n_ctx;
-    so.cache_dir = o->no_cache ? NULL : o->cache_dir ? o->cache_dir : default_cache_dir(dir, sizeof dir);
+    so.cache_dir = o->no_cache ? NULL : o->cache_dir ? o->cache_dir : kin_session_default_cache(dir, sizeof dir);
     so.flash = !o->no_flash;
     so.progress = kin_app_progress;
 

@@ -51,6 +51,9 @@ int kin_session_open_model(kin_session *s, const kin_session_options *o, kin_err
 // unless given explicitly).
 int kin_session_open(kin_session *s, const kin_session_options *o, int n_ctx, kin_err *err);
 
+// XDG_CACHE_HOME/kin, ~/.cache/kin or ~/Library/Caches/kin in buf; NULL without a home.
+const char *kin_session_default_cache(char *buf, size_t n);
+
 void kin_session_close(kin_session *s);
 
 // Tokens of a text, as a new array that the caller frees; *n of them. parse_special: "<|im_end|>" is that token.

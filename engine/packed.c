@@ -131,7 +131,7 @@ int kin_packed_open(kin_packed **out, const char *dir, kin_packed_key key, size_
     }
     p->file_bytes = lay_out(p->units, n_units, unit_bytes);
 
-    int len = snprintf(p->path, sizeof p->path, "%s/%016llx-%016llx.pack", dir, (unsigned long long)key.model,
+    int len = snprintf(p->path, sizeof p->path, "%s/%016llx-%016llx" KIN_PACKED_SUFFIX, dir, (unsigned long long)key.model,
                        (unsigned long long)key.variant);
     if (!dir[0] || len < 0 || (size_t)len >= sizeof p->path) {
         kin_err_set(err, "'%.40s...' is no name for a folder: empty, or too long", dir);

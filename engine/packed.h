@@ -24,6 +24,7 @@
 #include "base/err.h"
 
 #define KIN_PACKED_ALIGN 4096
+#define KIN_PACKED_SUFFIX ".pack"
 
 typedef struct kin_packed kin_packed;
 
