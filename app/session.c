@@ -27,6 +27,8 @@ void kin_session_option_table(kin_session_options *o, kin_option table[KIN_SESSI
         {KIN_OPTION_STRING, "weights", 0, &o->weights, "MODE", "stream (default), or for comparison mmap, mmap+willneed", 0, 0},
         {KIN_OPTION_STRING, "cache", 0, &o->cache_dir, "DIR",
          "where prepacked weights are kept (default: the user's cache directory)", 0, 0},
+        {KIN_OPTION_SIZE, "cache-size", 0, &o->cache_size, "SIZE",
+         "what they may take there in all (default: a fifth of the disk)", 0, 0},
         {KIN_OPTION_FLAG, "no-cache", 0, &o->no_cache, NULL, "keep no prepacked weights on disk", 0, 0},
         {KIN_OPTION_FLAG, "no-repack", 0, &o->no_repack, NULL,
          "use the weights as the file has them (slower, nothing to prepare)", 0, 0},
@@ -109,6 +111,7 @@ int kin_session_open(kin_session *s, const kin_session_options *o, int n_ctx, ki
     if (parse_gpu_layers(o->gpu_layers, s->model.hp.n_layer, &so.n_gpu_layers, err) != 0) return KIN_FAIL;
     if (parse_kv_type(o->kv_type, &so.kv_type, err) != 0 || parse_mode(o->weights, &so.mode, err) != 0) return KIN_FAIL;
     so.memory = o->memory;
+    so.cache_cap = o->cache_size;
 
     if (o->n_ctx > 0)
         n_ctx = o->n_ctx;

@@ -22,11 +22,12 @@ typedef struct kin_session_options {
     uint64_t memory;       // 0: what the machine can spare
     const char *weights;   // "stream", "mmap", "mmap+willneed"
     const char *cache_dir; // NULL: the user's cache directory
+    uint64_t cache_size;   // 0: a fifth of the disk
 } kin_session_options;
 
 kin_session_options kin_session_options_defaults(void);
 
-enum { KIN_SESSION_N_OPTIONS = 13 }; // with the table's end
+enum { KIN_SESSION_N_OPTIONS = 14 }; // with the table's end
 
 // Fills a table whose values point into `o`.
 void kin_session_option_table(kin_session_options *o, kin_option table[KIN_SESSION_N_OPTIONS]);

@@ -101,7 +101,10 @@ static int open_file(kin_packed *p, kin_err *err) {
 
     // Readers share the file; whoever would change it must be alone.
     if (flock(p->fd, LOCK_SH | LOCK_NB) != 0) return kin_err_set(err, "%s: another kin is writing it", p->path);
-    if (existed && read_existing(p)) return 0;
+    if (existed && read_existing(p)) {
+        futimens(p->fd, NULL); // used now: the last to leave a full cache
+        return 0;
+    }
     if (flock(p->fd, LOCK_EX | LOCK_NB) != 0) return kin_err_set(err, "%s: another kin is using it", p->path);
     if (existed) kin_log(KIN_LOG_WARN, "%s is damaged or was cut short: it is made anew", p->path);
     return begin_anew(p, err);
@@ -114,6 +117,19 @@ static uint64_t lay_out(unit *units, size_t n_units, const uint64_t *unit_bytes)
         offset += align_up(unit_bytes[i]);
     }
     return offset;
+}
+
+// DIR/KEY.pack; false if that is no usable name.
+static bool name_file(char *path, size_t n, const char *dir, kin_packed_key key) {
+    int len = snprintf(path, n, "%s/%016llx-%016llx" KIN_PACKED_SUFFIX, dir, (unsigned long long)key.model,
+                       (unsigned long long)key.variant);
+    return dir[0] && len > 0 && (size_t)len < n;
+}
+
+bool kin_packed_exists(const char *dir, kin_packed_key key) {
+    char path[1024];
+    struct stat st;
+    return name_file(path, sizeof path, dir, key) && stat(path, &st) == 0;
 }
 
 int kin_packed_open(kin_packed **out, const char *dir, kin_packed_key key, size_t n_units, const uint64_t *unit_bytes,
@@ -131,9 +147,7 @@ int kin_packed_open(kin_packed **out, const char *dir, kin_packed_key key, size_
     }
     p->file_bytes = lay_out(p->units, n_units, unit_bytes);
 
-    int len = snprintf(p->path, sizeof p->path, "%s/%016llx-%016llx" KIN_PACKED_SUFFIX, dir, (unsigned long long)key.model,
-                       (unsigned long long)key.variant);
-    if (!dir[0] || len < 0 || (size_t)len >= sizeof p->path) {
+    if (!name_file(p->path, sizeof p->path, dir, key)) {
         kin_err_set(err, "'%.40s...' is no name for a folder: empty, or too long", dir);
         goto fail;
     }

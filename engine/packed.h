@@ -33,6 +33,9 @@ typedef struct kin_packed_key {
     uint64_t variant; // layout: ggml version and CPU features
 } kin_packed_key;
 
+// Whether DIR/KEY.pack is there, sound or not.
+bool kin_packed_exists(const char *dir, kin_packed_key key);
+
 // Opens or creates DIR/KEY.pack (and DIR itself) for units of the given sizes. An existing file that does not fit or is damaged
 // is begun anew, with a line in the log. Fails if the directory cannot be used or another process is writing the same file.
 int kin_packed_open(kin_packed **out, const char *dir, kin_packed_key key, size_t n_units, const uint64_t *unit_bytes,

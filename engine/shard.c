@@ -116,6 +116,7 @@ static int open_weights(kin_shard *s, kin_err *err) {
         .output = s->o.output,
         .output_on_gpu = output_on_gpu(s),
         .cache_dir = s->o.cache_dir,
+        .cache_cap = s->o.cache_cap,
         .mode = s->o.mode,
         .progress = s->o.progress,
         .progress_user = s->o.progress_user,

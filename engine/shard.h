@@ -24,6 +24,7 @@ typedef struct kin_shard_options {
     bool flash;             // use the fused attention operator where every device has it
     bool output;            // hold the output layer too (the head's shard does)
     const char *cache_dir;  // of the prepacked cache; NULL: none
+    uint64_t cache_cap;     // bytes that all caches there may take; 0: a fifth of the disk
     uint64_t memory;        // bytes that all of it may take: weights, KV cache, buffers; 0: what the machine can spare
     kin_stream_mode mode;   // how weights that do not fit are read
     kin_progress progress;

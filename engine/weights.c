@@ -8,6 +8,7 @@
 
 #include "base/hash.h"
 #include "base/log.h"
+#include "engine/cache_dir.h"
 #include "engine/packed.h"
 #include "sys/background.h"
 #include "sys/memory.h"
@@ -210,7 +211,7 @@ static int open_cache(kin_weights *w, kin_err *err) {
     const kin_model *m = w->model;
     const kin_device *cpu = &w->devices->cpu;
     size_t n_layer_units = (size_t)m->hp.n_layer * KIN_UNIT_COUNT, n = n_layer_units + (size_t)count_tiles(m);
-    uint64_t *bytes = calloc(n, sizeof *bytes);
+    uint64_t *bytes = calloc(n, sizeof *bytes), total = 0;
     if (!bytes) return kin_err_set(err, "out of memory");
     for (size_t i = 0; i < n; i++) {
         unit u = {0};
@@ -219,9 +220,12 @@ static int open_cache(kin_weights *w, kin_err *err) {
         else
             add_tile_unit(&u, m, (int)(i - n_layer_units), NULL, cpu);
         bytes[i] = u.pack ? u.packed_bytes : 0;
+        total += bytes[i];
     }
     kin_packed_key key = {model_identity(m), kin_hash64(w->devices->cpu_variant, strlen(w->devices->cpu_variant), 0)};
-    int rc = kin_packed_open(&w->packed, w->o.cache_dir, key, n, bytes, err);
+    int rc = 0;
+    if (!kin_packed_exists(w->o.cache_dir, key)) rc = kin_cache_dir_make_room(w->o.cache_dir, total, w->o.cache_cap, err);
+    if (rc == 0) rc = kin_packed_open(&w->packed, w->o.cache_dir, key, n, bytes, err);
     free(bytes);
     return rc;
 }

@@ -29,6 +29,7 @@ typedef struct kin_weights_options {
     bool output;                // the output norm and matrix too
     bool output_on_gpu;
     const char *cache_dir; // of the prepacked cache; NULL: none
+    uint64_t cache_cap;    // bytes that all caches there may take; 0: a fifth of the disk
     kin_stream_mode mode;
     uint64_t budget;       // bytes of memory for the CPU's weights; UINT64_MAX: all that they need
     kin_progress progress; // NULL, or called while weights are packed or copied

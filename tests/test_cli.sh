@@ -53,7 +53,7 @@ claim='every command has help with its options, asked for in either way'
 for command in $("$kin" help | sed -n 's/^  kin \([a-z]*\) .*/\1/p'); do
     status 0 "$kin" help "$command"
     says "$out" "^kin $command "
-    says "$out" '^ *-.*--[a-z]'
+    says "$out" '^ *\(-., \)\{0,1\}--[a-z]'
     silent "$err"
     cp "$out" "$dir/help"
     for flag in --help -h; do

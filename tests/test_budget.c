@@ -1,0 +1,86 @@
+// The memory budget over time (pure/plan/budget.h).
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "pure/plan/budget.h"
+
+#define MB ((uint64_t)1 << 20)
+
+static kin_budget start(uint64_t bytes) {
+    return (kin_budget){.bytes = bytes, .most_useful = 1000 * MB};
+}
+
+static void less_room_takes_effect_at_once(void **state) {
+    (void)state;
+    kin_budget b = start(500 * MB);
+    assert_int_equal(kin_budget_step(&b, 100, 300 * MB), 300 * MB);
+    assert_int_equal(kin_budget_step(&b, 200, 0), 0);
+}
+
+static void more_room_must_last(void **state) {
+    (void)state;
+    kin_budget b = start(500 * MB);
+    uint64_t now = 100;
+    for (; now < 100 + KIN_BUDGET_GROW_AFTER_MS; now += 100) assert_int_equal(kin_budget_step(&b, now, 800 * MB), 500 * MB);
+    assert_int_equal(kin_budget_step(&b, now, 800 * MB), 800 * MB);
+}
+
+static void growth_takes_only_what_was_there_all_the_time(void **state) {
+    (void)state;
+    kin_budget b = start(500 * MB);
+    kin_budget_step(&b, 100, 900 * MB);
+    kin_budget_step(&b, 1000, 600 * MB);
+    assert_int_equal(kin_budget_step(&b, 100 + KIN_BUDGET_GROW_AFTER_MS, 900 * MB), 600 * MB);
+}
+
+static void a_dip_starts_the_wait_again(void **state) {
+    (void)state;
+    kin_budget b = start(500 * MB);
+    kin_budget_step(&b, 100, 900 * MB);
+    assert_int_equal(kin_budget_step(&b, 2000, 400 * MB), 400 * MB);
+    assert_int_equal(kin_budget_step(&b, 2200, 900 * MB), 400 * MB);
+    assert_int_equal(kin_budget_step(&b, 2200 + KIN_BUDGET_GROW_AFTER_MS, 900 * MB), 900 * MB);
+}
+
+static void small_gains_are_left(void **state) {
+    (void)state;
+    kin_budget b = start(500 * MB);
+    for (uint64_t now = 100; now < 10000; now += 100) {
+        assert_int_equal(kin_budget_step(&b, now, 500 * MB + KIN_BUDGET_GROW_STEP - 1), 500 * MB);
+    }
+}
+
+static void the_last_bit_of_a_complete_set_is_taken(void **state) {
+    (void)state;
+    kin_budget b = start(1000 * MB - 1);
+    kin_budget_step(&b, 100, 5000 * MB);
+    assert_int_equal(kin_budget_step(&b, 100 + KIN_BUDGET_GROW_AFTER_MS, 5000 * MB), 1000 * MB);
+}
+
+static void noise_around_the_budget_only_lowers_it_once(void **state) {
+    (void)state;
+    kin_budget b = start(500 * MB);
+    int n_changes = 0;
+    for (uint64_t now = 100, before = b.bytes; now < 60000; now += 100, before = b.bytes) {
+        kin_budget_step(&b, now, now / 100 % 2 ? 496 * MB : 504 * MB);
+        n_changes += b.bytes != before;
+    }
+    assert_int_equal(n_changes, 1);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(less_room_takes_effect_at_once),
+        cmocka_unit_test(more_room_must_last),
+        cmocka_unit_test(growth_takes_only_what_was_there_all_the_time),
+        cmocka_unit_test(a_dip_starts_the_wait_again),
+        cmocka_unit_test(small_gains_are_left),
+        cmocka_unit_test(the_last_bit_of_a_complete_set_is_taken),
+        cmocka_unit_test(noise_around_the_budget_only_lowers_it_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
