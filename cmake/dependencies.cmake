@@ -18,3 +18,12 @@ add_library(ggml::base UNKNOWN IMPORTED)
 set_target_properties(ggml::base PROPERTIES IMPORTED_LOCATION ${GGML_BASE_LIBRARY} INTERFACE_INCLUDE_DIRECTORIES ${GGML_INCLUDE_DIR})
 add_library(ggml::ggml UNKNOWN IMPORTED)
 set_target_properties(ggml::ggml PROPERTIES IMPORTED_LOCATION ${GGML_LIBRARY} INTERFACE_INCLUDE_DIRECTORIES ${GGML_INCLUDE_DIR} INTERFACE_LINK_LIBRARIES ggml::base)
+
+# Where ggml keeps its loadable modules: its own CMake package knows. Empty where the backends are built in.
+get_filename_component(GGML_LIBRARY_DIR ${GGML_LIBRARY} DIRECTORY)
+find_file(GGML_CONFIG ggml-config.cmake HINTS ${GGML_LIBRARY_DIR}/cmake/ggml NO_DEFAULT_PATH)
+if(GGML_CONFIG)
+    file(STRINGS ${GGML_CONFIG} GGML_BACKEND_DIR_LINE REGEX "GGML_BACKEND_DIR ")
+    string(REGEX REPLACE ".*\"(.*)\".*" "\\1" KIN_GGML_BACKEND_DIR "${GGML_BACKEND_DIR_LINE}")
+endif()
+set_property(TARGET ggml::ggml PROPERTY INTERFACE_COMPILE_DEFINITIONS KIN_GGML_BACKEND_DIR="${KIN_GGML_BACKEND_DIR}")

@@ -1,5 +1,7 @@
 #include "engine/device.h"
 
+#include <dlfcn.h>
+#include <glob.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,9 +18,34 @@ static void forward_log(enum ggml_log_level level, const char *text, void *user)
     kin_log(level >= GGML_LOG_LEVEL_ERROR && level != GGML_LOG_LEVEL_CONT ? KIN_LOG_WARN : KIN_LOG_DEBUG, "ggml: %s", line);
 }
 
-static void load_backends(void) {
+static void load_all(void) {
     ggml_log_set(forward_log, NULL);
     ggml_backend_load_all();
+}
+
+// ggml's CPU variants are modules of which each says how well it suits this machine (0: not at all). load_all() would ask
+// them too, but it wakes every GPU driver on the way: 100 ms and 50 MB or more that a run without a GPU need not pay.
+static void load_cpu(void) {
+    ggml_log_set(forward_log, NULL);
+    if (ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU)) return; // built into ggml here
+
+    glob_t found = {0};
+    const char *best = NULL;
+    int best_score = 0;
+    if (glob(KIN_GGML_BACKEND_DIR "/libggml-cpu-*", 0, NULL, &found) == 0) {
+        for (size_t i = 0; i < found.gl_pathc; i++) {
+            void *module = dlopen(found.gl_pathv[i], RTLD_NOW | RTLD_LOCAL);
+            int (*score_of)(void) = module ? (int (*)(void))dlsym(module, "ggml_backend_score") : NULL;
+            int score = score_of ? score_of() : 0;
+            if (score > best_score) {
+                best_score = score;
+                best = found.gl_pathv[i];
+            }
+            if (module) dlclose(module);
+        }
+    }
+    if (!best || !ggml_backend_load(best)) ggml_backend_load_all();
+    globfree(&found);
 }
 
 kin_device_options kin_device_options_defaults(void) {
@@ -86,8 +113,9 @@ static int open_gpu(kin_devices *ds, kin_err *err) {
 }
 
 int kin_devices_open(kin_devices *ds, const kin_device_options *o, kin_err *err) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, load_backends);
+    static pthread_once_t cpu_once = PTHREAD_ONCE_INIT, all_once = PTHREAD_ONCE_INIT;
+    if (o->gpu) pthread_once(&all_once, load_all);
+    else pthread_once(&cpu_once, load_cpu);
 
     *ds = (kin_devices){0};
     if (open_cpu(ds, o, err) != 0 || (o->gpu && open_gpu(ds, err) != 0)) {

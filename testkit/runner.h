@@ -16,6 +16,8 @@ typedef struct kin_runner_options {
     enum ggml_type kv_type;
     bool flash;
     const char *cache_dir; // NULL: no prepacked cache
+    uint64_t memory;       // bytes that all of it may take; 0: what the machine can spare
+    kin_stream_mode mode;  // how weights that do not fit are read
 } kin_runner_options;
 
 // The CPU with repacking, 256 cells in F16, batches of 64, the fused attention.

@@ -1,0 +1,421 @@
+// A model larger than the memory that it may take computes what it computes with all the memory: the same bits.
+//
+// Packed and plain weights are multiplied by different kernels, which add up in another order. So there are two results of
+// every model: with packed weights (unlimited memory, or any memory and a cache) and with plain ones (no packing, or streaming
+// without a cache). Each must be the same bits wherever the weights came from. Where a cache is only partly usable the units are
+// a mixture of both; then the tokens must be the same, and the logits near.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "testkit/model_gen.h"
+#include "testkit/runner.h"
+
+enum {
+    MAX_VOCAB = 40960,
+    N_PROMPT = 75, // three batches
+    N_BATCH = 32,
+    N_MADE = 8, // tokens generated after it
+    N_AGAIN = 5 // tokens of another prompt after a clear
+};
+
+#define MIB ((uint64_t)1 << 20)
+
+// ---- models
+
+static kin_model_spec dense(const char *mix, int n_vocab) {
+    kin_model_spec s = kin_model_spec_defaults();
+    s.mix = mix;
+    s.n_layer = 12;
+    s.n_embd = 512;
+    s.n_ff = 1536;
+    s.n_vocab = n_vocab;
+    return s;
+}
+
+static kin_model_spec experts(const char *arch) {
+    kin_model_spec s = kin_model_spec_defaults();
+    s.arch = arch;
+    s.n_layer = 8;
+    s.n_embd = 256;
+    s.n_ff = 512;
+    s.n_expert = 16;
+    s.n_expert_used = 3;
+    return s;
+}
+
+// What was computed, all of it, one row of logits after the other.
+typedef struct result {
+    float prompt[N_PROMPT * (size_t)MAX_VOCAB];
+    float made[N_MADE * (size_t)MAX_VOCAB];
+    float again[MAX_VOCAB];
+    int32_t tokens[N_MADE];
+    kin_shard_stats stats;
+} result;
+
+// A model in a file, a folder for its cache, and what it computes with all the memory it wants.
+typedef struct fixture {
+    char dir[64], path[96], cache_dir[96];
+    kin_runner_options o;
+    size_t n_vocab;
+    uint64_t weights_bytes; // of the CPU
+    uint64_t least_memory;
+    result packed, plain, got;
+} fixture;
+
+static int32_t best(const float *logits, size_t n) {
+    size_t at = 0;
+    for (size_t i = 1; i < n; i++) at = logits[i] > logits[at] ? i : at;
+    return (int32_t)at;
+}
+
+static void eval(kin_runner *r, int32_t pos, const int32_t *tokens, int n, float *logits, int n_logits) {
+    kin_err err;
+    if (kin_head_eval(r->head, 0, pos, tokens, n, logits, n_logits, &err) != 0) fail_msg("%s", err.text);
+}
+
+// Batches with all logits; tokens one by one; a clear; a prompt of which only the last logits are wanted.
+static void compute(const fixture *f, kin_runner *r, result *to) {
+    int32_t prompt[N_PROMPT];
+    for (int i = 0; i < N_PROMPT; i++) prompt[i] = (i * 37 + 1) % (int)f->n_vocab;
+    eval(r, 0, prompt, N_PROMPT, to->prompt, N_PROMPT);
+    int32_t token = best(to->prompt + (N_PROMPT - 1) * f->n_vocab, f->n_vocab);
+    for (int i = 0; i < N_MADE; i++) {
+        float *logits = to->made + (size_t)i * f->n_vocab;
+        to->tokens[i] = token;
+        eval(r, N_PROMPT + i, &token, 1, logits, 1);
+        token = best(logits, f->n_vocab);
+    }
+    kin_head_clear(r->head);
+    eval(r, 0, prompt + 9, N_AGAIN - 1, NULL, 0);
+    eval(r, N_AGAIN - 1, prompt + 30, 1, to->again, 1);
+}
+
+static void run(const fixture *f, const kin_runner_options *o, result *to) {
+    kin_runner r;
+    kin_err err;
+    if (kin_runner_open(&r, f->path, o, &err) != 0) fail_msg("%s", err.text);
+    compute(f, &r, to);
+    to->stats = kin_shard_get_stats(r.shard);
+    kin_runner_close(&r);
+}
+
+static void expect_same_bits(const fixture *f, const result *want) {
+    size_t row = f->n_vocab * sizeof(float);
+    assert_memory_equal(f->got.tokens, want->tokens, sizeof want->tokens);
+    for (size_t i = 0; i < N_PROMPT; i++) {
+        if (memcmp(f->got.prompt + i * f->n_vocab, want->prompt + i * f->n_vocab, row) != 0) fail_msg("prompt: token %zu", i);
+    }
+    for (size_t i = 0; i < N_MADE; i++) {
+        if (memcmp(f->got.made + i * f->n_vocab, want->made + i * f->n_vocab, row) != 0) fail_msg("generated: token %zu", i);
+    }
+    assert_memory_equal(f->got.again, want->again, row);
+}
+
+// The prompt's last token and the last generated one: relative L2 distance of their logits.
+static void expect_near(const fixture *f, const result *want) {
+    const float *got[] = {f->got.prompt + (N_PROMPT - 1) * f->n_vocab, f->got.again};
+    const float *wanted[] = {want->prompt + (N_PROMPT - 1) * f->n_vocab, want->again};
+    assert_memory_equal(f->got.tokens, want->tokens, sizeof want->tokens);
+    for (int k = 0; k < 2; k++) {
+        double wrong = 0, all = 0;
+        for (size_t i = 0; i < f->n_vocab; i++) {
+            wrong += pow((double)got[k][i] - (double)wanted[k][i], 2);
+            all += pow((double)wanted[k][i], 2);
+        }
+        if (!(wrong <= 1e-6 * all)) fail_msg("error %.2e", sqrt(wrong / all));
+    }
+}
+
+// ---- the least memory
+
+static bool opens(const fixture *f, uint64_t memory, kin_err *err) {
+    kin_runner_options o = f->o;
+    kin_runner r;
+    o.memory = memory;
+    if (kin_runner_open(&r, f->path, &o, err) != 0) return false;
+    kin_runner_close(&r);
+    return true;
+}
+
+// To 64 KiB: what opens, while 64 KiB less do not.
+static uint64_t find_least_memory(const fixture *f) {
+    uint64_t too_little = MIB, enough = 256 * MIB;
+    kin_err err;
+    while (enough - too_little > MIB / 16) {
+        uint64_t middle = too_little + (enough - too_little) / 2;
+        if (opens(f, middle, &err))
+            enough = middle;
+        else
+            too_little = middle;
+    }
+    return enough;
+}
+
+// ---- set-up
+
+static void make_fixture(fixture *f, const kin_model_spec *spec) {
+    kin_err err;
+    memcpy(f->dir, "/tmp/kin-test-streaming-XXXXXX", 31);
+    assert_non_null(mkdtemp(f->dir));
+    snprintf(f->path, sizeof f->path, "%s/model.gguf", f->dir);
+    snprintf(f->cache_dir, sizeof f->cache_dir, "%s/cache", f->dir);
+    f->o = kin_runner_options_defaults();
+    f->o.n_batch = N_BATCH;
+    f->n_vocab = (size_t)spec->n_vocab;
+    assert_true(spec->n_vocab <= MAX_VOCAB);
+    if (kin_model_gen(spec, f->path, &err) != 0) fail_msg("%s", err.text);
+}
+
+static void compute_wanted(fixture *f) {
+    kin_runner_options o = f->o;
+    run(f, &o, &f->packed);
+    assert_int_equal(f->packed.stats.weights.stream.read_bytes, 0);
+    o.device.repack = false;
+    run(f, &o, &f->plain);
+    assert_int_equal(f->plain.stats.weights.packed_bytes, 0);
+    f->weights_bytes = f->plain.stats.weights.mapped_bytes;
+    f->least_memory = find_least_memory(f);
+}
+
+static int set_up(void **state, kin_model_spec spec, enum ggml_type kv_type) {
+    fixture *f = calloc(1, sizeof *f);
+    assert_non_null(f);
+    *state = f;
+    make_fixture(f, &spec);
+    f->o.kv_type = kv_type;
+    compute_wanted(f);
+    return 0;
+}
+
+static int set_up_q4_k_m(void **state) {
+    return set_up(state, dense("q4_k_m", MAX_VOCAB), GGML_TYPE_F16); // its output layer has two tiles
+}
+
+static int set_up_q8_0_cache(void **state) {
+    return set_up(state, dense("q4_k_m", 4096), GGML_TYPE_Q8_0);
+}
+
+static int set_up_f16(void **state) {
+    return set_up(state, dense("f16", 4096), GGML_TYPE_F16);
+}
+
+static int set_up_mixtral(void **state) {
+    return set_up(state, experts("llama"), GGML_TYPE_F16);
+}
+
+static int set_up_qwen3moe(void **state) {
+    return set_up(state, experts("qwen3moe"), GGML_TYPE_F16);
+}
+
+// Every file of a folder of our own, and the folder.
+static void remove_dir(const char *path) {
+    DIR *dir = opendir(path);
+    if (!dir) return;
+    for (struct dirent *e; (e = readdir(dir));) {
+        if (e->d_name[0] != '.') unlinkat(dirfd(dir), e->d_name, 0);
+    }
+    closedir(dir);
+    rmdir(path);
+}
+
+static int tear_down(void **state) {
+    fixture *f = *state;
+    remove_dir(f->cache_dir);
+    remove_dir(f->dir);
+    free(f);
+    return 0;
+}
+
+// ---- memory
+
+// `part` of 4 between the least memory and what holds everything.
+static uint64_t memory_of(const fixture *f, uint64_t part) {
+    return f->least_memory + f->weights_bytes * part / 5;
+}
+
+static void expect_streaming(const fixture *f, uint64_t part) {
+    const kin_weights_stats *w = &f->got.stats.weights;
+    if (part == 0) assert_int_equal(w->stream.resident_bytes, 0);
+    assert_true(w->stream.resident_bytes < f->weights_bytes);
+    assert_true(w->stream.read_bytes > 0);
+    assert_int_equal(w->anonymous_bytes, 0);
+}
+
+// The most that some part of 4 streams is at the beginning: all of it.
+static void any_memory_gives_the_bits_of_plain_weights_without_a_cache(void **state) {
+    fixture *f = *state;
+    kin_runner_options o = f->o;
+    for (uint64_t part = 0; part < 4; part++) {
+        o.memory = memory_of(f, part);
+        run(f, &o, &f->got);
+        expect_streaming(f, part > 0);
+        if (part == 0) assert_true(f->got.stats.weights.stream.read_bytes >= f->weights_bytes * (N_MADE + 3));
+        assert_int_equal(f->got.stats.weights.packed_bytes, 0);
+        expect_same_bits(f, &f->plain);
+    }
+}
+
+static void any_memory_gives_the_bits_of_packed_weights_with_a_cache(void **state) {
+    fixture *f = *state;
+    kin_runner_options o = f->o;
+    o.cache_dir = f->cache_dir;
+    for (uint64_t part = 0; part < 4; part++) {
+        o.memory = memory_of(f, part);
+        run(f, &o, &f->got);
+        expect_streaming(f, part > 0);
+        const kin_weights_stats *w = &f->got.stats.weights;
+        bool packs = f->packed.stats.weights.packed_bytes > 0, first = part == 0;
+        assert_int_equal(w->packed_bytes > 0, packs && first);
+        assert_int_equal(w->cached_bytes > 0, packs && !first);
+        expect_same_bits(f, &f->packed);
+    }
+}
+
+static void all_the_memory_and_a_cache_give_the_bits_of_packed_weights(void **state) {
+    fixture *f = *state;
+    kin_runner_options o = f->o;
+    o.cache_dir = f->cache_dir;
+    for (int round = 0; round < 2; round++) {
+        run(f, &o, &f->got);
+        assert_int_equal(f->got.stats.weights.stream.read_bytes, 0);
+        expect_same_bits(f, &f->packed);
+    }
+}
+
+static void modes_that_leave_it_to_the_os_give_the_same_bits(void **state) {
+    static const kin_stream_mode modes[] = {KIN_STREAM_MMAP, KIN_STREAM_WILLNEED};
+    fixture *f = *state;
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+        kin_runner_options o = f->o;
+        o.mode = modes[i];
+        o.memory = memory_of(f, 1);
+        run(f, &o, &f->got);
+        assert_int_equal(f->got.stats.weights.stream.read_bytes, 0);
+        expect_same_bits(f, &f->packed);
+        o.device.repack = false;
+        run(f, &o, &f->got);
+        expect_same_bits(f, &f->plain);
+    }
+}
+
+// ---- a cache that is not there, or only partly
+
+static void an_unusable_cache_folder_is_as_none(void **state) {
+    fixture *f = *state;
+    kin_runner_options o = f->o;
+    o.cache_dir = "/dev/null/kin";
+    o.memory = memory_of(f, 1);
+    run(f, &o, &f->got);
+    assert_true(f->got.stats.weights.packed_bytes == 0 && f->got.stats.weights.cached_bytes == 0);
+    expect_same_bits(f, &f->plain);
+}
+
+// The only file in the cache's folder.
+static void find_cache_file(const fixture *f, char *path, size_t size) {
+    DIR *dir = opendir(f->cache_dir);
+    assert_non_null(dir);
+    path[0] = '\0';
+    for (struct dirent *e; (e = readdir(dir));) {
+        if (e->d_name[0] != '.') snprintf(path, size, "%s/%s", f->cache_dir, e->d_name);
+    }
+    closedir(dir);
+    assert_true(path[0]);
+}
+
+static void invalidate_all_units(const char *path) {
+    static const uint8_t zeros[4096 - 64]; // the table of units, see packed.h
+    int fd = open(path, O_WRONLY);
+    assert_true(fd >= 0);
+    assert_int_equal(pwrite(fd, zeros, sizeof zeros, 64), sizeof zeros);
+    close(fd);
+}
+
+static void limit_file_size(rlim_t bytes) {
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    limit.rlim_cur = bytes;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+// As on a full disk: the file is there, but what is written beyond its first megabytes fails.
+static void a_cache_that_cannot_be_completed_is_used_as_far_as_it_goes(void **state) {
+    fixture *f = *state;
+    kin_runner_options o = f->o;
+    char path[512];
+    o.cache_dir = f->cache_dir;
+    o.memory = memory_of(f, 1);
+    run(f, &o, &f->got);
+    if (f->got.stats.weights.packed_bytes == 0) skip(); // this CPU has no other layout
+    uint64_t complete = f->got.stats.weights.packed_bytes;
+    find_cache_file(f, path, sizeof path);
+    invalidate_all_units(path);
+    signal(SIGXFSZ, SIG_IGN);
+    for (int round = 0; round < 2; round++) {
+        limit_file_size(complete / 3);
+        run(f, &o, &f->got);
+        limit_file_size(RLIM_INFINITY);
+        const kin_weights_stats *w = &f->got.stats.weights;
+        uint64_t packed = w->packed_bytes + w->cached_bytes;
+        assert_true(packed > 0 && packed < complete && w->mapped_bytes > 0);
+        assert_int_equal(w->anonymous_bytes, 0);
+        expect_near(f, &f->plain);
+    }
+    run(f, &o, &f->got); // the rest is written now
+    expect_same_bits(f, &f->packed);
+    limit_file_size(4096);
+    unlink(path);
+    run(f, &o, &f->got); // not even the empty file can be made
+    limit_file_size(RLIM_INFINITY);
+    expect_same_bits(f, &f->plain);
+}
+
+// ---- the least memory
+
+static void less_than_the_least_memory_is_refused_in_one_sentence(void **state) {
+    fixture *f = *state;
+    kin_err err;
+    assert_true(opens(f, f->least_memory, &err));
+    for (uint64_t memory = 1; memory < f->least_memory; memory = memory * 3 + MIB) {
+        err.text[0] = '\0';
+        assert_false(opens(f, memory, &err));
+        assert_true(err.text[0] && !strchr(err.text, '\n'));
+    }
+    assert_false(opens(f, f->least_memory - MIB / 16, &err));
+    assert_non_null(strstr(err.text, "MiB are too little for weights: at least"));
+}
+
+#define TEST(name, model)                                                                                                        \
+    { #name ": " #model, name, set_up_##model, tear_down, NULL }
+#define MODEL_TESTS(model)                                                                                                       \
+    TEST(any_memory_gives_the_bits_of_plain_weights_without_a_cache, model),                                                     \
+        TEST(any_memory_gives_the_bits_of_packed_weights_with_a_cache, model),                                                   \
+        TEST(modes_that_leave_it_to_the_os_give_the_same_bits, model)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        MODEL_TESTS(q4_k_m),
+        MODEL_TESTS(q8_0_cache),
+        MODEL_TESTS(f16),
+        MODEL_TESTS(mixtral),
+        MODEL_TESTS(qwen3moe),
+        TEST(all_the_memory_and_a_cache_give_the_bits_of_packed_weights, q4_k_m),
+        TEST(an_unusable_cache_folder_is_as_none, q4_k_m),
+        TEST(a_cache_that_cannot_be_completed_is_used_as_far_as_it_goes, q4_k_m),
+        TEST(less_than_the_least_memory_is_refused_in_one_sentence, q4_k_m),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
