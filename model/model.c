@@ -98,7 +98,8 @@ static int read_model(kin_model *m, kin_err *err) {
 static int finish_open(kin_model *m, const char *name, kin_err *err) {
     if (read_model(m, err) == 0) return 0;
     kin_model_close(m);
-    return kin_err_prefix(err, "%s", name);
+    // What the metadata's readers say begins with the file's name already.
+    return err && strncmp(err->text, name, strlen(name)) == 0 ? KIN_FAIL : kin_err_prefix(err, "%s", name);
 }
 
 int kin_model_open(kin_model *m, const char *path, kin_err *err) {
