@@ -1,9 +1,9 @@
 // A model larger than the memory that it may take computes what it computes with all the memory: the same bits.
 //
-// Packed and plain weights are multiplied by different kernels, which add up in another order. So there are two results of
-// every model: with packed weights (unlimited memory, or any memory and a cache) and with plain ones (no packing, or streaming
-// without a cache). Each must be the same bits wherever the weights came from. Where a cache is only partly usable the units are
-// a mixture of both; then the tokens must be the same, and the logits near.
+// Packed and plain weights are multiplied by different kernels, which round activations to 8 bits in different ways. So there
+// are two results of every model: with packed weights (unlimited memory, or any memory and a cache) and with plain ones (no
+// packing, or streaming without a cache). Each must be the same bits wherever the weights came from. Where a cache is only
+// partly usable the units are a mixture of both; then the logits must be near.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -39,7 +39,7 @@ enum {
 static kin_model_spec dense(const char *mix, int n_vocab) {
     kin_model_spec s = kin_model_spec_defaults();
     s.mix = mix;
-    s.n_layer = 12;
+    s.n_layer = 6;
     s.n_embd = 512;
     s.n_ff = 1536;
     s.n_vocab = n_vocab;
@@ -49,7 +49,7 @@ static kin_model_spec dense(const char *mix, int n_vocab) {
 static kin_model_spec experts(const char *arch) {
     kin_model_spec s = kin_model_spec_defaults();
     s.arch = arch;
-    s.n_layer = 8;
+    s.n_layer = 3;
     s.n_embd = 256;
     s.n_ff = 512;
     s.n_expert = 16;
@@ -126,18 +126,17 @@ static void expect_same_bits(const fixture *f, const result *want) {
     assert_memory_equal(f->got.again, want->again, row);
 }
 
-// The prompt's last token and the last generated one: relative L2 distance of their logits.
+// Relative L2 distance of the logits after two prompts. Between packed and plain it is 0.024, of wrong bytes about 1.
 static void expect_near(const fixture *f, const result *want) {
     const float *got[] = {f->got.prompt + (N_PROMPT - 1) * f->n_vocab, f->got.again};
     const float *wanted[] = {want->prompt + (N_PROMPT - 1) * f->n_vocab, want->again};
-    assert_memory_equal(f->got.tokens, want->tokens, sizeof want->tokens);
     for (int k = 0; k < 2; k++) {
         double wrong = 0, all = 0;
         for (size_t i = 0; i < f->n_vocab; i++) {
             wrong += pow((double)got[k][i] - (double)wanted[k][i], 2);
             all += pow((double)wanted[k][i], 2);
         }
-        if (!(wrong <= 1e-6 * all)) fail_msg("error %.2e", sqrt(wrong / all));
+        if (!(wrong <= 0.05 * 0.05 * all)) fail_msg("error %.2e", sqrt(wrong / all));
     }
 }
 
@@ -196,38 +195,45 @@ static void compute_wanted(fixture *f) {
     f->ample_memory = f->least_memory - f->got.stats.weights_budget + f->weights_bytes;
 }
 
-static int set_up(void **state, kin_model_spec spec, enum ggml_type kv_type) {
-    fixture *f = calloc(1, sizeof *f);
-    assert_non_null(f);
-    *state = f;
-    make_fixture(f, &spec);
-    f->o.kv_type = kv_type;
-    compute_wanted(f);
+// Made once each, for all tests.
+typedef enum which { Q4_K_M, SMALL, Q8_0_CACHE, F16, MIXTRAL, QWEN3MOE, N_MODELS } which;
+
+static fixture *fixtures[N_MODELS];
+
+static int set_up(void **state, which i, kin_model_spec spec, enum ggml_type kv_type) {
+    if (!fixtures[i]) {
+        fixture *f = fixtures[i] = calloc(1, sizeof *f);
+        assert_non_null(f);
+        make_fixture(f, &spec);
+        f->o.kv_type = kv_type;
+        compute_wanted(f);
+    }
+    *state = fixtures[i];
     return 0;
 }
 
 static int set_up_q4_k_m(void **state) {
-    return set_up(state, dense("q4_k_m", MAX_VOCAB), GGML_TYPE_F16); // its output layer has two tiles
-}
-
-static int set_up_q8_0_cache(void **state) {
-    return set_up(state, dense("q4_k_m", 4096), GGML_TYPE_Q8_0);
+    return set_up(state, Q4_K_M, dense("q4_k_m", MAX_VOCAB), GGML_TYPE_F16); // its output layer has two tiles
 }
 
 static int set_up_small(void **state) {
-    return set_up(state, dense("q4_k_m", 4096), GGML_TYPE_F16);
+    return set_up(state, SMALL, dense("q4_k_m", 4096), GGML_TYPE_F16);
+}
+
+static int set_up_q8_0_cache(void **state) {
+    return set_up(state, Q8_0_CACHE, dense("q4_k_m", 4096), GGML_TYPE_Q8_0);
 }
 
 static int set_up_f16(void **state) {
-    return set_up(state, dense("f16", 4096), GGML_TYPE_F16);
+    return set_up(state, F16, dense("f16", 4096), GGML_TYPE_F16);
 }
 
 static int set_up_mixtral(void **state) {
-    return set_up(state, experts("llama"), GGML_TYPE_F16);
+    return set_up(state, MIXTRAL, experts("llama"), GGML_TYPE_F16);
 }
 
 static int set_up_qwen3moe(void **state) {
-    return set_up(state, experts("qwen3moe"), GGML_TYPE_F16);
+    return set_up(state, QWEN3MOE, experts("qwen3moe"), GGML_TYPE_F16);
 }
 
 // Every file of a folder of our own, and the folder.
@@ -242,10 +248,16 @@ static void remove_dir(const char *path) {
 }
 
 static int tear_down(void **state) {
-    fixture *f = *state;
-    remove_dir(f->cache_dir);
-    remove_dir(f->dir);
-    free(f);
+    remove_dir(((const fixture *)*state)->cache_dir);
+    return 0;
+}
+
+static int remove_models(void **state) {
+    (void)state;
+    for (int i = 0; i < N_MODELS; i++) {
+        if (fixtures[i]) remove_dir(fixtures[i]->dir);
+        free(fixtures[i]);
+    }
     return 0;
 }
 
@@ -430,5 +442,5 @@ int main(void) {
         TEST(a_cache_that_cannot_be_completed_is_used_as_far_as_it_goes, small),
         TEST(less_than_the_least_memory_is_refused_in_one_sentence, small),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, NULL, remove_models);
 }
