@@ -80,7 +80,7 @@ static int command_cache(int argc, char **argv) {
     }
     if (kin_options_parse((kin_option_tables){table}, argc - 1, argv + 1, remove ? &rest : NULL, &err) != 0)
         return kin_app_usage("cache", &err);
-    if (remove && !rest) {
+    if (remove && (!rest || !rest[0])) {
         kin_err_set(&err, "rm needs a name as ls shows it (its beginning is enough), or all");
         return kin_app_usage("cache", &err);
     }

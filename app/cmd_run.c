@@ -24,7 +24,7 @@ typedef struct run_options {
     bool ignore_eos, special, echo, stats;
 } run_options;
 
-enum { N_RUN_OPTIONS = 21, MAX_BIAS = 64 };
+enum { N_RUN_OPTIONS = 21, MAX_BIAS = 64, MAX_UNASKED = 4096 };
 
 typedef struct tables {
     kin_option own[N_RUN_OPTIONS];
@@ -39,7 +39,7 @@ static void fill_tables(run_options *o, tables *t) {
         {KIN_OPTION_STRING, "prompt", 'p', &o->prompt, "TEXT", "what the model goes on from", 0, 0},
         {KIN_OPTION_STRING, "file", 'f', &o->file, "FILE", "read the prompt from a file", 0, 0},
         {KIN_OPTION_INT, "n", 'n', &o->n_predict, "N",
-         "most tokens to write (default 512; 0: until the text or the context ends)", 0, 1 << 27},
+         "most tokens to write (default 512; 0: until the text ends, at most 4096 or --ctx)", 0, 1 << 27},
         {KIN_OPTION_U64, "seed", 0, &o->seed, "N", "the same seed gives the same text (default: another one each time)", 0, 0},
         {KIN_OPTION_FLOAT, "temp", 0, &o->sampler.temperature, "T", "temperature (default 0.8; 0: always the likeliest token)", 0,
          100},
@@ -171,7 +171,7 @@ static int open_prompt(const run_options *o, kin_file *file, const char **text, 
 
 static int prepare(generation *g, const run_options *o, int n_prompt, kin_err *err) {
     kin_session *s = g->s;
-    int n_want = o->n_predict > 0 ? o->n_predict : s->model.hp.n_ctx_train;
+    int n_want = o->n_predict > 0 ? o->n_predict : MAX_UNASKED;
     if (n_prompt == 0) return kin_err_set(err, "the prompt is empty and the model has no token to begin with");
     if (kin_session_open(s, &o->session, n_prompt + n_want < 512 ? 512 : n_prompt + n_want, err) != 0) return KIN_FAIL;
     if (n_prompt >= s->n_ctx) {

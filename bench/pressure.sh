@@ -3,10 +3,10 @@
 #
 #   sudo LLAMA="llama-peer run" bench/pressure.sh [MODEL.gguf]
 #
-# 1. Memory pressure while generating, with no limit: by how much MemAvailable falls, and how much of the program's memory the OS
-#    could not take back (anonymous, shared, the kernel's), for kin and for llama.cpp with its defaults; KV cache taken off.
-# 2. A model twenty times larger than the memory its weights may have: peak of the whole cgroup, page cache included, against
-#      --memory = weights / 20 + KV cache and buffers as kin plans them
+# 1. Generating with no limit: by how much MemAvailable falls, and how many bytes of the program's memory the OS could not take
+#    back (anonymous, shared, the kernel's); for kin and for llama.cpp as it comes, both with the same KV cache.
+# 2. Weights twenty times larger than the memory they may have: the peak of the whole cgroup, page cache included, against
+#      --memory = weights / 20 + what kin plans for KV cache, buffers and itself
 #
 # LLAMA: what to put before llama-bench; LLAMA=none leaves it out.
 set -eu
@@ -32,12 +32,12 @@ field() { sed -n "s/.*\"$1\": \([0-9.]*\).*/\1/p"; }
 mib() { awk "BEGIN { printf \"%.1f\", ($*) / 1048576 }"; }
 available() { awk '/^MemAvailable:/ { printf "%.0f\n", $2 * 1024 }' /proc/meminfo; }
 total=$(awk '/^MemTotal:/ { printf "%.0f\n", $2 * 1024 }' /proc/meminfo)
-run() { "$kin" run -m "$1" --cache "$cache" -t "$threads" -p x --no-echo --ignore-eos --ctx 512 "$@"; }
+
+run="$kin run --cache $cache -t $threads -p x --ignore-eos --ctx 512 --batch 128"
 
 # ---- 1. no limit
 
-# NAME COMMAND...: least MemAvailable while it runs, from what it was before; most bytes that cannot be taken back
-watch() {
+watch() { # NAME COMMAND...
     name=$1
     shift
     rm -f "$dir/figures" "$dir/low"
@@ -49,11 +49,38 @@ watch() {
     kill $watcher
     low=$(sort -n "$dir/low" | head -n 1)
     held=$(awk -F, 'NR > 1 { n = $2 - ($4 - $5); if (n > most) most = n } END { printf "%.0f", most }' "$dir/samples")
-    printf '%-12s %16s %14s %20s\n' "$name" "$(mib "$before - $low - $kv")" \
-        "$(awk "BEGIN { printf \"%.2f %%\", 100 * ($before - $low - $kv) / $total }")" "$(mib "$held - $kv")"
+    printf '%-12s %16s %16s %22s\n' "$name" "$(mib "$before - $low")" \
+        "$(awk "BEGIN { printf \"%.2f\", 100 * ($before - $low) / $total }")" "$(mib "$held")"
 }
 
-"$kin" run -m "$model" --cache "$cache" -t "$threads" -p x -n 1 --ctx 512 >/dev/null 2>&1 # the prepacked cache is there, all pages in memory
+# The prepacked cache is there from now on, and in memory, as is the model.
+$run -m "$model" -n 1 --stats >/dev/null 2>"$dir/stats"
 cat "$model" "$cache"/*.pack >/dev/null
-kv=0
-[ -z "${KV_BYTES:-}" ] || kv=$KV_BYTES
+echo "KV cache, the same in both: $(sed -n 's/.*KV cache \(.*\) for.*/\1/p' "$dir/stats")"
+printf '%-12s %16s %16s %22s\n' '' 'MemAvailable fell' 'of MemTotal, %' 'not reclaimable, MiB'
+watch kin $run -m "$model" -n 64
+if [ "${LLAMA:-}" != none ]; then
+    # shellcheck disable=SC2086 # words of a command
+    watch llama.cpp ${LLAMA:-} llama-completion -m "$model" -t "$threads" -p x -n 64 -c 512 -ub 128 -no-cnv --ignore-eos
+fi
+
+# ---- 2. twenty times the budget
+
+planned() { # SIZE -> bytes that kin keeps for weights of such a --memory
+    $run -m "$deep" -n 1 --memory "$1" --trace "$dir/trace" >/dev/null 2>"$dir/log"
+    awk -F, 'NR == 2 { print $2 }' "$dir/trace"
+}
+weights=$("$kin" bench -m "$deep" --cache "$cache" -t "$threads" --ctx 512 --batch 128 --prompt 1 --gen 1 --reps 1 --json 2>/dev/null |
+    field weight_bytes_per_token)
+rest=$((536870912 - $(planned 512M)))
+memory=$((weights / 20 + rest))
+rm -f "$dir/figures"
+set -- --report "$dir/figures" --sample "$dir/samples" --drop "$deep" -- $run -m "$deep" -n 8 --memory $memory --stats
+for file in "$cache"/*.pack; do [ ! -f "$file" ] || set -- --drop "$file" "$@"; done
+"$limit" "$@" >/dev/null 2>"$dir/log" || tail -n 3 "$dir/log" >&2
+echo
+echo "weights               $(mib "$weights") MiB, of which $(mib "$weights / 20") MiB may be in memory"
+echo "--memory              $(mib "$memory") MiB with $(mib "$rest") MiB for the rest"
+echo "peak of the cgroup    $(mib "$(figure memory_peak_bytes)") MiB"
+echo "  not reclaimable     $(mib "$(awk -F, 'NR > 1 { n = $2 - ($4 - $5); if (n > most) most = n } END { printf "%.0f", most }' "$dir/samples")") MiB"
+grep '^kin: ' "$dir/log"

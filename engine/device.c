@@ -114,8 +114,10 @@ static int open_gpu(kin_devices *ds, kin_err *err) {
 
 int kin_devices_open(kin_devices *ds, const kin_device_options *o, kin_err *err) {
     static pthread_once_t cpu_once = PTHREAD_ONCE_INIT, all_once = PTHREAD_ONCE_INIT;
-    if (o->gpu) pthread_once(&all_once, load_all);
-    else pthread_once(&cpu_once, load_cpu);
+    if (o->gpu)
+        pthread_once(&all_once, load_all);
+    else
+        pthread_once(&cpu_once, load_cpu);
 
     *ds = (kin_devices){0};
     if (open_cpu(ds, o, err) != 0 || (o->gpu && open_gpu(ds, err) != 0)) {

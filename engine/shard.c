@@ -77,8 +77,10 @@ static kin_kv_options kv_options(const kin_shard_options *o) {
 // Prompts are computed in batches of activations: an estimate of ggml's compute buffer and work memory for the largest.
 static uint64_t compute_estimate(const kin_model *model, const kin_shard_options *o) {
     const kin_hparams *hp = &model->hp;
-    uint64_t widest = (uint64_t)(hp->n_ff > hp->n_ff_exp * hp->n_expert_used ? hp->n_ff : hp->n_ff_exp * hp->n_expert_used);
-    uint64_t per_token = 4 * (3 * widest + 6 * (uint64_t)hp->n_embd) + 4 * (uint64_t)o->n_ctx;
+    uint64_t experts = (uint64_t)hp->n_ff_exp * (uint64_t)hp->n_expert_used, dense = (uint64_t)hp->n_ff;
+    uint64_t widest = dense > experts ? dense : experts;
+    // Activations in float32; the same quantized, for the products; two masks of 16 bits.
+    uint64_t per_token = 4 * (4 * widest + 8 * (uint64_t)hp->n_embd) + 2 * widest + 4 * (uint64_t)o->n_ctx;
     if (!o->flash) per_token += 8 * (uint64_t)hp->n_head * (uint64_t)o->n_ctx; // scores, before and after the softmax
     return per_token * (uint64_t)o->n_batch;
 }
@@ -96,12 +98,11 @@ static int plan_memory(kin_shard *s, kin_err *err) {
         return 0;
     }
     char a[32], b[32], c[32];
-    uint64_t room = memory > 2 * rest ? memory - rest : memory / 2, per_token = kv_bytes / (uint64_t)o->n_ctx + 1;
-    return kin_err_set(
-        err, "a context of %d tokens needs %s for its KV cache and %s for computing, but only %s of memory is %s: try --ctx %llu",
-        o->n_ctx, kin_size_format(kv_bytes, a, sizeof a), kin_size_format(rest, b, sizeof b),
-        kin_size_format(memory, c, sizeof c), o->memory && memory == o->memory ? "allowed" : "available",
-        (unsigned long long)(room / 2 / per_token / 64 * 64));
+    return kin_err_set(err,
+                       "a context of %d tokens in batches of %d needs %s for its KV cache and %s for computing, but only %s of "
+                       "memory is %s: try a smaller --ctx or --batch",
+                       o->n_ctx, o->n_batch, kin_size_format(kv_bytes, a, sizeof a), kin_size_format(rest, b, sizeof b),
+                       kin_size_format(memory, c, sizeof c), o->memory && memory == o->memory ? "allowed" : "available");
 }
 
 static bool output_on_gpu(const kin_shard *s) {

@@ -16,8 +16,9 @@ enum {
     N_IO_THREADS = 4,
     CHUNK_BYTES = 2 << 20, // measured: 1 to 4 MB with 4 in flight reach the disk's limit, smaller ones do not
     MAX_CHUNKS = 4096,
-    WILLNEED_AHEAD = 4,      // units announced to the OS ahead of their use
-    RING_SLACK_PERCENT = 25, // beyond the largest group: room to read ahead while it computes
+    MAX_CHUNKS_PER_EXTENT = 256, // so that any unit's chunks find a place
+    WILLNEED_AHEAD = 4,          // units announced to the OS ahead of their use
+    RING_SLACK_PERCENT = 25,     // beyond the largest group: room to read ahead while it computes
 };
 
 typedef struct unit {
@@ -26,6 +27,7 @@ typedef struct unit {
     uint64_t slot_offset[KIN_STREAM_MAX_EXTENTS]; // of each extent's first (aligned) byte
     bool resident;                                // wanted in memory
     bool present;                                 // its pages were fetched since it became resident
+    bool leaving;                                 // just now; only set_budget looks at it
 } unit;
 
 // One unit of one pass, from the moment it is scheduled until it is released.
@@ -45,6 +47,8 @@ typedef struct chunk {
     uint64_t n_needed; // of these, those that the unit has: the file may end inside the last page
     uint8_t *to;       // NULL: fetch the pages of the mapping at `map`
     const uint8_t *map;
+    const unit *unit; // whose pages are fetched, NULL: of none
+    bool skip;
 } chunk;
 
 struct kin_stream {
@@ -62,7 +66,8 @@ struct kin_stream {
     uint64_t ring_begin, ring_used; // used bytes start at ring_begin, cyclically
 
     pthread_mutex_t mutex;
-    pthread_cond_t work, done; // chunks for the I/O threads; a step got ready
+    pthread_mutex_t budget_mutex; // one set_budget at a time; taken before `mutex`
+    pthread_cond_t work, done;    // chunks for the I/O threads; a step got ready
     pthread_t threads[N_IO_THREADS];
     int n_threads;
     bool closing;
@@ -75,8 +80,8 @@ struct kin_stream {
     bool pass_known;  // that step belongs to the pass that has begun
     bool with_output; // of the pass that has begun
 
-    chunk chunks[MAX_CHUNKS]; // cyclic
-    size_t chunk_first, chunk_next;
+    chunk chunks[MAX_CHUNKS];       // cyclic
+    size_t chunk_first, chunk_next; // start in the middle of the numbers: chunk_first can go down
     int n_reading;
     kin_time reading_since;
     kin_stream_stats stats;
@@ -156,9 +161,25 @@ static void push_chunk(kin_stream *s, chunk c) {
     pthread_cond_signal(&s->work);
 }
 
+// Before everything that is read ahead: somebody waits for it.
+static void push_urgent(kin_stream *s, chunk c) {
+    s->chunks[--s->chunk_first % MAX_CHUNKS] = c;
+    c.step->n_open++;
+    pthread_cond_signal(&s->work);
+}
+
+// Requests of the usual size, but not too many for a huge extent.
+static uint64_t chunk_bytes(const kin_extent *e) {
+    uint64_t least = align_up(extent_slot_bytes(e) / MAX_CHUNKS_PER_EXTENT);
+    return least > CHUNK_BYTES ? least : CHUNK_BYTES;
+}
+
 static size_t chunks_of(const unit *u) {
     size_t n = 0;
-    for (int i = 0; i < u->spec.n_extents; i++) n += (size_t)(extent_slot_bytes(&u->spec.extents[i]) / CHUNK_BYTES) + 1;
+    for (int i = 0; i < u->spec.n_extents; i++) {
+        const kin_extent *e = &u->spec.extents[i];
+        n += (size_t)(extent_slot_bytes(e) / chunk_bytes(e)) + 1;
+    }
     return n;
 }
 
@@ -167,8 +188,9 @@ static void push_reads(kin_stream *s, step *st, const unit *u) {
         const kin_extent *e = &u->spec.extents[i];
         uint64_t begin = align_down(e->offset), end = align_up(e->offset + e->bytes);
         uint8_t *to = s->ring + st->ring_at + u->slot_offset[i];
-        for (uint64_t at = begin; at < end; at += CHUNK_BYTES) {
-            uint64_t n = end - at < CHUNK_BYTES ? end - at : CHUNK_BYTES;
+        uint64_t step_bytes = chunk_bytes(e);
+        for (uint64_t at = begin; at < end; at += step_bytes) {
+            uint64_t n = end - at < step_bytes ? end - at : step_bytes;
             uint64_t left = e->offset + e->bytes - at;
             push_chunk(s, (chunk){.step = st,
                                   .i_file = e->i_file,
@@ -184,9 +206,11 @@ static void push_reads(kin_stream *s, step *st, const unit *u) {
 static void push_fetches(kin_stream *s, step *st, const unit *u) {
     for (int i = 0; i < u->spec.n_extents; i++) {
         const kin_extent *e = &u->spec.extents[i];
-        for (uint64_t at = 0; at < e->bytes; at += CHUNK_BYTES) {
-            uint64_t n = e->bytes - at < CHUNK_BYTES ? e->bytes - at : CHUNK_BYTES;
-            push_chunk(s, (chunk){.step = st, .i_file = e->i_file, .offset = e->offset + at, .bytes = n, .map = e->map + at});
+        uint64_t step_bytes = chunk_bytes(e);
+        for (uint64_t at = 0; at < e->bytes; at += step_bytes) {
+            uint64_t n = e->bytes - at < step_bytes ? e->bytes - at : step_bytes;
+            push_chunk(
+                s, (chunk){.step = st, .i_file = e->i_file, .offset = e->offset + at, .bytes = n, .map = e->map + at, .unit = u});
         }
     }
 }
@@ -249,25 +273,35 @@ static int read_all(kin_stream *s, const chunk *c) {
     return 0;
 }
 
+// The whole pages around a mapped range, for madvise.
+static uint8_t *pages_of(const chunk *c, size_t *n) {
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)c->map / page * page;
+    *n = (size_t)((uintptr_t)c->map + c->bytes - begin);
+    return (uint8_t *)begin;
+}
+
 static int fetch_pages(const chunk *c) {
-    uint8_t *begin = (uint8_t *)align_down((uintptr_t)c->map);
-    size_t n = (size_t)(c->map + c->bytes - begin);
+    size_t n;
+    uint8_t *begin = pages_of(c, &n);
     madvise(begin, n, MADV_WILLNEED);
 #ifdef MADV_POPULATE_READ
     if (madvise(begin, n, MADV_POPULATE_READ) == 0) return 0;
+    if (errno != EINVAL) return EIO; // touching such a page would be a bus error
 #endif
-    volatile const uint8_t *p = begin;
+    volatile const uint8_t *p = begin; // kernels before 5.14, and other systems
     for (size_t i = 0; i < n; i += KIN_STREAM_ALIGN) (void)p[i];
     return 0;
 }
 
 static int announce_pages(const chunk *c) {
-    uint8_t *begin = (uint8_t *)align_down((uintptr_t)c->map);
-    madvise(begin, (size_t)(c->map + c->bytes - begin), MADV_WILLNEED);
+    size_t n;
+    uint8_t *begin = pages_of(c, &n);
+    madvise(begin, n, MADV_WILLNEED);
     return 0;
 }
 
 static int run_chunk(kin_stream *s, const chunk *c) {
+    if (c->skip) return 0;
     if (c->to) return read_all(s, c);
     if (s->mode == KIN_STREAM_WILLNEED) return announce_pages(c);
     return fetch_pages(c);
@@ -292,6 +326,7 @@ static void *io_thread(void *arg) {
         while (s->chunk_first == s->chunk_next && !s->closing) pthread_cond_wait(&s->work, &s->mutex);
         if (s->closing) break;
         chunk c = s->chunks[s->chunk_first++ % MAX_CHUNKS];
+        if (c.unit && !c.unit->resident) c.skip = true; // it left before its pages came
         count_begin(s);
         pthread_mutex_unlock(&s->mutex);
         int failed = run_chunk(s, &c);
@@ -382,9 +417,11 @@ int kin_stream_open(kin_stream **out, const kin_stream_options *o, kin_err *err)
     kin_stream *s = calloc(1, sizeof *s);
     if (!s) return kin_err_set(err, "out of memory");
     pthread_mutex_init(&s->mutex, NULL);
+    pthread_mutex_init(&s->budget_mutex, NULL);
     pthread_cond_init(&s->work, NULL);
     pthread_cond_init(&s->done, NULL);
     s->n_units = o->n_units;
+    s->chunk_first = s->chunk_next = SIZE_MAX / 2 / MAX_CHUNKS * MAX_CHUNKS;
     s->n_layer_units = o->n_layer_units;
     s->mode = o->mode;
     s->ring_bytes = ring_size(o->units, o->n_units);
@@ -421,6 +458,7 @@ void kin_stream_close(kin_stream *s) {
     close_files(s);
     kin_ring_unmap(s->ring, s->ring_bytes);
     pthread_mutex_destroy(&s->mutex);
+    pthread_mutex_destroy(&s->budget_mutex);
     pthread_cond_destroy(&s->work);
     pthread_cond_destroy(&s->done);
     free(s->units);
@@ -485,7 +523,7 @@ bool kin_stream_begin_pass(kin_stream *s, bool with_output) {
     s->with_output = with_output;
     s->stats.n_passes++;
     // All layers may be scheduled already: then what follows is the output, or the next pass.
-    if (s->pass_unit >= s->n_layer_units && !with_output) {
+    if (s->pass_unit >= (with_output ? s->n_units : s->n_layer_units)) {
         s->pass_unit = 0;
         s->pass_known = false;
     }
@@ -535,16 +573,23 @@ static void drop_pages(kin_stream *s, const unit *u) {
 }
 
 uint64_t kin_stream_set_budget(kin_stream *s, uint64_t budget) {
+    pthread_mutex_lock(&s->budget_mutex);
     pthread_mutex_lock(&s->mutex);
     choose(s, budget);
     for (size_t i = 0; i < s->n_units; i++) {
         unit *u = &s->units[i];
-        if (u->resident && !s->wanted[i]) drop_pages(s, u);
+        u->leaving = u->resident && !s->wanted[i];
         if (u->resident != s->wanted[i]) u->present = false;
         u->resident = s->wanted[i];
     }
     uint64_t resident = s->stats.resident_bytes;
     pthread_mutex_unlock(&s->mutex);
+
+    // Giving gigabytes back takes time, in which the others may go on.
+    for (size_t i = 0; i < s->n_units; i++) {
+        if (s->units[i].leaving) drop_pages(s, &s->units[i]);
+    }
+    pthread_mutex_unlock(&s->budget_mutex);
     return resident;
 }
 
@@ -557,7 +602,7 @@ void kin_stream_fetch(kin_stream *s, const kin_extent *extents, size_t n) {
     pthread_mutex_lock(&s->mutex);
     for (size_t i = 0; i < n; i++) {
         while (n_chunks_free(s) == 0) pthread_cond_wait(&s->done, &s->mutex);
-        push_chunk(s, (chunk){.step = &waiting, .bytes = extents[i].bytes, .map = extents[i].map});
+        push_urgent(s, (chunk){.step = &waiting, .bytes = extents[i].bytes, .map = extents[i].map});
     }
     wait_ready(s, &waiting);
     pthread_mutex_unlock(&s->mutex);
@@ -566,6 +611,7 @@ void kin_stream_fetch(kin_stream *s, const kin_extent *extents, size_t n) {
 kin_stream_stats kin_stream_get_stats(kin_stream *s) {
     pthread_mutex_lock(&s->mutex);
     kin_stream_stats stats = s->stats;
+    if (s->n_reading > 0) stats.busy_ns += kin_clock_now() - s->reading_since;
     stats.ring_bytes = s->ring ? s->ring_bytes : 0;
     pthread_mutex_unlock(&s->mutex);
     return stats;

@@ -23,6 +23,8 @@ enum {
     TILE_BYTES = 16 << 20, // of the output matrix
     TILE_ROWS_STEP = 64,   // a multiple of every packed layout's row group
     BLOCKS_PER_LAYER = 2,
+    SAMPLE_BYTES = 512, // of each tensor, at as many places, for the model's identity
+    N_SAMPLES = 3,
     MAX_FETCH = 256, // experts' matrices asked for at once
 };
 
@@ -77,6 +79,7 @@ struct kin_weights {
     kin_packed *packed;
     pthread_t finisher; // writes the cache file while the model already runs
     bool finishing;
+    bool must_stream;  // not all fits: every unit must be in a file
     bool move_at_once; // each unit goes to the cache file as soon as it is packed
     atomic_bool cache_failed;
 
@@ -198,10 +201,12 @@ static uint64_t model_identity(const kin_model *model) {
     uint64_t h = 1;
     for (size_t i = 0; i < kin_gguf_n_tensors(model->gguf); i++) {
         const kin_gguf_tensor *t = kin_gguf_tensor_at(model->gguf, i);
-        uint64_t sample = t->n_bytes < 512 ? t->n_bytes : 512;
+        uint64_t sample = t->n_bytes < SAMPLE_BYTES ? t->n_bytes : SAMPLE_BYTES;
         h = kin_hash64(t->name.at, t->name.len, h);
         h = kin_hash64(t->ne, sizeof t->ne, h + (uint64_t)t->type);
-        h = kin_hash64(t->data + (t->n_bytes - sample) / 2, sample, h);
+        for (int k = 0; k < N_SAMPLES; k++) {
+            h = kin_hash64(t->data + (t->n_bytes - sample) / (N_SAMPLES - 1) * (uint64_t)k, sample, h);
+        }
     }
     return h;
 }
@@ -339,15 +344,28 @@ static void pack(const unit *u) {
     }
 }
 
+// What a packed unit was made from is not looked at again: its pages leave our memory (not the page cache).
+static void forget_source(const kin_weights *w, const unit *u) {
+    const uintptr_t page = KIN_PACKED_ALIGN;
+    for (int i = 0; i < u->n_pieces && kin_gguf_on_disk(w->model->gguf); i++) {
+        uintptr_t begin = (uintptr_t)u->pieces[i].data / page * page, end = (uintptr_t)u->pieces[i].data + u->pieces[i].bytes;
+        madvise((void *)begin, (size_t)(end - begin), MADV_DONTNEED);
+    }
+}
+
 static void fill_unit(void *user, size_t i) {
     kin_weights *w = user;
     unit *u = &w->units[i];
     if (!u->pack) return;
     if (!u->fresh) try_move(w, u);
-    if (atomic_load(&u->in_file)) return;
-    pack(u);
-    if (w->move_at_once) try_move(w, u);
-    report(w, "packing weights", u->packed_bytes);
+    bool hopeless = w->must_stream && atomic_load(&w->cache_failed); // it will be used as it is in the model file
+    if (!atomic_load(&u->in_file) && !hopeless) {
+        pack(u);
+        if (w->move_at_once) try_move(w, u);
+        if (w->must_stream && !atomic_load(&u->in_file)) madvise(u->base, u->packed_bytes, MADV_DONTNEED);
+        report(w, "packing weights", u->packed_bytes);
+    }
+    forget_source(w, u);
 }
 
 // Streaming reads from a file: a unit that found no place in the cache is used as it is in the model file.
@@ -374,7 +392,7 @@ static void count_units(kin_weights *w) {
 
 static int place_cpu(kin_weights *w, kin_err *err) {
     if (open_homes(w, err) != 0) return KIN_FAIL;
-    bool stream = must_stream(w);
+    bool stream = w->must_stream = must_stream(w);
     for (size_t i = 0; i < w->n_units; i++) {
         unit *u = &w->units[i];
         if (u->device->is_gpu) continue;
