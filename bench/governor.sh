@@ -77,12 +77,16 @@ awk -F, -v limit="$memory" '
         printf "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"none\" stroke=\"#999\"/>\n", left, top, width, height
         for (i = 0; i <= 4; i++) {
             v = most * i / 4
-            printf "<text x=\"%d\" y=\"%.0f\" fill=\"#555\" text-anchor=\"end\">%.0f</text>\n", left - 6, y(v, top, most) + 4, v
+            printf "<text x=\"%d\" y=\"%.0f\" fill=\"#555\" text-anchor=\"end\">%g</text>\n", left - 6, y(v, top, most) + 4, v
             if (i % 4) printf "<path d=\"M%d %.1fh%d\" stroke=\"#eee\"/>\n", left, y(v, top, most), width
         }
         text(left, top - 8, "#222", unit)
     }
-    function round_up(v,    step) { step = 10 ^ int(log(v) / log(10)) / 2; return int(v / step + 1) * step }
+    function round_up(v,    ten, n) { # four steps of a round number
+        ten = 10 ^ int(log(v / 4) / log(10) - (v < 4))
+        n = v / 4 / ten
+        return 4 * ten * (n <= 1 ? 1 : n <= 2 ? 2 : n <= 2.5 ? 2.5 : n <= 5 ? 5 : 10)
+    }
     NR > 1 {
         n++
         time[n] = $1; used[n] = $2; hog[n] = $3; budget[n] = $4; resident[n] = $5; tokens[n] = $6; token_ms[n] = $7

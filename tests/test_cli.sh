@@ -113,7 +113,7 @@ refused 'none.gguf' run -m "$dir/none.gguf" -p x
 refused 'gpu-layers many' run -p x --gpu-layers many
 refused 'kv-type f32' run -p x --kv-type f32
 refused 'use a larger --ctx' run -p 'one two three four five six seven' --ctx 4
-refused 'try --ctx' run -p x --ctx 134217728 --batch 1
+refused 'try a smaller --ctx' run -p x --ctx 134217728 --batch 1
 refused "'x' is not a token id" eval --tokens '1 x'
 refused '4294967297 is not a token id' eval --tokens '4294967297'
 refused 'no token ids' eval --tokens ''
@@ -185,6 +185,7 @@ silent "$err"
 claim='Ctrl-C ends a run within a second, with status 130 and a whole last line'
 "$mkmodel" --preset tiny --layers 2 --vocab 300 -o "$dir/random.gguf" >/dev/null # it never stops on its own
 interrupt() { # SIGNAL
+    : >"$out" # what the last command wrote must not be taken for this one's
     "$kin" run -m "$dir/random.gguf" -p "$prompt" -n 1000000 --ctx 1000000 --ignore-eos >"$out" 2>"$err" &
     pid=$!
     n_waits=0
