@@ -23,7 +23,8 @@ enum {
     TILE_BYTES = 16 << 20, // of the output matrix
     TILE_ROWS_STEP = 64,   // a multiple of every packed layout's row group
     BLOCKS_PER_LAYER = 2,
-    SAMPLE_BYTES = 512, // of each tensor, at as many places, for the model's identity
+    HUGE_BYTES = 2 << 20, // a huge page of x86-64 and of arm64 with small pages
+    SAMPLE_BYTES = 512,   // of each tensor, at as many places, for the model's identity
     N_SAMPLES = 3,
     MAX_FETCH = 256, // experts' matrices asked for at once
 };
@@ -310,6 +311,18 @@ static void point_at_mapping(unit *u) {
     }
 }
 
+// Fresh pages for n bytes, at an address that is as far from a multiple of HUGE_BYTES as `offset` is: a file mapped there from
+// that offset can have huge pages wherever the file system keeps it in such. NULL without memory.
+static uint8_t *reserve_pages(uint64_t n, uint64_t offset) {
+    uint64_t bytes = align_up(n, KIN_PACKED_ALIGN), shift = offset % HUGE_BYTES;
+    uint8_t *all = mmap(NULL, bytes + 2 * HUGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (all == MAP_FAILED) return NULL;
+    uint8_t *base = (uint8_t *)align_up((uintptr_t)all, HUGE_BYTES) + shift, *end = all + bytes + 2 * HUGE_BYTES;
+    if (base > all) munmap(all, (size_t)(base - all));
+    if (end > base + bytes) munmap(base + bytes, (size_t)(end - base - bytes));
+    return base;
+}
+
 static int place_unit(kin_weights *w, unit *u, kin_err *err) {
     for (int i = 0; i < u->n_pieces; i++) {
         piece *p = &u->pieces[i];
@@ -317,10 +330,8 @@ static int place_unit(kin_weights *w, unit *u, kin_err *err) {
         if (be_born(w, p, u->pack && p->repack, err) != 0) return KIN_FAIL;
     }
     if (u->pack && !u->base) {
-        void *base =
-            mmap(NULL, align_up(u->packed_bytes, KIN_PACKED_ALIGN), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (base == MAP_FAILED)
-            return kin_err_set(err, "out of memory: %llu bytes for weights", (unsigned long long)u->packed_bytes);
+        uint8_t *base = reserve_pages(u->packed_bytes, w->packed ? kin_packed_offset(w->packed, u->i_packed) : 0);
+        if (!base) return kin_err_set(err, "out of memory: %llu bytes for weights", (unsigned long long)u->packed_bytes);
         u->base = base;
         u->fresh = !w->packed || !kin_packed_has(w->packed, u->i_packed);
     }
