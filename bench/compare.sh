@@ -1,7 +1,7 @@
 #!/bin/sh
 # kin against llama.cpp on this machine, in turns: prompt speed, generation speed, time from start to first token.
 #
-#   LLAMA="llama-peer run" bench/compare.sh [ROUNDS] [MODEL.gguf]
+#   LLAMA="chroot /srv/sid" bench/compare.sh [ROUNDS] [MODEL.gguf]
 #
 # LLAMA: what to put before llama-bench and llama-completion (default: nothing, they are on the PATH). The model defaults to
 # random weights in the shape of Llama 3.2 1B, Q4_K_M. Prints each round and the medians; RATIO is kin over llama.cpp.

@@ -1,7 +1,7 @@
 #!/bin/sh
 # What running a model takes from the rest of the machine. Root (lab/limit makes cgroups).
 #
-#   sudo LLAMA="llama-peer run" bench/pressure.sh [MODEL.gguf]
+#   sudo LLAMA="chroot /srv/sid" bench/pressure.sh [MODEL.gguf]
 #
 # 1. Generating with no limit: by how much MemAvailable falls, and how many bytes of the program's memory the OS could not take
 #    back (anonymous, shared, the kernel's); for kin and for llama.cpp as it comes, both with the same KV cache.
