@@ -9,7 +9,7 @@
 #
 #   bound = max(compute, (weights per token - (limit - 60 MiB)) / disk)
 #
-# compute: TPOT with all weights in memory. disk: what four direct readers reach under the same limit, measured beside the rest.
+# compute: TPOT with all weights in memory. disk: the most that four direct readers reached under the same limit, once a round.
 # Every process starts with none of the model's or the cache's pages in memory, and pays for its own.
 set -eu
 rounds=${1:-3}
@@ -36,6 +36,7 @@ trap 'exit 143' TERM
 median() { sort -n | awk '{ v[NR] = $1 } END { print NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2 }'; }
 field() { sed -n "s/.*\"$1\": \([0-9.]*\).*/\1/p"; }
 figure() { sed -n "s/^$1=//p" "$dir/figures"; }
+most() { sort -n "$dir/$1" | tail -n 1; } # NAME
 calc() { awk "BEGIN { print $* }"; }
 keep() { echo "$2" >>"$dir/$1"; } # NAME VALUE
 m() { # NAME -> median, nan without any
@@ -97,13 +98,13 @@ done
 
 echo "model    $model: $(calc "int($weights / 1e6)") MB of weights per token"
 echo "compute  $(m compute) ms per token with all weights in memory"
-echo "disk     $(calc "int($(m disk) / 1e6)") MB/s"
+echo "disk     $(calc "int($(most disk) / 1e6)") MB/s"
 echo
 row() { printf '%-10s %10s %10s %7s %10s %10s %10s %10s %9s\n' "$@"; }
 whole() { printf '%.0f' "$1"; }
 row 'limit, MiB' 'bound, ms' 'kin, ms' ratio 'read, MB' mmap +willneed llama.cpp speed-up
 for mib in $limits; do
-    streaming=$(calc "1e3 * ($weights - ($mib - 60) * 1048576) / $(m disk)")
+    streaming=$(calc "1e3 * ($weights - ($mib - 60) * 1048576) / $(most disk)")
     bound=$(printf '%s\n%s\n' "$streaming" "$(m compute)" | sort -n | tail -n 1)
     tpot=$(m "stream.$mib") llama=$(m "llama.$mib")
     ratio=- faster=-
