@@ -45,7 +45,7 @@ static void print_types(const kin_gguf *gguf) {
 
 static void print_needs(const kin_model *m) {
     char a[32], b[32], c[32];
-    kin_kv_options kv = {.layer_end = m->hp.n_layer, .n_ctx = 4096, .type = GGML_TYPE_F16};
+    kin_kv_options kv = {.windows = kin_windows_one(0, m->hp.n_layer, 0), .n_ctx = 4096, .type = GGML_TYPE_F16};
     if (kv.n_ctx > m->hp.n_ctx_train) kv.n_ctx = m->hp.n_ctx_train;
     kin_memory mem = kin_memory_read();
     uint64_t kv_bytes = kin_kv_bytes(&m->hp, &kv), weights = 0;

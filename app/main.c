@@ -96,7 +96,21 @@ static int unknown_command(const char *name) {
     return KIN_EXIT_USAGE;
 }
 
+// ggml's threads wait for each other by spinning, by default for so long that two other busy programs slow a token from 24 ms
+// to 90 or 700. 20,000 turns cost nothing on a quiet machine (41.9 against 41.1 to 42.3 tokens/s) and keep 19 tokens/s beside
+// the two. OpenMP reads this once, before main: so the program starts itself again.
+static void spin_less(char **argv) {
+#ifdef __linux__
+    if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY")) return;
+    setenv("GOMP_SPINCOUNT", "20000", 1);
+    execv("/proc/self/exe", argv); // where that fails, waiting is only less polite
+#else
+    (void)argv;
+#endif
+}
+
 int main(int argc, char **argv) {
+    spin_less(argv);
     struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_RESETHAND};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);

@@ -108,7 +108,7 @@ int kin_session_open(kin_session *s, const kin_session_options *o, int n_ctx, ki
     kin_time begun = kin_clock_now();
     char dir[1024];
     kin_shard_options so = kin_shard_options_defaults(&s->model);
-    if (parse_gpu_layers(o->gpu_layers, s->model.hp.n_layer, &so.n_gpu_layers, err) != 0) return KIN_FAIL;
+    if (parse_gpu_layers(o->gpu_layers, s->model.hp.n_layer, &so.windows.at[0].n_gpu_layers, err) != 0) return KIN_FAIL;
     if (parse_kv_type(o->kv_type, &so.kv_type, err) != 0 || parse_mode(o->weights, &so.mode, err) != 0) return KIN_FAIL;
     so.memory = o->memory;
     so.cache_cap = o->cache_size;
@@ -126,7 +126,7 @@ int kin_session_open(kin_session *s, const kin_session_options *o, int n_ctx, ki
     kin_device_options dopts = kin_device_options_defaults();
     dopts.n_threads = o->n_threads;
     dopts.repack = !o->no_repack;
-    dopts.gpu = so.n_gpu_layers > 0;
+    dopts.gpu = kin_windows_n_gpu_layers(&so.windows) > 0;
     dopts.stop = &kin_app_stop;
     if (kin_devices_open(&s->devices, &dopts, err) != 0) return KIN_FAIL;
     if (kin_shard_open(&s->shard, &s->model, &s->devices, &so, err) != 0) return KIN_FAIL;

@@ -22,6 +22,7 @@ gen=${GEN:-16}
 llama_options=${LLAMA_OPTIONS:---repack 0 -lm mmap}
 cache=$build/bench/cache
 kin=$build/kin
+export GOMP_SPINCOUNT="${GOMP_SPINCOUNT:-20000}" # as kin has it: both wait in the same way
 limit=${0%/*}/../lab/limit
 [ "$(id -u)" = 0 ] || { echo "streaming: needs root" >&2; exit 77; }
 

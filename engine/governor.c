@@ -16,7 +16,7 @@ enum { LOOK_EVERY_MS = 100 };
 
 // Kept free so that it never comes to a fight: 2 % of the machine, or of the limit we run under.
 #define RESERVE_SHARE 50
-#define RESERVE_LEAST (16u << 20)
+#define RESERVE_LEAST (8u << 20)
 
 struct kin_governor {
     kin_governor_options o;

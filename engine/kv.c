@@ -21,7 +21,7 @@ struct kin_kv {
     int first_free; // no free cell is below
 
     struct ggml_context *cpu_ctx, *gpu_ctx;
-    struct ggml_tensor **k, **v; // [layer_end - layer_begin]
+    struct ggml_tensor **k, **v; // [n_layer] of the model; NULL for layers of others
     ggml_backend_buffer_t cpu_buf, gpu_buf;
     void *cpu_memory;
     size_t cpu_bytes;
@@ -33,12 +33,12 @@ static int64_t n_embd_kv(const kin_hparams *hp) {
 
 uint64_t kin_kv_bytes(const kin_hparams *hp, const kin_kv_options *o) {
     uint64_t row = ggml_row_size(o->type, n_embd_kv(hp));
-    return 2 * row * (uint64_t)o->n_ctx * (uint64_t)(o->layer_end - o->layer_begin);
+    return 2 * row * (uint64_t)o->n_ctx * (uint64_t)kin_windows_n_layers(&o->windows);
 }
 
 // Fresh pages from the OS are zero and cost nothing until a token is written: a long context is paid for as it fills.
 static int alloc_cpu(kin_kv *kv, kin_err *err) {
-    size_t n_layer = (size_t)(kv->o.layer_end - kv->o.layer_begin), align = 64;
+    size_t n_layer = (size_t)kin_windows_n_layers(&kv->o.windows), align = 64;
     for (struct ggml_tensor *t = ggml_get_first_tensor(kv->cpu_ctx); t; t = ggml_get_next_tensor(kv->cpu_ctx, t)) {
         kv->cpu_bytes += (ggml_nbytes(t) + align - 1) / align * align;
     }
@@ -75,13 +75,13 @@ int kin_kv_open(kin_kv **out, const kin_hparams *hp, const kin_kv_options *o,
         return kin_err_set(err, "a KV cache of type %s needs key and value rows of a multiple of %lld (here %lld)",
                            ggml_type_name(o->type), (long long)ggml_blck_size(o->type), (long long)n_embd_kv(hp));
     }
-    size_t n_layer = (size_t)(o->layer_end - o->layer_begin);
+    size_t n_layer = (size_t)kin_windows_n_layers(&o->windows);
     kin_kv *kv = calloc(1, sizeof *kv);
     if (!kv) return kin_err_set(err, "out of memory");
     kv->o = *o;
     kv->cells = malloc((size_t)o->n_ctx * sizeof *kv->cells);
-    kv->k = calloc(n_layer + 1, sizeof *kv->k);
-    kv->v = calloc(n_layer + 1, sizeof *kv->v);
+    kv->k = calloc((size_t)hp->n_layer, sizeof *kv->k);
+    kv->v = calloc((size_t)hp->n_layer, sizeof *kv->v);
     struct ggml_init_params params = {.mem_size = (2 * n_layer + 1) * ggml_tensor_overhead(), .no_alloc = true};
     kv->cpu_ctx = ggml_init(params);
     kv->gpu_ctx = ggml_init(params);
@@ -91,12 +91,14 @@ int kin_kv_open(kin_kv **out, const kin_hparams *hp, const kin_kv_options *o,
     }
 
     const kin_device *gpu = NULL;
-    for (size_t i = 0; i < n_layer; i++) {
-        const kin_device *device = device_of(user, o->layer_begin + (int)i);
-        if (device->is_gpu) gpu = device;
-        struct ggml_context *ctx = device->is_gpu ? kv->gpu_ctx : kv->cpu_ctx;
-        kv->k[i] = ggml_new_tensor_2d(ctx, o->type, n_embd_kv(hp), o->n_ctx);
-        kv->v[i] = ggml_new_tensor_2d(ctx, o->type, n_embd_kv(hp), o->n_ctx);
+    for (int i = 0; i < o->windows.n; i++) {
+        for (int il = o->windows.at[i].layer_begin; il < o->windows.at[i].layer_end; il++) {
+            const kin_device *device = device_of(user, il);
+            if (device->is_gpu) gpu = device;
+            struct ggml_context *ctx = device->is_gpu ? kv->gpu_ctx : kv->cpu_ctx;
+            kv->k[il] = ggml_new_tensor_2d(ctx, o->type, n_embd_kv(hp), o->n_ctx);
+            kv->v[il] = ggml_new_tensor_2d(ctx, o->type, n_embd_kv(hp), o->n_ctx);
+        }
     }
     if (alloc_cpu(kv, err) != 0 || alloc_gpu(kv, gpu, err) != 0) goto fail;
     kin_kv_clear(kv);
@@ -177,9 +179,9 @@ void kin_kv_mask(const kin_kv *kv, const kin_batch *batch, const int32_t *rows, 
 }
 
 struct ggml_tensor *kin_kv_k(const kin_kv *kv, int il) {
-    return kv->k[il - kv->o.layer_begin];
+    return kv->k[il];
 }
 
 struct ggml_tensor *kin_kv_v(const kin_kv *kv, int il) {
-    return kv->v[il - kv->o.layer_begin];
+    return kv->v[il];
 }

@@ -1,4 +1,4 @@
-// The KV cache of a range of layers: keys and values of the tokens seen, for several sequences at once.
+// The KV cache of a device's layers: keys and values of the tokens seen, for several sequences at once.
 //
 // It is an array of n_ctx cells. A cell holds one token of one sequence: its keys and values in every layer, and which
 // position of which sequence it is. Attention looks at a prefix of the cells through a mask made from that.
@@ -12,12 +12,13 @@
 #include <stdint.h>
 
 #include "engine/device.h"
+#include "engine/window.h"
 #include "model/hparams.h"
 
 typedef struct kin_kv kin_kv;
 
 typedef struct kin_kv_options {
-    int layer_begin, layer_end;
+    kin_windows windows; // the layers
     int n_ctx;           // cells, shared by all sequences
     enum ggml_type type; // GGML_TYPE_F16 or GGML_TYPE_Q8_0
 } kin_kv_options;

@@ -167,6 +167,10 @@ void kin_packed_close(kin_packed *p) {
     free(p);
 }
 
+int kin_packed_fd(const kin_packed *p) {
+    return p->fd;
+}
+
 const char *kin_packed_path(const kin_packed *p) {
     return p->path;
 }

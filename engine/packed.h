@@ -43,6 +43,7 @@ int kin_packed_open(kin_packed **out, const char *dir, kin_packed_key key, size_
 void kin_packed_close(kin_packed *packed);
 
 const char *kin_packed_path(const kin_packed *packed);
+int kin_packed_fd(const kin_packed *packed); // open until close
 
 // Where unit i is in the file.
 uint64_t kin_packed_offset(const kin_packed *packed, size_t i);

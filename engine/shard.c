@@ -11,23 +11,35 @@
 #include "model/blocks.h"
 
 enum {
-    MAX_SPANS = 2,        // the CPU's layers, then the GPU's
     MAX_OUTPUT_ROWS = 32, // rows of logits at once: a vocabulary is wide
     NODES_PER_LAYER = 64, // more than any family's layer
-    BLOCKS_PER_LAYER = 2, // attention, feed-forward
-    WHOLE = -1,           // the variant of a stage's graph with all blocks in it; others are a block's number,
-    ROUTE = 1 << 20,      // or this plus a feed-forward block's number: only the choice of its experts
+
+    // Variants of the layers' graphs: window 0, 1, ... as a whole; or one block of a layer: BLOCK + BLOCKS_STEP * layer + block,
+    // where block ROUTE is only the choice of a feed-forward block's experts. Of the output's: all tiles, or tile 0, 1, ...
+    BLOCK = 1 << 10,
+    BLOCKS_STEP = KIN_MAX_LAYER_BLOCKS + 1,
+    ROUTE = KIN_MAX_LAYER_BLOCKS,
+    WHOLE = -1,
 };
 
-// The program itself, its libraries and small things: measured 24 MiB on Linux without a GPU.
-#define OVERHEAD_BYTES (24u << 20)
+// The program itself, its libraries and small things: measured 14 MiB on Linux without a GPU.
+#define OVERHEAD_BYTES (16u << 20)
 
-// Consecutive layers on one device.
-typedef struct span {
+// The graphs of one device, over the layers that it has of each window.
+typedef struct layers_stage {
     const kin_shard *shard;
-    int layer_begin, layer_end;
-    kin_stage *stage;
-} span;
+    bool on_gpu;
+    kin_stage *stage; // NULL: no layers there
+} layers_stage;
+
+// A batch on its way.
+typedef struct step {
+    bool open;
+    kin_batch batch; // its arrays are the following
+    int32_t *pos, *seq, *out;
+    int64_t *cells;
+    int n_kv;
+} step;
 
 struct kin_shard {
     const kin_model *model;
@@ -35,29 +47,29 @@ struct kin_shard {
     kin_shard_options o;
     kin_weights *weights;
     kin_kv *kv;
-    kin_graph_layer *layers; // [n_layer], those of the range filled in
-    span spans[MAX_SPANS];
-    int n_spans;
+    kin_graph_layer *layers; // [n_layer], those of the windows filled in
+    layers_stage cpu, gpu;
     kin_stage *output;
     bool flash;
-    bool by_block;           // this pass acquires the CPU's weights block by block
     uint64_t fixed_bytes;    // KV cache, buffers and the program itself
     uint64_t weights_budget; // at the start
     kin_governor *governor;
 
-    // One step's inputs, sized for n_batch.
-    int64_t *cells;
+    step *steps; // [n_steps]
+    // One run's inputs, sized for n_batch.
     int32_t *out_pos;
     ggml_fp16_t *mask, *out_mask; // [n_batch, n_ctx]
     int32_t *chosen;              // [n_batch, n_expert_used]
+    float *half;                  // [n_batch, n_ff] between the halves of a feed-forward block; NULL with experts
     float *tile;                  // [MAX_OUTPUT_ROWS, n_vocab] logits of one tile of the vocabulary
 };
 
 kin_shard_options kin_shard_options_defaults(const kin_model *model) {
     return (kin_shard_options){
-        .layer_end = model->hp.n_layer,
+        .windows = kin_windows_one(0, model->hp.n_layer, 0),
         .n_ctx = model->hp.n_ctx_train < 4096 ? model->hp.n_ctx_train : 4096,
         .n_batch = 512,
+        .n_steps = 1,
         .kv_type = GGML_TYPE_F16,
         .flash = true,
         .output = true,
@@ -71,7 +83,7 @@ static const kin_device *device_of_layer(const void *user, int il) {
 }
 
 static kin_kv_options kv_options(const kin_shard_options *o) {
-    return (kin_kv_options){.layer_begin = o->layer_begin, .layer_end = o->layer_end, .n_ctx = o->n_ctx, .type = o->kv_type};
+    return (kin_kv_options){.windows = o->windows, .n_ctx = o->n_ctx, .type = o->kv_type};
 }
 
 // Prompts are computed in batches of activations: an estimate of ggml's compute buffer and work memory for the largest.
@@ -80,7 +92,7 @@ static uint64_t compute_estimate(const kin_model *model, const kin_shard_options
     uint64_t experts = (uint64_t)hp->n_ff_exp * (uint64_t)hp->n_expert_used, dense = (uint64_t)hp->n_ff;
     uint64_t widest = dense > experts ? dense : experts;
     // Activations in float32; the same quantized, for the products; two masks of 16 bits.
-    uint64_t per_token = 4 * (4 * widest + 8 * (uint64_t)hp->n_embd) + 2 * widest + 4 * (uint64_t)o->n_ctx;
+    uint64_t per_token = 4 * (5 * widest + 8 * (uint64_t)hp->n_embd) + 2 * widest + 4 * (uint64_t)o->n_ctx;
     if (!o->flash) per_token += 8 * (uint64_t)hp->n_head * (uint64_t)o->n_ctx; // scores, before and after the softmax
     return per_token * (uint64_t)o->n_batch;
 }
@@ -89,7 +101,7 @@ static uint64_t compute_estimate(const kin_model *model, const kin_shard_options
 static int plan_memory(kin_shard *s, kin_err *err) {
     const kin_shard_options *o = &s->o;
     kin_kv_options kv = kv_options(o);
-    kv.layer_end -= o->n_gpu_layers;
+    for (int i = 0; i < kv.windows.n; i++) kv.windows.at[i].layer_end -= kv.windows.at[i].n_gpu_layers;
     uint64_t kv_bytes = kin_kv_bytes(&s->model->hp, &kv), rest = compute_estimate(s->model, o) + OVERHEAD_BYTES;
     uint64_t memory = kin_governor_room(o->memory);
     s->fixed_bytes = kv_bytes + rest;
@@ -105,15 +117,14 @@ static int plan_memory(kin_shard *s, kin_err *err) {
                        kin_size_format(memory, c, sizeof c), o->memory && memory == o->memory ? "allowed" : "available");
 }
 
+// Only a model that is on the GPU as a whole has its output there.
 static bool output_on_gpu(const kin_shard *s) {
-    return s->o.n_gpu_layers > 0 && s->o.n_gpu_layers == s->o.layer_end - s->o.layer_begin;
+    return s->o.output && kin_windows_n_gpu_layers(&s->o.windows) == s->model->hp.n_layer;
 }
 
 static int open_weights(kin_shard *s, kin_err *err) {
     kin_weights_options w = {
-        .layer_begin = s->o.layer_begin,
-        .layer_end = s->o.layer_end,
-        .n_gpu_layers = s->o.n_gpu_layers,
+        .windows = s->o.windows,
         .output = s->o.output,
         .output_on_gpu = output_on_gpu(s),
         .cache_dir = s->o.cache_dir,
@@ -128,10 +139,12 @@ static int open_weights(kin_shard *s, kin_err *err) {
 }
 
 static void fill_layers(kin_shard *s) {
-    for (int il = s->o.layer_begin; il < s->o.layer_end; il++) {
-        memcpy(s->layers[il].w, kin_weights_layer(s->weights, il), sizeof s->layers[il].w);
-        s->layers[il].k = kin_kv_k(s->kv, il);
-        s->layers[il].v = kin_kv_v(s->kv, il);
+    for (int i = 0; i < s->o.windows.n; i++) {
+        for (int il = s->o.windows.at[i].layer_begin; il < s->o.windows.at[i].layer_end; il++) {
+            memcpy(s->layers[il].w, kin_weights_layer(s->weights, il), sizeof s->layers[il].w);
+            s->layers[il].k = kin_kv_k(s->kv, il);
+            s->layers[il].v = kin_kv_v(s->kv, il);
+        }
     }
 }
 
@@ -150,15 +163,24 @@ static bool supports_flash(const kin_shard *s, const kin_device *device) {
     return ok;
 }
 
-static struct ggml_tensor *build_span(const void *user, kin_graph *g, struct ggml_tensor *x, int variant) {
-    const span *sp = user;
+static int block_variant(int il, int block) {
+    return BLOCK + BLOCKS_STEP * il + block;
+}
+
+static struct ggml_tensor *build_block(const kin_arch *arch, kin_graph *g, struct ggml_tensor *x, int il, int block) {
+    if (block == ROUTE) return arch->route(g, il, x);
+    if (block == 0) return arch->attn(g, il, x);
+    if (g->hp->n_expert) return arch->ffn(g, il, x);
+    return block == 1 ? arch->ffn_in(g, il, x) : arch->ffn_out(g, il, x);
+}
+
+static struct ggml_tensor *build_layers(const void *user, kin_graph *g, struct ggml_tensor *x, int variant) {
+    const layers_stage *ls = user;
     const kin_arch *arch = g->hp->arch;
-    if (variant >= ROUTE) return arch->route(g, sp->layer_begin + (variant - ROUTE) / BLOCKS_PER_LAYER, x);
-    if (variant != WHOLE) {
-        int il = sp->layer_begin + variant / BLOCKS_PER_LAYER;
-        return variant % BLOCKS_PER_LAYER == 0 ? arch->attn(g, il, x) : arch->ffn(g, il, x);
-    }
-    for (int il = sp->layer_begin; il < sp->layer_end; il++) {
+    if (variant >= BLOCK) return build_block(arch, g, x, (variant - BLOCK) / BLOCKS_STEP, (variant - BLOCK) % BLOCKS_STEP);
+    const kin_window *window = &ls->shard->o.windows.at[variant];
+    int gpu_begin = kin_window_gpu_begin(window), end = ls->on_gpu ? window->layer_end : gpu_begin;
+    for (int il = ls->on_gpu ? gpu_begin : window->layer_begin; il < end; il++) {
         x = arch->attn(g, il, x);
         x = arch->ffn(g, il, x);
     }
@@ -185,22 +207,31 @@ static struct ggml_tensor *build_output(const void *user, kin_graph *g, struct g
     return logits;
 }
 
-static int open_span(kin_shard *s, int layer_begin, int layer_end, kin_err *err) {
-    if (layer_begin == layer_end) return 0;
+static int n_layers_on(const layers_stage *ls, int i_window) {
+    const kin_window *window = &ls->shard->o.windows.at[i_window];
+    return ls->on_gpu ? window->n_gpu_layers : kin_window_gpu_begin(window) - window->layer_begin;
+}
+
+static int open_stage(kin_shard *s, layers_stage *ls, bool on_gpu, kin_err *err) {
     const kin_hparams *hp = &s->model->hp;
-    const kin_device *device = kin_weights_device(s->weights, layer_begin);
-    span *sp = &s->spans[s->n_spans++];
-    *sp = (span){.shard = s, .layer_begin = layer_begin, .layer_end = layer_end};
+    const kin_device *device = on_gpu ? &s->devices->gpu : &s->devices->cpu;
     kin_graph proto = {
         .hp = hp,
         .layers = s->layers,
         .rope_factors = kin_weights_rope_factors(s->weights, device),
         .flash = s->flash,
     };
-    size_t n_nodes = (size_t)(layer_end - layer_begin) * (size_t)(NODES_PER_LAYER + 2 * hp->n_expert_used) + 32;
-    if (kin_stage_open(&sp->stage, device, &proto, n_nodes, build_span, sp, err) != 0) return KIN_FAIL;
-    kin_stage_shape largest = {.variant = WHOLE, .n_tokens = s->o.n_batch, .n_kv = s->o.n_ctx, .n_out = s->o.n_batch};
-    return kin_stage_reserve(sp->stage, largest, err);
+    *ls = (layers_stage){.shard = s, .on_gpu = on_gpu};
+    int most = 0;
+    for (int i = 0; i < s->o.windows.n; i++) most = n_layers_on(ls, i) > most ? n_layers_on(ls, i) : most;
+    if (most == 0) return 0;
+    size_t n_nodes = (size_t)most * (size_t)(NODES_PER_LAYER + 2 * hp->n_expert_used) + 32;
+    if (kin_stage_open(&ls->stage, device, &proto, n_nodes, build_layers, ls, err) != 0) return KIN_FAIL;
+    for (int i = 0; i < s->o.windows.n; i++) {
+        kin_stage_shape largest = {.variant = i, .n_tokens = s->o.n_batch, .n_kv = s->o.n_ctx, .n_out = s->o.n_batch};
+        if (n_layers_on(ls, i) > 0 && kin_stage_reserve(ls->stage, largest, err) != 0) return KIN_FAIL;
+    }
+    return 0;
 }
 
 static int open_output(kin_shard *s, kin_err *err) {
@@ -213,18 +244,33 @@ static int open_output(kin_shard *s, kin_err *err) {
     return kin_stage_reserve(s->output, largest, err);
 }
 
+static int open_steps(kin_shard *s, kin_err *err) {
+    size_t n_batch = (size_t)s->o.n_batch;
+    s->steps = calloc((size_t)s->o.n_steps, sizeof *s->steps);
+    for (int i = 0; i < s->o.n_steps && s->steps; i++) {
+        step *st = &s->steps[i];
+        st->cells = malloc(n_batch * sizeof *st->cells);
+        st->pos = malloc(n_batch * sizeof *st->pos);
+        st->seq = malloc(n_batch * sizeof *st->seq);
+        st->out = malloc(n_batch * sizeof *st->out);
+        if (!st->cells || !st->pos || !st->seq || !st->out) return kin_err_set(err, "out of memory");
+    }
+    return s->steps ? 0 : kin_err_set(err, "out of memory");
+}
+
 static int open_inputs(kin_shard *s, kin_err *err) {
+    const kin_hparams *hp = &s->model->hp;
     size_t n_batch = (size_t)s->o.n_batch, n_ctx = (size_t)s->o.n_ctx;
-    s->layers = calloc((size_t)s->model->hp.n_layer, sizeof *s->layers);
-    s->cells = malloc(n_batch * sizeof *s->cells);
+    s->layers = calloc((size_t)hp->n_layer, sizeof *s->layers);
     s->out_pos = malloc(n_batch * sizeof *s->out_pos);
     s->mask = malloc(n_batch * n_ctx * sizeof *s->mask);
     s->out_mask = malloc(n_batch * n_ctx * sizeof *s->out_mask);
-    s->chosen = malloc(n_batch * (size_t)(s->model->hp.n_expert_used + 1) * sizeof *s->chosen);
-    s->tile = s->o.output ? malloc(MAX_OUTPUT_ROWS * (size_t)s->model->hp.n_vocab * sizeof *s->tile) : NULL;
-    return s->layers && s->cells && s->out_pos && s->mask && s->out_mask && s->chosen && (s->tile || !s->o.output)
-               ? 0
-               : kin_err_set(err, "out of memory");
+    s->chosen = malloc(n_batch * (size_t)(hp->n_expert_used + 1) * sizeof *s->chosen);
+    s->half = hp->n_expert ? NULL : malloc(n_batch * (size_t)hp->n_ff * sizeof *s->half);
+    s->tile = s->o.output ? malloc(MAX_OUTPUT_ROWS * (size_t)hp->n_vocab * sizeof *s->tile) : NULL;
+    bool ok =
+        s->layers && s->out_pos && s->mask && s->out_mask && s->chosen && (s->half || hp->n_expert) && (s->tile || !s->o.output);
+    return ok ? open_steps(s, err) : kin_err_set(err, "out of memory");
 }
 
 static void set_budget(void *user, uint64_t budget) {
@@ -248,26 +294,25 @@ static int open_governor(kin_shard *s, kin_err *err) {
 
 static int open_all(kin_shard *s, kin_err *err) {
     const kin_shard_options *o = &s->o;
-    if (o->n_gpu_layers > 0 && !s->devices->gpu.backend)
-        return kin_err_set(err, "%d layers for the GPU, but no GPU is open", o->n_gpu_layers);
+    int n_gpu_layers = kin_windows_n_gpu_layers(&o->windows);
+    if (n_gpu_layers > 0 && !s->devices->gpu.backend)
+        return kin_err_set(err, "%d layers for the GPU, but no GPU is open", n_gpu_layers);
     if (open_inputs(s, err) != 0 || open_weights(s, err) != 0) return KIN_FAIL;
 
     kin_kv_options kv = kv_options(o);
     if (kin_kv_open(&s->kv, &s->model->hp, &kv, device_of_layer, s->weights, err) != 0) return KIN_FAIL;
     fill_layers(s);
 
-    s->flash = o->flash && supports_flash(s, &s->devices->cpu) && (o->n_gpu_layers == 0 || supports_flash(s, &s->devices->gpu));
-    int gpu_begin = o->layer_end - o->n_gpu_layers;
-    if (open_span(s, o->layer_begin, gpu_begin, err) != 0 || open_span(s, gpu_begin, o->layer_end, err) != 0) return KIN_FAIL;
+    s->flash = o->flash && supports_flash(s, &s->devices->cpu) && (n_gpu_layers == 0 || supports_flash(s, &s->devices->gpu));
+    if (open_stage(s, &s->cpu, false, err) != 0 || open_stage(s, &s->gpu, true, err) != 0) return KIN_FAIL;
     return open_output(s, err) == 0 ? open_governor(s, err) : KIN_FAIL;
 }
 
 int kin_shard_open(kin_shard **out, const kin_model *model, const kin_devices *devices, const kin_shard_options *o,
                    kin_err *err) {
     *out = NULL;
-    kin_assert(o->layer_begin >= 0 && o->layer_begin <= o->layer_end && o->layer_end <= model->hp.n_layer);
-    kin_assert(o->n_gpu_layers >= 0 && o->n_gpu_layers <= o->layer_end - o->layer_begin);
-    kin_assert(o->n_ctx > 0 && o->n_batch > 0);
+    kin_assert(kin_windows_valid(&o->windows, model->hp.n_layer));
+    kin_assert(o->n_ctx > 0 && o->n_batch > 0 && o->n_steps > 0);
     kin_shard *s = calloc(1, sizeof *s);
     if (!s) return kin_err_set(err, "out of memory");
     s->model = model;
@@ -282,99 +327,156 @@ int kin_shard_open(kin_shard **out, const kin_model *model, const kin_devices *d
     return 0;
 }
 
+static void close_steps(kin_shard *s) {
+    for (int i = 0; i < s->o.n_steps && s->steps; i++) {
+        free(s->steps[i].cells);
+        free(s->steps[i].pos);
+        free(s->steps[i].seq);
+        free(s->steps[i].out);
+    }
+    free(s->steps);
+}
+
 void kin_shard_close(kin_shard *s) {
     if (!s) return;
     kin_governor_stop(s->governor);
-    for (int i = 0; i < s->n_spans; i++) kin_stage_close(s->spans[i].stage);
+    kin_stage_close(s->cpu.stage);
+    kin_stage_close(s->gpu.stage);
     kin_stage_close(s->output);
     kin_kv_close(s->kv);
     kin_weights_close(s->weights);
+    close_steps(s);
     free(s->layers);
-    free(s->cells);
     free(s->out_pos);
     free(s->mask);
     free(s->out_mask);
     free(s->chosen);
+    free(s->half);
     free(s->tile);
     free(s);
 }
 
+int kin_shard_n_windows(const kin_shard *s) {
+    return s->o.windows.n;
+}
+
+// ---- steps
+
+static step *free_step(kin_shard *s, int *number) {
+    for (int i = 0; i < s->o.n_steps; i++) {
+        *number = i;
+        if (!s->steps[i].open) return &s->steps[i];
+    }
+    return NULL;
+}
+
+int kin_shard_begin(kin_shard *s, const kin_batch *batch, kin_err *err) {
+    kin_assert(batch->n_tokens > 0 && batch->n_tokens <= s->o.n_batch);
+    kin_assert(!batch->out || (batch->n_out > 0 && batch->n_out <= batch->n_tokens));
+    int number;
+    step *st = free_step(s, &number);
+    if (!st) return kin_err_set(err, "%d steps are on their way already", s->o.n_steps);
+    if (kin_kv_place(s->kv, batch, st->cells, err) != 0) return KIN_FAIL;
+    size_t n = (size_t)batch->n_tokens;
+    memcpy(st->pos, batch->pos, n * sizeof *st->pos);
+    if (batch->seq)
+        memcpy(st->seq, batch->seq, n * sizeof *st->seq);
+    else
+        memset(st->seq, 0, n * sizeof *st->seq);
+    if (batch->out) memcpy(st->out, batch->out, (size_t)batch->n_out * sizeof *st->out);
+    st->batch = *batch;
+    st->batch.pos = st->pos;
+    st->batch.seq = st->seq;
+    st->batch.out = batch->out ? st->out : NULL;
+    st->n_kv = kin_kv_n_used(s->kv);
+    st->open = true;
+    return number;
+}
+
+void kin_shard_end(kin_shard *s, int number, bool keep) {
+    step *st = &s->steps[number];
+    kin_assert(st->open);
+    st->open = false;
+    for (int i = 0; i < st->batch.n_tokens && !keep; i++) {
+        kin_kv_remove(s->kv, st->seq[i], st->pos[i], st->pos[i] + 1);
+    }
+}
+
 // ---- running
 
-static void forget(kin_shard *s, const kin_batch *batch) {
-    for (int i = 0; i < batch->n_tokens; i++) {
-        kin_kv_remove(s->kv, batch->seq ? batch->seq[i] : 0, batch->pos[i], batch->pos[i] + 1);
-    }
-}
-
 // Before a feed-forward block with experts: asks its router which ones, and brings them into memory.
-static int fetch_experts(kin_shard *s, const span *sp, kin_stage_shape shape, const kin_stage_inputs *in, kin_err *err) {
-    const kin_hparams *hp = &s->model->hp;
-    if (hp->n_expert == 0) return 0;
-    int il = sp->layer_begin + shape.variant / BLOCKS_PER_LAYER;
-    kin_stage_shape route = {.variant = ROUTE + shape.variant, .n_tokens = shape.n_tokens, .n_out = shape.n_tokens};
-    if (kin_stage_run(sp->stage, route, in, s->chosen, err) != 0) return KIN_FAIL;
-    kin_weights_fetch_experts(s->weights, il, s->chosen, (size_t)shape.n_tokens * (size_t)hp->n_expert_used);
+static int fetch_experts(kin_shard *s, int il, kin_stage_shape shape, const kin_stage_inputs *in, kin_err *err) {
+    kin_stage_shape route = {.variant = block_variant(il, ROUTE), .n_tokens = shape.n_tokens, .n_out = shape.n_tokens};
+    if (kin_stage_run(s->cpu.stage, route, in, s->chosen, err) != 0) return KIN_FAIL;
+    kin_weights_fetch_experts(s->weights, il, s->chosen, (size_t)shape.n_tokens * (size_t)s->model->hp.n_expert_used);
     return 0;
 }
 
-// Block by block, each with its weights acquired. The rows that are not wanted leave in the last layer's attention.
-static int run_blocks(kin_shard *s, span *sp, kin_stage_shape shape, const kin_stage_inputs *in, float *y, kin_err *err) {
-    kin_stage_inputs block_in = *in;
-    int n_blocks = BLOCKS_PER_LAYER * (sp->layer_end - sp->layer_begin), n_out = shape.n_out;
-    for (int i = 0; i < n_blocks; i++) {
-        bool after_last_attention = i == n_blocks - 1;
-        shape.variant = i;
-        shape.n_out = i == n_blocks - BLOCKS_PER_LAYER ? n_out : shape.n_tokens;
-        if (after_last_attention) shape.n_tokens = shape.n_out = n_out;
-        if (kin_weights_acquire(s->weights, i, err) != 0) return KIN_FAIL;
-        int rc = i % BLOCKS_PER_LAYER ? fetch_experts(s, sp, shape, &block_in, err) : 0;
-        if (rc == 0) rc = kin_stage_run(sp->stage, shape, &block_in, y, err);
-        kin_weights_release(s->weights, i);
-        if (rc != 0) return KIN_FAIL;
-        block_in.x = y;
+// One block with its weights acquired. in->x -> y; the two may be the same memory.
+static int run_block(kin_shard *s, int il, int block, kin_stage_shape shape, const kin_stage_inputs *in, float *y, kin_err *err) {
+    int number = kin_weights_block(s->weights, il) + block;
+    shape.variant = block_variant(il, block);
+    if (kin_weights_acquire(s->weights, number, err) != 0) return KIN_FAIL;
+    int rc = block == 1 && s->model->hp.n_expert ? fetch_experts(s, il, shape, in, err) : 0;
+    if (rc == 0) rc = kin_stage_run(s->cpu.stage, shape, in, y, err);
+    kin_weights_release(s->weights, number);
+    return rc;
+}
+
+// A layer, block by block. The rows that are not wanted leave in the model's last layer's attention.
+static int run_layer(kin_shard *s, int il, kin_stage_shape shape, const kin_stage_inputs *in, float *y, kin_err *err) {
+    if (run_block(s, il, 0, shape, in, y, err) != 0) return KIN_FAIL;
+    kin_stage_shape ffn = {.n_tokens = shape.n_out, .n_kv = shape.n_kv, .n_out = shape.n_out};
+    kin_stage_inputs ffn_in = *in;
+    ffn_in.x = y;
+    if (s->model->hp.n_expert) return run_block(s, il, 1, ffn, &ffn_in, y, err);
+    if (run_block(s, il, 1, ffn, &ffn_in, s->half, err) != 0) return KIN_FAIL;
+    ffn.half = true;
+    ffn_in.x = s->half;
+    ffn_in.residual = y;
+    return run_block(s, il, 2, ffn, &ffn_in, y, err);
+}
+
+static int run_cpu(kin_shard *s, int i_window, kin_stage_shape shape, bool with_output, const kin_stage_inputs *in, float *y,
+                   kin_err *err) {
+    const kin_window *window = &s->o.windows.at[i_window];
+    int begin = window->layer_begin, end = kin_window_gpu_begin(window);
+    if (!kin_weights_begin(s->weights, kin_weights_block(s->weights, begin), with_output))
+        return kin_stage_run(s->cpu.stage, shape, in, y, err);
+    kin_stage_inputs layer_in = *in;
+    for (int il = begin; il < end; il++) {
+        kin_stage_shape layer = shape;
+        if (il < end - 1) layer.n_out = layer.n_tokens;
+        if (run_layer(s, il, layer, &layer_in, y, err) != 0) return KIN_FAIL;
+        layer_in.x = y;
     }
     return 0;
 }
 
-static int run_span(kin_shard *s, span *sp, kin_stage_shape shape, const kin_stage_inputs *in, float *y, kin_err *err) {
-    bool on_gpu = kin_weights_device(s->weights, sp->layer_begin)->is_gpu;
-    if (s->by_block && !on_gpu) return run_blocks(s, sp, shape, in, y, err);
-    return kin_stage_run(sp->stage, shape, in, y, err);
-}
-
-static int run_spans(kin_shard *s, const kin_batch *batch, const float *x, float *y, kin_err *err) {
-    bool last = s->o.layer_end == s->model->hp.n_layer;
-    int n_kv = kin_kv_n_used(s->kv), n_out = last ? kin_batch_n_out(batch) : batch->n_tokens;
-    bool some = n_out < batch->n_tokens;
+int kin_shard_run(kin_shard *s, int number, int i_window, const float *x, float *y, kin_err *err) {
+    const step *st = &s->steps[number];
+    const kin_window *window = &s->o.windows.at[i_window];
+    kin_assert(st->open && i_window >= 0 && i_window < s->o.windows.n);
+    const kin_batch *batch = &st->batch;
+    bool last = window->layer_end == s->model->hp.n_layer;
+    int n_out = last ? kin_batch_n_out(batch) : batch->n_tokens;
     kin_stage_inputs in = {
-        .x = x, .pos = batch->pos, .cells = s->cells, .mask = s->mask, .out_mask = s->out_mask, .out_pos = s->out_pos};
+        .x = x, .pos = st->pos, .cells = st->cells, .mask = s->mask, .out_mask = s->out_mask, .out_pos = s->out_pos};
 
-    kin_kv_mask(s->kv, batch, NULL, batch->n_tokens, n_kv, s->mask);
-    if (some) {
-        in.out_rows = batch->out;
-        kin_kv_mask(s->kv, batch, batch->out, n_out, n_kv, s->out_mask);
-        for (int i = 0; i < n_out; i++) s->out_pos[i] = batch->pos[batch->out[i]];
+    kin_kv_mask(s->kv, batch, NULL, batch->n_tokens, st->n_kv, s->mask);
+    if (n_out < batch->n_tokens) {
+        in.out_rows = st->out;
+        kin_kv_mask(s->kv, batch, st->out, n_out, st->n_kv, s->out_mask);
+        for (int i = 0; i < n_out; i++) s->out_pos[i] = st->pos[st->out[i]];
     }
-    s->by_block = kin_weights_begin_pass(s->weights, s->output && !batch->no_output);
-    for (int i = 0; i < s->n_spans; i++) {
-        bool ends = last && i == s->n_spans - 1;
-        kin_stage_shape shape = {
-            .variant = WHOLE, .n_tokens = batch->n_tokens, .n_kv = n_kv, .n_out = ends ? n_out : batch->n_tokens};
-        if (run_span(s, &s->spans[i], shape, &in, y, err) != 0) return KIN_FAIL;
-        in.x = y;
-    }
-    return 0;
-}
-
-int kin_shard_run(kin_shard *s, const kin_batch *batch, const float *x, float *y, kin_err *err) {
-    kin_assert(batch->n_tokens > 0 && batch->n_tokens <= s->o.n_batch);
-    kin_assert(s->n_spans > 0);
-    kin_assert(!batch->out || (batch->n_out > 0 && batch->n_out <= batch->n_tokens));
-    if (kin_kv_place(s->kv, batch, s->cells, err) != 0) return KIN_FAIL;
-    if (run_spans(s, batch, x, y, err) == 0) return 0;
-    forget(s, batch);
-    return KIN_FAIL;
+    bool cpu = n_layers_on(&s->cpu, i_window) > 0, gpu = n_layers_on(&s->gpu, i_window) > 0;
+    kin_stage_shape shape = {
+        .variant = i_window, .n_tokens = batch->n_tokens, .n_kv = st->n_kv, .n_out = gpu ? batch->n_tokens : n_out};
+    if (cpu && run_cpu(s, i_window, shape, s->output && !batch->no_output, &in, y, err) != 0) return KIN_FAIL;
+    if (!gpu) return 0;
+    if (cpu) in.x = y;
+    shape.n_out = n_out;
+    return kin_stage_run(s->gpu.stage, shape, &in, y, err);
 }
 
 static int min_int(int a, int b) {
@@ -399,12 +501,12 @@ static int output_tile(kin_shard *s, int i_tile, size_t at, int n, const float *
 
 // Tile after tile, each with its weights acquired, for all rows: a pass streams them once.
 static int output_by_tile(kin_shard *s, int n, const float *x, float *logits, kin_err *err) {
-    int first = BLOCKS_PER_LAYER * (s->o.layer_end - s->o.n_gpu_layers - s->o.layer_begin);
     size_t at = 0;
     for (int i = 0; i < kin_weights_n_tiles(s->weights); i++) {
-        if (kin_weights_acquire(s->weights, first + i, err) != 0) return KIN_FAIL;
+        int block = kin_weights_tile_block(s->weights, i);
+        if (kin_weights_acquire(s->weights, block, err) != 0) return KIN_FAIL;
         int rc = output_tile(s, i, at, n, x, logits, err);
-        kin_weights_release(s->weights, first + i);
+        kin_weights_release(s->weights, block);
         if (rc != 0) return KIN_FAIL;
         at += (size_t)kin_weights_tile(s->weights, i)->ne[1];
     }
@@ -413,7 +515,8 @@ static int output_by_tile(kin_shard *s, int n, const float *x, float *logits, ki
 
 int kin_shard_output(kin_shard *s, int n, const float *x, float *logits, kin_err *err) {
     kin_assert(s->output);
-    if (s->by_block && !output_on_gpu(s)) return output_by_tile(s, n, x, logits, err);
+    if (!output_on_gpu(s) && kin_weights_begin(s->weights, kin_weights_tile_block(s->weights, 0), true))
+        return output_by_tile(s, n, x, logits, err);
     size_t n_embd = (size_t)s->model->hp.n_embd, n_vocab = (size_t)s->model->hp.n_vocab;
     for (int done = 0; done < n; done += MAX_OUTPUT_ROWS) {
         int rows = min_int(n - done, MAX_OUTPUT_ROWS);
@@ -440,7 +543,8 @@ kin_shard_stats kin_shard_get_stats(const kin_shard *s) {
         .weights_budget = s->governor ? kin_governor_budget(s->governor) : s->weights_budget,
         .flash = s->flash,
     };
-    for (int i = 0; i < s->n_spans; i++) stats.compute_bytes += kin_stage_bytes(s->spans[i].stage);
+    if (s->cpu.stage) stats.compute_bytes += kin_stage_bytes(s->cpu.stage);
+    if (s->gpu.stage) stats.compute_bytes += kin_stage_bytes(s->gpu.stage);
     if (s->output) stats.compute_bytes += kin_stage_bytes(s->output);
     return stats;
 }

@@ -1,7 +1,12 @@
-// A shard: layers [layer_begin, layer_end) of a model on this machine's devices, with their KV cache.
+// A shard: a device's layers of a model on this machine's ggml devices, with their KV cache.
 //
 // "Run these layers on this batch: activations in, activations out." It is the only door to ggml execution, and it knows
-// nothing of tokens, text, networks or other devices. A whole model on one machine is one shard over all layers.
+// nothing of tokens, text, networks or other devices. A whole model on one machine is one shard with one window over all layers.
+//
+//   step = begin(batch) ─► run(step, window 0) ─► ... ─► run(step, last window) ─► [output] ─► end(step)
+//
+// A step is a batch on its way through all windows. Several may be on their way at once: a prompt's chunks follow each other
+// round the ring.
 //
 // Owner: the head or a worker. Thread: all calls from one thread, always the same.
 #pragma once
@@ -11,15 +16,16 @@
 #include "engine/device.h"
 #include "engine/kv.h"
 #include "engine/weights.h"
+#include "engine/window.h"
 #include "model/model.h"
 
 typedef struct kin_shard kin_shard;
 
 typedef struct kin_shard_options {
-    int layer_begin, layer_end;
-    int n_gpu_layers;       // the last ones run on the GPU
+    kin_windows windows;
     int n_ctx;              // cells of the KV cache
-    int n_batch;            // most tokens per run
+    int n_batch;            // most tokens per step
+    int n_steps;            // most steps at once
     enum ggml_type kv_type; // GGML_TYPE_F16 or GGML_TYPE_Q8_0
     bool flash;             // use the fused attention operator where every device has it
     bool output;            // hold the output layer too (the head's shard does)
@@ -39,9 +45,18 @@ int kin_shard_open(kin_shard **out, const kin_model *model, const kin_devices *d
                    kin_err *err);
 void kin_shard_close(kin_shard *shard);
 
-// Runs the layers. x // f32 [n_tokens, n_embd] before them -> y // f32 [n, n_embd] after them, where n is
-// kin_batch_n_out(batch) if the shard ends with the model's last layer, else n_tokens. x and y may be the same memory.
-int kin_shard_run(kin_shard *shard, const kin_batch *batch, const float *x, float *y, kin_err *err);
+int kin_shard_n_windows(const kin_shard *shard);
+
+// Begins a step: its tokens get cells of the KV cache. The batch is copied. Returns the step's number, or KIN_FAIL when the
+// context or all n_steps are full.
+int kin_shard_begin(kin_shard *shard, const kin_batch *batch, kin_err *err);
+
+// Runs one window. x // f32 [n_tokens, n_embd] before its layers -> y // f32 [n, n_embd] after them, where n is
+// kin_batch_n_out(batch) if the window ends with the model's last layer, else n_tokens. x and y may be the same memory.
+int kin_shard_run(kin_shard *shard, int step, int i_window, const float *x, float *y, kin_err *err);
+
+// Ends a step. keep: its tokens stay in the KV cache; else it is as if the step had never begun.
+void kin_shard_end(kin_shard *shard, int step, bool keep);
 
 // The output layer: x // f32 [n, n_embd] after the last layer -> logits // f32 [n, n_vocab]. Only with options.output.
 int kin_shard_output(kin_shard *shard, int n, const float *x, float *logits, kin_err *err);

@@ -16,6 +16,7 @@ typedef struct kin_stage kin_stage;
 // What the graph's shape depends on.
 typedef struct kin_stage_shape {
     int variant; // which of the builder's graphs
+    bool half;   // the second half of a feed-forward block: x is [n_tokens, n_ff], and there is a residual
     int n_tokens;
     int n_kv;  // 0: no attention
     int n_out; // wanted rows; equal to n_tokens unless the stage ends the model
@@ -23,7 +24,8 @@ typedef struct kin_stage_shape {
 
 // What one step puts in. Arrays have the shape's sizes.
 typedef struct kin_stage_inputs {
-    const float *x;                    // f32 [n_tokens, n_embd]
+    const float *x;                    // f32 [n_tokens, n_embd or n_ff]
+    const float *residual;             // f32 [n_tokens, n_embd], only for a half
     const int32_t *pos;                // [n_tokens]
     const int64_t *cells;              // [n_tokens]
     const ggml_fp16_t *mask;           // [n_tokens, n_kv]
@@ -31,7 +33,7 @@ typedef struct kin_stage_inputs {
     const ggml_fp16_t *out_mask;       // [n_out, n_kv], likewise
 } kin_stage_inputs;
 
-// Adds the nodes of one of the stage's graphs to g and returns the result. x: f32 [n_embd, n_tokens]
+// Adds the nodes of one of the stage's graphs to g and returns the result. x: f32 [n_embd or n_ff, n_tokens]
 typedef struct ggml_tensor *(*kin_stage_build)(const void *user, kin_graph *g, struct ggml_tensor *x, int variant);
 
 // `proto`: hp, layers, rope_factors and flash, borrowed; n_nodes: an upper bound of the graph's nodes.

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "pure/plan/residency.h"
+#include "sys/direct.h"
 #include "sys/ring.h"
 
 enum {
@@ -59,7 +60,7 @@ struct kin_stream {
     uint32_t *order; // [n_units] see residency.h
     bool *wanted;    // [n_units] scratch for set_budget
     kin_stream_mode mode;
-    int *fds, *direct_fds, n_paths; // [n_paths], -1: not open
+    int *fds, *direct_fds, n_files; // [n_files], -1: none; direct_fds are ours unless they are the same
 
     uint8_t *ring; // mapped twice in a row, so that what wraps round its end is still in one piece
     uint64_t ring_bytes;
@@ -341,36 +342,25 @@ static void *io_thread(void *arg) {
 
 // ---- opening
 
-static int open_file(kin_stream *s, int i, const char *path, kin_err *err) {
-    s->fds[i] = open(path, O_RDONLY | O_CLOEXEC);
-    if (s->fds[i] < 0) return kin_err_set(err, "%s: %s", path, strerror(errno));
-#ifdef O_DIRECT
-    s->direct_fds[i] = open(path, O_RDONLY | O_CLOEXEC | O_DIRECT);
-#endif
-    if (s->direct_fds[i] < 0) {
+static int open_files(kin_stream *s, const kin_stream_options *o, kin_err *err) {
+    s->fds = malloc((size_t)o->n_files * sizeof *s->fds);
+    s->direct_fds = malloc((size_t)o->n_files * sizeof *s->direct_fds);
+    if (!s->fds || !s->direct_fds) return kin_err_set(err, "out of memory");
+    s->n_files = o->n_files;
+    s->stats.direct = true;
+    for (int i = 0; i < o->n_files; i++) {
+        s->fds[i] = o->fds[i];
+        s->direct_fds[i] = o->fds[i] < 0 ? -1 : kin_direct_open(o->fds[i]);
+        if (o->fds[i] < 0 || s->direct_fds[i] >= 0) continue;
         s->direct_fds[i] = s->fds[i];
         s->stats.direct = false;
     }
     return 0;
 }
 
-static int open_files(kin_stream *s, const kin_stream_options *o, kin_err *err) {
-    s->fds = malloc((size_t)o->n_paths * sizeof *s->fds);
-    s->direct_fds = malloc((size_t)o->n_paths * sizeof *s->direct_fds);
-    if (!s->fds || !s->direct_fds) return kin_err_set(err, "out of memory");
-    s->n_paths = o->n_paths;
-    s->stats.direct = true;
-    for (int i = 0; i < o->n_paths; i++) s->fds[i] = s->direct_fds[i] = -1;
-    for (int i = 0; i < o->n_paths; i++) {
-        if (o->paths[i] && open_file(s, i, o->paths[i], err) != 0) return KIN_FAIL;
-    }
-    return 0;
-}
-
 static void close_files(kin_stream *s) {
-    for (int i = 0; i < s->n_paths; i++) {
+    for (int i = 0; i < s->n_files; i++) {
         if (s->direct_fds[i] != s->fds[i]) close(s->direct_fds[i]);
-        if (s->fds[i] >= 0) close(s->fds[i]);
     }
     free(s->fds);
     free(s->direct_fds);
@@ -485,14 +475,49 @@ static void release_oldest(kin_stream *s) {
     if (st->streamed) ring_give_oldest(s, st);
 }
 
-// Under the mutex. Drops what an unfinished pass left scheduled, so that the next one starts at unit 0.
-static void skip_rest(kin_stream *s) {
-    while (s->first < s->next && (s->first < s->acquired || step_at(s, s->first)->unit != 0)) {
-        wait_ready(s, step_at(s, s->first));
+// Under the mutex. Reads of this step that have not begun are not needed any more.
+static void cancel(kin_stream *s, const step *st) {
+    for (size_t i = s->chunk_first; i < s->chunk_next; i++) {
+        chunk *c = &s->chunks[i % MAX_CHUNKS];
+        if (c->step == st) c->skip = true;
+    }
+    if (!st->streamed && st->n_open > 0) s->units[st->unit].present = false;
+}
+
+// Under the mutex. Drops scheduled steps, the oldest first, until `n` are left.
+static void drop_to(kin_stream *s, size_t n) {
+    size_t end = s->next - n;
+    for (size_t i = s->first; i < end; i++) cancel(s, step_at(s, i));
+    while (s->first < end) {
+        while (step_at(s, s->first)->n_open > 0) pthread_cond_wait(&s->done, &s->mutex);
         release_oldest(s);
     }
     s->acquired = s->first;
-    if (s->first == s->next) s->pass_unit = 0;
+}
+
+// Under the mutex. How many of the scheduled steps remain if a run begins at `unit`: those from the first one of it on.
+static size_t still_useful(kin_stream *s, size_t unit) {
+    for (size_t i = s->acquired; i < s->next; i++) {
+        if (step_at(s, i)->unit == unit) return s->next - i;
+    }
+    return 0;
+}
+
+// Under the mutex. Whether scheduling has gone on to the next pass already.
+static bool wrapped(kin_stream *s) {
+    for (size_t i = s->first; i < s->next; i++) {
+        size_t following = i + 1 < s->next ? step_at(s, i + 1)->unit : s->pass_unit;
+        if (following <= step_at(s, i)->unit) return true;
+    }
+    return false;
+}
+
+// Under the mutex.
+static bool output_scheduled(kin_stream *s) {
+    for (size_t i = s->first; i < s->next; i++) {
+        if (step_at(s, i)->unit >= s->n_layer_units) return true;
+    }
+    return s->n_layer_units == s->n_units;
 }
 
 // Under the mutex.
@@ -503,33 +528,36 @@ static bool all_present(const kin_stream *s) {
     return true;
 }
 
-bool kin_stream_begin_pass(kin_stream *s, bool with_output) {
-    pthread_mutex_lock(&s->mutex);
-    skip_rest(s);
-    if (s->mode == KIN_STREAM_MMAP || (s->mode == KIN_STREAM_RESIDENT && all_present(s))) {
-        // Nothing to do ahead: the pass runs without us.
-        while (s->first < s->next) {
-            wait_ready(s, step_at(s, s->first));
-            release_oldest(s);
-        }
-        s->acquired = s->first;
-        s->pass_unit = 0;
-        s->pass_known = false;
-        s->stats.n_passes++;
-        pthread_mutex_unlock(&s->mutex);
-        return false;
-    }
+// Under the mutex. Scheduled steps start with `unit`, and what follows them is known.
+static void seek(kin_stream *s, size_t unit, bool with_output) {
+    drop_to(s, still_useful(s, unit));
+    if (wrapped(s) && with_output && !output_scheduled(s)) drop_to(s, 0);
+    if (s->first == s->next) s->pass_unit = unit;
+    if (wrapped(s)) return;
     s->pass_known = true;
     s->with_output = with_output;
-    s->stats.n_passes++;
     // All layers may be scheduled already: then what follows is the output, or the next pass.
     if (s->pass_unit >= (with_output ? s->n_units : s->n_layer_units)) {
         s->pass_unit = 0;
         s->pass_known = false;
     }
-    schedule(s);
+}
+
+bool kin_stream_begin(kin_stream *s, size_t unit, bool with_output) {
+    pthread_mutex_lock(&s->mutex);
+    kin_assert(unit < s->n_units);
+    if (unit == 0) s->stats.n_passes++;
+    bool idle = s->mode == KIN_STREAM_MMAP || (s->mode == KIN_STREAM_RESIDENT && all_present(s));
+    if (idle) { // nothing to do ahead: the run does without us
+        drop_to(s, 0);
+        s->pass_unit = 0;
+        s->pass_known = false;
+    } else {
+        seek(s, unit, with_output);
+        schedule(s);
+    }
     pthread_mutex_unlock(&s->mutex);
-    return true;
+    return !idle;
 }
 
 int kin_stream_acquire(kin_stream *s, size_t unit_number, const uint8_t **ptrs, kin_err *err) {

@@ -1,16 +1,16 @@
 // Streaming: weights that are not in memory, read from the disk just before they are needed, in a fixed cyclic order.
 //
-// A pass goes over all units once, in their order; the units of the output layer, the last ones, take part only in passes that
-// want it. For every unit the streamer decides ahead of time: it is resident (its file mapping is used; the first time its pages
-// are fetched in the background) or it is streamed (its bytes come by O_DIRECT reads of several MB, some in flight at once, into
-// a ring buffer a little larger than what one computation needs). Reading runs ahead of computing as far as the ring has room,
-// across the end of a pass too.
+// A pass goes over all units once, in their order, in one or several runs; the units of the output layer, the last ones, take
+// part only in passes that want it. A run may begin anywhere, but reading ahead goes in order. For every unit the streamer
+// decides ahead of time: it is resident (its file mapping is used; the first time its pages are fetched in the background) or it
+// is streamed (its bytes come by O_DIRECT reads of several MB, some in flight at once, into a ring buffer a little larger than
+// what one computation needs). Reading runs ahead of computing as far as the ring has room, across the end of a pass too.
 //
-//   begin_pass ─► for each unit in order: acquire ─► compute ─► release
-//                              ▲                        │
-//                I/O threads ──┘ filled            room ┘
+//   begin ─► for each unit in order: acquire ─► compute ─► release
+//                         ▲                        │
+//           I/O threads ──┘ filled            room ┘
 //
-// Owner: one kin_weights. Threads: begin_pass, acquire and release from the computing thread; set_budget from any; the I/O
+// Owner: one kin_weights. Threads: begin, acquire and release from the computing thread; set_budget from any; the I/O
 // threads are ours. One mutex guards all state and is never held during a read.
 #pragma once
 
@@ -27,7 +27,7 @@ typedef struct kin_stream kin_stream;
 
 // A range of a file that a unit is made of, and where it is mapped.
 typedef struct kin_extent {
-    int i_file;      // index into kin_stream_options.paths
+    int i_file;      // index into kin_stream_options.fds
     uint64_t offset; // any; reads are widened to what O_DIRECT wants
     uint64_t bytes;
     const uint8_t *map;
@@ -46,8 +46,8 @@ typedef enum kin_stream_mode {
 } kin_stream_mode;
 
 typedef struct kin_stream_options {
-    const char *const *paths; // [n_paths] the files; opened here, with O_DIRECT where the file system has it. NULL: not used
-    int n_paths;
+    const int *fds; // [n_files] open files, borrowed until close; read past the page cache where that works. -1: not used
+    int n_files;
     const kin_stream_unit *units; // [n_units] in cyclic order; copied
     size_t n_units;
     size_t n_layer_units; // the first ones; the rest is the output layer's
@@ -62,9 +62,10 @@ void kin_stream_close(kin_stream *stream);
 // The least budget: the ring alone.
 uint64_t kin_stream_min_budget(const kin_stream_unit *units, size_t n_units);
 
-// Begins a pass over the layers' units, and then the output's if wanted. Units of the last pass that were not acquired are
-// skipped. False: everything is in its mapping (or the mode leaves it to the OS); use that, and do not acquire in this pass.
-bool kin_stream_begin_pass(kin_stream *stream, bool with_output);
+// Begins a run over units from `unit` on. What was read ahead of others is dropped, so runs should follow each other in cyclic
+// order. with_output: whether this pass will go on to the output's units. False: everything is in its mapping (or the mode leaves
+// it to the OS); use that, and do not acquire in this run.
+bool kin_stream_begin(kin_stream *stream, size_t unit, bool with_output);
 
 // Waits until the next unit (its number must be `unit`) is there. ptrs // [n_extents]: where the bytes of each extent are,
 // until release. Returns how many extents the unit has, or KIN_FAIL when the disk fails.
@@ -89,8 +90,8 @@ typedef struct kin_stream_stats {
     uint64_t fetch_bytes; // of resident units, fetched into memory, since open
     uint64_t busy_ns;     // time with at least one read in flight
     uint64_t wait_ns;     // time that acquire waited
-    uint64_t n_passes;
-    bool direct; // O_DIRECT works on these files
+    uint64_t n_passes;    // runs from unit 0 on
+    bool direct;          // O_DIRECT works on these files
 } kin_stream_stats;
 
 kin_stream_stats kin_stream_get_stats(kin_stream *stream);

@@ -22,9 +22,8 @@ enum {
     MAX_PIECES = KIN_STREAM_MAX_EXTENTS,
     TILE_BYTES = 16 << 20, // of the output matrix
     TILE_ROWS_STEP = 64,   // a multiple of every packed layout's row group
-    BLOCKS_PER_LAYER = 2,
-    HUGE_BYTES = 2 << 20, // a huge page of x86-64 and of arm64 with small pages
-    SAMPLE_BYTES = 512,   // of each tensor, at as many places, for the model's identity
+    HUGE_BYTES = 2 << 20,  // a huge page of x86-64 and of arm64 with small pages
+    SAMPLE_BYTES = 512,    // of each tensor, at as many places, for the model's identity
     N_SAMPLES = 3,
     MAX_FETCH = 256, // experts' matrices asked for at once
 };
@@ -63,7 +62,11 @@ struct kin_weights {
     const kin_devices *devices;
     kin_weights_options o;
 
-    struct ggml_tensor *(*layers)[KIN_W_COUNT]; // [layer_end - layer_begin]
+    struct ggml_tensor *(*layers)[KIN_W_COUNT]; // [n_layer] of the model; those of the windows are filled in
+    bool *on_gpu;                               // [n_layer]
+    int *blocks;                                // [n_layer] a CPU layer's first block
+    size_t *layer_units;                        // [n_layer] a layer's first unit
+    int first_tile_block;
     struct ggml_tensor *output_norm;
     struct ggml_tensor **tiles; // [n_tiles]
     int n_tiles;
@@ -156,6 +159,8 @@ static void add_tile_unit(unit *u, const kin_model *m, int i_tile, struct ggml_t
               cpu);
 }
 
+enum { NO_BLOCK = -1 }; // small things that are always there
+
 static unit *new_unit(kin_weights *w, const kin_device *device, int i_block) {
     unit *u = &w->units[w->n_units++];
     u->device = device;
@@ -163,27 +168,47 @@ static unit *new_unit(kin_weights *w, const kin_device *device, int i_block) {
     return u;
 }
 
-enum { NO_BLOCK = -1 }; // small things that are always there
+int kin_weights_n_blocks(const kin_hparams *hp) {
+    return hp->n_expert ? 2 : 3;
+}
+
+// The block of its layer that a unit belongs to.
+static int block_of(const kin_hparams *hp, kin_unit kind) {
+    if (kind == KIN_UNIT_ATTN) return 0;
+    return kind == KIN_UNIT_FFN_DOWN ? kin_weights_n_blocks(hp) - 1 : 1;
+}
+
+static void collect_layer(kin_weights *w, int il, bool on_gpu, int *i_block) {
+    const kin_device *cpu = &w->devices->cpu, *device = on_gpu ? &w->devices->gpu : cpu;
+    const kin_hparams *hp = &w->model->hp;
+    w->on_gpu[il] = on_gpu;
+    w->blocks[il] = *i_block;
+    w->layer_units[il] = w->n_units;
+    for (int kind = 0; kind < KIN_UNIT_COUNT; kind++) {
+        int block = on_gpu ? NO_BLOCK : *i_block + block_of(hp, kind);
+        add_layer_unit(new_unit(w, device, block), w->model, il, kind, w->layers[il], cpu);
+    }
+    if (!on_gpu) *i_block += kin_weights_n_blocks(hp);
+}
 
 // In cyclic order: the layers, the output's tiles, then what is always there.
 static void collect_units(kin_weights *w) {
     const kin_weights_options *o = &w->o;
     const kin_model *m = w->model;
     const kin_device *cpu = &w->devices->cpu, *gpu = &w->devices->gpu;
-    int first_gpu = o->layer_end - o->n_gpu_layers, i_block = 0;
-    for (int il = o->layer_begin; il < o->layer_end; il++) {
-        const kin_device *device = il >= first_gpu ? gpu : cpu;
-        for (int kind = 0; kind < KIN_UNIT_COUNT; kind++) {
-            int block = device->is_gpu ? NO_BLOCK : i_block + (kind != KIN_UNIT_ATTN);
-            add_layer_unit(new_unit(w, device, block), m, il, kind, w->layers[il - o->layer_begin], cpu);
-        }
-        if (!device->is_gpu) i_block += BLOCKS_PER_LAYER;
+    int i_block = 0;
+    for (int i = 0; i < o->windows.n; i++) {
+        const kin_window *window = &o->windows.at[i];
+        for (int il = window->layer_begin; il < window->layer_end; il++)
+            collect_layer(w, il, il >= kin_window_gpu_begin(window), &i_block);
     }
+    w->first_tile_block = i_block;
     const kin_device *output_device = o->output_on_gpu ? gpu : cpu;
     for (int i = 0; i < w->n_tiles; i++) add_tile_unit(new_unit(w, output_device, i_block++), m, i, &w->tiles[i], cpu);
     if (o->output) add_tensor(new_unit(w, output_device, NO_BLOCK), m->output_norm, &w->output_norm, cpu, false);
     add_tensor(new_unit(w, cpu, NO_BLOCK), m->rope_factors, &w->rope_factors[0], cpu, false);
-    if (o->n_gpu_layers) add_tensor(new_unit(w, gpu, NO_BLOCK), m->rope_factors, &w->rope_factors[1], cpu, false);
+    if (kin_windows_n_gpu_layers(&o->windows))
+        add_tensor(new_unit(w, gpu, NO_BLOCK), m->rope_factors, &w->rope_factors[1], cpu, false);
     for (size_t i = 0; i < w->n_units; i++) {
         if (w->units[i].device->is_gpu) w->units[i].pack = false;
     }
@@ -191,25 +216,32 @@ static void collect_units(kin_weights *w) {
 
 uint64_t kin_weights_cpu_bytes(const kin_model *m, const kin_weights_options *o) {
     uint64_t sum = o->output && !o->output_on_gpu ? m->output->n_bytes : 0;
-    for (int il = o->layer_begin; il < o->layer_end - o->n_gpu_layers; il++) sum += kin_model_layer_bytes(m, il);
+    for (int i = 0; i < o->windows.n; i++) {
+        const kin_window *window = &o->windows.at[i];
+        for (int il = window->layer_begin; il < kin_window_gpu_begin(window); il++) sum += kin_model_layer_bytes(m, il);
+    }
     return sum;
 }
 
 // ---- the prepacked cache
 
 // Names, shapes, types and a sample of every tensor: two models that agree in all of it have the same weights.
-static uint64_t model_identity(const kin_model *model) {
+static int model_identity(const kin_model *model, uint64_t *identity, kin_err *err) {
     uint64_t h = 1;
     for (size_t i = 0; i < kin_gguf_n_tensors(model->gguf); i++) {
         const kin_gguf_tensor *t = kin_gguf_tensor_at(model->gguf, i);
-        uint64_t sample = t->n_bytes < SAMPLE_BYTES ? t->n_bytes : SAMPLE_BYTES;
+        uint64_t n = t->n_bytes < SAMPLE_BYTES ? t->n_bytes : SAMPLE_BYTES;
         h = kin_hash64(t->name.at, t->name.len, h);
         h = kin_hash64(t->ne, sizeof t->ne, h + (uint64_t)t->type);
         for (int k = 0; k < N_SAMPLES; k++) {
-            h = kin_hash64(t->data + (t->n_bytes - sample) / (N_SAMPLES - 1) * (uint64_t)k, sample, h);
+            uint8_t sample[SAMPLE_BYTES];
+            uint64_t at = (t->n_bytes - n) / (N_SAMPLES - 1) * (uint64_t)k;
+            if (kin_gguf_read(model->gguf, t, at, sample, (size_t)n, err) != 0) return KIN_FAIL;
+            h = kin_hash64(sample, (size_t)n, h);
         }
     }
-    return h;
+    *identity = h;
+    return 0;
 }
 
 // The file has room for every unit of the whole model, so that it is the same whatever range a device runs.
@@ -228,9 +260,10 @@ static int open_cache(kin_weights *w, kin_err *err) {
         bytes[i] = u.pack ? u.packed_bytes : 0;
         total += bytes[i];
     }
-    kin_packed_key key = {model_identity(m), kin_hash64(w->devices->cpu_variant, strlen(w->devices->cpu_variant), 0)};
-    int rc = 0;
-    if (!kin_packed_exists(w->o.cache_dir, key)) rc = kin_cache_dir_make_room(w->o.cache_dir, total, w->o.cache_cap, err);
+    kin_packed_key key = {.variant = kin_hash64(w->devices->cpu_variant, strlen(w->devices->cpu_variant), 0)};
+    int rc = model_identity(m, &key.model, err);
+    if (rc == 0 && !kin_packed_exists(w->o.cache_dir, key))
+        rc = kin_cache_dir_make_room(w->o.cache_dir, total, w->o.cache_cap, err);
     if (rc == 0) rc = kin_packed_open(&w->packed, w->o.cache_dir, key, n, bytes, err);
     free(bytes);
     return rc;
@@ -480,36 +513,48 @@ static kin_stream_unit describe(const kin_weights *w, const unit *u) {
 static int open_stream(kin_weights *w, kin_err *err) {
     int n_files = kin_gguf_n_files(w->model->gguf), rc = KIN_FAIL;
     kin_stream_unit *units = calloc(w->n_units, sizeof *units);
-    const char **paths = calloc((size_t)n_files + 1, sizeof *paths);
+    int *fds = calloc((size_t)n_files + 1, sizeof *fds);
     w->stream_units = calloc(w->n_units, sizeof *w->stream_units);
-    if (!units || !paths || !w->stream_units) {
+    if (!units || !fds || !w->stream_units) {
         kin_err_set(err, "out of memory");
         goto done;
     }
-    kin_stream_options so = {.units = units, .mode = w->o.mode, .budget = w->o.budget, .paths = paths};
-    int first_tile = BLOCKS_PER_LAYER * (w->o.layer_end - w->o.n_gpu_layers - w->o.layer_begin);
+    kin_stream_options so = {.units = units, .mode = w->o.mode, .budget = w->o.budget, .fds = fds};
     for (size_t i = 0; i < w->n_units; i++) {
         const unit *u = &w->units[i];
         if (u->device->is_gpu || u->i_block == NO_BLOCK) continue;
         w->stream_units[so.n_units] = i;
-        if (u->i_block < first_tile) so.n_layer_units = so.n_units + 1;
+        if (u->i_block < w->first_tile_block) so.n_layer_units = so.n_units + 1;
         units[so.n_units++] = describe(w, u);
     }
+    if (so.n_layer_units == 0) so.n_layer_units = so.n_units; // the output alone
     w->n_stream_units = so.n_units;
-    for (int i = 0; i < n_files; i++) paths[i] = kin_gguf_on_disk(w->model->gguf) ? kin_gguf_file_path(w->model->gguf, i) : NULL;
-    paths[n_files] = w->packed ? kin_packed_path(w->packed) : NULL;
-    so.n_paths = n_files + 1;
-    rc = so.n_layer_units > 0 ? kin_stream_open(&w->stream, &so, err) : 0;
+    for (int i = 0; i < n_files; i++) fds[i] = kin_gguf_file_fd(w->model->gguf, i);
+    fds[n_files] = w->packed ? kin_packed_fd(w->packed) : -1;
+    so.n_files = n_files + 1;
+    rc = so.n_units > 0 ? kin_stream_open(&w->stream, &so, err) : 0;
 
 done:
     free(units);
-    free(paths);
+    free(fds);
     return rc;
 }
 
-bool kin_weights_begin_pass(kin_weights *w, bool with_output) {
+int kin_weights_block(const kin_weights *w, int il) {
+    return w->blocks[il];
+}
+
+int kin_weights_tile_block(const kin_weights *w, int i_tile) {
+    return w->first_tile_block + i_tile;
+}
+
+bool kin_weights_begin(kin_weights *w, int i_block, bool with_output) {
+    if (!w->stream) return false;
     w->i_next_stream = 0;
-    w->streaming = w->stream && kin_stream_begin_pass(w->stream, with_output);
+    while (w->i_next_stream < w->n_stream_units && w->units[w->stream_units[w->i_next_stream]].i_block < i_block)
+        w->i_next_stream++;
+    kin_assert(w->i_next_stream < w->n_stream_units);
+    w->streaming = kin_stream_begin(w->stream, w->i_next_stream, with_output);
     for (size_t i = 0; i < w->n_stream_units && !w->streaming; i++) point_at_mapping(&w->units[w->stream_units[i]]);
     return w->streaming || atomic_load(&w->short_of_experts);
 }
@@ -521,7 +566,7 @@ void kin_weights_fetch_experts(kin_weights *w, int il, const int32_t *chosen, si
     bool wanted[KIN_MAX_EXPERTS] = {false};
     for (size_t i = 0; i < n; i++) wanted[chosen[i]] = true;
 
-    const unit *units = &w->units[(size_t)(il - w->o.layer_begin) * KIN_UNIT_COUNT];
+    const unit *units = &w->units[w->layer_units[il]];
     for (int kind = 0; kind < KIN_UNIT_COUNT; kind++) {
         const unit *u = &units[kind];
         for (int k = 0; k < u->n_pieces && on_disk(w, u); k++) {
@@ -590,16 +635,21 @@ uint64_t kin_weights_most_useful_budget(const kin_weights *w) {
 // ---- open and close
 
 static int alloc_state(kin_weights *w, kin_err *err) {
-    size_t n_layer = (size_t)(w->o.layer_end - w->o.layer_begin);
+    size_t n_layer = (size_t)kin_windows_n_layers(&w->o.windows), n_layer_all = (size_t)w->model->hp.n_layer;
     w->n_tiles = w->o.output ? count_tiles(w->model) : 0;
-    w->layers = calloc(n_layer + 1, sizeof *w->layers);
+    w->layers = calloc(n_layer_all, sizeof *w->layers);
+    w->on_gpu = calloc(n_layer_all, sizeof *w->on_gpu);
+    w->blocks = calloc(n_layer_all, sizeof *w->blocks);
+    w->layer_units = calloc(n_layer_all, sizeof *w->layer_units);
     w->tiles = calloc((size_t)w->n_tiles + 1, sizeof *w->tiles);
     w->units = calloc(n_layer * KIN_UNIT_COUNT + (size_t)w->n_tiles + 3, sizeof *w->units); // and norm, two times rope factors
     size_t n_tensors = (n_layer + 1) * KIN_W_COUNT + (size_t)w->n_tiles;
     struct ggml_init_params params = {.mem_size = n_tensors * ggml_tensor_overhead(), .no_alloc = true};
     w->ctx = ggml_init(params);
     w->gpu_ctx = ggml_init(params);
-    return w->layers && w->tiles && w->units && w->ctx && w->gpu_ctx ? 0 : kin_err_set(err, "out of memory");
+    return w->layers && w->on_gpu && w->blocks && w->layer_units && w->tiles && w->units && w->ctx && w->gpu_ctx
+               ? 0
+               : kin_err_set(err, "out of memory");
 }
 
 static void try_cache(kin_weights *w) {
@@ -654,15 +704,18 @@ void kin_weights_close(kin_weights *w) {
     free(w->units);
     free(w->tiles);
     free(w->layers);
+    free(w->on_gpu);
+    free(w->blocks);
+    free(w->layer_units);
     free(w);
 }
 
 const kin_device *kin_weights_device(const kin_weights *w, int il) {
-    return il >= w->o.layer_end - w->o.n_gpu_layers ? &w->devices->gpu : &w->devices->cpu;
+    return w->on_gpu[il] ? &w->devices->gpu : &w->devices->cpu;
 }
 
 struct ggml_tensor *const *kin_weights_layer(const kin_weights *w, int il) {
-    return w->layers[il - w->o.layer_begin];
+    return w->layers[il];
 }
 
 struct ggml_tensor *kin_weights_rope_factors(const kin_weights *w, const kin_device *device) {

@@ -1,11 +1,11 @@
-// The weights of a range of layers as ggml tensors on their devices, and of the output layer where it is wanted.
+// The weights of a device's layers as ggml tensors on their devices, and of the output layer where it is wanted.
 //
 // GPU layers are copied to the GPU. On the CPU a unit (see kin_unit) is packed if this CPU has a faster layout for one of its
 // weights: it then comes from the prepacked cache (packed.h), or from memory packed at each start where there is no cache.
 // Other units are the model file itself. Either way the bytes are a mapped file, which the OS can take back; units that do not
 // fit the budget are streamed (stream.h).
 //
-// The computing thread asks block by block: acquire, compute, release. A pass that needs no streaming says so at its beginning
+// The computing thread asks block by block: acquire, compute, release. A run that needs no streaming says so at its beginning
 // and uses all tensors at once.
 //
 // Owner: one shard. Thread: the owner's; set_budget from any.
@@ -17,6 +17,7 @@
 
 #include "engine/device.h"
 #include "engine/stream.h"
+#include "engine/window.h"
 #include "model/model.h"
 
 typedef struct kin_weights kin_weights;
@@ -24,9 +25,8 @@ typedef struct kin_weights kin_weights;
 typedef void (*kin_progress)(void *user, const char *what, uint64_t done, uint64_t total);
 
 typedef struct kin_weights_options {
-    int layer_begin, layer_end; // [layer_begin, layer_end)
-    int n_gpu_layers;           // the last ones of the range
-    bool output;                // the output norm and matrix too
+    kin_windows windows; // the layers
+    bool output;         // the output norm and matrix too
     bool output_on_gpu;
     const char *cache_dir; // of the prepacked cache; NULL: none
     uint64_t cache_cap;    // bytes that all caches there may take; 0: a fifth of the disk
@@ -43,13 +43,13 @@ int kin_weights_open(kin_weights **out, const kin_model *model, const kin_device
 // Waits until a cache file that was begun is safely on the disk.
 void kin_weights_close(kin_weights *weights);
 
-// Bytes of the CPU's weights of such a range: what a budget is compared with.
+// Bytes of the CPU's weights of such windows: what a budget is compared with.
 uint64_t kin_weights_cpu_bytes(const kin_model *model, const kin_weights_options *options);
 
-// The device that a layer of the range runs on.
+// The device that a layer of the windows runs on.
 const kin_device *kin_weights_device(const kin_weights *weights, int il);
 
-// [KIN_W_COUNT] tensors of a layer of the range; NULL where the family has none.
+// [KIN_W_COUNT] tensors of a layer of the windows; NULL where the family has none.
 struct ggml_tensor *const *kin_weights_layer(const kin_weights *weights, int il);
 
 // f32 [n_rot / 2], for layers on that device; NULL if the model has none.
@@ -61,10 +61,16 @@ struct ggml_tensor *kin_weights_output_norm(const kin_weights *weights);
 int kin_weights_n_tiles(const kin_weights *weights);
 struct ggml_tensor *kin_weights_tile(const kin_weights *weights, int i_tile);
 
-// A block is what is computed at once: attention or feed-forward of a CPU layer, or a tile of the output. They are numbered in
-// cyclic order: for CPU layer il (the i-th of the range) 2 i and 2 i + 1, then the tiles.
-// begin_pass: true: acquire and release each block in turn; false: all tensors are usable, do neither.
-bool kin_weights_begin_pass(kin_weights *weights, bool with_output);
+// A block is what is computed at once while weights stream: a part of a CPU layer (attention; then the feed-forward block, in two
+// halves if the layer has no experts), or a tile of the output. Blocks are numbered in cyclic order, a layer's in a row.
+enum { KIN_MAX_LAYER_BLOCKS = 3 };
+int kin_weights_n_blocks(const kin_hparams *hp);           // of a layer
+int kin_weights_block(const kin_weights *weights, int il); // the first one of a CPU layer
+int kin_weights_tile_block(const kin_weights *weights, int i_tile);
+
+// begin: a run over blocks from `i_block` on; with_output: this pass will go on to the tiles. True: acquire and release each
+// block in turn; false: all tensors are usable, do neither. Acquired are the weights of one block at a time.
+bool kin_weights_begin(kin_weights *weights, int i_block, bool with_output);
 int kin_weights_acquire(kin_weights *weights, int i_block, kin_err *err);
 void kin_weights_release(kin_weights *weights, int i_block);
 

@@ -20,6 +20,10 @@ struct kin_arch {
     // x: f32 [n_embd, n_tokens], the hidden states before the block -> the same after it, residual added.
     struct ggml_tensor *(*attn)(kin_graph *g, int il, struct ggml_tensor *x);
     struct ggml_tensor *(*ffn)(kin_graph *g, int il, struct ggml_tensor *x);
+    // The same in two halves, for layers without experts, so that streaming needs fewer weights at a time: to the activations
+    // f32 [n_ff, n_tokens], and from these and g->residual on.
+    struct ggml_tensor *(*ffn_in)(kin_graph *g, int il, struct ggml_tensor *x);
+    struct ggml_tensor *(*ffn_out)(kin_graph *g, int il, struct ggml_tensor *h);
     // Families with experts: those that ffn will use for x, i32 [n_used, n_tokens], so that they can be fetched before.
     struct ggml_tensor *(*route)(kin_graph *g, int il, struct ggml_tensor *x);
 };

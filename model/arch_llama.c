@@ -23,5 +23,7 @@ const kin_arch kin_arch_llama = {
     .optional = optional,
     .attn = kin_block_attention,
     .ffn = ffn,
+    .ffn_in = kin_block_ffn_dense_in,
+    .ffn_out = kin_block_ffn_dense_out,
     .route = kin_block_route,
 };

@@ -20,4 +20,6 @@ const kin_arch kin_arch_qwen3 = {
     .optional = optional,
     .attn = kin_block_attention,
     .ffn = kin_block_ffn_dense,
+    .ffn_in = kin_block_ffn_dense_in,
+    .ffn_out = kin_block_ffn_dense_out,
 };

@@ -90,14 +90,25 @@ struct ggml_tensor *kin_block_attention(kin_graph *g, int il, struct ggml_tensor
     return ggml_add(g->ctx, cur, x);
 }
 
-struct ggml_tensor *kin_block_ffn_dense(kin_graph *g, int il, struct ggml_tensor *x) {
+struct ggml_tensor *kin_block_ffn_dense_in(kin_graph *g, int il, struct ggml_tensor *x) {
     struct ggml_tensor *const *w = g->layers[il].w;
     struct ggml_tensor *cur = kin_block_norm(g, x, w[KIN_W_FFN_NORM]);  // [n_embd, n]
     struct ggml_tensor *gate = linear(g, w[KIN_W_FFN_GATE], NULL, cur); // [n_ff, n]
     struct ggml_tensor *up = linear(g, w[KIN_W_FFN_UP], NULL, cur);     // [n_ff, n]
-    cur = ggml_swiglu_split(g->ctx, gate, up);                          // [n_ff, n]
-    cur = linear(g, w[KIN_W_FFN_DOWN], NULL, cur);                      // [n_embd, n]
-    return ggml_add(g->ctx, cur, x);
+    return ggml_swiglu_split(g->ctx, gate, up);                         // [n_ff, n]
+}
+
+static struct ggml_tensor *ffn_down(kin_graph *g, int il, struct ggml_tensor *h, struct ggml_tensor *x) {
+    h = linear(g, g->layers[il].w[KIN_W_FFN_DOWN], NULL, h); // [n_embd, n]
+    return ggml_add(g->ctx, h, x);
+}
+
+struct ggml_tensor *kin_block_ffn_dense_out(kin_graph *g, int il, struct ggml_tensor *h) {
+    return ffn_down(g, il, h, g->residual);
+}
+
+struct ggml_tensor *kin_block_ffn_dense(kin_graph *g, int il, struct ggml_tensor *x) {
+    return ffn_down(g, il, kin_block_ffn_dense_in(g, il, x), x);
 }
 
 // Chooses the experts of each token. cur: [n_embd, n] -> *chosen: i32 [n_used, n]; returns their weights [1, n_used, n].

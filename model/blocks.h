@@ -14,6 +14,10 @@ struct ggml_tensor *kin_block_attention(kin_graph *g, int il, struct ggml_tensor
 // x + down(silu(gate(norm(x))) * up(norm(x))). x: [n_embd, n]
 struct ggml_tensor *kin_block_ffn_dense(kin_graph *g, int il, struct ggml_tensor *x);
 
+// Its halves. x: [n_embd, n] -> h: [n_ff, n]; h -> g->residual + down(h): [n_embd, n]
+struct ggml_tensor *kin_block_ffn_dense_in(kin_graph *g, int il, struct ggml_tensor *x);
+struct ggml_tensor *kin_block_ffn_dense_out(kin_graph *g, int il, struct ggml_tensor *h);
+
 // Mixture of experts: the router's softmax picks n_expert_used experts per token, whose weights are made to sum to 1.
 // x: [n_embd, n] -> x + sum of the chosen experts' outputs.
 struct ggml_tensor *kin_block_ffn_experts(kin_graph *g, int il, struct ggml_tensor *x);

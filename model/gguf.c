@@ -266,6 +266,10 @@ const char *kin_gguf_file_path(const kin_gguf *gguf, int i_file) {
     return gguf->files[i_file].path;
 }
 
+int kin_gguf_file_fd(const kin_gguf *gguf, int i_file) {
+    return gguf->files[i_file].map.fd;
+}
+
 uint64_t kin_gguf_file_size(const kin_gguf *gguf, int i_file) {
     kin_assert(i_file >= 0 && i_file < gguf->n_files);
     return gguf->files[i_file].size;
@@ -273,4 +277,15 @@ uint64_t kin_gguf_file_size(const kin_gguf *gguf, int i_file) {
 
 const char *kin_gguf_type_name(int type) {
     return type >= 0 && type < GGML_TYPE_COUNT ? ggml_type_name((enum ggml_type)type) : NULL;
+}
+
+int kin_gguf_read(const kin_gguf *gguf, const kin_gguf_tensor *t, uint64_t at, void *to, size_t n, kin_err *err) {
+    kin_assert(at + n <= t->n_bytes);
+    const kin_gguf_file *file = &gguf->files[t->i_file];
+    if (file->map.fd < 0) {
+        memcpy(to, t->data + at, n);
+        return 0;
+    }
+    return kin_file_read(&file->map, t->offset + at, to, n) == 0 ? 0
+                                                                 : kin_err_set(err, "%s: cannot be read any more", file->path);
 }

@@ -96,4 +96,9 @@ const char *kin_gguf_type_name(int type);
 int kin_gguf_n_files(const kin_gguf *gguf);
 bool kin_gguf_on_disk(const kin_gguf *gguf); // false for bytes in memory: their path is only a name
 const char *kin_gguf_file_path(const kin_gguf *gguf, int i_file);
+int kin_gguf_file_fd(const kin_gguf *gguf, int i_file); // open until close; -1 for bytes in memory
 uint64_t kin_gguf_file_size(const kin_gguf *gguf, int i_file);
+
+// Copies `n` bytes of a tensor, from byte `at` of it on, without touching the mapping: reading a few bytes through a mapping
+// makes the OS read megabytes around them. Fails when the file cannot be read any more.
+int kin_gguf_read(const kin_gguf *gguf, const kin_gguf_tensor *tensor, uint64_t at, void *to, size_t n, kin_err *err);

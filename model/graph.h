@@ -34,5 +34,6 @@ typedef struct kin_graph {
     struct ggml_tensor *cells;    // i64 [all.n]: the cache cell that each token writes
     kin_graph_rows all;           // every token of the batch
     kin_graph_rows out;           // the tokens whose result is wanted after the model's last layer
+    struct ggml_tensor *residual; // f32 [n_embd, all.n]: what the second half of a feed-forward block is added to
     struct ggml_tensor *out_rows; // i32 [out.n]: their numbers in the batch; NULL: all of them are wanted
 } kin_graph;

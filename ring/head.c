@@ -60,7 +60,11 @@ static int eval_chunk(kin_head *h, int32_t seq, int32_t pos, const int32_t *toke
     bool all = n_logits == n;
     kin_batch batch = {
         .n_tokens = n, .pos = h->pos, .seq = h->seq, .out = all ? NULL : &h->last, .n_out = 1, .no_output = n_logits == 0};
-    if (kin_shard_run(h->shard, &batch, h->x, h->x, err) != 0) return KIN_FAIL;
+    int step = kin_shard_begin(h->shard, &batch, err);
+    if (step < 0) return KIN_FAIL;
+    int rc = kin_shard_run(h->shard, step, 0, h->x, h->x, err);
+    kin_shard_end(h->shard, step, rc == 0);
+    if (rc != 0) return KIN_FAIL;
     return n_logits ? kin_shard_output(h->shard, n_logits, h->x, logits, err) : 0;
 }
 

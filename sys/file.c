@@ -44,3 +44,14 @@ void kin_file_close(kin_file *file) {
     if (file->fd >= 0) close(file->fd);
     *file = (kin_file){.fd = -1};
 }
+
+int kin_file_read(const kin_file *file, uint64_t at, void *to, size_t n) {
+    for (size_t done = 0; done < n;) {
+        ssize_t got = pread(file->fd, (uint8_t *)to + done, n - done, (off_t)(at + done));
+        if (got > 0)
+            done += (size_t)got;
+        else if (got == 0 || errno != EINTR)
+            return KIN_FAIL;
+    }
+    return 0;
+}

@@ -17,3 +17,6 @@ typedef struct kin_file {
 // Fails with "PATH: reason" (missing, a directory, no permission, too large to map).
 int kin_file_open(kin_file *file, const char *path, kin_err *err);
 void kin_file_close(kin_file *file);
+
+// Copies bytes [at, at + n) without touching the mapping. KIN_FAIL if they are not there (any more).
+int kin_file_read(const kin_file *file, uint64_t at, void *to, size_t n);

@@ -374,6 +374,15 @@ static void sequences_do_not_see_each_other(void **state) {
     kin_runner_close(&r);
 }
 
+// A batch through all windows of a shard. x // f32 [n_tokens, n_embd] in and out
+static void run_step(kin_shard *shard, const kin_batch *batch, float *x) {
+    kin_err err;
+    int step = kin_shard_begin(shard, batch, &err);
+    assert_true(step >= 0);
+    for (int i = 0; i < kin_shard_n_windows(shard); i++) assert_int_equal(kin_shard_run(shard, step, i, x, x, &err), 0);
+    kin_shard_end(shard, step, true);
+}
+
 // One step with tokens of three sequences, as batching makes it.
 static void sequences_in_one_batch_do_not_see_each_other(void **state) {
     (void)state;
@@ -391,7 +400,7 @@ static void sequences_in_one_batch_do_not_see_each_other(void **state) {
     }
     const kin_batch batch = {.n_tokens = N, .pos = pos, .seq = seq};
     assert_int_equal(kin_embed(&r.model, tokens, N, x, &err), 0);
-    assert_int_equal(kin_shard_run(r.shard, &batch, x, x, &err), 0);
+    run_step(r.shard, &batch, x);
     assert_int_equal(kin_shard_output(r.shard, N, x, got, &err), 0);
     for (int s = 0; s < N_SEQ; s++) {
         kin_head_clear(r.head);
@@ -448,8 +457,7 @@ static kin_shard *open_part(const kin_runner *r, int begin, int end) {
     kin_shard *shard;
     kin_err err;
     kin_shard_options so = kin_shard_options_defaults(&r->model);
-    so.layer_begin = begin;
-    so.layer_end = end;
+    so.windows = kin_windows_one(begin, end, 0);
     so.n_ctx = 256;
     so.n_batch = 64;
     so.output = end == r->model.hp.n_layer;
@@ -466,8 +474,8 @@ static void eval_chained(const kin_runner *r, kin_shard *a, kin_shard *b, float 
     for (int at = 0, n = N_IDS - 4; at < N_IDS; at += n, n = 1) {
         const kin_batch batch = {.n_tokens = n, .pos = pos + at};
         assert_int_equal(kin_embed(&r->model, ids + at, n, x, &err), 0);
-        assert_int_equal(kin_shard_run(a, &batch, x, x, &err), 0);
-        assert_int_equal(kin_shard_run(b, &batch, x, x, &err), 0);
+        run_step(a, &batch, x);
+        run_step(b, &batch, x);
         assert_int_equal(kin_shard_output(b, n, x, logits + at * N_VOCAB, &err), 0);
     }
 }
@@ -534,6 +542,49 @@ static void a_context_beyond_memory_is_refused_with_numbers(void **state) {
     unlink(m.path);
 }
 
+// Several windows, and the chunks of a prompt one behind the other in them, as in a ring.
+static void windows_and_chunks_on_their_way_give_the_same_bits(void **state) {
+    (void)state;
+    enum { CHUNK = 5, N_CHUNKS = 3 };
+    static float want[N_IDS * N_VOCAB], got[N_IDS * N_VOCAB], x[N_CHUNKS][CHUNK * N_EMBD];
+    int32_t pos[N_IDS];
+    int steps[N_CHUNKS];
+    kin_err err;
+    kin_runner_options o = kin_runner_options_defaults();
+    kin_runner r;
+    open_exact_runner(&r, &o);
+    for (int i = 0; i < N_CHUNKS; i++) {
+        const int at = i * CHUNK;
+        assert_int_equal(kin_head_eval(r.head, 0, at, ids + at, CHUNK, want + at * N_VOCAB, CHUNK, &err), 0);
+    }
+
+    kin_shard *shard;
+    kin_shard_options so = kin_shard_options_defaults(&r.model);
+    const int n_layer = r.model.hp.n_layer;
+    so.windows = (kin_windows){.n = 2, .at = {{0, 1, 0}, {1, n_layer, 0}}};
+    so.n_ctx = 256;
+    so.n_batch = 64;
+    so.n_steps = N_CHUNKS;
+    if (kin_shard_open(&shard, &r.model, &r.devices, &so, &err) != 0) fail_msg("%s", err.text);
+    for (int i = 0; i < N_IDS; i++) pos[i] = i;
+    for (int i = 0; i < N_CHUNKS; i++) {
+        const kin_batch batch = {.n_tokens = CHUNK, .pos = pos + i * CHUNK};
+        assert_int_equal(kin_embed(&r.model, ids + i * CHUNK, CHUNK, x[i], &err), 0);
+        assert_true((steps[i] = kin_shard_begin(shard, &batch, &err)) >= 0);
+        assert_int_equal(kin_shard_run(shard, steps[i], 0, x[i], x[i], &err), 0);
+    }
+    assert_int_equal(kin_shard_begin(shard, &(kin_batch){.n_tokens = 1, .pos = pos}, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "3 steps are on their way"));
+    for (int i = 0; i < N_CHUNKS; i++) {
+        assert_int_equal(kin_shard_run(shard, steps[i], 1, x[i], x[i], &err), 0);
+        assert_int_equal(kin_shard_output(shard, CHUNK, x[i], got + i * CHUNK * N_VOCAB, &err), 0);
+        kin_shard_end(shard, steps[i], true);
+    }
+    assert_memory_equal(got, want, N_CHUNKS * CHUNK * N_VOCAB * sizeof *got);
+    kin_shard_close(shard);
+    kin_runner_close(&r);
+}
+
 static void gpu_layers_without_a_gpu_are_refused(void **state) {
     (void)state;
     kin_runner_options o = kin_runner_options_defaults();
@@ -542,7 +593,7 @@ static void gpu_layers_without_a_gpu_are_refused(void **state) {
     kin_shard *shard;
     kin_err err;
     kin_shard_options so = kin_shard_options_defaults(&r.model);
-    so.n_gpu_layers = 1;
+    so.windows.at[0].n_gpu_layers = 1;
     assert_int_equal(kin_shard_open(&shard, &r.model, &r.devices, &so, &err), KIN_FAIL);
     assert_non_null(strstr(err.text, "no GPU is open"));
     assert_null(shard);
@@ -583,6 +634,7 @@ int main(void) {
         cmocka_unit_test(removed_positions_leave_no_trace),
         cmocka_unit_test(a_full_context_is_an_error_and_stays_usable),
         cmocka_unit_test(two_shards_give_the_bits_of_one),
+        cmocka_unit_test(windows_and_chunks_on_their_way_give_the_same_bits),
         cmocka_unit_test(tokens_outside_of_the_vocabulary_are_refused),
         cmocka_unit_test(a_context_beyond_memory_is_refused_with_numbers),
         cmocka_unit_test(gpu_layers_without_a_gpu_are_refused),

@@ -28,7 +28,8 @@ static const kin_device *on_cpu(const void *user, int il) {
     return user;
 }
 
-static const kin_kv_options options = {.layer_begin = 1, .layer_end = N_LAYER, .n_ctx = N_CTX, .type = GGML_TYPE_F16};
+static const kin_kv_options options = {
+    .windows = {.n = 1, .at = {{.layer_begin = 1, .layer_end = N_LAYER}}}, .n_ctx = N_CTX, .type = GGML_TYPE_F16};
 
 static kin_kv *open_kv(void) {
     static const kin_device cpu; // only whether it is a GPU is asked for
@@ -209,12 +210,12 @@ static void any_sequence_of_steps_agrees_with_a_plain_list(void **state) {
 
 // ---- memory
 
-static void tensors_are_keys_and_values_of_the_range(void **state) {
+static void tensors_are_keys_and_values_of_the_windows(void **state) {
     (void)state;
     const kin_hparams hp = hparams();
     kin_kv *kv = open_kv();
     assert_int_equal(kin_kv_bytes(&hp, &options), 2 * 2 * N_CTX * 32 * sizeof(ggml_fp16_t));
-    for (int il = options.layer_begin; il < options.layer_end; il++) {
+    for (int il = 1; il < N_LAYER; il++) {
         struct ggml_tensor *const both[] = {kin_kv_k(kv, il), kin_kv_v(kv, il)};
         for (int i = 0; i < 2; i++) {
             assert_int_equal(both[i]->type, GGML_TYPE_F16);
@@ -251,7 +252,7 @@ int main(void) {
         cmocka_unit_test(a_batch_that_does_not_fit_changes_nothing),
         cmocka_unit_test(a_token_looks_at_its_own_sequence_up_to_itself),
         cmocka_unit_test(any_sequence_of_steps_agrees_with_a_plain_list),
-        cmocka_unit_test(tensors_are_keys_and_values_of_the_range),
+        cmocka_unit_test(tensors_are_keys_and_values_of_the_windows),
         cmocka_unit_test(rows_that_are_no_whole_blocks_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

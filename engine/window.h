@@ -1,0 +1,54 @@
+// The layers that one device runs: windows of consecutive layers, one for each round of the ring, in ascending order.
+//
+// A machine on its own has one window over all layers. A device of a ring comes back k times per token and has up to k windows.
+// In each, the last layers may be on the GPU.
+#pragma once
+
+#include <stdbool.h>
+
+typedef struct kin_window {
+    int layer_begin, layer_end; // [layer_begin, layer_end), not empty
+    int n_gpu_layers;           // the last ones of it run on the GPU
+} kin_window;
+
+enum { KIN_MAX_WINDOWS = 256 };
+
+typedef struct kin_windows {
+    int n; // 0: no layers at all
+    kin_window at[KIN_MAX_WINDOWS];
+} kin_windows;
+
+static inline kin_windows kin_windows_one(int layer_begin, int layer_end, int n_gpu_layers) {
+    kin_windows w = {.n = layer_begin < layer_end};
+    if (w.n) w.at[0] = (kin_window){layer_begin, layer_end, n_gpu_layers};
+    return w;
+}
+
+static inline int kin_window_gpu_begin(const kin_window *window) {
+    return window->layer_end - window->n_gpu_layers;
+}
+
+static inline int kin_windows_n_layers(const kin_windows *w) {
+    int n = 0;
+    for (int i = 0; i < w->n; i++) n += w->at[i].layer_end - w->at[i].layer_begin;
+    return n;
+}
+
+static inline int kin_windows_n_gpu_layers(const kin_windows *w) {
+    int n = 0;
+    for (int i = 0; i < w->n; i++) n += w->at[i].n_gpu_layers;
+    return n;
+}
+
+// Ascending, without overlap, within a model of n_layer layers, GPU layers within each window.
+static inline bool kin_windows_valid(const kin_windows *w, int n_layer) {
+    int at = 0;
+    if (w->n < 0 || w->n > KIN_MAX_WINDOWS) return false;
+    for (int i = 0; i < w->n; i++) {
+        const kin_window *window = &w->at[i];
+        if (window->layer_begin < at || window->layer_end <= window->layer_begin || window->layer_end > n_layer) return false;
+        if (window->n_gpu_layers < 0 || window->n_gpu_layers > window->layer_end - window->layer_begin) return false;
+        at = window->layer_end;
+    }
+    return true;
+}
