@@ -1,0 +1,355 @@
+// Messages: one struct and one codec for each type of frame (pure/proto/frame.h has the types, docs/PROTOCOL.md the whole
+// picture).
+//
+// The structs are plain data with fixed maxima. Small parts are copied into them. Long parts (positions, activations, hashes,
+// bitmaps, bytes of the file) stay where they are: after decoding, pointers into the payload, valid as long as the payload; to
+// encode, pointers to bytes in wire format. They lie at any alignment: read them with the helpers below. A long part that is NULL
+// when encoding is left as room for the caller to fill in place.
+//
+// Decoding checks everything that can be checked without knowing the plan or the model: exact length, counts, ranges, order,
+// text. Encoding asserts counts and room only; kin_label_set (pure/proto/label.h) makes texts that the other side accepts.
+//
+// For each message X there are:
+//   size_t kin_proto_size_X(const kin_proto_X *m)                                       bytes of the payload
+//   size_t kin_proto_encode_X(uint8_t *buf, size_t cap, const kin_proto_X *m)           writes that many, returns them
+//   int kin_proto_decode_X(const uint8_t *payload, size_t n, kin_proto_X *m, kin_err *err)
+//
+// Nothing is allocated, nothing is kept: any thread. The byte tables stand beside the codecs:
+//   message_link.c    OPEN ACCEPT REFUSE PING PONG BYE
+//   message_plan.c    DEVICE PLAN PROGRESS NEXT READY FAILED END
+//   message_step.c    STEP FORGET
+//   message_status.c  STATUS_WANTED STATUS EVENTS
+//   message_fetch.c   HASHES_WANTED HASHES GET DATA LACK HAVE
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "pure/proto/activations.h"
+#include "pure/proto/frame.h"
+
+enum {
+    KIN_PROTO_MAX_STR = 255,
+    KIN_PROTO_MAX_REASON = 1000,
+    KIN_PROTO_MAX_ADDRESSES = 8,
+    KIN_PROTO_MAX_FILES = 64,
+    KIN_PROTO_MAX_WINDOWS = 1024, // of one device; rounds too
+    KIN_PROTO_MAX_LAYERS = 4096,
+    KIN_PROTO_MAX_CONTEXT = 1 << 27,
+    KIN_PROTO_MAX_TOKENS = 1 << 16, // in one step
+    KIN_PROTO_MAX_EMBD = 1 << 20,
+    KIN_PROTO_MAX_EVENTS = 1024,         // in one frame
+    KIN_PROTO_MAX_HASHES = 1 << 14,      // in one frame
+    KIN_PROTO_MAX_CHUNKS = 1 << 22,      // of a model
+    KIN_PROTO_MIN_CHUNK_BYTES = 1 << 16, // powers of two
+    KIN_PROTO_MAX_CHUNK_BYTES = 1 << 26,
+};
+
+typedef struct kin_proto_id {
+    uint8_t bytes[16];
+} kin_proto_id;
+
+typedef struct kin_proto_hash {
+    uint8_t bytes[32]; // SHA-256
+} kin_proto_hash;
+
+// Where a process listens. Without addresses: where the peer is known to be anyway; the port may be 0 then.
+typedef struct kin_proto_endpoint {
+    uint16_t port;
+    int n_addresses;
+    char address[KIN_PROTO_MAX_ADDRESSES][KIN_PROTO_MAX_STR + 1]; // a host name or a numeric address, not empty
+} kin_proto_endpoint;
+
+// ---- links
+
+typedef struct kin_proto_open {
+    kin_proto_role role;
+    kin_proto_id id;
+    char name[KIN_PROTO_MAX_STR + 1];
+    char version[KIN_PROTO_MAX_STR + 1]; // of the program
+    uint32_t features;                   // bits; none is defined yet, unknown ones are ignored
+} kin_proto_open;
+
+typedef struct kin_proto_accept {
+    kin_proto_id id;
+    char name[KIN_PROTO_MAX_STR + 1];
+    char version[KIN_PROTO_MAX_STR + 1];
+    uint32_t features;
+} kin_proto_accept;
+
+typedef struct kin_proto_refuse {
+    char reason[KIN_PROTO_MAX_REASON + 1];
+} kin_proto_refuse;
+
+typedef struct kin_proto_ping {
+    uint64_t time; // ns of the sender's clock
+} kin_proto_ping;
+
+typedef struct kin_proto_pong {
+    uint64_t time; // as it came
+    uint64_t own;  // ns of the answerer's clock
+} kin_proto_pong;
+
+typedef struct kin_proto_bye {
+    char reason[KIN_PROTO_MAX_REASON + 1];
+} kin_proto_bye;
+
+// ---- plans
+
+// Device -> head, after ACCEPT on its control link.
+typedef struct kin_proto_device {
+    uint16_t n_threads;    // >= 1
+    uint64_t memory;       // bytes that kin may use
+    uint64_t memory_total; // bytes of the machine
+    char cpu[KIN_PROTO_MAX_STR + 1];
+    char os[KIN_PROTO_MAX_STR + 1];
+    char gpu[KIN_PROTO_MAX_STR + 1]; // empty: none
+    uint64_t gpu_memory;
+    kin_proto_hash model; // that it has a file of; zeros: none
+    kin_proto_endpoint endpoint;
+} kin_proto_device;
+
+typedef struct kin_proto_window {
+    uint16_t round;
+    uint16_t layer_begin, layer_end; // not empty
+    uint16_t n_gpu;                  // of these layers, the last ones
+} kin_proto_window;
+
+typedef enum kin_proto_kv_type { KIN_PROTO_KV_F16, KIN_PROTO_KV_Q8_0 } kin_proto_kv_type;
+
+typedef enum kin_proto_mode { KIN_PROTO_STREAM, KIN_PROTO_MMAP, KIN_PROTO_WILLNEED } kin_proto_mode;
+
+enum { KIN_PROTO_PLAN_FLASH = 1, KIN_PROTO_PLAN_REPACK = 2, KIN_PROTO_PLAN_TIMELINE = 4, KIN_PROTO_PLAN_FLAGS = 7 };
+
+// Head -> device: everything that it needs to know to take part.
+typedef struct kin_proto_plan {
+    kin_proto_hash model;
+    int n_files; // >= 1
+    uint64_t file_size[KIN_PROTO_MAX_FILES];
+    uint32_t n_ctx;
+    uint32_t n_batch; // most tokens of a step
+    uint16_t n_seq;   // >= 1
+    kin_proto_kv_type kv_type;
+    kin_activation_type wire_type;
+    uint32_t flags; // KIN_PROTO_PLAN_*
+    kin_proto_mode mode;
+    uint64_t memory;    // bytes that all of it may take; 0: what the machine can spare
+    uint16_t n_threads; // 0: as many as the device likes
+    uint16_t n_rounds;  // >= 1
+    int n_windows;      // 0: a relay; at most one in a round
+    kin_proto_window window[KIN_PROTO_MAX_WINDOWS];
+    kin_proto_id next_id; // the next member of the ring
+    kin_proto_endpoint next;
+} kin_proto_plan;
+
+typedef enum kin_proto_stage {
+    KIN_PROTO_HASHING,
+    KIN_PROTO_FETCHING,
+    KIN_PROTO_PACKING,
+    KIN_PROTO_LOADING,
+} kin_proto_stage;
+
+typedef struct kin_proto_progress {
+    kin_proto_stage stage;
+    uint64_t done, total; // bytes
+    uint64_t rate;        // bytes per second
+    uint64_t from_peers;  // bytes that came from other devices than the head
+} kin_proto_progress;
+
+typedef struct kin_proto_ready {
+    uint64_t kv_bytes, weights_bytes, resident_bytes, compute_bytes, gpu_bytes;
+} kin_proto_ready;
+
+typedef struct kin_proto_failed {
+    uint64_t step; // 0: not in a step
+    char stage[KIN_PROTO_MAX_STR + 1];
+    char reason[KIN_PROTO_MAX_REASON + 1];
+} kin_proto_failed;
+
+// Device -> head: how its ring link of this epoch is.
+typedef struct kin_proto_next {
+    bool is_open;
+    char reason[KIN_PROTO_MAX_REASON + 1]; // why it is not
+} kin_proto_next;
+
+// Head -> device: the epoch is over. The device closes its ring link, keeps what it has loaded, and waits for another plan.
+typedef struct kin_proto_end {
+    char reason[KIN_PROTO_MAX_REASON + 1];
+} kin_proto_end;
+
+// ---- steps
+
+enum {
+    KIN_PROTO_STEP_NO_OUTPUT = 1, // no logits will be made of this step
+    KIN_PROTO_STEP_ALL_ROWS = 2,  // all rows are wanted: n_out is n_tokens, and there is no array `out`
+    KIN_PROTO_STEP_MORE = 4,      // more chunks of the same prompt follow
+    KIN_PROTO_STEP_POSITIONS = 8, // pos, seq and out are here: once per step and device, with the first round
+    KIN_PROTO_STEP_FLAGS = 15,
+};
+
+typedef struct kin_proto_step {
+    uint64_t step;
+    uint16_t round;
+    uint16_t flags;
+    kin_activation_type type;
+    uint32_t n_tokens; // >= 1
+    uint32_t n_rows;   // of the activations: n_tokens, or n_out after the model's last layer
+    uint32_t n_embd;
+    uint32_t n_out;             // rows whose result is wanted after the last layer
+    const uint8_t *pos;         // i32 [n_tokens], >= 0; with POSITIONS
+    const uint8_t *seq;         // i32 [n_tokens], >= 0; with POSITIONS
+    const uint8_t *out;         // i32 [n_out], ascending, < n_tokens; with POSITIONS, without ALL_ROWS
+    const uint8_t *activations; // type [n_rows, n_embd]
+} kin_proto_step;
+
+// Forget positions [begin, end) of a sequence.
+typedef struct kin_proto_forget {
+    int32_t seq; // -1: all sequences
+    int32_t begin, end;
+} kin_proto_forget;
+
+// ---- status
+
+typedef struct kin_proto_status_wanted {
+    char nothing; // the message is empty, a struct cannot be
+} kin_proto_status_wanted;
+
+typedef enum kin_proto_state {
+    KIN_PROTO_JOINED,
+    KIN_PROTO_PREPARING,
+    KIN_PROTO_WAITING,   // ready, nothing to do
+    KIN_PROTO_COMPUTING, // a step is here
+} kin_proto_state;
+
+typedef struct kin_proto_status {
+    kin_proto_state state;
+    uint64_t steps, tokens;
+    uint64_t compute_ns, wait_ns, disk_ns;
+    uint64_t net_in, net_out; // bytes
+    uint64_t streamed_bytes, resident_bytes, memory_free;
+    uint64_t rtt_ns; // to the next member
+    char doing[KIN_PROTO_MAX_STR + 1];
+} kin_proto_status;
+
+typedef enum kin_proto_event_kind {
+    KIN_PROTO_EVENT_COMPUTE,
+    KIN_PROTO_EVENT_WAIT,
+    KIN_PROTO_EVENT_DISK,
+    KIN_PROTO_EVENT_SEND,
+} kin_proto_event_kind;
+
+typedef struct kin_proto_event {
+    kin_proto_event_kind kind;
+    uint16_t round;
+    uint64_t step;
+    uint64_t begin, end; // ns of the device's clock
+} kin_proto_event;
+
+typedef struct kin_proto_events {
+    int n_events;
+    kin_proto_event event[KIN_PROTO_MAX_EVENTS];
+} kin_proto_events;
+
+// ---- parts of the model file
+
+// The chunks of a model are numbered through all its files; each file starts a new chunk.
+#define KIN_PROTO_NO_CHUNK UINT32_MAX
+
+typedef struct kin_proto_hashes_wanted {
+    kin_proto_hash model;
+} kin_proto_hashes_wanted;
+
+typedef struct kin_proto_file {
+    uint64_t size;                    // >= 1
+    char name[KIN_PROTO_MAX_STR + 1]; // a name without folders
+} kin_proto_file;
+
+typedef struct kin_proto_hashes {
+    uint32_t chunk_bytes;
+    int n_files; // >= 1
+    kin_proto_file file[KIN_PROTO_MAX_FILES];
+    uint32_t first; // chunk that the first hash is of
+    uint32_t n_hashes;
+    const uint8_t *hashes; // [n_hashes, 32]
+} kin_proto_hashes;
+
+typedef struct kin_proto_get {
+    kin_proto_hash model;
+    uint32_t i_chunk;
+    uint32_t offset; // in the chunk
+    uint32_t length; // >= 1
+} kin_proto_get;
+
+typedef struct kin_proto_data {
+    uint32_t i_chunk;
+    uint32_t offset;
+    uint32_t n_bytes; // 1 to KIN_FRAME_DATA_BYTES
+    const uint8_t *bytes;
+} kin_proto_data;
+
+typedef struct kin_proto_lack {
+    uint32_t i_chunk; // KIN_PROTO_NO_CHUNK: nothing of that model
+} kin_proto_lack;
+
+typedef struct kin_proto_have {
+    kin_proto_hash model;
+    kin_proto_id id; // of the device that has the chunks
+    kin_proto_endpoint endpoint;
+    uint32_t n_chunks;     // of the model, >= 1
+    const uint8_t *bitmap; // [(n_chunks + 7) / 8], chunk i is bit i % 8 of byte i / 8
+} kin_proto_have;
+
+// ---- the codecs
+
+#define KIN_PROTO_DECLARE(number, NAME, name, cap, links, epoch)                                                                 \
+    size_t kin_proto_size_##name(const kin_proto_##name *m);                                                                     \
+    size_t kin_proto_encode_##name(uint8_t *buf, size_t cap_bytes, const kin_proto_##name *m);                                   \
+    int kin_proto_decode_##name(const uint8_t *payload, size_t n, kin_proto_##name *m, kin_err *err);
+KIN_FRAME_TYPES(KIN_PROTO_DECLARE)
+#undef KIN_PROTO_DECLARE
+
+// Any message, about 35 KB.
+typedef struct kin_proto_message {
+    kin_frame_type type;
+    union {
+#define KIN_PROTO_MEMBER(number, NAME, name, cap, links, epoch) kin_proto_##name name;
+        KIN_FRAME_TYPES(KIN_PROTO_MEMBER)
+#undef KIN_PROTO_MEMBER
+    };
+} kin_proto_message;
+
+// The payload of a frame of that type.
+int kin_proto_decode(kin_frame_type type, const uint8_t *payload, size_t n, kin_proto_message *m, kin_err *err);
+
+// Header and payload. Returns the frame's bytes; with buf NULL nothing is written.
+size_t kin_proto_encode(uint8_t *buf, size_t cap, uint32_t epoch, const kin_proto_message *m);
+
+// ---- long parts
+
+// i32 arrays of STEP.
+int32_t kin_proto_i32_at(const uint8_t *array, size_t i);
+void kin_proto_i32_encode(uint8_t *to, const int32_t *from, size_t n);
+void kin_proto_i32_decode(int32_t *to, const uint8_t *from, size_t n);
+
+// Where the long parts of a STEP lie in its payload. Parts that it does not carry have no bytes.
+typedef struct kin_proto_step_layout {
+    size_t pos, seq, out, activations;
+    size_t activations_bytes;
+    size_t size; // of the payload
+} kin_proto_step_layout;
+
+kin_proto_step_layout kin_proto_step_lay_out(const kin_proto_step *m);
+
+// For who sends a frame in parts: all of the payload but the activations (layout.activations bytes), or but the file's bytes (8).
+size_t kin_proto_encode_step_head(uint8_t *buf, size_t cap, const kin_proto_step *m);
+size_t kin_proto_encode_data_head(uint8_t *buf, size_t cap, const kin_proto_data *m);
+
+// The largest payload of a step in a ring with these numbers. Beyond KIN_FRAME_CAP_STEP there can be no such ring.
+size_t kin_proto_step_size_max(uint32_t n_batch, uint32_t n_embd, kin_activation_type type);
+
+// Chunks of a model with these files: each file starts a new chunk. More than KIN_PROTO_MAX_CHUNKS: such a model is not served.
+uint64_t kin_proto_n_chunks(const kin_proto_hashes *m);
+
+bool kin_proto_have_chunk(const kin_proto_have *m, uint32_t i_chunk);

@@ -1,0 +1,90 @@
+// Opening, keeping and closing a link.
+#include "pure/proto/message_impl.h"
+
+// OPEN: u8 role, id, str name, str version, u32 features
+
+static void put_open(kin_writer *w, const kin_proto_open *m) {
+    kin_writer_u8(w, (uint8_t)m->role);
+    kin_proto_put_id(w, &m->id);
+    kin_writer_str(w, m->name, KIN_PROTO_MAX_STR);
+    kin_writer_str(w, m->version, KIN_PROTO_MAX_STR);
+    kin_writer_u32(w, m->features);
+}
+
+static void take_open(kin_reader *r, kin_proto_open *m) {
+    m->role = kin_reader_range(r, kin_reader_u8(r), 0, KIN_PROTO_N_ROLES - 1, "role");
+    kin_proto_take_id(r, &m->id);
+    kin_reader_str(r, m->name, KIN_PROTO_MAX_STR, "name");
+    kin_reader_str(r, m->version, KIN_PROTO_MAX_STR, "version");
+    m->features = kin_reader_u32(r);
+}
+
+KIN_PROTO_DEFINE(OPEN, open)
+
+// ACCEPT: id, str name, str version, u32 features
+
+static void put_accept(kin_writer *w, const kin_proto_accept *m) {
+    kin_proto_put_id(w, &m->id);
+    kin_writer_str(w, m->name, KIN_PROTO_MAX_STR);
+    kin_writer_str(w, m->version, KIN_PROTO_MAX_STR);
+    kin_writer_u32(w, m->features);
+}
+
+static void take_accept(kin_reader *r, kin_proto_accept *m) {
+    kin_proto_take_id(r, &m->id);
+    kin_reader_str(r, m->name, KIN_PROTO_MAX_STR, "name");
+    kin_reader_str(r, m->version, KIN_PROTO_MAX_STR, "version");
+    m->features = kin_reader_u32(r);
+}
+
+KIN_PROTO_DEFINE(ACCEPT, accept)
+
+// REFUSE: str reason (at most 1000 bytes)
+
+static void put_refuse(kin_writer *w, const kin_proto_refuse *m) {
+    kin_writer_str(w, m->reason, KIN_PROTO_MAX_REASON);
+}
+
+static void take_refuse(kin_reader *r, kin_proto_refuse *m) {
+    kin_reader_str(r, m->reason, KIN_PROTO_MAX_REASON, "reason");
+}
+
+KIN_PROTO_DEFINE(REFUSE, refuse)
+
+//     PING                        PONG
+//     byte  0  u64  time          byte  0  u64  time, as it came
+//                                       8  u64  own
+
+static void put_ping(kin_writer *w, const kin_proto_ping *m) {
+    kin_writer_u64(w, m->time);
+}
+
+static void take_ping(kin_reader *r, kin_proto_ping *m) {
+    m->time = kin_reader_u64(r);
+}
+
+KIN_PROTO_DEFINE(PING, ping)
+
+static void put_pong(kin_writer *w, const kin_proto_pong *m) {
+    kin_writer_u64(w, m->time);
+    kin_writer_u64(w, m->own);
+}
+
+static void take_pong(kin_reader *r, kin_proto_pong *m) {
+    m->time = kin_reader_u64(r);
+    m->own = kin_reader_u64(r);
+}
+
+KIN_PROTO_DEFINE(PONG, pong)
+
+// BYE: str reason (at most 1000 bytes)
+
+static void put_bye(kin_writer *w, const kin_proto_bye *m) {
+    kin_writer_str(w, m->reason, KIN_PROTO_MAX_REASON);
+}
+
+static void take_bye(kin_reader *r, kin_proto_bye *m) {
+    kin_reader_str(r, m->reason, KIN_PROTO_MAX_REASON, "reason");
+}
+
+KIN_PROTO_DEFINE(BYE, bye)

@@ -1,0 +1,227 @@
+// What a device is, what it is to do, and how far it is.
+#include "pure/proto/message_impl.h"
+
+//     DEVICE
+//     byte  0  u16   n_threads (>= 1)
+//           2  u64   memory
+//          10  u64   memory_total
+//          18  u64   gpu_memory
+//          26  hash  model
+//          58  str   cpu
+//              str   os
+//              str   gpu
+//              endpoint
+
+static void put_device(kin_writer *w, const kin_proto_device *m) {
+    kin_writer_u16(w, m->n_threads);
+    kin_writer_u64(w, m->memory);
+    kin_writer_u64(w, m->memory_total);
+    kin_writer_u64(w, m->gpu_memory);
+    kin_proto_put_hash(w, &m->model);
+    kin_writer_str(w, m->cpu, KIN_PROTO_MAX_STR);
+    kin_writer_str(w, m->os, KIN_PROTO_MAX_STR);
+    kin_writer_str(w, m->gpu, KIN_PROTO_MAX_STR);
+    kin_proto_put_endpoint(w, &m->endpoint);
+}
+
+static void take_device(kin_reader *r, kin_proto_device *m) {
+    m->n_threads = (uint16_t)kin_reader_range(r, kin_reader_u16(r), 1, UINT16_MAX, "n_threads");
+    m->memory = kin_reader_size(r, "memory");
+    m->memory_total = kin_reader_size(r, "memory_total");
+    m->gpu_memory = kin_reader_size(r, "gpu_memory");
+    kin_proto_take_hash(r, &m->model);
+    kin_reader_str(r, m->cpu, KIN_PROTO_MAX_STR, "cpu");
+    kin_reader_str(r, m->os, KIN_PROTO_MAX_STR, "os");
+    kin_reader_str(r, m->gpu, KIN_PROTO_MAX_STR, "gpu");
+    kin_proto_take_endpoint(r, &m->endpoint);
+    if (m->endpoint.port == 0) kin_reader_fail(r, "the device has no port");
+}
+
+KIN_PROTO_DEFINE(DEVICE, device)
+
+//     PLAN
+//     byte  0  hash  model
+//          32  u32   n_ctx (1 to 2^27)
+//          36  u32   n_batch (1 to 65536)
+//          40  u32   flags: 1 flash, 2 repack, 4 timeline
+//          44  u64   memory
+//          52  u16   n_seq (>= 1)
+//          54  u16   n_threads
+//          56  u16   n_rounds (1 to 1024)
+//          58  u8    kv_type: 0 f16, 1 q8_0
+//          59  u8    wire_type: 0 f32, 1 f16
+//          60  u8    mode: 0 stream, 1 mmap, 2 willneed
+//          61  u16   n_files (1 to 64)
+//          63  n_files x u64 size (>= 1)
+//              u16   n_windows (0 to 1024)
+//              n_windows x { u16 round, u16 layer_begin, u16 layer_end, u16 n_gpu }
+//              id    next member
+//              endpoint of the next member
+// Windows: rounds ascend, layers too, none is empty, n_gpu is at most the window's layers.
+
+static void put_window(kin_writer *w, const kin_proto_window *window) {
+    kin_writer_u16(w, window->round);
+    kin_writer_u16(w, window->layer_begin);
+    kin_writer_u16(w, window->layer_end);
+    kin_writer_u16(w, window->n_gpu);
+}
+
+static void put_plan(kin_writer *w, const kin_proto_plan *m) {
+    kin_assert(m->n_files >= 0 && m->n_files <= KIN_PROTO_MAX_FILES);
+    kin_assert(m->n_windows >= 0 && m->n_windows <= KIN_PROTO_MAX_WINDOWS);
+    kin_proto_put_hash(w, &m->model);
+    kin_writer_u32(w, m->n_ctx);
+    kin_writer_u32(w, m->n_batch);
+    kin_writer_u32(w, m->flags);
+    kin_writer_u64(w, m->memory);
+    kin_writer_u16(w, m->n_seq);
+    kin_writer_u16(w, m->n_threads);
+    kin_writer_u16(w, m->n_rounds);
+    kin_writer_u8(w, (uint8_t)m->kv_type);
+    kin_writer_u8(w, (uint8_t)m->wire_type);
+    kin_writer_u8(w, (uint8_t)m->mode);
+    kin_writer_u16(w, (uint16_t)m->n_files);
+    for (int i = 0; i < m->n_files; i++) kin_writer_u64(w, m->file_size[i]);
+    kin_writer_u16(w, (uint16_t)m->n_windows);
+    for (int i = 0; i < m->n_windows; i++) put_window(w, &m->window[i]);
+    kin_proto_put_id(w, &m->next_id);
+    kin_proto_put_endpoint(w, &m->next);
+}
+
+static void take_files(kin_reader *r, kin_proto_plan *m) {
+    m->n_files = (int)kin_reader_range(r, kin_reader_u16(r), 1, KIN_PROTO_MAX_FILES, "number of files");
+    for (int i = 0; i < m->n_files; i++) {
+        m->file_size[i] = kin_reader_size(r, "size of a file");
+        if (m->file_size[i] == 0) kin_reader_fail(r, "file %d is empty", i);
+    }
+}
+
+static void take_windows(kin_reader *r, kin_proto_plan *m) {
+    m->n_windows = (int)kin_reader_range(r, kin_reader_u16(r), 0, KIN_PROTO_MAX_WINDOWS, "number of windows");
+    for (int i = 0; i < m->n_windows; i++) {
+        kin_proto_window *w = &m->window[i];
+        *w = (kin_proto_window){kin_reader_u16(r), 0, 0, 0};
+        w->layer_begin = kin_reader_u16(r);
+        w->layer_end = (uint16_t)kin_reader_range(r, kin_reader_u16(r), 0, KIN_PROTO_MAX_LAYERS, "layer_end");
+        w->n_gpu = kin_reader_u16(r);
+        if (w->round >= m->n_rounds) kin_reader_fail(r, "window %d is in round %d of %d", i, w->round, m->n_rounds);
+        if (w->layer_begin >= w->layer_end) kin_reader_fail(r, "window %d has no layers", i);
+        if (w->n_gpu > w->layer_end - w->layer_begin) kin_reader_fail(r, "window %d has more layers on the GPU than layers", i);
+        if (i && w->round <= w[-1].round) kin_reader_fail(r, "the round of window %d does not come after the one before", i);
+        if (i && w->layer_begin < w[-1].layer_end)
+            kin_reader_fail(r, "the layers of window %d do not come after those before", i);
+    }
+}
+
+static void take_plan(kin_reader *r, kin_proto_plan *m) {
+    kin_proto_take_hash(r, &m->model);
+    m->n_ctx = kin_reader_range(r, kin_reader_u32(r), 1, KIN_PROTO_MAX_CONTEXT, "n_ctx");
+    m->n_batch = kin_reader_range(r, kin_reader_u32(r), 1, KIN_PROTO_MAX_TOKENS, "n_batch");
+    m->flags = kin_reader_range(r, kin_reader_u32(r), 0, KIN_PROTO_PLAN_FLAGS, "flags");
+    m->memory = kin_reader_size(r, "memory");
+    m->n_seq = (uint16_t)kin_reader_range(r, kin_reader_u16(r), 1, UINT16_MAX, "n_seq");
+    m->n_threads = kin_reader_u16(r);
+    m->n_rounds = (uint16_t)kin_reader_range(r, kin_reader_u16(r), 1, KIN_PROTO_MAX_WINDOWS, "n_rounds");
+    m->kv_type = kin_reader_range(r, kin_reader_u8(r), 0, KIN_PROTO_KV_Q8_0, "kv_type");
+    m->wire_type = kin_reader_range(r, kin_reader_u8(r), 0, KIN_ACTIVATION_N_TYPES - 1, "wire_type");
+    m->mode = kin_reader_range(r, kin_reader_u8(r), 0, KIN_PROTO_WILLNEED, "mode");
+    take_files(r, m);
+    take_windows(r, m);
+    kin_proto_take_id(r, &m->next_id);
+    kin_proto_take_endpoint(r, &m->next);
+}
+
+KIN_PROTO_DEFINE(PLAN, plan)
+
+//     PROGRESS
+//     byte  0  u8   stage: 0 hashing, 1 fetching, 2 packing, 3 loading
+//           1  u64  done (<= total)
+//           9  u64  total
+//          17  u64  rate
+//          25  u64  from_peers
+
+static void put_progress(kin_writer *w, const kin_proto_progress *m) {
+    kin_writer_u8(w, (uint8_t)m->stage);
+    kin_writer_u64(w, m->done);
+    kin_writer_u64(w, m->total);
+    kin_writer_u64(w, m->rate);
+    kin_writer_u64(w, m->from_peers);
+}
+
+static void take_progress(kin_reader *r, kin_proto_progress *m) {
+    m->stage = kin_reader_range(r, kin_reader_u8(r), 0, KIN_PROTO_LOADING, "stage");
+    m->done = kin_reader_size(r, "done");
+    m->total = kin_reader_size(r, "total");
+    m->rate = kin_reader_size(r, "rate");
+    m->from_peers = kin_reader_size(r, "from_peers");
+    if (m->done > m->total) kin_reader_fail(r, "more is done than there is");
+}
+
+KIN_PROTO_DEFINE(PROGRESS, progress)
+
+//     READY
+//     byte  0  u64  kv_bytes
+//           8  u64  weights_bytes
+//          16  u64  resident_bytes
+//          24  u64  compute_bytes
+//          32  u64  gpu_bytes
+
+static void put_ready(kin_writer *w, const kin_proto_ready *m) {
+    kin_writer_u64(w, m->kv_bytes);
+    kin_writer_u64(w, m->weights_bytes);
+    kin_writer_u64(w, m->resident_bytes);
+    kin_writer_u64(w, m->compute_bytes);
+    kin_writer_u64(w, m->gpu_bytes);
+}
+
+static void take_ready(kin_reader *r, kin_proto_ready *m) {
+    m->kv_bytes = kin_reader_size(r, "kv_bytes");
+    m->weights_bytes = kin_reader_size(r, "weights_bytes");
+    m->resident_bytes = kin_reader_size(r, "resident_bytes");
+    m->compute_bytes = kin_reader_size(r, "compute_bytes");
+    m->gpu_bytes = kin_reader_size(r, "gpu_bytes");
+}
+
+KIN_PROTO_DEFINE(READY, ready)
+
+// FAILED: u64 step (0: not in a step), str stage, str reason (at most 1000 bytes)
+
+static void put_failed(kin_writer *w, const kin_proto_failed *m) {
+    kin_writer_u64(w, m->step);
+    kin_writer_str(w, m->stage, KIN_PROTO_MAX_STR);
+    kin_writer_str(w, m->reason, KIN_PROTO_MAX_REASON);
+}
+
+static void take_failed(kin_reader *r, kin_proto_failed *m) {
+    m->step = kin_reader_u64(r);
+    kin_reader_str(r, m->stage, KIN_PROTO_MAX_STR, "stage");
+    kin_reader_str(r, m->reason, KIN_PROTO_MAX_REASON, "reason");
+}
+
+KIN_PROTO_DEFINE(FAILED, failed)
+
+// NEXT: u8 is_open (0 or 1), str reason (at most 1000 bytes)
+
+static void put_next(kin_writer *w, const kin_proto_next *m) {
+    kin_writer_u8(w, m->is_open);
+    kin_writer_str(w, m->reason, KIN_PROTO_MAX_REASON);
+}
+
+static void take_next(kin_reader *r, kin_proto_next *m) {
+    m->is_open = kin_reader_range(r, kin_reader_u8(r), 0, 1, "is_open");
+    kin_reader_str(r, m->reason, KIN_PROTO_MAX_REASON, "reason");
+}
+
+KIN_PROTO_DEFINE(NEXT, next)
+
+// END: str reason (at most 1000 bytes)
+
+static void put_end(kin_writer *w, const kin_proto_end *m) {
+    kin_writer_str(w, m->reason, KIN_PROTO_MAX_REASON);
+}
+
+static void take_end(kin_reader *r, kin_proto_end *m) {
+    kin_reader_str(r, m->reason, KIN_PROTO_MAX_REASON, "reason");
+}
+
+KIN_PROTO_DEFINE(END, end)

@@ -1,0 +1,284 @@
+// What carries messages (pure/proto): headers of frames, labels, activations as f16.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "pure/proto/activations.h"
+#include "pure/proto/frame.h"
+#include "pure/proto/label.h"
+
+// Frames
+
+static const kin_frame ping = {KIN_FRAME_PING, 0, 8};
+
+static void a_header_has_its_golden_bytes(void **state) {
+    (void)state;
+    static const uint8_t expected[KIN_FRAME_HEADER] = {'K',  'I',  'N',  '1',  1,    11,   0,    0,
+                                                       0x04, 0x03, 0x02, 0x01, 0x00, 0x00, 0x00, 0x10};
+    uint8_t got[KIN_FRAME_HEADER];
+    kin_frame_encode(got, &(kin_frame){KIN_FRAME_STEP, 0x01020304, 256u << 20});
+    assert_memory_equal(got, expected, sizeof got);
+}
+
+static void every_header_survives_the_round_trip(void **state) {
+    (void)state;
+    for (int type = 1; type <= KIN_FRAME_N_TYPES; type++) {
+        uint8_t bytes[KIN_FRAME_HEADER];
+        kin_frame frame, sent = {type, 0x80000001, kin_frame_cap(type)};
+        kin_frame_encode(bytes, &sent);
+        assert_int_equal(kin_frame_decode(bytes, sizeof bytes, &frame, NULL), KIN_FRAME_HEADER);
+        assert_true(frame.type == sent.type && frame.epoch == sent.epoch && frame.length == sent.length);
+    }
+}
+
+static void the_beginning_of_a_header_needs_more(void **state) {
+    (void)state;
+    uint8_t bytes[KIN_FRAME_HEADER];
+    kin_frame frame;
+    kin_frame_encode(bytes, &ping);
+    assert_int_equal(kin_frame_decode(NULL, 0, &frame, NULL), 0);
+    for (size_t n = 1; n < sizeof bytes; n++) assert_int_equal(kin_frame_decode(bytes, n, &frame, NULL), 0);
+}
+
+static void expect_malformed(const uint8_t *bytes, size_t n, const char *sentence) {
+    kin_frame frame;
+    kin_err err = {""};
+    assert_int_equal(kin_frame_decode(bytes, n, &frame, &err), KIN_FAIL);
+    assert_string_equal(err.text, sentence);
+}
+
+static void a_stray_byte_is_malformed_at_once(void **state) {
+    (void)state;
+    uint8_t bytes[KIN_FRAME_HEADER];
+    for (size_t i = 0; i < 4; i++) {
+        kin_frame_encode(bytes, &ping);
+        bytes[i] ^= 0x20;
+        for (size_t n = i + 1; n <= sizeof bytes; n++) expect_malformed(bytes, n, "these are no frames of kin");
+    }
+    expect_malformed((const uint8_t *)"G", 1, "these are no frames of kin");
+}
+
+static void another_version_is_named(void **state) {
+    (void)state;
+    uint8_t bytes[KIN_FRAME_HEADER];
+    kin_frame_encode(bytes, &ping);
+    bytes[4] = 2;
+    expect_malformed(bytes, 5, "the peer speaks version 2 of the protocol, this program version 1");
+    expect_malformed(bytes, sizeof bytes, "the peer speaks version 2 of the protocol, this program version 1");
+}
+
+static void an_unknown_type_is_malformed(void **state) {
+    (void)state;
+    uint8_t bytes[KIN_FRAME_HEADER];
+    kin_frame_encode(bytes, &ping);
+    bytes[5] = 0;
+    expect_malformed(bytes, 6, "unknown type of frame: 0");
+    bytes[5] = KIN_FRAME_N_TYPES + 1;
+    expect_malformed(bytes, 6, "unknown type of frame: 25");
+}
+
+static void bytes_that_must_be_zero_are(void **state) {
+    (void)state;
+    uint8_t bytes[KIN_FRAME_HEADER];
+    for (int i = 6; i < 8; i++) {
+        kin_frame_encode(bytes, &ping);
+        bytes[i] = 1;
+        expect_malformed(bytes, sizeof bytes, "PING: bytes 6 and 7 of the header are not zero");
+    }
+}
+
+static void frames_of_a_plan_name_its_epoch(void **state) {
+    (void)state;
+    int n_refused = 0;
+    for (int type = 1; type <= KIN_FRAME_N_TYPES; type++) {
+        uint8_t bytes[KIN_FRAME_HEADER];
+        kin_frame frame;
+        kin_frame_encode(bytes, &(kin_frame){type, 1, 0});
+        kin_put_u32(bytes + 8, 0);
+        n_refused += kin_frame_decode(bytes, sizeof bytes, &frame, NULL) == KIN_FAIL;
+    }
+    assert_int_equal(n_refused, 6); // PLAN, READY, STEP, FORGET, END, NEXT
+    uint8_t step[KIN_FRAME_HEADER];
+    kin_frame_encode(step, &(kin_frame){KIN_FRAME_STEP, 1, 0});
+    kin_put_u32(step + 8, 0);
+    expect_malformed(step, sizeof step, "STEP: the frame belongs to no plan: its epoch is 0");
+}
+
+static void a_payload_beyond_its_cap_is_refused_by_the_header(void **state) {
+    (void)state;
+    for (int type = 1; type <= KIN_FRAME_N_TYPES; type++) {
+        uint8_t bytes[KIN_FRAME_HEADER];
+        kin_frame frame;
+        kin_frame_encode(bytes, &(kin_frame){type, 1, 0});
+        kin_put_u32(bytes + 12, kin_frame_cap(type) + 1);
+        assert_int_equal(kin_frame_decode(bytes, sizeof bytes, &frame, NULL), KIN_FAIL);
+        if (type == KIN_FRAME_OPEN) expect_malformed(bytes, sizeof bytes, "OPEN: payload of 65537 bytes exceeds 65536");
+    }
+}
+
+static void frames_belong_to_links(void **state) {
+    (void)state;
+    for (int role = 0; role < KIN_PROTO_N_ROLES; role++) {
+        assert_true(kin_frame_belongs(KIN_FRAME_OPEN, role));
+        assert_int_equal(kin_frame_belongs(KIN_FRAME_PLAN, role), role == KIN_PROTO_CONTROL);
+        assert_int_equal(kin_frame_belongs(KIN_FRAME_STEP, role), role == KIN_PROTO_RING);
+        assert_int_equal(kin_frame_belongs(KIN_FRAME_GET, role), role == KIN_PROTO_FETCH);
+    }
+}
+
+// Labels
+
+static void any_text_becomes_a_clean_label(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        size_t most;
+        const char *expected;
+    } cases[] = {
+        {"", 8, ""},
+        {"nuc", 8, "nuc"},
+        {"nuc", 3, "nuc"},
+        {"nuc", 2, "nu"},
+        {"nuc", 0, ""},
+        {"K\xc3\xbc", 3, "K\xc3\xbc"},
+        {"K\xc3\xbc", 2, "K"}, // a character is not cut
+        {"a\nb\x1b[31m\x7f", 16, "a?b?[31m?"},
+        {"a\xc2\x85z", 16, "a??z"}, // C1: each of its bytes
+        {"\xff\xc3", 16, "??"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char label[32];
+        assert_string_equal(kin_label_set(label, cases[i].most, cases[i].text), cases[i].expected);
+        assert_true(kin_label_is_clean(label, strlen(label)));
+    }
+}
+
+static void an_unclean_label_is_told(void **state) {
+    (void)state;
+    assert_true(kin_label_is_clean("", 0));
+    assert_true(kin_label_is_clean("K\xc3\xbc"
+                                   "che 1",
+                                   8));
+    assert_false(kin_label_is_clean("a\0b", 3));
+    assert_false(kin_label_is_clean("\t", 1));
+    assert_false(kin_label_is_clean("\xed\xa0\x80", 3)); // a surrogate
+    assert_false(kin_label_is_clean("\xc3", 1));
+}
+
+// Activations
+
+static uint32_t bits_of(float f) {
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    return bits;
+}
+
+static float float_of(uint32_t bits) {
+    float f;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+// The definition, slowly.
+static double value_of_f16(uint16_t h) {
+    int exponent = h >> 10 & 31, fraction = h & 0x3ff;
+    double value = exponent ? ldexp(1024 + fraction, exponent - 25) : ldexp(fraction, -24);
+    return h & 0x8000 ? -value : value;
+}
+
+static void every_f16_has_its_value(void **state) {
+    (void)state;
+    for (uint32_t h = 0; h < 0x10000; h++) {
+        uint32_t magnitude = h & 0x7fff, bits = kin_f16_to_f32((uint16_t)h);
+        if (magnitude < 0x7c00)
+            assert_true(bits == bits_of((float)value_of_f16((uint16_t)h)));
+        else if (magnitude == 0x7c00)
+            assert_true(isinf(float_of(bits)) && bits >> 31 == h >> 15);
+        else
+            assert_true(isnan(float_of(bits)));
+    }
+}
+
+static void every_f16_survives_f32(void **state) {
+    (void)state;
+    for (uint32_t h = 0; h < 0x10000; h++) assert_int_equal(kin_f16_from_f32(kin_f16_to_f32((uint16_t)h)), h);
+}
+
+// Between two neighbours: what is nearer wins, from the middle goes the even one.
+static void f32_is_rounded_to_nearest_even(void **state) {
+    (void)state;
+    for (uint32_t sign = 0; sign <= 0x8000; sign += 0x8000) {
+        for (uint32_t h = 0; h < 0x7c00; h++) {
+            double low = fabs(value_of_f16((uint16_t)h)), high = h == 0x7bff ? 65536 : value_of_f16((uint16_t)(h + 1));
+            uint32_t middle = bits_of((float)((low + high) / 2)) | sign << 16; // exact
+            assert_int_equal(kin_f16_from_f32(middle), sign | (h + (h & 1)));
+            assert_int_equal(kin_f16_from_f32(middle - 1), sign | h);
+            assert_int_equal(kin_f16_from_f32(middle + 1), sign | (h + 1));
+        }
+    }
+}
+
+static void what_no_f16_holds_becomes_zero_or_infinity(void **state) {
+    (void)state;
+    assert_int_equal(kin_f16_from_f32(bits_of(1e-30f)), 0);
+    assert_int_equal(kin_f16_from_f32(1), 0);
+    assert_int_equal(kin_f16_from_f32(bits_of(-1e-30f)), 0x8000);
+    assert_int_equal(kin_f16_from_f32(bits_of(1e30f)), 0x7c00);
+    assert_int_equal(kin_f16_from_f32(bits_of(-INFINITY)), 0xfc00);
+}
+
+static void a_nan_stays_a_nan(void **state) {
+    (void)state;
+    static const uint32_t fractions[] = {1, 0x1fff, 0x2000, 0x400000, 0x7fffff};
+    for (size_t i = 0; i < sizeof fractions / sizeof *fractions; i++) {
+        assert_true((kin_f16_from_f32(0x7f800000 | fractions[i]) & 0x7fff) > 0x7c00);
+        assert_true((kin_f16_from_f32(0xff800000 | fractions[i]) & 0x7fff) > 0x7c00);
+    }
+}
+
+static void rows_travel_in_both_types(void **state) {
+    (void)state;
+    static const float x[4] = {1, -2.5f, 65504, 1.0009765625f};
+    static const uint8_t as_f32[8] = {0, 0, 0x80, 0x3f, 0, 0, 0x20, 0xc0}, as_f16[8] = {0, 0x3c, 0, 0xc1, 0xff, 0x7b, 0x01, 0x3c};
+    uint8_t wire[1 + 16];
+    float back[4];
+    for (int type = 0; type < KIN_ACTIVATION_N_TYPES; type++) {
+        kin_activations_encode(wire + 1, x, 4, type);
+        assert_memory_equal(wire + 1, type == KIN_ACTIVATION_F16 ? as_f16 : as_f32, 8);
+        kin_activations_decode(back, wire + 1, 4, type);
+        assert_memory_equal(back, x, sizeof x);
+    }
+    kin_activations_encode(NULL, NULL, 0, KIN_ACTIVATION_F32);
+    kin_activations_decode(NULL, NULL, 0, KIN_ACTIVATION_F32);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_header_has_its_golden_bytes),
+        cmocka_unit_test(every_header_survives_the_round_trip),
+        cmocka_unit_test(the_beginning_of_a_header_needs_more),
+        cmocka_unit_test(a_stray_byte_is_malformed_at_once),
+        cmocka_unit_test(another_version_is_named),
+        cmocka_unit_test(an_unknown_type_is_malformed),
+        cmocka_unit_test(bytes_that_must_be_zero_are),
+        cmocka_unit_test(frames_of_a_plan_name_its_epoch),
+        cmocka_unit_test(a_payload_beyond_its_cap_is_refused_by_the_header),
+        cmocka_unit_test(frames_belong_to_links),
+        cmocka_unit_test(any_text_becomes_a_clean_label),
+        cmocka_unit_test(an_unclean_label_is_told),
+        cmocka_unit_test(every_f16_has_its_value),
+        cmocka_unit_test(every_f16_survives_f32),
+        cmocka_unit_test(f32_is_rounded_to_nearest_even),
+        cmocka_unit_test(what_no_f16_holds_becomes_zero_or_infinity),
+        cmocka_unit_test(a_nan_stays_a_nan),
+        cmocka_unit_test(rows_travel_in_both_types),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
