@@ -130,14 +130,15 @@ int kin_session_open(kin_session *s, const kin_session_options *o, int n_ctx, ki
     dopts.stop = &kin_app_stop;
     if (kin_devices_open(&s->devices, &dopts, err) != 0) return KIN_FAIL;
     if (kin_shard_open(&s->shard, &s->model, &s->devices, &so, err) != 0) return KIN_FAIL;
-    if (kin_head_open(&s->head, &s->model, s->shard, so.n_batch, err) != 0) return KIN_FAIL;
+    if (kin_alone_head_open(&s->alone, &s->model, s->shard, so.n_batch, err) != 0) return KIN_FAIL;
+    s->head = s->alone.head;
     kin_head_on_progress(s->head, kin_app_progress, NULL);
     s->load_ms = kin_clock_ms(begun, kin_clock_now());
     return 0;
 }
 
 void kin_session_close(kin_session *s) {
-    kin_head_close(s->head);
+    kin_alone_head_close(&s->alone);
     kin_shard_close(s->shard);
     kin_devices_close(&s->devices);
     kin_tokenizer_free(s->tokenizer);

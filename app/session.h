@@ -7,7 +7,7 @@
 #include "model/model.h"
 #include "pure/text/tokenizer.h"
 #include "pure/text/vocab.h"
-#include "ring/head.h"
+#include "ring/alone.h"
 
 typedef struct kin_session_options {
     const char *model;      // NULL: the demo model
@@ -40,7 +40,8 @@ typedef struct kin_session {
     kin_err vocab_err;
     kin_devices devices;
     kin_shard *shard;
-    kin_head *head;
+    kin_alone_head alone;
+    kin_head *head; // of alone
     int n_ctx;
     double load_ms;
 } kin_session;

@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #include "engine/device.h"
-#include "engine/window.h"
+#include "pure/plan/window.h"
 #include "model/hparams.h"
 
 typedef struct kin_kv kin_kv;

@@ -17,7 +17,7 @@
 
 #include "engine/device.h"
 #include "engine/stream.h"
-#include "engine/window.h"
+#include "pure/plan/window.h"
 #include "model/model.h"
 
 typedef struct kin_weights kin_weights;

@@ -4,31 +4,67 @@
 
 #include "model/embed.h"
 
+enum {
+    CHUNKS_PER_MEMBER = 2, // of a prompt: more make the pipeline's ends shorter, fewer make each chunk's products faster
+    CHUNK_LEAST = 16,
+};
+
+// A chunk on its way: its place in the request.
+typedef struct chunk {
+    kin_batch batch;
+    int32_t *pos, *seq; // [n_batch]
+    int32_t last;       // the row wanted when only the last is
+    int begin, n;       // tokens of the request
+} chunk;
+
 struct kin_head {
     const kin_model *model;
-    kin_shard *shard;
-    int n_batch;
+    kin_head_ring ring;
+    int n_batch, n_steps, n_chunk;
     kin_progress progress;
     void *progress_user;
 
-    float *x;           // f32 [n_batch, n_embd] hidden states on their way
-    int32_t *pos, *seq; // [n_batch]
-    int32_t last;       // the row wanted when only the last is
+    chunk *chunks;      // [n_steps] cyclic, by the step's number
+    float *x;           // f32 [n_batch, n_embd] hidden states of the step at hand
+    uint64_t next_step; // numbers are never used twice, so what comes back of an earlier request is known
 };
 
-int kin_head_open(kin_head **out, const kin_model *model, kin_shard *shard, int n_batch, kin_err *err) {
+// A request that is being fed.
+typedef struct feed {
+    int32_t seq, pos;
+    const int32_t *tokens;
+    int n, n_chunk;
+    float *logits;
+    int n_logits;
+    int sent, done; // tokens
+    uint64_t first_step, n_sent, n_done;
+} feed;
+
+static int alloc_chunks(kin_head *h, kin_err *err) {
+    h->chunks = calloc((size_t)h->n_steps, sizeof *h->chunks);
+    for (int i = 0; i < h->n_steps && h->chunks; i++) {
+        chunk *c = &h->chunks[i];
+        c->pos = malloc((size_t)h->n_batch * sizeof *c->pos);
+        c->seq = malloc((size_t)h->n_batch * sizeof *c->seq);
+        if (!c->pos || !c->seq) return kin_err_set(err, "out of memory");
+    }
+    return h->chunks ? 0 : kin_err_set(err, "out of memory");
+}
+
+int kin_head_open(kin_head **out, const kin_model *model, const kin_head_ring *ring, int n_batch, int n_steps, kin_err *err) {
     *out = NULL;
     kin_head *h = calloc(1, sizeof *h);
     if (!h) return kin_err_set(err, "out of memory");
     h->model = model;
-    h->shard = shard;
+    h->ring = *ring;
     h->n_batch = n_batch;
+    h->n_steps = n_steps;
+    h->next_step = 1;
     h->x = malloc((size_t)n_batch * (size_t)model->hp.n_embd * sizeof *h->x);
-    h->pos = malloc((size_t)n_batch * sizeof *h->pos);
-    h->seq = malloc((size_t)n_batch * sizeof *h->seq);
-    if (!h->x || !h->pos || !h->seq) {
+    int rc = h->x ? alloc_chunks(h, err) : kin_err_set(err, "out of memory");
+    if (rc != 0) {
         kin_head_close(h);
-        return kin_err_set(err, "out of memory");
+        return KIN_FAIL;
     }
     *out = h;
     return 0;
@@ -36,10 +72,21 @@ int kin_head_open(kin_head **out, const kin_model *model, kin_shard *shard, int 
 
 void kin_head_close(kin_head *h) {
     if (!h) return;
+    for (int i = 0; i < h->n_steps && h->chunks; i++) {
+        free(h->chunks[i].pos);
+        free(h->chunks[i].seq);
+    }
+    free(h->chunks);
     free(h->x);
-    free(h->pos);
-    free(h->seq);
     free(h);
+}
+
+void kin_head_set_ring(kin_head *h, const kin_head_ring *ring) {
+    h->ring = *ring;
+}
+
+void kin_head_set_chunk(kin_head *h, int n_tokens) {
+    h->n_chunk = n_tokens;
 }
 
 void kin_head_on_progress(kin_head *h, kin_progress progress, void *user) {
@@ -47,46 +94,109 @@ void kin_head_on_progress(kin_head *h, kin_progress progress, void *user) {
     h->progress_user = user;
 }
 
-// One chunk of at most n_batch tokens. n_logits as in kin_head_eval, for this chunk.
-static int eval_chunk(kin_head *h, int32_t seq, int32_t pos, const int32_t *tokens, int n, float *logits, int n_logits,
-                      kin_err *err) {
-    if (kin_embed(h->model, tokens, n, h->x, err) != 0) return KIN_FAIL;
-    for (int i = 0; i < n; i++) {
-        h->pos[i] = pos + i;
-        h->seq[i] = seq;
+// ---- feeding
+
+static int min_int(int a, int b) {
+    return a < b ? a : b;
+}
+
+static int chunk_tokens(const kin_head *h, int n) {
+    if (h->n_chunk > 0) return min_int(h->n_chunk, h->n_batch);
+    if (h->ring.n_members < 2) return h->n_batch;
+    int share = (n + CHUNKS_PER_MEMBER * h->ring.n_members - 1) / (CHUNKS_PER_MEMBER * h->ring.n_members);
+    return min_int(share < CHUNK_LEAST ? CHUNK_LEAST : share, h->n_batch);
+}
+
+static chunk *chunk_of(kin_head *h, uint64_t step) {
+    return &h->chunks[step % (uint64_t)h->n_steps];
+}
+
+// The logits that are wanted of this chunk: 0, 1 or all of its tokens.
+static int n_wanted(const feed *f, const chunk *c) {
+    if (f->n_logits == f->n) return c->n;
+    return f->n_logits && c->begin + c->n == f->n ? 1 : 0;
+}
+
+static int send_chunk(kin_head *h, feed *f, kin_err *err) {
+    uint64_t step = h->next_step++;
+    chunk *c = chunk_of(h, step);
+    c->begin = f->sent;
+    c->n = min_int(f->n_chunk, f->n - f->sent);
+    if (kin_embed(h->model, f->tokens + c->begin, c->n, h->x, err) != 0) return KIN_FAIL;
+    for (int i = 0; i < c->n; i++) {
+        c->pos[i] = f->pos + c->begin + i;
+        c->seq[i] = f->seq;
     }
     // A chunk whose logits nobody wants still has to end somewhere: its last row.
-    h->last = n - 1;
-    bool all = n_logits == n;
-    kin_batch batch = {
-        .n_tokens = n, .pos = h->pos, .seq = h->seq, .out = all ? NULL : &h->last, .n_out = 1, .no_output = n_logits == 0};
-    int step = kin_shard_begin(h->shard, &batch, err);
-    if (step < 0) return KIN_FAIL;
-    int rc = kin_shard_run(h->shard, step, 0, h->x, h->x, err);
-    kin_shard_end(h->shard, step, rc == 0);
-    if (rc != 0) return KIN_FAIL;
-    return n_logits ? kin_shard_output(h->shard, n_logits, h->x, logits, err) : 0;
+    c->last = c->n - 1;
+    int wanted = n_wanted(f, c);
+    c->batch = (kin_batch){.n_tokens = c->n,
+                           .pos = c->pos,
+                           .seq = c->seq,
+                           .out = wanted == c->n ? NULL : &c->last,
+                           .n_out = 1,
+                           .no_output = wanted == 0};
+    if (kin_part_begin(h->ring.part, step, &c->batch, err) != 0) return KIN_FAIL;
+    f->sent += c->n;
+    f->n_sent++;
+    kin_leg leg = {.step = step, .n_rows = c->n, .more = f->sent < f->n};
+    return h->ring.port.send(h->ring.port.user, &leg, &c->batch, h->x, err);
+}
+
+static int finish_chunk(kin_head *h, feed *f, const chunk *c, kin_err *err) {
+    int wanted = n_wanted(f, c);
+    float *logits = f->logits;
+    if (f->n_logits == f->n) logits += (size_t)c->begin * (size_t)h->model->hp.n_vocab;
+    if (wanted && kin_shard_output(h->ring.shard, wanted, h->x, logits, err) != 0) return KIN_FAIL;
+    f->done += c->n;
+    f->n_done++;
+    if (h->progress) h->progress(h->progress_user, "reading the prompt", (uint64_t)f->done, (uint64_t)f->n);
+    return 0;
+}
+
+// A step came back to us at the end of a round: our own window, then the next round or the output.
+static int take_leg(kin_head *h, feed *f, kin_leg *leg, kin_err *err) {
+    const chunk *c = chunk_of(h, leg->step);
+    leg->n_rows = kin_part_run(h->ring.part, leg->step, leg->round, leg->n_rows, h->x, err);
+    if (leg->n_rows < 0) return KIN_FAIL;
+    if (++leg->round == h->ring.n_rounds) return finish_chunk(h, f, c, err);
+    return h->ring.port.send(h->ring.port.user, leg, &c->batch, h->x, err);
+}
+
+static int feed_all(kin_head *h, feed *f, kin_err *err) {
+    while (f->done < f->n) {
+        while (f->sent < f->n && f->n_sent - f->n_done < (uint64_t)h->n_steps) {
+            if (send_chunk(h, f, err) != 0) return KIN_FAIL;
+        }
+        kin_leg leg;
+        if (h->ring.port.receive(h->ring.port.user, &leg, h->x, err) != 0) return KIN_FAIL;
+        if (leg.step < f->first_step) continue; // of a request that was given up
+        if (take_leg(h, f, &leg, err) != 0) return KIN_FAIL;
+    }
+    return 0;
 }
 
 int kin_head_eval(kin_head *h, int32_t seq, int32_t pos, const int32_t *tokens, int n, float *logits, int n_logits,
                   kin_err *err) {
     kin_assert(n > 0 && (n_logits == 0 || n_logits == 1 || n_logits == n));
-    for (int done = 0; done < n;) {
-        int chunk = n - done < h->n_batch ? n - done : h->n_batch;
-        bool last = done + chunk == n;
-        int wanted = n_logits == n ? chunk : n_logits && last ? 1 : 0;
-        if (eval_chunk(h, seq, pos + done, tokens + done, chunk, logits, wanted, err) != 0) return KIN_FAIL;
-        if (n_logits == n) logits += (size_t)chunk * (size_t)h->model->hp.n_vocab;
-        done += chunk;
-        if (h->progress) h->progress(h->progress_user, "reading the prompt", (uint64_t)done, (uint64_t)n);
-    }
-    return 0;
+    feed f = {.seq = seq,
+              .pos = pos,
+              .tokens = tokens,
+              .n = n,
+              .n_chunk = chunk_tokens(h, n),
+              .logits = logits,
+              .n_logits = n_logits,
+              .first_step = h->next_step};
+    if (feed_all(h, &f, err) == 0) return 0;
+    kin_head_remove(h, seq, pos, pos + n);
+    return KIN_FAIL;
 }
 
 void kin_head_remove(kin_head *h, int32_t seq, int32_t begin, int32_t end) {
-    kin_shard_remove(h->shard, seq, begin, end);
+    kin_part_forget(h->ring.part, seq, begin, end);
+    h->ring.port.forget(h->ring.port.user, seq, begin, end);
 }
 
 void kin_head_clear(kin_head *h) {
-    kin_shard_clear(h->shard);
+    kin_head_remove(h, -1, 0, INT32_MAX);
 }

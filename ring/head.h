@@ -1,27 +1,47 @@
-// The head: the user's machine. It has the model's two ends (embedding, output layer) and drives the layers between them.
+// The head: the user's machine. It has the model's two ends (embedding, output layer), and sends what is between them round the
+// ring: hidden states, never tokens or text.
 //
-// Tokens never leave it: what travels to the layers is hidden states. Here, today, all layers are one shard of its own.
-// It keeps no text and makes no choice of tokens: that is the caller's (sampler, tokenizer).
+//   tokens ─► embedding ─► round 0: port ─► own window ─► round 1: ... ─► own window ─► output ─► logits
+//
+// A prompt is cut into chunks that follow each other round the ring, so that all members compute at once. A machine on its own
+// is a ring of one: the same code, with a port behind which nobody is (ring/alone.h).
+// The head keeps no text and makes no choice of tokens: that is the caller's (sampler, tokenizer).
 //
 // Owner: the caller. Thread: one, the same as the shard's.
 #pragma once
 
 #include <stdint.h>
 
-#include "engine/shard.h"
+#include "ring/part.h"
+#include "ring/port.h"
 
 typedef struct kin_head kin_head;
 
-// The model and the shard (all layers, with the output layer) are borrowed until close.
-int kin_head_open(kin_head **out, const kin_model *model, kin_shard *shard, int n_batch, kin_err *err);
+// Who the others are and what the head does itself. It can change between two requests.
+typedef struct kin_head_ring {
+    kin_port port;
+    kin_part *part;   // the head's own, borrowed
+    kin_shard *shard; // with the output layer, borrowed
+    int n_rounds;
+    int n_members; // that compute: a prompt is cut so that all have something to do
+} kin_head_ring;
+
+// n_batch: most tokens per step. n_steps: most steps on their way at once, of the part and the port.
+int kin_head_open(kin_head **out, const kin_model *model, const kin_head_ring *ring, int n_batch, int n_steps, kin_err *err);
 void kin_head_close(kin_head *head);
+
+// Another ring from now on; no step may be on its way. What sequences held is lost.
+void kin_head_set_ring(kin_head *head, const kin_head_ring *ring);
+
+// Tokens in a chunk of a prompt; 0 (as after open): what suits the ring, at most n_batch.
+void kin_head_set_chunk(kin_head *head, int n_tokens);
 
 // Called while a prompt is processed.
 void kin_head_on_progress(kin_head *head, kin_progress progress, void *user);
 
 // Feeds tokens [n] of sequence `seq` at positions pos, pos + 1, ...
 // logits: n_logits = 1: // f32 [n_vocab] after the last token; n_logits = n: // f32 [n, n_vocab] after each; 0: none, may be
-// NULL. On failure the sequence holds the tokens of the chunks that succeeded; remove them or clear.
+// NULL. On failure the sequence holds what it held before.
 int kin_head_eval(kin_head *head, int32_t seq, int32_t pos, const int32_t *tokens, int n, float *logits, int n_logits,
                   kin_err *err);
 

@@ -1,0 +1,102 @@
+#include "ring/alone.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct waiting {
+    kin_leg leg;
+    float *x; // f32 [n_batch, n_embd]
+} waiting;
+
+struct kin_alone {
+    size_t n_embd;
+    int n_steps;
+    waiting *queue; // [n_steps] cyclic
+    int first, n;
+};
+
+int kin_alone_open(kin_alone **out, int n_batch, int n_embd, int n_steps, kin_err *err) {
+    *out = NULL;
+    kin_alone *a = calloc(1, sizeof *a);
+    if (!a) return kin_err_set(err, "out of memory");
+    a->n_embd = (size_t)n_embd;
+    a->n_steps = n_steps;
+    a->queue = calloc((size_t)n_steps, sizeof *a->queue);
+    for (int i = 0; i < n_steps && a->queue; i++) {
+        a->queue[i].x = malloc((size_t)n_batch * (size_t)n_embd * sizeof(float));
+        if (a->queue[i].x) continue;
+        kin_alone_close(a);
+        return kin_err_set(err, "out of memory");
+    }
+    if (!a->queue) {
+        free(a);
+        return kin_err_set(err, "out of memory");
+    }
+    *out = a;
+    return 0;
+}
+
+void kin_alone_close(kin_alone *a) {
+    if (!a) return;
+    for (int i = 0; i < a->n_steps; i++) free(a->queue[i].x);
+    free(a->queue);
+    free(a);
+}
+
+static int send(void *user, const kin_leg *leg, const kin_batch *batch, const float *x, kin_err *err) {
+    kin_alone *a = user;
+    (void)batch;
+    if (a->n == a->n_steps) return kin_err_set(err, "%d steps are on their way already", a->n);
+    waiting *w = &a->queue[(a->first + a->n++) % a->n_steps];
+    w->leg = *leg;
+    memcpy(w->x, x, (size_t)leg->n_rows * a->n_embd * sizeof *x);
+    return 0;
+}
+
+static int receive(void *user, kin_leg *leg, float *x, kin_err *err) {
+    kin_alone *a = user;
+    if (a->n == 0) return kin_err_set(err, "no step is on its way");
+    const waiting *w = &a->queue[a->first];
+    *leg = w->leg;
+    memcpy(x, w->x, (size_t)leg->n_rows * a->n_embd * sizeof *x);
+    a->first = (a->first + 1) % a->n_steps;
+    a->n--;
+    return 0;
+}
+
+static void forget(void *user, int32_t seq, int32_t begin, int32_t end) {
+    kin_alone *a = user;
+    (void)seq, (void)begin, (void)end;
+    a->n = 0;
+}
+
+kin_port kin_alone_port(kin_alone *a) {
+    return (kin_port){.user = a, .send = send, .receive = receive, .forget = forget};
+}
+
+int kin_alone_head_open(kin_alone_head *out, const kin_model *model, kin_shard *shard, int n_batch, kin_err *err) {
+    const kin_hparams *hp = &model->hp;
+    const int round = 0, n_steps = 1;
+    *out = (kin_alone_head){0};
+    kin_part_options po = {.shard = shard,
+                           .windows = kin_windows_one(0, hp->n_layer, 0),
+                           .rounds = &round,
+                           .n_rounds = 1,
+                           .n_layer = hp->n_layer,
+                           .n_steps = n_steps};
+    if (kin_alone_open(&out->alone, n_batch, hp->n_embd, n_steps, err) != 0 || kin_part_open(&out->part, &po, err) != 0) {
+        kin_alone_head_close(out);
+        return KIN_FAIL;
+    }
+    kin_head_ring ring = {.port = kin_alone_port(out->alone), .part = out->part, .shard = shard, .n_rounds = 1, .n_members = 1};
+    if (kin_head_open(&out->head, model, &ring, n_batch, n_steps, err) == 0) return 0;
+    kin_alone_head_close(out);
+    return KIN_FAIL;
+}
+
+void kin_alone_head_close(kin_alone_head *h) {
+    kin_head_close(h->head);
+    kin_part_close(h->part);
+    kin_alone_close(h->alone);
+    *h = (kin_alone_head){0};
+}

@@ -1,0 +1,105 @@
+#include "ring/part.h"
+
+#include <stdlib.h>
+
+typedef struct passing {
+    bool open;
+    uint64_t step;
+    int shard_step;
+    int n_out;
+} passing;
+
+struct kin_part {
+    kin_part_options o;
+    int *windows;   // [n_rounds] the window of each round, or NONE
+    passing *steps; // [n_steps]
+};
+
+enum { NONE = -1 };
+
+int kin_part_open(kin_part **out, const kin_part_options *o, kin_err *err) {
+    *out = NULL;
+    kin_assert(o->n_rounds > 0 && o->n_steps > 0 && o->windows.n <= o->n_rounds);
+    kin_part *p = calloc(1, sizeof *p);
+    if (!p) return kin_err_set(err, "out of memory");
+    p->o = *o;
+    p->windows = malloc((size_t)o->n_rounds * sizeof *p->windows);
+    p->steps = calloc((size_t)o->n_steps, sizeof *p->steps);
+    if (!p->windows || !p->steps) {
+        kin_part_close(p);
+        return kin_err_set(err, "out of memory");
+    }
+    for (int i = 0; i < o->n_rounds; i++) p->windows[i] = NONE;
+    for (int i = 0; i < o->windows.n; i++) p->windows[o->rounds[i]] = i;
+    *out = p;
+    return 0;
+}
+
+void kin_part_close(kin_part *p) {
+    if (!p) return;
+    free(p->windows);
+    free(p->steps);
+    free(p);
+}
+
+static passing *find(kin_part *p, bool open, uint64_t step) {
+    for (int i = 0; i < p->o.n_steps; i++) {
+        passing *s = &p->steps[i];
+        if (s->open == open && (!open || s->step == step)) return s;
+    }
+    return NULL;
+}
+
+static void end(kin_part *p, passing *s, bool keep) {
+    s->open = false;
+    if (p->o.shard) kin_shard_end(p->o.shard, s->shard_step, keep);
+}
+
+int kin_part_begin(kin_part *p, uint64_t step, const kin_batch *batch, kin_err *err) {
+    if (find(p, true, step)) return kin_err_set(err, "step %llu came twice", (unsigned long long)step);
+    passing *s = find(p, false, 0);
+    if (!s) return kin_err_set(err, "more than %d steps are on their way", p->o.n_steps);
+    *s = (passing){.step = step, .n_out = kin_batch_n_out(batch)};
+    if (p->o.shard) s->shard_step = kin_shard_begin(p->o.shard, batch, err);
+    if (s->shard_step < 0) return KIN_FAIL;
+    s->open = true;
+    return 0;
+}
+
+int kin_part_run(kin_part *p, uint64_t step, int round, int n_rows, float *x, kin_err *err) {
+    passing *s = find(p, true, step);
+    if (!s) return kin_err_set(err, "step %llu came without its positions", (unsigned long long)step);
+    kin_assert(round >= 0 && round < p->o.n_rounds);
+    int window = p->windows[round];
+    if (window != NONE) {
+        if (kin_shard_run(p->o.shard, s->shard_step, window, x, x, err) != 0) {
+            end(p, s, false);
+            return KIN_FAIL;
+        }
+        if (p->o.windows.at[window].layer_end == p->o.n_layer) n_rows = s->n_out;
+    }
+    if (round == p->o.n_rounds - 1) end(p, s, true);
+    return n_rows;
+}
+
+void kin_part_forget(kin_part *p, int32_t seq, int32_t begin, int32_t end_pos) {
+    if (!p->o.shard) {
+        for (int i = 0; i < p->o.n_steps; i++) p->steps[i].open = false; // a relay need not know
+        return;
+    }
+    for (int i = 0; i < p->o.n_steps; i++) {
+        passing *s = &p->steps[i];
+        if (s->open && kin_shard_step_has(p->o.shard, s->shard_step, seq, begin, end_pos)) end(p, s, false);
+    }
+    if (seq < 0)
+        kin_shard_clear(p->o.shard);
+    else
+        kin_shard_remove(p->o.shard, seq, begin, end_pos);
+}
+
+void kin_part_reset(kin_part *p) {
+    for (int i = 0; i < p->o.n_steps; i++) {
+        if (p->steps[i].open) end(p, &p->steps[i], false);
+    }
+    if (p->o.shard) kin_shard_clear(p->o.shard);
+}

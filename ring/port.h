@@ -1,0 +1,31 @@
+// A port: how the head reaches the rest of the ring, whatever that is.
+//
+// A step that leaves the head comes back at the end of the round, in the order of sending. For a head on its own the rest is
+// nothing (ring/alone.h); else there is a network behind it (ring/cluster.h).
+//
+// Owner: who made it. Thread: the head's, for all functions.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "engine/kv.h"
+
+// A step on its way through one round.
+typedef struct kin_leg {
+    uint64_t step;
+    int round;
+    int n_rows; // of its activations
+    bool more;  // another chunk of the same prompt follows
+} kin_leg;
+
+typedef struct kin_port {
+    void *user;
+    // x // f32 [n_rows, n_embd], borrowed for the call. batch: the step's, with every round.
+    int (*send)(void *user, const kin_leg *leg, const kin_batch *batch, const float *x, kin_err *err);
+    // Waits for the next one that comes back: x // f32 [n_rows, n_embd], room for a step's n_batch rows.
+    int (*receive)(void *user, kin_leg *leg, float *x, kin_err *err);
+    // Positions [begin, end) of a sequence (-1: of all) are to be forgotten by everybody, in order with the steps.
+    void (*forget)(void *user, int32_t seq, int32_t begin, int32_t end);
+} kin_port;
