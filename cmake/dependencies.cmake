@@ -3,10 +3,25 @@ find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
+pkg_check_modules(LIBUV REQUIRED IMPORTED_TARGET libuv>=1.44)
+pkg_check_modules(OPENSSL REQUIRED IMPORTED_TARGET libssl>=3.0 libcrypto>=3.0)
 pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
 add_library(PCRE2::8BIT ALIAS PkgConfig::PCRE2)
 add_library(jansson::jansson ALIAS PkgConfig::JANSSON)
+add_library(libuv::uv ALIAS PkgConfig::LIBUV)
+add_library(OpenSSL::SSL ALIAS PkgConfig::OPENSSL)
 add_library(cmocka::cmocka ALIAS PkgConfig::CMOCKA)
+
+# HiGHS: solves the integer programs of the published scheduler (sys/highs.c). Optional: without it that scheduler says so.
+find_path(HIGHS_INCLUDE_DIR interfaces/highs_c_api.h PATH_SUFFIXES highs)
+find_library(HIGHS_LIBRARY highs)
+add_library(kin_highs INTERFACE)
+add_library(highs::highs ALIAS kin_highs)
+if(HIGHS_INCLUDE_DIR AND HIGHS_LIBRARY)
+    target_include_directories(kin_highs SYSTEM INTERFACE ${HIGHS_INCLUDE_DIR})
+    target_link_libraries(kin_highs INTERFACE ${HIGHS_LIBRARY})
+    target_compile_definitions(kin_highs INTERFACE KIN_HAVE_HIGHS)
+endif()
 
 # ggml: the tensor library (ggml-base) and the registry that loads its CPU variants and GPUs at run time (ggml).
 # KIN_GGML_DIR: an installation prefix of a ggml of one's own, as tools/setup builds it where no package exists.

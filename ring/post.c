@@ -1,0 +1,87 @@
+#include "ring/post.h"
+
+#include <stdlib.h>
+
+typedef struct call {
+    kin_post_fn fn;
+    void *arg;
+} call;
+
+struct kin_post {
+    uv_async_t wake;
+    uv_mutex_t lock; // of the three below; never held during a call
+    call *calls;     // [n_max], a ring
+    int n_max, first, n;
+};
+
+static bool take(kin_post *p, call *c) {
+    uv_mutex_lock(&p->lock);
+    bool any = p->n > 0;
+    if (any) {
+        *c = p->calls[p->first];
+        p->first = (p->first + 1) % p->n_max;
+        p->n--;
+    }
+    uv_mutex_unlock(&p->lock);
+    return any;
+}
+
+// At most as many as the queue holds, so that calls that leave calls do not keep the loop from its sockets.
+static void run_calls(uv_async_t *wake) {
+    kin_post *p = wake->data;
+    call c;
+    for (int i = 0; i < p->n_max; i++) {
+        if (!take(p, &c)) return;
+        c.fn(c.arg);
+        if (uv_is_closing((uv_handle_t *)wake)) return; // the call closed this post, which ran the others
+    }
+    uv_async_send(wake);
+}
+
+int kin_post_open(kin_post **out, uv_loop_t *loop, int n_max, kin_err *err) {
+    *out = NULL;
+    kin_post *p = calloc(1, sizeof *p);
+    if (p) p->calls = calloc((size_t)n_max, sizeof *p->calls);
+    if (!p || !p->calls || uv_mutex_init(&p->lock) != 0) {
+        if (p) free(p->calls);
+        free(p);
+        return kin_err_set(err, "out of memory");
+    }
+    p->n_max = n_max;
+    p->wake.data = p;
+    int rc = uv_async_init(loop, &p->wake, run_calls);
+    if (rc != 0) {
+        uv_mutex_destroy(&p->lock);
+        free(p->calls);
+        free(p);
+        return kin_err_set(err, "no wake-up for the loop: %s", uv_strerror(rc));
+    }
+    *out = p;
+    return 0;
+}
+
+static void free_post(uv_handle_t *wake) {
+    kin_post *p = wake->data;
+    uv_mutex_destroy(&p->lock);
+    free(p->calls);
+    free(p);
+}
+
+void kin_post_close(kin_post *p) {
+    if (!p || uv_is_closing((uv_handle_t *)&p->wake)) return;
+    uv_close((uv_handle_t *)&p->wake, free_post);
+    call c;
+    while (take(p, &c)) c.fn(c.arg);
+}
+
+bool kin_post_call(kin_post *p, kin_post_fn fn, void *arg) {
+    uv_mutex_lock(&p->lock);
+    bool room = p->n < p->n_max;
+    if (room) {
+        p->calls[(p->first + p->n) % p->n_max] = (call){fn, arg};
+        p->n++;
+    }
+    uv_mutex_unlock(&p->lock);
+    if (room) uv_async_send(&p->wake);
+    return room;
+}

@@ -1,0 +1,308 @@
+#include "sys/tls.h"
+
+#include <openssl/crypto.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__x86_64__) || defined(__i386__)
+#include <cpuid.h>
+#elif defined(__linux__) && defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
+
+enum {
+    OUTPUT_FIRST = 32 << 10,  // bytes: a frame of 4096 floats and some
+    OUTPUT_KEPT = 1 << 20,    // a larger buffer is given back when it is empty
+    RECORD_BYTES = 16 << 10,  // of plain text, at most
+    RECORDS_PER_KEY = 1 << 22 // AES-GCM stands 2^24.5 (RFC 8446, 5.5); then the sender goes on to its next key
+};
+
+static const unsigned char identity[] = {'k', 'i', 'n', '1'};
+static const unsigned char cipher_id[] = {0x13, 0x01}; // TLS_AES_128_GCM_SHA256: of it the key has its hash, SHA-256
+
+struct kin_tls_ctx {
+    SSL_CTX *ssl;
+    BIO_METHOD *bio;
+    uint8_t key[KIN_TLS_KEY_BYTES];
+};
+
+struct kin_tls {
+    SSL *ssl;
+    kin_tls_state state;
+    const uint8_t *input; // [n_input] what was fed and OpenSSL has not read yet; borrowed
+    size_t n_input;
+    uint8_t *output; // [output_bytes], of which n_output are to be sent
+    size_t n_output, output_bytes;
+    size_t n_records; // at most, that were encrypted with the present key
+};
+
+// ---- what OpenSSL reads from and writes to: the memory of a connection
+
+static int bio_read(BIO *bio, char *buf, size_t n, size_t *n_read) {
+    kin_tls *t = BIO_get_data(bio);
+    BIO_clear_retry_flags(bio);
+    *n_read = n < t->n_input ? n : t->n_input;
+    if (*n_read == 0) {
+        BIO_set_retry_read(bio);
+        return 0;
+    }
+    memcpy(buf, t->input, *n_read);
+    t->input += *n_read;
+    t->n_input -= *n_read;
+    return 1;
+}
+
+static int bio_write(BIO *bio, const char *bytes, size_t n, size_t *n_written) {
+    kin_tls *t = BIO_get_data(bio);
+    if (t->output_bytes - t->n_output < n) {
+        size_t want = t->output_bytes ? t->output_bytes : OUTPUT_FIRST;
+        while (want - t->n_output < n) want *= 2;
+        uint8_t *grown = realloc(t->output, want);
+        if (!grown) return 0;
+        t->output = grown;
+        t->output_bytes = want;
+    }
+    memcpy(t->output + t->n_output, bytes, n);
+    t->n_output += n;
+    *n_written = n;
+    return 1;
+}
+
+static long bio_ctrl(BIO *bio, int command, long number, void *pointer) {
+    (void)bio, (void)number, (void)pointer;
+    return command == BIO_CTRL_FLUSH;
+}
+
+// ---- the key
+
+// A session that looks as if it had been made by an earlier connection: OpenSSL's form of an external pre-shared key.
+static SSL_SESSION *new_session(SSL *ssl) {
+    const kin_tls_ctx *ctx = SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl));
+    const SSL_CIPHER *cipher = SSL_CIPHER_find(ssl, cipher_id);
+    SSL_SESSION *session = SSL_SESSION_new();
+    if (session && cipher && SSL_SESSION_set1_master_key(session, ctx->key, sizeof ctx->key) == 1 &&
+        SSL_SESSION_set_cipher(session, cipher) == 1 && SSL_SESSION_set_protocol_version(session, TLS1_3_VERSION) == 1)
+        return session;
+    SSL_SESSION_free(session);
+    return NULL;
+}
+
+static int give_key(SSL *ssl, const EVP_MD *hash, const unsigned char **id, size_t *id_bytes, SSL_SESSION **session) {
+    *session = NULL;
+    *id = identity;
+    *id_bytes = sizeof identity;
+    if (hash && EVP_MD_get_type(hash) != NID_sha256) return 1; // asked again, for a cipher that is not ours
+    *session = new_session(ssl);
+    return *session != NULL;
+}
+
+static int find_key(SSL *ssl, const unsigned char *id, size_t id_bytes, SSL_SESSION **session) {
+    *session = NULL;
+    if (id_bytes != sizeof identity || memcmp(id, identity, sizeof identity) != 0) return 1; // goes on without a key, and fails
+    *session = new_session(ssl);
+    return *session != NULL;
+}
+
+// ---- context
+
+static bool cpu_has_aes(void) {
+#if defined(__x86_64__) || defined(__i386__)
+    unsigned a, b, c, d;
+    return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_AES);
+#elif defined(__linux__) && defined(__aarch64__)
+    return (getauxval(AT_HWCAP) & HWCAP_AES) != 0;
+#else
+    return true; // every Mac
+#endif
+}
+
+static int set_up(kin_tls_ctx *ctx) {
+    SSL_CTX *ssl = ctx->ssl;
+    const char *ciphers = cpu_has_aes() ? "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256"
+                                        : "TLS_CHACHA20_POLY1305_SHA256:TLS_AES_128_GCM_SHA256";
+    if (SSL_CTX_set_min_proto_version(ssl, TLS1_3_VERSION) != 1 || SSL_CTX_set_max_proto_version(ssl, TLS1_3_VERSION) != 1 ||
+        SSL_CTX_set_ciphersuites(ssl, ciphers) != 1 || SSL_CTX_set1_groups_list(ssl, "X25519:P-256") != 1 ||
+        SSL_CTX_set_num_tickets(ssl, 0) != 1)
+        return KIN_FAIL;
+    // The server chooses: ChaCha20 where the client has it first or the server has.
+    SSL_CTX_set_options(ssl, SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION |
+                                 SSL_OP_CIPHER_SERVER_PREFERENCE | SSL_OP_PRIORITIZE_CHACHA);
+    SSL_CTX_set_session_cache_mode(ssl, SSL_SESS_CACHE_OFF);
+    SSL_CTX_set_psk_use_session_callback(ssl, give_key);
+    SSL_CTX_set_psk_find_session_callback(ssl, find_key);
+    SSL_CTX_set_app_data(ssl, ctx);
+    return BIO_meth_set_read_ex(ctx->bio, bio_read) == 1 && BIO_meth_set_write_ex(ctx->bio, bio_write) == 1 &&
+                   BIO_meth_set_ctrl(ctx->bio, bio_ctrl) == 1
+               ? 0
+               : KIN_FAIL;
+}
+
+int kin_tls_ctx_open(kin_tls_ctx **out, const uint8_t key[KIN_TLS_KEY_BYTES], kin_err *err) {
+    *out = NULL;
+    kin_tls_ctx *ctx = calloc(1, sizeof *ctx);
+    if (!ctx) return kin_err_set(err, "out of memory");
+    memcpy(ctx->key, key, sizeof ctx->key);
+    ctx->ssl = SSL_CTX_new(TLS_method());
+    ctx->bio = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "kin");
+    if (!ctx->ssl || !ctx->bio || set_up(ctx) != 0) {
+        const char *reason = ERR_reason_error_string(ERR_peek_last_error());
+        kin_tls_ctx_close(ctx);
+        return kin_err_set(err, "this OpenSSL cannot do TLS 1.3 with a shared key (%s)", reason ? reason : "no reason given");
+    }
+    *out = ctx;
+    return 0;
+}
+
+void kin_tls_ctx_close(kin_tls_ctx *ctx) {
+    if (!ctx) return;
+    SSL_CTX_free(ctx->ssl);
+    BIO_meth_free(ctx->bio);
+    OPENSSL_cleanse(ctx->key, sizeof ctx->key);
+    free(ctx);
+}
+
+// ---- what went wrong
+
+// The words for a handshake that failed. Keys differ: a server finds that the client's binder does not verify and says so in an
+// alert; a client that went on to decrypt what an impostor encrypted finds it damaged.
+static int handshake_failed(kin_err *err) {
+    unsigned long code = ERR_peek_last_error();
+    switch (ERR_GET_LIB(code) == ERR_LIB_SSL ? ERR_GET_REASON(code) : 0) {
+    case SSL_R_BINDER_DOES_NOT_VERIFY:
+    case SSL_R_SSLV3_ALERT_ILLEGAL_PARAMETER:
+    case SSL_R_TLSV1_ALERT_DECRYPT_ERROR:
+    case SSL_R_SSLV3_ALERT_BAD_RECORD_MAC:
+    case SSL_R_DECRYPTION_FAILED_OR_BAD_RECORD_MAC:
+    case SSL_R_DIGEST_CHECK_FAILED: return kin_err_set(err, "the other side has another key");
+    case ERR_R_MALLOC_FAILURE: return kin_err_set(err, "out of memory");
+    default:
+        return kin_err_set(err, "the other side does not speak TLS 1.3 with a shared key (%s)",
+                           code ? ERR_reason_error_string(code) : "it ended early");
+    }
+}
+
+static int data_failed(kin_err *err) {
+    unsigned long code = ERR_peek_last_error();
+    const char *reason = code ? ERR_reason_error_string(code) : NULL;
+    return kin_err_set(err, "the encrypted bytes are damaged (%s)", reason ? reason : "no reason given");
+}
+
+// ---- a connection
+
+int kin_tls_open(kin_tls **out, kin_tls_ctx *ctx, bool is_client, kin_err *err) {
+    *out = NULL;
+    kin_tls *t = calloc(1, sizeof *t);
+    BIO *bio = BIO_new(ctx->bio);
+    if (!t || !bio || !(t->ssl = SSL_new(ctx->ssl))) {
+        BIO_free(bio);
+        free(t);
+        return kin_err_set(err, "out of memory");
+    }
+    BIO_set_data(bio, t);
+    BIO_set_init(bio, 1);
+    SSL_set_bio(t->ssl, bio, bio);
+    *out = t;
+    if (!is_client) {
+        SSL_set_accept_state(t->ssl);
+        return 0;
+    }
+    SSL_set_connect_state(t->ssl);
+    // There are no authorities, so a certificate, which only an impostor would send, is never believed.
+    SSL_set_verify(t->ssl, SSL_VERIFY_PEER, NULL);
+    if (kin_tls_feed(t, NULL, 0, err) == 0) return 0;
+    kin_tls_close(t);
+    *out = NULL;
+    return KIN_FAIL;
+}
+
+void kin_tls_close(kin_tls *t) {
+    if (!t) return;
+    SSL_free(t->ssl);
+    free(t->output);
+    free(t);
+}
+
+int kin_tls_feed(kin_tls *t, const void *bytes, size_t n, kin_err *err) {
+    kin_assert(t->n_input == 0);
+    t->input = bytes;
+    t->n_input = n;
+    if (t->state != KIN_TLS_HANDSHAKING) return 0;
+    ERR_clear_error();
+    int rc = SSL_do_handshake(t->ssl);
+    if (rc != 1 && SSL_get_error(t->ssl, rc) == SSL_ERROR_WANT_READ) return 0;
+    // Without the key there is no certificate either; that it was used is looked at all the same.
+    if (rc == 1 && SSL_session_reused(t->ssl)) {
+        t->state = KIN_TLS_OPEN;
+        return 0;
+    }
+    t->state = KIN_TLS_FAILED;
+    t->n_input = 0;
+    return handshake_failed(err);
+}
+
+int kin_tls_read(kin_tls *t, void *buf, size_t n, size_t *n_read, kin_err *err) {
+    *n_read = 0;
+    if (t->state != KIN_TLS_OPEN) {
+        t->n_input = 0;
+        return 0;
+    }
+    if (n == 0) return 0;
+    ERR_clear_error();
+    int rc = SSL_read_ex(t->ssl, buf, n, n_read);
+    if (rc == 1) return 0;
+    *n_read = 0;
+    int why = SSL_get_error(t->ssl, rc);
+    if (why == SSL_ERROR_WANT_READ) return 0;
+    t->n_input = 0;
+    if (why == SSL_ERROR_ZERO_RETURN) {
+        t->state = KIN_TLS_CLOSED;
+        return 0;
+    }
+    t->state = KIN_TLS_FAILED;
+    return data_failed(err);
+}
+
+int kin_tls_write(kin_tls *t, const void *bytes, size_t n, kin_err *err) {
+    kin_assert(t->state == KIN_TLS_OPEN || t->state == KIN_TLS_CLOSED);
+    if (n == 0) return 0;
+    size_t n_written;
+    ERR_clear_error();
+    t->n_records += n / RECORD_BYTES + 1;
+    if (t->n_records > RECORDS_PER_KEY && SSL_key_update(t->ssl, SSL_KEY_UPDATE_NOT_REQUESTED) == 1) t->n_records = 0;
+    if (SSL_write_ex(t->ssl, bytes, n, &n_written) == 1 && n_written == n) return 0;
+    t->state = KIN_TLS_FAILED;
+    return kin_err_set(err, "out of memory for bytes to send");
+}
+
+void kin_tls_finish(kin_tls *t) {
+    ERR_clear_error();
+    if (t->state == KIN_TLS_OPEN || t->state == KIN_TLS_CLOSED) SSL_shutdown(t->ssl);
+}
+
+const uint8_t *kin_tls_output(const kin_tls *t, size_t *n) {
+    *n = t->n_output;
+    return t->output;
+}
+
+void kin_tls_output_done(kin_tls *t) {
+    t->n_output = 0;
+    if (t->output_bytes <= OUTPUT_KEPT) return;
+    free(t->output);
+    t->output = NULL;
+    t->output_bytes = 0;
+}
+
+uint8_t *kin_tls_output_take(kin_tls *t, size_t *n) {
+    uint8_t *taken = t->output;
+    *n = t->n_output;
+    t->output = NULL;
+    t->n_output = t->output_bytes = 0;
+    return taken;
+}
+
+kin_tls_state kin_tls_state_now(const kin_tls *t) {
+    return t->state;
+}

@@ -1,0 +1,62 @@
+// TLS 1.3 between two who share a key: bytes in, bytes out. No socket, no certificate, no file.
+//
+// The key is an external pre-shared key (RFC 8446, 2.2), used with an ephemeral Diffie-Hellman exchange (psk_dhe_ke): what was
+// recorded stays secret even if the key is lost later. Cipher: AES-128-GCM; ChaCha20-Poly1305 where one of the two has no AES in
+// its processor. There are no tickets, no resumption, no early data. The identity on the wire is "kin1" for everybody, and
+// nothing else is in clear text; a side without the key is refused before it has seen a byte of ours that depends on anything
+// else.
+//
+// The same key serves both roles: whoever can redirect traffic can lead a client back to its own server. Say who you are inside,
+// and refuse yourself.
+//
+// Owner: who opened it. Thread: a context may be shared by connections of several threads; a connection belongs to one thread.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+#define KIN_TLS_KEY_BYTES 32
+
+typedef struct kin_tls_ctx kin_tls_ctx; // a key and how it is used
+typedef struct kin_tls kin_tls;         // one connection
+
+typedef enum kin_tls_state {
+    KIN_TLS_HANDSHAKING,
+    KIN_TLS_OPEN,
+    KIN_TLS_CLOSED, // the other side said that it is done
+    KIN_TLS_FAILED, // it told, or was told, why; what there is to send is an alert
+} kin_tls_state;
+
+// The key is copied, and wiped at close. Close a context after its connections.
+int kin_tls_ctx_open(kin_tls_ctx **out, const uint8_t key[KIN_TLS_KEY_BYTES], kin_err *err);
+void kin_tls_ctx_close(kin_tls_ctx *ctx);
+
+// A client has its first bytes to send at once.
+int kin_tls_open(kin_tls **out, kin_tls_ctx *ctx, bool is_client, kin_err *err);
+void kin_tls_close(kin_tls *tls);
+
+// Takes `bytes`, which came from the other side, and moves the handshake on; they are borrowed until kin_tls_read says 0.
+// Afterwards there may be something to send, also when it fails. Where the keys differ, both sides fail with "the other side has
+// another key".
+int kin_tls_feed(kin_tls *tls, const void *bytes, size_t n, kin_err *err);
+
+// Decrypts up to n bytes of what was fed into buf, and says in *n_read how many; 0: nothing (more) for now, or the end (see the
+// state). Read until 0 after each feed. Fails on bytes that were tampered with.
+int kin_tls_read(kin_tls *tls, void *buf, size_t n, size_t *n_read, kin_err *err);
+
+// Encrypts all n bytes as records of at most 16 KiB, one for each call where they fit. Only when open.
+int kin_tls_write(kin_tls *tls, const void *bytes, size_t n, kin_err *err);
+
+// Tells the other side that nothing follows.
+void kin_tls_finish(kin_tls *tls);
+
+// What is to be sent to the other side: *n bytes, valid until the next call on this connection. Then say that they are gone; or
+// take them along: the caller frees them.
+const uint8_t *kin_tls_output(const kin_tls *tls, size_t *n);
+void kin_tls_output_done(kin_tls *tls);
+uint8_t *kin_tls_output_take(kin_tls *tls, size_t *n);
+
+kin_tls_state kin_tls_state_now(const kin_tls *tls);

@@ -1,0 +1,122 @@
+// Addresses, and what PONGs tell: the small parts of a link.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <netdb.h>
+#include <string.h>
+
+#include "ring/address.h"
+#include "ring/pulse.h"
+
+static void expect_address(const char *numbers, const char *host, const char *text) {
+    kin_address a;
+    char h[KIN_ADDRESS_HOST], t[KIN_ADDRESS_TEXT];
+    assert_true(kin_address_parse(&a, numbers, 4100));
+    assert_int_equal(kin_address_port(&a), 4100);
+    kin_address_host(&a, h);
+    kin_address_format(&a, t);
+    assert_string_equal(h, host);
+    assert_string_equal(t, text);
+}
+
+static void addresses_are_read_and_written(void **state) {
+    (void)state;
+    expect_address("192.168.1.7", "192.168.1.7", "192.168.1.7:4100");
+    expect_address("2001:DB8::7", "2001:db8::7", "[2001:db8::7]:4100");
+    expect_address("::ffff:10.0.0.1", "10.0.0.1", "10.0.0.1:4100");
+    expect_address("::", "::", "[::]:4100");
+}
+
+static void names_are_no_addresses(void **state) {
+    (void)state;
+    kin_address a;
+    assert_false(kin_address_parse(&a, "localhost", 1));
+    assert_false(kin_address_parse(&a, "", 1));
+    assert_false(kin_address_parse(&a, "300.1.1.1", 1));
+    assert_false(kin_address_parse(&a, "192.168.1.7:80", 1));
+}
+
+static bool same_network(const char *x, const char *y) {
+    kin_address a, b;
+    uint8_t m[KIN_ADDRESS_NETWORK], n[KIN_ADDRESS_NETWORK];
+    assert_true(kin_address_parse(&a, x, 1));
+    assert_true(kin_address_parse(&b, y, 2));
+    kin_address_network(&a, m);
+    kin_address_network(&b, n);
+    return memcmp(m, n, sizeof m) == 0;
+}
+
+static void a_peer_is_an_address_or_a_64(void **state) {
+    (void)state;
+    assert_true(same_network("10.0.0.1", "::ffff:10.0.0.1"));
+    assert_false(same_network("10.0.0.1", "10.0.0.2"));
+    assert_true(same_network("2001:db8:1:2::1", "2001:db8:1:2:3:4:5:6"));
+    assert_false(same_network("2001:db8:1:2::1", "2001:db8:1:3::1"));
+    assert_false(same_network("0.0.0.0", "::"));
+}
+
+static void looked_up_addresses_get_the_port_and_are_capped(void **state) {
+    (void)state;
+    struct sockaddr_in v4 = {.sin_family = AF_INET};
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6};
+    struct addrinfo last = {.ai_family = AF_INET, .ai_addr = (struct sockaddr *)&v4, .ai_addrlen = sizeof v4};
+    struct addrinfo odd = {.ai_family = AF_UNIX, .ai_next = &last};
+    struct addrinfo first = {.ai_family = AF_INET6, .ai_addr = (struct sockaddr *)&v6, .ai_addrlen = sizeof v6, .ai_next = &odd};
+    kin_address a[3];
+    assert_int_equal(kin_address_take(a, 3, &first, 77), 2);
+    assert_int_equal(kin_address_port(&a[0]), 77);
+    assert_int_equal(kin_address_port(&a[1]), 77);
+    assert_int_equal(kin_address_take(a, 1, &first, 77), 1);
+    assert_int_equal(kin_address_take(a, 3, NULL, 77), 0);
+}
+
+static void the_round_trip_is_the_median_of_the_last(void **state) {
+    (void)state;
+    kin_pulse p = {0};
+    assert_int_equal(kin_pulse_rtt(&p), 0);
+    kin_pulse_add(&p, 100, 0, 150);
+    assert_int_equal(kin_pulse_rtt(&p), 50);
+    kin_pulse_add(&p, 100, 0, 110);
+    kin_pulse_add(&p, 100, 0, 9000);
+    assert_int_equal(kin_pulse_rtt(&p), 50);
+    for (int i = 0; i < KIN_PULSE_KEPT; i++) kin_pulse_add(&p, 100, 0, 107);
+    assert_int_equal(kin_pulse_rtt(&p), 7);
+}
+
+static void the_clock_is_read_where_the_round_trip_was_shortest(void **state) {
+    (void)state;
+    kin_pulse p = {0};
+    assert_int_equal(kin_pulse_clock_ahead(&p), 0);
+    kin_pulse_add(&p, 1000, 5900, 2000); // 4400 +- 500
+    kin_pulse_add(&p, 2000, 6005, 2010); // 4000 +- 5
+    kin_pulse_add(&p, 3000, 6500, 4000);
+    assert_int_equal(kin_pulse_clock_ahead(&p), 4000);
+    kin_pulse q = {0};
+    kin_pulse_add(&q, 2000, 1005, 2010);
+    assert_int_equal(kin_pulse_clock_ahead(&q), -1000);
+}
+
+static void times_that_cannot_be_are_ignored(void **state) {
+    (void)state;
+    kin_pulse p = {0};
+    kin_pulse_add(&p, 101, 0, 100);
+    kin_pulse_add(&p, 0, 0, UINT64_C(61000000000));
+    assert_int_equal(kin_pulse_rtt(&p), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(addresses_are_read_and_written),
+        cmocka_unit_test(names_are_no_addresses),
+        cmocka_unit_test(a_peer_is_an_address_or_a_64),
+        cmocka_unit_test(looked_up_addresses_get_the_port_and_are_capped),
+        cmocka_unit_test(the_round_trip_is_the_median_of_the_last),
+        cmocka_unit_test(the_clock_is_read_where_the_round_trip_was_shortest),
+        cmocka_unit_test(times_that_cannot_be_are_ignored),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
