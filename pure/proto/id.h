@@ -1,0 +1,16 @@
+// Who somebody is in the cluster: 16 random bytes that a machine makes once and keeps.
+#pragma once
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "pure/proto/message.h"
+
+static inline bool kin_proto_id_equal(const kin_proto_id *a, const kin_proto_id *b) {
+    return memcmp(a->bytes, b->bytes, sizeof a->bytes) == 0;
+}
+
+// All zeros: nobody.
+static inline bool kin_proto_id_is_none(const kin_proto_id *id) {
+    return kin_proto_id_equal(id, &(kin_proto_id){{0}});
+}

@@ -1,0 +1,360 @@
+#include "pure/proto/member.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/err.h"
+#include "base/hash.h"
+#include "pure/proto/label.h"
+
+#define MS ((uint64_t)1000000)
+
+// Something that is tried again and again.
+typedef struct retry {
+    uint64_t wait_ns; // the next one; 0: the shortest
+    kin_time at;      // when to try
+    bool is_trying;   // no need to try: under way or done
+} retry;
+
+typedef enum shard_state { SHARD_NONE, SHARD_PREPARING, SHARD_HELD } shard_state;
+
+struct kin_member {
+    kin_member_options options;
+    kin_time now;
+    kin_rng rng;
+
+    kin_member_state state;
+    char head[64]; // its name, or its address as long as that is all we know
+    retry control;
+    kin_time tried_at, joined_at;
+    char trouble[KIN_MEMBER_SENTENCE / 2]; // why there is no head
+
+    uint32_t epoch;      // in force, 0: none
+    uint32_t epoch_last; // highest from this head on this link
+    uint64_t work;       // hash of what the plan wants prepared
+    retry next;          // the link to the next member
+    bool next_open;
+
+    shard_state shard;
+    uint64_t shard_work; // what it is (being) prepared for
+    uint32_t ticket;     // of the preparation that runs or ran last
+    kin_time reported_at;
+
+    kin_member_actions actions; // of the current step
+};
+
+kin_member_options kin_member_options_default(void) {
+    return (kin_member_options){
+        .wait_min_ns = 250 * MS,
+        .wait_max_ns = 5000 * MS,
+        .connect_ns = 4000 * MS,
+        .steady_ns = 5000 * MS,
+        .refused_ns = 30000 * MS,
+        .progress_ns = 250 * MS,
+    };
+}
+
+// ---- actions
+
+static kin_member_action *act(kin_member *m, kin_member_action_kind kind) {
+    kin_assert(m->actions.n < KIN_MEMBER_ACTIONS);
+    kin_member_action *action = &m->actions.at[m->actions.n++];
+    action->kind = kind;
+    action->epoch = m->epoch;
+    action->ticket = m->ticket;
+    action->port = 0;
+    action->is_open = false;
+    action->level = KIN_LOG_INFO;
+    action->address[0] = action->stage[0] = action->text[0] = '\0';
+    return action;
+}
+
+static void say(kin_member *m, kin_log_level level, const char *fmt, ...) KIN_PRINTF(3, 4);
+
+static void say(kin_member *m, kin_log_level level, const char *fmt, ...) {
+    kin_member_action *action = act(m, KIN_MEMBER_LOG);
+    action->level = level;
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(action->text, sizeof action->text, fmt, args);
+    va_end(args);
+}
+
+static void set_state(kin_member *m, kin_member_state state) {
+    if (m->state == state) return;
+    m->state = state;
+    act(m, KIN_MEMBER_STATUS);
+}
+
+static bool is_joined(const kin_member *m) {
+    return m->state == KIN_MEMBER_JOINED || m->state == KIN_MEMBER_PREPARING || m->state == KIN_MEMBER_READY;
+}
+
+// ---- trying again
+
+static void retry_later(kin_member *m, retry *r) {
+    uint64_t wait = r->wait_ns > m->options.wait_min_ns ? r->wait_ns : m->options.wait_min_ns;
+    if (wait > m->options.wait_max_ns) wait = m->options.wait_max_ns;
+    // Jitter: a house full of devices that lost the same head must not come back in the same instant.
+    r->at = m->now + wait / 2 + (uint64_t)(kin_rng_unit(&m->rng) * (double)(wait / 2));
+    r->wait_ns = wait * 2;
+    r->is_trying = false;
+}
+
+static bool retry_is_due(const kin_member *m, const retry *r) {
+    return !r->is_trying && m->now >= r->at;
+}
+
+// ---- the head
+
+static void connect_to(kin_member *m, const char *address, uint16_t port) {
+    m->control.is_trying = true;
+    m->tried_at = m->now;
+    set_state(m, KIN_MEMBER_CONNECTING);
+    kin_member_action *connect = act(m, KIN_MEMBER_CONNECT);
+    snprintf(connect->address, sizeof connect->address, "%s", address);
+    connect->port = port;
+}
+
+static void look_for_head(kin_member *m) {
+    if (!retry_is_due(m, &m->control)) return;
+    if (m->options.address[0]) {
+        connect_to(m, m->options.address, m->options.port);
+        return;
+    }
+    set_state(m, KIN_MEMBER_SEARCHING);
+    act(m, KIN_MEMBER_SEARCH);
+    retry_later(m, &m->control); // searches overlap: an answer to any of them counts
+}
+
+static void close_next(kin_member *m) {
+    if (m->epoch == 0) return;
+    act(m, KIN_MEMBER_CLOSE_NEXT);
+    m->next_open = false;
+    m->next = (retry){.is_trying = true};
+}
+
+static void end_epoch(kin_member *m) {
+    if (m->epoch == 0) return;
+    close_next(m);
+    m->epoch = 0;
+}
+
+static void lose_head(kin_member *m, const char *reason) {
+    if (is_joined(m) && m->now - m->joined_at >= m->options.steady_ns) m->control.wait_ns = 0;
+    if (is_joined(m))
+        say(m, KIN_LOG_WARN, "the head '%s' is lost: %s", m->head, reason);
+    else if (m->control.wait_ns <= 2 * m->options.wait_min_ns)
+        say(m, KIN_LOG_INFO, "no head at '%s' yet: %s", m->head, reason);
+    end_epoch(m);
+    m->epoch_last = 0;
+    kin_label_set(m->trouble, sizeof m->trouble - 1, reason);
+    set_state(m, m->options.address[0] ? KIN_MEMBER_CONNECTING : KIN_MEMBER_SEARCHING);
+    retry_later(m, &m->control);
+}
+
+static void take_found(kin_member *m, const kin_member_event *event) {
+    if (m->state != KIN_MEMBER_SEARCHING) return;
+    kin_label_set(m->head, sizeof m->head - 1, event->name);
+    say(m, KIN_LOG_INFO, "found the head '%s' at %s, port %u", m->head, event->address, (unsigned)event->port);
+    connect_to(m, event->address, event->port);
+}
+
+static void take_accepted(kin_member *m, const kin_member_event *event) {
+    if (m->state != KIN_MEMBER_CONNECTING || !m->control.is_trying) return;
+    kin_label_set(m->head, sizeof m->head - 1, event->name);
+    m->joined_at = m->now;
+    set_state(m, KIN_MEMBER_JOINED);
+    act(m, KIN_MEMBER_SEND_FACTS);
+    say(m, KIN_LOG_INFO, "joined the head '%s'", m->head);
+}
+
+static void take_refused(kin_member *m, const char *reason) {
+    if (!m->control.is_trying) return;
+    end_epoch(m); // a head may find out late that it has another model
+    m->epoch_last = 0;
+    kin_label_set(m->trouble, sizeof m->trouble - 1, reason);
+    kin_member_action *drop = act(m, KIN_MEMBER_DROP);
+    snprintf(drop->text, sizeof drop->text, "it was refused");
+    m->control.is_trying = false;
+    if (kin_refusal_is_final(kin_refusal_of(reason))) {
+        set_state(m, KIN_MEMBER_GIVEN_UP);
+        kin_member_action *give_up = act(m, KIN_MEMBER_GIVE_UP);
+        snprintf(give_up->text, sizeof give_up->text, "the head '%s' refuses this device: %s", m->head, m->trouble);
+        return;
+    }
+    m->control.at = m->now + m->options.refused_ns;
+    set_state(m, KIN_MEMBER_IS_REFUSED);
+    say(m, KIN_LOG_WARN, "the head '%s' refuses this device for now: %s", m->head, m->trouble);
+}
+
+// ---- the shard
+
+static void be_ready(kin_member *m) {
+    set_state(m, KIN_MEMBER_READY);
+    act(m, KIN_MEMBER_SEND_READY);
+}
+
+static void prepare(kin_member *m) {
+    if (m->shard == SHARD_PREPARING) act(m, KIN_MEMBER_CANCEL);
+    m->shard = SHARD_PREPARING;
+    m->shard_work = m->work;
+    m->ticket++;
+    act(m, KIN_MEMBER_PREPARE);
+}
+
+static void take_plan(kin_member *m, const kin_member_event *event) {
+    if (!is_joined(m) || event->epoch <= m->epoch_last) return; // an epoch that is over does not come back
+    end_epoch(m);
+    m->epoch = m->epoch_last = event->epoch;
+    m->work = kin_hash64(event->work, event->n_work, 0);
+    m->next = (retry){.at = m->now};
+    set_state(m, KIN_MEMBER_PREPARING);
+    if (m->shard == SHARD_NONE || m->shard_work != m->work) {
+        prepare(m);
+    } else if (m->shard == SHARD_HELD) {
+        act(m, KIN_MEMBER_REUSE);
+        be_ready(m);
+    }
+}
+
+static void take_end(kin_member *m, uint32_t epoch) {
+    if (!kin_member_takes(m, epoch)) return;
+    end_epoch(m);
+    set_state(m, KIN_MEMBER_JOINED);
+}
+
+static void send_failed(kin_member *m, const kin_member_event *event) {
+    kin_member_action *failed = act(m, KIN_MEMBER_SEND_FAILED);
+    kin_label_set(failed->stage, sizeof failed->stage - 1, event->stage);
+    kin_label_set(failed->text, sizeof failed->text - 1, event->reason);
+    say(m, KIN_LOG_WARN, "failed at %s: %s", failed->stage, failed->text);
+}
+
+static void take_preparation(kin_member *m, const kin_member_event *event) {
+    if (m->shard != SHARD_PREPARING || event->ticket != m->ticket) return;
+    bool is_wanted = m->epoch != 0; // else it was for an epoch that is over
+    if (event->kind == KIN_MEMBER_PREPARED) {
+        m->shard = SHARD_HELD;
+        if (is_wanted) be_ready(m);
+    } else if (event->kind == KIN_MEMBER_PREPARE_FAILED) {
+        m->shard = SHARD_NONE;
+        if (is_wanted)
+            send_failed(m, event);
+        else
+            say(m, KIN_LOG_WARN, "what the last plan wanted could not be prepared: %s", event->reason);
+    } else if (is_wanted && m->now - m->reported_at >= m->options.progress_ns) {
+        m->reported_at = m->now;
+        act(m, KIN_MEMBER_SEND_PROGRESS);
+    }
+}
+
+// What could not compute once is not trusted: the next plan prepares it anew.
+static void take_compute_failed(kin_member *m, const kin_member_event *event) {
+    if (!kin_member_takes(m, event->epoch) || m->state != KIN_MEMBER_READY) return;
+    m->shard = SHARD_NONE;
+    set_state(m, KIN_MEMBER_PREPARING);
+    send_failed(m, event);
+}
+
+// ---- the next member
+
+static void look_for_next(kin_member *m) {
+    if (m->epoch == 0 || !retry_is_due(m, &m->next)) return;
+    m->next.is_trying = true;
+    act(m, KIN_MEMBER_CONNECT_NEXT);
+}
+
+static void take_next(kin_member *m, const kin_member_event *event) {
+    if (!kin_member_takes(m, event->epoch)) return;
+    bool is_open = event->kind == KIN_MEMBER_NEXT_OPENED, was_open = m->next_open;
+    m->next_open = is_open;
+    if (is_open)
+        m->next.wait_ns = 0;
+    else
+        retry_later(m, &m->next);
+    if (is_open == was_open) return;
+    kin_member_action *ring = act(m, KIN_MEMBER_SEND_RING);
+    ring->is_open = is_open;
+    if (!is_open) kin_label_set(ring->text, sizeof ring->text - 1, event->reason);
+}
+
+// ---- the step
+
+kin_member *kin_member_new(const kin_member_options *options, kin_time now) {
+    kin_member *m = calloc(1, sizeof *m);
+    if (!m) return NULL;
+    m->options = *options;
+    m->now = m->control.at = now;
+    m->state = options->address[0] ? KIN_MEMBER_CONNECTING : KIN_MEMBER_SEARCHING;
+    kin_label_set(m->head, sizeof m->head - 1, options->address);
+    kin_rng_seed(&m->rng, options->seed);
+    return m;
+}
+
+void kin_member_free(kin_member *m) {
+    free(m);
+}
+
+static void take_time(kin_member *m) {
+    if (m->state == KIN_MEMBER_CONNECTING && m->control.is_trying && m->now - m->tried_at >= m->options.connect_ns) {
+        static const char reason[] = "the head did not answer in time";
+        snprintf(act(m, KIN_MEMBER_DROP)->text, KIN_MEMBER_SENTENCE, "%s", reason);
+        lose_head(m, reason);
+    }
+    if (!is_joined(m) && m->state != KIN_MEMBER_GIVEN_UP) look_for_head(m);
+    look_for_next(m);
+}
+
+const kin_member_actions *kin_member_step(kin_member *m, kin_time now, const kin_member_event *event) {
+    kin_assert(now >= m->now);
+    m->now = now;
+    m->actions.n = 0;
+    switch (event->kind) {
+    case KIN_MEMBER_TICK: break;
+    case KIN_MEMBER_FOUND: take_found(m, event); break;
+    case KIN_MEMBER_ACCEPTED: take_accepted(m, event); break;
+    case KIN_MEMBER_REFUSED: take_refused(m, event->reason); break;
+    case KIN_MEMBER_LOST:
+        if (m->control.is_trying) lose_head(m, event->reason);
+        break;
+    case KIN_MEMBER_PLAN: take_plan(m, event); break;
+    case KIN_MEMBER_END: take_end(m, event->epoch); break;
+    case KIN_MEMBER_PROGRESS:
+    case KIN_MEMBER_PREPARED:
+    case KIN_MEMBER_PREPARE_FAILED: take_preparation(m, event); break;
+    case KIN_MEMBER_COMPUTE_FAILED: take_compute_failed(m, event); break;
+    case KIN_MEMBER_NEXT_OPENED:
+    case KIN_MEMBER_NEXT_CLOSED: take_next(m, event); break;
+    }
+    take_time(m);
+    return &m->actions;
+}
+
+// ---- inspection
+
+kin_member_state kin_member_state_now(const kin_member *m) {
+    return m->state;
+}
+
+uint32_t kin_member_epoch(const kin_member *m) {
+    return m->epoch;
+}
+
+bool kin_member_takes(const kin_member *m, uint32_t epoch) {
+    return m->epoch != 0 && epoch == m->epoch;
+}
+
+const char *kin_member_doing(const kin_member *m, char *buf, size_t n) {
+    switch (m->state) {
+    case KIN_MEMBER_SEARCHING: snprintf(buf, n, "searching for a head"); break;
+    case KIN_MEMBER_CONNECTING: snprintf(buf, n, "connecting to the head '%s'", m->head); break;
+    case KIN_MEMBER_JOINED: snprintf(buf, n, "joined the head '%s', waiting for work", m->head); break;
+    case KIN_MEMBER_PREPARING: snprintf(buf, n, "getting ready for the head '%s'", m->head); break;
+    case KIN_MEMBER_READY: snprintf(buf, n, "working for the head '%s'", m->head); break;
+    case KIN_MEMBER_IS_REFUSED: snprintf(buf, n, "the head '%s' refuses this device for now: %s", m->head, m->trouble); break;
+    case KIN_MEMBER_GIVEN_UP: snprintf(buf, n, "the head '%s' refuses this device: %s", m->head, m->trouble); break;
+    }
+    return buf;
+}

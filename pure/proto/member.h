@@ -1,0 +1,143 @@
+// A member: what one device does to be part of a ring, from finding the head to being ready, again and again.
+//
+// A step function like the roster (pure/proto/roster.h), its other side: events and the time go in, actions come out. It opens
+// no link and loads nothing; the driver does, and reports. Links notice by themselves that the other side went silent.
+//
+//     SEARCHING ─► CONNECTING ─► JOINED ─► PREPARING ─► READY           REFUSED: asks again, slowly; or GIVEN_UP
+//         ▲            │           │ ▲         │          │
+//         └── back-off ┴── lost ───┴─┼─────────┴──────────┤
+//                                    └──── epoch over ────┘
+//
+// What was prepared (the shard) belongs to nobody's epoch: it stays while links come and go, and a plan with the same work in it
+// takes it over at once. A preparation that runs while its epoch ends goes on, because the next plan mostly wants the same.
+//
+// A plan counts only if the step took it: afterwards kin_member_epoch is its epoch. The actions of that step mean the new plan,
+// so the driver has it at hand when it carries them out.
+//
+// Owner: the device's driver. Thread: its loop's. Actions live until the next step.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/rng.h"
+#include "pure/proto/refusal.h"
+
+enum {
+    KIN_MEMBER_ACTIONS = 16,
+    KIN_MEMBER_ADDRESS = 256, // bytes with the NUL
+    KIN_MEMBER_SENTENCE = 512,
+};
+
+typedef struct kin_member kin_member;
+
+typedef struct kin_member_options {
+    char address[KIN_MEMBER_ADDRESS]; // of the head; "": search for it
+    uint16_t port;
+    uint64_t seed;        // of the jitter: different on every device
+    uint64_t wait_min_ns; // before trying again (250 ms), doubling
+    uint64_t wait_max_ns; // up to this (5 s); a wait is between half of it and all of it
+    uint64_t connect_ns;  // from CONNECT to the head's answer (4 s: more than the link's own limit)
+    uint64_t steady_ns;   // after so long with a head the waits begin at the shortest again (5 s)
+    uint64_t refused_ns;  // before asking again who refused (30 s)
+    uint64_t progress_ns; // between two reports of progress (250 ms)
+} kin_member_options;
+
+kin_member_options kin_member_options_default(void);
+
+// NULL: out of memory.
+kin_member *kin_member_new(const kin_member_options *options, kin_time now);
+void kin_member_free(kin_member *member);
+
+// ---- events
+
+typedef enum kin_member_event_kind {
+    KIN_MEMBER_TICK,           // time passes; at least ten times a second
+    KIN_MEMBER_FOUND,          // name, address, port: a head answered a search
+    KIN_MEMBER_ACCEPTED,       // name: the head sent ACCEPT
+    KIN_MEMBER_REFUSED,        // reason: it sent REFUSE
+    KIN_MEMBER_LOST,           // reason: the control link has ended, or did not come to be
+    KIN_MEMBER_PLAN,           // epoch, work: PLAN came
+    KIN_MEMBER_END,            // epoch: it is over
+    KIN_MEMBER_PROGRESS,       // ticket
+    KIN_MEMBER_PREPARED,       // ticket
+    KIN_MEMBER_PREPARE_FAILED, // ticket, stage, reason
+    KIN_MEMBER_COMPUTE_FAILED, // epoch, stage, reason: a step could not be computed
+    KIN_MEMBER_NEXT_OPENED,    // epoch: the ring link to the next member
+    KIN_MEMBER_NEXT_CLOSED,    // epoch, reason: has ended, or did not come to be
+} kin_member_event_kind;
+
+typedef struct kin_member_event { // only what the kind names is looked at; pointers are for the call
+    kin_member_event_kind kind;
+    uint32_t epoch;
+    uint32_t ticket;
+    uint16_t port;
+    const char *name, *address, *stage, *reason;
+    const uint8_t *work; // all of a plan that decides what has to be prepared, not whom to send to // u8 [n_work]
+    size_t n_work;
+} kin_member_event;
+
+// ---- actions
+
+typedef enum kin_member_action_kind {
+    KIN_MEMBER_SEARCH,        // ask the network for heads
+    KIN_MEMBER_CONNECT,       // address, port: connect to the head, send OPEN
+    KIN_MEMBER_DROP,          // text: close the control link, or give up connecting
+    KIN_MEMBER_SEND_FACTS,    // send DEVICE
+    KIN_MEMBER_PREPARE,       // ticket, epoch: prepare what the plan of this epoch says; what was prepared before is of no use
+    KIN_MEMBER_CANCEL,        // ticket: a preparation that nobody wants any more; it may still report, and is not listened to
+    KIN_MEMBER_REUSE,         // epoch: clear the KV cache of what is prepared, before the first step of this epoch
+    KIN_MEMBER_SEND_PROGRESS, // epoch: the latest
+    KIN_MEMBER_SEND_READY,    // epoch
+    KIN_MEMBER_SEND_FAILED,   // epoch, stage, text
+    KIN_MEMBER_CONNECT_NEXT,  // epoch: connect to the next member of this epoch's plan
+    KIN_MEMBER_CLOSE_NEXT,    // epoch: close that link, or give up connecting
+    KIN_MEMBER_SEND_RING,     // epoch, is_open, text: send NEXT, how the ring link is
+    KIN_MEMBER_GIVE_UP,       // text: it will never be taken; end the program
+    KIN_MEMBER_LOG,           // level, text
+    KIN_MEMBER_STATUS,        // the state has changed
+} kin_member_action_kind;
+
+typedef struct kin_member_action {
+    kin_member_action_kind kind;
+    uint32_t epoch;
+    uint32_t ticket;
+    uint16_t port;
+    bool is_open;
+    kin_log_level level;
+    char address[KIN_MEMBER_ADDRESS];
+    char stage[64];
+    char text[KIN_MEMBER_SENTENCE];
+} kin_member_action;
+
+typedef struct kin_member_actions {
+    int n;
+    kin_member_action at[KIN_MEMBER_ACTIONS];
+} kin_member_actions;
+
+// `now` never decreases. Events about epochs that are over and tickets that were cancelled change nothing.
+const kin_member_actions *kin_member_step(kin_member *member, kin_time now, const kin_member_event *event);
+
+// ---- inspection
+
+typedef enum kin_member_state {
+    KIN_MEMBER_SEARCHING,
+    KIN_MEMBER_CONNECTING,
+    KIN_MEMBER_JOINED,    // the head knows it; there is no plan
+    KIN_MEMBER_PREPARING, // a plan, not ready for it
+    KIN_MEMBER_READY,
+    KIN_MEMBER_IS_REFUSED, // waits before it asks again
+    KIN_MEMBER_GIVEN_UP,
+} kin_member_state;
+
+kin_member_state kin_member_state_now(const kin_member *member);
+uint32_t kin_member_epoch(const kin_member *member); // 0: none in force
+
+// One sentence for a person. Returns buf.
+const char *kin_member_doing(const kin_member *member, char *buf, size_t n);
+
+// Does a ring frame of this epoch count? All others are dropped.
+bool kin_member_takes(const kin_member *member, uint32_t epoch);

@@ -1,0 +1,24 @@
+// Why a head does not take a device, and what the device makes of it.
+//
+// On the wire a refusal is one sentence (message REFUSE). It begins with one of the words below and a colon, so that a program
+// can tell them apart and a person can read the whole: "busy: 32 devices are there already".
+#pragma once
+
+#include <stdbool.h>
+
+typedef enum kin_refusal {
+    KIN_REFUSAL_VERSION,  // "version": another version of the program
+    KIN_REFUSAL_FEATURE,  // "feature": it cannot do something that the ring needs
+    KIN_REFUSAL_MODEL,    // "model": it brings another model file
+    KIN_REFUSAL_BUSY,     // "busy": no place now
+    KIN_REFUSAL_IDENTITY, // "identity": it says to be the head itself
+    KIN_REFUSAL_OTHER,    // any other word
+} kin_refusal;
+
+const char *kin_refusal_word(kin_refusal refusal);
+
+// Which one a sentence from the head is.
+kin_refusal kin_refusal_of(const char *sentence);
+
+// True: asking again changes nothing until somebody changes this device. False: ask again, slowly.
+bool kin_refusal_is_final(kin_refusal refusal);

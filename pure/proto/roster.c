@@ -1,0 +1,361 @@
+#include "pure/proto/roster.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pure/proto/label.h"
+#include "pure/proto/roster_impl.h"
+
+#define SECOND ((uint64_t)1000000000)
+
+kin_roster_options kin_roster_options_default(void) {
+    return (kin_roster_options){
+        .epoch_first = 1,
+        .join_wait_ns = SECOND,
+        .lost_wait_ns = 3 * SECOND,
+        .facts_wait_ns = 3 * SECOND,
+        .spacing_ns = SECOND / 4,
+        .rest_min_ns = 2 * SECOND,
+        .rest_max_ns = 60 * SECOND,
+    };
+}
+
+kin_roster *kin_roster_new(const kin_roster_options *options, kin_time now) {
+    kin_assert(options->epoch_first > 0);
+    kin_roster *r = calloc(1, sizeof *r);
+    if (!r) return NULL;
+    r->options = *options;
+    r->now = r->joined_at = r->ended_at = now;
+    r->epoch = options->epoch_first - 1;
+    r->change = 1; // nobody was ever asked
+    return r;
+}
+
+void kin_roster_free(kin_roster *r) {
+    free(r);
+}
+
+// ---- places
+
+static int find_link(const kin_roster *r, uint32_t link) {
+    for (int i = 0; i < KIN_ROSTER_DEVICES; i++) {
+        const kin_roster_device *d = &r->devices[i];
+        bool is_there = d->state == KIN_DEVICE_GREETED || d->state == KIN_DEVICE_FAILED || kin_roster_is_available(r, i);
+        if (is_there && d->link == link) return i;
+    }
+    return -1;
+}
+
+static int find_id(const kin_roster *r, const kin_proto_id *id) {
+    for (int i = 0; i < KIN_ROSTER_DEVICES; i++) {
+        if (r->devices[i].state != KIN_DEVICE_NONE && kin_proto_id_equal(&r->devices[i].id, id)) return i;
+    }
+    return -1;
+}
+
+// How readily a place is given to somebody new: 0: not at all. A member of the last plan may come back.
+static int readiness(const kin_roster *r, int i) {
+    kin_device_state state = r->devices[i].state;
+    if (state == KIN_DEVICE_NONE) return 4;
+    if (state == KIN_DEVICE_LEFT) return kin_roster_is_member(r, i) ? 2 : 3;
+    if (state == KIN_DEVICE_LOST) return kin_roster_is_member(r, i) ? 1 : 3;
+    return 0;
+}
+
+// A place for somebody new, or -1. Among equals the one that is gone for longest.
+static int find_place(const kin_roster *r) {
+    int best = -1;
+    for (int i = 0; i < KIN_ROSTER_DEVICES; i++) {
+        int is = readiness(r, i), was = best < 0 ? 0 : readiness(r, best);
+        bool is_older = best >= 0 && r->devices[i].since < r->devices[best].since;
+        if (is > was || (is > 0 && is == was && is_older)) best = i;
+    }
+    return best;
+}
+
+static void forget_member(kin_roster *r, int i) {
+    kin_assert(!r->in_force || !kin_roster_is_member(r, i));
+    int n = 0;
+    for (int m = 0; m < r->n_members; m++) {
+        if (r->members[m] == i) continue;
+        r->members[n] = r->members[m];
+        r->windows[n++] = r->windows[m];
+    }
+    if (n < r->n_members) r->has_plan = false; // nobody knows any more who is expected
+    r->n_members = n;
+}
+
+static bool name_is_taken(const kin_roster *r, const char *name, int but) {
+    for (int i = 0; i < KIN_ROSTER_DEVICES; i++) {
+        if (i != but && r->devices[i].state != KIN_DEVICE_NONE && strcmp(r->devices[i].name, name) == 0) return true;
+    }
+    return false;
+}
+
+// "tower", or "tower-2" where somebody has that name already.
+static void choose_name(kin_roster *r, int i, const char *wanted) {
+    char base[KIN_ROSTER_NAME - 11], *name = r->devices[i].name;
+    kin_label_set(base, sizeof base - 1, wanted && wanted[0] ? wanted : "device");
+    snprintf(name, KIN_ROSTER_NAME, "%s", base);
+    for (int n = 2; name_is_taken(r, name, i); n++) snprintf(name, KIN_ROSTER_NAME, "%s-%d", base, n);
+}
+
+// ---- going
+
+// Its link is gone or is to be: the device has `state` (LOST, LEFT) from now on.
+static void part(kin_roster *r, int i, kin_device_state state, const char *reason) {
+    kin_roster_device *d = &r->devices[i];
+    char why[KIN_ROSTER_REASON], whom[KIN_ROSTER_SENTENCE], sentence[KIN_ROSTER_SENTENCE + KIN_ROSTER_REASON + 16];
+    kin_label_set(why, sizeof why - 1, reason);
+    snprintf(sentence, sizeof sentence, "%s %s: %s", kin_roster_whom(r, i, whom), state == KIN_DEVICE_LEFT ? "left" : "is lost",
+             why);
+    snprintf(d->trouble, sizeof d->trouble, "%s", why);
+    bool worked = r->in_force && kin_roster_is_member(r, i);
+    if (kin_roster_is_available(r, i)) r->change++;
+    kin_roster_set_state(r, i, state);
+    kin_roster_log(r, KIN_LOG_WARN, "%s", sentence);
+    if (worked) kin_roster_end_epoch(r, sentence);
+    r->changed = true;
+}
+
+static void say_refused(kin_roster *r, uint32_t link, kin_refusal refusal, const char *name, const char *reason) {
+    char shown[KIN_ROSTER_NAME];
+    kin_label_set(shown, sizeof shown - 1, name);
+    kin_roster_action *refuse = kin_roster_act(r, KIN_ROSTER_REFUSE);
+    refuse->link = link;
+    snprintf(refuse->text, sizeof refuse->text, "%s: %s", kin_refusal_word(refusal), reason);
+    kin_roster_log(r, KIN_LOG_WARN, "device '%s' is refused: %s", shown, reason);
+}
+
+// ---- joining
+
+// Fills `reason` and says true where the device may not join at all.
+static bool is_unfit(const kin_roster *r, const kin_roster_hello *hello, kin_refusal *refusal, char *reason, size_t n) {
+    char version[KIN_ROSTER_NAME];
+    kin_label_set(version, sizeof version - 1, hello->version);
+    uint32_t missing = r->options.features & ~hello->features;
+    if (kin_proto_id_equal(&hello->id, &r->options.id) || kin_proto_id_is_none(&hello->id)) {
+        *refusal = KIN_REFUSAL_IDENTITY;
+        snprintf(reason, n, "it has the head's own identity or none");
+    } else if (strcmp(version, r->options.version) != 0) {
+        *refusal = KIN_REFUSAL_VERSION;
+        snprintf(reason, n, "the head is kin %s, the device is kin %s; they must be the same", r->options.version, version);
+    } else if (missing) {
+        *refusal = KIN_REFUSAL_FEATURE;
+        snprintf(reason, n, "the ring needs features 0x%x that the device does not have", (unsigned)missing);
+    } else {
+        return false;
+    }
+    return true;
+}
+
+// The same device on a newer link: it was restarted, or its side noticed a break before ours did.
+static void replace(kin_roster *r, int i) {
+    kin_roster_action *drop = kin_roster_act(r, KIN_ROSTER_DROP);
+    drop->link = r->devices[i].link;
+    drop->device = i;
+    snprintf(drop->text, sizeof drop->text, "the same device has joined again on a newer link");
+    part(r, i, KIN_DEVICE_LOST, "it was restarted or has connected anew");
+}
+
+static int place_for(kin_roster *r, const kin_roster_hello *hello) {
+    int i = find_id(r, &hello->id);
+    if (i >= 0) return i;
+    i = find_place(r);
+    if (i < 0) return -1;
+    forget_member(r, i);
+    r->devices[i] = (kin_roster_device){.id = hello->id};
+    r->rest_until[i] = 0;
+    choose_name(r, i, hello->name);
+    return i;
+}
+
+static void take_join(kin_roster *r, const kin_roster_event *event) {
+    const kin_roster_hello *hello = event->hello;
+    kin_refusal refusal;
+    char reason[KIN_ROSTER_REASON];
+    if (is_unfit(r, hello, &refusal, reason, sizeof reason)) {
+        say_refused(r, event->link, refusal, hello->name, reason);
+        return;
+    }
+    int i = find_id(r, &hello->id);
+    if (i >= 0 && find_link(r, r->devices[i].link) == i) replace(r, i);
+    i = place_for(r, hello);
+    if (i < 0) {
+        snprintf(reason, sizeof reason, "%d devices are there already, which is the most", KIN_ROSTER_DEVICES);
+        say_refused(r, event->link, KIN_REFUSAL_BUSY, hello->name, reason);
+        return;
+    }
+    kin_roster_set_state(r, i, KIN_DEVICE_GREETED);
+    r->devices[i].link = event->link;
+    kin_roster_action *accept = kin_roster_act(r, KIN_ROSTER_ACCEPT);
+    accept->link = event->link;
+    accept->device = i;
+    r->changed = true;
+}
+
+static bool is_known(const kin_proto_hash *model) {
+    static const kin_proto_hash none;
+    return memcmp(model->bytes, none.bytes, sizeof none.bytes) != 0;
+}
+
+static bool has_other_model(const kin_roster *r, int i) {
+    const kin_proto_hash *theirs = &r->devices[i].facts.model, *ours = &r->options.model;
+    return is_known(theirs) && is_known(ours) && memcmp(theirs->bytes, ours->bytes, sizeof ours->bytes) != 0;
+}
+
+static void refuse_model(kin_roster *r, int i) {
+    static const char reason[] = "its model file is another one than the head's";
+    say_refused(r, r->devices[i].link, KIN_REFUSAL_MODEL, r->devices[i].name, reason);
+    part(r, i, KIN_DEVICE_LEFT, reason);
+}
+
+static void take_facts(kin_roster *r, int i, const kin_proto_device *facts) {
+    kin_roster_device *d = &r->devices[i];
+    d->facts = *facts;
+    r->changed = true;
+    if (has_other_model(r, i)) {
+        refuse_model(r, i);
+        return;
+    }
+    if (d->state != KIN_DEVICE_GREETED) return; // news of one that is there: for the next plan
+    kin_roster_set_state(r, i, r->now < r->rest_until[i] ? KIN_DEVICE_FAILED : KIN_DEVICE_JOINED);
+    r->change++;
+    r->joined_at = r->now;
+    kin_roster_log(r, KIN_LOG_INFO, "device '%s' has joined", d->name);
+}
+
+static void take_model(kin_roster *r, const kin_proto_hash *model) {
+    r->options.model = *model;
+    for (int i = 0; i < KIN_ROSTER_DEVICES; i++) {
+        if ((kin_roster_is_available(r, i) || r->devices[i].state == KIN_DEVICE_FAILED) && has_other_model(r, i))
+            refuse_model(r, i);
+    }
+}
+
+// ---- working
+
+static void take_failed(kin_roster *r, int i, const kin_roster_event *event) {
+    kin_roster_device *d = &r->devices[i];
+    char stage[KIN_ROSTER_NAME], whom[KIN_ROSTER_SENTENCE], sentence[KIN_ROSTER_SENTENCE * 2];
+    kin_label_set(stage, sizeof stage - 1, event->stage);
+    kin_label_set(d->trouble, sizeof d->trouble - 1, event->reason);
+    snprintf(sentence, sizeof sentence, "%s failed at %s: %s", kin_roster_whom(r, i, whom), stage[0] ? stage : "its work",
+             d->trouble);
+    uint64_t rest = r->options.rest_min_ns;
+    for (int n = 0; n < d->n_failures && rest < r->options.rest_max_ns; n++) rest *= 2;
+    if (rest > r->options.rest_max_ns) rest = r->options.rest_max_ns;
+    d->n_failures++;
+    r->rest_until[i] = r->now + rest;
+    kin_roster_set_state(r, i, KIN_DEVICE_FAILED);
+    r->change++;
+    kin_roster_log(r, KIN_LOG_WARN, "%s; it is left out for %.1f s", sentence, (double)rest / (double)SECOND);
+    kin_roster_end_epoch(r, sentence);
+}
+
+static void take_work(kin_roster *r, int i, const kin_roster_event *event) {
+    kin_roster_device *d = &r->devices[i];
+    bool works = d->state == KIN_DEVICE_PREPARING || d->state == KIN_DEVICE_READY;
+    if (!works || !kin_roster_takes(r, event->epoch)) return;
+    if (event->kind == KIN_ROSTER_FAILED) {
+        take_failed(r, i, event);
+    } else if (event->kind == KIN_ROSTER_PROGRESS && d->state == KIN_DEVICE_PREPARING) {
+        d->progress = *event->progress;
+        r->changed = true;
+    } else if (event->kind == KIN_ROSTER_READY && d->state == KIN_DEVICE_PREPARING) {
+        kin_roster_set_state(r, i, KIN_DEVICE_READY);
+        char whom[KIN_ROSTER_SENTENCE];
+        kin_roster_log(r, KIN_LOG_INFO, "%s is ready", kin_roster_whom(r, i, whom));
+        r->changed = true;
+        kin_roster_look_ready(r);
+    }
+}
+
+// ---- time
+
+static void drop_silent(kin_roster *r, int i) {
+    kin_roster_action *drop = kin_roster_act(r, KIN_ROSTER_DROP);
+    drop->link = r->devices[i].link;
+    drop->device = i;
+    snprintf(drop->text, sizeof drop->text, "it joined, but did not say what it has");
+    part(r, i, KIN_DEVICE_LOST, "it joined, but did not say what it has");
+}
+
+static void take_time(kin_roster *r) {
+    for (int i = 0; i < KIN_ROSTER_DEVICES; i++) {
+        kin_roster_device *d = &r->devices[i];
+        if (d->state == KIN_DEVICE_GREETED && r->now - d->since >= r->options.facts_wait_ns) drop_silent(r, i);
+        if (d->state == KIN_DEVICE_FAILED && r->now >= r->rest_until[i]) {
+            kin_roster_set_state(r, i, KIN_DEVICE_JOINED);
+            r->change++;
+            r->changed = true;
+        }
+    }
+}
+
+// ---- the step
+
+static void take_from_device(kin_roster *r, const kin_roster_event *event) {
+    int i = find_link(r, event->link);
+    if (i < 0) return;
+    switch (event->kind) {
+    case KIN_ROSTER_FACTS: take_facts(r, i, event->facts); break;
+    case KIN_ROSTER_LOST: part(r, i, KIN_DEVICE_LOST, event->reason); break;
+    case KIN_ROSTER_LEFT: part(r, i, KIN_DEVICE_LEFT, event->reason); break;
+    default: take_work(r, i, event);
+    }
+}
+
+const kin_roster_actions *kin_roster_step(kin_roster *r, kin_time now, const kin_roster_event *event) {
+    kin_assert(now >= r->now);
+    r->now = now;
+    r->actions.n = 0;
+    switch (event->kind) {
+    case KIN_ROSTER_TICK: break;
+    case KIN_ROSTER_MODEL: take_model(r, event->model); break;
+    case KIN_ROSTER_JOINS: take_join(r, event); break;
+    case KIN_ROSTER_FACTS:
+    case KIN_ROSTER_PROGRESS:
+    case KIN_ROSTER_READY:
+    case KIN_ROSTER_FAILED:
+    case KIN_ROSTER_LOST:
+    case KIN_ROSTER_LEFT: take_from_device(r, event); break;
+    case KIN_ROSTER_RING_OPENED:
+    case KIN_ROSTER_RING_CLOSED: kin_roster_take_ring(r, event); break;
+    case KIN_ROSTER_PLANNED: kin_roster_take_plan(r, event); break;
+    case KIN_ROSTER_NO_PLAN: kin_roster_take_no_plan(r, event); break;
+    case KIN_ROSTER_BEGINS:
+    case KIN_ROSTER_ENDS:
+    case KIN_ROSTER_ABORTED: kin_roster_take_request(r, event); break;
+    }
+    take_time(r);
+    kin_roster_look_due(r);
+    if (r->changed) kin_roster_act(r, KIN_ROSTER_STATUS);
+    r->changed = false;
+    return &r->actions;
+}
+
+// ---- inspection
+
+const kin_roster_device *kin_roster_device_at(const kin_roster *r, int i) {
+    kin_assert(i >= 0 && i < KIN_ROSTER_DEVICES);
+    return r->devices[i].state == KIN_DEVICE_NONE ? NULL : &r->devices[i];
+}
+
+kin_roster_state kin_roster_state_now(const kin_roster *r) {
+    if (r->in_force) return r->is_up ? KIN_ROSTER_SERVING : KIN_ROSTER_PREPARING;
+    return r->is_short && !r->asking ? KIN_ROSTER_SHORT : KIN_ROSTER_GATHERING;
+}
+
+uint32_t kin_roster_epoch(const kin_roster *r) {
+    return r->epoch;
+}
+
+int kin_roster_n_requests(const kin_roster *r) {
+    return r->n_requests;
+}
+
+bool kin_roster_takes(const kin_roster *r, uint32_t epoch) {
+    return r->in_force && epoch == r->epoch;
+}

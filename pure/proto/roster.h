@@ -1,0 +1,198 @@
+// The roster: what a head knows of its devices, and the epoch that they are in.
+//
+// A step function. The driver tells what happened (an event and the time), the roster answers with what is to be done (actions,
+// in this order). It opens no link, reads no clock and makes no plan: links notice by themselves that the other side went silent
+// (ring/link.h), the planner says who computes which layers. Of a plan the roster knows the members, in the order of the ring,
+// and whether it is the same as before.
+//
+//     joins ─► facts ─► ask the planner ─► plan: epoch + 1 ─► every member ready, every ring link open ─► the ring is up
+//                            ▲                                                                              │
+//                            └── somebody joined (only between requests) ◄───────────────────────────────────┤
+//                            └── a member or a ring link lost, a member failed: the epoch ends ◄─────────────┘
+//
+// An epoch is one plan in force; its number only grows, and ring frames of any other epoch are dropped. When it ends, the running
+// requests fail with a sentence that names device and stage. Devices keep what they have loaded, so that the next epoch is cheap
+// for whoever has the same windows in it.
+//
+// The head's own layers are no member: the ring is up when the devices are; the driver knows when its own shard is loaded.
+//
+// Owner: the head's driver. Thread: its loop's. Actions and device pointers live until the next step.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "pure/proto/id.h"
+#include "pure/proto/refusal.h"
+
+enum {
+    KIN_ROSTER_DEVICES = 32,  // most at a time
+    KIN_ROSTER_ACTIONS = 160, // more than any step gives: 4 for each device (refuse, say so twice, end) and some
+    KIN_ROSTER_NAME = 64,     // bytes with the NUL, of names
+    KIN_ROSTER_REASON = 256,  // of reasons; longer ones are cut
+    KIN_ROSTER_SENTENCE = 512,
+};
+
+#define KIN_ROSTER_FOREVER UINT64_MAX
+#define KIN_ROSTER_OWN UINT32_MAX // in place of a link: the head's own link to the first member
+
+typedef struct kin_roster kin_roster;
+
+typedef struct kin_roster_options {
+    kin_proto_id id;               // the head's
+    char version[KIN_ROSTER_NAME]; // of the program; devices must have the same
+    uint32_t features;             // bits that a device must have
+    kin_proto_hash model;          // the model's content hash; zeros: not known yet, see KIN_ROSTER_MODEL
+    uint32_t epoch_first;   // above all epochs of an earlier run of this head: a count of quarter seconds of the wall clock
+    int n_expected;         // devices that are going to join; 0: nobody knows
+    uint64_t join_wait_ns;  // quiet time after somebody joined, before a plan is made (1 s)
+    uint64_t lost_wait_ns;  // for a lost member to come back, before a plan is made without it (3 s)
+    uint64_t facts_wait_ns; // from ACCEPT to DEVICE (3 s)
+    uint64_t spacing_ns;    // least time from the end of an epoch to the next (250 ms): one break, one new plan
+    uint64_t rest_min_ns;   // a device that failed is left out for this long (2 s), doubling each time
+    uint64_t rest_max_ns;   // up to this (60 s)
+} kin_roster_options;
+
+kin_roster_options kin_roster_options_default(void);
+
+// NULL: out of memory.
+kin_roster *kin_roster_new(const kin_roster_options *options, kin_time now);
+void kin_roster_free(kin_roster *roster);
+
+// ---- events
+
+typedef struct kin_roster_hello {
+    kin_proto_id id;
+    const char *name, *version;
+    uint32_t features;
+} kin_roster_hello;
+
+typedef struct kin_roster_stage {
+    kin_proto_id id;
+    const uint8_t *windows; // what this member has to do; the roster only compares it // u8 [n_windows]
+    size_t n_windows;
+} kin_roster_stage;
+
+typedef struct kin_roster_plan {
+    int n_stages; // 0: the head alone
+    const kin_roster_stage *stages;
+} kin_roster_plan;
+
+typedef enum kin_roster_event_kind {
+    KIN_ROSTER_TICK,        // time passes; at least ten times a second
+    KIN_ROSTER_MODEL,       // model: the head has hashed its file
+    KIN_ROSTER_JOINS,       // link, hello: OPEN came on a new control link
+    KIN_ROSTER_FACTS,       // link, facts
+    KIN_ROSTER_PROGRESS,    // link, epoch, progress
+    KIN_ROSTER_READY,       // link, epoch
+    KIN_ROSTER_FAILED,      // link, epoch, stage, reason
+    KIN_ROSTER_RING_OPENED, // link, epoch: this member's link to the next one; the head's own: KIN_ROSTER_OWN
+    KIN_ROSTER_RING_CLOSED, // link, epoch, reason
+    KIN_ROSTER_LOST,        // link, reason: the control link has ended
+    KIN_ROSTER_LEFT,        // link, reason: it said that it goes; nobody waits for it
+    KIN_ROSTER_PLANNED,     // question, plan
+    KIN_ROSTER_NO_PLAN,     // question, reason: the model does not fit on who is there
+    KIN_ROSTER_BEGINS,      // a request begins
+    KIN_ROSTER_ENDS,        // epoch in which it began
+    KIN_ROSTER_ABORTED,     // epoch: the user does not want it any more
+} kin_roster_event_kind;
+
+typedef struct kin_roster_event { // only what the kind names is looked at; pointers are for the call
+    kin_roster_event_kind kind;
+    uint32_t link; // any number that no other control link has now
+    uint32_t epoch;
+    uint32_t question;
+    const kin_roster_hello *hello;
+    const kin_proto_device *facts;
+    const kin_proto_progress *progress;
+    const kin_roster_plan *plan;
+    const kin_proto_hash *model;
+    const char *stage, *reason; // as the device wrote them
+} kin_roster_event;
+
+// ---- actions
+
+typedef enum kin_roster_action_kind {
+    KIN_ROSTER_ACCEPT,     // link: send ACCEPT
+    KIN_ROSTER_REFUSE,     // link, text: send REFUSE and close; the roster has forgotten the link
+    KIN_ROSTER_DROP,       // link, text: close; the roster has forgotten it
+    KIN_ROSTER_ASK,        // question, devices: ask the planner; an answer to an older question is ignored
+    KIN_ROSTER_SEND_PLAN,  // link, device, epoch
+    KIN_ROSTER_SEND_END,   // link, device, epoch, text: send END; the device closes its ring link, keeps what it holds and waits
+    KIN_ROSTER_OPEN_RING,  // device, epoch: connect to the first member, again and again until the epoch ends
+    KIN_ROSTER_CLOSE_RING, // epoch: close it
+    KIN_ROSTER_UP,         // epoch: requests may begin
+    KIN_ROSTER_FAIL,       // epoch, text: end all running requests with this sentence
+    KIN_ROSTER_LOG,        // level, text
+    KIN_ROSTER_STATUS,     // what the inspection functions say has changed
+} kin_roster_action_kind;
+
+typedef struct kin_roster_action {
+    kin_roster_action_kind kind;
+    uint32_t link;
+    uint32_t epoch;
+    uint32_t question;
+    int device; // index for kin_roster_device_at
+    int n_devices;
+    uint8_t devices[KIN_ROSTER_DEVICES]; // indices of who is there
+    kin_log_level level;
+    char text[KIN_ROSTER_SENTENCE];
+} kin_roster_action;
+
+typedef struct kin_roster_actions {
+    int n;
+    kin_roster_action at[KIN_ROSTER_ACTIONS];
+} kin_roster_actions;
+
+// `now` never decreases. Events about links that the roster has forgotten, and about epochs that are over, change nothing.
+const kin_roster_actions *kin_roster_step(kin_roster *roster, kin_time now, const kin_roster_event *event);
+
+// ---- inspection
+
+typedef enum kin_device_state {
+    KIN_DEVICE_NONE,      // an empty place
+    KIN_DEVICE_GREETED,   // accepted; its facts are not known yet
+    KIN_DEVICE_JOINED,    // there, without work
+    KIN_DEVICE_PREPARING, // has a plan, is not ready
+    KIN_DEVICE_READY,
+    KIN_DEVICE_FAILED, // there, but left out for a while
+    KIN_DEVICE_LOST,
+    KIN_DEVICE_LEFT,
+} kin_device_state;
+
+typedef struct kin_roster_device {
+    kin_device_state state;
+    kin_proto_id id;
+    char name[KIN_ROSTER_NAME]; // of nobody else
+    uint32_t link;
+    kin_proto_device facts;
+    kin_proto_progress progress;
+    bool ring_open; // its link to the next member
+    int stage;      // 1-based place in the ring of this epoch, 0: none
+    kin_time since; // in this state
+    int n_failures; // since the last request that went well
+    char trouble[KIN_ROSTER_REASON];
+} kin_roster_device;
+
+// i in [0, KIN_ROSTER_DEVICES). NULL: nobody.
+const kin_roster_device *kin_roster_device_at(const kin_roster *roster, int i);
+
+typedef enum kin_roster_state {
+    KIN_ROSTER_GATHERING, // waiting for somebody to join or to come back, or for the planner
+    KIN_ROSTER_SHORT,     // the planner says that the model does not fit on who is there
+    KIN_ROSTER_PREPARING, // an epoch has begun
+    KIN_ROSTER_SERVING,   // the ring is up
+} kin_roster_state;
+
+kin_roster_state kin_roster_state_now(const kin_roster *roster);
+uint32_t kin_roster_epoch(const kin_roster *roster); // the last one, also when it is over
+int kin_roster_n_requests(const kin_roster *roster);
+
+// One sentence for a person: "waiting for device 'tower', which is lost: ...". Returns buf.
+const char *kin_roster_doing(const kin_roster *roster, char *buf, size_t n);
+
+// Does a ring frame of this epoch count? All others are dropped.
+bool kin_roster_takes(const kin_roster *roster, uint32_t epoch);

@@ -1,0 +1,262 @@
+#include <stdio.h>
+
+#include "base/hash.h"
+#include "pure/proto/label.h"
+#include "pure/proto/roster_impl.h"
+
+bool kin_roster_is_available(const kin_roster *r, int i) {
+    kin_device_state state = r->devices[i].state;
+    return state == KIN_DEVICE_JOINED || state == KIN_DEVICE_PREPARING || state == KIN_DEVICE_READY;
+}
+
+bool kin_roster_is_member(const kin_roster *r, int i) {
+    for (int m = 0; m < r->n_members; m++) {
+        if (r->members[m] == i) return true;
+    }
+    return false;
+}
+
+void kin_roster_set_state(kin_roster *r, int i, kin_device_state state) {
+    r->devices[i].state = state;
+    r->devices[i].since = r->now;
+    r->devices[i].progress = (kin_proto_progress){0};
+}
+
+// ---- the end of an epoch
+
+void kin_roster_end_epoch(kin_roster *r, const char *reason) {
+    if (!r->in_force) return;
+    r->in_force = r->is_up = r->own_ring_open = false;
+    r->ended_at = r->now;
+    r->change++; // the same plan again is a new epoch
+    if (r->n_requests > 0) {
+        kin_roster_action *fail = kin_roster_act(r, KIN_ROSTER_FAIL);
+        snprintf(fail->text, sizeof fail->text, "%s", reason);
+    }
+    r->n_requests = 0;
+    if (r->n_members > 0) kin_roster_act(r, KIN_ROSTER_CLOSE_RING);
+    for (int m = 0; m < r->n_members; m++) {
+        int i = r->members[m];
+        kin_roster_device *d = &r->devices[i];
+        d->stage = 0;
+        d->ring_open = false;
+        bool worked = d->state == KIN_DEVICE_PREPARING || d->state == KIN_DEVICE_READY;
+        if (worked) kin_roster_set_state(r, i, KIN_DEVICE_JOINED);
+        if (worked || d->state == KIN_DEVICE_FAILED) {
+            kin_roster_action *end = kin_roster_act(r, KIN_ROSTER_SEND_END);
+            end->link = d->link;
+            end->device = i;
+            snprintf(end->text, sizeof end->text, "%s", reason);
+        }
+    }
+    kin_roster_log(r, KIN_LOG_WARN, "plan %u is over: %s", r->epoch, reason);
+    r->changed = true;
+}
+
+// ---- when to ask the planner
+
+static kin_time later(kin_time from, uint64_t ns) {
+    return ns > UINT64_MAX - from ? UINT64_MAX : from + ns;
+}
+
+static kin_time latest(kin_time a, kin_time b) {
+    return a > b ? a : b;
+}
+
+static int n_available(const kin_roster *r) {
+    int n = 0;
+    for (int i = 0; i < KIN_ROSTER_DEVICES; i++) n += kin_roster_is_available(r, i);
+    return n;
+}
+
+static bool everybody_is_here(const kin_roster *r) {
+    if (!r->has_plan && r->options.n_expected == 0) return false;
+    for (int m = 0; m < r->n_members; m++) {
+        if (!kin_roster_is_available(r, r->members[m])) return false;
+    }
+    return n_available(r) >= r->options.n_expected;
+}
+
+static kin_time due(const kin_roster *r) {
+    kin_time at = later(r->ended_at, r->options.spacing_ns);
+    if (r->in_force) return latest(at, later(r->joined_at, r->options.join_wait_ns));
+    if (everybody_is_here(r)) return at;
+    for (int m = 0; m < r->n_members; m++) {
+        bool is_lost = r->devices[r->members[m]].state == KIN_DEVICE_LOST;
+        if (is_lost) at = latest(at, later(r->ended_at, r->options.lost_wait_ns));
+    }
+    return latest(at, later(r->joined_at, r->options.join_wait_ns));
+}
+
+// Joined a moment ago, and about to say what it has.
+static bool somebody_enters(const kin_roster *r) {
+    for (int i = 0; i < KIN_ROSTER_DEVICES; i++) {
+        const kin_roster_device *d = &r->devices[i];
+        if (d->state == KIN_DEVICE_GREETED && r->now - d->since < r->options.join_wait_ns) return true;
+    }
+    return false;
+}
+
+void kin_roster_look_due(kin_roster *r) {
+    if (r->change == r->change_answered || (r->asking && r->change == r->change_asked)) return;
+    if (r->n_requests > 0 || r->now < due(r) || somebody_enters(r)) return;
+    kin_roster_action *ask = kin_roster_act(r, KIN_ROSTER_ASK);
+    ask->question = ++r->question;
+    for (int i = 0; i < KIN_ROSTER_DEVICES; i++) {
+        if (kin_roster_is_available(r, i)) ask->devices[ask->n_devices++] = (uint8_t)i;
+    }
+    r->asking = true;
+    r->is_short = false;
+    r->change_asked = r->change;
+}
+
+// ---- the planner's answer
+
+static bool is_for_now(kin_roster *r, const kin_roster_event *event) {
+    if (!r->asking || event->question != r->question) return false;
+    r->asking = false;
+    return r->change_asked == r->change; // else somebody came or went meanwhile: it is asked again
+}
+
+static int find_available(const kin_roster *r, const kin_proto_id *id) {
+    for (int i = 0; i < KIN_ROSTER_DEVICES; i++) {
+        if (kin_roster_is_available(r, i) && kin_proto_id_equal(&r->devices[i].id, id)) return i;
+    }
+    return -1;
+}
+
+// Members and hashes of a plan. Only who was asked about is in it, each once: the planner's duty.
+static void read_plan(const kin_roster *r, const kin_roster_plan *plan, uint8_t *members, uint64_t *windows) {
+    kin_assert(plan->n_stages >= 0 && plan->n_stages <= KIN_ROSTER_DEVICES);
+    for (int m = 0; m < plan->n_stages; m++) {
+        int i = find_available(r, &plan->stages[m].id);
+        kin_assert(i >= 0);
+        for (int other = 0; other < m; other++) kin_assert(members[other] != i);
+        members[m] = (uint8_t)i;
+        windows[m] = kin_hash64(plan->stages[m].windows, plan->stages[m].n_windows, 0);
+    }
+}
+
+static bool is_same_plan(const kin_roster *r, int n, const uint8_t *members, const uint64_t *windows) {
+    if (!r->in_force || n != r->n_members) return false;
+    for (int m = 0; m < n; m++) {
+        if (members[m] != r->members[m] || windows[m] != r->windows[m]) return false;
+    }
+    return true;
+}
+
+static void begin_epoch(kin_roster *r, int n, const uint8_t *members, const uint64_t *windows) {
+    kin_assert(r->epoch < UINT32_MAX);
+    r->epoch++;
+    r->has_plan = r->in_force = true;
+    r->n_members = n;
+    for (int m = 0; m < n; m++) {
+        r->members[m] = members[m];
+        r->windows[m] = windows[m];
+    }
+    kin_roster_log(r, KIN_LOG_INFO, "plan %u: %d device%s", r->epoch, n, n == 1 ? "" : "s");
+    for (int m = n - 1; m >= 0; m--) { // the last first: who connects to the next finds it informed
+        int i = members[m];
+        kin_roster_set_state(r, i, KIN_DEVICE_PREPARING);
+        r->devices[i].stage = m + 1;
+        r->devices[i].ring_open = false;
+        kin_roster_action *send = kin_roster_act(r, KIN_ROSTER_SEND_PLAN);
+        send->device = i;
+        send->link = r->devices[i].link;
+    }
+    if (n > 0) kin_roster_act(r, KIN_ROSTER_OPEN_RING)->device = members[0];
+    r->changed = true;
+    kin_roster_look_ready(r);
+}
+
+void kin_roster_take_plan(kin_roster *r, const kin_roster_event *event) {
+    if (!is_for_now(r, event)) return;
+    uint8_t members[KIN_ROSTER_DEVICES];
+    uint64_t windows[KIN_ROSTER_DEVICES];
+    read_plan(r, event->plan, members, windows);
+    bool is_same = is_same_plan(r, event->plan->n_stages, members, windows);
+    if (!is_same && r->n_requests > 0) return; // asked again after them
+    if (!is_same) kin_roster_end_epoch(r, "there is a better plan for who is there now");
+    r->change_answered = r->change;
+    if (!is_same) begin_epoch(r, event->plan->n_stages, members, windows);
+}
+
+void kin_roster_take_no_plan(kin_roster *r, const kin_roster_event *event) {
+    if (!is_for_now(r, event)) return;
+    r->change_answered = r->change;
+    if (r->in_force) return; // what is in force goes on: nobody of it is missing
+    r->is_short = true;
+    kin_label_set(r->short_reason, sizeof r->short_reason - 1, event->reason);
+    char doing[KIN_ROSTER_SENTENCE];
+    kin_roster_log(r, KIN_LOG_WARN, "%s", kin_roster_doing(r, doing, sizeof doing));
+    r->changed = true;
+}
+
+// ---- ring and requests
+
+static int member_of_link(const kin_roster *r, uint32_t link) {
+    for (int m = 0; m < r->n_members; m++) {
+        const kin_roster_device *d = &r->devices[r->members[m]];
+        bool works = d->state == KIN_DEVICE_PREPARING || d->state == KIN_DEVICE_READY;
+        if (works && d->link == link) return m;
+    }
+    return -1;
+}
+
+static void end_for_ring_link(kin_roster *r, int m, const char *reason) {
+    char from[KIN_ROSTER_SENTENCE] = "the head", to[KIN_ROSTER_SENTENCE] = "the head";
+    char why[KIN_ROSTER_REASON], sentence[KIN_ROSTER_SENTENCE * 2 + KIN_ROSTER_REASON + 64];
+    if (m >= 0) kin_roster_whom(r, r->members[m], from);
+    if (m + 1 < r->n_members) kin_roster_whom(r, r->members[m + 1], to);
+    kin_label_set(why, sizeof why - 1, reason);
+    snprintf(sentence, sizeof sentence, "the link from %s to %s broke: %s", from, to, why);
+    kin_roster_end_epoch(r, sentence);
+}
+
+void kin_roster_take_ring(kin_roster *r, const kin_roster_event *event) {
+    if (!kin_roster_takes(r, event->epoch)) return;
+    bool is_own = event->link == KIN_ROSTER_OWN;
+    int m = is_own ? -1 : member_of_link(r, event->link);
+    if (m < 0 && !is_own) return;
+    bool is_open = event->kind == KIN_ROSTER_RING_OPENED;
+    if (!is_open && r->is_up) {
+        end_for_ring_link(r, m, event->reason);
+        return;
+    }
+    if (is_own)
+        r->own_ring_open = is_open;
+    else
+        r->devices[r->members[m]].ring_open = is_open;
+    r->changed = true;
+    kin_roster_look_ready(r);
+}
+
+void kin_roster_look_ready(kin_roster *r) {
+    if (!r->in_force || r->is_up || (r->n_members > 0 && !r->own_ring_open)) return;
+    for (int m = 0; m < r->n_members; m++) {
+        const kin_roster_device *d = &r->devices[r->members[m]];
+        if (d->state != KIN_DEVICE_READY || !d->ring_open) return;
+    }
+    r->is_up = true;
+    kin_roster_act(r, KIN_ROSTER_UP);
+    char doing[KIN_ROSTER_SENTENCE];
+    kin_roster_log(r, KIN_LOG_INFO, "%s", kin_roster_doing(r, doing, sizeof doing));
+    r->changed = true;
+}
+
+void kin_roster_take_request(kin_roster *r, const kin_roster_event *event) {
+    if (event->kind == KIN_ROSTER_BEGINS) {
+        if (r->is_up) {
+            r->n_requests++;
+            return;
+        }
+        char doing[KIN_ROSTER_SENTENCE];
+        kin_roster_action *fail = kin_roster_act(r, KIN_ROSTER_FAIL);
+        snprintf(fail->text, sizeof fail->text, "%s", kin_roster_doing(r, doing, sizeof doing));
+        return;
+    }
+    if (!kin_roster_takes(r, event->epoch) || r->n_requests == 0) return;
+    r->n_requests--;
+    if (event->kind == KIN_ROSTER_ABORTED) return;
+    for (int m = 0; m < r->n_members; m++) r->devices[r->members[m]].n_failures = 0;
+}

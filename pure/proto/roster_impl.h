@@ -1,0 +1,59 @@
+// Inside of kin_roster, for roster.c (who is there), roster_epoch.c (what they do together) and roster_words.c (how it is said).
+#pragma once
+
+#include "base/err.h"
+#include "pure/proto/roster.h"
+
+struct kin_roster {
+    kin_roster_options options;
+    kin_time now;
+    kin_roster_device devices[KIN_ROSTER_DEVICES];
+    kin_time rest_until[KIN_ROSTER_DEVICES]; // of those that failed
+
+    // The last plan. Its members stay the expected ones after its epoch has ended.
+    bool has_plan;
+    int n_members;
+    uint8_t members[KIN_ROSTER_DEVICES];  // indices of devices, in the order of the ring
+    uint64_t windows[KIN_ROSTER_DEVICES]; // hash of what each has to do
+
+    uint32_t epoch;
+    bool in_force; // the epoch has begun and not ended
+    bool is_up;
+    bool own_ring_open;
+    int n_requests; // of this epoch
+
+    // A change of who is there makes the last answer of the planner old.
+    uint32_t change, change_asked, change_answered;
+    uint32_t question;
+    bool asking, is_short;
+    char short_reason[KIN_ROSTER_REASON];
+    kin_time joined_at; // the last time that somebody joined; the start counts
+    kin_time ended_at;  // the end of the last epoch
+
+    bool changed;               // what can be inspected, in this step
+    kin_roster_actions actions; // of the current step
+};
+
+// ---- roster_words.c: the caller fills what the kind needs
+
+kin_roster_action *kin_roster_act(kin_roster *r, kin_roster_action_kind kind);
+void kin_roster_log(kin_roster *r, kin_log_level level, const char *fmt, ...) KIN_PRINTF(3, 4);
+// "device 'tower' (stage 2 of 3)", or without the stage where it has none.
+const char *kin_roster_whom(const kin_roster *r, int i, char buf[KIN_ROSTER_SENTENCE]);
+
+// ---- roster_epoch.c
+
+// There, with facts known, and not resting.
+bool kin_roster_is_available(const kin_roster *r, int i);
+bool kin_roster_is_member(const kin_roster *r, int i);
+
+// The epoch is over because of `reason`; requests fail with it. Nothing happens when none is in force.
+void kin_roster_end_epoch(kin_roster *r, const char *reason);
+void kin_roster_set_state(kin_roster *r, int i, kin_device_state state);
+
+void kin_roster_take_plan(kin_roster *r, const kin_roster_event *event);
+void kin_roster_take_no_plan(kin_roster *r, const kin_roster_event *event);
+void kin_roster_take_ring(kin_roster *r, const kin_roster_event *event);
+void kin_roster_take_request(kin_roster *r, const kin_roster_event *event);
+void kin_roster_look_ready(kin_roster *r); // is the ring up now?
+void kin_roster_look_due(kin_roster *r);   // is it time to ask the planner?

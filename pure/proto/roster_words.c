@@ -1,0 +1,103 @@
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "pure/proto/roster_impl.h"
+
+kin_roster_action *kin_roster_act(kin_roster *r, kin_roster_action_kind kind) {
+    kin_assert(r->actions.n < KIN_ROSTER_ACTIONS);
+    kin_roster_action *action = &r->actions.at[r->actions.n++];
+    action->kind = kind;
+    action->link = 0;
+    action->epoch = r->epoch;
+    action->question = 0;
+    action->device = 0;
+    action->n_devices = 0;
+    action->level = KIN_LOG_INFO;
+    action->text[0] = '\0';
+    return action;
+}
+
+void kin_roster_log(kin_roster *r, kin_log_level level, const char *fmt, ...) {
+    kin_roster_action *action = kin_roster_act(r, KIN_ROSTER_LOG);
+    action->level = level;
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(action->text, sizeof action->text, fmt, args);
+    va_end(args);
+}
+
+const char *kin_roster_whom(const kin_roster *r, int i, char buf[KIN_ROSTER_SENTENCE]) {
+    const kin_roster_device *d = &r->devices[i];
+    if (d->stage)
+        snprintf(buf, KIN_ROSTER_SENTENCE, "device '%s' (stage %d of %d)", d->name, d->stage, r->n_members);
+    else
+        snprintf(buf, KIN_ROSTER_SENTENCE, "device '%s'", d->name);
+    return buf;
+}
+
+// The first member of the last plan in this state, or -1.
+static int member_in(const kin_roster *r, kin_device_state state) {
+    for (int i = 0; i < r->n_members; i++) {
+        if (r->devices[r->members[i]].state == state) return r->members[i];
+    }
+    return -1;
+}
+
+static void say_gathering(const kin_roster *r, char *buf, size_t n) {
+    int lost = member_in(r, KIN_DEVICE_LOST), failed = member_in(r, KIN_DEVICE_FAILED);
+    if (r->asking) {
+        snprintf(buf, n, "making a plan");
+    } else if (lost >= 0) {
+        snprintf(buf, n, "waiting for device '%s' to come back: %s", r->devices[lost].name, r->devices[lost].trouble);
+    } else if (failed >= 0) {
+        snprintf(buf, n, "device '%s' failed: %s", r->devices[failed].name, r->devices[failed].trouble);
+    } else {
+        snprintf(buf, n, "waiting for devices to join");
+    }
+}
+
+static void say_short(const kin_roster *r, char *buf, size_t n) {
+    int lost = member_in(r, KIN_DEVICE_LOST), failed = member_in(r, KIN_DEVICE_FAILED), left = member_in(r, KIN_DEVICE_LEFT);
+    int missing = lost >= 0 ? lost : failed >= 0 ? failed : left;
+    if (missing < 0) {
+        snprintf(buf, n, "waiting for devices to join: %s", r->short_reason);
+        return;
+    }
+    const kin_roster_device *d = &r->devices[missing];
+    const char *how = d->state == KIN_DEVICE_LOST ? "is lost" : d->state == KIN_DEVICE_FAILED ? "failed" : "left";
+    snprintf(buf, n, "device '%s' %s (%s), and without it: %s", d->name, how, d->trouble, r->short_reason);
+}
+
+static void say_preparing(const kin_roster *r, char *buf, size_t n) {
+    int i = member_in(r, KIN_DEVICE_PREPARING);
+    if (i >= 0) {
+        const kin_roster_device *d = &r->devices[i];
+        static const char *const stages[] = {"hashing", "fetching", "packing", "loading"}; // kin_proto_stage
+        int percent = d->progress.total ? (int)((double)d->progress.done / (double)d->progress.total * 100) : 0;
+        if (d->progress.total)
+            snprintf(buf, n, "device '%s' is %s: %d %%", d->name, stages[d->progress.stage], percent);
+        else
+            snprintf(buf, n, "device '%s' gets ready", d->name);
+        return;
+    }
+    for (i = 0; i < r->n_members; i++) {
+        if (!r->devices[r->members[i]].ring_open) break;
+    }
+    if (!r->own_ring_open)
+        snprintf(buf, n, "connecting to device '%s'", r->devices[r->members[0]].name);
+    else if (i + 1 >= r->n_members)
+        snprintf(buf, n, "device '%s' connects to the head", r->devices[r->members[r->n_members - 1]].name);
+    else
+        snprintf(buf, n, "device '%s' connects to device '%s'", r->devices[r->members[i]].name,
+                 r->devices[r->members[i + 1]].name);
+}
+
+const char *kin_roster_doing(const kin_roster *r, char *buf, size_t n) {
+    switch (kin_roster_state_now(r)) {
+    case KIN_ROSTER_GATHERING: say_gathering(r, buf, n); break;
+    case KIN_ROSTER_SHORT: say_short(r, buf, n); break;
+    case KIN_ROSTER_PREPARING: say_preparing(r, buf, n); break;
+    case KIN_ROSTER_SERVING: snprintf(buf, n, "serving on %d device%s", r->n_members, r->n_members == 1 ? "" : "s"); break;
+    }
+    return buf;
+}

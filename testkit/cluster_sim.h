@@ -1,0 +1,190 @@
+// A cluster in memory: one head (pure/proto/roster.h), some devices (pure/proto/member.h), and what both need of the world:
+// links, processes that start, stop and freeze, a planner, requests. The time is virtual and chance comes from a seed.
+//
+// A link delivers in order, like TCP: what cannot pass waits; who hears nothing for 1.5 s closes it. What must hold at every
+// moment is asserted here (one epoch, one plan; epochs never go back; who says ready holds the right work; every failed request
+// has a sentence that names device and stage). Which faults happen, and what must hold afterwards, is the test's.
+//
+// cluster_sim.c has chance, time, links and processes, cluster_sim_head.c and _device.c what is around roster and member.
+// Owner: the test, which zeroes it, sets rng, n_nodes, n_needed, calm_at, last_request_at, totals, own_ring = -1, and starts
+// nodes.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/err.h"
+#include "base/rng.h"
+#include "pure/proto/member.h"
+#include "pure/proto/roster.h"
+
+#define KIN_SIM_MS ((kin_time)1000000)
+
+enum {
+    KIN_SIM_HEAD = 0,  // the node
+    KIN_SIM_NODES = 9, // the head and eight devices
+    KIN_SIM_LINKS = 64,
+    KIN_SIM_QUEUE = 4096,
+    KIN_SIM_EPOCHS = 4096,
+};
+
+typedef struct kin_sim_totals { // of many simulations
+    uint64_t n_steps, n_epochs, n_done, n_failed, n_actions_max;
+} kin_sim_totals;
+
+// What is said on a link.
+typedef enum kin_sim_word {
+    KIN_SIM_HELLO,
+    KIN_SIM_ACCEPT,
+    KIN_SIM_REFUSE,
+    KIN_SIM_FACTS,
+    KIN_SIM_PLAN,
+    KIN_SIM_END,
+    KIN_SIM_READY,
+    KIN_SIM_FAILED,
+    KIN_SIM_RING,
+    KIN_SIM_RING_OK,
+    KIN_SIM_STEP,
+    KIN_SIM_PING,
+    KIN_SIM_RESET
+} kin_sim_word;
+
+typedef struct kin_sim_message {
+    kin_sim_word word;
+    uint32_t epoch, request;
+    uint64_t value; // PLAN: hash of the whole plan; RING: is it open; STEP: its number; FACTS: the model
+    int node;       // PLAN: the next member; HELLO: who
+    char text[96];
+} kin_sim_message;
+
+// What happens.
+typedef enum kin_sim_what {
+    KIN_SIM_DELIVER,
+    KIN_SIM_TICK,
+    KIN_SIM_ANSWER,
+    KIN_SIM_PREPARED,
+    KIN_SIM_COMPUTED,
+    KIN_SIM_FOUND,
+    KIN_SIM_FAULT,
+    KIN_SIM_RESTART,
+    KIN_SIM_CHECK
+} kin_sim_what;
+
+typedef struct kin_sim_event {
+    kin_time at;
+    uint64_t order; // among those of the same time
+    kin_sim_what what;
+    int node, link, side;
+    uint32_t serial; // of the link, or the life of the node
+    uint32_t ticket; // question, ticket, request
+    kin_sim_message message;
+} kin_sim_event;
+
+// A connection. Side 0 made it.
+typedef struct kin_sim_link {
+    uint32_t serial; // 0: an empty place
+    int node[2];
+    bool is_ring, is_up, open[2];
+    uint32_t epoch; // of a ring link
+    kin_time made_at, heard_at[2], delivered_at[2];
+} kin_sim_link;
+
+typedef struct kin_sim_node {
+    bool runs;
+    uint32_t life; // counts starts
+    kin_time frozen_until;
+    int n_ticks;
+    bool wrong_version, wrong_model;
+    // a device
+    kin_member *member;
+    uint32_t epoch_seen;         // highest, in all its lives
+    uint64_t plan;               // that it believes in
+    int next, control, ring;     // next member; links or -1
+    uint32_t ticket;             // of the last preparation
+    int wanted, preparing, held; // work: of the plan, of the last preparation, done; 0: none
+} kin_sim_node;
+
+typedef struct kin_sim {
+    kin_rng rng;
+    kin_time now;
+    kin_time calm_at, last_request_at;
+    bool tells; // its story, on stdout
+    int n_nodes, n_needed;
+    kin_sim_node nodes[KIN_SIM_NODES];
+    kin_time cut_until[KIN_SIM_NODES][KIN_SIM_NODES];
+    kin_sim_link links[KIN_SIM_LINKS];
+    uint32_t n_serials;
+    kin_sim_event queue[KIN_SIM_QUEUE]; // a binary heap
+    int n_queue;
+    uint64_t n_orders;
+    // the head
+    kin_roster *roster;
+    uint32_t question;
+    int asked[KIN_SIM_NODES], n_asked;
+    int planned[KIN_SIM_NODES], n_planned; // the plan in force, as nodes
+    uint64_t plan_variant, plan;
+    int own_ring; // link or -1
+    bool own_ring_open;
+    uint32_t request; // that runs, 0: none
+    uint32_t request_epoch, n_requests;
+    uint64_t plan_of[KIN_SIM_EPOCHS];
+    kin_sim_totals *totals;
+    kin_time head_hit_at, hit_at; // the test's: the last fault of the head, and of anybody
+} kin_sim;
+
+#define KIN_SIM_TELL(w, ...)                                                                                                     \
+    do {                                                                                                                         \
+        if ((w)->tells) {                                                                                                        \
+            printf("%9.3f  ", (double)(w)->now / 1e9);                                                                           \
+            printf(__VA_ARGS__);                                                                                                 \
+            printf("\n");                                                                                                        \
+        }                                                                                                                        \
+    } while (0)
+
+// ---- chance and time
+
+uint64_t kin_sim_below(kin_sim *w, uint64_t end);
+kin_time kin_sim_between_ms(kin_sim *w, uint64_t low, uint64_t high);
+bool kin_sim_is_calm(const kin_sim *w); // no more faults
+
+// What will happen, the soonest first.
+void kin_sim_push(kin_sim *w, kin_sim_event e);
+kin_sim_event kin_sim_pop(kin_sim *w);
+
+// Everything but KIN_SIM_FAULT and KIN_SIM_CHECK, which are the test's. Sets the time.
+void kin_sim_happen(kin_sim *w, const kin_sim_event *e);
+
+// ---- processes
+
+void kin_sim_start(kin_sim *w, int node);
+// quietly: like a pulled plug; else the others are told by the system.
+void kin_sim_stop(kin_sim *w, int node, bool quietly);
+bool kin_sim_is_frozen(const kin_sim *w, int node);
+
+// ---- links
+
+// From this side of the link at that place; whether it arrives is the world's affair.
+void kin_sim_send(kin_sim *w, int at, int side, kin_sim_message m);
+// A new link and the first message on it; returns its place in `links`.
+int kin_sim_connect(kin_sim *w, int from, int to, kin_sim_message hello);
+// One end closes; the other hears of it, if anything of it can be heard. at < 0: nothing.
+void kin_sim_shut(kin_sim *w, int at, int side);
+int kin_sim_link_at(const kin_sim *w, uint32_t serial); // -1: gone
+// What an end's owner is told when its link has ended by itself.
+void kin_sim_tell_closed(kin_sim *w, int at, int side, const char *reason);
+
+// ---- the head's driver
+
+void kin_sim_head_step(kin_sim *w, kin_roster_event e);
+void kin_sim_head_tick(kin_sim *w);
+void kin_sim_head_receive(kin_sim *w, int at, const kin_sim_message *m);
+void kin_sim_answer_planner(kin_sim *w, uint32_t question);
+void kin_sim_take_result(kin_sim *w, const kin_sim_message *m);
+
+// ---- a device's driver
+
+void kin_sim_device_step(kin_sim *w, int node, kin_member_event e);
+void kin_sim_device_receive(kin_sim *w, int node, int at, const kin_sim_message *m);
+void kin_sim_prepared(kin_sim *w, int node, uint32_t ticket);
+void kin_sim_computed(kin_sim *w, int node, const kin_sim_message *m);

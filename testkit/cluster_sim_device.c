@@ -1,0 +1,166 @@
+#include <stdio.h>
+
+#include "pure/proto/label.h"
+#include "testkit/cluster_sim.h"
+
+static void device_send(kin_sim *w, int node, kin_sim_message m) {
+    int at = w->nodes[node].control;
+    if (at >= 0) kin_sim_send(w, at, 0, m);
+}
+
+static void search(kin_sim *w, int node) {
+    kin_time cut = w->cut_until[node][KIN_SIM_HEAD];
+    bool is_heard = w->nodes[KIN_SIM_HEAD].runs && !kin_sim_is_frozen(w, KIN_SIM_HEAD) && cut <= w->now &&
+                    (kin_sim_is_calm(w) || kin_sim_below(w, 4) != 0);
+    if (!is_heard) return;
+    kin_sim_push(
+        w, (kin_sim_event){
+               .at = w->now + kin_sim_between_ms(w, 1, 20), .what = KIN_SIM_FOUND, .node = node, .serial = w->nodes[node].life});
+}
+
+static void prepare(kin_sim *w, int node, uint32_t ticket) {
+    kin_sim_node *d = &w->nodes[node];
+    kin_time span = kin_sim_between_ms(w, 10, kin_sim_below(w, 4) ? 200 : 3000);
+    d->ticket = ticket;
+    d->preparing = d->wanted;
+    d->held = 0;
+    kin_sim_push(
+        w, (kin_sim_event){.at = w->now + span, .what = KIN_SIM_PREPARED, .node = node, .serial = d->life, .ticket = ticket});
+}
+
+static void device_act(kin_sim *w, int node, const kin_member_action *a) {
+    kin_sim_node *d = &w->nodes[node];
+    kin_sim_message m = {.epoch = a->epoch};
+    switch (a->kind) {
+    case KIN_MEMBER_SEARCH: search(w, node); break;
+    case KIN_MEMBER_CONNECT:
+        d->control = kin_sim_connect(w, node, KIN_SIM_HEAD, (kin_sim_message){.word = KIN_SIM_HELLO, .node = node});
+        break;
+    case KIN_MEMBER_DROP:
+        kin_sim_shut(w, d->control, 0);
+        d->control = -1;
+        break;
+    case KIN_MEMBER_SEND_FACTS:
+        device_send(
+            w, node,
+            (kin_sim_message){.word = KIN_SIM_FACTS, .value = d->wrong_model && !kin_sim_is_calm(w) ? 2 : kin_sim_below(w, 2)});
+        break;
+    case KIN_MEMBER_PREPARE: prepare(w, node, a->ticket); break;
+    case KIN_MEMBER_SEND_READY:
+        kin_assert(d->held == d->wanted); // ready for this plan, not for another one
+        m.word = KIN_SIM_READY;
+        device_send(w, node, m);
+        break;
+    case KIN_MEMBER_SEND_FAILED:
+        m.word = KIN_SIM_FAILED;
+        kin_label_set(m.text, sizeof m.text - 1, a->text);
+        device_send(w, node, m);
+        break;
+    case KIN_MEMBER_CONNECT_NEXT:
+        d->ring = kin_sim_connect(w, node, d->next, (kin_sim_message){.word = KIN_SIM_RING, .epoch = a->epoch});
+        break;
+    case KIN_MEMBER_CLOSE_NEXT:
+        kin_sim_shut(w, d->ring, 0);
+        d->ring = -1;
+        break;
+    case KIN_MEMBER_SEND_RING:
+        m.word = KIN_SIM_RING_OK;
+        m.value = a->is_open;
+        kin_label_set(m.text, sizeof m.text - 1, a->text);
+        device_send(w, node, m);
+        break;
+    case KIN_MEMBER_GIVE_UP: kin_assert(d->wrong_version); break;
+    case KIN_MEMBER_LOG: KIN_SIM_TELL(w, "  %d: %s", node, a->text); break;
+    default: break;
+    }
+}
+
+void kin_sim_device_step(kin_sim *w, int node, kin_member_event e) {
+    const kin_member_actions *actions = kin_member_step(w->nodes[node].member, w->now, &e);
+    w->totals->n_steps++;
+    for (int i = 0; i < actions->n; i++) device_act(w, node, &actions->at[i]);
+}
+
+static void take_plan(kin_sim *w, int node, const kin_sim_message *m) {
+    kin_sim_node *d = &w->nodes[node];
+    uint32_t before = kin_member_epoch(d->member);
+    uint8_t work = (uint8_t)(1 + (m->value >> 8 & 3));
+    int next = d->next, wanted = d->wanted;
+    d->next = m->node;
+    d->wanted = work;
+    kin_sim_device_step(w, node, (kin_member_event){.kind = KIN_MEMBER_PLAN, .epoch = m->epoch, .work = &work, .n_work = 1});
+    uint32_t after = kin_member_epoch(d->member);
+    if (after == before) { // not taken
+        d->next = next;
+        d->wanted = wanted;
+        return;
+    }
+    kin_assert(after > d->epoch_seen); // epochs never go back, not even when the head restarts
+    d->epoch_seen = after;
+    d->plan = m->value;
+}
+
+void kin_sim_device_receive(kin_sim *w, int node, int at, const kin_sim_message *m) {
+    kin_sim_node *d = &w->nodes[node];
+    kin_member_event e = {.epoch = m->epoch, .name = "head", .reason = m->text};
+    switch (m->word) {
+    case KIN_SIM_ACCEPT:
+        e.kind = KIN_MEMBER_ACCEPTED;
+        kin_sim_device_step(w, node, e);
+        break;
+    case KIN_SIM_REFUSE:
+        e.kind = KIN_MEMBER_REFUSED;
+        kin_sim_device_step(w, node, e);
+        break;
+    case KIN_SIM_PLAN: take_plan(w, node, m); break;
+    case KIN_SIM_END:
+        e.kind = KIN_MEMBER_END;
+        kin_sim_device_step(w, node, e);
+        break;
+    case KIN_SIM_RING: // the member before this one connects
+        if (kin_member_takes(d->member, m->epoch))
+            kin_sim_send(w, at, 1, (kin_sim_message){.word = KIN_SIM_RING_OK, .epoch = m->epoch});
+        else
+            kin_sim_shut(w, at, 1);
+        break;
+    case KIN_SIM_RING_OK:
+        e.kind = KIN_MEMBER_NEXT_OPENED;
+        if (at == d->ring) kin_sim_device_step(w, node, e);
+        break;
+    case KIN_SIM_STEP:
+        if (!kin_member_takes(d->member, m->epoch)) break;
+        kin_assert(d->plan == w->plan_of[m->epoch]);
+        kin_sim_push(w, (kin_sim_event){.at = w->now + kin_sim_between_ms(w, 1, 12),
+                                        .what = KIN_SIM_COMPUTED,
+                                        .node = node,
+                                        .serial = d->life,
+                                        .message = *m});
+        break;
+    default: break;
+    }
+}
+
+void kin_sim_computed(kin_sim *w, int node, const kin_sim_message *m) {
+    kin_sim_node *d = &w->nodes[node];
+    if (node == KIN_SIM_HEAD) {
+        kin_sim_take_result(w, m);
+    } else if (!kin_sim_is_calm(w) && kin_sim_below(w, 2000) == 0) {
+        kin_sim_device_step(
+            w, node,
+            (kin_member_event){
+                .kind = KIN_MEMBER_COMPUTE_FAILED, .epoch = m->epoch, .stage = "computing", .reason = "a disk error"});
+    } else if (kin_member_takes(d->member, m->epoch) && d->ring >= 0) {
+        kin_sim_send(w, d->ring, 0, *m);
+    }
+}
+
+void kin_sim_prepared(kin_sim *w, int node, uint32_t ticket) {
+    kin_sim_node *d = &w->nodes[node];
+    bool fails = !kin_sim_is_calm(w) && kin_sim_below(w, 15) == 0;
+    if (ticket == d->ticket) d->held = fails ? 0 : d->preparing;
+    kin_sim_device_step(w, node,
+                        (kin_member_event){.kind = fails ? KIN_MEMBER_PREPARE_FAILED : KIN_MEMBER_PREPARED,
+                                           .ticket = ticket,
+                                           .stage = "loading",
+                                           .reason = "out of memory"});
+}

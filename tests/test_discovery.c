@@ -1,0 +1,337 @@
+// Discovery on the loopback interface (ring/discovery.h): real datagrams, head and device in one loop.
+// Exit 77 where the loopback interface passes neither multicast nor broadcast.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <arpa/inet.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ring/discovery.h"
+
+enum { PATIENCE_MS = 3000, QUIET_MS = 150 };
+
+static uint16_t test_port;
+
+typedef struct seen {
+    int n;
+    kin_beacon head;
+    char address[64];
+} seen;
+
+static void on_found(void *user, const kin_beacon *head, const char *address) {
+    seen *s = user;
+    s->n++;
+    s->head = *head;
+    strncpy(s->address, address, sizeof s->address - 1);
+}
+
+static kin_discovery_options options_of(uint8_t key) {
+    kin_discovery_options o = {.port = test_port, .only = "127.0.0.1"};
+    memset(o.key, key, sizeof o.key);
+    return o;
+}
+
+static const kin_discovery_self tower = {.id = {{1, 2, 3}}, .name = "tower", .port = 7577, .features = 5};
+
+// ---- a loop with an end
+
+static void time_is_up(uv_timer_t *timer) {
+    *(bool *)timer->data = true;
+}
+
+// Runs the loop until *n reaches `want` or the time is up.
+static void run_until(uv_loop_t *loop, const int *n, int want, uint64_t ms) {
+    uv_timer_t timer;
+    bool is_up = false;
+    uv_timer_init(loop, &timer);
+    timer.data = &is_up;
+    uv_timer_start(&timer, time_is_up, ms, 0);
+    while (!is_up && (!n || *n < want)) uv_run(loop, UV_RUN_ONCE);
+    uv_close((uv_handle_t *)&timer, NULL);
+    uv_run(loop, UV_RUN_NOWAIT);
+}
+
+static void finish(uv_loop_t *loop) {
+    uv_run(loop, UV_RUN_DEFAULT);
+    assert_int_equal(uv_loop_close(loop), 0);
+}
+
+static kin_discovery *open_head(uv_loop_t *loop, uint8_t key) {
+    kin_discovery *head;
+    kin_err err = {""};
+    kin_discovery_options o = options_of(key);
+    if (kin_discovery_answer(&head, loop, &o, &tower, &err) != 0) fail_msg("%s", err.text);
+    return head;
+}
+
+static kin_discovery *open_device(uv_loop_t *loop, uint8_t key, seen *s) {
+    kin_discovery *device;
+    kin_err err = {""};
+    kin_discovery_options o = options_of(key);
+    if (kin_discovery_search(&device, loop, &o, on_found, s, &err) != 0) fail_msg("%s", err.text);
+    return device;
+}
+
+static void ask(kin_discovery *device) {
+    kin_err err = {""};
+    if (kin_discovery_ask(device, &err) != 0) fail_msg("%s", err.text);
+}
+
+// ---- somebody who makes datagrams by hand
+
+static int sign_by_hand(void *user, const uint8_t *bytes, size_t n, uint8_t tag[KIN_BEACON_TAG]) {
+    uint8_t cluster[KIN_DISCOVERY_KEY], key[EVP_MAX_MD_SIZE], full[EVP_MAX_MD_SIZE];
+    unsigned len;
+    memset(cluster, *(uint8_t *)user, sizeof cluster);
+    assert_non_null(HMAC(EVP_sha256(), cluster, sizeof cluster, (const uint8_t *)"kin discovery 1", 15, key, &len));
+    assert_non_null(HMAC(EVP_sha256(), key, 32, bytes, n, full, &len));
+    memcpy(tag, full, KIN_BEACON_TAG);
+    return 0;
+}
+
+static int open_socket(uint16_t port) {
+    int fd = socket(AF_INET, SOCK_DGRAM, 0), on = 1;
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(port)};
+    struct timeval patience = {.tv_sec = PATIENCE_MS / 1000};
+    assert_true(fd >= 0);
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    at.sin_addr.s_addr = port ? htonl(INADDR_ANY) : htonl(INADDR_LOOPBACK);
+    assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof at), 0);
+    return fd;
+}
+
+static void send_bytes(int fd, const struct sockaddr_in *to, const uint8_t *bytes, size_t n) {
+    assert_int_equal(sendto(fd, bytes, n, 0, (const struct sockaddr *)to, sizeof *to), (ssize_t)n);
+}
+
+static void send_beacon(int fd, const struct sockaddr_in *to, const kin_beacon *beacon, uint8_t key) {
+    uint8_t bytes[KIN_BEACON_BYTES];
+    assert_int_equal(kin_beacon_encode(bytes, beacon, sign_by_hand, &key, NULL), 0);
+    send_bytes(fd, to, bytes, sizeof bytes);
+}
+
+static struct sockaddr_in head_address(void) {
+    return (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(test_port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+}
+
+// ---- the tests
+
+static void a_device_finds_its_head(void **state) {
+    (void)state;
+    uv_loop_t loop;
+    uv_loop_init(&loop);
+    seen s = {0};
+    kin_discovery *head = open_head(&loop, 7), *device = open_device(&loop, 7, &s);
+    ask(device);
+    run_until(&loop, &s.n, 1, PATIENCE_MS);
+    assert_true(s.n >= 1);
+    assert_string_equal(s.head.name, "tower");
+    assert_int_equal(s.head.port, 7577);
+    assert_int_equal(s.head.features, 5);
+    assert_memory_equal(&s.head.id, &tower.id, sizeof tower.id);
+    assert_string_equal(s.address, "127.0.0.1");
+    kin_discovery_close(head);
+    kin_discovery_close(device);
+    finish(&loop);
+}
+
+static void two_heads_on_one_machine_are_both_found(void **state) {
+    (void)state;
+    uv_loop_t loop;
+    uv_loop_init(&loop);
+    seen s = {0};
+    kin_discovery *one = open_head(&loop, 7), *two = open_head(&loop, 7), *device = open_device(&loop, 7, &s);
+    ask(device);
+    run_until(&loop, NULL, 0, QUIET_MS);
+    assert_true(kin_discovery_stats_now(one).answered > 0);
+    assert_true(kin_discovery_stats_now(two).answered > 0);
+    kin_discovery_close(one);
+    kin_discovery_close(two);
+    kin_discovery_close(device);
+    finish(&loop);
+}
+
+static void another_key_gets_no_answer(void **state) {
+    (void)state;
+    uv_loop_t loop;
+    uv_loop_init(&loop);
+    seen s = {0};
+    kin_discovery *head = open_head(&loop, 7), *device = open_device(&loop, 8, &s);
+    ask(device);
+    run_until(&loop, NULL, 0, QUIET_MS);
+    assert_int_equal(s.n, 0);
+    kin_discovery_stats stats = kin_discovery_stats_now(head);
+    assert_true(stats.heard > 0);
+    assert_int_equal(stats.trusted, 0);
+    assert_int_equal(stats.answered, 0);
+    kin_discovery_close(head);
+    kin_discovery_close(device);
+    finish(&loop);
+}
+
+static void only_an_answer_to_ones_own_question_is_believed(void **state) {
+    (void)state;
+    uv_loop_t loop;
+    uv_loop_init(&loop);
+    seen s = {0};
+    kin_discovery *device = open_device(&loop, 7, &s);
+    int fake = open_socket(test_port);
+    ask(device);
+
+    uint8_t bytes[256], key = 7;
+    struct sockaddr_in asker;
+    socklen_t n_asker = sizeof asker;
+    assert_int_equal(recvfrom(fake, bytes, sizeof bytes, 0, (struct sockaddr *)&asker, &n_asker), KIN_BEACON_BYTES);
+    kin_beacon question;
+    assert_int_equal(kin_beacon_decode(bytes, KIN_BEACON_BYTES, &question, sign_by_hand, &key, NULL), 0);
+    kin_beacon reply = {.kind = KIN_BEACON_ANNOUNCE, .port = 1, .name = "fake"};
+
+    send_beacon(fake, &asker, &reply, 7); // recorded long ago: another nonce
+    memcpy(reply.nonce, question.nonce, sizeof reply.nonce);
+    send_beacon(fake, &asker, &reply, 8);              // without the key
+    send_bytes(fake, &asker, bytes, KIN_BEACON_BYTES); // its own question
+    send_bytes(fake, &asker, bytes, 3);
+    send_bytes(fake, &asker, bytes, sizeof bytes);
+    run_until(&loop, &s.n, 1, QUIET_MS);
+    assert_int_equal(s.n, 0);
+
+    send_beacon(fake, &asker, &reply, 7);
+    run_until(&loop, &s.n, 1, PATIENCE_MS);
+    assert_int_equal(s.n, 1);
+    for (int i = 0; i < 4; i++) ask(device); // the answer is too late now
+    send_beacon(fake, &asker, &reply, 7);
+    run_until(&loop, NULL, 0, QUIET_MS);
+    assert_int_equal(s.n, 1);
+    close(fake);
+    kin_discovery_close(device);
+    finish(&loop);
+}
+
+static void a_flood_of_questions_gets_few_answers(void **state) {
+    (void)state;
+    uv_loop_t loop;
+    uv_loop_init(&loop);
+    kin_discovery *head = open_head(&loop, 7);
+    int fd = open_socket(0);
+    struct sockaddr_in to = head_address();
+    for (int i = 0; i < 150; i++) send_beacon(fd, &to, &(kin_beacon){.kind = KIN_BEACON_SEARCH, .nonce = {(uint8_t)i}}, 7);
+    run_until(&loop, NULL, 0, QUIET_MS);
+    kin_discovery_stats stats = kin_discovery_stats_now(head);
+    assert_true(stats.trusted >= 100);
+    assert_true(stats.answered >= KIN_DISCOVERY_ANSWERS && stats.answered <= 3 * KIN_DISCOVERY_ANSWERS);
+    close(fd);
+    kin_discovery_close(head);
+    finish(&loop);
+}
+
+static void garbage_costs_at_most_so_many_checks(void **state) {
+    (void)state;
+    uv_loop_t loop;
+    uv_loop_init(&loop);
+    kin_discovery *head = open_head(&loop, 7);
+    int fd = open_socket(0);
+    struct sockaddr_in to = head_address();
+    uint8_t bytes[KIN_BEACON_BYTES];
+    uint8_t key = 7;
+    assert_int_equal(kin_beacon_encode(bytes, &(kin_beacon){.kind = KIN_BEACON_SEARCH}, sign_by_hand, &key, NULL), 0);
+    for (int i = 0; i < 3000; i++) {
+        send_bytes(fd, &to, bytes, sizeof bytes);
+        if (i % 20 == 0) uv_run(&loop, UV_RUN_NOWAIT); // so that none is lost on the way
+    }
+    run_until(&loop, NULL, 0, QUIET_MS);
+    kin_discovery_stats stats = kin_discovery_stats_now(head);
+    assert_true(stats.heard > 2000);
+    assert_true(stats.trusted < 2 * KIN_DISCOVERY_CHECKS + KIN_DISCOVERY_CHECKS);
+    close(fd);
+    kin_discovery_close(head);
+    finish(&loop);
+}
+
+static int take_port(int family) {
+    int fd = socket(family, SOCK_DGRAM, 0), on = 1;
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(test_port)};
+    struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(test_port)};
+    bool is_v6 = family == AF_INET6;
+    if (fd < 0) return -1; // no such family here, and so none to answer on
+    if (is_v6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
+    assert_int_equal(is_v6 ? bind(fd, (struct sockaddr *)&v6, sizeof v6) : bind(fd, (struct sockaddr *)&v4, sizeof v4), 0);
+    return fd;
+}
+
+static void a_taken_port_is_said(void **state) {
+    (void)state;
+    uv_loop_t loop;
+    uv_loop_init(&loop);
+    kin_discovery *d;
+    kin_err err = {""};
+    kin_discovery_options o = options_of(7);
+    int v4 = take_port(AF_INET), v6 = take_port(AF_INET6);
+    assert_int_equal(kin_discovery_answer(&d, &loop, &o, &tower, &err), KIN_FAIL);
+    assert_null(d);
+    assert_non_null(strstr(err.text, "discovery: UDP port"));
+    close(v4);
+    close(v6);
+    finish(&loop);
+}
+
+static void a_wrong_address_is_said(void **state) {
+    (void)state;
+    uv_loop_t loop;
+    uv_loop_init(&loop);
+    kin_discovery *d;
+    kin_err err = {""};
+    kin_discovery_options o = options_of(7);
+    o.only = "an address that is much longer than any numeric address can be";
+    assert_int_equal(kin_discovery_answer(&d, &loop, &o, &tower, &err), KIN_FAIL);
+    assert_null(d);
+    assert_non_null(strstr(err.text, "no numeric address"));
+
+    seen s = {0};
+    o.only = "203.0.113.77"; // not of this machine
+    assert_int_equal(kin_discovery_search(&d, &loop, &o, on_found, &s, &err), 0);
+    assert_int_equal(kin_discovery_ask(d, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "no network takes the question"));
+    kin_discovery_close(d);
+    kin_discovery_close(NULL);
+    finish(&loop);
+}
+
+// Does a broadcast on the loopback interface come back?
+static bool loopback_passes(void) {
+    int to = open_socket(test_port), from = open_socket(0), on = 1;
+    struct sockaddr_in all = {
+        .sin_family = AF_INET, .sin_port = htons(test_port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK | 0x00ffffff)};
+    struct timeval soon = {.tv_usec = 300000};
+    char byte = 0;
+    setsockopt(from, SOL_SOCKET, SO_BROADCAST, &on, sizeof on);
+    setsockopt(to, SOL_SOCKET, SO_RCVTIMEO, &soon, sizeof soon);
+    bool passes = sendto(from, &byte, 1, 0, (struct sockaddr *)&all, sizeof all) == 1 && recv(to, &byte, 1, 0) == 1;
+    close(to);
+    close(from);
+    return passes;
+}
+
+int main(void) {
+    test_port = (uint16_t)(20000 + getpid() % 20000); // not the real one: a kin may run here
+    if (!loopback_passes()) return 77;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_device_finds_its_head),
+        cmocka_unit_test(two_heads_on_one_machine_are_both_found),
+        cmocka_unit_test(another_key_gets_no_answer),
+        cmocka_unit_test(only_an_answer_to_ones_own_question_is_believed),
+        cmocka_unit_test(a_flood_of_questions_gets_few_answers),
+        cmocka_unit_test(garbage_costs_at_most_so_many_checks),
+        cmocka_unit_test(a_taken_port_is_said),
+        cmocka_unit_test(a_wrong_address_is_said),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,506 @@
+// The device's side of membership (pure/proto/member.h), step by step. Each test is a story: what happens, and after it what the
+// member wants done. "say" is a line of the log. Changes of status are left out.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "pure/proto/member.h"
+
+#define MS ((kin_time)1000000)
+
+static kin_member *member;
+static kin_time now;
+static char trace[65536]; // since the last expect
+static int n_searches;    // in the trace
+
+// ---- telling the trace
+
+static void add(const char *fmt, ...) KIN_PRINTF(1, 2);
+
+static void add(const char *fmt, ...) {
+    size_t n = strlen(trace);
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(trace + n, sizeof trace - n, fmt, args);
+    va_end(args);
+}
+
+static void add_action(const kin_member_action *a) {
+    switch (a->kind) {
+    case KIN_MEMBER_SEARCH:
+        n_searches++;
+        add("search\n");
+        break;
+    case KIN_MEMBER_CONNECT: add("connect to %s port %u\n", a->address, (unsigned)a->port); break;
+    case KIN_MEMBER_DROP: add("drop: %s\n", a->text); break;
+    case KIN_MEMBER_SEND_FACTS: add("send facts\n"); break;
+    case KIN_MEMBER_PREPARE: add("prepare %u for %u\n", a->ticket, a->epoch); break;
+    case KIN_MEMBER_CANCEL: add("cancel %u\n", a->ticket); break;
+    case KIN_MEMBER_REUSE: add("reuse for %u\n", a->epoch); break;
+    case KIN_MEMBER_SEND_PROGRESS: add("send progress %u\n", a->epoch); break;
+    case KIN_MEMBER_SEND_READY: add("send ready %u\n", a->epoch); break;
+    case KIN_MEMBER_SEND_FAILED: add("send failed %u: %s: %s\n", a->epoch, a->stage, a->text); break;
+    case KIN_MEMBER_CONNECT_NEXT: add("connect next %u\n", a->epoch); break;
+    case KIN_MEMBER_CLOSE_NEXT: add("close next %u\n", a->epoch); break;
+    case KIN_MEMBER_SEND_RING:
+        add("send ring %s %u%s%s\n", a->is_open ? "open" : "closed", a->epoch, a->text[0] ? ": " : "", a->text);
+        break;
+    case KIN_MEMBER_GIVE_UP: add("give up: %s\n", a->text); break;
+    case KIN_MEMBER_LOG: add("say %s\n", a->text); break;
+    case KIN_MEMBER_STATUS: break;
+    }
+}
+
+static void step(kin_member_event e) {
+    const kin_member_actions *actions = kin_member_step(member, now, &e);
+    for (int i = 0; i < actions->n; i++) add_action(&actions->at[i]);
+}
+
+static void forget(void) {
+    trace[0] = '\0';
+    n_searches = 0;
+}
+
+static void expect(const char *wanted) {
+    if (strcmp(trace, wanted) != 0) fail_msg("at %.3f s:\n--- wanted\n%s--- got\n%s", (double)now / 1e9, wanted, trace);
+    forget();
+}
+
+static void expect_state(kin_member_state wanted) {
+    assert_int_equal(kin_member_state_now(member), wanted);
+}
+
+// ---- what happens
+
+static void begin(const char *address, uint64_t seed) {
+    kin_member_options o = kin_member_options_default();
+    snprintf(o.address, sizeof o.address, "%s", address);
+    o.port = 7577;
+    o.seed = seed;
+    kin_member_free(member);
+    now = 1000 * MS;
+    member = kin_member_new(&o, now);
+    assert_non_null(member);
+    forget();
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    kin_member_free(member);
+    member = NULL;
+    return 0;
+}
+
+static void tick(void) {
+    step((kin_member_event){.kind = KIN_MEMBER_TICK});
+}
+
+static void wait_ms(int ms) {
+    for (kin_time end = now + (kin_time)ms * MS; now < end;) {
+        now += 10 * MS;
+        tick();
+    }
+}
+
+static void found(const char *address) {
+    step((kin_member_event){.kind = KIN_MEMBER_FOUND, .name = "desk", .address = address, .port = 4000});
+}
+
+static void accepted(void) {
+    step((kin_member_event){.kind = KIN_MEMBER_ACCEPTED, .name = "desk"});
+}
+
+static void refused(const char *reason) {
+    step((kin_member_event){.kind = KIN_MEMBER_REFUSED, .reason = reason});
+}
+
+static void lost(const char *reason) {
+    step((kin_member_event){.kind = KIN_MEMBER_LOST, .reason = reason});
+}
+
+static void plan(uint32_t epoch, const char *work) {
+    step((kin_member_event){.kind = KIN_MEMBER_PLAN, .epoch = epoch, .work = (const uint8_t *)work, .n_work = strlen(work)});
+}
+
+static void end(uint32_t epoch) {
+    step((kin_member_event){.kind = KIN_MEMBER_END, .epoch = epoch});
+}
+
+static void prepared(uint32_t ticket) {
+    step((kin_member_event){.kind = KIN_MEMBER_PREPARED, .ticket = ticket});
+}
+
+static void next_opens(uint32_t epoch) {
+    step((kin_member_event){.kind = KIN_MEMBER_NEXT_OPENED, .epoch = epoch});
+}
+
+static void next_closes(uint32_t epoch, const char *reason) {
+    step((kin_member_event){.kind = KIN_MEMBER_NEXT_CLOSED, .epoch = epoch, .reason = reason});
+}
+
+static void begin_joined(void) {
+    begin("desk.local", 1);
+    tick();
+    accepted();
+    forget();
+}
+
+// Ready in epoch 5 with layers 0-8, prepared with ticket 1.
+static void begin_ready(void) {
+    begin_joined();
+    plan(5, "layers 0-8");
+    prepared(1);
+    next_opens(5);
+    expect_state(KIN_MEMBER_READY);
+    forget();
+}
+
+// ---- the stories
+
+static void from_nothing_to_ready(void **state) {
+    (void)state;
+    begin("", 1);
+    expect_state(KIN_MEMBER_SEARCHING);
+    tick();
+    expect("search\n");
+    found("192.168.1.7");
+    expect("say found the head 'desk' at 192.168.1.7, port 4000\nconnect to 192.168.1.7 port 4000\n");
+    found("10.0.0.7"); // the same head by another way
+    expect("");
+    accepted();
+    expect("send facts\nsay joined the head 'desk'\n");
+    expect_state(KIN_MEMBER_JOINED);
+    plan(5, "layers 0-8");
+    expect("prepare 1 for 5\nconnect next 5\n");
+    expect_state(KIN_MEMBER_PREPARING);
+    next_opens(5);
+    expect("send ring open 5\n");
+    prepared(1);
+    expect("send ready 5\n");
+    expect_state(KIN_MEMBER_READY);
+    assert_true(kin_member_takes(member, 5));
+    assert_false(kin_member_takes(member, 4));
+    assert_false(kin_member_takes(member, 0));
+    wait_ms(60000);
+    expect("");
+}
+
+static void a_given_address_is_not_searched(void **state) {
+    (void)state;
+    begin("desk.local", 1);
+    expect_state(KIN_MEMBER_CONNECTING);
+    tick();
+    expect("connect to desk.local port 7577\n");
+    lost("connection refused");
+    expect("say no head at 'desk.local' yet: connection refused\n");
+    wait_ms(120);
+    expect("");
+    wait_ms(140);
+    expect("connect to desk.local port 7577\n");
+}
+
+static void searches_become_rarer_but_never_stop(void **state) {
+    (void)state;
+    begin("", 1);
+    wait_ms(1000);
+    assert_in_range(n_searches, 3, 5);
+    wait_ms(30000);
+    forget();
+    wait_ms(60000);
+    assert_in_range(n_searches, 12, 24); // every 2.5 to 5 s
+}
+
+static void two_devices_do_not_search_in_step(void **state) {
+    (void)state;
+    kin_time at[2];
+    for (uint64_t seed = 0; seed < 2; seed++) {
+        begin("", seed);
+        for (forget(); n_searches < 8; wait_ms(10)) continue;
+        at[seed] = now;
+    }
+    assert_true(at[0] != at[1]);
+}
+
+static void a_head_that_does_not_answer_is_dropped(void **state) {
+    (void)state;
+    begin("desk.local", 1);
+    tick();
+    forget();
+    wait_ms(3990);
+    expect("");
+    wait_ms(10);
+    expect("drop: the head did not answer in time\nsay no head at 'desk.local' yet: the head did not answer in time\n");
+    accepted(); // too late
+    expect("");
+}
+
+static void a_lost_head_is_searched_and_the_shard_kept(void **state) {
+    (void)state;
+    begin_ready();
+    wait_ms(10000);
+    lost("nothing was heard for 1500 ms");
+    expect("say the head 'desk' is lost: nothing was heard for 1500 ms\nclose next 5\n");
+    assert_int_equal(kin_member_epoch(member), 0);
+    wait_ms(250);
+    expect("connect to desk.local port 7577\n");
+    accepted();
+    forget();
+    plan(3, "layers 0-8"); // a head that was restarted may count anew
+    expect("reuse for 3\nsend ready 3\nconnect next 3\n");
+}
+
+static void a_head_that_throws_out_at_once_is_not_stormed(void **state) {
+    (void)state;
+    begin("desk.local", 1);
+    int n_tries = 0;
+    for (int i = 0; i < 6000; i++) {
+        wait_ms(10);
+        if (!strstr(trace, "connect")) continue;
+        n_tries++;
+        accepted();
+        lost("closed by the other side");
+        forget();
+    }
+    assert_in_range(n_tries, 12, 30); // in a minute
+}
+
+static void another_version_is_final(void **state) {
+    (void)state;
+    begin("desk.local", 1);
+    tick();
+    forget();
+    refused("version: the head is kin 2, the device is kin 1");
+    expect("drop: it was refused\n"
+           "give up: the head 'desk.local' refuses this device: version: the head is kin 2, the device is kin 1\n");
+    lost("closed");
+    wait_ms(100000);
+    expect("");
+    expect_state(KIN_MEMBER_GIVEN_UP);
+}
+
+static void a_busy_head_is_asked_again_slowly(void **state) {
+    (void)state;
+    begin("desk.local", 1);
+    tick();
+    forget();
+    refused("busy: 32 devices are there already");
+    expect("drop: it was refused\nsay the head 'desk.local' refuses this device for now: busy: 32 devices are there already\n");
+    lost("closed");
+    wait_ms(29990);
+    expect("");
+    wait_ms(10);
+    expect("connect to desk.local port 7577\n");
+}
+
+static void a_refusal_after_joining_ends_the_epoch(void **state) {
+    (void)state;
+    begin_ready();
+    refused("model: its model file is another one than the head's");
+    expect("close next 5\ndrop: it was refused\n"
+           "say the head 'desk' refuses this device for now: model: its model file is another one than the head's\n");
+    expect_state(KIN_MEMBER_IS_REFUSED);
+    assert_int_equal(kin_member_epoch(member), 0);
+}
+
+static void the_same_work_is_reused_other_work_is_not(void **state) {
+    (void)state;
+    begin_ready();
+    end(5);
+    expect("close next 5\n");
+    expect_state(KIN_MEMBER_JOINED);
+    plan(6, "layers 0-8");
+    expect("reuse for 6\nsend ready 6\nconnect next 6\n");
+    plan(7, "layers 0-4"); // without an end in between
+    expect("close next 6\nprepare 2 for 7\nconnect next 7\n");
+    prepared(2);
+    expect("send ready 7\n");
+}
+
+static void a_preparation_outlives_its_epoch(void **state) {
+    (void)state;
+    begin_joined();
+    plan(5, "layers 0-8");
+    end(5);
+    forget();
+    plan(6, "layers 0-8");
+    expect("connect next 6\n"); // it runs already
+    prepared(1);
+    expect("send ready 6\n");
+}
+
+static void a_preparation_may_end_while_nobody_waits(void **state) {
+    (void)state;
+    begin_joined();
+    plan(5, "layers 0-8");
+    lost("closed");
+    prepared(1);
+    wait_ms(250);
+    accepted();
+    forget();
+    plan(6, "layers 0-8");
+    expect("reuse for 6\nsend ready 6\nconnect next 6\n");
+}
+
+static void a_cancelled_preparation_is_not_listened_to(void **state) {
+    (void)state;
+    begin_joined();
+    plan(5, "layers 0-8");
+    forget();
+    plan(6, "layers 8-16");
+    expect("close next 5\ncancel 1\nprepare 2 for 6\nconnect next 6\n");
+    prepared(1);
+    step((kin_member_event){.kind = KIN_MEMBER_PREPARE_FAILED, .ticket = 1, .stage = "loading", .reason = "cancelled"});
+    expect("");
+    prepared(2);
+    expect("send ready 6\n");
+}
+
+static void a_failed_preparation_is_told_and_forgotten(void **state) {
+    (void)state;
+    begin_joined();
+    plan(5, "layers 0-8");
+    forget();
+    step((kin_member_event){.kind = KIN_MEMBER_PREPARE_FAILED, .ticket = 1, .stage = "loading", .reason = "out of memory"});
+    expect("send failed 5: loading: out of memory\nsay failed at loading: out of memory\n");
+    end(5);
+    forget();
+    plan(6, "layers 0-8");
+    expect("prepare 2 for 6\nconnect next 6\n");
+    end(6);
+    forget();
+    step((kin_member_event){.kind = KIN_MEMBER_PREPARE_FAILED, .ticket = 2, .stage = "loading", .reason = "out of memory"});
+    expect("say what the last plan wanted could not be prepared: out of memory\n");
+}
+
+static void what_could_not_compute_is_prepared_anew(void **state) {
+    (void)state;
+    begin_ready();
+    step((kin_member_event){.kind = KIN_MEMBER_COMPUTE_FAILED, .epoch = 4, .stage = "compute", .reason = "late"});
+    expect("");
+    step((kin_member_event){.kind = KIN_MEMBER_COMPUTE_FAILED, .epoch = 5, .stage = "compute", .reason = "a disk error"});
+    expect("send failed 5: compute: a disk error\nsay failed at compute: a disk error\n");
+    end(5);
+    forget();
+    plan(6, "layers 0-8");
+    expect("prepare 2 for 6\nconnect next 6\n");
+}
+
+static void progress_is_told_four_times_a_second(void **state) {
+    (void)state;
+    begin_joined();
+    plan(5, "layers 0-8");
+    forget();
+    int n = 0;
+    for (int i = 0; i < 100; i++) {
+        wait_ms(10);
+        step((kin_member_event){.kind = KIN_MEMBER_PROGRESS, .ticket = 1});
+        n += strstr(trace, "send progress 5") != NULL;
+        forget();
+    }
+    assert_in_range(n, 4, 5);
+}
+
+static void epochs_do_not_go_back_on_one_link(void **state) {
+    (void)state;
+    begin_ready();
+    plan(4, "layers 8-16");
+    plan(5, "layers 8-16");
+    end(4);
+    expect("");
+    end(5);
+    forget();
+    plan(5, "layers 0-8");
+    expect("");
+    assert_false(kin_member_takes(member, 5));
+}
+
+static void the_next_member_is_tried_until_the_epoch_ends(void **state) {
+    (void)state;
+    begin_joined();
+    plan(5, "layers 0-8");
+    prepared(1);
+    forget();
+    next_closes(5, "connection refused"); // it never was open: nothing to tell
+    expect("");
+    wait_ms(250);
+    expect("connect next 5\n");
+    next_opens(5);
+    expect("send ring open 5\n");
+    next_closes(5, "connection reset");
+    expect("send ring closed 5: connection reset\n");
+    wait_ms(250);
+    expect("connect next 5\n");
+    end(5);
+    expect("close next 5\n");
+    next_closes(5, "late");
+    wait_ms(60000);
+    expect("");
+}
+
+static void plans_before_joining_are_ignored(void **state) {
+    (void)state;
+    begin("desk.local", 1);
+    tick();
+    forget();
+    plan(5, "layers 0-8");
+    end(5);
+    expect("");
+    expect_state(KIN_MEMBER_CONNECTING);
+}
+
+static void every_state_can_be_said(void **state) {
+    (void)state;
+    char text[KIN_MEMBER_SENTENCE];
+    begin("", 1);
+    assert_string_equal(kin_member_doing(member, text, sizeof text), "searching for a head");
+    tick();
+    found("10.0.0.1");
+    assert_string_equal(kin_member_doing(member, text, sizeof text), "connecting to the head 'desk'");
+    accepted();
+    assert_string_equal(kin_member_doing(member, text, sizeof text), "joined the head 'desk', waiting for work");
+    plan(5, "layers 0-8");
+    assert_string_equal(kin_member_doing(member, text, sizeof text), "getting ready for the head 'desk'");
+    prepared(1);
+    assert_string_equal(kin_member_doing(member, text, sizeof text), "working for the head 'desk'");
+    refused("busy: later");
+    assert_string_equal(kin_member_doing(member, text, sizeof text), "the head 'desk' refuses this device for now: busy: later");
+    wait_ms(30000);
+    found("10.0.0.1");
+    refused("feature: none");
+    assert_string_equal(kin_member_doing(member, text, sizeof text), "the head 'desk' refuses this device: feature: none");
+}
+
+int main(void) {
+#define STORY(name) cmocka_unit_test_teardown(name, tear_down)
+    const struct CMUnitTest tests[] = {
+        STORY(from_nothing_to_ready),
+        STORY(a_given_address_is_not_searched),
+        STORY(searches_become_rarer_but_never_stop),
+        STORY(two_devices_do_not_search_in_step),
+        STORY(a_head_that_does_not_answer_is_dropped),
+        STORY(a_lost_head_is_searched_and_the_shard_kept),
+        STORY(a_head_that_throws_out_at_once_is_not_stormed),
+        STORY(another_version_is_final),
+        STORY(a_busy_head_is_asked_again_slowly),
+        STORY(a_refusal_after_joining_ends_the_epoch),
+        STORY(the_same_work_is_reused_other_work_is_not),
+        STORY(a_preparation_outlives_its_epoch),
+        STORY(a_preparation_may_end_while_nobody_waits),
+        STORY(a_cancelled_preparation_is_not_listened_to),
+        STORY(a_failed_preparation_is_told_and_forgotten),
+        STORY(what_could_not_compute_is_prepared_anew),
+        STORY(progress_is_told_four_times_a_second),
+        STORY(epochs_do_not_go_back_on_one_link),
+        STORY(the_next_member_is_tried_until_the_epoch_ends),
+        STORY(plans_before_joining_are_ignored),
+        STORY(every_state_can_be_said),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

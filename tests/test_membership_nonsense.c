@@ -1,0 +1,127 @@
+// Nonsense from those who have the key: any event at any time, about any link, epoch and ticket. Neither the head's side of
+// membership (pure/proto/roster.h) nor the device's (pure/proto/member.h) may break, and both must still come to work in between.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+
+#include "base/rng.h"
+#include "pure/proto/member.h"
+#include "pure/proto/roster.h"
+
+#define MS ((kin_time)1000000)
+
+enum { N_EVENTS = 200000 };
+
+// ---- the head's side
+
+// The planner is no stranger: its answer is about who was asked for.
+static void answer(kin_roster *roster, kin_time now, const kin_roster_actions *actions) {
+    for (int i = 0; i < actions->n; i++) {
+        const kin_roster_action *a = &actions->at[i];
+        if (a->kind != KIN_ROSTER_ASK || a->n_devices == 0) continue;
+        kin_roster_stage stage = {.id = kin_roster_device_at(roster, a->devices[0])->id};
+        kin_roster_plan plan = {.n_stages = 1, .stages = &stage};
+        kin_roster_step(roster, now, &(kin_roster_event){.kind = KIN_ROSTER_PLANNED, .question = a->question, .plan = &plan});
+        return; // the actions are gone
+    }
+}
+
+static const kin_roster_actions *roster_event(kin_roster *roster, kin_time now, uint64_t x) {
+    uint32_t link = x >> 8 & 63;
+    bool is_version_right = x >> 24 & 7, has_no_model = x >> 32 & 31;
+    kin_roster_hello hello = {.id = {{(uint8_t)(x >> 16 & 63)}}, .name = "\x1b\n", .version = is_version_right ? "1" : "2"};
+    kin_proto_device facts = {.n_threads = 1, .model = {{has_no_model ? 0 : 1}}};
+    kin_proto_progress progress = {.stage = KIN_PROTO_LOADING, .done = x, .total = x >> 40};
+    kin_roster_event_kind kind = (kin_roster_event_kind)(x % (KIN_ROSTER_ABORTED + 1));
+    bool is_own_affair = kind == KIN_ROSTER_PLANNED || kind == KIN_ROSTER_MODEL;
+    kin_roster_event e = {.kind = is_own_affair ? KIN_ROSTER_READY : kind,
+                          .link = link == 63 ? KIN_ROSTER_OWN : link,
+                          .epoch = kin_roster_epoch(roster) - (uint32_t)(x >> 36 & 1),
+                          .hello = &hello,
+                          .facts = &facts,
+                          .progress = &progress,
+                          .stage = "\xff",
+                          .reason = "nonsense"};
+    return kin_roster_step(roster, now, &e);
+}
+
+static void no_order_of_events_breaks_the_roster(void **state) {
+    (void)state;
+    kin_rng rng;
+    kin_rng_seed(&rng, 7);
+    kin_time now = 0;
+    kin_roster_options options = kin_roster_options_default();
+    snprintf(options.version, sizeof options.version, "1");
+    options.id = (kin_proto_id){{255}};
+    options.model = (kin_proto_hash){{2}};
+    kin_roster *roster = kin_roster_new(&options, now);
+    assert_non_null(roster);
+    int n_serving = 0;
+    for (int i = 0; i < N_EVENTS; i++) {
+        uint64_t x = kin_rng_u64(&rng);
+        now += x >> 50 & 127 ? MS : 1000 * MS;
+        answer(roster, now, roster_event(roster, now, x));
+        char doing[64]; // too short for some
+        assert_non_null(kin_roster_doing(roster, doing, sizeof doing));
+        n_serving += kin_roster_state_now(roster) == KIN_ROSTER_SERVING;
+    }
+    assert_true(kin_roster_epoch(roster) > 100 && n_serving > 100); // it was not all refused
+    kin_roster_free(roster);
+}
+
+// ---- the device's side
+
+static uint32_t member_event(kin_member *member, kin_time now, uint64_t x) {
+    kin_member_event_kind kind = (kin_member_event_kind)(x % (KIN_MEMBER_NEXT_CLOSED + 1));
+    bool is_rare = kind == KIN_MEMBER_REFUSED || kind == KIN_MEMBER_LOST; // or it would do nothing else
+    kin_member_event e = {.kind = is_rare && (x >> 20 & 31) ? KIN_MEMBER_TICK : kind,
+                          .epoch = kin_member_epoch(member) + (uint32_t)(x >> 8 & 1),
+                          .ticket = (uint32_t)(x >> 32),
+                          .port = 1,
+                          .name = "\x1b\n",
+                          .address = "10.0.0.1",
+                          .stage = "\xff",
+                          .reason = "busy: nonsense",
+                          .work = (const uint8_t *)&x,
+                          .n_work = x >> 9 & 1};
+    const kin_member_actions *actions = kin_member_step(member, now, &e);
+    for (int i = 0; i < actions->n; i++) {
+        if (actions->at[i].kind == KIN_MEMBER_PREPARE) return actions->at[i].ticket;
+    }
+    return 0;
+}
+
+static void no_order_of_events_breaks_the_member(void **state) {
+    (void)state;
+    kin_rng rng;
+    kin_rng_seed(&rng, 7);
+    kin_time now = 0;
+    kin_member_options options = kin_member_options_default();
+    kin_member *member = kin_member_new(&options, now);
+    assert_non_null(member);
+    int n_ready = 0;
+    for (int i = 0; i < N_EVENTS; i++) {
+        uint64_t x = kin_rng_u64(&rng);
+        now += x >> 50 & 127 ? MS : 40000 * MS;
+        uint32_t ticket = member_event(member, now, x);
+        if (ticket && (x >> 10 & 3)) {
+            kin_member_step(member, now, &(kin_member_event){.kind = KIN_MEMBER_PREPARED, .ticket = ticket});
+        }
+        n_ready += kin_member_state_now(member) == KIN_MEMBER_READY;
+    }
+    assert_true(n_ready > 1000);
+    kin_member_free(member);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_order_of_events_breaks_the_roster),
+        cmocka_unit_test(no_order_of_events_breaks_the_member),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,594 @@
+// The head's side of membership (pure/proto/roster.h), step by step. Each test is a story: what happens, and after it, indented,
+// what the roster wants done. "say" is a line of the log. Changes of status are left out.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "pure/proto/roster.h"
+
+#define MS ((kin_time)1000000)
+
+static kin_roster *roster;
+static kin_time now;
+static char trace[65536]; // of the last events
+static kin_roster_actions last;
+
+// ---- telling the trace
+
+static void add(const char *fmt, ...) KIN_PRINTF(1, 2);
+
+static void add(const char *fmt, ...) {
+    size_t n = strlen(trace);
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(trace + n, sizeof trace - n, fmt, args);
+    va_end(args);
+}
+
+static void add_action(const kin_roster_action *a) {
+    switch (a->kind) {
+    case KIN_ROSTER_ACCEPT: add("accept %u\n", a->link); break;
+    case KIN_ROSTER_REFUSE: add("refuse %u: %s\n", a->link, a->text); break;
+    case KIN_ROSTER_DROP: add("drop %u: %s\n", a->link, a->text); break;
+    case KIN_ROSTER_ASK:
+        add("ask %u:", a->question);
+        for (int i = 0; i < a->n_devices; i++) add(" %s", kin_roster_device_at(roster, a->devices[i])->name);
+        add("\n");
+        break;
+    case KIN_ROSTER_SEND_PLAN: add("plan %u to %u\n", a->epoch, a->link); break;
+    case KIN_ROSTER_SEND_END: add("end %u to %u\n", a->epoch, a->link); break;
+    case KIN_ROSTER_OPEN_RING: add("open ring %u to %s\n", a->epoch, kin_roster_device_at(roster, a->device)->name); break;
+    case KIN_ROSTER_CLOSE_RING: add("close ring %u\n", a->epoch); break;
+    case KIN_ROSTER_UP: add("up %u\n", a->epoch); break;
+    case KIN_ROSTER_FAIL: add("fail: %s\n", a->text); break;
+    case KIN_ROSTER_LOG: add("say %s\n", a->text); break;
+    case KIN_ROSTER_STATUS: break;
+    }
+}
+
+static void step(kin_roster_event e) {
+    const kin_roster_actions *actions = kin_roster_step(roster, now, &e);
+    last = *actions;
+    for (int i = 0; i < actions->n; i++) add_action(&actions->at[i]);
+}
+
+// What was to be done since the last expect, line by line.
+static void expect(const char *wanted) {
+    if (strcmp(trace, wanted) != 0) fail_msg("at %.3f s:\n--- wanted\n%s--- got\n%s", (double)now / 1e9, wanted, trace);
+    trace[0] = '\0';
+}
+
+static void expect_words(const char *words) {
+    if (!strstr(trace, words)) fail_msg("'%s' is not in:\n%s", words, trace);
+    trace[0] = '\0';
+}
+
+static void forget(void) {
+    trace[0] = '\0';
+}
+
+// ---- what happens
+
+static void begin(kin_roster_options o) {
+    snprintf(o.version, sizeof o.version, "1.0");
+    o.id = (kin_proto_id){{255}};
+    o.features = 3;
+    o.model = (kin_proto_hash){{9}};
+    kin_roster_free(roster);
+    now = 1000 * MS;
+    roster = kin_roster_new(&o, now);
+    assert_non_null(roster);
+    forget();
+}
+
+static void begin_default(void) {
+    begin(kin_roster_options_default());
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    kin_roster_free(roster);
+    roster = NULL;
+    return 0;
+}
+
+// Lets time pass in ticks.
+static void wait_ms(int ms) {
+    for (kin_time end = now + (kin_time)ms * MS; now < end;) {
+        now += 50 * MS;
+        step((kin_roster_event){.kind = KIN_ROSTER_TICK});
+    }
+}
+
+static void hello(uint32_t link, uint8_t id, const char *name, const char *version, uint32_t features) {
+    kin_roster_hello h = {.id = {{id}}, .name = name, .version = version, .features = features};
+    step((kin_roster_event){.kind = KIN_ROSTER_JOINS, .link = link, .hello = &h});
+}
+
+static void facts(uint32_t link, uint8_t model) {
+    kin_proto_device f = {.n_threads = 4, .memory = 1u << 30, .model = {{model}}};
+    step((kin_roster_event){.kind = KIN_ROSTER_FACTS, .link = link, .facts = &f});
+}
+
+static void joins(uint32_t link, uint8_t id, const char *name) {
+    hello(link, id, name, "1.0", 3);
+    facts(link, 0);
+}
+
+// The planner's answer to the last question: these devices in this order, each with the work `work`.
+static void planned(uint32_t question, const char *ids, uint8_t work) {
+    kin_roster_stage stages[KIN_ROSTER_DEVICES];
+    int n = (int)strlen(ids);
+    for (int i = 0; i < n; i++) {
+        stages[i] = (kin_roster_stage){.id = {{(uint8_t)(ids[i] - '0')}}, .windows = &work, .n_windows = 1};
+    }
+    kin_roster_plan plan = {.n_stages = n, .stages = stages};
+    step((kin_roster_event){.kind = KIN_ROSTER_PLANNED, .question = question, .plan = &plan});
+}
+
+static void does_not_fit(uint32_t question) {
+    step((kin_roster_event){.kind = KIN_ROSTER_NO_PLAN, .question = question, .reason = "2.0 GiB are missing"});
+}
+
+static void of_link(kin_roster_event_kind kind, uint32_t link, const char *reason) {
+    step((kin_roster_event){.kind = kind, .link = link, .epoch = kin_roster_epoch(roster), .stage = "compute", .reason = reason});
+}
+
+static void ready(uint32_t link) {
+    of_link(KIN_ROSTER_READY, link, NULL);
+}
+
+static void ring_opens(uint32_t link) {
+    of_link(KIN_ROSTER_RING_OPENED, link, NULL);
+}
+
+static void request(kin_roster_event_kind kind) {
+    step((kin_roster_event){.kind = kind, .epoch = kin_roster_epoch(roster)});
+}
+
+static const char *doing(void) {
+    static char text[KIN_ROSTER_SENTENCE];
+    return kin_roster_doing(roster, text, sizeof text);
+}
+
+// Devices tower (id 1, link 11) and laptop (id 2, link 12) in a ring that is up.
+static void begin_with_two(void) {
+    begin_default();
+    joins(11, 1, "tower");
+    joins(12, 2, "laptop");
+    wait_ms(1000);
+    planned(1, "12", 7);
+    ring_opens(KIN_ROSTER_OWN);
+    ready(11);
+    ready(12);
+    ring_opens(11);
+    ring_opens(12);
+    assert_int_equal(kin_roster_state_now(roster), KIN_ROSTER_SERVING);
+    forget();
+}
+
+// ---- the stories
+
+static void two_devices_become_a_ring(void **state) {
+    (void)state;
+    begin_default();
+    hello(11, 1, "tower", "1.0", 3);
+    expect("accept 11\n");
+    facts(11, 9);
+    expect("say device 'tower' has joined\n");
+    wait_ms(500);
+    joins(12, 2, "laptop");
+    expect("accept 12\nsay device 'laptop' has joined\n");
+    wait_ms(950);
+    expect(""); // somebody else may come
+    wait_ms(50);
+    expect("ask 1: tower laptop\n");
+    assert_string_equal(doing(), "making a plan");
+    planned(1, "21", 7);
+    expect("say plan 1: 2 devices\n"
+           "plan 1 to 11\n"
+           "plan 1 to 12\n"
+           "open ring 1 to laptop\n");
+    ring_opens(KIN_ROSTER_OWN);
+    ready(12);
+    expect("say device 'laptop' (stage 1 of 2) is ready\n");
+    assert_string_equal(doing(), "device 'tower' gets ready");
+    ring_opens(12);
+    ready(11);
+    expect("say device 'tower' (stage 2 of 2) is ready\n");
+    assert_string_equal(doing(), "device 'tower' connects to the head");
+    ring_opens(11);
+    expect("up 1\nsay serving on 2 devices\n");
+    assert_true(kin_roster_takes(roster, 1));
+    assert_false(kin_roster_takes(roster, 0));
+    assert_false(kin_roster_takes(roster, 2));
+}
+
+static void a_head_alone_serves_if_the_planner_says_so(void **state) {
+    (void)state;
+    begin_default();
+    wait_ms(1000);
+    expect("ask 1:\n");
+    planned(1, "", 0);
+    expect("say plan 1: 0 devices\nup 1\nsay serving on 0 devices\n");
+}
+
+static void expected_devices_are_not_waited_for_any_longer(void **state) {
+    (void)state;
+    kin_roster_options o = kin_roster_options_default();
+    o.n_expected = 2;
+    begin(o);
+    wait_ms(300);
+    joins(11, 1, "tower");
+    forget();
+    wait_ms(100);
+    joins(12, 2, "laptop");
+    expect_words("ask 1: tower laptop\n");
+}
+
+static void a_lost_device_fails_the_request_and_is_waited_for(void **state) {
+    (void)state;
+    begin_with_two();
+    request(KIN_ROSTER_BEGINS);
+    of_link(KIN_ROSTER_LOST, 12, "nothing was heard for 1500 ms");
+    expect("say device 'laptop' (stage 2 of 2) is lost: nothing was heard for 1500 ms\n"
+           "fail: device 'laptop' (stage 2 of 2) is lost: nothing was heard for 1500 ms\n"
+           "close ring 1\n"
+           "end 1 to 11\n"
+           "say plan 1 is over: device 'laptop' (stage 2 of 2) is lost: nothing was heard for 1500 ms\n");
+    assert_int_equal(kin_roster_n_requests(roster), 0);
+    assert_false(kin_roster_takes(roster, 1));
+    assert_string_equal(doing(), "waiting for device 'laptop' to come back: nothing was heard for 1500 ms");
+    wait_ms(2000);
+    expect("");
+    joins(13, 2, "laptop");
+    expect("accept 13\nsay device 'laptop' has joined\nask 2: tower laptop\n"); // everybody is here: at once
+    planned(2, "12", 7);
+    expect_words("plan 2 to 13\nplan 2 to 11\n"); // the same plan is a new epoch
+}
+
+static void without_the_lost_device_after_three_seconds(void **state) {
+    (void)state;
+    begin_with_two();
+    of_link(KIN_ROSTER_LOST, 12, "connection reset");
+    forget();
+    wait_ms(2950);
+    expect("");
+    wait_ms(50);
+    expect("ask 2: tower\n");
+    planned(2, "1", 8);
+    expect("say plan 2: 1 device\nplan 2 to 11\nopen ring 2 to tower\n");
+}
+
+static void what_does_not_fit_without_it_waits_and_says_so(void **state) {
+    (void)state;
+    begin_with_two();
+    of_link(KIN_ROSTER_LOST, 12, "connection reset");
+    wait_ms(3000);
+    forget();
+    does_not_fit(2);
+    expect("say device 'laptop' is lost (connection reset), and without it: 2.0 GiB are missing\n");
+    assert_int_equal(kin_roster_state_now(roster), KIN_ROSTER_SHORT);
+    wait_ms(60000);
+    expect("");
+    request(KIN_ROSTER_BEGINS); // nobody may begin now
+    expect("fail: device 'laptop' is lost (connection reset), and without it: 2.0 GiB are missing\n");
+    joins(13, 2, "laptop");
+    expect_words("ask 3: tower laptop\n");
+}
+
+static void a_policy_may_wait_for_ever(void **state) {
+    (void)state;
+    kin_roster_options o = kin_roster_options_default();
+    o.lost_wait_ns = KIN_ROSTER_FOREVER;
+    begin(o);
+    joins(11, 1, "tower");
+    wait_ms(1000);
+    planned(1, "1", 7);
+    of_link(KIN_ROSTER_LOST, 11, "connection reset");
+    forget();
+    wait_ms(600000);
+    expect("");
+}
+
+static void nobody_waits_for_who_said_goodbye(void **state) {
+    (void)state;
+    begin_with_two();
+    of_link(KIN_ROSTER_LEFT, 12, "its user ended it");
+    forget();
+    wait_ms(250);
+    expect("ask 2: tower\n");
+}
+
+static void a_restarted_device_replaces_itself(void **state) {
+    (void)state;
+    begin_with_two();
+    request(KIN_ROSTER_BEGINS);
+    hello(20, 1, "tower", "1.0", 3);
+    expect("drop 11: the same device has joined again on a newer link\n"
+           "say device 'tower' (stage 1 of 2) is lost: it was restarted or has connected anew\n"
+           "fail: device 'tower' (stage 1 of 2) is lost: it was restarted or has connected anew\n"
+           "close ring 1\n"
+           "end 1 to 12\n"
+           "say plan 1 is over: device 'tower' (stage 1 of 2) is lost: it was restarted or has connected anew\n"
+           "accept 20\n");
+    of_link(KIN_ROSTER_LOST, 11, "closed"); // the old link's end, late
+    expect("");
+    facts(20, 0);
+    expect("say device 'tower' has joined\n");
+    wait_ms(250);
+    expect("ask 2: tower laptop\n");
+}
+
+static void who_joins_during_a_request_waits_for_its_end(void **state) {
+    (void)state;
+    begin_with_two();
+    request(KIN_ROSTER_BEGINS);
+    request(KIN_ROSTER_BEGINS);
+    joins(13, 3, "phone");
+    forget();
+    wait_ms(10000);
+    expect("");
+    request(KIN_ROSTER_ENDS);
+    expect("");
+    request(KIN_ROSTER_ABORTED);
+    expect("ask 2: tower laptop phone\n");
+    request(KIN_ROSTER_BEGINS); // while the planner thinks
+    planned(2, "123", 9);
+    expect("");
+    request(KIN_ROSTER_ENDS);
+    expect("ask 3: tower laptop phone\n");
+    planned(3, "123", 9);
+    expect("close ring 1\nend 1 to 11\nend 1 to 12\n"
+           "say plan 1 is over: there is a better plan for who is there now\n"
+           "say plan 2: 3 devices\nplan 2 to 13\nplan 2 to 12\nplan 2 to 11\nopen ring 2 to tower\n");
+}
+
+static void the_same_plan_changes_nothing(void **state) {
+    (void)state;
+    begin_with_two();
+    joins(13, 3, "phone");
+    wait_ms(1000);
+    forget();
+    planned(2, "12", 7);
+    expect("");
+    assert_int_equal(kin_roster_epoch(roster), 1);
+    does_not_fit(2); // an answer too many
+    wait_ms(10000);
+    expect("");
+    assert_int_equal(kin_roster_state_now(roster), KIN_ROSTER_SERVING);
+}
+
+static void an_answer_about_who_is_gone_is_not_used(void **state) {
+    (void)state;
+    begin_default();
+    joins(11, 1, "tower");
+    joins(12, 2, "laptop");
+    wait_ms(1000);
+    forget();
+    of_link(KIN_ROSTER_LOST, 12, "connection reset");
+    expect("say device 'laptop' is lost: connection reset\nask 2: tower\n");
+    planned(1, "12", 7); // would be a crash if it were believed
+    expect("");
+    planned(2, "1", 7);
+    expect_words("plan 1 to 11\n");
+}
+
+static void a_device_that_fails_rests_longer_each_time(void **state) {
+    (void)state;
+    begin_with_two();
+    request(KIN_ROSTER_BEGINS);
+    of_link(KIN_ROSTER_FAILED, 12, "a disk\nerror");
+    expect("say device 'laptop' (stage 2 of 2) failed at compute: a disk?error; it is left out for 2.0 s\n"
+           "fail: device 'laptop' (stage 2 of 2) failed at compute: a disk?error\n"
+           "close ring 1\nend 1 to 11\nend 1 to 12\n"
+           "say plan 1 is over: device 'laptop' (stage 2 of 2) failed at compute: a disk?error\n");
+    assert_string_equal(doing(), "device 'laptop' failed: a disk?error");
+    wait_ms(250);
+    expect("ask 2: tower\n");
+    does_not_fit(2);
+    expect("say device 'laptop' failed (a disk?error), and without it: 2.0 GiB are missing\n");
+    wait_ms(1750);
+    expect("ask 3: tower laptop\n");
+    planned(3, "12", 7);
+    of_link(KIN_ROSTER_FAILED, 12, "again");
+    expect_words("it is left out for 4.0 s\n");
+}
+
+static void a_broken_ring_link_names_both_ends(void **state) {
+    (void)state;
+    begin_with_two();
+    request(KIN_ROSTER_BEGINS);
+    of_link(KIN_ROSTER_RING_CLOSED, 11, "nothing was heard for 1500 ms");
+    expect_words(
+        "fail: the link from device 'tower' (stage 1 of 2) to device 'laptop' (stage 2 of 2) broke: nothing was heard for "
+        "1500 ms\n");
+    wait_ms(200);
+    expect(""); // maybe one of the two is lost: that is known soon
+    wait_ms(50);
+    expect("ask 2: tower laptop\n");
+}
+
+static void the_heads_own_ring_link_counts_too(void **state) {
+    (void)state;
+    begin_with_two();
+    request(KIN_ROSTER_BEGINS);
+    of_link(KIN_ROSTER_RING_CLOSED, KIN_ROSTER_OWN, "connection reset");
+    expect_words("fail: the link from the head to device 'tower' (stage 1 of 2) broke: connection reset\n");
+}
+
+static void ring_links_may_come_and_go_before_the_ring_is_up(void **state) {
+    (void)state;
+    begin_default();
+    joins(11, 1, "tower");
+    wait_ms(1000);
+    planned(1, "1", 7);
+    assert_string_equal(doing(), "device 'tower' gets ready");
+    ready(11);
+    assert_string_equal(doing(), "connecting to device 'tower'");
+    ring_opens(11);
+    of_link(KIN_ROSTER_RING_CLOSED, 11, "connection reset");
+    ring_opens(KIN_ROSTER_OWN);
+    assert_int_equal(kin_roster_state_now(roster), KIN_ROSTER_PREPARING);
+    ring_opens(11);
+    assert_int_equal(kin_roster_state_now(roster), KIN_ROSTER_SERVING);
+}
+
+static void events_of_an_old_epoch_change_nothing(void **state) {
+    (void)state;
+    begin_with_two();
+    of_link(KIN_ROSTER_RING_CLOSED, 11, "connection reset");
+    wait_ms(250);
+    planned(2, "12", 7);
+    forget();
+    for (int kind = KIN_ROSTER_READY; kind <= KIN_ROSTER_RING_CLOSED; kind++) {
+        step((kin_roster_event){.kind = (kin_roster_event_kind)kind, .link = 11, .epoch = 1, .stage = "", .reason = "late"});
+    }
+    step((kin_roster_event){.kind = KIN_ROSTER_ENDS, .epoch = 1});
+    expect("");
+    assert_int_equal(kin_roster_device_at(roster, 0)->state, KIN_DEVICE_PREPARING);
+}
+
+static void progress_is_said_in_percent(void **state) {
+    (void)state;
+    begin_default();
+    joins(11, 1, "tower");
+    wait_ms(1000);
+    planned(1, "1", 7);
+    kin_proto_progress p = {.stage = KIN_PROTO_FETCHING, .done = 30, .total = 120};
+    step((kin_roster_event){.kind = KIN_ROSTER_PROGRESS, .link = 11, .epoch = 1, .progress = &p});
+    assert_string_equal(doing(), "device 'tower' is fetching: 25 %");
+}
+
+static void unfit_devices_are_refused_with_the_reason(void **state) {
+    (void)state;
+    begin_default();
+    hello(11, 1, "tower", "0.9", 3);
+    expect("refuse 11: version: the head is kin 1.0, the device is kin 0.9; they must be the same\n"
+           "say device 'tower' is refused: the head is kin 1.0, the device is kin 0.9; they must be the same\n");
+    hello(12, 1, "tower", "1.0", 1);
+    expect_words("refuse 12: feature: the ring needs features 0x2 that the device does not have\n");
+    hello(13, 255, "tower", "1.0", 3);
+    expect_words("refuse 13: identity: ");
+    hello(14, 0, "tower", "1.0", 3);
+    expect_words("refuse 14: identity: ");
+    hello(15, 1, "tower", "1.0", 7); // more than needed
+    facts(15, 8);
+    expect_words("refuse 15: model: its model file is another one than the head's\n");
+    facts(15, 0); // the link is forgotten
+    expect("");
+}
+
+static void another_model_is_found_out_when_the_head_knows_its_own(void **state) {
+    (void)state;
+    begin_with_two();
+    kin_proto_hash other = {{5}};
+    facts(11, 9);
+    step((kin_roster_event){.kind = KIN_ROSTER_MODEL, .model = &other});
+    expect_words("refuse 11: model: ");
+    assert_int_equal(kin_roster_state_now(roster), KIN_ROSTER_GATHERING);
+}
+
+static void names_are_made_different_and_clean(void **state) {
+    (void)state;
+    begin_default();
+    joins(11, 1, "tower");
+    joins(12, 2, "tower");
+    joins(13, 3, "tower");
+    joins(14, 4, "");
+    joins(15, 5, "x\x1b[2J");
+    assert_string_equal(kin_roster_device_at(roster, 0)->name, "tower");
+    assert_string_equal(kin_roster_device_at(roster, 1)->name, "tower-2");
+    assert_string_equal(kin_roster_device_at(roster, 2)->name, "tower-3");
+    assert_string_equal(kin_roster_device_at(roster, 3)->name, "device");
+    assert_string_equal(kin_roster_device_at(roster, 4)->name, "x?[2J");
+    of_link(KIN_ROSTER_LOST, 12, "connection reset");
+    joins(22, 2, "tower");
+    assert_string_equal(kin_roster_device_at(roster, 1)->name, "tower-2"); // its name stays its own
+}
+
+static void the_thirty_third_device_is_told_to_come_later(void **state) {
+    (void)state;
+    begin_default();
+    for (uint8_t i = 1; i <= 32; i++) joins(100u + i, i, "node");
+    forget();
+    hello(200, 33, "late", "1.0", 3);
+    expect_words("refuse 200: busy: 32 devices are there already, which is the most\n");
+    of_link(KIN_ROSTER_LOST, 105, "connection reset");
+    hello(201, 33, "late", "1.0", 3);
+    expect_words("accept 201\n");
+    assert_string_equal(kin_roster_device_at(roster, 4)->name, "late");
+}
+
+static void who_says_nothing_after_joining_is_dropped(void **state) {
+    (void)state;
+    begin_default();
+    hello(11, 1, "mute", "1.0", 3);
+    wait_ms(2000);
+    forget();
+    wait_ms(1000);
+    expect_words("drop 11: it joined, but did not say what it has\n");
+    facts(11, 0);
+    expect("");
+}
+
+static void all_devices_lost_at_once_fit_into_the_actions(void **state) {
+    (void)state;
+    begin_default();
+    char ids[33] = "";
+    for (uint8_t i = 1; i <= 32; i++) {
+        hello(100u + i, i, "node", "1.0", 3);
+        facts(100u + i, 9);
+        ids[i - 1] = (char)('0' + i);
+    }
+    wait_ms(1000);
+    planned(1, ids, 7);
+    ring_opens(KIN_ROSTER_OWN);
+    for (uint8_t i = 1; i <= 32; i++) {
+        ring_opens(100u + i);
+        ready(100u + i);
+    }
+    request(KIN_ROSTER_BEGINS);
+    kin_proto_hash other = {{5}};
+    step((kin_roster_event){.kind = KIN_ROSTER_MODEL, .model = &other}); // all are refused
+    assert_true(last.n > 64 && last.n <= KIN_ROSTER_ACTIONS);
+    expect_words("fail: ");
+}
+
+int main(void) {
+#define STORY(name) cmocka_unit_test_teardown(name, tear_down)
+    const struct CMUnitTest tests[] = {
+        STORY(two_devices_become_a_ring),
+        STORY(a_head_alone_serves_if_the_planner_says_so),
+        STORY(expected_devices_are_not_waited_for_any_longer),
+        STORY(a_lost_device_fails_the_request_and_is_waited_for),
+        STORY(without_the_lost_device_after_three_seconds),
+        STORY(what_does_not_fit_without_it_waits_and_says_so),
+        STORY(a_policy_may_wait_for_ever),
+        STORY(nobody_waits_for_who_said_goodbye),
+        STORY(a_restarted_device_replaces_itself),
+        STORY(who_joins_during_a_request_waits_for_its_end),
+        STORY(the_same_plan_changes_nothing),
+        STORY(an_answer_about_who_is_gone_is_not_used),
+        STORY(a_device_that_fails_rests_longer_each_time),
+        STORY(a_broken_ring_link_names_both_ends),
+        STORY(the_heads_own_ring_link_counts_too),
+        STORY(ring_links_may_come_and_go_before_the_ring_is_up),
+        STORY(events_of_an_old_epoch_change_nothing),
+        STORY(progress_is_said_in_percent),
+        STORY(unfit_devices_are_refused_with_the_reason),
+        STORY(another_model_is_found_out_when_the_head_knows_its_own),
+        STORY(names_are_made_different_and_clean),
+        STORY(the_thirty_third_device_is_told_to_come_later),
+        STORY(who_says_nothing_after_joining_is_dropped),
+        STORY(all_devices_lost_at_once_fit_into_the_actions),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
