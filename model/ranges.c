@@ -1,0 +1,248 @@
+#include "model/ranges.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+
+// ---- headers: a walk over the same layout that model/gguf_parse.c reads, which only counts bytes
+
+enum { HEADER_BYTES = 24, DIMS_MAX = KIN_GGUF_MAX_DIMS };
+
+typedef struct walk {
+    const uint8_t *bytes; // [n]
+    uint64_t n;
+    uint64_t pos;   // <= n
+    uint64_t need;  // bytes to have for the next step; beyond n: more is needed
+    uint64_t limit; // of the file
+    bool broken;
+} walk;
+
+// The next `len` bytes, NULL if they are not here, or not in the file.
+static const uint8_t *step(walk *w, uint64_t len) {
+    if (len > w->limit - w->pos) {
+        w->broken = true;
+        return NULL;
+    }
+    w->need = w->pos + len;
+    if (w->need > w->n) return NULL;
+    const uint8_t *at = w->bytes + w->pos;
+    w->pos += len;
+    return at;
+}
+
+static bool step_u32(walk *w, uint32_t *value) {
+    const uint8_t *at = step(w, 4);
+    if (at) *value = kin_get_u32(at);
+    return at;
+}
+
+static bool step_u64(walk *w, uint64_t *value) {
+    const uint8_t *at = step(w, 8);
+    if (at) *value = kin_get_u64(at);
+    return at;
+}
+
+static bool step_str(walk *w) {
+    uint64_t len;
+    return step_u64(w, &len) && step(w, len);
+}
+
+static size_t size_of_kind(uint32_t kind) {
+    static const uint8_t sizes[] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
+    return kind < sizeof sizes ? sizes[kind] : 0;
+}
+
+static bool step_array(walk *w) {
+    uint32_t kind;
+    uint64_t n;
+    if (!step_u32(w, &kind) || !step_u64(w, &n)) return false;
+    if (kind == KIN_GGUF_STRING) {
+        for (uint64_t i = 0; i < n; i++) {
+            if (!step_str(w)) return false;
+        }
+        return true;
+    }
+    size_t size = size_of_kind(kind);
+    w->broken = size == 0 || n > w->limit / size;
+    return !w->broken && step(w, n * size);
+}
+
+static bool step_meta(walk *w) {
+    uint32_t kind;
+    if (!step_str(w) || !step_u32(w, &kind)) return false;
+    if (kind == KIN_GGUF_STRING) return step_str(w);
+    if (kind == KIN_GGUF_ARRAY) return step_array(w);
+    w->broken = size_of_kind(kind) == 0;
+    return !w->broken && step(w, size_of_kind(kind));
+}
+
+static bool step_tensor(walk *w) {
+    uint32_t n_dims;
+    if (!step_str(w) || !step_u32(w, &n_dims)) return false;
+    w->broken = n_dims < 1 || n_dims > DIMS_MAX;
+    return !w->broken && step(w, n_dims * 8 + 4 + 8);
+}
+
+static bool walk_header(walk *w) {
+    const uint8_t *head = step(w, HEADER_BYTES);
+    if (!head) return false;
+    w->broken = memcmp(head, "GGUF", 4) != 0;
+    uint64_t n_tensors = kin_get_u64(head + 8), n_meta = kin_get_u64(head + 16);
+    for (uint64_t i = 0; i < n_meta && !w->broken; i++) {
+        if (!step_meta(w)) return false;
+    }
+    for (uint64_t i = 0; i < n_tensors && !w->broken; i++) {
+        if (!step_tensor(w)) return false;
+    }
+    return !w->broken;
+}
+
+kin_header_state kin_header_measure(const uint8_t *bytes, uint64_t n, uint64_t file_size, uint64_t *reach) {
+    walk w = {.bytes = bytes, .n = n < file_size ? n : file_size, .limit = file_size};
+    bool whole = walk_header(&w);
+    *reach = whole ? w.pos : w.need;
+    if (whole) return KIN_HEADER_WHOLE;
+    return w.broken ? KIN_HEADER_BROKEN : KIN_HEADER_MORE;
+}
+
+// ---- weights
+
+typedef enum part {
+    PART_EMBEDDING,
+    PART_SHARED,
+    PART_LAYER,
+    PART_OUTPUT,
+} part;
+
+typedef struct placed {
+    part part;
+    int il; // of PART_LAYER
+    kin_range range;
+} placed;
+
+// "blk.17.attn_q.weight" -> 17, else -1
+static int layer_of(kin_str name) {
+    char text[16] = "";
+    int il, end = 0;
+    memcpy(text, name.at, name.len < sizeof text - 1 ? name.len : sizeof text - 1);
+    return sscanf(text, "blk.%8d.%n", &il, &end) == 1 && end > 0 && il >= 0 ? il : -1;
+}
+
+static part part_of(const kin_gguf_tensor *t, bool tied, bool output_wanted) {
+    if (layer_of(t->name) >= 0) return PART_LAYER;
+    if (kin_str_eq(t->name, "token_embd.weight")) return tied && output_wanted ? PART_OUTPUT : PART_EMBEDDING;
+    if (kin_str_eq(t->name, "output.weight") || kin_str_eq(t->name, "output_norm.weight")) return PART_OUTPUT;
+    return PART_SHARED;
+}
+
+static bool is_wanted(const placed *p, const kin_ranges_wanted *w) {
+    switch (p->part) {
+    case PART_EMBEDDING: return w->embedding;
+    case PART_SHARED: return true;
+    case PART_LAYER: return p->il >= w->layer_begin && p->il < w->layer_end;
+    case PART_OUTPUT: return w->output;
+    }
+    return false;
+}
+
+static int compare(const void *left, const void *right) {
+    const placed *a = left, *b = right;
+    if (a->part != b->part) return a->part < b->part ? -1 : 1;
+    if (a->il != b->il) return a->il < b->il ? -1 : 1;
+    if (a->range.i_file != b->range.i_file) return a->range.i_file < b->range.i_file ? -1 : 1;
+    return (a->range.offset > b->range.offset) - (a->range.offset < b->range.offset);
+}
+
+// The wanted tensors in the order of need; their number.
+static size_t pick(const kin_gguf *gguf, const kin_ranges_wanted *w, placed *out) {
+    bool tied = !kin_gguf_find_tensor(gguf, "output.weight");
+    size_t n = 0;
+    for (size_t i = 0; i < kin_gguf_n_tensors(gguf); i++) {
+        const kin_gguf_tensor *t = kin_gguf_tensor_at(gguf, i);
+        int il = layer_of(t->name);
+        placed p = {.part = part_of(t, tied, w->output), .il = il};
+        p.range = (kin_range){.i_file = t->i_file, .offset = t->offset, .bytes = t->n_bytes};
+        // A tied output and the embedding are one tensor: it comes as early as the embedding is needed.
+        if (p.part == PART_OUTPUT && w->embedding && kin_str_eq(t->name, "token_embd.weight")) p.part = PART_EMBEDDING;
+        if (is_wanted(&p, w)) out[n++] = p;
+    }
+    qsort(out, n, sizeof *out, compare);
+    return n;
+}
+
+static int expect_layers(const kin_ranges_wanted *w, const placed *picked, size_t n, kin_err *err) {
+    int il = w->layer_begin; // the next that must turn up; they are sorted
+    if (w->layer_begin < 0 || w->layer_end < w->layer_begin) {
+        return kin_err_set(err, "there are no layers from %d to %d", w->layer_begin, w->layer_end);
+    }
+    for (size_t i = 0; i < n; i++) il += picked[i].part == PART_LAYER && picked[i].il == il;
+    return il == w->layer_end ? 0 : kin_err_set(err, "the model has no tensors of layer %d", il);
+}
+
+// Padding between two tensors belongs to nobody; a range reaches over it.
+static void add_range(kin_range *ranges, size_t *n, kin_range r) {
+    enum { PADDING_MAX = 4096 };
+    kin_range *last = *n > 0 ? &ranges[*n - 1] : NULL;
+    if (last && last->i_file == r.i_file && r.offset >= last->offset + last->bytes &&
+        r.offset - (last->offset + last->bytes) < PADDING_MAX) {
+        last->bytes = r.offset + r.bytes - last->offset;
+    } else {
+        ranges[(*n)++] = r;
+    }
+}
+
+// Up to the first tensor's data; a file without tensors is all header.
+static kin_range header_of(const kin_gguf *gguf, int i_file) {
+    uint64_t end = kin_gguf_file_size(gguf, i_file);
+    for (size_t i = 0; i < kin_gguf_n_tensors(gguf); i++) {
+        const kin_gguf_tensor *t = kin_gguf_tensor_at(gguf, i);
+        if (t->i_file == i_file && t->offset < end) end = t->offset;
+    }
+    return (kin_range){.i_file = i_file, .bytes = end};
+}
+
+int kin_ranges_list(const kin_gguf *gguf, const kin_ranges_wanted *w, kin_range **ranges, size_t *n, kin_err *err) {
+    size_t n_max = kin_gguf_n_tensors(gguf) + (size_t)kin_gguf_n_files(gguf);
+    placed *picked = calloc(n_max, sizeof *picked);
+    *ranges = calloc(n_max, sizeof **ranges);
+    *n = 0;
+    int rc = picked && *ranges ? 0 : kin_err_set(err, "no memory for the ranges of %zu tensors", n_max);
+    size_t n_picked = rc == 0 ? pick(gguf, w, picked) : 0;
+    if (rc == 0) rc = expect_layers(w, picked, n_picked, err);
+    for (int i = 0; i < kin_gguf_n_files(gguf) && w->header && rc == 0; i++) add_range(*ranges, n, header_of(gguf, i));
+    for (size_t i = 0; i < n_picked && rc == 0; i++) add_range(*ranges, n, picked[i].range);
+    free(picked);
+    if (rc == 0) return 0;
+    free(*ranges);
+    *ranges = NULL;
+    return KIN_FAIL;
+}
+
+uint64_t kin_ranges_bytes(const kin_range *ranges, size_t n) {
+    uint64_t sum = 0;
+    for (size_t i = 0; i < n; i++) sum += ranges[i].bytes;
+    return sum;
+}
+
+int kin_ranges_chunks(const kin_manifest *m, const kin_range *ranges, size_t n, uint32_t **chunks, size_t *n_chunks,
+                      kin_err *err) {
+    bool *seen = calloc(m->n_chunks, sizeof *seen);
+    *chunks = calloc(m->n_chunks, sizeof **chunks);
+    *n_chunks = 0;
+    int rc = seen && *chunks ? 0 : kin_err_set(err, "no memory for a list of %u chunks", (unsigned)m->n_chunks);
+    for (size_t i = 0; i < n && rc == 0; i++) {
+        uint32_t begin = 0, end = 0;
+        rc = kin_manifest_chunks_of_range(m, ranges[i].i_file, ranges[i].offset, ranges[i].bytes, &begin, &end, err);
+        for (uint32_t c = begin; c < end && rc == 0; c++) {
+            if (!seen[c]) (*chunks)[(*n_chunks)++] = c;
+            seen[c] = true;
+        }
+    }
+    free(seen);
+    if (rc == 0) return 0;
+    free(*chunks);
+    *chunks = NULL;
+    return KIN_FAIL;
+}

@@ -1,0 +1,53 @@
+// Which bytes of a model's files a device needs: the headers, and the weights of its layers.
+//
+// A device without the files begins with their headers, whose length is unknown until they are read: kin_header_measure says how
+// much more it takes. When all headers are there, the sparse files open as a model (holes are never read), and kin_ranges_* says
+// the rest.
+//
+// Plain data and pure functions over an opened GGUF. Thread: any.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "model/gguf.h"
+#include "model/manifest.h"
+
+// ---- headers
+
+typedef enum kin_header_state {
+    KIN_HEADER_WHOLE,  // *reach is its length: metadata and directory, up to where tensor data may begin
+    KIN_HEADER_MORE,   // *reach bytes are needed at least to say more
+    KIN_HEADER_BROKEN, // not a GGUF file
+} kin_header_state;
+
+// How far the header of a GGUF file of file_size bytes reaches, judged by its first n bytes // bytes [n]
+kin_header_state kin_header_measure(const uint8_t *bytes, uint64_t n, uint64_t file_size, uint64_t *reach);
+
+// ---- weights
+
+typedef struct kin_range {
+    int i_file;
+    uint64_t offset; // in the file
+    uint64_t bytes;
+} kin_range;
+
+typedef struct kin_ranges_wanted {
+    int layer_begin, layer_end; // [begin, end)
+    bool header;                // of every file
+    bool embedding;
+    bool output; // norm and matrix; the embedding where the two are tied
+} kin_ranges_wanted;
+
+// What is wanted, in the order of need: headers, embedding, tensors of no layer that every device uses (rope factors), layer
+// after layer, output. Neighbours in a file are one range. The caller frees *ranges. Fails if a layer has no tensors.
+int kin_ranges_list(const kin_gguf *gguf, const kin_ranges_wanted *wanted, kin_range **ranges, size_t *n, kin_err *err);
+
+uint64_t kin_ranges_bytes(const kin_range *ranges, size_t n);
+
+// The chunks that hold the ranges, each once, in the order in which the ranges first need them. The caller frees *chunks.
+// Fails if the ranges are not within the manifest's files.
+int kin_ranges_chunks(const kin_manifest *m, const kin_range *ranges, size_t n, uint32_t **chunks, size_t *n_chunks,
+                      kin_err *err);

@@ -1,0 +1,452 @@
+#include "model/store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "model/chunk_notes.h"
+#include "sys/whole_file.h"
+
+enum { PATH_BYTES = 4096 };
+
+typedef struct data_file {
+    char *path;
+    int fd;
+} data_file;
+
+struct kin_store {
+    kin_manifest manifest;
+    data_file files[KIN_MANIFEST_FILES_MAX];
+    char folder[PATH_BYTES]; // empty: files of one's own anywhere
+    int manifest_fd;         // shared lock
+    int notes_fd;            // exclusive lock, in mode FILL
+    bool fill;
+
+    pthread_mutex_t mutex;   // guards what follows
+    kin_chunk_notes there;   // for this process
+    kin_chunk_notes durable; // of these, those that the disk cannot lose: the content of `chunks`
+    kin_chunk_notes fresh;   // on their way from the one to the other, by the thread that is syncing
+    uint32_t n_unsynced;     // neither durable nor fresh
+    bool syncing;
+    pthread_cond_t synced;
+};
+
+// ---- folder and manifest
+
+static int name_in(char path[PATH_BYTES], const char *folder, const char *name, kin_err *err) {
+    int n = snprintf(path, PATH_BYTES, "%s/%s", folder, name);
+    return n > 0 && n < PATH_BYTES ? 0 : kin_err_set(err, "'%.40s...': the path is too long", folder);
+}
+
+static int name_folder(char folder[PATH_BYTES], const char *cache_dir, const uint8_t hash[KIN_SHA256_BYTES], kin_err *err) {
+    char name[32];
+    snprintf(name, sizeof name, "models/%.16s", kin_hash_to_hex(hash).text);
+    return name_in(folder, cache_dir, name, err);
+}
+
+// 0 found; 1 absent or damaged; KIN_FAIL unreadable, or that of a model with another hash.
+static int read_manifest(kin_manifest *m, const char *path, const uint8_t hash[KIN_SHA256_BYTES], kin_err *err) {
+    uint8_t *bytes;
+    size_t n;
+    *m = (kin_manifest){0};
+    int rc = kin_whole_file_read(path, KIN_MANIFEST_BYTES_MAX, &bytes, &n, err);
+    if (rc != 0) return rc;
+    rc = kin_manifest_parse(m, bytes, n, NULL, NULL) == 0 ? 0 : 1;
+    free(bytes);
+    if (rc != 0 || memcmp(m->hash, hash, KIN_SHA256_BYTES) == 0) return rc;
+    kin_err_set(err, "%s: is of another model (%.24s..., not %.24s...)", path, kin_hash_to_hex(m->hash).text,
+                kin_hash_to_hex(hash).text);
+    kin_manifest_fini(m);
+    return KIN_FAIL;
+}
+
+int kin_store_find_manifest(kin_manifest *m, const char *cache_dir, const uint8_t hash[KIN_SHA256_BYTES], kin_err *err) {
+    char folder[PATH_BYTES], path[PATH_BYTES];
+    *m = (kin_manifest){0};
+    if (name_folder(folder, cache_dir, hash, err) != 0 || name_in(path, folder, "manifest", err) != 0) return KIN_FAIL;
+    return read_manifest(m, path, hash, err);
+}
+
+static int write_manifest(const kin_manifest *m, const char *path, kin_err *err) {
+    size_t n = kin_manifest_bytes(m);
+    uint8_t *bytes = malloc(n);
+    if (!bytes) return kin_err_set(err, "out of memory");
+    kin_manifest_write(m, bytes);
+    int rc = kin_whole_file_write(path, bytes, n, err);
+    free(bytes);
+    return rc;
+}
+
+// The manifest in the folder is this store's; in mode FILL it is written if it is not there.
+static int settle_manifest(kin_store *s, kin_err *err) {
+    char path[PATH_BYTES];
+    kin_manifest found;
+    if (name_in(path, s->folder, "manifest", err) != 0) return KIN_FAIL;
+    int rc = read_manifest(&found, path, s->manifest.hash, err);
+    kin_manifest_fini(&found);
+    if (rc < 0) return KIN_FAIL;
+    if (rc == 1 && !s->fill) return kin_err_set(err, "%s: there is no copy of the model here, or a damaged one", s->folder);
+    if (rc == 1 && write_manifest(&s->manifest, path, err) != 0) return KIN_FAIL;
+    s->manifest_fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (s->manifest_fd < 0) return kin_err_set(err, "%s: %s", path, strerror(errno));
+    if (flock(s->manifest_fd, LOCK_SH | LOCK_NB) != 0) return kin_err_set(err, "%s: is being removed by another kin", s->folder);
+    return 0;
+}
+
+// ---- files
+
+static int name_files(kin_store *s, kin_err *err) {
+    int n = s->manifest.n_files;
+    for (int i = 0; i < n; i++) {
+        char name[64] = "model.gguf", path[PATH_BYTES];
+        if (n > 1) snprintf(name, sizeof name, "model-%05d-of-%05d.gguf", i + 1, n);
+        if (name_in(path, s->folder, name, err) != 0) return KIN_FAIL;
+        s->files[i].path = strdup(path);
+        if (!s->files[i].path) return kin_err_set(err, "out of memory");
+    }
+    return 0;
+}
+
+static int pread_all(const data_file *file, uint8_t *bytes, size_t n, uint64_t offset, kin_err *err) {
+    for (size_t done = 0; done < n;) {
+        ssize_t got = pread(file->fd, bytes + done, n - done, (off_t)(offset + done));
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return kin_err_set(err, "%s: %s", file->path, strerror(errno));
+        if (got == 0) return kin_err_set(err, "%s: was cut by somebody", file->path);
+        done += (size_t)got;
+    }
+    return 0;
+}
+
+static int check_stored(const kin_store *s, uint32_t i_chunk, kin_err *err) {
+    kin_chunk c = kin_manifest_chunk(&s->manifest, i_chunk);
+    uint8_t *bytes = malloc(c.bytes);
+    if (!bytes) return kin_err_set(err, "out of memory");
+    int rc = pread_all(&s->files[c.i_file], bytes, c.bytes, c.offset, err);
+    if (rc == 0) rc = kin_manifest_check_chunk(&s->manifest, i_chunk, bytes, c.bytes, err);
+    free(bytes);
+    return rc;
+}
+
+static int save_notes(const kin_store *s, bool to_disk, kin_err *err) {
+    if (kin_chunk_notes_save(&s->durable, s->notes_fd) == 0 && (!to_disk || fdatasync(s->notes_fd) == 0)) return 0;
+    return kin_err_set(err, "%s/chunks: %s", s->folder, strerror(errno));
+}
+
+// A file that is not as it was left: what is noted of it is looked at again.
+static int recheck_file(kin_store *s, int i_file, kin_err *err) {
+    const kin_manifest_file *file = &s->manifest.files[i_file];
+    uint32_t n_lost = 0;
+    for (uint32_t i = file->chunk_begin; i < file->chunk_end; i++) {
+        if (!kin_chunk_notes_get(&s->durable, i) || check_stored(s, i, NULL) == 0) continue;
+        kin_chunk_notes_set(&s->durable, i, false);
+        n_lost++;
+    }
+    if (n_lost == 0) return 0;
+    kin_log(KIN_LOG_WARN, "%s: was cut or replaced: %" PRIu32 " chunks must be fetched again", s->files[i_file].path, n_lost);
+    return save_notes(s, true, err);
+}
+
+static int open_file(kin_store *s, int i_file, kin_err *err) {
+    data_file *file = &s->files[i_file];
+    uint64_t size = s->manifest.files[i_file].size;
+    struct stat st;
+    file->fd = open(file->path, s->fill ? O_RDWR | O_CREAT | O_CLOEXEC : O_RDONLY | O_CLOEXEC, 0644);
+    if (file->fd < 0 || fstat(file->fd, &st) != 0) return kin_err_set(err, "%s: %s", file->path, strerror(errno));
+    if (!S_ISREG(st.st_mode)) return kin_err_set(err, "%s: not a regular file", file->path);
+    if ((uint64_t)st.st_size == size) return 0;
+    if (!s->fill) {
+        return kin_err_set(err, "%s: has %" PRIu64 " bytes, not the model's %" PRIu64, file->path, (uint64_t)st.st_size, size);
+    }
+    // In this order: once the size is right again, the notes are believed.
+    if (recheck_file(s, i_file, err) != 0) return KIN_FAIL;
+    if (ftruncate(file->fd, (off_t)size) == 0) return 0;
+    return kin_err_set(err, "%s: cannot have %" PRIu64 " bytes on this disk: %s", file->path, size, strerror(errno));
+}
+
+static int open_all(kin_store *s, kin_err *err) {
+    for (int i = 0; i < s->manifest.n_files; i++) {
+        if (open_file(s, i, err) != 0) return KIN_FAIL;
+    }
+    return 0;
+}
+
+// ---- open and close
+
+static kin_store *new_store(const kin_manifest *manifest, kin_err *err) {
+    kin_store *s = calloc(1, sizeof *s);
+    if (!s) {
+        kin_err_set(err, "out of memory");
+        return NULL;
+    }
+    pthread_mutex_init(&s->mutex, NULL);
+    pthread_cond_init(&s->synced, NULL);
+    s->manifest_fd = s->notes_fd = -1;
+    for (int i = 0; i < KIN_MANIFEST_FILES_MAX; i++) s->files[i].fd = -1;
+    if (kin_manifest_copy(&s->manifest, manifest, err) == 0 &&
+        kin_chunk_notes_init(&s->there, manifest->n_chunks, manifest->hash, err) == 0 &&
+        kin_chunk_notes_init(&s->durable, manifest->n_chunks, manifest->hash, err) == 0 &&
+        kin_chunk_notes_init(&s->fresh, manifest->n_chunks, manifest->hash, err) == 0) {
+        return s;
+    }
+    kin_store_close(s);
+    return NULL;
+}
+
+static int open_notes(kin_store *s, kin_err *err) {
+    char path[PATH_BYTES];
+    if (name_in(path, s->folder, "chunks", err) != 0) return KIN_FAIL;
+    s->notes_fd = open(path, s->fill ? O_RDWR | O_CREAT | O_CLOEXEC : O_RDONLY | O_CLOEXEC, 0644);
+    if (s->notes_fd < 0 && errno == ENOENT) return kin_err_set(err, "%s: there is no copy of the model here", s->folder);
+    if (s->notes_fd < 0) return kin_err_set(err, "%s: %s", path, strerror(errno));
+    if (!s->fill || flock(s->notes_fd, LOCK_EX | LOCK_NB) == 0) return 0;
+    return kin_err_set(err, "%s: another kin is filling it", s->folder);
+}
+
+// Whatever the file was before, it holds these notes afterwards, and its blocks are there.
+static int read_notes(kin_store *s, kin_err *err) {
+    kin_chunk_notes_load(&s->durable, s->notes_fd);
+    return s->fill ? save_notes(s, false, err) : 0;
+}
+
+static void add_notes(kin_chunk_notes *to, const kin_chunk_notes *from) {
+    for (size_t i = 0; i < kin_chunk_notes_n_words(to); i++) to->words[i] |= from->words[i];
+}
+
+int kin_store_open(kin_store **out, const char *cache_dir, const kin_manifest *manifest, kin_store_mode mode, kin_err *err) {
+    *out = NULL;
+    kin_store *s = new_store(manifest, err);
+    if (!s) return KIN_FAIL;
+    s->fill = mode == KIN_STORE_FILL;
+    if (name_folder(s->folder, cache_dir, manifest->hash, err) != 0 || name_files(s, err) != 0) goto fail;
+    if (s->fill && kin_folder_make(s->folder, err) != 0) goto fail;
+    // The lock first, then whose folder this is, then its content.
+    if (open_notes(s, err) != 0 || settle_manifest(s, err) != 0 || read_notes(s, err) != 0 || open_all(s, err) != 0) goto fail;
+    add_notes(&s->there, &s->durable);
+    *out = s;
+    return 0;
+
+fail:
+    kin_store_close(s);
+    return KIN_FAIL;
+}
+
+int kin_store_open_files(kin_store **out, const kin_manifest *manifest, const char *const *paths, kin_err *err) {
+    *out = NULL;
+    kin_store *s = new_store(manifest, err);
+    if (!s) return KIN_FAIL;
+    for (int i = 0; i < manifest->n_files; i++) {
+        s->files[i].path = strdup(paths[i]);
+        if (!s->files[i].path) {
+            kin_err_set(err, "out of memory");
+            goto fail;
+        }
+    }
+    if (open_all(s, err) != 0) goto fail;
+    for (uint32_t i = 0; i < manifest->n_chunks; i++) kin_chunk_notes_set(&s->there, i, true);
+    *out = s;
+    return 0;
+
+fail:
+    kin_store_close(s);
+    return KIN_FAIL;
+}
+
+void kin_store_close(kin_store *s) {
+    kin_err err;
+    if (!s) return;
+    if (s->fill && s->n_unsynced > 0 && kin_store_sync(s, &err) != 0) kin_log(KIN_LOG_WARN, "%s", err.text);
+    for (int i = 0; i < KIN_MANIFEST_FILES_MAX; i++) {
+        if (s->files[i].fd >= 0) close(s->files[i].fd);
+        free(s->files[i].path);
+    }
+    if (s->notes_fd >= 0) close(s->notes_fd);
+    if (s->manifest_fd >= 0) close(s->manifest_fd);
+    kin_chunk_notes_fini(&s->fresh);
+    kin_chunk_notes_fini(&s->durable);
+    kin_chunk_notes_fini(&s->there);
+    kin_manifest_fini(&s->manifest);
+    pthread_cond_destroy(&s->synced);
+    pthread_mutex_destroy(&s->mutex);
+    free(s);
+}
+
+// ---- syncing: bytes first, then the notes of them
+
+static int sync_files(const kin_store *s, const bool dirty[KIN_MANIFEST_FILES_MAX], kin_err *err) {
+    for (int i = 0; i < s->manifest.n_files; i++) {
+        if (dirty[i] && fdatasync(s->files[i].fd) != 0) return kin_err_set(err, "%s: %s", s->files[i].path, strerror(errno));
+    }
+    return 0;
+}
+
+// What is there and not durable becomes fresh.
+static void gather_fresh(kin_store *s, bool dirty[KIN_MANIFEST_FILES_MAX]) {
+    for (size_t i = 0; i < kin_chunk_notes_n_words(&s->there); i++) s->fresh.words[i] = s->there.words[i] & ~s->durable.words[i];
+    for (int i = 0; i < s->manifest.n_files; i++) {
+        dirty[i] = kin_chunk_notes_any(&s->fresh, s->manifest.files[i].chunk_begin, s->manifest.files[i].chunk_end);
+    }
+    s->n_unsynced = 0;
+}
+
+// After a failed sync the system forgets which pages it could not write: nobody knows what is on the disk.
+static void forget_fresh(kin_store *s) {
+    for (size_t i = 0; i < kin_chunk_notes_n_words(&s->there); i++) s->there.words[i] &= ~s->fresh.words[i];
+}
+
+// Called and returns with the mutex, which it gives away while the disk works.
+static int sync_locked(kin_store *s, kin_err *err) {
+    bool dirty[KIN_MANIFEST_FILES_MAX];
+    while (s->syncing) pthread_cond_wait(&s->synced, &s->mutex);
+    if (s->n_unsynced == 0) return 0;
+    gather_fresh(s, dirty);
+    s->syncing = true;
+    pthread_mutex_unlock(&s->mutex);
+    int rc = sync_files(s, dirty, err);
+    pthread_mutex_lock(&s->mutex);
+    s->syncing = false;
+    pthread_cond_broadcast(&s->synced);
+    if (rc != 0) {
+        forget_fresh(s);
+        return KIN_FAIL;
+    }
+    add_notes(&s->durable, &s->fresh);
+    return save_notes(s, false, err);
+}
+
+int kin_store_sync(kin_store *s, kin_err *err) {
+    if (!s->fill) return 0;
+    pthread_mutex_lock(&s->mutex);
+    int rc = sync_locked(s, err);
+    pthread_mutex_unlock(&s->mutex);
+    if (rc == 0 && fdatasync(s->notes_fd) != 0) rc = kin_err_set(err, "%s/chunks: %s", s->folder, strerror(errno));
+    return rc;
+}
+
+// ---- chunks
+
+bool kin_store_has(kin_store *s, uint32_t i_chunk) {
+    pthread_mutex_lock(&s->mutex);
+    bool has = i_chunk < s->manifest.n_chunks && kin_chunk_notes_get(&s->there, i_chunk);
+    pthread_mutex_unlock(&s->mutex);
+    return has;
+}
+
+bool kin_store_has_all(kin_store *s, uint32_t begin, uint32_t end) {
+    pthread_mutex_lock(&s->mutex);
+    bool has = end <= s->manifest.n_chunks;
+    for (uint32_t i = begin; i < end && has; i++) has = kin_chunk_notes_get(&s->there, i);
+    pthread_mutex_unlock(&s->mutex);
+    return has;
+}
+
+static int write_chunk(const kin_store *s, kin_chunk c, const uint8_t *bytes, kin_err *err) {
+    const data_file *file = &s->files[c.i_file];
+    for (size_t done = 0; done < c.bytes;) {
+        ssize_t put = pwrite(file->fd, bytes + done, c.bytes - done, (off_t)(c.offset + done));
+        if (put < 0 && errno == EINTR) continue;
+        if (put <= 0) {
+            if (put == 0) errno = ENOSPC;
+            return kin_err_set(err, "%s: %s", file->path, strerror(errno));
+        }
+        done += (size_t)put;
+    }
+    return 0;
+}
+
+static int note_written(kin_store *s, uint32_t i_chunk, kin_err *err) {
+    int rc = 0;
+    pthread_mutex_lock(&s->mutex);
+    if (!kin_chunk_notes_get(&s->there, i_chunk)) {
+        kin_chunk_notes_set(&s->there, i_chunk, true);
+        s->n_unsynced++;
+    }
+    if (s->n_unsynced >= KIN_STORE_SYNC_CHUNKS && !s->syncing) rc = sync_locked(s, err);
+    pthread_mutex_unlock(&s->mutex);
+    return rc;
+}
+
+kin_store_result kin_store_put(kin_store *s, uint32_t i_chunk, const void *bytes, size_t n, kin_err *err) {
+    if (kin_manifest_check_chunk(&s->manifest, i_chunk, bytes, n, err) != 0) return KIN_STORE_WRONG;
+    if (kin_store_has(s, i_chunk)) return KIN_STORE_OK;
+    if (!s->fill) {
+        kin_err_set(err, "%s: is open for reading only", s->files[0].path);
+        return KIN_STORE_FAILED;
+    }
+    // Two threads may write the same chunk at once: the same bytes.
+    if (write_chunk(s, kin_manifest_chunk(&s->manifest, i_chunk), bytes, err) != 0) return KIN_STORE_FAILED;
+    return note_written(s, i_chunk, err) == 0 ? KIN_STORE_OK : KIN_STORE_FAILED;
+}
+
+int kin_store_read(kin_store *s, uint32_t i_chunk, uint32_t offset, void *bytes, size_t n, kin_err *err) {
+    if (!kin_store_has(s, i_chunk)) return kin_err_set(err, "chunk %" PRIu32 " is not here", i_chunk);
+    kin_chunk c = kin_manifest_chunk(&s->manifest, i_chunk);
+    if (offset > c.bytes || n > c.bytes - offset) {
+        return kin_err_set(err, "chunk %" PRIu32 " has %" PRIu32 " bytes, not %zu at %" PRIu32, i_chunk, c.bytes, n, offset);
+    }
+    return pread_all(&s->files[c.i_file], bytes, n, c.offset + offset, err);
+}
+
+// The note goes from the disk before anybody writes the chunk anew.
+static void forget(kin_store *s, uint32_t i_chunk) {
+    kin_err err;
+    pthread_mutex_lock(&s->mutex);
+    kin_chunk_notes_set(&s->there, i_chunk, false);
+    kin_chunk_notes_set(&s->fresh, i_chunk, false);
+    kin_chunk_notes_set(&s->durable, i_chunk, false);
+    if (s->fill && save_notes(s, true, &err) != 0) kin_log(KIN_LOG_WARN, "%s", err.text);
+    pthread_mutex_unlock(&s->mutex);
+}
+
+int kin_store_recheck(kin_store *s, uint32_t i_chunk, kin_err *err) {
+    if (!kin_store_has(s, i_chunk)) return kin_err_set(err, "chunk %" PRIu32 " is not here", i_chunk);
+    if (check_stored(s, i_chunk, err) == 0) return 0;
+    forget(s, i_chunk);
+    return kin_err_prefix(err, "%s", s->files[kin_manifest_chunk(&s->manifest, i_chunk).i_file].path);
+}
+
+// ---- inspection
+
+const kin_manifest *kin_store_manifest(const kin_store *s) {
+    return &s->manifest;
+}
+
+const char *kin_store_path(const kin_store *s, int i_file) {
+    kin_assert(i_file >= 0 && i_file < s->manifest.n_files);
+    return s->files[i_file].path;
+}
+
+int kin_store_chunks_of_range(const kin_store *s, int i_file, uint64_t offset, uint64_t bytes, uint32_t *begin, uint32_t *end,
+                              kin_err *err) {
+    return kin_manifest_chunks_of_range(&s->manifest, i_file, offset, bytes, begin, end, err);
+}
+
+uint32_t kin_store_bitmap(kin_store *s, uint8_t *bits) {
+    uint32_t n = 0;
+    memset(bits, 0, (s->manifest.n_chunks + 7) / 8);
+    pthread_mutex_lock(&s->mutex);
+    for (uint32_t i = 0; i < s->manifest.n_chunks; i++) {
+        if (!kin_chunk_notes_get(&s->there, i)) continue;
+        bits[i / 8] |= (uint8_t)(1 << i % 8);
+        n++;
+    }
+    pthread_mutex_unlock(&s->mutex);
+    return n;
+}
+
+uint64_t kin_store_size_on_disk(const kin_store *s) {
+    uint64_t sum = 0;
+    struct stat st;
+    for (int i = 0; i < s->manifest.n_files; i++) {
+        if (fstat(s->files[i].fd, &st) == 0) sum += (uint64_t)st.st_blocks * 512;
+    }
+    return sum;
+}

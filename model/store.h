@@ -1,0 +1,91 @@
+// A model on a device that has only parts of it: files of their full size with holes, and a note of which chunks are in them.
+//
+//   CACHE/models/HASH16/manifest                  the model's manifest (model/manifest.h); HASH16: the hash's first 16 hex digits
+//   CACHE/models/HASH16/chunks                    which chunks are there
+//   CACHE/models/HASH16/model.gguf                or model-00001-of-0000N.gguf and so on. Never named by what a peer says
+//
+// `chunks`, little-endian: 16 bytes "kinchnk1", n_chunks u32, zeros; then per 64 chunks: u64 of bits, u64 seal (a hash of the
+// content hash, the place and the bits). A record is never torn by a crash (it lies within a sector), and one whose seal is wrong
+// counts as empty.
+//
+// When a bit can be believed. A chunk's hash is checked before a byte is written. It counts as there for this process as soon
+// as it is written, and its bit goes to the disk only after its bytes are safe there (fdatasync; once in KIN_STORE_SYNC_CHUNKS,
+// and at close): so a bit survives a kill or a power cut only with its bytes, and what is lost is a few chunks to fetch again.
+// Thus bits are trusted at open, which costs nothing, with one exception: of a file whose size is not what it must be (cut by
+// somebody, or new) all chunks are read and hashed again, and those that are wrong forgotten. Bytes that change in place
+// later are the disk's or a person's damage, as with any model file; kin_store_recheck finds it where there is a doubt.
+//
+// Locks. One process fills a store (flock on `chunks`), others may read it meanwhile. All hold `manifest` shared, so that whoever
+// would remove the store can ask for it exclusively.
+//
+// Threads: any, at any time between open and close; one mutex inside, not held while chunks are hashed, read, written or synced.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "model/manifest.h"
+
+#define KIN_STORE_SYNC_CHUNKS 16
+
+typedef struct kin_store kin_store;
+
+typedef enum kin_store_mode {
+    KIN_STORE_READ, // what is there, no more
+    KIN_STORE_FILL, // makes the store if need be
+} kin_store_mode;
+
+// The manifest is copied. Fails if another process fills the same store (mode FILL), if it is another model's, if it is not there
+// (mode READ), or if the disk has no room for its folder.
+int kin_store_open(kin_store **out, const char *cache_dir, const kin_manifest *manifest, kin_store_mode mode, kin_err *err);
+
+// The same view of a model whose files are all here, anywhere: has every chunk, cannot be filled. paths // [manifest->n_files]
+int kin_store_open_files(kin_store **out, const kin_manifest *manifest, const char *const *paths, kin_err *err);
+
+// What is not on the disk yet is brought there.
+void kin_store_close(kin_store *store);
+
+// The manifest that a store of this content hash keeps. 0; 1 if there is none, or only a damaged one; KIN_FAIL if it cannot be
+// read.
+int kin_store_find_manifest(kin_manifest *m, const char *cache_dir, const uint8_t hash[KIN_SHA256_BYTES], kin_err *err);
+
+// ---- chunks
+
+bool kin_store_has(kin_store *store, uint32_t i_chunk); // false beyond the last
+bool kin_store_has_all(kin_store *store, uint32_t begin, uint32_t end);
+
+// Takes the bytes of a chunk from anybody: they are checked first. A chunk that is there already is not written again.
+typedef enum kin_store_result {
+    KIN_STORE_OK,
+    KIN_STORE_WRONG,  // they are not this chunk's: the sender is at fault
+    KIN_STORE_FAILED, // they could not be kept: our disk is at fault. Nothing that was there is lost, except what the disk lost
+} kin_store_result;
+
+kin_store_result kin_store_put(kin_store *store, uint32_t i_chunk, const void *bytes, size_t n, kin_err *err);
+
+// Reads bytes [offset, offset + n) of a chunk. Fails if it is not there or has not that many; all arguments may be a peer's.
+int kin_store_read(kin_store *store, uint32_t i_chunk, uint32_t offset, void *bytes, size_t n, kin_err *err);
+
+// Hashes a chunk again. Fails, and forgets the chunk, if its bytes are wrong.
+int kin_store_recheck(kin_store *store, uint32_t i_chunk, kin_err *err);
+
+// Waits until all that was put is safe on the disk and noted there.
+int kin_store_sync(kin_store *store, kin_err *err);
+
+// ---- inspection
+
+const kin_manifest *kin_store_manifest(const kin_store *store);
+
+// To open the files by; they live as long as the store. A range of them may be read once its chunks are there.
+const char *kin_store_path(const kin_store *store, int i_file);
+
+// The chunks of a range, as kin_manifest_chunks_of_range has them.
+int kin_store_chunks_of_range(const kin_store *store, int i_file, uint64_t offset, uint64_t bytes, uint32_t *begin, uint32_t *end,
+                              kin_err *err);
+
+// Bit i % 8 of byte i / 8 is chunk i. bits // [(n_chunks + 7) / 8]. Returns how many are there.
+uint32_t kin_store_bitmap(kin_store *store, uint8_t *bits);
+
+// Bytes that the files take on the disk, holes left out.
+uint64_t kin_store_size_on_disk(const kin_store *store);

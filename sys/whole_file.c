@@ -1,0 +1,99 @@
+#include "sys/whole_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { PATH_BYTES = 4096 };
+
+int kin_folder_make(const char *folder, kin_err *err) {
+    char path[PATH_BYTES];
+    size_t len = strlen(folder);
+    if (len == 0 || len >= sizeof path) return kin_err_set(err, "'%.40s' is no name for a folder: empty, or too long", folder);
+    memcpy(path, folder, len + 1);
+    for (char *slash = strchr(path + 1, '/');; slash = strchr(slash + 1, '/')) {
+        if (slash) *slash = '\0';
+        if (mkdir(path, 0755) != 0 && errno != EEXIST) return kin_err_set(err, "%s: %s", path, strerror(errno));
+        if (!slash) return 0;
+        *slash = '/';
+    }
+}
+
+static int read_all(int fd, uint8_t *bytes, size_t n) {
+    for (size_t done = 0; done < n;) {
+        ssize_t got = read(fd, bytes + done, n - done);
+        if (got < 0 && errno == EINTR) continue;
+        if (got == 0) errno = EIO; // it shrank
+        if (got <= 0) return KIN_FAIL;
+        done += (size_t)got;
+    }
+    return 0;
+}
+
+int kin_whole_file_read(const char *path, size_t max, uint8_t **bytes, size_t *n, kin_err *err) {
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    *bytes = NULL;
+    if (fd < 0 && errno == ENOENT) return 1;
+    if (fd < 0 || fstat(fd, &st) != 0) goto failed;
+    if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size > max) {
+        close(fd);
+        return kin_err_set(err, "%s: not a file of at most %zu bytes", path, max);
+    }
+    *n = (size_t)st.st_size;
+    *bytes = malloc(*n + 1);
+    if (!*bytes || read_all(fd, *bytes, *n) != 0) goto failed;
+    close(fd);
+    return 0;
+
+failed:
+    kin_err_set(err, "%s: %s", path, strerror(errno));
+    free(*bytes);
+    *bytes = NULL;
+    if (fd >= 0) close(fd);
+    return KIN_FAIL;
+}
+
+static int write_all(int fd, const uint8_t *bytes, size_t n) {
+    for (size_t done = 0; done < n;) {
+        ssize_t put = write(fd, bytes + done, n - done);
+        if (put < 0 && errno == EINTR) continue;
+        if (put <= 0) return KIN_FAIL;
+        done += (size_t)put;
+    }
+    return 0;
+}
+
+// A rename is safe on the disk only when its folder is.
+static void sync_folder_of(const char *path) {
+    char folder[PATH_BYTES];
+    const char *slash = strrchr(path, '/');
+    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return;
+    fsync(fd);
+    close(fd);
+}
+
+int kin_whole_file_write(const char *path, const void *bytes, size_t n, kin_err *err) {
+    char temp[PATH_BYTES];
+    int len = snprintf(temp, sizeof temp, "%s.XXXXXX", path);
+    if (len < 0 || (size_t)len >= sizeof temp) return kin_err_set(err, "'%.40s...': the path is too long", path);
+    int fd = mkstemp(temp);
+    if (fd < 0) return kin_err_set(err, "%s: %s", path, strerror(errno));
+    bool written = write_all(fd, bytes, n) == 0 && fsync(fd) == 0;
+    if (written && rename(temp, path) == 0) {
+        close(fd);
+        sync_folder_of(path);
+        return 0;
+    }
+    kin_err_set(err, "%s: %s", path, strerror(errno));
+    close(fd);
+    unlink(temp);
+    return KIN_FAIL;
+}

@@ -1,0 +1,19 @@
+// Small files as a whole: read at once, replaced at once. And the folders that they lie in.
+//
+// Thread: any. Nothing is kept between calls.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+// Makes a folder and those above it, where they are missing.
+int kin_folder_make(const char *path, kin_err *err);
+
+// The whole content; the caller frees *bytes (never NULL after success). 0; 1 where there is no such file; KIN_FAIL otherwise,
+// also if it has more than `max` bytes.
+int kin_whole_file_read(const char *path, size_t max, uint8_t **bytes, size_t *n, kin_err *err);
+
+// Replaces the file, or makes it: others, and whoever comes after a crash, find the old content or the new one, never a mixture.
+int kin_whole_file_write(const char *path, const void *bytes, size_t n, kin_err *err);
