@@ -1,0 +1,196 @@
+# shellcheck shell=sh disable=SC2154
+# devices.sh: makes the switch and the devices of a lab; lab/run sources it. Uses its variables lab, state, switch, work, out,
+# build and disk_of_work, its `say` and `fail`, and cgroup.sh.
+#
+#     namespace kin-LAB-switch                                   namespace kin-LAB-NAME
+#
+#     br0 ── NAME ───────────────────────────────────────────────── eth0                    without delay
+#     br0 ── NAME ══ NAME-out ◄─ lab/delay ─► NAME-in ───────────── eth0                    with delay
+#
+#        tbf at NAME: what the device receives                        tbf at eth0: what it sends
+#
+# Variables of the lab that begin with _ are its own and last for a moment; a scenario may use all other names.
+#
+# Several labs do not meet: all links are inside the namespaces. Devices have the addresses 192.168.77.1, .2, ... in the order in
+# which they are made.
+
+subnet=192.168.77
+
+namespace_make() { # NAME
+    echo "$1" >>"$state/namespaces"
+    ip netns add "$1"
+    ip -n "$1" link set dev lo up
+}
+in_switch() { nsenter --net="/run/netns/$switch" "$@"; }
+
+switch_make() {
+    namespace_make "$switch"
+    now_ms >"$state/marked"
+    in_switch sh -c 'echo 1 >/proc/sys/net/ipv6/conf/all/disable_ipv6; echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6' 2>/dev/null || true
+    # Without a router that asks who listens, snooping would only lose multicast.
+    ip -n "$switch" link add name br0 type bridge stp_state 0 forward_delay 0 mcast_snooping 0
+    ip -n "$switch" link set dev br0 up
+}
+
+# KEY, of `device` or of `defaults`: FACTS -> the value. FACTS are words key=value; a later one wins.
+fact() { # KEY FACTS
+    for _word in $2; do
+        case $_word in
+        "$1"=*) _fact_value=${_word#*=} ;;
+        esac
+    done
+    echo "${_fact_value:-}"
+    _fact_value=''
+}
+facts_of() { cat "$state/devices/$1" 2>/dev/null || fail "there is no device '$1'"; } # NAME
+device_fact() { fact "$2" "$(facts_of "$1")"; }                                        # NAME KEY
+devices() { find "$state/devices" -type f -printf '%f\n' | sort; }
+
+# How large a frame the device leaves for the network to cut. At most what 1 Gbit/s carries in 0.2 ms, for the sake of who receives.
+uncut_max=25000
+uncut_set() { # NAMESPACE BYTES
+    _uncut=$2
+    [ "$_uncut" -lt $uncut_max ] || _uncut=$uncut_max
+    ip -n "$1" link set dev eth0 gso_max_size $((_uncut - 200)) # less its headers, one set for each frame that it becomes
+}
+
+# The bucket holds what the link carries in 0.2 ms, at least two frames: a message is never earlier than on a real link by more than
+# that. Smaller is not possible: timers that come late then cost rate (with 0.1 ms, 1 Gbit/s came out as 0.83).
+# The device's own frames are left uncut up to that size; larger ones of others tbf cuts.
+rate_set() { # NAMESPACE INTERFACE RATE
+    _bucket=$(echo "$3" | awk '
+        !/^[0-9.]+[kmg]bit$/ { exit 1 }
+        { n = $1 + 0; if (/k/) n *= 1e3; if (/m/) n *= 1e6; if (/g/) n *= 1e9; b = n / 8 * 2e-4; printf "%d\n", b < 3200 ? 3200 : b }') ||
+        fail "'$3' is not a rate: 300mbit, 1gbit"
+    [ "$2" != eth0 ] || uncut_set "$1" "$_bucket"
+    tc -n "$1" qdisc replace dev "$2" root tbf rate "$3" burst "$_bucket" latency 50ms
+}
+
+cable_make() { # NAME FACTS
+    _namespace=kin-$lab-$1
+    _cable=$1
+    if ! has_wire "$2"; then
+        ip -n "$switch" link add name "$1" type veth peer name eth0 netns "$_namespace"
+    else
+        _cable=$1-in
+        ip -n "$switch" link add name "$1-in" type veth peer name eth0 netns "$_namespace"
+        ip -n "$switch" link add name "$1" type veth peer name "$1-out"
+        ip -n "$switch" link set dev "$1-out" up
+    fi
+    ip -n "$switch" link set dev "$1" master br0 up
+    ip -n "$switch" link set dev "$_cable" up
+    uncut_set "$_namespace" $uncut_max
+    rates_set "$1" "$2"
+    [ "$_cable" = "$1" ] || wire_start "$1" "$2"
+}
+
+has_wire() { [ -n "$(fact delay "$1")$(fact jitter "$1")" ]; } # FACTS
+rates_set() {                                                  # NAME FACTS
+    _rate=$(fact rate "$2") _up=$(fact up "$2") _down=$(fact down "$2")
+    _up=${_up:-$_rate} _down=${_down:-$_rate}
+    [ -z "$_up" ] || rate_set "kin-$lab-$1" eth0 "$_up"
+    [ -z "$_down" ] || rate_set "$switch" "$1" "$_down"
+}
+wire_start() { # NAME FACTS
+    _delay=$(fact delay "$2") _jitter=$(fact jitter "$2") _seed=$(fact address "$2")
+    : >"$state/carrying"
+    nsenter --net="/run/netns/$switch" "$build/delay" --delay "${_delay:-0us}" --jitter "${_jitter:-0us}" --seed "${_seed##*.}" \
+        "$1-in" "$1-out" >"$state/carrying" 2>>"$out/wires.log" </dev/null &
+    echo $! >"$state/wire.$1"
+    until [ -s "$state/carrying" ]; do
+        command kill -0 $! 2>/dev/null || fail "the wire of $1 did not start: $(tail -n 1 "$out/wires.log")"
+        sleep 0.01
+    done
+}
+wire_stop() { # NAME
+    [ -e "$state/wire.$1" ] || return 0
+    command kill -TERM "$(cat "$state/wire.$1")" 2>/dev/null || return 0
+    wait "$(cat "$state/wire.$1")" || say "the wire of $1 broke: $(tail -n 1 "$out/wires.log")"
+}
+
+group_of_device_make() { # NAME FACTS
+    _record=$state/groups/$1
+    _memory=$(fact memory "$2") _cpu=$(fact cpu "$2") _cpus=$(fact cpus "$2") _disk_rate=$(fact disk "$2")
+    _controllers='memory blkio'
+    [ -z "$_cpu" ] || _controllers="$_controllers cpu"
+    [ -z "$_cpus" ] || _controllers="$_controllers cpuset"
+    # shellcheck disable=SC2086 # words
+    group_make "$_record" "kin-lab.$lab.$1" $_controllers
+    [ -z "$_memory" ] || group_limit_memory "$_record" "$(bytes "$_memory" 1024)"
+    [ -z "$_cpu" ] || group_limit_cpu "$_record" "$_cpu"
+    [ -z "$_cpus" ] || group_limit_cpuset "$_record" "$_cpus"
+    [ -z "$_disk_rate" ] || group_limit_disk "$_record" "$disk_of_work" "$(bytes "$_disk_rate" 1000)"
+}
+
+lab_defaults='' lab_n_devices=0
+known_facts=' rate up down delay jitter memory cpu cpus disk gpu threads '
+
+# For the devices that follow.
+defaults() { lab_defaults="$lab_defaults $*"; } # KEY=VALUE...
+
+device() { # NAME KEY=VALUE...
+    _name=$1
+    shift
+    case $_name in
+    '' | *[!a-z0-9]* | ??????????*) fail "'$_name' is no name of a device: at most 9 small letters and digits" ;;
+    switch) fail "'switch' is the lab's own" ;;
+    esac
+    [ ! -e "$state/devices/$_name" ] || fail "there are two devices '$_name'"
+    for _word in $lab_defaults "$@"; do
+        case $known_facts in
+        *" ${_word%%=*} "*) ;;
+        *) fail "device $_name: '$_word' is not known; these are:$known_facts" ;;
+        esac
+    done
+    lab_n_devices=$((lab_n_devices + 1))
+    _facts="$lab_defaults $* address=$subnet.$lab_n_devices"
+    _namespace=kin-$lab-$_name
+    : >"$out/$_name.out"
+    : >"$out/$_name.log"
+    namespace_make "$_namespace"
+    group_of_device_make "$_name" "$_facts"
+    cable_make "$_name" "$_facts"
+    echo "$_facts" >"$state/devices/$_name"
+    ip -n "$_namespace" address add "$subnet.$lab_n_devices/24" broadcast + dev eth0
+    ip -n "$_namespace" link set dev eth0 up
+    ip -n "$_namespace" route add default dev eth0
+    for _folder in tmp .cache .config .local/share .run; do mkdir -p "$work/$_name/$_folder"; done
+}
+
+# Other rates, delays and jitter from now on, while all runs. A link that was made without delay and jitter cannot have them later.
+link() { # NAME KEY=VALUE...
+    _name=$1
+    shift
+    for _word; do
+        case ${_word%%=*} in
+        rate | up | down | delay | jitter) ;;
+        *) fail "link $_name: '$_word' is not of a link" ;;
+        esac
+    done
+    _old=$(facts_of "$_name") _facts="$_old $*"
+    has_wire "$_old" || ! has_wire "$_facts" || fail "link $_name: it was made without delay and jitter"
+    echo "$_facts" >"$state/devices/$_name"
+    rates_set "$_name" "$_facts"
+    if has_wire "$_facts"; then
+        wire_stop "$_name"
+        wire_start "$_name" "$_facts"
+    fi
+}
+
+# COMMAND as if on the device: its network, its name, its limits, its home; nothing of our environment. Replaces the shell that calls
+# it. Not `ip netns exec`: that hides the cgroups, in which kin looks for its limits.
+device_exec() { # NAME COMMAND...
+    _name=$1
+    shift
+    _facts=$(facts_of "$_name") || exit 1
+    _home=$work/$_name
+    _threads=$(fact threads "$_facts") _gpu=$(fact gpu "$_facts")
+    set -- HOME="$_home" XDG_CACHE_HOME="$_home/.cache" XDG_CONFIG_HOME="$_home/.config" XDG_DATA_HOME="$_home/.local/share" \
+        XDG_RUNTIME_DIR="$_home/.run" TMPDIR="$_home/tmp" PATH="$PATH" LANG="${LANG:-C.UTF-8}" USER=root LOGNAME=root \
+        OMP_WAIT_POLICY=passive GOMP_SPINCOUNT=0 "$@"
+    [ -z "$_threads" ] || set -- KIN_THREADS="$_threads" "$@"
+    [ "$_gpu" != yes ] || set -- GGML_VK_VISIBLE_DEVICES=0 "$@"
+    # shellcheck disable=SC2016 # for the inner shell
+    group_exec "$state/groups/$_name" nsenter --net="/run/netns/kin-$lab-$_name" unshare --uts \
+        sh -c 'echo "$1" >/proc/sys/kernel/hostname; cd "$2"; shift 2; exec env -i "$@"' sh "$_name" "$_home" "$@"
+}

@@ -1,0 +1,197 @@
+// probe: what a network really does, between two devices of a lab: round trips, rate, and who hears a call to everybody. Knows
+// nothing of kin. One end serves, the other asks; nothing is authenticated, so it is for networks of one's own.
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#define GROUP "239.255.75.78"
+#define NS_PER_MS 1000000ull
+
+enum {
+    USAGE = 2,
+    DATAGRAM_MAX = 1400,
+    CHUNK = 256 << 10,
+    PINGS_MAX = 100000,
+    PING_EVERY_MS = 5,
+    LOST_AFTER_MS = 1000,
+    CALL_MS = 500,
+    CONNECTIONS_MAX = 64,
+};
+
+static const char usage[] = "usage: probe serve PORT              answer the others\n"
+                            "       probe ping HOST PORT N         round trips in us: n,min,median,p99,max\n"
+                            "       probe send HOST PORT BYTES     bytes per second over TCP\n"
+                            "       probe call multicast|broadcast PORT   the addresses that answer\n";
+
+_Noreturn static void fail(const char *what) {
+    fprintf(stderr, "probe: %s: %s\n", what, strerror(errno));
+    exit(1);
+}
+
+static uint64_t now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
+}
+
+static struct sockaddr_in address(const char *host, const char *port) {
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(port))};
+    if (inet_pton(AF_INET, host, &a.sin_addr) != 1) errno = EINVAL, fail(host);
+    return a;
+}
+
+static int open_socket(int type) {
+    const int one = 1, fd = socket(AF_INET, type | SOCK_CLOEXEC, 0);
+    if (fd < 0) fail("cannot make a socket");
+    if (type == SOCK_STREAM) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    if (type == SOCK_DGRAM) setsockopt(fd, SOL_SOCKET, SO_BROADCAST, &one, sizeof one);
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    return fd;
+}
+
+static int bind_to(int fd, const char *port) {
+    const struct sockaddr_in a = address("0.0.0.0", port);
+    if (bind(fd, (const struct sockaddr *)&a, sizeof a)) fail("cannot listen");
+    return fd;
+}
+
+// ---- serve: datagrams go back as they came; a connection gets the number of its bytes when its sender is done
+
+static void echo(int fd) {
+    char bytes[DATAGRAM_MAX];
+    struct sockaddr_in from;
+    socklen_t length = sizeof from;
+    const ssize_t n = recvfrom(fd, bytes, sizeof bytes, 0, (struct sockaddr *)&from, &length);
+    if (n >= 0) sendto(fd, bytes, (size_t)n, 0, (const struct sockaddr *)&from, length);
+}
+
+// False: it ended.
+static bool swallow(int fd, uint64_t *n_bytes) {
+    static char bytes[CHUNK];
+    const ssize_t n = read(fd, bytes, sizeof bytes);
+    if (n > 0) *n_bytes += (uint64_t)n;
+    if (n == 0 && write(fd, n_bytes, sizeof *n_bytes) != sizeof *n_bytes) fprintf(stderr, "probe: a sender left early\n");
+    return n > 0;
+}
+
+_Noreturn static void serve(const char *port) {
+    struct pollfd polled[2 + CONNECTIONS_MAX];
+    uint64_t n_bytes[2 + CONNECTIONS_MAX] = {0};
+    const struct ip_mreqn group = {.imr_multiaddr = address(GROUP, port).sin_addr};
+    nfds_t n = 2;
+    polled[0] = (struct pollfd){bind_to(open_socket(SOCK_DGRAM), port), POLLIN, 0};
+    polled[1] = (struct pollfd){bind_to(open_socket(SOCK_STREAM), port), POLLIN, 0};
+    if (setsockopt(polled[0].fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &group, sizeof group)) fail("cannot join " GROUP);
+    if (listen(polled[1].fd, 8)) fail("cannot listen");
+    printf("serving\n");
+    fflush(stdout);
+    for (;;) {
+        if (poll(polled, n, -1) < 0) fail("cannot wait");
+        if (polled[0].revents) echo(polled[0].fd);
+        if (polled[1].revents && n < 2 + CONNECTIONS_MAX) {
+            polled[n] = (struct pollfd){accept(polled[1].fd, NULL, NULL), POLLIN, 0};
+            if (polled[n].fd >= 0) n_bytes[n++] = 0;
+        }
+        for (nfds_t i = n; i-- > 2;) {
+            if (!polled[i].revents || swallow(polled[i].fd, &n_bytes[i])) continue;
+            close(polled[i].fd);
+            polled[i] = polled[--n];
+            n_bytes[i] = n_bytes[n];
+        }
+    }
+}
+
+// ---- ask
+
+static int by_size(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static bool answered(int fd, uint32_t number) {
+    const uint64_t until = now_ns() + LOST_AFTER_MS * NS_PER_MS;
+    for (uint64_t now; (now = now_ns()) < until;) {
+        struct pollfd polled = {fd, POLLIN, 0};
+        uint32_t got;
+        if (poll(&polled, 1, (int)((until - now) / NS_PER_MS) + 1) > 0 && recv(fd, &got, sizeof got, 0) == sizeof got &&
+            got == number)
+            return true;
+    }
+    return false;
+}
+
+static int ping(const char *host, const char *port, int n) {
+    static double us[PINGS_MAX];
+    const struct sockaddr_in to = address(host, port);
+    const int fd = open_socket(SOCK_DGRAM);
+    int n_back = 0;
+    if (n < 1 || n > PINGS_MAX) n = PINGS_MAX;
+    if (connect(fd, (const struct sockaddr *)&to, sizeof to)) fail(host);
+    for (uint32_t i = 0; i < (uint32_t)n; i++) {
+        const uint64_t begun = now_ns();
+        if (send(fd, &i, sizeof i, 0) == sizeof i && answered(fd, i)) us[n_back++] = (double)(now_ns() - begun) / 1e3;
+        usleep(PING_EVERY_MS * 1000);
+    }
+    if (n_back == 0) {
+        printf("0,,,,\n");
+        return 1;
+    }
+    qsort(us, (size_t)n_back, sizeof us[0], by_size);
+    printf("%d,%.0f,%.0f,%.0f,%.0f\n", n_back, us[0], us[n_back / 2], us[n_back * 99 / 100], us[n_back - 1]);
+    return n_back == n ? 0 : 1;
+}
+
+static int send_bytes(const char *host, const char *port, uint64_t n_bytes) {
+    static char bytes[CHUNK];
+    const struct sockaddr_in to = address(host, port);
+    const int fd = open_socket(SOCK_STREAM);
+    if (connect(fd, (const struct sockaddr *)&to, sizeof to)) fail(host);
+    const uint64_t begun = now_ns();
+    for (uint64_t sent = 0; sent < n_bytes;) {
+        const ssize_t n = write(fd, bytes, n_bytes - sent < CHUNK ? (size_t)(n_bytes - sent) : CHUNK);
+        if (n <= 0) fail("cannot send");
+        sent += (uint64_t)n;
+    }
+    uint64_t arrived = 0;
+    if (shutdown(fd, SHUT_WR) || read(fd, &arrived, sizeof arrived) != sizeof arrived) fail("no receipt");
+    printf("%.0f\n", (double)arrived / ((double)(now_ns() - begun) / 1e9));
+    return arrived == n_bytes ? 0 : 1;
+}
+
+static int call(const char *how, const char *port) {
+    const struct sockaddr_in to = address(strcmp(how, "multicast") == 0 ? GROUP : "255.255.255.255", port);
+    const int fd = open_socket(SOCK_DGRAM);
+    int n = 0;
+    if (sendto(fd, "who", 3, 0, (const struct sockaddr *)&to, sizeof to) != 3) fail("cannot call");
+    const uint64_t until = now_ns() + CALL_MS * NS_PER_MS;
+    for (uint64_t now; (now = now_ns()) < until;) {
+        struct pollfd polled = {fd, POLLIN, 0};
+        if (poll(&polled, 1, (int)((until - now) / NS_PER_MS) + 1) <= 0) break;
+        char bytes[DATAGRAM_MAX], name[INET_ADDRSTRLEN];
+        struct sockaddr_in from;
+        socklen_t length = sizeof from;
+        if (recvfrom(fd, bytes, sizeof bytes, 0, (struct sockaddr *)&from, &length) < 0) continue;
+        printf("%s\n", inet_ntop(AF_INET, &from.sin_addr, name, sizeof name));
+        n++;
+    }
+    return n > 0 ? 0 : 1;
+}
+
+int main(int argc, char **argv) {
+    if (argc == 3 && strcmp(argv[1], "serve") == 0) serve(argv[2]);
+    if (argc == 5 && strcmp(argv[1], "ping") == 0) return ping(argv[2], argv[3], atoi(argv[4]));
+    if (argc == 5 && strcmp(argv[1], "send") == 0) return send_bytes(argv[2], argv[3], strtoull(argv[4], NULL, 10));
+    if (argc == 4 && strcmp(argv[1], "call") == 0) return call(argv[2], argv[3]);
+    fputs(usage, stderr);
+    return USAGE;
+}

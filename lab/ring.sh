@@ -1,0 +1,67 @@
+# shellcheck shell=sh disable=SC2154
+# ring.sh: the commands of a ring, as the scenarios give them, in one place; lab/run sources it. The first device is the head unless
+# a scenario says otherwise.
+#
+#   ring_join NAME OPTION...    kin join in the background
+#   ring_run NAME OPTION...     kin run over the ring, on the head: text on stdout
+#   ring_bench NAME OPTION...   kin bench over the ring, on the head: JSON on stdout
+#
+# All share one key. It is made once a lab and lies in every device's home.
+
+ring_key() { # NAME -> the path of the key file there
+    [ -e "$state/key" ] || (umask 077 && od -An -v -tx1 -N32 /dev/urandom | tr -d ' \n' >"$state/key")
+    _ring_key_path=$(home "$1")/cluster.key
+    [ -e "$_ring_key_path" ] || install -m 600 "$state/key" "$_ring_key_path"
+    echo "$_ring_key_path"
+}
+ring_join() { # NAME OPTION...
+    _ring_name=$1
+    shift
+    start "$_ring_name" "$kin" join --key-file "$(ring_key "$_ring_name")" "$@"
+}
+ring_run() { # NAME OPTION...
+    _ring_name=$1
+    shift
+    run "$_ring_name" "$kin" run --cluster --key-file "$(ring_key "$_ring_name")" "$@"
+}
+ring_bench() { # NAME OPTION...
+    _ring_name=$1
+    shift
+    run "$_ring_name" "$kin" bench --cluster --key-file "$(ring_key "$_ring_name")" --json "$@"
+}
+
+# Each device gets its own copy of the model; prints the path of the first one's.
+ring_files() { # NAME...
+    _ring_first=''
+    for _ring_name; do
+        _ring_copy=$(give "$_ring_name" "$model")
+        _ring_first=${_ring_first:-$_ring_copy}
+    done
+    echo "$_ring_first"
+}
+
+# Time per token over `rounds` for each of `modes`, `repeats` times in turns: rounds.csv, rounds.svg. Every device has a copy of the
+# model, layers are spread evenly, and each measurement begins with no page of a device's files in memory.
+rounds_over_modes() { # HEAD NAME...
+    _ring_model=$(ring_files "$@")
+    _ring_head=$1
+    shift
+    for _repeat in $(seq "$repeats"); do
+        for _mode in $modes; do
+            for _k in $rounds; do
+                forget
+                for _member; do ring_join "$_member" -m "$(home "$_member")/$(basename "$model")"; done
+                mark
+                ring_bench "$_ring_head" -m "$_ring_model" --plan even --rounds "$_k" --weights "$_mode" --ctx 256 --batch 32 --prompt 4 \
+                    --gen "${n_tokens:-8}" --reps 1 >"$out/bench.json"
+                collect "$_mode k=$_k repeat=$_repeat"
+                row rounds k,mode,repeat,tpot_ms,ttft_ms "$_k,$_mode,$_repeat,$(json tpot_ms <"$out/bench.json"),$(json ttft_ms <"$out/bench.json")"
+                for _member; do
+                    kill "$_member"
+                    until_ends "$_member" 10 || true
+                done
+            done
+        done
+    done
+    plot rounds k tpot_ms mode
+}

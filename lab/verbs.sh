@@ -1,0 +1,203 @@
+# shellcheck shell=sh disable=SC2154
+# verbs.sh: what a scenario can say besides `device`, `defaults` and `link` (devices.sh); lab/run sources it.
+#
+#   start NAME COMMAND...          in the background; stdout goes to OUT/NAME.out, stderr to OUT/NAME.log
+#   run NAME COMMAND...            and wait; stdout is ours, stderr goes to OUT/NAME.log. At most run_seconds (600), then it is ended
+#   until_says NAME TEXT [SECONDS] waits for a line with TEXT (a grep pattern) since the last `start` there (default: 60 s)
+#   until_ends NAME [SECONDS]      waits for the last `start` there to end; its status
+#
+#   give NAME FILE                 a copy of FILE in NAME's home, not in memory; prints its path
+#   make_model NAME OPTION...      $model, if no --model was given: BUILD/bench/NAME.gguf by mkmodel OPTION..., made once
+#   forget [NAME...]               the kernel forgets the pages of these devices' files (default: of all)
+#   address NAME   home NAME       192.168.77.N; the folder
+#
+#   mark                           the figures count from here
+#   collect LABEL                  a line for each device into OUT/figures.csv: what it took since `mark`
+#   row TABLE COLUMNS VALUES       a line into OUT/TABLE.csv; all three separated by commas
+#   plot TABLE X Y BY              OUT/TABLE.svg: column Y over column X, a line for each value of column BY
+#   json KEY                       a number out of kin's --json on stdin
+#
+#   kill NAME                      SIGKILL to all that runs there
+#   stop NAME   cont NAME          SIGSTOP, SIGCONT
+#   cut NAME    mend NAME          its link goes down and comes back
+#
+# A verb that fails ends the scenario, unless the scenario asks: `if until_says ...`.
+
+run_seconds=600
+
+now_ms() { date +%s%N | sed 's/......$//'; }
+address() { device_fact "$1" address; }
+home() { facts_of "$1" >/dev/null && echo "$work/$1"; }
+
+# ---- commands
+
+start() { # NAME COMMAND...
+    sample_start
+    facts_of "$1" >/dev/null
+    for _stream in out log; do
+        : >>"$out/$1.$_stream"
+        wc -c <"$out/$1.$_stream" >"$state/said.$1.$_stream"
+    done
+    device_exec "$@" >>"$out/$1.out" 2>>"$out/$1.log" </dev/null &
+    echo $! >"$state/started.$1"
+}
+run() { # NAME COMMAND...
+    sample_start
+    facts_of "$1" >/dev/null
+    _run_name=$1
+    shift
+    (device_exec "$_run_name" timeout --foreground -k 5 "$run_seconds" "$@") 2>>"$out/$_run_name.log"
+}
+said() { # NAME TEXT
+    for _stream in out log; do
+        tail -c +$(($(cat "$state/said.$1.$_stream") + 1)) "$out/$1.$_stream" | grep -q -e "$2" && return 0
+    done
+    return 1
+}
+is_running() { command kill -0 "$(cat "$state/started.$1")" 2>/dev/null; } # NAME
+until_says() { # NAME TEXT [SECONDS]
+    [ -e "$state/started.$1" ] || fail "nothing was started on $1"
+    _until_ms=$(($(now_ms) + ${3:-60} * 1000))
+    while is_running "$1"; do
+        ! said "$1" "$2" || return 0
+        [ "$(now_ms)" -lt $_until_ms ] || {
+            say "$1 did not say '$2' in ${3:-60} s"
+            return 1
+        }
+        sleep 0.05
+    done
+    said "$1" "$2" || {
+        say "$1 ended without saying '$2'; last: $(tail -n 1 "$out/$1.log")"
+        return 1
+    }
+}
+until_ends() { # NAME [SECONDS]
+    _until_ms=$(($(now_ms) + ${2:-60} * 1000))
+    while is_running "$1"; do
+        [ "$(now_ms)" -lt $_until_ms ] || {
+            say "$1 still runs after ${2:-60} s"
+            return 1
+        }
+        sleep 0.05
+    done
+    wait "$(cat "$state/started.$1")"
+}
+
+# ---- files
+
+give() { # NAME FILE
+    _given=$(home "$1")/$(basename "$2")
+    [ -f "$_given" ] || cp --reflink=never "$2" "$_given"
+    [ "$(drop_file "$_given")" = 0 ] || say "some of $_given stayed in memory"
+    echo "$_given"
+}
+make_model() { # NAME OPTION...
+    [ -z "$model" ] || return 0
+    model=$build/bench/$1.gguf
+    shift
+    mkdir -p "$build/bench"
+    [ -f "$model" ] || {
+        say "making $model"
+        "$build/mkmodel" "$@" -o "$model.part" >&2 && mv "$model.part" "$model"
+    }
+}
+forget() { # [NAME...]
+    # shellcheck disable=SC2046 # names
+    [ $# -gt 0 ] || set -- $(devices)
+    for _forgetful; do
+        find "$(home "$_forgetful")" -type f -size +64k | while read -r _file; do drop_file "$_file" >/dev/null; done
+        group_forget_pages "$state/groups/$_forgetful"
+    done
+}
+
+# ---- faults
+
+cable_of() { # NAME
+    if has_wire "$(facts_of "$1")"; then echo "$1-in"; else echo "$1"; fi
+}
+kill() { facts_of "$1" >/dev/null && group_signal "$state/groups/$1" KILL; }
+stop() { facts_of "$1" >/dev/null && group_signal "$state/groups/$1" STOP; }
+cont() { facts_of "$1" >/dev/null && group_signal "$state/groups/$1" CONT; }
+cut() { ip -n "$switch" link set dev "$(cable_of "$1")" down; }
+mend() { ip -n "$switch" link set dev "$(cable_of "$1")" up; }
+
+# ---- figures
+
+# NAME SENT RECEIVED a line: bytes of all devices, counted at the switch.
+# shellcheck disable=SC2016 # for awk
+network_bytes() { in_switch awk '{ sub(/:/, " ") } $1 !~ /-in$|-out$/ { print $1, $2, $10 }' /proc/net/dev; }
+
+figures_now() { # NAME -> key=value words
+    group_figures "$state/groups/$1" "$disk_of_work" | tr '\n' ' '
+    network_bytes | awk -v name="$1" '$1 == name { printf "sent_bytes=%.0f received_bytes=%.0f\n", $2, $3 }'
+}
+mark() {
+    sample_start
+    for _marked in $(devices); do
+        group_forget_peak "$state/groups/$_marked"
+        figures_now "$_marked" >"$state/mark.$_marked"
+    done
+    now_ms >"$state/marked"
+}
+since_mark() { # KEY WORDS MARK-WORDS
+    echo $(($(fact "$1" "$2") - $(fact "$1" "$3" | sed 's/^$/0/')))
+}
+collect() { # LABEL
+    _columns=label,device,seconds,memory_peak_bytes,memory_limit_bytes,disk_read_bytes,cpu_ms,sent_bytes,received_bytes
+    _columns=$_columns,major_faults,memory_limit_hits,oom_kills
+    _collect_now=$(now_ms)
+    _collect_then=$(cat "$state/marked" 2>/dev/null || echo "$_collect_now")
+    for _collected in $(devices); do
+        _now_words=$(figures_now "$_collected") _then_words=$(cat "$state/mark.$_collected" 2>/dev/null || true)
+        _limit=$(device_fact "$_collected" memory)
+        _line="$1,$_collected,$(awk "BEGIN { print ($_collect_now - $_collect_then) / 1000 }")"
+        _line="$_line,$(fact memory_peak_bytes "$_now_words"),$([ -z "$_limit" ] || bytes "$_limit" 1024)"
+        for _key in disk_read_bytes cpu_ms sent_bytes received_bytes major_faults memory_limit_hits oom_kills; do
+            _line="$_line,$(since_mark $_key "$_now_words" "$_then_words")"
+        done
+        row figures "$_columns" "$_line"
+    done
+}
+row() { # TABLE COLUMNS VALUES
+    [ -s "$out/$1.csv" ] && [ -e "$state/table.$1" ] || echo "$2" >"$out/$1.csv"
+    : >"$state/table.$1"
+    echo "$3" >>"$out/$1.csv"
+}
+plot() { "$here/plot" "$out/$1.csv" "$2" "$3" "$4" >"$out/$1.svg"; } # TABLE X Y BY
+json() { sed -n "s/.*\"$1\": \([-0-9.e]*\).*/\1/p" | head -n 1; }
+
+# samples.csv: where memory, processors, disk and network were in time. One process; it looks at all devices from the switch.
+sample_start() {
+    [ "$sample_ms" != 0 ] && [ ! -e "$state/sampling" ] || return 0
+    : >"$state/sampling"
+    _watched=$(for _watched in $(devices); do
+        _record=$state/groups/$_watched
+        echo "$_watched $(group_dir "$_record" memory | sed 's/^$/-/') $(group_dir "$_record" blkio) $(group_dir "$_record" v2)"
+    done)
+    nsenter --net="/run/netns/$switch" awk -v watched="$_watched" -v disk="$disk_of_work" -v pause="$(awk "BEGIN { print $sample_ms / 1000 }")" \
+        -f "$here/sample.awk" >"$out/samples.csv" 2>/dev/null </dev/null &
+}
+
+# ---- the end
+
+# What was said at the end counts too: everybody gets the time to say it.
+finish() {
+    [ -e "$state/table.figures" ] || collect all
+    if [ "$sample_ms" != 0 ] && [ -s "$out/samples.csv" ]; then
+        for _column in memory_mib cpu disk_mb_s sent_mbit_s; do "$here/plot" "$out/samples.csv" s $_column device >"$out/$_column.svg"; done
+    fi
+    if [ -z "$keep" ]; then
+        for _ended in $(devices); do group_signal "$state/groups/$_ended" CONT; group_signal "$state/groups/$_ended" TERM; done
+        for _ended in $(devices); do group_wait_gone "$state/groups/$_ended" 20; done
+        for _ended in $(devices); do wire_stop "$_ended"; done
+    fi
+    say "$title: $out"
+}
+
+# lab/run --at PID VERB ARG...
+verb_at() { # VERB ARG...
+    case $1 in
+    run | start | kill | stop | cont | cut | mend | forget | address | home) "$@" ;;
+    *) fail "'$1' cannot be said from outside; these can: run start kill stop cont cut mend forget address home" ;;
+    esac
+}
