@@ -21,7 +21,7 @@ enum { N_BENCH_OPTIONS = 5, MAX_REPS = 1000 };
 
 typedef struct tables {
     kin_option own[N_BENCH_OPTIONS];
-    kin_option session[KIN_SESSION_N_OPTIONS];
+    kin_session_tables session;
 } tables;
 
 static void fill_tables(bench_options *o, tables *t) {
@@ -37,7 +37,7 @@ static void fill_tables(bench_options *o, tables *t) {
         {0},
     };
     memcpy(t->own, own, sizeof own);
-    kin_session_option_table(&o->session, t->session);
+    kin_session_option_tables(&o->session, &t->session);
 }
 
 typedef struct result {
@@ -123,7 +123,9 @@ static int bench(kin_session *s, const bench_options *o, result *r, kin_err *err
     float *logits = malloc((size_t)s->model.hp.n_vocab * sizeof *logits);
     int rc = prompt && logits ? 0 : kin_err_set(err, "out of memory");
     for (int i = 0; i < o->n_prompt && rc == 0; i++) prompt[i] = (int32_t)((uint64_t)i * 7919 % (uint64_t)s->model.hp.n_vocab);
+    if (rc == 0) rc = kin_session_begin(s, err);
     if (rc == 0) rc = measure_all(s, o, prompt, logits, r, err);
+    kin_session_end(s);
 
     kin_memory after = kin_memory_read();
     r->load_ms = s->load_ms;
@@ -204,7 +206,7 @@ static int command_bench(int argc, char **argv) {
     kin_session s = {0};
     result r = {0};
     fill_tables(&o, &t);
-    if (kin_options_parse((kin_option_tables){t.own, t.session}, argc, argv, NULL, &err) != 0)
+    if (kin_options_parse((kin_option_tables){t.own, t.session.own, t.session.fleet}, argc, argv, NULL, &err) != 0)
         return kin_app_usage("bench", &err);
     int rc = kin_session_open_model(&s, &o.session, &err);
     if (rc == 0) rc = bench(&s, &o, &r, &err);
@@ -218,7 +220,7 @@ static void help_options(void) {
     bench_options o = {0};
     tables t;
     fill_tables(&o, &t);
-    kin_options_help((kin_option_tables){t.own, t.session});
+    kin_options_help((kin_option_tables){t.own, t.session.own, t.session.fleet});
 }
 
 const kin_command kin_command_bench = {

@@ -18,7 +18,7 @@ enum { N_EVAL_OPTIONS = 6 };
 
 typedef struct tables {
     kin_option own[N_EVAL_OPTIONS];
-    kin_option session[KIN_SESSION_N_OPTIONS];
+    kin_session_tables session;
 } tables;
 
 static void fill_tables(eval_options *o, tables *t) {
@@ -33,7 +33,7 @@ static void fill_tables(eval_options *o, tables *t) {
         {0},
     };
     memcpy(t->own, own, sizeof own);
-    kin_session_option_table(&o->session, t->session);
+    kin_session_option_tables(&o->session, &t->session);
 }
 
 // ---- logits and greedy ids
@@ -102,7 +102,8 @@ static int eval_tokens(kin_session *s, const eval_options *o, kin_err *err) {
         kin_err_set(err, "%s cannot be written", o->logits);
         goto done;
     }
-    rc = eval_ids(s, o, ids, n, logits, f, err);
+    if (kin_session_begin(s, err) == 0) rc = eval_ids(s, o, ids, n, logits, f, err);
+    kin_session_end(s);
 
 done:
     if (f && fclose(f) != 0 && rc == 0) rc = kin_err_set(err, "%s cannot be written", o->logits);
@@ -185,9 +186,10 @@ static int eval_ppl(kin_session *s, const eval_options *o, kin_err *err) {
     int n = 0, rc = KIN_FAIL;
     if (kin_file_open(&file, o->ppl, err) != 0) return KIN_FAIL;
     if (kin_session_encode(s, (const char *)file.bytes, (size_t)file.size, false, &ids, &n, err) == 0 &&
-        kin_session_open(s, &o->session, PPL_CTX, err) == 0) {
+        kin_session_open(s, &o->session, PPL_CTX, err) == 0 && kin_session_begin(s, err) == 0) {
         rc = score(s, ids, n, err);
     }
+    kin_session_end(s);
     free(ids);
     kin_file_close(&file);
     return rc;
@@ -199,7 +201,8 @@ static int command_eval(int argc, char **argv) {
     kin_err err;
     kin_session s = {0};
     fill_tables(&o, &t);
-    if (kin_options_parse((kin_option_tables){t.own, t.session}, argc, argv, NULL, &err) != 0) return kin_app_usage("eval", &err);
+    if (kin_options_parse((kin_option_tables){t.own, t.session.own, t.session.fleet}, argc, argv, NULL, &err) != 0)
+        return kin_app_usage("eval", &err);
     if (!o.tokens + !o.tokenize + !o.ppl != 2) {
         kin_err_set(&err, "give one of --tokens, --tokenize, --ppl");
         return kin_app_usage("eval", &err);
@@ -214,7 +217,7 @@ static void help_options(void) {
     eval_options o = {0};
     tables t;
     fill_tables(&o, &t);
-    kin_options_help((kin_option_tables){t.own, t.session});
+    kin_options_help((kin_option_tables){t.own, t.session.own, t.session.fleet});
 }
 
 const kin_command kin_command_eval = {

@@ -21,14 +21,14 @@ typedef struct run_options {
     uint64_t seed;
     const char *logit_bias;
     const char *trace;
-    bool ignore_eos, special, echo, stats;
+    bool ignore_eos, special, echo, lines, stats;
 } run_options;
 
-enum { N_RUN_OPTIONS = 21, MAX_BIAS = 64, MAX_UNASKED = 4096 };
+enum { N_RUN_OPTIONS = 22, MAX_BIAS = 64, MAX_UNASKED = 4096 };
 
 typedef struct tables {
     kin_option own[N_RUN_OPTIONS];
-    kin_option session[KIN_SESSION_N_OPTIONS];
+    kin_session_tables session;
 } tables;
 
 static void fill_tables(run_options *o, tables *t) {
@@ -62,11 +62,12 @@ static void fill_tables(run_options *o, tables *t) {
         {KIN_OPTION_FLAG, "no-echo", 0, &o->echo, NULL, "do not repeat the prompt before the text", 0, 0},
         {KIN_OPTION_STRING, "trace", 0, &o->trace, "FILE", "write a line per token: ms, memory budget, resident bytes, tokens", 0,
          0},
+        {KIN_OPTION_FLAG, "lines", 0, &o->lines, NULL, "a prompt a line from the standard input, until it ends", 0, 0},
         {KIN_OPTION_FLAG, "stats", 0, &o->stats, NULL, "speed and memory at the end", 0, 0},
         {0},
     };
     memcpy(t->own, own, sizeof own);
-    kin_session_option_table(&o->session, t->session);
+    kin_session_option_tables(&o->session, &t->session);
 }
 
 // "12=-inf,7=1.5" into bias [MAX_BIAS].
@@ -118,6 +119,7 @@ static int generate(generation *g, const int32_t *prompt, int n_prompt, kin_err 
     kin_head *head = g->s->head;
     g->t.begun = kin_clock_now();
     g->t.n_prompt = n_prompt;
+    kin_head_clear(head);
     for (int i = 0; i < n_prompt; i++) kin_sampler_accept(g->sampler, prompt[i]);
     if (kin_head_eval(head, 0, 0, prompt, n_prompt, g->logits, 1, err) != 0) return KIN_FAIL;
 
@@ -169,18 +171,9 @@ static int open_prompt(const run_options *o, kin_file *file, const char **text, 
     return 0;
 }
 
-static int prepare(generation *g, const run_options *o, int n_prompt, kin_err *err) {
+static int open_generation(generation *g, const run_options *o, int n_ctx, kin_err *err) {
     kin_session *s = g->s;
-    int n_want = o->n_predict > 0 ? o->n_predict : MAX_UNASKED;
-    if (n_prompt == 0) return kin_err_set(err, "the prompt is empty and the model has no token to begin with");
-    if (kin_session_open(s, &o->session, n_prompt + n_want < 512 ? 512 : n_prompt + n_want, err) != 0) return KIN_FAIL;
-    if (n_prompt >= s->n_ctx) {
-        return kin_err_set(err, "the prompt has %d tokens, but the context is %d: use a larger --ctx or a shorter prompt",
-                           n_prompt, s->n_ctx);
-    }
-    g->n_max = s->n_ctx - n_prompt + 1;
-    if (o->n_predict > 0 && o->n_predict < g->n_max) g->n_max = o->n_predict;
-
+    if (kin_session_open(s, &o->session, n_ctx, err) != 0) return KIN_FAIL;
     if (o->trace && !(g->trace = fopen(o->trace, "w"))) return kin_err_set(err, "%s cannot be written", o->trace);
     if (g->trace) fprintf(g->trace, "ms,budget_bytes,resident_bytes,tokens\n");
     unsigned flags = o->special ? KIN_DETOK_SPECIAL : 0;
@@ -191,37 +184,99 @@ static int prepare(generation *g, const run_options *o, int n_prompt, kin_err *e
     return kin_sampler_new(&g->sampler, kin_vocab_n_tokens(s->vocab), &o->sampler, err);
 }
 
+static void close_generation(generation *g) {
+    if (g->trace) fclose(g->trace);
+    kin_sampler_free(g->sampler);
+    kin_detok_free(g->detok);
+    free(g->logits);
+}
+
+// How many tokens to make after n_prompt.
+static int plan_length(generation *g, int n_prompt, kin_err *err) {
+    int n_ctx = g->s->n_ctx, n_asked = g->o->n_predict;
+    if (n_prompt >= n_ctx) {
+        return kin_err_set(err, "the prompt has %d tokens, but the context is %d: use a larger --ctx or a shorter prompt",
+                           n_prompt, n_ctx);
+    }
+    g->n_max = n_ctx - n_prompt + 1;
+    if (n_asked > 0 && n_asked < g->n_max) g->n_max = n_asked;
+    return 0;
+}
+
+// One text: the prompt, and what the model makes of it.
+static int write_text(generation *g, kin_str text, const int32_t *prompt, int n_prompt, kin_err *err) {
+    const run_options *o = g->o;
+    g->t = (timing){0};
+    if (plan_length(g, n_prompt, err) != 0 || kin_session_begin(g->s, err) != 0) return KIN_FAIL;
+    if (!o->echo) write_piece(text);
+    int rc = generate(g, prompt, n_prompt, err);
+    g->t.ended = kin_clock_now();
+    write_piece(kin_detok_flush(g->detok));
+    fputc('\n', stdout);
+    fflush(stdout);
+    if (o->stats && g->t.n_generated > 0) print_stats(g);
+    kin_session_end(g->s);
+    return rc;
+}
+
+static int context_wanted(const run_options *o, int n_prompt) {
+    int n = n_prompt + (o->n_predict > 0 ? o->n_predict : MAX_UNASKED);
+    return n < 512 ? 512 : n;
+}
+
+static int run_once(generation *g, kin_err *err) {
+    const run_options *o = g->o;
+    kin_file file = {.fd = -1};
+    int32_t *prompt = NULL;
+    kin_str text = {"", 0};
+    int n_prompt = 0, rc = KIN_FAIL;
+    if (open_prompt(o, &file, &text.at, &text.len, err) != 0 ||
+        kin_session_encode(g->s, text.at, text.len, o->special, &prompt, &n_prompt, err) != 0)
+        goto done;
+    if (n_prompt == 0) {
+        kin_err_set(err, "the prompt is empty and the model has no token to begin with");
+        goto done;
+    }
+    if (open_generation(g, o, context_wanted(o, n_prompt), err) == 0) rc = write_text(g, text, prompt, n_prompt, err);
+
+done:
+    free(prompt);
+    kin_file_close(&file);
+    return rc;
+}
+
+// A prompt a line, until the end of the input. What goes wrong with one is said, and the next one is waited for.
+static int run_lines(generation *g, kin_err *err) {
+    char *line = NULL;
+    size_t cap = 0;
+    ssize_t len;
+    if (open_generation(g, g->o, context_wanted(g->o, MAX_UNASKED), err) != 0) return KIN_FAIL;
+    while (!atomic_load(&kin_app_stop) && (len = getline(&line, &cap, stdin)) >= 0) {
+        int32_t *prompt = NULL;
+        int n_prompt = 0;
+        if (len > 0 && line[len - 1] == '\n') len--;
+        if (len == 0) continue;
+        kin_sampler_reset(g->sampler, g->o->seed);
+        kin_detok_reset(g->detok);
+        int rc = kin_session_encode(g->s, line, (size_t)len, g->o->special, &prompt, &n_prompt, err);
+        if (rc == 0) rc = write_text(g, (kin_str){line, (size_t)len}, prompt, n_prompt, err);
+        if (rc != 0) kin_app_fail(err);
+        free(prompt);
+    }
+    free(line);
+    return 0;
+}
+
 static int run(const run_options *o) {
     kin_session s = {0};
     generation g = {.o = o, .s = &s};
-    kin_file file = {.fd = -1};
     kin_err err;
-    int32_t *prompt = NULL;
-    const char *text = "";
-    size_t len = 0;
-    int n_prompt = 0, status = KIN_EXIT_OK;
-
-    if (open_prompt(o, &file, &text, &len, &err) != 0 || kin_session_open_model(&s, &o->session, &err) != 0 ||
-        kin_session_encode(&s, text, len, o->special, &prompt, &n_prompt, &err) != 0 || prepare(&g, o, n_prompt, &err) != 0) {
-        status = kin_app_fail(&err);
-        goto done;
-    }
-    if (!o->echo) write_piece((kin_str){text, len});
-    if (generate(&g, prompt, n_prompt, &err) != 0) status = kin_app_fail(&err);
-    g.t.ended = kin_clock_now();
-    write_piece(kin_detok_flush(g.detok));
-    fputc('\n', stdout);
+    int rc = kin_session_open_model(&s, &o->session, &err);
+    if (rc == 0) rc = o->lines ? run_lines(&g, &err) : run_once(&g, &err);
+    int status = rc == 0 ? KIN_EXIT_OK : kin_app_fail(&err);
     if (atomic_load(&kin_app_stop)) status = KIN_EXIT_INTERRUPTED;
-    if (o->stats && g.t.n_generated > 0) print_stats(&g);
-
-done:
-    if (g.trace) fclose(g.trace);
-    kin_sampler_free(g.sampler);
-    kin_detok_free(g.detok);
-    free(g.logits);
-    free(prompt);
+    close_generation(&g);
     kin_session_close(&s);
-    kin_file_close(&file);
     return status;
 }
 
@@ -232,7 +287,7 @@ static int command_run(int argc, char **argv) {
     kin_logit_bias bias[MAX_BIAS];
     fill_tables(&o, &t);
     o.seed = kin_clock_now() ^ (uint64_t)getpid() << 40;
-    if (kin_options_parse((kin_option_tables){t.own, t.session}, argc, argv, NULL, &err) != 0 ||
+    if (kin_options_parse((kin_option_tables){t.own, t.session.own, t.session.fleet}, argc, argv, NULL, &err) != 0 ||
         parse_bias(o.logit_bias, bias, &o.sampler.n_bias, &err) != 0) {
         return kin_app_usage("run", &err);
     }
@@ -245,7 +300,7 @@ static void help_options(void) {
     run_options o = {0};
     tables t;
     fill_tables(&o, &t);
-    kin_options_help((kin_option_tables){t.own, t.session});
+    kin_options_help((kin_option_tables){t.own, t.session.own, t.session.fleet});
 }
 
 const kin_command kin_command_run = {

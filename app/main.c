@@ -8,8 +8,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-static const kin_command *const commands[] = {&kin_command_run, &kin_command_eval, &kin_command_bench, &kin_command_info,
-                                              &kin_command_cache};
+static const kin_command *const commands[] = {&kin_command_run,   &kin_command_join, &kin_command_eval,
+                                              &kin_command_bench, &kin_command_info, &kin_command_cache};
 
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 

@@ -8,12 +8,14 @@
 #include "app/demo_model.h"
 #include "base/units.h"
 #include "model/vocab_load.h"
+#include "sys/whole_file.h"
 
 kin_session_options kin_session_options_defaults(void) {
-    return (kin_session_options){.gpu_layers = "0", .n_batch = 512, .kv_type = "f16", .weights = "stream"};
+    return (kin_session_options){
+        .gpu_layers = "0", .n_batch = 512, .kv_type = "f16", .weights = "stream", .fleet = kin_fleet_options_defaults()};
 }
 
-void kin_session_option_table(kin_session_options *o, kin_option table[KIN_SESSION_N_OPTIONS]) {
+void kin_session_option_tables(kin_session_options *o, kin_session_tables *tables) {
     const kin_option options[KIN_SESSION_N_OPTIONS] = {
         {KIN_OPTION_STRING, "model", 'm', &o->model, "FILE", "GGUF model (default: the built-in demo model)", 0, 0},
         {KIN_OPTION_INT, "threads", 't', &o->n_threads, "N", "CPU threads (default: physical cores)", 0, 1024},
@@ -35,7 +37,8 @@ void kin_session_option_table(kin_session_options *o, kin_option table[KIN_SESSI
         {KIN_OPTION_FLAG, "no-flash", 0, &o->no_flash, NULL, "do not use the fused attention operator", 0, 0},
         {0},
     };
-    memcpy(table, options, sizeof options);
+    memcpy(tables->own, options, sizeof options);
+    kin_fleet_option_table(&o->fleet, tables->fleet);
 }
 
 const char *kin_session_default_cache(char *buf, size_t n) {
@@ -54,11 +57,35 @@ const char *kin_session_default_cache(char *buf, size_t n) {
     return buf;
 }
 
+// Where caches are: as asked for, or the user's; NULL without a home.
+static const char *cache_dir(const kin_session_options *o, char *buf, size_t n) {
+    return o->cache_dir ? o->cache_dir : kin_session_default_cache(buf, n);
+}
+
+// Other devices fetch a model from a file: the built-in one becomes a file in the cache.
+static const char *demo_file(kin_session *s, const kin_session_options *o, kin_err *err) {
+    char dir[1000];
+    const char *cache = cache_dir(o, dir, sizeof dir);
+    if (!cache) {
+        kin_err_set(err, "no place for the demo model: give --cache");
+        return NULL;
+    }
+    snprintf(s->demo_path, sizeof s->demo_path, "%s/demo.gguf", cache);
+    if (kin_folder_make(cache, err) != 0) return NULL;
+    int rc = kin_whole_file_write(s->demo_path, kin_demo_model_bytes(), kin_demo_model_size(), err);
+    return rc == 0 ? s->demo_path : NULL;
+}
+
+static int open_demo(kin_session *s, const kin_session_options *o, kin_err *err) {
+    if (!o->fleet.cluster)
+        return kin_model_open_bytes(&s->model, "demo model", kin_demo_model_bytes(), kin_demo_model_size(), err);
+    const char *path = demo_file(s, o, err);
+    return path ? kin_model_open(&s->model, path, err) : KIN_FAIL;
+}
+
 int kin_session_open_model(kin_session *s, const kin_session_options *o, kin_err *err) {
     *s = (kin_session){.model_name = o->model ? o->model : "demo"};
-    int rc = o->model ? kin_model_open(&s->model, o->model, err)
-                      : kin_model_open_bytes(&s->model, "demo model", kin_demo_model_bytes(), kin_demo_model_size(), err);
-    if (rc != 0) return KIN_FAIL;
+    if ((o->model ? kin_model_open(&s->model, o->model, err) : open_demo(s, o, err)) != 0) return KIN_FAIL;
 
     if (kin_vocab_load(&s->vocab, s->model.gguf, &s->vocab_err) == 0) kin_tokenizer_new(&s->tokenizer, s->vocab, &s->vocab_err);
     if (s->vocab && kin_vocab_n_tokens(s->vocab) > s->model.hp.n_vocab) {
@@ -104,9 +131,26 @@ static int parse_mode(const char *text, kin_stream_mode *mode, kin_err *err) {
     return 0;
 }
 
+static int open_alone(kin_session *s, const kin_shard_options *so, kin_err *err) {
+    if (kin_shard_open(&s->shard, &s->model, &s->devices, so, err) != 0) return KIN_FAIL;
+    if (kin_alone_head_open(&s->alone, &s->model, s->shard, so->n_batch, err) != 0) return KIN_FAIL;
+    s->head = s->alone.head;
+    kin_head_on_progress(s->head, kin_app_progress, NULL);
+    return 0;
+}
+
+static int open_fleet(kin_session *s, const kin_session_options *o, const kin_shard_options *so, kin_err *err) {
+    kin_fleet_base base = {.model = &s->model,
+                           .devices = &s->devices,
+                           .shard = *so,
+                           .repack = !o->no_repack,
+                           .cache_dir = s->cache_dir[0] ? s->cache_dir : NULL};
+    s->with_others = true;
+    return kin_fleet_open(&s->fleet, &o->fleet, &base, err);
+}
+
 int kin_session_open(kin_session *s, const kin_session_options *o, int n_ctx, kin_err *err) {
     kin_time begun = kin_clock_now();
-    char dir[1024];
     kin_shard_options so = kin_shard_options_defaults(&s->model);
     if (parse_gpu_layers(o->gpu_layers, s->model.hp.n_layer, &so.windows.at[0].n_gpu_layers, err) != 0) return KIN_FAIL;
     if (parse_kv_type(o->kv_type, &so.kv_type, err) != 0 || parse_mode(o->weights, &so.mode, err) != 0) return KIN_FAIL;
@@ -119,7 +163,7 @@ int kin_session_open(kin_session *s, const kin_session_options *o, int n_ctx, ki
         n_ctx = s->model.hp.n_ctx_train;
     s->n_ctx = so.n_ctx = n_ctx;
     so.n_batch = o->n_batch < n_ctx ? o->n_batch : n_ctx;
-    so.cache_dir = o->no_cache ? NULL : o->cache_dir ? o->cache_dir : kin_session_default_cache(dir, sizeof dir);
+    so.cache_dir = o->no_cache ? NULL : cache_dir(o, s->cache_dir, sizeof s->cache_dir);
     so.flash = !o->no_flash;
     so.progress = kin_app_progress;
 
@@ -129,17 +173,31 @@ int kin_session_open(kin_session *s, const kin_session_options *o, int n_ctx, ki
     dopts.gpu = kin_windows_n_gpu_layers(&so.windows) > 0;
     dopts.stop = &kin_app_stop;
     if (kin_devices_open(&s->devices, &dopts, err) != 0) return KIN_FAIL;
-    if (kin_shard_open(&s->shard, &s->model, &s->devices, &so, err) != 0) return KIN_FAIL;
-    if (kin_alone_head_open(&s->alone, &s->model, s->shard, so.n_batch, err) != 0) return KIN_FAIL;
-    s->head = s->alone.head;
-    kin_head_on_progress(s->head, kin_app_progress, NULL);
+    if ((o->fleet.cluster ? open_fleet(s, o, &so, err) : open_alone(s, &so, err)) != 0) return KIN_FAIL;
     s->load_ms = kin_clock_ms(begun, kin_clock_now());
     return 0;
 }
 
+int kin_session_begin(kin_session *s, kin_err *err) {
+    if (!s->with_others) return 0;
+    if (kin_cluster_begin(s->fleet.cluster, err) != 0) return KIN_FAIL;
+    s->head = kin_cluster_head(s->fleet.cluster);
+    s->shard = kin_cluster_shard(s->fleet.cluster);
+    kin_head_on_progress(s->head, kin_app_progress, NULL);
+    return 0;
+}
+
+void kin_session_end(kin_session *s) {
+    if (s->with_others) kin_cluster_end(s->fleet.cluster);
+}
+
 void kin_session_close(kin_session *s) {
-    kin_alone_head_close(&s->alone);
-    kin_shard_close(s->shard);
+    if (s->with_others) {
+        kin_fleet_close(&s->fleet);
+    } else {
+        kin_alone_head_close(&s->alone);
+        kin_shard_close(s->shard);
+    }
     kin_devices_close(&s->devices);
     kin_tokenizer_free(s->tokenizer);
     kin_vocab_free(s->vocab);

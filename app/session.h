@@ -1,6 +1,7 @@
 // Everything that a command needs to run a model: the options they share, and opening it all in the right order.
 #pragma once
 
+#include "app/fleet.h"
 #include "app/options.h"
 #include "base/clock.h"
 #include "engine/shard.h"
@@ -23,14 +24,20 @@ typedef struct kin_session_options {
     const char *weights;   // "stream", "mmap", "mmap+willneed"
     const char *cache_dir; // NULL: the user's cache directory
     uint64_t cache_size;   // 0: a fifth of the disk
+    kin_fleet_options fleet;
 } kin_session_options;
 
 kin_session_options kin_session_options_defaults(void);
 
 enum { KIN_SESSION_N_OPTIONS = 14 }; // with the table's end
 
-// Fills a table whose values point into `o`.
-void kin_session_option_table(kin_session_options *o, kin_option table[KIN_SESSION_N_OPTIONS]);
+// Fills tables whose values point into `o`: what concerns this machine, and what concerns others.
+typedef struct kin_session_tables {
+    kin_option own[KIN_SESSION_N_OPTIONS];
+    kin_option fleet[KIN_FLEET_N_OPTIONS];
+} kin_session_tables;
+
+void kin_session_option_tables(kin_session_options *o, kin_session_tables *tables);
 
 typedef struct kin_session {
     kin_model model;
@@ -39,9 +46,14 @@ typedef struct kin_session {
     kin_tokenizer *tokenizer; // NULL if the model's vocabulary is of a kind that we do not know: `vocab_err` says why
     kin_err vocab_err;
     kin_devices devices;
-    kin_shard *shard;
+    char cache_dir[1000];
+    char demo_path[1024]; // of the demo model as a file, if it is shared
+    // On its own: a shard with all layers. With others: a fleet, whose head and shard may change with every request.
     kin_alone_head alone;
-    kin_head *head; // of alone
+    bool with_others;
+    kin_fleet fleet;
+    kin_shard *shard;
+    kin_head *head;
     int n_ctx;
     double load_ms;
 } kin_session;
@@ -52,6 +64,10 @@ int kin_session_open_model(kin_session *s, const kin_session_options *o, kin_err
 // Opens the rest, for a context of n_ctx tokens (o->n_ctx wins if it is given; at most what the model was trained for,
 // unless given explicitly).
 int kin_session_open(kin_session *s, const kin_session_options *o, int n_ctx, kin_err *err);
+
+// A request: between the two, `head` and `shard` are there. With others, begin waits until the ring is up.
+int kin_session_begin(kin_session *s, kin_err *err);
+void kin_session_end(kin_session *s);
 
 // XDG_CACHE_HOME/kin, ~/.cache/kin or ~/Library/Caches/kin in buf; NULL without a home.
 const char *kin_session_default_cache(char *buf, size_t n);

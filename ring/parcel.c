@@ -110,6 +110,13 @@ void kin_parcel_queue_interrupt(kin_parcel_queue *q, bool interrupted) {
     pthread_mutex_unlock(&q->mutex);
 }
 
+bool kin_parcel_queue_is_interrupted(kin_parcel_queue *q) {
+    pthread_mutex_lock(&q->mutex);
+    bool interrupted = q->interrupted;
+    pthread_mutex_unlock(&q->mutex);
+    return interrupted;
+}
+
 static struct timespec after(int ms) {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);

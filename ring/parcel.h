@@ -41,5 +41,7 @@ void kin_parcel_queue_put(kin_parcel_queue *queue, kin_parcel *parcel);
 // Wakes who waits, who then gets NULL, as everybody does until it is set to false again.
 void kin_parcel_queue_interrupt(kin_parcel_queue *queue, bool interrupted);
 
+bool kin_parcel_queue_is_interrupted(kin_parcel_queue *queue);
+
 // Waits for one, at most wait_ms (negative: for ever). NULL: none came, or interrupted.
 kin_parcel *kin_parcel_queue_take(kin_parcel_queue *queue, int wait_ms);

@@ -10,6 +10,10 @@
 #include "ring/parcel.h"
 #include "ring/port.h"
 
+// Most steps on their way in a ring at once: of a prompt's chunks, two for each of several members. Every member has room for
+// so many.
+enum { KIN_STEPS_ON_THEIR_WAY = 16 };
+
 // What all steps of an epoch have in common.
 typedef struct kin_steps {
     int n_embd, n_batch, n_seq, n_rounds;

@@ -1,5 +1,7 @@
 #include "ring/wire.h"
 
+enum { LOOK_MS = 200 }; // how often a wait looks whether to stop
+
 void kin_wire_init(kin_wire *w, const kin_wire_options *o) {
     w->o = *o;
 }
@@ -20,12 +22,24 @@ static int unpack(const kin_wire_options *o, const kin_parcel *parcel, kin_leg *
     return 0;
 }
 
+// The next frame of this epoch; NULL when the ring is broken, or nobody wants it any more.
+static kin_parcel *next_frame(const kin_wire_options *o) {
+    for (;;) {
+        kin_parcel *parcel = kin_parcel_queue_take(o->in, LOOK_MS);
+        if (parcel && parcel->frame.epoch == o->epoch) return parcel;
+        kin_parcels_give(o->pool, parcel);
+        if (parcel) continue;
+        if (kin_parcel_queue_is_interrupted(o->in) || (o->stop && atomic_load(o->stop))) return NULL;
+    }
+}
+
 static int receive(void *user, kin_leg *leg, float *x, kin_err *err) {
     const kin_wire_options *o = &((kin_wire *)user)->o;
     for (;;) {
-        kin_parcel *parcel = kin_parcel_queue_take(o->in, -1);
+        kin_parcel *parcel = next_frame(o);
         if (!parcel) {
-            o->broken(o->user, err);
+            kin_err_set(err, "stopped");
+            if (kin_parcel_queue_is_interrupted(o->in)) o->broken(o->user, err);
             return KIN_FAIL;
         }
         bool step = parcel->frame.type == KIN_FRAME_STEP; // or what is to be forgotten, once round

@@ -4,6 +4,8 @@
 // Owner and thread: the head's. The queue is filled by another thread, which interrupts it when the ring breaks.
 #pragma once
 
+#include <stdatomic.h>
+
 #include "ring/port.h"
 #include "ring/steps.h"
 
@@ -14,6 +16,7 @@ typedef struct kin_wire_options {
     kin_parcel_queue *in; // what the last member sent; only frames of this epoch
     // Takes a frame to the first member; the parcel is its from then on.
     void (*out)(void *user, kin_parcel *parcel);
+    atomic_bool *stop; // NULL, or: once true, waiting ends with an error
     // After the queue was interrupted: why, as a sentence.
     void (*broken)(void *user, kin_err *err);
     void *user;

@@ -1,0 +1,119 @@
+// kin join: this machine becomes a device of somebody's ring.
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "app/app.h"
+#include "app/session.h"
+#include "ring/join.h"
+
+typedef struct join_options {
+    kin_net_options net;
+    const char *model;
+    int n_threads;
+    uint64_t memory, cache_size;
+    const char *cache_dir;
+    bool no_cache, no_gpu;
+} join_options;
+
+enum { N_OPTIONS = KIN_NET_N_OPTIONS + 8 };
+
+static void fill_table(join_options *o, kin_option table[N_OPTIONS]) {
+    const kin_option own[] = {
+        {KIN_OPTION_STRING, "model", 'm', &o->model, "FILE", "the model, if this machine has it (default: it is fetched)", 0, 0},
+        {KIN_OPTION_SIZE, "memory", 0, &o->memory, "SIZE", "memory to lend (default: what is free)", 0, 0},
+        {KIN_OPTION_INT, "threads", 't', &o->n_threads, "N", "CPU threads (default: physical cores)", 0, 1024},
+        {KIN_OPTION_FLAG, "no-gpu", 0, &o->no_gpu, NULL, "do not lend the GPU", 0, 0},
+        {KIN_OPTION_STRING, "cache", 0, &o->cache_dir, "DIR",
+         "where fetched and prepacked weights are kept (default: the user's cache directory)", 0, 0},
+        {KIN_OPTION_SIZE, "cache-size", 0, &o->cache_size, "SIZE",
+         "what prepacked weights may take there in all (default: a fifth of the disk)", 0, 0},
+        {KIN_OPTION_FLAG, "no-cache", 0, &o->no_cache, NULL, "keep no prepacked weights on disk", 0, 0},
+        {0},
+    };
+    int n = (int)(sizeof own / sizeof own[0]) - 1;
+    memcpy(table, own, sizeof own - sizeof own[0]);
+    kin_net_option_table(&o->net, table + n);
+    table[n + KIN_NET_N_OPTIONS] = (kin_option){0};
+}
+
+static void show_status(void *user, const char *line) {
+    (void)user;
+    kin_app_progress_clear();
+    fprintf(stderr, "kin: %s\n", line);
+}
+
+static void show_progress(void *user, const char *what, uint64_t done, uint64_t total, uint64_t rate) {
+    (void)rate;
+    kin_app_progress(user, what, done, total);
+}
+
+static int run(const join_options *o, const char *head) {
+    char address[256], cache[1000];
+    kin_net_self self;
+    kin_model model = {0};
+    kin_manifest manifest = {0};
+    const char *paths[KIN_PROTO_MAX_FILES];
+    kin_err err;
+    kin_join_options jo = {.version = KIN_VERSION,
+                           .listen = o->net.listen,
+                           .port = (uint16_t)o->net.port,
+                           .model_path = o->model,
+                           .cache_dir = o->cache_dir ? o->cache_dir : kin_session_default_cache(cache, sizeof cache),
+                           .no_cache = o->no_cache,
+                           .cache_cap = o->cache_size,
+                           .memory = o->memory,
+                           .n_threads = o->n_threads,
+                           .no_gpu = o->no_gpu,
+                           .stop = &kin_app_stop,
+                           .status = show_status,
+                           .progress = show_progress};
+    int rc = kin_net_identify(&self, &o->net, &err);
+    if (rc == 0 && head) rc = kin_net_parse_address(head, address, sizeof address, &jo.head_port, &err);
+    if (rc == 0) rc = kin_net_device_key(&jo.key, &o->net, &err);
+    if (rc == 0 && !jo.cache_dir) rc = kin_err_set(&err, "no place for the weights: give --cache");
+    if (rc == 0 && o->model) rc = kin_model_open(&model, o->model, &err);
+    if (rc == 0 && o->model) rc = kin_fleet_hash(&manifest, paths, &model, jo.cache_dir, &err);
+    if (rc == 0) {
+        if (head) jo.head = address;
+        if (o->model) memcpy(jo.model_hash.bytes, manifest.hash, sizeof jo.model_hash.bytes);
+        jo.id = self.id;
+        jo.name = self.name;
+        jo.n_advertise = self.n_advertise;
+        memcpy(jo.advertise, self.advertise, sizeof jo.advertise);
+        rc = kin_join_run(&jo, &err);
+    }
+    kin_key_wipe(&jo.key);
+    kin_manifest_fini(&manifest);
+    kin_model_close(&model);
+    kin_app_progress_clear();
+    if (rc != 0) return kin_app_fail(&err);
+    return KIN_EXIT_OK;
+}
+
+static int command_join(int argc, char **argv) {
+    join_options o = {0};
+    kin_option table[N_OPTIONS];
+    const char *head = NULL;
+    kin_err err;
+    fill_table(&o, table);
+    if (kin_options_parse((kin_option_tables){table}, argc, argv, &head, &err) != 0) return kin_app_usage("join", &err);
+    return run(&o, head);
+}
+
+static void help_options(void) {
+    join_options o = {0};
+    kin_option table[N_OPTIONS];
+    fill_table(&o, table);
+    kin_options_help((kin_option_tables){table});
+}
+
+const kin_command kin_command_join = {
+    .name = "join",
+    .args = "[HEAD[:PORT]]",
+    .summary = "lend this machine to a head: 'kin run --cluster' on another one",
+    .help = "Without HEAD it is searched on the local network. The first time the code is asked for that the head shows.\n"
+            "Needs no model file. Ctrl-C ends it.",
+    .run = command_join,
+    .help_options = help_options,
+};

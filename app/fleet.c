@@ -1,0 +1,152 @@
+#include "app/fleet.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "app/app.h"
+#include "app/plan_file.h"
+#include "base/clock.h"
+
+kin_fleet_options kin_fleet_options_defaults(void) {
+    return (kin_fleet_options){.plan = "even", .n_rounds = 1, .wire = "f32"};
+}
+
+void kin_fleet_option_table(kin_fleet_options *o, kin_option table[KIN_FLEET_N_OPTIONS]) {
+    const kin_option own[] = {
+        {KIN_OPTION_FLAG, "cluster", 0, &o->cluster, NULL, "share the model with other devices ('kin join' on each)", 0, 0},
+        {KIN_OPTION_INT, "devices", 0, &o->n_devices, "N", "devices to wait for (default: whoever has joined)", 0, 32},
+        {KIN_OPTION_STRING, "plan", 0, &o->plan, "PLAN", "who gets which layers: even (default), memory, or a JSON file", 0, 0},
+        {KIN_OPTION_INT, "rounds", 0, &o->n_rounds, "K", "times round the ring per token, with plan even or memory (default: 1)",
+         1, KIN_MAX_WINDOWS},
+        {KIN_OPTION_STRING, "wire", 0, &o->wire, "TYPE", "activations between devices: f32 (default, exact) or f16 (half)", 0, 0},
+        {KIN_OPTION_FLAG, "hidden", 0, &o->hidden, NULL, "do not answer devices that search: they need this head's address", 0,
+         0},
+        {0},
+    };
+    memcpy(table, own, sizeof own - sizeof own[0]);
+    int n = (int)(sizeof own / sizeof own[0]) - 1;
+    kin_net_option_table(&o->net, table + n);
+    table[n + KIN_NET_N_OPTIONS] = (kin_option){0};
+}
+
+// ---- the content hash
+
+typedef struct hashing {
+    kin_manifest *manifest;
+    const char **paths;
+    int n_paths, rc;
+    kin_manifest_options o;
+    kin_err *err;
+    atomic_bool done;
+} hashing;
+
+static void *hash(void *arg) {
+    hashing *h = arg;
+    h->rc = kin_manifest_make(h->manifest, h->paths, h->n_paths, &h->o, h->err);
+    atomic_store(&h->done, true);
+    return NULL;
+}
+
+int kin_fleet_hash(kin_manifest *manifest, const char **paths, const kin_model *model, const char *cache_dir, kin_err *err) {
+    kin_manifest_progress progress = {0};
+    hashing h = {.manifest = manifest, .paths = paths, .o = kin_manifest_options_defaults(), .err = err};
+    h.n_paths = kin_gguf_n_files(model->gguf);
+    if (h.n_paths > KIN_PROTO_MAX_FILES)
+        return kin_err_set(err, "a model in %d files, at most %d are possible", h.n_paths, KIN_PROTO_MAX_FILES);
+    for (int i = 0; i < h.n_paths; i++) paths[i] = kin_gguf_file_path(model->gguf, i);
+    h.o.cache_dir = cache_dir;
+    h.o.progress = &progress;
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, hash, &h) != 0) return kin_err_set(err, "no thread");
+    while (!atomic_load(&h.done)) {
+        if (atomic_load(&kin_app_stop)) atomic_store(&progress.stop, true);
+        kin_app_progress(NULL, "hashing the model", atomic_load(&progress.done), atomic_load(&progress.total));
+        usleep(20000);
+    }
+    pthread_join(thread, NULL);
+    kin_app_progress_clear();
+    return h.rc;
+}
+
+// ---- planning
+
+static int plan(void *user, const kin_candidate *candidates, int n, kin_ring_plan *out, kin_err *err) {
+    const kin_fleet *f = user;
+    if (f->hand.n_entries) return kin_hand_written(&f->hand, candidates, n, out, err);
+    bool even = strcmp(f->o.plan, "even") == 0;
+    return (even ? kin_hand_even : kin_hand_by_memory)(candidates, n, f->n_layer, f->o.n_rounds, out, err);
+}
+
+static void show_status(void *user, const char *line) {
+    static char said[128];
+    (void)user;
+    char head[sizeof said];
+    snprintf(head, sizeof head, "%s", line);
+    char *detail = strchr(head, ';');
+    if (detail) *detail = '\0'; // percentages change all the time
+    if (strcmp(head, said) == 0) return;
+    memcpy(said, head, sizeof said);
+    kin_app_progress_clear();
+    fprintf(stderr, "kin: %s\n", line);
+}
+
+// ---- opening
+
+static int read_options(kin_fleet *f, kin_cluster_options *co, kin_err *err) {
+    const kin_fleet_options *o = &f->o;
+    if (strcmp(o->wire, "f16") == 0)
+        co->wire_type = KIN_ACTIVATION_F16;
+    else if (strcmp(o->wire, "f32") != 0)
+        return kin_err_set(err, "--wire %s: must be f32 or f16", o->wire);
+    bool written = strcmp(o->plan, "even") != 0 && strcmp(o->plan, "memory") != 0;
+    if (written && kin_plan_file_read(o->plan, f->self.name, &f->hand, err) != 0) return KIN_FAIL;
+    co->n_expected = o->n_devices;
+    for (int i = 0; i < f->hand.n_entries && !o->n_devices; i++)
+        co->n_expected += strcmp(f->hand.entries[i].name, f->self.name) != 0;
+    return 0;
+}
+
+// On the usual port if it is free; else, if nobody asked for one, on any.
+static int open_cluster(kin_fleet *f, kin_cluster_options *co, kin_err *err) {
+    co->port = (uint16_t)(f->o.net.port ? f->o.net.port : KIN_NET_PORT);
+    int rc = kin_cluster_open(&f->cluster, co, err);
+    if (rc == 0 || f->o.net.port) return rc;
+    co->port = 0;
+    return kin_cluster_open(&f->cluster, co, err);
+}
+
+int kin_fleet_open(kin_fleet *f, const kin_fleet_options *o, const kin_fleet_base *base, kin_err *err) {
+    *f = (kin_fleet){.o = *o, .n_layer = base->model->hp.n_layer};
+    kin_cluster_options co = {.version = KIN_VERSION,
+                              .listen = o->net.listen,
+                              .hidden = o->hidden,
+                              .model = base->model,
+                              .manifest = &f->manifest,
+                              .paths = f->paths,
+                              .devices = base->devices,
+                              .shard = base->shard,
+                              .repack = base->repack,
+                              .plan = plan,
+                              .plan_user = f,
+                              .stop = &kin_app_stop,
+                              .status = show_status};
+    if (kin_net_identify(&f->self, &o->net, err) != 0 || read_options(f, &co, err) != 0) return KIN_FAIL;
+    if (kin_net_head_key(&co.key, &o->net, err) != 0) return KIN_FAIL;
+    co.id = f->self.id;
+    co.name = f->self.name;
+    co.n_advertise = f->self.n_advertise;
+    memcpy(co.advertise, f->self.advertise, sizeof co.advertise);
+    int rc = kin_fleet_hash(&f->manifest, f->paths, base->model, base->cache_dir, err);
+    if (rc == 0) rc = open_cluster(f, &co, err);
+    kin_key_wipe(&co.key);
+    if (rc == 0) fprintf(stderr, "kin: head '%s' listens on port %u\n", f->self.name, kin_cluster_port(f->cluster));
+    return rc;
+}
+
+void kin_fleet_close(kin_fleet *f) {
+    kin_cluster_close(f->cluster);
+    kin_manifest_fini(&f->manifest);
+    *f = (kin_fleet){0};
+}

@@ -1,0 +1,47 @@
+// The head's cluster as the commands see it: its options, and opening all that it needs (key, content hash, plan by hand).
+#pragma once
+
+#include "app/net.h"
+#include "ring/cluster.h"
+
+typedef struct kin_fleet_options {
+    bool cluster; // let other devices join
+    kin_net_options net;
+    int n_devices;    // to wait for; 0: whoever is there after a second
+    const char *plan; // "even", "memory" or a file
+    int n_rounds;     // of the first two
+    const char *wire; // "f32" or "f16"
+    bool hidden;
+} kin_fleet_options;
+
+kin_fleet_options kin_fleet_options_defaults(void);
+
+enum { KIN_FLEET_N_OPTIONS = KIN_NET_N_OPTIONS + 7 }; // with the table's end
+
+// Fills a table whose values point into `o`.
+void kin_fleet_option_table(kin_fleet_options *o, kin_option table[KIN_FLEET_N_OPTIONS]);
+
+typedef struct kin_fleet {
+    kin_fleet_options o;
+    kin_net_self self;
+    kin_manifest manifest;
+    const char *paths[KIN_PROTO_MAX_FILES];
+    kin_hand_plan hand;
+    int n_layer;
+    kin_cluster *cluster;
+} kin_fleet;
+
+// What the session has opened: model, devices, and the options of the head's own shard.
+typedef struct kin_fleet_base {
+    const kin_model *model;
+    const kin_devices *devices;
+    kin_shard_options shard;
+    bool repack;
+    const char *cache_dir; // for content hashes; NULL: none
+} kin_fleet_base;
+
+int kin_fleet_open(kin_fleet *fleet, const kin_fleet_options *o, const kin_fleet_base *base, kin_err *err);
+void kin_fleet_close(kin_fleet *fleet); // zeroed is allowed
+
+// The content hash of a model's files, with progress; from the cache the next time.
+int kin_fleet_hash(kin_manifest *manifest, const char **paths, const kin_model *model, const char *cache_dir, kin_err *err);

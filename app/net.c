@@ -1,0 +1,165 @@
+#include "app/net.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "app/app.h"
+#include "pure/proto/label.h"
+#include "sys/whole_file.h"
+
+enum { MAX_PATH = 1024, MAX_TRIES = 3 };
+
+void kin_net_option_table(kin_net_options *o, kin_option table[KIN_NET_N_OPTIONS]) {
+    const kin_option options[KIN_NET_N_OPTIONS] = {
+        {KIN_OPTION_STRING, "name", 0, &o->name, "NAME", "what others call this machine (default: its host name)", 0, 0},
+        {KIN_OPTION_STRING, "key-file", 0, &o->key_file, "FILE", "the cluster's key (default: in the user's configuration)", 0,
+         0},
+        {KIN_OPTION_STRING, "listen", 0, &o->listen, "ADDRESS", "where to listen (default: on all addresses)", 0, 0},
+        {KIN_OPTION_INT, "port", 0, &o->port, "N", "TCP port to listen on (default: 7577 for a head, any for a device)", 0,
+         65535},
+        {KIN_OPTION_STRING, "advertise", 0, &o->advertise, "A,B",
+         "addresses where others reach this machine (default: where they see it)", 0, 0},
+    };
+    memcpy(table, options, sizeof options);
+}
+
+// ---- who we are
+
+static int split_addresses(kin_net_self *self, const char *text, kin_err *err) {
+    if (strlen(text) >= sizeof self->advertise_text) return kin_err_set(err, "--advertise: too long");
+    strcpy(self->advertise_text, text);
+    char *rest = self->advertise_text, *one;
+    while ((one = strsep(&rest, ","))) {
+        if (!*one) continue;
+        if (self->n_advertise == KIN_PROTO_MAX_ADDRESSES)
+            return kin_err_set(err, "--advertise: at most %d addresses", KIN_PROTO_MAX_ADDRESSES);
+        self->advertise[self->n_advertise++] = one;
+    }
+    return 0;
+}
+
+// The file `name` beside the key.
+static const char *path_beside_key(const kin_net_options *o, const char *name, char *buf, size_t n) {
+    char key[MAX_PATH];
+    if (o->key_file)
+        snprintf(key, sizeof key, "%s", o->key_file);
+    else if (!kin_key_default_path(key, sizeof key))
+        return NULL;
+    char *slash = strrchr(key, '/');
+    if (slash) slash[1] = '\0';
+    int length = snprintf(buf, n, "%s%s", slash ? key : "", name);
+    return length > 0 && (size_t)length < n ? buf : NULL;
+}
+
+static int new_id(kin_proto_id *id, kin_err *err) {
+    return getentropy(id->bytes, sizeof id->bytes) == 0 ? 0 : kin_err_set(err, "no random numbers");
+}
+
+// Where the id cannot be kept, one for this run serves too: others then see another machine next time.
+static int load_id(kin_proto_id *id, const kin_net_options *o, kin_err *err) {
+    char path[MAX_PATH];
+    if (!path_beside_key(o, "device-id", path, sizeof path)) return new_id(id, err);
+    FILE *f = fopen(path, "rb");
+    size_t n = f ? fread(id->bytes, 1, sizeof id->bytes, f) : 0;
+    if (f) fclose(f);
+    if (n == sizeof id->bytes && !kin_proto_id_is_none(id)) return 0;
+    kin_err ignored;
+    if (new_id(id, err) != 0) return KIN_FAIL;
+    char *slash = strrchr(path, '/');
+    if (slash) {
+        *slash = '\0';
+        if (path[0]) kin_folder_make(path, &ignored);
+        *slash = '/';
+    }
+    kin_whole_file_write(path, id->bytes, sizeof id->bytes, &ignored);
+    return 0;
+}
+
+int kin_net_identify(kin_net_self *self, const kin_net_options *o, kin_err *err) {
+    char host[256] = "device";
+    *self = (kin_net_self){0};
+    gethostname(host, sizeof host - 1);
+    char *dot = strchr(host, '.');
+    if (dot) *dot = '\0';
+    kin_label_set(self->name, sizeof self->name - 1, o->name ? o->name : host);
+    if (o->advertise && split_addresses(self, o->advertise, err) != 0) return KIN_FAIL;
+    return load_id(&self->id, o, err);
+}
+
+// ---- the key
+
+static const char *key_path(const kin_net_options *o, char *buf, size_t n, kin_err *err) {
+    if (o->key_file) return o->key_file;
+    if (kin_key_default_path(buf, n)) return buf;
+    kin_err_set(err, "no home directory to keep the cluster's key in: give --key-file");
+    return NULL;
+}
+
+int kin_net_head_key(kin_key *key, const kin_net_options *o, kin_err *err) {
+    char buf[MAX_PATH], code[KIN_CODE_TEXT];
+    const char *path = key_path(o, buf, sizeof buf, err);
+    if (!path) return KIN_FAIL;
+    if (kin_key_is_there(path)) return kin_key_load(key, path, err);
+    if (kin_code_new(code, err) != 0 || kin_key_from_code(key, code, err) != 0 || kin_key_save(key, path, err) != 0)
+        return KIN_FAIL;
+    fprintf(stderr,
+            "kin: this machine has a cluster of its own now. Its code is\n\n      %s\n\n"
+            "     On each other device run 'kin join' and type the code once.\n\n",
+            code);
+    return 0;
+}
+
+static int ask_code(char code[KIN_CODE_TEXT], kin_err *err) {
+    char line[128];
+    for (int i = 0; i < MAX_TRIES; i++) {
+        fprintf(stderr, "The code that the head shows (16 characters): ");
+        if (!fgets(line, sizeof line, stdin)) return kin_err_set(err, "no code was typed");
+        if (kin_code_parse(code, line, err) == 0) return 0;
+        fprintf(stderr, "%s\n", err->text);
+    }
+    return KIN_FAIL;
+}
+
+int kin_net_device_key(kin_key *key, const kin_net_options *o, kin_err *err) {
+    char buf[MAX_PATH], code[KIN_CODE_TEXT];
+    const char *path = key_path(o, buf, sizeof buf, err);
+    if (!path) return KIN_FAIL;
+    if (kin_key_is_there(path)) return kin_key_load(key, path, err);
+    if (!isatty(STDIN_FILENO))
+        return kin_err_set(err, "%s: there is no key of a cluster; run 'kin join' once on a terminal and type the head's code",
+                           path);
+    if (ask_code(code, err) != 0 || kin_key_from_code(key, code, err) != 0) return KIN_FAIL;
+    return kin_key_save(key, path, err);
+}
+
+// ---- addresses
+
+int kin_net_parse_address(const char *text, char *address, size_t n, uint16_t *port, kin_err *err) {
+    const char *begin = text, *end = text + strlen(text), *colon = NULL;
+    if (text[0] == '[') {
+        const char *close = strchr(text, ']');
+        if (!close || (close[1] && close[1] != ':')) return kin_err_set(err, "'%s' is no address: [IPv6]:PORT", text);
+        begin = text + 1;
+        end = close;
+        if (close[1]) colon = close + 1;
+    } else if ((colon = strchr(text, ':')) && colon == strrchr(text, ':')) {
+        end = colon;
+    } else {
+        colon = NULL; // a name, or an IPv6 address without brackets
+    }
+    *port = KIN_NET_PORT;
+    if (colon) {
+        char *rest;
+        long value = strtol(colon + 1, &rest, 10);
+        if (rest == colon + 1 || *rest || value < 1 || value > 65535)
+            return kin_err_set(err, "'%s': the port must be 1 to 65535", text);
+        *port = (uint16_t)value;
+    }
+    if (begin == end || (size_t)(end - begin) >= n) return kin_err_set(err, "'%s' is no address", text);
+    memcpy(address, begin, (size_t)(end - begin));
+    address[end - begin] = '\0';
+    return 0;
+}

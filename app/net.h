@@ -1,0 +1,40 @@
+// What commands that talk to other devices share: who this machine is, the cluster's key, addresses, and their options.
+#pragma once
+
+#include "app/options.h"
+#include "pure/proto/id.h"
+#include "ring/key.h"
+
+enum { KIN_NET_PORT = 7577 }; // where a head listens, if nobody else does
+
+typedef struct kin_net_options {
+    const char *name;      // NULL: the host's
+    const char *key_file;  // NULL: in the user's configuration
+    const char *listen;    // numeric address, NULL: all
+    int port;              // 0: the usual one, or any
+    const char *advertise; // addresses, separated by commas; NULL: where others see this machine
+} kin_net_options;
+
+enum { KIN_NET_N_OPTIONS = 5 }; // without an end: for a command's own table
+
+void kin_net_option_table(kin_net_options *o, kin_option table[KIN_NET_N_OPTIONS]);
+
+// This machine: its name, and an id that it makes once and keeps beside the key.
+typedef struct kin_net_self {
+    kin_proto_id id;
+    char name[64];
+    const char *advertise[KIN_PROTO_MAX_ADDRESSES];
+    int n_advertise;
+    char advertise_text[1024];
+} kin_net_self;
+
+int kin_net_identify(kin_net_self *self, const kin_net_options *o, kin_err *err);
+
+// The head's key: the file's; without one a new code is made, shown on stderr, and its key kept.
+int kin_net_head_key(kin_key *key, const kin_net_options *o, kin_err *err);
+
+// A device's: the file's; without one the code is asked for on the terminal.
+int kin_net_device_key(kin_key *key, const kin_net_options *o, kin_err *err);
+
+// "desk", "10.0.0.7:7577", "[fe80::1]:7577" -> address // [n] and port (KIN_NET_PORT if there is none).
+int kin_net_parse_address(const char *text, char *address, size_t n, uint16_t *port, kin_err *err);

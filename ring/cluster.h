@@ -1,0 +1,67 @@
+// A cluster: the head's side of a ring over other devices. It lets devices join, plans, opens the head's own shard, and gives the
+// head (ring/head.h) a port to the others while an epoch lasts.
+//
+// Two threads: the caller's computes and owns shard and head; the station's has the links and the roster (pure/proto/roster.h).
+//
+//   kin_cluster_begin ─► requests by kin_cluster_head ─► kin_cluster_end, and again
+//
+// When a device is lost, the request fails with a sentence that names it. The cluster stays: the next begin waits until the ring
+// is up again, with who is there by then.
+//
+// Owner and thread: the computing thread; `plan` is called in the station's.
+#pragma once
+
+#include <stdatomic.h>
+
+#include "model/manifest.h"
+#include "pure/plan/hand.h"
+#include "ring/head.h"
+#include "ring/key.h"
+#include "ring/steps.h"
+
+typedef struct kin_cluster kin_cluster;
+
+typedef struct kin_cluster_options {
+    kin_proto_id id;
+    const char *name, *version;
+    kin_key key;
+    const char *listen;                             // numeric address, NULL: all
+    uint16_t port;                                  // 0: any
+    bool hidden;                                    // do not answer devices that search
+    const char *advertise[KIN_PROTO_MAX_ADDRESSES]; // where others reach the head; none: where they reached it
+    int n_advertise;
+
+    const kin_model *model;
+    const kin_manifest *manifest; // of its files; borrowed, as all here
+    const char *const *paths;     // [manifest->n_files]
+    const kin_devices *devices;
+    kin_shard_options shard; // the windows are the plan's
+    bool repack;
+    kin_activation_type wire_type;
+    int n_threads_hint; // for devices; 0: their own choice
+
+    int n_expected; // devices to wait for before the first plan; 0: whoever is there after a second of quiet
+    // candidates // [n], the head is the last.
+    int (*plan)(void *user, const kin_candidate *candidates, int n, kin_ring_plan *out, kin_err *err);
+    void *plan_user;
+
+    atomic_bool *stop;
+    void (*status)(void *user, const char *line); // what begin waits for; in the caller's thread
+    void *status_user;
+} kin_cluster_options;
+
+int kin_cluster_open(kin_cluster **out, const kin_cluster_options *options, kin_err *err);
+void kin_cluster_close(kin_cluster *cluster);
+
+uint16_t kin_cluster_port(const kin_cluster *cluster);
+
+// Waits until the ring is up. KIN_FAIL: stopped, or the head itself cannot do its part.
+int kin_cluster_begin(kin_cluster *cluster, kin_err *err);
+void kin_cluster_end(kin_cluster *cluster);
+
+// Valid until close; to be used between begin and end.
+kin_head *kin_cluster_head(kin_cluster *cluster);
+kin_shard *kin_cluster_shard(kin_cluster *cluster); // the head's own, of the plan in force; NULL before the first
+
+int kin_cluster_n_rounds(const kin_cluster *cluster);
+int kin_cluster_n_members(const kin_cluster *cluster); // with the head

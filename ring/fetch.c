@@ -1,0 +1,647 @@
+#include "ring/fetch.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "pure/proto/label.h"
+#include "pure/proto/swarm.h"
+#include "ring/hashes.h"
+#include "ring/keeper.h"
+#include "ring/peers.h"
+#include "ring/survey.h"
+#include "ring/tally.h"
+
+enum {
+    TICK_MS = 100,
+    TELL_MS = 500,   // between two calls of `progress`, and of `have_changed`
+    OPEN_TRIES = 10, // a fetch that was cancelled, or a process that ended, may still be closing the store
+    OPEN_WAIT_MS = 300,
+    HEAD = 0,
+};
+
+typedef enum phase {
+    FINDING,   // looks for the manifest in the cache
+    ASKING,    // the head, for the hashes
+    OPENING,   // the store
+    SURVEYING, // finds out which chunks are needed
+    FETCHING,
+    SYNCING, // waits for the disk
+    RESTING, // all that the windows need is there
+    FAILED,
+    CANCELLED,
+} phase;
+
+struct kin_fetch {
+    uv_loop_t *loop;
+    uv_timer_t timer;
+    int n_held; // handles and requests that libuv has
+    kin_fetch_callbacks callbacks;
+    void *user;
+    phase phase;
+
+    char *cache_dir;
+    kin_proto_hash model;
+    kin_proto_id id;
+    int n_files;
+    uint64_t file_sizes[KIN_PROTO_MAX_FILES];
+    kin_windows windows;
+    bool windows_changed; // since the last survey began
+    int n_in_flight_all;
+    uint32_t answer_ms, give_up_ms;
+
+    uv_work_t work; // of the phase
+    bool is_working;
+    int rc;
+    kin_err err;
+    kin_windows work_windows;
+    kin_survey survey;
+    kin_store *opened;
+
+    kin_peers *peers;
+    kin_manifest manifest; // until the store has it
+    uint32_t n_hashes;     // of it that are here
+    bool is_checked;       // its hash is the model's
+    int n_tries;
+    kin_time retry_at, asked_at;
+
+    kin_stock *stock;
+    kin_keeper *keeper;
+    kin_swarm *swarm;
+    int swarm_of[KIN_PEERS_MAX], peer_of[KIN_SWARM_SOURCES]; // -1: none
+    kin_tally tally;                                         // first: headers and first window
+    uint64_t bytes_head, bytes_peers;
+    bool is_first_told, has_news; // news: more is here than was told
+    kin_time progress_at, have_at;
+};
+
+// ---- the end
+
+static void let_go(kin_fetch *f) {
+    if (--f->n_held > 0) return;
+    kin_store_close(f->opened);
+    kin_stock_let_go(f->stock);
+    kin_survey_fini(&f->survey);
+    kin_manifest_fini(&f->manifest);
+    kin_swarm_free(f->swarm);
+    kin_tally_fini(&f->tally);
+    free(f->cache_dir);
+    free(f);
+}
+
+static void on_timer_closed(uv_handle_t *handle) {
+    let_go(handle->data);
+}
+
+static void stop(kin_fetch *f, phase last) {
+    kin_peers_close(f->peers);
+    kin_keeper_close(f->keeper);
+    f->peers = NULL;
+    f->keeper = NULL;
+    f->phase = last;
+    uv_timer_stop(&f->timer);
+}
+
+static void fail(kin_fetch *f, const char *reason) {
+    char text[sizeof((kin_err *)0)->text];
+    snprintf(text, sizeof text, "%s", reason); // it may be inside of what is freed now
+    stop(f, FAILED);
+    f->callbacks.failed(f->user, text);
+}
+
+// ---- telling. The owner may cancel inside: look at the phase afterwards
+
+static kin_fetch_progress progress_now(const kin_fetch *f) {
+    kin_fetch_progress p = {.sent = {.stage = f->keeper ? KIN_PROTO_FETCHING : KIN_PROTO_HASHING}, .left_ns = UINT64_MAX};
+    p.sent.done = f->tally.bytes_here;
+    p.sent.total = f->tally.bytes_wanted;
+    p.sent.from_peers = f->bytes_peers;
+    if (!f->swarm) return p;
+    kin_swarm_stats stats = kin_swarm_get_stats(f->swarm, kin_clock_now());
+    p.sent.rate = f->phase == RESTING ? 0 : stats.rate;
+    p.left_ns = stats.left_ns;
+    return p;
+}
+
+static void tell_progress(kin_fetch *f) {
+    f->progress_at = kin_clock_now();
+    if (!f->callbacks.progress) return;
+    kin_fetch_progress p = progress_now(f);
+    f->callbacks.progress(f->user, &p);
+}
+
+static void tell_have(kin_fetch *f) {
+    f->have_at = kin_clock_now();
+    f->has_news = false;
+    if (!f->callbacks.have_changed) return;
+    kin_proto_have have = {.model = f->model, .id = f->id, .n_chunks = f->tally.n_chunks, .bitmap = f->tally.here};
+    f->callbacks.have_changed(f->user, &have);
+}
+
+static void tell_first_window(kin_fetch *f) {
+    if (f->is_first_told || !f->survey.is_whole || f->tally.n_first_missing > 0) return;
+    f->is_first_told = true;
+    if (f->callbacks.first_window_here) f->callbacks.first_window_here(f->user);
+}
+
+static bool is_due(kin_time last, kin_time now) {
+    return now - last >= (kin_time)TELL_MS * 1000000;
+}
+
+static void tell_news(kin_fetch *f) {
+    kin_time now = kin_clock_now();
+    if (f->has_news && is_due(f->have_at, now)) tell_have(f);
+    if (f->phase < RESTING && is_due(f->progress_at, now)) tell_progress(f);
+}
+
+// ---- work of a phase, in the thread pool
+
+static void begin_work(kin_fetch *f, phase phase, uv_work_cb run, uv_after_work_cb end) {
+    kin_assert(!f->is_working);
+    f->phase = phase;
+    f->is_working = true;
+    f->n_held++;
+    uv_queue_work(f->loop, &f->work, run, end);
+}
+
+// False: nobody is interested any more.
+static bool end_work(kin_fetch *f) {
+    f->is_working = false;
+    return f->phase < FAILED;
+}
+
+// ---- syncing
+
+static void begin_survey(kin_fetch *f);
+
+static void run_sync(uv_work_t *work) {
+    kin_fetch *f = work->data;
+    f->rc = kin_store_sync(kin_stock_store(f->stock), &f->err);
+}
+
+static void rest(kin_fetch *f) {
+    f->phase = RESTING;
+    for (int i = 0; i < kin_peers_n(f->peers); i++) {
+        if (f->swarm_of[i] >= 0) kin_swarm_lost(f->swarm, f->swarm_of[i]);
+    }
+    kin_peers_rest(f->peers);
+    uv_timer_stop(&f->timer);
+    if (f->has_news) tell_have(f);
+    if (f->phase == RESTING) tell_progress(f);
+    if (f->phase == RESTING && f->callbacks.done) f->callbacks.done(f->user);
+}
+
+static void on_synced(uv_work_t *work, int status) {
+    kin_fetch *f = work->data;
+    (void)status; // nothing here cancels work
+    if (end_work(f)) {
+        if (f->rc != 0)
+            fail(f, f->err.text);
+        else if (f->windows_changed)
+            begin_survey(f);
+        else
+            rest(f);
+    }
+    let_go(f);
+}
+
+// ---- asking
+
+// What is asked and cannot be known to come any more: the link's end is the way to forget it.
+static bool is_silent(const kin_fetch *f, int peer) {
+    for (int i = 0; i < kin_peers_n_asked(f->peers, peer); i++) {
+        if (!kin_swarm_is_asked(f->swarm, f->swarm_of[peer], kin_peers_asked(f->peers, peer, i))) return true;
+    }
+    return false;
+}
+
+static void drop_peer(kin_fetch *f, int peer, const char *reason) {
+    kin_peers_drop(f->peers, peer, reason);
+    if (f->swarm && f->swarm_of[peer] >= 0) kin_swarm_lost(f->swarm, f->swarm_of[peer]);
+}
+
+static void drop_silent(kin_fetch *f) {
+    for (int i = 0; i < kin_peers_n(f->peers); i++) {
+        if (kin_peers_is_open(f->peers, i) && is_silent(f, i)) drop_peer(f, i, "it does not send what it was asked for");
+    }
+}
+
+static void give_up(kin_fetch *f, const char *reason) {
+    char text[sizeof((kin_err *)0)->text];
+    const char *of_head = kin_peers_is_open(f->peers, HEAD) ? "" : kin_peers_reason(f->peers, HEAD);
+    snprintf(text, sizeof text, "%s%s%.300s", reason, of_head[0] ? "; the head: " : "", of_head);
+    fail(f, text);
+}
+
+// Asks for whatever is to be asked for now, and goes on when all is there.
+static void pump(kin_fetch *f) {
+    if (f->phase != FETCHING) return;
+    if (kin_swarm_complete(f->swarm)) {
+        if (f->survey.is_whole && !f->windows_changed)
+            begin_work(f, SYNCING, run_sync, on_synced);
+        else
+            begin_survey(f);
+        return;
+    }
+    for (;;) {
+        kin_swarm_action a = kin_swarm_next(f->swarm, kin_clock_now());
+        if (a.verb == KIN_SWARM_WAIT) return;
+        if (a.verb == KIN_SWARM_GIVE_UP) {
+            give_up(f, a.reason);
+            return;
+        }
+        int peer = f->peer_of[a.source];
+        uint32_t n = kin_tally_chunk_bytes(&f->tally, a.chunk);
+        if (!kin_peers_ask(f->peers, peer, &f->model, a.chunk, n)) drop_peer(f, peer, "it could not be asked");
+    }
+}
+
+// ---- surveying
+
+static void run_survey(uv_work_t *work) {
+    kin_fetch *f = work->data;
+    f->rc = kin_survey_make(&f->survey, kin_stock_store(f->stock), &f->work_windows, &f->err);
+}
+
+static void want_all(kin_fetch *f) {
+    size_t at = 0;
+    kin_tally_want_nothing(&f->tally);
+    for (int g = 0; g < f->survey.n_groups; g++) {
+        size_t begin = at, n = 0;
+        uint32_t *chunks = f->survey.chunks;
+        for (; at < f->survey.ends[g]; at++) {
+            kin_tally_want(&f->tally, chunks[at], g <= 1);
+            if (!kin_tally_is_here(&f->tally, chunks[at])) chunks[begin + n++] = chunks[at];
+        }
+        // The headers are needed at once; of a window all is needed before any of it is of use.
+        kin_swarm_want(f->swarm, chunks + begin, n, g == 0, kin_clock_now());
+    }
+}
+
+// One that still wants what nobody needs any more is replaced, and its links with it, for they are full of such chunks.
+static int settle_swarm(kin_fetch *f) {
+    static const uint8_t nobody[KIN_SWARM_ID_BYTES];
+    if (f->swarm && kin_swarm_complete(f->swarm)) return 0;
+    uint64_t seed = kin_get_u64(f->id.bytes);
+    kin_swarm_options o = kin_swarm_options_defaults(f->tally.n_chunks, f->tally.manifest->chunk_bytes, seed);
+    o.n_in_flight_all = f->n_in_flight_all;
+    o.timeout_ns = (uint64_t)f->answer_ms * 1000000;
+    o.give_up_ns = (uint64_t)f->give_up_ms * 1000000;
+    if (f->swarm) kin_peers_rest(f->peers);
+    kin_swarm_free(f->swarm);
+    f->swarm = kin_swarm_new(&o, kin_clock_now());
+    if (!f->swarm) return KIN_FAIL;
+    for (int i = 0; i < KIN_PEERS_MAX; i++) f->swarm_of[i] = -1;
+    f->swarm_of[HEAD] = kin_swarm_add_source(f->swarm, nobody, true);
+    if (f->swarm_of[HEAD] < 0) return KIN_FAIL;
+    f->peer_of[f->swarm_of[HEAD]] = HEAD;
+    kin_swarm_lost(f->swarm, f->swarm_of[HEAD]); // until its link is open
+    return 0;
+}
+
+static void on_peer_opened(void *user, int peer);
+
+static void on_surveyed(uv_work_t *work, int status) {
+    kin_fetch *f = work->data;
+    (void)status; // nothing here cancels work
+    if (!end_work(f)) {
+        let_go(f);
+        return;
+    }
+    bool is_new = !f->swarm;
+    if (f->rc == 0 && settle_swarm(f) != 0) f->rc = kin_err_set(&f->err, "out of memory");
+    if (f->rc != 0) {
+        fail(f, f->err.text);
+    } else {
+        f->phase = FETCHING;
+        want_all(f);
+        tell_first_window(f);
+        if (f->phase == FETCHING && is_new && kin_peers_is_open(f->peers, HEAD))
+            on_peer_opened(f, HEAD); // its link is there since it was asked for the hashes
+        else
+            pump(f);
+    }
+    let_go(f);
+}
+
+static void begin_survey(kin_fetch *f) {
+    f->work_windows = f->windows;
+    f->windows_changed = f->is_first_told = false;
+    kin_survey_fini(&f->survey);
+    begin_work(f, SURVEYING, run_survey, on_surveyed);
+}
+
+// ---- what was fetched
+
+static void on_kept(void *user, int peer, uint32_t i_chunk, kin_store_result result, const char *reason) {
+    kin_fetch *f = user;
+    int source = f->swarm_of[peer];
+    if (result == KIN_STORE_FAILED) {
+        fail(f, reason);
+        return;
+    }
+    if (result == KIN_STORE_OK) {
+        if (kin_tally_add(&f->tally, i_chunk)) f->has_news = true;
+        kin_swarm_got(f->swarm, source >= 0 ? source : f->swarm_of[HEAD], i_chunk, kin_clock_now());
+        if (f->phase == FETCHING) tell_first_window(f);
+    } else {
+        kin_log(KIN_LOG_WARN, "parts of the model from %s: %s", peer == HEAD ? "the head" : "another device", reason);
+        kin_peers_ban(f->peers, peer, reason);
+        if (source >= 0) kin_swarm_lied(f->swarm, source, i_chunk);
+    }
+    pump(f);
+}
+
+// ---- the store
+
+static int check_sizes(const kin_fetch *f, const kin_manifest *m, kin_err *err) {
+    bool same = m->n_files == f->n_files;
+    for (int i = 0; i < f->n_files && same; i++) same = m->files[i].size == f->file_sizes[i];
+    return same ? 0 : kin_err_set(err, "the plan names other sizes of files than the model has");
+}
+
+// Nothing to find where there is a stock.
+static void run_find(uv_work_t *work) {
+    kin_fetch *f = work->data;
+    if (!f->stock) f->rc = kin_store_find_manifest(&f->manifest, f->cache_dir, f->model.bytes, &f->err);
+}
+
+static void run_open(uv_work_t *work) {
+    kin_fetch *f = work->data;
+    f->rc = f->is_checked ? 0 : kin_manifest_finish(&f->manifest, f->model.bytes, &f->err);
+    f->is_checked = f->rc == 0;
+    if (f->rc == 0) f->rc = kin_store_open(&f->opened, f->cache_dir, &f->manifest, KIN_STORE_FILL, &f->err);
+}
+
+// The stock, given or made of the store that was opened, is what the fetch works with from here on.
+static int take_stock(kin_fetch *f) {
+    if (!f->stock && kin_stock_new(&f->stock, f->loop, f->opened, &f->err) != 0) return KIN_FAIL;
+    f->opened = NULL;
+    kin_manifest_fini(&f->manifest);
+    kin_store *store = kin_stock_store(f->stock);
+    if (check_sizes(f, kin_store_manifest(store), &f->err) != 0 || kin_tally_init(&f->tally, store, &f->err) != 0)
+        return KIN_FAIL;
+    return kin_keeper_open(&f->keeper, f->loop, f->stock, on_kept, f, &f->err);
+}
+
+static void go_on_with_stock(kin_fetch *f) {
+    if (take_stock(f) != 0) {
+        fail(f, f->err.text);
+        return;
+    }
+    if (f->callbacks.opened) f->callbacks.opened(f->user, f->stock);
+    if (f->phase < FAILED) tell_have(f);
+    if (f->phase < FAILED) begin_survey(f);
+}
+
+static void on_opened(uv_work_t *work, int status) {
+    kin_fetch *f = work->data;
+    (void)status; // nothing here cancels work
+    if (end_work(f)) {
+        if (f->rc == 0)
+            go_on_with_stock(f);
+        else if (f->is_checked && ++f->n_tries < OPEN_TRIES)
+            f->retry_at = kin_clock_now() + (kin_time)OPEN_WAIT_MS * 1000000;
+        else
+            fail(f, f->err.text);
+    }
+    let_go(f);
+}
+
+static void on_found(uv_work_t *work, int status) {
+    kin_fetch *f = work->data;
+    (void)status; // nothing here cancels work
+    if (end_work(f)) {
+        f->asked_at = kin_clock_now();
+        if (f->stock)
+            go_on_with_stock(f);
+        else if (f->rc == 0)
+            begin_work(f, OPENING, run_open, on_opened);
+        else if (f->rc == 1)
+            f->phase = ASKING;
+        else
+            fail(f, f->err.text);
+    }
+    let_go(f);
+}
+
+// ---- peers
+
+static void ask_hashes(kin_fetch *f) {
+    kin_manifest_fini(&f->manifest);
+    if (!kin_peers_ask_hashes(f->peers, HEAD, &f->model)) kin_peers_drop(f->peers, HEAD, "it could not be asked");
+}
+
+static void on_peer_opened(void *user, int peer) {
+    kin_fetch *f = user;
+    if (f->phase == ASKING && peer == HEAD) ask_hashes(f);
+    if (!f->swarm) return;
+    uint8_t id[KIN_SWARM_ID_BYTES] = {(uint8_t)peer}; // a number is as good as an id
+    int source = kin_swarm_add_source(f->swarm, id, peer == HEAD);
+    f->swarm_of[peer] = source;
+    if (source < 0) {
+        kin_peers_ban(f->peers, peer, "it sent wrong bytes");
+        return;
+    }
+    f->peer_of[source] = peer;
+    const uint8_t *offer = peer == HEAD ? NULL : kin_peers_offer(f->peers, peer, f->tally.n_chunks);
+    if (offer) kin_swarm_offers(f->swarm, source, offer, kin_tally_bits(&f->tally));
+    pump(f);
+}
+
+static void on_hashes(void *user, int peer, const kin_proto_hashes *hashes) {
+    kin_fetch *f = user;
+    char text[sizeof((kin_err *)0)->text];
+    kin_err err;
+    if (f->phase != ASKING || peer != HEAD) return;
+    f->asked_at = kin_clock_now();
+    switch (kin_hashes_take(&f->manifest, &f->n_hashes, hashes, f->n_files, f->file_sizes, &err)) {
+    case KIN_HASHES_MORE: break;
+    case KIN_HASHES_WHOLE: begin_work(f, OPENING, run_open, on_opened); break;
+    case KIN_HASHES_BAD:
+        snprintf(text, sizeof text, "the head: %.480s", err.text);
+        fail(f, text);
+        break;
+    }
+}
+
+static void on_heard(void *user, int peer, uint32_t n_bytes) {
+    kin_fetch *f = user;
+    *(peer == HEAD ? &f->bytes_head : &f->bytes_peers) += n_bytes;
+    if (f->swarm_of[peer] >= 0) kin_swarm_heard(f->swarm, f->swarm_of[peer], n_bytes, kin_clock_now());
+}
+
+static void on_chunk(void *user, int peer, uint32_t i_chunk, uint8_t *bytes, uint32_t n) {
+    kin_fetch *f = user;
+    kin_err err;
+    if (kin_keeper_put(f->keeper, peer, i_chunk, bytes, n, &err) != 0) fail(f, err.text);
+}
+
+static void on_lacks(void *user, int peer, uint32_t i_chunk) {
+    kin_fetch *f = user;
+    if (i_chunk == KIN_PROTO_NO_CHUNK) {
+        drop_peer(f, peer, "it has nothing of that model");
+    } else if (f->swarm && f->swarm_of[peer] >= 0) {
+        kin_swarm_lacks(f->swarm, f->swarm_of[peer], i_chunk);
+        pump(f);
+    }
+}
+
+// The next tick asks others.
+static void on_lost(void *user, int peer, const char *reason) {
+    kin_fetch *f = user;
+    (void)reason; // kin_peers_reason has it
+    if (f->swarm && f->swarm_of[peer] >= 0) kin_swarm_lost(f->swarm, f->swarm_of[peer]);
+}
+
+// ---- time
+
+static void tick_asking(kin_fetch *f) {
+    kin_peers_tick(f->peers, NULL, 0);
+    if (kin_clock_now() - f->asked_at > (kin_time)f->give_up_ms * 1000000) give_up(f, "the model's hashes did not come");
+}
+
+// Chunks that wait for our disk are not their sender's silence.
+static void excuse_senders(kin_fetch *f) {
+    for (int i = 0; i < kin_peers_n(f->peers); i++) {
+        if (f->swarm_of[i] >= 0 && kin_keeper_has_from(f->keeper, i))
+            kin_swarm_heard(f->swarm, f->swarm_of[i], 0, kin_clock_now());
+    }
+}
+
+static void tick_fetching(kin_fetch *f) {
+    kin_peers_tick(f->peers, f->tally.missing, f->tally.n_chunks);
+    excuse_senders(f);
+    if (f->windows_changed)
+        begin_survey(f);
+    else
+        pump(f);
+    if (f->phase == FETCHING) drop_silent(f);
+}
+
+static void tick(uv_timer_t *timer) {
+    kin_fetch *f = timer->data;
+    if (f->phase == ASKING) tick_asking(f);
+    if (f->phase == OPENING && !f->is_working && kin_clock_now() >= f->retry_at) begin_work(f, OPENING, run_open, on_opened);
+    if (f->phase == FETCHING)
+        tick_fetching(f);
+    else if (f->phase == RESTING && f->windows_changed)
+        begin_survey(f);
+    if (f->phase < FAILED) tell_news(f);
+}
+
+// Soon, but not inside of the function that the owner calls now.
+static void kick(kin_fetch *f) {
+    uv_timer_start(&f->timer, tick, 0, TICK_MS);
+}
+
+// ---- start and cancel
+
+kin_fetch_options kin_fetch_options_default(kin_tls_ctx *tls) {
+    return (kin_fetch_options){
+        .link = kin_link_options_default(tls), .n_links = 16, .n_in_flight_all = 16, .answer_ms = 10000, .give_up_ms = 60000};
+}
+
+static int open_peers(kin_fetch *f, const kin_fetch_options *o, kin_err *err) {
+    static const kin_peers_callbacks callbacks = {on_peer_opened, on_hashes, on_heard, on_chunk, on_lacks, on_lost};
+    kin_peers_options p = {.link = o->link,
+                           .self = {.role = KIN_PROTO_FETCH, .id = o->id},
+                           .head_id = o->head_id,
+                           .head_address = o->head_address,
+                           .head_port = o->head_port,
+                           .n_links = o->n_links};
+    kin_label_set(p.self.name, KIN_PROTO_MAX_STR, o->name);
+    kin_label_set(p.self.version, KIN_PROTO_MAX_STR, o->version);
+    return kin_peers_open(&f->peers, f->loop, &p, &callbacks, f, err);
+}
+
+int kin_fetch_start(kin_fetch **out, uv_loop_t *loop, const kin_fetch_options *o, const kin_fetch_callbacks *callbacks,
+                    void *user, kin_err *err) {
+    kin_assert(o->n_files >= 1 && o->n_files <= KIN_PROTO_MAX_FILES && callbacks->failed);
+    kin_fetch *f = *out = calloc(1, sizeof *f);
+    if (!f) return kin_err_set(err, "out of memory");
+    f->loop = loop;
+    f->callbacks = *callbacks;
+    f->user = user;
+    f->model = o->model;
+    f->id = o->id;
+    f->n_files = o->n_files;
+    memcpy(f->file_sizes, o->file_sizes, (size_t)o->n_files * sizeof *o->file_sizes);
+    f->windows = *o->windows;
+    f->n_in_flight_all = o->n_in_flight_all;
+    f->answer_ms = o->answer_ms;
+    f->give_up_ms = o->give_up_ms;
+    f->cache_dir = strdup(o->cache_dir);
+    if (!f->cache_dir || open_peers(f, o, err) != 0) {
+        free(f->cache_dir);
+        free(f);
+        *out = NULL;
+        return kin_err_set(err, "out of memory");
+    }
+    if (o->stock && memcmp(kin_store_manifest(kin_stock_store(o->stock))->hash, &o->model, sizeof o->model) == 0) {
+        f->stock = kin_stock_hold(o->stock);
+    }
+    for (int i = 0; i < KIN_PEERS_MAX; i++) f->swarm_of[i] = -1;
+    f->work.data = f->timer.data = f;
+    uv_timer_init(loop, &f->timer);
+    f->timer.data = f;
+    f->n_held = 1;
+    kick(f);
+    begin_work(f, FINDING, run_find, on_found);
+    return 0;
+}
+
+void kin_fetch_cancel(kin_fetch *f) {
+    if (!f) return;
+    stop(f, CANCELLED);
+    uv_close((uv_handle_t *)&f->timer, on_timer_closed);
+}
+
+// ---- what the owner tells
+
+void kin_fetch_set_windows(kin_fetch *f, const kin_windows *windows) {
+    if (f->phase >= FAILED) return;
+    f->windows = *windows;
+    f->windows_changed = true;
+    kick(f);
+}
+
+void kin_fetch_have(kin_fetch *f, const kin_proto_have *have) {
+    if (f->phase >= FAILED || memcmp(&have->model, &f->model, sizeof f->model) != 0) return;
+    int peer = kin_peers_know(f->peers, have);
+    if (peer < 0 || f->phase == RESTING) return;
+    if (f->swarm && f->swarm_of[peer] >= 0 && have->n_chunks == f->tally.n_chunks) {
+        kin_swarm_offers(f->swarm, f->swarm_of[peer], have->bitmap, kin_tally_bits(&f->tally));
+    }
+    kick(f);
+}
+
+void kin_fetch_gone(kin_fetch *f, const kin_proto_id *id) {
+    int peer = f->phase < FAILED ? kin_peers_find(f->peers, id) : -1;
+    if (peer < 0) return;
+    kin_peers_leave(f->peers, peer);
+    if (f->swarm && f->swarm_of[peer] >= 0) kin_swarm_lost(f->swarm, f->swarm_of[peer]);
+}
+
+// ---- inspection
+
+kin_fetch_stats kin_fetch_stats_now(const kin_fetch *f) {
+    kin_fetch_stats stats = {.bytes_head = f->bytes_head,
+                             .bytes_peers = f->bytes_peers,
+                             .n_chunks = f->tally.n_chunks,
+                             .n_wanted = f->tally.n_wanted,
+                             .n_here = f->tally.n_wanted - f->tally.n_missing};
+    if (f->peers) {
+        stats.n_links = kin_peers_n_open(f->peers);
+        stats.n_liars = kin_peers_n_banned(f->peers);
+    }
+    return stats;
+}
+
+kin_stock *kin_fetch_stock(const kin_fetch *f) {
+    return f->stock;
+}

@@ -1,0 +1,40 @@
+// Joining: a device that takes part in a ring, from looking for a head to computing its layers, until it is told to stop.
+//
+// Two threads: the caller's computes (it owns the seat, ring/seat.h), the station's has the links and the membership
+// (pure/proto/member.h). What the plan needs of the model comes from a file of the device's own, or from the head and from other
+// devices (ring/fetch.h).
+#pragma once
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "pure/proto/message.h"
+#include "ring/key.h"
+
+typedef struct kin_join_options {
+    kin_proto_id id;
+    const char *name, *version;
+    kin_key key;
+    const char *head; // address; NULL: search for one
+    uint16_t head_port;
+    const char *listen;                             // numeric address, NULL: all
+    uint16_t port;                                  // 0: any
+    const char *advertise[KIN_PROTO_MAX_ADDRESSES]; // where others reach it; none: where the head sees it
+    int n_advertise;
+    const char *model_path;    // NULL: it has no file
+    kin_proto_hash model_hash; // of that file
+    const char *cache_dir;     // of fetched models and of prepacked weights
+    bool no_cache;             // no prepacked weights
+    uint64_t cache_cap;
+    uint64_t memory; // most bytes to use; 0: what the machine can spare
+    int n_threads;   // 0: one per core
+    bool no_gpu;     // do not lend it
+    atomic_bool *stop;
+    // What it is doing, a line each time that changes; and long work. Called from both threads, one at a time.
+    void (*status)(void *user, const char *line);
+    void (*progress)(void *user, const char *what, uint64_t done, uint64_t total, uint64_t rate);
+    void *user;
+} kin_join_options;
+
+// Returns 0 when `stop` was set; KIN_FAIL if it cannot begin, or if the head will never take this device.
+int kin_join_run(const kin_join_options *options, kin_err *err);
