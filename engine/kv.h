@@ -12,8 +12,8 @@
 #include <stdint.h>
 
 #include "engine/device.h"
-#include "pure/plan/window.h"
 #include "model/hparams.h"
+#include "pure/plan/window.h"
 
 typedef struct kin_kv kin_kv;
 

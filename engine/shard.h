@@ -16,8 +16,8 @@
 #include "engine/device.h"
 #include "engine/kv.h"
 #include "engine/weights.h"
-#include "pure/plan/window.h"
 #include "model/model.h"
+#include "pure/plan/window.h"
 
 typedef struct kin_shard kin_shard;
 

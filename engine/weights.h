@@ -17,8 +17,8 @@
 
 #include "engine/device.h"
 #include "engine/stream.h"
-#include "pure/plan/window.h"
 #include "model/model.h"
+#include "pure/plan/window.h"
 
 typedef struct kin_weights kin_weights;
 
