@@ -21,6 +21,8 @@ void kin_fleet_option_table(kin_fleet_options *o, kin_option table[KIN_FLEET_N_O
         {KIN_OPTION_INT, "rounds", 0, &o->n_rounds, "K", "times round the ring per token, with plan even or memory (default: 1)",
          1, KIN_MAX_WINDOWS},
         {KIN_OPTION_STRING, "wire", 0, &o->wire, "TYPE", "activations between devices: f32 (default, exact) or f16 (half)", 0, 0},
+        {KIN_OPTION_INT, "chunk", 0, &o->n_chunk, "N",
+         "tokens of a prompt that go round together (default: what keeps all devices busy)", 0, 8192},
         {KIN_OPTION_FLAG, "hidden", 0, &o->hidden, NULL, "do not answer devices that search: they need this head's address", 0,
          0},
         {0},

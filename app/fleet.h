@@ -11,12 +11,13 @@ typedef struct kin_fleet_options {
     const char *plan; // "even", "memory" or a file
     int n_rounds;     // of the first two
     const char *wire; // "f32" or "f16"
+    int n_chunk;      // 0: what suits the ring
     bool hidden;
 } kin_fleet_options;
 
 kin_fleet_options kin_fleet_options_defaults(void);
 
-enum { KIN_FLEET_N_OPTIONS = KIN_NET_N_OPTIONS + 7 }; // with the table's end
+enum { KIN_FLEET_N_OPTIONS = KIN_NET_N_OPTIONS + 8 }; // with the table's end
 
 // Fills a table whose values point into `o`.
 void kin_fleet_option_table(kin_fleet_options *o, kin_option table[KIN_FLEET_N_OPTIONS]);

@@ -184,6 +184,7 @@ int kin_session_begin(kin_session *s, kin_err *err) {
     s->head = kin_cluster_head(s->fleet.cluster);
     s->shard = kin_cluster_shard(s->fleet.cluster);
     kin_head_on_progress(s->head, kin_app_progress, NULL);
+    kin_head_set_chunk(s->head, s->fleet.o.n_chunk);
     return 0;
 }
 

@@ -53,7 +53,6 @@ typedef struct join {
     kin_fetch *fetch;
     kin_stock *stock; // what the fetch fills
     kin_link *control;
-    bool said_open;
     char head_address[KIN_MEMBER_ADDRESS];
     uint16_t head_port;
     kin_proto_id head_id;
@@ -63,6 +62,7 @@ typedef struct join {
     kin_proto_ready ready;
     kin_proto_progress progress;
     char doing[KIN_MEMBER_SENTENCE];
+    char trouble[KIN_MEMBER_SENTENCE]; // why the head was not reached the last time
 
     // The computing thread.
     kin_seat *seat;
@@ -277,6 +277,8 @@ static void control_closed(void *user, kin_link *link, const char *reason) {
     join *j = user;
     if (j->control != link) return;
     j->control = NULL;
+    if (strcmp(reason, j->trouble) != 0) kin_log(KIN_LOG_WARN, "head %s: %s", j->head_address, reason);
+    snprintf(j->trouble, sizeof j->trouble, "%s", reason); // once, not at every try
     act(j, &(kin_member_event){.kind = KIN_MEMBER_LOST, .reason = reason});
 }
 
@@ -306,6 +308,7 @@ static void take_message(join *j, uint32_t epoch, const kin_proto_message *m) {
     switch (m->type) {
     case KIN_FRAME_ACCEPT:
         j->head_id = m->accept.id;
+        j->trouble[0] = '\0';
         kin_link_set_frame_max(j->control, KIN_FRAME_CAP_LARGE);
         act(j, &(kin_member_event){.kind = KIN_MEMBER_ACCEPTED, .name = m->accept.name});
         break;

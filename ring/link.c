@@ -114,7 +114,8 @@ static void end_because(kin_link *l, kin_log_level level, const char *fmt, ...) 
         va_start(args, fmt);
         vsnprintf(l->reason, sizeof l->reason, fmt, args);
         va_end(args);
-        if (l->is_owned && !(l->is_server && l->phase == HANDSHAKE)) kin_log(level, "link %s: %s", l->name, l->reason);
+        // Before it is open, who connected is told and a listener says it.
+        if (l->is_owned) kin_log(l->phase == OPEN ? level : KIN_LOG_DEBUG, "link %s: %s", l->name, l->reason);
     }
     end(l);
 }

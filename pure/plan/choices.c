@@ -1,0 +1,65 @@
+#include "pure/plan/choices.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+// a is never worse than b, whatever the rounds: exposed grows with units and with the excess of each. With more layers on the GPU
+// it may have more windows with copies.
+static bool dominates(const kin_choices *choices, const kin_choice *a, const kin_choice *b) {
+    double copies_s = a->n_gpu > b->n_gpu ? (a->n_gpu - b->n_gpu) * choices->rates.gpu_window_s : 0;
+    return a->base_s + copies_s <= b->base_s && a->n_unit <= b->n_unit && a->unit_excess_s <= b->unit_excess_s &&
+           a->stall_s <= b->stall_s;
+}
+
+// Adds a choice to those from `begin` on, or drops it or them. Returns the new end.
+static int add(kin_choices *choices, int begin, int end, const kin_choice *choice) {
+    int kept = begin;
+    for (int i = begin; i < end; i++) {
+        if (dominates(choices, &choices->all[i], choice)) return end;
+    }
+    for (int i = begin; i < end; i++) {
+        if (!dominates(choices, choice, &choices->all[i])) choices->all[kept++] = choices->all[i];
+    }
+    choices->all[kept] = *choice;
+    return kept + 1;
+}
+
+// Layers differ in size and nobody knows yet which ones a device gets: it must hold the largest.
+static bool surely_fits(const kin_device_rates *rates, const kin_load *load) {
+    kin_load largest = *load;
+    if (rates->layer_share_max <= 1) return true;
+    largest.size_cpu *= rates->layer_share_max;
+    largest.size_gpu *= rates->layer_share_max;
+    return kin_device_time_of(rates, &largest).fits;
+}
+
+static int add_all(kin_choices *choices, int begin, int n_layer, int n_gpu_max) {
+    int end = begin;
+    for (int n_gpu = n_layer < n_gpu_max ? n_layer : n_gpu_max; n_gpu >= 0; n_gpu--) {
+        kin_load load = kin_load_of(n_layer - n_gpu, n_gpu);
+        kin_device_time t = kin_device_time_of(&choices->rates, &load);
+        if (!t.fits || !isfinite(t.compute_s + t.experts_s + t.stall_s) || !surely_fits(&choices->rates, &load)) continue;
+        kin_choice choice = {.n_gpu = n_gpu, .base_s = t.compute_s + t.experts_s, .n_unit = t.n_unit, .stall_s = t.stall_s};
+        if (t.n_unit > 0) choice.unit_excess_s = t.excess_s / t.n_unit;
+        end = add(choices, begin, end, &choice);
+    }
+    return end;
+}
+
+int kin_choices_init(kin_choices *choices, const kin_facts *facts, int device, kin_err *err) {
+    int n_layer = facts->model.n_layer;
+    kin_device_rates_init(&choices->rates, facts, device, 1, facts->work.n_cached, true);
+    int n_gpu_max = kin_device_gpu_layers_max(&choices->rates, n_layer);
+    size_t most = 0;
+    for (int n = 0; n <= n_layer; n++) most += (size_t)(n < n_gpu_max ? n : n_gpu_max) + 1;
+    choices->all = malloc(most * sizeof *choices->all);
+    if (!choices->all) return kin_err_set(err, "plan: no memory for %zu choices", most);
+    choices->begin[0] = 0;
+    for (int n = 0; n <= n_layer; n++) choices->begin[n + 1] = add_all(choices, choices->begin[n], n, n_gpu_max);
+    return 0;
+}
+
+void kin_choices_fini(kin_choices *choices) {
+    free(choices->all);
+    choices->all = NULL;
+}

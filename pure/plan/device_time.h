@@ -1,0 +1,84 @@
+// What a device's part of a pass costs it: memory, computing, and the disk's work behind it. The latency model of one device.
+//
+// The paper's and our own letters, used in this folder only:
+//
+//   symbol   name                              unit      meaning
+//   L        n_layer                           layers    of the model
+//   k        n_rounds                          -         rounds of a token
+//   l, g, c  n_layer, n_layer_gpu, their rest  layers    of a device: all, on its GPU, on its CPU
+//   a, b     cpu_layer_s, gpu_layer_s          s         one layer on the CPU, on the GPU
+//   B        disk_bytes_s                      bytes/s   direct reads
+//   Q        ring_bytes                        bytes     slots for streamed weights: 1.25 times the largest block
+//   R, S     resident_bytes, streamed_bytes    bytes     of the CPU's weights: kept, read in every pass
+//   u, N     unit_bytes, n_unit                bytes, -  a piece that is kept or read as a whole; how many are read
+//   T        period_s                          s         of one pass (for one token: TPOT)
+//
+// Memory. The CPU has A = budget - KV cache - buffers (where memory is shared, less the GPU's part too) for its weights H.
+// H <= A: all is resident. Else the ring is taken from A, R = A - Q, and S = H - R is read in every pass. Units are whole, so
+// half a unit of R stays unused on average, and half a unit of Q.
+//
+// Time. The disk reads in the order of use, always, as long as the ring has room. Let load = S / B. While the CPU computes on one
+// block, the ring can take what it holds beyond the streamed part of that block, so of its computing time at most
+//     overlap = min(c a + output, load (Q / (block S / H) - 1), load)
+// goes on under reading. Then
+//     stall = load + (CPU time - overlap)   a pass cannot be shorter: the disk never rests but when the ring is full
+//     excess = load - overlap               waiting for the disk, but for what lay in the ring when each window began
+// The others leave time enough to fill the ring before each of the k windows (where they do not, stall is the limit). Windows
+// have q = floor(N / k) units or one more:
+//     exposed = sum over windows of max(0, their share of excess - (Q - u / 2) / B)
+// Experts are read when the router has chosen them: what is not in memory waits for the disk, and nothing hides it.
+//
+// Everything but k is in a kin_device_time, so a solver computes it once for all k.
+#pragma once
+
+#include <stdbool.h>
+
+#include "pure/plan/facts.h"
+
+// What a device is to do in one pass. Layers are counted twice: as layers (KV cache) and by their size (weights).
+typedef struct kin_load {
+    int n_cpu, n_gpu;
+    double size_cpu, size_gpu; // in mean layers: the sum of their layer_share
+} kin_load;
+
+// Costs of a device, for passes of a given number of tokens.
+typedef struct kin_device_rates {
+    double cpu_layer_s, cpu_layer_fixed_s; // per mean layer of weights, per layer (KV cache)
+    double gpu_layer_s, gpu_layer_fixed_s;
+    double output_s, output_bytes; // the head's
+    double layer_bytes, expert_bytes;
+    double expert_miss_s; // reading the experts that one mean layer uses, if none of them is in memory
+    double kv_bytes;      // of one layer, for the whole context
+    double ring_bytes, block_bytes, unit_bytes;
+    double gpu_window_s; // copies to the GPU and back, per window with GPU layers
+    double window_s;
+    double layer_share_max;
+    const kin_device_facts *facts;
+    double cpu_buffer_bytes, gpu_buffer_bytes;
+} kin_device_rates;
+
+typedef struct kin_device_time {
+    bool fits; // false: everything else is undefined
+    double compute_s;
+    double experts_s;
+    double load_s, stall_s, excess_s; // see above; 0 where nothing is streamed
+    double n_unit;                    // streamed; an average, so not a whole number
+    double resident_bytes, streamed_bytes, gpu_bytes, memory_bytes;
+} kin_device_time;
+
+// rates of a device for passes of n_tokens after n_cached; with_output: the pass wants logits. `facts` is borrowed.
+void kin_device_rates_init(kin_device_rates *rates, const kin_facts *facts, int device, int n_tokens, int n_cached,
+                           bool with_output);
+
+kin_device_time kin_device_time_of(const kin_device_rates *rates, const kin_load *load);
+
+// A load of layers that are all of mean size.
+kin_load kin_load_of(int n_cpu, int n_gpu);
+
+// Most layers that surely fit on the GPU, whichever they are.
+int kin_device_gpu_layers_max(const kin_device_rates *rates, int n_layer);
+
+// What k rounds add to compute_s and experts_s: starting windows, copies, waiting for the disk.
+// n_unit units with unit_excess_s of excess each.
+double kin_device_exposed_s(const kin_device_rates *rates, double n_unit, double unit_excess_s, int n_rounds);
+double kin_device_windows_s(const kin_device_rates *rates, int n_layer, int n_layer_gpu, int n_rounds);

@@ -1,0 +1,315 @@
+// The best plan under the timeline model.
+//
+// For k rounds and a trial period T, a device's cost depends on nothing but its own layers, once choices that would stall longer
+// than T are dropped. So dynamic programming over (device, layers) gives
+//
+//     busy(T) = min over plans with stalls <= T of the sum of busy times
+//
+// which falls as T grows; the best plan has max(busy(T), stall) smallest, and that T is found by bisection between the best plan
+// known and the best bound. T moves over finitely many stalls, so the end is exact: below the last plan's value there is nothing.
+//
+// Rounds. With the disk's waiting left out, busy grows with k. As soon as that bound is no better than the best plan, no greater
+// k is.
+//
+// Order. The ring's hops do not belong to single devices. kin_hops gives each device a potential so that the sum over members is
+// never more than the cheapest ring through them; with it in place of hops, the program gives a bound. Its workers are then laid
+// into their cheapest real ring. Where both agree (always when devices have one way in and out each), that is the optimum. Else
+// the search branches: one more device surely in, or surely out. After max_nodes it stops, and bound_s says how far from proven
+// it is.
+#include <math.h>
+#include <stdlib.h>
+
+#include <string.h>
+
+#include "pure/plan/choices.h"
+#include "pure/plan/hops.h"
+#include "pure/plan/scheduler.h"
+
+enum { MAX_LAYERS = KIN_FACTS_MAX_LAYERS, MAX_DEVICES = KIN_FACTS_MAX_DEVICES };
+
+static const double SAME = 1e-12; // relative: rounding, not a difference
+
+typedef struct solver {
+    const kin_facts *facts;
+    int n_layer, n_device;
+    kin_device_set usable;
+    kin_hops hops;
+    kin_choices choices[MAX_DEVICES];
+    double cost[MAX_DEVICES][MAX_LAYERS + 1];      // of n layers, for the present rounds and period; INFINITY: cannot be
+    double least[MAX_DEVICES + 1][MAX_LAYERS + 1]; // of n layers on the devices after the head, up to this one
+    int n_nodes, n_nodes_max;
+    double best_s; // of the plan in `best`
+    kin_plan best;
+    double open_s; // least bound of nodes that were given up
+} solver;
+
+// A set of plans: these devices must compute, these must not; k rounds.
+typedef struct node {
+    kin_device_set in, out;
+    int n_rounds;
+    bool hops_known; // every device is in or out: the ring's cost is hops_s, potentials are not needed
+    double hops_s;
+    double potential[MAX_DEVICES]; // of a round
+} node;
+
+// ---- costs of devices
+
+static double cheapest_choice(const kin_choices *choices, int n_layer, int n_rounds, double period_s, bool hidden,
+                              double *stall_s, int *n_gpu) {
+    double cheapest = INFINITY;
+    for (int i = choices->begin[n_layer]; i < choices->begin[n_layer + 1]; i++) {
+        const kin_choice *c = &choices->all[i];
+        if (c->stall_s > period_s) continue;
+        double cost = hidden ? c->base_s + kin_device_windows_s(&choices->rates, n_layer, c->n_gpu, n_rounds)
+                             : kin_choice_s(choices, c, n_layer, n_rounds);
+        if (cost >= cheapest) continue;
+        cheapest = cost;
+        if (stall_s) *stall_s = c->stall_s;
+        if (n_gpu) *n_gpu = c->n_gpu;
+    }
+    return cheapest;
+}
+
+static double potential_s(const node *node, int device) {
+    return node->hops_known ? 0 : node->n_rounds * node->potential[device];
+}
+
+// hidden: as if nothing ever waited for a disk.
+static void fill_costs(solver *s, const node *node, double period_s, bool hidden) {
+    for (int i = 0; i < s->n_device; i++) {
+        bool in = node->in & kin_device_bit(i), out = node->out & kin_device_bit(i);
+        double *cost = s->cost[i];
+        for (int n = 0; n <= s->n_layer; n++) cost[n] = INFINITY;
+        if (!in) cost[0] = i == 0 ? cheapest_choice(&s->choices[0], 0, node->n_rounds, period_s, hidden, NULL, NULL) : 0;
+        for (int n = node->n_rounds; n <= s->n_layer && !out; n++) {
+            cost[n] = cheapest_choice(&s->choices[i], n, node->n_rounds, period_s, hidden, NULL, NULL);
+            if (i > 0) cost[n] += potential_s(node, i);
+        }
+    }
+}
+
+// ---- dynamic programming
+
+// least[i][n]: n layers on the devices 1 to i. Sums that reach limit_s are of no use.
+static void fill_least(solver *s, double limit_s) {
+    int L = s->n_layer;
+    for (int n = 0; n <= L; n++) s->least[0][n] = n == 0 ? 0 : INFINITY;
+    for (int i = 1; i < s->n_device; i++) {
+        const double *before = s->least[i - 1], *cost = s->cost[i];
+        double *now = s->least[i];
+        int first = 1, last = L; // layers that it can have
+        while (first <= L && cost[first] == INFINITY) first++;
+        while (last > 0 && cost[last] == INFINITY) last--;
+        for (int n = 0; n <= L; n++) now[n] = before[n] + cost[0];
+        for (int n = 0; n <= L; n++) {
+            if (!(before[n] < limit_s)) continue;
+            int end = n + last < L ? n + last : L;
+            for (int sum = n + first; sum <= end; sum++) {
+                double busy_s = before[n] + cost[sum - n];
+                now[sum] = busy_s < now[sum] ? busy_s : now[sum];
+            }
+        }
+    }
+}
+
+// What the others cost together with the ring, when they have n layers.
+static double others_s(const solver *s, const node *node, int n) {
+    double sum = s->least[s->n_device - 1][n];
+    if (node->hops_known) return sum + node->n_rounds * node->hops_s;
+    return n > 0 ? sum + potential_s(node, 0) : sum;
+}
+
+// busy(period_s), and how many layers the head has there.
+static double least_busy(solver *s, const node *node, double period_s, double limit_s, bool hidden, int *n_head) {
+    double least = INFINITY;
+    fill_costs(s, node, period_s, hidden);
+    fill_least(s, limit_s);
+    for (int n = 0; n <= s->n_layer; n++) {
+        double sum = s->cost[0][n] + others_s(s, node, s->n_layer - n);
+        if (sum < least) least = sum, *n_head = n;
+    }
+    return least;
+}
+
+// The plan behind the last least_busy. Returns its longest stall.
+static double trace(const solver *s, const node *node, double period_s, int n_head, kin_share *shares) {
+    double longest_s = 0;
+    int left = s->n_layer - n_head;
+    memset(shares, 0, MAX_DEVICES * sizeof *shares);
+    for (int i = s->n_device - 1; i >= 0; i--) {
+        int n = i == 0 ? n_head : 0;
+        while (i > 0 && s->least[i - 1][left - n] + s->cost[i][n] != s->least[i][left]) n++;
+        if (i > 0) left -= n;
+        if (n == 0 && i > 0) continue;
+        double stall_s = 0;
+        shares[i].n_layer = n;
+        cheapest_choice(&s->choices[i], n, node->n_rounds, period_s, false, &stall_s, &shares[i].n_layer_gpu);
+        if (n == 0) shares[i].n_layer_gpu = 0;
+        if (stall_s > longest_s) longest_s = stall_s;
+    }
+    return longest_s;
+}
+
+// ---- one node
+
+typedef struct found {
+    double bound_s; // no plan of the node is better
+    bool is_plan;   // and this one is as good, as far as hops are what potentials say
+    double busy_s, stall_s;
+    kin_share shares[MAX_DEVICES];
+} found;
+
+// The best plan of a node below s->best_s. Bisection, between tries just below the best plan's own value.
+static found solve_node(solver *s, const node *node) {
+    found found = {.bound_s = s->best_s};
+    double low = 0, high = s->best_s;
+    for (bool below = true;; below = !below) {
+        double period_s = below ? high * (1 - SAME) : low + (high - low) / 2, stall_s = 0;
+        int n_head = 0;
+        kin_share shares[MAX_DEVICES];
+        double busy_s = least_busy(s, node, period_s, high, false, &n_head);
+        bool better = busy_s < high * (1 - SAME);
+        if (better) {
+            stall_s = trace(s, node, period_s, n_head, shares);
+            high = fmax(busy_s, stall_s);
+            found.is_plan = true;
+            found.busy_s = busy_s, found.stall_s = stall_s;
+            memcpy(found.shares, shares, sizeof shares);
+        }
+        if (below && (!better || stall_s <= busy_s)) break;
+        if (!below && busy_s > period_s) low = period_s;
+        if (!(low < high * (1 - SAME))) break;
+    }
+    found.bound_s = high;
+    return found;
+}
+
+// Takes a plan whose real ring costs ring_s a round into account. Returns its value.
+static double offer(solver *s, const node *node, const found *found, const int *order, int n_order, double value_s) {
+    if (!(value_s < s->best_s * (1 - SAME))) return value_s;
+    kin_plan plan = {.n_rounds = node->n_rounds, .tpot_s = value_s};
+    memcpy(plan.shares, found->shares, sizeof plan.shares);
+    if (!kin_hops_lay(&s->hops, order, n_order, &plan)) return INFINITY;
+    s->best = plan;
+    s->best_s = value_s;
+    return value_s;
+}
+
+static kin_device_set workers_of(const solver *s, const kin_share *shares) {
+    kin_device_set workers = 0;
+    for (int i = 0; i < s->n_device; i++) {
+        if (shares[i].n_layer > 0) workers |= kin_device_bit(i);
+    }
+    return workers;
+}
+
+// All is decided: the ring is known, and the program is exact with it. If the ring is not, only its bound is.
+static void search_leaf(solver *s, node *node) {
+    int order[MAX_DEVICES];
+    bool proven;
+    node->hops_s = kin_hops_tour(&s->hops, node->in | kin_device_bit(0), order, &proven);
+    node->hops_known = isfinite(node->hops_s);
+    if (!node->hops_known) return;
+    found found = solve_node(s, node);
+    if (found.is_plan) offer(s, node, &found, order, __builtin_popcount(node->in | kin_device_bit(0)), found.bound_s);
+}
+
+// The device to decide on next: one that computes in the relaxed plan, else any. -1: all are decided.
+static int undecided(const solver *s, const node *node, kin_device_set workers) {
+    kin_device_set open = s->usable & ~node->in & ~node->out & ~kin_device_bit(0);
+    if (open & workers) open &= workers;
+    return open ? __builtin_ctz(open) : -1;
+}
+
+static void search(solver *s, node *node);
+
+// First with the device, then without it; then potentials are closer, because fewer rings are left to bound.
+static void search_both(solver *s, const node *parent, int device) {
+    node child = *parent;
+    child.in |= kin_device_bit(device);
+    search(s, &child);
+    child = *parent;
+    child.out |= kin_device_bit(device);
+    kin_hops_potentials(&s->hops, ~child.out, child.potential);
+    search(s, &child);
+}
+
+static void search(solver *s, node *node) {
+    int order[MAX_DEVICES];
+    bool proven;
+    found found = solve_node(s, node);
+    if (!found.is_plan) return;
+    kin_device_set workers = workers_of(s, found.shares), members = workers | kin_device_bit(0);
+    int n_order = __builtin_popcount(members);
+    double ring_s = kin_hops_tour(&s->hops, members, order, &proven), potential_sum = 0;
+    for (int i = 0; i < n_order && n_order > 1; i++) potential_sum += node->potential[order[i]];
+    double busy_s = found.busy_s + node->n_rounds * (ring_s - potential_sum);
+    double value_s = offer(s, node, &found, order, n_order, fmax(busy_s, found.stall_s));
+    if (value_s <= found.bound_s * (1 + 1e-9)) return;
+    int device = undecided(s, node, workers);
+    if (++s->n_nodes > s->n_nodes_max || (device < 0 && !proven)) s->open_s = fmin(s->open_s, found.bound_s);
+    if (s->n_nodes > s->n_nodes_max) return;
+    if (device < 0)
+        search_leaf(s, node);
+    else
+        search_both(s, node, device);
+}
+
+// ---- all rounds
+
+static void solve(solver *s, const kin_plan_options *options) {
+    kin_device_set all = s->n_device == 32 ? ~(kin_device_set)0 : kin_device_bit(s->n_device) - 1;
+    node root = {.in = options->force_in, .out = all & ~s->usable};
+    kin_hops_potentials(&s->hops, s->usable, root.potential);
+    int first = options->n_rounds > 0 ? options->n_rounds : 1, last = options->n_rounds > 0 ? options->n_rounds : s->n_layer;
+    for (root.n_rounds = first; root.n_rounds <= last; root.n_rounds++) {
+        int n_head;
+        double bound_s = least_busy(s, &root, s->best_s, s->best_s, true, &n_head);
+        if (isfinite(s->best_s) && bound_s >= s->best_s * (1 - SAME)) break;
+        node node = root;
+        search(s, &node);
+    }
+    s->best.bound_s = fmin(s->best_s, s->open_s);
+}
+
+static void solver_close(solver *s) {
+    for (int i = 0; i < s->n_device; i++) kin_choices_fini(&s->choices[i]);
+    free(s);
+}
+
+static solver *solver_open(const kin_facts *facts, const kin_plan_options *options, kin_err *err) {
+    kin_device_set usable;
+    if (kin_scheduler_devices(facts, options, &usable, err) != 0) return NULL;
+    if (options->force_in & ~usable) return (void)kin_err_set(err, "plan: a device that must compute cannot"), NULL;
+    solver *s = calloc(1, sizeof *s);
+    if (!s) return (void)kin_err_set(err, "plan: no memory"), NULL;
+    s->facts = facts;
+    s->n_layer = facts->model.n_layer;
+    s->n_device = facts->n_device;
+    s->usable = usable;
+    s->n_nodes_max = options->max_nodes;
+    s->best_s = s->open_s = INFINITY;
+    kin_hops_init(&s->hops, facts, usable, 1);
+    for (int i = 0; i < s->n_device; i++) {
+        if (!(usable & kin_device_bit(i))) continue;
+        if (kin_choices_init(&s->choices[i], facts, i, err) == 0) continue;
+        solver_close(s);
+        return NULL;
+    }
+    return s;
+}
+
+int kin_plan_exact(const kin_facts *facts, const kin_plan_options *options, kin_plan *plan, kin_err *err) {
+    solver *s = solver_open(facts, options, err);
+    if (!s) return KIN_FAIL;
+    solve(s, options);
+    int rc = isfinite(s->best_s) ? 0 : kin_err_set(err, "no plan: the devices cannot hold the model even with streaming");
+    *plan = s->best;
+    kin_device_set usable = s->usable;
+    solver_close(s);
+    if (rc != 0) return rc;
+    // Layers of different sizes: the prediction knows which ones each device has got.
+    if (kin_scheduler_finish(facts, usable, NULL, plan, err) != 0) return KIN_FAIL;
+    plan->bound_s = fmin(plan->bound_s, plan->tpot_s);
+    return 0;
+}

@@ -1,0 +1,190 @@
+#include "pure/plan/facts.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include <string.h>
+
+// No home has these. A number beyond them is a mistake of its unit, or a lie.
+static const double MAX_MEMORY_BYTES = 64e12;
+static const double MAX_BYTES_S = 100e12;
+static const double MAX_FLOP_S = 100e15;
+static const double MAX_SECONDS = 60;
+
+static const char *const quant_names[KIN_N_QUANT] = {
+    "F32", "F16", "BF16", "Q8_0", "Q6_K", "Q5_K", "Q4_K", "Q4_0", "Q3_K", "Q2_K", "other",
+};
+
+const char *kin_quant_name(kin_quant quant) {
+    return quant_names[quant];
+}
+
+double kin_facts_bytes_sum(const double bytes[KIN_N_QUANT]) {
+    double sum = 0;
+    for (int q = 0; q < KIN_N_QUANT; q++) sum += bytes[q];
+    return sum;
+}
+
+double kin_facts_layer_bytes(const kin_model_facts *model) {
+    return kin_facts_bytes_sum(model->layer_bytes) + kin_facts_bytes_sum(model->expert_bytes);
+}
+
+void kin_facts_set_shares(kin_model_facts *model, const double *bytes) {
+    double sum = 0;
+    for (int il = 0; bytes && il < model->n_layer; il++) sum += bytes[il];
+    for (int il = 0; il < model->n_layer; il++) model->layer_share[il] = sum > 0 ? bytes[il] * model->n_layer / sum : 1;
+}
+
+// ---- one number
+
+// A number in [least, most]; NaN is in no range.
+static int check_number(double value, double least, double most, const char *what, kin_err *err) {
+    if (isnan(value)) return kin_err_set(err, "%s is not a number", what);
+    if (value < 0 && least >= 0) return kin_err_set(err, "%s is negative (%g)", what, value);
+    if (value < least) return kin_err_set(err, "%s is zero or next to it (%g)", what, value);
+    if (value > most) return kin_err_set(err, "%s cannot be (%g; at most %g is believed)", what, value, most);
+    return 0;
+}
+
+static const double TINY = 1e-3; // least rate, bytes or FLOP per second: less is nothing, and sums of times must stay numbers
+
+// A rate of something that need not be there: 0 says so.
+static int check_optional_rate(double value, double most, const char *what, kin_err *err) {
+    return value == 0 ? 0 : check_number(value, TINY, most, what, err);
+}
+
+static int check_types(const double values[KIN_N_QUANT], double most, const char *what, kin_err *err) {
+    for (int q = 0; q < KIN_N_QUANT; q++) {
+        if (check_optional_rate(values[q], most, what, err) != 0) return kin_err_prefix(err, "%s", quant_names[q]);
+    }
+    return 0;
+}
+
+// ---- the model and the work
+
+static int check_sizes(const kin_model_facts *m, kin_err *err) {
+    if (check_types(m->layer_bytes, MAX_MEMORY_BYTES, "bytes of a layer", err) != 0) return KIN_FAIL;
+    if (check_types(m->expert_bytes, MAX_MEMORY_BYTES, "bytes of experts", err) != 0) return KIN_FAIL;
+    if (check_types(m->output_bytes, MAX_MEMORY_BYTES, "bytes of the output", err) != 0) return KIN_FAIL;
+    if (check_types(m->layer_flops, MAX_FLOP_S, "FLOP of a layer", err) != 0) return KIN_FAIL;
+    if (check_types(m->output_flops, MAX_FLOP_S, "FLOP of the output", err) != 0) return KIN_FAIL;
+    if (check_number(kin_facts_layer_bytes(m), 1, MAX_MEMORY_BYTES, "bytes of a layer", err) != 0) return KIN_FAIL;
+    if (check_number(m->expert_share, 0, 1, "share of experts", err) != 0) return KIN_FAIL;
+    if (check_number(m->block_bytes, 1, MAX_MEMORY_BYTES, "largest block", err) != 0) return KIN_FAIL;
+    if (check_number(m->unit_bytes, 1, m->block_bytes, "streamed unit", err) != 0) return KIN_FAIL;
+    if (check_number(m->input_bytes, 0, MAX_MEMORY_BYTES, "bytes of the embedding", err) != 0) return KIN_FAIL;
+    if (check_number(m->hidden_bytes, 1, 1e9, "bytes of a hidden state", err) != 0) return KIN_FAIL;
+    if (check_number(m->kv_bytes, 0, 1e9, "KV bytes of a token", err) != 0) return KIN_FAIL;
+    if (check_number(m->cpu_buffer_bytes, 0, MAX_MEMORY_BYTES, "CPU buffers", err) != 0) return KIN_FAIL;
+    return check_number(m->gpu_buffer_bytes, 0, MAX_MEMORY_BYTES, "GPU buffers", err);
+}
+
+static int check_shares(const kin_model_facts *m, kin_err *err) {
+    double sum = 0;
+    for (int il = 0; il < m->n_layer; il++) {
+        if (check_number(m->layer_share[il], 1e-9, KIN_FACTS_MAX_LAYERS, "share of a layer", err) != 0) return KIN_FAIL;
+        sum += m->layer_share[il];
+    }
+    if (fabs(sum - m->n_layer) > 1e-6 * m->n_layer) return kin_err_set(err, "shares of layers: their mean is not 1");
+    return 0;
+}
+
+int kin_facts_check(const kin_facts *facts, kin_err *err) {
+    const kin_model_facts *m = &facts->model;
+    const kin_work_facts *w = &facts->work;
+    if (facts->n_device < 1 || facts->n_device > KIN_FACTS_MAX_DEVICES)
+        return kin_err_set(err, "%d devices; 1 to %d can be planned", facts->n_device, KIN_FACTS_MAX_DEVICES);
+    if (m->n_layer < 1 || m->n_layer > KIN_FACTS_MAX_LAYERS)
+        return kin_err_set(err, "model: %d layers; 1 to %d can be planned", m->n_layer, KIN_FACTS_MAX_LAYERS);
+    if (check_sizes(m, err) != 0 || check_shares(m, err) != 0) return kin_err_prefix(err, "model");
+    if (m->n_vocab < 1) return kin_err_set(err, "model: a vocabulary of %d", m->n_vocab);
+    if (w->n_ctx < 1 || w->n_prompt < 1 || w->n_batch < 1 || w->n_cached < 0)
+        return kin_err_set(err, "context %d, prompt %d, batch %d, cached %d: not all possible", w->n_ctx, w->n_prompt, w->n_batch,
+                           w->n_cached);
+    return 0;
+}
+
+// ---- devices
+
+static int check_engine(const kin_engine_facts *e, const kin_model_facts *m, bool is_head, kin_err *err) {
+    if (check_types(e->token_bytes_s, MAX_BYTES_S, "bytes per second", err) != 0) return KIN_FAIL;
+    if (check_types(e->prompt_flop_s, MAX_FLOP_S, "FLOP per second", err) != 0) return KIN_FAIL;
+    for (int q = 0; q < KIN_N_QUANT; q++) {
+        bool used = m->layer_bytes[q] > 0 || m->expert_bytes[q] > 0 || (is_head && m->output_bytes[q] > 0);
+        if (!used || e->token_bytes_s[q] >= TINY || e->token_bytes_s[KIN_QUANT_OTHER] >= TINY) continue;
+        return kin_err_set(err, "no rate for %s weights", quant_names[q]);
+    }
+    for (int q = 0; q < KIN_N_QUANT; q++) {
+        if (m->layer_flops[q] <= 0 || e->prompt_flop_s[q] >= TINY || e->prompt_flop_s[KIN_QUANT_OTHER] >= TINY) continue;
+        return kin_err_set(err, "no FLOP rate for %s weights", quant_names[q]);
+    }
+    if (check_number(e->read_bytes_s, TINY, MAX_BYTES_S, "memory's bytes per second", err) != 0) return KIN_FAIL;
+    return check_number(e->kv_copy_s, 0, MAX_SECONDS, "KV copy time", err);
+}
+
+static int check_gpu(const kin_device_facts *d, const kin_model_facts *m, kin_err *err) {
+    if (check_engine(&d->gpu, m, false, err) != 0) return kin_err_prefix(err, "GPU");
+    if (check_number(d->gpu_memory_bytes, 0, MAX_MEMORY_BYTES, "GPU memory", err) != 0) return KIN_FAIL;
+    if (d->uma) return 0;
+    if (check_number(d->to_gpu_s, 0, MAX_SECONDS, "time to copy to the GPU", err) != 0) return KIN_FAIL;
+    if (check_number(d->from_gpu_s, 0, MAX_SECONDS, "time to copy from the GPU", err) != 0) return KIN_FAIL;
+    return check_number(d->gpu_copy_bytes_s, TINY, MAX_BYTES_S, "rate of copies to the GPU", err);
+}
+
+int kin_facts_check_device(const kin_device_facts *d, const kin_model_facts *m, bool is_head, kin_err *err) {
+    if (check_number(d->memory_bytes, 1, MAX_MEMORY_BYTES, "memory", err) != 0) return KIN_FAIL;
+    if (check_number(d->swap_bytes, 0, MAX_MEMORY_BYTES, "swap", err) != 0) return KIN_FAIL;
+    if (check_optional_rate(d->disk_bytes_s, MAX_BYTES_S, "disk rate", err) != 0) return KIN_FAIL;
+    if (check_optional_rate(d->disk_random_bytes_s, MAX_BYTES_S, "random disk rate", err) != 0) return KIN_FAIL;
+    if (check_number(d->window_s, 0, MAX_SECONDS, "time to start a window", err) != 0) return KIN_FAIL;
+    if (check_engine(&d->cpu, m, is_head, err) != 0) return kin_err_prefix(err, "CPU");
+    return d->has_gpu ? check_gpu(d, m, err) : 0;
+}
+
+bool kin_facts_link_usable(const kin_link_facts *link) {
+    return link->rtt_s >= 0 && link->rtt_s <= MAX_SECONDS && link->bytes_s >= TINY && link->bytes_s <= MAX_BYTES_S;
+}
+
+// Devices of `among` that the head can reach (or, backward, that can reach it).
+static kin_device_set spread(const kin_facts *facts, kin_device_set among, bool backward) {
+    kin_device_set seen = kin_device_bit(0), before = 0;
+    while (seen != before) {
+        before = seen;
+        for (int a = 0; a < facts->n_device; a++) {
+            for (int b = 0; b < facts->n_device; b++) {
+                const kin_link_facts *link = backward ? &facts->links[b][a] : &facts->links[a][b];
+                if (a != b && (seen & among & kin_device_bit(a)) && (among & kin_device_bit(b)) && kin_facts_link_usable(link))
+                    seen |= kin_device_bit(b);
+            }
+        }
+    }
+    return seen;
+}
+
+kin_device_set kin_facts_reachable(const kin_facts *facts, kin_device_set among) {
+    return spread(facts, among, false) & spread(facts, among, true);
+}
+
+static void say(char reasons[][KIN_FACTS_MAX_REASON], int device, const char *sentence) {
+    if (reasons) snprintf(reasons[device], KIN_FACTS_MAX_REASON, "%s", sentence);
+}
+
+int kin_facts_screen(const kin_facts *facts, kin_device_set *usable, char reasons[][KIN_FACTS_MAX_REASON], kin_err *err) {
+    kin_device_set possible = 0;
+    if (kin_facts_check(facts, err) != 0) return KIN_FAIL;
+    for (int i = 0; i < facts->n_device; i++) {
+        kin_err why = {""};
+        say(reasons, i, "");
+        if (kin_facts_check_device(&facts->devices[i], &facts->model, i == 0, &why) == 0)
+            possible |= kin_device_bit(i);
+        else if (i == 0)
+            return kin_err_set(err, "the head's facts: %.300s", why.text);
+        else
+            say(reasons, i, why.text);
+    }
+    *usable = kin_facts_reachable(facts, possible);
+    for (int i = 0; i < facts->n_device; i++) {
+        if (possible & ~*usable & kin_device_bit(i)) say(reasons, i, "no usable link joins it with the head");
+    }
+    return 0;
+}

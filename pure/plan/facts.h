@@ -1,0 +1,130 @@
+// Facts: what a plan is made from. Measured rates of devices and links, sizes of a model, and the work that is expected.
+//
+// Everything is plain data in SI units: seconds, bytes, bytes per second, FLOP per second. They are doubles, because facts come
+// from other machines and from files: a negative memory or a rate that is not a number must be something that can be said, so
+// that it can be refused (kin_facts_screen). Device 0 is the head: it has the embedding and the output layer.
+//
+// Rates are what kernels achieve, not what the hardware promises.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+enum { KIN_FACTS_MAX_DEVICES = 32, KIN_FACTS_MAX_LAYERS = 256, KIN_FACTS_MAX_NAME = 48, KIN_FACTS_MAX_REASON = 160 };
+
+// Weight types that are told apart. A type of which a device knows no rate counts as KIN_QUANT_OTHER there.
+typedef enum kin_quant {
+    KIN_QUANT_F32,
+    KIN_QUANT_F16,
+    KIN_QUANT_BF16,
+    KIN_QUANT_Q8_0,
+    KIN_QUANT_Q6_K,
+    KIN_QUANT_Q5_K,
+    KIN_QUANT_Q4_K,
+    KIN_QUANT_Q4_0,
+    KIN_QUANT_Q3_K,
+    KIN_QUANT_Q2_K,
+    KIN_QUANT_OTHER,
+    KIN_N_QUANT,
+} kin_quant;
+
+const char *kin_quant_name(kin_quant quant);
+
+// The systems reclaim memory differently; only the published objective asks for it.
+typedef enum kin_os { KIN_OS_LINUX, KIN_OS_MACOS, KIN_OS_ANDROID, KIN_OS_OTHER } kin_os;
+
+// What computes: all cores of a CPU together, or a GPU.
+typedef struct kin_engine_facts {
+    double token_bytes_s[KIN_N_QUANT]; // weight bytes per second in matrix-vector products, compute and memory together
+    double prompt_flop_s[KIN_N_QUANT]; // FLOP per second in matrix products with a prompt batch
+    double read_bytes_s;               // plain reading of memory: the KV cache
+    double kv_copy_s;                  // one token's keys and values into the cache of one layer
+} kin_engine_facts;
+
+typedef struct kin_device_facts {
+    char name[KIN_FACTS_MAX_NAME];
+    kin_os os;
+    bool has_gpu;
+    bool uma; // the GPU's memory is the CPU's: no copies, one budget
+    kin_engine_facts cpu, gpu;
+    double memory_bytes;        // RAM that kin may use in all
+    double swap_bytes;          // RAM that the OS would free by swapping others out (Android)
+    double gpu_memory_bytes;    // VRAM that is free; where memory is shared, the largest working set of the GPU
+    double disk_bytes_s;        // direct reads of several MB, some in flight; 0: no disk to stream from
+    double disk_random_bytes_s; // reads of single pages and of experts
+    double to_gpu_s;            // one hidden state from RAM to VRAM
+    double from_gpu_s;          // and back
+    double gpu_copy_bytes_s;    // the same for many
+    double window_s;            // fixed cost of one window: waking threads, starting graphs
+} kin_device_facts;
+
+typedef struct kin_link_facts {
+    double rtt_s;   // of a small message there and back
+    double bytes_s; // 0: these two cannot talk directly
+} kin_link_facts;
+
+// Layers count as equal but for their size: layer_share.
+typedef struct kin_model_facts {
+    int n_layer;
+    double hidden_bytes;                      // one hidden state on a link
+    double layer_bytes[KIN_N_QUANT];          // of the mean layer, without experts
+    double layer_flops[KIN_N_QUANT];          // per token, with the experts that it uses
+    double expert_bytes[KIN_N_QUANT];         // all experts of the mean layer
+    double expert_share;                      // of these a token uses so much, 0 to 1
+    double layer_share[KIN_FACTS_MAX_LAYERS]; // [n_layer] size over the mean size; the mean is 1
+    double block_bytes;                       // largest piece that is needed at once: what the streaming ring is made for
+    double unit_bytes;                        // piece that stays in memory or is streamed as a whole (mean)
+    double input_bytes;                       // the embedding; a token reads one row
+    double output_bytes[KIN_N_QUANT];
+    double output_flops[KIN_N_QUANT];
+    int n_vocab;
+    double kv_bytes;         // keys and values of one token in one layer
+    double cpu_buffer_bytes; // compute buffers and the program itself
+    double gpu_buffer_bytes;
+} kin_model_facts;
+
+typedef struct kin_work_facts {
+    int n_ctx;    // cells of the KV cache: memory
+    int n_cached; // tokens in the cache for which TPOT is predicted: time
+    int n_prompt; // tokens of the prompt for which TTFT is predicted
+    int n_batch;  // most tokens in one pass
+} kin_work_facts;
+
+typedef struct kin_facts {
+    int n_device;
+    kin_device_facts devices[KIN_FACTS_MAX_DEVICES];
+    kin_link_facts links[KIN_FACTS_MAX_DEVICES][KIN_FACTS_MAX_DEVICES]; // [from][to]
+    kin_model_facts model;
+    kin_work_facts work;
+} kin_facts;
+
+// Devices by their number.
+typedef uint32_t kin_device_set;
+static inline kin_device_set kin_device_bit(int device) {
+    return (kin_device_set)1 << device;
+}
+
+// Sums over types.
+double kin_facts_bytes_sum(const double bytes[KIN_N_QUANT]);
+// The mean layer with all its experts.
+double kin_facts_layer_bytes(const kin_model_facts *model);
+// layer_share from the bytes of each layer; NULL: all are equal.
+void kin_facts_set_shares(kin_model_facts *model, const double *bytes);
+
+// The model and the work, which no plan can do without. One sentence on the first thing that cannot be.
+int kin_facts_check(const kin_facts *facts, kin_err *err);
+
+// One device on its own: every rate that it needs for this model is there and possible.
+int kin_facts_check_device(const kin_device_facts *device, const kin_model_facts *model, bool is_head, kin_err *err);
+
+// Devices that can be planned with: their facts are possible, and a path of possible links goes to the head and back.
+// reasons (may be NULL) gets a sentence for each other one. A refused head is an error of the whole.
+int kin_facts_screen(const kin_facts *facts, kin_device_set *usable, char reasons[][KIN_FACTS_MAX_REASON], kin_err *err);
+
+// Devices of `among` (the head is one) to which a path of usable links through `among` goes from the head, and one back.
+kin_device_set kin_facts_reachable(const kin_facts *facts, kin_device_set among);
+
+// Both numbers are possible, and the two can talk.
+bool kin_facts_link_usable(const kin_link_facts *link);

@@ -1,0 +1,73 @@
+// The published objective: what prima.cpp's paper takes a token to cost (its Eq. 11 to 20), for Halda and for comparison.
+//
+//   symbol         name                       unit     meaning
+//   w, n           n_layer, n_gpu             layers   of a device, in one round; n on the GPU
+//   W, k           n_window, n_rounds                  all devices' w together; L / W
+//   alpha          alpha_s                    s        one layer on the CPU, with reading its weights and KV cache
+//   beta           beta_s                     s        what a layer on the GPU takes more than that (less: negative)
+//   xi             xi_s                       s        of one window: copies to and from the GPU, the hop to the next device
+//   kappa          kappa_s                    s        what no assignment changes: the output layer, terms of the sets
+//   b, b'          layer_bytes, layer_kv_bytes bytes   weights of a layer; with its KV cache
+//   b_i, b_o, V    input, output, n_vocab              bytes of the embedding and the output; vocabulary
+//   c_cpu, c_gpu   cpu_buffer, gpu_buffer     bytes    compute buffers
+//   d_avail        avail_bytes                bytes    memory (Metal: its working set; Android: with what can be swapped out)
+//   s_disk         disk_bytes_s               bytes/s  sequential on Linux and Android, random on macOS
+//   M1 to M4       kin_halda_set                       how a device's OS behaves when memory runs out
+//
+// All terms add up: the paper assumes that the OS has not begun to load when computing begins. So in this objective more rounds
+// never help, and the sum is longer than what a device that streams ahead needs.
+//
+// FLOPS are those of products with a prompt batch, as prima.cpp measures them, and weights are read at memory's plain rate
+// besides. prima.cpp as released leaves out the reading (b' / T in alpha and beta, Eq. 14) and all of xi; KIN_HALDA_RELEASED does
+// the same.
+#pragma once
+
+#include "pure/plan/facts.h"
+
+typedef enum kin_halda_terms_kind { KIN_HALDA_PUBLISHED, KIN_HALDA_RELEASED } kin_halda_terms_kind;
+
+typedef enum kin_halda_set {
+    KIN_HALDA_M1, // macOS without Metal, too little RAM: what is too much is loaded again
+    KIN_HALDA_M2, // macOS with Metal, too little: all is loaded again
+    KIN_HALDA_M3, // Linux or Android, too little RAM: what is too much is loaded again
+    KIN_HALDA_M4, // enough RAM, or a disk so slow that it must be enough
+} kin_halda_set;
+
+typedef struct kin_halda_device {
+    int device; // its number in the facts
+    kin_os os;
+    bool has_gpu, is_metal, is_head;
+    double alpha_s, beta_s, xi_s;
+    double avail_bytes, gpu_avail_bytes, disk_bytes_s;
+    double fixed_bytes; // b_cio (Eq. 33), with c_gpu under Metal
+} kin_halda_device;
+
+typedef struct kin_halda_model {
+    int n_device, n_layer;
+    kin_halda_device devices[KIN_FACTS_MAX_DEVICES]; // in ring order, the head first
+    double layer_bytes, layer_kv_bytes;
+    double kappa_s;      // without the terms of the sets
+    double output_bytes; // b_o
+    double row_bytes;    // b_i / V
+} kin_halda_model;
+
+// The devices `members` in the order given. hop_s // [n_members]: from each to the next.
+void kin_halda_model_init(kin_halda_model *h, const kin_facts *facts, const int *members, const double *hop_s, int n_members,
+                          kin_halda_terms_kind kind);
+
+// Which set a device is in with w layers in each of k rounds, n of them on the GPU. slow: it must not be overloaded.
+kin_halda_set kin_halda_set_of(const kin_halda_model *h, int i, int w, int n, int k, bool slow);
+
+// Coefficients of Eq. (6) for one device in a set: its part of the objective is k (a w + b n + c) + constant.
+typedef struct kin_halda_terms {
+    double a_s, b_s, c_s, constant_s;
+} kin_halda_terms;
+
+kin_halda_terms kin_halda_terms_of(const kin_halda_model *h, int i, kin_halda_set set);
+
+// The most layers per round and round-share W that memory holds: z of Eq. (9) and z_gpu of Eq. (10), for W = 1.
+double kin_halda_memory_share(const kin_halda_model *h, int i);
+double kin_halda_gpu_share(const kin_halda_model *h, int i);
+
+// TPOT by Eq. (11) to (19), with the loading that each OS does, for L = k W.
+double kin_halda_objective_s(const kin_halda_model *h, const int *w, const int *n, int k);

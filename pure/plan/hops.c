@@ -1,0 +1,219 @@
+#include "pure/plan/hops.h"
+
+#include <math.h>
+
+#include <string.h>
+
+enum { FIT_SWEEPS = 40, LOCAL_SEARCH_MAX = 200 };
+static const double FIT_ENOUGH_S = 1e-12;
+
+double kin_hop_s(const kin_facts *facts, int from, int to, int n_tokens) {
+    const kin_link_facts *link = &facts->links[from][to];
+    if (!kin_facts_link_usable(link)) return INFINITY;
+    return link->rtt_s / 2 + n_tokens * facts->model.hidden_bytes / link->bytes_s;
+}
+
+// ---- relays: Floyd and Warshall, but a link that is there is used as it is
+
+static void find_paths(kin_hops *h, const kin_facts *facts, int n_tokens) {
+    int n = h->n_device;
+    for (int a = 0; a < n; a++) {
+        for (int b = 0; b < n; b++) {
+            bool both = (h->usable & kin_device_bit(a)) && (h->usable & kin_device_bit(b));
+            h->next[a][b] = b;
+            h->cost[a][b] = a == b ? 0 : both ? kin_hop_s(facts, a, b, n_tokens) : INFINITY;
+            h->direct[a][b] = isfinite(h->cost[a][b]);
+        }
+    }
+    double path[KIN_FACTS_MAX_DEVICES][KIN_FACTS_MAX_DEVICES];
+    memcpy(path, h->cost, sizeof path);
+    for (int via = 0; via < n; via++) {
+        for (int a = 0; a < n; a++) {
+            for (int b = 0; b < n; b++) {
+                if (!(path[a][via] + path[via][b] < path[a][b])) continue;
+                path[a][b] = path[a][via] + path[via][b];
+                h->next[a][b] = h->next[a][via];
+            }
+        }
+    }
+    for (int a = 0; a < n; a++) {
+        for (int b = 0; b < n; b++) h->cost[a][b] = h->direct[a][b] ? h->cost[a][b] : path[a][b];
+    }
+}
+
+// ---- potentials: out[a] + in[b] <= cost[a][b], as close as can be
+//
+// Where every device has a way out and a way in that cost the same whoever is at the other end (all in one network), the least
+// squares fit is exact, and so is the bound.
+
+typedef struct pairs {
+    const kin_hops *hops;
+    int n, devices[KIN_FACTS_MAX_DEVICES];
+    double out[KIN_FACTS_MAX_DEVICES], in[KIN_FACTS_MAX_DEVICES]; // by place in `devices`
+} pairs;
+
+// Mean (or, with `least`, the smallest) of what row or column i has left over the other side's shares.
+static double left_over(const pairs *p, int i, bool row, bool least) {
+    double sum = 0, min = INFINITY;
+    int n = 0;
+    for (int j = 0; j < p->n; j++) {
+        int a = p->devices[row ? i : j], b = p->devices[row ? j : i];
+        double rest = p->hops->cost[a][b] - (row ? p->in : p->out)[j];
+        if (i == j || !isfinite(rest)) continue;
+        sum += rest;
+        min = fmin(min, rest);
+        n++;
+    }
+    return n == 0 ? 0 : least ? min : sum / n;
+}
+
+// Mean shares fit, least ones are a bound. Returns the largest change of a way in.
+static double sweep(pairs *p, bool least) {
+    double change = 0;
+    for (int i = 0; i < p->n; i++) p->out[i] = left_over(p, i, true, least);
+    for (int i = 0; i < p->n; i++) {
+        double in = left_over(p, i, false, least);
+        change = fmax(change, fabs(in - p->in[i]));
+        p->in[i] = in;
+    }
+    return change;
+}
+
+void kin_hops_potentials(const kin_hops *h, kin_device_set among, double potential[KIN_FACTS_MAX_DEVICES]) {
+    pairs p = {.hops = h};
+    bool negative = false;
+    for (int i = 0; i < h->n_device; i++) {
+        potential[i] = 0;
+        if (among & h->usable & kin_device_bit(i)) p.devices[p.n++] = i;
+    }
+    for (int i = 0; i < FIT_SWEEPS && sweep(&p, false) > FIT_ENOUGH_S; i++) {
+    }
+    sweep(&p, true);
+    for (int i = 0; i < p.n; i++) negative = negative || p.out[i] + p.in[i] < 0;
+    if (negative) { // solvers count on costs that only grow
+        memset(p.in, 0, sizeof p.in);
+        sweep(&p, true);
+    }
+    // Rounding must not make a bound of what is none.
+    for (int i = 0; i < p.n; i++)
+        potential[p.devices[i]] = fmax(0, p.out[i] + p.in[i] - 1e-12 * (fabs(p.out[i]) + fabs(p.in[i])));
+}
+
+void kin_hops_init(kin_hops *h, const kin_facts *facts, kin_device_set usable, int n_tokens) {
+    h->n_device = facts->n_device;
+    h->usable = usable;
+    find_paths(h, facts, n_tokens);
+}
+
+// ---- the cheapest ring
+
+// Held and Karp over the n members beside the head. order[0] is the head, order[1..n] the others in any order; rearranges them.
+static double tour_exact(const kin_hops *h, int *order, int n) {
+    enum { N_SETS = 1 << KIN_HOPS_EXACT };
+    const int8_t NONE = -1;
+    double cost[N_SETS][KIN_HOPS_EXACT]; // from the head through the set to its last member
+    int8_t before[N_SETS][KIN_HOPS_EXACT];
+    kin_assert(n >= 1 && n <= KIN_HOPS_EXACT);
+    for (int set = 1; set < 1 << n; set++) {
+        for (int last = 0; last < n; last++) {
+            if (!(set >> last & 1)) continue;
+            int rest = set & ~(1 << last);
+            cost[set][last] = rest ? INFINITY : h->cost[order[0]][order[last + 1]];
+            before[set][last] = NONE;
+            for (int prev = 0; prev < n; prev++) {
+                if (!(rest >> prev & 1)) continue;
+                double c = cost[rest][prev] + h->cost[order[prev + 1]][order[last + 1]];
+                if (c < cost[set][last]) cost[set][last] = c, before[set][last] = (int8_t)prev;
+            }
+        }
+    }
+    int set = (1 << n) - 1, last = 0, found[KIN_HOPS_EXACT];
+    for (int i = 1; i < n; i++) {
+        if (cost[set][i] + h->cost[order[i + 1]][order[0]] < cost[set][last] + h->cost[order[last + 1]][order[0]]) last = i;
+    }
+    double best = cost[set][last] + h->cost[order[last + 1]][order[0]];
+    for (int i = n - 1; i >= 0; i--) {
+        int prev = before[set][last];
+        found[i] = order[last + 1];
+        set &= ~(1 << last);
+        last = prev < 0 ? 0 : prev;
+    }
+    memcpy(order + 1, found, (size_t)n * sizeof *order);
+    return best;
+}
+
+static double tour_cost(const kin_hops *h, const int *order, int n_order) {
+    double sum = 0;
+    for (int i = 0; i < n_order; i++) sum += h->cost[order[i]][order[(i + 1) % n_order]];
+    return sum;
+}
+
+// Takes out the member at `from` and puts it back at `to`.
+static void move(int *order, int from, int to) {
+    int member = order[from];
+    if (from < to)
+        memmove(order + from, order + from + 1, (size_t)(to - from) * sizeof *order);
+    else
+        memmove(order + to + 1, order + to, (size_t)(from - to) * sizeof *order);
+    order[to] = member;
+}
+
+// The nearest next, then single members move as long as that helps.
+static double tour_search(const kin_hops *h, int *order, int n_order) {
+    for (int i = 1; i < n_order; i++) {
+        int nearest = i;
+        for (int j = i + 1; j < n_order; j++) {
+            if (h->cost[order[i - 1]][order[j]] < h->cost[order[i - 1]][order[nearest]]) nearest = j;
+        }
+        move(order, nearest, i);
+    }
+    double best = tour_cost(h, order, n_order);
+    bool better = true;
+    for (int round = 0; better && round < LOCAL_SEARCH_MAX; round++) {
+        better = false;
+        for (int from = 1; from < n_order; from++) {
+            for (int to = 1; to < n_order; to++) {
+                if (from == to) continue;
+                move(order, from, to);
+                double cost = tour_cost(h, order, n_order);
+                if (cost < best * (1 - 1e-12))
+                    best = cost, better = true;
+                else
+                    move(order, to, from);
+            }
+        }
+    }
+    return best;
+}
+
+double kin_hops_tour(const kin_hops *h, kin_device_set members, int *order, bool *proven) {
+    int n = 1;
+    order[0] = 0;
+    for (int i = 1; i < h->n_device; i++) {
+        if (members & kin_device_bit(i)) order[n++] = i;
+    }
+    *proven = true;
+    if (n == 1) return 0;
+    if (n - 1 <= KIN_HOPS_EXACT) return tour_exact(h, order, n - 1);
+    double cost = tour_search(h, order, n), bound = 0, potential[KIN_FACTS_MAX_DEVICES];
+    kin_hops_potentials(h, members, potential);
+    for (int i = 0; i < n; i++) bound += potential[order[i]];
+    *proven = cost <= bound * (1 + 1e-9);
+    return cost;
+}
+
+bool kin_hops_lay(const kin_hops *h, const int *order, int n_order, kin_plan *plan) {
+    plan->n_stops = 0;
+    for (int i = 0; i < n_order; i++) {
+        int at = order[i], to = order[(i + 1) % n_order];
+        bool relay = false, direct = h->direct[at][to];
+        do {
+            if (plan->n_stops == KIN_PLAN_MAX_STOPS) return false;
+            plan->stops[plan->n_stops].device = at;
+            plan->stops[plan->n_stops++].relay = relay;
+            at = direct ? to : h->next[at][to];
+            relay = true;
+        } while (at != to);
+    }
+    return true;
+}

@@ -1,0 +1,93 @@
+#include "pure/plan/latency.h"
+
+#include "pure/plan/hops.h"
+
+#include <math.h>
+
+// Every device's layers, by number and by size.
+static void find_loads(const kin_facts *facts, const kin_plan *plan, kin_load loads[KIN_FACTS_MAX_DEVICES]) {
+    int il = 0;
+    for (int round = 0; round < plan->n_rounds; round++) {
+        for (int s = 0; s < plan->n_stops; s++) {
+            if (plan->stops[s].relay) continue;
+            const kin_share *share = &plan->shares[plan->stops[s].device];
+            kin_load *load = &loads[plan->stops[s].device];
+            int n = kin_plan_of_round(share->n_layer, plan->n_rounds, round);
+            int n_gpu = kin_plan_of_round(share->n_layer_gpu, plan->n_rounds, round);
+            for (int end = il + n; il < end; il++) {
+                bool on_gpu = il >= end - n_gpu;
+                *(on_gpu ? &load->size_gpu : &load->size_cpu) += facts->model.layer_share[il];
+                *(on_gpu ? &load->n_gpu : &load->n_cpu) += 1;
+            }
+        }
+    }
+}
+
+static double add_hops(const kin_facts *facts, const kin_plan *plan, int n_tokens, kin_prediction *out) {
+    double sum = 0;
+    int sender = 0;
+    for (int s = 0; plan->n_stops > 1 && s < plan->n_stops; s++) {
+        int from = plan->stops[s].device, to = plan->stops[(s + 1) % plan->n_stops].device;
+        double hop_s = plan->n_rounds * kin_hop_s(facts, from, to, n_tokens);
+        if (!plan->stops[s].relay) sender = from;
+        out->devices[sender].hop_s += hop_s;
+        sum += hop_s;
+    }
+    return sum;
+}
+
+static double add_device(const kin_device_rates *rates, const kin_device_time *t, const kin_share *share, int n_rounds,
+                         kin_device_prediction *out) {
+    out->compute_s = t->compute_s;
+    out->experts_s = t->experts_s;
+    out->windows_s = kin_device_windows_s(rates, share->n_layer, share->n_layer_gpu, n_rounds);
+    out->exposed_s = t->n_unit > 0 ? kin_device_exposed_s(rates, t->n_unit, t->excess_s / t->n_unit, n_rounds) : 0;
+    out->load_s = t->load_s;
+    out->resident_bytes = t->resident_bytes;
+    out->streamed_bytes = t->streamed_bytes;
+    out->gpu_bytes = t->gpu_bytes;
+    out->memory_bytes = t->memory_bytes;
+    return out->compute_s + out->experts_s + out->windows_s + out->exposed_s;
+}
+
+int kin_latency_pass(const kin_facts *facts, const kin_plan *plan, int n_tokens, int n_cached, bool with_output,
+                     kin_prediction *out, kin_err *err) {
+    kin_load loads[KIN_FACTS_MAX_DEVICES] = {0};
+    double busy_s = 0, stall_s = 0;
+    *out = (kin_prediction){.slowest_disk = -1};
+    if (kin_plan_check(plan, facts, err) != 0) return KIN_FAIL;
+    find_loads(facts, plan, loads);
+    for (int i = 0; i < facts->n_device; i++) {
+        kin_device_rates rates;
+        if (i > 0 && plan->shares[i].n_layer == 0) continue;
+        kin_device_rates_init(&rates, facts, i, n_tokens, n_cached, with_output);
+        kin_device_time t = kin_device_time_of(&rates, &loads[i]);
+        if (!t.fits)
+            return kin_err_set(err, "plan: %s cannot hold %d layers, %d of them on the GPU", facts->devices[i].name,
+                               plan->shares[i].n_layer, plan->shares[i].n_layer_gpu);
+        busy_s += add_device(&rates, &t, &plan->shares[i], plan->n_rounds, &out->devices[i]);
+        out->compute_s += t.compute_s;
+        out->windows_s += out->devices[i].windows_s;
+        out->exposed_s += out->devices[i].exposed_s + t.experts_s;
+        if (t.stall_s > stall_s) stall_s = t.stall_s, out->slowest_disk = i;
+    }
+    out->hops_s = add_hops(facts, plan, n_tokens, out);
+    busy_s += out->hops_s;
+    out->tpot_s = fmax(busy_s, stall_s);
+    out->disk_bound_s = out->tpot_s - busy_s;
+    if (stall_s <= busy_s) out->slowest_disk = -1;
+    return 0;
+}
+
+int kin_latency_predict(const kin_facts *facts, const kin_plan *plan, kin_prediction *out, kin_err *err) {
+    const kin_work_facts *work = &facts->work;
+    double ttft_s = 0;
+    for (int done = 0; done < work->n_prompt; done += work->n_batch) {
+        int left = work->n_prompt - done, n = left < work->n_batch ? left : work->n_batch;
+        if (kin_latency_pass(facts, plan, n, done, n == left, out, err) != 0) return KIN_FAIL;
+        ttft_s += out->tpot_s;
+    }
+    if (kin_latency_pass(facts, plan, 1, work->n_cached, true, out, err) != 0) return KIN_FAIL;
+    out->ttft_s = ttft_s;
+    return 0;
+}

@@ -1,0 +1,38 @@
+// Latency: what a plan's token and prompt will take, and where the time goes. The timeline model.
+//
+// Computing and hops come one after the other; each device's disk works all the time behind them (device_time.h). In one pass
+//
+//     busy = sum over devices (compute + experts + windows + exposed) + k * sum over the ring's hops
+//     T    = max(busy, largest stall of a device)
+//
+// TPOT is T for one token. TTFT is the sum over the prompt's batches; only the last one computes the output. In the published
+// model (halda_cost.h) loading adds up; here it overlaps, so more rounds can gain.
+#pragma once
+
+#include "pure/plan/device_time.h"
+#include "pure/plan/plan.h"
+
+typedef struct kin_device_prediction {
+    double compute_s; // with the output layer, without waiting
+    double windows_s; // starting windows, copies to and from the GPU
+    double experts_s; // reading experts
+    double exposed_s; // waiting for streamed weights; what the period waits for the slowest disk is not in here
+    double load_s;    // its disk's work
+    double hop_s;     // from here to the next member that computes
+    double resident_bytes, streamed_bytes, gpu_bytes, memory_bytes;
+} kin_device_prediction;
+
+typedef struct kin_prediction {
+    double tpot_s, ttft_s;
+    double compute_s, windows_s, exposed_s, hops_s; // sums; experts count as exposed
+    double disk_bound_s;                            // what TPOT is longer than all that, because a disk is the limit
+    int slowest_disk;                               // that device, or -1
+    kin_device_prediction devices[KIN_FACTS_MAX_DEVICES];
+} kin_prediction;
+
+// Fails if the plan is not one (kin_plan_check), or if a device cannot hold its part; the sentence says which.
+int kin_latency_predict(const kin_facts *facts, const kin_plan *plan, kin_prediction *out, kin_err *err);
+
+// Only the time of one pass, of n_tokens after n_cached.
+int kin_latency_pass(const kin_facts *facts, const kin_plan *plan, int n_tokens, int n_cached, bool with_output,
+                     kin_prediction *out, kin_err *err);

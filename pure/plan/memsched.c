@@ -1,0 +1,35 @@
+// MemSched: layers in proportion to memory, RAM and VRAM together. The rule of exo, and of prima.cpp without Halda.
+//
+// Devices take part whether they help or not. Within a device the GPU takes what it can hold.
+#include <stddef.h>
+
+#include "pure/plan/device_time.h"
+#include "pure/plan/scheduler.h"
+
+static double memory_of(const kin_device_facts *d) {
+    return d->memory_bytes + (d->has_gpu && !d->uma ? d->gpu_memory_bytes : 0);
+}
+
+int kin_plan_memsched(const kin_facts *facts, const kin_plan_options *options, kin_plan *plan, kin_err *err) {
+    double memory[KIN_FACTS_MAX_DEVICES] = {0};
+    int counts[KIN_FACTS_MAX_DEVICES];
+    kin_device_set usable;
+    if (kin_scheduler_devices(facts, options, &usable, err) != 0) return KIN_FAIL;
+    int n_rounds = options->n_rounds > 0 ? options->n_rounds : 1;
+    *plan = (kin_plan){.n_rounds = n_rounds};
+    if (n_rounds > facts->model.n_layer) return kin_err_set(err, "plan: %d rounds for %d layers", n_rounds, facts->model.n_layer);
+    // Windows of equal rounds are divided, then rounds are put together: a device has none or at least one layer in each.
+    for (int i = 0; i < facts->n_device; i++) memory[i] = usable & kin_device_bit(i) ? memory_of(&facts->devices[i]) : 0;
+    kin_scheduler_divide(facts->model.n_layer / n_rounds, memory, facts->n_device, counts);
+    int largest = 0, rest = facts->model.n_layer % n_rounds;
+    for (int i = 0; i < facts->n_device; i++) {
+        plan->shares[i].n_layer = counts[i] * n_rounds;
+        if (counts[i] > counts[largest]) largest = i;
+    }
+    plan->shares[largest].n_layer += rest;
+    for (int i = 0; i < facts->n_device; i++) {
+        if (facts->devices[i].has_gpu) plan->shares[i].n_layer_gpu = plan->shares[i].n_layer;
+    }
+    kin_scheduler_fit_gpus(facts, plan);
+    return kin_scheduler_finish(facts, usable, NULL, plan, err);
+}

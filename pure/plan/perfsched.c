@@ -1,0 +1,81 @@
+// PerfSched: layers in proportion to computing power, then by memory. The rule of Galaxy, as the paper's A.10 has it:
+//
+//   1. Divide by the power of each device's faster engine.
+//   2. What does not fit there (VRAM, or RAM where there is no GPU) goes to devices with room, the most powerful first.
+//   3. What then is left goes to all CPUs, in proportion to their power, and may have to be streamed.
+#include <stddef.h>
+
+#include "pure/plan/device_time.h"
+#include "pure/plan/scheduler.h"
+
+typedef struct worker {
+    double power, cpu_power; // layers per second
+    int room;                // layers that fit where they are fast
+    bool on_gpu;
+    int n_fast, n_cpu; // its layers
+} worker;
+
+static int cpu_room(const kin_device_rates *rates, int n_layer) {
+    for (int n = n_layer; n > 0; n--) {
+        kin_load load = kin_load_of(n, 0);
+        load.size_cpu *= rates->layer_share_max;
+        kin_device_time t = kin_device_time_of(rates, &load);
+        if (t.fits && t.streamed_bytes == 0 && t.experts_s == 0) return n;
+    }
+    return 0;
+}
+
+static worker worker_of(const kin_facts *facts, int device) {
+    kin_device_rates r;
+    kin_device_rates_init(&r, facts, device, 1, facts->work.n_cached, true);
+    double cpu_s = r.cpu_layer_s + r.cpu_layer_fixed_s, gpu_s = r.gpu_layer_s + r.gpu_layer_fixed_s;
+    worker w = {.cpu_power = 1 / cpu_s, .on_gpu = r.facts->has_gpu && gpu_s < cpu_s};
+    w.power = w.on_gpu ? 1 / gpu_s : w.cpu_power;
+    w.room = w.on_gpu ? kin_device_gpu_layers_max(&r, facts->model.n_layer) : cpu_room(&r, facts->model.n_layer);
+    return w;
+}
+
+// Step 2. Returns the layers that found no room.
+static int move_to_room(worker *workers, int n) {
+    int left = 0;
+    for (int i = 0; i < n; i++) {
+        int over = workers[i].n_fast - workers[i].room;
+        if (over <= 0) continue;
+        workers[i].n_fast -= over;
+        left += over;
+    }
+    while (left > 0) {
+        int best = -1;
+        for (int i = 0; i < n; i++) {
+            if (workers[i].n_fast < workers[i].room && (best < 0 || workers[i].power > workers[best].power)) best = i;
+        }
+        if (best < 0) break;
+        workers[best].n_fast++;
+        left--;
+    }
+    return left;
+}
+
+int kin_plan_perfsched(const kin_facts *facts, const kin_plan_options *options, kin_plan *plan, kin_err *err) {
+    worker workers[KIN_FACTS_MAX_DEVICES] = {0};
+    double power[KIN_FACTS_MAX_DEVICES] = {0}, cpu_power[KIN_FACTS_MAX_DEVICES] = {0};
+    int counts[KIN_FACTS_MAX_DEVICES], n = facts->n_device;
+    kin_device_set usable;
+    if (kin_scheduler_devices(facts, options, &usable, err) != 0) return KIN_FAIL;
+    *plan = (kin_plan){.n_rounds = 1};
+    for (int i = 0; i < n; i++) {
+        if (!(usable & kin_device_bit(i))) continue;
+        workers[i] = worker_of(facts, i);
+        power[i] = workers[i].power;
+        cpu_power[i] = workers[i].cpu_power;
+    }
+    kin_scheduler_divide(facts->model.n_layer, power, n, counts);
+    for (int i = 0; i < n; i++) workers[i].n_fast = counts[i];
+    kin_scheduler_divide(move_to_room(workers, n), cpu_power, n, counts);
+    for (int i = 0; i < n; i++) {
+        plan->shares[i].n_layer = workers[i].n_fast + counts[i];
+        plan->shares[i].n_layer_gpu = workers[i].on_gpu ? workers[i].n_fast : 0;
+    }
+    kin_scheduler_fit_gpus(facts, plan);
+    return kin_scheduler_finish(facts, usable, NULL, plan, err);
+}

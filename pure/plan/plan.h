@@ -1,0 +1,53 @@
+// A plan: which device computes how many layers in each round, how many of them on its GPU, and in which order the ring goes.
+//
+// A token goes n_rounds times round the ring. A device's layers are spread over the rounds as evenly as whole layers can be;
+// where they do not divide, the first rounds have one more, so the last rounds are shorter. A device that computes at all has at
+// least one layer in every round. Layers are handed out in the order in which windows come: round by round, along the ring.
+//
+// A ring may have relays: stops that only pass on, where two neighbours have no link. A device that computes can be a relay
+// at another stop of the same ring.
+#pragma once
+
+#include <stdbool.h>
+
+#include "pure/plan/facts.h"
+#include "pure/plan/window.h"
+
+enum { KIN_PLAN_MAX_STOPS = 4 * KIN_FACTS_MAX_DEVICES };
+
+typedef struct kin_share {
+    int n_layer;     // over all rounds, 0: left out, or a relay
+    int n_layer_gpu; // of these on the GPU
+} kin_share;
+
+typedef struct kin_plan {
+    int n_rounds;
+    int n_stops; // of one round; the head comes first. 1: no network in the path of a token
+    struct {
+        int device;
+        bool relay;
+    } stops[KIN_PLAN_MAX_STOPS];
+    kin_share shares[KIN_FACTS_MAX_DEVICES]; // by device
+    double tpot_s;                           // predicted
+    double bound_s; // no plan is faster than this, as far as the solver could prove; 0: it proves nothing
+} kin_plan;
+
+// How many of `n` things fall into a round.
+static inline int kin_plan_of_round(int n, int n_rounds, int round) {
+    return n / n_rounds + (round < n % n_rounds);
+}
+
+// The window of the device at `stop` in `round`; empty (layer_begin == layer_end) at relays.
+kin_window kin_plan_window(const kin_plan *plan, int round, int stop);
+
+// All windows of a device, one for each round; none where it does not compute.
+void kin_plan_windows(const kin_plan *plan, int device, kin_windows *out);
+
+// The devices that compute.
+kin_device_set kin_plan_workers(const kin_plan *plan, int n_device);
+
+// The plan can be run as it stands: layers add up, every worker is in the ring exactly once, and neighbours can talk.
+int kin_plan_check(const kin_plan *plan, const kin_facts *facts, kin_err *err);
+
+// A new plan must win by a margin, or noise would move layers about: the thesis's criterion, candidate < 0.95 current.
+bool kin_plan_is_worth_changing(double tpot_now_s, double tpot_candidate_s);

@@ -1,0 +1,50 @@
+#include "sys/highs.h"
+
+#ifdef KIN_HAVE_HIGHS
+
+#include <interfaces/highs_c_api.h>
+
+// HiGHS wants rows as ranges of one list of entries, which is how a kin_ilp has them already.
+static void copy_entries(const kin_ilp *ilp, HighsInt *begin, HighsInt *columns, double *values) {
+    int row = 0;
+    begin[0] = 0;
+    for (int i = 0; i < ilp->n_entry; i++) {
+        while (row < ilp->entries[i].row) begin[++row] = i;
+        columns[i] = ilp->entries[i].column;
+        values[i] = ilp->entries[i].value;
+    }
+    while (row < ilp->n_row) begin[++row] = ilp->n_entry;
+}
+
+bool kin_highs_is_there(void) {
+    return true;
+}
+
+kin_ilp_outcome kin_highs_solve(const kin_ilp *ilp, double *x, kin_err *err) {
+    HighsInt begin[KIN_ILP_MAX_ROWS + 1], columns[KIN_ILP_MAX_ENTRIES], integrality[KIN_ILP_MAX_COLUMNS], status = 0;
+    double values[KIN_ILP_MAX_ENTRIES], rows[KIN_ILP_MAX_ROWS];
+    copy_entries(ilp, begin, columns, values);
+    for (int j = 0; j < ilp->n_column; j++) integrality[j] = kHighsVarTypeInteger;
+    HighsInt rc = Highs_mipCall(ilp->n_column, ilp->n_row, ilp->n_entry, kHighsMatrixFormatRowwise, kHighsObjSenseMinimize, 0,
+                                ilp->cost, ilp->least, ilp->most, ilp->row_least, ilp->row_most, begin, columns, values,
+                                integrality, x, rows, &status);
+    if (rc != kHighsStatusError && status == kHighsModelStatusOptimal) return KIN_ILP_OPTIMAL;
+    if (rc != kHighsStatusError && (status == kHighsModelStatusInfeasible || status == kHighsModelStatusUnboundedOrInfeasible))
+        return KIN_ILP_INFEASIBLE;
+    kin_err_set(err, "HiGHS could not solve a program (model status %d)", (int)status);
+    return KIN_ILP_FAILED;
+}
+
+#else
+
+bool kin_highs_is_there(void) {
+    return false;
+}
+
+kin_ilp_outcome kin_highs_solve(const kin_ilp *ilp, double *x, kin_err *err) {
+    (void)ilp, (void)x;
+    kin_err_set(err, "this program was built without HiGHS");
+    return KIN_ILP_FAILED;
+}
+
+#endif

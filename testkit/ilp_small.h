@@ -1,0 +1,10 @@
+// A solver of the integer programs that Halda makes, and only of those: by counting, not by linear programming. For tests where
+// there is no HiGHS, and to hold HiGHS against.
+//
+// The programs' shape: columns w_0 .. w_(M-1), n_0 .. n_(M-1); row 0 is the sum of all w; every other row has w_i and n_i of one
+// i. For every value of w_i the best n_i is found by trying all; then dynamic programming over the sum.
+#pragma once
+
+#include "pure/plan/ilp.h"
+
+kin_ilp_solver kin_ilp_small;

@@ -1,0 +1,161 @@
+#!/bin/sh
+# A ring of real processes on loopback: what it writes, and what happens when a device dies, hangs, or has no business there.
+#
+#   test_cluster.sh PATH_TO_KIN
+set -u
+kin=$1
+dir=$(mktemp -d) || exit 1
+pids=
+stop_all() {
+    [ -z "${KEEP:-}" ] || cp -r "$dir" "$KEEP"
+    for pid in $pids; do kill -9 "$pid" 2>/dev/null; done
+    rm -rf "$dir"
+}
+trap stop_all EXIT
+trap 'exit 130' INT TERM
+for name in $(env | sed -n 's/^\(KIN_[A-Z_]*\)=.*/\1/p'); do unset "$name"; done
+unset XDG_CACHE_HOME XDG_CONFIG_HOME
+export OMP_WAIT_POLICY=passive GOMP_SPINCOUNT=0
+port=$((20000 + $$ % 20000))
+n_checks=0 n_failed=0 claim=
+
+fail() {
+    echo "FAILED: $claim: $*"
+    tail -n 5 "$dir"/*.log
+    n_failed=$((n_failed + 1))
+}
+check() { # COMMAND...
+    n_checks=$((n_checks + 1))
+    "$@" || fail "$*"
+}
+says() { n_checks=$((n_checks + 1)) && grep -q -e "$2" "$1" || fail "no '$2' in $(basename "$1")"; } # FILE PATTERN
+same() { n_checks=$((n_checks + 1)) && cmp -s "$1" "$2" || fail "$(basename "$1") and $(basename "$2") differ"; }
+seen=0
+mark() { seen=$(wc -l <"$1"); } # FILE: from now on wait_for looks at new lines of it only
+wait_for() { # SECONDS FILE PATTERN
+    n=0
+    n_checks=$((n_checks + 1))
+    while [ $n -lt $(($1 * 20)) ]; do
+        tail -n +$((seen + 1)) "$2" 2>/dev/null | grep -q -e "$3" && return 0
+        sleep 0.05
+        n=$((n + 1))
+    done
+    fail "no '$3' in $(basename "$2") within $1 s"
+    return 1
+}
+
+key() { # NAME [DIGIT]: a home with the cluster's key
+    mkdir -p "$dir/$1"
+    [ -f "$dir/$1/key" ] || (umask 077 && printf '%064d\n' "${2:-7}" >"$dir/$1/key")
+}
+join() { # NAME OPTION...
+    who=$1
+    key "$who"
+    shift
+    HOME=$dir/$who "$kin" join "127.0.0.1:$port" --name "$who" --key-file "$dir/$who/key" --listen 127.0.0.1 -t 1 "$@" \
+        >>"$dir/$who.log" 2>&1 &
+    pids="$pids $!"
+    eval "pid_$who=$!"
+}
+head() { # COMMAND OPTION...: to the end
+    what=$1
+    key head
+    shift
+    HOME=$dir/head timeout 60 "$kin" "$what" --cluster --name desk --key-file "$dir/head/key" --listen 127.0.0.1 --port "$port" \
+        --hidden -t 1 "$@" 2>>"$dir/head.log"
+}
+alone() {
+    what=$1
+    shift
+    HOME=$dir/head "$kin" "$what" -t 1 "$@" 2>>"$dir/head.log"
+}
+tokens='1 50 60 70 80 90 100 110 120 130 140 150 160 170 180 190 200'
+
+claim='two devices without the model give the bits of one machine'
+alone eval --tokens "$tokens" --batch 8 --greedy 24 --logits "$dir/want" >"$dir/want.ids"
+join anna
+join ben
+head eval --devices 2 --batch 8 --chunk 8 --tokens "$tokens" --greedy 24 --logits "$dir/got" >"$dir/got.ids"
+same "$dir/want.ids" "$dir/got.ids"
+same "$dir/want" "$dir/got"
+claim='so they do in four rounds, planned by memory, and the devices outlive their head'
+head eval --devices 2 --rounds 4 --plan memory --batch 8 --chunk 8 --tokens "$tokens" --greedy 24 --logits "$dir/got" >"$dir/got.ids"
+same "$dir/want.ids" "$dir/got.ids"
+same "$dir/want" "$dir/got"
+claim='a plan by hand: a relay, uneven windows, a head without layers'
+cat >"$dir/plan.json" <<END
+{"devices": [{"device": "anna", "window": 3}, {"device": "ben", "window": 0}, {"device": "cleo", "window": 2, "memory": "1G"}]}
+END
+join cleo
+head eval --plan "$dir/plan.json" --batch 8 --chunk 8 --tokens "$tokens" --greedy 24 --logits "$dir/got" >"$dir/got.ids"
+same "$dir/want.ids" "$dir/got.ids"
+same "$dir/want" "$dir/got"
+
+claim='a plan that cannot be is refused with the place'
+echo '{"devices": [{"device": "anna", "windows": 3}]}' >"$dir/wrong.json"
+head run --plan "$dir/wrong.json" -p x && fail "it ran"
+says "$dir/head.log" 'wrong.json: device 1: "windows" is not known'
+
+claim='somebody with another key stays outside, and is told'
+key eve 8
+join eve
+mkfifo "$dir/prompts"
+mark "$dir/head.log"
+head run --devices 3 --lines --temp 0 -n 60 <"$dir/prompts" >"$dir/text" &
+head_pid=$!
+pids="$pids $head_pid"
+while echo 'Once upon a time'; do :; done >"$dir/prompts" 2>/dev/null &
+pids="$pids $!"
+wait_for 10 "$dir/head.log" 'another key'
+wait_for 10 "$dir/head.log" 'serving on 3 devices'
+
+seen=0
+wait_for 10 "$dir/eve.log" 'another key'
+
+grows() { # waits until the text does
+    size=$(wc -c <"$dir/text") n=0
+    while [ "$(wc -c <"$dir/text")" -le $((size + 2000)) ] && [ $n -lt 300 ]; do
+        sleep 0.05
+        n=$((n + 1))
+    done
+    check [ $n -lt 300 ]
+}
+milliseconds() { date +%s%3N; }
+
+claim='a device that is killed in mid-request: the request ends with its name, the head serves on'
+grows
+mark "$dir/head.log"
+begun=$(milliseconds)
+kill -9 "$pid_ben"
+wait_for 5 "$dir/head.log" "device 'ben'.*\(broke\|lost\)"
+check [ $(($(milliseconds) - begun)) -lt 2500 ]
+join ben
+wait_for 15 "$dir/head.log" "serving on 3 devices"
+grows
+
+claim='a device that hangs is noticed within two seconds'
+mark "$dir/head.log"
+begun=$(milliseconds)
+kill -STOP "$pid_anna"
+wait_for 5 "$dir/head.log" "device 'anna'.*\(broke\|lost\)"
+check [ $(($(milliseconds) - begun)) -lt 2500 ]
+kill -CONT "$pid_anna"
+wait_for 15 "$dir/head.log" "serving on 3 devices"
+grows
+same_text() { sort -u "$dir/text" | grep -v '^Once upon a time$' | awk 'length > 200' | wc -l; }
+claim='every text that was finished is the same'
+check [ "$(same_text)" -eq 1 ]
+
+claim='Ctrl-C ends the head cleanly'
+for child in $(cat "/proc/$head_pid/task/$head_pid/children"); do kill -INT "$child"; done
+wait "$head_pid"
+status=$?
+check [ $status -eq 130 ] || echo "status $status"
+
+claim='Ctrl-C ends a device cleanly'
+kill -INT "$pid_cleo"
+wait "$pid_cleo"
+check [ $? -eq 0 ]
+
+echo "$n_checks checks, $n_failed failed"
+[ $n_failed -eq 0 ]

@@ -1,0 +1,92 @@
+// HiGHS behind kin's interface: the same optima as a solver that counts, on the programs that Halda makes.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <string.h>
+
+#include "pure/plan/scheduler.h"
+#include "sys/highs.h"
+#include "testkit/ilp_small.h"
+#include "testkit/paper_clusters.h"
+#include "testkit/plan_random.h"
+
+enum { N_PLANS = 100, EXIT_SKIPPED = 77 };
+
+static int n_solved, n_infeasible;
+
+static double value_of(const kin_ilp *ilp, const double *x) {
+    double sum = 0;
+    for (int j = 0; j < ilp->n_column; j++) sum += ilp->cost[j] * x[j];
+    return sum;
+}
+
+// Both must say the same; Halda goes on with the counted solution, so that ties do not lead apart.
+static kin_ilp_outcome both(const kin_ilp *ilp, double *x, kin_err *err) {
+    double counted[KIN_ILP_MAX_COLUMNS];
+    kin_ilp_outcome outcome = kin_highs_solve(ilp, x, err), expected = kin_ilp_small(ilp, counted, err);
+    assert_int_equal(outcome, expected);
+    if (outcome == KIN_ILP_INFEASIBLE) {
+        n_infeasible++;
+        return outcome;
+    }
+    double a = value_of(ilp, x), b = value_of(ilp, counted);
+    if (fabs(a - b) > 1e-6 * fabs(b) + 1e-9) fail_msg("HiGHS %.12g, counted %.12g", a, b);
+    n_solved++;
+    memcpy(x, counted, sizeof counted);
+    return outcome;
+}
+
+static void highs_finds_the_optima_that_counting_finds(void **state) {
+    (void)state;
+    kin_plan_options options = kin_plan_options_defaults();
+    kin_facts facts;
+    kin_plan plan;
+    kin_rng rng;
+    options.ilp = both;
+    kin_rng_seed(&rng, 41);
+    for (int i = 0; i < N_PLANS; i++) {
+        kin_random_facts(&facts, &rng, 6, 30);
+        kin_plan_halda(&facts, &options, &plan, NULL);
+    }
+    print_message("%d programs solved, %d without a solution\n", n_solved, n_infeasible);
+    assert_true(n_solved > N_PLANS && n_infeasible > 0);
+}
+
+static void halda_with_highs_makes_the_paper_s_choice(void **state) {
+    (void)state;
+    kin_plan_options options = kin_plan_options_defaults();
+    kin_facts facts;
+    kin_plan plan;
+    kin_err err;
+    options.ilp = kin_highs_solve;
+    options.halda_kind = KIN_HALDA_RELEASED;
+    kin_paper_facts(&facts, KIN_PAPER_TABLE_11, KIN_PAPER_70B, 0);
+    assert_int_equal(kin_plan_halda(&facts, &options, &plan, &err), 0);
+    assert_int_equal(plan.shares[kin_paper_device(&facts, "D2")].n_layer, 48);
+    assert_int_equal(plan.shares[kin_paper_device(&facts, "D0")].n_layer, 13);
+    assert_int_equal(plan.shares[kin_paper_device(&facts, "D6")].n_layer, 19);
+}
+
+static void without_highs_there_is_a_sentence(void **state) {
+    (void)state;
+    kin_ilp ilp = {0};
+    kin_err err;
+    assert_int_equal(kin_highs_solve(&ilp, NULL, &err), KIN_ILP_FAILED);
+    assert_non_null(strstr(err.text, "without HiGHS"));
+}
+
+int main(void) {
+    const struct CMUnitTest with[] = {
+        cmocka_unit_test(highs_finds_the_optima_that_counting_finds),
+        cmocka_unit_test(halda_with_highs_makes_the_paper_s_choice),
+    };
+    const struct CMUnitTest without[] = {cmocka_unit_test(without_highs_there_is_a_sentence)};
+    if (kin_highs_is_there()) return cmocka_run_group_tests(with, NULL, NULL);
+    int failed = cmocka_run_group_tests(without, NULL, NULL);
+    return failed ? failed : EXIT_SKIPPED;
+}

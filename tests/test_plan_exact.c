@@ -1,0 +1,323 @@
+// The exact scheduler: equal to brute force on small instances, never worse than any other scheduler on larger ones.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pure/plan/hops.h"
+#include "pure/plan/latency.h"
+#include "pure/plan/scheduler.h"
+#include "testkit/ilp_small.h"
+#include "testkit/paper_clusters.h"
+#include "testkit/plan_random.h"
+
+enum { N_SMALL = 10000, N_LARGE = 10000, N_STEADY = 200, MAX_SMALL_DEVICES = 4, MAX_SMALL_LAYERS = 8 };
+
+// ---- brute force: every number of rounds, every division of layers, every GPU share, every order
+
+typedef struct brute {
+    const kin_facts *facts;
+    kin_device_set usable;
+    kin_device_rates rates[MAX_SMALL_DEVICES];
+    kin_device_time times[MAX_SMALL_DEVICES][MAX_SMALL_LAYERS + 1][MAX_SMALL_LAYERS + 1]; // [layers][on the GPU]
+    double ring_s[1 << MAX_SMALL_DEVICES];
+    int n_rounds;
+    double best_s;
+} brute;
+
+// The cheapest ring from `at` through all of `left` back to the head.
+static double ring_through(const kin_hops *hops, int at, kin_device_set left) {
+    double best = INFINITY;
+    if (!left) return hops->cost[at][0];
+    for (int next = 1; next < hops->n_device; next++) {
+        if (left & kin_device_bit(next))
+            best = fmin(best, hops->cost[at][next] + ring_through(hops, next, left & ~kin_device_bit(next)));
+    }
+    return best;
+}
+
+static void divide(brute *b, int device, int n_left, kin_device_set members, double busy_s, double stall_s) {
+    if (device == b->facts->n_device) {
+        if (n_left > 0) return;
+        b->best_s = fmin(b->best_s, fmax(busy_s + b->n_rounds * b->ring_s[members], stall_s));
+        return;
+    }
+    bool usable = b->usable & kin_device_bit(device);
+    for (int n = 0; n <= (usable ? n_left : 0); n++) {
+        if (n > 0 && n < b->n_rounds) continue;
+        if (n == 0 && device > 0) {
+            divide(b, device + 1, n_left, members, busy_s, stall_s);
+            continue;
+        }
+        for (int n_gpu = 0; n_gpu <= n; n_gpu++) {
+            const kin_device_time *t = &b->times[device][n][n_gpu];
+            if (!t->fits) continue;
+            double cost_s =
+                t->compute_s + t->experts_s + kin_device_windows_s(&b->rates[device], n, n_gpu, b->n_rounds) +
+                (t->n_unit > 0 ? kin_device_exposed_s(&b->rates[device], t->n_unit, t->excess_s / t->n_unit, b->n_rounds) : 0);
+            divide(b, device + 1, n_left - n, members | kin_device_bit(device), busy_s + cost_s, fmax(stall_s, t->stall_s));
+        }
+    }
+}
+
+static double brute_force(const kin_facts *facts) {
+    static brute b;
+    kin_hops hops;
+    b.facts = facts;
+    b.best_s = INFINITY;
+    assert_int_equal(kin_facts_screen(facts, &b.usable, NULL, NULL), 0);
+    kin_hops_init(&hops, facts, b.usable, 1);
+    for (kin_device_set members = 1; members < kin_device_bit(facts->n_device); members += 2) {
+        b.ring_s[members] = members == 1 ? 0 : ring_through(&hops, 0, members & ~(kin_device_set)1);
+    }
+    for (int i = 0; i < facts->n_device; i++) {
+        kin_device_rates_init(&b.rates[i], facts, i, 1, facts->work.n_cached, true);
+        for (int n = 0; n <= facts->model.n_layer; n++) {
+            for (int n_gpu = 0; n_gpu <= n; n_gpu++) {
+                kin_load load = kin_load_of(n - n_gpu, n_gpu);
+                b.times[i][n][n_gpu] = kin_device_time_of(&b.rates[i], &load);
+            }
+        }
+    }
+    for (b.n_rounds = 1; b.n_rounds <= facts->model.n_layer; b.n_rounds++) divide(&b, 0, facts->model.n_layer, 0, 0, 0);
+    return b.best_s;
+}
+
+static void exact_equals_brute_force_on_small_instances(void **state) {
+    (void)state;
+    kin_plan_options options = kin_plan_options_defaults();
+    kin_facts facts;
+    kin_rng rng;
+    int n_none = 0, n_ring = 0, n_rounds = 0, n_disk = 0, n_mixed = 0, n_no_head = 0;
+    kin_rng_seed(&rng, 5);
+    for (int round = 0; round - n_none < N_SMALL; round++) {
+        kin_plan plan;
+        kin_prediction prediction;
+        kin_err err;
+        kin_random_facts(&facts, &rng, MAX_SMALL_DEVICES, round % 10 == 0 ? MAX_SMALL_LAYERS : 5);
+        double best_s = brute_force(&facts);
+        int rc = kin_plan_exact(&facts, &options, &plan, &err);
+        assert_int_equal(rc == 0, isfinite(best_s));
+        if (rc != 0) {
+            n_none++;
+            continue;
+        }
+        if (fabs(plan.tpot_s - best_s) > 1e-9 * best_s)
+            fail_msg("round %d: exact %.9g ms, brute force %.9g ms", round, plan.tpot_s * 1e3, best_s * 1e3);
+        if (fabs(plan.bound_s - best_s) > 1e-9 * best_s) fail_msg("round %d: the plan is not proven", round);
+        assert_int_equal(kin_latency_predict(&facts, &plan, &prediction, &err), 0);
+        assert_true(prediction.tpot_s == plan.tpot_s);
+        n_ring += plan.n_stops > 1;
+        n_rounds += plan.n_rounds > 1;
+        n_disk += prediction.slowest_disk >= 0;
+        n_no_head += plan.shares[0].n_layer == 0;
+        for (int i = 0; i < facts.n_device; i++) {
+            n_mixed += plan.shares[i].n_layer_gpu > 0 && plan.shares[i].n_layer_gpu < plan.shares[i].n_layer;
+        }
+    }
+    print_message("%d instances, %d more without a plan, %d rings, %d with more rounds, %d limited by a disk, %d with CPU and "
+                  "GPU, %d heads "
+                  "without layers\n",
+                  N_SMALL, n_none, n_ring, n_rounds, n_disk, n_mixed, n_no_head);
+    assert_true(n_ring > 500 && n_rounds > 100 && n_disk > 100 && n_mixed > 100 && n_no_head > 100);
+}
+
+// ---- against the others
+
+static void exact_is_never_worse_than_the_others(void **state) {
+    (void)state;
+    kin_plan_options options = kin_plan_options_defaults();
+    kin_facts facts;
+    kin_rng rng;
+    double gain[8] = {0};
+    int n_plans[8] = {0}, n_open = 0;
+    options.ilp = kin_ilp_small;
+    options.max_orders = 20;
+    kin_rng_seed(&rng, 7);
+    for (int round = 0; n_plans[1] < N_LARGE; round++) {
+        kin_plan exact, other;
+        kin_err err;
+        kin_random_facts(&facts, &rng, 10, round % 50 == 0 ? 80 : 24);
+        int rc = kin_plan_exact(&facts, &options, &exact, &err);
+        n_open += rc == 0 && exact.bound_s < exact.tpot_s * (1 - 1e-9);
+        for (int i = 1; kin_schedulers[i].name; i++) {
+            if (i > 1 && round % 10 != 0) continue; // halda (the first) always, the others now and then
+            if (kin_schedulers[i].plan(&facts, &options, &other, NULL) != 0) continue;
+            if (rc != 0) fail_msg("round %d: %s has a plan, exact has none", round, kin_schedulers[i].name);
+            if (exact.tpot_s > other.tpot_s * (1 + 1e-9))
+                fail_msg("round %d: exact %g ms, %s %g ms", round, exact.tpot_s * 1e3, kin_schedulers[i].name,
+                         other.tpot_s * 1e3);
+            gain[i] += log(other.tpot_s / exact.tpot_s);
+            n_plans[i]++;
+        }
+    }
+    for (int i = 1; kin_schedulers[i].name; i++)
+        print_message("%s: %d plans, on average %.2f times as long\n", kin_schedulers[i].name, n_plans[i],
+                      exp(gain[i] / n_plans[i]));
+    print_message("exact: %d not proven\n", n_open);
+    assert_int_equal(n_open, 0);
+}
+
+// ---- other claims
+
+static void the_same_facts_give_the_same_plan(void **state) {
+    (void)state;
+    kin_plan_options options = kin_plan_options_defaults();
+    kin_facts facts;
+    kin_rng rng;
+    options.ilp = kin_ilp_small;
+    kin_rng_seed(&rng, 11);
+    for (int round = 0; round < N_STEADY; round++) {
+        kin_random_facts(&facts, &rng, 8, 20);
+        for (int i = 0; kin_schedulers[i].name; i++) {
+            static kin_plan a, b;
+            memset(&a, 1, sizeof a);
+            memset(&b, 2, sizeof b);
+            int rc = kin_schedulers[i].plan(&facts, &options, &a, NULL);
+            assert_int_equal(kin_schedulers[i].plan(&facts, &options, &b, NULL), rc);
+            if (rc == 0) {
+                assert_int_equal(a.n_rounds, b.n_rounds);
+                assert_int_equal(a.n_stops, b.n_stops);
+                assert_memory_equal(a.shares, b.shares, sizeof a.shares);
+                for (int s = 0; s < a.n_stops; s++) assert_int_equal(a.stops[s].device, b.stops[s].device);
+                assert_true(a.tpot_s == b.tpot_s);
+            }
+        }
+    }
+}
+
+static void one_more_device_never_makes_it_slower(void **state) {
+    (void)state;
+    kin_plan_options options = kin_plan_options_defaults();
+    kin_facts facts;
+    kin_rng rng;
+    kin_rng_seed(&rng, 13);
+    for (int round = 0; round < N_STEADY; round++) {
+        kin_plan plan;
+        double before_s = INFINITY;
+        kin_random_facts(&facts, &rng, 10, 30);
+        for (int all = facts.n_device, n = 1; n <= all; n++) {
+            facts.n_device = n;
+            if (kin_plan_exact(&facts, &options, &plan, NULL) != 0) continue;
+            if (plan.tpot_s > before_s * (1 + 1e-9)) fail_msg("round %d: %d devices are slower than one less", round, n);
+            before_s = plan.tpot_s;
+        }
+    }
+}
+
+// A star: nobody but device 1 can talk to the head.
+static void a_relay_joins_devices_that_have_no_link(void **state) {
+    (void)state;
+    kin_plan_options options = kin_plan_options_defaults();
+    kin_facts facts;
+    kin_plan plan;
+    kin_err err;
+    kin_paper_facts(&facts, KIN_PAPER_TABLE_3, KIN_PAPER_30B, 3); // D3, D2, D1
+    int gate = kin_paper_device(&facts, "D1"), far = kin_paper_device(&facts, "D2");
+    facts.links[0][far].bytes_s = facts.links[far][0].bytes_s = 0;
+    for (int q = 0; q < KIN_N_QUANT; q++) facts.devices[gate].cpu.token_bytes_s[q] = 1e9;
+    assert_int_equal(kin_plan_exact(&facts, &options, &plan, &err), 0);
+    assert_true(plan.shares[far].n_layer > 0);
+    assert_int_equal(plan.shares[gate].n_layer, 0);
+    assert_int_equal(plan.n_stops, 4); // head, relay, far, relay
+    assert_true(plan.stops[1].relay && plan.stops[3].relay);
+    assert_int_equal(plan.stops[1].device, gate);
+    assert_int_equal(plan.stops[2].device, far);
+    assert_int_equal(kin_plan_check(&plan, &facts, &err), 0);
+}
+
+static void windows_cover_all_layers_once(void **state) {
+    (void)state;
+    kin_plan_options options = kin_plan_options_defaults();
+    kin_facts facts;
+    kin_rng rng;
+    kin_rng_seed(&rng, 17);
+    for (int round = 0; round < N_STEADY; round++) {
+        kin_plan plan;
+        int il = 0, n_gpu[KIN_FACTS_MAX_DEVICES] = {0};
+        kin_random_facts(&facts, &rng, 6, 40);
+        options.n_rounds = 1 + kin_random_below(&rng, 4);
+        if (kin_plan_exact(&facts, &options, &plan, NULL) != 0) continue;
+        assert_int_equal(plan.n_rounds, options.n_rounds);
+        for (int r = 0; r < plan.n_rounds; r++) {
+            for (int s = 0; s < plan.n_stops; s++) {
+                kin_window window = kin_plan_window(&plan, r, s);
+                assert_int_equal(window.layer_begin, il);
+                assert_true(window.n_gpu_layers <= window.layer_end - window.layer_begin);
+                il = window.layer_end;
+                n_gpu[plan.stops[s].device] += window.n_gpu_layers;
+            }
+        }
+        assert_int_equal(il, facts.model.n_layer);
+        for (int i = 0; i < facts.n_device; i++) {
+            static kin_windows windows;
+            kin_plan_windows(&plan, i, &windows);
+            assert_true(kin_windows_valid(&windows, facts.model.n_layer));
+            assert_int_equal(windows.n, plan.shares[i].n_layer > 0 ? plan.n_rounds : 0);
+            assert_int_equal(kin_windows_n_layers(&windows), plan.shares[i].n_layer);
+            assert_int_equal(kin_windows_n_gpu_layers(&windows), plan.shares[i].n_layer_gpu);
+            assert_int_equal(n_gpu[i], plan.shares[i].n_layer_gpu);
+        }
+    }
+}
+
+// Thirty devices with links that are all different: too many rings to try.
+static void a_search_that_stops_early_says_how_far_it_may_be_off(void **state) {
+    (void)state;
+    kin_plan_options options = kin_plan_options_defaults();
+    static kin_facts facts;
+    kin_rng rng;
+    kin_plan plan;
+    kin_err err;
+    kin_rng_seed(&rng, 19);
+    kin_paper_facts(&facts, KIN_PAPER_TABLE_3, KIN_PAPER_70B, 6);
+    for (int i = 6; i < 16; i++) facts.devices[i] = facts.devices[i % 6];
+    facts.n_device = 16;
+    for (int a = 0; a < facts.n_device; a++) {
+        for (int b = 0; b < facts.n_device; b++)
+            facts.links[a][b] = (kin_link_facts){.rtt_s = 2e-3 + 20e-3 * kin_rng_unit(&rng), .bytes_s = 50e6};
+    }
+    options.max_nodes = 5;
+    assert_int_equal(kin_plan_exact(&facts, &options, &plan, &err), 0);
+    print_message("16 devices, 5 nodes: %.1f ms, at least %.1f ms\n", plan.tpot_s * 1e3, plan.bound_s * 1e3);
+    assert_true(plan.bound_s > 0 && plan.bound_s < plan.tpot_s);
+    assert_true(plan.bound_s > 0.8 * plan.tpot_s);
+}
+
+static void what_cannot_be_is_said(void **state) {
+    (void)state;
+    kin_plan_options options = kin_plan_options_defaults();
+    kin_facts facts;
+    kin_plan plan;
+    kin_err err;
+    kin_paper_facts(&facts, KIN_PAPER_TABLE_3, KIN_PAPER_70B, 2);
+    options.leave_out = kin_device_bit(0);
+    assert_int_equal(kin_plan_exact(&facts, &options, &plan, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "head"));
+    options.leave_out = 0;
+    facts.devices[0].disk_bytes_s = facts.devices[1].disk_bytes_s = 0;
+    assert_int_equal(kin_plan_exact(&facts, &options, &plan, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "cannot hold the model"));
+    options.n_rounds = 81;
+    assert_int_equal(kin_plan_exact(&facts, &options, &plan, &err), KIN_FAIL);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(exact_equals_brute_force_on_small_instances),
+        cmocka_unit_test(exact_is_never_worse_than_the_others),
+        cmocka_unit_test(the_same_facts_give_the_same_plan),
+        cmocka_unit_test(one_more_device_never_makes_it_slower),
+        cmocka_unit_test(a_relay_joins_devices_that_have_no_link),
+        cmocka_unit_test(windows_cover_all_layers_once),
+        cmocka_unit_test(a_search_that_stops_early_says_how_far_it_may_be_off),
+        cmocka_unit_test(what_cannot_be_is_said),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,290 @@
+// Facts: nonsense is refused with a reason, and does not sink the plan of the others. Measurements correct facts by medians.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <string.h>
+
+#include "pure/plan/correction.h"
+#include "pure/plan/scheduler.h"
+#include "testkit/ilp_small.h"
+#include "testkit/paper_clusters.h"
+#include "testkit/plan_random.h"
+
+enum { N_ODD = 3000 };
+
+typedef void spoil_fn(kin_device_facts *d);
+
+static void no_cpu_rate(kin_device_facts *d) {
+    memset(d->cpu.token_bytes_s, 0, sizeof d->cpu.token_bytes_s);
+}
+static void rate_is_not_a_number(kin_device_facts *d) {
+    d->cpu.token_bytes_s[KIN_QUANT_Q4_K] = NAN;
+}
+static void rate_is_infinite(kin_device_facts *d) {
+    d->cpu.token_bytes_s[KIN_QUANT_Q4_K] = INFINITY;
+}
+static void rate_is_negative(kin_device_facts *d) {
+    d->cpu.prompt_flop_s[KIN_QUANT_Q6_K] = -1;
+}
+static void memory_is_negative(kin_device_facts *d) {
+    d->memory_bytes = -4e9;
+}
+static void memory_is_zero(kin_device_facts *d) {
+    d->memory_bytes = 0;
+}
+static void memory_is_a_petabyte(kin_device_facts *d) {
+    d->memory_bytes = 1e15;
+}
+static void gpu_memory_is_a_petabyte(kin_device_facts *d) {
+    d->has_gpu = true;
+    d->gpu = d->cpu;
+    d->gpu_memory_bytes = 1e15;
+}
+static void gpu_without_rates(kin_device_facts *d) {
+    d->has_gpu = true;
+    memset(&d->gpu, 0, sizeof d->gpu);
+}
+static void disk_is_negative(kin_device_facts *d) {
+    d->disk_bytes_s = -1;
+}
+static void disk_is_not_a_number(kin_device_facts *d) {
+    d->disk_random_bytes_s = NAN;
+}
+static void window_takes_an_hour(kin_device_facts *d) {
+    d->window_s = 3600;
+}
+static void memory_rate_is_zero(kin_device_facts *d) {
+    d->cpu.read_bytes_s = 0;
+}
+
+static const struct {
+    spoil_fn *spoil;
+    const char *reason;
+} spoiled[] = {
+    {no_cpu_rate, "CPU: no rate for Q6_K weights"},
+    {rate_is_not_a_number, "CPU: Q4_K: bytes per second is not a number"},
+    {rate_is_infinite, "cannot be"},
+    {rate_is_negative, "CPU: Q6_K: FLOP per second is negative"},
+    {memory_is_negative, "memory is negative (-4e+09)"},
+    {memory_is_zero, "memory is zero"},
+    {memory_is_a_petabyte, "memory cannot be (1e+15"},
+    {gpu_memory_is_a_petabyte, "GPU memory cannot be"},
+    {gpu_without_rates, "GPU: no rate"},
+    {disk_is_negative, "disk rate is negative"},
+    {disk_is_not_a_number, "random disk rate is not a number"},
+    {window_takes_an_hour, "time to start a window cannot be"},
+    {memory_rate_is_zero, "memory's bytes per second is zero"},
+};
+enum { N_SPOILED = sizeof spoiled / sizeof *spoiled };
+
+static void nonsense_is_refused_and_the_others_are_planned(void **state) {
+    (void)state;
+    kin_plan_options options = kin_plan_options_defaults();
+    char reasons[KIN_FACTS_MAX_DEVICES][KIN_FACTS_MAX_REASON];
+    kin_device_set usable;
+    kin_facts facts;
+    kin_plan plan, three;
+    kin_err err;
+    for (int i = 0; i < N_SPOILED; i++) {
+        kin_paper_facts(&facts, KIN_PAPER_TABLE_3, KIN_PAPER_70B, 3);
+        assert_int_equal(kin_plan_exact(&facts, &options, &three, &err), 0);
+        kin_paper_facts(&facts, KIN_PAPER_TABLE_3, KIN_PAPER_70B, 4);
+        spoiled[i].spoil(&facts.devices[3]);
+        assert_int_equal(kin_facts_screen(&facts, &usable, reasons, &err), 0);
+        assert_int_equal(usable, 7);
+        if (!strstr(reasons[3], spoiled[i].reason)) fail_msg("'%s', expected '%s'", reasons[3], spoiled[i].reason);
+        assert_string_equal(reasons[0], "");
+        for (const kin_scheduler *s = kin_schedulers; s->name; s++) {
+            if (s->plan(&facts, &options, &plan, &err) != 0) continue;
+            assert_int_equal(plan.shares[3].n_layer, 0);
+        }
+        assert_int_equal(kin_plan_exact(&facts, &options, &plan, &err), 0);
+        assert_true(plan.tpot_s == three.tpot_s);
+    }
+}
+
+static void a_head_with_nonsense_is_an_error_with_its_reason(void **state) {
+    (void)state;
+    kin_device_set usable;
+    kin_facts facts;
+    kin_err err;
+    for (int i = 0; i < N_SPOILED; i++) {
+        kin_paper_facts(&facts, KIN_PAPER_TABLE_3, KIN_PAPER_70B, 4);
+        spoiled[i].spoil(&facts.devices[0]);
+        assert_int_equal(kin_facts_screen(&facts, &usable, NULL, &err), KIN_FAIL);
+        assert_non_null(strstr(err.text, "the head's facts"));
+        assert_non_null(strstr(err.text, spoiled[i].reason));
+    }
+}
+
+static void a_device_that_nobody_reaches_is_refused(void **state) {
+    (void)state;
+    const double bad[] = {0, -1, NAN, INFINITY};
+    char reasons[KIN_FACTS_MAX_DEVICES][KIN_FACTS_MAX_REASON];
+    kin_device_set usable;
+    kin_facts facts;
+    kin_err err;
+    for (int i = 0; i < 4; i++) {
+        kin_paper_facts(&facts, KIN_PAPER_TABLE_3, KIN_PAPER_70B, 4);
+        for (int a = 0; a < 3; a++) facts.links[3][a].bytes_s = bad[i]; // there, but not back
+        assert_int_equal(kin_facts_screen(&facts, &usable, reasons, &err), 0);
+        assert_int_equal(usable, 7);
+        assert_string_equal(reasons[3], "no usable link joins it with the head");
+    }
+}
+
+static void a_model_that_cannot_be_is_an_error(void **state) {
+    (void)state;
+    kin_device_set usable;
+    kin_facts good, facts;
+    kin_err err;
+    kin_paper_facts(&good, KIN_PAPER_TABLE_3, KIN_PAPER_8B, 4);
+#define REFUSED(change, words)                                                                                                   \
+    do {                                                                                                                         \
+        facts = good;                                                                                                            \
+        change;                                                                                                                  \
+        assert_int_equal(kin_facts_screen(&facts, &usable, NULL, &err), KIN_FAIL);                                               \
+        if (!strstr(err.text, words)) fail_msg("'%s', expected '%s'", err.text, words);                                          \
+    } while (0)
+    REFUSED(facts.model.n_layer = 0, "0 layers");
+    REFUSED(facts.model.n_layer = 100000, "100000 layers");
+    REFUSED(facts.n_device = 0, "0 devices");
+    REFUSED(facts.n_device = 33, "33 devices");
+    REFUSED(facts.model.layer_bytes[0] = NAN, "F32: bytes of a layer is not a number");
+    REFUSED(memset(facts.model.layer_bytes, 0, sizeof facts.model.layer_bytes), "bytes of a layer is zero");
+    REFUSED(facts.model.expert_share = 1.5, "share of experts");
+    REFUSED(facts.model.block_bytes = 0, "largest block");
+    REFUSED(facts.model.unit_bytes = facts.model.block_bytes * 2, "streamed unit");
+    REFUSED(facts.model.layer_share[3] = 2, "mean is not 1");
+    REFUSED(facts.model.layer_share[3] = -1, "share of a layer is negative");
+    REFUSED(facts.model.n_vocab = 0, "vocabulary");
+    REFUSED(facts.work.n_batch = 0, "batch 0");
+#undef REFUSED
+}
+
+static void a_type_without_a_rate_counts_as_other(void **state) {
+    (void)state;
+    kin_facts facts;
+    kin_err err;
+    kin_paper_facts(&facts, KIN_PAPER_TABLE_3, KIN_PAPER_8B, 1);
+    facts.devices[0].cpu.token_bytes_s[KIN_QUANT_Q4_K] = facts.devices[0].cpu.prompt_flop_s[KIN_QUANT_Q4_K] = 0;
+    assert_int_equal(kin_facts_check_device(&facts.devices[0], &facts.model, true, &err), 0);
+    facts.devices[0].cpu.token_bytes_s[KIN_QUANT_OTHER] = 0;
+    assert_int_equal(kin_facts_check_device(&facts.devices[0], &facts.model, true, &err), KIN_FAIL);
+}
+
+static void a_worker_needs_no_rate_for_the_output(void **state) {
+    (void)state;
+    kin_facts facts;
+    kin_err err;
+    kin_paper_facts(&facts, KIN_PAPER_TABLE_3, KIN_PAPER_8B, 2);
+    facts.model.output_bytes[KIN_QUANT_Q8_0] = 1e8;
+    facts.devices[1].cpu.token_bytes_s[KIN_QUANT_Q8_0] = facts.devices[1].cpu.token_bytes_s[KIN_QUANT_OTHER] = 0;
+    assert_int_equal(kin_facts_check_device(&facts.devices[1], &facts.model, false, &err), 0);
+    assert_int_equal(kin_facts_check_device(&facts.devices[1], &facts.model, true, &err), KIN_FAIL);
+}
+
+// Facts come from other machines: numbers of any kind in any place.
+static void any_numbers_at_all_are_refused_or_planned(void **state) {
+    (void)state;
+    const double odd[] = {0, -0.0, -1, NAN, INFINITY, -INFINITY, 1e-300, 1e300, 1e-9, 1e12, 5e13, 1};
+    kin_plan_options options = kin_plan_options_defaults();
+    static kin_facts facts;
+    kin_rng rng;
+    int n_planned = 0;
+    kin_rng_seed(&rng, 43);
+    for (int round = 0; round < N_ODD; round++) {
+        kin_random_facts(&facts, &rng, 5, 20);
+        for (int i = 1 + kin_random_below(&rng, 3); i > 0; i--) {
+            kin_device_facts *d = &facts.devices[kin_random_below(&rng, facts.n_device)];
+            bool of_model = kin_random_below(&rng, 3) == 0;
+            double *numbers = of_model ? &facts.model.hidden_bytes : &d->cpu.token_bytes_s[0];
+            size_t n = of_model ? (sizeof facts.model - offsetof(kin_model_facts, hidden_bytes)) / sizeof(double)
+                                : (sizeof *d - offsetof(kin_device_facts, cpu)) / sizeof(double);
+            numbers[kin_random_below(&rng, (int)n)] = odd[kin_random_below(&rng, sizeof odd / sizeof *odd)];
+        }
+        for (const kin_scheduler *s = kin_schedulers; s->name; s++) {
+            kin_plan plan;
+            options.max_orders = 3;
+            options.ilp = kin_ilp_small;
+            if (s->plan(&facts, &options, &plan, NULL) != 0) continue;
+            if (!(plan.tpot_s >= 0) || !isfinite(plan.tpot_s)) fail_msg("round %d: %s: %g s", round, s->name, plan.tpot_s);
+            n_planned++;
+        }
+    }
+    assert_true(n_planned > N_ODD / 2);
+}
+
+// ---- corrections
+
+static void a_median_ignores_outliers_and_waits_for_half_its_ring(void **state) {
+    (void)state;
+    kin_median median;
+    kin_median_init(&median, 7);
+    for (int i = 0; i < 3; i++) kin_median_add(&median, 2);
+    assert_true(kin_median_of(&median, 1) == 1);
+    kin_median_add(&median, 100);
+    assert_true(kin_median_of(&median, 1) == 2);
+    kin_median_add(&median, NAN);
+    kin_median_add(&median, -1);
+    kin_median_add(&median, 0);
+    assert_int_equal(median.n, 4);
+    for (int i = 0; i < 7; i++) kin_median_add(&median, 3); // the old ones have left
+    assert_true(kin_median_of(&median, 1) == 3);
+}
+
+// The profile thinks that D2's CPU is twice as fast as it is and its disk half as fast again, and that its link takes half.
+static void running_corrections_find_the_true_facts(void **state) {
+    (void)state;
+    kin_plan_options options = kin_plan_options_defaults();
+    kin_facts truth, facts;
+    kin_corrections corrections;
+    kin_prediction real, predicted;
+    kin_plan plan;
+    kin_err err;
+    kin_paper_facts(&truth, KIN_PAPER_TABLE_3, KIN_PAPER_70B, 4);
+    facts = truth;
+    kin_device_facts *d = &facts.devices[1];
+    for (int q = 0; q < KIN_N_QUANT; q++) d->cpu.token_bytes_s[q] *= 2, d->gpu.token_bytes_s[q] *= 2;
+    d->cpu.read_bytes_s *= 2, d->gpu.read_bytes_s *= 2;
+    d->cpu.kv_copy_s /= 2, d->gpu.kv_copy_s /= 2;
+    d->window_s /= 2, d->to_gpu_s /= 2, d->from_gpu_s /= 2;
+    d->disk_bytes_s *= 1.5;
+    for (int to = 0; to < 4; to++) facts.links[1][to].rtt_s /= 2, facts.links[1][to].bytes_s *= 2;
+    assert_int_equal(kin_plan_exact(&facts, &options, &plan, &err), 0);
+    assert_int_equal(kin_latency_predict(&truth, &plan, &real, &err), 0);
+    assert_int_equal(kin_latency_predict(&facts, &plan, &predicted, &err), 0);
+    assert_true(fabs(predicted.tpot_s / real.tpot_s - 1) > 0.01);
+    kin_corrections_init(&corrections);
+    for (int token = 0; token < 20; token++) {
+        double noise = token % 5 == 0 ? 3 : 1; // every fifth token something else is going on
+        for (int i = 0; i < 4; i++) {
+            const kin_device_prediction *r = &real.devices[i];
+            kin_measured measured = {(r->compute_s + r->windows_s) * noise, r->load_s * noise, r->hop_s * noise};
+            kin_corrections_add(&corrections, i, &measured, &predicted.devices[i]);
+        }
+    }
+    kin_corrections_apply(&corrections, &facts);
+    assert_int_equal(kin_latency_predict(&facts, &plan, &predicted, &err), 0);
+    assert_true(fabs(predicted.tpot_s / real.tpot_s - 1) < 1e-6);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nonsense_is_refused_and_the_others_are_planned),
+        cmocka_unit_test(a_head_with_nonsense_is_an_error_with_its_reason),
+        cmocka_unit_test(a_device_that_nobody_reaches_is_refused),
+        cmocka_unit_test(a_model_that_cannot_be_is_an_error),
+        cmocka_unit_test(a_type_without_a_rate_counts_as_other),
+        cmocka_unit_test(a_worker_needs_no_rate_for_the_output),
+        cmocka_unit_test(any_numbers_at_all_are_refused_or_planned),
+        cmocka_unit_test(a_median_ignores_outliers_and_waits_for_half_its_ring),
+        cmocka_unit_test(running_corrections_find_the_true_facts),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

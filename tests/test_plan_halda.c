@@ -1,0 +1,258 @@
+// Halda and the published objective: the equations agree with each other, and the published choices come out of the published
+// clusters.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <string.h>
+
+#include "pure/plan/halda_cost.h"
+#include "pure/plan/latency.h"
+#include "pure/plan/scheduler.h"
+#include "testkit/ilp_small.h"
+#include "testkit/paper_clusters.h"
+#include "testkit/plan_random.h"
+
+enum { N_RANDOM = 2000 };
+
+static kin_plan_options with_ilp(kin_halda_terms_kind kind) {
+    kin_plan_options options = kin_plan_options_defaults();
+    options.ilp = kin_ilp_small;
+    options.halda_kind = kind;
+    return options;
+}
+
+static kin_plan plan_by(kin_scheduler_fn *scheduler, const kin_facts *facts, const kin_plan_options *options) {
+    kin_plan plan;
+    kin_err err;
+    if (scheduler(facts, options, &plan, &err) != 0) fail_msg("%s", err.text);
+    return plan;
+}
+
+static kin_share share_of(const kin_facts *facts, const kin_plan *plan, const char *name) {
+    return plan->shares[kin_paper_device(facts, name)];
+}
+
+static void assert_share(const kin_facts *facts, const kin_plan *plan, const char *name, int n_gpu, int n_cpu) {
+    kin_share share = share_of(facts, plan, name);
+    if (share.n_layer_gpu != n_gpu || share.n_layer - share.n_layer_gpu != n_cpu)
+        fail_msg("%s: %d layers on the GPU and %d on the CPU, expected %d and %d", name, share.n_layer_gpu,
+                 share.n_layer - share.n_layer_gpu, n_gpu, n_cpu);
+}
+
+// ---- the objective
+
+// Random w, n and k for random facts; every device has at least one layer in each round.
+static bool make_windows(kin_facts *facts, kin_halda_model *h, int *w, int *n, int *k, kin_rng *rng) {
+    int members[KIN_FACTS_MAX_DEVICES];
+    double hop_s[KIN_FACTS_MAX_DEVICES];
+    kin_random_facts(facts, rng, 6, 60);
+    *k = 1 + kin_random_below(rng, 4);
+    facts->model.n_layer = 0;
+    for (int i = 0; i < facts->n_device; i++) {
+        members[i] = i;
+        hop_s[i] = 1e-3;
+        w[i] = 1 + kin_random_below(rng, 8);
+        n[i] = facts->devices[i].has_gpu ? kin_random_below(rng, w[i] + 1) : 0;
+        facts->model.n_layer += *k * w[i];
+        if (facts->devices[i].disk_bytes_s <= 0) return false;
+    }
+    kin_halda_model_init(h, facts, members, hop_s, facts->n_device, KIN_HALDA_PUBLISHED);
+    return true;
+}
+
+static void the_linear_terms_add_up_to_the_objective(void **state) {
+    (void)state;
+    kin_facts facts;
+    kin_halda_model h;
+    kin_rng rng;
+    int w[KIN_FACTS_MAX_DEVICES], n[KIN_FACTS_MAX_DEVICES], k, n_of_set[4] = {0};
+    kin_rng_seed(&rng, 31);
+    for (int round = 0; round < N_RANDOM; round++) {
+        if (!make_windows(&facts, &h, w, n, &k, &rng)) continue;
+        double sum = h.kappa_s;
+        for (int i = 0; i < facts.n_device; i++) {
+            kin_halda_set set = kin_halda_set_of(&h, i, w[i], n[i], k, false);
+            kin_halda_terms t = kin_halda_terms_of(&h, i, set);
+            // Set M1 has no GPU; set M3 counts a layer on the GPU as not held, so its loading leaves with it.
+            sum += k * (t.a_s * w[i] + t.b_s * n[i] + t.c_s) + t.constant_s;
+            n_of_set[set]++;
+        }
+        double whole = kin_halda_objective_s(&h, w, n, k);
+        if (fabs(sum - whole) > 1e-5 * whole) fail_msg("round %d: terms %.9g s, objective %.9g s", round, sum, whole);
+    }
+    for (int set = 0; set < 4; set++) assert_true(n_of_set[set] > 50);
+}
+
+// The paper adds loading up, so more rounds only add hops. prima.cpp's own solver always answers k = 1.
+static void in_the_published_objective_more_rounds_never_help(void **state) {
+    (void)state;
+    kin_facts facts;
+    kin_halda_model h;
+    kin_rng rng;
+    int w[KIN_FACTS_MAX_DEVICES], n[KIN_FACTS_MAX_DEVICES], k;
+    kin_rng_seed(&rng, 37);
+    for (int round = 0; round < N_RANDOM; round++) {
+        if (!make_windows(&facts, &h, w, n, &k, &rng)) continue;
+        double many = kin_halda_objective_s(&h, w, n, k);
+        for (int i = 0; i < facts.n_device; i++) w[i] *= k, n[i] *= k;
+        assert_true(kin_halda_objective_s(&h, w, n, 1) <= many * (1 + 1e-12));
+    }
+}
+
+// ---- the paper's choices
+
+static void models_up_to_14b_run_on_d3_alone(void **state) {
+    (void)state;
+    for (int kind = KIN_HALDA_PUBLISHED; kind <= KIN_HALDA_RELEASED; kind++) {
+        kin_plan_options options = with_ilp((kin_halda_terms_kind)kind);
+        for (int model = KIN_PAPER_8B; model <= KIN_PAPER_14B; model++) {
+            for (int n = 4; n <= 6; n++) {
+                kin_facts facts;
+                kin_paper_facts(&facts, KIN_PAPER_TABLE_3, (kin_paper_model)model, n);
+                kin_plan halda = plan_by(kin_plan_halda, &facts, &options), exact = plan_by(kin_plan_exact, &facts, &options);
+                assert_share(&facts, &halda, "D3", facts.model.n_layer, 0);
+                assert_share(&facts, &exact, "D3", facts.model.n_layer, 0);
+                assert_int_equal(exact.n_stops, 1); // no network in the path
+            }
+        }
+    }
+}
+
+static void larger_models_fill_the_gpus_of_d2_and_d3_first(void **state) {
+    (void)state;
+    for (int kind = KIN_HALDA_PUBLISHED; kind <= KIN_HALDA_RELEASED; kind++) {
+        kin_plan_options options = with_ilp((kin_halda_terms_kind)kind);
+        for (int model = KIN_PAPER_30B; model < KIN_N_PAPER_MODEL; model++) {
+            kin_facts facts;
+            kin_paper_facts(&facts, KIN_PAPER_TABLE_3, (kin_paper_model)model, 4);
+            kin_plan halda = plan_by(kin_plan_halda, &facts, &options), exact = plan_by(kin_plan_exact, &facts, &options);
+            for (int i = 0; i < 2; i++) {
+                kin_device_rates rates;
+                kin_device_rates_init(&rates, &facts, i, 1, 0, true);
+                int most = kin_device_gpu_layers_max(&rates, facts.model.n_layer);
+                assert_int_equal(halda.shares[i].n_layer_gpu, most);
+                assert_int_equal(exact.shares[i].n_layer_gpu, most);
+            }
+        }
+    }
+}
+
+// A.19.2: 13 / 46 / 19 layers on the GPUs of D0, D2, D6, two on D2's CPU, and D5 is removed. prima.cpp's released objective gives
+// just that. The published one counts reading of memory too, and there a 1080 Ti is faster than a 4060 Ti: D5 takes D0's place.
+static void the_70b_model_takes_three_of_ten_devices(void **state) {
+    (void)state;
+    kin_plan_options released = with_ilp(KIN_HALDA_RELEASED), published = with_ilp(KIN_HALDA_PUBLISHED);
+    kin_facts facts;
+    kin_paper_facts(&facts, KIN_PAPER_TABLE_11, KIN_PAPER_70B, 0);
+    kin_plan plan = plan_by(kin_plan_halda, &facts, &released);
+    assert_int_equal(plan.n_stops, 3);
+    assert_share(&facts, &plan, "D2", 46, 2);
+    assert_share(&facts, &plan, "D0", 13, 0);
+    assert_share(&facts, &plan, "D6", 19, 0);
+    assert_share(&facts, &plan, "D5", 0, 0);
+    plan = plan_by(kin_plan_halda, &facts, &published);
+    assert_int_equal(plan.n_stops, 3);
+    assert_share(&facts, &plan, "D0", 0, 0);
+    plan = plan_by(kin_plan_exact, &facts, &released);
+    assert_int_equal(plan.n_stops, 3);
+    assert_int_equal(share_of(&facts, &plan, "D0").n_layer, 0);
+}
+
+static void models_below_32b_run_on_one_of_ten_devices(void **state) {
+    (void)state;
+    kin_plan_options options = with_ilp(KIN_HALDA_PUBLISHED);
+    for (int model = KIN_PAPER_8B; model <= KIN_PAPER_30B; model++) {
+        kin_facts facts;
+        kin_paper_facts(&facts, KIN_PAPER_TABLE_11, (kin_paper_model)model, 0);
+        kin_plan halda = plan_by(kin_plan_halda, &facts, &options), exact = plan_by(kin_plan_exact, &facts, &options);
+        assert_share(&facts, &halda, "D2", facts.model.n_layer, 0);
+        assert_share(&facts, &exact, "D2", facts.model.n_layer, 0);
+    }
+}
+
+// A.7: D4 and D6 have weak CPUs and slow disks; with them it is slower.
+static void exact_leaves_out_what_fig_8_leaves_out(void **state) {
+    (void)state;
+    kin_plan_options options = with_ilp(KIN_HALDA_PUBLISHED);
+    kin_facts facts;
+    kin_paper_facts(&facts, KIN_PAPER_TABLE_3, KIN_PAPER_70B, 6);
+    kin_plan plan = plan_by(kin_plan_exact, &facts, &options);
+    assert_share(&facts, &plan, "D4", 0, 0);
+    assert_share(&facts, &plan, "D6", 0, 0);
+    assert_true(share_of(&facts, &plan, "D5").n_layer > 0);
+}
+
+// Every cluster and model of the paper, by every scheduler: what docs/PLANNING.md has as a table.
+static void exact_is_the_best_in_every_row(void **state) {
+    (void)state;
+    kin_plan_options options = with_ilp(KIN_HALDA_PUBLISHED);
+    for (int cluster = 0; cluster < KIN_N_PAPER_CLUSTER; cluster++) {
+        for (int model = 0; model < KIN_N_PAPER_MODEL; model++) {
+            kin_facts facts;
+            kin_paper_facts(&facts, (kin_paper_cluster)cluster, (kin_paper_model)model, cluster == KIN_PAPER_TABLE_3 ? 4 : 0);
+            kin_plan exact = plan_by(kin_plan_exact, &facts, &options);
+            print_message("%-8s %-11s", kin_paper_cluster_name((kin_paper_cluster)cluster),
+                          kin_paper_model_name((kin_paper_model)model));
+            for (const kin_scheduler *s = kin_schedulers; s->name; s++) {
+                kin_plan plan;
+                if (s->plan(&facts, &options, &plan, NULL) != 0) {
+                    print_message(" %s -", s->name);
+                    continue;
+                }
+                print_message(" %s %.0f", s->name, plan.tpot_s * 1e3);
+                assert_true(exact.tpot_s <= plan.tpot_s * (1 + 1e-9));
+            }
+            print_message(" ms\n");
+        }
+    }
+}
+
+// ---- when programs cannot be solved
+
+static kin_ilp_outcome never_solves(const kin_ilp *ilp, double *x, kin_err *err) {
+    (void)ilp, (void)x;
+    kin_err_set(err, "out of order");
+    return KIN_ILP_FAILED;
+}
+
+static kin_ilp_outcome finds_none(const kin_ilp *ilp, double *x, kin_err *err) {
+    (void)ilp, (void)x, (void)err;
+    return KIN_ILP_INFEASIBLE;
+}
+
+static void a_solver_that_fails_is_an_error_and_one_that_finds_nothing_is_not(void **state) {
+    (void)state;
+    kin_plan_options options = kin_plan_options_defaults();
+    kin_facts facts;
+    kin_plan plan;
+    kin_err err;
+    kin_paper_facts(&facts, KIN_PAPER_TABLE_3, KIN_PAPER_30B, 4);
+    assert_int_equal(kin_plan_halda(&facts, &options, &plan, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "HiGHS"));
+    options.ilp = never_solves;
+    assert_int_equal(kin_plan_halda(&facts, &options, &plan, &err), KIN_FAIL);
+    assert_string_equal(err.text, "halda: out of order");
+    options.ilp = finds_none; // then layers are in proportion to memory
+    assert_int_equal(kin_plan_halda(&facts, &options, &plan, &err), 0);
+    assert_true(plan.shares[0].n_layer > plan.shares[1].n_layer);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_linear_terms_add_up_to_the_objective),
+        cmocka_unit_test(in_the_published_objective_more_rounds_never_help),
+        cmocka_unit_test(models_up_to_14b_run_on_d3_alone),
+        cmocka_unit_test(larger_models_fill_the_gpus_of_d2_and_d3_first),
+        cmocka_unit_test(the_70b_model_takes_three_of_ten_devices),
+        cmocka_unit_test(models_below_32b_run_on_one_of_ten_devices),
+        cmocka_unit_test(exact_leaves_out_what_fig_8_leaves_out),
+        cmocka_unit_test(exact_is_the_best_in_every_row),
+        cmocka_unit_test(a_solver_that_fails_is_an_error_and_one_that_finds_nothing_is_not),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,303 @@
+// The timeline model: its closed form against a plan played out block by block, and what its equations promise.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pure/plan/latency.h"
+#include "pure/plan/scheduler.h"
+#include "pure/plan/timeline.h"
+#include "testkit/plan_random.h"
+
+enum { N_PLAYED = 1500, N_RANDOM = 500 };
+
+// A plan of one device, the head.
+static kin_plan alone(const kin_facts *facts, int n_gpu) {
+    kin_plan plan = {.n_rounds = 1, .n_stops = 1};
+    plan.shares[0] = (kin_share){facts->model.n_layer, n_gpu};
+    return plan;
+}
+
+static kin_prediction predict(const kin_facts *facts, const kin_plan *plan) {
+    kin_prediction out;
+    kin_err err = {""};
+    if (kin_latency_predict(facts, plan, &out, &err) != 0) fail_msg("%s", err.text);
+    return out;
+}
+
+// ---- against the timeline played
+
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static bool make_case(kin_facts *facts, kin_plan *plan, kin_rng *rng) {
+    kin_plan_options options = kin_plan_options_defaults();
+    kin_random_facts(facts, rng, 5, 60);
+    options.n_rounds = 1 + kin_random_below(rng, 5);
+    kin_scheduler_fn *make = kin_random_below(rng, 2) ? kin_plan_exact : kin_plan_memsched;
+    return make(facts, &options, plan, NULL) == 0;
+}
+
+static void the_closed_form_is_close_to_the_timeline_played(void **state) {
+    (void)state;
+    static double errors[N_PLAYED];
+    static kin_facts facts;
+    kin_rng rng;
+    int n = 0, n_streaming = 0, n_bound = 0;
+    double sum = 0, streaming_sum = 0;
+    kin_rng_seed(&rng, 23);
+    while (n < N_PLAYED) {
+        kin_plan plan;
+        if (!make_case(&facts, &plan, &rng)) continue;
+        kin_prediction p = predict(&facts, &plan);
+        double played_s;
+        bool streams = false;
+        assert_int_equal(kin_timeline_play(&facts, &plan, &played_s, NULL), 0);
+        double error = fabs(p.tpot_s / played_s - 1);
+        for (int i = 0; i < facts.n_device; i++) streams = streams || p.devices[i].streamed_bytes > 0;
+        if (!streams && error > 1e-9) fail_msg("case %d: %g s, played %g s, and nothing is streamed", n, p.tpot_s, played_s);
+        n_streaming += streams;
+        n_bound += p.slowest_disk >= 0;
+        streaming_sum += streams ? error : 0;
+        sum += error;
+        errors[n++] = error;
+    }
+    qsort(errors, N_PLAYED, sizeof *errors, by_value);
+    print_message(
+        "%d plans, %d stream, %d of these limited by a disk: error %.2f %% on average, %.2f %% of those that stream; 95 %% below "
+        "%.1f %%, largest %.1f %%\n",
+        n, n_streaming, n_bound, 100 * sum / n, 100 * streaming_sum / n_streaming, 100 * errors[n * 95 / 100],
+        100 * errors[n - 1]);
+    assert_true(n_streaming > N_PLAYED / 4);
+    assert_true(streaming_sum / n_streaming < 0.05);
+    assert_true(errors[n * 95 / 100] < 0.15);
+}
+
+// ---- what the equations promise
+
+// 1 device, 10 layers of 100 MB in 4 units, block 75 MB, CPU 10 GB/s: 10 ms a layer; output 100 MB: 10 ms.
+static void make_simple(kin_facts *f, int n_device) {
+    kin_facts facts = {.n_device = n_device};
+    kin_model_facts *m = &facts.model;
+    m->n_layer = 10;
+    m->hidden_bytes = 1e4;
+    m->layer_bytes[KIN_QUANT_Q4_K] = 100e6;
+    m->layer_flops[KIN_QUANT_Q4_K] = 400e6;
+    m->output_bytes[KIN_QUANT_Q4_K] = 100e6;
+    m->output_flops[KIN_QUANT_Q4_K] = 400e6;
+    m->block_bytes = 80e6;
+    m->unit_bytes = 1;
+    m->n_vocab = 1000;
+    kin_facts_set_shares(m, NULL);
+    facts.work = (kin_work_facts){.n_ctx = 1, .n_prompt = 100, .n_batch = 40};
+    for (int i = 0; i < n_device; i++) {
+        kin_device_facts *d = &facts.devices[i];
+        strcpy(d->name, "simple");
+        d->cpu.token_bytes_s[KIN_QUANT_OTHER] = d->gpu.token_bytes_s[KIN_QUANT_OTHER] = 10e9;
+        d->cpu.prompt_flop_s[KIN_QUANT_OTHER] = d->gpu.prompt_flop_s[KIN_QUANT_OTHER] = 400e9;
+        d->cpu.read_bytes_s = d->gpu.read_bytes_s = d->gpu_copy_bytes_s = 10e9;
+        d->memory_bytes = 2e9;
+        d->disk_bytes_s = d->disk_random_bytes_s = 1e9;
+        for (int to = 0; to < n_device; to++) facts.links[i][to] = (kin_link_facts){.rtt_s = 2e-3, .bytes_s = 1e7};
+    }
+    *f = facts;
+}
+
+static void assert_close(double got, double expected) {
+    if (fabs(got - expected) > 1e-6 * expected + 1e-12) fail_msg("%.9g, expected %.9g", got, expected);
+}
+
+static void in_memory_a_token_is_computing_only(void **state) {
+    (void)state;
+    kin_facts facts;
+    make_simple(&facts, 1);
+    kin_plan plan = alone(&facts, 0);
+    kin_prediction p = predict(&facts, &plan);
+    assert_close(p.tpot_s, 0.110);
+    assert_close(p.devices[0].resident_bytes, 1.1e9);
+    assert_true(p.devices[0].streamed_bytes == 0 && p.exposed_s == 0 && p.hops_s == 0);
+    // 100 tokens in batches of 40, 40, 20: 1 ms of FLOP per token and layer, more than the 10 ms of reading; one output.
+    assert_close(p.ttft_s, 10 * (0.040 + 0.040 + 0.020) + 0.010);
+}
+
+// Memory 700 MB: ring 100 MB, resident 600 MB, streamed 500 MB of 1100: 500 ms of reading, and 110 ms of computing behind it.
+static void streaming_alone_costs_the_disk_its_time(void **state) {
+    (void)state;
+    kin_facts facts;
+    make_simple(&facts, 1);
+    facts.devices[0].memory_bytes = 700e6;
+    kin_plan plan = alone(&facts, 0);
+    kin_prediction p = predict(&facts, &plan);
+    assert_close(p.devices[0].streamed_bytes, 500e6);
+    assert_close(p.devices[0].load_s, 0.5);
+    assert_close(p.tpot_s, 0.5);
+    assert_int_equal(p.slowest_disk, 0);
+    // All is streamed: while a block of 80 MB is computed only 20 MB can be read ahead, a quarter of it.
+    facts.devices[0].memory_bytes = 100e6;
+    p = predict(&facts, &plan);
+    assert_close(p.devices[0].streamed_bytes, 1.1e9);
+    assert_close(p.tpot_s, 1.1); // 110 ms of computing still hide behind a quarter of 1.1 s
+    facts.devices[0].disk_bytes_s = 10e9;
+    p = predict(&facts, &plan);
+    assert_close(p.tpot_s, 0.110 + 0.110 * 3 / 4);
+}
+
+// Two devices of 5 layers, the second with a disk behind 60 ms of computing on the first.
+static void more_rounds_hide_more_loading(void **state) {
+    (void)state;
+    kin_facts facts;
+    double before_s = INFINITY;
+    make_simple(&facts, 2);
+    facts.devices[1].memory_bytes = 300e6; // resident 200, streamed 300 MB: 0.3 s at 1 GB/s
+    facts.devices[0].cpu.token_bytes_s[KIN_QUANT_OTHER] = 2e9;
+    kin_plan plan = {.n_stops = 2, .stops = {{0, false}, {1, false}}, .shares = {{5, 0}, {5, 0}}};
+    for (plan.n_rounds = 1; plan.n_rounds <= 3; plan.n_rounds++) {
+        kin_prediction p = predict(&facts, &plan);
+        // 300 ms computing and hops of 2 ms; of 300 ms loading 50 hide behind its own computing, 100 in each round
+        assert_close(p.devices[1].exposed_s, fmax(0, 0.300 - 0.050 - plan.n_rounds * 0.100));
+        assert_close(p.hops_s, plan.n_rounds * 4e-3);
+        assert_true(p.tpot_s < before_s || plan.n_rounds == 3);
+        before_s = p.tpot_s;
+    }
+}
+
+static void a_gpu_has_its_own_memory_or_shares_it(void **state) {
+    (void)state;
+    kin_facts facts;
+    kin_prediction p;
+    kin_err err;
+    make_simple(&facts, 1);
+    kin_device_facts *d = &facts.devices[0];
+    d->has_gpu = true;
+    d->gpu_memory_bytes = 650e6;
+    d->to_gpu_s = d->from_gpu_s = 1e-3;
+    d->gpu.token_bytes_s[KIN_QUANT_OTHER] = 100e9;
+    kin_plan plan = alone(&facts, 6);
+    p = predict(&facts, &plan);
+    assert_close(p.tpot_s, 4 * 0.010 + 6 * 0.001 + 0.010 + 0.002);
+    assert_close(p.devices[0].memory_bytes, 500e6);
+    d->uma = true;
+    p = predict(&facts, &plan);
+    assert_close(p.tpot_s, 4 * 0.010 + 6 * 0.001 + 0.010); // no copies
+    assert_close(p.devices[0].memory_bytes, 1.1e9);
+    plan.shares[0].n_layer_gpu = 7;
+    assert_int_equal(kin_latency_predict(&facts, &plan, &p, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "cannot hold 10 layers, 7 of them on the GPU"));
+}
+
+static void experts_that_are_not_in_memory_wait_for_the_disk(void **state) {
+    (void)state;
+    kin_facts facts;
+    make_simple(&facts, 1);
+    facts.model.expert_bytes[KIN_QUANT_Q4_K] = 1e9; // 10 GB in all, a tenth used: 2 layers' worth of bytes per layer
+    facts.model.expert_share = 0.1;
+    facts.devices[0].memory_bytes = 20e9;
+    kin_plan plan = alone(&facts, 0);
+    kin_prediction p = predict(&facts, &plan);
+    assert_close(p.tpot_s, 10 * 0.020 + 0.010);
+    facts.devices[0].memory_bytes = 6.1e9; // 1.1 GB for the rest, half of the experts
+    p = predict(&facts, &plan);
+    assert_close(p.devices[0].experts_s, 10 * 0.5 * 0.1);
+    assert_close(p.tpot_s, 10 * 0.020 + 0.010 + 0.5);
+}
+
+static void a_layer_s_size_counts_where_it_lies(void **state) {
+    (void)state;
+    kin_facts facts;
+    double bytes[10] = {2, 1, 1, 1, 1, 1, 1, 1, 1, 2};
+    make_simple(&facts, 2);
+    kin_facts_set_shares(&facts.model, bytes);
+    kin_plan plan = {.n_rounds = 1, .n_stops = 2, .stops = {{0, false}, {1, false}}, .shares = {{1, 0}, {9, 0}}};
+    kin_prediction p = predict(&facts, &plan);
+    assert_close(p.devices[0].compute_s, 0.010 + 0.010 * 2 / 1.2);
+    assert_close(p.devices[1].compute_s, 0.010 * 10 / 1.2);
+}
+
+// More memory, a faster disk, CPU or link is never slower.
+static void better_facts_never_predict_a_longer_token(void **state) {
+    (void)state;
+    kin_plan_options options = kin_plan_options_defaults();
+    kin_facts facts;
+    kin_rng rng;
+    kin_rng_seed(&rng, 29);
+    for (int round = 0; round < N_RANDOM; round++) {
+        kin_plan plan;
+        kin_prediction p;
+        kin_random_facts(&facts, &rng, 5, 40);
+        options.n_rounds = 1 + kin_random_below(&rng, 3);
+        if (kin_plan_exact(&facts, &options, &plan, NULL) != 0) continue;
+        int i = kin_random_below(&rng, facts.n_device);
+        kin_device_facts *d = &facts.devices[i];
+        switch (kin_random_below(&rng, 4)) {
+        case 0: d->memory_bytes *= 1.2; break;
+        case 1: d->disk_bytes_s *= 1.2, d->disk_random_bytes_s *= 1.2; break;
+        case 2:
+            for (int to = 0; to < facts.n_device; to++) facts.links[i][to].bytes_s *= 1.2;
+            break;
+        default:
+            for (int q = 0; q < KIN_N_QUANT; q++) d->cpu.token_bytes_s[q] *= 1.2;
+        }
+        p = predict(&facts, &plan);
+        if (p.tpot_s > plan.tpot_s * (1 + 1e-9)) fail_msg("round %d: %g s became %g s", round, plan.tpot_s, p.tpot_s);
+    }
+}
+
+static void a_plan_that_is_none_is_refused(void **state) {
+    (void)state;
+    kin_facts facts;
+    kin_prediction p;
+    kin_err err;
+    make_simple(&facts, 2);
+    const kin_plan good = {.n_rounds = 2, .n_stops = 2, .stops = {{0, false}, {1, false}}, .shares = {{5, 0}, {5, 0}}};
+    kin_plan plan = good;
+    assert_int_equal(kin_latency_predict(&facts, &plan, &p, &err), 0);
+    plan.shares[1].n_layer = 4;
+    assert_int_equal(kin_latency_predict(&facts, &plan, &p, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "9 layers of 10"));
+    plan = good;
+    plan.shares[0].n_layer = 9, plan.shares[1].n_layer = 1;
+    assert_int_equal(kin_latency_predict(&facts, &plan, &p, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "1 layers for 2 rounds"));
+    plan = good;
+    plan.shares[0].n_layer_gpu = 1;
+    assert_int_equal(kin_latency_predict(&facts, &plan, &p, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "no GPU"));
+    plan = good;
+    plan.n_stops = 1;
+    assert_int_equal(kin_latency_predict(&facts, &plan, &p, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "not in the ring"));
+    plan = good;
+    facts.links[1][0].bytes_s = 0;
+    assert_int_equal(kin_latency_predict(&facts, &plan, &p, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "no link from"));
+}
+
+static void a_new_plan_must_win_by_a_margin(void **state) {
+    (void)state;
+    assert_false(kin_plan_is_worth_changing(0.100, 0.096));
+    assert_true(kin_plan_is_worth_changing(0.100, 0.094));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_closed_form_is_close_to_the_timeline_played),
+        cmocka_unit_test(in_memory_a_token_is_computing_only),
+        cmocka_unit_test(streaming_alone_costs_the_disk_its_time),
+        cmocka_unit_test(more_rounds_hide_more_loading),
+        cmocka_unit_test(a_gpu_has_its_own_memory_or_shares_it),
+        cmocka_unit_test(experts_that_are_not_in_memory_wait_for_the_disk),
+        cmocka_unit_test(a_layer_s_size_counts_where_it_lies),
+        cmocka_unit_test(better_facts_never_predict_a_longer_token),
+        cmocka_unit_test(a_plan_that_is_none_is_refused),
+        cmocka_unit_test(a_new_plan_must_win_by_a_margin),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

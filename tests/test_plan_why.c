@@ -1,0 +1,107 @@
+// Why: one sentence per device, and the numbers in it are what planning without it, or with it, gives.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pure/plan/why.h"
+#include "testkit/paper_clusters.h"
+
+static char sentences[KIN_FACTS_MAX_DEVICES][KIN_WHY_MAX];
+
+static kin_plan explain(const kin_facts *facts, const kin_plan_options *options) {
+    kin_plan plan;
+    kin_err err;
+    if (kin_plan_exact(facts, options, &plan, &err) != 0) fail_msg("%s", err.text);
+    assert_int_equal(kin_why(facts, options, &plan, sentences, &err), 0);
+    for (int i = 0; i < facts->n_device; i++) print_message("%s\n", sentences[i]);
+    return plan;
+}
+
+// The number before " ms/token".
+static double number_of(const char *sentence) {
+    const char *end = strstr(sentence, " ms/token");
+    assert_non_null(end);
+    const char *at = end;
+    while (at > sentence && at[-1] != ' ') at--;
+    return atof(at) / 1e3;
+}
+
+static void a_device_left_out_says_what_it_would_add(void **state) {
+    (void)state;
+    kin_plan_options options = kin_plan_options_defaults(), with = options;
+    kin_facts facts;
+    kin_plan forced;
+    kin_err err;
+    kin_paper_facts(&facts, KIN_PAPER_A4, KIN_PAPER_70B, 0);
+    kin_plan plan = explain(&facts, &options);
+    int phone = kin_paper_device(&facts, "phone");
+    assert_non_null(strstr(sentences[phone], "phone left out: it would add "));
+    with.force_in = kin_device_bit(phone);
+    assert_int_equal(kin_plan_exact(&facts, &with, &forced, &err), 0);
+    assert_true(forced.shares[phone].n_layer > 0);
+    assert_true(fabs(number_of(sentences[phone]) - (forced.tpot_s - plan.tpot_s)) < 0.005 * (forced.tpot_s - plan.tpot_s));
+}
+
+static void a_device_in_use_says_what_is_slower_without_it(void **state) {
+    (void)state;
+    kin_plan_options options = kin_plan_options_defaults(), without = options;
+    kin_facts facts;
+    kin_plan other;
+    kin_err err;
+    kin_paper_facts(&facts, KIN_PAPER_A4, KIN_PAPER_70B, 0);
+    kin_plan plan = explain(&facts, &options);
+    int pc = kin_paper_device(&facts, "host PC");
+    without.leave_out = kin_device_bit(pc);
+    assert_int_equal(kin_plan_exact(&facts, &without, &other, &err), 0);
+    assert_true(fabs(number_of(sentences[pc]) - (other.tpot_s - plan.tpot_s)) < 0.005 * (other.tpot_s - plan.tpot_s));
+    assert_non_null(strstr(sentences[pc], "host PC: 19 layers, all on the GPU; without it "));
+    assert_non_null(strstr(sentences[0], "the head"));
+}
+
+static void every_kind_of_device_has_its_sentence(void **state) {
+    (void)state;
+    kin_plan_options options = kin_plan_options_defaults();
+    kin_facts facts;
+    kin_paper_facts(&facts, KIN_PAPER_TABLE_3, KIN_PAPER_30B, 5); // D3, D2, D1, D4, D5
+    int d2 = kin_paper_device(&facts, "D2"), d1 = kin_paper_device(&facts, "D1");
+    int d4 = kin_paper_device(&facts, "D4"), d5 = kin_paper_device(&facts, "D5");
+    facts.links[0][d2].bytes_s = facts.links[d2][0].bytes_s = 0; // only through D1
+    for (int other = d4; other <= d5; other++) facts.links[d2][other].bytes_s = facts.links[other][d2].bytes_s = 0;
+    for (int q = 0; q < KIN_N_QUANT; q++) facts.devices[d1].cpu.token_bytes_s[q] = 1e9;
+    facts.devices[d4].disk_bytes_s = NAN;
+    options.leave_out = kin_device_bit(d5);
+    explain(&facts, &options);
+    assert_non_null(strstr(sentences[d1], "D1 no layers, only a relay: it would add "));
+    assert_string_equal(sentences[d4], "D4 refused: disk rate is not a number");
+    assert_string_equal(sentences[d5], "D5 left out, as was asked for");
+
+    kin_paper_facts(&facts, KIN_PAPER_TABLE_3, KIN_PAPER_70B, 2);
+    facts.devices[0].disk_bytes_s = 0;
+    facts.devices[0].has_gpu = false;
+    options.leave_out = 0;
+    explain(&facts, &options);
+    assert_non_null(strstr(sentences[1], "without it the model has no place"));
+
+    kin_paper_facts(&facts, KIN_PAPER_TABLE_3, KIN_PAPER_8B, 2);
+    facts.devices[1].memory_bytes = 1e6;
+    facts.devices[1].has_gpu = false;
+    explain(&facts, &options);
+    assert_string_equal(sentences[1], "D2 left out: it cannot hold a layer");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_device_left_out_says_what_it_would_add),
+        cmocka_unit_test(a_device_in_use_says_what_is_slower_without_it),
+        cmocka_unit_test(every_kind_of_device_has_its_sentence),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
