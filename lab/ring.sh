@@ -17,17 +17,17 @@ ring_key() { # NAME -> the path of the key file there
 ring_join() { # NAME OPTION...
     _ring_name=$1
     shift
-    start "$_ring_name" "$kin" join --key-file "$(ring_key "$_ring_name")" "$@"
+    start "$_ring_name" "$kin" join --name "$_ring_name" --key-file "$(ring_key "$_ring_name")" "$@"
 }
 ring_run() { # NAME OPTION...
     _ring_name=$1
     shift
-    run "$_ring_name" "$kin" run --cluster --key-file "$(ring_key "$_ring_name")" "$@"
+    run "$_ring_name" "$kin" run --cluster --name "$_ring_name" --key-file "$(ring_key "$_ring_name")" "$@"
 }
 ring_bench() { # NAME OPTION...
     _ring_name=$1
     shift
-    run "$_ring_name" "$kin" bench --cluster --key-file "$(ring_key "$_ring_name")" --json "$@"
+    run "$_ring_name" "$kin" bench --cluster --name "$_ring_name" --key-file "$(ring_key "$_ring_name")" --json "$@"
 }
 
 # Each device gets its own copy of the model; prints the path of the first one's.
@@ -52,10 +52,11 @@ rounds_over_modes() { # HEAD NAME...
                 forget
                 for _member; do ring_join "$_member" -m "$(home "$_member")/$(basename "$model")"; done
                 mark
-                ring_bench "$_ring_head" -m "$_ring_model" --plan even --rounds "$_k" --weights "$_mode" --ctx 256 --batch 32 --prompt 4 \
+                ring_bench "$_ring_head" -m "$_ring_model" --devices $# --plan even --rounds "$_k" --weights "$_mode" --ctx 256 --batch 32 --prompt 4 \
                     --gen "${n_tokens:-8}" --reps 1 >"$out/bench.json"
                 collect "$_mode k=$_k repeat=$_repeat"
-                row rounds k,mode,repeat,tpot_ms,ttft_ms "$_k,$_mode,$_repeat,$(json tpot_ms <"$out/bench.json"),$(json ttft_ms <"$out/bench.json")"
+                row rounds k,mode,repeat,tpot_ms,ttft_ms,head_streams_bytes "$_k,$_mode,$_repeat,$(json tpot_ms <"$out/bench.json"),$(
+                    json ttft_ms <"$out/bench.json"),$(json streamed_bytes_per_token <"$out/bench.json")"
                 for _member; do
                     kill "$_member"
                     until_ends "$_member" 10 || true
