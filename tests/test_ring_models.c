@@ -87,7 +87,7 @@ static void golden_models_give_the_bits_of_one_machine(void **state) {
     if (n <= 0) skip(); // optional data
     for (int i = 0; i < n; i++) {
         char path[sizeof GOLDEN_DIR + sizeof models[i].name + 8];
-        snprintf(path, sizeof path, "%s/%s.gguf", GOLDEN_DIR, models[i].name);
+        snprintf(path, sizeof path, "%s/%.63s.gguf", GOLDEN_DIR, models[i].name);
         expect_bits(path, models[i].ids, models[i].n_prompt, models[i].n_vocab);
         print_message("             %s\n", models[i].name);
     }
