@@ -9,6 +9,7 @@
 #
 #   bound = max(compute, (weights per token - (limit - 60 MiB)) / disk)
 #
+# llama.cpp runs as it comes, and once more with its threads spinning as briefly as kin's do (llama+spin).
 # compute: TPOT with all weights in memory. disk: the most that four direct readers reached under the same limit, once a round.
 # Every process starts with none of the model's or the cache's pages in memory, and pays for its own.
 set -eu
@@ -22,7 +23,6 @@ gen=${GEN:-16}
 llama_options=${LLAMA_OPTIONS:---repack 0 -lm mmap}
 cache=$build/bench/cache
 kin=$build/kin
-export GOMP_SPINCOUNT="${GOMP_SPINCOUNT:-20000}" # as kin has it: both wait in the same way
 limit=${0%/*}/../lab/limit
 [ "$(id -u)" = 0 ] || { echo "streaming: needs root" >&2; exit 77; }
 
@@ -75,12 +75,14 @@ try_kin() { # MIB MODE
     [ "$2" != stream ] || keep "streamed.$1" "$(field streamed_bytes_per_token <"$dir/json")"
     say "$1" "$2" "$tpot"
 }
-try_llama() { # MIB
+try_llama() { # MIB NAME ENVIRONMENT...
+    mib=$1 name=$2
+    shift 2
     # shellcheck disable=SC2086 # words of options
-    limited "$1" ${LLAMA:-} llama-bench -m "$model" -t "$threads" -p 0 -n 8 -r 1 $llama_options -o csv | tr -d '"' |
+    limited "$mib" env "$@" ${LLAMA:-} llama-bench -m "$model" -t "$threads" -p 0 -n 8 -r 1 $llama_options -o csv | tr -d '"' |
         awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == "avg_ts") c = i } NR > 1 { print 1000 / $c }' >"$dir/tpot"
-    [ ! -s "$dir/tpot" ] || keep "llama.$1" "$(cat "$dir/tpot")"
-    say "$1" llama.cpp "$(cat "$dir/tpot")"
+    [ ! -s "$dir/tpot" ] || keep "$name.$mib" "$(cat "$dir/tpot")"
+    say "$mib" "$name" "$(cat "$dir/tpot")"
 }
 say() { # MIB WHAT TPOT
     echo "round $round: $1 MiB, $2: ${3:--} ms/token; $(figure disk_read_bytes) bytes read in $(figure wall_ms) ms" >&2
@@ -93,7 +95,8 @@ for round in $(seq "$rounds"); do
     keep disk "$(disk_rate)"
     for mib in $limits; do
         for mode in stream mmap mmap+willneed; do try_kin "$mib" $mode; done
-        [ "${LLAMA:-}" = none ] || try_llama "$mib"
+        [ "${LLAMA:-}" = none ] || try_llama "$mib" llama
+        [ "${LLAMA:-}" = none ] || try_llama "$mib" llama+spin GOMP_SPINCOUNT=20000
     done
 done
 
@@ -101,16 +104,17 @@ echo "model    $model: $(calc "int($weights / 1e6)") MB of weights per token"
 echo "compute  $(m compute) ms per token with all weights in memory"
 echo "disk     $(calc "int($(most disk) / 1e6)") MB/s"
 echo
-row() { printf '%-10s %10s %10s %7s %10s %10s %10s %10s %9s\n' "$@"; }
+row() { printf '%-10s %10s %10s %7s %10s %10s %10s %10s %9s %11s %9s\n' "$@"; }
 whole() { printf '%.0f' "$1"; }
-row 'limit, MiB' 'bound, ms' 'kin, ms' ratio 'read, MB' mmap +willneed llama.cpp speed-up
+row 'limit, MiB' 'bound, ms' 'kin, ms' ratio 'read, MB' mmap +willneed llama.cpp speed-up llama+spin speed-up
 for mib in $limits; do
     streaming=$(calc "1e3 * ($weights - ($mib - 60) * 1048576) / $(most disk)")
     bound=$(printf '%s\n%s\n' "$streaming" "$(m compute)" | sort -n | tail -n 1)
     tpot=$(m "stream.$mib") llama=$(m "llama.$mib")
-    ratio=- faster=-
+    spin=$(m "llama+spin.$mib") ratio=- faster=- faster_spin=-
     [ "$tpot" = nan ] || ratio=$(printf %.2f "$(calc "$tpot / $bound")")
     [ "$tpot" = nan ] || [ "$llama" = nan ] || faster=$(printf %.1fx "$(calc "$llama / $tpot")")
+    [ "$tpot" = nan ] || [ "$spin" = nan ] || faster_spin=$(printf %.1fx "$(calc "$spin / $tpot")")
     row "$mib" "$(whole "$bound")" "$(whole "$tpot")" "$ratio" "$(whole "$(calc "$(m "streamed.$mib") / 1e6")")" "$(whole "$(m "mmap.$mib")")" \
-        "$(whole "$(m "mmap+willneed.$mib")")" "$(whole "$llama")" "$faster"
+        "$(whole "$(m "mmap+willneed.$mib")")" "$(whole "$llama")" "$faster" "$(whole "$spin")" "$faster_spin"
 done

@@ -1,0 +1,217 @@
+// Steps as frames (ring/steps.h), parcels and their queue (ring/parcel.h), and the port of a head on its own (ring/alone.h).
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <pthread.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ring/alone.h"
+#include "ring/steps.h"
+
+enum { N_EMBD = 8, N_BATCH = 4 };
+
+static const kin_steps steps = {.n_embd = N_EMBD, .n_batch = N_BATCH, .n_seq = 3, .n_rounds = 2};
+static float x[N_BATCH * N_EMBD];
+static const int32_t pos[] = {7, 8, 9}, seq[] = {0, 2, 0}, wanted[] = {1};
+
+static kin_parcels *open_pool(int n) {
+    kin_parcels *pool;
+    kin_err err;
+    assert_int_equal(kin_parcels_open(&pool, n, &err), 0);
+    for (int i = 0; i < N_BATCH * N_EMBD; i++) x[i] = (float)i / 3;
+    return pool;
+}
+
+static void a_step_arrives_as_it_left(void **state) {
+    (void)state;
+    kin_parcels *pool = open_pool(2);
+    kin_err err;
+    const kin_batch batch = {.n_tokens = 3, .pos = pos, .seq = seq, .out = wanted, .n_out = 1, .no_output = true};
+    for (int round = 0; round < 2; round++) {
+        const kin_leg leg = {.step = 5, .round = round, .n_rows = round ? 1 : 3, .more = true};
+        kin_parcel *p = kin_steps_pack(&steps, pool, 9, &leg, &batch, x);
+        assert_non_null(p);
+        assert_int_equal(p->frame.type, KIN_FRAME_STEP);
+        assert_int_equal(p->frame.epoch, 9);
+        kin_proto_step m;
+        assert_int_equal(kin_steps_check(&steps, p, &m, &err), 0);
+        assert_int_equal(m.step, 5);
+        assert_int_equal(m.n_rows, leg.n_rows);
+        assert_true((m.flags & KIN_PROTO_STEP_MORE) && (m.flags & KIN_PROTO_STEP_NO_OUTPUT));
+        assert_int_equal((m.flags & KIN_PROTO_STEP_POSITIONS) != 0, round == 0);
+        float got[N_BATCH * N_EMBD];
+        kin_activations_decode(got, m.activations, (size_t)leg.n_rows * N_EMBD, m.type);
+        assert_memory_equal(got, x, (size_t)leg.n_rows * N_EMBD * sizeof *x);
+        if (round == 0) {
+            int32_t a[N_BATCH], b[N_BATCH], c[N_BATCH];
+            kin_batch back = kin_steps_batch(&m, a, b, c);
+            assert_int_equal(back.n_tokens, 3);
+            assert_memory_equal(a, pos, sizeof pos);
+            assert_memory_equal(b, seq, sizeof seq);
+            assert_int_equal(back.n_out, 1);
+            assert_int_equal(c[0], 1);
+            assert_true(back.no_output);
+        }
+        kin_parcels_give(pool, p);
+    }
+    kin_parcels_close(pool);
+}
+
+static void expect_refused(kin_steps of, const kin_batch *batch, kin_leg leg, const char *why) {
+    kin_parcels *pool = open_pool(1);
+    kin_proto_step m;
+    kin_err err;
+    kin_parcel *p = kin_steps_pack(&of, pool, 1, &leg, batch, x);
+    assert_non_null(p);
+    assert_int_equal(kin_steps_check(&steps, p, &m, &err), KIN_FAIL);
+    if (!strstr(err.text, why)) fail_msg("'%s' instead of '%s'", err.text, why);
+    kin_parcels_give(pool, p);
+    kin_parcels_close(pool);
+}
+
+static void numbers_that_are_not_the_rings_are_refused(void **state) {
+    (void)state;
+    static const int32_t many[] = {0, 1, 2, 3, 4}, beyond[] = {0, 3, 0};
+    const kin_batch batch = {.n_tokens = 3, .pos = pos, .seq = seq}, wide = {.n_tokens = 5, .pos = many};
+    const kin_batch strange = {.n_tokens = 3, .pos = pos, .seq = beyond};
+    kin_steps of = steps;
+    of.n_embd = N_EMBD / 2;
+    expect_refused(of, &batch, (kin_leg){.n_rows = 3}, "activations of 4 values, the model has 8");
+    of = steps;
+    of.type = KIN_ACTIVATION_F16;
+    expect_refused(of, &batch, (kin_leg){.n_rows = 3}, "another type");
+    expect_refused(steps, &batch, (kin_leg){.n_rows = 3, .round = 2}, "round 2 of 2");
+    expect_refused(steps, &strange, (kin_leg){.n_rows = 3}, "sequence 3 of 3");
+    static float room[5 * N_EMBD];
+    kin_parcels *pool = open_pool(1);
+    kin_proto_step m;
+    kin_err err;
+    kin_parcel *p = kin_steps_pack(&steps, pool, 1, &(kin_leg){.n_rows = 5}, &wide, room);
+    assert_int_equal(kin_steps_check(&steps, p, &m, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "a step of 5 tokens, the plan allows 4"));
+    kin_parcels_give(pool, p);
+    kin_parcels_close(pool);
+}
+
+static void a_pool_gives_as_many_as_it_has(void **state) {
+    (void)state;
+    kin_parcels *pool = open_pool(2);
+    kin_parcel *a = kin_parcels_take(pool, 100), *b = kin_parcels_take(pool, 0);
+    assert_non_null(a);
+    assert_non_null(b);
+    assert_null(kin_parcels_take(pool, 1));
+    kin_parcels_give(pool, a);
+    kin_parcel *again = kin_parcels_take(pool, 50);
+    assert_ptr_equal(again, a);
+    assert_true(again->cap >= 100); // memory is kept
+    kin_parcels_give(pool, b);
+    kin_parcels_give(pool, again);
+    kin_parcels_give(pool, NULL);
+    kin_parcels_close(pool);
+    kin_parcels_close(NULL);
+}
+
+typedef struct feeder {
+    kin_parcels *pool;
+    kin_parcel_queue *queue;
+} feeder;
+
+static void *feed(void *arg) {
+    const feeder *f = arg;
+    for (uint32_t i = 0; i < 1000;) {
+        kin_parcel *p = kin_parcels_take(f->pool, 4);
+        if (!p) continue;
+        p->frame.length = i++;
+        kin_parcel_queue_put(f->queue, p);
+    }
+    return NULL;
+}
+
+static void a_queue_keeps_order_between_threads(void **state) {
+    (void)state;
+    feeder f = {.pool = open_pool(8)};
+    kin_err err;
+    pthread_t thread;
+    assert_int_equal(kin_parcel_queue_open(&f.queue, &err), 0);
+    assert_int_equal(pthread_create(&thread, NULL, feed, &f), 0);
+    for (uint32_t i = 0; i < 1000; i++) {
+        kin_parcel *p = kin_parcel_queue_take(f.queue, -1);
+        assert_non_null(p);
+        assert_int_equal(p->frame.length, i);
+        kin_parcels_give(f.pool, p);
+    }
+    pthread_join(thread, NULL);
+    assert_null(kin_parcel_queue_take(f.queue, 1)); // in time, empty
+    kin_parcel_queue_close(f.queue);
+    kin_parcels_close(f.pool);
+}
+
+static void *interrupt(void *arg) {
+    usleep(20000);
+    kin_parcel_queue_interrupt(arg, true);
+    return NULL;
+}
+
+static void an_interrupted_queue_gives_nothing_until_it_is_not(void **state) {
+    (void)state;
+    kin_parcels *pool = open_pool(1);
+    kin_parcel_queue *queue;
+    kin_err err;
+    pthread_t thread;
+    assert_int_equal(kin_parcel_queue_open(&queue, &err), 0);
+    assert_int_equal(pthread_create(&thread, NULL, interrupt, queue), 0);
+    assert_null(kin_parcel_queue_take(queue, -1));
+    pthread_join(thread, NULL);
+    assert_true(kin_parcel_queue_is_interrupted(queue));
+    kin_parcel_queue_put(queue, kin_parcels_take(pool, 0));
+    assert_null(kin_parcel_queue_take(queue, 0));
+    kin_parcel_queue_interrupt(queue, false);
+    kin_parcel *p = kin_parcel_queue_take(queue, 0);
+    assert_non_null(p);
+    kin_parcels_give(pool, p);
+    kin_parcel_queue_close(queue);
+    kin_parcels_close(pool);
+}
+
+static void alone_what_is_sent_comes_back_in_order(void **state) {
+    (void)state;
+    kin_alone *alone;
+    kin_err err;
+    float got[N_BATCH * N_EMBD];
+    kin_leg leg;
+    assert_int_equal(kin_alone_open(&alone, N_BATCH, N_EMBD, 2, &err), 0);
+    kin_port port = kin_alone_port(alone);
+    assert_int_equal(port.receive(port.user, &leg, got, &err), KIN_FAIL);
+    for (uint64_t i = 1; i <= 2; i++) {
+        x[0] = (float)i;
+        assert_int_equal(port.send(port.user, &(kin_leg){.step = i, .n_rows = 2}, NULL, x, &err), 0);
+    }
+    assert_int_equal(port.send(port.user, &(kin_leg){.step = 3, .n_rows = 2}, NULL, x, &err), KIN_FAIL);
+    for (uint64_t i = 1; i <= 2; i++) {
+        assert_int_equal(port.receive(port.user, &leg, got, &err), 0);
+        assert_int_equal(leg.step, i);
+        assert_true(got[0] == (float)i);
+    }
+    assert_int_equal(port.send(port.user, &(kin_leg){.step = 4, .n_rows = 1}, NULL, x, &err), 0);
+    port.forget(port.user, -1, 0, INT32_MAX);
+    assert_int_equal(port.receive(port.user, &leg, got, &err), KIN_FAIL);
+    kin_alone_close(alone);
+    kin_alone_close(NULL);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_step_arrives_as_it_left),
+        cmocka_unit_test(numbers_that_are_not_the_rings_are_refused),
+        cmocka_unit_test(a_pool_gives_as_many_as_it_has),
+        cmocka_unit_test(a_queue_keeps_order_between_threads),
+        cmocka_unit_test(an_interrupted_queue_gives_nothing_until_it_is_not),
+        cmocka_unit_test(alone_what_is_sent_comes_back_in_order),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
