@@ -3,6 +3,8 @@
 #
 #   LLAMA="chroot /srv/sid" bench/compare.sh [ROUNDS] [MODEL.gguf]
 #
+# KIN: what runs kin (default: build/kin). With kin copied beside llama-bench, KIN="chroot /srv/sid kin" compares the two with the
+# same build of ggml: Debian's releases compile it with different compilers.
 # LLAMA: what to put before llama-bench and llama-completion (default: nothing, they are on the PATH). The model defaults to
 # random weights in the shape of Llama 3.2 1B, Q4_K_M. Prints each round and the medians; RATIO is kin over llama.cpp.
 set -eu
@@ -11,7 +13,7 @@ build=${BUILD:-build}
 model=${2:-$build/bench/1b.gguf}
 threads=${THREADS:-2}
 cache=$build/bench/cache
-kin="$build/kin"
+kin=${KIN:-$build/kin}
 mkdir -p "$build/bench"
 [ -f "$model" ] || "$build/mkmodel" --preset 1b -o "$model" >&2
 
@@ -19,9 +21,10 @@ field() { sed -n "s/.*\"$1\": \([0-9.]*\).*/\1/p"; }
 median() { sort -n | awk '{v[NR]=$1} END{print NR % 2 ? v[(NR+1)/2] : (v[NR/2] + v[NR/2+1]) / 2}'; }
 now_ms() { date +%s%N | sed 's/......$//'; }
 
+# shellcheck disable=SC2086 # words of a command
 kin_bench() {
-    "$kin" bench -m "$model" -t "$threads" --cache "$cache" --prompt 128 --gen 1 --reps 3 --json | field prompt_tokens_per_s
-    "$kin" bench -m "$model" -t "$threads" --cache "$cache" --prompt 1 --gen 32 --reps 3 --json | field tokens_per_s
+    $kin bench -m "$model" -t "$threads" --cache "$cache" --prompt 128 --gen 1 --reps 3 --json | field prompt_tokens_per_s
+    $kin bench -m "$model" -t "$threads" --cache "$cache" --prompt 1 --gen 32 --reps 3 --json | field tokens_per_s
 }
 llama_bench() { # its own average of 3 repetitions
     ${LLAMA:-} llama-bench -m "$model" -t "$threads" -p 128 -n 32 -r 3 -o csv 2>/dev/null | tr -d '"' |
@@ -39,14 +42,14 @@ start_ms() { # COMMAND...: from exec to the first byte of output
 
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT INT TERM
-"$kin" run -m "$model" --cache "$cache" -t "$threads" -p x -n 1 --ctx 512 >/dev/null 2>&1 # the prepacked cache is there from now on
+$kin run -m "$model" --cache "$cache" -t "$threads" -p x -n 1 --ctx 512 >/dev/null 2>&1 # the prepacked cache is there from now on
 printf '%-6s %22s %22s %26s\n' round 'prompt 128, tokens/s' 'generate 32, tokens/s' 'start to first token, ms'
 printf '%-6s %10s %11s %10s %11s %8s %8s %8s\n' '' kin llama.cpp kin llama.cpp 'kin 1st' 'kin 2nd' llama.cpp
 for round in $(seq "$rounds"); do
     set -- $(kin_bench) $(llama_bench)
-    k_first=$(start_ms "$kin" run -m "$model" --cache "$dir/cache$round" -t "$threads" -p x -n 1 --ctx 512 --no-echo)
+    k_first=$(start_ms $kin run -m "$model" --cache "$dir/cache$round" -t "$threads" -p x -n 1 --ctx 512 --no-echo)
     rm -rf "$dir/cache$round"
-    k_next=$(start_ms "$kin" run -m "$model" --cache "$cache" -t "$threads" -p x -n 1 --ctx 512 --no-echo)
+    k_next=$(start_ms $kin run -m "$model" --cache "$cache" -t "$threads" -p x -n 1 --ctx 512 --no-echo)
     l_next=$(start_ms ${LLAMA:-} llama-completion -m "$model" -t "$threads" -p x -n 1 -c 512 -no-cnv --no-warmup --no-display-prompt)
     printf '%-6s %10.1f %11.1f %10.2f %11.2f %8d %8d %8d\n' "$round" "$1" "$3" "$2" "$4" "$k_first" "$k_next" "$l_next"
     echo "$1" >>"$dir/kp"; echo "$3" >>"$dir/lp"; echo "$2" >>"$dir/kg"; echo "$4" >>"$dir/lg"
