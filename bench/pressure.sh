@@ -5,7 +5,8 @@
 #
 # 1. Generating with no limit: by how much MemAvailable falls, and how many bytes of the program's memory the OS could not take
 #    back (anonymous, shared, the kernel's); for kin and for llama.cpp as it comes, both with the same KV cache.
-# 2. Weights twenty times larger than the memory they may have: the peak of the whole cgroup, page cache included, against
+# 2. Weights twenty times larger than the memory they may have, with a prompt that fills the context (a KV cache is paid for as it
+#    fills): the peak of the whole cgroup, page cache included, against
 #      --memory = weights / 20 + what kin plans for KV cache, buffers and itself
 #
 # LLAMA: what to put before llama-bench; LLAMA=none leaves it out.
@@ -33,7 +34,7 @@ mib() { awk "BEGIN { printf \"%.1f\", ($*) / 1048576 }"; }
 available() { awk '/^MemAvailable:/ { printf "%.0f\n", $2 * 1024 }' /proc/meminfo; }
 total=$(awk '/^MemTotal:/ { printf "%.0f\n", $2 * 1024 }' /proc/meminfo)
 
-run="$kin run --cache $cache -t $threads -p x --ignore-eos --ctx 512 --batch 128"
+run="$kin run --cache $cache -t $threads --ignore-eos --ctx 512 --batch 128"
 
 # ---- 1. no limit
 
@@ -54,11 +55,11 @@ watch() { # NAME COMMAND...
 }
 
 # The prepacked cache is there from now on, and in memory, as is the model.
-$run -m "$model" -n 1 --stats >/dev/null 2>"$dir/stats"
+$run -p x -m "$model" -n 1 --stats >/dev/null 2>"$dir/stats"
 cat "$model" "$cache"/*.pack >/dev/null
 echo "KV cache, the same in both: $(sed -n 's/.*KV cache \(.*\) for.*/\1/p' "$dir/stats")"
 printf '%-12s %16s %16s %22s\n' '' 'MemAvailable fell' 'of MemTotal, %' 'not reclaimable, MiB'
-watch kin $run -m "$model" -n 64
+watch kin $run -p x -m "$model" -n 64
 if [ "${LLAMA:-}" != none ]; then
     # shellcheck disable=SC2086 # words of a command
     watch llama.cpp ${LLAMA:-} llama-completion -m "$model" -t "$threads" -p x -n 64 -c 512 -ub 128 -no-cnv --ignore-eos
@@ -67,15 +68,16 @@ fi
 # ---- 2. twenty times the budget
 
 planned() { # SIZE -> bytes that kin keeps for weights of such a --memory
-    $run -m "$deep" -n 1 --memory "$1" --trace "$dir/trace" >/dev/null 2>"$dir/log"
+    $run -p x -m "$deep" -n 1 --memory "$1" --trace "$dir/trace" >/dev/null 2>"$dir/log"
     awk -F, 'NR == 2 { print $2 }' "$dir/trace"
 }
 weights=$("$kin" bench -m "$deep" --cache "$cache" -t "$threads" --ctx 512 --batch 128 --prompt 1 --gen 1 --reps 1 --json 2>/dev/null |
     field weight_bytes_per_token)
 rest=$((536870912 - $(planned 512M)))
 memory=$((weights / 20 + rest))
+awk 'BEGIN { for (i = 0; i < 123; i++) printf "a b c d e f g h "; print "" }' >"$dir/prompt" # 494 tokens of these models' vocabulary
 rm -f "$dir/figures"
-set -- --report "$dir/figures" --sample "$dir/samples" --drop "$deep" -- $run -m "$deep" -n 8 --memory $memory --stats
+set -- --report "$dir/figures" --sample "$dir/samples" --drop "$deep" -- $run -m "$deep" -f "$dir/prompt" -n 8 --memory $memory --stats
 for file in "$cache"/*.pack; do [ ! -f "$file" ] || set -- --drop "$file" "$@"; done
 "$limit" "$@" >/dev/null 2>"$dir/log" || tail -n 3 "$dir/log" >&2
 echo
