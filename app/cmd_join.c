@@ -44,8 +44,13 @@ static void show_status(void *user, const char *line) {
 }
 
 static void show_progress(void *user, const char *what, uint64_t done, uint64_t total, uint64_t rate) {
-    (void)rate;
-    kin_app_progress(user, what, done, total);
+    static char line[128]; // at one address: the same work goes on
+    if (rate == 0 || total < done) {
+        kin_app_progress(user, what, done, total);
+        return;
+    }
+    snprintf(line, sizeof line, "%s at %.0f MB/s, %.0f s left", what, (double)rate / 1e6, (double)(total - done) / (double)rate);
+    kin_app_progress(user, line, done, total);
 }
 
 static int run(const join_options *o, const char *head) {

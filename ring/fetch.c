@@ -1,87 +1,21 @@
-#include "ring/fetch.h"
+#include "ring/fetch_impl.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/bytes.h"
-#include "base/clock.h"
 #include "base/log.h"
 #include "pure/proto/label.h"
-#include "pure/proto/swarm.h"
 #include "ring/hashes.h"
-#include "ring/keeper.h"
-#include "ring/peers.h"
-#include "ring/survey.h"
-#include "ring/tally.h"
 
 enum {
     TICK_MS = 100,
-    TELL_MS = 500,   // between two calls of `progress`, and of `have_changed`
-    OPEN_TRIES = 10, // a fetch that was cancelled, or a process that ended, may still be closing the store
-    OPEN_WAIT_MS = 300,
-    HEAD = 0,
-};
-
-typedef enum phase {
-    FINDING,   // looks for the manifest in the cache
-    ASKING,    // the head, for the hashes
-    OPENING,   // the store
-    SURVEYING, // finds out which chunks are needed
-    FETCHING,
-    SYNCING, // waits for the disk
-    RESTING, // all that the windows need is there
-    FAILED,
-    CANCELLED,
-} phase;
-
-struct kin_fetch {
-    uv_loop_t *loop;
-    uv_timer_t timer;
-    int n_held; // handles and requests that libuv has
-    kin_fetch_callbacks callbacks;
-    void *user;
-    phase phase;
-
-    char *cache_dir;
-    kin_proto_hash model;
-    kin_proto_id id;
-    int n_files;
-    uint64_t file_sizes[KIN_PROTO_MAX_FILES];
-    kin_windows windows;
-    bool windows_changed; // since the last survey began
-    int n_in_flight_all;
-    uint32_t answer_ms, give_up_ms;
-
-    uv_work_t work; // of the phase
-    bool is_working;
-    int rc;
-    kin_err err;
-    kin_windows work_windows;
-    kin_survey survey;
-    kin_store *opened;
-
-    kin_peers *peers;
-    kin_manifest manifest; // until the store has it
-    uint32_t n_hashes;     // of it that are here
-    bool is_checked;       // its hash is the model's
-    int n_tries;
-    kin_time retry_at, asked_at;
-
-    kin_stock *stock;
-    kin_keeper *keeper;
-    kin_swarm *swarm;
-    int swarm_of[KIN_PEERS_MAX], peer_of[KIN_SWARM_SOURCES]; // -1: none
-    kin_tally tally;                                         // first: headers and first window
-    uint64_t bytes_head, bytes_peers;
-    bool is_first_told, has_news; // news: more is here than was told
-    kin_time progress_at, have_at;
+    TELL_MS = 500, // between two calls of `progress`, and of `have_changed`
 };
 
 // ---- the end
 
-static void let_go(kin_fetch *f) {
+void kin_fetch_let_go(kin_fetch *f) {
     if (--f->n_held > 0) return;
     kin_store_close(f->opened);
     kin_stock_let_go(f->stock);
@@ -94,10 +28,10 @@ static void let_go(kin_fetch *f) {
 }
 
 static void on_timer_closed(uv_handle_t *handle) {
-    let_go(handle->data);
+    kin_fetch_let_go(handle->data);
 }
 
-static void stop(kin_fetch *f, phase last) {
+static void stop(kin_fetch *f, kin_fetch_phase last) {
     kin_peers_close(f->peers);
     kin_keeper_close(f->keeper);
     f->peers = NULL;
@@ -106,10 +40,10 @@ static void stop(kin_fetch *f, phase last) {
     uv_timer_stop(&f->timer);
 }
 
-static void fail(kin_fetch *f, const char *reason) {
+void kin_fetch_fail(kin_fetch *f, const char *reason) {
     char text[sizeof((kin_err *)0)->text];
     snprintf(text, sizeof text, "%s", reason); // it may be inside of what is freed now
-    stop(f, FAILED);
+    stop(f, KIN_FETCH_FAILED);
     f->callbacks.failed(f->user, text);
 }
 
@@ -122,19 +56,19 @@ static kin_fetch_progress progress_now(const kin_fetch *f) {
     p.sent.from_peers = f->bytes_peers;
     if (!f->swarm) return p;
     kin_swarm_stats stats = kin_swarm_get_stats(f->swarm, kin_clock_now());
-    p.sent.rate = f->phase == RESTING ? 0 : stats.rate;
+    p.sent.rate = f->phase == KIN_FETCH_RESTING ? 0 : stats.rate;
     p.left_ns = stats.left_ns;
     return p;
 }
 
-static void tell_progress(kin_fetch *f) {
+void kin_fetch_tell_progress(kin_fetch *f) {
     f->progress_at = kin_clock_now();
     if (!f->callbacks.progress) return;
     kin_fetch_progress p = progress_now(f);
     f->callbacks.progress(f->user, &p);
 }
 
-static void tell_have(kin_fetch *f) {
+void kin_fetch_tell_have(kin_fetch *f) {
     f->have_at = kin_clock_now();
     f->has_news = false;
     if (!f->callbacks.have_changed) return;
@@ -142,7 +76,7 @@ static void tell_have(kin_fetch *f) {
     f->callbacks.have_changed(f->user, &have);
 }
 
-static void tell_first_window(kin_fetch *f) {
+void kin_fetch_tell_first_window(kin_fetch *f) {
     if (f->is_first_told || !f->survey.is_whole || f->tally.n_first_missing > 0) return;
     f->is_first_told = true;
     if (f->callbacks.first_window_here) f->callbacks.first_window_here(f->user);
@@ -154,59 +88,8 @@ static bool is_due(kin_time last, kin_time now) {
 
 static void tell_news(kin_fetch *f) {
     kin_time now = kin_clock_now();
-    if (f->has_news && is_due(f->have_at, now)) tell_have(f);
-    if (f->phase < RESTING && is_due(f->progress_at, now)) tell_progress(f);
-}
-
-// ---- work of a phase, in the thread pool
-
-static void begin_work(kin_fetch *f, phase phase, uv_work_cb run, uv_after_work_cb end) {
-    kin_assert(!f->is_working);
-    f->phase = phase;
-    f->is_working = true;
-    f->n_held++;
-    uv_queue_work(f->loop, &f->work, run, end);
-}
-
-// False: nobody is interested any more.
-static bool end_work(kin_fetch *f) {
-    f->is_working = false;
-    return f->phase < FAILED;
-}
-
-// ---- syncing
-
-static void begin_survey(kin_fetch *f);
-
-static void run_sync(uv_work_t *work) {
-    kin_fetch *f = work->data;
-    f->rc = kin_store_sync(kin_stock_store(f->stock), &f->err);
-}
-
-static void rest(kin_fetch *f) {
-    f->phase = RESTING;
-    for (int i = 0; i < kin_peers_n(f->peers); i++) {
-        if (f->swarm_of[i] >= 0) kin_swarm_lost(f->swarm, f->swarm_of[i]);
-    }
-    kin_peers_rest(f->peers);
-    uv_timer_stop(&f->timer);
-    if (f->has_news) tell_have(f);
-    if (f->phase == RESTING) tell_progress(f);
-    if (f->phase == RESTING && f->callbacks.done) f->callbacks.done(f->user);
-}
-
-static void on_synced(uv_work_t *work, int status) {
-    kin_fetch *f = work->data;
-    (void)status; // nothing here cancels work
-    if (end_work(f)) {
-        if (f->rc != 0)
-            fail(f, f->err.text);
-        else if (f->windows_changed)
-            begin_survey(f);
-        else
-            rest(f);
-    }
-    let_go(f);
+    if (f->has_news && is_due(f->have_at, now)) kin_fetch_tell_have(f);
+    if (f->phase < KIN_FETCH_RESTING && is_due(f->progress_at, now)) kin_fetch_tell_progress(f);
 }
 
 // ---- asking
@@ -232,19 +115,19 @@ static void drop_silent(kin_fetch *f) {
 
 static void give_up(kin_fetch *f, const char *reason) {
     char text[sizeof((kin_err *)0)->text];
-    const char *of_head = kin_peers_is_open(f->peers, HEAD) ? "" : kin_peers_reason(f->peers, HEAD);
+    const char *of_head = kin_peers_is_open(f->peers, KIN_FETCH_HEAD) ? "" : kin_peers_reason(f->peers, KIN_FETCH_HEAD);
     snprintf(text, sizeof text, "%s%s%.300s", reason, of_head[0] ? "; the head: " : "", of_head);
-    fail(f, text);
+    kin_fetch_fail(f, text);
 }
 
 // Asks for whatever is to be asked for now, and goes on when all is there.
-static void pump(kin_fetch *f) {
-    if (f->phase != FETCHING) return;
+void kin_fetch_pump(kin_fetch *f) {
+    if (f->phase != KIN_FETCH_FETCHING) return;
     if (kin_swarm_complete(f->swarm)) {
         if (f->survey.is_whole && !f->windows_changed)
-            begin_work(f, SYNCING, run_sync, on_synced);
+            kin_fetch_begin_sync(f);
         else
-            begin_survey(f);
+            kin_fetch_begin_survey(f);
         return;
     }
     for (;;) {
@@ -260,225 +143,78 @@ static void pump(kin_fetch *f) {
     }
 }
 
-// ---- surveying
-
-static void run_survey(uv_work_t *work) {
-    kin_fetch *f = work->data;
-    f->rc = kin_survey_make(&f->survey, kin_stock_store(f->stock), &f->work_windows, &f->err);
-}
-
-static void want_all(kin_fetch *f) {
-    size_t at = 0;
-    kin_tally_want_nothing(&f->tally);
-    for (int g = 0; g < f->survey.n_groups; g++) {
-        size_t begin = at, n = 0;
-        uint32_t *chunks = f->survey.chunks;
-        for (; at < f->survey.ends[g]; at++) {
-            kin_tally_want(&f->tally, chunks[at], g <= 1);
-            if (!kin_tally_is_here(&f->tally, chunks[at])) chunks[begin + n++] = chunks[at];
-        }
-        // The headers are needed at once; of a window all is needed before any of it is of use.
-        kin_swarm_want(f->swarm, chunks + begin, n, g == 0, kin_clock_now());
-    }
-}
-
-// One that still wants what nobody needs any more is replaced, and its links with it, for they are full of such chunks.
-static int settle_swarm(kin_fetch *f) {
-    static const uint8_t nobody[KIN_SWARM_ID_BYTES];
-    if (f->swarm && kin_swarm_complete(f->swarm)) return 0;
-    uint64_t seed = kin_get_u64(f->id.bytes);
-    kin_swarm_options o = kin_swarm_options_defaults(f->tally.n_chunks, f->tally.manifest->chunk_bytes, seed);
-    o.n_in_flight_all = f->n_in_flight_all;
-    o.timeout_ns = (uint64_t)f->answer_ms * 1000000;
-    o.give_up_ns = (uint64_t)f->give_up_ms * 1000000;
-    if (f->swarm) kin_peers_rest(f->peers);
-    kin_swarm_free(f->swarm);
-    f->swarm = kin_swarm_new(&o, kin_clock_now());
-    if (!f->swarm) return KIN_FAIL;
-    for (int i = 0; i < KIN_PEERS_MAX; i++) f->swarm_of[i] = -1;
-    f->swarm_of[HEAD] = kin_swarm_add_source(f->swarm, nobody, true);
-    if (f->swarm_of[HEAD] < 0) return KIN_FAIL;
-    f->peer_of[f->swarm_of[HEAD]] = HEAD;
-    kin_swarm_lost(f->swarm, f->swarm_of[HEAD]); // until its link is open
-    return 0;
-}
-
-static void on_peer_opened(void *user, int peer);
-
-static void on_surveyed(uv_work_t *work, int status) {
-    kin_fetch *f = work->data;
-    (void)status; // nothing here cancels work
-    if (!end_work(f)) {
-        let_go(f);
-        return;
-    }
-    bool is_new = !f->swarm;
-    if (f->rc == 0 && settle_swarm(f) != 0) f->rc = kin_err_set(&f->err, "out of memory");
-    if (f->rc != 0) {
-        fail(f, f->err.text);
-    } else {
-        f->phase = FETCHING;
-        want_all(f);
-        tell_first_window(f);
-        if (f->phase == FETCHING && is_new && kin_peers_is_open(f->peers, HEAD))
-            on_peer_opened(f, HEAD); // its link is there since it was asked for the hashes
-        else
-            pump(f);
-    }
-    let_go(f);
-}
-
-static void begin_survey(kin_fetch *f) {
-    f->work_windows = f->windows;
-    f->windows_changed = f->is_first_told = false;
-    kin_survey_fini(&f->survey);
-    begin_work(f, SURVEYING, run_survey, on_surveyed);
-}
-
 // ---- what was fetched
 
-static void on_kept(void *user, int peer, uint32_t i_chunk, kin_store_result result, const char *reason) {
+void kin_fetch_on_kept(void *user, int peer, uint32_t i_chunk, kin_store_result result, const char *reason) {
     kin_fetch *f = user;
     int source = f->swarm_of[peer];
     if (result == KIN_STORE_FAILED) {
-        fail(f, reason);
+        kin_fetch_fail(f, reason);
         return;
     }
     if (result == KIN_STORE_OK) {
         if (kin_tally_add(&f->tally, i_chunk)) f->has_news = true;
-        kin_swarm_got(f->swarm, source >= 0 ? source : f->swarm_of[HEAD], i_chunk, kin_clock_now());
-        if (f->phase == FETCHING) tell_first_window(f);
+        kin_swarm_got(f->swarm, source >= 0 ? source : f->swarm_of[KIN_FETCH_HEAD], i_chunk, kin_clock_now());
+        if (f->phase == KIN_FETCH_FETCHING) kin_fetch_tell_first_window(f);
     } else {
-        kin_log(KIN_LOG_WARN, "parts of the model from %s: %s", peer == HEAD ? "the head" : "another device", reason);
+        kin_log(KIN_LOG_WARN, "parts of the model from %s: %s", peer == KIN_FETCH_HEAD ? "the head" : "another device", reason);
         kin_peers_ban(f->peers, peer, reason);
         if (source >= 0) kin_swarm_lied(f->swarm, source, i_chunk);
     }
-    pump(f);
-}
-
-// ---- the store
-
-static int check_sizes(const kin_fetch *f, const kin_manifest *m, kin_err *err) {
-    bool same = m->n_files == f->n_files;
-    for (int i = 0; i < f->n_files && same; i++) same = m->files[i].size == f->file_sizes[i];
-    return same ? 0 : kin_err_set(err, "the plan names other sizes of files than the model has");
-}
-
-// Nothing to find where there is a stock.
-static void run_find(uv_work_t *work) {
-    kin_fetch *f = work->data;
-    if (!f->stock) f->rc = kin_store_find_manifest(&f->manifest, f->cache_dir, f->model.bytes, &f->err);
-}
-
-static void run_open(uv_work_t *work) {
-    kin_fetch *f = work->data;
-    f->rc = f->is_checked ? 0 : kin_manifest_finish(&f->manifest, f->model.bytes, &f->err);
-    f->is_checked = f->rc == 0;
-    if (f->rc == 0) f->rc = kin_store_open(&f->opened, f->cache_dir, &f->manifest, KIN_STORE_FILL, &f->err);
-}
-
-// The stock, given or made of the store that was opened, is what the fetch works with from here on.
-static int take_stock(kin_fetch *f) {
-    if (!f->stock && kin_stock_new(&f->stock, f->loop, f->opened, &f->err) != 0) return KIN_FAIL;
-    f->opened = NULL;
-    kin_manifest_fini(&f->manifest);
-    kin_store *store = kin_stock_store(f->stock);
-    if (check_sizes(f, kin_store_manifest(store), &f->err) != 0 || kin_tally_init(&f->tally, store, &f->err) != 0)
-        return KIN_FAIL;
-    return kin_keeper_open(&f->keeper, f->loop, f->stock, on_kept, f, &f->err);
-}
-
-static void go_on_with_stock(kin_fetch *f) {
-    if (take_stock(f) != 0) {
-        fail(f, f->err.text);
-        return;
-    }
-    if (f->callbacks.opened) f->callbacks.opened(f->user, f->stock);
-    if (f->phase < FAILED) tell_have(f);
-    if (f->phase < FAILED) begin_survey(f);
-}
-
-static void on_opened(uv_work_t *work, int status) {
-    kin_fetch *f = work->data;
-    (void)status; // nothing here cancels work
-    if (end_work(f)) {
-        if (f->rc == 0)
-            go_on_with_stock(f);
-        else if (f->is_checked && ++f->n_tries < OPEN_TRIES)
-            f->retry_at = kin_clock_now() + (kin_time)OPEN_WAIT_MS * 1000000;
-        else
-            fail(f, f->err.text);
-    }
-    let_go(f);
-}
-
-static void on_found(uv_work_t *work, int status) {
-    kin_fetch *f = work->data;
-    (void)status; // nothing here cancels work
-    if (end_work(f)) {
-        f->asked_at = kin_clock_now();
-        if (f->stock)
-            go_on_with_stock(f);
-        else if (f->rc == 0)
-            begin_work(f, OPENING, run_open, on_opened);
-        else if (f->rc == 1)
-            f->phase = ASKING;
-        else
-            fail(f, f->err.text);
-    }
-    let_go(f);
+    kin_fetch_pump(f);
 }
 
 // ---- peers
 
 static void ask_hashes(kin_fetch *f) {
     kin_manifest_fini(&f->manifest);
-    if (!kin_peers_ask_hashes(f->peers, HEAD, &f->model)) kin_peers_drop(f->peers, HEAD, "it could not be asked");
+    if (!kin_peers_ask_hashes(f->peers, KIN_FETCH_HEAD, &f->model))
+        kin_peers_drop(f->peers, KIN_FETCH_HEAD, "it could not be asked");
 }
 
-static void on_peer_opened(void *user, int peer) {
+void kin_fetch_on_peer_opened(void *user, int peer) {
     kin_fetch *f = user;
-    if (f->phase == ASKING && peer == HEAD) ask_hashes(f);
+    if (f->phase == KIN_FETCH_ASKING && peer == KIN_FETCH_HEAD) ask_hashes(f);
     if (!f->swarm) return;
     uint8_t id[KIN_SWARM_ID_BYTES] = {(uint8_t)peer}; // a number is as good as an id
-    int source = kin_swarm_add_source(f->swarm, id, peer == HEAD);
+    int source = kin_swarm_add_source(f->swarm, id, peer == KIN_FETCH_HEAD);
     f->swarm_of[peer] = source;
     if (source < 0) {
         kin_peers_ban(f->peers, peer, "it sent wrong bytes");
         return;
     }
     f->peer_of[source] = peer;
-    const uint8_t *offer = peer == HEAD ? NULL : kin_peers_offer(f->peers, peer, f->tally.n_chunks);
+    const uint8_t *offer = peer == KIN_FETCH_HEAD ? NULL : kin_peers_offer(f->peers, peer, f->tally.n_chunks);
     if (offer) kin_swarm_offers(f->swarm, source, offer, kin_tally_bits(&f->tally));
-    pump(f);
+    kin_fetch_pump(f);
 }
 
 static void on_hashes(void *user, int peer, const kin_proto_hashes *hashes) {
     kin_fetch *f = user;
     char text[sizeof((kin_err *)0)->text];
     kin_err err;
-    if (f->phase != ASKING || peer != HEAD) return;
+    if (f->phase != KIN_FETCH_ASKING || peer != KIN_FETCH_HEAD) return;
     f->asked_at = kin_clock_now();
     switch (kin_hashes_take(&f->manifest, &f->n_hashes, hashes, f->n_files, f->file_sizes, &err)) {
     case KIN_HASHES_MORE: break;
-    case KIN_HASHES_WHOLE: begin_work(f, OPENING, run_open, on_opened); break;
+    case KIN_HASHES_WHOLE: kin_fetch_begin_open(f); break;
     case KIN_HASHES_BAD:
         snprintf(text, sizeof text, "the head: %.480s", err.text);
-        fail(f, text);
+        kin_fetch_fail(f, text);
         break;
     }
 }
 
 static void on_heard(void *user, int peer, uint32_t n_bytes) {
     kin_fetch *f = user;
-    *(peer == HEAD ? &f->bytes_head : &f->bytes_peers) += n_bytes;
+    *(peer == KIN_FETCH_HEAD ? &f->bytes_head : &f->bytes_peers) += n_bytes;
     if (f->swarm_of[peer] >= 0) kin_swarm_heard(f->swarm, f->swarm_of[peer], n_bytes, kin_clock_now());
 }
 
 static void on_chunk(void *user, int peer, uint32_t i_chunk, uint8_t *bytes, uint32_t n) {
     kin_fetch *f = user;
     kin_err err;
-    if (kin_keeper_put(f->keeper, peer, i_chunk, bytes, n, &err) != 0) fail(f, err.text);
+    if (kin_keeper_put(f->keeper, peer, i_chunk, bytes, n, &err) != 0) kin_fetch_fail(f, err.text);
 }
 
 static void on_lacks(void *user, int peer, uint32_t i_chunk) {
@@ -487,7 +223,7 @@ static void on_lacks(void *user, int peer, uint32_t i_chunk) {
         drop_peer(f, peer, "it has nothing of that model");
     } else if (f->swarm && f->swarm_of[peer] >= 0) {
         kin_swarm_lacks(f->swarm, f->swarm_of[peer], i_chunk);
-        pump(f);
+        kin_fetch_pump(f);
     }
 }
 
@@ -517,25 +253,24 @@ static void tick_fetching(kin_fetch *f) {
     kin_peers_tick(f->peers, f->tally.missing, f->tally.n_chunks);
     excuse_senders(f);
     if (f->windows_changed)
-        begin_survey(f);
+        kin_fetch_begin_survey(f);
     else
-        pump(f);
-    if (f->phase == FETCHING) drop_silent(f);
+        kin_fetch_pump(f);
+    if (f->phase == KIN_FETCH_FETCHING) drop_silent(f);
 }
 
 static void tick(uv_timer_t *timer) {
     kin_fetch *f = timer->data;
-    if (f->phase == ASKING) tick_asking(f);
-    if (f->phase == OPENING && !f->is_working && kin_clock_now() >= f->retry_at) begin_work(f, OPENING, run_open, on_opened);
-    if (f->phase == FETCHING)
+    if (f->phase == KIN_FETCH_ASKING) tick_asking(f);
+    if (f->phase == KIN_FETCH_OPENING && !f->is_working && kin_clock_now() >= f->retry_at) kin_fetch_begin_open(f);
+    if (f->phase == KIN_FETCH_FETCHING)
         tick_fetching(f);
-    else if (f->phase == RESTING && f->windows_changed)
-        begin_survey(f);
-    if (f->phase < FAILED) tell_news(f);
+    else if (f->phase == KIN_FETCH_RESTING && f->windows_changed)
+        kin_fetch_begin_survey(f);
+    if (f->phase < KIN_FETCH_FAILED) tell_news(f);
 }
 
-// Soon, but not inside of the function that the owner calls now.
-static void kick(kin_fetch *f) {
+void kin_fetch_kick(kin_fetch *f) {
     uv_timer_start(&f->timer, tick, 0, TICK_MS);
 }
 
@@ -547,7 +282,7 @@ kin_fetch_options kin_fetch_options_default(kin_tls_ctx *tls) {
 }
 
 static int open_peers(kin_fetch *f, const kin_fetch_options *o, kin_err *err) {
-    static const kin_peers_callbacks callbacks = {on_peer_opened, on_hashes, on_heard, on_chunk, on_lacks, on_lost};
+    static const kin_peers_callbacks callbacks = {kin_fetch_on_peer_opened, on_hashes, on_heard, on_chunk, on_lacks, on_lost};
     kin_peers_options p = {.link = o->link,
                            .self = {.role = KIN_PROTO_FETCH, .id = o->id},
                            .head_id = o->head_id,
@@ -590,38 +325,38 @@ int kin_fetch_start(kin_fetch **out, uv_loop_t *loop, const kin_fetch_options *o
     uv_timer_init(loop, &f->timer);
     f->timer.data = f;
     f->n_held = 1;
-    kick(f);
-    begin_work(f, FINDING, run_find, on_found);
+    kin_fetch_kick(f);
+    kin_fetch_begin_find(f);
     return 0;
 }
 
 void kin_fetch_cancel(kin_fetch *f) {
     if (!f) return;
-    stop(f, CANCELLED);
+    stop(f, KIN_FETCH_CANCELLED);
     uv_close((uv_handle_t *)&f->timer, on_timer_closed);
 }
 
 // ---- what the owner tells
 
 void kin_fetch_set_windows(kin_fetch *f, const kin_windows *windows) {
-    if (f->phase >= FAILED) return;
+    if (f->phase >= KIN_FETCH_FAILED) return;
     f->windows = *windows;
     f->windows_changed = true;
-    kick(f);
+    kin_fetch_kick(f);
 }
 
 void kin_fetch_have(kin_fetch *f, const kin_proto_have *have) {
-    if (f->phase >= FAILED || memcmp(&have->model, &f->model, sizeof f->model) != 0) return;
+    if (f->phase >= KIN_FETCH_FAILED || memcmp(&have->model, &f->model, sizeof f->model) != 0) return;
     int peer = kin_peers_know(f->peers, have);
-    if (peer < 0 || f->phase == RESTING) return;
+    if (peer < 0 || f->phase == KIN_FETCH_RESTING) return;
     if (f->swarm && f->swarm_of[peer] >= 0 && have->n_chunks == f->tally.n_chunks) {
         kin_swarm_offers(f->swarm, f->swarm_of[peer], have->bitmap, kin_tally_bits(&f->tally));
     }
-    kick(f);
+    kin_fetch_kick(f);
 }
 
 void kin_fetch_gone(kin_fetch *f, const kin_proto_id *id) {
-    int peer = f->phase < FAILED ? kin_peers_find(f->peers, id) : -1;
+    int peer = f->phase < KIN_FETCH_FAILED ? kin_peers_find(f->peers, id) : -1;
     if (peer < 0) return;
     kin_peers_leave(f->peers, peer);
     if (f->swarm && f->swarm_of[peer] >= 0) kin_swarm_lost(f->swarm, f->swarm_of[peer]);

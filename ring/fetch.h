@@ -47,9 +47,10 @@ typedef struct kin_fetch_options { // all of it is copied, but the context for T
 kin_fetch_options kin_fetch_options_default(kin_tls_ctx *tls);
 
 typedef struct kin_fetch_progress {
-    kin_proto_progress sent; // as PROGRESS has it: HASHING until the manifest is here, then FETCHING; total 0: not known yet.
-                             // done and total count what the windows need, with what was there before
-    uint64_t left_ns;        // UINT64_MAX: not known
+    // As PROGRESS has it: HASHING until the store is open, then FETCHING. done and total count what the windows need, with what
+    // was there before; until all headers are there, the headers only. total 0: not known yet.
+    kin_proto_progress sent;
+    uint64_t left_ns; // UINT64_MAX: not known
 } kin_fetch_progress;
 
 typedef struct kin_fetch_callbacks { // each may be NULL but `failed`

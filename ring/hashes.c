@@ -14,7 +14,7 @@ void kin_hashes_give(kin_proto_hashes *message, const kin_manifest *m, uint32_t 
     }
     message->first = first;
     message->n_hashes = n < KIN_PROTO_MAX_HASHES ? n : KIN_PROTO_MAX_HASHES;
-    message->hashes = m->hashes[0] + (size_t)first * KIN_SHA256_BYTES;
+    message->hashes = (const uint8_t *)m->hashes + (size_t)first * KIN_SHA256_BYTES;
 }
 
 static int begin(kin_manifest *m, const kin_proto_hashes *message, int n_files, const uint64_t *sizes, kin_err *err) {
@@ -40,7 +40,8 @@ kin_hashes_result kin_hashes_take(kin_manifest *m, uint32_t *n_taken, const kin_
         kin_err_set(err, "its messages with the model's hashes do not belong together");
         return KIN_HASHES_BAD;
     }
-    memcpy(m->hashes[*n_taken], message->hashes, (size_t)message->n_hashes * KIN_SHA256_BYTES);
+    memcpy((uint8_t *)m->hashes + (size_t)*n_taken * KIN_SHA256_BYTES, message->hashes,
+           (size_t)message->n_hashes * KIN_SHA256_BYTES);
     *n_taken += message->n_hashes;
     return *n_taken == m->n_chunks ? KIN_HASHES_WHOLE : KIN_HASHES_MORE;
 }

@@ -1,0 +1,533 @@
+// For tests of fetches and shares: a head, some devices, and ends of links that do not play by the rules, in one loop, with real
+// links and a small model of random weights.
+//
+// Included by these tests only; everything here asserts by cmocka. One thread.
+#pragma once
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <uv.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "model/manifest.h"
+#include "model/model.h"
+#include "model/ranges.h"
+#include "ring/fetch.h"
+#include "ring/hashes.h"
+#include "ring/listener.h"
+#include "ring/share.h"
+#include "testkit/model_gen.h"
+
+enum { PATIENCE_MS = 30000, CHUNK = 64 << 10, MAX_DEVICES = 3, MAX_RAW = 8, N_LAYER = 6, N_PARTS = 3 };
+
+static const uint8_t key[KIN_TLS_KEY_BYTES] = {7};
+
+typedef struct world world;
+
+// A head, or a device. What its callbacks said.
+typedef struct node {
+    world *w;
+    kin_proto_id id;
+    kin_listener *listener;
+    uint16_t port;
+    kin_share *share;
+    kin_fetch *fetch;
+    char cache[128];
+    kin_stock *stock;
+    kin_windows windows;
+    int n_opened, n_progress, n_have, n_first, n_done;
+    uint32_t here_at_first; // chunks wanted and here when the first window was
+    uint64_t missing_bytes; // of the whole model, when the store was opened
+    kin_fetch_progress progress;
+    char reason[512];      // failed
+    const char *cancel_in; // the callback in which it cancels
+    bool pauses_head;      // from `opened` until something came from a device
+} node;
+
+// The raw end of a link, for who does not play by the rules.
+typedef struct raw {
+    world *w;
+    kin_link *link;
+    bool is_accepted, is_closed;
+    int n_frames, n_lack, n_data;
+    char reason[512];
+} raw;
+
+struct world {
+    uv_loop_t loop;
+    uv_timer_t timer;
+    kin_tls_ctx *tls;
+    char folder[64];
+    char path[N_PARTS][160];
+    int n_files;
+    kin_manifest manifest;
+    uint64_t sizes[N_PARTS];
+    node head, devices[MAX_DEVICES];
+    raw raws[MAX_RAW];
+    int n_raws;
+    int n_asked_fake;                                  // GETs to fakes
+    bool spoils_hashes, spoils_sizes, is_mute, strays; // what fakes do
+    uint32_t chunk_bytes;
+};
+
+// ---- listening
+
+static inline void serve_fake_get(raw *r, const uint8_t *payload, size_t n) {
+    static uint8_t bytes[8 + CHUNK];
+    kin_proto_get get;
+    assert_int_equal(kin_proto_decode_get(payload, n, &get, NULL), 0);
+    kin_proto_data data = {.i_chunk = get.i_chunk, .n_bytes = get.length, .bytes = bytes};
+    size_t size = kin_proto_encode_data_head(bytes, sizeof bytes, &data);
+    r->w->n_asked_fake++;
+    if (r->w->is_mute) return;
+    if (r->w->strays) bytes[0] ^= 1; // another chunk
+    assert_in_range(get.length, 1, CHUNK);
+    kin_link_send(r->link, KIN_FRAME_DATA, 0, 1, &(kin_link_part){bytes, size + get.length});
+}
+
+static inline void serve_fake_hashes(raw *r) {
+    static kin_proto_hashes m;
+    static uint8_t bytes[1 << 16];
+    kin_hashes_give(&m, &r->w->manifest, 0);
+    if (r->w->spoils_sizes) m.file[0].size++;
+    size_t n = kin_proto_encode_hashes(bytes, sizeof bytes, &m);
+    if (r->w->spoils_hashes) bytes[n - 1] ^= 1;
+    kin_link_send(r->link, KIN_FRAME_HASHES, 0, 1, &(kin_link_part){bytes, n});
+}
+
+static inline void send_accept(kin_link *link, const kin_proto_id *id) {
+    uint8_t bytes[256];
+    kin_proto_accept accept = {.id = *id, .name = "test", .version = "1"};
+    kin_link_send(link, KIN_FRAME_ACCEPT, 0, 1, &(kin_link_part){bytes, kin_proto_encode_accept(bytes, sizeof bytes, &accept)});
+}
+
+static inline void take_open(void *user, kin_link *link, const kin_frame *frame, const uint8_t *payload) {
+    node *n = user;
+    kin_proto_open hello;
+    assert_int_equal(frame->type, KIN_FRAME_OPEN);
+    assert_int_equal(kin_proto_decode_open(payload, frame->length, &hello, NULL), 0);
+    assert_int_equal(hello.role, KIN_PROTO_FETCH);
+    send_accept(link, &n->id);
+    kin_share_accept(n->share, link);
+}
+
+static inline void take_as_fake(void *user, kin_link *link, const kin_frame *frame, const uint8_t *payload) {
+    raw *r = user;
+    node *liar = &r->w->devices[MAX_DEVICES - 1];
+    r->n_frames++;
+    if (frame->type == KIN_FRAME_OPEN) send_accept(link, r->w->head.share ? &liar->id : &r->w->head.id);
+    if (frame->type == KIN_FRAME_GET) serve_fake_get(r, payload, frame->length);
+    if (frame->type == KIN_FRAME_HASHES_WANTED) serve_fake_hashes(r);
+}
+
+static inline void ignore_end(void *user, kin_link *link, const char *reason) {
+    (void)user, (void)link, (void)reason;
+}
+
+static inline void forget_raw(void *user, kin_link *link, const char *reason) {
+    raw *r = user;
+    (void)link;
+    r->link = NULL;
+    r->is_closed = true;
+    snprintf(r->reason, sizeof r->reason, "%s", reason);
+}
+
+static inline void on_connection(void *user, kin_link *link) {
+    static const kin_link_callbacks callbacks = {.frame = take_open, .closed = ignore_end};
+    kin_link_accept(link, &callbacks, user);
+}
+
+static inline void on_fake_connection(void *user, kin_link *link) {
+    static const kin_link_callbacks callbacks = {.frame = take_as_fake, .closed = forget_raw};
+    world *w = ((node *)user)->w;
+    assert_true(w->n_raws < MAX_RAW);
+    raw *r = &w->raws[w->n_raws++];
+    *r = (raw){.w = w, .link = link};
+    kin_link_accept(link, &callbacks, r);
+}
+
+static inline void listen_with(node *n, uint16_t port, kin_listener_accepted accepted) {
+    kin_listener_options o = kin_listener_options_default(n->w->tls);
+    kin_err err;
+    o.link.queue_max = KIN_SHARE_QUEUE_BYTES;
+    if (kin_listener_open(&n->listener, &n->w->loop, "127.0.0.1", port, &o, accepted, n, &err) != 0) fail_msg("%s", err.text);
+    n->port = kin_listener_port(n->listener);
+}
+
+static inline void open_share(node *n, uint16_t port) {
+    kin_err err;
+    assert_int_equal(kin_share_open(&n->share, &n->w->loop, NULL, &err), 0);
+    kin_share_set_stock(n->share, n->stock);
+    listen_with(n, port, on_connection);
+}
+
+static inline void close_share(node *n) {
+    kin_listener_close(n->listener);
+    kin_share_close(n->share);
+    n->listener = NULL;
+    n->share = NULL;
+}
+
+// ---- the world
+
+static inline void make_model(world *w, const char *preset, bool is_split) {
+    kin_model_spec spec;
+    char prefix[128];
+    kin_err err;
+    assert_int_equal(kin_model_spec_preset(&spec, preset, &err), 0);
+    spec.n_layer = N_LAYER;
+    spec.mix = "f16";
+    spec.rope_freqs = true;
+    w->n_files = is_split ? N_PARTS : 1;
+    snprintf(prefix, sizeof prefix, "%s/whole", w->folder);
+    for (int i = 0; i < w->n_files; i++) {
+        if (is_split)
+            snprintf(w->path[i], sizeof w->path[i], "%s-%05d-of-%05d.gguf", prefix, i + 1, N_PARTS);
+        else
+            snprintf(w->path[i], sizeof w->path[i], "%s.gguf", prefix);
+    }
+    int rc = is_split ? kin_model_gen_split(&spec, prefix, N_PARTS, &err) : kin_model_gen(&spec, w->path[0], &err);
+    if (rc != 0) fail_msg("%s", err.text);
+    const char *paths[N_PARTS] = {w->path[0], w->path[1], w->path[2]};
+    kin_manifest_options o = kin_manifest_options_defaults();
+    o.chunk_bytes = w->chunk_bytes;
+    if (kin_manifest_make(&w->manifest, paths, w->n_files, &o, &err) != 0) fail_msg("%s", err.text);
+    for (int i = 0; i < w->n_files; i++) w->sizes[i] = w->manifest.files[i].size;
+    kin_store *store;
+    if (kin_store_open_files(&store, &w->manifest, paths, &err) != 0) fail_msg("%s", err.text);
+    assert_int_equal(kin_stock_new(&w->head.stock, &w->loop, store, &err), 0);
+}
+
+static inline void on_timer(uv_timer_t *timer) {
+    world *w = timer->data;
+    for (int i = 0; i < MAX_DEVICES; i++) {
+        node *n = &w->devices[i];
+        if (!n->pauses_head || !n->fetch || !n->n_opened) continue;
+        if (kin_fetch_stats_now(n->fetch).bytes_peers == 0 && w->n_asked_fake == 0) continue;
+        kin_share_set_stock(w->head.share, w->head.stock);
+        n->pauses_head = false;
+    }
+}
+
+static inline int open_world_of(void **state, const char *preset, uint32_t chunk_bytes, bool is_split) {
+    world *w = calloc(1, sizeof *w);
+    kin_err err;
+    strcpy(w->folder, "/tmp/kin-test-fetch-XXXXXX");
+    if (!mkdtemp(w->folder)) return -1;
+    uv_loop_init(&w->loop);
+    uv_timer_init(&w->loop, &w->timer);
+    w->timer.data = w;
+    uv_timer_start(&w->timer, on_timer, 5, 5);
+    assert_int_equal(kin_tls_ctx_open(&w->tls, key, &err), 0);
+    w->head.w = w;
+    w->head.id.bytes[0] = 100;
+    w->chunk_bytes = chunk_bytes;
+    make_model(w, preset, is_split);
+    open_share(&w->head, 0);
+    for (int i = 0; i < MAX_DEVICES; i++) {
+        node *n = &w->devices[i];
+        n->w = w;
+        n->id.bytes[0] = (uint8_t)(i + 1);
+        snprintf(n->cache, sizeof n->cache, "%s/cache-%d", w->folder, i);
+    }
+    *state = w;
+    return 0;
+}
+
+static inline int open_world(void **state) {
+    return open_world_of(state, "tiny", CHUNK, false);
+}
+
+static inline int open_split_world(void **state) {
+    return open_world_of(state, "tiny", CHUNK, true);
+}
+
+static inline int open_large_world(void **state) {
+    return open_world_of(state, "25m", KIN_CHUNK_BYTES, false);
+}
+
+static inline void close_node(node *n) {
+    kin_fetch_cancel(n->fetch);
+    n->fetch = NULL;
+    close_share(n);
+    kin_stock_let_go(n->stock);
+    n->stock = NULL;
+}
+
+static inline void remove_store(const node *n) {
+    static const char *const names[] = {"manifest",
+                                        "chunks",
+                                        "model.gguf",
+                                        "model-00001-of-00003.gguf",
+                                        "model-00002-of-00003.gguf",
+                                        "model-00003-of-00003.gguf"};
+    char folder[256], path[512];
+    snprintf(folder, sizeof folder, "%s/models/%.16s", n->cache, kin_hash_to_hex(n->w->manifest.hash).text);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        unlink(path);
+    }
+    rmdir(folder);
+    snprintf(path, sizeof path, "%s/models", n->cache);
+    rmdir(path);
+    rmdir(n->cache);
+}
+
+static inline int close_world(void **state) {
+    world *w = *state;
+    close_node(&w->head);
+    for (int i = 0; i < MAX_DEVICES; i++) close_node(&w->devices[i]);
+    for (int i = 0; i < w->n_raws; i++) kin_link_close(w->raws[i].link, NULL);
+    uv_close((uv_handle_t *)&w->timer, NULL);
+    uv_run(&w->loop, UV_RUN_DEFAULT);
+    assert_int_equal(uv_loop_close(&w->loop), 0);
+    kin_tls_ctx_close(w->tls);
+    for (int i = 0; i < MAX_DEVICES; i++) remove_store(&w->devices[i]);
+    for (int i = 0; i < w->n_files; i++) unlink(w->path[i]);
+    kin_manifest_fini(&w->manifest);
+    int rc = rmdir(w->folder);
+    free(w);
+    return rc;
+}
+
+#define RUN_UNTIL(w, condition)                                                                                                  \
+    do {                                                                                                                         \
+        kin_time limit_ = kin_clock_now() + (kin_time)PATIENCE_MS * 1000000;                                                     \
+        while (!(condition)) {                                                                                                   \
+            if (kin_clock_now() > limit_) fail_msg("it never came: %s", #condition);                                             \
+            uv_run(&(w)->loop, UV_RUN_ONCE);                                                                                     \
+        }                                                                                                                        \
+    } while (0)
+
+static inline void run_for(world *w, uint64_t ms) {
+    kin_time end = kin_clock_now() + ms * 1000000;
+    RUN_UNTIL(w, kin_clock_now() >= end);
+}
+
+// ---- fetching
+
+static inline bool cancels(node *n, const char *callback) {
+    if (!n->cancel_in || strcmp(n->cancel_in, callback) != 0) return false;
+    kin_fetch_cancel(n->fetch);
+    n->fetch = NULL;
+    return true;
+}
+
+static inline void on_opened(void *user, kin_stock *stock) {
+    node *n = user;
+    const kin_manifest *m = &n->w->manifest;
+    n->n_opened++;
+    kin_stock_let_go(n->stock);
+    n->stock = kin_stock_hold(stock);
+    if (n->share) kin_share_set_stock(n->share, stock);
+    n->missing_bytes = kin_manifest_total(m);
+    for (uint32_t i = 0; i < m->n_chunks; i++) {
+        if (kin_store_has(kin_stock_store(stock), i)) n->missing_bytes -= kin_manifest_chunk(m, i).bytes;
+    }
+    if (n->pauses_head) kin_share_set_stock(n->w->head.share, NULL);
+    cancels(n, "opened");
+}
+
+static inline void on_progress(void *user, const kin_fetch_progress *progress) {
+    node *n = user;
+    n->n_progress++;
+    n->progress = *progress;
+    assert_true(progress->sent.done <= progress->sent.total);
+    cancels(n, "progress");
+}
+
+static inline void tell(const node *to, kin_proto_have *have, const node *from) {
+    have->id = from->id;
+    have->endpoint = (kin_proto_endpoint){.port = from->port, .n_addresses = 1, .address = {"127.0.0.1"}};
+    if (to->fetch) kin_fetch_have(to->fetch, have);
+}
+
+static inline void on_have(void *user, const kin_proto_have *have) {
+    node *n = user;
+    n->n_have++;
+    assert_memory_equal(&have->id, &n->id, sizeof n->id);
+    assert_int_equal(have->n_chunks, n->w->manifest.n_chunks);
+    kin_proto_have passed_on = *have;
+    for (int i = 0; i < MAX_DEVICES && n->listener; i++) tell(&n->w->devices[i], &passed_on, n);
+    cancels(n, "have");
+}
+
+static inline void on_first_window(void *user) {
+    node *n = user;
+    n->n_first++;
+    n->here_at_first = kin_fetch_stats_now(n->fetch).n_here;
+    cancels(n, "first window");
+}
+
+static inline void on_done(void *user) {
+    node *n = user;
+    n->n_done++;
+    kin_fetch_stats s = kin_fetch_stats_now(n->fetch);
+    assert_int_equal(s.n_here, s.n_wanted);
+    cancels(n, "done");
+}
+
+static inline void on_failed(void *user, const char *reason) {
+    node *n = user;
+    snprintf(n->reason, sizeof n->reason, "%s", reason);
+    cancels(n, "failed");
+}
+
+static inline kin_fetch_options options_of(node *n) {
+    kin_fetch_options o = kin_fetch_options_default(n->w->tls);
+    o.id = n->id;
+    o.name = "device";
+    o.version = "1";
+    o.cache_dir = n->cache;
+    memcpy(o.model.bytes, n->w->manifest.hash, sizeof o.model.bytes);
+    o.n_files = n->w->n_files;
+    o.file_sizes = n->w->sizes;
+    o.head_address = "127.0.0.1";
+    o.head_port = n->w->head.port;
+    o.head_id = n->w->head.id;
+    o.windows = &n->windows;
+    return o;
+}
+
+static inline void start_with(node *n, const kin_fetch_options *o) {
+    static const kin_fetch_callbacks callbacks = {on_opened, on_progress, on_have, on_first_window, on_done, on_failed};
+    kin_err err;
+    n->n_opened = n->n_progress = n->n_have = n->n_first = n->n_done = 0;
+    n->reason[0] = '\0';
+    assert_int_equal(kin_fetch_start(&n->fetch, &n->w->loop, o, &callbacks, n, &err), 0);
+}
+
+static inline void start(node *n) {
+    kin_fetch_options o = options_of(n);
+    start_with(n, &o);
+}
+
+static inline kin_windows two_windows(int begin, int end, int begin2, int end2) {
+    return (kin_windows){.n = 2, .at = {{begin, end, 0}, {begin2, end2, 0}}};
+}
+
+static inline void end_fetch(node *n) {
+    kin_fetch_cancel(n->fetch);
+    n->fetch = NULL;
+    if (n->share) kin_share_set_stock(n->share, NULL);
+    kin_stock_let_go(n->stock);
+    n->stock = NULL;
+}
+
+static inline void tell_bits(node *to, const node *from, const uint8_t *bits) {
+    kin_proto_have have = {.n_chunks = to->w->manifest.n_chunks, .bitmap = bits};
+    memcpy(have.model.bytes, to->w->manifest.hash, sizeof have.model.bytes);
+    tell(to, &have, from);
+}
+
+// What is in its store.
+static inline void tell_store(node *to, const node *from) {
+    uint8_t bits[64];
+    assert_true(to->w->manifest.n_chunks <= 8 * sizeof bits);
+    kin_store_bitmap(kin_stock_store(from->stock), bits);
+    tell_bits(to, from, bits);
+}
+
+// That it has all chunks.
+static inline void tell_all(node *to, const node *from) {
+    uint8_t bits[64];
+    memset(bits, 0xff, sizeof bits);
+    assert_true(to->w->manifest.n_chunks <= 8 * sizeof bits);
+    tell_bits(to, from, bits);
+}
+
+// ---- what a device must have
+
+static inline void mark_needed(const world *w, const kin_gguf *gguf, const kin_ranges_wanted *wanted, bool *needed) {
+    kin_range *ranges;
+    uint32_t *chunks;
+    size_t n_ranges, n;
+    kin_err err;
+    if (kin_ranges_list(gguf, wanted, &ranges, &n_ranges, &err) != 0) fail_msg("%s", err.text);
+    assert_int_equal(kin_ranges_chunks(&w->manifest, ranges, n_ranges, &chunks, &n, &err), 0);
+    for (size_t i = 0; i < n; i++) needed[chunks[i]] = true;
+    free(chunks);
+    free(ranges);
+}
+
+static inline bool *needed_by(const node *n) {
+    const world *w = n->w;
+    bool *needed = calloc(w->manifest.n_chunks, sizeof *needed);
+    kin_gguf *gguf;
+    kin_err err;
+    if (kin_gguf_open(&gguf, w->path[0], &err) != 0) fail_msg("%s", err.text);
+    mark_needed(w, gguf, &(kin_ranges_wanted){.header = true}, needed);
+    for (int i = 0; i < n->windows.n; i++) {
+        const kin_window *window = &n->windows.at[i];
+        mark_needed(w, gguf, &(kin_ranges_wanted){.layer_begin = window->layer_begin, .layer_end = window->layer_end}, needed);
+    }
+    kin_gguf_close(gguf);
+    return needed;
+}
+
+static inline uint64_t bytes_needed_by(const node *n) {
+    bool *needed = needed_by(n);
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < n->w->manifest.n_chunks; i++) sum += needed[i] ? kin_manifest_chunk(&n->w->manifest, i).bytes : 0;
+    free(needed);
+    return sum;
+}
+
+static inline void expect_needed_chunks(const node *n, bool exactly) {
+    bool *needed = needed_by(n);
+    kin_store *store = kin_stock_store(n->stock);
+    int n_beyond = 0;
+    kin_err err;
+    for (uint32_t i = 0; i < n->w->manifest.n_chunks; i++) {
+        if (needed[i] && !kin_store_has(store, i)) fail_msg("chunk %u is not there", (unsigned)i);
+        if (needed[i] && kin_store_recheck(store, i, &err) != 0) fail_msg("%s", err.text);
+        n_beyond += !needed[i] && kin_store_has(store, i);
+    }
+    free(needed);
+    if (exactly) assert_int_equal(n_beyond, 0);
+}
+
+// The model opens from the store, and its layers are those of the original.
+static inline void expect_layers(const node *n) {
+    kin_model whole, ours;
+    kin_err err;
+    if (kin_model_open(&whole, n->w->path[0], &err) != 0) fail_msg("%s", err.text);
+    if (kin_model_open(&ours, kin_store_path(kin_stock_store(n->stock), 0), &err) != 0) fail_msg("%s", err.text);
+    for (int i = 0; i < n->windows.n; i++) {
+        for (int il = n->windows.at[i].layer_begin; il < n->windows.at[i].layer_end; il++) {
+            for (int k = 0; k < KIN_W_COUNT; k++) {
+                const kin_gguf_tensor *a = whole.layers[il].w[k], *b = ours.layers[il].w[k];
+                assert_int_equal(!a, !b);
+                if (a) assert_memory_equal(a->data, b->data, a->n_bytes);
+            }
+        }
+    }
+    kin_model_close(&ours);
+    kin_model_close(&whole);
+}
+
+static inline void expect_done(node *n) {
+    RUN_UNTIL(n->w, n->n_done > 0 || n->reason[0]);
+    if (n->reason[0]) fail_msg("%s", n->reason);
+    expect_needed_chunks(n, false);
+    expect_layers(n);
+}
+
+static inline void expect_failed(node *n, const char *words) {
+    RUN_UNTIL(n->w, n->n_done > 0 || n->reason[0]);
+    if (!strstr(n->reason, words)) fail_msg("'%s' does not say '%s'", n->reason, words);
+    assert_int_equal(n->n_done, 0);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, open_world, close_world)

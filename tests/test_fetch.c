@@ -1,0 +1,210 @@
+// Fetching over real links: each device ends with exactly the chunks that its windows need, and fetches nothing twice.
+#include "tests/fetch_world.h"
+
+static void devices_end_with_exactly_the_chunks_of_their_windows(void **state) {
+    world *w = *state;
+    w->devices[0].windows = kin_windows_one(0, 2, 0);
+    w->devices[1].windows = two_windows(2, 3, 4, 5);
+    w->devices[2].windows = kin_windows_one(3, 6, 0);
+    for (int i = 0; i < MAX_DEVICES; i++) open_share(&w->devices[i], 0);
+    for (int i = 0; i < MAX_DEVICES; i++) start(&w->devices[i]);
+    for (int i = 0; i < MAX_DEVICES; i++) {
+        node *n = &w->devices[i];
+        expect_done(n);
+        expect_needed_chunks(n, true);
+        assert_int_equal(n->n_opened, 1);
+        assert_int_equal(n->n_first, 1);
+        assert_int_equal(n->n_done, 1);
+        assert_true(n->n_progress > 0 && n->n_have > 0);
+        assert_int_equal(n->progress.sent.stage, KIN_PROTO_FETCHING);
+        assert_int_equal(n->progress.sent.done, bytes_needed_by(n));
+        assert_int_equal(n->progress.sent.total, bytes_needed_by(n));
+    }
+}
+
+static void a_relay_gets_the_headers(void **state) {
+    world *w = *state;
+    node *n = &w->devices[0];
+    start(n);
+    expect_done(n);
+    expect_needed_chunks(n, true);
+    assert_int_equal(n->n_first, 1);
+}
+
+static void work_can_start_when_the_first_window_is_here(void **state) {
+    world *w = *state;
+    node *n = &w->devices[0];
+    n->windows = two_windows(0, 1, 2, 6);
+    kin_fetch_options o = options_of(n);
+    o.n_in_flight_all = 1;
+    start_with(n, &o);
+    RUN_UNTIL(w, n->n_first > 0);
+    node first = *n;
+    first.windows = kin_windows_one(0, 1, 0);
+    expect_needed_chunks(&first, false);
+    expect_layers(&first);
+    assert_int_equal(n->n_done, 0);
+    expect_done(n);
+    assert_true(n->here_at_first < kin_fetch_stats_now(n->fetch).n_wanted);
+}
+
+static void devices_give_each_other_what_the_head_then_need_not_give(void **state) {
+    world *w = *state;
+    for (int i = 0; i < MAX_DEVICES; i++) {
+        w->devices[i].windows = kin_windows_one(0, N_LAYER, 0);
+        open_share(&w->devices[i], 0);
+    }
+    start(&w->devices[0]);
+    expect_done(&w->devices[0]);
+    uint64_t need = bytes_needed_by(&w->devices[0]), before = kin_share_stats_now(w->head.share).bytes;
+    assert_true(before >= need);
+    node *n = &w->devices[1];
+    n->pauses_head = true;
+    start(n);
+    RUN_UNTIL(w, n->n_opened > 0);
+    tell_store(n, &w->devices[0]);
+    expect_done(n);
+    assert_true(kin_share_stats_now(w->devices[0].share).bytes > need / 2);
+    assert_true(kin_share_stats_now(w->head.share).bytes - before < need / 2);
+    assert_int_equal(n->progress.sent.from_peers, kin_fetch_stats_now(n->fetch).bytes_peers);
+}
+
+static void a_model_in_several_files_comes_too(void **state) {
+    world *w = *state;
+    node *n = &w->devices[0];
+    n->windows = two_windows(1, 2, 4, 6);
+    start(n);
+    expect_done(n);
+    expect_needed_chunks(n, true);
+}
+
+static void what_is_there_is_not_fetched_again(void **state) {
+    world *w = *state;
+    node *n = &w->devices[0];
+    n->windows = kin_windows_one(0, N_LAYER, 0);
+    kin_fetch_options o = options_of(n);
+    o.n_in_flight_all = 2;
+    start_with(n, &o);
+    RUN_UNTIL(w, n->fetch && kin_fetch_stats_now(n->fetch).n_here > 20);
+    end_fetch(n); // and at once again, while the store is being closed
+    start_with(n, &o);
+    expect_done(n);
+    uint64_t left = bytes_needed_by(n) - (kin_manifest_total(&w->manifest) - n->missing_bytes);
+    assert_true(left < bytes_needed_by(n));
+    assert_int_equal(kin_fetch_stats_now(n->fetch).bytes_head, left);
+    end_fetch(n);
+    uint64_t before = kin_share_stats_now(w->head.share).bytes;
+    start(n);
+    expect_done(n);
+    assert_int_equal(n->n_first, 1);
+    assert_int_equal(kin_share_stats_now(w->head.share).bytes, before);
+}
+
+static void a_complete_device_needs_no_head(void **state) {
+    world *w = *state;
+    node *n = &w->devices[0];
+    n->windows = kin_windows_one(1, 3, 0);
+    start(n);
+    expect_done(n);
+    end_fetch(n);
+    close_share(&w->head);
+    start(n);
+    expect_done(n);
+}
+
+static void another_plan_fetches_only_what_is_new(void **state) {
+    world *w = *state;
+    node *n = &w->devices[0];
+    n->windows = kin_windows_one(0, 2, 0);
+    start(n);
+    expect_done(n);
+    uint64_t before = kin_fetch_stats_now(n->fetch).bytes_head, had = bytes_needed_by(n);
+    assert_int_equal(before, had);
+    n->windows = kin_windows_one(0, 3, 0);
+    kin_fetch_set_windows(n->fetch, &n->windows);
+    RUN_UNTIL(w, n->n_done == 2);
+    assert_int_equal(n->n_first, 2);
+    expect_needed_chunks(n, true);
+    expect_layers(n);
+    assert_int_equal(kin_fetch_stats_now(n->fetch).bytes_head, bytes_needed_by(n));
+    n->windows = kin_windows_one(1, 2, 0);
+    kin_fetch_set_windows(n->fetch, &n->windows);
+    RUN_UNTIL(w, n->n_done == 3);
+}
+
+static void another_plan_in_the_middle_leaves_what_is_not_needed_any_more(void **state) {
+    world *w = *state;
+    node *n = &w->devices[0];
+    n->windows = kin_windows_one(0, 5, 0);
+    kin_fetch_options o = options_of(n);
+    o.n_in_flight_all = 1;
+    start_with(n, &o);
+    RUN_UNTIL(w, kin_fetch_stats_now(n->fetch).n_here > 15);
+    n->windows = kin_windows_one(5, 6, 0);
+    kin_fetch_set_windows(n->fetch, &n->windows);
+    expect_done(n);
+    assert_true(kin_fetch_stats_now(n->fetch).bytes_head < kin_manifest_total(&w->manifest) * 3 / 4);
+}
+
+static void a_stock_that_is_held_can_be_filled_by_the_next_fetch(void **state) {
+    world *w = *state;
+    node *n = &w->devices[0];
+    n->windows = kin_windows_one(0, 1, 0);
+    start(n);
+    expect_done(n);
+    kin_fetch_cancel(n->fetch);
+    start(n);
+    expect_failed(n, "another kin is filling it");
+    kin_fetch_cancel(n->fetch);
+    n->windows = kin_windows_one(0, 2, 0);
+    kin_fetch_options o = options_of(n);
+    o.stock = n->stock;
+    start_with(n, &o);
+    expect_done(n);
+}
+
+static void a_fetch_can_be_cancelled_in_any_callback(void **state) {
+    static const char *const callbacks[] = {"opened", "have", "progress", "first window", "done"};
+    world *w = *state;
+    for (size_t i = 0; i < sizeof callbacks / sizeof *callbacks; i++) {
+        node *n = &w->devices[0];
+        n->windows = kin_windows_one(0, (int)i + 1, 0);
+        n->cancel_in = callbacks[i];
+        start(n);
+        RUN_UNTIL(w, !n->fetch);
+        assert_string_equal(n->reason, "");
+        assert_int_equal(n->n_done, strcmp(callbacks[i], "done") == 0);
+        end_fetch(n);
+    }
+}
+
+static void a_fetch_can_be_cancelled_at_any_time(void **state) {
+    world *w = *state;
+    node *n = &w->devices[0];
+    n->windows = kin_windows_one(0, N_LAYER, 0);
+    for (int i = 0; i < 40; i++) {
+        start(n);
+        for (int k = 0; k < i; k++) uv_run(&w->loop, UV_RUN_NOWAIT);
+        end_fetch(n);
+    }
+    start(n);
+    expect_done(n);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(devices_end_with_exactly_the_chunks_of_their_windows),
+        TEST(a_relay_gets_the_headers),
+        TEST(work_can_start_when_the_first_window_is_here),
+        TEST(devices_give_each_other_what_the_head_then_need_not_give),
+        cmocka_unit_test_setup_teardown(a_model_in_several_files_comes_too, open_split_world, close_world),
+        TEST(what_is_there_is_not_fetched_again),
+        TEST(a_complete_device_needs_no_head),
+        TEST(another_plan_fetches_only_what_is_new),
+        TEST(another_plan_in_the_middle_leaves_what_is_not_needed_any_more),
+        TEST(a_stock_that_is_held_can_be_filled_by_the_next_fetch),
+        TEST(a_fetch_can_be_cancelled_in_any_callback),
+        TEST(a_fetch_can_be_cancelled_at_any_time),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,203 @@
+// Fetching while others die, lie, or say nothing: it comes to its end, or says in one sentence why it does not.
+#include "tests/fetch_world.h"
+
+static void the_head_may_die_and_come_back(void **state) {
+    world *w = *state;
+    node *n = &w->devices[0];
+    n->windows = kin_windows_one(0, N_LAYER, 0);
+    kin_fetch_options o = options_of(n);
+    o.n_in_flight_all = 2;
+    start_with(n, &o);
+    RUN_UNTIL(w, kin_fetch_stats_now(n->fetch).n_here > 20);
+    close_share(&w->head);
+    run_for(w, 400);
+    assert_int_equal(n->n_done, 0);
+    open_share(&w->head, w->head.port);
+    expect_done(n);
+}
+
+static void a_device_that_dies_is_done_without(void **state) {
+    world *w = *state;
+    node *giver = &w->devices[0], *n = &w->devices[1];
+    giver->windows = n->windows = kin_windows_one(0, N_LAYER, 0);
+    open_share(giver, 0);
+    start(giver);
+    expect_done(giver);
+    kin_fetch_options o = options_of(n);
+    o.n_in_flight_all = 2;
+    n->pauses_head = true;
+    start_with(n, &o);
+    RUN_UNTIL(w, n->n_opened > 0);
+    tell_store(n, giver);
+    RUN_UNTIL(w, kin_fetch_stats_now(n->fetch).bytes_peers > 3 * CHUNK);
+    close_share(giver);
+    expect_done(n);
+    kin_fetch_gone(n->fetch, &giver->id);
+    kin_fetch_gone(n->fetch, &w->head.id);
+}
+
+static void who_sends_wrong_bytes_is_not_asked_again(void **state) {
+    world *w = *state;
+    node *liar = &w->devices[MAX_DEVICES - 1], *n = &w->devices[0];
+    n->windows = kin_windows_one(0, 3, 0);
+    listen_with(liar, 0, on_fake_connection);
+    n->pauses_head = true;
+    start(n);
+    RUN_UNTIL(w, n->n_opened > 0);
+    tell_all(n, liar);
+    RUN_UNTIL(w, kin_fetch_stats_now(n->fetch).n_liars == 1);
+    int n_links = w->n_raws;
+    tell_all(n, liar);
+    expect_done(n);
+    expect_needed_chunks(n, true);
+    assert_int_equal(kin_fetch_stats_now(n->fetch).n_liars, 1);
+    assert_int_equal(w->n_raws, n_links);
+}
+
+static void fetch_beside_a_fake(world *w, uint32_t answer_ms) {
+    node *fake = &w->devices[MAX_DEVICES - 1], *n = &w->devices[0];
+    n->windows = kin_windows_one(0, 3, 0);
+    listen_with(fake, 0, on_fake_connection);
+    kin_fetch_options o = options_of(n);
+    o.answer_ms = answer_ms;
+    n->pauses_head = true;
+    start_with(n, &o);
+    RUN_UNTIL(w, n->n_opened > 0);
+    tell_all(n, fake);
+    RUN_UNTIL(w, w->n_asked_fake > 0);
+    expect_done(n);
+    expect_needed_chunks(n, true);
+    assert_int_equal(kin_fetch_stats_now(n->fetch).n_liars, 0);
+}
+
+static void who_is_asked_and_says_nothing_is_done_without(void **state) {
+    world *w = *state;
+    w->is_mute = true;
+    fetch_beside_a_fake(w, 300);
+    RUN_UNTIL(w, w->raws[0].is_closed);
+}
+
+static void who_sends_what_nobody_asked_for_loses_its_link(void **state) {
+    world *w = *state;
+    w->strays = true;
+    fetch_beside_a_fake(w, 10000);
+    RUN_UNTIL(w, w->raws[0].is_closed);
+    assert_non_null(strstr(w->raws[0].reason, "came that nobody asked for"));
+}
+
+static void have_of_others_is_looked_at_before_it_is_believed(void **state) {
+    world *w = *state;
+    node *n = &w->devices[0];
+    uint8_t bits[64] = {0xff};
+    n->windows = kin_windows_one(0, 1, 0);
+    start(n);
+    kin_proto_have have = {.n_chunks = w->manifest.n_chunks, .bitmap = bits};
+    tell(n, &have, &w->devices[1]); // of another model
+    memcpy(have.model.bytes, w->manifest.hash, sizeof have.model.bytes);
+    tell(n, &have, n); // of itself
+    have.n_chunks = 8;
+    tell(n, &have, &w->devices[1]); // of another number of chunks
+    have.id = w->devices[2].id;
+    have.endpoint.n_addresses = 0;
+    kin_fetch_have(n->fetch, &have); // nowhere
+    expect_done(n);
+    assert_int_equal(kin_fetch_stats_now(n->fetch).bytes_peers, 0);
+}
+
+static void fake_head(world *w) {
+    close_share(&w->head);
+    listen_with(&w->head, 0, on_fake_connection);
+}
+
+static void hashes_of_another_model_are_refused(void **state) {
+    world *w = *state;
+    w->spoils_hashes = true;
+    fake_head(w);
+    start(&w->devices[0]);
+    expect_failed(&w->devices[0], "the chunk hashes are those of the model");
+}
+
+static void other_sizes_than_the_plan_has_are_refused(void **state) {
+    world *w = *state;
+    w->spoils_sizes = true;
+    fake_head(w);
+    start(&w->devices[0]);
+    expect_failed(&w->devices[0], "the head: file 1 of the model has");
+}
+
+static void a_head_that_sends_wrong_bytes_gets_nowhere(void **state) {
+    world *w = *state;
+    kin_fetch_options o = options_of(&w->devices[0]);
+    fake_head(w);
+    o.head_port = w->head.port;
+    o.give_up_ms = 500;
+    start_with(&w->devices[0], &o);
+    expect_failed(&w->devices[0], "nobody is left to ask for the model's weights, after 1 sent wrong bytes");
+}
+
+static void without_a_head_it_gives_up(void **state) {
+    world *w = *state;
+    node *n = &w->devices[0];
+    kin_fetch_options o = options_of(n);
+    o.give_up_ms = 600;
+    o.head_port = 1;
+    n->cancel_in = "failed";
+    start_with(n, &o);
+    expect_failed(n, "the model's hashes did not come; the head: no connection");
+    assert_null(n->fetch);
+}
+
+static void a_head_with_another_id_or_without_the_model_is_no_head(void **state) {
+    world *w = *state;
+    node *n = &w->devices[0];
+    kin_fetch_options o = options_of(n);
+    o.give_up_ms = 400;
+    o.head_id.bytes[3] = 9;
+    start_with(n, &o);
+    expect_failed(n, "somebody else answers at its address");
+    kin_fetch_cancel(n->fetch);
+    o.head_id = w->head.id;
+    o.model.bytes[0] ^= 1;
+    start_with(n, &o);
+    expect_failed(n, "it has nothing of that model");
+    kin_fetch_cancel(n->fetch);
+    o.id = w->head.id;
+    o.head_id = (kin_proto_id){{0}};
+    start_with(n, &o);
+    expect_failed(n, "it is this device itself");
+}
+
+static void layers_that_the_model_has_not_are_refused(void **state) {
+    world *w = *state;
+    w->devices[0].windows = kin_windows_one(5, 9, 0);
+    start(&w->devices[0]);
+    expect_failed(&w->devices[0], "no tensors of layer 6");
+}
+
+static void a_disk_that_fails_is_told(void **state) {
+    world *w = *state;
+    node *n = &w->devices[0];
+    kin_fetch_options o = options_of(n);
+    o.cache_dir = w->path[0]; // a file
+    start_with(n, &o);
+    expect_failed(n, "whole.gguf");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(the_head_may_die_and_come_back),
+        TEST(a_device_that_dies_is_done_without),
+        TEST(who_sends_wrong_bytes_is_not_asked_again),
+        TEST(who_is_asked_and_says_nothing_is_done_without),
+        TEST(who_sends_what_nobody_asked_for_loses_its_link),
+        TEST(have_of_others_is_looked_at_before_it_is_believed),
+        TEST(hashes_of_another_model_are_refused),
+        TEST(other_sizes_than_the_plan_has_are_refused),
+        TEST(a_head_that_sends_wrong_bytes_gets_nowhere),
+        TEST(without_a_head_it_gives_up),
+        TEST(a_head_with_another_id_or_without_the_model_is_no_head),
+        TEST(layers_that_the_model_has_not_are_refused),
+        TEST(a_disk_that_fails_is_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
