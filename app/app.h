@@ -20,7 +20,7 @@ typedef struct kin_command {
 enum { KIN_EXIT_OK = 0, KIN_EXIT_FAILED = 1, KIN_EXIT_USAGE = 2, KIN_EXIT_INTERRUPTED = 130 };
 
 extern const kin_command kin_command_run, kin_command_eval, kin_command_bench, kin_command_info, kin_command_cache,
-    kin_command_join;
+    kin_command_join, kin_command_status;
 
 // Set by Ctrl-C (a second one kills).
 extern atomic_bool kin_app_stop;
@@ -31,7 +31,7 @@ int kin_app_fail(const kin_err *err);
 // The same for a mistake on the command line, with a hint to the command's help; returns KIN_EXIT_USAGE.
 int kin_app_usage(const char *command, const kin_err *err);
 
-// A kin_progress: a line that overwrites itself, on a terminal only and only for work that takes a while.
+// A kin_progress: a line that overwrites itself, on a terminal only and only for work that takes a while. Any thread.
 void kin_app_progress(void *user, const char *what, uint64_t done, uint64_t total);
 
 // Removes a progress line, if one stands.

@@ -1,3 +1,4 @@
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-static const kin_command *const commands[] = {&kin_command_run,   &kin_command_join, &kin_command_eval,
+static const kin_command *const commands[] = {&kin_command_run,   &kin_command_join, &kin_command_status, &kin_command_eval,
                                               &kin_command_bench, &kin_command_info, &kin_command_cache};
 
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
@@ -16,6 +17,7 @@ enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 atomic_bool kin_app_stop;
 
 static bool verbose;
+static pthread_mutex_t progress_mutex = PTHREAD_MUTEX_INITIALIZER; // over what stands on the terminal
 static bool progress_shown;
 
 static void on_interrupt(int sig) {
@@ -42,19 +44,23 @@ int kin_app_usage(const char *command, const kin_err *err) {
     return KIN_EXIT_USAGE;
 }
 
-void kin_app_progress(void *user, const char *what, uint64_t done, uint64_t total) {
-    (void)user;
+// Under the mutex.
+static void clear_progress(void) {
+    if (progress_shown) fputs("\r\033[K", stderr);
+    progress_shown = false;
+}
+
+// Under the mutex. Short work shows nothing; long work shows ten times a second.
+static void show_progress(const char *what, uint64_t done, uint64_t total) {
     static kin_time begun, shown;
     static const char *of;
-    if (!isatty(STDERR_FILENO) || total == 0) return;
     kin_time now = kin_clock_now();
     if (of != what) {
         of = what;
         begun = now;
     }
-    // Short work shows nothing; long work shows ten times a second.
     if (done >= total) {
-        kin_app_progress_clear();
+        clear_progress();
     } else if (kin_clock_ms(begun, now) > 400 && kin_clock_ms(shown, now) > 100) {
         shown = now;
         progress_shown = true;
@@ -63,9 +69,18 @@ void kin_app_progress(void *user, const char *what, uint64_t done, uint64_t tota
     }
 }
 
+void kin_app_progress(void *user, const char *what, uint64_t done, uint64_t total) {
+    (void)user;
+    if (!isatty(STDERR_FILENO) || total == 0) return;
+    pthread_mutex_lock(&progress_mutex);
+    show_progress(what, done, total);
+    pthread_mutex_unlock(&progress_mutex);
+}
+
 void kin_app_progress_clear(void) {
-    if (progress_shown) fputs("\r\033[K", stderr);
-    progress_shown = false;
+    pthread_mutex_lock(&progress_mutex);
+    clear_progress();
+    pthread_mutex_unlock(&progress_mutex);
 }
 
 static const kin_command *find_command(const char *name) {
