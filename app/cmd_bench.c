@@ -17,7 +17,7 @@ typedef struct bench_options {
     bool json;
 } bench_options;
 
-enum { N_BENCH_OPTIONS = 5, MAX_REPS = 1000 };
+enum { N_BENCH_OPTIONS = 6, MAX_REPS = 1000 };
 
 typedef struct tables {
     kin_option own[N_BENCH_OPTIONS];
@@ -33,6 +33,7 @@ static void fill_tables(bench_options *o, tables *t) {
         {KIN_OPTION_INT, "prompt", 0, &o->n_prompt, "N", "tokens of the prompt (default 128)", 1, 1 << 20},
         {KIN_OPTION_INT, "gen", 0, &o->n_gen, "N", "tokens to generate (default 32)", 1, 1 << 20},
         {KIN_OPTION_INT, "reps", 0, &o->n_reps, "N", "repetitions (default 5)", 1, MAX_REPS},
+        kin_session_timeline_option(&o->session),
         {KIN_OPTION_FLAG, "json", 0, &o->json, NULL, "print JSON", 0, 0},
         {0},
     };
@@ -64,15 +65,17 @@ static double median(double *values, int n) {
 }
 
 // One request: the prompt, then n_gen tokens, of ids that depend on nothing the model says (as llama-bench does).
-static int measure(kin_session *s, const bench_options *o, const int32_t *prompt, float *logits, double *ttft, double *tpot,
-                   kin_err *err) {
+static int measure(kin_session *s, const bench_options *o, const int32_t *prompt, bool draws, float *logits, double *ttft,
+                   double *tpot, kin_err *err) {
     kin_head_clear(s->head);
     kin_time begun = kin_clock_now();
     if (kin_head_eval(s->head, 0, 0, prompt, o->n_prompt, logits, 1, err) != 0) return KIN_FAIL;
     kin_time first = kin_clock_now();
+    if (draws) kin_session_mark(s);
     for (int i = 0; i < o->n_gen; i++) {
         int32_t id = prompt[i % o->n_prompt];
         if (kin_head_eval(s->head, 0, o->n_prompt + i, &id, 1, logits, 1, err) != 0) return KIN_FAIL;
+        if (draws) kin_session_mark(s);
     }
     *ttft = kin_clock_ms(begun, first);
     *tpot = kin_clock_ms(first, kin_clock_now()) / o->n_gen;
@@ -100,10 +103,10 @@ static void explain_streaming(const kin_session *s, const kin_stream_stats *a, c
 
 static int measure_all(kin_session *s, const bench_options *o, const int32_t *prompt, float *logits, result *r, kin_err *err) {
     double ttft[MAX_REPS], tpot[MAX_REPS];
-    if (measure(s, o, prompt, logits, ttft, tpot, err) != 0) return KIN_FAIL; // not counted: pages and caches get warm
+    if (measure(s, o, prompt, false, logits, ttft, tpot, err) != 0) return KIN_FAIL; // not counted: pages and caches get warm
     kin_stream_stats before = kin_shard_get_stats(s->shard).weights.stream;
     for (int i = 0; i < o->n_reps; i++) {
-        if (measure(s, o, prompt, logits, &ttft[i], &tpot[i], err) != 0) return KIN_FAIL;
+        if (measure(s, o, prompt, true, logits, &ttft[i], &tpot[i], err) != 0) return KIN_FAIL;
         kin_app_progress(NULL, "measuring", (uint64_t)i + 1, (uint64_t)o->n_reps);
     }
     r->ttft_ms = median(ttft, o->n_reps);
@@ -125,6 +128,7 @@ static int bench(kin_session *s, const bench_options *o, result *r, kin_err *err
     for (int i = 0; i < o->n_prompt && rc == 0; i++) prompt[i] = (int32_t)((uint64_t)i * 7919 % (uint64_t)s->model.hp.n_vocab);
     if (rc == 0) rc = kin_session_begin(s, err);
     if (rc == 0) rc = measure_all(s, o, prompt, logits, r, err);
+    if (rc == 0) rc = kin_session_write_timeline(s, &o->session, err);
     kin_session_end(s);
 
     kin_memory after = kin_memory_read();

@@ -24,7 +24,7 @@ typedef struct run_options {
     bool ignore_eos, special, echo, lines, stats;
 } run_options;
 
-enum { N_RUN_OPTIONS = 22, MAX_BIAS = 64, MAX_UNASKED = 4096 };
+enum { N_RUN_OPTIONS = 23, MAX_BIAS = 64, MAX_UNASKED = 4096 };
 
 typedef struct tables {
     kin_option own[N_RUN_OPTIONS];
@@ -62,6 +62,7 @@ static void fill_tables(run_options *o, tables *t) {
         {KIN_OPTION_FLAG, "no-echo", 0, &o->echo, NULL, "do not repeat the prompt before the text", 0, 0},
         {KIN_OPTION_STRING, "trace", 0, &o->trace, "FILE", "write a line per token: ms, memory budget, resident bytes, tokens", 0,
          0},
+        kin_session_timeline_option(&o->session),
         {KIN_OPTION_FLAG, "lines", 0, &o->lines, NULL, "a prompt a line from the standard input, until it ends", 0, 0},
         {KIN_OPTION_FLAG, "stats", 0, &o->stats, NULL, "speed and memory at the end", 0, 0},
         {0},
@@ -122,6 +123,7 @@ static int generate(generation *g, const int32_t *prompt, int n_prompt, kin_err 
     kin_head_clear(head);
     for (int i = 0; i < n_prompt; i++) kin_sampler_accept(g->sampler, prompt[i]);
     if (kin_head_eval(head, 0, 0, prompt, n_prompt, g->logits, 1, err) != 0) return KIN_FAIL;
+    kin_session_mark(g->s);
 
     for (int pos = n_prompt; g->t.n_generated < g->n_max && !atomic_load(&kin_app_stop);) {
         int32_t id = kin_sampler_sample(g->sampler, g->logits);
@@ -133,6 +135,7 @@ static int generate(generation *g, const int32_t *prompt, int n_prompt, kin_err 
         write_piece(kin_detok_push(g->detok, id));
         if (g->t.n_generated == g->n_max || pos == g->s->n_ctx) break;
         if (kin_head_eval(head, 0, pos++, &id, 1, g->logits, 1, err) != 0) return KIN_FAIL;
+        kin_session_mark(g->s);
     }
     return 0;
 }
@@ -211,6 +214,7 @@ static int write_text(generation *g, kin_str text, const int32_t *prompt, int n_
     if (!o->echo) write_piece(text);
     int rc = generate(g, prompt, n_prompt, err);
     g->t.ended = kin_clock_now();
+    if (rc == 0) rc = kin_session_write_timeline(g->s, &o->session, err);
     write_piece(kin_detok_flush(g->detok));
     fputc('\n', stdout);
     fflush(stdout);

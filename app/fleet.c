@@ -75,7 +75,9 @@ int kin_fleet_hash(kin_manifest *manifest, const char **paths, const kin_model *
 // ---- planning
 
 static int plan(void *user, const kin_candidate *candidates, int n, kin_ring_plan *out, kin_err *err) {
-    const kin_fleet *f = user;
+    kin_fleet *f = user;
+    if (n == 1 && !f->was_joined) return kin_err_set(err, "no device has joined yet: run 'kin join' on one");
+    f->was_joined = true;
     if (f->hand.n_entries) return kin_hand_written(&f->hand, candidates, n, out, err);
     bool even = strcmp(f->o.plan, "even") == 0;
     return (even ? kin_hand_even : kin_hand_by_memory)(candidates, n, f->n_layer, f->o.n_rounds, out, err);
@@ -130,6 +132,8 @@ int kin_fleet_open(kin_fleet *f, const kin_fleet_options *o, const kin_fleet_bas
                               .devices = base->devices,
                               .shard = base->shard,
                               .repack = base->repack,
+                              .model_name = base->model_name,
+                              .timeline = base->timeline,
                               .plan = plan,
                               .plan_user = f,
                               .stop = &kin_app_stop,

@@ -29,6 +29,7 @@ typedef struct kin_fleet {
     const char *paths[KIN_PROTO_MAX_FILES];
     kin_hand_plan hand;
     int n_layer;
+    bool was_joined; // somebody was there: from then on the head goes on alone if it must
     kin_cluster *cluster;
 } kin_fleet;
 
@@ -38,7 +39,9 @@ typedef struct kin_fleet_base {
     const kin_devices *devices;
     kin_shard_options shard;
     bool repack;
-    const char *cache_dir; // for content hashes; NULL: none
+    const char *model_name; // for people
+    kin_timeline *timeline; // NULL: none
+    const char *cache_dir;  // for content hashes; NULL: none
 } kin_fleet_base;
 
 int kin_fleet_open(kin_fleet *fleet, const kin_fleet_options *o, const kin_fleet_base *base, kin_err *err);

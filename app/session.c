@@ -136,6 +136,7 @@ static int open_alone(kin_session *s, const kin_shard_options *so, kin_err *err)
     if (kin_alone_head_open(&s->alone, &s->model, s->shard, so->n_batch, err) != 0) return KIN_FAIL;
     s->head = s->alone.head;
     kin_head_on_progress(s->head, kin_app_progress, NULL);
+    kin_head_record(s->head, kin_timeline_own(s->timeline));
     return 0;
 }
 
@@ -144,6 +145,8 @@ static int open_fleet(kin_session *s, const kin_session_options *o, const kin_sh
                            .devices = &s->devices,
                            .shard = *so,
                            .repack = !o->no_repack,
+                           .model_name = s->model_name,
+                           .timeline = s->timeline,
                            .cache_dir = s->cache_dir[0] ? s->cache_dir : NULL};
     s->with_others = true;
     return kin_fleet_open(&s->fleet, &o->fleet, &base, err);
@@ -173,6 +176,7 @@ int kin_session_open(kin_session *s, const kin_session_options *o, int n_ctx, ki
     dopts.gpu = kin_windows_n_gpu_layers(&so.windows) > 0;
     dopts.stop = &kin_app_stop;
     if (kin_devices_open(&s->devices, &dopts, err) != 0) return KIN_FAIL;
+    if (o->timeline && kin_timeline_open(&s->timeline, KIN_TIMELINE_TOKENS, err) != 0) return KIN_FAIL;
     if ((o->fleet.cluster ? open_fleet(s, o, &so, err) : open_alone(s, &so, err)) != 0) return KIN_FAIL;
     s->load_ms = kin_clock_ms(begun, kin_clock_now());
     return 0;
@@ -192,6 +196,44 @@ void kin_session_end(kin_session *s) {
     if (s->with_others) kin_cluster_end(s->fleet.cluster);
 }
 
+// ---- the timeline
+
+kin_option kin_session_timeline_option(kin_session_options *o) {
+    return (kin_option){KIN_OPTION_STRING,
+                        "timeline",
+                        0,
+                        &o->timeline,
+                        "FILE",
+                        "draw what each device did during the first 8 tokens after the prompt, as SVG",
+                        0,
+                        0};
+}
+
+static void take_own_events(kin_session *s) {
+    kin_interval intervals[64];
+    size_t n = 0;
+    do {
+        n = kin_shard_take_intervals(s->shard, KIN_STREAM_READS, intervals, 64);
+        kin_events_add_disk(kin_timeline_own(s->timeline), intervals, n);
+    } while (n == 64);
+    kin_timeline_add_own(s->timeline, kin_timeline_row(s->timeline, s->with_others ? s->fleet.self.name : "this machine"));
+}
+
+void kin_session_mark(kin_session *s) {
+    if (s->timeline_is_written || kin_timeline_is_whole(s->timeline)) return;
+    kin_timeline_mark(s->timeline, kin_clock_now());
+    take_own_events(s);
+}
+
+int kin_session_write_timeline(kin_session *s, const kin_session_options *o, kin_err *err) {
+    if (!s->timeline || s->timeline_is_written) return 0;
+    s->timeline_is_written = true;
+    if (s->with_others) kin_cluster_gather(s->fleet.cluster);
+    take_own_events(s);
+    kin_events_turn(kin_timeline_own(s->timeline), false);
+    return kin_timeline_write(s->timeline, o->timeline, err);
+}
+
 void kin_session_close(kin_session *s) {
     if (s->with_others) {
         kin_fleet_close(&s->fleet);
@@ -199,6 +241,8 @@ void kin_session_close(kin_session *s) {
         kin_alone_head_close(&s->alone);
         kin_shard_close(s->shard);
     }
+    kin_timeline_close(s->timeline);
+    s->timeline = NULL;
     kin_devices_close(&s->devices);
     kin_tokenizer_free(s->tokenizer);
     kin_vocab_free(s->vocab);

@@ -9,6 +9,7 @@
 #include "pure/text/tokenizer.h"
 #include "pure/text/vocab.h"
 #include "ring/alone.h"
+#include "ring/timeline.h"
 
 typedef struct kin_session_options {
     const char *model;      // NULL: the demo model
@@ -24,6 +25,7 @@ typedef struct kin_session_options {
     const char *weights;   // "stream", "mmap", "mmap+willneed"
     const char *cache_dir; // NULL: the user's cache directory
     uint64_t cache_size;   // 0: a fifth of the disk
+    const char *timeline;  // file for a picture of the first tokens; NULL: none. For commands that call kin_session_mark
     kin_fleet_options fleet;
 } kin_session_options;
 
@@ -54,6 +56,8 @@ typedef struct kin_session {
     kin_fleet fleet;
     kin_shard *shard;
     kin_head *head;
+    kin_timeline *timeline; // NULL: none
+    bool timeline_is_written;
     int n_ctx;
     double load_ms;
 } kin_session;
@@ -68,6 +72,15 @@ int kin_session_open(kin_session *s, const kin_session_options *o, int n_ctx, ki
 // A request: between the two, `head` and `shard` are there. With others, begin waits until the ring is up.
 int kin_session_begin(kin_session *s, kin_err *err);
 void kin_session_end(kin_session *s);
+
+// The option of commands that can draw one.
+kin_option kin_session_timeline_option(kin_session_options *o);
+
+// Within a request: the prompt was read, and then: a token was made. Further ones than the timeline has change nothing.
+void kin_session_mark(kin_session *s);
+
+// Before the request's end. Does nothing if there is no timeline, or if it was written before.
+int kin_session_write_timeline(kin_session *s, const kin_session_options *o, kin_err *err);
 
 // XDG_CACHE_HOME/kin, ~/.cache/kin or ~/Library/Caches/kin in buf; NULL without a home.
 const char *kin_session_default_cache(char *buf, size_t n);

@@ -129,11 +129,11 @@ static int open_weights(kin_shard *s, kin_err *err) {
         .output_on_gpu = output_on_gpu(s),
         .cache_dir = s->o.cache_dir,
         .cache_cap = s->o.cache_cap,
+        .identity = s->o.identity,
         .mode = s->o.mode,
         .progress = s->o.progress,
         .progress_user = s->o.progress_user,
     };
-    if (plan_memory(s, err) != 0) return KIN_FAIL;
     w.budget = s->weights_budget;
     return kin_weights_open(&s->weights, s->model, s->devices, &w, err);
 }
@@ -297,7 +297,7 @@ static int open_all(kin_shard *s, kin_err *err) {
     int n_gpu_layers = kin_windows_n_gpu_layers(&o->windows);
     if (n_gpu_layers > 0 && !s->devices->gpu.backend)
         return kin_err_set(err, "%d layers for the GPU, but no GPU is open", n_gpu_layers);
-    if (open_inputs(s, err) != 0 || open_weights(s, err) != 0) return KIN_FAIL;
+    if (plan_memory(s, err) != 0 || open_inputs(s, err) != 0 || open_weights(s, err) != 0) return KIN_FAIL;
 
     kin_kv_options kv = kv_options(o);
     if (kin_kv_open(&s->kv, &s->model->hp, &kv, device_of_layer, s->weights, err) != 0) return KIN_FAIL;
@@ -555,4 +555,8 @@ kin_shard_stats kin_shard_get_stats(const kin_shard *s) {
     if (s->gpu.stage) stats.compute_bytes += kin_stage_bytes(s->gpu.stage);
     if (s->output) stats.compute_bytes += kin_stage_bytes(s->output);
     return stats;
+}
+
+size_t kin_shard_take_intervals(kin_shard *s, kin_stream_record record, kin_interval *out, size_t n_max) {
+    return kin_weights_take_intervals(s->weights, record, out, n_max);
 }

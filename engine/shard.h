@@ -31,6 +31,7 @@ typedef struct kin_shard_options {
     bool output;            // hold the output layer too (the head's shard does)
     const char *cache_dir;  // of the prepacked cache; NULL: none
     uint64_t cache_cap;     // bytes that all caches there may take; 0: a fifth of the disk
+    uint64_t identity;      // of the model's content, if it is known; 0: samples of the file tell
     uint64_t memory;        // bytes that all of it may take: weights, KV cache, buffers; 0: what the machine can spare
     kin_stream_mode mode;   // how weights that do not fit are read
     kin_progress progress;
@@ -77,3 +78,6 @@ typedef struct kin_shard_stats {
 } kin_shard_stats;
 
 kin_shard_stats kin_shard_get_stats(const kin_shard *shard);
+
+// When weights were read from the disk, and waited for: see kin_stream_take_intervals.
+size_t kin_shard_take_intervals(kin_shard *shard, kin_stream_record record, kin_interval *out, size_t n_max);

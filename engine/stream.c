@@ -83,8 +83,7 @@ struct kin_stream {
 
     chunk chunks[MAX_CHUNKS];       // cyclic
     size_t chunk_first, chunk_next; // start in the middle of the numbers: chunk_first can go down
-    int n_reading;
-    kin_time reading_since;
+    kin_busy reading, stalling;
     kin_stream_stats stats;
 };
 
@@ -308,12 +307,8 @@ static int run_chunk(kin_stream *s, const chunk *c) {
     return fetch_pages(c);
 }
 
-static void count_begin(kin_stream *s) {
-    if (s->n_reading++ == 0) s->reading_since = kin_clock_now();
-}
-
 static void count_end(kin_stream *s, const chunk *c) {
-    if (--s->n_reading == 0) s->stats.busy_ns += kin_clock_now() - s->reading_since;
+    kin_busy_end(&s->reading, kin_clock_now());
     if (c->to)
         s->stats.read_bytes += c->bytes;
     else
@@ -328,7 +323,7 @@ static void *io_thread(void *arg) {
         if (s->closing) break;
         chunk c = s->chunks[s->chunk_first++ % MAX_CHUNKS];
         if (c.unit && !c.unit->resident) c.skip = true; // it left before its pages came
-        count_begin(s);
+        kin_busy_begin(&s->reading, kin_clock_now());
         pthread_mutex_unlock(&s->mutex);
         int failed = run_chunk(s, &c);
         pthread_mutex_lock(&s->mutex);
@@ -464,9 +459,9 @@ void kin_stream_close(kin_stream *s) {
 // Under the mutex. Waits for the step's reads.
 static void wait_ready(kin_stream *s, step *st) {
     if (st->n_open == 0) return;
-    kin_time begun = kin_clock_now();
+    kin_busy_begin(&s->stalling, kin_clock_now());
     while (st->n_open > 0) pthread_cond_wait(&s->done, &s->mutex);
-    s->stats.wait_ns += kin_clock_now() - begun;
+    kin_busy_end(&s->stalling, kin_clock_now());
 }
 
 // Under the mutex.
@@ -639,8 +634,16 @@ void kin_stream_fetch(kin_stream *s, const kin_extent *extents, size_t n) {
 kin_stream_stats kin_stream_get_stats(kin_stream *s) {
     pthread_mutex_lock(&s->mutex);
     kin_stream_stats stats = s->stats;
-    if (s->n_reading > 0) stats.busy_ns += kin_clock_now() - s->reading_since;
+    stats.busy_ns = kin_busy_ns(&s->reading, kin_clock_now());
+    stats.wait_ns = kin_busy_ns(&s->stalling, kin_clock_now());
     stats.ring_bytes = s->ring ? s->ring_bytes : 0;
     pthread_mutex_unlock(&s->mutex);
     return stats;
+}
+
+size_t kin_stream_take_intervals(kin_stream *s, kin_stream_record record, kin_interval *out, size_t n_max) {
+    pthread_mutex_lock(&s->mutex);
+    size_t n = kin_busy_take(record == KIN_STREAM_READS ? &s->reading : &s->stalling, kin_clock_now(), out, n_max);
+    pthread_mutex_unlock(&s->mutex);
+    return n;
 }

@@ -19,6 +19,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "engine/busy.h"
 
 #define KIN_STREAM_ALIGN 4096
 #define KIN_STREAM_MAX_EXTENTS 12
@@ -95,3 +96,8 @@ typedef struct kin_stream_stats {
 } kin_stream_stats;
 
 kin_stream_stats kin_stream_get_stats(kin_stream *stream);
+
+// When reads were in flight, or acquire waited for them: since the last time or the last KIN_BUSY_KEPT intervals, the oldest
+// first // [n_max]. Returns how many. Any thread.
+typedef enum kin_stream_record { KIN_STREAM_READS, KIN_STREAM_STALLS } kin_stream_record;
+size_t kin_stream_take_intervals(kin_stream *stream, kin_stream_record record, kin_interval *out, size_t n_max);

@@ -20,10 +20,11 @@
 enum {
     TENSOR_ALIGN = 64,
     MAX_PIECES = KIN_STREAM_MAX_EXTENTS,
-    TILE_BYTES = 16 << 20, // of the output matrix
-    TILE_ROWS_STEP = 64,   // a multiple of every packed layout's row group
-    HUGE_BYTES = 2 << 20,  // a huge page of x86-64 and of arm64 with small pages
-    SAMPLE_BYTES = 512,    // of each tensor, at as many places, for the model's identity
+    TILE_MOST = 16 << 20, // bytes of a tile of the output matrix
+    TILE_LEAST = 2 << 20,
+    TILE_ROWS_STEP = 64,  // a multiple of every packed layout's row group
+    HUGE_BYTES = 2 << 20, // a huge page of x86-64 and of arm64 with small pages
+    SAMPLE_BYTES = 512,   // of each tensor, at as many places, for the model's identity
     N_SAMPLES = 3,
     MAX_FETCH = 256, // experts' matrices asked for at once
 };
@@ -132,9 +133,17 @@ static void add_layer_unit(unit *u, const kin_model *m, int il, kin_unit kind, s
     }
 }
 
+// A tile is as large as the largest weight of a layer: larger ones would need a larger ring to stream through, and each must wait
+// until so much of it is free.
 static int64_t tile_rows(const kin_model *m) {
     const kin_gguf_tensor *t = m->output;
-    int64_t rows = TILE_BYTES / (int64_t)(t->n_bytes / (uint64_t)t->ne[1]) / TILE_ROWS_STEP * TILE_ROWS_STEP;
+    uint64_t bytes = TILE_LEAST;
+    for (int id = 0; id < KIN_W_COUNT; id++) {
+        const kin_gguf_tensor *w = m->layers[0].w[id];
+        if (w && !kin_weight_is_experts(id) && w->n_bytes > bytes) bytes = w->n_bytes;
+    }
+    if (bytes > TILE_MOST) bytes = TILE_MOST;
+    int64_t rows = (int64_t)bytes / (int64_t)(t->n_bytes / (uint64_t)t->ne[1]) / TILE_ROWS_STEP * TILE_ROWS_STEP;
     return rows < TILE_ROWS_STEP ? TILE_ROWS_STEP : rows;
 }
 
@@ -261,7 +270,8 @@ static int open_cache(kin_weights *w, kin_err *err) {
         total += bytes[i];
     }
     kin_packed_key key = {.variant = kin_hash64(w->devices->cpu_variant, strlen(w->devices->cpu_variant), 0)};
-    int rc = model_identity(m, &key.model, err);
+    key.model = w->o.identity;
+    int rc = key.model ? 0 : model_identity(m, &key.model, err); // a file that is here in parts has no samples everywhere
     if (rc == 0 && !kin_packed_exists(w->o.cache_dir, key))
         rc = kin_cache_dir_make_room(w->o.cache_dir, total, w->o.cache_cap, err);
     if (rc == 0) rc = kin_packed_open(&w->packed, w->o.cache_dir, key, n, bytes, err);
@@ -742,4 +752,8 @@ kin_weights_stats kin_weights_get_stats(const kin_weights *w) {
     }
     if (w->stream) stats.stream = kin_stream_get_stats(w->stream);
     return stats;
+}
+
+size_t kin_weights_take_intervals(kin_weights *w, kin_stream_record record, kin_interval *out, size_t n_max) {
+    return w->stream ? kin_stream_take_intervals(w->stream, record, out, n_max) : 0;
 }

@@ -30,6 +30,7 @@ typedef struct kin_weights_options {
     bool output_on_gpu;
     const char *cache_dir; // of the prepacked cache; NULL: none
     uint64_t cache_cap;    // bytes that all caches there may take; 0: a fifth of the disk
+    uint64_t identity;     // of the model's content; 0: not known
     kin_stream_mode mode;
     uint64_t budget;       // bytes of memory for the CPU's weights; UINT64_MAX: all that they need
     kin_progress progress; // NULL, or called while weights are packed or copied
@@ -96,3 +97,6 @@ typedef struct kin_weights_stats {
 } kin_weights_stats;
 
 kin_weights_stats kin_weights_get_stats(const kin_weights *weights);
+
+// When weights were read from the disk, and waited for: see kin_stream_take_intervals.
+size_t kin_weights_take_intervals(kin_weights *weights, kin_stream_record record, kin_interval *out, size_t n_max);

@@ -31,6 +31,7 @@ static void check_message(const kin_proto_message *m) {
     case KIN_FRAME_PLAN:
         for (int i = 0; i < m->plan.n_windows; i++) kin_assert(m->plan.window[i].layer_begin < m->plan.window[i].layer_end);
         break;
+    case KIN_FRAME_REPORT: touch(m->report.bytes, m->report.n_bytes); break;
     case KIN_FRAME_DATA: touch(m->data.bytes, m->data.n_bytes); break;
     case KIN_FRAME_HASHES:
         kin_assert(m->hashes.first + m->hashes.n_hashes <= kin_proto_n_chunks(&m->hashes));

@@ -1,161 +1,44 @@
-#include "ring/cluster.h"
+#include "ring/cluster_impl.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "pure/proto/label.h"
-#include "pure/proto/roster.h"
-#include "ring/alone.h"
-#include "ring/discovery.h"
-#include "ring/part.h"
-#include "ring/share.h"
-#include "ring/station.h"
-#include "ring/wire.h"
 #include "sys/memory.h"
 
 enum {
-    MAX_PEERS = KIN_ROSTER_DEVICES + 8, // control links, with those that are about to be refused
     N_PARCELS = 2 * KIN_STEPS_ON_THEIR_WAY + 16,
-    LOOK_MS = 100,
     RECONNECT_TICKS = 3, // of 100 ms, before the ring link is tried again
-    MAX_SEQUENCES = 1 << 16,
-};
-
-// A device's control link.
-typedef struct peer {
-    struct kin_cluster *cluster;
-    kin_link *link; // NULL: free place
-    uint32_t number;
-    kin_proto_device facts;
-    uint8_t *have; // the last HAVE of it, as it goes to others
-    size_t n_have;
-} peer;
-
-// A plan, as the planner gave it.
-typedef struct planned {
-    kin_ring_plan ring;
-    kin_proto_id ids[KIN_ROUNDS_MAX_MEMBERS]; // of the members but the head
-    kin_member_windows windows[KIN_ROUNDS_MAX_MEMBERS];
-    int n_rounds;
-} planned;
-
-// What the computing thread must know of the epoch.
-typedef struct news {
-    uint32_t epoch; // 0: none
-    bool up;
-    kin_member_windows own;
-    uint64_t own_memory;
-    int n_rounds, n_members;
-    char broken[KIN_ROSTER_SENTENCE]; // why the last request was ended
-    char doing[KIN_ROSTER_SENTENCE];
-} news;
-
-struct kin_cluster {
-    kin_cluster_options o;
-    kin_parcels *pool;
-    kin_parcel_queue *in;
-    kin_station *station;
-
-    // The loop's thread.
-    kin_roster *roster;
-    kin_discovery *discovery;
-    kin_share *share;
-    kin_stock *stock;
-    peer peers[MAX_PEERS];
-    uint32_t next_number;
-    planned *plan, *asked; // in force; the last answer of the planner
-    int n_ticks_to_reconnect;
-    bool wants_ring; // the roster wants the head's own ring link
-
-    pthread_mutex_t mutex; // over `news`
-    pthread_cond_t changed;
-    news news;
-
-    // The computing thread.
-    news *seen; // a copy of the news that the shard is opened for
-    kin_shard *shard;
-    kin_part *part;
-    kin_alone *alone;
-    kin_wire wire;
-    kin_head *head;
-    uint32_t epoch;
-    bool in_request;
 };
 
 static void act(kin_cluster *c, const kin_roster_event *event);
 
-// ---- peers
+// ---- what devices say
 
-static peer *peer_of_number(kin_cluster *c, uint32_t number) {
-    for (int i = 0; i < MAX_PEERS; i++) {
-        if (c->peers[i].link && c->peers[i].number == number) return &c->peers[i];
+const kin_roster_device *kin_cluster_device_of(const kin_cluster *c, uint32_t number) {
+    for (int i = 0; i < KIN_ROSTER_DEVICES; i++) {
+        const kin_roster_device *d = kin_roster_device_at(c->roster, i);
+        if (d && d->link == number) return d;
     }
     return NULL;
 }
 
-static void forget_peer(peer *p) {
-    p->link = NULL;
-    free(p->have);
-    p->have = NULL;
-}
-
-static void close_peer(peer *p, const char *reason) {
-    if (!p) return;
-    kin_link_close(p->link, reason);
-    forget_peer(p);
-}
-
-// Where others reach a device: where it says, else where the head sees it.
-static kin_proto_endpoint endpoint_of(const peer *p) {
-    kin_proto_endpoint e = p->facts.endpoint;
-    if (e.n_addresses == 0) snprintf(e.address[e.n_addresses++], sizeof e.address[0], "%s", kin_link_address(p->link));
-    return e;
-}
-
 // What one device has may be fetched from it by the others.
-static void relay_have(kin_cluster *c, peer *from, kin_proto_have *have) {
-    const kin_roster_device *d = NULL;
-    for (int i = 0; i < KIN_ROSTER_DEVICES && !d; i++) {
-        const kin_roster_device *one = kin_roster_device_at(c->roster, i);
-        if (one && one->link == from->number) d = one;
-    }
+static void relay_have(kin_cluster *c, uint32_t from, kin_proto_have *have) {
+    const kin_roster_device *d = kin_cluster_device_of(c, from);
     if (!d || memcmp(have->model.bytes, c->o.manifest->hash, sizeof have->model.bytes) != 0) return;
     have->id = d->id;
-    have->endpoint = endpoint_of(from);
-    size_t n = kin_proto_size_have(have);
-    uint8_t *bytes = malloc(n);
-    if (!bytes) return;
-    kin_proto_encode_have(bytes, n, have);
-    free(from->have);
-    from->have = bytes;
-    from->n_have = n;
-    kin_link_part part = {bytes, n};
-    for (int i = 0; i < MAX_PEERS; i++) {
-        if (c->peers[i].link && &c->peers[i] != from) kin_link_send(c->peers[i].link, KIN_FRAME_HAVE, 0, 1, &part);
-    }
+    if (kin_crew_endpoint(c->crew, from, &have->endpoint)) kin_crew_relay(c->crew, from, have);
 }
 
-static void tell_haves(kin_cluster *c, const peer *to) {
-    for (int i = 0; i < MAX_PEERS; i++) {
-        const peer *p = &c->peers[i];
-        if (!p->link || p == to || !p->have) continue;
-        kin_link_part part = {p->have, p->n_have};
-        kin_link_send(to->link, KIN_FRAME_HAVE, 0, 1, &part);
-    }
-}
-
-// ---- what devices say
-
-static void take_message(kin_cluster *c, peer *p, uint32_t epoch, kin_proto_message *m) {
-    kin_roster_event e = {.link = p->number, .epoch = epoch};
+static void on_message(void *user, uint32_t from, uint32_t epoch, kin_proto_message *m) {
+    kin_cluster *c = user;
+    kin_roster_event e = {.link = from, .epoch = epoch};
     switch (m->type) {
     case KIN_FRAME_DEVICE:
-        p->facts = m->device;
         e.kind = KIN_ROSTER_FACTS;
         e.facts = &m->device;
         break;
@@ -173,54 +56,25 @@ static void take_message(kin_cluster *c, peer *p, uint32_t epoch, kin_proto_mess
         e.kind = m->next.is_open ? KIN_ROSTER_RING_OPENED : KIN_ROSTER_RING_CLOSED;
         e.reason = m->next.reason;
         break;
-    case KIN_FRAME_HAVE: relay_have(c, p, &m->have); return;
-    case KIN_FRAME_STATUS: return;
+    case KIN_FRAME_HAVE: relay_have(c, from, &m->have); return;
+    case KIN_FRAME_EVENTS: kin_cluster_take_events(c, from, &m->events); return;
     default:
-        kin_log(KIN_LOG_WARN, "%s sent %s, which is not for a head", kin_link_name(p->link), kin_frame_name(m->type));
+        kin_log(KIN_LOG_WARN, "%s sent %s, which is not for a head", kin_link_name(kin_crew_link(c->crew, from)),
+                kin_frame_name(m->type));
         return;
     }
     act(c, &e);
 }
 
-static void peer_frame(void *user, kin_link *link, const kin_frame *frame, const uint8_t *payload) {
-    peer *p = user;
-    kin_cluster *c = p->cluster;
-    uint32_t number = p->number;
-    kin_err err;
-    kin_proto_message *m = malloc(sizeof *m);
-    if (!m) return;
-    if (kin_proto_decode(frame->type, payload, frame->length, m, &err) == 0) {
-        take_message(c, p, frame->epoch, m);
-    } else {
-        kin_log(KIN_LOG_WARN, "%s: %s", kin_link_name(link), err.text);
-        close_peer(p, err.text);
-        act(c, &(kin_roster_event){.kind = KIN_ROSTER_LOST, .link = number, .reason = err.text});
-    }
-    free(m);
-}
-
-static void peer_closed(void *user, kin_link *link, const char *reason) {
-    peer *p = user;
-    (void)link;
-    uint32_t number = p->number;
-    forget_peer(p);
-    act(p->cluster, &(kin_roster_event){.kind = KIN_ROSTER_LOST, .link = number, .reason = reason});
+static void on_lost(void *user, uint32_t number, const char *reason) {
+    act(user, &(kin_roster_event){.kind = KIN_ROSTER_LOST, .link = number, .reason = reason});
 }
 
 static void on_control(void *user, kin_link *link, const kin_proto_open *open) {
-    static const kin_link_callbacks callbacks = {.frame = peer_frame, .closed = peer_closed};
     kin_cluster *c = user;
-    peer *p = NULL;
-    for (int i = 0; i < MAX_PEERS && !p; i++) p = c->peers[i].link ? NULL : &c->peers[i];
-    if (!p) {
-        kin_link_close(link, "busy: too many at the door");
-        return;
-    }
-    *p = (peer){.cluster = c, .link = link, .number = ++c->next_number};
-    kin_link_accept(link, &callbacks, p);
-    kin_link_set_frame_max(link, KIN_FRAME_CAP_LARGE);
+    uint32_t number = kin_crew_add(c->crew, link);
     kin_roster_hello hello = {.id = open->id, .name = open->name, .version = open->version, .features = open->features};
-    act(c, &(kin_roster_event){.kind = KIN_ROSTER_JOINS, .link = p->number, .hello = &hello});
+    if (number) act(c, &(kin_roster_event){.kind = KIN_ROSTER_JOINS, .link = number, .hello = &hello});
 }
 
 static void on_fetch(void *user, kin_link *link, const kin_proto_open *open) {
@@ -232,7 +86,7 @@ static void on_fetch(void *user, kin_link *link, const kin_proto_open *open) {
 
 // ---- planning
 
-static int lay_out(kin_cluster *c, const kin_roster_action *ask, planned *p, kin_err *err) {
+static int lay_out(kin_cluster *c, const kin_roster_action *ask, kin_planned *p, kin_err *err) {
     kin_candidate candidates[KIN_ROUNDS_MAX_MEMBERS];
     kin_proto_id ids[KIN_ROUNDS_MAX_MEMBERS];
     int n = 0;
@@ -247,40 +101,23 @@ static int lay_out(kin_cluster *c, const kin_roster_action *ask, planned *p, kin
         (kin_candidate){.name = c->o.name, .memory = c->o.shard.memory && c->o.shard.memory < own ? c->o.shard.memory : own};
     if (c->o.plan(c->o.plan_user, candidates, n, &p->ring, err) != 0) return KIN_FAIL;
     for (int i = 0; i < p->ring.n_members - 1; i++) p->ids[i] = ids[p->ring.candidate[i]];
-    p->n_rounds = kin_rounds_lay_out(p->ring.shares, p->ring.n_members, c->o.model->hp.n_layer, p->windows, err);
-    return p->n_rounds < 0 ? KIN_FAIL : 0;
+    return kin_planned_lay_out(p, c->o.model->hp.n_layer, err);
 }
-
-// What a member has to do, in bytes that the roster compares.
-static size_t stage_bytes(const planned *p, int i, uint8_t *bytes) {
-    const kin_member_windows *w = &p->windows[i];
-    size_t n = 0;
-    memcpy(bytes + n, &p->n_rounds, sizeof p->n_rounds);
-    n += sizeof p->n_rounds;
-    memcpy(bytes + n, &p->ring.memory[i], sizeof p->ring.memory[i]);
-    n += sizeof p->ring.memory[i];
-    memcpy(bytes + n, w->windows.at, (size_t)w->windows.n * sizeof w->windows.at[0]);
-    n += (size_t)w->windows.n * sizeof w->windows.at[0];
-    memcpy(bytes + n, w->rounds, (size_t)w->windows.n * sizeof w->rounds[0]);
-    return n + (size_t)w->windows.n * sizeof w->rounds[0];
-}
-
-enum { STAGE_BYTES = 16 + KIN_MAX_WINDOWS * (int)(sizeof(kin_window) + sizeof(int)) };
 
 static void answer(kin_cluster *c, const kin_roster_action *ask) {
     kin_err err;
-    planned *p = c->asked;
+    kin_planned *p = c->asked;
     if (lay_out(c, ask, p, &err) != 0) {
         act(c, &(kin_roster_event){.kind = KIN_ROSTER_NO_PLAN, .question = ask->question, .reason = err.text});
         return;
     }
     int n = p->ring.n_members - 1;
     kin_roster_stage stages[KIN_ROUNDS_MAX_MEMBERS];
-    uint8_t *bytes = malloc((size_t)(n + 1) * STAGE_BYTES);
+    uint8_t *bytes = malloc((size_t)(n + 1) * KIN_PLANNED_STAGE_BYTES);
     if (!bytes) return;
     for (int i = 0; i < n; i++) {
-        uint8_t *at = bytes + (size_t)i * STAGE_BYTES;
-        stages[i] = (kin_roster_stage){.id = p->ids[i], .windows = at, .n_windows = stage_bytes(p, i, at)};
+        uint8_t *at = bytes + (size_t)i * KIN_PLANNED_STAGE_BYTES;
+        stages[i] = (kin_roster_stage){.id = p->ids[i], .windows = at, .n_windows = kin_planned_stage(p, i, at)};
     }
     kin_roster_plan plan = {.n_stages = n, .stages = stages};
     act(c, &(kin_roster_event){.kind = KIN_ROSTER_PLANNED, .question = ask->question, .plan = &plan});
@@ -289,36 +126,25 @@ static void answer(kin_cluster *c, const kin_roster_action *ask) {
 
 // The plan that was asked for is in force from now on.
 static void take_asked(kin_cluster *c) {
-    planned *before = c->plan;
+    kin_planned *before = c->plan;
     c->plan = c->asked;
     c->asked = before;
 }
 
-static const peer *member_at(kin_cluster *c, int i) {
+// Where the i-th member is reached. False: it is gone.
+static bool member_endpoint(kin_cluster *c, int i, kin_proto_endpoint *out) {
     for (int k = 0; k < KIN_ROSTER_DEVICES; k++) {
         const kin_roster_device *d = kin_roster_device_at(c->roster, k);
-        if (d && kin_proto_id_equal(&d->id, &c->plan->ids[i])) return peer_of_number(c, d->link);
+        if (d && kin_proto_id_equal(&d->id, &c->plan->ids[i])) return kin_crew_endpoint(c->crew, d->link, out);
     }
-    return NULL;
-}
-
-static void fill_windows(kin_proto_plan *m, const kin_member_windows *w) {
-    m->n_windows = w->windows.n;
-    for (int i = 0; i < w->windows.n; i++) {
-        const kin_window *window = &w->windows.at[i];
-        m->window[i] = (kin_proto_window){.round = (uint16_t)w->rounds[i],
-                                          .layer_begin = (uint16_t)window->layer_begin,
-                                          .layer_end = (uint16_t)window->layer_end,
-                                          .n_gpu = (uint16_t)window->n_gpu_layers};
-    }
+    return false;
 }
 
 // Whom the i-th member sends to. For the last one that is the head, where it reached it unless the head advertises addresses.
 static void fill_next(kin_cluster *c, kin_proto_plan *m, int i) {
     if (i + 1 < c->plan->ring.n_members - 1) {
-        const peer *next = member_at(c, i + 1);
         m->next_id = c->plan->ids[i + 1];
-        if (next) m->next = endpoint_of(next);
+        member_endpoint(c, i + 1, &m->next);
         return;
     }
     m->next_id = c->o.id;
@@ -330,11 +156,10 @@ static void fill_next(kin_cluster *c, kin_proto_plan *m, int i) {
 
 static void send_plan(kin_cluster *c, const kin_roster_action *a) {
     const kin_roster_device *d = kin_roster_device_at(c->roster, a->device);
-    peer *p = peer_of_number(c, a->link);
-    int i = 0;
-    while (i < c->plan->ring.n_members - 1 && !kin_proto_id_equal(&c->plan->ids[i], &d->id)) i++;
+    kin_link *link = kin_crew_link(c->crew, a->link);
+    int i = kin_planned_find(c->plan, &d->id);
     kin_proto_message *m = calloc(1, sizeof *m);
-    if (!p || !m || i == c->plan->ring.n_members - 1) {
+    if (!link || !m || i < 0) {
         free(m);
         return;
     }
@@ -346,46 +171,43 @@ static void send_plan(kin_cluster *c, const kin_roster_action *a) {
     for (int k = 0; k < plan->n_files; k++) plan->file_size[k] = c->o.manifest->files[k].size;
     plan->n_ctx = (uint32_t)so->n_ctx;
     plan->n_batch = (uint32_t)(so->n_batch < so->n_ctx ? so->n_batch : so->n_ctx);
-    plan->n_seq = (uint16_t)(so->n_ctx < MAX_SEQUENCES - 1 ? so->n_ctx : MAX_SEQUENCES - 1);
+    plan->n_seq = (uint16_t)(so->n_ctx < KIN_CLUSTER_SEQUENCES - 1 ? so->n_ctx : KIN_CLUSTER_SEQUENCES - 1);
     plan->kv_type = so->kv_type == GGML_TYPE_Q8_0 ? KIN_PROTO_KV_Q8_0 : KIN_PROTO_KV_F16;
     plan->wire_type = c->o.wire_type;
-    plan->flags = (so->flash ? KIN_PROTO_PLAN_FLASH : 0) | (c->o.repack ? KIN_PROTO_PLAN_REPACK : 0);
+    plan->flags = (so->flash ? KIN_PROTO_PLAN_FLASH : 0) | (c->o.repack ? KIN_PROTO_PLAN_REPACK : 0) |
+                  (c->o.timeline ? KIN_PROTO_PLAN_TIMELINE : 0);
     plan->mode = so->mode == KIN_STREAM_MMAP       ? KIN_PROTO_MMAP
                  : so->mode == KIN_STREAM_WILLNEED ? KIN_PROTO_WILLNEED
                                                    : KIN_PROTO_STREAM;
-    plan->memory = c->plan->ring.memory[i];
     plan->n_threads = (uint16_t)c->o.n_threads_hint;
-    plan->n_rounds = (uint16_t)c->plan->n_rounds;
-    fill_windows(plan, &c->plan->windows[i]);
+    kin_planned_fill(c->plan, i, plan);
     fill_next(c, plan, i);
-    kin_station_say(p->link, a->epoch, m);
-    tell_haves(c, p);
+    kin_station_say(link, a->epoch, m);
+    kin_crew_tell(c->crew, a->link);
     free(m);
 }
 
 // ---- the roster's wishes
 
 static void connect_ring(kin_cluster *c) {
-    const peer *first = c->plan->ring.n_members > 1 ? member_at(c, 0) : NULL;
-    if (!first) return;
-    kin_proto_endpoint to = endpoint_of(first);
-    kin_station_connect_next(c->station, &to);
+    kin_proto_endpoint to;
+    if (c->plan->ring.n_members > 1 && member_endpoint(c, 0, &to)) kin_station_connect_next(c->station, &to);
 }
 
 static void say_end(kin_cluster *c, const kin_roster_action *a) {
     kin_proto_message m = {.type = KIN_FRAME_END};
-    peer *p = peer_of_number(c, a->link);
+    kin_link *link = kin_crew_link(c->crew, a->link);
     kin_label_set(m.end.reason, KIN_PROTO_MAX_REASON, a->text);
-    if (p) kin_station_say(p->link, a->epoch, &m);
+    if (link) kin_station_say(link, a->epoch, &m);
 }
 
 static void refuse(kin_cluster *c, const kin_roster_action *a) {
     kin_proto_message m = {.type = KIN_FRAME_REFUSE};
-    peer *p = peer_of_number(c, a->link);
-    if (!p) return;
+    kin_link *link = kin_crew_link(c->crew, a->link);
+    if (!link) return;
     kin_label_set(m.refuse.reason, KIN_PROTO_MAX_REASON, a->text);
-    kin_station_say(p->link, 0, &m);
-    close_peer(p, NULL);
+    kin_station_say(link, 0, &m);
+    kin_crew_drop(c->crew, a->link, NULL);
 }
 
 static void break_request(kin_cluster *c, const char *why) {
@@ -398,12 +220,12 @@ static void break_request(kin_cluster *c, const char *why) {
 static void take_action(kin_cluster *c, const kin_roster_action *a) {
     switch (a->kind) {
     case KIN_ROSTER_ACCEPT: {
-        peer *p = peer_of_number(c, a->link);
-        if (p) kin_station_say_accept(c->station, p->link);
+        kin_link *link = kin_crew_link(c->crew, a->link);
+        if (link) kin_station_say_accept(c->station, link);
         break;
     }
     case KIN_ROSTER_REFUSE: refuse(c, a); break;
-    case KIN_ROSTER_DROP: close_peer(peer_of_number(c, a->link), a->text); break;
+    case KIN_ROSTER_DROP: kin_crew_drop(c->crew, a->link, a->text); break;
     case KIN_ROSTER_ASK: answer(c, a); break;
     case KIN_ROSTER_SEND_PLAN: send_plan(c, a); break;
     case KIN_ROSTER_SEND_END: say_end(c, a); break;
@@ -448,6 +270,7 @@ static void publish(kin_cluster *c) {
     describe(c, doing, sizeof doing);
     pthread_mutex_lock(&c->mutex);
     if (epoch && c->news.epoch != epoch) {
+        kin_cluster_name_rows(c);
         int own = c->plan->ring.n_members - 1;
         c->news.own = c->plan->windows[own];
         c->news.own_memory = c->plan->ring.memory[own];
@@ -489,6 +312,7 @@ static void on_tick(void *user) {
     kin_cluster *c = user;
     act(c, &(kin_roster_event){.kind = KIN_ROSTER_TICK});
     if (c->n_ticks_to_reconnect > 0 && --c->n_ticks_to_reconnect == 0 && c->wants_ring) connect_ring(c);
+    kin_cluster_look(c);
 }
 
 static void on_next(void *user, uint32_t epoch, bool is_open, const char *reason) {
@@ -530,165 +354,26 @@ static void begin(void *arg) {
 
 static void end(void *arg) {
     kin_cluster *c = arg;
-    for (int i = 0; i < MAX_PEERS; i++) {
-        if (c->peers[i].link) close_peer(&c->peers[i], "the head was stopped");
-    }
+    kin_crew_close(c->crew, "the head was stopped");
+    kin_audience_close(c->audience, "the head was stopped");
+    c->crew = NULL;
+    c->audience = NULL;
     kin_share_close(c->share);
     kin_stock_let_go(c->stock);
     kin_discovery_close(c->discovery);
 }
 
-// ---- the computing thread
+// ---- posts of the computing thread
 
-static void out(void *user, kin_parcel *parcel) {
-    kin_cluster *c = user;
-    kin_station_send(c->station, parcel);
+void kin_cluster_on_begins(void *arg) {
+    kin_cluster *c = arg;
+    c->n_requests++;
+    act(c, &(kin_roster_event){.kind = KIN_ROSTER_BEGINS});
 }
 
-static void broken(void *user, kin_err *err) {
-    kin_cluster *c = user;
-    pthread_mutex_lock(&c->mutex);
-    kin_err_set(err, "%s", c->news.broken[0] ? c->news.broken : "the ring is broken");
-    pthread_mutex_unlock(&c->mutex);
-}
-
-static kin_steps steps_of(const kin_cluster *c, int n_rounds) {
-    return (kin_steps){.n_embd = c->o.model->hp.n_embd,
-                       .n_batch = c->o.shard.n_batch,
-                       .n_seq = MAX_SEQUENCES,
-                       .n_rounds = n_rounds,
-                       .type = c->o.wire_type};
-}
-
-static void close_own(kin_cluster *c) {
-    kin_part_close(c->part);
-    kin_shard_close(c->shard);
-    c->part = NULL;
-    c->shard = NULL;
-}
-
-static bool same_work(const news *a, const news *b) {
-    const kin_windows *x = &a->own.windows, *y = &b->own.windows;
-    return a->n_rounds == b->n_rounds && a->own_memory == b->own_memory && x->n == y->n &&
-           memcmp(x->at, y->at, (size_t)x->n * sizeof x->at[0]) == 0 &&
-           memcmp(a->own.rounds, b->own.rounds, (size_t)x->n * sizeof a->own.rounds[0]) == 0;
-}
-
-// The head's own part of the plan.
-static int open_own(kin_cluster *c, const news *n, kin_err *err) {
-    if (c->shard && same_work(c->seen, n)) {
-        kin_part_reset(c->part);
-        return 0;
-    }
-    close_own(c);
-    kin_shard_options so = c->o.shard;
-    so.windows = n->own.windows;
-    so.output = true;
-    so.n_steps = KIN_STEPS_ON_THEIR_WAY;
-    if (n->own_memory && (!so.memory || n->own_memory < so.memory)) so.memory = n->own_memory;
-    if (kin_shard_open(&c->shard, c->o.model, c->o.devices, &so, err) != 0) return KIN_FAIL;
-    kin_part_options po = {.shard = n->own.windows.n ? c->shard : NULL,
-                           .windows = n->own.windows,
-                           .rounds = n->own.rounds,
-                           .n_rounds = n->n_rounds,
-                           .n_layer = c->o.model->hp.n_layer,
-                           .n_steps = KIN_STEPS_ON_THEIR_WAY};
-    return kin_part_open(&c->part, &po, err);
-}
-
-static int enter(kin_cluster *c, const news *n, kin_err *err) {
-    if (open_own(c, n, err) != 0) return kin_err_prefix(err, "the head's own layers");
-    *c->seen = *n;
-    c->epoch = n->epoch;
-    kin_wire_init(&c->wire, &(kin_wire_options){.steps = steps_of(c, n->n_rounds),
-                                                .epoch = n->epoch,
-                                                .pool = c->pool,
-                                                .in = c->in,
-                                                .stop = c->o.stop,
-                                                .out = out,
-                                                .broken = broken,
-                                                .user = c});
-    kin_head_ring ring = {.port = n->n_members > 1 ? kin_wire_port(&c->wire) : kin_alone_port(c->alone),
-                          .part = c->part,
-                          .shard = c->shard,
-                          .n_rounds = n->n_rounds,
-                          .n_members = n->n_members};
-    if (c->head) {
-        kin_head_set_ring(c->head, &ring);
-        return 0;
-    }
-    return kin_head_open(&c->head, c->o.model, &ring, c->o.shard.n_batch, KIN_STEPS_ON_THEIR_WAY, err);
-}
-
-static void wait_for_news(kin_cluster *c, news *n) {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += LOOK_MS * 1000000L;
-    until.tv_sec += until.tv_nsec / 1000000000L;
-    until.tv_nsec %= 1000000000L;
-    pthread_mutex_lock(&c->mutex);
-    pthread_cond_timedwait(&c->changed, &c->mutex, &until);
-    *n = c->news;
-    pthread_mutex_unlock(&c->mutex);
-}
-
-static void on_begins(void *arg) {
-    act(arg, &(kin_roster_event){.kind = KIN_ROSTER_BEGINS});
-}
-
-static void on_ends(void *arg) {
+void kin_cluster_on_ends(void *arg) {
     kin_cluster *c = arg;
     act(c, &(kin_roster_event){.kind = KIN_ROSTER_ENDS, .epoch = kin_roster_epoch(c->roster)});
-}
-
-int kin_cluster_begin(kin_cluster *c, kin_err *err) {
-    char said[KIN_ROSTER_SENTENCE] = "";
-    news *n = malloc(sizeof *n);
-    int rc = n ? 0 : kin_err_set(err, "out of memory");
-    pthread_mutex_lock(&c->mutex);
-    if (n) *n = c->news;
-    pthread_mutex_unlock(&c->mutex);
-    while (rc == 0 && !(n->up && n->epoch && n->epoch == c->epoch)) {
-        if (c->o.stop && atomic_load(c->o.stop)) {
-            rc = kin_err_set(err, "stopped");
-        } else if (n->epoch && n->epoch != c->epoch) {
-            rc = enter(c, n, err);
-        } else {
-            if (c->o.status && strcmp(said, n->doing) != 0) c->o.status(c->o.status_user, n->doing);
-            memcpy(said, n->doing, sizeof said);
-            wait_for_news(c, n);
-        }
-    }
-    free(n);
-    if (rc != 0) return KIN_FAIL;
-    kin_parcel *parcel;
-    kin_parcel_queue_interrupt(c->in, false);
-    while ((parcel = kin_parcel_queue_take(c->in, 0))) kin_parcels_give(c->pool, parcel);
-    kin_station_call(c->station, on_begins, c);
-    c->in_request = true;
-    return 0;
-}
-
-void kin_cluster_end(kin_cluster *c) {
-    if (!c->in_request) return;
-    c->in_request = false;
-    kin_station_call(c->station, on_ends, c);
-}
-
-kin_head *kin_cluster_head(kin_cluster *c) {
-    return c->head;
-}
-
-kin_shard *kin_cluster_shard(kin_cluster *c) {
-    return c->shard;
-}
-
-int kin_cluster_n_rounds(const kin_cluster *c) {
-    return c->seen->n_rounds;
-}
-
-int kin_cluster_n_members(const kin_cluster *c) {
-    return c->seen->n_members;
 }
 
 uint16_t kin_cluster_port(const kin_cluster *c) {
@@ -715,6 +400,10 @@ static int open_all(kin_cluster *c, kin_err *err) {
     c->asked = calloc(1, sizeof *c->asked);
     c->seen = calloc(1, sizeof *c->seen);
     if (!c->plan || !c->asked || !c->seen) return kin_err_set(err, "out of memory");
+    static const kin_crew_callbacks crew_callbacks = {.message = on_message, .lost = on_lost};
+    kin_own_options oo = {.model = c->o.model, .devices = c->o.devices, .shard = c->o.shard};
+    if (kin_crew_open(&c->crew, &crew_callbacks, c, err) != 0 || kin_own_open(&c->own, &oo, err) != 0) return KIN_FAIL;
+    if (kin_cluster_open_sight(c, err) != 0) return KIN_FAIL;
     if (kin_parcels_open(&c->pool, N_PARCELS, err) != 0 || kin_parcel_queue_open(&c->in, err) != 0) return KIN_FAIL;
     if (kin_alone_open(&c->alone, c->o.shard.n_batch, c->o.model->hp.n_embd, KIN_STEPS_ON_THEIR_WAY, err) != 0) return KIN_FAIL;
     if (open_roster(c, err) != 0) return KIN_FAIL;
@@ -725,8 +414,10 @@ static int open_all(kin_cluster *c, kin_err *err) {
                               .listen = c->o.listen,
                               .port = c->o.port,
                               .pool = c->pool,
-                              .in = c->in};
-    static const kin_station_callbacks callbacks = {.tick = on_tick, .control = on_control, .fetch = on_fetch, .next = on_next};
+                              .in = c->in,
+                              .events = kin_timeline_own(c->o.timeline)};
+    static const kin_station_callbacks callbacks = {
+        .tick = on_tick, .control = on_control, .fetch = on_fetch, .observe = kin_cluster_on_observe, .next = on_next};
     if (kin_station_open(&c->station, &so, &callbacks, c, err) != 0) return KIN_FAIL;
     return kin_station_start(c->station, begin, c, err);
 }
@@ -753,9 +444,9 @@ void kin_cluster_close(kin_cluster *c) {
     kin_parcel *parcel;
     if (c->in) kin_parcel_queue_interrupt(c->in, false);
     while (c->in && (parcel = kin_parcel_queue_take(c->in, 0))) kin_parcels_give(c->pool, parcel);
-    kin_head_close(c->head);
-    close_own(c);
-    kin_alone_close(c->alone);
+    kin_crew_close(c->crew, NULL);
+    kin_audience_close(c->audience, NULL);
+    kin_cluster_close_work(c);
     kin_roster_free(c->roster);
     kin_parcel_queue_close(c->in);
     kin_parcels_close(c->pool);

@@ -18,6 +18,7 @@
 #include "ring/head.h"
 #include "ring/key.h"
 #include "ring/steps.h"
+#include "ring/timeline.h"
 
 typedef struct kin_cluster kin_cluster;
 
@@ -38,7 +39,9 @@ typedef struct kin_cluster_options {
     kin_shard_options shard; // the windows are the plan's
     bool repack;
     kin_activation_type wire_type;
-    int n_threads_hint; // for devices; 0: their own choice
+    int n_threads_hint;     // for devices; 0: their own choice
+    const char *model_name; // for people; NULL: none
+    kin_timeline *timeline; // filled with what all do; NULL: nobody wants to know
 
     int n_expected; // devices to wait for before the first plan; 0: whoever is there after a second of quiet
     // candidates // [n], the head is the last.
@@ -58,6 +61,9 @@ uint16_t kin_cluster_port(const kin_cluster *cluster);
 // Waits until the ring is up. KIN_FAIL: stopped, or the head itself cannot do its part.
 int kin_cluster_begin(kin_cluster *cluster, kin_err *err);
 void kin_cluster_end(kin_cluster *cluster);
+
+// Waits, for at most half a second, until what the devices did so far is in the timeline.
+void kin_cluster_gather(kin_cluster *cluster);
 
 // Valid until close; to be used between begin and end.
 kin_head *kin_cluster_head(kin_cluster *cluster);

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "model/embed.h"
 
 enum {
@@ -24,9 +25,12 @@ struct kin_head {
     kin_progress progress;
     void *progress_user;
 
-    chunk *chunks;      // [n_steps] cyclic, by the step's number
-    float *x;           // f32 [n_batch, n_embd] hidden states of the step at hand
-    uint64_t next_step; // numbers are never used twice, so what comes back of an earlier request is known
+    chunk *chunks; // [n_steps] cyclic, by the step's number
+    float *x;      // f32 [n_batch, n_embd] hidden states of the step at hand
+    kin_events *events;
+    kin_interval stalls[KIN_BUSY_KEPT];
+    kin_head_counts own_counts; // where the ring has none
+    uint64_t next_step;         // numbers are never used twice, so what comes back of an earlier request is known
 };
 
 // A request that is being fed.
@@ -56,7 +60,7 @@ int kin_head_open(kin_head **out, const kin_model *model, const kin_head_ring *r
     kin_head *h = calloc(1, sizeof *h);
     if (!h) return kin_err_set(err, "out of memory");
     h->model = model;
-    h->ring = *ring;
+    kin_head_set_ring(h, ring);
     h->n_batch = n_batch;
     h->n_steps = n_steps;
     h->next_step = 1;
@@ -83,10 +87,15 @@ void kin_head_close(kin_head *h) {
 
 void kin_head_set_ring(kin_head *h, const kin_head_ring *ring) {
     h->ring = *ring;
+    if (!h->ring.counts) h->ring.counts = &h->own_counts;
 }
 
 void kin_head_set_chunk(kin_head *h, int n_tokens) {
     h->n_chunk = n_tokens;
+}
+
+void kin_head_record(kin_head *h, kin_events *events) {
+    h->events = events;
 }
 
 void kin_head_on_progress(kin_head *h, kin_progress progress, void *user) {
@@ -143,6 +152,14 @@ static int send_chunk(kin_head *h, feed *f, kin_err *err) {
     return h->ring.port.send(h->ring.port.user, &leg, &c->batch, h->x, err);
 }
 
+static void computed(kin_head *h, uint64_t step, int round, kin_time begun) {
+    kin_time now = kin_clock_now();
+    atomic_fetch_add(&h->ring.counts->compute_ns, now - begun);
+    if (!kin_events_are_on(h->events)) return;
+    size_t n = kin_shard_take_intervals(h->ring.shard, KIN_STREAM_STALLS, h->stalls, KIN_BUSY_KEPT);
+    kin_events_add_compute(h->events, step, round, begun, now, h->stalls, n);
+}
+
 static int finish_chunk(kin_head *h, feed *f, const chunk *c, kin_err *err) {
     int wanted = n_wanted(f, c);
     float *logits = f->logits;
@@ -157,10 +174,24 @@ static int finish_chunk(kin_head *h, feed *f, const chunk *c, kin_err *err) {
 // A step came back to us at the end of a round: our own window, then the next round or the output.
 static int take_leg(kin_head *h, feed *f, kin_leg *leg, kin_err *err) {
     const chunk *c = chunk_of(h, leg->step);
-    leg->n_rows = kin_part_run(h->ring.part, leg->step, leg->round, leg->n_rows, h->x, err);
-    if (leg->n_rows < 0) return KIN_FAIL;
-    if (++leg->round == h->ring.n_rounds) return finish_chunk(h, f, c, err);
+    kin_time begun = kin_clock_now();
+    int round = leg->round++;
+    leg->n_rows = kin_part_run(h->ring.part, leg->step, round, leg->n_rows, h->x, err);
+    bool last = leg->n_rows >= 0 && leg->round == h->ring.n_rounds;
+    int rc = leg->n_rows < 0 ? KIN_FAIL : last ? finish_chunk(h, f, c, err) : 0;
+    computed(h, leg->step, round, begun);
+    atomic_fetch_add(&h->ring.counts->n_steps, 1);
+    if (rc != 0 || last) return rc;
     return h->ring.port.send(h->ring.port.user, leg, &c->batch, h->x, err);
+}
+
+static int wait_for_leg(kin_head *h, kin_leg *leg, kin_err *err) {
+    kin_time begun = kin_clock_now();
+    int rc = h->ring.port.receive(h->ring.port.user, leg, h->x, err);
+    kin_time now = kin_clock_now();
+    atomic_fetch_add(&h->ring.counts->wait_ns, now - begun);
+    if (rc == 0) kin_events_add(h->events, KIN_PROTO_EVENT_WAIT, leg->step, leg->round, begun, now);
+    return rc;
 }
 
 static int feed_all(kin_head *h, feed *f, kin_err *err) {
@@ -169,7 +200,7 @@ static int feed_all(kin_head *h, feed *f, kin_err *err) {
             if (send_chunk(h, f, err) != 0) return KIN_FAIL;
         }
         kin_leg leg;
-        if (h->ring.port.receive(h->ring.port.user, &leg, h->x, err) != 0) return KIN_FAIL;
+        if (wait_for_leg(h, &leg, err) != 0) return KIN_FAIL;
         if (leg.step < f->first_step) continue; // of a request that was given up
         if (take_leg(h, f, &leg, err) != 0) return KIN_FAIL;
     }
@@ -187,7 +218,10 @@ int kin_head_eval(kin_head *h, int32_t seq, int32_t pos, const int32_t *tokens, 
               .logits = logits,
               .n_logits = n_logits,
               .first_step = h->next_step};
-    if (feed_all(h, &f, err) == 0) return 0;
+    if (feed_all(h, &f, err) == 0) {
+        atomic_fetch_add(n > 1 ? &h->ring.counts->n_prompt : &h->ring.counts->n_generated, (uint64_t)n);
+        return 0;
+    }
     kin_head_remove(h, seq, pos, pos + n);
     return KIN_FAIL;
 }

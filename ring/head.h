@@ -10,12 +10,21 @@
 // Owner: the caller. Thread: one, the same as the shard's.
 #pragma once
 
+#include <stdatomic.h>
 #include <stdint.h>
 
+#include "ring/events.h"
 #include "ring/part.h"
 #include "ring/port.h"
 
 typedef struct kin_head kin_head;
+
+// What a head has done so far; any thread may look.
+typedef struct kin_head_counts {
+    atomic_uint_fast64_t n_prompt, n_generated; // tokens, fed many at a time or one by one
+    atomic_uint_fast64_t n_steps;               // once per round, as a worker counts
+    atomic_uint_fast64_t compute_ns, wait_ns;
+} kin_head_counts;
 
 // Who the others are and what the head does itself. It can change between two requests.
 typedef struct kin_head_ring {
@@ -23,7 +32,8 @@ typedef struct kin_head_ring {
     kin_part *part;   // the head's own, borrowed
     kin_shard *shard; // with the output layer, borrowed
     int n_rounds;
-    int n_members; // that compute: a prompt is cut so that all have something to do
+    int n_members;           // that compute: a prompt is cut so that all have something to do
+    kin_head_counts *counts; // borrowed, NULL: none
 } kin_head_ring;
 
 // n_batch: most tokens per step. n_steps: most steps on their way at once, of the part and the port.
@@ -35,6 +45,9 @@ void kin_head_set_ring(kin_head *head, const kin_head_ring *ring);
 
 // Tokens in a chunk of a prompt; 0 (as after open): what suits the ring, at most n_batch.
 void kin_head_set_chunk(kin_head *head, int n_tokens);
+
+// Where computing and waiting are recorded from now on; borrowed, NULL: nowhere.
+void kin_head_record(kin_head *head, kin_events *events);
 
 // Called while a prompt is processed.
 void kin_head_on_progress(kin_head *head, kin_progress progress, void *user);

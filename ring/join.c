@@ -14,22 +14,14 @@
 #include "ring/seat.h"
 #include "ring/share.h"
 #include "ring/station.h"
+#include "ring/vitals.h"
 #include "sys/cpu.h"
 #include "sys/memory.h"
 
 enum {
     N_PARCELS = 2 * KIN_STEPS_ON_THEIR_WAY + 16,
     LOOK_MS = 200, // how often the computing thread looks whether to stop
-    SNAPSHOT_NS = 100000000,
 };
-
-// What the computing thread publishes.
-typedef struct snapshot {
-    kin_worker_stats worker;
-    kin_shard_stats shard;
-    uint64_t wait_ns;
-    bool computing;
-} snapshot;
 
 // How a preparation ended; from the computing thread to the loop's.
 typedef struct result {
@@ -45,6 +37,7 @@ typedef struct join {
     kin_parcels *pool;
     kin_parcel_queue *in;
     kin_station *station;
+    kin_vitals *vitals;
 
     // The loop's thread.
     kin_member *member;
@@ -67,12 +60,10 @@ typedef struct join {
     // The computing thread.
     kin_seat *seat;
     uint32_t seat_ticket;
-    uint64_t wait_ns;
-    kin_time published, progress_at;
+    kin_time progress_at;
     const char *progress_what;
 
     pthread_mutex_t mutex; // over the following
-    snapshot snapshot;
     kin_proto_progress computing_progress;
     char model_path[1024]; // to open the next seat by
     bool given_up;
@@ -116,30 +107,27 @@ static void say_facts(join *j) {
     say(j, 0, &m);
 }
 
+static void say_events(join *j) {
+    kin_proto_message m = {.type = KIN_FRAME_EVENTS};
+    while (j->control &&
+           (m.events.n_events = kin_events_take(kin_vitals_events(j->vitals), m.events.event, KIN_PROTO_MAX_EVENTS)))
+        say(j, 0, &m);
+}
+
 static void say_status(join *j) {
     kin_proto_message m = {.type = KIN_FRAME_STATUS};
     kin_station_stats net = kin_station_stats_now(j->station);
-    pthread_mutex_lock(&j->mutex);
-    snapshot s = j->snapshot;
-    pthread_mutex_unlock(&j->mutex);
     kin_member_state state = kin_member_state_now(j->member);
-    m.status = (kin_proto_status){
-        .state = state == KIN_MEMBER_READY       ? s.computing ? KIN_PROTO_COMPUTING : KIN_PROTO_WAITING
-                 : state == KIN_MEMBER_PREPARING ? KIN_PROTO_PREPARING
-                                                 : KIN_PROTO_JOINED,
-        .steps = s.worker.n_steps,
-        .tokens = s.worker.n_tokens,
-        .compute_ns = s.worker.compute_ns,
-        .wait_ns = s.wait_ns,
-        .disk_ns = s.shard.weights.stream.busy_ns,
-        .net_in = net.net_in,
-        .net_out = net.net_out,
-        .streamed_bytes = s.shard.weights.stream.read_bytes,
-        .resident_bytes = s.shard.weights.stream.resident_bytes,
-        .memory_free = kin_memory_read().available,
-        .rtt_ns = net.rtt_ns,
-    };
+    bool is_computing;
+    m.status = kin_vitals_status(j->vitals, &is_computing);
+    m.status.state = state == KIN_MEMBER_READY       ? is_computing ? KIN_PROTO_COMPUTING : KIN_PROTO_WAITING
+                     : state == KIN_MEMBER_PREPARING ? KIN_PROTO_PREPARING
+                                                     : KIN_PROTO_JOINED;
+    m.status.net_in = net.net_in;
+    m.status.net_out = net.net_out;
+    m.status.rtt_ns = net.rtt_ns;
     kin_label_set(m.status.doing, KIN_PROTO_MAX_STR, j->doing);
+    say_events(j); // the head then has all events until now
     say(j, 0, &m);
 }
 
@@ -282,11 +270,12 @@ static void control_closed(void *user, kin_link *link, const char *reason) {
     act(j, &(kin_member_event){.kind = KIN_MEMBER_LOST, .reason = reason});
 }
 
-// All of a plan that decides what has to be prepared: not whom to send to.
+// All of a plan that decides what has to be prepared: not whom to send to, nor what is recorded.
 static void take_plan(join *j, uint32_t epoch, const kin_proto_plan *plan) {
     kin_proto_plan work = *plan;
     memset(&work.next_id, 0, sizeof work.next_id);
     work.next = (kin_proto_endpoint){0};
+    work.flags &= ~(uint32_t)KIN_PROTO_PLAN_TIMELINE;
     size_t n = kin_proto_size_plan(&work);
     uint8_t *bytes = malloc(n);
     if (!bytes) return;
@@ -398,6 +387,7 @@ static void give_up(join *j, const char *why) {
 static void enter_epoch(join *j, uint32_t epoch) {
     size_t frame_max = 0;
     if (epoch) frame_max = kin_proto_step_size_max(j->plan->n_batch, KIN_PROTO_MAX_EMBD, j->plan->wire_type);
+    kin_events_turn(kin_vitals_events(j->vitals), epoch && (j->plan->flags & KIN_PROTO_PLAN_TIMELINE));
     kin_station_set_epoch(j->station, epoch, frame_max > KIN_FRAME_CAP_STEP ? KIN_FRAME_CAP_STEP : (uint32_t)frame_max);
 }
 
@@ -444,6 +434,7 @@ static void act(join *j, const kin_member_event *event) {
 static void on_tick(void *user) {
     join *j = user;
     act(j, &(kin_member_event){.kind = KIN_MEMBER_TICK});
+    say_events(j);
 }
 
 static void on_next(void *user, uint32_t epoch, bool is_open, const char *reason) {
@@ -545,6 +536,7 @@ static void open_seat(join *j, const kin_parcel *parcel) {
     kin_seat_close(j->seat);
     j->seat = NULL;
     kin_seat_options o = {.model_path = path,
+                          .in_parts = !j->o.model_path || strcmp(path, j->o.model_path) != 0,
                           .cache_dir = j->o.no_cache ? NULL : j->o.cache_dir,
                           .cache_cap = j->o.cache_cap,
                           .memory = j->o.memory,
@@ -571,20 +563,6 @@ static void open_seat(join *j, const kin_parcel *parcel) {
     tell(j, &r);
 }
 
-static void publish(join *j, bool computing) {
-    kin_time now = kin_clock_now();
-    if (now - j->published < SNAPSHOT_NS) return;
-    j->published = now;
-    snapshot s = {.wait_ns = j->wait_ns, .computing = computing};
-    if (j->seat) {
-        s.worker = kin_worker_get_stats(kin_seat_worker(j->seat));
-        s.shard = kin_seat_stats(j->seat);
-    }
-    pthread_mutex_lock(&j->mutex);
-    j->snapshot = s;
-    pthread_mutex_unlock(&j->mutex);
-}
-
 static void compute(join *j, kin_parcel *parcel) {
     uint32_t epoch = parcel->frame.epoch;
     kin_err err;
@@ -592,7 +570,9 @@ static void compute(join *j, kin_parcel *parcel) {
         kin_parcels_give(j->pool, parcel);
         return;
     }
+    kin_vitals_begin(j->vitals, parcel);
     kin_parcel *out = kin_worker_take(kin_seat_worker(j->seat), parcel, &err);
+    kin_vitals_end(j->vitals, j->seat);
     if (out) {
         kin_station_send(j->station, out);
         return;
@@ -628,9 +608,10 @@ static int work(join *j, kin_err *err) {
     while (!atomic_load(j->o.stop)) {
         kin_time begun = kin_clock_now();
         kin_parcel *parcel = kin_parcel_queue_take(j->in, LOOK_MS);
-        j->wait_ns += kin_clock_now() - begun;
+        bool came = parcel;
+        kin_vitals_waited(j->vitals, begun, parcel);
         if (parcel) handle(j, parcel);
-        publish(j, parcel != NULL);
+        kin_vitals_publish(j->vitals, j->seat, came);
         if (!parcel && is_over(j, err)) return KIN_FAIL;
     }
     return 0;
@@ -649,6 +630,7 @@ static int open_all(join *j, kin_err *err) {
     j->member = kin_member_new(&mo, kin_clock_now());
     if (!j->plan || !j->arriving || !j->member) return kin_err_set(err, "out of memory");
     if (kin_parcels_open(&j->pool, N_PARCELS, err) != 0 || kin_parcel_queue_open(&j->in, err) != 0) return KIN_FAIL;
+    if (kin_vitals_open(&j->vitals, err) != 0) return KIN_FAIL;
     kin_station_options so = {.id = j->o.id,
                               .name = j->o.name,
                               .version = j->o.version,
@@ -656,7 +638,8 @@ static int open_all(join *j, kin_err *err) {
                               .listen = j->o.listen,
                               .port = j->o.port,
                               .pool = j->pool,
-                              .in = j->in};
+                              .in = j->in,
+                              .events = kin_vitals_events(j->vitals)};
     static const kin_station_callbacks callbacks = {.tick = on_tick, .fetch = on_fetch, .next = on_next};
     if (kin_station_open(&j->station, &so, &callbacks, j, err) != 0) return KIN_FAIL;
     return kin_station_start(j->station, begin, j, err);
@@ -667,6 +650,7 @@ static void close_all(join *j) {
     kin_parcel *parcel;
     while (j->in && (parcel = kin_parcel_queue_take(j->in, 0))) kin_parcels_give(j->pool, parcel);
     kin_seat_close(j->seat);
+    kin_vitals_close(j->vitals);
     kin_parcel_queue_close(j->in);
     kin_parcels_close(j->pool);
     kin_member_free(j->member);

@@ -1,9 +1,10 @@
 #include "ring/parcel.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <time.h>
+#include <uv.h>
+
+#include "base/clock.h"
 
 struct kin_parcels {
     pthread_mutex_t mutex;
@@ -71,8 +72,8 @@ void kin_parcels_give(kin_parcels *p, kin_parcel *parcel) {
 }
 
 struct kin_parcel_queue {
-    pthread_mutex_t mutex;
-    pthread_cond_t came;
+    uv_mutex_t mutex;
+    uv_cond_t came; // libuv's: its waits do not end early or late when somebody sets the clock
     kin_parcel *first, **end;
     bool interrupted;
 };
@@ -80,65 +81,65 @@ struct kin_parcel_queue {
 int kin_parcel_queue_open(kin_parcel_queue **out, kin_err *err) {
     kin_parcel_queue *q = *out = calloc(1, sizeof *q);
     if (!q) return kin_err_set(err, "out of memory");
-    pthread_mutex_init(&q->mutex, NULL);
-    pthread_cond_init(&q->came, NULL);
     q->end = &q->first;
-    return 0;
+    if (uv_mutex_init(&q->mutex) != 0) {
+        free(q);
+        *out = NULL;
+        return kin_err_set(err, "out of memory");
+    }
+    if (uv_cond_init(&q->came) == 0) return 0;
+    uv_mutex_destroy(&q->mutex);
+    free(q);
+    *out = NULL;
+    return kin_err_set(err, "out of memory");
 }
 
 void kin_parcel_queue_close(kin_parcel_queue *q) {
     if (!q) return;
     kin_assert(!q->first);
-    pthread_cond_destroy(&q->came);
-    pthread_mutex_destroy(&q->mutex);
+    uv_cond_destroy(&q->came);
+    uv_mutex_destroy(&q->mutex);
     free(q);
 }
 
 void kin_parcel_queue_put(kin_parcel_queue *q, kin_parcel *parcel) {
     parcel->next = NULL;
-    pthread_mutex_lock(&q->mutex);
+    uv_mutex_lock(&q->mutex);
     *q->end = parcel;
     q->end = &parcel->next;
-    pthread_cond_signal(&q->came);
-    pthread_mutex_unlock(&q->mutex);
+    uv_cond_signal(&q->came);
+    uv_mutex_unlock(&q->mutex);
 }
 
 void kin_parcel_queue_interrupt(kin_parcel_queue *q, bool interrupted) {
-    pthread_mutex_lock(&q->mutex);
+    uv_mutex_lock(&q->mutex);
     q->interrupted = interrupted;
-    pthread_cond_broadcast(&q->came);
-    pthread_mutex_unlock(&q->mutex);
+    uv_cond_broadcast(&q->came);
+    uv_mutex_unlock(&q->mutex);
 }
 
 bool kin_parcel_queue_is_interrupted(kin_parcel_queue *q) {
-    pthread_mutex_lock(&q->mutex);
+    uv_mutex_lock(&q->mutex);
     bool interrupted = q->interrupted;
-    pthread_mutex_unlock(&q->mutex);
+    uv_mutex_unlock(&q->mutex);
     return interrupted;
 }
 
-static struct timespec after(int ms) {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += ms / 1000;
-    until.tv_nsec += ms % 1000 * 1000000L;
-    until.tv_sec += until.tv_nsec / 1000000000L;
-    until.tv_nsec %= 1000000000L;
-    return until;
-}
-
 kin_parcel *kin_parcel_queue_take(kin_parcel_queue *q, int wait_ms) {
-    struct timespec until = after(wait_ms < 0 ? 0 : wait_ms);
-    pthread_mutex_lock(&q->mutex);
-    int rc = 0;
-    while (!q->first && !q->interrupted && rc != ETIMEDOUT) {
-        rc = wait_ms < 0 ? pthread_cond_wait(&q->came, &q->mutex) : pthread_cond_timedwait(&q->came, &q->mutex, &until);
+    kin_time now = kin_clock_now(), until = now + (wait_ms < 0 ? 0 : (uint64_t)wait_ms * 1000000);
+    uv_mutex_lock(&q->mutex);
+    while (!q->first && !q->interrupted && (wait_ms < 0 || now < until)) {
+        if (wait_ms < 0)
+            uv_cond_wait(&q->came, &q->mutex);
+        else
+            uv_cond_timedwait(&q->came, &q->mutex, until - now);
+        now = kin_clock_now();
     }
     kin_parcel *parcel = q->interrupted ? NULL : q->first;
     if (parcel) {
         q->first = parcel->next;
         if (!q->first) q->end = &q->first;
     }
-    pthread_mutex_unlock(&q->mutex);
+    uv_mutex_unlock(&q->mutex);
     return parcel;
 }

@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "pure/proto/frame.h"
 
@@ -17,6 +18,7 @@ typedef struct kin_parcel {
     kin_frame frame;
     uint8_t *payload; // [frame.length]
     size_t cap;
+    kin_time sent_at; // when it was given to the station
 } kin_parcel;
 
 typedef struct kin_parcels kin_parcels;

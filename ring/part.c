@@ -6,7 +6,8 @@ typedef struct passing {
     bool open;
     uint64_t step;
     int shard_step;
-    int n_out;
+    int n_tokens, n_out;
+    int round; // that comes next
 } passing;
 
 struct kin_part {
@@ -59,17 +60,30 @@ int kin_part_begin(kin_part *p, uint64_t step, const kin_batch *batch, kin_err *
     if (find(p, true, step)) return kin_err_set(err, "step %llu came twice", (unsigned long long)step);
     passing *s = find(p, false, 0);
     if (!s) return kin_err_set(err, "more than %d steps are on their way", p->o.n_steps);
-    *s = (passing){.step = step, .n_out = kin_batch_n_out(batch)};
+    *s = (passing){.step = step, .n_tokens = batch->n_tokens, .n_out = kin_batch_n_out(batch)};
     if (p->o.shard) s->shard_step = kin_shard_begin(p->o.shard, batch, err);
     if (s->shard_step < 0) return KIN_FAIL;
     s->open = true;
     return 0;
 }
 
+// What comes from others may be of a round that is over or not yet due, or have rows that the step has not.
+static int check(const kin_part *p, const passing *s, int round, int n_rows, kin_err *err) {
+    unsigned long long step = s->step;
+    if (round != s->round) return kin_err_set(err, "step %llu came in round %d, not in %d", step, round, s->round);
+    if (n_rows == s->n_tokens || (n_rows == s->n_out && p->windows[round] == NONE)) return 0;
+    return kin_err_set(err, "step %llu came with %d rows; it has %d tokens", step, n_rows, s->n_tokens);
+}
+
 int kin_part_run(kin_part *p, uint64_t step, int round, int n_rows, float *x, kin_err *err) {
     passing *s = find(p, true, step);
     if (!s) return kin_err_set(err, "step %llu came without its positions", (unsigned long long)step);
     kin_assert(round >= 0 && round < p->o.n_rounds);
+    if (check(p, s, round, n_rows, err) != 0) {
+        end(p, s, false);
+        return KIN_FAIL;
+    }
+    s->round++;
     int window = p->windows[round];
     if (window != NONE) {
         if (kin_shard_run(p->o.shard, s->shard_step, window, x, x, err) != 0) {

@@ -30,7 +30,8 @@ void kin_part_close(kin_part *part);
 int kin_part_begin(kin_part *part, uint64_t step, const kin_batch *batch, kin_err *err);
 
 // Its round: x // f32 [n_rows, n_embd] before this member's window -> after it, in place. Returns the rows there are then (less
-// after the model's last layer, where only the wanted ones remain), or KIN_FAIL. A failed step is over.
+// after the model's last layer, where only the wanted ones remain), or KIN_FAIL. A failed step is over. Fails, too, when rounds
+// are skipped or repeated, or n_rows is not what the step has.
 int kin_part_run(kin_part *part, uint64_t step, int round, int n_rows, float *x, kin_err *err);
 
 // Forgets positions [begin, end) of a sequence (of all: seq -1), and ends steps on their way that have tokens there.

@@ -1,6 +1,9 @@
 #include "ring/seat.h"
 
 #include <stdlib.h>
+#include <string.h>
+
+#include "sys/cpu.h"
 
 struct kin_seat {
     kin_model model;
@@ -23,18 +26,26 @@ int kin_seat_windows(const kin_proto_plan *plan, int n_layer, kin_member_windows
     return kin_err_set(err, "the plan has layers that the model, with %d, has not", n_layer);
 }
 
+// A step that is longer than the context has no room: the shard's batches are cut to it, too.
 kin_steps kin_seat_steps(const kin_proto_plan *plan, int n_embd) {
     return (kin_steps){.n_embd = n_embd,
-                       .n_batch = (int)plan->n_batch,
+                       .n_batch = (int)(plan->n_batch < plan->n_ctx ? plan->n_batch : plan->n_ctx),
                        .n_seq = plan->n_seq,
                        .n_rounds = plan->n_rounds,
                        .type = plan->wire_type};
 }
 
+// The plan may ask for fewer threads than there are cores, not for more.
+static int n_threads(const kin_proto_plan *plan, const kin_seat_options *o) {
+    if (o->n_threads) return o->n_threads;
+    int n_cores = kin_cpu_n_cores();
+    return plan->n_threads && plan->n_threads < n_cores ? plan->n_threads : n_cores;
+}
+
 static int open_shard(kin_seat *s, const kin_proto_plan *plan, const kin_seat_options *o, kin_err *err) {
     static const kin_stream_mode modes[] = {KIN_STREAM_RESIDENT, KIN_STREAM_MMAP, KIN_STREAM_WILLNEED};
     kin_device_options dopts = kin_device_options_defaults();
-    dopts.n_threads = o->n_threads ? o->n_threads : plan->n_threads;
+    dopts.n_threads = n_threads(plan, o);
     dopts.gpu = kin_windows_n_gpu_layers(&s->windows.windows) > 0;
     dopts.repack = plan->flags & KIN_PROTO_PLAN_REPACK;
     dopts.stop = o->stop;
@@ -53,6 +64,7 @@ static int open_shard(kin_seat *s, const kin_proto_plan *plan, const kin_seat_op
     so.memory = o->memory && (!plan->memory || o->memory < plan->memory) ? o->memory : plan->memory;
     so.cache_dir = o->cache_dir;
     so.cache_cap = o->cache_cap;
+    if (o->in_parts) memcpy(&so.identity, plan->model.bytes, sizeof so.identity);
     so.progress = o->progress;
     so.progress_user = o->progress_user;
     return kin_shard_open(&s->shard, &s->model, &s->devices, &so, err);
@@ -105,4 +117,8 @@ kin_part *kin_seat_part(kin_seat *s) {
 
 kin_shard_stats kin_seat_stats(const kin_seat *s) {
     return s->shard ? kin_shard_get_stats(s->shard) : (kin_shard_stats){0};
+}
+
+size_t kin_seat_take_intervals(kin_seat *s, kin_stream_record record, kin_interval *out, size_t n_max) {
+    return s->shard ? kin_shard_take_intervals(s->shard, record, out, n_max) : 0;
 }

@@ -13,6 +13,7 @@ typedef struct kin_seat kin_seat;
 
 typedef struct kin_seat_options {
     const char *model_path; // of the first file
+    bool in_parts;          // it has only what the plan needs
     const char *cache_dir;  // of prepacked weights; NULL: none
     uint64_t cache_cap;
     uint64_t memory; // cap of this device; 0: none
@@ -33,6 +34,9 @@ kin_part *kin_seat_part(kin_seat *seat);
 
 // Zeros for a relay.
 kin_shard_stats kin_seat_stats(const kin_seat *seat);
+
+// When weights were read from the disk, and waited for: see kin_stream_take_intervals.
+size_t kin_seat_take_intervals(kin_seat *seat, kin_stream_record record, kin_interval *out, size_t n_max);
 
 // The windows of a plan and their rounds. Fails if they cannot be of a model with n_layer layers.
 int kin_seat_windows(const kin_proto_plan *plan, int n_layer, kin_member_windows *out, kin_err *err);

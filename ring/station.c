@@ -7,10 +7,12 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "ring/steps.h"
 
 enum {
     MAX_VISITORS = 32,     // links whose OPEN has not come yet
     OPEN_WITHIN_MS = 3000, // it must come in
+    NEXT_WITHIN_MS = 6000, // from connecting to the next member to its answer to OPEN
     TICK_MS = 100,
     N_POSTS = 256,
     FRAME_MAX_CONTROL = 64 << 10,
@@ -40,6 +42,7 @@ struct kin_station {
     uint32_t epoch, frame_max;
     kin_link *previous, *next;
     bool next_open;
+    kin_time next_since;
     unsigned n_tries;
     uint64_t net_in, net_out; // of ring links that are closed
 
@@ -185,8 +188,9 @@ void kin_station_connect_next(kin_station *s, const kin_proto_endpoint *to) {
         s->cb.next(s->user, s->epoch, false, "its address is not known");
         return;
     }
-    if (o.queue_max < s->frame_max) o.queue_max = s->frame_max;
-    o.queue_max *= 2;
+    // All steps that can be on their way may wait here for a slow network: a prompt's chunks are sent in one go.
+    o.queue_max += KIN_STEPS_ON_THEIR_WAY * (size_t)s->frame_max;
+    s->next_since = kin_clock_now();
     const char *address = to->address[s->n_tries++ % (unsigned)to->n_addresses];
     if (kin_link_connect(&s->next, &s->loop, address, to->port, &o, &callbacks, s, &err) != 0) {
         s->next = NULL;
@@ -223,6 +227,8 @@ static void sort_in(kin_station *s, kin_link *link, uint32_t epoch, const kin_pr
         s->cb.control(s->user, link, open);
     else if (open->role == KIN_PROTO_FETCH && s->cb.fetch)
         s->cb.fetch(s->user, link, open);
+    else if (open->role == KIN_PROTO_OBSERVE && s->cb.observe)
+        s->cb.observe(s->user, link, open);
     else
         refuse(link, "other: this device is no head");
 }
@@ -260,9 +266,17 @@ static void on_accepted(void *user, kin_link *link) {
     kin_link_close(link, "too many at the door");
 }
 
+static void look_at_next(kin_station *s, kin_time now) {
+    static const char reason[] = "it does not answer OPEN";
+    if (!s->next || s->next_open || kin_clock_ms(s->next_since, now) < NEXT_WITHIN_MS) return;
+    drop_next(s, reason);
+    s->cb.next(s->user, s->epoch, false, reason);
+}
+
 static void on_tick(uv_timer_t *timer) {
     kin_station *s = timer->data;
     kin_time now = kin_clock_now();
+    look_at_next(s, now);
     for (int i = 0; i < MAX_VISITORS; i++) {
         visitor *v = &s->visitors[i];
         if (!v->link || kin_clock_ms(v->since, now) < OPEN_WITHIN_MS) continue;
@@ -285,6 +299,13 @@ static kin_parcel *take_outgoing(kin_station *s) {
     return all;
 }
 
+static void record_sent(kin_station *s, const kin_parcel *p) {
+    uint64_t step;
+    int round;
+    if (kin_events_are_on(s->o.events) && kin_steps_peek(p, &step, &round))
+        kin_events_add(s->o.events, KIN_PROTO_EVENT_SEND, step, round, p->sent_at, kin_clock_now());
+}
+
 static void flush_outgoing(void *arg) {
     kin_station *s = arg;
     kin_parcel *next;
@@ -297,6 +318,7 @@ static void flush_outgoing(void *arg) {
                 drop_next(s, "it takes no more");
                 s->cb.next(s->user, s->epoch, false, "it takes no more");
             }
+            record_sent(s, p);
         }
         kin_parcels_give(s->o.pool, p);
     }
@@ -304,6 +326,7 @@ static void flush_outgoing(void *arg) {
 
 void kin_station_send(kin_station *s, kin_parcel *parcel) {
     parcel->next = NULL;
+    parcel->sent_at = kin_clock_now();
     pthread_mutex_lock(&s->mutex);
     *s->out_end = parcel;
     s->out_end = &parcel->next;
@@ -362,15 +385,14 @@ static void close_handles(kin_station *s) {
 }
 
 static void stop(void *arg) {
-    kin_station *s = arg;
-    uv_stop(&s->loop);
+    close_handles(arg);
 }
 
 static void *run(void *arg) {
     kin_station *s = arg;
     uv_timer_start(&s->timer, on_tick, TICK_MS, TICK_MS);
     s->begin(s->begin_arg);
-    uv_run(&s->loop, UV_RUN_DEFAULT);
+    uv_run(&s->loop, UV_RUN_DEFAULT); // until stop, and nothing is left to close
     return NULL;
 }
 
@@ -383,18 +405,16 @@ int kin_station_start(kin_station *s, kin_post_fn begin, void *arg, kin_err *err
 
 void kin_station_close(kin_station *s, kin_post_fn end, void *arg) {
     if (!s) return;
-    if (s->started) {
-        kin_station_call(s, stop, s);
-        pthread_join(s->thread, NULL);
-    }
-    // The thread is gone: this one is the loop's now.
     s->end = end;
     s->end_arg = arg;
-    close_handles(s);
-    if (s->has_loop) {
-        uv_run(&s->loop, UV_RUN_DEFAULT); // until nothing is left to close
-        uv_loop_close(&s->loop);
+    if (s->started) { // links end in their own thread, where SIGPIPE is blocked
+        kin_station_call(s, stop, s);
+        pthread_join(s->thread, NULL);
+    } else {
+        close_handles(s);
+        if (s->has_loop) uv_run(&s->loop, UV_RUN_DEFAULT);
     }
+    if (s->has_loop) uv_loop_close(&s->loop);
     for (kin_parcel *p = take_outgoing(s), *next; p; p = next) {
         next = p->next;
         kin_parcels_give(s->o.pool, p);

@@ -3,8 +3,8 @@
 //
 //   previous member ─► link ─► parcels ─► queue `in` ─► the computing thread ─► kin_station_send ─► link ─► next member
 //
-// Links that others open say in OPEN what they are for. Ring links are the station's if they are of the epoch in force; control
-// and fetch links it hands to the owner.
+// Links that others open say in OPEN what they are for. Ring links are the station's if they are of the epoch in force; all
+// others it hands to the owner.
 //
 // Owner: a driver (ring/device.h, ring/cluster.h). Thread: the loop's for everything but kin_station_send and kin_station_call,
 // which any thread may use between open and close, and open and close themselves.
@@ -15,6 +15,7 @@
 #include <uv.h>
 
 #include "pure/proto/id.h"
+#include "ring/events.h"
 #include "ring/key.h"
 #include "ring/listener.h"
 #include "ring/parcel.h"
@@ -31,15 +32,17 @@ typedef struct kin_station_options {
     uint16_t port;      // 0: any
     kin_parcels *pool;  // borrowed until close
     kin_parcel_queue *in;
+    kin_events *events; // where sending is recorded; NULL: nowhere
 } kin_station_options;
 
 typedef struct kin_station_callbacks { // in the loop's thread
     // Ten times a second.
     void (*tick)(void *user);
-    // Somebody's link for control or for parts of the model; its OPEN is not answered yet: the owner takes it over
-    // (kin_link_accept) and answers, or closes it. NULL: such links are refused.
+    // Somebody's link for control, for parts of the model, or to see how it goes; its OPEN is not answered yet: the owner takes
+    // it over (kin_link_accept) and answers, or closes it. NULL: such links are refused.
     void (*control)(void *user, kin_link *link, const kin_proto_open *open);
     void (*fetch)(void *user, kin_link *link, const kin_proto_open *open);
+    void (*observe)(void *user, kin_link *link, const kin_proto_open *open);
     // The link to the next member opened, or ended, or did not come to be (reason).
     void (*next)(void *user, uint32_t epoch, bool is_open, const char *reason);
 } kin_station_callbacks;

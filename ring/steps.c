@@ -1,5 +1,7 @@
 #include "ring/steps.h"
 
+#include "base/bytes.h"
+
 static kin_proto_step message_of(const kin_steps *s, const kin_leg *leg, const kin_batch *batch) {
     kin_proto_step m = {.step = leg->step,
                         .round = (uint16_t)leg->round,
@@ -67,6 +69,13 @@ kin_batch kin_steps_batch(const kin_proto_step *m, int32_t *pos, int32_t *seq, i
                        .out = all ? NULL : out,
                        .n_out = (int)m->n_out,
                        .no_output = m->flags & KIN_PROTO_STEP_NO_OUTPUT};
+}
+
+bool kin_steps_peek(const kin_parcel *parcel, uint64_t *step, int *round) {
+    if (parcel->frame.type != KIN_FRAME_STEP || parcel->frame.length < 10) return false;
+    *step = kin_get_u64(parcel->payload);
+    *round = kin_get_u16(parcel->payload + 8);
+    return *round < KIN_PROTO_MAX_WINDOWS;
 }
 
 kin_parcel *kin_steps_pack_forget(kin_parcels *pool, uint32_t epoch, int32_t seq, int32_t begin, int32_t end) {

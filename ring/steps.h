@@ -30,4 +30,7 @@ int kin_steps_check(const kin_steps *steps, const kin_parcel *parcel, kin_proto_
 // The batch of a checked message that carries positions; the arrays // i32 [n_batch] each are the caller's.
 kin_batch kin_steps_batch(const kin_proto_step *message, int32_t *pos, int32_t *seq, int32_t *out);
 
+// Whether it is a STEP, and which one: for what must not know more. Of a peer's parcel the numbers are not checked.
+bool kin_steps_peek(const kin_parcel *parcel, uint64_t *step, int *round);
+
 kin_parcel *kin_steps_pack_forget(kin_parcels *pool, uint32_t epoch, int32_t seq, int32_t begin, int32_t end);

@@ -73,6 +73,8 @@ static const golden_frame golden_frames[KIN_FRAME_N_TYPES] = {
             "10006465766963652033206973206c6f7374"},
     {"NEXT", "4b494e31011800000700000007000000"
              "01040066696e65"},
+    {"REPORT", "4b494e31011900000000000013000000"
+               "0f0000007b2268656164223a226465736b227d"},
 };
 
 // A frame in memory of exactly its size, at an odd address: what reads beyond it, or trusts alignment, is caught by the

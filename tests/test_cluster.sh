@@ -91,6 +91,28 @@ head eval --plan "$dir/plan.json" --batch 8 --chunk 8 --tokens "$tokens" --greed
 same "$dir/want.ids" "$dir/got.ids"
 same "$dir/want" "$dir/got"
 
+claim='a timeline: a row for each device, with bars, in a file that is whole'
+head run --plan "$dir/plan.json" -p 'Once upon a time' --temp 0 -n 12 --timeline "$dir/line.svg" >"$dir/line.txt"
+check [ "$(grep -c 'class="device"' "$dir/line.svg")" -eq 4 ]
+for who in anna ben cleo desk; do
+    n_checks=$((n_checks + 1))
+    row=$(awk -v name=">$who<" 'index($0, name) { on = 1 } /<\/g>/ { on = 0 } on' "$dir/line.svg")
+    for kind in compute wait send; do
+        [ "$(echo "$row" | grep -c "class=\"$kind\".*<title>")" -ge 6 ] || fail "less than 6 bars of $kind for $who"
+    done
+done
+check [ "$(grep -c '>token ' "$dir/line.svg")" -eq 8 ]
+check [ "$(tail -n 1 "$dir/line.svg")" = '</svg>' ]
+check [ "$(grep -o '<[a-z]*[ >]' "$dir/line.svg" | wc -l)" -eq "$(grep -o -e '</' -e '/>' "$dir/line.svg" | wc -l)" ]
+head run --plan "$dir/plan.json" -p 'Once upon a time' --temp 0 -n 12 >"$dir/plain.txt"
+same "$dir/line.txt" "$dir/plain.txt"
+claim='a machine alone has a timeline, too'
+alone run -p 'Once upon a time' --temp 0 -n 12 --timeline "$dir/one.svg" >"$dir/one.txt"
+same "$dir/plain.txt" "$dir/one.txt"
+check [ "$(grep -c 'class="device"' "$dir/one.svg")" -eq 1 ]
+check [ "$(grep -c 'class="compute".*<title>' "$dir/one.svg")" -ge 8 ]
+alone run -p 'Once upon a time' --temp 0 -n 1 --timeline "$dir/none.svg" >"$dir/one.txt" 2>"$dir/none.log" && fail 'a picture of nothing'
+
 claim='a plan that cannot be is refused with the place'
 echo '{"devices": [{"device": "anna", "windows": 3}]}' >"$dir/wrong.json"
 head run --plan "$dir/wrong.json" -p x && fail "it ran"
@@ -111,6 +133,31 @@ wait_for 10 "$dir/head.log" 'serving on 3 devices'
 
 seen=0
 wait_for 10 "$dir/eve.log" 'another key'
+
+claim='status: all devices with their windows, as text and as JSON'
+status() { # NAME OPTION...
+    who=$1
+    key "$who"
+    shift
+    HOME=$dir/$who "$kin" status --key-file "$dir/$who/key" "$@"
+}
+status olga "127.0.0.1:$port" >"$dir/status.txt" 2>"$dir/status.log"
+check [ $? -eq 0 ]
+says "$dir/status.txt" "^head 'desk': serving on 3 devices"
+says "$dir/status.txt" 'requests: 1 running'
+for who in anna ben cleo desk; do says "$dir/status.txt" "^$who  *computing  *[0-9]-[0-9] .* %  .* ms "; done
+status olga "127.0.0.1:$port" --json >"$dir/status.json"
+check [ $? -eq 0 ]
+check [ "$(grep -c '"name": ' "$dir/status.json")" -eq 5 ]
+check [ "$(grep -c '"layer_begin": ' "$dir/status.json")" -eq 4 ]
+for who in '"layer_begin": 0' '"layer_begin": 2' '"layer_end": 8' '"role": "head"' '"tokens_per_s": [1-9]'; do
+    says "$dir/status.json" "$who"
+done
+claim='status without the key, or without a head, fails with a sentence'
+status eve "127.0.0.1:$port" >"$dir/status.txt" 2>"$dir/status.log" && fail 'it showed something'
+says "$dir/status.log" 'another key'
+status olga 127.0.0.1:1 >"$dir/status.txt" 2>"$dir/status.log" && fail 'it showed something'
+says "$dir/status.log" '^kin: 127.0.0.1: '
 
 grows() { # waits until the text does
     size=$(wc -c <"$dir/text") n=0

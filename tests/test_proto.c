@@ -120,6 +120,7 @@ static void make_run(kin_proto_message *m) {
         m->events =
             (kin_proto_events){2, {{KIN_PROTO_EVENT_COMPUTE, 1, 42, 1000, 2000}, {KIN_PROTO_EVENT_SEND, 1, 42, 2000, 2000}}};
         break;
+    case KIN_FRAME_REPORT: m->report = (kin_proto_report){15, (const uint8_t *)"{\"head\":\"desk\"}"}; break;
     case KIN_FRAME_PLAN: m->plan = golden_plan(); break;
     case KIN_FRAME_STEP: m->step = golden_step(); break;
     case KIN_FRAME_NEXT: m->next = (kin_proto_next){true, "fine"}; break;
@@ -218,7 +219,7 @@ typedef struct lie {
 } lie;
 
 static const lie lies[] = {
-    {KIN_FRAME_OPEN, 0, "03", "OPEN: role is 3, not from 0 to 2"},
+    {KIN_FRAME_OPEN, 0, "04", "OPEN: role is 4, not from 0 to 3"},
     {KIN_FRAME_OPEN, 17, "0001", "name has 256 bytes, more than 255"},
     {KIN_FRAME_OPEN, 17, "ff00", "too early"},
     {KIN_FRAME_OPEN, 19, "00", "name is not UTF-8 without control characters"},
@@ -320,6 +321,9 @@ static const lie lies[] = {
     {KIN_FRAME_EVENTS, 2, "04", "kind of event is 4"},
     {KIN_FRAME_EVENTS, 3, "0004", "round is 1024"},
     {KIN_FRAME_EVENTS, 21, "e703", "event 0 ends before it begins"},
+    {KIN_FRAME_REPORT, 0, "00000000", "number of bytes is 0"},
+    {KIN_FRAME_REPORT, 0, "01000100", "number of bytes is 65537"},
+    {KIN_FRAME_REPORT, 0, "10000000", "ends 1 bytes too early"},
     {KIN_FRAME_HASHES, 0, "00000000", "chunk_bytes is 0"},
     {KIN_FRAME_HASHES, 0, "00000008", "chunk_bytes is 134217728"},
     {KIN_FRAME_HASHES, 0, "01", "chunk_bytes is no power of two"},
@@ -398,7 +402,7 @@ static void an_unknown_type_of_message_is_refused(void **state) {
     kin_proto_message m;
     kin_err err;
     assert_int_equal(kin_proto_decode(KIN_FRAME_N_TYPES + 1, (const uint8_t *)"", 0, &m, &err), KIN_FAIL);
-    assert_string_equal(err.text, "unknown type of message: 25");
+    assert_string_equal(err.text, "unknown type of message: 26");
 }
 
 static void an_empty_payload_may_be_no_memory(void **state) {
@@ -441,6 +445,12 @@ static void the_largest_messages_fit_their_caps(void **state) {
     kin_proto_message events = golden_message(KIN_FRAME_EVENTS);
     events.events.n_events = KIN_PROTO_MAX_EVENTS;
     expect_fits(&events);
+
+    kin_proto_message report = golden_message(KIN_FRAME_REPORT);
+    uint8_t *text = calloc(1, KIN_FRAME_REPORT_BYTES);
+    report.report = (kin_proto_report){KIN_FRAME_REPORT_BYTES, text};
+    expect_fits(&report);
+    free(text);
 
     kin_proto_message hashes = golden_message(KIN_FRAME_HASHES);
     uint8_t *zeros = calloc(KIN_PROTO_MAX_HASHES, 32);

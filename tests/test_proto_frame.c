@@ -81,7 +81,7 @@ static void an_unknown_type_is_malformed(void **state) {
     bytes[5] = 0;
     expect_malformed(bytes, 6, "unknown type of frame: 0");
     bytes[5] = KIN_FRAME_N_TYPES + 1;
-    expect_malformed(bytes, 6, "unknown type of frame: 25");
+    expect_malformed(bytes, 6, "unknown type of frame: 26");
 }
 
 static void bytes_that_must_be_zero_are(void **state) {
@@ -130,6 +130,9 @@ static void frames_belong_to_links(void **state) {
         assert_int_equal(kin_frame_belongs(KIN_FRAME_PLAN, role), role == KIN_PROTO_CONTROL);
         assert_int_equal(kin_frame_belongs(KIN_FRAME_STEP, role), role == KIN_PROTO_RING);
         assert_int_equal(kin_frame_belongs(KIN_FRAME_GET, role), role == KIN_PROTO_FETCH);
+        assert_int_equal(kin_frame_belongs(KIN_FRAME_REPORT, role), role == KIN_PROTO_OBSERVE);
+        assert_int_equal(kin_frame_belongs(KIN_FRAME_STATUS_WANTED, role),
+                         role == KIN_PROTO_OBSERVE || role == KIN_PROTO_CONTROL);
     }
 }
 

@@ -286,6 +286,31 @@ static void what_is_acquired_is_not_overwritten_before_release(void **state) {
     kin_stream_close(s);
 }
 
+static void the_intervals_of_reading_add_up_to_the_busy_time(void **state) {
+    const world *w = *state;
+    kin_stream *s = open_stream(w, KIN_STREAM_RESIDENT, min_budget(w));
+    static kin_interval got[KIN_BUSY_KEPT];
+    kin_time last = kin_clock_now();
+    uint64_t sum = 0, least = kin_stream_get_stats(s).busy_ns;
+    whole_pass(w, s, true);
+    least = kin_stream_get_stats(s).busy_ns - least;
+    size_t n = kin_stream_take_intervals(s, KIN_STREAM_READS, got, KIN_BUSY_KEPT);
+    uint64_t most = kin_stream_get_stats(s).busy_ns;
+    assert_true(n > 0 && n < KIN_BUSY_KEPT);
+    for (size_t i = 0; i < n; i++) {
+        assert_true(got[i].begin >= last && got[i].end >= got[i].begin);
+        last = got[i].end;
+        sum += got[i].end - got[i].begin;
+    }
+    assert_true(last <= kin_clock_now());
+    assert_true(sum >= least && sum <= most); // reading ahead goes on
+    n = kin_stream_take_intervals(s, KIN_STREAM_STALLS, got, KIN_BUSY_KEPT);
+    sum = 0;
+    for (size_t i = 0; i < n; i++) sum += got[i].end - got[i].begin;
+    assert_int_equal(sum, kin_stream_get_stats(s).wait_ns);
+    kin_stream_close(s);
+}
+
 // ---- budgets
 
 static void a_budget_that_cannot_hold_the_ring_is_refused_with_the_number(void **state) {
@@ -604,6 +629,7 @@ int main(void) {
         STREAM_TEST(a_stream_may_be_closed_while_it_reads_ahead),
         STREAM_TEST(without_output_units_passes_are_the_layers_only),
         STREAM_TEST(what_is_acquired_is_not_overwritten_before_release),
+        STREAM_TEST(the_intervals_of_reading_add_up_to_the_busy_time),
         STREAM_TEST(a_budget_that_cannot_hold_the_ring_is_refused_with_the_number),
         STREAM_TEST(the_resident_bytes_are_those_of_the_stats_and_fit_the_budget),
         STREAM_TEST(when_everything_is_in_memory_passes_run_without_the_stream),

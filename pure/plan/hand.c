@@ -43,8 +43,9 @@ int kin_hand_by_memory(const kin_candidate *candidates, int n, int n_layer, int 
     return in_proportion(weights, n, n_layer, n_rounds, out, err);
 }
 
+// The head, which is the last, before a device that has its name.
 static int find(const kin_candidate *candidates, int n, const char *name) {
-    for (int i = 0; i < n; i++) {
+    for (int i = n - 1; i >= 0; i--) {
         if (strcmp(candidates[i].name, name) == 0) return i;
     }
     return -1;

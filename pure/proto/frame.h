@@ -26,30 +26,32 @@ typedef enum kin_proto_role {
     KIN_PROTO_CONTROL, // device -> head, one per device
     KIN_PROTO_RING,    // each member -> its next member
     KIN_PROTO_FETCH,   // anyone -> anyone who holds parts of the model file
+    KIN_PROTO_OBSERVE, // who wants to see how it goes -> head
 } kin_proto_role;
 
-enum { KIN_PROTO_N_ROLES = 3 };
+enum { KIN_PROTO_N_ROLES = 4 };
 
 #define KIN_FRAME_CAP_SMALL (64u << 10)
 #define KIN_FRAME_CAP_LARGE (1u << 20)
 #define KIN_FRAME_CAP_STEP (256u << 20)
-#define KIN_FRAME_DATA_BYTES (256u << 10) // of the file, in one DATA frame
+#define KIN_FRAME_DATA_BYTES (256u << 10)  // of the file, in one DATA frame
+#define KIN_FRAME_REPORT_BYTES (64u << 10) // of text
 
-// X(number, NAME, name, largest payload, links: c control, r ring, f fetch, epoch: 1 if only a plan can cause it)
+// X(number, NAME, name, largest payload, links: c control, r ring, f fetch, o observe, epoch: 1 if only a plan can cause it)
 #define KIN_FRAME_TYPES(X)                                                                                                       \
-    X(1, OPEN, open, KIN_FRAME_CAP_SMALL, "crf", 0)                                                                              \
-    X(2, ACCEPT, accept, KIN_FRAME_CAP_SMALL, "crf", 0)                                                                          \
-    X(3, REFUSE, refuse, KIN_FRAME_CAP_SMALL, "crf", 0)                                                                          \
+    X(1, OPEN, open, KIN_FRAME_CAP_SMALL, "crfo", 0)                                                                             \
+    X(2, ACCEPT, accept, KIN_FRAME_CAP_SMALL, "crfo", 0)                                                                         \
+    X(3, REFUSE, refuse, KIN_FRAME_CAP_SMALL, "crfo", 0)                                                                         \
     X(4, DEVICE, device, KIN_FRAME_CAP_SMALL, "c", 0)                                                                            \
     X(5, PLAN, plan, KIN_FRAME_CAP_SMALL, "c", 1)                                                                                \
     X(6, PROGRESS, progress, KIN_FRAME_CAP_SMALL, "c", 0)                                                                        \
     X(7, READY, ready, KIN_FRAME_CAP_SMALL, "c", 1)                                                                              \
     X(8, FAILED, failed, KIN_FRAME_CAP_SMALL, "c", 0)                                                                            \
-    X(9, PING, ping, KIN_FRAME_CAP_SMALL, "crf", 0)                                                                              \
-    X(10, PONG, pong, KIN_FRAME_CAP_SMALL, "crf", 0)                                                                             \
+    X(9, PING, ping, KIN_FRAME_CAP_SMALL, "crfo", 0)                                                                             \
+    X(10, PONG, pong, KIN_FRAME_CAP_SMALL, "crfo", 0)                                                                            \
     X(11, STEP, step, KIN_FRAME_CAP_STEP, "r", 1)                                                                                \
     X(12, FORGET, forget, KIN_FRAME_CAP_SMALL, "r", 1)                                                                           \
-    X(13, STATUS_WANTED, status_wanted, 0, "c", 0)                                                                               \
+    X(13, STATUS_WANTED, status_wanted, 0, "co", 0)                                                                              \
     X(14, STATUS, status, KIN_FRAME_CAP_SMALL, "c", 0)                                                                           \
     X(15, EVENTS, events, KIN_FRAME_CAP_SMALL, "c", 0)                                                                           \
     X(16, HASHES_WANTED, hashes_wanted, KIN_FRAME_CAP_SMALL, "f", 0)                                                             \
@@ -58,9 +60,10 @@ enum { KIN_PROTO_N_ROLES = 3 };
     X(19, DATA, data, KIN_FRAME_DATA_BYTES + 8, "f", 0)                                                                          \
     X(20, LACK, lack, KIN_FRAME_CAP_SMALL, "f", 0)                                                                               \
     X(21, HAVE, have, KIN_FRAME_CAP_LARGE, "c", 0)                                                                               \
-    X(22, BYE, bye, KIN_FRAME_CAP_SMALL, "crf", 0)                                                                               \
+    X(22, BYE, bye, KIN_FRAME_CAP_SMALL, "crfo", 0)                                                                              \
     X(23, END, end, KIN_FRAME_CAP_SMALL, "c", 1)                                                                                 \
-    X(24, NEXT, next, KIN_FRAME_CAP_SMALL, "c", 1)
+    X(24, NEXT, next, KIN_FRAME_CAP_SMALL, "c", 1)                                                                               \
+    X(25, REPORT, report, KIN_FRAME_REPORT_BYTES + 4, "o", 0)
 
 typedef enum kin_frame_type {
 #define KIN_FRAME_ENUM(number, NAME, name, cap, links, epoch) KIN_FRAME_##NAME = number,
@@ -68,7 +71,7 @@ typedef enum kin_frame_type {
 #undef KIN_FRAME_ENUM
 } kin_frame_type;
 
-enum { KIN_FRAME_N_TYPES = 24 }; // types are 1 to this
+enum { KIN_FRAME_N_TYPES = 25 }; // types are 1 to this
 
 typedef struct kin_frame {
     kin_frame_type type;

@@ -18,7 +18,7 @@
 //   message_link.c    OPEN ACCEPT REFUSE PING PONG BYE
 //   message_plan.c    DEVICE PLAN PROGRESS NEXT READY FAILED END
 //   message_step.c    STEP FORGET
-//   message_status.c  STATUS_WANTED STATUS EVENTS
+//   message_status.c  STATUS_WANTED STATUS EVENTS REPORT
 //   message_fetch.c   HASHES_WANTED HASHES GET DATA LACK HAVE
 #pragma once
 
@@ -251,6 +251,12 @@ typedef struct kin_proto_events {
     int n_events;
     kin_proto_event event[KIN_PROTO_MAX_EVENTS];
 } kin_proto_events;
+
+// Head -> observer: how it goes. The text is JSON in UTF-8, without a NUL; its fields are in ring/report.h.
+typedef struct kin_proto_report {
+    uint32_t n_bytes; // 1 to KIN_FRAME_REPORT_BYTES
+    const uint8_t *bytes;
+} kin_proto_report;
 
 // ---- parts of the model file
 

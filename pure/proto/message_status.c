@@ -1,4 +1,4 @@
-// What a device tells about itself while it runs.
+// What a device tells about itself while it runs, and what a head tells about all of them.
 #include "pure/proto/message_impl.h"
 
 // STATUS_WANTED: no bytes
@@ -93,3 +93,18 @@ static void take_events(kin_reader *r, kin_proto_events *m) {
 }
 
 KIN_PROTO_DEFINE(EVENTS, events)
+
+// REPORT: u32 n_bytes (1 to 65536), u8 [n_bytes]
+
+static void put_report(kin_writer *w, const kin_proto_report *m) {
+    kin_assert(m->n_bytes >= 1 && m->n_bytes <= KIN_FRAME_REPORT_BYTES);
+    kin_writer_u32(w, m->n_bytes);
+    kin_writer_bytes(w, m->bytes, m->n_bytes);
+}
+
+static void take_report(kin_reader *r, kin_proto_report *m) {
+    m->n_bytes = kin_reader_range(r, kin_reader_u32(r), 1, KIN_FRAME_REPORT_BYTES, "number of bytes");
+    m->bytes = kin_reader_take(r, m->n_bytes);
+}
+
+KIN_PROTO_DEFINE(REPORT, report)

@@ -1,0 +1,203 @@
+// kin status: how a running head and its devices are.
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "app/app.h"
+#include "app/net.h"
+#include "base/units.h"
+#include "pure/proto/label.h"
+#include "ring/observe.h"
+
+typedef struct status_options {
+    const char *key_file;
+    bool json;
+} status_options;
+
+enum { N_OPTIONS = 3, N_COLUMNS = 10, CELL = 96, MAX_ROWS = 64, MAX_WINDOWS_SHOWN = 4 };
+
+static void fill_table(status_options *o, kin_option table[N_OPTIONS]) {
+    const kin_option own[N_OPTIONS] = {
+        {KIN_OPTION_FLAG, "json", 0, &o->json, NULL, "print JSON", 0, 0},
+        {KIN_OPTION_STRING, "key-file", 0, &o->key_file, "FILE", "the cluster's key (default: in the user's configuration)", 0,
+         0},
+        {0},
+    };
+    memcpy(table, own, sizeof own);
+}
+
+// ---- reading the report: what is missing or of another kind is 0 or empty
+
+static double number(const json_t *o, const char *key) {
+    return json_number_value(json_object_get(o, key));
+}
+
+static const char *bytes(const json_t *o, const char *key, char buf[32]) {
+    double n = number(o, key);
+    return kin_size_format(n > 0 && n < 1e18 ? (uint64_t)n : 0, buf, 32);
+}
+
+// A text of a peer, for a terminal.
+static char *words(const json_t *o, const char *key, char buf[CELL]) {
+    const char *text = json_string_value(json_object_get(o, key));
+    return kin_label_set(buf, CELL - 1, text ? text : "");
+}
+
+// ---- the table
+
+static void describe_layers(const json_t *device, char cell[CELL]) {
+    const json_t *windows = json_object_get(device, "windows");
+    size_t n = json_array_size(windows), used = 0;
+    for (size_t i = 0; i < n && i < MAX_WINDOWS_SHOWN; i++) {
+        const json_t *w = json_array_get(windows, i);
+        int begin = (int)number(w, "layer_begin"), last = (int)number(w, "layer_end") - 1;
+        used += (size_t)snprintf(cell + used, CELL - used, last > begin ? "%s%d-%d" : "%s%d", i ? ", " : "", begin, last);
+    }
+    if (n == 0) snprintf(cell, CELL, number(device, "stage") > 0 ? "none" : "");
+    if (n > MAX_WINDOWS_SHOWN) used += (size_t)snprintf(cell + used, CELL - used, ", ...");
+    int n_gpu = (int)number(device, "gpu_layers");
+    if (n_gpu) snprintf(cell + used, CELL - used, " (%d on GPU)", n_gpu);
+}
+
+static void percent(const json_t *device, const char *key, char cell[CELL]) {
+    if (json_object_get(device, key)) snprintf(cell, CELL, "%.0f %%", 100 * number(device, key));
+}
+
+static void milliseconds(const json_t *device, const char *key, char cell[CELL]) {
+    if (json_object_get(device, key)) snprintf(cell, CELL, "%.2f ms", number(device, key));
+}
+
+static void fill_row(const json_t *device, char row[N_COLUMNS][CELL]) {
+    char a[32], b[32];
+    memset(row, 0, N_COLUMNS * sizeof row[0]);
+    words(device, "name", row[0]);
+    words(device, "state", row[1]);
+    describe_layers(device, row[2]);
+    const char *of = number(device, "memory_planned") > 0 ? "memory_planned" : "memory_lent";
+    if (number(device, of) > 0)
+        snprintf(row[3], CELL, "%s of %s", bytes(device, "resident_bytes", a), bytes(device, of, b));
+    else if (json_object_get(device, "resident_bytes"))
+        snprintf(row[3], CELL, "%s", bytes(device, "resident_bytes", a));
+    if (json_object_get(device, "streamed_bytes")) snprintf(row[4], CELL, "%s", bytes(device, "streamed_bytes", a));
+    percent(device, "compute_share", row[5]);
+    percent(device, "wait_share", row[6]);
+    percent(device, "disk_share", row[7]);
+    milliseconds(device, "rtt_ms", row[8]);
+    if (json_object_get(device, "bytes_in"))
+        snprintf(row[9], CELL, "%s / %s", bytes(device, "bytes_in", a), bytes(device, "bytes_out", b));
+}
+
+// Characters, not bytes.
+static int width_of(const char *text) {
+    int n = 0;
+    for (; *text; text++) n += (*text & 0xc0) != 0x80;
+    return n;
+}
+
+static void print_devices(const json_t *devices) {
+    static char rows[MAX_ROWS + 1][N_COLUMNS][CELL] = {
+        {"DEVICE", "STATE", "LAYERS", "RESIDENT", "STREAMED", "COMPUTE", "WAIT", "DISK", "TO NEXT", "IN / OUT"}};
+    int widths[N_COLUMNS] = {0};
+    size_t n = json_array_size(devices);
+    if (n > MAX_ROWS) n = MAX_ROWS;
+    for (size_t i = 0; i < n; i++) fill_row(json_array_get(devices, i), rows[i + 1]);
+    for (size_t i = 0; i <= n; i++) {
+        for (int k = 0; k < N_COLUMNS; k++) widths[k] = width_of(rows[i][k]) > widths[k] ? width_of(rows[i][k]) : widths[k];
+    }
+    for (size_t i = 0; i <= n; i++) {
+        for (int k = 0; k < N_COLUMNS - 1; k++) printf("%s%*s", rows[i][k], widths[k] - width_of(rows[i][k]) + 2, "");
+        printf("%s\n", rows[i][N_COLUMNS - 1]);
+    }
+}
+
+// What a table has no room for.
+static void print_remarks(const json_t *devices) {
+    for (size_t i = 0; i < json_array_size(devices); i++) {
+        const json_t *d = json_array_get(devices, i);
+        char name[CELL], doing[CELL], trouble[CELL];
+        words(d, "name", name);
+        if (words(d, "doing", doing)[0]) printf("%s: %s\n", name, doing);
+        if (words(d, "trouble", trouble)[0]) printf("%s: %s\n", name, trouble);
+    }
+}
+
+static void print_text(const json_t *report) {
+    const json_t *head = json_object_get(report, "head"), *devices = json_object_get(report, "devices");
+    char name[CELL], doing[CELL], model[CELL];
+    printf("head '%s': %s\n", words(head, "name", name), words(head, "doing", doing));
+    printf("model %s, %.0f layers, context %.0f; %.0f time%s round the ring per token; plan %.0f\n", words(head, "model", model),
+           number(head, "layers"), number(head, "context"), number(head, "rounds"), number(head, "rounds") == 1 ? "" : "s",
+           number(head, "epoch"));
+    printf("requests: %.0f running, %.0f in all; %.1f tokens/s; %.0f tokens read, %.0f written in %.0f s\n\n",
+           number(head, "requests"), number(head, "requests_total"), number(head, "tokens_per_s"), number(head, "prompt_tokens"),
+           number(head, "tokens"), number(head, "uptime_s"));
+    print_devices(devices);
+    printf("\n");
+    print_remarks(devices);
+}
+
+static int print_report(const char *text, bool as_json, kin_err *err) {
+    json_error_t where;
+    json_t *report = json_loadb(text, strlen(text), JSON_REJECT_DUPLICATES, &where);
+    if (!report || !json_is_object(report)) {
+        json_decref(report);
+        return kin_err_set(err, "what the head answered is no report: %s", where.text);
+    }
+    if (as_json) {
+        json_dumpf(report, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
+        printf("\n");
+    } else {
+        print_text(report);
+    }
+    json_decref(report);
+    return 0;
+}
+
+static int run(const status_options *o, const char *head) {
+    char address[256], *text = NULL;
+    kin_net_options net = {.key_file = o->key_file};
+    kin_net_self self;
+    kin_err err;
+    kin_observe_options oo = {.version = KIN_VERSION, .port = KIN_NET_PORT, .n_reports = 2, .stop = &kin_app_stop};
+    int rc = kin_net_identify(&self, &net, &err);
+    if (rc == 0 && head) rc = kin_net_parse_address(head, address, sizeof address, &oo.port, &err);
+    if (rc == 0) rc = kin_net_device_key(&oo.key, &net, &err);
+    if (rc == 0) {
+        if (head) oo.head = address;
+        oo.id = self.id;
+        oo.name = self.name;
+        rc = kin_observe(&oo, &text, &err);
+    }
+    kin_key_wipe(&oo.key);
+    if (rc == 0) rc = print_report(text, o->json, &err);
+    free(text);
+    return rc == 0 ? KIN_EXIT_OK : kin_app_fail(&err);
+}
+
+static int command_status(int argc, char **argv) {
+    status_options o = {0};
+    kin_option table[N_OPTIONS];
+    const char *head = NULL;
+    kin_err err;
+    fill_table(&o, table);
+    if (kin_options_parse((kin_option_tables){table}, argc, argv, &head, &err) != 0) return kin_app_usage("status", &err);
+    return run(&o, head);
+}
+
+static void help_options(void) {
+    status_options o = {0};
+    kin_option table[N_OPTIONS];
+    fill_table(&o, table);
+    kin_options_help((kin_option_tables){table});
+}
+
+const kin_command kin_command_status = {
+    .name = "status",
+    .args = "[HEAD[:PORT]] [--json]",
+    .summary = "how a running head and its devices are",
+    .help = "Without HEAD: the one on this machine, or else one that is found on the local network. It looks for a second:\n"
+            "COMPUTE, WAIT and DISK are shares of that time; the disk works beside the others. RESIDENT: weights in memory.",
+    .run = command_status,
+    .help_options = help_options,
+};

@@ -1,0 +1,100 @@
+// Inside of kin_cluster, for cluster.c (the roster and the devices: the loop's thread), cluster_work.c (requests: the computing
+// thread) and cluster_sight.c (what others may see of it).
+#pragma once
+
+#include <pthread.h>
+
+#include "base/clock.h"
+#include "pure/proto/roster.h"
+#include "ring/alone.h"
+#include "ring/audience.h"
+#include "ring/cluster.h"
+#include "ring/crew.h"
+#include "ring/discovery.h"
+#include "ring/own.h"
+#include "ring/planned.h"
+#include "ring/share.h"
+#include "ring/station.h"
+#include "ring/wire.h"
+
+enum {
+    KIN_CLUSTER_LOOK_MS = 100,
+    KIN_CLUSTER_SEQUENCES = 1 << 16, // most of a step
+};
+
+// What the computing thread must know of the epoch.
+typedef struct kin_cluster_news {
+    uint32_t epoch; // 0: none
+    bool up;
+    kin_member_windows own;
+    uint64_t own_memory;
+    int n_rounds, n_members;
+    char broken[KIN_ROSTER_SENTENCE]; // why the last request was ended
+    char doing[KIN_ROSTER_SENTENCE];
+} kin_cluster_news;
+
+struct kin_cluster {
+    kin_cluster_options o;
+    kin_parcels *pool;
+    kin_parcel_queue *in;
+    kin_station *station;
+
+    // The loop's thread.
+    kin_roster *roster;
+    kin_discovery *discovery;
+    kin_share *share;
+    kin_stock *stock;
+    kin_crew *crew;
+    kin_audience *audience;
+    kin_crew_sample own_sample; // as the devices'
+    kin_time begun, counted_at; // the last look at the tokens
+    uint64_t counted;
+    double tokens_per_s;
+    kin_planned *plan, *asked; // in force; the last answer of the planner
+    int n_ticks_to_reconnect, n_ticks_to_gather;
+    uint64_t n_requests;
+    bool wants_ring; // the roster wants the head's own ring link
+
+    pthread_mutex_t mutex; // over the following
+    pthread_cond_t changed;
+    kin_cluster_news news;
+    bool is_gathering; // the computing thread waits for the devices' last events
+
+    // The computing thread.
+    kin_cluster_news *seen; // a copy of the news that the shard is opened for
+    kin_own *own;
+    kin_alone *alone;
+    kin_wire wire;
+    kin_head *head;
+    uint32_t epoch;
+    bool in_request;
+};
+
+// ---- cluster.c
+
+// Who has that control link; NULL: nobody yet.
+const kin_roster_device *kin_cluster_device_of(const kin_cluster *c, uint32_t link);
+
+// kin_post_fn, of a kin_cluster.
+void kin_cluster_on_begins(void *cluster);
+void kin_cluster_on_ends(void *cluster);
+
+// ---- cluster_work.c
+
+void kin_cluster_close_work(kin_cluster *c);
+
+// ---- cluster_sight.c; the loop's thread
+
+int kin_cluster_open_sight(kin_cluster *c, kin_err *err);
+
+// Ten times a second.
+void kin_cluster_look(kin_cluster *c);
+
+// The members have rows in the timeline, in the order of the ring.
+void kin_cluster_name_rows(kin_cluster *c);
+
+// A device's EVENTS.
+void kin_cluster_take_events(kin_cluster *c, uint32_t from, const kin_proto_events *m);
+
+void kin_cluster_on_gather(void *cluster); // kin_post_fn
+void kin_cluster_on_observe(void *user, kin_link *link, const kin_proto_open *open);

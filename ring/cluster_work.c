@@ -1,0 +1,133 @@
+#include "ring/cluster_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static void out(void *user, kin_parcel *parcel) {
+    kin_cluster *c = user;
+    kin_station_send(c->station, parcel);
+    kin_own_publish(c->own);
+}
+
+static void broken(void *user, kin_err *err) {
+    kin_cluster *c = user;
+    pthread_mutex_lock(&c->mutex);
+    kin_err_set(err, "%s", c->news.broken[0] ? c->news.broken : "the ring is broken");
+    pthread_mutex_unlock(&c->mutex);
+}
+
+static kin_steps steps_of(const kin_cluster *c, int n_rounds) {
+    return (kin_steps){.n_embd = c->o.model->hp.n_embd,
+                       .n_batch = c->o.shard.n_batch,
+                       .n_seq = KIN_CLUSTER_SEQUENCES,
+                       .n_rounds = n_rounds,
+                       .type = c->o.wire_type};
+}
+
+static int enter(kin_cluster *c, const kin_cluster_news *n, kin_err *err) {
+    if (kin_own_set(c->own, &n->own, n->n_rounds, n->own_memory, err) != 0) return kin_err_prefix(err, "the head's own layers");
+    *c->seen = *n;
+    c->epoch = n->epoch;
+    kin_wire_init(&c->wire, &(kin_wire_options){.steps = steps_of(c, n->n_rounds),
+                                                .epoch = n->epoch,
+                                                .pool = c->pool,
+                                                .in = c->in,
+                                                .stop = c->o.stop,
+                                                .out = out,
+                                                .broken = broken,
+                                                .user = c});
+    kin_head_ring ring = {.port = n->n_members > 1 ? kin_wire_port(&c->wire) : kin_alone_port(c->alone),
+                          .part = kin_own_part(c->own),
+                          .shard = kin_own_shard(c->own),
+                          .counts = kin_own_counts(c->own),
+                          .n_rounds = n->n_rounds,
+                          .n_members = n->n_members};
+    if (c->head) {
+        kin_head_set_ring(c->head, &ring);
+        return 0;
+    }
+    if (kin_head_open(&c->head, c->o.model, &ring, c->o.shard.n_batch, KIN_STEPS_ON_THEIR_WAY, err) != 0) return KIN_FAIL;
+    kin_head_record(c->head, kin_timeline_own(c->o.timeline));
+    return 0;
+}
+
+static void wait_for_news(kin_cluster *c, kin_cluster_news *n) {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += KIN_CLUSTER_LOOK_MS * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000L;
+    until.tv_nsec %= 1000000000L;
+    pthread_mutex_lock(&c->mutex);
+    pthread_cond_timedwait(&c->changed, &c->mutex, &until);
+    *n = c->news;
+    pthread_mutex_unlock(&c->mutex);
+}
+
+int kin_cluster_begin(kin_cluster *c, kin_err *err) {
+    char said[KIN_ROSTER_SENTENCE] = "";
+    kin_cluster_news *n = malloc(sizeof *n);
+    int rc = n ? 0 : kin_err_set(err, "out of memory");
+    pthread_mutex_lock(&c->mutex);
+    if (n) *n = c->news;
+    pthread_mutex_unlock(&c->mutex);
+    while (rc == 0 && !(n->up && n->epoch && n->epoch == c->epoch)) {
+        if (c->o.stop && atomic_load(c->o.stop)) {
+            rc = kin_err_set(err, "stopped");
+        } else if (n->epoch && n->epoch != c->epoch) {
+            rc = enter(c, n, err);
+        } else {
+            if (c->o.status && strcmp(said, n->doing) != 0) c->o.status(c->o.status_user, n->doing);
+            memcpy(said, n->doing, sizeof said);
+            wait_for_news(c, n);
+        }
+    }
+    free(n);
+    if (rc != 0) return KIN_FAIL;
+    kin_parcel *parcel;
+    kin_parcel_queue_interrupt(c->in, false);
+    while ((parcel = kin_parcel_queue_take(c->in, 0))) kin_parcels_give(c->pool, parcel);
+    kin_station_call(c->station, kin_cluster_on_begins, c);
+    c->in_request = true;
+    kin_own_publish(c->own);
+    return 0;
+}
+
+void kin_cluster_end(kin_cluster *c) {
+    if (!c->in_request) return;
+    c->in_request = false;
+    kin_own_publish(c->own);
+    kin_station_call(c->station, kin_cluster_on_ends, c);
+}
+
+kin_head *kin_cluster_head(kin_cluster *c) {
+    return c->head;
+}
+
+kin_shard *kin_cluster_shard(kin_cluster *c) {
+    return kin_own_shard(c->own);
+}
+
+int kin_cluster_n_rounds(const kin_cluster *c) {
+    return c->seen->n_rounds;
+}
+
+int kin_cluster_n_members(const kin_cluster *c) {
+    return c->seen->n_members;
+}
+
+void kin_cluster_gather(kin_cluster *c) {
+    pthread_mutex_lock(&c->mutex);
+    c->is_gathering = true;
+    pthread_mutex_unlock(&c->mutex);
+    kin_station_call(c->station, kin_cluster_on_gather, c);
+    pthread_mutex_lock(&c->mutex);
+    while (c->is_gathering) pthread_cond_wait(&c->changed, &c->mutex);
+    pthread_mutex_unlock(&c->mutex);
+}
+
+void kin_cluster_close_work(kin_cluster *c) {
+    kin_head_close(c->head);
+    kin_own_close(c->own);
+    kin_alone_close(c->alone);
+}

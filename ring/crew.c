@@ -1,0 +1,194 @@
+#include "ring/crew.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+
+// A device's control link.
+typedef struct peer {
+    kin_crew *crew;
+    kin_link *link; // NULL: free place
+    uint32_t number;
+    bool has_facts, is_asked;
+    kin_proto_endpoint endpoint; // as it says
+    uint8_t *have;               // the last HAVE of it, as it goes to others
+    size_t n_have;
+    kin_crew_sample sample;
+} peer;
+
+struct kin_crew {
+    kin_crew_callbacks callbacks;
+    void *user;
+    peer peers[KIN_CREW_MAX];
+    uint32_t next_number;
+};
+
+int kin_crew_open(kin_crew **out, const kin_crew_callbacks *callbacks, void *user, kin_err *err) {
+    kin_crew *c = *out = calloc(1, sizeof *c);
+    if (!c) return kin_err_set(err, "out of memory");
+    c->callbacks = *callbacks;
+    c->user = user;
+    return 0;
+}
+
+static void forget(peer *p) {
+    p->link = NULL;
+    free(p->have);
+    p->have = NULL;
+}
+
+static void drop(peer *p, const char *reason) {
+    kin_link_close(p->link, reason);
+    forget(p);
+}
+
+void kin_crew_close(kin_crew *c, const char *reason) {
+    if (!c) return;
+    for (int i = 0; i < KIN_CREW_MAX; i++) {
+        if (c->peers[i].link) drop(&c->peers[i], reason);
+    }
+    free(c);
+}
+
+static peer *find(const kin_crew *c, uint32_t number) {
+    for (int i = 0; i < KIN_CREW_MAX; i++) {
+        if (c->peers[i].link && c->peers[i].number == number) return (peer *)&c->peers[i];
+    }
+    return NULL;
+}
+
+kin_link *kin_crew_link(const kin_crew *c, uint32_t number) {
+    const peer *p = find(c, number);
+    return p ? p->link : NULL;
+}
+
+void kin_crew_drop(kin_crew *c, uint32_t number, const char *reason) {
+    peer *p = find(c, number);
+    if (p) drop(p, reason);
+}
+
+bool kin_crew_endpoint(const kin_crew *c, uint32_t number, kin_proto_endpoint *out) {
+    const peer *p = find(c, number);
+    if (!p) return false;
+    *out = p->endpoint;
+    if (out->n_addresses == 0)
+        snprintf(out->address[out->n_addresses++], sizeof out->address[0], "%s", kin_link_address(p->link));
+    return true;
+}
+
+// ---- what they say
+
+static void keep_status(peer *p, const kin_proto_status *status) {
+    p->sample.has_before = p->sample.has_now;
+    p->sample.before = p->sample.now;
+    p->sample.has_now = true;
+    p->sample.now = *status;
+    p->is_asked = false;
+}
+
+static void take_message(peer *p, uint32_t epoch, kin_proto_message *m) {
+    const kin_crew *c = p->crew;
+    switch ((int)m->type) {
+    case KIN_FRAME_STATUS: keep_status(p, &m->status); return;
+    case KIN_FRAME_DEVICE:
+        p->endpoint = m->device.endpoint;
+        p->has_facts = true;
+        break;
+    case KIN_FRAME_READY: p->sample.ready = m->ready; break;
+    }
+    c->callbacks.message(c->user, p->number, epoch, m);
+}
+
+static void peer_frame(void *user, kin_link *link, const kin_frame *frame, const uint8_t *payload) {
+    peer *p = user;
+    kin_crew *c = p->crew;
+    uint32_t number = p->number;
+    kin_err err;
+    kin_proto_message *m = malloc(sizeof *m);
+    if (!m) return;
+    if (kin_proto_decode(frame->type, payload, frame->length, m, &err) == 0) {
+        take_message(p, frame->epoch, m);
+    } else {
+        kin_log(KIN_LOG_WARN, "%s: %s", kin_link_name(link), err.text);
+        drop(p, err.text);
+        c->callbacks.lost(c->user, number, err.text);
+    }
+    free(m);
+}
+
+static void peer_closed(void *user, kin_link *link, const char *reason) {
+    peer *p = user;
+    (void)link;
+    uint32_t number = p->number;
+    forget(p);
+    p->crew->callbacks.lost(p->crew->user, number, reason);
+}
+
+uint32_t kin_crew_add(kin_crew *c, kin_link *link) {
+    static const kin_link_callbacks callbacks = {.frame = peer_frame, .closed = peer_closed};
+    peer *p = NULL;
+    for (int i = 0; i < KIN_CREW_MAX && !p; i++) p = c->peers[i].link ? NULL : &c->peers[i];
+    if (!p) {
+        kin_link_close(link, "busy: too many at the door");
+        return 0;
+    }
+    *p = (peer){.crew = c, .link = link, .number = ++c->next_number};
+    kin_link_accept(link, &callbacks, p);
+    kin_link_set_frame_max(link, KIN_FRAME_CAP_LARGE);
+    return p->number;
+}
+
+// ---- parts of the model
+
+void kin_crew_relay(kin_crew *c, uint32_t number, const kin_proto_have *have) {
+    peer *from = find(c, number);
+    size_t n = kin_proto_size_have(have);
+    uint8_t *bytes = from ? malloc(n) : NULL;
+    if (!bytes) return;
+    kin_proto_encode_have(bytes, n, have);
+    free(from->have);
+    from->have = bytes;
+    from->n_have = n;
+    kin_link_part part = {bytes, n};
+    for (int i = 0; i < KIN_CREW_MAX; i++) {
+        if (c->peers[i].link && &c->peers[i] != from) kin_link_send(c->peers[i].link, KIN_FRAME_HAVE, 0, 1, &part);
+    }
+}
+
+void kin_crew_tell(kin_crew *c, uint32_t number) {
+    const peer *to = find(c, number);
+    for (int i = 0; i < KIN_CREW_MAX && to; i++) {
+        const peer *p = &c->peers[i];
+        if (!p->link || p == to || !p->have) continue;
+        kin_link_part part = {p->have, p->n_have};
+        kin_link_send(to->link, KIN_FRAME_HAVE, 0, 1, &part);
+    }
+}
+
+// ---- how they are
+
+void kin_crew_ask(kin_crew *c) {
+    for (int i = 0; i < KIN_CREW_MAX; i++) {
+        peer *p = &c->peers[i];
+        if (!p->link || !p->has_facts) continue;
+        kin_link_sent sent = kin_link_send(p->link, KIN_FRAME_STATUS_WANTED, 0, 0, NULL);
+        p->is_asked = sent == KIN_LINK_SENT || sent == KIN_LINK_QUEUED;
+    }
+}
+
+bool kin_crew_has_answered(const kin_crew *c) {
+    for (int i = 0; i < KIN_CREW_MAX; i++) {
+        if (c->peers[i].link && c->peers[i].is_asked) return false;
+    }
+    return true;
+}
+
+kin_crew_sample kin_crew_sample_of(const kin_crew *c, uint32_t number) {
+    const peer *p = find(c, number);
+    if (!p) return (kin_crew_sample){0};
+    kin_crew_sample sample = p->sample;
+    sample.rtt_ns = kin_link_stats_now(p->link).rtt_ns;
+    return sample;
+}

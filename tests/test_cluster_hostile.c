@@ -1,0 +1,520 @@
+// A head and a device among peers that have the key and do wrong: every message at every moment, wrong epochs, steps with numbers
+// that cannot be, answers that never come, half frames. Nothing may crash or hang, and afterwards all is as before.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "pure/proto/id.h"
+#include "ring/alone.h"
+#include "ring/cluster.h"
+#include "ring/join.h"
+#include "ring/listener.h"
+#include "ring/seat.h"
+#include "ring/station.h"
+#include "testkit/model_gen.h"
+
+enum {
+    N_VOCAB = 300,
+    N_LAYER = 4,
+    N_EMBD = 64,
+    N_BATCH = 16,
+    N_CTX = 64,
+    N_ROUNDS = 2,
+    N_IDS = 8,
+    PATIENCE_MS = 40000,
+};
+
+// A plan may ask for more memory than there is, and is answered; with a sanitizer, too.
+const char *__asan_default_options(void);
+const char *__asan_default_options(void) {
+    return "allocator_may_return_null=1";
+}
+const char *__tsan_default_options(void);
+const char *__tsan_default_options(void) {
+    return "allocator_may_return_null=1";
+}
+
+static char model_path[] = "/tmp/kin-test-hostile-XXXXXX";
+static kin_model model;
+static kin_manifest manifest;
+static kin_devices devices;
+static const kin_key key = {{7, 7, 7}};
+static const int32_t ids[N_IDS] = {1, 50, 60, 70, 80, 90, 100, 110};
+static float want[N_IDS * N_VOCAB];
+
+static int open_model(void **state) {
+    (void)state;
+    kin_model_spec spec = kin_model_spec_defaults();
+    kin_err err;
+    const char *path = model_path;
+    spec.n_layer = N_LAYER;
+    spec.n_embd = spec.n_ff = N_EMBD;
+    spec.n_head = spec.n_head_kv = 2;
+    spec.n_vocab = N_VOCAB;
+    spec.mix = "f32";
+    int fd = mkstemp(model_path);
+    if (fd < 0 || close(fd) != 0 || kin_model_gen(&spec, model_path, &err) != 0) return -1;
+    if (kin_model_open(&model, model_path, &err) != 0) return -1;
+    kin_device_options o = kin_device_options_defaults();
+    o.n_threads = 1;
+    if (kin_devices_open(&devices, &o, &err) != 0) return -1;
+    kin_manifest_options mo = kin_manifest_options_defaults();
+    return kin_manifest_make(&manifest, &path, 1, &mo, &err);
+}
+
+static int close_model(void **state) {
+    (void)state;
+    kin_manifest_fini(&manifest);
+    kin_devices_close(&devices);
+    kin_model_close(&model);
+    return unlink(model_path);
+}
+
+static kin_shard_options shard_options(void) {
+    kin_shard_options o = kin_shard_options_defaults(&model);
+    o.n_ctx = N_CTX;
+    o.n_batch = N_BATCH;
+    return o;
+}
+
+static void one_machine(void **state) {
+    (void)state;
+    kin_shard_options so = shard_options();
+    kin_shard *shard;
+    kin_alone_head alone;
+    kin_err err;
+    assert_int_equal(kin_shard_open(&shard, &model, &devices, &so, &err), 0);
+    assert_int_equal(kin_alone_head_open(&alone, &model, shard, N_BATCH, &err), 0);
+    assert_int_equal(kin_head_eval(alone.head, 0, 0, ids, N_IDS, want, N_IDS, &err), 0);
+    kin_alone_head_close(&alone);
+    kin_shard_close(shard);
+}
+
+// ---- steps that cannot be, without a network
+
+static kin_proto_plan plan_of_all(int n_ctx, int n_batch) {
+    kin_proto_plan p = {
+        .n_files = 1, .file_size = {manifest.files[0].size}, .n_ctx = (uint32_t)n_ctx, .n_seq = 4, .n_threads = 1};
+    memcpy(p.model.bytes, manifest.hash, sizeof p.model.bytes);
+    p.n_batch = (uint32_t)n_batch;
+    p.n_rounds = N_ROUNDS;
+    p.n_windows = 2;
+    p.window[0] = (kin_proto_window){0, 0, 2, 0};
+    p.window[1] = (kin_proto_window){1, 2, N_LAYER, 0};
+    return p;
+}
+
+typedef struct desk { // a seat, and what it is given
+    kin_parcels *pool;
+    kin_seat *seat;
+} desk;
+
+static desk open_desk(const kin_proto_plan *plan) {
+    desk d;
+    kin_err err;
+    assert_int_equal(kin_parcels_open(&d.pool, 4, &err), 0);
+    kin_seat_options o = {.model_path = model_path, .n_threads = 1, .pool = d.pool};
+    if (kin_seat_open(&d.seat, plan, &o, &err) != 0) fail_msg("%s", err.text);
+    return d;
+}
+
+static void close_desk(desk *d) {
+    kin_seat_close(d->seat);
+    kin_parcels_close(d->pool);
+}
+
+// n_tokens rows, all of them wanted; with its positions in round 0.
+static int give_step(desk *d, uint64_t step, int round, int n_tokens, kin_err *err) {
+    static const float x[N_BATCH * N_EMBD];
+    int32_t pos[N_BATCH];
+    for (int i = 0; i < N_BATCH; i++) pos[i] = i;
+    kin_steps s = {.n_embd = N_EMBD, .n_batch = N_BATCH, .n_seq = 4, .n_rounds = N_ROUNDS};
+    kin_batch batch = {.n_tokens = n_tokens, .pos = pos};
+    kin_leg leg = {.step = step, .round = round, .n_rows = n_tokens};
+    kin_parcel *parcel = kin_steps_pack(&s, d->pool, 1, &leg, &batch, x);
+    assert_non_null(parcel);
+    err->text[0] = '\0';
+    parcel = kin_worker_take(kin_seat_worker(d->seat), parcel, err);
+    kin_parcels_give(d->pool, parcel);
+    return parcel ? 0 : KIN_FAIL;
+}
+
+static void a_step_with_other_rows_than_it_has_is_refused(void **state) {
+    (void)state;
+    kin_err err;
+    kin_proto_plan plan = plan_of_all(N_CTX, N_BATCH);
+    desk d = open_desk(&plan);
+    assert_int_equal(give_step(&d, 1, 0, N_BATCH, &err), 0);
+    assert_int_equal(give_step(&d, 1, 1, 1, &err), KIN_FAIL); // a frame of one row, for a step that has sixteen
+    assert_string_equal(err.text, "step 1 came with 1 rows; it has 16 tokens");
+    assert_int_equal(give_step(&d, 2, 0, 1, &err), 0); // the failed one has left no trace
+    assert_int_equal(give_step(&d, 2, 1, 1, &err), 0);
+    close_desk(&d);
+}
+
+static void a_step_in_a_round_that_is_not_due_is_refused(void **state) {
+    (void)state;
+    kin_err err;
+    kin_proto_plan plan = plan_of_all(N_CTX, N_BATCH);
+    desk d = open_desk(&plan);
+    assert_int_equal(give_step(&d, 1, 0, 2, &err), 0);
+    assert_int_equal(give_step(&d, 1, 1, 2, &err), 0);
+    assert_int_equal(give_step(&d, 1, 1, 2, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "without its positions"));
+    plan.n_rounds = 3;
+    close_desk(&d);
+    d = open_desk(&plan);
+    assert_int_equal(give_step(&d, 1, 0, 2, &err), 0);
+    plan.n_rounds = N_ROUNDS;
+    assert_int_equal(give_step(&d, 1, 1, 2, &err), 0);
+    assert_int_equal(give_step(&d, 1, 1, 2, &err), KIN_FAIL);
+    assert_string_equal(err.text, "step 1 came in round 1, not in 2");
+    close_desk(&d);
+}
+
+static void a_plan_with_batches_beyond_its_context_is_cut(void **state) {
+    (void)state;
+    kin_err err;
+    kin_proto_plan plan = plan_of_all(4, N_BATCH);
+    desk d = open_desk(&plan);
+    assert_int_equal(give_step(&d, 1, 0, 5, &err), KIN_FAIL);
+    assert_string_equal(err.text, "a step of 5 tokens, the plan allows 4");
+    assert_int_equal(give_step(&d, 2, 0, 4, &err), 0);
+    close_desk(&d);
+}
+
+#include "tests/villain.h"
+
+// ---- the honest ones
+
+typedef struct device {
+    kin_join_options o;
+    atomic_bool stop;
+    pthread_t thread;
+    int rc;
+    kin_err err;
+} device;
+
+static void *device_run(void *arg) {
+    device *d = arg;
+    d->rc = kin_join_run(&d->o, &d->err);
+    return NULL;
+}
+
+static void open_device(device *d, uint16_t head_port) {
+    *d = (device){.o = {.id = {{99}},
+                        .name = "anna",
+                        .version = "test",
+                        .key = key,
+                        .head = "127.0.0.1",
+                        .head_port = head_port,
+                        .listen = "127.0.0.1",
+                        .model_path = model_path,
+                        .no_cache = true,
+                        .n_threads = 1,
+                        .cache_dir = "/nowhere"}};
+    memcpy(d->o.model_hash.bytes, manifest.hash, sizeof d->o.model_hash.bytes);
+    d->o.stop = &d->stop;
+    assert_int_equal(pthread_create(&d->thread, NULL, device_run, d), 0);
+}
+
+static void close_device(device *d) {
+    atomic_store(&d->stop, true);
+    pthread_join(d->thread, NULL);
+    if (d->rc != 0) fail_msg("%s", d->err.text);
+}
+
+static int even(void *user, const kin_candidate *candidates, int n, kin_ring_plan *out, kin_err *err) {
+    (void)user;
+    return kin_hand_even(candidates, n, N_LAYER, N_ROUNDS, out, err);
+}
+
+static kin_cluster *open_cluster(uint16_t port, atomic_bool *stop) {
+    static const char *const path = model_path;
+    kin_cluster *c;
+    kin_err err;
+    kin_cluster_options o = {.id = {{100}},
+                             .name = "desk",
+                             .version = "test",
+                             .key = key,
+                             .listen = "127.0.0.1",
+                             .port = port,
+                             .hidden = true,
+                             .model = &model,
+                             .manifest = &manifest,
+                             .paths = &path,
+                             .devices = &devices,
+                             .shard = shard_options(),
+                             .n_expected = 1,
+                             .plan = even,
+                             .stop = stop};
+    if (kin_cluster_open(&c, &o, &err) != 0) fail_msg("%s", err.text);
+    return c;
+}
+
+static int ask(kin_cluster *c, float *logits, kin_err *err) {
+    if (kin_cluster_begin(c, err) != 0) return KIN_FAIL;
+    kin_head *head = kin_cluster_head(c);
+    kin_head_set_chunk(head, N_BATCH);
+    kin_head_clear(head);
+    int rc = kin_head_eval(head, 0, 0, ids, N_IDS, logits, N_IDS, err);
+    kin_cluster_end(c);
+    return rc;
+}
+
+// With an honest device it serves, and the bits are those of one machine.
+static void expect_service(kin_cluster *c) {
+    static float got[N_IDS * N_VOCAB];
+    kin_err err = {""};
+    kin_time begun = kin_clock_now();
+    int rc = KIN_FAIL;
+    while ((rc != 0 || kin_cluster_n_members(c) < 2) && kin_clock_ms(begun, kin_clock_now()) < PATIENCE_MS)
+        rc = ask(c, got, &err); // at first perhaps without the device, which comes back late to a head that it has lost
+    if (rc != 0) fail_msg("%s", err.text);
+    assert_int_equal(kin_cluster_n_members(c), 2);
+    assert_memory_equal(got, want, sizeof got);
+}
+
+static void a_head_outlives_hostile_devices(void **state) {
+    (void)state;
+    static float logits[N_IDS * N_VOCAB];
+    static villain v;
+    device d;
+    atomic_bool stop = false;
+    kin_cluster *c = open_cluster(0, &stop);
+    v = (villain){.target = kin_cluster_port(c), .seed = 1000, .stop = &stop};
+    open_villain(&v);
+    int n_good = 0, n_bad = 0;
+    while (!atomic_load(&stop)) {
+        kin_err err = {""};
+        bool good = ask(c, logits, &err) == 0;
+        n_good += good;
+        n_bad += !good;
+        assert_true(good || err.text[0]);
+    }
+    join_villain(&v);
+    print_message("%d requests were answered, %d ended with a sentence\n", n_good, n_bad);
+    atomic_store(&stop, false);
+    open_device(&d, kin_cluster_port(c));
+    expect_service(c);
+    close_device(&d);
+    kin_cluster_close(c);
+}
+
+static void a_device_outlives_hostile_heads(void **state) {
+    (void)state;
+    static villain v;
+    device d;
+    v = (villain){.is_head = true, .seed = 2000};
+    open_villain(&v);
+    open_device(&d, v.port);
+    join_villain(&v);
+    atomic_bool stop = false;
+    kin_cluster *c = open_cluster(v.port, &stop);
+    expect_service(c);
+    kin_cluster_close(c);
+    close_device(&d);
+}
+
+// ---- silence
+
+static void *stop_soon(void *stop) {
+    usleep(1500000);
+    atomic_store((atomic_bool *)stop, true);
+    return NULL;
+}
+
+static void a_device_that_never_answers_keeps_nobody_from_stopping(void **state) {
+    (void)state;
+    static float logits[N_IDS * N_VOCAB];
+    static villain v;
+    device d;
+    pthread_t thread;
+    kin_err err = {""};
+    atomic_bool stop = false;
+    kin_cluster *c = open_cluster(0, &stop);
+    v = (villain){.target = kin_cluster_port(c), .is_mute = true};
+    open_villain(&v);
+    assert_int_equal(kin_cluster_begin(c, &err), 0);
+    while (kin_cluster_n_members(c) < 2) { // it may have begun alone
+        kin_cluster_end(c);
+        usleep(100000);
+        assert_int_equal(kin_cluster_begin(c, &err), 0);
+    }
+    assert_int_equal(pthread_create(&thread, NULL, stop_soon, &stop), 0);
+    assert_int_equal(kin_head_eval(kin_cluster_head(c), 0, 0, ids, N_IDS, logits, N_IDS, &err), KIN_FAIL);
+    assert_string_equal(err.text, "stopped");
+    kin_cluster_end(c);
+    pthread_join(thread, NULL);
+    atomic_store(&stop, false);
+    atomic_store(&v.leaves, true);
+    join_villain(&v);
+    open_device(&d, kin_cluster_port(c));
+    expect_service(c);
+    close_device(&d);
+    kin_cluster_close(c);
+}
+
+static void flush_tls(int fd, kin_tls *tls) {
+    size_t n;
+    const uint8_t *bytes = kin_tls_output(tls, &n);
+    if (n > 0) assert_int_equal(send(fd, bytes, n, MSG_NOSIGNAL), n);
+    kin_tls_output_done(tls);
+}
+
+// Somebody with the key who says OPEN and then the first `n` bytes of DEVICE, and no more. Returns after the head has hung up.
+static void say_half(uint16_t port, kin_proto_role role, size_t n) {
+    static kin_proto_message open, facts;
+    uint8_t bytes[4096];
+    kin_err err;
+    kin_tls_ctx *ctx;
+    kin_tls *tls;
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+    assert_int_equal(kin_tls_ctx_open(&ctx, key.bytes, &err), 0);
+    assert_int_equal(kin_tls_open(&tls, ctx, true, &err), 0);
+    flush_tls(fd, tls);
+    ssize_t got = 0;
+    while (kin_tls_state_now(tls) != KIN_TLS_OPEN && (got = recv(fd, bytes, sizeof bytes, 0)) > 0) {
+        assert_int_equal(kin_tls_feed(tls, bytes, (size_t)got, &err), 0);
+        flush_tls(fd, tls);
+    }
+    open.type = KIN_FRAME_OPEN;
+    open.open.role = role;
+    open.open.id.bytes[0] = 77;
+    kin_label_set(open.open.version, KIN_PROTO_MAX_STR, "test");
+    facts.type = KIN_FRAME_DEVICE;
+    facts.device.n_threads = facts.device.endpoint.port = 1;
+    assert_int_equal(kin_tls_write(tls, bytes, kin_proto_encode(bytes, sizeof bytes, 1, &open), &err), 0);
+    assert_true(n < kin_proto_encode(bytes, sizeof bytes, 1, &facts));
+    assert_int_equal(kin_tls_write(tls, bytes, n, &err), 0);
+    flush_tls(fd, tls);
+    while (recv(fd, bytes, sizeof bytes, 0) > 0) {
+    }
+    kin_tls_close(tls);
+    kin_tls_ctx_close(ctx);
+    close(fd);
+}
+
+static void half_a_frame_ends_its_link_only(void **state) {
+    (void)state;
+    atomic_bool stop = false;
+    device d;
+    kin_cluster *c = open_cluster(0, &stop);
+    open_device(&d, kin_cluster_port(c));
+    expect_service(c);
+    say_half(kin_cluster_port(c), KIN_PROTO_CONTROL, 9);
+    say_half(kin_cluster_port(c), KIN_PROTO_CONTROL, 40);
+    say_half(kin_cluster_port(c), KIN_PROTO_FETCH, 20);
+    say_half(kin_cluster_port(c), KIN_PROTO_RING, 20);
+    expect_service(c);
+    close_device(&d);
+    kin_cluster_close(c);
+}
+
+// ---- a slow network
+
+static void on_next(void *user, uint32_t epoch, bool is_open, const char *reason) {
+    (void)epoch, (void)reason;
+    atomic_store((atomic_int *)user, is_open ? 1 : -1);
+}
+
+static kin_station *slow_station;
+static kin_proto_endpoint slow_endpoint;
+enum { LARGE = 4 << 20 };
+
+static void begin_slow(void *arg) {
+    (void)arg;
+    kin_station_set_epoch(slow_station, 5, LARGE);
+    kin_station_connect_next(slow_station, &slow_endpoint);
+}
+
+static void frame_counted(void *user, kin_link *link, const kin_frame *frame, const uint8_t *payload) {
+    tie *t = user;
+    (void)payload;
+    if (frame->type == KIN_FRAME_OPEN) {
+        kin_proto_message m = {.type = KIN_FRAME_ACCEPT};
+        kin_link_set_frame_max(link, LARGE);
+        kin_station_say(link, 0, &m);
+    }
+    t->v->n_heard += frame->type == KIN_FRAME_STEP;
+}
+
+static void slow_accepted(void *user, kin_link *link) {
+    static const kin_link_callbacks callbacks = {.frame = frame_counted, .closed = tie_closed};
+    villain *v = user;
+    v->ties[0] = (tie){.v = v, .link = link};
+    kin_link_accept(link, &callbacks, &v->ties[0]);
+}
+
+static void all_steps_may_wait_for_a_slow_link(void **state) {
+    (void)state;
+    static villain v;
+    static atomic_int open;
+    static const kin_station_callbacks callbacks = {.next = on_next};
+    kin_parcels *pool;
+    kin_parcel_queue *in;
+    kin_err err;
+    v = (villain){0};
+    uv_loop_init(&v.loop);
+    assert_int_equal(kin_tls_ctx_open(&v.tls, key.bytes, &err), 0);
+    kin_listener_options lo = kin_listener_options_default(v.tls);
+    assert_int_equal(kin_listener_open(&v.listener, &v.loop, "127.0.0.1", 0, &lo, slow_accepted, &v, &err), 0);
+    slow_endpoint = (kin_proto_endpoint){kin_listener_port(v.listener), 1, {"127.0.0.1"}};
+    assert_int_equal(kin_parcels_open(&pool, KIN_STEPS_ON_THEIR_WAY, &err), 0);
+    assert_int_equal(kin_parcel_queue_open(&in, &err), 0);
+    kin_station_options so = {
+        .id = {{1}}, .name = "a", .version = "test", .key = key, .listen = "127.0.0.1", .pool = pool, .in = in};
+    assert_int_equal(kin_station_open(&slow_station, &so, &callbacks, &open, &err), 0);
+    assert_int_equal(kin_station_start(slow_station, begin_slow, NULL, &err), 0);
+    while (!atomic_load(&open)) uv_run(&v.loop, UV_RUN_NOWAIT);
+    assert_int_equal(atomic_load(&open), 1);
+    for (int i = 0; i < KIN_STEPS_ON_THEIR_WAY; i++) {
+        kin_parcel *parcel = kin_parcels_take(pool, LARGE);
+        assert_non_null(parcel);
+        memset(parcel->payload, i, LARGE);
+        parcel->frame = (kin_frame){KIN_FRAME_STEP, 5, LARGE};
+        kin_station_send(slow_station, parcel);
+    }
+    usleep(300000); // nobody reads
+    kin_time begun = kin_clock_now();
+    while (v.n_heard < KIN_STEPS_ON_THEIR_WAY && atomic_load(&open) == 1 && kin_clock_ms(begun, kin_clock_now()) < PATIENCE_MS)
+        uv_run(&v.loop, UV_RUN_NOWAIT);
+    assert_int_equal(v.n_heard, KIN_STEPS_ON_THEIR_WAY);
+    kin_station_close(slow_station, NULL, NULL);
+    kin_link_close(v.ties[0].link, NULL);
+    kin_listener_close(v.listener);
+    uv_run(&v.loop, UV_RUN_DEFAULT);
+    assert_int_equal(uv_loop_close(&v.loop), 0);
+    kin_tls_ctx_close(v.tls);
+    kin_parcel_queue_close(in);
+    kin_parcels_close(pool);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_machine), // makes what the others compare with
+        cmocka_unit_test(a_step_with_other_rows_than_it_has_is_refused),
+        cmocka_unit_test(a_step_in_a_round_that_is_not_due_is_refused),
+        cmocka_unit_test(a_plan_with_batches_beyond_its_context_is_cut),
+        cmocka_unit_test(all_steps_may_wait_for_a_slow_link),
+        cmocka_unit_test(a_device_that_never_answers_keeps_nobody_from_stopping),
+        cmocka_unit_test(half_a_frame_ends_its_link_only),
+        cmocka_unit_test(a_head_outlives_hostile_devices),
+        cmocka_unit_test(a_device_outlives_hostile_heads),
+    };
+    return cmocka_run_group_tests(tests, open_model, close_model);
+}
