@@ -30,6 +30,7 @@ const kin_roster_device *kin_cluster_device_of(const kin_cluster *c, uint32_t nu
 static void relay_have(kin_cluster *c, uint32_t from, kin_proto_have *have) {
     const kin_roster_device *d = kin_cluster_device_of(c, from);
     if (!d || memcmp(have->model.bytes, c->o.manifest->hash, sizeof have->model.bytes) != 0) return;
+    if (have->n_chunks != c->o.manifest->n_chunks) return;
     have->id = d->id;
     if (kin_crew_endpoint(c->crew, from, &have->endpoint)) kin_crew_relay(c->crew, from, have);
 }
@@ -61,7 +62,10 @@ static void on_message(void *user, uint32_t from, uint32_t epoch, kin_proto_mess
     default:
         kin_log(KIN_LOG_WARN, "%s sent %s, which is not for a head", kin_link_name(kin_crew_link(c->crew, from)),
                 kin_frame_name(m->type));
-        return;
+        kin_crew_drop(c->crew, from, "that message is not for a head");
+        e.kind = KIN_ROSTER_LOST;
+        e.reason = "it sent what is not for a head";
+        break;
     }
     act(c, &e);
 }
@@ -107,14 +111,19 @@ static int lay_out(kin_cluster *c, const kin_roster_action *ask, kin_planned *p,
 static void answer(kin_cluster *c, const kin_roster_action *ask) {
     kin_err err;
     kin_planned *p = c->asked;
-    if (lay_out(c, ask, p, &err) != 0) {
+    bool few = !c->had_plan && ask->n_devices < c->o.n_expected;
+    if (few) kin_err_set(&err, "%d of %d devices are here", ask->n_devices, c->o.n_expected);
+    if (few || lay_out(c, ask, p, &err) != 0) {
         act(c, &(kin_roster_event){.kind = KIN_ROSTER_NO_PLAN, .question = ask->question, .reason = err.text});
         return;
     }
     int n = p->ring.n_members - 1;
     kin_roster_stage stages[KIN_ROUNDS_MAX_MEMBERS];
     uint8_t *bytes = malloc((size_t)(n + 1) * KIN_PLANNED_STAGE_BYTES);
-    if (!bytes) return;
+    if (!bytes) {
+        act(c, &(kin_roster_event){.kind = KIN_ROSTER_NO_PLAN, .question = ask->question, .reason = "out of memory"});
+        return;
+    }
     for (int i = 0; i < n; i++) {
         uint8_t *at = bytes + (size_t)i * KIN_PLANNED_STAGE_BYTES;
         stages[i] = (kin_roster_stage){.id = p->ids[i], .windows = at, .n_windows = kin_planned_stage(p, i, at)};
@@ -129,6 +138,7 @@ static void take_asked(kin_cluster *c) {
     kin_planned *before = c->plan;
     c->plan = c->asked;
     c->asked = before;
+    c->had_plan = true;
 }
 
 // Where the i-th member is reached. False: it is gone.
@@ -211,9 +221,9 @@ static void refuse(kin_cluster *c, const kin_roster_action *a) {
 }
 
 static void break_request(kin_cluster *c, const char *why) {
-    pthread_mutex_lock(&c->mutex);
+    uv_mutex_lock(&c->mutex);
     snprintf(c->news.broken, sizeof c->news.broken, "%s", why);
-    pthread_mutex_unlock(&c->mutex);
+    uv_mutex_unlock(&c->mutex);
     kin_parcel_queue_interrupt(c->in, true);
 }
 
@@ -231,10 +241,12 @@ static void take_action(kin_cluster *c, const kin_roster_action *a) {
     case KIN_ROSTER_SEND_END: say_end(c, a); break;
     case KIN_ROSTER_OPEN_RING:
         c->wants_ring = true;
+        c->n_ticks_to_reconnect = 0; // of an earlier epoch
         connect_ring(c);
         break;
     case KIN_ROSTER_CLOSE_RING:
         c->wants_ring = false;
+        c->n_ticks_to_reconnect = 0;
         kin_station_close_next(c->station);
         break;
     case KIN_ROSTER_UP: break; // the news say it
@@ -268,7 +280,7 @@ static void publish(kin_cluster *c) {
     if (!kin_roster_takes(c->roster, epoch)) epoch = 0;
     char doing[KIN_ROSTER_SENTENCE];
     describe(c, doing, sizeof doing);
-    pthread_mutex_lock(&c->mutex);
+    uv_mutex_lock(&c->mutex);
     if (epoch && c->news.epoch != epoch) {
         kin_cluster_name_rows(c);
         int own = c->plan->ring.n_members - 1;
@@ -280,8 +292,8 @@ static void publish(kin_cluster *c) {
     c->news.epoch = epoch;
     c->news.up = kin_roster_state_now(c->roster) == KIN_ROSTER_SERVING;
     memcpy(c->news.doing, doing, sizeof doing);
-    pthread_cond_broadcast(&c->changed);
-    pthread_mutex_unlock(&c->mutex);
+    uv_cond_broadcast(&c->changed);
+    uv_mutex_unlock(&c->mutex);
 }
 
 static void enter_epoch(kin_cluster *c) {
@@ -367,13 +379,22 @@ static void end(void *arg) {
 
 void kin_cluster_on_begins(void *arg) {
     kin_cluster *c = arg;
+    uv_mutex_lock(&c->mutex);
+    uint32_t epoch = c->news.request;
+    uv_mutex_unlock(&c->mutex);
+    if (!kin_roster_takes(c->roster, epoch)) { // it ended while the computing thread made up its mind
+        break_request(c, "the ring has changed just now");
+        return;
+    }
     c->n_requests++;
+    c->request_epoch = epoch;
     act(c, &(kin_roster_event){.kind = KIN_ROSTER_BEGINS});
 }
 
 void kin_cluster_on_ends(void *arg) {
     kin_cluster *c = arg;
-    act(c, &(kin_roster_event){.kind = KIN_ROSTER_ENDS, .epoch = kin_roster_epoch(c->roster)});
+    act(c, &(kin_roster_event){.kind = KIN_ROSTER_ENDS, .epoch = c->request_epoch});
+    c->request_epoch = 0;
 }
 
 uint16_t kin_cluster_port(const kin_cluster *c) {
@@ -428,8 +449,8 @@ int kin_cluster_open(kin_cluster **out_cluster, const kin_cluster_options *o, ki
     if (!c) return kin_err_set(err, "out of memory");
     c->o = *o;
     if (c->o.shard.n_batch > c->o.shard.n_ctx) c->o.shard.n_batch = c->o.shard.n_ctx;
-    pthread_mutex_init(&c->mutex, NULL);
-    pthread_cond_init(&c->changed, NULL);
+    uv_mutex_init(&c->mutex);
+    uv_cond_init(&c->changed);
     if (open_all(c, err) != 0) {
         kin_cluster_close(c);
         return KIN_FAIL;
@@ -450,8 +471,8 @@ void kin_cluster_close(kin_cluster *c) {
     kin_roster_free(c->roster);
     kin_parcel_queue_close(c->in);
     kin_parcels_close(c->pool);
-    pthread_cond_destroy(&c->changed);
-    pthread_mutex_destroy(&c->mutex);
+    uv_cond_destroy(&c->changed);
+    uv_mutex_destroy(&c->mutex);
     kin_key_wipe(&c->o.key);
     free(c->plan);
     free(c->asked);

@@ -2,7 +2,7 @@
 // thread) and cluster_sight.c (what others may see of it).
 #pragma once
 
-#include <pthread.h>
+#include <uv.h>
 
 #include "base/clock.h"
 #include "pure/proto/roster.h"
@@ -24,7 +24,8 @@ enum {
 
 // What the computing thread must know of the epoch.
 typedef struct kin_cluster_news {
-    uint32_t epoch; // 0: none
+    uint32_t epoch;   // 0: none
+    uint32_t request; // the epoch that the last request began in
     bool up;
     kin_member_windows own;
     uint64_t own_memory;
@@ -53,10 +54,12 @@ struct kin_cluster {
     kin_planned *plan, *asked; // in force; the last answer of the planner
     int n_ticks_to_reconnect, n_ticks_to_gather;
     uint64_t n_requests;
+    uint32_t request_epoch; // of the request that the roster counts; 0: none
     bool wants_ring; // the roster wants the head's own ring link
+    bool had_plan;   // from then on it goes on with fewer devices than were expected
 
-    pthread_mutex_t mutex; // over the following
-    pthread_cond_t changed;
+    uv_mutex_t mutex; // over the following
+    uv_cond_t changed;
     kin_cluster_news news;
     bool is_gathering; // the computing thread waits for the devices' last events
 

@@ -35,10 +35,10 @@ void kin_cluster_on_gather(void *arg) {
 
 static void end_gathering(kin_cluster *c) {
     c->n_ticks_to_gather = 0;
-    pthread_mutex_lock(&c->mutex);
+    uv_mutex_lock(&c->mutex);
     c->is_gathering = false;
-    pthread_cond_broadcast(&c->changed);
-    pthread_mutex_unlock(&c->mutex);
+    uv_cond_broadcast(&c->changed);
+    uv_mutex_unlock(&c->mutex);
 }
 
 // ---- reports

@@ -12,9 +12,9 @@ static void out(void *user, kin_parcel *parcel) {
 
 static void broken(void *user, kin_err *err) {
     kin_cluster *c = user;
-    pthread_mutex_lock(&c->mutex);
+    uv_mutex_lock(&c->mutex);
     kin_err_set(err, "%s", c->news.broken[0] ? c->news.broken : "the ring is broken");
-    pthread_mutex_unlock(&c->mutex);
+    uv_mutex_unlock(&c->mutex);
 }
 
 static kin_steps steps_of(const kin_cluster *c, int n_rounds) {
@@ -53,29 +53,29 @@ static int enter(kin_cluster *c, const kin_cluster_news *n, kin_err *err) {
 }
 
 static void wait_for_news(kin_cluster *c, kin_cluster_news *n) {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += KIN_CLUSTER_LOOK_MS * 1000000L;
-    until.tv_sec += until.tv_nsec / 1000000000L;
-    until.tv_nsec %= 1000000000L;
-    pthread_mutex_lock(&c->mutex);
-    pthread_cond_timedwait(&c->changed, &c->mutex, &until);
+    uv_mutex_lock(&c->mutex);
+    uv_cond_timedwait(&c->changed, &c->mutex, KIN_CLUSTER_LOOK_MS * UINT64_C(1000000));
     *n = c->news;
-    pthread_mutex_unlock(&c->mutex);
+    uv_mutex_unlock(&c->mutex);
+}
+
+static void read_news(kin_cluster *c, kin_cluster_news *n) {
+    uv_mutex_lock(&c->mutex);
+    *n = c->news;
+    uv_mutex_unlock(&c->mutex);
 }
 
 int kin_cluster_begin(kin_cluster *c, kin_err *err) {
     char said[KIN_ROSTER_SENTENCE] = "";
     kin_cluster_news *n = malloc(sizeof *n);
     int rc = n ? 0 : kin_err_set(err, "out of memory");
-    pthread_mutex_lock(&c->mutex);
-    if (n) *n = c->news;
-    pthread_mutex_unlock(&c->mutex);
+    if (n) read_news(c, n);
     while (rc == 0 && !(n->up && n->epoch && n->epoch == c->epoch)) {
         if (c->o.stop && atomic_load(c->o.stop)) {
             rc = kin_err_set(err, "stopped");
         } else if (n->epoch && n->epoch != c->epoch) {
             rc = enter(c, n, err);
+            read_news(c, n); // opening a shard takes time
         } else {
             if (c->o.status && strcmp(said, n->doing) != 0) c->o.status(c->o.status_user, n->doing);
             memcpy(said, n->doing, sizeof said);
@@ -87,6 +87,9 @@ int kin_cluster_begin(kin_cluster *c, kin_err *err) {
     kin_parcel *parcel;
     kin_parcel_queue_interrupt(c->in, false);
     while ((parcel = kin_parcel_queue_take(c->in, 0))) kin_parcels_give(c->pool, parcel);
+    uv_mutex_lock(&c->mutex);
+    c->news.request = c->epoch;
+    uv_mutex_unlock(&c->mutex);
     kin_station_call(c->station, kin_cluster_on_begins, c);
     c->in_request = true;
     kin_own_publish(c->own);
@@ -117,13 +120,13 @@ int kin_cluster_n_members(const kin_cluster *c) {
 }
 
 void kin_cluster_gather(kin_cluster *c) {
-    pthread_mutex_lock(&c->mutex);
+    uv_mutex_lock(&c->mutex);
     c->is_gathering = true;
-    pthread_mutex_unlock(&c->mutex);
+    uv_mutex_unlock(&c->mutex);
     kin_station_call(c->station, kin_cluster_on_gather, c);
-    pthread_mutex_lock(&c->mutex);
-    while (c->is_gathering) pthread_cond_wait(&c->changed, &c->mutex);
-    pthread_mutex_unlock(&c->mutex);
+    uv_mutex_lock(&c->mutex);
+    while (c->is_gathering) uv_cond_wait(&c->changed, &c->mutex);
+    uv_mutex_unlock(&c->mutex);
 }
 
 void kin_cluster_close_work(kin_cluster *c) {

@@ -29,6 +29,7 @@ typedef struct result {
     uint32_t ticket, epoch;
     bool ok, of_step; // of_step: a step could not be computed
     kin_proto_ready ready;
+    int n_embd;
     char reason[KIN_PROTO_MAX_REASON + 1];
 } result;
 
@@ -50,7 +51,11 @@ typedef struct join {
     uint16_t head_port;
     kin_proto_id head_id;
     kin_proto_plan *plan, *arriving; // of the epoch in force; the one that just came
-    kin_proto_hash fetching;
+    kin_proto_hash fetching;         // and from which head
+    kin_proto_id fetching_from;
+    char fetching_address[KIN_MEMBER_ADDRESS];
+    uint16_t fetching_port;
+    int n_embd;      // of the model that the seat has open; 0: none yet
     uint32_t ticket; // of the preparation that waits for the fetch
     kin_proto_ready ready;
     kin_proto_progress progress;
@@ -203,11 +208,16 @@ static void fetch(join *j, const kin_windows *windows) {
                                                   .done = fetch_done,
                                                   .failed = fetch_failed};
     kin_err err;
-    if (j->fetch && memcmp(&j->fetching, &j->plan->model, sizeof j->fetching) == 0) {
+    bool same_head = kin_proto_id_equal(&j->fetching_from, &j->head_id) && strcmp(j->fetching_address, j->head_address) == 0 &&
+                     j->fetching_port == j->head_port;
+    if (j->fetch && same_head && memcmp(&j->fetching, &j->plan->model, sizeof j->fetching) == 0) {
         kin_fetch_set_windows(j->fetch, windows);
         return;
     }
     kin_fetch_cancel(j->fetch);
+    j->fetching_from = j->head_id;
+    j->fetching_port = j->head_port;
+    memcpy(j->fetching_address, j->head_address, sizeof j->fetching_address);
     kin_fetch_options o = kin_fetch_options_default(kin_station_tls(j->station));
     o.id = j->o.id;
     o.name = j->o.name;
@@ -220,6 +230,7 @@ static void fetch(join *j, const kin_windows *windows) {
     o.head_port = j->head_port;
     o.head_id = j->head_id;
     o.windows = windows;
+    o.stock = j->stock; // it may be held still
     if (kin_fetch_start(&j->fetch, kin_station_loop(j->station), &o, &callbacks, j, &err) == 0) return;
     j->fetch = NULL;
     act(j, &(kin_member_event){
@@ -234,6 +245,8 @@ static void prepare(join *j, uint32_t ticket) {
         act(j, &(kin_member_event){
                    .kind = KIN_MEMBER_PREPARE_FAILED, .ticket = ticket, .stage = "reading the plan", .reason = err.text});
     } else if (j->o.model_path && memcmp(&j->o.model_hash, &j->plan->model, sizeof j->plan->model) == 0) {
+        kin_fetch_cancel(j->fetch); // of another plan
+        j->fetch = NULL;
         set_path(j, j->o.model_path);
         queue_plan(j);
     } else {
@@ -242,9 +255,13 @@ static void prepare(join *j, uint32_t ticket) {
 }
 
 // The computing thread forgets what an earlier epoch left.
-static void reuse(join *j) {
+static void reuse(join *j, uint32_t epoch) {
     kin_parcel *parcel = kin_parcels_take(j->pool, 0);
-    if (!parcel) return;
+    if (!parcel) { // all of them are steps of an epoch that ends just now
+        act(j, &(kin_member_event){
+                   .kind = KIN_MEMBER_COMPUTE_FAILED, .epoch = epoch, .stage = "clearing", .reason = "too much is on its way"});
+        return;
+    }
     parcel->frame = (kin_frame){.type = KIN_FRAME_END};
     kin_parcel_queue_put(j->in, parcel);
 }
@@ -281,12 +298,13 @@ static void take_plan(join *j, uint32_t epoch, const kin_proto_plan *plan) {
     if (!bytes) return;
     kin_proto_encode_plan(bytes, n, &work);
     *j->arriving = *plan;
+    uint32_t epoch_before = kin_member_epoch(j->member);
     kin_proto_plan *before = j->plan;
     j->plan = j->arriving;
     j->arriving = before;
     kin_member_event event = {.kind = KIN_MEMBER_PLAN, .epoch = epoch, .work = bytes, .n_work = n};
     act(j, &event);
-    if (!kin_member_takes(j->member, epoch)) { // of an epoch that is over
+    if (kin_member_epoch(j->member) == epoch_before) { // of an epoch that is over, or a second one of the same
         j->arriving = j->plan;
         j->plan = before;
     }
@@ -308,7 +326,11 @@ static void take_message(join *j, uint32_t epoch, const kin_proto_message *m) {
     case KIN_FRAME_HAVE:
         if (j->fetch) kin_fetch_have(j->fetch, &m->have);
         break;
-    default: kin_log(KIN_LOG_WARN, "the head sent %s, which is not for a device", kin_frame_name(m->type)); break;
+    default:
+        kin_log(KIN_LOG_WARN, "the head sent %s, which is not for a device", kin_frame_name(m->type));
+        drop_control(j, "that message is not for a device");
+        act(j, &(kin_member_event){.kind = KIN_MEMBER_LOST, .reason = "it sent what is not for a device"});
+        break;
     }
 }
 
@@ -386,7 +408,7 @@ static void give_up(join *j, const char *why) {
 
 static void enter_epoch(join *j, uint32_t epoch) {
     size_t frame_max = 0;
-    if (epoch) frame_max = kin_proto_step_size_max(j->plan->n_batch, KIN_PROTO_MAX_EMBD, j->plan->wire_type);
+    if (epoch && j->n_embd) frame_max = kin_proto_step_size_max(j->plan->n_batch, (uint32_t)j->n_embd, j->plan->wire_type);
     kin_events_turn(kin_vitals_events(j->vitals), epoch && (j->plan->flags & KIN_PROTO_PLAN_TIMELINE));
     kin_station_set_epoch(j->station, epoch, frame_max > KIN_FRAME_CAP_STEP ? KIN_FRAME_CAP_STEP : (uint32_t)frame_max);
 }
@@ -404,7 +426,7 @@ static void take_action(join *j, const kin_member_action *a) {
     case KIN_MEMBER_SEND_FACTS: say_facts(j); break;
     case KIN_MEMBER_PREPARE: prepare(j, a->ticket); break;
     case KIN_MEMBER_CANCEL: break; // what was fetched stays, what is being opened is replaced
-    case KIN_MEMBER_REUSE: reuse(j); break;
+    case KIN_MEMBER_REUSE: reuse(j, a->epoch); break;
     case KIN_MEMBER_SEND_PROGRESS: say_progress(j, a->epoch); break;
     case KIN_MEMBER_SEND_READY: say_ready(j, a->epoch); break;
     case KIN_MEMBER_SEND_FAILED: say_failed(j, a); break;
@@ -488,7 +510,10 @@ static void on_result(void *arg) {
     result *r = arg;
     join *j = r->join;
     kin_member_event event = {.ticket = r->ticket, .epoch = r->epoch, .stage = "loading", .reason = r->reason};
-    if (r->ok) j->ready = r->ready;
+    if (r->ok) {
+        j->ready = r->ready;
+        j->n_embd = r->n_embd;
+    }
     event.kind = r->of_step ? KIN_MEMBER_COMPUTE_FAILED : r->ok ? KIN_MEMBER_PREPARED : KIN_MEMBER_PREPARE_FAILED;
     if (r->of_step) event.stage = "computing";
     act(j, &event);
@@ -505,15 +530,17 @@ static void on_progress(void *arg) {
 
 static void report(void *user, const char *what, uint64_t done, uint64_t total) {
     join *j = user;
-    kin_time now = kin_clock_now();
     if (j->o.progress) j->o.progress(j->o.user, what, done, total, 0);
-    if (j->progress_what == what && kin_clock_ms(j->progress_at, now) < LOOK_MS) return;
-    j->progress_what = what;
-    j->progress_at = now;
-    pthread_mutex_lock(&j->mutex);
-    j->computing_progress = (kin_proto_progress){.stage = KIN_PROTO_PACKING, .done = done, .total = total};
+    pthread_mutex_lock(&j->mutex); // several threads pack
+    kin_time now = kin_clock_now();
+    bool due = j->progress_what != what || kin_clock_ms(j->progress_at, now) >= LOOK_MS;
+    if (due) {
+        j->progress_what = what;
+        j->progress_at = now;
+        j->computing_progress = (kin_proto_progress){.stage = KIN_PROTO_PACKING, .done = done, .total = total};
+    }
     pthread_mutex_unlock(&j->mutex);
-    kin_station_call(j->station, on_progress, j);
+    if (due) kin_station_call(j->station, on_progress, j);
 }
 
 static void tell(join *j, const result *r) {
@@ -550,6 +577,7 @@ static void open_seat(join *j, const kin_parcel *parcel) {
            kin_seat_open(&j->seat, plan, &o, &err) == 0;
     if (r.ok) {
         kin_shard_stats s = kin_seat_stats(j->seat);
+        r.n_embd = kin_seat_n_embd(j->seat);
         r.ready = (kin_proto_ready){.kv_bytes = s.kv_bytes,
                                     .weights_bytes = s.weights.mapped_bytes + s.weights.cached_bytes + s.weights.packed_bytes +
                                                      s.weights.gpu_bytes,

@@ -73,7 +73,9 @@ int kin_own_set(kin_own *own, const kin_member_windows *windows, int n_rounds, u
                            .n_rounds = n_rounds,
                            .n_layer = own->o.model->hp.n_layer,
                            .n_steps = KIN_STEPS_ON_THEIR_WAY};
-    return kin_part_open(&own->part, &po, err);
+    if (kin_part_open(&own->part, &po, err) == 0) return 0;
+    close_work(own); // a shard without its part is of no use to the next plan
+    return KIN_FAIL;
 }
 
 kin_shard *kin_own_shard(kin_own *own) {

@@ -111,6 +111,10 @@ kin_worker *kin_seat_worker(kin_seat *s) {
     return s->worker;
 }
 
+int kin_seat_n_embd(const kin_seat *s) {
+    return s->model.hp.n_embd;
+}
+
 kin_part *kin_seat_part(kin_seat *s) {
     return s->part;
 }

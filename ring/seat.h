@@ -31,6 +31,7 @@ void kin_seat_close(kin_seat *seat);
 
 kin_worker *kin_seat_worker(kin_seat *seat);
 kin_part *kin_seat_part(kin_seat *seat);
+int kin_seat_n_embd(const kin_seat *seat);
 
 // Zeros for a relay.
 kin_shard_stats kin_seat_stats(const kin_seat *seat);

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "ring/share.h"
 #include "ring/steps.h"
 
 enum {
@@ -188,8 +189,9 @@ void kin_station_connect_next(kin_station *s, const kin_proto_endpoint *to) {
         s->cb.next(s->user, s->epoch, false, "its address is not known");
         return;
     }
-    // All steps that can be on their way may wait here for a slow network: a prompt's chunks are sent in one go.
-    o.queue_max += KIN_STEPS_ON_THEIR_WAY * (size_t)s->frame_max;
+    // All steps that can be on their way may wait here for a slow network: a prompt's chunks are sent in one go. How large they
+    // are is not known before the model is here; they are ours, so there is no more of it than we make.
+    o.queue_max = SIZE_MAX / 2;
     s->next_since = kin_clock_now();
     const char *address = to->address[s->n_tries++ % (unsigned)to->n_addresses];
     if (kin_link_connect(&s->next, &s->loop, address, to->port, &o, &callbacks, s, &err) != 0) {
@@ -209,7 +211,8 @@ void kin_station_set_epoch(kin_station *s, uint32_t epoch, uint32_t frame_max) {
         s->n_tries = 0;
     }
     s->epoch = epoch;
-    s->frame_max = frame_max;
+    s->frame_max = frame_max < FRAME_MAX_CONTROL ? FRAME_MAX_CONTROL : frame_max;
+    if (s->previous) kin_link_set_frame_max(s->previous, s->frame_max);
 }
 
 // ---- who connects
@@ -351,6 +354,7 @@ static int open_all(kin_station *s, kin_err *err) {
     s->timer.data = s;
     if (kin_post_open(&s->post, &s->loop, N_POSTS, err) != 0) return KIN_FAIL;
     kin_listener_options lo = kin_listener_options_default(s->tls);
+    lo.link.queue_max = KIN_SHARE_QUEUE_BYTES; // what a device that fetches and does not read can cost
     return kin_listener_open(&s->listener, &s->loop, s->o.listen, s->o.port, &lo, on_accepted, s, err);
 }
 

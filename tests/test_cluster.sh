@@ -149,6 +149,7 @@ for who in anna ben cleo desk; do says "$dir/status.txt" "^$who  *computing  *[0
 status olga "127.0.0.1:$port" --json >"$dir/status.json"
 check [ $? -eq 0 ]
 check [ "$(grep -c '"name": ' "$dir/status.json")" -eq 5 ]
+cp "$dir/status.txt" "$dir/status1.txt"; cp "$dir/status.json" "$dir/status1.json"
 check [ "$(grep -c '"layer_begin": ' "$dir/status.json")" -eq 4 ]
 for who in '"layer_begin": 0' '"layer_begin": 2' '"layer_end": 8' '"role": "head"' '"tokens_per_s": [1-9]'; do
     says "$dir/status.json" "$who"

@@ -69,7 +69,7 @@ command=\$1
 shift
 case \$command in
 join)
-    echo 'kin: ready' >&2
+    echo "kin: working for the head 'desk'" >&2
     exec "$build/probe" serve 7000
     ;;
 run) until "$build/probe" send 192.168.77.2 7000 2000000 2>/dev/null; do sleep 0.1; done ;;
