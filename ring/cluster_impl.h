@@ -55,8 +55,8 @@ struct kin_cluster {
     int n_ticks_to_reconnect, n_ticks_to_gather;
     uint64_t n_requests;
     uint32_t request_epoch; // of the request that the roster counts; 0: none
-    bool wants_ring; // the roster wants the head's own ring link
-    bool had_plan;   // from then on it goes on with fewer devices than were expected
+    bool wants_ring;        // the roster wants the head's own ring link
+    bool had_plan;          // from then on it goes on with fewer devices than were expected
 
     uv_mutex_t mutex; // over the following
     uv_cond_t changed;
