@@ -262,6 +262,7 @@ static void take_work(kin_roster *r, int i, const kin_roster_event *event) {
         take_failed(r, i, event);
     } else if (event->kind == KIN_ROSTER_PROGRESS && d->state == KIN_DEVICE_PREPARING) {
         d->progress = *event->progress;
+        if (d->progress.done > d->progress.total) d->progress.done = d->progress.total; // a peer's numbers
         r->changed = true;
     } else if (event->kind == KIN_ROSTER_READY && d->state == KIN_DEVICE_PREPARING) {
         kin_roster_set_state(r, i, KIN_DEVICE_READY);
