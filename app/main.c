@@ -112,8 +112,8 @@ static int unknown_command(const char *name) {
 }
 
 // ggml's threads wait for each other by spinning, by default for so long that two other busy programs slow a token from 24 ms
-// to 90 or 700. 20,000 turns cost nothing on a quiet machine (41.9 against 41.1 to 42.3 tokens/s) and keep 19 tokens/s beside
-// the two. OpenMP reads this once, before main: so the program starts itself again.
+// to 90 or 700. 20,000 turns cost little on a quiet machine (39.7 and 41.9 tokens/s against 42.3 and 41.1) and keep 19 tokens/s
+// beside the two. OpenMP reads this once, before main: so the program starts itself again.
 static void spin_less(char **argv) {
 #ifdef __linux__
     if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY")) return;

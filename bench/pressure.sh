@@ -75,7 +75,7 @@ weights=$("$kin" bench -m "$deep" --cache "$cache" -t "$threads" --ctx 512 --bat
     field weight_bytes_per_token)
 rest=$((536870912 - $(planned 512M)))
 memory=$((weights / 20 + rest))
-awk 'BEGIN { for (i = 0; i < 123; i++) printf "a b c d e f g h "; print "" }' >"$dir/prompt" # 494 tokens of these models' vocabulary
+awk 'BEGIN { for (i = 0; i < 123; i++) printf "a b c d e f g h "; print "" }' >"$dir/prompt" # 495 tokens of these models' vocabulary
 rm -f "$dir/figures"
 set -- --report "$dir/figures" --sample "$dir/samples" --drop "$deep" -- $run -m "$deep" -f "$dir/prompt" -n 8 --memory $memory --stats
 for file in "$cache"/*.pack; do [ ! -f "$file" ] || set -- --drop "$file" "$@"; done

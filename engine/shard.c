@@ -22,7 +22,8 @@ enum {
     WHOLE = -1,
 };
 
-// The program itself, its libraries and small things: measured 14 MiB on Linux without a GPU.
+// The program itself, its libraries and small things. bench/pressure.sh: an unlimited run has 12.7 MiB that cannot be taken back,
+// some KV cache among it (Linux, no GPU).
 #define OVERHEAD_BYTES (16u << 20)
 
 // The graphs of one device, over the layers that it has of each window.
