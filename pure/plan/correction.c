@@ -51,6 +51,7 @@ static void slow_engine(kin_engine_facts *e, double ratio) {
     }
     e->read_bytes_s /= ratio;
     e->kv_copy_s *= ratio;
+    e->op_s *= ratio;
 }
 
 void kin_corrections_apply(const kin_corrections *c, kin_facts *facts) {

@@ -38,12 +38,12 @@ static void set_speeds(kin_device_rates *r, const kin_model_facts *m, int n_toke
     double bytes[KIN_N_QUANT];
     active_bytes(m, n_tokens, bytes);
     r->cpu_layer_s = products_s(&d->cpu, bytes, m->layer_flops, n_tokens);
-    r->cpu_layer_fixed_s = cache_s(&d->cpu, m, n_tokens, n_cached);
+    r->cpu_layer_fixed_s = m->layer_ops * d->cpu.op_s + cache_s(&d->cpu, m, n_tokens, n_cached);
     double missed = kin_facts_bytes_sum(m->expert_bytes) * experts_used(m, n_tokens);
     if (d->disk_random_bytes_s > 0) r->expert_miss_s = missed / d->disk_random_bytes_s; // else experts that miss do not fit
     if (!d->has_gpu) return;
     r->gpu_layer_s = products_s(&d->gpu, bytes, m->layer_flops, n_tokens);
-    r->gpu_layer_fixed_s = cache_s(&d->gpu, m, n_tokens, n_cached);
+    r->gpu_layer_fixed_s = m->layer_ops * d->gpu.op_s + cache_s(&d->gpu, m, n_tokens, n_cached);
     if (!d->uma) r->gpu_window_s = d->to_gpu_s + d->from_gpu_s + 2 * (n_tokens - 1) * m->hidden_bytes / d->gpu_copy_bytes_s;
 }
 
@@ -68,7 +68,8 @@ void kin_device_rates_init(kin_device_rates *r, const kin_facts *facts, int devi
     if (device != 0) return;
     r->output_bytes = kin_facts_bytes_sum(m->output_bytes);
     // Only the last token's logits are wanted, so a prompt's output costs what a token's does.
-    if (with_output) r->output_s = products_s(&r->facts->cpu, m->output_bytes, m->output_flops, 1);
+    if (with_output)
+        r->output_s = m->output_ops * r->facts->cpu.op_s + products_s(&r->facts->cpu, m->output_bytes, m->output_flops, 1);
 }
 
 kin_load kin_load_of(int n_cpu, int n_gpu) {

@@ -43,7 +43,7 @@ typedef struct kin_load {
 
 // Costs of a device, for passes of a given number of tokens.
 typedef struct kin_device_rates {
-    double cpu_layer_s, cpu_layer_fixed_s; // per mean layer of weights, per layer (KV cache)
+    double cpu_layer_s, cpu_layer_fixed_s; // per mean layer of weights, per layer (KV cache, operations)
     double gpu_layer_s, gpu_layer_fixed_s;
     double output_s, output_bytes; // the head's
     double layer_bytes, expert_bytes;

@@ -74,6 +74,8 @@ static int check_sizes(const kin_model_facts *m, kin_err *err) {
     if (check_number(m->unit_bytes, 1, m->block_bytes, "streamed unit", err) != 0) return KIN_FAIL;
     if (check_number(m->input_bytes, 0, MAX_MEMORY_BYTES, "bytes of the embedding", err) != 0) return KIN_FAIL;
     if (check_number(m->hidden_bytes, 1, 1e9, "bytes of a hidden state", err) != 0) return KIN_FAIL;
+    if (check_number(m->layer_ops, 0, 1e6, "operations of a layer", err) != 0) return KIN_FAIL;
+    if (check_number(m->output_ops, 0, 1e6, "operations of the output", err) != 0) return KIN_FAIL;
     if (check_number(m->kv_bytes, 0, 1e9, "KV bytes of a token", err) != 0) return KIN_FAIL;
     if (check_number(m->cpu_buffer_bytes, 0, MAX_MEMORY_BYTES, "CPU buffers", err) != 0) return KIN_FAIL;
     return check_number(m->gpu_buffer_bytes, 0, MAX_MEMORY_BYTES, "GPU buffers", err);
@@ -119,6 +121,7 @@ static int check_engine(const kin_engine_facts *e, const kin_model_facts *m, boo
         return kin_err_set(err, "no FLOP rate for %s weights", quant_names[q]);
     }
     if (check_number(e->read_bytes_s, TINY, MAX_BYTES_S, "memory's bytes per second", err) != 0) return KIN_FAIL;
+    if (check_number(e->op_s, 0, MAX_SECONDS, "time of an operation", err) != 0) return KIN_FAIL;
     return check_number(e->kv_copy_s, 0, MAX_SECONDS, "KV copy time", err);
 }
 

@@ -41,6 +41,7 @@ typedef struct kin_engine_facts {
     double prompt_flop_s[KIN_N_QUANT]; // FLOP per second in matrix products with a prompt batch
     double read_bytes_s;               // plain reading of memory: the KV cache
     double kv_copy_s;                  // one token's keys and values into the cache of one layer
+    double op_s; // one operation of a graph, beside what it reads: waking and meeting threads, a kernel's start
 } kin_engine_facts;
 
 typedef struct kin_device_facts {
@@ -79,6 +80,7 @@ typedef struct kin_model_facts {
     double input_bytes;                       // the embedding; a token reads one row
     double output_bytes[KIN_N_QUANT];
     double output_flops[KIN_N_QUANT];
+    double layer_ops, output_ops; // operations of the graph of a layer, and of the output
     int n_vocab;
     double kv_bytes;         // keys and values of one token in one layer
     double cpu_buffer_bytes; // compute buffers and the program itself
