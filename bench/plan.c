@@ -78,5 +78,7 @@ int main(int argc, char **argv) {
     measure("12 devices, all links differ", &facts, n);
     many(&facts, 32, 1, false);
     measure("32 devices, all links differ", &facts, n);
+    many(&facts, 32, 0.4, false);
+    measure("the same, little memory", &facts, n);
     return 0;
 }

@@ -246,7 +246,8 @@ static void windows_cover_all_layers_once(void **state) {
         if (kin_plan_exact(&facts, &options, &plan, NULL) != 0) continue;
         assert_int_equal(plan.n_rounds, options.n_rounds);
         for (int r = 0; r < plan.n_rounds; r++) {
-            for (int s = 0; s < plan.n_stops; s++) {
+            for (int i = 0; i < plan.n_stops; i++) {
+                int s = kin_plan_turn(&plan, i);
                 kin_window window = kin_plan_window(&plan, r, s);
                 assert_int_equal(window.layer_begin, il);
                 assert_true(window.n_gpu_layers <= window.layer_end - window.layer_begin);
@@ -267,27 +268,142 @@ static void windows_cover_all_layers_once(void **state) {
     }
 }
 
-// Thirty devices with links that are all different: too many rings to try.
-static void a_search_that_stops_early_says_how_far_it_may_be_off(void **state) {
+// The last layer's result goes into the output layer, so it must be the head that computes it, if it has any layers.
+static void in_each_round_the_head_computes_last(void **state) {
+    (void)state;
+    kin_plan plan = {.n_rounds = 2,
+                     .n_stops = 4,
+                     .stops = {{0, false}, {2, false}, {1, true}, {1, false}},
+                     .shares = {{4, 1}, {3, 2}, {5, 0}}};
+    const kin_window windows[2][4] = {{{5, 7, 1}, {0, 3, 0}, {3, 3, 0}, {3, 5, 1}},
+                                      {{10, 12, 0}, {7, 9, 0}, {9, 9, 0}, {9, 10, 1}}};
+    for (int round = 0; round < 2; round++) {
+        for (int stop = 0; stop < 4; stop++) {
+            kin_window window = kin_plan_window(&plan, round, stop);
+            assert_memory_equal(&window, &windows[round][stop], sizeof window);
+        }
+    }
+    static kin_windows head;
+    kin_plan_windows(&plan, 0, &head);
+    assert_int_equal(head.n, 2);
+    assert_int_equal(head.at[1].layer_end, 12);
+    plan = (kin_plan){.n_rounds = 1, .n_stops = 1, .shares = {{12, 0}}};
+    kin_plan_windows(&plan, 0, &head);
+    assert_int_equal(head.n, 1);
+    assert_int_equal(head.at[0].layer_end, 12);
+}
+
+// Held and Karp over all members of `hops`.
+static double shortest_ring(const kin_hops *hops) {
+    enum { MOST = KIN_HOPS_EXACT + 2 };
+    static double cost[1 << MOST][MOST];
+    int n = hops->n_device - 1;
+    double shortest = INFINITY;
+    assert_true(n <= MOST);
+    for (int set = 1; set < 1 << n; set++) {
+        for (int last = 0; last < n; last++) {
+            int rest = set & ~(1 << last);
+            cost[set][last] = rest ? INFINITY : hops->cost[0][last + 1];
+            if (rest == set) cost[set][last] = INFINITY;
+            for (int i = 0; i < n; i++) {
+                if (rest != set && rest >> i & 1)
+                    cost[set][last] = fmin(cost[set][last], cost[rest][i] + hops->cost[i + 1][last + 1]);
+            }
+            if (set == (1 << n) - 1) shortest = fmin(shortest, cost[set][last] + hops->cost[last + 1][0]);
+        }
+    }
+    return shortest;
+}
+
+static void a_long_ring_is_the_shortest_or_says_that_it_may_not_be(void **state) {
+    (void)state;
+    enum { N_RINGS = 40 };
+    static kin_facts facts;
+    kin_rng rng;
+    int n_proven = 0;
+    kin_rng_seed(&rng, 43);
+    for (int round = 0; round < N_RINGS; round++) {
+        kin_hops hops;
+        int order[KIN_FACTS_MAX_DEVICES];
+        bool proven;
+        do {
+            kin_random_facts(&facts, &rng, KIN_FACTS_MAX_DEVICES, 8);
+        } while (facts.n_device < KIN_HOPS_EXACT + 3);
+        facts.n_device = KIN_HOPS_EXACT + 3;
+        for (int a = 0; a < facts.n_device; a++) {
+            for (int b = 0; b < facts.n_device; b++)
+                facts.links[a][b] = (kin_link_facts){.rtt_s = 1e-3 + 20e-3 * kin_rng_unit(&rng), .bytes_s = 50e6};
+        }
+        kin_device_set all = kin_device_bit(facts.n_device) - 1;
+        kin_hops_init(&hops, &facts, all, 1);
+        double found = kin_hops_tour(&hops, all, order, &proven), shortest = shortest_ring(&hops), sum = 0;
+        kin_device_set seen = 0;
+        for (int i = 0; i < facts.n_device; i++) {
+            seen |= kin_device_bit(order[i]);
+            sum += hops.cost[order[i]][order[(i + 1) % facts.n_device]];
+        }
+        assert_true(seen == all && order[0] == 0 && fabs(sum / found - 1) < 1e-12);
+        assert_true(found >= shortest * (1 - 1e-12));
+        if (proven && found > shortest * (1 + 1e-8)) fail_msg("round %d: %g s, the shortest %g s", round, found, shortest);
+        n_proven += proven;
+    }
+    print_message("%d of %d rings of 13 proven\n", n_proven, N_RINGS);
+    assert_true(n_proven > N_RINGS / 2);
+}
+
+// No two links alike; some of the rings are too long to try them all.
+static bool many_unlike(kin_facts *facts, kin_rng *rng, const kin_plan_options *options, kin_plan *plan) {
+    do {
+        kin_random_facts(facts, rng, KIN_FACTS_MAX_DEVICES, 80);
+    } while (facts->n_device < KIN_FACTS_MAX_DEVICES / 2);
+    for (int a = 0; a < facts->n_device; a++) {
+        for (int b = 0; b < facts->n_device; b++) facts->links[a][b].rtt_s = 1e-3 + 20e-3 * kin_rng_unit(rng);
+    }
+    return kin_plan_exact(facts, options, plan, NULL) == 0;
+}
+
+static bool is_proven(const kin_plan *plan) {
+    return plan->bound_s > plan->tpot_s * (1 - 1e-9);
+}
+
+static void nearly_all_plans_of_many_devices_are_proven_with_few_decisions(void **state) {
     (void)state;
     kin_plan_options options = kin_plan_options_defaults();
     static kin_facts facts;
     kin_rng rng;
     kin_plan plan;
-    kin_err err;
-    kin_rng_seed(&rng, 19);
-    kin_paper_facts(&facts, KIN_PAPER_TABLE_3, KIN_PAPER_70B, 6);
-    for (int i = 6; i < 16; i++) facts.devices[i] = facts.devices[i % 6];
-    facts.n_device = 16;
-    for (int a = 0; a < facts.n_device; a++) {
-        for (int b = 0; b < facts.n_device; b++)
-            facts.links[a][b] = (kin_link_facts){.rtt_s = 2e-3 + 20e-3 * kin_rng_unit(&rng), .bytes_s = 50e6};
+    int n = 0, n_proven = 0;
+    options.max_nodes = 200;
+    kin_rng_seed(&rng, 31);
+    while (n < N_STEADY) {
+        if (!many_unlike(&facts, &rng, &options, &plan)) continue;
+        n++;
+        n_proven += is_proven(&plan);
     }
-    options.max_nodes = 5;
-    assert_int_equal(kin_plan_exact(&facts, &options, &plan, &err), 0);
-    print_message("16 devices, 5 nodes: %.1f ms, at least %.1f ms\n", plan.tpot_s * 1e3, plan.bound_s * 1e3);
-    assert_true(plan.bound_s > 0 && plan.bound_s < plan.tpot_s);
-    assert_true(plan.bound_s > 0.8 * plan.tpot_s);
+    print_message("%d of %d proven\n", n_proven, n);
+    assert_true(n_proven >= N_STEADY * 9 / 10);
+}
+
+static void a_search_that_stops_early_says_how_far_it_may_be_off(void **state) {
+    (void)state;
+    kin_plan_options hasty = kin_plan_options_defaults(), patient = hasty;
+    static kin_facts facts;
+    kin_rng rng;
+    kin_plan early, plan;
+    int n = 0, n_open = 0;
+    hasty.max_nodes = 0;
+    kin_rng_seed(&rng, 19);
+    while (n < N_STEADY / 4) {
+        if (!many_unlike(&facts, &rng, &hasty, &early)) continue;
+        assert_int_equal(kin_plan_exact(&facts, &patient, &plan, NULL), 0);
+        if (!is_proven(&plan)) continue;
+        n++;
+        n_open += !is_proven(&early);
+        assert_true(early.bound_s > 0 && early.bound_s <= plan.tpot_s * (1 + 1e-9));
+        assert_true(early.tpot_s >= plan.tpot_s * (1 - 1e-9));
+    }
+    print_message("%d of %d not proven without any decision\n", n_open, n);
+    assert_true(n_open > 5);
 }
 
 static void what_cannot_be_is_said(void **state) {
@@ -316,6 +432,9 @@ int main(void) {
         cmocka_unit_test(one_more_device_never_makes_it_slower),
         cmocka_unit_test(a_relay_joins_devices_that_have_no_link),
         cmocka_unit_test(windows_cover_all_layers_once),
+        cmocka_unit_test(in_each_round_the_head_computes_last),
+        cmocka_unit_test(a_long_ring_is_the_shortest_or_says_that_it_may_not_be),
+        cmocka_unit_test(nearly_all_plans_of_many_devices_are_proven_with_few_decisions),
         cmocka_unit_test(a_search_that_stops_early_says_how_far_it_may_be_off),
         cmocka_unit_test(what_cannot_be_is_said),
     };

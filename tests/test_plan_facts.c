@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "pure/plan/correction.h"
+#include "pure/plan/median.h"
 #include "pure/plan/scheduler.h"
 #include "testkit/ilp_small.h"
 #include "testkit/paper_clusters.h"
@@ -238,40 +239,125 @@ static void a_median_ignores_outliers_and_waits_for_half_its_ring(void **state) 
     assert_true(kin_median_of(&median, 1) == 3);
 }
 
-// The profile thinks that D2's CPU is twice as fast as it is and its disk half as fast again, and that its link takes half.
+// Medians of 20 tokens of which every fifth takes three times as long, because something else is going on.
+static kin_measured measure(const kin_prediction *real, int device) {
+    const kin_device_prediction *r = &real->devices[device];
+    kin_median compute, disk;
+    kin_median_init(&compute, KIN_MEDIAN_MAX);
+    kin_median_init(&disk, KIN_MEDIAN_MAX);
+    for (int token = 0; token < 20; token++) {
+        double noise = token % 5 == 0 ? 3 : 1;
+        kin_median_add(&compute, (r->compute_s + r->windows_s) * noise);
+        kin_median_add(&disk, r->load_s * noise);
+    }
+    return (kin_measured){
+        .compute_s = kin_median_of(&compute, 0),
+        .disk_s = kin_median_of(&disk, 0),
+        .disk_bytes = r->streamed_bytes,
+        .hop_s = device == 0 ? real->hops_s : 0,
+    };
+}
+
+static void speed_up(kin_engine_facts *e, double ratio) {
+    for (int q = 0; q < KIN_N_QUANT; q++) e->token_bytes_s[q] *= ratio;
+    e->read_bytes_s *= ratio;
+    e->kv_copy_s /= ratio;
+}
+
+// The profile thinks that D2 computes twice as fast as it does, that its disk is half as fast again, and that hops take half.
 static void running_corrections_find_the_true_facts(void **state) {
     (void)state;
     kin_plan_options options = kin_plan_options_defaults();
     kin_facts truth, facts;
     kin_corrections corrections;
-    kin_prediction real, predicted;
+    kin_prediction real, predicted, corrected;
     kin_plan plan;
     kin_err err;
     kin_paper_facts(&truth, KIN_PAPER_TABLE_3, KIN_PAPER_70B, 4);
     facts = truth;
     kin_device_facts *d = &facts.devices[1];
-    for (int q = 0; q < KIN_N_QUANT; q++) d->cpu.token_bytes_s[q] *= 2, d->gpu.token_bytes_s[q] *= 2;
-    d->cpu.read_bytes_s *= 2, d->gpu.read_bytes_s *= 2;
-    d->cpu.kv_copy_s /= 2, d->gpu.kv_copy_s /= 2;
+    speed_up(&d->cpu, 2);
+    speed_up(&d->gpu, 2);
     d->window_s /= 2, d->to_gpu_s /= 2, d->from_gpu_s /= 2;
     d->disk_bytes_s *= 1.5;
-    for (int to = 0; to < 4; to++) facts.links[1][to].rtt_s /= 2, facts.links[1][to].bytes_s *= 2;
+    for (int from = 0; from < 4; from++) {
+        for (int to = 0; to < 4; to++) facts.links[from][to].rtt_s /= 2, facts.links[from][to].bytes_s *= 2;
+    }
     assert_int_equal(kin_plan_exact(&facts, &options, &plan, &err), 0);
     assert_int_equal(kin_latency_predict(&truth, &plan, &real, &err), 0);
     assert_int_equal(kin_latency_predict(&facts, &plan, &predicted, &err), 0);
     assert_true(fabs(predicted.tpot_s / real.tpot_s - 1) > 0.01);
     kin_corrections_init(&corrections);
-    for (int token = 0; token < 20; token++) {
-        double noise = token % 5 == 0 ? 3 : 1; // every fifth token something else is going on
+    for (int again = 0; again < 3; again++) {
         for (int i = 0; i < 4; i++) {
-            const kin_device_prediction *r = &real.devices[i];
-            kin_measured measured = {(r->compute_s + r->windows_s) * noise, r->load_s * noise, r->hop_s * noise};
-            kin_corrections_add(&corrections, i, &measured, &predicted.devices[i]);
+            kin_measured measured = measure(&real, i);
+            kin_corrections_set(&corrections, i, &measured, &predicted);
         }
+        kin_facts now = facts;
+        kin_corrections_apply(&corrections, &now);
+        assert_int_equal(kin_latency_predict(&now, &plan, &corrected, &err), 0);
+        assert_true(fabs(corrected.tpot_s / real.tpot_s - 1) < 1e-6);
     }
-    kin_corrections_apply(&corrections, &facts);
-    assert_int_equal(kin_latency_predict(&facts, &plan, &predicted, &err), 0);
-    assert_true(fabs(predicted.tpot_s / real.tpot_s - 1) < 1e-6);
+}
+
+// A device with 10 layers: those on the GPU take 1 s each, those on the CPU 2 s.
+static kin_prediction divided(int n_gpu) {
+    kin_prediction p = {0};
+    p.devices[1].compute_s = n_gpu + 2 * (10 - n_gpu);
+    p.devices[1].gpu_s = n_gpu;
+    return p;
+}
+
+static void an_engine_is_corrected_by_what_it_did(void **state) {
+    (void)state;
+    kin_corrections c;
+    kin_prediction predicted = divided(10);
+    kin_corrections_init(&c);
+    kin_corrections_set(&c, 1, &(kin_measured){.compute_s = 15}, &predicted); // the GPU takes 1.5 s a layer
+    assert_true(c.devices[1].gpu == 1.5 && c.devices[1].cpu == 1);
+    predicted = divided(4);
+    kin_corrections_set(&c, 1, &(kin_measured){.compute_s = 4 * 1.5 + 6 * 2}, &predicted); // as believed
+    assert_true(c.devices[1].gpu == 1.5 && c.devices[1].cpu == 1);
+    kin_corrections_set(&c, 1, &(kin_measured){.compute_s = 2 * (4 * 1.5 + 6 * 2)}, &predicted); // who it is, nobody knows
+    assert_true(c.devices[1].gpu == 3 && c.devices[1].cpu == 2);
+    predicted = divided(0);
+    kin_corrections_set(&c, 1, &(kin_measured){.compute_s = 20}, &predicted);
+    assert_true(c.devices[1].gpu == 3 && c.devices[1].cpu == 1);
+}
+
+static void what_is_not_known_corrects_nothing_and_nonsense_little(void **state) {
+    (void)state;
+    kin_corrections c;
+    kin_prediction predicted = divided(0);
+    kin_corrections_init(&c);
+    const kin_measured nothing = {0}, odd = {.compute_s = NAN, .disk_s = INFINITY, .disk_bytes = NAN, .hop_s = -1};
+    const kin_measured streams = {.disk_s = 1, .disk_bytes = 1e9, .hop_s = 1}; // neither was predicted
+    kin_corrections_set(&c, 1, &nothing, &predicted);
+    kin_corrections_set(&c, 1, &odd, &predicted);
+    kin_corrections_set(&c, 1, &streams, &predicted);
+    kin_corrections_set(&c, 0, &streams, &predicted);
+    assert_true(c.devices[1].cpu == 1 && c.devices[1].gpu == 1 && c.devices[1].disk == 1 && c.hops == 1);
+    kin_corrections_set(&c, 1, &(kin_measured){.compute_s = 1e9}, &predicted);
+    assert_true(c.devices[1].cpu == 10);
+    kin_corrections_set(&c, 1, &(kin_measured){.compute_s = 1e-9}, &predicted);
+    assert_true(c.devices[1].cpu == 0.1);
+}
+
+static void a_disk_is_corrected_by_its_rate_or_with_experts_by_its_time(void **state) {
+    (void)state;
+    kin_corrections c;
+    kin_prediction predicted = {0};
+    kin_device_prediction *p = &predicted.devices[0];
+    kin_corrections_init(&c);
+    p->load_s = 1, p->streamed_bytes = 1e9;
+    kin_corrections_set(&c, 0, &(kin_measured){.disk_s = 1, .disk_bytes = 0.5e9},
+                        &predicted); // less was streamed, at half the rate
+    assert_true(c.devices[0].disk == 2);
+    kin_corrections_set(&c, 0, &(kin_measured){.disk_s = 3}, &predicted);
+    assert_true(c.devices[0].disk == 3);
+    p->experts_s = 1;
+    kin_corrections_set(&c, 0, &(kin_measured){.disk_s = 3, .disk_bytes = 1}, &predicted);
+    assert_true(c.devices[0].disk == 1.5);
 }
 
 int main(void) {
@@ -285,6 +371,9 @@ int main(void) {
         cmocka_unit_test(any_numbers_at_all_are_refused_or_planned),
         cmocka_unit_test(a_median_ignores_outliers_and_waits_for_half_its_ring),
         cmocka_unit_test(running_corrections_find_the_true_facts),
+        cmocka_unit_test(an_engine_is_corrected_by_what_it_did),
+        cmocka_unit_test(what_is_not_known_corrects_nothing_and_nonsense_little),
+        cmocka_unit_test(a_disk_is_corrected_by_its_rate_or_with_experts_by_its_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

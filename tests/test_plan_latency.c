@@ -6,11 +6,13 @@
 
 #include <cmocka.h>
 
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "pure/plan/latency.h"
+#include "pure/plan/prompt.h"
 #include "pure/plan/scheduler.h"
 #include "pure/plan/timeline.h"
 #include "testkit/plan_random.h"
@@ -81,6 +83,60 @@ static void the_closed_form_is_close_to_the_timeline_played(void **state) {
     assert_true(errors[n * 95 / 100] < 0.15);
 }
 
+static void the_closed_form_of_a_prompt_is_close_to_its_chunks_played(void **state) {
+    (void)state;
+    static double errors[N_PLAYED];
+    static kin_facts facts;
+    kin_rng rng;
+    int n = 0, n_rings = 0;
+    double sum = 0;
+    kin_rng_seed(&rng, 37);
+    while (n < N_PLAYED) {
+        kin_plan plan;
+        if (!make_case(&facts, &plan, &rng)) continue;
+        facts.work.n_prompt = 1 + kin_random_below(&rng, 3000);
+        facts.work.n_batch = 16 << kin_random_below(&rng, 6);
+        double closed_s, played_s;
+        assert_int_equal(kin_prompt_predict(&facts, &plan, &closed_s, NULL), 0);
+        assert_int_equal(kin_prompt_play(&facts, &plan, &played_s, NULL), 0);
+        double error = fabs(closed_s / played_s - 1);
+        if (plan.n_stops == 1 && error > 1e-9) fail_msg("case %d: %g s, played %g s, alone", n, closed_s, played_s);
+        n_rings += plan.n_stops > 1;
+        sum += error;
+        errors[n++] = error;
+    }
+    qsort(errors, N_PLAYED, sizeof *errors, by_value);
+    print_message("%d prompts, %d round a ring: error %.2f %% on average; 95 %% below %.1f %%, largest %.1f %%\n", n, n_rings,
+                  100 * sum / n, 100 * errors[n * 95 / 100], 100 * errors[n - 1]);
+    assert_true(n_rings > N_PLAYED / 2);
+    assert_true(sum / n < 0.05);
+    assert_true(errors[n * 95 / 100] < 0.15);
+}
+
+static void a_prediction_that_is_shown_is_the_played_one(void **state) {
+    (void)state;
+    static kin_facts facts;
+    kin_rng rng;
+    int n_disk = 0;
+    kin_rng_seed(&rng, 41);
+    for (int n = 0; n < N_RANDOM;) {
+        kin_plan plan;
+        kin_prediction p;
+        double tpot_s, ttft_s;
+        if (!make_case(&facts, &plan, &rng)) continue;
+        n++;
+        assert_int_equal(kin_timeline_predict(&facts, &plan, &p, NULL), 0);
+        assert_int_equal(kin_timeline_play(&facts, &plan, &tpot_s, NULL), 0);
+        assert_int_equal(kin_prompt_play(&facts, &plan, &ttft_s, NULL), 0);
+        assert_true(p.tpot_s == tpot_s && p.ttft_s == ttft_s);
+        double parts_s = p.compute_s + p.windows_s + p.exposed_s + p.hops_s + p.disk_bound_s;
+        assert_true(p.exposed_s >= 0 && p.disk_bound_s >= 0 && fabs(parts_s / p.tpot_s - 1) < 0.05);
+        n_disk += p.disk_bound_s > 0.01 * p.tpot_s;
+        if (p.disk_bound_s > 1e-9 * p.tpot_s) assert_true(p.devices[p.slowest_disk].streamed_bytes > 0);
+    }
+    assert_true(n_disk > N_RANDOM / 20);
+}
+
 // ---- what the equations promise
 
 // 1 device, 10 layers of 100 MB in 4 units, block 75 MB, CPU 10 GB/s: 10 ms a layer; output 100 MB: 10 ms.
@@ -113,6 +169,63 @@ static void make_simple(kin_facts *f, int n_device) {
 
 static void assert_close(double got, double expected) {
     if (fabs(got - expected) > 1e-6 * expected + 1e-12) fail_msg("%.9g, expected %.9g", got, expected);
+}
+
+// Two devices, 5 layers of 1 ms a token each: 16 tokens a chunk take 80 ms on a device, their hop 1 ms and 16 ms of wire.
+static void chunks_of_a_prompt_follow_each_other(void **state) {
+    (void)state;
+    kin_facts facts;
+    make_simple(&facts, 2);
+    kin_plan plan = {.n_rounds = 1, .n_stops = 2, .stops = {{0, false}, {1, false}}, .shares = {{5, 0}, {5, 0}}};
+    const double window_s = 5 * 0.016, hop_s = 1e-3 + 16 * 1e-3, output_s = 0.010;
+    double played_s;
+    facts.work.n_prompt = 64; // 4 chunks
+    assert_close(predict(&facts, &plan).ttft_s, 5 * window_s + 2 * hop_s + output_s);
+    assert_int_equal(kin_prompt_play(&facts, &plan, &played_s, NULL), 0);
+    assert_close(played_s, 5 * window_s + 2 * hop_s + output_s);
+    plan.shares[0].n_layer = plan.shares[1].n_layer = 4; // two rounds of 2 layers, always something to do
+    facts.model.n_layer = 8;
+    plan.n_rounds = 2;
+    assert_close(predict(&facts, &plan).ttft_s, 2 * 4 * 2 * 0.016 + 2 * 0.016 + 2 * hop_s + output_s);
+    assert_int_equal(kin_prompt_play(&facts, &plan, &played_s, NULL), 0);
+    assert_close(played_s, 2 * 4 * 2 * 0.016 + 2 * 0.016 + 2 * hop_s + output_s);
+    facts.links[1][0].bytes_s = 1e6; // now the way home takes 160 ms
+    plan.n_rounds = 1;
+    assert_close(predict(&facts, &plan).ttft_s, 2 * 4 * 0.016 + 0.017 + 0.001 + 4 * 0.160 + output_s);
+    assert_int_equal(kin_prompt_play(&facts, &plan, &played_s, NULL), 0);
+    assert_close(played_s, 2 * 4 * 0.016 + 0.017 + 0.001 + 4 * 0.160 + output_s);
+}
+
+// What the head does (ring/head.c): two chunks for each member, none smaller than 16 nor larger than a batch.
+static void a_prompt_is_cut_as_the_head_cuts_it(void **state) {
+    (void)state;
+    assert_int_equal(kin_prompt_chunk_tokens(1000, 1, 512), 512);
+    assert_int_equal(kin_prompt_chunk_tokens(1000, 2, 512), 250);
+    assert_int_equal(kin_prompt_chunk_tokens(1001, 2, 512), 251);
+    assert_int_equal(kin_prompt_chunk_tokens(1000, 2, 128), 128);
+    assert_int_equal(kin_prompt_chunk_tokens(40, 4, 512), 16);
+    assert_int_equal(kin_prompt_chunk_tokens(40, 4, 8), 8);
+}
+
+static void a_prompt_without_end_is_refused(void **state) {
+    (void)state;
+    kin_facts facts;
+    double ttft_s;
+    kin_err err;
+    make_simple(&facts, 1);
+    kin_plan plan = alone(&facts, 0);
+    facts.work.n_prompt = INT_MAX;
+    facts.work.n_batch = 1000;
+    assert_int_equal(kin_prompt_predict(&facts, &plan, &ttft_s, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "a prompt of 2147484 chunks of 1000 tokens"));
+    assert_int_equal(kin_prompt_play(&facts, &plan, &ttft_s, &err), KIN_FAIL);
+    facts.work.n_prompt = 0;
+    assert_int_equal(kin_prompt_predict(&facts, &plan, &ttft_s, &err), 0);
+    assert_true(ttft_s == 0);
+    facts.work.n_prompt = 100;
+    plan.shares[0].n_layer--;
+    assert_int_equal(kin_prompt_predict(&facts, &plan, &ttft_s, &err), KIN_FAIL);
+    assert_int_equal(kin_prompt_play(&facts, &plan, &ttft_s, &err), KIN_FAIL);
 }
 
 static void in_memory_a_token_is_computing_only(void **state) {
@@ -212,13 +325,13 @@ static void experts_that_are_not_in_memory_wait_for_the_disk(void **state) {
 static void a_layer_s_size_counts_where_it_lies(void **state) {
     (void)state;
     kin_facts facts;
-    double bytes[10] = {2, 1, 1, 1, 1, 1, 1, 1, 1, 2};
+    double bytes[10] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 3};
     make_simple(&facts, 2);
     kin_facts_set_shares(&facts.model, bytes);
     kin_plan plan = {.n_rounds = 1, .n_stops = 2, .stops = {{0, false}, {1, false}}, .shares = {{1, 0}, {9, 0}}};
-    kin_prediction p = predict(&facts, &plan);
-    assert_close(p.devices[0].compute_s, 0.010 + 0.010 * 2 / 1.2);
-    assert_close(p.devices[1].compute_s, 0.010 * 10 / 1.2);
+    kin_prediction p = predict(&facts, &plan); // the head has the last layer
+    assert_close(p.devices[0].compute_s, 0.010 + 0.010 * 3 / 1.2);
+    assert_close(p.devices[1].compute_s, 0.010 * 9 / 1.2);
 }
 
 // More memory, a faster disk, CPU or link is never slower.
@@ -289,6 +402,11 @@ static void a_new_plan_must_win_by_a_margin(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_closed_form_is_close_to_the_timeline_played),
+        cmocka_unit_test(the_closed_form_of_a_prompt_is_close_to_its_chunks_played),
+        cmocka_unit_test(a_prediction_that_is_shown_is_the_played_one),
+        cmocka_unit_test(chunks_of_a_prompt_follow_each_other),
+        cmocka_unit_test(a_prompt_is_cut_as_the_head_cuts_it),
+        cmocka_unit_test(a_prompt_without_end_is_refused),
         cmocka_unit_test(in_memory_a_token_is_computing_only),
         cmocka_unit_test(streaming_alone_costs_the_disk_its_time),
         cmocka_unit_test(more_rounds_hide_more_loading),

@@ -79,7 +79,7 @@ static void every_kind_of_device_has_its_sentence(void **state) {
     facts.devices[d4].disk_bytes_s = NAN;
     options.leave_out = kin_device_bit(d5);
     explain(&facts, &options);
-    assert_non_null(strstr(sentences[d1], "D1 no layers, only a relay: it would add "));
+    assert_non_null(strstr(sentences[d1], "D1 is a relay between D3 and D2: a layer there would add "));
     assert_string_equal(sentences[d4], "D4 refused: disk rate is not a number");
     assert_string_equal(sentences[d5], "D5 left out, as was asked for");
 
@@ -97,11 +97,74 @@ static void every_kind_of_device_has_its_sentence(void **state) {
     assert_string_equal(sentences[1], "D2 left out: it cannot hold a layer");
 }
 
+static void a_head_may_have_no_layers(void **state) {
+    (void)state;
+    kin_plan_options options = kin_plan_options_defaults();
+    kin_facts facts;
+    kin_paper_facts(&facts, KIN_PAPER_TABLE_3, KIN_PAPER_8B, 2); // D3, D2, both with a GPU
+    kin_device_facts *head = &facts.devices[0];
+    head->has_gpu = false;
+    for (int q = 0; q < KIN_N_QUANT; q++) head->cpu.token_bytes_s[q] = 5e9;
+    facts.devices[1].gpu_memory_bytes = facts.devices[1].memory_bytes = 64e9;
+    kin_plan plan = explain(&facts, &options);
+    assert_int_equal(plan.shares[0].n_layer, 0);
+    assert_non_null(strstr(sentences[0], "D3 is the head, with embedding and output only: a layer there would add "));
+    assert_non_null(strstr(sentences[1], "D2: 32 layers, all on the GPU; without it "));
+    head->memory_bytes = facts.model.cpu_buffer_bytes + kin_facts_bytes_sum(facts.model.output_bytes);
+    head->disk_bytes_s = head->disk_random_bytes_s = 0;
+    explain(&facts, &options);
+    assert_string_equal(sentences[0], "D3 is the head, with embedding and output only: it cannot hold a layer");
+}
+
+// A chain: D3 - D2 - D1. D2 computes on one way and passes on on the other.
+static void a_worker_can_be_a_relay_too(void **state) {
+    (void)state;
+    kin_plan_options options = kin_plan_options_defaults();
+    kin_facts facts;
+    kin_paper_facts(&facts, KIN_PAPER_TABLE_3, KIN_PAPER_70B, 3);
+    int d2 = kin_paper_device(&facts, "D2"), d1 = kin_paper_device(&facts, "D1");
+    facts.links[0][d1].bytes_s = facts.links[d1][0].bytes_s = 0;
+    options.force_in = kin_device_bit(d1);
+    explain(&facts, &options);
+    assert_non_null(strstr(sentences[d2], "; also a relay between D3 and D1; without it the model has no place"));
+}
+
+static void long_times_are_said_in_plain_figures(void **state) {
+    (void)state;
+    kin_plan_options options = kin_plan_options_defaults();
+    kin_facts facts;
+    kin_paper_facts(&facts, KIN_PAPER_TABLE_3, KIN_PAPER_70B, 4);
+    kin_plan plan = explain(&facts, &options);
+    for (int i = 1; i < facts.n_device; i++) {
+        options.leave_out = kin_device_bit(i);
+        kin_plan without;
+        if (kin_plan_exact(&facts, &options, &without, NULL) != 0) continue;
+        assert_null(strstr(sentences[i], "e+"));
+        assert_true(fabs(number_of(sentences[i]) - (without.tpot_s - plan.tpot_s)) <=
+                    0.005 * (without.tpot_s - plan.tpot_s) + 0.0005);
+    }
+}
+
+static void a_device_that_must_compute_may_cost_time(void **state) {
+    (void)state;
+    kin_plan_options options = kin_plan_options_defaults();
+    kin_facts facts;
+    kin_paper_facts(&facts, KIN_PAPER_A4, KIN_PAPER_70B, 0);
+    int phone = kin_paper_device(&facts, "phone");
+    options.force_in = kin_device_bit(phone);
+    explain(&facts, &options);
+    assert_non_null(strstr(sentences[phone], "; without it 27.1 ms/token less"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_device_left_out_says_what_it_would_add),
         cmocka_unit_test(a_device_in_use_says_what_is_slower_without_it),
         cmocka_unit_test(every_kind_of_device_has_its_sentence),
+        cmocka_unit_test(a_head_may_have_no_layers),
+        cmocka_unit_test(a_worker_can_be_a_relay_too),
+        cmocka_unit_test(long_times_are_said_in_plain_figures),
+        cmocka_unit_test(a_device_that_must_compute_may_cost_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
+#include "pure/plan/plan.h"
 #include "pure/plan/rounds.h"
 
 static int lay_out(const kin_round_share *shares, int n, int n_layer, kin_member_windows *out) {
@@ -50,6 +51,37 @@ static void a_relay_has_no_windows(void **state) {
     const kin_round_share shares[] = {{3, 0}, {0, 0}, {3, 0}};
     assert_int_equal(lay_out(shares, 3, 6, out), 1);
     assert_int_equal(out[1].windows.n, 0);
+}
+
+static void a_spread_is_what_the_planner_predicts(void **state) {
+    (void)state;
+    static kin_member_windows out[3];
+    // Head 3 layers, then 5 of which 3 on the GPU, then 2: the ring's order is 1, 2, head.
+    const kin_round_share shares[] = {{5, 3}, {2, 0}, {3, 0}};
+    kin_plan plan = {
+        .n_rounds = 2, .n_stops = 3, .stops = {{0, false}, {1, false}, {2, false}}, .shares = {{3, 0}, {5, 3}, {2, 0}}};
+    kin_err err;
+    assert_int_equal(kin_rounds_spread(shares, 3, 2, 10, out, &err), 0);
+    for (int member = 0; member < 3; member++) {
+        static kin_windows want;
+        kin_plan_windows(&plan, (member + 1) % 3, &want);
+        assert_int_equal(out[member].windows.n, want.n);
+        for (int i = 0; i < want.n; i++)
+            expect_window(&out[member], i, i, want.at[i].layer_begin, want.at[i].layer_end, want.at[i].n_gpu_layers);
+    }
+}
+
+static void spreads_that_cannot_be_are_refused(void **state) {
+    (void)state;
+    static kin_member_windows out[2];
+    kin_err err;
+    assert_int_equal(kin_rounds_spread((kin_round_share[]){{5, 0}, {4, 0}}, 2, 1, 10, out, &err), KIN_FAIL);
+    assert_string_equal(err.text, "9 layers of 10");
+    assert_int_equal(kin_rounds_spread((kin_round_share[]){{9, 0}, {1, 0}}, 2, 2, 10, out, &err), KIN_FAIL);
+    assert_string_equal(err.text, "1 layers for 2 rounds");
+    assert_int_equal(kin_rounds_spread((kin_round_share[]){{9, 0}, {1, 0}}, 2, 0, 10, out, &err), KIN_FAIL);
+    assert_string_equal(err.text, "0 rounds per token");
+    assert_int_equal(kin_rounds_spread((kin_round_share[]){{9, 10}, {1, 0}}, 2, 1, 10, out, &err), KIN_FAIL);
 }
 
 static void any_shares_cover_all_layers_once_in_order(void **state) {
@@ -99,8 +131,12 @@ static void impossible_shares_are_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equal_windows_alternate),       cmocka_unit_test(the_last_round_is_shared_in_proportion),
-        cmocka_unit_test(a_relay_has_no_windows),        cmocka_unit_test(any_shares_cover_all_layers_once_in_order),
+        cmocka_unit_test(equal_windows_alternate),
+        cmocka_unit_test(the_last_round_is_shared_in_proportion),
+        cmocka_unit_test(a_relay_has_no_windows),
+        cmocka_unit_test(a_spread_is_what_the_planner_predicts),
+        cmocka_unit_test(spreads_that_cannot_be_are_refused),
+        cmocka_unit_test(any_shares_cover_all_layers_once_in_order),
         cmocka_unit_test(impossible_shares_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,74 +2,63 @@
 
 #include <math.h>
 
-#include <string.h>
-
-void kin_median_init(kin_median *m, int size) {
-    *m = (kin_median){.size = size};
-}
-
-void kin_median_add(kin_median *m, double value) {
-    if (!(value > 0) || !isfinite(value)) return;
-    m->values[m->at] = value;
-    m->at = (m->at + 1) % m->size;
-    if (m->n < m->size) m->n++;
-}
-
-double kin_median_of(const kin_median *m, double otherwise) {
-    double sorted[KIN_MEDIAN_MAX];
-    if (m->n < (m->size + 1) / 2) return otherwise;
-    for (int i = 0; i < m->n; i++) {
-        int at = i;
-        for (; at > 0 && sorted[at - 1] > m->values[i]; at--) sorted[at] = sorted[at - 1];
-        sorted[at] = m->values[i];
-    }
-    return (sorted[(m->n - 1) / 2] + sorted[m->n / 2]) / 2;
-}
+static const double FACTOR_LEAST = 0.1, FACTOR_MOST = 10;
 
 void kin_corrections_init(kin_corrections *c) {
-    for (int i = 0; i < KIN_FACTS_MAX_DEVICES; i++) {
-        kin_median_init(&c->compute[i], KIN_MEDIAN_COMPUTE);
-        kin_median_init(&c->disk[i], KIN_MEDIAN_DISK);
-        kin_median_init(&c->hop[i], KIN_MEDIAN_HOP);
-    }
+    *c = (kin_corrections){.hops = 1};
+    for (int i = 0; i < KIN_FACTS_MAX_DEVICES; i++) c->devices[i].cpu = c->devices[i].gpu = c->devices[i].disk = 1;
 }
 
-static void add(kin_median *median, double measured_s, double predicted_s) {
-    if (measured_s > 0 && predicted_s > 0) kin_median_add(median, measured_s / predicted_s);
+static bool known(double value) {
+    return value > 0 && isfinite(value);
 }
 
-void kin_corrections_add(kin_corrections *c, int device, const kin_measured *measured, const kin_device_prediction *predicted) {
-    add(&c->compute[device], measured->compute_s, predicted->compute_s + predicted->windows_s);
-    add(&c->disk[device], measured->disk_s, predicted->load_s + predicted->experts_s);
-    add(&c->hop[device], measured->hop_s, predicted->hop_s);
+static void set(double *factor, double value) {
+    if (known(value)) *factor = fmin(fmax(value, FACTOR_LEAST), FACTOR_MOST);
 }
 
-static void slow_engine(kin_engine_facts *e, double ratio) {
+// Experts are read by other means than streamed weights: with them only times can be compared.
+static double disk_factor(const kin_measured *measured, const kin_device_prediction *p) {
+    if (p->experts_s > 0 || !known(measured->disk_bytes)) return measured->disk_s / (p->load_s + p->experts_s);
+    double predicted_bytes_s = p->streamed_bytes / p->load_s;
+    return predicted_bytes_s / (measured->disk_bytes / measured->disk_s);
+}
+
+void kin_corrections_set(kin_corrections *c, int device, const kin_measured *measured, const kin_prediction *predicted) {
+    const kin_device_prediction *p = &predicted->devices[device];
+    double *cpu = &c->devices[device].cpu, *gpu = &c->devices[device].gpu, gpu_s = p->gpu_s,
+           cpu_s = p->compute_s + p->windows_s - gpu_s;
+    double missing = measured->compute_s / (*cpu * cpu_s + *gpu * gpu_s);
+    if (cpu_s > 0) set(cpu, *cpu * missing);
+    if (gpu_s > 0) set(gpu, *gpu * missing);
+    if (known(measured->disk_s)) set(&c->devices[device].disk, disk_factor(measured, p));
+    if (device == 0) set(&c->hops, measured->hop_s / predicted->hops_s);
+}
+
+static void slow_engine(kin_engine_facts *e, double factor) {
     for (int q = 0; q < KIN_N_QUANT; q++) {
-        e->token_bytes_s[q] /= ratio;
-        e->prompt_flop_s[q] /= ratio;
+        e->token_bytes_s[q] /= factor;
+        e->prompt_flop_s[q] /= factor;
     }
-    e->read_bytes_s /= ratio;
-    e->kv_copy_s *= ratio;
-    e->op_s *= ratio;
+    e->read_bytes_s /= factor;
+    e->kv_copy_s *= factor;
+    e->op_s *= factor;
 }
 
 void kin_corrections_apply(const kin_corrections *c, kin_facts *facts) {
     for (int i = 0; i < facts->n_device; i++) {
         kin_device_facts *d = &facts->devices[i];
-        double compute = kin_median_of(&c->compute[i], 1), disk = kin_median_of(&c->disk[i], 1),
-               hop = kin_median_of(&c->hop[i], 1);
-        slow_engine(&d->cpu, compute);
-        slow_engine(&d->gpu, compute);
-        d->to_gpu_s *= compute;
-        d->from_gpu_s *= compute;
-        d->gpu_copy_bytes_s /= compute;
-        d->window_s *= compute;
-        d->disk_bytes_s /= disk;
-        d->disk_random_bytes_s /= disk;
+        slow_engine(&d->cpu, c->devices[i].cpu);
+        slow_engine(&d->gpu, c->devices[i].gpu);
+        d->to_gpu_s *= c->devices[i].gpu;
+        d->from_gpu_s *= c->devices[i].gpu;
+        d->gpu_copy_bytes_s /= c->devices[i].gpu;
+        d->window_s *= c->devices[i].cpu;
+        d->disk_bytes_s /= c->devices[i].disk;
+        d->disk_random_bytes_s /= c->devices[i].disk;
         for (int to = 0; to < facts->n_device; to++) {
-            facts->links[i][to].rtt_s *= hop;
-            facts->links[i][to].bytes_s /= hop;
+            facts->links[i][to].rtt_s *= c->hops;
+            facts->links[i][to].bytes_s /= c->hops;
         }
     }
 }

@@ -1,43 +1,42 @@
 // Running corrections: what a run measures, against what was predicted for it, corrects the facts for the next plan.
 //
-// Ratios of measured to predicted time are kept in short rings, and their median counts, so that one slow token changes nothing
-// (thesis 4.3.2: 15 values for computing, 7 for the network). Until half a ring is filled there is no correction.
+// Medians are taken where things are measured (median.h): each device reports those of its last tokens. Here there are only
+// factors, measured over predicted by the uncorrected facts, for each device's CPU, GPU and disk, and one for the links.
+//
+// A device measures its computing as a whole. If CPU and GPU both take part, both factors are multiplied by what is missing, so
+// that they keep the proportion that is known of them; an engine that has nothing to do keeps its factor. So when a new plan
+// moves layers from GPU to CPU, the CPU is believed to be as fast as it was last seen to be, or as its profile says, and the
+// first tokens of that plan say what is true. A device that loses all its layers keeps its factors.
+//
+// Hops are known only as the sum over the ring, and what they take longer than predicted (waking threads, encryption) any link
+// would; the factor is for all links.
+//
+// Factors stay between 0.1 and 10. A profile is wrong by less; more means that something else was measured (a machine that
+// slept), and without bounds one such plan could drive a device out of the ring for good.
 #pragma once
 
 #include "pure/plan/latency.h"
 
-enum { KIN_MEDIAN_MAX = 15, KIN_MEDIAN_COMPUTE = 15, KIN_MEDIAN_DISK = 15, KIN_MEDIAN_HOP = 7 };
+// Medians of a device's last one-token steps, all rounds together. 0: not known.
+typedef struct kin_measured {
+    double compute_s;  // without waiting
+    double disk_s;     // in which at least one read was under way
+    double disk_bytes; // read in that time
+    double hop_s;      // of the whole ring, for device 0 only
+} kin_measured;
 
-typedef struct kin_median {
-    int size, n, at; // of the ring, values in it, where the next one goes
-    double values[KIN_MEDIAN_MAX];
-} kin_median;
-
-void kin_median_init(kin_median *median, int size);
-// Values that are not positive and finite are dropped.
-void kin_median_add(kin_median *median, double value);
-// `otherwise` until half of the ring is filled.
-double kin_median_of(const kin_median *median, double otherwise);
-
-// Of every device, measured over predicted.
 typedef struct kin_corrections {
-    kin_median compute[KIN_FACTS_MAX_DEVICES];
-    kin_median disk[KIN_FACTS_MAX_DEVICES];
-    kin_median hop[KIN_FACTS_MAX_DEVICES]; // from this device to its successor
+    struct {
+        double cpu, gpu, disk;
+    } devices[KIN_FACTS_MAX_DEVICES];
+    double hops;
 } kin_corrections;
 
 void kin_corrections_init(kin_corrections *corrections);
 
-// One token's times of a device, as measured. A time that was not measured is 0.
-typedef struct kin_measured {
-    double compute_s; // without waiting
-    double disk_s;    // in which at least one read was under way
-    double hop_s;     // all rounds together
-} kin_measured;
+// predicted: of the plan that runs, by the uncorrected facts. What is not known, or was not predicted, changes nothing. Setting
+// the same again changes nothing.
+void kin_corrections_set(kin_corrections *corrections, int device, const kin_measured *measured, const kin_prediction *predicted);
 
-// predicted: of the plan that runs, by the uncorrected facts.
-void kin_corrections_add(kin_corrections *corrections, int device, const kin_measured *measured,
-                         const kin_device_prediction *predicted);
-
-// Divides the facts' rates, and multiplies their times, by the medians. Links: all that leave the device.
+// Divides the facts' rates, and multiplies their times, by the factors.
 void kin_corrections_apply(const kin_corrections *corrections, kin_facts *facts);

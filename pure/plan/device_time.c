@@ -29,8 +29,11 @@ static void active_bytes(const kin_model_facts *m, int n_tokens, double bytes[KI
     for (int q = 0; q < KIN_N_QUANT; q++) bytes[q] = m->layer_bytes[q] + used * m->expert_bytes[q];
 }
 
-static double cache_s(const kin_engine_facts *e, const kin_model_facts *m, int n_tokens, int n_cached) {
-    return n_tokens * e->kv_copy_s + (n_cached + n_tokens - 1) * m->kv_bytes / e->read_bytes_s;
+// A CPU's attention goes over the cache for each token of a batch by itself; a GPU's takes many tokens at once.
+static double cache_s(const kin_engine_facts *e, const kin_model_facts *m, int n_tokens, int n_cached, bool each) {
+    double reads = m->kv_reads > 0 ? m->kv_reads : 1;
+    double cells = each ? n_tokens * (n_cached + (n_tokens - 1) / 2.0) : n_cached + n_tokens - 1;
+    return n_tokens * e->kv_copy_s + cells * m->kv_bytes * reads / e->read_bytes_s;
 }
 
 static void set_speeds(kin_device_rates *r, const kin_model_facts *m, int n_tokens, int n_cached) {
@@ -38,12 +41,12 @@ static void set_speeds(kin_device_rates *r, const kin_model_facts *m, int n_toke
     double bytes[KIN_N_QUANT];
     active_bytes(m, n_tokens, bytes);
     r->cpu_layer_s = products_s(&d->cpu, bytes, m->layer_flops, n_tokens);
-    r->cpu_layer_fixed_s = m->layer_ops * d->cpu.op_s + cache_s(&d->cpu, m, n_tokens, n_cached);
+    r->cpu_layer_fixed_s = m->layer_ops * d->cpu.op_s + cache_s(&d->cpu, m, n_tokens, n_cached, true);
     double missed = kin_facts_bytes_sum(m->expert_bytes) * experts_used(m, n_tokens);
     if (d->disk_random_bytes_s > 0) r->expert_miss_s = missed / d->disk_random_bytes_s; // else experts that miss do not fit
     if (!d->has_gpu) return;
     r->gpu_layer_s = products_s(&d->gpu, bytes, m->layer_flops, n_tokens);
-    r->gpu_layer_fixed_s = m->layer_ops * d->gpu.op_s + cache_s(&d->gpu, m, n_tokens, n_cached);
+    r->gpu_layer_fixed_s = m->layer_ops * d->gpu.op_s + cache_s(&d->gpu, m, n_tokens, n_cached, false);
     if (!d->uma) r->gpu_window_s = d->to_gpu_s + d->from_gpu_s + 2 * (n_tokens - 1) * m->hidden_bytes / d->gpu_copy_bytes_s;
 }
 
@@ -58,6 +61,7 @@ void kin_device_rates_init(kin_device_rates *r, const kin_facts *facts, int devi
         .block_bytes = m->block_bytes,
         .unit_bytes = m->unit_bytes,
         .window_s = facts->devices[device].window_s,
+        .layer_starts_s = m->layer_blocks * facts->devices[device].window_s,
         .layer_share_max = 1,
         .facts = &facts->devices[device],
         .cpu_buffer_bytes = m->cpu_buffer_bytes,
@@ -67,6 +71,7 @@ void kin_device_rates_init(kin_device_rates *r, const kin_facts *facts, int devi
     set_speeds(r, m, n_tokens, n_cached);
     if (device != 0) return;
     r->output_bytes = kin_facts_bytes_sum(m->output_bytes);
+    if (with_output) r->output_starts_s = m->output_blocks * r->window_s;
     // Only the last token's logits are wanted, so a prompt's output costs what a token's does.
     if (with_output)
         r->output_s = m->output_ops * r->facts->cpu.op_s + products_s(&r->facts->cpu, m->output_bytes, m->output_flops, 1);
@@ -132,6 +137,7 @@ kin_device_time kin_device_time_of(const kin_device_rates *r, const kin_load *lo
     if (t.gpu_bytes > 0 && (!r->facts->has_gpu || t.gpu_bytes > r->facts->gpu_memory_bytes)) return t;
     if (!divide_memory(r, load, &t, &expert_miss_share)) return t;
     double cpu_s = load->size_cpu * r->cpu_layer_s + load->n_cpu * r->cpu_layer_fixed_s + r->output_s;
+    if (t.streamed_bytes > 0) cpu_s += load->n_cpu * r->layer_starts_s + r->output_starts_s;
     t.compute_s = cpu_s + load->size_gpu * r->gpu_layer_s + load->n_gpu * r->gpu_layer_fixed_s;
     if (expert_miss_share > 0) t.experts_s = expert_miss_share * load->size_cpu * r->expert_miss_s;
     set_disk_time(r, cpu_s, &t);

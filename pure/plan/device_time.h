@@ -26,6 +26,7 @@
 // The others leave time enough to fill the ring before each of the k windows (where they do not, stall is the limit). Windows
 // have q = floor(N / k) units or one more:
 //     exposed = sum over windows of max(0, their share of excess - (Q - u / 2) / B)
+// While weights stream, layers are computed in several graphs each, and the output tile by tile: their starts are CPU time too.
 // Experts are read when the router has chosen them: what is not in memory waits for the disk, and nothing hides it.
 //
 // Everything but k is in a kin_device_time, so a solver computes it once for all k.
@@ -52,6 +53,7 @@ typedef struct kin_device_rates {
     double ring_bytes, block_bytes, unit_bytes;
     double gpu_window_s; // copies to the GPU and back, per window with GPU layers
     double window_s;
+    double layer_starts_s, output_starts_s; // while weights stream: starting the graphs of a CPU layer, of the output
     double layer_share_max;
     const kin_device_facts *facts;
     double cpu_buffer_bytes, gpu_buffer_bytes;

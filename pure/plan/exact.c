@@ -16,6 +16,9 @@
 // into their cheapest real ring. Where both agree (always when devices have one way in and out each), that is the optimum. Else
 // the search branches: one more device surely in, or surely out. After max_nodes it stops, and bound_s says how far from proven
 // it is.
+//
+// Before it branches, the program is run from both ends. Sums before a device, of it, and behind it, say how good a plan with it,
+// or without it, can be. Most devices that no good plan uses go out here at once, and with fewer of them potentials are closer.
 #include <math.h>
 #include <stdlib.h>
 
@@ -29,14 +32,25 @@ enum { MAX_LAYERS = KIN_FACTS_MAX_LAYERS, MAX_DEVICES = KIN_FACTS_MAX_DEVICES };
 
 static const double SAME = 1e-12; // relative: rounding, not a difference
 
+// Costs of every device, which all nodes of the same rounds and period share.
+typedef struct costs {
+    int n_rounds; // 0: nothing is in here yet
+    double period_s;
+    bool hidden;
+    int first[MAX_DEVICES], last[MAX_DEVICES]; // layers that a device can have, beside 0
+    double of[MAX_DEVICES][MAX_LAYERS + 1];    // INFINITY: cannot be
+} costs;
+
 typedef struct solver {
     const kin_facts *facts;
     int n_layer, n_device;
     kin_device_set usable;
     kin_hops hops;
     kin_choices choices[MAX_DEVICES];
-    double cost[MAX_DEVICES][MAX_LAYERS + 1];      // of n layers, for the present rounds and period; INFINITY: cannot be
-    double least[MAX_DEVICES + 1][MAX_LAYERS + 1]; // of n layers on the devices after the head, up to this one
+    costs costs;
+    int n_at, at[MAX_DEVICES];                     // devices that the present node does not leave out, the head first
+    double before[MAX_DEVICES][MAX_LAYERS + 1];    // least cost of n layers on at[0] to at[j]
+    double after[MAX_DEVICES + 1][MAX_LAYERS + 1]; // on at[j] and those behind it
     int n_nodes, n_nodes_max;
     double best_s; // of the plan in `best`
     kin_plan best;
@@ -70,81 +84,91 @@ static double cheapest_choice(const kin_choices *choices, int n_layer, int n_rou
     return cheapest;
 }
 
+// hidden: as if nothing ever waited for a disk.
+static void fill_costs(solver *s, int n_rounds, double period_s, bool hidden) {
+    costs *c = &s->costs;
+    if (c->n_rounds == n_rounds && c->period_s == period_s && c->hidden == hidden) return;
+    c->n_rounds = n_rounds, c->period_s = period_s, c->hidden = hidden;
+    for (int i = 0; i < s->n_device; i++) {
+        if (!(s->usable & kin_device_bit(i))) continue;
+        c->first[i] = s->n_layer + 1, c->last[i] = 0;
+        for (int n = 0; n <= s->n_layer; n++) {
+            bool possible = n >= n_rounds || (n == 0 && i == 0);
+            c->of[i][n] = possible ? cheapest_choice(&s->choices[i], n, n_rounds, period_s, hidden, NULL, NULL) : INFINITY;
+            if (n == 0 || !isfinite(c->of[i][n])) continue;
+            if (n < c->first[i]) c->first[i] = n;
+            c->last[i] = n;
+        }
+    }
+}
+
 static double potential_s(const node *node, int device) {
     return node->hops_known ? 0 : node->n_rounds * node->potential[device];
 }
 
-// hidden: as if nothing ever waited for a disk.
-static void fill_costs(solver *s, const node *node, double period_s, bool hidden) {
-    for (int i = 0; i < s->n_device; i++) {
-        bool in = node->in & kin_device_bit(i), out = node->out & kin_device_bit(i);
-        double *cost = s->cost[i];
-        for (int n = 0; n <= s->n_layer; n++) cost[n] = INFINITY;
-        if (!in) cost[0] = i == 0 ? cheapest_choice(&s->choices[0], 0, node->n_rounds, period_s, hidden, NULL, NULL) : 0;
-        for (int n = node->n_rounds; n <= s->n_layer && !out; n++) {
-            cost[n] = cheapest_choice(&s->choices[i], n, node->n_rounds, period_s, hidden, NULL, NULL);
-            if (i > 0) cost[n] += potential_s(node, i);
-        }
-    }
-}
-
 // ---- dynamic programming
 
-// least[i][n]: n layers on the devices 1 to i. Sums that reach limit_s are of no use.
-static void fill_least(solver *s, double limit_s) {
-    int L = s->n_layer;
-    for (int n = 0; n <= L; n++) s->least[0][n] = n == 0 ? 0 : INFINITY;
-    for (int i = 1; i < s->n_device; i++) {
-        const double *before = s->least[i - 1], *cost = s->cost[i];
-        double *now = s->least[i];
-        int first = 1, last = L; // layers that it can have
-        while (first <= L && cost[first] == INFINITY) first++;
-        while (last > 0 && cost[last] == INFINITY) last--;
-        for (int n = 0; n <= L; n++) now[n] = before[n] + cost[0];
-        for (int n = 0; n <= L; n++) {
-            if (!(before[n] < limit_s)) continue;
-            int end = n + last < L ? n + last : L;
-            for (int sum = n + first; sum <= end; sum++) {
-                double busy_s = before[n] + cost[sum - n];
-                now[sum] = busy_s < now[sum] ? busy_s : now[sum];
-            }
+// from // [n_layer + 1]: the least cost of n layers on other devices -> to // [n_layer + 1]: with this one as well.
+// Sums that reach limit_s are of no use.
+static void add_device(const solver *s, const node *node, int device, double limit_s, const double *restrict from,
+                       double *restrict to) {
+    const double *of = s->costs.of[device];
+    int L = s->n_layer, first = s->costs.first[device], last = s->costs.last[device];
+    bool in = node->in & kin_device_bit(device);
+    double potential = potential_s(node, device);
+    for (int n = 0; n <= L; n++) to[n] = in ? INFINITY : from[n];
+    for (int n = 0; n <= L - first; n++) {
+        double already_s = from[n] + potential;
+        if (!(already_s < limit_s)) continue;
+        int end = n + last < L ? last : L - n;
+        for (int m = first; m <= end; m++) {
+            double sum = already_s + of[m];
+            to[n + m] = sum < to[n + m] ? sum : to[n + m];
         }
     }
 }
 
-// What the others cost together with the ring, when they have n layers.
-static double others_s(const solver *s, const node *node, int n) {
-    double sum = s->least[s->n_device - 1][n];
-    if (node->hops_known) return sum + node->n_rounds * node->hops_s;
-    return n > 0 ? sum + potential_s(node, 0) : sum;
+// The head's own costs, and what it adds to the ring if there is one.
+static void fill_head(solver *s, const node *node) {
+    for (int n = 0; n <= s->n_layer; n++) {
+        bool none = n == 0 && (node->in & kin_device_bit(0));
+        s->before[0][n] = none ? INFINITY : s->costs.of[0][n];
+        if (node->hops_known)
+            s->before[0][n] += node->n_rounds * node->hops_s;
+        else if (n < s->n_layer)
+            s->before[0][n] += potential_s(node, 0);
+    }
 }
 
-// busy(period_s), and how many layers the head has there.
-static double least_busy(solver *s, const node *node, double period_s, double limit_s, bool hidden, int *n_head) {
-    double least = INFINITY;
-    fill_costs(s, node, period_s, hidden);
-    fill_least(s, limit_s);
-    for (int n = 0; n <= s->n_layer; n++) {
-        double sum = s->cost[0][n] + others_s(s, node, s->n_layer - n);
-        if (sum < least) least = sum, *n_head = n;
+// busy(period_s).
+static double least_busy(solver *s, const node *node, double period_s, double limit_s, bool hidden) {
+    fill_costs(s, node->n_rounds, period_s, hidden);
+    s->n_at = 0;
+    for (int i = 0; i < s->n_device; i++) {
+        if (i == 0 || !(node->out & kin_device_bit(i))) s->at[s->n_at++] = i;
     }
-    return least;
+    fill_head(s, node);
+    for (int j = 1; j < s->n_at; j++) add_device(s, node, s->at[j], limit_s, s->before[j - 1], s->before[j]);
+    return s->before[s->n_at - 1][s->n_layer];
 }
 
 // The plan behind the last least_busy. Returns its longest stall.
-static double trace(const solver *s, const node *node, double period_s, int n_head, kin_share *shares) {
+static double trace(const solver *s, const node *node, double period_s, kin_share *shares) {
     double longest_s = 0;
-    int left = s->n_layer - n_head;
+    int left = s->n_layer;
     memset(shares, 0, MAX_DEVICES * sizeof *shares);
-    for (int i = s->n_device - 1; i >= 0; i--) {
-        int n = i == 0 ? n_head : 0;
-        while (i > 0 && s->least[i - 1][left - n] + s->cost[i][n] != s->least[i][left]) n++;
-        if (i > 0) left -= n;
-        if (n == 0 && i > 0) continue;
+    for (int j = s->n_at - 1; j >= 0; j--) {
+        int device = s->at[j], n = j == 0 ? left : 0;
+        double least = j == 0 || (node->in & kin_device_bit(device)) ? INFINITY : s->before[j - 1][left];
+        for (int m = s->costs.first[device]; j > 0 && m <= left && m <= s->costs.last[device]; m++) {
+            double sum = s->before[j - 1][left - m] + potential_s(node, device) + s->costs.of[device][m];
+            if (sum < least) least = sum, n = m;
+        }
+        left -= n;
+        if (n == 0 && j > 0) continue;
         double stall_s = 0;
-        shares[i].n_layer = n;
-        cheapest_choice(&s->choices[i], n, node->n_rounds, period_s, false, &stall_s, &shares[i].n_layer_gpu);
-        if (n == 0) shares[i].n_layer_gpu = 0;
+        shares[device].n_layer = n;
+        cheapest_choice(&s->choices[device], n, node->n_rounds, period_s, false, &stall_s, &shares[device].n_layer_gpu);
         if (stall_s > longest_s) longest_s = stall_s;
     }
     return longest_s;
@@ -165,12 +189,11 @@ static found solve_node(solver *s, const node *node) {
     double low = 0, high = s->best_s;
     for (bool below = true;; below = !below) {
         double period_s = below ? high * (1 - SAME) : low + (high - low) / 2, stall_s = 0;
-        int n_head = 0;
         kin_share shares[MAX_DEVICES];
-        double busy_s = least_busy(s, node, period_s, high, false, &n_head);
+        double busy_s = least_busy(s, node, period_s, high, false);
         bool better = busy_s < high * (1 - SAME);
         if (better) {
-            stall_s = trace(s, node, period_s, n_head, shares);
+            stall_s = trace(s, node, period_s, shares);
             high = fmax(busy_s, stall_s);
             found.is_plan = true;
             found.busy_s = busy_s, found.stall_s = stall_s;
@@ -214,6 +237,52 @@ static void search_leaf(solver *s, node *node) {
     if (found.is_plan) offer(s, node, &found, order, __builtin_popcount(node->in | kin_device_bit(0)), found.bound_s);
 }
 
+// ---- devices that need no decision
+
+// Can a plan of the node in which at[j] computes cost less than limit_s?
+static bool useful_with(const solver *s, const node *node, int j, double limit_s) {
+    int device = s->at[j], L = s->n_layer, first = s->costs.first[device], last = s->costs.last[device];
+    const double *of = s->costs.of[device], *before = s->before[j - 1], *after = s->after[j + 1];
+    for (int n = 0; n <= L - first; n++) {
+        double already_s = before[n] + potential_s(node, device);
+        if (!(already_s < limit_s)) continue;
+        for (int m = first; m <= last && m <= L - n; m++) {
+            if (already_s + of[m] + after[L - n - m] < limit_s) return true;
+        }
+    }
+    return false;
+}
+
+// And one in which it does not?
+static bool useful_without(const solver *s, int j, double limit_s) {
+    for (int n = 0; n <= s->n_layer; n++) {
+        if (s->before[j - 1][n] + s->after[j + 1][s->n_layer - n] < limit_s) return true;
+    }
+    return false;
+}
+
+// Decides on the devices without which, or with which, no plan of the node is better than the best one. True: some are out now,
+// and potentials can be closer.
+static bool narrow(solver *s, node *node) {
+    kin_device_set out = node->out;
+    double limit_s = s->best_s * (1 - SAME);
+    if (!isfinite(limit_s)) return false;
+    least_busy(s, node, limit_s, limit_s, false);
+    for (int n = 0; n <= s->n_layer; n++) s->after[s->n_at][n] = n == 0 ? 0 : INFINITY;
+    for (int j = s->n_at - 1; j > 1; j--) add_device(s, node, s->at[j], limit_s, s->after[j + 1], s->after[j]);
+    for (int j = 1; j < s->n_at; j++) {
+        kin_device_set bit = kin_device_bit(s->at[j]);
+        if (node->in & bit) continue;
+        if (!useful_with(s, node, j, limit_s))
+            node->out |= bit;
+        else if (!useful_without(s, j, limit_s))
+            node->in |= bit;
+    }
+    if (node->out == out) return false;
+    kin_hops_potentials(&s->hops, ~node->out, node->potential);
+    return true;
+}
+
 // The device to decide on next: one that computes in the relaxed plan, else any. -1: all are decided.
 static int undecided(const solver *s, const node *node, kin_device_set workers) {
     kin_device_set open = s->usable & ~node->in & ~node->out & ~kin_device_bit(0);
@@ -234,20 +303,28 @@ static void search_both(solver *s, const node *parent, int device) {
     search(s, &child);
 }
 
-static void search(solver *s, node *node) {
+// The node's relaxed plan, laid into a real ring. Returns false if that is the best there is in the node.
+static bool relax(solver *s, const node *node, found *found, bool *ring_proven) {
     int order[MAX_DEVICES];
-    bool proven;
-    found found = solve_node(s, node);
-    if (!found.is_plan) return;
-    kin_device_set workers = workers_of(s, found.shares), members = workers | kin_device_bit(0);
+    *found = solve_node(s, node);
+    if (!found->is_plan) return false;
+    kin_device_set members = workers_of(s, found->shares) | kin_device_bit(0);
     int n_order = __builtin_popcount(members);
-    double ring_s = kin_hops_tour(&s->hops, members, order, &proven), potential_sum = 0;
+    double ring_s = kin_hops_tour(&s->hops, members, order, ring_proven), potential_sum = 0;
     for (int i = 0; i < n_order && n_order > 1; i++) potential_sum += node->potential[order[i]];
-    double busy_s = found.busy_s + node->n_rounds * (ring_s - potential_sum);
-    double value_s = offer(s, node, &found, order, n_order, fmax(busy_s, found.stall_s));
-    if (value_s <= found.bound_s * (1 + 1e-9)) return;
-    int device = undecided(s, node, workers);
-    if (++s->n_nodes > s->n_nodes_max || (device < 0 && !proven)) s->open_s = fmin(s->open_s, found.bound_s);
+    double busy_s = found->busy_s + node->n_rounds * (ring_s - potential_sum);
+    double value_s = offer(s, node, found, order, n_order, fmax(busy_s, found->stall_s));
+    return value_s > found->bound_s * (1 + 1e-9);
+}
+
+static void search(solver *s, node *node) {
+    found found;
+    bool ring_proven;
+    do {
+        if (!relax(s, node, &found, &ring_proven)) return;
+    } while (narrow(s, node));
+    int device = undecided(s, node, workers_of(s, found.shares));
+    if (++s->n_nodes > s->n_nodes_max || (device < 0 && !ring_proven)) s->open_s = fmin(s->open_s, found.bound_s);
     if (s->n_nodes > s->n_nodes_max) return;
     if (device < 0)
         search_leaf(s, node);
@@ -263,8 +340,7 @@ static void solve(solver *s, const kin_plan_options *options) {
     kin_hops_potentials(&s->hops, s->usable, root.potential);
     int first = options->n_rounds > 0 ? options->n_rounds : 1, last = options->n_rounds > 0 ? options->n_rounds : s->n_layer;
     for (root.n_rounds = first; root.n_rounds <= last; root.n_rounds++) {
-        int n_head;
-        double bound_s = least_busy(s, &root, s->best_s, s->best_s, true, &n_head);
+        double bound_s = least_busy(s, &root, s->best_s, s->best_s, true);
         if (isfinite(s->best_s) && bound_s >= s->best_s * (1 - SAME)) break;
         node node = root;
         search(s, &node);

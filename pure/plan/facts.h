@@ -39,7 +39,7 @@ typedef enum kin_os { KIN_OS_LINUX, KIN_OS_MACOS, KIN_OS_ANDROID, KIN_OS_OTHER }
 typedef struct kin_engine_facts {
     double token_bytes_s[KIN_N_QUANT]; // weight bytes per second in matrix-vector products, compute and memory together
     double prompt_flop_s[KIN_N_QUANT]; // FLOP per second in matrix products with a prompt batch
-    double read_bytes_s;               // plain reading of memory: the KV cache
+    double read_bytes_s;               // attention: bytes of the KV cache, counted once for each head that looks at them
     double kv_copy_s;                  // one token's keys and values into the cache of one layer
     double op_s; // one operation of a graph, beside what it reads: waking and meeting threads, a kernel's start
 } kin_engine_facts;
@@ -80,9 +80,11 @@ typedef struct kin_model_facts {
     double input_bytes;                       // the embedding; a token reads one row
     double output_bytes[KIN_N_QUANT];
     double output_flops[KIN_N_QUANT];
-    double layer_ops, output_ops; // operations of the graph of a layer, and of the output
+    double layer_ops, output_ops;       // operations of the graph of a layer, and of the output
+    double layer_blocks, output_blocks; // graphs that they are cut into while weights stream
     int n_vocab;
     double kv_bytes;         // keys and values of one token in one layer
+    double kv_reads;         // heads that look at the same keys and values, each for itself; 0: one
     double cpu_buffer_bytes; // compute buffers and the program itself
     double gpu_buffer_bytes;
 } kin_model_facts;

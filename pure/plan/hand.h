@@ -27,6 +27,7 @@ typedef struct kin_hand_plan {
 
 // Who does what, in the order of the ring: the head comes last.
 typedef struct kin_ring_plan {
+    int n_rounds; // 0: shares are of a round, and rounds follow; else they are of all rounds together (pure/plan/rounds.h)
     int n_members;
     int candidate[KIN_ROUNDS_MAX_MEMBERS]; // which one
     kin_round_share shares[KIN_ROUNDS_MAX_MEMBERS];

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-enum { FIT_SWEEPS = 40, LOCAL_SEARCH_MAX = 200 };
+enum { FIT_SWEEPS = 40, LOCAL_SEARCH_MAX = 200, RINGS_MAX = 20000 };
 static const double FIT_ENOUGH_S = 1e-12;
 
 double kin_hop_s(const kin_facts *facts, int from, int to, int n_tokens) {
@@ -61,7 +61,7 @@ static double left_over(const pairs *p, int i, bool row, bool least) {
         double rest = p->hops->cost[a][b] - (row ? p->in : p->out)[j];
         if (i == j || !isfinite(rest)) continue;
         sum += rest;
-        min = fmin(min, rest);
+        min = rest < min ? rest : min;
         n++;
     }
     return n == 0 ? 0 : least ? min : sum / n;
@@ -79,16 +79,21 @@ static double sweep(pairs *p, bool least) {
     return change;
 }
 
-void kin_hops_potentials(const kin_hops *h, kin_device_set among, double potential[KIN_FACTS_MAX_DEVICES]) {
+static pairs fit(const kin_hops *h, kin_device_set among) {
     pairs p = {.hops = h};
-    bool negative = false;
     for (int i = 0; i < h->n_device; i++) {
-        potential[i] = 0;
         if (among & h->usable & kin_device_bit(i)) p.devices[p.n++] = i;
     }
     for (int i = 0; i < FIT_SWEEPS && sweep(&p, false) > FIT_ENOUGH_S; i++) {
     }
     sweep(&p, true);
+    return p;
+}
+
+void kin_hops_potentials(const kin_hops *h, kin_device_set among, double potential[KIN_FACTS_MAX_DEVICES]) {
+    pairs p = fit(h, among);
+    bool negative = false;
+    for (int i = 0; i < h->n_device; i++) potential[i] = 0;
     for (int i = 0; i < p.n; i++) negative = negative || p.out[i] + p.in[i] < 0;
     if (negative) { // solvers count on costs that only grow
         memset(p.in, 0, sizeof p.in);
@@ -186,6 +191,54 @@ static double tour_search(const kin_hops *h, int *order, int n_order) {
     return best;
 }
 
+// ---- longer rings: trying them all, but for those that cannot be the best
+//
+// What a hop costs more than the shares of its ends (above) is never negative. A ring that gathers as much of that as the best
+// one is given up, mostly early.
+
+typedef struct trial {
+    double over[KIN_FACTS_MAX_DEVICES][KIN_FACTS_MAX_DEVICES]; // by place; the head is 0
+    int n, n_tries;
+    int ring[KIN_FACTS_MAX_DEVICES], best[KIN_FACTS_MAX_DEVICES];
+    double best_over;
+} trial;
+
+static void try_rings(trial *t, int n_in_ring, double over) {
+    int at = t->ring[n_in_ring - 1];
+    if (n_in_ring == t->n && over + t->over[at][0] < t->best_over) {
+        t->best_over = over + t->over[at][0];
+        memcpy(t->best, t->ring, sizeof t->best);
+    }
+    for (int i = n_in_ring; i < t->n && t->n_tries < RINGS_MAX; i++) {
+        int next = t->ring[i];
+        if (!(over + t->over[at][next] < t->best_over)) continue;
+        t->n_tries++;
+        t->ring[i] = t->ring[n_in_ring], t->ring[n_in_ring] = next;
+        try_rings(t, n_in_ring + 1, over + t->over[at][next]);
+        t->ring[n_in_ring] = t->ring[i], t->ring[i] = next;
+    }
+}
+
+// Is there a cheaper ring than `order`? Then it is that one. Returns its cost.
+static double tour_improve(const kin_hops *h, kin_device_set members, int *order, int n_order, bool *proven) {
+    pairs p = fit(h, members);
+    double shares = 0;
+    trial t = {.n = n_order};
+    kin_assert(p.n == n_order && p.devices[0] == 0);
+    for (int i = 0; i < t.n; i++) {
+        t.ring[i] = i;
+        for (int j = 0; j < t.n; j++) t.over[i][j] = fmax(0, h->cost[p.devices[i]][p.devices[j]] - p.out[i] - p.in[j]);
+        shares += p.out[i] + p.in[i];
+    }
+    double cost = tour_cost(h, order, n_order);
+    t.best_over = (cost - shares) * (1 - 1e-9);
+    try_rings(&t, 1, 0);
+    *proven = t.n_tries < RINGS_MAX;
+    if (t.best[1] == 0) return cost;
+    for (int i = 0; i < t.n; i++) order[i] = p.devices[t.best[i]];
+    return tour_cost(h, order, n_order);
+}
+
 double kin_hops_tour(const kin_hops *h, kin_device_set members, int *order, bool *proven) {
     int n = 1;
     order[0] = 0;
@@ -195,11 +248,8 @@ double kin_hops_tour(const kin_hops *h, kin_device_set members, int *order, bool
     *proven = true;
     if (n == 1) return 0;
     if (n - 1 <= KIN_HOPS_EXACT) return tour_exact(h, order, n - 1);
-    double cost = tour_search(h, order, n), bound = 0, potential[KIN_FACTS_MAX_DEVICES];
-    kin_hops_potentials(h, members, potential);
-    for (int i = 0; i < n; i++) bound += potential[order[i]];
-    *proven = cost <= bound * (1 + 1e-9);
-    return cost;
+    tour_search(h, order, n);
+    return tour_improve(h, members, order, n, proven);
 }
 
 bool kin_hops_lay(const kin_hops *h, const int *order, int n_order, kin_plan *plan) {

@@ -2,7 +2,7 @@
 //
 // A hop from one device to another is half a round trip plus the bytes over the link's rate. Two that have no link pass through
 // relays, by the cheapest path. Order matters only through hops: the cheapest ring is found exactly (Held and Karp) up to
-// KIN_HOPS_EXACT members beside the head, and by local search beyond.
+// KIN_HOPS_EXACT members beside the head, and beyond by local search and then branch and bound, which a limit may end unproven.
 #pragma once
 
 #include <stdbool.h>

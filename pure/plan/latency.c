@@ -1,6 +1,7 @@
 #include "pure/plan/latency.h"
 
 #include "pure/plan/hops.h"
+#include "pure/plan/prompt.h"
 
 #include <math.h>
 
@@ -8,7 +9,8 @@
 static void find_loads(const kin_facts *facts, const kin_plan *plan, kin_load loads[KIN_FACTS_MAX_DEVICES]) {
     int il = 0;
     for (int round = 0; round < plan->n_rounds; round++) {
-        for (int s = 0; s < plan->n_stops; s++) {
+        for (int i = 0; i < plan->n_stops; i++) {
+            int s = kin_plan_turn(plan, i);
             if (plan->stops[s].relay) continue;
             const kin_share *share = &plan->shares[plan->stops[s].device];
             kin_load *load = &loads[plan->stops[s].device];
@@ -36,13 +38,16 @@ static double add_hops(const kin_facts *facts, const kin_plan *plan, int n_token
     return sum;
 }
 
-static double add_device(const kin_device_rates *rates, const kin_device_time *t, const kin_share *share, int n_rounds,
-                         kin_device_prediction *out) {
+static double add_device(const kin_device_rates *rates, const kin_load *load, const kin_device_time *t, const kin_share *share,
+                         int n_rounds, kin_device_prediction *out) {
+    double started_s = share->n_layer > 0 ? n_rounds * rates->window_s : 0;
     out->compute_s = t->compute_s;
     out->experts_s = t->experts_s;
     out->windows_s = kin_device_windows_s(rates, share->n_layer, share->n_layer_gpu, n_rounds);
+    out->gpu_s = out->windows_s - started_s + load->size_gpu * rates->gpu_layer_s + load->n_gpu * rates->gpu_layer_fixed_s;
     out->exposed_s = t->n_unit > 0 ? kin_device_exposed_s(rates, t->n_unit, t->excess_s / t->n_unit, n_rounds) : 0;
     out->load_s = t->load_s;
+    out->stall_s = t->stall_s;
     out->resident_bytes = t->resident_bytes;
     out->streamed_bytes = t->streamed_bytes;
     out->gpu_bytes = t->gpu_bytes;
@@ -65,7 +70,7 @@ int kin_latency_pass(const kin_facts *facts, const kin_plan *plan, int n_tokens,
         if (!t.fits)
             return kin_err_set(err, "plan: %s cannot hold %d layers, %d of them on the GPU", facts->devices[i].name,
                                plan->shares[i].n_layer, plan->shares[i].n_layer_gpu);
-        busy_s += add_device(&rates, &t, &plan->shares[i], plan->n_rounds, &out->devices[i]);
+        busy_s += add_device(&rates, &loads[i], &t, &plan->shares[i], plan->n_rounds, &out->devices[i]);
         out->compute_s += t.compute_s;
         out->windows_s += out->devices[i].windows_s;
         out->exposed_s += out->devices[i].exposed_s + t.experts_s;
@@ -80,14 +85,9 @@ int kin_latency_pass(const kin_facts *facts, const kin_plan *plan, int n_tokens,
 }
 
 int kin_latency_predict(const kin_facts *facts, const kin_plan *plan, kin_prediction *out, kin_err *err) {
-    const kin_work_facts *work = &facts->work;
-    double ttft_s = 0;
-    for (int done = 0; done < work->n_prompt; done += work->n_batch) {
-        int left = work->n_prompt - done, n = left < work->n_batch ? left : work->n_batch;
-        if (kin_latency_pass(facts, plan, n, done, n == left, out, err) != 0) return KIN_FAIL;
-        ttft_s += out->tpot_s;
-    }
-    if (kin_latency_pass(facts, plan, 1, work->n_cached, true, out, err) != 0) return KIN_FAIL;
+    double ttft_s;
+    if (kin_prompt_predict(facts, plan, &ttft_s, err) != 0) return KIN_FAIL;
+    if (kin_latency_pass(facts, plan, 1, facts->work.n_cached, true, out, err) != 0) return KIN_FAIL;
     out->ttft_s = ttft_s;
     return 0;
 }

@@ -5,7 +5,7 @@
 //     busy = sum over devices (compute + experts + windows + exposed) + k * sum over the ring's hops
 //     T    = max(busy, largest stall of a device)
 //
-// TPOT is T for one token. TTFT is the sum over the prompt's batches; only the last one computes the output. In the published
+// TPOT is T for one token, TTFT that of the prompt's chunks, which follow each other round the ring (prompt.h). In the published
 // model (halda_cost.h) loading adds up; here it overlaps, so more rounds can gain.
 #pragma once
 
@@ -15,9 +15,11 @@
 typedef struct kin_device_prediction {
     double compute_s; // with the output layer, without waiting
     double windows_s; // starting windows, copies to and from the GPU
+    double gpu_s;     // of these two, the GPU's layers and copies
     double experts_s; // reading experts
     double exposed_s; // waiting for streamed weights; what the period waits for the slowest disk is not in here
     double load_s;    // its disk's work
+    double stall_s;   // no pass is shorter: its disk's work, and what of its computing that cannot go on behind
     double hop_s;     // from here to the next member that computes
     double resident_bytes, streamed_bytes, gpu_bytes, memory_bytes;
 } kin_device_prediction;

@@ -5,13 +5,14 @@ static const double CHANGE_BELOW = 0.95; // thesis 5.2.4, tau
 kin_window kin_plan_window(const kin_plan *plan, int round, int stop) {
     kin_window window = {0};
     for (int r = 0; r <= round; r++) {
-        int end = r < round ? plan->n_stops : stop + 1;
-        for (int s = 0; s < end; s++) {
+        for (int i = 0; i < plan->n_stops; i++) {
+            int s = kin_plan_turn(plan, i);
             const kin_share *share = &plan->shares[plan->stops[s].device];
             int n = plan->stops[s].relay ? 0 : kin_plan_of_round(share->n_layer, plan->n_rounds, r);
             window.layer_begin = window.layer_end;
             window.layer_end += n;
             window.n_gpu_layers = n ? kin_plan_of_round(share->n_layer_gpu, plan->n_rounds, r) : 0;
+            if (r == round && s == stop) break;
         }
     }
     return window;

@@ -2,7 +2,11 @@
 //
 // A token goes n_rounds times round the ring. A device's layers are spread over the rounds as evenly as whole layers can be;
 // where they do not divide, the first rounds have one more, so the last rounds are shorter. A device that computes at all has at
-// least one layer in every round. Layers are handed out in the order in which windows come: round by round, along the ring.
+// least one layer in every round.
+//
+// A ring begins at the head, which has the embedding, and ends there, because it has the output layer too. So in each round the
+// head computes last: a hop from stop 0 to stop 1, the window of stop 1, ..., a hop back, the window of stop 0. Layers are handed
+// out in this order, round by round.
 //
 // A ring may have relays: stops that only pass on, where two neighbours have no link. A device that computes can be a relay
 // at another stop of the same ring.
@@ -35,6 +39,11 @@ typedef struct kin_plan {
 // How many of `n` things fall into a round.
 static inline int kin_plan_of_round(int n, int n_rounds, int round) {
     return n / n_rounds + (round < n % n_rounds);
+}
+
+// The stop that computes as the i-th in a round: 1, 2, ..., and the head's, 0.
+static inline int kin_plan_turn(const kin_plan *plan, int i) {
+    return (i + 1) % plan->n_stops;
 }
 
 // The window of the device at `stop` in `round`; empty (layer_begin == layer_end) at relays.

@@ -4,6 +4,9 @@
 // divide, the last round is uneven: what is left is shared in proportion to the windows (largest remainders, the earlier member
 // first), and a member may get nothing in it.
 //
+// Or each member has so many layers in all, spread over k rounds as evenly as whole layers can be: the first rounds have the odd
+// ones (as kin_plan_windows has it).
+//
 // Pure: no I/O, no clock, no threads.
 #pragma once
 
@@ -13,7 +16,7 @@
 enum { KIN_ROUNDS_MAX_MEMBERS = 33 }; // 32 devices and the head
 
 typedef struct kin_round_share { // of one member
-    int n_layers;                // in each full round; 0: a relay
+    int n_layers;                // in each full round, or in all; 0: a relay
     int n_gpu_layers;            // of these, at most
 } kin_round_share;
 
@@ -25,3 +28,8 @@ typedef struct kin_member_windows {
 // shares // [n_members] in the order of the ring -> out // [n_members]. Returns k, or KIN_FAIL with a sentence (no layers at all,
 // more rounds than there can be).
 int kin_rounds_lay_out(const kin_round_share *shares, int n_members, int n_layer, kin_member_windows *out, kin_err *err);
+
+// The same from shares of all n_rounds rounds, which together are the model's layers. A member has at least one layer in each
+// round, or none at all.
+int kin_rounds_spread(const kin_round_share *shares, int n_members, int n_rounds, int n_layer, kin_member_windows *out,
+                      kin_err *err);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "pure/plan/hops.h"
-#include "pure/plan/latency.h"
+#include "pure/plan/prompt.h"
 #include "pure/plan/residency.h"
 
 enum {
@@ -92,13 +92,13 @@ static double compute_window(device *d, double now, int n_cpu, int n_gpu) {
 static double play_token(const kin_facts *facts, const kin_plan *plan, device *devices, double now) {
     for (int i = 0; i < facts->n_device; i++) devices[i].next = 0;
     for (int round = 0; round < plan->n_rounds; round++) {
-        for (int s = 0; s < plan->n_stops; s++) {
-            int at = plan->stops[s].device, to = plan->stops[(s + 1) % plan->n_stops].device;
+        for (int i = 0; i < plan->n_stops; i++) {
+            int s = kin_plan_turn(plan, i), from = plan->stops[i].device, at = plan->stops[s].device;
             const kin_share *share = &plan->shares[at];
             int n = plan->stops[s].relay ? 0 : kin_plan_of_round(share->n_layer, plan->n_rounds, round);
             int n_gpu = n > 0 ? kin_plan_of_round(share->n_layer_gpu, plan->n_rounds, round) : 0;
+            if (plan->n_stops > 1) now += kin_hop_s(facts, from, at, 1);
             if (n > 0) now = compute_window(&devices[at], now, n - n_gpu, n_gpu);
-            if (plan->n_stops > 1) now += kin_hop_s(facts, at, to, 1);
         }
     }
     int n_tiles = devices[0].n_unit - devices[0].n_layer_unit;
@@ -115,6 +115,10 @@ int kin_timeline_play(const kin_facts *facts, const kin_plan *plan, double *tpot
     for (int i = 0; i < facts->n_device; i++) {
         int n_cpu = plan->shares[i].n_layer - plan->shares[i].n_layer_gpu;
         kin_device_rates_init(&devices[i].rates, facts, i, 1, facts->work.n_cached, true);
+        if (p.devices[i].streamed_bytes > 0) {
+            devices[i].rates.cpu_layer_fixed_s += devices[i].rates.layer_starts_s;
+            devices[i].rates.output_s += devices[i].rates.output_starts_s;
+        }
         set_units(&devices[i], n_cpu, p.devices[i].resident_bytes, p.devices[i].streamed_bytes > 0);
         devices[i].experts_layer_s = n_cpu > 0 ? p.devices[i].experts_s / n_cpu : 0;
     }
@@ -124,5 +128,19 @@ int kin_timeline_play(const kin_facts *facts, const kin_plan *plan, double *tpot
     }
     free(devices);
     *tpot_s = (now - counted) / N_COUNTED;
+    return 0;
+}
+
+int kin_timeline_predict(const kin_facts *facts, const kin_plan *plan, kin_prediction *out, kin_err *err) {
+    if (kin_latency_predict(facts, plan, out, err) != 0) return KIN_FAIL;
+    if (kin_timeline_play(facts, plan, &out->tpot_s, err) != 0) return KIN_FAIL;
+    if (kin_prompt_play(facts, plan, &out->ttft_s, err) != 0) return KIN_FAIL;
+    double waits_s = fmax(0, out->tpot_s - out->compute_s - out->windows_s - out->hops_s);
+    out->exposed_s = fmin(out->exposed_s, waits_s);
+    out->disk_bound_s = waits_s - out->exposed_s;
+    for (int i = 0; i < facts->n_device && out->disk_bound_s > 0; i++) {
+        double longest_s = out->slowest_disk < 0 ? 0 : out->devices[out->slowest_disk].stall_s;
+        if (out->devices[i].stall_s > longest_s) out->slowest_disk = i;
+    }
     return 0;
 }

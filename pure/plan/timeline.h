@@ -1,13 +1,18 @@
 // The timeline, played: every block of every device computed in turn, every streamed unit read when the disk is free and the ring
 // has room for it. Slower than the closed form of latency.h (some hundred microseconds), and closer where windows have few units
-// or several disks are near their limit. For showing a plan; solvers use the closed form, and tests hold it against this.
+// or several disks are near their limit. For showing a plan; solvers use the closed form, and tests hold it against this. Prompts
+// are played by prompt.h.
 //
 // As in the engine: a layer is an attention block (one unit) and a feed-forward block (gate, up, down), the output is tiles of 16
 // MiB; units stay or leave memory in the order of kin_residency_order; a block is computed when its units are there, and gives
 // their room back afterwards. Layers count as equal here. Experts are not streamed: what they wait for is the closed form's.
 #pragma once
 
-#include "pure/plan/plan.h"
+#include "pure/plan/latency.h"
+
+// kin_latency_predict with the times played: what is shown to people and held against runs. What the played token waits more, or
+// less, than the closed form has it, is in exposed_s and disk_bound_s; the devices' parts are the closed form's.
+int kin_timeline_predict(const kin_facts *facts, const kin_plan *plan, kin_prediction *out, kin_err *err);
 
 // Seconds of a token, once tokens take the same. Fails where kin_latency_pass does, and for want of memory.
 int kin_timeline_play(const kin_facts *facts, const kin_plan *plan, double *tpot_s, kin_err *err);

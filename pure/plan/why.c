@@ -1,6 +1,9 @@
 #include "pure/plan/why.h"
 
+#include <math.h>
 #include <stdio.h>
+
+#include <string.h>
 
 typedef struct question {
     const kin_facts *facts;
@@ -19,17 +22,35 @@ static void say_share(const kin_share *share, char *text, size_t size) {
         snprintf(text, size, "%d layer%s, %d of them on the GPU", share->n_layer, s, share->n_layer_gpu);
 }
 
-static bool is_relay(const kin_plan *plan, int device) {
+// "1234", "277", "27.1": three figures, but no powers of ten.
+static const char *say_ms(double seconds, char text[32]) {
+    double ms = seconds * 1e3;
+    snprintf(text, 32, ms < 999.5 ? "%.3g" : "%.0f", ms);
+    return text;
+}
+
+// The stop where the device passes on for others, or -1.
+static int relay_stop(const kin_plan *plan, int device) {
     for (int s = 1; s < plan->n_stops; s++) {
-        if (plan->stops[s].relay && plan->stops[s].device == device) return true;
+        if (plan->stops[s].relay && plan->stops[s].device == device) return s;
     }
-    return false;
+    return -1;
+}
+
+// "a relay between laptop and phone": the devices before and behind it in the ring, be they relays too.
+static void say_relay(const question *q, int stop, char *text, size_t size) {
+    const kin_plan *plan = q->plan;
+    int before = plan->stops[stop - 1].device, behind = plan->stops[(stop + 1) % plan->n_stops].device;
+    if (before == behind)
+        snprintf(text, size, "a relay to %s and back", q->facts->devices[before].name);
+    else
+        snprintf(text, size, "a relay between %s and %s", q->facts->devices[before].name, q->facts->devices[behind].name);
 }
 
 // What a device takes that has layers: would another do as well?
 static void say_used(const question *q, int device, char *sentence) {
     const kin_device_facts *d = &q->facts->devices[device];
-    char share[80];
+    char share[80], ms[32], relay[2 * KIN_FACTS_MAX_NAME + 40] = "";
     kin_plan without;
     kin_plan_options options = *q->options;
     say_share(&q->plan->shares[device], share, sizeof share);
@@ -37,33 +58,45 @@ static void say_used(const question *q, int device, char *sentence) {
         snprintf(sentence, KIN_WHY_MAX, "%s: %s; the head, with embedding and output", d->name, share);
         return;
     }
+    if (relay_stop(q->plan, device) > 0) {
+        memcpy(relay, "; also ", sizeof "; also ");
+        say_relay(q, relay_stop(q->plan, device), relay + strlen(relay), sizeof relay - strlen(relay));
+    }
     options.leave_out |= kin_device_bit(device);
     options.force_in &= ~kin_device_bit(device);
-    if (kin_plan_exact(q->facts, &options, &without, NULL) != 0)
-        snprintf(sentence, KIN_WHY_MAX, "%s: %s; without it the model has no place", d->name, share);
-    else
-        snprintf(sentence, KIN_WHY_MAX, "%s: %s; without it %.3g ms/token more", d->name, share,
-                 (without.tpot_s - q->plan->tpot_s) * 1e3);
+    if (kin_plan_exact(q->facts, &options, &without, NULL) != 0) {
+        snprintf(sentence, KIN_WHY_MAX, "%s: %s%s; without it the model has no place", d->name, share, relay);
+        return;
+    }
+    double more_s = without.tpot_s - q->plan->tpot_s; // less than nothing: it computes because it must
+    snprintf(sentence, KIN_WHY_MAX, "%s: %s%s; without it %s ms/token %s", d->name, share, relay, say_ms(fabs(more_s), ms),
+             more_s < 0 ? "less" : "more");
 }
 
 // The whole cost of a device that is not used: the best plan with it.
 static void say_unused(const question *q, int device, char *sentence) {
-    const kin_device_facts *d = &q->facts->devices[device];
-    const char *role = device == 0                 ? "only embedding and output"
-                       : is_relay(q->plan, device) ? "no layers, only a relay"
-                                                   : "left out";
+    char role[2 * KIN_FACTS_MAX_NAME + 40] = "left out", ms[32];
+    const char *name = q->facts->devices[device].name, *it = "it";
+    int stop = relay_stop(q->plan, device);
+    if (device == 0)
+        snprintf(role, sizeof role, "is the head, with embedding and output only"), it = "a layer there";
+    else if (stop > 0) {
+        snprintf(role, sizeof role, "is ");
+        say_relay(q, stop, role + strlen(role), sizeof role - strlen(role));
+        it = "a layer there";
+    }
     kin_plan with;
     kin_plan_options options = *q->options;
     options.force_in |= kin_device_bit(device);
     if (kin_plan_exact(q->facts, &options, &with, NULL) != 0) {
-        snprintf(sentence, KIN_WHY_MAX, "%s %s: it cannot hold a layer", d->name, role);
+        snprintf(sentence, KIN_WHY_MAX, "%s %s: it cannot hold a layer", name, role);
         return;
     }
     double more_s = with.tpot_s - q->plan->tpot_s;
     if (more_s * 1e3 >= 0.005)
-        snprintf(sentence, KIN_WHY_MAX, "%s %s: it would add %.3g ms/token", d->name, role, more_s * 1e3);
+        snprintf(sentence, KIN_WHY_MAX, "%s %s: %s would add %s ms/token", name, role, it, say_ms(more_s, ms));
     else
-        snprintf(sentence, KIN_WHY_MAX, "%s %s: it would make nothing faster", d->name, role);
+        snprintf(sentence, KIN_WHY_MAX, "%s %s: %s would make nothing faster", name, role, it);
 }
 
 int kin_why(const kin_facts *facts, const kin_plan_options *options, const kin_plan *plan, char sentences[][KIN_WHY_MAX],

@@ -1,0 +1,151 @@
+#include "pure/plan/prompt.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+// What one chunk takes, in all rounds.
+typedef struct chunk {
+    int n_tokens;
+    double pass_s; // on its own
+    double device_s[KIN_FACTS_MAX_DEVICES];
+} chunk;
+
+typedef struct prompt {
+    const kin_facts *facts;
+    const kin_plan *plan;
+    int n_chunk;
+    chunk *chunks;
+    double output_s;
+} prompt;
+
+static int fill_chunk(const prompt *p, int n_tokens, int n_before, chunk *out, kin_err *err) {
+    kin_prediction pass;
+    if (kin_latency_pass(p->facts, p->plan, n_tokens, n_before, false, &pass, err) != 0) return KIN_FAIL;
+    *out = (chunk){.n_tokens = n_tokens, .pass_s = pass.tpot_s};
+    for (int i = 0; i < p->facts->n_device; i++) {
+        const kin_device_prediction *d = &pass.devices[i];
+        out->device_s[i] = fmax(d->compute_s + d->windows_s + d->experts_s + d->exposed_s, d->stall_s);
+    }
+    return 0;
+}
+
+static int cut(prompt *p, kin_err *err) {
+    const kin_work_facts *work = &p->facts->work;
+    int n = work->n_prompt, size = kin_prompt_chunk_tokens(n, p->plan->n_stops, work->n_batch);
+    kin_prediction last;
+    p->n_chunk = n / size + (n % size > 0);
+    if (p->n_chunk > KIN_PROMPT_MAX_CHUNKS) return kin_err_set(err, "plan: a prompt of %d chunks of %d tokens", p->n_chunk, size);
+    p->chunks = calloc((size_t)p->n_chunk, sizeof *p->chunks);
+    if (!p->chunks) return kin_err_set(err, "plan: no memory for %d chunks of a prompt", p->n_chunk);
+    for (int i = 0; i < p->n_chunk; i++) {
+        int before = i * size, left = n - before;
+        if (fill_chunk(p, left < size ? left : size, before, &p->chunks[i], err) != 0) return KIN_FAIL;
+    }
+    const chunk *end = &p->chunks[p->n_chunk - 1];
+    if (kin_latency_pass(p->facts, p->plan, end->n_tokens, n - end->n_tokens, true, &last, err) != 0) return KIN_FAIL;
+    p->output_s = last.tpot_s - end->pass_s;
+    return 0;
+}
+
+// The bytes of a hop on the wire; chunks wait for each other there. The way itself takes many at once.
+static double wire_s(const prompt *p, int i, int n_tokens) {
+    int from = p->plan->stops[i].device, to = p->plan->stops[kin_plan_turn(p->plan, i)].device;
+    return n_tokens * p->facts->model.hidden_bytes / p->facts->links[from][to].bytes_s;
+}
+
+// ---- the closed form
+
+static double busiest_s(const prompt *p) {
+    double busiest = 0, devices_s[KIN_FACTS_MAX_DEVICES] = {0};
+    for (int c = 0; c < p->n_chunk; c++) {
+        for (int i = 0; i < p->facts->n_device; i++) devices_s[i] += p->chunks[c].device_s[i];
+    }
+    for (int i = 0; i < p->facts->n_device; i++) busiest = fmax(busiest, devices_s[i]);
+    for (int i = 0; i < p->plan->n_stops && p->plan->n_stops > 1; i++)
+        busiest = fmax(busiest, p->plan->n_rounds * wire_s(p, i, p->facts->work.n_prompt));
+    return busiest;
+}
+
+static double closed_form(const prompt *p) {
+    double sum_s = busiest_s(p), pass_s = 0, k = p->plan->n_rounds;
+    for (int c = 0; c < p->n_chunk; c++) pass_s += p->chunks[c].pass_s / p->n_chunk;
+    if (p->n_chunk > KIN_PROMPT_CHUNKS_AT_ONCE) sum_s = fmax(sum_s, pass_s * p->n_chunk / KIN_PROMPT_CHUNKS_AT_ONCE);
+    return ((k - 1) * fmax(pass_s, sum_s) + sum_s + pass_s - sum_s / p->n_chunk) / k + p->output_s;
+}
+
+int kin_prompt_predict(const kin_facts *facts, const kin_plan *plan, double *ttft_s, kin_err *err) {
+    prompt p = {.facts = facts, .plan = plan};
+    *ttft_s = 0;
+    if (facts->work.n_prompt == 0) return 0;
+    int rc = cut(&p, err);
+    if (rc == 0) *ttft_s = closed_form(&p);
+    free(p.chunks);
+    return rc;
+}
+
+// ---- played
+
+// A chunk on its way: at `ready_s` it asks for the hop into the i-th turn of a round, or has arrived there.
+typedef struct traveller {
+    double ready_s;
+    int round, turn;
+    bool arrived;
+} traveller;
+
+static double window_s(const prompt *p, const chunk *c, int stop, int round) {
+    int device = p->plan->stops[stop].device, n = p->plan->shares[device].n_layer;
+    if (p->plan->stops[stop].relay || n == 0) return 0;
+    return c->device_s[device] * kin_plan_of_round(n, p->plan->n_rounds, round) / n;
+}
+
+static double later(double *free_s, double ready_s, double takes_s) {
+    return *free_s = fmax(*free_s, ready_s) + takes_s;
+}
+
+// One step of the chunk that asks first. Returns false when it has done all its rounds.
+static bool advance(const prompt *p, const chunk *c, traveller *t, double *device_free_s, double *wire_free_s) {
+    int from = t->turn, to = kin_plan_turn(p->plan, from), device = p->plan->stops[to].device;
+    if (!t->arrived && p->plan->n_stops > 1) {
+        double rtt_s = p->facts->links[p->plan->stops[from].device][device].rtt_s;
+        t->ready_s = later(&wire_free_s[from], t->ready_s, wire_s(p, from, c->n_tokens)) + rtt_s / 2;
+        t->arrived = true;
+        return true;
+    }
+    t->ready_s = later(&device_free_s[device], t->ready_s, window_s(p, c, to, t->round));
+    t->arrived = false;
+    if (++t->turn == p->plan->n_stops) t->turn = 0, t->round++;
+    return t->round < p->plan->n_rounds;
+}
+
+static int earliest(const traveller *t, int n) {
+    int first = 0;
+    for (int i = 1; i < n; i++) first = t[i].ready_s < t[first].ready_s ? i : first;
+    return first;
+}
+
+// The head sends the next chunk when one has come home.
+static double play(const prompt *p) {
+    traveller on_their_way[KIN_PROMPT_CHUNKS_AT_ONCE] = {0};
+    int which[KIN_PROMPT_CHUNKS_AT_ONCE], n = p->n_chunk < KIN_PROMPT_CHUNKS_AT_ONCE ? p->n_chunk : KIN_PROMPT_CHUNKS_AT_ONCE;
+    double device_free_s[KIN_FACTS_MAX_DEVICES] = {0}, wire_free_s[KIN_PLAN_MAX_STOPS] = {0}, end_s = 0;
+    for (int i = 0; i < n; i++) which[i] = i;
+    for (int n_done = 0, n_sent = n; n_done < p->n_chunk;) {
+        int i = earliest(on_their_way, n);
+        if (advance(p, &p->chunks[which[i]], &on_their_way[i], device_free_s, wire_free_s)) continue;
+        end_s = fmax(end_s, on_their_way[i].ready_s);
+        n_done++;
+        on_their_way[i] = (traveller){.ready_s = n_sent < p->n_chunk ? on_their_way[i].ready_s : INFINITY};
+        which[i] = n_sent++;
+    }
+    return end_s + p->output_s;
+}
+
+int kin_prompt_play(const kin_facts *facts, const kin_plan *plan, double *ttft_s, kin_err *err) {
+    prompt p = {.facts = facts, .plan = plan};
+    *ttft_s = 0;
+    if (facts->work.n_prompt == 0) return 0;
+    int rc = cut(&p, err);
+    if (rc == 0) *ttft_s = play(&p);
+    free(p.chunks);
+    return rc;
+}
