@@ -114,17 +114,16 @@ static int open_gpu(kin_devices *ds, kin_err *err) {
 
 int kin_devices_open(kin_devices *ds, const kin_device_options *o, kin_err *err) {
     static pthread_once_t cpu_once = PTHREAD_ONCE_INIT, all_once = PTHREAD_ONCE_INIT;
-    if (o->gpu)
+    if (o->gpu || o->gpu_if_any)
         pthread_once(&all_once, load_all);
     else
         pthread_once(&cpu_once, load_cpu);
 
     *ds = (kin_devices){0};
-    if (open_cpu(ds, o, err) != 0 || (o->gpu && open_gpu(ds, err) != 0)) {
-        kin_devices_close(ds);
-        return KIN_FAIL;
-    }
-    return 0;
+    bool ok = open_cpu(ds, o, err) == 0;
+    if (ok && (o->gpu || o->gpu_if_any)) ok = open_gpu(ds, err) == 0 || !o->gpu;
+    if (!ok) kin_devices_close(ds);
+    return ok ? 0 : KIN_FAIL;
 }
 
 void kin_devices_close(kin_devices *ds) {

@@ -12,7 +12,8 @@
 
 typedef struct kin_device_options {
     int n_threads;     // 0: one per physical core
-    bool gpu;          // open the first GPU; an error if there is none
+    bool gpu;          // open the first GPU; an error if there is none, unless:
+    bool gpu_if_any;   // open it if there is one
     bool repack;       // give CPU weights the layout that this CPU multiplies fastest
     atomic_bool *stop; // NULL, or: once true, a running computation ends early with an error
 } kin_device_options;

@@ -98,6 +98,16 @@ static uint64_t compute_estimate(const kin_model *model, const kin_shard_options
     return per_token * (uint64_t)o->n_batch;
 }
 
+uint64_t kin_shard_buffer_bytes(const kin_model *model, const kin_shard_options *o) {
+    kin_shard_options own = *o;
+    if (own.n_batch > own.n_ctx) own.n_batch = own.n_ctx;
+    return compute_estimate(model, &own);
+}
+
+uint64_t kin_shard_overhead_bytes(void) {
+    return OVERHEAD_BYTES;
+}
+
 // KV cache and buffers come first; what is left is for weights. A context that cannot fit is refused, with what would fit.
 static int plan_memory(kin_shard *s, kin_err *err) {
     const kin_shard_options *o = &s->o;
@@ -132,6 +142,7 @@ static int open_weights(kin_shard *s, kin_err *err) {
         .cache_cap = s->o.cache_cap,
         .identity = s->o.identity,
         .mode = s->o.mode,
+        .arrival = s->o.arrival,
         .progress = s->o.progress,
         .progress_user = s->o.progress_user,
     };

@@ -23,17 +23,18 @@ typedef struct kin_shard kin_shard;
 
 typedef struct kin_shard_options {
     kin_windows windows;
-    int n_ctx;              // cells of the KV cache
-    int n_batch;            // most tokens per step
-    int n_steps;            // most steps at once
-    enum ggml_type kv_type; // GGML_TYPE_F16 or GGML_TYPE_Q8_0
-    bool flash;             // use the fused attention operator where every device has it
-    bool output;            // hold the output layer too (the head's shard does)
-    const char *cache_dir;  // of the prepacked cache; NULL: none
-    uint64_t cache_cap;     // bytes that all caches there may take; 0: a fifth of the disk
-    uint64_t identity;      // of the model's content, if it is known; 0: samples of the file tell
-    uint64_t memory;        // bytes that all of it may take: weights, KV cache, buffers; 0: what the machine can spare
-    kin_stream_mode mode;   // how weights that do not fit are read
+    int n_ctx;                  // cells of the KV cache
+    int n_batch;                // most tokens per step
+    int n_steps;                // most steps at once
+    enum ggml_type kv_type;     // GGML_TYPE_F16 or GGML_TYPE_Q8_0
+    bool flash;                 // use the fused attention operator where every device has it
+    bool output;                // hold the output layer too (the head's shard does)
+    const char *cache_dir;      // of the prepacked cache; NULL: none
+    uint64_t cache_cap;         // bytes that all caches there may take; 0: a fifth of the disk
+    uint64_t identity;          // of the model's content, if it is known; 0: samples of the file tell
+    uint64_t memory;            // bytes that all of it may take: weights, KV cache, buffers; 0: what the machine can spare
+    kin_stream_mode mode;       // how weights that do not fit are read
+    const kin_arrival *arrival; // of weights that are not in the files yet, for open only; NULL: all are
     kin_progress progress;
     void *progress_user;
 } kin_shard_options;
@@ -45,6 +46,10 @@ kin_shard_options kin_shard_options_defaults(const kin_model *model);
 int kin_shard_open(kin_shard **out, const kin_model *model, const kin_devices *devices, const kin_shard_options *options,
                    kin_err *err);
 void kin_shard_close(kin_shard *shard);
+
+// What a shard sets aside before weights get memory, beside the KV cache: compute buffers, and the program itself.
+uint64_t kin_shard_buffer_bytes(const kin_model *model, const kin_shard_options *options);
+uint64_t kin_shard_overhead_bytes(void);
 
 int kin_shard_n_windows(const kin_shard *shard);
 

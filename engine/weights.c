@@ -87,6 +87,9 @@ struct kin_weights {
     bool must_stream;  // not all fits: every unit must be in a file
     bool move_at_once; // each unit goes to the cache file as soon as it is packed
     atomic_bool cache_failed;
+    pthread_mutex_t failing; // over the following, while units are filled
+    bool has_failed;
+    kin_err failure; // the first one: weights that did not come
 
     kin_stream *stream;
     size_t *stream_units; // [n_units] numbers of the streamer's units, in its order
@@ -135,7 +138,7 @@ static void add_layer_unit(unit *u, const kin_model *m, int il, kin_unit kind, s
 
 // A tile is as large as the largest weight of a layer: larger ones would need a larger ring to stream through, and each must wait
 // until so much of it is free.
-static int64_t tile_rows(const kin_model *m) {
+int64_t kin_weights_tile_rows(const kin_model *m) {
     const kin_gguf_tensor *t = m->output;
     uint64_t bytes = TILE_LEAST;
     for (int id = 0; id < KIN_W_COUNT; id++) {
@@ -148,12 +151,12 @@ static int64_t tile_rows(const kin_model *m) {
 }
 
 static int count_tiles(const kin_model *m) {
-    return (int)((m->output->ne[1] + tile_rows(m) - 1) / tile_rows(m));
+    return (int)((m->output->ne[1] + kin_weights_tile_rows(m) - 1) / kin_weights_tile_rows(m));
 }
 
 static void add_tile_unit(unit *u, const kin_model *m, int i_tile, struct ggml_tensor **slot, const kin_device *cpu) {
     const kin_gguf_tensor *t = m->output;
-    int64_t rows = tile_rows(m), begin = i_tile * rows, left = t->ne[1] - begin;
+    int64_t rows = kin_weights_tile_rows(m), begin = i_tile * rows, left = t->ne[1] - begin;
     uint64_t row_bytes = t->n_bytes / (uint64_t)t->ne[1], at = (uint64_t)begin * row_bytes;
     if (left < rows) rows = left;
     u->i_packed = (size_t)m->hp.n_layer * KIN_UNIT_COUNT + (size_t)i_tile;
@@ -407,13 +410,39 @@ static void forget_source(const kin_weights *w, const unit *u) {
     }
 }
 
+static int await_unit(const kin_weights *w, const unit *u, kin_err *err) {
+    const kin_arrival *a = w->o.arrival;
+    for (int i = 0; a && i < u->n_pieces; i++) {
+        const piece *p = &u->pieces[i];
+        if (a->wait(a->user, p->i_file, p->file_offset, p->bytes, err) != 0) return KIN_FAIL;
+    }
+    return 0;
+}
+
+static void note_failure(kin_weights *w, const kin_err *err) {
+    pthread_mutex_lock(&w->failing);
+    if (!w->has_failed) w->failure = *err;
+    w->has_failed = true;
+    pthread_mutex_unlock(&w->failing);
+}
+
 static void fill_unit(void *user, size_t i) {
     kin_weights *w = user;
     unit *u = &w->units[i];
+    kin_err err;
+    if (u->device->is_gpu) return;
+    if (u->pack && !u->fresh) try_move(w, u);
+    if (atomic_load(&u->in_file)) {
+        forget_source(w, u);
+        return;
+    }
+    if (await_unit(w, u, &err) != 0) {
+        note_failure(w, &err);
+        return;
+    }
     if (!u->pack) return;
-    if (!u->fresh) try_move(w, u);
     bool hopeless = w->must_stream && atomic_load(&w->cache_failed); // it will be used as it is in the model file
-    if (!atomic_load(&u->in_file) && !hopeless) {
+    if (!hopeless) {
         pack(u);
         if (w->move_at_once) try_move(w, u);
         if (w->must_stream && !atomic_load(&u->in_file)) madvise(u->base, u->packed_bytes, MADV_DONTNEED);
@@ -458,6 +487,10 @@ static int place_cpu(kin_weights *w, kin_err *err) {
     // Writing the cache file can wait until the model runs, if memory holds the packed weights so long.
     w->move_at_once = stream || w->stats.packed_bytes > kin_memory_read().available / 2;
     kin_parallel(w->stats.packed_bytes ? w->devices->n_threads : 1, w->n_units, fill_unit, w);
+    if (w->has_failed) {
+        *err = w->failure;
+        return KIN_FAIL;
+    }
     for (size_t i = 0; i < w->n_units && stream; i++) {
         unit *u = &w->units[i];
         if (u->pack && !atomic_load(&u->in_file) && unpack(w, u, err) != 0) return KIN_FAIL;
@@ -489,6 +522,7 @@ static int place_gpu(kin_weights *w, kin_err *err) {
     atomic_store(&w->n_done, 0);
     atomic_store(&w->n_total, w->stats.gpu_bytes);
     for (size_t i = 0; i < w->n_units; i++) {
+        if (w->units[i].device->is_gpu && await_unit(w, &w->units[i], err) != 0) return KIN_FAIL;
         for (int k = 0; w->units[i].device->is_gpu && k < w->units[i].n_pieces; k++) {
             piece *p = &w->units[i].pieces[k];
             ggml_backend_tensor_set(*p->slot, p->data, 0, p->bytes);
@@ -678,11 +712,13 @@ int kin_weights_open(kin_weights **out, const kin_model *model, const kin_device
     w->model = model;
     w->devices = devices;
     w->o = *o;
+    pthread_mutex_init(&w->failing, NULL);
     if (alloc_state(w, err) != 0) goto fail;
     collect_units(w);
     try_cache(w);
     if (place_cpu(w, err) != 0 || place_gpu(w, err) != 0 || open_stream(w, err) != 0) goto fail;
     note_experts(w, w->o.budget);
+    w->o.arrival = NULL;
     start_finisher(w);
     *out = w;
     return 0;
@@ -710,6 +746,7 @@ void kin_weights_close(kin_weights *w) {
     if (w->ctx) ggml_free(w->ctx);
     if (w->gpu_ctx) ggml_free(w->gpu_ctx);
     kin_packed_close(w->packed);
+    pthread_mutex_destroy(&w->failing);
     free(w->stream_units);
     free(w->units);
     free(w->tiles);

@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "engine/arrival.h"
 #include "engine/device.h"
 #include "engine/stream.h"
 #include "model/model.h"
@@ -32,8 +33,9 @@ typedef struct kin_weights_options {
     uint64_t cache_cap;    // bytes that all caches there may take; 0: a fifth of the disk
     uint64_t identity;     // of the model's content; 0: not known
     kin_stream_mode mode;
-    uint64_t budget;       // bytes of memory for the CPU's weights; UINT64_MAX: all that they need
-    kin_progress progress; // NULL, or called while weights are packed or copied
+    uint64_t budget;            // bytes of memory for the CPU's weights; UINT64_MAX: all that they need
+    const kin_arrival *arrival; // of weights that are not in the files yet, for open only; NULL: all are
+    kin_progress progress;      // NULL, or called while weights are packed or copied
     void *progress_user;
 } kin_weights_options;
 
@@ -60,6 +62,7 @@ struct ggml_tensor *kin_weights_rope_factors(const kin_weights *weights, const k
 // have all of it in memory.
 struct ggml_tensor *kin_weights_output_norm(const kin_weights *weights);
 int kin_weights_n_tiles(const kin_weights *weights);
+int64_t kin_weights_tile_rows(const kin_model *model); // of every tile but the last, which has the rest
 struct ggml_tensor *kin_weights_tile(const kin_weights *weights, int i_tile);
 
 // A block is what is computed at once while weights stream: a part of a CPU layer (attention; then the feed-forward block, in two

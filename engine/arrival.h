@@ -1,0 +1,17 @@
+// Weights that are still on their way to the model's files: asked by whoever is about to read them.
+//
+// Behind it is somebody who brings them (ring/inflow.h). Bytes that were not waited for must not be looked at: a hole reads as
+// zeros. Without an arrival all of a model is in its files.
+//
+// Threads: any, several at once.
+#pragma once
+
+#include <stdint.h>
+
+#include "base/err.h"
+
+typedef struct kin_arrival {
+    // Waits until these bytes of a file are in it, and checked. Fails when they will not come any more.
+    int (*wait)(void *user, int i_file, uint64_t offset, uint64_t bytes, kin_err *err);
+    void *user;
+} kin_arrival;

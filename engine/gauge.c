@@ -1,0 +1,74 @@
+#include "engine/gauge.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+
+enum { LEAST_RUNS = 3, MOST_RUNS = 1024 };
+
+int kin_gauge_init(kin_gauge *g, const kin_device *device, size_t n_nodes, kin_err *err) {
+    n_nodes *= 2; // and what they are made from
+    struct ggml_init_params params = {
+        .mem_size = 2 * n_nodes * ggml_tensor_overhead() + ggml_graph_overhead_custom(n_nodes, false), .no_alloc = true};
+    *g = (kin_gauge){.device = device, .ctx = ggml_init(params), .galloc = ggml_gallocr_new(device->buft)};
+    if (!g->ctx || !g->galloc) {
+        kin_gauge_fini(g);
+        return kin_err_set(err, "out of memory");
+    }
+    g->gf = ggml_new_graph_custom(g->ctx, n_nodes, false);
+    return 0;
+}
+
+void kin_gauge_fini(kin_gauge *g) {
+    if (g->galloc) ggml_gallocr_free(g->galloc);
+    if (g->ctx) ggml_free(g->ctx);
+    *g = (kin_gauge){0};
+}
+
+bool kin_gauge_possible(const kin_gauge *g) {
+    for (int i = 0; i < ggml_graph_n_nodes(g->gf); i++) {
+        if (!ggml_backend_supports_op(g->device->backend, ggml_graph_node(g->gf, i))) return false;
+    }
+    return true;
+}
+
+int kin_gauge_ready(kin_gauge *g, kin_err *err) {
+    if (!ggml_gallocr_alloc_graph(g->galloc, g->gf)) return kin_err_set(err, "%s has no room for measuring", g->device->name);
+    for (struct ggml_tensor *t = ggml_get_first_tensor(g->ctx); t; t = ggml_get_next_tensor(g->ctx, t)) {
+        if (t->buffer && (t->flags & GGML_TENSOR_FLAG_INPUT)) ggml_backend_tensor_memset(t, 0, 0, ggml_nbytes(t));
+    }
+    return 0;
+}
+
+static int compare(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double kin_gauge_quartile(double *values, int n) {
+    qsort(values, (size_t)n, sizeof *values, compare);
+    return values[n / 4];
+}
+
+static int run(kin_gauge *g, double *seconds, kin_err *err) {
+    kin_time begun = kin_clock_now();
+    enum ggml_status status = ggml_backend_graph_compute(g->device->backend, g->gf);
+    *seconds = kin_clock_ms(begun, kin_clock_now()) / 1e3;
+    if (status == GGML_STATUS_ABORTED) return kin_err_set(err, "stopped");
+    if (status == GGML_STATUS_SUCCESS) return 0;
+    return kin_err_set(err, "%s failed to compute: %s", g->device->name, ggml_status_to_string(status));
+}
+
+int kin_gauge_time(kin_gauge *g, const kin_patience *patience, double *seconds, kin_err *err) {
+    double times[MOST_RUNS], first, sum = 0;
+    int n = 0;
+    if (run(g, &first, err) != 0) return KIN_FAIL;
+    // The first run also wakes threads and fetches pages; it counts if it is long.
+    if (first >= patience->least_s) times[n++] = sum = first;
+    while (n < MOST_RUNS && sum < patience->least_s * (n < LEAST_RUNS ? LEAST_RUNS : 1)) {
+        if (run(g, &times[n], err) != 0) return KIN_FAIL;
+        sum += times[n++];
+    }
+    *seconds = patience->mean ? sum / n : kin_gauge_quartile(times, n);
+    return 0;
+}

@@ -1,0 +1,158 @@
+#include "engine/model_facts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/arch.h"
+
+enum { MAX_NODES = 256 }; // of one layer's graph
+
+kin_quant kin_quant_of(enum ggml_type type) {
+    switch (type) {
+    case GGML_TYPE_F32: return KIN_QUANT_F32;
+    case GGML_TYPE_F16: return KIN_QUANT_F16;
+    case GGML_TYPE_BF16: return KIN_QUANT_BF16;
+    case GGML_TYPE_Q8_0: return KIN_QUANT_Q8_0;
+    case GGML_TYPE_Q6_K: return KIN_QUANT_Q6_K;
+    case GGML_TYPE_Q5_K: return KIN_QUANT_Q5_K;
+    case GGML_TYPE_Q4_K: return KIN_QUANT_Q4_K;
+    case GGML_TYPE_Q4_0: return KIN_QUANT_Q4_0;
+    case GGML_TYPE_Q3_K: return KIN_QUANT_Q3_K;
+    case GGML_TYPE_Q2_K: return KIN_QUANT_Q2_K;
+    default: return KIN_QUANT_OTHER;
+    }
+}
+
+// ---- bytes and FLOP
+
+// Multiply-adds count as two; the experts that a token uses, not all.
+static double flops(const kin_gguf_tensor *t, const kin_hparams *hp, bool experts) {
+    return 2.0 * (double)t->ne[0] * (double)t->ne[1] * (experts ? hp->n_expert_used : 1);
+}
+
+static void add_layer(kin_model_facts *f, const kin_model *m, int il) {
+    double share = 1.0 / m->hp.n_layer;
+    for (int id = 0; id < KIN_W_COUNT; id++) {
+        const kin_gguf_tensor *t = m->layers[il].w[id];
+        if (!t) continue;
+        bool experts = kin_weight_is_experts(id);
+        kin_quant q = kin_quant_of((enum ggml_type)t->type);
+        (experts ? f->expert_bytes : f->layer_bytes)[q] += share * (double)t->n_bytes;
+        if (!kin_weight_is_vector(id)) f->layer_flops[q] += share * flops(t, &m->hp, experts);
+    }
+}
+
+static void add_output(kin_model_facts *f, const kin_model *m) {
+    kin_quant q = kin_quant_of((enum ggml_type)m->output->type);
+    f->output_bytes[q] = (double)m->output->n_bytes;
+    f->output_flops[q] = flops(m->output, &m->hp, false);
+    f->input_bytes = m->token_embd == m->output ? 0 : (double)m->token_embd->n_bytes;
+}
+
+// ---- what is kept or streamed as a whole
+
+static double unit_bytes(const kin_model *m, int il, kin_unit unit) {
+    double sum = 0;
+    for (int id = 0; id < KIN_W_COUNT; id++) {
+        const kin_gguf_tensor *t = m->layers[il].w[id];
+        if (t && kin_weight_unit(id) == unit && !kin_weight_is_experts(id)) sum += (double)t->n_bytes;
+    }
+    return sum;
+}
+
+static double larger(double a, double b) {
+    return a > b ? a : b;
+}
+
+static double tile_bytes(const kin_model *m) {
+    int64_t rows = kin_weights_tile_rows(m);
+    return (double)(rows < m->output->ne[1] ? rows : m->output->ne[1]) * (double)m->output->n_bytes / (double)m->output->ne[1];
+}
+
+// Units of the layers and tiles of the output; the block that needs the largest ring.
+static void set_units(kin_model_facts *f, const kin_model *m) {
+    double sum = 0, n = 0;
+    f->output_blocks = (double)((m->output->ne[1] + kin_weights_tile_rows(m) - 1) / kin_weights_tile_rows(m));
+    f->layer_blocks = kin_weights_n_blocks(&m->hp);
+    f->block_bytes = tile_bytes(m);
+    for (int il = 0; il < m->hp.n_layer; il++) {
+        double unit[KIN_UNIT_COUNT];
+        for (int k = 0; k < KIN_UNIT_COUNT; k++) {
+            unit[k] = unit_bytes(m, il, (kin_unit)k);
+            sum += unit[k];
+            n += unit[k] > 0;
+        }
+        // Gate and up are one block; down is the next, or with experts in the same.
+        double gate_up = unit[KIN_UNIT_FFN_GATE] + unit[KIN_UNIT_FFN_UP], down = unit[KIN_UNIT_FFN_DOWN];
+        double ffn = m->hp.n_expert ? gate_up + down : larger(gate_up, down);
+        f->block_bytes = larger(f->block_bytes, larger(unit[KIN_UNIT_ATTN], ffn));
+    }
+    f->unit_bytes = (sum + (double)m->output->n_bytes) / (n + f->output_blocks);
+}
+
+// ---- operations
+
+static bool computes(const struct ggml_tensor *node) {
+    enum ggml_op op = node->op;
+    return op != GGML_OP_NONE && op != GGML_OP_VIEW && op != GGML_OP_RESHAPE && op != GGML_OP_PERMUTE && op != GGML_OP_TRANSPOSE;
+}
+
+static struct ggml_tensor *weight(struct ggml_context *ctx, const kin_gguf_tensor *t) {
+    return t ? ggml_new_tensor_3d(ctx, (enum ggml_type)t->type, t->ne[0], t->ne[1], t->ne[2]) : NULL;
+}
+
+// The graph of one layer for one token, built and counted. Nothing in it has data.
+static int count_layer_ops(const kin_model *m, const kin_shard_options *o, int il, double *n_ops, kin_err *err) {
+    const kin_hparams *hp = &m->hp;
+    const size_t n_max = MAX_NODES + 2 * (size_t)hp->n_expert_used;
+    struct ggml_init_params params = {.mem_size = 2 * n_max * ggml_tensor_overhead() + ggml_graph_overhead_custom(n_max, false),
+                                      .no_alloc = true};
+    kin_graph_layer *layers = calloc((size_t)hp->n_layer, sizeof *layers);
+    struct ggml_context *ctx = ggml_init(params);
+    if (!layers || !ctx) {
+        if (ctx) ggml_free(ctx);
+        free(layers);
+        return kin_err_set(err, "out of memory");
+    }
+    for (int id = 0; id < KIN_W_COUNT; id++) layers[il].w[id] = weight(ctx, m->layers[il].w[id]);
+    layers[il].k = ggml_new_tensor_2d(ctx, o->kv_type, kin_hparams_n_embd_kv(hp), 64);
+    layers[il].v = ggml_new_tensor_2d(ctx, o->kv_type, kin_hparams_n_embd_kv(hp), 64);
+    kin_graph g = {.ctx = ctx, .gf = ggml_new_graph_custom(ctx, n_max, false), .hp = hp, .layers = layers, .flash = o->flash};
+    g.n_kv = 64;
+    g.cells = ggml_new_tensor_1d(ctx, GGML_TYPE_I64, 1);
+    g.all = (kin_graph_rows){1, ggml_new_tensor_1d(ctx, GGML_TYPE_I32, 1), ggml_new_tensor_2d(ctx, GGML_TYPE_F16, g.n_kv, 1)};
+    struct ggml_tensor *x = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, hp->n_embd, 1);
+    ggml_build_forward_expand(g.gf, hp->arch->ffn(&g, il, hp->arch->attn(&g, il, x)));
+    *n_ops = 0;
+    for (int i = 0; i < ggml_graph_n_nodes(g.gf); i++) *n_ops += computes(ggml_graph_node(g.gf, i));
+    ggml_free(ctx);
+    free(layers);
+    return 0;
+}
+
+// ---- all of it
+
+static void set_shares(kin_model_facts *f, const kin_model *m) {
+    double bytes[KIN_FACTS_MAX_LAYERS];
+    for (int il = 0; il < m->hp.n_layer; il++) bytes[il] = (double)kin_model_layer_bytes(m, il);
+    kin_facts_set_shares(f, bytes);
+}
+
+int kin_model_facts_of(kin_model_facts *f, const kin_model *m, const kin_shard_options *o, kin_err *err) {
+    const kin_hparams *hp = &m->hp;
+    if (hp->n_layer > KIN_FACTS_MAX_LAYERS)
+        return kin_err_set(err, "%d layers; at most %d can be planned", hp->n_layer, KIN_FACTS_MAX_LAYERS);
+    *f = (kin_model_facts){.n_layer = hp->n_layer, .n_vocab = hp->n_vocab};
+    f->hidden_bytes = (double)sizeof(float) * hp->n_embd;
+    for (int il = 0; il < hp->n_layer; il++) add_layer(f, m, il);
+    if (hp->n_expert) f->expert_share = (double)hp->n_expert_used / hp->n_expert;
+    set_shares(f, m);
+    add_output(f, m);
+    set_units(f, m);
+    f->kv_bytes = 2.0 * (double)ggml_row_size(o->kv_type, kin_hparams_n_embd_kv(hp));
+    f->kv_reads = (double)hp->n_head / hp->n_head_kv;
+    f->cpu_buffer_bytes = (double)(kin_shard_buffer_bytes(m, o) + kin_shard_overhead_bytes());
+    f->gpu_buffer_bytes = (double)kin_shard_buffer_bytes(m, o);
+    f->output_ops = 2 + (f->output_blocks > 1 ? 2 : 1) * f->output_blocks; // norm, its weight; a tile's product, its copy
+    return count_layer_ops(m, o, hp->n_layer / 2, &f->layer_ops, err);
+}

@@ -1,0 +1,244 @@
+#include "engine/rates.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    WIDTH = 2048, // of the layers that are imitated
+    WIDTH_KV = 512,
+    WIDTH_FF = 8192,
+    HEAD_DIM = 64,
+    BATCH = 128,    // tokens of a prompt
+    N_CELLS = 1024, // of a conversation: with 4096 a processor cache of few ways serves it at two thirds of the rate
+    MAX_MATRICES = 512,
+    MAX_CACHES = 128,
+    N_SMALL = 400, // small operations in a row
+};
+
+// A layer's matrices, [in, out].
+static const int64_t shapes[][2] = {
+    {WIDTH, WIDTH}, {WIDTH, WIDTH_KV}, {WIDTH, WIDTH_KV}, {WIDTH, WIDTH}, {WIDTH, WIDTH_FF}, {WIDTH, WIDTH_FF}, {WIDTH_FF, WIDTH},
+};
+enum { N_SHAPES = sizeof shapes / sizeof shapes[0] };
+
+static const enum ggml_type types[KIN_N_QUANT] = {
+    [KIN_QUANT_F32] = GGML_TYPE_F32,   [KIN_QUANT_F16] = GGML_TYPE_F16,      [KIN_QUANT_BF16] = GGML_TYPE_BF16,
+    [KIN_QUANT_Q8_0] = GGML_TYPE_Q8_0, [KIN_QUANT_Q6_K] = GGML_TYPE_Q6_K,    [KIN_QUANT_Q5_K] = GGML_TYPE_Q5_K,
+    [KIN_QUANT_Q4_K] = GGML_TYPE_Q4_K, [KIN_QUANT_Q4_0] = GGML_TYPE_Q4_0,    [KIN_QUANT_Q3_K] = GGML_TYPE_Q3_K,
+    [KIN_QUANT_Q2_K] = GGML_TYPE_Q2_K, [KIN_QUANT_OTHER] = GGML_TYPE_IQ4_XS,
+};
+
+struct kin_rates {
+    const kin_device *device;
+    // One piece of memory as two buffers: weights in the packed layout, and everything else.
+    ggml_backend_buffer_t packed, plain;
+    uint64_t bytes;
+};
+
+int kin_rates_open(kin_rates **out, const kin_device *device, uint64_t bytes, kin_err *err) {
+    *out = NULL;
+    kin_rates *r = calloc(1, sizeof *r);
+    if (!r) return kin_err_set(err, "out of memory");
+    r->device = device;
+    r->bytes = bytes;
+    if (device->repack_buft) {
+        r->packed = ggml_backend_buft_alloc_buffer(device->repack_buft, bytes);
+        if (r->packed) r->plain = ggml_backend_cpu_buffer_from_ptr(ggml_backend_buffer_get_base(r->packed), bytes);
+    } else {
+        r->plain = ggml_backend_buft_alloc_buffer(device->buft, bytes);
+    }
+    if (!r->plain) {
+        kin_rates_close(r);
+        return kin_err_set(err, "out of memory: %llu bytes on %s", (unsigned long long)bytes, device->name);
+    }
+    ggml_backend_buffer_clear(r->plain, 0); // real pages: untouched ones are all the same one
+    *out = r;
+    return 0;
+}
+
+void kin_rates_close(kin_rates *r) {
+    if (!r) return;
+    if (r->plain) ggml_backend_buffer_free(r->plain);
+    if (r->packed) ggml_backend_buffer_free(r->packed);
+    free(r);
+}
+
+// ---- graphs
+
+static struct ggml_tensor *input(kin_gauge *g, enum ggml_type type, int64_t n0, int64_t n1) {
+    struct ggml_tensor *t = ggml_new_tensor_2d(g->ctx, type, n0, n1);
+    ggml_set_input(t);
+    return t;
+}
+
+// Seconds of a run; 0 if the device does not have these operations.
+static int time_and_close(kin_gauge *g, const kin_patience *p, double *seconds, kin_err *err) {
+    *seconds = 0;
+    if (ggml_graph_n_nodes(g->gf) == 0 || !kin_gauge_possible(g)) {
+        kin_gauge_fini(g);
+        return 0;
+    }
+    int rc = kin_gauge_ready(g, err);
+    if (rc == 0) rc = kin_gauge_time(g, p, seconds, err);
+    kin_gauge_fini(g);
+    return rc;
+}
+
+typedef struct place {
+    kin_rates *rates;
+    uint64_t used;
+} place;
+
+// Puts a tensor into the store. False: no room.
+static bool put(place *at, struct ggml_tensor *t, bool packed) {
+    ggml_backend_buffer_t buffer = packed ? at->rates->packed : at->rates->plain;
+    size_t align = ggml_backend_buffer_get_alignment(buffer), bytes = ggml_backend_buffer_get_alloc_size(buffer, t);
+    uint64_t begin = (at->used + align - 1) / align * align;
+    if (begin + bytes > at->rates->bytes) return false;
+    at->used = begin + bytes;
+    return ggml_backend_tensor_alloc(buffer, t, (uint8_t *)ggml_backend_buffer_get_base(buffer) + begin) == GGML_STATUS_SUCCESS;
+}
+
+static bool add_product(place *at, kin_gauge *g, enum ggml_type type, const int64_t shape[2], struct ggml_tensor *x) {
+    struct ggml_tensor *w = ggml_new_tensor_2d(g->ctx, type, shape[0], shape[1]);
+    bool packed = at->rates->packed && kin_device_can_repack(g->device, type, (int64_t[3]){shape[0], shape[1], 1});
+    if (!put(at, w, packed)) return false;
+    ggml_build_forward_expand(g->gf, ggml_mul_mat(g->ctx, w, x)); // [out, n]
+    return true;
+}
+
+// ---- matrix products
+
+typedef struct products {
+    int n;
+    double bytes, flops, seconds; // of all of them; seconds 0: the device cannot multiply this type
+} products;
+
+// Matrices of one layer after the other, as long as there is room, but at most `most`.
+static void add_products(kin_rates *r, kin_gauge *g, enum ggml_type type, int n_tokens, int most, products *sum) {
+    place at = {.rates = r};
+    struct ggml_tensor *narrow = input(g, GGML_TYPE_F32, WIDTH, n_tokens), *wide = input(g, GGML_TYPE_F32, WIDTH_FF, n_tokens);
+    bool fits = true;
+    while (fits && sum->n < most) {
+        fits = false;
+        for (int i = 0; i < N_SHAPES && sum->n < most; i++) {
+            if (!add_product(&at, g, type, shapes[i], shapes[i][0] == WIDTH ? narrow : wide)) continue;
+            fits = true;
+            sum->n++;
+            sum->flops += 2.0 * (double)(shapes[i][0] * shapes[i][1]) * n_tokens;
+        }
+    }
+    sum->bytes = (double)at.used;
+}
+
+static int measure_products(kin_rates *r, enum ggml_type type, int n_tokens, int most, const kin_patience *p, products *out,
+                            kin_err *err) {
+    kin_gauge g;
+    *out = (products){0};
+    if (kin_gauge_init(&g, r->device, (size_t)most, err) != 0) return KIN_FAIL;
+    add_products(r, &g, type, n_tokens, most, out);
+    return time_and_close(&g, p, &out->seconds, err);
+}
+
+// What an operation costs beside its data is counted apart.
+static int measure_token(kin_rates *r, kin_quant q, const kin_patience *p, kin_engine_facts *f, kin_err *err) {
+    products all;
+    if (measure_products(r, types[q], 1, MAX_MATRICES, p, &all, err) != 0) return KIN_FAIL;
+    if (all.seconds > 0)
+        f->token_bytes_s[q] = fmax(f->token_bytes_s[q], all.bytes / fmax(all.seconds - all.n * f->op_s, all.seconds / 2));
+    return 0;
+}
+
+// One matrix: this is work for the processor, not for the memory.
+static int measure_prompt(kin_rates *r, kin_quant q, const kin_patience *p, kin_engine_facts *f, kin_err *err) {
+    products one;
+    if (measure_products(r, types[q], BATCH, 1, p, &one, err) != 0) return KIN_FAIL;
+    if (one.seconds > 0) f->prompt_flop_s[q] = fmax(f->prompt_flop_s[q], one.flops / one.seconds);
+    return 0;
+}
+
+// ---- operations
+
+static double better(double old, double seconds) {
+    return old > 0 ? fmin(old, seconds) : seconds;
+}
+
+// What a layer has between its products: norms, rotations, sums, the gate.
+static int measure_ops(kin_rates *r, const kin_patience *p, kin_engine_facts *f, kin_err *err) {
+    kin_gauge g;
+    if (kin_gauge_init(&g, r->device, N_SMALL + 16, err) != 0) return KIN_FAIL;
+    struct ggml_tensor *x = input(&g, GGML_TYPE_F32, WIDTH, 1), *w = input(&g, GGML_TYPE_F32, WIDTH, 1);
+    struct ggml_tensor *pos = input(&g, GGML_TYPE_I32, 1, 1);
+    while (ggml_graph_n_nodes(g.gf) < N_SMALL) {
+        x = ggml_mul(g.ctx, ggml_rms_norm(g.ctx, x, 1e-5f), w);
+        x = ggml_reshape_3d(g.ctx, x, HEAD_DIM, WIDTH / HEAD_DIM, 1);
+        x = ggml_rope_ext(g.ctx, x, pos, NULL, HEAD_DIM, 0, 4096, 1e4f, 1, 0, 1, 32, 1);
+        x = ggml_reshape_2d(g.ctx, x, WIDTH, 1);
+        x = ggml_add(g.ctx, x, w);
+        x = ggml_swiglu_split(g.ctx, x, w);
+        ggml_build_forward_expand(g.gf, x);
+    }
+    int n = ggml_graph_n_nodes(g.gf) * 5 / 7; // reshaping computes nothing
+    double seconds;
+    if (time_and_close(&g, p, &seconds, err) != 0) return KIN_FAIL;
+    if (seconds > 0) f->op_s = better(f->op_s, seconds / n);
+    return 0;
+}
+
+static int measure_cache_copy(kin_rates *r, const kin_patience *p, kin_engine_facts *f, kin_err *err) {
+    kin_gauge g;
+    place at = {.rates = r};
+    if (kin_gauge_init(&g, r->device, N_SMALL, err) != 0) return KIN_FAIL;
+    struct ggml_tensor *row = input(&g, GGML_TYPE_F32, WIDTH_KV, 1), *cell = input(&g, GGML_TYPE_I64, 1, 1);
+    int n = 0;
+    for (; n < N_SMALL; n++) {
+        struct ggml_tensor *cache = ggml_new_tensor_2d(g.ctx, GGML_TYPE_F16, WIDTH_KV, 64);
+        if (!put(&at, cache, false)) break;
+        ggml_build_forward_expand(g.gf, ggml_set_rows(g.ctx, cache, row, cell));
+    }
+    double seconds;
+    if (time_and_close(&g, p, &seconds, err) != 0) return KIN_FAIL;
+    if (seconds > 0) f->kv_copy_s = better(f->kv_copy_s, 2 * fmax(0, seconds / n - f->op_s));
+    return 0;
+}
+
+// As the engine does it: each head looks at the keys and values of its group, whose rows lie between those of the others.
+static int measure_attention(kin_rates *r, const kin_patience *p, kin_engine_facts *f, kin_err *err) {
+    kin_gauge g;
+    place at = {.rates = r};
+    if (kin_gauge_init(&g, r->device, 2 * MAX_CACHES, err) != 0) return KIN_FAIL;
+    int n_head = WIDTH / HEAD_DIM, n_head_kv = WIDTH_KV / HEAD_DIM, n = 0;
+    struct ggml_tensor *q = ggml_new_tensor_3d(g.ctx, GGML_TYPE_F32, HEAD_DIM, 1, n_head);
+    ggml_set_input(q);
+    struct ggml_tensor *mask = input(&g, GGML_TYPE_F16, N_CELLS, 1);
+    for (; n < MAX_CACHES; n++) {
+        struct ggml_tensor *k = ggml_new_tensor_2d(g.ctx, GGML_TYPE_F16, WIDTH_KV, N_CELLS);
+        struct ggml_tensor *v = ggml_new_tensor_2d(g.ctx, GGML_TYPE_F16, WIDTH_KV, N_CELLS);
+        if (!put(&at, k, false) || !put(&at, v, false)) break;
+        size_t row = k->nb[1], head = ggml_row_size(k->type, HEAD_DIM);
+        struct ggml_tensor *out =
+            ggml_flash_attn_ext(g.ctx, q, ggml_view_3d(g.ctx, k, HEAD_DIM, N_CELLS, n_head_kv, row, head, 0),
+                                ggml_view_3d(g.ctx, v, HEAD_DIM, N_CELLS, n_head_kv, row, head, 0), mask, 0.125f, 0, 0);
+        ggml_prec_set_acc(out, GGML_PREC_F32);
+        ggml_build_forward_expand(g.gf, out);
+    }
+    double seconds;
+    if (time_and_close(&g, p, &seconds, err) != 0) return KIN_FAIL;
+    double bytes = n * 2.0 * N_CELLS * WIDTH_KV * sizeof(ggml_fp16_t) * n_head / n_head_kv;
+    if (seconds > 0) f->read_bytes_s = fmax(f->read_bytes_s, bytes / fmax(seconds - n * f->op_s, seconds / 2));
+    return 0;
+}
+
+int kin_rates_n_steps(void) {
+    return 3 + 2 * KIN_N_QUANT;
+}
+
+int kin_rates_step(kin_rates *r, int i, const kin_patience *p, kin_engine_facts *f, kin_err *err) {
+    if (i == 0) return measure_ops(r, p, f, err);
+    if (i == 1) return measure_cache_copy(r, p, f, err);
+    if (i == 2) return measure_attention(r, p, f, err);
+    i -= 3;
+    if (i < KIN_N_QUANT) return measure_token(r, (kin_quant)i, p, f, err);
+    return measure_prompt(r, (kin_quant)(i - KIN_N_QUANT), p, f, err);
+}

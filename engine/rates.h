@@ -1,0 +1,23 @@
+// The rates of one ggml device, as decoding and prompts use it: matrix products for every weight type, attention over a long
+// cache, and what an operation costs beside its data.
+//
+// Weights lie in memory and are several times larger than the last-level cache. Their bits are all zero: kernels do the same work
+// for any values.
+//
+// Owner: the caller. Thread: the one that computes on the device.
+#pragma once
+
+#include "engine/device.h"
+#include "engine/gauge.h"
+#include "pure/plan/facts.h"
+
+typedef struct kin_rates kin_rates;
+
+// bytes: memory for weights. With less than a few times the last-level cache the rates are the cache's.
+int kin_rates_open(kin_rates **out, const kin_device *device, uint64_t bytes, kin_err *err);
+void kin_rates_close(kin_rates *rates);
+
+// One step of measuring: 0 <= i < kin_rates_n_steps(). What is measured a second time counts if it is better. A type that the
+// device cannot multiply stays 0.
+int kin_rates_n_steps(void);
+int kin_rates_step(kin_rates *rates, int i, const kin_patience *patience, kin_engine_facts *facts, kin_err *err);

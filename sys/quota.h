@@ -1,0 +1,11 @@
+// Limits of CPU time: what control groups allow this process in each period.
+#pragma once
+
+typedef struct kin_quota {
+    double cores;    // processors' worth of time; 0: no limit
+    double period_s; // the longest slice in which it is counted
+} kin_quota;
+
+// The tightest limit on the way from this process's group to the root (v1 "cpu", and v2). Never fails: what cannot be read is
+// no limit.
+kin_quota kin_quota_read(void);

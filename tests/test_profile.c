@@ -1,0 +1,376 @@
+// What this machine can do and what a model asks for: the two things that a plan is made from.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <dirent.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "engine/model_facts.h"
+#include "engine/profile.h"
+#include "pure/plan/device_time.h"
+#include "sys/disk.h"
+#include "sys/quota.h"
+#include "testkit/model_gen.h"
+
+#define MIB ((uint64_t)1 << 20)
+
+typedef struct opened {
+    char dir[64], path[96];
+    kin_model model;
+} opened;
+
+static void ok(int rc, const kin_err *err) {
+    if (rc != 0) fail_msg("%s", err->text);
+}
+
+static void open_spec(opened *o, const kin_model_spec *spec) {
+    kin_err err;
+    snprintf(o->dir, sizeof o->dir, "/tmp/kin-profile-XXXXXX");
+    assert_non_null(mkdtemp(o->dir));
+    snprintf(o->path, sizeof o->path, "%s/model.gguf", o->dir);
+    ok(kin_model_gen(spec, o->path, &err), &err);
+    ok(kin_model_open(&o->model, o->path, &err), &err);
+}
+
+static void close_spec(opened *o) {
+    kin_model_close(&o->model);
+    unlink(o->path);
+    rmdir(o->dir);
+}
+
+static kin_model_spec dense(void) {
+    kin_model_spec s = kin_model_spec_defaults();
+    s.mix = "q4_k";
+    s.n_layer = 6;
+    s.n_embd = 512;
+    s.n_ff = 1536;
+    s.n_head = 8;
+    s.n_head_kv = 2;
+    s.n_vocab = 40960;
+    s.tied = false;
+    return s;
+}
+
+static kin_model_spec experts(void) {
+    kin_model_spec s = kin_model_spec_defaults();
+    s.arch = "qwen3moe";
+    s.mix = "q8_0";
+    s.n_layer = 3;
+    s.n_embd = 256;
+    s.n_ff = 512;
+    s.n_ff_exp = 512;
+    s.n_expert = 16;
+    s.n_expert_used = 4;
+    return s;
+}
+
+static void facts_of(const opened *o, int n_ctx, kin_model_facts *facts) {
+    kin_err err;
+    kin_shard_options so = kin_shard_options_defaults(&o->model);
+    so.n_ctx = n_ctx;
+    ok(kin_model_facts_of(facts, &o->model, &so, &err), &err);
+}
+
+static kin_devices devices_of(int n_threads, bool repack, atomic_bool *stop) {
+    kin_devices devices;
+    kin_err err;
+    kin_device_options o = kin_device_options_defaults();
+    o.n_threads = n_threads;
+    o.repack = repack;
+    o.stop = stop;
+    ok(kin_devices_open(&devices, &o, &err), &err);
+    return devices;
+}
+
+// ---- the machine
+
+static void every_type_has_a_rate_and_a_plan_can_be_made_with_them(void **state) {
+    (void)state;
+    kin_err err;
+    opened o;
+    kin_model_spec spec = dense();
+    kin_model_facts model;
+    kin_device_facts facts;
+    kin_devices devices = devices_of(1, true, NULL);
+    const kin_profile_options po = {.name = "tower"};
+    ok(kin_profile_measure(&facts, &devices, &po, &err), &err);
+    for (int q = 0; q < KIN_N_QUANT; q++) {
+        // Between a toy and ten times what any processor's memory does.
+        assert_true(facts.cpu.token_bytes_s[q] > 1e6 && facts.cpu.token_bytes_s[q] < 10e12);
+        assert_true(facts.cpu.prompt_flop_s[q] > 1e6 && facts.cpu.prompt_flop_s[q] < 1e15);
+    }
+    assert_true(facts.cpu.op_s > 0 && facts.cpu.op_s < 0.1);
+    assert_true(facts.window_s > 0 && facts.window_s < 1);
+    assert_true(facts.cpu.read_bytes_s > 1e6);
+    assert_string_equal(facts.name, "tower");
+    assert_true(facts.disk_bytes_s == 0 && facts.disk_random_bytes_s == 0); // no folder was given
+    assert_false(facts.has_gpu);
+
+    open_spec(&o, &spec);
+    facts_of(&o, 512, &model);
+    ok(kin_facts_check_device(&facts, &model, true, &err), &err);
+    close_spec(&o);
+    kin_devices_close(&devices);
+}
+
+static void a_stop_ends_measuring(void **state) {
+    (void)state;
+    kin_err err;
+    kin_device_facts facts;
+    atomic_bool stop = true;
+    kin_devices devices = devices_of(1, true, &stop);
+    const kin_profile_options po = {.name = "tower", .stop = &stop, .disk_dir = "/tmp"};
+    assert_int_equal(kin_profile_measure(&facts, &devices, &po, &err), KIN_FAIL);
+    assert_string_equal(err.text, "stopped");
+    kin_devices_close(&devices);
+}
+
+static void memory_is_read_anew_and_nothing_else(void **state) {
+    (void)state;
+    kin_devices devices = devices_of(1, true, NULL);
+    kin_device_facts facts, before;
+    memset(&facts, 0x11, sizeof facts);
+    before = facts;
+    kin_profile_refresh(&facts, &devices, 64 * MIB);
+    assert_true(facts.memory_bytes > 0 && facts.memory_bytes <= (double)(64 * MIB));
+    assert_true(facts.swap_bytes == 0);
+    facts.memory_bytes = before.memory_bytes;
+    facts.swap_bytes = before.swap_bytes;
+    assert_memory_equal(&facts, &before, sizeof facts);
+    kin_devices_close(&devices);
+}
+
+static void another_setting_has_another_fingerprint(void **state) {
+    (void)state;
+    char a[1024], b[1024], c[1024], again[1024];
+    kin_devices one = devices_of(1, true, NULL), two = devices_of(2, true, NULL), plain = devices_of(1, false, NULL);
+    kin_profile_fingerprint(&one, a, sizeof a);
+    kin_profile_fingerprint(&one, again, sizeof again);
+    kin_profile_fingerprint(&two, b, sizeof b);
+    kin_profile_fingerprint(&plain, c, sizeof c);
+    assert_string_equal(a, again);
+    assert_string_not_equal(a, b);
+    if (one.cpu.repack_buft) assert_string_not_equal(a, c);
+    assert_non_null(strstr(a, KIN_VERSION));
+    kin_devices_close(&one);
+    kin_devices_close(&two);
+    kin_devices_close(&plain);
+}
+
+// ---- the disk
+
+static int count_files(const char *dir) {
+    int n = 0;
+    DIR *d = opendir(dir);
+    assert_non_null(d);
+    for (struct dirent *e; (e = readdir(d));) n += e->d_name[0] != '.';
+    closedir(d);
+    return n;
+}
+
+static void a_disk_is_measured_and_left_as_it_was(void **state) {
+    (void)state;
+    kin_err err;
+    kin_disk_speed speed;
+    char dir[] = "/var/tmp/kin-disk-XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    int rc = kin_disk_measure(dir, 32 * MIB, NULL, &speed, &err);
+    assert_int_equal(count_files(dir), 0);
+    rmdir(dir);
+    if (rc != 0) { // a file system without direct reads says so
+        assert_true(speed.bytes_s == 0 && speed.random_bytes_s == 0);
+        assert_non_null(strstr(err.text, dir));
+        return;
+    }
+    assert_true(speed.bytes_s > 1e5 && speed.bytes_s < 1e12);
+    assert_true(speed.random_bytes_s > 1e4 && speed.random_bytes_s < 1e12);
+}
+
+static void a_disk_that_cannot_be_measured_has_a_reason(void **state) {
+    (void)state;
+    kin_err err;
+    kin_disk_speed speed = {1, 1};
+    atomic_bool stop = true;
+    assert_int_equal(kin_disk_measure("/nowhere/at/all", 32 * MIB, NULL, &speed, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "/nowhere/at/all: "));
+    assert_true(speed.bytes_s == 0 && speed.random_bytes_s == 0);
+    assert_int_equal(kin_disk_measure("/var/tmp", 4096, NULL, &speed, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "nearly full"));
+    assert_int_equal(kin_disk_measure("/var/tmp", 32 * MIB, &stop, &speed, &err), KIN_FAIL);
+}
+
+static void a_quota_is_none_or_a_number_with_a_period(void **state) {
+    (void)state;
+    kin_quota q = kin_quota_read();
+    assert_true(q.cores == 0 ? q.period_s == 0 : q.cores > 0 && q.period_s > 0 && q.period_s <= 10);
+}
+
+// ---- a model
+
+static void near(double value, double expected, double relative) {
+    if (fabs(value - expected) > relative * fabs(expected)) fail_msg("%.17g instead of %.17g", value, expected);
+}
+
+static void a_dense_model_asks_for_what_its_shape_says(void **state) {
+    (void)state;
+    opened o;
+    kin_model_facts f;
+    kin_model_spec spec = dense();
+    open_spec(&o, &spec);
+    facts_of(&o, 512, &f);
+    const double q4_k = 144.0 / 256; // bytes of a weight
+    double attention = 2 * 512.0 * 512 + 2 * 512 * 128, ffn = 3 * 512.0 * 1536;
+    assert_int_equal(f.n_layer, 6);
+    assert_int_equal(f.n_vocab, 40960);
+    near(f.layer_bytes[KIN_QUANT_Q4_K], (attention + ffn) * q4_k, 1e-12);
+    near(f.layer_bytes[KIN_QUANT_F32], 2 * 512 * 4, 1e-12); // two norms
+    near(f.layer_flops[KIN_QUANT_Q4_K], 2 * (attention + ffn), 1e-12);
+    assert_true(f.layer_flops[KIN_QUANT_F32] == 0);
+    near(f.output_bytes[KIN_QUANT_Q4_K], 512 * 40960.0 * q4_k, 1e-12);
+    near(f.output_flops[KIN_QUANT_Q4_K], 2 * 512 * 40960.0, 1e-12);
+    near(f.hidden_bytes, 512 * 4, 0);
+    near(f.kv_bytes, 2 * 128 * 2, 0); // keys and values of 2 heads of 64 in F16
+    near(f.kv_reads, 4, 0);
+    // 7 products, 2 norms with their weights, 2 rotations, 2 rows stored, attention, gate, 2 sums
+    near(f.layer_ops, 19, 0);
+    near(f.layer_blocks, 3, 0);
+    // Tiles of 2 MiB at least: 288 bytes a row, in steps of 64 rows: 7232 rows, 6 tiles.
+    near(f.output_blocks, 6, 0);
+    near(f.output_ops, 2 + 2 * 6, 0);
+    near(f.block_bytes, 7232 * 288, 0); // larger than gate and up together
+    near(f.unit_bytes, (6 * ((attention + ffn) * q4_k + 4096) + 512 * 40960.0 * q4_k) / (6 * 4 + 6), 1e-12);
+    assert_true(f.expert_share == 0 && kin_facts_bytes_sum(f.expert_bytes) == 0);
+    for (int il = 0; il < 6; il++) near(f.layer_share[il], 1, 1e-12);
+    close_spec(&o);
+}
+
+static void experts_are_counted_apart_and_used_in_part(void **state) {
+    (void)state;
+    opened o;
+    kin_model_facts f;
+    kin_model_spec spec = experts();
+    open_spec(&o, &spec);
+    facts_of(&o, 512, &f);
+    const double q8_0 = 34.0 / 32;
+    near(f.expert_bytes[KIN_QUANT_Q8_0], 16 * 3 * 256.0 * 512 * q8_0, 1e-12);
+    near(f.expert_share, 0.25, 0);
+    near(f.layer_blocks, 2, 0);
+    double attention = f.layer_bytes[KIN_QUANT_Q8_0] / q8_0, router = 256 * 16.0;
+    near(f.layer_flops[KIN_QUANT_Q8_0], 2 * attention + 2 * 4 * 3 * 256.0 * 512, 1e-12);
+    near(f.layer_flops[KIN_QUANT_F32], 2 * router, 1e-12);
+    assert_true(f.layer_ops > 19);
+    close_spec(&o);
+}
+
+static void other_types_of_a_cache_are_smaller(void **state) {
+    (void)state;
+    opened o;
+    kin_err err;
+    kin_model_facts f16, q8;
+    kin_model_spec spec = dense();
+    open_spec(&o, &spec);
+    facts_of(&o, 512, &f16);
+    kin_shard_options so = kin_shard_options_defaults(&o.model);
+    so.n_ctx = 512;
+    so.kv_type = GGML_TYPE_Q8_0;
+    ok(kin_model_facts_of(&q8, &o.model, &so, &err), &err);
+    near(q8.kv_bytes, f16.kv_bytes * 34 / 64, 1e-12);
+    close_spec(&o);
+}
+
+// The engine decides what stays in memory; the plan must say the same beforehand.
+static void the_engine_divides_memory_as_predicted(void **state) {
+    (void)state;
+    opened o;
+    kin_err err;
+    static kin_facts facts;
+    kin_model_spec spec = dense();
+    open_spec(&o, &spec);
+    kin_devices devices = devices_of(1, true, NULL);
+    facts = (kin_facts){.n_device = 1, .work = {.n_ctx = 512, .n_cached = 128, .n_prompt = 128, .n_batch = 64}};
+    kin_shard_options so = kin_shard_options_defaults(&o.model);
+    so.n_ctx = 512;
+    so.n_batch = 64;
+    ok(kin_model_facts_of(&facts.model, &o.model, &so, &err), &err);
+    kin_device_facts *d = &facts.devices[0];
+    for (int q = 0; q < KIN_N_QUANT; q++) d->cpu.token_bytes_s[q] = d->cpu.prompt_flop_s[q] = 1e9;
+    d->cpu.read_bytes_s = d->disk_bytes_s = d->disk_random_bytes_s = 1e9;
+    double weights = 6 * kin_facts_layer_bytes(&facts.model) + kin_facts_bytes_sum(facts.model.output_bytes);
+    double fixed = facts.model.cpu_buffer_bytes + 6 * facts.model.kv_bytes * 512, ring = 1.25 * facts.model.block_bytes;
+    for (int i = 0; i < 5; i++) {
+        uint64_t memory = (uint64_t)(fixed + 1.1 * ring + (weights - ring) * i / 4);
+        kin_shard *shard;
+        kin_device_rates rates;
+        const kin_load load = kin_load_of(6, 0);
+        so.memory = memory;
+        d->memory_bytes = (double)memory;
+        ok(kin_shard_open(&shard, &o.model, &devices, &so, &err), &err);
+        kin_stream_stats got = kin_shard_get_stats(shard).weights.stream;
+        kin_shard_close(shard);
+        kin_device_rates_init(&rates, &facts, 0, 1, 128, true);
+        kin_device_time t = kin_device_time_of(&rates, &load);
+        assert_true(t.fits);
+        bool streams = i < 4;
+        assert_true((t.streamed_bytes > 0) == streams && (got.ring_bytes > 0) == streams);
+        if (!streams) continue;
+        near((double)got.ring_bytes, rates.ring_bytes, 0.02);
+        // Whole units on the one side, their mean on the other.
+        if (fabs((double)got.resident_bytes - t.resident_bytes) > facts.model.block_bytes)
+            fail_msg("%.0f resident, %.0f predicted with %.0f", (double)got.resident_bytes, t.resident_bytes, (double)memory);
+    }
+    kin_devices_close(&devices);
+    close_spec(&o);
+}
+
+static void graphs_are_started_more_often_while_weights_stream(void **state) {
+    (void)state;
+    opened o;
+    static kin_facts facts;
+    kin_model_spec spec = dense();
+    open_spec(&o, &spec);
+    facts = (kin_facts){.n_device = 1, .work = {.n_ctx = 512, .n_cached = 128, .n_prompt = 128, .n_batch = 64}};
+    facts_of(&o, 512, &facts.model);
+    kin_device_facts *d = &facts.devices[0];
+    for (int q = 0; q < KIN_N_QUANT; q++) d->cpu.token_bytes_s[q] = d->cpu.prompt_flop_s[q] = 1e9;
+    d->cpu.read_bytes_s = d->disk_bytes_s = 1e9;
+    d->window_s = 1e-3;
+    double seconds[2];
+    for (int streams = 0; streams < 2; streams++) {
+        kin_device_rates rates;
+        const kin_load load = kin_load_of(6, 0);
+        d->memory_bytes = streams ? facts.model.cpu_buffer_bytes + 10e6 : 1e9;
+        kin_device_rates_init(&rates, &facts, 0, 1, 128, true);
+        kin_device_time t = kin_device_time_of(&rates, &load);
+        assert_true(t.fits && (t.streamed_bytes > 0) == streams);
+        seconds[streams] = t.compute_s;
+    }
+    near(seconds[1] - seconds[0], (6 * 3 + 6) * 1e-3, 1e-9);
+    close_spec(&o);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_type_has_a_rate_and_a_plan_can_be_made_with_them),
+        cmocka_unit_test(a_stop_ends_measuring),
+        cmocka_unit_test(memory_is_read_anew_and_nothing_else),
+        cmocka_unit_test(another_setting_has_another_fingerprint),
+        cmocka_unit_test(a_disk_is_measured_and_left_as_it_was),
+        cmocka_unit_test(a_disk_that_cannot_be_measured_has_a_reason),
+        cmocka_unit_test(a_quota_is_none_or_a_number_with_a_period),
+        cmocka_unit_test(a_dense_model_asks_for_what_its_shape_says),
+        cmocka_unit_test(experts_are_counted_apart_and_used_in_part),
+        cmocka_unit_test(other_types_of_a_cache_are_smaller),
+        cmocka_unit_test(the_engine_divides_memory_as_predicted),
+        cmocka_unit_test(graphs_are_started_more_often_while_weights_stream),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
