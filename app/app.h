@@ -20,7 +20,7 @@ typedef struct kin_command {
 enum { KIN_EXIT_OK = 0, KIN_EXIT_FAILED = 1, KIN_EXIT_USAGE = 2, KIN_EXIT_INTERRUPTED = 130 };
 
 extern const kin_command kin_command_run, kin_command_eval, kin_command_bench, kin_command_info, kin_command_cache,
-    kin_command_join, kin_command_status;
+    kin_command_join, kin_command_status, kin_command_plan, kin_command_profile;
 
 // Set by Ctrl-C (a second one kills).
 extern atomic_bool kin_app_stop;

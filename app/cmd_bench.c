@@ -52,6 +52,10 @@ typedef struct result {
     double disk_rate, stream_rate; // bytes per second: the disk's own, reached while reading
     double compute_ms, bound_ms;   // per token
     double hidden_share;           // of the reading, behind computing
+
+    // What was expected (docs/PLANNING.md): by the profiles alone, held against all repetitions; and with what the first half of
+    // them taught, held against the second half. 0: nothing was.
+    double predicted_ttft_ms, predicted_tpot_ms, corrected_tpot_ms, second_half_tpot_ms;
 } result;
 
 static int compare(const void *a, const void *b) {
@@ -101,14 +105,30 @@ static void explain_streaming(const kin_session *s, const kin_stream_stats *a, c
     r->bound_ms = disk_ms > r->compute_ms ? disk_ms : r->compute_ms;
 }
 
+// After so many repetitions what they took is taken into account.
+static int n_to_learn_from(int n_reps) {
+    return n_reps / 2;
+}
+
+static void expect(kin_session *s, result *r) {
+    kin_expectation e;
+    if (!kin_session_expects(s, &e)) return;
+    r->predicted_ttft_ms = e.before.ttft_s * 1e3;
+    r->predicted_tpot_ms = e.before.tpot_s * 1e3;
+    r->corrected_tpot_ms = e.corrected.tpot_s * 1e3;
+}
+
 static int measure_all(kin_session *s, const bench_options *o, const int32_t *prompt, float *logits, result *r, kin_err *err) {
     double ttft[MAX_REPS], tpot[MAX_REPS];
     if (measure(s, o, prompt, false, logits, ttft, tpot, err) != 0) return KIN_FAIL; // not counted: pages and caches get warm
     kin_stream_stats before = kin_shard_get_stats(s->shard).weights.stream;
     for (int i = 0; i < o->n_reps; i++) {
+        if (i == n_to_learn_from(o->n_reps)) expect(s, r);
         if (measure(s, o, prompt, true, logits, &ttft[i], &tpot[i], err) != 0) return KIN_FAIL;
         kin_app_progress(NULL, "measuring", (uint64_t)i + 1, (uint64_t)o->n_reps);
     }
+    int learned = n_to_learn_from(o->n_reps);
+    r->second_half_tpot_ms = median(tpot + learned, o->n_reps - learned);
     r->ttft_ms = median(ttft, o->n_reps);
     r->tpot_ms = median(tpot, o->n_reps);
     kin_stream_stats after = kin_shard_get_stats(s->shard).weights.stream;
@@ -152,6 +172,19 @@ static void print_streaming(const result *r) {
            r->tpot_ms / r->bound_ms);
 }
 
+static double error_of(double predicted, double measured) {
+    return measured > 0 && predicted > 0 ? (predicted - measured) / measured : 0;
+}
+
+static void print_prediction(const result *r) {
+    if (r->predicted_tpot_ms <= 0) return;
+    printf(
+        "predicted        TPOT %.2f ms (%+.1f %%), TTFT %.1f ms (%+.1f %%); with what the run taught TPOT %.2f ms (%+.1f %%)\n",
+        r->predicted_tpot_ms, 100 * error_of(r->predicted_tpot_ms, r->tpot_ms), r->predicted_ttft_ms,
+        100 * error_of(r->predicted_ttft_ms, r->ttft_ms), r->corrected_tpot_ms,
+        100 * error_of(r->corrected_tpot_ms, r->second_half_tpot_ms));
+}
+
 static void print_text(const kin_session *s, const bench_options *o, const result *r) {
     char a[32], b[32];
     printf("model            %s (%s, %d layers), %s per token\n", s->model_name, s->model.hp.arch->name, s->model.hp.n_layer,
@@ -161,6 +194,7 @@ static void print_text(const kin_session *s, const bench_options *o, const resul
     printf("generate %-7d TPOT %.2f ms   %.2f tokens/s   %.1f GB/s\n", o->n_gen, r->tpot_ms, 1e3 / r->tpot_ms,
            (double)r->bytes_per_token / r->tpot_ms / 1e6);
     print_streaming(r);
+    print_prediction(r);
     printf("memory           peak %s, pressure %.1f %%\n", kin_size_format(r->peak_bytes, b, sizeof b), 100 * r->memory_pressure);
 }
 
@@ -190,6 +224,12 @@ static void print_json(const kin_session *s, const bench_options *o, const resul
         {"hidden_share", r->hidden_share, false},
         {"compute_ms", r->compute_ms, false},
         {"bound_ms", r->bound_ms, false},
+        {"predicted_tpot_ms", r->predicted_tpot_ms, false},
+        {"predicted_tpot_error", error_of(r->predicted_tpot_ms, r->tpot_ms), false},
+        {"predicted_ttft_ms", r->predicted_ttft_ms, false},
+        {"predicted_ttft_error", error_of(r->predicted_ttft_ms, r->ttft_ms), false},
+        {"corrected_tpot_ms", r->corrected_tpot_ms, false},
+        {"corrected_tpot_error", error_of(r->corrected_tpot_ms, r->second_half_tpot_ms), false},
     };
     json_t *root = json_object();
     json_object_set_new(root, "model", json_string(s->model_name));
@@ -212,6 +252,9 @@ static int command_bench(int argc, char **argv) {
     fill_tables(&o, &t);
     if (kin_options_parse((kin_option_tables){t.own, t.session.own, t.session.fleet}, argc, argv, NULL, &err) != 0)
         return kin_app_usage("bench", &err);
+    o.session.predicts = true;
+    o.session.n_prompt = o.n_prompt;
+    o.session.n_cached = o.n_prompt + o.n_gen / 2;
     int rc = kin_session_open_model(&s, &o.session, &err);
     if (rc == 0) rc = bench(&s, &o, &r, &err);
     if (rc == 0 && o.json) print_json(&s, &o, &r);

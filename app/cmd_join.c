@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "app/app.h"
+#include "app/profile_store.h"
 #include "app/session.h"
 #include "ring/join.h"
 
@@ -12,11 +13,11 @@ typedef struct join_options {
     const char *model;
     int n_threads;
     uint64_t memory, cache_size;
-    const char *cache_dir;
+    const char *cache_dir, *profile;
     bool no_cache, no_gpu;
 } join_options;
 
-enum { N_OPTIONS = KIN_NET_N_OPTIONS + 8 };
+enum { N_OPTIONS = KIN_NET_N_OPTIONS + 9 };
 
 static void fill_table(join_options *o, kin_option table[N_OPTIONS]) {
     const kin_option own[] = {
@@ -28,6 +29,8 @@ static void fill_table(join_options *o, kin_option table[N_OPTIONS]) {
          "where fetched and prepacked weights are kept (default: the user's cache directory)", 0, 0},
         {KIN_OPTION_SIZE, "cache-size", 0, &o->cache_size, "SIZE",
          "what prepacked weights may take there in all (default: a fifth of the disk)", 0, 0},
+        {KIN_OPTION_STRING, "profile", 0, &o->profile, "FILE",
+         "what this machine can do, as 'kin profile --json' prints it (default: measured once)", 0, 0},
         {KIN_OPTION_FLAG, "no-cache", 0, &o->no_cache, NULL, "keep no prepacked weights on disk", 0, 0},
         {0},
     };
@@ -53,8 +56,25 @@ static void show_progress(void *user, const char *what, uint64_t done, uint64_t 
     kin_app_progress(user, line, done, total);
 }
 
+// What this machine can do, measured the first time: heads plan by it.
+static int measure_machine(const join_options *o, const kin_net_self *self, const char *cache_dir, kin_device_facts *facts,
+                           kin_err *err) {
+    kin_devices devices;
+    kin_device_options dopts = kin_device_options_defaults();
+    dopts.n_threads = o->n_threads;
+    dopts.gpu_if_any = !o->no_gpu;
+    dopts.stop = &kin_app_stop;
+    if (kin_devices_open(&devices, &dopts, err) != 0) return KIN_FAIL;
+    int rc = o->profile ? kin_profile_read(facts, &devices, self->name, o->profile, err)
+                        : kin_profile_obtain(facts, &devices, self->name, cache_dir, false, err);
+    kin_devices_close(&devices);
+    if (o->memory && (double)o->memory < facts->memory_bytes) facts->memory_bytes = (double)o->memory;
+    return rc;
+}
+
 static int run(const join_options *o, const char *head) {
     char address[256], cache[1000];
+    kin_device_facts facts;
     kin_net_self self;
     kin_model model = {0};
     kin_manifest manifest = {0};
@@ -77,9 +97,11 @@ static int run(const join_options *o, const char *head) {
     if (rc == 0 && head) rc = kin_net_parse_address(head, address, sizeof address, &jo.head_port, &err);
     if (rc == 0) rc = kin_net_device_key(&jo.key, &o->net, &err);
     if (rc == 0 && !jo.cache_dir) rc = kin_err_set(&err, "no place for the weights: give --cache");
+    if (rc == 0) rc = measure_machine(o, &self, jo.cache_dir, &facts, &err);
     if (rc == 0 && o->model) rc = kin_model_open(&model, o->model, &err);
     if (rc == 0 && o->model) rc = kin_fleet_hash(&manifest, paths, &model, jo.cache_dir, &err);
     if (rc == 0) {
+        jo.facts = &facts;
         if (head) jo.head = address;
         if (o->model) memcpy(jo.model_hash.bytes, manifest.hash, sizeof jo.model_hash.bytes);
         jo.id = self.id;

@@ -6,20 +6,23 @@
 #include <unistd.h>
 
 #include "app/app.h"
-#include "app/plan_file.h"
 #include "base/clock.h"
 
 kin_fleet_options kin_fleet_options_defaults(void) {
-    return (kin_fleet_options){.plan = "even", .n_rounds = 1, .wire = "f32"};
+    kin_planner_options planner = kin_planner_options_defaults();
+    return (kin_fleet_options){.plan = planner.plan, .scheduler = planner.scheduler, .wire = "f32"};
 }
 
 void kin_fleet_option_table(kin_fleet_options *o, kin_option table[KIN_FLEET_N_OPTIONS]) {
     const kin_option own[] = {
         {KIN_OPTION_FLAG, "cluster", 0, &o->cluster, NULL, "share the model with other devices ('kin join' on each)", 0, 0},
         {KIN_OPTION_INT, "devices", 0, &o->n_devices, "N", "devices to wait for (default: whoever has joined)", 0, 32},
-        {KIN_OPTION_STRING, "plan", 0, &o->plan, "PLAN", "who gets which layers: even (default), memory, or a JSON file", 0, 0},
-        {KIN_OPTION_INT, "rounds", 0, &o->n_rounds, "K", "times round the ring per token, with plan even or memory (default: 1)",
-         1, KIN_MAX_WINDOWS},
+        {KIN_OPTION_STRING, "plan", 0, &o->plan, "PLAN",
+         "who gets which layers: auto (default: what is fastest), even, memory, or a JSON file", 0, 0},
+        {KIN_OPTION_STRING, "scheduler", 0, &o->scheduler, "NAME",
+         "what plan auto is made by: exact (default), halda, memsched, perfsched, dp-sa", 0, 0},
+        {KIN_OPTION_INT, "rounds", 0, &o->n_rounds, "K",
+         "times round the ring per token (default: what is fastest; 1 with plan even or memory)", 0, KIN_MAX_WINDOWS},
         {KIN_OPTION_STRING, "wire", 0, &o->wire, "TYPE", "activations between devices: f32 (default, exact) or f16 (half)", 0, 0},
         {KIN_OPTION_INT, "chunk", 0, &o->n_chunk, "N",
          "tokens of a prompt that go round together (default: what keeps all devices busy)", 0, 8192},
@@ -74,13 +77,12 @@ int kin_fleet_hash(kin_manifest *manifest, const char **paths, const kin_model *
 
 // ---- planning
 
-static int plan(void *user, const kin_candidate *candidates, int n, kin_ring_plan *out, kin_err *err) {
-    kin_fleet *f = user;
-    if (n == 1 && !f->was_joined) return kin_err_set(err, "no device has joined yet: run 'kin join' on one");
-    f->was_joined = true;
-    if (f->hand.n_entries) return kin_hand_written(&f->hand, candidates, n, out, err);
-    bool even = strcmp(f->o.plan, "even") == 0;
-    return (even ? kin_hand_even : kin_hand_by_memory)(candidates, n, f->n_layer, f->o.n_rounds, out, err);
+static int plan(void *user, const kin_cluster_question *question, kin_ring_plan *out, kin_err *err) {
+    return kin_planner_ask(user, question, out, err);
+}
+
+static bool measured(void *user, const kin_cluster_measured *m) {
+    return kin_planner_take_measured(user, m);
 }
 
 static void show_status(void *user, const char *line) {
@@ -104,12 +106,16 @@ static int read_options(kin_fleet *f, kin_cluster_options *co, kin_err *err) {
         co->wire_type = KIN_ACTIVATION_F16;
     else if (strcmp(o->wire, "f32") != 0)
         return kin_err_set(err, "--wire %s: must be f32 or f16", o->wire);
-    bool written = strcmp(o->plan, "even") != 0 && strcmp(o->plan, "memory") != 0;
-    if (written && kin_plan_file_read(o->plan, f->self.name, &f->hand, err) != 0) return KIN_FAIL;
-    co->n_expected = o->n_devices;
-    for (int i = 0; i < f->hand.n_entries && !o->n_devices; i++)
-        co->n_expected += strcmp(f->hand.entries[i].name, f->self.name) != 0;
     return 0;
+}
+
+static int open_planner(kin_fleet *f, const kin_fleet_base *base, kin_err *err) {
+    kin_planner_options o = {.plan = f->o.plan,
+                             .scheduler = f->o.scheduler,
+                             .n_rounds = f->o.n_rounds,
+                             .head_name = f->self.name,
+                             .only_looks = base->only_looks};
+    return kin_planner_open(&f->planner, &o, base->model_facts, base->work, err);
 }
 
 // On the usual port if it is free; else, if nobody asked for one, on any.
@@ -122,7 +128,7 @@ static int open_cluster(kin_fleet *f, kin_cluster_options *co, kin_err *err) {
 }
 
 int kin_fleet_open(kin_fleet *f, const kin_fleet_options *o, const kin_fleet_base *base, kin_err *err) {
-    *f = (kin_fleet){.o = *o, .n_layer = base->model->hp.n_layer};
+    *f = (kin_fleet){.o = *o};
     kin_cluster_options co = {.version = KIN_VERSION,
                               .listen = o->net.listen,
                               .hidden = o->hidden,
@@ -134,11 +140,15 @@ int kin_fleet_open(kin_fleet *f, const kin_fleet_options *o, const kin_fleet_bas
                               .repack = base->repack,
                               .model_name = base->model_name,
                               .timeline = base->timeline,
+                              .facts = base->facts,
                               .plan = plan,
-                              .plan_user = f,
+                              .measured = base->facts ? measured : NULL,
                               .stop = &kin_app_stop,
                               .status = show_status};
     if (kin_net_identify(&f->self, &o->net, err) != 0 || read_options(f, &co, err) != 0) return KIN_FAIL;
+    if (open_planner(f, base, err) != 0) return KIN_FAIL;
+    co.plan_user = f->planner;
+    co.n_expected = o->n_devices ? o->n_devices : kin_planner_n_named(f->planner);
     if (kin_net_head_key(&co.key, &o->net, err) != 0) return KIN_FAIL;
     co.id = f->self.id;
     co.name = f->self.name;
@@ -153,6 +163,7 @@ int kin_fleet_open(kin_fleet *f, const kin_fleet_options *o, const kin_fleet_bas
 
 void kin_fleet_close(kin_fleet *f) {
     kin_cluster_close(f->cluster);
+    kin_planner_close(f->planner);
     kin_manifest_fini(&f->manifest);
     *f = (kin_fleet){0};
 }

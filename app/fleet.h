@@ -1,23 +1,25 @@
-// The head's cluster as the commands see it: its options, and opening all that it needs (key, content hash, plan by hand).
+// The head's cluster as the commands see it: its options, and opening all that it needs (key, content hash).
 #pragma once
 
 #include "app/net.h"
+#include "app/planner.h"
 #include "ring/cluster.h"
 
 typedef struct kin_fleet_options {
     bool cluster; // let other devices join
     kin_net_options net;
-    int n_devices;    // to wait for; 0: whoever is there after a second
-    const char *plan; // "even", "memory" or a file
-    int n_rounds;     // of the first two
-    const char *wire; // "f32" or "f16"
-    int n_chunk;      // 0: what suits the ring
+    int n_devices;         // to wait for; 0: whoever is there after a second
+    const char *plan;      // "auto", "even", "memory" or a file
+    const char *scheduler; // of "auto"
+    int n_rounds;          // of all but a file; 0: the scheduler chooses, by rule 1
+    const char *wire;      // "f32" or "f16"
+    int n_chunk;           // 0: what suits the ring
     bool hidden;
 } kin_fleet_options;
 
 kin_fleet_options kin_fleet_options_defaults(void);
 
-enum { KIN_FLEET_N_OPTIONS = KIN_NET_N_OPTIONS + 8 }; // with the table's end
+enum { KIN_FLEET_N_OPTIONS = KIN_NET_N_OPTIONS + 9 }; // with the table's end
 
 // Fills a table whose values point into `o`.
 void kin_fleet_option_table(kin_fleet_options *o, kin_option table[KIN_FLEET_N_OPTIONS]);
@@ -27,9 +29,7 @@ typedef struct kin_fleet {
     kin_net_self self;
     kin_manifest manifest;
     const char *paths[KIN_PROTO_MAX_FILES];
-    kin_hand_plan hand;
-    int n_layer;
-    bool was_joined; // somebody was there: from then on the head goes on alone if it must
+    kin_planner *planner;
     kin_cluster *cluster;
 } kin_fleet;
 
@@ -42,6 +42,10 @@ typedef struct kin_fleet_base {
     const char *model_name; // for people
     kin_timeline *timeline; // NULL: none
     const char *cache_dir;  // for content hashes; NULL: none
+    const kin_model_facts *model_facts;
+    const kin_work_facts *work;
+    const kin_device_facts *facts; // the head's own; NULL: nothing is measured, so there is no plan auto
+    bool only_looks;               // see kin_planner_options
 } kin_fleet_base;
 
 int kin_fleet_open(kin_fleet *fleet, const kin_fleet_options *o, const kin_fleet_base *base, kin_err *err);

@@ -9,8 +9,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-static const kin_command *const commands[] = {&kin_command_run,   &kin_command_join, &kin_command_status, &kin_command_eval,
-                                              &kin_command_bench, &kin_command_info, &kin_command_cache};
+static const kin_command *const commands[] = {&kin_command_run,   &kin_command_join,  &kin_command_status,
+                                              &kin_command_eval,  &kin_command_bench, &kin_command_info,
+                                              &kin_command_cache, &kin_command_plan,  &kin_command_profile};
 
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 
@@ -92,7 +93,7 @@ static const kin_command *find_command(const char *name) {
 
 static int print_help(void) {
     printf("kin %s: one large language model across the devices of a home\n\n", KIN_VERSION);
-    for (int i = 0; i < N_COMMANDS; i++) printf("  kin %-6s %s\n", commands[i]->name, commands[i]->summary);
+    for (int i = 0; i < N_COMMANDS; i++) printf("  kin %-7s %s\n", commands[i]->name, commands[i]->summary);
     printf("\n'kin help COMMAND' explains one. Without -m the built-in demo model is used: kin run -p \"Once upon a time\"\n");
     return KIN_EXIT_OK;
 }

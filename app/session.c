@@ -3,10 +3,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "app/app.h"
 #include "app/demo_model.h"
+#include "app/profile_store.h"
+#include "base/log.h"
 #include "base/units.h"
+#include "engine/model_facts.h"
 #include "model/vocab_load.h"
 #include "sys/whole_file.h"
 
@@ -31,6 +35,8 @@ void kin_session_option_tables(kin_session_options *o, kin_session_tables *table
          "where prepacked weights are kept (default: the user's cache directory)", 0, 0},
         {KIN_OPTION_SIZE, "cache-size", 0, &o->cache_size, "SIZE",
          "what they may take there in all (default: a fifth of the disk)", 0, 0},
+        {KIN_OPTION_STRING, "profile", 0, &o->profile, "FILE",
+         "what this machine can do, as 'kin profile --json' prints it (default: measured once)", 0, 0},
         {KIN_OPTION_FLAG, "no-cache", 0, &o->no_cache, NULL, "keep no prepacked weights on disk", 0, 0},
         {KIN_OPTION_FLAG, "no-repack", 0, &o->no_repack, NULL,
          "use the weights as the file has them (slower, nothing to prepare)", 0, 0},
@@ -131,7 +137,87 @@ static int parse_mode(const char *text, kin_stream_mode *mode, kin_err *err) {
     return 0;
 }
 
-static int open_alone(kin_session *s, const kin_shard_options *so, kin_err *err) {
+// ---- what is expected
+
+int kin_session_model_facts(const kin_session *s, const kin_session_options *o, const kin_work_facts *work,
+                            kin_model_facts *facts, kin_err *err) {
+    kin_shard_options so = kin_shard_options_defaults(&s->model);
+    so.n_ctx = work->n_ctx;
+    so.n_batch = work->n_batch;
+    so.flash = !o->no_flash;
+    if (parse_kv_type(o->kv_type, &so.kv_type, err) != 0) return KIN_FAIL;
+    return kin_model_facts_of(facts, &s->model, &so, err);
+}
+
+static kin_work_facts work_of(const kin_session_options *o, const kin_shard_options *so) {
+    return (kin_work_facts){.n_ctx = so->n_ctx,
+                            .n_cached = o->n_cached ? o->n_cached : so->n_ctx / 2,
+                            .n_prompt = o->n_prompt ? o->n_prompt : 128,
+                            .n_batch = so->n_batch};
+}
+
+// The machine is measured where somebody plans by it or wants to know.
+static bool wants_facts(const kin_session_options *o) {
+    return o->predicts || o->only_looks || (o->fleet.cluster && strcmp(o->fleet.plan, "auto") == 0);
+}
+
+static int measure_machine(kin_session *s, const kin_session_options *o, kin_err *err) {
+    static const char name[] = "this machine";
+    char dir[1000];
+    if (o->profile) return kin_profile_read(&s->facts, &s->devices, name, o->profile, err);
+    return kin_profile_obtain(&s->facts, &s->devices, name, cache_dir(o, dir, sizeof dir), false, err);
+}
+
+// On its own the plan is known: all of it is here.
+static int expect_alone(kin_session *s, const kin_session_options *o, const kin_shard_options *so, kin_err *err) {
+    kin_model_facts model;
+    kin_work_facts work = work_of(o, so);
+    kin_planner_options po = kin_planner_options_defaults();
+    kin_err why;
+    if (kin_model_facts_of(&model, &s->model, so, err) != 0 || kin_planner_open(&s->planner, &po, &model, &work, err) != 0)
+        return KIN_FAIL;
+    if (so->memory && (double)so->memory < s->facts.memory_bytes) s->facts.memory_bytes = (double)so->memory;
+    if (kin_planner_set_alone(s->planner, &s->facts, so->windows.at[0].n_gpu_layers, &why) != 0)
+        kin_log(KIN_LOG_INFO, "no prediction: %s", why.text);
+    return 0;
+}
+
+bool kin_session_expects(kin_session *s, kin_expectation *out) {
+    if (!s->planner) return false;
+    if (s->with_others) {
+        kin_cluster_measure(s->fleet.cluster);
+    } else {
+        kin_token_times t = kin_head_token_times(s->head);
+        kin_cluster_measured m = {.n = 1,
+                                  .members = {{.compute_s = (double)t.compute_ns / 1e9,
+                                               .disk_s = (double)t.disk_ns / 1e9,
+                                               .disk_bytes = (double)t.disk_bytes}}};
+        kin_planner_take_measured(s->planner, &m);
+    }
+    return kin_planner_expects(s->planner, out);
+}
+
+// Devices that search for a head ask again every few seconds.
+int kin_session_look(kin_session *s, const kin_session_options *o, kin_facts *facts, kin_err *err) {
+    enum { LOOK_MS = 100, LOOKS = 70 };
+    kin_plan plan;
+    int n = 0, n_before = 0;
+    for (int quiet = 0; s->with_others && quiet < LOOKS; quiet++) {
+        if (atomic_load(&kin_app_stop)) return kin_err_set(err, "stopped");
+        n = kin_planner_last(s->planner, facts, &plan) ? facts->n_device - 1 : 0;
+        if (o->fleet.n_devices > 0 && n >= o->fleet.n_devices) break;
+        if (n != n_before || o->fleet.n_devices > 0) quiet = 0;
+        n_before = n;
+        kin_app_progress(NULL, "looking for devices", (uint64_t)quiet, LOOKS);
+        usleep(LOOK_MS * 1000);
+    }
+    kin_app_progress_clear();
+    return kin_planner_last(s->planner, facts, &plan) ? 0 : kin_err_set(err, "there is no plan for this model here");
+}
+
+static int open_alone(kin_session *s, const kin_session_options *o, const kin_shard_options *so, kin_err *err) {
+    if (wants_facts(o) && expect_alone(s, o, so, err) != 0) return KIN_FAIL;
+    if (o->only_looks) return 0;
     if (kin_shard_open(&s->shard, &s->model, &s->devices, so, err) != 0) return KIN_FAIL;
     if (kin_alone_head_open(&s->alone, &s->model, s->shard, so->n_batch, err) != 0) return KIN_FAIL;
     s->head = s->alone.head;
@@ -141,7 +227,14 @@ static int open_alone(kin_session *s, const kin_shard_options *so, kin_err *err)
 }
 
 static int open_fleet(kin_session *s, const kin_session_options *o, const kin_shard_options *so, kin_err *err) {
-    kin_fleet_base base = {.model = &s->model,
+    kin_model_facts model;
+    kin_work_facts work = work_of(o, so);
+    if (kin_model_facts_of(&model, &s->model, so, err) != 0) return KIN_FAIL;
+    kin_fleet_base base = {.model_facts = &model,
+                           .work = &work,
+                           .facts = wants_facts(o) ? &s->facts : NULL,
+                           .only_looks = o->only_looks,
+                           .model = &s->model,
                            .devices = &s->devices,
                            .shard = *so,
                            .repack = !o->no_repack,
@@ -149,7 +242,9 @@ static int open_fleet(kin_session *s, const kin_session_options *o, const kin_sh
                            .timeline = s->timeline,
                            .cache_dir = s->cache_dir[0] ? s->cache_dir : NULL};
     s->with_others = true;
-    return kin_fleet_open(&s->fleet, &o->fleet, &base, err);
+    if (kin_fleet_open(&s->fleet, &o->fleet, &base, err) != 0) return KIN_FAIL;
+    s->planner = s->fleet.planner;
+    return 0;
 }
 
 int kin_session_open(kin_session *s, const kin_session_options *o, int n_ctx, kin_err *err) {
@@ -174,10 +269,14 @@ int kin_session_open(kin_session *s, const kin_session_options *o, int n_ctx, ki
     dopts.n_threads = o->n_threads;
     dopts.repack = !o->no_repack;
     dopts.gpu = kin_windows_n_gpu_layers(&so.windows) > 0;
+    dopts.gpu_if_any = o->fleet.cluster && wants_facts(o);
     dopts.stop = &kin_app_stop;
     if (kin_devices_open(&s->devices, &dopts, err) != 0) return KIN_FAIL;
+    kin_time measuring = kin_clock_now();
+    if (wants_facts(o) && measure_machine(s, o, err) != 0) return KIN_FAIL;
+    begun += kin_clock_now() - measuring; // which is not loading
     if (o->timeline && kin_timeline_open(&s->timeline, KIN_TIMELINE_TOKENS, err) != 0) return KIN_FAIL;
-    if ((o->fleet.cluster ? open_fleet(s, o, &so, err) : open_alone(s, &so, err)) != 0) return KIN_FAIL;
+    if ((o->fleet.cluster ? open_fleet(s, o, &so, err) : open_alone(s, o, &so, err)) != 0) return KIN_FAIL;
     s->load_ms = kin_clock_ms(begun, kin_clock_now());
     return 0;
 }
@@ -240,7 +339,9 @@ void kin_session_close(kin_session *s) {
     } else {
         kin_alone_head_close(&s->alone);
         kin_shard_close(s->shard);
+        kin_planner_close(s->planner);
     }
+    s->planner = NULL;
     kin_timeline_close(s->timeline);
     s->timeline = NULL;
     kin_devices_close(&s->devices);

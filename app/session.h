@@ -25,13 +25,18 @@ typedef struct kin_session_options {
     const char *weights;   // "stream", "mmap", "mmap+willneed"
     const char *cache_dir; // NULL: the user's cache directory
     uint64_t cache_size;   // 0: a fifth of the disk
+    const char *profile;   // file of this machine's; NULL: measured once, and kept
+    bool predicts;         // the command wants to know what its tokens are expected to take
+    bool only_looks;       // nothing is going to run here, and no device gets work
+    int n_cached;          // of a token in the middle of what the command does, in the KV cache; 0: half the context
+    int n_prompt;          // tokens of its prompt; 0: 128
     const char *timeline;  // file for a picture of the first tokens; NULL: none. For commands that call kin_session_mark
     kin_fleet_options fleet;
 } kin_session_options;
 
 kin_session_options kin_session_options_defaults(void);
 
-enum { KIN_SESSION_N_OPTIONS = 14 }; // with the table's end
+enum { KIN_SESSION_N_OPTIONS = 15 }; // with the table's end
 
 // Fills tables whose values point into `o`: what concerns this machine, and what concerns others.
 typedef struct kin_session_tables {
@@ -54,6 +59,8 @@ typedef struct kin_session {
     kin_alone_head alone;
     bool with_others;
     kin_fleet fleet;
+    kin_device_facts facts; // of this machine, if it was measured
+    kin_planner *planner;   // NULL: nothing is expected; with others the fleet's
     kin_shard *shard;
     kin_head *head;
     kin_timeline *timeline; // NULL: none
@@ -73,6 +80,13 @@ int kin_session_open(kin_session *s, const kin_session_options *o, int n_ctx, ki
 int kin_session_begin(kin_session *s, kin_err *err);
 void kin_session_end(kin_session *s);
 
+// Of a session that only looks: devices, links, model and work, after waiting for `fleet.n_devices` devices, or until nobody has
+// joined for a while.
+int kin_session_look(kin_session *s, const kin_session_options *o, kin_facts *facts, kin_err *err);
+
+// Within a request, between tokens: what was expected, with what the last tokens took taken into account. False: not known.
+bool kin_session_expects(kin_session *s, kin_expectation *out);
+
 // The option of commands that can draw one.
 kin_option kin_session_timeline_option(kin_session_options *o);
 
@@ -81,6 +95,10 @@ void kin_session_mark(kin_session *s);
 
 // Before the request's end. Does nothing if there is no timeline, or if it was written before.
 int kin_session_write_timeline(kin_session *s, const kin_session_options *o, kin_err *err);
+
+// What the opened model asks for: with these options, and the context and batch of `work`.
+int kin_session_model_facts(const kin_session *s, const kin_session_options *o, const kin_work_facts *work,
+                            kin_model_facts *facts, kin_err *err);
 
 // XDG_CACHE_HOME/kin, ~/.cache/kin or ~/Library/Caches/kin in buf; NULL without a home.
 const char *kin_session_default_cache(char *buf, size_t n);

@@ -33,6 +33,12 @@ static void check_message(const kin_proto_message *m) {
         break;
     case KIN_FRAME_REPORT: touch(m->report.bytes, m->report.n_bytes); break;
     case KIN_FRAME_DATA: touch(m->data.bytes, m->data.n_bytes); break;
+    case KIN_FRAME_ECHO:
+        kin_assert(m->echo.answer_bytes <= KIN_FRAME_ECHO_BYTES);
+        touch(m->echo.bytes, m->echo.n_bytes);
+        break;
+    case KIN_FRAME_MEASURE: kin_assert(m->measure.hidden_bytes >= 1 && m->measure.hidden_bytes <= KIN_FRAME_ECHO_BYTES); break;
+    case KIN_FRAME_PROFILE: kin_assert(memchr(m->profile.facts.name, 0, sizeof m->profile.facts.name)); break;
     case KIN_FRAME_HASHES:
         kin_assert(m->hashes.first + m->hashes.n_hashes <= kin_proto_n_chunks(&m->hashes));
         for (int i = 0; i < m->hashes.n_files; i++) kin_assert(!strchr(m->hashes.file[i].name, '/'));

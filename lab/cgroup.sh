@@ -102,6 +102,7 @@ group_make() { # RECORD NAME CONTROLLER...
 group_limit_memory() { # RECORD BYTES; nothing swaps
     memory_dir=$(group_dir "$1" memory)
     if [ -n "$memory_dir" ]; then
+        [ ! -e "$memory_dir/memory.memsw.limit_in_bytes" ] || echo -1 >"$memory_dir/memory.memsw.limit_in_bytes" # never below the other
         echo "$2" >"$memory_dir/memory.limit_in_bytes"
         [ ! -e "$memory_dir/memory.memsw.limit_in_bytes" ] || echo "$2" >"$memory_dir/memory.memsw.limit_in_bytes"
     else

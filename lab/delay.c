@@ -247,9 +247,9 @@ static void open_ways(const options *o, way ways[2]) {
     }
 }
 
-// Ahead of everything that computes on this machine, or frames wait for a processor instead of for their time.
+// Ahead of everything that computes on this machine, and of lab/brake, or frames wait for a processor instead of for their time.
 static void go_first(void) {
-    const struct sched_param priority = {.sched_priority = 1};
+    const struct sched_param priority = {.sched_priority = 2};
     if (sched_setscheduler(0, SCHED_FIFO, &priority)) fprintf(stderr, "delay: no real-time priority here: frames may be late\n");
     prctl(PR_SET_TIMERSLACK, 1ul, 0ul, 0ul, 0ul);
 }

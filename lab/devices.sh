@@ -109,21 +109,50 @@ wire_stop() { # NAME
 }
 
 group_of_device_make() { # NAME FACTS
+    _controllers='memory blkio'
+    [ -z "$(fact cpu "$2")" ] || _controllers="$_controllers cpu"
+    [ -z "$(fact cpus "$2")" ] || _controllers="$_controllers cpuset"
+    # shellcheck disable=SC2086 # words
+    group_make "$state/groups/$1" "kin-lab.$lab.$1" $_controllers
+    limits_set "$1" "$2"
+}
+limits_set() { # NAME FACTS
     _record=$state/groups/$1
     _memory=$(fact memory "$2") _cpu=$(fact cpu "$2") _cpus=$(fact cpus "$2") _disk_rate=$(fact disk "$2")
-    _controllers='memory blkio'
-    [ -z "$_cpu" ] || _controllers="$_controllers cpu"
-    [ -z "$_cpus" ] || _controllers="$_controllers cpuset"
-    # shellcheck disable=SC2086 # words
-    group_make "$_record" "kin-lab.$lab.$1" $_controllers
     [ -z "$_memory" ] || group_limit_memory "$_record" "$(bytes "$_memory" 1024)"
     [ -z "$_cpu" ] || group_limit_cpu "$_record" "$_cpu"
     [ -z "$_cpus" ] || group_limit_cpuset "$_record" "$_cpus"
     [ -z "$_disk_rate" ] || group_limit_disk "$_record" "$disk_of_work" "$(bytes "$_disk_rate" 1000)"
 }
 
+# One program holds back all devices that have a speed, because looking costs time. It is started anew when one of them changes.
+brake_set() {
+    brake_stop
+    set --
+    for _braked in $(devices); do
+        _speed=$(device_fact "$_braked" speed)
+        _braked_group=$(group_dir "$state/groups/$_braked" v2)
+        [ -z "$_speed" ] || set -- "$@" "${_braked_group:-cgroup v2, which is not here}" "$_speed"
+    done
+    [ $# -gt 0 ] || return 0
+    [ -x "$build/brake" ] || fail "there is no program $build/brake; build kin first"
+    : >"$state/holding"
+    "$build/brake" "$@" >"$state/holding" 2>"$out/brake.log" </dev/null &
+    echo $! >"$state/brake"
+    until [ -s "$state/holding" ]; do
+        command kill -0 $! 2>/dev/null || fail "devices cannot be slowed down: $(tail -n 1 "$out/brake.log")"
+        sleep 0.01
+    done
+}
+brake_stop() {
+    [ -e "$state/brake" ] || return 0
+    command kill -TERM "$(cat "$state/brake")" 2>/dev/null || return 0
+    wait "$(cat "$state/brake")" || say "the brake broke: $(tail -n 1 "$out/brake.log")"
+    rm "$state/brake"
+}
+
 lab_defaults='' lab_n_devices=0
-known_facts=' rate up down delay jitter memory cpu cpus disk gpu threads '
+known_facts=' rate up down delay jitter memory speed cpu cpus disk gpu threads '
 
 # For the devices that follow.
 defaults() { lab_defaults="$lab_defaults $*"; } # KEY=VALUE...
@@ -155,6 +184,26 @@ device() { # NAME KEY=VALUE...
     ip -n "$_namespace" link set dev eth0 up
     ip -n "$_namespace" route add default dev eth0
     for _folder in tmp .cache .config .local/share .run; do mkdir -p "$work/$_name/$_folder"; done
+    [ -z "$(fact speed "$_facts")" ] || brake_set
+}
+
+# Other limits from now on; kin looks at most of them once, at its start. The page cache of the device's files goes.
+limit() { # NAME KEY=VALUE...
+    _name=$1
+    shift
+    for _word; do
+        case ${_word%%=*} in
+        memory | speed | disk | gpu | threads) ;;
+        *) fail "limit $_name: '$_word' is not a limit that can change" ;;
+        esac
+    done
+    _facts="$(facts_of "$_name") $*"
+    group_forget_pages "$state/groups/$_name"
+    limits_set "$_name" "$_facts"
+    echo "$_facts" >"$state/devices/$_name"
+    case " $*" in
+    *" speed="*) brake_set ;;
+    esac
 }
 
 # Other rates, delays and jitter from now on, while all runs. A link that was made without delay and jitter cannot have them later.

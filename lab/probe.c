@@ -1,10 +1,12 @@
-// probe: what a network really does, between two devices of a lab: round trips, rate, and who hears a call to everybody. Knows
-// nothing of kin. One end serves, the other asks; nothing is authenticated, so it is for networks of one's own.
+// probe: what a network really does, between two devices of a lab: round trips, rate, and who hears a call to everybody; and what
+// processors really give to a device that computes for a moment and then waits, as one in a ring does. Knows nothing of kin. One
+// end serves, the other asks; nothing is authenticated, so it is for networks of one's own.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -26,12 +28,20 @@ enum {
     LOST_AFTER_MS = 1000,
     CALL_MS = 500,
     CONNECTIONS_MAX = 64,
+    THREADS_MAX = 16,
+    BURSTS_MAX = 1000,
+    OPERATION_US = 100, // of work between two meetings of the threads, about what a matrix of a small layer takes
+    REST_US = 23000,    // before a burst, and a little more each time, so that bursts begin anywhere in a period of a quota
+    REST_STEP_US = 370,
+    REST_STEPS = 16,
 };
 
 static const char usage[] = "usage: probe serve PORT              answer the others\n"
                             "       probe ping HOST PORT N         round trips in us: n,min,median,p99,max\n"
                             "       probe send HOST PORT BYTES     bytes per second over TCP\n"
-                            "       probe call multicast|broadcast PORT   the addresses that answer\n";
+                            "       probe call multicast|broadcast PORT   the addresses that answer\n"
+                            "       probe burst THREADS MS N       wall time in us of MS of work by each thread, after a rest:\n"
+                            "                                      n,min,median,p99,max\n";
 
 _Noreturn static void fail(const char *what) {
     fprintf(stderr, "probe: %s: %s\n", what, strerror(errno));
@@ -118,6 +128,11 @@ static int by_size(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
+static void print_spread(double *us, int n) {
+    qsort(us, (size_t)n, sizeof us[0], by_size);
+    printf("%d,%.0f,%.0f,%.0f,%.0f\n", n, us[0], us[n / 2], us[n * 99 / 100], us[n - 1]);
+}
+
 static bool answered(int fd, uint32_t number) {
     const uint64_t until = now_ns() + LOST_AFTER_MS * NS_PER_MS;
     for (uint64_t now; (now = now_ns()) < until;) {
@@ -146,8 +161,7 @@ static int ping(const char *host, const char *port, int n) {
         printf("0,,,,\n");
         return 1;
     }
-    qsort(us, (size_t)n_back, sizeof us[0], by_size);
-    printf("%d,%.0f,%.0f,%.0f,%.0f\n", n_back, us[0], us[n_back / 2], us[n_back * 99 / 100], us[n_back - 1]);
+    print_spread(us, n_back);
     return n_back == n ? 0 : 1;
 }
 
@@ -187,11 +201,63 @@ static int call(const char *how, const char *port) {
     return n > 0 ? 0 : 1;
 }
 
+// ---- burst: work is counted in processor time, so other programs' share is not in it, but their delay is
+
+typedef struct burst {
+    pthread_barrier_t meeting;
+    uint64_t n_operations;
+} burst;
+
+static uint64_t used_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
+}
+
+static void *work(void *arg) {
+    burst *b = arg;
+    pthread_barrier_wait(&b->meeting);
+    uint64_t until = used_ns();
+    for (uint64_t i = 0; i < b->n_operations; i++) {
+        until += OPERATION_US * 1000;
+        while (used_ns() < until) {
+        }
+        pthread_barrier_wait(&b->meeting);
+    }
+    return NULL;
+}
+
+// The threads are there before, and wait; meeting costs work of its own, which counts.
+static double burst_us(int n_threads, double ms) {
+    burst b = {.n_operations = (uint64_t)(ms * 1000 / OPERATION_US + 0.5)};
+    pthread_t threads[THREADS_MAX];
+    pthread_barrier_init(&b.meeting, NULL, (unsigned)n_threads);
+    for (int i = 1; i < n_threads; i++)
+        if (pthread_create(&threads[i], NULL, work, &b)) fail("no thread");
+    static int n_rests;
+    usleep(REST_US + REST_STEP_US * (n_rests++ % REST_STEPS));
+    const uint64_t begun = now_ns();
+    work(&b);
+    const double us = (double)(now_ns() - begun) / 1e3;
+    for (int i = 1; i < n_threads; i++) pthread_join(threads[i], NULL);
+    pthread_barrier_destroy(&b.meeting);
+    return us;
+}
+
+static int bursts(int n_threads, double ms, int n) {
+    static double us[BURSTS_MAX];
+    if (n_threads < 1 || n_threads > THREADS_MAX || n < 1 || n > BURSTS_MAX) errno = EINVAL, fail("burst");
+    for (int i = 0; i < n; i++) us[i] = burst_us(n_threads, ms);
+    print_spread(us, n);
+    return 0;
+}
+
 int main(int argc, char **argv) {
     if (argc == 3 && strcmp(argv[1], "serve") == 0) serve(argv[2]);
     if (argc == 5 && strcmp(argv[1], "ping") == 0) return ping(argv[2], argv[3], atoi(argv[4]));
     if (argc == 5 && strcmp(argv[1], "send") == 0) return send_bytes(argv[2], argv[3], strtoull(argv[4], NULL, 10));
     if (argc == 4 && strcmp(argv[1], "call") == 0) return call(argv[2], argv[3]);
+    if (argc == 5 && strcmp(argv[1], "burst") == 0) return bursts(atoi(argv[2]), atof(argv[3]), atoi(argv[4]));
     fputs(usage, stderr);
     return USAGE;
 }

@@ -5,6 +5,7 @@
 #   ring_join NAME OPTION...    kin join in the background
 #   ring_run NAME OPTION...     kin run over the ring, on the head: text on stdout
 #   ring_bench NAME OPTION...   kin bench over the ring, on the head: JSON on stdout
+#   ring_profile NAME...        kin profile on one after the other, kept in their homes: OUT/NAME.profile.json. Nothing else may run
 #
 # All share one key. It is made once a lab and lies in every device's home.
 
@@ -28,6 +29,10 @@ ring_bench() { # NAME OPTION...
     _ring_name=$1
     shift
     run "$_ring_name" "$kin" bench --cluster --name "$_ring_name" --key-file "$(ring_key "$_ring_name")" --json "$@"
+}
+
+ring_profile() { # NAME...
+    for _ring_name; do run "$_ring_name" "$kin" profile --refresh --json >"$out/$_ring_name.profile.json"; done
 }
 
 # Each device gets its own copy of the model; prints the path of the first one's.

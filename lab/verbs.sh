@@ -1,5 +1,5 @@
 # shellcheck shell=sh disable=SC2154
-# verbs.sh: what a scenario can say besides `device`, `defaults` and `link` (devices.sh); lab/run sources it.
+# verbs.sh: what a scenario can say besides `device`, `defaults`, `link` and `limit` (devices.sh); lab/run sources it.
 #
 #   start NAME COMMAND...          in the background; stdout goes to OUT/NAME.out, stderr to OUT/NAME.log
 #   run NAME COMMAND...            and wait; stdout is ours, stderr goes to OUT/NAME.log. At most run_seconds (600), then it is ended
@@ -17,6 +17,7 @@
 #   plot TABLE X Y BY              OUT/TABLE.svg: column Y over column X, a line for each value of column BY
 #   json KEY                       a number out of kin's --json on stdin
 #
+#   end NAME                       SIGTERM to what was started there last, and waits for it
 #   kill NAME                      SIGKILL to all that runs there
 #   stop NAME   cont NAME          SIGSTOP, SIGCONT
 #   cut NAME    mend NAME          its link goes down and comes back
@@ -81,6 +82,11 @@ until_ends() { # NAME [SECONDS]
         sleep 0.05
     done
     wait "$(cat "$state/started.$1")"
+}
+
+end() { # NAME
+    group_signal "$state/groups/$1" TERM
+    until_ends "$1" 60 || true
 }
 
 # ---- files
@@ -190,6 +196,7 @@ finish() {
         for _ended in $(devices); do group_signal "$state/groups/$_ended" CONT; group_signal "$state/groups/$_ended" TERM; done
         for _ended in $(devices); do group_wait_gone "$state/groups/$_ended" 20; done
         for _ended in $(devices); do wire_stop "$_ended"; done
+        brake_stop
     fi
     say "$title: $out"
 }

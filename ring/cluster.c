@@ -7,14 +7,14 @@
 
 #include "base/log.h"
 #include "pure/proto/label.h"
-#include "sys/memory.h"
 
 enum {
     N_PARCELS = 2 * KIN_STEPS_ON_THEIR_WAY + 16,
     RECONNECT_TICKS = 3, // of 100 ms, before the ring link is tried again
 };
 
-static void act(kin_cluster *c, const kin_roster_event *event);
+// From ACCEPT until a device has said what it has and has measured its links (ring/meetings.h), and some.
+#define MEETING_WAIT_NS UINT64_C(8000000000)
 
 // ---- what devices say
 
@@ -39,7 +39,10 @@ static void on_message(void *user, uint32_t from, uint32_t epoch, kin_proto_mess
     kin_cluster *c = user;
     kin_roster_event e = {.link = from, .epoch = epoch};
     switch (m->type) {
+    case KIN_FRAME_PROFILE: kin_cluster_take_profile(c, from, &m->profile); return;
+    case KIN_FRAME_MEASURED: kin_cluster_take_link(c, from, &m->measured); return;
     case KIN_FRAME_DEVICE:
+        if (kin_cluster_meets(c, from, &m->device)) return; // the roster hears of it when the links are measured
         e.kind = KIN_ROSTER_FACTS;
         e.facts = &m->device;
         break;
@@ -67,18 +70,19 @@ static void on_message(void *user, uint32_t from, uint32_t epoch, kin_proto_mess
         e.reason = "it sent what is not for a head";
         break;
     }
-    act(c, &e);
+    kin_cluster_act(c, &e);
 }
 
 static void on_lost(void *user, uint32_t number, const char *reason) {
-    act(user, &(kin_roster_event){.kind = KIN_ROSTER_LOST, .link = number, .reason = reason});
+    kin_meetings_lost(((kin_cluster *)user)->meetings, number);
+    kin_cluster_act(user, &(kin_roster_event){.kind = KIN_ROSTER_LOST, .link = number, .reason = reason});
 }
 
 static void on_control(void *user, kin_link *link, const kin_proto_open *open) {
     kin_cluster *c = user;
     uint32_t number = kin_crew_add(c->crew, link);
     kin_roster_hello hello = {.id = open->id, .name = open->name, .version = open->version, .features = open->features};
-    if (number) act(c, &(kin_roster_event){.kind = KIN_ROSTER_JOINS, .link = number, .hello = &hello});
+    if (number) kin_cluster_act(c, &(kin_roster_event){.kind = KIN_ROSTER_JOINS, .link = number, .hello = &hello});
 }
 
 static void on_fetch(void *user, kin_link *link, const kin_proto_open *open) {
@@ -88,50 +92,7 @@ static void on_fetch(void *user, kin_link *link, const kin_proto_open *open) {
     kin_share_accept(c->share, link);
 }
 
-// ---- planning
-
-static int lay_out(kin_cluster *c, const kin_roster_action *ask, kin_planned *p, kin_err *err) {
-    kin_candidate candidates[KIN_ROUNDS_MAX_MEMBERS];
-    kin_proto_id ids[KIN_ROUNDS_MAX_MEMBERS];
-    int n = 0;
-    for (int i = 0; i < ask->n_devices; i++) {
-        const kin_roster_device *d = kin_roster_device_at(c->roster, ask->devices[i]);
-        candidates[n] = (kin_candidate){.name = d->name, .memory = d->facts.memory};
-        ids[n++] = d->id;
-    }
-    kin_memory memory = kin_memory_read();
-    uint64_t own = memory.available + memory.own;
-    candidates[n++] =
-        (kin_candidate){.name = c->o.name, .memory = c->o.shard.memory && c->o.shard.memory < own ? c->o.shard.memory : own};
-    if (c->o.plan(c->o.plan_user, candidates, n, &p->ring, err) != 0) return KIN_FAIL;
-    for (int i = 0; i < p->ring.n_members - 1; i++) p->ids[i] = ids[p->ring.candidate[i]];
-    return kin_planned_lay_out(p, c->o.model->hp.n_layer, err);
-}
-
-static void answer(kin_cluster *c, const kin_roster_action *ask) {
-    kin_err err;
-    kin_planned *p = c->asked;
-    bool few = !c->had_plan && ask->n_devices < c->o.n_expected;
-    if (few) kin_err_set(&err, "%d of %d devices are here", ask->n_devices, c->o.n_expected);
-    if (few || lay_out(c, ask, p, &err) != 0) {
-        act(c, &(kin_roster_event){.kind = KIN_ROSTER_NO_PLAN, .question = ask->question, .reason = err.text});
-        return;
-    }
-    int n = p->ring.n_members - 1;
-    kin_roster_stage stages[KIN_ROUNDS_MAX_MEMBERS];
-    uint8_t *bytes = malloc((size_t)(n + 1) * KIN_PLANNED_STAGE_BYTES);
-    if (!bytes) {
-        act(c, &(kin_roster_event){.kind = KIN_ROSTER_NO_PLAN, .question = ask->question, .reason = "out of memory"});
-        return;
-    }
-    for (int i = 0; i < n; i++) {
-        uint8_t *at = bytes + (size_t)i * KIN_PLANNED_STAGE_BYTES;
-        stages[i] = (kin_roster_stage){.id = p->ids[i], .windows = at, .n_windows = kin_planned_stage(p, i, at)};
-    }
-    kin_roster_plan plan = {.n_stages = n, .stages = stages};
-    act(c, &(kin_roster_event){.kind = KIN_ROSTER_PLANNED, .question = ask->question, .plan = &plan});
-    free(bytes);
-}
+// ---- the plan in force
 
 // The plan that was asked for is in force from now on.
 static void take_asked(kin_cluster *c) {
@@ -192,7 +153,7 @@ static void send_plan(kin_cluster *c, const kin_roster_action *a) {
     plan->n_threads = (uint16_t)c->o.n_threads_hint;
     kin_planned_fill(c->plan, i, plan);
     fill_next(c, plan, i);
-    kin_station_say(link, a->epoch, m);
+    kin_crew_say(c->crew, a->link, a->epoch, m);
     kin_crew_tell(c->crew, a->link);
     free(m);
 }
@@ -206,9 +167,8 @@ static void connect_ring(kin_cluster *c) {
 
 static void say_end(kin_cluster *c, const kin_roster_action *a) {
     kin_proto_message m = {.type = KIN_FRAME_END};
-    kin_link *link = kin_crew_link(c->crew, a->link);
     kin_label_set(m.end.reason, KIN_PROTO_MAX_REASON, a->text);
-    if (link) kin_station_say(link, a->epoch, &m);
+    kin_crew_say(c->crew, a->link, a->epoch, &m);
 }
 
 static void refuse(kin_cluster *c, const kin_roster_action *a) {
@@ -236,7 +196,7 @@ static void take_action(kin_cluster *c, const kin_roster_action *a) {
     }
     case KIN_ROSTER_REFUSE: refuse(c, a); break;
     case KIN_ROSTER_DROP: kin_crew_drop(c->crew, a->link, a->text); break;
-    case KIN_ROSTER_ASK: answer(c, a); break;
+    case KIN_ROSTER_ASK: kin_cluster_answer(c, a); break;
     case KIN_ROSTER_SEND_PLAN: send_plan(c, a); break;
     case KIN_ROSTER_SEND_END: say_end(c, a); break;
     case KIN_ROSTER_OPEN_RING:
@@ -305,7 +265,7 @@ static void enter_epoch(kin_cluster *c) {
 }
 
 // One step of the roster. Actions may cause events, so they are copied: the roster's own live until its next step.
-static void act(kin_cluster *c, const kin_roster_event *event) {
+void kin_cluster_act(kin_cluster *c, const kin_roster_event *event) {
     uint32_t epoch_before = kin_roster_epoch(c->roster);
     const kin_roster_actions *now = kin_roster_step(c->roster, kin_clock_now(), event);
     kin_roster_actions *actions = malloc(sizeof *actions);
@@ -322,18 +282,20 @@ static void act(kin_cluster *c, const kin_roster_event *event) {
 
 static void on_tick(void *user) {
     kin_cluster *c = user;
-    act(c, &(kin_roster_event){.kind = KIN_ROSTER_TICK});
+    kin_crew_tick(c->crew);
+    kin_cluster_act(c, &(kin_roster_event){.kind = KIN_ROSTER_TICK});
     if (c->n_ticks_to_reconnect > 0 && --c->n_ticks_to_reconnect == 0 && c->wants_ring) connect_ring(c);
     kin_cluster_look(c);
+    kin_cluster_look_at_plan(c);
 }
 
 static void on_next(void *user, uint32_t epoch, bool is_open, const char *reason) {
     kin_cluster *c = user;
     if (!is_open) c->n_ticks_to_reconnect = RECONNECT_TICKS;
-    act(c, &(kin_roster_event){.kind = is_open ? KIN_ROSTER_RING_OPENED : KIN_ROSTER_RING_CLOSED,
-                               .link = KIN_ROSTER_OWN,
-                               .epoch = epoch,
-                               .reason = reason});
+    kin_cluster_act(c, &(kin_roster_event){.kind = is_open ? KIN_ROSTER_RING_OPENED : KIN_ROSTER_RING_CLOSED,
+                                           .link = KIN_ROSTER_OWN,
+                                           .epoch = epoch,
+                                           .reason = reason});
 }
 
 static void open_share(kin_cluster *c) {
@@ -387,14 +349,15 @@ void kin_cluster_on_begins(void *arg) {
         return;
     }
     c->n_requests++;
-    c->request_epoch = epoch;
-    act(c, &(kin_roster_event){.kind = KIN_ROSTER_BEGINS});
+    c->request_epoch = c->measured_epoch = epoch;
+    kin_cluster_act(c, &(kin_roster_event){.kind = KIN_ROSTER_BEGINS});
 }
 
 void kin_cluster_on_ends(void *arg) {
     kin_cluster *c = arg;
-    act(c, &(kin_roster_event){.kind = KIN_ROSTER_ENDS, .epoch = c->request_epoch});
+    kin_cluster_act(c, &(kin_roster_event){.kind = KIN_ROSTER_ENDS, .epoch = c->request_epoch});
     c->request_epoch = 0;
+    kin_cluster_on_measure(c);
 }
 
 uint16_t kin_cluster_port(const kin_cluster *c) {
@@ -412,6 +375,7 @@ static int open_roster(kin_cluster *c, kin_err *err) {
     memcpy(ro.model.bytes, c->o.manifest->hash, sizeof ro.model.bytes);
     ro.epoch_first = (uint32_t)((uint64_t)wall.tv_sec * 4 + (uint64_t)wall.tv_nsec / 250000000);
     ro.n_expected = c->o.n_expected;
+    ro.facts_wait_ns = MEETING_WAIT_NS;
     c->roster = kin_roster_new(&ro, kin_clock_now());
     return c->roster ? 0 : kin_err_set(err, "out of memory");
 }
@@ -424,7 +388,7 @@ static int open_all(kin_cluster *c, kin_err *err) {
     static const kin_crew_callbacks crew_callbacks = {.message = on_message, .lost = on_lost};
     kin_own_options oo = {.model = c->o.model, .devices = c->o.devices, .shard = c->o.shard};
     if (kin_crew_open(&c->crew, &crew_callbacks, c, err) != 0 || kin_own_open(&c->own, &oo, err) != 0) return KIN_FAIL;
-    if (kin_cluster_open_sight(c, err) != 0) return KIN_FAIL;
+    if (kin_cluster_open_sight(c, err) != 0 || kin_cluster_open_planning(c, err) != 0) return KIN_FAIL;
     if (kin_parcels_open(&c->pool, N_PARCELS, err) != 0 || kin_parcel_queue_open(&c->in, err) != 0) return KIN_FAIL;
     if (kin_alone_open(&c->alone, c->o.shard.n_batch, c->o.model->hp.n_embd, KIN_STEPS_ON_THEIR_WAY, err) != 0) return KIN_FAIL;
     if (open_roster(c, err) != 0) return KIN_FAIL;
@@ -468,6 +432,7 @@ void kin_cluster_close(kin_cluster *c) {
     kin_crew_close(c->crew, NULL);
     kin_audience_close(c->audience, NULL);
     kin_cluster_close_work(c);
+    kin_cluster_close_planning(c);
     kin_roster_free(c->roster);
     kin_parcel_queue_close(c->in);
     kin_parcels_close(c->pool);

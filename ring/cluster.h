@@ -8,12 +8,13 @@
 // When a device is lost, the request fails with a sentence that names it. The cluster stays: the next begin waits until the ring
 // is up again, with who is there by then.
 //
-// Owner and thread: the computing thread; `plan` is called in the station's.
+// Owner and thread: the computing thread; `plan` and `measured` are called in the station's.
 #pragma once
 
 #include <stdatomic.h>
 
 #include "model/manifest.h"
+#include "pure/plan/correction.h"
 #include "pure/plan/hand.h"
 #include "ring/head.h"
 #include "ring/key.h"
@@ -21,6 +22,22 @@
 #include "ring/timeline.h"
 
 typedef struct kin_cluster kin_cluster;
+
+// What the planner is asked. Candidates and ids: the head is the last. Facts: only devices and links, the head is the first and
+// the others follow as the candidates are; NULL: nobody measured. For the call.
+typedef struct kin_cluster_question {
+    int n;
+    const kin_candidate *candidates; // [n]
+    const kin_proto_id *ids;         // [n]
+    const kin_facts *facts;
+} kin_cluster_question;
+
+// What the members' last tokens took, the head first, as medians.
+typedef struct kin_cluster_measured {
+    int n;
+    kin_proto_id ids[KIN_ROUNDS_MAX_MEMBERS];
+    kin_measured members[KIN_ROUNDS_MAX_MEMBERS];
+} kin_cluster_measured;
 
 typedef struct kin_cluster_options {
     kin_proto_id id;
@@ -43,10 +60,12 @@ typedef struct kin_cluster_options {
     const char *model_name; // for people; NULL: none
     kin_timeline *timeline; // filled with what all do; NULL: nobody wants to know
 
-    int n_expected; // devices to wait for before the first plan; 0: whoever is there after a second of quiet
-    // candidates // [n], the head is the last.
-    int (*plan)(void *user, const kin_candidate *candidates, int n, kin_ring_plan *out, kin_err *err);
-    void *plan_user;
+    int n_expected;                // devices to wait for before the first plan; 0: whoever is there after a second of quiet
+    const kin_device_facts *facts; // the head's own; NULL: devices and links are not measured
+    int (*plan)(void *user, const kin_cluster_question *question, kin_ring_plan *out, kin_err *err);
+    // After requests. True: the planner wants to be asked again. NULL: nobody wants to know.
+    bool (*measured)(void *user, const kin_cluster_measured *measured);
+    void *plan_user; // of both; they are called in the loop's thread
 
     atomic_bool *stop;
     void (*status)(void *user, const char *line); // what begin waits for; in the caller's thread
@@ -61,6 +80,9 @@ uint16_t kin_cluster_port(const kin_cluster *cluster);
 // Waits until the ring is up. KIN_FAIL: stopped, or the head itself cannot do its part.
 int kin_cluster_begin(kin_cluster *cluster, kin_err *err);
 void kin_cluster_end(kin_cluster *cluster);
+
+// Waits, for at most half a second, until the planner knows what the last tokens took. Happens by itself after each request.
+void kin_cluster_measure(kin_cluster *cluster);
 
 // Waits, for at most half a second, until what the devices did so far is in the timeline.
 void kin_cluster_gather(kin_cluster *cluster);

@@ -1,5 +1,5 @@
-// Inside of kin_cluster, for cluster.c (the roster and the devices: the loop's thread), cluster_work.c (requests: the computing
-// thread) and cluster_sight.c (what others may see of it).
+// Inside of kin_cluster, for cluster.c (the roster and the devices), cluster_plan.c (planning), cluster_sight.c (what others may
+// see of it), all three in the loop's thread, and cluster_work.c (requests: the computing thread).
 #pragma once
 
 #include <uv.h>
@@ -11,6 +11,8 @@
 #include "ring/cluster.h"
 #include "ring/crew.h"
 #include "ring/discovery.h"
+#include "ring/ledger.h"
+#include "ring/meetings.h"
 #include "ring/own.h"
 #include "ring/planned.h"
 #include "ring/share.h"
@@ -47,21 +49,26 @@ struct kin_cluster {
     kin_stock *stock;
     kin_crew *crew;
     kin_audience *audience;
+    kin_ledger *ledger;
+    kin_meetings *meetings;
+    kin_facts *facts;           // for a question
     kin_crew_sample own_sample; // as the devices'
     kin_time begun, counted_at; // the last look at the tokens
     uint64_t counted;
     double tokens_per_s;
     kin_planned *plan, *asked; // in force; the last answer of the planner
-    int n_ticks_to_reconnect, n_ticks_to_gather;
+    int n_ticks_to_reconnect, n_ticks_to_gather, n_ticks_to_measure;
     uint64_t n_requests;
-    uint32_t request_epoch; // of the request that the roster counts; 0: none
-    bool wants_ring;        // the roster wants the head's own ring link
-    bool had_plan;          // from then on it goes on with fewer devices than were expected
+    uint32_t request_epoch;  // of the request that the roster counts; 0: none
+    uint32_t measured_epoch; // of the last request
+    bool wants_ring;         // the roster wants the head's own ring link
+    bool had_plan;           // from then on it goes on with fewer devices than were expected
 
     uv_mutex_t mutex; // over the following
     uv_cond_t changed;
     kin_cluster_news news;
     bool is_gathering; // the computing thread waits for the devices' last events
+    bool is_measuring; // it waits for what their tokens took
 
     // The computing thread.
     kin_cluster_news *seen; // a copy of the news that the shard is opened for
@@ -75,12 +82,34 @@ struct kin_cluster {
 
 // ---- cluster.c
 
+// One step of the roster, and what it asks for.
+void kin_cluster_act(kin_cluster *c, const kin_roster_event *event);
+
 // Who has that control link; NULL: nobody yet.
 const kin_roster_device *kin_cluster_device_of(const kin_cluster *c, uint32_t link);
 
 // kin_post_fn, of a kin_cluster.
 void kin_cluster_on_begins(void *cluster);
 void kin_cluster_on_ends(void *cluster);
+
+// ---- cluster_plan.c; the loop's thread
+
+int kin_cluster_open_planning(kin_cluster *c, kin_err *err);
+void kin_cluster_close_planning(kin_cluster *c);
+
+void kin_cluster_take_profile(kin_cluster *c, uint32_t from, const kin_proto_profile *m);
+void kin_cluster_take_link(kin_cluster *c, uint32_t from, const kin_proto_measured *m);
+
+// A device said what it has. True: it measures its links first, and the roster hears of it later.
+bool kin_cluster_meets(kin_cluster *c, uint32_t from, const kin_proto_device *device);
+
+// The roster's question.
+void kin_cluster_answer(kin_cluster *c, const kin_roster_action *ask);
+
+// Asks the members what their tokens took, for the planner.
+void kin_cluster_on_measure(void *cluster); // kin_post_fn
+// Ten times a second.
+void kin_cluster_look_at_plan(kin_cluster *c);
 
 // ---- cluster_work.c
 

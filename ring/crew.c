@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "ring/station.h"
 
 // A device's control link.
 typedef struct peer {
@@ -12,9 +13,12 @@ typedef struct peer {
     kin_link *link; // NULL: free place
     uint32_t number;
     bool has_facts, is_asked;
+    bool is_deaf;                // something that must arrive found no room
     kin_proto_endpoint endpoint; // as it says
     uint8_t *have;               // the last HAVE of it, as it goes to others
     size_t n_have;
+    kin_proto_hash model; // of that HAVE
+    kin_proto_id id;
     kin_crew_sample sample;
 } peer;
 
@@ -33,8 +37,31 @@ int kin_crew_open(kin_crew **out, const kin_crew_callbacks *callbacks, void *use
     return 0;
 }
 
+static void send_have(peer *to, const uint8_t *bytes, size_t n) {
+    kin_link_part part = {bytes, n};
+    kin_link_send(to->link, KIN_FRAME_HAVE, 0, 1, &part); // when it does not fit now, the next one tells more
+}
+
+static void tell_others(const peer *from, const uint8_t *bytes, size_t n) {
+    kin_crew *c = from->crew;
+    for (int i = 0; i < KIN_CREW_MAX; i++) {
+        if (c->peers[i].link && &c->peers[i] != from) send_have(&c->peers[i], bytes, n);
+    }
+}
+
+static void tell_gone(const peer *p) {
+    static const uint8_t nothing;
+    uint8_t bytes[256];
+    kin_proto_have gone = {.model = p->model, .id = p->id, .n_chunks = 1, .bitmap = &nothing};
+    size_t n = kin_proto_size_have(&gone);
+    kin_assert(n <= sizeof bytes);
+    kin_proto_encode_have(bytes, n, &gone);
+    tell_others(p, bytes, n);
+}
+
 static void forget(peer *p) {
     p->link = NULL;
+    if (p->have) tell_gone(p);
     free(p->have);
     p->have = NULL;
 }
@@ -76,6 +103,26 @@ bool kin_crew_endpoint(const kin_crew *c, uint32_t number, kin_proto_endpoint *o
     if (out->n_addresses == 0)
         snprintf(out->address[out->n_addresses++], sizeof out->address[0], "%s", kin_link_address(p->link));
     return true;
+}
+
+// ---- what they are told
+
+bool kin_crew_say(kin_crew *c, uint32_t number, uint32_t epoch, const kin_proto_message *m) {
+    peer *p = find(c, number);
+    kin_link_sent sent = p ? kin_station_say(p->link, epoch, m) : KIN_LINK_SHUT;
+    if (sent == KIN_LINK_FULL) p->is_deaf = true;
+    return sent == KIN_LINK_SENT || sent == KIN_LINK_QUEUED;
+}
+
+void kin_crew_tick(kin_crew *c) {
+    static const char reason[] = "it does not read what it is told";
+    for (int i = 0; i < KIN_CREW_MAX; i++) {
+        peer *p = &c->peers[i];
+        if (!p->link || !p->is_deaf) continue;
+        kin_log(KIN_LOG_WARN, "%s: %s", kin_link_name(p->link), reason);
+        drop(p, reason);
+        c->callbacks.lost(c->user, p->number, reason);
+    }
 }
 
 // ---- what they say
@@ -151,19 +198,16 @@ void kin_crew_relay(kin_crew *c, uint32_t number, const kin_proto_have *have) {
     free(from->have);
     from->have = bytes;
     from->n_have = n;
-    kin_link_part part = {bytes, n};
-    for (int i = 0; i < KIN_CREW_MAX; i++) {
-        if (c->peers[i].link && &c->peers[i] != from) kin_link_send(c->peers[i].link, KIN_FRAME_HAVE, 0, 1, &part);
-    }
+    from->model = have->model;
+    from->id = have->id;
+    tell_others(from, bytes, n);
 }
 
 void kin_crew_tell(kin_crew *c, uint32_t number) {
-    const peer *to = find(c, number);
+    peer *to = find(c, number);
     for (int i = 0; i < KIN_CREW_MAX && to; i++) {
         const peer *p = &c->peers[i];
-        if (!p->link || p == to || !p->have) continue;
-        kin_link_part part = {p->have, p->n_have};
-        kin_link_send(to->link, KIN_FRAME_HAVE, 0, 1, &part);
+        if (p->link && p != to && p->have) send_have(to, p->have, p->n_have);
     }
 }
 

@@ -37,9 +37,15 @@ void kin_crew_drop(kin_crew *crew, uint32_t number, const char *reason);
 // Where others reach the device: where it says, else where the head sees it. False: it is gone.
 bool kin_crew_endpoint(const kin_crew *crew, uint32_t number, kin_proto_endpoint *out);
 
+// A message that must arrive. One that finds no more room on a link ends it, within a tick: that device does not read what it is
+// told. False: it was not taken.
+bool kin_crew_say(kin_crew *crew, uint32_t number, uint32_t epoch, const kin_proto_message *message);
+// Ten times a second. Calls `lost`.
+void kin_crew_tick(kin_crew *crew);
+
 // What one device has may be fetched from it by the others: tells them, and remembers it.
 void kin_crew_relay(kin_crew *crew, uint32_t number, const kin_proto_have *have);
-// Tells one what was relayed of the others.
+// Tells one what was relayed of the others. They are told, too, when one of these is gone.
 void kin_crew_tell(kin_crew *crew, uint32_t number);
 
 // ---- how they are

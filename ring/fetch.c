@@ -154,6 +154,8 @@ void kin_fetch_on_kept(void *user, int peer, uint32_t i_chunk, kin_store_result 
     }
     if (result == KIN_STORE_OK) {
         if (kin_tally_add(&f->tally, i_chunk)) f->has_news = true;
+        if (f->callbacks.kept) f->callbacks.kept(f->user);
+        if (f->phase >= KIN_FETCH_FAILED) return;
         kin_swarm_got(f->swarm, source >= 0 ? source : f->swarm_of[KIN_FETCH_HEAD], i_chunk, kin_clock_now());
         if (f->phase == KIN_FETCH_FETCHING) kin_fetch_tell_first_window(f);
     } else {

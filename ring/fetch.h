@@ -5,8 +5,8 @@
 // there already, from an earlier time too, is not fetched again. Whom to ask for what is pure/proto/swarm.h's to decide; here are
 // the links, which are opened again when they break, and the disk, in libuv's thread pool.
 //
-// Life: kin_fetch_start; `opened`, `progress`..., `first_window_here`, `done`. A finished fetch rests, with no links, until
-// kin_fetch_set_windows wants more; then `progress`..., `first_window_here` and `done` come again. Or `failed`, after which it
+// Life: kin_fetch_start; `opened`, `progress`..., `headers_here`, `kept`..., `first_window_here`, `done`. A finished fetch rests,
+// with no links, until kin_fetch_set_windows wants more; then all of it but `opened` comes again. Or `failed`, after which it
 // does nothing more. In any state the owner ends it by kin_fetch_cancel, after which nothing is called. All functions may be
 // called inside of all callbacks; callbacks are never called inside of a function here.
 //
@@ -62,6 +62,11 @@ typedef struct kin_fetch_callbacks { // each may be NULL but `failed`
     // What this device has now: the model, its id, no endpoint; valid during the call. After `opened`, then when there is more,
     // at most twice a second, and before `done`.
     void (*have_changed)(void *user, const kin_proto_have *have);
+    // The headers are there: the files can be opened as a model. Its weights are still on their way. Once for each set of
+    // windows.
+    void (*headers_here)(void *user);
+    // A chunk is there, checked: weights may be read as far as the stock's store has them.
+    void (*kept)(void *user);
     // The headers and all weights of the first window are there. Comes before `done`, and if nothing was to be fetched, too.
     void (*first_window_here)(void *user);
     // All that the windows need is there, safe on the disk.

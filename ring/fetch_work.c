@@ -3,7 +3,8 @@
 #include "ring/fetch_impl.h"
 
 enum {
-    OPEN_TRIES = 10, // a fetch that was cancelled, or a process that ended, may still be closing the store
+    SHUFFLE_CHUNKS = 8, // of a window, see want_all
+    OPEN_TRIES = 10,    // a fetch that was cancelled, or a process that ended, may still be closing the store
     OPEN_WAIT_MS = 300,
 };
 
@@ -112,6 +113,16 @@ static void run_survey(uv_work_t *work) {
     f->rc = kin_survey_make(&f->survey, kin_stock_store(f->stock), &f->work_windows, &f->err);
 }
 
+// Headers are needed at once. Weights are packed as they come, the first ones first: only neighbours change places, so that
+// devices that fetch the same can give each other what they have.
+static void want_group(kin_fetch *f, const uint32_t *chunks, size_t n, bool is_header) {
+    kin_time now = kin_clock_now();
+    size_t step = is_header ? n : SHUFFLE_CHUNKS;
+    for (size_t at = 0; at < n; at += step) {
+        kin_swarm_want(f->swarm, chunks + at, n - at < step ? n - at : step, is_header, now);
+    }
+}
+
 static void want_all(kin_fetch *f) {
     size_t at = 0;
     kin_tally_want_nothing(&f->tally);
@@ -122,8 +133,7 @@ static void want_all(kin_fetch *f) {
             kin_tally_want(&f->tally, chunks[at], g <= 1);
             if (!kin_tally_is_here(&f->tally, chunks[at])) chunks[begin + n++] = chunks[at];
         }
-        // The headers are needed at once; of a window all is needed before any of it is of use.
-        kin_swarm_want(f->swarm, chunks + begin, n, g == 0, kin_clock_now());
+        want_group(f, chunks + begin, n, g == 0);
     }
 }
 
@@ -163,7 +173,8 @@ static void on_surveyed(uv_work_t *work, int status) {
         f->phase = KIN_FETCH_FETCHING;
         want_all(f);
         kin_fetch_kick(f);
-        kin_fetch_tell_first_window(f);
+        if (f->survey.is_whole && !f->windows_changed && f->callbacks.headers_here) f->callbacks.headers_here(f->user);
+        if (f->phase == KIN_FETCH_FETCHING) kin_fetch_tell_first_window(f);
         if (f->phase == KIN_FETCH_FETCHING && is_new && kin_peers_is_open(f->peers, KIN_FETCH_HEAD))
             kin_fetch_on_peer_opened(f, KIN_FETCH_HEAD); // its link is there since it was asked for the hashes
         else

@@ -4,11 +4,7 @@
 
 #include "base/clock.h"
 #include "model/embed.h"
-
-enum {
-    CHUNKS_PER_MEMBER = 2, // of a prompt: more make the pipeline's ends shorter, fewer make each chunk's products faster
-    CHUNK_LEAST = 16,
-};
+#include "pure/plan/prompt.h"
 
 // A chunk on its way: its place in the request.
 typedef struct chunk {
@@ -30,7 +26,8 @@ struct kin_head {
     kin_events *events;
     kin_interval stalls[KIN_BUSY_KEPT];
     kin_head_counts own_counts; // where the ring has none
-    uint64_t next_step;         // numbers are never used twice, so what comes back of an earlier request is known
+    kin_pace pace;
+    uint64_t next_step; // numbers are never used twice, so what comes back of an earlier request is known
 };
 
 // A request that is being fed.
@@ -85,9 +82,21 @@ void kin_head_close(kin_head *h) {
     free(h);
 }
 
+static void publish_pace(kin_head *h) {
+    kin_token_times t = kin_pace_median(&h->pace);
+    kin_head_counts *c = h->ring.counts;
+    atomic_store(&c->token_compute_ns, t.compute_ns);
+    atomic_store(&c->token_stall_ns, t.stall_ns);
+    atomic_store(&c->token_disk_ns, t.disk_ns);
+    atomic_store(&c->token_disk_bytes, t.disk_bytes);
+    atomic_store(&c->token_total_ns, t.total_ns);
+}
+
 void kin_head_set_ring(kin_head *h, const kin_head_ring *ring) {
     h->ring = *ring;
     if (!h->ring.counts) h->ring.counts = &h->own_counts;
+    h->pace = (kin_pace){0};
+    publish_pace(h);
 }
 
 void kin_head_set_chunk(kin_head *h, int n_tokens) {
@@ -103,7 +112,30 @@ void kin_head_on_progress(kin_head *h, kin_progress progress, void *user) {
     h->progress_user = user;
 }
 
+kin_token_times kin_head_token_times(const kin_head *h) {
+    const kin_head_counts *c = h->ring.counts;
+    return (kin_token_times){.compute_ns = atomic_load(&c->token_compute_ns),
+                             .stall_ns = atomic_load(&c->token_stall_ns),
+                             .disk_ns = atomic_load(&c->token_disk_ns),
+                             .disk_bytes = atomic_load(&c->token_disk_bytes),
+                             .total_ns = atomic_load(&c->token_total_ns)};
+}
+
 // ---- feeding
+
+static kin_stream_stats stream_of(const kin_head *h) {
+    return kin_shard_get_stats(h->ring.shard).weights.stream;
+}
+
+static void begin_work(kin_head *h, kin_time now) {
+    kin_stream_stats stream = stream_of(h);
+    kin_pace_enter(&h->pace, now, &stream);
+}
+
+static void end_work(kin_head *h, kin_time now) {
+    kin_stream_stats stream = stream_of(h);
+    kin_pace_leave(&h->pace, now, &stream);
+}
 
 static int min_int(int a, int b) {
     return a < b ? a : b;
@@ -111,9 +143,7 @@ static int min_int(int a, int b) {
 
 static int chunk_tokens(const kin_head *h, int n) {
     if (h->n_chunk > 0) return min_int(h->n_chunk, h->n_batch);
-    if (h->ring.n_members < 2) return h->n_batch;
-    int share = (n + CHUNKS_PER_MEMBER * h->ring.n_members - 1) / (CHUNKS_PER_MEMBER * h->ring.n_members);
-    return min_int(share < CHUNK_LEAST ? CHUNK_LEAST : share, h->n_batch);
+    return kin_prompt_chunk_tokens(n, h->ring.n_members, h->n_batch);
 }
 
 static chunk *chunk_of(kin_head *h, uint64_t step) {
@@ -131,7 +161,9 @@ static int send_chunk(kin_head *h, feed *f, kin_err *err) {
     chunk *c = chunk_of(h, step);
     c->begin = f->sent;
     c->n = min_int(f->n_chunk, f->n - f->sent);
+    begin_work(h, kin_clock_now());
     if (kin_embed(h->model, f->tokens + c->begin, c->n, h->x, err) != 0) return KIN_FAIL;
+    end_work(h, kin_clock_now());
     for (int i = 0; i < c->n; i++) {
         c->pos[i] = f->pos + c->begin + i;
         c->seq[i] = f->seq;
@@ -154,6 +186,7 @@ static int send_chunk(kin_head *h, feed *f, kin_err *err) {
 
 static void computed(kin_head *h, uint64_t step, int round, kin_time begun) {
     kin_time now = kin_clock_now();
+    end_work(h, now);
     atomic_fetch_add(&h->ring.counts->compute_ns, now - begun);
     if (!kin_events_are_on(h->events)) return;
     size_t n = kin_shard_take_intervals(h->ring.shard, KIN_STREAM_STALLS, h->stalls, KIN_BUSY_KEPT);
@@ -175,6 +208,7 @@ static int finish_chunk(kin_head *h, feed *f, const chunk *c, kin_err *err) {
 static int take_leg(kin_head *h, feed *f, kin_leg *leg, kin_err *err) {
     const chunk *c = chunk_of(h, leg->step);
     kin_time begun = kin_clock_now();
+    begin_work(h, begun);
     int round = leg->round++;
     leg->n_rows = kin_part_run(h->ring.part, leg->step, round, leg->n_rows, h->x, err);
     bool last = leg->n_rows >= 0 && leg->round == h->ring.n_rounds;
@@ -207,6 +241,12 @@ static int feed_all(kin_head *h, feed *f, kin_err *err) {
     return 0;
 }
 
+static void end_step(kin_head *h, bool is_token) {
+    kin_stream_stats stream = stream_of(h);
+    kin_pace_end(&h->pace, kin_clock_now(), &stream, is_token);
+    publish_pace(h);
+}
+
 int kin_head_eval(kin_head *h, int32_t seq, int32_t pos, const int32_t *tokens, int n, float *logits, int n_logits,
                   kin_err *err) {
     kin_assert(n > 0 && (n_logits == 0 || n_logits == 1 || n_logits == n));
@@ -218,7 +258,9 @@ int kin_head_eval(kin_head *h, int32_t seq, int32_t pos, const int32_t *tokens, 
               .logits = logits,
               .n_logits = n_logits,
               .first_step = h->next_step};
+    kin_pace_begin(&h->pace, kin_clock_now());
     if (feed_all(h, &f, err) == 0) {
+        end_step(h, n == 1);
         atomic_fetch_add(n > 1 ? &h->ring.counts->n_prompt : &h->ring.counts->n_generated, (uint64_t)n);
         return 0;
     }

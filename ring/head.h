@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "ring/events.h"
+#include "ring/pace.h"
 #include "ring/part.h"
 #include "ring/port.h"
 
@@ -24,6 +25,8 @@ typedef struct kin_head_counts {
     atomic_uint_fast64_t n_prompt, n_generated; // tokens, fed many at a time or one by one
     atomic_uint_fast64_t n_steps;               // once per round, as a worker counts
     atomic_uint_fast64_t compute_ns, wait_ns;
+    // Medians of the last tokens, as in kin_token_times; since the ring was set.
+    atomic_uint_fast64_t token_compute_ns, token_stall_ns, token_disk_ns, token_disk_bytes, token_total_ns;
 } kin_head_counts;
 
 // Who the others are and what the head does itself. It can change between two requests.
@@ -57,6 +60,10 @@ void kin_head_on_progress(kin_head *head, kin_progress progress, void *user);
 // NULL. On failure the sequence holds what it held before.
 int kin_head_eval(kin_head *head, int32_t seq, int32_t pos, const int32_t *tokens, int n, float *logits, int n_logits,
                   kin_err *err);
+
+// What a token takes, of those that were fed one by one since the ring was set: the head's own computing (embedding, its windows,
+// output), its disk, and total_ns, a whole kin_head_eval. Any thread.
+kin_token_times kin_head_token_times(const kin_head *head);
 
 // Forgets positions [begin, end) of a sequence; or everything.
 void kin_head_remove(kin_head *head, int32_t seq, int32_t begin, int32_t end);

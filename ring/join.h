@@ -29,6 +29,9 @@ typedef struct kin_join_options {
     uint64_t memory; // most bytes to use; 0: what the machine can spare
     int n_threads;   // 0: one per core
     bool no_gpu;     // do not lend it
+    // What was measured of it; its memory is looked up anew each time. NULL: the head gets no profile.
+    const kin_device_facts *facts;
+    const char *cpu, *gpu; // what they are called, for people; NULL: not known, none
     atomic_bool *stop;
     // What it is doing, a line each time that changes; and long work. Called from both threads, one at a time.
     void (*status)(void *user, const char *line);

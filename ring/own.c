@@ -106,6 +106,10 @@ kin_proto_status kin_own_status(kin_own *own, kin_proto_ready *ready) {
         .tokens = atomic_load(&own->counts.n_prompt) + atomic_load(&own->counts.n_generated),
         .compute_ns = atomic_load(&own->counts.compute_ns),
         .wait_ns = atomic_load(&own->counts.wait_ns),
+        .token_compute_ns = atomic_load(&own->counts.token_compute_ns),
+        .token_stall_ns = atomic_load(&own->counts.token_stall_ns),
+        .token_disk_ns = atomic_load(&own->counts.token_disk_ns),
+        .token_disk_bytes = atomic_load(&own->counts.token_disk_bytes),
     };
     pthread_mutex_lock(&own->mutex);
     kin_shard_stats of = own->shard_stats;

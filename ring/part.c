@@ -67,6 +67,14 @@ int kin_part_begin(kin_part *p, uint64_t step, const kin_batch *batch, kin_err *
     return 0;
 }
 
+int kin_part_match(kin_part *p, uint64_t step, uint32_t n_tokens, uint32_t n_out, kin_err *err) {
+    passing *s = find(p, true, step);
+    if (!s || (n_tokens == (uint32_t)s->n_tokens && n_out == (uint32_t)s->n_out)) return 0; // who runs it finds out
+    end(p, s, false);
+    return kin_err_set(err, "step %llu came with %u tokens, %u of them wanted; it began with %d and %d", (unsigned long long)step,
+                       n_tokens, n_out, s->n_tokens, s->n_out);
+}
+
 // What comes from others may be of a round that is over or not yet due, or have rows that the step has not.
 static int check(const kin_part *p, const passing *s, int round, int n_rows, kin_err *err) {
     unsigned long long step = s->step;

@@ -29,6 +29,9 @@ void kin_part_close(kin_part *part);
 // A step arrives for the first time. Fails when too many are on their way, or the context is full.
 int kin_part_begin(kin_part *part, uint64_t step, const kin_batch *batch, kin_err *err);
 
+// Whether a later round names as many tokens and wanted rows as the step began with. Else it fails, and the step is over.
+int kin_part_match(kin_part *part, uint64_t step, uint32_t n_tokens, uint32_t n_out, kin_err *err);
+
 // Its round: x // f32 [n_rows, n_embd] before this member's window -> after it, in place. Returns the rows there are then (less
 // after the model's last layer, where only the wanted ones remain), or KIN_FAIL. A failed step is over. Fails, too, when rounds
 // are skipped or repeated, or n_rows is not what the step has.

@@ -5,7 +5,12 @@
 #include "pure/proto/id.h"
 
 int kin_planned_lay_out(kin_planned *p, int n_layer, kin_err *err) {
-    p->n_rounds = kin_rounds_lay_out(p->ring.shares, p->ring.n_members, n_layer, p->windows, err);
+    const kin_ring_plan *ring = &p->ring;
+    if (ring->n_rounds) {
+        p->n_rounds = ring->n_rounds;
+        return kin_rounds_spread(ring->shares, ring->n_members, ring->n_rounds, n_layer, p->windows, err);
+    }
+    p->n_rounds = kin_rounds_lay_out(ring->shares, ring->n_members, n_layer, p->windows, err);
     return p->n_rounds < 0 ? KIN_FAIL : 0;
 }
 

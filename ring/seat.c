@@ -9,6 +9,7 @@ struct kin_seat {
     kin_model model;
     kin_devices devices;
     kin_member_windows windows;
+    int n_rounds;
     kin_shard *shard; // NULL: a relay
     kin_part *part;
     kin_worker *worker;
@@ -65,6 +66,7 @@ static int open_shard(kin_seat *s, const kin_proto_plan *plan, const kin_seat_op
     so.cache_dir = o->cache_dir;
     so.cache_cap = o->cache_cap;
     if (o->in_parts) memcpy(&so.identity, plan->model.bytes, sizeof so.identity);
+    so.arrival = o->arrival;
     so.progress = o->progress;
     so.progress_user = o->progress_user;
     return kin_shard_open(&s->shard, &s->model, &s->devices, &so, err);
@@ -81,6 +83,7 @@ static int open_all(kin_seat *s, const kin_proto_plan *plan, const kin_seat_opti
                            .n_layer = s->model.hp.n_layer,
                            .n_steps = KIN_STEPS_ON_THEIR_WAY};
     kin_steps steps = kin_seat_steps(plan, s->model.hp.n_embd);
+    s->n_rounds = plan->n_rounds;
     if (kin_part_open(&s->part, &po, err) != 0) return KIN_FAIL;
     return kin_worker_open(&s->worker, s->part, &steps, o->pool, err);
 }
@@ -113,6 +116,10 @@ kin_worker *kin_seat_worker(kin_seat *s) {
 
 int kin_seat_n_embd(const kin_seat *s) {
     return s->model.hp.n_embd;
+}
+
+int kin_seat_n_rounds(const kin_seat *s) {
+    return s->n_rounds;
 }
 
 kin_part *kin_seat_part(kin_seat *s) {

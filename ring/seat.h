@@ -19,6 +19,7 @@ typedef struct kin_seat_options {
     uint64_t memory; // cap of this device; 0: none
     int n_threads;   // 0: what the plan says, or one per core
     bool no_gpu;
+    const kin_arrival *arrival; // of what is not in the files yet, for open only; NULL: all is
     kin_parcels *pool;
     atomic_bool *stop;
     kin_progress progress;
@@ -32,6 +33,7 @@ void kin_seat_close(kin_seat *seat);
 kin_worker *kin_seat_worker(kin_seat *seat);
 kin_part *kin_seat_part(kin_seat *seat);
 int kin_seat_n_embd(const kin_seat *seat);
+int kin_seat_n_rounds(const kin_seat *seat);
 
 // Zeros for a relay.
 kin_shard_stats kin_seat_stats(const kin_seat *seat);

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "ring/echo.h"
 #include "ring/share.h"
 #include "ring/steps.h"
 
@@ -38,6 +39,7 @@ struct kin_station {
     kin_tls_ctx *tls;
     kin_post *post;
     kin_listener *listener;
+    kin_echo *echo;
     visitor visitors[MAX_VISITORS];
 
     uint32_t epoch, frame_max;
@@ -221,11 +223,22 @@ static void leave(visitor *v) {
     v->link = NULL;
 }
 
+static void take_probe(kin_station *s, kin_link *link) {
+    if (kin_echo_is_full(s->echo)) {
+        refuse(link, "busy: others are measuring");
+        return;
+    }
+    kin_station_say_accept(s, link);
+    kin_echo_add(s->echo, link);
+}
+
 static void sort_in(kin_station *s, kin_link *link, uint32_t epoch, const kin_proto_open *open) {
     if (open->role == KIN_PROTO_RING && epoch == s->epoch && epoch != 0)
         take_previous(s, link);
     else if (open->role == KIN_PROTO_RING)
         refuse(link, "busy: it is not in that epoch");
+    else if (open->role == KIN_PROTO_PROBE)
+        take_probe(s, link);
     else if (open->role == KIN_PROTO_CONTROL && s->cb.control)
         s->cb.control(s->user, link, open);
     else if (open->role == KIN_PROTO_FETCH && s->cb.fetch)
@@ -280,6 +293,7 @@ static void on_tick(uv_timer_t *timer) {
     kin_station *s = timer->data;
     kin_time now = kin_clock_now();
     look_at_next(s, now);
+    kin_echo_tick(s->echo, now);
     for (int i = 0; i < MAX_VISITORS; i++) {
         visitor *v = &s->visitors[i];
         if (!v->link || kin_clock_ms(v->since, now) < OPEN_WITHIN_MS) continue;
@@ -352,6 +366,7 @@ static int open_all(kin_station *s, kin_err *err) {
     if (uv_timer_init(&s->loop, &s->timer) != 0) return kin_err_set(err, "no timer");
     s->has_timer = true;
     s->timer.data = s;
+    if (kin_echo_open(&s->echo, err) != 0) return KIN_FAIL;
     if (kin_post_open(&s->post, &s->loop, N_POSTS, err) != 0) return KIN_FAIL;
     kin_listener_options lo = kin_listener_options_default(s->tls);
     lo.link.queue_max = KIN_SHARE_QUEUE_BYTES; // what a device that fetches and does not read can cost
@@ -383,6 +398,7 @@ static void close_handles(kin_station *s) {
     }
     forget_previous(s, "kin ends here");
     drop_next(s, "kin ends here");
+    kin_echo_close(s->echo, "kin ends here");
     kin_listener_close(s->listener);
     kin_post_close(s->post);
     if (s->has_timer) uv_close((uv_handle_t *)&s->timer, NULL);

@@ -3,8 +3,8 @@
 //
 //   previous member ─► link ─► parcels ─► queue `in` ─► the computing thread ─► kin_station_send ─► link ─► next member
 //
-// Links that others open say in OPEN what they are for. Ring links are the station's if they are of the epoch in force; all
-// others it hands to the owner.
+// Links that others open say in OPEN what they are for. Ring links are the station's if they are of the epoch in force, and it
+// answers probes (ring/echo.h); all others it hands to the owner.
 //
 // Owner: a driver (ring/device.h, ring/cluster.h). Thread: the loop's for everything but kin_station_send and kin_station_call,
 // which any thread may use between open and close, and open and close themselves.

@@ -78,6 +78,11 @@ bool kin_steps_peek(const kin_parcel *parcel, uint64_t *step, int *round) {
     return *round < KIN_PROTO_MAX_WINDOWS;
 }
 
+uint32_t kin_steps_peek_tokens(const kin_parcel *parcel) {
+    if (parcel->frame.type != KIN_FRAME_STEP || parcel->frame.length < 20) return 0;
+    return kin_get_u32(parcel->payload + 16);
+}
+
 kin_parcel *kin_steps_pack_forget(kin_parcels *pool, uint32_t epoch, int32_t seq, int32_t begin, int32_t end) {
     kin_proto_forget m = {.seq = seq, .begin = begin, .end = end};
     size_t n = kin_proto_size_forget(&m);

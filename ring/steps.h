@@ -6,13 +6,14 @@
 #pragma once
 
 #include "engine/kv.h"
+#include "pure/plan/prompt.h"
 #include "pure/proto/message.h"
 #include "ring/parcel.h"
 #include "ring/port.h"
 
 // Most steps on their way in a ring at once: of a prompt's chunks, two for each of several members. Every member has room for
 // so many.
-enum { KIN_STEPS_ON_THEIR_WAY = 16 };
+enum { KIN_STEPS_ON_THEIR_WAY = KIN_PROMPT_CHUNKS_AT_ONCE };
 
 // What all steps of an epoch have in common.
 typedef struct kin_steps {
@@ -32,5 +33,7 @@ kin_batch kin_steps_batch(const kin_proto_step *message, int32_t *pos, int32_t *
 
 // Whether it is a STEP, and which one: for what must not know more. Of a peer's parcel the numbers are not checked.
 bool kin_steps_peek(const kin_parcel *parcel, uint64_t *step, int *round);
+// Its tokens; 0: it is no STEP.
+uint32_t kin_steps_peek_tokens(const kin_parcel *parcel);
 
 kin_parcel *kin_steps_pack_forget(kin_parcels *pool, uint32_t epoch, int32_t seq, int32_t begin, int32_t end);

@@ -22,8 +22,11 @@ kin_events *kin_vitals_events(kin_vitals *vitals); // off at first
 void kin_vitals_waited(kin_vitals *vitals, kin_time begun, const kin_parcel *parcel);
 
 // It computes what the parcel wants, and has done so.
-void kin_vitals_begin(kin_vitals *vitals, const kin_parcel *parcel);
+void kin_vitals_begin(kin_vitals *vitals, const kin_parcel *parcel, const kin_seat *seat);
 void kin_vitals_end(kin_vitals *vitals, kin_seat *seat);
+
+// Another seat from now on: what a token took on the one before counts no more.
+void kin_vitals_take_seat(kin_vitals *vitals);
 
 // At least ten times a second. seat: NULL: none.
 void kin_vitals_publish(kin_vitals *vitals, kin_seat *seat, bool is_computing);

@@ -49,6 +49,8 @@ static int run(kin_worker *w, kin_parcel *parcel, kin_err *err) {
         kin_batch batch = kin_steps_batch(&m, w->pos, w->seq, w->out);
         if (kin_part_begin(w->part, m.step, &batch, err) != 0) return KIN_FAIL;
         w->stats.n_tokens += m.n_tokens;
+    } else if (kin_part_match(w->part, m.step, m.n_tokens, m.n_out, err) != 0) {
+        return KIN_FAIL;
     }
     size_t n_embd = (size_t)w->steps.n_embd;
     kin_activations_decode(w->x, m.activations, m.n_rows * n_embd, m.type);

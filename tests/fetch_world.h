@@ -46,9 +46,9 @@ typedef struct node {
     char cache[128];
     kin_stock *stock;
     kin_windows windows;
-    int n_opened, n_progress, n_have, n_first, n_done;
-    uint32_t here_at_first; // chunks wanted and here when the first window was
-    uint64_t missing_bytes; // of the whole model, when the store was opened
+    int n_opened, n_progress, n_have, n_headers, n_kept, n_first, n_done;
+    uint32_t here_at_headers, here_at_first; // chunks wanted and here when the headers, the first window were
+    uint64_t missing_bytes;                  // of the whole model, when the store was opened
     kin_fetch_progress progress;
     char reason[512];      // failed
     const char *cancel_in; // the callback in which it cancels
@@ -363,6 +363,19 @@ static inline void on_have(void *user, const kin_proto_have *have) {
     cancels(n, "have");
 }
 
+static inline void on_headers(void *user) {
+    node *n = user;
+    n->n_headers++;
+    n->here_at_headers = kin_fetch_stats_now(n->fetch).n_here;
+    cancels(n, "headers");
+}
+
+static inline void on_kept_one(void *user) {
+    node *n = user;
+    n->n_kept++;
+    cancels(n, "kept");
+}
+
 static inline void on_first_window(void *user) {
     node *n = user;
     n->n_first++;
@@ -401,9 +414,10 @@ static inline kin_fetch_options options_of(node *n) {
 }
 
 static inline void start_with(node *n, const kin_fetch_options *o) {
-    static const kin_fetch_callbacks callbacks = {on_opened, on_progress, on_have, on_first_window, on_done, on_failed};
+    static const kin_fetch_callbacks callbacks = {on_opened,   on_progress,     on_have, on_headers,
+                                                  on_kept_one, on_first_window, on_done, on_failed};
     kin_err err;
-    n->n_opened = n->n_progress = n->n_have = n->n_first = n->n_done = 0;
+    n->n_opened = n->n_progress = n->n_have = n->n_headers = n->n_kept = n->n_first = n->n_done = 0;
     n->reason[0] = '\0';
     assert_int_equal(kin_fetch_start(&n->fetch, &n->w->loop, o, &callbacks, n, &err), 0);
 }

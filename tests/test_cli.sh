@@ -210,6 +210,24 @@ interrupt TERM
 
 # ---- figures
 
+claim='a machine measures itself once'
+status 0 "$kin" profile --no-gpu
+says "$out" '^Q4_K  *[0-9.]'
+says "$out" '^memory  *[0-9.]* GiB now'
+says "$err" 'measuring this machine'
+status 0 "$kin" profile --no-gpu --json
+says "$out" '"Q4_K": [0-9]'
+silent "$err"
+cp "$out" "$dir/profile.json"
+
+claim='a profile can be given as a file, and one that is damaged is refused with its place'
+status 0 "$kin" bench --prompt 8 --gen 2 --reps 1 --cache "$dir/elsewhere" --profile "$dir/profile.json"
+says "$out" '^predicted  *TPOT [0-9.]* ms'
+silent "$err"
+echo '{"memory_bytes": "much"' >"$dir/profile.json"
+status 1 "$kin" bench --profile "$dir/profile.json"
+says "$err" 'profile.json, line 2'
+
 claim='bench prints figures, as JSON too'
 status 0 "$kin" bench --prompt 8 --gen 4 --reps 2
 says "$out" TTFT

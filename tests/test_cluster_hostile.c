@@ -23,12 +23,9 @@
 #include "ring/listener.h"
 #include "ring/seat.h"
 #include "ring/station.h"
-#include "testkit/model_gen.h"
+#include "tests/small_model.h"
 
 enum {
-    N_VOCAB = 300,
-    N_LAYER = 4,
-    N_EMBD = 64,
     N_BATCH = 16,
     N_CTX = 64,
     N_ROUNDS = 2,
@@ -46,41 +43,9 @@ const char *__tsan_default_options(void) {
     return "allocator_may_return_null=1";
 }
 
-static char model_path[] = "/tmp/kin-test-hostile-XXXXXX";
-static kin_model model;
-static kin_manifest manifest;
-static kin_devices devices;
 static const kin_key key = {{7, 7, 7}};
 static const int32_t ids[N_IDS] = {1, 50, 60, 70, 80, 90, 100, 110};
 static float want[N_IDS * N_VOCAB];
-
-static int open_model(void **state) {
-    (void)state;
-    kin_model_spec spec = kin_model_spec_defaults();
-    kin_err err;
-    const char *path = model_path;
-    spec.n_layer = N_LAYER;
-    spec.n_embd = spec.n_ff = N_EMBD;
-    spec.n_head = spec.n_head_kv = 2;
-    spec.n_vocab = N_VOCAB;
-    spec.mix = "f32";
-    int fd = mkstemp(model_path);
-    if (fd < 0 || close(fd) != 0 || kin_model_gen(&spec, model_path, &err) != 0) return -1;
-    if (kin_model_open(&model, model_path, &err) != 0) return -1;
-    kin_device_options o = kin_device_options_defaults();
-    o.n_threads = 1;
-    if (kin_devices_open(&devices, &o, &err) != 0) return -1;
-    kin_manifest_options mo = kin_manifest_options_defaults();
-    return kin_manifest_make(&manifest, &path, 1, &mo, &err);
-}
-
-static int close_model(void **state) {
-    (void)state;
-    kin_manifest_fini(&manifest);
-    kin_devices_close(&devices);
-    kin_model_close(&model);
-    return unlink(model_path);
-}
 
 static kin_shard_options shard_options(void) {
     kin_shard_options o = kin_shard_options_defaults(&model);
@@ -135,14 +100,14 @@ static void close_desk(desk *d) {
     kin_parcels_close(d->pool);
 }
 
-// n_tokens rows, all of them wanted; with its positions in round 0.
-static int give_step(desk *d, uint64_t step, int round, int n_tokens, kin_err *err) {
+// The first n_out tokens wanted; with its positions in round 0.
+static int give_rows(desk *d, uint64_t step, int round, int n_tokens, int n_out, int n_rows, kin_err *err) {
     static const float x[N_BATCH * N_EMBD];
     int32_t pos[N_BATCH];
     for (int i = 0; i < N_BATCH; i++) pos[i] = i;
     kin_steps s = {.n_embd = N_EMBD, .n_batch = N_BATCH, .n_seq = 4, .n_rounds = N_ROUNDS};
-    kin_batch batch = {.n_tokens = n_tokens, .pos = pos};
-    kin_leg leg = {.step = step, .round = round, .n_rows = n_tokens};
+    kin_batch batch = {.n_tokens = n_tokens, .pos = pos, .out = n_out < n_tokens ? pos : NULL, .n_out = n_out};
+    kin_leg leg = {.step = step, .round = round, .n_rows = n_rows};
     kin_parcel *parcel = kin_steps_pack(&s, d->pool, 1, &leg, &batch, x);
     assert_non_null(parcel);
     err->text[0] = '\0';
@@ -151,16 +116,35 @@ static int give_step(desk *d, uint64_t step, int round, int n_tokens, kin_err *e
     return parcel ? 0 : KIN_FAIL;
 }
 
+static int give_step(desk *d, uint64_t step, int round, int n_tokens, kin_err *err) {
+    return give_rows(d, step, round, n_tokens, n_tokens, n_tokens, err);
+}
+
 static void a_step_with_other_rows_than_it_has_is_refused(void **state) {
     (void)state;
     kin_err err;
     kin_proto_plan plan = plan_of_all(N_CTX, N_BATCH);
     desk d = open_desk(&plan);
-    assert_int_equal(give_step(&d, 1, 0, N_BATCH, &err), 0);
-    assert_int_equal(give_step(&d, 1, 1, 1, &err), KIN_FAIL); // a frame of one row, for a step that has sixteen
+    assert_int_equal(give_rows(&d, 1, 0, N_BATCH, 1, N_BATCH, &err), 0);
+    assert_int_equal(give_rows(&d, 1, 1, N_BATCH, 1, 1, &err), KIN_FAIL); // a frame of one row, for a step that has sixteen
     assert_string_equal(err.text, "step 1 came with 1 rows; it has 16 tokens");
     assert_int_equal(give_step(&d, 2, 0, 1, &err), 0); // the failed one has left no trace
     assert_int_equal(give_step(&d, 2, 1, 1, &err), 0);
+    close_desk(&d);
+}
+
+static void a_step_that_has_other_tokens_in_a_later_round_is_refused(void **state) {
+    (void)state;
+    kin_err err;
+    kin_proto_plan plan = plan_of_all(N_CTX, N_BATCH);
+    desk d = open_desk(&plan);
+    assert_int_equal(give_step(&d, 1, 0, N_BATCH, &err), 0);
+    assert_int_equal(give_step(&d, 1, 1, 1, &err), KIN_FAIL);
+    assert_string_equal(err.text, "step 1 came with 1 tokens, 1 of them wanted; it began with 16 and 16");
+    assert_int_equal(give_step(&d, 1, 1, N_BATCH, &err), KIN_FAIL); // it is over
+    assert_non_null(strstr(err.text, "without its positions"));
+    assert_int_equal(give_step(&d, 1, 0, 2, &err), 0);
+    assert_int_equal(give_step(&d, 1, 1, 2, &err), 0);
     close_desk(&d);
 }
 
@@ -236,9 +220,9 @@ static void close_device(device *d) {
     if (d->rc != 0) fail_msg("%s", d->err.text);
 }
 
-static int even(void *user, const kin_candidate *candidates, int n, kin_ring_plan *out, kin_err *err) {
+static int even(void *user, const kin_cluster_question *q, kin_ring_plan *out, kin_err *err) {
     (void)user;
-    return kin_hand_even(candidates, n, N_LAYER, N_ROUNDS, out, err);
+    return kin_hand_even(q->candidates, q->n, N_LAYER, N_ROUNDS, out, err);
 }
 
 static kin_cluster *open_cluster(uint16_t port, atomic_bool *stop) {
@@ -508,6 +492,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_machine), // makes what the others compare with
         cmocka_unit_test(a_step_with_other_rows_than_it_has_is_refused),
+        cmocka_unit_test(a_step_that_has_other_tokens_in_a_later_round_is_refused),
         cmocka_unit_test(a_step_in_a_round_that_is_not_due_is_refused),
         cmocka_unit_test(a_plan_with_batches_beyond_its_context_is_cut),
         cmocka_unit_test(all_steps_may_wait_for_a_slow_link),

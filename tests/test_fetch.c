@@ -13,8 +13,11 @@ static void devices_end_with_exactly_the_chunks_of_their_windows(void **state) {
         expect_done(n);
         expect_needed_chunks(n, true);
         assert_int_equal(n->n_opened, 1);
+        assert_int_equal(n->n_headers, 1);
         assert_int_equal(n->n_first, 1);
         assert_int_equal(n->n_done, 1);
+        assert_int_equal(n->n_kept, kin_fetch_stats_now(n->fetch).n_here);
+        assert_true(n->here_at_headers < kin_fetch_stats_now(n->fetch).n_here);
         assert_true(n->n_progress > 0 && n->n_have > 0);
         assert_int_equal(n->progress.sent.stage, KIN_PROTO_FETCHING);
         assert_int_equal(n->progress.sent.done, bytes_needed_by(n));
@@ -123,6 +126,7 @@ static void another_plan_fetches_only_what_is_new(void **state) {
     n->windows = kin_windows_one(0, 3, 0);
     kin_fetch_set_windows(n->fetch, &n->windows);
     RUN_UNTIL(w, n->n_done == 2);
+    assert_int_equal(n->n_headers, 2);
     assert_int_equal(n->n_first, 2);
     expect_needed_chunks(n, true);
     expect_layers(n);
@@ -164,11 +168,11 @@ static void a_stock_that_is_held_can_be_filled_by_the_next_fetch(void **state) {
 }
 
 static void a_fetch_can_be_cancelled_in_any_callback(void **state) {
-    static const char *const callbacks[] = {"opened", "have", "progress", "first window", "done"};
+    static const char *const callbacks[] = {"opened", "have", "progress", "headers", "kept", "first window", "done"};
     world *w = *state;
     for (size_t i = 0; i < sizeof callbacks / sizeof *callbacks; i++) {
         node *n = &w->devices[0];
-        n->windows = kin_windows_one(0, (int)i + 1, 0);
+        n->windows = kin_windows_one(0, i < N_LAYER ? (int)i + 1 : N_LAYER, 0);
         n->cancel_in = callbacks[i];
         start(n);
         RUN_UNTIL(w, !n->fetch);

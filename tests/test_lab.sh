@@ -1,7 +1,7 @@
 #!/bin/sh
 # The lab builds what a scenario says, and nothing of it stays. A stand-in takes kin's place: it listens, answers and prints figures.
 #
-#   test_lab.sh PATH_TO_KIN      (delay and probe lie beside it)
+#   test_lab.sh PATH_TO_KIN      (delay, brake and probe lie beside it)
 # shellcheck disable=SC2016 # scenarios are texts of their own
 set -u
 build=$(CDPATH='' cd "$(dirname "$1")" && pwd)
@@ -133,6 +133,25 @@ check between 0 "$(labelled figures nothing slow memory_peak_bytes)" 3000000
 check says "$dir/said" 'not in 24M'
 rm "$dir/60MB"
 
+claim='a slow processor is as slow for a millisecond of work as for more of it, and a limit can change while all stands'
+scenario '
+device slow speed=0.25 memory=24M
+device quick
+for ms in 1 3 10; do row bursts ms,n,least,median,p99,max "$ms,$(run slow "$build/probe" burst 1 $ms 15)"; done
+row bursts - "quick,$(run quick "$build/probe" burst 1 10 15)"
+limit slow speed=1 memory=80M
+row bursts - "freed,$(run slow "$build/probe" burst 1 10 15)"
+run slow sh -c "head -c 60000000 /dev/zero | tail -c 50000000 >/dev/null" && echo "fits into it"
+limit slow rate=1mbit'
+check [ $? -eq 1 ]
+check says "$dir/err" "'rate=1mbit' is not a limit that can change"
+check between 3000 "$(column bursts 1 median)" 1000000
+check between 10500 "$(column bursts 3 least)" 1000000
+check between 36000 "$(column bursts 10 least)" 1000000
+check between 10000 "$(column bursts quick least)" "$(column bursts 10 least)"
+check between 10000 "$(column bursts freed least)" "$(column bursts 10 least)"
+check says "$dir/said" 'fits into it'
+
 # ---- what a link is
 
 # The bounds are wide: this machine may be busy, which makes frames late but never early.
@@ -181,16 +200,20 @@ for state in stopped cut killed; do check says "$dir/said" "^$state: silent"; do
 
 # ---- the scenarios that come with it, with the stand-in
 
-for name in two four-equal four-300 table3 wifi; do
+for name in two four-equal four-300 table3 wifi predict schedulers select; do
     claim="the scenario $name runs from its beginning to its end"
     "$lab" "$name" --kin "$dir/kin" --build "$build" --model "$dir/small.gguf" --out "$dir/$name" --work "$dir" --sample 200 \
-        --set rounds='1 2' --set rates='50 300' --set rtts='94' --set n_devices=6 >"$dir/said" 2>"$dir/err"
+        --set rounds='1 2' --set rates='50 300' --set rtts='94' --set n_devices=6 \
+        --set only='m1-400 s2gpu' --set sizes='8b 70b' >"$dir/said" 2>"$dir/err"
     check [ $? -eq 0 ]
     check says "$dir/$name/figures.csv" '^[^,]*,[a-z0-9]*,[0-9.]*,[0-9]'
     check says "$dir/$name/memory_mib.svg" '<polyline'
 done
 check says "$dir/four-equal/rounds.csv" "^2,mmap,1,12.5,80.25,"
 check says "$dir/four-equal/rounds.svg" '<polyline'
+check says "$dir/predict/predict.csv" '^s2gpu,1,ring gpu,s,2,1ms,1gbit,100G,gpu 1,12.5,'
+check says "$dir/schedulers/table4.csv" '^70b,12.5,12.5,12.5,12.5$'
+check says "$dir/select/steps.csv" '^6,without d2,d1 d3 d4 d5,'
 
 # ---- clean-up
 
@@ -205,6 +228,7 @@ check nothing_left_of "$(lab_number)"
 
 claim='what a scenario says wrongly is refused with a sentence'
 for wrong in 'device Big' 'device one colour=red' 'device one rate=fast' 'device one memory=much' 'device one cpu=-1' 'run nobody true' \
+    'device one speed=0' 'device one; limit one colour=red' \
     'device one; device one' 'device one; link one delay=1ms' 'device one delay=soon'; do
     scenario "$wrong"
     check [ $? -eq 1 ]

@@ -114,7 +114,7 @@ static void make_run(kin_proto_message *m) {
     case KIN_FRAME_FAILED: m->failed = (kin_proto_failed){9, "compute", "out of memory"}; break;
     case KIN_FRAME_FORGET: m->forget = (kin_proto_forget){-1, 10, INT32_MAX}; break;
     case KIN_FRAME_STATUS:
-        m->status = (kin_proto_status){KIN_PROTO_COMPUTING, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, "layers 0 to 8"};
+        m->status = (kin_proto_status){KIN_PROTO_COMPUTING, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, "layers 0 to 8"};
         break;
     case KIN_FRAME_EVENTS:
         m->events =
@@ -128,6 +128,41 @@ static void make_run(kin_proto_message *m) {
     }
 }
 
+static void make_engine(kin_engine_facts *e, double first) {
+    for (int i = 0; i < KIN_N_QUANT; i++) {
+        e->token_bytes_s[i] = first + i;
+        e->prompt_flop_s[i] = first + 20 + i;
+    }
+    e->read_bytes_s = first + 50;
+    e->kv_copy_s = first + 51;
+    e->op_s = first + 0.5;
+}
+
+static void make_measured(kin_proto_message *m) {
+    switch ((int)m->type) {
+    case KIN_FRAME_PROFILE:
+        m->profile.facts = (kin_device_facts){.name = "nuc",
+                                              .os = KIN_OS_ANDROID,
+                                              .has_gpu = true,
+                                              .uma = true,
+                                              .memory_bytes = 1,
+                                              .swap_bytes = 2,
+                                              .gpu_memory_bytes = 3,
+                                              .disk_bytes_s = 4,
+                                              .disk_random_bytes_s = 5,
+                                              .to_gpu_s = 6,
+                                              .from_gpu_s = 7,
+                                              .gpu_copy_bytes_s = 8,
+                                              .window_s = 9};
+        make_engine(&m->profile.facts.cpu, 100);
+        make_engine(&m->profile.facts.gpu, 200);
+        break;
+    case KIN_FRAME_MEASURE: m->measure = (kin_proto_measure){id_from(0x30), 16384, {7118, 2, {"10.0.0.3", "nuc.lan"}}}; break;
+    case KIN_FRAME_MEASURED: m->measured = (kin_proto_measured){id_from(0x30), 0.0004, 117e6, -0.5, "no answer"}; break;
+    case KIN_FRAME_ECHO: m->echo = (kin_proto_echo){0x0102030405060708, 262144, 5, (const uint8_t *)"hello"}; break;
+    }
+}
+
 static kin_proto_message golden_message(kin_frame_type type) {
     kin_proto_message m;
     memset(&m, 0, sizeof m);
@@ -135,6 +170,7 @@ static kin_proto_message golden_message(kin_frame_type type) {
     make_link(&m);
     make_run(&m);
     make_fetch(&m);
+    make_measured(&m);
     return m;
 }
 
@@ -191,7 +227,7 @@ static void a_payload_cut_anywhere_is_refused(void **state) {
         for (size_t n = 0; n < whole.n; n++) {
             bytes cut = bytes_new(n);
             memcpy(cut.at, whole.at, n);
-            if (type != KIN_FRAME_DATA || n <= 8)
+            if ((type != KIN_FRAME_DATA || n <= 8) && (type != KIN_FRAME_ECHO || n < 12))
                 expect_refused(type, cut.at, n, n == 8 && type == KIN_FRAME_DATA ? "no bytes" : "too early");
             free(cut.memory);
         }
@@ -205,7 +241,8 @@ static void a_byte_too_many_is_refused(void **state) {
         bytes whole = golden_payload(type), longer = bytes_new(whole.n + 1);
         memcpy(longer.at, whole.at, whole.n);
         longer.at[whole.n] = 0;
-        if (type != KIN_FRAME_DATA) expect_refused(type, longer.at, longer.n, "1 bytes too many at the end");
+        if (type != KIN_FRAME_DATA && type != KIN_FRAME_ECHO)
+            expect_refused(type, longer.at, longer.n, "1 bytes too many at the end");
         free(whole.memory);
         free(longer.memory);
     }
@@ -219,7 +256,7 @@ typedef struct lie {
 } lie;
 
 static const lie lies[] = {
-    {KIN_FRAME_OPEN, 0, "04", "OPEN: role is 4, not from 0 to 3"},
+    {KIN_FRAME_OPEN, 0, "05", "OPEN: role is 5, not from 0 to 4"},
     {KIN_FRAME_OPEN, 17, "0001", "name has 256 bytes, more than 255"},
     {KIN_FRAME_OPEN, 17, "ff00", "too early"},
     {KIN_FRAME_OPEN, 19, "00", "name is not UTF-8 without control characters"},
@@ -316,7 +353,8 @@ static const lie lies[] = {
     {KIN_FRAME_STATUS, 64, "ff", "streamed_bytes is beyond"},
     {KIN_FRAME_STATUS, 72, "ff", "resident_bytes is beyond"},
     {KIN_FRAME_STATUS, 80, "ff", "memory_free is beyond"},
-    {KIN_FRAME_STATUS, 91, "0d", "doing is not UTF-8"},
+    {KIN_FRAME_STATUS, 120, "ff", "token_disk_bytes is beyond"},
+    {KIN_FRAME_STATUS, 123, "0d", "doing is not UTF-8"},
     {KIN_FRAME_EVENTS, 0, "0104", "number of events is 1025"},
     {KIN_FRAME_EVENTS, 2, "04", "kind of event is 4"},
     {KIN_FRAME_EVENTS, 3, "0004", "round is 1024"},
@@ -324,6 +362,20 @@ static const lie lies[] = {
     {KIN_FRAME_REPORT, 0, "00000000", "number of bytes is 0"},
     {KIN_FRAME_REPORT, 0, "01000100", "number of bytes is 65537"},
     {KIN_FRAME_REPORT, 0, "10000000", "ends 1 bytes too early"},
+    {KIN_FRAME_PROFILE, 0, "0a", "number of weight types is 10, not from 11 to 11"},
+    {KIN_FRAME_PROFILE, 0, "0c", "number of weight types is 12, not from 11 to 11"},
+    {KIN_FRAME_PROFILE, 1, "04", "os is 4"},
+    {KIN_FRAME_PROFILE, 2, "02", "has_gpu is 2"},
+    {KIN_FRAME_PROFILE, 3, "02", "uma is 2"},
+    {KIN_FRAME_PROFILE, 476, "30", "name has 48 bytes, more than 47"},
+    {KIN_FRAME_PROFILE, 478, "0a", "name is not UTF-8"},
+    {KIN_FRAME_MEASURE, 16, "00000000", "hidden_bytes is 0"},
+    {KIN_FRAME_MEASURE, 16, "01001000", "hidden_bytes is 1048577"},
+    {KIN_FRAME_MEASURE, 20, "0000", "addresses without a port"},
+    {KIN_FRAME_MEASURE, 22, "09", "number of addresses is 9"},
+    {KIN_FRAME_MEASURED, 40, "e903", "reason has 1001 bytes"},
+    {KIN_FRAME_MEASURED, 42, "0a", "reason is not UTF-8"},
+    {KIN_FRAME_ECHO, 8, "01001000", "answer_bytes is 1048577"},
     {KIN_FRAME_HASHES, 0, "00000000", "chunk_bytes is 0"},
     {KIN_FRAME_HASHES, 0, "00000008", "chunk_bytes is 134217728"},
     {KIN_FRAME_HASHES, 0, "01", "chunk_bytes is no power of two"},
@@ -397,12 +449,41 @@ static void data_is_at_most_256_kib(void **state) {
     free(b.memory);
 }
 
+static void an_echo_is_at_most_1_mib(void **state) {
+    (void)state;
+    bytes b = bytes_new(12 + KIN_FRAME_ECHO_BYTES + 1);
+    memset(b.at, 0, b.n);
+    expect_refused(KIN_FRAME_ECHO, b.at, b.n, "1048577 bytes, more than 1048576");
+    kin_proto_echo m;
+    assert_int_equal(kin_proto_decode_echo(b.at, b.n - 1, &m, NULL), 0);
+    assert_int_equal(m.n_bytes, KIN_FRAME_ECHO_BYTES);
+    assert_int_equal(kin_proto_decode_echo(b.at, 12, &m, NULL), 0);
+    assert_int_equal(m.n_bytes, 0);
+    free(b.memory);
+}
+
+// Who plans with the numbers judges them: the bits come as they are.
+static void measured_numbers_may_be_any_bits(void **state) {
+    (void)state;
+    static const uint64_t odd[] = {0x7ff8000000000001, 0xfff0000000000000, 0x8000000000000000, 1};
+    for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
+        bytes b = golden_payload(KIN_FRAME_PROFILE);
+        kin_proto_profile m;
+        uint64_t bits;
+        kin_put_u64(b.at + 468, odd[i]); // the last number before the name
+        assert_int_equal(kin_proto_decode_profile(b.at, b.n, &m, NULL), 0);
+        memcpy(&bits, &m.facts.gpu.op_s, sizeof bits);
+        assert_true(bits == odd[i]);
+        free(b.memory);
+    }
+}
+
 static void an_unknown_type_of_message_is_refused(void **state) {
     (void)state;
     kin_proto_message m;
     kin_err err;
     assert_int_equal(kin_proto_decode(KIN_FRAME_N_TYPES + 1, (const uint8_t *)"", 0, &m, &err), KIN_FAIL);
-    assert_string_equal(err.text, "unknown type of message: 26");
+    assert_string_equal(err.text, "unknown type of message: 30");
 }
 
 static void an_empty_payload_may_be_no_memory(void **state) {
@@ -570,6 +651,8 @@ int main(void) {
         cmocka_unit_test(a_device_must_listen),
         cmocka_unit_test(names_of_files_stay_in_their_folder),
         cmocka_unit_test(data_is_at_most_256_kib),
+        cmocka_unit_test(an_echo_is_at_most_1_mib),
+        cmocka_unit_test(measured_numbers_may_be_any_bits),
         cmocka_unit_test(an_unknown_type_of_message_is_refused),
         cmocka_unit_test(an_empty_payload_may_be_no_memory),
         cmocka_unit_test(the_largest_messages_fit_their_caps),

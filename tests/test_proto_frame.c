@@ -20,7 +20,7 @@ static const kin_frame ping = {KIN_FRAME_PING, 0, 8};
 
 static void a_header_has_its_golden_bytes(void **state) {
     (void)state;
-    static const uint8_t expected[KIN_FRAME_HEADER] = {'K',  'I',  'N',  '1',  1,    11,   0,    0,
+    static const uint8_t expected[KIN_FRAME_HEADER] = {'K',  'I',  'N',  '1',  2,    11,   0,    0,
                                                        0x04, 0x03, 0x02, 0x01, 0x00, 0x00, 0x00, 0x10};
     uint8_t got[KIN_FRAME_HEADER];
     kin_frame_encode(got, &(kin_frame){KIN_FRAME_STEP, 0x01020304, 256u << 20});
@@ -69,9 +69,9 @@ static void another_version_is_named(void **state) {
     (void)state;
     uint8_t bytes[KIN_FRAME_HEADER];
     kin_frame_encode(bytes, &ping);
-    bytes[4] = 2;
-    expect_malformed(bytes, 5, "the peer speaks version 2 of the protocol, this program version 1");
-    expect_malformed(bytes, sizeof bytes, "the peer speaks version 2 of the protocol, this program version 1");
+    bytes[4] = 1;
+    expect_malformed(bytes, 5, "the peer speaks version 1 of the protocol, this program version 2");
+    expect_malformed(bytes, sizeof bytes, "the peer speaks version 1 of the protocol, this program version 2");
 }
 
 static void an_unknown_type_is_malformed(void **state) {
@@ -81,7 +81,7 @@ static void an_unknown_type_is_malformed(void **state) {
     bytes[5] = 0;
     expect_malformed(bytes, 6, "unknown type of frame: 0");
     bytes[5] = KIN_FRAME_N_TYPES + 1;
-    expect_malformed(bytes, 6, "unknown type of frame: 26");
+    expect_malformed(bytes, 6, "unknown type of frame: 30");
 }
 
 static void bytes_that_must_be_zero_are(void **state) {
@@ -130,6 +130,8 @@ static void frames_belong_to_links(void **state) {
         assert_int_equal(kin_frame_belongs(KIN_FRAME_PLAN, role), role == KIN_PROTO_CONTROL);
         assert_int_equal(kin_frame_belongs(KIN_FRAME_STEP, role), role == KIN_PROTO_RING);
         assert_int_equal(kin_frame_belongs(KIN_FRAME_GET, role), role == KIN_PROTO_FETCH);
+        assert_int_equal(kin_frame_belongs(KIN_FRAME_PROFILE, role), role == KIN_PROTO_CONTROL);
+        assert_int_equal(kin_frame_belongs(KIN_FRAME_ECHO, role), role == KIN_PROTO_PROBE);
         assert_int_equal(kin_frame_belongs(KIN_FRAME_REPORT, role), role == KIN_PROTO_OBSERVE);
         assert_int_equal(kin_frame_belongs(KIN_FRAME_STATUS_WANTED, role),
                          role == KIN_PROTO_OBSERVE || role == KIN_PROTO_CONTROL);

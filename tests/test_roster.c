@@ -183,10 +183,10 @@ static void two_devices_become_a_ring(void **state) {
     expect("accept 11\n");
     facts(11, 9);
     expect("say device 'tower' has joined\n");
-    wait_ms(500);
+    wait_ms(200);
     joins(12, 2, "laptop");
     expect("accept 12\nsay device 'laptop' has joined\n");
-    wait_ms(950);
+    wait_ms(200);
     expect(""); // somebody else may come
     wait_ms(50);
     expect("ask 1: tower laptop\n");
@@ -205,10 +205,34 @@ static void two_devices_become_a_ring(void **state) {
     expect("say device 'tower' (stage 2 of 2) is ready\n");
     assert_string_equal(doing(), "device 'tower' connects to the head");
     ring_opens(11);
+    wait_ms(700);
+    expect(""); // somebody else may still come
+    wait_ms(50);
     expect("up 1\nsay serving on 2 devices\n");
     assert_true(kin_roster_takes(roster, 1));
     assert_false(kin_roster_takes(roster, 0));
     assert_false(kin_roster_takes(roster, 2));
+}
+
+static void who_joins_while_the_first_plan_gets_ready_is_in_the_next(void **state) {
+    (void)state;
+    begin_default();
+    joins(11, 1, "tower");
+    wait_ms(250);
+    expect_words("ask 1: tower\n");
+    planned(1, "1", 7);
+    ring_opens(KIN_ROSTER_OWN);
+    ring_opens(11);
+    ready(11);
+    wait_ms(500);
+    forget();
+    joins(12, 2, "laptop");
+    wait_ms(950);
+    expect("accept 12\nsay device 'laptop' has joined\n"); // nothing is up, though its devices are ready
+    wait_ms(50);
+    expect("ask 2: tower laptop\n");
+    planned(2, "21", 7);
+    assert_true(kin_roster_takes(roster, 2));
 }
 
 static void a_head_alone_serves_if_the_planner_says_so(void **state) {
@@ -566,6 +590,7 @@ int main(void) {
 #define STORY(name) cmocka_unit_test_teardown(name, tear_down)
     const struct CMUnitTest tests[] = {
         STORY(two_devices_become_a_ring),
+        STORY(who_joins_while_the_first_plan_gets_ready_is_in_the_next),
         STORY(a_head_alone_serves_if_the_planner_says_so),
         STORY(expected_devices_are_not_waited_for_any_longer),
         STORY(a_lost_device_fails_the_request_and_is_waited_for),

@@ -19,43 +19,11 @@
 #include "ring/join.h"
 #include "ring/observe.h"
 #include "ring/station.h"
-#include "testkit/model_gen.h"
+#include "tests/small_model.h"
 
-enum { N_VOCAB = 300, N_LAYER = 4, N_CTX = 64, N_TOKENS = 3 };
+enum { N_CTX = 64, N_TOKENS = 3 };
 
-static char model_path[] = "/tmp/kin-test-sight-XXXXXX";
-static kin_model model;
-static kin_manifest manifest;
-static kin_devices devices;
 static const kin_key key = {{7, 7, 7}}, other_key = {{8}};
-
-static int open_model(void **state) {
-    (void)state;
-    kin_model_spec spec = kin_model_spec_defaults();
-    kin_err err;
-    const char *path = model_path;
-    spec.n_layer = N_LAYER;
-    spec.n_embd = spec.n_ff = 64;
-    spec.n_head = spec.n_head_kv = 2;
-    spec.n_vocab = N_VOCAB;
-    spec.mix = "f32";
-    int fd = mkstemp(model_path);
-    if (fd < 0 || close(fd) != 0 || kin_model_gen(&spec, model_path, &err) != 0) return -1;
-    if (kin_model_open(&model, model_path, &err) != 0) return -1;
-    kin_device_options o = kin_device_options_defaults();
-    o.n_threads = 1;
-    if (kin_devices_open(&devices, &o, &err) != 0) return -1;
-    kin_manifest_options mo = kin_manifest_options_defaults();
-    return kin_manifest_make(&manifest, &path, 1, &mo, &err);
-}
-
-static int close_model(void **state) {
-    (void)state;
-    kin_manifest_fini(&manifest);
-    kin_devices_close(&devices);
-    kin_model_close(&model);
-    return unlink(model_path);
-}
 
 // ---- a device, in its thread
 
@@ -97,9 +65,9 @@ static void close_device(device *d) {
 
 // ---- a head
 
-static int even(void *user, const kin_candidate *candidates, int n, kin_ring_plan *out, kin_err *err) {
+static int even(void *user, const kin_cluster_question *q, kin_ring_plan *out, kin_err *err) {
     (void)user;
-    return kin_hand_even(candidates, n, N_LAYER, 2, out, err);
+    return kin_hand_even(q->candidates, q->n, N_LAYER, 2, out, err);
 }
 
 static kin_cluster *open_cluster(kin_timeline *timeline) {

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "pure/proto/label.h"
+#include "ring/echo.h"
 #include "ring/listener.h"
 #include "ring/station.h"
 
@@ -121,6 +123,7 @@ static void fill(villain *v, kin_proto_message *m) {
         m->open.id = v->id;
         kin_label_set(m->open.version, KIN_PROTO_MAX_STR, "test");
         break;
+    case KIN_FRAME_ACCEPT: m->accept.id = v->id; break;
     case KIN_FRAME_DEVICE:
         m->device.n_threads = 1;
         m->device.memory = kin_rng_u64(&v->rng) >> (16 + pick(v, 48));
@@ -137,6 +140,26 @@ static void fill(villain *v, kin_proto_message *m) {
     case KIN_FRAME_STEP: fill_step(v, &m->step); break;
     case KIN_FRAME_FORGET: m->forget = (kin_proto_forget){pick(v, 4) - 1, pick(v, 9), 9 + pick(v, INT32_MAX - 9)}; break;
     case KIN_FRAME_HAVE: fill_have(v, &m->have); break;
+    case KIN_FRAME_PROFILE:
+        m->profile.facts.memory_bytes = pick(v, 2) ? NAN : (double)(kin_rng_u64(&v->rng) >> pick(v, 64));
+        m->profile.facts.cpu.token_bytes_s[pick(v, KIN_N_QUANT)] = pick(v, 9) ? 1e9 : -1;
+        break;
+    case KIN_FRAME_MEASURE:
+        m->measure.id = v->id;
+        m->measure.hidden_bytes = 1 + (uint32_t)pick(v, KIN_FRAME_ECHO_BYTES);
+        m->measure.endpoint.port = v->port;
+        m->measure.endpoint.n_addresses = pick(v, 2);
+        snprintf(m->measure.endpoint.address[0], sizeof m->measure.endpoint.address[0], "127.0.0.1");
+        break;
+    case KIN_FRAME_MEASURED:
+        m->measured.id = v->id;
+        m->measured.rtt_s = pick(v, 2) ? NAN : 1e-3;
+        m->measured.to_bytes_s = pick(v, 2) ? -INFINITY : 1e8;
+        break;
+    case KIN_FRAME_ECHO:
+        m->echo.token = kin_rng_u64(&v->rng);
+        m->echo.answer_bytes = pick(v, 4) ? (uint32_t)pick(v, 4096) : KIN_FRAME_ECHO_BYTES;
+        break;
     case KIN_FRAME_HASHES_WANTED: memcpy(m->hashes_wanted.model.bytes, manifest.hash, sizeof manifest.hash); break;
     case KIN_FRAME_GET:
         memcpy(m->get.model.bytes, manifest.hash, sizeof manifest.hash);
@@ -149,7 +172,7 @@ static void fill(villain *v, kin_proto_message *m) {
 
 // Types whose messages of zeros cannot be encoded come as random bytes.
 static bool is_made(kin_frame_type type) {
-    return type != KIN_FRAME_HASHES && type != KIN_FRAME_DATA && type != KIN_FRAME_EVENTS && type <= KIN_FRAME_NEXT;
+    return type != KIN_FRAME_HASHES && type != KIN_FRAME_DATA && type != KIN_FRAME_EVENTS && type != KIN_FRAME_REPORT;
 }
 
 static void send_message(villain *v, tie *t, kin_frame_type type, uint32_t epoch) {
@@ -198,6 +221,7 @@ static void play_along(villain *v, tie *t, const kin_frame *frame, const uint8_t
         send_message(v, t, KIN_FRAME_ACCEPT, 1);
         break;
     case KIN_FRAME_ACCEPT:
+        if (t->role == KIN_PROTO_CONTROL && t->is_ours && pick(v, 2) == 0) send_message(v, t, KIN_FRAME_PROFILE, 1);
         if (t->role == KIN_PROTO_CONTROL && t->is_ours) send_message(v, t, KIN_FRAME_DEVICE, 1);
         break;
     case KIN_FRAME_DEVICE:
@@ -213,6 +237,7 @@ static void play_along(villain *v, tie *t, const kin_frame *frame, const uint8_t
         break;
     case KIN_FRAME_READY: connect_to(v, KIN_PROTO_RING); break;
     case KIN_FRAME_FAILED: send_message(v, t, KIN_FRAME_PLAN, ++v->epoch); break;
+    case KIN_FRAME_ECHO: kin_echo_say(t->link, m.echo.token + (pick(v, 9) == 0), 0, m.echo.answer_bytes); break;
     case KIN_FRAME_STEP:
         for (int i = 0; i < N_LINKS && !v->is_mute; i++) { // round it goes, perhaps changed
             tie *to = &v->ties[i];
@@ -275,16 +300,18 @@ static void villain_accepted(void *user, kin_link *link) {
 
 // Mostly of those that are good on such a link from such a side. What ends everything at once comes seldom, or never.
 static kin_frame_type any_type(villain *v, const tie *t) {
-    static const kin_frame_type of_head[] = {KIN_FRAME_HAVE, KIN_FRAME_STATUS_WANTED, KIN_FRAME_HAVE};
-    static const kin_frame_type of_device[] = {KIN_FRAME_READY,    KIN_FRAME_NEXT,   KIN_FRAME_HAVE, KIN_FRAME_DEVICE,
-                                               KIN_FRAME_PROGRESS, KIN_FRAME_STATUS, KIN_FRAME_NEXT};
+    static const kin_frame_type of_head[] = {KIN_FRAME_HAVE, KIN_FRAME_STATUS_WANTED, KIN_FRAME_MEASURE};
+    static const kin_frame_type of_device[] = {KIN_FRAME_READY,  KIN_FRAME_NEXT,     KIN_FRAME_HAVE,
+                                               KIN_FRAME_DEVICE, KIN_FRAME_PROGRESS, KIN_FRAME_STATUS,
+                                               KIN_FRAME_NEXT,   KIN_FRAME_PROFILE,  KIN_FRAME_MEASURED};
     kin_frame_type type = (kin_frame_type)(1 + pick(v, KIN_FRAME_N_TYPES));
     bool final = type == KIN_FRAME_REFUSE || type == KIN_FRAME_BYE || type == KIN_FRAME_EVENTS;
     if (pick(v, 200) == 0 && !final) return type;
     if (t->role == KIN_PROTO_RING) return pick(v, 8) ? KIN_FRAME_STEP : KIN_FRAME_FORGET;
     if (t->role == KIN_PROTO_FETCH) return KIN_FRAME_GET;
     if (t->role == KIN_PROTO_OBSERVE) return KIN_FRAME_STATUS_WANTED;
-    if (!v->is_head) return pick(v, 300) ? of_device[pick(v, 7)] : KIN_FRAME_FAILED;
+    if (t->role == KIN_PROTO_PROBE) return KIN_FRAME_ECHO;
+    if (!v->is_head) return pick(v, 300) ? of_device[pick(v, 9)] : KIN_FRAME_FAILED;
     return pick(v, 100) ? of_head[pick(v, 3)] : pick(v, 4) ? KIN_FRAME_PLAN : KIN_FRAME_END;
 }
 

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "base/bytes.h"
 #include "base/err.h"
@@ -50,6 +51,13 @@ static inline uint64_t kin_reader_u64(kin_reader *r) {
     return p ? kin_get_u64(p) : 0;
 }
 
+static inline double kin_reader_f64(kin_reader *r) {
+    uint64_t bits = kin_reader_u64(r);
+    double v;
+    memcpy(&v, &bits, sizeof v);
+    return v;
+}
+
 static inline int32_t kin_reader_i32(kin_reader *r) {
     return (int32_t)kin_reader_u32(r);
 }
@@ -86,6 +94,12 @@ void kin_writer_u64(kin_writer *w, uint64_t v);
 
 static inline void kin_writer_i32(kin_writer *w, int32_t v) {
     kin_writer_u32(w, (uint32_t)v);
+}
+
+static inline void kin_writer_f64(kin_writer *w, double v) {
+    uint64_t bits;
+    memcpy(&bits, &v, sizeof bits);
+    kin_writer_u64(w, bits);
 }
 
 // From NULL: leaves room for n bytes and does not touch it.

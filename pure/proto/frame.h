@@ -1,7 +1,7 @@
 // Frames: what a link carries. A header of 16 bytes, then a payload that is one message (pure/proto/message.h).
 //
 //     byte  0  u32  magic "KIN1"
-//           4  u8   version of the protocol, 1
+//           4  u8   version of the protocol, 2
 //           5  u8   type, one of KIN_FRAME_TYPES
 //           6  u16  0
 //           8  u32  epoch of the plan that the frame belongs to, 0: none
@@ -19,7 +19,7 @@
 
 #include "base/err.h"
 
-enum { KIN_FRAME_HEADER = 16, KIN_FRAME_VERSION = 1 };
+enum { KIN_FRAME_HEADER = 16, KIN_FRAME_VERSION = 2 };
 
 // What a link is for; the one who connects says it in OPEN.
 typedef enum kin_proto_role {
@@ -27,28 +27,31 @@ typedef enum kin_proto_role {
     KIN_PROTO_RING,    // each member -> its next member
     KIN_PROTO_FETCH,   // anyone -> anyone who holds parts of the model file
     KIN_PROTO_OBSERVE, // who wants to see how it goes -> head
+    KIN_PROTO_PROBE,   // anyone -> anyone, to measure the way between them
 } kin_proto_role;
 
-enum { KIN_PROTO_N_ROLES = 4 };
+enum { KIN_PROTO_N_ROLES = 5 };
 
 #define KIN_FRAME_CAP_SMALL (64u << 10)
 #define KIN_FRAME_CAP_LARGE (1u << 20)
 #define KIN_FRAME_CAP_STEP (256u << 20)
 #define KIN_FRAME_DATA_BYTES (256u << 10)  // of the file, in one DATA frame
 #define KIN_FRAME_REPORT_BYTES (64u << 10) // of text
+#define KIN_FRAME_ECHO_BYTES (1u << 20)    // of nothing, in one ECHO
 
-// X(number, NAME, name, largest payload, links: c control, r ring, f fetch, o observe, epoch: 1 if only a plan can cause it)
+// X(number, NAME, name, largest payload, links: c control, r ring, f fetch, o observe, p probe, epoch: 1 if only a plan can cause
+// it)
 #define KIN_FRAME_TYPES(X)                                                                                                       \
-    X(1, OPEN, open, KIN_FRAME_CAP_SMALL, "crfo", 0)                                                                             \
-    X(2, ACCEPT, accept, KIN_FRAME_CAP_SMALL, "crfo", 0)                                                                         \
-    X(3, REFUSE, refuse, KIN_FRAME_CAP_SMALL, "crfo", 0)                                                                         \
+    X(1, OPEN, open, KIN_FRAME_CAP_SMALL, "crfop", 0)                                                                            \
+    X(2, ACCEPT, accept, KIN_FRAME_CAP_SMALL, "crfop", 0)                                                                        \
+    X(3, REFUSE, refuse, KIN_FRAME_CAP_SMALL, "crfop", 0)                                                                        \
     X(4, DEVICE, device, KIN_FRAME_CAP_SMALL, "c", 0)                                                                            \
     X(5, PLAN, plan, KIN_FRAME_CAP_SMALL, "c", 1)                                                                                \
     X(6, PROGRESS, progress, KIN_FRAME_CAP_SMALL, "c", 0)                                                                        \
     X(7, READY, ready, KIN_FRAME_CAP_SMALL, "c", 1)                                                                              \
     X(8, FAILED, failed, KIN_FRAME_CAP_SMALL, "c", 0)                                                                            \
-    X(9, PING, ping, KIN_FRAME_CAP_SMALL, "crfo", 0)                                                                             \
-    X(10, PONG, pong, KIN_FRAME_CAP_SMALL, "crfo", 0)                                                                            \
+    X(9, PING, ping, KIN_FRAME_CAP_SMALL, "crfop", 0)                                                                            \
+    X(10, PONG, pong, KIN_FRAME_CAP_SMALL, "crfop", 0)                                                                           \
     X(11, STEP, step, KIN_FRAME_CAP_STEP, "r", 1)                                                                                \
     X(12, FORGET, forget, KIN_FRAME_CAP_SMALL, "r", 1)                                                                           \
     X(13, STATUS_WANTED, status_wanted, 0, "co", 0)                                                                              \
@@ -60,10 +63,14 @@ enum { KIN_PROTO_N_ROLES = 4 };
     X(19, DATA, data, KIN_FRAME_DATA_BYTES + 8, "f", 0)                                                                          \
     X(20, LACK, lack, KIN_FRAME_CAP_SMALL, "f", 0)                                                                               \
     X(21, HAVE, have, KIN_FRAME_CAP_LARGE, "c", 0)                                                                               \
-    X(22, BYE, bye, KIN_FRAME_CAP_SMALL, "crfo", 0)                                                                              \
+    X(22, BYE, bye, KIN_FRAME_CAP_SMALL, "crfop", 0)                                                                             \
     X(23, END, end, KIN_FRAME_CAP_SMALL, "c", 1)                                                                                 \
     X(24, NEXT, next, KIN_FRAME_CAP_SMALL, "c", 1)                                                                               \
-    X(25, REPORT, report, KIN_FRAME_REPORT_BYTES + 4, "o", 0)
+    X(25, REPORT, report, KIN_FRAME_REPORT_BYTES + 4, "o", 0)                                                                    \
+    X(26, PROFILE, profile, KIN_FRAME_CAP_SMALL, "c", 0)                                                                         \
+    X(27, MEASURE, measure, KIN_FRAME_CAP_SMALL, "c", 0)                                                                         \
+    X(28, MEASURED, measured, KIN_FRAME_CAP_SMALL, "c", 0)                                                                       \
+    X(29, ECHO, echo, KIN_FRAME_ECHO_BYTES + 12, "p", 0)
 
 typedef enum kin_frame_type {
 #define KIN_FRAME_ENUM(number, NAME, name, cap, links, epoch) KIN_FRAME_##NAME = number,
@@ -71,7 +78,7 @@ typedef enum kin_frame_type {
 #undef KIN_FRAME_ENUM
 } kin_frame_type;
 
-enum { KIN_FRAME_N_TYPES = 25 }; // types are 1 to this
+enum { KIN_FRAME_N_TYPES = 29 }; // types are 1 to this
 
 typedef struct kin_frame {
     kin_frame_type type;

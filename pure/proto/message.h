@@ -20,6 +20,7 @@
 //   message_step.c    STEP FORGET
 //   message_status.c  STATUS_WANTED STATUS EVENTS REPORT
 //   message_fetch.c   HASHES_WANTED HASHES GET DATA LACK HAVE
+//   message_measure.c PROFILE MEASURE MEASURED ECHO
 #pragma once
 
 #include <stdbool.h>
@@ -27,6 +28,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "pure/plan/facts.h"
 #include "pure/proto/activations.h"
 #include "pure/proto/frame.h"
 
@@ -230,6 +232,11 @@ typedef struct kin_proto_status {
     uint64_t net_in, net_out; // bytes
     uint64_t streamed_bytes, resident_bytes, memory_free;
     uint64_t rtt_ns; // to the next member
+    // Of a step of one token, all rounds together: medians of the last 15 since the plan began. token_compute_ns 0: not known.
+    uint64_t token_compute_ns; // without the following
+    uint64_t token_stall_ns;   // waiting for weights that are streamed
+    uint64_t token_disk_ns;    // time with a read of them in flight
+    uint64_t token_disk_bytes; // of them read
     char doing[KIN_PROTO_MAX_STR + 1];
 } kin_proto_status;
 
@@ -306,6 +313,38 @@ typedef struct kin_proto_have {
     uint32_t n_chunks;     // of the model, >= 1
     const uint8_t *bitmap; // [(n_chunks + 7) / 8], chunk i is bit i % 8 of byte i / 8
 } kin_proto_have;
+
+// ---- measurements
+
+// Device -> head, before DEVICE: what it measured of itself. Any numbers: who plans with them judges (kin_facts_screen).
+typedef struct kin_proto_profile {
+    kin_device_facts facts;
+} kin_proto_profile;
+
+enum { KIN_PROTO_MAX_MEASURES = 40 }; // MEASUREs that wait with a device; what is too much is answered at once
+
+// Head -> device: measure the way to that member.
+typedef struct kin_proto_measure {
+    kin_proto_id id;
+    uint32_t hidden_bytes;       // of a hidden state; 1 to KIN_FRAME_ECHO_BYTES
+    kin_proto_endpoint endpoint; // without addresses: the head, where this device reached it
+} kin_proto_measure;
+
+// Device -> head: the answer, one to each MEASURE. Any numbers, as in PROFILE.
+typedef struct kin_proto_measured {
+    kin_proto_id id;
+    double rtt_s;                          // of a small message there and back
+    double to_bytes_s, from_bytes_s;       // bytes per second from this device to that one, and back
+    char reason[KIN_PROTO_MAX_REASON + 1]; // why it was not measured; empty: it was
+} kin_proto_measured;
+
+// Both ways. The answer has the same token, so many bytes, and asks for none.
+typedef struct kin_proto_echo {
+    uint64_t token;
+    uint32_t answer_bytes; // at most KIN_FRAME_ECHO_BYTES
+    uint32_t n_bytes;      // at most KIN_FRAME_ECHO_BYTES
+    const uint8_t *bytes;
+} kin_proto_echo;
 
 // ---- the codecs
 

@@ -26,7 +26,11 @@ KIN_PROTO_DEFINE(STATUS_WANTED, status_wanted)
 //          65  u64  resident_bytes
 //          73  u64  memory_free
 //          81  u64  rtt_ns
-//          89  str  doing
+//          89  u64  token_compute_ns
+//          97  u64  token_stall_ns
+//         105  u64  token_disk_ns
+//         113  u64  token_disk_bytes
+//         121  str  doing
 
 static void put_status(kin_writer *w, const kin_proto_status *m) {
     kin_writer_u8(w, (uint8_t)m->state);
@@ -41,6 +45,10 @@ static void put_status(kin_writer *w, const kin_proto_status *m) {
     kin_writer_u64(w, m->resident_bytes);
     kin_writer_u64(w, m->memory_free);
     kin_writer_u64(w, m->rtt_ns);
+    kin_writer_u64(w, m->token_compute_ns);
+    kin_writer_u64(w, m->token_stall_ns);
+    kin_writer_u64(w, m->token_disk_ns);
+    kin_writer_u64(w, m->token_disk_bytes);
     kin_writer_str(w, m->doing, KIN_PROTO_MAX_STR);
 }
 
@@ -57,6 +65,10 @@ static void take_status(kin_reader *r, kin_proto_status *m) {
     m->resident_bytes = kin_reader_size(r, "resident_bytes");
     m->memory_free = kin_reader_size(r, "memory_free");
     m->rtt_ns = kin_reader_u64(r);
+    m->token_compute_ns = kin_reader_u64(r);
+    m->token_stall_ns = kin_reader_u64(r);
+    m->token_disk_ns = kin_reader_u64(r);
+    m->token_disk_bytes = kin_reader_size(r, "token_disk_bytes");
     kin_reader_str(r, m->doing, KIN_PROTO_MAX_STR, "doing");
 }
 

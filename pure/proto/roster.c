@@ -12,6 +12,7 @@
 kin_roster_options kin_roster_options_default(void) {
     return (kin_roster_options){
         .epoch_first = 1,
+        .plan_wait_ns = SECOND / 4,
         .join_wait_ns = SECOND,
         .lost_wait_ns = 3 * SECOND,
         .facts_wait_ns = 3 * SECOND,
@@ -326,12 +327,14 @@ const kin_roster_actions *kin_roster_step(kin_roster *r, kin_time now, const kin
     case KIN_ROSTER_RING_CLOSED: kin_roster_take_ring(r, event); break;
     case KIN_ROSTER_PLANNED: kin_roster_take_plan(r, event); break;
     case KIN_ROSTER_NO_PLAN: kin_roster_take_no_plan(r, event); break;
+    case KIN_ROSTER_DRIFT: r->change++; break;
     case KIN_ROSTER_BEGINS:
     case KIN_ROSTER_ENDS:
     case KIN_ROSTER_ABORTED: kin_roster_take_request(r, event); break;
     }
     take_time(r);
     kin_roster_look_due(r);
+    kin_roster_look_ready(r);
     if (r->changed) kin_roster_act(r, KIN_ROSTER_STATUS);
     r->changed = false;
     return &r->actions;

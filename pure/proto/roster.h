@@ -48,7 +48,8 @@ typedef struct kin_roster_options {
     kin_proto_hash model;          // the model's content hash; zeros: not known yet, see KIN_ROSTER_MODEL
     uint32_t epoch_first;   // above all epochs of an earlier run of this head: a count of quarter seconds of the wall clock
     int n_expected;         // devices that are going to join; 0: nobody knows
-    uint64_t join_wait_ns;  // quiet time after somebody joined, before a plan is made (1 s)
+    uint64_t plan_wait_ns;  // quiet time after somebody joined, before the first plan: devices fetch meanwhile (250 ms)
+    uint64_t join_wait_ns;  // the same before the first plan can be used, and before a plan in force is made anew (1 s)
     uint64_t lost_wait_ns;  // for a lost member to come back, before a plan is made without it (3 s)
     uint64_t facts_wait_ns; // from ACCEPT to DEVICE (3 s)
     uint64_t spacing_ns;    // least time from the end of an epoch to the next (250 ms): one break, one new plan
@@ -95,6 +96,7 @@ typedef enum kin_roster_event_kind {
     KIN_ROSTER_LEFT,        // link, reason: it said that it goes; nobody waits for it
     KIN_ROSTER_PLANNED,     // question, plan
     KIN_ROSTER_NO_PLAN,     // question, reason: the model does not fit on who is there
+    KIN_ROSTER_DRIFT,       // the planner would now answer otherwise: it is asked again between requests
     KIN_ROSTER_BEGINS,      // a request begins
     KIN_ROSTER_ENDS,        // epoch in which it began
     KIN_ROSTER_ABORTED,     // epoch: the user does not want it any more

@@ -85,6 +85,7 @@ static kin_time due(const kin_roster *r) {
         bool is_lost = r->devices[r->members[m]].state == KIN_DEVICE_LOST;
         if (is_lost) at = latest(at, later(r->ended_at, r->options.lost_wait_ns));
     }
+    if (!r->was_up && n_available(r) > 0) return latest(at, later(r->joined_at, r->options.plan_wait_ns));
     return latest(at, later(r->joined_at, r->options.join_wait_ns));
 }
 
@@ -231,13 +232,19 @@ void kin_roster_take_ring(kin_roster *r, const kin_roster_event *event) {
     kin_roster_look_ready(r);
 }
 
+// The first plan is made early, so that its devices get ready while others may still join.
+static bool may_be_up(const kin_roster *r) {
+    if (r->was_up || (r->options.n_expected > 0 && n_available(r) >= r->options.n_expected)) return true;
+    return r->change == r->change_answered && r->now >= later(r->joined_at, r->options.join_wait_ns);
+}
+
 void kin_roster_look_ready(kin_roster *r) {
-    if (!r->in_force || r->is_up || (r->n_members > 0 && !r->own_ring_open)) return;
+    if (!r->in_force || r->is_up || (r->n_members > 0 && !r->own_ring_open) || !may_be_up(r)) return;
     for (int m = 0; m < r->n_members; m++) {
         const kin_roster_device *d = &r->devices[r->members[m]];
         if (d->state != KIN_DEVICE_READY || !d->ring_open) return;
     }
-    r->is_up = true;
+    r->is_up = r->was_up = true;
     kin_roster_act(r, KIN_ROSTER_UP);
     char doing[KIN_ROSTER_SENTENCE];
     kin_roster_log(r, KIN_LOG_INFO, "%s", kin_roster_doing(r, doing, sizeof doing));

@@ -17,8 +17,8 @@ struct kin_roster {
     uint64_t windows[KIN_ROSTER_DEVICES]; // hash of what each has to do
 
     uint32_t epoch;
-    bool in_force; // the epoch has begun and not ended
-    bool is_up;
+    bool in_force;      // the epoch has begun and not ended
+    bool is_up, was_up; // was: ever
     bool own_ring_open;
     int n_requests; // of this epoch
 

@@ -1,0 +1,14 @@
+// JSON as a person would write it: numbers in the fewest digits that read back as the same bits (45e9, 0.002), what is short on
+// one line. For files that are read and edited by hand. Plain functions without state.
+#pragma once
+
+#include <jansson.h>
+#include <stdio.h>
+
+#include "base/err.h"
+
+// With a newline at the end.
+void kin_json_text_print(FILE *file, const json_t *json);
+
+// As a file. A file that cannot be written is an error that names it.
+int kin_json_text_save(const char *path, const json_t *json, kin_err *err);

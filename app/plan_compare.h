@@ -1,0 +1,31 @@
+// All schedulers on the same facts: what a token would take with the plan of each, beside the plan of `exact`. The paper's Table
+// 4 as one command. A scheduler that has no plan has a sentence instead. Changes nothing. Main thread.
+#pragma once
+
+#include <jansson.h>
+#include <stdio.h>
+
+#include "pure/plan/latency.h"
+#include "pure/plan/scheduler.h"
+
+enum { KIN_PLAN_COMPARE_MAX = 8 };
+
+typedef struct kin_plan_compare {
+    const kin_facts *facts; // borrowed
+    int n;
+    struct {
+        const kin_scheduler *scheduler;
+        bool has_plan;
+        kin_plan plan;
+        kin_prediction prediction;
+        kin_err why_not;
+    } entries[KIN_PLAN_COMPARE_MAX]; // `exact` first
+} kin_plan_compare;
+
+// Asks every scheduler. It is no error if none has a plan.
+void kin_plan_compare_make(kin_plan_compare *compare, const kin_facts *facts, const kin_plan_options *options);
+
+void kin_plan_compare_print(const kin_plan_compare *compare, FILE *file);
+
+// A new reference.
+json_t *kin_plan_compare_json(const kin_plan_compare *compare);

@@ -1,0 +1,38 @@
+// A plan as people see it: who computes what, how long a token and a prompt will take, where the time goes, and why. As a table
+// and sentences, or as JSON.
+//
+// Wherever the facts come from (a file, measurements), everything after them is here: making the plan with a scheduler,
+// predicting, printing. It changes nothing and runs nothing. Main thread.
+#pragma once
+
+#include <jansson.h>
+#include <stdio.h>
+
+#include "pure/plan/timeline.h"
+#include "pure/plan/why.h"
+
+typedef struct kin_plan_view {
+    const kin_facts *facts; // borrowed
+    const kin_scheduler *scheduler;
+    kin_plan plan;
+    kin_prediction prediction;
+    kin_device_set refused;                             // their facts cannot be, or nothing joins them with the head
+    char sentences[KIN_FACTS_MAX_DEVICES][KIN_WHY_MAX]; // of every device; of other schedulers than `exact` of refused ones only
+} kin_plan_view;
+
+// A scheduler's plan and what it will take. Fails, too, where the scheduler would not heed options->n_rounds.
+int kin_plan_view_ask(const kin_facts *facts, const kin_plan_options *options, const kin_scheduler *scheduler, kin_plan *plan,
+                      kin_prediction *prediction, kin_err *err);
+
+// Makes the plan. Where there is none, the sentence tells about refused devices too.
+int kin_plan_view_make(kin_plan_view *view, const kin_facts *facts, const kin_plan_options *options,
+                       const kin_scheduler *scheduler, kin_err *err);
+
+void kin_plan_view_print(const kin_plan_view *view, FILE *file);
+
+// A new reference.
+json_t *kin_plan_view_json(const kin_plan_view *view);
+
+// "12.3 ms", "1.39 s"
+enum { KIN_PLAN_VIEW_TIME = 24 };
+const char *kin_plan_view_time(double seconds, char buf[KIN_PLAN_VIEW_TIME]);

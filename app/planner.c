@@ -1,0 +1,363 @@
+#include "app/planner.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "app/plan_file.h"
+#include "base/log.h"
+#include "pure/plan/timeline.h"
+#include "pure/proto/id.h"
+#include "sys/highs.h"
+
+// A plan and the devices it is about, as its question had them: the head first.
+typedef struct standing {
+    bool is_there;
+    int n;
+    kin_proto_id ids[KIN_FACTS_MAX_DEVICES];
+    kin_facts facts; // uncorrected
+    kin_plan plan;
+    bool is_predicted;
+    kin_prediction predicted;    // by these facts
+    kin_corrections corrections; // of these devices, since
+} standing;
+
+struct kin_planner {
+    kin_planner_options o;
+    kin_model_facts model;
+    kin_work_facts work;
+    const kin_scheduler *scheduler; // NULL: by rule or by hand
+    kin_hand_plan hand;
+    bool was_joined; // somebody was there: from then on the head goes on alone if it must
+
+    pthread_mutex_t mutex; // over the following
+    standing now, next;    // in force; what is being thought about
+    kin_facts corrected;   // scratch
+    char refused[KIN_FACTS_MAX_DEVICES][KIN_FACTS_MAX_REASON];
+};
+
+kin_planner_options kin_planner_options_defaults(void) {
+    return (kin_planner_options){.plan = "auto", .scheduler = "exact"};
+}
+
+static bool is_word(const char *plan) {
+    return strcmp(plan, "auto") == 0 || strcmp(plan, "even") == 0 || strcmp(plan, "memory") == 0;
+}
+
+static int no_scheduler(const char *name, kin_err *err) {
+    char names[128] = "";
+    for (const kin_scheduler *s = kin_schedulers; s->name; s++) {
+        size_t used = strlen(names);
+        snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", s->name);
+    }
+    return kin_err_set(err, "--scheduler %s: there is none of that name (%s)", name, names);
+}
+
+static int read_options(kin_planner *p, kin_err *err) {
+    if (!is_word(p->o.plan)) return kin_plan_file_read(p->o.plan, p->o.head_name, &p->hand, err);
+    if (strcmp(p->o.plan, "auto") != 0) return 0;
+    p->scheduler = kin_scheduler_find(p->o.scheduler);
+    if (!p->scheduler) return no_scheduler(p->o.scheduler, err);
+    if (strcmp(p->scheduler->name, "halda") == 0 && !kin_highs_is_there())
+        return kin_err_set(err, "--scheduler halda needs HiGHS, and this kin was built without it");
+    return 0;
+}
+
+int kin_planner_open(kin_planner **out, const kin_planner_options *o, const kin_model_facts *model, const kin_work_facts *work,
+                     kin_err *err) {
+    kin_planner *p = *out = calloc(1, sizeof *p);
+    if (!p) return kin_err_set(err, "out of memory");
+    p->o = *o;
+    p->model = *model;
+    p->work = *work;
+    pthread_mutex_init(&p->mutex, NULL);
+    if (read_options(p, err) == 0) return 0;
+    kin_planner_close(p);
+    *out = NULL;
+    return KIN_FAIL;
+}
+
+void kin_planner_close(kin_planner *p) {
+    if (!p) return;
+    pthread_mutex_destroy(&p->mutex);
+    free(p);
+}
+
+int kin_planner_n_named(const kin_planner *p) {
+    int n = 0;
+    for (int i = 0; i < p->hand.n_entries; i++) n += strcmp(p->hand.entries[i].name, p->o.head_name) != 0;
+    return n;
+}
+
+bool kin_planner_measures(const kin_planner *p) {
+    return p->scheduler != NULL;
+}
+
+// ---- from one question to the next: devices have other numbers in each
+
+static int find(const standing *s, const kin_proto_id *id) {
+    for (int i = 0; i < s->n; i++) {
+        if (kin_proto_id_equal(&s->ids[i], id)) return i;
+    }
+    return -1;
+}
+
+// The plan of `from` with the numbers of `to`. False: a device of it is not there any more.
+static bool renumber(const standing *from, const standing *to, kin_plan *plan) {
+    *plan = from->plan;
+    memset(plan->shares, 0, sizeof plan->shares);
+    for (int i = 0; i < from->n; i++) {
+        int at = find(to, &from->ids[i]);
+        if (at >= 0) plan->shares[at] = from->plan.shares[i];
+        if (at < 0 && from->plan.shares[i].n_layer > 0) return false;
+    }
+    for (int s = 0; s < plan->n_stops; s++) {
+        plan->stops[s].device = find(to, &from->ids[from->plan.stops[s].device]);
+        if (plan->stops[s].device < 0) return false;
+    }
+    return true;
+}
+
+// What was learned of devices that are there again.
+static void renumber_corrections(const standing *from, standing *to) {
+    kin_corrections_init(&to->corrections);
+    if (!from->is_there) return;
+    to->corrections.hops = from->corrections.hops;
+    for (int i = 0; i < to->n; i++) {
+        int at = find(from, &to->ids[i]);
+        if (at >= 0) to->corrections.devices[i] = from->corrections.devices[at];
+    }
+}
+
+// ---- what is expected
+
+static int predict(const kin_facts *facts, const kin_plan *plan, kin_prediction *out, kin_err *err) {
+    return kin_timeline_predict(facts, plan, out, err);
+}
+
+// Valid until the next call.
+static const kin_facts *corrected_facts(kin_planner *p, const standing *s) {
+    p->corrected = s->facts;
+    kin_corrections_apply(&s->corrections, &p->corrected);
+    return &p->corrected;
+}
+
+static void take_next(kin_planner *p) {
+    kin_err err;
+    p->next.is_there = true;
+    p->next.is_predicted = predict(&p->next.facts, &p->next.plan, &p->next.predicted, &err) == 0;
+    if (!p->next.is_predicted) kin_log(KIN_LOG_DEBUG, "the plan's time is not known: %s", err.text);
+    p->now = p->next;
+}
+
+// ---- planning by what was measured
+
+// The ring can pass a device only once, so relays must be devices that do nothing else.
+static bool passes_each_once(const kin_plan *plan) {
+    kin_device_set seen = 0;
+    for (int s = 0; s < plan->n_stops; s++) {
+        if (seen & kin_device_bit(plan->stops[s].device)) return false;
+        seen |= kin_device_bit(plan->stops[s].device);
+    }
+    return true;
+}
+
+// Those that the head does not reach itself, or that do not reach it.
+static kin_device_set far_devices(const kin_facts *facts) {
+    kin_device_set far = 0;
+    for (int i = 1; i < facts->n_device; i++) {
+        if (!kin_facts_link_usable(&facts->links[0][i]) || !kin_facts_link_usable(&facts->links[i][0])) far |= kin_device_bit(i);
+    }
+    return far;
+}
+
+static int schedule(const kin_planner *p, const kin_facts *facts, kin_plan *plan, kin_err *err) {
+    kin_plan_options o = kin_plan_options_defaults();
+    o.ilp = kin_highs_solve;
+    o.n_rounds = p->o.n_rounds;
+    if (p->scheduler->plan(facts, &o, plan, err) != 0) return KIN_FAIL;
+    if (passes_each_once(plan)) return 0;
+    o.leave_out = far_devices(facts);
+    if (p->scheduler->plan(facts, &o, plan, err) != 0) return KIN_FAIL;
+    return passes_each_once(plan) ? 0 : kin_err_set(err, "the devices' links make no ring that passes each of them once");
+}
+
+static void say_refused(kin_planner *p) {
+    kin_device_set usable;
+    kin_err err;
+    char reasons[KIN_FACTS_MAX_DEVICES][KIN_FACTS_MAX_REASON];
+    if (kin_facts_screen(&p->next.facts, &usable, reasons, &err) != 0) return;
+    for (int i = 0; i < p->next.n; i++) {
+        if (reasons[i][0] && strcmp(reasons[i], p->refused[i]) != 0)
+            kin_log(KIN_LOG_WARN, "device '%s' cannot be planned with: %s", p->next.facts.devices[i].name, reasons[i]);
+    }
+    memcpy(p->refused, reasons, sizeof reasons);
+}
+
+// The plan in force, if it can go on and nothing is better by the margin.
+static bool keeps(kin_planner *p, const kin_facts *facts, const kin_plan *candidate) {
+    kin_plan present;
+    kin_prediction now, then;
+    kin_err err;
+    if (!p->now.is_there || !renumber(&p->now, &p->next, &present)) return false;
+    if (predict(facts, &present, &now, &err) != 0 || predict(facts, candidate, &then, &err) != 0) return false;
+    if (kin_plan_is_worth_changing(now.tpot_s, then.tpot_s)) return false;
+    p->next.plan = present;
+    return true;
+}
+
+// In the order of the ring, the head last; a question has the head last, facts have it first.
+static void write_ring(const kin_plan *plan, int n_device, kin_ring_plan *out) {
+    *out = (kin_ring_plan){.n_rounds = plan->n_rounds};
+    for (int s = 1; s <= plan->n_stops; s++) {
+        int device = plan->stops[s % plan->n_stops].device, i = out->n_members++;
+        const kin_share *share = &plan->shares[device];
+        out->candidate[i] = device == 0 ? n_device - 1 : device - 1;
+        if (!plan->stops[s % plan->n_stops].relay)
+            out->shares[i] = (kin_round_share){.n_layers = share->n_layer, .n_gpu_layers = share->n_layer_gpu};
+    }
+}
+
+static int plan_measured(kin_planner *p, kin_ring_plan *out, kin_err *err) {
+    kin_plan candidate;
+    say_refused(p);
+    const kin_facts *facts = corrected_facts(p, &p->next);
+    if (schedule(p, facts, &candidate, err) != 0) return KIN_FAIL;
+    if (!keeps(p, facts, &candidate)) p->next.plan = candidate;
+    write_ring(&p->next.plan, p->next.n, out);
+    return 0;
+}
+
+// ---- planning by rule or by hand
+
+// What the ring plan gives to each, for the prediction: layers in all.
+static int read_ring(kin_planner *p, const kin_ring_plan *ring, kin_err *err) {
+    static const kin_plan none;
+    kin_plan *plan = &p->next.plan;
+    kin_member_windows *windows = calloc((size_t)ring->n_members, sizeof *windows);
+    if (!windows) return kin_err_set(err, "out of memory");
+    *plan = none;
+    plan->n_rounds = kin_rounds_lay_out(ring->shares, ring->n_members, p->model.n_layer, windows, err);
+    for (int i = 0; i < ring->n_members && plan->n_rounds > 0; i++) {
+        int device = (ring->candidate[i] + 1) % p->next.n, stop = (i + 1) % ring->n_members;
+        plan->shares[device] =
+            (kin_share){kin_windows_n_layers(&windows[i].windows), kin_windows_n_gpu_layers(&windows[i].windows)};
+        plan->stops[stop].device = device;
+        plan->stops[stop].relay = stop > 0 && plan->shares[device].n_layer == 0;
+        if (ring->memory[i]) p->next.facts.devices[device].memory_bytes = (double)ring->memory[i];
+    }
+    plan->n_stops = ring->n_members;
+    free(windows);
+    return plan->n_rounds > 0 ? 0 : KIN_FAIL;
+}
+
+static int plan_by_rule(kin_planner *p, const kin_cluster_question *q, kin_ring_plan *out, kin_err *err) {
+    int n_rounds = p->o.n_rounds ? p->o.n_rounds : 1, rc;
+    if (p->hand.n_entries)
+        rc = kin_hand_written(&p->hand, q->candidates, q->n, out, err);
+    else if (strcmp(p->o.plan, "even") == 0)
+        rc = kin_hand_even(q->candidates, q->n, p->model.n_layer, n_rounds, out, err);
+    else
+        rc = kin_hand_by_memory(q->candidates, q->n, p->model.n_layer, n_rounds, out, err);
+    return rc == 0 ? read_ring(p, out, err) : KIN_FAIL;
+}
+
+// ---- questions
+
+static void read_question(kin_planner *p, const kin_cluster_question *q) {
+    standing *next = &p->next;
+    memset(next, 0, sizeof *next);
+    next->n = q->n;
+    for (int i = 0; i < q->n; i++) next->ids[(i + 1) % q->n] = q->ids[i];
+    if (q->facts) next->facts = *q->facts;
+    next->facts.model = p->model;
+    next->facts.work = p->work;
+    renumber_corrections(&p->now, next);
+}
+
+// Remembers who is there, and gives nobody work.
+static void look(kin_planner *p, kin_ring_plan *out) {
+    p->next.is_there = true;
+    p->now = p->next;
+    *out = (kin_ring_plan){.n_rounds = 1, .n_members = 1, .candidate = {p->now.n - 1}, .shares = {{p->model.n_layer, 0}}};
+}
+
+static int answer(kin_planner *p, const kin_cluster_question *q, kin_ring_plan *out, kin_err *err) {
+    read_question(p, q);
+    if (p->o.only_looks) {
+        look(p, out);
+        return 0;
+    }
+    if ((p->scheduler ? plan_measured(p, out, err) : plan_by_rule(p, q, out, err)) != 0) return KIN_FAIL;
+    take_next(p);
+    return 0;
+}
+
+int kin_planner_ask(kin_planner *p, const kin_cluster_question *q, kin_ring_plan *out, kin_err *err) {
+    if (q->n == 1 && !p->was_joined && !p->o.only_looks)
+        return kin_err_set(err, "no device has joined yet: run 'kin join' on one");
+    p->was_joined = true;
+    pthread_mutex_lock(&p->mutex);
+    int rc = answer(p, q, out, err);
+    pthread_mutex_unlock(&p->mutex);
+    return rc;
+}
+
+int kin_planner_set_alone(kin_planner *p, const kin_device_facts *device, int n_gpu, kin_err *err) {
+    pthread_mutex_lock(&p->mutex);
+    memset(&p->next, 0, sizeof p->next);
+    p->next.n = p->next.facts.n_device = 1;
+    p->next.facts.devices[0] = *device;
+    p->next.facts.model = p->model;
+    p->next.facts.work = p->work;
+    kin_corrections_init(&p->next.corrections);
+    p->next.plan = (kin_plan){.n_rounds = 1, .n_stops = 1, .shares = {{p->model.n_layer, n_gpu}}};
+    take_next(p);
+    int rc = p->now.is_predicted ? 0 : predict(&p->now.facts, &p->now.plan, &p->now.predicted, err);
+    pthread_mutex_unlock(&p->mutex);
+    return rc;
+}
+
+// ---- what was measured since
+
+bool kin_planner_take_measured(kin_planner *p, const kin_cluster_measured *m) {
+    kin_prediction expected;
+    kin_err err;
+    bool asks = false;
+    pthread_mutex_lock(&p->mutex);
+    for (int i = 0; i < m->n && p->now.is_predicted; i++) {
+        int at = p->now.n == 1 ? 0 : find(&p->now, &m->ids[i]);
+        if (at >= 0) kin_corrections_set(&p->now.corrections, at, &m->members[i], &p->now.predicted);
+    }
+    // Only if another plan would now be made, and win: the scheduler is asked here, and again when the roster asks.
+    if (p->scheduler && p->now.is_predicted && p->now.n > 1) {
+        kin_plan candidate;
+        const kin_facts *facts = corrected_facts(p, &p->now);
+        asks = schedule(p, facts, &candidate, &err) == 0 && predict(facts, &p->now.plan, &expected, &err) == 0 &&
+               kin_plan_is_worth_changing(expected.tpot_s, candidate.tpot_s);
+    }
+    pthread_mutex_unlock(&p->mutex);
+    return asks;
+}
+
+bool kin_planner_expects(kin_planner *p, kin_expectation *out) {
+    kin_err err;
+    pthread_mutex_lock(&p->mutex);
+    bool known = p->now.is_predicted;
+    if (known) {
+        out->before = p->now.predicted;
+        known = predict(corrected_facts(p, &p->now), &p->now.plan, &out->corrected, &err) == 0;
+    }
+    pthread_mutex_unlock(&p->mutex);
+    return known;
+}
+
+bool kin_planner_last(kin_planner *p, kin_facts *facts, kin_plan *plan) {
+    pthread_mutex_lock(&p->mutex);
+    bool is_there = p->now.is_there;
+    *facts = p->now.facts;
+    *plan = p->now.plan;
+    pthread_mutex_unlock(&p->mutex);
+    return is_there;
+}

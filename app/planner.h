@@ -1,0 +1,62 @@
+// The planner: who gets which layers, whenever the cluster asks. By measurement (a scheduler of pure/plan), by rule (even,
+// memory) or as a person wrote it; and what a token is expected to take.
+//
+//   question (devices, links, who is there) ─► facts ─► corrections of earlier tokens ─► scheduler ─► plan ─► prediction
+//                                                           ▲                                            │
+//                                                           └────────── measured / predicted ◄───────────┘
+//
+// A plan in force stays until another one is better by a margin, so that noise moves nothing. A machine on its own is a question
+// with one device: the same prediction and corrections.
+//
+// Owner: the session. Thread: any; a mutex guards it. The cluster asks in the loop's thread, the commands look from their own.
+#pragma once
+
+#include "pure/plan/correction.h"
+#include "pure/plan/hand.h"
+#include "pure/plan/latency.h"
+#include "pure/plan/scheduler.h"
+#include "ring/cluster.h"
+
+typedef struct kin_planner_options {
+    const char *plan;      // "auto", "even", "memory" or a file
+    const char *scheduler; // of "auto": a name of pure/plan/scheduler.h
+    int n_rounds;          // 0: the scheduler chooses; by rule: 1
+    const char *head_name;
+    bool only_looks; // gives nobody work (the answer is the head alone), and remembers the facts
+} kin_planner_options;
+
+kin_planner_options kin_planner_options_defaults(void);
+
+typedef struct kin_planner kin_planner;
+
+// model, work: copied.
+int kin_planner_open(kin_planner **out, const kin_planner_options *options, const kin_model_facts *model,
+                     const kin_work_facts *work, kin_err *err);
+void kin_planner_close(kin_planner *planner); // NULL is allowed
+
+// Devices that a plan by hand names, beside the head.
+int kin_planner_n_named(const kin_planner *planner);
+
+// Whether it plans by what was measured.
+bool kin_planner_measures(const kin_planner *planner);
+
+// The cluster's question (kin_cluster_options.plan).
+int kin_planner_ask(kin_planner *planner, const kin_cluster_question *question, kin_ring_plan *out, kin_err *err);
+
+// A machine on its own has `n_gpu` layers on its GPU, all others on its CPU.
+int kin_planner_set_alone(kin_planner *planner, const kin_device_facts *device, int n_gpu, kin_err *err);
+
+// Medians of the last tokens, of devices as the question had them. True: the facts have moved so far that it is worth asking
+// again.
+bool kin_planner_take_measured(kin_planner *planner, const kin_cluster_measured *measured);
+
+// What the plan in force was expected to take, by the facts alone, and with what was learned since. False: nothing is expected,
+// because there is no plan or no measurement of some device.
+typedef struct kin_expectation {
+    kin_prediction before, corrected;
+} kin_expectation;
+bool kin_planner_expects(kin_planner *planner, kin_expectation *out);
+
+// The facts of the last question, uncorrected, and the plan that was made of it (none, where it only looks). False: there was no
+// question yet.
+bool kin_planner_last(kin_planner *planner, kin_facts *facts, kin_plan *plan);

@@ -1,0 +1,98 @@
+#include "app/profile_store.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "app/app.h"
+#include "app/facts_file.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "sys/whole_file.h"
+
+enum { MAX_FILE_BYTES = 64 << 10, MAX_FINGERPRINT = 1024 };
+
+static int file_of(const char *dir, const char *fingerprint, char *path, size_t n) {
+    unsigned long long hash = kin_hash64(fingerprint, strlen(fingerprint), 0);
+    int len = snprintf(path, n, "%s/profile-%016llx.json", dir, hash);
+    return len > 0 && (size_t)len < n ? 0 : KIN_FAIL;
+}
+
+// Whether a profile with this very fingerprint is kept there.
+static bool load(const char *path, const char *fingerprint, kin_device_facts *out) {
+    uint8_t *bytes;
+    size_t n;
+    kin_err err;
+    if (kin_whole_file_read(path, MAX_FILE_BYTES, &bytes, &n, &err) != 0) return false;
+    json_t *root = json_loadb((const char *)bytes, n, JSON_REJECT_DUPLICATES, NULL);
+    free(bytes);
+    const char *of = json_string_value(json_object_get(root, "fingerprint"));
+    const json_t *device = json_object_get(root, "device");
+    bool ok = of && device && strcmp(of, fingerprint) == 0;
+    if (ok && kin_facts_file_device_from_json(device, out, &err) != 0) {
+        kin_log(KIN_LOG_WARN, "%s: %s", path, err.text);
+        ok = false;
+    }
+    json_decref(root);
+    return ok;
+}
+
+static int save(const char *dir, const char *path, const char *fingerprint, const kin_device_facts *facts, kin_err *err) {
+    if (kin_folder_make(dir, err) != 0) return KIN_FAIL;
+    json_t *root = json_object();
+    json_object_set_new(root, "fingerprint", json_string(fingerprint));
+    json_object_set_new(root, "device", kin_facts_file_device_to_json(facts));
+    char *text = json_object_get(root, "device") ? json_dumps(root, JSON_INDENT(2)) : NULL;
+    int rc = text ? kin_whole_file_write(path, text, strlen(text), err) : kin_err_set(err, "the profile is no valid JSON");
+    free(text);
+    json_decref(root);
+    return rc;
+}
+
+static int measure(kin_device_facts *out, const kin_devices *devices, const char *name, const char *dir, kin_err *err) {
+    kin_err why;
+    if (dir && kin_folder_make(dir, &why) != 0) {
+        kin_log(KIN_LOG_WARN, "%s", why.text);
+        dir = NULL;
+    }
+    kin_profile_options o = {.name = name, .disk_dir = dir, .stop = &kin_app_stop, .progress = kin_app_progress};
+    fprintf(stderr, "kin: measuring this machine, once ...\n");
+    int rc = kin_profile_measure(out, devices, &o, err);
+    kin_app_progress_clear();
+    return rc;
+}
+
+static void make_ours(kin_device_facts *facts, const kin_devices *devices, const char *name) {
+    snprintf(facts->name, sizeof facts->name, "%s", name);
+    facts->has_gpu = facts->has_gpu && devices->gpu.backend;
+    kin_profile_refresh(facts, devices, 0);
+}
+
+int kin_profile_obtain(kin_device_facts *out, const kin_devices *devices, const char *name, const char *cache_dir, bool refresh,
+                       kin_err *err) {
+    char fingerprint[MAX_FINGERPRINT], path[1100];
+    kin_err why;
+    kin_profile_fingerprint(devices, fingerprint, sizeof fingerprint);
+    if (cache_dir && file_of(cache_dir, fingerprint, path, sizeof path) != 0) cache_dir = NULL;
+    if (!refresh && cache_dir && load(path, fingerprint, out)) {
+        make_ours(out, devices, name);
+        return 0;
+    }
+    if (measure(out, devices, name, cache_dir, err) != 0) return KIN_FAIL;
+    if (cache_dir && save(cache_dir, path, fingerprint, out, &why) != 0)
+        kin_log(KIN_LOG_WARN, "the profile is not kept: %s", why.text);
+    return 0;
+}
+
+int kin_profile_read(kin_device_facts *out, const kin_devices *devices, const char *name, const char *path, kin_err *err) {
+    json_error_t trouble;
+    json_t *json = json_load_file(path, JSON_REJECT_DUPLICATES, &trouble);
+    if (!json && trouble.line > 0) return kin_err_set(err, "%s, line %d: %s", path, trouble.line, trouble.text);
+    if (!json) return kin_err_set(err, "%s: %s", path, trouble.text);
+    int rc = kin_facts_file_device_from_json(json, out, err);
+    json_decref(json);
+    if (rc != 0) return kin_err_prefix(err, "%s", path);
+    make_ours(out, devices, name);
+    return 0;
+}

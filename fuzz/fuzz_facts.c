@@ -1,0 +1,105 @@
+// Any text as a file of facts, on its whole way: read, written again, screened, planned, shown. What is no facts is refused with
+// a sentence; what cannot be is refused device by device; no number, however mad, stops the planner or makes it run for long.
+//
+// Behind the text may follow numbers that are laid over the facts: 2 bytes say which one, 8 bytes are a double. Changing digits
+// of a text leads to few mad numbers.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "app/facts_fields.c"
+#include "app/facts_file.c"
+#include "app/facts_links.c"
+#include "app/json_text.c"
+#include "app/plan_view.c"
+#include "app/table.c"
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
+
+// What was read can be written, and reads as what can be written again with the same bytes.
+static void write_again(const kin_facts *facts) {
+    static kin_facts back;
+    kin_err err = {""};
+    json_t *json = kin_facts_file_to_json(facts, &err);
+    if (!json) return; // a rate for all types is no number of JSON only if it is none at all
+    char *text = flat_text(json);
+    json_t *read = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+    kin_assert(read && kin_facts_file_from_json(read, &back, &err) == 0);
+    json_t *again = kin_facts_file_to_json(&back, &err);
+    kin_assert(again && json_equal(json, again));
+    json_decref(again);
+    json_decref(read);
+    json_decref(json);
+    free(text);
+}
+
+static void show(const kin_plan_view *view) {
+    char *text = NULL;
+    size_t n;
+    FILE *file = open_memstream(&text, &n);
+    kin_assert(file != NULL);
+    kin_plan_view_print(view, file);
+    fclose(file);
+    free(text);
+    json_t *json = kin_plan_view_json(view);
+    kin_assert(json != NULL);
+    json_decref(json);
+}
+
+// `exact` takes sets of devices apart only where links differ: a few are enough to get there.
+static void plan(const kin_facts *facts) {
+    static kin_plan_view view;
+    kin_err err = {""};
+    kin_plan_options options = kin_plan_options_defaults();
+    options.max_nodes = 8;
+    for (const kin_scheduler *s = kin_schedulers; s->name; s++) {
+        if (s->plan == kin_plan_halda || s->plan == kin_plan_dp_sa) continue; // one needs a solver, the other is slow on purpose
+        if (kin_plan_view_make(&view, facts, &options, s, &err) != 0) {
+            kin_assert(err.text[0] != '\0');
+            continue;
+        }
+        kin_assert(isfinite(view.prediction.tpot_s) && view.prediction.tpot_s >= 0);
+        kin_assert(kin_plan_check(&view.plan, facts, NULL) == 0);
+        kin_assert((kin_plan_workers(&view.plan, facts->n_device) & view.refused) == 0);
+        show(&view);
+    }
+}
+
+enum { MODEL_DOUBLES = sizeof(kin_model_facts) / sizeof(double), RECORD = 2 + sizeof(double) };
+enum { DEVICE_DOUBLES = (sizeof(kin_device_facts) - offsetof(kin_device_facts, cpu)) / sizeof(double) };
+
+static double *number_of(kin_facts *facts, size_t which) {
+    if (which % 4 == 0) {
+        size_t slot = which / 4 % MODEL_DOUBLES;
+        bool counts = slot == offsetof(kin_model_facts, n_layer) / sizeof(double) ||
+                      slot == offsetof(kin_model_facts, n_vocab) / sizeof(double);
+        return counts ? NULL : (double *)&facts->model + slot;
+    }
+    size_t device = which / 4 % (size_t)facts->n_device, other = which / 64 % (size_t)facts->n_device;
+    if (which % 4 == 1) return which / 1024 % 2 ? &facts->links[device][other].rtt_s : &facts->links[device][other].bytes_s;
+    return (double *)&facts->devices[device].cpu + which / 128 % DEVICE_DOUBLES;
+}
+
+static void lay_over(kin_facts *facts, const uint8_t *bytes, size_t size) {
+    for (; size >= RECORD; bytes += RECORD, size -= RECORD) {
+        double *number = number_of(facts, bytes[0] | (size_t)bytes[1] << 8);
+        if (number) memcpy(number, bytes + 2, sizeof *number);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
+    static kin_facts facts;
+    json_error_t trouble;
+    kin_err err = {""};
+    json_t *json = json_loadb((const char *)bytes, size, JSON_REJECT_DUPLICATES | JSON_DISABLE_EOF_CHECK, &trouble);
+    if (!json) return 0;
+    int rc = kin_facts_file_from_json(json, &facts, &err);
+    json_decref(json);
+    kin_assert(rc == 0 || err.text[0] != '\0');
+    if (rc != 0) return 0;
+    write_again(&facts);
+    lay_over(&facts, bytes + trouble.position, size - (size_t)trouble.position);
+    if (facts.n_device <= 4 && facts.model.n_layer <= 40) plan(&facts);
+    return 0;
+}

@@ -1,0 +1,209 @@
+// Planning, as the cluster does it: what devices and links are measured to be, the planner's question and its answer, and what
+// the members' tokens took.
+#include "ring/cluster_impl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "pure/proto/id.h"
+#include "sys/memory.h"
+
+enum { MEASURED_TICKS = 5 }; // of 100 ms, for the devices to answer
+
+// ---- meetings
+
+static void meeting_is_over(void *user, uint32_t link, const kin_proto_device *device) {
+    kin_cluster_act(user, &(kin_roster_event){.kind = KIN_ROSTER_FACTS, .link = link, .facts = device});
+}
+
+// As all call it here.
+static void enter(kin_cluster *c, const kin_proto_id *id, const char *name, const kin_device_facts *measured) {
+    kin_device_facts facts = *measured;
+    snprintf(facts.name, sizeof facts.name, "%s", name);
+    kin_ledger_set_device(c->ledger, id, &facts);
+}
+
+int kin_cluster_open_planning(kin_cluster *c, kin_err *err) {
+    if (kin_ledger_open(&c->ledger, err) != 0 || kin_meetings_open(&c->meetings, meeting_is_over, c, err) != 0) return KIN_FAIL;
+    c->facts = calloc(1, sizeof *c->facts);
+    if (!c->facts) return kin_err_set(err, "out of memory");
+    if (c->o.facts) enter(c, &c->o.id, c->o.name, c->o.facts);
+    return 0;
+}
+
+void kin_cluster_close_planning(kin_cluster *c) {
+    kin_meetings_close(c->meetings);
+    kin_ledger_close(c->ledger);
+    free(c->facts);
+}
+
+void kin_cluster_take_profile(kin_cluster *c, uint32_t from, const kin_proto_profile *m) {
+    const kin_roster_device *d = kin_cluster_device_of(c, from);
+    if (d) enter(c, &d->id, d->name, &m->facts);
+}
+
+static bool asks_for(kin_cluster *c, uint32_t from, const kin_proto_id *self, const kin_proto_id *other, uint32_t link) {
+    kin_proto_message m = {.type = KIN_FRAME_MEASURE};
+    if (kin_ledger_has_link(c->ledger, self, other) || !kin_ledger_device(c->ledger, other)) return false;
+    m.measure.id = *other;
+    if (link && !kin_crew_endpoint(c->crew, link, &m.measure.endpoint)) return false;
+    size_t bytes = (size_t)c->o.model->hp.n_embd * sizeof(float);
+    m.measure.hidden_bytes = (uint32_t)(bytes < KIN_FRAME_ECHO_BYTES ? bytes : KIN_FRAME_ECHO_BYTES);
+    return kin_crew_say(c->crew, from, 0, &m);
+}
+
+bool kin_cluster_meets(kin_cluster *c, uint32_t from, const kin_proto_device *device) {
+    const kin_roster_device *d = kin_cluster_device_of(c, from);
+    if (!c->o.facts || !d || d->state != KIN_DEVICE_GREETED || !kin_ledger_device(c->ledger, &d->id)) return false;
+    int n = asks_for(c, from, &d->id, &c->o.id, 0);
+    for (int i = 0; i < KIN_ROSTER_DEVICES; i++) {
+        const kin_roster_device *other = kin_roster_device_at(c->roster, i);
+        if (other && other != d && kin_crew_link(c->crew, other->link)) n += asks_for(c, from, &d->id, &other->id, other->link);
+    }
+    return n > 0 && kin_meetings_begin(c->meetings, from, device, n, kin_clock_now());
+}
+
+void kin_cluster_take_link(kin_cluster *c, uint32_t from, const kin_proto_measured *m) {
+    const kin_roster_device *d = kin_cluster_device_of(c, from);
+    if (!d) return;
+    if (m->reason[0]) kin_log(KIN_LOG_WARN, "device '%s' could not measure a link: %s", d->name, m->reason);
+    kin_ledger_set_link(c->ledger, &d->id, &m->id, &(kin_link_facts){m->rtt_s, m->to_bytes_s});
+    kin_ledger_set_link(c->ledger, &m->id, &d->id, &(kin_link_facts){m->rtt_s, m->from_bytes_s});
+    kin_meetings_answered(c->meetings, from);
+}
+
+// ---- the question
+
+static uint64_t own_memory(const kin_cluster *c) {
+    kin_memory memory = kin_memory_read();
+    uint64_t own = memory.available + memory.own;
+    return c->o.shard.memory && c->o.shard.memory < own ? c->o.shard.memory : own;
+}
+
+static const kin_facts *facts_of(kin_cluster *c, const kin_proto_id *ids, int n, uint64_t memory) {
+    const kin_proto_id *order[KIN_FACTS_MAX_DEVICES]; // the head first
+    if (!c->o.facts) return NULL;
+    for (int i = 0; i < n; i++) order[(i + 1) % n] = &ids[i];
+    kin_ledger_fill(c->ledger, order, n, c->facts);
+    c->facts->devices[0].memory_bytes = (double)memory;
+    return c->facts;
+}
+
+static int lay_out(kin_cluster *c, const kin_roster_action *ask, kin_planned *p, kin_err *err) {
+    kin_candidate candidates[KIN_ROUNDS_MAX_MEMBERS];
+    kin_proto_id ids[KIN_ROUNDS_MAX_MEMBERS];
+    uint64_t memory = own_memory(c);
+    int n = 0, n_max = c->o.facts ? KIN_FACTS_MAX_DEVICES - 1 : KIN_ROUNDS_MAX_MEMBERS - 1;
+    for (int i = 0; i < ask->n_devices && n < n_max; i++) {
+        const kin_roster_device *d = kin_roster_device_at(c->roster, ask->devices[i]);
+        candidates[n] = (kin_candidate){.name = d->name, .memory = d->facts.memory};
+        ids[n++] = d->id;
+    }
+    candidates[n] = (kin_candidate){.name = c->o.name, .memory = memory};
+    ids[n++] = c->o.id;
+    kin_cluster_question question = {.n = n, .candidates = candidates, .ids = ids, .facts = facts_of(c, ids, n, memory)};
+    if (c->o.plan(c->o.plan_user, &question, &p->ring, err) != 0) return KIN_FAIL;
+    for (int i = 0; i < p->ring.n_members - 1; i++) p->ids[i] = ids[p->ring.candidate[i]];
+    return kin_planned_lay_out(p, c->o.model->hp.n_layer, err);
+}
+
+void kin_cluster_answer(kin_cluster *c, const kin_roster_action *ask) {
+    kin_err err;
+    kin_planned *p = c->asked;
+    bool few = !c->had_plan && ask->n_devices < c->o.n_expected;
+    if (few) kin_err_set(&err, "%d of %d devices are here", ask->n_devices, c->o.n_expected);
+    if (few || lay_out(c, ask, p, &err) != 0) {
+        kin_cluster_act(c, &(kin_roster_event){.kind = KIN_ROSTER_NO_PLAN, .question = ask->question, .reason = err.text});
+        return;
+    }
+    int n = p->ring.n_members - 1;
+    kin_roster_stage stages[KIN_ROUNDS_MAX_MEMBERS];
+    uint8_t *bytes = malloc((size_t)(n + 1) * KIN_PLANNED_STAGE_BYTES);
+    if (!bytes) {
+        kin_cluster_act(c, &(kin_roster_event){.kind = KIN_ROSTER_NO_PLAN, .question = ask->question, .reason = "out of memory"});
+        return;
+    }
+    for (int i = 0; i < n; i++) {
+        uint8_t *at = bytes + (size_t)i * KIN_PLANNED_STAGE_BYTES;
+        stages[i] = (kin_roster_stage){.id = p->ids[i], .windows = at, .n_windows = kin_planned_stage(p, i, at)};
+    }
+    kin_roster_plan plan = {.n_stages = n, .stages = stages};
+    kin_cluster_act(c, &(kin_roster_event){.kind = KIN_ROSTER_PLANNED, .question = ask->question, .plan = &plan});
+    free(bytes);
+}
+
+// ---- what tokens took
+
+void kin_cluster_on_measure(void *arg) {
+    kin_cluster *c = arg;
+    if (!c->o.measured) return;
+    kin_crew_ask(c->crew);
+    c->n_ticks_to_measure = MEASURED_TICKS;
+}
+
+static kin_measured measured_of(const kin_proto_status *s) {
+    return (kin_measured){.compute_s = (double)s->token_compute_ns / 1e9,
+                          .disk_s = (double)s->token_disk_ns / 1e9,
+                          .disk_bytes = (double)s->token_disk_bytes};
+}
+
+// What of a token is neither computing nor waiting for a disk, on any member: hops. 0: somebody's part is not known.
+static double hops_s(const kin_token_times *head, double others_s, bool all_known) {
+    double own_s = (double)(head->compute_ns + head->stall_ns) / 1e9, total_s = (double)head->total_ns / 1e9;
+    return all_known && total_s > own_s + others_s ? total_s - own_s - others_s : 0;
+}
+
+// Members in the order of the ring's plan; the head, its last, comes first.
+static void collect(kin_cluster *c, kin_cluster_measured *m) {
+    kin_token_times head = kin_head_token_times(c->head);
+    double others_s = 0;
+    bool all_known = head.total_ns > 0;
+    *m = (kin_cluster_measured){.n = c->plan->ring.n_members};
+    m->ids[0] = c->o.id;
+    for (int i = 0; i < m->n - 1; i++) {
+        m->ids[i + 1] = c->plan->ids[i];
+        for (int k = 0; k < KIN_ROSTER_DEVICES; k++) {
+            const kin_roster_device *d = kin_roster_device_at(c->roster, k);
+            if (!d || !kin_proto_id_equal(&d->id, &c->plan->ids[i])) continue;
+            kin_proto_status now = kin_crew_sample_of(c->crew, d->link).now;
+            m->members[i + 1] = measured_of(&now);
+            others_s += (double)(now.token_compute_ns + now.token_stall_ns) / 1e9;
+            all_known = all_known && (now.token_compute_ns > 0 || c->plan->windows[i].windows.n == 0);
+        }
+    }
+    m->members[0] = (kin_measured){.compute_s = (double)head.compute_ns / 1e9,
+                                   .disk_s = (double)head.disk_ns / 1e9,
+                                   .disk_bytes = (double)head.disk_bytes,
+                                   .hop_s = m->n > 1 ? hops_s(&head, others_s, all_known) : 0};
+}
+
+static void end_measuring(kin_cluster *c) {
+    c->n_ticks_to_measure = 0;
+    if (kin_roster_takes(c->roster, c->measured_epoch)) {
+        kin_cluster_measured m;
+        collect(c, &m);
+        if (c->o.measured(c->o.plan_user, &m)) kin_cluster_act(c, &(kin_roster_event){.kind = KIN_ROSTER_DRIFT});
+    }
+    uv_mutex_lock(&c->mutex);
+    c->is_measuring = false;
+    uv_cond_broadcast(&c->changed);
+    uv_mutex_unlock(&c->mutex);
+}
+
+void kin_cluster_look_at_plan(kin_cluster *c) {
+    kin_meetings_tick(c->meetings, kin_clock_now());
+    if (c->n_ticks_to_measure > 0 && (kin_crew_has_answered(c->crew) || --c->n_ticks_to_measure == 0)) end_measuring(c);
+}
+
+void kin_cluster_measure(kin_cluster *c) {
+    if (!c->o.measured) return;
+    uv_mutex_lock(&c->mutex);
+    c->is_measuring = true;
+    uv_mutex_unlock(&c->mutex);
+    kin_station_call(c->station, kin_cluster_on_measure, c);
+    uv_mutex_lock(&c->mutex);
+    while (c->is_measuring) uv_cond_wait(&c->changed, &c->mutex);
+    uv_mutex_unlock(&c->mutex);
+}

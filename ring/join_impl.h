@@ -1,0 +1,104 @@
+// Inside of joining, for join.c (links, the membership and what it wants: the loop's thread), join_say.c (messages to the head),
+// join_measure.c (links to be measured), join_prepare.c (from a plan to a model's file) and join_work.c (the computing thread).
+#pragma once
+
+#include <pthread.h>
+
+#include "pure/proto/member.h"
+#include "ring/discovery.h"
+#include "ring/fetch.h"
+#include "ring/inflow.h"
+#include "ring/join.h"
+#include "ring/meter.h"
+#include "ring/seat.h"
+#include "ring/share.h"
+#include "ring/station.h"
+#include "ring/vitals.h"
+
+typedef struct kin_join {
+    kin_join_options o;
+    kin_parcels *pool;
+    kin_parcel_queue *in;
+    kin_station *station;
+    kin_vitals *vitals;
+    kin_inflow *inflow; // of the preparation that runs
+
+    // The loop's thread.
+    kin_member *member;
+    kin_discovery *discovery;
+    kin_share *share;
+    kin_fetch *fetch;
+    kin_stock *stock; // what the fetch fills
+    kin_link *control;
+    bool is_head_deaf; // something found no more room on that link
+    kin_meter *meter;  // what it measures for the head of that link
+    char head_address[KIN_MEMBER_ADDRESS];
+    uint16_t head_port;
+    kin_proto_id head_id;
+    kin_proto_plan *plan, *arriving; // of the epoch in force; the one that just came
+    kin_proto_hash fetching;         // and from which head
+    kin_proto_id fetching_from;
+    char fetching_address[KIN_MEMBER_ADDRESS];
+    uint16_t fetching_port;
+    int n_embd;      // of the model that the seat has open; 0: none yet
+    uint32_t ticket; // of the last preparation, and what there is of it already
+    bool is_fetched, is_seated;
+    kin_proto_ready ready;
+    kin_proto_progress progress;
+    char doing[KIN_MEMBER_SENTENCE];
+    char trouble[KIN_MEMBER_SENTENCE]; // why the head was not reached the last time
+
+    // The computing thread.
+    kin_seat *seat;
+    kin_time progress_at;
+    const char *progress_what;
+
+    atomic_bool is_fetching; // what is on its way is told, not what is packed meanwhile
+
+    pthread_mutex_t mutex; // over the following
+    kin_proto_progress computing_progress;
+    char model_path[1024]; // to open the next seat by
+    bool given_up;
+    kin_err why;
+} kin_join;
+
+// ---- join.c
+
+// One step of the membership, and what follows from it. Actions may cause events.
+void kin_join_act(kin_join *j, const kin_member_event *event);
+
+// No addresses: the head, where this device reached it.
+void kin_join_fill_endpoint(const kin_join *j, kin_proto_endpoint *to);
+
+// ---- join_say.c; the loop's thread
+
+void kin_join_tell_status(kin_join *j);                                     // to the person, if it has changed
+void kin_join_say(kin_join *j, uint32_t epoch, const kin_proto_message *m); // to the head, if there is one
+void kin_join_say_facts(kin_join *j);
+void kin_join_say_events(kin_join *j);
+void kin_join_say_status(kin_join *j);
+void kin_join_say_failed(kin_join *j, const kin_member_action *a);
+void kin_join_say_next(kin_join *j, const kin_member_action *a);
+void kin_join_say_progress(kin_join *j, uint32_t epoch);
+void kin_join_say_ready(kin_join *j, uint32_t epoch);
+
+// ---- join_measure.c; the loop's thread
+
+int kin_join_open_meter(kin_join *j, kin_err *err);
+void kin_join_take_measure(kin_join *j, const kin_proto_measure *wanted);
+
+// ---- join_prepare.c; the loop's thread
+
+void kin_join_take_plan(kin_join *j, uint32_t epoch, const kin_proto_plan *plan);
+void kin_join_take_have(kin_join *j, const kin_proto_have *have);
+void kin_join_say_have(kin_join *j); // what it can give to others, for a head that does not know
+void kin_join_prepare(kin_join *j, uint32_t ticket);
+void kin_join_reuse(kin_join *j, uint32_t epoch);
+
+// The seat of the preparation `ticket` is open.
+void kin_join_take_seat(kin_join *j, uint32_t ticket, const kin_proto_ready *ready);
+
+// ---- join_work.c
+
+// The computing thread's life. Returns as kin_join_run does.
+int kin_join_work(kin_join *j, kin_err *err);

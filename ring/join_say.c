@@ -1,0 +1,104 @@
+// What a device says to its head, and to the person in front of it.
+#include <stdio.h>
+#include <string.h>
+
+#include "pure/proto/label.h"
+#include "ring/join_impl.h"
+#include "sys/cpu.h"
+#include "sys/memory.h"
+
+void kin_join_tell_status(kin_join *j) {
+    char line[KIN_MEMBER_SENTENCE];
+    kin_member_doing(j->member, line, sizeof line);
+    if (strcmp(line, j->doing) == 0) return;
+    snprintf(j->doing, sizeof j->doing, "%s", line);
+    if (j->o.status) j->o.status(j->o.user, line);
+}
+
+void kin_join_say(kin_join *j, uint32_t epoch, const kin_proto_message *m) {
+    if (j->control && kin_station_say(j->control, epoch, m) == KIN_LINK_FULL) j->is_head_deaf = true;
+}
+
+static void say_profile(kin_join *j, uint64_t memory) {
+    kin_proto_message m = {.type = KIN_FRAME_PROFILE};
+    if (!j->o.facts) return;
+    m.profile.facts = *j->o.facts;
+    m.profile.facts.memory_bytes = (double)memory;
+    kin_join_say(j, 0, &m);
+}
+
+void kin_join_say_facts(kin_join *j) {
+    kin_proto_message m = {.type = KIN_FRAME_DEVICE};
+    kin_memory memory = kin_memory_read();
+    kin_proto_device *d = &m.device;
+    d->n_threads = (uint16_t)(j->o.n_threads ? j->o.n_threads : kin_cpu_n_cores());
+    d->memory = memory.available + memory.own;
+    if (j->o.memory && j->o.memory < d->memory) d->memory = j->o.memory;
+    d->memory_total = memory.total;
+    if (j->o.cpu) kin_label_set(d->cpu, KIN_PROTO_MAX_STR, j->o.cpu);
+    if (j->o.gpu) kin_label_set(d->gpu, KIN_PROTO_MAX_STR, j->o.gpu);
+    double gpu_bytes = j->o.gpu && j->o.facts ? j->o.facts->gpu_memory_bytes : 0;
+    if (gpu_bytes > 0 && gpu_bytes < 0x1p53) d->gpu_memory = (uint64_t)gpu_bytes;
+    if (j->o.model_path) d->model = j->o.model_hash;
+    d->endpoint.port = kin_station_port(j->station);
+    for (int i = 0; i < j->o.n_advertise; i++) {
+        kin_label_set(d->endpoint.address[d->endpoint.n_addresses++], KIN_PROTO_MAX_STR, j->o.advertise[i]);
+    }
+#ifdef __APPLE__
+    kin_label_set(d->os, KIN_PROTO_MAX_STR, "macOS");
+#else
+    kin_label_set(d->os, KIN_PROTO_MAX_STR, "Linux");
+#endif
+    say_profile(j, d->memory);
+    kin_join_say(j, 0, &m);
+}
+
+void kin_join_say_events(kin_join *j) {
+    kin_proto_message m = {.type = KIN_FRAME_EVENTS};
+    while (j->control &&
+           (m.events.n_events = kin_events_take(kin_vitals_events(j->vitals), m.events.event, KIN_PROTO_MAX_EVENTS)))
+        kin_join_say(j, 0, &m);
+}
+
+void kin_join_say_status(kin_join *j) {
+    kin_proto_message m = {.type = KIN_FRAME_STATUS};
+    kin_station_stats net = kin_station_stats_now(j->station);
+    kin_member_state state = kin_member_state_now(j->member);
+    bool is_computing;
+    m.status = kin_vitals_status(j->vitals, &is_computing);
+    m.status.state = state == KIN_MEMBER_READY       ? is_computing ? KIN_PROTO_COMPUTING : KIN_PROTO_WAITING
+                     : state == KIN_MEMBER_PREPARING ? KIN_PROTO_PREPARING
+                                                     : KIN_PROTO_JOINED;
+    m.status.net_in = net.net_in;
+    m.status.net_out = net.net_out;
+    m.status.rtt_ns = net.rtt_ns;
+    kin_label_set(m.status.doing, KIN_PROTO_MAX_STR, j->doing);
+    kin_join_say_events(j); // the head then has all events until now
+    kin_join_say(j, 0, &m);
+}
+
+void kin_join_say_failed(kin_join *j, const kin_member_action *a) {
+    kin_proto_message m = {.type = KIN_FRAME_FAILED};
+    kin_label_set(m.failed.stage, KIN_PROTO_MAX_STR, a->stage);
+    kin_label_set(m.failed.reason, KIN_PROTO_MAX_REASON, a->text);
+    kin_join_say(j, a->epoch, &m);
+}
+
+void kin_join_say_next(kin_join *j, const kin_member_action *a) {
+    kin_proto_message m = {.type = KIN_FRAME_NEXT};
+    m.next.is_open = a->is_open;
+    kin_label_set(m.next.reason, KIN_PROTO_MAX_REASON, a->text);
+    kin_join_say(j, a->epoch, &m);
+}
+
+void kin_join_say_progress(kin_join *j, uint32_t epoch) {
+    kin_proto_message m = {.type = KIN_FRAME_PROGRESS};
+    m.progress = j->progress;
+    kin_join_say(j, epoch, &m);
+}
+
+void kin_join_say_ready(kin_join *j, uint32_t epoch) {
+    kin_proto_message m = {.type = KIN_FRAME_READY};
+    m.ready = j->ready;
+    kin_join_say(j, epoch, &m);
+}

@@ -1,0 +1,86 @@
+#include "ring/meetings.h"
+
+#include <stdlib.h>
+
+enum { PLACES = 40 };
+
+// A measurement takes at most 3 s (ring/probe.h), mostly a tenth; a head that serves others waits no longer for a new device.
+#define MEETING_NS ((kin_time)4000000000)
+
+typedef struct meeting {
+    kin_proto_device *device; // NULL: a free place
+    uint32_t link;
+    int n_open;
+    kin_time begun;
+} meeting;
+
+struct kin_meetings {
+    kin_meetings_over over;
+    void *user;
+    meeting places[PLACES];
+};
+
+int kin_meetings_open(kin_meetings **out, kin_meetings_over over, void *user, kin_err *err) {
+    kin_meetings *m = *out = calloc(1, sizeof *m);
+    if (!m) return kin_err_set(err, "out of memory");
+    m->over = over;
+    m->user = user;
+    return 0;
+}
+
+static void end(meeting *at) {
+    free(at->device);
+    *at = (meeting){0};
+}
+
+void kin_meetings_close(kin_meetings *m) {
+    if (!m) return;
+    for (int i = 0; i < PLACES; i++) end(&m->places[i]);
+    free(m);
+}
+
+static meeting *find(kin_meetings *m, uint32_t link) {
+    for (int i = 0; i < PLACES; i++) {
+        if (m->places[i].device && m->places[i].link == link) return &m->places[i];
+    }
+    return NULL;
+}
+
+static meeting *find_free(kin_meetings *m) {
+    for (int i = 0; i < PLACES; i++) {
+        if (!m->places[i].device) return &m->places[i];
+    }
+    return NULL;
+}
+
+bool kin_meetings_begin(kin_meetings *m, uint32_t link, const kin_proto_device *device, int n_asked, kin_time now) {
+    meeting *at = find(m, link);
+    if (!at) at = find_free(m);
+    kin_proto_device *copy = at ? malloc(sizeof *copy) : NULL;
+    if (!copy) return false;
+    *copy = *device;
+    free(at->device);
+    *at = (meeting){.device = copy, .link = link, .n_open = n_asked, .begun = now};
+    return true;
+}
+
+void kin_meetings_answered(kin_meetings *m, uint32_t link) {
+    meeting *at = find(m, link);
+    if (at && at->n_open > 0) at->n_open--;
+}
+
+void kin_meetings_lost(kin_meetings *m, uint32_t link) {
+    meeting *at = find(m, link);
+    if (at) end(at);
+}
+
+void kin_meetings_tick(kin_meetings *m, kin_time now) {
+    for (int i = 0; i < PLACES; i++) {
+        meeting *at = &m->places[i];
+        if (!at->device || (at->n_open > 0 && now - at->begun < MEETING_NS)) continue;
+        meeting over = *at;
+        *at = (meeting){0};
+        m->over(m->user, over.link, over.device);
+        free(over.device);
+    }
+}

@@ -1,0 +1,308 @@
+// A ring that plans itself: devices say what they can do, measure their links, and the head's planner decides. In one process.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "app/plan_file.c" // app/ is a program, not a library
+#include "app/planner.c"
+#include "engine/model_facts.h"
+#include "ring/alone.h"
+#include "ring/join.h"
+#include "testkit/model_gen.h"
+
+enum { N_VOCAB = 300, N_LAYER = 6, N_CTX = 64, N_DEVICES = 3 };
+
+static char model_path[] = "/tmp/kin-test-auto-XXXXXX";
+static kin_model model;
+static kin_manifest manifest;
+static kin_devices devices;
+static const kin_key key = {{7, 7, 7}};
+
+static int open_model(void **state) {
+    (void)state;
+    kin_model_spec spec = kin_model_spec_defaults();
+    kin_err err;
+    const char *path = model_path;
+    spec.n_layer = N_LAYER;
+    spec.n_embd = spec.n_ff = 64;
+    spec.n_head = spec.n_head_kv = 2;
+    spec.n_vocab = N_VOCAB;
+    spec.mix = "f32";
+    int fd = mkstemp(model_path);
+    if (fd < 0 || close(fd) != 0 || kin_model_gen(&spec, model_path, &err) != 0) return -1;
+    if (kin_model_open(&model, model_path, &err) != 0) return -1;
+    kin_device_options o = kin_device_options_defaults();
+    o.n_threads = 1;
+    if (kin_devices_open(&devices, &o, &err) != 0) return -1;
+    kin_manifest_options mo = kin_manifest_options_defaults();
+    return kin_manifest_make(&manifest, &path, 1, &mo, &err);
+}
+
+static int close_model(void **state) {
+    (void)state;
+    kin_manifest_fini(&manifest);
+    kin_devices_close(&devices);
+    kin_model_close(&model);
+    return unlink(model_path);
+}
+
+// `speed` times as fast as some machine.
+static kin_device_facts facts_of(double speed) {
+    kin_device_facts f = {.memory_bytes = 8e9, .disk_bytes_s = 1e9, .disk_random_bytes_s = 1e8};
+    for (int q = 0; q < KIN_N_QUANT; q++) {
+        f.cpu.token_bytes_s[q] = 1e7 * speed;
+        f.cpu.prompt_flop_s[q] = 1e8 * speed;
+    }
+    f.cpu.read_bytes_s = 1e9 * speed;
+    return f;
+}
+
+// ---- devices, in their threads
+
+typedef struct device {
+    kin_join_options o;
+    kin_device_facts facts;
+    atomic_bool stop;
+    pthread_t thread;
+    kin_err err;
+} device;
+
+static void *device_run(void *arg) {
+    device *d = arg;
+    kin_join_run(&d->o, &d->err);
+    return NULL;
+}
+
+static void open_device(device *d, uint8_t id, const char *name, double speed, uint16_t head_port) {
+    *d = (device){.facts = facts_of(speed),
+                  .o = {.id = {{id}},
+                        .name = name,
+                        .version = "test",
+                        .key = key,
+                        .head = "127.0.0.1",
+                        .head_port = head_port,
+                        .listen = "127.0.0.1",
+                        .model_path = model_path,
+                        .no_cache = true,
+                        .n_threads = 1,
+                        .cache_dir = "/nowhere"}};
+    memcpy(d->o.model_hash.bytes, manifest.hash, sizeof d->o.model_hash.bytes);
+    d->o.stop = &d->stop;
+    d->o.facts = &d->facts;
+    assert_int_equal(pthread_create(&d->thread, NULL, device_run, d), 0);
+}
+
+static void close_device(device *d) {
+    atomic_store(&d->stop, true);
+    pthread_join(d->thread, NULL);
+}
+
+// ---- a head
+
+typedef struct head {
+    kin_device_facts facts;
+    kin_planner *planner;
+    kin_cluster *cluster;
+    atomic_int n_questions, n_measured;
+    bool wants_again; // `measured` says so, once
+} head;
+
+static int ask(void *user, const kin_cluster_question *q, kin_ring_plan *out, kin_err *err) {
+    head *h = user;
+    atomic_fetch_add(&h->n_questions, 1);
+    return kin_planner_ask(h->planner, q, out, err);
+}
+
+static bool measured(void *user, const kin_cluster_measured *m) {
+    head *h = user;
+    assert_true(m->n >= 1 && m->n <= N_DEVICES + 1);
+    return atomic_fetch_add(&h->n_measured, 1) == 0 && h->wants_again;
+}
+
+static void open_head(head *h, double speed, int n_expected) {
+    static const char *const path = model_path;
+    static const kin_work_facts work = {.n_ctx = N_CTX, .n_cached = 8, .n_prompt = 8, .n_batch = 16};
+    kin_model_facts facts;
+    kin_err err;
+    kin_shard_options so = kin_shard_options_defaults(&model);
+    kin_planner_options po = kin_planner_options_defaults();
+    so.n_ctx = N_CTX;
+    so.n_batch = 16;
+    po.head_name = "desk";
+    *h = (head){.facts = facts_of(speed)};
+    if (kin_model_facts_of(&facts, &model, &so, &err) != 0) fail_msg("%s", err.text);
+    if (kin_planner_open(&h->planner, &po, &facts, &work, &err) != 0) fail_msg("%s", err.text);
+    kin_cluster_options o = {.id = {{100}},
+                             .name = "desk",
+                             .version = "test",
+                             .key = key,
+                             .listen = "127.0.0.1",
+                             .hidden = true,
+                             .model = &model,
+                             .manifest = &manifest,
+                             .paths = &path,
+                             .devices = &devices,
+                             .shard = so,
+                             .n_expected = n_expected,
+                             .facts = &h->facts,
+                             .plan = ask,
+                             .measured = measured,
+                             .plan_user = h};
+    if (kin_cluster_open(&h->cluster, &o, &err) != 0) fail_msg("%s", err.text);
+}
+
+static void close_head(head *h) {
+    kin_cluster_close(h->cluster);
+    kin_planner_close(h->planner);
+}
+
+// The logits after a few tokens.
+static void eval(kin_head *head, float *logits) {
+    const int32_t ids[] = {1, 50, 60, 70};
+    kin_err err;
+    kin_head_clear(head);
+    for (int i = 0; i < 4; i++) {
+        if (kin_head_eval(head, 0, i, ids + i, 1, logits, 1, &err) != 0) fail_msg("%s", err.text);
+    }
+}
+
+static void request(head *h, float *logits) {
+    kin_err err;
+    if (kin_cluster_begin(h->cluster, &err) != 0) fail_msg("%s", err.text);
+    eval(kin_cluster_head(h->cluster), logits);
+    kin_cluster_end(h->cluster);
+}
+
+static void expect_the_logits_of_one_machine(const float *logits) {
+    static float want[N_VOCAB];
+    kin_alone_head alone;
+    kin_shard *shard;
+    kin_err err;
+    kin_shard_options so = kin_shard_options_defaults(&model);
+    so.n_ctx = N_CTX;
+    so.n_batch = 16;
+    if (kin_shard_open(&shard, &model, &devices, &so, &err) != 0) fail_msg("%s", err.text);
+    if (kin_alone_head_open(&alone, &model, shard, so.n_batch, &err) != 0) fail_msg("%s", err.text);
+    eval(alone.head, want);
+    assert_memory_equal(want, logits, sizeof want);
+    kin_alone_head_close(&alone);
+    kin_shard_close(shard);
+}
+
+// Layers of the device of that name in the plan in force.
+static int layers_of(head *h, const char *name) {
+    static kin_facts facts;
+    kin_plan plan;
+    if (!kin_planner_last(h->planner, &facts, &plan)) return -1;
+    for (int i = 0; i < facts.n_device; i++) {
+        if (strcmp(facts.devices[i].name, name) == 0) return plan.shares[i].n_layer;
+    }
+    return -1;
+}
+
+// ---- claims
+
+static void layers_go_where_the_facts_say(void **state) {
+    (void)state;
+    static float logits[N_VOCAB];
+    static device fast, slow, mad;
+    head h;
+    open_head(&h, 1, N_DEVICES);
+    uint16_t port = kin_cluster_port(h.cluster);
+    open_device(&fast, 1, "fast", 1000, port);
+    open_device(&slow, 2, "slow", 0.5, port);
+    open_device(&mad, 3, "mad", -3, port);
+    request(&h, logits);
+    assert_int_equal(layers_of(&h, "fast"), N_LAYER);
+    assert_int_equal(layers_of(&h, "slow"), 0);
+    assert_int_equal(layers_of(&h, "mad"), 0);
+    assert_int_equal(layers_of(&h, "desk"), 0);
+    assert_int_equal(kin_cluster_n_members(h.cluster), 2);
+    expect_the_logits_of_one_machine(logits);
+    close_device(&fast);
+    close_device(&slow);
+    close_device(&mad);
+    close_head(&h);
+}
+
+static void links_are_measured_between_all_who_meet(void **state) {
+    (void)state;
+    static float logits[N_VOCAB];
+    static device a, b;
+    static kin_facts facts;
+    kin_plan plan;
+    head h;
+    open_head(&h, 1, 2);
+    open_device(&a, 1, "a", 500, kin_cluster_port(h.cluster));
+    open_device(&b, 2, "b", 400, kin_cluster_port(h.cluster));
+    request(&h, logits);
+    assert_true(kin_planner_last(h.planner, &facts, &plan));
+    assert_int_equal(facts.n_device, 3);
+    for (int from = 0; from < 3; from++) {
+        for (int to = 0; to < 3; to++) {
+            const kin_link_facts *link = &facts.links[from][to];
+            if (from != to) assert_true(link->rtt_s > 0 && link->rtt_s < 1 && link->bytes_s > 1e5);
+        }
+    }
+    close_device(&a);
+    close_device(&b);
+    close_head(&h);
+}
+
+static void a_better_device_takes_over_between_requests(void **state) {
+    (void)state;
+    static float logits[N_VOCAB];
+    static device first, second;
+    head h;
+    open_head(&h, 0.1, 1);
+    open_device(&first, 1, "first", 10, kin_cluster_port(h.cluster));
+    request(&h, logits);
+    assert_int_equal(layers_of(&h, "first"), N_LAYER);
+    open_device(&second, 2, "second", 1000, kin_cluster_port(h.cluster));
+    for (int i = 0; i < 200 && layers_of(&h, "second") < N_LAYER; i++) usleep(50000);
+    request(&h, logits);
+    assert_int_equal(layers_of(&h, "second"), N_LAYER);
+    expect_the_logits_of_one_machine(logits);
+    close_device(&second); // and back
+    for (int i = 0; i < 200 && layers_of(&h, "first") < N_LAYER; i++) usleep(50000);
+    request(&h, logits);
+    expect_the_logits_of_one_machine(logits);
+    close_device(&first);
+    close_head(&h);
+}
+
+static void drift_has_the_planner_asked_again(void **state) {
+    (void)state;
+    static float logits[N_VOCAB];
+    static device d;
+    head h;
+    open_head(&h, 1, 1);
+    h.wants_again = true;
+    open_device(&d, 1, "fast", 1000, kin_cluster_port(h.cluster));
+    request(&h, logits);
+    int n_questions = atomic_load(&h.n_questions);
+    for (int i = 0; i < 100 && atomic_load(&h.n_questions) == n_questions; i++) usleep(50000);
+    assert_int_equal(atomic_load(&h.n_questions), n_questions + 1);
+    request(&h, logits); // the answer was the same plan: nothing has changed
+    assert_int_equal(layers_of(&h, "fast"), N_LAYER);
+    close_device(&d);
+    close_head(&h);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(layers_go_where_the_facts_say),
+        cmocka_unit_test(links_are_measured_between_all_who_meet),
+        cmocka_unit_test(a_better_device_takes_over_between_requests),
+        cmocka_unit_test(drift_has_the_planner_asked_again),
+    };
+    return cmocka_run_group_tests(tests, open_model, close_model);
+}

@@ -1,0 +1,117 @@
+// What a head says to its devices' control links, over real links in one loop.
+#include "pure/proto/message.h"
+#include "ring/crew.h"
+#include "tests/link_world.h"
+
+enum { N_MEMBERS = 3, LONG = KIN_PROTO_MAX_REASON };
+
+typedef struct party {
+    world *w;
+    kin_crew *crew;
+    end device[N_MEMBERS];
+    uint32_t number[N_MEMBERS];
+    uint32_t lost; // the last one
+    char why[128];
+} party;
+
+static void on_message(void *user, uint32_t number, uint32_t epoch, kin_proto_message *m) {
+    (void)user, (void)number, (void)epoch, (void)m;
+}
+
+static void on_lost(void *user, uint32_t number, const char *reason) {
+    party *p = user;
+    p->lost = number;
+    snprintf(p->why, sizeof p->why, "%s", reason);
+}
+
+static void open_party(party *p, world *w) {
+    static const kin_crew_callbacks of_crew = {.message = on_message, .lost = on_lost};
+    kin_err err;
+    *p = (party){.w = w};
+    assert_int_equal(kin_crew_open(&p->crew, &of_crew, p, &err), 0);
+    for (int i = 0; i < N_MEMBERS; i++) {
+        end *head = connect_pair(w, &p->device[i]);
+        p->number[i] = kin_crew_add(p->crew, head->link);
+        head->link = NULL; // the crew's
+        assert_int_not_equal(p->number[i], 0);
+        kin_link_set_frame_max(p->device[i].link, KIN_FRAME_CAP_LARGE);
+    }
+}
+
+static void close_party(party *p) {
+    kin_crew_close(p->crew, "over");
+    for (int i = 0; i < N_MEMBERS; i++) close_end(p->w, &p->device[i]);
+}
+
+// What END says to all but is not read by the first.
+static void who_does_not_read_what_must_arrive_loses_its_link(void **state) {
+    world *w = *state;
+    w->o.link.queue_max = 1 << 16;
+    party p;
+    kin_proto_message m = {.type = KIN_FRAME_END};
+    memset(m.end.reason, 'x', LONG);
+    kin_listener_close(w->listener);
+    kin_err err;
+    assert_int_equal(kin_listener_open(&w->listener, &w->loop, NULL, 0, &w->o, on_accepted, w, &err), 0);
+    w->port = kin_listener_port(w->listener);
+    open_party(&p, w);
+    kin_crew_tick(p.crew);
+    assert_int_equal(p.lost, 0);
+    int n = 0;
+    while (kin_crew_say(p.crew, p.number[0], 1, &m)) assert_true(++n < 1000000); // the loop stands still: nobody reads
+    assert_true(kin_crew_say(p.crew, p.number[1], 1, &m));
+    assert_int_equal(p.lost, 0); // not in the middle of something
+    kin_crew_tick(p.crew);
+    assert_int_equal(p.lost, p.number[0]);
+    assert_string_equal(p.why, "it does not read what it is told");
+    assert_null(kin_crew_link(p.crew, p.number[0]));
+    assert_false(kin_crew_say(p.crew, p.number[0], 1, &m));
+    p.lost = 0;
+    kin_crew_tick(p.crew);
+    assert_int_equal(p.lost, 0);
+    assert_non_null(kin_crew_link(p.crew, p.number[1]));
+    RUN_UNTIL(w, p.device[1].n_frames == 1 && !p.device[0].link);
+    assert_int_equal(n_lines("it does not read what it is told"), 2); // the head's line, and the device's
+    close_party(&p);
+}
+
+static kin_proto_have heard(const end *e) {
+    static kin_proto_have have;
+    kin_err err;
+    assert_int_equal(e->last.type, KIN_FRAME_HAVE);
+    assert_int_equal(kin_proto_decode_have(e->bytes, e->n_bytes, &have, &err), 0);
+    return have;
+}
+
+static void who_goes_is_said_to_have_gone(void **state) {
+    world *w = *state;
+    party p;
+    open_party(&p, w);
+    static const uint8_t bits[2] = {5, 1};
+    kin_proto_have have = {.model = {{4}}, .id = {{9}}, .endpoint = {77, 1, {"10.0.0.9"}}, .n_chunks = 9, .bitmap = bits};
+    kin_crew_relay(p.crew, p.number[0], &have);
+    RUN_UNTIL(w, p.device[1].n_frames == 1 && p.device[2].n_frames == 1);
+    assert_int_equal(heard(&p.device[1]).endpoint.n_addresses, 1);
+    assert_int_equal(p.device[0].n_frames, 0);
+    kin_crew_drop(p.crew, p.number[1], "enough"); // who never said what it has goes in silence
+    kin_link_close(p.device[0].link, NULL);
+    p.device[0].link = NULL;
+    RUN_UNTIL(w, p.device[2].n_frames == 2);
+    assert_int_equal(p.lost, p.number[0]);
+    kin_proto_have gone = heard(&p.device[2]);
+    assert_int_equal(gone.endpoint.n_addresses, 0);
+    assert_memory_equal(&gone.id, &have.id, sizeof have.id);
+    assert_memory_equal(&gone.model, &have.model, sizeof have.model);
+    kin_crew_tell(p.crew, p.number[2]); // there is nothing left to be told
+    run_for(w, 30);
+    assert_int_equal(p.device[2].n_frames, 2);
+    close_party(&p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(who_does_not_read_what_must_arrive_loses_its_link, open_world, close_world),
+        cmocka_unit_test_setup_teardown(who_goes_is_said_to_have_gone, open_world, close_world),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

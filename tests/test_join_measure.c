@@ -1,0 +1,255 @@
+// What a device tells of itself when it joins, and the links that it measures for its head. The head here is a station with some
+// manners of its own.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ring/join.h"
+#include "ring/station.h"
+
+enum { MAX_KEPT = 64, PATIENCE_MS = 20000 };
+
+static const kin_key key = {{7, 7, 7}};
+static const kin_proto_id head_id = {{100}}, device_id = {{99}};
+
+// ---- a head
+
+typedef struct head {
+    kin_station *station;
+    kin_link *control; // of the last device that came
+    pthread_mutex_t mutex;
+    kin_proto_message *kept[MAX_KEPT]; // that came on its link, in order
+    int n_kept;
+    const kin_proto_message *to_send;
+} head;
+
+static void take_frame(void *user, kin_link *link, const kin_frame *frame, const uint8_t *payload) {
+    head *h = user;
+    kin_err err;
+    (void)link;
+    kin_proto_message *m = malloc(sizeof *m);
+    if (kin_proto_decode(frame->type, payload, frame->length, m, &err) != 0) fail_msg("%s", err.text);
+    pthread_mutex_lock(&h->mutex);
+    assert_true(h->n_kept < MAX_KEPT);
+    h->kept[h->n_kept++] = m;
+    pthread_mutex_unlock(&h->mutex);
+}
+
+static void take_end(void *user, kin_link *link, const char *reason) {
+    head *h = user;
+    (void)reason;
+    if (h->control == link) h->control = NULL;
+}
+
+static void on_control(void *user, kin_link *link, const kin_proto_open *open) {
+    static const kin_link_callbacks callbacks = {.frame = take_frame, .closed = take_end};
+    head *h = user;
+    (void)open;
+    h->control = link;
+    kin_link_accept(link, &callbacks, h);
+    kin_link_set_frame_max(link, KIN_FRAME_CAP_LARGE);
+    kin_station_say_accept(h->station, link);
+}
+
+static void nothing(void *arg) {
+    (void)arg;
+}
+
+static void open_head(head *h) {
+    static const kin_station_callbacks callbacks = {.control = on_control};
+    kin_station_options o = {.id = head_id, .name = "desk", .version = "test", .key = key, .listen = "127.0.0.1"};
+    kin_err err;
+    *h = (head){0};
+    pthread_mutex_init(&h->mutex, NULL);
+    assert_int_equal(kin_station_open(&h->station, &o, &callbacks, h, &err), 0);
+    assert_int_equal(kin_station_start(h->station, nothing, NULL, &err), 0);
+}
+
+static void hang_up(void *arg) {
+    head *h = arg;
+    kin_link_close(h->control, "enough");
+    h->control = NULL;
+}
+
+static void close_head(head *h) {
+    kin_station_close(h->station, hang_up, h);
+    for (int i = 0; i < h->n_kept; i++) free(h->kept[i]);
+    pthread_mutex_destroy(&h->mutex);
+}
+
+static void send_it(void *arg) {
+    head *h = arg;
+    assert_non_null(h->control);
+    kin_station_say(h->control, 0, h->to_send);
+}
+
+static void say(head *h, const kin_proto_message *m) {
+    h->to_send = m;
+    kin_station_call(h->station, send_it, h);
+}
+
+// The message with that number, when it is here.
+static const kin_proto_message *nth(head *h, int i) {
+    for (int waited_ms = 0; waited_ms < PATIENCE_MS; waited_ms += 5) {
+        pthread_mutex_lock(&h->mutex);
+        const kin_proto_message *m = i < h->n_kept ? h->kept[i] : NULL;
+        pthread_mutex_unlock(&h->mutex);
+        if (m) return m;
+        usleep(5000);
+    }
+    fail_msg("message %d did not come", i);
+    return NULL;
+}
+
+// ---- a device, in its thread
+
+typedef struct device {
+    kin_join_options o;
+    kin_device_facts facts;
+    atomic_bool stop;
+    pthread_t thread;
+    kin_err err;
+} device;
+
+static void *device_run(void *arg) {
+    device *d = arg;
+    kin_join_run(&d->o, &d->err);
+    return NULL;
+}
+
+static void open_device(device *d, const head *h, bool has_facts) {
+    *d = (device){.facts = {.name = "anna", .has_gpu = true, .memory_bytes = 1, .gpu_memory_bytes = 3e9, .disk_bytes_s = NAN},
+                  .o = {.id = device_id,
+                        .name = "anna",
+                        .version = "test",
+                        .key = key,
+                        .head = "127.0.0.1",
+                        .head_port = kin_station_port(h->station),
+                        .listen = "127.0.0.1",
+                        .memory = 1 << 20,
+                        .cpu = "Zen 4",
+                        .cache_dir = "/nowhere"}};
+    d->o.stop = &d->stop;
+    if (has_facts) {
+        d->o.facts = &d->facts;
+        d->o.gpu = "RTX";
+    }
+    assert_int_equal(pthread_create(&d->thread, NULL, device_run, d), 0);
+}
+
+static void close_device(device *d) {
+    atomic_store(&d->stop, true);
+    pthread_join(d->thread, NULL);
+}
+
+// ---- tests
+
+static void a_profile_comes_before_the_device_itself(void **state) {
+    (void)state;
+    static head h;
+    static device d;
+    open_head(&h);
+    open_device(&d, &h, true);
+    const kin_proto_message *profile = nth(&h, 0), *m = nth(&h, 1);
+    assert_int_equal(profile->type, KIN_FRAME_PROFILE);
+    assert_string_equal(profile->profile.facts.name, "anna");
+    assert_true(profile->profile.facts.has_gpu && isnan(profile->profile.facts.disk_bytes_s));
+    assert_true(profile->profile.facts.memory_bytes == 1 << 20); // as it is now, within what it may use
+    assert_int_equal(m->type, KIN_FRAME_DEVICE);
+    assert_true(m->device.memory == 1 << 20 && m->device.gpu_memory == 3000000000);
+    assert_string_equal(m->device.cpu, "Zen 4");
+    assert_string_equal(m->device.gpu, "RTX");
+    close_device(&d);
+    close_head(&h);
+}
+
+static void without_facts_there_is_no_profile(void **state) {
+    (void)state;
+    static head h;
+    static device d;
+    open_head(&h);
+    open_device(&d, &h, false);
+    const kin_proto_message *m = nth(&h, 0);
+    assert_int_equal(m->type, KIN_FRAME_DEVICE);
+    assert_string_equal(m->device.gpu, "");
+    assert_int_equal(m->device.gpu_memory, 0);
+    say(&h, &(kin_proto_message){.type = KIN_FRAME_STATUS_WANTED});
+    m = nth(&h, 1);
+    assert_int_equal(m->type, KIN_FRAME_STATUS);
+    assert_true(m->status.token_compute_ns == 0 && m->status.token_stall_ns == 0);
+    assert_true(m->status.token_disk_ns == 0 && m->status.token_disk_bytes == 0);
+    close_device(&d);
+    close_head(&h);
+}
+
+static void a_device_measures_the_links_that_its_head_asks_for(void **state) {
+    (void)state;
+    static head h;
+    static device d;
+    open_head(&h);
+    open_device(&d, &h, false);
+    assert_int_equal(nth(&h, 0)->type, KIN_FRAME_DEVICE);
+    static kin_proto_message to_head = {.type = KIN_FRAME_MEASURE, .measure = {.id = {{100}}, .hidden_bytes = 16384}};
+    static kin_proto_message to_nobody = {.type = KIN_FRAME_MEASURE,
+                                          .measure = {.id = {{9}}, .hidden_bytes = 1, .endpoint = {1, 1, {"127.0.0.1"}}}};
+    static kin_proto_message to_another = {.type = KIN_FRAME_MEASURE, .measure = {.id = {{8}}, .hidden_bytes = 1}};
+    say(&h, &to_head);
+    const kin_proto_message *m = nth(&h, 1);
+    assert_int_equal(m->type, KIN_FRAME_MEASURED);
+    assert_memory_equal(&m->measured.id, &head_id, sizeof head_id);
+    assert_string_equal(m->measured.reason, "");
+    assert_true(isfinite(m->measured.rtt_s) && m->measured.rtt_s > 0);
+    assert_true(isfinite(m->measured.to_bytes_s) && m->measured.to_bytes_s > 0);
+    assert_true(isfinite(m->measured.from_bytes_s) && m->measured.from_bytes_s > 0);
+
+    say(&h, &to_nobody);
+    m = nth(&h, 2);
+    assert_int_equal(m->measured.id.bytes[0], 9);
+    assert_non_null(strstr(m->measured.reason, "no connection"));
+    say(&h, &to_another); // at the head's address is the head
+    assert_string_equal(nth(&h, 3)->measured.reason, "somebody else answers at that address");
+    close_device(&d);
+    close_head(&h);
+}
+
+// What the head of one link wanted is not told to the head of the next.
+static void what_a_lost_head_asked_for_is_forgotten(void **state) {
+    (void)state;
+    static head h;
+    static device d;
+    open_head(&h);
+    open_device(&d, &h, false);
+    assert_int_equal(nth(&h, 0)->type, KIN_FRAME_DEVICE);
+    static kin_proto_message measure = {.type = KIN_FRAME_MEASURE, .measure = {.id = {{100}}, .hidden_bytes = 16384}};
+    h.to_send = &measure;
+    for (int i = 0; i < KIN_PROTO_MAX_MEASURES; i++) kin_station_call(h.station, send_it, &h);
+    kin_station_call(h.station, hang_up, &h);
+    int n_measured = 0;
+    int i = 1;
+    for (; nth(&h, i)->type != KIN_FRAME_DEVICE; i++) n_measured++;
+    assert_true(n_measured < KIN_PROTO_MAX_MEASURES);
+    say(&h, &(kin_proto_message){.type = KIN_FRAME_STATUS_WANTED});
+    assert_int_equal(nth(&h, i + 1)->type, KIN_FRAME_STATUS);
+    close_device(&d);
+    close_head(&h);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_profile_comes_before_the_device_itself),
+        cmocka_unit_test(without_facts_there_is_no_profile),
+        cmocka_unit_test(a_device_measures_the_links_that_its_head_asks_for),
+        cmocka_unit_test(what_a_lost_head_asked_for_is_forgotten),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

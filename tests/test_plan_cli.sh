@@ -1,0 +1,243 @@
+#!/bin/sh
+# kin plan --what-if as a person meets it: the plan of a file of facts, what is refused, and that the documentation shows what it
+# prints. Nothing is computed but plans.
+#
+#   test_plan_cli.sh PATH_TO_KIN      (mkmodel lies beside it)
+set -u
+kin=$1
+root=$(cd "$(dirname "$0")/.." && pwd)
+facts=$root/assets/facts
+mkmodel=$(dirname "$kin")/mkmodel
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
+for name in $(env | sed -n 's/^\(KIN_[A-Z_]*\)=.*/\1/p'); do unset "$name"; done
+export XDG_CACHE_HOME="$dir/cache" OMP_WAIT_POLICY=passive GOMP_SPINCOUNT=0
+out=$dir/out err=$dir/err
+n_checks=0 n_failed=0 claim=
+
+fail() {
+    echo "FAILED: $claim: $*"
+    head -n 3 "$out" "$err"
+    n_failed=$((n_failed + 1))
+}
+
+# status N WORD...: runs kin plan; stdout and stderr stay in $out and $err.
+status() {
+    want=$1
+    shift
+    "$kin" plan "$@" >"$out" 2>"$err" </dev/null
+    got=$?
+    n_checks=$((n_checks + 1))
+    [ $got -eq "$want" ] || fail "status $got, not $want: $*"
+}
+says() { grep -q -e "$2" "$1" || fail "no '$2' in $(basename "$1")"; } # FILE PATTERN
+says_not() { ! grep -q -e "$2" "$1" || fail "'$2' in $(basename "$1")"; }
+silent() { [ ! -s "$1" ] || fail "$(basename "$1") is not empty"; }
+lines() { [ "$(wc -l <"$1")" -eq "$2" ] || fail "$(basename "$1") has $(wc -l <"$1") lines, not $2"; }
+
+# ---- plans
+
+claim='the plan of A.4 with 70B is the one in docs/PLANNING.md, sentence by sentence'
+status 0 --what-if "$facts/a4-70b.json"
+silent "$err"
+sed -n '/^## Selection/,/^## Beside/s/^    //p' "$root/docs/PLANNING.md" >"$dir/shown"
+[ "$(wc -l <"$dir/shown")" -ge 4 ] || fail 'the section Selection shows nothing'
+while read -r line; do
+    grep -q -x -F "$line" "$out" || fail "not printed: $line"
+done <"$dir/shown"
+
+claim='the examples in docs/PLANNING.md are what is printed'
+"$kin" plan --scheduler help >"$out"
+if grep -q '^halda .*without HiGHS' "$out"; then all=; else all=--all; fi
+for words in 'table3-70b.json' ${all:+"a4-70b.json --all"}; do
+    awk -v command="    \$ kin plan --what-if assets/facts/$words" '
+        $0 == command { on = 1; next }
+        on && !/^(    .*)?$/ { exit }
+        on { sub(/^    /, ""); text = text $0 "\n"; if ($0 != "") whole = text }
+        END { printf "%s", whole }' "$root/docs/PLANNING.md" >"$dir/shown"
+    # shellcheck disable=SC2086 # a file and an option
+    status 0 --what-if "$facts"/$words
+    [ -s "$dir/shown" ] || fail "docs/PLANNING.md does not show $words"
+    cmp -s "$dir/shown" "$out" || fail "$words: $(diff "$dir/shown" "$out" | head -n 4)"
+done
+
+claim='a small model stays on one device'
+status 0 --what-if "$facts/a4-8b.json"
+says "$out" '^laptop *32 *32 '
+says_not "$out" '^host PC *[0-9]'
+says_not "$out" 'network'
+
+claim='every example has a plan that fits on 100 columns'
+for file in "$facts"/*.json; do
+    status 0 --what-if "$file"
+    silent "$err"
+    says "$out" '^a token .*tokens/s'
+    says "$out" '^a prompt '
+    [ "$(awk 'length > 100' "$out" | wc -l)" -eq 0 ] || fail "$(basename "$file"): $(awk 'length > 100' "$out")"
+done
+
+claim='more rounds where the disk is the limit, and as many as are asked for'
+status 0 --what-if "$facts/table3-70b.json"
+says "$out" '5 times round the ring'
+says "$out" '^  waiting for disks'
+status 0 --what-if "$facts/table3-70b.json" --rounds 2
+says "$out" '2 times round the ring'
+
+claim='the command line wins over the work in the file'
+status 0 --what-if "$facts/a4-8b.json" --ctx 2048 --prompt 33 --cached 55 --batch 8
+says "$out" 'context 2048'
+says "$out" 'after 55 tokens'
+says "$out" 'of 33 tokens'
+
+claim='with -m the model is that file'
+"$mkmodel" --preset tiny --layers 3 --vocab 300 -o "$dir/tiny.gguf" >/dev/null
+status 0 --what-if "$facts/home.json" -m "$dir/tiny.gguf"
+says "$out" '5 devices; 3 layers and the output'
+says "$out" '^desktop *3 '
+status 1 --what-if "$facts/home.json" -m "$dir/none.gguf"
+says "$err" 'none.gguf'
+
+# ---- schedulers
+
+claim='each scheduler can be asked, and all beside each other'
+status 0 --scheduler help
+lines "$out" 5
+halda=halda
+grep -q '^halda .*without HiGHS' "$out" && halda=
+for scheduler in exact memsched perfsched dp-sa $halda; do
+    status 0 --what-if "$facts/a4-70b.json" --scheduler "$scheduler"
+    says "$out" "scheduler $scheduler"
+done
+says_not "$out" 'phone left out' # only exact knows why
+status 0 --what-if "$facts/a4-70b.json" --all
+for scheduler in exact halda memsched perfsched dp-sa; do says "$out" "^$scheduler"; done
+says "$out" '^exact .* x 1.00 '
+says "$out" '^memsched .* x 1.30 '
+
+claim='a scheduler without a plan says why, beside those with one'
+status 0 --what-if "$facts/table3-70b.json" --all
+says "$out" '^exact .* x 1.00 '
+says "$out" '^dp-sa: no plan: .*does not stream'
+status 1 --what-if "$facts/table3-70b.json" --scheduler dp-sa
+says "$err" '^kin: no plan: .*does not stream'
+lines "$err" 1
+
+claim='without HiGHS halda says so'
+if [ -z "$halda" ]; then
+    status 1 --what-if "$facts/a4-70b.json" --scheduler halda
+    says "$err" 'built without .*HiGHS'
+    status 0 --what-if "$facts/a4-70b.json" --all
+    says "$out" '^halda: .*built without .*HiGHS'
+fi
+
+claim='rounds that cannot be are refused'
+status 1 --what-if "$facts/a4-70b.json" --rounds 81
+says "$err" '81 rounds for 80 layers'
+status 1 --what-if "$facts/a4-70b.json" --rounds 2 --scheduler dp-sa
+says "$err" 'dp-sa itself chooses'
+
+claim='an unknown scheduler is a usage error'
+status 2 --what-if "$facts/a4-70b.json" --scheduler best
+says "$err" '^kin plan: --scheduler best'
+silent "$out"
+
+# ---- JSON
+
+claim='--json prints one object with the same figures'
+for words in '' '--all'; do
+    # shellcheck disable=SC2086 # no word is one too
+    status 0 --what-if "$facts/table3-70b.json" --json $words
+    silent "$err"
+    [ "$(head -c 1 "$out")" = '{' ] || fail 'no object'
+    if command -v python3 >/dev/null; then python3 -m json.tool "$out" >/dev/null || fail 'no JSON'; fi
+done
+says "$out" '"schedulers": \['
+says "$out" '"no_plan": "no plan: '
+status 0 --what-if "$facts/a4-70b.json" --json
+for key in tpot_ms ttft_ms bound_ms hops_ms compute_ms resident_bytes streamed_bytes memory_bytes; do
+    says "$out" "\"$key\": [0-9]"
+done
+says "$out" '"tpot_ms": 69[67]'
+says "$out" '"why": "phone left out: it would add 27.1 ms/token"'
+says "$out" '"layer_begin": '
+
+# ---- nonsense
+
+# nonsense NAME MEMBERS: a file of a good head and a good device, and one more with these members.
+nonsense() {
+    cat >"$dir/$1.json" <<END
+{"devices": [
+  {"name": "head", "memory_bytes": "2G", "cpu": {"token_bytes_per_s": 4e10, "prompt_flop_per_s": 2e11, "read_bytes_per_s": 4e10}},
+  {"name": "good", "memory_bytes": "2G", "cpu": {"token_bytes_per_s": 4e10, "prompt_flop_per_s": 2e11, "read_bytes_per_s": 4e10}},
+  {"name": "odd", $2}],
+ "links": {"default": {"rtt_s": 0.001, "bytes_per_s": 1e8}},
+ "model": {"n_layer": 30, "n_vocab": 1000, "hidden_bytes": 8192, "layer_bytes": {"Q4_K": 1e8}, "layer_flops": {"Q4_K": 4e8},
+           "block_bytes": 6e7, "unit_bytes": 25e6, "input_bytes": 1e8, "output_bytes": {"Q6_K": 1e8},
+           "output_flops": {"Q6_K": 2e8}, "kv_bytes": 1024}}
+END
+}
+cpu='"cpu": {"token_bytes_per_s": 4e10, "prompt_flop_per_s": 2e11, "read_bytes_per_s": 4e10}'
+refused() { # NAME PATTERN
+    status 0 --what-if "$dir/$1.json"
+    silent "$err"
+    says "$out" "^odd refused: .*$2"
+    says "$out" '^head  *1[0-9] '
+    says "$out" '^good  *1[0-9] '
+    says_not "$out" '^odd  *[0-9]'
+    status 0 --what-if "$dir/$1.json" --scheduler memsched
+    says "$out" "^odd refused: .*$2"
+}
+
+claim='nonsense of one device is refused with a reason, and the others are planned'
+nonsense negative "\"memory_bytes\": -8589934592, $cpu"
+refused negative 'memory is negative'
+nonsense petabyte "\"memory_bytes\": 1e15, $cpu"
+refused petabyte 'memory cannot be (1e+15'
+nonsense nothing "\"memory_bytes\": 0, $cpu"
+refused nothing 'memory is zero'
+nonsense zero '"memory_bytes": "8G", "cpu": {"token_bytes_per_s": 0, "prompt_flop_per_s": 1e11, "read_bytes_per_s": 1e10}'
+refused zero 'no rate for Q4_K weights'
+nonsense light '"memory_bytes": "8G", "cpu": {"token_bytes_per_s": 1e30, "prompt_flop_per_s": 1e11, "read_bytes_per_s": 1e10}'
+refused light 'bytes per second cannot be'
+nonsense disk "\"memory_bytes\": \"8G\", \"disk_bytes_per_s\": -1, $cpu"
+refused disk 'disk rate is negative'
+nonsense alone "\"memory_bytes\": \"8G\", $cpu"
+sed 's/"links": {/&"pairs": [{"from": "odd", "to": "head", "bytes_per_s": 0}, {"from": "odd", "to": "good", "rtt_s": -1}], /' \
+    "$dir/alone.json" >"$dir/lonely.json"
+refused lonely 'no usable link'
+
+claim='where the others cannot hold the model, the sentence tells who was refused'
+sed 's/"2G"/"1G"/' "$dir/negative.json" >"$dir/small.json"
+status 1 --what-if "$dir/small.json"
+says "$err" '^kin: no plan: .*; odd refused: memory is negative'
+lines "$err" 1
+silent "$out"
+
+claim='nonsense of the head, the model or the work is one sentence'
+sed 's/"head", "memory_bytes": "2G"/"head", "memory_bytes": -1/' "$dir/negative.json" >"$dir/head.json"
+status 1 --what-if "$dir/head.json"
+says "$err" "^kin: the head's facts: memory is negative"
+status 1 --what-if "$dir/head.json" --all
+says "$err" "^kin: the head's facts: memory is negative"
+sed 's/"block_bytes": 6e7/"block_bytes": 0/' "$dir/negative.json" >"$dir/block.json"
+status 1 --what-if "$dir/block.json"
+says "$err" '^kin: model: largest block is zero'
+
+claim='a file that cannot be understood is one sentence with its name and the place'
+echo '{"devices": [{"nmae": "x"}]}' >"$dir/typo.json"
+status 1 --what-if "$dir/typo.json"
+says "$err" '^kin: .*typo.json: device 1: "nmae" is not known here$'
+lines "$err" 1
+status 1 --what-if "$dir/none.json"
+says "$err" '^kin: .*none.json: '
+printf '{"devices": [{"name": "x", "memory_bytes": "1G", %s}]}' "$cpu" >"$dir/no_model.json"
+status 1 --what-if "$dir/no_model.json"
+says "$err" 'no_model.json: no "model" in it: give one with -m'
+
+claim='a name cannot move the cursor'
+sed 's/"good"/"\\u001b[2Jgood"/' "$dir/negative.json" >"$dir/cursor.json"
+status 1 --what-if "$dir/cursor.json"
+says "$err" 'device 2: "name": must be a name without control characters'
+
+echo "$n_checks checks, $n_failed failed"
+[ $n_failed -eq 0 ]

@@ -1,0 +1,312 @@
+// The planner (app/planner.h): answers to the cluster's questions, the margin, corrections that follow devices, expectations.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "app/plan_file.c" // app/ is a program, not a library
+#include "app/planner.c"
+#include "testkit/paper_clusters.h"
+
+// A question about devices [n] of a paper's cluster; `who` are their numbers there, the head (0) first.
+typedef struct asked {
+    kin_facts facts;
+    kin_candidate candidates[KIN_FACTS_MAX_DEVICES];
+    kin_proto_id ids[KIN_FACTS_MAX_DEVICES];
+    kin_cluster_question question;
+} asked;
+
+static kin_facts cluster;
+
+static void ask_about(asked *a, const int *who, int n) {
+    a->facts = cluster;
+    a->facts.n_device = n;
+    for (int i = 0; i < n; i++) {
+        int at = (i + n - 1) % n; // of a candidate: the head is the last
+        a->facts.devices[i] = cluster.devices[who[i]];
+        a->candidates[at] = (kin_candidate){a->facts.devices[i].name, (uint64_t)a->facts.devices[i].memory_bytes};
+        a->ids[at] = (kin_proto_id){{(uint8_t)(who[i] + 1)}};
+        for (int k = 0; k < n; k++) a->facts.links[i][k] = cluster.links[who[i]][who[k]];
+    }
+    a->question = (kin_cluster_question){.n = n, .candidates = a->candidates, .ids = a->ids, .facts = &a->facts};
+}
+
+static kin_planner *open_planner(const char *plan, const char *scheduler) {
+    kin_planner *p;
+    kin_err err;
+    kin_planner_options o = kin_planner_options_defaults();
+    o.plan = plan;
+    o.scheduler = scheduler;
+    o.head_name = "head";
+    if (kin_planner_open(&p, &o, &cluster.model, &cluster.work, &err) != 0) fail_msg("%s", err.text);
+    return p;
+}
+
+static void answer_to(kin_planner *p, const asked *a, kin_ring_plan *out) {
+    kin_err err;
+    if (kin_planner_ask(p, &a->question, out, &err) != 0) fail_msg("%s", err.text);
+}
+
+// Layers that the ring gives to that device of the cluster.
+static int layers_of(const kin_ring_plan *ring, const asked *a, int who) {
+    for (int i = 0; i < ring->n_members; i++) {
+        if (a->ids[ring->candidate[i]].bytes[0] == who + 1) return ring->shares[i].n_layers;
+    }
+    return 0;
+}
+
+static int setup(void **state) {
+    (void)state;
+    kin_paper_facts(&cluster, KIN_PAPER_A4, KIN_PAPER_30B, 0);
+    return 0;
+}
+
+static void the_answer_is_the_schedulers_plan_with_the_head_last(void **state) {
+    (void)state;
+    static asked a;
+    kin_ring_plan ring;
+    kin_plan plan;
+    kin_err err;
+    kin_plan_options options = kin_plan_options_defaults();
+    ask_about(&a, (int[]){0, 1, 2, 3}, 4);
+    kin_planner *p = open_planner("auto", "exact");
+    answer_to(p, &a, &ring);
+    assert_int_equal(kin_plan_exact(&a.facts, &options, &plan, &err), 0);
+    assert_int_equal(ring.n_rounds, plan.n_rounds);
+    assert_int_equal(ring.n_members, plan.n_stops);
+    assert_int_equal(ring.candidate[ring.n_members - 1], a.question.n - 1);
+    for (int who = 0; who < 4; who++) assert_int_equal(layers_of(&ring, &a, who), plan.shares[who].n_layer);
+    static kin_member_windows windows[KIN_ROUNDS_MAX_MEMBERS];
+    assert_int_equal(kin_rounds_spread(ring.shares, ring.n_members, ring.n_rounds, cluster.model.n_layer, windows, &err), 0);
+    kin_planner_close(p);
+}
+
+static void alone_there_is_no_plan_until_somebody_has_joined(void **state) {
+    (void)state;
+    static asked alone, both;
+    kin_ring_plan ring;
+    kin_err err;
+    ask_about(&alone, (int[]){0}, 1);
+    ask_about(&both, (int[]){0, 1}, 2);
+    kin_planner *p = open_planner("even", "exact");
+    assert_int_equal(kin_planner_ask(p, &alone.question, &ring, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "no device has joined yet"));
+    answer_to(p, &both, &ring);
+    answer_to(p, &alone, &ring);
+    assert_int_equal(ring.n_members, 1);
+    kin_planner_close(p);
+}
+
+static void a_little_better_changes_nothing_and_much_better_does(void **state) {
+    (void)state;
+    static asked a;
+    kin_ring_plan first, second, third;
+    ask_about(&a, (int[]){0, 1, 2}, 3);
+    kin_planner *p = open_planner("auto", "exact");
+    answer_to(p, &a, &first);
+    a.facts.devices[2].cpu.token_bytes_s[KIN_QUANT_Q4_K] *= 1.02;
+    a.facts.devices[1].cpu.token_bytes_s[KIN_QUANT_Q4_K] *= 0.98;
+    answer_to(p, &a, &second);
+    assert_memory_equal(&first, &second, sizeof first);
+    for (int q = 0; q < KIN_N_QUANT; q++) a.facts.devices[1].gpu.token_bytes_s[q] /= 50;
+    answer_to(p, &a, &third);
+    assert_true(layers_of(&third, &a, 1) < layers_of(&first, &a, 1));
+    kin_planner_close(p);
+}
+
+static void without_a_member_there_is_another_plan(void **state) {
+    (void)state;
+    static asked all, less;
+    kin_ring_plan ring;
+    ask_about(&all, (int[]){0, 1, 2}, 3);
+    ask_about(&less, (int[]){0, 2}, 2);
+    kin_planner *p = open_planner("auto", "exact");
+    answer_to(p, &all, &ring);
+    assert_true(layers_of(&ring, &all, 1) > 0);
+    answer_to(p, &less, &ring);
+    assert_int_equal(layers_of(&ring, &less, 1), 0);
+    assert_int_equal(layers_of(&ring, &less, 0) + layers_of(&ring, &less, 2), cluster.model.n_layer);
+    kin_planner_close(p);
+}
+
+static void measured_of(kin_planner *p, const asked *a, int who, double factor, kin_cluster_measured *m) {
+    *m = (kin_cluster_measured){.n = 1, .ids = {{{(uint8_t)(who + 1)}}}};
+    kin_facts facts;
+    kin_plan plan;
+    kin_prediction now;
+    kin_err err;
+    assert_true(kin_planner_last(p, &facts, &plan));
+    assert_int_equal(kin_latency_predict(&facts, &plan, &now, &err), 0);
+    for (int i = 0; i < a->question.n; i++) {
+        if (a->ids[(i + a->question.n - 1) % a->question.n].bytes[0] == who + 1)
+            m->members[0].compute_s = factor * (now.devices[i].compute_s + now.devices[i].windows_s);
+    }
+}
+
+static void what_was_measured_corrects_the_expectation_and_follows_its_device(void **state) {
+    (void)state;
+    static asked all, less;
+    kin_ring_plan ring;
+    kin_expectation e;
+    kin_cluster_measured m;
+    kin_paper_facts(&cluster, KIN_PAPER_A4, KIN_PAPER_70B, 0); // all are needed
+    ask_about(&all, (int[]){0, 1, 2}, 3);
+    ask_about(&less, (int[]){0, 2}, 2);
+    kin_planner *p = open_planner("auto", "exact");
+    answer_to(p, &all, &ring);
+    assert_true(kin_planner_expects(p, &e));
+    assert_true(e.before.tpot_s == e.corrected.tpot_s);
+    measured_of(p, &all, 2, 1.5, &m);
+    assert_false(kin_planner_take_measured(p, &m) && layers_of(&ring, &all, 2) == 0);
+    assert_true(kin_planner_expects(p, &e));
+    assert_true(e.corrected.devices[2].compute_s > 1.4 * e.before.devices[2].compute_s);
+    assert_true(e.corrected.devices[1].compute_s == e.before.devices[1].compute_s);
+    answer_to(p, &less, &ring); // the same device is the second now
+    assert_true(kin_planner_expects(p, &e));
+    assert_true(e.corrected.devices[1].compute_s > 1.4 * e.before.devices[1].compute_s);
+    kin_planner_close(p);
+}
+
+static void it_wants_to_be_asked_again_only_if_another_plan_would_win(void **state) {
+    (void)state;
+    static asked a;
+    kin_ring_plan first, second;
+    kin_cluster_measured m;
+    ask_about(&a, (int[]){0, 1, 2}, 3);
+    kin_planner *p = open_planner("auto", "exact");
+    answer_to(p, &a, &first);
+    measured_of(p, &a, 1, 1.001, &m);
+    assert_false(kin_planner_take_measured(p, &m));
+    measured_of(p, &a, 1, 9, &m); // the host PC is busy with something else
+    assert_true(kin_planner_take_measured(p, &m));
+    answer_to(p, &a, &second);
+    assert_true(layers_of(&second, &a, 1) < layers_of(&first, &a, 1));
+    kin_planner_close(p);
+}
+
+static void nonsense_of_one_device_does_not_sink_the_others(void **state) {
+    (void)state;
+    static asked a;
+    kin_ring_plan ring;
+    ask_about(&a, (int[]){0, 1, 2}, 3);
+    a.facts.devices[1].memory_bytes = 1e15;
+    kin_planner *p = open_planner("auto", "exact");
+    answer_to(p, &a, &ring);
+    assert_int_equal(layers_of(&ring, &a, 1), 0);
+    a.facts.devices[0].memory_bytes = -1; // the head is another matter
+    kin_err err;
+    assert_int_equal(kin_planner_ask(p, &a.question, &ring, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "the head's facts: memory is negative"));
+    kin_planner_close(p);
+}
+
+static void a_plan_by_rule_is_predicted_too(void **state) {
+    (void)state;
+    static asked a;
+    kin_ring_plan ring;
+    kin_expectation e;
+    kin_facts facts;
+    kin_plan plan;
+    ask_about(&a, (int[]){0, 1, 2}, 3);
+    kin_planner *p = open_planner("even", "exact");
+    answer_to(p, &a, &ring);
+    assert_int_equal(ring.n_rounds, 0);
+    assert_true(kin_planner_last(p, &facts, &plan));
+    assert_int_equal(plan.shares[0].n_layer + plan.shares[1].n_layer + plan.shares[2].n_layer, cluster.model.n_layer);
+    assert_true(kin_planner_expects(p, &e) && e.before.tpot_s > 0);
+    kin_planner_close(p);
+}
+
+static void links_that_make_no_simple_ring_leave_devices_out(void **state) {
+    (void)state;
+    static asked a;
+    kin_ring_plan ring;
+    ask_about(&a, (int[]){0, 1, 2}, 3);
+    a.facts.links[0][1].bytes_s = a.facts.links[1][0].bytes_s = 0; // the host PC is reached through the Mac only, there and back
+    for (int q = 0; q < KIN_N_QUANT; q++) a.facts.devices[0].cpu.token_bytes_s[q] /= 100;
+    kin_planner *p = open_planner("auto", "exact");
+    answer_to(p, &a, &ring);
+    for (int i = 0; i < ring.n_members; i++) {
+        for (int k = 0; k < i; k++) assert_int_not_equal(ring.candidate[i], ring.candidate[k]);
+    }
+    kin_planner_close(p);
+}
+
+static void a_machine_alone_has_an_expectation(void **state) {
+    (void)state;
+    kin_expectation e;
+    kin_err err;
+    kin_paper_facts(&cluster, KIN_PAPER_A4, KIN_PAPER_8B, 0);
+    kin_planner *p = open_planner("auto", "exact");
+    assert_false(kin_planner_expects(p, &e));
+    assert_int_equal(kin_planner_set_alone(p, &cluster.devices[0], 4, &err), 0);
+    assert_true(kin_planner_expects(p, &e));
+    double before = e.before.tpot_s;
+    kin_cluster_measured m = {.n = 1, .members = {{.compute_s = 2 * before}}};
+    assert_false(kin_planner_take_measured(p, &m));
+    assert_true(kin_planner_expects(p, &e));
+    assert_true(fabs(e.corrected.tpot_s - 2 * before) < 0.01 * before);
+    kin_device_facts nothing = {0};
+    assert_int_equal(kin_planner_set_alone(p, &nothing, 0, &err), KIN_FAIL);
+    assert_false(kin_planner_expects(p, &e));
+    kin_planner_close(p);
+}
+
+static void who_only_looks_gives_nobody_work_but_sees_the_facts(void **state) {
+    (void)state;
+    static asked a;
+    kin_ring_plan ring;
+    kin_planner *p;
+    kin_facts facts;
+    kin_plan plan;
+    kin_err err;
+    kin_planner_options o = kin_planner_options_defaults();
+    o.only_looks = true;
+    ask_about(&a, (int[]){0, 1}, 2);
+    assert_int_equal(kin_planner_open(&p, &o, &cluster.model, &cluster.work, &err), 0);
+    assert_false(kin_planner_last(p, &facts, &plan));
+    answer_to(p, &a, &ring);
+    assert_int_equal(ring.n_members, 1);
+    assert_int_equal(ring.candidate[0], 1);
+    assert_int_equal(ring.shares[0].n_layers, cluster.model.n_layer);
+    assert_true(kin_planner_last(p, &facts, &plan));
+    assert_int_equal(facts.n_device, 2);
+    kin_planner_close(p);
+}
+
+static void names_that_are_none_are_said(void **state) {
+    (void)state;
+    kin_planner *p;
+    kin_err err;
+    kin_planner_options o = kin_planner_options_defaults();
+    o.scheduler = "guess";
+    assert_int_equal(kin_planner_open(&p, &o, &cluster.model, &cluster.work, &err), KIN_FAIL);
+    assert_string_equal(err.text, "--scheduler guess: there is none of that name (exact, halda, memsched, perfsched, dp-sa)");
+    o.plan = "/nowhere/plan.json";
+    assert_int_equal(kin_planner_open(&p, &o, &cluster.model, &cluster.work, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "/nowhere/plan.json"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(the_answer_is_the_schedulers_plan_with_the_head_last, setup),
+        cmocka_unit_test_setup(alone_there_is_no_plan_until_somebody_has_joined, setup),
+        cmocka_unit_test_setup(a_little_better_changes_nothing_and_much_better_does, setup),
+        cmocka_unit_test_setup(without_a_member_there_is_another_plan, setup),
+        cmocka_unit_test_setup(what_was_measured_corrects_the_expectation_and_follows_its_device, setup),
+        cmocka_unit_test_setup(it_wants_to_be_asked_again_only_if_another_plan_would_win, setup),
+        cmocka_unit_test_setup(nonsense_of_one_device_does_not_sink_the_others, setup),
+        cmocka_unit_test_setup(a_plan_by_rule_is_predicted_too, setup),
+        cmocka_unit_test_setup(links_that_make_no_simple_ring_leave_devices_out, setup),
+        cmocka_unit_test_setup(a_machine_alone_has_an_expectation, setup),
+        cmocka_unit_test_setup(who_only_looks_gives_nobody_work_but_sees_the_facts, setup),
+        cmocka_unit_test_setup(names_that_are_none_are_said, setup),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

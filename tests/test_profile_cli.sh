@@ -1,0 +1,48 @@
+#!/bin/sh
+# kin profile: measured once and kept; measured again where what is kept is of no use. $1: the kin program.
+set -eu
+export OMP_WAIT_POLICY=passive GOMP_SPINCOUNT=0
+kin=$1
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+
+fail() {
+    echo "$*" >&2
+    exit 1
+}
+
+"$kin" profile --threads 1 --cache "$dir/cache" --name tower --json >"$dir/first" 2>"$dir/talk"
+grep -q "measuring this machine" "$dir/talk" || fail "a first profile is not measured"
+for key in name memory_bytes cpu Q4_K F16 other; do
+    grep -q "\"$key\"" "$dir/first" || fail "no $key in the profile"
+done
+set -- "$dir"/cache/profile-*.json
+[ $# = 1 ] || fail "not one kept profile"
+
+"$kin" profile --threads 1 --cache "$dir/cache" --name other >"$dir/second" 2>"$dir/talk"
+grep -q "measuring" "$dir/talk" && fail "a kept profile is measured again"
+grep -q "Q4_K" "$dir/second" || fail "no table"
+
+# What was kept is what was measured: all but the name and memory.
+"$kin" profile --threads 1 --cache "$dir/cache" --name tower --json >"$dir/kept" 2>/dev/null
+grep -v memory_bytes "$dir/first" >"$dir/a"
+grep -v memory_bytes "$dir/kept" >"$dir/b"
+cmp "$dir/a" "$dir/b" || fail "a kept profile reads back differently"
+
+# A damaged file, and one of another machine.
+head -c 100 "$1" >"$dir/part"
+cp "$dir/part" "$1"
+"$kin" profile --threads 1 --cache "$dir/cache" >/dev/null 2>"$dir/talk"
+grep -q "measuring" "$dir/talk" || fail "a damaged profile is used"
+sed 's/"fingerprint": "/&elsewhere /' "$1" >"$dir/moved"
+cp "$dir/moved" "$1"
+"$kin" profile --threads 1 --cache "$dir/cache" >/dev/null 2>"$dir/talk"
+grep -q "measuring" "$dir/talk" || fail "a profile of another machine is used"
+
+# A cache folder that cannot be: measured, not kept, and said so.
+: >"$dir/file"
+"$kin" profile --threads 1 --cache "$dir/file/cache" >"$dir/out" 2>"$dir/talk" || fail "no profile without a cache"
+grep -q "not measured" "$dir/out" || fail "a disk out of nowhere"
+
+"$kin" profile --no-such >/dev/null 2>&1 && fail "an unknown option passes"
+exit 0
