@@ -131,7 +131,8 @@ static int measure_window(work *w, kin_err *err) {
     int rc = kin_stage_reserve(stage, shape, err);
     if (rc == 0) rc = time_starts(stage, &w->patience, &seconds, err);
     kin_stage_close(stage);
-    w->facts->window_s = seconds;
+    // It is short enough to be disturbed as a whole: the better of two counts.
+    w->facts->window_s = w->facts->window_s > 0 ? fmin(w->facts->window_s, seconds) : seconds;
     return rc;
 }
 
@@ -227,9 +228,10 @@ int kin_profile_measure(kin_device_facts *out, const kin_devices *devices, const
     if (out->has_gpu) out->uma = shares_memory(&devices->gpu);
     kin_profile_refresh(out, devices, o->memory);
     work w = {.devices = devices, .o = o, .facts = out, .patience = patience_here()};
-    w.n_total = (uint64_t)(N_SWEEPS * kin_rates_n_steps() * (out->has_gpu ? 2 : 1) + 3);
-    if (measure_engine(&w, &devices->cpu, (uint64_t)out->memory_bytes, &out->cpu, err) != 0 || measure_window(&w, err) != 0)
-        return KIN_FAIL;
+    w.n_total = (uint64_t)(N_SWEEPS * kin_rates_n_steps() * (out->has_gpu ? 2 : 1) + 4);
+    if (measure_window(&w, err) != 0) return KIN_FAIL;
+    if (measure_engine(&w, &devices->cpu, (uint64_t)out->memory_bytes, &out->cpu, err) != 0) return KIN_FAIL;
+    if (measure_window(&w, err) != 0) return KIN_FAIL;
     if (out->has_gpu) {
         if (measure_engine(&w, &devices->gpu, (uint64_t)out->gpu_memory_bytes, &out->gpu, err) != 0) return KIN_FAIL;
         if (measure_copies(&w, err) != 0) return KIN_FAIL;
