@@ -243,9 +243,8 @@ int kin_profile_measure(kin_device_facts *out, const kin_devices *devices, const
 
 void kin_profile_fingerprint(const kin_devices *devices, char *buf, size_t n) {
     kin_quota quota = kin_quota_read();
-    double total_gib = (double)kin_memory_read().total / (double)(1u << 30);
     const char *gpu = devices->gpu.backend ? ggml_backend_dev_description(devices->gpu.dev) : "none";
-    snprintf(buf, n, "profile %d, kin %s, %s, %d threads, quota %.2f, %.0f GiB, GPU %s, %s%s", FORMAT, KIN_VERSION,
-             ggml_backend_dev_description(devices->cpu.dev), devices->n_threads, quota.cores, total_gib, gpu,
-             devices->cpu_variant, devices->cpu.repack_buft ? "" : ", not packed");
+    snprintf(buf, n, "profile %d, kin %s, %s, %d threads, quota %.2f, GPU %s, %s%s", FORMAT, KIN_VERSION,
+             ggml_backend_dev_description(devices->cpu.dev), devices->n_threads, quota.cores, gpu, devices->cpu_variant,
+             devices->cpu.repack_buft ? "" : ", not packed");
 }

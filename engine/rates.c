@@ -13,7 +13,8 @@ enum {
     N_CELLS = 1024, // of a conversation: with 4096 a processor cache of few ways serves it at two thirds of the rate
     MAX_MATRICES = 512,
     MAX_CACHES = 128,
-    N_SMALL = 400, // small operations in a row
+    N_SMALL = 400,                        // small operations in a row
+    MAX_KEPT = 4 * (3 + 2 * KIN_N_QUANT), // of steps, each a few times
 };
 
 // A layer's matrices, [in, out].
@@ -34,6 +35,10 @@ struct kin_rates {
     // One piece of memory as two buffers: weights in the packed layout, and everything else.
     ggml_backend_buffer_t packed, plain;
     uint64_t bytes;
+    // Compute buffers of graphs that are done. On Mesa's software Vulkan (22.3, ggml 0.27) a buffer that is freed between two
+    // graphs is looked at once more, which ends the process.
+    ggml_gallocr_t kept[MAX_KEPT];
+    int n_kept;
 };
 
 int kin_rates_open(kin_rates **out, const kin_device *device, uint64_t bytes, kin_err *err) {
@@ -59,6 +64,7 @@ int kin_rates_open(kin_rates **out, const kin_device *device, uint64_t bytes, ki
 
 void kin_rates_close(kin_rates *r) {
     if (!r) return;
+    for (int i = 0; i < r->n_kept; i++) ggml_gallocr_free(r->kept[i]);
     if (r->plain) ggml_backend_buffer_free(r->plain);
     if (r->packed) ggml_backend_buffer_free(r->packed);
     free(r);
@@ -72,16 +78,23 @@ static struct ggml_tensor *input(kin_gauge *g, enum ggml_type type, int64_t n0, 
     return t;
 }
 
-// Seconds of a run; 0 if the device does not have these operations.
-static int time_and_close(kin_gauge *g, const kin_patience *p, double *seconds, kin_err *err) {
-    *seconds = 0;
-    if (ggml_graph_n_nodes(g->gf) == 0 || !kin_gauge_possible(g)) {
-        kin_gauge_fini(g);
-        return 0;
+static void close_gauge(kin_rates *r, kin_gauge *g) {
+    if (r->n_kept < MAX_KEPT) {
+        r->kept[r->n_kept++] = g->galloc;
+        g->galloc = NULL;
     }
-    int rc = kin_gauge_ready(g, err);
-    if (rc == 0) rc = kin_gauge_time(g, p, seconds, err);
     kin_gauge_fini(g);
+}
+
+// Seconds of a run; 0 if the device does not have these operations.
+static int time_and_close(kin_rates *r, kin_gauge *g, const kin_patience *p, double *seconds, kin_err *err) {
+    int rc = 0;
+    *seconds = 0;
+    if (ggml_graph_n_nodes(g->gf) > 0 && kin_gauge_possible(g)) {
+        rc = kin_gauge_ready(g, err);
+        if (rc == 0) rc = kin_gauge_time(g, p, seconds, err);
+    }
+    close_gauge(r, g);
     return rc;
 }
 
@@ -138,7 +151,7 @@ static int measure_products(kin_rates *r, enum ggml_type type, int n_tokens, int
     *out = (products){0};
     if (kin_gauge_init(&g, r->device, (size_t)most, err) != 0) return KIN_FAIL;
     add_products(r, &g, type, n_tokens, most, out);
-    return time_and_close(&g, p, &out->seconds, err);
+    return time_and_close(r, &g, p, &out->seconds, err);
 }
 
 // What an operation costs beside its data is counted apart.
@@ -181,7 +194,7 @@ static int measure_ops(kin_rates *r, const kin_patience *p, kin_engine_facts *f,
     }
     int n = ggml_graph_n_nodes(g.gf) * 5 / 7; // reshaping computes nothing
     double seconds;
-    if (time_and_close(&g, p, &seconds, err) != 0) return KIN_FAIL;
+    if (time_and_close(r, &g, p, &seconds, err) != 0) return KIN_FAIL;
     if (seconds > 0) f->op_s = better(f->op_s, seconds / n);
     return 0;
 }
@@ -198,7 +211,7 @@ static int measure_cache_copy(kin_rates *r, const kin_patience *p, kin_engine_fa
         ggml_build_forward_expand(g.gf, ggml_set_rows(g.ctx, cache, row, cell));
     }
     double seconds;
-    if (time_and_close(&g, p, &seconds, err) != 0) return KIN_FAIL;
+    if (time_and_close(r, &g, p, &seconds, err) != 0) return KIN_FAIL;
     if (seconds > 0) f->kv_copy_s = better(f->kv_copy_s, 2 * fmax(0, seconds / n - f->op_s));
     return 0;
 }
@@ -224,7 +237,7 @@ static int measure_attention(kin_rates *r, const kin_patience *p, kin_engine_fac
         ggml_build_forward_expand(g.gf, out);
     }
     double seconds;
-    if (time_and_close(&g, p, &seconds, err) != 0) return KIN_FAIL;
+    if (time_and_close(r, &g, p, &seconds, err) != 0) return KIN_FAIL;
     double bytes = n * 2.0 * N_CELLS * WIDTH_KV * sizeof(ggml_fp16_t) * n_head / n_head_kv;
     if (seconds > 0) f->read_bytes_s = fmax(f->read_bytes_s, bytes / fmax(seconds - n * f->op_s, seconds / 2));
     return 0;
