@@ -23,6 +23,8 @@ static const int64_t shapes[][2] = {
 };
 enum { N_SHAPES = sizeof shapes / sizeof shapes[0] };
 
+static const double SLOW_LAYER_S = 0.02;
+
 static const enum ggml_type types[KIN_N_QUANT] = {
     [KIN_QUANT_F32] = GGML_TYPE_F32,   [KIN_QUANT_F16] = GGML_TYPE_F16,      [KIN_QUANT_BF16] = GGML_TYPE_BF16,
     [KIN_QUANT_Q8_0] = GGML_TYPE_Q8_0, [KIN_QUANT_Q6_K] = GGML_TYPE_Q6_K,    [KIN_QUANT_Q5_K] = GGML_TYPE_Q5_K,
@@ -156,8 +158,10 @@ static int measure_products(kin_rates *r, enum ggml_type type, int n_tokens, int
 
 // What an operation costs beside its data is counted apart.
 static int measure_token(kin_rates *r, kin_quant q, const kin_patience *p, kin_engine_facts *f, kin_err *err) {
-    products all;
-    if (measure_products(r, types[q], 1, MAX_MATRICES, p, &all, err) != 0) return KIN_FAIL;
+    products all = {0};
+    // A GPU has no large cache before its memory. A slow one, such as a software device, would take minutes for all of the store.
+    if (r->device->is_gpu && measure_products(r, types[q], 1, N_SHAPES, p, &all, err) != 0) return KIN_FAIL;
+    if (all.seconds < SLOW_LAYER_S && measure_products(r, types[q], 1, MAX_MATRICES, p, &all, err) != 0) return KIN_FAIL;
     if (all.seconds > 0)
         f->token_bytes_s[q] = fmax(f->token_bytes_s[q], all.bytes / fmax(all.seconds - all.n * f->op_s, all.seconds / 2));
     return 0;
