@@ -1,5 +1,6 @@
 #include "app/planner.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +22,7 @@ typedef struct standing {
     bool is_predicted;
     kin_prediction predicted;    // by these facts
     kin_corrections corrections; // of these devices, since
+    char refused[KIN_FACTS_MAX_DEVICES][KIN_FACTS_MAX_REASON];
 } standing;
 
 struct kin_planner {
@@ -34,7 +36,6 @@ struct kin_planner {
     pthread_mutex_t mutex; // over the following
     standing now, next;    // in force; what is being thought about
     kin_facts corrected;   // scratch
-    char refused[KIN_FACTS_MAX_DEVICES][KIN_FACTS_MAX_REASON];
 };
 
 kin_planner_options kin_planner_options_defaults(void) {
@@ -90,10 +91,6 @@ int kin_planner_n_named(const kin_planner *p) {
     return n;
 }
 
-bool kin_planner_measures(const kin_planner *p) {
-    return p->scheduler != NULL;
-}
-
 // ---- from one question to the next: devices have other numbers in each
 
 static int find(const standing *s, const kin_proto_id *id) {
@@ -132,10 +129,6 @@ static void renumber_corrections(const standing *from, standing *to) {
 
 // ---- what is expected
 
-static int predict(const kin_facts *facts, const kin_plan *plan, kin_prediction *out, kin_err *err) {
-    return kin_timeline_predict(facts, plan, out, err);
-}
-
 // Valid until the next call.
 static const kin_facts *corrected_facts(kin_planner *p, const standing *s) {
     p->corrected = s->facts;
@@ -146,7 +139,7 @@ static const kin_facts *corrected_facts(kin_planner *p, const standing *s) {
 static void take_next(kin_planner *p) {
     kin_err err;
     p->next.is_there = true;
-    p->next.is_predicted = predict(&p->next.facts, &p->next.plan, &p->next.predicted, &err) == 0;
+    p->next.is_predicted = kin_timeline_predict(&p->next.facts, &p->next.plan, &p->next.predicted, &err) == 0;
     if (!p->next.is_predicted) kin_log(KIN_LOG_DEBUG, "the plan's time is not known: %s", err.text);
     p->now = p->next;
 }
@@ -189,10 +182,11 @@ static void say_refused(kin_planner *p) {
     char reasons[KIN_FACTS_MAX_DEVICES][KIN_FACTS_MAX_REASON];
     if (kin_facts_screen(&p->next.facts, &usable, reasons, &err) != 0) return;
     for (int i = 0; i < p->next.n; i++) {
-        if (reasons[i][0] && strcmp(reasons[i], p->refused[i]) != 0)
+        int before = find(&p->now, &p->next.ids[i]);
+        if (reasons[i][0] && (before < 0 || strcmp(reasons[i], p->now.refused[before]) != 0))
             kin_log(KIN_LOG_WARN, "device '%s' cannot be planned with: %s", p->next.facts.devices[i].name, reasons[i]);
     }
-    memcpy(p->refused, reasons, sizeof reasons);
+    memcpy(p->next.refused, reasons, sizeof reasons);
 }
 
 // The plan in force, if it can go on and nothing is better by the margin.
@@ -201,8 +195,9 @@ static bool keeps(kin_planner *p, const kin_facts *facts, const kin_plan *candid
     kin_prediction now, then;
     kin_err err;
     if (!p->now.is_there || !renumber(&p->now, &p->next, &present)) return false;
-    if (predict(facts, &present, &now, &err) != 0 || predict(facts, candidate, &then, &err) != 0) return false;
-    if (kin_plan_is_worth_changing(now.tpot_s, then.tpot_s)) return false;
+    if (kin_timeline_predict(facts, &present, &now, &err) != 0 || kin_timeline_predict(facts, candidate, &then, &err) != 0)
+        return false;
+    if (!isfinite(now.tpot_s) || kin_plan_is_worth_changing(now.tpot_s, then.tpot_s)) return false;
     p->next.plan = present;
     return true;
 }
@@ -267,6 +262,7 @@ static int plan_by_rule(kin_planner *p, const kin_cluster_question *q, kin_ring_
 
 static void read_question(kin_planner *p, const kin_cluster_question *q) {
     standing *next = &p->next;
+    kin_assert(q->n >= 1 && q->n <= KIN_FACTS_MAX_DEVICES);
     memset(next, 0, sizeof *next);
     next->n = q->n;
     for (int i = 0; i < q->n; i++) next->ids[(i + 1) % q->n] = q->ids[i];
@@ -314,29 +310,40 @@ int kin_planner_set_alone(kin_planner *p, const kin_device_facts *device, int n_
     kin_corrections_init(&p->next.corrections);
     p->next.plan = (kin_plan){.n_rounds = 1, .n_stops = 1, .shares = {{p->model.n_layer, n_gpu}}};
     take_next(p);
-    int rc = p->now.is_predicted ? 0 : predict(&p->now.facts, &p->now.plan, &p->now.predicted, err);
+    int rc = p->now.is_predicted ? 0 : kin_timeline_predict(&p->now.facts, &p->now.plan, &p->now.predicted, err);
     pthread_mutex_unlock(&p->mutex);
     return rc;
 }
 
 // ---- what was measured since
 
-bool kin_planner_take_measured(kin_planner *p, const kin_cluster_measured *m) {
-    kin_prediction expected;
+// The prediction for tokens at the depth of those that were measured.
+static bool predict_at(const standing *now, int n_cached, kin_facts *scratch, kin_prediction *out) {
     kin_err err;
-    bool asks = false;
+    *scratch = now->facts;
+    if (n_cached > 0) scratch->work.n_cached = n_cached;
+    return kin_timeline_predict(scratch, &now->plan, out, &err) == 0;
+}
+
+// Whether another plan would be made now, and win.
+static bool would_change(kin_planner *p) {
+    kin_plan candidate;
+    kin_prediction now, then;
+    kin_err err;
+    const kin_facts *facts = corrected_facts(p, &p->now);
+    if (schedule(p, facts, &candidate, &err) != 0 || kin_timeline_predict(facts, &candidate, &then, &err) != 0) return false;
+    return kin_timeline_predict(facts, &p->now.plan, &now, &err) == 0 && kin_plan_is_worth_changing(now.tpot_s, then.tpot_s);
+}
+
+bool kin_planner_take_measured(kin_planner *p, const kin_cluster_measured *m) {
+    kin_prediction predicted;
     pthread_mutex_lock(&p->mutex);
-    for (int i = 0; i < m->n && p->now.is_predicted; i++) {
+    bool known = p->now.is_predicted && predict_at(&p->now, m->n_cached, &p->corrected, &predicted);
+    for (int i = 0; i < m->n && known; i++) {
         int at = p->now.n == 1 ? 0 : find(&p->now, &m->ids[i]);
-        if (at >= 0) kin_corrections_set(&p->now.corrections, at, &m->members[i], &p->now.predicted);
+        if (at >= 0) kin_corrections_set(&p->now.corrections, at, &m->members[i], &predicted);
     }
-    // Only if another plan would now be made, and win: the scheduler is asked here, and again when the roster asks.
-    if (p->scheduler && p->now.is_predicted && p->now.n > 1) {
-        kin_plan candidate;
-        const kin_facts *facts = corrected_facts(p, &p->now);
-        asks = schedule(p, facts, &candidate, &err) == 0 && predict(facts, &p->now.plan, &expected, &err) == 0 &&
-               kin_plan_is_worth_changing(expected.tpot_s, candidate.tpot_s);
-    }
+    bool asks = known && p->scheduler && p->now.n > 1 && would_change(p);
     pthread_mutex_unlock(&p->mutex);
     return asks;
 }
@@ -347,7 +354,7 @@ bool kin_planner_expects(kin_planner *p, kin_expectation *out) {
     bool known = p->now.is_predicted;
     if (known) {
         out->before = p->now.predicted;
-        known = predict(corrected_facts(p, &p->now), &p->now.plan, &out->corrected, &err) == 0;
+        known = kin_timeline_predict(corrected_facts(p, &p->now), &p->now.plan, &out->corrected, &err) == 0;
     }
     pthread_mutex_unlock(&p->mutex);
     return known;

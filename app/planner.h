@@ -37,9 +37,6 @@ void kin_planner_close(kin_planner *planner); // NULL is allowed
 // Devices that a plan by hand names, beside the head.
 int kin_planner_n_named(const kin_planner *planner);
 
-// Whether it plans by what was measured.
-bool kin_planner_measures(const kin_planner *planner);
-
 // The cluster's question (kin_cluster_options.plan).
 int kin_planner_ask(kin_planner *planner, const kin_cluster_question *question, kin_ring_plan *out, kin_err *err);
 

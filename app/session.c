@@ -187,8 +187,10 @@ bool kin_session_expects(kin_session *s, kin_expectation *out) {
     if (s->with_others) {
         kin_cluster_measure(s->fleet.cluster);
     } else {
-        kin_token_times t = kin_head_token_times(s->head);
+        const kin_head_counts *counts = kin_head_get_counts(s->head);
+        kin_token_times t = kin_head_token_times(counts);
         kin_cluster_measured m = {.n = 1,
+                                  .n_cached = (int)atomic_load(&counts->token_pos),
                                   .members = {{.compute_s = (double)t.compute_ns / 1e9,
                                                .disk_s = (double)t.disk_ns / 1e9,
                                                .disk_bytes = (double)t.disk_bytes}}};

@@ -32,9 +32,9 @@ typedef struct kin_cluster_question {
     const kin_facts *facts;
 } kin_cluster_question;
 
-// What the members' last tokens took, the head first, as medians.
+// What the members' last tokens took, the head first, as medians, with so many tokens in the cache.
 typedef struct kin_cluster_measured {
-    int n;
+    int n, n_cached;
     kin_proto_id ids[KIN_ROUNDS_MAX_MEMBERS];
     kin_measured members[KIN_ROUNDS_MAX_MEMBERS];
 } kin_cluster_measured;

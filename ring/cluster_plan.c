@@ -7,10 +7,13 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "engine/governor.h"
 #include "pure/proto/id.h"
-#include "sys/memory.h"
 
-enum { MEASURED_TICKS = 5 }; // of 100 ms, for the devices to answer
+enum {
+    MEASURED_TICKS = 5, // of 100 ms, for the devices to answer
+    N_DEVICES_MAX = KIN_FACTS_MAX_DEVICES - 1,
+};
 
 // ---- meetings
 
@@ -77,9 +80,7 @@ void kin_cluster_take_link(kin_cluster *c, uint32_t from, const kin_proto_measur
 // ---- the question
 
 static uint64_t own_memory(const kin_cluster *c) {
-    kin_memory memory = kin_memory_read();
-    uint64_t own = memory.available + memory.own;
-    return c->o.shard.memory && c->o.shard.memory < own ? c->o.shard.memory : own;
+    return kin_governor_room(c->o.shard.memory); // what its shard will take at most
 }
 
 static const kin_facts *facts_of(kin_cluster *c, const kin_proto_id *ids, int n, uint64_t memory) {
@@ -95,8 +96,10 @@ static int lay_out(kin_cluster *c, const kin_roster_action *ask, kin_planned *p,
     kin_candidate candidates[KIN_ROUNDS_MAX_MEMBERS];
     kin_proto_id ids[KIN_ROUNDS_MAX_MEMBERS];
     uint64_t memory = own_memory(c);
-    int n = 0, n_max = c->o.facts ? KIN_FACTS_MAX_DEVICES - 1 : KIN_ROUNDS_MAX_MEMBERS - 1;
-    for (int i = 0; i < ask->n_devices && n < n_max; i++) {
+    int n = 0;
+    if (ask->n_devices > N_DEVICES_MAX)
+        kin_log(KIN_LOG_WARN, "%d devices are there; %d can be planned with", ask->n_devices, N_DEVICES_MAX);
+    for (int i = 0; i < ask->n_devices && n < N_DEVICES_MAX; i++) {
         const kin_roster_device *d = kin_roster_device_at(c->roster, ask->devices[i]);
         candidates[n] = (kin_candidate){.name = d->name, .memory = d->facts.memory};
         ids[n++] = d->id;
@@ -157,10 +160,11 @@ static double hops_s(const kin_token_times *head, double others_s, bool all_know
 
 // Members in the order of the ring's plan; the head, its last, comes first.
 static void collect(kin_cluster *c, kin_cluster_measured *m) {
-    kin_token_times head = kin_head_token_times(c->head);
+    const kin_head_counts *counts = kin_own_counts(c->own);
+    kin_token_times head = kin_head_token_times(counts);
     double others_s = 0;
     bool all_known = head.total_ns > 0;
-    *m = (kin_cluster_measured){.n = c->plan->ring.n_members};
+    *m = (kin_cluster_measured){.n = c->plan->ring.n_members, .n_cached = (int)atomic_load(&counts->token_pos)};
     m->ids[0] = c->o.id;
     for (int i = 0; i < m->n - 1; i++) {
         m->ids[i + 1] = c->plan->ids[i];

@@ -112,13 +112,16 @@ void kin_head_on_progress(kin_head *h, kin_progress progress, void *user) {
     h->progress_user = user;
 }
 
-kin_token_times kin_head_token_times(const kin_head *h) {
-    const kin_head_counts *c = h->ring.counts;
+kin_token_times kin_head_token_times(const kin_head_counts *c) {
     return (kin_token_times){.compute_ns = atomic_load(&c->token_compute_ns),
                              .stall_ns = atomic_load(&c->token_stall_ns),
                              .disk_ns = atomic_load(&c->token_disk_ns),
                              .disk_bytes = atomic_load(&c->token_disk_bytes),
                              .total_ns = atomic_load(&c->token_total_ns)};
+}
+
+const kin_head_counts *kin_head_get_counts(const kin_head *h) {
+    return h->ring.counts;
 }
 
 // ---- feeding
@@ -261,6 +264,7 @@ int kin_head_eval(kin_head *h, int32_t seq, int32_t pos, const int32_t *tokens, 
     kin_pace_begin(&h->pace, kin_clock_now());
     if (feed_all(h, &f, err) == 0) {
         end_step(h, n == 1);
+        if (n == 1) atomic_store(&h->ring.counts->token_pos, (uint64_t)pos);
         atomic_fetch_add(n > 1 ? &h->ring.counts->n_prompt : &h->ring.counts->n_generated, (uint64_t)n);
         return 0;
     }

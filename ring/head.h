@@ -27,6 +27,7 @@ typedef struct kin_head_counts {
     atomic_uint_fast64_t compute_ns, wait_ns;
     // Medians of the last tokens, as in kin_token_times; since the ring was set.
     atomic_uint_fast64_t token_compute_ns, token_stall_ns, token_disk_ns, token_disk_bytes, token_total_ns;
+    atomic_uint_fast64_t token_pos; // of the last one
 } kin_head_counts;
 
 // Who the others are and what the head does itself. It can change between two requests.
@@ -63,7 +64,10 @@ int kin_head_eval(kin_head *head, int32_t seq, int32_t pos, const int32_t *token
 
 // What a token takes, of those that were fed one by one since the ring was set: the head's own computing (embedding, its windows,
 // output), its disk, and total_ns, a whole kin_head_eval. Any thread.
-kin_token_times kin_head_token_times(const kin_head *head);
+kin_token_times kin_head_token_times(const kin_head_counts *counts);
+
+// The ring's, or its own.
+const kin_head_counts *kin_head_get_counts(const kin_head *head);
 
 // Forgets positions [begin, end) of a sequence; or everything.
 void kin_head_remove(kin_head *head, int32_t seq, int32_t begin, int32_t end);

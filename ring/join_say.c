@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/governor.h"
 #include "pure/proto/label.h"
 #include "ring/join_impl.h"
 #include "sys/cpu.h"
@@ -32,8 +33,7 @@ void kin_join_say_facts(kin_join *j) {
     kin_memory memory = kin_memory_read();
     kin_proto_device *d = &m.device;
     d->n_threads = (uint16_t)(j->o.n_threads ? j->o.n_threads : kin_cpu_n_cores());
-    d->memory = memory.available + memory.own;
-    if (j->o.memory && j->o.memory < d->memory) d->memory = j->o.memory;
+    d->memory = kin_governor_room(j->o.memory);
     d->memory_total = memory.total;
     if (j->o.cpu) kin_label_set(d->cpu, KIN_PROTO_MAX_STR, j->o.cpu);
     if (j->o.gpu) kin_label_set(d->gpu, KIN_PROTO_MAX_STR, j->o.gpu);

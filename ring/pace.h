@@ -2,8 +2,8 @@
 //
 //   begin ─► enter ─► leave (a window, the output) ─► enter ─► leave ... ─► end: one token, or something else
 //
-// What the disk reads is counted from the end of one step to the end of the next: it reads ahead while others compute. Unlike a
-// kin_median this one has room for zeros: a device that waits for no weights has a stall of nothing.
+// What the disk reads is counted from the end of one step to the end of the next: it reads ahead while others compute. The thesis
+// has such a median too (4.3.2).
 //
 // Plain data; zeros are a new one. Owner: who computes. Thread: the computing one.
 #pragma once

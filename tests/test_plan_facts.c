@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "pure/plan/correction.h"
-#include "pure/plan/median.h"
 #include "pure/plan/scheduler.h"
 #include "testkit/ilp_small.h"
 #include "testkit/paper_clusters.h"
@@ -223,36 +222,12 @@ static void any_numbers_at_all_are_refused_or_planned(void **state) {
 
 // ---- corrections
 
-static void a_median_ignores_outliers_and_waits_for_half_its_ring(void **state) {
-    (void)state;
-    kin_median median;
-    kin_median_init(&median, 7);
-    for (int i = 0; i < 3; i++) kin_median_add(&median, 2);
-    assert_true(kin_median_of(&median, 1) == 1);
-    kin_median_add(&median, 100);
-    assert_true(kin_median_of(&median, 1) == 2);
-    kin_median_add(&median, NAN);
-    kin_median_add(&median, -1);
-    kin_median_add(&median, 0);
-    assert_int_equal(median.n, 4);
-    for (int i = 0; i < 7; i++) kin_median_add(&median, 3); // the old ones have left
-    assert_true(kin_median_of(&median, 1) == 3);
-}
-
-// Medians of 20 tokens of which every fifth takes three times as long, because something else is going on.
+// What a device measures of its tokens.
 static kin_measured measure(const kin_prediction *real, int device) {
     const kin_device_prediction *r = &real->devices[device];
-    kin_median compute, disk;
-    kin_median_init(&compute, KIN_MEDIAN_MAX);
-    kin_median_init(&disk, KIN_MEDIAN_MAX);
-    for (int token = 0; token < 20; token++) {
-        double noise = token % 5 == 0 ? 3 : 1;
-        kin_median_add(&compute, (r->compute_s + r->windows_s) * noise);
-        kin_median_add(&disk, r->load_s * noise);
-    }
     return (kin_measured){
-        .compute_s = kin_median_of(&compute, 0),
-        .disk_s = kin_median_of(&disk, 0),
+        .compute_s = r->compute_s + r->windows_s,
+        .disk_s = r->load_s,
         .disk_bytes = r->streamed_bytes,
         .hop_s = device == 0 ? real->hops_s : 0,
     };
@@ -369,7 +344,6 @@ int main(void) {
         cmocka_unit_test(a_type_without_a_rate_counts_as_other),
         cmocka_unit_test(a_worker_needs_no_rate_for_the_output),
         cmocka_unit_test(any_numbers_at_all_are_refused_or_planned),
-        cmocka_unit_test(a_median_ignores_outliers_and_waits_for_half_its_ring),
         cmocka_unit_test(running_corrections_find_the_true_facts),
         cmocka_unit_test(an_engine_is_corrected_by_what_it_did),
         cmocka_unit_test(what_is_not_known_corrects_nothing_and_nonsense_little),

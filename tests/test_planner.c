@@ -190,6 +190,44 @@ static void it_wants_to_be_asked_again_only_if_another_plan_would_win(void **sta
     kin_planner_close(p);
 }
 
+static void tokens_as_predicted_never_ask_again(void **state) {
+    (void)state;
+    static asked a;
+    kin_ring_plan ring;
+    kin_cluster_measured m;
+    kin_paper_facts(&cluster, KIN_PAPER_TABLE_3, KIN_PAPER_70B, 0); // it streams: played and closed-form times differ
+    ask_about(&a, (int[]){0, 1, 2, 3}, 4);
+    kin_planner *p = open_planner("auto", "exact");
+    answer_to(p, &a, &ring);
+    for (int who = 0; who < 4; who++) {
+        measured_of(p, &a, who, 1, &m);
+        assert_false(kin_planner_take_measured(p, &m));
+    }
+    kin_planner_close(p);
+}
+
+static void what_is_measured_deep_in_the_cache_is_held_against_that_depth(void **state) {
+    (void)state;
+    kin_expectation e;
+    kin_prediction deep;
+    kin_facts facts;
+    kin_plan plan;
+    kin_err err;
+    kin_paper_facts(&cluster, KIN_PAPER_A4, KIN_PAPER_8B, 0);
+    cluster.devices[0].cpu.read_bytes_s = 1e8; // attention counts
+    kin_planner *p = open_planner("auto", "exact");
+    assert_int_equal(kin_planner_set_alone(p, &cluster.devices[0], 0, &err), 0);
+    assert_true(kin_planner_last(p, &facts, &plan));
+    facts.work.n_cached = 3000;
+    assert_int_equal(kin_timeline_predict(&facts, &plan, &deep, &err), 0);
+    kin_cluster_measured m = {
+        .n = 1, .n_cached = 3000, .members = {{.compute_s = deep.devices[0].compute_s + deep.devices[0].windows_s}}};
+    kin_planner_take_measured(p, &m);
+    assert_true(kin_planner_expects(p, &e));
+    assert_true(fabs(e.corrected.tpot_s - e.before.tpot_s) < 1e-6 * e.before.tpot_s);
+    kin_planner_close(p);
+}
+
 static void nonsense_of_one_device_does_not_sink_the_others(void **state) {
     (void)state;
     static asked a;
@@ -301,6 +339,8 @@ int main(void) {
         cmocka_unit_test_setup(without_a_member_there_is_another_plan, setup),
         cmocka_unit_test_setup(what_was_measured_corrects_the_expectation_and_follows_its_device, setup),
         cmocka_unit_test_setup(it_wants_to_be_asked_again_only_if_another_plan_would_win, setup),
+        cmocka_unit_test_setup(tokens_as_predicted_never_ask_again, setup),
+        cmocka_unit_test_setup(what_is_measured_deep_in_the_cache_is_held_against_that_depth, setup),
         cmocka_unit_test_setup(nonsense_of_one_device_does_not_sink_the_others, setup),
         cmocka_unit_test_setup(a_plan_by_rule_is_predicted_too, setup),
         cmocka_unit_test_setup(links_that_make_no_simple_ring_leave_devices_out, setup),

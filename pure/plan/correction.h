@@ -1,6 +1,6 @@
 // Running corrections: what a run measures, against what was predicted for it, corrects the facts for the next plan.
 //
-// Medians are taken where things are measured (median.h): each device reports those of its last tokens. Here there are only
+// Medians are taken where things are measured (ring/pace.h): each device reports those of its last tokens. Here there are only
 // factors, measured over predicted by the uncorrected facts, for each device's CPU, GPU and disk, and one for the links.
 //
 // A device measures its computing as a whole. If CPU and GPU both take part, both factors are multiplied by what is missing, so
