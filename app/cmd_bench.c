@@ -110,10 +110,16 @@ static int n_to_learn_from(int n_reps) {
     return n_reps / 2;
 }
 
-static void expect(kin_session *s, result *r) {
+// What is predicted is streaming, and fused attention.
+static bool can_be_predicted(const kin_session_options *o) {
+    return strcmp(o->weights, "stream") == 0 && !o->no_flash;
+}
+
+static void expect(kin_session *s, const bench_options *o, result *r) {
     kin_expectation e;
-    if (!kin_session_expects(s, &e)) return;
-    r->predicted_ttft_ms = e.before.ttft_s * 1e3;
+    if (!can_be_predicted(&o->session) || !kin_session_expects(s, &e)) return;
+    bool chunks_are_own = s->with_others && o->session.fleet.n_chunk > 0; // not those that TTFT is predicted for
+    if (!chunks_are_own) r->predicted_ttft_ms = e.before.ttft_s * 1e3;
     r->predicted_tpot_ms = e.before.tpot_s * 1e3;
     r->corrected_tpot_ms = e.corrected.tpot_s * 1e3;
 }
@@ -123,7 +129,7 @@ static int measure_all(kin_session *s, const bench_options *o, const int32_t *pr
     if (measure(s, o, prompt, false, logits, ttft, tpot, err) != 0) return KIN_FAIL; // not counted: pages and caches get warm
     kin_stream_stats before = kin_shard_get_stats(s->shard).weights.stream;
     for (int i = 0; i < o->n_reps; i++) {
-        if (i == n_to_learn_from(o->n_reps)) expect(s, r);
+        if (i == n_to_learn_from(o->n_reps)) expect(s, o, r);
         if (measure(s, o, prompt, true, logits, &ttft[i], &tpot[i], err) != 0) return KIN_FAIL;
         kin_app_progress(NULL, "measuring", (uint64_t)i + 1, (uint64_t)o->n_reps);
     }
@@ -173,16 +179,22 @@ static void print_streaming(const result *r) {
 }
 
 static double error_of(double predicted, double measured) {
-    return measured > 0 && predicted > 0 ? (predicted - measured) / measured : 0;
+    return (predicted - measured) / measured;
 }
 
 static void print_prediction(const result *r) {
     if (r->predicted_tpot_ms <= 0) return;
-    printf(
-        "predicted        TPOT %.2f ms (%+.1f %%), TTFT %.1f ms (%+.1f %%); with what the run taught TPOT %.2f ms (%+.1f %%)\n",
-        r->predicted_tpot_ms, 100 * error_of(r->predicted_tpot_ms, r->tpot_ms), r->predicted_ttft_ms,
-        100 * error_of(r->predicted_ttft_ms, r->ttft_ms), r->corrected_tpot_ms,
-        100 * error_of(r->corrected_tpot_ms, r->second_half_tpot_ms));
+    printf("predicted        TPOT %.2f ms (%+.1f %%)", r->predicted_tpot_ms, 100 * error_of(r->predicted_tpot_ms, r->tpot_ms));
+    if (r->predicted_ttft_ms > 0)
+        printf(", TTFT %.1f ms (%+.1f %%)", r->predicted_ttft_ms, 100 * error_of(r->predicted_ttft_ms, r->ttft_ms));
+    printf("; with what the run taught TPOT %.2f ms (%+.1f %%)\n", r->corrected_tpot_ms,
+           100 * error_of(r->corrected_tpot_ms, r->second_half_tpot_ms));
+}
+
+static void add_prediction(json_t *root, const char *key, const char *error_key, double predicted_ms, double measured_ms) {
+    if (predicted_ms <= 0) return;
+    json_object_set_new(root, key, json_real(predicted_ms));
+    json_object_set_new(root, error_key, json_real(error_of(predicted_ms, measured_ms)));
 }
 
 static void print_text(const kin_session *s, const bench_options *o, const result *r) {
@@ -224,12 +236,6 @@ static void print_json(const kin_session *s, const bench_options *o, const resul
         {"hidden_share", r->hidden_share, false},
         {"compute_ms", r->compute_ms, false},
         {"bound_ms", r->bound_ms, false},
-        {"predicted_tpot_ms", r->predicted_tpot_ms, false},
-        {"predicted_tpot_error", error_of(r->predicted_tpot_ms, r->tpot_ms), false},
-        {"predicted_ttft_ms", r->predicted_ttft_ms, false},
-        {"predicted_ttft_error", error_of(r->predicted_ttft_ms, r->ttft_ms), false},
-        {"corrected_tpot_ms", r->corrected_tpot_ms, false},
-        {"corrected_tpot_error", error_of(r->corrected_tpot_ms, r->second_half_tpot_ms), false},
     };
     json_t *root = json_object();
     json_object_set_new(root, "model", json_string(s->model_name));
@@ -238,6 +244,9 @@ static void print_json(const kin_session *s, const bench_options *o, const resul
         double value = figures[i].value;
         json_object_set_new(root, figures[i].name, figures[i].whole ? json_integer((json_int_t)value) : json_real(value));
     }
+    add_prediction(root, "predicted_tpot_ms", "predicted_tpot_error", r->predicted_tpot_ms, r->tpot_ms);
+    add_prediction(root, "predicted_ttft_ms", "predicted_ttft_error", r->predicted_ttft_ms, r->ttft_ms);
+    add_prediction(root, "corrected_tpot_ms", "corrected_tpot_error", r->corrected_tpot_ms, r->second_half_tpot_ms);
     json_dumpf(root, stdout, JSON_INDENT(2));
     printf("\n");
     json_decref(root);
@@ -252,7 +261,7 @@ static int command_bench(int argc, char **argv) {
     fill_tables(&o, &t);
     if (kin_options_parse((kin_option_tables){t.own, t.session.own, t.session.fleet}, argc, argv, NULL, &err) != 0)
         return kin_app_usage("bench", &err);
-    o.session.predicts = true;
+    o.session.predicts = can_be_predicted(&o.session);
     o.session.n_prompt = o.n_prompt;
     o.session.n_cached = o.n_prompt + o.n_gen / 2;
     int rc = kin_session_open_model(&s, &o.session, &err);

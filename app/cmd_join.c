@@ -68,7 +68,7 @@ static int measure_machine(const join_options *o, const kin_net_self *self, cons
     int rc = o->profile ? kin_profile_read(facts, &devices, self->name, o->profile, err)
                         : kin_profile_obtain(facts, &devices, self->name, cache_dir, false, err);
     kin_devices_close(&devices);
-    if (o->memory && (double)o->memory < facts->memory_bytes) facts->memory_bytes = (double)o->memory;
+    if (rc == 0 && o->memory && (double)o->memory < facts->memory_bytes) facts->memory_bytes = (double)o->memory;
     return rc;
 }
 

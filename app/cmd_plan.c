@@ -17,27 +17,112 @@ typedef struct plan_options {
     bool all, json;
 } plan_options;
 
-enum { N_OPTIONS = 7 };
-
+// What each kind of plan heeds. Where a table does not apply it is empty, so its options are unknown.
 typedef struct plan_tables {
-    kin_option own[N_OPTIONS];
-    kin_session_tables session;
+    kin_option always[11];
+    kin_option one[2];   // not with --all
+    kin_option model[2]; // where the model is read from its file
+    kin_option here[7];  // not with --what-if
+    kin_option others[KIN_NET_N_OPTIONS + 3];
 } plan_tables;
 
-static void fill_tables(plan_options *o, plan_tables *t) {
-    *o = (plan_options){.session = kin_session_options_defaults()};
-    o->session.n_batch = 0; // not given
-    const kin_option own[N_OPTIONS] = {
+static void fill_always(plan_options *o, kin_option table[11]) {
+    kin_session_options *s = &o->session;
+    const kin_option options[11] = {
+        {KIN_OPTION_STRING, "model", 'm', &s->model, "FILE", "GGUF model (default: the file's, or the built-in demo model)", 0,
+         0},
         {KIN_OPTION_STRING, "what-if", 0, &o->what_if, "FACTS", "plan with the devices, links and model of this JSON file", 0, 0},
         {KIN_OPTION_STRING, "save", 0, &o->save, "FACTS", "write what was measured to this file, to look at or to edit", 0, 0},
-        {KIN_OPTION_INT, "prompt", 0, &o->session.n_prompt, "N", "tokens of the prompt whose time is predicted", 1, 1 << 27},
-        {KIN_OPTION_INT, "cached", 0, &o->session.n_cached, "N", "tokens before the one whose time is predicted", 1, 1 << 27},
+        {KIN_OPTION_INT, "ctx", 'c', &s->n_ctx, "N", "tokens of context (default: the file's, or 4096 and at most the model's)",
+         0, 1 << 27},
+        {KIN_OPTION_INT, "batch", 0, &s->n_batch, "N", "prompt tokens processed at once (default: the file's, or 512)", 1, 8192},
+        {KIN_OPTION_INT, "prompt", 0, &s->n_prompt, "N",
+         "tokens of the prompt whose time is predicted (default: the file's, or 128)", 1, 1 << 27},
+        {KIN_OPTION_INT, "cached", 0, &s->n_cached, "N",
+         "tokens before the one whose time is predicted (default: the file's, or half the context)", 1, 1 << 27},
+        {KIN_OPTION_INT, "rounds", 0, &s->fleet.n_rounds, "K", "times round the ring per token (default: what is fastest)", 0,
+         KIN_MAX_WINDOWS},
         {KIN_OPTION_FLAG, "all", 'a', &o->all, NULL, "all schedulers beside each other", 0, 0},
         {KIN_OPTION_FLAG, "json", 0, &o->json, NULL, "print JSON", 0, 0},
         {0},
     };
-    memcpy(t->own, own, sizeof own);
-    kin_session_option_tables(&o->session, &t->session);
+    memcpy(table, options, sizeof options);
+}
+
+static void fill_here(plan_options *o, kin_option table[7]) {
+    kin_session_options *s = &o->session;
+    const kin_option options[7] = {
+        {KIN_OPTION_FLAG, "cluster", 0, &s->fleet.cluster, NULL, "plan with other devices, too ('kin join' on each)", 0, 0},
+        {KIN_OPTION_INT, "threads", 't', &s->n_threads, "N", "CPU threads of this machine (default: physical cores)", 0, 1024},
+        {KIN_OPTION_SIZE, "memory", 0, &s->memory, "SIZE", "memory that it may use (default: what is free)", 0, 0},
+        {KIN_OPTION_STRING, "profile", 0, &s->profile, "FILE",
+         "what it can do, as 'kin profile --json' prints it (default: measured once)", 0, 0},
+        {KIN_OPTION_STRING, "cache", 0, &s->cache_dir, "DIR", "where profiles are kept (default: the user's cache directory)", 0,
+         0},
+        {KIN_OPTION_FLAG, "no-repack", 0, &s->no_repack, NULL, "weights as they are in the file", 0, 0},
+        {0},
+    };
+    memcpy(table, options, sizeof options);
+}
+
+static void fill_tables(plan_options *o, plan_tables *t) {
+    *o = (plan_options){.session = kin_session_options_defaults()};
+    *t = (plan_tables){0};
+    o->session.n_batch = 0; // not given
+    kin_fleet_options *fleet = &o->session.fleet;
+    fill_always(o, t->always);
+    t->one[0] = (kin_option){KIN_OPTION_STRING,
+                             "scheduler",
+                             0,
+                             &fleet->scheduler,
+                             "NAME",
+                             "what the plan is made by (default: exact; 'help' lists them)",
+                             0,
+                             0};
+    t->model[0] = (kin_option){
+        KIN_OPTION_STRING, "kv-type", 0, &o->session.kv_type, "TYPE", "KV cache: f16 (default) or q8_0 (half the memory)", 0, 0};
+    fill_here(o, t->here);
+    t->others[0] = (kin_option){
+        KIN_OPTION_INT, "devices", 0, &fleet->n_devices, "N", "devices to wait for (default: whoever has joined)", 0, 32};
+    t->others[1] = (kin_option){KIN_OPTION_FLAG,
+                                "hidden",
+                                0,
+                                &fleet->hidden,
+                                NULL,
+                                "do not answer devices that search: they need this head's address",
+                                0,
+                                0};
+    kin_net_option_table(&fleet->net, t->others + 2);
+}
+
+static int parse_tables(const plan_tables *t, int argc, char **argv, kin_err *err) {
+    return kin_options_parse((kin_option_tables){t->always, t->one, t->model, t->here, t->others}, argc, argv, NULL, err);
+}
+
+// First with all tables, to see which kind of plan is asked for, then without those that such a plan does not heed.
+static int parse(plan_options *o, int argc, char **argv, kin_err *err) {
+    static const char of_file[] = "--what-if plans with the devices of its file";
+    plan_tables t;
+    fill_tables(o, &t);
+    if (parse_tables(&t, argc, argv, err) != 0) return KIN_FAIL;
+    const struct {
+        bool is_heeded;
+        kin_option *table;
+        const char *why;
+    } rules[] = {
+        {!o->all, t.one, "--all asks every scheduler"},
+        {!o->what_if || o->session.model, t.model, "--what-if without -m plans for the model of its file"},
+        {!o->what_if, t.here, of_file},
+        {!o->what_if && o->session.fleet.cluster, t.others,
+         o->what_if ? of_file : "without --cluster there is only this machine"},
+    };
+    for (size_t n = 1; n <= sizeof rules / sizeof *rules; n++) {
+        if (rules[n - 1].is_heeded) continue;
+        fill_tables(o, &t);
+        for (size_t i = 0; i < n; i++) rules[i].table[0].kind = rules[i].is_heeded ? rules[i].table[0].kind : KIN_OPTION_END;
+        if (parse_tables(&t, argc, argv, err) != 0) return kin_err_prefix(err, "%s", rules[n - 1].why);
+    }
+    return 0;
 }
 
 // ---- where facts come from
@@ -57,9 +142,24 @@ static void override_work(const plan_options *o, kin_work_facts *work) {
     if (o->session.n_cached > 0) work->n_cached = o->session.n_cached;
 }
 
+// A prompt, and a token after those that are cached, must fit the context. What nobody asked for gives way to it.
+static int fit_work(const plan_options *o, kin_work_facts *work, kin_err *err) {
+    bool gives_way = !o->what_if || o->session.n_ctx > 0;
+    if (gives_way && o->session.n_prompt == 0 && work->n_prompt > work->n_ctx) work->n_prompt = work->n_ctx;
+    if (gives_way && o->session.n_cached == 0 && work->n_cached >= work->n_ctx) work->n_cached = work->n_ctx - 1;
+    if (work->n_prompt > work->n_ctx)
+        return kin_err_set(err, "a prompt of %d tokens in a context of %d: use a smaller --prompt or a larger --ctx",
+                           work->n_prompt, work->n_ctx);
+    if (work->n_cached >= work->n_ctx)
+        return kin_err_set(err, "a token after %d others in a context of %d: use a smaller --cached or a larger --ctx",
+                           work->n_cached, work->n_ctx);
+    return 0;
+}
+
 static int facts_from_file(const plan_options *o, kin_facts *facts, kin_err *err) {
     if (kin_facts_file_read(o->what_if, facts, err) != 0) return KIN_FAIL;
     override_work(o, &facts->work);
+    if (fit_work(o, &facts->work, err) != 0) return KIN_FAIL;
     if (o->session.model) return model_from_file(&o->session, facts, err);
     if (facts->model.n_layer == 0) return kin_err_set(err, "%s: no \"model\" in it: give one with -m", o->what_if);
     return 0;
@@ -76,7 +176,7 @@ static int facts_from_here(const plan_options *o, kin_facts *facts, kin_err *err
     if (rc == 0) rc = kin_session_open(&s, &so, N_CTX, err);
     if (rc == 0) rc = kin_session_look(&s, &so, facts, err);
     kin_session_close(&s);
-    return rc;
+    return rc == 0 ? fit_work(o, &facts->work, err) : KIN_FAIL;
 }
 
 static int find_facts(const plan_options *o, kin_facts *facts, kin_err *err) {
@@ -105,12 +205,11 @@ static int show_plan(const plan_options *o, const kin_facts *facts, const kin_pl
 
 static int show_all(const plan_options *o, const kin_facts *facts, const kin_plan_options *how, kin_err *err) {
     static kin_plan_compare compare;
-    kin_device_set usable;
-    if (kin_facts_screen(facts, &usable, NULL, err) != 0) return KIN_FAIL;
-    kin_plan_compare_make(&compare, facts, how);
-    if (o->json) return print_json(kin_plan_compare_json(&compare), err);
-    kin_plan_compare_print(&compare, stdout);
-    return 0;
+    int rc = kin_plan_compare_make(&compare, facts, how, err);
+    if (rc == 0 && o->json) rc = print_json(kin_plan_compare_json(&compare), err);
+    if (rc == 0 && !o->json) kin_plan_compare_print(&compare, stdout);
+    if (rc == 0 && compare.n_plans == 0) rc = kin_err_set(err, "no scheduler has a plan");
+    return rc;
 }
 
 static int print_schedulers(void) {
@@ -134,11 +233,8 @@ static int run(const plan_options *o, const kin_scheduler *scheduler) {
 
 static int command_plan(int argc, char **argv) {
     plan_options o;
-    plan_tables t;
     kin_err err;
-    fill_tables(&o, &t);
-    if (kin_options_parse((kin_option_tables){t.own, t.session.own, t.session.fleet}, argc, argv, NULL, &err) != 0)
-        return kin_app_usage("plan", &err);
+    if (parse(&o, argc, argv, &err) != 0) return kin_app_usage("plan", &err);
     if (strcmp(o.session.fleet.scheduler, "help") == 0) return print_schedulers();
     const kin_scheduler *scheduler = kin_scheduler_find(o.session.fleet.scheduler);
     if (!scheduler) {
@@ -152,7 +248,7 @@ static void help_options(void) {
     plan_options o;
     plan_tables t;
     fill_tables(&o, &t);
-    kin_options_help((kin_option_tables){t.own, t.session.own, t.session.fleet});
+    kin_options_help((kin_option_tables){t.always, t.one, t.model, t.here, t.others});
 }
 
 const kin_command kin_command_plan = {
@@ -161,7 +257,7 @@ const kin_command kin_command_plan = {
     .summary = "which device would compute what, and how long a token would take",
     .help = "Nothing is run and nothing is fetched. With --cluster it waits for the devices on which 'kin join' runs (--devices "
             "N: for\n"
-            "so many), measures their links and plans with all of them; without it, with this machine.\n"
+            "so many), measures their links and plans with all of them; without it, with this machine, its GPU included.\n"
             "FACTS is a file of devices, links, a model and the work, see docs/PLANNING.md and assets/facts; --save writes one.\n"
             "With --what-if and -m the model is that of -m. IN RAM and IN VRAM are weights that stay; STREAMED is read from disk "
             "for every\n"

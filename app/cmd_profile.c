@@ -56,8 +56,8 @@ static void print_rates(const kin_device_facts *f) {
 }
 
 static void print_engine(const char *name, const kin_engine_facts *e) {
-    printf("%-12s an operation %.2f us; attention reads %.1f GB/s; a token's keys and values %.2f us\n", name, e->op_s * 1e6,
-           e->read_bytes_s / 1e9, e->kv_copy_s * 1e6);
+    printf("%-12s an operation %.2f us; attention reads %.1f GB/s (a prompt: %.1f); a token's keys and values %.2f us\n", name,
+           e->op_s * 1e6, e->read_bytes_s / 1e9, e->prompt_read_bytes_s / 1e9, e->kv_copy_s * 1e6);
 }
 
 static void print_text(const kin_device_facts *f, const kin_devices *devices) {

@@ -17,6 +17,7 @@
     {KIN_FIELD_RATES, "token_bytes_per_s", offsetof(kin_device_facts, engine.token_bytes_s), true, 0},                           \
         {KIN_FIELD_RATES, "prompt_flop_per_s", offsetof(kin_device_facts, engine.prompt_flop_s), true, 0},                       \
         {KIN_FIELD_NUMBER, "read_bytes_per_s", offsetof(kin_device_facts, engine.read_bytes_s), true, 0},                        \
+        {KIN_FIELD_NUMBER, "prompt_read_bytes_per_s", offsetof(kin_device_facts, engine.prompt_read_bytes_s), false, 0},         \
         {KIN_FIELD_NUMBER, "kv_copy_s", offsetof(kin_device_facts, engine.kv_copy_s), false, 0}, {                               \
         KIN_FIELD_NUMBER, "op_s", offsetof(kin_device_facts, engine.op_s), false, 0                                              \
     }
@@ -130,6 +131,7 @@ static const kin_field model_fields[] = {
     {KIN_FIELD_TYPES, "expert_bytes", offsetof(kin_model_facts, expert_bytes), false, 0},
     {KIN_FIELD_NUMBER, "expert_share", offsetof(kin_model_facts, expert_share), false, 0},
     {KIN_FIELD_INSIDE, "layer_share", 0, false, 0},
+    {KIN_FIELD_SIZE, "attn_bytes", offsetof(kin_model_facts, attn_bytes), false, 0},
     {KIN_FIELD_SIZE, "block_bytes", offsetof(kin_model_facts, block_bytes), true, 0},
     {KIN_FIELD_SIZE, "unit_bytes", offsetof(kin_model_facts, unit_bytes), true, 0},
     {KIN_FIELD_SIZE, "input_bytes", offsetof(kin_model_facts, input_bytes), true, 0},
@@ -223,10 +225,8 @@ json_t *kin_facts_file_to_json(const kin_facts *facts, kin_err *err) {
 }
 
 int kin_facts_file_read(const char *path, kin_facts *facts, kin_err *err) {
-    json_error_t trouble;
-    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &trouble);
-    if (!root && trouble.line > 0) return kin_err_set(err, "%s, line %d: %s", path, trouble.line, trouble.text);
-    if (!root) return kin_err_set(err, "%s: %s", path, trouble.text);
+    json_t *root = kin_json_text_load(path, err);
+    if (!root) return KIN_FAIL;
     int rc = kin_facts_file_from_json(root, facts, err);
     json_decref(root);
     return rc == 0 ? 0 : kin_err_prefix(err, "%s", path);

@@ -154,3 +154,17 @@ int kin_json_text_save(const char *path, const json_t *json, kin_err *err) {
     if (fclose(file) != 0 || failed) return kin_err_set(err, "%s: could not be written: %s", path, strerror(errno));
     return 0;
 }
+
+json_t *kin_json_text_load(const char *path, kin_err *err) {
+    json_error_t trouble;
+    FILE *file = fopen(path, "r");
+    if (!file) {
+        kin_err_set(err, "%s: %s", path, strerror(errno));
+        return NULL;
+    }
+    json_t *json = json_loadf(file, JSON_REJECT_DUPLICATES, &trouble);
+    if (!json && trouble.line > 0) kin_err_set(err, "%s, line %d: %s", path, trouble.line, trouble.text);
+    if (!json && trouble.line <= 0) kin_err_set(err, "%s: %s", path, trouble.text);
+    fclose(file);
+    return json;
+}

@@ -28,7 +28,7 @@ typedef struct kin_option {
     double min, max;
 } kin_option;
 
-#define KIN_MAX_TABLES 4
+#define KIN_MAX_TABLES 5
 
 // Several tables, one after the other: a command's own, then those it shares. NULL ends the list.
 typedef const kin_option *const kin_option_tables[KIN_MAX_TABLES];

@@ -6,9 +6,10 @@
 #include "app/plan_view.h"
 #include "app/table.h"
 
-void kin_plan_compare_make(kin_plan_compare *c, const kin_facts *facts, const kin_plan_options *options) {
+int kin_plan_compare_make(kin_plan_compare *c, const kin_facts *facts, const kin_plan_options *options, kin_err *err) {
     c->facts = facts;
-    c->n = 0;
+    c->n = c->n_plans = 0;
+    if (kin_plan_view_screen(facts, &c->refused, c->sentences, err) != 0) return KIN_FAIL;
     for (const kin_scheduler *s = kin_schedulers; s->name; s++, c->n++) {
         kin_assert(c->n < KIN_PLAN_COMPARE_MAX);
         kin_err *why_not = &c->entries[c->n].why_not;
@@ -16,7 +17,9 @@ void kin_plan_compare_make(kin_plan_compare *c, const kin_facts *facts, const ki
         why_not->text[0] = '\0';
         c->entries[c->n].scheduler = s;
         c->entries[c->n].has_plan = kin_plan_view_ask(facts, options, s, plan, &c->entries[c->n].prediction, why_not) == 0;
+        c->n_plans += c->entries[c->n].has_plan;
     }
+    return 0;
 }
 
 // "tower 9+35, phone 4": layers on GPU and CPU along the ring, cut at the table's width.
@@ -69,6 +72,7 @@ void kin_plan_compare_print(const kin_plan_compare *c, FILE *file) {
     kin_table_print(table, file);
     free(table);
     print_without_plan(c, file);
+    kin_plan_view_print_sentences(c->facts, c->sentences, file);
 }
 
 static json_t *shares_json(const kin_facts *facts, const kin_plan *plan) {
@@ -76,6 +80,15 @@ static json_t *shares_json(const kin_facts *facts, const kin_plan *plan) {
     for (int i = 0; i < facts->n_device; i++)
         json_array_append_new(list, json_pack("{s:s, s:i, s:i}", "name", facts->devices[i].name, "layers",
                                               plan->shares[i].n_layer, "gpu_layers", plan->shares[i].n_layer_gpu));
+    return list;
+}
+
+static json_t *refused_json(const kin_plan_compare *c) {
+    json_t *list = json_array();
+    for (int i = 0; i < c->facts->n_device; i++) {
+        if (c->refused & kin_device_bit(i))
+            json_array_append_new(list, json_pack("{s:s, s:s}", "name", c->facts->devices[i].name, "why", c->sentences[i]));
+    }
     return list;
 }
 
@@ -92,5 +105,6 @@ json_t *kin_plan_compare_json(const kin_plan_compare *c) {
         else
             json_array_append_new(list, json_pack("{s:s, s:s}", "scheduler", name, "no_plan", c->entries[i].why_not.text));
     }
-    return json_pack("{s:o}", "schedulers", list);
+    return json_pack("{s:o, s:o, s:o}", "work", kin_plan_view_work_json(c->facts), "refused", refused_json(c), "schedulers",
+                     list);
 }

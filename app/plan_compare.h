@@ -7,12 +7,15 @@
 
 #include "pure/plan/latency.h"
 #include "pure/plan/scheduler.h"
+#include "pure/plan/why.h"
 
 enum { KIN_PLAN_COMPARE_MAX = 8 };
 
 typedef struct kin_plan_compare {
     const kin_facts *facts; // borrowed
-    int n;
+    kin_device_set refused;
+    char sentences[KIN_FACTS_MAX_DEVICES][KIN_WHY_MAX]; // of refused devices
+    int n, n_plans;
     struct {
         const kin_scheduler *scheduler;
         bool has_plan;
@@ -22,8 +25,8 @@ typedef struct kin_plan_compare {
     } entries[KIN_PLAN_COMPARE_MAX]; // `exact` first
 } kin_plan_compare;
 
-// Asks every scheduler. It is no error if none has a plan.
-void kin_plan_compare_make(kin_plan_compare *compare, const kin_facts *facts, const kin_plan_options *options);
+// Asks every scheduler. It is no error if none has a plan (n_plans is 0); nonsense of the head, the model or the work is one.
+int kin_plan_compare_make(kin_plan_compare *compare, const kin_facts *facts, const kin_plan_options *options, kin_err *err);
 
 void kin_plan_compare_print(const kin_plan_compare *compare, FILE *file);
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "app/json_text.h"
 #include "base/units.h"
 
 static int read_count(const json_t *object, const char *key, bool must, int *value, kin_err *err) {
@@ -60,11 +61,9 @@ static int read_entries(json_t *root, const char *head_name, kin_hand_plan *plan
 }
 
 int kin_plan_file_read(const char *path, const char *head_name, kin_hand_plan *plan, kin_err *err) {
-    json_error_t trouble;
     *plan = (kin_hand_plan){0};
-    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &trouble);
-    if (!root && trouble.line > 0) return kin_err_set(err, "%s, line %d: %s", path, trouble.line, trouble.text);
-    if (!root) return kin_err_set(err, "%s: %s", path, trouble.text);
+    json_t *root = kin_json_text_load(path, err);
+    if (!root) return KIN_FAIL;
     int rc = read_entries(root, head_name, plan, err);
     json_decref(root);
     return rc == 0 ? 0 : kin_err_prefix(err, "%s", path);

@@ -10,12 +10,18 @@
 
 // ---- making it
 
-static void note_refused(kin_plan_view *view, char reasons[][KIN_FACTS_MAX_REASON]) {
-    for (int i = 0; i < view->facts->n_device; i++) {
-        view->sentences[i][0] = '\0';
-        if (view->refused & kin_device_bit(i))
-            snprintf(view->sentences[i], KIN_WHY_MAX, "%s refused: %s", view->facts->devices[i].name, reasons[i]);
+int kin_plan_view_screen(const kin_facts *facts, kin_device_set *refused, char sentences[][KIN_WHY_MAX], kin_err *err) {
+    char reasons[KIN_FACTS_MAX_DEVICES][KIN_FACTS_MAX_REASON];
+    kin_device_set usable;
+    if (kin_facts_screen(facts, &usable, reasons, err) != 0) return KIN_FAIL;
+    *refused = 0;
+    for (int i = 0; i < facts->n_device; i++) {
+        sentences[i][0] = '\0';
+        if (usable & kin_device_bit(i)) continue;
+        *refused |= kin_device_bit(i);
+        snprintf(sentences[i], KIN_WHY_MAX, "%s refused: %.*s", facts->devices[i].name, KIN_FACTS_MAX_REASON - 1, reasons[i]);
     }
+    return 0;
 }
 
 // Less memory than was hoped for is often a device that was refused.
@@ -40,14 +46,9 @@ int kin_plan_view_ask(const kin_facts *facts, const kin_plan_options *options, c
 
 int kin_plan_view_make(kin_plan_view *view, const kin_facts *facts, const kin_plan_options *options,
                        const kin_scheduler *scheduler, kin_err *err) {
-    char reasons[KIN_FACTS_MAX_DEVICES][KIN_FACTS_MAX_REASON];
-    kin_device_set usable;
     view->facts = facts;
     view->scheduler = scheduler;
-    if (kin_facts_screen(facts, &usable, reasons, err) != 0) return KIN_FAIL;
-    view->refused = 0;
-    for (int i = 0; i < facts->n_device; i++) view->refused |= kin_device_bit(i) & ~usable;
-    note_refused(view, reasons);
+    if (kin_plan_view_screen(facts, &view->refused, view->sentences, err) != 0) return KIN_FAIL;
     if (kin_plan_view_ask(facts, options, scheduler, &view->plan, &view->prediction, err) != 0)
         return fail_with_refused(view, err);
     return scheduler->plan == kin_plan_exact ? kin_why(facts, options, &view->plan, view->sentences, err) : 0;
@@ -74,6 +75,14 @@ static const char *plural(int n) {
 
 static double weights_bytes(const kin_model_facts *m) {
     return m->n_layer * kin_facts_layer_bytes(m) + kin_facts_bytes_sum(m->output_bytes);
+}
+
+// What the GPU holds beside its KV cache and buffers.
+static double gpu_weights_bytes(const kin_plan_view *view, int device) {
+    const kin_model_facts *m = &view->facts->model;
+    int n_gpu = view->plan.shares[device].n_layer_gpu;
+    if (n_gpu == 0) return 0;
+    return view->prediction.devices[device].gpu_bytes - m->gpu_buffer_bytes - n_gpu * m->kv_bytes * view->facts->work.n_ctx;
 }
 
 // "44", or "3 x 9, 2 x 8" where a token comes by several times
@@ -116,7 +125,7 @@ static void fill_row(kin_table *table, const kin_plan_view *view, int device, bo
     }
     if (share->n_layer_gpu > 0) kin_table_cell(table, ON_GPU, "%d", share->n_layer_gpu);
     fill_size(table, IN_RAM, p->resident_bytes);
-    fill_size(table, IN_VRAM, p->gpu_bytes);
+    fill_size(table, IN_VRAM, gpu_weights_bytes(view, device));
     fill_size(table, STREAMED, p->streamed_bytes);
     fill_time(table, COMPUTE, p->compute_s + p->windows_s);
     fill_time(table, DISK, p->exposed_s + p->experts_s);
@@ -177,21 +186,26 @@ static void print_times(const kin_plan_view *view, FILE *file) {
     fprintf(file, "a prompt    %8s  of %d tokens\n", kin_plan_view_time(p->ttft_s, text), work->n_prompt);
 }
 
+void kin_plan_view_print_sentences(const kin_facts *facts, const char sentences[][KIN_WHY_MAX], FILE *file) {
+    const char *gap_line = "\n";
+    for (int i = 0; i < facts->n_device; i++) {
+        char sentence[KIN_WHY_MAX];
+        if (!sentences[i][0]) continue;
+        fprintf(file, "%s%s\n", gap_line, kin_label_set(sentence, sizeof sentence - 1, sentences[i]));
+        gap_line = "";
+    }
+}
+
 void kin_plan_view_print(const kin_plan_view *view, FILE *file) {
     const kin_facts *f = view->facts;
     char text[32];
-    fprintf(file, "%d device%s; %d layers and the output, %s of weights; context %d; scheduler %s\n\n", f->n_device,
-            plural(f->n_device), f->model.n_layer, size_of(weights_bytes(&f->model), text), f->work.n_ctx, view->scheduler->name);
+    fprintf(file, "%d device%s; %d layer%s and the output, %s of weights; context %d; scheduler %s\n\n", f->n_device,
+            plural(f->n_device), f->model.n_layer, plural(f->model.n_layer), size_of(weights_bytes(&f->model), text),
+            f->work.n_ctx, view->scheduler->name);
     print_devices(view, file);
     fprintf(file, "\n");
     print_times(view, file);
-    bool first = true;
-    for (int i = 0; i < f->n_device; i++) {
-        char sentence[KIN_WHY_MAX];
-        if (!view->sentences[i][0]) continue;
-        fprintf(file, "%s%s\n", first ? "\n" : "", kin_label_set(sentence, sizeof sentence - 1, view->sentences[i]));
-        first = false;
-    }
+    kin_plan_view_print_sentences(f, view->sentences, file);
 }
 
 // ---- as JSON
@@ -215,15 +229,17 @@ static json_t *device_json(const kin_plan_view *view, int device) {
     const struct {
         const char *key;
         double value;
-    } numbers[] = {
-        {"resident_bytes", p->resident_bytes}, {"gpu_bytes", p->gpu_bytes},
-        {"streamed_bytes", p->streamed_bytes}, {"memory_bytes", p->memory_bytes},
-        {"compute_ms", p->compute_s * 1e3},    {"windows_ms", p->windows_s * 1e3},
-        {"experts_ms", p->experts_s * 1e3},    {"disk_wait_ms", p->exposed_s * 1e3},
-        {"disk_ms", p->load_s * 1e3},          {"hop_ms", p->hop_s * 1e3},
-    };
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        json_object_set_new(json, numbers[i].key, json_real(numbers[i].value));
+    } sizes[] = {{"resident_bytes", p->resident_bytes},
+                 {"gpu_resident_bytes", gpu_weights_bytes(view, device)},
+                 {"streamed_bytes", p->streamed_bytes},
+                 {"memory_bytes", p->memory_bytes},
+                 {"gpu_bytes", p->gpu_bytes}},
+      times[] = {{"compute_ms", p->compute_s},   {"windows_ms", p->windows_s}, {"experts_ms", p->experts_s},
+                 {"disk_wait_ms", p->exposed_s}, {"disk_ms", p->load_s},       {"hop_ms", p->hop_s}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        json_object_set_new(json, sizes[i].key, json_integer((json_int_t)round(sizes[i].value)));
+    for (size_t i = 0; i < sizeof times / sizeof *times; i++)
+        json_object_set_new(json, times[i].key, json_real(times[i].value * 1e3));
     if (view->sentences[device][0]) json_object_set_new(json, "why", json_string(view->sentences[device]));
     return json;
 }
@@ -236,13 +252,19 @@ static json_t *ring_json(const kin_plan_view *view) {
     return ring;
 }
 
+json_t *kin_plan_view_work_json(const kin_facts *facts) {
+    const kin_work_facts *w = &facts->work;
+    return json_pack("{s:i, s:i, s:i, s:i}", "n_ctx", w->n_ctx, "n_cached", w->n_cached, "n_prompt", w->n_prompt, "n_batch",
+                     w->n_batch);
+}
+
 json_t *kin_plan_view_json(const kin_plan_view *view) {
     const kin_prediction *p = &view->prediction;
     json_t *devices = json_array();
     for (int i = 0; i < view->facts->n_device; i++) json_array_append_new(devices, device_json(view, i));
-    return json_pack("{s:s, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:o}", "scheduler", view->scheduler->name, "rounds",
-                     view->plan.n_rounds, "tpot_ms", p->tpot_s * 1e3, "ttft_ms", p->ttft_s * 1e3, "bound_ms",
+    return json_pack("{s:s, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:o, s:o}", "scheduler", view->scheduler->name,
+                     "rounds", view->plan.n_rounds, "tpot_ms", p->tpot_s * 1e3, "ttft_ms", p->ttft_s * 1e3, "bound_ms",
                      view->plan.bound_s * 1e3, "compute_ms", p->compute_s * 1e3, "windows_ms", p->windows_s * 1e3, "disk_wait_ms",
-                     p->exposed_s * 1e3, "disk_bound_ms", p->disk_bound_s * 1e3, "hops_ms", p->hops_s * 1e3, "ring",
-                     ring_json(view), "devices", devices);
+                     p->exposed_s * 1e3, "disk_bound_ms", p->disk_bound_s * 1e3, "hops_ms", p->hops_s * 1e3, "work",
+                     kin_plan_view_work_json(view->facts), "ring", ring_json(view), "devices", devices);
 }

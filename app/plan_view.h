@@ -24,14 +24,21 @@ typedef struct kin_plan_view {
 int kin_plan_view_ask(const kin_facts *facts, const kin_plan_options *options, const kin_scheduler *scheduler, kin_plan *plan,
                       kin_prediction *prediction, kin_err *err);
 
+// Who cannot be planned with, and a sentence for each ("" for others).
+int kin_plan_view_screen(const kin_facts *facts, kin_device_set *refused, char sentences[][KIN_WHY_MAX], kin_err *err);
+
 // Makes the plan. Where there is none, the sentence tells about refused devices too.
 int kin_plan_view_make(kin_plan_view *view, const kin_facts *facts, const kin_plan_options *options,
                        const kin_scheduler *scheduler, kin_err *err);
 
 void kin_plan_view_print(const kin_plan_view *view, FILE *file);
 
-// A new reference.
+// Those that are not empty, below an empty line.
+void kin_plan_view_print_sentences(const kin_facts *facts, const char sentences[][KIN_WHY_MAX], FILE *file);
+
+// New references.
 json_t *kin_plan_view_json(const kin_plan_view *view);
+json_t *kin_plan_view_work_json(const kin_facts *facts);
 
 // "12.3 ms", "1.39 s"
 enum { KIN_PLAN_VIEW_TIME = 24 };

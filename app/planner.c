@@ -120,10 +120,16 @@ static bool renumber(const standing *from, const standing *to, kin_plan *plan) {
 static void renumber_corrections(const standing *from, standing *to) {
     kin_corrections_init(&to->corrections);
     if (!from->is_there) return;
-    to->corrections.hops = from->corrections.hops;
+    int at[KIN_FACTS_MAX_DEVICES];
     for (int i = 0; i < to->n; i++) {
-        int at = find(from, &to->ids[i]);
-        if (at >= 0) to->corrections.devices[i] = from->corrections.devices[at];
+        at[i] = find(from, &to->ids[i]);
+        if (at[i] < 0) continue;
+        to->corrections.devices[i] = from->corrections.devices[at[i]];
+        for (int k = 0; k < i; k++) {
+            if (at[k] < 0) continue;
+            to->corrections.hops[i][k] = from->corrections.hops[at[i]][at[k]];
+            to->corrections.hops[k][i] = from->corrections.hops[at[k]][at[i]];
+        }
     }
 }
 
@@ -267,6 +273,10 @@ static void read_question(kin_planner *p, const kin_cluster_question *q) {
     next->n = q->n;
     for (int i = 0; i < q->n; i++) next->ids[(i + 1) % q->n] = q->ids[i];
     if (q->facts) next->facts = *q->facts;
+    for (int i = 0; i < q->n; i++) { // of who has told nothing of itself
+        char *name = next->facts.devices[(i + 1) % q->n].name;
+        if (!name[0]) snprintf(name, KIN_FACTS_MAX_NAME, "%s", q->candidates[i].name);
+    }
     next->facts.model = p->model;
     next->facts.work = p->work;
     renumber_corrections(&p->now, next);
@@ -341,7 +351,7 @@ bool kin_planner_take_measured(kin_planner *p, const kin_cluster_measured *m) {
     bool known = p->now.is_predicted && predict_at(&p->now, m->n_cached, &p->corrected, &predicted);
     for (int i = 0; i < m->n && known; i++) {
         int at = p->now.n == 1 ? 0 : find(&p->now, &m->ids[i]);
-        if (at >= 0) kin_corrections_set(&p->now.corrections, at, &m->members[i], &predicted);
+        if (at >= 0) kin_corrections_set(&p->now.corrections, at, &m->members[i], &p->now.plan, &predicted);
     }
     bool asks = known && p->scheduler && p->now.n > 1 && would_change(p);
     pthread_mutex_unlock(&p->mutex);

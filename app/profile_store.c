@@ -7,8 +7,10 @@
 
 #include "app/app.h"
 #include "app/facts_file.h"
+#include "app/json_text.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "sys/memory.h"
 #include "sys/whole_file.h"
 
 enum { MAX_FILE_BYTES = 64 << 10, MAX_FINGERPRINT = 1024 };
@@ -38,16 +40,18 @@ static bool load(const char *path, const char *fingerprint, kin_device_facts *ou
     return ok;
 }
 
-static int save(const char *dir, const char *path, const char *fingerprint, const kin_device_facts *facts, kin_err *err) {
-    if (kin_folder_make(dir, err) != 0) return KIN_FAIL;
+// What cannot be written is measured again the next time.
+static void save(const char *dir, const char *path, const char *fingerprint, const kin_device_facts *facts) {
+    kin_err err;
     json_t *root = json_object();
     json_object_set_new(root, "fingerprint", json_string(fingerprint));
     json_object_set_new(root, "device", kin_facts_file_device_to_json(facts));
     char *text = json_object_get(root, "device") ? json_dumps(root, JSON_INDENT(2)) : NULL;
-    int rc = text ? kin_whole_file_write(path, text, strlen(text), err) : kin_err_set(err, "the profile is no valid JSON");
+    int rc = text ? kin_folder_make(dir, &err) : kin_err_set(&err, "it is no valid JSON");
+    if (rc == 0) rc = kin_whole_file_write(path, text, strlen(text), &err);
+    if (rc != 0) kin_log(KIN_LOG_WARN, "the profile is not kept: %s", err.text);
     free(text);
     json_decref(root);
-    return rc;
 }
 
 static int measure(kin_device_facts *out, const kin_devices *devices, const char *name, const char *dir, kin_err *err) {
@@ -60,6 +64,7 @@ static int measure(kin_device_facts *out, const kin_devices *devices, const char
     fprintf(stderr, "kin: measuring this machine, once ...\n");
     int rc = kin_profile_measure(out, devices, &o, err);
     kin_app_progress_clear();
+    kin_memory_reset_peak(); // what measuring took is not what the work takes
     return rc;
 }
 
@@ -72,24 +77,23 @@ static void make_ours(kin_device_facts *facts, const kin_devices *devices, const
 int kin_profile_obtain(kin_device_facts *out, const kin_devices *devices, const char *name, const char *cache_dir, bool refresh,
                        kin_err *err) {
     char fingerprint[MAX_FINGERPRINT], path[1100];
-    kin_err why;
     kin_profile_fingerprint(devices, fingerprint, sizeof fingerprint);
     if (cache_dir && file_of(cache_dir, fingerprint, path, sizeof path) != 0) cache_dir = NULL;
     if (!refresh && cache_dir && load(path, fingerprint, out)) {
         make_ours(out, devices, name);
+        // It was full, or a disk that cannot be measured; that may have changed.
+        if (out->disk_bytes_s <= 0 && kin_profile_measure_disk(out, cache_dir, &kin_app_stop))
+            save(cache_dir, path, fingerprint, out);
         return 0;
     }
     if (measure(out, devices, name, cache_dir, err) != 0) return KIN_FAIL;
-    if (cache_dir && save(cache_dir, path, fingerprint, out, &why) != 0)
-        kin_log(KIN_LOG_WARN, "the profile is not kept: %s", why.text);
+    if (cache_dir) save(cache_dir, path, fingerprint, out);
     return 0;
 }
 
 int kin_profile_read(kin_device_facts *out, const kin_devices *devices, const char *name, const char *path, kin_err *err) {
-    json_error_t trouble;
-    json_t *json = json_load_file(path, JSON_REJECT_DUPLICATES, &trouble);
-    if (!json && trouble.line > 0) return kin_err_set(err, "%s, line %d: %s", path, trouble.line, trouble.text);
-    if (!json) return kin_err_set(err, "%s: %s", path, trouble.text);
+    json_t *json = kin_json_text_load(path, err);
+    if (!json) return KIN_FAIL;
     int rc = kin_facts_file_device_from_json(json, out, err);
     json_decref(json);
     if (rc != 0) return kin_err_prefix(err, "%s", path);

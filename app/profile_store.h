@@ -1,7 +1,8 @@
 // Profiles of this machine that were measured before, as JSON in the cache directory: measuring takes seconds and disturbs.
 //
 // One file for each fingerprint (engine/profile.h), so a run with other threads or another GPU does not undo what is kept. Memory
-// is never taken from the file. A file that cannot be read is measured over.
+// is never taken from the file. A file that cannot be read is measured over; a disk that could not be measured is tried again
+// each time.
 //
 // Plain functions. Thread: the one that computes.
 #pragma once

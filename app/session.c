@@ -177,7 +177,7 @@ static int expect_alone(kin_session *s, const kin_session_options *o, const kin_
     if (kin_model_facts_of(&model, &s->model, so, err) != 0 || kin_planner_open(&s->planner, &po, &model, &work, err) != 0)
         return KIN_FAIL;
     if (so->memory && (double)so->memory < s->facts.memory_bytes) s->facts.memory_bytes = (double)so->memory;
-    if (kin_planner_set_alone(s->planner, &s->facts, so->windows.at[0].n_gpu_layers, &why) != 0)
+    if (kin_planner_set_alone(s->planner, &s->facts, so->windows.at[0].n_gpu_layers, &why) != 0 && !o->only_looks)
         kin_log(KIN_LOG_INFO, "no prediction: %s", why.text);
     return 0;
 }
@@ -271,7 +271,7 @@ int kin_session_open(kin_session *s, const kin_session_options *o, int n_ctx, ki
     dopts.n_threads = o->n_threads;
     dopts.repack = !o->no_repack;
     dopts.gpu = kin_windows_n_gpu_layers(&so.windows) > 0;
-    dopts.gpu_if_any = o->fleet.cluster && wants_facts(o);
+    dopts.gpu_if_any = o->only_looks || (o->fleet.cluster && wants_facts(o));
     dopts.stop = &kin_app_stop;
     if (kin_devices_open(&s->devices, &dopts, err) != 0) return KIN_FAIL;
     kin_time measuring = kin_clock_now();

@@ -79,6 +79,7 @@ static void set_units(kin_model_facts *f, const kin_model *m) {
         double unit[KIN_UNIT_COUNT];
         for (int k = 0; k < KIN_UNIT_COUNT; k++) {
             unit[k] = unit_bytes(m, il, (kin_unit)k);
+            f->attn_bytes += k == KIN_UNIT_ATTN ? unit[k] / m->hp.n_layer : 0;
             sum += unit[k];
             n += unit[k] > 0;
         }

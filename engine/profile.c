@@ -17,7 +17,7 @@
 #include "sys/quota.h"
 
 enum {
-    FORMAT = 1, // of what is measured, and how: another one makes kept profiles old
+    FORMAT = 2, // of what is measured, and how: another one makes kept profiles old
     N_SWEEPS = 2,
     SWEEP_MS = 3000, // a machine whose first sweep takes longer is not swept again
     N_WINDOW_NODES = 16,
@@ -65,13 +65,9 @@ static uint64_t store_bytes(uint64_t memory) {
     return bytes < STORE_LEAST ? STORE_LEAST : bytes;
 }
 
-// A type that this device cannot multiply counts as the slowest that it can.
-static void fill_other(double rates[KIN_N_QUANT]) {
-    double slowest = INFINITY;
-    for (int q = 0; q < KIN_N_QUANT; q++) {
-        if (rates[q] > 0 && rates[q] < slowest) slowest = rates[q];
-    }
-    if (rates[KIN_QUANT_OTHER] == 0 && isfinite(slowest)) rates[KIN_QUANT_OTHER] = slowest;
+// All types have been tried.
+static void mark_impossible(double rates[KIN_N_QUANT]) {
+    for (int q = 0; q < KIN_N_QUANT; q++) rates[q] = rates[q] > 0 ? rates[q] : KIN_RATE_CANNOT;
 }
 
 static int measure_engine(work *w, const kin_device *device, uint64_t memory, kin_engine_facts *e, kin_err *err) {
@@ -87,9 +83,9 @@ static int measure_engine(work *w, const kin_device *device, uint64_t memory, ki
         }
     }
     kin_rates_close(rates);
-    fill_other(e->token_bytes_s);
-    fill_other(e->prompt_flop_s);
-    if (e->read_bytes_s == 0) e->read_bytes_s = e->token_bytes_s[KIN_QUANT_F16]; // without the fused operator: products
+    mark_impossible(e->token_bytes_s);
+    mark_impossible(e->prompt_flop_s);
+    if (e->read_bytes_s == 0) e->read_bytes_s = fmax(e->token_bytes_s[KIN_QUANT_F16], 0); // without the fused operator: products
     return rc;
 }
 
@@ -174,15 +170,20 @@ static int measure_copies(work *w, kin_err *err) {
 
 // ---- all of it
 
-static int measure_disk(work *w, kin_err *err) {
+bool kin_profile_measure_disk(kin_device_facts *facts, const char *dir, const atomic_bool *stop) {
     kin_disk_speed speed;
     kin_err why;
+    bool ok = kin_disk_measure(dir, DISK_BYTES, stop, &speed, &why) == 0;
+    if (!ok) kin_log(KIN_LOG_WARN, "the disk is not measured: %s", why.text);
+    facts->disk_bytes_s = speed.bytes_s;
+    facts->disk_random_bytes_s = speed.random_bytes_s;
+    return ok;
+}
+
+static int measure_disk(work *w, kin_err *err) {
     if (!w->o->disk_dir) return 0;
     if (step(w, err) != 0) return KIN_FAIL;
-    if (kin_disk_measure(w->o->disk_dir, DISK_BYTES, w->o->stop, &speed, &why) != 0)
-        kin_log(KIN_LOG_WARN, "the disk is not measured: %s", why.text);
-    w->facts->disk_bytes_s = speed.bytes_s;
-    w->facts->disk_random_bytes_s = speed.random_bytes_s;
+    kin_profile_measure_disk(w->facts, w->o->disk_dir, w->o->stop);
     return w->o->stop && atomic_load(w->o->stop) ? kin_err_set(err, "stopped") : 0;
 }
 

@@ -26,6 +26,9 @@ typedef struct kin_profile_options {
 // log says why.
 int kin_profile_measure(kin_device_facts *out, const kin_devices *devices, const kin_profile_options *options, kin_err *err);
 
+// Only the disk. False: it cannot be measured, and a line in the log says why.
+bool kin_profile_measure_disk(kin_device_facts *facts, const char *dir, const atomic_bool *stop);
+
 // Reads anew what changes: memory, and the GPU's free memory. memory: as in the options.
 void kin_profile_refresh(kin_device_facts *facts, const kin_devices *devices, uint64_t memory);
 

@@ -14,7 +14,7 @@ enum {
     MAX_MATRICES = 512,
     MAX_CACHES = 128,
     N_SMALL = 400,                        // small operations in a row
-    MAX_KEPT = 4 * (3 + 2 * KIN_N_QUANT), // of steps, each a few times
+    MAX_KEPT = 4 * (4 + 2 * KIN_N_QUANT), // of steps, each a few times
 };
 
 // A layer's matrices, [in, out].
@@ -220,16 +220,18 @@ static int measure_cache_copy(kin_rates *r, const kin_patience *p, kin_engine_fa
     return 0;
 }
 
-// As the engine does it: each head looks at the keys and values of its group, whose rows lie between those of the others.
-static int measure_attention(kin_rates *r, const kin_patience *p, kin_engine_facts *f, kin_err *err) {
+// As the engine does it: each head looks at the keys and values of its group, whose rows lie between those of the others. Every
+// token sees all cells. rate: better of what it is and what is measured.
+static int measure_attention(kin_rates *r, int n_tokens, int most, const kin_patience *p, double op_s, double *rate,
+                             kin_err *err) {
     kin_gauge g;
     place at = {.rates = r};
     if (kin_gauge_init(&g, r->device, 2 * MAX_CACHES, err) != 0) return KIN_FAIL;
     int n_head = WIDTH / HEAD_DIM, n_head_kv = WIDTH_KV / HEAD_DIM, n = 0;
-    struct ggml_tensor *q = ggml_new_tensor_3d(g.ctx, GGML_TYPE_F32, HEAD_DIM, 1, n_head);
+    struct ggml_tensor *q = ggml_new_tensor_3d(g.ctx, GGML_TYPE_F32, HEAD_DIM, n_tokens, n_head);
     ggml_set_input(q);
-    struct ggml_tensor *mask = input(&g, GGML_TYPE_F16, N_CELLS, 1);
-    for (; n < MAX_CACHES; n++) {
+    struct ggml_tensor *mask = input(&g, GGML_TYPE_F16, N_CELLS, n_tokens);
+    for (; n < most; n++) {
         struct ggml_tensor *k = ggml_new_tensor_2d(g.ctx, GGML_TYPE_F16, WIDTH_KV, N_CELLS);
         struct ggml_tensor *v = ggml_new_tensor_2d(g.ctx, GGML_TYPE_F16, WIDTH_KV, N_CELLS);
         if (!put(&at, k, false) || !put(&at, v, false)) break;
@@ -242,20 +244,21 @@ static int measure_attention(kin_rates *r, const kin_patience *p, kin_engine_fac
     }
     double seconds;
     if (time_and_close(r, &g, p, &seconds, err) != 0) return KIN_FAIL;
-    double bytes = n * 2.0 * N_CELLS * WIDTH_KV * sizeof(ggml_fp16_t) * n_head / n_head_kv;
-    if (seconds > 0) f->read_bytes_s = fmax(f->read_bytes_s, bytes / fmax(seconds - n * f->op_s, seconds / 2));
+    double bytes = n * 2.0 * N_CELLS * WIDTH_KV * sizeof(ggml_fp16_t) * n_head / n_head_kv * n_tokens;
+    if (seconds > 0) *rate = fmax(*rate, bytes / fmax(seconds - n * op_s, seconds / 2));
     return 0;
 }
 
 int kin_rates_n_steps(void) {
-    return 3 + 2 * KIN_N_QUANT;
+    return 4 + 2 * KIN_N_QUANT;
 }
 
 int kin_rates_step(kin_rates *r, int i, const kin_patience *p, kin_engine_facts *f, kin_err *err) {
     if (i == 0) return measure_ops(r, p, f, err);
     if (i == 1) return measure_cache_copy(r, p, f, err);
-    if (i == 2) return measure_attention(r, p, f, err);
-    i -= 3;
+    if (i == 2) return measure_attention(r, 1, MAX_CACHES, p, f->op_s, &f->read_bytes_s, err);
+    if (i == 3) return measure_attention(r, BATCH, 1, p, f->op_s, &f->prompt_read_bytes_s, err);
+    i -= 4;
     if (i < KIN_N_QUANT) return measure_token(r, (kin_quant)i, p, f, err);
     return measure_prompt(r, (kin_quant)(i - KIN_N_QUANT), p, f, err);
 }

@@ -1,5 +1,5 @@
 // The rates of one ggml device, as decoding and prompts use it: matrix products for every weight type, attention over a long
-// cache, and what an operation costs beside its data.
+// cache, of a token and of a prompt, and what an operation costs beside its data.
 //
 // Weights lie in memory and are several times larger than the last-level cache. Their bits are all zero: kernels do the same work
 // for any values.

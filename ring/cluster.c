@@ -14,7 +14,7 @@ enum {
 };
 
 // From ACCEPT until a device has said what it has and has measured its links (ring/meetings.h), and some.
-#define MEETING_WAIT_NS UINT64_C(8000000000)
+#define MEETING_WAIT_NS UINT64_C(12000000000)
 
 // ---- what devices say
 
@@ -65,6 +65,7 @@ static void on_message(void *user, uint32_t from, uint32_t epoch, kin_proto_mess
     default:
         kin_log(KIN_LOG_WARN, "%s sent %s, which is not for a head", kin_link_name(kin_crew_link(c->crew, from)),
                 kin_frame_name(m->type));
+        kin_meetings_lost(c->meetings, from);
         kin_crew_drop(c->crew, from, "that message is not for a head");
         e.kind = KIN_ROSTER_LOST;
         e.reason = "it sent what is not for a head";
@@ -177,6 +178,7 @@ static void refuse(kin_cluster *c, const kin_roster_action *a) {
     if (!link) return;
     kin_label_set(m.refuse.reason, KIN_PROTO_MAX_REASON, a->text);
     kin_station_say(link, 0, &m);
+    kin_meetings_lost(c->meetings, a->link);
     kin_crew_drop(c->crew, a->link, NULL);
 }
 
@@ -195,7 +197,10 @@ static void take_action(kin_cluster *c, const kin_roster_action *a) {
         break;
     }
     case KIN_ROSTER_REFUSE: refuse(c, a); break;
-    case KIN_ROSTER_DROP: kin_crew_drop(c->crew, a->link, a->text); break;
+    case KIN_ROSTER_DROP:
+        kin_meetings_lost(c->meetings, a->link);
+        kin_crew_drop(c->crew, a->link, a->text);
+        break;
     case KIN_ROSTER_ASK: kin_cluster_answer(c, a); break;
     case KIN_ROSTER_SEND_PLAN: send_plan(c, a); break;
     case KIN_ROSTER_SEND_END: say_end(c, a); break;
@@ -344,13 +349,18 @@ void kin_cluster_on_begins(void *arg) {
     uv_mutex_lock(&c->mutex);
     uint32_t epoch = c->news.request;
     uv_mutex_unlock(&c->mutex);
-    if (!kin_roster_takes(c->roster, epoch)) { // it ended while the computing thread made up its mind
-        break_request(c, "the ring has changed just now");
-        return;
+    // It may have ended while the computing thread made up its mind.
+    bool can = kin_roster_takes(c->roster, epoch) && kin_roster_state_now(c->roster) == KIN_ROSTER_SERVING;
+    if (can) {
+        c->n_requests++;
+        c->request_epoch = c->measured_epoch = epoch;
+        kin_cluster_act(c, &(kin_roster_event){.kind = KIN_ROSTER_BEGINS});
     }
-    c->n_requests++;
-    c->request_epoch = c->measured_epoch = epoch;
-    kin_cluster_act(c, &(kin_roster_event){.kind = KIN_ROSTER_BEGINS});
+    uv_mutex_lock(&c->mutex);
+    c->is_beginning = false;
+    c->has_begun = can;
+    uv_cond_broadcast(&c->changed);
+    uv_mutex_unlock(&c->mutex);
 }
 
 void kin_cluster_on_ends(void *arg) {

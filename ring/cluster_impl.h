@@ -69,6 +69,8 @@ struct kin_cluster {
     kin_cluster_news news;
     bool is_gathering; // the computing thread waits for the devices' last events
     bool is_measuring; // it waits for what their tokens took
+    bool is_beginning; // it waits to hear whether its request has begun
+    bool has_begun;
 
     // The computing thread.
     kin_cluster_news *seen; // a copy of the news that the shard is opened for

@@ -49,9 +49,9 @@ void kin_cluster_take_profile(kin_cluster *c, uint32_t from, const kin_proto_pro
 
 static bool asks_for(kin_cluster *c, uint32_t from, const kin_proto_id *self, const kin_proto_id *other, uint32_t link) {
     kin_proto_message m = {.type = KIN_FRAME_MEASURE};
-    if (kin_ledger_has_link(c->ledger, self, other) || !kin_ledger_device(c->ledger, other)) return false;
     m.measure.id = *other;
     if (link && !kin_crew_endpoint(c->crew, link, &m.measure.endpoint)) return false;
+    if (!kin_ledger_ask(c->ledger, self, other)) return false;
     size_t bytes = (size_t)c->o.model->hp.n_embd * sizeof(float);
     m.measure.hidden_bytes = (uint32_t)(bytes < KIN_FRAME_ECHO_BYTES ? bytes : KIN_FRAME_ECHO_BYTES);
     return kin_crew_say(c->crew, from, 0, &m);
@@ -59,6 +59,7 @@ static bool asks_for(kin_cluster *c, uint32_t from, const kin_proto_id *self, co
 
 bool kin_cluster_meets(kin_cluster *c, uint32_t from, const kin_proto_device *device) {
     const kin_roster_device *d = kin_cluster_device_of(c, from);
+    if (kin_meetings_renew(c->meetings, from, device)) return true;
     if (!c->o.facts || !d || d->state != KIN_DEVICE_GREETED || !kin_ledger_device(c->ledger, &d->id)) return false;
     int n = asks_for(c, from, &d->id, &c->o.id, 0);
     for (int i = 0; i < KIN_ROSTER_DEVICES; i++) {
@@ -70,11 +71,12 @@ bool kin_cluster_meets(kin_cluster *c, uint32_t from, const kin_proto_device *de
 
 void kin_cluster_take_link(kin_cluster *c, uint32_t from, const kin_proto_measured *m) {
     const kin_roster_device *d = kin_cluster_device_of(c, from);
-    if (!d) return;
-    if (m->reason[0]) kin_log(KIN_LOG_WARN, "device '%s' could not measure a link: %s", d->name, m->reason);
-    kin_ledger_set_link(c->ledger, &d->id, &m->id, &(kin_link_facts){m->rtt_s, m->to_bytes_s});
-    kin_ledger_set_link(c->ledger, &m->id, &d->id, &(kin_link_facts){m->rtt_s, m->from_bytes_s});
-    kin_meetings_answered(c->meetings, from);
+    kin_link_facts there = {m->rtt_s, m->to_bytes_s}, back = {m->rtt_s, m->from_bytes_s};
+    bool failed = m->reason[0];
+    if (!d || !kin_ledger_take(c->ledger, &d->id, &m->id, failed ? NULL : &there, failed ? NULL : &back)) return;
+    if (failed) kin_log(KIN_LOG_WARN, "device '%s' could not measure a link: %s", d->name, m->reason);
+    // Too late for its meeting: the planner may see it otherwise now.
+    if (!kin_meetings_answered(c->meetings, from) && !failed) kin_cluster_act(c, &(kin_roster_event){.kind = KIN_ROSTER_DRIFT});
 }
 
 // ---- the question
@@ -171,7 +173,8 @@ static void collect(kin_cluster *c, kin_cluster_measured *m) {
         for (int k = 0; k < KIN_ROSTER_DEVICES; k++) {
             const kin_roster_device *d = kin_roster_device_at(c->roster, k);
             if (!d || !kin_proto_id_equal(&d->id, &c->plan->ids[i])) continue;
-            kin_proto_status now = kin_crew_sample_of(c->crew, d->link).now;
+            kin_crew_sample sample = kin_crew_sample_of(c->crew, d->link);
+            kin_proto_status now = sample.is_fresh ? sample.now : (kin_proto_status){0};
             m->members[i + 1] = measured_of(&now);
             others_s += (double)(now.token_compute_ns + now.token_stall_ns) / 1e9;
             all_known = all_known && (now.token_compute_ns > 0 || c->plan->windows[i].windows.n == 0);

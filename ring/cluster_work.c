@@ -65,11 +65,10 @@ static void read_news(kin_cluster *c, kin_cluster_news *n) {
     uv_mutex_unlock(&c->mutex);
 }
 
-int kin_cluster_begin(kin_cluster *c, kin_err *err) {
+static int wait_until_up(kin_cluster *c, kin_cluster_news *n, kin_err *err) {
     char said[KIN_ROSTER_SENTENCE] = "";
-    kin_cluster_news *n = malloc(sizeof *n);
-    int rc = n ? 0 : kin_err_set(err, "out of memory");
-    if (n) read_news(c, n);
+    int rc = 0;
+    read_news(c, n);
     while (rc == 0 && !(n->up && n->epoch && n->epoch == c->epoch)) {
         if (c->o.stop && atomic_load(c->o.stop)) {
             rc = kin_err_set(err, "stopped");
@@ -82,18 +81,37 @@ int kin_cluster_begin(kin_cluster *c, kin_err *err) {
             wait_for_news(c, n);
         }
     }
-    free(n);
-    if (rc != 0) return KIN_FAIL;
+    return rc;
+}
+
+// Whether the request has begun: the loop's thread may have ended the epoch in the meantime, for a better plan.
+static bool asks_to_begin(kin_cluster *c) {
     kin_parcel *parcel;
     kin_parcel_queue_interrupt(c->in, false);
     while ((parcel = kin_parcel_queue_take(c->in, 0))) kin_parcels_give(c->pool, parcel);
     uv_mutex_lock(&c->mutex);
     c->news.request = c->epoch;
+    c->is_beginning = true;
     uv_mutex_unlock(&c->mutex);
     kin_station_call(c->station, kin_cluster_on_begins, c);
-    c->in_request = true;
-    kin_own_publish(c->own);
-    return 0;
+    uv_mutex_lock(&c->mutex);
+    while (c->is_beginning) uv_cond_wait(&c->changed, &c->mutex);
+    bool has_begun = c->has_begun;
+    uv_mutex_unlock(&c->mutex);
+    return has_begun;
+}
+
+int kin_cluster_begin(kin_cluster *c, kin_err *err) {
+    kin_cluster_news *n = malloc(sizeof *n);
+    if (!n) return kin_err_set(err, "out of memory");
+    int rc;
+    do {
+        rc = wait_until_up(c, n, err);
+    } while (rc == 0 && !asks_to_begin(c));
+    free(n);
+    c->in_request = rc == 0;
+    if (rc == 0) kin_own_publish(c->own);
+    return rc;
 }
 
 void kin_cluster_end(kin_cluster *c) {

@@ -98,7 +98,7 @@ void kin_crew_drop(kin_crew *c, uint32_t number, const char *reason) {
 
 bool kin_crew_endpoint(const kin_crew *c, uint32_t number, kin_proto_endpoint *out) {
     const peer *p = find(c, number);
-    if (!p) return false;
+    if (!p || !p->has_facts) return false;
     *out = p->endpoint;
     if (out->n_addresses == 0)
         snprintf(out->address[out->n_addresses++], sizeof out->address[0], "%s", kin_link_address(p->link));
@@ -114,14 +114,18 @@ bool kin_crew_say(kin_crew *c, uint32_t number, uint32_t epoch, const kin_proto_
     return sent == KIN_LINK_SENT || sent == KIN_LINK_QUEUED;
 }
 
+static void throw_out(peer *p, const char *reason) {
+    kin_crew *c = p->crew;
+    uint32_t number = p->number;
+    kin_log(KIN_LOG_WARN, "%s: %s", kin_link_name(p->link), reason);
+    drop(p, reason);
+    c->callbacks.lost(c->user, number, reason);
+}
+
 void kin_crew_tick(kin_crew *c) {
-    static const char reason[] = "it does not read what it is told";
     for (int i = 0; i < KIN_CREW_MAX; i++) {
         peer *p = &c->peers[i];
-        if (!p->link || !p->is_deaf) continue;
-        kin_log(KIN_LOG_WARN, "%s: %s", kin_link_name(p->link), reason);
-        drop(p, reason);
-        c->callbacks.lost(c->user, p->number, reason);
+        if (p->link && p->is_deaf) throw_out(p, "it does not read what it is told");
     }
 }
 
@@ -132,11 +136,21 @@ static void keep_status(peer *p, const kin_proto_status *status) {
     p->sample.before = p->sample.now;
     p->sample.has_now = true;
     p->sample.now = *status;
+    p->sample.is_fresh = true;
     p->is_asked = false;
+}
+
+// Nothing but PROFILE comes before DEVICE.
+static bool comes_in_order(const peer *p, kin_frame_type type) {
+    return p->has_facts || type == KIN_FRAME_PROFILE || type == KIN_FRAME_DEVICE;
 }
 
 static void take_message(peer *p, uint32_t epoch, kin_proto_message *m) {
     const kin_crew *c = p->crew;
+    if (!comes_in_order(p, m->type)) {
+        throw_out(p, "it did not say first what it has");
+        return;
+    }
     switch ((int)m->type) {
     case KIN_FRAME_STATUS: keep_status(p, &m->status); return;
     case KIN_FRAME_DEVICE:
@@ -150,18 +164,14 @@ static void take_message(peer *p, uint32_t epoch, kin_proto_message *m) {
 
 static void peer_frame(void *user, kin_link *link, const kin_frame *frame, const uint8_t *payload) {
     peer *p = user;
-    kin_crew *c = p->crew;
-    uint32_t number = p->number;
+    (void)link;
     kin_err err;
     kin_proto_message *m = malloc(sizeof *m);
     if (!m) return;
-    if (kin_proto_decode(frame->type, payload, frame->length, m, &err) == 0) {
+    if (kin_proto_decode(frame->type, payload, frame->length, m, &err) == 0)
         take_message(p, frame->epoch, m);
-    } else {
-        kin_log(KIN_LOG_WARN, "%s: %s", kin_link_name(link), err.text);
-        drop(p, err.text);
-        c->callbacks.lost(c->user, number, err.text);
-    }
+    else
+        throw_out(p, err.text);
     free(m);
 }
 
@@ -219,6 +229,7 @@ void kin_crew_ask(kin_crew *c) {
         if (!p->link || !p->has_facts) continue;
         kin_link_sent sent = kin_link_send(p->link, KIN_FRAME_STATUS_WANTED, 0, 0, NULL);
         p->is_asked = sent == KIN_LINK_SENT || sent == KIN_LINK_QUEUED;
+        p->sample.is_fresh = false;
     }
 }
 

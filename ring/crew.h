@@ -58,6 +58,7 @@ bool kin_crew_has_answered(const kin_crew *crew);
 // The last two STATUS; `has` says which are there. ready: of the last plan that it was ready for, or zeros.
 typedef struct kin_crew_sample {
     bool has_now, has_before;
+    bool is_fresh; // `now` came since the last kin_crew_ask
     kin_proto_status now, before;
     kin_proto_ready ready;
     uint64_t rtt_ns; // of this link; 0: not known

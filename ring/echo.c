@@ -11,7 +11,6 @@
 enum { NOISE_BYTES = 64 << 10, N_PARTS = 1 + KIN_FRAME_ECHO_BYTES / NOISE_BYTES, HEAD_BYTES = 12 };
 
 typedef struct caller {
-    kin_echo *echo;
     kin_link *link; // NULL: free place
     kin_time since;
     uint64_t n_bytes;
@@ -102,7 +101,7 @@ bool kin_echo_add(kin_echo *e, kin_link *link) {
     static const kin_link_callbacks callbacks = {.frame = caller_frame, .closed = caller_closed};
     caller *c = find_free(e);
     if (!c) return false;
-    *c = (caller){.echo = e, .link = link, .since = kin_clock_now()};
+    *c = (caller){.link = link, .since = kin_clock_now()};
     kin_link_accept(link, &callbacks, c);
     kin_link_set_frame_max(link, kin_frame_cap(KIN_FRAME_ECHO));
     return true;

@@ -33,7 +33,18 @@ static void control_closed(void *user, kin_link *link, const char *reason) {
     kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_LOST, .reason = reason});
 }
 
+static void leave_head(kin_join *j, const char *reason) {
+    kin_log(KIN_LOG_WARN, "head %s: %s", j->head_address, reason);
+    drop_control(j, reason);
+    kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_LOST, .reason = reason});
+}
+
 static void take_message(kin_join *j, uint32_t epoch, const kin_proto_message *m) {
+    bool is_answer = m->type == KIN_FRAME_ACCEPT || m->type == KIN_FRAME_REFUSE;
+    if (!is_answer && kin_member_state_now(j->member) == KIN_MEMBER_CONNECTING) {
+        leave_head(j, "it did not accept first");
+        return;
+    }
     switch (m->type) {
     case KIN_FRAME_ACCEPT:
         j->head_id = m->accept.id;
@@ -48,25 +59,20 @@ static void take_message(kin_join *j, uint32_t epoch, const kin_proto_message *m
     case KIN_FRAME_STATUS_WANTED: kin_join_say_status(j); break;
     case KIN_FRAME_MEASURE: kin_join_take_measure(j, &m->measure); break;
     case KIN_FRAME_HAVE: kin_join_take_have(j, &m->have); break;
-    default:
-        kin_log(KIN_LOG_WARN, "the head sent %s, which is not for a device", kin_frame_name(m->type));
-        drop_control(j, "that message is not for a device");
-        kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_LOST, .reason = "it sent what is not for a device"});
-        break;
+    default: leave_head(j, "that message is not for a device"); break;
     }
 }
 
 static void control_frame(void *user, kin_link *link, const kin_frame *frame, const uint8_t *payload) {
     kin_join *j = user;
+    (void)link;
     kin_err err;
     kin_proto_message *m = malloc(sizeof *m);
     if (!m) return;
     if (kin_proto_decode(frame->type, payload, frame->length, m, &err) == 0) {
         take_message(j, frame->epoch, m);
     } else {
-        kin_log(KIN_LOG_WARN, "%s: %s", kin_link_name(link), err.text);
-        drop_control(j, err.text);
-        kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_LOST, .reason = err.text});
+        leave_head(j, err.text);
     }
     free(m);
 }

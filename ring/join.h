@@ -33,7 +33,8 @@ typedef struct kin_join_options {
     const kin_device_facts *facts;
     const char *cpu, *gpu; // what they are called, for people; NULL: not known, none
     atomic_bool *stop;
-    // What it is doing, a line each time that changes; and long work. Called from both threads, one at a time.
+    // What it is doing, a line each time that changes; and long work. Called from several threads; those that pack may call
+    // progress at the same time.
     void (*status)(void *user, const char *line);
     void (*progress)(void *user, const char *what, uint64_t done, uint64_t total, uint64_t rate);
     void *user;

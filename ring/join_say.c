@@ -20,6 +20,11 @@ void kin_join_say(kin_join *j, uint32_t epoch, const kin_proto_message *m) {
     if (j->control && kin_station_say(j->control, epoch, m) == KIN_LINK_FULL) j->is_head_deaf = true;
 }
 
+// What a head can do without: it is no reason to leave one that does not read for a moment.
+static void say_if_it_fits(kin_join *j, uint32_t epoch, const kin_proto_message *m) {
+    if (j->control) kin_station_say(j->control, epoch, m);
+}
+
 static void say_profile(kin_join *j, uint64_t memory) {
     kin_proto_message m = {.type = KIN_FRAME_PROFILE};
     if (!j->o.facts) return;
@@ -57,7 +62,7 @@ void kin_join_say_events(kin_join *j) {
     kin_proto_message m = {.type = KIN_FRAME_EVENTS};
     while (j->control &&
            (m.events.n_events = kin_events_take(kin_vitals_events(j->vitals), m.events.event, KIN_PROTO_MAX_EVENTS)))
-        kin_join_say(j, 0, &m);
+        say_if_it_fits(j, 0, &m);
 }
 
 void kin_join_say_status(kin_join *j) {
@@ -74,7 +79,7 @@ void kin_join_say_status(kin_join *j) {
     m.status.rtt_ns = net.rtt_ns;
     kin_label_set(m.status.doing, KIN_PROTO_MAX_STR, j->doing);
     kin_join_say_events(j); // the head then has all events until now
-    kin_join_say(j, 0, &m);
+    say_if_it_fits(j, 0, &m);
 }
 
 void kin_join_say_failed(kin_join *j, const kin_member_action *a) {
@@ -94,7 +99,7 @@ void kin_join_say_next(kin_join *j, const kin_member_action *a) {
 void kin_join_say_progress(kin_join *j, uint32_t epoch) {
     kin_proto_message m = {.type = KIN_FRAME_PROGRESS};
     m.progress = j->progress;
-    kin_join_say(j, epoch, &m);
+    say_if_it_fits(j, epoch, &m);
 }
 
 void kin_join_say_ready(kin_join *j, uint32_t epoch) {

@@ -4,7 +4,7 @@
 
 #include "pure/proto/id.h"
 
-enum { PLACES = 64 };
+enum { PLACES = 64, KEPT = 1 };
 
 typedef struct page {
     bool used;
@@ -14,7 +14,7 @@ typedef struct page {
 } page;
 
 typedef struct entry {
-    bool known;
+    bool asked, known;
     kin_link_facts link;
 } entry;
 
@@ -40,13 +40,14 @@ static int find(const kin_ledger *l, const kin_proto_id *id) {
     return -1;
 }
 
-// A place for somebody new: an empty one, or the one that was heard of least recently.
+// A place for somebody new: an empty one, or the one that was heard of least recently, but never the head's.
 static int make_place(kin_ledger *l) {
-    int at = 0;
-    for (int i = 0; i < PLACES && l->pages[at].used; i++) {
+    int at = KEPT;
+    if (!l->pages[0].used) return 0;
+    for (int i = KEPT; i < PLACES && l->pages[at].used; i++) {
         if (!l->pages[i].used || l->pages[i].heard < l->pages[at].heard) at = i;
     }
-    for (int i = 0; i < PLACES; i++) l->links[at][i].known = l->links[i][at].known = false;
+    for (int i = 0; i < PLACES; i++) l->links[at][i] = l->links[i][at] = (entry){0};
     return at;
 }
 
@@ -61,22 +62,31 @@ const kin_device_facts *kin_ledger_device(const kin_ledger *l, const kin_proto_i
     return at < 0 ? NULL : &l->pages[at].facts;
 }
 
-void kin_ledger_set_link(kin_ledger *l, const kin_proto_id *from, const kin_proto_id *to, const kin_link_facts *link) {
+bool kin_ledger_ask(kin_ledger *l, const kin_proto_id *from, const kin_proto_id *to) {
     int a = find(l, from), b = find(l, to);
-    if (a >= 0 && b >= 0) l->links[a][b] = (entry){true, *link};
+    if (a < 0 || b < 0 || a == b) return false;
+    l->links[a][b].asked = true;
+    return true;
 }
 
-bool kin_ledger_has_link(const kin_ledger *l, const kin_proto_id *from, const kin_proto_id *to) {
+bool kin_ledger_take(kin_ledger *l, const kin_proto_id *from, const kin_proto_id *to, const kin_link_facts *there,
+                     const kin_link_facts *back) {
     int a = find(l, from), b = find(l, to);
-    return a >= 0 && b >= 0 && l->links[a][b].known;
+    if (a < 0 || b < 0 || !l->links[a][b].asked) return false;
+    l->links[a][b].asked = false;
+    if (!there || !back) return true;
+    l->links[a][b] = (entry){.known = true, .link = *there};
+    l->links[b][a] = (entry){.asked = l->links[b][a].asked, .known = true, .link = *back};
+    return true;
 }
 
-void kin_ledger_fill(const kin_ledger *l, const kin_proto_id *const *ids, int n, kin_facts *facts) {
+void kin_ledger_fill(kin_ledger *l, const kin_proto_id *const *ids, int n, kin_facts *facts) {
     kin_assert(n <= KIN_FACTS_MAX_DEVICES);
     int at[KIN_FACTS_MAX_DEVICES];
     facts->n_device = n;
     for (int i = 0; i < n; i++) {
         at[i] = find(l, ids[i]);
+        if (at[i] >= 0) l->pages[at[i]].heard = ++l->n_heard; // it is there
         facts->devices[i] = at[i] < 0 ? (kin_device_facts){0} : l->pages[at[i]].facts;
     }
     for (int a = 0; a < n; a++) {

@@ -4,8 +4,8 @@
 
 enum { PLACES = 40 };
 
-// A measurement takes at most 3 s (ring/probe.h), mostly a tenth; a head that serves others waits no longer for a new device.
-#define MEETING_NS ((kin_time)4000000000)
+// A measurement takes at most 3 s (ring/probe.h), mostly a tenth, on links of long round trips a second, one after another.
+#define MEETING_NS ((kin_time)8000000000)
 
 typedef struct meeting {
     kin_proto_device *device; // NULL: a free place
@@ -54,19 +54,24 @@ static meeting *find_free(kin_meetings *m) {
 }
 
 bool kin_meetings_begin(kin_meetings *m, uint32_t link, const kin_proto_device *device, int n_asked, kin_time now) {
-    meeting *at = find(m, link);
-    if (!at) at = find_free(m);
+    meeting *at = find_free(m);
     kin_proto_device *copy = at ? malloc(sizeof *copy) : NULL;
     if (!copy) return false;
     *copy = *device;
-    free(at->device);
     *at = (meeting){.device = copy, .link = link, .n_open = n_asked, .begun = now};
     return true;
 }
 
-void kin_meetings_answered(kin_meetings *m, uint32_t link) {
+bool kin_meetings_answered(kin_meetings *m, uint32_t link) {
     meeting *at = find(m, link);
     if (at && at->n_open > 0) at->n_open--;
+    return at != NULL;
+}
+
+bool kin_meetings_renew(kin_meetings *m, uint32_t link, const kin_proto_device *device) {
+    meeting *at = find(m, link);
+    if (at) *at->device = *device;
+    return at != NULL;
 }
 
 void kin_meetings_lost(kin_meetings *m, uint32_t link) {

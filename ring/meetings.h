@@ -20,7 +20,10 @@ void kin_meetings_close(kin_meetings *meetings); // NULL is allowed
 // A device said what it has, and was asked for so many measurements. False: no place or no memory; it is not kept.
 bool kin_meetings_begin(kin_meetings *meetings, uint32_t link, const kin_proto_device *device, int n_asked, kin_time now);
 
-void kin_meetings_answered(kin_meetings *meetings, uint32_t link); // one of them
+// One of them was answered. False: there is no meeting (any more).
+bool kin_meetings_answered(kin_meetings *meetings, uint32_t link);
+// It said again what it has. False: there is no meeting.
+bool kin_meetings_renew(kin_meetings *meetings, uint32_t link, const kin_proto_device *device);
 void kin_meetings_lost(kin_meetings *meetings, uint32_t link);
 
 // At least ten times a second.

@@ -1,6 +1,5 @@
 #include "sys/memory.h"
 
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -124,12 +123,32 @@ kin_memory kin_memory_read(void) {
     return mem;
 }
 
+#ifdef __APPLE__
+
 uint64_t kin_memory_peak(void) {
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
-#ifdef __APPLE__
     return (uint64_t)usage.ru_maxrss;
-#else
-    return (uint64_t)usage.ru_maxrss * 1024;
-#endif
 }
+
+bool kin_memory_reset_peak(void) {
+    return false;
+}
+
+#else
+
+// getrusage's peak is that of whoever started this program, too, and cannot be reset.
+uint64_t kin_memory_peak(void) {
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    return read_keyed("/proc/self/status", "VmHWM:", (uint64_t)usage.ru_maxrss) * 1024;
+}
+
+bool kin_memory_reset_peak(void) {
+    FILE *f = fopen("/proc/self/clear_refs", "we");
+    if (!f) return false;
+    bool ok = fputs("5", f) >= 0;
+    return fclose(f) == 0 && ok;
+}
+
+#endif

@@ -1,6 +1,7 @@
 // What the machine's memory has to spare, read from the OS each time.
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef struct kin_memory {
@@ -12,5 +13,8 @@ typedef struct kin_memory {
 // Never fails: what cannot be read counts as unlimited, and the machine's own figures bound it.
 kin_memory kin_memory_read(void);
 
-// Peak resident memory of this process in bytes.
+// Peak resident memory of this process in bytes, since it began or since the reset.
 uint64_t kin_memory_peak(void);
+
+// The peak is what is resident now. False: the OS cannot do that, and the peak stays.
+bool kin_memory_reset_peak(void);

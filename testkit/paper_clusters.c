@@ -1,7 +1,7 @@
 #include "testkit/paper_clusters.h"
 
+#include <math.h>
 #include <stdio.h>
-
 #include <string.h>
 
 static const double GIB = 1024.0 * 1024 * 1024;
@@ -24,6 +24,7 @@ static const model_row models[KIN_N_PAPER_MODEL] = {
 };
 
 static const double Q4_K_BYTES = 4.5 / 8, Q6_K_BYTES = 6.5625 / 8; // per weight
+static const double TILE_BYTES = 16 << 20;
 
 static void set_model(kin_facts *f, const model_row *row) {
     double embd = row->n_embd, ff = embd * row->n_ff, attn = 2 * embd * embd + 2 * embd * row->n_kv;
@@ -37,8 +38,12 @@ static void set_model(kin_facts *f, const model_row *row) {
     m->output_bytes[KIN_QUANT_Q6_K] = embd * row->n_vocab * Q6_K_BYTES;
     m->output_flops[KIN_QUANT_Q6_K] = 2 * embd * row->n_vocab;
     m->input_bytes = embd * row->n_vocab * Q4_K_BYTES;
-    m->block_bytes = 2 * ff * Q4_K_BYTES + ff * Q6_K_BYTES;
-    m->unit_bytes = kin_facts_layer_bytes(m) / 4;
+    m->attn_bytes = attn * Q4_K_BYTES + 0.5 * embd * row->n_kv * (Q6_K_BYTES - Q4_K_BYTES);
+    m->block_bytes = 2 * ff * Q4_K_BYTES; // gate and up; attention and down, even in Q6_K, are smaller
+    m->layer_blocks = 3;
+    m->output_blocks = ceil(m->output_bytes[KIN_QUANT_Q6_K] / TILE_BYTES);
+    m->unit_bytes =
+        (row->n_layer * kin_facts_layer_bytes(m) + m->output_bytes[KIN_QUANT_Q6_K]) / (4 * row->n_layer + m->output_blocks);
     m->kv_bytes = 2 * 2 * row->n_kv;
     m->cpu_buffer_bytes = 0.3 * GIB;
     m->gpu_buffer_bytes = 1.5 * GIB; // so that the 3090, 4060 Ti and 2080 Ti hold 46, 13 and 19 layers of the 70B, as in A.19.2

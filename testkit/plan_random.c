@@ -31,8 +31,11 @@ static void random_model(kin_facts *f, kin_rng *rng, int max_layers) {
         m->layer_flops[q] = 3.5 * (m->layer_bytes[q] + m->expert_share * m->expert_bytes[q]);
         m->output_flops[q] = 2.4 * m->output_bytes[q];
     }
-    m->block_bytes = layer * (0.65 + 0.2 * kin_rng_unit(rng));
-    m->unit_bytes = layer / 4;
+    m->attn_bytes = layer * (0.15 + 0.2 * kin_rng_unit(rng));
+    m->block_bytes = 2.0 / 3 * (layer - m->attn_bytes); // gate and up
+    m->layer_blocks = 3;
+    m->output_blocks = 1 + floor(m->output_bytes[KIN_QUANT_Q6_K] / 16e6);
+    m->unit_bytes = (m->n_layer * layer + m->output_bytes[KIN_QUANT_Q6_K]) / (4 * m->n_layer + m->output_blocks);
     m->input_bytes = spread(rng, 50e6, 1e9);
     m->n_vocab = 32000 + kin_random_below(rng, 100000);
     m->kv_bytes = spread(rng, 1024, 32768);

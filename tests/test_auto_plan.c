@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "app/json_text.c"
 #include "app/plan_file.c" // app/ is a program, not a library
 #include "app/planner.c"
 #include "engine/model_facts.h"
@@ -127,6 +128,21 @@ static bool measured(void *user, const kin_cluster_measured *m) {
     return atomic_fetch_add(&h->n_measured, 1) == 0 && h->wants_again;
 }
 
+// Every request changes the plan: by turns one round and two.
+static int alternate(void *user, const kin_cluster_question *q, kin_ring_plan *out, kin_err *err) {
+    head *h = user;
+    return kin_hand_even(q->candidates, q->n, N_LAYER, 1 + atomic_fetch_add(&h->n_questions, 1) % 2, out, err);
+}
+
+static bool always(void *user, const kin_cluster_measured *m) {
+    head *h = user;
+    (void)m;
+    atomic_fetch_add(&h->n_measured, 1);
+    return true;
+}
+
+static bool alternates; // the next head does so
+
 static void open_head(head *h, double speed, int n_expected) {
     static const char *const path = model_path;
     static const kin_work_facts work = {.n_ctx = N_CTX, .n_cached = 8, .n_prompt = 8, .n_batch = 16};
@@ -153,8 +169,8 @@ static void open_head(head *h, double speed, int n_expected) {
                              .shard = so,
                              .n_expected = n_expected,
                              .facts = &h->facts,
-                             .plan = ask,
-                             .measured = measured,
+                             .plan = alternates ? alternate : ask,
+                             .measured = alternates ? always : measured,
                              .plan_user = h};
     if (kin_cluster_open(&h->cluster, &o, &err) != 0) fail_msg("%s", err.text);
 }
@@ -297,12 +313,32 @@ static void drift_has_the_planner_asked_again(void **state) {
     close_head(&h);
 }
 
+static void no_request_is_lost_to_a_better_plan(void **state) {
+    (void)state;
+    enum { N_PLANS = 8, N_REQUESTS_MOST = 5000 };
+    static float logits[N_VOCAB];
+    static device d;
+    head h;
+    alternates = true;
+    open_head(&h, 1, 1);
+    alternates = false;
+    open_device(&d, 1, "anna", 1, kin_cluster_port(h.cluster));
+    for (int i = 0; i < N_REQUESTS_MOST && atomic_load(&h.n_questions) < N_PLANS; i++) {
+        request(&h, logits);
+        expect_the_logits_of_one_machine(logits);
+    }
+    assert_true(atomic_load(&h.n_questions) >= N_PLANS);
+    close_device(&d);
+    close_head(&h);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layers_go_where_the_facts_say),
         cmocka_unit_test(links_are_measured_between_all_who_meet),
         cmocka_unit_test(a_better_device_takes_over_between_requests),
         cmocka_unit_test(drift_has_the_planner_asked_again),
+        cmocka_unit_test(no_request_is_lost_to_a_better_plan),
     };
     return cmocka_run_group_tests(tests, open_model, close_model);
 }

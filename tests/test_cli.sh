@@ -28,6 +28,7 @@ status() {
     [ $got -eq "$want" ] || fail "status $got, not $want: $*"
 }
 says() { grep -q -e "$2" "$1" || fail "no '$2' in $(basename "$1")"; } # FILE PATTERN
+says_not() { ! grep -q -e "$2" "$1" || fail "'$2' in $(basename "$1")"; }
 silent() { [ ! -s "$1" ] || fail "$(basename "$1") is not empty"; }
 lines() { [ "$(wc -l <"$1")" -eq "$2" ] || fail "$(basename "$1") has $(wc -l <"$1") lines, not $2"; }
 same() { cmp -s "$1" "$2" || fail "$(basename "$1") and $(basename "$2") differ"; }
@@ -227,6 +228,15 @@ silent "$err"
 echo '{"memory_bytes": "much"' >"$dir/profile.json"
 status 1 "$kin" bench --profile "$dir/profile.json"
 says "$err" 'profile.json, line 2'
+status 1 "$kin" bench --profile "$dir/none.json"
+says "$err" "^kin: $dir/none.json: No such file or directory\$"
+
+claim='a device that cannot have its profile does not join'
+printf '%064d\n' 7 >"$dir/key"
+chmod 600 "$dir/key"
+status 1 "$kin" join 127.0.0.1:1 --key-file "$dir/key" --memory 1G --profile "$dir/none.json"
+says "$err" "^kin: $dir/none.json: No such file or directory\$"
+lines "$err" 1
 
 claim='bench prints figures, as JSON too'
 status 0 "$kin" bench --prompt 8 --gen 4 --reps 2
@@ -239,6 +249,31 @@ for key in model threads ttft_ms tpot_ms tokens_per_s peak_bytes memory_pressure
 [ "$(head -c 1 "$out")" = '{' ] || fail 'no object'
 [ "$(tail -n 1 "$out")" = '}' ] || fail 'the object is not closed'
 if command -v python3 >/dev/null; then python3 -m json.tool "$out" >/dev/null || fail 'no JSON'; fi
+for key in predicted_tpot_ms predicted_tpot_error predicted_ttft_ms corrected_tpot_ms corrected_tpot_error; do
+    says "$out" "\"$key\": [-0-9]"
+done
+
+claim='the peak of a first run is that of the work, not of measuring the machine'
+peak() { sed -n 's/.*"peak_bytes": \([0-9]*\).*/\1/p' "$out"; }
+status 0 "$kin" bench --prompt 8 --gen 4 --reps 1 --json --cache "$dir/first"
+says "$err" 'measuring this machine'
+first=$(peak)
+status 0 "$kin" bench --prompt 8 --gen 4 --reps 1 --json --cache "$dir/first"
+if grep -q Linux /proc/version 2>/dev/null && [ -w /proc/self/clear_refs ]; then
+    [ "$first" -le $((3 * $(peak))) ] || fail "a peak of $first bytes, and $(peak) the second time"
+fi
+
+claim='nothing is predicted of what the prediction is not about'
+for words in --no-flash '--weights mmap' '--weights mmap+willneed'; do
+    # shellcheck disable=SC2086 # an option and its value
+    status 0 "$kin" bench --prompt 8 --gen 2 --reps 1 $words
+    says "$out" TPOT
+    says_not "$out" '^predicted'
+    # shellcheck disable=SC2086
+    status 0 "$kin" bench --prompt 8 --gen 2 --reps 1 --json $words
+    says "$out" '"tpot_ms"'
+    says_not "$out" 'predicted\|corrected'
+done
 
 claim='eval prints greedy ids, all on one line, and the same each time'
 status 0 "$kin" eval --tokens '1 5 80' --greedy 4

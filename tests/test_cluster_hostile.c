@@ -220,6 +220,14 @@ static void close_device(device *d) {
     if (d->rc != 0) fail_msg("%s", d->err.text);
 }
 
+// So that links are measured, and the planner is asked after every request.
+static const kin_device_facts facts = {.memory_bytes = 1e9};
+
+static bool wants_again(void *user, const kin_cluster_measured *m) {
+    (void)user;
+    return m->n > 0;
+}
+
 static int even(void *user, const kin_cluster_question *q, kin_ring_plan *out, kin_err *err) {
     (void)user;
     return kin_hand_even(q->candidates, q->n, N_LAYER, N_ROUNDS, out, err);
@@ -242,7 +250,9 @@ static kin_cluster *open_cluster(uint16_t port, atomic_bool *stop) {
                              .devices = &devices,
                              .shard = shard_options(),
                              .n_expected = 1,
+                             .facts = &facts,
                              .plan = even,
+                             .measured = wants_again,
                              .stop = stop};
     if (kin_cluster_open(&c, &o, &err) != 0) fail_msg("%s", err.text);
     return c;

@@ -40,6 +40,7 @@ static void same_engine(const kin_engine_facts *a, const kin_engine_facts *b, do
     same_types(a->token_bytes_s, b->token_bytes_s, tolerance, "token rates");
     same_types(a->prompt_flop_s, b->prompt_flop_s, tolerance, "prompt rates");
     same_number(a->read_bytes_s, b->read_bytes_s, tolerance, "read_bytes_s");
+    same_number(a->prompt_read_bytes_s, b->prompt_read_bytes_s, tolerance, "prompt_read_bytes_s");
     same_number(a->kv_copy_s, b->kv_copy_s, tolerance, "kv_copy_s");
     same_number(a->op_s, b->op_s, tolerance, "op_s");
 }
@@ -75,6 +76,7 @@ static void same_model(const kin_model_facts *a, const kin_model_facts *b, doubl
     const double numbers[][2] = {
         {a->hidden_bytes, b->hidden_bytes},
         {a->expert_share, b->expert_share},
+        {a->attn_bytes, b->attn_bytes},
         {a->block_bytes, b->block_bytes},
         {a->unit_bytes, b->unit_bytes},
         {a->input_bytes, b->input_bytes},

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "app/json_text.c"
 #include "app/plan_file.c" // app/ is a program, not a library
 
 #define GB ((uint64_t)1 << 30)

@@ -89,13 +89,64 @@ says "$out" 'context 2048'
 says "$out" 'after 55 tokens'
 says "$out" 'of 33 tokens'
 
+claim='what --ctx has no room for is refused if it was asked for, and made smaller if it was not'
+status 0 --what-if "$facts/a4-8b.json" --ctx 8
+says "$out" 'after 7 tokens'
+says "$out" 'of 8 tokens'
+status 1 --what-if "$facts/a4-8b.json" --ctx 512 --cached 100000000
+says "$err" '^kin: a token after 100000000 others in a context of 512: '
+status 1 --what-if "$facts/a4-8b.json" --ctx 512 --cached 512
+silent "$out"
+status 0 --what-if "$facts/a4-8b.json" --ctx 512 --cached 511
+status 1 --what-if "$facts/a4-8b.json" --ctx 512 --prompt 513
+says "$err" '^kin: a prompt of 513 tokens in a context of 512: '
+lines "$err" 1
+silent "$out"
+status 0 --what-if "$facts/a4-8b.json" --ctx 512 --prompt 512
+
+claim='an option that a plan would not heed is refused, and in the environment it is none of its'
+senseless() { # PATTERN WORD...
+    pattern=$1
+    shift
+    status 2 "$@"
+    says "$err" "^kin plan: $pattern"
+    lines "$err" 2
+    silent "$out"
+}
+for option in '--memory 4G' '--threads 2' '--profile x' '--devices 2' --cluster --no-repack; do
+    # shellcheck disable=SC2086 # an option and its value
+    senseless "--what-if plans with the devices of its file: unknown option '${option%% *}'" --what-if "$facts/home.json" $option
+done
+senseless "--what-if without -m .*: unknown option '--kv-type'" --what-if "$facts/home.json" --kv-type q8_0
+senseless "without --cluster .*: unknown option '--devices'" --devices 2
+senseless "--all asks every scheduler: unknown option '--scheduler'" --what-if "$facts/home.json" --all --scheduler exact
+for option in '--plan even' '--gpu-layers 3' '--wire f16' '--chunk 4' '--weights mmap' --no-flash --no-cache; do
+    # shellcheck disable=SC2086
+    senseless "unknown option '${option%% *}'" --cluster $option
+done
+status 0 --what-if "$facts/home.json"
+cp "$out" "$dir/plain"
+export KIN_MEMORY=1G KIN_CLUSTER=1 KIN_DEVICES=9 KIN_PLAN=even KIN_KV_TYPE=q8_0
+status 0 --what-if "$facts/home.json"
+cmp -s "$out" "$dir/plain" || fail 'the environment changes the plan of a file'
+unset KIN_MEMORY KIN_CLUSTER KIN_DEVICES KIN_PLAN KIN_KV_TYPE
+
+claim='help tells what is planned where nothing is said'
+status 0 --help
+says "$out" '--prompt N .*(default: '
+says "$out" '--cached N .*(default: '
+
 claim='with -m the model is that file'
 "$mkmodel" --preset tiny --layers 3 --vocab 300 -o "$dir/tiny.gguf" >/dev/null
 status 0 --what-if "$facts/home.json" -m "$dir/tiny.gguf"
 says "$out" '5 devices; 3 layers and the output'
 says "$out" '^desktop *3 '
+status 0 --what-if "$facts/home.json" -m "$dir/tiny.gguf" --kv-type q8_0
 status 1 --what-if "$facts/home.json" -m "$dir/none.gguf"
 says "$err" 'none.gguf'
+"$mkmodel" --preset tiny --layers 1 --vocab 300 -o "$dir/one.gguf" >/dev/null
+status 0 --what-if "$facts/home.json" -m "$dir/one.gguf"
+says "$out" '; 1 layer and the output'
 
 # ---- schedulers
 
@@ -153,13 +204,38 @@ for words in '' '--all'; do
 done
 says "$out" '"schedulers": \['
 says "$out" '"no_plan": "no plan: '
+says "$out" '"n_ctx": 1024'
 status 0 --what-if "$facts/a4-70b.json" --json
 for key in tpot_ms ttft_ms bound_ms hops_ms compute_ms resident_bytes streamed_bytes memory_bytes; do
     says "$out" "\"$key\": [0-9]"
 done
 says "$out" '"tpot_ms": 69[67]'
+for key in resident_bytes gpu_resident_bytes streamed_bytes memory_bytes gpu_bytes; do
+    says "$out" "\"$key\": [0-9]"
+    says_not "$out" "\"$key\": .*[.e]"
+done
+for work in '"n_ctx": 1024' '"n_cached": 128' '"n_prompt": [0-9]' '"n_batch": [0-9]'; do says "$out" "$work"; done
 says "$out" '"why": "phone left out: it would add 27.1 ms/token"'
 says "$out" '"layer_begin": '
+
+claim='what lies on a GPU is told without its KV cache and buffers, as what lies in RAM is'
+if command -v python3 >/dev/null; then
+    for n_ctx in 512 2048; do
+        status 0 --what-if "$facts/a4-70b.json" --ctx $n_ctx --json
+        python3 - "$facts/a4-70b.json" "$out" 2>"$err" <<'END' || fail "a context of $n_ctx: not the weights"
+import json, sys
+model = json.load(open(sys.argv[1]))["model"]
+plan = json.load(open(sys.argv[2]))
+on_gpu = [d for d in plan["devices"] if d["gpu_layers"]]
+assert on_gpu
+for d in on_gpu:
+    weights = d["gpu_layers"] * sum(model["layer_bytes"].values())
+    cache = d["gpu_layers"] * model["kv_bytes"] * plan["work"]["n_ctx"]
+    assert abs(d["gpu_resident_bytes"] - weights) < 2, (d["gpu_resident_bytes"], weights)
+    assert d["gpu_bytes"] >= weights + cache - 2, (d["gpu_bytes"], weights, cache)
+END
+    done
+fi
 
 # ---- nonsense
 
@@ -186,6 +262,10 @@ refused() { # NAME PATTERN
     says_not "$out" '^odd  *[0-9]'
     status 0 --what-if "$dir/$1.json" --scheduler memsched
     says "$out" "^odd refused: .*$2"
+    status 0 --what-if "$dir/$1.json" --all
+    says "$out" "^odd refused: .*$2"
+    status 0 --what-if "$dir/$1.json" --all --json
+    says "$out" "\"why\": \"odd refused: .*$2"
 }
 
 claim='nonsense of one device is refused with a reason, and the others are planned'
@@ -212,6 +292,13 @@ status 1 --what-if "$dir/small.json"
 says "$err" '^kin: no plan: .*; odd refused: memory is negative'
 lines "$err" 1
 silent "$out"
+for words in '' --json; do
+    # shellcheck disable=SC2086 # no word is one too
+    status 1 --what-if "$dir/small.json" --all $words
+    says "$err" '^kin: no scheduler has a plan'
+    lines "$err" 1
+    says "$out" 'odd refused: memory is negative'
+done
 
 claim='nonsense of the head, the model or the work is one sentence'
 sed 's/"head", "memory_bytes": "2G"/"head", "memory_bytes": -1/' "$dir/negative.json" >"$dir/head.json"
@@ -229,7 +316,7 @@ status 1 --what-if "$dir/typo.json"
 says "$err" '^kin: .*typo.json: device 1: "nmae" is not known here$'
 lines "$err" 1
 status 1 --what-if "$dir/none.json"
-says "$err" '^kin: .*none.json: '
+says "$err" "^kin: $dir/none.json: No such file or directory\$"
 printf '{"devices": [{"name": "x", "memory_bytes": "1G", %s}]}' "$cpu" >"$dir/no_model.json"
 status 1 --what-if "$dir/no_model.json"
 says "$err" 'no_model.json: no "model" in it: give one with -m'

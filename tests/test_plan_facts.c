@@ -29,7 +29,7 @@ static void rate_is_infinite(kin_device_facts *d) {
     d->cpu.token_bytes_s[KIN_QUANT_Q4_K] = INFINITY;
 }
 static void rate_is_negative(kin_device_facts *d) {
-    d->cpu.prompt_flop_s[KIN_QUANT_Q6_K] = -1;
+    d->cpu.prompt_flop_s[KIN_QUANT_Q6_K] = -2;
 }
 static void memory_is_negative(kin_device_facts *d) {
     d->memory_bytes = -4e9;
@@ -81,6 +81,35 @@ static const struct {
     {memory_rate_is_zero, "memory's bytes per second is zero"},
 };
 enum { N_SPOILED = sizeof spoiled / sizeof *spoiled };
+
+// Not measured is something else: then the rate of the other types counts.
+static void a_gpu_that_cannot_multiply_the_weights_is_left_out_and_its_device_is_not(void **state) {
+    (void)state;
+    const kin_plan_options options = kin_plan_options_defaults();
+    char reasons[KIN_FACTS_MAX_DEVICES][KIN_FACTS_MAX_REASON];
+    kin_device_set usable;
+    kin_facts facts;
+    kin_plan plan;
+    kin_err err;
+    kin_paper_facts(&facts, KIN_PAPER_TABLE_3, KIN_PAPER_8B, 2);
+    assert_int_equal(kin_plan_exact(&facts, &options, &plan, &err), 0);
+    assert_true(plan.shares[0].n_layer_gpu > 0);
+    facts.devices[0].gpu.token_bytes_s[KIN_QUANT_Q6_K] = KIN_RATE_CANNOT;
+    facts.devices[1].gpu.prompt_flop_s[KIN_QUANT_Q4_K] = KIN_RATE_CANNOT;
+    assert_int_equal(kin_facts_screen(&facts, &usable, reasons, &err), 0);
+    assert_int_equal(usable, 3);
+    for (const kin_scheduler *s = kin_schedulers; s->name; s++) {
+        if (s->plan(&facts, &options, &plan, &err) != 0) continue;
+        assert_int_equal(plan.shares[0].n_layer_gpu + plan.shares[1].n_layer_gpu, 0);
+        plan.shares[0].n_layer_gpu = 1;
+        assert_int_equal(kin_plan_check(&plan, &facts, &err), KIN_FAIL);
+        assert_non_null(strstr(err.text, "has no GPU that can multiply these weights"));
+    }
+    facts.devices[1].cpu.token_bytes_s[KIN_QUANT_Q6_K] = KIN_RATE_CANNOT;
+    assert_int_equal(kin_facts_screen(&facts, &usable, reasons, &err), 0);
+    assert_int_equal(usable, 1);
+    assert_string_equal(reasons[1], "CPU: cannot multiply Q6_K weights");
+}
 
 static void nonsense_is_refused_and_the_others_are_planned(void **state) {
     (void)state;
@@ -222,6 +251,8 @@ static void any_numbers_at_all_are_refused_or_planned(void **state) {
 
 // ---- corrections
 
+static const kin_plan alone = {.n_rounds = 1, .n_stops = 1};
+
 // What a device measures of its tokens.
 static kin_measured measure(const kin_prediction *real, int device) {
     const kin_device_prediction *r = &real->devices[device];
@@ -266,7 +297,7 @@ static void running_corrections_find_the_true_facts(void **state) {
     for (int again = 0; again < 3; again++) {
         for (int i = 0; i < 4; i++) {
             kin_measured measured = measure(&real, i);
-            kin_corrections_set(&corrections, i, &measured, &predicted);
+            kin_corrections_set(&corrections, i, &measured, &plan, &predicted);
         }
         kin_facts now = facts;
         kin_corrections_apply(&corrections, &now);
@@ -288,15 +319,16 @@ static void an_engine_is_corrected_by_what_it_did(void **state) {
     kin_corrections c;
     kin_prediction predicted = divided(10);
     kin_corrections_init(&c);
-    kin_corrections_set(&c, 1, &(kin_measured){.compute_s = 15}, &predicted); // the GPU takes 1.5 s a layer
+    kin_corrections_set(&c, 1, &(kin_measured){.compute_s = 15}, &alone, &predicted); // the GPU takes 1.5 s a layer
     assert_true(c.devices[1].gpu == 1.5 && c.devices[1].cpu == 1);
     predicted = divided(4);
-    kin_corrections_set(&c, 1, &(kin_measured){.compute_s = 4 * 1.5 + 6 * 2}, &predicted); // as believed
+    kin_corrections_set(&c, 1, &(kin_measured){.compute_s = 4 * 1.5 + 6 * 2}, &alone, &predicted); // as believed
     assert_true(c.devices[1].gpu == 1.5 && c.devices[1].cpu == 1);
-    kin_corrections_set(&c, 1, &(kin_measured){.compute_s = 2 * (4 * 1.5 + 6 * 2)}, &predicted); // who it is, nobody knows
+    kin_corrections_set(&c, 1, &(kin_measured){.compute_s = 2 * (4 * 1.5 + 6 * 2)}, &alone,
+                        &predicted); // who it is, nobody knows
     assert_true(c.devices[1].gpu == 3 && c.devices[1].cpu == 2);
     predicted = divided(0);
-    kin_corrections_set(&c, 1, &(kin_measured){.compute_s = 20}, &predicted);
+    kin_corrections_set(&c, 1, &(kin_measured){.compute_s = 20}, &alone, &predicted);
     assert_true(c.devices[1].gpu == 3 && c.devices[1].cpu == 1);
 }
 
@@ -307,14 +339,14 @@ static void what_is_not_known_corrects_nothing_and_nonsense_little(void **state)
     kin_corrections_init(&c);
     const kin_measured nothing = {0}, odd = {.compute_s = NAN, .disk_s = INFINITY, .disk_bytes = NAN, .hop_s = -1};
     const kin_measured streams = {.disk_s = 1, .disk_bytes = 1e9, .hop_s = 1}; // neither was predicted
-    kin_corrections_set(&c, 1, &nothing, &predicted);
-    kin_corrections_set(&c, 1, &odd, &predicted);
-    kin_corrections_set(&c, 1, &streams, &predicted);
-    kin_corrections_set(&c, 0, &streams, &predicted);
-    assert_true(c.devices[1].cpu == 1 && c.devices[1].gpu == 1 && c.devices[1].disk == 1 && c.hops == 1);
-    kin_corrections_set(&c, 1, &(kin_measured){.compute_s = 1e9}, &predicted);
+    kin_corrections_set(&c, 1, &nothing, &alone, &predicted);
+    kin_corrections_set(&c, 1, &odd, &alone, &predicted);
+    kin_corrections_set(&c, 1, &streams, &alone, &predicted);
+    kin_corrections_set(&c, 0, &streams, &alone, &predicted);
+    assert_true(c.devices[1].cpu == 1 && c.devices[1].gpu == 1 && c.devices[1].disk == 1 && c.hops[1][0] == 1);
+    kin_corrections_set(&c, 1, &(kin_measured){.compute_s = 1e9}, &alone, &predicted);
     assert_true(c.devices[1].cpu == 10);
-    kin_corrections_set(&c, 1, &(kin_measured){.compute_s = 1e-9}, &predicted);
+    kin_corrections_set(&c, 1, &(kin_measured){.compute_s = 1e-9}, &alone, &predicted);
     assert_true(c.devices[1].cpu == 0.1);
 }
 
@@ -325,18 +357,36 @@ static void a_disk_is_corrected_by_its_rate_or_with_experts_by_its_time(void **s
     kin_device_prediction *p = &predicted.devices[0];
     kin_corrections_init(&c);
     p->load_s = 1, p->streamed_bytes = 1e9;
-    kin_corrections_set(&c, 0, &(kin_measured){.disk_s = 1, .disk_bytes = 0.5e9},
+    kin_corrections_set(&c, 0, &(kin_measured){.disk_s = 1, .disk_bytes = 0.5e9}, &alone,
                         &predicted); // less was streamed, at half the rate
     assert_true(c.devices[0].disk == 2);
-    kin_corrections_set(&c, 0, &(kin_measured){.disk_s = 3}, &predicted);
+    kin_corrections_set(&c, 0, &(kin_measured){.disk_s = 3}, &alone, &predicted);
     assert_true(c.devices[0].disk == 3);
     p->experts_s = 1;
-    kin_corrections_set(&c, 0, &(kin_measured){.disk_s = 3, .disk_bytes = 1}, &predicted);
+    kin_corrections_set(&c, 0, &(kin_measured){.disk_s = 3, .disk_bytes = 1}, &alone, &predicted);
     assert_true(c.devices[0].disk == 1.5);
+}
+
+static void a_ring_corrects_only_its_own_links(void **state) {
+    (void)state;
+    const kin_plan ring = {.n_rounds = 1, .n_stops = 3, .stops = {{0, false}, {2, false}, {1, false}}};
+    const kin_prediction predicted = {.hops_s = 2};
+    kin_corrections c;
+    static kin_facts facts;
+    kin_corrections_init(&c);
+    kin_corrections_set(&c, 0, &(kin_measured){.hop_s = 6}, &ring, &predicted);
+    facts.n_device = 3;
+    for (int from = 0; from < 3; from++) {
+        for (int to = 0; to < 3; to++) facts.links[from][to] = (kin_link_facts){1, 3};
+    }
+    kin_corrections_apply(&c, &facts);
+    assert_true(facts.links[0][2].rtt_s == 3 && facts.links[2][1].bytes_s == 1 && facts.links[1][0].rtt_s == 3);
+    assert_true(facts.links[2][0].rtt_s == 1 && facts.links[0][1].rtt_s == 1 && facts.links[1][2].bytes_s == 3);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_gpu_that_cannot_multiply_the_weights_is_left_out_and_its_device_is_not),
         cmocka_unit_test(nonsense_is_refused_and_the_others_are_planned),
         cmocka_unit_test(a_head_with_nonsense_is_an_error_with_its_reason),
         cmocka_unit_test(a_device_that_nobody_reaches_is_refused),
@@ -344,6 +394,7 @@ int main(void) {
         cmocka_unit_test(a_type_without_a_rate_counts_as_other),
         cmocka_unit_test(a_worker_needs_no_rate_for_the_output),
         cmocka_unit_test(any_numbers_at_all_are_refused_or_planned),
+        cmocka_unit_test(a_ring_corrects_only_its_own_links),
         cmocka_unit_test(running_corrections_find_the_true_facts),
         cmocka_unit_test(an_engine_is_corrected_by_what_it_did),
         cmocka_unit_test(what_is_not_known_corrects_nothing_and_nonsense_little),

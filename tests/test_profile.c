@@ -110,7 +110,7 @@ static void every_type_has_a_rate_and_a_plan_can_be_made_with_them(void **state)
     }
     assert_true(facts.cpu.op_s > 0 && facts.cpu.op_s < 0.1);
     assert_true(facts.window_s > 0 && facts.window_s < 1);
-    assert_true(facts.cpu.read_bytes_s > 1e6);
+    assert_true(facts.cpu.read_bytes_s > 1e6 && facts.cpu.prompt_read_bytes_s > 1e6);
     assert_string_equal(facts.name, "tower");
     assert_true(facts.disk_bytes_s == 0 && facts.disk_random_bytes_s == 0); // no folder was given
     assert_false(facts.has_gpu);
@@ -246,7 +246,8 @@ static void a_dense_model_asks_for_what_its_shape_says(void **state) {
     // Tiles of 2 MiB at least: 288 bytes a row, in steps of 64 rows: 7232 rows, 6 tiles.
     near(f.output_blocks, 6, 0);
     near(f.output_ops, 2 + 2 * 6, 0);
-    near(f.block_bytes, 7232 * 288, 0); // larger than gate and up together
+    near(f.attn_bytes, attention * q4_k + 512 * 4, 1e-12); // with its norm
+    near(f.block_bytes, 7232 * 288, 0);                    // larger than gate and up together
     near(f.unit_bytes, (6 * ((attention + ffn) * q4_k + 4096) + 512 * 40960.0 * q4_k) / (6 * 4 + 6), 1e-12);
     assert_true(f.expert_share == 0 && kin_facts_bytes_sum(f.expert_bytes) == 0);
     for (int il = 0; il < 6; il++) near(f.layer_share[il], 1, 1e-12);

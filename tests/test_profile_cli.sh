@@ -29,6 +29,18 @@ grep -v memory_bytes "$dir/first" >"$dir/a"
 grep -v memory_bytes "$dir/kept" >"$dir/b"
 cmp "$dir/a" "$dir/b" || fail "a kept profile reads back differently"
 
+# A disk that could not be measured is tried again, and nothing else; then it is kept.
+if grep -q '"disk_bytes_per_s"' "$dir/first" && command -v python3 >/dev/null; then
+    python3 -c 'import json, sys
+kept = json.load(open(sys.argv[1]))
+for key in "disk_bytes_per_s", "disk_random_bytes_per_s": kept["device"].pop(key)
+json.dump(kept, open(sys.argv[1], "w"))' "$1"
+    "$kin" profile --threads 1 --cache "$dir/cache" >"$dir/out" 2>"$dir/talk"
+    grep -q "measuring" "$dir/talk" && fail "all is measured again for a disk"
+    grep -q "^disk  *[0-9]" "$dir/out" || fail "a disk that could not be measured is not tried again"
+    grep -q '"disk_bytes_per_s"' "$1" || fail "it is not kept"
+fi
+
 # A damaged file, and one of another machine.
 head -c 100 "$1" >"$dir/part"
 cp "$dir/part" "$1"

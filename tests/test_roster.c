@@ -48,7 +48,7 @@ static void add_action(const kin_roster_action *a) {
     case KIN_ROSTER_CLOSE_RING: add("close ring %u\n", a->epoch); break;
     case KIN_ROSTER_UP: add("up %u\n", a->epoch); break;
     case KIN_ROSTER_FAIL: add("fail: %s\n", a->text); break;
-    case KIN_ROSTER_LOG: add("say %s\n", a->text); break;
+    case KIN_ROSTER_LOG: add("%s %s\n", a->level == KIN_LOG_DEBUG ? "whisper" : "say", a->text); break;
     case KIN_ROSTER_STATUS: break;
     }
 }
@@ -241,7 +241,7 @@ static void a_head_alone_serves_if_the_planner_says_so(void **state) {
     wait_ms(1000);
     expect("ask 1:\n");
     planned(1, "", 0);
-    expect("say plan 1: 0 devices\nup 1\nsay serving on 0 devices\n");
+    expect("whisper plan 1: no device\nup 1\nwhisper serving alone\n");
 }
 
 static void expected_devices_are_not_waited_for_any_longer(void **state) {
@@ -255,6 +255,26 @@ static void expected_devices_are_not_waited_for_any_longer(void **state) {
     wait_ms(100);
     joins(12, 2, "laptop");
     expect_words("ask 1: tower laptop\n");
+}
+
+static void drift_asks_the_planner_between_requests_only(void **state) {
+    (void)state;
+    begin_with_two();
+    wait_ms(2000);
+    forget();
+    request(KIN_ROSTER_BEGINS);
+    request(KIN_ROSTER_DRIFT);
+    wait_ms(5000);
+    expect("");
+    request(KIN_ROSTER_ENDS);
+    expect("ask 2: tower laptop\n");
+    planned(2, "12", 7); // the same plan: it goes on
+    expect("");
+    assert_true(kin_roster_takes(roster, 1));
+    request(KIN_ROSTER_DRIFT);
+    expect("ask 3: tower laptop\n");
+    planned(3, "12", 8); // another one
+    expect_words("plan 2 to 12\nplan 2 to 11\n");
 }
 
 static void a_lost_device_fails_the_request_and_is_waited_for(void **state) {
@@ -593,6 +613,7 @@ int main(void) {
         STORY(who_joins_while_the_first_plan_gets_ready_is_in_the_next),
         STORY(a_head_alone_serves_if_the_planner_says_so),
         STORY(expected_devices_are_not_waited_for_any_longer),
+        STORY(drift_asks_the_planner_between_requests_only),
         STORY(a_lost_device_fails_the_request_and_is_waited_for),
         STORY(without_the_lost_device_after_three_seconds),
         STORY(what_does_not_fit_without_it_waits_and_says_so),

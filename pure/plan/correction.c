@@ -5,8 +5,10 @@
 static const double FACTOR_LEAST = 0.1, FACTOR_MOST = 10;
 
 void kin_corrections_init(kin_corrections *c) {
-    *c = (kin_corrections){.hops = 1};
-    for (int i = 0; i < KIN_FACTS_MAX_DEVICES; i++) c->devices[i].cpu = c->devices[i].gpu = c->devices[i].disk = 1;
+    for (int i = 0; i < KIN_FACTS_MAX_DEVICES; i++) {
+        c->devices[i].cpu = c->devices[i].gpu = c->devices[i].disk = 1;
+        for (int to = 0; to < KIN_FACTS_MAX_DEVICES; to++) c->hops[i][to] = 1;
+    }
 }
 
 static bool known(double value) {
@@ -24,7 +26,13 @@ static double disk_factor(const kin_measured *measured, const kin_device_predict
     return predicted_bytes_s / (measured->disk_bytes / measured->disk_s);
 }
 
-void kin_corrections_set(kin_corrections *c, int device, const kin_measured *measured, const kin_prediction *predicted) {
+static void set_hops(kin_corrections *c, double factor, const kin_plan *plan) {
+    for (int s = 0; s < plan->n_stops && plan->n_stops > 1; s++)
+        set(&c->hops[plan->stops[s].device][plan->stops[(s + 1) % plan->n_stops].device], factor);
+}
+
+void kin_corrections_set(kin_corrections *c, int device, const kin_measured *measured, const kin_plan *plan,
+                         const kin_prediction *predicted) {
     const kin_device_prediction *p = &predicted->devices[device];
     double *cpu = &c->devices[device].cpu, *gpu = &c->devices[device].gpu, gpu_s = p->gpu_s,
            cpu_s = p->compute_s + p->windows_s - gpu_s;
@@ -32,15 +40,16 @@ void kin_corrections_set(kin_corrections *c, int device, const kin_measured *mea
     if (cpu_s > 0) set(cpu, *cpu * missing);
     if (gpu_s > 0) set(gpu, *gpu * missing);
     if (known(measured->disk_s)) set(&c->devices[device].disk, disk_factor(measured, p));
-    if (device == 0) set(&c->hops, measured->hop_s / predicted->hops_s);
+    if (device == 0) set_hops(c, measured->hop_s / predicted->hops_s, plan);
 }
 
 static void slow_engine(kin_engine_facts *e, double factor) {
     for (int q = 0; q < KIN_N_QUANT; q++) {
-        e->token_bytes_s[q] /= factor;
-        e->prompt_flop_s[q] /= factor;
+        if (e->token_bytes_s[q] != KIN_RATE_CANNOT) e->token_bytes_s[q] /= factor;
+        if (e->prompt_flop_s[q] != KIN_RATE_CANNOT) e->prompt_flop_s[q] /= factor;
     }
     e->read_bytes_s /= factor;
+    e->prompt_read_bytes_s /= factor;
     e->kv_copy_s *= factor;
     e->op_s *= factor;
 }
@@ -57,8 +66,8 @@ void kin_corrections_apply(const kin_corrections *c, kin_facts *facts) {
         d->disk_bytes_s /= c->devices[i].disk;
         d->disk_random_bytes_s /= c->devices[i].disk;
         for (int to = 0; to < facts->n_device; to++) {
-            facts->links[i][to].rtt_s *= c->hops;
-            facts->links[i][to].bytes_s /= c->hops;
+            facts->links[i][to].rtt_s *= c->hops[i][to];
+            facts->links[i][to].bytes_s /= c->hops[i][to];
         }
     }
 }

@@ -1,15 +1,15 @@
 // Running corrections: what a run measures, against what was predicted for it, corrects the facts for the next plan.
 //
 // Medians are taken where things are measured (ring/pace.h): each device reports those of its last tokens. Here there are only
-// factors, measured over predicted by the uncorrected facts, for each device's CPU, GPU and disk, and one for the links.
+// factors, measured over predicted by the uncorrected facts, for each device's CPU, GPU and disk, and for each link.
 //
 // A device measures its computing as a whole. If CPU and GPU both take part, both factors are multiplied by what is missing, so
 // that they keep the proportion that is known of them; an engine that has nothing to do keeps its factor. So when a new plan
 // moves layers from GPU to CPU, the CPU is believed to be as fast as it was last seen to be, or as its profile says, and the
 // first tokens of that plan say what is true. A device that loses all its layers keeps its factors.
 //
-// Hops are known only as the sum over the ring, and what they take longer than predicted (waking threads, encryption) any link
-// would; the factor is for all links.
+// Hops are known only as the sum over the ring: all its links get the same factor. Links that the plan does not use keep theirs;
+// with one factor for all of them two plans could take turns for ever, each spoiling what the other's ring has shown.
 //
 // Factors stay between 0.1 and 10. A profile is wrong by less; more means that something else was measured (a machine that
 // slept), and without bounds one such plan could drive a device out of the ring for good.
@@ -22,21 +22,22 @@ typedef struct kin_measured {
     double compute_s;  // without waiting
     double disk_s;     // in which at least one read was under way
     double disk_bytes; // read in that time
-    double hop_s;      // of the whole ring, for device 0 only
+    double hop_s;      // of the whole ring and all rounds, for device 0 only
 } kin_measured;
 
 typedef struct kin_corrections {
     struct {
         double cpu, gpu, disk;
     } devices[KIN_FACTS_MAX_DEVICES];
-    double hops;
+    double hops[KIN_FACTS_MAX_DEVICES][KIN_FACTS_MAX_DEVICES]; // [from][to]
 } kin_corrections;
 
 void kin_corrections_init(kin_corrections *corrections);
 
 // predicted: of the plan that runs, by the uncorrected facts. What is not known, or was not predicted, changes nothing. Setting
 // the same again changes nothing.
-void kin_corrections_set(kin_corrections *corrections, int device, const kin_measured *measured, const kin_prediction *predicted);
+void kin_corrections_set(kin_corrections *corrections, int device, const kin_measured *measured, const kin_plan *plan,
+                         const kin_prediction *predicted);
 
 // Divides the facts' rates, and multiplies their times, by the factors.
 void kin_corrections_apply(const kin_corrections *corrections, kin_facts *facts);

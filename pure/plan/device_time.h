@@ -27,6 +27,7 @@
 // have q = floor(N / k) units or one more:
 //     exposed = sum over windows of max(0, their share of excess - (Q - u / 2) / B)
 // While weights stream, layers are computed in several graphs each, and the output tile by tile: their starts are CPU time too.
+// A GPU that has all layers of the model has the output too: its bytes are not in H then, its time is the GPU's.
 // Experts are read when the router has chosen them: what is not in memory waits for the disk, and nothing hides it.
 //
 // Everything but k is in a kin_device_time, so a solver computes it once for all k.
@@ -46,7 +47,11 @@ typedef struct kin_load {
 typedef struct kin_device_rates {
     double cpu_layer_s, cpu_layer_fixed_s; // per mean layer of weights, per layer (KV cache, operations)
     double gpu_layer_s, gpu_layer_fixed_s;
+    bool has_gpu; // one that can multiply these weights
+    bool with_output;
     double output_s, output_bytes; // the head's
+    double gpu_output_s;           // on its GPU; INFINITY: that cannot multiply these weights
+    int n_layer;                   // of the model
     double layer_bytes, expert_bytes;
     double expert_miss_s; // reading the experts that one mean layer uses, if none of them is in memory
     double kv_bytes;      // of one layer, for the whole context
@@ -77,7 +82,10 @@ kin_device_time kin_device_time_of(const kin_device_rates *rates, const kin_load
 // A load of layers that are all of mean size.
 kin_load kin_load_of(int n_cpu, int n_gpu);
 
-// Most layers that surely fit on the GPU, whichever they are.
+// Whether the engine puts the output on the GPU: it has all layers of the model.
+bool kin_device_output_on_gpu(const kin_device_rates *rates, const kin_load *load);
+
+// Most layers that surely fit on the GPU, whichever they are; if that is all of them, the output does too.
 int kin_device_gpu_layers_max(const kin_device_rates *rates, int n_layer);
 
 // What k rounds add to compute_s and experts_s: starting windows, copies, waiting for the disk.

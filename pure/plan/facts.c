@@ -70,6 +70,7 @@ static int check_sizes(const kin_model_facts *m, kin_err *err) {
     if (check_types(m->output_flops, MAX_FLOP_S, "FLOP of the output", err) != 0) return KIN_FAIL;
     if (check_number(kin_facts_layer_bytes(m), 1, MAX_MEMORY_BYTES, "bytes of a layer", err) != 0) return KIN_FAIL;
     if (check_number(m->expert_share, 0, 1, "share of experts", err) != 0) return KIN_FAIL;
+    if (check_number(m->attn_bytes, 0, kin_facts_bytes_sum(m->layer_bytes), "bytes of attention", err) != 0) return KIN_FAIL;
     if (check_number(m->block_bytes, 1, MAX_MEMORY_BYTES, "largest block", err) != 0) return KIN_FAIL;
     if (check_number(m->unit_bytes, 1, m->block_bytes, "streamed unit", err) != 0) return KIN_FAIL;
     if (check_number(m->input_bytes, 0, MAX_MEMORY_BYTES, "bytes of the embedding", err) != 0) return KIN_FAIL;
@@ -111,11 +112,35 @@ int kin_facts_check(const kin_facts *facts, kin_err *err) {
 
 // ---- devices
 
+static bool cannot(double rate, double other) {
+    return rate == KIN_RATE_CANNOT || (rate == 0 && other == KIN_RATE_CANNOT);
+}
+
+bool kin_facts_can_multiply(const kin_engine_facts *e, kin_quant q) {
+    return !cannot(e->token_bytes_s[q], e->token_bytes_s[KIN_QUANT_OTHER]) &&
+           !cannot(e->prompt_flop_s[q], e->prompt_flop_s[KIN_QUANT_OTHER]);
+}
+
+bool kin_facts_gpu_usable(const kin_device_facts *d, const kin_model_facts *m) {
+    for (int q = 0; q < KIN_N_QUANT && d->has_gpu; q++) {
+        if ((m->layer_bytes[q] > 0 || m->expert_bytes[q] > 0) && !kin_facts_can_multiply(&d->gpu, (kin_quant)q)) return false;
+    }
+    return d->has_gpu;
+}
+
+static int check_rates(const double rates[KIN_N_QUANT], double most, const char *what, kin_err *err) {
+    double known[KIN_N_QUANT];
+    for (int q = 0; q < KIN_N_QUANT; q++) known[q] = rates[q] == KIN_RATE_CANNOT ? 0 : rates[q];
+    return check_types(known, most, what, err);
+}
+
 static int check_engine(const kin_engine_facts *e, const kin_model_facts *m, bool is_head, kin_err *err) {
-    if (check_types(e->token_bytes_s, MAX_BYTES_S, "bytes per second", err) != 0) return KIN_FAIL;
-    if (check_types(e->prompt_flop_s, MAX_FLOP_S, "FLOP per second", err) != 0) return KIN_FAIL;
+    if (check_rates(e->token_bytes_s, MAX_BYTES_S, "bytes per second", err) != 0) return KIN_FAIL;
+    if (check_rates(e->prompt_flop_s, MAX_FLOP_S, "FLOP per second", err) != 0) return KIN_FAIL;
     for (int q = 0; q < KIN_N_QUANT; q++) {
         bool used = m->layer_bytes[q] > 0 || m->expert_bytes[q] > 0 || (is_head && m->output_bytes[q] > 0);
+        if (used && !kin_facts_can_multiply(e, (kin_quant)q))
+            return kin_err_set(err, "cannot multiply %s weights", quant_names[q]);
         if (!used || e->token_bytes_s[q] >= TINY || e->token_bytes_s[KIN_QUANT_OTHER] >= TINY) continue;
         return kin_err_set(err, "no rate for %s weights", quant_names[q]);
     }
@@ -124,6 +149,7 @@ static int check_engine(const kin_engine_facts *e, const kin_model_facts *m, boo
         return kin_err_set(err, "no FLOP rate for %s weights", quant_names[q]);
     }
     if (check_number(e->read_bytes_s, TINY, MAX_BYTES_S, "memory's bytes per second", err) != 0) return KIN_FAIL;
+    if (check_optional_rate(e->prompt_read_bytes_s, MAX_BYTES_S, "a prompt's bytes per second", err) != 0) return KIN_FAIL;
     if (check_number(e->op_s, 0, MAX_SECONDS, "time of an operation", err) != 0) return KIN_FAIL;
     return check_number(e->kv_copy_s, 0, MAX_SECONDS, "KV copy time", err);
 }
@@ -144,7 +170,7 @@ int kin_facts_check_device(const kin_device_facts *d, const kin_model_facts *m, 
     if (check_optional_rate(d->disk_random_bytes_s, MAX_BYTES_S, "random disk rate", err) != 0) return KIN_FAIL;
     if (check_number(d->window_s, 0, MAX_SECONDS, "time to start a window", err) != 0) return KIN_FAIL;
     if (check_engine(&d->cpu, m, is_head, err) != 0) return kin_err_prefix(err, "CPU");
-    return d->has_gpu ? check_gpu(d, m, err) : 0;
+    return kin_facts_gpu_usable(d, m) ? check_gpu(d, m, err) : 0;
 }
 
 bool kin_facts_link_usable(const kin_link_facts *link) {

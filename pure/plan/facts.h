@@ -35,11 +35,15 @@ const char *kin_quant_name(kin_quant quant);
 // The systems reclaim memory differently; only the published objective asks for it.
 typedef enum kin_os { KIN_OS_LINUX, KIN_OS_MACOS, KIN_OS_ANDROID, KIN_OS_OTHER } kin_os;
 
+// In place of a rate: this engine cannot multiply weights of that type. 0 says that nobody measured it.
+#define KIN_RATE_CANNOT (-1.0)
+
 // What computes: all cores of a CPU together, or a GPU.
 typedef struct kin_engine_facts {
     double token_bytes_s[KIN_N_QUANT]; // weight bytes per second in matrix-vector products, compute and memory together
     double prompt_flop_s[KIN_N_QUANT]; // FLOP per second in matrix products with a prompt batch
     double read_bytes_s;               // attention: bytes of the KV cache, counted once for each head that looks at them
+    double prompt_read_bytes_s;        // the same for a prompt batch, counted for each token too; 0: not known
     double kv_copy_s;                  // one token's keys and values into the cache of one layer
     double op_s; // one operation of a graph, beside what it reads: waking and meeting threads, a kernel's start
 } kin_engine_facts;
@@ -75,6 +79,7 @@ typedef struct kin_model_facts {
     double expert_bytes[KIN_N_QUANT];         // all experts of the mean layer
     double expert_share;                      // of these a token uses so much, 0 to 1
     double layer_share[KIN_FACTS_MAX_LAYERS]; // [n_layer] size over the mean size; the mean is 1
+    double attn_bytes;                        // of the mean layer's, those of its attention; 0: a quarter
     double block_bytes;                       // largest piece that is needed at once: what the streaming ring is made for
     double unit_bytes;                        // piece that stays in memory or is streamed as a whole (mean)
     double input_bytes;                       // the embedding; a token reads one row
@@ -109,6 +114,11 @@ typedef uint32_t kin_device_set;
 static inline kin_device_set kin_device_bit(int device) {
     return (kin_device_set)1 << device;
 }
+
+// Whether the device has a GPU that can multiply all weight types of the model's layers. If not, it is planned without one.
+bool kin_facts_gpu_usable(const kin_device_facts *device, const kin_model_facts *model);
+// Whether both rates of a type are known, or one for "other" stands for them.
+bool kin_facts_can_multiply(const kin_engine_facts *engine, kin_quant quant);
 
 // Sums over types.
 double kin_facts_bytes_sum(const double bytes[KIN_N_QUANT]);

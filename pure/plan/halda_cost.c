@@ -22,17 +22,17 @@ static void init_device(kin_halda_model *h, const kin_facts *facts, kin_halda_de
     const kin_device_facts *d = &facts->devices[out->device];
     const kin_model_facts *m = &facts->model;
     out->os = d->os;
-    out->has_gpu = d->has_gpu;
+    out->has_gpu = kin_facts_gpu_usable(d, m);
     out->is_head = out->device == 0;
-    out->is_metal = d->os == KIN_OS_MACOS && d->has_gpu;
+    out->is_metal = d->os == KIN_OS_MACOS && out->has_gpu;
     out->alpha_s = layer_s(h, m, &d->cpu, kind);
-    if (d->has_gpu) out->beta_s = layer_s(h, m, &d->gpu, kind) - out->alpha_s;
-    if (d->has_gpu && !d->uma && kind == KIN_HALDA_PUBLISHED) out->xi_s += d->to_gpu_s + d->from_gpu_s;
+    if (out->has_gpu) out->beta_s = layer_s(h, m, &d->gpu, kind) - out->alpha_s;
+    if (out->has_gpu && !d->uma && kind == KIN_HALDA_PUBLISHED) out->xi_s += d->to_gpu_s + d->from_gpu_s;
     out->avail_bytes = out->is_metal ? d->gpu_memory_bytes : d->memory_bytes + (d->os == KIN_OS_ANDROID ? d->swap_bytes : 0);
     out->disk_bytes_s = d->os == KIN_OS_MACOS ? d->disk_random_bytes_s : d->disk_bytes_s;
     out->fixed_bytes = (out->is_head ? h->row_bytes + h->output_bytes : 0) + m->cpu_buffer_bytes;
     if (out->is_metal) out->fixed_bytes += m->gpu_buffer_bytes;
-    if (d->has_gpu)
+    if (out->has_gpu)
         out->gpu_avail_bytes = d->gpu_memory_bytes - m->gpu_buffer_bytes - (out->is_metal && out->is_head ? h->output_bytes : 0);
 }
 

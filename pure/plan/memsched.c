@@ -6,8 +6,8 @@
 #include "pure/plan/device_time.h"
 #include "pure/plan/scheduler.h"
 
-static double memory_of(const kin_device_facts *d) {
-    return d->memory_bytes + (d->has_gpu && !d->uma ? d->gpu_memory_bytes : 0);
+static double memory_of(const kin_device_facts *d, const kin_model_facts *m) {
+    return d->memory_bytes + (kin_facts_gpu_usable(d, m) && !d->uma ? d->gpu_memory_bytes : 0);
 }
 
 int kin_plan_memsched(const kin_facts *facts, const kin_plan_options *options, kin_plan *plan, kin_err *err) {
@@ -19,7 +19,8 @@ int kin_plan_memsched(const kin_facts *facts, const kin_plan_options *options, k
     *plan = (kin_plan){.n_rounds = n_rounds};
     if (n_rounds > facts->model.n_layer) return kin_err_set(err, "plan: %d rounds for %d layers", n_rounds, facts->model.n_layer);
     // Windows of equal rounds are divided, then rounds are put together: a device has none or at least one layer in each.
-    for (int i = 0; i < facts->n_device; i++) memory[i] = usable & kin_device_bit(i) ? memory_of(&facts->devices[i]) : 0;
+    for (int i = 0; i < facts->n_device; i++)
+        memory[i] = usable & kin_device_bit(i) ? memory_of(&facts->devices[i], &facts->model) : 0;
     kin_scheduler_divide(facts->model.n_layer / n_rounds, memory, facts->n_device, counts);
     int largest = 0, rest = facts->model.n_layer % n_rounds;
     for (int i = 0; i < facts->n_device; i++) {
@@ -28,7 +29,7 @@ int kin_plan_memsched(const kin_facts *facts, const kin_plan_options *options, k
     }
     plan->shares[largest].n_layer += rest;
     for (int i = 0; i < facts->n_device; i++) {
-        if (facts->devices[i].has_gpu) plan->shares[i].n_layer_gpu = plan->shares[i].n_layer;
+        if (kin_facts_gpu_usable(&facts->devices[i], &facts->model)) plan->shares[i].n_layer_gpu = plan->shares[i].n_layer;
     }
     kin_scheduler_fit_gpus(facts, plan);
     return kin_scheduler_finish(facts, usable, NULL, plan, err);

@@ -29,7 +29,7 @@ static worker worker_of(const kin_facts *facts, int device) {
     kin_device_rates r;
     kin_device_rates_init(&r, facts, device, 1, facts->work.n_cached, true);
     double cpu_s = r.cpu_layer_s + r.cpu_layer_fixed_s, gpu_s = r.gpu_layer_s + r.gpu_layer_fixed_s;
-    worker w = {.cpu_power = 1 / cpu_s, .on_gpu = r.facts->has_gpu && gpu_s < cpu_s};
+    worker w = {.cpu_power = 1 / cpu_s, .on_gpu = r.has_gpu && gpu_s < cpu_s};
     w.power = w.on_gpu ? 1 / gpu_s : w.cpu_power;
     w.room = w.on_gpu ? kin_device_gpu_layers_max(&r, facts->model.n_layer) : cpu_room(&r, facts->model.n_layer);
     return w;

@@ -44,7 +44,9 @@ static int check_shares(const kin_plan *plan, const kin_facts *facts, kin_err *e
             return kin_err_set(err, "plan: %s: %d layers, %d of them on the GPU", name, share->n_layer, share->n_layer_gpu);
         if (share->n_layer > 0 && share->n_layer < plan->n_rounds)
             return kin_err_set(err, "plan: %s: %d layers for %d rounds", name, share->n_layer, plan->n_rounds);
-        if (share->n_layer_gpu > 0 && !facts->devices[i].has_gpu) return kin_err_set(err, "plan: %s has no GPU", name);
+        if (share->n_layer_gpu > 0 && !kin_facts_gpu_usable(&facts->devices[i], &facts->model))
+            return kin_err_set(err, "plan: %s has no GPU%s", name,
+                               facts->devices[i].has_gpu ? " that can multiply these weights" : "");
         sum += share->n_layer;
     }
     if (sum != facts->model.n_layer) return kin_err_set(err, "plan: %d layers of %d", sum, facts->model.n_layer);

@@ -8,18 +8,28 @@
 #include "pure/plan/residency.h"
 
 enum {
-    N_UNITS_OF_FFN = 3,
+    MAX_BLOCKS = 3, // of a layer
+    MAX_LAYER_UNITS = 4,
     MAX_TILES = 128,
-    MAX_UNITS = (1 + N_UNITS_OF_FFN) * KIN_FACTS_MAX_LAYERS + MAX_TILES,
+    MAX_UNITS = MAX_LAYER_UNITS * KIN_FACTS_MAX_LAYERS + MAX_TILES,
     N_REMEMBERED = 256, // reads; a ring holds fewer
     N_TOKENS = 24,      // the first ones fill the rings
     N_COUNTED = 12,
 };
-static const double TILE_BYTES = 16 << 20;
+static const double TILE_BYTES = 16 << 20; // where the facts do not say how many there are
+
+// What is computed at once while weights stream.
+typedef struct block {
+    int n_unit; // of the same size
+    double bytes;
+    double compute_share; // of the layer's time
+} block;
 
 typedef struct device {
     kin_device_rates rates;
-    double experts_layer_s; // waiting for experts, per CPU layer
+    block blocks[MAX_BLOCKS]; // of a layer
+    double experts_layer_s;   // waiting for experts, per CPU layer
+    bool output_on_gpu;
     int n_unit, n_layer_unit, next;
     uint64_t bytes[MAX_UNITS];
     bool resident[MAX_UNITS];
@@ -31,16 +41,27 @@ typedef struct device {
 
 // ---- units
 
-static void set_units(device *d, int n_cpu, double resident_bytes, bool streams) {
+static void set_blocks(device *d, const kin_model_facts *m) {
+    double layer = d->rates.layer_bytes, attn = m->attn_bytes > 0 ? m->attn_bytes : layer / 4, ffn = layer - attn;
+    double computed = layer + m->expert_share * d->rates.expert_bytes;
+    bool experts = d->rates.expert_bytes > 0;
+    d->blocks[0] = (block){1, attn, computed > 0 ? attn / computed : 1};
+    d->blocks[1] = experts ? (block){1, ffn, 1 - d->blocks[0].compute_share} : (block){2, 2 * ffn / 3, 2 * ffn / 3 / layer};
+    d->blocks[2] = experts ? (block){0} : (block){1, ffn / 3, ffn / 3 / layer};
+}
+
+static void set_units(device *d, const kin_model_facts *m, int n_cpu, double resident_bytes, bool streams) {
     uint32_t order[MAX_UNITS];
-    double ffn = fmin(d->rates.block_bytes, d->rates.layer_bytes), left = d->rates.output_bytes;
+    double output = d->output_on_gpu ? 0 : d->rates.output_bytes;
+    set_blocks(d, m);
     for (int il = 0; il < n_cpu; il++) {
-        d->bytes[d->n_unit++] = (uint64_t)(d->rates.layer_bytes - ffn);
-        for (int i = 0; i < N_UNITS_OF_FFN; i++) d->bytes[d->n_unit++] = (uint64_t)(ffn / N_UNITS_OF_FFN);
+        for (const block *b = d->blocks; b < d->blocks + MAX_BLOCKS; b++) {
+            for (int i = 0; i < b->n_unit; i++) d->bytes[d->n_unit++] = (uint64_t)(b->bytes / b->n_unit);
+        }
     }
     d->n_layer_unit = d->n_unit;
-    int n_tiles = (int)fmin(MAX_TILES, ceil(left / TILE_BYTES));
-    for (int i = 0; i < n_tiles; i++) d->bytes[d->n_unit++] = (uint64_t)(left / n_tiles);
+    int n_tiles = output > 0 ? (int)fmin(MAX_TILES, ceil(m->output_blocks > 0 ? m->output_blocks : output / TILE_BYTES)) : 0;
+    for (int i = 0; i < n_tiles; i++) d->bytes[d->n_unit++] = (uint64_t)(output / n_tiles);
     kin_residency_order(d->bytes, (size_t)d->n_unit, order);
     // The closed form has half a unit unused on average; here that shows by itself.
     uint64_t budget = streams ? (uint64_t)(resident_bytes + d->rates.unit_bytes / 2) : UINT64_MAX;
@@ -77,13 +98,12 @@ static double compute_block(device *d, double now, int n, double compute_s) {
 
 static double compute_window(device *d, double now, int n_cpu, int n_gpu) {
     const kin_device_rates *r = &d->rates;
-    double layer_s = r->cpu_layer_s + r->cpu_layer_fixed_s,
-           ffn = r->layer_bytes > 0 ? fmin(1, r->block_bytes / r->layer_bytes) : 1;
+    double layer_s = r->cpu_layer_s + r->cpu_layer_fixed_s;
     now += r->window_s + n_cpu * d->experts_layer_s;
     d->read_end += n_cpu * d->experts_layer_s; // it is the same disk
     for (int il = 0; il < n_cpu; il++) {
-        now = compute_block(d, now, 1, layer_s * (1 - ffn));
-        now = compute_block(d, now, N_UNITS_OF_FFN, layer_s * ffn);
+        for (const block *b = d->blocks; b < d->blocks + MAX_BLOCKS; b++)
+            now = compute_block(d, now, b->n_unit, layer_s * b->compute_share);
     }
     if (n_gpu > 0) now += n_gpu * (r->gpu_layer_s + r->gpu_layer_fixed_s) + r->gpu_window_s;
     return now;
@@ -101,6 +121,7 @@ static double play_token(const kin_facts *facts, const kin_plan *plan, device *d
             if (n > 0) now = compute_window(&devices[at], now, n - n_gpu, n_gpu);
         }
     }
+    if (devices[0].output_on_gpu) return now + devices[0].rates.gpu_output_s;
     int n_tiles = devices[0].n_unit - devices[0].n_layer_unit;
     for (int i = 0; i < n_tiles; i++) now = compute_block(&devices[0], now, 1, devices[0].rates.output_s / n_tiles);
     return now;
@@ -115,11 +136,13 @@ int kin_timeline_play(const kin_facts *facts, const kin_plan *plan, double *tpot
     for (int i = 0; i < facts->n_device; i++) {
         int n_cpu = plan->shares[i].n_layer - plan->shares[i].n_layer_gpu;
         kin_device_rates_init(&devices[i].rates, facts, i, 1, facts->work.n_cached, true);
+        kin_load load = kin_load_of(n_cpu, plan->shares[i].n_layer_gpu);
+        devices[i].output_on_gpu = kin_device_output_on_gpu(&devices[i].rates, &load);
         if (p.devices[i].streamed_bytes > 0) {
             devices[i].rates.cpu_layer_fixed_s += devices[i].rates.layer_starts_s;
             devices[i].rates.output_s += devices[i].rates.output_starts_s;
         }
-        set_units(&devices[i], n_cpu, p.devices[i].resident_bytes, p.devices[i].streamed_bytes > 0);
+        set_units(&devices[i], &facts->model, n_cpu, p.devices[i].resident_bytes, p.devices[i].streamed_bytes > 0);
         devices[i].experts_layer_s = n_cpu > 0 ? p.devices[i].experts_s / n_cpu : 0;
     }
     for (int token = 0; token < N_TOKENS; token++) {

@@ -146,6 +146,18 @@ static bool is_same_plan(const kin_roster *r, int n, const uint8_t *members, con
     return true;
 }
 
+// A head that only looks on, or has yet to begin, is alone by itself: nobody needs to be told.
+static kin_log_level level_of_plan(const kin_roster *r) {
+    return r->n_members == 0 && !r->was_up ? KIN_LOG_DEBUG : KIN_LOG_INFO;
+}
+
+static void say_plan(kin_roster *r) {
+    if (r->n_members == 0)
+        kin_roster_log(r, level_of_plan(r), "plan %u: no device", r->epoch);
+    else
+        kin_roster_log(r, level_of_plan(r), "plan %u: %d device%s", r->epoch, r->n_members, r->n_members == 1 ? "" : "s");
+}
+
 static void begin_epoch(kin_roster *r, int n, const uint8_t *members, const uint64_t *windows) {
     kin_assert(r->epoch < UINT32_MAX);
     r->epoch++;
@@ -155,7 +167,7 @@ static void begin_epoch(kin_roster *r, int n, const uint8_t *members, const uint
         r->members[m] = members[m];
         r->windows[m] = windows[m];
     }
-    kin_roster_log(r, KIN_LOG_INFO, "plan %u: %d device%s", r->epoch, n, n == 1 ? "" : "s");
+    say_plan(r);
     for (int m = n - 1; m >= 0; m--) { // the last first: who connects to the next finds it informed
         int i = members[m];
         kin_roster_set_state(r, i, KIN_DEVICE_PREPARING);
@@ -244,10 +256,11 @@ void kin_roster_look_ready(kin_roster *r) {
         const kin_roster_device *d = &r->devices[r->members[m]];
         if (d->state != KIN_DEVICE_READY || !d->ring_open) return;
     }
-    r->is_up = r->was_up = true;
-    kin_roster_act(r, KIN_ROSTER_UP);
     char doing[KIN_ROSTER_SENTENCE];
-    kin_roster_log(r, KIN_LOG_INFO, "%s", kin_roster_doing(r, doing, sizeof doing));
+    r->is_up = true;
+    kin_roster_act(r, KIN_ROSTER_UP);
+    kin_roster_log(r, level_of_plan(r), "%s", kin_roster_doing(r, doing, sizeof doing));
+    r->was_up = true;
     r->changed = true;
 }
 

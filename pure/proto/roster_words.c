@@ -92,12 +92,19 @@ static void say_preparing(const kin_roster *r, char *buf, size_t n) {
                  r->devices[r->members[i + 1]].name);
 }
 
+static void say_serving(const kin_roster *r, char *buf, size_t n) {
+    if (r->n_members == 0)
+        snprintf(buf, n, "serving alone");
+    else
+        snprintf(buf, n, "serving on %d device%s", r->n_members, r->n_members == 1 ? "" : "s");
+}
+
 const char *kin_roster_doing(const kin_roster *r, char *buf, size_t n) {
     switch (kin_roster_state_now(r)) {
     case KIN_ROSTER_GATHERING: say_gathering(r, buf, n); break;
     case KIN_ROSTER_SHORT: say_short(r, buf, n); break;
     case KIN_ROSTER_PREPARING: say_preparing(r, buf, n); break;
-    case KIN_ROSTER_SERVING: snprintf(buf, n, "serving on %d device%s", r->n_members, r->n_members == 1 ? "" : "s"); break;
+    case KIN_ROSTER_SERVING: say_serving(r, buf, n); break;
     }
     return buf;
 }
