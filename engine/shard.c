@@ -54,7 +54,7 @@ struct kin_shard {
     bool flash;
     uint64_t fixed_bytes;    // KV cache, buffers and the program itself
     uint64_t weights_budget; // at the start
-    kin_governor *governor;
+    kin_governor *governor;  // NULL: nothing to govern, or not yet
 
     step *steps; // [n_steps]
     // One run's inputs, sized for n_batch.
@@ -317,7 +317,8 @@ static int open_all(kin_shard *s, kin_err *err) {
 
     s->flash = o->flash && supports_flash(s, &s->devices->cpu) && (n_gpu_layers == 0 || supports_flash(s, &s->devices->gpu));
     if (open_stage(s, &s->cpu, false, err) != 0 || open_stage(s, &s->gpu, true, err) != 0) return KIN_FAIL;
-    return open_output(s, err) == 0 ? open_governor(s, err) : KIN_FAIL;
+    if (open_output(s, err) != 0) return KIN_FAIL;
+    return kin_weights_lands(s->weights) ? 0 : open_governor(s, err);
 }
 
 int kin_shard_open(kin_shard **out, const kin_model *model, const kin_devices *devices, const kin_shard_options *o,
@@ -382,13 +383,19 @@ static step *free_step(kin_shard *s, int *number) {
     return NULL;
 }
 
+// The last weights came in the background: they stream from here on, and memory is governed.
+static int settle(kin_shard *s, kin_err *err) {
+    if (!kin_weights_lands(s->weights) || !kin_weights_has_landed(s->weights)) return 0;
+    return kin_weights_settle(s->weights, err) == 0 ? open_governor(s, err) : KIN_FAIL;
+}
+
 int kin_shard_begin(kin_shard *s, const kin_batch *batch, kin_err *err) {
     kin_assert(batch->n_tokens > 0 && batch->n_tokens <= s->o.n_batch);
     kin_assert(!batch->out || (batch->n_out > 0 && batch->n_out <= batch->n_tokens));
     int number;
     step *st = free_step(s, &number);
     if (!st) return kin_err_set(err, "%d steps are on their way already", s->o.n_steps);
-    if (kin_kv_place(s->kv, batch, st->cells, err) != 0) return KIN_FAIL;
+    if (settle(s, err) != 0 || kin_kv_place(s->kv, batch, st->cells, err) != 0) return KIN_FAIL;
     size_t n = (size_t)batch->n_tokens;
     memcpy(st->pos, batch->pos, n * sizeof *st->pos);
     if (batch->seq)
@@ -494,6 +501,7 @@ int kin_shard_run(kin_shard *s, int number, int i_window, const float *x, float 
         .variant = i_window, .n_tokens = batch->n_tokens, .n_kv = st->n_kv, .n_out = gpu ? batch->n_tokens : n_out};
     if (cpu && run_cpu(s, i_window, shape, s->output && !batch->no_output, &in, y, err) != 0) return KIN_FAIL;
     if (!gpu) return 0;
+    if (kin_weights_land_gpu(s->weights, kin_window_gpu_begin(window), window->layer_end, err) != 0) return KIN_FAIL;
     if (cpu) in.x = y;
     shape.n_out = n_out;
     return kin_stage_run(s->gpu.stage, shape, &in, y, err);

@@ -34,7 +34,7 @@ typedef struct kin_shard_options {
     uint64_t identity;          // of the model's content, if it is known; 0: samples of the file tell
     uint64_t memory;            // bytes that all of it may take: weights, KV cache, buffers; 0: what the machine can spare
     kin_stream_mode mode;       // how weights that do not fit are read
-    const kin_arrival *arrival; // of weights that are not in the files yet, for open only; NULL: all are
+    const kin_arrival *arrival; // of weights that are not in the files yet, borrowed until close; NULL: all are
     kin_progress progress;
     void *progress_user;
 } kin_shard_options;
@@ -43,6 +43,7 @@ kin_shard_options kin_shard_options_defaults(const kin_model *model);
 
 // Opens weights, KV cache and compute buffers. KV cache and buffers come first, the weights get the memory that is left and are
 // streamed as far as they do not fit. Fails when the rest is too little even for that (the sentence has the numbers).
+// With an arrival and several windows it waits for the first window's weights; a run waits for what it needs of the others.
 int kin_shard_open(kin_shard **out, const kin_model *model, const kin_devices *devices, const kin_shard_options *options,
                    kin_err *err);
 void kin_shard_close(kin_shard *shard);

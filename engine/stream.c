@@ -397,6 +397,13 @@ static void choose(kin_stream *s, uint64_t budget) {
     s->stats.resident_bytes = kin_residency_choose(s->bytes, s->n_units, s->order, for_units, s->wanted);
 }
 
+int kin_stream_check_budget(const kin_stream_options *o, kin_err *err) {
+    uint64_t ring_bytes = ring_size(o->units, o->n_units);
+    if (o->mode != KIN_STREAM_RESIDENT || o->budget >= ring_bytes || o->budget >= all_bytes(o)) return 0;
+    return kin_err_set(err, "%llu MiB are too little for weights: at least %llu MiB are needed to stream them through",
+                       (unsigned long long)(o->budget >> 20), (unsigned long long)(ring_bytes + ((1 << 20) - 1)) >> 20);
+}
+
 int kin_stream_open(kin_stream **out, const kin_stream_options *o, kin_err *err) {
     *out = NULL;
     kin_stream *s = calloc(1, sizeof *s);
@@ -410,11 +417,7 @@ int kin_stream_open(kin_stream **out, const kin_stream_options *o, kin_err *err)
     s->n_layer_units = o->n_layer_units;
     s->mode = o->mode;
     s->ring_bytes = ring_size(o->units, o->n_units);
-    if (o->mode == KIN_STREAM_RESIDENT && o->budget < s->ring_bytes && o->budget < all_bytes(o)) {
-        kin_err_set(err, "%llu MiB are too little for weights: at least %llu MiB are needed to stream them through",
-                    (unsigned long long)(o->budget >> 20), (unsigned long long)(s->ring_bytes + ((1 << 20) - 1)) >> 20);
-        goto fail;
-    }
+    if (kin_stream_check_budget(o, err) != 0) goto fail;
     if (open_files(s, o, err) != 0 || alloc_state(s, o, err) != 0) goto fail;
     if (s->mode == KIN_STREAM_RESIDENT && alloc_ring(s, err) != 0) goto fail;
     choose(s, o->budget);

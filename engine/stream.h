@@ -60,6 +60,9 @@ typedef struct kin_stream_options {
 int kin_stream_open(kin_stream **out, const kin_stream_options *options, kin_err *err);
 void kin_stream_close(kin_stream *stream);
 
+// What open says of the budget. The files are not looked at.
+int kin_stream_check_budget(const kin_stream_options *options, kin_err *err);
+
 // The least budget: the ring alone.
 uint64_t kin_stream_min_budget(const kin_stream_unit *units, size_t n_units);
 

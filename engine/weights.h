@@ -8,6 +8,9 @@
 // The computing thread asks block by block: acquire, compute, release. A run that needs no streaming says so at its beginning
 // and uses all tensors at once.
 //
+// With an arrival and several windows, open waits for the first window only. The others land while it is computed: acquire waits
+// for them, and fails when they do not come. What streams does so once all have landed.
+//
 // Owner: one shard. Thread: the owner's; set_budget from any.
 #pragma once
 
@@ -34,8 +37,8 @@ typedef struct kin_weights_options {
     uint64_t identity;     // of the model's content; 0: not known
     kin_stream_mode mode;
     uint64_t budget;            // bytes of memory for the CPU's weights; UINT64_MAX: all that they need
-    const kin_arrival *arrival; // of weights that are not in the files yet, for open only; NULL: all are
-    kin_progress progress;      // NULL, or called while weights are packed or copied
+    const kin_arrival *arrival; // of weights that are not in the files yet, borrowed until close; NULL: all are
+    kin_progress progress;      // NULL, or called while weights are packed or copied, from several threads
     void *progress_user;
 } kin_weights_options;
 
@@ -43,7 +46,7 @@ typedef struct kin_weights_options {
 int kin_weights_open(kin_weights **out, const kin_model *model, const kin_devices *devices, const kin_weights_options *options,
                      kin_err *err);
 
-// Waits until a cache file that was begun is safely on the disk.
+// Ends waits for what has not landed. Waits until a cache file that was begun is safely on the disk.
 void kin_weights_close(kin_weights *weights);
 
 // Bytes of the CPU's weights of such windows: what a budget is compared with.
@@ -78,6 +81,15 @@ bool kin_weights_begin(kin_weights *weights, int i_block, bool with_output);
 int kin_weights_acquire(kin_weights *weights, int i_block, kin_err *err);
 void kin_weights_release(kin_weights *weights, int i_block);
 
+// lands: since open, if some of it may come later, until settle. has_landed: all of it is here. Then, between two runs, settle
+// lets streaming begin; it fails as open does.
+bool kin_weights_lands(const kin_weights *weights);
+bool kin_weights_has_landed(kin_weights *weights);
+int kin_weights_settle(kin_weights *weights, kin_err *err);
+
+// Layers on the GPU, before a run over them: waits for those that have not come yet, and copies them.
+int kin_weights_land_gpu(kin_weights *weights, int layer_begin, int layer_end, kin_err *err);
+
 // Experts do not go through the ring: which ones a token needs is known only once the router has spoken. They stay in their file
 // mapping, and the OS keeps those in memory that are used most. This fetches the ones in `chosen` // i32 [n] (numbers may repeat)
 // of a CPU layer, several at once, before they are computed with.
@@ -99,7 +111,7 @@ typedef struct kin_weights_stats {
     kin_stream_stats stream;
 } kin_weights_stats;
 
-kin_weights_stats kin_weights_get_stats(const kin_weights *weights);
+kin_weights_stats kin_weights_get_stats(kin_weights *weights);
 
 // When weights were read from the disk, and waited for: see kin_stream_take_intervals.
 size_t kin_weights_take_intervals(kin_weights *weights, kin_stream_record record, kin_interval *out, size_t n_max);

@@ -68,6 +68,7 @@ static int look(const kin_inflow_view *v, int i_file, uint64_t offset, uint64_t 
     const kin_inflow *f = v->inflow;
     uint32_t begin, end;
     if (atomic_load(f->stop)) return kin_err_set(err, "stopped");
+    if (v->is_left) return kin_err_set(err, "weights are not waited for any more");
     if (v->ticket != f->ticket) return kin_err_set(err, "another plan has come");
     if (!f->store) return kin_err_set(err, "%s", f->reason);
     if (kin_store_chunks_of_range(f->store, i_file, offset, bytes, &begin, &end, err) != 0) return KIN_FAIL;
@@ -93,6 +94,14 @@ static int wait_for(void *user, int i_file, uint64_t offset, uint64_t bytes, kin
     return is > 0 ? 0 : KIN_FAIL;
 }
 
+static void leave(void *user) {
+    kin_inflow_view *v = user;
+    pthread_mutex_lock(&v->inflow->mutex);
+    v->is_left = true;
+    pthread_cond_broadcast(&v->inflow->changed);
+    pthread_mutex_unlock(&v->inflow->mutex);
+}
+
 kin_arrival kin_inflow_arrival(kin_inflow_view *view) {
-    return (kin_arrival){wait_for, view};
+    return (kin_arrival){wait_for, leave, view};
 }

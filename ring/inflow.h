@@ -4,8 +4,8 @@
 // waits then fails with the reason. A wait lasts no longer than the fetch behind it, which gives up after a minute without a
 // byte (ring/fetch.h), or until the process is to stop.
 //
-// What a preparation waited for is here for good; an inflow that was begun for another one fails those who still wait for the
-// former.
+// Waits go on after the device is ready: it is when its first window is here. What a preparation waited for is here for good; an
+// inflow that was begun for another one fails those who still wait for the former.
 //
 // Owner: the join. Threads: as the functions say.
 #pragma once
@@ -35,6 +35,7 @@ void kin_inflow_end(kin_inflow *inflow, const char *reason);
 typedef struct kin_inflow_view {
     kin_inflow *inflow;
     uint32_t ticket;
+    bool is_left; // nobody wants to wait with it any more; the inflow's
 } kin_inflow_view;
 
 // The view is borrowed as long as the arrival is used.

@@ -214,6 +214,7 @@ static void begin(void *arg) {
 static void end(void *arg) {
     kin_join *j = arg;
     drop_control(j, "the device was stopped");
+    kin_inflow_end(j->inflow, "the device was stopped");
     kin_meter_close(j->meter);
     kin_fetch_cancel(j->fetch);
     kin_share_close(j->share);

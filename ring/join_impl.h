@@ -40,9 +40,9 @@ typedef struct kin_join {
     kin_proto_id fetching_from;
     char fetching_address[KIN_MEMBER_ADDRESS];
     uint16_t fetching_port;
-    int n_embd;      // of the model that the seat has open; 0: none yet
-    uint32_t ticket; // of the last preparation, and what there is of it already
-    bool is_fetched, is_seated;
+    int n_embd;                               // of the model that the seat has open; 0: none yet
+    uint32_t ticket;                          // of the last preparation, and what there is of it already
+    bool is_fetched, is_seated, begins_early; // early: with its first window, while others come
     kin_proto_ready ready;
     kin_proto_progress progress;
     char doing[KIN_MEMBER_SENTENCE];
@@ -50,6 +50,8 @@ typedef struct kin_join {
 
     // The computing thread.
     kin_seat *seat;
+    kin_inflow_view view; // what the seat waits with
+    kin_arrival arrival;
     kin_time progress_at;
     const char *progress_what;
 

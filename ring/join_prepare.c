@@ -1,8 +1,9 @@
 // From a plan to a device that is ready for it: the model's file, or the parts of it that are fetched, and a seat over them.
 //
 // The two overlap. As soon as the files' headers are there the seat is opened; it waits for the weights where it needs them
-// (ring/inflow.h) and packs the first ones while the last are still on their way. The device is ready when the seat is open and
-// the fetch has ended well, with all of it safe on the disk.
+// (ring/inflow.h) and packs the first ones while the last are still on their way. A device of several windows is ready when the
+// seat is open, which has its first window then; the fetch goes on, and if it fails, so does what was ready. A device of one is
+// ready when the fetch has ended well, too, with all of it safe on the disk.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +35,7 @@ static void queue_plan(kin_join *j) {
 }
 
 static void look_prepared(kin_join *j) {
-    if (!j->is_fetched || !j->is_seated) return;
+    if (!j->is_seated || !(j->is_fetched || j->begins_early)) return;
     kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_PREPARED, .ticket = j->ticket});
 }
 
@@ -169,6 +170,7 @@ void kin_join_prepare(kin_join *j, uint32_t ticket) {
     j->ticket = ticket;
     j->is_fetched = j->is_seated = false;
     atomic_store(&j->is_fetching, false);
+    j->begins_early = j->plan->n_windows > 1;
     if (kin_seat_windows(j->plan, KIN_PROTO_MAX_LAYERS, &windows, &err) != 0) {
         fail(j, "reading the plan", err.text);
     } else if (j->o.model_path && memcmp(&j->o.model_hash, &j->plan->model, sizeof j->plan->model) == 0) {

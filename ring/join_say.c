@@ -65,6 +65,16 @@ void kin_join_say_events(kin_join *j) {
         say_if_it_fits(j, 0, &m);
 }
 
+// Its sentence, and what still comes while it works.
+static void fill_doing(const kin_join *j, kin_member_state state, char *to) {
+    const kin_proto_progress *p = &j->progress;
+    char line[KIN_MEMBER_SENTENCE + 64];
+    snprintf(line, sizeof line, "%s", j->doing);
+    if (state == KIN_MEMBER_READY && atomic_load(&j->is_fetching) && p->total > 0)
+        snprintf(line, sizeof line, "%s, with %.0f %% of its weights here", j->doing, 100 * (double)p->done / (double)p->total);
+    kin_label_set(to, KIN_PROTO_MAX_STR, line);
+}
+
 void kin_join_say_status(kin_join *j) {
     kin_proto_message m = {.type = KIN_FRAME_STATUS};
     kin_station_stats net = kin_station_stats_now(j->station);
@@ -77,7 +87,7 @@ void kin_join_say_status(kin_join *j) {
     m.status.net_in = net.net_in;
     m.status.net_out = net.net_out;
     m.status.rtt_ns = net.rtt_ns;
-    kin_label_set(m.status.doing, KIN_PROTO_MAX_STR, j->doing);
+    fill_doing(j, state, m.status.doing);
     kin_join_say_events(j); // the head then has all events until now
     say_if_it_fits(j, 0, &m);
 }

@@ -80,11 +80,11 @@ static void open_seat(kin_join *j, const kin_parcel *parcel) {
     j->seat = NULL;
     kin_vitals_take_seat(j->vitals);
     bool in_parts = !j->o.model_path || strcmp(path, j->o.model_path) != 0;
-    kin_inflow_view view = {j->inflow, parcel->frame.epoch};
-    kin_arrival arrival = kin_inflow_arrival(&view);
+    j->view = (kin_inflow_view){j->inflow, parcel->frame.epoch, false};
+    j->arrival = kin_inflow_arrival(&j->view);
     kin_seat_options o = {.model_path = path,
                           .in_parts = in_parts,
-                          .arrival = in_parts ? &arrival : NULL,
+                          .arrival = in_parts ? &j->arrival : NULL,
                           .cache_dir = j->o.no_cache ? NULL : j->o.cache_dir,
                           .cache_cap = j->o.cache_cap,
                           .memory = j->o.memory,

@@ -19,14 +19,15 @@ typedef struct kin_seat_options {
     uint64_t memory; // cap of this device; 0: none
     int n_threads;   // 0: what the plan says, or one per core
     bool no_gpu;
-    const kin_arrival *arrival; // of what is not in the files yet, for open only; NULL: all is
+    const kin_arrival *arrival; // of what is not in the files yet, borrowed until close; NULL: all is
     kin_parcels *pool;
     atomic_bool *stop;
     kin_progress progress;
     void *progress_user;
 } kin_seat_options;
 
-// The plan is a peer's: what it asks for is checked against the model and this machine.
+// The plan is a peer's: what it asks for is checked against the model and this machine. With an arrival it is open when the first
+// window's weights are here; steps wait for the others'.
 int kin_seat_open(kin_seat **out, const kin_proto_plan *plan, const kin_seat_options *options, kin_err *err);
 void kin_seat_close(kin_seat *seat);
 

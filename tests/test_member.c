@@ -379,6 +379,23 @@ static void a_failed_preparation_is_told_and_forgotten(void **state) {
     expect("say what the last plan wanted could not be prepared: out of memory\n");
 }
 
+static void what_was_ready_breaks_when_the_rest_of_it_does_not_come(void **state) {
+    (void)state;
+    begin_ready();
+    step((kin_member_event){.kind = KIN_MEMBER_PREPARE_FAILED, .ticket = 0, .stage = "fetching", .reason = "late"});
+    prepared(1);
+    expect("");
+    step((kin_member_event){.kind = KIN_MEMBER_PREPARE_FAILED, .ticket = 1, .stage = "fetching", .reason = "the head is gone"});
+    expect("send failed 5: fetching: the head is gone\nsay failed at fetching: the head is gone\n");
+    expect_state(KIN_MEMBER_PREPARING);
+    step((kin_member_event){.kind = KIN_MEMBER_COMPUTE_FAILED, .epoch = 5, .stage = "compute", .reason = "the head is gone"});
+    expect(""); // said already
+    end(5);
+    forget();
+    plan(6, "layers 0-8");
+    expect("prepare 2 for 6\nconnect next 6\n");
+}
+
 static void what_could_not_compute_is_prepared_anew(void **state) {
     (void)state;
     begin_ready();
@@ -495,6 +512,7 @@ int main(void) {
         STORY(a_preparation_may_end_while_nobody_waits),
         STORY(a_cancelled_preparation_is_not_listened_to),
         STORY(a_failed_preparation_is_told_and_forgotten),
+        STORY(what_was_ready_breaks_when_the_rest_of_it_does_not_come),
         STORY(what_could_not_compute_is_prepared_anew),
         STORY(progress_is_told_four_times_a_second),
         STORY(epochs_do_not_go_back_on_one_link),

@@ -233,18 +233,20 @@ static void send_failed(kin_member *m, const kin_member_event *event) {
 }
 
 static void take_preparation(kin_member *m, const kin_member_event *event) {
-    if (m->shard != SHARD_PREPARING || event->ticket != m->ticket) return;
+    if (m->shard == SHARD_NONE || event->ticket != m->ticket) return;
     bool is_wanted = m->epoch != 0; // else it was for an epoch that is over
-    if (event->kind == KIN_MEMBER_PREPARED) {
+    if (event->kind == KIN_MEMBER_PREPARED && m->shard == SHARD_PREPARING) {
         m->shard = SHARD_HELD;
         if (is_wanted) be_ready(m);
     } else if (event->kind == KIN_MEMBER_PREPARE_FAILED) {
         m->shard = SHARD_NONE;
-        if (is_wanted)
+        if (is_wanted) {
+            set_state(m, KIN_MEMBER_PREPARING);
             send_failed(m, event);
-        else
+        } else {
             say(m, KIN_LOG_WARN, "what the last plan wanted could not be prepared: %s", event->reason);
-    } else if (is_wanted && m->now - m->reported_at >= m->options.progress_ns) {
+        }
+    } else if (event->kind == KIN_MEMBER_PROGRESS && is_wanted && m->now - m->reported_at >= m->options.progress_ns) {
         m->reported_at = m->now;
         act(m, KIN_MEMBER_SEND_PROGRESS);
     }

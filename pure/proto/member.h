@@ -64,7 +64,7 @@ typedef enum kin_member_event_kind {
     KIN_MEMBER_END,            // epoch: it is over
     KIN_MEMBER_PROGRESS,       // ticket
     KIN_MEMBER_PREPARED,       // ticket
-    KIN_MEMBER_PREPARE_FAILED, // ticket, stage, reason
+    KIN_MEMBER_PREPARE_FAILED, // ticket, stage, reason: after PREPARED too, when what was still to come does not
     KIN_MEMBER_COMPUTE_FAILED, // epoch, stage, reason: a step could not be computed
     KIN_MEMBER_NEXT_OPENED,    // epoch: the ring link to the next member
     KIN_MEMBER_NEXT_CLOSED,    // epoch, reason: has ended, or did not come to be

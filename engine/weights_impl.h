@@ -1,0 +1,144 @@
+// Inside of kin_weights, for weights.c (opening, streaming, what others ask), weights_units.c (what belongs to which unit),
+// weights_place.c (where each unit's bytes are: packing, the cache file, the GPU) and weights_land.c (units that come later than
+// open).
+//
+// Threads: the computing thread, and a thread of ours that lands the later units and then finishes the cache file. A unit belongs
+// to whoever fills it until it is `here`, then to the computing thread; only its pages may be replaced by those of the cache
+// file, with the same bytes.
+#pragma once
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "engine/packed.h"
+#include "engine/weights.h"
+
+enum {
+    KIN_WEIGHTS_PIECES = KIN_STREAM_MAX_EXTENTS, // most of a unit
+    KIN_WEIGHTS_ALIGN = 64,                      // of tensors
+    KIN_WEIGHTS_NO_BLOCK = -1,                   // small things that are always there
+};
+
+// One weight of a unit: where it comes from and the tensor that it becomes.
+typedef struct kin_weights_piece {
+    const uint8_t *data; // in the model file's mapping
+    int i_file;
+    uint64_t file_offset;
+    uint64_t bytes;
+    int type;
+    int64_t ne[3];
+    struct ggml_tensor **slot; // in weights->layers, tiles, ...
+    bool repack;
+    bool experts;    // one matrix per expert
+    uint64_t offset; // in the packed unit
+} kin_weights_piece;
+
+typedef struct kin_weights_unit {
+    kin_weights_piece pieces[KIN_WEIGHTS_PIECES];
+    int n_pieces;
+    const kin_device *device;
+    int i_block;
+    bool later; // may come when the first window is computed already
+    bool pack;
+    bool experts;                 // holds matrices of experts: fetched by need, never streamed
+    uint64_t bytes, packed_bytes; // as it is in the model file; packed
+    size_t i_packed;              // its number in the cache file
+
+    uint8_t *base;       // packed: the unit's own pages, anonymous at first, then mapped from the cache file
+    atomic_bool in_file; // they are
+    bool fresh;          // packed at this start
+    atomic_bool here;    // usable: packed, or in the model file; on the GPU: copied. Changes under `mutex`
+} kin_weights_unit;
+
+struct kin_weights {
+    const kin_model *model;
+    const kin_devices *devices;
+    kin_weights_options o;
+
+    struct ggml_tensor *(*layers)[KIN_W_COUNT]; // [n_layer] of the model; those of the windows are filled in
+    bool *on_gpu;                               // [n_layer]
+    int *blocks;                                // [n_layer] a CPU layer's first block
+    size_t *layer_units;                        // [n_layer] a layer's first unit
+    int first_tile_block;
+    struct ggml_tensor *output_norm;
+    struct ggml_tensor **tiles; // [n_tiles]
+    int n_tiles;
+    struct ggml_tensor *rope_factors[2]; // for the CPU's layers, for the GPU's
+    kin_weights_unit *units;
+    size_t n_units;
+
+    struct ggml_context *ctx, *gpu_ctx; // the tensors of the CPU, of the GPU
+    ggml_backend_buffer_t gpu_buf;
+    // Buffers that the CPU's tensors are born in: they give a tensor its kind (packed or plain); its data then points elsewhere.
+    ggml_backend_buffer_t repack_home, plain_home;
+    uint8_t *plain_memory;
+
+    kin_packed *packed;
+    pthread_t finisher; // lands the later units, then writes the cache file while the model already runs
+    bool finishing;
+    bool must_stream;  // not all fits: every unit must be in a file
+    bool move_at_once; // each unit goes to the cache file as soon as it is packed
+    bool has_fresh;    // something was packed, or will be
+    atomic_bool cache_failed;
+
+    bool has_later;        // some units are
+    bool is_landing;       // they may not be here: until kin_weights_settle
+    pthread_mutex_t mutex; // over the following
+    pthread_cond_t changed;
+    bool has_landed, has_failed;
+    kin_err failure;  // the first one: weights that did not come
+    kin_busy waiting; // for units that land
+
+    kin_stream *stream;
+    size_t *stream_units; // [n_units] numbers of the streamer's units, in its order
+    size_t n_stream_units, i_next_stream;
+    bool streaming;               // this pass acquires its units
+    atomic_bool short_of_experts; // not all fit: the chosen ones are fetched
+
+    kin_weights_stats stats;
+    atomic_ullong n_done, n_total; // bytes, for progress
+};
+
+static inline uint64_t kin_weights_align_up(uint64_t n, uint64_t to) {
+    return (n + to - 1) / to * to;
+}
+
+// ---- weights_units.c
+
+int kin_weights_count_tiles(const kin_model *model);
+void kin_weights_add_layer_unit(kin_weights_unit *u, const kin_model *m, int il, kin_unit kind, struct ggml_tensor **slots,
+                                const kin_device *cpu);
+void kin_weights_add_tile_unit(kin_weights_unit *u, const kin_model *m, int i_tile, struct ggml_tensor **slot,
+                               const kin_device *cpu);
+void kin_weights_collect_units(kin_weights *w);
+
+// ---- weights_place.c
+
+// Opens the prepacked cache where it is of use. Without it a line in the log says why.
+void kin_weights_try_cache(kin_weights *w);
+
+// Places all units, and fills those that are not `later`.
+int kin_weights_place_cpu(kin_weights *w, kin_err *err);
+int kin_weights_place_gpu(kin_weights *w, kin_err *err);
+
+void kin_weights_fill_later(kin_weights *w);                                                    // of the CPU. Any thread
+int kin_weights_copy_units(kin_weights *w, size_t begin, size_t end, bool later, kin_err *err); // those of the GPU among them
+
+// Where the streamer will read: a unit that found no place in the cache file is used as it is in the model file.
+int kin_weights_unpack_if_lost(kin_weights *w, kin_weights_unit *u, kin_err *err);
+int kin_weights_settle_cpu(kin_weights *w, kin_err *err); // all of them
+
+void kin_weights_point_at_mapping(kin_weights_unit *u);
+void kin_weights_drop_pages(const kin_weights *w, const kin_weights_unit *u); // a mapped unit leaves our memory until it is used
+bool kin_weights_on_disk(const kin_weights *w, const kin_weights_unit *u);
+void kin_weights_finish_cache(kin_weights *w); // by a thread of its own: gives way to all others from here on
+
+// ---- weights_land.c
+
+// Begins what goes on after open: landing, where units come later; finishing the cache file.
+int kin_weights_start_finisher(kin_weights *w, kin_err *err);
+void kin_weights_stop_finisher(kin_weights *w); // ends waits for units that did not come; waits for the cache file
+
+// While w->is_landing, in place of the streamer's. Units are used in their mapping.
+int kin_weights_acquire_landing(kin_weights *w, int i_block, kin_err *err);
+void kin_weights_release_landing(kin_weights *w, int i_block);

@@ -1,0 +1,83 @@
+// Units that come later than open: those of the second window and later ones, while the first is computed already.
+//
+// A thread fills them, in order, as they come: nobody can have a token before the last of them, so it does not give way to others
+// until it goes on to the cache file. What the computing thread needs of a layer on the CPU it waits for block by block; layers
+// on the GPU it copies by itself, when a run first needs them. Meanwhile nothing streams: the bytes that the streamer would read
+// ahead are not there yet. Once all are, kin_weights_settle opens it.
+#include "base/clock.h"
+#include "engine/weights_impl.h"
+
+static void land(kin_weights *w) {
+    kin_weights_fill_later(w);
+    pthread_mutex_lock(&w->mutex);
+    w->has_landed = !w->has_failed;
+    pthread_mutex_unlock(&w->mutex);
+}
+
+static void *finish(void *arg) {
+    kin_weights *w = arg;
+    if (w->has_later) land(w);
+    if (w->packed && w->has_fresh && !w->has_failed) kin_weights_finish_cache(w); // nobody but us sets it any more
+    return NULL;
+}
+
+int kin_weights_start_finisher(kin_weights *w, kin_err *err) {
+    if (!w->has_later && !(w->packed && w->has_fresh)) return 0;
+    w->finishing = pthread_create(&w->finisher, NULL, finish, w) == 0;
+    return w->finishing || !w->has_later ? 0 : kin_err_set(err, "no thread for weights that are still on their way");
+}
+
+void kin_weights_stop_finisher(kin_weights *w) {
+    if (!w->finishing) return;
+    if (w->has_later) w->o.arrival->leave(w->o.arrival->user);
+    pthread_join(w->finisher, NULL);
+    w->finishing = false;
+}
+
+bool kin_weights_lands(const kin_weights *w) {
+    return w->is_landing;
+}
+
+bool kin_weights_has_landed(kin_weights *w) {
+    pthread_mutex_lock(&w->mutex);
+    bool has = w->has_landed;
+    pthread_mutex_unlock(&w->mutex);
+    return has;
+}
+
+// A failure elsewhere is one of this unit too, if it is not here yet: nothing more comes.
+static int await_here(kin_weights *w, const kin_weights_unit *u, kin_err *err) {
+    if (atomic_load(&u->here)) return 0;
+    pthread_mutex_lock(&w->mutex);
+    kin_busy_begin(&w->waiting, kin_clock_now());
+    while (!atomic_load(&u->here) && !w->has_failed) pthread_cond_wait(&w->changed, &w->mutex);
+    kin_busy_end(&w->waiting, kin_clock_now());
+    bool is_here = atomic_load(&u->here);
+    if (!is_here) *err = w->failure;
+    pthread_mutex_unlock(&w->mutex);
+    return is_here ? 0 : KIN_FAIL;
+}
+
+int kin_weights_acquire_landing(kin_weights *w, int i_block, kin_err *err) {
+    for (size_t i = 0; i < w->n_units; i++) {
+        kin_weights_unit *u = &w->units[i];
+        if (u->i_block != i_block || u->device->is_gpu) continue;
+        if (await_here(w, u, err) != 0 || kin_weights_unpack_if_lost(w, u, err) != 0) return KIN_FAIL;
+    }
+    return 0;
+}
+
+// What must stream has no room to stay.
+void kin_weights_release_landing(kin_weights *w, int i_block) {
+    for (size_t i = 0; i < w->n_units && w->must_stream; i++) {
+        const kin_weights_unit *u = &w->units[i];
+        if (u->i_block == i_block && !u->device->is_gpu) kin_weights_drop_pages(w, u);
+    }
+}
+
+int kin_weights_land_gpu(kin_weights *w, int layer_begin, int layer_end, kin_err *err) {
+    for (int il = layer_begin; w->has_later && il < layer_end; il++) {
+        if (kin_weights_copy_units(w, w->layer_units[il], w->layer_units[il] + KIN_UNIT_COUNT, true, err) != 0) return KIN_FAIL;
+    }
+    return 0;
+}
