@@ -45,9 +45,9 @@ static int compare(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-double kin_gauge_quartile(double *values, int n) {
+double kin_gauge_median(double *values, int n) {
     qsort(values, (size_t)n, sizeof *values, compare);
-    return values[n / 4];
+    return values[n / 2];
 }
 
 static int run(kin_gauge *g, double *seconds, kin_err *err) {
@@ -69,6 +69,6 @@ int kin_gauge_time(kin_gauge *g, const kin_patience *patience, double *seconds, 
         if (run(g, &times[n], err) != 0) return KIN_FAIL;
         sum += times[n++];
     }
-    *seconds = patience->mean ? sum / n : kin_gauge_quartile(times, n);
+    *seconds = patience->mean ? sum / n : kin_gauge_median(times, n);
     return 0;
 }

@@ -21,7 +21,7 @@ typedef struct kin_gauge {
 // How long and how to look at a graph.
 typedef struct kin_patience {
     double least_s; // runs it for so long at least
-    bool mean;      // the mean counts: a quota takes its time from long runs only. Else the lower quartile
+    bool mean;      // the mean counts: a quota takes its time from long runs only. Else the median
 } kin_patience;
 
 int kin_gauge_init(kin_gauge *gauge, const kin_device *device, size_t n_nodes, kin_err *err);
@@ -35,6 +35,5 @@ int kin_gauge_ready(kin_gauge *gauge, kin_err *err);
 // Seconds of one run.
 int kin_gauge_time(kin_gauge *gauge, const kin_patience *patience, double *seconds, kin_err *err);
 
-// The lower quartile of n > 0 values, which it sorts: what is possible when nobody else computes much. Other programs come and
-// go.
-double kin_gauge_quartile(double *values, int n);
+// The median of n > 0 values, which it sorts.
+double kin_gauge_median(double *values, int n);

@@ -112,7 +112,7 @@ static int time_starts(kin_stage *stage, const kin_patience *p, double *seconds,
         times[n % N_STARTS] = kin_clock_ms(begun, kin_clock_now()) / 1e3;
         sum += times[n % N_STARTS];
     }
-    *seconds = p->mean ? sum / n : kin_gauge_quartile(times, N_STARTS);
+    *seconds = p->mean ? sum / n : kin_gauge_median(times, N_STARTS);
     return 0;
 }
 
