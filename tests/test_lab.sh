@@ -72,7 +72,10 @@ join)
     echo "kin: working for the head 'desk'" >&2
     exec "$build/probe" serve 7000
     ;;
-run) sleep 0.8 && until "$build/probe" send 192.168.77.2 7000 2000000 2>/dev/null; do sleep 0.1; done ;;
+run)
+    sleep 0.8 && until "$build/probe" send 192.168.77.2 7000 2000000 2>/dev/null; do sleep 0.1; done
+    echo 'Once upon a time there was a lab.'
+    ;;
 bench)
     sleep 0.2
     echo '{ "tpot_ms": 12.5,'
