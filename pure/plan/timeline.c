@@ -158,6 +158,7 @@ int kin_timeline_predict(const kin_facts *facts, const kin_plan *plan, kin_predi
     if (kin_latency_predict(facts, plan, out, err) != 0) return KIN_FAIL;
     if (kin_timeline_play(facts, plan, &out->tpot_s, err) != 0) return KIN_FAIL;
     if (kin_prompt_play(facts, plan, &out->ttft_s, err) != 0) return KIN_FAIL;
+    if (!isfinite(out->tpot_s) || !isfinite(out->ttft_s)) return kin_err_set(err, "these facts give no time of a token");
     double waits_s = fmax(0, out->tpot_s - out->compute_s - out->windows_s - out->hops_s);
     out->exposed_s = fmin(out->exposed_s, waits_s);
     out->disk_bound_s = waits_s - out->exposed_s;
