@@ -81,7 +81,7 @@ typedef enum kin_link_sent {
 } kin_link_sent;
 
 // One frame; its payload is the parts one after another. The bytes are encrypted or copied before it returns. A frame of any
-// length is taken while nothing waits in the queue, so the queue holds at most the larger of queue_max and one frame.
+// length is taken while nothing waits in the queue, so the queue holds at most the larger of queue_max and one frame, and a BYE.
 kin_link_sent kin_link_send(kin_link *link, kin_frame_type type, uint32_t epoch, int n_parts, const kin_link_part *parts);
 
 // Frames up to this many bytes of payload are received from now on (never more than their type allows).
