@@ -89,6 +89,19 @@ function(kin_tools folder)
     endforeach()
 endfunction()
 
+# kin_preloads(FOLDER): every .c file of FOLDER is one library for LD_PRELOAD, without sanitizers: they want to be loaded first.
+function(kin_preloads folder)
+    file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.c)
+    foreach(source ${sources})
+        get_filename_component(preload ${source} NAME_WE)
+        add_library(${preload} MODULE ${source})
+        target_link_libraries(${preload} PRIVATE ${CMAKE_DL_LIBS})
+        target_compile_options(${preload} PRIVATE -fno-sanitize=all)
+        target_link_options(${preload} PRIVATE -fno-sanitize=all)
+        set_target_properties(${preload} PROPERTIES PREFIX "")
+    endforeach()
+endfunction()
+
 # kin_embed(TARGET MACRO SOURCE FILE): SOURCE puts the bytes of FILE into the program; MACRO is FILE's path there.
 function(kin_embed target macro source file)
     set_source_files_properties(${source} PROPERTIES

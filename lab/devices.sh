@@ -152,7 +152,7 @@ brake_stop() {
 }
 
 lab_defaults='' lab_n_devices=0
-known_facts=' rate up down delay jitter memory speed cpu cpus disk gpu threads '
+known_facts=' rate up down delay jitter memory speed cpu cpus disk reads gpu threads '
 
 # For the devices that follow.
 defaults() { lab_defaults="$lab_defaults $*"; } # KEY=VALUE...
@@ -193,7 +193,7 @@ limit() { # NAME KEY=VALUE...
     shift
     for _word; do
         case ${_word%%=*} in
-        memory | speed | disk | gpu | threads) ;;
+        memory | speed | disk | reads | gpu | threads) ;;
         *) fail "limit $_name: '$_word' is not a limit that can change" ;;
         esac
     done
@@ -233,11 +233,12 @@ device_exec() { # NAME COMMAND...
     shift
     _facts=$(facts_of "$_name") || exit 1
     _home=$work/$_name
-    _threads=$(fact threads "$_facts") _gpu=$(fact gpu "$_facts")
+    _threads=$(fact threads "$_facts") _gpu=$(fact gpu "$_facts") _reads=$(fact reads "$_facts")
     set -- HOME="$_home" XDG_CACHE_HOME="$_home/.cache" XDG_CONFIG_HOME="$_home/.config" XDG_DATA_HOME="$_home/.local/share" \
         XDG_RUNTIME_DIR="$_home/.run" TMPDIR="$_home/tmp" PATH="$PATH" LANG="${LANG:-C.UTF-8}" USER=root LOGNAME=root \
         OMP_WAIT_POLICY=passive GOMP_SPINCOUNT=0 "$@"
     [ -z "$_threads" ] || set -- KIN_THREADS="$_threads" "$@"
+    [ -z "$_reads" ] || set -- LD_PRELOAD="$build/slow_reads.so" KIN_LAB_READS="$(bytes "$_reads" 1000)" "$@"
     [ "$_gpu" != yes ] || set -- GGML_VK_VISIBLE_DEVICES=0 "$@"
     # shellcheck disable=SC2016 # for the inner shell
     group_exec "$state/groups/$_name" nsenter --net="/run/netns/kin-$lab-$_name" unshare --uts \

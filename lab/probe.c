@@ -3,10 +3,12 @@
 // end serves, the other asks; nothing is authenticated, so it is for networks of one's own.
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -34,14 +36,21 @@ enum {
     REST_US = 23000,    // before a burst, and a little more each time, so that bursts begin anywhere in a period of a quota
     REST_STEP_US = 370,
     REST_STEPS = 16,
+    WORK_BYTES = 64 << 20,
+    WORK_ROUNDS = 10000,
+    READ_BYTES = 1 << 20,
 };
 
-static const char usage[] = "usage: probe serve PORT              answer the others\n"
-                            "       probe ping HOST PORT N         round trips in us: n,min,median,p99,max\n"
-                            "       probe send HOST PORT BYTES     bytes per second over TCP\n"
-                            "       probe call multicast|broadcast PORT   the addresses that answer\n"
-                            "       probe burst THREADS MS N       wall time in us of MS of work by each thread, after a rest:\n"
-                            "                                      n,min,median,p99,max\n";
+static const char usage[] =
+    "usage: probe serve PORT              answer the others\n"
+    "       probe ping HOST PORT N         round trips in us: n,min,median,p99,max\n"
+    "       probe send HOST PORT BYTES     bytes per second over TCP\n"
+    "       probe call multicast|broadcast PORT   the addresses that answer\n"
+    "       probe burst THREADS MS N       wall time in us of MS of work by each thread, after a rest:\n"
+    "                                      n,min,median,p99,max\n"
+    "       probe work N                   wall time in us of the same work on each processor: processor,\n"
+    "                                      median of N\n"
+    "       probe read FILE N              wall time in us of a direct read of 1 MiB, after a rest: n,min,median,p99,max\n";
 
 _Noreturn static void fail(const char *what) {
     fprintf(stderr, "probe: %s: %s\n", what, strerror(errno));
@@ -252,12 +261,64 @@ static int bursts(int n_threads, double ms, int n) {
     return 0;
 }
 
+// ---- work: always the same, half of it in the processor and half in memory
+
+static double work_us(void) {
+    static float x[4096];
+    static uint64_t memory[WORK_BYTES / sizeof(uint64_t)];
+    volatile double sink = 0;
+    if (!memory[0]) memset(memory, 1, sizeof memory);
+    const uint64_t begun = now_ns();
+    for (int i = 0; i < WORK_ROUNDS; i++)
+        for (size_t k = 0; k < sizeof x / sizeof x[0]; k++) x[k] = x[k] * 0.999f + (float)i;
+    uint64_t sum = 0;
+    for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++) sum += memory[i];
+    sink = (double)sum + x[sum % 4096];
+    (void)sink;
+    return (double)(now_ns() - begun) / 1e3;
+}
+
+static int works(int n) {
+    static double us[BURSTS_MAX];
+    if (n < 1 || n > BURSTS_MAX) errno = EINVAL, fail("work");
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        cpu_set_t one;
+        CPU_ZERO(&one);
+        CPU_SET(cpu, &one);
+        if (sched_setaffinity(0, sizeof one, &one)) continue; // it is not ours
+        for (int i = 0; i < n; i++) us[i] = work_us();
+        qsort(us, (size_t)n, sizeof us[0], by_size);
+        printf("%d,%.0f\n", cpu, us[n / 2]);
+    }
+    return 0;
+}
+
+// ---- read: as a program that streams asks a disk
+
+static int read_directly(const char *path, int n) {
+    static double us[BURSTS_MAX];
+    void *to;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_DIRECT);
+    if (n < 1 || n > BURSTS_MAX) errno = EINVAL, fail("read");
+    if (fd < 0 || posix_memalign(&to, 4096, READ_BYTES)) fail(path);
+    for (int i = 0; i < n; i++) {
+        usleep(REST_US);
+        const uint64_t begun = now_ns();
+        if (pread(fd, to, READ_BYTES, (off_t)i * READ_BYTES) != READ_BYTES) errno = ENODATA, fail(path);
+        us[i] = (double)(now_ns() - begun) / 1e3;
+    }
+    print_spread(us, n);
+    return 0;
+}
+
 int main(int argc, char **argv) {
     if (argc == 3 && strcmp(argv[1], "serve") == 0) serve(argv[2]);
     if (argc == 5 && strcmp(argv[1], "ping") == 0) return ping(argv[2], argv[3], atoi(argv[4]));
     if (argc == 5 && strcmp(argv[1], "send") == 0) return send_bytes(argv[2], argv[3], strtoull(argv[4], NULL, 10));
     if (argc == 4 && strcmp(argv[1], "call") == 0) return call(argv[2], argv[3]);
     if (argc == 5 && strcmp(argv[1], "burst") == 0) return bursts(atoi(argv[2]), atof(argv[3]), atoi(argv[4]));
+    if (argc == 3 && strcmp(argv[1], "work") == 0) return works(atoi(argv[2]));
+    if (argc == 4 && strcmp(argv[1], "read") == 0) return read_directly(argv[2], atoi(argv[3]));
     fputs(usage, stderr);
     return USAGE;
 }

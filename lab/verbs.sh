@@ -13,6 +13,8 @@
 #
 #   mark                           the figures count from here
 #   collect LABEL                  a line for each device into OUT/figures.csv: what it took since `mark`
+#   calm                           waits until the processors are as fast as they were seen to be; false: not in calm_seconds (60)
+#   calmly COMMAND...              when they are, and again, at most `tries` (4) times, if they are not at its end; $n_tries
 #   row TABLE COLUMNS VALUES       a line into OUT/TABLE.csv; all three separated by commas
 #   plot TABLE X Y BY              OUT/TABLE.svg: column Y over column X, a line for each value of column BY
 #   json KEY                       a number out of kin's --json on stdin
@@ -113,6 +115,34 @@ forget() { # [NAME...]
     for _forgetful; do
         find "$(home "$_forgetful")" -type f -size +64k | while read -r _file; do drop_file "$_file" >/dev/null; done
         group_forget_pages "$state/groups/$_forgetful"
+    done
+}
+
+# ---- others on the machine
+
+# On rented machines neighbours come and go for seconds at a time, and a processor is then up to twice as slow. The same work again and
+# again shows it: 1.15 times the least that it ever took here is calm.
+calm() {
+    _calm_until=$(($(now_ms) + ${calm_seconds:-60} * 1000))
+    until is_calm; do
+        [ "$(now_ms)" -lt $_calm_until ] || return 1
+        sleep 0.5
+    done
+}
+is_calm() {
+    [ -e "$state/pace" ] || "$build/probe" work 9 >"$state/pace"
+    "$build/probe" work 9 >"$state/pace.now"
+    paste -d , "$state/pace" "$state/pace.now" | awk -F, -v best="$state/pace" '
+        { least = $2 < $4 ? $2 : $4; lines = lines $1 "," least "\n"; if ($4 > 1.15 * least) slow = 1 }
+        END { printf "%s", lines >best; exit slow }'
+}
+
+# shellcheck disable=SC2034 # n_tries is for the scenario
+calmly() { # COMMAND...
+    for n_tries in $(seq "${tries:-4}"); do
+        calm || say "others keep the processors busy"
+        "$@" || return
+        ! is_calm || return 0
     done
 }
 

@@ -155,6 +155,28 @@ check between 10000 "$(column bursts quick least)" "$(column bursts 10 least)"
 check between 10000 "$(column bursts freed least)" "$(column bursts 10 least)"
 check says "$dir/said" 'fits into it'
 
+claim='a direct read after a rest takes as long as its bytes need, and the same work is asked for until the machine is calm'
+head -c 20000000 /dev/urandom >"$dir/20MB"
+scenario '
+device slow reads=50M
+device quick
+n=0
+tries=2
+asked() { n=$((n + 1)); }
+for name in slow quick; do row reads device,n,least,median,p99,max "$name,$(run $name "$build/probe" read "$(give $name '"$dir"'/20MB)" 15)"; done
+calm_seconds=1
+calmly asked
+[ $n = $n_tries ] && echo "asked as often as counted"
+calmly false || echo "failed at once"
+[ "$(wc -l <"$state/pace")" = "$(nproc)" ] && echo "all processors"'
+check [ $? -eq 0 ]
+check between 20900 "$(column reads slow least)" 1000000
+check between 0 "$(column reads quick least)" 20900
+check says "$dir/said" 'asked as often as counted'
+check says "$dir/said" 'failed at once'
+check says "$dir/said" 'all processors'
+rm "$dir/20MB"
+
 # ---- what a link is
 
 # The bounds are wide: this machine may be busy, which makes frames late but never early.
@@ -207,7 +229,7 @@ for name in two four-equal four-300 table3 wifi predict schedulers select; do
     claim="the scenario $name runs from its beginning to its end"
     "$lab" "$name" --kin "$dir/kin" --build "$build" --model "$dir/small.gguf" --out "$dir/$name" --work "$dir" --sample 200 \
         --set rounds='1 2' --set rates='50 300' --set rtts='94' --set n_devices=6 \
-        --set only='m1-400 s2gpu' --set sizes='8b 70b' >"$dir/said" 2>"$dir/err"
+        --set only='m1-400 s2gpu' --set calm_seconds=0 --set tries=1 --set sizes='8b 70b' >"$dir/said" 2>"$dir/err"
     check [ $? -eq 0 ]
     check says "$dir/$name/figures.csv" '^[^,]*,[a-z0-9]*,[0-9.]*,[0-9]'
     check says "$dir/$name/memory_mib.svg" '<polyline'
