@@ -11,8 +11,9 @@ enum {
     N_WARM = 2,
     N_TRIPS = 9,
     N_TRIPS_LEAST = 3, // on a long way
-    TRIPS_MS = 100,
-    N_PAIRS = 9, // of a small and a large message
+    TRIPS_MS = 200,
+    REST_MS = 10, // between two round trips
+    N_PAIRS = 9,  // of a small and a large message
     PAIRS_MS = 100,
     LARGE_BYTES = 256 << 10,
     SMALL_BYTES = LARGE_BYTES / 4, // a hidden state counts as no larger
@@ -24,7 +25,8 @@ enum {
 typedef enum probe_phase { OPENING, WARMING, TRIPS, GROWING, PAIRS } probe_phase;
 
 struct kin_probe {
-    uv_timer_t timer;
+    uv_timer_t limit, rest;
+    int n_timers; // not closed yet
     uv_loop_t *loop;
     kin_probe_options o;
     kin_proto_id who;
@@ -37,6 +39,7 @@ struct kin_probe {
     kin_time begun; // the phase
     int n;          // answers in it
     bool is_back;   // the direction whose rate is measured
+    bool is_resting;
     uint64_t token;
     kin_time sent;
     uint32_t n_expected;                     // bytes of the answer
@@ -47,15 +50,17 @@ struct kin_probe {
 
 // ---- the end
 
-static void free_probe(uv_handle_t *timer) {
-    free(timer->data);
+static void on_timer_closed(uv_handle_t *timer) {
+    kin_probe *p = timer->data;
+    if (--p->n_timers == 0) free(p);
 }
 
 void kin_probe_cancel(kin_probe *p) {
     if (!p) return;
     kin_link_close(p->link, "measured");
     p->link = NULL;
-    uv_close((uv_handle_t *)&p->timer, free_probe);
+    uv_close((uv_handle_t *)&p->limit, on_timer_closed);
+    uv_close((uv_handle_t *)&p->rest, on_timer_closed);
 }
 
 static void finish(kin_probe *p, const char *reason) {
@@ -97,6 +102,21 @@ static void send_next(kin_probe *p) {
     case GROWING: send_echo(p, p->large); break;
     case PAIRS: send_echo(p, p->n % 2 ? p->large : p->small); break;
     }
+}
+
+static void on_rest(uv_timer_t *timer) {
+    kin_probe *p = timer->data;
+    p->is_resting = false;
+    send_next(p);
+}
+
+// A ring's messages are rare, and find both ends, and what is between them, asleep. So do round trips.
+static void go_on(kin_probe *p) {
+    p->is_resting = p->phase == TRIPS;
+    if (p->is_resting)
+        uv_timer_start(&p->rest, on_rest, REST_MS, 0);
+    else
+        send_next(p);
 }
 
 static void enter(kin_probe *p, probe_phase phase) {
@@ -183,6 +203,7 @@ static int take_hello(kin_probe *p, const kin_frame *frame, const uint8_t *paylo
 static int take_echo(kin_probe *p, const kin_frame *frame, const uint8_t *payload, kin_err *err) {
     kin_proto_echo m;
     if (frame->type != KIN_FRAME_ECHO) return kin_err_set(err, "%s came where only ECHO belongs", kin_frame_name(frame->type));
+    if (p->is_resting) return kin_err_set(err, "an answer came that nobody asked for");
     if (kin_proto_decode_echo(payload, frame->length, &m, err) != 0) return KIN_FAIL;
     if (m.token == p->token && m.n_bytes == p->n_expected && m.answer_bytes == 0) return 0;
     return kin_err_set(err, "the answer does not fit the ECHO that was sent");
@@ -199,7 +220,7 @@ static void on_frame(void *user, kin_link *link, const kin_frame *frame, const u
     else if (!is_hello && take_time(p, (double)(now - p->sent) * 1e-9))
         finish(p, NULL);
     else
-        send_next(p);
+        go_on(p);
 }
 
 // ---- the link
@@ -250,9 +271,11 @@ int kin_probe_start(kin_probe **out, uv_loop_t *loop, const kin_probe_options *o
         free(p);
         return KIN_FAIL;
     }
-    uv_timer_init(loop, &p->timer);
-    p->timer.data = p;
-    uv_timer_start(&p->timer, on_limit, p->o.limit_ms, 0);
+    uv_timer_init(loop, &p->limit);
+    uv_timer_init(loop, &p->rest);
+    p->limit.data = p->rest.data = p;
+    p->n_timers = 2;
+    uv_timer_start(&p->limit, on_limit, p->o.limit_ms, 0);
     *out = p;
     return 0;
 }

@@ -1,7 +1,7 @@
 // A probe: measures the way to one other member, as the ring's messages would go it: TCP and TLS, and the other side's loop.
 //
-//   connect, OPEN (role probe), ACCEPT ─► 2 echoes to warm up ─► round trips: 9 small ones, their median
-//     ─► the rate there ─► the rate back
+//   connect, OPEN (role probe), ACCEPT ─► 2 echoes to warm up ─► round trips: 9 small ones with a rest of 10 ms
+//     before each, as a ring has them; their median ─► the rate there ─► the rate back
 //
 // A rate comes from the difference in time of two sizes: a hidden state's, and a larger one, which grows to 256 KiB as long as
 // that takes no more than some milliseconds. What each message costs apart from its bytes drops out. Where a hidden state alone
