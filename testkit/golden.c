@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "testkit/logits.h"
+
 static const double median_factor = 1.25, max_factor = 1.5, margin_min = 0.1;
 static const double other_experts_factor = 4; // of the median; without experts no row is above 1.6 of it
 
@@ -52,24 +54,9 @@ int kin_golden_load(const char *dir, kin_golden *models, kin_err *err) {
 
 // ---- rows of logits
 
-static double relative_l2(const float *got, const float *want, int n) {
-    double wrong = 0, all = 0;
-    for (int i = 0; i < n; i++) {
-        wrong += pow((double)got[i] - (double)want[i], 2);
-        all += pow((double)want[i], 2);
-    }
-    return sqrt(wrong / all);
-}
-
-static int argmax(const float *row, int n) {
-    int best = 0;
-    for (int i = 1; i < n; i++) best = row[i] > row[best] ? i : best;
-    return best;
-}
-
 // Whether the largest logit stands out enough for its index to survive rounding.
 static bool is_clear(const float *exact, int n) {
-    int best = argmax(exact, n);
+    int best = kin_logits_best(exact, n);
     double second = -INFINITY, squares = 0;
     for (int i = 0; i < n; i++) {
         if (i != best) second = fmax(second, exact[i]);
@@ -111,12 +98,12 @@ static int check_accuracy(check *c, kin_err *err) {
     if (kin_head_eval(c->runner.head, 0, 0, g->ids, g->n_ids, c->got, g->n_ids, err) != 0) return KIN_FAIL;
     for (int i = 0; i < g->n_ids; i++) {
         const float *exact = c->exact + i * g->n_vocab, *got = c->got + i * g->n_vocab;
-        double error = c->errors[i] = relative_l2(got, exact, g->n_vocab);
+        double error = c->errors[i] = kin_logits_error(got, exact, g->n_vocab);
         if (!(error < INFINITY)) return kin_err_set(err, "row %d has logits that are no numbers", i);
         r->n_above += error > max_factor * g->error_max;
         r->n_other_experts += is_other_experts(c, error);
         r->error_max = fmax(r->error_max, error);
-        int want = argmax(exact, g->n_vocab), is = argmax(got, g->n_vocab);
+        int want = kin_logits_best(exact, g->n_vocab), is = kin_logits_best(got, g->n_vocab);
         if (is != want && is_clear(exact, g->n_vocab) && !is_other_experts(c, error)) {
             return kin_err_set(err, "row %d: the largest logit is %d's, exactly it is %d's", i, is, want);
         }
@@ -142,9 +129,9 @@ static int check_generation(check *c, kin_err *err) {
     for (int i = g->n_prompt; i < g->n_ids; i++) {
         const float *exact = c->exact + (i - 1) * g->n_vocab;
         if (!is_clear(exact, g->n_vocab)) return 0;
-        int32_t id = argmax(logits, g->n_vocab);
+        int32_t id = kin_logits_best(logits, g->n_vocab);
         if (id != g->ids[i]) {
-            if (is_other_experts(c, relative_l2(logits, exact, g->n_vocab))) return 0;
+            if (is_other_experts(c, kin_logits_error(logits, exact, g->n_vocab))) return 0;
             return kin_err_set(err, "generated id %d is %d, llama.cpp's %d", i - g->n_prompt, id, g->ids[i]);
         }
         c->result->n_generated++;

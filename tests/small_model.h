@@ -1,8 +1,8 @@
 // A small model of random weights for tests of clusters: its file, opened, with the device that computes it and its manifest.
 // Setup and teardown of a group of tests.
 //
-// Included by such tests only. SMALL_MODEL_MIX, defined before, names other types of weights. One thread, but the objects may be
-// read from several.
+// Included by such tests only. SMALL_MODEL_MIX, defined before, names other types of weights, SMALL_MODEL_LAYERS another number
+// of layers. One thread, but the objects may be read from several.
 #pragma once
 
 #include <setjmp.h>
@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "engine/device.h"
+#include "engine/shard.h"
 #include "model/manifest.h"
 #include "model/model.h"
 #include "testkit/model_gen.h"
@@ -22,8 +23,11 @@
 #ifndef SMALL_MODEL_MIX
 #define SMALL_MODEL_MIX "f32"
 #endif
+#ifndef SMALL_MODEL_LAYERS
+#define SMALL_MODEL_LAYERS 4
+#endif
 
-enum { N_VOCAB = 300, N_LAYER = 4, N_EMBD = 64 };
+enum { N_VOCAB = 300, N_LAYER = SMALL_MODEL_LAYERS, N_EMBD = 64, N_CTX = 64, N_BATCH = 16 };
 
 static char model_path[] = "/tmp/kin-test-model-XXXXXX";
 static kin_model model;
@@ -57,4 +61,12 @@ static inline int close_model(void **state) {
     kin_devices_close(&devices);
     kin_model_close(&model);
     return unlink(model_path);
+}
+
+// Of all its layers.
+static inline kin_shard_options small_shard(void) {
+    kin_shard_options o = kin_shard_options_defaults(&model);
+    o.n_ctx = N_CTX;
+    o.n_batch = N_BATCH;
+    return o;
 }

@@ -6,54 +6,20 @@
 
 #include <cmocka.h>
 
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+#define SMALL_MODEL_LAYERS 6
 
 #include "app/json_text.c"
 #include "app/plan_file.c" // app/ is a program, not a library
 #include "app/planner.c"
 #include "engine/model_facts.h"
 #include "ring/alone.h"
-#include "ring/join.h"
-#include "testkit/model_gen.h"
+#include "tests/small_cluster.h"
 
-enum { N_VOCAB = 300, N_LAYER = 6, N_CTX = 64, N_DEVICES = 3 };
-
-static char model_path[] = "/tmp/kin-test-auto-XXXXXX";
-static kin_model model;
-static kin_manifest manifest;
-static kin_devices devices;
-static const kin_key key = {{7, 7, 7}};
-
-static int open_model(void **state) {
-    (void)state;
-    kin_model_spec spec = kin_model_spec_defaults();
-    kin_err err;
-    const char *path = model_path;
-    spec.n_layer = N_LAYER;
-    spec.n_embd = spec.n_ff = 64;
-    spec.n_head = spec.n_head_kv = 2;
-    spec.n_vocab = N_VOCAB;
-    spec.mix = "f32";
-    int fd = mkstemp(model_path);
-    if (fd < 0 || close(fd) != 0 || kin_model_gen(&spec, model_path, &err) != 0) return -1;
-    if (kin_model_open(&model, model_path, &err) != 0) return -1;
-    kin_device_options o = kin_device_options_defaults();
-    o.n_threads = 1;
-    if (kin_devices_open(&devices, &o, &err) != 0) return -1;
-    kin_manifest_options mo = kin_manifest_options_defaults();
-    return kin_manifest_make(&manifest, &path, 1, &mo, &err);
-}
-
-static int close_model(void **state) {
-    (void)state;
-    kin_manifest_fini(&manifest);
-    kin_devices_close(&devices);
-    kin_model_close(&model);
-    return unlink(model_path);
-}
+enum { N_DEVICES = 3 };
 
 // `speed` times as fast as some machine.
 static kin_device_facts facts_of(double speed) {
@@ -66,44 +32,10 @@ static kin_device_facts facts_of(double speed) {
     return f;
 }
 
-// ---- devices, in their threads
-
-typedef struct device {
-    kin_join_options o;
-    kin_device_facts facts;
-    atomic_bool stop;
-    pthread_t thread;
-    kin_err err;
-} device;
-
-static void *device_run(void *arg) {
-    device *d = arg;
-    kin_join_run(&d->o, &d->err);
-    return NULL;
-}
-
 static void open_device(device *d, uint8_t id, const char *name, double speed, uint16_t head_port) {
-    *d = (device){.facts = facts_of(speed),
-                  .o = {.id = {{id}},
-                        .name = name,
-                        .version = "test",
-                        .key = key,
-                        .head = "127.0.0.1",
-                        .head_port = head_port,
-                        .listen = "127.0.0.1",
-                        .model_path = model_path,
-                        .no_cache = true,
-                        .n_threads = 1,
-                        .cache_dir = "/nowhere"}};
-    memcpy(d->o.model_hash.bytes, manifest.hash, sizeof d->o.model_hash.bytes);
-    d->o.stop = &d->stop;
-    d->o.facts = &d->facts;
-    assert_int_equal(pthread_create(&d->thread, NULL, device_run, d), 0);
-}
-
-static void close_device(device *d) {
-    atomic_store(&d->stop, true);
-    pthread_join(d->thread, NULL);
+    kin_join_options o = device_with_model(id, name, head_port);
+    kin_device_facts facts = facts_of(speed);
+    start_device(d, &o, &facts);
 }
 
 // ---- a head
@@ -144,35 +76,21 @@ static bool always(void *user, const kin_cluster_measured *m) {
 static bool alternates; // the next head does so
 
 static void open_head(head *h, double speed, int n_expected) {
-    static const char *const path = model_path;
-    static const kin_work_facts work = {.n_ctx = N_CTX, .n_cached = 8, .n_prompt = 8, .n_batch = 16};
+    static const kin_work_facts work = {.n_ctx = N_CTX, .n_cached = 8, .n_prompt = 8, .n_batch = N_BATCH};
     kin_model_facts facts;
     kin_err err;
-    kin_shard_options so = kin_shard_options_defaults(&model);
+    kin_shard_options so = small_shard();
     kin_planner_options po = kin_planner_options_defaults();
-    so.n_ctx = N_CTX;
-    so.n_batch = 16;
     po.head_name = "desk";
     *h = (head){.facts = facts_of(speed)};
     if (kin_model_facts_of(&facts, &model, &so, &err) != 0) fail_msg("%s", err.text);
     if (kin_planner_open(&h->planner, &po, &facts, &work, &err) != 0) fail_msg("%s", err.text);
-    kin_cluster_options o = {.id = {{100}},
-                             .name = "desk",
-                             .version = "test",
-                             .key = key,
-                             .listen = "127.0.0.1",
-                             .hidden = true,
-                             .model = &model,
-                             .manifest = &manifest,
-                             .paths = &path,
-                             .devices = &devices,
-                             .shard = so,
-                             .n_expected = n_expected,
-                             .facts = &h->facts,
-                             .plan = alternates ? alternate : ask,
-                             .measured = alternates ? always : measured,
-                             .plan_user = h};
-    if (kin_cluster_open(&h->cluster, &o, &err) != 0) fail_msg("%s", err.text);
+    kin_cluster_options o = cluster_options(n_expected);
+    o.facts = &h->facts;
+    o.plan = alternates ? alternate : ask;
+    o.measured = alternates ? always : measured;
+    o.plan_user = h;
+    h->cluster = open_small_cluster(&o);
 }
 
 static void close_head(head *h) {
@@ -202,9 +120,7 @@ static void expect_the_logits_of_one_machine(const float *logits) {
     kin_alone_head alone;
     kin_shard *shard;
     kin_err err;
-    kin_shard_options so = kin_shard_options_defaults(&model);
-    so.n_ctx = N_CTX;
-    so.n_batch = 16;
+    kin_shard_options so = small_shard();
     if (kin_shard_open(&shard, &model, &devices, &so, &err) != 0) fail_msg("%s", err.text);
     if (kin_alone_head_open(&alone, &model, shard, so.n_batch, &err) != 0) fail_msg("%s", err.text);
     eval(alone.head, want);

@@ -3,35 +3,8 @@
 #
 #   test_cli.sh PATH_TO_KIN      (mkmodel lies beside it)
 set -u
-kin=$1
-mkmodel=$(dirname "$kin")/mkmodel
-dir=$(mktemp -d) || exit 1
-trap 'rm -rf "$dir"' EXIT
-for name in $(env | sed -n 's/^\(KIN_[A-Z_]*\)=.*/\1/p'); do unset "$name"; done
-export XDG_CACHE_HOME="$dir/cache" OMP_WAIT_POLICY=passive GOMP_SPINCOUNT=0
-out=$dir/out err=$dir/err
-n_checks=0 n_failed=0 claim=
-
-fail() {
-    echo "FAILED: $claim: $*"
-    head -n 3 "$out" "$err"
-    n_failed=$((n_failed + 1))
-}
-
-# status N COMMAND...: runs it; stdout and stderr stay in $out and $err.
-status() {
-    want=$1
-    shift
-    "$@" >"$out" 2>"$err" </dev/null
-    got=$?
-    n_checks=$((n_checks + 1))
-    [ $got -eq "$want" ] || fail "status $got, not $want: $*"
-}
-says() { grep -q -e "$2" "$1" || fail "no '$2' in $(basename "$1")"; } # FILE PATTERN
-says_not() { ! grep -q -e "$2" "$1" || fail "'$2' in $(basename "$1")"; }
-silent() { [ ! -s "$1" ] || fail "$(basename "$1") is not empty"; }
-lines() { [ "$(wc -l <"$1")" -eq "$2" ] || fail "$(basename "$1") has $(wc -l <"$1") lines, not $2"; }
-same() { cmp -s "$1" "$2" || fail "$(basename "$1") and $(basename "$2") differ"; }
+# shellcheck source=tests/checks.sh
+. "$(dirname "$0")/checks.sh"
 
 # ---- help
 
@@ -311,5 +284,4 @@ status 0 "$kin" info "$dir/random.gguf" --all
 says "$out" '^llama.block_count = 2'
 says "$out" '^blk.1.ffn_down.weight .*768 x 256'
 
-echo "$n_checks checks, $n_failed failed"
-[ $n_failed -eq 0 ]
+tally

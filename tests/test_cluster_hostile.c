@@ -18,45 +18,24 @@
 #include "base/clock.h"
 #include "pure/proto/id.h"
 #include "ring/alone.h"
-#include "ring/cluster.h"
-#include "ring/join.h"
 #include "ring/listener.h"
 #include "ring/seat.h"
 #include "ring/station.h"
-#include "tests/small_model.h"
+#include "tests/null_malloc.h" // a plan may ask for more memory than there is, and is answered
+#include "tests/small_cluster.h"
 
 enum {
-    N_BATCH = 16,
-    N_CTX = 64,
     N_ROUNDS = 2,
     N_IDS = 8,
     PATIENCE_MS = 40000,
 };
 
-// A plan may ask for more memory than there is, and is answered; with a sanitizer, too.
-const char *__asan_default_options(void);
-const char *__asan_default_options(void) {
-    return "allocator_may_return_null=1";
-}
-const char *__tsan_default_options(void);
-const char *__tsan_default_options(void) {
-    return "allocator_may_return_null=1";
-}
-
-static const kin_key key = {{7, 7, 7}};
 static const int32_t ids[N_IDS] = {1, 50, 60, 70, 80, 90, 100, 110};
 static float want[N_IDS * N_VOCAB];
 
-static kin_shard_options shard_options(void) {
-    kin_shard_options o = kin_shard_options_defaults(&model);
-    o.n_ctx = N_CTX;
-    o.n_batch = N_BATCH;
-    return o;
-}
-
 static void one_machine(void **state) {
     (void)state;
-    kin_shard_options so = shard_options();
+    kin_shard_options so = small_shard();
     kin_shard *shard;
     kin_alone_head alone;
     kin_err err;
@@ -183,41 +162,9 @@ static void a_plan_with_batches_beyond_its_context_is_cut(void **state) {
 
 // ---- the honest ones
 
-typedef struct device {
-    kin_join_options o;
-    atomic_bool stop;
-    pthread_t thread;
-    int rc;
-    kin_err err;
-} device;
-
-static void *device_run(void *arg) {
-    device *d = arg;
-    d->rc = kin_join_run(&d->o, &d->err);
-    return NULL;
-}
-
 static void open_device(device *d, uint16_t head_port) {
-    *d = (device){.o = {.id = {{99}},
-                        .name = "anna",
-                        .version = "test",
-                        .key = key,
-                        .head = "127.0.0.1",
-                        .head_port = head_port,
-                        .listen = "127.0.0.1",
-                        .model_path = model_path,
-                        .no_cache = true,
-                        .n_threads = 1,
-                        .cache_dir = "/nowhere"}};
-    memcpy(d->o.model_hash.bytes, manifest.hash, sizeof d->o.model_hash.bytes);
-    d->o.stop = &d->stop;
-    assert_int_equal(pthread_create(&d->thread, NULL, device_run, d), 0);
-}
-
-static void close_device(device *d) {
-    atomic_store(&d->stop, true);
-    pthread_join(d->thread, NULL);
-    if (d->rc != 0) fail_msg("%s", d->err.text);
+    kin_join_options o = device_with_model(99, "anna", head_port);
+    start_device(d, &o, NULL);
 }
 
 // So that links are measured, and the planner is asked after every request.
@@ -228,34 +175,14 @@ static bool wants_again(void *user, const kin_cluster_measured *m) {
     return m->n > 0;
 }
 
-static int even(void *user, const kin_cluster_question *q, kin_ring_plan *out, kin_err *err) {
-    (void)user;
-    return kin_hand_even(q->candidates, q->n, N_LAYER, N_ROUNDS, out, err);
-}
-
 static kin_cluster *open_cluster(uint16_t port, atomic_bool *stop) {
-    static const char *const path = model_path;
-    kin_cluster *c;
-    kin_err err;
-    kin_cluster_options o = {.id = {{100}},
-                             .name = "desk",
-                             .version = "test",
-                             .key = key,
-                             .listen = "127.0.0.1",
-                             .port = port,
-                             .hidden = true,
-                             .model = &model,
-                             .manifest = &manifest,
-                             .paths = &path,
-                             .devices = &devices,
-                             .shard = shard_options(),
-                             .n_expected = 1,
-                             .facts = &facts,
-                             .plan = even,
-                             .measured = wants_again,
-                             .stop = stop};
-    if (kin_cluster_open(&c, &o, &err) != 0) fail_msg("%s", err.text);
-    return c;
+    kin_cluster_options o = cluster_options(1);
+    o.port = port;
+    o.facts = &facts;
+    o.plan = plan_two_rounds;
+    o.measured = wants_again;
+    o.stop = stop;
+    return open_small_cluster(&o);
 }
 
 static int ask(kin_cluster *c, float *logits, kin_err *err) {

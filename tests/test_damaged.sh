@@ -3,33 +3,18 @@
 #
 #   test_damaged.sh PATH_TO_KIN      (mkmodel lies beside it; VERBOSE=1 shows the sentences)
 set -u
-kin=$1
-mkmodel=$(dirname "$kin")/mkmodel
-dir=$(mktemp -d) || exit 1
-trap 'rm -rf "$dir"' EXIT
-for name in $(env | sed -n 's/^\(KIN_[A-Z_]*\)=.*/\1/p'); do unset "$name"; done
-export XDG_CACHE_HOME="$dir/cache" OMP_WAIT_POLICY=passive GOMP_SPINCOUNT=0
-n_cases=0 n_failed=0
-
-fail() {
-    echo "FAILED: $*"
-    sed 's/^/    /' "$dir/err" | head -n 5
-    n_failed=$((n_failed + 1))
-}
+# shellcheck source=tests/checks.sh
+. "$(dirname "$0")/checks.sh"
 
 # expect_sentence NAME COMMAND...: status 1, nothing on stdout, one line "kin: ..." on stderr.
 expect_sentence() {
-    name=$1
+    claim=$1
     shift
-    "$@" >"$dir/out" 2>"$dir/err" </dev/null
-    status=$?
-    n_cases=$((n_cases + 1))
-    if [ $status -ne 1 ]; then fail "$name: exit status $status"
-    elif [ "$(wc -l <"$dir/err")" -ne 1 ]; then fail "$name: not one line on stderr"
-    elif ! grep -q '^kin: .' "$dir/err"; then fail "$name: no sentence of kin's"
-    elif grep -q . "$dir/out"; then fail "$name: text on stdout"
-    fi
-    [ -z "${VERBOSE:-}" ] || sed "s/^/$name   /; s|$dir/||" "$dir/err"
+    status 1 "$@"
+    lines "$err" 1
+    says "$err" '^kin: .'
+    says_not "$out" . # but perhaps the end of a line
+    [ -z "${VERBOSE:-}" ] || sed "s/^/$claim   /; s|$dir/||" "$err"
 }
 
 # damaged NAME: $dir/m.gguf must be refused by both commands.
@@ -41,6 +26,7 @@ damaged() {
 fresh() { cp "$dir/good.gguf" "$dir/m.gguf"; }
 
 # put OFFSET BYTES: writes bytes, given as printf escapes, into m.gguf.
+# shellcheck disable=SC2059 # escapes
 put() { printf "$2" | dd of="$dir/m.gguf" bs=1 seek="$1" conv=notrunc 2>/dev/null; }
 
 # offset_of TEXT: where it first stands in the file.
@@ -50,8 +36,10 @@ offset_of() { LC_ALL=C grep -abo -- "$1" "$dir/good.gguf" | head -n 1 | cut -d :
 make() { "$mkmodel" --preset tiny --layers 2 --vocab 300 --type q4_0 "$@" -o "$dir/good.gguf" >/dev/null || exit 1; }
 
 make
-"$kin" run -m "$dir/good.gguf" -p x -n 2 >"$dir/out" 2>"$dir/err" || { fail "the sound model"; exit 1; }
-"$kin" info "$dir/good.gguf" >"$dir/out" 2>"$dir/err" || { fail "the sound model"; exit 1; }
+claim='the sound model'
+status 0 "$kin" run -m "$dir/good.gguf" -p x -n 2
+status 0 "$kin" info "$dir/good.gguf"
+[ "$n_failed" -eq 0 ] || exit 1
 size=$(wc -c <"$dir/good.gguf")
 
 # ---- cut short
@@ -148,6 +136,7 @@ after llama.expert_count 4 '\377\377\377\377' '2^32-1 experts'
 
 # ---- weights that are all NaN: noticed where probabilities are made of them, after the prompt has been printed
 for options in '' '--experts 64 --experts-used 8 --ff 256'; do
+    # shellcheck disable=SC2086 # words of options
     make $options
     size=$(wc -c <"$dir/good.gguf")
     head -c 60000 "$dir/good.gguf" >"$dir/m.gguf"
@@ -167,12 +156,12 @@ i=0
 while [ $i -lt 64 ]; do
     fresh
     put $((i * 5)) '\377'
-    "$kin" info "$dir/m.gguf" >"$dir/out" 2>"$dir/err"
-    status=$?
-    n_cases=$((n_cases + 1))
-    [ $status -le 1 ] || fail "byte $((i * 5)) is 255: exit status $status"
+    claim="byte $((i * 5)) is 255"
+    "$kin" info "$dir/m.gguf" >"$out" 2>"$err" </dev/null
+    got=$?
+    n_checks=$((n_checks + 1))
+    [ $got -le 1 ] || fail "status $got"
     i=$((i + 1))
 done
 
-echo "$n_cases cases, $n_failed failed"
-[ $n_failed -eq 0 ]
+tally

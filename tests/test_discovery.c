@@ -41,42 +41,50 @@ static kin_discovery_options options_of(uint8_t key) {
 
 static const kin_discovery_self tower = {.id = {{1, 2, 3}}, .name = "tower", .port = 7577, .features = 5};
 
-// ---- a loop with an end
+// ---- a loop with an end, for each test
+
+static uv_loop_t loop;
+
+static int open_loop(void **state) {
+    (void)state;
+    return uv_loop_init(&loop);
+}
+
+static int close_loop(void **state) {
+    (void)state;
+    for (int i = 0; i < 10 && uv_loop_alive(&loop); i++) uv_run(&loop, UV_RUN_NOWAIT); // what is closed ends, what is not stays
+    return uv_loop_close(&loop);
+}
 
 static void time_is_up(uv_timer_t *timer) {
     *(bool *)timer->data = true;
 }
 
 // Runs the loop until *n reaches `want` or the time is up.
-static void run_until(uv_loop_t *loop, const int *n, int want, uint64_t ms) {
+static void run_until(const int *n, int want, uint64_t ms) {
     uv_timer_t timer;
     bool is_up = false;
-    uv_timer_init(loop, &timer);
+    uv_timer_init(&loop, &timer);
     timer.data = &is_up;
     uv_timer_start(&timer, time_is_up, ms, 0);
-    while (!is_up && (!n || *n < want)) uv_run(loop, UV_RUN_ONCE);
+    while (!is_up && (!n || *n < want)) uv_run(&loop, UV_RUN_ONCE);
     uv_close((uv_handle_t *)&timer, NULL);
-    uv_run(loop, UV_RUN_NOWAIT);
+    uv_run(&loop, UV_RUN_NOWAIT);
 }
 
-static void finish(uv_loop_t *loop) {
-    uv_run(loop, UV_RUN_DEFAULT);
-    assert_int_equal(uv_loop_close(loop), 0);
-}
-
-static kin_discovery *open_head(uv_loop_t *loop, uint8_t key) {
+static kin_discovery *open_head(uint8_t key) {
     kin_discovery *head;
     kin_err err = {""};
     kin_discovery_options o = options_of(key);
-    if (kin_discovery_answer(&head, loop, &o, &tower, &err) != 0) fail_msg("%s", err.text);
+    if (kin_discovery_answer(&head, &loop, &o, &tower, &err) != 0) fail_msg("%s", err.text);
     return head;
 }
 
-static kin_discovery *open_device(uv_loop_t *loop, uint8_t key, seen *s) {
+static kin_discovery *open_device(uint8_t key, seen *s) {
     kin_discovery *device;
     kin_err err = {""};
     kin_discovery_options o = options_of(key);
-    if (kin_discovery_search(&device, loop, &o, on_found, s, &err) != 0) fail_msg("%s", err.text);
+    if (kin_discovery_search(&device, &loop, &o, on_found, s, &err) != 0) fail_msg("%s", err.text);
     return device;
 }
 
@@ -127,12 +135,10 @@ static struct sockaddr_in head_address(void) {
 
 static void a_device_finds_its_head(void **state) {
     (void)state;
-    uv_loop_t loop;
-    uv_loop_init(&loop);
     seen s = {0};
-    kin_discovery *head = open_head(&loop, 7), *device = open_device(&loop, 7, &s);
+    kin_discovery *head = open_head(7), *device = open_device(7, &s);
     ask(device);
-    run_until(&loop, &s.n, 1, PATIENCE_MS);
+    run_until(&s.n, 1, PATIENCE_MS);
     assert_true(s.n >= 1);
     assert_string_equal(s.head.name, "tower");
     assert_int_equal(s.head.port, 7577);
@@ -141,33 +147,27 @@ static void a_device_finds_its_head(void **state) {
     assert_string_equal(s.address, "127.0.0.1");
     kin_discovery_close(head);
     kin_discovery_close(device);
-    finish(&loop);
 }
 
 static void two_heads_on_one_machine_are_both_found(void **state) {
     (void)state;
-    uv_loop_t loop;
-    uv_loop_init(&loop);
     seen s = {0};
-    kin_discovery *one = open_head(&loop, 7), *two = open_head(&loop, 7), *device = open_device(&loop, 7, &s);
+    kin_discovery *one = open_head(7), *two = open_head(7), *device = open_device(7, &s);
     ask(device);
-    run_until(&loop, NULL, 0, QUIET_MS);
+    run_until(NULL, 0, QUIET_MS);
     assert_true(kin_discovery_stats_now(one).answered > 0);
     assert_true(kin_discovery_stats_now(two).answered > 0);
     kin_discovery_close(one);
     kin_discovery_close(two);
     kin_discovery_close(device);
-    finish(&loop);
 }
 
 static void another_key_gets_no_answer(void **state) {
     (void)state;
-    uv_loop_t loop;
-    uv_loop_init(&loop);
     seen s = {0};
-    kin_discovery *head = open_head(&loop, 7), *device = open_device(&loop, 8, &s);
+    kin_discovery *head = open_head(7), *device = open_device(8, &s);
     ask(device);
-    run_until(&loop, NULL, 0, QUIET_MS);
+    run_until(NULL, 0, QUIET_MS);
     assert_int_equal(s.n, 0);
     kin_discovery_stats stats = kin_discovery_stats_now(head);
     assert_true(stats.heard > 0);
@@ -175,15 +175,12 @@ static void another_key_gets_no_answer(void **state) {
     assert_int_equal(stats.answered, 0);
     kin_discovery_close(head);
     kin_discovery_close(device);
-    finish(&loop);
 }
 
 static void only_an_answer_to_ones_own_question_is_believed(void **state) {
     (void)state;
-    uv_loop_t loop;
-    uv_loop_init(&loop);
     seen s = {0};
-    kin_discovery *device = open_device(&loop, 7, &s);
+    kin_discovery *device = open_device(7, &s);
     int fake = open_socket(test_port);
     ask(device);
 
@@ -201,43 +198,37 @@ static void only_an_answer_to_ones_own_question_is_believed(void **state) {
     send_bytes(fake, &asker, bytes, KIN_BEACON_BYTES); // its own question
     send_bytes(fake, &asker, bytes, 3);
     send_bytes(fake, &asker, bytes, sizeof bytes);
-    run_until(&loop, &s.n, 1, QUIET_MS);
+    run_until(&s.n, 1, QUIET_MS);
     assert_int_equal(s.n, 0);
 
     send_beacon(fake, &asker, &reply, 7);
-    run_until(&loop, &s.n, 1, PATIENCE_MS);
+    run_until(&s.n, 1, PATIENCE_MS);
     assert_int_equal(s.n, 1);
     for (int i = 0; i < 4; i++) ask(device); // the answer is too late now
     send_beacon(fake, &asker, &reply, 7);
-    run_until(&loop, NULL, 0, QUIET_MS);
+    run_until(NULL, 0, QUIET_MS);
     assert_int_equal(s.n, 1);
     close(fake);
     kin_discovery_close(device);
-    finish(&loop);
 }
 
 static void a_flood_of_questions_gets_few_answers(void **state) {
     (void)state;
-    uv_loop_t loop;
-    uv_loop_init(&loop);
-    kin_discovery *head = open_head(&loop, 7);
+    kin_discovery *head = open_head(7);
     int fd = open_socket(0);
     struct sockaddr_in to = head_address();
     for (int i = 0; i < 150; i++) send_beacon(fd, &to, &(kin_beacon){.kind = KIN_BEACON_SEARCH, .nonce = {(uint8_t)i}}, 7);
-    run_until(&loop, NULL, 0, QUIET_MS);
+    run_until(NULL, 0, QUIET_MS);
     kin_discovery_stats stats = kin_discovery_stats_now(head);
     assert_true(stats.trusted >= 100);
     assert_true(stats.answered >= KIN_DISCOVERY_ANSWERS && stats.answered <= 3 * KIN_DISCOVERY_ANSWERS);
     close(fd);
     kin_discovery_close(head);
-    finish(&loop);
 }
 
 static void garbage_costs_at_most_so_many_checks(void **state) {
     (void)state;
-    uv_loop_t loop;
-    uv_loop_init(&loop);
-    kin_discovery *head = open_head(&loop, 7);
+    kin_discovery *head = open_head(7);
     int fd = open_socket(0);
     struct sockaddr_in to = head_address();
     uint8_t bytes[KIN_BEACON_BYTES];
@@ -247,13 +238,12 @@ static void garbage_costs_at_most_so_many_checks(void **state) {
         send_bytes(fd, &to, bytes, sizeof bytes);
         if (i % 20 == 0) uv_run(&loop, UV_RUN_NOWAIT); // so that none is lost on the way
     }
-    run_until(&loop, NULL, 0, QUIET_MS);
+    run_until(NULL, 0, QUIET_MS);
     kin_discovery_stats stats = kin_discovery_stats_now(head);
     assert_true(stats.heard > 2000);
     assert_true(stats.trusted < 2 * KIN_DISCOVERY_CHECKS + KIN_DISCOVERY_CHECKS);
     close(fd);
     kin_discovery_close(head);
-    finish(&loop);
 }
 
 static int take_port(int family) {
@@ -269,8 +259,6 @@ static int take_port(int family) {
 
 static void a_taken_port_is_said(void **state) {
     (void)state;
-    uv_loop_t loop;
-    uv_loop_init(&loop);
     kin_discovery *d;
     kin_err err = {""};
     kin_discovery_options o = options_of(7);
@@ -280,13 +268,10 @@ static void a_taken_port_is_said(void **state) {
     assert_non_null(strstr(err.text, "discovery: UDP port"));
     close(v4);
     close(v6);
-    finish(&loop);
 }
 
 static void a_wrong_address_is_said(void **state) {
     (void)state;
-    uv_loop_t loop;
-    uv_loop_init(&loop);
     kin_discovery *d;
     kin_err err = {""};
     kin_discovery_options o = options_of(7);
@@ -302,7 +287,6 @@ static void a_wrong_address_is_said(void **state) {
     assert_non_null(strstr(err.text, "no network takes the question"));
     kin_discovery_close(d);
     kin_discovery_close(NULL);
-    finish(&loop);
 }
 
 // Does a broadcast on the loopback interface come back?
@@ -324,14 +308,14 @@ int main(void) {
     test_port = (uint16_t)(20000 + getpid() % 20000); // not the real one: a kin may run here
     if (!loopback_passes()) return 77;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_device_finds_its_head),
-        cmocka_unit_test(two_heads_on_one_machine_are_both_found),
-        cmocka_unit_test(another_key_gets_no_answer),
-        cmocka_unit_test(only_an_answer_to_ones_own_question_is_believed),
-        cmocka_unit_test(a_flood_of_questions_gets_few_answers),
-        cmocka_unit_test(garbage_costs_at_most_so_many_checks),
-        cmocka_unit_test(a_taken_port_is_said),
-        cmocka_unit_test(a_wrong_address_is_said),
+        cmocka_unit_test_setup_teardown(a_device_finds_its_head, open_loop, close_loop),
+        cmocka_unit_test_setup_teardown(two_heads_on_one_machine_are_both_found, open_loop, close_loop),
+        cmocka_unit_test_setup_teardown(another_key_gets_no_answer, open_loop, close_loop),
+        cmocka_unit_test_setup_teardown(only_an_answer_to_ones_own_question_is_believed, open_loop, close_loop),
+        cmocka_unit_test_setup_teardown(a_flood_of_questions_gets_few_answers, open_loop, close_loop),
+        cmocka_unit_test_setup_teardown(garbage_costs_at_most_so_many_checks, open_loop, close_loop),
+        cmocka_unit_test_setup_teardown(a_taken_port_is_said, open_loop, close_loop),
+        cmocka_unit_test_setup_teardown(a_wrong_address_is_said, open_loop, close_loop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

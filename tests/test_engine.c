@@ -21,6 +21,7 @@
 #include "model/embed.h"
 #include "ref/forward.h"
 #include "sys/memory.h"
+#include "testkit/logits.h"
 #include "testkit/model_gen.h"
 #include "testkit/ref_load.h"
 #include "testkit/runner.h"
@@ -77,20 +78,11 @@ static void open_exact_runner(kin_runner *r, const kin_runner_options *o) {
 
 // ---- logits
 
-static double relative_l2(const float *got, const float *want, int n) {
-    double wrong = 0, all = 0;
-    for (int i = 0; i < n; i++) {
-        wrong += pow((double)got[i] - (double)want[i], 2);
-        all += pow((double)want[i], 2);
-    }
-    return sqrt(wrong / all);
-}
-
 // The largest of n rows; NaN is larger than anything.
 static double rows_error(const float *got, const float *want, int n) {
     double max = 0;
     for (int i = 0; i < n; i++) {
-        double error = relative_l2(got + i * N_VOCAB, want + i * N_VOCAB, N_VOCAB);
+        double error = kin_logits_error(got + i * N_VOCAB, want + i * N_VOCAB, N_VOCAB);
         if (!(error <= max)) max = error;
     }
     return max;
@@ -193,7 +185,7 @@ static void errors_against_reference(const kin_model_spec *spec, const kin_runne
         eval_all(&r, got);
         kin_runner_close(&r);
         for (int i = 0; i < N_IDS; i++) {
-            of_rows[i] = relative_l2(got + i * N_VOCAB, want + i * N_VOCAB, N_VOCAB);
+            of_rows[i] = kin_logits_error(got + i * N_VOCAB, want + i * N_VOCAB, N_VOCAB);
             if (isnan(of_rows[i])) of_rows[i] = INFINITY;
         }
         qsort(of_rows, N_IDS, sizeof *of_rows, compare);

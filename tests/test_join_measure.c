@@ -14,13 +14,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ring/join.h"
 #include "ring/station.h"
+#include "tests/joined.h"
 
 enum { MAX_KEPT = 64, PATIENCE_MS = 20000 };
 
-static const kin_key key = {{7, 7, 7}};
-static const kin_proto_id head_id = {{100}}, device_id = {{99}};
+static const kin_proto_id head_id = {{100}};
 
 // ---- a head
 
@@ -111,56 +110,47 @@ static const kin_proto_message *nth(head *h, int i) {
     return NULL;
 }
 
-// ---- a device, in its thread
-
-typedef struct device {
-    kin_join_options o;
-    kin_device_facts facts;
-    atomic_bool stop;
-    pthread_t thread;
-    kin_err err;
-} device;
-
-static void *device_run(void *arg) {
-    device *d = arg;
-    kin_join_run(&d->o, &d->err);
-    return NULL;
-}
-
 static void open_device(device *d, const head *h, bool has_facts) {
-    *d = (device){.facts = {.name = "anna", .has_gpu = true, .memory_bytes = 1, .gpu_memory_bytes = 3e9, .disk_bytes_s = NAN},
-                  .o = {.id = device_id,
-                        .name = "anna",
-                        .version = "test",
-                        .key = key,
-                        .head = "127.0.0.1",
-                        .head_port = kin_station_port(h->station),
-                        .listen = "127.0.0.1",
-                        .memory = 1 << 20,
-                        .cpu = "Zen 4",
-                        .cache_dir = "/nowhere"}};
-    d->o.stop = &d->stop;
-    if (has_facts) {
-        d->o.facts = &d->facts;
-        d->o.gpu = "RTX";
-    }
-    assert_int_equal(pthread_create(&d->thread, NULL, device_run, d), 0);
+    static const kin_device_facts facts = {
+        .name = "anna", .has_gpu = true, .memory_bytes = 1, .gpu_memory_bytes = 3e9, .disk_bytes_s = NAN};
+    kin_join_options o = device_options(99, "anna", kin_station_port(h->station));
+    o.memory = 1 << 20;
+    o.cpu = "Zen 4";
+    if (has_facts) o.gpu = "RTX";
+    start_device(d, &o, has_facts ? &facts : NULL);
 }
 
-static void close_device(device *d) {
-    atomic_store(&d->stop, true);
-    pthread_join(d->thread, NULL);
+// ---- both, for each test
+
+static head desk;
+static device anna;
+
+static int open_both(void **state) {
+    (void)state;
+    open_head(&desk);
+    open_device(&anna, &desk, false);
+    return 0;
+}
+
+static int open_both_with_facts(void **state) {
+    (void)state;
+    open_head(&desk);
+    open_device(&anna, &desk, true);
+    return 0;
+}
+
+static int close_both(void **state) {
+    (void)state;
+    close_device(&anna);
+    close_head(&desk);
+    return 0;
 }
 
 // ---- tests
 
 static void a_profile_comes_before_the_device_itself(void **state) {
     (void)state;
-    static head h;
-    static device d;
-    open_head(&h);
-    open_device(&d, &h, true);
-    const kin_proto_message *profile = nth(&h, 0), *m = nth(&h, 1);
+    const kin_proto_message *profile = nth(&desk, 0), *m = nth(&desk, 1);
     assert_int_equal(profile->type, KIN_FRAME_PROFILE);
     assert_string_equal(profile->profile.facts.name, "anna");
     assert_true(profile->profile.facts.has_gpu && isnan(profile->profile.facts.disk_bytes_s));
@@ -169,42 +159,30 @@ static void a_profile_comes_before_the_device_itself(void **state) {
     assert_true(m->device.memory == 1 << 20 && m->device.gpu_memory == 3000000000);
     assert_string_equal(m->device.cpu, "Zen 4");
     assert_string_equal(m->device.gpu, "RTX");
-    close_device(&d);
-    close_head(&h);
 }
 
 static void without_facts_there_is_no_profile(void **state) {
     (void)state;
-    static head h;
-    static device d;
-    open_head(&h);
-    open_device(&d, &h, false);
-    const kin_proto_message *m = nth(&h, 0);
+    const kin_proto_message *m = nth(&desk, 0);
     assert_int_equal(m->type, KIN_FRAME_DEVICE);
     assert_string_equal(m->device.gpu, "");
     assert_int_equal(m->device.gpu_memory, 0);
-    say(&h, &(kin_proto_message){.type = KIN_FRAME_STATUS_WANTED});
-    m = nth(&h, 1);
+    say(&desk, &(kin_proto_message){.type = KIN_FRAME_STATUS_WANTED});
+    m = nth(&desk, 1);
     assert_int_equal(m->type, KIN_FRAME_STATUS);
     assert_true(m->status.token_compute_ns == 0 && m->status.token_stall_ns == 0);
     assert_true(m->status.token_disk_ns == 0 && m->status.token_disk_bytes == 0);
-    close_device(&d);
-    close_head(&h);
 }
 
 static void a_device_measures_the_links_that_its_head_asks_for(void **state) {
     (void)state;
-    static head h;
-    static device d;
-    open_head(&h);
-    open_device(&d, &h, false);
-    assert_int_equal(nth(&h, 0)->type, KIN_FRAME_DEVICE);
+    assert_int_equal(nth(&desk, 0)->type, KIN_FRAME_DEVICE);
     static kin_proto_message to_head = {.type = KIN_FRAME_MEASURE, .measure = {.id = {{100}}, .hidden_bytes = 16384}};
     static kin_proto_message to_nobody = {.type = KIN_FRAME_MEASURE,
                                           .measure = {.id = {{9}}, .hidden_bytes = 1, .endpoint = {1, 1, {"127.0.0.1"}}}};
     static kin_proto_message to_another = {.type = KIN_FRAME_MEASURE, .measure = {.id = {{8}}, .hidden_bytes = 1}};
-    say(&h, &to_head);
-    const kin_proto_message *m = nth(&h, 1);
+    say(&desk, &to_head);
+    const kin_proto_message *m = nth(&desk, 1);
     assert_int_equal(m->type, KIN_FRAME_MEASURED);
     assert_memory_equal(&m->measured.id, &head_id, sizeof head_id);
     assert_string_equal(m->measured.reason, "");
@@ -212,44 +190,36 @@ static void a_device_measures_the_links_that_its_head_asks_for(void **state) {
     assert_true(isfinite(m->measured.to_bytes_s) && m->measured.to_bytes_s > 0);
     assert_true(isfinite(m->measured.from_bytes_s) && m->measured.from_bytes_s > 0);
 
-    say(&h, &to_nobody);
-    m = nth(&h, 2);
+    say(&desk, &to_nobody);
+    m = nth(&desk, 2);
     assert_int_equal(m->measured.id.bytes[0], 9);
     assert_non_null(strstr(m->measured.reason, "no connection"));
-    say(&h, &to_another); // at the head's address is the head
-    assert_string_equal(nth(&h, 3)->measured.reason, "somebody else answers at that address");
-    close_device(&d);
-    close_head(&h);
+    say(&desk, &to_another); // at the head's address is the head
+    assert_string_equal(nth(&desk, 3)->measured.reason, "somebody else answers at that address");
 }
 
 // What the head of one link wanted is not told to the head of the next.
 static void what_a_lost_head_asked_for_is_forgotten(void **state) {
     (void)state;
-    static head h;
-    static device d;
-    open_head(&h);
-    open_device(&d, &h, false);
-    assert_int_equal(nth(&h, 0)->type, KIN_FRAME_DEVICE);
+    assert_int_equal(nth(&desk, 0)->type, KIN_FRAME_DEVICE);
     static kin_proto_message measure = {.type = KIN_FRAME_MEASURE, .measure = {.id = {{100}}, .hidden_bytes = 16384}};
-    h.to_send = &measure;
-    for (int i = 0; i < KIN_PROTO_MAX_MEASURES; i++) kin_station_call(h.station, send_it, &h);
-    kin_station_call(h.station, hang_up, &h);
+    desk.to_send = &measure;
+    for (int i = 0; i < KIN_PROTO_MAX_MEASURES; i++) kin_station_call(desk.station, send_it, &desk);
+    kin_station_call(desk.station, hang_up, &desk);
     int n_measured = 0;
     int i = 1;
-    for (; nth(&h, i)->type != KIN_FRAME_DEVICE; i++) n_measured++;
+    for (; nth(&desk, i)->type != KIN_FRAME_DEVICE; i++) n_measured++;
     assert_true(n_measured < KIN_PROTO_MAX_MEASURES);
-    say(&h, &(kin_proto_message){.type = KIN_FRAME_STATUS_WANTED});
-    assert_int_equal(nth(&h, i + 1)->type, KIN_FRAME_STATUS);
-    close_device(&d);
-    close_head(&h);
+    say(&desk, &(kin_proto_message){.type = KIN_FRAME_STATUS_WANTED});
+    assert_int_equal(nth(&desk, i + 1)->type, KIN_FRAME_STATUS);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_profile_comes_before_the_device_itself),
-        cmocka_unit_test(without_facts_there_is_no_profile),
-        cmocka_unit_test(a_device_measures_the_links_that_its_head_asks_for),
-        cmocka_unit_test(what_a_lost_head_asked_for_is_forgotten),
+        cmocka_unit_test_setup_teardown(a_profile_comes_before_the_device_itself, open_both_with_facts, close_both),
+        cmocka_unit_test_setup_teardown(without_facts_there_is_no_profile, open_both, close_both),
+        cmocka_unit_test_setup_teardown(a_device_measures_the_links_that_its_head_asks_for, open_both, close_both),
+        cmocka_unit_test_setup_teardown(what_a_lost_head_asked_for_is_forgotten, open_both, close_both),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

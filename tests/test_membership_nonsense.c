@@ -15,7 +15,7 @@
 
 #define MS ((kin_time)1000000)
 
-enum { N_EVENTS = 200000 };
+enum { N_EVENTS = 1000000 }; // whether a ring comes up among fewer is luck
 
 // ---- the head's side
 
@@ -59,7 +59,6 @@ static void no_order_of_events_breaks_the_roster(void **state) {
     snprintf(options.version, sizeof options.version, "1");
     options.id = (kin_proto_id){{255}};
     options.model = (kin_proto_hash){{2}};
-    options.join_wait_ns = 2 * MS; // somebody joins all the time
     kin_roster *roster = kin_roster_new(&options, now);
     assert_non_null(roster);
     int n_serving = 0;
@@ -71,7 +70,7 @@ static void no_order_of_events_breaks_the_roster(void **state) {
         assert_non_null(kin_roster_doing(roster, doing, sizeof doing));
         n_serving += kin_roster_state_now(roster) == KIN_ROSTER_SERVING;
     }
-    assert_true(kin_roster_epoch(roster) > 100 && n_serving > 50); // it was not all refused
+    assert_true(kin_roster_epoch(roster) > 1000 && n_serving > 1000); // it was not all refused
     kin_roster_free(roster);
 }
 

@@ -6,43 +6,14 @@
 
 #include <cmocka.h>
 
-#include <stdlib.h>
 #include <unistd.h>
 
 #include "ring/alone.h"
 #include "ring/pace.h"
 #include "ring/vitals.h"
-#include "testkit/model_gen.h"
+#include "tests/small_model.h"
 
-enum { N_VOCAB = 300, N_LAYER = 4, N_EMBD = 64, N_CTX = 64, N_BATCH = 16, N_ROUNDS = 2, ALL = KIN_PACE_KEPT };
-
-static char model_path[] = "/tmp/kin-test-pace-XXXXXX";
-static kin_model model;
-static kin_devices devices;
-
-static int open_model(void **state) {
-    (void)state;
-    kin_model_spec spec = kin_model_spec_defaults();
-    kin_err err;
-    spec.n_layer = N_LAYER;
-    spec.n_embd = spec.n_ff = N_EMBD;
-    spec.n_head = spec.n_head_kv = 2;
-    spec.n_vocab = N_VOCAB;
-    spec.mix = "f32";
-    int fd = mkstemp(model_path);
-    if (fd < 0 || close(fd) != 0 || kin_model_gen(&spec, model_path, &err) != 0) return -1;
-    if (kin_model_open(&model, model_path, &err) != 0) return -1;
-    kin_device_options o = kin_device_options_defaults();
-    o.n_threads = 1;
-    return kin_devices_open(&devices, &o, &err);
-}
-
-static int close_model(void **state) {
-    (void)state;
-    kin_devices_close(&devices);
-    kin_model_close(&model);
-    return unlink(model_path);
-}
+enum { N_ROUNDS = 2, ALL = KIN_PACE_KEPT };
 
 // ---- medians
 
@@ -104,9 +75,7 @@ static void a_head_knows_what_its_tokens_take(void **state) {
     kin_shard *shard;
     kin_alone_head alone;
     kin_err err;
-    kin_shard_options so = kin_shard_options_defaults(&model);
-    so.n_ctx = N_CTX;
-    so.n_batch = N_BATCH;
+    kin_shard_options so = small_shard();
     assert_int_equal(kin_shard_open(&shard, &model, &devices, &so, &err), 0);
     assert_int_equal(kin_alone_head_open(&alone, &model, shard, N_BATCH, &err), 0);
     assert_int_equal(kin_head_eval(alone.head, 0, 0, ids, 4, logits, 1, &err), 0);

@@ -4,41 +4,22 @@
 #
 #   test_plan_cli.sh PATH_TO_KIN      (mkmodel lies beside it)
 set -u
-kin=$1
+# shellcheck source=tests/checks.sh
+. "$(dirname "$0")/checks.sh"
 root=$(cd "$(dirname "$0")/.." && pwd)
 facts=$root/assets/facts
-mkmodel=$(dirname "$kin")/mkmodel
-dir=$(mktemp -d) || exit 1
-trap 'rm -rf "$dir"' EXIT
-for name in $(env | sed -n 's/^\(KIN_[A-Z_]*\)=.*/\1/p'); do unset "$name"; done
-export XDG_CACHE_HOME="$dir/cache" OMP_WAIT_POLICY=passive GOMP_SPINCOUNT=0
-out=$dir/out err=$dir/err
-n_checks=0 n_failed=0 claim=
 
-fail() {
-    echo "FAILED: $claim: $*"
-    head -n 3 "$out" "$err"
-    n_failed=$((n_failed + 1))
-}
-
-# status N WORD...: runs kin plan; stdout and stderr stay in $out and $err.
-status() {
-    want=$1
+# plan STATUS WORD...: runs kin plan.
+plan() {
+    expected=$1
     shift
-    "$kin" plan "$@" >"$out" 2>"$err" </dev/null
-    got=$?
-    n_checks=$((n_checks + 1))
-    [ $got -eq "$want" ] || fail "status $got, not $want: $*"
+    status "$expected" "$kin" plan "$@"
 }
-says() { grep -q -e "$2" "$1" || fail "no '$2' in $(basename "$1")"; } # FILE PATTERN
-says_not() { ! grep -q -e "$2" "$1" || fail "'$2' in $(basename "$1")"; }
-silent() { [ ! -s "$1" ] || fail "$(basename "$1") is not empty"; }
-lines() { [ "$(wc -l <"$1")" -eq "$2" ] || fail "$(basename "$1") has $(wc -l <"$1") lines, not $2"; }
 
 # ---- plans
 
 claim='the plan of A.4 with 70B is the one in docs/PLANNING.md, sentence by sentence'
-status 0 --what-if "$facts/a4-70b.json"
+plan 0 --what-if "$facts/a4-70b.json"
 silent "$err"
 sed -n '/^## Selection/,/^## Beside/s/^    //p' "$root/docs/PLANNING.md" >"$dir/shown"
 [ "$(wc -l <"$dir/shown")" -ge 4 ] || fail 'the section Selection shows nothing'
@@ -56,20 +37,20 @@ for words in 'table3-70b.json' ${all:+"a4-70b.json --all"}; do
         on { sub(/^    /, ""); text = text $0 "\n"; if ($0 != "") whole = text }
         END { printf "%s", whole }' "$root/docs/PLANNING.md" >"$dir/shown"
     # shellcheck disable=SC2086 # a file and an option
-    status 0 --what-if "$facts"/$words
+    plan 0 --what-if "$facts"/$words
     [ -s "$dir/shown" ] || fail "docs/PLANNING.md does not show $words"
     cmp -s "$dir/shown" "$out" || fail "$words: $(diff "$dir/shown" "$out" | head -n 4)"
 done
 
 claim='a small model stays on one device'
-status 0 --what-if "$facts/a4-8b.json"
+plan 0 --what-if "$facts/a4-8b.json"
 says "$out" '^laptop *32 *32 '
 says_not "$out" '^host PC *[0-9]'
 says_not "$out" 'network'
 
 claim='every example has a plan that fits on 100 columns'
 for file in "$facts"/*.json; do
-    status 0 --what-if "$file"
+    plan 0 --what-if "$file"
     silent "$err"
     says "$out" '^a token .*tokens/s'
     says "$out" '^a prompt '
@@ -77,38 +58,38 @@ for file in "$facts"/*.json; do
 done
 
 claim='more rounds where the disk is the limit, and as many as are asked for'
-status 0 --what-if "$facts/table3-70b.json"
+plan 0 --what-if "$facts/table3-70b.json"
 says "$out" '5 times round the ring'
 says "$out" '^  waiting for disks'
-status 0 --what-if "$facts/table3-70b.json" --rounds 2
+plan 0 --what-if "$facts/table3-70b.json" --rounds 2
 says "$out" '2 times round the ring'
 
 claim='the command line wins over the work in the file'
-status 0 --what-if "$facts/a4-8b.json" --ctx 2048 --prompt 33 --cached 55 --batch 8
+plan 0 --what-if "$facts/a4-8b.json" --ctx 2048 --prompt 33 --cached 55 --batch 8
 says "$out" 'context 2048'
 says "$out" 'after 55 tokens'
 says "$out" 'of 33 tokens'
 
 claim='what --ctx has no room for is refused if it was asked for, and made smaller if it was not'
-status 0 --what-if "$facts/a4-8b.json" --ctx 8
+plan 0 --what-if "$facts/a4-8b.json" --ctx 8
 says "$out" 'after 7 tokens'
 says "$out" 'of 8 tokens'
-status 1 --what-if "$facts/a4-8b.json" --ctx 512 --cached 100000000
+plan 1 --what-if "$facts/a4-8b.json" --ctx 512 --cached 100000000
 says "$err" '^kin: a token after 100000000 others in a context of 512: '
-status 1 --what-if "$facts/a4-8b.json" --ctx 512 --cached 512
+plan 1 --what-if "$facts/a4-8b.json" --ctx 512 --cached 512
 silent "$out"
-status 0 --what-if "$facts/a4-8b.json" --ctx 512 --cached 511
-status 1 --what-if "$facts/a4-8b.json" --ctx 512 --prompt 513
+plan 0 --what-if "$facts/a4-8b.json" --ctx 512 --cached 511
+plan 1 --what-if "$facts/a4-8b.json" --ctx 512 --prompt 513
 says "$err" '^kin: a prompt of 513 tokens in a context of 512: '
 lines "$err" 1
 silent "$out"
-status 0 --what-if "$facts/a4-8b.json" --ctx 512 --prompt 512
+plan 0 --what-if "$facts/a4-8b.json" --ctx 512 --prompt 512
 
 claim='an option that a plan would not heed is refused, and in the environment it is none of its'
 senseless() { # PATTERN WORD...
     pattern=$1
     shift
-    status 2 "$@"
+    plan 2 "$@"
     says "$err" "^kin plan: $pattern"
     lines "$err" 2
     silent "$out"
@@ -124,71 +105,71 @@ for option in '--plan even' '--gpu-layers 3' '--wire f16' '--chunk 4' '--weights
     # shellcheck disable=SC2086
     senseless "unknown option '${option%% *}'" --cluster $option
 done
-status 0 --what-if "$facts/home.json"
+plan 0 --what-if "$facts/home.json"
 cp "$out" "$dir/plain"
 export KIN_MEMORY=1G KIN_CLUSTER=1 KIN_DEVICES=9 KIN_PLAN=even KIN_KV_TYPE=q8_0
-status 0 --what-if "$facts/home.json"
+plan 0 --what-if "$facts/home.json"
 cmp -s "$out" "$dir/plain" || fail 'the environment changes the plan of a file'
 unset KIN_MEMORY KIN_CLUSTER KIN_DEVICES KIN_PLAN KIN_KV_TYPE
 
 claim='help tells what is planned where nothing is said'
-status 0 --help
+plan 0 --help
 says "$out" '--prompt N .*(default: '
 says "$out" '--cached N .*(default: '
 
 claim='with -m the model is that file'
 "$mkmodel" --preset tiny --layers 3 --vocab 300 -o "$dir/tiny.gguf" >/dev/null
-status 0 --what-if "$facts/home.json" -m "$dir/tiny.gguf"
+plan 0 --what-if "$facts/home.json" -m "$dir/tiny.gguf"
 says "$out" '5 devices; 3 layers and the output'
 says "$out" '^desktop *3 '
-status 0 --what-if "$facts/home.json" -m "$dir/tiny.gguf" --kv-type q8_0
-status 1 --what-if "$facts/home.json" -m "$dir/none.gguf"
+plan 0 --what-if "$facts/home.json" -m "$dir/tiny.gguf" --kv-type q8_0
+plan 1 --what-if "$facts/home.json" -m "$dir/none.gguf"
 says "$err" 'none.gguf'
 "$mkmodel" --preset tiny --layers 1 --vocab 300 -o "$dir/one.gguf" >/dev/null
-status 0 --what-if "$facts/home.json" -m "$dir/one.gguf"
+plan 0 --what-if "$facts/home.json" -m "$dir/one.gguf"
 says "$out" '; 1 layer and the output'
 
 # ---- schedulers
 
 claim='each scheduler can be asked, and all beside each other'
-status 0 --scheduler help
+plan 0 --scheduler help
 lines "$out" 5
 halda=halda
 grep -q '^halda .*without HiGHS' "$out" && halda=
 for scheduler in exact memsched perfsched dp-sa $halda; do
-    status 0 --what-if "$facts/a4-70b.json" --scheduler "$scheduler"
+    plan 0 --what-if "$facts/a4-70b.json" --scheduler "$scheduler"
     says "$out" "scheduler $scheduler"
 done
 says_not "$out" 'phone left out' # only exact knows why
-status 0 --what-if "$facts/a4-70b.json" --all
+plan 0 --what-if "$facts/a4-70b.json" --all
 for scheduler in exact halda memsched perfsched dp-sa; do says "$out" "^$scheduler"; done
 says "$out" '^exact .* x 1.00 '
 says "$out" '^memsched .* x 1.30 '
 
 claim='a scheduler without a plan says why, beside those with one'
-status 0 --what-if "$facts/table3-70b.json" --all
+plan 0 --what-if "$facts/table3-70b.json" --all
 says "$out" '^exact .* x 1.00 '
 says "$out" '^dp-sa: no plan: .*does not stream'
-status 1 --what-if "$facts/table3-70b.json" --scheduler dp-sa
+plan 1 --what-if "$facts/table3-70b.json" --scheduler dp-sa
 says "$err" '^kin: no plan: .*does not stream'
 lines "$err" 1
 
 claim='without HiGHS halda says so'
 if [ -z "$halda" ]; then
-    status 1 --what-if "$facts/a4-70b.json" --scheduler halda
+    plan 1 --what-if "$facts/a4-70b.json" --scheduler halda
     says "$err" 'built without .*HiGHS'
-    status 0 --what-if "$facts/a4-70b.json" --all
+    plan 0 --what-if "$facts/a4-70b.json" --all
     says "$out" '^halda: .*built without .*HiGHS'
 fi
 
 claim='rounds that cannot be are refused'
-status 1 --what-if "$facts/a4-70b.json" --rounds 81
+plan 1 --what-if "$facts/a4-70b.json" --rounds 81
 says "$err" '81 rounds for 80 layers'
-status 1 --what-if "$facts/a4-70b.json" --rounds 2 --scheduler dp-sa
+plan 1 --what-if "$facts/a4-70b.json" --rounds 2 --scheduler dp-sa
 says "$err" 'dp-sa itself chooses'
 
 claim='an unknown scheduler is a usage error'
-status 2 --what-if "$facts/a4-70b.json" --scheduler best
+plan 2 --what-if "$facts/a4-70b.json" --scheduler best
 says "$err" '^kin plan: --scheduler best'
 silent "$out"
 
@@ -197,7 +178,7 @@ silent "$out"
 claim='--json prints one object with the same figures'
 for words in '' '--all'; do
     # shellcheck disable=SC2086 # no word is one too
-    status 0 --what-if "$facts/table3-70b.json" --json $words
+    plan 0 --what-if "$facts/table3-70b.json" --json $words
     silent "$err"
     [ "$(head -c 1 "$out")" = '{' ] || fail 'no object'
     if command -v python3 >/dev/null; then python3 -m json.tool "$out" >/dev/null || fail 'no JSON'; fi
@@ -205,7 +186,7 @@ done
 says "$out" '"schedulers": \['
 says "$out" '"no_plan": "no plan: '
 says "$out" '"n_ctx": 1024'
-status 0 --what-if "$facts/a4-70b.json" --json
+plan 0 --what-if "$facts/a4-70b.json" --json
 for key in tpot_ms ttft_ms bound_ms hops_ms compute_ms resident_bytes streamed_bytes memory_bytes; do
     says "$out" "\"$key\": [0-9]"
 done
@@ -221,7 +202,7 @@ says "$out" '"layer_begin": '
 claim='what lies on a GPU is told without its KV cache and buffers, as what lies in RAM is'
 if command -v python3 >/dev/null; then
     for n_ctx in 512 2048; do
-        status 0 --what-if "$facts/a4-70b.json" --ctx $n_ctx --json
+        plan 0 --what-if "$facts/a4-70b.json" --ctx $n_ctx --json
         python3 - "$facts/a4-70b.json" "$out" 2>"$err" <<'END' || fail "a context of $n_ctx: not the weights"
 import json, sys
 model = json.load(open(sys.argv[1]))["model"]
@@ -254,17 +235,17 @@ END
 }
 cpu='"cpu": {"token_bytes_per_s": 4e10, "prompt_flop_per_s": 2e11, "read_bytes_per_s": 4e10}'
 refused() { # NAME PATTERN
-    status 0 --what-if "$dir/$1.json"
+    plan 0 --what-if "$dir/$1.json"
     silent "$err"
     says "$out" "^odd refused: .*$2"
     says "$out" '^head  *1[0-9] '
     says "$out" '^good  *1[0-9] '
     says_not "$out" '^odd  *[0-9]'
-    status 0 --what-if "$dir/$1.json" --scheduler memsched
+    plan 0 --what-if "$dir/$1.json" --scheduler memsched
     says "$out" "^odd refused: .*$2"
-    status 0 --what-if "$dir/$1.json" --all
+    plan 0 --what-if "$dir/$1.json" --all
     says "$out" "^odd refused: .*$2"
-    status 0 --what-if "$dir/$1.json" --all --json
+    plan 0 --what-if "$dir/$1.json" --all --json
     says "$out" "\"why\": \"odd refused: .*$2"
 }
 
@@ -288,13 +269,13 @@ refused lonely 'no usable link'
 
 claim='where the others cannot hold the model, the sentence tells who was refused'
 sed 's/"2G"/"1G"/' "$dir/negative.json" >"$dir/small.json"
-status 1 --what-if "$dir/small.json"
+plan 1 --what-if "$dir/small.json"
 says "$err" '^kin: no plan: .*; odd refused: memory is negative'
 lines "$err" 1
 silent "$out"
 for words in '' --json; do
     # shellcheck disable=SC2086 # no word is one too
-    status 1 --what-if "$dir/small.json" --all $words
+    plan 1 --what-if "$dir/small.json" --all $words
     says "$err" '^kin: no scheduler has a plan'
     lines "$err" 1
     says "$out" 'odd refused: memory is negative'
@@ -302,29 +283,28 @@ done
 
 claim='nonsense of the head, the model or the work is one sentence'
 sed 's/"head", "memory_bytes": "2G"/"head", "memory_bytes": -1/' "$dir/negative.json" >"$dir/head.json"
-status 1 --what-if "$dir/head.json"
+plan 1 --what-if "$dir/head.json"
 says "$err" "^kin: the head's facts: memory is negative"
-status 1 --what-if "$dir/head.json" --all
+plan 1 --what-if "$dir/head.json" --all
 says "$err" "^kin: the head's facts: memory is negative"
 sed 's/"block_bytes": 6e7/"block_bytes": 0/' "$dir/negative.json" >"$dir/block.json"
-status 1 --what-if "$dir/block.json"
+plan 1 --what-if "$dir/block.json"
 says "$err" '^kin: model: largest block is zero'
 
 claim='a file that cannot be understood is one sentence with its name and the place'
 echo '{"devices": [{"nmae": "x"}]}' >"$dir/typo.json"
-status 1 --what-if "$dir/typo.json"
+plan 1 --what-if "$dir/typo.json"
 says "$err" '^kin: .*typo.json: device 1: "nmae" is not known here$'
 lines "$err" 1
-status 1 --what-if "$dir/none.json"
+plan 1 --what-if "$dir/none.json"
 says "$err" "^kin: $dir/none.json: No such file or directory\$"
 printf '{"devices": [{"name": "x", "memory_bytes": "1G", %s}]}' "$cpu" >"$dir/no_model.json"
-status 1 --what-if "$dir/no_model.json"
+plan 1 --what-if "$dir/no_model.json"
 says "$err" 'no_model.json: no "model" in it: give one with -m'
 
 claim='a name cannot move the cursor'
 sed 's/"good"/"\\u001b[2Jgood"/' "$dir/negative.json" >"$dir/cursor.json"
-status 1 --what-if "$dir/cursor.json"
+plan 1 --what-if "$dir/cursor.json"
 says "$err" 'device 2: "name": must be a name without control characters'
 
-echo "$n_checks checks, $n_failed failed"
-[ $n_failed -eq 0 ]
+tally

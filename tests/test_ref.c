@@ -16,7 +16,9 @@
 #include "ref/dequant.h"
 #include "ref/forward.h"
 #include "testkit/gguf_write.h"
+#include "testkit/logits.h"
 #include "testkit/ref_load.h"
+#include "tests/null_malloc.h"
 
 #define GOLDEN_DIR KIN_SOURCE_DIR "/../shared/golden"
 #define GOLDEN_ERROR_MAX 1e-5 // relative L2 of a row; 5e-7 measured. The rule for this engine is 1e-4.
@@ -31,22 +33,6 @@ static float random_float(uint64_t *state) {
 }
 
 // ---- golden models
-
-static double relative_l2(const float *got, const float *want, int n) {
-    double wrong = 0, all = 0;
-    for (int i = 0; i < n; i++) {
-        wrong += pow((double)got[i] - (double)want[i], 2);
-        all += pow((double)want[i], 2);
-    }
-    return sqrt(wrong / all);
-}
-
-static int argmax(const float *x, int n) {
-    int best = 0;
-    for (int i = 1; i < n; i++)
-        if (x[i] > x[best]) best = i;
-    return best;
-}
 
 static void step(kin_ref_session *session, const kin_ref_model *model, int token, int pos, float *x, float *logits) {
     assert_int_equal(kin_ref_session_embed(session, token, x), 0);
@@ -66,8 +52,8 @@ static double largest_error(const kin_ref_model *model, char *ids, FILE *exact) 
     for (char *id = strtok(ids, " "); id; id = strtok(NULL, " ")) {
         step(session, model, atoi(id), pos++, x, got);
         assert_int_equal(fread(want, sizeof *want, n_vocab, exact), n_vocab);
-        assert_int_equal(argmax(got, model->n_vocab), argmax(want, model->n_vocab));
-        error_max = fmax(error_max, relative_l2(got, want, model->n_vocab));
+        assert_int_equal(kin_logits_best(got, model->n_vocab), kin_logits_best(want, model->n_vocab));
+        error_max = fmax(error_max, kin_logits_error(got, want, model->n_vocab));
     }
     assert_int_equal(fgetc(exact), EOF); // one row for each id
     kin_ref_session_close(session);
@@ -414,7 +400,7 @@ static void order_matters_within_one_layer(void **state) {
         }
         kin_ref_session_close(session);
     }
-    assert_true(relative_l2(last[0], last[1], EMBD) > 1e-3);
+    assert_true(kin_logits_error(last[0], last[1], EMBD) > 1e-3);
 }
 
 static void every_feature_changes_the_logits(void **state) {
@@ -427,7 +413,7 @@ static void every_feature_changes_the_logits(void **state) {
         const kin_ref_tensor kept = *optional[i];
         *optional[i] = (kin_ref_tensor){0};
         run_sequence(&t->model, tokens_a, N_A, got);
-        assert_true(relative_l2(got, want, N_A * VOCAB) > 1e-3);
+        assert_true(kin_logits_error(got, want, N_A * VOCAB) > 1e-3);
         *optional[i] = kept;
     }
 }
@@ -461,7 +447,7 @@ static void equal_experts_equal_the_dense_model(void **state) {
     run_sequence(&t->model, tokens_a, N_A, moe);
     make_dense(t);
     run_sequence(&t->model, tokens_a, N_A, dense);
-    assert_true(relative_l2(moe, dense, N_A * VOCAB) < 1e-5); // so the shares sum to 1
+    assert_true(kin_logits_error(moe, dense, N_A * VOCAB) < 1e-5); // so the shares sum to 1
 }
 
 static void of_equal_experts_the_first_is_chosen(void **state) {
@@ -539,16 +525,6 @@ static void wrong_models_are_refused_by_name(void **state) {
     assert_null(kin_ref_session_open(&t->model, 0, LAYERS, 0));
     assert_null(kin_ref_session_open(&t->model, 0, LAYERS, KIN_REF_CTX_MAX + 1));
     assert_null(kin_ref_model_check(&t->model, 1, 1)); // no layers at all: a head
-}
-
-// Sanitizers: a failed allocation returns NULL, as it does without them.
-const char *__asan_default_options(void);
-const char *__asan_default_options(void) {
-    return "allocator_may_return_null=1";
-}
-const char *__tsan_default_options(void);
-const char *__tsan_default_options(void) {
-    return "allocator_may_return_null=1";
 }
 
 // Claims of tensors, with nothing behind them: 2^50 bytes of keys are more than any address space has.

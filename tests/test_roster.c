@@ -10,27 +10,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/err.h"
 #include "pure/proto/roster.h"
-
-#define MS ((kin_time)1000000)
+#include "tests/trace.h"
 
 static kin_roster *roster;
-static kin_time now;
-static char trace[65536]; // of the last events
 static kin_roster_actions last;
 
 // ---- telling the trace
-
-static void add(const char *fmt, ...) KIN_PRINTF(1, 2);
-
-static void add(const char *fmt, ...) {
-    size_t n = strlen(trace);
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(trace + n, sizeof trace - n, fmt, args);
-    va_end(args);
-}
 
 static void add_action(const kin_roster_action *a) {
     switch (a->kind) {
@@ -59,19 +45,9 @@ static void step(kin_roster_event e) {
     for (int i = 0; i < actions->n; i++) add_action(&actions->at[i]);
 }
 
-// What was to be done since the last expect, line by line.
-static void expect(const char *wanted) {
-    if (strcmp(trace, wanted) != 0) fail_msg("at %.3f s:\n--- wanted\n%s--- got\n%s", (double)now / 1e9, wanted, trace);
-    trace[0] = '\0';
-}
-
 static void expect_words(const char *words) {
     if (!strstr(trace, words)) fail_msg("'%s' is not in:\n%s", words, trace);
-    trace[0] = '\0';
-}
-
-static void forget(void) {
-    trace[0] = '\0';
+    forget();
 }
 
 // ---- what happens

@@ -15,85 +15,26 @@
 #include <unistd.h>
 
 #include "ring/audience.h"
-#include "ring/cluster.h"
-#include "ring/join.h"
 #include "ring/observe.h"
 #include "ring/station.h"
-#include "tests/small_model.h"
+#include "tests/small_cluster.h"
 
-enum { N_CTX = 64, N_TOKENS = 3 };
+enum { N_TOKENS = 3 };
 
-static const kin_key key = {{7, 7, 7}}, other_key = {{8}};
-
-// ---- a device, in its thread
-
-typedef struct device {
-    kin_join_options o;
-    atomic_bool stop;
-    pthread_t thread;
-    kin_err err;
-} device;
-
-static void *device_run(void *arg) {
-    device *d = arg;
-    kin_join_run(&d->o, &d->err);
-    return NULL;
-}
+static const kin_key other_key = {{8}};
 
 static void open_device(device *d, uint16_t port, uint16_t head_port) {
-    *d = (device){.o = {.id = {{99}},
-                        .name = "anna",
-                        .version = "test",
-                        .key = key,
-                        .head = "127.0.0.1",
-                        .head_port = head_port,
-                        .listen = "127.0.0.1",
-                        .port = port,
-                        .model_path = model_path,
-                        .no_cache = true,
-                        .n_threads = 1,
-                        .cache_dir = "/nowhere"}};
-    memcpy(d->o.model_hash.bytes, manifest.hash, sizeof d->o.model_hash.bytes);
-    d->o.stop = &d->stop;
-    assert_int_equal(pthread_create(&d->thread, NULL, device_run, d), 0);
-}
-
-static void close_device(device *d) {
-    atomic_store(&d->stop, true);
-    pthread_join(d->thread, NULL);
-}
-
-// ---- a head
-
-static int even(void *user, const kin_cluster_question *q, kin_ring_plan *out, kin_err *err) {
-    (void)user;
-    return kin_hand_even(q->candidates, q->n, N_LAYER, 2, out, err);
+    kin_join_options o = device_with_model(99, "anna", head_port);
+    o.port = port;
+    start_device(d, &o, NULL);
 }
 
 static kin_cluster *open_cluster(kin_timeline *timeline) {
-    static const char *const path = model_path;
-    kin_cluster *c;
-    kin_err err;
-    kin_shard_options so = kin_shard_options_defaults(&model);
-    so.n_ctx = N_CTX;
-    so.n_batch = 16;
-    kin_cluster_options o = {.id = {{100}},
-                             .name = "desk",
-                             .version = "test",
-                             .key = key,
-                             .listen = "127.0.0.1",
-                             .hidden = true,
-                             .model = &model,
-                             .manifest = &manifest,
-                             .paths = &path,
-                             .devices = &devices,
-                             .shard = so,
-                             .n_expected = 1,
-                             .model_name = "random",
-                             .timeline = timeline,
-                             .plan = even};
-    if (kin_cluster_open(&c, &o, &err) != 0) fail_msg("%s", err.text);
-    return c;
+    kin_cluster_options o = cluster_options(1);
+    o.model_name = "random";
+    o.timeline = timeline;
+    o.plan = plan_two_rounds;
+    return open_small_cluster(&o);
 }
 
 static int observe_at(uint16_t port, const kin_key *with, int n_reports, char **text, kin_err *err) {

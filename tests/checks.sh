@@ -1,0 +1,40 @@
+# shellcheck shell=sh
+# Checks of the kin program, for the test that sources this: a folder of its own, nothing of this machine's settings, and counts.
+#
+# Takes the test's $1, the program; mkmodel lies beside it. A test sets `claim` before it checks, and ends with `tally`.
+kin=$1
+# shellcheck disable=SC2034 # the tests use it
+mkmodel=$(dirname "$kin")/mkmodel
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
+for name in $(env | sed -n 's/^\(KIN_[A-Z_]*\)=.*/\1/p'); do unset "$name"; done
+export XDG_CACHE_HOME="$dir/cache" OMP_WAIT_POLICY=passive GOMP_SPINCOUNT=0
+out=$dir/out err=$dir/err
+n_checks=0 n_failed=0 claim=
+
+fail() {
+    echo "FAILED: $claim: $*"
+    head -n 5 "$out" "$err"
+    n_failed=$((n_failed + 1))
+}
+
+# status N COMMAND...: runs it; stdout and stderr stay in $out and $err.
+status() {
+    want=$1
+    shift
+    "$@" >"$out" 2>"$err" </dev/null
+    got=$?
+    n_checks=$((n_checks + 1))
+    [ $got -eq "$want" ] || fail "status $got, not $want: $*"
+}
+says() { grep -q -e "$2" "$1" || fail "no '$2' in $(basename "$1")"; } # FILE PATTERN
+says_not() { ! grep -q -e "$2" "$1" || fail "'$2' in $(basename "$1")"; }
+silent() { [ ! -s "$1" ] || fail "$(basename "$1") is not empty"; }
+lines() { [ "$(wc -l <"$1")" -eq "$2" ] || fail "$(basename "$1") has $(wc -l <"$1") lines, not $2"; }
+same() { cmp -s "$1" "$2" || fail "$(basename "$1") and $(basename "$2") differ"; }
+
+# The end of the test, and its status.
+tally() {
+    echo "$n_checks checks, $n_failed failed"
+    [ "$n_failed" -eq 0 ]
+}

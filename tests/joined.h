@@ -1,0 +1,61 @@
+// Devices of a test's cluster: kin_join_run in a thread each, on loopback. What heads do with them is the test's.
+//
+// Included by such tests only. A test fills the options that are its own, between device_options and start_device. The thread
+// writes rc and err; they may be read after close_device.
+#pragma once
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "ring/join.h"
+
+static const kin_key key = {{7, 7, 7}}; // of the cluster
+
+typedef struct device {
+    kin_join_options o;
+    kin_device_facts facts;
+    atomic_bool stop;
+    pthread_t thread;
+    int rc;
+    kin_err err;
+} device;
+
+static inline kin_join_options device_options(uint8_t id, const char *name, uint16_t head_port) {
+    return (kin_join_options){.id = {{id}},
+                              .name = name,
+                              .version = "test",
+                              .key = key,
+                              .head = "127.0.0.1",
+                              .head_port = head_port,
+                              .listen = "127.0.0.1",
+                              .cache_dir = "/nowhere"};
+}
+
+static inline void *device_run(void *arg) {
+    device *d = arg;
+    d->rc = kin_join_run(&d->o, &d->err);
+    return NULL;
+}
+
+// facts: NULL for a device that was not measured.
+static inline void start_device(device *d, const kin_join_options *options, const kin_device_facts *facts) {
+    *d = (device){.o = *options};
+    d->o.stop = &d->stop;
+    if (facts) {
+        d->facts = *facts;
+        d->o.facts = &d->facts;
+    }
+    assert_int_equal(pthread_create(&d->thread, NULL, device_run, d), 0);
+}
+
+static inline void close_device(device *d) {
+    atomic_store(&d->stop, true);
+    pthread_join(d->thread, NULL);
+    if (d->rc != 0) fail_msg("%s", d->err.text);
+}
