@@ -59,7 +59,7 @@ done
 
 claim='more rounds where the disk is the limit, and as many as are asked for'
 plan 0 --what-if "$facts/table3-70b.json"
-says "$out" '5 times round the ring'
+says "$out" '6 times round the ring'
 says "$out" '^  waiting for disks'
 plan 0 --what-if "$facts/table3-70b.json" --rounds 2
 says "$out" '2 times round the ring'

@@ -58,9 +58,8 @@ static void divide(brute *b, int device, int n_left, kin_device_set members, dou
         for (int n_gpu = 0; n_gpu <= n; n_gpu++) {
             const kin_device_time *t = &b->times[device][n][n_gpu];
             if (!t->fits) continue;
-            double cost_s =
-                t->compute_s + t->experts_s + kin_device_windows_s(&b->rates[device], n, n_gpu, b->n_rounds) +
-                (t->n_unit > 0 ? kin_device_exposed_s(&b->rates[device], t->n_unit, t->excess_s / t->n_unit, b->n_rounds) : 0);
+            double cost_s = t->compute_s + t->experts_s + kin_device_windows_s(&b->rates[device], n, n_gpu, b->n_rounds) +
+                            kin_device_exposed_s(&t->wait, b->n_rounds);
             divide(b, device + 1, n_left - n, members | kin_device_bit(device), busy_s + cost_s, fmax(stall_s, t->stall_s));
         }
     }

@@ -175,16 +175,15 @@ static void models_below_32b_run_on_one_of_ten_devices(void **state) {
     }
 }
 
-// A.7: D4 and D6 have weak CPUs and slow disks; with them it is slower. Here one of them gives less than a hundredth.
-static void exact_leaves_out_d6_and_gains_nothing_worth_from_d4(void **state) {
+// A.7: D4 and D6 have weak CPUs and slow disks; with them it is slower. Here both together give less than a hundredth.
+static void exact_gains_nothing_worth_from_d4_and_d6(void **state) {
     (void)state;
     kin_plan_options options = with_ilp(KIN_HALDA_PUBLISHED);
     kin_facts facts;
     kin_paper_facts(&facts, KIN_PAPER_TABLE_3, KIN_PAPER_70B, 6);
     kin_plan plan = plan_by(kin_plan_exact, &facts, &options);
-    assert_share(&facts, &plan, "D6", 0, 0);
     assert_true(share_of(&facts, &plan, "D5").n_layer > 0);
-    options.leave_out = kin_device_bit(kin_paper_device(&facts, "D4"));
+    options.leave_out = kin_device_bit(kin_paper_device(&facts, "D4")) | kin_device_bit(kin_paper_device(&facts, "D6"));
     assert_true(plan_by(kin_plan_exact, &facts, &options).tpot_s < 1.01 * plan.tpot_s);
 }
 
@@ -251,7 +250,7 @@ int main(void) {
         cmocka_unit_test(larger_models_fill_the_gpus_of_d2_and_d3_first),
         cmocka_unit_test(the_70b_model_takes_three_of_ten_devices),
         cmocka_unit_test(models_below_32b_run_on_one_of_ten_devices),
-        cmocka_unit_test(exact_leaves_out_d6_and_gains_nothing_worth_from_d4),
+        cmocka_unit_test(exact_gains_nothing_worth_from_d4_and_d6),
         cmocka_unit_test(exact_is_the_best_in_every_row),
         cmocka_unit_test(a_solver_that_fails_is_an_error_and_one_that_finds_nothing_is_not),
     };

@@ -3,12 +3,16 @@
 #include <math.h>
 #include <stdlib.h>
 
-// a is never worse than b, whatever the rounds: exposed grows with units and with the excess of each. With more layers on the GPU
-// it may have more windows with copies.
+// Waits never longer, whatever the rounds: with fewer layers no window has more of them.
+static bool waits_no_longer(const kin_device_wait *a, const kin_device_wait *b) {
+    if (a->layer_s == 0 && a->output_s == 0) return true;
+    return a->n_cpu <= b->n_cpu && a->layer_s <= b->layer_s && a->output_s <= b->output_s && a->hidden_s >= b->hidden_s;
+}
+
+// a is never worse than b, whatever the rounds. With more layers on the GPU it may have more windows with copies.
 static bool dominates(const kin_choices *choices, const kin_choice *a, const kin_choice *b) {
     double copies_s = a->n_gpu > b->n_gpu ? (a->n_gpu - b->n_gpu) * choices->rates.gpu_window_s : 0;
-    return a->base_s + copies_s <= b->base_s && a->n_unit <= b->n_unit && a->unit_excess_s <= b->unit_excess_s &&
-           a->stall_s <= b->stall_s;
+    return a->base_s + copies_s <= b->base_s && a->stall_s <= b->stall_s && waits_no_longer(&a->wait, &b->wait);
 }
 
 // Adds a choice to those from `begin` on, or drops it or them. Returns the new end.
@@ -39,8 +43,7 @@ static int add_all(kin_choices *choices, int begin, int n_layer, int n_gpu_max) 
         kin_load load = kin_load_of(n_layer - n_gpu, n_gpu);
         kin_device_time t = kin_device_time_of(&choices->rates, &load);
         if (!t.fits || !isfinite(t.compute_s + t.experts_s + t.stall_s) || !surely_fits(&choices->rates, &load)) continue;
-        kin_choice choice = {.n_gpu = n_gpu, .base_s = t.compute_s + t.experts_s, .n_unit = t.n_unit, .stall_s = t.stall_s};
-        if (t.n_unit > 0) choice.unit_excess_s = t.excess_s / t.n_unit;
+        kin_choice choice = {.n_gpu = n_gpu, .base_s = t.compute_s + t.experts_s, .wait = t.wait, .stall_s = t.stall_s};
         end = add(choices, begin, end, &choice);
     }
     return end;

@@ -12,10 +12,9 @@
 
 typedef struct kin_choice {
     int n_gpu;
-    double base_s;        // computing and experts
-    double n_unit;        // streamed units
-    double unit_excess_s; // waiting for each of them, before what the ring hides
-    double stall_s;       // least period
+    double base_s; // computing and experts
+    kin_device_wait wait;
+    double stall_s; // least period
 } kin_choice;
 
 typedef struct kin_choices {
@@ -30,7 +29,6 @@ void kin_choices_fini(kin_choices *choices);
 
 // What `choice` of n_layer layers costs in n_rounds rounds, in seconds of a token.
 static inline double kin_choice_s(const kin_choices *choices, const kin_choice *choice, int n_layer, int n_rounds) {
-    double exposed_s = 0;
-    if (choice->n_unit > 0) exposed_s = kin_device_exposed_s(&choices->rates, choice->n_unit, choice->unit_excess_s, n_rounds);
+    double exposed_s = kin_device_exposed_s(&choice->wait, n_rounds);
     return choice->base_s + exposed_s + kin_device_windows_s(&choices->rates, n_layer, choice->n_gpu, n_rounds);
 }

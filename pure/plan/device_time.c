@@ -2,6 +2,8 @@
 
 #include <math.h>
 
+#include "pure/plan/residency.h"
+
 static const double RING_PER_BLOCK = 1.25; // engine/stream.c makes it so
 
 // ggml's CPU kernels take the tokens of an expert one by one, a batch's product several. Of a Qwen 3 model of 8 layers, 32
@@ -13,11 +15,12 @@ static double rate_of(const double rates[KIN_N_QUANT], int q) {
     return rates[q] > 0 ? rates[q] : rates[KIN_QUANT_OTHER];
 }
 
-// Matrix products: the weights are read once, and every token costs its FLOP; the larger of the two counts.
+// Matrix products: the weights are read once, and of a batch every token costs its FLOP. A rate for one token has both in it;
+// that of a batch was measured on weights that a cache holds, so a batch's weights are to be read beside.
 static double product_s(const kin_engine_facts *e, int q, double bytes, double flops, double n_tokens) {
     double read_s = bytes > 0 ? bytes / rate_of(e->token_bytes_s, q) : 0;
     double compute_s = n_tokens > 1 && flops > 0 ? n_tokens * flops / rate_of(e->prompt_flop_s, q) : 0;
-    return fmax(read_s, compute_s);
+    return read_s + compute_s;
 }
 
 static double output_s(const kin_engine_facts *e, const kin_model_facts *m) {
@@ -69,6 +72,61 @@ static void set_speeds(kin_device_rates *r, const kin_model_facts *m, int n_toke
     if (!d->uma) r->gpu_window_s = d->to_gpu_s + d->from_gpu_s + 2 * (n_tokens - 1) * m->hidden_bytes / d->gpu_copy_bytes_s;
 }
 
+typedef struct layer {
+    kin_play_block blocks[KIN_PLAY_MAX_BLOCKS];
+    uint64_t bytes[KIN_PLAY_MAX_UNITS];
+    bool resident[KIN_PLAY_MAX_UNITS];
+    double compute_s;
+} layer;
+
+static double play_layer(kin_play *p, const layer *l, double now) {
+    for (int i = 0, unit = 0; i < KIN_PLAY_MAX_BLOCKS; unit += l->blocks[i++].n_unit)
+        now = kin_play_compute(p, now, l->blocks[i].n_unit, l->bytes + unit, l->resident + unit,
+                               l->compute_s * l->blocks[i].compute_share);
+    return now;
+}
+
+// From an empty ring layers soon take the same time; from a full one not before the disk has lost its lead.
+static void play_stage(const kin_device_rates *r, const layer *l, double *layer_s, double *hidden_s) {
+    enum { N_FIRST = 2, N_STEADY = 3, MOST = 64 };
+    kin_play play;
+    double end_s[MOST + 1] = {0}, now = 0, first_s = 0;
+    kin_play_init(&play, r->ring_bytes, r->facts->disk_bytes_s, 0);
+    for (int il = 0; il < N_FIRST + N_STEADY; il++) {
+        if (il == N_FIRST) first_s = now;
+        now = play_layer(&play, l, now);
+    }
+    *layer_s = (now - first_s) / N_STEADY;
+    kin_play_init(&play, r->ring_bytes, r->facts->disk_bytes_s, -INFINITY);
+    for (int il = 0; il < MOST; il++) {
+        end_s[il + 1] = play_layer(&play, l, end_s[il]);
+        *hidden_s = (il + 1) * *layer_s - end_s[il + 1];
+        if (il >= N_STEADY && end_s[il + 1] - end_s[il + 1 - N_STEADY] >= N_STEADY * *layer_s * (1 - 1e-6)) break;
+    }
+}
+
+static void set_stages(kin_device_rates *r, const kin_model_facts *m) {
+    kin_stages *s = &r->stages;
+    layer layer = {.compute_s = r->cpu_layer_s + r->cpu_layer_fixed_s + r->layer_starts_s};
+    uint32_t order[KIN_PLAY_MAX_UNITS];
+    if (r->facts->disk_bytes_s <= 0) return;
+    s->n = kin_play_blocks(m, layer.blocks);
+    for (int i = 0, unit = 0; i < KIN_PLAY_MAX_BLOCKS; i++) {
+        for (int n = 0; n < layer.blocks[i].n_unit; n++)
+            layer.bytes[unit++] = (uint64_t)(layer.blocks[i].bytes / layer.blocks[i].n_unit);
+    }
+    kin_residency_order(layer.bytes, (size_t)s->n, order);
+    for (int i = 0; i < s->n; i++) layer.resident[i] = true;
+    s->layer_s[0] = layer.compute_s;
+    for (int stage = 0; stage < s->n; stage++) {
+        s->unit_bytes[stage] = (double)layer.bytes[order[stage]];
+        layer.resident[order[stage]] = false;
+        play_stage(r, &layer, &s->layer_s[stage + 1], &s->hidden_s[stage + 1]);
+    }
+    double first_s = s->unit_bytes[0] / r->facts->disk_bytes_s;
+    s->first_s = first_s + s->layer_s[1] - fmax(s->layer_s[0], first_s);
+}
+
 void kin_device_rates_init(kin_device_rates *r, const kin_facts *facts, int device, int n_tokens, int n_cached,
                            bool with_output) {
     const kin_model_facts *m = &facts->model;
@@ -77,7 +135,6 @@ void kin_device_rates_init(kin_device_rates *r, const kin_facts *facts, int devi
         .expert_bytes = kin_facts_bytes_sum(m->expert_bytes),
         .kv_bytes = m->kv_bytes * facts->work.n_ctx,
         .ring_bytes = RING_PER_BLOCK * m->block_bytes,
-        .block_bytes = m->block_bytes,
         .unit_bytes = m->unit_bytes,
         .window_s = facts->devices[device].window_s,
         .layer_starts_s = m->layer_blocks * facts->devices[device].window_s,
@@ -91,6 +148,7 @@ void kin_device_rates_init(kin_device_rates *r, const kin_facts *facts, int devi
     };
     for (int il = 0; il < m->n_layer; il++) r->layer_share_max = fmax(r->layer_share_max, m->layer_share[il]);
     set_speeds(r, m, n_tokens, n_cached);
+    set_stages(r, m);
     if (device != 0) return;
     r->output_bytes = kin_facts_bytes_sum(m->output_bytes);
     for (int q = 0; q < KIN_N_QUANT && r->has_gpu; q++) {
@@ -159,17 +217,41 @@ static bool divide_memory(const kin_device_rates *r, const kin_load *load, kin_d
 
 // ---- time
 
-static void set_disk_time(const kin_device_rates *r, const kin_load *load, double cpu_s, kin_device_time *t) {
+// How many of a layer's units are streamed, on average. Of the output's tiles it is the same share.
+static double find_stage(const kin_device_rates *r, const kin_load *load, double output_bytes, double streamed_bytes) {
+    const kin_stages *s = &r->stages;
+    int stage = 0;
+    for (;; stage++) {
+        double bytes = load->size_cpu * s->unit_bytes[stage] + output_bytes / s->n;
+        if (streamed_bytes < bytes) return stage + streamed_bytes / bytes;
+        streamed_bytes -= bytes;
+        if (stage + 1 == s->n) return s->n;
+    }
+}
+
+// of // [KIN_PLAY_MAX_UNITS + 1]: of whole stages.
+static double between(const double *of, double stage) {
+    int i = (int)stage;
+    return stage > i ? of[i] + (stage - i) * (of[i + 1] - of[i]) : of[i];
+}
+
+// cpu_output_s: computing the output; 0 where the GPU has it, or nobody wants it.
+static void set_disk_time(const kin_device_rates *r, const kin_load *load, double cpu_s, double cpu_output_s,
+                          kin_device_time *t) {
     if (t->streamed_bytes == 0) return;
-    double streamed_share = t->streamed_bytes / (t->streamed_bytes + t->resident_bytes);
+    const kin_stages *s = &r->stages;
+    double rate = r->facts->disk_bytes_s, output_bytes = kin_device_output_on_gpu(r, load) ? 0 : r->output_bytes;
+    double stage = find_stage(r, load, output_bytes, t->streamed_bytes);
     // A pass that wants no logits does not come to the output's tiles.
-    double read_bytes = r->with_output ? t->streamed_bytes : streamed_share * load->size_cpu * r->layer_bytes;
-    double ahead = r->ring_bytes / (r->block_bytes * streamed_share) - 1; // room to read ahead, in streamed parts of a block
-    t->load_s = read_bytes / r->facts->disk_bytes_s;
-    double overlap = fmin(cpu_s, t->load_s * fmin(ahead, 1));
-    t->excess_s = t->load_s - overlap;
-    t->n_unit = read_bytes / r->unit_bytes;
-    t->stall_s = t->load_s + cpu_s - overlap + t->experts_s;
+    double output_load_s = stage / s->n * output_bytes / rate;
+    t->load_s = t->streamed_bytes / rate - (r->with_output ? 0 : output_load_s);
+    double layer_s = stage < 1 ? fmax(s->layer_s[0], stage * s->first_s) : between(s->layer_s, stage);
+    double wait_s = load->size_cpu * (layer_s - s->layer_s[0]);
+    t->wait.n_cpu = load->n_cpu;
+    t->wait.layer_s = load->n_cpu > 0 ? wait_s / load->n_cpu : 0;
+    t->wait.output_s = r->with_output ? fmax(0, output_load_s - cpu_output_s) : 0;
+    t->wait.hidden_s = load->n_cpu == 0 ? r->ring_bytes / rate : stage < 1 ? s->hidden_s[1] : between(s->hidden_s, stage);
+    t->stall_s = fmax(t->load_s, cpu_s + wait_s + t->wait.output_s) + t->experts_s;
 }
 
 kin_device_time kin_device_time_of(const kin_device_rates *r, const kin_load *load) {
@@ -179,23 +261,22 @@ kin_device_time kin_device_time_of(const kin_device_rates *r, const kin_load *lo
     if (!gpu_can_hold(r, load)) return t;
     if (!divide_memory(r, load, &t, &expert_miss_share)) return t;
     bool output_on_gpu = kin_device_output_on_gpu(r, load);
-    double cpu_s = load->size_cpu * r->cpu_layer_s + load->n_cpu * r->cpu_layer_fixed_s + (output_on_gpu ? 0 : r->output_s);
-    if (t.streamed_bytes > 0) cpu_s += load->n_cpu * r->layer_starts_s + r->output_starts_s;
+    double cpu_output_s = output_on_gpu ? 0 : r->output_s + (t.streamed_bytes > 0 ? r->output_starts_s : 0);
+    double cpu_s = load->size_cpu * r->cpu_layer_s + load->n_cpu * r->cpu_layer_fixed_s + cpu_output_s;
+    if (t.streamed_bytes > 0) cpu_s += load->n_cpu * r->layer_starts_s;
     t.compute_s = cpu_s + load->size_gpu * r->gpu_layer_s + load->n_gpu * r->gpu_layer_fixed_s;
     if (output_on_gpu && r->with_output) t.compute_s += r->gpu_output_s;
     if (expert_miss_share > 0) t.experts_s = expert_miss_share * load->size_cpu * r->expert_miss_s;
-    set_disk_time(r, load, cpu_s, &t);
+    set_disk_time(r, load, cpu_s, cpu_output_s, &t);
     t.fits = true;
     return t;
 }
 
-double kin_device_exposed_s(const kin_device_rates *r, double n_unit, double unit_excess_s, int n_rounds) {
-    if (n_unit == 0) return 0;
-    double hidden_s = (r->ring_bytes - r->unit_bytes / 2) / r->facts->disk_bytes_s;
-    double of_round = n_unit / n_rounds, least = floor(of_round), more = of_round - least;
-    double exposed_s =
-        (1 - more) * fmax(0, least * unit_excess_s - hidden_s) + more * fmax(0, (least + 1) * unit_excess_s - hidden_s);
-    return n_rounds * exposed_s;
+double kin_device_exposed_s(const kin_device_wait *w, int n_rounds) {
+    if (w->layer_s == 0 && w->output_s == 0) return 0;
+    int least = w->n_cpu / n_rounds, n_more = w->n_cpu % n_rounds;
+    double least_s = least * w->layer_s - w->hidden_s;
+    return n_more * fmax(0, least_s + w->layer_s) + (n_rounds - n_more - 1) * fmax(0, least_s) + fmax(0, least_s + w->output_s);
 }
 
 double kin_device_windows_s(const kin_device_rates *r, int n_layer, int n_layer_gpu, int n_rounds) {

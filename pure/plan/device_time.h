@@ -10,25 +10,27 @@
 //   B        disk_bytes_s                      bytes/s   direct reads
 //   Q        ring_bytes                        bytes     slots for streamed weights: 1.25 times the largest block
 //   R, S     resident_bytes, streamed_bytes    bytes     of the CPU's weights: kept, read in every pass
-//   u, N     unit_bytes, n_unit                bytes, -  a piece that is kept or read as a whole; how many are read
+//   u        unit_bytes                        bytes     a piece that is kept or read as a whole
 //   T        period_s                          s         of one pass (for one token: TPOT)
 //
 // Memory. The CPU has A = budget - KV cache - buffers (where memory is shared, less the GPU's part too) for its weights H.
 // H <= A: all is resident. Else the ring is taken from A, R = A - Q, and S = H - R is read in every pass. Units are whole, so
-// half a unit of R stays unused on average, and half a unit of Q.
+// half a unit of R stays unused on average.
 //
-// Time. The disk reads in the order of use, always, as long as the ring has room. Let load = S / B. While the CPU computes on one
-// block, the ring can take what it holds beyond the streamed part of that block, so of its computing time at most
-//     overlap = min(c a + output, load (Q / (block S / H) - 1), load)
-// goes on under reading. Then
-//     stall = load + (CPU time - overlap)   a pass cannot be shorter: the disk never rests but when the ring is full
-//     excess = load - overlap               waiting for the disk, but for what lay in the ring when each window began
-// The others leave time enough to fill the ring before each of the k windows (where they do not, stall is the limit). Windows
-// have q = floor(N / k) units or one more:
-//     exposed = sum over windows of max(0, their share of excess - (Q - u / 2) / B)
-// While weights stream, layers are computed in several graphs each, and the output tile by tile: their starts are CPU time too.
-// A GPU that has all layers of the model has the output too: its bytes are not in H then, its time is the GPU's.
-// Experts are read when the router has chosen them: what is not in memory waits for the disk, and nothing hides it.
+// Time. The disk reads in the order of use, always, as long as the ring has room. Of every layer the same units leave memory
+// first (residency.h), so on one device there are but two kinds of layers, which differ by one streamed unit. What a layer takes
+// is played (play.h), once per device for each number of streamed units, among layers of its kind:
+//     layer_s    when the disk never gets ahead
+//     hidden_s   what a window is shorter than its layers' time, because the ring was full when it began
+// How many layers there are of either kind follows from S, so both are means; where not every layer has a streamed unit, a layer
+// takes max(a, its share of one / B). The output alone has Q / B for hidden_s. With wait = mean layer_s - a
+//     stall   = max(S / B, c (a + wait) + max(output, its streamed bytes / B))   a pass cannot be shorter
+//     exposed = sum over windows of max(0, its CPU layers' wait + the output's max(0, streamed bytes / B - computing) - hidden_s)
+// The others leave time enough to fill the ring before each of the k windows (where they do not, stall is the limit). CPU layers
+// are spread over windows as evenly as whole layers can be; the output is behind the last window, one of those with fewer. While
+// weights stream, layers are computed in several graphs each, and the output tile by tile: their starts are CPU time too. A GPU
+// that has all layers of the model has the output too: its bytes are not in H then, its time is the GPU's. Experts are read when
+// the router has chosen them: what is not in memory waits for the disk, and nothing hides it.
 //
 // Everything but k is in a kin_device_time, so a solver computes it once for all k.
 #pragma once
@@ -36,12 +38,21 @@
 #include <stdbool.h>
 
 #include "pure/plan/facts.h"
+#include "pure/plan/play.h"
 
 // What a device is to do in one pass. Layers are counted twice: as layers (KV cache) and by their size (weights).
 typedef struct kin_load {
     int n_cpu, n_gpu;
     double size_cpu, size_gpu; // in mean layers: the sum of their layer_share
 } kin_load;
+
+// Layers of which the first `stage` units to leave memory are streamed, 0 to n. See above.
+typedef struct kin_stages {
+    int n;                                 // 0: the device has no disk to stream from
+    double unit_bytes[KIN_PLAY_MAX_UNITS]; // in the order of leaving
+    double layer_s[KIN_PLAY_MAX_UNITS + 1], hidden_s[KIN_PLAY_MAX_UNITS + 1];
+    double first_s; // reading the first unit, and computing for which it must wait
+} kin_stages;
 
 // Costs of a device, for passes of a given number of tokens.
 typedef struct kin_device_rates {
@@ -55,7 +66,8 @@ typedef struct kin_device_rates {
     double layer_bytes, expert_bytes;
     double expert_miss_s; // reading the experts that one mean layer uses, if none of them is in memory
     double kv_bytes;      // of one layer, for the whole context
-    double ring_bytes, block_bytes, unit_bytes;
+    double ring_bytes, unit_bytes;
+    kin_stages stages;
     double gpu_window_s; // copies to the GPU and back, per window with GPU layers
     double window_s;
     double layer_starts_s, output_starts_s; // while weights stream: starting the graphs of a CPU layer, of the output
@@ -64,12 +76,19 @@ typedef struct kin_device_rates {
     double cpu_buffer_bytes, gpu_buffer_bytes;
 } kin_device_rates;
 
+// Waiting for streamed weights, before what a ring hides that was full when a window began.
+typedef struct kin_device_wait {
+    int n_cpu;
+    double layer_s, output_s;
+    double hidden_s; // of each window
+} kin_device_wait;
+
 typedef struct kin_device_time {
     bool fits; // false: everything else is undefined
     double compute_s;
     double experts_s;
-    double load_s, stall_s, excess_s; // see above; 0 where nothing is streamed
-    double n_unit;                    // streamed; an average, so not a whole number
+    double load_s, stall_s; // see above; 0 where nothing is streamed
+    kin_device_wait wait;
     double resident_bytes, streamed_bytes, gpu_bytes, memory_bytes;
 } kin_device_time;
 
@@ -88,7 +107,6 @@ bool kin_device_output_on_gpu(const kin_device_rates *rates, const kin_load *loa
 // Most layers that surely fit on the GPU, whichever they are; if that is all of them, the output does too.
 int kin_device_gpu_layers_max(const kin_device_rates *rates, int n_layer);
 
-// What k rounds add to compute_s and experts_s: starting windows, copies, waiting for the disk.
-// n_unit units with unit_excess_s of excess each.
-double kin_device_exposed_s(const kin_device_rates *rates, double n_unit, double unit_excess_s, int n_rounds);
+// What k rounds add to compute_s and experts_s: waiting for the disk, starting windows and copies.
+double kin_device_exposed_s(const kin_device_wait *wait, int n_rounds);
 double kin_device_windows_s(const kin_device_rates *rates, int n_layer, int n_layer_gpu, int n_rounds);

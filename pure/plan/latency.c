@@ -46,7 +46,7 @@ static double add_device(const kin_device_rates *rates, const kin_load *load, co
     out->windows_s = kin_device_windows_s(rates, share->n_layer, share->n_layer_gpu, n_rounds);
     out->gpu_s = out->windows_s - started_s + load->size_gpu * rates->gpu_layer_s + load->n_gpu * rates->gpu_layer_fixed_s;
     if (kin_device_output_on_gpu(rates, load) && rates->with_output) out->gpu_s += rates->gpu_output_s;
-    out->exposed_s = t->n_unit > 0 ? kin_device_exposed_s(rates, t->n_unit, t->excess_s / t->n_unit, n_rounds) : 0;
+    out->exposed_s = kin_device_exposed_s(&t->wait, n_rounds);
     out->load_s = t->load_s;
     out->stall_s = t->stall_s;
     out->resident_bytes = t->resident_bytes;

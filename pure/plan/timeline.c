@@ -4,58 +4,37 @@
 #include <stdlib.h>
 
 #include "pure/plan/hops.h"
+#include "pure/plan/play.h"
 #include "pure/plan/prompt.h"
 #include "pure/plan/residency.h"
 
 enum {
-    MAX_BLOCKS = 3, // of a layer
-    MAX_LAYER_UNITS = 4,
     MAX_TILES = 128,
-    MAX_UNITS = MAX_LAYER_UNITS * KIN_FACTS_MAX_LAYERS + MAX_TILES,
-    N_REMEMBERED = 256, // reads; a ring holds fewer
-    N_TOKENS = 24,      // the first ones fill the rings
+    MAX_UNITS = KIN_PLAY_MAX_UNITS * KIN_FACTS_MAX_LAYERS + MAX_TILES,
+    N_TOKENS = 24, // the first ones fill the rings
     N_COUNTED = 12,
 };
 static const double TILE_BYTES = 16 << 20; // where the facts do not say how many there are
 
-// What is computed at once while weights stream.
-typedef struct block {
-    int n_unit; // of the same size
-    double bytes;
-    double compute_share; // of the layer's time
-} block;
-
 typedef struct device {
     kin_device_rates rates;
-    block blocks[MAX_BLOCKS]; // of a layer
-    double experts_layer_s;   // waiting for experts, per CPU layer
+    kin_play_block blocks[KIN_PLAY_MAX_BLOCKS]; // of a layer
+    double experts_layer_s;                     // waiting for experts, per CPU layer
     bool output_on_gpu;
     int n_unit, n_layer_unit, next;
     uint64_t bytes[MAX_UNITS];
     bool resident[MAX_UNITS];
-    // The last reads, by their number modulo N_REMEMBERED: bytes, and when their room was free again.
-    double read_bytes[N_REMEMBERED], released[N_REMEMBERED];
-    long n_read, n_released;
-    double read_end; // when the disk is free
+    kin_play play;
 } device;
 
 // ---- units
 
-static void set_blocks(device *d, const kin_model_facts *m) {
-    double layer = d->rates.layer_bytes, attn = m->attn_bytes > 0 ? m->attn_bytes : layer / 4, ffn = layer - attn;
-    double computed = layer + m->expert_share * d->rates.expert_bytes;
-    bool experts = d->rates.expert_bytes > 0;
-    d->blocks[0] = (block){1, attn, computed > 0 ? attn / computed : 1};
-    d->blocks[1] = experts ? (block){1, ffn, 1 - d->blocks[0].compute_share} : (block){2, 2 * ffn / 3, 2 * ffn / 3 / layer};
-    d->blocks[2] = experts ? (block){0} : (block){1, ffn / 3, ffn / 3 / layer};
-}
-
 static void set_units(device *d, const kin_model_facts *m, int n_cpu, double resident_bytes, bool streams) {
     uint32_t order[MAX_UNITS];
     double output = d->output_on_gpu ? 0 : d->rates.output_bytes;
-    set_blocks(d, m);
+    kin_play_blocks(m, d->blocks);
     for (int il = 0; il < n_cpu; il++) {
-        for (const block *b = d->blocks; b < d->blocks + MAX_BLOCKS; b++) {
+        for (const kin_play_block *b = d->blocks; b < d->blocks + KIN_PLAY_MAX_BLOCKS; b++) {
             for (int i = 0; i < b->n_unit; i++) d->bytes[d->n_unit++] = (uint64_t)(b->bytes / b->n_unit);
         }
     }
@@ -68,41 +47,22 @@ static void set_units(device *d, const kin_model_facts *m, int n_cpu, double res
     kin_residency_choose(d->bytes, (size_t)d->n_unit, order, budget, d->resident);
 }
 
-// ---- the disk
+// ---- a token
 
-// Reads the next streamed unit as early as disk and room allow. Returns when it is there.
-static double read_unit(device *d, double bytes) {
-    double room = d->rates.ring_bytes - bytes;
-    for (long i = d->n_read - 1; i >= 0 && i > d->n_read - N_REMEMBERED; i--) {
-        room -= d->read_bytes[i % N_REMEMBERED];
-        if (room >= 0) continue;
-        d->read_end = fmax(d->read_end, d->released[i % N_REMEMBERED]); // this one and all before it must have left
-        break;
-    }
-    d->read_bytes[d->n_read % N_REMEMBERED] = bytes;
-    d->released[d->n_read++ % N_REMEMBERED] = INFINITY;
-    return d->read_end += bytes / d->rates.facts->disk_bytes_s;
-}
-
-// One block: the next n units, computed in compute_s. Returns when that is done.
+// One block: the next n units.
 static double compute_block(device *d, double now, int n, double compute_s) {
-    for (int i = 0; i < n; i++, d->next++) {
-        if (!d->resident[d->next]) now = fmax(now, read_unit(d, (double)d->bytes[d->next]));
-    }
-    now += compute_s;
-    for (; d->n_released < d->n_read; d->n_released++) d->released[d->n_released % N_REMEMBERED] = now;
+    now = kin_play_compute(&d->play, now, n, d->bytes + d->next, d->resident + d->next, compute_s);
+    d->next += n;
     return now;
 }
-
-// ---- a token
 
 static double compute_window(device *d, double now, int n_cpu, int n_gpu) {
     const kin_device_rates *r = &d->rates;
     double layer_s = r->cpu_layer_s + r->cpu_layer_fixed_s;
     now += r->window_s + n_cpu * d->experts_layer_s;
-    d->read_end += n_cpu * d->experts_layer_s; // it is the same disk
+    d->play.read_end += n_cpu * d->experts_layer_s; // it is the same disk
     for (int il = 0; il < n_cpu; il++) {
-        for (const block *b = d->blocks; b < d->blocks + MAX_BLOCKS; b++)
+        for (const kin_play_block *b = d->blocks; b < d->blocks + KIN_PLAY_MAX_BLOCKS; b++)
             now = compute_block(d, now, b->n_unit, layer_s * b->compute_share);
     }
     if (n_gpu > 0) now += n_gpu * (r->gpu_layer_s + r->gpu_layer_fixed_s) + r->gpu_window_s;
@@ -137,6 +97,7 @@ int kin_timeline_play(const kin_facts *facts, const kin_plan *plan, double *tpot
         int n_cpu = plan->shares[i].n_layer - plan->shares[i].n_layer_gpu;
         kin_device_rates_init(&devices[i].rates, facts, i, 1, facts->work.n_cached, true);
         kin_load load = kin_load_of(n_cpu, plan->shares[i].n_layer_gpu);
+        kin_play_init(&devices[i].play, devices[i].rates.ring_bytes, facts->devices[i].disk_bytes_s, 0);
         devices[i].output_on_gpu = kin_device_output_on_gpu(&devices[i].rates, &load);
         if (p.devices[i].streamed_bytes > 0) {
             devices[i].rates.cpu_layer_fixed_s += devices[i].rates.layer_starts_s;

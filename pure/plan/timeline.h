@@ -3,10 +3,8 @@
 // or several disks are near their limit. For showing a plan; solvers use the closed form, and tests hold it against this. Prompts
 // are played by prompt.h.
 //
-// As in the engine: a layer is three blocks: attention (one unit), gate with up (two), down (one; gate, up and down count as
-// equal), the output is tiles; units stay or leave memory in the order of kin_residency_order; a block is computed when its units
-// are there, and gives their room back afterwards. Layers count as equal here. Experts are not streamed: what they wait for is
-// the closed form's, and what else a feed-forward block of experts has is one unit and one block.
+// Blocks and units are those of play.h, the output is tiles; units stay or leave memory in the order of kin_residency_order.
+// Layers count as equal here. What experts wait for is the closed form's.
 #pragma once
 
 #include "pure/plan/latency.h"
