@@ -52,6 +52,29 @@ void kin_address_format(const kin_address *a, char text[KIN_ADDRESS_TEXT]) {
     snprintf(text, KIN_ADDRESS_TEXT, v4_inside(a) ? "%s:%u" : "[%s]:%u", host, kin_address_port(a));
 }
 
+static bool is_link_local(const struct sockaddr_in6 *v6) {
+    return v6->sin6_addr.s6_addr[0] == 0xfe && (v6->sin6_addr.s6_addr[1] & 0xc0) == 0x80;
+}
+
+int kin_address_own(char (*hosts)[KIN_ADDRESS_HOST], int n_max) {
+    uv_interface_address_t *all;
+    int n_all, n = 0;
+    if (uv_interface_addresses(&all, &n_all) != 0) return 0;
+    for (int i = 0; i < n_all && n < n_max; i++) {
+        kin_address a = {0};
+        if (all[i].is_internal) continue;
+        if (all[i].address.address4.sin_family == AF_INET)
+            memcpy(&a.at, &all[i].address.address4, sizeof all[i].address.address4);
+        else if (all[i].address.address6.sin6_family == AF_INET6 && !is_link_local(&all[i].address.address6))
+            memcpy(&a.at, &all[i].address.address6, sizeof all[i].address.address6);
+        else
+            continue;
+        kin_address_host(&a, hosts[n++]);
+    }
+    uv_free_interface_addresses(all, n_all);
+    return n;
+}
+
 void kin_address_network(const kin_address *a, uint8_t network[KIN_ADDRESS_NETWORK]) {
     const uint8_t *v4 = v4_inside(a);
     memset(network, 0, KIN_ADDRESS_NETWORK);

@@ -27,5 +27,9 @@ void kin_address_host(const kin_address *address, char host[KIN_ADDRESS_HOST]);
 // "192.168.1.7:4100", "[fe80::1]:4100".
 void kin_address_format(const kin_address *address, char text[KIN_ADDRESS_TEXT]);
 
+// What others on this machine's networks can connect to as it is: neither loopback nor link-local. Returns how many, at most
+// n_max.
+int kin_address_own(char (*hosts)[KIN_ADDRESS_HOST], int n_max);
+
 // Equal for what is most likely one peer: the IPv4 address, or the /64 that somebody has in IPv6.
 void kin_address_network(const kin_address *address, uint8_t network[KIN_ADDRESS_NETWORK]);

@@ -4,6 +4,7 @@
 
 #include "engine/governor.h"
 #include "pure/proto/label.h"
+#include "ring/address.h"
 #include "ring/join_impl.h"
 #include "sys/cpu.h"
 #include "sys/memory.h"
@@ -33,6 +34,14 @@ static void say_profile(kin_join *j, uint64_t memory) {
     kin_join_say(j, 0, &m);
 }
 
+// None: where the head sees this device. A link-local address is of no use to other devices: each has its own names for the link.
+static void say_addresses(const kin_join *j, kin_proto_endpoint *e) {
+    char own[KIN_PROTO_MAX_ADDRESSES][KIN_ADDRESS_HOST];
+    int n_own = j->o.n_advertise == 0 && strchr(j->head_address, '%') ? kin_address_own(own, KIN_PROTO_MAX_ADDRESSES) : 0;
+    for (int i = 0; i < j->o.n_advertise; i++) kin_label_set(e->address[e->n_addresses++], KIN_PROTO_MAX_STR, j->o.advertise[i]);
+    for (int i = 0; i < n_own; i++) kin_label_set(e->address[e->n_addresses++], KIN_PROTO_MAX_STR, own[i]);
+}
+
 void kin_join_say_facts(kin_join *j) {
     kin_proto_message m = {.type = KIN_FRAME_DEVICE};
     kin_memory memory = kin_memory_read();
@@ -46,9 +55,7 @@ void kin_join_say_facts(kin_join *j) {
     if (gpu_bytes > 0 && gpu_bytes < 0x1p53) d->gpu_memory = (uint64_t)gpu_bytes;
     if (j->o.model_path) d->model = j->o.model_hash;
     d->endpoint.port = kin_station_port(j->station);
-    for (int i = 0; i < j->o.n_advertise; i++) {
-        kin_label_set(d->endpoint.address[d->endpoint.n_addresses++], KIN_PROTO_MAX_STR, j->o.advertise[i]);
-    }
+    say_addresses(j, &d->endpoint);
 #ifdef __APPLE__
     kin_label_set(d->os, KIN_PROTO_MAX_STR, "macOS");
 #else

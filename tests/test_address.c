@@ -59,6 +59,19 @@ static void a_peer_is_an_address_or_a_64(void **state) {
     assert_false(same_network("0.0.0.0", "::"));
 }
 
+static void own_addresses_are_for_others_too(void **state) {
+    (void)state;
+    char hosts[8][KIN_ADDRESS_HOST];
+    int n = kin_address_own(hosts, 8);
+    assert_true(n >= 0 && n <= 8);
+    for (int i = 0; i < n; i++) {
+        kin_address a;
+        assert_true(kin_address_parse(&a, hosts[i], 1));
+        assert_true(strncmp(hosts[i], "127.", 4) != 0 && strcmp(hosts[i], "::1") != 0 && strncmp(hosts[i], "fe80:", 5) != 0);
+    }
+    assert_int_equal(kin_address_own(hosts, 0), 0);
+}
+
 static void looked_up_addresses_get_the_port_and_are_capped(void **state) {
     (void)state;
     struct sockaddr_in v4 = {.sin_family = AF_INET};
@@ -113,6 +126,7 @@ int main(void) {
         cmocka_unit_test(addresses_are_read_and_written),
         cmocka_unit_test(names_are_no_addresses),
         cmocka_unit_test(a_peer_is_an_address_or_a_64),
+        cmocka_unit_test(own_addresses_are_for_others_too),
         cmocka_unit_test(looked_up_addresses_get_the_port_and_are_capped),
         cmocka_unit_test(the_round_trip_is_the_median_of_the_last),
         cmocka_unit_test(the_clock_is_read_where_the_round_trip_was_shortest),

@@ -422,9 +422,17 @@ static void the_next_member_is_tried_until_the_epoch_ends(void **state) {
     plan(5, "layers 0-8");
     prepared(1);
     forget();
-    next_closes(5, "connection refused"); // it never was open: nothing to tell
-    expect("");
+    next_closes(5, "connection refused");
+    expect("send ring closed 5: connection refused\n");
     wait_ms(250);
+    expect("connect next 5\n");
+    next_closes(5, "connection refused"); // the head knows
+    expect("");
+    wait_ms(500);
+    expect("connect next 5\n");
+    next_closes(5, "no route");
+    expect("send ring closed 5: no route\n");
+    wait_ms(1000);
     expect("connect next 5\n");
     next_opens(5);
     expect("send ring open 5\n");

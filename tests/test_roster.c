@@ -180,7 +180,13 @@ static void two_devices_become_a_ring(void **state) {
     ready(11);
     expect("say device 'tower' (stage 2 of 2) is ready\n");
     assert_string_equal(doing(), "device 'tower' connects to the head");
+    of_link(KIN_ROSTER_RING_CLOSED, 11, "no route");
+    assert_string_equal(doing(), "device 'tower' connects to the head: no route");
     ring_opens(11);
+    of_link(KIN_ROSTER_RING_CLOSED, KIN_ROSTER_OWN, "timed out");
+    assert_string_equal(doing(), "connecting to device 'laptop': timed out");
+    ring_opens(KIN_ROSTER_OWN);
+    forget();
     wait_ms(700);
     expect(""); // somebody else may still come
     wait_ms(50);

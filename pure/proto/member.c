@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/err.h"
 #include "base/hash.h"
@@ -35,6 +36,7 @@ struct kin_member {
     uint64_t work;       // hash of what the plan wants prepared
     retry next;          // the link to the next member
     bool next_open;
+    char next_trouble[KIN_MEMBER_SENTENCE / 2]; // why it is not; "": not known yet
 
     shard_state shard;
     uint64_t shard_work; // what it is (being) prepared for
@@ -132,6 +134,7 @@ static void close_next(kin_member *m) {
     if (m->epoch == 0) return;
     act(m, KIN_MEMBER_CLOSE_NEXT);
     m->next_open = false;
+    m->next_trouble[0] = '\0';
     m->next = (retry){.is_trying = true};
 }
 
@@ -270,16 +273,20 @@ static void look_for_next(kin_member *m) {
 
 static void take_next(kin_member *m, const kin_member_event *event) {
     if (!kin_member_takes(m, event->epoch)) return;
+    char trouble[sizeof m->next_trouble] = "";
     bool is_open = event->kind == KIN_MEMBER_NEXT_OPENED, was_open = m->next_open;
     m->next_open = is_open;
     if (is_open)
         m->next.wait_ns = 0;
     else
         retry_later(m, &m->next);
-    if (is_open == was_open) return;
+    if (!is_open) kin_label_set(trouble, sizeof trouble - 1, event->reason);
+    bool is_known = is_open == was_open && strcmp(trouble, m->next_trouble) == 0;
+    memcpy(m->next_trouble, trouble, sizeof trouble);
+    if (is_known) return;
     kin_member_action *ring = act(m, KIN_MEMBER_SEND_RING);
     ring->is_open = is_open;
-    if (!is_open) kin_label_set(ring->text, sizeof ring->text - 1, event->reason);
+    kin_label_set(ring->text, sizeof ring->text - 1, trouble);
 }
 
 // ---- the step

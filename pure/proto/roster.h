@@ -172,10 +172,11 @@ typedef struct kin_roster_device {
     uint32_t link;
     kin_proto_device facts;
     kin_proto_progress progress;
-    bool ring_open; // its link to the next member
-    int stage;      // 1-based place in the ring of this epoch, 0: none
-    kin_time since; // in this state
-    int n_failures; // since the last request that went well
+    bool ring_open;                       // its link to the next member
+    char ring_trouble[KIN_ROSTER_REASON]; // why it is not; "": not known
+    int stage;                            // 1-based place in the ring of this epoch, 0: none
+    kin_time since;                       // in this state
+    int n_failures;                       // since the last request that went well
     char trouble[KIN_ROSTER_REASON];
 } kin_roster_device;
 

@@ -27,6 +27,7 @@ void kin_roster_set_state(kin_roster *r, int i, kin_device_state state) {
 void kin_roster_end_epoch(kin_roster *r, const char *reason) {
     if (!r->in_force) return;
     r->in_force = r->is_up = r->own_ring_open = false;
+    r->own_ring_trouble[0] = '\0';
     r->ended_at = r->now;
     r->change++; // the same plan again is a new epoch
     if (r->n_requests > 0) {
@@ -40,6 +41,7 @@ void kin_roster_end_epoch(kin_roster *r, const char *reason) {
         kin_roster_device *d = &r->devices[i];
         d->stage = 0;
         d->ring_open = false;
+        d->ring_trouble[0] = '\0';
         bool worked = d->state == KIN_DEVICE_PREPARING || d->state == KIN_DEVICE_READY;
         if (worked) kin_roster_set_state(r, i, KIN_DEVICE_JOINED);
         if (worked || d->state == KIN_DEVICE_FAILED) {
@@ -173,6 +175,7 @@ static void begin_epoch(kin_roster *r, int n, const uint8_t *members, const uint
         kin_roster_set_state(r, i, KIN_DEVICE_PREPARING);
         r->devices[i].stage = m + 1;
         r->devices[i].ring_open = false;
+        r->devices[i].ring_trouble[0] = '\0';
         kin_roster_action *send = kin_roster_act(r, KIN_ROSTER_SEND_PLAN);
         send->device = i;
         send->link = r->devices[i].link;
@@ -236,10 +239,9 @@ void kin_roster_take_ring(kin_roster *r, const kin_roster_event *event) {
         end_for_ring_link(r, m, event->reason);
         return;
     }
-    if (is_own)
-        r->own_ring_open = is_open;
-    else
-        r->devices[r->members[m]].ring_open = is_open;
+    kin_roster_device *d = is_own ? NULL : &r->devices[r->members[m]];
+    *(d ? &d->ring_open : &r->own_ring_open) = is_open;
+    kin_label_set(d ? d->ring_trouble : r->own_ring_trouble, KIN_ROSTER_REASON - 1, is_open ? "" : event->reason);
     r->changed = true;
     kin_roster_look_ready(r);
 }

@@ -20,6 +20,7 @@ struct kin_roster {
     bool in_force;      // the epoch has begun and not ended
     bool is_up, was_up; // was: ever
     bool own_ring_open;
+    char own_ring_trouble[KIN_ROSTER_REASON];
     int n_requests; // of this epoch
 
     // A change of who is there makes the last answer of the planner old.

@@ -83,13 +83,16 @@ static void say_preparing(const kin_roster *r, char *buf, size_t n) {
     for (i = 0; i < r->n_members; i++) {
         if (!r->devices[r->members[i]].ring_open) break;
     }
+    if (i == r->n_members) i--; // all are; what is missing is the link to the first
+    const kin_roster_device *from = &r->devices[r->members[i]];
+    const char *trouble = r->own_ring_open ? from->ring_trouble : r->own_ring_trouble, *colon = trouble[0] ? ": " : "";
     if (!r->own_ring_open)
-        snprintf(buf, n, "connecting to device '%s'", r->devices[r->members[0]].name);
+        snprintf(buf, n, "connecting to device '%s'%s%s", r->devices[r->members[0]].name, colon, trouble);
     else if (i + 1 >= r->n_members)
-        snprintf(buf, n, "device '%s' connects to the head", r->devices[r->members[r->n_members - 1]].name);
+        snprintf(buf, n, "device '%s' connects to the head%s%s", from->name, colon, trouble);
     else
-        snprintf(buf, n, "device '%s' connects to device '%s'", r->devices[r->members[i]].name,
-                 r->devices[r->members[i + 1]].name);
+        snprintf(buf, n, "device '%s' connects to device '%s'%s%s", from->name, r->devices[r->members[i + 1]].name, colon,
+                 trouble);
 }
 
 static void say_serving(const kin_roster *r, char *buf, size_t n) {
