@@ -7,7 +7,8 @@
 typedef struct chunk {
     int n_tokens;
     double pass_s; // on its own
-    double device_s[KIN_FACTS_MAX_DEVICES];
+    // Of each device: while it computes and waits for what a full ring does not hide, and for its disk at least.
+    double busy_s[KIN_FACTS_MAX_DEVICES], stall_s[KIN_FACTS_MAX_DEVICES];
 } chunk;
 
 typedef struct prompt {
@@ -24,7 +25,8 @@ static int fill_chunk(const prompt *p, int n_tokens, int n_before, chunk *out, k
     *out = (chunk){.n_tokens = n_tokens, .pass_s = pass.tpot_s};
     for (int i = 0; i < p->facts->n_device; i++) {
         const kin_device_prediction *d = &pass.devices[i];
-        out->device_s[i] = fmax(d->compute_s + d->windows_s + d->experts_s + d->exposed_s, d->stall_s);
+        out->busy_s[i] = d->compute_s + d->windows_s + d->experts_s + d->exposed_s;
+        out->stall_s[i] = d->stall_s;
     }
     return 0;
 }
@@ -58,7 +60,7 @@ static double wire_s(const prompt *p, int i, int n_tokens) {
 static double busiest_s(const prompt *p) {
     double busiest = 0, devices_s[KIN_FACTS_MAX_DEVICES] = {0};
     for (int c = 0; c < p->n_chunk; c++) {
-        for (int i = 0; i < p->facts->n_device; i++) devices_s[i] += p->chunks[c].device_s[i];
+        for (int i = 0; i < p->facts->n_device; i++) devices_s[i] += fmax(p->chunks[c].busy_s[i], p->chunks[c].stall_s[i]);
     }
     for (int i = 0; i < p->facts->n_device; i++) busiest = fmax(busiest, devices_s[i]);
     for (int i = 0; i < p->plan->n_stops && p->plan->n_stops > 1; i++)
@@ -92,14 +94,16 @@ typedef struct traveller {
     bool arrived;
 } traveller;
 
-static double window_s(const prompt *p, const chunk *c, int stop, int round) {
-    int device = p->plan->stops[stop].device, n = p->plan->shares[device].n_layer;
-    if (p->plan->stops[stop].relay || n == 0) return 0;
-    return c->device_s[device] * kin_plan_of_round(n, p->plan->n_rounds, round) / n;
-}
-
 static double later(double *free_s, double ready_s, double takes_s) {
     return *free_s = fmax(*free_s, ready_s) + takes_s;
+}
+
+// A window begins with a full ring, unless the device has not rested long enough since the one before.
+static double compute(const prompt *p, const chunk *c, int stop, int round, double *free_s, double ready_s) {
+    int device = p->plan->stops[stop].device, n = p->plan->shares[device].n_layer;
+    if (p->plan->stops[stop].relay || n == 0) return ready_s;
+    double share = (double)kin_plan_of_round(n, p->plan->n_rounds, round) / n, streamed_s = *free_s + share * c->stall_s[device];
+    return *free_s = fmax(later(free_s, ready_s, share * c->busy_s[device]), streamed_s);
 }
 
 // One step of the chunk that asks first. Returns false when it has done all its rounds.
@@ -111,7 +115,7 @@ static bool advance(const prompt *p, const chunk *c, traveller *t, double *devic
         t->arrived = true;
         return true;
     }
-    t->ready_s = later(&device_free_s[device], t->ready_s, window_s(p, c, to, t->round));
+    t->ready_s = compute(p, c, to, t->round, &device_free_s[device], t->ready_s);
     t->arrived = false;
     if (++t->turn == p->plan->n_stops) t->turn = 0, t->round++;
     return t->round < p->plan->n_rounds;
@@ -127,8 +131,10 @@ static int earliest(const traveller *t, int n) {
 static double play(const prompt *p) {
     traveller on_their_way[KIN_PROMPT_CHUNKS_AT_ONCE] = {0};
     int which[KIN_PROMPT_CHUNKS_AT_ONCE], n = p->n_chunk < KIN_PROMPT_CHUNKS_AT_ONCE ? p->n_chunk : KIN_PROMPT_CHUNKS_AT_ONCE;
-    double device_free_s[KIN_FACTS_MAX_DEVICES] = {0}, wire_free_s[KIN_PLAN_MAX_STOPS] = {0}, end_s = 0;
+    double device_free_s[KIN_FACTS_MAX_DEVICES], wire_free_s[KIN_PLAN_MAX_STOPS] = {0}, end_s = 0;
     for (int i = 0; i < n; i++) which[i] = i;
+    // Devices of a ring have rested before a prompt. One alone may have computed until now.
+    for (int i = 0; i < KIN_FACTS_MAX_DEVICES; i++) device_free_s[i] = p->plan->n_stops > 1 ? -INFINITY : 0;
     for (int n_done = 0, n_sent = n; n_done < p->n_chunk;) {
         int i = earliest(on_their_way, n);
         if (advance(p, &p->chunks[which[i]], &on_their_way[i], device_free_s, wire_free_s)) continue;
