@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -152,3 +153,14 @@ bool kin_memory_reset_peak(void) {
 }
 
 #endif
+
+void kin_memory_wish_huge(void *begin, uint64_t n) {
+#ifdef MADV_HUGEPAGE
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), first = ((uintptr_t)begin + page - 1) / page * page;
+    uintptr_t end = ((uintptr_t)begin + n) / page * page;
+    if (end > first) madvise((void *)first, end - first, MADV_HUGEPAGE);
+#else
+    (void)begin;
+    (void)n;
+#endif
+}

@@ -1,4 +1,4 @@
-// What the machine's memory has to spare, read from the OS each time.
+// What the machine's memory has to spare, read from the OS each time; and which pages it is made of.
 #pragma once
 
 #include <stdbool.h>
@@ -18,3 +18,6 @@ uint64_t kin_memory_peak(void);
 
 // The peak is what is resident now. False: the OS cannot do that, and the peak stays.
 bool kin_memory_reset_peak(void);
+
+// Asks for huge pages where there are any, before they are touched: a wish, without an answer.
+void kin_memory_wish_huge(void *begin, uint64_t n);
