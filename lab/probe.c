@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -36,8 +37,8 @@ enum {
     REST_US = 23000,    // before a burst, and a little more each time, so that bursts begin anywhere in a period of a quota
     REST_STEP_US = 370,
     REST_STEPS = 16,
-    WORK_BYTES = 64 << 20,
-    WORK_ROUNDS = 10000,
+    WORK_ROUNDS = 2000000,
+    WORK_BYTES = 128 << 20,
     READ_BYTES = 1 << 20,
 };
 
@@ -48,8 +49,8 @@ static const char usage[] =
     "       probe call multicast|broadcast PORT   the addresses that answer\n"
     "       probe burst THREADS MS N       wall time in us of MS of work by each thread, after a rest:\n"
     "                                      n,min,median,p99,max\n"
-    "       probe work N                   wall time in us of the same work on each processor: processor,\n"
-    "                                      median of N\n"
+    "       probe work N                   wall time in us of the same work on each processor, medians of N:\n"
+    "                                      processor,in registers,in memory\n"
     "       probe read FILE N              wall time in us of a direct read of 1 MiB, after a rest: n,min,median,p99,max\n";
 
 _Noreturn static void fail(const char *what) {
@@ -261,35 +262,66 @@ static int bursts(int n_threads, double ms, int n) {
     return 0;
 }
 
-// ---- work: always the same, half of it in the processor and half in memory
+// ---- work: always the same, in registers and in memory
 
-static double work_us(void) {
-    static float x[4096];
-    static uint64_t memory[WORK_BYTES / sizeof(uint64_t)];
-    volatile double sink = 0;
-    if (!memory[0]) memset(memory, 1, sizeof memory);
+typedef float lanes __attribute__((vector_size(64))); // what products of matrices are made of
+
+#if defined(__x86_64__) && !defined(__clang__)
+__attribute__((target_clones("avx512f", "avx2", "default")))
+#endif
+static double
+in_registers_us(void) {
+    lanes a = {0}, b = a + 1, c = a + 2, d = a + 3;
+    volatile float sink = 0;
     const uint64_t begun = now_ns();
-    for (int i = 0; i < WORK_ROUNDS; i++)
-        for (size_t k = 0; k < sizeof x / sizeof x[0]; k++) x[k] = x[k] * 0.999f + (float)i;
-    uint64_t sum = 0;
-    for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++) sum += memory[i];
-    sink = (double)sum + x[sum % 4096];
+    for (int i = 0; i < WORK_ROUNDS; i++) {
+        a = a * 0.999f + 1, b = b * 0.999f + 1;
+        c = c * 0.999f + 1, d = d * 0.999f + 1;
+    }
+    const double us = (double)(now_ns() - begun) / 1e3;
+    a += b + c + d;
+    sink = a[0] + a[15];
     (void)sink;
-    return (double)(now_ns() - begun) / 1e3;
+    return us;
+}
+
+static double in_memory_us(const uint64_t *memory) {
+    enum { LINE = 64 / sizeof(uint64_t) };
+    volatile uint64_t sink = 0;
+    const uint64_t begun = now_ns();
+    uint64_t a = 0, b = 0, c = 0, d = 0;
+    for (size_t i = 0; i < WORK_BYTES / sizeof *memory; i += 4 * LINE)
+        a += memory[i], b += memory[i + LINE], c += memory[i + 2 * LINE], d += memory[i + 3 * LINE];
+    const double us = (double)(now_ns() - begun) / 1e3;
+    sink = a + b + c + d;
+    (void)sink;
+    return us;
+}
+
+static double median(double *us, int n) {
+    qsort(us, (size_t)n, sizeof us[0], by_size);
+    return us[n / 2];
 }
 
 static int works(int n) {
-    static double us[BURSTS_MAX];
+    static double registers_us[BURSTS_MAX], memory_us[BURSTS_MAX];
+    uint64_t *memory;
     if (n < 1 || n > BURSTS_MAX) errno = EINVAL, fail("work");
+    if (posix_memalign((void **)&memory, 2 << 20, WORK_BYTES)) fail("no memory");
+    madvise(memory, WORK_BYTES, MADV_HUGEPAGE); // or luck with pages decides
+    memset(memory, 1, WORK_BYTES);
     for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
         cpu_set_t one;
         CPU_ZERO(&one);
         CPU_SET(cpu, &one);
         if (sched_setaffinity(0, sizeof one, &one)) continue; // it is not ours
-        for (int i = 0; i < n; i++) us[i] = work_us();
-        qsort(us, (size_t)n, sizeof us[0], by_size);
-        printf("%d,%.0f\n", cpu, us[n / 2]);
+        for (int i = 0; i < n; i++) {
+            registers_us[i] = in_registers_us();
+            memory_us[i] = in_memory_us(memory);
+        }
+        printf("%d,%.0f,%.0f\n", cpu, median(registers_us, n), median(memory_us, n));
     }
+    free(memory);
     return 0;
 }
 

@@ -13,8 +13,8 @@
 #
 #   mark                           the figures count from here
 #   collect LABEL                  a line for each device into OUT/figures.csv: what it took since `mark`
-#   calm                           waits until the processors are as fast as they were seen to be; false: not in calm_seconds (60)
-#   calmly COMMAND...              when they are, and again, at most `tries` (4) times, if they are not at its end; $n_tries
+#   calm                           waits until the machine is as fast as it was seen to be; false: not in calm_seconds (60)
+#   calmly COMMAND...              when it is, and again, at most `tries` (4) times, if it is not so any more at its end; $n_tries
 #   row TABLE COLUMNS VALUES       a line into OUT/TABLE.csv; all three separated by commas
 #   plot TABLE X Y BY              OUT/TABLE.svg: column Y over column X, a line for each value of column BY
 #   json KEY                       a number out of kin's --json on stdin
@@ -120,8 +120,17 @@ forget() { # [NAME...]
 
 # ---- others on the machine
 
-# On rented machines neighbours come and go for seconds at a time, and a processor is then up to twice as slow. The same work again and
-# again shows it: 1.15 times the least that it ever took here is calm.
+# On rented machines neighbours come and go, for seconds or minutes, and what needs memory then takes a quarter to twice as long. The same
+# work again and again shows it: 1.15 times the least that it ever took here is calm.
+is_calm() {
+    _pace=$build/lab/pace # from lab to lab
+    "$build/probe" work 15 >"$state/pace"
+    [ -e "$_pace" ] || { mkdir -p "$build/lab" && cp "$state/pace" "$_pace"; }
+    paste -d , "$_pace" "$state/pace" | awk -F, -v best="$_pace" '
+        function least(a, b) { return a < b ? a : b }
+        { lines = lines $1 "," least($2, $5) "," least($3, $6) "\n"; if ($5 > 1.15 * $2 || $6 > 1.15 * $3) slow = 1 }
+        END { printf "%s", lines >best; exit slow }'
+}
 calm() {
     _calm_until=$(($(now_ms) + ${calm_seconds:-60} * 1000))
     until is_calm; do
@@ -129,18 +138,10 @@ calm() {
         sleep 0.5
     done
 }
-is_calm() {
-    [ -e "$state/pace" ] || "$build/probe" work 9 >"$state/pace"
-    "$build/probe" work 9 >"$state/pace.now"
-    paste -d , "$state/pace" "$state/pace.now" | awk -F, -v best="$state/pace" '
-        { least = $2 < $4 ? $2 : $4; lines = lines $1 "," least "\n"; if ($4 > 1.15 * least) slow = 1 }
-        END { printf "%s", lines >best; exit slow }'
-}
-
 # shellcheck disable=SC2034 # n_tries is for the scenario
 calmly() { # COMMAND...
     for n_tries in $(seq "${tries:-4}"); do
-        calm || say "others keep the processors busy"
+        calm || say "others keep the machine busy"
         "$@" || return
         ! is_calm || return 0
     done

@@ -161,10 +161,9 @@ scenario '
 device slow reads=50M
 device quick
 n=0
-tries=2
+tries=2 calm_seconds=1
 asked() { n=$((n + 1)); }
 for name in slow quick; do row reads device,n,least,median,p99,max "$name,$(run $name "$build/probe" read "$(give $name '"$dir"'/20MB)" 15)"; done
-calm_seconds=1
 calmly asked
 [ $n = $n_tries ] && echo "asked as often as counted"
 calmly false || echo "failed at once"
@@ -229,7 +228,7 @@ for name in two four-equal four-300 table3 wifi predict schedulers select; do
     claim="the scenario $name runs from its beginning to its end"
     "$lab" "$name" --kin "$dir/kin" --build "$build" --model "$dir/small.gguf" --out "$dir/$name" --work "$dir" --sample 200 \
         --set rounds='1 2' --set rates='50 300' --set rtts='94' --set n_devices=6 \
-        --set only='m1-400 s2gpu' --set calm_seconds=0 --set tries=1 --set sizes='8b 70b' >"$dir/said" 2>"$dir/err"
+        --set only='m1-400 s2gpu' --set gpus=yes --set calm_seconds=0 --set tries=1 --set sizes='8b 70b' >"$dir/said" 2>"$dir/err"
     check [ $? -eq 0 ]
     check says "$dir/$name/figures.csv" '^[^,]*,[a-z0-9]*,[0-9.]*,[0-9]'
     check says "$dir/$name/memory_mib.svg" '<polyline'
