@@ -310,17 +310,31 @@ int kin_planner_ask(kin_planner *p, const kin_cluster_question *q, kin_ring_plan
     return rc;
 }
 
-int kin_planner_set_alone(kin_planner *p, const kin_device_facts *device, int n_gpu, kin_err *err) {
-    pthread_mutex_lock(&p->mutex);
+static void read_alone(kin_planner *p, const kin_device_facts *device) {
     memset(&p->next, 0, sizeof p->next);
     p->next.n = p->next.facts.n_device = 1;
     p->next.facts.devices[0] = *device;
     p->next.facts.model = p->model;
     p->next.facts.work = p->work;
     kin_corrections_init(&p->next.corrections);
+}
+
+int kin_planner_set_alone(kin_planner *p, const kin_device_facts *device, int n_gpu, kin_err *err) {
+    pthread_mutex_lock(&p->mutex);
+    read_alone(p, device);
     p->next.plan = (kin_plan){.n_rounds = 1, .n_stops = 1, .shares = {{p->model.n_layer, n_gpu}}};
     take_next(p);
     int rc = p->now.is_predicted ? 0 : kin_timeline_predict(&p->now.facts, &p->now.plan, &p->now.predicted, err);
+    pthread_mutex_unlock(&p->mutex);
+    return rc;
+}
+
+int kin_planner_choose_alone(kin_planner *p, const kin_device_facts *device, int *n_gpu, kin_err *err) {
+    pthread_mutex_lock(&p->mutex);
+    read_alone(p, device);
+    int rc = schedule(p, &p->next.facts, &p->next.plan, err);
+    if (rc == 0) take_next(p);
+    *n_gpu = rc == 0 ? p->now.plan.shares[0].n_layer_gpu : 0;
     pthread_mutex_unlock(&p->mutex);
     return rc;
 }

@@ -43,6 +43,9 @@ int kin_planner_ask(kin_planner *planner, const kin_cluster_question *question, 
 // A machine on its own has `n_gpu` layers on its GPU, all others on its CPU.
 int kin_planner_set_alone(kin_planner *planner, const kin_device_facts *device, int n_gpu, kin_err *err);
 
+// Or as many as the scheduler finds best. Fails where it finds no plan; then nothing is expected.
+int kin_planner_choose_alone(kin_planner *planner, const kin_device_facts *device, int *n_gpu, kin_err *err);
+
 // Medians of the last tokens, of devices as the question had them. True: the facts have moved so far that it is worth asking
 // again.
 bool kin_planner_take_measured(kin_planner *planner, const kin_cluster_measured *measured);

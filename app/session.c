@@ -14,16 +14,18 @@
 #include "model/vocab_load.h"
 #include "sys/whole_file.h"
 
+static const uint64_t GPU_WORTH_BYTES = (uint64_t)256 << 20; // of weights for a token
+
 kin_session_options kin_session_options_defaults(void) {
-    return (kin_session_options){
-        .gpu_layers = "0", .n_batch = 512, .kv_type = "f16", .weights = "stream", .fleet = kin_fleet_options_defaults()};
+    return (kin_session_options){.n_batch = 512, .kv_type = "f16", .weights = "stream", .fleet = kin_fleet_options_defaults()};
 }
 
 void kin_session_option_tables(kin_session_options *o, kin_session_tables *tables) {
     const kin_option options[KIN_SESSION_N_OPTIONS] = {
         {KIN_OPTION_STRING, "model", 'm', &o->model, "FILE", "GGUF model (default: the built-in demo model)", 0, 0},
         {KIN_OPTION_INT, "threads", 't', &o->n_threads, "N", "CPU threads (default: physical cores)", 0, 1024},
-        {KIN_OPTION_STRING, "gpu-layers", 0, &o->gpu_layers, "N|all", "layers to put on the GPU (default: 0)", 0, 0},
+        {KIN_OPTION_STRING, "gpu-layers", 0, &o->gpu_layers, "N|all|auto",
+         "layers to put on the GPU (default: auto, as many as make it fastest)", 0, 0},
         {KIN_OPTION_INT, "ctx", 'c', &o->n_ctx, "N", "tokens of context (default: what is needed, up to the model's)", 0,
          1 << 27},
         {KIN_OPTION_INT, "batch", 0, &o->n_batch, "N", "prompt tokens processed at once (default: 512)", 1, 8192},
@@ -103,14 +105,22 @@ int kin_session_open_model(kin_session *s, const kin_session_options *o, kin_err
     return 0;
 }
 
-static int parse_gpu_layers(const char *text, int n_layer, int *n, kin_err *err) {
+static bool chooses_gpu_layers(const kin_session_options *o) {
+    return !o->gpu_layers || strcmp(o->gpu_layers, "auto") == 0;
+}
+
+// Those to be chosen are none so far.
+static int parse_gpu_layers(const kin_session_options *o, int n_layer, int *n, kin_err *err) {
+    const char *text = o->gpu_layers;
+    char *end;
+    *n = 0;
+    if (chooses_gpu_layers(o)) return 0;
     if (strcmp(text, "all") == 0) {
         *n = n_layer;
         return 0;
     }
-    char *end;
     long value = strtol(text, &end, 10);
-    if (end == text || *end || value < 0) return kin_err_set(err, "--gpu-layers %s: must be a number or 'all'", text);
+    if (end == text || *end || value < 0) return kin_err_set(err, "--gpu-layers %s: must be a number, 'all' or 'auto'", text);
     *n = value < n_layer ? (int)value : n_layer;
     return 0;
 }
@@ -156,9 +166,20 @@ static kin_work_facts work_of(const kin_session_options *o, const kin_shard_opti
                             .n_batch = so->n_batch};
 }
 
+// Waking a GPU, and measuring it once, is not worth it for a model that a CPU reads in a few milliseconds.
+static bool looks_for_gpu(const kin_session *s, const kin_session_options *o) {
+    bool is_worth_it = o->gpu_layers || kin_model_bytes_per_token(&s->model) >= GPU_WORTH_BYTES;
+    return chooses_gpu_layers(o) && is_worth_it && !o->fleet.cluster && !o->only_looks;
+}
+
 // The machine is measured where somebody plans by it or wants to know.
 static bool wants_facts(const kin_session_options *o) {
     return o->predicts || o->only_looks || (o->fleet.cluster && strcmp(o->fleet.plan, "auto") == 0);
+}
+
+// Or where there is a GPU that may be of use.
+static bool needs_facts(const kin_session *s, const kin_session_options *o) {
+    return wants_facts(o) || (s->devices.gpu.backend && looks_for_gpu(s, o));
 }
 
 static int measure_machine(kin_session *s, const kin_session_options *o, kin_err *err) {
@@ -168,8 +189,8 @@ static int measure_machine(kin_session *s, const kin_session_options *o, kin_err
     return kin_profile_obtain(&s->facts, &s->devices, name, cache_dir(o, dir, sizeof dir), false, err);
 }
 
-// On its own the plan is known: all of it is here.
-static int expect_alone(kin_session *s, const kin_session_options *o, const kin_shard_options *so, kin_err *err) {
+// On its own all is here; the layers of the GPU may be a choice.
+static int expect_alone(kin_session *s, const kin_session_options *o, kin_shard_options *so, kin_err *err) {
     kin_model_facts model;
     kin_work_facts work = work_of(o, so);
     kin_planner_options po = kin_planner_options_defaults();
@@ -177,7 +198,12 @@ static int expect_alone(kin_session *s, const kin_session_options *o, const kin_
     if (kin_model_facts_of(&model, &s->model, so, err) != 0 || kin_planner_open(&s->planner, &po, &model, &work, err) != 0)
         return KIN_FAIL;
     if (so->memory && (double)so->memory < s->facts.memory_bytes) s->facts.memory_bytes = (double)so->memory;
-    if (kin_planner_set_alone(s->planner, &s->facts, so->windows.at[0].n_gpu_layers, &why) != 0 && !o->only_looks)
+    int *n_gpu = &so->windows.at[0].n_gpu_layers;
+    if (s->devices.gpu.backend && looks_for_gpu(s, o) && kin_planner_choose_alone(s->planner, &s->facts, n_gpu, &why) == 0) {
+        if (*n_gpu == 0) kin_devices_close_gpu(&s->devices);
+        return 0;
+    }
+    if (kin_planner_set_alone(s->planner, &s->facts, *n_gpu, &why) != 0 && !o->only_looks)
         kin_log(KIN_LOG_INFO, "no prediction: %s", why.text);
     return 0;
 }
@@ -217,8 +243,8 @@ int kin_session_look(kin_session *s, const kin_session_options *o, kin_facts *fa
     return kin_planner_last(s->planner, facts, &plan) ? 0 : kin_err_set(err, "there is no plan for this model here");
 }
 
-static int open_alone(kin_session *s, const kin_session_options *o, const kin_shard_options *so, kin_err *err) {
-    if (wants_facts(o) && expect_alone(s, o, so, err) != 0) return KIN_FAIL;
+static int open_alone(kin_session *s, const kin_session_options *o, kin_shard_options *so, kin_err *err) {
+    if (needs_facts(s, o) && expect_alone(s, o, so, err) != 0) return KIN_FAIL;
     if (o->only_looks) return 0;
     if (kin_shard_open(&s->shard, &s->model, &s->devices, so, err) != 0) return KIN_FAIL;
     if (kin_alone_head_open(&s->alone, &s->model, s->shard, so->n_batch, err) != 0) return KIN_FAIL;
@@ -252,7 +278,7 @@ static int open_fleet(kin_session *s, const kin_session_options *o, const kin_sh
 int kin_session_open(kin_session *s, const kin_session_options *o, int n_ctx, kin_err *err) {
     kin_time begun = kin_clock_now();
     kin_shard_options so = kin_shard_options_defaults(&s->model);
-    if (parse_gpu_layers(o->gpu_layers, s->model.hp.n_layer, &so.windows.at[0].n_gpu_layers, err) != 0) return KIN_FAIL;
+    if (parse_gpu_layers(o, s->model.hp.n_layer, &so.windows.at[0].n_gpu_layers, err) != 0) return KIN_FAIL;
     if (parse_kv_type(o->kv_type, &so.kv_type, err) != 0 || parse_mode(o->weights, &so.mode, err) != 0) return KIN_FAIL;
     so.memory = o->memory;
     so.cache_cap = o->cache_size;
@@ -271,11 +297,11 @@ int kin_session_open(kin_session *s, const kin_session_options *o, int n_ctx, ki
     dopts.n_threads = o->n_threads;
     dopts.repack = !o->no_repack;
     dopts.gpu = kin_windows_n_gpu_layers(&so.windows) > 0;
-    dopts.gpu_if_any = o->only_looks || (o->fleet.cluster && wants_facts(o));
+    dopts.gpu_if_any = o->only_looks || (o->fleet.cluster && wants_facts(o)) || looks_for_gpu(s, o);
     dopts.stop = &kin_app_stop;
     if (kin_devices_open(&s->devices, &dopts, err) != 0) return KIN_FAIL;
     kin_time measuring = kin_clock_now();
-    if (wants_facts(o) && measure_machine(s, o, err) != 0) return KIN_FAIL;
+    if (needs_facts(s, o) && measure_machine(s, o, err) != 0) return KIN_FAIL;
     begun += kin_clock_now() - measuring; // which is not loading
     if (o->timeline && kin_timeline_open(&s->timeline, KIN_TIMELINE_TOKENS, err) != 0) return KIN_FAIL;
     if ((o->fleet.cluster ? open_fleet(s, o, &so, err) : open_alone(s, o, &so, err)) != 0) return KIN_FAIL;

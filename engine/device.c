@@ -126,9 +126,14 @@ int kin_devices_open(kin_devices *ds, const kin_device_options *o, kin_err *err)
     return ok ? 0 : KIN_FAIL;
 }
 
+void kin_devices_close_gpu(kin_devices *ds) {
+    if (ds->gpu.backend) ggml_backend_free(ds->gpu.backend);
+    ds->gpu = (kin_device){0};
+}
+
 void kin_devices_close(kin_devices *ds) {
     if (!ds) return;
-    if (ds->gpu.backend) ggml_backend_free(ds->gpu.backend);
+    kin_devices_close_gpu(ds);
     if (ds->cpu.backend) ggml_backend_free(ds->cpu.backend);
     *ds = (kin_devices){0};
 }

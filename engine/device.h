@@ -39,5 +39,8 @@ typedef struct kin_devices {
 int kin_devices_open(kin_devices *devices, const kin_device_options *options, kin_err *err);
 void kin_devices_close(kin_devices *devices);
 
+// There is none to compute on from now on.
+void kin_devices_close_gpu(kin_devices *devices);
+
 // Whether this CPU has a faster layout for a weight of this type and shape (ne: as kin_weight_shape gives it).
 bool kin_device_can_repack(const kin_device *cpu, int type, const int64_t ne[3]);
