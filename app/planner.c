@@ -174,7 +174,7 @@ static kin_device_set far_devices(const kin_facts *facts) {
 static int schedule(const kin_planner *p, const kin_facts *facts, kin_plan *plan, kin_err *err) {
     kin_plan_options o = kin_plan_options_defaults();
     o.ilp = kin_highs_solve;
-    o.n_rounds = p->o.n_rounds;
+    o.n_rounds = facts->n_device == 1 ? 1 : p->o.n_rounds;
     if (p->scheduler->plan(facts, &o, plan, err) != 0) return KIN_FAIL;
     if (passes_each_once(plan)) return 0;
     o.leave_out = far_devices(facts);

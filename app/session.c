@@ -177,9 +177,12 @@ static bool wants_facts(const kin_session_options *o) {
     return o->predicts || o->only_looks || (o->fleet.cluster && strcmp(o->fleet.plan, "auto") == 0);
 }
 
-// Or where there is a GPU that may be of use.
+static bool may_use_gpu(const kin_session *s, const kin_session_options *o) {
+    return s->devices.gpu.backend && looks_for_gpu(s, o);
+}
+
 static bool needs_facts(const kin_session *s, const kin_session_options *o) {
-    return wants_facts(o) || (s->devices.gpu.backend && looks_for_gpu(s, o));
+    return wants_facts(o) || may_use_gpu(s, o);
 }
 
 static int measure_machine(kin_session *s, const kin_session_options *o, kin_err *err) {
@@ -199,13 +202,30 @@ static int expect_alone(kin_session *s, const kin_session_options *o, kin_shard_
         return KIN_FAIL;
     if (so->memory && (double)so->memory < s->facts.memory_bytes) s->facts.memory_bytes = (double)so->memory;
     int *n_gpu = &so->windows.at[0].n_gpu_layers;
-    if (s->devices.gpu.backend && looks_for_gpu(s, o) && kin_planner_choose_alone(s->planner, &s->facts, n_gpu, &why) == 0) {
+    if (may_use_gpu(s, o)) {
+        if (kin_planner_choose_alone(s->planner, &s->facts, n_gpu, err) != 0) return KIN_FAIL;
         if (*n_gpu == 0) kin_devices_close_gpu(&s->devices);
-        return 0;
-    }
-    if (kin_planner_set_alone(s->planner, &s->facts, *n_gpu, &why) != 0 && !o->only_looks)
+    } else if (kin_planner_set_alone(s->planner, &s->facts, *n_gpu, &why) != 0 && !o->only_looks) {
         kin_log(KIN_LOG_INFO, "no prediction: %s", why.text);
+    }
     return 0;
+}
+
+static int open_shard(kin_session *s, const kin_session_options *o, kin_shard_options *so, kin_err *err) {
+    if (needs_facts(s, o) && expect_alone(s, o, so, err) != 0) return KIN_FAIL;
+    if (o->only_looks) return 0;
+    return kin_shard_open(&s->shard, &s->model, &s->devices, so, err);
+}
+
+// A GPU that nobody asked for, and that cannot do it, must not keep a model from running: the CPU goes on without it.
+static bool goes_without_gpu(kin_session *s, const kin_session_options *o, kin_shard_options *so, const kin_err *why) {
+    if (!may_use_gpu(s, o) || atomic_load(&kin_app_stop)) return false;
+    kin_log(KIN_LOG_INFO, "the GPU is not used: %s", why->text);
+    kin_planner_close(s->planner);
+    s->planner = NULL;
+    so->windows.at[0].n_gpu_layers = 0;
+    kin_devices_close_gpu(&s->devices);
+    return true;
 }
 
 bool kin_session_expects(kin_session *s, kin_expectation *out) {
@@ -244,9 +264,9 @@ int kin_session_look(kin_session *s, const kin_session_options *o, kin_facts *fa
 }
 
 static int open_alone(kin_session *s, const kin_session_options *o, kin_shard_options *so, kin_err *err) {
-    if (needs_facts(s, o) && expect_alone(s, o, so, err) != 0) return KIN_FAIL;
-    if (o->only_looks) return 0;
-    if (kin_shard_open(&s->shard, &s->model, &s->devices, so, err) != 0) return KIN_FAIL;
+    int rc = open_shard(s, o, so, err);
+    if (rc != 0 && goes_without_gpu(s, o, so, err)) rc = open_shard(s, o, so, err);
+    if (rc != 0 || o->only_looks) return rc;
     if (kin_alone_head_open(&s->alone, &s->model, s->shard, so->n_batch, err) != 0) return KIN_FAIL;
     s->head = s->alone.head;
     kin_head_on_progress(s->head, kin_app_progress, NULL);
@@ -301,7 +321,11 @@ int kin_session_open(kin_session *s, const kin_session_options *o, int n_ctx, ki
     dopts.stop = &kin_app_stop;
     if (kin_devices_open(&s->devices, &dopts, err) != 0) return KIN_FAIL;
     kin_time measuring = kin_clock_now();
-    if (needs_facts(s, o) && measure_machine(s, o, err) != 0) return KIN_FAIL;
+    if (needs_facts(s, o)) {
+        int rc = measure_machine(s, o, err);
+        if (rc != 0 && !o->profile && goes_without_gpu(s, o, &so, err)) rc = wants_facts(o) ? measure_machine(s, o, err) : 0;
+        if (rc != 0) return KIN_FAIL;
+    }
     begun += kin_clock_now() - measuring; // which is not loading
     if (o->timeline && kin_timeline_open(&s->timeline, KIN_TIMELINE_TOKENS, err) != 0) return KIN_FAIL;
     if ((o->fleet.cluster ? open_fleet(s, o, &so, err) : open_alone(s, o, &so, err)) != 0) return KIN_FAIL;

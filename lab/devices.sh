@@ -238,7 +238,8 @@ device_exec() { # NAME COMMAND...
         XDG_RUNTIME_DIR="$_home/.run" TMPDIR="$_home/tmp" PATH="$PATH" LANG="${LANG:-C.UTF-8}" USER=root LOGNAME=root \
         OMP_WAIT_POLICY=passive GOMP_SPINCOUNT=0 "$@"
     [ -z "$_threads" ] || set -- KIN_THREADS="$_threads" "$@"
-    [ -z "$_reads" ] || set -- LD_PRELOAD="$build/slow_reads.so" KIN_LAB_READS="$(bytes "$_reads" 1000)" "$@"
+    # A sanitizer wants to be loaded first, and need not be.
+    [ -z "$_reads" ] || set -- LD_PRELOAD="$build/slow_reads.so" KIN_LAB_READS="$(bytes "$_reads" 1000)" ASAN_OPTIONS=verify_asan_link_order=0 "$@"
     [ "$_gpu" != yes ] || set -- GGML_VK_VISIBLE_DEVICES=0 "$@"
     # shellcheck disable=SC2016 # for the inner shell
     group_exec "$state/groups/$_name" nsenter --net="/run/netns/kin-$lab-$_name" unshare --uts \

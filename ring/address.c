@@ -39,11 +39,20 @@ static const uint8_t *v4_inside(const kin_address *a) {
     return (const uint8_t *)&((const struct sockaddr_in *)&a->at)->sin_addr;
 }
 
+static bool is_link_local(const struct sockaddr_in6 *v6) {
+    return v6->sin6_addr.s6_addr[0] == 0xfe && (v6->sin6_addr.s6_addr[1] & 0xc0) == 0x80;
+}
+
 void kin_address_host(const kin_address *a, char host[KIN_ADDRESS_HOST]) {
     const uint8_t *v4 = v4_inside(a);
     int rc = v4 ? uv_inet_ntop(AF_INET, v4, host, KIN_ADDRESS_HOST)
                 : uv_inet_ntop(AF_INET6, &((const struct sockaddr_in6 *)&a->at)->sin6_addr, host, KIN_ADDRESS_HOST);
     if (rc != 0) snprintf(host, KIN_ADDRESS_HOST, "?");
+    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)&a->at;
+    char zone[UV_IF_NAMESIZE];
+    size_t n = strlen(host), n_zone = sizeof zone;
+    if (v4 || !is_link_local(v6) || v6->sin6_scope_id == 0 || uv_if_indextoname(v6->sin6_scope_id, zone, &n_zone) != 0) return;
+    snprintf(host + n, KIN_ADDRESS_HOST - n, "%%%s", zone);
 }
 
 void kin_address_format(const kin_address *a, char text[KIN_ADDRESS_TEXT]) {
@@ -52,8 +61,8 @@ void kin_address_format(const kin_address *a, char text[KIN_ADDRESS_TEXT]) {
     snprintf(text, KIN_ADDRESS_TEXT, v4_inside(a) ? "%s:%u" : "[%s]:%u", host, kin_address_port(a));
 }
 
-static bool is_link_local(const struct sockaddr_in6 *v6) {
-    return v6->sin6_addr.s6_addr[0] == 0xfe && (v6->sin6_addr.s6_addr[1] & 0xc0) == 0x80;
+static bool is_link_local4(const struct sockaddr_in *v4) { // 169.254/16
+    return ntohl(v4->sin_addr.s_addr) >> 16 == 0xa9fe;
 }
 
 int kin_address_own(char (*hosts)[KIN_ADDRESS_HOST], int n_max) {
@@ -63,7 +72,7 @@ int kin_address_own(char (*hosts)[KIN_ADDRESS_HOST], int n_max) {
     for (int i = 0; i < n_all && n < n_max; i++) {
         kin_address a = {0};
         if (all[i].is_internal) continue;
-        if (all[i].address.address4.sin_family == AF_INET)
+        if (all[i].address.address4.sin_family == AF_INET && !is_link_local4(&all[i].address.address4))
             memcpy(&a.at, &all[i].address.address4, sizeof all[i].address.address4);
         else if (all[i].address.address6.sin6_family == AF_INET6 && !is_link_local(&all[i].address.address6))
             memcpy(&a.at, &all[i].address.address6, sizeof all[i].address.address6);

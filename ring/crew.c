@@ -100,7 +100,8 @@ bool kin_crew_endpoint(const kin_crew *c, uint32_t number, kin_proto_endpoint *o
     const peer *p = find(c, number);
     if (!p || !p->has_facts) return false;
     *out = p->endpoint;
-    if (out->n_addresses == 0)
+    // Where it is seen is the last resort: other devices may have another name for that link, or another way to it.
+    if (out->n_addresses < KIN_PROTO_MAX_ADDRESSES)
         snprintf(out->address[out->n_addresses++], sizeof out->address[0], "%s", kin_link_address(p->link));
     return true;
 }

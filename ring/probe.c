@@ -209,6 +209,16 @@ static int take_echo(kin_probe *p, const kin_frame *frame, const uint8_t *payloa
     return kin_err_set(err, "the answer does not fit the ECHO that was sent");
 }
 
+static int connect_next(kin_probe *p, kin_err *err);
+
+// Another address may be the right one.
+static void go_elsewhere(kin_probe *p, const char *reason) {
+    kin_err err;
+    kin_link_close(p->link, reason);
+    p->link = NULL;
+    if (p->phase != OPENING || p->i_address == p->o.to.n_addresses || connect_next(p, &err) != 0) finish(p, reason);
+}
+
 static void on_frame(void *user, kin_link *link, const kin_frame *frame, const uint8_t *payload) {
     kin_probe *p = user;
     kin_time now = kin_clock_now();
@@ -216,7 +226,7 @@ static void on_frame(void *user, kin_link *link, const kin_frame *frame, const u
     (void)link;
     bool is_hello = p->phase == OPENING;
     if ((is_hello ? take_hello(p, frame, payload, &err) : take_echo(p, frame, payload, &err)) != 0)
-        finish(p, err.text);
+        frame->type == KIN_FRAME_REFUSE ? finish(p, err.text) : go_elsewhere(p, err.text);
     else if (!is_hello && take_time(p, (double)(now - p->sent) * 1e-9))
         finish(p, NULL);
     else
@@ -232,15 +242,11 @@ static void on_opened(void *user, kin_link *link) {
     kin_link_send(link, KIN_FRAME_OPEN, 0, 1, &(kin_link_part){bytes, n});
 }
 
-static int connect_next(kin_probe *p, kin_err *err);
-
 static void on_closed(void *user, kin_link *link, const char *reason) {
     kin_probe *p = user;
-    kin_err err;
     (void)link;
     p->link = NULL;
-    if (p->phase == OPENING && p->i_address < p->o.to.n_addresses && connect_next(p, &err) == 0) return;
-    finish(p, reason);
+    go_elsewhere(p, reason);
 }
 
 static int connect_next(kin_probe *p, kin_err *err) {

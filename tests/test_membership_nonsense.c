@@ -25,7 +25,7 @@ static void answer(kin_roster *roster, kin_time now, const kin_roster_actions *a
         const kin_roster_action *a = &actions->at[i];
         if (a->kind != KIN_ROSTER_ASK || a->n_devices == 0) continue;
         kin_roster_stage stage = {.id = kin_roster_device_at(roster, a->devices[0])->id};
-        kin_roster_plan plan = {.n_stages = 1, .stages = &stage};
+        kin_roster_plan plan = {.n_stages = a->question % 4 > 0, .stages = &stage};
         kin_roster_step(roster, now, &(kin_roster_event){.kind = KIN_ROSTER_PLANNED, .question = a->question, .plan = &plan});
         return; // the actions are gone
     }

@@ -278,6 +278,22 @@ static void what_the_ring_cannot_take_while_a_block_is_computed_is_waited_for(vo
 // Two devices of 5 layers, the second with a disk behind the computing of the first. Of its layers' units 2.4 are streamed. If
 // two are, a layer takes 50 ms; if attention, gate and up are, 75 and 5 of computing behind which nothing fits. A window begins
 // with two units in the ring: 50 ms, less what is computed meanwhile of its first layer, 10 of two units' and 5 of three's.
+// The facts' ring holds 37.5 MB, gate with up have 50: the engine makes its ring for what must lie in it at once.
+static void a_block_that_is_larger_than_the_ring_takes_finite_time(void **state) {
+    (void)state;
+    kin_facts facts;
+    make_simple(&facts, 1);
+    facts.model.block_bytes = 30e6;
+    facts.model.unit_bytes = 25e6;
+    facts.devices[0].memory_bytes = 700e6;
+    kin_plan plan = alone(&facts, 0);
+    kin_prediction p;
+    kin_err err;
+    if (kin_timeline_predict(&facts, &plan, &p, &err) != 0) fail_msg("%s", err.text);
+    assert_true(isfinite(p.tpot_s) && p.tpot_s >= p.devices[0].load_s && p.tpot_s < p.devices[0].load_s + 0.2);
+    assert_true(isfinite(p.exposed_s) && p.exposed_s > 0);
+}
+
 static void more_rounds_hide_more_loading(void **state) {
     (void)state;
     kin_facts facts;
@@ -490,6 +506,7 @@ int main(void) {
         cmocka_unit_test(in_memory_a_token_is_computing_only),
         cmocka_unit_test(streaming_alone_costs_the_disk_its_time),
         cmocka_unit_test(what_the_ring_cannot_take_while_a_block_is_computed_is_waited_for),
+        cmocka_unit_test(a_block_that_is_larger_than_the_ring_takes_finite_time),
         cmocka_unit_test(more_rounds_hide_more_loading),
         cmocka_unit_test(a_gpu_has_its_own_memory_or_shares_it),
         cmocka_unit_test(experts_that_are_not_in_memory_wait_for_the_disk),

@@ -450,6 +450,20 @@ static void the_heads_own_ring_link_counts_too(void **state) {
     expect_words("fail: the link from the head to device 'tower' (stage 1 of 2) broke: connection reset\n");
 }
 
+static void a_plan_without_devices_may_wait_for_others(void **state) {
+    (void)state;
+    begin_default();
+    joins(11, 1, "tower");
+    wait_ms(250);
+    forget();
+    planned(1, "", 7);
+    assert_int_equal(kin_roster_state_now(roster), KIN_ROSTER_PREPARING);
+    assert_string_equal(doing(), "waiting for devices to join");
+    wait_ms(750);
+    assert_int_equal(kin_roster_state_now(roster), KIN_ROSTER_SERVING);
+    assert_string_equal(doing(), "serving alone");
+}
+
 static void ring_links_may_come_and_go_before_the_ring_is_up(void **state) {
     (void)state;
     begin_default();
@@ -608,6 +622,7 @@ int main(void) {
         STORY(a_device_that_fails_rests_longer_each_time),
         STORY(a_broken_ring_link_names_both_ends),
         STORY(the_heads_own_ring_link_counts_too),
+        STORY(a_plan_without_devices_may_wait_for_others),
         STORY(ring_links_may_come_and_go_before_the_ring_is_up),
         STORY(events_of_an_old_epoch_change_nothing),
         STORY(progress_is_said_in_percent),

@@ -46,6 +46,7 @@ static void sleep_until(uint64_t ns) {
 }
 
 ssize_t pread64(int fd, void *to, size_t n, off_t at) {
+    if (!real_pread) begin(); // another library's constructor is here before ours
     if (bytes_per_ns <= 0 || !(fcntl(fd, F_GETFL) & O_DIRECT)) return real_pread(fd, to, n, at);
     const uint64_t done = done_at(n);
     const ssize_t got = real_pread(fd, to, n, at);

@@ -42,7 +42,9 @@ static int add_all(kin_choices *choices, int begin, int n_layer, int n_gpu_max) 
     for (int n_gpu = n_layer < n_gpu_max ? n_layer : n_gpu_max; n_gpu >= 0; n_gpu--) {
         kin_load load = kin_load_of(n_layer - n_gpu, n_gpu);
         kin_device_time t = kin_device_time_of(&choices->rates, &load);
-        if (!t.fits || !isfinite(t.compute_s + t.experts_s + t.stall_s) || !surely_fits(&choices->rates, &load)) continue;
+        if (!t.fits || !isfinite(t.compute_s + t.experts_s + t.stall_s + t.wait.layer_s + t.wait.hidden_s) ||
+            !surely_fits(&choices->rates, &load))
+            continue;
         kin_choice choice = {.n_gpu = n_gpu, .base_s = t.compute_s + t.experts_s, .wait = t.wait, .stall_s = t.stall_s};
         end = add(choices, begin, end, &choice);
     }

@@ -28,8 +28,9 @@ static double read_unit(kin_play *p, double bytes) {
     double room = p->ring_bytes - bytes;
     for (unsigned i = p->n_read; i > 0 && i + KIN_PLAY_REMEMBERED > p->n_read + 1;) {
         room -= p->read_bytes[--i % KIN_PLAY_REMEMBERED];
-        if (room >= 0) continue;
-        p->read_end = fmax(p->read_end, p->released[i % KIN_PLAY_REMEMBERED]); // this one and all before it must have left
+        double left_s = p->released[i % KIN_PLAY_REMEMBERED];
+        if (room >= 0 || isinf(left_s)) continue; // of the same block: the ring is made for it
+        p->read_end = fmax(p->read_end, left_s);  // this one and all before it must have left
         break;
     }
     p->read_bytes[p->n_read % KIN_PLAY_REMEMBERED] = bytes;

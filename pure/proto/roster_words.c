@@ -80,6 +80,10 @@ static void say_preparing(const kin_roster *r, char *buf, size_t n) {
             snprintf(buf, n, "device '%s' gets ready", d->name);
         return;
     }
+    if (r->n_members == 0) { // the head is ready; others may still come
+        snprintf(buf, n, "waiting for devices to join");
+        return;
+    }
     for (i = 0; i < r->n_members; i++) {
         if (!r->devices[r->members[i]].ring_open) break;
     }
