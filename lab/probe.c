@@ -340,6 +340,8 @@ static int read_directly(const char *path, int n) {
         us[i] = (double)(now_ns() - begun) / 1e3;
     }
     print_spread(us, n);
+    free(to);
+    close(fd);
     return 0;
 }
 
