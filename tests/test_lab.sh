@@ -149,8 +149,8 @@ limit slow rate=1mbit'
 check [ $? -eq 1 ]
 check says "$dir/err" "'rate=1mbit' is not a limit that can change"
 check between 3000 "$(column bursts 1 median)" 1000000
-check between 10500 "$(column bursts 3 least)" 1000000
-check between 36000 "$(column bursts 10 least)" 1000000
+check between 11000 "$(column bursts 3 median)" 1000000
+check between 37000 "$(column bursts 10 median)" 1000000
 check between 10000 "$(column bursts quick least)" "$(column bursts 10 least)"
 check between 10000 "$(column bursts freed least)" "$(column bursts 10 least)"
 check says "$dir/said" 'fits into it'
