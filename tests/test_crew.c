@@ -1,6 +1,7 @@
 // What a head says to its devices' control links, over real links in one loop.
 #include "pure/proto/message.h"
 #include "ring/crew.h"
+#include "ring/station.h"
 #include "tests/link_world.h"
 
 enum { N_MEMBERS = 3, LONG = KIN_PROTO_MAX_REASON };
@@ -83,6 +84,27 @@ static kin_proto_have heard(const end *e) {
     return have;
 }
 
+static void a_device_is_where_it_says_and_at_last_where_it_is_seen(void **state) {
+    world *w = *state;
+    party p;
+    kin_proto_endpoint to;
+    kin_proto_message m = {.type = KIN_FRAME_DEVICE, .device = {.n_threads = 1, .endpoint = {77, 1, {"10.0.0.9"}}}};
+    open_party(&p, w);
+    assert_false(kin_crew_endpoint(p.crew, p.number[0], &to)); // it has said nothing
+    kin_station_say(p.device[0].link, 0, &m);
+    RUN_UNTIL(w, kin_crew_endpoint(p.crew, p.number[0], &to));
+    assert_int_equal(to.port, 77);
+    assert_int_equal(to.n_addresses, 2);
+    assert_string_equal(to.address[0], "10.0.0.9");
+    assert_string_equal(to.address[1], "127.0.0.1");
+    m.device.endpoint.n_addresses = 0;
+    kin_station_say(p.device[1].link, 0, &m);
+    RUN_UNTIL(w, kin_crew_endpoint(p.crew, p.number[1], &to));
+    assert_int_equal(to.n_addresses, 1);
+    assert_string_equal(to.address[0], "127.0.0.1");
+    close_party(&p);
+}
+
 static void who_goes_is_said_to_have_gone(void **state) {
     world *w = *state;
     party p;
@@ -111,6 +133,7 @@ static void who_goes_is_said_to_have_gone(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(who_does_not_read_what_must_arrive_loses_its_link, open_world, close_world),
+        cmocka_unit_test_setup_teardown(a_device_is_where_it_says_and_at_last_where_it_is_seen, open_world, close_world),
         cmocka_unit_test_setup_teardown(who_goes_is_said_to_have_gone, open_world, close_world),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
