@@ -28,18 +28,29 @@ struct kin_governor {
     bool stopping;
 };
 
+static uint64_t reserve_of(const kin_memory *mem) {
+    uint64_t reserve = mem->total / RESERVE_SHARE;
+    return reserve > RESERVE_LEAST ? reserve : RESERVE_LEAST;
+}
+
 uint64_t kin_governor_room(uint64_t cap) {
     kin_memory mem = kin_memory_read();
-    uint64_t reserve = mem.total / RESERVE_SHARE;
-    if (reserve < RESERVE_LEAST) reserve = RESERVE_LEAST;
-    uint64_t room = mem.available + mem.own;
+    uint64_t reserve = reserve_of(&mem), room = mem.available + mem.own;
     room = room > reserve ? room - reserve : 0;
     return cap && cap < room ? cap : room;
 }
 
 static void look(kin_governor *g) {
-    uint64_t room = kin_governor_room(g->o.memory), before = g->budget.bytes;
-    room = room > g->o.fixed ? room - g->o.fixed : 0;
+    kin_memory mem = kin_memory_read();
+    kin_budget_memory memory = {
+        .available = mem.available,
+        .own = mem.own,
+        .own_weights = mem.rings + g->o.anonymous,
+        .reserve = reserve_of(&mem),
+        .cap = g->o.memory,
+        .fixed = g->o.fixed,
+    };
+    uint64_t room = kin_budget_room(&memory), before = g->budget.bytes;
     uint64_t budget = kin_budget_step(&g->budget, kin_clock_now() / 1000000 + 1, room);
     if (budget == before) return;
     char a[32], b[32];

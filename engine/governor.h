@@ -3,7 +3,7 @@
 //
 // What it hands out is the memory that this process could have if it had none yet: what is available plus what it holds itself
 // (file pages count as available: they are given back when somebody needs them), less a reserve, at most the user's --memory,
-// less what is fixed (KV cache, buffers).
+// less what all but weights takes (KV cache, buffers): as planned, or what it is found to take if that is more.
 //
 // Owner: one shard. Threads: its own; state from any.
 #pragma once
@@ -16,7 +16,8 @@ typedef struct kin_governor kin_governor;
 
 typedef struct kin_governor_options {
     uint64_t memory;      // the user's cap on everything, 0: none
-    uint64_t fixed;       // of that, bytes that are not for weights
+    uint64_t fixed;       // of that, bytes planned for all but weights
+    uint64_t anonymous;   // weights in memory that the OS cannot take back
     uint64_t budget;      // for weights, in force at the start
     uint64_t most_useful; // a budget beyond this is of no use
     // Puts a new budget in force; called from the governor's thread.

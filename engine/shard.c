@@ -296,6 +296,7 @@ static int open_governor(kin_shard *s, kin_err *err) {
     kin_governor_options o = {
         .memory = s->o.memory,
         .fixed = s->fixed_bytes,
+        .anonymous = kin_weights_get_stats(s->weights).anonymous_bytes,
         .budget = s->weights_budget,
         .most_useful = most,
         .set = set_budget,

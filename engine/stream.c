@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "pure/plan/residency.h"
 #include "sys/direct.h"
+#include "sys/memory.h"
 #include "sys/ring.h"
 
 enum {
@@ -20,6 +21,7 @@ enum {
     MAX_CHUNKS_PER_EXTENT = 256, // so that any unit's chunks find a place
     WILLNEED_AHEAD = 4,          // units announced to the OS ahead of their use
     RING_SLACK_PERCENT = 25,     // beyond the largest group: room to read ahead while it computes
+    FAULTS_WORTH_A_LOOK = 4,     // fewer are rows of the embedding
 };
 
 typedef struct unit {
@@ -28,6 +30,7 @@ typedef struct unit {
     uint64_t slot_offset[KIN_STREAM_MAX_EXTENTS]; // of each extent's first (aligned) byte
     bool resident;                                // wanted in memory
     bool present;                                 // its pages were fetched since it became resident
+    bool doubtful;                                // present once, perhaps not any more
     bool leaving;                                 // just now; only set_budget looks at it
 } unit;
 
@@ -49,6 +52,7 @@ typedef struct chunk {
     uint8_t *to;       // NULL: fetch the pages of the mapping at `map`
     const uint8_t *map;
     const unit *unit; // whose pages are fetched, NULL: of none
+    bool doubtful;    // they may be there
     bool skip;
 } chunk;
 
@@ -60,11 +64,14 @@ struct kin_stream {
     uint32_t *order; // [n_units] see residency.h
     bool *wanted;    // [n_units] scratch for set_budget
     kin_stream_mode mode;
+    bool exact;                     // faults read single pages
+    uint64_t n_faults;              // of this process, when they were looked at last
     int *fds, *direct_fds, n_files; // [n_files], -1: none; direct_fds are ours unless they are the same
 
     uint8_t *ring; // mapped twice in a row, so that what wraps round its end is still in one piece
     uint64_t ring_bytes;
     uint64_t ring_begin, ring_used; // used bytes start at ring_begin, cyclically
+    bool ring_touched;              // it has memory
 
     pthread_mutex_t mutex;
     pthread_mutex_t budget_mutex; // one set_budget at a time; taken before `mutex`
@@ -136,6 +143,7 @@ static bool ring_take(kin_stream *s, uint64_t bytes, step *st) {
     if (s->ring_used + bytes > s->ring_bytes) return false;
     st->ring_at = (s->ring_begin + s->ring_used) % s->ring_bytes;
     st->ring_bytes = bytes;
+    s->ring_touched = true;
     s->ring_used += bytes;
     return true;
 }
@@ -143,6 +151,12 @@ static bool ring_take(kin_stream *s, uint64_t bytes, step *st) {
 static void ring_give_oldest(kin_stream *s, const step *st) {
     s->ring_begin = (s->ring_begin + st->ring_bytes) % s->ring_bytes;
     s->ring_used -= st->ring_bytes;
+}
+
+// Nothing is streamed any more: its memory goes back.
+static void ring_rest(kin_stream *s) {
+    if (s->ring_touched) kin_ring_forget(s->ring, s->ring_bytes);
+    s->ring_touched = false;
 }
 
 // ---- scheduling. All under the mutex.
@@ -209,8 +223,13 @@ static void push_fetches(kin_stream *s, step *st, const unit *u) {
         uint64_t step_bytes = chunk_bytes(e);
         for (uint64_t at = 0; at < e->bytes; at += step_bytes) {
             uint64_t n = e->bytes - at < step_bytes ? e->bytes - at : step_bytes;
-            push_chunk(
-                s, (chunk){.step = st, .i_file = e->i_file, .offset = e->offset + at, .bytes = n, .map = e->map + at, .unit = u});
+            push_chunk(s, (chunk){.step = st,
+                                  .i_file = e->i_file,
+                                  .offset = e->offset + at,
+                                  .bytes = n,
+                                  .map = e->map + at,
+                                  .unit = u,
+                                  .doubtful = u->doubtful});
         }
     }
 }
@@ -242,7 +261,7 @@ static bool schedule_one(kin_stream *s) {
         push_reads(s, st, u);
     } else if (!u->present && s->mode != KIN_STREAM_MMAP) {
         push_fetches(s, st, u);
-        u->present = s->mode == KIN_STREAM_RESIDENT; // the OS may take pages back at any time where it decides
+        u->present = s->mode == KIN_STREAM_RESIDENT; // elsewhere it is the OS that decides
     }
     s->next++;
     next_unit(s);
@@ -251,6 +270,25 @@ static bool schedule_one(kin_stream *s) {
 
 static void schedule(kin_stream *s) {
     while (schedule_one(s)) {
+    }
+}
+
+// The OS may take pages of resident units back, and computing would read them again page by page. Faults give that away: then
+// all of them are looked at, those that were scheduled as present at once, the others when their turn comes.
+static void look_at_faults(kin_stream *s) {
+    uint64_t n = kin_memory_faults();
+    if (s->mode != KIN_STREAM_RESIDENT || n - s->n_faults < FAULTS_WORTH_A_LOOK) return;
+    s->n_faults = n;
+    for (size_t i = 0; i < s->n_units; i++) {
+        unit *u = &s->units[i];
+        if (u->present) u->doubtful = true, u->present = false;
+    }
+    for (size_t i = s->acquired; i < s->next; i++) {
+        step *st = step_at(s, i);
+        unit *u = &s->units[st->unit];
+        if (st->streamed || u->present || st->n_open > 0 || n_chunks_free(s) < chunks_of(u)) continue;
+        push_fetches(s, st, u);
+        u->present = true;
     }
 }
 
@@ -273,42 +311,19 @@ static int read_all(kin_stream *s, const chunk *c) {
     return 0;
 }
 
-// The whole pages around a mapped range, for madvise.
-static uint8_t *pages_of(const chunk *c, size_t *n) {
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)c->map / page * page;
-    *n = (size_t)((uintptr_t)c->map + c->bytes - begin);
-    return (uint8_t *)begin;
-}
-
-static int fetch_pages(const chunk *c) {
-    size_t n;
-    uint8_t *begin = pages_of(c, &n);
-    madvise(begin, n, MADV_WILLNEED);
-#ifdef MADV_POPULATE_READ
-    if (madvise(begin, n, MADV_POPULATE_READ) == 0) return 0;
-    if (errno != EINVAL) return EIO; // touching such a page would be a bus error
-#endif
-    volatile const uint8_t *p = begin; // kernels before 5.14, and other systems
-    for (size_t i = 0; i < n; i += KIN_STREAM_ALIGN) (void)p[i];
-    return 0;
-}
-
-static int announce_pages(const chunk *c) {
-    size_t n;
-    uint8_t *begin = pages_of(c, &n);
-    madvise(begin, n, MADV_WILLNEED);
-    return 0;
-}
-
-static int run_chunk(kin_stream *s, const chunk *c) {
+// Sets `skip` where there was nothing to do.
+static int run_chunk(kin_stream *s, chunk *c) {
+    if (c->doubtful && kin_memory_holds(c->map, c->bytes)) c->skip = true;
     if (c->skip) return 0;
     if (c->to) return read_all(s, c);
-    if (s->mode == KIN_STREAM_WILLNEED) return announce_pages(c);
-    return fetch_pages(c);
+    if (s->mode == KIN_STREAM_RESIDENT) return kin_memory_fetch(c->map, c->bytes);
+    kin_memory_announce(c->map, c->bytes);
+    return 0;
 }
 
 static void count_end(kin_stream *s, const chunk *c) {
     kin_busy_end(&s->reading, kin_clock_now());
+    if (c->skip) return;
     if (c->to)
         s->stats.read_bytes += c->bytes;
     else
@@ -397,6 +412,21 @@ static void choose(kin_stream *s, uint64_t budget) {
     s->stats.resident_bytes = kin_residency_choose(s->bytes, s->n_units, s->order, for_units, s->wanted);
 }
 
+// A fault reads what is around its page, 128 KiB and more. Where memory is short, that pushes out what is wanted. Where all fits
+// it is the fastest way to get back what was taken.
+static void set_exact(kin_stream *s, bool exact) {
+    if (s->exact == exact) return;
+    s->exact = exact;
+    for (size_t i = 0; i < s->n_units; i++) {
+        const kin_stream_unit *u = &s->units[i].spec;
+        for (int k = 0; k < u->n_extents; k++) kin_memory_read_around(u->extents[k].map, u->extents[k].bytes, !exact);
+    }
+}
+
+static bool streams(const kin_stream *s) {
+    return s->mode == KIN_STREAM_RESIDENT && s->stats.resident_bytes < s->total_bytes;
+}
+
 int kin_stream_check_budget(const kin_stream_options *o, kin_err *err) {
     uint64_t ring_bytes = ring_size(o->units, o->n_units);
     if (o->mode != KIN_STREAM_RESIDENT || o->budget >= ring_bytes || o->budget >= all_bytes(o)) return 0;
@@ -422,6 +452,8 @@ int kin_stream_open(kin_stream **out, const kin_stream_options *o, kin_err *err)
     if (s->mode == KIN_STREAM_RESIDENT && alloc_ring(s, err) != 0) goto fail;
     choose(s, o->budget);
     for (size_t i = 0; i < s->n_units; i++) s->units[i].resident = s->wanted[i];
+    set_exact(s, streams(s));
+    s->n_faults = kin_memory_faults();
 
     while (s->n_threads < N_IO_THREADS && pthread_create(&s->threads[s->n_threads], NULL, io_thread, s) == 0) s->n_threads++;
     if (s->n_threads == 0) {
@@ -443,6 +475,7 @@ void kin_stream_close(kin_stream *s) {
     pthread_cond_broadcast(&s->work);
     pthread_mutex_unlock(&s->mutex);
     for (int i = 0; i < s->n_threads; i++) pthread_join(s->threads[i], NULL);
+    if (s->units) set_exact(s, false);
     close_files(s);
     kin_ring_unmap(s->ring, s->ring_bytes);
     pthread_mutex_destroy(&s->mutex);
@@ -545,11 +578,13 @@ bool kin_stream_begin(kin_stream *s, size_t unit, bool with_output) {
     pthread_mutex_lock(&s->mutex);
     kin_assert(unit < s->n_units);
     if (unit == 0) s->stats.n_passes++;
+    look_at_faults(s);
     bool idle = s->mode == KIN_STREAM_MMAP || (s->mode == KIN_STREAM_RESIDENT && all_present(s));
     if (idle) { // nothing to do ahead: the run does without us
         drop_to(s, 0);
         s->pass_unit = 0;
         s->pass_known = false;
+        ring_rest(s);
     } else {
         seek(s, unit, with_output);
         schedule(s);
@@ -560,6 +595,7 @@ bool kin_stream_begin(kin_stream *s, size_t unit, bool with_output) {
 
 int kin_stream_acquire(kin_stream *s, size_t unit_number, const uint8_t **ptrs, kin_err *err) {
     pthread_mutex_lock(&s->mutex);
+    look_at_faults(s);
     schedule(s);
     kin_assert(s->acquired < s->next);
     step *st = step_at(s, s->acquired);
@@ -605,7 +641,7 @@ uint64_t kin_stream_set_budget(kin_stream *s, uint64_t budget) {
     for (size_t i = 0; i < s->n_units; i++) {
         unit *u = &s->units[i];
         u->leaving = u->resident && !s->wanted[i];
-        if (u->resident != s->wanted[i]) u->present = false;
+        if (u->resident != s->wanted[i]) u->present = u->doubtful = false;
         u->resident = s->wanted[i];
     }
     uint64_t resident = s->stats.resident_bytes;
@@ -615,6 +651,7 @@ uint64_t kin_stream_set_budget(kin_stream *s, uint64_t budget) {
     for (size_t i = 0; i < s->n_units; i++) {
         if (s->units[i].leaving) drop_pages(s, &s->units[i]);
     }
+    set_exact(s, streams(s));
     pthread_mutex_unlock(&s->budget_mutex);
     return resident;
 }

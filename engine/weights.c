@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "engine/weights_impl.h"
+#include "sys/memory.h"
 
 enum { MAX_FETCH = 256 }; // experts' matrices asked for at once
 
@@ -157,8 +158,16 @@ uint64_t kin_weights_most_useful_budget(const kin_weights *w) {
 
 // ---- open and close
 
+// A token needs one row of the embedding, and where memory is short nothing around it.
+static void hint_embedding(const kin_weights *w, bool read_around) {
+    const kin_gguf_tensor *t = w->model->token_embd;
+    if (w->must_stream && w->o.output && t != w->model->output && kin_gguf_on_disk(w->model->gguf))
+        kin_memory_read_around(t->data, t->n_bytes, read_around);
+}
+
 static int start_streaming(kin_weights *w, kin_err *err) {
     if (open_stream(w, false, err) != 0) return KIN_FAIL;
+    hint_embedding(w, false);
     note_experts(w, w->o.budget);
     return 0;
 }
@@ -221,6 +230,7 @@ void kin_weights_close(kin_weights *w) {
     if (!w) return;
     kin_weights_stop_finisher(w);
     kin_stream_close(w->stream);
+    hint_embedding(w, true);
     for (size_t i = 0; i < w->n_units; i++) {
         if (w->units[i].base) munmap(w->units[i].base, kin_weights_align_up(w->units[i].packed_bytes, KIN_PACKED_ALIGN));
     }

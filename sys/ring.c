@@ -1,9 +1,12 @@
 #include "sys/ring.h"
 
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+static atomic_ullong mapped_bytes;
 
 // A file without a name, in memory.
 static int open_memory(void) {
@@ -32,9 +35,25 @@ uint8_t *kin_ring_map(size_t n) {
         ring = NULL;
     }
     close(fd);
+    if (ring) atomic_fetch_add(&mapped_bytes, n);
     return ring;
 }
 
 void kin_ring_unmap(uint8_t *ring, size_t n) {
-    if (ring) munmap(ring, 2 * n);
+    if (!ring) return;
+    munmap(ring, 2 * n);
+    atomic_fetch_sub(&mapped_bytes, n);
+}
+
+void kin_ring_forget(uint8_t *ring, size_t n) {
+#ifdef MADV_REMOVE
+    if (ring) madvise(ring, n, MADV_REMOVE);
+#else
+    (void)ring;
+    (void)n;
+#endif
+}
+
+uint64_t kin_ring_bytes(void) {
+    return atomic_load(&mapped_bytes);
 }

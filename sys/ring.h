@@ -8,3 +8,9 @@
 // is touched. NULL if there is none.
 uint8_t *kin_ring_map(size_t n);
 void kin_ring_unmap(uint8_t *ring, size_t n);
+
+// Gives the memory back; the ring is as new. Where the OS cannot, nothing happens.
+void kin_ring_forget(uint8_t *ring, size_t n);
+
+// Bytes of all rings of this process, each counted once. From any thread.
+uint64_t kin_ring_bytes(void);

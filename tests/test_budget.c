@@ -72,6 +72,51 @@ static void noise_around_the_budget_only_lowers_it_once(void **state) {
     assert_int_equal(n_changes, 1);
 }
 
+// ---- what may be weights
+
+static kin_budget_memory machine(void) {
+    return (kin_budget_memory){.available = 900 * MB, .own = 100 * MB, .reserve = 50 * MB, .fixed = 150 * MB};
+}
+
+static void what_was_planned_for_the_rest_is_kept_free(void **state) {
+    (void)state;
+    kin_budget_memory m = machine();
+    assert_int_equal(kin_budget_room(&m), (900 + 100 - 50 - 150) * MB);
+    m.own = 10 * MB, m.available = 990 * MB; // less of it is in use: the same
+    assert_int_equal(kin_budget_room(&m), (900 + 100 - 50 - 150) * MB);
+}
+
+static void a_rest_larger_than_planned_takes_from_the_weights(void **state) {
+    (void)state;
+    kin_budget_memory m = machine();
+    m.own = 300 * MB, m.available = 700 * MB;
+    assert_int_equal(kin_budget_room(&m), (700 - 50) * MB - KIN_BUDGET_PROGRAM);
+}
+
+static void weights_in_memory_of_our_own_are_not_the_rest(void **state) {
+    (void)state;
+    kin_budget_memory m = machine();
+    m.own = 600 * MB, m.available = 400 * MB, m.own_weights = 500 * MB;
+    assert_int_equal(kin_budget_room(&m), (400 + 600 - 50 - 150) * MB);
+}
+
+static void the_cap_is_on_everything(void **state) {
+    (void)state;
+    kin_budget_memory m = machine();
+    m.cap = 400 * MB;
+    assert_int_equal(kin_budget_room(&m), 250 * MB);
+    m.cap = 5000 * MB;
+    assert_int_equal(kin_budget_room(&m), 800 * MB);
+}
+
+static void no_room_is_none(void **state) {
+    (void)state;
+    kin_budget_memory m = {.available = 10 * MB, .own = 10 * MB, .own_weights = 20 * MB, .reserve = 50 * MB, .fixed = 1 * MB};
+    assert_int_equal(kin_budget_room(&m), 0);
+    m.reserve = 0, m.cap = MB;
+    assert_int_equal(kin_budget_room(&m), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(less_room_takes_effect_at_once),
@@ -81,6 +126,11 @@ int main(void) {
         cmocka_unit_test(small_gains_are_left),
         cmocka_unit_test(the_last_bit_of_a_complete_set_is_taken),
         cmocka_unit_test(noise_around_the_budget_only_lowers_it_once),
+        cmocka_unit_test(what_was_planned_for_the_rest_is_kept_free),
+        cmocka_unit_test(a_rest_larger_than_planned_takes_from_the_weights),
+        cmocka_unit_test(weights_in_memory_of_our_own_are_not_the_rest),
+        cmocka_unit_test(the_cap_is_on_everything),
+        cmocka_unit_test(no_room_is_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

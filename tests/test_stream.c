@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "engine/stream.h"
+#include "sys/memory.h"
 
 enum {
     N_FILES = 3,
@@ -517,6 +518,48 @@ static void a_pass_reads_what_is_streamed_once(void **state) {
     kin_stream_close(s);
 }
 
+// What the OS does when it needs memory. False where the files have no other place than memory.
+static bool take_pages_back(const world *w) {
+    bool gone = true;
+    for (int i = 0; i < N_FILES; i++) {
+        madvise(w->maps[i], file_bytes[i], MADV_DONTNEED);
+        fsync(w->fds[i]);
+        posix_fadvise(w->fds[i], 0, 0, POSIX_FADV_DONTNEED);
+        gone = gone && !kin_memory_holds(w->maps[i], file_bytes[i]);
+    }
+    return gone;
+}
+
+static void pages_that_the_os_took_back_are_fetched_again_ahead_of_their_use(void **state) {
+    const world *w = *state;
+    kin_stream *s = open_stream(w, KIN_STREAM_RESIDENT, min_budget(w) + w->total / 2);
+    whole_pass(w, s, true);
+    whole_pass(w, s, true);
+    if (!take_pages_back(w)) {
+        kin_stream_close(s);
+        skip();
+    }
+    const kin_stream_stats before = kin_stream_get_stats(s);
+    for (int pass = 0; pass < 3; pass++) whole_pass(w, s, true);
+    const uint64_t again = kin_stream_get_stats(s).fetch_bytes - before.fetch_bytes;
+    assert_in_range(again, before.resident_bytes / 2, before.resident_bytes); // some were faster by faulting
+    kin_stream_close(s);
+}
+
+static void the_rings_memory_goes_back_when_nothing_is_streamed(void **state) {
+    const world *w = *state;
+    if (!take_pages_back(w)) skip(); // files in memory look like rings
+    kin_stream *s = open_stream(w, KIN_STREAM_RESIDENT, min_budget(w));
+    whole_pass(w, s, true);
+    assert_in_range(kin_memory_read().rings, min_budget(w) / 2, min_budget(w));
+    kin_stream_set_budget(s, w->total);
+    int passes = 1;
+    while (whole_pass(w, s, true).begun) passes++;
+    assert_in_range(passes, 2, 4); // all fetched, and looked at once more because fetching faults
+    assert_int_equal(kin_memory_read().rings, 0);
+    kin_stream_close(s);
+}
+
 static void resident_units_are_fetched_once_and_never_streamed(void **state) {
     const world *w = *state;
     kin_stream *s = open_stream(w, KIN_STREAM_RESIDENT, min_budget(w) + w->total / 2);
@@ -643,6 +686,8 @@ int main(void) {
         STREAM_TEST(reading_goes_on_across_the_end_of_a_pass),
         STREAM_TEST(a_pass_reads_what_is_streamed_once),
         STREAM_TEST(resident_units_are_fetched_once_and_never_streamed),
+        STREAM_TEST(pages_that_the_os_took_back_are_fetched_again_ahead_of_their_use),
+        STREAM_TEST(the_rings_memory_goes_back_when_nothing_is_streamed),
         STREAM_TEST(a_file_that_becomes_shorter_is_an_error_until_it_is_whole_again),
         STREAM_TEST(files_are_closed_whether_opening_succeeds_or_not),
     };

@@ -1,5 +1,15 @@
 #include "pure/plan/budget.h"
 
+static uint64_t less(uint64_t a, uint64_t b) {
+    return a > b ? a - b : 0;
+}
+
+uint64_t kin_budget_room(const kin_budget_memory *m) {
+    uint64_t all = less(m->available + m->own, m->reserve), rest = less(m->own, m->own_weights) + KIN_BUDGET_PROGRAM;
+    if (m->cap && m->cap < all) all = m->cap;
+    return less(all, rest > m->fixed ? rest : m->fixed);
+}
+
 uint64_t kin_budget_step(kin_budget *b, uint64_t now_ms, uint64_t room) {
     if (room > b->most_useful) room = b->most_useful;
     bool last_bit = room == b->most_useful && b->bytes < room; // completing the set is always worth it

@@ -3,7 +3,7 @@
 // Every look at the machine gives the room there is for weights now. Less than the budget: others need memory, give it.
 // More: wait until that has lasted, then take no more than was there all the time; small gains are not worth moving for.
 //
-// Pure: time is an argument.
+// Pure: time and memory are arguments.
 #pragma once
 
 #include <stdbool.h>
@@ -20,6 +20,21 @@ enum {
     KIN_BUDGET_GROW_AFTER_MS = 2000,
     KIN_BUDGET_GROW_STEP = 16 << 20, // bytes, the least gain worth moving for
 };
+
+// The memory of a process, at one look. All in bytes.
+typedef struct kin_budget_memory {
+    uint64_t available;   // could be taken without pushing anybody out
+    uint64_t own;         // what the process holds and the OS cannot take back
+    uint64_t own_weights; // of that, weights: in the ring, and those in memory of our own
+    uint64_t reserve;     // to be left free
+    uint64_t cap;         // on everything, 0: none
+    uint64_t fixed;       // planned for everything but weights
+} kin_budget_memory;
+
+enum { KIN_BUDGET_PROGRAM = 4 << 20 }; // pages of the program and its libraries that are always in use
+
+// What of it may be weights. What the rest takes is what was planned, or more if it turns out to be.
+uint64_t kin_budget_room(const kin_budget_memory *memory);
 
 // One look: `room` bytes at `now_ms` (> 0, never decreasing). Returns the budget in force from now on.
 uint64_t kin_budget_step(kin_budget *budget, uint64_t now_ms, uint64_t room);
