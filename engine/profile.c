@@ -1,5 +1,6 @@
 #include "engine/profile.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,9 +18,9 @@
 #include "sys/quota.h"
 
 enum {
-    FORMAT = 2, // of what is measured, and how: another one makes kept profiles old
-    N_SWEEPS = 2,
-    SWEEP_MS = 3000, // a machine whose first sweep takes longer is not swept again
+    FORMAT = 3, // of what is measured, and how: another one makes kept profiles old
+    N_SWEEPS = 3,
+    SWEEP_MS = 3000, // after so long no other sweep begins
     N_WINDOW_NODES = 16,
     WINDOW_WIDTH = 2048,
     N_STARTS = 501,
@@ -70,19 +71,35 @@ static void mark_impossible(double rates[KIN_N_QUANT]) {
     for (int q = 0; q < KIN_N_QUANT; q++) rates[q] = rates[q] > 0 ? rates[q] : KIN_RATE_CANNOT;
 }
 
+// Other programs come and go: of several sweeps the middle one counts, figure by figure.
+static void take_medians(kin_engine_facts *out, const kin_engine_facts *sweeps, int n) {
+    enum { N_FIGURES = 2 * KIN_N_QUANT + 4 };
+    static_assert(sizeof *out == N_FIGURES * sizeof(double), "an engine's facts are numbers only");
+    for (size_t i = 0; i < N_FIGURES; i++) {
+        double values[N_SWEEPS];
+        for (int k = 0; k < n; k++) memcpy(&values[k], (const char *)&sweeps[k] + i * sizeof(double), sizeof(double));
+        double median = kin_gauge_median(values, n);
+        if (n % 2 == 0) median = (median + values[n / 2 - 1]) / 2;
+        memcpy((char *)out + i * sizeof(double), &median, sizeof median);
+    }
+}
+
 static int measure_engine(work *w, const kin_device *device, uint64_t memory, kin_engine_facts *e, kin_err *err) {
     kin_rates *rates;
     kin_time begun = kin_clock_now();
     if (kin_rates_open(&rates, device, store_bytes(memory), err) != 0) return KIN_FAIL;
-    int rc = 0;
+    kin_engine_facts sweeps[N_SWEEPS] = {0};
+    int rc = 0, n = 0;
     for (int k = 0; k < N_SWEEPS && rc == 0; k++) {
-        bool again = k == 0 || kin_clock_ms(begun, kin_clock_now()) < SWEEP_MS;
+        bool another = k == 0 || kin_clock_ms(begun, kin_clock_now()) < SWEEP_MS;
         for (int i = 0; i < kin_rates_n_steps() && rc == 0; i++) {
             rc = step(w, err);
-            if (rc == 0 && again) rc = kin_rates_step(rates, i, &w->patience, e, err);
+            if (rc == 0 && another) rc = kin_rates_step(rates, i, &w->patience, &sweeps[k], err);
         }
+        n += another;
     }
     kin_rates_close(rates);
+    take_medians(e, sweeps, n);
     mark_impossible(e->token_bytes_s);
     mark_impossible(e->prompt_flop_s);
     if (e->read_bytes_s == 0) e->read_bytes_s = fmax(e->token_bytes_s[KIN_QUANT_F16], 0); // without the fused operator: products

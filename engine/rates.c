@@ -166,8 +166,7 @@ static int measure_token(kin_rates *r, kin_quant q, const kin_patience *p, kin_e
     // A GPU has no large cache before its memory. A slow one, such as a software device, would take minutes for all of the store.
     if (r->device->is_gpu && measure_products(r, types[q], 1, N_SHAPES, p, &all, err) != 0) return KIN_FAIL;
     if (all.seconds < SLOW_LAYER_S && measure_products(r, types[q], 1, MAX_MATRICES, p, &all, err) != 0) return KIN_FAIL;
-    if (all.seconds > 0)
-        f->token_bytes_s[q] = fmax(f->token_bytes_s[q], all.bytes / fmax(all.seconds - all.n * f->op_s, all.seconds / 2));
+    if (all.seconds > 0) f->token_bytes_s[q] = all.bytes / fmax(all.seconds - all.n * f->op_s, all.seconds / 2);
     return 0;
 }
 
@@ -175,15 +174,11 @@ static int measure_token(kin_rates *r, kin_quant q, const kin_patience *p, kin_e
 static int measure_prompt(kin_rates *r, kin_quant q, const kin_patience *p, kin_engine_facts *f, kin_err *err) {
     products one;
     if (measure_products(r, types[q], BATCH, 1, p, &one, err) != 0) return KIN_FAIL;
-    if (one.seconds > 0) f->prompt_flop_s[q] = fmax(f->prompt_flop_s[q], one.flops / one.seconds);
+    if (one.seconds > 0) f->prompt_flop_s[q] = one.flops / one.seconds;
     return 0;
 }
 
 // ---- operations
-
-static double better(double old, double seconds) {
-    return old > 0 ? fmin(old, seconds) : seconds;
-}
 
 // What a layer has between its products: norms, rotations, sums, the gate.
 static int measure_ops(kin_rates *r, const kin_patience *p, kin_engine_facts *f, kin_err *err) {
@@ -203,7 +198,7 @@ static int measure_ops(kin_rates *r, const kin_patience *p, kin_engine_facts *f,
     int n = ggml_graph_n_nodes(g.gf) * 5 / 7; // reshaping computes nothing
     double seconds;
     if (time_and_close(r, &g, p, &seconds, err) != 0) return KIN_FAIL;
-    if (seconds > 0) f->op_s = better(f->op_s, seconds / n);
+    if (seconds > 0) f->op_s = seconds / n;
     return 0;
 }
 
@@ -220,12 +215,12 @@ static int measure_cache_copy(kin_rates *r, const kin_patience *p, kin_engine_fa
     }
     double seconds;
     if (time_and_close(r, &g, p, &seconds, err) != 0) return KIN_FAIL;
-    if (seconds > 0) f->kv_copy_s = better(f->kv_copy_s, 2 * fmax(0, seconds / n - f->op_s));
+    if (seconds > 0) f->kv_copy_s = 2 * fmax(0, seconds / n - f->op_s);
     return 0;
 }
 
 // As the engine does it: each head looks at the keys and values of its group, whose rows lie between those of the others. Every
-// token sees all cells. rate: better of what it is and what is measured.
+// token sees all cells.
 static int measure_attention(kin_rates *r, int n_tokens, int most, const kin_patience *p, double op_s, double *rate,
                              kin_err *err) {
     kin_gauge g;
@@ -249,7 +244,7 @@ static int measure_attention(kin_rates *r, int n_tokens, int most, const kin_pat
     double seconds;
     if (time_and_close(r, &g, p, &seconds, err) != 0) return KIN_FAIL;
     double bytes = n * 2.0 * N_CELLS * WIDTH_KV * sizeof(ggml_fp16_t) * n_head / n_head_kv * n_tokens;
-    if (seconds > 0) *rate = fmax(*rate, bytes / fmax(seconds - n * op_s, seconds / 2));
+    if (seconds > 0) *rate = bytes / fmax(seconds - n * op_s, seconds / 2);
     return 0;
 }
 

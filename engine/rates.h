@@ -17,7 +17,6 @@ typedef struct kin_rates kin_rates;
 int kin_rates_open(kin_rates **out, const kin_device *device, uint64_t bytes, kin_err *err);
 void kin_rates_close(kin_rates *rates);
 
-// One step of measuring: 0 <= i < kin_rates_n_steps(). What is measured a second time counts if it is better. A type that the
-// device cannot multiply stays 0.
+// One step of measuring: 0 <= i < kin_rates_n_steps(), in this order, into the same facts. What the device cannot do stays 0.
 int kin_rates_n_steps(void);
 int kin_rates_step(kin_rates *rates, int i, const kin_patience *patience, kin_engine_facts *facts, kin_err *err);

@@ -15,6 +15,8 @@
 #   collect LABEL                  a line for each device into OUT/figures.csv: what it took since `mark`
 #   calm                           waits until the machine is as fast as it was seen to be; false: not in calm_seconds (60)
 #   calmly COMMAND...              when it is, and again, at most `tries` (4) times, if it is not so any more at its end; $n_tries
+#   steadily COMMAND...            again, at most `tries` (4) times, until the machine was equally fast before, after and wherever
+#                                  COMMAND says `pace`; $n_tries, and $steady: yes or no
 #   row TABLE COLUMNS VALUES       a line into OUT/TABLE.csv; all three separated by commas
 #   plot TABLE X Y BY              OUT/TABLE.svg: column Y over column X, a line for each value of column BY
 #   json KEY                       a number out of kin's --json on stdin
@@ -145,6 +147,26 @@ calmly() { # COMMAND...
         calm || say "others keep the machine busy"
         "$@" || return
         ! is_calm || return 0
+    done
+}
+
+# What is held against each other must have met the same machine, whatever its neighbours leave of it.
+pace() { "$build/probe" work 15 >>"$state/paces" || fail "the machine's pace is not to be known"; }
+# shellcheck disable=SC2034 # n_tries and steady are for the scenario
+steadily() { # COMMAND...
+    steady=no
+    for n_tries in $(seq "${tries:-4}"); do
+        : >"$state/paces"
+        pace
+        "$@" || return
+        pace
+        if awk -F, '
+            !($1 in least) || $3 < least[$1] { least[$1] = $3 }
+            $3 > most[$1] { most[$1] = $3 }
+            END { for (cpu in least) if (most[cpu] > 1.15 * least[cpu]) exit 1 }' "$state/paces"; then
+            steady=yes
+            return 0
+        fi
     done
 }
 
