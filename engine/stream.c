@@ -21,7 +21,7 @@ enum {
     MAX_CHUNKS_PER_EXTENT = 256, // so that any unit's chunks find a place
     WILLNEED_AHEAD = 4,          // units announced to the OS ahead of their use
     RING_SLACK_PERCENT = 25,     // beyond the largest group: room to read ahead while it computes
-    FAULTS_WORTH_A_LOOK = 4,     // fewer are rows of the embedding
+    FAULTS_WORTH_A_LOOK = 4,     // in a pass; fewer are rows of the embedding
 };
 
 typedef struct unit {
@@ -275,10 +275,11 @@ static void schedule(kin_stream *s) {
 
 // The OS may take pages of resident units back, and computing would read them again page by page. Faults give that away: then
 // all of them are looked at, those that were scheduled as present at once, the others when their turn comes.
-static void look_at_faults(kin_stream *s) {
-    uint64_t n = kin_memory_faults();
-    if (s->mode != KIN_STREAM_RESIDENT || n - s->n_faults < FAULTS_WORTH_A_LOOK) return;
+static void look_at_faults(kin_stream *s, bool pass_begins) {
+    uint64_t n = kin_memory_faults(), n_new = n - s->n_faults;
+    if (s->mode != KIN_STREAM_RESIDENT || (n_new < FAULTS_WORTH_A_LOOK && !pass_begins)) return;
     s->n_faults = n;
+    if (n_new < FAULTS_WORTH_A_LOOK) return;
     for (size_t i = 0; i < s->n_units; i++) {
         unit *u = &s->units[i];
         if (u->present) u->doubtful = true, u->present = false;
@@ -578,7 +579,7 @@ bool kin_stream_begin(kin_stream *s, size_t unit, bool with_output) {
     pthread_mutex_lock(&s->mutex);
     kin_assert(unit < s->n_units);
     if (unit == 0) s->stats.n_passes++;
-    look_at_faults(s);
+    look_at_faults(s, unit == 0);
     bool idle = s->mode == KIN_STREAM_MMAP || (s->mode == KIN_STREAM_RESIDENT && all_present(s));
     if (idle) { // nothing to do ahead: the run does without us
         drop_to(s, 0);
@@ -595,7 +596,7 @@ bool kin_stream_begin(kin_stream *s, size_t unit, bool with_output) {
 
 int kin_stream_acquire(kin_stream *s, size_t unit_number, const uint8_t **ptrs, kin_err *err) {
     pthread_mutex_lock(&s->mutex);
-    look_at_faults(s);
+    look_at_faults(s, false);
     schedule(s);
     kin_assert(s->acquired < s->next);
     step *st = step_at(s, s->acquired);
