@@ -1,8 +1,7 @@
 #include "engine/gauge.h"
 
-#include <stdlib.h>
-
 #include "base/clock.h"
+#include "base/median.h"
 
 enum { LEAST_RUNS = 3, MOST_RUNS = 1024 };
 
@@ -42,16 +41,6 @@ int kin_gauge_ready(kin_gauge *g, kin_err *err) {
     return 0;
 }
 
-static int compare(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-double kin_gauge_median(double *values, int n) {
-    qsort(values, (size_t)n, sizeof *values, compare);
-    return values[n / 2];
-}
-
 static int run(kin_gauge *g, double *seconds, kin_err *err) {
     kin_time begun = kin_clock_now();
     enum ggml_status status = ggml_backend_graph_compute(g->device->backend, g->gf);
@@ -72,6 +61,6 @@ int kin_gauge_time(kin_gauge *g, const kin_patience *patience, double *seconds, 
         if (run(g, &times[n], err) != 0) return KIN_FAIL;
         sum += times[n++];
     }
-    *seconds = patience->mean ? sum / n : kin_gauge_median(times, n);
+    *seconds = patience->mean ? sum / n : kin_median(times, n);
     return 0;
 }

@@ -34,6 +34,3 @@ int kin_gauge_ready(kin_gauge *gauge, kin_err *err);
 
 // Seconds of one run.
 int kin_gauge_time(kin_gauge *gauge, const kin_patience *patience, double *seconds, kin_err *err);
-
-// The median of n > 0 values, which it sorts.
-double kin_gauge_median(double *values, int n);

@@ -1,6 +1,5 @@
 #include "engine/profile.h"
 
-#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/median.h"
 #include "engine/governor.h"
 #include "engine/rates.h"
 #include "engine/stage.h"
@@ -71,19 +71,6 @@ static void mark_impossible(double rates[KIN_N_QUANT]) {
     for (int q = 0; q < KIN_N_QUANT; q++) rates[q] = rates[q] > 0 ? rates[q] : KIN_RATE_CANNOT;
 }
 
-// Other programs come and go: of several sweeps the middle one counts, figure by figure.
-static void take_medians(kin_engine_facts *out, const kin_engine_facts *sweeps, int n) {
-    enum { N_FIGURES = 2 * KIN_N_QUANT + 4 };
-    static_assert(sizeof *out == N_FIGURES * sizeof(double), "an engine's facts are numbers only");
-    for (size_t i = 0; i < N_FIGURES; i++) {
-        double values[N_SWEEPS];
-        for (int k = 0; k < n; k++) memcpy(&values[k], (const char *)&sweeps[k] + i * sizeof(double), sizeof(double));
-        double median = kin_gauge_median(values, n);
-        if (n % 2 == 0) median = (median + values[n / 2 - 1]) / 2;
-        memcpy((char *)out + i * sizeof(double), &median, sizeof median);
-    }
-}
-
 static int measure_engine(work *w, const kin_device *device, uint64_t memory, kin_engine_facts *e, kin_err *err) {
     kin_rates *rates;
     kin_time begun = kin_clock_now();
@@ -99,7 +86,7 @@ static int measure_engine(work *w, const kin_device *device, uint64_t memory, ki
         n += another;
     }
     kin_rates_close(rates);
-    take_medians(e, sweeps, n);
+    kin_engine_facts_median(e, sweeps, n); // other programs come and go
     mark_impossible(e->token_bytes_s);
     mark_impossible(e->prompt_flop_s);
     if (e->read_bytes_s == 0) e->read_bytes_s = fmax(e->token_bytes_s[KIN_QUANT_F16], 0); // without the fused operator: products
@@ -129,7 +116,7 @@ static int time_starts(kin_stage *stage, const kin_patience *p, double *seconds,
         times[n % N_STARTS] = kin_clock_ms(begun, kin_clock_now()) / 1e3;
         sum += times[n % N_STARTS];
     }
-    *seconds = p->mean ? sum / n : kin_gauge_median(times, N_STARTS);
+    *seconds = p->mean ? sum / n : kin_median(times, N_STARTS);
     return 0;
 }
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sys/memory.h"
+#include "sys/pages.h"
 
 enum {
     WIDTH = 2048, // of the layers that are imitated
@@ -62,7 +62,7 @@ int kin_rates_open(kin_rates **out, const kin_device *device, uint64_t bytes, ki
         return kin_err_set(err, "out of memory: %llu bytes on %s", (unsigned long long)bytes, device->name);
     }
     // Weights that were packed lie in huge pages wherever the file system has them (engine/weights_place.c).
-    if (ggml_backend_buffer_is_host(r->plain)) kin_memory_wish_huge(ggml_backend_buffer_get_base(r->plain), bytes);
+    if (ggml_backend_buffer_is_host(r->plain)) kin_pages_wish_huge(ggml_backend_buffer_get_base(r->plain), bytes);
     ggml_backend_buffer_clear(r->plain, 0); // real pages: untouched ones are all the same one
     *out = r;
     return 0;

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "pure/plan/residency.h"
 #include "sys/direct.h"
-#include "sys/memory.h"
+#include "sys/pages.h"
 #include "sys/ring.h"
 
 enum {
@@ -276,7 +276,7 @@ static void schedule(kin_stream *s) {
 // The OS may take pages of resident units back, and computing would read them again page by page. Faults give that away: then
 // all of them are looked at, those that were scheduled as present at once, the others when their turn comes.
 static void look_at_faults(kin_stream *s, bool pass_begins) {
-    uint64_t n = kin_memory_faults(), n_new = n - s->n_faults;
+    uint64_t n = kin_pages_faults(), n_new = n - s->n_faults;
     if (s->mode != KIN_STREAM_RESIDENT || (n_new < FAULTS_WORTH_A_LOOK && !pass_begins)) return;
     s->n_faults = n;
     if (n_new < FAULTS_WORTH_A_LOOK) return;
@@ -314,11 +314,11 @@ static int read_all(kin_stream *s, const chunk *c) {
 
 // Sets `skip` where there was nothing to do.
 static int run_chunk(kin_stream *s, chunk *c) {
-    if (c->doubtful && kin_memory_holds(c->map, c->bytes)) c->skip = true;
+    if (c->doubtful && kin_pages_held(c->map, c->bytes)) c->skip = true;
     if (c->skip) return 0;
     if (c->to) return read_all(s, c);
-    if (s->mode == KIN_STREAM_RESIDENT) return kin_memory_fetch(c->map, c->bytes);
-    kin_memory_announce(c->map, c->bytes);
+    if (s->mode == KIN_STREAM_RESIDENT) return kin_pages_fetch(c->map, c->bytes);
+    kin_pages_announce(c->map, c->bytes);
     return 0;
 }
 
@@ -420,7 +420,7 @@ static void set_exact(kin_stream *s, bool exact) {
     s->exact = exact;
     for (size_t i = 0; i < s->n_units; i++) {
         const kin_stream_unit *u = &s->units[i].spec;
-        for (int k = 0; k < u->n_extents; k++) kin_memory_read_around(u->extents[k].map, u->extents[k].bytes, !exact);
+        for (int k = 0; k < u->n_extents; k++) kin_pages_read_around(u->extents[k].map, u->extents[k].bytes, !exact);
     }
 }
 
@@ -454,7 +454,7 @@ int kin_stream_open(kin_stream **out, const kin_stream_options *o, kin_err *err)
     choose(s, o->budget);
     for (size_t i = 0; i < s->n_units; i++) s->units[i].resident = s->wanted[i];
     set_exact(s, streams(s));
-    s->n_faults = kin_memory_faults();
+    s->n_faults = kin_pages_faults();
 
     while (s->n_threads < N_IO_THREADS && pthread_create(&s->threads[s->n_threads], NULL, io_thread, s) == 0) s->n_threads++;
     if (s->n_threads == 0) {

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "engine/weights_impl.h"
-#include "sys/memory.h"
+#include "sys/pages.h"
 
 enum { MAX_FETCH = 256 }; // experts' matrices asked for at once
 
@@ -162,7 +162,7 @@ uint64_t kin_weights_most_useful_budget(const kin_weights *w) {
 static void hint_embedding(const kin_weights *w, bool read_around) {
     const kin_gguf_tensor *t = w->model->token_embd;
     if (w->must_stream && w->o.output && t != w->model->output && kin_gguf_on_disk(w->model->gguf))
-        kin_memory_read_around(t->data, t->n_bytes, read_around);
+        kin_pages_read_around(t->data, t->n_bytes, read_around);
 }
 
 static int start_streaming(kin_weights *w, kin_err *err) {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/median.h"
 #include "pure/proto/id.h"
 #include "ring/echo.h"
 
@@ -78,16 +79,6 @@ static void on_limit(uv_timer_t *timer) {
 
 // ---- messages
 
-static int compare(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, int n) {
-    qsort(values, (size_t)n, sizeof *values, compare);
-    return values[n / 2];
-}
-
 static void send_echo(kin_probe *p, uint32_t n_bytes) {
     p->n_expected = p->is_back ? n_bytes : 0;
     p->sent = kin_clock_now();
@@ -140,7 +131,7 @@ static bool take_rate(kin_probe *p, double bytes_s) {
 }
 
 static double rate_of_pairs(kin_probe *p) {
-    double small_s = median(p->took[0], p->n / 2), large_s = median(p->took[1], p->n / 2);
+    double small_s = kin_median(p->took[0], p->n / 2), large_s = kin_median(p->took[1], p->n / 2);
     // Faster than the clock's noise shows: at least so fast.
     return large_s > small_s ? (p->large - p->small) / (large_s - small_s) : p->large / large_s;
 }
@@ -172,7 +163,7 @@ static bool take_time(kin_probe *p, double s) {
     case TRIPS:
         p->trips[p->n++] = s;
         if (p->n < N_TRIPS && (p->n < N_TRIPS_LEAST || !is_long(p, TRIPS_MS))) break;
-        p->result.rtt_s = median(p->trips, p->n);
+        p->result.rtt_s = kin_median(p->trips, p->n);
         enter(p, GROWING);
         break;
     case GROWING: return take_growth(p, s);

@@ -6,11 +6,8 @@
 
 #include <cmocka.h>
 
-#include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "sys/memory.h"
 #include "sys/ring.h"
@@ -61,43 +58,11 @@ static void a_ring_counts_once_as_long_as_it_is_touched(void **state) {
     assert_int_equal(kin_ring_bytes(), 0);
 }
 
-static void a_file_that_is_not_in_memory_is_not_held(void **state) {
-    (void)state;
-    char path[] = "/var/tmp/kin-test-XXXXXX"; // on a disk, where TMPDIR may be memory
-    int fd = mkstemp(path);
-    assert_true(fd >= 0);
-    unlink(path);
-    enum { N = 1 << 20, PAGE = 4096 };
-    static uint8_t bytes[N];
-    assert_int_equal(write(fd, bytes, N), N);
-    uint8_t *map = mmap(NULL, N, PROT_READ, MAP_SHARED, fd, 0);
-    assert_ptr_not_equal(map, MAP_FAILED);
-    assert_true(kin_memory_holds(map + 1, N - 1));
-    fsync(fd);
-#ifdef POSIX_FADV_DONTNEED
-    posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
-#endif
-    bool gone = !kin_memory_holds(map, N);
-    if (gone) {
-        const uint64_t faults = kin_memory_faults();
-        kin_memory_read_around(map, N, false);
-        assert_int_equal(map[N / 2], 0);
-        assert_true(kin_memory_faults() > faults);
-        assert_true(kin_memory_holds(map + N / 2, 1));
-        assert_false(kin_memory_holds(map + N / 2, PAGE + 1)); // its neighbours were not read
-        kin_memory_read_around(map, N, true);
-    }
-    munmap(map, N);
-    close(fd);
-    if (!gone) skip();
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_peak_remembers_what_was_given_back),
         cmocka_unit_test(a_reset_forgets_it_and_later_peaks_count_again),
         cmocka_unit_test(a_ring_counts_once_as_long_as_it_is_touched),
-        cmocka_unit_test(a_file_that_is_not_in_memory_is_not_held),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

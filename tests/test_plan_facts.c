@@ -384,6 +384,25 @@ static void a_ring_corrects_only_its_own_links(void **state) {
     assert_true(facts.links[2][0].rtt_s == 1 && facts.links[0][1].rtt_s == 1 && facts.links[1][2].bytes_s == 3);
 }
 
+static void of_several_sweeps_the_middle_counts_figure_by_figure(void **state) {
+    (void)state;
+    kin_engine_facts sweeps[4], out;
+    for (int k = 0; k < 4; k++) {
+        double *figures = (double *)&sweeps[k]; // all of them are numbers
+        for (size_t i = 0; i < sizeof sweeps[0] / sizeof(double); i++)
+            figures[i] = (double)(i + 1) * (k == 0 ? 9 : k == 1 ? 1 : k + 1);
+    }
+    kin_engine_facts_median(&out, sweeps, 3); // of 9, 1 and 3 times
+    for (size_t i = 0; i < sizeof out / sizeof(double); i++) assert_true(((double *)&out)[i] == 3.0 * (double)(i + 1));
+    kin_engine_facts_median(&out, sweeps, 4); // of 9, 1, 3 and 4 times
+    assert_true(out.token_bytes_s[0] == 3.5);
+    sweeps[1].op_s = 1000; // one figure's sweep is not another's
+    kin_engine_facts_median(&out, sweeps, 1);
+    assert_memory_equal(&out, &sweeps[0], sizeof out);
+    kin_engine_facts_median(&out, sweeps, 3);
+    assert_true(out.op_s == sweeps[0].op_s && out.kv_copy_s == sweeps[2].kv_copy_s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_gpu_that_cannot_multiply_the_weights_is_left_out_and_its_device_is_not),
@@ -399,6 +418,7 @@ int main(void) {
         cmocka_unit_test(an_engine_is_corrected_by_what_it_did),
         cmocka_unit_test(what_is_not_known_corrects_nothing_and_nonsense_little),
         cmocka_unit_test(a_disk_is_corrected_by_its_rate_or_with_experts_by_its_time),
+        cmocka_unit_test(of_several_sweeps_the_middle_counts_figure_by_figure),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

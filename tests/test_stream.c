@@ -21,6 +21,7 @@
 #include "base/hash.h"
 #include "engine/stream.h"
 #include "sys/memory.h"
+#include "sys/pages.h"
 
 enum {
     N_FILES = 3,
@@ -525,7 +526,7 @@ static bool take_pages_back(const world *w) {
         madvise(w->maps[i], file_bytes[i], MADV_DONTNEED);
         fsync(w->fds[i]);
         posix_fadvise(w->fds[i], 0, 0, POSIX_FADV_DONTNEED);
-        gone = gone && !kin_memory_holds(w->maps[i], file_bytes[i]);
+        gone = gone && !kin_pages_held(w->maps[i], file_bytes[i]);
     }
     return gone;
 }

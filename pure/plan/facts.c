@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#include "base/median.h"
+
 // No home has these. A number beyond them is a mistake of its unit, or a lie.
 static const double MAX_MEMORY_BYTES = 64e12;
 static const double MAX_BYTES_S = 100e12;
@@ -171,6 +173,27 @@ int kin_facts_check_device(const kin_device_facts *d, const kin_model_facts *m, 
     if (check_number(d->window_s, 0, MAX_SECONDS, "time to start a window", err) != 0) return KIN_FAIL;
     if (check_engine(&d->cpu, m, is_head, err) != 0) return kin_err_prefix(err, "CPU");
     return kin_facts_gpu_usable(d, m) ? check_gpu(d, m, err) : 0;
+}
+
+// ---- the middle of several
+
+#define TAKE_MEDIAN(figure)                                                                                                      \
+    do {                                                                                                                         \
+        for (int k = 0; k < n; k++) values[k] = sweeps[k].figure;                                                                \
+        out->figure = kin_median(values, n);                                                                                     \
+    } while (0)
+
+void kin_engine_facts_median(kin_engine_facts *out, const kin_engine_facts *sweeps, int n) {
+    double values[KIN_FACTS_MAX_SWEEPS];
+    kin_assert(n > 0 && n <= KIN_FACTS_MAX_SWEEPS);
+    for (int q = 0; q < KIN_N_QUANT; q++) {
+        TAKE_MEDIAN(token_bytes_s[q]);
+        TAKE_MEDIAN(prompt_flop_s[q]);
+    }
+    TAKE_MEDIAN(read_bytes_s);
+    TAKE_MEDIAN(prompt_read_bytes_s);
+    TAKE_MEDIAN(kv_copy_s);
+    TAKE_MEDIAN(op_s);
 }
 
 bool kin_facts_link_usable(const kin_link_facts *link) {

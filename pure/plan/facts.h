@@ -121,6 +121,10 @@ bool kin_facts_gpu_usable(const kin_device_facts *device, const kin_model_facts 
 bool kin_facts_can_multiply(const kin_engine_facts *engine, kin_quant quant);
 
 // Sums over types.
+// Of n > 0 measurements of one engine the middle one, figure by figure; of an even number the mean of the two in the middle.
+enum { KIN_FACTS_MAX_SWEEPS = 8 }; // n at most
+void kin_engine_facts_median(kin_engine_facts *out, const kin_engine_facts *sweeps, int n);
+
 double kin_facts_bytes_sum(const double bytes[KIN_N_QUANT]);
 // The mean layer with all its experts.
 double kin_facts_layer_bytes(const kin_model_facts *model);

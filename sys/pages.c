@@ -1,0 +1,75 @@
+#include "sys/pages.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+uint64_t kin_pages_faults(void) {
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    return (uint64_t)usage.ru_majflt;
+}
+
+// The whole pages that [begin, begin + n) touches.
+static uint8_t *pages_of(const void *begin, uint64_t *n) {
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), first = (uintptr_t)begin / page * page;
+    *n = ((uintptr_t)begin + *n + page - 1) / page * page - first;
+    return (uint8_t *)first;
+}
+
+bool kin_pages_held(const void *begin, uint64_t n) {
+#ifdef __linux__
+    enum { AT_ONCE = 512 };
+    unsigned char in_memory[AT_ONCE];
+    uint8_t *pages = pages_of(begin, &n);
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    for (uint64_t at = 0; at < n; at += AT_ONCE * page) {
+        size_t n_pages = (size_t)((n - at < AT_ONCE * page ? n - at : AT_ONCE * page) / page);
+        if (mincore(pages + at, n_pages * page, in_memory) != 0) return true;
+        for (size_t i = 0; i < n_pages; i++) {
+            if (!(in_memory[i] & 1)) return false;
+        }
+    }
+#else
+    (void)begin;
+    (void)n;
+#endif
+    return true;
+}
+
+void kin_pages_announce(const void *begin, uint64_t n) {
+    enum { AT_ONCE = 128 << 10 }; // Linux cuts a longer announcement off, at the disk's largest request
+    uint8_t *pages = pages_of(begin, &n);
+    for (uint64_t at = 0; at < n; at += AT_ONCE) madvise(pages + at, n - at < AT_ONCE ? n - at : AT_ONCE, MADV_WILLNEED);
+}
+
+int kin_pages_fetch(const void *begin, uint64_t n) {
+    kin_pages_announce(begin, n);
+    uint8_t *pages = pages_of(begin, &n);
+#ifdef MADV_POPULATE_READ
+    if (madvise(pages, n, MADV_POPULATE_READ) == 0) return 0;
+    if (errno != EINVAL) return EIO;
+#endif
+    volatile const uint8_t *p = pages; // kernels before 5.14, and other systems
+    const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    for (uint64_t i = 0; i < n; i += page) (void)p[i];
+    return 0;
+}
+
+void kin_pages_read_around(const void *begin, uint64_t n, bool wanted) {
+    uint8_t *pages = pages_of(begin, &n);
+    madvise(pages, n, wanted ? MADV_NORMAL : MADV_RANDOM);
+}
+
+void kin_pages_wish_huge(void *begin, uint64_t n) {
+#ifdef MADV_HUGEPAGE
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), first = ((uintptr_t)begin + page - 1) / page * page;
+    uintptr_t end = ((uintptr_t)begin + n) / page * page;
+    if (end > first) madvise((void *)first, end - first, MADV_HUGEPAGE);
+#else
+    (void)begin;
+    (void)n;
+#endif
+}

@@ -1,0 +1,95 @@
+// Pages of a mapped file that come and go.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "sys/pages.h"
+
+enum { N = 1 << 20, PAGE = 4096 };
+
+typedef struct mapped {
+    int fd;
+    uint8_t *at; // [N]
+} mapped;
+
+// On a disk, where TMPDIR may be memory.
+static mapped open_mapped(void) {
+    static uint8_t bytes[N];
+    char path[] = "/var/tmp/kin-test-XXXXXX";
+    mapped m = {.fd = mkstemp(path)};
+    assert_true(m.fd >= 0);
+    unlink(path);
+    assert_int_equal(write(m.fd, bytes, N), N);
+    fsync(m.fd);
+    m.at = mmap(NULL, N, PROT_READ, MAP_SHARED, m.fd, 0);
+    assert_ptr_not_equal(m.at, MAP_FAILED);
+    return m;
+}
+
+static void close_mapped(mapped *m) {
+    munmap(m->at, N);
+    close(m->fd);
+}
+
+// False where the OS keeps them, or does not tell.
+static bool take_back(const mapped *m) {
+#ifdef POSIX_FADV_DONTNEED
+    madvise(m->at, N, MADV_DONTNEED);
+    posix_fadvise(m->fd, 0, 0, POSIX_FADV_DONTNEED);
+#endif
+    return !kin_pages_held(m->at, N);
+}
+
+static void what_was_written_is_held(void **state) {
+    (void)state;
+    mapped m = open_mapped();
+    assert_true(kin_pages_held(m.at + 1, N - 1));
+    close_mapped(&m);
+}
+
+static void a_fault_reads_one_page_where_others_are_not_wanted(void **state) {
+    (void)state;
+    mapped m = open_mapped();
+    bool gone = take_back(&m);
+    if (gone) {
+        const uint64_t faults = kin_pages_faults();
+        kin_pages_read_around(m.at, N, false);
+        assert_int_equal(m.at[N / 2], 0);
+        assert_int_equal(kin_pages_faults(), faults + 1);
+        assert_true(kin_pages_held(m.at + N / 2, 1));
+        assert_false(kin_pages_held(m.at + N / 2, PAGE + 1));
+        kin_pages_read_around(m.at, N, true);
+        assert_int_equal(m.at[N / 4], 0);
+        assert_true(kin_pages_held(m.at + N / 4, PAGE + 1));
+    }
+    close_mapped(&m);
+    if (!gone) skip();
+}
+
+static void what_is_fetched_is_all_held(void **state) {
+    (void)state;
+    mapped m = open_mapped();
+    bool gone = take_back(&m);
+    kin_pages_read_around(m.at, N, false);
+    assert_int_equal(kin_pages_fetch(m.at + 100, N - 100), 0);
+    assert_true(kin_pages_held(m.at, N));
+    close_mapped(&m);
+    if (!gone) skip();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_was_written_is_held),
+        cmocka_unit_test(a_fault_reads_one_page_where_others_are_not_wanted),
+        cmocka_unit_test(what_is_fetched_is_all_held),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
