@@ -55,6 +55,19 @@ static void what_was_written_is_held(void **state) {
     close_mapped(&m);
 }
 
+#ifdef __linux__
+static void what_nobody_touched_is_not_held(void **state) {
+    (void)state;
+    mapped m = open_mapped();
+    assert_int_equal(ftruncate(m.fd, 0), 0);
+    assert_int_equal(ftruncate(m.fd, N), 0);
+    assert_false(kin_pages_held(m.at, N));
+    assert_int_equal(m.at[0], 0);
+    assert_true(kin_pages_held(m.at, 1));
+    close_mapped(&m);
+}
+#endif
+
 static void a_fault_reads_one_page_where_others_are_not_wanted(void **state) {
     (void)state;
     mapped m = open_mapped();
@@ -88,6 +101,9 @@ static void what_is_fetched_is_all_held(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_written_is_held),
+#ifdef __linux__
+        cmocka_unit_test(what_nobody_touched_is_not_held),
+#endif
         cmocka_unit_test(a_fault_reads_one_page_where_others_are_not_wanted),
         cmocka_unit_test(what_is_fetched_is_all_held),
     };
