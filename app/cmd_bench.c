@@ -6,6 +6,7 @@
 
 #include "app/app.h"
 #include "app/session.h"
+#include "base/median.h"
 #include "base/units.h"
 #include "model/arch.h"
 #include "sys/disk.h"
@@ -57,16 +58,6 @@ typedef struct result {
     // them taught, held against the second half. 0: nothing was.
     double predicted_ttft_ms, predicted_tpot_ms, corrected_tpot_ms, second_half_tpot_ms;
 } result;
-
-static int compare(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, int n) {
-    qsort(values, (size_t)n, sizeof *values, compare);
-    return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
 
 // One request: the prompt, then n_gen tokens, of ids that depend on nothing the model says (as llama-bench does).
 static int measure(kin_session *s, const bench_options *o, const int32_t *prompt, bool draws, float *logits, double *ttft,
@@ -134,9 +125,9 @@ static int measure_all(kin_session *s, const bench_options *o, const int32_t *pr
         kin_app_progress(NULL, "measuring", (uint64_t)i + 1, (uint64_t)o->n_reps);
     }
     int learned = n_to_learn_from(o->n_reps);
-    r->second_half_tpot_ms = median(tpot + learned, o->n_reps - learned);
-    r->ttft_ms = median(ttft, o->n_reps);
-    r->tpot_ms = median(tpot, o->n_reps);
+    r->second_half_tpot_ms = kin_median(tpot + learned, o->n_reps - learned);
+    r->ttft_ms = kin_median(ttft, o->n_reps);
+    r->tpot_ms = kin_median(tpot, o->n_reps);
     kin_stream_stats after = kin_shard_get_stats(s->shard).weights.stream;
     explain_streaming(s, &before, &after, r->tpot_ms, r);
     return 0;
