@@ -341,6 +341,19 @@ int kin_planner_choose_alone(kin_planner *p, const kin_device_facts *device, int
 
 // ---- what was measured since
 
+// Links of the ring that were not known when it was planned, because measuring them took longer than a plan may wait.
+static void learn_links(standing *now, const kin_cluster_measured *m) {
+    kin_err err;
+    for (int i = 0; i < m->n; i++) {
+        for (int k = 0; k < m->n; k++) {
+            int from = find(now, &m->ids[i]), to = find(now, &m->ids[k]);
+            if (from < 0 || to < 0 || kin_facts_link_usable(&now->facts.links[from][to])) continue;
+            now->facts.links[from][to] = m->facts->links[i][k];
+        }
+    }
+    now->is_predicted = kin_timeline_predict(&now->facts, &now->plan, &now->predicted, &err) == 0;
+}
+
 // The prediction for tokens at the depth of those that were measured.
 static bool predict_at(const standing *now, int n_cached, kin_facts *scratch, kin_prediction *out) {
     kin_err err;
@@ -362,6 +375,7 @@ static bool would_change(kin_planner *p) {
 bool kin_planner_take_measured(kin_planner *p, const kin_cluster_measured *m) {
     kin_prediction predicted;
     pthread_mutex_lock(&p->mutex);
+    if (p->now.is_there && !p->now.is_predicted && m->facts) learn_links(&p->now, m);
     bool known = p->now.is_predicted && predict_at(&p->now, m->n_cached, &p->corrected, &predicted);
     for (int i = 0; i < m->n && known; i++) {
         int at = p->now.n == 1 ? 0 : find(&p->now, &m->ids[i]);

@@ -37,6 +37,7 @@ typedef struct kin_cluster_measured {
     int n, n_cached;
     kin_proto_id ids[KIN_ROUNDS_MAX_MEMBERS];
     kin_measured members[KIN_ROUNDS_MAX_MEMBERS];
+    const kin_facts *facts; // of these members and their links, as they are known by now; NULL: nothing is measured. For the call
 } kin_cluster_measured;
 
 typedef struct kin_cluster_options {

@@ -160,6 +160,14 @@ static double hops_s(const kin_token_times *head, double others_s, bool all_know
     return all_known && total_s > own_s + others_s ? total_s - own_s - others_s : 0;
 }
 
+static const kin_facts *facts_by_now(kin_cluster *c, const kin_proto_id *ids, int n) {
+    const kin_proto_id *order[KIN_FACTS_MAX_DEVICES];
+    if (!c->o.facts || n > KIN_FACTS_MAX_DEVICES) return NULL;
+    for (int i = 0; i < n; i++) order[i] = &ids[i];
+    kin_ledger_fill(c->ledger, order, n, c->facts);
+    return c->facts;
+}
+
 // Members in the order of the ring's plan; the head, its last, comes first.
 static void collect(kin_cluster *c, kin_cluster_measured *m) {
     const kin_head_counts *counts = kin_own_counts(c->own);
@@ -184,6 +192,7 @@ static void collect(kin_cluster *c, kin_cluster_measured *m) {
                                    .disk_s = (double)head.disk_ns / 1e9,
                                    .disk_bytes = (double)head.disk_bytes,
                                    .hop_s = m->n > 1 ? hops_s(&head, others_s, all_known) : 0};
+    m->facts = facts_by_now(c, m->ids, m->n);
 }
 
 static void end_measuring(kin_cluster *c) {

@@ -262,6 +262,35 @@ static void a_plan_by_rule_is_predicted_too(void **state) {
     kin_planner_close(p);
 }
 
+static void links_that_are_measured_late_complete_the_prediction(void **state) {
+    (void)state;
+    static const int order[] = {0, 2, 1}; // of the ring, not the question's
+    static asked whole, early;
+    static kin_facts by_now;
+    kin_ring_plan ring;
+    kin_expectation known, late;
+    ask_about(&whole, (int[]){0, 1, 2}, 3);
+    ask_about(&early, (int[]){0, 1, 2}, 3);
+    early.facts.links[1][2] = early.facts.links[2][1] = (kin_link_facts){0};
+    kin_planner *p = open_planner("even", "exact"), *q = open_planner("even", "exact");
+    answer_to(p, &whole, &ring);
+    answer_to(q, &early, &ring);
+    assert_true(kin_planner_expects(p, &known));
+    assert_false(kin_planner_expects(q, &late));
+    kin_cluster_measured m = {.n = 3, .facts = &by_now};
+    for (int i = 0; i < 3; i++) m.ids[i] = whole.ids[(order[i] + 2) % 3];
+    assert_false(kin_planner_take_measured(q, &m)); // still not known
+    assert_false(kin_planner_expects(q, &late));
+    for (int i = 0; i < 3; i++) {
+        for (int k = 0; k < 3; k++) by_now.links[i][k] = whole.facts.links[order[i]][order[k]];
+    }
+    assert_false(kin_planner_take_measured(q, &m));
+    assert_true(kin_planner_expects(q, &late));
+    assert_true(late.before.tpot_s == known.before.tpot_s);
+    kin_planner_close(p);
+    kin_planner_close(q);
+}
+
 static void links_that_make_no_simple_ring_leave_devices_out(void **state) {
     (void)state;
     static asked a;
@@ -344,6 +373,7 @@ int main(void) {
         cmocka_unit_test_setup(what_is_measured_deep_in_the_cache_is_held_against_that_depth, setup),
         cmocka_unit_test_setup(nonsense_of_one_device_does_not_sink_the_others, setup),
         cmocka_unit_test_setup(a_plan_by_rule_is_predicted_too, setup),
+        cmocka_unit_test_setup(links_that_are_measured_late_complete_the_prediction, setup),
         cmocka_unit_test_setup(links_that_make_no_simple_ring_leave_devices_out, setup),
         cmocka_unit_test_setup(a_machine_alone_has_an_expectation, setup),
         cmocka_unit_test_setup(who_only_looks_gives_nobody_work_but_sees_the_facts, setup),
