@@ -18,7 +18,7 @@
 #include "sys/quota.h"
 
 enum {
-    FORMAT = 4, // of what is measured, and how: another one makes kept profiles old
+    FORMAT = 5, // of what is measured, and how: another one makes kept profiles old
     N_SWEEPS = 3,
     SWEEP_MS = 3000, // after so long no other sweep begins
     N_WINDOW_NODES = 16,
