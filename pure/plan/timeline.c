@@ -16,26 +16,52 @@ enum {
 };
 static const double TILE_BYTES = 16 << 20; // where the facts do not say how many there are
 
+// Sizes of layers in the order of computing, as shares of a mean one.
+typedef struct layers {
+    double sizes[KIN_FACTS_MAX_LAYERS];
+    int n, next;
+} layers;
+
 typedef struct device {
     kin_device_rates rates;
     kin_play_block blocks[KIN_PLAY_MAX_BLOCKS]; // of a layer
     double experts_layer_s;                     // waiting for experts, per CPU layer
     bool output_on_gpu;
+    layers cpu, gpu;
     int n_unit, n_layer_unit, next;
     uint64_t bytes[MAX_UNITS];
     bool resident[MAX_UNITS];
     kin_play play;
 } device;
 
-// ---- units
+// ---- layers and units
 
-static void set_units(device *d, const kin_model_facts *m, int n_cpu, double resident_bytes, bool streams) {
+// In each window those on the CPU come first.
+static void set_layers(device *devices, const kin_facts *facts, const kin_plan *plan) {
+    int il = 0;
+    for (int round = 0; round < plan->n_rounds; round++) {
+        for (int i = 0; i < plan->n_stops; i++) {
+            int s = kin_plan_turn(plan, i);
+            if (plan->stops[s].relay) continue;
+            device *d = &devices[plan->stops[s].device];
+            const kin_share *share = &plan->shares[plan->stops[s].device];
+            int n = kin_plan_of_round(share->n_layer, plan->n_rounds, round);
+            int n_gpu = kin_plan_of_round(share->n_layer_gpu, plan->n_rounds, round);
+            for (int end = il + n; il < end; il++) {
+                layers *on = il < end - n_gpu ? &d->cpu : &d->gpu;
+                on->sizes[on->n++] = facts->model.layer_share[il];
+            }
+        }
+    }
+}
+
+static void set_units(device *d, const kin_model_facts *m, double resident_bytes, bool streams) {
     uint32_t order[MAX_UNITS];
     double output = d->output_on_gpu ? 0 : d->rates.output_bytes;
     kin_play_blocks(m, d->blocks);
-    for (int il = 0; il < n_cpu; il++) {
+    for (int il = 0; il < d->cpu.n; il++) {
         for (const kin_play_block *b = d->blocks; b < d->blocks + KIN_PLAY_MAX_BLOCKS; b++) {
-            for (int i = 0; i < b->n_unit; i++) d->bytes[d->n_unit++] = (uint64_t)(b->bytes / b->n_unit);
+            for (int i = 0; i < b->n_unit; i++) d->bytes[d->n_unit++] = (uint64_t)(d->cpu.sizes[il] * b->bytes / b->n_unit);
         }
     }
     d->n_layer_unit = d->n_unit;
@@ -58,19 +84,20 @@ static double compute_block(device *d, double now, int n, double compute_s) {
 
 static double compute_window(device *d, double now, int n_cpu, int n_gpu) {
     const kin_device_rates *r = &d->rates;
-    double layer_s = r->cpu_layer_s + r->cpu_layer_fixed_s;
     now += r->window_s + n_cpu * d->experts_layer_s;
     d->play.read_end += n_cpu * d->experts_layer_s; // it is the same disk
     for (int il = 0; il < n_cpu; il++) {
+        double layer_s = d->cpu.sizes[d->cpu.next++] * r->cpu_layer_s + r->cpu_layer_fixed_s;
         for (const kin_play_block *b = d->blocks; b < d->blocks + KIN_PLAY_MAX_BLOCKS; b++)
             now = compute_block(d, now, b->n_unit, layer_s * b->compute_share);
     }
-    if (n_gpu > 0) now += n_gpu * (r->gpu_layer_s + r->gpu_layer_fixed_s) + r->gpu_window_s;
+    for (int il = 0; il < n_gpu; il++) now += d->gpu.sizes[d->gpu.next++] * r->gpu_layer_s + r->gpu_layer_fixed_s;
+    if (n_gpu > 0) now += r->gpu_window_s;
     return now;
 }
 
 static double play_token(const kin_facts *facts, const kin_plan *plan, device *devices, double now) {
-    for (int i = 0; i < facts->n_device; i++) devices[i].next = 0;
+    for (int i = 0; i < facts->n_device; i++) devices[i].next = devices[i].cpu.next = devices[i].gpu.next = 0;
     for (int round = 0; round < plan->n_rounds; round++) {
         for (int i = 0; i < plan->n_stops; i++) {
             int s = kin_plan_turn(plan, i), from = plan->stops[i].device, at = plan->stops[s].device;
@@ -93,8 +120,9 @@ int kin_timeline_play(const kin_facts *facts, const kin_plan *plan, double *tpot
     if (kin_latency_pass(facts, plan, 1, facts->work.n_cached, true, &p, err) != 0) return KIN_FAIL;
     device *devices = calloc((size_t)facts->n_device, sizeof *devices);
     if (!devices) return kin_err_set(err, "plan: no memory to play it");
+    set_layers(devices, facts, plan);
     for (int i = 0; i < facts->n_device; i++) {
-        int n_cpu = plan->shares[i].n_layer - plan->shares[i].n_layer_gpu;
+        int n_cpu = devices[i].cpu.n;
         kin_device_rates_init(&devices[i].rates, facts, i, 1, facts->work.n_cached, true);
         kin_load load = kin_load_of(n_cpu, plan->shares[i].n_layer_gpu);
         kin_play_init(&devices[i].play, devices[i].rates.ring_bytes, facts->devices[i].disk_bytes_s, 0);
@@ -103,7 +131,7 @@ int kin_timeline_play(const kin_facts *facts, const kin_plan *plan, double *tpot
             devices[i].rates.cpu_layer_fixed_s += devices[i].rates.layer_starts_s;
             devices[i].rates.output_s += devices[i].rates.output_starts_s;
         }
-        set_units(&devices[i], &facts->model, n_cpu, p.devices[i].resident_bytes, p.devices[i].streamed_bytes > 0);
+        set_units(&devices[i], &facts->model, p.devices[i].resident_bytes, p.devices[i].streamed_bytes > 0);
         devices[i].experts_layer_s = n_cpu > 0 ? p.devices[i].experts_s / n_cpu : 0;
     }
     for (int token = 0; token < N_TOKENS; token++) {
