@@ -83,6 +83,36 @@ static void the_closed_form_is_close_to_the_timeline_played(void **state) {
     assert_true(errors[n * 95 / 100] < 0.06);
 }
 
+static void layers_of_unlike_sizes_are_played_as_they_are(void **state) {
+    (void)state;
+    enum { N = 300 };
+    static kin_facts facts;
+    kin_rng rng;
+    int n_streaming = 0;
+    double streaming_sum = 0;
+    kin_rng_seed(&rng, 31);
+    for (int n = 0; n < N;) {
+        kin_plan plan;
+        kin_prediction p;
+        double played_s, sizes[KIN_FACTS_MAX_LAYERS];
+        if (!make_case(&facts, &plan, &rng)) continue;
+        for (int il = 0; il < facts.model.n_layer; il++) sizes[il] = 10 + kin_random_below(&rng, 20);
+        kin_facts_set_shares(&facts.model, sizes);
+        if (kin_latency_predict(&facts, &plan, &p, NULL) != 0) continue; // a GPU may have got the large ones
+        assert_int_equal(kin_timeline_play(&facts, &plan, &played_s, NULL), 0);
+        double error = fabs(p.tpot_s / played_s - 1);
+        bool streams = false;
+        for (int i = 0; i < facts.n_device; i++) streams = streams || p.devices[i].streamed_bytes > 0;
+        if (!streams && error > 1e-9) fail_msg("case %d: %g s, played %g s, and nothing is streamed", n, p.tpot_s, played_s);
+        n_streaming += streams;
+        streaming_sum += streams ? error : 0;
+        n++;
+    }
+    print_message("%d plans of unlike layers, %d stream: error of those %.2f %% on average\n", N, n_streaming,
+                  100 * streaming_sum / n_streaming);
+    assert_true(streaming_sum / n_streaming < 0.05);
+}
+
 static void the_closed_form_of_a_prompt_is_close_to_its_chunks_played(void **state) {
     (void)state;
     static double errors[N_PLAYED];
@@ -498,6 +528,7 @@ static void a_new_plan_must_win_by_a_margin(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_closed_form_is_close_to_the_timeline_played),
+        cmocka_unit_test(layers_of_unlike_sizes_are_played_as_they_are),
         cmocka_unit_test(the_closed_form_of_a_prompt_is_close_to_its_chunks_played),
         cmocka_unit_test(a_prediction_that_is_shown_is_the_played_one),
         cmocka_unit_test(chunks_of_a_prompt_follow_each_other),
