@@ -51,7 +51,7 @@ int kin_plan_view_make(kin_plan_view *view, const kin_facts *facts, const kin_pl
     if (kin_plan_view_screen(facts, &view->refused, view->sentences, err) != 0) return KIN_FAIL;
     if (kin_plan_view_ask(facts, options, scheduler, &view->plan, &view->prediction, err) != 0)
         return fail_with_refused(view, err);
-    return scheduler->plan == kin_plan_exact ? kin_why(facts, options, &view->plan, view->sentences, err) : 0;
+    return scheduler->plan == kin_plan_played ? kin_why(facts, options, &view->plan, view->sentences, err) : 0;
 }
 
 // ---- as text

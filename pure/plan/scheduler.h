@@ -1,6 +1,8 @@
 // Schedulers: all the ways to make a plan, with one signature. Each is in a file of its own.
 //
-//   exact      the best plan under the timeline model, proven (exact.c); the default
+//   exact      the best plan under the timeline model, proven (exact.c), and among those next to it the best one played
+//   (played.c);
+//              the default
 //   halda      Algorithm 1 of the paper on its own objective (halda.c)
 //   memsched   layers in proportion to memory (memsched.c), what the paper calls "without halda"
 //   perfsched  layers in proportion to computing power, then moved to where memory is (perfsched.c)
@@ -41,7 +43,7 @@ typedef struct kin_scheduler {
 extern const kin_scheduler kin_schedulers[]; // the default first; ends with a NULL name
 const kin_scheduler *kin_scheduler_find(const char *name);
 
-kin_scheduler_fn kin_plan_exact, kin_plan_halda, kin_plan_memsched, kin_plan_perfsched, kin_plan_dp_sa;
+kin_scheduler_fn kin_plan_exact, kin_plan_played, kin_plan_halda, kin_plan_memsched, kin_plan_perfsched, kin_plan_dp_sa;
 
 // ---- for the schedulers themselves
 

@@ -64,7 +64,7 @@ static void say_used(const question *q, int device, char *sentence) {
     }
     options.leave_out |= kin_device_bit(device);
     options.force_in &= ~kin_device_bit(device);
-    if (kin_plan_exact(q->facts, &options, &without, NULL) != 0) {
+    if (kin_plan_played(q->facts, &options, &without, NULL) != 0) {
         snprintf(sentence, KIN_WHY_MAX, "%s: %s%s; without it the model has no place", d->name, share, relay);
         return;
     }
@@ -88,7 +88,7 @@ static void say_unused(const question *q, int device, char *sentence) {
     kin_plan with;
     kin_plan_options options = *q->options;
     options.force_in |= kin_device_bit(device);
-    if (kin_plan_exact(q->facts, &options, &with, NULL) != 0) {
+    if (kin_plan_played(q->facts, &options, &with, NULL) != 0) {
         snprintf(sentence, KIN_WHY_MAX, "%s %s: it cannot hold a layer", name, role);
         return;
     }

@@ -7,7 +7,7 @@
 
 enum { KIN_WHY_MAX = 240 };
 
-// sentences // [n_device]. plan: of kin_plan_exact with these options. n_device more plans are made.
+// sentences // [n_device]. plan: of kin_plan_played with these options. n_device more plans are made.
 // "phone left out: it would add 180 ms/token", "desktop: 32 layers, all on the GPU; without it 240 ms/token more".
 int kin_why(const kin_facts *facts, const kin_plan_options *options, const kin_plan *plan, char sentences[][KIN_WHY_MAX],
             kin_err *err);
