@@ -1,6 +1,6 @@
 // The default scheduler: `exact`, and where its plan streams, a playoff. The closed form that `exact` solves is some percent off
-// there, and a search finds the plans for which it is too kind. So there are other candidates, exact for disks that are a little
-// slower and for none at all, and the timeline (timeline.h), which plays what the engine does, decides.
+// there, and a search finds the plans for which it is too kind. So there are other candidates, exact for fewer rounds, for disks
+// that are slower, and for none at all; and the timeline (timeline.h), which plays what the engine does, decides.
 #include <stdlib.h>
 
 #include "pure/plan/latency.h"
@@ -9,6 +9,12 @@
 
 static const double disk_shares[] = {0.9, 0.7, 0};
 
+typedef struct playoff {
+    const kin_facts *facts;
+    kin_plan *best;
+    double best_s; // played
+} playoff;
+
 static bool streams(const kin_prediction *p, int n_device) {
     for (int i = 0; i < n_device; i++) {
         if (p->devices[i].streamed_bytes > 0) return true;
@@ -16,32 +22,47 @@ static bool streams(const kin_prediction *p, int n_device) {
     return false;
 }
 
-static void try_with_disks(const kin_facts *facts, const kin_plan_options *options, double share, kin_facts *slower,
-                           kin_plan *plan, double *played_s) {
-    kin_plan other;
+// assumed: the facts that the candidate is exact for.
+static void enter(playoff *o, const kin_facts *assumed, const kin_plan_options *options) {
+    kin_plan plan;
     kin_prediction p;
     double s;
-    *slower = *facts;
-    for (int i = 0; i < facts->n_device; i++) slower->devices[i].disk_bytes_s *= share;
-    if (kin_plan_exact(slower, options, &other, NULL) != 0 || kin_timeline_play(facts, &other, &s, NULL) != 0) return;
-    if (s >= *played_s || kin_latency_pass(facts, &other, 1, facts->work.n_cached, true, &p, NULL) != 0) return;
-    other.tpot_s = p.tpot_s;
-    other.bound_s = plan->bound_s;
-    *plan = other;
-    *played_s = s;
+    if (kin_plan_exact(assumed, options, &plan, NULL) != 0 || kin_timeline_play(o->facts, &plan, &s, NULL) != 0) return;
+    if (s >= o->best_s || kin_latency_pass(o->facts, &plan, 1, o->facts->work.n_cached, true, &p, NULL) != 0) return;
+    plan.tpot_s = p.tpot_s;
+    plan.bound_s = o->best->bound_s;
+    *o->best = plan;
+    o->best_s = s;
+}
+
+static void enter_fewer_rounds(playoff *o, const kin_plan_options *options) {
+    kin_plan_options fixed = *options;
+    if (options->n_rounds > 0) return;
+    for (int most = o->best->n_rounds - 1; fixed.n_rounds < most;) {
+        fixed.n_rounds++;
+        enter(o, o->facts, &fixed);
+    }
+}
+
+static void enter_slower_disks(playoff *o, const kin_plan_options *options, kin_facts *scratch) {
+    for (size_t i = 0; i < sizeof disk_shares / sizeof *disk_shares; i++) {
+        *scratch = *o->facts;
+        for (int d = 0; d < scratch->n_device; d++) scratch->devices[d].disk_bytes_s *= disk_shares[i];
+        enter(o, scratch, options);
+    }
 }
 
 int kin_plan_played(const kin_facts *facts, const kin_plan_options *options, kin_plan *plan, kin_err *err) {
+    playoff o = {.facts = facts, .best = plan};
     kin_prediction p;
-    double played_s;
     if (kin_plan_exact(facts, options, plan, err) != 0) return KIN_FAIL;
     if (kin_latency_pass(facts, plan, 1, facts->work.n_cached, true, &p, err) != 0) return KIN_FAIL;
     if (!streams(&p, facts->n_device)) return 0; // the closed form is right
-    if (kin_timeline_play(facts, plan, &played_s, err) != 0) return KIN_FAIL;
-    kin_facts *slower = malloc(sizeof *slower);
-    if (!slower) return kin_err_set(err, "plan: out of memory");
-    for (size_t i = 0; i < sizeof disk_shares / sizeof *disk_shares; i++)
-        try_with_disks(facts, options, disk_shares[i], slower, plan, &played_s);
-    free(slower);
+    if (kin_timeline_play(facts, plan, &o.best_s, err) != 0) return KIN_FAIL;
+    kin_facts *scratch = malloc(sizeof *scratch);
+    if (!scratch) return kin_err_set(err, "plan: out of memory");
+    enter_fewer_rounds(&o, options);
+    enter_slower_disks(&o, options, scratch);
+    free(scratch);
     return 0;
 }
