@@ -89,13 +89,18 @@ function(kin_tools folder)
     endforeach()
 endfunction()
 
-# kin_preloads(FOLDER): every .c file of FOLDER is one library for LD_PRELOAD, without sanitizers: they want to be loaded first.
+# kin_preloads(FOLDER HEADERS ...): every .c file of FOLDER is one library for LD_PRELOAD, without sanitizers: they want to be loaded
+# first. It sees the headers of those targets, and uses whichever of their libraries the program has.
 function(kin_preloads folder)
+    cmake_parse_arguments(ARG "" "" "HEADERS" ${ARGN})
     file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.c)
     foreach(source ${sources})
         get_filename_component(preload ${source} NAME_WE)
         add_library(${preload} MODULE ${source})
         target_link_libraries(${preload} PRIVATE ${CMAKE_DL_LIBS})
+        foreach(target ${ARG_HEADERS})
+            target_include_directories(${preload} PRIVATE $<TARGET_PROPERTY:${target},INTERFACE_INCLUDE_DIRECTORIES>)
+        endforeach()
         target_compile_options(${preload} PRIVATE -fno-sanitize=all)
         target_link_options(${preload} PRIVATE -fno-sanitize=all)
         set_target_properties(${preload} PROPERTIES PREFIX "")

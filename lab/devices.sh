@@ -152,7 +152,7 @@ brake_stop() {
 }
 
 lab_defaults='' lab_n_devices=0
-known_facts=' rate up down delay jitter memory speed cpu cpus disk reads gpu threads '
+known_facts=' rate up down delay jitter memory speed computes cpu cpus disk reads gpu threads '
 
 # For the devices that follow.
 defaults() { lab_defaults="$lab_defaults $*"; } # KEY=VALUE...
@@ -193,7 +193,7 @@ limit() { # NAME KEY=VALUE...
     shift
     for _word; do
         case ${_word%%=*} in
-        memory | speed | disk | reads | gpu | threads) ;;
+        memory | speed | computes | disk | reads | gpu | threads) ;;
         *) fail "limit $_name: '$_word' is not a limit that can change" ;;
         esac
     done
@@ -233,15 +233,19 @@ device_exec() { # NAME COMMAND...
     shift
     _facts=$(facts_of "$_name") || exit 1
     _home=$work/$_name
-    _threads=$(fact threads "$_facts") _gpu=$(fact gpu "$_facts") _reads=$(fact reads "$_facts")
+    _threads=$(fact threads "$_facts") _gpu=$(fact gpu "$_facts") _reads=$(fact reads "$_facts") _computes=$(fact computes "$_facts")
+    _preload=${_reads:+$build/slow_reads.so}${_computes:+ $build/slow_compute.so}
     set -- HOME="$_home" XDG_CACHE_HOME="$_home/.cache" XDG_CONFIG_HOME="$_home/.config" XDG_DATA_HOME="$_home/.local/share" \
         XDG_RUNTIME_DIR="$_home/.run" TMPDIR="$_home/tmp" PATH="$PATH" LANG="${LANG:-C.UTF-8}" USER=root LOGNAME=root \
         OMP_WAIT_POLICY=passive GOMP_SPINCOUNT=0 "$@"
     [ -z "$_threads" ] || set -- KIN_THREADS="$_threads" "$@"
+    [ -z "$_reads" ] || set -- KIN_LAB_READS="$(bytes "$_reads" 1000)" "$@"
+    [ -z "$_computes" ] || set -- KIN_LAB_COMPUTES="$(bytes "$_computes" 1000)" KIN_LAB_LATE="$out/$_name.late" "$@"
     # A sanitizer wants to be loaded first, and need not be.
-    [ -z "$_reads" ] || set -- LD_PRELOAD="$build/slow_reads.so" KIN_LAB_READS="$(bytes "$_reads" 1000)" ASAN_OPTIONS=verify_asan_link_order=0 "$@"
-    [ "$_gpu" != yes ] || set -- GGML_VK_VISIBLE_DEVICES=0 "$@"
+    [ -z "$_preload" ] || set -- LD_PRELOAD="$_preload" ASAN_OPTIONS=verify_asan_link_order=0 "$@"
+    # Compiling the kernels of a software GPU takes two minutes: once for all labs.
+    [ "$_gpu" != yes ] || set -- GGML_VK_VISIBLE_DEVICES=0 MESA_SHADER_CACHE_DIR="$build/lab/shaders" "$@"
     # shellcheck disable=SC2016 # for the inner shell
     group_exec "$state/groups/$_name" nsenter --net="/run/netns/kin-$lab-$_name" unshare --uts \
-        sh -c 'echo "$1" >/proc/sys/kernel/hostname; cd "$2"; shift 2; exec env -i "$@"' sh "$_name" "$_home" "$@"
+        sh -c 'echo "$1" >/proc/sys/kernel/hostname; cd "$2"; shift 2; exec env -i "$@"' sh "$_name" "$_home" "$@" 9>&-
 }

@@ -176,6 +176,19 @@ check says "$dir/said" 'failed at once'
 check says "$dir/said" 'all processors'
 rm "$dir/20MB"
 
+claim='what a device computes takes as long as on a processor of its speed, and what was late is told'
+scenario '
+device slow computes=100M
+device quick
+for name in slow quick; do
+    run $name "$build/kin" bench --json --prompt 1 --gen 4 --reps 1 --gpu-layers 0 --weights mmap >"$out/$name.json"
+    row computing device,tpot_ms,bytes "$name,$(json tpot_ms <"$out/$name.json"),$(json weight_bytes_per_token <"$out/$name.json")"
+done'
+check [ $? -eq 0 ]
+check between "$(awk "BEGIN { print $(column computing slow bytes) / 100000 }")" "$(column computing slow tpot_ms)" 1000000
+check says "$dir/out/slow.late" '^[0-9]*,[0-9.]*,[0-9.]*$'
+check is_not [ -e "$dir/out/quick.late" ]
+
 # ---- what a link is
 
 # The bounds are wide: this machine may be busy, which makes frames late but never early.
