@@ -9,6 +9,8 @@
 
 static const double disk_shares[] = {0.9, 0.7, 0};
 
+enum { MAX_NODES = 50 }; // of a candidate's search; there may be as many candidates as layers
+
 typedef struct playoff {
     const kin_facts *facts;
     kin_plan *best;
@@ -24,13 +26,15 @@ static bool streams(const kin_prediction *p, int n_device) {
 
 // assumed: the facts that the candidate is exact for.
 static void enter(playoff *o, const kin_facts *assumed, const kin_plan_options *options) {
+    kin_plan_options hasty = *options;
     kin_plan plan;
     kin_prediction p;
     double s;
-    if (kin_plan_exact(assumed, options, &plan, NULL) != 0 || kin_timeline_play(o->facts, &plan, &s, NULL) != 0) return;
+    if (hasty.max_nodes > MAX_NODES) hasty.max_nodes = MAX_NODES;
+    if (kin_plan_exact(assumed, &hasty, &plan, NULL) != 0 || kin_timeline_play(o->facts, &plan, &s, NULL) != 0) return;
     if (s >= o->best_s || kin_latency_pass(o->facts, &plan, 1, o->facts->work.n_cached, true, &p, NULL) != 0) return;
     plan.tpot_s = p.tpot_s;
-    plan.bound_s = o->best->bound_s;
+    plan.bound_s = 0; // what exact proves of its plan it does not of this one
     *o->best = plan;
     o->best_s = s;
 }

@@ -6,7 +6,7 @@
 #include "pure/plan/latency.h"
 
 const kin_scheduler kin_schedulers[] = {
-    {"exact", kin_plan_played, "the best plan under the timeline model, proven"},
+    {"exact", kin_plan_played, "the best plan under the timeline model"},
     {"halda", kin_plan_halda, "Algorithm 1 of prima.cpp's paper, on its objective"},
     {"memsched", kin_plan_memsched, "in proportion to memory, as exo does"},
     {"perfsched", kin_plan_perfsched, "in proportion to computing power, then by memory, as Galaxy does"},

@@ -1,10 +1,10 @@
 // The timeline, played: every block of every device computed in turn, every streamed unit read when the disk is free and the ring
 // has room for it. Slower than the closed form of latency.h (some hundred microseconds), and closer where windows have few units
-// or several disks are near their limit. For showing a plan; solvers use the closed form, and tests hold it against this. Prompts
-// are played by prompt.h.
+// or several disks are near their limit. For showing a plan, and for choosing between some (played.c); solvers use the closed
+// form, and tests hold it against this. Prompts are played by prompt.h.
 //
 // Blocks and units are those of play.h, the output is tiles; units stay or leave memory in the order of kin_residency_order.
-// Layers count as equal here. What experts wait for is the closed form's.
+// What experts wait for is the closed form's.
 #pragma once
 
 #include "pure/plan/latency.h"

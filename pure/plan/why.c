@@ -5,11 +5,23 @@
 
 #include <string.h>
 
+#include "pure/plan/timeline.h"
+
 typedef struct question {
     const kin_facts *facts;
     const kin_plan_options *options;
     const kin_plan *plan;
+    double plan_s; // a token, as for all here: played
 } question;
+
+// The best plan under these options takes so much longer. False: there is none.
+static bool differs_by(const question *q, const kin_plan_options *options, double *more_s) {
+    kin_plan other;
+    double s;
+    if (kin_plan_played(q->facts, options, &other, NULL) != 0 || kin_timeline_play(q->facts, &other, &s, NULL) != 0) return false;
+    *more_s = s - q->plan_s;
+    return true;
+}
 
 // "32 layers, all on the GPU"
 static void say_share(const kin_share *share, char *text, size_t size) {
@@ -51,7 +63,7 @@ static void say_relay(const question *q, int stop, char *text, size_t size) {
 static void say_used(const question *q, int device, char *sentence) {
     const kin_device_facts *d = &q->facts->devices[device];
     char share[80], ms[32], relay[2 * KIN_FACTS_MAX_NAME + 40] = "";
-    kin_plan without;
+    double more_s;
     kin_plan_options options = *q->options;
     say_share(&q->plan->shares[device], share, sizeof share);
     if (device == 0) {
@@ -64,11 +76,11 @@ static void say_used(const question *q, int device, char *sentence) {
     }
     options.leave_out |= kin_device_bit(device);
     options.force_in &= ~kin_device_bit(device);
-    if (kin_plan_played(q->facts, &options, &without, NULL) != 0) {
+    if (!differs_by(q, &options, &more_s)) {
         snprintf(sentence, KIN_WHY_MAX, "%s: %s%s; without it the model has no place", d->name, share, relay);
         return;
     }
-    double more_s = without.tpot_s - q->plan->tpot_s; // less than nothing: it computes because it must
+    // Less than nothing: it computes because it must, or the playoff did not come to think of it.
     snprintf(sentence, KIN_WHY_MAX, "%s: %s%s; without it %s ms/token %s", d->name, share, relay, say_ms(fabs(more_s), ms),
              more_s < 0 ? "less" : "more");
 }
@@ -85,14 +97,13 @@ static void say_unused(const question *q, int device, char *sentence) {
         say_relay(q, stop, role + strlen(role), sizeof role - strlen(role));
         it = "a layer there";
     }
-    kin_plan with;
+    double more_s;
     kin_plan_options options = *q->options;
     options.force_in |= kin_device_bit(device);
-    if (kin_plan_played(q->facts, &options, &with, NULL) != 0) {
+    if (!differs_by(q, &options, &more_s)) {
         snprintf(sentence, KIN_WHY_MAX, "%s %s: it cannot hold a layer", name, role);
         return;
     }
-    double more_s = with.tpot_s - q->plan->tpot_s;
     if (more_s * 1e3 >= 0.005)
         snprintf(sentence, KIN_WHY_MAX, "%s %s: %s would add %s ms/token", name, role, it, say_ms(more_s, ms));
     else
@@ -101,10 +112,11 @@ static void say_unused(const question *q, int device, char *sentence) {
 
 int kin_why(const kin_facts *facts, const kin_plan_options *options, const kin_plan *plan, char sentences[][KIN_WHY_MAX],
             kin_err *err) {
-    const question q = {facts, options, plan};
+    question q = {facts, options, plan, 0};
     char reasons[KIN_FACTS_MAX_DEVICES][KIN_FACTS_MAX_REASON];
     kin_device_set usable;
     if (kin_facts_screen(facts, &usable, reasons, err) != 0) return KIN_FAIL;
+    if (kin_timeline_play(facts, plan, &q.plan_s, err) != 0) return KIN_FAIL;
     for (int i = 0; i < facts->n_device; i++) {
         const char *name = facts->devices[i].name;
         if (!(usable & kin_device_bit(i)))
