@@ -33,15 +33,22 @@ struct kin_governor {
     bool stopping;
 };
 
+// Of that, what is still to come: for memory that this process does not have yet.
+static uint64_t kernel_part(const kin_memory *mem) {
+    uint64_t room = mem->available + mem->own, had = mem->resident < room ? mem->resident : room;
+    return room ? (uint64_t)((KERNEL_LEAST + room / KERNEL_SHARE) * ((double)(room - had) / (double)room)) : 0;
+}
+
+// What is available, but not to be used.
 static uint64_t reserve_of(const kin_memory *mem) {
     uint64_t reserve = mem->total / RESERVE_SHARE;
-    return reserve > RESERVE_LEAST ? reserve : RESERVE_LEAST;
+    return (reserve > RESERVE_LEAST ? reserve : RESERVE_LEAST) + kernel_part(mem);
 }
 
 uint64_t kin_governor_room(uint64_t cap) {
     kin_memory mem = kin_memory_read();
-    uint64_t room = mem.available + mem.own, not_ours = reserve_of(&mem) + KERNEL_LEAST + room / KERNEL_SHARE;
-    room = room > not_ours ? room - not_ours : 0;
+    uint64_t reserve = reserve_of(&mem), room = mem.available + mem.own;
+    room = room > reserve ? room - reserve : 0;
     return cap && cap < room ? cap : room;
 }
 

@@ -30,6 +30,6 @@ void kin_governor_stop(kin_governor *governor);
 
 uint64_t kin_governor_budget(const kin_governor *governor); // in force now
 
-// Memory that this process may have at most now, by the machine and the user's cap together (0: no cap): what the governor will
-// find when all of it is in use, so that a plan which fills it needs no second look.
+// Memory that this process may have at most now, by the machine and the user's cap together (0: no cap): about what a governor
+// will find when all of it is in use.
 uint64_t kin_governor_room(uint64_t memory);

@@ -26,7 +26,10 @@ static kin_memory machine_memory(void) {
     }
     task_vm_info_data_t task;
     count = TASK_VM_INFO_COUNT;
-    if (task_info(mach_task_self(), TASK_VM_INFO, (task_info_t)&task, &count) == KERN_SUCCESS) mem.own = task.phys_footprint;
+    if (task_info(mach_task_self(), TASK_VM_INFO, (task_info_t)&task, &count) == KERN_SUCCESS) {
+        mem.own = task.phys_footprint;
+        mem.resident = task.resident_size;
+    }
     return mem;
 }
 
@@ -72,6 +75,7 @@ static kin_memory machine_memory(void) {
     uint64_t shared = read_keyed("/proc/self/status", "RssShmem:", 0) * 1024; // what a ring has shows up to twice
     mem.rings = shared < kin_ring_bytes() ? shared : kin_ring_bytes();
     mem.own = read_keyed("/proc/self/status", "RssAnon:", 0) * 1024 + mem.rings;
+    mem.resident = read_keyed("/proc/self/status", "VmRSS:", 0) * 1024;
     return mem;
 }
 
