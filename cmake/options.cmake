@@ -102,7 +102,7 @@ function(kin_preloads folder)
             target_include_directories(${preload} PRIVATE $<TARGET_PROPERTY:${target},INTERFACE_INCLUDE_DIRECTORIES>)
         endforeach()
         target_compile_options(${preload} PRIVATE -fno-sanitize=all)
-        target_link_options(${preload} PRIVATE -fno-sanitize=all)
+        target_link_options(${preload} PRIVATE -fno-sanitize=all -Wl,-z,lazy) # not all programs have those libraries
         set_target_properties(${preload} PROPERTIES PREFIX "")
     endforeach()
 endfunction()

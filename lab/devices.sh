@@ -95,7 +95,7 @@ wire_start() { # NAME FACTS
     _delay=$(fact delay "$2") _jitter=$(fact jitter "$2") _seed=$(fact address "$2")
     : >"$state/carrying"
     nsenter --net="/run/netns/$switch" "$build/delay" --delay "${_delay:-0us}" --jitter "${_jitter:-0us}" --seed "${_seed##*.}" \
-        "$1-in" "$1-out" >"$state/carrying" 2>>"$out/wires.log" </dev/null &
+        "$1-in" "$1-out" >"$state/carrying" 2>>"$out/wires.log" </dev/null 9>&- &
     echo $! >"$state/wire.$1"
     until [ -s "$state/carrying" ]; do
         command kill -0 $! 2>/dev/null || fail "the wire of $1 did not start: $(tail -n 1 "$out/wires.log")"
@@ -122,6 +122,10 @@ limits_set() { # NAME FACTS
     [ -z "$_memory" ] || group_limit_memory "$_record" "$(bytes "$_memory" 1024)"
     [ -z "$_cpu" ] || group_limit_cpu "$_record" "$_cpu"
     [ -z "$_cpus" ] || group_limit_cpuset "$_record" "$_cpus"
+    for _key in reads computes; do
+        _rate=$(fact $_key "$2")
+        [ -z "$_rate" ] || bytes "$_rate" 1000 >/dev/null
+    done
     [ -z "$_disk_rate" ] || group_limit_disk "$_record" "$disk_of_work" "$(bytes "$_disk_rate" 1000)"
 }
 
@@ -137,7 +141,7 @@ brake_set() {
     [ $# -gt 0 ] || return 0
     [ -x "$build/brake" ] || fail "there is no program $build/brake; build kin first"
     : >"$state/holding"
-    "$build/brake" "$@" >"$state/holding" 2>"$out/brake.log" </dev/null &
+    "$build/brake" "$@" >"$state/holding" 2>"$out/brake.log" </dev/null 9>&- &
     echo $! >"$state/brake"
     until [ -s "$state/holding" ]; do
         command kill -0 $! 2>/dev/null || fail "devices cannot be slowed down: $(tail -n 1 "$out/brake.log")"

@@ -124,8 +124,10 @@ forget() { # [NAME...]
 
 # A processor that rests wakes up late, and on a rented machine a neighbour is there first: rings of devices that take turns then lose a
 # tenth to a third. As long as this file is open, the kernel's idle loop waits without resting.
-stay_awake() { # closed for the devices' programs (device_exec), which may outlive the lab
-    [ ! -w /dev/cpu_dma_latency ] || { exec 9>/dev/cpu_dma_latency && printf '\0\0\0\0' >&9; }
+stay_awake() { # closed (9>&-) for whatever may outlive the lab's own process, with --keep
+    (: >/dev/cpu_dma_latency) 2>/dev/null || return 0
+    exec 9>/dev/cpu_dma_latency
+    printf '\0\0\0\0' >&9 || exec 9>&-
 }
 
 # On rented machines neighbours come and go, for seconds or minutes, and what needs memory then takes a quarter to twice as long. The same
@@ -241,7 +243,7 @@ sample_start() {
         echo "$_watched $(group_dir "$_record" memory | sed 's/^$/-/') $(group_dir "$_record" blkio) $(group_dir "$_record" v2)"
     done)
     nsenter --net="/run/netns/$switch" awk -v watched="$_watched" -v disk="$disk_of_work" -v pause="$(awk "BEGIN { print $sample_ms / 1000 }")" \
-        -f "$here/sample.awk" >"$out/samples.csv" 2>/dev/null </dev/null &
+        -f "$here/sample.awk" >"$out/samples.csv" 2>/dev/null </dev/null 9>&- &
 }
 
 # ---- the end
