@@ -18,10 +18,10 @@ enum { LOOK_EVERY_MS = 100 };
 #define RESERVE_SHARE 50
 #define RESERVE_LEAST (8u << 20)
 
-// What the kernel takes beside what a process gets: 8 bytes of page tables and about as much of its index of file pages for every
-// 4 KiB; stacks and sockets. Seen in cgroups of 200 to 700 MB: 1 MB to 3 MB.
+// What the kernel takes beside what a process gets, in cgroups of 200 to 700 MB 1 MB to 3 MB: 8 bytes of page tables and about as
+// much of its index of file pages for every 4 KiB; and stacks and sockets, before they are there.
 #define KERNEL_SHARE 256
-#define KERNEL_LEAST (2u << 20)
+#define KERNEL_START (2u << 20)
 
 struct kin_governor {
     kin_governor_options o;
@@ -33,21 +33,16 @@ struct kin_governor {
     bool stopping;
 };
 
-// Of that, what is still to come: for memory that this process does not have yet.
-static uint64_t kernel_part(const kin_memory *mem) {
-    uint64_t room = mem->available + mem->own, had = mem->resident < room ? mem->resident : room;
-    return room ? (uint64_t)((KERNEL_LEAST + room / KERNEL_SHARE) * ((double)(room - had) / (double)room)) : 0;
-}
-
-// What is available, but not to be used.
+// What is available, but not to be used. The kernel's share of what this process has is not available any more.
 static uint64_t reserve_of(const kin_memory *mem) {
-    uint64_t reserve = mem->total / RESERVE_SHARE;
-    return (reserve > RESERVE_LEAST ? reserve : RESERVE_LEAST) + kernel_part(mem);
+    uint64_t reserve = mem->total / RESERVE_SHARE, room = mem->available + mem->own;
+    uint64_t to_come = room > mem->resident ? room - mem->resident : 0;
+    return (reserve > RESERVE_LEAST ? reserve : RESERVE_LEAST) + to_come / KERNEL_SHARE;
 }
 
 uint64_t kin_governor_room(uint64_t cap) {
     kin_memory mem = kin_memory_read();
-    uint64_t reserve = reserve_of(&mem), room = mem.available + mem.own;
+    uint64_t reserve = reserve_of(&mem) + KERNEL_START, room = mem.available + mem.own;
     room = room > reserve ? room - reserve : 0;
     return cap && cap < room ? cap : room;
 }
