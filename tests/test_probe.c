@@ -24,9 +24,10 @@ typedef enum manner {
     TOO_LONG, // answers ECHO with a frame beyond its cap
     STOPPING, // answers some, then no more
     LATE,     // answers after a time that grows with the bytes
+    FAR,      // as far away as that: what is larger than a flight comes in several
 } manner;
 
-enum { N_BEFORE_STOP = 5, LATE_US = 3000, THERE_BYTES_MS = 16000, BACK_BYTES_MS = 2000 };
+enum { N_BEFORE_STOP = 5, LATE_US = 3000, THERE_BYTES_MS = 16000, BACK_BYTES_MS = 2000, FAR_US = 25000, FLIGHT_BYTES = 12000 };
 
 static const kin_proto_id peer_id = {{5}}, own_id = {{6}};
 
@@ -84,6 +85,7 @@ static void answer_late(uv_timer_t *timer) {
 
 static void wait_for_it(peer *p, end *e, const kin_proto_echo *m) {
     uint64_t us = LATE_US + 1000ull * m->n_bytes / THERE_BYTES_MS + 1000ull * m->answer_bytes / BACK_BYTES_MS;
+    if (p->manner == FAR) us += (1 + (m->n_bytes + m->answer_bytes) / FLIGHT_BYTES) * FAR_US;
     p->late = e;
     p->answer = *m;
     p->due = kin_clock_now() + us * 1000;
@@ -109,7 +111,8 @@ static void answer_echo(end *e) {
     case STOPPING:
         if (p->n_echoes <= N_BEFORE_STOP) kin_echo_say(e->link, m.token, 0, m.answer_bytes);
         break;
-    case LATE: wait_for_it(p, e, &m); break;
+    case LATE:
+    case FAR: wait_for_it(p, e, &m); break;
     default: fail_msg("nobody answers");
     }
 }
@@ -232,6 +235,20 @@ static void each_direction_has_its_own_rate(void **state) {
     assert_true(is_positive(out.result.to_bytes_s));
     assert_true(out.result.from_bytes_s < out.result.to_bytes_s); // eight times as long for a byte
     assert_true(out.result.from_bytes_s < 4e3 * BACK_BYTES_MS);
+    close_peer(w);
+}
+
+static void on_a_long_way_a_hidden_state_shows_the_rate(void **state) {
+    enum { HIDDEN = 8192, NOISE_US = 10000 };
+    world *w = *state;
+    open_peer(w, FAR);
+    kin_probe_options o = options_of(w, HIDDEN);
+    o.limit_ms = PATIENCE_MS;
+    outcome out = probe_with(w, &o);
+    if (!out.ok) fail_msg("%s", out.reason);
+    assert_true(out.result.rtt_s >= FAR_US * 1e-6);
+    assert_true(out.result.to_bytes_s > HIDDEN / (NOISE_US * 1e-6)); // larger messages would have shown half of that
+    assert_true(is_positive(out.result.from_bytes_s));
     close_peer(w);
 }
 
@@ -526,6 +543,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(a_way_has_a_round_trip_and_two_rates),
         TEST(each_direction_has_its_own_rate),
+        TEST(on_a_long_way_a_hidden_state_shows_the_rate),
         TEST(who_does_not_answer_well_is_not_measured),
         TEST(a_probe_always_ends),
         TEST(somebody_else_at_that_address_is_not_measured),
