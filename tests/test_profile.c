@@ -288,6 +288,12 @@ static void other_types_of_a_cache_are_smaller(void **state) {
     close_spec(&o);
 }
 
+// What the engine gives the weights of `memory`, before its governor has looked at what this process really takes.
+static uint64_t budget_of(const opened *o, const kin_shard_options *so, uint64_t memory) {
+    const kin_kv_options kv = {.windows = so->windows, .n_ctx = so->n_ctx, .type = so->kv_type};
+    return memory - kin_kv_bytes(&o->model.hp, &kv) - kin_shard_buffer_bytes(&o->model, so) - kin_shard_overhead_bytes();
+}
+
 // The engine decides what stays in memory; the plan must say the same beforehand.
 static void the_engine_divides_memory_as_predicted(void **state) {
     (void)state;
@@ -309,14 +315,15 @@ static void the_engine_divides_memory_as_predicted(void **state) {
     double fixed = facts.model.cpu_buffer_bytes + 6 * facts.model.kv_bytes * 512, ring = 1.25 * facts.model.block_bytes;
     for (int i = 0; i < 5; i++) {
         uint64_t memory = (uint64_t)(fixed + 1.1 * ring + (weights - ring) * i / 4);
-        kin_shard *shard;
+        kin_weights *w;
         kin_device_rates rates;
         const kin_load load = kin_load_of(6, 0);
-        so.memory = memory;
+        const kin_weights_options wo = {
+            .windows = so.windows, .output = so.output, .mode = so.mode, .budget = budget_of(&o, &so, memory)};
         d->memory_bytes = (double)memory;
-        ok(kin_shard_open(&shard, &o.model, &devices, &so, &err), &err);
-        kin_stream_stats got = kin_shard_get_stats(shard).weights.stream;
-        kin_shard_close(shard);
+        ok(kin_weights_open(&w, &o.model, &devices, &wo, &err), &err);
+        kin_stream_stats got = kin_weights_get_stats(w).stream;
+        kin_weights_close(w);
         kin_device_rates_init(&rates, &facts, 0, 1, 128, true);
         kin_device_time t = kin_device_time_of(&rates, &load);
         assert_true(t.fits);
