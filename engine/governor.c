@@ -14,15 +14,6 @@
 
 enum { LOOK_EVERY_MS = 100 };
 
-// Kept free so that it never comes to a fight: 2 % of the machine, or of the limit we run under.
-#define RESERVE_SHARE 50
-#define RESERVE_LEAST (8u << 20)
-
-// What the kernel takes beside what a process gets, in cgroups of 200 to 700 MB 1 MB to 3 MB: 8 bytes of page tables and about as
-// much of its index of file pages for every 4 KiB; and stacks and sockets, before they are there.
-#define KERNEL_SHARE 256
-#define KERNEL_START (2u << 20)
-
 struct kin_governor {
     kin_governor_options o;
     kin_budget budget;
@@ -33,30 +24,27 @@ struct kin_governor {
     bool stopping;
 };
 
-// What is available, but not to be used. The kernel's share of what this process has is not available any more.
-static uint64_t reserve_of(const kin_memory *mem) {
-    uint64_t reserve = mem->total / RESERVE_SHARE, room = mem->available + mem->own;
-    uint64_t to_come = room > mem->resident ? room - mem->resident : 0;
-    return (reserve > RESERVE_LEAST ? reserve : RESERVE_LEAST) + to_come / KERNEL_SHARE;
+static kin_budget_memory read_memory(uint64_t cap) {
+    const kin_memory mem = kin_memory_read();
+    return (kin_budget_memory){
+        .total = mem.total,
+        .available = mem.available,
+        .own = mem.own,
+        .own_weights = mem.rings,
+        .resident = mem.resident,
+        .cap = cap,
+    };
 }
 
 uint64_t kin_governor_room(uint64_t cap) {
-    kin_memory mem = kin_memory_read();
-    uint64_t reserve = reserve_of(&mem) + KERNEL_START, room = mem.available + mem.own;
-    room = room > reserve ? room - reserve : 0;
-    return cap && cap < room ? cap : room;
+    const kin_budget_memory memory = read_memory(cap);
+    return kin_budget_start(&memory);
 }
 
 static void look(kin_governor *g) {
-    kin_memory mem = kin_memory_read();
-    kin_budget_memory memory = {
-        .available = mem.available,
-        .own = mem.own,
-        .own_weights = mem.rings + g->o.anonymous,
-        .reserve = reserve_of(&mem),
-        .cap = g->o.memory,
-        .fixed = g->o.fixed,
-    };
+    kin_budget_memory memory = read_memory(g->o.memory);
+    memory.own_weights += g->o.anonymous;
+    memory.fixed = g->o.fixed;
     uint64_t room = kin_budget_room(&memory), before = g->budget.bytes;
     uint64_t budget = kin_budget_step(&g->budget, kin_clock_now() / 1000000 + 1, room);
     if (budget == before) return;

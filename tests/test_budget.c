@@ -74,8 +74,10 @@ static void noise_around_the_budget_only_lowers_it_once(void **state) {
 
 // ---- what may be weights
 
+// 50 MB are reserved; the process has all that it could have, so the kernel has its part already.
 static kin_budget_memory machine(void) {
-    return (kin_budget_memory){.available = 900 * MB, .own = 100 * MB, .reserve = 50 * MB, .fixed = 150 * MB};
+    return (kin_budget_memory){
+        .total = 2500 * MB, .available = 900 * MB, .own = 100 * MB, .resident = 1000 * MB, .fixed = 150 * MB};
 }
 
 static void what_was_planned_for_the_rest_is_kept_free(void **state) {
@@ -111,10 +113,36 @@ static void the_cap_is_on_everything(void **state) {
 
 static void no_room_is_none(void **state) {
     (void)state;
-    kin_budget_memory m = {.available = 10 * MB, .own = 10 * MB, .own_weights = 20 * MB, .reserve = 50 * MB, .fixed = 1 * MB};
+    kin_budget_memory m = {.total = 2500 * MB, .available = 10 * MB, .own = 10 * MB, .own_weights = 20 * MB, .fixed = 1 * MB};
     assert_int_equal(kin_budget_room(&m), 0);
-    m.reserve = 0, m.cap = MB;
+    assert_int_equal(kin_budget_start(&m), 0);
+    m = machine(), m.cap = MB;
     assert_int_equal(kin_budget_room(&m), 0);
+}
+
+static void a_small_machine_keeps_the_least_reserve(void **state) {
+    (void)state;
+    kin_budget_memory m = machine();
+    m.total = 100 * MB;
+    assert_int_equal(kin_budget_room(&m), (1000 - 150) * MB - KIN_BUDGET_RESERVE_LEAST);
+}
+
+static void the_kernel_needs_its_part_of_what_is_still_to_come(void **state) {
+    (void)state;
+    kin_budget_memory m = machine();
+    m.resident = 360 * MB;
+    assert_int_equal(kin_budget_room(&m), 800 * MB - 640 * MB / KIN_BUDGET_KERNEL_SHARE);
+    m.resident = 2000 * MB; // mapped files may be more than what is available and our own
+    assert_int_equal(kin_budget_room(&m), 800 * MB);
+}
+
+static void at_the_start_the_kernel_has_nothing_yet(void **state) {
+    (void)state;
+    kin_budget_memory m = machine();
+    m.resident = 360 * MB;
+    assert_int_equal(kin_budget_start(&m), 950 * MB - 640 * MB / KIN_BUDGET_KERNEL_SHARE - KIN_BUDGET_KERNEL_START);
+    m.cap = 400 * MB;
+    assert_int_equal(kin_budget_start(&m), 400 * MB);
 }
 
 int main(void) {
@@ -131,6 +159,9 @@ int main(void) {
         cmocka_unit_test(weights_in_memory_of_our_own_are_not_the_rest),
         cmocka_unit_test(the_cap_is_on_everything),
         cmocka_unit_test(no_room_is_none),
+        cmocka_unit_test(a_small_machine_keeps_the_least_reserve),
+        cmocka_unit_test(the_kernel_needs_its_part_of_what_is_still_to_come),
+        cmocka_unit_test(at_the_start_the_kernel_has_nothing_yet),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,9 +4,23 @@ static uint64_t less(uint64_t a, uint64_t b) {
     return a > b ? a - b : 0;
 }
 
+static uint64_t capped(const kin_budget_memory *m, uint64_t bytes) {
+    return m->cap && m->cap < bytes ? m->cap : bytes;
+}
+
+// Available, but not to be used. The kernel's part of what this process has already is not available any more.
+static uint64_t reserve(const kin_budget_memory *m) {
+    uint64_t share = m->total / KIN_BUDGET_RESERVE_SHARE;
+    return (share > KIN_BUDGET_RESERVE_LEAST ? share : KIN_BUDGET_RESERVE_LEAST) +
+           less(m->available + m->own, m->resident) / KIN_BUDGET_KERNEL_SHARE;
+}
+
+uint64_t kin_budget_start(const kin_budget_memory *m) {
+    return capped(m, less(m->available + m->own, reserve(m) + KIN_BUDGET_KERNEL_START));
+}
+
 uint64_t kin_budget_room(const kin_budget_memory *m) {
-    uint64_t all = less(m->available + m->own, m->reserve), rest = less(m->own, m->own_weights) + KIN_BUDGET_PROGRAM;
-    if (m->cap && m->cap < all) all = m->cap;
+    uint64_t all = capped(m, less(m->available + m->own, reserve(m))), rest = less(m->own, m->own_weights) + KIN_BUDGET_PROGRAM;
     return less(all, rest > m->fixed ? rest : m->fixed);
 }
 
