@@ -101,6 +101,7 @@ static void take_asked(kin_cluster *c) {
     c->plan = c->asked;
     c->asked = before;
     c->had_plan = true;
+    c->never.text[0] = 0;
 }
 
 // Where the i-th member is reached. False: it is gone.
@@ -257,6 +258,7 @@ static void publish(kin_cluster *c) {
     c->news.epoch = epoch;
     c->news.up = kin_roster_state_now(c->roster) == KIN_ROSTER_SERVING;
     memcpy(c->news.doing, doing, sizeof doing);
+    c->news.never = c->never;
     uv_cond_broadcast(&c->changed);
     uv_mutex_unlock(&c->mutex);
 }

@@ -78,7 +78,8 @@ void kin_cluster_close(kin_cluster *cluster);
 
 uint16_t kin_cluster_port(const kin_cluster *cluster);
 
-// Waits until the ring is up. KIN_FAIL: stopped, or the head itself cannot do its part.
+// Waits until the ring is up. KIN_FAIL: stopped, or the head itself cannot do its part, or all expected devices are there and
+// make no plan.
 int kin_cluster_begin(kin_cluster *cluster, kin_err *err);
 void kin_cluster_end(kin_cluster *cluster);
 

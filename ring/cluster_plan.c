@@ -120,6 +120,10 @@ void kin_cluster_answer(kin_cluster *c, const kin_roster_action *ask) {
     bool few = !c->had_plan && ask->n_devices < c->o.n_expected;
     if (few) kin_err_set(&err, "%d of %d devices are here", ask->n_devices, c->o.n_expected);
     if (few || lay_out(c, ask, p, &err) != 0) {
+        if (!few && !c->had_plan && c->o.n_expected > 0) {
+            kin_err_prefix(&err, "with the %d devices that are here", ask->n_devices);
+            c->never = err;
+        }
         kin_cluster_act(c, &(kin_roster_event){.kind = KIN_ROSTER_NO_PLAN, .question = ask->question, .reason = err.text});
         return;
     }

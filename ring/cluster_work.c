@@ -72,6 +72,9 @@ static int wait_until_up(kin_cluster *c, kin_cluster_news *n, kin_err *err) {
     while (rc == 0 && !(n->up && n->epoch && n->epoch == c->epoch)) {
         if (c->o.stop && atomic_load(c->o.stop)) {
             rc = kin_err_set(err, "stopped");
+        } else if (n->never.text[0]) {
+            *err = n->never;
+            rc = KIN_FAIL;
         } else if (n->epoch && n->epoch != c->epoch) {
             rc = enter(c, n, err);
             read_news(c, n); // opening a shard takes time

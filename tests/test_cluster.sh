@@ -121,6 +121,11 @@ echo '{"devices": [{"device": "anna", "windows": 3}]}' >"$dir/wrong.json"
 head run --plan "$dir/wrong.json" -p x && fail "it ran"
 says "$dir/head.log" 'wrong.json: device 1: "windows" is not known'
 
+claim='when all devices that are waited for are there, and there is no plan, nobody waits any longer'
+echo '{"devices": [{"device": "zoe", "window": 3}]}' >"$dir/zoe.json"
+head run --plan "$dir/zoe.json" --devices 3 -p x && fail "it ran"
+says "$dir/head.log" 'with the 3 devices that are here: .*zoe'
+
 claim='somebody with another key stays outside, and is told'
 key eve 8
 join eve
