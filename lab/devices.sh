@@ -108,6 +108,11 @@ wire_stop() { # NAME
     wait "$(cat "$state/wire.$1")" || say "the wire of $1 broke: $(tail -n 1 "$out/wires.log")"
 }
 
+times_slower() { # "3x" -> 3
+    echo "$1" | awk '!/^[0-9]+(\.[0-9]+)?x$/ || $1 + 0 < 1 { exit 1 } { print $1 + 0 }' ||
+        fail "'$1' is not how many times slower than the real processor; try 3x"
+}
+
 group_of_device_make() { # NAME FACTS
     _controllers='memory blkio'
     [ -z "$(fact cpu "$2")" ] || _controllers="$_controllers cpu"
@@ -122,10 +127,9 @@ limits_set() { # NAME FACTS
     [ -z "$_memory" ] || group_limit_memory "$_record" "$(bytes "$_memory" 1024)"
     [ -z "$_cpu" ] || group_limit_cpu "$_record" "$_cpu"
     [ -z "$_cpus" ] || group_limit_cpuset "$_record" "$_cpus"
-    for _key in reads computes; do
-        _rate=$(fact $_key "$2")
-        [ -z "$_rate" ] || bytes "$_rate" 1000 >/dev/null
-    done
+    _reads_rate=$(fact reads "$2") _slower=$(fact computes "$2")
+    [ -z "$_reads_rate" ] || bytes "$_reads_rate" 1000 >/dev/null
+    [ -z "$_slower" ] || times_slower "$_slower" >/dev/null
     [ -z "$_disk_rate" ] || group_limit_disk "$_record" "$disk_of_work" "$(bytes "$_disk_rate" 1000)"
 }
 
@@ -244,7 +248,8 @@ device_exec() { # NAME COMMAND...
         OMP_WAIT_POLICY=passive GOMP_SPINCOUNT=0 "$@"
     [ -z "$_threads" ] || set -- KIN_THREADS="$_threads" "$@"
     [ -z "$_reads" ] || set -- KIN_LAB_READS="$(bytes "$_reads" 1000)" "$@"
-    [ -z "$_computes" ] || set -- KIN_LAB_COMPUTES="$(bytes "$_computes" 1000)" KIN_LAB_LATE="$out/$_name.late" "$@"
+    [ -z "$_computes" ] || set -- KIN_LAB_COMPUTES="$(times_slower "$_computes")" KIN_LAB_LATE="$out/$_name.late" \
+        KIN_LAB_BEST="$build/lab/best-${_threads:-all}" "$@"
     # A sanitizer wants to be loaded first, and need not be.
     [ -z "$_preload" ] || set -- LD_PRELOAD="$_preload" ASAN_OPTIONS=verify_asan_link_order=0 "$@"
     # Compiling the kernels of a software GPU takes two minutes: once for all labs.
