@@ -148,6 +148,7 @@ int kin_fleet_open(kin_fleet *f, const kin_fleet_options *o, const kin_fleet_bas
     if (kin_net_identify(&f->self, &o->net, err) != 0 || read_options(f, &co, err) != 0) return KIN_FAIL;
     if (open_planner(f, base, err) != 0) return KIN_FAIL;
     co.plan_user = f->planner;
+    co.gives_up = o->n_devices > 0; // a plan by hand waits for those whom it names
     co.n_expected = o->n_devices ? o->n_devices : kin_planner_n_named(f->planner);
     if (kin_net_head_key(&co.key, &o->net, err) != 0) return KIN_FAIL;
     co.id = f->self.id;

@@ -108,14 +108,21 @@ uint64_t kin_shard_overhead_bytes(void) {
     return OVERHEAD_BYTES;
 }
 
+static uint64_t cpu_kv_bytes(const kin_model *model, const kin_shard_options *o) {
+    kin_kv_options kv = kv_options(o);
+    for (int i = 0; i < kv.windows.n; i++) kv.windows.at[i].layer_end -= kv.windows.at[i].n_gpu_layers;
+    return kin_kv_bytes(&model->hp, &kv);
+}
+
+uint64_t kin_shard_fixed_bytes(const kin_model *model, const kin_shard_options *o) {
+    return cpu_kv_bytes(model, o) + kin_shard_buffer_bytes(model, o) + OVERHEAD_BYTES;
+}
+
 // KV cache and buffers come first; what is left is for weights. A context that cannot fit is refused, with what would fit.
 static int plan_memory(kin_shard *s, kin_err *err) {
     const kin_shard_options *o = &s->o;
-    kin_kv_options kv = kv_options(o);
-    for (int i = 0; i < kv.windows.n; i++) kv.windows.at[i].layer_end -= kv.windows.at[i].n_gpu_layers;
-    uint64_t kv_bytes = kin_kv_bytes(&s->model->hp, &kv), rest = compute_estimate(s->model, o) + OVERHEAD_BYTES;
-    uint64_t memory = kin_governor_room(o->memory);
-    s->fixed_bytes = kv_bytes + rest;
+    uint64_t memory = kin_governor_room(o->memory), kv_bytes = cpu_kv_bytes(s->model, o);
+    s->fixed_bytes = kin_shard_fixed_bytes(s->model, o);
     if (s->fixed_bytes <= memory) {
         s->weights_budget = o->mode == KIN_STREAM_RESIDENT ? memory - s->fixed_bytes : UINT64_MAX;
         return 0;
@@ -124,8 +131,9 @@ static int plan_memory(kin_shard *s, kin_err *err) {
     return kin_err_set(err,
                        "a context of %d tokens in batches of %d needs %s for its KV cache and %s for computing, but only %s of "
                        "memory is %s: try a smaller --ctx or --batch",
-                       o->n_ctx, o->n_batch, kin_size_format(kv_bytes, a, sizeof a), kin_size_format(rest, b, sizeof b),
-                       kin_size_format(memory, c, sizeof c), o->memory && memory == o->memory ? "allowed" : "available");
+                       o->n_ctx, o->n_batch, kin_size_format(kv_bytes, a, sizeof a),
+                       kin_size_format(s->fixed_bytes - kv_bytes, b, sizeof b), kin_size_format(memory, c, sizeof c),
+                       o->memory && memory == o->memory ? "allowed" : "available");
 }
 
 // Only a model that is on the GPU as a whole has its output there.

@@ -48,9 +48,11 @@ int kin_shard_open(kin_shard **out, const kin_model *model, const kin_devices *d
                    kin_err *err);
 void kin_shard_close(kin_shard *shard);
 
-// What a shard sets aside before weights get memory, beside the KV cache: compute buffers, and the program itself.
+// What a shard sets aside before weights get memory: compute buffers, the program itself, and with the KV cache of its CPU
+// layers all of it.
 uint64_t kin_shard_buffer_bytes(const kin_model *model, const kin_shard_options *options);
 uint64_t kin_shard_overhead_bytes(void);
+uint64_t kin_shard_fixed_bytes(const kin_model *model, const kin_shard_options *options);
 
 int kin_shard_n_windows(const kin_shard *shard);
 

@@ -101,7 +101,6 @@ static void take_asked(kin_cluster *c) {
     c->plan = c->asked;
     c->asked = before;
     c->had_plan = true;
-    c->never.text[0] = 0;
 }
 
 // Where the i-th member is reached. False: it is gone.
@@ -258,7 +257,7 @@ static void publish(kin_cluster *c) {
     c->news.epoch = epoch;
     c->news.up = kin_roster_state_now(c->roster) == KIN_ROSTER_SERVING;
     memcpy(c->news.doing, doing, sizeof doing);
-    c->news.never = c->never;
+    c->news.given_up = c->n_ticks_to_give_up > 0 ? (kin_err){.text = ""} : c->no_plan;
     uv_cond_broadcast(&c->changed);
     uv_mutex_unlock(&c->mutex);
 }
@@ -292,6 +291,7 @@ static void on_tick(void *user) {
     kin_crew_tick(c->crew);
     kin_cluster_act(c, &(kin_roster_event){.kind = KIN_ROSTER_TICK});
     if (c->n_ticks_to_reconnect > 0 && --c->n_ticks_to_reconnect == 0 && c->wants_ring) connect_ring(c);
+    if (c->n_ticks_to_give_up > 0 && --c->n_ticks_to_give_up == 0) publish(c);
     kin_cluster_look(c);
     kin_cluster_look_at_plan(c);
 }

@@ -62,6 +62,7 @@ typedef struct kin_cluster_options {
     kin_timeline *timeline; // filled with what all do; NULL: nobody wants to know
 
     int n_expected;                // devices to wait for before the first plan; 0: whoever is there after a second of quiet
+    bool gives_up;                 // when those are there and make no plan; else others are waited for
     const kin_device_facts *facts; // the head's own; NULL: devices and links are not measured
     int (*plan)(void *user, const kin_cluster_question *question, kin_ring_plan *out, kin_err *err);
     // After requests. True: the planner wants to be asked again. NULL: nobody wants to know.
@@ -78,8 +79,7 @@ void kin_cluster_close(kin_cluster *cluster);
 
 uint16_t kin_cluster_port(const kin_cluster *cluster);
 
-// Waits until the ring is up. KIN_FAIL: stopped, or the head itself cannot do its part, or all expected devices are there and
-// make no plan.
+// Waits until the ring is up. KIN_FAIL: stopped, or the head itself cannot do its part, or it gives up.
 int kin_cluster_begin(kin_cluster *cluster, kin_err *err);
 void kin_cluster_end(kin_cluster *cluster);
 

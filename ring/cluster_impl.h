@@ -34,7 +34,7 @@ typedef struct kin_cluster_news {
     int n_rounds, n_members;
     char broken[KIN_ROSTER_SENTENCE]; // why the last request was ended
     char doing[KIN_ROSTER_SENTENCE];
-    kin_err never; // why there will be no plan; empty: there may be
+    kin_err given_up; // why; empty: not
 } kin_cluster_news;
 
 struct kin_cluster {
@@ -64,7 +64,8 @@ struct kin_cluster {
     uint32_t measured_epoch; // of the last request
     bool wants_ring;         // the roster wants the head's own ring link
     bool had_plan;           // from then on it goes on with fewer devices than were expected
-    kin_err never;           // as in the news
+    kin_err no_plan;         // why the last question had no answer although all expected devices were there; empty: it had
+    int n_ticks_to_give_up;
 
     uv_mutex_t mutex; // over the following
     uv_cond_t changed;

@@ -12,6 +12,7 @@
 
 enum {
     MEASURED_TICKS = 5, // of 100 ms, for the devices to answer
+    GIVE_UP_TICKS = 60, // for links that are measured late, after which there may be a plan
     N_DEVICES_MAX = KIN_FACTS_MAX_DEVICES - 1,
 };
 
@@ -114,19 +115,30 @@ static int lay_out(kin_cluster *c, const kin_roster_action *ask, kin_planned *p,
     return kin_planned_lay_out(p, c->o.model->hp.n_layer, err);
 }
 
+// Or that there is one, or may be (why: NULL).
+static void note_no_plan(kin_cluster *c, const kin_err *why, int n_devices) {
+    bool is_new = !c->no_plan.text[0];
+    if (!why || c->had_plan || !c->o.gives_up) {
+        c->no_plan.text[0] = 0;
+        c->n_ticks_to_give_up = 0;
+        return;
+    }
+    c->no_plan = *why;
+    kin_err_prefix(&c->no_plan, "%d device%s here, as many as were to be", n_devices, n_devices == 1 ? " is" : "s are");
+    if (is_new) c->n_ticks_to_give_up = GIVE_UP_TICKS;
+}
+
 void kin_cluster_answer(kin_cluster *c, const kin_roster_action *ask) {
     kin_err err;
     kin_planned *p = c->asked;
     bool few = !c->had_plan && ask->n_devices < c->o.n_expected;
     if (few) kin_err_set(&err, "%d of %d devices are here", ask->n_devices, c->o.n_expected);
     if (few || lay_out(c, ask, p, &err) != 0) {
-        if (!few && !c->had_plan && c->o.n_expected > 0) {
-            kin_err_prefix(&err, "with the %d devices that are here", ask->n_devices);
-            c->never = err;
-        }
+        note_no_plan(c, few ? NULL : &err, ask->n_devices);
         kin_cluster_act(c, &(kin_roster_event){.kind = KIN_ROSTER_NO_PLAN, .question = ask->question, .reason = err.text});
         return;
     }
+    note_no_plan(c, NULL, 0);
     int n = p->ring.n_members - 1;
     kin_roster_stage stages[KIN_ROUNDS_MAX_MEMBERS];
     uint8_t *bytes = malloc((size_t)(n + 1) * KIN_PLANNED_STAGE_BYTES);

@@ -72,8 +72,8 @@ static int wait_until_up(kin_cluster *c, kin_cluster_news *n, kin_err *err) {
     while (rc == 0 && !(n->up && n->epoch && n->epoch == c->epoch)) {
         if (c->o.stop && atomic_load(c->o.stop)) {
             rc = kin_err_set(err, "stopped");
-        } else if (n->never.text[0]) {
-            *err = n->never;
+        } else if (n->given_up.text[0]) {
+            *err = n->given_up;
             rc = KIN_FAIL;
         } else if (n->epoch && n->epoch != c->epoch) {
             rc = enter(c, n, err);

@@ -122,9 +122,17 @@ head run --plan "$dir/wrong.json" -p x && fail "it ran"
 says "$dir/head.log" 'wrong.json: device 1: "windows" is not known'
 
 claim='when all devices that are waited for are there, and there is no plan, nobody waits any longer'
-echo '{"devices": [{"device": "zoe", "window": 3}]}' >"$dir/zoe.json"
+echo '{"devices": [{"device": "zoe", "window": 3}, {"device": "desk", "window": 2}]}' >"$dir/zoe.json"
 head run --plan "$dir/zoe.json" --devices 3 -p x && fail "it ran"
-says "$dir/head.log" 'with the 3 devices that are here: .*zoe'
+says "$dir/head.log" '3 devices are here, as many as were to be: .*zoe'
+claim='but a plan by hand waits for those whom it names, whoever else is there'
+head run --plan "$dir/zoe.json" -p 'Once upon a time' --temp 0 -n 12 >"$dir/zoe.txt" &
+waiting=$!
+sleep 7 # longer than it would take to give up
+join zoe
+wait $waiting || fail "it did not run"
+same "$dir/plain.txt" "$dir/zoe.txt"
+kill "$pid_zoe"
 
 claim='somebody with another key stays outside, and is told'
 key eve 8

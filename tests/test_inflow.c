@@ -55,8 +55,7 @@ static uint64_t memory_for(uint64_t budget) {
     so.n_batch = 16;
     so.kv_type = GGML_TYPE_F16;
     so.flash = false;
-    kin_kv_options kv = {.windows = so.windows, .n_ctx = so.n_ctx, .type = so.kv_type};
-    return kin_kv_bytes(&model.hp, &kv) + kin_shard_buffer_bytes(&model, &so) + kin_shard_overhead_bytes() + budget;
+    return kin_shard_fixed_bytes(&model, &so) + budget;
 }
 
 static void put(bench *b, uint32_t i_chunk) {

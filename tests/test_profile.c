@@ -288,13 +288,8 @@ static void other_types_of_a_cache_are_smaller(void **state) {
     close_spec(&o);
 }
 
-// What the engine gives the weights of `memory`, before its governor has looked at what this process really takes.
-static uint64_t budget_of(const opened *o, const kin_shard_options *so, uint64_t memory) {
-    const kin_kv_options kv = {.windows = so->windows, .n_ctx = so->n_ctx, .type = so->kv_type};
-    return memory - kin_kv_bytes(&o->model.hp, &kv) - kin_shard_buffer_bytes(&o->model, so) - kin_shard_overhead_bytes();
-}
-
-// The engine decides what stays in memory; the plan must say the same beforehand.
+// The engine decides what stays in memory; the plan must say the same beforehand. Weights without a shard, whose governor looks
+// at what this process really takes.
 static void the_engine_divides_memory_as_predicted(void **state) {
     (void)state;
     opened o;
@@ -319,7 +314,7 @@ static void the_engine_divides_memory_as_predicted(void **state) {
         kin_device_rates rates;
         const kin_load load = kin_load_of(6, 0);
         const kin_weights_options wo = {
-            .windows = so.windows, .output = so.output, .mode = so.mode, .budget = budget_of(&o, &so, memory)};
+            .windows = so.windows, .output = so.output, .mode = so.mode, .budget = memory - kin_shard_fixed_bytes(&o.model, &so)};
         d->memory_bytes = (double)memory;
         ok(kin_weights_open(&w, &o.model, &devices, &wo, &err), &err);
         kin_stream_stats got = kin_weights_get_stats(w).stream;
