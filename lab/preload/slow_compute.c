@@ -1,18 +1,22 @@
 // slow_compute: makes what a program computes with ggml (LD_PRELOAD) KIN_LAB_COMPUTES times as slow as the real processor is at
-// its best, whatever neighbours leave of it: "3" or more, or it is too often too late. How often is told at the end in the file
-// KIN_LAB_LATE: "graphs,seconds,seconds late".
+// its best, whatever neighbours leave of it: "3" or more, or it is too often too late. At its end a program tells in a line of
+// the file KIN_LAB_LATE how many graphs it computed, and seconds: that they took, by which they were late, at their best, as the
+// real processor computed them, and of those where the best was not known yet (or turned out to be better by a hundredth).
 //
 // Graphs are computed in parts of about PART_BYTES, and take so many times the sum of the least times that parts of such shapes
-// ever took; these are kept in the file KIN_LAB_BEST, which programs share. Short parts, because a long one is never left alone
-// by neighbours: graphs would come out slower than profiles of short ones. GPUs are left as they are.
+// ever took; these are kept in the file KIN_LAB_BEST-PROGRAM, which processes share. Short parts, because it takes long until
+// neighbours leave a long one alone. GPUs are left as they are.
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -35,19 +39,25 @@ typedef struct best_time {
 static compute_function *real_compute, *real_compute_async;
 static double times_best;
 static best_time *best_times;
-static _Atomic uint64_t n_graphs, all_ns, late_ns;
+static pthread_once_t opened = PTHREAD_ONCE_INIT;
+static _Atomic uint64_t n_graphs, all_ns, late_ns, best_ns, real_ns, learned_ns;
 static _Thread_local int depth; // the one calls the other
 
-static best_time *open_best_times(void) {
-    const char *path = getenv("KIN_LAB_BEST");
+// Each program has its own, as it may have its own ggml.
+static void open_best_times(void) {
+    const char *beginning = getenv("KIN_LAB_BEST");
     const size_t bytes = N_SHAPES * sizeof(best_time);
-    const int file = path ? open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600) : -1;
-    void *map = file >= 0 && ftruncate(file, (off_t)bytes) == 0 ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0)
-                                                                : MAP_FAILED;
-    if (file >= 0) close(file);
-    if (map != MAP_FAILED) return map;
-    fprintf(stderr, "slow_compute: KIN_LAB_BEST names no file that can be written\n");
-    _exit(1);
+    char path[4096] = "";
+    if (beginning) snprintf(path, sizeof path, "%s-%s", beginning, program_invocation_short_name);
+    const int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    void *map = MAP_FAILED;
+    if (file >= 0 && ftruncate(file, (off_t)bytes) == 0) map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (map == MAP_FAILED) {
+        fprintf(stderr, "slow_compute: '%s', from KIN_LAB_BEST, is no file that can be written\n", path);
+        _exit(1);
+    }
+    close(file);
+    best_times = map;
 }
 
 __attribute__((constructor)) static void begin(void) {
@@ -55,14 +65,16 @@ __attribute__((constructor)) static void begin(void) {
     *(void **)&real_compute = dlsym(RTLD_NEXT, "ggml_backend_graph_compute");
     *(void **)&real_compute_async = dlsym(RTLD_NEXT, "ggml_backend_graph_compute_async");
     times_best = slower ? atof(slower) : 0;
-    if (times_best > 0) best_times = open_best_times();
 }
 
 __attribute__((destructor)) static void tell(void) {
     const char *path = getenv("KIN_LAB_LATE");
     FILE *f = path && n_graphs > 0 ? fopen(path, "a") : NULL;
     if (!f) return;
-    fprintf(f, "%llu,%.3f,%.3f\n", (unsigned long long)n_graphs, (double)all_ns * 1e-9, (double)late_ns * 1e-9);
+    fprintf(f, "%llu", (unsigned long long)n_graphs);
+    const uint64_t ns[] = {all_ns, late_ns, best_ns, real_ns, learned_ns};
+    for (size_t i = 0; i < sizeof ns / sizeof ns[0]; i++) fprintf(f, ",%.3f", (double)ns[i] * 1e-9);
+    fputc('\n', f);
     fclose(f);
 }
 
@@ -134,18 +146,27 @@ static uint64_t mix_node(uint64_t hash, const struct ggml_tensor *t) {
     return hash ? hash : 1;
 }
 
-// The least of all times of a shape, with this one.
-static uint64_t best_of(uint64_t shape, uint64_t ns) {
+// The least of all times of a shape, with this one; 0: none is known, nor is this one to count.
+static uint64_t best_of(uint64_t shape, uint64_t ns, bool counts) {
     for (uint64_t i = shape; i < shape + N_SHAPES; i++) {
         best_time *b = &best_times[i % N_SHAPES];
         uint64_t found = 0;
         if (!atomic_compare_exchange_strong(&b->shape, &found, shape) && found != shape) continue;
         uint64_t best = b->ns;
-        while ((best == 0 || ns < best) && !atomic_compare_exchange_weak(&b->ns, &best, ns)) {
+        if (best == 0 || (double)ns < 0.99 * (double)best) learned_ns += ns;
+        while (counts && (best == 0 || ns < best) && !atomic_compare_exchange_weak(&b->ns, &best, ns)) {
         }
-        return best == 0 || ns < best ? ns : best;
+        return counts && (best == 0 || ns < best) ? ns : best;
     }
-    return ns; // all places are taken
+    fprintf(stderr, "slow_compute: KIN_LAB_BEST is full\n");
+    _exit(1);
+}
+
+// Weights that came from a disk in between are not the processor's doing.
+static long n_faults(void) {
+    struct rusage r;
+    getrusage(RUSAGE_SELF, &r);
+    return r.ru_majflt;
 }
 
 // From node `i` on; returns the first node of the next part. Its least time is added to `ns`.
@@ -163,9 +184,13 @@ static int compute_part(compute_function *real, ggml_backend_t backend, struct g
         shape = mix_node(shape, t);
         bytes += cost(t);
     }
+    const long faults = n_faults();
     const uint64_t begun = now_ns();
     *status = real(backend, part);
-    if (*status == GGML_STATUS_SUCCESS) *ns += best_of(shape, now_ns() - begun);
+    const uint64_t took = now_ns() - begun,
+                   best = *status == GGML_STATUS_SUCCESS ? best_of(shape, took, n_faults() == faults) : 0;
+    *ns += best ? best : took;
+    real_ns += took;
     return i;
 }
 
@@ -185,6 +210,7 @@ static enum ggml_status compute_in_parts(compute_function *real, ggml_backend_t 
 static enum ggml_status compute(compute_function *real, ggml_backend_t backend, struct ggml_cgraph *graph) {
     const bool on_cpu = ggml_backend_dev_type(ggml_backend_get_device(backend)) == GGML_BACKEND_DEVICE_TYPE_CPU;
     if (times_best <= 0 || depth > 0 || !on_cpu) return real(backend, graph);
+    pthread_once(&opened, open_best_times);
     const uint64_t begun = now_ns();
     uint64_t best = 0;
     depth++;
@@ -193,6 +219,7 @@ static enum ggml_status compute(compute_function *real, ggml_backend_t backend, 
     const uint64_t takes = (uint64_t)(times_best * (double)best), due = begun + takes, done = now_ns();
     n_graphs++;
     all_ns += takes;
+    best_ns += best;
     if (done > due) late_ns += done - due;
     wait_until(due);
     return status;
