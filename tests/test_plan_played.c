@@ -70,6 +70,27 @@ static void a_playoff_is_never_slower_and_changes_nothing_where_all_fits(void **
 }
 
 // What was asked for holds for all that take part in a playoff, and layers may be of unlike sizes.
+static void a_device_that_is_refused_stays_so(void **state) {
+    (void)state;
+    enum { N = 300, REFUSED = 1 };
+    static kin_facts facts;
+    const kin_plan_options options = kin_plan_options_defaults();
+    kin_rng rng;
+    int n_streaming = 0;
+    kin_rng_seed(&rng, 47);
+    for (int n = 0; n < N;) {
+        kin_plan plan;
+        kin_random_facts(&facts, &rng, 6, 60);
+        if (facts.n_device <= REFUSED) continue;
+        facts.devices[REFUSED].disk_bytes_s = 1e91; // without it, the device would be believed
+        if (kin_plan_played(&facts, &options, &plan, NULL) != 0) continue;
+        n++;
+        n_streaming += streams(&facts, &plan);
+        assert_false(kin_plan_workers(&plan, facts.n_device) & kin_device_bit(REFUSED));
+    }
+    assert_true(n_streaming > N / 10);
+}
+
 static void a_playoff_heeds_the_options(void **state) {
     (void)state;
     enum { N = 300 };
@@ -101,6 +122,7 @@ static void a_playoff_heeds_the_options(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_device_that_is_refused_stays_so),
         cmocka_unit_test(a_playoff_heeds_the_options),
         cmocka_unit_test(a_playoff_is_never_slower_and_changes_nothing_where_all_fits),
     };

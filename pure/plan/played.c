@@ -48,11 +48,16 @@ static void enter_fewer_rounds(playoff *o, const kin_plan_options *options) {
     }
 }
 
+// A device that is refused for its disk must not come in with another one.
 static void enter_slower_disks(playoff *o, const kin_plan_options *options, kin_facts *scratch) {
+    kin_device_set usable;
+    kin_plan_options same = *options;
+    if (kin_scheduler_devices(o->facts, options, &usable, NULL) != 0) return;
+    same.leave_out |= ~usable;
     for (size_t i = 0; i < sizeof disk_shares / sizeof *disk_shares; i++) {
         *scratch = *o->facts;
         for (int d = 0; d < scratch->n_device; d++) scratch->devices[d].disk_bytes_s *= disk_shares[i];
-        enter(o, scratch, options);
+        enter(o, scratch, &same);
     }
 }
 
