@@ -48,8 +48,8 @@ int kin_shard_open(kin_shard **out, const kin_model *model, const kin_devices *d
                    kin_err *err);
 void kin_shard_close(kin_shard *shard);
 
-// What a shard sets aside before weights get memory: compute buffers, the program itself, and with the KV cache of its CPU
-// layers all of it.
+// What a shard sets aside before weights get memory: compute buffers; the program itself; both of these, and the KV cache of its
+// CPU layers.
 uint64_t kin_shard_buffer_bytes(const kin_model *model, const kin_shard_options *options);
 uint64_t kin_shard_overhead_bytes(void);
 uint64_t kin_shard_fixed_bytes(const kin_model *model, const kin_shard_options *options);
