@@ -123,12 +123,61 @@ void kin_kv_close(kin_kv *kv) {
     free(kv);
 }
 
+static int32_t seq_of(const kin_batch *batch, int i) {
+    return batch->seq ? batch->seq[i] : 0;
+}
+
+bool kin_batch_has(const kin_batch *batch, int32_t seq, int32_t begin, int32_t end) {
+    for (int i = 0; i < batch->n_tokens; i++) {
+        if ((seq < 0 || seq_of(batch, i) == seq) && batch->pos[i] >= begin && batch->pos[i] < end) return true;
+    }
+    return false;
+}
+
 static int next_free(const kin_kv *kv, int from) {
     while (from < kv->o.n_ctx && kv->cells[from].seq >= 0) from++;
     return from;
 }
 
+static int refuse_twice(int32_t seq, int32_t pos, kin_err *err) {
+    return kin_err_set(err, "position %d of sequence %d is in the KV cache already", (int)pos, (int)seq);
+}
+
+// A batch is nearly always one sequence in ascending order, which has nothing twice.
+static bool is_ascending(const kin_batch *batch) {
+    for (int i = 1; i < batch->n_tokens; i++) {
+        if (seq_of(batch, i) != seq_of(batch, 0) || batch->pos[i] <= batch->pos[i - 1]) return false;
+    }
+    return true;
+}
+
+static int check_batch(const kin_batch *batch, kin_err *err) {
+    if (is_ascending(batch)) return 0;
+    for (int i = 1; i < batch->n_tokens; i++) {
+        kin_batch before = *batch;
+        before.n_tokens = i;
+        if (kin_batch_has(&before, seq_of(batch, i), batch->pos[i], batch->pos[i] + 1))
+            return refuse_twice(seq_of(batch, i), batch->pos[i], err);
+    }
+    return 0;
+}
+
+static int check_cells(const kin_kv *kv, const kin_batch *batch, kin_err *err) {
+    int32_t least = INT32_MAX, most = 0;
+    for (int i = 0; i < batch->n_tokens; i++) {
+        if (batch->pos[i] < least) least = batch->pos[i];
+        if (batch->pos[i] > most) most = batch->pos[i];
+    }
+    for (int i = 0; i < kv->n_used; i++) {
+        const cell *c = &kv->cells[i];
+        if (c->seq < 0 || c->pos < least || c->pos > most) continue;
+        if (kin_batch_has(batch, c->seq, c->pos, c->pos + 1)) return refuse_twice(c->seq, c->pos, err);
+    }
+    return 0;
+}
+
 int kin_kv_place(kin_kv *kv, const kin_batch *batch, int64_t *cells, kin_err *err) {
+    if (check_batch(batch, err) != 0 || check_cells(kv, batch, err) != 0) return KIN_FAIL;
     int at = kv->first_free;
     for (int i = 0; i < batch->n_tokens; i++, at++) {
         at = next_free(kv, at);
@@ -136,7 +185,7 @@ int kin_kv_place(kin_kv *kv, const kin_batch *batch, int64_t *cells, kin_err *er
         cells[i] = at;
     }
     for (int i = 0; i < batch->n_tokens; i++) {
-        kv->cells[cells[i]] = (cell){.seq = batch->seq ? batch->seq[i] : 0, .pos = batch->pos[i]};
+        kv->cells[cells[i]] = (cell){.seq = seq_of(batch, i), .pos = batch->pos[i]};
     }
     kv->first_free = at;
     if (at > kv->n_used) kv->n_used = at;
@@ -146,7 +195,8 @@ int kin_kv_place(kin_kv *kv, const kin_batch *batch, int64_t *cells, kin_err *er
 void kin_kv_remove(kin_kv *kv, int32_t seq, int32_t begin, int32_t end) {
     for (int i = 0; i < kv->n_used; i++) {
         cell *c = &kv->cells[i];
-        if (c->seq != seq || c->pos < begin || c->pos >= end) continue;
+        bool is_of_seq = seq < 0 ? c->seq >= 0 : c->seq == seq;
+        if (!is_of_seq || c->pos < begin || c->pos >= end) continue;
         c->seq = -1;
         if (i < kv->first_free) kv->first_free = i;
     }
@@ -170,7 +220,7 @@ int kin_kv_n_ctx(const kin_kv *kv) {
 void kin_kv_mask(const kin_kv *kv, const kin_batch *batch, const int32_t *rows, int n_rows, int n_kv, ggml_fp16_t *mask) {
     for (int i = 0; i < n_rows; i++, mask += n_kv) {
         int row = rows ? rows[i] : i;
-        int32_t seq = batch->seq ? batch->seq[row] : 0, pos = batch->pos[row];
+        int32_t seq = seq_of(batch, row), pos = batch->pos[row];
         for (int j = 0; j < n_kv; j++) {
             const cell *c = &kv->cells[j];
             mask[j] = c->seq == seq && c->pos <= pos ? f16_zero : f16_minus_infinity;

@@ -33,6 +33,9 @@ typedef struct kin_batch {
     bool no_output; // kin_shard_output will not follow: its weights need not be made ready
 } kin_batch;
 
+// Whether it has tokens at positions [begin, end) of a sequence (-1: of any).
+bool kin_batch_has(const kin_batch *batch, int32_t seq, int32_t begin, int32_t end);
+
 static inline int kin_batch_n_out(const kin_batch *batch) {
     return batch->out ? batch->n_out : batch->n_tokens;
 }
@@ -44,10 +47,11 @@ int kin_kv_open(kin_kv **out, const kin_hparams *hp, const kin_kv_options *optio
                 const kin_device *(*device_of)(const void *user, int il), const void *user, kin_err *err);
 void kin_kv_close(kin_kv *kv);
 
-// Gives each token of the batch a cell: cells // i64 [n_tokens]. Fails, changing nothing, when not enough are free.
+// Gives each token of the batch a cell: cells // i64 [n_tokens]. Fails, changing nothing, when not enough are free, or when a
+// position of a sequence would have two cells: attention would count it twice.
 int kin_kv_place(kin_kv *kv, const kin_batch *batch, int64_t *cells, kin_err *err);
 
-// Forgets positions [begin, end) of a sequence.
+// Forgets positions [begin, end) of a sequence (-1: of all).
 void kin_kv_remove(kin_kv *kv, int32_t seq, int32_t begin, int32_t end);
 void kin_kv_clear(kin_kv *kv);
 

@@ -64,7 +64,7 @@ static void cells_are_given_out_lowest_free_first(void **state) {
     expect_cells(kv, 7, 0, 3, (int64_t[]){4, 5, 6});
     kin_kv_remove(kv, 0, 1, 3); // cells 1 and 2
     kin_kv_remove(kv, 7, 1, 2); // cell 5
-    expect_cells(kv, 0, 1, 4, (int64_t[]){1, 2, 5, 7});
+    expect_cells(kv, 0, 4, 4, (int64_t[]){1, 2, 5, 7});
     kin_kv_remove(kv, 0, 0, 100);
     expect_cells(kv, 9, 0, 2, (int64_t[]){0, 1});
     kin_kv_clear(kv);
@@ -143,6 +143,40 @@ static void a_token_looks_at_its_own_sequence_up_to_itself(void **state) {
     kin_kv_close(kv);
 }
 
+static void a_position_of_a_sequence_never_has_two_cells(void **state) {
+    (void)state;
+    const int32_t pos[] = {4, 5, 4}, seq[] = {1, 1, 1}, other[] = {1, 1, 2};
+    int64_t cells[N_CTX];
+    kin_err err;
+    kin_kv *kv = open_kv();
+    assert_int_equal(place(kv, 0, 0, 8, cells), 0);
+    assert_int_equal(place(kv, 0, 7, 1, cells), KIN_FAIL);
+    assert_int_equal(place(kv, 0, 6, 4, cells), KIN_FAIL);
+    assert_int_equal(kin_kv_place(kv, &(kin_batch){.n_tokens = 3, .pos = pos, .seq = seq}, cells, &err), KIN_FAIL);
+    assert_string_equal(err.text, "position 4 of sequence 1 is in the KV cache already");
+    expect_cells(kv, 0, 8, 1, (int64_t[]){8}); // nothing was changed
+    assert_int_equal(kin_kv_place(kv, &(kin_batch){.n_tokens = 3, .pos = pos, .seq = other}, cells, &err), 0);
+    assert_int_equal(kin_kv_place(kv, &(kin_batch){.n_tokens = 1, .pos = pos + 2, .seq = other + 2}, cells, &err), KIN_FAIL);
+    kin_kv_remove(kv, 0, 7, 8);
+    expect_cells(kv, 0, 7, 1, (int64_t[]){7});
+    kin_kv_close(kv);
+}
+
+static void a_range_of_all_sequences_leaves_the_other_positions(void **state) {
+    (void)state;
+    int64_t cells[N_CTX];
+    kin_kv *kv = open_kv();
+    assert_int_equal(place(kv, 0, 0, 4, cells), 0);
+    assert_int_equal(place(kv, 7, 0, 4, cells), 0);
+    kin_kv_remove(kv, -1, 2, 4);
+    expect_cells(kv, 0, 2, 2, (int64_t[]){2, 3});
+    expect_cells(kv, 7, 2, 1, (int64_t[]){6});
+    assert_int_equal(place(kv, 7, 0, 1, cells), KIN_FAIL); // it is still there
+    kin_kv_remove(kv, -1, 0, INT32_MAX);
+    expect_cells(kv, 1, 0, 2, (int64_t[]){0, 1});
+    kin_kv_close(kv);
+}
+
 // ---- any sequence of steps, against a list of what must be there
 
 typedef struct entry {
@@ -159,9 +193,14 @@ static void step_add(kin_kv *kv, entry *cells, kin_rng *rng) {
     int32_t seq = (int32_t)(kin_rng_u64(rng) % 3), pos = (int32_t)(kin_rng_u64(rng) % 50);
     int n = 1 + (int)(kin_rng_u64(rng) % 12), n_free = 0;
     int64_t got[N_CTX];
-    for (int i = 0; i < N_CTX; i++) n_free += cells[i].seq < 0;
-    assert_int_equal(place(kv, seq, pos, n, got), n <= n_free ? 0 : KIN_FAIL);
-    for (int i = 0; i < n && n <= n_free; i++) {
+    bool is_there = false;
+    for (int i = 0; i < N_CTX; i++) {
+        n_free += cells[i].seq < 0;
+        is_there = is_there || (cells[i].seq == seq && cells[i].pos >= pos && cells[i].pos < pos + n);
+    }
+    bool fits = n <= n_free && !is_there;
+    assert_int_equal(place(kv, seq, pos, n, got), fits ? 0 : KIN_FAIL);
+    for (int i = 0; i < n && fits; i++) {
         int at = lowest_free(cells);
         assert_int_equal(got[i], at);
         cells[at] = (entry){seq, pos + i};
@@ -169,10 +208,10 @@ static void step_add(kin_kv *kv, entry *cells, kin_rng *rng) {
 }
 
 static void step_remove(kin_kv *kv, entry *cells, kin_rng *rng) {
-    int32_t seq = (int32_t)(kin_rng_u64(rng) % 3), begin = (int32_t)(kin_rng_u64(rng) % 50), end = begin + 10;
+    int32_t seq = (int32_t)(kin_rng_u64(rng) % 4) - 1, begin = (int32_t)(kin_rng_u64(rng) % 50), end = begin + 10;
     kin_kv_remove(kv, seq, begin, end);
     for (int i = 0; i < N_CTX; i++) {
-        if (cells[i].seq == seq && cells[i].pos >= begin && cells[i].pos < end) cells[i].seq = -1;
+        if ((seq < 0 || cells[i].seq == seq) && cells[i].pos >= begin && cells[i].pos < end) cells[i].seq = -1;
     }
 }
 
@@ -251,6 +290,8 @@ int main(void) {
         cmocka_unit_test(attention_looks_at_steps_of_64_up_to_the_highest_used_cell),
         cmocka_unit_test(a_batch_that_does_not_fit_changes_nothing),
         cmocka_unit_test(a_token_looks_at_its_own_sequence_up_to_itself),
+        cmocka_unit_test(a_position_of_a_sequence_never_has_two_cells),
+        cmocka_unit_test(a_range_of_all_sequences_leaves_the_other_positions),
         cmocka_unit_test(any_sequence_of_steps_agrees_with_a_plain_list),
         cmocka_unit_test(tensors_are_keys_and_values_of_the_windows),
         cmocka_unit_test(rows_that_are_no_whole_blocks_are_refused),
