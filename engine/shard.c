@@ -430,14 +430,6 @@ void kin_shard_end(kin_shard *s, int number, bool keep) {
     }
 }
 
-bool kin_shard_step_has(const kin_shard *s, int number, int32_t seq, int32_t begin, int32_t end) {
-    const step *st = &s->steps[number];
-    for (int i = 0; i < st->batch.n_tokens; i++) {
-        if ((seq < 0 || st->seq[i] == seq) && st->pos[i] >= begin && st->pos[i] < end) return true;
-    }
-    return false;
-}
-
 // ---- running
 
 // Before a feed-forward block with experts: asks its router which ones, and brings them into memory.

@@ -67,9 +67,6 @@ int kin_shard_run(kin_shard *shard, int step, int i_window, const float *x, floa
 // Ends a step. keep: its tokens stay in the KV cache; else it is as if the step had never begun.
 void kin_shard_end(kin_shard *shard, int step, bool keep);
 
-// Whether a step has tokens at positions [begin, end) of a sequence (-1: of any).
-bool kin_shard_step_has(const kin_shard *shard, int step, int32_t seq, int32_t begin, int32_t end);
-
 // The output layer: x // f32 [n, n_embd] after the last layer -> logits // f32 [n, n_vocab]. Only with options.output.
 int kin_shard_output(kin_shard *shard, int n, const float *x, float *logits, kin_err *err);
 

@@ -5,7 +5,9 @@
 
 typedef struct waiting {
     kin_leg leg;
-    float *x; // f32 [n_batch, n_embd]
+    float *x;           // f32 [n_batch, n_embd]
+    int32_t *pos, *seq; // [n_batch] of its tokens, n_tokens of them
+    int n_tokens;
 } waiting;
 
 struct kin_alone {
@@ -23,8 +25,11 @@ int kin_alone_open(kin_alone **out, int n_batch, int n_embd, int n_steps, kin_er
     a->n_steps = n_steps;
     a->queue = calloc((size_t)n_steps, sizeof *a->queue);
     for (int i = 0; i < n_steps && a->queue; i++) {
-        a->queue[i].x = malloc((size_t)n_batch * (size_t)n_embd * sizeof(float));
-        if (a->queue[i].x) continue;
+        waiting *w = &a->queue[i];
+        w->x = malloc((size_t)n_batch * (size_t)n_embd * sizeof *w->x);
+        w->pos = malloc((size_t)n_batch * sizeof *w->pos);
+        w->seq = malloc((size_t)n_batch * sizeof *w->seq);
+        if (w->x && w->pos && w->seq) continue;
         kin_alone_close(a);
         return kin_err_set(err, "out of memory");
     }
@@ -38,17 +43,25 @@ int kin_alone_open(kin_alone **out, int n_batch, int n_embd, int n_steps, kin_er
 
 void kin_alone_close(kin_alone *a) {
     if (!a) return;
-    for (int i = 0; i < a->n_steps; i++) free(a->queue[i].x);
+    for (int i = 0; i < a->n_steps; i++) {
+        free(a->queue[i].x);
+        free(a->queue[i].pos);
+        free(a->queue[i].seq);
+    }
     free(a->queue);
     free(a);
 }
 
 static int send(void *user, const kin_leg *leg, const kin_batch *batch, const float *x, kin_err *err) {
     kin_alone *a = user;
-    (void)batch;
     if (a->n == a->n_steps) return kin_err_set(err, "%d steps are on their way already", a->n);
     waiting *w = &a->queue[(a->first + a->n++) % a->n_steps];
     w->leg = *leg;
+    w->n_tokens = batch->n_tokens;
+    for (int i = 0; i < batch->n_tokens; i++) {
+        w->pos[i] = batch->pos[i];
+        w->seq[i] = batch->seq ? batch->seq[i] : 0;
+    }
     memcpy(w->x, x, (size_t)leg->n_rows * a->n_embd * sizeof *x);
     return 0;
 }
@@ -66,8 +79,15 @@ static int receive(void *user, kin_leg *leg, float *x, kin_err *err) {
 
 static void forget(void *user, int32_t seq, int32_t begin, int32_t end) {
     kin_alone *a = user;
-    (void)seq, (void)begin, (void)end;
-    a->n = 0;
+    int n_kept = 0;
+    for (int i = 0; i < a->n; i++) {
+        waiting *w = &a->queue[(a->first + i) % a->n_steps], *to = &a->queue[(a->first + n_kept) % a->n_steps], kept = *w;
+        if (kin_batch_has(&(kin_batch){.n_tokens = w->n_tokens, .pos = w->pos, .seq = w->seq}, seq, begin, end)) continue;
+        *w = *to; // its buffers are kept for others
+        *to = kept;
+        n_kept++;
+    }
+    a->n = n_kept;
 }
 
 kin_port kin_alone_port(kin_alone *a) {

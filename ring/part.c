@@ -6,6 +6,8 @@ typedef struct passing {
     bool open;
     uint64_t step;
     int shard_step;
+    int32_t *pos, *seq; // [cap] of its tokens, n_tokens of them
+    int cap;
     int n_tokens, n_out;
     int round; // that comes next
 } passing;
@@ -38,6 +40,10 @@ int kin_part_open(kin_part **out, const kin_part_options *o, kin_err *err) {
 
 void kin_part_close(kin_part *p) {
     if (!p) return;
+    for (int i = 0; i < p->o.n_steps && p->steps; i++) {
+        free(p->steps[i].pos);
+        free(p->steps[i].seq);
+    }
     free(p->windows);
     free(p->steps);
     free(p);
@@ -56,13 +62,32 @@ static void end(kin_part *p, passing *s, bool keep) {
     if (p->o.shard) kin_shard_end(p->o.shard, s->shard_step, keep);
 }
 
+static bool make_room(passing *s, int n) {
+    if (n <= s->cap) return true;
+    int32_t *pos = realloc(s->pos, (size_t)n * sizeof *pos);
+    if (pos) s->pos = pos;
+    int32_t *seq = realloc(s->seq, (size_t)n * sizeof *seq);
+    if (seq) s->seq = seq;
+    if (pos && seq) s->cap = n;
+    return pos && seq;
+}
+
 int kin_part_begin(kin_part *p, uint64_t step, const kin_batch *batch, kin_err *err) {
     if (find(p, true, step)) return kin_err_set(err, "step %llu came twice", (unsigned long long)step);
     passing *s = find(p, false, 0);
     if (!s) return kin_err_set(err, "more than %d steps are on their way", p->o.n_steps);
-    *s = (passing){.step = step, .n_tokens = batch->n_tokens, .n_out = kin_batch_n_out(batch)};
-    if (p->o.shard) s->shard_step = kin_shard_begin(p->o.shard, batch, err);
-    if (s->shard_step < 0) return KIN_FAIL;
+    if (!make_room(s, batch->n_tokens)) return kin_err_set(err, "out of memory for a step of %d tokens", batch->n_tokens);
+    int number = p->o.shard ? kin_shard_begin(p->o.shard, batch, err) : 0;
+    if (number < 0) return KIN_FAIL;
+    for (int i = 0; i < batch->n_tokens; i++) {
+        s->pos[i] = batch->pos[i];
+        s->seq[i] = batch->seq ? batch->seq[i] : 0;
+    }
+    s->step = step;
+    s->shard_step = number;
+    s->n_tokens = batch->n_tokens;
+    s->n_out = kin_batch_n_out(batch);
+    s->round = 0;
     s->open = true;
     return 0;
 }
@@ -105,18 +130,12 @@ int kin_part_run(kin_part *p, uint64_t step, int round, int n_rows, float *x, ki
 }
 
 void kin_part_forget(kin_part *p, int32_t seq, int32_t begin, int32_t end_pos) {
-    if (!p->o.shard) {
-        for (int i = 0; i < p->o.n_steps; i++) p->steps[i].open = false; // a relay need not know
-        return;
-    }
     for (int i = 0; i < p->o.n_steps; i++) {
         passing *s = &p->steps[i];
-        if (s->open && kin_shard_step_has(p->o.shard, s->shard_step, seq, begin, end_pos)) end(p, s, false);
+        const kin_batch batch = {.n_tokens = s->n_tokens, .pos = s->pos, .seq = s->seq};
+        if (s->open && kin_batch_has(&batch, seq, begin, end_pos)) end(p, s, false);
     }
-    if (seq < 0)
-        kin_shard_clear(p->o.shard);
-    else
-        kin_shard_remove(p->o.shard, seq, begin, end_pos);
+    if (p->o.shard) kin_shard_remove(p->o.shard, seq, begin, end_pos);
 }
 
 void kin_part_reset(kin_part *p) {

@@ -49,6 +49,7 @@ static int check_numbers(const kin_steps *s, const kin_proto_step *m, kin_err *e
     for (uint32_t i = 0; (m->flags & KIN_PROTO_STEP_POSITIONS) && i < m->n_tokens; i++) {
         int32_t seq = kin_proto_i32_at(m->seq, i);
         if (seq >= s->n_seq) return kin_err_set(err, "sequence %d of %d", (int)seq, s->n_seq);
+        if (kin_proto_i32_at(m->pos, i) == INT32_MAX) return kin_err_set(err, "a position that no FORGET can name");
     }
     return 0;
 }

@@ -3,7 +3,7 @@
 enum { LOOK_MS = 200 }; // how often a wait looks whether to stop
 
 void kin_wire_init(kin_wire *w, const kin_wire_options *o) {
-    w->o = *o;
+    *w = (kin_wire){.o = *o};
 }
 
 static int send(void *user, const kin_leg *leg, const kin_batch *batch, const float *x, kin_err *err) {
@@ -34,7 +34,8 @@ static kin_parcel *next_frame(const kin_wire_options *o) {
 }
 
 static int receive(void *user, kin_leg *leg, float *x, kin_err *err) {
-    const kin_wire_options *o = &((kin_wire *)user)->o;
+    kin_wire *w = user;
+    const kin_wire_options *o = &w->o;
     for (;;) {
         kin_parcel *parcel = next_frame(o);
         if (!parcel) {
@@ -44,15 +45,26 @@ static int receive(void *user, kin_leg *leg, float *x, kin_err *err) {
         }
         bool step = parcel->frame.type == KIN_FRAME_STEP; // or what is to be forgotten, once round
         int rc = step ? unpack(o, parcel, leg, x, err) : 0;
+        if (!step && w->n_forgets > 0) w->n_forgets--;
         kin_parcels_give(o->pool, parcel);
         if (step) return rc;
     }
 }
 
+// Between requests: what comes back of steps is of one that was given up. A FORGET that does not leave is one whose ring is
+// broken; with the next epoch all members begin with an empty cache.
 static void forget(void *user, int32_t seq, int32_t begin, int32_t end) {
-    const kin_wire_options *o = &((kin_wire *)user)->o;
-    kin_parcel *parcel = kin_steps_pack_forget(o->pool, o->epoch, seq, begin, end);
-    if (parcel) o->out(o->user, parcel);
+    kin_wire *w = user;
+    const kin_wire_options *o = &w->o;
+    kin_parcel *parcel = NULL;
+    while (w->n_forgets >= KIN_WIRE_FORGETS || !(parcel = kin_steps_pack_forget(o->pool, o->epoch, seq, begin, end))) {
+        kin_parcel *back = next_frame(o);
+        if (!back) return;
+        if (back->frame.type == KIN_FRAME_FORGET && w->n_forgets > 0) w->n_forgets--;
+        kin_parcels_give(o->pool, back);
+    }
+    w->n_forgets++;
+    o->out(o->user, parcel);
 }
 
 kin_port kin_wire_port(kin_wire *w) {

@@ -22,8 +22,11 @@ typedef struct kin_wire_options {
     void *user;
 } kin_wire_options;
 
+enum { KIN_WIRE_FORGETS = 8 }; // most FORGETs on their way: one more waits until one is back
+
 typedef struct kin_wire {
     kin_wire_options o;
+    int n_forgets; // on their way
 } kin_wire;
 
 void kin_wire_init(kin_wire *wire, const kin_wire_options *options);

@@ -168,6 +168,22 @@ static void a_step_that_fails_leaves_no_trace(void **state) {
     kin_thread_ring_close(ring);
 }
 
+// More than there are parcels: each goes round, and comes back to a head that takes nothing.
+static void of_many_forgets_in_a_row_none_is_lost(void **state) {
+    (void)state;
+    static float got[N_ROWS * N_VOCAB];
+    const kin_round_share shares[] = {{2, 0}, {2, 0}, {2, 0}};
+    kin_err err;
+    kin_thread_ring *ring = open_ring(3, shares);
+    kin_head *head = kin_thread_ring_head(ring);
+    assert_int_equal(kin_head_eval(head, 0, 0, ids, N_IDS, NULL, 0, &err), 0);
+    for (int i = 0; i < 100; i++) kin_head_remove(head, 3, i, i + 1);
+    kin_head_remove(head, 0, 0, N_IDS);
+    run(ring, got);
+    assert_memory_equal(got, want, sizeof got);
+    kin_thread_ring_close(ring);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_machine), // makes what the others compare with
@@ -177,6 +193,7 @@ int main(void) {
         cmocka_unit_test(relays_and_a_head_without_layers_give_its_bits),
         cmocka_unit_test(f16_on_the_wire_stays_close),
         cmocka_unit_test(a_step_that_fails_leaves_no_trace),
+        cmocka_unit_test(of_many_forgets_in_a_row_none_is_lost),
     };
     return cmocka_run_group_tests(tests, make_model, remove_model);
 }

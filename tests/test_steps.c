@@ -1,4 +1,5 @@
-// Steps as frames (ring/steps.h), parcels and their queue (ring/parcel.h), and the port of a head on its own (ring/alone.h).
+// Steps as frames (ring/steps.h), parcels and their queue (ring/parcel.h), steps that pass (ring/part.h), and the port of a head
+// on its own (ring/alone.h).
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,6 +12,7 @@
 #include <unistd.h>
 
 #include "ring/alone.h"
+#include "ring/part.h"
 #include "ring/steps.h"
 
 enum { N_EMBD = 8, N_BATCH = 4 };
@@ -184,24 +186,72 @@ static void alone_what_is_sent_comes_back_in_order(void **state) {
     kin_err err;
     float got[N_BATCH * N_EMBD];
     kin_leg leg;
+    const kin_batch two = {.n_tokens = 2, .pos = pos, .seq = seq};
     assert_int_equal(kin_alone_open(&alone, N_BATCH, N_EMBD, 2, &err), 0);
     kin_port port = kin_alone_port(alone);
     assert_int_equal(port.receive(port.user, &leg, got, &err), KIN_FAIL);
     for (uint64_t i = 1; i <= 2; i++) {
         x[0] = (float)i;
-        assert_int_equal(port.send(port.user, &(kin_leg){.step = i, .n_rows = 2}, NULL, x, &err), 0);
+        assert_int_equal(port.send(port.user, &(kin_leg){.step = i, .n_rows = 2}, &two, x, &err), 0);
     }
-    assert_int_equal(port.send(port.user, &(kin_leg){.step = 3, .n_rows = 2}, NULL, x, &err), KIN_FAIL);
+    assert_int_equal(port.send(port.user, &(kin_leg){.step = 3, .n_rows = 2}, &two, x, &err), KIN_FAIL);
     for (uint64_t i = 1; i <= 2; i++) {
         assert_int_equal(port.receive(port.user, &leg, got, &err), 0);
         assert_int_equal(leg.step, i);
         assert_true(got[0] == (float)i);
     }
-    assert_int_equal(port.send(port.user, &(kin_leg){.step = 4, .n_rows = 1}, NULL, x, &err), 0);
+    assert_int_equal(port.send(port.user, &(kin_leg){.step = 4, .n_rows = 1}, &two, x, &err), 0);
     port.forget(port.user, -1, 0, INT32_MAX);
     assert_int_equal(port.receive(port.user, &leg, got, &err), KIN_FAIL);
     kin_alone_close(alone);
     kin_alone_close(NULL);
+}
+
+static void alone_only_steps_of_what_is_forgotten_end(void **state) {
+    (void)state;
+    static const int32_t of_sequence[][1] = {{0}, {1}, {0}, {1}}, at[][1] = {{0}, {0}, {1}, {1}};
+    kin_alone *alone;
+    kin_err err;
+    float got[N_BATCH * N_EMBD];
+    kin_leg leg;
+    assert_int_equal(kin_alone_open(&alone, N_BATCH, N_EMBD, 4, &err), 0);
+    kin_port port = kin_alone_port(alone);
+    for (int again = 0; again < 2; again++) { // the second time from the middle of the queue
+        for (uint64_t i = 0; i < 4; i++) {
+            const kin_batch one = {.n_tokens = 1, .pos = at[i], .seq = of_sequence[i]};
+            x[0] = (float)i;
+            assert_int_equal(port.send(port.user, &(kin_leg){.step = i, .n_rows = 1}, &one, x, &err), 0);
+        }
+        port.forget(port.user, 0, 0, INT32_MAX);
+        port.forget(port.user, -1, 1, 2);
+        assert_int_equal(port.receive(port.user, &leg, got, &err), 0);
+        assert_int_equal(leg.step, 1);
+        assert_true(got[0] == 1.f);
+        assert_int_equal(port.receive(port.user, &leg, got, &err), KIN_FAIL);
+    }
+    kin_alone_close(alone);
+}
+
+static int begin_and_run(kin_part *part, uint64_t step, int32_t of_sequence, int32_t at, kin_err *err) {
+    const kin_batch one = {.n_tokens = 1, .pos = &at, .seq = &of_sequence};
+    return kin_part_begin(part, step, &one, err) != 0 ? KIN_FAIL : kin_part_run(part, step, 0, 1, x, err);
+}
+
+static void a_relay_ends_only_steps_of_what_is_forgotten(void **state) {
+    (void)state;
+    kin_part *relay;
+    kin_err err;
+    kin_part_options o = {.n_rounds = 2, .n_layer = 4, .n_steps = 4};
+    assert_int_equal(kin_part_open(&relay, &o, &err), 0);
+    for (int i = 0; i < 4; i++) assert_int_equal(begin_and_run(relay, (uint64_t)i, i % 2, i / 2, &err), 1);
+    kin_part_forget(relay, 0, 0, INT32_MAX);
+    kin_part_forget(relay, -1, 1, 2);
+    assert_int_equal(kin_part_run(relay, 0, 1, 1, x, &err), KIN_FAIL);
+    assert_int_equal(kin_part_run(relay, 1, 1, 1, x, &err), 1);
+    assert_int_equal(kin_part_run(relay, 2, 1, 1, x, &err), KIN_FAIL);
+    assert_int_equal(kin_part_run(relay, 3, 1, 1, x, &err), KIN_FAIL);
+    for (int i = 4; i < 8; i++) assert_int_equal(begin_and_run(relay, (uint64_t)i, 0, i, &err), 1); // all places are free again
+    kin_part_close(relay);
 }
 
 int main(void) {
@@ -212,6 +262,8 @@ int main(void) {
         cmocka_unit_test(a_queue_keeps_order_between_threads),
         cmocka_unit_test(an_interrupted_queue_gives_nothing_until_it_is_not),
         cmocka_unit_test(alone_what_is_sent_comes_back_in_order),
+        cmocka_unit_test(alone_only_steps_of_what_is_forgotten_end),
+        cmocka_unit_test(a_relay_ends_only_steps_of_what_is_forgotten),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
