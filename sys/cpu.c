@@ -2,8 +2,6 @@
 
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #ifdef __APPLE__
@@ -20,9 +18,17 @@ int kin_cpu_n_cores(void) {
     return n > 0 ? n : 1;
 }
 
+int kin_cpu_n_threads(void) {
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+    return n > 0 ? (int)n : 1;
+}
+
 #else
 
+#include <math.h>
 #include <sched.h>
+
+#include "sys/quota.h"
 
 // Whether `cpu` is the first of its core's hyper-threads: the first number of the list of siblings is its own.
 static bool first_of_core(int cpu) {
@@ -36,31 +42,24 @@ static bool first_of_core(int cpu) {
     return first == cpu;
 }
 
-// Quota over period of a cgroup that limits CPU time, rounded up; `n` if there is none.
-static int apply_quota(int n) {
-    long quota = -1, period = 0;
-    FILE *f = fopen("/sys/fs/cgroup/cpu.max", "re");
-    if (f) {
-        if (fscanf(f, "%ld %ld", &quota, &period) != 2) quota = -1;
-        fclose(f);
-    }
-    if (quota <= 0 || period <= 0) return n;
-    long whole = (quota + period - 1) / period;
-    return whole < n ? (int)whole : n;
+int kin_cpu_n_threads(void) {
+    cpu_set_t allowed;
+    return sched_getaffinity(0, sizeof allowed, &allowed) == 0 && CPU_COUNT(&allowed) > 0 ? CPU_COUNT(&allowed) : 1;
+}
+
+// More threads than the quota pays for wait for each other while they are stopped: 187 ms per token with 2 threads in a quota of
+// one core, 83 with 1.
+static int within_quota(int n) {
+    double cores = ceil(kin_quota_read().cores);
+    return cores > 0 && cores < n ? (int)cores : n;
 }
 
 int kin_cpu_n_cores(void) {
     cpu_set_t allowed;
-    int n_all = 0, n_first = 0;
+    int n = 0;
     if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return 1;
-    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-        if (!CPU_ISSET(cpu, &allowed)) continue;
-        n_all++;
-        n_first += first_of_core(cpu);
-    }
-    int n = n_first > 0 ? n_first : n_all;
-    n = apply_quota(n);
-    return n > 0 ? n : 1;
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) n += CPU_ISSET(cpu, &allowed) && first_of_core(cpu);
+    return within_quota(n > 0 ? n : kin_cpu_n_threads());
 }
 
 #endif

@@ -6,6 +6,9 @@ typedef struct kin_quota {
     double period_s; // the longest slice in which it is counted
 } kin_quota;
 
-// The tightest limit on the way from this process's group to the root (v1 "cpu", and v2). Never fails: what cannot be read is
-// no limit.
+// The tightest limit on the way from this process's group to the root (v1 "cpu", and v2, wherever they are mounted). Never fails:
+// what cannot be read is no limit.
 kin_quota kin_quota_read(void);
+
+// The same below another root: ROOT/proc/self/cgroup, ROOT/proc/self/mounts, and the groups themselves. For tests.
+kin_quota kin_quota_read_below(const char *root);
