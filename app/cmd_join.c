@@ -23,7 +23,7 @@ static void fill_table(join_options *o, kin_option table[N_OPTIONS]) {
     const kin_option own[] = {
         {KIN_OPTION_STRING, "model", 'm', &o->model, "FILE", "the model, if this machine has it (default: it is fetched)", 0, 0},
         {KIN_OPTION_SIZE, "memory", 0, &o->memory, "SIZE", "memory to lend (default: what is free)", 0, 0},
-        {KIN_OPTION_INT, "threads", 't', &o->n_threads, "N", "CPU threads (default: physical cores)", 0, 1024},
+        {KIN_OPTION_THREADS, "threads", 't', &o->n_threads, "N", "CPU threads (default: physical cores)", 0, 1024},
         {KIN_OPTION_FLAG, "no-gpu", 0, &o->no_gpu, NULL, "do not lend the GPU", 0, 0},
         {KIN_OPTION_STRING, "cache", 0, &o->cache_dir, "DIR",
          "where fetched and prepacked weights are kept (default: the user's cache directory)", 0, 0},

@@ -53,7 +53,8 @@ static void fill_here(plan_options *o, kin_option table[7]) {
     kin_session_options *s = &o->session;
     const kin_option options[7] = {
         {KIN_OPTION_FLAG, "cluster", 0, &s->fleet.cluster, NULL, "plan with other devices, too ('kin join' on each)", 0, 0},
-        {KIN_OPTION_INT, "threads", 't', &s->n_threads, "N", "CPU threads of this machine (default: physical cores)", 0, 1024},
+        {KIN_OPTION_THREADS, "threads", 't', &s->n_threads, "N", "CPU threads of this machine (default: physical cores)", 0,
+         1024},
         {KIN_OPTION_SIZE, "memory", 0, &s->memory, "SIZE", "memory that it may use (default: what is free)", 0, 0},
         {KIN_OPTION_STRING, "profile", 0, &s->profile, "FILE",
          "what it can do, as 'kin profile --json' prints it (default: measured once)", 0, 0},

@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/units.h"
+#include "sys/cpu.h"
 
 static const kin_option *find(kin_option_tables tables, const char *name, size_t len, char letter) {
     for (int t = 0; t < KIN_MAX_TABLES && tables[t]; t++) {
@@ -21,12 +23,21 @@ static const kin_option *find(kin_option_tables tables, const char *name, size_t
 static int parse_number(const kin_option *o, const char *text, double *value, kin_err *err) {
     char *end;
     errno = 0;
-    *value = o->kind == KIN_OPTION_INT ? (double)strtoll(text, &end, 10) : strtod(text, &end);
+    bool whole = o->kind != KIN_OPTION_FLOAT;
+    *value = whole ? (double)strtoll(text, &end, 10) : strtod(text, &end);
     if (end == text || *end || errno || !(*value >= o->min && *value <= o->max)) {
-        return kin_err_set(err, "--%s %s: must be a%s number from %.10g to %.10g", o->name, text,
-                           o->kind == KIN_OPTION_INT ? " whole" : "", o->min, o->max);
+        return kin_err_set(err, "--%s %s: must be a%s number from %.10g to %.10g", o->name, text, whole ? " whole" : "", o->min,
+                           o->max);
     }
     return 0;
+}
+
+// Threads wait for each other in every operation: with more than can run at once a token takes minutes.
+static int threads_here(const kin_option *o, double asked) {
+    int most = kin_cpu_n_threads();
+    if (asked <= most) return (int)asked;
+    kin_log(KIN_LOG_WARN, "--%s %.0f: this machine runs %d at once, so %d are used", o->name, asked, most, most);
+    return most;
 }
 
 static int set_value(const kin_option *o, const char *text, kin_err *err) {
@@ -45,6 +56,10 @@ static int set_value(const kin_option *o, const char *text, kin_err *err) {
     case KIN_OPTION_INT:
         if (parse_number(o, text, &number, err) != 0) return KIN_FAIL;
         *(int *)o->value = (int)number;
+        return 0;
+    case KIN_OPTION_THREADS:
+        if (parse_number(o, text, &number, err) != 0) return KIN_FAIL;
+        *(int *)o->value = threads_here(o, number);
         return 0;
     case KIN_OPTION_FLOAT:
         if (parse_number(o, text, &number, err) != 0) return KIN_FAIL;

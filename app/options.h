@@ -9,13 +9,15 @@
 #include "base/err.h"
 
 typedef enum kin_option_kind {
-    KIN_OPTION_END,    // closes a table
-    KIN_OPTION_FLAG,   // bool: set by being there (in the environment: 1 or 0)
-    KIN_OPTION_INT,    // int in [min, max]
-    KIN_OPTION_FLOAT,  // float in [min, max]
-    KIN_OPTION_SIZE,   // uint64_t bytes: 512M, 1.5G
-    KIN_OPTION_STRING, // const char *
-    KIN_OPTION_U64,    // uint64_t
+    KIN_OPTION_END,     // closes a table
+    KIN_OPTION_FLAG,    // bool: set by being there (in the environment: 1 or 0)
+    KIN_OPTION_INT,     // int in [min, max]
+    KIN_OPTION_THREADS, // int: 0, or as many CPU threads as this machine can run at once; more are cut to that, with a line in
+                        // the log
+    KIN_OPTION_FLOAT,   // float in [min, max]
+    KIN_OPTION_SIZE,    // uint64_t bytes: 512M, 1.5G
+    KIN_OPTION_STRING,  // const char *
+    KIN_OPTION_U64,     // uint64_t
 } kin_option_kind;
 
 typedef struct kin_option {

@@ -23,7 +23,7 @@ kin_session_options kin_session_options_defaults(void) {
 void kin_session_option_tables(kin_session_options *o, kin_session_tables *tables) {
     const kin_option options[KIN_SESSION_N_OPTIONS] = {
         {KIN_OPTION_STRING, "model", 'm', &o->model, "FILE", "GGUF model (default: the built-in demo model)", 0, 0},
-        {KIN_OPTION_INT, "threads", 't', &o->n_threads, "N", "CPU threads (default: physical cores)", 0, 1024},
+        {KIN_OPTION_THREADS, "threads", 't', &o->n_threads, "N", "CPU threads (default: physical cores)", 0, 1024},
         {KIN_OPTION_STRING, "gpu-layers", 0, &o->gpu_layers, "N|all|auto",
          "layers to put on the GPU (default: auto, as many as make it fastest)", 0, 0},
         {KIN_OPTION_INT, "ctx", 'c', &o->n_ctx, "N", "tokens of context (default: what is needed, up to the model's)", 0,
@@ -295,6 +295,13 @@ static int open_fleet(kin_session *s, const kin_session_options *o, const kin_sh
     return 0;
 }
 
+static void warn_of_long_context(const kin_session *s) {
+    int trained = s->model.hp.n_ctx_train;
+    if (s->n_ctx <= trained) return;
+    kin_log(KIN_LOG_WARN, "--ctx %d: the model was trained for %d tokens of context, and what it writes beyond them gets worse",
+            s->n_ctx, trained);
+}
+
 int kin_session_open(kin_session *s, const kin_session_options *o, int n_ctx, kin_err *err) {
     kin_time begun = kin_clock_now();
     kin_shard_options so = kin_shard_options_defaults(&s->model);
@@ -330,6 +337,7 @@ int kin_session_open(kin_session *s, const kin_session_options *o, int n_ctx, ki
     if (o->timeline && kin_timeline_open(&s->timeline, KIN_TIMELINE_TOKENS, err) != 0) return KIN_FAIL;
     if ((o->fleet.cluster ? open_fleet(s, o, &so, err) : open_alone(s, o, &so, err)) != 0) return KIN_FAIL;
     s->load_ms = kin_clock_ms(begun, kin_clock_now());
+    warn_of_long_context(s);
     return 0;
 }
 

@@ -95,6 +95,14 @@ refused 'not in the vocabulary' eval --tokens '1 -1'
 refused 'not in the vocabulary' eval --tokens '1 99999999'
 refused 'do not fit' eval --tokens '1 5 80' --greedy 4 --ctx 5
 
+claim='more than the model or the machine has is said, and done as far as it goes'
+status 0 "$kin" run -p 'Once' -n 2 --ctx 600
+says "$err" 'trained for 512 tokens of context'
+status 0 "$kin" run -p 'Once' -n 2 --ctx 512
+silent "$err"
+status 0 "$kin" run -p 'Once' -n 2 --threads 1024
+says "$err" 'threads 1024: this machine runs'
+
 # ---- text
 
 prompt='Once upon a time'
@@ -175,7 +183,7 @@ interrupt() { # SIGNAL
     kill $killer 2>/dev/null
     n_checks=$((n_checks + 1))
     [ $got -eq 130 ] || fail "status $got after SIG$1"
-    silent "$err"
+    lines "$err" 1 # the context's length
     [ "$(wc -c <"$out")" -gt 40 ] || fail 'no text before it'
     [ "$(tail -c 1 "$out" | od -An -tu1 | tr -d ' ')" = 10 ] || fail 'no newline at the end'
 }

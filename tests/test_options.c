@@ -14,14 +14,14 @@
 
 typedef struct values {
     bool flag;
-    int n;
+    int n, threads;
     float temp;
     uint64_t memory, seed;
     const char *name;
     bool shared;
 } values;
 
-enum { N_OWN = 7, N_SHARED = 2 };
+enum { N_OWN = 8, N_SHARED = 2 };
 
 typedef struct tables {
     kin_option own[N_OWN], shared[N_SHARED];
@@ -36,6 +36,7 @@ static void fill_tables(values *v, tables *t) {
         {KIN_OPTION_SIZE, "memory", 0, &v->memory, "SIZE", "bytes", 0, 0},
         {KIN_OPTION_U64, "seed", 's', &v->seed, "N", "any number", 0, 0},
         {KIN_OPTION_STRING, "name", 0, &v->name, "TEXT", "a text", 0, 0},
+        {KIN_OPTION_THREADS, "threads", 't', &v->threads, "N", "CPU threads", 0, 1024},
         {0},
     };
     const kin_option shared[N_SHARED] = {{KIN_OPTION_FLAG, "shared", 0, &v->shared, NULL, "in the second table", 0, 0}, {0}};
@@ -224,6 +225,34 @@ static void capture_help(char *text, size_t n) {
     unlink(path);
 }
 
+static char logged[256];
+
+static void keep_line(void *user, kin_log_level level, const char *line) {
+    (void)user;
+    (void)level;
+    snprintf(logged, sizeof logged, "%s", line);
+}
+
+static void more_threads_than_the_machine_runs_at_once_are_capped_with_a_sentence(void **state) {
+    (void)state;
+    values v;
+    kin_err err;
+    char most[16], more[16];
+    snprintf(most, sizeof most, "%d", kin_cpu_n_threads());
+    snprintf(more, sizeof more, "%d", kin_cpu_n_threads() + 1);
+    kin_log_set_sink(keep_line, NULL);
+    logged[0] = '\0';
+    assert_int_equal(parse(&v, NULL, &err, "-t", most), 0);
+    assert_int_equal(v.threads, kin_cpu_n_threads());
+    assert_string_equal(logged, "");
+    assert_int_equal(parse(&v, NULL, &err, "-t", more), 0);
+    assert_int_equal(v.threads, kin_cpu_n_threads());
+    assert_non_null(strstr(logged, "runs"));
+    assert_int_equal(parse(&v, NULL, &err, "--threads=1025"), KIN_FAIL);
+    assert_int_equal(parse(&v, NULL, &err, "--threads=-1"), KIN_FAIL);
+    kin_log_set_sink(NULL, NULL);
+}
+
 static void help_has_a_line_for_every_option_of_every_table(void **state) {
     (void)state;
     char text[4096];
@@ -249,6 +278,7 @@ int main(void) {
         cmocka_unit_test(wrong_words_are_refused_by_name),
         cmocka_unit_test(one_word_that_is_no_option_may_stand_anywhere),
         cmocka_unit_test(the_environment_counts_and_the_command_line_wins),
+        cmocka_unit_test(more_threads_than_the_machine_runs_at_once_are_capped_with_a_sentence),
         cmocka_unit_test(help_has_a_line_for_every_option_of_every_table),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
