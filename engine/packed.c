@@ -13,6 +13,7 @@
 #include "base/bytes.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "sys/pages.h"
 
 static const char magic[8] = {'k', 'i', 'n', 'p', 'a', 'c', 'k', '1'};
 
@@ -205,6 +206,9 @@ int kin_packed_write(kin_packed *p, size_t i, const void *bytes, kin_err *err) {
 }
 
 int kin_packed_map(const kin_packed *p, size_t i, void *at, kin_err *err) {
+    if (KIN_PACKED_ALIGN % kin_page_bytes() != 0)
+        return kin_err_set(err, "%s: cannot be mapped in pages of %llu bytes", p->path, (unsigned long long)kin_page_bytes());
+    kin_assert((uintptr_t)at % kin_page_bytes() == 0 && p->units[i].offset % kin_page_bytes() == 0);
     void *map = mmap(at, align_up(p->units[i].bytes), PROT_READ, MAP_SHARED | MAP_FIXED, p->fd, (off_t)p->units[i].offset);
     return map == at ? 0 : kin_err_set(err, "%s: cannot map: %s", p->path, strerror(errno));
 }

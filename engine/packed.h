@@ -2,7 +2,7 @@
 //
 // ggml repacks weights into anonymous memory, which the OS cannot take back. Kept in a file and mapped from there,
 // the same bytes cost nothing at the next start and stay reclaimable. The file is cut into units (a block of a layer each,
-// page-aligned); a unit becomes valid by one small write after its bytes are safely on disk, so a kill or a full disk
+// at a multiple of 64 KiB); a unit becomes valid by one small write after its bytes are safely on disk, so a kill or a full disk
 // at any moment loses only units that were not finished. A file that is truncated or damaged is noticed and begun anew.
 //
 // Layout of the file, all little-endian:
@@ -12,7 +12,7 @@
 //   24  16 key: what the content was made from
 //   40  8  hash of bytes 0..40
 //   64  n x 32: offset, bytes, hash of the content, seal; the seal (a hash of the other three and of the key) says "valid"
-//   then the units, each at a multiple of 4096
+//   then the units, each at a multiple of KIN_PACKED_ALIGN
 //
 // Owner: one kin_weights. Threads: any for write and seal, as long as each unit has one at a time.
 #pragma once
@@ -23,7 +23,7 @@
 
 #include "base/err.h"
 
-#define KIN_PACKED_ALIGN 4096
+#define KIN_PACKED_ALIGN (64 << 10) // the largest page that a machine may have
 #define KIN_PACKED_SUFFIX ".pack"
 
 typedef struct kin_packed kin_packed;
@@ -54,7 +54,8 @@ bool kin_packed_has(const kin_packed *packed, size_t i);
 // before it is sealed. Fails, leaving the unit absent, when the disk is full or another process uses the file.
 int kin_packed_write(kin_packed *packed, size_t i, const void *bytes, kin_err *err);
 
-// Maps unit i read-only at `at` (page-aligned, whole pages, replacing what is mapped there).
+// Maps unit i read-only at `at` (a multiple of the page size, up to a multiple of KIN_PACKED_ALIGN bytes from there, replacing
+// what is mapped there). Fails where pages are larger than KIN_PACKED_ALIGN.
 int kin_packed_map(const kin_packed *packed, size_t i, void *at, kin_err *err);
 
 // Makes all units that were written valid: waits until their bytes are on the disk, then seals them there. May take seconds.

@@ -5,7 +5,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -121,7 +120,8 @@ static uint64_t ring_size(const kin_stream_unit *units, size_t n_units) {
         group = (same ? group : 0) + unit_slot_bytes(&units[i]);
         if (group > largest) largest = group;
     }
-    return align_up(largest + largest / 100 * RING_SLACK_PERCENT);
+    uint64_t page = kin_page_bytes(), bytes = largest + largest / 100 * RING_SLACK_PERCENT;
+    return (bytes + page - 1) / page * page;
 }
 
 static uint64_t all_bytes(const kin_stream_options *o) {
@@ -627,8 +627,7 @@ void kin_stream_release(kin_stream *s, size_t n) {
 static void drop_pages(kin_stream *s, const unit *u) {
     for (int i = 0; i < u->spec.n_extents; i++) {
         const kin_extent *e = &u->spec.extents[i];
-        uint8_t *begin = (uint8_t *)align_up((uintptr_t)e->map), *end = (uint8_t *)align_down((uintptr_t)e->map + e->bytes);
-        if (end > begin) madvise(begin, (size_t)(end - begin), MADV_DONTNEED);
+        kin_pages_drop((uint8_t *)e->map, e->bytes);
 #ifdef POSIX_FADV_DONTNEED
         posix_fadvise(s->fds[e->i_file], (off_t)e->offset, (off_t)e->bytes, POSIX_FADV_DONTNEED);
 #endif

@@ -21,7 +21,7 @@
 #include "base/err.h"
 #include "engine/busy.h"
 
-#define KIN_STREAM_ALIGN 4096
+#define KIN_STREAM_ALIGN 4096 // of reads: what O_DIRECT wants
 #define KIN_STREAM_MAX_EXTENTS 12
 
 typedef struct kin_stream kin_stream;

@@ -9,6 +9,7 @@
 #include "engine/weights_impl.h"
 #include "sys/background.h"
 #include "sys/memory.h"
+#include "sys/pages.h"
 #include "sys/parallel.h"
 
 // Below this a model packs faster than a cache file is worth having.
@@ -194,15 +195,16 @@ static void pack(const kin_weights_unit *u) {
 
 // What a packed unit was made from is not looked at again: its pages leave our memory (not the page cache).
 static void forget_source(const kin_weights *w, const kin_weights_unit *u) {
-    const uintptr_t page = KIN_PACKED_ALIGN;
-    for (int i = 0; i < u->n_pieces && kin_gguf_on_disk(w->model->gguf); i++) {
-        uintptr_t begin = (uintptr_t)u->pieces[i].data / page * page, end = (uintptr_t)u->pieces[i].data + u->pieces[i].bytes;
-        madvise((void *)begin, (size_t)(end - begin), MADV_DONTNEED);
-    }
+    for (int i = 0; i < u->n_pieces && kin_gguf_on_disk(w->model->gguf); i++)
+        kin_pages_drop((uint8_t *)u->pieces[i].data, u->pieces[i].bytes);
+}
+
+static void drop_packed(const kin_weights_unit *u) {
+    kin_pages_drop(u->base, kin_weights_align_up(u->packed_bytes, KIN_PACKED_ALIGN));
 }
 
 void kin_weights_drop_pages(const kin_weights *w, const kin_weights_unit *u) {
-    if (u->pack && atomic_load(&u->in_file)) madvise(u->base, u->packed_bytes, MADV_DONTNEED);
+    if (u->pack && atomic_load(&u->in_file)) drop_packed(u);
     if (!u->pack) forget_source(w, u);
 }
 
@@ -231,7 +233,7 @@ static int fill(kin_weights *w, kin_weights_unit *u, kin_err *err) {
     if (!hopeless) {
         pack(u);
         if (w->move_at_once) try_move(w, u);
-        if (w->must_stream && !atomic_load(&u->in_file)) madvise(u->base, u->packed_bytes, MADV_DONTNEED);
+        if (w->must_stream && !atomic_load(&u->in_file)) drop_packed(u);
         report(w, "packing weights", u->packed_bytes);
     }
     forget_source(w, u);

@@ -6,15 +6,29 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+static uint64_t fake_bytes;
+
+void kin_page_bytes_fake(uint64_t n) {
+    fake_bytes = n;
+}
+
+static uint64_t real_page_bytes(void) {
+    return (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+uint64_t kin_page_bytes(void) {
+    return fake_bytes ? fake_bytes : real_page_bytes();
+}
+
 uint64_t kin_pages_faults(void) {
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
     return (uint64_t)usage.ru_majflt;
 }
 
-// The whole pages that [begin, begin + n) touches.
+// The whole pages that [begin, begin + n) touches: real ones, for there may be nothing mapped around them.
 static uint8_t *pages_of(const void *begin, uint64_t *n) {
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), first = (uintptr_t)begin / page * page;
+    uintptr_t page = real_page_bytes(), first = (uintptr_t)begin / page * page;
     *n = ((uintptr_t)begin + *n + page - 1) / page * page - first;
     return (uint8_t *)first;
 }
@@ -24,7 +38,7 @@ bool kin_pages_held(const void *begin, uint64_t n) {
     enum { AT_ONCE = 512 };
     unsigned char in_memory[AT_ONCE];
     uint8_t *pages = pages_of(begin, &n);
-    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    uint64_t page = real_page_bytes(); // the kernel's answer has a byte for each
     for (uint64_t at = 0; at < n; at += AT_ONCE * page) {
         size_t n_pages = (size_t)((n - at < AT_ONCE * page ? n - at : AT_ONCE * page) / page);
         if (mincore(pages + at, n_pages * page, in_memory) != 0) return true;
@@ -53,7 +67,7 @@ int kin_pages_fetch(const void *begin, uint64_t n) {
     if (errno != EINVAL) return EIO;
 #endif
     volatile const uint8_t *p = pages; // kernels before 5.14, and other systems
-    const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    const uint64_t page = real_page_bytes();
     for (uint64_t i = 0; i < n; i += page) (void)p[i];
     return 0;
 }
@@ -63,11 +77,23 @@ void kin_pages_read_around(const void *begin, uint64_t n, bool wanted) {
     madvise(pages, n, wanted ? MADV_NORMAL : MADV_RANDOM);
 }
 
+// The whole pages inside [begin, begin + n): *n bytes of them, perhaps none.
+static void *pages_inside(void *begin, uint64_t *n) {
+    uintptr_t page = kin_page_bytes(), first = ((uintptr_t)begin + page - 1) / page * page;
+    uintptr_t end = ((uintptr_t)begin + *n) / page * page;
+    *n = end > first ? end - first : 0;
+    return (void *)first;
+}
+
+void kin_pages_drop(void *begin, uint64_t n) {
+    void *pages = pages_inside(begin, &n);
+    if (n > 0) madvise(pages, n, MADV_DONTNEED);
+}
+
 void kin_pages_wish_huge(void *begin, uint64_t n) {
 #ifdef MADV_HUGEPAGE
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), first = ((uintptr_t)begin + page - 1) / page * page;
-    uintptr_t end = ((uintptr_t)begin + n) / page * page;
-    if (end > first) madvise((void *)first, end - first, MADV_HUGEPAGE);
+    void *pages = pages_inside(begin, &n);
+    if (n > 0) madvise(pages, n, MADV_HUGEPAGE);
 #else
     (void)begin;
     (void)n;

@@ -6,6 +6,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/err.h"
+#include "sys/pages.h"
+
 static atomic_ullong mapped_bytes;
 
 // A file without a name, in memory.
@@ -22,6 +25,7 @@ static int open_memory(void) {
 }
 
 uint8_t *kin_ring_map(size_t n) {
+    kin_assert(n % kin_page_bytes() == 0);
     int fd = open_memory();
     if (fd < 0) return NULL;
     uint8_t *ring = NULL;

@@ -20,10 +20,11 @@
 #include <unistd.h>
 
 #include "engine/packed.h"
+#include "sys/pages.h"
 #include "testkit/model_gen.h"
 #include "testkit/runner.h"
 
-enum { N_UNITS = 3, PAGE = KIN_PACKED_ALIGN, HEADER_BYTES = 64, ENTRY_BYTES = 32 };
+enum { N_UNITS = 3, PAGE = 4096, ROOM = KIN_PACKED_ALIGN, HEADER_BYTES = 64, ENTRY_BYTES = 32 };
 
 static const uint64_t unit_bytes[N_UNITS] = {5000, 1, 3 * PAGE};
 static const kin_packed_key key = {0x1111, 0x2222};
@@ -57,9 +58,12 @@ static uint8_t byte_of(size_t unit, size_t i) {
 }
 
 static void *room(void) {
-    void *at = mmap(NULL, 4 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uint8_t *at = mmap(NULL, 2 * ROOM, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_true(at != MAP_FAILED);
-    return at;
+    uint8_t *first = at + (ROOM - (uintptr_t)at % ROOM) % ROOM; // at a multiple of the largest page
+    if (first > at) munmap(at, (size_t)(first - at));
+    munmap(first + ROOM, (size_t)(at + 2 * ROOM - (first + ROOM)));
+    return first;
 }
 
 // Writes a unit, and makes it valid if asked to.
@@ -75,7 +79,7 @@ static void expect_bytes(kin_packed *p, size_t unit) {
     uint8_t *at = room();
     if (kin_packed_map(p, unit, at, &err) != 0) fail_msg("%s", err.text);
     for (size_t i = 0; i < unit_bytes[unit]; i++) assert_int_equal(at[i], byte_of(unit, i));
-    munmap(at, 4 * PAGE);
+    munmap(at, ROOM);
 }
 
 typedef struct file_path {
@@ -152,7 +156,7 @@ static void a_mapped_unit_is_read_only(void **state) {
     assert_int_equal(errno, EFAULT);
     close(fds[0]);
     close(fds[1]);
-    munmap(at, 4 * PAGE);
+    munmap(at, ROOM);
     remove_dir(&d, kin_packed_path(p));
     kin_packed_close(p);
 }
@@ -221,6 +225,27 @@ static void other_keys_have_other_files(void **state) {
     remove_dir(&d, path.text);
 }
 
+static void units_begin_where_a_page_of_any_size_begins(void **state) {
+    (void)state;
+    temp_dir d = make_dir();
+    kin_packed *p = open_packed(&d, key);
+    for (size_t i = 0; i < N_UNITS; i++) assert_int_equal(kin_packed_offset(p, i) % (64 << 10), 0);
+    for (size_t i = 0; i < N_UNITS; i++) fill(p, i, true);
+    for (uint64_t page = 16 << 10; page <= 64 << 10; page *= 4) {
+        kin_page_bytes_fake(page);
+        for (size_t i = 0; i < N_UNITS; i++) expect_bytes(p, i);
+    }
+    kin_page_bytes_fake(128 << 10);
+    kin_err err;
+    uint8_t *at = room();
+    assert_int_equal(kin_packed_map(p, 0, at, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "pages of 131072 bytes"));
+    kin_page_bytes_fake(0);
+    munmap(at, ROOM);
+    remove_dir(&d, kin_packed_path(p));
+    kin_packed_close(p);
+}
+
 // ---- damage
 
 // Opens and holds every unit that is said to be there to its bytes. Returns how many are.
@@ -243,6 +268,7 @@ static void a_truncated_file_is_begun_anew(void **state) {
         file_path path = make_cache(&d);
         struct stat st;
         assert_int_equal(stat(path.text, &st), 0);
+        if (cut > 70000) cut += ROOM / 3;
         if (cut >= st.st_size) break;
         assert_int_equal(truncate(path.text, cut), 0);
         assert_int_equal(count_sound_units(&d, key), 0);
@@ -444,7 +470,7 @@ static int use_small_disk(const char *dir) {
     if (kin_packed_seal(p, &err) != 0) return 4;
     kin_packed_close(p);
     if (kin_packed_open(&p, dir, key, 2, sizes, &err) != 0 || !kin_packed_has(p, 0) || kin_packed_has(p, 1)) return 5;
-    uint8_t *at = mmap(NULL, sizeof bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uint8_t *at = mmap(NULL, ROOM, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (kin_packed_map(p, 0, at, &err) != 0 || memcmp(at, bytes, sizeof bytes) != 0) return 6;
     kin_packed_close(p);
     return 0;
@@ -642,6 +668,7 @@ int main(void) {
         cmocka_unit_test(a_unit_that_was_not_sealed_is_not_there),
         cmocka_unit_test(a_killed_process_loses_only_unfinished_units),
         cmocka_unit_test(other_keys_have_other_files),
+        cmocka_unit_test(units_begin_where_a_page_of_any_size_begins),
         cmocka_unit_test(a_truncated_file_is_begun_anew),
         cmocka_unit_test(a_flipped_bit_in_the_header_is_noticed),
         cmocka_unit_test(a_flipped_bit_in_a_seal_loses_that_unit_only),

@@ -8,12 +8,13 @@
 
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "sys/pages.h"
 
-enum { N = 1 << 20, PAGE = 4096 };
+enum { N = 1 << 20 };
 
 typedef struct mapped {
     int fd;
@@ -78,10 +79,10 @@ static void a_fault_reads_one_page_where_others_are_not_wanted(void **state) {
         assert_int_equal(m.at[N / 2], 0);
         assert_int_equal(kin_pages_faults(), faults + 1);
         assert_true(kin_pages_held(m.at + N / 2, 1));
-        assert_false(kin_pages_held(m.at + N / 2, PAGE + 1));
+        assert_false(kin_pages_held(m.at + N / 2, kin_page_bytes() + 1));
         kin_pages_read_around(m.at, N, true);
         assert_int_equal(m.at[N / 4], 0);
-        assert_true(kin_pages_held(m.at + N / 4, PAGE + 1));
+        assert_true(kin_pages_held(m.at + N / 4, kin_page_bytes() + 1));
     }
     close_mapped(&m);
     if (!gone) skip();
@@ -98,6 +99,22 @@ static void what_is_fetched_is_all_held(void **state) {
     if (!gone) skip();
 }
 
+// Of memory, which is zeros when it comes back.
+static void what_is_dropped_is_whole_pages_of_the_size_that_they_have(void **state) {
+    (void)state;
+    for (uint64_t page = 16 << 10; page <= 64 << 10; page *= 4) {
+        uint8_t *all = mmap(NULL, 2 * N, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        assert_ptr_not_equal(all, MAP_FAILED);
+        uint8_t *at = all + (N - (uintptr_t)all % N);
+        memset(at, 1, N);
+        kin_page_bytes_fake(page);
+        kin_pages_drop(at + 1, N - 2);
+        kin_page_bytes_fake(0);
+        for (uint64_t i = 0; i < N; i++) assert_int_equal(at[i], i < page || i >= N - page);
+        munmap(all, 2 * N);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_written_is_held),
@@ -106,6 +123,7 @@ int main(void) {
 #endif
         cmocka_unit_test(a_fault_reads_one_page_where_others_are_not_wanted),
         cmocka_unit_test(what_is_fetched_is_all_held),
+        cmocka_unit_test(what_is_dropped_is_whole_pages_of_the_size_that_they_have),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

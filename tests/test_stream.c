@@ -239,6 +239,23 @@ static void every_budget_gives_the_files_bytes(void **state) {
     }
 }
 
+// The ring is mapped twice, so its size is a multiple of whatever a page is; so are the pages that are given back.
+static void pages_of_16_and_64_KiB_give_the_files_bytes(void **state) {
+    const world *w = *state;
+    for (uint64_t page = 16 << 10; page <= 64 << 10; page *= 4) {
+        kin_page_bytes_fake(page);
+        assert_int_equal(min_budget(w) % page, 0);
+        for (uint64_t k = 0; k <= 2; k++) {
+            kin_stream *s = open_stream(w, KIN_STREAM_RESIDENT, min_budget(w) + w->total * k / 2);
+            whole_pass(w, s, true);
+            kin_stream_set_budget(s, min_budget(w));
+            whole_pass(w, s, true);
+            kin_stream_close(s);
+        }
+        kin_page_bytes_fake(0);
+    }
+}
+
 static void a_pass_may_stop_anywhere(void **state) {
     const world *w = *state;
     rng_state = 2;
@@ -669,6 +686,7 @@ static void files_are_closed_whether_opening_succeeds_or_not(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         STREAM_TEST(every_budget_gives_the_files_bytes),
+        STREAM_TEST(pages_of_16_and_64_KiB_give_the_files_bytes),
         STREAM_TEST(a_pass_may_stop_anywhere),
         STREAM_TEST(a_stream_may_be_closed_while_it_reads_ahead),
         STREAM_TEST(without_output_units_passes_are_the_layers_only),
