@@ -207,6 +207,10 @@ static int command_eval(int argc, char **argv) {
         kin_err_set(&err, "give one of --tokens, --tokenize, --ppl");
         return kin_app_usage("eval", &err);
     }
+    if (!o.tokens && (o.greedy || o.logits)) {
+        kin_err_set(&err, "--%s does nothing without --tokens", o.greedy ? "greedy" : "logits");
+        return kin_app_usage("eval", &err);
+    }
     int rc = kin_session_open_model(&s, &o.session, &err);
     if (rc == 0) rc = o.tokens ? eval_tokens(&s, &o, &err) : o.tokenize ? eval_tokenize(&s, &o, &err) : eval_ppl(&s, &o, &err);
     kin_session_close(&s);

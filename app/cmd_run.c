@@ -76,8 +76,10 @@ static int parse_bias(const char *text, kin_logit_bias *bias, size_t *n, kin_err
     for (*n = 0; text && *text; ++*n) {
         char *end;
         if (*n == MAX_BIAS) return kin_err_set(err, "--logit-bias: at most %d tokens", MAX_BIAS);
-        bias[*n].id = (int32_t)strtol(text, &end, 10);
+        long long id = strtoll(text, &end, 10); // what is too large for it becomes its largest value
         if (end == text || *end != '=') return kin_err_set(err, "--logit-bias %s: write ID=X,ID=X", text);
+        if (id < 0 || id > INT32_MAX) return kin_err_set(err, "--logit-bias %s: %lld is not a token id", text, id);
+        bias[*n].id = (int32_t)id;
         text = end + 1;
         bias[*n].bias = strtof(text, &end);
         if (end == text || (*end && *end != ',')) return kin_err_set(err, "--logit-bias %s: write ID=X,ID=X", text);

@@ -16,6 +16,7 @@ kin_fleet_options kin_fleet_options_defaults(void) {
 void kin_fleet_option_table(kin_fleet_options *o, kin_option table[KIN_FLEET_N_OPTIONS]) {
     const kin_option own[] = {
         {KIN_OPTION_FLAG, "cluster", 0, &o->cluster, NULL, "share the model with other devices ('kin join' on each)", 0, 0},
+        {KIN_OPTION_NEEDS, "cluster", 0, &o->cluster, NULL, NULL, 0, 0},
         {KIN_OPTION_INT, "devices", 0, &o->n_devices, "N", "devices to wait for (default: whoever has joined)", 0, 32},
         {KIN_OPTION_STRING, "plan", 0, &o->plan, "PLAN",
          "who gets which layers: auto (default: what is fastest), even, memory, or a JSON file", 0, 0},

@@ -19,7 +19,7 @@ typedef struct kin_fleet_options {
 
 kin_fleet_options kin_fleet_options_defaults(void);
 
-enum { KIN_FLEET_N_OPTIONS = KIN_NET_N_OPTIONS + 9 }; // with the table's end
+enum { KIN_FLEET_N_OPTIONS = KIN_NET_N_OPTIONS + 10 }; // with the table's end
 
 // Fills a table whose values point into `o`.
 void kin_fleet_option_table(kin_fleet_options *o, kin_option table[KIN_FLEET_N_OPTIONS]);

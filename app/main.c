@@ -103,7 +103,8 @@ static int print_command_help(const kin_command *c) {
     if (c->help) printf("\n%s\n", c->help);
     printf("\n");
     c->help_options();
-    printf("\nEvery option can be set in the environment: --gpu-layers as KIN_GPU_LAYERS. Sizes take K, M, G.\n");
+    printf("\nEvery option can be set in the environment: --gpu-layers as KIN_GPU_LAYERS. Sizes take K, M, G.\n"
+           "KIN_VERBOSE=1 says more on stderr.\n");
     return KIN_EXIT_OK;
 }
 
@@ -125,13 +126,21 @@ static void spin_less(char **argv) {
 #endif
 }
 
+static int read_environment(void) {
+    const char *text = getenv("KIN_VERBOSE");
+    kin_err err;
+    if (!text || !text[0] || kin_option_flag(text, &verbose, &err) == 0) return 0;
+    fprintf(stderr, "kin: environment variable KIN_VERBOSE: %s\n", err.text);
+    return KIN_FAIL;
+}
+
 int main(int argc, char **argv) {
     spin_less(argv);
     struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_RESETHAND};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-    verbose = getenv("KIN_VERBOSE") != NULL;
     kin_log_set_sink(write_log, NULL);
+    if (read_environment() != 0) return KIN_EXIT_USAGE;
 
     const char *name = argc > 1 ? argv[1] : "help";
     if (strcmp(name, "--version") == 0 || strcmp(name, "version") == 0) {

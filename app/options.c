@@ -5,19 +5,36 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/log.h"
 #include "base/units.h"
 #include "sys/cpu.h"
 
-static const kin_option *find(kin_option_tables tables, const char *name, size_t len, char letter) {
+// *needs: the row that says which flag it needs, or NULL.
+static const kin_option *find(kin_option_tables tables, const char *name, size_t len, char letter, const kin_option **needs) {
     for (int t = 0; t < KIN_MAX_TABLES && tables[t]; t++) {
+        *needs = NULL;
         for (const kin_option *o = tables[t]; o->kind != KIN_OPTION_END; o++) {
+            if (o->kind == KIN_OPTION_NEEDS) {
+                *needs = o;
+                continue;
+            }
             bool hit = name ? strlen(o->name) == len && memcmp(o->name, name, len) == 0 : o->letter == letter;
             if (hit) return o;
         }
     }
     return NULL;
+}
+
+int kin_option_flag(const char *text, bool *value, kin_err *err) {
+    static const char *const words[] = {"0", "1", "false", "true", "no", "yes", "off", "on"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        if (strcasecmp(text, words[i]) != 0) continue;
+        *value = i % 2 == 1;
+        return 0;
+    }
+    return kin_err_set(err, "'%s' is neither 1 nor 0", text);
 }
 
 static int parse_number(const kin_option *o, const char *text, double *value, kin_err *err) {
@@ -44,7 +61,7 @@ static int set_value(const kin_option *o, const char *text, kin_err *err) {
     double number;
     char *end;
     switch (o->kind) {
-    case KIN_OPTION_FLAG: *(bool *)o->value = strcmp(text, "0") != 0; return 0;
+    case KIN_OPTION_FLAG: return kin_option_flag(text, o->value, err) == 0 ? 0 : kin_err_prefix(err, "--%s", o->name);
     case KIN_OPTION_STRING: *(const char **)o->value = text; return 0;
     case KIN_OPTION_SIZE: return kin_size_parse(text, o->value, err) == 0 ? 0 : kin_err_prefix(err, "--%s", o->name);
     case KIN_OPTION_U64:
@@ -65,6 +82,7 @@ static int set_value(const kin_option *o, const char *text, kin_err *err) {
         if (parse_number(o, text, &number, err) != 0) return KIN_FAIL;
         *(float *)o->value = (float)number;
         return 0;
+    case KIN_OPTION_NEEDS:
     case KIN_OPTION_END: break;
     }
     return kin_err_set(err, "--%s cannot be set", o->name);
@@ -81,40 +99,72 @@ static int apply_environment(kin_option_tables tables, kin_err *err) {
     char name[64];
     for (int t = 0; t < KIN_MAX_TABLES && tables[t]; t++) {
         for (const kin_option *o = tables[t]; o->kind != KIN_OPTION_END; o++) {
-            const char *text = getenv(env_name(o, name, sizeof name));
+            const char *text = o->kind == KIN_OPTION_NEEDS ? NULL : getenv(env_name(o, name, sizeof name));
             if (text && text[0] && set_value(o, text, err) != 0) return kin_err_prefix(err, "environment variable %s", name);
         }
     }
     return 0;
 }
 
-int kin_options_parse(kin_option_tables tables, int argc, char **argv, const char **operand, kin_err *err) {
-    if (apply_environment(tables, err) != 0) return KIN_FAIL;
-    for (int i = 0; i < argc; i++) {
-        const char *word = argv[i];
-        if (word[0] != '-' || !word[1]) {
-            if (!operand || *operand) return kin_err_set(err, "unexpected argument '%s'", word);
-            *operand = word;
-            continue;
-        }
-        // --name VALUE, --name=VALUE, -l VALUE
-        bool is_long = word[1] == '-';
-        const char *equals = is_long ? strchr(word, '=') : NULL;
-        size_t len = equals ? (size_t)(equals - word) - 2 : strlen(word) - (is_long ? 2 : 1);
-        const kin_option *o = is_long ? find(tables, word + 2, len, 0) : len == 1 ? find(tables, NULL, 0, word[1]) : NULL;
-        if (!o) return kin_err_set(err, "unknown option '%s'", word);
+// An option of the command line.
+typedef struct given {
+    const kin_option *option; // NULL: the word is none
+    const kin_option *needs;  // NULL: nothing
+    const char *text;         // its value
+} given;
 
-        const char *text = equals ? equals + 1 : o->kind == KIN_OPTION_FLAG ? "1" : i + 1 < argc ? argv[++i] : NULL;
-        if (!text) return kin_err_set(err, "--%s needs a value (%s)", o->name, o->arg);
-        if (set_value(o, text, err) != 0) return KIN_FAIL;
+// What argv[*i] is; moves *i past it and its value: --name VALUE, --name=VALUE, -l VALUE.
+static int next_word(kin_option_tables tables, int argc, char **argv, int *i, given *g, kin_err *err) {
+    const char *word = argv[(*i)++];
+    *g = (given){0};
+    if (word[0] != '-' || !word[1]) return 0;
+    bool is_long = word[1] == '-';
+    const char *equals = is_long ? strchr(word, '=') : NULL;
+    size_t len = equals ? (size_t)(equals - word) - 2 : strlen(word) - (is_long ? 2 : 1);
+    if (is_long)
+        g->option = find(tables, word + 2, len, 0, &g->needs);
+    else if (len == 1)
+        g->option = find(tables, NULL, 0, word[1], &g->needs);
+    if (!g->option) return kin_err_set(err, "unknown option '%s'", word);
+    g->text = equals ? equals + 1 : g->option->kind == KIN_OPTION_FLAG ? "1" : *i < argc ? argv[(*i)++] : NULL;
+    return g->text ? 0 : kin_err_set(err, "--%s needs a value (%s)", g->option->name, g->option->arg);
+}
+
+// The flag may stand after what needs it, so all words are looked at once more.
+static int check_needs(kin_option_tables tables, int argc, char **argv, kin_err *err) {
+    given g;
+    for (int i = 0; i < argc;) {
+        if (next_word(tables, argc, argv, &i, &g, err) != 0) return KIN_FAIL;
+        if (g.option && g.needs && !*(const bool *)g.needs->value)
+            return kin_err_set(err, "--%s does nothing without --%s", g.option->name, g.needs->name);
     }
     return 0;
+}
+
+int kin_options_parse(kin_option_tables tables, int argc, char **argv, const char **operand, kin_err *err) {
+    if (apply_environment(tables, err) != 0) return KIN_FAIL;
+    for (int i = 0; i < argc;) {
+        const char *word = argv[i];
+        given g;
+        if (next_word(tables, argc, argv, &i, &g, err) != 0) return KIN_FAIL;
+        if (!g.option) {
+            if (!operand || *operand) return kin_err_set(err, "unexpected argument '%s'", word);
+            *operand = word;
+        } else if (set_value(g.option, g.text, err) != 0) {
+            return KIN_FAIL;
+        }
+    }
+    return check_needs(tables, argc, argv, err);
 }
 
 void kin_options_help(kin_option_tables tables) {
     for (int t = 0; t < KIN_MAX_TABLES && tables[t]; t++) {
         for (const kin_option *o = tables[t]; o->kind != KIN_OPTION_END; o++) {
             char left[64], letter[8] = "    ";
+            if (o->kind == KIN_OPTION_NEEDS) {
+                printf("\nWith --%s:\n", o->name);
+                continue;
+            }
             if (o->letter) snprintf(letter, sizeof letter, "-%c, ", o->letter);
             snprintf(left, sizeof left, "%s--%s%s%s", letter, o->name, o->arg ? " " : "", o->arg ? o->arg : "");
             printf("  %-26s %s\n", left, o->help);

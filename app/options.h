@@ -10,7 +10,7 @@
 
 typedef enum kin_option_kind {
     KIN_OPTION_END,     // closes a table
-    KIN_OPTION_FLAG,    // bool: set by being there (in the environment: 1 or 0)
+    KIN_OPTION_FLAG,    // bool: set by being there; after an equals sign and in the environment see kin_option_flag
     KIN_OPTION_INT,     // int in [min, max]
     KIN_OPTION_THREADS, // int: 0, or as many CPU threads as this machine can run at once; more are cut to that, with a line in
                         // the log
@@ -18,6 +18,7 @@ typedef enum kin_option_kind {
     KIN_OPTION_SIZE,    // uint64_t bytes: 512M, 1.5G
     KIN_OPTION_STRING,  // const char *
     KIN_OPTION_U64,     // uint64_t
+    KIN_OPTION_NEEDS,   // no option: those after it, to the end of the table, need the flag `name`, whose bool `value` is
 } kin_option_kind;
 
 typedef struct kin_option {
@@ -36,8 +37,12 @@ typedef struct kin_option {
 typedef const kin_option *const kin_option_tables[KIN_MAX_TABLES];
 
 // Parses argv [argc] (without program and command). At most one word that is no option may stand among them: *operand, or NULL
-// if the command takes none. Fails with a sentence that names the option.
+// if the command takes none. Fails with a sentence that names the option. What the environment sets may lack the flag that it
+// needs: it is for all commands.
 int kin_options_parse(kin_option_tables tables, int argc, char **argv, const char **operand, kin_err *err);
+
+// 1, true, yes, on; 0, false, no, off. Fails with a sentence for anything else.
+int kin_option_flag(const char *text, bool *value, kin_err *err);
 
 // Prints the tables' options to stdout.
 void kin_options_help(kin_option_tables tables);

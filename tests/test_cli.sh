@@ -71,6 +71,14 @@ wrong '--top-p 2: must' run -p x --top-p 2
 wrong '--seed x: must' run -p x --seed x
 wrong '--reps 0: must' bench --reps 0
 wrong '--logit-bias 3: write' run -p x --logit-bias 3
+wrong '4294967297 is not a token id' run -p x --logit-bias 4294967297=inf
+wrong 'is not a token id' run -p x --logit-bias 99999999999999999999=1
+wrong '-1 is not a token id' run -p x --logit-bias -1=1
+wrong '--devices does nothing without --cluster' run -p x --devices 2
+wrong '--rounds does nothing without --cluster' bench --rounds 2
+wrong '--plan does nothing without --cluster' eval --tokens 1 --plan even
+wrong '--greedy does nothing without --tokens' eval --ppl /dev/null --greedy 2
+wrong '--logits does nothing without --tokens' eval --tokenize /dev/null --logits x
 
 claim='what cannot be done is one sentence and status 1'
 refused() { # PATTERN COMMAND WORD...
@@ -152,6 +160,16 @@ status 0 env KIN_N=4 KIN_IGNORE_EOS=1 KIN_STATS=1 "$kin" run -p "$prompt" -n 5
 [ "$(count)" = 5 ] || fail "-n 5 with KIN_N=4 wrote $(count)"
 status 2 env KIN_N=x "$kin" run -p "$prompt"
 says "$err" 'environment variable KIN_N'
+
+claim='what is set in the environment can be switched off there'
+for word in 0 false no off; do
+    status 0 env KIN_STATS=$word KIN_VERBOSE=$word "$kin" run -p "$prompt" -n 3
+    silent "$err"
+done
+for name in KIN_STATS KIN_VERBOSE; do
+    status 2 env $name=maybe "$kin" run -p "$prompt" -n 3
+    says "$err" "environment variable $name: .*'maybe' is neither 1 nor 0"
+done
 
 claim='a run ends when the context is full'
 status 0 "$kin" run -p "$prompt" -n 0 --ctx 40 --ignore-eos --stats

@@ -19,12 +19,13 @@ typedef struct values {
     uint64_t memory, seed;
     const char *name;
     bool shared;
+    int needy;
 } values;
 
-enum { N_OWN = 8, N_SHARED = 2 };
+enum { N_OWN = 8, N_SHARED = 2, N_NEEDY = 3 };
 
 typedef struct tables {
-    kin_option own[N_OWN], shared[N_SHARED];
+    kin_option own[N_OWN], shared[N_SHARED], needy[N_NEEDY];
 } tables;
 
 static void fill_tables(values *v, tables *t) {
@@ -41,7 +42,11 @@ static void fill_tables(values *v, tables *t) {
     };
     const kin_option shared[N_SHARED] = {{KIN_OPTION_FLAG, "shared", 0, &v->shared, NULL, "in the second table", 0, 0}, {0}};
     memcpy(t->own, own, sizeof own);
+    const kin_option needy[N_NEEDY] = {{KIN_OPTION_NEEDS, "shared", 0, &v->shared, NULL, NULL, 0, 0},
+                                       {KIN_OPTION_INT, "needy", 0, &v->needy, "N", "a count", 0, 9},
+                                       {0}};
     memcpy(t->shared, shared, sizeof shared);
+    memcpy(t->needy, needy, sizeof needy);
 }
 
 // Words up to NULL, from defaults.
@@ -54,7 +59,7 @@ static int parse_words(values *v, const char **operand, kin_err *err, const char
         argv[argc] = (char *)words[argc];
         argc++;
     }
-    return kin_options_parse((kin_option_tables){t.own, t.shared}, argc, argv, operand, err);
+    return kin_options_parse((kin_option_tables){t.own, t.shared, t.needy}, argc, argv, operand, err);
 }
 
 #define parse(v, operand, err, ...) parse_words(v, operand, err, (const char *const[]){__VA_ARGS__, NULL})
@@ -166,6 +171,42 @@ static void wrong_words_are_refused_by_name(void **state) {
     }
 }
 
+static void what_needs_a_flag_is_refused_without_it(void **state) {
+    (void)state;
+    values v;
+    kin_err err;
+    assert_int_equal(parse(&v, NULL, &err, "--needy", "3"), KIN_FAIL);
+    assert_string_equal(err.text, "--needy does nothing without --shared");
+    assert_int_equal(parse(&v, NULL, &err, "--needy=3", "--shared=0"), KIN_FAIL);
+    assert_int_equal(parse(&v, NULL, &err, "--needy", "3", "--shared"), 0); // in any order
+    assert_int_equal(v.needy, 3);
+    setenv("KIN_NEEDY", "4", 1); // for whatever command needs it
+    assert_int_equal(parse(&v, NULL, &err, "-n", "1"), 0);
+    unsetenv("KIN_NEEDY");
+    setenv("KIN_SHARED", "1", 1);
+    assert_int_equal(parse(&v, NULL, &err, "--needy", "3"), 0);
+    unsetenv("KIN_SHARED");
+}
+
+static void a_flag_is_on_or_off_in_words_too(void **state) {
+    (void)state;
+    static const char *const words[][2] = {{"0", "1"}, {"false", "true"}, {"no", "yes"}, {"off", "on"}, {"FALSE", "True"}};
+    values v;
+    kin_err err;
+    for (size_t i = 0; i < COUNT(words); i++) {
+        for (int on = 0; on < 2; on++) {
+            setenv("KIN_A_FLAG", words[i][on], 1);
+            assert_int_equal(parse(&v, NULL, &err, "-n", "1"), 0);
+            assert_true(v.flag == on);
+        }
+    }
+    setenv("KIN_A_FLAG", "maybe", 1);
+    assert_int_equal(parse(&v, NULL, &err, "-n", "1"), KIN_FAIL);
+    assert_string_equal(err.text, "environment variable KIN_A_FLAG: --a-flag: 'maybe' is neither 1 nor 0");
+    unsetenv("KIN_A_FLAG");
+    assert_int_equal(parse(&v, NULL, &err, "--a-flag="), KIN_FAIL);
+}
+
 static void one_word_that_is_no_option_may_stand_anywhere(void **state) {
     (void)state;
     values v;
@@ -214,7 +255,7 @@ static void capture_help(char *text, size_t n) {
     int kept = dup(STDOUT_FILENO), fd = mkstemp(path);
     assert_true(fd >= 0 && kept >= 0);
     dup2(fd, STDOUT_FILENO);
-    kin_options_help((kin_option_tables){t.own, t.shared});
+    kin_options_help((kin_option_tables){t.own, t.shared, t.needy});
     fflush(stdout);
     dup2(kept, STDOUT_FILENO);
     ssize_t len = pread(fd, text, n - 1, 0);
@@ -259,9 +300,9 @@ static void help_has_a_line_for_every_option_of_every_table(void **state) {
     int n_lines = 0;
     capture_help(text, sizeof text);
     for (const char *p = text; *p; p++) n_lines += *p == '\n';
-    assert_int_equal(n_lines, N_OWN - 1 + N_SHARED - 1);
-    static const char *const expected[] = {"-a, --a-flag ", "-n, --n N ", "    --temp T ", "--memory SIZE ",
-                                           "in the second table"};
+    assert_int_equal(n_lines, N_OWN - 1 + N_SHARED - 1 + N_NEEDY - 2 + 2); // a line between them, and what they need
+    static const char *const expected[] = {"-a, --a-flag ",       "-n, --n N ",         "    --temp T ", "--memory SIZE ",
+                                           "in the second table", "\nWith --shared:\n", "--needy N "};
     for (size_t i = 0; i < COUNT(expected); i++) {
         if (!strstr(text, expected[i])) fail_msg("no '%s' in:\n%s", expected[i], text);
     }
@@ -276,6 +317,8 @@ int main(void) {
         cmocka_unit_test(the_last_of_several_wins),
         cmocka_unit_test(limits_are_part_of_the_range),
         cmocka_unit_test(wrong_words_are_refused_by_name),
+        cmocka_unit_test(what_needs_a_flag_is_refused_without_it),
+        cmocka_unit_test(a_flag_is_on_or_off_in_words_too),
         cmocka_unit_test(one_word_that_is_no_option_may_stand_anywhere),
         cmocka_unit_test(the_environment_counts_and_the_command_line_wins),
         cmocka_unit_test(more_threads_than_the_machine_runs_at_once_are_capped_with_a_sentence),
