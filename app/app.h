@@ -25,6 +25,11 @@ extern const kin_command kin_command_run, kin_command_eval, kin_command_bench, k
 // Set by Ctrl-C (a second one kills).
 extern atomic_bool kin_app_stop;
 
+// What is said may quote names and texts of files and of other machines: it is shown escaped (pure/text/escape.h), on one line.
+
+// "kin: SENTENCE" on stderr. Any thread, as the next two.
+void kin_app_say(const char *fmt, ...) KIN_PRINTF(1, 2);
+
 // "kin: SENTENCE" on stderr; returns KIN_EXIT_FAILED. After Ctrl-C it says nothing and returns KIN_EXIT_INTERRUPTED.
 int kin_app_fail(const kin_err *err);
 
@@ -36,6 +41,17 @@ void kin_app_progress(void *user, const char *what, uint64_t done, uint64_t tota
 
 // Removes a progress line, if one stands.
 void kin_app_progress_clear(void);
+
+// Text to stdout, at once. On a terminal its control characters are escaped, but for newlines and tabs; elsewhere all bytes are
+// as they are. Fails if they cannot be written.
+int kin_app_write(const char *text, size_t n, kin_err *err);
+
+// Gives 0, 1 and 2 a meaning where one of them is closed: the first file to be opened would be taken for it. Writing to a stdout
+// that was closed fails.
+void kin_app_open_stdio(void);
+
+// At the end: `status`, or KIN_EXIT_FAILED with a sentence if not all that was written to stdout arrived.
+int kin_app_close_stdout(int status);
 
 // What streaming did, on stderr, if it did anything.
 void kin_app_print_streaming(const kin_shard_stats *stats);

@@ -5,10 +5,12 @@
 #include <string.h>
 
 #include "app/app.h"
+#include "app/json_text.h"
 #include "app/session.h"
 #include "base/median.h"
 #include "base/units.h"
 #include "model/arch.h"
+#include "pure/text/escape.h"
 #include "sys/disk.h"
 #include "sys/memory.h"
 
@@ -189,8 +191,9 @@ static void add_prediction(json_t *root, const char *key, const char *error_key,
 }
 
 static void print_text(const kin_session *s, const bench_options *o, const result *r) {
-    char a[32], b[32];
-    printf("model            %s (%s, %d layers), %s per token\n", s->model_name, s->model.hp.arch->name, s->model.hp.n_layer,
+    char a[32], b[32], name[1024];
+    printf("model            %s (%s, %d layers), %s per token\n",
+           kin_escape(name, sizeof name, s->model_name, strlen(s->model_name)), s->model.hp.arch->name, s->model.hp.n_layer,
            kin_size_format(r->bytes_per_token, a, sizeof a));
     printf("load             %.0f ms\n", r->load_ms);
     printf("prompt %-9d TTFT %.1f ms   %.1f tokens/s\n", o->n_prompt, r->ttft_ms, o->n_prompt / r->ttft_ms * 1e3);
@@ -228,8 +231,9 @@ static void print_json(const kin_session *s, const bench_options *o, const resul
         {"compute_ms", r->compute_ms, false},
         {"bound_ms", r->bound_ms, false},
     };
+    char name[1024]; // of a file: perhaps no UTF-8
     json_t *root = json_object();
-    json_object_set_new(root, "model", json_string(s->model_name));
+    json_object_set_new(root, "model", json_string(kin_escape(name, sizeof name, s->model_name, strlen(s->model_name))));
     json_object_set_new(root, "arch", json_string(s->model.hp.arch->name));
     for (size_t i = 0; i < sizeof figures / sizeof figures[0]; i++) {
         double value = figures[i].value;
@@ -238,9 +242,7 @@ static void print_json(const kin_session *s, const bench_options *o, const resul
     add_prediction(root, "predicted_tpot_ms", "predicted_tpot_error", r->predicted_tpot_ms, r->tpot_ms);
     add_prediction(root, "predicted_ttft_ms", "predicted_ttft_error", r->predicted_ttft_ms, r->ttft_ms);
     add_prediction(root, "corrected_tpot_ms", "corrected_tpot_error", r->corrected_tpot_ms, r->second_half_tpot_ms);
-    json_dumpf(root, stdout, JSON_INDENT(2));
-    printf("\n");
-    json_decref(root);
+    kin_json_text_show(root, 0);
 }
 
 static int command_bench(int argc, char **argv) {

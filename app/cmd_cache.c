@@ -12,6 +12,7 @@
 #include "app/session.h"
 #include "base/units.h"
 #include "engine/packed.h"
+#include "pure/text/escape.h"
 
 enum { N_CACHE_OPTIONS = 2 };
 
@@ -50,9 +51,10 @@ static int each_pack(const char *dir, int (*visit)(const char *path, const char 
 static int print_one(const char *path, const char *name, const struct stat *st, kin_err *err) {
     (void)path;
     (void)err;
-    char size[32], when[32];
+    char size[32], when[32], shown[1024];
     strftime(when, sizeof when, "%Y-%m-%d %H:%M", localtime(&st->st_mtime));
-    printf("%s  %10s  made %s\n", name, kin_size_format((uint64_t)st->st_blocks * 512, size, sizeof size), when);
+    printf("%s  %10s  made %s\n", kin_escape(shown, sizeof shown, name, strlen(name)),
+           kin_size_format((uint64_t)st->st_blocks * 512, size, sizeof size), when);
     return 0;
 }
 
@@ -62,7 +64,8 @@ static int remove_one(const char *path, const char *name, const struct stat *st,
     (void)st;
     if (strcmp(wanted, "all") != 0 && strncmp(name, wanted, strlen(wanted)) != 0) return 0;
     if (unlink(path) != 0) return kin_err_set(err, "%s: %s", path, strerror(errno));
-    printf("removed %s\n", name);
+    char shown[1024];
+    printf("removed %s\n", kin_escape(shown, sizeof shown, name, strlen(name)));
     return 0;
 }
 
@@ -88,7 +91,7 @@ static int command_cache(int argc, char **argv) {
     wanted = rest;
     int n = dir ? each_pack(dir, remove ? remove_one : print_one, &err) : 0;
     if (n < 0) return kin_app_fail(&err);
-    if (n == 0) fprintf(stderr, "kin: nothing is cached in %s\n", dir ? dir : "(no home directory)");
+    if (n == 0) kin_app_say("nothing is cached in %s", dir ? dir : "(no home directory)");
     return KIN_EXIT_OK;
 }
 

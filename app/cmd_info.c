@@ -8,6 +8,7 @@
 #include "base/units.h"
 #include "engine/kv.h"
 #include "model/arch.h"
+#include "pure/text/escape.h"
 #include "sys/memory.h"
 
 typedef struct info_options {
@@ -60,8 +61,8 @@ static void print_needs(const kin_model *m) {
 
 static void print_model(const kin_model *m, const char *name, const kin_vocab *vocab, const kin_err *vocab_err) {
     const kin_hparams *hp = &m->hp;
-    char size[32];
-    printf("model        %s\n", name);
+    char size[32], shown[1024];
+    printf("model        %s\n", kin_escape(shown, sizeof shown, name, strlen(name)));
     printf("family       %s (%s)\n", hp->arch->name, hp->arch->title);
     printf("parameters   %.3g billion\n", (double)kin_model_n_params(m) / 1e9);
     printf("layers       %d of width %d; %d heads (%d for keys and values) of %d; feed-forward %d\n", hp->n_layer, hp->n_embd,
@@ -73,22 +74,25 @@ static void print_model(const kin_model *m, const char *name, const kin_vocab *v
         printf("vocabulary   %d tokens (%s)\n", hp->n_vocab,
                kin_vocab_get_kind(vocab) == KIN_VOCAB_SPM ? "SentencePiece" : "byte-level BPE");
     else
-        printf("vocabulary   %d tokens; not usable for text: %s\n", hp->n_vocab, vocab_err->text);
+        printf("vocabulary   %d tokens; not usable for text: %s\n", hp->n_vocab,
+               kin_escape(shown, sizeof shown, vocab_err->text, strlen(vocab_err->text)));
     print_types(m->gguf);
     print_needs(m);
 }
 
 static void print_all(const kin_gguf *gguf) {
-    char text[256];
+    char text[256], name[1024], value[4 * sizeof text];
     printf("\n");
     for (size_t i = 0; i < kin_gguf_n_meta(gguf); i++) {
         kin_str key = kin_gguf_meta_key(gguf, i);
-        printf("%.*s = %s\n", (int)key.len, key.at, kin_gguf_meta_text(gguf, i, text, sizeof text));
+        kin_gguf_meta_text(gguf, i, text, sizeof text);
+        printf("%s = %s\n", kin_escape(name, sizeof name, key.at, key.len), kin_escape(value, sizeof value, text, strlen(text)));
     }
     printf("\n");
     for (size_t i = 0; i < kin_gguf_n_tensors(gguf); i++) {
         const kin_gguf_tensor *t = kin_gguf_tensor_at(gguf, i);
-        printf("%-40.*s %-8s %lld", (int)t->name.len, t->name.at, kin_gguf_type_name(t->type), (long long)t->ne[0]);
+        printf("%-40s %-8s %lld", kin_escape(name, sizeof name, t->name.at, t->name.len), kin_gguf_type_name(t->type),
+               (long long)t->ne[0]);
         for (int d = 1; d < t->n_dims; d++) printf(" x %lld", (long long)t->ne[d]);
         printf("\n");
     }

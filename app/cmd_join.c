@@ -42,8 +42,7 @@ static void fill_table(join_options *o, kin_option table[N_OPTIONS]) {
 
 static void show_status(void *user, const char *line) {
     (void)user;
-    kin_app_progress_clear();
-    fprintf(stderr, "kin: %s\n", line);
+    kin_app_say("%s", line);
 }
 
 static void show_progress(void *user, const char *what, uint64_t done, uint64_t total, uint64_t rate) {

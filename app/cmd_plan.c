@@ -6,6 +6,7 @@
 
 #include "app/app.h"
 #include "app/facts_file.h"
+#include "app/json_text.h"
 #include "app/plan_compare.h"
 #include "app/plan_view.h"
 #include "app/session.h"
@@ -189,9 +190,7 @@ static int find_facts(const plan_options *o, kin_facts *facts, kin_err *err) {
 
 static int print_json(json_t *json, kin_err *err) {
     if (!json) return kin_err_set(err, "no memory");
-    json_dumpf(json, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
-    printf("\n");
-    json_decref(json);
+    kin_json_text_show(json, 6);
     return 0;
 }
 

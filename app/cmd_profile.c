@@ -6,6 +6,7 @@
 
 #include "app/app.h"
 #include "app/facts_file.h"
+#include "app/json_text.h"
 #include "app/profile_store.h"
 #include "app/session.h"
 #include "app/table.h"
@@ -84,9 +85,7 @@ static void print_text(const kin_device_facts *f, const kin_devices *devices) {
 static int print_json(const kin_device_facts *f, kin_err *err) {
     json_t *json = kin_facts_file_device_to_json(f);
     if (!json) return kin_err_set(err, "the profile is no valid JSON");
-    json_dumpf(json, stdout, JSON_INDENT(2));
-    printf("\n");
-    json_decref(json);
+    kin_json_text_show(json, 0);
     return 0;
 }
 

@@ -1,4 +1,5 @@
 // kin run: text from a model. Tokens go to stdout as they come, talk goes to stderr.
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +22,7 @@ typedef struct run_options {
     uint64_t seed;
     const char *logit_bias;
     const char *trace;
-    bool ignore_eos, special, echo, lines, stats;
+    bool ignore_eos, special, no_echo, lines, stats;
 } run_options;
 
 enum { N_RUN_OPTIONS = 23, MAX_BIAS = 64, MAX_UNASKED = 4096 };
@@ -59,7 +60,7 @@ static void fill_tables(run_options *o, tables *t) {
         {KIN_OPTION_STRING, "logit-bias", 0, &o->logit_bias, "ID=X,...", "add X to a token's logit", 0, 0},
         {KIN_OPTION_FLAG, "ignore-eos", 0, &o->ignore_eos, NULL, "go on after the end of the text", 0, 0},
         {KIN_OPTION_FLAG, "special", 0, &o->special, NULL, "understand and show special tokens such as <|im_end|>", 0, 0},
-        {KIN_OPTION_FLAG, "no-echo", 0, &o->echo, NULL, "do not repeat the prompt before the text", 0, 0},
+        {KIN_OPTION_FLAG, "no-echo", 0, &o->no_echo, NULL, "do not repeat the prompt before the text", 0, 0},
         {KIN_OPTION_STRING, "trace", 0, &o->trace, "FILE", "write a line per token: ms, memory budget, resident bytes, tokens", 0,
          0},
         kin_session_timeline_option(&o->session),
@@ -104,18 +105,13 @@ typedef struct generation {
     timing t;
 } generation;
 
-static void write_piece(kin_str piece) {
-    fwrite(piece.at, 1, piece.len, stdout);
-    fflush(stdout);
-}
-
 // How memory moves while tokens come: for plots.
-static void write_trace(const generation *g) {
-    if (!g->trace) return;
+static int write_trace(const generation *g, kin_err *err) {
+    if (!g->trace) return 0;
     kin_shard_stats st = kin_shard_get_stats(g->s->shard);
     fprintf(g->trace, "%.1f,%" PRIu64 ",%" PRIu64 ",%d\n", kin_clock_ms(g->t.begun, kin_clock_now()), st.weights_budget,
             st.weights.stream.resident_bytes, g->t.n_generated);
-    fflush(g->trace);
+    return fflush(g->trace) == 0 ? 0 : kin_err_set(err, "%s: %s", g->o->trace, strerror(errno));
 }
 
 static int generate(generation *g, const int32_t *prompt, int n_prompt, kin_err *err) {
@@ -133,8 +129,9 @@ static int generate(generation *g, const int32_t *prompt, int n_prompt, kin_err 
         if (g->t.n_generated++ == 0) g->t.first = kin_clock_now();
         if (kin_vocab_is_eog(g->s->vocab, id) && !g->o->ignore_eos) break;
         kin_sampler_accept(g->sampler, id);
-        write_trace(g);
-        write_piece(kin_detok_push(g->detok, id));
+        if (write_trace(g, err) != 0) return KIN_FAIL;
+        kin_str piece = kin_detok_push(g->detok, id);
+        if (kin_app_write(piece.at, piece.len, err) != 0) return KIN_FAIL;
         if (g->t.n_generated == g->n_max || pos == g->s->n_ctx) break;
         if (kin_head_eval(head, 0, pos++, &id, 1, g->logits, 1, err) != 0) return KIN_FAIL;
         kin_session_mark(g->s);
@@ -179,7 +176,7 @@ static int open_prompt(const run_options *o, kin_file *file, const char **text, 
 static int open_generation(generation *g, const run_options *o, int n_ctx, kin_err *err) {
     kin_session *s = g->s;
     if (kin_session_open(s, &o->session, n_ctx, err) != 0) return KIN_FAIL;
-    if (o->trace && !(g->trace = fopen(o->trace, "w"))) return kin_err_set(err, "%s cannot be written", o->trace);
+    if (o->trace && !(g->trace = fopen(o->trace, "w"))) return kin_err_set(err, "%s: %s", o->trace, strerror(errno));
     if (g->trace) fprintf(g->trace, "ms,budget_bytes,resident_bytes,tokens\n");
     unsigned flags = o->special ? KIN_DETOK_SPECIAL : 0;
     g->logits = malloc((size_t)s->model.hp.n_vocab * sizeof *g->logits);
@@ -208,18 +205,22 @@ static int plan_length(generation *g, int n_prompt, kin_err *err) {
     return 0;
 }
 
+// What was held back, and the end of the line.
+static int end_text(const generation *g, kin_err *err) {
+    kin_str rest = kin_detok_flush(g->detok);
+    return kin_app_write(rest.at, rest.len, err) == 0 ? kin_app_write("\n", 1, err) : KIN_FAIL;
+}
+
 // One text: the prompt, and what the model makes of it.
 static int write_text(generation *g, kin_str text, const int32_t *prompt, int n_prompt, kin_err *err) {
     const run_options *o = g->o;
     g->t = (timing){0};
     if (plan_length(g, n_prompt, err) != 0 || kin_session_begin(g->s, err) != 0) return KIN_FAIL;
-    if (!o->echo) write_piece(text);
-    int rc = generate(g, prompt, n_prompt, err);
+    int rc = o->no_echo ? 0 : kin_app_write(text.at, text.len, err);
+    if (rc == 0) rc = generate(g, prompt, n_prompt, err);
     g->t.ended = kin_clock_now();
     if (rc == 0) rc = kin_session_write_timeline(g->s, &o->session, err);
-    write_piece(kin_detok_flush(g->detok));
-    fputc('\n', stdout);
-    fflush(stdout);
+    if (end_text(g, rc == 0 ? err : NULL) != 0) rc = KIN_FAIL;
     if (o->stats && g->t.n_generated > 0) print_stats(g);
     kin_session_end(g->s);
     return rc;
@@ -257,7 +258,7 @@ static int run_lines(generation *g, kin_err *err) {
     size_t cap = 0;
     ssize_t len;
     if (open_generation(g, g->o, context_wanted(g->o, MAX_UNASKED), err) != 0) return KIN_FAIL;
-    while (!atomic_load(&kin_app_stop) && (len = getline(&line, &cap, stdin)) >= 0) {
+    while (!atomic_load(&kin_app_stop) && !ferror(stdout) && (len = getline(&line, &cap, stdin)) >= 0) {
         int32_t *prompt = NULL;
         int n_prompt = 0;
         if (len > 0 && line[len - 1] == '\n') len--;

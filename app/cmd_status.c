@@ -5,9 +5,10 @@
 #include <string.h>
 
 #include "app/app.h"
+#include "app/json_text.h"
 #include "app/net.h"
 #include "base/units.h"
-#include "pure/proto/label.h"
+#include "pure/text/escape.h"
 #include "ring/observe.h"
 
 typedef struct status_options {
@@ -41,7 +42,7 @@ static const char *bytes(const json_t *o, const char *key, char buf[32]) {
 // A text of a peer, for a terminal.
 static char *words(const json_t *o, const char *key, char buf[CELL]) {
     const char *text = json_string_value(json_object_get(o, key));
-    return kin_label_set(buf, CELL - 1, text ? text : "");
+    return kin_escape(buf, CELL, text ? text : "", text ? strlen(text) : 0);
 }
 
 // ---- the table
@@ -145,12 +146,11 @@ static int print_report(const char *text, bool as_json, kin_err *err) {
         return kin_err_set(err, "what the head answered is no report: %s", where.text);
     }
     if (as_json) {
-        json_dumpf(report, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
-        printf("\n");
+        kin_json_text_show(report, 6);
     } else {
         print_text(report);
+        json_decref(report);
     }
-    json_decref(report);
     return 0;
 }
 

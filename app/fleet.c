@@ -95,8 +95,7 @@ static void show_status(void *user, const char *line) {
     if (detail) *detail = '\0'; // percentages change all the time
     if (strcmp(head, said) == 0) return;
     memcpy(said, head, sizeof said);
-    kin_app_progress_clear();
-    fprintf(stderr, "kin: %s\n", line);
+    kin_app_say("%s", line);
 }
 
 // ---- opening
@@ -159,7 +158,7 @@ int kin_fleet_open(kin_fleet *f, const kin_fleet_options *o, const kin_fleet_bas
     int rc = kin_fleet_hash(&f->manifest, f->paths, base->model, base->cache_dir, err);
     if (rc == 0) rc = open_cluster(f, &co, err);
     kin_key_wipe(&co.key);
-    if (rc == 0) fprintf(stderr, "kin: head '%s' listens on port %u\n", f->self.name, kin_cluster_port(f->cluster));
+    if (rc == 0) kin_app_say("head '%s' listens on port %u", f->self.name, kin_cluster_port(f->cluster));
     return rc;
 }
 

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { WIDTH = 120, MAX_NUMBER = 40 };
 
@@ -139,6 +140,13 @@ static void print_nested(FILE *file, const json_t *json, int indent, int used) {
     else
         print_list(file, json, indent);
     free(text);
+}
+
+void kin_json_text_show(json_t *json, int digits) {
+    size_t flags = JSON_INDENT(2) | JSON_REAL_PRECISION((size_t)digits);
+    json_dumpf(json, stdout, flags | (isatty(STDOUT_FILENO) ? JSON_ENSURE_ASCII : 0));
+    printf("\n");
+    json_decref(json);
 }
 
 void kin_json_text_print(FILE *file, const json_t *json) {

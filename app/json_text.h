@@ -7,6 +7,10 @@
 
 #include "base/err.h"
 
+// A command's answer on stdout, for programs; takes the reference. digits: of numbers, 0: as many as there are. On a terminal
+// only ASCII: what other machines call themselves does not act there.
+void kin_json_text_show(json_t *json, int digits);
+
 // With a newline at the end.
 void kin_json_text_print(FILE *file, const json_t *json);
 

@@ -118,7 +118,7 @@ static int ask_code(char code[KIN_CODE_TEXT], kin_err *err) {
         fprintf(stderr, "The code that the head shows (16 characters): ");
         if (!fgets(line, sizeof line, stdin)) return kin_err_set(err, "no code was typed");
         if (kin_code_parse(code, line, err) == 0) return 0;
-        fprintf(stderr, "%s\n", err->text);
+        kin_app_say("%s", err->text);
     }
     return KIN_FAIL;
 }

@@ -5,6 +5,7 @@
 
 #include "app/plan_view.h"
 #include "app/table.h"
+#include "pure/text/escape.h"
 
 int kin_plan_compare_make(kin_plan_compare *c, const kin_facts *facts, const kin_plan_options *options, kin_err *err) {
     c->facts = facts;
@@ -46,7 +47,8 @@ static void print_without_plan(const kin_plan_compare *c, FILE *file) {
         if (c->entries[i].has_plan) continue;
         size_t n = strlen(name);
         if (strncmp(why_not, name, n) == 0 && why_not[n] == ':') why_not += n + 2; // it names itself
-        fprintf(file, "%s%s: %s\n", first ? "\n" : "", name, why_not);
+        char shown[2 * sizeof c->entries[i].why_not.text];
+        fprintf(file, "%s%s: %s\n", first ? "\n" : "", name, kin_escape(shown, sizeof shown, why_not, strlen(why_not)));
         first = false;
     }
 }

@@ -6,7 +6,7 @@
 
 #include "app/table.h"
 #include "base/units.h"
-#include "pure/proto/label.h"
+#include "pure/text/escape.h"
 
 // ---- making it
 
@@ -158,7 +158,8 @@ static void print_parts(const kin_plan_view *view, FILE *file) {
     const kin_prediction *p = &view->prediction;
     char name[KIN_FACTS_MAX_NAME], pace[KIN_FACTS_MAX_NAME + 32] = "";
     if (p->slowest_disk >= 0) {
-        kin_label_set(name, sizeof name - 1, view->facts->devices[p->slowest_disk].name);
+        const char *slowest = view->facts->devices[p->slowest_disk].name;
+        kin_escape(name, sizeof name, slowest, strlen(slowest));
         snprintf(pace, sizeof pace, "(the disk of %s sets the pace)", name);
     }
     print_part(file, "computing", p->compute_s, p->tpot_s, "");
@@ -191,7 +192,7 @@ void kin_plan_view_print_sentences(const kin_facts *facts, const char sentences[
     for (int i = 0; i < facts->n_device; i++) {
         char sentence[KIN_WHY_MAX];
         if (!sentences[i][0]) continue;
-        fprintf(file, "%s%s\n", gap_line, kin_label_set(sentence, sizeof sentence - 1, sentences[i]));
+        fprintf(file, "%s%s\n", gap_line, kin_escape(sentence, sizeof sentence, sentences[i], strlen(sentences[i])));
         gap_line = "";
     }
 }

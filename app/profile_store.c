@@ -61,7 +61,7 @@ static int measure(kin_device_facts *out, const kin_devices *devices, const char
         dir = NULL;
     }
     kin_profile_options o = {.name = name, .disk_dir = dir, .stop = &kin_app_stop, .progress = kin_app_progress};
-    fprintf(stderr, "kin: measuring this machine, once ...\n");
+    kin_app_say("measuring this machine, once ...");
     int rc = kin_profile_measure(out, devices, &o, err);
     kin_app_progress_clear();
     kin_memory_reset_peak(); // what measuring took is not what the work takes

@@ -3,7 +3,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-#include "pure/proto/label.h"
+#include "pure/text/escape.h"
 
 void kin_table_init(kin_table *table, const char *align, const char *const *titles) {
     *table = (kin_table){.n_columns = (int)strlen(align), .align = align};
@@ -23,7 +23,7 @@ void kin_table_cell(kin_table *table, int column, const char *fmt, ...) {
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    kin_label_set(table->cells[table->n_rows - 1][column], KIN_TABLE_CELL - 1, text);
+    kin_escape(table->cells[table->n_rows - 1][column], KIN_TABLE_CELL, text, strlen(text));
 }
 
 static int width_of(const char *text) {

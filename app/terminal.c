@@ -1,0 +1,126 @@
+// What kin shows: sentences and progress on stderr, text on stdout.
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "app/app.h"
+#include "base/clock.h"
+#include "pure/text/escape.h"
+
+enum { MAX_LINE = 1024, MAX_SHOWN = 4 * MAX_LINE };
+
+static pthread_mutex_t progress_mutex = PTHREAD_MUTEX_INITIALIZER; // over what stands on the terminal
+static bool progress_shown;
+
+// ---- sentences
+
+static void say(const char *begin, const char *text) {
+    char shown[MAX_SHOWN];
+    kin_app_progress_clear();
+    fprintf(stderr, "%s: %s\n", begin, kin_escape(shown, sizeof shown, text, strlen(text)));
+}
+
+void kin_app_say(const char *fmt, ...) {
+    char line[MAX_LINE];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(line, sizeof line, fmt, args);
+    va_end(args);
+    say("kin", line);
+}
+
+int kin_app_fail(const kin_err *err) {
+    kin_app_progress_clear();
+    if (atomic_load(&kin_app_stop)) return KIN_EXIT_INTERRUPTED;
+    say("kin", err->text);
+    return KIN_EXIT_FAILED;
+}
+
+int kin_app_usage(const char *command, const kin_err *err) {
+    char begin[64];
+    snprintf(begin, sizeof begin, "kin %s", command);
+    say(begin, err->text);
+    fprintf(stderr, "Try 'kin help %s'.\n", command);
+    return KIN_EXIT_USAGE;
+}
+
+// ---- progress
+
+// Under the mutex.
+static void clear_progress(void) {
+    if (progress_shown) fputs("\r\033[K", stderr);
+    progress_shown = false;
+}
+
+// Under the mutex. Short work shows nothing; long work shows ten times a second.
+static void show_progress(const char *what, uint64_t done, uint64_t total) {
+    static kin_time begun, shown;
+    static const char *of;
+    kin_time now = kin_clock_now();
+    if (of != what) {
+        of = what;
+        begun = now;
+    }
+    if (done >= total) {
+        clear_progress();
+    } else if (kin_clock_ms(begun, now) > 400 && kin_clock_ms(shown, now) > 100) {
+        shown = now;
+        progress_shown = true;
+        fprintf(stderr, "\r\033[K%s: %d %%", what, (int)(100 * done / total));
+        fflush(stderr);
+    }
+}
+
+void kin_app_progress(void *user, const char *what, uint64_t done, uint64_t total) {
+    (void)user;
+    if (!isatty(STDERR_FILENO) || total == 0) return;
+    pthread_mutex_lock(&progress_mutex);
+    show_progress(what, done, total);
+    pthread_mutex_unlock(&progress_mutex);
+}
+
+void kin_app_progress_clear(void) {
+    pthread_mutex_lock(&progress_mutex);
+    clear_progress();
+    pthread_mutex_unlock(&progress_mutex);
+}
+
+// ---- stdout
+
+// What a character of a text looks like on a terminal. Lines and tabs stay what they are.
+static size_t put_shown(const char *text, size_t n) {
+    char shown[KIN_ESCAPE_CHAR];
+    size_t len = kin_escape_char(text, n, shown);
+    if (text[0] == '\n' || text[0] == '\t')
+        fputc(text[0], stdout);
+    else
+        fputs(shown, stdout);
+    return len;
+}
+
+int kin_app_write(const char *text, size_t n, kin_err *err) {
+    if (isatty(STDOUT_FILENO)) {
+        for (size_t i = 0; i < n;) i += put_shown(text + i, n - i);
+    } else {
+        fwrite(text, 1, n, stdout);
+    }
+    return fflush(stdout) == 0 && !ferror(stdout) ? 0 : kin_err_set(err, "stdout: %s", strerror(errno));
+}
+
+void kin_app_open_stdio(void) {
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        // Read-only, so that what is written to stdout is not lost without a word.
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF) (void)!open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY);
+    }
+}
+
+int kin_app_close_stdout(int status) {
+    bool failed = ferror(stdout) != 0;
+    if (fflush(stdout) == 0 && !failed) return status;
+    if (status == KIN_EXIT_OK) kin_app_say("stdout: %s", strerror(errno ? errno : EIO));
+    return status == KIN_EXIT_OK ? KIN_EXIT_FAILED : status;
+}
