@@ -25,14 +25,41 @@ if(KIN_FUZZ)
     add_compile_options(-fsanitize=fuzzer-no-link)
 endif()
 
-# kin_layer(NAME LINK ...): all .c files below NAME/ as the static library kin_NAME.
+# kin_layer(NAME LINK ... [WITHOUT FOLDER]): all .c files below NAME/, but for those in FOLDER, as the static library kin_NAME.
 function(kin_layer name)
-    cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
+    cmake_parse_arguments(ARG "" "" "LINK;WITHOUT" ${ARGN})
     file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${name}/*.c)
+    if(ARG_WITHOUT)
+        list(FILTER sources EXCLUDE REGEX "/${ARG_WITHOUT}/")
+    endif()
     add_library(kin_${name} STATIC ${sources})
     # For "sys/file.h" only, never for <sys/file.h>: that one is the system's.
     target_compile_options(kin_${name} PUBLIC -iquote ${PROJECT_SOURCE_DIR})
     target_link_libraries(kin_${name} PUBLIC ${ARG_LINK})
+endfunction()
+
+# kin_kernels(LAYER FOLDER): the .c files of FOLDER join the layer once for each back-end of this processor's family: BACKEND FLAGS...,
+# where FOLDER/simd_BACKEND.h has the vectors (or that of another back-end, which looks at the flags: BACKEND=HEADER).
+function(kin_kernels layer folder)
+    set(backends "scalar")
+    if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
+        set(avx2 "-mavx2 -mf16c")
+        list(APPEND backends "avx2 ${avx2}" "avxvnni=avx2 ${avx2} -mavxvnni"
+            "avx512 ${avx2} -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni")
+    elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
+        list(APPEND backends "neon -march=armv8.2-a+dotprod")
+    endif()
+    file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.c)
+    foreach(backend ${backends})
+        separate_arguments(words UNIX_COMMAND "${backend}")
+        list(POP_FRONT words name)
+        string(REGEX REPLACE ".*=" "" header ${name})
+        string(REGEX REPLACE "=.*" "" id ${name})
+        add_library(kin_kernels_${id} OBJECT ${sources})
+        target_compile_options(kin_kernels_${id} PRIVATE -iquote ${PROJECT_SOURCE_DIR} -O3 -ffp-contract=off ${words})
+        target_compile_definitions(kin_kernels_${id} PRIVATE SIMD_ID=${id} SIMD_HEADER="${folder}/simd_${header}.h")
+        target_sources(kin_${layer} PRIVATE $<TARGET_OBJECTS:kin_kernels_${id}>)
+    endforeach()
 endfunction()
 
 # kin_program(NAME FOLDER LINK ...): all .c files of FOLDER as one program.

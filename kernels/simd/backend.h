@@ -1,0 +1,10 @@
+// What a back-end's files export, each under the back-end's name (SIMD_FN).
+#pragma once
+
+#include "kernels/kernels.h"
+#include "kernels/simd/simd.h"
+
+void SIMD_FN(kin_quantize)(kin_act_kind kind, int64_t columns, int64_t n, const float *x, kin_act *act, int64_t begin,
+                           int64_t end);
+void SIMD_FN(kin_matmul)(const kin_matrix *w, const kin_act *act, const float *x, int64_t n, float *y, int64_t ldy, int64_t begin,
+                         int64_t end);

@@ -1,0 +1,56 @@
+// The vectors that kin's kernels are written with: 16 lanes everywhere, whatever the processor's registers hold.
+//
+// A back-end is one header that defines these types and functions over its registers; SIMD_HEADER says which. Every kernel is
+// compiled once for each back-end. Results are the same bits on all of them, because
+// - sums of integers are exact in any order;
+// - sums of floats run lane by lane, or over the lanes of one vector in one fixed order (vf_sum);
+// - nothing is contracted (-ffp-contract=off), and no function of a C library is used.
+//
+//   vf         16 float                vi      16 int32_t
+//   vb         16 lanes of 4 bytes     vs      sums of products of bytes, of 16 or 32 bits for each lane
+//   vscale     16 factors for a vs
+//
+//   vf_sum(a)                lanes i and i + 8 are added, then i and i + 4, i + 2, i + 1
+//   vf_store_f16(p, a)       rounds to nearest, ties to even
+//   vb_store_s8(p, a)        stores signed bytes as vi_dot_s8 wants them
+//   vb_shr(a, n), vb_shl     by 16-bit units or by bytes: bits that cross bytes must be masked away by the caller
+//   vb_lookup(table, a)      table[byte], bytes below 16
+//   vs_dot(s, w, x)          each lane: s + its 4 bytes of w (0 to 127) times x[0..3]. With a vs of 16 bits, SIMD_SUB_MOST
+//                            bounds its magnitude: after n additions it is at most n * 2 * 127 * (the largest byte of w)
+//   vi_add_scaled(a, s, f)   a + s * f
+//   vi_from_vs(s)            s in 32 bits
+//   vi_dot_s8(a, w, x)       each lane: a + its 4 signed bytes of w times x[0..3], plus SIMD_S8_BIAS * (x[0] + ... + x[3])
+//   vi_mul_add(a, b, c)      a + b * c
+//   vi_add_pairs(a, p, x)    lane i: a + p[2i] * x[0] + p[2i+1] * x[1]
+#pragma once
+
+#include SIMD_HEADER
+
+#define SIMD_JOIN_(a, b) a##_##b
+#define SIMD_JOIN(a, b) SIMD_JOIN_(a, b)
+#define SIMD_FN(name) SIMD_JOIN(name, SIMD_ID) // the name of an exported function of this back-end
+
+#define SIMD_INLINE static inline __attribute__((always_inline))
+
+// The nearest integer, ties to even, for |a| < 2^22.
+static inline vi vi_round(vf a) {
+    const vf magic = vf_set1(0x1.8p23f);
+    return vi_sub(vi_bits(vf_add(a, magic)), vi_bits(magic));
+}
+
+// e^a for a <= 0, relative error below 2e-7. Below -87.5 it is e^-87.5, about 1e-38.
+static inline vf vf_exp(vf a) {
+    const vf magic = vf_set1(0x1.8p23f);
+    a = vf_max(a, vf_set1(-87.5f));
+    vf n = vf_sub(vf_add(vf_mul(a, vf_set1(0x1.715476p0f)), magic), magic); // log2(e) a, rounded
+    vf r = vf_sub(vf_sub(a, vf_mul(n, vf_set1(0x1.62ep-1f))), vf_mul(n, vf_set1(0x1.0bfbe8p-15f)));
+    vf p = vf_set1(1.0f / 5040);
+    p = vf_add(vf_mul(p, r), vf_set1(1.0f / 720));
+    p = vf_add(vf_mul(p, r), vf_set1(1.0f / 120));
+    p = vf_add(vf_mul(p, r), vf_set1(1.0f / 24));
+    p = vf_add(vf_mul(p, r), vf_set1(1.0f / 6));
+    p = vf_add(vf_mul(p, r), vf_set1(0.5f));
+    p = vf_add(vf_mul(p, r), vf_set1(1.0f));
+    p = vf_add(vf_mul(p, r), vf_set1(1.0f));
+    return vf_mul(p, vf_bits(vi_shl(vi_add(vi_round(n), vi_set1(127)), 23))); // 2^n: n is at least -126
+}

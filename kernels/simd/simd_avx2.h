@@ -1,0 +1,160 @@
+// AVX2 with F16C, and with AVX-VNNI where the compiler is told of it: a vector of 16 lanes is two registers. See simd.h for what
+// each function does.
+#pragma once
+
+#include <immintrin.h>
+#include <stdint.h>
+#include <string.h>
+
+#define SIMD_ROWS 4 // activation rows that a product keeps in registers
+#ifdef __AVXVNNI__
+#define SIMD_NAME "avxvnni"
+#define SIMD_SUB_MOST 0
+#define SIMD_S8_BIAS 128
+#else
+#define SIMD_NAME "avx2"
+#define SIMD_SUB_MOST 32767 // sums of bytes are 16 bits wide
+#define SIMD_S8_BIAS 0
+#endif
+
+typedef struct vf {
+    __m256 a, b;
+} vf;
+typedef struct vi {
+    __m256i a, b;
+} vi;
+typedef vi vb, vs, vscale;
+
+#define SIMD_EACH(type, f)                                                                                                       \
+    (type) { f(x.a, y.a), f(x.b, y.b) }
+
+static inline vf vf_zero(void) { return (vf){_mm256_setzero_ps(), _mm256_setzero_ps()}; }
+static inline vf vf_set1(float x) { return (vf){_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
+static inline vf vf_load(const float *p) { return (vf){_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
+static inline void vf_store(float *p, vf x) {
+    _mm256_storeu_ps(p, x.a);
+    _mm256_storeu_ps(p + 8, x.b);
+}
+static inline vf vf_add(vf x, vf y) { return SIMD_EACH(vf, _mm256_add_ps); }
+static inline vf vf_sub(vf x, vf y) { return SIMD_EACH(vf, _mm256_sub_ps); }
+static inline vf vf_mul(vf x, vf y) { return SIMD_EACH(vf, _mm256_mul_ps); }
+static inline vf vf_div(vf x, vf y) { return SIMD_EACH(vf, _mm256_div_ps); }
+static inline vf vf_max(vf x, vf y) { return SIMD_EACH(vf, _mm256_max_ps); }
+static inline vf vf_abs(vf x) {
+    const __m256 sign = _mm256_set1_ps(-0.0f);
+    return (vf){_mm256_andnot_ps(sign, x.a), _mm256_andnot_ps(sign, x.b)};
+}
+static inline vf vf_load_f16(const uint16_t *p) {
+    return (vf){_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)), _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(p + 8)))};
+}
+static inline void vf_store_f16(uint16_t *p, vf x) {
+    _mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph(x.a, _MM_FROUND_TO_NEAREST_INT));
+    _mm_storeu_si128((__m128i *)(p + 8), _mm256_cvtps_ph(x.b, _MM_FROUND_TO_NEAREST_INT));
+}
+static inline __m256 simd_bf16(const uint16_t *p) {
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p)), 16));
+}
+static inline vf vf_load_bf16(const uint16_t *p) { return (vf){simd_bf16(p), simd_bf16(p + 8)}; }
+
+static inline vi vi_zero(void) { return (vi){_mm256_setzero_si256(), _mm256_setzero_si256()}; }
+static inline vi vi_set1(int32_t x) { return (vi){_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
+static inline vi vi_add(vi x, vi y) { return SIMD_EACH(vi, _mm256_add_epi32); }
+static inline vi vi_sub(vi x, vi y) { return SIMD_EACH(vi, _mm256_sub_epi32); }
+static inline vi vi_shl(vi x, int n) { return (vi){_mm256_slli_epi32(x.a, n), _mm256_slli_epi32(x.b, n)}; }
+static inline vi vi_load(const int32_t *p) {
+    return (vi){_mm256_loadu_si256((const __m256i *)p), _mm256_loadu_si256((const __m256i *)(p + 8))};
+}
+static inline void vi_store(int32_t *p, vi x) {
+    _mm256_storeu_si256((__m256i *)p, x.a);
+    _mm256_storeu_si256((__m256i *)(p + 8), x.b);
+}
+static inline vi vi_load_i8(const int8_t *p) {
+    return (vi){_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)),
+                _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(p + 8)))};
+}
+static inline void vi_store_i8(int8_t *p, vi x) {
+    __m256i words = _mm256_packs_epi32(x.a, x.b);  // a0-3 b0-3 a4-7 b4-7
+    words = _mm256_permute4x64_epi64(words, 0xd8); // a0-7 b0-7
+    __m128i bytes = _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+    _mm_storeu_si128((__m128i *)p, bytes);
+}
+static inline vf vf_from_vi(vi x) { return (vf){_mm256_cvtepi32_ps(x.a), _mm256_cvtepi32_ps(x.b)}; }
+static inline vf vf_bits(vi x) { return (vf){_mm256_castsi256_ps(x.a), _mm256_castsi256_ps(x.b)}; }
+static inline vi vi_bits(vf x) { return (vi){_mm256_castps_si256(x.a), _mm256_castps_si256(x.b)}; }
+
+static inline vb vb_load(const void *p) { return vi_load(p); }
+static inline void vb_store(void *p, vb x) { vi_store(p, x); }
+static inline vb vb_set1(uint8_t x) { return (vb){_mm256_set1_epi8((char)x), _mm256_set1_epi8((char)x)}; }
+static inline vb vb_and(vb x, vb y) { return SIMD_EACH(vb, _mm256_and_si256); }
+static inline vb vb_or(vb x, vb y) { return SIMD_EACH(vb, _mm256_or_si256); }
+static inline vb vb_sub(vb x, vb y) { return SIMD_EACH(vb, _mm256_sub_epi8); }
+static inline vb vb_shr(vb x, int n) { return (vb){_mm256_srli_epi16(x.a, n), _mm256_srli_epi16(x.b, n)}; }
+static inline vb vb_shl(vb x, int n) { return (vb){_mm256_slli_epi16(x.a, n), _mm256_slli_epi16(x.b, n)}; }
+static inline vb vb_lookup(const int8_t table[16], vb i) {
+    __m256i t = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)table));
+    return (vb){_mm256_shuffle_epi8(t, i.a), _mm256_shuffle_epi8(t, i.b)};
+}
+
+static inline __m256i simd_bytes4(const void *p) {
+    int32_t x;
+    memcpy(&x, p, sizeof x);
+    return _mm256_set1_epi32(x);
+}
+static inline vs vs_zero(void) { return vi_zero(); }
+static inline vi vi_mul_add(vi sum, vi x, vi y) { return vi_add(sum, SIMD_EACH(vi, _mm256_mullo_epi32)); }
+static inline vi vi_add_pairs(vi sum, const int16_t *pairs, const int16_t *x2) {
+    vi x = vi_load((const int32_t *)pairs);
+    __m256i y = simd_bytes4(x2);
+    return vi_add(sum, (vi){_mm256_madd_epi16(x.a, y), _mm256_madd_epi16(x.b, y)});
+}
+
+#ifdef __AVXVNNI__
+static inline vs vs_dot(vs sum, vb w, const int8_t *p) {
+    __m256i x = simd_bytes4(p);
+    return (vs){_mm256_dpbusd_avx_epi32(sum.a, w.a, x), _mm256_dpbusd_avx_epi32(sum.b, w.b, x)};
+}
+static inline vscale vscale_load(const int8_t *p) { return vi_load_i8(p); }
+static inline vi vi_add_scaled(vi sum, vs s, vscale scale) { return vi_mul_add(sum, s, scale); }
+static inline vi vi_from_vs(vs s) { return s; }
+static inline vi vi_dot_s8(vi sum, vb w, const int8_t *p) { return vs_dot(sum, w, p); }
+static inline void vb_store_s8(void *p, vb x) {
+    __m256i bias = _mm256_set1_epi8(-128);
+    vb_store(p, (vb){_mm256_xor_si256(x.a, bias), _mm256_xor_si256(x.b, bias)});
+}
+#else
+static inline vs vs_dot(vs sum, vb w, const int8_t *p) {
+    __m256i x = simd_bytes4(p);
+    return (vs){_mm256_add_epi16(sum.a, _mm256_maddubs_epi16(w.a, x)), _mm256_add_epi16(sum.b, _mm256_maddubs_epi16(w.b, x))};
+}
+static inline vscale vscale_load(const int8_t *p) { // each scale twice, for the two halves of its lane
+    __m128i lo = _mm_cvtepi8_epi16(_mm_loadl_epi64((const __m128i *)p));
+    __m128i hi = _mm_cvtepi8_epi16(_mm_loadl_epi64((const __m128i *)(p + 8)));
+    return (vscale){_mm256_set_m128i(_mm_unpackhi_epi16(lo, lo), _mm_unpacklo_epi16(lo, lo)),
+                    _mm256_set_m128i(_mm_unpackhi_epi16(hi, hi), _mm_unpacklo_epi16(hi, hi))};
+}
+static inline vi vi_add_scaled(vi sum, vs x, vscale y) { return vi_add(sum, SIMD_EACH(vi, _mm256_madd_epi16)); }
+static inline vi vi_from_vs(vs s) {
+    __m256i one = _mm256_set1_epi16(1);
+    return (vi){_mm256_madd_epi16(s.a, one), _mm256_madd_epi16(s.b, one)};
+}
+static inline vi vi_dot_s8(vi sum, vb w, const int8_t *p) {
+    __m256i x = simd_bytes4(p), one = _mm256_set1_epi16(1);
+    __m256i a = _mm256_maddubs_epi16(_mm256_abs_epi8(w.a), _mm256_sign_epi8(x, w.a));
+    __m256i b = _mm256_maddubs_epi16(_mm256_abs_epi8(w.b), _mm256_sign_epi8(x, w.b));
+    return vi_add(sum, (vi){_mm256_madd_epi16(a, one), _mm256_madd_epi16(b, one)});
+}
+static inline void vb_store_s8(void *p, vb x) { vb_store(p, x); }
+#endif
+
+static inline float vf_sum(vf x) {
+    __m256 b = _mm256_add_ps(x.a, x.b);
+    __m128 c = _mm_add_ps(_mm256_castps256_ps128(b), _mm256_extractf128_ps(b, 1));
+    c = _mm_add_ps(c, _mm_movehl_ps(c, c));
+    return _mm_cvtss_f32(_mm_add_ss(c, _mm_movehdup_ps(c)));
+}
+static inline float vf_greatest(vf x) {
+    __m256 b = _mm256_max_ps(x.a, x.b);
+    __m128 c = _mm_max_ps(_mm256_castps256_ps128(b), _mm256_extractf128_ps(b, 1));
+    c = _mm_max_ps(c, _mm_movehl_ps(c, c));
+    return _mm_cvtss_f32(_mm_max_ss(c, _mm_movehdup_ps(c)));
+}

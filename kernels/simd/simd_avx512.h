@@ -1,0 +1,83 @@
+// AVX-512 with VNNI (Ice Lake, Zen 4 and later): a vector of 16 lanes is one register. See simd.h for what each function does.
+#pragma once
+
+#include <immintrin.h>
+#include <stdint.h>
+#include <string.h>
+
+#define SIMD_NAME "avx512"
+#define SIMD_ROWS 8      // activation rows that a product keeps in registers
+#define SIMD_SUB_MOST 0  // sums of bytes are 32 bits wide
+#define SIMD_S8_BIAS 128 // signed bytes are stored with 128 added: the product takes unsigned ones
+
+typedef __m512 vf;
+typedef __m512i vi, vb, vs, vscale;
+
+static inline vf vf_zero(void) { return _mm512_setzero_ps(); }
+static inline vf vf_set1(float x) { return _mm512_set1_ps(x); }
+static inline vf vf_load(const float *p) { return _mm512_loadu_ps(p); }
+static inline void vf_store(float *p, vf a) { _mm512_storeu_ps(p, a); }
+static inline vf vf_add(vf a, vf b) { return _mm512_add_ps(a, b); }
+static inline vf vf_sub(vf a, vf b) { return _mm512_sub_ps(a, b); }
+static inline vf vf_mul(vf a, vf b) { return _mm512_mul_ps(a, b); }
+static inline vf vf_div(vf a, vf b) { return _mm512_div_ps(a, b); }
+static inline vf vf_max(vf a, vf b) { return _mm512_max_ps(a, b); }
+static inline vf vf_abs(vf a) { return _mm512_abs_ps(a); }
+static inline vf vf_load_f16(const uint16_t *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p)); }
+static inline void vf_store_f16(uint16_t *p, vf a) {
+    _mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+static inline vf vf_load_bf16(const uint16_t *p) {
+    __m512i x = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(x, 16));
+}
+
+static inline vi vi_zero(void) { return _mm512_setzero_si512(); }
+static inline vi vi_set1(int32_t x) { return _mm512_set1_epi32(x); }
+static inline vi vi_add(vi a, vi b) { return _mm512_add_epi32(a, b); }
+static inline vi vi_sub(vi a, vi b) { return _mm512_sub_epi32(a, b); }
+static inline vi vi_shl(vi a, int n) { return _mm512_slli_epi32(a, (unsigned)n); }
+static inline vi vi_load(const int32_t *p) { return _mm512_loadu_si512(p); }
+static inline void vi_store(int32_t *p, vi a) { _mm512_storeu_si512(p, a); }
+static inline vi vi_load_i8(const int8_t *p) { return _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)); }
+static inline void vi_store_i8(int8_t *p, vi a) { _mm_storeu_si128((__m128i *)p, _mm512_cvtepi32_epi8(a)); }
+static inline vf vf_from_vi(vi a) { return _mm512_cvtepi32_ps(a); }
+static inline vf vf_bits(vi a) { return _mm512_castsi512_ps(a); }
+static inline vi vi_bits(vf a) { return _mm512_castps_si512(a); }
+
+static inline vb vb_load(const void *p) { return _mm512_loadu_si512(p); }
+static inline void vb_store(void *p, vb a) { _mm512_storeu_si512(p, a); }
+static inline void vb_store_s8(void *p, vb a) { _mm512_storeu_si512(p, _mm512_xor_si512(a, _mm512_set1_epi8(-128))); }
+static inline vb vb_set1(uint8_t x) { return _mm512_set1_epi8((char)x); }
+static inline vb vb_and(vb a, vb b) { return _mm512_and_si512(a, b); }
+static inline vb vb_or(vb a, vb b) { return _mm512_or_si512(a, b); }
+static inline vb vb_sub(vb a, vb b) { return _mm512_sub_epi8(a, b); }
+static inline vb vb_shr(vb a, int n) { return _mm512_srli_epi16(a, (unsigned)n); }
+static inline vb vb_shl(vb a, int n) { return _mm512_slli_epi16(a, (unsigned)n); }
+static inline vb vb_lookup(const int8_t table[16], vb i) {
+    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)table)), i);
+}
+
+static inline __m512i simd_bytes4(const void *p) {
+    int32_t x;
+    memcpy(&x, p, sizeof x);
+    return _mm512_set1_epi32(x);
+}
+static inline vs vs_zero(void) { return _mm512_setzero_si512(); }
+static inline vs vs_dot(vs sum, vb w, const int8_t *x) { return _mm512_dpbusd_epi32(sum, w, simd_bytes4(x)); }
+static inline vscale vscale_load(const int8_t *p) { return vi_load_i8(p); }
+static inline vi vi_add_scaled(vi sum, vs s, vscale scale) { return _mm512_add_epi32(sum, _mm512_mullo_epi32(s, scale)); }
+static inline vi vi_from_vs(vs s) { return s; }
+static inline vi vi_dot_s8(vi sum, vb w, const int8_t *x) { return _mm512_dpbusd_epi32(sum, w, simd_bytes4(x)); }
+static inline vi vi_mul_add(vi sum, vi a, vi b) { return _mm512_add_epi32(sum, _mm512_mullo_epi32(a, b)); }
+static inline vi vi_add_pairs(vi sum, const int16_t *pairs, const int16_t *x) {
+    return _mm512_dpwssd_epi32(sum, _mm512_loadu_si512(pairs), simd_bytes4(x));
+}
+
+static inline float vf_sum(vf a) {
+    __m256 b = _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
+    __m128 c = _mm_add_ps(_mm256_castps256_ps128(b), _mm256_extractf128_ps(b, 1));
+    c = _mm_add_ps(c, _mm_movehl_ps(c, c));
+    return _mm_cvtss_f32(_mm_add_ss(c, _mm_movehdup_ps(c)));
+}
+static inline float vf_greatest(vf a) { return _mm512_reduce_max_ps(a); }

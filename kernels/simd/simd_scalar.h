@@ -1,0 +1,152 @@
+// Portable C: 16 lanes are arrays. The yardstick of the other back-ends, and what runs where none of them does. See simd.h for
+// what each function does.
+#pragma once
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#define SIMD_NAME "scalar"
+#define SIMD_ROWS 4
+#define SIMD_SUB_MOST 0
+#define SIMD_S8_BIAS 0
+
+typedef struct vf {
+    float at[16];
+} vf;
+typedef struct vi {
+    int32_t at[16];
+} vi;
+typedef struct vb {
+    uint8_t at[64];
+} vb;
+typedef vi vs, vscale;
+
+#define SIMD_LANES(type, expression)                                                                                             \
+    type z;                                                                                                                      \
+    for (int i = 0; i < 16; i++) z.at[i] = expression;                                                                           \
+    return z
+#define SIMD_BYTES(expression)                                                                                                   \
+    vb z;                                                                                                                        \
+    for (int i = 0; i < 64; i++) z.at[i] = (uint8_t)(expression);                                                                \
+    return z
+
+static inline float simd_f16(uint16_t h) {
+    uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = h >> 10 & 31, mantissa = h & 1023, bits;
+    float x;
+    if (exponent == 0) {
+        x = (float)mantissa * 0x1p-24f;
+        memcpy(&bits, &x, sizeof bits);
+        bits |= sign;
+    } else {
+        bits = sign | (exponent == 31 ? 255 : exponent + 112) << 23 | mantissa << 13;
+    }
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+// Rounds to the nearest half, ties to even.
+static inline uint16_t simd_to_f16(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    uint32_t sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
+    if (magnitude > 0x7f800000) return (uint16_t)(sign | 0x7e00);  // not a number
+    if (magnitude >= 0x477ff000) return (uint16_t)(sign | 0x7c00); // rounds to 65536 or more
+    if (magnitude < 0x38800000) {                                  // below 2^-14: the sum's last bit is 2^-24
+        float small;
+        memcpy(&small, &magnitude, sizeof small);
+        small += 0.5f;
+        memcpy(&magnitude, &small, sizeof magnitude);
+        return (uint16_t)(sign | (magnitude - 0x3f000000));
+    }
+    magnitude += 0xfff + (magnitude >> 13 & 1);
+    return (uint16_t)(sign | ((magnitude - 0x38000000) >> 13));
+}
+
+static inline vf vf_set1(float x) { SIMD_LANES(vf, x); }
+static inline vf vf_zero(void) { return vf_set1(0); }
+static inline vf vf_load(const float *p) { SIMD_LANES(vf, p[i]); }
+static inline void vf_store(float *p, vf a) { memcpy(p, a.at, sizeof a.at); }
+static inline vf vf_add(vf a, vf b) { SIMD_LANES(vf, a.at[i] + b.at[i]); }
+static inline vf vf_sub(vf a, vf b) { SIMD_LANES(vf, a.at[i] - b.at[i]); }
+static inline vf vf_mul(vf a, vf b) { SIMD_LANES(vf, a.at[i] * b.at[i]); }
+static inline vf vf_div(vf a, vf b) { SIMD_LANES(vf, a.at[i] / b.at[i]); }
+static inline vf vf_max(vf a, vf b) { SIMD_LANES(vf, a.at[i] > b.at[i] ? a.at[i] : b.at[i]); }
+static inline vf vf_abs(vf a) { SIMD_LANES(vf, fabsf(a.at[i])); }
+static inline vf vf_load_f16(const uint16_t *p) { SIMD_LANES(vf, simd_f16(p[i])); }
+static inline void vf_store_f16(uint16_t *p, vf a) {
+    for (int i = 0; i < 16; i++) p[i] = simd_to_f16(a.at[i]);
+}
+static inline vf vf_load_bf16(const uint16_t *p) {
+    vf z;
+    for (int i = 0; i < 16; i++) {
+        uint32_t bits = (uint32_t)p[i] << 16;
+        memcpy(&z.at[i], &bits, sizeof bits);
+    }
+    return z;
+}
+
+static inline vi vi_set1(int32_t x) { SIMD_LANES(vi, x); }
+static inline vi vi_zero(void) { return vi_set1(0); }
+static inline vi vi_add(vi a, vi b) { SIMD_LANES(vi, a.at[i] + b.at[i]); }
+static inline vi vi_sub(vi a, vi b) { SIMD_LANES(vi, a.at[i] - b.at[i]); }
+static inline vi vi_shl(vi a, int n) { SIMD_LANES(vi, (int32_t)((uint32_t)a.at[i] << n)); }
+static inline vi vi_load(const int32_t *p) { SIMD_LANES(vi, p[i]); }
+static inline void vi_store(int32_t *p, vi a) { memcpy(p, a.at, sizeof a.at); }
+static inline vi vi_load_i8(const int8_t *p) { SIMD_LANES(vi, p[i]); }
+static inline void vi_store_i8(int8_t *p, vi a) {
+    for (int i = 0; i < 16; i++) p[i] = (int8_t)a.at[i];
+}
+static inline vf vf_from_vi(vi a) { SIMD_LANES(vf, (float)a.at[i]); }
+static inline vf vf_bits(vi a) {
+    vf z;
+    memcpy(&z, &a, sizeof z);
+    return z;
+}
+static inline vi vi_bits(vf a) {
+    vi z;
+    memcpy(&z, &a, sizeof z);
+    return z;
+}
+
+static inline vb vb_load(const void *p) {
+    vb z;
+    memcpy(&z, p, sizeof z);
+    return z;
+}
+static inline void vb_store(void *p, vb a) { memcpy(p, &a, sizeof a); }
+static inline void vb_store_s8(void *p, vb a) { vb_store(p, a); }
+static inline vb vb_set1(uint8_t x) { SIMD_BYTES(x); }
+static inline vb vb_and(vb a, vb b) { SIMD_BYTES(a.at[i] & b.at[i]); }
+static inline vb vb_or(vb a, vb b) { SIMD_BYTES(a.at[i] | b.at[i]); }
+static inline vb vb_sub(vb a, vb b) { SIMD_BYTES(a.at[i] - b.at[i]); }
+static inline vb vb_shr(vb a, int n) { SIMD_BYTES(a.at[i] >> n); }
+static inline vb vb_shl(vb a, int n) { SIMD_BYTES(a.at[i] << n); }
+static inline vb vb_lookup(const int8_t table[16], vb j) { SIMD_BYTES(table[j.at[i] & 15]); }
+
+static inline vs vs_zero(void) { return vi_zero(); }
+static inline vs vs_dot(vs sum, vb w, const int8_t *x) {
+    SIMD_LANES(vs, sum.at[i] + w.at[4 * i] * x[0] + w.at[4 * i + 1] * x[1] + w.at[4 * i + 2] * x[2] + w.at[4 * i + 3] * x[3]);
+}
+static inline vscale vscale_load(const int8_t *p) { return vi_load_i8(p); }
+static inline vi vi_mul_add(vi sum, vi a, vi b) { SIMD_LANES(vi, sum.at[i] + a.at[i] * b.at[i]); }
+static inline vi vi_add_scaled(vi sum, vs s, vscale scale) { return vi_mul_add(sum, s, scale); }
+static inline vi vi_from_vs(vs s) { return s; }
+static inline vi vi_dot_s8(vi sum, vb w, const int8_t *x) {
+    SIMD_LANES(vi, sum.at[i] + (int8_t)w.at[4 * i] * x[0] + (int8_t)w.at[4 * i + 1] * x[1] + (int8_t)w.at[4 * i + 2] * x[2] +
+                       (int8_t)w.at[4 * i + 3] * x[3]);
+}
+static inline vi vi_add_pairs(vi sum, const int16_t *pairs, const int16_t *x) {
+    SIMD_LANES(vi, sum.at[i] + pairs[2 * i] * x[0] + pairs[2 * i + 1] * x[1]);
+}
+
+static inline float vf_sum(vf a) {
+    for (int n = 8; n > 0; n /= 2)
+        for (int i = 0; i < n; i++) a.at[i] += a.at[i + n];
+    return a.at[0];
+}
+static inline float vf_greatest(vf a) {
+    float most = a.at[0];
+    for (int i = 1; i < 16; i++) most = a.at[i] > most ? a.at[i] : most;
+    return most;
+}
