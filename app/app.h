@@ -13,11 +13,14 @@ typedef struct kin_command {
     const char *help;    // a paragraph for `kin help NAME`, or NULL
     // argv: without program and command. Returns the exit status.
     int (*run)(int argc, char **argv);
-    // Fills the tables for help; the values point to defaults.
-    void (*help_options)(void);
+    // Calls `use` with the command's tables; their values point to defaults, for the call.
+    void (*options)(void (*use)(kin_option_tables tables, void *user), void *user);
+    const char *operands; // words that may stand for what is no option, for completions; NULL: names of files
 } kin_command;
 
 enum { KIN_EXIT_OK = 0, KIN_EXIT_FAILED = 1, KIN_EXIT_USAGE = 2, KIN_EXIT_INTERRUPTED = 130 };
+
+extern const kin_command *const kin_commands[]; // in the order of help; NULL ends them
 
 extern const kin_command kin_command_run, kin_command_eval, kin_command_bench, kin_command_info, kin_command_cache,
     kin_command_join, kin_command_status, kin_command_plan, kin_command_profile;

@@ -265,11 +265,11 @@ static int command_bench(int argc, char **argv) {
     return rc == 0 ? KIN_EXIT_OK : kin_app_fail(&err);
 }
 
-static void help_options(void) {
+static void options(void (*use)(kin_option_tables tables, void *user), void *user) {
     bench_options o = {0};
     tables t;
     fill_tables(&o, &t);
-    kin_options_help((kin_option_tables){t.own, t.session.own, t.session.fleet});
+    use((kin_option_tables){t.own, t.session.own, t.session.fleet}, user);
 }
 
 const kin_command kin_command_bench = {
@@ -280,5 +280,5 @@ const kin_command kin_command_bench = {
         "TTFT: time to the first token. TPOT: time per output token after it. GB/s: weights read per second while generating.\n"
         "Memory pressure: by how much the memory available to other programs fell, of all memory.",
     .run = command_bench,
-    .help_options = help_options,
+    .options = options,
 };

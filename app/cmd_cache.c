@@ -95,11 +95,11 @@ static int command_cache(int argc, char **argv) {
     return KIN_EXIT_OK;
 }
 
-static void help_options(void) {
+static void options(void (*use)(kin_option_tables tables, void *user), void *user) {
     const char *dir = NULL;
     kin_option table[N_CACHE_OPTIONS];
     fill_table(&dir, table);
-    kin_options_help((kin_option_tables){table});
+    use((kin_option_tables){table}, user);
 }
 
 const kin_command kin_command_cache = {
@@ -110,5 +110,6 @@ const kin_command kin_command_cache = {
         "The first run of a model packs its weights into the layout that this CPU multiplies fastest and keeps them in a file;\n"
         "later runs map it. Removing it costs only the time to pack again.",
     .run = command_cache,
-    .help_options = help_options,
+    .options = options,
+    .operands = "ls rm all",
 };

@@ -217,11 +217,11 @@ static int command_eval(int argc, char **argv) {
     return rc == 0 ? KIN_EXIT_OK : kin_app_fail(&err);
 }
 
-static void help_options(void) {
+static void options(void (*use)(kin_option_tables tables, void *user), void *user) {
     eval_options o = {0};
     tables t;
     fill_tables(&o, &t);
-    kin_options_help((kin_option_tables){t.own, t.session.own, t.session.fleet});
+    use((kin_option_tables){t.own, t.session.own, t.session.fleet}, user);
 }
 
 const kin_command kin_command_eval = {
@@ -229,5 +229,5 @@ const kin_command kin_command_eval = {
     .args = "-m MODEL (--tokens IDS [--greedy N] [--logits FILE] | --tokenize FILE | --ppl FILE)",
     .summary = "show what a model computes: logits, greedy ids, token ids, perplexity",
     .run = command_eval,
-    .help_options = help_options,
+    .options = options,
 };

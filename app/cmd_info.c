@@ -114,11 +114,11 @@ static int command_info(int argc, char **argv) {
     return KIN_EXIT_OK;
 }
 
-static void help_options(void) {
+static void options(void (*use)(kin_option_tables tables, void *user), void *user) {
     info_options o = {0};
     kin_option table[N_INFO_OPTIONS];
     fill_table(&o, table);
-    kin_options_help((kin_option_tables){table});
+    use((kin_option_tables){table}, user);
 }
 
 const kin_command kin_command_info = {
@@ -126,5 +126,5 @@ const kin_command kin_command_info = {
     .args = "MODEL",
     .summary = "show what a model file holds and what it would need",
     .run = command_info,
-    .help_options = help_options,
+    .options = options,
 };

@@ -127,11 +127,11 @@ static int command_join(int argc, char **argv) {
     return run(&o, head);
 }
 
-static void help_options(void) {
+static void options(void (*use)(kin_option_tables tables, void *user), void *user) {
     join_options o = {0};
     kin_option table[N_OPTIONS];
     fill_table(&o, table);
-    kin_options_help((kin_option_tables){table});
+    use((kin_option_tables){table}, user);
 }
 
 const kin_command kin_command_join = {
@@ -141,5 +141,5 @@ const kin_command kin_command_join = {
     .help = "Without HEAD it is searched on the local network. The first time the code is asked for that the head shows.\n"
             "Needs no model file. Ctrl-C ends it.",
     .run = command_join,
-    .help_options = help_options,
+    .options = options,
 };

@@ -81,8 +81,14 @@ static void fill_tables(plan_options *o, plan_tables *t) {
                              "what the plan is made by (default: exact; 'help' lists them)",
                              0,
                              0};
-    t->model[0] = (kin_option){
-        KIN_OPTION_STRING, "kv-type", 0, &o->session.kv_type, "TYPE", "KV cache: f16 (default) or q8_0 (half the memory)", 0, 0};
+    t->model[0] = (kin_option){KIN_OPTION_STRING,
+                               "kv-type",
+                               0,
+                               &o->session.kv_type,
+                               "f16|q8_0",
+                               "KV cache: f16 (default) or q8_0 (half the memory)",
+                               0,
+                               0};
     fill_here(o, t->here);
     t->others[0] = (kin_option){
         KIN_OPTION_INT, "devices", 0, &fleet->n_devices, "N", "devices to wait for (default: whoever has joined)", 0, 32};
@@ -244,11 +250,11 @@ static int command_plan(int argc, char **argv) {
     return run(&o, scheduler);
 }
 
-static void help_options(void) {
+static void options(void (*use)(kin_option_tables tables, void *user), void *user) {
     plan_options o;
     plan_tables t;
     fill_tables(&o, &t);
-    kin_options_help((kin_option_tables){t.always, t.one, t.model, t.here, t.others});
+    use((kin_option_tables){t.always, t.one, t.model, t.here, t.others}, user);
 }
 
 const kin_command kin_command_plan = {
@@ -263,5 +269,5 @@ const kin_command kin_command_plan = {
             "for every\n"
             "token; COMPUTE, DISK (waiting for it) and TO NEXT are a token's. '--scheduler help' lists the schedulers.",
     .run = command_plan,
-    .help_options = help_options,
+    .options = options,
 };

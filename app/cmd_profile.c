@@ -116,11 +116,11 @@ static int command_profile(int argc, char **argv) {
     return profile(&o, &err) == 0 ? KIN_EXIT_OK : kin_app_fail(&err);
 }
 
-static void help_options(void) {
+static void options(void (*use)(kin_option_tables tables, void *user), void *user) {
     profile_options o;
     kin_option table[N_PROFILE_OPTIONS];
     fill_table(&o, table);
-    kin_options_help((kin_option_tables){table});
+    use((kin_option_tables){table}, user);
 }
 
 const kin_command kin_command_profile = {
@@ -131,5 +131,5 @@ const kin_command kin_command_profile = {
             "batch.\n"
             "The result is kept and used for plans; memory is looked up anew each time. --json: as in a facts file.",
     .run = command_profile,
-    .help_options = help_options,
+    .options = options,
 };

@@ -303,11 +303,11 @@ static int command_run(int argc, char **argv) {
     return run(&o);
 }
 
-static void help_options(void) {
+static void options(void (*use)(kin_option_tables tables, void *user), void *user) {
     run_options o = {0};
     tables t;
     fill_tables(&o, &t);
-    kin_options_help((kin_option_tables){t.own, t.session.own, t.session.fleet});
+    use((kin_option_tables){t.own, t.session.own, t.session.fleet}, user);
 }
 
 const kin_command kin_command_run = {
@@ -316,5 +316,5 @@ const kin_command kin_command_run = {
     .summary = "write text with a model",
     .help = "Tokens appear on stdout as they are made; Ctrl-C ends the text.",
     .run = command_run,
-    .help_options = help_options,
+    .options = options,
 };

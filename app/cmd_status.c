@@ -185,11 +185,11 @@ static int command_status(int argc, char **argv) {
     return run(&o, head);
 }
 
-static void help_options(void) {
+static void options(void (*use)(kin_option_tables tables, void *user), void *user) {
     status_options o = {0};
     kin_option table[N_OPTIONS];
     fill_table(&o, table);
-    kin_options_help((kin_option_tables){table});
+    use((kin_option_tables){table}, user);
 }
 
 const kin_command kin_command_status = {
@@ -199,5 +199,5 @@ const kin_command kin_command_status = {
     .help = "Without HEAD: the one on this machine, or else one that is found on the local network. It looks for a second:\n"
             "COMPUTE, WAIT and DISK are shares of that time; the disk works beside the others. RESIDENT: weights in memory.",
     .run = command_status,
-    .help_options = help_options,
+    .options = options,
 };

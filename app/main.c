@@ -5,13 +5,12 @@
 #include <unistd.h>
 
 #include "app/app.h"
+#include "app/manual.h"
 #include "base/log.h"
 
-static const kin_command *const commands[] = {&kin_command_run,   &kin_command_join,  &kin_command_status,
-                                              &kin_command_eval,  &kin_command_bench, &kin_command_info,
-                                              &kin_command_cache, &kin_command_plan,  &kin_command_profile};
-
-enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
+const kin_command *const kin_commands[] = {
+    &kin_command_run,  &kin_command_join,  &kin_command_status, &kin_command_plan,  &kin_command_profile,
+    &kin_command_eval, &kin_command_bench, &kin_command_info,   &kin_command_cache, NULL};
 
 atomic_bool kin_app_stop;
 
@@ -29,27 +28,10 @@ static void write_log(void *user, kin_log_level level, const char *line) {
 }
 
 static const kin_command *find_command(const char *name) {
-    for (int i = 0; i < N_COMMANDS; i++) {
-        if (strcmp(commands[i]->name, name) == 0) return commands[i];
+    for (int i = 0; kin_commands[i]; i++) {
+        if (strcmp(kin_commands[i]->name, name) == 0) return kin_commands[i];
     }
     return NULL;
-}
-
-static int print_help(void) {
-    printf("kin %s: one large language model across the devices of a home\n\n", KIN_VERSION);
-    for (int i = 0; i < N_COMMANDS; i++) printf("  kin %-7s %s\n", commands[i]->name, commands[i]->summary);
-    printf("\n'kin help COMMAND' explains one. Without -m the built-in demo model is used: kin run -p \"Once upon a time\"\n");
-    return KIN_EXIT_OK;
-}
-
-static int print_command_help(const kin_command *c) {
-    printf("kin %s %s\n%s\n", c->name, c->args, c->summary);
-    if (c->help) printf("\n%s\n", c->help);
-    printf("\n");
-    c->help_options();
-    printf("\nEvery option can be set in the environment: --gpu-layers as KIN_GPU_LAYERS. Sizes take K, M, G.\n"
-           "KIN_VERBOSE=1 says more on stderr.\n");
-    return KIN_EXIT_OK;
 }
 
 static int unknown_command(const char *name) {
@@ -78,19 +60,35 @@ static int read_environment(void) {
     return KIN_FAIL;
 }
 
+static bool is_help(const char *word) {
+    return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
+}
+
+// kin help, kin help COMMAND, kin help --man
+static int help(const char *what) {
+    if (!what) {
+        kin_manual_overview();
+        return KIN_EXIT_OK;
+    }
+    const kin_command *command = find_command(what);
+    if (command) kin_manual_command(command);
+    return command || kin_manual_print(what) == 0 ? KIN_EXIT_OK : unknown_command(what);
+}
+
 static int run(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "help";
     if (strcmp(name, "--version") == 0 || strcmp(name, "version") == 0) {
         printf("kin %s\n", KIN_VERSION);
         return KIN_EXIT_OK;
     }
-    bool help = strcmp(name, "help") == 0 || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0;
-    if (help && argc < 3) return print_help();
+    if (strcmp(name, "help") == 0 || is_help(name)) return help(argc > 2 ? argv[2] : NULL);
 
-    const kin_command *command = find_command(help ? argv[2] : name);
-    if (!command) return unknown_command(help ? argv[2] : name);
-    for (int i = 2; i < argc && !help; i++) help = strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0;
-    return help ? print_command_help(command) : command->run(argc - 2, argv + 2);
+    const kin_command *command = find_command(name);
+    if (!command) return unknown_command(name);
+    for (int i = 2; i < argc; i++) {
+        if (is_help(argv[i])) return help(name);
+    }
+    return command->run(argc - 2, argv + 2);
 }
 
 int main(int argc, char **argv) {

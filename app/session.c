@@ -29,7 +29,7 @@ void kin_session_option_tables(kin_session_options *o, kin_session_tables *table
         {KIN_OPTION_INT, "ctx", 'c', &o->n_ctx, "N", "tokens of context (default: what is needed, up to the model's)", 0,
          1 << 27},
         {KIN_OPTION_INT, "batch", 0, &o->n_batch, "N", "prompt tokens processed at once (default: 512)", 1, 8192},
-        {KIN_OPTION_STRING, "kv-type", 0, &o->kv_type, "TYPE", "KV cache: f16 (default) or q8_0 (half the memory)", 0, 0},
+        {KIN_OPTION_STRING, "kv-type", 0, &o->kv_type, "f16|q8_0", "KV cache: f16 (default) or q8_0 (half the memory)", 0, 0},
         {KIN_OPTION_SIZE, "memory", 0, &o->memory, "SIZE",
          "memory to use; weights beyond it are streamed (default: what is free)", 0, 0},
         {KIN_OPTION_STRING, "weights", 0, &o->weights, "MODE", "stream (default), or for comparison mmap, mmap+willneed", 0, 0},

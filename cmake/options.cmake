@@ -2,6 +2,7 @@
 set(CMAKE_C_STANDARD 11)
 set(CMAKE_C_STANDARD_REQUIRED ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+include(GNUInstallDirs)
 enable_testing() # not inside a function: it would be forgotten at its end
 if(NOT CMAKE_BUILD_TYPE)
     set(CMAKE_BUILD_TYPE RelWithDebInfo)
@@ -139,4 +140,24 @@ function(kin_embed target macro source file)
     set_source_files_properties(${source} PROPERTIES
         COMPILE_DEFINITIONS ${macro}="${PROJECT_SOURCE_DIR}/${file}"
         OBJECT_DEPENDS ${PROJECT_SOURCE_DIR}/${file})
+endfunction()
+
+# kin_manual(TARGET): the manual page and the completions, which the program itself prints, and where they are installed. Not where it
+# cannot run, or only under conditions.
+function(kin_manual target)
+    if(KIN_SANITIZE OR KIN_FUZZ OR (CMAKE_CROSSCOMPILING AND NOT CMAKE_CROSSCOMPILING_EMULATOR))
+        return()
+    endif()
+    set(folder ${PROJECT_BINARY_DIR}/manual)
+    file(MAKE_DIRECTORY ${folder})
+    foreach(form man=${target}.1 bash=${target} zsh=_${target})
+        string(REGEX MATCH "^([a-z]*)=(.*)$" all ${form})
+        add_custom_command(OUTPUT ${folder}/${CMAKE_MATCH_2}
+            COMMAND ${target} help --${CMAKE_MATCH_1} >${folder}/${CMAKE_MATCH_2} DEPENDS ${target} VERBATIM)
+        list(APPEND files ${folder}/${CMAKE_MATCH_2})
+    endforeach()
+    add_custom_target(${target}_manual ALL DEPENDS ${files})
+    install(FILES ${folder}/${target}.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+    install(FILES ${folder}/${target} DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+    install(FILES ${folder}/_${target} DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
 endfunction()
