@@ -251,8 +251,10 @@ static int command_bench(int argc, char **argv) {
     kin_err err;
     kin_session s = {0};
     result r = {0};
+    const char *model = NULL;
     fill_tables(&o, &t);
-    if (kin_options_parse((kin_option_tables){t.own, t.session.own, t.session.fleet}, argc, argv, NULL, &err) != 0)
+    if (kin_options_parse((kin_option_tables){t.own, t.session.own, t.session.fleet}, argc, argv, &model, &err) != 0 ||
+        kin_session_take_operand(&o.session, model, &err) != 0)
         return kin_app_usage("bench", &err);
     o.session.predicts = can_be_predicted(&o.session);
     o.session.n_prompt = o.n_prompt;
@@ -274,7 +276,7 @@ static void options(void (*use)(kin_option_tables tables, void *user), void *use
 
 const kin_command kin_command_bench = {
     .name = "bench",
-    .args = "[-m MODEL] [--prompt N] [--gen N] [--reps R] [--json]",
+    .args = "[MODEL] [--prompt N] [--gen N] [--reps R] [--json]",
     .summary = "measure how fast a model runs here",
     .help =
         "TTFT: time to the first token. TPOT: time per output token after it. GB/s: weights read per second while generating.\n"

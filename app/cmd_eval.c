@@ -6,7 +6,7 @@
 
 #include "app/app.h"
 #include "app/session.h"
-#include "sys/file.h"
+#include "sys/whole_file.h"
 
 typedef struct eval_options {
     kin_session_options session;
@@ -14,7 +14,7 @@ typedef struct eval_options {
     int greedy;
 } eval_options;
 
-enum { N_EVAL_OPTIONS = 6 };
+enum { N_EVAL_OPTIONS = 6, MAX_TEXT = 1 << 30 };
 
 typedef struct tables {
     kin_option own[N_EVAL_OPTIONS];
@@ -28,8 +28,8 @@ static void fill_tables(eval_options *o, tables *t) {
         {KIN_OPTION_INT, "greedy", 0, &o->greedy, "N", "then go on N tokens, always the likeliest, and print them", 0, 1 << 20},
         {KIN_OPTION_STRING, "logits", 0, &o->logits, "FILE", "write logits: float32, a row per token fed", 0, 0},
         {KIN_OPTION_STRING, "tokenize", 0, &o->tokenize, "FILE",
-         "print the ids of each text of FILE (separated by __ggml_vocab_test__ lines)", 0, 0},
-        {KIN_OPTION_STRING, "ppl", 0, &o->ppl, "FILE", "perplexity of a text", 0, 0},
+         "print the ids of each text of FILE (separated by __ggml_vocab_test__ lines; -: of stdin)", 0, 0},
+        {KIN_OPTION_STRING, "ppl", 0, &o->ppl, "FILE", "perplexity of a text (-: of stdin)", 0, 0},
         {0},
     };
     memcpy(t->own, own, sizeof own);
@@ -128,17 +128,18 @@ static int print_ids(const kin_session *s, const char *text, size_t len, kin_err
 }
 
 static int eval_tokenize(const kin_session *s, const eval_options *o, kin_err *err) {
-    kin_file file;
+    uint8_t *text;
+    size_t n;
     int rc = 0;
     if (!s->tokenizer) return kin_err_set(err, "%s: %s", s->model_name, s->vocab_err.text);
-    if (kin_file_open(&file, o->tokenize, err) != 0) return KIN_FAIL;
-    const char *at = (const char *)file.bytes, *end = at + file.size;
+    if (kin_whole_input_read(o->tokenize, MAX_TEXT, &text, &n, err) != 0) return KIN_FAIL;
+    const char *at = (const char *)text, *end = at + n;
     while (rc == 0 && at < end) {
         const char *cut = memmem(at, (size_t)(end - at), separator, sizeof separator - 1);
         rc = print_ids(s, at, (size_t)((cut ? cut : end) - at), err);
         at = cut ? cut + sizeof separator - 1 : end;
     }
-    kin_file_close(&file);
+    free(text);
     return rc;
 }
 
@@ -181,17 +182,18 @@ static int score(kin_session *s, int32_t *ids, int n, kin_err *err) {
 }
 
 static int eval_ppl(kin_session *s, const eval_options *o, kin_err *err) {
-    kin_file file;
+    uint8_t *text;
+    size_t len;
     int32_t *ids = NULL;
     int n = 0, rc = KIN_FAIL;
-    if (kin_file_open(&file, o->ppl, err) != 0) return KIN_FAIL;
-    if (kin_session_encode(s, (const char *)file.bytes, (size_t)file.size, false, &ids, &n, err) == 0 &&
+    if (kin_whole_input_read(o->ppl, MAX_TEXT, &text, &len, err) != 0) return KIN_FAIL;
+    if (kin_session_encode(s, (const char *)text, len, false, &ids, &n, err) == 0 &&
         kin_session_open(s, &o->session, PPL_CTX, err) == 0 && kin_session_begin(s, err) == 0) {
         rc = score(s, ids, n, err);
     }
     kin_session_end(s);
     free(ids);
-    kin_file_close(&file);
+    free(text);
     return rc;
 }
 
@@ -200,8 +202,10 @@ static int command_eval(int argc, char **argv) {
     tables t;
     kin_err err;
     kin_session s = {0};
+    const char *model = NULL;
     fill_tables(&o, &t);
-    if (kin_options_parse((kin_option_tables){t.own, t.session.own, t.session.fleet}, argc, argv, NULL, &err) != 0)
+    if (kin_options_parse((kin_option_tables){t.own, t.session.own, t.session.fleet}, argc, argv, &model, &err) != 0 ||
+        kin_session_take_operand(&o.session, model, &err) != 0)
         return kin_app_usage("eval", &err);
     if (!o.tokens + !o.tokenize + !o.ppl != 2) {
         kin_err_set(&err, "give one of --tokens, --tokenize, --ppl");
@@ -226,7 +230,7 @@ static void options(void (*use)(kin_option_tables tables, void *user), void *use
 
 const kin_command kin_command_eval = {
     .name = "eval",
-    .args = "-m MODEL (--tokens IDS [--greedy N] [--logits FILE] | --tokenize FILE | --ppl FILE)",
+    .args = "[MODEL] (--tokens IDS [--greedy N] [--logits FILE] | --tokenize FILE | --ppl FILE)",
     .summary = "show what a model computes: logits, greedy ids, token ids, perplexity",
     .run = command_eval,
     .options = options,

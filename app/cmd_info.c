@@ -105,8 +105,9 @@ static int command_info(int argc, char **argv) {
     kin_session s = {0};
     const char *operand = NULL;
     fill_table(&o, table);
-    if (kin_options_parse((kin_option_tables){table}, argc, argv, &operand, &err) != 0) return kin_app_usage("info", &err);
-    if (operand) o.session.model = operand;
+    if (kin_options_parse((kin_option_tables){table}, argc, argv, &operand, &err) != 0 ||
+        kin_session_take_operand(&o.session, operand, &err) != 0)
+        return kin_app_usage("info", &err);
     if (kin_session_open_model(&s, &o.session, &err) != 0) return kin_app_fail(&err);
     print_model(&s.model, s.model_name, s.vocab, &s.vocab_err);
     if (o.all) print_all(s.model.gguf);

@@ -103,8 +103,11 @@ static void fill_tables(plan_options *o, plan_tables *t) {
     kin_net_option_table(&fleet->net, t->others + 2);
 }
 
-static int parse_tables(const plan_tables *t, int argc, char **argv, kin_err *err) {
-    return kin_options_parse((kin_option_tables){t->always, t->one, t->model, t->here, t->others}, argc, argv, NULL, err);
+static int parse_tables(plan_options *o, const plan_tables *t, int argc, char **argv, kin_err *err) {
+    const char *operand = NULL;
+    kin_option_tables tables = {t->always, t->one, t->model, t->here, t->others};
+    return kin_options_parse(tables, argc, argv, &operand, err) == 0 ? kin_session_take_operand(&o->session, operand, err)
+                                                                     : KIN_FAIL;
 }
 
 // First with all tables, to see which kind of plan is asked for, then without those that such a plan does not heed.
@@ -112,7 +115,7 @@ static int parse(plan_options *o, int argc, char **argv, kin_err *err) {
     static const char of_file[] = "--what-if plans with the devices of its file";
     plan_tables t;
     fill_tables(o, &t);
-    if (parse_tables(&t, argc, argv, err) != 0) return KIN_FAIL;
+    if (parse_tables(o, &t, argc, argv, err) != 0) return KIN_FAIL;
     const struct {
         bool is_heeded;
         kin_option *table;
@@ -128,7 +131,7 @@ static int parse(plan_options *o, int argc, char **argv, kin_err *err) {
         if (rules[n - 1].is_heeded) continue;
         fill_tables(o, &t);
         for (size_t i = 0; i < n; i++) rules[i].table[0].kind = rules[i].is_heeded ? rules[i].table[0].kind : KIN_OPTION_END;
-        if (parse_tables(&t, argc, argv, err) != 0) return kin_err_prefix(err, "%s", rules[n - 1].why);
+        if (parse_tables(o, &t, argc, argv, err) != 0) return kin_err_prefix(err, "%s", rules[n - 1].why);
     }
     return 0;
 }
@@ -259,7 +262,7 @@ static void options(void (*use)(kin_option_tables tables, void *user), void *use
 
 const kin_command kin_command_plan = {
     .name = "plan",
-    .args = "[-m MODEL] [--cluster] [--what-if FACTS] [--save FACTS] [--scheduler NAME] [--all] [--json]",
+    .args = "[MODEL] [--cluster] [--what-if FACTS] [--save FACTS] [--scheduler NAME] [--all] [--json]",
     .summary = "which device would compute what, and how long a token would take",
     .help = "Nothing is run and nothing is fetched. With --cluster it waits for the devices on which 'kin join' runs (--devices "
             "N: for\n"

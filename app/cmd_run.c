@@ -11,8 +11,8 @@
 #include "base/units.h"
 #include "pure/text/detok.h"
 #include "pure/text/sampler.h"
-#include "sys/file.h"
 #include "sys/memory.h"
+#include "sys/whole_file.h"
 
 typedef struct run_options {
     kin_session_options session;
@@ -25,7 +25,7 @@ typedef struct run_options {
     bool ignore_eos, special, no_echo, lines, stats;
 } run_options;
 
-enum { N_RUN_OPTIONS = 23, MAX_BIAS = 64, MAX_UNASKED = 4096 };
+enum { N_RUN_OPTIONS = 23, MAX_BIAS = 64, MAX_UNASKED = 4096, MAX_PROMPT = 1 << 30 };
 
 typedef struct tables {
     kin_option own[N_RUN_OPTIONS];
@@ -38,7 +38,7 @@ static void fill_tables(run_options *o, tables *t) {
     o->n_predict = 512;
     const kin_option own[N_RUN_OPTIONS] = {
         {KIN_OPTION_STRING, "prompt", 'p', &o->prompt, "TEXT", "what the model goes on from", 0, 0},
-        {KIN_OPTION_STRING, "file", 'f', &o->file, "FILE", "read the prompt from a file", 0, 0},
+        {KIN_OPTION_STRING, "file", 'f', &o->file, "FILE", "read the prompt from a file or a pipe (-: from stdin)", 0, 0},
         {KIN_OPTION_INT, "n", 'n', &o->n_predict, "N",
          "most tokens to write (default 512; 0: until the text ends, at most 4096 or --ctx)", 0, 1 << 27},
         {KIN_OPTION_U64, "seed", 0, &o->seed, "N", "the same seed gives the same text (default: another one each time)", 0, 0},
@@ -161,15 +161,12 @@ static void print_stats(const generation *g) {
     kin_app_print_streaming(&st);
 }
 
-// The prompt as it was asked for: -p, -f, or nothing (the model begins on its own).
-static int open_prompt(const run_options *o, kin_file *file, const char **text, size_t *len, kin_err *err) {
-    if (o->prompt && o->file) return kin_err_set(err, "-p and -f exclude each other");
-    *text = o->prompt ? o->prompt : "";
-    *len = strlen(*text);
+// The prompt as it was asked for: -p, -f, or nothing (the model begins on its own). *read: what was read for it, or NULL.
+static int open_prompt(const run_options *o, uint8_t **read, kin_str *text, kin_err *err) {
+    *text = (kin_str){o->prompt ? o->prompt : "", o->prompt ? strlen(o->prompt) : 0};
     if (!o->file) return 0;
-    if (kin_file_open(file, o->file, err) != 0) return KIN_FAIL;
-    *text = file->bytes ? (const char *)file->bytes : "";
-    *len = (size_t)file->size;
+    if (kin_whole_input_read(o->file, MAX_PROMPT, read, &text->len, err) != 0) return KIN_FAIL;
+    text->at = (const char *)*read;
     return 0;
 }
 
@@ -233,11 +230,11 @@ static int context_wanted(const run_options *o, int n_prompt) {
 
 static int run_once(generation *g, kin_err *err) {
     const run_options *o = g->o;
-    kin_file file = {.fd = -1};
+    uint8_t *read = NULL;
     int32_t *prompt = NULL;
-    kin_str text = {"", 0};
+    kin_str text;
     int n_prompt = 0, rc = KIN_FAIL;
-    if (open_prompt(o, &file, &text.at, &text.len, err) != 0 ||
+    if (open_prompt(o, &read, &text, err) != 0 ||
         kin_session_encode(g->s, text.at, text.len, o->special, &prompt, &n_prompt, err) != 0)
         goto done;
     if (n_prompt == 0) {
@@ -248,7 +245,7 @@ static int run_once(generation *g, kin_err *err) {
 
 done:
     free(prompt);
-    kin_file_close(&file);
+    free(read);
     return rc;
 }
 
@@ -287,14 +284,32 @@ static int run(const run_options *o) {
     return status;
 }
 
+// A word that is no option is the model, as in all commands; but here it may be a prompt.
+static int take_operand(run_options *o, const char *operand, kin_err *err) {
+    if (operand && !kin_session_is_model(operand))
+        return kin_err_set(err, "unexpected argument '%s': a prompt needs -p before it, and no model's file has that name",
+                           operand);
+    return kin_session_take_operand(&o->session, operand, err);
+}
+
+static int check_prompts(const run_options *o, kin_err *err) {
+    const char *name = o->prompt ? "-p" : "-f";
+    if (o->prompt && o->file) return kin_err_set(err, "-p and -f exclude each other");
+    if (o->lines && (o->prompt || o->file))
+        return kin_err_set(err, "--lines reads prompts from stdin: %s would do nothing", name);
+    return 0;
+}
+
 static int command_run(int argc, char **argv) {
     run_options o = {0};
     tables t;
     kin_err err;
+    const char *operand = NULL;
     kin_logit_bias bias[MAX_BIAS];
     fill_tables(&o, &t);
     o.seed = kin_clock_now() ^ (uint64_t)getpid() << 40;
-    if (kin_options_parse((kin_option_tables){t.own, t.session.own, t.session.fleet}, argc, argv, NULL, &err) != 0 ||
+    if (kin_options_parse((kin_option_tables){t.own, t.session.own, t.session.fleet}, argc, argv, &operand, &err) != 0 ||
+        take_operand(&o, operand, &err) != 0 || check_prompts(&o, &err) != 0 ||
         parse_bias(o.logit_bias, bias, &o.sampler.n_bias, &err) != 0) {
         return kin_app_usage("run", &err);
     }
@@ -312,9 +327,11 @@ static void options(void (*use)(kin_option_tables tables, void *user), void *use
 
 const kin_command kin_command_run = {
     .name = "run",
-    .args = "[-m MODEL] -p PROMPT [-n N]",
+    .args = "[MODEL] -p PROMPT [-n N]",
     .summary = "write text with a model",
-    .help = "Tokens appear on stdout as they are made; Ctrl-C ends the text.",
+    .help = "Tokens appear on stdout as they are made; Ctrl-C ends the text. MODEL is a GGUF file, as with -m. 'run' may be left "
+            "out:\n"
+            "kin MODEL -p PROMPT.",
     .run = command_run,
     .options = options,
 };

@@ -6,6 +6,8 @@
 
 #include "app/app.h"
 #include "app/manual.h"
+#include "app/session.h"
+#include "app/suggest.h"
 #include "base/log.h"
 
 const kin_command *const kin_commands[] = {
@@ -35,7 +37,14 @@ static const kin_command *find_command(const char *name) {
 }
 
 static int unknown_command(const char *name) {
-    kin_app_say("there is no command '%s'. Try 'kin help'.", name);
+    kin_suggestion s = {.word = name};
+    for (int i = 0; kin_commands[i]; i++) kin_suggest(&s, kin_commands[i]->name);
+    if (s.best)
+        kin_app_say("there is no command '%s'; did you mean 'kin %s'? 'kin help' lists all", name, s.best);
+    else if (strchr(name, ' '))
+        kin_app_say("there is no command '%s'; to go on from a text: kin run -p TEXT ('kin help' lists all commands)", name);
+    else
+        kin_app_say("there is no command '%s'; 'kin help' lists all", name);
     return KIN_EXIT_USAGE;
 }
 
@@ -84,11 +93,16 @@ static int run(int argc, char **argv) {
     if (strcmp(name, "help") == 0 || is_help(name)) return help(argc > 2 ? argv[2] : NULL);
 
     const kin_command *command = find_command(name);
-    if (!command) return unknown_command(name);
-    for (int i = 2; i < argc; i++) {
-        if (is_help(argv[i])) return help(name);
+    int n_words = 2;
+    if (!command && (name[0] == '-' || kin_session_is_model(name))) { // kin MODEL.gguf ..., kin -p TEXT
+        command = &kin_command_run;
+        n_words = 1;
     }
-    return command->run(argc - 2, argv + 2);
+    if (!command) return unknown_command(name);
+    for (int i = n_words; i < argc; i++) {
+        if (is_help(argv[i])) return help(command->name);
+    }
+    return command->run(argc - n_words, argv + n_words);
 }
 
 int main(int argc, char **argv) {

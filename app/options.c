@@ -7,6 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "app/suggest.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "sys/cpu.h"
@@ -113,6 +114,17 @@ typedef struct given {
     const char *text;         // its value
 } given;
 
+static int fail_unknown(kin_option_tables tables, const char *word, size_t len, kin_err *err) {
+    char name[64];
+    snprintf(name, sizeof name, "%.*s", (int)len, word + 2);
+    kin_suggestion s = {.word = name};
+    for (int t = 0; t < KIN_MAX_TABLES && tables[t] && word[1] == '-'; t++) {
+        for (const kin_option *o = tables[t]; o->kind != KIN_OPTION_END; o++) kin_suggest(&s, o->name);
+    }
+    return s.best ? kin_err_set(err, "unknown option '%s'; did you mean --%s?", word, s.best)
+                  : kin_err_set(err, "unknown option '%s'", word);
+}
+
 // What argv[*i] is; moves *i past it and its value: --name VALUE, --name=VALUE, -l VALUE.
 static int next_word(kin_option_tables tables, int argc, char **argv, int *i, given *g, kin_err *err) {
     const char *word = argv[(*i)++];
@@ -125,7 +137,7 @@ static int next_word(kin_option_tables tables, int argc, char **argv, int *i, gi
         g->option = find(tables, word + 2, len, 0, &g->needs);
     else if (len == 1)
         g->option = find(tables, NULL, 0, word[1], &g->needs);
-    if (!g->option) return kin_err_set(err, "unknown option '%s'", word);
+    if (!g->option) return fail_unknown(tables, word, len, err);
     g->text = equals ? equals + 1 : g->option->kind == KIN_OPTION_FLAG ? "1" : *i < argc ? argv[(*i)++] : NULL;
     return g->text ? 0 : kin_err_set(err, "--%s needs a value (%s)", g->option->name, g->option->arg);
 }

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "app/app.h"
@@ -49,6 +51,25 @@ void kin_session_option_tables(kin_session_options *o, kin_session_tables *table
     kin_fleet_option_table(&o->fleet, tables->fleet);
 }
 
+// ---- the model
+
+bool kin_session_is_model(const char *word) {
+    struct stat st;
+    size_t n = strlen(word);
+    bool is_named_so = n > 5 && strcasecmp(word + n - 5, ".gguf") == 0;
+    bool is_path = strchr(word, '/') && !strpbrk(word, " \n");
+    return is_named_so || is_path || (stat(word, &st) == 0 && !S_ISDIR(st.st_mode));
+}
+
+int kin_session_take_operand(kin_session_options *o, const char *operand, kin_err *err) {
+    if (!operand) return 0;
+    bool is_given = o->model && o->model != getenv("KIN_MODEL"); // the command line wins over the environment
+    if (!kin_session_is_model(operand)) return kin_err_set(err, "unexpected argument '%s': no file of that name", operand);
+    if (is_given) return kin_err_set(err, "two models are given, '%s' and '%s'", o->model, operand);
+    o->model = operand;
+    return 0;
+}
+
 const char *kin_session_default_cache(char *buf, size_t n) {
     const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     if (xdg && xdg[0])
@@ -93,6 +114,8 @@ static int open_demo(kin_session *s, const kin_session_options *o, kin_err *err)
 
 int kin_session_open_model(kin_session *s, const kin_session_options *o, kin_err *err) {
     *s = (kin_session){.model_name = o->model ? o->model : "demo"};
+    if (o->model && strstr(o->model, "://"))
+        return kin_err_set(err, "%s: kin reads files; fetch it first (curl -LO ADDRESS), then give the file's name", o->model);
     if ((o->model ? kin_model_open(&s->model, o->model, err) : open_demo(s, o, err)) != 0) return KIN_FAIL;
 
     if (kin_vocab_load(&s->vocab, s->model.gguf, &s->vocab_err) == 0) kin_tokenizer_new(&s->tokenizer, s->vocab, &s->vocab_err);

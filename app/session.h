@@ -46,6 +46,12 @@ typedef struct kin_session_tables {
 
 void kin_session_option_tables(kin_session_options *o, kin_session_tables *tables);
 
+// A word of the command line that is no option, where it is the model's file. NULL is allowed. Fails if there is another one.
+int kin_session_take_operand(kin_session_options *o, const char *operand, kin_err *err);
+
+// Whether a word is meant as a model: NAME.gguf, a path, an address of the web, or any file that exists.
+bool kin_session_is_model(const char *word);
+
 typedef struct kin_session {
     kin_model model;
     const char *model_name;

@@ -7,9 +7,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+// What it is, and what to do.
+static int fail_kind(const char *path, mode_t mode, kin_err *err) {
+    if (S_ISDIR(mode)) return kin_err_set(err, "%s: is a folder; a file is needed", path);
+    if (S_ISFIFO(mode)) return kin_err_set(err, "%s: is a pipe; save what comes from it to a file, which can be mapped", path);
+    return kin_err_set(err, "%s: is no regular file", path);
+}
+
 int kin_file_open(kin_file *file, const char *path, kin_err *err) {
     *file = (kin_file){.fd = -1};
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); // a pipe without a writer must not block
     if (fd < 0) return kin_err_set(err, "%s: %s", path, strerror(errno));
 
     struct stat st;
@@ -18,7 +25,7 @@ int kin_file_open(kin_file *file, const char *path, kin_err *err) {
         goto fail;
     }
     if (!S_ISREG(st.st_mode)) {
-        kin_err_set(err, "%s: not a regular file", path);
+        fail_kind(path, st.st_mode, err);
         goto fail;
     }
     file->size = (uint64_t)st.st_size;

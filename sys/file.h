@@ -14,7 +14,7 @@ typedef struct kin_file {
     int fd;
 } kin_file;
 
-// Fails with "PATH: reason" (missing, a directory, no permission, too large to map).
+// Fails with "PATH: reason" (missing, a folder, a pipe, no permission, too large to map).
 int kin_file_open(kin_file *file, const char *path, kin_err *err);
 void kin_file_close(kin_file *file);
 

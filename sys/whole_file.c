@@ -59,6 +59,36 @@ failed:
     return KIN_FAIL;
 }
 
+static int read_to_end(int fd, const char *path, size_t max, uint8_t **bytes, size_t *n, kin_err *err) {
+    size_t cap = 0;
+    ssize_t got = 1;
+    for (*n = 0; got > 0; *n += (size_t)got) {
+        if (*n > max) return kin_err_set(err, "%s: has more than %zu bytes", path, max);
+        if (*n + 1 >= cap) {
+            cap = cap ? 2 * cap : 4096;
+            uint8_t *larger = realloc(*bytes, cap);
+            if (!larger) return kin_err_set(err, "%s: no memory for %zu bytes", path, cap);
+            *bytes = larger;
+        }
+        got = read(fd, *bytes + *n, cap - *n);
+        if (got < 0) return kin_err_set(err, "%s: %s", path, strerror(errno));
+    }
+    return 0;
+}
+
+int kin_whole_input_read(const char *path, size_t max, uint8_t **bytes, size_t *n, kin_err *err) {
+    bool is_stdin = strcmp(path, "-") == 0;
+    int fd = is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
+    *bytes = NULL;
+    if (fd < 0) return kin_err_set(err, "%s: %s", path, strerror(errno));
+    int rc = read_to_end(fd, is_stdin ? "stdin" : path, max, bytes, n, err);
+    if (!is_stdin) close(fd);
+    if (rc == 0) return 0;
+    free(*bytes);
+    *bytes = NULL;
+    return KIN_FAIL;
+}
+
 static int write_all(int fd, const uint8_t *bytes, size_t n) {
     for (size_t done = 0; done < n;) {
         ssize_t put = write(fd, bytes + done, n - done);

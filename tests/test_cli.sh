@@ -39,7 +39,7 @@ done
 # ---- mistakes
 
 claim='an unknown command is a usage error that points to help'
-for words in nope --nope 'help nope' ''"''"; do
+for words in nope 'help nope' "'two words'" ''"''"; do
     eval "status 2 \"\$kin\" $words"
     says "$err" "kin help"
     lines "$err" 1
@@ -57,10 +57,15 @@ wrong() { # PATTERN COMMAND WORD...
     silent "$out"
 }
 wrong "unknown option '--nope'" run --nope
+wrong "unknown option '--tem'; did you mean --temp?" run --tem 1
 wrong "unknown option '-x'" eval -x
 wrong "unknown option '--nope=3'" bench --nope=3
 wrong "unknown option '--prompt'" info --prompt x
-wrong "unexpected argument 'word'" run -p x word
+wrong "unexpected argument 'word': a prompt needs -p" run -p x word
+wrong "unexpected argument 'word': no file of that name" bench word
+wrong "two models are given, 'a.gguf' and 'b.gguf'" run -m a.gguf -p x b.gguf
+wrong '-p and -f exclude each other' run -p x -f /dev/null
+wrong '--lines reads prompts from stdin: -p would do nothing' run --lines -p x
 wrong "unexpected argument 'b'" info a b
 wrong '--n needs a value' run -p x -n
 wrong '--n -1: must be a whole number' run -p x -n -1
@@ -89,7 +94,6 @@ refused() { # PATTERN COMMAND WORD...
     lines "$err" 1
     silent "$out"
 }
-refused 'exclude each other' run -p x -f /dev/null
 refused 'none.txt' run -f "$dir/none.txt"
 refused 'none.gguf' run -m "$dir/none.gguf" -p x
 refused 'gpu-layers many' run -p x --gpu-layers many
@@ -142,6 +146,44 @@ printf %s "$prompt" >"$dir/prompt"
 status 0 "$kin" run -f "$dir/prompt" -n 12 --temp 0
 same "$out" "$dir/greedy"
 
+claim='what comes from a pipe or from stdin is a prompt, too'
+printf %s "$prompt" | "$kin" run -f - -n 12 --temp 0 >"$out" 2>"$err"
+same "$out" "$dir/greedy"
+mkfifo "$dir/fifo"
+printf %s "$prompt" >"$dir/fifo" &
+status 0 "$kin" run -f "$dir/fifo" -n 12 --temp 0
+same "$out" "$dir/greedy"
+wait
+
+claim='a model may stand without -m, and without run'
+"$mkmodel" --preset tiny --layers 2 --vocab 300 -o "$dir/random.gguf" >/dev/null
+status 0 "$kin" run -m "$dir/random.gguf" -p "$prompt" -n 8 --temp 0
+cp "$out" "$dir/random.txt"
+for words in "run $dir/random.gguf" "$dir/random.gguf" "-m $dir/random.gguf"; do
+    # shellcheck disable=SC2086 # words
+    status 0 "$kin" $words -p "$prompt" -n 8 --temp 0
+    same "$out" "$dir/random.txt"
+done
+status 0 env KIN_MODEL=none.gguf "$kin" run "$dir/random.gguf" -p "$prompt" -n 8 --temp 0
+same "$out" "$dir/random.txt"
+status 0 "$kin" -p "$prompt" -n 12 --temp 0
+same "$out" "$dir/greedy"
+status 0 "$kin" "$dir/random.gguf" --help
+says "$out" '^kin run '
+status 2 "$kin" --nope
+says "$err" "^kin run: unknown option '--nope'"
+
+claim='what was meant is said'
+status 2 "$kin" stauts
+says "$err" "did you mean 'kin status'?"
+status 2 "$kin" "$prompt"
+says "$err" 'kin run -p TEXT'
+refused 'kin reads files; fetch it first' run -m https://example.com/model.gguf -p x
+refused 'kin reads files; fetch it first' https://example.com/model.gguf
+refused "$dir: is a folder" info -m "$dir"
+refused "$dir/fifo: is a pipe" info "$dir/fifo"
+refused "$dir/fifo: is a pipe" "$dir/fifo" -p x
+
 claim='a seed repeats its text, another one has another'
 status 0 "$kin" run -p "$prompt" -n 30 --seed 1 --temp 1.5
 cp "$out" "$dir/seed1"
@@ -183,7 +225,7 @@ silent "$err"
 # ---- Ctrl-C
 
 claim='Ctrl-C ends a run within a second, with status 130 and a whole last line'
-"$mkmodel" --preset tiny --layers 2 --vocab 300 -o "$dir/random.gguf" >/dev/null # it never stops on its own
+# random.gguf never stops on its own.
 interrupt() { # SIGNAL
     : >"$out" # what the last command wrote must not be taken for this one's
     "$kin" run -m "$dir/random.gguf" -p "$prompt" -n 1000000 --ctx 1000000 --ignore-eos >"$out" 2>"$err" &

@@ -191,7 +191,7 @@ static void tensor_in_two_parts_is_refused(void **state) {
 static void unreadable_paths_are_named(void **state) {
     directory *d = *state;
     expect_path_refused(in(d, "absent.gguf"), "absent.gguf: ");
-    expect_path_refused((path){"/tmp"}, "/tmp: not a regular file");
+    expect_path_refused((path){"/tmp"}, "/tmp: is a folder");
     FILE *f = fopen(in(d, "empty.gguf").text, "wb");
     fclose(f);
     expect_path_refused(in(d, "empty.gguf"), "empty.gguf: not a GGUF file (it is empty)");

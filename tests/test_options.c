@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "app/options.c"
+#include "app/suggest.c"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
@@ -142,7 +143,7 @@ static void wrong_words_are_refused_by_name(void **state) {
         {{"-n5"}, "unknown option '-n5'"},
         {{"--"}, "unknown option '--'"},
         {{"--temp2", "1"}, "unknown option '--temp2'"},
-        {{"--tem", "1"}, "unknown option '--tem'"},
+        {{"--tem", "1"}, "unknown option '--tem'; did you mean --temp?"},
         {{"--n"}, "--n needs a value (N)"},
         {{"-n"}, "--n needs a value (N)"},
         {{"--n", "x"}, "--n x: must be a whole number from -10 to 100"},
