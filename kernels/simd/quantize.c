@@ -7,7 +7,8 @@
 SIMD_INLINE float round_columns(const float *x, int n, int8_t *q) {
     vf most = vf_zero();
     for (int i = 0; i < n; i += 16) most = vf_max(most, vf_abs(vf_load(x + i)));
-    float greatest = vf_greatest(most), inverse = greatest > 0 ? 127 / greatest : 0;
+    // Of numbers below 2^-100 nothing is left: the factor for the smallest of them would be infinite.
+    float greatest = vf_greatest(most), inverse = greatest > 0x1p-100f ? 127 / greatest : 0;
     for (int i = 0; i < n; i += 16) vi_store_i8(q + i, vi_round(vf_mul(vf_load(x + i), vf_set1(inverse))));
     return greatest / 127;
 }
