@@ -4,6 +4,14 @@
 #include "kernels/kernels.h"
 #include "kernels/panel.h"
 
+// Every function below packs one row of a block: b, as in GGUF -> its places in the panel. n: blocks of GGUF in it, which is 1
+// where those have 256 columns.
+
+// n bytes in fours -> every 64 bytes.
+static void interleave(const uint8_t *b, int n, int row, void *planes) {
+    for (int i = 0; i < n / 4; i++) memcpy((uint8_t *)planes + 64 * i + 4 * row, b + 4 * i, 4);
+}
+
 // Bits of 6-bit scale j (0..7) and minimum j of Q4_K and Q5_K: 12 bytes, the first eight hold the low six bits of scales and
 // minima 0..3, and the high two bits of 4..7; the last four hold nibbles of 4..7.
 static void scale_k4(const uint8_t *s, int j, int *scale, int *min) {
@@ -26,23 +34,53 @@ static void pack_scales_k4(const uint8_t *s, int r, kin_panel_scales_k4 *to) {
     }
 }
 
-static void pack_q4_k(const uint8_t *b, int r, void *panel) {
+static void pack_q4_k(const uint8_t *b, int n, int r, void *panel) {
+    (void)n;
     kin_panel_q4_k *p = panel;
     memcpy(&p->d[2 * r], b, 2);
     memcpy(&p->d_min[2 * r], b + 2, 2);
     pack_scales_k4(b + 4, r, &p->scales);
-    for (int i = 0; i < 32; i++) memcpy(&p->q[i][4 * r], b + 16 + 4 * i, 4);
+    interleave(b + 16, 128, r, p->q);
+}
+
+static void pack_q6_k(const uint8_t *b, int n, int r, void *panel) {
+    (void)n;
+    kin_panel_q6_k *p = panel;
+    interleave(b, 128, r, p->low);
+    interleave(b + 128, 64, r, p->high);
+    for (int j = 0; j < 16; j++) p->scale[j][r] = (int8_t)b[192 + j];
+    memcpy(&p->d[2 * r], b + 208, 2);
+}
+
+// Blocks of 32 columns: a scale, then the weights.
+static void pack_32(const uint8_t *b, int n, int r, int scale_bytes, int q_bytes, uint8_t *panel) {
+    uint8_t *scales = panel + (ptrdiff_t)n * 16 * q_bytes;
+    for (int g = 0; g < n; g++, b += scale_bytes + q_bytes) {
+        memcpy(scales + (16 * g + r) * scale_bytes, b, (size_t)scale_bytes);
+        interleave(b + scale_bytes, q_bytes, r, panel + (ptrdiff_t)g * 16 * q_bytes);
+    }
+}
+
+static void pack_q8_0(const uint8_t *b, int n, int r, void *panel) {
+    pack_32(b, n, r, 2, 32, panel);
+}
+
+static void pack_q4_0(const uint8_t *b, int n, int r, void *panel) {
+    pack_32(b, n, r, 2, 16, panel);
 }
 
 typedef struct format {
     int type;
     kin_act_kind kind;
-    size_t row_bytes; // of a block of 256 columns, in GGUF and packed
-    void (*pack)(const uint8_t *block, int row, void *panel);
+    int columns, bytes; // of a block in GGUF
+    void (*pack)(const uint8_t *b, int n, int row, void *panel);
 } format;
 
 static const format formats[] = {
-    {KIN_TYPE_Q4_K, KIN_ACT_256, 144, pack_q4_k},
+    {KIN_TYPE_Q4_K, KIN_ACT_256, 256, 144, pack_q4_k},
+    {KIN_TYPE_Q6_K, KIN_ACT_256, 256, 210, pack_q6_k},
+    {KIN_TYPE_Q8_0, KIN_ACT_32, 32, 34, pack_q8_0},
+    {KIN_TYPE_Q4_0, KIN_ACT_32, 32, 18, pack_q4_0},
 };
 
 static const format *find(int type) {
@@ -62,21 +100,26 @@ bool kin_kernel_packs(int type) {
 }
 
 bool kin_kernel_has(int type, int64_t columns, int64_t rows) {
-    kin_act_kind kind = kin_kernel_act_kind(type);
-    int64_t step = kind == KIN_ACT_256 ? KIN_ACT_COLUMNS : kind == KIN_ACT_32 ? 32 : 16;
-    return kind != KIN_ACT_NONE && columns % step == 0 && rows % KIN_PANEL_ROWS == 0;
+    const format *f = find(type);
+    return f && columns % f->columns == 0 && rows % KIN_PANEL_ROWS == 0;
+}
+
+size_t kin_panel_bytes(int type, int64_t columns) {
+    const format *f = find(type);
+    return (size_t)(columns / f->columns * f->bytes * KIN_PANEL_ROWS);
 }
 
 void kin_kernel_pack(int type, int64_t columns, int64_t rows, const void *src, void *dst) {
     const format *f = find(type);
     kin_assert(f && f->pack && kin_kernel_has(type, columns, rows));
-    int64_t n_blocks = columns / KIN_ACT_COLUMNS;
+    const uint8_t *b = src;
     for (int64_t r = 0; r < rows; r++) {
-        const uint8_t *from = (const uint8_t *)src + (size_t)(r * n_blocks) * f->row_bytes;
-        uint8_t *panel = (uint8_t *)dst + (size_t)(r / KIN_PANEL_ROWS * n_blocks) * KIN_PANEL_ROWS * f->row_bytes;
-        for (int64_t b = 0; b < n_blocks; b++) {
-            f->pack(from + (size_t)b * f->row_bytes, (int)(r % KIN_PANEL_ROWS),
-                    panel + (size_t)b * KIN_PANEL_ROWS * f->row_bytes);
+        uint8_t *panel = (uint8_t *)dst + (size_t)(r / KIN_PANEL_ROWS) * kin_panel_bytes(type, columns);
+        for (int64_t c = 0; c < columns; c += KIN_ACT_COLUMNS) {
+            int64_t left = columns - c < KIN_ACT_COLUMNS ? columns - c : KIN_ACT_COLUMNS;
+            int n = (int)left / f->columns;
+            f->pack(b, n, (int)(r % KIN_PANEL_ROWS), panel + kin_panel_bytes(type, c));
+            b += n * f->bytes;
         }
     }
 }

@@ -4,6 +4,7 @@
 // cut into planes of bits that unpack to such vectors with a mask and a shift.
 #pragma once
 
+#include <stddef.h>
 #include <stdint.h>
 
 // Numbers of types in GGUF (and ggml).
@@ -22,6 +23,11 @@ enum {
     KIN_TYPE_MXFP4 = 39,
 };
 
+// Bytes of so many columns of a panel: of 256, a block; of all, the panel.
+size_t kin_panel_bytes(int type, int64_t columns);
+
+// ---- types with blocks of 256 columns in GGUF
+
 // Eight 6-bit scales and minima for each row.
 typedef struct kin_panel_scales_k4 {
     uint8_t low[8][16];  // [32 columns][row]: bits 0-3 of the scale, 0-3 of the minimum
@@ -34,3 +40,29 @@ typedef struct kin_panel_q4_k {
     kin_panel_scales_k4 scales;
     uint8_t d[32], d_min[32]; // f16 [row]
 } kin_panel_q4_k;
+
+// GGUF: 210 bytes a row: 128 bytes of low nibbles; 64 bytes of bits 4-5; 16 scales; d f16.
+typedef struct kin_panel_q6_k {
+    uint8_t low[32][64];  // [16 h + j]: low nibbles columns 128 h + 4 j, high ones 128 h + 64 + 4 j
+    uint8_t high[16][64]; // [8 h + j]: bits 2 t and 2 t + 1 are columns 128 h + 32 t + 4 j
+    int8_t scale[16][16]; // [16 columns][row]
+    uint8_t d[32];        // f16 [row]
+} kin_panel_q6_k;
+
+// ---- types with blocks of 32 columns in GGUF
+//
+// A block of 32 g columns (the last of a row may have less than 256) is g times the weights, then g times the scales.
+
+// GGUF: 34 bytes: d f16; 32 signed bytes.
+typedef struct kin_panel_q8_0 {
+    int8_t q[8][64]; // [j]: columns 4 j
+} kin_panel_q8_0;
+
+// GGUF: 18 bytes: d f16; 16 bytes of nibbles.
+typedef struct kin_panel_q4_0 {
+    uint8_t q[4][64]; // [j]: low nibbles columns 4 j, high ones 16 + 4 j
+} kin_panel_q4_0;
+
+typedef struct kin_panel_scale_f16 {
+    uint8_t d[32]; // f16 [row]
+} kin_panel_scale_f16;

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,91 +13,307 @@
 #include "kernels/panel.h"
 #include "ref/dequant.h"
 
-enum { COLUMNS = 512, ROWS = 48, BATCH = 70, BLOCKS = COLUMNS / KIN_ACT_COLUMNS };
+enum { ROWS_MAX = 48, BATCH = 70, COLUMNS_MAX = 896 };
+
+// ---- a matrix and a batch, with every kind of row
+
+// How a type's blocks are filled. golden: of the results' bits, see the_bits_are_those_that_are_written_down.
+typedef struct kind {
+    int type;
+    const char *name;
+    int columns[3]; // widths that are tried; 0: none
+    int d[2];       // offsets of f16 factors in a block, -1: none
+    uint64_t golden;
+} kind;
+
+#define COLUMNS_256                                                                                                              \
+    { 256, 512, 768 }
+#define COLUMNS_32                                                                                                               \
+    { 32, 288, 896 }
+
+static const kind kinds[] = {
+    {KIN_TYPE_Q4_K, "Q4_K", COLUMNS_256, {0, 2}, 0xf731ff6e9b6b8ce2u},
+    {KIN_TYPE_Q6_K, "Q6_K", COLUMNS_256, {208, -1}, 0x96734b5aac1fe607u},
+    {KIN_TYPE_Q8_0, "Q8_0", COLUMNS_32, {0, -1}, 0x3fd4fd3d4850f693u},
+    {KIN_TYPE_Q4_0, "Q4_0", COLUMNS_32, {0, -1}, 0x942737123f7f1d3fu},
+};
+enum { N_KINDS = sizeof kinds / sizeof *kinds };
 
 typedef struct world {
+    const kind *kind;
     kin_rng rng;
-    uint8_t *raw, *packed; // [ROWS]
-    float *x;              // [BATCH, COLUMNS]
+    int columns, rows;
+    size_t row_bytes;
+    uint8_t *raw, *packed; // [rows]
+    float *x;              // [BATCH, columns]
 } world;
 
-// Random weights of a type: any bits, with scales that are small and normal numbers.
-static void fill_raw(world *w) {
-    for (size_t i = 0; i < (size_t)ROWS * BLOCKS; i++) {
-        uint8_t *b = w->raw + i * 144;
-        for (int j = 0; j < 144; j++) b[j] = (uint8_t)kin_rng_u64(&w->rng);
-        b[1] = b[3] = 0x14; // about 2^-10
+// Normal numbers of either sign, zero, the smallest numbers, large ones: by row.
+static uint16_t some_f16(kin_rng *rng, int row) {
+    uint16_t random = (uint16_t)kin_rng_u64(rng);
+    switch (row / 5 % 4) {
+    case 0: return (uint16_t)((random & 0x83ff) | 0x1400); // about 2^-10
+    case 1: return 0;
+    case 2: return random & 0x83ff;
+    default: return (uint16_t)((random & 0x83ff) | 0x7800); // 32768 to 65504
     }
 }
 
-static int setup(void **state) {
-    world *w = calloc(1, sizeof *w);
-    kin_rng_seed(&w->rng, 1);
-    w->raw = malloc((size_t)ROWS * BLOCKS * 144);
-    w->packed = malloc((size_t)ROWS * BLOCKS * 144);
-    w->x = malloc(sizeof(float) * BATCH * COLUMNS);
-    fill_raw(w);
-    for (int i = 0; i < BATCH * COLUMNS; i++) w->x[i] = (float)(kin_rng_u64(&w->rng) % 2001) / 500.0f - 2;
-    kin_kernel_pack(KIN_TYPE_Q4_K, COLUMNS, ROWS, w->raw, w->packed);
-    *state = w;
-    return 0;
+static void fill_block(world *w, int row, uint8_t *b) {
+    static const uint8_t patterns[] = {0xff, 0x00, 0x80, 0x7f};
+    size_t n = kin_ref_block_bytes(w->kind->type);
+    for (size_t i = 0; i < n; i++) b[i] = row % 5 < 4 && row % 3 == 0 ? patterns[row % 5] : (uint8_t)kin_rng_u64(&w->rng);
+    for (int i = 0; i < 2 && w->kind->d[i] >= 0; i++) {
+        uint16_t d = some_f16(&w->rng, row);
+        b[w->kind->d[i]] = (uint8_t)d;
+        b[w->kind->d[i] + 1] = (uint8_t)(d >> 8);
+    }
 }
 
-static int teardown(void **state) {
-    world *w = *state;
+// Small numbers, zeros, one very large number, the largest rounded value everywhere: by row.
+static float some_x(kin_rng *rng, int row, int column) {
+    uint64_t random = kin_rng_u64(rng);
+    switch (row % 7) {
+    case 1: return 0;
+    case 2: return column % 256 == 77 ? 1e20f : (float)(random % 2001) - 1000;
+    case 3: return row / 7 % 2 ? -1.5f : 1.5f;
+    case 4: return random % 2 ? -3e-39f : 3e-39f; // not a normal number
+    default: return ((float)(random % 2001) - 1000) / 512;
+    }
+}
+
+static world *new_world(const kind *k, int columns) {
+    world *w = calloc(1, sizeof *w);
+    *w = (world){.kind = k, .columns = columns, .rows = ROWS_MAX};
+    kin_rng_seed(&w->rng, (uint64_t)(k->type * 1000 + columns));
+    size_t n_blocks = (size_t)(columns / kin_ref_block_n(k->type));
+    w->row_bytes = n_blocks * kin_ref_block_bytes(k->type);
+    w->raw = malloc(w->row_bytes * (size_t)w->rows);
+    w->packed = malloc(w->row_bytes * (size_t)w->rows);
+    w->x = malloc(sizeof(float) * (size_t)(BATCH * columns));
+    for (int r = 0; r < w->rows; r++)
+        for (size_t i = 0; i < n_blocks; i++)
+            fill_block(w, r, w->raw + (size_t)r * w->row_bytes + i * kin_ref_block_bytes(k->type));
+    for (int i = 0; i < BATCH * columns; i++) w->x[i] = some_x(&w->rng, i / columns, i % columns);
+    if (kin_kernel_packs(k->type))
+        kin_kernel_pack(k->type, columns, w->rows, w->raw, w->packed);
+    else
+        memcpy(w->packed, w->raw, w->row_bytes * (size_t)w->rows);
+    return w;
+}
+
+static void free_world(world *w) {
     free(w->raw);
     free(w->packed);
     free(w->x);
     free(w);
-    return 0;
 }
 
-// y // f32 [n, ROWS]: rows [first, first + n) of the batch
-static void multiply(const world *w, const kin_kernels *k, int first, int n, float *y) {
-    kin_act *act = malloc(kin_act_bytes(COLUMNS, n));
-    kin_matrix m = {.type = KIN_TYPE_Q4_K, .columns = COLUMNS, .rows = ROWS, .data = w->packed};
-    k->quantize(KIN_ACT_256, COLUMNS, n, w->x + first * COLUMNS, act, 0, BLOCKS * n);
-    k->matmul(&m, act, NULL, n, y, ROWS, 0, 1);
-    k->matmul(&m, act, NULL, n, y, ROWS, 1, ROWS / KIN_PANEL_ROWS);
+// Calls f for every type and width.
+static void with_all(void (*f)(const world *w)) {
+    for (int i = 0; i < N_KINDS; i++) {
+        for (int j = 0; j < 3 && kinds[i].columns[j]; j++) {
+            world *w = new_world(&kinds[i], kinds[i].columns[j]);
+            f(w);
+            free_world(w);
+        }
+    }
+}
+
+static const kin_kernels *best(void) {
+    int i = 0;
+    while (!kin_kernels_can_run(kin_kernels_at(i))) i++;
+    return kin_kernels_at(i);
+}
+
+static int n_blocks(const world *w) {
+    return (w->columns + KIN_ACT_COLUMNS - 1) / KIN_ACT_COLUMNS;
+}
+
+static int n_panels(const world *w) {
+    return (w->rows + KIN_PANEL_ROWS - 1) / KIN_PANEL_ROWS;
+}
+
+// y // f32 [n, rows]: rows [first, first + n) of the batch; panels [0, split) are computed apart from the others
+static void multiply_split(const world *w, const kin_kernels *k, int first, int n, int split, float *y) {
+    kin_act *act = malloc(kin_act_bytes(w->columns, n));
+    kin_matrix m = {.type = w->kind->type, .columns = w->columns, .rows = w->rows, .data = w->packed};
+    kin_act_kind act_kind = kin_kernel_act_kind(w->kind->type);
+    const float *x = w->x + first * w->columns;
+    if (act_kind != KIN_ACT_F32) k->quantize(act_kind, w->columns, n, x, act, 0, n_blocks(w) * n);
+    if (split) k->matmul(&m, act, x, n, y, w->rows, 0, split);
+    k->matmul(&m, act, x, n, y, w->rows, split, n_panels(w));
     free(act);
 }
 
-static void products_are_those_of_the_weights(void **state) {
-    const world *w = *state;
-    float y[ROWS], row[COLUMNS];
-    multiply(w, kin_kernels_at(0), 0, 1, y);
-    for (int r = 0; r < ROWS; r++) {
-        double sum = 0, size = 0;
-        kin_ref_dequant(KIN_TYPE_Q4_K, w->raw + (size_t)r * BLOCKS * 144, COLUMNS, row);
-        for (int i = 0; i < COLUMNS; i++) {
-            sum += (double)row[i] * (double)w->x[i];
-            size += fabs((double)row[i] * (double)w->x[i]);
+static void multiply(const world *w, const kin_kernels *k, int first, int n, float *y) {
+    multiply_split(w, k, first, n, 0, y);
+}
+
+static float y_0[BATCH * ROWS_MAX], y_1[BATCH * ROWS_MAX];
+
+// Results of the whole batch on the best back-end.
+static const float *expected(const world *w) {
+    multiply(w, best(), 0, BATCH, y_0);
+    return y_0;
+}
+
+static void assert_same_rows(const world *w, const char *what, const float *y, const float *wanted, int n) {
+    for (int i = 0; i < n; i++) {
+        for (int r = 0; r < w->rows; r++) {
+            if (memcmp(&y[i * w->rows + r], &wanted[i * w->rows + r], sizeof *y) == 0) continue;
+            fail_msg("%s [%d], %s: row %d of x, row %d: %a instead of %a", w->kind->name, w->columns, what, i, r,
+                     (double)y[i * w->rows + r], (double)wanted[i * w->rows + r]);
         }
-        assert_true(fabs(sum - (double)y[r]) < 2e-3 * size);
+    }
+}
+
+// ---- results
+
+// What the kernel multiplies with: x itself, or d * q, which is near it.
+static void rounded(const world *w, const float *x, double *z) {
+    kin_act act[(COLUMNS_MAX + KIN_ACT_COLUMNS - 1) / KIN_ACT_COLUMNS];
+    kin_act_kind act_kind = kin_kernel_act_kind(w->kind->type);
+    if (act_kind != KIN_ACT_F32) best()->quantize(act_kind, w->columns, 1, x, act, 0, n_blocks(w));
+    for (int c = 0; c < w->columns; c++) {
+        const kin_act *a = &act[c / KIN_ACT_COLUMNS];
+        z[c] = (double)x[c];
+        if (act_kind == KIN_ACT_F32) continue;
+        double d = (double)a->d[act_kind == KIN_ACT_32 ? c / 32 % 8 : 0];
+        z[c] = d * a->q[c % KIN_ACT_COLUMNS];
+        assert_true(fabs(z[c] - (double)x[c]) <= 0.501 * d + 0x1p-100);
+    }
+}
+
+static void check_products(const world *w) {
+    const float *y = expected(w);
+    double z[COLUMNS_MAX], bound = (w->columns / 16 + 8) * 0x1p-24;
+    float row[COLUMNS_MAX];
+    for (int i = 0; i < BATCH; i++) {
+        rounded(w, w->x + i * w->columns, z);
+        for (int r = 0; r < w->rows; r++) {
+            kin_ref_dequant(w->kind->type, w->raw + (size_t)r * w->row_bytes, w->columns, row);
+            double sum = 0, size = 0;
+            for (int c = 0; c < w->columns; c++) {
+                sum += (double)row[c] * z[c];
+                size += fabs((double)row[c] * z[c]);
+            }
+            double got = (double)y[i * w->rows + r];
+            if (fabs(sum - got) <= bound * size + 1e-30) continue;
+            fail_msg("%s [%d]: row %d of x, row %d: %g instead of %g", w->kind->name, w->columns, i, r, got, sum);
+        }
+    }
+}
+
+static void products_are_those_of_the_weights(void **state) {
+    (void)state;
+    with_all(check_products);
+}
+
+// ---- bits
+
+static void check_back_ends(const world *w) {
+    const float *wanted = expected(w);
+    for (int i = 0; kin_kernels_at(i); i++) {
+        if (!kin_kernels_can_run(kin_kernels_at(i))) continue;
+        multiply(w, kin_kernels_at(i), 0, BATCH, y_1);
+        assert_same_rows(w, kin_kernels_at(i)->name, y_1, wanted, BATCH);
     }
 }
 
 static void every_back_end_gives_the_same_bits(void **state) {
-    const world *w = *state;
-    static float expected[BATCH * ROWS], y[BATCH * ROWS];
-    int n = 0;
+    (void)state;
+    with_all(check_back_ends);
+}
+
+static void check_batches(const world *w) {
+    const float *wanted = expected(w);
     for (int i = 0; kin_kernels_at(i); i++) {
         if (!kin_kernels_can_run(kin_kernels_at(i))) continue;
-        multiply(w, kin_kernels_at(i), 0, BATCH, n ? y : expected);
-        if (n++) assert_memory_equal(y, expected, sizeof y);
+        for (int n = 1; n <= BATCH; n++) {
+            int firsts[] = {0, n % 2 ? (BATCH - n) / 2 : BATCH - n};
+            for (int j = 0; j < 2; j++) {
+                multiply(w, kin_kernels_at(i), firsts[j], n, y_1);
+                assert_same_rows(w, kin_kernels_at(i)->name, y_1, wanted + firsts[j] * w->rows, n);
+            }
+        }
     }
-    assert_true(n >= 1);
 }
 
 static void a_row_has_the_same_bits_in_every_batch(void **state) {
-    const world *w = *state;
-    static float all[BATCH * ROWS], y[BATCH * ROWS];
-    multiply(w, kin_kernels_at(0), 0, BATCH, all);
-    for (int n = 1; n <= BATCH; n++) {
-        int first = (BATCH - n) / 2;
-        multiply(w, kin_kernels_at(0), first, n, y);
-        assert_memory_equal(y, all + first * ROWS, sizeof(float) * (size_t)(n * ROWS));
+    (void)state;
+    for (int i = 0; i < N_KINDS; i++) {
+        world *w = new_world(&kinds[i], kinds[i].columns[1]);
+        check_batches(w);
+        free_world(w);
     }
+}
+
+static void check_splits(const world *w) {
+    const float *wanted = expected(w);
+    for (int split = 0; split < n_panels(w); split++) {
+        multiply_split(w, best(), 0, 5, split, y_1);
+        assert_same_rows(w, "split", y_1, wanted, 5);
+    }
+}
+
+static void every_split_of_the_panels_gives_the_same_bits(void **state) {
+    (void)state;
+    with_all(check_splits);
+}
+
+// FNV-1a
+static uint64_t hash(uint64_t h, const void *bytes, size_t n) {
+    for (size_t i = 0; i < n; i++) h = (h ^ ((const uint8_t *)bytes)[i]) * 0x100000001b3u;
+    return h;
+}
+
+// Fails where one float addition runs in another order. When that is meant, the hashes are printed here.
+static void the_bits_are_those_that_are_written_down(void **state) {
+    (void)state;
+    bool same = true;
+    for (int i = 0; i < N_KINDS; i++) {
+        uint64_t h = 0xcbf29ce484222325u;
+        for (int j = 0; j < 3 && kinds[i].columns[j]; j++) {
+            world *w = new_world(&kinds[i], kinds[i].columns[j]);
+            h = hash(h, expected(w), sizeof(float) * (size_t)(BATCH * w->rows));
+            free_world(w);
+        }
+        if (h == kinds[i].golden) continue;
+        print_error("%s: the hash is 0x%016llx\n", kinds[i].name, (unsigned long long)h);
+        same = false;
+    }
+    assert_true(same);
+}
+
+// ---- packing
+
+static void check_slices(const world *w) {
+    if (!kin_kernel_packs(w->kind->type)) return;
+    size_t bytes = w->row_bytes * KIN_PANEL_ROWS;
+    uint8_t *panel = malloc(bytes);
+    for (int p = 0; p < n_panels(w); p++) {
+        kin_kernel_pack(w->kind->type, w->columns, KIN_PANEL_ROWS, w->raw + (size_t)p * bytes, panel);
+        assert_memory_equal(panel, w->packed + (size_t)p * bytes, bytes);
+    }
+    free(panel);
+}
+
+static void a_slice_of_panels_packs_to_a_slice(void **state) {
+    (void)state;
+    with_all(check_slices);
+}
+
+static void matrices_that_do_not_fit_have_no_kernel(void **state) {
+    (void)state;
+    for (int i = 0; i < N_KINDS; i++) {
+        int type = kinds[i].type, columns = kinds[i].columns[0];
+        assert_true(kin_kernel_has(type, columns, 16));
+        assert_false(kin_kernel_has(type, columns - 8, 16));
+        assert_int_equal(kin_kernel_has(type, columns, 17), !kin_kernel_packs(type));
+    }
+    assert_false(kin_kernel_has(7, 256, 16)); // Q5_1
+    assert_int_equal(kin_kernel_act_kind(7), KIN_ACT_NONE);
 }
 
 int main(void) {
@@ -104,6 +321,10 @@ int main(void) {
         cmocka_unit_test(products_are_those_of_the_weights),
         cmocka_unit_test(every_back_end_gives_the_same_bits),
         cmocka_unit_test(a_row_has_the_same_bits_in_every_batch),
+        cmocka_unit_test(every_split_of_the_panels_gives_the_same_bits),
+        cmocka_unit_test(the_bits_are_those_that_are_written_down),
+        cmocka_unit_test(a_slice_of_panels_packs_to_a_slice),
+        cmocka_unit_test(matrices_that_do_not_fit_have_no_kernel),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

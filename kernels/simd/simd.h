@@ -20,6 +20,7 @@
 //   vi_add_scaled(a, s, f)   a + s * f
 //   vi_from_vs(s)            s in 32 bits
 //   vi_dot_s8(a, w, x)       each lane: a + its 4 signed bytes of w times x[0..3], plus SIMD_S8_BIAS * (x[0] + ... + x[3])
+//   vi_pair(a, b)            the low 16 bits of a, above them the low 16 bits of b
 //   vi_mul_add(a, b, c)      a + b * c
 //   vi_add_pairs(a, p, x)    lane i: a + p[2i] * x[0] + p[2i+1] * x[1]
 #pragma once

@@ -61,6 +61,10 @@ static inline vi vi_set1(int32_t x) { return (vi){_mm256_set1_epi32(x), _mm256_s
 static inline vi vi_add(vi x, vi y) { return SIMD_EACH(vi, _mm256_add_epi32); }
 static inline vi vi_sub(vi x, vi y) { return SIMD_EACH(vi, _mm256_sub_epi32); }
 static inline vi vi_shl(vi x, int n) { return (vi){_mm256_slli_epi32(x.a, n), _mm256_slli_epi32(x.b, n)}; }
+static inline vi vi_pair(vi x, vi y) {
+    return (vi){_mm256_blend_epi16(x.a, _mm256_slli_epi32(y.a, 16), 0xaa),
+                _mm256_blend_epi16(x.b, _mm256_slli_epi32(y.b, 16), 0xaa)};
+}
 static inline vi vi_load(const int32_t *p) {
     return (vi){_mm256_loadu_si256((const __m256i *)p), _mm256_loadu_si256((const __m256i *)(p + 8))};
 }

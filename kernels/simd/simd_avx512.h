@@ -37,6 +37,7 @@ static inline vi vi_set1(int32_t x) { return _mm512_set1_epi32(x); }
 static inline vi vi_add(vi a, vi b) { return _mm512_add_epi32(a, b); }
 static inline vi vi_sub(vi a, vi b) { return _mm512_sub_epi32(a, b); }
 static inline vi vi_shl(vi a, int n) { return _mm512_slli_epi32(a, (unsigned)n); }
+static inline vi vi_pair(vi a, vi b) { return _mm512_mask_blend_epi16(0xaaaaaaaau, a, _mm512_slli_epi32(b, 16)); }
 static inline vi vi_load(const int32_t *p) { return _mm512_loadu_si512(p); }
 static inline void vi_store(int32_t *p, vi a) { _mm512_storeu_si512(p, a); }
 static inline vi vi_load_i8(const int8_t *p) { return _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)); }

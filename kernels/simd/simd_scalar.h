@@ -91,6 +91,7 @@ static inline vi vi_zero(void) { return vi_set1(0); }
 static inline vi vi_add(vi a, vi b) { SIMD_LANES(vi, a.at[i] + b.at[i]); }
 static inline vi vi_sub(vi a, vi b) { SIMD_LANES(vi, a.at[i] - b.at[i]); }
 static inline vi vi_shl(vi a, int n) { SIMD_LANES(vi, (int32_t)((uint32_t)a.at[i] << n)); }
+static inline vi vi_pair(vi a, vi b) { SIMD_LANES(vi, (int32_t)((uint16_t)a.at[i] | (uint32_t)b.at[i] << 16)); }
 static inline vi vi_load(const int32_t *p) { SIMD_LANES(vi, p[i]); }
 static inline void vi_store(int32_t *p, vi a) { memcpy(p, a.at, sizeof a.at); }
 static inline vi vi_load_i8(const int8_t *p) { SIMD_LANES(vi, p[i]); }

@@ -1,0 +1,24 @@
+// A block of a packed matrix, unpacked: where the kernels for all types meet.
+#pragma once
+
+#include <stdint.h>
+
+#include "kernels/kernels.h"
+#include "kernels/simd/simd.h"
+
+// 256 columns of 16 rows, in the first-level cache. Weights are unsigned bytes, or signed ones as vb_store_s8 leaves them.
+typedef struct kin_block {
+    uint8_t q[64][64];      // [4 columns][row][column]
+    int8_t scale[16][16];   // KIN_ACT_256: [group of columns][row]
+    int16_t min[8][16][2];  // [32 columns][row][16 columns]
+    float d[16], d_min[16]; // [row]
+    float d_32[8][16];      // KIN_ACT_32: [32 columns][row]
+} __attribute__((aligned(64))) kin_block;
+
+// Unpacks a block of a panel, of which `columns` are there.
+typedef void (*kin_unpack)(const uint8_t *panel, int columns, kin_block *e);
+kin_unpack SIMD_FN(kin_unpack_of)(int type);
+
+// Adds a block's products with activation rows to f // [rows of a][16 rows of the block]
+typedef void (*kin_dot)(const kin_block *e, int columns, const kin_act *a, float (*f)[16]);
+const kin_dot *SIMD_FN(kin_dots_of)(int type); // [SIMD_ROWS]: for 1, 2, ... rows of a

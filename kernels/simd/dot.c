@@ -1,0 +1,125 @@
+// An unpacked block times activation rows: sums of integers, which are exact in any order, then one chain of float additions
+// for each row, over the blocks (KIN_ACT_256) or over groups of 32 columns (KIN_ACT_32) in order.
+#include "kernels/panel.h"
+#include "kernels/simd/block.h"
+
+// How a type's blocks are computed. Constants, known where the functions below are expanded.
+typedef struct shape {
+    int groups;                // KIN_ACT_256: of 4 columns, that share a scale
+    int most;                  // the largest weight byte; 0: they are signed
+    bool d_min;                // KIN_ACT_256: d * (scale q) - d_min * (min); else d * (scale q - min)
+    const int16_t *minus_zero; // KIN_ACT_32: minus the weight byte that means 0, for vi_add_pairs; NULL: it is 0
+} shape;
+
+// Groups of 4 columns, of at most n, whose products a vs can hold. All divide 8.
+SIMD_INLINE int sub_groups(shape s, int n) {
+    const int limit = SIMD_SUB_MOST && s.most ? SIMD_SUB_MOST / (2 * 127 * s.most) : n;
+    return limit >= n ? n : limit >= 4 ? 4 : limit >= 2 ? 2 : 1;
+}
+
+SIMD_INLINE void dot_256(const kin_block *e, const kin_act *a, float (*f)[16], const int n, const shape s) {
+    const int step = sub_groups(s, s.groups);
+    vi sum[SIMD_ROWS], min[SIMD_ROWS];
+    for (int r = 0; r < n; r++) sum[r] = min[r] = vi_zero();
+    for (int g = 0; g < 64; g += s.groups) {
+        vscale scale = vscale_load(e->scale[g / s.groups]);
+        for (int k0 = g; k0 < g + s.groups; k0 += step) {
+            vs part[SIMD_ROWS];
+            for (int r = 0; r < n; r++) part[r] = vs_zero();
+            for (int k = k0; k < k0 + step; k++) {
+                vb w = vb_load(e->q[k]);
+                for (int r = 0; r < n; r++) part[r] = vs_dot(part[r], w, a[r].q + 4 * k);
+            }
+            for (int r = 0; r < n; r++) sum[r] = vi_add_scaled(sum[r], part[r], scale);
+        }
+    }
+    for (int j = 0; j < 8; j++)
+        for (int r = 0; r < n; r++) min[r] = vi_add_pairs(min[r], e->min[j][0], &a[r].sum[2 * j]);
+    vf d = vf_load(e->d);
+    for (int r = 0; r < n; r++) {
+        vf t;
+        if (s.d_min)
+            t = vf_sub(vf_mul(d, vf_from_vi(sum[r])), vf_mul(vf_load(e->d_min), vf_from_vi(min[r])));
+        else
+            t = vf_mul(d, vf_from_vi(vi_sub(sum[r], min[r])));
+        vf_store(f[r], vf_add(vf_load(f[r]), vf_mul(vf_set1(a[r].d[0]), t)));
+    }
+}
+
+SIMD_INLINE void dot_32(const kin_block *e, int columns, const kin_act *a, float (*f)[16], const int n, const shape s) {
+    const int step = sub_groups(s, 8);
+    vf y[SIMD_ROWS];
+    for (int r = 0; r < n; r++) y[r] = vf_load(f[r]);
+    for (int g = 0; g < columns / 32; g++) {
+        vi sum[SIMD_ROWS];
+        for (int r = 0; r < n; r++) sum[r] = vi_zero();
+        for (int k0 = 8 * g; k0 < 8 * g + 8; k0 += step) {
+            vs part[SIMD_ROWS];
+            for (int r = 0; r < n; r++) part[r] = vs_zero();
+            for (int k = k0; k < k0 + step; k++) {
+                vb w = vb_load(e->q[k]);
+                for (int r = 0; r < n; r++) {
+                    if (s.most)
+                        part[r] = vs_dot(part[r], w, a[r].q + 4 * k);
+                    else
+                        sum[r] = vi_dot_s8(sum[r], w, a[r].q + 4 * k);
+                }
+            }
+            for (int r = 0; r < n && s.most; r++) sum[r] = vi_add(sum[r], vi_from_vs(part[r]));
+        }
+        vf d = vf_load(e->d_32[g]);
+        for (int r = 0; r < n; r++) {
+            if (s.minus_zero) sum[r] = vi_add_pairs(sum[r], s.minus_zero, &a[r].sum[2 * g]);
+            y[r] = vf_add(y[r], vf_mul(vf_mul(d, vf_set1(a[r].d[g])), vf_from_vi(sum[r])));
+        }
+    }
+    for (int r = 0; r < n; r++) vf_store(f[r], y[r]);
+}
+
+// ---- for each type, functions for 1 to SIMD_ROWS rows
+
+// clang-format off
+#define DOT_256(name, rows, ...) \
+    static void name##_##rows(const kin_block *e, int columns, const kin_act *a, float (*f)[16]) { \
+        (void)columns; \
+        dot_256(e, a, f, rows, (const shape){__VA_ARGS__}); \
+    }
+#define DOT_32(name, rows, ...) \
+    static void name##_##rows(const kin_block *e, int columns, const kin_act *a, float (*f)[16]) { \
+        dot_32(e, columns, a, f, rows, (const shape){__VA_ARGS__}); \
+    }
+#if SIMD_ROWS == 8
+#define DOTS(DOT, name, ...) \
+    DOT(name, 1, __VA_ARGS__) DOT(name, 2, __VA_ARGS__) DOT(name, 3, __VA_ARGS__) DOT(name, 4, __VA_ARGS__) \
+    DOT(name, 5, __VA_ARGS__) DOT(name, 6, __VA_ARGS__) DOT(name, 7, __VA_ARGS__) DOT(name, 8, __VA_ARGS__) \
+    static const kin_dot name[] = {name##_1, name##_2, name##_3, name##_4, name##_5, name##_6, name##_7, name##_8};
+#else
+#define DOTS(DOT, name, ...) \
+    DOT(name, 1, __VA_ARGS__) DOT(name, 2, __VA_ARGS__) DOT(name, 3, __VA_ARGS__) DOT(name, 4, __VA_ARGS__) \
+    static const kin_dot name[] = {name##_1, name##_2, name##_3, name##_4};
+#endif
+// clang-format on
+
+#define TIMES_8(x) x, x, x, x, x, x, x, x
+#define TIMES_32(x) TIMES_8(x), TIMES_8(x), TIMES_8(x), TIMES_8(x)
+static const int16_t minus_8[32] = {TIMES_32(-8)};
+#if SIMD_S8_BIAS
+static const int16_t minus_bias[32] = {TIMES_32(-SIMD_S8_BIAS)};
+#else
+#define minus_bias NULL
+#endif
+
+DOTS(DOT_256, dot_q4_k, .groups = 8, .most = 15, .d_min = true)
+DOTS(DOT_256, dot_q6_k, .groups = 4, .most = 63)
+DOTS(DOT_32, dot_q8_0, .minus_zero = minus_bias)
+DOTS(DOT_32, dot_q4_0, .most = 15, .minus_zero = minus_8)
+
+const kin_dot *SIMD_FN(kin_dots_of)(int type) {
+    switch (type) {
+    case KIN_TYPE_Q4_K: return dot_q4_k;
+    case KIN_TYPE_Q6_K: return dot_q6_k;
+    case KIN_TYPE_Q8_0: return dot_q8_0;
+    case KIN_TYPE_Q4_0: return dot_q4_0;
+    default: return NULL;
+    }
+}
