@@ -1,0 +1,220 @@
+// kernels: how fast the matrix products are, for each type of weights and number of activation rows, beside the rate at which the
+// same threads only read the same memory.
+//
+// Both are timed in turns, several rounds, and the best of each counts: the machine may be busy with other things.
+#include <getopt.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/rng.h"
+#include "kernels/kernels.h"
+#include "kernels/panel.h"
+
+enum { EXIT_USAGE = 2, COLUMNS = 2048, MATRIX_ROWS = 4096, THREADS_MAX = 16, N_MAX = 128 };
+
+static const char usage[] =
+    "usage: kernels [--type NAME] [--backend NAME] [--rows N] [--threads N] [--mb N] [--rounds N] [--json]\n"
+    "\n"
+    "Times matrix products: every type of weights (one: --type), with the best back-end (another: --backend, or all) and 1 to "
+    "128\n"
+    "activation rows (one number: --rows), N threads (default: 2), matrices of N MB together (default: 256), best of N rounds\n"
+    "(default: 5). \"read\" is the share of the rate at which the threads only read the weights.\n";
+
+typedef struct type {
+    const char *name;
+    int number, block_columns, block_bytes;
+} type;
+
+static const type types[] = {
+    {"Q4_K", KIN_TYPE_Q4_K, 256, 144},
+    {"Q6_K", KIN_TYPE_Q6_K, 256, 210},
+    {"Q8_0", KIN_TYPE_Q8_0, 32, 34},
+    {"Q4_0", KIN_TYPE_Q4_0, 32, 18},
+};
+static const int row_counts[] = {1, 2, 3, 4, 8, 16, 32, 64, 128};
+
+typedef struct options {
+    const char *type, *backend;
+    int rows, threads, mb, rounds;
+    bool json;
+} options;
+
+// One product, or one reading, of n_matrices matrices. Threads take ranges of the rows of each.
+typedef struct job {
+    const kin_kernels *kernels; // NULL: read only
+    kin_matrix matrix;          // data: the first
+    size_t matrix_bytes;
+    int n_matrices, n;
+    const float *x;     // [n, COLUMNS]
+    const kin_act *act; // [n_blocks][n]
+    float *y;           // [n, MATRIX_ROWS]
+} job;
+
+typedef struct thread {
+    pthread_t id;
+    const job *job;
+    int index, n;
+    uint64_t sum; // of what was read
+} thread;
+
+static uint64_t read_all(const uint8_t *data, size_t bytes) {
+    const uint64_t *p = (const uint64_t *)data;
+    uint64_t sum[8] = {0};
+    for (size_t i = 0; i + 8 <= bytes / 8; i += 8) {
+        __builtin_prefetch(p + i + 512); // 4 KiB: the next page, where the processor's own prefetcher would begin anew
+        for (int j = 0; j < 8; j++) sum[j] += p[i + (size_t)j];
+    }
+    return sum[0] + sum[1] + sum[2] + sum[3] + sum[4] + sum[5] + sum[6] + sum[7];
+}
+
+static void *run(void *argument) {
+    thread *t = argument;
+    const job *j = t->job;
+    int panels = MATRIX_ROWS / KIN_PANEL_ROWS, begin = panels * t->index / t->n, end = panels * (t->index + 1) / t->n;
+    size_t panel_bytes = j->matrix_bytes / (size_t)panels;
+    for (int i = 0; i < j->n_matrices; i++) {
+        kin_matrix m = j->matrix;
+        const uint8_t *data = (const uint8_t *)m.data + (size_t)i * j->matrix_bytes;
+        m.data = data;
+        if (j->kernels)
+            j->kernels->matmul(&m, j->act, j->x, j->n, j->y, MATRIX_ROWS, begin, end);
+        else
+            t->sum += read_all(data + (size_t)begin * panel_bytes, (size_t)(end - begin) * panel_bytes);
+    }
+    return NULL;
+}
+
+static double seconds(const job *j, int n_threads) {
+    thread threads[THREADS_MAX] = {0};
+    kin_time began = kin_clock_now();
+    for (int i = 0; i < n_threads; i++) {
+        threads[i] = (thread){.job = j, .index = i, .n = n_threads};
+        if (i && pthread_create(&threads[i].id, NULL, run, &threads[i])) abort();
+    }
+    run(&threads[0]);
+    for (int i = 1; i < n_threads; i++) pthread_join(threads[i].id, NULL);
+    double s = kin_clock_ms(began, kin_clock_now()) / 1e3;
+    static volatile uint64_t sink; // reading is not optimized away
+    for (int i = 0; i < n_threads; i++) sink += threads[i].sum;
+    return s;
+}
+
+static void show(const options *o, const type *t, const job *j, double best, double read) {
+    double weights = (double)j->n_matrices * COLUMNS * MATRIX_ROWS, bytes = (double)j->n_matrices * (double)j->matrix_bytes;
+    double ms = best * 1e3, gb_s = bytes / best / 1e9, gmac_s = weights * j->n / best / 1e9;
+    if (o->json) {
+        printf("{\"type\":\"%s\",\"backend\":\"%s\",\"threads\":%d,\"rows\":%d,\"weights\":%.0f,\"ms\":%.3f,\"gb_s\":%.2f,"
+               "\"gmac_s\":%.1f,\"read_gb_s\":%.2f}\n",
+               t->name, j->kernels->name, o->threads, j->n, weights, ms, gb_s, gmac_s, bytes / read / 1e9);
+    } else {
+        printf("%-6s %-8s %4d %9.2f ms %8.1f GMAC/s %7.1f GB/s %6.2f of read\n", t->name, j->kernels->name, j->n, ms, gmac_s,
+               gb_s, read / best);
+    }
+    fflush(stdout);
+}
+
+static void time_rows(const options *o, const type *t, job j, int n, float *x, kin_act *act) {
+    // More rows than 8 are not bound by memory: fewer matrices do.
+    if (n > 8) j.n_matrices = j.n_matrices * 8 / n > 0 ? j.n_matrices * 8 / n : 1;
+    j.n = n;
+    if (kin_kernel_act_kind(t->number) != KIN_ACT_F32) {
+        j.kernels->quantize(kin_kernel_act_kind(t->number), COLUMNS, n, x, act, 0, COLUMNS / KIN_ACT_COLUMNS * n);
+    }
+    job reading = j;
+    reading.kernels = NULL;
+    double best = 1e9, read = 1e9;
+    for (int i = 0; i < o->rounds; i++) {
+        double s = seconds(&reading, o->threads);
+        if (s < read) read = s;
+        s = seconds(&j, o->threads);
+        if (s < best) best = s;
+    }
+    show(o, t, &j, best, read);
+}
+
+// Any bytes will do that make normal numbers of every type of float.
+static uint8_t *some_weights(size_t bytes) {
+    uint8_t *p = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    kin_rng rng;
+    kin_rng_seed(&rng, 1);
+    for (size_t i = 0; i + 8 <= bytes; i += 8) {
+        uint64_t random = (kin_rng_u64(&rng) & 0x1b1b1b1b1b1b1b1bu) | 0x2020202020202020u;
+        memcpy(p + i, &random, 8);
+    }
+    return p;
+}
+
+static bool parse(int argc, char **argv, options *o) {
+    static const struct option names[] = {
+        {"type", 1, NULL, 't'}, {"backend", 1, NULL, 'b'}, {"rows", 1, NULL, 'r'}, {"threads", 1, NULL, 'n'},
+        {"mb", 1, NULL, 'm'},   {"rounds", 1, NULL, 'k'},  {"json", 0, NULL, 'j'}, {NULL, 0, NULL, 0},
+    };
+    for (int c; (c = getopt_long(argc, argv, "", names, NULL)) != -1;) {
+        switch (c) {
+        case 't': o->type = optarg; break;
+        case 'b': o->backend = optarg; break;
+        case 'r': o->rows = atoi(optarg); break;
+        case 'n': o->threads = atoi(optarg); break;
+        case 'm': o->mb = atoi(optarg); break;
+        case 'k': o->rounds = atoi(optarg); break;
+        case 'j': o->json = true; break;
+        default: return false;
+        }
+    }
+    return optind == argc && o->threads >= 1 && o->threads <= THREADS_MAX && o->mb >= 1 && o->rounds >= 1 && o->rows >= 0 &&
+           o->rows <= N_MAX;
+}
+
+static void time_type(const options *o, const type *t, const kin_kernels *k, const uint8_t *weights, float *x, kin_act *act,
+                      float *y) {
+    size_t matrix_bytes = (size_t)MATRIX_ROWS * COLUMNS / (size_t)t->block_columns * (size_t)t->block_bytes;
+    int n_matrices = (int)((size_t)o->mb * 1000000 / matrix_bytes);
+    job j = {
+        .kernels = k,
+        .matrix = {.type = t->number, .columns = COLUMNS, .rows = MATRIX_ROWS, .data = weights},
+        .matrix_bytes = matrix_bytes,
+        .n_matrices = n_matrices > 0 ? n_matrices : 1,
+        .x = x,
+        .act = act,
+        .y = y,
+    };
+    if (o->rows) return time_rows(o, t, j, o->rows, x, act);
+    for (size_t i = 0; i < sizeof row_counts / sizeof *row_counts; i++) time_rows(o, t, j, row_counts[i], x, act);
+}
+
+static bool chosen(const options *o, int i) {
+    const kin_kernels *k = kin_kernels_at(i);
+    if (!kin_kernels_can_run(k)) return false;
+    if (o->backend) return strcmp(o->backend, "all") == 0 || strcmp(o->backend, k->name) == 0;
+    return k == kin_kernels_choose(&(kin_err){0});
+}
+
+int main(int argc, char **argv) {
+    options o = {.threads = 2, .mb = 256, .rounds = 5};
+    if (!parse(argc, argv, &o)) {
+        fputs(usage, stderr);
+        return EXIT_USAGE;
+    }
+    uint8_t *weights = some_weights((size_t)o.mb * 1000000 + (size_t)MATRIX_ROWS * COLUMNS * 4);
+    float *x = malloc(sizeof(float) * N_MAX * COLUMNS), *y = malloc(sizeof(float) * N_MAX * MATRIX_ROWS);
+    kin_act *act = aligned_alloc(64, (kin_act_bytes(COLUMNS, N_MAX) + 63) / 64 * 64);
+    for (int i = 0; i < N_MAX * COLUMNS; i++) x[i] = (float)(i % 255 - 127) / 100;
+    int n_timed = 0;
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+        for (int i = 0; kin_kernels_at(i); i++) {
+            if ((o.type && strcmp(o.type, types[t].name) != 0) || !chosen(&o, i)) continue;
+            time_type(&o, &types[t], kin_kernels_at(i), weights, x, act, y);
+            n_timed++;
+        }
+    }
+    free(weights);
+    free(x);
+    free(y);
+    free(act);
+    if (n_timed) return 0;
+    fputs("nothing was timed: no such type, or no such back-end on this CPU\n", stderr);
+    return EXIT_USAGE;
+}
