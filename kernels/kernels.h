@@ -58,6 +58,70 @@ typedef struct kin_matrix {
     const void *data; // packed, or as in the file for KIN_ACT_F32
 } kin_matrix;
 
+// ---- attention
+
+// The KV cache of a layer is two arrays of blocks, K and V. A block is KIN_KV_CELLS cells of one sequence, its positions 64 i ..
+// 64 i + 63, for all kv heads: [block][kv head], and in it
+//   K  f16   [head_dim][64 cells]                          V  f16   [64 cells][head_dim]
+//      q8_0  int8 [head_dim][64], f16 [head_dim / 32][64]     q8_0  int8 [64][head_dim], f16 [head_dim / 32][64]
+// q8_0 has one scale for 32 values of a cell's head. Blocks begin on 64 bytes.
+enum { KIN_KV_CELLS = 64 };
+
+typedef struct kin_kv_layout {
+    int type; // the number of F16 or Q8_0
+    int n_head_kv, head_dim;
+} kin_kv_layout;
+
+// Whether attention has a kernel for it: head_dim is a multiple of 16 up to 256, of 32 for Q8_0.
+bool kin_kv_has(const kin_kv_layout *kv);
+
+// Bytes of K, which are those of V, in one block of one layer: as many as 64 rows have in ggml.
+size_t kin_kv_block_bytes(const kin_kv_layout *kv);
+
+// Rows of K and V on their way into cells of the cache.
+typedef struct kin_kv_rows {
+    kin_kv_layout kv;
+    void *k, *v;          // a layer's cache; either may be NULL: then only the other one is stored
+    const float *k_rows;  // f32 [n, ldk], n_head_kv * head_dim of them are read
+    const float *v_rows;  // f32 [n, ldv]
+    int64_t ldk, ldv;     // floats from one row to the next
+    const int32_t *cells; // [n] block * KIN_KV_CELLS + position % KIN_KV_CELLS
+} kin_kv_rows;
+
+// Attention of one layer for a batch: rows of any sequences, each with the cells that it sees.
+//
+// The result is defined by spans of KIN_SPAN_CELLS positions: within one the sums run over its cells in order, then spans are
+// merged in order. So a row's bits do not depend on whether tasks are spans, nor on the blocks' places, nor on other rows.
+// Cells that a row does not see are not added to anything, whatever bits they hold.
+enum { KIN_SPAN_CELLS = 512 };
+
+typedef struct kin_attention {
+    kin_kv_layout kv;
+    const void *k, *v; // a layer's cache
+    int n_head;        // of queries: a multiple of n_head_kv
+    float scale;       // of q k, usually 1 / sqrt(head_dim)
+    int64_t n_rows;
+    const float *q; // f32 [n_rows, ldq], n_head * head_dim of them are read
+    int64_t ldq;
+    const int32_t *n_cells;       // [n_rows] the first position that a row does not see: its own + 1. 0: its output is zeros
+    const int32_t *first_cells;   // [n_rows] the first position that it sees (sliding windows), or NULL: 0
+    const int32_t *const *blocks; // [n_rows] the block of a row's positions 64 i .. Rows that stand together and have the same
+                                  // table (the same pointer) read K and V once
+    float *out;                   // f32 [n_rows, ldo], n_head * head_dim of them are written
+    int64_t ldo;
+    float *partial; // scratch for results of spans, may be NULL: then no task is split
+    size_t partial_bytes;
+    int n_spans; // set by kin_attention_plan(): spans that are tasks of their own, 1: a task has all of them
+} kin_attention;
+
+// Decides whether spans are tasks of their own: where there are few rows and heads for so many threads, and `partial` has room.
+// Returns the number of tasks for attend(). Tasks differ in length: take a few at a time. If n_spans is above 1 then merge() must
+// follow, when all tasks are done.
+int64_t kin_attention_plan(kin_attention *a, int n_threads);
+
+// Bytes of `partial` with which n_rows rows can be split that see n_cells cells at most.
+size_t kin_attention_partial_bytes(const kin_kv_layout *kv, int n_head, int64_t n_rows, int64_t n_cells);
+
 // ---- the back-ends
 
 typedef struct kin_kernels {
@@ -70,6 +134,13 @@ typedef struct kin_kernels {
     // of a batch. act // [n_blocks][n]; x // f32 [n, columns], only one of the two is read, as the type wants. y // f32 [n, ldy]
     void (*matmul)(const kin_matrix *w, const kin_act *act, const float *x, int64_t n, float *y, int64_t ldy, int64_t begin,
                    int64_t end);
+
+    // Writes the rows [begin, end) of K and V into the cache.
+    void (*kv_store)(const kin_kv_rows *rows, int64_t begin, int64_t end);
+
+    // Attention: the tasks [begin, end) of kin_attention_plan(); then, if that has split them, the rows [begin, end) of out.
+    void (*attend)(const kin_attention *a, int64_t begin, int64_t end);
+    void (*attend_merge)(const kin_attention *a, int64_t begin, int64_t end);
 } kin_kernels;
 
 // The best back-end that this CPU has, or the one that the environment's KIN_CPU names. NULL: KIN_CPU names none that could run

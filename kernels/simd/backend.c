@@ -5,4 +5,7 @@ const kin_kernels SIMD_FN(kin_kernels) = {
     .name = SIMD_NAME,
     .quantize = SIMD_FN(kin_quantize),
     .matmul = SIMD_FN(kin_matmul),
+    .kv_store = SIMD_FN(kin_kv_store),
+    .attend = SIMD_FN(kin_attend),
+    .attend_merge = SIMD_FN(kin_attend_merge),
 };

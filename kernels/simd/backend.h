@@ -8,3 +8,6 @@ void SIMD_FN(kin_quantize)(kin_act_kind kind, int64_t columns, int64_t n, const 
                            int64_t end);
 void SIMD_FN(kin_matmul)(const kin_matrix *w, const kin_act *act, const float *x, int64_t n, float *y, int64_t ldy, int64_t begin,
                          int64_t end);
+void SIMD_FN(kin_kv_store)(const kin_kv_rows *rows, int64_t begin, int64_t end);
+void SIMD_FN(kin_attend)(const kin_attention *a, int64_t begin, int64_t end);
+void SIMD_FN(kin_attend_merge)(const kin_attention *a, int64_t begin, int64_t end);

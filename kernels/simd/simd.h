@@ -27,6 +27,10 @@
 
 #include SIMD_HEADER
 
+#ifndef SIMD_COLUMNS
+#define SIMD_COLUMNS 1 // vectors of 16 columns that a product of attention keeps in registers, for each of 4 rows: 1 or 4
+#endif
+
 #define SIMD_JOIN_(a, b) a##_##b
 #define SIMD_JOIN(a, b) SIMD_JOIN_(a, b)
 #define SIMD_FN(name) SIMD_JOIN(name, SIMD_ID) // the name of an exported function of this back-end
@@ -54,4 +58,14 @@ static inline vf vf_exp(vf a) {
     p = vf_add(vf_mul(p, r), vf_set1(1.0f));
     p = vf_add(vf_mul(p, r), vf_set1(1.0f));
     return vf_mul(p, vf_bits(vi_shl(vi_add(vi_round(n), vi_set1(127)), 23))); // 2^n: n is at least -126
+}
+
+// n values, a multiple of 16, rounded to bytes, and their scale: x = d * q.
+static inline float simd_round_s8(const float *x, int n, int8_t *q) {
+    vf most = vf_zero();
+    for (int i = 0; i < n; i += 16) most = vf_max(most, vf_abs(vf_load(x + i)));
+    // Of numbers below 2^-100 nothing is left: the factor for the smallest of them would be infinite.
+    float greatest = vf_greatest(most), inverse = greatest > 0x1p-100f ? 127 / greatest : 0;
+    for (int i = 0; i < n; i += 16) vi_store_i8(q + i, vi_round(vf_mul(vf_load(x + i), vf_set1(inverse))));
+    return greatest / 127;
 }

@@ -7,6 +7,7 @@
 
 #define SIMD_NAME "avx512"
 #define SIMD_ROWS 8      // activation rows that a product keeps in registers
+#define SIMD_COLUMNS 4   // vectors that a product of attention keeps for each row
 #define SIMD_SUB_MOST 0  // sums of bytes are 32 bits wide
 #define SIMD_S8_BIAS 128 // signed bytes are stored with 128 added: the product takes unsigned ones
 

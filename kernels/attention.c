@@ -1,0 +1,44 @@
+// The KV cache's layout, and how attention is cut into tasks.
+#include "kernels/attention.h"
+
+#include "kernels/panel.h"
+
+enum { TASKS_PER_THREAD = 4 }; // fewer of them are split: the last one to end may keep the others idle
+
+bool kin_kv_has(const kin_kv_layout *kv) {
+    bool is_f16 = kv->type == KIN_TYPE_F16, is_q8_0 = kv->type == KIN_TYPE_Q8_0;
+    return (is_f16 || is_q8_0) && kv->head_dim >= 16 && kv->head_dim <= 256 && kv->head_dim % (is_q8_0 ? 32 : 16) == 0;
+}
+
+size_t kin_kv_block_bytes(const kin_kv_layout *kv) {
+    kin_assert(kin_kv_has(kv));
+    size_t n = (size_t)kv->n_head_kv * (size_t)kv->head_dim * KIN_KV_CELLS;
+    return kv->type == KIN_TYPE_F16 ? 2 * n : n / 32 * 34;
+}
+
+int64_t kin_attention_tile_end(const kin_attention *a, int64_t row) {
+    int group = a->n_head / a->kv.n_head_kv, n_queries = kin_attention_queries(a);
+    int64_t most = row + (group < n_queries ? n_queries / group : 1), end = row + 1;
+    while (end < a->n_rows && end < most && a->blocks[end] == a->blocks[row]) end++;
+    return end;
+}
+
+static int64_t spans_of(int64_t n_cells) {
+    return (n_cells + KIN_SPAN_CELLS - 1) / KIN_SPAN_CELLS;
+}
+
+size_t kin_attention_partial_bytes(const kin_kv_layout *kv, int n_head, int64_t n_rows, int64_t n_cells) {
+    return (size_t)(n_rows * n_head * spans_of(n_cells) * kin_attention_partial_floats(kv)) * sizeof(float);
+}
+
+int64_t kin_attention_plan(kin_attention *a, int n_threads) {
+    kin_assert(kin_kv_has(&a->kv) && a->n_head % a->kv.n_head_kv == 0);
+    int64_t n_tiles = 0, n_cells = 0;
+    for (int64_t row = 0; row < a->n_rows; row = kin_attention_tile_end(a, row)) n_tiles++;
+    for (int64_t row = 0; row < a->n_rows; row++) n_cells = a->n_cells[row] > n_cells ? a->n_cells[row] : n_cells;
+    int64_t n_tasks = n_tiles * a->kv.n_head_kv;
+    bool fits = a->partial && kin_attention_partial_bytes(&a->kv, a->n_head, a->n_rows, n_cells) <= a->partial_bytes;
+    a->n_spans = n_threads > 1 && n_tasks < n_threads * TASKS_PER_THREAD && fits ? (int)spans_of(n_cells) : 1;
+    if (a->n_spans < 1) a->n_spans = 1;
+    return n_tasks * a->n_spans;
+}
