@@ -18,6 +18,7 @@
 
 enum {
     INPUT_BYTES = 64 << 10,  // one read from the socket
+    WRITE_BYTES = 4 << 20,   // most in one write
     FLUSH_BYTES = 256 << 10, // a long frame leaves in such pieces, while the next is encrypted
     N_ADDRESSES = 8,         // of a name
 };
@@ -53,9 +54,11 @@ struct kin_link {
 
     kin_tls *tls;
     kin_inbox inbox;
-    uint8_t *in_flight; // what libuv is writing, NULL: nothing
+    uint8_t *in_flight; // what is being written, NULL: nothing
+    size_t n_in_flight; // bytes of it
+    size_t n_given;     // of these, given to libuv
     size_t n_refused;   // bytes of the frame that did not fit; 0: none
-    uint64_t n_handed;  // bytes ever handed to libuv
+    uint64_t n_handed;  // bytes ever given to libuv
 
     kin_time begun, heard, ticked; // begun: the phase, as far as it has a limit
     kin_time moved;                // when bytes last left, or none waited
@@ -87,13 +90,18 @@ static void on_timer_closed(uv_handle_t *handle) {
     let_go(l);
 }
 
+// Of bytes that are to be written, as many as libuv is given at once: it counts them in 32 bits.
+static uv_buf_t piece_of(const uint8_t *bytes, size_t n) {
+    return uv_buf_init((char *)bytes, (unsigned)(n < WRITE_BYTES ? n : WRITE_BYTES));
+}
+
 // The last words of TLS, an alert or a goodbye, if the OS takes them at once.
 static void say_goodbye(kin_link *l) {
     if (!l->tls || l->in_flight) return;
     size_t n;
     kin_tls_finish(l->tls);
     const uint8_t *bytes = kin_tls_output(l->tls, &n);
-    uv_buf_t buf = uv_buf_init((char *)bytes, (unsigned)n);
+    uv_buf_t buf = piece_of(bytes, n);
     if (n > 0) uv_try_write((uv_stream_t *)&l->tcp, &buf, 1);
 }
 
@@ -140,7 +148,7 @@ static uint64_t n_out(const kin_link *l) {
 static size_t waiting(const kin_link *l) {
     size_t n = 0;
     if (l->tls) kin_tls_output(l->tls, &n);
-    return n + uv_stream_get_write_queue_size((const uv_stream_t *)&l->tcp);
+    return n + l->n_in_flight - l->n_given + uv_stream_get_write_queue_size((const uv_stream_t *)&l->tcp);
 }
 
 static void on_shut_down(uv_shutdown_t *shutdown, int status) {
@@ -152,13 +160,25 @@ static void finish_linger(kin_link *l) {
         uv_shutdown(&l->shutdown, (uv_stream_t *)&l->tcp, on_shut_down);
 }
 
-static void on_written(uv_write_t *write, int status) {
-    kin_link *l = write->data;
+static void write_piece(kin_link *l);
+
+static void end_flight(kin_link *l) {
     free(l->in_flight);
     l->in_flight = NULL;
+    l->n_in_flight = l->n_given = 0;
+}
+
+static void on_written(uv_write_t *write, int status) {
+    kin_link *l = write->data;
+    bool has_more = l->n_given < l->n_in_flight;
+    if (status < 0 || l->phase == ENDING || !has_more) end_flight(l);
     if (l->phase == ENDING) return;
     if (status < 0) {
         FAIL(l, "the connection broke: %s", uv_strerror(status));
+        return;
+    }
+    if (has_more) {
+        write_piece(l);
         return;
     }
     flush(l);
@@ -169,31 +189,36 @@ static void on_written(uv_write_t *write, int status) {
     if (l->callbacks.drained) l->callbacks.drained(l->user, l);
 }
 
+static void write_piece(kin_link *l) {
+    uv_buf_t buf = piece_of(l->in_flight + l->n_given, l->n_in_flight - l->n_given);
+    l->n_given += buf.len;
+    l->n_handed += buf.len;
+    int rc = uv_write(&l->write, (uv_stream_t *)&l->tcp, &buf, 1, on_written);
+    if (rc == 0) return;
+    end_flight(l);
+    FAIL(l, "the connection broke: %s", uv_strerror(rc));
+}
+
 // Hands what is encrypted to the OS at once; what it does not take follows when it can.
 static void flush(kin_link *l) {
     size_t n;
     const uint8_t *bytes = kin_tls_output(l->tls, &n);
     if (n == 0 || l->in_flight || l->phase == ENDING) return;
-    uv_stream_t *stream = (uv_stream_t *)&l->tcp;
-    uv_buf_t buf = uv_buf_init((char *)bytes, (unsigned)n);
-    int sent = uv_try_write(stream, &buf, 1);
+    uv_buf_t buf = piece_of(bytes, n);
+    int sent = uv_try_write((uv_stream_t *)&l->tcp, &buf, 1);
     if (sent < 0 && sent != UV_EAGAIN) {
         FAIL(l, "the connection broke: %s", uv_strerror(sent));
         return;
     }
     if (sent < 0) sent = 0;
-    l->n_handed += n;
+    l->n_handed += (uint64_t)sent;
     if ((size_t)sent == n) {
         kin_tls_output_done(l->tls);
         return;
     }
-    l->in_flight = kin_tls_output_take(l->tls, &n);
-    buf = uv_buf_init((char *)l->in_flight + sent, (unsigned)(n - (size_t)sent));
-    int rc = uv_write(&l->write, stream, &buf, 1, on_written);
-    if (rc == 0) return;
-    free(l->in_flight);
-    l->in_flight = NULL;
-    FAIL(l, "the connection broke: %s", uv_strerror(rc));
+    l->in_flight = kin_tls_output_take(l->tls, &l->n_in_flight);
+    l->n_given = (size_t)sent;
+    write_piece(l);
 }
 
 // Between the records of a frame.

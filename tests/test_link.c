@@ -1,6 +1,8 @@
 // Links over real sockets: frames arrive whole and in order, and a link ends with one clear sentence.
 #include "tests/link_world.h"
 
+#include "base/rng.h"
+
 // ---- frames
 
 static void frames_of_all_lengths_arrive_as_they_were_sent(void **state) {
@@ -251,6 +253,33 @@ static void a_frame_longer_than_the_queue_is_taken_when_it_is_empty(void **state
     close_end(w, &client);
 }
 
+static void a_queue_longer_than_one_write_arrives_as_it_was_sent(void **state) {
+    world *w = *state;
+    enum { FRAME_BYTES = 11 << 20 };
+    w->frame_max = FRAME_BYTES;
+    w->o.link.queue_max = 100 << 20;
+    end client;
+    end *server = connect_pair(w, &client);
+    uint8_t *bytes = malloc(FRAME_BYTES);
+    kin_rng rng;
+    kin_rng_seed(&rng, 5);
+    for (size_t i = 0; i < FRAME_BYTES / 8; i++) kin_put_u64(bytes + 8 * i, kin_rng_u64(&rng));
+    for (int i = 1; i <= 3; i++) {
+        bytes[0] = (uint8_t)i;
+        assert_int_not_equal(send_bytes(&client, KIN_FRAME_STEP, bytes, FRAME_BYTES), KIN_LINK_FULL);
+    }
+    for (int i = 1; i <= 3; i++) {
+        RUN_UNTIL(w, server->n_frames == i);
+        bytes[0] = (uint8_t)i;
+        assert_memory_equal(server->bytes, bytes, FRAME_BYTES);
+    }
+    kin_link_stats stats = kin_link_stats_now(client.link);
+    assert_int_equal(stats.queued, 0);
+    assert_true(stats.bytes_out > 3 * (uint64_t)FRAME_BYTES && stats.bytes_out < 3 * (uint64_t)FRAME_BYTES + (1 << 20));
+    free(bytes);
+    close_end(w, &client);
+}
+
 static void many_links_do_not_mix_their_frames(void **state) {
     enum { N_LINKS = 64 };
     world *w = *state;
@@ -348,6 +377,7 @@ int main(void) {
         TEST(a_process_that_was_stopped_does_not_blame_the_others),
         TEST(a_full_queue_refuses_and_says_when_there_is_room),
         TEST(a_frame_longer_than_the_queue_is_taken_when_it_is_empty),
+        TEST(a_queue_longer_than_one_write_arrives_as_it_was_sent),
         TEST(many_links_do_not_mix_their_frames),
         TEST(a_hundred_megabytes_cross_two_threads_unharmed),
     };
