@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "base/log.h"
+#include "pure/proto/epoch.h"
 #include "pure/proto/label.h"
 
 enum {
@@ -385,7 +386,7 @@ static int open_roster(kin_cluster *c, kin_err *err) {
     ro.id = c->o.id;
     snprintf(ro.version, sizeof ro.version, "%s", c->o.version);
     memcpy(ro.model.bytes, c->o.manifest->hash, sizeof ro.model.bytes);
-    ro.epoch_first = (uint32_t)((uint64_t)wall.tv_sec * 4 + (uint64_t)wall.tv_nsec / 250000000);
+    ro.epoch_first = kin_epoch_at((uint64_t)wall.tv_sec, (uint32_t)wall.tv_nsec);
     ro.n_expected = c->o.n_expected;
     ro.facts_wait_ns = MEETING_WAIT_NS;
     c->roster = kin_roster_new(&ro, kin_clock_now());

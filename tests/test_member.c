@@ -234,6 +234,22 @@ static void a_lost_head_is_searched_and_the_shard_kept(void **state) {
     expect("reuse for 3\nsend ready 3\nconnect next 3\n");
 }
 
+static void an_epoch_after_the_last_number_is_newer(void **state) {
+    (void)state;
+    begin_ready();
+    plan(UINT32_MAX, "layers 0-8");
+    assert_int_equal(kin_member_epoch(member), 5); // 2^31 and more ahead is behind
+    plan(UINT32_MAX / 2 + 2, "layers 0-8");
+    plan(UINT32_MAX, "layers 0-8");
+    assert_int_equal(kin_member_epoch(member), UINT32_MAX);
+    plan(0, "layers 0-8"); // is no epoch
+    assert_int_equal(kin_member_epoch(member), UINT32_MAX);
+    plan(1, "layers 0-8");
+    assert_int_equal(kin_member_epoch(member), 1);
+    plan(UINT32_MAX, "layers 0-8");
+    assert_int_equal(kin_member_epoch(member), 1);
+}
+
 static void a_head_that_throws_out_at_once_is_not_stormed(void **state) {
     (void)state;
     begin("desk.local", 1);
@@ -489,6 +505,7 @@ int main(void) {
         STORY(two_devices_do_not_search_in_step),
         STORY(a_head_that_does_not_answer_is_dropped),
         STORY(a_lost_head_is_searched_and_the_shard_kept),
+        STORY(an_epoch_after_the_last_number_is_newer),
         STORY(a_head_that_throws_out_at_once_is_not_stormed),
         STORY(another_version_is_final),
         STORY(a_busy_head_is_asked_again_slowly),

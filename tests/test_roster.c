@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "pure/proto/epoch.h"
 #include "pure/proto/roster.h"
 #include "tests/trace.h"
 
@@ -602,6 +603,25 @@ static void all_devices_lost_at_once_fit_into_the_actions(void **state) {
     expect_words("fail: ");
 }
 
+static void after_the_last_number_epochs_count_from_one(void **state) {
+    (void)state;
+    assert_int_equal(kin_epoch_at((uint64_t)1 << 31, 0), 1); // 19 January 2038
+    assert_true(kin_epoch_is_newer(kin_epoch_at((uint64_t)1 << 31, 0), kin_epoch_at(((uint64_t)1 << 31) - 1, 999999999)));
+    kin_roster_options o = kin_roster_options_default();
+    o.epoch_first = UINT32_MAX;
+    begin(o);
+    joins(11, 1, "tower");
+    wait_ms(250);
+    planned(1, "1", 7);
+    assert_int_equal(kin_roster_epoch(roster), UINT32_MAX);
+    step((kin_roster_event){.kind = KIN_ROSTER_LOST, .link = 11, .reason = "silence"});
+    joins(12, 1, "tower");
+    wait_ms(1000);
+    planned(2, "1", 7);
+    assert_int_equal(kin_roster_epoch(roster), 1);
+    assert_true(kin_roster_takes(roster, 1));
+}
+
 int main(void) {
 #define STORY(name) cmocka_unit_test_teardown(name, tear_down)
     const struct CMUnitTest tests[] = {
@@ -632,6 +652,7 @@ int main(void) {
         STORY(the_thirty_third_device_is_told_to_come_later),
         STORY(who_says_nothing_after_joining_is_dropped),
         STORY(all_devices_lost_at_once_fit_into_the_actions),
+        STORY(after_the_last_number_epochs_count_from_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

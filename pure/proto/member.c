@@ -7,6 +7,7 @@
 
 #include "base/err.h"
 #include "base/hash.h"
+#include "pure/proto/epoch.h"
 #include "pure/proto/label.h"
 
 #define MS ((uint64_t)1000000)
@@ -32,7 +33,7 @@ struct kin_member {
     char trouble[KIN_MEMBER_SENTENCE / 2]; // why there is no head
 
     uint32_t epoch;      // in force, 0: none
-    uint32_t epoch_last; // highest from this head on this link
+    uint32_t epoch_last; // newest from this head on this link
     uint64_t work;       // hash of what the plan wants prepared
     retry next;          // the link to the next member
     bool next_open;
@@ -208,7 +209,7 @@ static void prepare(kin_member *m) {
 }
 
 static void take_plan(kin_member *m, const kin_member_event *event) {
-    if (!is_joined(m) || event->epoch <= m->epoch_last) return; // an epoch that is over does not come back
+    if (!is_joined(m) || !kin_epoch_is_newer(event->epoch, m->epoch_last)) return; // an epoch that is over does not come back
     end_epoch(m);
     m->epoch = m->epoch_last = event->epoch;
     m->work = kin_hash64(event->work, event->n_work, 0);

@@ -10,9 +10,9 @@
 //                            └── somebody joined (only between requests) ◄───────────────────────────────────┤
 //                            └── a member or a ring link lost, a member failed: the epoch ends ◄─────────────┘
 //
-// An epoch is one plan in force; its number only grows, and ring frames of any other epoch are dropped. When it ends, the running
-// requests fail with a sentence that names device and stage. Devices keep what they have loaded, so that the next epoch is cheap
-// for whoever has the same windows in it.
+// An epoch is one plan in force; its number only grows (pure/proto/epoch.h), and ring frames of any other epoch are dropped. When
+// it ends, the running requests fail with a sentence that names device and stage. Devices keep what they have loaded, so that the
+// next epoch is cheap for whoever has the same windows in it.
 //
 // The head's own layers are no member: the ring is up when the devices are; the driver knows when its own shard is loaded.
 //
@@ -46,15 +46,15 @@ typedef struct kin_roster_options {
     char version[KIN_ROSTER_NAME]; // of the program; devices must have the same
     uint32_t features;             // bits that a device must have
     kin_proto_hash model;          // the model's content hash; zeros: not known yet, see KIN_ROSTER_MODEL
-    uint32_t epoch_first;   // above all epochs of an earlier run of this head: a count of quarter seconds of the wall clock
-    int n_expected;         // devices that are going to join; 0: nobody knows
-    uint64_t plan_wait_ns;  // quiet time after somebody joined, before the first plan: devices fetch meanwhile (250 ms)
-    uint64_t join_wait_ns;  // the same before the first plan can be used, and before a plan in force is made anew (1 s)
-    uint64_t lost_wait_ns;  // for a lost member to come back, before a plan is made without it (3 s)
-    uint64_t facts_wait_ns; // from ACCEPT to DEVICE (3 s)
-    uint64_t spacing_ns;    // least time from the end of an epoch to the next (250 ms): one break, one new plan
-    uint64_t rest_min_ns;   // a device that failed is left out for this long (2 s), doubling each time
-    uint64_t rest_max_ns;   // up to this (60 s)
+    uint32_t epoch_first;          // newer than all epochs of an earlier run of this head (pure/proto/epoch.h)
+    int n_expected;                // devices that are going to join; 0: nobody knows
+    uint64_t plan_wait_ns;         // quiet time after somebody joined, before the first plan: devices fetch meanwhile (250 ms)
+    uint64_t join_wait_ns;         // the same before the first plan can be used, and before a plan in force is made anew (1 s)
+    uint64_t lost_wait_ns;         // for a lost member to come back, before a plan is made without it (3 s)
+    uint64_t facts_wait_ns;        // from ACCEPT to DEVICE (3 s)
+    uint64_t spacing_ns;           // least time from the end of an epoch to the next (250 ms): one break, one new plan
+    uint64_t rest_min_ns;          // a device that failed is left out for this long (2 s), doubling each time
+    uint64_t rest_max_ns;          // up to this (60 s)
 } kin_roster_options;
 
 kin_roster_options kin_roster_options_default(void);

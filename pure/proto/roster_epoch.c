@@ -1,6 +1,7 @@
 #include <stdio.h>
 
 #include "base/hash.h"
+#include "pure/proto/epoch.h"
 #include "pure/proto/label.h"
 #include "pure/proto/roster_impl.h"
 
@@ -161,8 +162,7 @@ static void say_plan(kin_roster *r) {
 }
 
 static void begin_epoch(kin_roster *r, int n, const uint8_t *members, const uint64_t *windows) {
-    kin_assert(r->epoch < UINT32_MAX);
-    r->epoch++;
+    r->epoch = kin_epoch_next(r->epoch);
     r->has_plan = r->in_force = true;
     r->n_members = n;
     for (int m = 0; m < n; m++) {

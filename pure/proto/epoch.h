@@ -1,0 +1,22 @@
+// The numbers of epochs (pure/proto/roster.h): serial numbers, which wrap. 0 is no epoch.
+//
+// A head counts on from the clock when it starts, four in a second, so that a later run does not repeat an earlier one's numbers.
+// Of two numbers the newer one is less than 2^31 after the other: 17 years of the clock.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+static inline uint32_t kin_epoch_at(uint64_t seconds, uint32_t nanoseconds) {
+    uint32_t quarters = (uint32_t)(seconds * 4 + nanoseconds / 250000000u);
+    return quarters ? quarters : 1;
+}
+
+static inline uint32_t kin_epoch_next(uint32_t epoch) {
+    return epoch == UINT32_MAX ? 1 : epoch + 1;
+}
+
+// Than none (0) any epoch is newer.
+static inline bool kin_epoch_is_newer(uint32_t epoch, uint32_t than) {
+    return epoch != 0 && (than == 0 || (int32_t)(epoch - than) > 0);
+}
