@@ -4,12 +4,12 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "pure/plan/budget.h"
+#include "sys/cond.h"
 #include "sys/memory.h"
 
 enum { LOOK_EVERY_MS = 100 };
@@ -57,12 +57,7 @@ static void look(kin_governor *g) {
 
 // Until LOOK_EVERY_MS have passed or somebody stops us.
 static void wait_a_while(kin_governor *g) {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += LOOK_EVERY_MS * 1000000L;
-    until.tv_sec += until.tv_nsec / 1000000000L;
-    until.tv_nsec %= 1000000000L;
-    pthread_cond_timedwait(&g->wake, &g->mutex, &until);
+    kin_cond_wait_for(&g->wake, &g->mutex, LOOK_EVERY_MS * UINT64_C(1000000));
 }
 
 static void *govern(void *arg) {
@@ -87,7 +82,7 @@ int kin_governor_start(kin_governor **out, const kin_governor_options *o, kin_er
     if (g->budget.bytes > o->most_useful) g->budget.bytes = o->most_useful;
     atomic_store(&g->in_force, g->budget.bytes);
     pthread_mutex_init(&g->mutex, NULL);
-    pthread_cond_init(&g->wake, NULL);
+    kin_cond_init(&g->wake);
     if (pthread_create(&g->thread, NULL, govern, g) != 0) {
         pthread_mutex_destroy(&g->mutex);
         pthread_cond_destroy(&g->wake);

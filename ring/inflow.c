@@ -3,7 +3,8 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
+
+#include "sys/cond.h"
 
 enum { LOOK_NS = 200000000 }; // how often somebody who waits looks whether to stop
 
@@ -22,7 +23,7 @@ int kin_inflow_open(kin_inflow **out, const atomic_bool *stop, kin_err *err) {
     if (!f) return kin_err_set(err, "out of memory");
     f->stop = stop;
     pthread_mutex_init(&f->mutex, NULL);
-    pthread_cond_init(&f->changed, NULL);
+    kin_cond_init(&f->changed);
     return 0;
 }
 
@@ -77,12 +78,7 @@ static int look(const kin_inflow_view *v, int i_file, uint64_t offset, uint64_t 
 }
 
 static void wait_for_news(kin_inflow *f) {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += LOOK_NS;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
-    pthread_cond_timedwait(&f->changed, &f->mutex, &until);
+    kin_cond_wait_for(&f->changed, &f->mutex, LOOK_NS);
 }
 
 static int wait_for(void *user, int i_file, uint64_t offset, uint64_t bytes, kin_err *err) {

@@ -1,0 +1,70 @@
+// Waits on a condition variable (sys/cond.h) last as long as they should, whatever the wall clock says.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "sys/cond.h"
+
+// Somebody set the wall clock back by an hour.
+int clock_gettime(clockid_t clock, struct timespec *at) {
+    long rc = syscall(SYS_clock_gettime, clock, at);
+    if (clock == CLOCK_REALTIME) at->tv_sec -= 3600;
+    return (int)rc;
+}
+
+typedef struct sleeper {
+    pthread_mutex_t mutex;
+    pthread_cond_t cond;
+} sleeper;
+
+static void *wake(void *arg) {
+    sleeper *s = arg;
+    pthread_mutex_lock(&s->mutex); // it waits by now
+    pthread_cond_signal(&s->cond);
+    pthread_mutex_unlock(&s->mutex);
+    return NULL;
+}
+
+static void a_wait_lasts_as_long_as_asked_though_the_wall_clock_was_set(void **state) {
+    (void)state;
+    const uint64_t wait_ns = 50 * UINT64_C(1000000);
+    pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    pthread_cond_t cond;
+    assert_int_equal(kin_cond_init(&cond), 0);
+    pthread_mutex_lock(&mutex);
+    kin_time begun = kin_clock_now(), ended;
+    kin_cond_wait_for(&cond, &mutex, wait_ns);
+    ended = kin_clock_now();
+    pthread_mutex_unlock(&mutex);
+    assert_true(ended - begun >= wait_ns);
+    pthread_cond_destroy(&cond);
+}
+
+static void a_signal_ends_a_wait(void **state) {
+    (void)state;
+    sleeper s = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+    pthread_t thread;
+    assert_int_equal(kin_cond_init(&s.cond), 0);
+    pthread_mutex_lock(&s.mutex);
+    assert_int_equal(pthread_create(&thread, NULL, wake, &s), 0);
+    kin_cond_wait_for(&s.cond, &s.mutex, UINT64_MAX / 4); // for ever
+    pthread_mutex_unlock(&s.mutex);
+    pthread_join(thread, NULL);
+    pthread_cond_destroy(&s.cond);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_wait_lasts_as_long_as_asked_though_the_wall_clock_was_set),
+        cmocka_unit_test(a_signal_ends_a_wait),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
