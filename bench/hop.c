@@ -278,6 +278,7 @@ static void time_links(samples *s, size_t n_bytes, bool hands_over) {
     for (int i = 0; i < 2; i++) {
         if (hands_over) pthread_join(d[i].compute, NULL);
         pthread_join(d[i].net, NULL);
+        kin_post_free(d[i].post);
         free(d[i].frame);
         free(d[i].received);
     }

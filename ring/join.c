@@ -251,10 +251,10 @@ static int open_all(kin_join *j, kin_err *err) {
 }
 
 static void close_all(kin_join *j) {
+    kin_seat_close(j->seat); // first: threads that pack for it report through the station
     kin_station_close(j->station, end, j);
     kin_parcel *parcel;
     while (j->in && (parcel = kin_parcel_queue_take(j->in, 0))) kin_parcels_give(j->pool, parcel);
-    kin_seat_close(j->seat);
     kin_vitals_close(j->vitals);
     kin_inflow_close(j->inflow);
     kin_parcel_queue_close(j->in);

@@ -64,7 +64,7 @@ static void tell(kin_join *j, const result *r) {
     kin_assert(copy);
     *copy = *r;
     copy->join = j;
-    kin_station_call(j->station, on_result, copy);
+    if (!kin_station_call(j->station, on_result, copy)) free(copy);
 }
 
 static void open_seat(kin_join *j, const kin_parcel *parcel) {

@@ -9,9 +9,11 @@ typedef struct call {
 
 struct kin_post {
     uv_async_t wake;
-    uv_mutex_t lock; // of the three below; never held during a call
-    call *calls;     // [n_max], a ring
+    uv_mutex_t lock;   // of the following; never held during a call
+    uv_cond_t changed; // there is room, or it is closed
+    call *calls;       // [n_max], a ring
     int n_max, first, n;
+    bool is_closed;
 };
 
 static bool take(kin_post *p, call *c) {
@@ -21,6 +23,7 @@ static bool take(kin_post *p, call *c) {
         *c = p->calls[p->first];
         p->first = (p->first + 1) % p->n_max;
         p->n--;
+        uv_cond_signal(&p->changed);
     }
     uv_mutex_unlock(&p->lock);
     return any;
@@ -38,11 +41,18 @@ static void run_calls(uv_async_t *wake) {
     uv_async_send(wake);
 }
 
+static int open_lock(kin_post *p) {
+    if (uv_mutex_init(&p->lock) != 0) return KIN_FAIL;
+    if (uv_cond_init(&p->changed) == 0) return 0;
+    uv_mutex_destroy(&p->lock);
+    return KIN_FAIL;
+}
+
 int kin_post_open(kin_post **out, uv_loop_t *loop, int n_max, kin_err *err) {
     *out = NULL;
     kin_post *p = calloc(1, sizeof *p);
     if (p) p->calls = calloc((size_t)n_max, sizeof *p->calls);
-    if (!p || !p->calls || uv_mutex_init(&p->lock) != 0) {
+    if (!p || !p->calls || open_lock(p) != 0) {
         if (p) free(p->calls);
         free(p);
         return kin_err_set(err, "out of memory");
@@ -51,37 +61,49 @@ int kin_post_open(kin_post **out, uv_loop_t *loop, int n_max, kin_err *err) {
     p->wake.data = p;
     int rc = uv_async_init(loop, &p->wake, run_calls);
     if (rc != 0) {
-        uv_mutex_destroy(&p->lock);
-        free(p->calls);
-        free(p);
+        kin_post_free(p);
         return kin_err_set(err, "no wake-up for the loop: %s", uv_strerror(rc));
     }
     *out = p;
     return 0;
 }
 
-static void free_post(uv_handle_t *wake) {
-    kin_post *p = wake->data;
+void kin_post_close(kin_post *p) {
+    if (!p || uv_is_closing((uv_handle_t *)&p->wake)) return;
+    uv_mutex_lock(&p->lock);
+    p->is_closed = true;
+    uv_cond_broadcast(&p->changed);
+    uv_mutex_unlock(&p->lock);
+    uv_close((uv_handle_t *)&p->wake, NULL);
+    call c;
+    while (take(p, &c)) c.fn(c.arg);
+}
+
+void kin_post_free(kin_post *p) {
+    if (!p) return;
+    uv_cond_destroy(&p->changed);
     uv_mutex_destroy(&p->lock);
     free(p->calls);
     free(p);
 }
 
-void kin_post_close(kin_post *p) {
-    if (!p || uv_is_closing((uv_handle_t *)&p->wake)) return;
-    uv_close((uv_handle_t *)&p->wake, free_post);
-    call c;
-    while (take(p, &c)) c.fn(c.arg);
+static bool leave_call(kin_post *p, call c, bool waits) {
+    uv_mutex_lock(&p->lock);
+    while (waits && !p->is_closed && p->n == p->n_max) uv_cond_wait(&p->changed, &p->lock);
+    bool taken = !p->is_closed && p->n < p->n_max;
+    if (taken) {
+        p->calls[(p->first + p->n) % p->n_max] = c;
+        p->n++;
+        uv_async_send(&p->wake); // not after unlocking: the handle might be closed by then
+    }
+    uv_mutex_unlock(&p->lock);
+    return taken;
 }
 
 bool kin_post_call(kin_post *p, kin_post_fn fn, void *arg) {
-    uv_mutex_lock(&p->lock);
-    bool room = p->n < p->n_max;
-    if (room) {
-        p->calls[(p->first + p->n) % p->n_max] = (call){fn, arg};
-        p->n++;
-    }
-    uv_mutex_unlock(&p->lock);
-    if (room) uv_async_send(&p->wake);
-    return room;
+    return leave_call(p, (call){fn, arg}, false);
+}
+
+bool kin_post_call_when_room(kin_post *p, kin_post_fn fn, void *arg) {
+    return leave_call(p, (call){fn, arg}, true);
 }

@@ -3,7 +3,7 @@
 // Bounded: who finds it full must wait or give up; it never allocates after it was opened. One poster's calls run in the order in
 // which it left them.
 //
-// Owner: the loop's thread, which opens and closes it. Thread: kin_post any; the others the loop's.
+// Owner: the loop's thread, which opens and closes it. Thread: any for leaving calls, until it is freed; the others the loop's.
 #pragma once
 
 #include <stdbool.h>
@@ -16,9 +16,14 @@ typedef void (*kin_post_fn)(void *arg);
 
 int kin_post_open(kin_post **out, uv_loop_t *loop, int n_max, kin_err *err);
 
-// Runs what was left by then, before it returns. Nobody may post any more: end the other threads first.
-// The loop must run once more to free it.
+// Runs what was left by then, before it returns. Calls are refused from then on. The loop must run once more.
 void kin_post_close(kin_post *post);
 
-// False: full, and fn will not be called.
+// After that, when no other thread uses it any more. NULL is allowed.
+void kin_post_free(kin_post *post);
+
+// False: full or closed, and fn will not be called.
 bool kin_post_call(kin_post *post, kin_post_fn fn, void *arg);
+
+// Waits while it is full; not in the loop's thread. False: closed, and fn will not be called.
+bool kin_post_call_when_room(kin_post *post, kin_post_fn fn, void *arg);

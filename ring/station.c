@@ -353,8 +353,8 @@ void kin_station_send(kin_station *s, kin_parcel *parcel) {
     if (post) kin_station_call(s, flush_outgoing, s);
 }
 
-void kin_station_call(kin_station *s, kin_post_fn fn, void *arg) {
-    while (!kin_post_call(s->post, fn, arg)) uv_sleep(1); // the loop is behind by N_POSTS calls
+bool kin_station_call(kin_station *s, kin_post_fn fn, void *arg) {
+    return kin_post_call_when_room(s->post, fn, arg);
 }
 
 // ---- opening and closing
@@ -392,6 +392,7 @@ int kin_station_open(kin_station **out, const kin_station_options *o, const kin_
 }
 
 static void close_handles(kin_station *s) {
+    kin_post_close(s->post); // first: what was left needs the owner as it is
     if (s->end) s->end(s->end_arg);
     for (int i = 0; i < MAX_VISITORS; i++) {
         if (s->visitors[i].link) kin_link_close(s->visitors[i].link, "kin ends here");
@@ -400,7 +401,6 @@ static void close_handles(kin_station *s) {
     drop_next(s, "kin ends here");
     kin_echo_close(s->echo, "kin ends here");
     kin_listener_close(s->listener);
-    kin_post_close(s->post);
     if (s->has_timer) uv_close((uv_handle_t *)&s->timer, NULL);
 }
 
@@ -439,6 +439,7 @@ void kin_station_close(kin_station *s, kin_post_fn end, void *arg) {
         next = p->next;
         kin_parcels_give(s->o.pool, p);
     }
+    kin_post_free(s->post);
     kin_tls_ctx_close(s->tls);
     kin_key_wipe(&s->o.key);
     pthread_mutex_destroy(&s->mutex);

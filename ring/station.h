@@ -53,7 +53,8 @@ int kin_station_open(kin_station **out, const kin_station_options *options, cons
 // Starts the loop's thread; `begin` is the first thing that runs in it.
 int kin_station_start(kin_station *station, kin_post_fn begin, void *arg, kin_err *err);
 
-// Ends the thread: `end` runs in it, closes the owner's links and handles; then the station's own are closed. NULL is allowed.
+// Ends the thread: calls that were left run, then `end`, which closes the owner's links and handles; then the station's own are
+// closed. NULL is allowed.
 void kin_station_close(kin_station *station, kin_post_fn end, void *arg);
 
 // ---- any thread
@@ -61,8 +62,9 @@ void kin_station_close(kin_station *station, kin_post_fn end, void *arg);
 // Takes a frame to the next member. Without a link the parcel just goes back to the pool: its epoch is over.
 void kin_station_send(kin_station *station, kin_parcel *parcel);
 
-// fn(arg) in the loop's thread, in order. Waits while there are too many already.
-void kin_station_call(kin_station *station, kin_post_fn fn, void *arg);
+// fn(arg) in the loop's thread, in order. Waits while there are too many already. False: the loop is at its end, and fn will not
+// be called.
+bool kin_station_call(kin_station *station, kin_post_fn fn, void *arg);
 
 // ---- the loop's thread
 

@@ -7,7 +7,6 @@
 
 #include <cmocka.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdlib.h>
 
 #include "ring/post.h"
@@ -48,7 +47,7 @@ static void *run_poster(void *arg) {
     poster *p = arg;
     for (int i = 0; i < N_CALLS; i++) {
         p->calls[i] = (call){p->b, p->i, i + 1};
-        while (!kin_post_call(p->b->post, take, &p->calls[i])) sched_yield();
+        assert_true(kin_post_call_when_room(p->b->post, take, &p->calls[i]));
     }
     return NULL;
 }
@@ -63,7 +62,7 @@ static void calls_of_many_threads_run_once_and_in_order(void **state) {
         posters[i] = (poster){.b = &b, .i = i, .calls = calloc(N_CALLS, sizeof(call))};
         assert_int_equal(pthread_create(&posters[i].thread, NULL, run_poster, &posters[i]), 0);
     }
-    // The post must outlive its posters: the last call closes it, when all others have been left.
+    // The last call closes it, when all others have been left.
     uv_run(&b.loop, UV_RUN_DEFAULT);
     for (int i = 0; i < N_POSTERS; i++) {
         pthread_join(posters[i].thread, NULL);
@@ -72,6 +71,7 @@ static void calls_of_many_threads_run_once_and_in_order(void **state) {
     assert_int_equal(b.n_calls, N_POSTERS * N_CALLS);
     assert_false(b.is_wrong);
     assert_int_equal(uv_loop_close(&b.loop), 0);
+    kin_post_free(b.post);
 }
 
 static void count(void *arg) {
@@ -95,6 +95,7 @@ static void a_full_post_says_so_and_has_room_again(void **state) {
     kin_post_close(post);
     uv_run(&loop, UV_RUN_DEFAULT);
     assert_int_equal(uv_loop_close(&loop), 0);
+    kin_post_free(post);
 }
 
 static void closing_runs_what_was_left(void **state) {
@@ -109,6 +110,7 @@ static void closing_runs_what_was_left(void **state) {
     assert_int_equal(n, 5);
     uv_run(&loop, UV_RUN_DEFAULT);
     assert_int_equal(uv_loop_close(&loop), 0);
+    kin_post_free(post);
 }
 
 typedef struct chain {
@@ -144,6 +146,36 @@ static void calls_that_leave_calls_do_not_hold_up_the_loop(void **state) {
     uv_run(&loop, UV_RUN_DEFAULT); // ends: the timer gets its turn
     assert_true(c.n_calls > 1);
     assert_int_equal(uv_loop_close(&loop), 0);
+    kin_post_free(c.post);
+}
+
+static int n_filled; // the loop's
+
+static void *fill(void *post) {
+    while (kin_post_call_when_room(post, count, &n_filled)) continue;
+    return NULL;
+}
+
+// Some wait for room when the loop ends, and one comes when it has.
+static void after_the_end_of_the_loop_calls_are_refused(void **state) {
+    (void)state;
+    uv_loop_t loop;
+    kin_post *post;
+    pthread_t threads[N_POSTERS];
+    int n = 0;
+    uv_loop_init(&loop);
+    assert_int_equal(kin_post_open(&post, &loop, 2, NULL), 0);
+    for (int i = 0; i < N_POSTERS; i++) assert_int_equal(pthread_create(&threads[i], NULL, fill, post), 0);
+    for (int i = 0; i < 100; i++) uv_run(&loop, UV_RUN_ONCE);
+    kin_post_close(post);
+    uv_run(&loop, UV_RUN_DEFAULT);
+    assert_int_equal(uv_loop_close(&loop), 0);
+    assert_false(kin_post_call_when_room(post, count, &n));
+    assert_false(kin_post_call(post, count, &n));
+    for (int i = 0; i < N_POSTERS; i++) pthread_join(threads[i], NULL);
+    assert_int_equal(n, 0);
+    kin_post_free(post);
+    kin_post_free(NULL);
 }
 
 int main(void) {
@@ -152,6 +184,7 @@ int main(void) {
         cmocka_unit_test(a_full_post_says_so_and_has_room_again),
         cmocka_unit_test(closing_runs_what_was_left),
         cmocka_unit_test(calls_that_leave_calls_do_not_hold_up_the_loop),
+        cmocka_unit_test(after_the_end_of_the_loop_calls_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
