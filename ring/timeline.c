@@ -12,6 +12,7 @@ struct kin_timeline {
     int n_tokens;
 
     pthread_mutex_t mutex; // over the following
+    bool is_written;       // what comes from then on is dropped
     int n_rows, n_bars, n_marks;
     size_t cap;
     char names[KIN_TIMELINE_ROWS][KIN_TIMELINE_NAME];
@@ -51,7 +52,7 @@ static int find_row(kin_timeline *t, const char *name) {
     for (int i = 0; i < t->n_rows; i++) {
         if (strncmp(t->names[i], name, KIN_TIMELINE_NAME - 1) == 0) return i;
     }
-    if (t->n_rows == KIN_TIMELINE_ROWS) return -1;
+    if (t->n_rows == KIN_TIMELINE_ROWS || t->is_written) return -1;
     snprintf(t->names[t->n_rows], KIN_TIMELINE_NAME, "%s", name);
     return t->n_rows++;
 }
@@ -92,8 +93,8 @@ static bool make_room(kin_timeline *t) {
 void kin_timeline_add(kin_timeline *t, int row, const kin_proto_event *events, int n, int64_t clock_ahead_ns) {
     if (!t || row < 0) return;
     pthread_mutex_lock(&t->mutex);
-    t->ahead_ns[row] = clock_ahead_ns;
-    for (int i = 0; i < n; i++) {
+    if (!t->is_written) t->ahead_ns[row] = clock_ahead_ns;
+    for (int i = 0; i < n && !t->is_written; i++) {
         kin_bar bar = {row, events[i]};
         if (!is_outside(t, bar) && make_room(t)) t->bars[t->n_bars++] = bar;
     }
@@ -110,7 +111,7 @@ void kin_timeline_add_own(kin_timeline *t, int row) {
 void kin_timeline_mark(kin_timeline *t, kin_time now) {
     if (!t) return;
     pthread_mutex_lock(&t->mutex);
-    if (t->n_marks < t->n_tokens + 1) t->marks[t->n_marks++] = now;
+    if (t->n_marks < t->n_tokens + 1 && !t->is_written) t->marks[t->n_marks++] = now;
     pthread_mutex_unlock(&t->mutex);
 }
 
@@ -122,8 +123,15 @@ bool kin_timeline_is_whole(kin_timeline *t) {
     return whole;
 }
 
+static void be_written(kin_timeline *t) {
+    pthread_mutex_lock(&t->mutex);
+    t->is_written = true;
+    pthread_mutex_unlock(&t->mutex);
+}
+
 int kin_timeline_write(kin_timeline *t, const char *path, kin_err *err) {
     if (kin_timeline_n_marks(t) < 2) return kin_err_set(err, "%s: no token was made after the prompt", path);
+    be_written(t);
     FILE *f = fopen(path, "w");
     if (!f) return kin_err_set(err, "%s cannot be written", path);
     kin_timeline_draw(t, f);

@@ -44,10 +44,11 @@ void kin_timeline_add_own(kin_timeline *timeline, int row);
 void kin_timeline_mark(kin_timeline *timeline, kin_time now);
 bool kin_timeline_is_whole(kin_timeline *timeline);
 
-// Fails if there are fewer than two marks, or if the file cannot be written.
+// Fails if there are fewer than two marks, or if the file cannot be written. What others add from then on, late events of
+// devices, is dropped.
 int kin_timeline_write(kin_timeline *timeline, const char *path, kin_err *err);
 
-// ---- inspection, while nobody adds
+// ---- inspection, while nobody adds or after it was written
 
 typedef struct kin_bar {
     int row;

@@ -6,6 +6,8 @@
 
 #include <cmocka.h>
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -198,6 +200,39 @@ static void the_picture_has_a_row_for_each_member_and_a_bar_for_each_event(void 
     kin_timeline_close(t);
 }
 
+static atomic_bool is_drawn;
+
+static void *add_late(void *timeline) {
+    const kin_proto_event late = event(KIN_PROTO_EVENT_COMPUTE, 150, 160);
+    for (int i = 0; !atomic_load(&is_drawn); i++) {
+        char name[16];
+        snprintf(name, sizeof name, "late %d", i % 50);
+        kin_timeline_add(timeline, kin_timeline_row(timeline, name), &late, 1, i);
+    }
+    return NULL;
+}
+
+static void late_events_do_not_move_a_picture_that_is_being_drawn(void **state) {
+    (void)state;
+    kin_timeline *t = open_timeline(2);
+    pthread_t thread;
+    const kin_proto_event events[] = {event(KIN_PROTO_EVENT_COMPUTE, 100, 150), event(KIN_PROTO_EVENT_COMPUTE, 160, 190)};
+    kin_timeline_mark(t, 100 * MS);
+    kin_timeline_mark(t, 150 * MS);
+    kin_timeline_mark(t, 200 * MS);
+    kin_timeline_add(t, kin_timeline_row(t, "anna"), events, 2, 0);
+    atomic_store(&is_drawn, false);
+    assert_int_equal(pthread_create(&thread, NULL, add_late, t), 0);
+    char *first = strdup(draw(t));
+    const char *second = draw(t);
+    atomic_store(&is_drawn, true);
+    pthread_join(thread, NULL);
+    expect_well_formed(first);
+    assert_string_equal(first, second);
+    free(first);
+    kin_timeline_close(t);
+}
+
 static void a_picture_of_nothing_is_an_error(void **state) {
     (void)state;
     kin_timeline *t = open_timeline(2);
@@ -232,6 +267,7 @@ int main(void) {
         cmocka_unit_test(events_beyond_the_bound_are_dropped),
         cmocka_unit_test(a_recorder_keeps_what_it_can_and_only_while_it_is_on),
         cmocka_unit_test(the_picture_has_a_row_for_each_member_and_a_bar_for_each_event),
+        cmocka_unit_test(late_events_do_not_move_a_picture_that_is_being_drawn),
         cmocka_unit_test(a_picture_of_nothing_is_an_error),
         cmocka_unit_test(without_a_timeline_nothing_happens),
     };
