@@ -238,13 +238,19 @@ int kin_manifest_chunks_of_range(const kin_manifest *m, int i_file, uint64_t off
     return 0;
 }
 
-int kin_manifest_check_chunk(const kin_manifest *m, uint32_t i_chunk, const void *bytes, size_t n, kin_err *err) {
+kin_chunk_check kin_manifest_check_chunk(const kin_manifest *m, uint32_t i_chunk, const void *bytes, size_t n, kin_err *err) {
     uint8_t hash[HASH];
-    if (i_chunk >= m->n_chunks)
-        return kin_err_set(err, "the model has %" PRIu32 " chunks, no chunk %" PRIu32, m->n_chunks, i_chunk);
+    if (i_chunk >= m->n_chunks) {
+        kin_err_set(err, "the model has %" PRIu32 " chunks, no chunk %" PRIu32, m->n_chunks, i_chunk);
+        return KIN_CHUNK_WRONG;
+    }
     uint32_t expected = kin_manifest_chunk(m, i_chunk).bytes;
-    if (n != expected) return kin_err_set(err, "chunk %" PRIu32 " has %" PRIu32 " bytes, not %zu", i_chunk, expected, n);
-    if (kin_sha256(bytes, n, hash, err) != 0) return KIN_FAIL;
-    if (memcmp(hash, m->hashes[i_chunk], HASH) == 0) return 0;
-    return kin_err_set(err, "the bytes of chunk %" PRIu32 " are wrong: their hash is not the model's", i_chunk);
+    if (n != expected) {
+        kin_err_set(err, "chunk %" PRIu32 " has %" PRIu32 " bytes, not %zu", i_chunk, expected, n);
+        return KIN_CHUNK_WRONG;
+    }
+    if (kin_sha256(bytes, n, hash, err) != 0) return KIN_CHUNK_UNCHECKED;
+    if (memcmp(hash, m->hashes[i_chunk], HASH) == 0) return KIN_CHUNK_RIGHT;
+    kin_err_set(err, "the bytes of chunk %" PRIu32 " are wrong: their hash is not the model's", i_chunk);
+    return KIN_CHUNK_WRONG;
 }

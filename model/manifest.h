@@ -113,8 +113,14 @@ kin_chunk kin_manifest_chunk(const kin_manifest *m, uint32_t i_chunk); // i_chun
 int kin_manifest_chunks_of_range(const kin_manifest *m, int i_file, uint64_t offset, uint64_t bytes, uint32_t *begin,
                                  uint32_t *end, kin_err *err);
 
-// Whether these are the bytes of that chunk. KIN_FAIL with a sentence if not.
-int kin_manifest_check_chunk(const kin_manifest *m, uint32_t i_chunk, const void *bytes, size_t n, kin_err *err);
+// Whether these are the bytes of that chunk. With a sentence if not.
+typedef enum kin_chunk_check {
+    KIN_CHUNK_RIGHT,
+    KIN_CHUNK_WRONG,     // there is no such chunk, or these are not its bytes
+    KIN_CHUNK_UNCHECKED, // they could not be hashed: nothing is said of the bytes
+} kin_chunk_check;
+
+kin_chunk_check kin_manifest_check_chunk(const kin_manifest *m, uint32_t i_chunk, const void *bytes, size_t n, kin_err *err);
 
 // The hash as 64 hex digits.
 typedef struct kin_hash_hex {

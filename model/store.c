@@ -131,7 +131,7 @@ static int check_stored(const kin_store *s, uint32_t i_chunk, kin_err *err) {
     uint8_t *bytes = malloc(c.bytes);
     if (!bytes) return kin_err_set(err, "out of memory");
     int rc = pread_all(&s->files[c.i_file], bytes, c.bytes, c.offset, err);
-    if (rc == 0) rc = kin_manifest_check_chunk(&s->manifest, i_chunk, bytes, c.bytes, err);
+    if (rc == 0 && kin_manifest_check_chunk(&s->manifest, i_chunk, bytes, c.bytes, err) != KIN_CHUNK_RIGHT) rc = KIN_FAIL;
     free(bytes);
     return rc;
 }
@@ -375,7 +375,8 @@ static int note_written(kin_store *s, uint32_t i_chunk, kin_err *err) {
 }
 
 kin_store_result kin_store_put(kin_store *s, uint32_t i_chunk, const void *bytes, size_t n, kin_err *err) {
-    if (kin_manifest_check_chunk(&s->manifest, i_chunk, bytes, n, err) != 0) return KIN_STORE_WRONG;
+    kin_chunk_check check = kin_manifest_check_chunk(&s->manifest, i_chunk, bytes, n, err);
+    if (check != KIN_CHUNK_RIGHT) return check == KIN_CHUNK_WRONG ? KIN_STORE_WRONG : KIN_STORE_FAILED;
     if (kin_store_has(s, i_chunk)) return KIN_STORE_OK;
     if (!s->fill) {
         kin_err_set(err, "%s: is open for reading only", s->files[0].path);

@@ -59,7 +59,8 @@ bool kin_store_has_all(kin_store *store, uint32_t begin, uint32_t end);
 typedef enum kin_store_result {
     KIN_STORE_OK,
     KIN_STORE_WRONG,  // they are not this chunk's: the sender is at fault
-    KIN_STORE_FAILED, // they could not be kept: our disk is at fault. Nothing that was there is lost, except what the disk lost
+    KIN_STORE_FAILED, // they could not be checked or kept: we are at fault, or our disk. Nothing that was there is lost, except
+                      // what the disk lost
 } kin_store_result;
 
 kin_store_result kin_store_put(kin_store *store, uint32_t i_chunk, const void *bytes, size_t n, kin_err *err);

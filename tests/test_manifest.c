@@ -152,7 +152,7 @@ static void the_content_hash_is_made_as_the_header_says(void **state) {
         for (size_t at = 0, c = m.files[i].chunk_begin; at < n; at += CHUNK, c++) {
             size_t left = n - at < CHUNK ? n - at : CHUNK;
             kin_sha256(bytes + at, left, text + 22 + c * KIN_SHA256_BYTES, NULL);
-            assert_int_equal(kin_manifest_check_chunk(&m, (uint32_t)c, bytes + at, left, NULL), 0);
+            assert_int_equal(kin_manifest_check_chunk(&m, (uint32_t)c, bytes + at, left, NULL), KIN_CHUNK_RIGHT);
         }
         free(bytes);
     }
@@ -526,12 +526,12 @@ static void wrong_bytes_are_no_chunk(void **state) {
     uint8_t *bytes;
     size_t n;
     assert_int_equal(kin_whole_file_read(p.text, 1 << 20, &bytes, &n, NULL), 0);
-    assert_int_equal(kin_manifest_check_chunk(&m, 1, bytes + CHUNK, 5, &err), 0);
-    assert_int_equal(kin_manifest_check_chunk(&m, 1, bytes + CHUNK, 4, &err), KIN_FAIL);
-    assert_int_equal(kin_manifest_check_chunk(&m, 0, bytes, CHUNK + 5, &err), KIN_FAIL);
-    assert_int_equal(kin_manifest_check_chunk(&m, 2, bytes, 5, &err), KIN_FAIL);
+    assert_int_equal(kin_manifest_check_chunk(&m, 1, bytes + CHUNK, 5, &err), KIN_CHUNK_RIGHT);
+    assert_int_equal(kin_manifest_check_chunk(&m, 1, bytes + CHUNK, 4, &err), KIN_CHUNK_WRONG);
+    assert_int_equal(kin_manifest_check_chunk(&m, 0, bytes, CHUNK + 5, &err), KIN_CHUNK_WRONG);
+    assert_int_equal(kin_manifest_check_chunk(&m, 2, bytes, 5, &err), KIN_CHUNK_WRONG);
     bytes[CHUNK] ^= 1;
-    assert_int_equal(kin_manifest_check_chunk(&m, 1, bytes + CHUNK, 5, &err), KIN_FAIL);
+    assert_int_equal(kin_manifest_check_chunk(&m, 1, bytes + CHUNK, 5, &err), KIN_CHUNK_WRONG);
     assert_non_null(strstr(err.text, "chunk 1 are wrong"));
     free(bytes);
     kin_manifest_fini(&m);
