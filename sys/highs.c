@@ -20,19 +20,41 @@ bool kin_highs_is_there(void) {
     return true;
 }
 
-kin_ilp_outcome kin_highs_solve(const kin_ilp *ilp, double *x, kin_err *err) {
-    HighsInt begin[KIN_ILP_MAX_ROWS + 1], columns[KIN_ILP_MAX_ENTRIES], integrality[KIN_ILP_MAX_COLUMNS], status = 0;
-    double values[KIN_ILP_MAX_ENTRIES], rows[KIN_ILP_MAX_ROWS];
+static kin_ilp_outcome outcome_of(HighsInt status, kin_err *err) {
+    if (status == kHighsModelStatusOptimal) return KIN_ILP_OPTIMAL;
+    if (status == kHighsModelStatusInfeasible || status == kHighsModelStatusUnboundedOrInfeasible) return KIN_ILP_INFEASIBLE;
+    if (status == kHighsModelStatusTimeLimit)
+        kin_err_set(err, "HiGHS did not solve a program within %d s; another --scheduler needs none", KIN_HIGHS_SECONDS);
+    else
+        kin_err_set(err, "HiGHS could not solve a program (model status %d)", (int)status);
+    return KIN_ILP_FAILED;
+}
+
+static kin_ilp_outcome solve(void *highs, const kin_ilp *ilp, double *x, kin_err *err) {
+    HighsInt begin[KIN_ILP_MAX_ROWS + 1], columns[KIN_ILP_MAX_ENTRIES], integrality[KIN_ILP_MAX_COLUMNS];
+    double values[KIN_ILP_MAX_ENTRIES], rows[KIN_ILP_MAX_ROWS], reduced[KIN_ILP_MAX_COLUMNS], duals[KIN_ILP_MAX_ROWS];
     copy_entries(ilp, begin, columns, values);
     for (int j = 0; j < ilp->n_column; j++) integrality[j] = kHighsVarTypeInteger;
-    HighsInt rc = Highs_mipCall(ilp->n_column, ilp->n_row, ilp->n_entry, kHighsMatrixFormatRowwise, kHighsObjSenseMinimize, 0,
-                                ilp->cost, ilp->least, ilp->most, ilp->row_least, ilp->row_most, begin, columns, values,
-                                integrality, x, rows, &status);
-    if (rc != kHighsStatusError && status == kHighsModelStatusOptimal) return KIN_ILP_OPTIMAL;
-    if (rc != kHighsStatusError && (status == kHighsModelStatusInfeasible || status == kHighsModelStatusUnboundedOrInfeasible))
-        return KIN_ILP_INFEASIBLE;
-    kin_err_set(err, "HiGHS could not solve a program (model status %d)", (int)status);
-    return KIN_ILP_FAILED;
+    Highs_setBoolOptionValue(highs, "output_flag", 0);
+    Highs_setDoubleOptionValue(highs, "time_limit", KIN_HIGHS_SECONDS);
+    HighsInt rc =
+        Highs_passMip(highs, ilp->n_column, ilp->n_row, ilp->n_entry, kHighsMatrixFormatRowwise, kHighsObjSenseMinimize, 0,
+                      ilp->cost, ilp->least, ilp->most, ilp->row_least, ilp->row_most, begin, columns, values, integrality);
+    if (rc != kHighsStatusError) rc = Highs_run(highs);
+    kin_ilp_outcome outcome = outcome_of(rc == kHighsStatusError ? kHighsModelStatusNotset : Highs_getModelStatus(highs), err);
+    if (outcome == KIN_ILP_OPTIMAL) Highs_getSolution(highs, x, reduced, rows, duals);
+    return outcome;
+}
+
+kin_ilp_outcome kin_highs_solve(const kin_ilp *ilp, double *x, kin_err *err) {
+    void *highs = Highs_create();
+    if (!highs) {
+        kin_err_set(err, "out of memory for HiGHS");
+        return KIN_ILP_FAILED;
+    }
+    kin_ilp_outcome outcome = solve(highs, ilp, x, err);
+    Highs_destroy(highs);
+    return outcome;
 }
 
 #else

@@ -8,5 +8,7 @@
 // Whether this program was built with it.
 bool kin_highs_is_there(void);
 
-// Without HiGHS: KIN_ILP_FAILED, with a sentence.
+enum { KIN_HIGHS_SECONDS = 2 }; // for one program; those of Halda take milliseconds
+
+// Without HiGHS, or when time is up: KIN_ILP_FAILED, with a sentence.
 kin_ilp_solver kin_highs_solve;

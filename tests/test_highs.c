@@ -72,6 +72,32 @@ static void halda_with_highs_makes_the_paper_s_choice(void **state) {
     assert_int_equal(plan.shares[kin_paper_device(&facts, "D6")].n_layer, 19);
 }
 
+// Which of 36 numbers add up to half of their sum, in five rows at once: the market split problem, out of reach for these
+// solvers.
+static void a_program_that_takes_too_long_is_given_up_with_a_sentence(void **state) {
+    (void)state;
+    enum { N_ROWS = 5, N_NUMBERS = 36 };
+    static kin_ilp ilp = {.n_column = N_NUMBERS, .n_row = N_ROWS};
+    double x[KIN_ILP_MAX_COLUMNS];
+    kin_rng rng;
+    kin_err err;
+    kin_rng_seed(&rng, 3);
+    for (int j = 0; j < N_NUMBERS; j++) ilp.most[j] = 1;
+    for (int i = 0; i < N_ROWS; i++) {
+        double sum = 0;
+        for (int j = 0; j < N_NUMBERS; j++) {
+            double value = (double)(kin_rng_u64(&rng) % 1000);
+            ilp.entries[ilp.n_entry].row = i;
+            ilp.entries[ilp.n_entry].column = j;
+            ilp.entries[ilp.n_entry++].value = value;
+            sum += value;
+        }
+        ilp.row_least[i] = ilp.row_most[i] = floor(sum / 2);
+    }
+    assert_int_equal(kin_highs_solve(&ilp, x, &err), KIN_ILP_FAILED);
+    assert_string_equal(err.text, "HiGHS did not solve a program within 2 s; another --scheduler needs none");
+}
+
 static void without_highs_there_is_a_sentence(void **state) {
     (void)state;
     kin_ilp ilp = {0};
@@ -84,6 +110,7 @@ int main(void) {
     const struct CMUnitTest with[] = {
         cmocka_unit_test(highs_finds_the_optima_that_counting_finds),
         cmocka_unit_test(halda_with_highs_makes_the_paper_s_choice),
+        cmocka_unit_test(a_program_that_takes_too_long_is_given_up_with_a_sentence),
     };
     const struct CMUnitTest without[] = {cmocka_unit_test(without_highs_there_is_a_sentence)};
     if (kin_highs_is_there()) return cmocka_run_group_tests(with, NULL, NULL);
