@@ -67,14 +67,10 @@ static void control_frame(void *user, kin_link *link, const kin_frame *frame, co
     kin_join *j = user;
     (void)link;
     kin_err err;
-    kin_proto_message *m = malloc(sizeof *m);
-    if (!m) return;
-    if (kin_proto_decode(frame->type, payload, frame->length, m, &err) == 0) {
-        take_message(j, frame->epoch, m);
-    } else {
+    if (kin_proto_decode(frame->type, payload, frame->length, j->message, &err) == 0)
+        take_message(j, frame->epoch, j->message);
+    else
         leave_head(j, err.text);
-    }
-    free(m);
 }
 
 static void connect_head(kin_join *j, const kin_member_action *a) {
@@ -232,8 +228,10 @@ static int open_all(kin_join *j, kin_err *err) {
     mo.port = j->o.head_port;
     j->plan = calloc(1, sizeof *j->plan);
     j->arriving = calloc(1, sizeof *j->arriving);
+    j->message = calloc(1, sizeof *j->message);
+    j->work = malloc(kin_frame_cap(KIN_FRAME_PLAN));
     j->member = kin_member_new(&mo, kin_clock_now());
-    if (!j->plan || !j->arriving || !j->member) return kin_err_set(err, "out of memory");
+    if (!j->plan || !j->arriving || !j->message || !j->work || !j->member) return kin_err_set(err, "out of memory");
     if (kin_parcels_open(&j->pool, N_PARCELS, err) != 0 || kin_parcel_queue_open(&j->in, err) != 0) return KIN_FAIL;
     if (kin_vitals_open(&j->vitals, err) != 0 || kin_inflow_open(&j->inflow, j->o.stop, err) != 0) return KIN_FAIL;
     kin_station_options so = {.id = j->o.id,
@@ -262,6 +260,8 @@ static void close_all(kin_join *j) {
     kin_member_free(j->member);
     free(j->plan);
     free(j->arriving);
+    free(j->message);
+    free(j->work);
     pthread_mutex_destroy(&j->mutex);
     kin_key_wipe(&j->o.key);
     free(j);

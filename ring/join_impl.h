@@ -35,7 +35,9 @@ typedef struct kin_join {
     char head_address[KIN_MEMBER_ADDRESS];
     uint16_t head_port;
     kin_proto_id head_id;
+    kin_proto_message *message;      // the one that just came
     kin_proto_plan *plan, *arriving; // of the epoch in force; the one that just came
+    uint8_t *work;                   // [kin_frame_cap(KIN_FRAME_PLAN)] what of a plan is to be prepared
     kin_proto_hash fetching;         // and from which head
     kin_proto_id fetching_from;
     char fetching_address[KIN_MEMBER_ADDRESS];

@@ -204,20 +204,16 @@ void kin_join_take_plan(kin_join *j, uint32_t epoch, const kin_proto_plan *plan)
     memset(&work.next_id, 0, sizeof work.next_id);
     work.next = (kin_proto_endpoint){0};
     work.flags &= ~(uint32_t)KIN_PROTO_PLAN_TIMELINE;
-    size_t n = kin_proto_size_plan(&work);
-    uint8_t *bytes = malloc(n);
-    if (!bytes) return;
-    kin_proto_encode_plan(bytes, n, &work);
+    size_t n = kin_proto_encode_plan(j->work, kin_frame_cap(KIN_FRAME_PLAN), &work);
     *j->arriving = *plan;
     uint32_t epoch_before = kin_member_epoch(j->member);
     kin_proto_plan *before = j->plan;
     j->plan = j->arriving;
     j->arriving = before;
-    kin_member_event event = {.kind = KIN_MEMBER_PLAN, .epoch = epoch, .work = bytes, .n_work = n};
+    kin_member_event event = {.kind = KIN_MEMBER_PLAN, .epoch = epoch, .work = j->work, .n_work = n};
     kin_join_act(j, &event);
     if (kin_member_epoch(j->member) == epoch_before) { // of an epoch that is over, or a second one of the same
         j->arriving = j->plan;
         j->plan = before;
     }
-    free(bytes);
 }
