@@ -8,7 +8,7 @@
 // A plan in force stays until another one is better by a margin, so that noise moves nothing. A machine on its own is a question
 // with one device: the same prediction and corrections.
 //
-// Owner: the session. Thread: any; a mutex guards it. The cluster asks in the loop's thread, the commands look from their own.
+// Owner: the session. Thread: any; a mutex guards it. The cluster asks in a thread of its own, the commands look from theirs.
 #pragma once
 
 #include "pure/plan/correction.h"

@@ -131,13 +131,11 @@ static void send_plan(kin_cluster *c, const kin_roster_action *a) {
     const kin_roster_device *d = kin_roster_device_at(c->roster, a->device);
     kin_link *link = kin_crew_link(c->crew, a->link);
     int i = kin_planned_find(c->plan, &d->id);
-    kin_proto_message *m = calloc(1, sizeof *m);
-    if (!link || !m || i < 0) {
-        free(m);
-        return;
-    }
+    if (!link || i < 0) return;
     const kin_shard_options *so = &c->o.shard;
+    kin_proto_message *m = c->message;
     kin_proto_plan *plan = &m->plan;
+    memset(m, 0, sizeof *m);
     m->type = KIN_FRAME_PLAN;
     memcpy(plan->model.bytes, c->o.manifest->hash, sizeof plan->model.bytes);
     plan->n_files = c->o.manifest->n_files;
@@ -157,7 +155,6 @@ static void send_plan(kin_cluster *c, const kin_roster_action *a) {
     fill_next(c, plan, i);
     kin_crew_say(c->crew, a->link, a->epoch, m);
     kin_crew_tell(c->crew, a->link);
-    free(m);
 }
 
 // ---- the roster's wishes
@@ -202,7 +199,7 @@ static void take_action(kin_cluster *c, const kin_roster_action *a) {
         kin_meetings_lost(c->meetings, a->link);
         kin_crew_drop(c->crew, a->link, a->text);
         break;
-    case KIN_ROSTER_ASK: kin_cluster_answer(c, a); break;
+    case KIN_ROSTER_ASK: kin_cluster_ask_planner(c, a); break;
     case KIN_ROSTER_SEND_PLAN: send_plan(c, a); break;
     case KIN_ROSTER_SEND_END: say_end(c, a); break;
     case KIN_ROSTER_OPEN_RING:
@@ -396,8 +393,9 @@ static int open_roster(kin_cluster *c, kin_err *err) {
 static int open_all(kin_cluster *c, kin_err *err) {
     c->plan = calloc(1, sizeof *c->plan);
     c->asked = calloc(1, sizeof *c->asked);
+    c->message = calloc(1, sizeof *c->message);
     c->seen = calloc(1, sizeof *c->seen);
-    if (!c->plan || !c->asked || !c->seen) return kin_err_set(err, "out of memory");
+    if (!c->plan || !c->asked || !c->message || !c->seen) return kin_err_set(err, "out of memory");
     static const kin_crew_callbacks crew_callbacks = {.message = on_message, .lost = on_lost};
     kin_own_options oo = {.model = c->o.model, .devices = c->o.devices, .shard = c->o.shard};
     if (kin_crew_open(&c->crew, &crew_callbacks, c, err) != 0 || kin_own_open(&c->own, &oo, err) != 0) return KIN_FAIL;
@@ -438,6 +436,7 @@ int kin_cluster_open(kin_cluster **out_cluster, const kin_cluster_options *o, ki
 
 void kin_cluster_close(kin_cluster *c) {
     if (!c) return;
+    kin_planning_stop(c->planning); // its thread leaves calls in the loop
     kin_station_close(c->station, end, c);
     kin_parcel *parcel;
     if (c->in) kin_parcel_queue_interrupt(c->in, false);
@@ -454,6 +453,7 @@ void kin_cluster_close(kin_cluster *c) {
     kin_key_wipe(&c->o.key);
     free(c->plan);
     free(c->asked);
+    free(c->message);
     free(c->seen);
     free(c);
 }

@@ -8,7 +8,7 @@
 // When a device is lost, the request fails with a sentence that names it. The cluster stays: the next begin waits until the ring
 // is up again, with who is there by then.
 //
-// Owner and thread: the computing thread; `plan` and `measured` are called in the station's.
+// Owner and thread: the computing thread; `plan` and `measured` are called in one of their own, and may take seconds.
 #pragma once
 
 #include <stdatomic.h>
@@ -67,7 +67,7 @@ typedef struct kin_cluster_options {
     int (*plan)(void *user, const kin_cluster_question *question, kin_ring_plan *out, kin_err *err);
     // After requests. True: the planner wants to be asked again. NULL: nobody wants to know.
     bool (*measured)(void *user, const kin_cluster_measured *measured);
-    void *plan_user; // of both; they are called in the loop's thread
+    void *plan_user; // of both; they are called in a thread of their own, one at a time
 
     atomic_bool *stop;
     void (*status)(void *user, const char *line); // what begin waits for; in the caller's thread
@@ -83,7 +83,8 @@ uint16_t kin_cluster_port(const kin_cluster *cluster);
 int kin_cluster_begin(kin_cluster *cluster, kin_err *err);
 void kin_cluster_end(kin_cluster *cluster);
 
-// Waits, for at most half a second, until the planner knows what the last tokens took. Happens by itself after each request.
+// Waits until the planner knows what the last tokens took: half a second at most for the devices' answers, and as long as it
+// takes to see whether another plan would win. Happens by itself after each request.
 void kin_cluster_measure(kin_cluster *cluster);
 
 // Waits, for at most half a second, until what the devices did so far is in the timeline.

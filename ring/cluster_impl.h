@@ -15,6 +15,7 @@
 #include "ring/meetings.h"
 #include "ring/own.h"
 #include "ring/planned.h"
+#include "ring/planning.h"
 #include "ring/share.h"
 #include "ring/station.h"
 #include "ring/wire.h"
@@ -23,6 +24,11 @@ enum {
     KIN_CLUSTER_LOOK_MS = 100,
     KIN_CLUSTER_SEQUENCES = 1 << 16, // most of a step
 };
+
+// Rounds of questions to all devices that the computing thread waits for: a round that was begun earlier does not end its wait.
+typedef struct kin_cluster_rounds {
+    uint32_t wanted, done; // numbers of the last ones
+} kin_cluster_rounds;
 
 // What the computing thread must know of the epoch.
 typedef struct kin_cluster_news {
@@ -52,13 +58,18 @@ struct kin_cluster {
     kin_audience *audience;
     kin_ledger *ledger;
     kin_meetings *meetings;
-    kin_facts *facts;           // for a question
+    kin_facts *facts; // for a question
+    kin_planning *planning;
+    kin_planning_answer *answer;
+    uint32_t question;          // the planner's last one
     kin_crew_sample own_sample; // as the devices'
     kin_time begun, counted_at; // the last look at the tokens
     uint64_t counted;
     double tokens_per_s;
-    kin_planned *plan, *asked; // in force; the last answer of the planner
+    kin_planned *plan, *asked;  // in force; the last answer of the planner
+    kin_proto_message *message; // a plan that is being sent
     int n_ticks_to_reconnect, n_ticks_to_gather, n_ticks_to_measure;
+    uint32_t gather_round, measure_round; // under way
     uint64_t n_requests;
     uint32_t request_epoch;  // of the request that the roster counts; 0: none
     uint32_t measured_epoch; // of the last request
@@ -70,9 +81,9 @@ struct kin_cluster {
     uv_mutex_t mutex; // over the following
     uv_cond_t changed;
     kin_cluster_news news;
-    bool is_gathering; // the computing thread waits for the devices' last events
-    bool is_measuring; // it waits for what their tokens took
-    bool is_beginning; // it waits to hear whether its request has begun
+    kin_cluster_rounds gathering; // of the devices' last events
+    kin_cluster_rounds measuring; // of what their tokens took
+    bool is_beginning;            // the computing thread waits to hear whether its request has begun
     bool has_begun;
 
     // The computing thread.
@@ -108,8 +119,8 @@ void kin_cluster_take_link(kin_cluster *c, uint32_t from, const kin_proto_measur
 // A device said what it has. True: it measures its links first, and the roster hears of it later.
 bool kin_cluster_meets(kin_cluster *c, uint32_t from, const kin_proto_device *device);
 
-// The roster's question.
-void kin_cluster_answer(kin_cluster *c, const kin_roster_action *ask);
+// The roster's question, for the planner.
+void kin_cluster_ask_planner(kin_cluster *c, const kin_roster_action *ask);
 
 // Asks the members what their tokens took, for the planner.
 void kin_cluster_on_measure(void *cluster); // kin_post_fn
@@ -117,6 +128,12 @@ void kin_cluster_on_measure(void *cluster); // kin_post_fn
 void kin_cluster_look_at_plan(kin_cluster *c);
 
 // ---- cluster_work.c
+
+// The computing thread asks for a round, and waits for its end.
+void kin_cluster_wait_for_round(kin_cluster *c, kin_cluster_rounds *rounds, kin_post_fn begin);
+// The loop's thread: which round it is to begin, and which one is over.
+uint32_t kin_cluster_round_wanted(kin_cluster *c, const kin_cluster_rounds *rounds);
+void kin_cluster_round_is_over(kin_cluster *c, kin_cluster_rounds *rounds, uint32_t round);
 
 void kin_cluster_close_work(kin_cluster *c);
 

@@ -29,20 +29,6 @@ static void enter(kin_cluster *c, const kin_proto_id *id, const char *name, cons
     kin_ledger_set_device(c->ledger, id, &facts);
 }
 
-int kin_cluster_open_planning(kin_cluster *c, kin_err *err) {
-    if (kin_ledger_open(&c->ledger, err) != 0 || kin_meetings_open(&c->meetings, meeting_is_over, c, err) != 0) return KIN_FAIL;
-    c->facts = calloc(1, sizeof *c->facts);
-    if (!c->facts) return kin_err_set(err, "out of memory");
-    if (c->o.facts) enter(c, &c->o.id, c->o.name, c->o.facts);
-    return 0;
-}
-
-void kin_cluster_close_planning(kin_cluster *c) {
-    kin_meetings_close(c->meetings);
-    kin_ledger_close(c->ledger);
-    free(c->facts);
-}
-
 void kin_cluster_take_profile(kin_cluster *c, uint32_t from, const kin_proto_profile *m) {
     const kin_roster_device *d = kin_cluster_device_of(c, from);
     if (d) enter(c, &d->id, d->name, &m->facts);
@@ -95,7 +81,7 @@ static const kin_facts *facts_of(kin_cluster *c, const kin_proto_id *ids, int n,
     return c->facts;
 }
 
-static int lay_out(kin_cluster *c, const kin_roster_action *ask, kin_planned *p, kin_err *err) {
+static void ask_planner(kin_cluster *c, const kin_roster_action *ask) {
     kin_candidate candidates[KIN_ROUNDS_MAX_MEMBERS];
     kin_proto_id ids[KIN_ROUNDS_MAX_MEMBERS];
     uint64_t memory = own_memory(c);
@@ -110,9 +96,8 @@ static int lay_out(kin_cluster *c, const kin_roster_action *ask, kin_planned *p,
     candidates[n] = (kin_candidate){.name = c->o.name, .memory = memory};
     ids[n++] = c->o.id;
     kin_cluster_question question = {.n = n, .candidates = candidates, .ids = ids, .facts = facts_of(c, ids, n, memory)};
-    if (c->o.plan(c->o.plan_user, &question, &p->ring, err) != 0) return KIN_FAIL;
-    for (int i = 0; i < p->ring.n_members - 1; i++) p->ids[i] = ids[p->ring.candidate[i]];
-    return kin_planned_lay_out(p, c->o.model->hp.n_layer, err);
+    c->question = ask->question;
+    kin_planning_ask(c->planning, ask->question, &question);
 }
 
 // Or that there is one, or may be (why: NULL).
@@ -128,22 +113,27 @@ static void note_no_plan(kin_cluster *c, const kin_err *why, int n_devices) {
     if (is_new) c->n_ticks_to_give_up = GIVE_UP_TICKS;
 }
 
-void kin_cluster_answer(kin_cluster *c, const kin_roster_action *ask) {
+static void say_no_plan(kin_cluster *c, uint32_t question, const char *why) {
+    kin_cluster_act(c, &(kin_roster_event){.kind = KIN_ROSTER_NO_PLAN, .question = question, .reason = why});
+}
+
+void kin_cluster_ask_planner(kin_cluster *c, const kin_roster_action *ask) {
     kin_err err;
-    kin_planned *p = c->asked;
-    bool few = !c->had_plan && ask->n_devices < c->o.n_expected;
-    if (few) kin_err_set(&err, "%d of %d devices are here", ask->n_devices, c->o.n_expected);
-    if (few || lay_out(c, ask, p, &err) != 0) {
-        note_no_plan(c, few ? NULL : &err, ask->n_devices);
-        kin_cluster_act(c, &(kin_roster_event){.kind = KIN_ROSTER_NO_PLAN, .question = ask->question, .reason = err.text});
+    if (c->had_plan || ask->n_devices >= c->o.n_expected) {
+        ask_planner(c, ask);
         return;
     }
-    note_no_plan(c, NULL, 0);
+    kin_err_set(&err, "%d of %d devices are here", ask->n_devices, c->o.n_expected);
+    note_no_plan(c, NULL, ask->n_devices);
+    say_no_plan(c, ask->question, err.text);
+}
+
+static void say_planned(kin_cluster *c, uint32_t question, const kin_planned *p) {
     int n = p->ring.n_members - 1;
     kin_roster_stage stages[KIN_ROUNDS_MAX_MEMBERS];
     uint8_t *bytes = malloc((size_t)(n + 1) * KIN_PLANNED_STAGE_BYTES);
     if (!bytes) {
-        kin_cluster_act(c, &(kin_roster_event){.kind = KIN_ROSTER_NO_PLAN, .question = ask->question, .reason = "out of memory"});
+        say_no_plan(c, question, "out of memory");
         return;
     }
     for (int i = 0; i < n; i++) {
@@ -151,8 +141,24 @@ void kin_cluster_answer(kin_cluster *c, const kin_roster_action *ask) {
         stages[i] = (kin_roster_stage){.id = p->ids[i], .windows = at, .n_windows = kin_planned_stage(p, i, at)};
     }
     kin_roster_plan plan = {.n_stages = n, .stages = stages};
-    kin_cluster_act(c, &(kin_roster_event){.kind = KIN_ROSTER_PLANNED, .question = ask->question, .plan = &plan});
+    kin_cluster_act(c, &(kin_roster_event){.kind = KIN_ROSTER_PLANNED, .question = question, .plan = &plan});
     free(bytes);
+}
+
+static void take_answer(kin_cluster *c, kin_planning_answer *a) {
+    if (a->question != c->question) return; // there is a later one
+    kin_planned *p = c->asked;
+    int rc = a->has_plan ? 0 : KIN_FAIL;
+    if (rc == 0) {
+        p->ring = a->plan;
+        for (int i = 0; i < p->ring.n_members - 1; i++) p->ids[i] = a->ids[p->ring.candidate[i]];
+        rc = kin_planned_lay_out(p, c->o.model->hp.n_layer, &a->why);
+    }
+    note_no_plan(c, rc == 0 ? NULL : &a->why, a->n_asked - 1);
+    if (rc == 0)
+        say_planned(c, a->question, p);
+    else
+        say_no_plan(c, a->question, a->why.text);
 }
 
 // ---- what tokens took
@@ -160,6 +166,7 @@ void kin_cluster_answer(kin_cluster *c, const kin_roster_action *ask) {
 void kin_cluster_on_measure(void *arg) {
     kin_cluster *c = arg;
     if (!c->o.measured) return;
+    c->measure_round = kin_cluster_round_wanted(c, &c->measuring);
     kin_crew_ask(c->crew);
     c->n_ticks_to_measure = MEASURED_TICKS;
 }
@@ -211,17 +218,34 @@ static void collect(kin_cluster *c, kin_cluster_measured *m) {
     m->facts = facts_by_now(c, m->ids, m->n);
 }
 
+// The planner hears of it in its own thread, which may take as long as a plan.
 static void end_measuring(kin_cluster *c) {
     c->n_ticks_to_measure = 0;
-    if (kin_roster_takes(c->roster, c->measured_epoch)) {
-        kin_cluster_measured m;
-        collect(c, &m);
-        if (c->o.measured(c->o.plan_user, &m)) kin_cluster_act(c, &(kin_roster_event){.kind = KIN_ROSTER_DRIFT});
+    kin_crew_ask_no_more(c->crew);
+    if (!kin_roster_takes(c->roster, c->measured_epoch)) {
+        kin_cluster_round_is_over(c, &c->measuring, c->measure_round);
+        return;
     }
-    uv_mutex_lock(&c->mutex);
-    c->is_measuring = false;
-    uv_cond_broadcast(&c->changed);
-    uv_mutex_unlock(&c->mutex);
+    kin_cluster_measured m;
+    collect(c, &m);
+    kin_planning_tell(c->planning, c->measure_round, &m);
+}
+
+// kin_post_fn: what the planning thread has done.
+static void take_planned(void *arg) {
+    kin_cluster *c = arg;
+    uint32_t round;
+    bool asks;
+    if (kin_planning_take_round(c->planning, &round, &asks)) {
+        if (asks) kin_cluster_act(c, &(kin_roster_event){.kind = KIN_ROSTER_DRIFT});
+        kin_cluster_round_is_over(c, &c->measuring, round);
+    }
+    if (kin_planning_take_answer(c->planning, c->answer)) take_answer(c, c->answer);
+}
+
+static void planning_is_done(void *user) {
+    kin_cluster *c = user;
+    kin_station_call(c->station, take_planned, c);
 }
 
 void kin_cluster_look_at_plan(kin_cluster *c) {
@@ -230,12 +254,26 @@ void kin_cluster_look_at_plan(kin_cluster *c) {
 }
 
 void kin_cluster_measure(kin_cluster *c) {
-    if (!c->o.measured) return;
-    uv_mutex_lock(&c->mutex);
-    c->is_measuring = true;
-    uv_mutex_unlock(&c->mutex);
-    kin_station_call(c->station, kin_cluster_on_measure, c);
-    uv_mutex_lock(&c->mutex);
-    while (c->is_measuring) uv_cond_wait(&c->changed, &c->mutex);
-    uv_mutex_unlock(&c->mutex);
+    if (c->o.measured) kin_cluster_wait_for_round(c, &c->measuring, kin_cluster_on_measure);
+}
+
+// ---- opening and closing
+
+int kin_cluster_open_planning(kin_cluster *c, kin_err *err) {
+    if (kin_ledger_open(&c->ledger, err) != 0 || kin_meetings_open(&c->meetings, meeting_is_over, c, err) != 0) return KIN_FAIL;
+    c->facts = calloc(1, sizeof *c->facts);
+    c->answer = calloc(1, sizeof *c->answer);
+    if (!c->facts || !c->answer) return kin_err_set(err, "out of memory");
+    if (c->o.facts) enter(c, &c->o.id, c->o.name, c->o.facts);
+    kin_planning_options po = {
+        .plan = c->o.plan, .measured = c->o.measured, .user = c->o.plan_user, .done = planning_is_done, .done_user = c};
+    return kin_planning_open(&c->planning, &po, err);
+}
+
+void kin_cluster_close_planning(kin_cluster *c) {
+    kin_meetings_close(c->meetings);
+    kin_ledger_close(c->ledger);
+    kin_planning_close(c->planning);
+    free(c->facts);
+    free(c->answer);
 }

@@ -29,16 +29,15 @@ void kin_cluster_take_events(kin_cluster *c, uint32_t from, const kin_proto_even
 
 void kin_cluster_on_gather(void *arg) {
     kin_cluster *c = arg;
+    c->gather_round = kin_cluster_round_wanted(c, &c->gathering);
     kin_crew_ask(c->crew);
     c->n_ticks_to_gather = GATHER_TICKS;
 }
 
 static void end_gathering(kin_cluster *c) {
     c->n_ticks_to_gather = 0;
-    uv_mutex_lock(&c->mutex);
-    c->is_gathering = false;
-    uv_cond_broadcast(&c->changed);
-    uv_mutex_unlock(&c->mutex);
+    kin_crew_ask_no_more(c->crew);
+    kin_cluster_round_is_over(c, &c->gathering, c->gather_round);
 }
 
 // ---- reports
@@ -67,6 +66,7 @@ static void ask(void *user) {
     own->has_before = own->has_now;
     own->now = own_status(c);
     own->has_now = true;
+    if (c->n_ticks_to_gather == 0 && c->n_ticks_to_measure == 0) kin_crew_ask_no_more(c->crew); // answers may be lost
     kin_crew_ask(c->crew);
 }
 

@@ -140,14 +140,34 @@ int kin_cluster_n_members(const kin_cluster *c) {
     return c->seen->n_members;
 }
 
+// ---- rounds
+
+void kin_cluster_wait_for_round(kin_cluster *c, kin_cluster_rounds *rounds, kin_post_fn begin) {
+    uv_mutex_lock(&c->mutex);
+    uint32_t round = ++rounds->wanted;
+    uv_mutex_unlock(&c->mutex);
+    kin_station_call(c->station, begin, c);
+    uv_mutex_lock(&c->mutex);
+    while (rounds->done != round) uv_cond_wait(&c->changed, &c->mutex);
+    uv_mutex_unlock(&c->mutex);
+}
+
+uint32_t kin_cluster_round_wanted(kin_cluster *c, const kin_cluster_rounds *rounds) {
+    uv_mutex_lock(&c->mutex);
+    uint32_t wanted = rounds->wanted;
+    uv_mutex_unlock(&c->mutex);
+    return wanted;
+}
+
+void kin_cluster_round_is_over(kin_cluster *c, kin_cluster_rounds *rounds, uint32_t round) {
+    uv_mutex_lock(&c->mutex);
+    rounds->done = round;
+    uv_cond_broadcast(&c->changed);
+    uv_mutex_unlock(&c->mutex);
+}
+
 void kin_cluster_gather(kin_cluster *c) {
-    uv_mutex_lock(&c->mutex);
-    c->is_gathering = true;
-    uv_mutex_unlock(&c->mutex);
-    kin_station_call(c->station, kin_cluster_on_gather, c);
-    uv_mutex_lock(&c->mutex);
-    while (c->is_gathering) uv_cond_wait(&c->changed, &c->mutex);
-    uv_mutex_unlock(&c->mutex);
+    kin_cluster_wait_for_round(c, &c->gathering, kin_cluster_on_gather);
 }
 
 void kin_cluster_close_work(kin_cluster *c) {

@@ -12,7 +12,8 @@ typedef struct peer {
     kin_crew *crew;
     kin_link *link; // NULL: free place
     uint32_t number;
-    bool has_facts, is_asked;
+    bool has_facts;
+    int n_asked;                 // STATUS_WANTED that it has not answered yet
     bool is_deaf;                // something that must arrive found no room
     kin_proto_endpoint endpoint; // as it says
     uint8_t *have;               // the last HAVE of it, as it goes to others
@@ -27,6 +28,7 @@ struct kin_crew {
     void *user;
     peer peers[KIN_CREW_MAX];
     uint32_t next_number;
+    kin_proto_message message; // the one that just came
 };
 
 int kin_crew_open(kin_crew **out, const kin_crew_callbacks *callbacks, void *user, kin_err *err) {
@@ -137,8 +139,8 @@ static void keep_status(peer *p, const kin_proto_status *status) {
     p->sample.before = p->sample.now;
     p->sample.has_now = true;
     p->sample.now = *status;
-    p->sample.is_fresh = true;
-    p->is_asked = false;
+    if (p->n_asked > 0) p->n_asked--;
+    p->sample.is_fresh = p->n_asked == 0;
 }
 
 // Nothing but PROFILE comes before DEVICE.
@@ -167,13 +169,11 @@ static void peer_frame(void *user, kin_link *link, const kin_frame *frame, const
     peer *p = user;
     (void)link;
     kin_err err;
-    kin_proto_message *m = malloc(sizeof *m);
-    if (!m) return;
+    kin_proto_message *m = &p->crew->message;
     if (kin_proto_decode(frame->type, payload, frame->length, m, &err) == 0)
         take_message(p, frame->epoch, m);
     else
         throw_out(p, err.text);
-    free(m);
 }
 
 static void peer_closed(void *user, kin_link *link, const char *reason) {
@@ -229,16 +229,20 @@ void kin_crew_ask(kin_crew *c) {
         peer *p = &c->peers[i];
         if (!p->link || !p->has_facts) continue;
         kin_link_sent sent = kin_link_send(p->link, KIN_FRAME_STATUS_WANTED, 0, 0, NULL);
-        p->is_asked = sent == KIN_LINK_SENT || sent == KIN_LINK_QUEUED;
+        if (sent == KIN_LINK_SENT || sent == KIN_LINK_QUEUED) p->n_asked++;
         p->sample.is_fresh = false;
     }
 }
 
 bool kin_crew_has_answered(const kin_crew *c) {
     for (int i = 0; i < KIN_CREW_MAX; i++) {
-        if (c->peers[i].link && c->peers[i].is_asked) return false;
+        if (c->peers[i].link && c->peers[i].n_asked > 0) return false;
     }
     return true;
+}
+
+void kin_crew_ask_no_more(kin_crew *c) {
+    for (int i = 0; i < KIN_CREW_MAX; i++) c->peers[i].n_asked = 0;
 }
 
 kin_crew_sample kin_crew_sample_of(const kin_crew *c, uint32_t number) {

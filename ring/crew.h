@@ -52,8 +52,10 @@ void kin_crew_tell(kin_crew *crew, uint32_t number);
 
 // Asks all for their STATUS.
 void kin_crew_ask(kin_crew *crew);
-// Whether all have answered since.
+// Whether all have answered that question; an answer to an earlier one is none to it.
 bool kin_crew_has_answered(const kin_crew *crew);
+// What is not answered by now is not waited for.
+void kin_crew_ask_no_more(kin_crew *crew);
 
 // The last two STATUS; `has` says which are there. ready: of the last plan that it was ready for, or zeros.
 typedef struct kin_crew_sample {

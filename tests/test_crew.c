@@ -105,6 +105,32 @@ static void a_device_is_where_it_says_and_at_last_where_it_is_seen(void **state)
     close_party(&p);
 }
 
+static void an_answer_to_an_earlier_question_is_none_to_a_later_one(void **state) {
+    world *w = *state;
+    party p;
+    kin_proto_endpoint to;
+    kin_proto_message facts = {.type = KIN_FRAME_DEVICE, .device = {.n_threads = 1, .endpoint = {77, 1, {"10.0.0.9"}}}};
+    kin_proto_message status = {.type = KIN_FRAME_STATUS};
+    open_party(&p, w);
+    kin_station_say(p.device[0].link, 0, &facts);
+    RUN_UNTIL(w, kin_crew_endpoint(p.crew, p.number[0], &to));
+    kin_crew_ask(p.crew);
+    kin_crew_ask(p.crew);
+    RUN_UNTIL(w, p.device[0].n_frames == 2);
+    assert_false(kin_crew_has_answered(p.crew));
+    for (uint64_t i = 1; i <= 2; i++) {
+        status.status.tokens = i;
+        kin_station_say(p.device[0].link, 0, &status);
+        RUN_UNTIL(w, kin_crew_sample_of(p.crew, p.number[0]).now.tokens == i);
+        assert_int_equal(kin_crew_has_answered(p.crew), i == 2);
+        assert_int_equal(kin_crew_sample_of(p.crew, p.number[0]).is_fresh, i == 2);
+    }
+    kin_crew_ask(p.crew);
+    kin_crew_ask_no_more(p.crew);
+    assert_true(kin_crew_has_answered(p.crew));
+    close_party(&p);
+}
+
 static void who_goes_is_said_to_have_gone(void **state) {
     world *w = *state;
     party p;
@@ -134,6 +160,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(who_does_not_read_what_must_arrive_loses_its_link, open_world, close_world),
         cmocka_unit_test_setup_teardown(a_device_is_where_it_says_and_at_last_where_it_is_seen, open_world, close_world),
+        cmocka_unit_test_setup_teardown(an_answer_to_an_earlier_question_is_none_to_a_later_one, open_world, close_world),
         cmocka_unit_test_setup_teardown(who_goes_is_said_to_have_gone, open_world, close_world),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -95,6 +95,50 @@ static int bars_of(const kin_timeline *t, int row, kin_proto_event_kind kind) {
     return n;
 }
 
+// A planner that looks at its own head while it thinks.
+typedef struct thinker {
+    kin_cluster *cluster;
+    atomic_int n_answered, n_plans;
+} thinker;
+
+static void look_at_head(thinker *t) {
+    char *text = NULL;
+    kin_err err;
+    if (observe_at(kin_cluster_port(t->cluster), &key, 1, &text, &err) == 0) atomic_fetch_add(&t->n_answered, 1);
+    free(text);
+}
+
+static int think(void *user, const kin_cluster_question *q, kin_ring_plan *out, kin_err *err) {
+    thinker *t = user;
+    look_at_head(t);
+    atomic_fetch_add(&t->n_plans, 1);
+    return plan_two_rounds(NULL, q, out, err);
+}
+
+static bool think_of_what_was_measured(void *user, const kin_cluster_measured *m) {
+    (void)m;
+    look_at_head(user);
+    return false;
+}
+
+static void a_head_goes_on_while_its_planner_thinks(void **state) {
+    (void)state;
+    static device anna;
+    thinker t = {0};
+    kin_cluster_options o = cluster_options(1);
+    o.plan = think;
+    o.measured = think_of_what_was_measured;
+    o.plan_user = &t;
+    t.cluster = open_small_cluster(&o);
+    open_device(&anna, 0, kin_cluster_port(t.cluster));
+    run_request(t.cluster, NULL);
+    kin_cluster_measure(t.cluster);
+    assert_true(atomic_load(&t.n_plans) >= 1);
+    assert_true(atomic_load(&t.n_answered) >= atomic_load(&t.n_plans) + 1);
+    kin_cluster_close(t.cluster);
+    close_device(&anna);
+}
+
 static void a_head_reports_all_members_and_draws_what_they_did(void **state) {
     (void)state;
     static device anna;
@@ -274,6 +318,7 @@ static void stopping_ends_the_looking(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_head_reports_all_members_and_draws_what_they_did),
+        cmocka_unit_test(a_head_goes_on_while_its_planner_thinks),
         cmocka_unit_test(who_has_no_key_sees_nothing),
         cmocka_unit_test(one_observer_too_many_is_told_so),
         cmocka_unit_test(a_head_that_is_none_is_an_error),

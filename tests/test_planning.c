@@ -1,0 +1,164 @@
+// The planner in a thread of its own (ring/planning.h): only the latest question counts, and nobody waits for it but the one who
+// closes.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ring/planning.h"
+
+// A planner that waits in each call until it is let go on.
+typedef struct bench {
+    kin_planning *planning;
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    int n_begun, n_let_go, n_done;
+    char log[256];
+} bench;
+
+static void wait_until(bench *b, const int *count, int n) {
+    pthread_mutex_lock(&b->mutex);
+    while (*count < n) pthread_cond_wait(&b->changed, &b->mutex);
+    pthread_mutex_unlock(&b->mutex);
+}
+
+static void raise_to(bench *b, int *count, int n) {
+    pthread_mutex_lock(&b->mutex);
+    *count = n;
+    pthread_cond_broadcast(&b->changed);
+    pthread_mutex_unlock(&b->mutex);
+}
+
+static void pass(bench *b, const char *what) {
+    pthread_mutex_lock(&b->mutex);
+    int n = ++b->n_begun;
+    snprintf(b->log + strlen(b->log), sizeof b->log - strlen(b->log), "%s ", what);
+    pthread_cond_broadcast(&b->changed);
+    while (b->n_let_go < n) pthread_cond_wait(&b->changed, &b->mutex);
+    pthread_mutex_unlock(&b->mutex);
+}
+
+static int plan(void *user, const kin_cluster_question *q, kin_ring_plan *out, kin_err *err) {
+    pass(user, q->candidates[0].name);
+    if (q->facts) return kin_err_set(err, "%d facts", q->facts->n_device);
+    *out = (kin_ring_plan){.n_members = q->n, .n_rounds = q->ids[0].bytes[0]};
+    return 0;
+}
+
+static bool measured(void *user, const kin_cluster_measured *m) {
+    char what[32];
+    snprintf(what, sizeof what, "measured-%d-%d", m->n_cached, m->facts ? m->facts->n_device : 0);
+    pass(user, what);
+    return m->n_cached == 1;
+}
+
+static void done(void *user) {
+    bench *b = user;
+    pthread_mutex_lock(&b->mutex);
+    b->n_done++;
+    pthread_cond_broadcast(&b->changed);
+    pthread_mutex_unlock(&b->mutex);
+}
+
+static void open_bench(bench *b) {
+    kin_err err;
+    *b = (bench){.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+    kin_planning_options o = {.plan = plan, .measured = measured, .user = b, .done = done, .done_user = b};
+    assert_int_equal(kin_planning_open(&b->planning, &o, &err), 0);
+}
+
+// From memory that is gone when it returns.
+static void ask(bench *b, uint32_t number, const char *name, int n_facts) {
+    static kin_facts facts;
+    char text[16];
+    snprintf(text, sizeof text, "%s", name);
+    facts.n_device = n_facts;
+    kin_candidate candidate = {.name = text};
+    kin_proto_id id = {{(uint8_t)number}};
+    kin_planning_ask(b->planning, number,
+                     &(kin_cluster_question){.n = 1, .candidates = &candidate, .ids = &id, .facts = n_facts ? &facts : NULL});
+    memset(text, 'x', sizeof text - 1);
+    facts.n_device = -1;
+}
+
+static void only_the_latest_question_is_thought_about(void **state) {
+    (void)state;
+    bench b;
+    static kin_planning_answer answer;
+    open_bench(&b);
+    assert_false(kin_planning_take_answer(b.planning, &answer));
+    ask(&b, 1, "first", 0);
+    wait_until(&b, &b.n_begun, 1);
+    ask(&b, 2, "second", 0);
+    ask(&b, 3, "third", 0);
+    raise_to(&b, &b.n_let_go, 1);
+    wait_until(&b, &b.n_done, 1);
+    assert_true(kin_planning_take_answer(b.planning, &answer));
+    assert_int_equal(answer.question, 1);
+    assert_true(answer.has_plan && answer.plan.n_rounds == 1 && answer.n_asked == 1 && answer.ids[0].bytes[0] == 1);
+    raise_to(&b, &b.n_let_go, 2);
+    wait_until(&b, &b.n_done, 2);
+    assert_true(kin_planning_take_answer(b.planning, &answer));
+    assert_int_equal(answer.question, 3);
+    assert_false(kin_planning_take_answer(b.planning, &answer)); // once
+    assert_string_equal(b.log, "first third ");
+    kin_planning_close(b.planning);
+}
+
+static void what_was_measured_comes_before_a_question(void **state) {
+    (void)state;
+    bench b;
+    static kin_planning_answer answer;
+    static kin_facts facts = {.n_device = 2};
+    uint32_t round;
+    bool asks;
+    open_bench(&b);
+    ask(&b, 1, "first", 0);
+    wait_until(&b, &b.n_begun, 1);
+    ask(&b, 2, "second", 5);
+    kin_planning_tell(b.planning, 7, &(kin_cluster_measured){.n_cached = 1, .facts = &facts});
+    facts.n_device = -1;
+    raise_to(&b, &b.n_let_go, 2);
+    wait_until(&b, &b.n_done, 2);
+    assert_true(kin_planning_take_round(b.planning, &round, &asks));
+    assert_int_equal(round, 7);
+    assert_true(asks);
+    assert_false(kin_planning_take_round(b.planning, &round, &asks));
+    raise_to(&b, &b.n_let_go, 3);
+    wait_until(&b, &b.n_done, 3);
+    assert_true(kin_planning_take_answer(b.planning, &answer));
+    assert_false(answer.has_plan);
+    assert_string_equal(answer.why.text, "5 facts");
+    assert_string_equal(b.log, "first measured-1-2 second ");
+    kin_planning_close(b.planning);
+}
+
+static void stopping_waits_for_what_runs_and_begins_nothing_more(void **state) {
+    (void)state;
+    bench b;
+    open_bench(&b);
+    ask(&b, 1, "first", 0);
+    wait_until(&b, &b.n_begun, 1);
+    raise_to(&b, &b.n_let_go, 1);
+    kin_planning_stop(b.planning);
+    assert_string_equal(b.log, "first ");
+    ask(&b, 2, "second", 0); // by a loop that has not ended yet
+    kin_planning_close(b.planning);
+    assert_string_equal(b.log, "first ");
+    kin_planning_close(NULL);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(only_the_latest_question_is_thought_about),
+        cmocka_unit_test(what_was_measured_comes_before_a_question),
+        cmocka_unit_test(stopping_waits_for_what_runs_and_begins_nothing_more),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
