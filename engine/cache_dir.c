@@ -40,11 +40,13 @@ static size_t list_files(const char *dir, entry **list) {
     *list = calloc(MAX_FILES, sizeof **list);
     for (struct dirent *e; d && *list && n < MAX_FILES && (e = readdir(d));) {
         entry *file = &(*list)[n];
-        struct stat st;
+        struct stat st, note;
+        char note_path[sizeof file->path + sizeof KIN_PACKED_CHECKED_SUFFIX];
         int len = snprintf(file->path, sizeof file->path, "%s/%s", dir, e->d_name);
-        if (!is_pack(e->d_name) || len >= (int)sizeof file->path || stat(file->path, &st) != 0) continue;
+        if (!is_pack(e->d_name) || len >= (int)sizeof file->path || lstat(file->path, &st) != 0) continue;
+        snprintf(note_path, sizeof note_path, "%s" KIN_PACKED_CHECKED_SUFFIX, file->path);
         file->bytes = (uint64_t)st.st_blocks * 512;
-        file->used = st.st_mtime;
+        file->used = lstat(note_path, &note) == 0 && note.st_mtime > st.st_mtime ? note.st_mtime : st.st_mtime;
         n++;
     }
     if (d) closedir(d);
@@ -58,7 +60,9 @@ static bool remove_unused(const entry *file) {
     if (fd < 0) return false;
     bool gone = flock(fd, LOCK_EX | LOCK_NB) == 0 && unlink(file->path) == 0;
     close(fd);
-    char size[32];
+    char size[32], note_path[sizeof file->path + sizeof KIN_PACKED_CHECKED_SUFFIX];
+    snprintf(note_path, sizeof note_path, "%s" KIN_PACKED_CHECKED_SUFFIX, file->path);
+    if (gone) unlink(note_path);
     if (gone)
         kin_log(KIN_LOG_INFO, "removed %s (%s) from the cache to make room", file->path,
                 kin_size_format(file->bytes, size, sizeof size));

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,27 +14,37 @@
 #include "base/bytes.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "engine/stream.h"
+#include "sys/checks.h"
+#include "sys/direct.h"
 #include "sys/pages.h"
+#include "sys/whole_file.h"
 
-static const char magic[8] = {'k', 'i', 'n', 'p', 'a', 'c', 'k', '1'};
+static const char magic[8] = {'k', 'i', 'n', 'p', 'a', 'c', 'k', '2'};
 
-enum { HEADER_BYTES = 64, HEADER_HASHED = 40, ENTRY_BYTES = 32, ENTRY_SEALED = 24 };
+enum { HEADER_BYTES = 64, HEADER_HASHED = 40, ENTRY_BYTES = 48, ENTRY_SEALED = 40, PIECE_BYTES = 1 << 20 };
 
 typedef struct unit {
     uint64_t offset;
     uint64_t bytes;
-    bool valid;    // sealed in the file
-    bool written;  // by us, not sealed yet
-    uint64_t hash; // of the content, if written
+    bool valid;            // sealed in the file
+    bool written;          // by us, not sealed yet
+    bool checked;          // the content is what the hash says
+    uint64_t hash;         // of the content
+    uint64_t source_hash;  // of what it was made from
+    uint64_t source_stamp; // of the files that it was in
 } unit;
 
 struct kin_packed {
     char path[1024];
     int fd;
     kin_packed_key key;
+    uint64_t source_stamp;
+    uint64_t state; // of the file, when it was opened
     uint64_t file_bytes;
     size_t n_units;
     unit *units;
+    pthread_mutex_t mutex; // over sealing and mending
 };
 
 static uint64_t align_up(uint64_t n) {
@@ -65,10 +76,21 @@ static bool read_existing(kin_packed *p) {
     for (size_t i = 0; i < p->n_units; i++) {
         uint8_t entry[ENTRY_BYTES];
         if (pread(p->fd, entry, sizeof entry, (off_t)(HEADER_BYTES + i * ENTRY_BYTES)) != sizeof entry) return false;
-        p->units[i].valid = kin_get_u64(entry) == p->units[i].offset && kin_get_u64(entry + 8) == p->units[i].bytes &&
-                            kin_get_u64(entry + 24) == seal_of(p, entry);
+        unit *u = &p->units[i];
+        u->hash = kin_get_u64(entry + 16);
+        u->source_hash = kin_get_u64(entry + 24);
+        u->source_stamp = kin_get_u64(entry + 32);
+        u->valid = kin_get_u64(entry) == u->offset && kin_get_u64(entry + 8) == u->bytes &&
+                   kin_get_u64(entry + ENTRY_SEALED) == seal_of(p, entry);
     }
     return true;
+}
+
+// By its name it is ours; it begins as an earlier or later kin would begin it.
+static bool is_of_another_format(const kin_packed *p) {
+    char begin[sizeof magic];
+    return pread(p->fd, begin, sizeof begin, 0) == sizeof begin && memcmp(begin, magic, sizeof magic - 1) == 0 &&
+           begin[sizeof magic - 1] >= '0' && begin[sizeof magic - 1] <= '9' && begin[sizeof magic - 1] != magic[sizeof magic - 1];
 }
 
 static int begin_anew(kin_packed *p, kin_err *err) {
@@ -82,32 +104,69 @@ static int begin_anew(kin_packed *p, kin_err *err) {
     return 0;
 }
 
-// mkdir -p
-static int make_dir(const char *dir, kin_err *err) {
-    char path[1024];
-    snprintf(path, sizeof path, "%s", dir);
-    for (char *slash = strchr(path + 1, '/');; slash = strchr(slash + 1, '/')) {
-        if (slash) *slash = '\0';
-        if (mkdir(path, 0755) != 0 && errno != EEXIST) return kin_err_set(err, "%s: %s", path, strerror(errno));
-        if (!slash) return 0;
-        *slash = '/';
-    }
+// ---- what was checked
+
+typedef struct note_path {
+    char text[1024 + sizeof KIN_PACKED_CHECKED_SUFFIX];
+} note_path;
+
+static note_path name_note(const kin_packed *p) {
+    note_path path;
+    snprintf(path.text, sizeof path.text, "%s" KIN_PACKED_CHECKED_SUFFIX, p->path);
+    return path;
 }
 
+// Its time of change says when the file was used: the file's own would look like a change of its content.
+static void touch_note(const kin_packed *p) {
+    int fd = open(name_note(p).text, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
+    if (fd < 0) return;
+    futimens(fd, NULL);
+    close(fd);
+}
+
+static void load_checks(kin_packed *p) {
+    uint8_t *bits = calloc(p->n_units / 8 + 1, 1);
+    p->state = kin_checks_state(kin_file_stamp(p->fd, 1));
+    if (bits) kin_checks_load(bits, p->n_units, name_note(p).text, p->state);
+    for (size_t i = 0; i < p->n_units && bits; i++) p->units[i].checked = kin_checks_has(bits, i);
+    free(bits);
+}
+
+static void save_checks(const kin_packed *p) {
+    kin_err err;
+    uint8_t *bits = calloc(p->n_units / 8 + 1, 1), *before = calloc(p->n_units / 8 + 1, 1);
+    if (bits && before && p->fd >= 0 && kin_checks_state(kin_file_stamp(p->fd, 1)) == p->state) {
+        for (size_t i = 0; i < p->n_units; i++) {
+            if (p->units[i].valid && p->units[i].checked) kin_checks_add(bits, i);
+        }
+        kin_checks_load(before, p->n_units, name_note(p).text, p->state);
+        bool has_more = false;
+        for (size_t i = 0; i < p->n_units / 8 + 1; i++) has_more = has_more || (bits[i] & ~before[i]);
+        if (has_more && kin_checks_save(bits, p->n_units, name_note(p).text, p->state, &err) != 0)
+            kin_log(KIN_LOG_DEBUG, "%s", err.text); // the next start checks again
+    }
+    free(before);
+    free(bits);
+}
+
+// ---- open and close
+
 static int open_file(kin_packed *p, kin_err *err) {
-    p->fd = open(p->path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    p->fd = open(p->path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
+    if (p->fd < 0 && errno == ELOOP) return kin_err_set(err, "%s: is a symbolic link, which is not followed: remove it", p->path);
     if (p->fd < 0) return kin_err_set(err, "%s: %s", p->path, strerror(errno));
     struct stat st;
     bool existed = fstat(p->fd, &st) == 0 && st.st_size > 0;
 
     // Readers share the file; whoever would change it must be alone.
     if (flock(p->fd, LOCK_SH | LOCK_NB) != 0) return kin_err_set(err, "%s: another kin is writing it", p->path);
+    touch_note(p);
     if (existed && read_existing(p)) {
-        futimens(p->fd, NULL); // used now: the last to leave a full cache
+        load_checks(p);
         return 0;
     }
     if (flock(p->fd, LOCK_EX | LOCK_NB) != 0) return kin_err_set(err, "%s: another kin is using it", p->path);
-    if (existed) kin_log(KIN_LOG_WARN, "%s is damaged or was cut short: it is made anew", p->path);
+    if (existed && !is_of_another_format(p)) kin_log(KIN_LOG_WARN, "%s is damaged or was cut short: it is made anew", p->path);
     return begin_anew(p, err);
 }
 
@@ -133,13 +192,15 @@ bool kin_packed_exists(const char *dir, kin_packed_key key) {
     return name_file(path, sizeof path, dir, key) && stat(path, &st) == 0;
 }
 
-int kin_packed_open(kin_packed **out, const char *dir, kin_packed_key key, size_t n_units, const uint64_t *unit_bytes,
-                    kin_err *err) {
+int kin_packed_open(kin_packed **out, const char *dir, kin_packed_key key, uint64_t source_stamp, size_t n_units,
+                    const uint64_t *unit_bytes, kin_err *err) {
     *out = NULL;
     kin_packed *p = calloc(1, sizeof *p);
     if (!p) return kin_err_set(err, "out of memory");
     p->fd = -1;
+    pthread_mutex_init(&p->mutex, NULL);
     p->key = key;
+    p->source_stamp = source_stamp;
     p->n_units = n_units;
     p->units = calloc(n_units, sizeof *p->units);
     if (!p->units) {
@@ -152,7 +213,7 @@ int kin_packed_open(kin_packed **out, const char *dir, kin_packed_key key, size_
         kin_err_set(err, "'%.40s...' is no name for a folder: empty, or too long", dir);
         goto fail;
     }
-    if (make_dir(dir, err) != 0 || open_file(p, err) != 0) goto fail;
+    if (kin_folder_make(dir, err) != 0 || open_file(p, err) != 0) goto fail;
     *out = p;
     return 0;
 
@@ -163,7 +224,9 @@ fail:
 
 void kin_packed_close(kin_packed *p) {
     if (!p) return;
+    if (p->state) save_checks(p);
     if (p->fd >= 0) close(p->fd);
+    pthread_mutex_destroy(&p->mutex);
     free(p->units);
     free(p);
 }
@@ -184,6 +247,107 @@ bool kin_packed_has(const kin_packed *p, size_t i) {
     return p->units[i].valid;
 }
 
+// ---- whether a unit can be believed
+
+// Sealed, or with zeros for the seal.
+static int write_entry(kin_packed *p, size_t i, bool sealed, kin_err *err) {
+    const unit *u = &p->units[i];
+    uint8_t entry[ENTRY_BYTES];
+    kin_put_u64(entry, u->offset);
+    kin_put_u64(entry + 8, u->bytes);
+    kin_put_u64(entry + 16, u->hash);
+    kin_put_u64(entry + 24, u->source_hash);
+    kin_put_u64(entry + 32, u->source_stamp);
+    kin_put_u64(entry + ENTRY_SEALED, sealed ? seal_of(p, entry) : 0);
+    if (pwrite(p->fd, entry, sizeof entry, (off_t)(HEADER_BYTES + i * ENTRY_BYTES)) == sizeof entry) return 0;
+    return kin_err_set(err, "%s: %s", p->path, strerror(errno));
+}
+
+// Nobody shall find it again. Where even that cannot be written, the next start finds out as we did.
+static void drop(kin_packed *p, size_t i) {
+    kin_err err;
+    p->units[i].valid = p->units[i].checked = false;
+    if (write_entry(p, i, false, &err) != 0) kin_log(KIN_LOG_DEBUG, "%s", err.text);
+}
+
+bool kin_packed_is_current(const kin_packed *p, size_t i) {
+    return p->source_stamp == 0 || p->units[i].source_stamp == p->source_stamp;
+}
+
+bool kin_packed_renew(kin_packed *p, size_t i, uint64_t source_hash) {
+    kin_err err;
+    unit *u = &p->units[i];
+    if (u->source_hash != source_hash) {
+        drop(p, i);
+        return false;
+    }
+    u->source_stamp = p->source_stamp;
+    if (write_entry(p, i, true, &err) != 0) kin_log(KIN_LOG_DEBUG, "%s", err.text); // the next start compares again
+    return true;
+}
+
+bool kin_packed_is_checked(const kin_packed *p, size_t i) {
+    return p->units[i].checked || p->units[i].written;
+}
+
+// In pieces, so that it can also be computed of what is read in pieces.
+uint64_t kin_packed_hash(const void *bytes, size_t n, uint64_t seed) {
+    for (size_t at = 0; at < n; at += PIECE_BYTES)
+        seed = kin_hash64((const uint8_t *)bytes + at, n - at < PIECE_BYTES ? n - at : PIECE_BYTES, seed);
+    return seed;
+}
+
+static kin_packed_result judge(kin_packed *p, size_t i, uint64_t hash) {
+    if (hash == p->units[i].hash) {
+        p->units[i].checked = true;
+        return KIN_PACKED_SOUND;
+    }
+    drop(p, i);
+    return KIN_PACKED_DAMAGED;
+}
+
+// Bytes that O_DIRECT takes: the file has them, for it ends at a multiple of KIN_PACKED_ALIGN.
+static int read_piece(int fd, uint8_t *to, size_t n, uint64_t at) {
+    for (size_t done = 0; done < n;) {
+        ssize_t got = pread(fd, to + done, n - done, (off_t)(at + done));
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) return KIN_FAIL;
+        done += (size_t)got;
+    }
+    return 0;
+}
+
+static kin_packed_result check_file(kin_packed *p, size_t i, int fd, const atomic_bool *stop) {
+    const unit *u = &p->units[i];
+    uint64_t hash = 0;
+    void *piece;
+    if (posix_memalign(&piece, KIN_STREAM_ALIGN, PIECE_BYTES) != 0) return KIN_PACKED_STOPPED;
+    for (uint64_t at = 0; at < u->bytes; at += PIECE_BYTES) {
+        size_t n = u->bytes - at < PIECE_BYTES ? (size_t)(u->bytes - at) : PIECE_BYTES;
+        size_t aligned = (n + KIN_STREAM_ALIGN - 1) / KIN_STREAM_ALIGN * KIN_STREAM_ALIGN;
+        if ((stop && atomic_load(stop)) || read_piece(fd, piece, aligned, u->offset + at) != 0) {
+            free(piece);
+            return KIN_PACKED_STOPPED;
+        }
+        hash = kin_hash64(piece, n, hash);
+    }
+    free(piece);
+    return judge(p, i, hash);
+}
+
+kin_packed_result kin_packed_check(kin_packed *p, size_t i, const void *bytes) {
+    return bytes ? judge(p, i, kin_packed_hash(bytes, p->units[i].bytes, 0)) : check_file(p, i, p->fd, NULL);
+}
+
+kin_packed_result kin_packed_check_behind(kin_packed *p, size_t i, const atomic_bool *stop) {
+    int direct = kin_direct_open(p->fd);
+    kin_packed_result result = check_file(p, i, direct >= 0 ? direct : p->fd, stop);
+    if (direct >= 0) close(direct);
+    return result;
+}
+
+// ---- writing
+
 // Whoever writes must be the only one who has the file open; readers share it again after kin_packed_seal.
 static int lock_for_writing(kin_packed *p, kin_err *err) {
     if (flock(p->fd, LOCK_EX | LOCK_NB) == 0) return 0;
@@ -191,7 +355,7 @@ static int lock_for_writing(kin_packed *p, kin_err *err) {
     return kin_err_set(err, "%s: another kin is using it", p->path);
 }
 
-int kin_packed_write(kin_packed *p, size_t i, const void *bytes, kin_err *err) {
+static int write_content(kin_packed *p, size_t i, const void *bytes, uint64_t source_hash, kin_err *err) {
     unit *u = &p->units[i];
     if (lock_for_writing(p, err) != 0) return KIN_FAIL;
     for (uint64_t done = 0; done < u->bytes;) {
@@ -200,8 +364,15 @@ int kin_packed_write(kin_packed *p, size_t i, const void *bytes, kin_err *err) {
         if (n <= 0) return kin_err_set(err, "%s: %s", p->path, strerror(n == 0 ? ENOSPC : errno));
         done += (uint64_t)n;
     }
-    u->hash = kin_hash64(bytes, u->bytes, 0);
-    u->written = true;
+    u->hash = kin_packed_hash(bytes, u->bytes, 0);
+    u->source_hash = source_hash;
+    u->source_stamp = p->source_stamp;
+    return 0;
+}
+
+int kin_packed_write(kin_packed *p, size_t i, const void *bytes, uint64_t source_hash, kin_err *err) {
+    if (write_content(p, i, bytes, source_hash, err) != 0) return KIN_FAIL;
+    p->units[i].written = true;
     return 0;
 }
 
@@ -213,27 +384,33 @@ int kin_packed_map(const kin_packed *p, size_t i, void *at, kin_err *err) {
     return map == at ? 0 : kin_err_set(err, "%s: cannot map: %s", p->path, strerror(errno));
 }
 
-static int write_seal(kin_packed *p, size_t i, kin_err *err) {
-    const unit *u = &p->units[i];
-    uint8_t entry[ENTRY_BYTES];
-    kin_put_u64(entry, u->offset);
-    kin_put_u64(entry + 8, u->bytes);
-    kin_put_u64(entry + 16, u->hash);
-    kin_put_u64(entry + 24, seal_of(p, entry));
-    if (pwrite(p->fd, entry, sizeof entry, (off_t)(HEADER_BYTES + i * ENTRY_BYTES)) == sizeof entry) return 0;
-    return kin_err_set(err, "%s: %s", p->path, strerror(errno));
+static int sync_file(const kin_packed *p, kin_err *err) {
+    return fdatasync(p->fd) == 0 ? 0 : kin_err_set(err, "%s: %s", p->path, strerror(errno));
+}
+
+int kin_packed_mend(kin_packed *p, size_t i, const void *bytes, uint64_t source_hash, kin_err *err) {
+    pthread_mutex_lock(&p->mutex);
+    int rc = write_content(p, i, bytes, source_hash, err);
+    if (rc == 0) rc = sync_file(p, err);
+    if (rc == 0) rc = write_entry(p, i, true, err);
+    p->units[i].valid = p->units[i].checked = rc == 0;
+    flock(p->fd, LOCK_SH);
+    pthread_mutex_unlock(&p->mutex);
+    return rc;
 }
 
 int kin_packed_seal(kin_packed *p, kin_err *err) {
-    int rc = fdatasync(p->fd) == 0 ? 0 : kin_err_set(err, "%s: %s", p->path, strerror(errno));
+    pthread_mutex_lock(&p->mutex);
+    int rc = sync_file(p, err);
     for (size_t i = 0; i < p->n_units && rc == 0; i++) {
         unit *u = &p->units[i];
         if (!u->written) continue;
-        rc = write_seal(p, i, err);
+        rc = write_entry(p, i, true, err);
         u->valid = rc == 0;
         u->written = false;
     }
-    if (rc == 0 && fdatasync(p->fd) != 0) rc = kin_err_set(err, "%s: %s", p->path, strerror(errno));
+    if (rc == 0) rc = sync_file(p, err);
     flock(p->fd, LOCK_SH);
+    pthread_mutex_unlock(&p->mutex);
     return rc;
 }

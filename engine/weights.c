@@ -77,7 +77,7 @@ bool kin_weights_begin(kin_weights *w, int i_block, bool with_output) {
     kin_assert(w->i_next_stream < w->n_stream_units);
     w->streaming = kin_stream_begin(w->stream, w->i_next_stream, with_output);
     for (size_t i = 0; i < w->n_stream_units && !w->streaming; i++) kin_weights_point_at_mapping(&w->units[w->stream_units[i]]);
-    return w->streaming || atomic_load(&w->short_of_experts);
+    return w->streaming || atomic_load(&w->short_of_experts) || atomic_load(&w->n_to_check) > 0;
 }
 
 void kin_weights_fetch_experts(kin_weights *w, int il, const int32_t *chosen, size_t n) {
@@ -112,15 +112,24 @@ static bool in_block(const kin_weights *w, size_t i_stream, int i_block) {
     return i_stream < w->n_stream_units && w->units[w->stream_units[i_stream]].i_block == i_block;
 }
 
+static int check_block(kin_weights *w, int i_block, kin_err *err) {
+    for (size_t i = 0; i < w->n_stream_units && atomic_load(&w->n_to_check) > 0; i++) {
+        kin_weights_unit *u = &w->units[w->stream_units[i]];
+        if (u->i_block == i_block && u->pack && kin_weights_check(w, u, u->base, err) != 0) return KIN_FAIL;
+    }
+    return 0;
+}
+
 int kin_weights_acquire(kin_weights *w, int i_block, kin_err *err) {
     if (w->is_landing) return kin_weights_acquire_landing(w, i_block, err);
-    if (!w->streaming) return 0;
+    if (!w->streaming) return check_block(w, i_block, err);
     while (w->i_next_stream < w->n_stream_units && !in_block(w, w->i_next_stream, i_block)) w->i_next_stream++;
     for (; in_block(w, w->i_next_stream, i_block); w->i_next_stream++) {
         const uint8_t *ptrs[KIN_STREAM_MAX_EXTENTS];
         kin_weights_unit *u = &w->units[w->stream_units[w->i_next_stream]];
         int n_extents = kin_stream_acquire(w->stream, w->i_next_stream, ptrs, err);
         if (n_extents < 0) return KIN_FAIL;
+        if (u->pack && kin_weights_check(w, u, n_extents > 0 ? ptrs[0] : u->base, err) != 0) return KIN_FAIL;
         if (n_extents == 0) kin_weights_point_at_mapping(u);
         for (int i = 0; i < u->n_pieces && n_extents > 0; i++) {
             const kin_weights_piece *p = &u->pieces[i];

@@ -1,6 +1,6 @@
 // Inside of kin_weights, for weights.c (opening, streaming, what others ask), weights_units.c (what belongs to which unit),
-// weights_place.c (where each unit's bytes are: packing, the cache file, the GPU) and weights_land.c (units that come later than
-// open).
+// weights_place.c (where each unit's bytes are: packing, the cache file, the GPU), weights_check.c (whether the cache file's
+// units can be believed) and weights_land.c (units that come later than open).
 //
 // Threads: the computing thread, and a thread of ours that lands the later units and then finishes the cache file. A unit belongs
 // to whoever fills it until it is `here`, then to the computing thread; only its pages may be replaced by those of the cache
@@ -44,10 +44,13 @@ typedef struct kin_weights_unit {
     uint64_t bytes, packed_bytes; // as it is in the model file; packed
     size_t i_packed;              // its number in the cache file
 
-    uint8_t *base;       // packed: the unit's own pages, anonymous at first, then mapped from the cache file
-    atomic_bool in_file; // they are
-    bool fresh;          // packed at this start
-    atomic_bool here;    // usable: packed, or in the model file; on the GPU: copied. Changes under `mutex`
+    uint8_t *base;        // packed: the unit's own pages, anonymous at first, then mapped from the cache file
+    atomic_bool in_file;  // they are
+    bool fresh;           // packed at this start
+    bool unchecked;       // in the cache file, and not held against its hash yet: done when it is acquired first
+    atomic_bool damaged;  // found so behind the computing thread, which packs it again when it acquires it
+    uint64_t source_hash; // of its weights in the model file; for fresh ones
+    atomic_bool here;     // usable: packed, or in the model file; on the GPU: copied. Changes under `mutex`
 } kin_weights_unit;
 
 struct kin_weights {
@@ -78,8 +81,11 @@ struct kin_weights {
     bool finishing;
     bool must_stream;  // not all fits: every unit must be in a file
     bool move_at_once; // each unit goes to the cache file as soon as it is packed
-    bool has_fresh;    // something was packed, or will be
     atomic_bool cache_failed;
+    atomic_bool said_other, said_damaged; // why units were packed again: once each
+    atomic_bool closing;                  // what goes on behind ends
+    atomic_int n_to_check;                // units that are checked, or mended, when they are acquired
+    uint64_t source_stamp;                // of the model's files; 0: their content is known by its hash
 
     bool has_later;        // some units are
     bool is_landing;       // they may not be here: until kin_weights_settle
@@ -131,7 +137,26 @@ int kin_weights_settle_cpu(kin_weights *w, kin_err *err); // all of them
 void kin_weights_point_at_mapping(kin_weights_unit *u);
 void kin_weights_drop_pages(const kin_weights *w, const kin_weights_unit *u); // a mapped unit leaves our memory until it is used
 bool kin_weights_on_disk(const kin_weights *w, const kin_weights_unit *u);
+bool kin_weights_has_fresh(const kin_weights *w); // something was packed, or will be
+
+// Packs the unit at `base` // [packed_bytes]: its tensors point there afterwards.
+void kin_weights_pack(kin_weights_unit *u, uint8_t *base);
 void kin_weights_finish_cache(kin_weights *w); // by a thread of its own: gives way to all others from here on
+
+// ---- weights_check.c
+
+uint64_t kin_weights_source_hash(const kin_weights_unit *u);
+
+// Whether a unit of the cache file can be used, before it is mapped: it was made from what the model file has now, and its
+// content is sound, unless that is left for its first use.
+bool kin_weights_trust(kin_weights *w, kin_weights_unit *u);
+
+// When a unit is acquired: `at` is where its packed bytes are now, in the streamer's ring or mapped. What is damaged is packed
+// again, in the file and at `at`. Fails if another process keeps the file from being mended.
+int kin_weights_check(kin_weights *w, kin_weights_unit *u, const uint8_t *at, kin_err *err);
+
+bool kin_weights_has_unchecked(const kin_weights *w); // that no one acquires: experts
+void kin_weights_check_behind(kin_weights *w);        // these. By a thread of its own, until w->closing
 
 // ---- weights_land.c
 

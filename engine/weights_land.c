@@ -17,18 +17,22 @@ static void land(kin_weights *w) {
 static void *finish(void *arg) {
     kin_weights *w = arg;
     if (w->has_later) land(w);
-    if (w->packed && w->has_fresh && !w->has_failed) kin_weights_finish_cache(w); // nobody but us sets it any more
+    if (w->has_failed || !w->packed) return NULL; // nobody but us sets it any more
+    if (kin_weights_has_fresh(w)) kin_weights_finish_cache(w);
+    kin_weights_check_behind(w);
     return NULL;
 }
 
 int kin_weights_start_finisher(kin_weights *w, kin_err *err) {
-    if (!w->has_later && !(w->packed && w->has_fresh)) return 0;
+    bool has_work = w->packed && (kin_weights_has_fresh(w) || kin_weights_has_unchecked(w));
+    if (!w->has_later && !has_work) return 0;
     w->finishing = pthread_create(&w->finisher, NULL, finish, w) == 0;
     return w->finishing || !w->has_later ? 0 : kin_err_set(err, "no thread for weights that are still on their way");
 }
 
 void kin_weights_stop_finisher(kin_weights *w) {
     if (!w->finishing) return;
+    atomic_store(&w->closing, true);
     if (w->has_later) w->o.arrival->leave(w->o.arrival->user);
     pthread_join(w->finisher, NULL);
     w->finishing = false;
@@ -63,6 +67,7 @@ int kin_weights_acquire_landing(kin_weights *w, int i_block, kin_err *err) {
         kin_weights_unit *u = &w->units[i];
         if (u->i_block != i_block || u->device->is_gpu) continue;
         if (await_here(w, u, err) != 0 || kin_weights_unpack_if_lost(w, u, err) != 0) return KIN_FAIL;
+        if (u->pack && kin_weights_check(w, u, u->base, err) != 0) return KIN_FAIL;
     }
     return 0;
 }

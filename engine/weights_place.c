@@ -8,6 +8,7 @@
 #include "engine/cache_dir.h"
 #include "engine/weights_impl.h"
 #include "sys/background.h"
+#include "sys/checks.h"
 #include "sys/memory.h"
 #include "sys/pages.h"
 #include "sys/parallel.h"
@@ -23,7 +24,8 @@ enum {
 
 // ---- the prepacked cache
 
-// Names, shapes, types and a sample of every tensor: two models that agree in all of it have the same weights.
+// Names, shapes, types and a sample of every tensor: what agrees in all of it is one model, though perhaps one that was mended
+// since. Each unit of the file remembers what it was made from (packed.h).
 static int model_identity(const kin_model *model, uint64_t *identity, kin_err *err) {
     uint64_t h = 1;
     for (size_t i = 0; i < kin_gguf_n_tensors(model->gguf); i++) {
@@ -40,6 +42,13 @@ static int model_identity(const kin_model *model, uint64_t *identity, kin_err *e
     }
     *identity = h;
     return 0;
+}
+
+// How the model's files look now; see packed.h.
+static uint64_t source_stamp(const kin_model *m) {
+    uint64_t stamp = kin_gguf_on_disk(m->gguf);
+    for (int i = 0; i < kin_gguf_n_files(m->gguf); i++) stamp = kin_file_stamp(kin_gguf_file_fd(m->gguf, i), stamp);
+    return stamp;
 }
 
 // The file has room for every unit of the whole model, so that it is the same whatever range a device runs.
@@ -60,17 +69,18 @@ static int open_cache(kin_weights *w, kin_err *err) {
     }
     kin_packed_key key = {.variant = kin_hash64(w->devices->cpu_variant, strlen(w->devices->cpu_variant), 0)};
     key.model = w->o.identity;
+    w->source_stamp = key.model ? 0 : source_stamp(m);
     int rc = key.model ? 0 : model_identity(m, &key.model, err); // a file that is here in parts has no samples everywhere
     if (rc == 0 && !kin_packed_exists(w->o.cache_dir, key))
         rc = kin_cache_dir_make_room(w->o.cache_dir, total, w->o.cache_cap, err);
-    if (rc == 0) rc = kin_packed_open(&w->packed, w->o.cache_dir, key, n, bytes, err);
+    if (rc == 0) rc = kin_packed_open(&w->packed, w->o.cache_dir, key, w->source_stamp, n, bytes, err);
     free(bytes);
     return rc;
 }
 
 // The packed bytes move to the cache file and its pages take their place: the same content, but memory that the OS can take back.
 static int move_to_file(kin_weights *w, kin_weights_unit *u, kin_err *err) {
-    if (u->fresh && kin_packed_write(w->packed, u->i_packed, u->base, err) != 0) return KIN_FAIL;
+    if (u->fresh && kin_packed_write(w->packed, u->i_packed, u->base, u->source_hash, err) != 0) return KIN_FAIL;
     if (kin_packed_map(w->packed, u->i_packed, u->base, err) != 0) return KIN_FAIL;
     atomic_store(&u->in_file, true);
     return 0;
@@ -182,14 +192,14 @@ static void report(kin_weights *w, const char *what, uint64_t n) {
     if (w->o.progress) w->o.progress(w->o.progress_user, what, done, atomic_load(&w->n_total));
 }
 
-// Packs a unit in its place, which is ordinary memory so far.
-static void pack(const kin_weights_unit *u) {
+void kin_weights_pack(kin_weights_unit *u, uint8_t *base) {
     for (int k = 0; k < u->n_pieces; k++) {
         const kin_weights_piece *p = &u->pieces[k];
+        (*p->slot)->data = base + p->offset;
         if (p->repack)
             ggml_backend_tensor_set(*p->slot, p->data, 0, p->bytes);
         else
-            memcpy(u->base + p->offset, p->data, p->bytes);
+            memcpy(base + p->offset, p->data, p->bytes);
     }
 }
 
@@ -222,6 +232,7 @@ static int await_unit(const kin_weights *w, const kin_weights_unit *u, kin_err *
 }
 
 static int fill(kin_weights *w, kin_weights_unit *u, kin_err *err) {
+    if (u->pack && !u->fresh) u->fresh = !kin_weights_trust(w, u);
     if (u->pack && !u->fresh) try_move(w, u);
     if (atomic_load(&u->in_file)) {
         forget_source(w, u);
@@ -231,7 +242,8 @@ static int fill(kin_weights *w, kin_weights_unit *u, kin_err *err) {
     if (!u->pack) return 0;
     bool hopeless = w->must_stream && atomic_load(&w->cache_failed); // it will be used as it is in the model file
     if (!hopeless) {
-        pack(u);
+        if (w->source_stamp) u->source_hash = kin_weights_source_hash(u); // first: should it change now, the next start sees that
+        kin_weights_pack(u, u->base);                                     // in its place, which is ordinary memory so far
         if (w->move_at_once) try_move(w, u);
         if (w->must_stream && !atomic_load(&u->in_file)) drop_packed(u);
         report(w, "packing weights", u->packed_bytes);
@@ -265,8 +277,32 @@ static void fill_later_one(void *user, size_t i) {
     if (!u->device->is_gpu && u->later) fill_unit(w, u);
 }
 
+bool kin_weights_has_fresh(const kin_weights *w) {
+    for (size_t i = 0; i < w->n_units; i++) {
+        if (w->units[i].fresh) return true;
+    }
+    return false;
+}
+
+// Of the cache file, that may have to be packed again.
+static uint64_t doubtful_bytes(const kin_weights *w) {
+    uint64_t sum = 0;
+    for (size_t i = 0; i < w->n_units; i++) {
+        const kin_weights_unit *u = &w->units[i];
+        bool in_cache = u->pack && !u->fresh && !u->device->is_gpu;
+        if (in_cache && !(kin_packed_is_current(w->packed, u->i_packed) && kin_packed_is_checked(w->packed, u->i_packed)))
+            sum += u->packed_bytes;
+    }
+    return sum;
+}
+
+// As many as compute, where there is something to pack or to check.
+static int n_fillers(const kin_weights *w) {
+    return kin_weights_has_fresh(w) || doubtful_bytes(w) > 0 ? w->devices->n_threads : 1;
+}
+
 void kin_weights_fill_later(kin_weights *w) {
-    kin_parallel(w->has_fresh ? w->devices->n_threads : 1, w->n_units, fill_later_one, w);
+    kin_parallel(n_fillers(w), w->n_units, fill_later_one, w);
 }
 
 // Streaming reads from a file: a unit that found no place in the cache is used as it is in the model file.
@@ -310,10 +346,9 @@ int kin_weights_place_cpu(kin_weights *w, kin_err *err) {
     }
     count_units(w);
     atomic_store(&w->n_total, w->stats.packed_bytes);
-    w->has_fresh = w->stats.packed_bytes > 0;
     // Writing the cache file can wait until the model runs, if memory holds the packed weights so long.
-    w->move_at_once = stream || w->stats.packed_bytes > kin_memory_read().available / 2;
-    kin_parallel(w->has_fresh ? w->devices->n_threads : 1, w->n_units, fill_one, w);
+    w->move_at_once = stream || w->stats.packed_bytes + doubtful_bytes(w) > kin_memory_read().available / 2;
+    kin_parallel(n_fillers(w), w->n_units, fill_one, w);
     if (w->has_failed) {
         *err = w->failure;
         return KIN_FAIL;

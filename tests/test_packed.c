@@ -24,7 +24,7 @@
 #include "testkit/model_gen.h"
 #include "testkit/runner.h"
 
-enum { N_UNITS = 3, PAGE = 4096, ROOM = KIN_PACKED_ALIGN, HEADER_BYTES = 64, ENTRY_BYTES = 32 };
+enum { N_UNITS = 3, PAGE = 4096, ROOM = KIN_PACKED_ALIGN, STAMP = 7, SOURCE = 8, HEADER_BYTES = 64, ENTRY_BYTES = 48 };
 
 static const uint64_t unit_bytes[N_UNITS] = {5000, 1, 3 * PAGE};
 static const kin_packed_key key = {0x1111, 0x2222};
@@ -42,6 +42,9 @@ static temp_dir make_dir(void) {
 }
 
 static void remove_dir(const temp_dir *d, const char *file) {
+    char note[1100];
+    snprintf(note, sizeof note, "%s" KIN_PACKED_CHECKED_SUFFIX, file);
+    unlink(note);
     unlink(file);
     rmdir(d->path);
 }
@@ -49,7 +52,7 @@ static void remove_dir(const temp_dir *d, const char *file) {
 static kin_packed *open_packed(const temp_dir *d, kin_packed_key k) {
     kin_packed *p;
     kin_err err;
-    if (kin_packed_open(&p, d->path, k, N_UNITS, unit_bytes, &err) != 0) fail_msg("%s", err.text);
+    if (kin_packed_open(&p, d->path, k, STAMP, N_UNITS, unit_bytes, &err) != 0) fail_msg("%s", err.text);
     return p;
 }
 
@@ -71,7 +74,7 @@ static void fill(kin_packed *p, size_t unit, bool seal) {
     kin_err err;
     uint8_t bytes[4 * PAGE];
     for (size_t i = 0; i < unit_bytes[unit]; i++) bytes[i] = byte_of(unit, i);
-    if (kin_packed_write(p, unit, bytes, &err) != 0 || (seal && kin_packed_seal(p, &err) != 0)) fail_msg("%s", err.text);
+    if (kin_packed_write(p, unit, bytes, SOURCE, &err) != 0 || (seal && kin_packed_seal(p, &err) != 0)) fail_msg("%s", err.text);
 }
 
 static void expect_bytes(kin_packed *p, size_t unit) {
@@ -191,10 +194,10 @@ static void a_killed_process_loses_only_unfinished_units(void **state) {
         kin_packed *p;
         kin_err err;
         uint8_t bytes[4 * PAGE];
-        if (kin_packed_open(&p, d.path, key, N_UNITS, unit_bytes, &err) != 0) _exit(1);
+        if (kin_packed_open(&p, d.path, key, STAMP, N_UNITS, unit_bytes, &err) != 0) _exit(1);
         for (size_t unit = 0; unit < 2; unit++) {
             for (size_t i = 0; i < unit_bytes[unit]; i++) bytes[i] = byte_of(unit, i);
-            if (kin_packed_write(p, unit, bytes, &err) != 0) _exit(1);
+            if (kin_packed_write(p, unit, bytes, SOURCE, &err) != 0) _exit(1);
             if (unit == 0 && kin_packed_seal(p, &err) != 0) _exit(1);
         }
         raise(SIGKILL);
@@ -341,10 +344,154 @@ static void other_sizes_of_units_begin_anew(void **state) {
     file_path path = make_cache(&d);
     kin_packed *p;
     kin_err err;
-    assert_int_equal(kin_packed_open(&p, d.path, key, N_UNITS, other, &err), 0);
+    assert_int_equal(kin_packed_open(&p, d.path, key, STAMP, N_UNITS, other, &err), 0);
     assert_false(kin_packed_has(p, 1));
     kin_packed_close(p);
     remove_dir(&d, path.text);
+}
+
+// ---- content
+
+// Where a unit's content begins, and its length: all of it is seen.
+static void a_flipped_byte_in_a_unit_is_found_and_the_unit_dropped(void **state) {
+    (void)state;
+    temp_dir d = make_dir();
+    for (size_t unit = 0; unit < N_UNITS; unit++) {
+        for (uint64_t at = 0; at < unit_bytes[unit]; at += at + 1 < unit_bytes[unit] ? (unit_bytes[unit] - 1) / 3 + 1 : 1) {
+            file_path path = make_cache(&d);
+            kin_packed *p = open_packed(&d, key);
+            flip(path.text, (off_t)(kin_packed_offset(p, unit) + at), 0x10);
+            for (size_t i = 0; i < N_UNITS; i++) {
+                assert_false(kin_packed_is_checked(p, i));
+                assert_int_equal(kin_packed_check(p, i, NULL), i == unit ? KIN_PACKED_DAMAGED : KIN_PACKED_SOUND);
+                assert_int_equal(kin_packed_has(p, i), i != unit);
+            }
+            kin_packed_close(p);
+            p = open_packed(&d, key);
+            for (size_t i = 0; i < N_UNITS; i++) assert_int_equal(kin_packed_has(p, i), i != unit);
+            kin_packed_close(p);
+            remove_dir(&d, path.text);
+            assert_int_equal(mkdir(d.path, 0700), 0);
+        }
+    }
+    rmdir(d.path);
+}
+
+static void content_is_checked_in_memory_and_past_the_page_cache_too(void **state) {
+    (void)state;
+    atomic_bool stop = false;
+    uint8_t bytes[3 * PAGE];
+    temp_dir d = make_dir();
+    file_path path = make_cache(&d);
+    kin_packed *p = open_packed(&d, key);
+    for (size_t i = 0; i < unit_bytes[2]; i++) bytes[i] = byte_of(2, i);
+    assert_int_equal(kin_packed_check(p, 2, bytes), KIN_PACKED_SOUND);
+    bytes[unit_bytes[2] - 1] ^= 1;
+    assert_int_equal(kin_packed_check(p, 2, bytes), KIN_PACKED_DAMAGED);
+    assert_int_equal(kin_packed_check_behind(p, 0, &stop), KIN_PACKED_SOUND);
+    assert_true(kin_packed_is_checked(p, 0));
+    flip(path.text, (off_t)kin_packed_offset(p, 1), 1);
+    atomic_store(&stop, true);
+    assert_int_equal(kin_packed_check_behind(p, 1, &stop), KIN_PACKED_STOPPED);
+    assert_true(kin_packed_has(p, 1));
+    atomic_store(&stop, false);
+    assert_int_equal(kin_packed_check_behind(p, 1, &stop), KIN_PACKED_DAMAGED);
+    kin_packed_close(p);
+    remove_dir(&d, path.text);
+}
+
+static void a_check_is_remembered_until_the_file_changes(void **state) {
+    (void)state;
+    temp_dir d = make_dir();
+    file_path path = make_cache(&d);
+    kin_packed *p = open_packed(&d, key);
+    assert_int_equal(kin_packed_check(p, 0, NULL), KIN_PACKED_SOUND);
+    kin_packed_close(p);
+    p = open_packed(&d, key);
+    assert_true(kin_packed_is_checked(p, 0));
+    assert_false(kin_packed_is_checked(p, 1));
+    assert_int_equal(kin_packed_check(p, 1, NULL), KIN_PACKED_SOUND); // another process's beside
+    kin_packed *other = open_packed(&d, key);
+    assert_int_equal(kin_packed_check(other, 2, NULL), KIN_PACKED_SOUND);
+    kin_packed_close(other);
+    kin_packed_close(p);
+    p = open_packed(&d, key);
+    for (size_t i = 0; i < N_UNITS; i++) assert_true(kin_packed_is_checked(p, i));
+    off_t at = (off_t)kin_packed_offset(p, 0);
+    kin_packed_close(p);
+    flip(path.text, at, 1);
+    flip(path.text, at, 1); // the same again, but who knows
+    p = open_packed(&d, key);
+    for (size_t i = 0; i < N_UNITS; i++) assert_false(kin_packed_is_checked(p, i));
+    kin_packed_close(p);
+    remove_dir(&d, path.text);
+}
+
+static void a_damaged_note_checks_again(void **state) {
+    (void)state;
+    char note[1100];
+    temp_dir d = make_dir();
+    file_path path = make_cache(&d);
+    kin_packed *p = open_packed(&d, key);
+    for (size_t i = 0; i < N_UNITS; i++) assert_int_equal(kin_packed_check(p, i, NULL), KIN_PACKED_SOUND);
+    kin_packed_close(p);
+    snprintf(note, sizeof note, "%s" KIN_PACKED_CHECKED_SUFFIX, path.text);
+    flip(note, 24, 2);
+    p = open_packed(&d, key);
+    for (size_t i = 0; i < N_UNITS; i++) assert_false(kin_packed_is_checked(p, i));
+    kin_packed_close(p);
+    remove_dir(&d, path.text);
+}
+
+static kin_packed *open_with_stamp(const temp_dir *d, uint64_t stamp) {
+    kin_packed *p;
+    kin_err err;
+    if (kin_packed_open(&p, d->path, key, stamp, N_UNITS, unit_bytes, &err) != 0) fail_msg("%s", err.text);
+    return p;
+}
+
+static void units_of_files_that_look_different_are_compared_by_their_weights(void **state) {
+    (void)state;
+    temp_dir d = make_dir();
+    file_path path = make_cache(&d);
+    kin_packed *p = open_with_stamp(&d, STAMP);
+    assert_true(kin_packed_is_current(p, 0));
+    kin_packed_close(p);
+    p = open_with_stamp(&d, STAMP + 1);
+    assert_true(kin_packed_has(p, 0) && !kin_packed_is_current(p, 0));
+    assert_true(kin_packed_renew(p, 0, SOURCE));
+    assert_true(kin_packed_has(p, 0) && kin_packed_is_current(p, 0));
+    assert_false(kin_packed_renew(p, 1, SOURCE + 1));
+    assert_false(kin_packed_has(p, 1));
+    kin_packed_close(p);
+    p = open_with_stamp(&d, STAMP + 1);
+    assert_true(kin_packed_has(p, 0) && kin_packed_is_current(p, 0));
+    assert_false(kin_packed_has(p, 1));
+    assert_false(kin_packed_is_current(p, 2));
+    kin_packed_close(p);
+    p = open_with_stamp(&d, 0); // the key says it all
+    assert_true(kin_packed_is_current(p, 2));
+    kin_packed_close(p);
+    remove_dir(&d, path.text);
+}
+
+static void a_symbolic_link_is_not_followed(void **state) {
+    (void)state;
+    temp_dir d = make_dir(), elsewhere = make_dir();
+    file_path path = make_cache(&d);
+    char target[128];
+    struct stat st;
+    kin_err err;
+    kin_packed *p;
+    snprintf(target, sizeof target, "%s/precious", elsewhere.path);
+    assert_int_equal(rename(path.text, target), 0);
+    assert_int_equal(truncate(target, 100), 0);
+    assert_int_equal(symlink(target, path.text), 0);
+    assert_int_equal(kin_packed_open(&p, d.path, key, STAMP, N_UNITS, unit_bytes, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "symbolic link"));
+    assert_true(stat(target, &st) == 0 && st.st_size == 100);
+    remove_dir(&d, path.text);
+    remove_dir(&elsewhere, target);
 }
 
 // ---- two processes: two openers of the same file are as good
@@ -369,13 +516,13 @@ static void a_file_that_is_being_written_is_refused_until_sealed(void **state) {
     kin_packed *a = open_packed(&d, key), *b;
     kin_err err;
     fill(a, 0, false);
-    assert_int_equal(kin_packed_open(&b, d.path, key, N_UNITS, unit_bytes, &err), KIN_FAIL);
+    assert_int_equal(kin_packed_open(&b, d.path, key, STAMP, N_UNITS, unit_bytes, &err), KIN_FAIL);
     assert_null(b);
     assert_non_null(strstr(err.text, "another kin is writing it"));
     assert_int_equal(kin_packed_seal(a, &err), 0);
     b = open_packed(&d, key);
     expect_bytes(b, 0);
-    assert_int_equal(kin_packed_write(b, 1, "x", &err), KIN_FAIL); // a still reads
+    assert_int_equal(kin_packed_write(b, 1, "x", SOURCE, &err), KIN_FAIL); // a still reads
     assert_non_null(strstr(err.text, "another kin is using it"));
     remove_dir(&d, kin_packed_path(a));
     kin_packed_close(b);
@@ -389,10 +536,10 @@ static void whoever_may_not_write_still_holds_the_file_as_a_reader(void **state)
     file_path path = make_cache(&d);
     kin_packed *a = open_packed(&d, key), *b = open_packed(&d, key), *c;
     kin_err err;
-    assert_int_equal(kin_packed_write(a, 1, "x", &err), KIN_FAIL);
+    assert_int_equal(kin_packed_write(a, 1, "x", SOURCE, &err), KIN_FAIL);
     kin_packed_close(b);
     flip(path.text, 20, 1);
-    assert_int_equal(kin_packed_open(&c, d.path, key, N_UNITS, unit_bytes, &err), KIN_FAIL); // would cut a's pages off
+    assert_int_equal(kin_packed_open(&c, d.path, key, STAMP, N_UNITS, unit_bytes, &err), KIN_FAIL); // would cut a's pages off
     expect_bytes(a, 2);
     kin_packed_close(a);
     remove_dir(&d, path.text);
@@ -405,7 +552,7 @@ static void a_damaged_file_in_use_is_left_alone(void **state) {
     kin_packed *a = open_packed(&d, key), *b;
     kin_err err;
     flip(path.text, 20, 1);
-    assert_int_equal(kin_packed_open(&b, d.path, key, N_UNITS, unit_bytes, &err), KIN_FAIL);
+    assert_int_equal(kin_packed_open(&b, d.path, key, STAMP, N_UNITS, unit_bytes, &err), KIN_FAIL);
     assert_non_null(strstr(err.text, "another kin is using it"));
     expect_bytes(a, 2); // truncating it would have been a SIGBUS here
     kin_packed_close(a);
@@ -421,7 +568,7 @@ static void missing_folders_are_made(void **state) {
     kin_packed *p;
     kin_err err;
     snprintf(deep, sizeof deep, "%s/a/b", d.path);
-    assert_int_equal(kin_packed_open(&p, deep, key, N_UNITS, unit_bytes, &err), 0);
+    assert_int_equal(kin_packed_open(&p, deep, key, STAMP, N_UNITS, unit_bytes, &err), 0);
     unlink(kin_packed_path(p));
     kin_packed_close(p);
     rmdir(deep);
@@ -441,7 +588,7 @@ static void unusable_folders_are_refused_in_one_sentence(void **state) {
     for (size_t i = 0; i < sizeof dirs / sizeof *dirs; i++) {
         kin_packed *p;
         kin_err err = {""};
-        assert_int_equal(kin_packed_open(&p, dirs[i], key, N_UNITS, unit_bytes, &err), KIN_FAIL);
+        assert_int_equal(kin_packed_open(&p, dirs[i], key, STAMP, N_UNITS, unit_bytes, &err), KIN_FAIL);
         assert_null(p);
         assert_true(err.text[0] && !strchr(err.text, '\n'));
     }
@@ -464,12 +611,12 @@ static int use_small_disk(const char *dir) {
     kin_packed *p;
     kin_err err = {""};
     memset(bytes, 0x5a, sizeof bytes);
-    if (kin_packed_open(&p, dir, key, 2, sizes, &err) != 0 || kin_packed_write(p, 0, bytes, &err) != 0) return 1;
-    if (kin_packed_write(p, 1, bytes, &err) == 0) return 2;
+    if (kin_packed_open(&p, dir, key, STAMP, 2, sizes, &err) != 0 || kin_packed_write(p, 0, bytes, SOURCE, &err) != 0) return 1;
+    if (kin_packed_write(p, 1, bytes, SOURCE, &err) == 0) return 2;
     if (!strstr(err.text, strerror(ENOSPC))) return 3;
     if (kin_packed_seal(p, &err) != 0) return 4;
     kin_packed_close(p);
-    if (kin_packed_open(&p, dir, key, 2, sizes, &err) != 0 || !kin_packed_has(p, 0) || kin_packed_has(p, 1)) return 5;
+    if (kin_packed_open(&p, dir, key, STAMP, 2, sizes, &err) != 0 || !kin_packed_has(p, 0) || kin_packed_has(p, 1)) return 5;
     uint8_t *at = mmap(NULL, ROOM, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (kin_packed_map(p, 0, at, &err) != 0 || memcmp(at, bytes, sizeof bytes) != 0) return 6;
     kin_packed_close(p);
@@ -612,6 +759,62 @@ static void a_lost_unit_is_packed_again_beside_the_cached_ones(void **state) {
     remove_dir(&d, path.text);
 }
 
+static void a_flipped_byte_in_the_cache_gives_the_same_bits(void **state) {
+    static float got[N_IDS * N_VOCAB];
+    big_model *m = *state;
+    if (!without_cache(m)) skip();
+    temp_dir d = make_dir();
+    expect_run(m, &d, false);
+    file_path path = only_file(&d);
+    struct stat st;
+    assert_int_equal(stat(path.text, &st), 0);
+    for (int part = 1; part < 10; part += 4) {
+        flip(path.text, st.st_size * part / 10, 0x40);
+        kin_weights_stats s = run_model(m, d.path, got);
+        assert_memory_equal(got, m->want, sizeof got);
+        assert_true(s.packed_bytes > 0 && s.packed_bytes < s.cached_bytes); // that unit alone
+        expect_run(m, &d, true);
+    }
+    remove_dir(&d, path.text);
+}
+
+// A download with a wrong byte was run, and then mended in place: size and time of writing stay.
+static void a_model_that_was_mended_in_place_is_packed_again(void **state) {
+    static float got[N_IDS * N_VOCAB];
+    big_model *m = *state;
+    if (!without_cache(m)) skip();
+    temp_dir d = make_dir();
+    struct stat st;
+    assert_int_equal(stat(m->path, &st), 0);
+    const struct timespec times[2] = {st.st_atim, st.st_mtim};
+    flip(m->path, st.st_size / 2 + 777, 0x40);
+    assert_int_equal(utimensat(AT_FDCWD, m->path, times, 0), 0);
+    run_model(m, d.path, got);
+    assert_memory_not_equal(got, m->want, sizeof got);
+    flip(m->path, st.st_size / 2 + 777, 0x40);
+    assert_int_equal(utimensat(AT_FDCWD, m->path, times, 0), 0);
+    kin_weights_stats s = run_model(m, d.path, got);
+    assert_memory_equal(got, m->want, sizeof got);
+    assert_true(s.packed_bytes > 0 && s.packed_bytes < s.cached_bytes);
+    expect_run(m, &d, true);
+    file_path path = only_file(&d);
+    remove_dir(&d, path.text);
+}
+
+static void a_copy_of_a_model_uses_its_cache(void **state) {
+    big_model *m = *state, copy = *m;
+    if (!without_cache(m)) skip();
+    temp_dir d = make_dir();
+    expect_run(m, &d, false);
+    snprintf(copy.path, sizeof copy.path, "%.40s/copy", d.path);
+    copy_file(m->path, copy.path);
+    memcpy(copy.want, m->want, sizeof copy.want);
+    expect_run(&copy, &d, true);
+    unlink(copy.path);
+    file_path path = only_file(&d);
+    remove_dir(&d, path.text);
+}
+
 static void without_a_usable_folder_weights_are_packed_in_memory(void **state) {
     static float got[N_IDS * N_VOCAB];
     big_model *m = *state;
@@ -634,7 +837,7 @@ static void a_model_of_the_same_shape_has_its_own_cache(void **state) {
     expect_run(&other, &d, false);
     expect_run(m, &d, true);
     expect_run(&other, &d, true);
-    unlink(path.text);
+    remove_dir(&d, path.text);
     path = only_file(&d);
     remove_dir(&d, path.text);
     unlink(other.path);
@@ -674,6 +877,12 @@ int main(void) {
         cmocka_unit_test(a_flipped_bit_in_a_seal_loses_that_unit_only),
         cmocka_unit_test(a_file_under_another_keys_name_is_begun_anew),
         cmocka_unit_test(other_sizes_of_units_begin_anew),
+        cmocka_unit_test(a_flipped_byte_in_a_unit_is_found_and_the_unit_dropped),
+        cmocka_unit_test(content_is_checked_in_memory_and_past_the_page_cache_too),
+        cmocka_unit_test(a_check_is_remembered_until_the_file_changes),
+        cmocka_unit_test(a_damaged_note_checks_again),
+        cmocka_unit_test(units_of_files_that_look_different_are_compared_by_their_weights),
+        cmocka_unit_test(a_symbolic_link_is_not_followed),
         cmocka_unit_test(readers_share_a_complete_file),
         cmocka_unit_test(a_file_that_is_being_written_is_refused_until_sealed),
         cmocka_unit_test(whoever_may_not_write_still_holds_the_file_as_a_reader),
@@ -683,6 +892,9 @@ int main(void) {
         cmocka_unit_test(a_full_disk_loses_only_what_does_not_fit),
         MODEL_TEST(cold_cached_truncated_and_no_cache_give_the_same_bits),
         MODEL_TEST(a_lost_unit_is_packed_again_beside_the_cached_ones),
+        MODEL_TEST(a_flipped_byte_in_the_cache_gives_the_same_bits),
+        MODEL_TEST(a_model_that_was_mended_in_place_is_packed_again),
+        MODEL_TEST(a_copy_of_a_model_uses_its_cache),
         MODEL_TEST(without_a_usable_folder_weights_are_packed_in_memory),
         MODEL_TEST(a_model_of_the_same_shape_has_its_own_cache),
         MODEL_TEST(two_runs_at_once_give_the_same_bits),

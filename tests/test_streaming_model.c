@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "testkit/model_gen.h"
@@ -348,16 +349,50 @@ static void an_unusable_cache_folder_is_as_none(void **state) {
     expect_same_bits(f, &f->plain);
 }
 
-// The only file in the cache's folder.
+// The only packed file in the cache's folder.
 static void find_cache_file(const fixture *f, char *path, size_t size) {
     DIR *dir = opendir(f->cache_dir);
     assert_non_null(dir);
     path[0] = '\0';
     for (struct dirent *e; (e = readdir(dir));) {
-        if (e->d_name[0] != '.') snprintf(path, size, "%s/%s", f->cache_dir, e->d_name);
+        size_t n = strlen(e->d_name);
+        if (n > 5 && strcmp(e->d_name + n - 5, ".pack") == 0) snprintf(path, size, "%s/%s", f->cache_dir, e->d_name);
     }
     closedir(dir);
     assert_true(path[0]);
+}
+
+// Streamed or not, the bytes that come from the disk are held against their hash before they are used.
+static void a_flipped_byte_in_the_cache_is_mended_while_it_streams(void **state) {
+    fixture *f = *state;
+    kin_runner_options o = f->o;
+    char path[512];
+    o.cache_dir = f->cache_dir;
+    o.memory = memory_of(f, 0);
+    run(f, &o, &f->got);
+    if (f->got.stats.weights.packed_bytes == 0) skip(); // this CPU has no other layout
+    find_cache_file(f, path, sizeof path);
+    for (uint64_t part = 0; part < 4; part++) {
+        struct stat st;
+        uint8_t byte;
+        int fd = open(path, O_RDWR);
+        assert_true(fd >= 0 && fstat(fd, &st) == 0);
+        off_t at = st.st_size * (off_t)(1 + 2 * part) / 8;
+        assert_int_equal(pread(fd, &byte, 1, at), 1);
+        byte ^= 0x20;
+        assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+        close(fd);
+        o.memory = memory_of(f, part);
+        for (int round = 0; round < 2; round++) {
+            run(f, &o, &f->got);
+            expect_same_bits(f, &f->packed);
+        }
+        uint8_t mended;
+        fd = open(path, O_RDONLY);
+        assert_int_equal(pread(fd, &mended, 1, at), 1);
+        assert_int_equal(mended, byte ^ 0x20);
+        close(fd);
+    }
 }
 
 static void invalidate_all_units(const char *path) {
@@ -438,6 +473,7 @@ int main(void) {
         MODEL_TESTS(mixtral),
         MODEL_TESTS(qwen3moe),
         TEST(all_the_memory_and_a_cache_give_the_bits_of_packed_weights, q4_k_m),
+        TEST(a_flipped_byte_in_the_cache_is_mended_while_it_streams, q4_k_m),
         TEST(an_unusable_cache_folder_is_as_none, small),
         TEST(a_cache_that_cannot_be_completed_is_used_as_far_as_it_goes, small),
         TEST(less_than_the_least_memory_is_refused_in_one_sentence, small),
