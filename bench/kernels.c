@@ -29,10 +29,9 @@ typedef struct type {
 } type;
 
 static const type types[] = {
-    {"Q4_K", KIN_TYPE_Q4_K, 256, 144},
-    {"Q6_K", KIN_TYPE_Q6_K, 256, 210},
-    {"Q8_0", KIN_TYPE_Q8_0, 32, 34},
-    {"Q4_0", KIN_TYPE_Q4_0, 32, 18},
+    {"Q4_K", KIN_TYPE_Q4_K, 256, 144}, {"Q6_K", KIN_TYPE_Q6_K, 256, 210}, {"Q8_0", KIN_TYPE_Q8_0, 32, 34},
+    {"Q4_0", KIN_TYPE_Q4_0, 32, 18},   {"F16", KIN_TYPE_F16, 1, 2},       {"BF16", KIN_TYPE_BF16, 1, 2},
+    {"F32", KIN_TYPE_F32, 1, 4},
 };
 static const int row_counts[] = {1, 2, 3, 4, 8, 16, 32, 64, 128};
 
@@ -60,14 +59,16 @@ typedef struct thread {
     uint64_t sum; // of what was read
 } thread;
 
+typedef uint64_t vector __attribute__((vector_size(64)));
+
 static uint64_t read_all(const uint8_t *data, size_t bytes) {
-    const uint64_t *p = (const uint64_t *)data;
-    uint64_t sum[8] = {0};
-    for (size_t i = 0; i + 8 <= bytes / 8; i += 8) {
-        __builtin_prefetch(p + i + 512); // 4 KiB: the next page, where the processor's own prefetcher would begin anew
-        for (int j = 0; j < 8; j++) sum[j] += p[i + (size_t)j];
+    const vector *p = (const vector *)data;
+    vector sum = {0};
+    for (size_t i = 0; i < bytes / sizeof *p; i++) {
+        __builtin_prefetch(p + i + 64); // 4 KiB: the next page, where the processor's own prefetcher would begin anew
+        sum ^= p[i];
     }
-    return sum[0] + sum[1] + sum[2] + sum[3] + sum[4] + sum[5] + sum[6] + sum[7];
+    return sum[0] ^ sum[1] ^ sum[2] ^ sum[3] ^ sum[4] ^ sum[5] ^ sum[6] ^ sum[7];
 }
 
 static void *run(void *argument) {

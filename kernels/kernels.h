@@ -38,7 +38,8 @@ typedef struct kin_act {
 // types: the numbers of GGUF, which are those of enum ggml_type
 kin_act_kind kin_kernel_act_kind(int type);
 
-// Whether a matrix of `rows` rows of `columns` weights has a kernel here: else ggml multiplies it.
+// Whether a matrix of `rows` rows of `columns` weights has a kernel here: else ggml multiplies it. Columns are a multiple of 256,
+// of 32 (KIN_ACT_32) or of 16 (KIN_ACT_F32); rows of 16, or of any number where they are not packed.
 bool kin_kernel_has(int type, int64_t columns, int64_t rows);
 
 // Whether such a matrix is packed first; one of KIN_ACT_F32 is used as it is in the file.
@@ -130,8 +131,9 @@ typedef struct kin_kernels {
     // Rounds rows: x // f32 [n, columns] -> act // [n_blocks][n], the blocks [begin, end) of n_blocks * n.
     void (*quantize)(kin_act_kind kind, int64_t columns, int64_t n, const float *x, kin_act *act, int64_t begin, int64_t end);
 
-    // y[i][r] = the product of activation row i and the matrix's row r, for the panels of 16 rows in [begin, end), and the n rows
-    // of a batch. act // [n_blocks][n]; x // f32 [n, columns], only one of the two is read, as the type wants. y // f32 [n, ldy]
+    // y[i][r] = the product of activation row i and the matrix's row r, for the panels of 16 rows in [begin, end), of which the
+    // last may be shorter, and the n rows of a batch. act // [n_blocks][n]; x // f32 [n, columns], only one of the two is read,
+    // as the type wants. y // f32 [n, ldy]
     void (*matmul)(const kin_matrix *w, const kin_act *act, const float *x, int64_t n, float *y, int64_t ldy, int64_t begin,
                    int64_t end);
 

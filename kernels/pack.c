@@ -72,15 +72,15 @@ static void pack_q4_0(const uint8_t *b, int n, int r, void *panel) {
 typedef struct format {
     int type;
     kin_act_kind kind;
-    int columns, bytes; // of a block in GGUF
+    int columns, bytes; // of a block in GGUF, or of 16 floats
     void (*pack)(const uint8_t *b, int n, int row, void *panel);
 } format;
 
 static const format formats[] = {
-    {KIN_TYPE_Q4_K, KIN_ACT_256, 256, 144, pack_q4_k},
-    {KIN_TYPE_Q6_K, KIN_ACT_256, 256, 210, pack_q6_k},
-    {KIN_TYPE_Q8_0, KIN_ACT_32, 32, 34, pack_q8_0},
-    {KIN_TYPE_Q4_0, KIN_ACT_32, 32, 18, pack_q4_0},
+    {KIN_TYPE_Q4_K, KIN_ACT_256, 256, 144, pack_q4_k}, {KIN_TYPE_Q6_K, KIN_ACT_256, 256, 210, pack_q6_k},
+    {KIN_TYPE_Q8_0, KIN_ACT_32, 32, 34, pack_q8_0},    {KIN_TYPE_Q4_0, KIN_ACT_32, 32, 18, pack_q4_0},
+    {KIN_TYPE_F16, KIN_ACT_F32, 16, 32, NULL},         {KIN_TYPE_BF16, KIN_ACT_F32, 16, 32, NULL},
+    {KIN_TYPE_F32, KIN_ACT_F32, 16, 64, NULL},
 };
 
 static const format *find(int type) {
@@ -101,7 +101,7 @@ bool kin_kernel_packs(int type) {
 
 bool kin_kernel_has(int type, int64_t columns, int64_t rows) {
     const format *f = find(type);
-    return f && columns % f->columns == 0 && rows % KIN_PANEL_ROWS == 0;
+    return f && columns % f->columns == 0 && (!f->pack || rows % KIN_PANEL_ROWS == 0);
 }
 
 size_t kin_panel_bytes(int type, int64_t columns) {

@@ -26,16 +26,20 @@ typedef struct kind {
     uint64_t golden;
 } kind;
 
-#define COLUMNS_256                                                                                                              \
-    { 256, 512, 768 }
-#define COLUMNS_32                                                                                                               \
-    { 32, 288, 896 }
+// clang-format off
+#define COLUMNS_256 {256, 512, 768}
+#define COLUMNS_32 {32, 288, 896}
+#define COLUMNS_FLOAT {16, 208, 896}
+// clang-format on
 
 static const kind kinds[] = {
     {KIN_TYPE_Q4_K, "Q4_K", COLUMNS_256, {0, 2}, 0xf731ff6e9b6b8ce2u},
     {KIN_TYPE_Q6_K, "Q6_K", COLUMNS_256, {208, -1}, 0x96734b5aac1fe607u},
     {KIN_TYPE_Q8_0, "Q8_0", COLUMNS_32, {0, -1}, 0x3fd4fd3d4850f693u},
     {KIN_TYPE_Q4_0, "Q4_0", COLUMNS_32, {0, -1}, 0x942737123f7f1d3fu},
+    {KIN_TYPE_F16, "F16", COLUMNS_FLOAT, {0, -1}, 0xec845ca480ffcdc6u},
+    {KIN_TYPE_BF16, "BF16", COLUMNS_FLOAT, {-1, -1}, 0x6282e3389abe0808u},
+    {KIN_TYPE_F32, "F32", COLUMNS_FLOAT, {-1, -1}, 0x6cd8cb8e0cc6ca4au},
 };
 enum { N_KINDS = sizeof kinds / sizeof *kinds };
 
@@ -43,9 +47,10 @@ typedef struct world {
     const kind *kind;
     kin_rng rng;
     int columns, rows;
-    size_t row_bytes;
-    uint8_t *raw, *packed; // [rows]
-    float *x;              // [BATCH, columns]
+    size_t row_bytes, offset; // offset: of `packed` from aligned memory
+    uint8_t *raw;             // [rows]
+    uint8_t *packed;          // [rows]: what kernels get
+    float *x;                 // [BATCH, columns]
 } world;
 
 // Normal numbers of either sign, zero, the smallest numbers, large ones: by row.
@@ -59,15 +64,24 @@ static uint16_t some_f16(kin_rng *rng, int row) {
     }
 }
 
+// The same as F32.
+static uint32_t some_f32(kin_rng *rng, int row) {
+    static const uint32_t exponents[] = {120, 0, 0, 160};
+    uint32_t random = (uint32_t)kin_rng_u64(rng);
+    return row / 5 % 4 == 1 ? 0 : (random & 0x807fffff) | exponents[row / 5 % 4] << 23;
+}
+
+static void put(uint8_t *p, uint32_t bits, int n) {
+    for (int i = 0; i < n; i++) p[i] = (uint8_t)(bits >> 8 * i);
+}
+
 static void fill_block(world *w, int row, uint8_t *b) {
     static const uint8_t patterns[] = {0xff, 0x00, 0x80, 0x7f};
     size_t n = kin_ref_block_bytes(w->kind->type);
     for (size_t i = 0; i < n; i++) b[i] = row % 5 < 4 && row % 3 == 0 ? patterns[row % 5] : (uint8_t)kin_rng_u64(&w->rng);
-    for (int i = 0; i < 2 && w->kind->d[i] >= 0; i++) {
-        uint16_t d = some_f16(&w->rng, row);
-        b[w->kind->d[i]] = (uint8_t)d;
-        b[w->kind->d[i] + 1] = (uint8_t)(d >> 8);
-    }
+    for (int i = 0; i < 2 && w->kind->d[i] >= 0; i++) put(b + w->kind->d[i], some_f16(&w->rng, row), 2);
+    if (w->kind->type == KIN_TYPE_F32) put(b, some_f32(&w->rng, row), 4);
+    if (w->kind->type == KIN_TYPE_BF16) put(b, some_f32(&w->rng, row) >> 16, 2);
 }
 
 // Small numbers, zeros, one very large number, the largest rounded value everywhere: by row.
@@ -84,18 +98,20 @@ static float some_x(kin_rng *rng, int row, int column) {
 
 static world *new_world(const kind *k, int columns) {
     world *w = calloc(1, sizeof *w);
-    *w = (world){.kind = k, .columns = columns, .rows = ROWS_MAX};
+    // Matrices of floats: rows that do not fill a panel, at addresses as odd as a file can have.
+    bool packs = kin_kernel_packs(k->type);
+    *w = (world){.kind = k, .columns = columns, .rows = packs ? ROWS_MAX : ROWS_MAX - 11, .offset = packs ? 0 : 2};
     kin_rng_seed(&w->rng, (uint64_t)(k->type * 1000 + columns));
     size_t n_blocks = (size_t)(columns / kin_ref_block_n(k->type));
     w->row_bytes = n_blocks * kin_ref_block_bytes(k->type);
     w->raw = malloc(w->row_bytes * (size_t)w->rows);
-    w->packed = malloc(w->row_bytes * (size_t)w->rows);
+    w->packed = (uint8_t *)malloc(w->row_bytes * (size_t)w->rows + w->offset) + w->offset;
     w->x = malloc(sizeof(float) * (size_t)(BATCH * columns));
     for (int r = 0; r < w->rows; r++)
         for (size_t i = 0; i < n_blocks; i++)
             fill_block(w, r, w->raw + (size_t)r * w->row_bytes + i * kin_ref_block_bytes(k->type));
     for (int i = 0; i < BATCH * columns; i++) w->x[i] = some_x(&w->rng, i / columns, i % columns);
-    if (kin_kernel_packs(k->type))
+    if (packs)
         kin_kernel_pack(k->type, columns, w->rows, w->raw, w->packed);
     else
         memcpy(w->packed, w->raw, w->row_bytes * (size_t)w->rows);
@@ -104,7 +120,7 @@ static world *new_world(const kind *k, int columns) {
 
 static void free_world(world *w) {
     free(w->raw);
-    free(w->packed);
+    free(w->packed - w->offset);
     free(w->x);
     free(w);
 }

@@ -6,6 +6,8 @@
 
 void SIMD_FN(kin_quantize)(kin_act_kind kind, int64_t columns, int64_t n, const float *x, kin_act *act, int64_t begin,
                            int64_t end);
+// The part of kin_matmul for KIN_ACT_F32; begin and end count rows.
+void SIMD_FN(kin_matmul_float)(const kin_matrix *w, const float *x, int64_t n, float *y, int64_t ldy, int64_t begin, int64_t end);
 void SIMD_FN(kin_matmul)(const kin_matrix *w, const kin_act *act, const float *x, int64_t n, float *y, int64_t ldy, int64_t begin,
                          int64_t end);
 void SIMD_FN(kin_kv_store)(const kin_kv_rows *rows, int64_t begin, int64_t end);

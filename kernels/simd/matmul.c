@@ -37,9 +37,7 @@ static void tile(kernel k, const uint8_t *panel, int64_t columns, const kin_act 
     for (int64_t i = 0; i < n; i++) vf_store(y + i * ldy, vf_load(f[i]));
 }
 
-void SIMD_FN(kin_matmul)(const kin_matrix *w, const kin_act *act, const float *x, int64_t n, float *y, int64_t ldy, int64_t begin,
-                         int64_t end) {
-    (void)x;
+static void packed(const kin_matrix *w, const kin_act *act, int64_t n, float *y, int64_t ldy, int64_t begin, int64_t end) {
     kernel k = {
         .unpack = SIMD_FN(kin_unpack_of)(w->type),
         .dots = SIMD_FN(kin_dots_of)(w->type),
@@ -54,4 +52,11 @@ void SIMD_FN(kin_matmul)(const kin_matrix *w, const kin_act *act, const float *x
             tile(k, panel, w->columns, act + i, n, rows, y + i * ldy + p * KIN_PANEL_ROWS, ldy);
         }
     }
+}
+
+void SIMD_FN(kin_matmul)(const kin_matrix *w, const kin_act *act, const float *x, int64_t n, float *y, int64_t ldy, int64_t begin,
+                         int64_t end) {
+    if (kin_kernel_packs(w->type)) return packed(w, act, n, y, ldy, begin, end);
+    int64_t last = end * KIN_PANEL_ROWS;
+    SIMD_FN(kin_matmul_float)(w, x, n, y, ldy, begin * KIN_PANEL_ROWS, last < w->rows ? last : w->rows);
 }
