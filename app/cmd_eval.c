@@ -215,7 +215,7 @@ static int command_eval(int argc, char **argv) {
         kin_err_set(&err, "--%s does nothing without --tokens", o.greedy ? "greedy" : "logits");
         return kin_app_usage("eval", &err);
     }
-    int rc = kin_session_open_model(&s, &o.session, &err);
+    int rc = (o.tokenize ? kin_session_open_vocab : kin_session_open_model)(&s, &o.session, &err);
     if (rc == 0) rc = o.tokens ? eval_tokens(&s, &o, &err) : o.tokenize ? eval_tokenize(&s, &o, &err) : eval_ppl(&s, &o, &err);
     kin_session_close(&s);
     return rc == 0 ? KIN_EXIT_OK : kin_app_fail(&err);

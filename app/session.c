@@ -112,13 +112,30 @@ static int open_demo(kin_session *s, const kin_session_options *o, kin_err *err)
     return path ? kin_model_open(&s->model, path, err) : KIN_FAIL;
 }
 
-int kin_session_open_model(kin_session *s, const kin_session_options *o, kin_err *err) {
+static int begin_open(kin_session *s, const kin_session_options *o, kin_err *err) {
     *s = (kin_session){.model_name = o->model ? o->model : "demo"};
     if (o->model && strstr(o->model, "://"))
         return kin_err_set(err, "%s: kin reads files; fetch it first (curl -LO ADDRESS), then give the file's name", o->model);
-    if ((o->model ? kin_model_open(&s->model, o->model, err) : open_demo(s, o, err)) != 0) return KIN_FAIL;
+    return 0;
+}
 
+// What is wrong with it is said when it is needed.
+static void load_vocab(kin_session *s) {
     if (kin_vocab_load(&s->vocab, s->model.gguf, &s->vocab_err) == 0) kin_tokenizer_new(&s->tokenizer, s->vocab, &s->vocab_err);
+}
+
+int kin_session_open_vocab(kin_session *s, const kin_session_options *o, kin_err *err) {
+    if (begin_open(s, o, err) != 0) return KIN_FAIL;
+    int rc = o->model ? kin_gguf_open(&s->model.gguf, o->model, err)
+                      : kin_gguf_open_bytes(&s->model.gguf, "demo model", kin_demo_model_bytes(), kin_demo_model_size(), err);
+    if (rc == 0) load_vocab(s);
+    return rc;
+}
+
+int kin_session_open_model(kin_session *s, const kin_session_options *o, kin_err *err) {
+    if (begin_open(s, o, err) != 0) return KIN_FAIL;
+    if ((o->model ? kin_model_open(&s->model, o->model, err) : open_demo(s, o, err)) != 0) return KIN_FAIL;
+    load_vocab(s);
     if (s->vocab && kin_vocab_n_tokens(s->vocab) > s->model.hp.n_vocab) {
         kin_err_set(err, "%s: the vocabulary has %d tokens, but the embedding only %d", s->model_name,
                     kin_vocab_n_tokens(s->vocab), s->model.hp.n_vocab);

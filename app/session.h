@@ -75,6 +75,9 @@ typedef struct kin_session {
     double load_ms;
 } kin_session;
 
+// Opens only the vocabulary, of a file that may hold nothing else: the model's weights and hyper-parameters are not looked at.
+int kin_session_open_vocab(kin_session *s, const kin_session_options *o, kin_err *err);
+
 // Opens the model and its vocabulary only.
 int kin_session_open_model(kin_session *s, const kin_session_options *o, kin_err *err);
 

@@ -365,6 +365,23 @@ status 0 "$kin" eval --tokenize "$dir/texts"
 lines "$out" 2
 says "$out" '^[0-9 ]*$'
 
+claim='eval prints the ids of a file that holds nothing but a vocabulary'
+LC_ALL=C sed 's/token_embd.weight/token_embD.weight/; s/general.architecture\(.\{12\}\)llama/general.architecture\1xxxxx/' "$dir/random.gguf" \
+    >"$dir/vocab.gguf" # no model: a tensor is missing, the family is unknown
+status 0 "$kin" eval "$dir/random.gguf" --tokenize "$dir/texts"
+cp "$out" "$dir/ids"
+refused 'not supported\|missing' info "$dir/vocab.gguf"
+status 0 "$kin" eval "$dir/vocab.gguf" --tokenize "$dir/texts"
+same "$out" "$dir/ids"
+status 0 sh -c '"$0" eval "$1" --tokenize - <"$2"' "$kin" "$dir/vocab.gguf" "$dir/texts"
+same "$out" "$dir/ids"
+for vocab in "$(dirname "$0")"/../../shared/vocab/*.gguf; do # of real models
+    [ -f "$vocab.out" ] || continue
+    status 0 "$kin" eval "$vocab" --tokenize "$vocab.inp"
+    sed 's/^ *//' "$vocab.out" >"$dir/ids"
+    same "$out" "$dir/ids"
+done
+
 claim='eval measures perplexity'
 yes 'Once upon a time there was a little dog.' | head -n 8 >"$dir/text"
 status 0 "$kin" eval --ppl "$dir/text"
