@@ -147,7 +147,7 @@ static int bench(kin_session *s, const bench_options *o, result *r, kin_err *err
     for (int i = 0; i < o->n_prompt && rc == 0; i++) prompt[i] = (int32_t)((uint64_t)i * 7919 % (uint64_t)s->model.hp.n_vocab);
     if (rc == 0) rc = kin_session_begin(s, err);
     if (rc == 0) rc = measure_all(s, o, prompt, logits, r, err);
-    if (rc == 0) rc = kin_session_write_timeline(s, &o->session, err);
+    if (rc == 0) rc = kin_session_end_timeline(s, &o->session, err);
     kin_session_end(s);
 
     kin_memory after = kin_memory_read();

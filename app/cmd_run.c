@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "app/app.h"
+#include "app/ring_view.h"
 #include "app/session.h"
 #include "base/units.h"
 #include "pure/text/detok.h"
@@ -159,6 +160,7 @@ static void print_stats(const generation *g) {
             kin_size_format(st.weights.gpu_bytes, c, sizeof c), kin_size_format(st.kv_bytes, d, sizeof d), s->n_ctx,
             kin_size_format(kin_memory_peak(), e, sizeof e));
     kin_app_print_streaming(&st);
+    if (s->with_others) kin_ring_view_print(s->timeline, stderr);
 }
 
 // The prompt as it was asked for: -p, -f, or nothing (the model begins on its own). *read: what was read for it, or NULL.
@@ -216,7 +218,7 @@ static int write_text(generation *g, kin_str text, const int32_t *prompt, int n_
     int rc = o->no_echo ? 0 : kin_app_write(text.at, text.len, err);
     if (rc == 0) rc = generate(g, prompt, n_prompt, err);
     g->t.ended = kin_clock_now();
-    if (rc == 0) rc = kin_session_write_timeline(g->s, &o->session, err);
+    if (rc == 0) rc = kin_session_end_timeline(g->s, &o->session, err);
     if (end_text(g, rc == 0 ? err : NULL) != 0) rc = KIN_FAIL;
     if (o->stats && g->t.n_generated > 0) print_stats(g);
     kin_session_end(g->s);
@@ -315,6 +317,7 @@ static int command_run(int argc, char **argv) {
     }
     o.sampler.bias = bias;
     o.sampler.seed = o.seed;
+    o.session.records = o.stats && o.session.fleet.cluster;
     return run(&o);
 }
 

@@ -374,7 +374,7 @@ int kin_session_open(kin_session *s, const kin_session_options *o, int n_ctx, ki
         if (rc != 0) return KIN_FAIL;
     }
     begun += kin_clock_now() - measuring; // which is not loading
-    if (o->timeline && kin_timeline_open(&s->timeline, KIN_TIMELINE_TOKENS, err) != 0) return KIN_FAIL;
+    if ((o->timeline || o->records) && kin_timeline_open(&s->timeline, KIN_TIMELINE_TOKENS, err) != 0) return KIN_FAIL;
     if ((o->fleet.cluster ? open_fleet(s, o, &so, err) : open_alone(s, o, &so, err)) != 0) return KIN_FAIL;
     s->load_ms = kin_clock_ms(begun, kin_clock_now());
     warn_of_long_context(s);
@@ -419,18 +419,18 @@ static void take_own_events(kin_session *s) {
 }
 
 void kin_session_mark(kin_session *s) {
-    if (s->timeline_is_written || kin_timeline_is_whole(s->timeline)) return;
+    if (s->timeline_has_ended || kin_timeline_is_whole(s->timeline)) return;
     kin_timeline_mark(s->timeline, kin_clock_now());
     take_own_events(s);
 }
 
-int kin_session_write_timeline(kin_session *s, const kin_session_options *o, kin_err *err) {
-    if (!s->timeline || s->timeline_is_written) return 0;
-    s->timeline_is_written = true;
+int kin_session_end_timeline(kin_session *s, const kin_session_options *o, kin_err *err) {
+    if (!s->timeline || s->timeline_has_ended) return 0;
+    s->timeline_has_ended = true;
     if (s->with_others) kin_cluster_gather(s->fleet.cluster);
     take_own_events(s);
     kin_events_turn(kin_timeline_own(s->timeline), false);
-    return kin_timeline_write(s->timeline, o->timeline, err);
+    return o->timeline ? kin_timeline_write(s->timeline, o->timeline, err) : 0;
 }
 
 void kin_session_close(kin_session *s) {

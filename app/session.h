@@ -31,6 +31,7 @@ typedef struct kin_session_options {
     int n_cached;          // of a token in the middle of what the command does, in the KV cache; 0: half the context
     int n_prompt;          // tokens of its prompt; 0: 128
     const char *timeline;  // file for a picture of the first tokens; NULL: none. For commands that call kin_session_mark
+    bool records;          // the timeline is wanted without a file, too
     kin_fleet_options fleet;
 } kin_session_options;
 
@@ -70,7 +71,7 @@ typedef struct kin_session {
     kin_shard *shard;
     kin_head *head;
     kin_timeline *timeline; // NULL: none
-    bool timeline_is_written;
+    bool timeline_has_ended;
     int n_ctx;
     double load_ms;
 } kin_session;
@@ -102,8 +103,9 @@ kin_option kin_session_timeline_option(kin_session_options *o);
 // Within a request: the prompt was read, and then: a token was made. Further ones than the timeline has change nothing.
 void kin_session_mark(kin_session *s);
 
-// Before the request's end. Does nothing if there is no timeline, or if it was written before.
-int kin_session_write_timeline(kin_session *s, const kin_session_options *o, kin_err *err);
+// Before the request's end: what all did is in the timeline, and drawn if there is a file for it. Does nothing if there is no
+// timeline, or if it was called before.
+int kin_session_end_timeline(kin_session *s, const kin_session_options *o, kin_err *err);
 
 // What the opened model asks for: with these options, and the context and batch of `work`.
 int kin_session_model_facts(const kin_session *s, const kin_session_options *o, const kin_work_facts *work,

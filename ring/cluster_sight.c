@@ -14,10 +14,11 @@ void kin_cluster_name_rows(kin_cluster *c) {
     for (int m = 0; m < c->plan->ring.n_members - 1; m++) {
         for (int i = 0; i < KIN_ROSTER_DEVICES; i++) {
             const kin_roster_device *d = kin_roster_device_at(c->roster, i);
-            if (d && kin_proto_id_equal(&d->id, &c->plan->ids[m])) kin_timeline_row(c->o.timeline, d->name);
+            if (d && kin_proto_id_equal(&d->id, &c->plan->ids[m]))
+                kin_timeline_place(c->o.timeline, d->name, &c->plan->windows[m].windows);
         }
     }
-    kin_timeline_row(c->o.timeline, c->o.name);
+    kin_timeline_place(c->o.timeline, c->o.name, &c->plan->windows[c->plan->ring.n_members - 1].windows);
 }
 
 void kin_cluster_take_events(kin_cluster *c, uint32_t from, const kin_proto_events *m) {

@@ -16,6 +16,7 @@ struct kin_timeline {
     int n_rows, n_bars, n_marks;
     size_t cap;
     char names[KIN_TIMELINE_ROWS][KIN_TIMELINE_NAME];
+    char layers[KIN_TIMELINE_ROWS][KIN_TIMELINE_LAYERS];
     int64_t ahead_ns[KIN_TIMELINE_ROWS]; // the row's clock minus the head's
     kin_bar *bars;                       // [cap], times as they came
     kin_time marks[KIN_TIMELINE_TOKENS + 1];
@@ -61,6 +62,31 @@ int kin_timeline_row(kin_timeline *t, const char *name) {
     if (!t) return -1;
     pthread_mutex_lock(&t->mutex);
     int row = find_row(t, name);
+    pthread_mutex_unlock(&t->mutex);
+    return row;
+}
+
+// What does not fit is "...".
+static void describe(const kin_windows *windows, char text[KIN_TIMELINE_LAYERS]) {
+    enum { END = KIN_TIMELINE_LAYERS - 32 };
+    int used = windows->n == 0 ? snprintf(text, KIN_TIMELINE_LAYERS, "none") : 0;
+    for (int i = 0; i < windows->n; i++) {
+        const kin_window *w = &windows->at[i];
+        const char *comma = i ? ", " : "";
+        if (used > END) {
+            snprintf(text + used, KIN_TIMELINE_LAYERS - (size_t)used, ", ...");
+            return;
+        }
+        used += snprintf(text + used, KIN_TIMELINE_LAYERS - (size_t)used, w->layer_end - w->layer_begin > 1 ? "%s%d-%d" : "%s%d",
+                         comma, w->layer_begin, w->layer_end - 1);
+    }
+}
+
+int kin_timeline_place(kin_timeline *t, const char *name, const kin_windows *windows) {
+    int row = kin_timeline_row(t, name);
+    if (row < 0) return row;
+    pthread_mutex_lock(&t->mutex);
+    describe(windows, t->layers[row]);
     pthread_mutex_unlock(&t->mutex);
     return row;
 }
@@ -145,6 +171,10 @@ int kin_timeline_n_rows(const kin_timeline *t) {
 
 const char *kin_timeline_name(const kin_timeline *t, int row) {
     return t->names[row];
+}
+
+const char *kin_timeline_layers(const kin_timeline *t, int row) {
+    return t->layers[row];
 }
 
 int kin_timeline_n_bars(const kin_timeline *t) {

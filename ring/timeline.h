@@ -13,12 +13,14 @@
 #include <stdbool.h>
 
 #include "base/clock.h"
+#include "pure/plan/window.h"
 #include "pure/proto/message.h"
 #include "ring/events.h"
 
 enum {
     KIN_TIMELINE_ROWS = 40,
-    KIN_TIMELINE_NAME = 64, // bytes with the NUL
+    KIN_TIMELINE_NAME = 64,   // bytes with the NUL
+    KIN_TIMELINE_LAYERS = 96, // bytes of a row's layers with the NUL
     KIN_TIMELINE_TOKENS = 8,
     KIN_TIMELINE_BARS = 1 << 17,        // most; later ones are dropped
     KIN_TIMELINE_MARGIN_NS = 100000000, // kept before the first mark and after the last: until the clocks are known better
@@ -34,6 +36,9 @@ kin_events *kin_timeline_own(kin_timeline *timeline);
 
 // The row of a member; a new one if the name is new. -1: too many.
 int kin_timeline_row(kin_timeline *timeline, const char *name);
+
+// The same, of a member whose layers are known.
+int kin_timeline_place(kin_timeline *timeline, const char *name, const kin_windows *windows);
 
 // clock_ahead_ns: that clock minus the head's. The last word counts for all of the row's events.
 void kin_timeline_add(kin_timeline *timeline, int row, const kin_proto_event *events, int n, int64_t clock_ahead_ns);
@@ -57,6 +62,7 @@ typedef struct kin_bar {
 
 int kin_timeline_n_rows(const kin_timeline *timeline);
 const char *kin_timeline_name(const kin_timeline *timeline, int row);
+const char *kin_timeline_layers(const kin_timeline *timeline, int row); // "0-3, 8-11"; "none"; "": not known
 int kin_timeline_n_bars(const kin_timeline *timeline);
 kin_bar kin_timeline_bar(const kin_timeline *timeline, int i);
 int kin_timeline_n_marks(const kin_timeline *timeline);
