@@ -15,7 +15,7 @@ setup:
 
 demo: setup
 	@$(MAKE) --no-print-directory all
-	@$(BUILD)/kin run -p "Once upon a time" --stats
+	@$(BUILD)/kin demo
 
 test: setup
 	@$(MAKE) --no-print-directory all

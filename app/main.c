@@ -10,17 +10,32 @@
 #include "app/suggest.h"
 #include "base/log.h"
 
-const kin_command *const kin_commands[] = {
-    &kin_command_run,  &kin_command_join,  &kin_command_status, &kin_command_plan,  &kin_command_profile,
-    &kin_command_eval, &kin_command_bench, &kin_command_info,   &kin_command_cache, NULL};
+const kin_command *const kin_commands[] = {&kin_command_demo,
+                                           &kin_command_run,
+                                           &kin_command_join,
+                                           &kin_command_status,
+                                           &kin_command_plan,
+                                           &kin_command_profile,
+                                           &kin_command_eval,
+                                           &kin_command_bench,
+                                           &kin_command_info,
+                                           &kin_command_cache,
+                                           NULL};
 
 atomic_bool kin_app_stop;
+const char *kin_app_name = "kin";
 
 static bool verbose;
 
 static void on_interrupt(int sig) {
     (void)sig;
     atomic_store(&kin_app_stop, true);
+}
+
+void kin_app_catch_interrupts(void) {
+    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_RESETHAND};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
 }
 
 static void write_log(void *user, kin_log_level level, const char *line) {
@@ -107,10 +122,9 @@ static int run(int argc, char **argv) {
 
 int main(int argc, char **argv) {
     kin_app_open_stdio();
+    if (argc > 0) kin_app_name = argv[0];
     spin_less(argv);
-    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_RESETHAND};
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
+    kin_app_catch_interrupts();
     kin_log_set_sink(write_log, NULL);
     if (read_environment() != 0) return KIN_EXIT_USAGE;
     return kin_app_close_stdout(run(argc, argv));

@@ -1,0 +1,134 @@
+// kin demo: the main job on one machine: a ring of processes that tells a story.
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "app/app.h"
+#include "app/household.h"
+
+typedef struct demo_options {
+    const char *prompt;
+    uint64_t seed;
+    int n_devices;
+} demo_options;
+
+enum { N_DEMO_OPTIONS = 4, MAX_WORDS = 40 };
+
+static void fill_table(demo_options *o, kin_option table[N_DEMO_OPTIONS]) {
+    *o = (demo_options){.prompt = "Once upon a time", .seed = 2, .n_devices = 3};
+    const kin_option own[N_DEMO_OPTIONS] = {
+        {KIN_OPTION_STRING, "prompt", 'p', &o->prompt, "TEXT", "how the story begins (default: Once upon a time)", 0, 0},
+        {KIN_OPTION_U64, "seed", 0, &o->seed, "N", "another number, another story (default 2)", 0, 0},
+        {KIN_OPTION_INT, "devices", 0, &o->n_devices, "N", "how many, beside the head (default 3)", 1, 7},
+        {0},
+    };
+    memcpy(table, own, sizeof own);
+}
+
+// What is set for other commands, and where this user's files are, is not for the demo.
+static void clear_environment(void) {
+    extern char **environ;
+    char name[128];
+    for (char **e = environ; *e;) {
+        size_t n = strcspn(*e, "=");
+        snprintf(name, sizeof name, "%.*s", (int)n, *e);
+        bool is_ours = strncmp(name, "KIN_", 4) == 0 || strncmp(name, "XDG_", 4) == 0;
+        if (!is_ours || n >= sizeof name || unsetenv(name) != 0) e++;
+    }
+}
+
+// The head is kin run.
+static int tell(const kin_household *h, const demo_options *o) {
+    char home[KIN_HOUSEHOLD_PATH], key[KIN_HOUSEHOLD_PATH], cache[KIN_HOUSEHOLD_PATH], port[16], n_devices[16], seed[32];
+    snprintf(port, sizeof port, "%u", h->port);
+    snprintf(n_devices, sizeof n_devices, "%d", h->n_devices);
+    snprintf(seed, sizeof seed, "%" PRIu64, o->seed);
+    setenv("HOME", kin_household_path(h, "", home), 1);
+    const char *words[] = {"--cluster",
+                           "--devices",
+                           n_devices,
+                           "--plan",
+                           "even",
+                           "--name",
+                           "desk",
+                           "--key-file",
+                           kin_household_path(h, "key", key),
+                           "--listen",
+                           "127.0.0.1",
+                           "--port",
+                           port,
+                           "--hidden",
+                           "--cache",
+                           kin_household_path(h, "cache", cache),
+                           "--no-cache",
+                           "--threads",
+                           "1",
+                           "--stats",
+                           "--n",
+                           "400",
+                           "--seed",
+                           seed,
+                           "--prompt",
+                           o->prompt};
+    char *argv[MAX_WORDS];
+    int argc = (int)(sizeof words / sizeof words[0]);
+    for (int i = 0; i < argc; i++) argv[i] = (char *)words[i];
+    return kin_command_run.run(argc, argv);
+}
+
+static void say_what_next(int n_machines) {
+    fprintf(stderr,
+            "\nThat was one model on %d machines, if each process were one. So small a model is faster on one machine alone;\n"
+            "a model that is larger than the memory of one machine is faster on several. Next:\n\n"
+            "  %s run -m model.gguf -p \"The sea is\"\n      your own model, a GGUF file\n"
+            "  %s run --cluster -m model.gguf -p \"The sea is\"\n      with a second machine, on which 'kin join' runs\n"
+            "  %s plan --what-if assets/facts/home.json\n      what devices would bring that are only written down\n",
+            n_machines, kin_app_name, kin_app_name, kin_app_name);
+}
+
+static int demo(const demo_options *o) {
+    kin_household h;
+    kin_err err;
+    if (kin_household_open(&h, o->n_devices, &err) != 0) return kin_app_fail(&err);
+    kin_app_say("%d devices as processes of this machine, in %s", h.n_devices, h.folder);
+    int status = tell(&h, o);
+    bool is_lost = kin_household_lost(&h, &err);
+    int n_devices = h.n_devices;
+    kin_household_close(&h);
+    if (is_lost) {
+        kin_app_say("%s: the story ends here", err.text);
+        return KIN_EXIT_FAILED;
+    }
+    if (status == KIN_EXIT_OK) say_what_next(n_devices + 1);
+    return status;
+}
+
+static int command_demo(int argc, char **argv) {
+    demo_options o;
+    kin_option table[N_DEMO_OPTIONS];
+    kin_err err;
+    fill_table(&o, table);
+    clear_environment();
+    if (kin_options_parse((kin_option_tables){table}, argc, argv, NULL, &err) != 0) return kin_app_usage("demo", &err);
+    return demo(&o);
+}
+
+static void options(void (*use)(kin_option_tables tables, void *user), void *user) {
+    demo_options o;
+    kin_option table[N_DEMO_OPTIONS];
+    fill_table(&o, table);
+    use((kin_option_tables){table}, user);
+}
+
+const kin_command kin_command_demo = {
+    .name = "demo",
+    .args = "[-p TEXT] [--devices N]",
+    .summary = "a ring of devices on this machine tells a story",
+    .help =
+        "Starts the devices as processes of this machine, each with a home of its own, joins them into a ring on the loopback\n"
+        "interface with the demo model, and shows who computed which layers and where the time went. Needs no network and\n"
+        "leaves nothing behind.",
+    .run = command_demo,
+    .options = options,
+};

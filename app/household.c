@@ -1,0 +1,293 @@
+#include "app/household.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
+
+#include "app/app.h"
+#include "app/net.h"
+#include "base/clock.h"
+#include "ring/join.h"
+
+static const char *const names[KIN_HOUSEHOLD_DEVICES] = {"attic",   "kitchen", "cellar", "study",
+                                                         "bedroom", "garage",  "hall",   "garden"};
+static const char head_home[] = "desk";
+
+enum { STOP_MS = 2000, LOOK_MS = 50 }; // until a device that was told to stop is killed
+
+typedef struct ended {
+    int device, status; // as of waitpid
+} ended;
+
+// ---- the folder
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at) {
+    (void)st;
+    (void)type;
+    (void)at;
+    return remove(path);
+}
+
+static void remove_folder(const char *folder) {
+    if (folder[0]) nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+static const char *path_of(const char *folder, const char *home, const char *file, char buf[KIN_HOUSEHOLD_PATH]) {
+    snprintf(buf, KIN_HOUSEHOLD_PATH, "%.300s/%s%s%s", folder, home, file[0] ? "/" : "", file);
+    return buf;
+}
+
+const char *kin_household_path(const kin_household *h, const char *path, char buf[KIN_HOUSEHOLD_PATH]) {
+    return path_of(h->folder, head_home, path, buf);
+}
+
+static int make_home(const kin_household *h, const char *name, const kin_key *key, kin_err *err) {
+    char path[KIN_HOUSEHOLD_PATH];
+    if (mkdir(path_of(h->folder, name, "", path), 0700) != 0) return kin_err_set(err, "%s: %s", path, strerror(errno));
+    return kin_key_save(key, path_of(h->folder, name, "key", path), err);
+}
+
+static int make_homes(kin_household *h, kin_err *err) {
+    const char *tmp = getenv("TMPDIR");
+    char code[KIN_CODE_TEXT];
+    kin_key key;
+    snprintf(h->folder, sizeof h->folder, "%.200s/kin-demo-XXXXXX", tmp && tmp[0] ? tmp : "/tmp");
+    if (!mkdtemp(h->folder)) {
+        kin_err_set(err, "%s: no folder for the demo: %s", h->folder, strerror(errno));
+        h->folder[0] = '\0';
+        return KIN_FAIL;
+    }
+    if (kin_code_new(code, err) != 0 || kin_key_from_code(&key, code, err) != 0) return KIN_FAIL;
+    int rc = make_home(h, head_home, &key, err);
+    for (int i = 0; i < h->n_devices && rc == 0; i++) rc = make_home(h, names[i], &key, err);
+    kin_key_wipe(&key);
+    return rc;
+}
+
+// One that nobody listens on now: the devices must know it before the head listens.
+static int find_port(uint16_t *port, kin_err *err) {
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t n = sizeof at;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    bool found = fd >= 0 && bind(fd, (struct sockaddr *)&at, n) == 0 && getsockname(fd, (struct sockaddr *)&at, &n) == 0;
+    int rc = found ? 0 : kin_err_set(err, "no port on 127.0.0.1: %s", strerror(errno));
+    *port = ntohs(at.sin_port);
+    if (fd >= 0) close(fd);
+    return rc;
+}
+
+// ---- a device
+
+static void log_status(void *user, const char *line) {
+    (void)user;
+    kin_app_say("%s", line);
+}
+
+static void log_progress(void *user, const char *what, uint64_t done, uint64_t total, uint64_t rate) {
+    (void)user, (void)what, (void)done, (void)total, (void)rate;
+}
+
+// Nothing is measured of it: the demo gives everybody as many layers.
+static int join(const kin_household *h, const char *name) {
+    char cache[KIN_HOUSEHOLD_PATH], key_file[KIN_HOUSEHOLD_PATH];
+    kin_net_self self;
+    kin_err err;
+    kin_net_options net = {.name = name, .key_file = path_of(h->folder, name, "key", key_file)};
+    kin_join_options o = {.version = KIN_VERSION,
+                          .head = "127.0.0.1",
+                          .head_port = h->port,
+                          .listen = "127.0.0.1",
+                          .cache_dir = path_of(h->folder, name, "cache", cache),
+                          .no_cache = true,
+                          .n_threads = 1,
+                          .no_gpu = true,
+                          .stop = &kin_app_stop,
+                          .status = log_status,
+                          .progress = log_progress};
+    int rc = kin_net_identify(&self, &net, &err);
+    if (rc == 0) rc = kin_key_load(&o.key, key_file, &err);
+    if (rc == 0) {
+        o.id = self.id;
+        o.name = self.name;
+        rc = kin_join_run(&o, &err);
+    }
+    kin_key_wipe(&o.key);
+    return rc == 0 ? KIN_EXIT_OK : kin_app_fail(&err);
+}
+
+// In the device's process, until it ends.
+static _Noreturn void be_device(const kin_household *h, int i, pid_t keeper, const sigset_t *signals) {
+    char path[KIN_HOUSEHOLD_PATH];
+    int fd = open(path_of(h->folder, names[i], "log", path), O_WRONLY | O_CREAT | O_APPEND, 0600);
+    if (fd >= 0) dup2(fd, STDERR_FILENO);
+    setenv("HOME", path_of(h->folder, names[i], "", path), 1);
+    signal(SIGCHLD, SIG_DFL);
+    signal(SIGPIPE, SIG_DFL);
+    signal(SIGUSR1, SIG_DFL);
+    kin_app_catch_interrupts();
+    sigprocmask(SIG_SETMASK, signals, NULL);
+#ifdef __linux__
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+#endif
+    if (getppid() != keeper) _exit(KIN_EXIT_FAILED); // it ended before that
+    _exit(join(h, names[i]));
+}
+
+// ---- the keeper
+
+typedef struct keeper {
+    const kin_household *h;
+    pid_t head, pids[KIN_HOUSEHOLD_DEVICES]; // 0: there is none
+    int from_head, to_head;
+    int n_left; // devices that run
+} keeper;
+
+static void on_child(int signal) {
+    (void)signal; // it is here to interrupt pselect
+}
+
+// Takes note of devices that ended; tells the head of them, if it is to know.
+static void collect(keeper *k, bool tells) {
+    int status;
+    for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
+        for (int i = 0; i < k->h->n_devices; i++) {
+            if (k->pids[i] != pid) continue;
+            ended e = {i, status};
+            k->pids[i] = 0;
+            k->n_left--;
+            if (tells && write(k->to_head, &e, sizeof e) == (ssize_t)sizeof e) kill(k->head, SIGUSR1);
+        }
+    }
+}
+
+static void signal_all(const keeper *k, int signal) {
+    for (int i = 0; i < k->h->n_devices; i++) {
+        if (k->pids[i] > 0) kill(k->pids[i], signal);
+    }
+}
+
+static void stop_devices(keeper *k, const sigset_t *signals) {
+    kin_time begun = kin_clock_now();
+    signal_all(k, SIGTERM);
+    for (bool killed = false; collect(k, false), k->n_left > 0;) {
+        struct timespec wait = {.tv_nsec = LOOK_MS * 1000000};
+        if (!killed && kin_clock_ms(begun, kin_clock_now()) > STOP_MS) {
+            signal_all(k, SIGKILL);
+            killed = true;
+        }
+        pselect(0, NULL, NULL, NULL, &wait, signals);
+    }
+}
+
+// In the keeper's process, until the head closes its pipe, or ends.
+static _Noreturn void keep(keeper *k) {
+    sigset_t children, signals; // to be interrupted by them only while it waits
+    pid_t self = getpid();
+    setsid();
+    signal(SIGINT, SIG_IGN);
+    signal(SIGTERM, SIG_IGN);
+    signal(SIGPIPE, SIG_IGN);
+    sigemptyset(&children);
+    sigaddset(&children, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &children, &signals);
+    sigaction(SIGCHLD, &(struct sigaction){.sa_handler = on_child}, NULL);
+    for (int i = 0; i < k->h->n_devices; i++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            close(k->from_head);
+            close(k->to_head);
+            be_device(k->h, i, self, &signals);
+        }
+        k->pids[i] = pid > 0 ? pid : 0;
+        k->n_left += pid > 0;
+    }
+    for (char byte;;) {
+        fd_set set;
+        FD_ZERO(&set);
+        FD_SET(k->from_head, &set);
+        int n = pselect(k->from_head + 1, &set, NULL, NULL, NULL, &signals);
+        if (n > 0 && read(k->from_head, &byte, 1) <= 0) break;
+        collect(k, true);
+    }
+    stop_devices(k, &signals);
+    remove_folder(k->h->folder);
+    _exit(0);
+}
+
+// ---- the head's side
+
+static void on_ended(int signal) {
+    (void)signal;
+    atomic_store(&kin_app_stop, true);
+}
+
+static int start_keeper(kin_household *h, kin_err *err) {
+    int down[2], up[2];
+    if (pipe(down) != 0) return kin_err_set(err, "no pipe: %s", strerror(errno));
+    if (pipe(up) != 0) {
+        close(down[0]);
+        close(down[1]);
+        return kin_err_set(err, "no pipe: %s", strerror(errno));
+    }
+    keeper k = {.h = h, .head = getpid(), .from_head = down[0], .to_head = up[1]};
+    h->keeper = fork();
+    if (h->keeper == 0) {
+        close(down[1]);
+        close(up[0]);
+        keep(&k);
+    }
+    close(down[0]);
+    close(up[1]);
+    h->to_keeper = down[1];
+    h->from_keeper = up[0];
+    fcntl(h->from_keeper, F_SETFL, O_NONBLOCK);
+    return h->keeper > 0 ? 0 : kin_err_set(err, "no process: %s", strerror(errno));
+}
+
+int kin_household_open(kin_household *h, int n_devices, kin_err *err) {
+    kin_assert(n_devices >= 1 && n_devices <= KIN_HOUSEHOLD_DEVICES);
+    *h = (kin_household){.n_devices = n_devices, .to_keeper = -1, .from_keeper = -1};
+    sigaction(SIGUSR1, &(struct sigaction){.sa_handler = on_ended}, NULL);
+    sigaction(SIGCHLD, &(struct sigaction){.sa_handler = on_ended}, NULL); // the keeper
+    if (make_homes(h, err) == 0 && find_port(&h->port, err) == 0 && start_keeper(h, err) == 0) return 0;
+    kin_household_close(h);
+    return KIN_FAIL;
+}
+
+bool kin_household_lost(kin_household *h, kin_err *how) {
+    ended e;
+    ssize_t n = read(h->from_keeper, &e, sizeof e);
+    if (n < 0) return false;
+    if (n < (ssize_t)sizeof e)
+        kin_err_set(how, "the process that looks after the devices was killed");
+    else if (WIFSIGNALED(e.status))
+        kin_err_set(how, "the device '%s' was killed by signal %d", names[e.device], WTERMSIG(e.status));
+    else
+        kin_err_set(how, "the device '%s' ended with status %d", names[e.device], WEXITSTATUS(e.status));
+    return true;
+}
+
+void kin_household_close(kin_household *h) {
+    if (!h->folder[0]) return;
+    signal(SIGCHLD, SIG_DFL);
+    if (h->to_keeper >= 0) close(h->to_keeper);
+    while (h->keeper > 0 && waitpid(h->keeper, NULL, 0) < 0 && errno == EINTR) {
+    }
+    if (h->from_keeper >= 0) close(h->from_keeper);
+    remove_folder(h->folder); // what the keeper left, if it was killed
+    *h = (kin_household){.to_keeper = -1, .from_keeper = -1};
+}
