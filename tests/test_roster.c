@@ -482,6 +482,74 @@ static void ring_links_may_come_and_go_before_the_ring_is_up(void **state) {
     assert_int_equal(kin_roster_state_now(roster), KIN_ROSTER_SERVING);
 }
 
+// Two members that get ready, and whose links are opened by the test.
+static void begin_with_closed_ring(void) {
+    begin_default();
+    joins(11, 1, "tower");
+    joins(12, 2, "laptop");
+    wait_ms(1000);
+    planned(1, "12", 7);
+    ready(11);
+    ready(12);
+    forget();
+}
+
+static void a_ring_link_that_stays_closed_leaves_its_far_end_out(void **state) {
+    (void)state;
+    begin_with_closed_ring();
+    ring_opens(KIN_ROSTER_OWN);
+    ring_opens(12);
+    of_link(KIN_ROSTER_RING_CLOSED, 11, "connection refused");
+    wait_ms(7950);
+    expect("");
+    wait_ms(50);
+    expect(
+        "say no link from device 'tower' (stage 1 of 2) to device 'laptop' (stage 2 of 2) (connection refused); let TCP port 0 "
+        "through the firewall of 'laptop'; it is left out for 2.0 s\n"
+        "close ring 1\n"
+        "end 1 to 11\n"
+        "end 1 to 12\n"
+        "say plan 1 is over: no link from device 'tower' (stage 1 of 2) to device 'laptop' (stage 2 of 2) (connection refused); "
+        "let TCP port 0 through the firewall of 'laptop'\n");
+    wait_ms(250);
+    expect("ask 2: tower\n");
+    planned(2, "1", 7);
+    forget();
+    ring_opens(KIN_ROSTER_OWN);
+    ring_opens(11);
+    ready(11);
+    expect_words("up 2");
+}
+
+static void of_two_ends_the_one_with_two_closed_links_is_left_out(void **state) {
+    (void)state;
+    begin_with_closed_ring(); // the head does not reach the tower, nor the tower the laptop
+    ring_opens(12);
+    wait_ms(8000);
+    expect_words("'tower'; it is left out");
+    begin_with_closed_ring();
+    ring_opens(KIN_ROSTER_OWN);
+    ring_opens(11);
+    wait_ms(8000);
+    expect_words("no link from device 'laptop' (stage 2 of 2) to the head (no answer)");
+    assert_int_equal(kin_roster_device_at(roster, 1)->state, KIN_DEVICE_FAILED);
+}
+
+static void a_ring_link_that_broke_has_as_much_time_again(void **state) {
+    (void)state;
+    begin_with_closed_ring();
+    wait_ms(7000);
+    ring_opens(KIN_ROSTER_OWN);
+    ring_opens(11);
+    of_link(KIN_ROSTER_RING_CLOSED, 11, "connection reset");
+    ring_opens(12);
+    forget();
+    wait_ms(7950);
+    expect("");
+    wait_ms(50);
+    expect_words("it is left out");
+}
+
 static void events_of_an_old_epoch_change_nothing(void **state) {
     (void)state;
     begin_with_two();
@@ -644,6 +712,9 @@ int main(void) {
         STORY(the_heads_own_ring_link_counts_too),
         STORY(a_plan_without_devices_may_wait_for_others),
         STORY(ring_links_may_come_and_go_before_the_ring_is_up),
+        STORY(a_ring_link_that_stays_closed_leaves_its_far_end_out),
+        STORY(of_two_ends_the_one_with_two_closed_links_is_left_out),
+        STORY(a_ring_link_that_broke_has_as_much_time_again),
         STORY(events_of_an_old_epoch_change_nothing),
         STORY(progress_is_said_in_percent),
         STORY(unfit_devices_are_refused_with_the_reason),

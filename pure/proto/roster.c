@@ -17,6 +17,7 @@ kin_roster_options kin_roster_options_default(void) {
         .lost_wait_ns = 3 * SECOND,
         .facts_wait_ns = 3 * SECOND,
         .spacing_ns = SECOND / 4,
+        .ring_wait_ns = 8 * SECOND,
         .rest_min_ns = 2 * SECOND,
         .rest_max_ns = 60 * SECOND,
     };
@@ -237,13 +238,8 @@ static void take_model(kin_roster *r, const kin_proto_hash *model) {
 
 // ---- working
 
-static void take_failed(kin_roster *r, int i, const kin_roster_event *event) {
+void kin_roster_leave_out(kin_roster *r, int i, const char *sentence) {
     kin_roster_device *d = &r->devices[i];
-    char stage[KIN_ROSTER_NAME], whom[KIN_ROSTER_SENTENCE], sentence[KIN_ROSTER_SENTENCE * 2];
-    kin_label_set(stage, sizeof stage - 1, event->stage);
-    kin_label_set(d->trouble, sizeof d->trouble - 1, event->reason);
-    snprintf(sentence, sizeof sentence, "%s failed at %s: %s", kin_roster_whom(r, i, whom), stage[0] ? stage : "its work",
-             d->trouble);
     uint64_t rest = r->options.rest_min_ns;
     for (int n = 0; n < d->n_failures && rest < r->options.rest_max_ns; n++) rest *= 2;
     if (rest > r->options.rest_max_ns) rest = r->options.rest_max_ns;
@@ -253,6 +249,16 @@ static void take_failed(kin_roster *r, int i, const kin_roster_event *event) {
     r->change++;
     kin_roster_log(r, KIN_LOG_WARN, "%s; it is left out for %.1f s", sentence, (double)rest / (double)SECOND);
     kin_roster_end_epoch(r, sentence);
+}
+
+static void take_failed(kin_roster *r, int i, const kin_roster_event *event) {
+    kin_roster_device *d = &r->devices[i];
+    char stage[KIN_ROSTER_NAME], whom[KIN_ROSTER_SENTENCE], sentence[KIN_ROSTER_SENTENCE * 2];
+    kin_label_set(stage, sizeof stage - 1, event->stage);
+    kin_label_set(d->trouble, sizeof d->trouble - 1, event->reason);
+    snprintf(sentence, sizeof sentence, "%s failed at %s: %s", kin_roster_whom(r, i, whom), stage[0] ? stage : "its work",
+             d->trouble);
+    kin_roster_leave_out(r, i, sentence);
 }
 
 static void take_work(kin_roster *r, int i, const kin_roster_event *event) {
@@ -333,6 +339,7 @@ const kin_roster_actions *kin_roster_step(kin_roster *r, kin_time now, const kin
     case KIN_ROSTER_ABORTED: kin_roster_take_request(r, event); break;
     }
     take_time(r);
+    kin_roster_look_at_ring(r);
     kin_roster_look_due(r);
     kin_roster_look_ready(r);
     if (r->changed) kin_roster_act(r, KIN_ROSTER_STATUS);

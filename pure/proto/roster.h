@@ -53,6 +53,7 @@ typedef struct kin_roster_options {
     uint64_t lost_wait_ns;         // for a lost member to come back, before a plan is made without it (3 s)
     uint64_t facts_wait_ns;        // from ACCEPT to DEVICE (3 s)
     uint64_t spacing_ns;           // least time from the end of an epoch to the next (250 ms): one break, one new plan
+    uint64_t ring_wait_ns;         // for a ring link to open, before one of its ends is left out (8 s)
     uint64_t rest_min_ns;          // a device that failed is left out for this long (2 s), doubling each time
     uint64_t rest_max_ns;          // up to this (60 s)
 } kin_roster_options;
@@ -160,7 +161,7 @@ typedef enum kin_device_state {
     KIN_DEVICE_JOINED,    // there, without work
     KIN_DEVICE_PREPARING, // has a plan, is not ready
     KIN_DEVICE_READY,
-    KIN_DEVICE_FAILED, // there, but left out for a while
+    KIN_DEVICE_FAILED, // there, but left out for a while: it failed, or a ring link to it did not open
     KIN_DEVICE_LOST,
     KIN_DEVICE_LEFT,
 } kin_device_state;
@@ -173,6 +174,7 @@ typedef struct kin_roster_device {
     kin_proto_device facts;
     kin_proto_progress progress;
     bool ring_open;                       // its link to the next member
+    kin_time ring_since;                  // when the epoch began, or that link broke
     char ring_trouble[KIN_ROSTER_REASON]; // why it is not; "": not known
     int stage;                            // 1-based place in the ring of this epoch, 0: none
     kin_time since;                       // in this state

@@ -175,11 +175,13 @@ static void begin_epoch(kin_roster *r, int n, const uint8_t *members, const uint
         kin_roster_set_state(r, i, KIN_DEVICE_PREPARING);
         r->devices[i].stage = m + 1;
         r->devices[i].ring_open = false;
+        r->devices[i].ring_since = r->now;
         r->devices[i].ring_trouble[0] = '\0';
         kin_roster_action *send = kin_roster_act(r, KIN_ROSTER_SEND_PLAN);
         send->device = i;
         send->link = r->devices[i].link;
     }
+    r->own_ring_since = r->now;
     if (n > 0) kin_roster_act(r, KIN_ROSTER_OPEN_RING)->device = members[0];
     r->changed = true;
     kin_roster_look_ready(r);
@@ -240,10 +242,46 @@ void kin_roster_take_ring(kin_roster *r, const kin_roster_event *event) {
         return;
     }
     kin_roster_device *d = is_own ? NULL : &r->devices[r->members[m]];
-    *(d ? &d->ring_open : &r->own_ring_open) = is_open;
+    bool *was_open = d ? &d->ring_open : &r->own_ring_open;
+    if (*was_open && !is_open) *(d ? &d->ring_since : &r->own_ring_since) = r->now;
+    *was_open = is_open;
     kin_label_set(d ? d->ring_trouble : r->own_ring_trouble, KIN_ROSTER_REASON - 1, is_open ? "" : event->reason);
     r->changed = true;
     kin_roster_look_ready(r);
+}
+
+// The link from the m-th member (-1: the head) has been closed for too long, although it was tried from both ends and by way of
+// the head.
+static bool is_late(const kin_roster *r, int m) {
+    const kin_roster_device *d = m < 0 ? NULL : &r->devices[r->members[m]];
+    bool is_open = d ? d->ring_open : r->own_ring_open;
+    kin_time since = d ? d->ring_since : r->own_ring_since;
+    return !is_open && r->now >= later(since, r->options.ring_wait_ns);
+}
+
+// Of the two ends the one whose other link is late, too; else the one that is called. Never the head.
+static int end_to_leave_out(const kin_roster *r, int m) {
+    if (m < 0) return 0;
+    bool is_last = m + 1 == r->n_members;
+    return is_last || (is_late(r, m - 1) && !is_late(r, m + 1)) ? m : m + 1;
+}
+
+void kin_roster_look_at_ring(kin_roster *r) {
+    int m = -1;
+    if (!r->in_force || r->is_up || r->n_members == 0) return;
+    while (m < r->n_members && !is_late(r, m)) m++;
+    if (m == r->n_members) return;
+    char from[KIN_ROSTER_SENTENCE] = "the head", to[KIN_ROSTER_SENTENCE] = "the head";
+    char sentence[KIN_ROSTER_SENTENCE * 2 + KIN_ROSTER_REASON + 128];
+    if (m >= 0) kin_roster_whom(r, r->members[m], from);
+    if (m + 1 < r->n_members) kin_roster_whom(r, r->members[m + 1], to);
+    const char *trouble = m >= 0 ? r->devices[r->members[m]].ring_trouble : r->own_ring_trouble;
+    int out = r->members[end_to_leave_out(r, m)];
+    kin_roster_device *d = &r->devices[out];
+    snprintf(sentence, sizeof sentence, "no link from %s to %s (%s); let TCP port %u through the firewall of '%s'", from, to,
+             trouble[0] ? trouble : "no answer", d->facts.endpoint.port, d->name);
+    kin_label_set(d->trouble, sizeof d->trouble - 1, sentence);
+    kin_roster_leave_out(r, out, sentence);
 }
 
 // The first plan is made early, so that its devices get ready while others may still join.

@@ -20,6 +20,7 @@ struct kin_roster {
     bool in_force;      // the epoch has begun and not ended
     bool is_up, was_up; // was: ever
     bool own_ring_open;
+    kin_time own_ring_since;
     char own_ring_trouble[KIN_ROSTER_REASON];
     int n_requests; // of this epoch
 
@@ -50,11 +51,14 @@ bool kin_roster_is_member(const kin_roster *r, int i);
 
 // The epoch is over because of `reason`; requests fail with it. Nothing happens when none is in force.
 void kin_roster_end_epoch(kin_roster *r, const char *reason);
+// The device is left out for a while, longer each time, and the epoch is over because of `sentence`.
+void kin_roster_leave_out(kin_roster *r, int i, const char *sentence);
 void kin_roster_set_state(kin_roster *r, int i, kin_device_state state);
 
 void kin_roster_take_plan(kin_roster *r, const kin_roster_event *event);
 void kin_roster_take_no_plan(kin_roster *r, const kin_roster_event *event);
 void kin_roster_take_ring(kin_roster *r, const kin_roster_event *event);
 void kin_roster_take_request(kin_roster *r, const kin_roster_event *event);
-void kin_roster_look_ready(kin_roster *r); // is the ring up now?
-void kin_roster_look_due(kin_roster *r);   // is it time to ask the planner?
+void kin_roster_look_ready(kin_roster *r);   // is the ring up now?
+void kin_roster_look_at_ring(kin_roster *r); // has one of its links been closed for too long?
+void kin_roster_look_due(kin_roster *r);     // is it time to ask the planner?
