@@ -65,6 +65,13 @@ static bool is_link_local4(const struct sockaddr_in *v4) { // 169.254/16
     return ntohl(v4->sin_addr.s_addr) >> 16 == 0xa9fe;
 }
 
+bool kin_address_is_loopback(const char *numbers) {
+    kin_address a;
+    if (!kin_address_parse(&a, numbers, 0)) return false;
+    const uint8_t *v4 = v4_inside(&a);
+    return v4 ? v4[0] == 127 : IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)&a.at)->sin6_addr);
+}
+
 int kin_address_own(char (*hosts)[KIN_ADDRESS_HOST], int n_max) {
     uv_interface_address_t *all;
     int n_all, n = 0;

@@ -28,6 +28,9 @@ void kin_address_host(const kin_address *address, char host[KIN_ADDRESS_HOST]);
 // "192.168.1.7:4100", "[fe80::1]:4100".
 void kin_address_format(const kin_address *address, char text[KIN_ADDRESS_TEXT]);
 
+// "127.0.0.1", "::1": this machine, whoever reads it.
+bool kin_address_is_loopback(const char *numbers);
+
 // What others on this machine's networks can connect to as it is: neither loopback nor link-local. Returns how many, at most
 // n_max.
 int kin_address_own(char (*hosts)[KIN_ADDRESS_HOST], int n_max);

@@ -94,6 +94,30 @@ static void on_fetch(void *user, kin_link *link, const kin_proto_open *open) {
     kin_share_accept(c->share, link);
 }
 
+// A hop that its two members cannot open.
+static void on_relay(void *user, kin_link *link, uint32_t epoch, const kin_proto_open *open) {
+    kin_cluster *c = user;
+    bool is_sender = open->role == KIN_PROTO_RING;
+    int from = kin_planned_find(c->plan, is_sender ? &open->id : &open->peer);
+    int to = kin_planned_find(c->plan, is_sender ? &open->peer : &open->id);
+    if (!kin_roster_takes(c->roster, epoch))
+        kin_station_refuse(link, "busy: that plan is not in force");
+    else if (from < 0 || to != from + 1)
+        kin_station_refuse(link, "identity: these two are not neighbours in this ring");
+    else
+        kin_relay_add(c->relay, c->station, link, open);
+}
+
+static void relay_begun(void *user, const kin_proto_id *from, const kin_proto_id *to) {
+    kin_cluster *c = user;
+    const char *reason = "";
+    for (int i = 0; i < KIN_ROSTER_DEVICES; i++) {
+        const kin_roster_device *d = kin_roster_device_at(c->roster, i);
+        if (d && kin_proto_id_equal(&d->id, from)) reason = d->ring_trouble;
+    }
+    kin_cluster_say_apart(c, from, to, reason);
+}
+
 // ---- the plan in force
 
 // The plan that was asked for is in force from now on.
@@ -113,17 +137,16 @@ static bool member_endpoint(kin_cluster *c, int i, kin_proto_endpoint *out) {
     return false;
 }
 
-// Whom the i-th member sends to. For the last one that is the head, where it reached it unless the head advertises addresses.
-static void fill_next(kin_cluster *c, kin_proto_plan *m, int i) {
-    if (i + 1 < c->plan->ring.n_members - 1) {
-        m->next_id = c->plan->ids[i + 1];
-        member_endpoint(c, i + 1, &m->next);
-        return;
-    }
-    m->next_id = c->o.id;
-    m->next.port = kin_station_port(c->station);
+// A neighbour of the i-th member: which one, and where it is reached. No addresses: by way of the head, which for the head itself
+// is where that member reached it.
+static void fill_neighbour(kin_cluster *c, int i, int neighbour, kin_proto_id *id, kin_proto_endpoint *endpoint) {
+    bool is_head = neighbour < 0 || neighbour == c->plan->ring.n_members - 1;
+    *id = is_head ? c->o.id : c->plan->ids[neighbour];
+    if (!is_head && !kin_ledger_is_apart(c->ledger, &c->plan->ids[i], id)) member_endpoint(c, neighbour, endpoint);
+    if (!is_head) return;
+    endpoint->port = kin_station_port(c->station);
     for (int k = 0; k < c->o.n_advertise; k++) {
-        kin_label_set(m->next.address[m->next.n_addresses++], KIN_PROTO_MAX_STR, c->o.advertise[k]);
+        kin_label_set(endpoint->address[endpoint->n_addresses++], KIN_PROTO_MAX_STR, c->o.advertise[k]);
     }
 }
 
@@ -152,7 +175,8 @@ static void send_plan(kin_cluster *c, const kin_roster_action *a) {
                                                    : KIN_PROTO_STREAM;
     plan->n_threads = (uint16_t)c->o.n_threads_hint;
     kin_planned_fill(c->plan, i, plan);
-    fill_next(c, plan, i);
+    fill_neighbour(c, i, i + 1, &plan->next_id, &plan->next);
+    fill_neighbour(c, i, i - 1, &plan->previous_id, &plan->previous);
     kin_crew_say(c->crew, a->link, a->epoch, m);
     kin_crew_tell(c->crew, a->link);
 }
@@ -161,7 +185,8 @@ static void send_plan(kin_cluster *c, const kin_roster_action *a) {
 
 static void connect_ring(kin_cluster *c) {
     kin_proto_endpoint to;
-    if (c->plan->ring.n_members > 1 && member_endpoint(c, 0, &to)) kin_station_connect_next(c->station, &to);
+    if (c->plan->ring.n_members > 1 && member_endpoint(c, 0, &to))
+        kin_neighbours_connect(kin_station_neighbours(c->station), KIN_SIDE_NEXT, &to, NULL);
 }
 
 static void say_end(kin_cluster *c, const kin_roster_action *a) {
@@ -210,7 +235,7 @@ static void take_action(kin_cluster *c, const kin_roster_action *a) {
     case KIN_ROSTER_CLOSE_RING:
         c->wants_ring = false;
         c->n_ticks_to_reconnect = 0;
-        kin_station_close_next(c->station);
+        kin_neighbours_end(kin_station_neighbours(c->station), KIN_SIDE_NEXT);
         break;
     case KIN_ROSTER_UP: break; // the news say it
     case KIN_ROSTER_FAIL: break_request(c, a->text); break;
@@ -264,8 +289,13 @@ static void enter_epoch(kin_cluster *c) {
     uint32_t epoch = kin_roster_epoch(c->roster);
     bool in_force = kin_roster_takes(c->roster, epoch);
     size_t frame_max = kin_proto_step_size_max((uint32_t)c->o.shard.n_batch, (uint32_t)c->o.model->hp.n_embd, c->o.wire_type);
-    kin_station_set_epoch(c->station, in_force ? epoch : 0,
-                          frame_max > KIN_FRAME_CAP_STEP ? KIN_FRAME_CAP_STEP : (uint32_t)frame_max);
+    kin_ring_place place = {.epoch = in_force ? epoch : 0,
+                            .frame_max = frame_max > KIN_FRAME_CAP_STEP ? KIN_FRAME_CAP_STEP : (uint32_t)frame_max};
+    int n_others = c->plan->ring.n_members - 1;
+    if (n_others > 0) place.who[KIN_SIDE_NEXT] = c->plan->ids[0];
+    if (n_others > 0) place.who[KIN_SIDE_PREVIOUS] = c->plan->ids[n_others - 1];
+    kin_neighbours_enter(kin_station_neighbours(c->station), &place);
+    kin_relay_enter(c->relay, place.epoch, place.frame_max);
 }
 
 // One step of the roster. Actions may cause events, so they are copied: the roster's own live until its next step.
@@ -294,8 +324,9 @@ static void on_tick(void *user) {
     kin_cluster_look_at_plan(c);
 }
 
-static void on_next(void *user, uint32_t epoch, bool is_open, const char *reason) {
+static void on_hop(void *user, kin_side side, uint32_t epoch, bool is_open, const char *reason) {
     kin_cluster *c = user;
+    if (side == KIN_SIDE_PREVIOUS) return; // the last member tells how that one is
     if (!is_open) c->n_ticks_to_reconnect = RECONNECT_TICKS;
     kin_cluster_act(c, &(kin_roster_event){.kind = is_open ? KIN_ROSTER_RING_OPENED : KIN_ROSTER_RING_CLOSED,
                                            .link = KIN_ROSTER_OWN,
@@ -337,6 +368,8 @@ static void end(void *arg) {
     kin_audience_close(c->audience, "the head was stopped");
     c->crew = NULL;
     c->audience = NULL;
+    kin_relay_close(c->relay, "the head was stopped");
+    c->relay = NULL;
     kin_share_close(c->share);
     kin_stock_let_go(c->stock);
     kin_discovery_close(c->discovery);
@@ -399,6 +432,7 @@ static int open_all(kin_cluster *c, kin_err *err) {
     static const kin_crew_callbacks crew_callbacks = {.message = on_message, .lost = on_lost};
     kin_own_options oo = {.model = c->o.model, .devices = c->o.devices, .shard = c->o.shard};
     if (kin_crew_open(&c->crew, &crew_callbacks, c, err) != 0 || kin_own_open(&c->own, &oo, err) != 0) return KIN_FAIL;
+    if (kin_relay_open(&c->relay, relay_begun, c, err) != 0) return KIN_FAIL;
     if (kin_cluster_open_sight(c, err) != 0 || kin_cluster_open_planning(c, err) != 0) return KIN_FAIL;
     if (kin_parcels_open(&c->pool, N_PARCELS, err) != 0 || kin_parcel_queue_open(&c->in, err) != 0) return KIN_FAIL;
     if (kin_alone_open(&c->alone, c->o.shard.n_batch, c->o.model->hp.n_embd, KIN_STEPS_ON_THEIR_WAY, err) != 0) return KIN_FAIL;
@@ -412,8 +446,12 @@ static int open_all(kin_cluster *c, kin_err *err) {
                               .pool = c->pool,
                               .in = c->in,
                               .events = kin_timeline_own(c->o.timeline)};
-    static const kin_station_callbacks callbacks = {
-        .tick = on_tick, .control = on_control, .fetch = on_fetch, .observe = kin_cluster_on_observe, .next = on_next};
+    static const kin_station_callbacks callbacks = {.tick = on_tick,
+                                                    .control = on_control,
+                                                    .fetch = on_fetch,
+                                                    .observe = kin_cluster_on_observe,
+                                                    .relay = on_relay,
+                                                    .hop = on_hop};
     if (kin_station_open(&c->station, &so, &callbacks, c, err) != 0) return KIN_FAIL;
     return kin_station_start(c->station, begin, c, err);
 }
@@ -443,6 +481,7 @@ void kin_cluster_close(kin_cluster *c) {
     while (c->in && (parcel = kin_parcel_queue_take(c->in, 0))) kin_parcels_give(c->pool, parcel);
     kin_crew_close(c->crew, NULL);
     kin_audience_close(c->audience, NULL);
+    kin_relay_close(c->relay, NULL);
     kin_cluster_close_work(c);
     kin_cluster_close_planning(c);
     kin_roster_free(c->roster);

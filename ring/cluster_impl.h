@@ -16,6 +16,7 @@
 #include "ring/own.h"
 #include "ring/planned.h"
 #include "ring/planning.h"
+#include "ring/relay.h"
 #include "ring/share.h"
 #include "ring/station.h"
 #include "ring/wire.h"
@@ -58,6 +59,7 @@ struct kin_cluster {
     kin_audience *audience;
     kin_ledger *ledger;
     kin_meetings *meetings;
+    kin_relay *relay;
     kin_facts *facts; // for a question
     kin_planning *planning;
     kin_planning_answer *answer;
@@ -115,6 +117,9 @@ void kin_cluster_close_planning(kin_cluster *c);
 
 void kin_cluster_take_profile(kin_cluster *c, uint32_t from, const kin_proto_profile *m);
 void kin_cluster_take_link(kin_cluster *c, uint32_t from, const kin_proto_measured *m);
+
+// Once for each two: neither reaches the other, and why.
+void kin_cluster_say_apart(kin_cluster *c, const kin_proto_id *from, const kin_proto_id *to, const char *reason);
 
 // A device said what it has. True: it measures its links first, and the roster hears of it later.
 bool kin_cluster_meets(kin_cluster *c, uint32_t from, const kin_proto_device *device);

@@ -34,11 +34,13 @@ void kin_cluster_take_profile(kin_cluster *c, uint32_t from, const kin_proto_pro
     if (d) enter(c, &d->id, d->name, &m->facts);
 }
 
-static bool asks_for(kin_cluster *c, uint32_t from, const kin_proto_id *self, const kin_proto_id *other, uint32_t link) {
+// ask: kin_ledger_ask or _ask_back. link: of the other one; 0: it is the head.
+static bool asks_for(kin_cluster *c, uint32_t from, const kin_proto_id *self, const kin_proto_id *other, uint32_t link,
+                     bool (*ask)(kin_ledger *, const kin_proto_id *, const kin_proto_id *)) {
     kin_proto_message m = {.type = KIN_FRAME_MEASURE};
     m.measure.id = *other;
     if (link && !kin_crew_endpoint(c->crew, link, &m.measure.endpoint)) return false;
-    if (!kin_ledger_ask(c->ledger, self, other)) return false;
+    if (!ask(c->ledger, self, other)) return false;
     size_t bytes = (size_t)c->o.model->hp.n_embd * sizeof(float);
     m.measure.hidden_bytes = (uint32_t)(bytes < KIN_FRAME_ECHO_BYTES ? bytes : KIN_FRAME_ECHO_BYTES);
     return kin_crew_say(c->crew, from, 0, &m);
@@ -48,22 +50,60 @@ bool kin_cluster_meets(kin_cluster *c, uint32_t from, const kin_proto_device *de
     const kin_roster_device *d = kin_cluster_device_of(c, from);
     if (kin_meetings_renew(c->meetings, from, device)) return true;
     if (!c->o.facts || !d || d->state != KIN_DEVICE_GREETED || !kin_ledger_device(c->ledger, &d->id)) return false;
-    int n = asks_for(c, from, &d->id, &c->o.id, 0);
+    int n = asks_for(c, from, &d->id, &c->o.id, 0, kin_ledger_ask);
     for (int i = 0; i < KIN_ROSTER_DEVICES; i++) {
         const kin_roster_device *other = kin_roster_device_at(c->roster, i);
-        if (other && other != d && kin_crew_link(c->crew, other->link)) n += asks_for(c, from, &d->id, &other->id, other->link);
+        if (!other || other == d || !kin_crew_link(c->crew, other->link)) continue;
+        n += asks_for(c, from, &d->id, &other->id, other->link, kin_ledger_ask);
     }
     return n > 0 && kin_meetings_begin(c->meetings, from, device, n, kin_clock_now());
 }
 
+static const kin_roster_device *device_with(const kin_cluster *c, const kin_proto_id *id) {
+    for (int i = 0; i < KIN_ROSTER_DEVICES; i++) {
+        const kin_roster_device *d = kin_roster_device_at(c->roster, i);
+        if (d && kin_proto_id_equal(&d->id, id)) return d;
+    }
+    return NULL;
+}
+
+static unsigned port_of(const kin_cluster *c, const kin_roster_device *d) {
+    kin_proto_endpoint e;
+    return kin_crew_endpoint(c->crew, d->link, &e) ? e.port : 0;
+}
+
+void kin_cluster_say_apart(kin_cluster *c, const kin_proto_id *from, const kin_proto_id *to, const char *reason) {
+    const kin_roster_device *a = device_with(c, from), *b = device_with(c, to);
+    if (!a || !b || !kin_ledger_tells_apart(c->ledger, from, to)) return;
+    kin_log(
+        KIN_LOG_WARN,
+        "devices '%s' and '%s' do not reach each other (%s); what they send each other goes by this machine, which takes longer. "
+        "To mend it, let one of them be reached: open TCP port %u on '%s' or %u on '%s' (kin join --port N keeps it the same)",
+        a->name, b->name, reason[0] ? reason : "no answer", port_of(c, a), a->name, port_of(c, b), b->name);
+}
+
+// A link could not be measured from its one end. True: the other end tries now.
+static bool other_end_tries(kin_cluster *c, const kin_roster_device *d, const kin_roster_device *other, const char *reason) {
+    kin_log(KIN_LOG_DEBUG, "device '%s' does not reach %s: %s", d->name, other ? other->name : "the head", reason);
+    if (!other || !kin_crew_link(c->crew, other->link)) return false;
+    if (!kin_ledger_has_failed(c->ledger, &other->id, &d->id))
+        return asks_for(c, other->link, &other->id, &d->id, d->link, kin_ledger_ask_back);
+    kin_cluster_say_apart(c, &d->id, &other->id, reason);
+    return false;
+}
+
 void kin_cluster_take_link(kin_cluster *c, uint32_t from, const kin_proto_measured *m) {
-    const kin_roster_device *d = kin_cluster_device_of(c, from);
+    const kin_roster_device *d = kin_cluster_device_of(c, from), *other = device_with(c, &m->id);
     kin_link_facts there = {m->rtt_s, m->to_bytes_s}, back = {m->rtt_s, m->from_bytes_s};
     bool failed = m->reason[0];
+    // Who tried because the other end had failed answers for the other end's meeting.
+    uint32_t meeting = d && other && kin_ledger_has_failed(c->ledger, &other->id, &d->id) ? other->link : from;
     if (!d || !kin_ledger_take(c->ledger, &d->id, &m->id, failed ? NULL : &there, failed ? NULL : &back)) return;
-    if (failed) kin_log(KIN_LOG_WARN, "device '%s' could not measure a link: %s", d->name, m->reason);
+    if (failed && other_end_tries(c, d, other, m->reason)) return;
+    bool in_time = kin_meetings_answered(c->meetings, meeting);
     // Too late for its meeting: the planner may see it otherwise now.
-    if (!kin_meetings_answered(c->meetings, from) && !failed) kin_cluster_act(c, &(kin_roster_event){.kind = KIN_ROSTER_DRIFT});
+    if (!in_time && (!failed || (other && kin_ledger_is_apart(c->ledger, &d->id, &other->id))))
+        kin_cluster_act(c, &(kin_roster_event){.kind = KIN_ROSTER_DRIFT});
 }
 
 // ---- the question

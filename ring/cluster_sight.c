@@ -45,7 +45,7 @@ static void end_gathering(kin_cluster *c) {
 
 static kin_proto_status own_status(kin_cluster *c) {
     kin_proto_status s = kin_own_status(c->own, &c->own_sample.ready);
-    kin_station_stats net = kin_station_stats_now(c->station);
+    kin_neighbours_stats net = kin_neighbours_stats_now(kin_station_neighbours(c->station));
     s.state = kin_roster_state_now(c->roster) != KIN_ROSTER_SERVING ? KIN_PROTO_PREPARING
               : kin_roster_n_requests(c->roster) > 0                ? KIN_PROTO_COMPUTING
                                                                     : KIN_PROTO_WAITING;

@@ -103,8 +103,11 @@ bool kin_crew_endpoint(const kin_crew *c, uint32_t number, kin_proto_endpoint *o
     if (!p || !p->has_facts) return false;
     *out = p->endpoint;
     // Where it is seen is the last resort: other devices may have another name for that link, or another way to it.
-    if (out->n_addresses < KIN_PROTO_MAX_ADDRESSES)
-        snprintf(out->address[out->n_addresses++], sizeof out->address[0], "%s", kin_link_address(p->link));
+    const char *seen = kin_link_address(p->link);
+    bool is_there = false;
+    for (int i = 0; i < out->n_addresses; i++) is_there = is_there || strcmp(out->address[i], seen) == 0;
+    if (!is_there && out->n_addresses < KIN_PROTO_MAX_ADDRESSES)
+        snprintf(out->address[out->n_addresses++], sizeof out->address[0], "%s", seen);
     return true;
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "ring/address.h"
 #include "ring/join_impl.h"
 
 enum { N_PARCELS = 2 * KIN_STEPS_ON_THEIR_WAY + 16 };
@@ -20,7 +21,7 @@ static void drop_control(kin_join *j, const char *reason) {
 
 static void control_opened(void *user, kin_link *link) {
     kin_join *j = user;
-    kin_station_say_open(j->station, link, KIN_PROTO_CONTROL, 0);
+    kin_station_say_control(j->station, link);
 }
 
 static void control_closed(void *user, kin_link *link, const char *reason) {
@@ -88,17 +89,31 @@ static void connect_head(kin_join *j, const kin_member_action *a) {
 
 // ---- the membership's wishes
 
+// A loopback address is somebody's on the head's machine.
+static void leave_out_loopback(kin_proto_endpoint *to) {
+    int n = 0;
+    for (int i = 0; i < to->n_addresses; i++) {
+        if (kin_address_is_loopback(to->address[i])) continue;
+        if (n < i) memcpy(to->address[n], to->address[i], sizeof to->address[n]);
+        n++;
+    }
+    if (n > 0) to->n_addresses = n;
+}
+
 void kin_join_fill_endpoint(const kin_join *j, kin_proto_endpoint *to) {
+    if (!kin_address_is_loopback(j->head_address)) leave_out_loopback(to);
     if (to->n_addresses > 0) return;
     to->n_addresses = 1;
     snprintf(to->address[0], sizeof to->address[0], "%s", j->head_address);
     if (to->port == 0) to->port = j->head_port;
 }
 
-static void connect_next(kin_join *j) {
-    kin_proto_endpoint to = j->plan->next;
+// Who is called is the neighbour, or the head, which passes on what is not for itself.
+static void connect_ring(kin_join *j, kin_side side, bool by_head) {
+    kin_proto_endpoint to = by_head ? (kin_proto_endpoint){0} : side == KIN_SIDE_NEXT ? j->plan->next : j->plan->previous;
+    bool is_head = to.n_addresses == 0;
     kin_join_fill_endpoint(j, &to);
-    kin_station_connect_next(j->station, &to);
+    kin_neighbours_connect(kin_station_neighbours(j->station), side, &to, is_head ? &j->head_id : NULL);
 }
 
 static void give_up(kin_join *j, const char *why) {
@@ -113,7 +128,10 @@ static void enter_epoch(kin_join *j, uint32_t epoch) {
     size_t frame_max = 0;
     if (epoch && j->n_embd) frame_max = kin_proto_step_size_max(j->plan->n_batch, (uint32_t)j->n_embd, j->plan->wire_type);
     kin_events_turn(kin_vitals_events(j->vitals), epoch && (j->plan->flags & KIN_PROTO_PLAN_TIMELINE));
-    kin_station_set_epoch(j->station, epoch, frame_max > KIN_FRAME_CAP_STEP ? KIN_FRAME_CAP_STEP : (uint32_t)frame_max);
+    kin_ring_place place = {.epoch = epoch,
+                            .frame_max = frame_max > KIN_FRAME_CAP_STEP ? KIN_FRAME_CAP_STEP : (uint32_t)frame_max,
+                            .who = {j->plan->next_id, j->plan->previous_id}};
+    kin_neighbours_enter(kin_station_neighbours(j->station), &place);
 }
 
 static void search(kin_join *j) {
@@ -133,8 +151,12 @@ static void take_action(kin_join *j, const kin_member_action *a) {
     case KIN_MEMBER_SEND_PROGRESS: kin_join_say_progress(j, a->epoch); break;
     case KIN_MEMBER_SEND_READY: kin_join_say_ready(j, a->epoch); break;
     case KIN_MEMBER_SEND_FAILED: kin_join_say_failed(j, a); break;
-    case KIN_MEMBER_CONNECT_NEXT: connect_next(j); break;
-    case KIN_MEMBER_CLOSE_NEXT: kin_station_close_next(j->station); break;
+    case KIN_MEMBER_CONNECT_NEXT: connect_ring(j, KIN_SIDE_NEXT, a->by_head); break;
+    case KIN_MEMBER_CONNECT_PREVIOUS: connect_ring(j, KIN_SIDE_PREVIOUS, a->by_head); break;
+    case KIN_MEMBER_CLOSE_RING:
+        kin_neighbours_end(kin_station_neighbours(j->station), KIN_SIDE_NEXT);
+        kin_neighbours_end(kin_station_neighbours(j->station), KIN_SIDE_PREVIOUS);
+        break;
     case KIN_MEMBER_SEND_RING: kin_join_say_next(j, a); break;
     case KIN_MEMBER_GIVE_UP: give_up(j, a->text); break;
     case KIN_MEMBER_LOG: kin_log(a->level, "%s", a->text); break;
@@ -171,10 +193,12 @@ static void on_tick(void *user) {
     kin_join_say_events(j);
 }
 
-static void on_next(void *user, uint32_t epoch, bool is_open, const char *reason) {
-    kin_join *j = user;
-    kin_join_act(j, &(kin_member_event){
-                        .kind = is_open ? KIN_MEMBER_NEXT_OPENED : KIN_MEMBER_NEXT_CLOSED, .epoch = epoch, .reason = reason});
+static void on_hop(void *user, kin_side side, uint32_t epoch, bool is_open, const char *reason) {
+    static const kin_member_event_kind kinds[KIN_N_SIDES][2] = {
+        [KIN_SIDE_NEXT] = {KIN_MEMBER_NEXT_CLOSED, KIN_MEMBER_NEXT_OPENED},
+        [KIN_SIDE_PREVIOUS] = {KIN_MEMBER_PREVIOUS_CLOSED, KIN_MEMBER_PREVIOUS_OPENED},
+    };
+    kin_join_act(user, &(kin_member_event){.kind = kinds[side][is_open], .epoch = epoch, .reason = reason});
 }
 
 static void on_fetch(void *user, kin_link *link, const kin_proto_open *open) {
@@ -243,7 +267,7 @@ static int open_all(kin_join *j, kin_err *err) {
                               .pool = j->pool,
                               .in = j->in,
                               .events = kin_vitals_events(j->vitals)};
-    static const kin_station_callbacks callbacks = {.tick = on_tick, .fetch = on_fetch, .next = on_next};
+    static const kin_station_callbacks callbacks = {.tick = on_tick, .fetch = on_fetch, .hop = on_hop};
     if (kin_station_open(&j->station, &so, &callbacks, j, err) != 0) return KIN_FAIL;
     return kin_station_start(j->station, begin, j, err);
 }

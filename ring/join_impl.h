@@ -71,7 +71,7 @@ typedef struct kin_join {
 // One step of the membership, and what follows from it. Actions may cause events.
 void kin_join_act(kin_join *j, const kin_member_event *event);
 
-// No addresses: the head, where this device reached it.
+// Where this device reaches it. No addresses: the head, where this device reached it; loopback only on the head's machine.
 void kin_join_fill_endpoint(const kin_join *j, kin_proto_endpoint *to);
 
 // ---- join_say.c; the loop's thread

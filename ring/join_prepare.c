@@ -90,11 +90,14 @@ void kin_join_say_have(kin_join *j) {
 }
 
 void kin_join_take_have(kin_join *j, const kin_proto_have *have) {
+    kin_proto_have reached = *have;
     if (!j->fetch) return;
-    if (have->endpoint.n_addresses > 0)
-        kin_fetch_have(j->fetch, have);
-    else
+    if (have->endpoint.n_addresses == 0) {
         kin_fetch_gone(j->fetch, &have->id);
+        return;
+    }
+    kin_join_fill_endpoint(j, &reached.endpoint);
+    kin_fetch_have(j->fetch, &reached);
 }
 
 static void fetch_headers(void *user) {
@@ -198,11 +201,16 @@ void kin_join_reuse(kin_join *j, uint32_t epoch) {
     kin_parcel_queue_put(j->in, parcel);
 }
 
-// All of a plan that decides what has to be prepared: not whom to send to, nor what is recorded.
+static bool goes_by_head(const kin_join *j, const kin_proto_endpoint *neighbour, const kin_proto_id *id) {
+    return neighbour->n_addresses == 0 && !kin_proto_id_equal(id, &j->head_id);
+}
+
+// All of a plan that decides what has to be prepared: not the neighbours, nor what is recorded.
 void kin_join_take_plan(kin_join *j, uint32_t epoch, const kin_proto_plan *plan) {
     kin_proto_plan work = *plan;
     memset(&work.next_id, 0, sizeof work.next_id);
-    work.next = (kin_proto_endpoint){0};
+    memset(&work.previous_id, 0, sizeof work.previous_id);
+    work.next = work.previous = (kin_proto_endpoint){0};
     work.flags &= ~(uint32_t)KIN_PROTO_PLAN_TIMELINE;
     size_t n = kin_proto_encode_plan(j->work, kin_frame_cap(KIN_FRAME_PLAN), &work);
     *j->arriving = *plan;
@@ -211,6 +219,8 @@ void kin_join_take_plan(kin_join *j, uint32_t epoch, const kin_proto_plan *plan)
     j->plan = j->arriving;
     j->arriving = before;
     kin_member_event event = {.kind = KIN_MEMBER_PLAN, .epoch = epoch, .work = j->work, .n_work = n};
+    event.next_by_head = goes_by_head(j, &plan->next, &plan->next_id);
+    event.previous_by_head = goes_by_head(j, &plan->previous, &plan->previous_id);
     kin_join_act(j, &event);
     if (kin_member_epoch(j->member) == epoch_before) { // of an epoch that is over, or a second one of the same
         j->arriving = j->plan;

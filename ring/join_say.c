@@ -35,9 +35,13 @@ static void say_profile(kin_join *j, uint64_t memory) {
 }
 
 // None: where the head sees this device. A link-local address is of no use to other devices: each has its own names for the link.
+// Loopback is of use to those on this machine only, but for them it is the best.
 static void say_addresses(const kin_join *j, kin_proto_endpoint *e) {
     char own[KIN_PROTO_MAX_ADDRESSES][KIN_ADDRESS_HOST];
-    int n_own = j->o.n_advertise == 0 && strchr(j->head_address, '%') ? kin_address_own(own, KIN_PROTO_MAX_ADDRESSES) : 0;
+    bool is_loopback = kin_address_is_loopback(j->head_address);
+    bool says_own = j->o.n_advertise == 0 && (is_loopback || strchr(j->head_address, '%'));
+    int n_own = says_own ? kin_address_own(own, KIN_PROTO_MAX_ADDRESSES - is_loopback) : 0;
+    if (n_own > 0 && is_loopback) kin_label_set(e->address[e->n_addresses++], KIN_PROTO_MAX_STR, j->head_address);
     for (int i = 0; i < j->o.n_advertise; i++) kin_label_set(e->address[e->n_addresses++], KIN_PROTO_MAX_STR, j->o.advertise[i]);
     for (int i = 0; i < n_own; i++) kin_label_set(e->address[e->n_addresses++], KIN_PROTO_MAX_STR, own[i]);
 }
@@ -84,7 +88,7 @@ static void fill_doing(const kin_join *j, kin_member_state state, char *to) {
 
 void kin_join_say_status(kin_join *j) {
     kin_proto_message m = {.type = KIN_FRAME_STATUS};
-    kin_station_stats net = kin_station_stats_now(j->station);
+    kin_neighbours_stats net = kin_neighbours_stats_now(kin_station_neighbours(j->station));
     kin_member_state state = kin_member_state_now(j->member);
     bool is_computing;
     m.status = kin_vitals_status(j->vitals, &is_computing);

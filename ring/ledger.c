@@ -15,6 +15,8 @@ typedef struct page {
 
 typedef struct entry {
     bool asked, known;
+    bool failed; // the last measurement from this end
+    bool told;   // that they do not reach each other
     kin_link_facts link;
 } entry;
 
@@ -62,10 +64,17 @@ const kin_device_facts *kin_ledger_device(const kin_ledger *l, const kin_proto_i
     return at < 0 ? NULL : &l->pages[at].facts;
 }
 
-bool kin_ledger_ask(kin_ledger *l, const kin_proto_id *from, const kin_proto_id *to) {
+bool kin_ledger_ask_back(kin_ledger *l, const kin_proto_id *from, const kin_proto_id *to) {
     int a = find(l, from), b = find(l, to);
     if (a < 0 || b < 0 || a == b) return false;
     l->links[a][b].asked = true;
+    l->links[a][b].failed = false;
+    return true;
+}
+
+bool kin_ledger_ask(kin_ledger *l, const kin_proto_id *from, const kin_proto_id *to) {
+    if (!kin_ledger_ask_back(l, from, to)) return false;
+    l->links[find(l, to)][find(l, from)].failed = false;
     return true;
 }
 
@@ -74,10 +83,48 @@ bool kin_ledger_take(kin_ledger *l, const kin_proto_id *from, const kin_proto_id
     int a = find(l, from), b = find(l, to);
     if (a < 0 || b < 0 || !l->links[a][b].asked) return false;
     l->links[a][b].asked = false;
-    if (!there || !back) return true;
+    l->links[a][b].failed = !there || !back;
+    if (l->links[a][b].failed && l->links[b][a].failed) l->links[a][b].known = l->links[b][a].known = false;
+    if (l->links[a][b].failed) return true;
     l->links[a][b] = (entry){.known = true, .link = *there};
     l->links[b][a] = (entry){.asked = l->links[b][a].asked, .known = true, .link = *back};
     return true;
+}
+
+static const entry *entry_of(const kin_ledger *l, const kin_proto_id *from, const kin_proto_id *to) {
+    static const entry none;
+    int a = find(l, from), b = find(l, to);
+    return a < 0 || b < 0 ? &none : &l->links[a][b];
+}
+
+bool kin_ledger_has_failed(const kin_ledger *l, const kin_proto_id *from, const kin_proto_id *to) {
+    return entry_of(l, from, to)->failed;
+}
+
+bool kin_ledger_is_apart(const kin_ledger *l, const kin_proto_id *a, const kin_proto_id *b) {
+    return kin_ledger_has_failed(l, a, b) && kin_ledger_has_failed(l, b, a);
+}
+
+bool kin_ledger_tells_apart(kin_ledger *l, const kin_proto_id *from, const kin_proto_id *to) {
+    int a = find(l, from), b = find(l, to);
+    if (a < 0 || b < 0) return true;
+    bool told = l->links[a][b].told;
+    l->links[a][b].told = l->links[b][a].told = true;
+    return !told;
+}
+
+static kin_link_facts one_after_the_other(const kin_link_facts *a, const kin_link_facts *b) {
+    if (!kin_facts_link_usable(a) || !kin_facts_link_usable(b)) return (kin_link_facts){0};
+    return (kin_link_facts){a->rtt_s + b->rtt_s, 1 / (1 / a->bytes_s + 1 / b->bytes_s)};
+}
+
+// The places of the ring's devices, the head's first.
+static kin_link_facts link_between(const kin_ledger *l, int head, int a, int b) {
+    if (a < 0 || b < 0 || a == b) return (kin_link_facts){0};
+    const entry *e = &l->links[a][b];
+    if (e->known) return e->link;
+    if (!e->failed || !l->links[b][a].failed || head < 0) return (kin_link_facts){0};
+    return one_after_the_other(&l->links[a][head].link, &l->links[head][b].link);
 }
 
 void kin_ledger_fill(kin_ledger *l, const kin_proto_id *const *ids, int n, kin_facts *facts) {
@@ -90,9 +137,6 @@ void kin_ledger_fill(kin_ledger *l, const kin_proto_id *const *ids, int n, kin_f
         facts->devices[i] = at[i] < 0 ? (kin_device_facts){0} : l->pages[at[i]].facts;
     }
     for (int a = 0; a < n; a++) {
-        for (int b = 0; b < n; b++) {
-            const entry *e = at[a] < 0 || at[b] < 0 ? NULL : &l->links[at[a]][at[b]];
-            facts->links[a][b] = e && e->known && a != b ? e->link : (kin_link_facts){0};
-        }
+        for (int b = 0; b < n; b++) facts->links[a][b] = link_between(l, at[0], at[a], at[b]);
     }
 }

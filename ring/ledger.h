@@ -19,11 +19,22 @@ void kin_ledger_set_device(kin_ledger *ledger, const kin_proto_id *id, const kin
 // NULL: nothing is known of it.
 const kin_device_facts *kin_ledger_device(const kin_ledger *ledger, const kin_proto_id *id);
 
-// `from` is asked to measure its link to `to`, both of whom are known. False: they are not.
+// `from` is asked to measure its link to `to`, both of whom are known. False: they are not. What has failed before is forgotten;
+// ask_back does not forget that `to` has just failed to reach `from`.
 bool kin_ledger_ask(kin_ledger *ledger, const kin_proto_id *from, const kin_proto_id *to);
-// The answer, for both ways; NULL: it could not be measured, and what was known stays. False: nobody asked.
+bool kin_ledger_ask_back(kin_ledger *ledger, const kin_proto_id *from, const kin_proto_id *to);
+// The answer, for both directions; NULL: it could not be measured, and what was known stays unless the other end has failed, too.
+// False: nobody asked.
 bool kin_ledger_take(kin_ledger *ledger, const kin_proto_id *from, const kin_proto_id *to, const kin_link_facts *there,
                      const kin_link_facts *back);
 
-// Fills devices and links of `facts`; the first id is the head's. What is not known is zeros, which no planner accepts.
+// The last measurement of the link between them that `from` was asked for has failed.
+bool kin_ledger_has_failed(const kin_ledger *ledger, const kin_proto_id *from, const kin_proto_id *to);
+// So has the one from the other end: neither reaches the other.
+bool kin_ledger_is_apart(const kin_ledger *ledger, const kin_proto_id *a, const kin_proto_id *b);
+// Whether a person has to be told, which is once.
+bool kin_ledger_tells_apart(kin_ledger *ledger, const kin_proto_id *a, const kin_proto_id *b);
+
+// Fills devices and links of `facts`; the first id is the head's. What is not known is zeros, which no planner accepts. Between
+// members that do not reach each other the link is the way by the head: both its links, one after the other.
 void kin_ledger_fill(kin_ledger *ledger, const kin_proto_id *const *ids, int n, kin_facts *facts);

@@ -561,6 +561,10 @@ void kin_link_set_frame_max(kin_link *l, uint32_t n) {
     l->o.frame_max = n;
 }
 
+void kin_link_set_queue_max(kin_link *l, size_t n) {
+    l->o.queue_max = n;
+}
+
 void kin_link_close(kin_link *l, const char *reason) {
     if (!l) return;
     l->is_owned = false;

@@ -86,6 +86,8 @@ kin_link_sent kin_link_send(kin_link *link, kin_frame_type type, uint32_t epoch,
 
 // Frames up to this many bytes of payload are received from now on (never more than their type allows).
 void kin_link_set_frame_max(kin_link *link, uint32_t n);
+// So many bytes may wait for the other side from now on.
+void kin_link_set_queue_max(kin_link *link, size_t n);
 
 // Tells the other side why (a sentence of at most 1000 bytes, or NULL: none), and lets what is queued get out for at most
 // linger_ms. The owner is not called any more. NULL is allowed as link.

@@ -254,7 +254,8 @@ static void on_closed(void *user, kin_link *link, const char *reason) {
 static int connect_next(kin_probe *p, kin_err *err) {
     static const kin_link_callbacks callbacks = {.opened = on_opened, .frame = on_frame, .closed = on_closed};
     kin_link_options o = kin_link_options_default(p->o.tls);
-    o.handshake_ms = p->o.limit_ms / (unsigned)p->o.to.n_addresses;
+    unsigned connect_ms = p->o.limit_ms < KIN_PROBE_CONNECT_MS ? p->o.limit_ms : KIN_PROBE_CONNECT_MS;
+    o.handshake_ms = connect_ms / (unsigned)p->o.to.n_addresses;
     const char *address = p->o.to.address[p->i_address++];
     return kin_link_connect(&p->link, p->loop, address, p->o.to.port, &o, &callbacks, p, err);
 }

@@ -20,7 +20,10 @@
 #include "pure/proto/message.h"
 #include "ring/link.h"
 
-enum { KIN_PROBE_LIMIT_MS = 3000 };
+enum {
+    KIN_PROBE_LIMIT_MS = 3000,
+    KIN_PROBE_CONNECT_MS = 1500, // of that for connecting, at all addresses together
+};
 
 typedef struct kin_probe kin_probe;
 

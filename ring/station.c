@@ -7,17 +7,15 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "pure/proto/id.h"
 #include "ring/echo.h"
 #include "ring/share.h"
-#include "ring/steps.h"
 
 enum {
     MAX_VISITORS = 32,     // links whose OPEN has not come yet
     OPEN_WITHIN_MS = 3000, // it must come in
-    NEXT_WITHIN_MS = 6000, // from connecting to the next member to its answer to OPEN
     TICK_MS = 100,
     N_POSTS = 256,
-    FRAME_MAX_CONTROL = 64 << 10,
 };
 
 typedef struct visitor {
@@ -42,12 +40,7 @@ struct kin_station {
     kin_echo *echo;
     visitor visitors[MAX_VISITORS];
 
-    uint32_t epoch, frame_max;
-    kin_link *previous, *next;
-    bool next_open;
-    kin_time next_since;
-    unsigned n_tries;
-    uint64_t net_in, net_out; // of ring links that are closed
+    kin_neighbours *neighbours;
 
     // From other threads, in order of sending.
     pthread_mutex_t mutex;
@@ -80,141 +73,24 @@ void kin_station_say_accept(kin_station *s, kin_link *link) {
     kin_station_say(link, 0, &m);
 }
 
-void kin_station_say_open(kin_station *s, kin_link *link, kin_proto_role role, uint32_t epoch) {
-    kin_proto_message m = {.type = KIN_FRAME_OPEN};
-    m.open.role = role;
-    m.open.id = s->o.id;
-    m.open.features = s->o.features;
-    snprintf(m.open.name, sizeof m.open.name, "%s", s->o.name);
-    snprintf(m.open.version, sizeof m.open.version, "%s", s->o.version);
-    kin_station_say(link, epoch, &m);
+static kin_proto_open self(const kin_station *s) {
+    kin_proto_open open = {.id = s->o.id, .run = s->o.run, .features = s->o.features};
+    snprintf(open.name, sizeof open.name, "%s", s->o.name);
+    snprintf(open.version, sizeof open.version, "%s", s->o.version);
+    return open;
 }
 
-static void refuse(kin_link *link, const char *reason) {
+void kin_station_say_control(kin_station *s, kin_link *link) {
+    kin_proto_message m = {.type = KIN_FRAME_OPEN, .open = self(s)};
+    m.open.role = KIN_PROTO_CONTROL;
+    kin_station_say(link, 0, &m);
+}
+
+void kin_station_refuse(kin_link *link, const char *reason) {
     kin_proto_message m = {.type = KIN_FRAME_REFUSE};
     snprintf(m.refuse.reason, sizeof m.refuse.reason, "%s", reason);
     kin_station_say(link, 0, &m);
     kin_link_close(link, reason);
-}
-
-// ---- the ring's links
-
-static void count_bytes(kin_station *s, const kin_link *link) {
-    kin_link_stats stats = kin_link_stats_now(link);
-    s->net_in += stats.bytes_in;
-    s->net_out += stats.bytes_out;
-}
-
-static void forget_previous(kin_station *s, const char *reason) {
-    if (!s->previous) return;
-    count_bytes(s, s->previous);
-    kin_link_close(s->previous, reason);
-    s->previous = NULL;
-}
-
-static void previous_frame(void *user, kin_link *link, const kin_frame *frame, const uint8_t *payload) {
-    kin_station *s = user;
-    (void)link;
-    if (frame->type != KIN_FRAME_STEP && frame->type != KIN_FRAME_FORGET) {
-        forget_previous(s, "a ring link carries steps");
-        return;
-    }
-    if (frame->epoch != s->epoch) return;
-    kin_parcel *parcel = kin_parcels_take(s->o.pool, frame->length);
-    if (!parcel) {
-        kin_log(KIN_LOG_WARN, "%s sent more steps at once than can be", kin_link_name(link));
-        forget_previous(s, "more steps on their way than there can be");
-        return;
-    }
-    parcel->frame = *frame;
-    memcpy(parcel->payload, payload, frame->length);
-    kin_parcel_queue_put(s->o.in, parcel);
-}
-
-static void previous_closed(void *user, kin_link *link, const char *reason) {
-    kin_station *s = user;
-    (void)reason;
-    if (s->previous == link) s->previous = NULL;
-}
-
-static void take_previous(kin_station *s, kin_link *link) {
-    static const kin_link_callbacks callbacks = {.frame = previous_frame, .closed = previous_closed};
-    forget_previous(s, "another link has taken its place");
-    s->previous = link;
-    kin_link_accept(link, &callbacks, s);
-    kin_link_set_frame_max(link, s->frame_max);
-    kin_station_say_accept(s, link);
-}
-
-static void drop_next(kin_station *s, const char *reason) {
-    if (!s->next) return;
-    count_bytes(s, s->next);
-    kin_link_close(s->next, reason);
-    s->next = NULL;
-    s->next_open = false;
-}
-
-static void next_opened(void *user, kin_link *link) {
-    kin_station *s = user;
-    kin_station_say_open(s, link, KIN_PROTO_RING, s->epoch);
-}
-
-static void next_frame(void *user, kin_link *link, const kin_frame *frame, const uint8_t *payload) {
-    kin_station *s = user;
-    kin_proto_refuse m;
-    kin_err err;
-    (void)link;
-    if (frame->type == KIN_FRAME_ACCEPT && !s->next_open) {
-        s->next_open = true;
-        s->cb.next(s->user, s->epoch, true, "");
-        return;
-    }
-    bool refused = frame->type == KIN_FRAME_REFUSE && kin_proto_decode_refuse(payload, frame->length, &m, &err) == 0;
-    drop_next(s, NULL);
-    s->cb.next(s->user, s->epoch, false, refused ? m.reason : "it does not answer as a member of a ring does");
-}
-
-static void next_closed(void *user, kin_link *link, const char *reason) {
-    kin_station *s = user;
-    if (s->next != link) return;
-    s->next = NULL;
-    s->next_open = false;
-    s->cb.next(s->user, s->epoch, false, reason);
-}
-
-void kin_station_connect_next(kin_station *s, const kin_proto_endpoint *to) {
-    static const kin_link_callbacks callbacks = {.opened = next_opened, .frame = next_frame, .closed = next_closed};
-    kin_link_options o = kin_link_options_default(s->tls);
-    kin_err err;
-    drop_next(s, NULL);
-    if (to->n_addresses == 0) {
-        s->cb.next(s->user, s->epoch, false, "its address is not known");
-        return;
-    }
-    // All steps that can be on their way may wait here for a slow network: a prompt's chunks are sent in one go. How large they
-    // are is not known before the model is here; they are ours, so there is no more of it than we make.
-    o.queue_max = SIZE_MAX / 2;
-    s->next_since = kin_clock_now();
-    const char *address = to->address[s->n_tries++ % (unsigned)to->n_addresses];
-    if (kin_link_connect(&s->next, &s->loop, address, to->port, &o, &callbacks, s, &err) != 0) {
-        s->next = NULL;
-        s->cb.next(s->user, s->epoch, false, err.text);
-    }
-}
-
-void kin_station_close_next(kin_station *s) {
-    drop_next(s, NULL);
-}
-
-void kin_station_set_epoch(kin_station *s, uint32_t epoch, uint32_t frame_max) {
-    if (s->epoch != epoch) {
-        forget_previous(s, "the epoch is over");
-        drop_next(s, NULL);
-        s->n_tries = 0;
-    }
-    s->epoch = epoch;
-    s->frame_max = frame_max < FRAME_MAX_CONTROL ? FRAME_MAX_CONTROL : frame_max;
-    if (s->previous) kin_link_set_frame_max(s->previous, s->frame_max);
 }
 
 // ---- who connects
@@ -225,18 +101,30 @@ static void leave(visitor *v) {
 
 static void take_probe(kin_station *s, kin_link *link) {
     if (kin_echo_is_full(s->echo)) {
-        refuse(link, "busy: others are measuring");
+        kin_station_refuse(link, "busy: others are measuring");
         return;
     }
     kin_station_say_accept(s, link);
     kin_echo_add(s->echo, link);
 }
 
+// One end of a hop: ours, or one that the owner passes on.
+static void take_ring(kin_station *s, kin_link *link, uint32_t epoch, const kin_proto_open *open) {
+    const char *reason = "identity: this is another device than the one that is called";
+    bool is_ours = kin_proto_id_equal(&open->peer, &s->o.id);
+    if (is_ours && kin_neighbours_takes(s->neighbours, epoch, open, &reason)) {
+        kin_station_say_accept(s, link);
+        kin_neighbours_take(s->neighbours, link, open);
+    } else if (!is_ours && s->cb.relay) {
+        s->cb.relay(s->user, link, epoch, open);
+    } else {
+        kin_station_refuse(link, reason);
+    }
+}
+
 static void sort_in(kin_station *s, kin_link *link, uint32_t epoch, const kin_proto_open *open) {
-    if (open->role == KIN_PROTO_RING && epoch == s->epoch && epoch != 0)
-        take_previous(s, link);
-    else if (open->role == KIN_PROTO_RING)
-        refuse(link, "busy: it is not in that epoch");
+    if (open->role == KIN_PROTO_RING || open->role == KIN_PROTO_BACK)
+        take_ring(s, link, epoch, open);
     else if (open->role == KIN_PROTO_PROBE)
         take_probe(s, link);
     else if (open->role == KIN_PROTO_CONTROL && s->cb.control)
@@ -246,7 +134,7 @@ static void sort_in(kin_station *s, kin_link *link, uint32_t epoch, const kin_pr
     else if (open->role == KIN_PROTO_OBSERVE && s->cb.observe)
         s->cb.observe(s->user, link, open);
     else
-        refuse(link, "other: this device is no head");
+        kin_station_refuse(link, "other: this device is no head");
 }
 
 static void visitor_frame(void *user, kin_link *link, const kin_frame *frame, const uint8_t *payload) {
@@ -282,17 +170,10 @@ static void on_accepted(void *user, kin_link *link) {
     kin_link_close(link, "too many at the door");
 }
 
-static void look_at_next(kin_station *s, kin_time now) {
-    static const char reason[] = "it does not answer OPEN";
-    if (!s->next || s->next_open || kin_clock_ms(s->next_since, now) < NEXT_WITHIN_MS) return;
-    drop_next(s, reason);
-    s->cb.next(s->user, s->epoch, false, reason);
-}
-
 static void on_tick(uv_timer_t *timer) {
     kin_station *s = timer->data;
     kin_time now = kin_clock_now();
-    look_at_next(s, now);
+    kin_neighbours_tick(s->neighbours, now);
     kin_echo_tick(s->echo, now);
     for (int i = 0; i < MAX_VISITORS; i++) {
         visitor *v = &s->visitors[i];
@@ -316,27 +197,12 @@ static kin_parcel *take_outgoing(kin_station *s) {
     return all;
 }
 
-static void record_sent(kin_station *s, const kin_parcel *p) {
-    uint64_t step;
-    int round;
-    if (kin_events_are_on(s->o.events) && kin_steps_peek(p, &step, &round))
-        kin_events_add(s->o.events, KIN_PROTO_EVENT_SEND, step, round, p->sent_at, kin_clock_now());
-}
-
 static void flush_outgoing(void *arg) {
     kin_station *s = arg;
     kin_parcel *next;
     for (kin_parcel *p = take_outgoing(s); p; p = next) {
         next = p->next;
-        if (s->next_open && p->frame.epoch == s->epoch) {
-            kin_link_part part = {p->payload, p->frame.length};
-            kin_link_sent sent = kin_link_send(s->next, p->frame.type, p->frame.epoch, 1, &part);
-            if (sent == KIN_LINK_FULL) { // so much cannot be on its way in an epoch that works
-                drop_next(s, "it takes no more");
-                s->cb.next(s->user, s->epoch, false, "it takes no more");
-            }
-            record_sent(s, p);
-        }
+        if (s->neighbours) kin_neighbours_send(s->neighbours, p);
         kin_parcels_give(s->o.pool, p);
     }
 }
@@ -367,6 +233,9 @@ static int open_all(kin_station *s, kin_err *err) {
     s->has_timer = true;
     s->timer.data = s;
     if (kin_echo_open(&s->echo, err) != 0) return KIN_FAIL;
+    kin_neighbours_options no = {
+        .loop = &s->loop, .tls = s->tls, .self = self(s), .pool = s->o.pool, .in = s->o.in, .events = s->o.events};
+    if (kin_neighbours_open(&s->neighbours, &no, s->cb.hop, s->user, err) != 0) return KIN_FAIL;
     if (kin_post_open(&s->post, &s->loop, N_POSTS, err) != 0) return KIN_FAIL;
     kin_listener_options lo = kin_listener_options_default(s->tls);
     lo.link.queue_max = KIN_SHARE_QUEUE_BYTES; // what a device that fetches and does not read can cost
@@ -380,7 +249,6 @@ int kin_station_open(kin_station **out, const kin_station_options *o, const kin_
     s->o = *o;
     s->cb = *cb;
     s->user = user;
-    s->frame_max = FRAME_MAX_CONTROL;
     s->out_end = &s->out_first;
     pthread_mutex_init(&s->mutex, NULL);
     if (open_all(s, err) != 0) {
@@ -397,8 +265,8 @@ static void close_handles(kin_station *s) {
     for (int i = 0; i < MAX_VISITORS; i++) {
         if (s->visitors[i].link) kin_link_close(s->visitors[i].link, "kin ends here");
     }
-    forget_previous(s, "kin ends here");
-    drop_next(s, "kin ends here");
+    kin_neighbours_close(s->neighbours, "kin ends here");
+    s->neighbours = NULL;
     kin_echo_close(s->echo, "kin ends here");
     kin_listener_close(s->listener);
     if (s->has_timer) uv_close((uv_handle_t *)&s->timer, NULL);
@@ -458,16 +326,6 @@ uint16_t kin_station_port(const kin_station *s) {
     return kin_listener_port(s->listener);
 }
 
-kin_station_stats kin_station_stats_now(const kin_station *s) {
-    kin_station_stats stats = {
-        .net_in = s->net_in, .net_out = s->net_out, .has_previous = s->previous != NULL, .has_next = s->next_open};
-    const kin_link *links[] = {s->previous, s->next};
-    for (int i = 0; i < 2; i++) {
-        if (!links[i]) continue;
-        kin_link_stats of = kin_link_stats_now(links[i]);
-        stats.net_in += of.bytes_in;
-        stats.net_out += of.bytes_out;
-        if (links[i] == s->next) stats.rtt_ns = of.rtt_ns;
-    }
-    return stats;
+kin_neighbours *kin_station_neighbours(kin_station *s) {
+    return s->neighbours;
 }

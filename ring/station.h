@@ -1,10 +1,8 @@
 // A station: a member's place in the network, the head's as a device's. It has the loop's thread, the listener, and the two links
-// of the ring: from the previous member and to the next one. What the cluster agrees on (who, which epoch) is its owner's.
+// of the ring (ring/neighbours.h). What the cluster agrees on (who, which epoch) is its owner's.
 //
-//   previous member ─► link ─► parcels ─► queue `in` ─► the computing thread ─► kin_station_send ─► link ─► next member
-//
-// Links that others open say in OPEN what they are for. Ring links are the station's if they are of the epoch in force, and it
-// answers probes (ring/echo.h); all others it hands to the owner.
+// Links that others open say in OPEN what they are for. Ring links go to the neighbours, and the station answers probes
+// (ring/echo.h); all others it hands to the owner.
 //
 // Owner: a driver (ring/device.h, ring/cluster.h). Thread: the loop's for everything but kin_station_send and kin_station_call,
 // which any thread may use between open and close, and open and close themselves.
@@ -18,6 +16,7 @@
 #include "ring/events.h"
 #include "ring/key.h"
 #include "ring/listener.h"
+#include "ring/neighbours.h"
 #include "ring/parcel.h"
 #include "ring/post.h"
 
@@ -27,6 +26,7 @@ typedef struct kin_station_options {
     kin_proto_id id;
     const char *name, *version; // what OPEN and ACCEPT say; borrowed until close
     uint32_t features;
+    uint64_t run; // of this process (kin_proto_open)
     kin_key key;
     const char *listen; // numeric address, NULL: all
     uint16_t port;      // 0: any
@@ -43,8 +43,9 @@ typedef struct kin_station_callbacks { // in the loop's thread
     void (*control)(void *user, kin_link *link, const kin_proto_open *open);
     void (*fetch)(void *user, kin_link *link, const kin_proto_open *open);
     void (*observe)(void *user, kin_link *link, const kin_proto_open *open);
-    // The link to the next member opened, or ended, or did not come to be (reason).
-    void (*next)(void *user, uint32_t epoch, bool is_open, const char *reason);
+    // A ring link between two others, to be passed on; as above.
+    void (*relay)(void *user, kin_link *link, uint32_t epoch, const kin_proto_open *open);
+    kin_neighbours_told hop;
 } kin_station_callbacks;
 
 int kin_station_open(kin_station **out, const kin_station_options *options, const kin_station_callbacks *callbacks, void *user,
@@ -68,29 +69,17 @@ bool kin_station_call(kin_station *station, kin_post_fn fn, void *arg);
 
 // ---- the loop's thread
 
-// From now on frames and ring links of this epoch count, and no others (0: none), of at most so many bytes of payload.
-void kin_station_set_epoch(kin_station *station, uint32_t epoch, uint32_t frame_max);
+kin_neighbours *kin_station_neighbours(kin_station *station);
 
-// Connects to the next member; the answer comes by `next`. addresses are tried in turn, one each time this is called.
-void kin_station_connect_next(kin_station *station, const kin_proto_endpoint *endpoint);
-void kin_station_close_next(kin_station *station);
-
-// Answers OPEN.
+// Answers OPEN; refusing closes the link.
 void kin_station_say_accept(kin_station *station, kin_link *link);
-// And its other side.
-void kin_station_say_open(kin_station *station, kin_link *link, kin_proto_role role, uint32_t epoch);
+void kin_station_refuse(kin_link *link, const char *reason);
+// OPEN, to a head.
+void kin_station_say_control(kin_station *station, kin_link *link);
 
 uv_loop_t *kin_station_loop(kin_station *station);
 kin_tls_ctx *kin_station_tls(kin_station *station);
 uint16_t kin_station_port(const kin_station *station);
-
-typedef struct kin_station_stats {
-    uint64_t net_in, net_out; // bytes of the ring's links
-    uint64_t rtt_ns;          // to the next member, 0: not known
-    bool has_previous, has_next;
-} kin_station_stats;
-
-kin_station_stats kin_station_stats_now(const kin_station *station);
 
 // Sends one message, header and payload, made by the codec. Messages of up to 64 KiB.
 kin_link_sent kin_station_say(kin_link *link, uint32_t epoch, const kin_proto_message *message);

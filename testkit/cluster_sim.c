@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-enum { TICK_MS = 100, PING_MS = 300, SILENCE_MS = 1500, HANDSHAKE_MS = 3000 };
+enum { TICK_MS = 100, PING_MS = 300, SILENCE_MS = 1500, HANDSHAKE_MS = 3000, RING_HANDSHAKE_MS = 2000, RING_ANSWER_MS = 6000 };
 
 // ---- chance and time
 
@@ -68,7 +68,9 @@ int kin_sim_connect(kin_sim *w, int from, int to, kin_sim_message hello) {
         l->is_ring = hello.word == KIN_SIM_RING;
         l->epoch = hello.epoch;
         l->open[0] = true;
-        kin_sim_send(w, i, 0, hello);
+        kin_sim_wall wall = l->is_ring ? w->walls[from][to] : KIN_SIM_NO_WALL;
+        if (wall == KIN_SIM_NO_WALL) kin_sim_send(w, i, 0, hello);
+        if (wall == KIN_SIM_REFUSES) kin_sim_send(w, i, 1, (kin_sim_message){.word = KIN_SIM_RESET});
         return i;
     }
     kin_assert(!"links enough");
@@ -91,18 +93,13 @@ int kin_sim_link_at(const kin_sim *w, uint32_t serial) {
 void kin_sim_tell_closed(kin_sim *w, int at, int side, const char *reason) {
     kin_sim_link *l = &w->links[at];
     int node = l->node[side];
-    if (node == KIN_SIM_HEAD && !l->is_ring) {
+    if (l->is_ring) {
+        kin_sim_ring_closed(w, at, side, reason);
+    } else if (node == KIN_SIM_HEAD) {
         kin_sim_head_step(w, (kin_roster_event){.kind = KIN_ROSTER_LOST, .link = l->serial, .reason = reason});
-    } else if (node == KIN_SIM_HEAD && at == w->own_ring) {
-        w->own_ring = -1; // made anew at the next tick
-        kin_sim_head_step(
-            w, (kin_roster_event){.kind = KIN_ROSTER_RING_CLOSED, .link = KIN_ROSTER_OWN, .epoch = l->epoch, .reason = reason});
     } else if (node != KIN_SIM_HEAD && at == w->nodes[node].control) {
         w->nodes[node].control = -1;
         kin_sim_device_step(w, node, (kin_member_event){.kind = KIN_MEMBER_LOST, .reason = reason});
-    } else if (node != KIN_SIM_HEAD && at == w->nodes[node].ring) {
-        w->nodes[node].ring = -1;
-        kin_sim_device_step(w, node, (kin_member_event){.kind = KIN_MEMBER_NEXT_CLOSED, .epoch = l->epoch, .reason = reason});
     }
 }
 
@@ -113,7 +110,8 @@ void kin_sim_start(kin_sim *w, int node) {
     n->runs = true;
     n->life++;
     n->frozen_until = 0;
-    n->control = n->ring = -1;
+    n->control = -1;
+    kin_sim_ring_init(w, node);
     n->held = 0;
     KIN_SIM_TELL(w, "%d starts", node);
     kin_sim_push(w, (kin_sim_event){
@@ -134,7 +132,6 @@ void kin_sim_start(kin_sim *w, int node) {
     options.rest_max_ns = 4000 * KIN_SIM_MS;
     snprintf(options.version, sizeof options.version, "1");
     w->roster = kin_roster_new(&options, w->now);
-    w->own_ring = -1;
     w->n_planned = 0;
 }
 
@@ -167,7 +164,10 @@ static void look_at_links(kin_sim *w, int node) {
         for (int side = 0; side < 2; side++) {
             if (!l->open[side] || l->node[side] != node) continue;
             bool is_silent = l->is_up && w->now - l->heard_at[side] >= SILENCE_MS * KIN_SIM_MS;
-            bool is_late = !l->is_up && w->now - l->made_at >= HANDSHAKE_MS * KIN_SIM_MS;
+            bool is_dial = w->nodes[node].dials[0] == i || w->nodes[node].dials[1] == i;
+            kin_time limit = (l->is_ring ? RING_HANDSHAKE_MS : HANDSHAKE_MS) * KIN_SIM_MS;
+            bool is_late =
+                (!l->is_up && w->now - l->made_at >= limit) || (is_dial && w->now - l->made_at >= RING_ANSWER_MS * KIN_SIM_MS);
             if (is_silent || is_late) {
                 kin_sim_shut(w, i, side);
                 kin_sim_tell_closed(w, i, side, is_silent ? "nothing was heard for 1500 ms" : "no answer");
@@ -215,10 +215,12 @@ static void deliver(kin_sim *w, const kin_sim_event *e) {
     if (m->word == KIN_SIM_RESET) {
         l->open[e->side] = false;
         kin_sim_tell_closed(w, e->link, e->side, "closed by the other side");
+    } else if (l->is_ring) {
+        kin_sim_ring_receive(w, e->link, e->side, m);
     } else if (node == KIN_SIM_HEAD) {
         kin_sim_head_receive(w, e->link, m);
     } else {
-        kin_sim_device_receive(w, node, e->link, m);
+        kin_sim_device_receive(w, node, m);
     }
 }
 

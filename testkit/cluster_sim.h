@@ -5,9 +5,12 @@
 // moment is asserted here (one epoch, one plan; epochs never go back; who says ready holds the right work; every failed request
 // has a sentence that names device and stage). Which faults happen, and what must hold afterwards, is the test's.
 //
-// cluster_sim.c has chance, time, links and processes, cluster_sim_head.c and _device.c what is around roster and member.
-// Owner: the test, which zeroes it, sets rng, n_nodes, n_needed, calm_at, last_request_at, totals, own_ring = -1, and starts
-// nodes.
+// Links of the ring are as in ring/neighbours.h and ring/relay.h: opened from either end, or by way of the head. Between some
+// nodes none can be made, for good: firewalls.
+//
+// cluster_sim.c has chance, time, links and processes, cluster_sim_ring.c the ring's links, cluster_sim_head.c and _device.c what
+// is around roster and member.
+// Owner: the test, which zeroes it, sets rng, n_nodes, n_needed, calm_at, last_request_at, totals, and starts nodes.
 #pragma once
 
 #include <stdbool.h>
@@ -27,10 +30,11 @@ enum {
     KIN_SIM_LINKS = 64,
     KIN_SIM_QUEUE = 4096,
     KIN_SIM_EPOCHS = 4096,
+    KIN_SIM_RELAYS = 16,
 };
 
 typedef struct kin_sim_totals { // of many simulations
-    uint64_t n_steps, n_epochs, n_done, n_failed, n_actions_max;
+    uint64_t n_steps, n_epochs, n_done, n_failed, n_actions_max, n_back, n_relayed, n_left_out;
 } kin_sim_totals;
 
 // What is said on a link.
@@ -53,8 +57,10 @@ typedef enum kin_sim_word {
 typedef struct kin_sim_message {
     kin_sim_word word;
     uint32_t epoch, request;
-    uint64_t value; // PLAN: hash of the whole plan; RING: is it open; STEP: its number; FACTS: the model
-    int node;       // PLAN: the next member; HELLO: who
+    uint64_t value; // PLAN: hash of the whole plan; RING: 1: opened by its receiver; RING_OK: is it; STEP: its number; FACTS: the
+                    // model
+    int node;       // PLAN: the next member; HELLO: who; RING: the other end of the hop
+    int previous;   // PLAN: the previous member
     char text[96];
 } kin_sim_message;
 
@@ -90,17 +96,25 @@ typedef struct kin_sim_link {
     kin_time made_at, heard_at[2], delivered_at[2];
 } kin_sim_link;
 
+// A side of a node's place in the ring.
+typedef enum kin_sim_side { KIN_SIM_NEXT, KIN_SIM_PREVIOUS, KIN_SIM_N_SIDES } kin_sim_side;
+
+// What the nodes between cannot open: nothing, a link that is refused, one whose packets are dropped.
+typedef enum kin_sim_wall { KIN_SIM_NO_WALL, KIN_SIM_REFUSES, KIN_SIM_DROPS } kin_sim_wall;
+
 typedef struct kin_sim_node {
     bool runs;
     uint32_t life; // counts starts
     kin_time frozen_until;
     int n_ticks;
     bool wrong_version, wrong_model;
+    int neighbours[KIN_SIM_N_SIDES];                   // in the plan that it has
+    int ring[KIN_SIM_N_SIDES], dials[KIN_SIM_N_SIDES]; // links in use, links not answered yet, or -1
     // a device
     kin_member *member;
     uint32_t epoch_seen;         // highest, in all its lives
     uint64_t plan;               // that it believes in
-    int next, control, ring;     // next member; links or -1
+    int control;                 // link or -1
     uint32_t ticket;             // of the last preparation
     int wanted, preparing, held; // work: of the plan, of the last preparation, done; 0: none
 } kin_sim_node;
@@ -113,6 +127,7 @@ typedef struct kin_sim {
     int n_nodes, n_needed;
     kin_sim_node nodes[KIN_SIM_NODES];
     kin_time cut_until[KIN_SIM_NODES][KIN_SIM_NODES];
+    kin_sim_wall walls[KIN_SIM_NODES][KIN_SIM_NODES]; // [from][to]
     kin_sim_link links[KIN_SIM_LINKS];
     uint32_t n_serials;
     kin_sim_event queue[KIN_SIM_QUEUE]; // a binary heap
@@ -124,9 +139,11 @@ typedef struct kin_sim {
     int asked[KIN_SIM_NODES], n_asked;
     int planned[KIN_SIM_NODES], n_planned; // the plan in force, as nodes
     uint64_t plan_variant, plan;
-    int own_ring; // link or -1
-    bool own_ring_open;
-    uint32_t request; // that runs, 0: none
+    struct {
+        int from, to;
+        int links[2];         // of the sender, of the receiver; -1: not there
+    } relays[KIN_SIM_RELAYS]; // from == to: a free place
+    uint32_t request;         // that runs, 0: none
     uint32_t request_epoch, n_requests;
     uint64_t plan_of[KIN_SIM_EPOCHS];
     kin_sim_totals *totals;
@@ -174,10 +191,20 @@ int kin_sim_link_at(const kin_sim *w, uint32_t serial); // -1: gone
 // What an end's owner is told when its link has ended by itself.
 void kin_sim_tell_closed(kin_sim *w, int at, int side, const char *reason);
 
+// ---- the ring's links
+
+void kin_sim_ring_init(kin_sim *w, int node);
+void kin_sim_ring_connect(kin_sim *w, int node, kin_sim_side side, bool by_head);
+void kin_sim_ring_close(kin_sim *w, int node);
+void kin_sim_ring_receive(kin_sim *w, int at, int side, const kin_sim_message *m); // RING, RING_OK, STEP
+void kin_sim_ring_closed(kin_sim *w, int at, int side, const char *reason);
+void kin_sim_ring_send(kin_sim *w, int node, kin_sim_message m); // to the next member
+
 // ---- the head's driver
 
 void kin_sim_head_step(kin_sim *w, kin_roster_event e);
 void kin_sim_head_tick(kin_sim *w);
+void kin_sim_head_ring(kin_sim *w, kin_sim_side side, bool is_open, uint32_t epoch, const char *reason);
 void kin_sim_head_receive(kin_sim *w, int at, const kin_sim_message *m);
 void kin_sim_answer_planner(kin_sim *w, uint32_t question);
 void kin_sim_take_result(kin_sim *w, const kin_sim_message *m);
@@ -185,6 +212,8 @@ void kin_sim_take_result(kin_sim *w, const kin_sim_message *m);
 // ---- a device's driver
 
 void kin_sim_device_step(kin_sim *w, int node, kin_member_event e);
-void kin_sim_device_receive(kin_sim *w, int node, int at, const kin_sim_message *m);
+void kin_sim_device_ring(kin_sim *w, int node, kin_sim_side side, bool is_open, uint32_t epoch, const char *reason);
+void kin_sim_take_step(kin_sim *w, int node, const kin_sim_message *m);
+void kin_sim_device_receive(kin_sim *w, int node, const kin_sim_message *m);
 void kin_sim_prepared(kin_sim *w, int node, uint32_t ticket);
 void kin_sim_computed(kin_sim *w, int node, const kin_sim_message *m);

@@ -56,13 +56,9 @@ static void device_act(kin_sim *w, int node, const kin_member_action *a) {
         kin_label_set(m.text, sizeof m.text - 1, a->text);
         device_send(w, node, m);
         break;
-    case KIN_MEMBER_CONNECT_NEXT:
-        d->ring = kin_sim_connect(w, node, d->next, (kin_sim_message){.word = KIN_SIM_RING, .epoch = a->epoch});
-        break;
-    case KIN_MEMBER_CLOSE_NEXT:
-        kin_sim_shut(w, d->ring, 0);
-        d->ring = -1;
-        break;
+    case KIN_MEMBER_CONNECT_NEXT: kin_sim_ring_connect(w, node, KIN_SIM_NEXT, a->by_head); break;
+    case KIN_MEMBER_CONNECT_PREVIOUS: kin_sim_ring_connect(w, node, KIN_SIM_PREVIOUS, a->by_head); break;
+    case KIN_MEMBER_CLOSE_RING: kin_sim_ring_close(w, node); break;
     case KIN_MEMBER_SEND_RING:
         m.word = KIN_SIM_RING_OK;
         m.value = a->is_open;
@@ -81,17 +77,27 @@ void kin_sim_device_step(kin_sim *w, int node, kin_member_event e) {
     for (int i = 0; i < actions->n; i++) device_act(w, node, &actions->at[i]);
 }
 
+static bool is_apart(const kin_sim *w, int a, int b) {
+    return w->walls[a][b] && w->walls[b][a];
+}
+
 static void take_plan(kin_sim *w, int node, const kin_sim_message *m) {
     kin_sim_node *d = &w->nodes[node];
     uint32_t before = kin_member_epoch(d->member);
     uint8_t work = (uint8_t)(1 + (m->value >> 8 & 3));
-    int next = d->next, wanted = d->wanted;
-    d->next = m->node;
+    int next = d->neighbours[KIN_SIM_NEXT], previous = d->neighbours[KIN_SIM_PREVIOUS], wanted = d->wanted;
+    bool is_known = m->value >> 10 & 1; // from measuring
+    kin_member_event e = {.kind = KIN_MEMBER_PLAN, .epoch = m->epoch, .work = &work, .n_work = 1};
+    e.next_by_head = is_known && is_apart(w, node, m->node);
+    e.previous_by_head = is_known && is_apart(w, node, m->previous);
+    d->neighbours[KIN_SIM_NEXT] = m->node;
+    d->neighbours[KIN_SIM_PREVIOUS] = m->previous;
     d->wanted = work;
-    kin_sim_device_step(w, node, (kin_member_event){.kind = KIN_MEMBER_PLAN, .epoch = m->epoch, .work = &work, .n_work = 1});
+    kin_sim_device_step(w, node, e);
     uint32_t after = kin_member_epoch(d->member);
     if (after == before) { // not taken
-        d->next = next;
+        d->neighbours[KIN_SIM_NEXT] = next;
+        d->neighbours[KIN_SIM_PREVIOUS] = previous;
         d->wanted = wanted;
         return;
     }
@@ -100,8 +106,7 @@ static void take_plan(kin_sim *w, int node, const kin_sim_message *m) {
     d->plan = m->value;
 }
 
-void kin_sim_device_receive(kin_sim *w, int node, int at, const kin_sim_message *m) {
-    kin_sim_node *d = &w->nodes[node];
+void kin_sim_device_receive(kin_sim *w, int node, const kin_sim_message *m) {
     kin_member_event e = {.epoch = m->epoch, .name = "head", .reason = m->text};
     switch (m->word) {
     case KIN_SIM_ACCEPT:
@@ -117,27 +122,27 @@ void kin_sim_device_receive(kin_sim *w, int node, int at, const kin_sim_message 
         e.kind = KIN_MEMBER_END;
         kin_sim_device_step(w, node, e);
         break;
-    case KIN_SIM_RING: // the member before this one connects
-        if (kin_member_takes(d->member, m->epoch))
-            kin_sim_send(w, at, 1, (kin_sim_message){.word = KIN_SIM_RING_OK, .epoch = m->epoch});
-        else
-            kin_sim_shut(w, at, 1);
-        break;
-    case KIN_SIM_RING_OK:
-        e.kind = KIN_MEMBER_NEXT_OPENED;
-        if (at == d->ring) kin_sim_device_step(w, node, e);
-        break;
-    case KIN_SIM_STEP:
-        if (!kin_member_takes(d->member, m->epoch)) break;
-        kin_assert(d->plan == w->plan_of[m->epoch]);
-        kin_sim_push(w, (kin_sim_event){.at = w->now + kin_sim_between_ms(w, 1, 12),
-                                        .what = KIN_SIM_COMPUTED,
-                                        .node = node,
-                                        .serial = d->life,
-                                        .message = *m});
-        break;
     default: break;
     }
+}
+
+void kin_sim_device_ring(kin_sim *w, int node, kin_sim_side side, bool is_open, uint32_t epoch, const char *reason) {
+    static const kin_member_event_kind kinds[KIN_SIM_N_SIDES][2] = {
+        [KIN_SIM_NEXT] = {KIN_MEMBER_NEXT_CLOSED, KIN_MEMBER_NEXT_OPENED},
+        [KIN_SIM_PREVIOUS] = {KIN_MEMBER_PREVIOUS_CLOSED, KIN_MEMBER_PREVIOUS_OPENED},
+    };
+    kin_sim_device_step(w, node, (kin_member_event){.kind = kinds[side][is_open], .epoch = epoch, .reason = reason});
+}
+
+void kin_sim_take_step(kin_sim *w, int node, const kin_sim_message *m) {
+    const kin_sim_node *d = &w->nodes[node];
+    if (!kin_member_takes(d->member, m->epoch)) return;
+    kin_assert(d->plan == w->plan_of[m->epoch]);
+    kin_sim_push(w, (kin_sim_event){.at = w->now + kin_sim_between_ms(w, 1, 12),
+                                    .what = KIN_SIM_COMPUTED,
+                                    .node = node,
+                                    .serial = d->life,
+                                    .message = *m});
 }
 
 void kin_sim_computed(kin_sim *w, int node, const kin_sim_message *m) {
@@ -149,8 +154,8 @@ void kin_sim_computed(kin_sim *w, int node, const kin_sim_message *m) {
             w, node,
             (kin_member_event){
                 .kind = KIN_MEMBER_COMPUTE_FAILED, .epoch = m->epoch, .stage = "computing", .reason = "a disk error"});
-    } else if (kin_member_takes(d->member, m->epoch) && d->ring >= 0) {
-        kin_sim_send(w, d->ring, 0, *m);
+    } else if (kin_member_takes(d->member, m->epoch)) {
+        kin_sim_ring_send(w, node, *m);
     }
 }
 

@@ -26,12 +26,14 @@ static void send_plan(kin_sim *w, const kin_roster_action *a) {
     if (*plan == 0) w->totals->n_epochs++;
     kin_assert(*plan == 0 || *plan == w->plan); // one epoch, one plan
     *plan = w->plan;
-    int node = node_of(kin_roster_device_at(w->roster, a->device)), next = KIN_SIM_HEAD;
+    int node = node_of(kin_roster_device_at(w->roster, a->device)), next = KIN_SIM_HEAD, previous = KIN_SIM_HEAD;
     for (int i = 0; i + 1 < w->n_planned; i++) {
         if (w->planned[i] == node) next = w->planned[i + 1];
+        if (w->planned[i + 1] == node) previous = w->planned[i];
     }
-    kin_sim_send(w, kin_sim_link_at(w, a->link), 1,
-                 (kin_sim_message){.word = KIN_SIM_PLAN, .epoch = a->epoch, .value = w->plan, .node = next});
+    kin_sim_send(
+        w, kin_sim_link_at(w, a->link), 1,
+        (kin_sim_message){.word = KIN_SIM_PLAN, .epoch = a->epoch, .value = w->plan, .node = next, .previous = previous});
 }
 
 static void fail_requests(kin_sim *w, const kin_roster_action *a) {
@@ -44,6 +46,7 @@ static void fail_requests(kin_sim *w, const kin_roster_action *a) {
 }
 
 static void head_act(kin_sim *w, const kin_roster_action *a) {
+    kin_sim_node *n = &w->nodes[KIN_SIM_HEAD];
     int at = kin_sim_link_at(w, a->link); // where the kind has one
     kin_sim_message text = {.word = KIN_SIM_REFUSE};
     switch (a->kind) {
@@ -58,19 +61,20 @@ static void head_act(kin_sim *w, const kin_roster_action *a) {
     case KIN_ROSTER_SEND_PLAN: send_plan(w, a); break;
     case KIN_ROSTER_SEND_END: kin_sim_send(w, at, 1, (kin_sim_message){.word = KIN_SIM_END, .epoch = a->epoch}); break;
     case KIN_ROSTER_OPEN_RING:
-        w->own_ring_open = false;
-        w->own_ring = kin_sim_connect(w, KIN_SIM_HEAD, w->planned[0], (kin_sim_message){.word = KIN_SIM_RING, .epoch = a->epoch});
+        n->neighbours[KIN_SIM_NEXT] = w->planned[0];
+        n->neighbours[KIN_SIM_PREVIOUS] = w->planned[w->n_planned - 1];
+        kin_sim_ring_connect(w, KIN_SIM_HEAD, KIN_SIM_NEXT, false);
         break;
-    case KIN_ROSTER_CLOSE_RING:
-        kin_sim_shut(w, w->own_ring, 0);
-        w->own_ring = -1;
-        break;
+    case KIN_ROSTER_CLOSE_RING: kin_sim_ring_close(w, KIN_SIM_HEAD); break;
     case KIN_ROSTER_UP:
         KIN_SIM_TELL(w, "head: plan %u is up", a->epoch);
-        kin_assert(w->n_planned == 0 || (w->own_ring >= 0 && w->own_ring_open));
+        kin_assert(w->n_planned == 0 || n->ring[KIN_SIM_NEXT] >= 0);
         break;
     case KIN_ROSTER_FAIL: fail_requests(w, a); break;
-    case KIN_ROSTER_LOG: KIN_SIM_TELL(w, "head: %s", a->text); break;
+    case KIN_ROSTER_LOG:
+        w->totals->n_left_out += strncmp(a->text, "no link from", 12) == 0;
+        KIN_SIM_TELL(w, "head: %s", a->text);
+        break;
     case KIN_ROSTER_STATUS: break;
     }
 }
@@ -120,8 +124,8 @@ static void send_step(kin_sim *w, uint64_t step) {
         kin_sim_push(
             w, (kin_sim_event){
                    .at = w->now + 5 * KIN_SIM_MS, .what = KIN_SIM_COMPUTED, .serial = w->nodes[KIN_SIM_HEAD].life, .message = m});
-    } else if (w->own_ring >= 0) {
-        kin_sim_send(w, w->own_ring, 0, m);
+    } else {
+        kin_sim_ring_send(w, KIN_SIM_HEAD, m);
     }
 }
 
@@ -139,11 +143,9 @@ void kin_sim_take_result(kin_sim *w, const kin_sim_message *m) {
 
 void kin_sim_head_tick(kin_sim *w) {
     bool is_forming = kin_roster_state_now(w->roster) >= KIN_ROSTER_PREPARING;
-    if (is_forming && w->n_planned > 0 && w->own_ring < 0) {
-        w->own_ring_open = false;
-        w->own_ring = kin_sim_connect(w, KIN_SIM_HEAD, w->planned[0],
-                                      (kin_sim_message){.word = KIN_SIM_RING, .epoch = kin_roster_epoch(w->roster)});
-    }
+    const kin_sim_node *n = &w->nodes[KIN_SIM_HEAD];
+    bool is_open = n->ring[KIN_SIM_NEXT] >= 0 || n->dials[KIN_SIM_NEXT] >= 0;
+    if (is_forming && w->n_planned > 0 && !is_open) kin_sim_ring_connect(w, KIN_SIM_HEAD, KIN_SIM_NEXT, false);
     bool is_up = kin_roster_state_now(w->roster) == KIN_ROSTER_SERVING;
     if (is_up && w->request == 0 && w->now < w->last_request_at && kin_sim_below(w, 3) == 0) {
         kin_sim_head_step(w, (kin_roster_event){.kind = KIN_ROSTER_BEGINS});
@@ -173,19 +175,16 @@ void kin_sim_head_receive(kin_sim *w, int at, const kin_sim_message *m) {
         break;
     case KIN_SIM_READY: e.kind = KIN_ROSTER_READY; break;
     case KIN_SIM_FAILED: e.kind = KIN_ROSTER_FAILED; break;
-    case KIN_SIM_RING_OK:
-        if (l->is_ring && at == w->own_ring) e.link = KIN_ROSTER_OWN;
-        if (e.link == KIN_ROSTER_OWN) w->own_ring_open = true;
-        e.kind = m->value || l->is_ring ? KIN_ROSTER_RING_OPENED : KIN_ROSTER_RING_CLOSED;
-        break;
-    case KIN_SIM_RING: // the last member connects
-        if (kin_roster_takes(w->roster, m->epoch))
-            kin_sim_send(w, at, 1, (kin_sim_message){.word = KIN_SIM_RING_OK, .epoch = m->epoch});
-        else
-            kin_sim_shut(w, at, 1);
-        return;
-    case KIN_SIM_STEP: kin_sim_take_result(w, m); return;
+    case KIN_SIM_RING_OK: e.kind = m->value ? KIN_ROSTER_RING_OPENED : KIN_ROSTER_RING_CLOSED; break;
     default: return;
     }
     kin_sim_head_step(w, e);
+}
+
+void kin_sim_head_ring(kin_sim *w, kin_sim_side side, bool is_open, uint32_t epoch, const char *reason) {
+    if (side == KIN_SIM_PREVIOUS) return; // the last member tells
+    kin_sim_head_step(w, (kin_roster_event){.kind = is_open ? KIN_ROSTER_RING_OPENED : KIN_ROSTER_RING_CLOSED,
+                                            .link = KIN_ROSTER_OWN,
+                                            .epoch = epoch,
+                                            .reason = reason});
 }

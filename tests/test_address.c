@@ -122,8 +122,17 @@ static void times_that_cannot_be_are_ignored(void **state) {
     assert_int_equal(kin_pulse_rtt(&p), 0);
 }
 
+static void loopback_is_known_in_all_its_forms(void **state) {
+    (void)state;
+    static const char *const yes[] = {"127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1"};
+    static const char *const no[] = {"192.168.1.7", "128.0.0.1", "::2", "fe80::1", "::ffff:10.0.0.1", "localhost", ""};
+    for (size_t i = 0; i < sizeof yes / sizeof *yes; i++) assert_true(kin_address_is_loopback(yes[i]));
+    for (size_t i = 0; i < sizeof no / sizeof *no; i++) assert_false(kin_address_is_loopback(no[i]));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(loopback_is_known_in_all_its_forms),
         cmocka_unit_test(addresses_are_read_and_written),
         cmocka_unit_test(names_are_no_addresses),
         cmocka_unit_test(a_peer_is_an_address_or_a_64),

@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -32,9 +33,26 @@ static kin_device_facts facts_of(double speed) {
     return f;
 }
 
+static atomic_int n_joined; // devices, since it was 0
+
+static void count_joined(void *user, const char *line) {
+    (void)user;
+    if (strstr(line, "joined the head")) atomic_fetch_add(&n_joined, 1);
+}
+
 static void open_device(device *d, uint8_t id, const char *name, double speed, uint16_t head_port) {
     kin_join_options o = device_with_model(id, name, head_port);
     kin_device_facts facts = facts_of(speed);
+    o.status = count_joined;
+    start_device(d, &o, &facts);
+}
+
+// One that nobody reaches: it is found at 127.0.0.1, and listens elsewhere.
+static void open_shut_device(device *d, uint8_t id, const char *name, uint16_t head_port) {
+    kin_join_options o = device_with_model(id, name, head_port);
+    kin_device_facts facts = facts_of(100);
+    o.listen = "127.0.0.2";
+    o.status = count_joined;
     start_device(d, &o, &facts);
 }
 
@@ -46,6 +64,7 @@ typedef struct head {
     kin_cluster *cluster;
     atomic_int n_questions, n_measured;
     bool wants_again; // `measured` says so, once
+    kin_facts asked;  // of the last question, take_all only
 } head;
 
 static int ask(void *user, const kin_cluster_question *q, kin_ring_plan *out, kin_err *err) {
@@ -73,7 +92,17 @@ static bool always(void *user, const kin_cluster_measured *m) {
     return true;
 }
 
-static bool alternates; // the next head does so
+// All take part, whatever is faster; what was known of their links is kept.
+static int take_all(void *user, const kin_cluster_question *q, kin_ring_plan *out, kin_err *err) {
+    head *h = user;
+    atomic_fetch_add(&h->n_questions, 1);
+    h->asked = *q->facts;
+    return kin_hand_even(q->candidates, q->n, N_LAYER, 2, out, err);
+}
+
+typedef int (*plan_fn)(void *user, const kin_cluster_question *question, kin_ring_plan *out, kin_err *err);
+static plan_fn plans;   // of the next head; NULL: the planner
+static bool alternates; // the next head changes its mind after each request
 
 static void open_head(head *h, double speed, int n_expected) {
     static const kin_work_facts work = {.n_ctx = N_CTX, .n_cached = 8, .n_prompt = 8, .n_batch = N_BATCH};
@@ -87,7 +116,7 @@ static void open_head(head *h, double speed, int n_expected) {
     if (kin_planner_open(&h->planner, &po, &facts, &work, &err) != 0) fail_msg("%s", err.text);
     kin_cluster_options o = cluster_options(n_expected);
     o.facts = &h->facts;
-    o.plan = alternates ? alternate : ask;
+    o.plan = plans ? plans : alternates ? alternate : ask;
     o.measured = alternates ? always : measured;
     o.plan_user = h;
     h->cluster = open_small_cluster(&o);
@@ -189,6 +218,55 @@ static void links_are_measured_between_all_who_meet(void **state) {
     close_head(&h);
 }
 
+static void from_the_other_end_where_one_does_not_get_through(void **state) {
+    (void)state;
+    static float logits[N_VOCAB];
+    for (int shut_first = 0; shut_first < 2; shut_first++) {
+        atomic_store(&n_joined, 0);
+        static device shut, open;
+        static head h;
+        plans = take_all;
+        open_head(&h, 1, 2);
+        plans = NULL;
+        for (int i = 0; i < 2; i++) {
+            if (i == shut_first)
+                open_device(&open, 1, "open", 100, kin_cluster_port(h.cluster));
+            else
+                open_shut_device(&shut, 2, "shut", kin_cluster_port(h.cluster));
+            while (i == 0 && atomic_load(&n_joined) == 0) usleep(5000);
+        }
+        request(&h, logits);
+        expect_the_logits_of_one_machine(logits);
+        for (int from = 0; from < 3; from++) {
+            for (int to = 0; to < 3; to++) assert_true(from == to || kin_facts_link_usable(&h.asked.links[from][to]));
+        }
+        close_device(&shut);
+        close_device(&open);
+        close_head(&h);
+    }
+}
+
+static void two_that_do_not_reach_each_other_compute_by_way_of_the_head(void **state) {
+    (void)state;
+    static float logits[N_VOCAB];
+    static device a, b;
+    static head h;
+    plans = take_all;
+    open_head(&h, 1, 2);
+    plans = NULL;
+    open_shut_device(&a, 1, "a", kin_cluster_port(h.cluster));
+    open_shut_device(&b, 2, "b", kin_cluster_port(h.cluster));
+    for (int i = 0; i < 3; i++) request(&h, logits);
+    expect_the_logits_of_one_machine(logits);
+    assert_int_equal(kin_cluster_n_members(h.cluster), 3);
+    const kin_link_facts *link = &h.asked.links[1][2], *up = &h.asked.links[1][0], *down = &h.asked.links[0][2];
+    assert_true(fabs(link->rtt_s - up->rtt_s - down->rtt_s) < 1e-9);
+    assert_true(link->bytes_s > 0 && link->bytes_s < up->bytes_s && link->bytes_s < down->bytes_s);
+    close_device(&a);
+    close_device(&b);
+    close_head(&h);
+}
+
 static void a_better_device_takes_over_between_requests(void **state) {
     (void)state;
     static float logits[N_VOCAB];
@@ -252,6 +330,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layers_go_where_the_facts_say),
         cmocka_unit_test(links_are_measured_between_all_who_meet),
+        cmocka_unit_test(from_the_other_end_where_one_does_not_get_through),
+        cmocka_unit_test(two_that_do_not_reach_each_other_compute_by_way_of_the_head),
         cmocka_unit_test(a_better_device_takes_over_between_requests),
         cmocka_unit_test(drift_has_the_planner_asked_again),
         cmocka_unit_test(no_request_is_lost_to_a_better_plan),

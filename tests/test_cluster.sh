@@ -133,6 +133,7 @@ join zoe
 wait $waiting || fail "it did not run"
 same "$dir/plain.txt" "$dir/zoe.txt"
 kill "$pid_zoe"
+wait "$pid_zoe"
 
 claim='somebody with another key stays outside, and is told'
 key eve 8

@@ -348,26 +348,28 @@ static void half_a_frame_ends_its_link_only(void **state) {
 
 // ---- a slow network
 
-static void on_next(void *user, uint32_t epoch, bool is_open, const char *reason) {
+static void on_hop(void *user, kin_side side, uint32_t epoch, bool is_open, const char *reason) {
     (void)epoch, (void)reason;
-    atomic_store((atomic_int *)user, is_open ? 1 : -1);
+    if (side == KIN_SIDE_NEXT) atomic_store((atomic_int *)user, is_open ? 1 : -1);
 }
 
 static kin_station *slow_station;
 static kin_proto_endpoint slow_endpoint;
+static const kin_proto_id slow_id = {{2}};
 enum { LARGE = 4 << 20 };
 
 static void begin_slow(void *arg) {
     (void)arg;
-    kin_station_set_epoch(slow_station, 5, LARGE);
-    kin_station_connect_next(slow_station, &slow_endpoint);
+    kin_neighbours *n = kin_station_neighbours(slow_station);
+    kin_neighbours_enter(n, &(kin_ring_place){.epoch = 5, .frame_max = LARGE, .who = {slow_id}});
+    kin_neighbours_connect(n, KIN_SIDE_NEXT, &slow_endpoint, NULL);
 }
 
 static void frame_counted(void *user, kin_link *link, const kin_frame *frame, const uint8_t *payload) {
     tie *t = user;
     (void)payload;
     if (frame->type == KIN_FRAME_OPEN) {
-        kin_proto_message m = {.type = KIN_FRAME_ACCEPT};
+        kin_proto_message m = {.type = KIN_FRAME_ACCEPT, .accept.id = slow_id};
         kin_link_set_frame_max(link, LARGE);
         kin_station_say(link, 0, &m);
     }
@@ -385,7 +387,7 @@ static void all_steps_may_wait_for_a_slow_link(void **state) {
     (void)state;
     static villain v;
     static atomic_int open;
-    static const kin_station_callbacks callbacks = {.next = on_next};
+    static const kin_station_callbacks callbacks = {.hop = on_hop};
     kin_parcels *pool;
     kin_parcel_queue *in;
     kin_err err;

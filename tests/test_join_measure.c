@@ -14,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "ring/address.h"
 #include "ring/station.h"
 #include "tests/joined.h"
 
@@ -198,6 +199,16 @@ static void a_device_measures_the_links_that_its_head_asks_for(void **state) {
     assert_string_equal(nth(&desk, 3)->measured.reason, "somebody else answers at that address");
 }
 
+static void a_device_on_the_heads_machine_tells_where_others_reach_it(void **state) {
+    (void)state;
+    char own[KIN_PROTO_MAX_ADDRESSES][KIN_ADDRESS_HOST];
+    int n = kin_address_own(own, KIN_PROTO_MAX_ADDRESSES - 1);
+    const kin_proto_endpoint *e = &nth(&desk, 0)->device.endpoint;
+    assert_int_equal(e->n_addresses, n > 0 ? n + 1 : 0); // it found its head at 127.0.0.1
+    if (n > 0) assert_string_equal(e->address[0], "127.0.0.1");
+    for (int i = 0; i < n; i++) assert_string_equal(e->address[i + 1], own[i]);
+}
+
 // What the head of one link wanted is not told to the head of the next.
 static void what_a_lost_head_asked_for_is_forgotten(void **state) {
     (void)state;
@@ -219,6 +230,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_profile_comes_before_the_device_itself, open_both_with_facts, close_both),
         cmocka_unit_test_setup_teardown(without_facts_there_is_no_profile, open_both, close_both),
         cmocka_unit_test_setup_teardown(a_device_measures_the_links_that_its_head_asks_for, open_both, close_both),
+        cmocka_unit_test_setup_teardown(a_device_on_the_heads_machine_tells_where_others_reach_it, open_both, close_both),
         cmocka_unit_test_setup_teardown(what_a_lost_head_asked_for_is_forgotten, open_both, close_both),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

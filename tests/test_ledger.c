@@ -73,6 +73,43 @@ static void only_answers_count_and_a_failed_one_leaves_what_was_known(void **sta
     kin_ledger_close(l);
 }
 
+// Measurements from the one end, then from the other; the head is the first of three.
+static void who_does_not_reach_each_other_has_the_way_by_the_head(void **state) {
+    (void)state;
+    static kin_facts facts;
+    kin_ledger *l = open_ledger();
+    kin_proto_id ids[3];
+    for (int i = 0; i < 3; i++) {
+        ids[i] = id_of(i);
+        kin_ledger_set_device(l, &ids[i], &(kin_device_facts){0});
+        if (i == 0) continue;
+        assert_true(kin_ledger_ask(l, &ids[i], &ids[0]));
+        assert_true(kin_ledger_take(l, &ids[i], &ids[0], &(kin_link_facts){i, 30}, &(kin_link_facts){i, 60}));
+    }
+    const kin_proto_id *order[] = {&ids[0], &ids[1], &ids[2]};
+    assert_true(kin_ledger_ask(l, &ids[2], &ids[1]));
+    assert_true(kin_ledger_take(l, &ids[2], &ids[1], NULL, NULL));
+    assert_true(kin_ledger_has_failed(l, &ids[2], &ids[1]) && !kin_ledger_is_apart(l, &ids[1], &ids[2]));
+    kin_ledger_fill(l, order, 3, &facts);
+    assert_true(facts.links[1][2].bytes_s == 0); // the other end has yet to try
+    assert_true(kin_ledger_ask_back(l, &ids[1], &ids[2]));
+    assert_true(kin_ledger_take(l, &ids[1], &ids[2], NULL, NULL));
+    assert_true(kin_ledger_is_apart(l, &ids[1], &ids[2]) && kin_ledger_is_apart(l, &ids[2], &ids[1]));
+    assert_true(kin_ledger_tells_apart(l, &ids[1], &ids[2]));
+    assert_false(kin_ledger_tells_apart(l, &ids[2], &ids[1])); // a person is told once
+    kin_ledger_fill(l, order, 3, &facts);
+    for (int i = 1; i < 3; i++) {
+        const kin_link_facts *link = &facts.links[i][3 - i];
+        assert_true(link->rtt_s == 3 && link->bytes_s > 19.9 && link->bytes_s < 20.1);
+    }
+    assert_true(kin_ledger_ask(l, &ids[1], &ids[2])); // it has joined anew
+    assert_false(kin_ledger_is_apart(l, &ids[1], &ids[2]));
+    assert_true(kin_ledger_take(l, &ids[1], &ids[2], &(kin_link_facts){5, 5}, &(kin_link_facts){5, 5}));
+    kin_ledger_fill(l, order, 3, &facts);
+    assert_true(facts.links[2][1].bytes_s == 5);
+    kin_ledger_close(l);
+}
+
 static void too_many_forget_the_oldest_but_not_the_head_or_who_is_there(void **state) {
     (void)state;
     kin_ledger *l = open_ledger();
@@ -175,6 +212,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(facts_come_out_in_the_order_that_is_asked_for),
         cmocka_unit_test(only_answers_count_and_a_failed_one_leaves_what_was_known),
+        cmocka_unit_test(who_does_not_reach_each_other_has_the_way_by_the_head),
         cmocka_unit_test(too_many_forget_the_oldest_but_not_the_head_or_who_is_there),
         cmocka_unit_test(a_meeting_ends_with_its_last_answer),
         cmocka_unit_test(who_does_not_answer_is_waited_for_a_few_seconds),

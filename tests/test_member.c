@@ -29,8 +29,9 @@ static void add_action(const kin_member_action *a) {
     case KIN_MEMBER_SEND_PROGRESS: add("send progress %u\n", a->epoch); break;
     case KIN_MEMBER_SEND_READY: add("send ready %u\n", a->epoch); break;
     case KIN_MEMBER_SEND_FAILED: add("send failed %u: %s: %s\n", a->epoch, a->stage, a->text); break;
-    case KIN_MEMBER_CONNECT_NEXT: add("connect next %u\n", a->epoch); break;
-    case KIN_MEMBER_CLOSE_NEXT: add("close next %u\n", a->epoch); break;
+    case KIN_MEMBER_CONNECT_NEXT: add("connect next %u%s\n", a->epoch, a->by_head ? " by the head" : ""); break;
+    case KIN_MEMBER_CONNECT_PREVIOUS: add("connect previous %u%s\n", a->epoch, a->by_head ? " by the head" : ""); break;
+    case KIN_MEMBER_CLOSE_RING: add("close ring %u\n", a->epoch); break;
     case KIN_MEMBER_SEND_RING:
         add("send ring %s %u%s%s\n", a->is_open ? "open" : "closed", a->epoch, a->text[0] ? ": " : "", a->text);
         break;
@@ -123,6 +124,14 @@ static void next_closes(uint32_t epoch, const char *reason) {
     step((kin_member_event){.kind = KIN_MEMBER_NEXT_CLOSED, .epoch = epoch, .reason = reason});
 }
 
+static void previous_opens(uint32_t epoch) {
+    step((kin_member_event){.kind = KIN_MEMBER_PREVIOUS_OPENED, .epoch = epoch});
+}
+
+static void previous_closes(uint32_t epoch, const char *reason) {
+    step((kin_member_event){.kind = KIN_MEMBER_PREVIOUS_CLOSED, .epoch = epoch, .reason = reason});
+}
+
 static void begin_joined(void) {
     begin("desk.local", 1);
     tick();
@@ -136,6 +145,7 @@ static void begin_ready(void) {
     plan(5, "layers 0-8");
     prepared(1);
     next_opens(5);
+    previous_opens(5);
     expect_state(KIN_MEMBER_READY);
     forget();
 }
@@ -160,6 +170,7 @@ static void from_nothing_to_ready(void **state) {
     expect_state(KIN_MEMBER_PREPARING);
     next_opens(5);
     expect("send ring open 5\n");
+    previous_opens(5);
     prepared(1);
     expect("send ready 5\n");
     expect_state(KIN_MEMBER_READY);
@@ -224,7 +235,7 @@ static void a_lost_head_is_searched_and_the_shard_kept(void **state) {
     begin_ready();
     wait_ms(10000);
     lost("nothing was heard for 1500 ms");
-    expect("say the head 'desk' is lost: nothing was heard for 1500 ms\nclose next 5\n");
+    expect("say the head 'desk' is lost: nothing was heard for 1500 ms\nclose ring 5\n");
     assert_int_equal(kin_member_epoch(member), 0);
     wait_ms(250);
     expect("connect to desk.local port 7577\n");
@@ -297,7 +308,7 @@ static void a_refusal_after_joining_ends_the_epoch(void **state) {
     (void)state;
     begin_ready();
     refused("model: its model file is another one than the head's");
-    expect("close next 5\ndrop: it was refused\n"
+    expect("close ring 5\ndrop: it was refused\n"
            "say the head 'desk' refuses this device for now: model: its model file is another one than the head's\n");
     expect_state(KIN_MEMBER_IS_REFUSED);
     assert_int_equal(kin_member_epoch(member), 0);
@@ -307,12 +318,12 @@ static void the_same_work_is_reused_other_work_is_not(void **state) {
     (void)state;
     begin_ready();
     end(5);
-    expect("close next 5\n");
+    expect("close ring 5\n");
     expect_state(KIN_MEMBER_JOINED);
     plan(6, "layers 0-8");
     expect("reuse for 6\nsend ready 6\nconnect next 6\n");
     plan(7, "layers 0-4"); // without an end in between
-    expect("close next 6\nprepare 2 for 7\nconnect next 7\n");
+    expect("close ring 6\nprepare 2 for 7\nconnect next 7\n");
     prepared(2);
     expect("send ready 7\n");
 }
@@ -348,7 +359,7 @@ static void a_cancelled_preparation_is_not_listened_to(void **state) {
     plan(5, "layers 0-8");
     forget();
     plan(6, "layers 8-16");
-    expect("close next 5\ncancel 1\nprepare 2 for 6\nconnect next 6\n");
+    expect("close ring 5\ncancel 1\nprepare 2 for 6\nconnect next 6\n");
     prepared(1);
     step((kin_member_event){.kind = KIN_MEMBER_PREPARE_FAILED, .ticket = 1, .stage = "loading", .reason = "cancelled"});
     expect("");
@@ -437,6 +448,7 @@ static void the_next_member_is_tried_until_the_epoch_ends(void **state) {
     begin_joined();
     plan(5, "layers 0-8");
     prepared(1);
+    previous_opens(5);
     forget();
     next_closes(5, "connection refused");
     expect("send ring closed 5: connection refused\n");
@@ -457,10 +469,70 @@ static void the_next_member_is_tried_until_the_epoch_ends(void **state) {
     wait_ms(250);
     expect("connect next 5\n");
     end(5);
-    expect("close next 5\n");
+    expect("close ring 5\n");
     next_closes(5, "late");
     wait_ms(60000);
     expect("");
+}
+
+static void a_hop_that_its_sender_does_not_open_is_opened_by_its_receiver(void **state) {
+    (void)state;
+    begin_joined();
+    plan(5, "layers 0-8");
+    next_opens(5);
+    forget();
+    wait_ms(690);
+    expect("");
+    wait_ms(10);
+    expect("connect previous 5\n");
+    previous_closes(5, "no answer within 2000 ms"); // the head hears of it from the sender
+    wait_ms(250);
+    expect("connect previous 5\n");
+    previous_opens(5);
+    wait_ms(60000);
+    expect("");
+    previous_closes(5, "connection reset"); // the sender begins again, with as much time as at first
+    wait_ms(690);
+    expect("");
+    wait_ms(10);
+    expect("connect previous 5\n");
+    previous_closes(4, "late");
+    end(5);
+    previous_closes(5, "late");
+    wait_ms(60000);
+    expect("close ring 5\n");
+}
+
+static void a_hop_that_neither_end_opens_goes_by_the_head(void **state) {
+    (void)state;
+    begin_joined();
+    plan(5, "layers 0-8");
+    forget();
+    now += 2000 * MS; // both try, all this time
+    next_closes(5, "no answer within 2000 ms");
+    previous_closes(5, "connection refused");
+    forget();
+    wait_ms(400);
+    expect("connect previous 5 by the head\nconnect next 5 by the head\n");
+    next_opens(5);
+    previous_opens(5);
+    expect("send ring open 5\n");
+    next_closes(5, "connection reset"); // it may be another one's firewall next time
+    forget();
+    wait_ms(250);
+    expect("connect next 5\n");
+}
+
+static void a_hop_that_is_known_to_go_by_the_head_does_so_at_once(void **state) {
+    (void)state;
+    begin_joined();
+    step((kin_member_event){.kind = KIN_MEMBER_PLAN,
+                            .epoch = 5,
+                            .work = (const uint8_t *)"x",
+                            .n_work = 1,
+                            .next_by_head = true,
+                            .previous_by_head = true});
+    expect("prepare 1 for 5\nconnect next 5 by the head\nconnect previous 5 by the head\n");
 }
 
 static void plans_before_joining_are_ignored(void **state) {
@@ -520,6 +592,9 @@ int main(void) {
         STORY(progress_is_told_four_times_a_second),
         STORY(epochs_do_not_go_back_on_one_link),
         STORY(the_next_member_is_tried_until_the_epoch_ends),
+        STORY(a_hop_that_its_sender_does_not_open_is_opened_by_its_receiver),
+        STORY(a_hop_that_neither_end_opens_goes_by_the_head),
+        STORY(a_hop_that_is_known_to_go_by_the_head_does_so_at_once),
         STORY(plans_before_joining_are_ignored),
         STORY(every_state_can_be_said),
     };

@@ -77,7 +77,7 @@ static void no_order_of_events_breaks_the_roster(void **state) {
 // ---- the device's side
 
 static uint32_t member_event(kin_member *member, kin_time now, uint64_t x) {
-    kin_member_event_kind kind = (kin_member_event_kind)(x % (KIN_MEMBER_NEXT_CLOSED + 1));
+    kin_member_event_kind kind = (kin_member_event_kind)(x % (KIN_MEMBER_PREVIOUS_CLOSED + 1));
     bool is_rare = kind == KIN_MEMBER_REFUSED || kind == KIN_MEMBER_LOST; // or it would do nothing else
     kin_member_event e = {.kind = is_rare && (x >> 20 & 31) ? KIN_MEMBER_TICK : kind,
                           .epoch = kin_member_epoch(member) + (uint32_t)(x >> 8 & 1),

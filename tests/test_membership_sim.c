@@ -118,10 +118,20 @@ static bool is_good(const kin_sim *w, int node) {
     return !w->nodes[node].wrong_version;
 }
 
+// Firewalls: devices that nobody reaches, the head neither, and single ways that are shut. All of them reach the head.
+static void build_walls(kin_sim *w) {
+    uint64_t one_in = 1 + kin_sim_below(w, 4);
+    for (int to = 1; to < w->n_nodes; to++) {
+        bool is_shut = kin_sim_below(w, one_in) == 0;
+        for (int from = 0; from < w->n_nodes; from++) {
+            if (from != to && (is_shut || kin_sim_below(w, 8) == 0)) w->walls[from][to] = 1 + kin_sim_below(w, 2);
+        }
+    }
+}
+
 static void set_up(kin_sim *w, uint64_t seed) {
     kin_rng_seed(&w->rng, seed);
     w->n_nodes = 2 + (int)kin_sim_below(w, KIN_SIM_NODES - 1);
-    w->own_ring = -1;
     w->calm_at = CALM_MS * KIN_SIM_MS;
     w->last_request_at = LAST_REQUEST_MS * KIN_SIM_MS;
     w->totals = &totals;
@@ -130,6 +140,7 @@ static void set_up(kin_sim *w, uint64_t seed) {
     int n_good = 0;
     for (int i = 1; i < w->n_nodes; i++) n_good += is_good(w, i);
     w->n_needed = (int)kin_sim_below(w, (uint64_t)n_good + 1);
+    if (kin_sim_below(w, 2)) build_walls(w);
     for (int i = 0; i < w->n_nodes; i++) {
         kin_sim_push(w, (kin_sim_event){.at = kin_sim_between_ms(w, 0, 3000), .what = KIN_SIM_RESTART, .node = i});
     }
@@ -188,7 +199,10 @@ static void every_schedule_of_faults_ends_well(void **state) {
     printf("%llu schedules: %llu steps, %llu epochs, %llu requests done, %llu failed with a sentence, at most %llu actions\n",
            (unsigned long long)n, (unsigned long long)totals.n_steps, (unsigned long long)totals.n_epochs,
            (unsigned long long)totals.n_done, (unsigned long long)totals.n_failed, (unsigned long long)totals.n_actions_max);
+    printf("%llu links opened by who receives, %llu by way of the head, %llu times somebody was left out\n",
+           (unsigned long long)totals.n_back, (unsigned long long)totals.n_relayed, (unsigned long long)totals.n_left_out);
     assert_true(totals.n_done > n && totals.n_failed > n / 10); // else nothing was tested
+    assert_true(totals.n_back > n / 10 && totals.n_relayed > n / 10);
 }
 
 int main(void) {

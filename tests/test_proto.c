@@ -47,6 +47,8 @@ static kin_proto_plan golden_plan(void) {
                    {.round = 1, .layer_begin = 16, .layer_end = 24, .n_gpu = 8}},
         .next_id = id_from(0x30),
         .next = {7118, 1, {"nuc.lan"}},
+        .previous_id = id_from(0x70),
+        .previous = {7119, 1, {"fd00::3"}},
     };
 }
 
@@ -87,7 +89,9 @@ static void make_fetch(kin_proto_message *m) {
 
 static void make_link(kin_proto_message *m) {
     switch ((int)m->type) {
-    case KIN_FRAME_OPEN: m->open = (kin_proto_open){KIN_PROTO_RING, id_from(0x10), "nuc", "0.1.0", 0x80000001}; break;
+    case KIN_FRAME_OPEN:
+        m->open = (kin_proto_open){KIN_PROTO_RING, id_from(0x10), id_from(0x60), 0x0102030405060708, "nuc", "0.1.0", 0x80000001};
+        break;
     case KIN_FRAME_ACCEPT: m->accept = (kin_proto_accept){id_from(0x20), "Küche", "0.2", 3}; break;
     case KIN_FRAME_REFUSE: m->refuse = (kin_proto_refuse){"no such model"}; break;
     case KIN_FRAME_PING: m->ping.time = 0x0102030405060708; break;
@@ -269,17 +273,17 @@ static void expect_lies_refused(const lie *lies, size_t n) {
 static void lies_of_a_device_are_refused_with_a_sentence(void **state) {
     (void)state;
     static const lie lies[] = {
-        {KIN_FRAME_OPEN, 0, "05", "OPEN: role is 5, not from 0 to 4"},
-        {KIN_FRAME_OPEN, 17, "0001", "name has 256 bytes, more than 255"},
-        {KIN_FRAME_OPEN, 17, "ff00", "too early"},
-        {KIN_FRAME_OPEN, 19, "00", "name is not UTF-8 without control characters"},
-        {KIN_FRAME_OPEN, 19, "0a", "name is not UTF-8 without control characters"},
-        {KIN_FRAME_OPEN, 19, "1b", "name is not UTF-8 without control characters"},
-        {KIN_FRAME_OPEN, 19, "7f", "name is not UTF-8 without control characters"},
-        {KIN_FRAME_OPEN, 19, "c285", "name is not UTF-8 without control characters"},
-        {KIN_FRAME_OPEN, 19, "ff", "name is not UTF-8 without control characters"},
-        {KIN_FRAME_OPEN, 21, "c3", "name is not UTF-8 without control characters"},
-        {KIN_FRAME_OPEN, 24, "0a", "version is not UTF-8"},
+        {KIN_FRAME_OPEN, 0, "06", "OPEN: role is 6, not from 0 to 5"},
+        {KIN_FRAME_OPEN, 41, "0001", "name has 256 bytes, more than 255"},
+        {KIN_FRAME_OPEN, 41, "ff00", "too early"},
+        {KIN_FRAME_OPEN, 43, "00", "name is not UTF-8 without control characters"},
+        {KIN_FRAME_OPEN, 43, "0a", "name is not UTF-8 without control characters"},
+        {KIN_FRAME_OPEN, 43, "1b", "name is not UTF-8 without control characters"},
+        {KIN_FRAME_OPEN, 43, "7f", "name is not UTF-8 without control characters"},
+        {KIN_FRAME_OPEN, 43, "c285", "name is not UTF-8 without control characters"},
+        {KIN_FRAME_OPEN, 43, "ff", "name is not UTF-8 without control characters"},
+        {KIN_FRAME_OPEN, 45, "c3", "name is not UTF-8 without control characters"},
+        {KIN_FRAME_OPEN, 48, "0a", "version is not UTF-8"},
         {KIN_FRAME_ACCEPT, 18, "0a", "name is not UTF-8"},
         {KIN_FRAME_ACCEPT, 26, "0a", "version is not UTF-8"},
         {KIN_FRAME_REFUSE, 0, "e903", "reason has 1001 bytes, more than 1000"},

@@ -19,7 +19,7 @@
 
 #include "base/err.h"
 
-enum { KIN_FRAME_HEADER = 16, KIN_FRAME_VERSION = 2 };
+enum { KIN_FRAME_HEADER = 16, KIN_FRAME_VERSION = 3 };
 
 // What a link is for; the one who connects says it in OPEN.
 typedef enum kin_proto_role {
@@ -28,9 +28,10 @@ typedef enum kin_proto_role {
     KIN_PROTO_FETCH,   // anyone -> anyone who holds parts of the model file
     KIN_PROTO_OBSERVE, // who wants to see how it goes -> head
     KIN_PROTO_PROBE,   // anyone -> anyone, to measure the way between them
+    KIN_PROTO_BACK,    // each member -> its previous member, for a ring link that only this end can open: the steps come to it
 } kin_proto_role;
 
-enum { KIN_PROTO_N_ROLES = 5 };
+enum { KIN_PROTO_N_ROLES = 6 };
 
 #define KIN_FRAME_CAP_SMALL (64u << 10)
 #define KIN_FRAME_CAP_LARGE (1u << 20)
@@ -39,21 +40,21 @@ enum { KIN_PROTO_N_ROLES = 5 };
 #define KIN_FRAME_REPORT_BYTES (64u << 10) // of text
 #define KIN_FRAME_ECHO_BYTES (1u << 20)    // of nothing, in one ECHO
 
-// X(number, NAME, name, largest payload, links: c control, r ring, f fetch, o observe, p probe, epoch: 1 if only a plan can cause
-// it)
+// X(number, NAME, name, largest payload, links: c control, r ring, f fetch, o observe, p probe, b back, epoch: 1 if only a
+// plan can cause it)
 #define KIN_FRAME_TYPES(X)                                                                                                       \
-    X(1, OPEN, open, KIN_FRAME_CAP_SMALL, "crfop", 0)                                                                            \
-    X(2, ACCEPT, accept, KIN_FRAME_CAP_SMALL, "crfop", 0)                                                                        \
-    X(3, REFUSE, refuse, KIN_FRAME_CAP_SMALL, "crfop", 0)                                                                        \
+    X(1, OPEN, open, KIN_FRAME_CAP_SMALL, "crfopb", 0)                                                                           \
+    X(2, ACCEPT, accept, KIN_FRAME_CAP_SMALL, "crfopb", 0)                                                                       \
+    X(3, REFUSE, refuse, KIN_FRAME_CAP_SMALL, "crfopb", 0)                                                                       \
     X(4, DEVICE, device, KIN_FRAME_CAP_SMALL, "c", 0)                                                                            \
     X(5, PLAN, plan, KIN_FRAME_CAP_SMALL, "c", 1)                                                                                \
     X(6, PROGRESS, progress, KIN_FRAME_CAP_SMALL, "c", 0)                                                                        \
     X(7, READY, ready, KIN_FRAME_CAP_SMALL, "c", 1)                                                                              \
     X(8, FAILED, failed, KIN_FRAME_CAP_SMALL, "c", 0)                                                                            \
-    X(9, PING, ping, KIN_FRAME_CAP_SMALL, "crfop", 0)                                                                            \
-    X(10, PONG, pong, KIN_FRAME_CAP_SMALL, "crfop", 0)                                                                           \
-    X(11, STEP, step, KIN_FRAME_CAP_STEP, "r", 1)                                                                                \
-    X(12, FORGET, forget, KIN_FRAME_CAP_SMALL, "r", 1)                                                                           \
+    X(9, PING, ping, KIN_FRAME_CAP_SMALL, "crfopb", 0)                                                                           \
+    X(10, PONG, pong, KIN_FRAME_CAP_SMALL, "crfopb", 0)                                                                          \
+    X(11, STEP, step, KIN_FRAME_CAP_STEP, "rb", 1)                                                                               \
+    X(12, FORGET, forget, KIN_FRAME_CAP_SMALL, "rb", 1)                                                                          \
     X(13, STATUS_WANTED, status_wanted, 0, "co", 0)                                                                              \
     X(14, STATUS, status, KIN_FRAME_CAP_SMALL, "c", 0)                                                                           \
     X(15, EVENTS, events, KIN_FRAME_CAP_SMALL, "c", 0)                                                                           \
@@ -63,7 +64,7 @@ enum { KIN_PROTO_N_ROLES = 5 };
     X(19, DATA, data, KIN_FRAME_DATA_BYTES + 8, "f", 0)                                                                          \
     X(20, LACK, lack, KIN_FRAME_CAP_SMALL, "f", 0)                                                                               \
     X(21, HAVE, have, KIN_FRAME_CAP_LARGE, "c", 0)                                                                               \
-    X(22, BYE, bye, KIN_FRAME_CAP_SMALL, "crfop", 0)                                                                             \
+    X(22, BYE, bye, KIN_FRAME_CAP_SMALL, "crfopb", 0)                                                                            \
     X(23, END, end, KIN_FRAME_CAP_SMALL, "c", 1)                                                                                 \
     X(24, NEXT, next, KIN_FRAME_CAP_SMALL, "c", 1)                                                                               \
     X(25, REPORT, report, KIN_FRAME_REPORT_BYTES + 4, "o", 0)                                                                    \

@@ -19,6 +19,14 @@ typedef struct retry {
     bool is_trying;   // no need to try: under way or done
 } retry;
 
+// The ring link on one side. Its sender connects at once, its receiver after a while, both by way of the head after some more.
+typedef struct hop {
+    retry retry;
+    bool is_open;
+    bool by_head;   // it is known to go that way
+    kin_time since; // when it was first wanted
+} hop;
+
 typedef enum shard_state { SHARD_NONE, SHARD_PREPARING, SHARD_HELD } shard_state;
 
 struct kin_member {
@@ -35,8 +43,7 @@ struct kin_member {
     uint32_t epoch;      // in force, 0: none
     uint32_t epoch_last; // newest from this head on this link
     uint64_t work;       // hash of what the plan wants prepared
-    retry next;          // the link to the next member
-    bool next_open;
+    hop next, previous;
     char next_trouble[KIN_MEMBER_SENTENCE / 2]; // why it is not; "": not known yet
 
     shard_state shard;
@@ -55,6 +62,8 @@ kin_member_options kin_member_options_default(void) {
         .steady_ns = 5000 * MS,
         .refused_ns = 30000 * MS,
         .progress_ns = 250 * MS,
+        .back_ns = 700 * MS,
+        .relay_ns = 2000 * MS,
     };
 }
 
@@ -67,7 +76,7 @@ static kin_member_action *act(kin_member *m, kin_member_action_kind kind) {
     action->epoch = m->epoch;
     action->ticket = m->ticket;
     action->port = 0;
-    action->is_open = false;
+    action->is_open = action->by_head = false;
     action->level = KIN_LOG_INFO;
     action->address[0] = action->stage[0] = action->text[0] = '\0';
     return action;
@@ -131,17 +140,11 @@ static void look_for_head(kin_member *m) {
     retry_later(m, &m->control); // searches overlap: an answer to any of them counts
 }
 
-static void close_next(kin_member *m) {
-    if (m->epoch == 0) return;
-    act(m, KIN_MEMBER_CLOSE_NEXT);
-    m->next_open = false;
-    m->next_trouble[0] = '\0';
-    m->next = (retry){.is_trying = true};
-}
-
 static void end_epoch(kin_member *m) {
     if (m->epoch == 0) return;
-    close_next(m);
+    act(m, KIN_MEMBER_CLOSE_RING);
+    m->next_trouble[0] = '\0';
+    m->next = m->previous = (hop){.retry.is_trying = true};
     m->epoch = 0;
 }
 
@@ -213,7 +216,9 @@ static void take_plan(kin_member *m, const kin_member_event *event) {
     end_epoch(m);
     m->epoch = m->epoch_last = event->epoch;
     m->work = kin_hash64(event->work, event->n_work, 0);
-    m->next = (retry){.at = m->now};
+    m->next = (hop){.retry.at = m->now, .since = m->now, .by_head = event->next_by_head};
+    m->previous = (hop){.since = m->now, .by_head = event->previous_by_head};
+    m->previous.retry.at = m->now + (event->previous_by_head ? 0 : m->options.back_ns);
     set_state(m, KIN_MEMBER_PREPARING);
     if (m->shard == SHARD_NONE || m->shard_work != m->work) {
         prepare(m);
@@ -264,23 +269,32 @@ static void take_compute_failed(kin_member *m, const kin_member_event *event) {
     send_failed(m, event);
 }
 
-// ---- the next member
+// ---- the neighbours
 
-static void look_for_next(kin_member *m) {
-    if (m->epoch == 0 || !retry_is_due(m, &m->next)) return;
-    m->next.is_trying = true;
-    act(m, KIN_MEMBER_CONNECT_NEXT);
+static void look_for(kin_member *m, hop *h, kin_member_action_kind connect) {
+    if (m->epoch == 0 || !retry_is_due(m, &h->retry)) return;
+    h->retry.is_trying = true;
+    act(m, connect)->by_head = h->by_head || m->now - h->since >= m->options.relay_ns;
+}
+
+static void take_hop(kin_member *m, hop *h, bool is_open) {
+    bool was_open = h->is_open;
+    h->is_open = is_open;
+    if (was_open && !is_open) { // as at first: the sender begins
+        h->since = m->now;
+        h->retry.wait_ns = 0;
+    }
+    if (is_open)
+        h->retry.is_trying = true;
+    else
+        retry_later(m, &h->retry);
 }
 
 static void take_next(kin_member *m, const kin_member_event *event) {
     if (!kin_member_takes(m, event->epoch)) return;
     char trouble[sizeof m->next_trouble] = "";
-    bool is_open = event->kind == KIN_MEMBER_NEXT_OPENED, was_open = m->next_open;
-    m->next_open = is_open;
-    if (is_open)
-        m->next.wait_ns = 0;
-    else
-        retry_later(m, &m->next);
+    bool is_open = event->kind == KIN_MEMBER_NEXT_OPENED, was_open = m->next.is_open;
+    take_hop(m, &m->next, is_open);
     if (!is_open) kin_label_set(trouble, sizeof trouble - 1, event->reason);
     bool is_known = is_open == was_open && strcmp(trouble, m->next_trouble) == 0;
     memcpy(m->next_trouble, trouble, sizeof trouble);
@@ -288,6 +302,14 @@ static void take_next(kin_member *m, const kin_member_event *event) {
     kin_member_action *ring = act(m, KIN_MEMBER_SEND_RING);
     ring->is_open = is_open;
     kin_label_set(ring->text, sizeof ring->text - 1, trouble);
+}
+
+static void take_previous(kin_member *m, const kin_member_event *event) {
+    hop *h = &m->previous;
+    if (!kin_member_takes(m, event->epoch)) return;
+    bool was_open = h->is_open;
+    take_hop(m, h, event->kind == KIN_MEMBER_PREVIOUS_OPENED);
+    if (was_open && !h->is_open && !h->by_head) h->retry.at = m->now + m->options.back_ns;
 }
 
 // ---- the step
@@ -314,7 +336,8 @@ static void take_time(kin_member *m) {
         lose_head(m, reason);
     }
     if (!is_joined(m) && m->state != KIN_MEMBER_GIVEN_UP) look_for_head(m);
-    look_for_next(m);
+    look_for(m, &m->next, KIN_MEMBER_CONNECT_NEXT);
+    look_for(m, &m->previous, KIN_MEMBER_CONNECT_PREVIOUS);
 }
 
 const kin_member_actions *kin_member_step(kin_member *m, kin_time now, const kin_member_event *event) {
@@ -337,6 +360,8 @@ const kin_member_actions *kin_member_step(kin_member *m, kin_time now, const kin
     case KIN_MEMBER_COMPUTE_FAILED: take_compute_failed(m, event); break;
     case KIN_MEMBER_NEXT_OPENED:
     case KIN_MEMBER_NEXT_CLOSED: take_next(m, event); break;
+    case KIN_MEMBER_PREVIOUS_OPENED:
+    case KIN_MEMBER_PREVIOUS_CLOSED: take_previous(m, event); break;
     }
     take_time(m);
     return &m->actions;

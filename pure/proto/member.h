@@ -44,6 +44,8 @@ typedef struct kin_member_options {
     uint64_t steady_ns;   // after so long with a head the waits begin at the shortest again (5 s)
     uint64_t refused_ns;  // before asking again who refused (30 s)
     uint64_t progress_ns; // between two reports of progress (250 ms)
+    uint64_t back_ns;     // for the previous member to get through, before this one opens the link to it (700 ms)
+    uint64_t relay_ns;    // for a hop to open either way, before it is tried by way of the head (2 s)
 } kin_member_options;
 
 kin_member_options kin_member_options_default(void);
@@ -55,19 +57,21 @@ void kin_member_free(kin_member *member);
 // ---- events
 
 typedef enum kin_member_event_kind {
-    KIN_MEMBER_TICK,           // time passes; at least ten times a second
-    KIN_MEMBER_FOUND,          // name, address, port: a head answered a search
-    KIN_MEMBER_ACCEPTED,       // name: the head sent ACCEPT
-    KIN_MEMBER_REFUSED,        // reason: it sent REFUSE
-    KIN_MEMBER_LOST,           // reason: the control link has ended, or did not come to be
-    KIN_MEMBER_PLAN,           // epoch, work: PLAN came
-    KIN_MEMBER_END,            // epoch: it is over
-    KIN_MEMBER_PROGRESS,       // ticket
-    KIN_MEMBER_PREPARED,       // ticket
-    KIN_MEMBER_PREPARE_FAILED, // ticket, stage, reason: after PREPARED too, when what was still to come does not
-    KIN_MEMBER_COMPUTE_FAILED, // epoch, stage, reason: a step could not be computed
-    KIN_MEMBER_NEXT_OPENED,    // epoch: the ring link to the next member
-    KIN_MEMBER_NEXT_CLOSED,    // epoch, reason: has ended, or did not come to be
+    KIN_MEMBER_TICK,            // time passes; at least ten times a second
+    KIN_MEMBER_FOUND,           // name, address, port: a head answered a search
+    KIN_MEMBER_ACCEPTED,        // name: the head sent ACCEPT
+    KIN_MEMBER_REFUSED,         // reason: it sent REFUSE
+    KIN_MEMBER_LOST,            // reason: the control link has ended, or did not come to be
+    KIN_MEMBER_PLAN,            // epoch, work, next_by_head, previous_by_head: PLAN came
+    KIN_MEMBER_END,             // epoch: it is over
+    KIN_MEMBER_PROGRESS,        // ticket
+    KIN_MEMBER_PREPARED,        // ticket
+    KIN_MEMBER_PREPARE_FAILED,  // ticket, stage, reason: after PREPARED too, when what was still to come does not
+    KIN_MEMBER_COMPUTE_FAILED,  // epoch, stage, reason: a step could not be computed
+    KIN_MEMBER_NEXT_OPENED,     // epoch: the ring link to the next member
+    KIN_MEMBER_NEXT_CLOSED,     // epoch, reason: has ended, or did not come to be
+    KIN_MEMBER_PREVIOUS_OPENED, // epoch: the ring link from the previous member, whoever opened it
+    KIN_MEMBER_PREVIOUS_CLOSED, // epoch, reason: has ended, or this end of it could not open it
 } kin_member_event_kind;
 
 typedef struct kin_member_event { // only what the kind names is looked at; pointers are for the call
@@ -78,27 +82,29 @@ typedef struct kin_member_event { // only what the kind names is looked at; poin
     const char *name, *address, *stage, *reason;
     const uint8_t *work; // all of a plan that decides what has to be prepared, not whom to send to // u8 [n_work]
     size_t n_work;
+    bool next_by_head, previous_by_head; // it is known that this hop goes by way of the head
 } kin_member_event;
 
 // ---- actions
 
 typedef enum kin_member_action_kind {
-    KIN_MEMBER_SEARCH,        // ask the network for heads
-    KIN_MEMBER_CONNECT,       // address, port: connect to the head, send OPEN
-    KIN_MEMBER_DROP,          // text: close the control link, or give up connecting
-    KIN_MEMBER_SEND_FACTS,    // send DEVICE
-    KIN_MEMBER_PREPARE,       // ticket, epoch: prepare what the plan of this epoch says; what was prepared before is of no use
-    KIN_MEMBER_CANCEL,        // ticket: a preparation that nobody wants any more; it may still report, and is not listened to
-    KIN_MEMBER_REUSE,         // epoch: clear the KV cache of what is prepared, before the first step of this epoch
-    KIN_MEMBER_SEND_PROGRESS, // epoch: the latest
-    KIN_MEMBER_SEND_READY,    // epoch
-    KIN_MEMBER_SEND_FAILED,   // epoch, stage, text
-    KIN_MEMBER_CONNECT_NEXT,  // epoch: connect to the next member of this epoch's plan
-    KIN_MEMBER_CLOSE_NEXT,    // epoch: close that link, or give up connecting
-    KIN_MEMBER_SEND_RING,     // epoch, is_open, text: send NEXT, how the ring link is
-    KIN_MEMBER_GIVE_UP,       // text: it will never be taken; end the program
-    KIN_MEMBER_LOG,           // level, text
-    KIN_MEMBER_STATUS,        // the state has changed
+    KIN_MEMBER_SEARCH,           // ask the network for heads
+    KIN_MEMBER_CONNECT,          // address, port: connect to the head, send OPEN
+    KIN_MEMBER_DROP,             // text: close the control link, or give up connecting
+    KIN_MEMBER_SEND_FACTS,       // send DEVICE
+    KIN_MEMBER_PREPARE,          // ticket, epoch: prepare what the plan of this epoch says; what was prepared before is of no use
+    KIN_MEMBER_CANCEL,           // ticket: a preparation that nobody wants any more; it may still report, and is not listened to
+    KIN_MEMBER_REUSE,            // epoch: clear the KV cache of what is prepared, before the first step of this epoch
+    KIN_MEMBER_SEND_PROGRESS,    // epoch: the latest
+    KIN_MEMBER_SEND_READY,       // epoch
+    KIN_MEMBER_SEND_FAILED,      // epoch, stage, text
+    KIN_MEMBER_CONNECT_NEXT,     // epoch, by_head: connect to the next member of this epoch's plan, or to the head instead
+    KIN_MEMBER_CONNECT_PREVIOUS, // epoch, by_head: the same to the previous member, which has not got through
+    KIN_MEMBER_CLOSE_RING,       // epoch: close these links, or give up connecting
+    KIN_MEMBER_SEND_RING,        // epoch, is_open, text: send NEXT, how the ring link is
+    KIN_MEMBER_GIVE_UP,          // text: it will never be taken; end the program
+    KIN_MEMBER_LOG,              // level, text
+    KIN_MEMBER_STATUS,           // the state has changed
 } kin_member_action_kind;
 
 typedef struct kin_member_action {
@@ -106,7 +112,7 @@ typedef struct kin_member_action {
     uint32_t epoch;
     uint32_t ticket;
     uint16_t port;
-    bool is_open;
+    bool is_open, by_head;
     kin_log_level level;
     char address[KIN_MEMBER_ADDRESS];
     char stage[64];

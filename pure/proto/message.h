@@ -69,6 +69,8 @@ typedef struct kin_proto_endpoint {
 typedef struct kin_proto_open {
     kin_proto_role role;
     kin_proto_id id;
+    kin_proto_id peer; // of a ring link: its other end, also where the head is called, to pass it on. Else zeros
+    uint64_t run;      // of this process: another one with the same id is a copy, or this machine begun anew
     char name[KIN_PROTO_MAX_STR + 1];
     char version[KIN_PROTO_MAX_STR + 1]; // of the program
     uint32_t features;                   // bits; none is defined yet, unknown ones are ignored
@@ -142,8 +144,11 @@ typedef struct kin_proto_plan {
     uint16_t n_rounds;  // >= 1
     int n_windows;      // 0: a relay; at most one in a round
     kin_proto_window window[KIN_PROTO_MAX_WINDOWS];
-    kin_proto_id next_id; // the next member of the ring
+    // The neighbours in the ring. No addresses: the head, where the device reached it, which passes on what is not for itself.
+    kin_proto_id next_id;
     kin_proto_endpoint next;
+    kin_proto_id previous_id;
+    kin_proto_endpoint previous;
 } kin_proto_plan;
 
 typedef enum kin_proto_stage {

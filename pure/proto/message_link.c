@@ -1,11 +1,13 @@
 // Opening, keeping and closing a link.
 #include "pure/proto/message_impl.h"
 
-// OPEN: u8 role, id, str name, str version, u32 features
+// OPEN: u8 role, id, id peer, u64 run, str name, str version, u32 features
 
 static void put_open(kin_writer *w, const kin_proto_open *m) {
     kin_writer_u8(w, (uint8_t)m->role);
     kin_proto_put_id(w, &m->id);
+    kin_proto_put_id(w, &m->peer);
+    kin_writer_u64(w, m->run);
     kin_writer_str(w, m->name, KIN_PROTO_MAX_STR);
     kin_writer_str(w, m->version, KIN_PROTO_MAX_STR);
     kin_writer_u32(w, m->features);
@@ -14,6 +16,8 @@ static void put_open(kin_writer *w, const kin_proto_open *m) {
 static void take_open(kin_reader *r, kin_proto_open *m) {
     m->role = kin_reader_range(r, kin_reader_u8(r), 0, KIN_PROTO_N_ROLES - 1, "role");
     kin_proto_take_id(r, &m->id);
+    kin_proto_take_id(r, &m->peer);
+    m->run = kin_reader_u64(r);
     kin_reader_str(r, m->name, KIN_PROTO_MAX_STR, "name");
     kin_reader_str(r, m->version, KIN_PROTO_MAX_STR, "version");
     m->features = kin_reader_u32(r);

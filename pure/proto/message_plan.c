@@ -57,6 +57,8 @@ KIN_PROTO_DEFINE(DEVICE, device)
 //              n_windows x { u16 round, u16 layer_begin, u16 layer_end, u16 n_gpu }
 //              id    next member
 //              endpoint of the next member
+//              id    previous member
+//              endpoint of the previous member
 // Windows: rounds ascend, layers too, none is empty, n_gpu is at most the window's layers.
 
 static void put_window(kin_writer *w, const kin_proto_window *window) {
@@ -86,6 +88,8 @@ static void put_plan(kin_writer *w, const kin_proto_plan *m) {
     for (int i = 0; i < m->n_windows; i++) put_window(w, &m->window[i]);
     kin_proto_put_id(w, &m->next_id);
     kin_proto_put_endpoint(w, &m->next);
+    kin_proto_put_id(w, &m->previous_id);
+    kin_proto_put_endpoint(w, &m->previous);
 }
 
 static void take_files(kin_reader *r, kin_proto_plan *m) {
@@ -129,6 +133,8 @@ static void take_plan(kin_reader *r, kin_proto_plan *m) {
     take_windows(r, m);
     kin_proto_take_id(r, &m->next_id);
     kin_proto_take_endpoint(r, &m->next);
+    kin_proto_take_id(r, &m->previous_id);
+    kin_proto_take_endpoint(r, &m->previous);
 }
 
 KIN_PROTO_DEFINE(PLAN, plan)

@@ -1,0 +1,367 @@
+// Ring links (ring/neighbours.h) and hops by way of the head (ring/relay.h): stations of one process, on loopback.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ring/relay.h"
+
+enum { EPOCH = 7, FRAME_MAX = 4 << 20, PATIENCE_MS = 20000, N_PARCELS = 8 };
+
+static const kin_key key = {{7, 7, 7}};
+
+typedef struct member {
+    uint8_t id;
+    kin_station *station;
+    kin_parcels *pool;
+    kin_parcel_queue *in;
+    kin_relay *relay;
+    kin_ring_place place;
+    pthread_mutex_t mutex;
+    int n_told[KIN_N_SIDES];
+    bool is_open[KIN_N_SIDES];
+    char reason[KIN_N_SIDES][256];
+    int n_begun; // hops that are passed on
+} member;
+
+static void on_hop(void *user, kin_side side, uint32_t epoch, bool is_open, const char *reason) {
+    member *m = user;
+    pthread_mutex_lock(&m->mutex);
+    assert_int_equal(epoch, EPOCH);
+    m->n_told[side]++;
+    m->is_open[side] = is_open;
+    snprintf(m->reason[side], sizeof m->reason[side], "%s", reason);
+    pthread_mutex_unlock(&m->mutex);
+}
+
+static void on_relay(void *user, kin_link *link, uint32_t epoch, const kin_proto_open *open) {
+    member *m = user;
+    assert_int_equal(epoch, EPOCH);
+    kin_relay_add(m->relay, m->station, link, open);
+}
+
+static void on_begun(void *user, const kin_proto_id *from, const kin_proto_id *to) {
+    member *m = user;
+    pthread_mutex_lock(&m->mutex);
+    assert_true(from->bytes[0] == 1 && to->bytes[0] == 2);
+    m->n_begun++;
+    pthread_mutex_unlock(&m->mutex);
+}
+
+static void nothing(void *arg) {
+    (void)arg;
+}
+
+static void open_member(member *m, uint8_t id, bool is_head) {
+    static const kin_station_callbacks device = {.hop = on_hop}, head = {.hop = on_hop, .relay = on_relay};
+    kin_err err;
+    *m = (member){.id = id};
+    pthread_mutex_init(&m->mutex, NULL);
+    assert_int_equal(kin_parcels_open(&m->pool, N_PARCELS, &err), 0);
+    assert_int_equal(kin_parcel_queue_open(&m->in, &err), 0);
+    assert_int_equal(kin_relay_open(&m->relay, on_begun, m, &err), 0);
+    kin_station_options o = {
+        .id = {{id}}, .name = "somebody", .version = "test", .key = key, .listen = "127.0.0.1", .pool = m->pool, .in = m->in};
+    assert_int_equal(kin_station_open(&m->station, &o, is_head ? &head : &device, m, &err), 0);
+    assert_int_equal(kin_station_start(m->station, nothing, NULL, &err), 0);
+}
+
+static void end_relay(void *arg) {
+    member *m = arg;
+    kin_relay_close(m->relay, "over");
+}
+
+static void close_member(member *m) {
+    kin_station_close(m->station, end_relay, m);
+    for (kin_parcel *p; (p = kin_parcel_queue_take(m->in, 0));) kin_parcels_give(m->pool, p);
+    kin_parcel_queue_close(m->in);
+    kin_parcels_close(m->pool);
+    pthread_mutex_destroy(&m->mutex);
+}
+
+static void enter_now(void *arg) {
+    member *m = arg;
+    kin_neighbours_enter(kin_station_neighbours(m->station), &m->place);
+    kin_relay_enter(m->relay, m->place.epoch, m->place.frame_max);
+}
+
+static void enter(member *m, uint8_t next, uint8_t previous) {
+    m->place = (kin_ring_place){.epoch = EPOCH, .frame_max = FRAME_MAX, .who = {{{next}}, {{previous}}}};
+    kin_station_call(m->station, enter_now, m);
+}
+
+typedef struct call {
+    member *m;
+    kin_side side;
+    kin_proto_endpoint to;
+    kin_proto_id answers;
+    bool by_head;
+    atomic_bool is_done;
+} call;
+
+static void connect_now(void *arg) {
+    call *c = arg;
+    kin_neighbours_connect(kin_station_neighbours(c->m->station), c->side, &c->to, c->by_head ? &c->answers : NULL);
+    atomic_store(&c->is_done, true);
+}
+
+// To the station of `to`, whose id is expected unless `head` passes on.
+static void connects(member *m, kin_side side, const member *to, bool by_head) {
+    static call c;
+    c = (call){.m = m, .side = side, .to = {kin_station_port(to->station), 1, {"127.0.0.1"}}, .answers = {{to->id}}};
+    c.by_head = by_head;
+    kin_station_call(m->station, connect_now, &c);
+    while (!atomic_load(&c.is_done)) usleep(1000);
+}
+
+// What was told last of that side, after so many times.
+static bool told(member *m, kin_side side, int n, char reason[256]) {
+    for (int waited_ms = 0; waited_ms < PATIENCE_MS; waited_ms += 5) {
+        pthread_mutex_lock(&m->mutex);
+        bool is_told = m->n_told[side] >= n, is_open = m->is_open[side];
+        if (reason) memcpy(reason, m->reason[side], sizeof m->reason[side]);
+        pthread_mutex_unlock(&m->mutex);
+        if (is_told) return is_open;
+        usleep(5000);
+    }
+    fail_msg("nothing was told %d times of side %d", n, (int)side);
+    return false;
+}
+
+static void sends(member *m, size_t n) {
+    kin_parcel *p = kin_parcels_take(m->pool, n);
+    assert_non_null(p);
+    memset(p->payload, 0x5a, n);
+    p->frame = (kin_frame){KIN_FRAME_STEP, EPOCH, (uint32_t)n};
+    kin_station_send(m->station, p);
+}
+
+static void gets(member *m, size_t n) {
+    kin_parcel *p = kin_parcel_queue_take(m->in, PATIENCE_MS);
+    assert_non_null(p);
+    assert_int_equal(p->frame.type, KIN_FRAME_STEP);
+    assert_int_equal(p->frame.length, n);
+    for (size_t i = 0; i < n; i++) assert_int_equal(p->payload[i], 0x5a);
+    kin_parcels_give(m->pool, p);
+}
+
+// ---- from either end
+
+static void steps_pass_whoever_opened_the_link(void **state) {
+    (void)state;
+    for (int opened_by_receiver = 0; opened_by_receiver < 2; opened_by_receiver++) {
+        member a, b;
+        open_member(&a, 1, false);
+        open_member(&b, 2, false);
+        enter(&a, 2, 9);
+        enter(&b, 9, 1);
+        if (opened_by_receiver)
+            connects(&b, KIN_SIDE_PREVIOUS, &a, false);
+        else
+            connects(&a, KIN_SIDE_NEXT, &b, false);
+        assert_true(told(&a, KIN_SIDE_NEXT, 1, NULL));
+        assert_true(told(&b, KIN_SIDE_PREVIOUS, 1, NULL));
+        for (int i = 0; i < 20; i++) {
+            sends(&a, i % 2 ? 40 : FRAME_MAX);
+            gets(&b, i % 2 ? 40 : FRAME_MAX);
+        }
+        close_member(&a);
+        close_member(&b);
+    }
+}
+
+static void the_sender_keeps_the_link_that_it_has(void **state) {
+    (void)state;
+    member a, b;
+    char reason[256];
+    open_member(&a, 1, false);
+    open_member(&b, 2, false);
+    enter(&a, 2, 9);
+    enter(&b, 9, 1);
+    connects(&a, KIN_SIDE_NEXT, &b, false);
+    assert_true(told(&a, KIN_SIDE_NEXT, 1, NULL));
+    assert_true(told(&b, KIN_SIDE_PREVIOUS, 1, NULL));
+    connects(&b, KIN_SIDE_PREVIOUS, &a, false);
+    for (int i = 0; i < 100; i++) { // it is refused, which is not told
+        sends(&a, 100);
+        gets(&b, 100);
+    }
+    assert_true(told(&a, KIN_SIDE_NEXT, 1, reason) && told(&b, KIN_SIDE_PREVIOUS, 1, reason));
+    assert_int_equal(a.n_told[KIN_SIDE_NEXT], 1);
+    assert_int_equal(b.n_told[KIN_SIDE_PREVIOUS], 1);
+    close_member(&a);
+    close_member(&b);
+}
+
+// ---- who it is
+
+static void a_ring_link_of_a_stranger_is_refused(void **state) {
+    (void)state;
+    for (int is_back = 0; is_back < 2; is_back++) {
+        member a, b;
+        char reason[256];
+        open_member(&a, 1, false);
+        open_member(&b, 2, false);
+        enter(&a, 2, 2);
+        enter(&b, 3, 3); // it expects others on both sides
+        connects(&a, is_back ? KIN_SIDE_PREVIOUS : KIN_SIDE_NEXT, &b, false);
+        assert_false(told(&a, is_back ? KIN_SIDE_PREVIOUS : KIN_SIDE_NEXT, 1, reason));
+        assert_string_equal(reason, "identity: that is not its neighbour in this ring");
+        assert_int_equal(b.n_told[0] + b.n_told[1], 0);
+        close_member(&a);
+        close_member(&b);
+    }
+}
+
+static void another_device_at_the_next_ones_address_is_not_sent_to(void **state) {
+    (void)state;
+    member a, b;
+    char reason[256];
+    open_member(&a, 1, false);
+    open_member(&b, 2, false);
+    enter(&a, 3, 9);
+    enter(&b, 9, 1);
+    connects(&a, KIN_SIDE_NEXT, &b, false);
+    assert_false(told(&a, KIN_SIDE_NEXT, 1, reason));
+    assert_string_equal(reason, "identity: this is another device than the one that is called");
+    assert_int_equal(b.n_told[KIN_SIDE_PREVIOUS], 0);
+    close_member(&a);
+    close_member(&b);
+}
+
+// The same port on two machines, and one is known by 127.0.0.1.
+static void an_address_that_leads_back_to_oneself_is_no_neighbour(void **state) {
+    (void)state;
+    member a;
+    char reason[256];
+    open_member(&a, 1, false);
+    enter(&a, 2, 2);
+    for (int side = 0; side < KIN_N_SIDES; side++) {
+        connects(&a, (kin_side)side, &a, false);
+        assert_false(told(&a, (kin_side)side, 1, reason));
+        assert_string_equal(reason, "identity: this is another device than the one that is called");
+    }
+    close_member(&a);
+}
+
+// Somebody with the key who takes every link, and says another id than the one that is called.
+static void say_accept(void *user, kin_link *link, uint32_t epoch, const kin_proto_open *open) {
+    member *m = user;
+    (void)epoch, (void)open;
+    static const kin_link_callbacks none = {0};
+    kin_link_accept(link, &none, NULL);
+    kin_station_say_accept(m->station, link);
+}
+
+static void an_answer_with_another_id_is_not_believed(void **state) {
+    (void)state;
+    static const kin_station_callbacks callbacks = {.hop = on_hop, .relay = say_accept};
+    static const struct {
+        uint8_t id;
+        const char *reason;
+    } liars[] = {{2, "at its address answers another device, 'somebody'"}, {1, "its address leads back to this device itself"}};
+    for (int i = 0; i < 2; i++) {
+        member a, liar = {.id = liars[i].id};
+        kin_err err;
+        char reason[256];
+        open_member(&a, 1, false);
+        enter(&a, 3, 9);
+        kin_station_options o = {.id = {{liar.id}}, .name = "somebody", .version = "test", .key = key, .listen = "127.0.0.1"};
+        assert_int_equal(kin_station_open(&liar.station, &o, &callbacks, &liar, &err), 0);
+        assert_int_equal(kin_station_start(liar.station, nothing, NULL, &err), 0);
+        connects(&a, KIN_SIDE_NEXT, &liar, false);
+        assert_false(told(&a, KIN_SIDE_NEXT, 1, reason));
+        assert_string_equal(reason, liars[i].reason);
+        close_member(&a);
+        kin_station_close(liar.station, NULL, NULL);
+    }
+}
+
+// ---- by way of the head
+
+static void the_head_passes_on_what_two_cannot_send(void **state) {
+    (void)state;
+    for (int receiver_first = 0; receiver_first < 2; receiver_first++) {
+        member head, a, b;
+        open_member(&head, 100, true);
+        open_member(&a, 1, false);
+        open_member(&b, 2, false);
+        enter(&head, 1, 2);
+        enter(&a, 2, 100);
+        enter(&b, 100, 1);
+        if (receiver_first) connects(&b, KIN_SIDE_PREVIOUS, &head, true);
+        connects(&a, KIN_SIDE_NEXT, &head, true);
+        if (!receiver_first) connects(&b, KIN_SIDE_PREVIOUS, &head, true);
+        assert_true(told(&a, KIN_SIDE_NEXT, 1, NULL));
+        assert_true(told(&b, KIN_SIDE_PREVIOUS, 1, NULL));
+        assert_int_equal(head.n_begun, 1);
+        for (int i = 0; i < N_PARCELS; i++) sends(&a, i % 2 ? 40 : FRAME_MAX);
+        for (int i = 0; i < N_PARCELS; i++) gets(&b, i % 2 ? 40 : FRAME_MAX);
+        assert_int_equal(head.n_told[0] + head.n_told[1], 0);
+        close_member(&b); // and the other end hears of it
+        assert_false(told(&a, KIN_SIDE_NEXT, 2, NULL));
+        close_member(&a);
+        close_member(&head);
+    }
+}
+
+static void a_relayed_hop_ends_with_its_epoch(void **state) {
+    (void)state;
+    member head, a, b;
+    char reason[256];
+    open_member(&head, 100, true);
+    open_member(&a, 1, false);
+    open_member(&b, 2, false);
+    enter(&head, 1, 2);
+    enter(&a, 2, 100);
+    enter(&b, 100, 1);
+    connects(&a, KIN_SIDE_NEXT, &head, true);
+    connects(&b, KIN_SIDE_PREVIOUS, &head, true);
+    assert_true(told(&a, KIN_SIDE_NEXT, 1, NULL) && told(&b, KIN_SIDE_PREVIOUS, 1, NULL));
+    head.place.epoch = EPOCH + 1;
+    kin_station_call(head.station, enter_now, &head);
+    assert_false(told(&a, KIN_SIDE_NEXT, 2, reason));
+    assert_string_equal(reason, "the other side closed the link: the epoch is over");
+    assert_false(told(&b, KIN_SIDE_PREVIOUS, 2, NULL));
+    close_member(&a);
+    close_member(&b);
+    close_member(&head);
+}
+
+static void a_device_passes_nothing_on(void **state) {
+    (void)state;
+    member a, b;
+    char reason[256];
+    open_member(&a, 1, false);
+    open_member(&b, 2, false);
+    enter(&a, 3, 9);
+    enter(&b, 9, 1);
+    connects(&a, KIN_SIDE_NEXT, &b, true);
+    assert_false(told(&a, KIN_SIDE_NEXT, 1, reason));
+    assert_string_equal(reason, "identity: this is another device than the one that is called");
+    close_member(&a);
+    close_member(&b);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(steps_pass_whoever_opened_the_link),
+        cmocka_unit_test(the_sender_keeps_the_link_that_it_has),
+        cmocka_unit_test(a_ring_link_of_a_stranger_is_refused),
+        cmocka_unit_test(another_device_at_the_next_ones_address_is_not_sent_to),
+        cmocka_unit_test(an_address_that_leads_back_to_oneself_is_no_neighbour),
+        cmocka_unit_test(an_answer_with_another_id_is_not_believed),
+        cmocka_unit_test(the_head_passes_on_what_two_cannot_send),
+        cmocka_unit_test(a_relayed_hop_ends_with_its_epoch),
+        cmocka_unit_test(a_device_passes_nothing_on),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
