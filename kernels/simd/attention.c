@@ -17,10 +17,18 @@ enum {
     MOST_DIM = 256,
     QUERIES = KIN_TILE_QUERIES,
     ROWS = 4,        // queries that a chain keeps in registers
+    BATCH = 16,      // queries whose scores are computed before their exponentials
     DIRECT_ROWS = 4, // so many queries convert f16 on the way
 };
 
+#define LOCALITY 3
 static const float LOWEST = -3e38f; // below every score
+// Scores are taken relative to the greatest one of the blocks before, as long as none is greater by more than this: exp(SLACK) is
+// far from overflow, and a new reference would cost as much as the block's exponentials.
+static const float SLACK = 8;
+// Scores that are further below it count as this much below: e^-64 adds nothing to a sum, and its products with V are normal
+// numbers.
+static const float FLOOR = -64;
 
 // ---- products
 
@@ -28,31 +36,38 @@ typedef enum source { FROM_F32, FROM_F16, N_SOURCES } source;
 
 // out[i][j] += a[i][begin] b[begin][j] + a[i][begin + 1] b[begin + 1][j] + ... in this order, for n rows and 16 w columns.
 typedef struct chain_args {
-    float *out;     // [n][ldo]
-    const float *a; // [n][lda]
-    const void *b;  // [end][ldb] of the source's type
+    float *out;       // [n][ldo]
+    const float *a;   // [n][lda]
+    const void *b;    // [end][ldb] of the source's type
+    const void *next; // as b, what will be read after it: fetched meanwhile
     int ldo, lda, ldb;
     int begin, end;
+    bool from_zero; // out is not read
 } chain_args;
 
-SIMD_INLINE vf load_from(const void *b, int64_t at, const source from) {
+SIMD_INLINE void fetch(const void *p) { __builtin_prefetch(p, 0, LOCALITY); }
+
+SIMD_INLINE vf load_from(const void *b, int at, const source from) {
     return from == FROM_F16 ? vf_load_f16((const uint16_t *)b + at) : vf_load((const float *)b + at);
 }
 
+// What is unrolled is unrolled early: gcc 12 keeps the sums of a loop that it unrolls later on the stack as well.
+#define UNROLL _Pragma("GCC unroll 4")
+
 SIMD_INLINE void chain(const chain_args *c, const source from, const int n, const int w) {
-    vf sum[ROWS][SIMD_COLUMNS];
-    for (int i = 0; i < n; i++)
-        for (int j = 0; j < w; j++) sum[i][j] = vf_load(c->out + i * c->ldo + 16 * j);
+    vf sum[ROWS][SIMD_COLUMNS], b[SIMD_COLUMNS];
+    UNROLL for (int i = 0; i < n; i++) {
+        UNROLL for (int j = 0; j < w; j++) sum[i][j] = c->from_zero ? vf_zero() : vf_load(c->out + i * c->ldo + 16 * j);
+    }
     for (int t = c->begin; t < c->end; t++) {
-        vf b[SIMD_COLUMNS];
-        for (int j = 0; j < w; j++) b[j] = load_from(c->b, (int64_t)t * c->ldb + 16 * j, from);
-        for (int i = 0; i < n; i++) {
+        if (from == FROM_F16) UNROLL for (int j = 0; j < w; j += 2) fetch((const uint16_t *)c->next + t * c->ldb + 16 * j);
+        UNROLL for (int j = 0; j < w; j++) b[j] = load_from(c->b, t * c->ldb + 16 * j, from);
+        UNROLL for (int i = 0; i < n; i++) {
             vf a = vf_set1(c->a[i * c->lda + t]);
-            for (int j = 0; j < w; j++) sum[i][j] = vf_add(sum[i][j], vf_mul(a, b[j]));
+            UNROLL for (int j = 0; j < w; j++) sum[i][j] = vf_add(sum[i][j], vf_mul(a, b[j]));
         }
     }
-    for (int i = 0; i < n; i++)
-        for (int j = 0; j < w; j++) vf_store(c->out + i * c->ldo + 16 * j, sum[i][j]);
+    UNROLL for (int i = 0; i < n; i++) { UNROLL for (int j = 0; j < w; j++) vf_store(c->out + i * c->ldo + 16 * j, sum[i][j]); }
 }
 
 typedef void (*chain_fn)(const chain_args *c);
@@ -82,6 +97,7 @@ static void chain_columns(chain_args c, source from, int n, int columns) {
         chains[from][w - 1][n - 1](&c);
         c.out += 16 * w;
         c.b = (const char *)c.b + 16 * (size_t)w * element;
+        c.next = (const char *)c.next + 16 * (size_t)w * element;
         left -= w;
     }
 }
@@ -90,9 +106,13 @@ static void chain_columns(chain_args c, source from, int n, int columns) {
 
 // [rows][columns] of one head as the chain reads it.
 typedef struct matrix {
-    const void *data;
+    const void *data, *next; // next: of the block after this one
     source from;
 } matrix;
+
+static void fetch_all(const void *p, size_t bytes) {
+    for (size_t at = 0; at < bytes; at += 64) fetch((const char *)p + at);
+}
 
 static void widen_f16(const uint16_t *from, int n, float *to) {
     for (int i = 0; i < n; i += 16) vf_store(to + i, vf_load_f16(from + i));
@@ -124,22 +144,23 @@ static void widen_v(const int8_t *q, int head_dim, float *to) {
 // ---- a tile of queries of one kv head
 
 typedef struct tile {
+    // First what is read in vectors, so that each begins on 64 bytes.
+    float wide_k[MOST_DIM * CELLS], wide_v[MOST_DIM * CELLS]; // of a block
+    float q[KIN_TILE_VALUES];                                 // [n][head_dim], with the scale
+    float values[KIN_TILE_VALUES];                            // [n][head_dim] of this span
+    float total[KIN_TILE_VALUES];                             // [n][head_dim] of the spans so far
+    float sum[QUERIES][16];                                   // of exp(score - max), lanes are cells
+    float p[BATCH][CELLS];                                    // of the present queries: scores, then exp(score - max)
+    float max[QUERIES];                                       // of the scores so far, in this span
+    float total_max[QUERIES], total_sum[QUERIES];             // of the spans so far
+    int begin[QUERIES], end[QUERIES];                         // positions that a query sees
+    int see_begin[QUERIES], see_end[QUERIES];                 // cells of the present block that it sees: none if they are equal
+    int low, high;                                            // positions that any of them sees
     const kin_attention *a;
-    int head, group;                              // kv head; queries of one row that share it
-    int64_t row;                                  // of query 0
-    int first;                                    // of query 0, within its group: 0 but where a group is larger than a tile
-    int n;                                        // queries
-    int begin[QUERIES], end[QUERIES];             // positions that a query sees
-    int low, high;                                // positions that any of them sees
-    int see_begin[QUERIES], see_end[QUERIES];     // cells of the present block that it sees: none if they are equal
-    float max[QUERIES];                           // of the scores so far, in this span
-    float sum[QUERIES][16];                       // of exp(score - max), lanes are cells
-    float total_max[QUERIES], total_sum[QUERIES]; // of the spans so far
-    float q[KIN_TILE_VALUES];                     // [n][head_dim], with the scale
-    float values[KIN_TILE_VALUES];                // [n][head_dim] of this span
-    float total[KIN_TILE_VALUES];                 // [n][head_dim] of the spans so far
-    float p[QUERIES][CELLS];                      // scores, then exp(score - max)
-    float wide[MOST_DIM * CELLS];                 // K or V of a block
+    int head, group; // kv head; queries of one row that share it
+    int64_t row;     // of query 0
+    int first;       // of query 0, within its group: 0 but where a group is larger than a tile
+    int n;           // queries
 } __attribute__((aligned(64))) tile;
 
 static int64_t query_row(const tile *t, int i) { return t->row + (t->first + i) / t->group; }
@@ -162,18 +183,21 @@ static void load_queries(tile *t) {
     }
 }
 
-static matrix block_of(tile *t, bool is_k, int64_t block) {
+static matrix block_of(tile *t, bool is_k, int64_t block, int64_t next_block) {
     const kin_kv_layout *kv = &t->a->kv;
     size_t bytes = kin_kv_block_bytes(kv), head_bytes = bytes / (size_t)kv->n_head_kv;
-    const char *data = (const char *)(is_k ? t->a->k : t->a->v) + (size_t)block * bytes + (size_t)t->head * head_bytes;
-    if (kv->type == KIN_TYPE_F16 && t->n <= DIRECT_ROWS) return (matrix){data, FROM_F16};
+    const char *cache = (const char *)(is_k ? t->a->k : t->a->v) + (size_t)t->head * head_bytes;
+    const void *data = cache + (size_t)block * bytes, *next = cache + (size_t)next_block * bytes;
+    float *wide = is_k ? t->wide_k : t->wide_v;
+    if (kv->type == KIN_TYPE_F16 && t->n <= DIRECT_ROWS) return (matrix){data, next, FROM_F16};
+    if (t->n <= BATCH) fetch_all(next, head_bytes);
     if (kv->type == KIN_TYPE_F16)
-        widen_f16((const uint16_t *)data, kv->head_dim * CELLS, t->wide);
+        widen_f16(data, kv->head_dim * CELLS, wide);
     else if (is_k)
-        widen_k((const int8_t *)data, kv->head_dim, t->wide);
+        widen_k(data, kv->head_dim, wide);
     else
-        widen_v((const int8_t *)data, kv->head_dim, t->wide);
-    return (matrix){t->wide, FROM_F32};
+        widen_v(data, kv->head_dim, wide);
+    return (matrix){wide, NULL, FROM_F32};
 }
 
 // Which of the 64 positions from `at` on each query sees.
@@ -192,16 +216,11 @@ static bool any_sees(const tile *t, int i, int n) {
     return false;
 }
 
-static void score(tile *t, matrix k) {
+// Scores of n <= ROWS queries from i on -> p // [n][CELLS]
+static void score(tile *t, matrix k, int i, int n, float *p) {
     int dim = t->a->kv.head_dim;
-    for (int i = 0; i < t->n; i += ROWS) {
-        int n = t->n - i < ROWS ? t->n - i : ROWS;
-        if (!any_sees(t, i, n)) continue;
-        for (int j = 0; j < n; j++)
-            for (int c = 0; c < CELLS; c += 16) vf_store(t->p[i + j] + c, vf_zero());
-        chain_args args = {t->p[i], t->q + i * dim, k.data, .ldo = CELLS, .lda = dim, .ldb = CELLS, .begin = 0, .end = dim};
-        chain_columns(args, k.from, n, CELLS);
-    }
+    chain_args args = {p, t->q + i * dim, k.data, k.next, .ldo = CELLS, .lda = dim, .ldb = CELLS, .end = dim, .from_zero = true};
+    chain_columns(args, k.from, n, CELLS);
 }
 
 static void fill_unseen(const tile *t, int i, float *p, float x) {
@@ -209,7 +228,7 @@ static void fill_unseen(const tile *t, int i, float *p, float x) {
     for (int c = t->see_end[i]; c < CELLS; c++) p[c] = x;
 }
 
-// The span's greatest score has grown by -difference: what was summed with the smaller one shrinks.
+// What was summed so far is taken relative to a reference that has grown by -difference.
 static void shrink(tile *t, int i, float difference) {
     int dim = t->a->kv.head_dim;
     vf factor = vf_exp(vf_set1(difference));
@@ -217,41 +236,71 @@ static void shrink(tile *t, int i, float difference) {
     for (int d = 0; d < dim; d += 16) vf_store(t->values + i * dim + d, vf_mul(vf_load(t->values + i * dim + d), factor));
 }
 
-// Query i's scores -> exp(score - max), 0 where it does not see.
-static void soften(tile *t, int i) {
-    float *p = t->p[i];
-    bool masked = t->see_end[i] - t->see_begin[i] < CELLS;
-    if (masked) fill_unseen(t, i, p, LOWEST);
+static bool sees_all(const tile *t, int i) { return t->see_end[i] - t->see_begin[i] == CELLS; }
+
+// Looks at query i's scores: is its reference still good?
+static void raise_max(tile *t, int i, float *p) {
+    if (!sees_all(t, i)) fill_unseen(t, i, p, LOWEST);
     float max = vf_greatest(vf_max(vf_max(vf_load(p), vf_load(p + 16)), vf_max(vf_load(p + 32), vf_load(p + 48))));
-    if (max > t->max[i]) {
-        shrink(t, i, t->max[i] - max);
-        t->max[i] = max;
+    if (max <= t->max[i] + SLACK) return;
+    if (t->max[i] > LOWEST) shrink(t, i, t->max[i] - max);
+    t->max[i] = max;
+}
+
+// Query i's scores -> exp(score - max), 0 where it does not see.
+static void soften(tile *t, int i, float *p) {
+    vf x[4], sum = vf_load(t->sum[i]);
+    for (int c = 0; c < 4; c++) x[c] = vf_max(vf_sub(vf_load(p + 16 * c), vf_set1(t->max[i])), vf_set1(FLOOR));
+    for (int c = 0; c < 4; c += SIMD_COLUMNS) vf_exp_each(x + c, SIMD_COLUMNS);
+    for (int c = 0; c < 4; c++) vf_store(p + 16 * c, x[c]);
+    if (!sees_all(t, i)) {
+        fill_unseen(t, i, p, 0);
+        for (int c = 0; c < 4; c++) x[c] = vf_load(p + 16 * c);
     }
-    for (int c = 0; c < CELLS; c += 16) vf_store(p + c, vf_exp(vf_sub(vf_load(p + c), vf_set1(t->max[i]))));
-    if (masked) fill_unseen(t, i, p, 0);
-    vf sum = vf_load(t->sum[i]);
-    for (int c = 0; c < CELLS; c += 16) sum = vf_add(sum, vf_load(p + c));
+    for (int c = 0; c < 4; c++) sum = vf_add(sum, x[c]);
     vf_store(t->sum[i], sum);
 }
 
-static void add_values(tile *t, matrix v, int i, int n, int begin, int end) {
+// p // [n][CELLS]: of the queries from i on
+static void add_values(tile *t, matrix v, int i, const float *p, int n, int begin, int end) {
     int dim = t->a->kv.head_dim;
     if (begin >= end) return;
-    chain_args args = {t->values + i * dim, t->p[i], v.data, .ldo = dim, .lda = CELLS, .ldb = dim, .begin = begin, .end = end};
+    chain_args args = {t->values + i * dim, p, v.data, v.next, .ldo = dim, .lda = CELLS, .ldb = dim, .begin = begin, .end = end};
     chain_columns(args, v.from, n, dim);
 }
 
-// n queries from i on: the cells that all of them see together, those before and after them one query at a time.
-static void add_seen(tile *t, matrix v, int i, int n) {
+// n queries from i on, with p // [n][CELLS]: the cells that all of them see together, those before and after them one query at
+// a time.
+static void add_seen(tile *t, matrix v, int i, int n, const float *p) {
+    const int *see_begin = t->see_begin + i, *see_end = t->see_end + i;
     int begin = 0, end = CELLS;
-    for (int j = i; j < i + n; j++) {
-        begin = t->see_begin[j] > begin ? t->see_begin[j] : begin;
-        end = t->see_end[j] < end ? t->see_end[j] : end;
+    for (int j = 0; j < n; j++) {
+        begin = see_begin[j] > begin ? see_begin[j] : begin;
+        end = see_end[j] < end ? see_end[j] : end;
     }
     if (begin > end) begin = end = 0;
-    for (int j = i; j < i + n; j++) add_values(t, v, j, 1, t->see_begin[j], begin < t->see_end[j] ? begin : t->see_end[j]);
-    add_values(t, v, i, n, begin, end);
-    for (int j = i; j < i + n; j++) add_values(t, v, j, 1, end > t->see_begin[j] ? end : t->see_begin[j], t->see_end[j]);
+    for (int j = 0; j < n; j++) {
+        add_values(t, v, i + j, p + j * CELLS, 1, see_begin[j], begin < see_end[j] ? begin : see_end[j]);
+    }
+    add_values(t, v, i, p, n, begin, end);
+    for (int j = 0; j < n; j++) add_values(t, v, i + j, p + j * CELLS, 1, end > see_begin[j] ? end : see_begin[j], see_end[j]);
+}
+
+// n <= BATCH queries from i on. Phases, so that the chains of operations of one query run beside those of others.
+static void run_batch(tile *t, matrix k, matrix v, int i, int n) {
+    for (int j = 0; j < n; j += ROWS) score(t, k, i + j, n - j < ROWS ? n - j : ROWS, t->p[j]);
+    for (int j = 0; j < n; j++)
+        if (t->see_begin[i + j] < t->see_end[i + j]) raise_max(t, i + j, t->p[j]);
+    for (int j = 0; j < n; j++)
+        if (t->see_begin[i + j] < t->see_end[i + j]) soften(t, i + j, t->p[j]);
+    for (int j = 0; j < n; j += ROWS) add_seen(t, v, i + j, n - j < ROWS ? n - j : ROWS, t->p[j]);
+}
+
+static void run_block(tile *t, matrix k, matrix v) {
+    for (int i = 0; i < t->n; i += BATCH) {
+        int n = t->n - i < BATCH ? t->n - i : BATCH;
+        if (any_sees(t, i, n)) run_batch(t, k, v, i, n);
+    }
 }
 
 static void begin_span(tile *t) {
@@ -267,12 +316,10 @@ static void run_span(tile *t, int begin, int end) {
     const int32_t *blocks = t->a->blocks[t->row];
     begin_span(t);
     for (int b = begin / CELLS; b * CELLS < end; b++) {
+        int64_t block = blocks[b], next = (b + 1) * CELLS < t->high ? blocks[b + 1] : block;
         see(t, b * CELLS);
-        score(t, block_of(t, true, blocks[b]));
-        for (int i = 0; i < t->n; i++)
-            if (t->see_begin[i] < t->see_end[i]) soften(t, i);
-        matrix v = block_of(t, false, blocks[b]);
-        for (int i = 0; i < t->n; i += ROWS) add_seen(t, v, i, t->n - i < ROWS ? t->n - i : ROWS);
+        matrix k = block_of(t, true, block, next), v = block_of(t, false, block, next);
+        run_block(t, k, v);
     }
 }
 
@@ -281,19 +328,22 @@ static void run_span(tile *t, int begin, int end) {
 // Merges a span's (max, sum, values) into those of the spans before it. A span in which nothing was seen has the sum 0.
 static void merge(int dim, float *max, float *sum, float *values, float span_max, float span_sum, const float *span) {
     if (span_sum == 0) return;
-    float most = *max > span_max ? *max : span_max;
-    vf old = vf_exp(vf_set1(*max - most)), new = vf_exp(vf_set1(span_max - most));
-    for (int d = 0; d < dim; d += 16)
-        vf_store(values + d, vf_add(vf_mul(vf_load(values + d), old), vf_mul(vf_load(span + d), new)));
-    float sums[2][16];
-    vf_store(sums[0], vf_add(vf_mul(vf_set1(*sum), old), vf_mul(vf_set1(span_sum), new)));
-    *sum = sums[0][0];
-    *max = most;
+    bool is_first = *sum == 0, is_greater = span_max > *max;
+    float factor[16];
+    vf_store(factor, vf_exp(vf_set1(is_greater ? *max - span_max : span_max - *max)));
+    float old = is_greater ? factor[0] : 1, new = is_greater ? 1 : factor[0];
+    *max = is_greater ? span_max : *max;
+    *sum = is_first ? span_sum : *sum * old + span_sum * new;
+    if (is_first)
+        for (int d = 0; d < dim; d += 16) vf_store(values + d, vf_load(span + d));
+    else
+        for (int d = 0; d < dim; d += 16)
+            vf_store(values + d, vf_add(vf_mul(vf_load(values + d), vf_set1(old)), vf_mul(vf_load(span + d), vf_set1(new))));
 }
 
+// A row that sees nothing has no values.
 static void finish(int dim, float sum, const float *values, float *out) {
-    vf divisor = vf_set1(sum > 0 ? sum : 1);
-    for (int d = 0; d < dim; d += 16) vf_store(out + d, vf_div(vf_load(values + d), divisor));
+    for (int d = 0; d < dim; d += 16) vf_store(out + d, sum > 0 ? vf_div(vf_load(values + d), vf_set1(sum)) : vf_zero());
 }
 
 static float *partial_of(const kin_attention *a, int64_t row, int head, int span) {
@@ -325,7 +375,6 @@ static void run_all_spans(tile *t) {
         t->total_max[i] = LOWEST;
         t->total_sum[i] = 0;
     }
-    for (int d = 0; d < t->n * dim; d += 16) vf_store(t->total + d, vf_zero());
     for (int begin = t->low; begin < t->high;) {
         int next = (begin / KIN_SPAN_CELLS + 1) * KIN_SPAN_CELLS, end = next < t->high ? next : t->high;
         run_span(t, begin, end);
@@ -378,7 +427,6 @@ void SIMD_FN(kin_attend_merge)(const kin_attention *a, int64_t begin, int64_t en
     for (int64_t row = begin; row < end; row++) {
         for (int head = 0; head < a->n_head; head++) {
             float max = LOWEST, sum = 0, values[MOST_DIM];
-            for (int d = 0; d < dim; d += 16) vf_store(values + d, vf_zero());
             for (int span = 0; span < a->n_spans; span++) {
                 const float *p = partial_of(a, row, head, span);
                 merge(dim, &max, &sum, values, p[KIN_PARTIAL_MAX], p[KIN_PARTIAL_SUM], p + KIN_PARTIAL_VALUES);

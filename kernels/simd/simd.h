@@ -43,21 +43,31 @@ static inline vi vi_round(vf a) {
     return vi_sub(vi_bits(vf_add(a, magic)), vi_bits(magic));
 }
 
-// e^a for a <= 0, relative error below 2e-7. Below -87.5 it is e^-87.5, about 1e-38.
-static inline vf vf_exp(vf a) {
+// e^x for n <= 4 vectors, relative error below 2e-7 for x < 88. Below -87.5 it is e^-87.5, about 1e-38. Several at once: a single
+// one is a chain of 25 operations that each wait for the one before.
+SIMD_INLINE void vf_exp_each(vf *x, const int n) {
     const vf magic = vf_set1(0x1.8p23f);
-    a = vf_max(a, vf_set1(-87.5f));
-    vf n = vf_sub(vf_add(vf_mul(a, vf_set1(0x1.715476p0f)), magic), magic); // log2(e) a, rounded
-    vf r = vf_sub(vf_sub(a, vf_mul(n, vf_set1(0x1.62ep-1f))), vf_mul(n, vf_set1(0x1.0bfbe8p-15f)));
-    vf p = vf_set1(1.0f / 5040);
-    p = vf_add(vf_mul(p, r), vf_set1(1.0f / 720));
-    p = vf_add(vf_mul(p, r), vf_set1(1.0f / 120));
-    p = vf_add(vf_mul(p, r), vf_set1(1.0f / 24));
-    p = vf_add(vf_mul(p, r), vf_set1(1.0f / 6));
-    p = vf_add(vf_mul(p, r), vf_set1(0.5f));
-    p = vf_add(vf_mul(p, r), vf_set1(1.0f));
-    p = vf_add(vf_mul(p, r), vf_set1(1.0f));
-    return vf_mul(p, vf_bits(vi_shl(vi_add(vi_round(n), vi_set1(127)), 23))); // 2^n: n is at least -126
+    vf power[4], r[4], p[4];
+    for (int i = 0; i < n; i++) {
+        x[i] = vf_max(x[i], vf_set1(-87.5f));
+        power[i] = vf_sub(vf_add(vf_mul(x[i], vf_set1(0x1.715476p0f)), magic), magic); // log2(e) x, rounded
+    }
+    for (int i = 0; i < n; i++) {
+        r[i] = vf_sub(x[i], vf_mul(power[i], vf_set1(0x1.62ep-1f)));
+        r[i] = vf_sub(r[i], vf_mul(power[i], vf_set1(0x1.0bfbe8p-15f)));
+    }
+    for (int i = 0; i < n; i++) p[i] = vf_add(vf_mul(vf_set1(1.0f / 5040), r[i]), vf_set1(1.0f / 720));
+    for (int i = 0; i < n; i++) p[i] = vf_add(vf_mul(p[i], r[i]), vf_set1(1.0f / 120));
+    for (int i = 0; i < n; i++) p[i] = vf_add(vf_mul(p[i], r[i]), vf_set1(1.0f / 24));
+    for (int i = 0; i < n; i++) p[i] = vf_add(vf_mul(p[i], r[i]), vf_set1(1.0f / 6));
+    for (int i = 0; i < n; i++) p[i] = vf_add(vf_mul(p[i], r[i]), vf_set1(0.5f));
+    for (int i = 0; i < n; i++) p[i] = vf_add(vf_mul(p[i], r[i]), vf_set1(1.0f));
+    for (int i = 0; i < n; i++) p[i] = vf_add(vf_mul(p[i], r[i]), vf_set1(1.0f));
+    for (int i = 0; i < n; i++) x[i] = vf_mul(p[i], vf_bits(vi_shl(vi_add(vi_round(power[i]), vi_set1(127)), 23))); // 2^power
+}
+SIMD_INLINE vf vf_exp(vf x) {
+    vf_exp_each(&x, 1);
+    return x;
 }
 
 // n values, a multiple of 16, rounded to bytes, and their scale: x = d * q.

@@ -1,0 +1,279 @@
+// attention: how long attention over a KV cache takes, for one token at several depths and for prompts, beside two bounds of the
+// same run: the rate at which the same threads only read the same cells, and the rate at which they only multiply and add.
+//
+// All are timed in turns, several rounds, and the best of each counts: the machine may be busy with other things. The layers of a
+// run are not those of the run before it: as in a model, where the weights come between, they are not in the processor's caches.
+#include <getopt.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "kernels/kernels.h"
+#include "kernels/panel.h"
+
+enum { EXIT_USAGE = 2, THREADS_MAX = 16, COLD_BYTES = 256 << 20, PARTIAL_BYTES = 16 << 20, LAYERS = 16 };
+
+static const char usage[] =
+    "usage: attention [--heads N] [--kv-heads N] [--dim N] [--type f16|q8_0] [--depth N] [--prompt N] [--backend NAME]\n"
+    "                 [--threads N] [--rounds N] [--json]\n"
+    "\n"
+    "Times attention: 16 layers for one token at a depth, one layer for a prompt; all of a table, or what --depth and --prompt\n"
+    "say. Default: 32 heads, 8 kv heads, head sizes 64 and 128, f16 and q8_0, 2 threads, best of 7 rounds.\n"
+    "\"of bound\" is the time over the longer one of reading and arithmetic: 1 is as fast as this machine can be.\n";
+
+typedef struct options {
+    int heads, kv_heads, dim, depth, prompt, threads, rounds;
+    const char *type, *backend;
+    bool json;
+} options;
+
+// One run: n_layers layers of the cache, from `layer` on, for rows that see their own cell and all before it.
+typedef struct job {
+    enum { ATTEND, READ, ARITHMETIC } what;
+    const kin_kernels *kernels;
+    kin_attention a; // k, v: those of layer 0
+    size_t layer_bytes;
+    int n_layers, layer, layers_there;
+    double macs; // of all rows in one layer
+} job;
+
+typedef struct thread {
+    pthread_t id;
+    const job *job;
+    int index, n;
+    double sum; // of what was read or computed
+} thread;
+
+static uint64_t read_all(const void *data, size_t bytes) {
+    const uint64_t *p = data;
+    uint64_t sum[8] = {0};
+    for (size_t i = 0; i + 8 <= bytes / 8; i += 8) {
+        __builtin_prefetch(p + i + 512); // 4 KiB: the next page, where the processor's own prefetcher would begin anew
+        for (int j = 0; j < 8; j++) sum[j] += p[i + (size_t)j];
+    }
+    return sum[0] + sum[1] + sum[2] + sum[3] + sum[4] + sum[5] + sum[6] + sum[7];
+}
+
+// n times 16 products, each rounded before it is added. The widest vectors of the back-end, all in registers.
+#define MULTIPLY_ADD(name, attributes, floats, accumulators)                                                                     \
+    attributes static double name(int64_t n) {                                                                                   \
+        typedef float vector __attribute__((vector_size(4 * (floats))));                                                         \
+        vector sum[accumulators] = {{0}}, x = {1}, y = {2};                                                                      \
+        for (int64_t i = 0; i < n; i += (floats) * (accumulators) / 16) {                                                        \
+            _Pragma("GCC unroll 16") for (int j = 0; j < (accumulators); j++) {                                                  \
+                vector product = x * y;                                                                                          \
+                __asm__ volatile("" : "+" REGISTER(product), "+" REGISTER(x));                                                   \
+                sum[j] += product;                                                                                               \
+            }                                                                                                                    \
+        }                                                                                                                        \
+        double all = 0;                                                                                                          \
+        for (int j = 0; j < (accumulators); j++) all += (double)sum[j][0];                                                       \
+        return all;                                                                                                              \
+    }
+#if defined(__x86_64__)
+#define REGISTER(variable) "v"(variable)
+MULTIPLY_ADD(multiply_add_512, __attribute__((target("avx512f"))), 16, 16)
+MULTIPLY_ADD(multiply_add_256, __attribute__((target("avx2"))), 8, 8)
+#elif defined(__aarch64__)
+#define REGISTER(variable) "w"(variable)
+#else
+#define REGISTER(variable) "m"(variable)
+#endif
+MULTIPLY_ADD(multiply_add_128, , 4, 8)
+
+static double multiply_add(const kin_kernels *k, int64_t n) {
+#if defined(__x86_64__)
+    if (strcmp(k->name, "avx512") == 0) return multiply_add_512(n);
+    if (strncmp(k->name, "avx", 3) == 0) return multiply_add_256(n);
+#else
+    (void)k;
+#endif
+    return multiply_add_128(n);
+}
+
+static void run_layer(thread *t, int layer) {
+    const job *j = t->job;
+    kin_attention a = j->a;
+    a.k = (const char *)a.k + (size_t)layer * j->layer_bytes;
+    a.v = (const char *)a.v + (size_t)layer * j->layer_bytes;
+    if (j->what == ATTEND) {
+        int64_t n = kin_attention_plan(&a, t->n);
+        j->kernels->attend(&a, n * t->index / t->n, n * (t->index + 1) / t->n);
+    } else if (j->what == READ) {
+        size_t cells = (size_t)a.n_cells[a.n_rows - 1], bytes = kin_kv_block_bytes(&a.kv) * cells / KIN_KV_CELLS;
+        size_t begin = bytes * (size_t)t->index / (size_t)t->n / 64 * 64;
+        size_t end = bytes * (size_t)(t->index + 1) / (size_t)t->n / 64 * 64;
+        t->sum +=
+            (double)read_all((const char *)a.k + begin, end - begin) + (double)read_all((const char *)a.v + begin, end - begin);
+    } else {
+        t->sum += multiply_add(j->kernels, (int64_t)(j->macs / 16 / t->n));
+    }
+}
+
+static void *run(void *argument) {
+    thread *t = argument;
+    for (int i = 0; i < t->job->n_layers; i++) run_layer(t, (t->job->layer + i) % t->job->layers_there);
+    return NULL;
+}
+
+static double milliseconds(job *j, int what, int n_threads) {
+    static volatile double sink; // nothing is optimized away
+    thread threads[THREADS_MAX] = {0};
+    j->what = what;
+    kin_time began = kin_clock_now();
+    for (int i = 0; i < n_threads; i++) {
+        threads[i] = (thread){.job = j, .index = i, .n = n_threads};
+        if (i && pthread_create(&threads[i].id, NULL, run, &threads[i])) abort();
+    }
+    run(&threads[0]);
+    for (int i = 1; i < n_threads; i++) pthread_join(threads[i].id, NULL);
+    double ms = kin_clock_ms(began, kin_clock_now());
+    for (int i = 0; i < n_threads; i++) sink += threads[i].sum;
+    j->layer = (j->layer + j->n_layers) % j->layers_there;
+    return ms;
+}
+
+static void time_job(const options *o, job *j) {
+    static const char *const types[] = {[KIN_TYPE_F16] = "f16", [KIN_TYPE_Q8_0] = "q8_0"};
+    double best[3] = {1e9, 1e9, 1e9};
+    for (int i = 0; i < o->rounds; i++) {
+        for (int what = ATTEND; what <= ARITHMETIC; what++) {
+            double ms = milliseconds(j, what, o->threads);
+            if (ms < best[what]) best[what] = ms;
+        }
+    }
+    const kin_attention *a = &j->a;
+    double bound = best[READ] > best[ARITHMETIC] ? best[READ] : best[ARITHMETIC],
+           gmac_s = j->macs * j->n_layers / best[ATTEND] / 1e6;
+    if (o->json) {
+        printf("{\"backend\":\"%s\",\"threads\":%d,\"type\":\"%s\",\"heads\":%d,\"kv_heads\":%d,\"head_dim\":%d,\"rows\":%lld,"
+               "\"depth\":%d,\"layers\":%d,\"ms\":%.3f,\"read_ms\":%.3f,\"arithmetic_ms\":%.3f}\n",
+               j->kernels->name, o->threads, types[a->kv.type], a->n_head, a->kv.n_head_kv, a->kv.head_dim, (long long)a->n_rows,
+               a->n_cells[a->n_rows - 1], j->n_layers, best[ATTEND], best[READ], best[ARITHMETIC]);
+    } else {
+        printf("%-8s %-5s %4d %6lld %6d %7d %9.2f %8.2f %11.2f %9.2f %8.1f\n", j->kernels->name, types[a->kv.type],
+               a->kv.head_dim, (long long)a->n_rows, a->n_cells[a->n_rows - 1], j->n_layers, best[ATTEND], best[READ],
+               best[ARITHMETIC], best[ATTEND] / bound, gmac_s);
+    }
+    fflush(stdout);
+}
+
+static void *allocate(size_t bytes) {
+    void *p = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    if (!p) abort();
+    return p;
+}
+
+// Bytes that are normal numbers of both types.
+static void *some_cells(size_t bytes) {
+    uint8_t *p = allocate(bytes);
+    for (size_t i = 0; i < bytes; i++) p[i] = (uint8_t)(i % 2 ? 0x2c + i / 64 % 2 * 0x80 : i * 37);
+    return p;
+}
+
+static void time_rows(const options *o, const kin_kernels *k, kin_kv_layout kv, int n, int depth) {
+    int n_blocks = (depth + KIN_KV_CELLS - 1) / KIN_KV_CELLS, width = o->heads * kv.head_dim;
+    size_t bytes = (size_t)n_blocks * kin_kv_block_bytes(&kv);
+    int n_layers = n > 1 ? 1 : LAYERS,
+        layers_there = COLD_BYTES / (2 * bytes) > 2 * LAYERS ? (int)(COLD_BYTES / (2 * bytes)) : 2 * LAYERS;
+    if (n > 1) layers_there = 1;
+    float *q = allocate((size_t)(n * width) * sizeof *q), *out = allocate((size_t)(n * width) * sizeof *out);
+    int32_t *n_cells = allocate((size_t)n * sizeof *n_cells), *table = allocate((size_t)n_blocks * sizeof *table);
+    const int32_t **blocks = allocate((size_t)n * sizeof *blocks);
+    for (int i = 0; i < n * width; i++) q[i] = (float)(i * 7 % 255 - 127) / 300;
+    for (int i = 0; i < n_blocks; i++) table[i] = i;
+    job j = {.kernels = k, .layer_bytes = bytes, .n_layers = n_layers, .layers_there = layers_there};
+    for (int i = 0; i < n; i++) {
+        n_cells[i] = depth - n + i + 1;
+        blocks[i] = table;
+        j.macs += 2.0 * n_cells[i] * width;
+    }
+    void *key = some_cells((size_t)layers_there * bytes), *value = some_cells((size_t)layers_there * bytes);
+    void *partial = allocate(PARTIAL_BYTES);
+    j.a = (kin_attention){.kv = kv,
+                          .k = key,
+                          .v = value,
+                          .n_head = o->heads,
+                          .scale = 0.1f,
+                          .n_rows = n,
+                          .q = q,
+                          .ldq = width,
+                          .n_cells = n_cells,
+                          .blocks = blocks,
+                          .out = out,
+                          .ldo = width,
+                          .partial = partial,
+                          .partial_bytes = PARTIAL_BYTES};
+    time_job(o, &j);
+    void *all[] = {q, out, n_cells, table, blocks, key, value, partial};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
+}
+
+static bool parse(int argc, char **argv, options *o) {
+    static const struct option names[] = {
+        {"heads", 1, NULL, 'h'},  {"kv-heads", 1, NULL, 'v'}, {"dim", 1, NULL, 'd'},     {"type", 1, NULL, 't'},
+        {"depth", 1, NULL, 'c'},  {"prompt", 1, NULL, 'p'},   {"backend", 1, NULL, 'b'}, {"threads", 1, NULL, 'n'},
+        {"rounds", 1, NULL, 'k'}, {"json", 0, NULL, 'j'},     {NULL, 0, NULL, 0},
+    };
+    for (int c; (c = getopt_long(argc, argv, "", names, NULL)) != -1;) {
+        switch (c) {
+        case 'h': o->heads = atoi(optarg); break;
+        case 'v': o->kv_heads = atoi(optarg); break;
+        case 'd': o->dim = atoi(optarg); break;
+        case 't': o->type = optarg; break;
+        case 'c': o->depth = atoi(optarg); break;
+        case 'p': o->prompt = atoi(optarg); break;
+        case 'b': o->backend = optarg; break;
+        case 'n': o->threads = atoi(optarg); break;
+        case 'k': o->rounds = atoi(optarg); break;
+        case 'j': o->json = true; break;
+        default: return false;
+        }
+    }
+    return optind == argc && o->threads >= 1 && o->threads <= THREADS_MAX && o->rounds >= 1 && o->kv_heads >= 1 &&
+           o->heads >= 1 && o->heads % o->kv_heads == 0 && o->depth >= 0 && o->prompt >= 0;
+}
+
+static void time_layout(const options *o, const kin_kernels *k, kin_kv_layout kv) {
+    static const int depths[] = {512, 2048, 4096, 16384}, prompts[] = {128, 512, 2048, 4096};
+    if (o->depth) time_rows(o, k, kv, 1, o->depth);
+    if (o->prompt) time_rows(o, k, kv, o->prompt, o->prompt);
+    if (o->depth || o->prompt) return;
+    for (size_t i = 0; i < sizeof depths / sizeof *depths; i++) time_rows(o, k, kv, 1, depths[i]);
+    for (size_t i = 0; i < sizeof prompts / sizeof *prompts; i++) time_rows(o, k, kv, prompts[i], prompts[i]);
+}
+
+static bool chosen(const options *o, const kin_kernels *k) {
+    if (!kin_kernels_can_run(k)) return false;
+    if (o->backend) return strcmp(o->backend, "all") == 0 || strcmp(o->backend, k->name) == 0;
+    return k == kin_kernels_choose(NULL);
+}
+
+int main(int argc, char **argv) {
+    static const kin_kv_layout layouts[] = {
+        {KIN_TYPE_F16, 0, 64}, {KIN_TYPE_F16, 0, 128}, {KIN_TYPE_Q8_0, 0, 64}, {KIN_TYPE_Q8_0, 0, 128}};
+    options o = {.heads = 32, .kv_heads = 8, .threads = 2, .rounds = 7};
+    int n_timed = 0;
+    if (!parse(argc, argv, &o)) {
+        fputs(usage, stderr);
+        return EXIT_USAGE;
+    }
+    if (!o.json) puts("backend  type   dim   rows  depth  layers        ms  read ms  arithmetic  of bound   GMAC/s");
+    for (int i = 0; kin_kernels_at(i); i++) {
+        for (size_t l = 0; l < sizeof layouts / sizeof *layouts && chosen(&o, kin_kernels_at(i)); l++) {
+            kin_kv_layout kv = layouts[l];
+            if (o.type && (strcmp(o.type, "f16") == 0) != (kv.type == KIN_TYPE_F16)) continue;
+            if (o.dim && kv.head_dim != 64) continue;
+            kv.n_head_kv = o.kv_heads;
+            if (o.dim) kv.head_dim = o.dim;
+            if (!kin_kv_has(&kv)) continue;
+            time_layout(&o, kin_kernels_at(i), kv);
+            n_timed++;
+        }
+    }
+    if (n_timed) return 0;
+    fputs("nothing was timed: no such type, head size or back-end on this CPU\n", stderr);
+    return EXIT_USAGE;
+}
