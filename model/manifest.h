@@ -68,7 +68,7 @@ typedef struct kin_manifest_options {
 kin_manifest_options kin_manifest_options_defaults(void);
 
 // Reads and hashes files, or finds in `cache_dir` what an earlier start has computed: files are known again by device, inode,
-// size and time of change. A cache that cannot be written is a line in the log. Fails if a file is empty or changes meanwhile.
+// size and times of change. A cache that cannot be written is a line in the log. Fails if a file is empty or changes meanwhile.
 int kin_manifest_make(kin_manifest *m, const char *const *paths, int n_files, const kin_manifest_options *options, kin_err *err);
 
 void kin_manifest_fini(kin_manifest *m); // zeroed is allowed

@@ -5,9 +5,10 @@
 // dropped as soon as they are hashed. Reads ask for no read-ahead, so that a chunk's reading never touches the pages of the next.
 //
 // The cache, DIR/KEY.manifest, KEY made from devices and inodes, so that a changed file's manifest replaces its old one:
-//   0   8   magic "kinhash1"
+//   0   8   magic "kinhash2"
 //   8   4   number of files, 4 zeros
-//   16  per file 40: device, inode, size, seconds and nanoseconds of its last change
+//   16  per file 56: device, inode, size, seconds and nanoseconds of its last writing, and of its last change of any kind (which
+//       nobody can set back)
 //       the manifest, as bytes
 //       32 bytes: SHA-256 of all before
 #include "model/manifest.h"
@@ -30,9 +31,9 @@
 #include "sys/parallel.h"
 #include "sys/whole_file.h"
 
-static const char magic[8] = {'k', 'i', 'n', 'h', 'a', 's', 'h', '1'};
+static const char magic[8] = {'k', 'i', 'n', 'h', 'a', 's', 'h', '2'};
 
-enum { PIECE_BYTES = 512 << 10, THREADS_MAX = 8, HEADER_BYTES = 16, IDENTITY_BYTES = 40 };
+enum { PIECE_BYTES = 512 << 10, THREADS_MAX = 8, HEADER_BYTES = 16, IDENTITY_BYTES = 56 };
 
 typedef struct opened {
     int fd;
@@ -64,16 +65,18 @@ static int identify(opened *file, kin_err *err) {
     if (fstat(file->fd, &st) != 0) return kin_err_set(err, "%s: %s", file->path, strerror(errno));
     if (!S_ISREG(st.st_mode)) return kin_err_set(err, "%s: not a regular file", file->path);
 #ifdef __APPLE__
-    struct timespec changed = st.st_mtimespec;
+    struct timespec written = st.st_mtimespec, changed = st.st_ctimespec;
 #else
-    struct timespec changed = st.st_mtim;
+    struct timespec written = st.st_mtim, changed = st.st_ctim;
 #endif
     file->size = (uint64_t)st.st_size;
     kin_put_u64(file->identity, (uint64_t)st.st_dev);
     kin_put_u64(file->identity + 8, (uint64_t)st.st_ino);
     kin_put_u64(file->identity + 16, file->size);
-    kin_put_u64(file->identity + 24, (uint64_t)changed.tv_sec);
-    kin_put_u64(file->identity + 32, (uint64_t)changed.tv_nsec);
+    kin_put_u64(file->identity + 24, (uint64_t)written.tv_sec);
+    kin_put_u64(file->identity + 32, (uint64_t)written.tv_nsec);
+    kin_put_u64(file->identity + 40, (uint64_t)changed.tv_sec);
+    kin_put_u64(file->identity + 48, (uint64_t)changed.tv_nsec);
     return 0;
 }
 
