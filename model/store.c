@@ -13,6 +13,9 @@
 
 #include "base/log.h"
 #include "model/chunk_notes.h"
+#include "sys/checks.h"
+#include "sys/memory.h"
+#include "sys/parallel.h"
 #include "sys/whole_file.h"
 
 enum { PATH_BYTES = 4096 };
@@ -28,13 +31,15 @@ struct kin_store {
     char folder[PATH_BYTES]; // empty: files of one's own anywhere
     int manifest_fd;         // shared lock
     int notes_fd;            // exclusive lock, in mode FILL
-    bool fill;
+    bool fill, is_open;
 
-    pthread_mutex_t mutex;   // guards what follows
-    kin_chunk_notes there;   // for this process
-    kin_chunk_notes durable; // of these, those that the disk cannot lose: the content of `chunks`
-    kin_chunk_notes fresh;   // on their way from the one to the other, by the thread that is syncing
-    uint32_t n_unsynced;     // neither durable nor fresh
+    pthread_mutex_t mutex;    // guards what follows
+    kin_chunk_notes there;    // for this process
+    kin_chunk_notes durable;  // of these, those that the disk cannot lose: the content of `chunks`
+    kin_chunk_notes doubtful; // of these, those that were not held against their hashes since the boot or the files' last change
+    uint64_t state;           // of the files after what was written last: what `checked` is about. 0: not known
+    kin_chunk_notes fresh;    // on their way from the one to the other, by the thread that is syncing
+    uint32_t n_unsynced;      // neither durable nor fresh
     bool syncing;
     pthread_cond_t synced;
 };
@@ -126,33 +131,20 @@ static int pread_all(const data_file *file, uint8_t *bytes, size_t n, uint64_t o
     return 0;
 }
 
-static int check_stored(const kin_store *s, uint32_t i_chunk, kin_err *err) {
+static kin_chunk_check check_stored(const kin_store *s, uint32_t i_chunk) {
     kin_chunk c = kin_manifest_chunk(&s->manifest, i_chunk);
+    kin_chunk_check check = KIN_CHUNK_WRONG;
     uint8_t *bytes = malloc(c.bytes);
-    if (!bytes) return kin_err_set(err, "out of memory");
-    int rc = pread_all(&s->files[c.i_file], bytes, c.bytes, c.offset, err);
-    if (rc == 0 && kin_manifest_check_chunk(&s->manifest, i_chunk, bytes, c.bytes, err) != KIN_CHUNK_RIGHT) rc = KIN_FAIL;
+    if (!bytes) return KIN_CHUNK_UNCHECKED;
+    if (pread_all(&s->files[c.i_file], bytes, c.bytes, c.offset, NULL) == 0)
+        check = kin_manifest_check_chunk(&s->manifest, i_chunk, bytes, c.bytes, NULL);
     free(bytes);
-    return rc;
+    return check;
 }
 
 static int save_notes(const kin_store *s, bool to_disk, kin_err *err) {
     if (kin_chunk_notes_save(&s->durable, s->notes_fd) == 0 && (!to_disk || fdatasync(s->notes_fd) == 0)) return 0;
     return kin_err_set(err, "%s/chunks: %s", s->folder, strerror(errno));
-}
-
-// A file that is not as it was left: what is noted of it is looked at again.
-static int recheck_file(kin_store *s, int i_file, kin_err *err) {
-    const kin_manifest_file *file = &s->manifest.files[i_file];
-    uint32_t n_lost = 0;
-    for (uint32_t i = file->chunk_begin; i < file->chunk_end; i++) {
-        if (!kin_chunk_notes_get(&s->durable, i) || check_stored(s, i, NULL) == 0) continue;
-        kin_chunk_notes_set(&s->durable, i, false);
-        n_lost++;
-    }
-    if (n_lost == 0) return 0;
-    kin_log(KIN_LOG_WARN, "%s: was cut or replaced: %" PRIu32 " chunks must be fetched again", s->files[i_file].path, n_lost);
-    return save_notes(s, true, err);
 }
 
 static int open_file(kin_store *s, int i_file, kin_err *err) {
@@ -166,8 +158,6 @@ static int open_file(kin_store *s, int i_file, kin_err *err) {
     if (!s->fill) {
         return kin_err_set(err, "%s: has %" PRIu64 " bytes, not the model's %" PRIu64, file->path, (uint64_t)st.st_size, size);
     }
-    // In this order: once the size is right again, the notes are believed.
-    if (recheck_file(s, i_file, err) != 0) return KIN_FAIL;
     if (ftruncate(file->fd, (off_t)size) == 0) return 0;
     return kin_err_set(err, "%s: cannot have %" PRIu64 " bytes on this disk: %s", file->path, size, strerror(errno));
 }
@@ -194,6 +184,7 @@ static kin_store *new_store(const kin_manifest *manifest, kin_err *err) {
     if (kin_manifest_copy(&s->manifest, manifest, err) == 0 &&
         kin_chunk_notes_init(&s->there, manifest->n_chunks, manifest->hash, err) == 0 &&
         kin_chunk_notes_init(&s->durable, manifest->n_chunks, manifest->hash, err) == 0 &&
+        kin_chunk_notes_init(&s->doubtful, manifest->n_chunks, manifest->hash, err) == 0 &&
         kin_chunk_notes_init(&s->fresh, manifest->n_chunks, manifest->hash, err) == 0) {
         return s;
     }
@@ -221,6 +212,46 @@ static void add_notes(kin_chunk_notes *to, const kin_chunk_notes *from) {
     for (size_t i = 0; i < kin_chunk_notes_n_words(to); i++) to->words[i] |= from->words[i];
 }
 
+// ---- what was checked since the boot
+
+static uint64_t state_of_files(const kin_store *s) {
+    uint64_t stamp = 1;
+    for (int i = 0; i < s->manifest.n_files; i++) stamp = kin_file_stamp(s->files[i].fd, stamp);
+    return kin_checks_state(stamp);
+}
+
+static void load_checks(kin_store *s) {
+    char path[PATH_BYTES];
+    uint32_t n = s->manifest.n_chunks;
+    uint8_t *checked = calloc(n / 8 + 1, 1);
+    s->state = state_of_files(s);
+    if (checked && name_in(path, s->folder, "checked", NULL) == 0) kin_checks_load(checked, n, path, s->state);
+    for (uint32_t i = 0; i < n; i++) {
+        bool known = checked && kin_checks_has(checked, i), is_durable = kin_chunk_notes_get(&s->durable, i);
+        kin_chunk_notes_set(known ? &s->there : &s->doubtful, i, is_durable);
+    }
+    free(checked);
+}
+
+// Of this process's last writing: should somebody else have written since, all is in doubt the next time.
+static void save_checks(kin_store *s) {
+    char path[PATH_BYTES];
+    kin_err err;
+    uint32_t n = s->manifest.n_chunks;
+    uint8_t *checked = calloc(n / 8 + 1, 1);
+    bool any = false;
+    for (uint32_t i = 0; i < n && checked; i++) {
+        if (!kin_chunk_notes_get(&s->there, i) || !kin_chunk_notes_get(&s->durable, i)) continue;
+        kin_checks_add(checked, i);
+        any = true;
+    }
+    if (any && name_in(path, s->folder, "checked", &err) == 0 && kin_checks_save(checked, n, path, s->state, &err) != 0)
+        kin_log(KIN_LOG_DEBUG, "%s", err.text); // the next start reads all again
+    free(checked);
+}
+
+// ---- opened
+
 int kin_store_open(kin_store **out, const char *cache_dir, const kin_manifest *manifest, kin_store_mode mode, kin_err *err) {
     *out = NULL;
     kin_store *s = new_store(manifest, err);
@@ -230,7 +261,8 @@ int kin_store_open(kin_store **out, const char *cache_dir, const kin_manifest *m
     if (s->fill && kin_folder_make(s->folder, err) != 0) goto fail;
     // The lock first, then whose folder this is, then its content.
     if (open_notes(s, err) != 0 || settle_manifest(s, err) != 0 || read_notes(s, err) != 0 || open_all(s, err) != 0) goto fail;
-    add_notes(&s->there, &s->durable);
+    load_checks(s);
+    s->is_open = true;
     *out = s;
     return 0;
 
@@ -264,6 +296,7 @@ void kin_store_close(kin_store *s) {
     kin_err err;
     if (!s) return;
     if (s->fill && s->n_unsynced > 0 && kin_store_sync(s, &err) != 0) kin_log(KIN_LOG_WARN, "%s", err.text);
+    if (s->fill && s->is_open) save_checks(s);
     for (int i = 0; i < KIN_MANIFEST_FILES_MAX; i++) {
         if (s->files[i].fd >= 0) close(s->files[i].fd);
         free(s->files[i].path);
@@ -271,6 +304,7 @@ void kin_store_close(kin_store *s) {
     if (s->notes_fd >= 0) close(s->notes_fd);
     if (s->manifest_fd >= 0) close(s->manifest_fd);
     kin_chunk_notes_fini(&s->fresh);
+    kin_chunk_notes_fini(&s->doubtful);
     kin_chunk_notes_fini(&s->durable);
     kin_chunk_notes_fini(&s->there);
     kin_manifest_fini(&s->manifest);
@@ -312,6 +346,7 @@ static int sync_locked(kin_store *s, kin_err *err) {
     pthread_mutex_unlock(&s->mutex);
     int rc = sync_files(s, dirty, err);
     pthread_mutex_lock(&s->mutex);
+    s->state = rc == 0 ? state_of_files(s) : 0;
     s->syncing = false;
     pthread_cond_broadcast(&s->synced);
     if (rc != 0) {
@@ -367,6 +402,7 @@ static int note_written(kin_store *s, uint32_t i_chunk, kin_err *err) {
     pthread_mutex_lock(&s->mutex);
     if (!kin_chunk_notes_get(&s->there, i_chunk)) {
         kin_chunk_notes_set(&s->there, i_chunk, true);
+        kin_chunk_notes_set(&s->doubtful, i_chunk, false);
         s->n_unsynced++;
     }
     if (s->n_unsynced >= KIN_STORE_SYNC_CHUNKS && !s->syncing) rc = sync_locked(s, err);
@@ -403,15 +439,64 @@ static void forget(kin_store *s, uint32_t i_chunk) {
     kin_chunk_notes_set(&s->there, i_chunk, false);
     kin_chunk_notes_set(&s->fresh, i_chunk, false);
     kin_chunk_notes_set(&s->durable, i_chunk, false);
+    kin_chunk_notes_set(&s->doubtful, i_chunk, false);
     if (s->fill && save_notes(s, true, &err) != 0) kin_log(KIN_LOG_WARN, "%s", err.text);
     pthread_mutex_unlock(&s->mutex);
 }
 
-int kin_store_recheck(kin_store *s, uint32_t i_chunk, kin_err *err) {
-    if (!kin_store_has(s, i_chunk)) return kin_err_set(err, "chunk %" PRIu32 " is not here", i_chunk);
-    if (check_stored(s, i_chunk, err) == 0) return 0;
-    forget(s, i_chunk);
-    return kin_err_prefix(err, "%s", s->files[kin_manifest_chunk(&s->manifest, i_chunk).i_file].path);
+// ---- chunks in doubt
+
+typedef struct verifying {
+    kin_store *store;
+    const atomic_bool *stop;
+    bool drop; // what the reading brings into the page cache
+    atomic_uint_least32_t next, n_lost;
+} verifying;
+
+static bool is_doubtful(kin_store *s, uint32_t i_chunk) {
+    pthread_mutex_lock(&s->mutex);
+    bool is = kin_chunk_notes_get(&s->doubtful, i_chunk);
+    pthread_mutex_unlock(&s->mutex);
+    return is;
+}
+
+static void verify_chunk(verifying *v, uint32_t i_chunk) {
+    kin_store *s = v->store;
+    kin_chunk_check check = check_stored(s, i_chunk);
+    if (check == KIN_CHUNK_WRONG) {
+        forget(s, i_chunk);
+        atomic_fetch_add(&v->n_lost, 1);
+    }
+    if (check != KIN_CHUNK_RIGHT) return;
+    pthread_mutex_lock(&s->mutex);
+    kin_chunk_notes_set(&s->there, i_chunk, true);
+    kin_chunk_notes_set(&s->doubtful, i_chunk, false);
+    pthread_mutex_unlock(&s->mutex);
+#ifdef POSIX_FADV_DONTNEED
+    kin_chunk c = kin_manifest_chunk(&s->manifest, i_chunk);
+    if (v->drop) posix_fadvise(s->files[c.i_file].fd, (off_t)c.offset, (off_t)c.bytes, POSIX_FADV_DONTNEED);
+#endif
+}
+
+static void verify_some(void *user, size_t i_thread) {
+    verifying *v = user;
+    uint32_t n = v->store->manifest.n_chunks, i;
+    (void)i_thread;
+    while ((!v->stop || !atomic_load(v->stop)) && (i = atomic_fetch_add(&v->next, 1)) < n) {
+        if (is_doubtful(v->store, i)) verify_chunk(v, i);
+    }
+}
+
+int kin_store_verify(kin_store *s, int n_threads, const atomic_bool *stop, kin_err *err) {
+    verifying v = {.store = s, .stop = stop, .drop = kin_store_size_on_disk(s) > kin_memory_read().available / 2};
+    kin_parallel(n_threads, n_threads > 1 ? (size_t)n_threads : 1, verify_some, &v);
+    uint32_t n_lost = atomic_load(&v.n_lost);
+    if (n_lost > 0) {
+        kin_log(KIN_LOG_WARN, "%s: was damaged, cut or replaced: %" PRIu32 " of its chunks must be fetched again",
+                s->files[0].path, n_lost);
+    }
+    return atomic_load(&v.next) < s->manifest.n_chunks ? kin_err_set(err, "%s: the reading was interrupted", s->files[0].path)
+                                                       : 0;
 }
 
 // ---- inspection

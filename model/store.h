@@ -8,12 +8,14 @@
 // content hash, the place and the bits). A record is never torn by a crash (it lies within a sector), and one whose seal is wrong
 // counts as empty.
 //
+//   CACHE/models/HASH16/checked                   which chunks were held against their hashes since the boot (sys/checks.h)
+//
 // When a bit can be believed. A chunk's hash is checked before a byte is written. It counts as there for this process as soon
 // as it is written, and its bit goes to the disk only after its bytes are safe there (fdatasync; once in KIN_STORE_SYNC_CHUNKS,
 // and at close): so a bit survives a kill or a power cut only with its bytes, and what is lost is a few chunks to fetch again.
-// Thus bits are trusted at open, which costs nothing, with one exception: of a file whose size is not what it must be (cut by
-// somebody, or new) all chunks are read and hashed again, and those that are wrong forgotten. Bytes that change in place
-// later are the disk's or a person's damage, as with any model file; kin_store_recheck finds it where there is a doubt.
+// Bits that the disk has are believed where `checked` says that the chunks were read and hashed since the machine was started,
+// and that nobody changed the files since. The other chunks are in doubt: they do not count as there until kin_store_verify has
+// read and hashed them.
 //
 // Locks. One process fills a store (flock on `chunks`), others may read it meanwhile. All hold `manifest` shared, so that whoever
 // would remove the store can ask for it exclusively.
@@ -21,6 +23,7 @@
 // Threads: any, at any time between open and close; one mutex inside, not held while chunks are hashed, read, written or synced.
 #pragma once
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -50,6 +53,10 @@ void kin_store_close(kin_store *store);
 // read.
 int kin_store_find_manifest(kin_manifest *m, const char *cache_dir, const uint8_t hash[KIN_SHA256_BYTES], kin_err *err);
 
+// Reads and hashes the chunks that are in doubt: those that are right are there afterwards, the others forgotten, with a line in
+// the log. Until `stop` (NULL: to the end). What could be judged stays so, also where it fails.
+int kin_store_verify(kin_store *store, int n_threads, const atomic_bool *stop, kin_err *err);
+
 // ---- chunks
 
 bool kin_store_has(kin_store *store, uint32_t i_chunk); // false beyond the last
@@ -67,9 +74,6 @@ kin_store_result kin_store_put(kin_store *store, uint32_t i_chunk, const void *b
 
 // Reads bytes [offset, offset + n) of a chunk. Fails if it is not there or has not that many; all arguments may be a peer's.
 int kin_store_read(kin_store *store, uint32_t i_chunk, uint32_t offset, void *bytes, size_t n, kin_err *err);
-
-// Hashes a chunk again. Fails, and forgets the chunk, if its bytes are wrong.
-int kin_store_recheck(kin_store *store, uint32_t i_chunk, kin_err *err);
 
 // Waits until all that was put is safe on the disk and noted there.
 int kin_store_sync(kin_store *store, kin_err *err);

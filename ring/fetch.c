@@ -334,6 +334,7 @@ int kin_fetch_start(kin_fetch **out, uv_loop_t *loop, const kin_fetch_options *o
 
 void kin_fetch_cancel(kin_fetch *f) {
     if (!f) return;
+    atomic_store(&f->stop, true);
     stop(f, KIN_FETCH_CANCELLED);
     uv_close((uv_handle_t *)&f->timer, on_timer_closed);
 }

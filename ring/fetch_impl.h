@@ -2,6 +2,7 @@
 // pool).
 #pragma once
 
+#include <stdatomic.h>
 #include <uv.h>
 
 #include "base/clock.h"
@@ -46,6 +47,7 @@ struct kin_fetch {
 
     uv_work_t work; // of the phase
     bool is_working;
+    atomic_bool stop; // ends the work
     int rc;
     kin_err err;
     kin_windows work_windows;

@@ -1,6 +1,7 @@
 // The phases of a fetch, and what the thread pool does in each.
 #include "base/bytes.h"
 #include "ring/fetch_impl.h"
+#include "sys/cpu.h"
 
 enum {
     SHUFFLE_CHUNKS = 8, // of a window, see want_all
@@ -43,6 +44,7 @@ static void run_open(uv_work_t *work) {
     f->rc = f->is_checked ? 0 : kin_manifest_finish(&f->manifest, f->model.bytes, &f->err);
     f->is_checked = f->rc == 0;
     if (f->rc == 0) f->rc = kin_store_open(&f->opened, f->cache_dir, &f->manifest, KIN_STORE_FILL, &f->err);
+    if (f->rc == 0) f->rc = kin_store_verify(f->opened, kin_cpu_n_cores(), &f->stop, &f->err);
 }
 
 // The stock, given or made of the store that was opened, is what the fetch works with from here on.

@@ -103,6 +103,32 @@ static void what_is_there_is_not_fetched_again(void **state) {
     assert_int_equal(kin_share_stats_now(w->head.share).bytes, before);
 }
 
+// Between two starts of a device somebody, or its disk, changed a byte of its copy.
+static void a_chunk_that_changed_on_the_disk_is_fetched_again(void **state) {
+    world *w = *state;
+    node *n = &w->devices[0];
+    n->windows = kin_windows_one(0, N_LAYER, 0);
+    start(n);
+    expect_done(n);
+    char path[512];
+    snprintf(path, sizeof path, "%s", kin_store_path(kin_stock_store(n->stock), 0));
+    end_fetch(n);
+    uv_run(&w->loop, UV_RUN_NOWAIT);
+    for (off_t at = 5; at < 20 * CHUNK; at += 17 * CHUNK) { // in the header, and in weights
+        uint8_t byte;
+        int fd = open(path, O_RDWR);
+        assert_int_equal(pread(fd, &byte, 1, at), 1);
+        byte ^= 8;
+        assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+        close(fd);
+    }
+    start(n);
+    expect_done(n);
+    expect_needed_chunks(n, true);
+    expect_layers(n);
+    assert_int_equal(kin_fetch_stats_now(n->fetch).bytes_head, 2 * CHUNK);
+}
+
 static void a_complete_device_needs_no_head(void **state) {
     world *w = *state;
     node *n = &w->devices[0];
@@ -203,6 +229,7 @@ int main(void) {
         TEST(devices_give_each_other_what_the_head_then_need_not_give),
         cmocka_unit_test_setup_teardown(a_model_in_several_files_comes_too, open_split_world, close_world),
         TEST(what_is_there_is_not_fetched_again),
+        TEST(a_chunk_that_changed_on_the_disk_is_fetched_again),
         TEST(a_complete_device_needs_no_head),
         TEST(another_plan_fetches_only_what_is_new),
         TEST(another_plan_in_the_middle_leaves_what_is_not_needed_any_more),

@@ -52,7 +52,7 @@ typedef struct fixture {
     char folder[64];
     kin_manifest manifest;
     char path[2][256]; // of the store's files
-    char chunks[256], manifest_path[256];
+    char chunks[256], checked[256], manifest_path[256];
 } fixture;
 
 static int set_up(void **state) {
@@ -66,6 +66,7 @@ static int set_up(void **state) {
     snprintf(dir, sizeof dir, "%s/models/%.16s", f->folder, kin_hash_to_hex(f->manifest.hash).text);
     for (int i = 0; i < 2; i++) snprintf(f->path[i], sizeof f->path[i], "%s/model-%05d-of-00002.gguf", dir, i + 1);
     snprintf(f->chunks, sizeof f->chunks, "%s/chunks", dir);
+    snprintf(f->checked, sizeof f->checked, "%s/checked", dir);
     snprintf(f->manifest_path, sizeof f->manifest_path, "%s/manifest", dir);
     *state = f;
     return 0;
@@ -77,6 +78,7 @@ static int tear_down(void **state) {
     unlink(f->path[1]);
     unlink(f->chunks);
     unlink(f->manifest_path);
+    unlink(f->checked);
     *strrchr(f->chunks, '/') = '\0';
     rmdir(f->chunks);
     *strrchr(f->chunks, '/') = '\0';
@@ -91,6 +93,7 @@ static kin_store *open_store(const fixture *f, kin_store_mode mode) {
     kin_store *s;
     kin_err err;
     if (kin_store_open(&s, f->folder, &f->manifest, mode, &err) != 0) fail_msg("%s", err.text);
+    if (kin_store_verify(s, 2, NULL, &err) != 0) fail_msg("%s", err.text);
     return s;
 }
 
@@ -433,23 +436,72 @@ static void another_models_notes_are_not_believed(void **state) {
     assert_int_equal(tear_down((void **)&g), 0);
 }
 
-static void a_chunk_that_changed_in_place_is_found_where_there_is_a_doubt(void **state) {
+static void change_byte(const fixture *f, off_t at) {
+    int fd = open(f->path[0], O_RDWR);
+    assert_int_equal(pwrite(fd, "?", 1, at), 1);
+    close(fd);
+}
+
+static void a_chunk_that_changed_in_place_is_fetched_again(void **state) {
     fixture *f = *state;
     fill_store(f, 0, N_CHUNKS);
-    int fd = open(f->path[0], O_RDWR);
-    assert_int_equal(pwrite(fd, "?", 1, 11 * CHUNK + 5), 1);
-    close(fd);
+    change_byte(f, 11 * CHUNK + 5);
     kin_store *s = open_store(f, KIN_STORE_FILL);
-    kin_err err;
-    assert_true(kin_store_has(s, 11));
-    assert_int_equal(kin_store_recheck(s, 10, &err), 0);
-    assert_int_equal(kin_store_recheck(s, 11, &err), KIN_FAIL);
-    assert_non_null(strstr(err.text, f->path[0]));
-    assert_false(kin_store_has(s, 11));
-    assert_int_equal(kin_store_recheck(s, 11, &err), KIN_FAIL);
+    for (uint32_t i = 0; i < N_CHUNKS; i++) assert_int_equal(kin_store_has(s, i), i != 11);
     kin_store_close(s);
     assert_int_equal(count_after_open(f), N_CHUNKS - 1);
     fill_store(f, 11, 12);
+    assert_int_equal(count_after_open(f), N_CHUNKS);
+}
+
+static uint32_t count_unverified(const fixture *f, kin_store_mode mode) {
+    kin_store *s;
+    uint32_t n = 0;
+    assert_int_equal(kin_store_open(&s, f->folder, &f->manifest, mode, NULL), 0);
+    for (uint32_t i = 0; i < N_CHUNKS; i++) n += kin_store_has(s, i);
+    kin_store_close(s);
+    return n;
+}
+
+static void chunks_are_read_again_only_when_the_files_or_the_boot_are_others(void **state) {
+    fixture *f = *state;
+    fill_store(f, 0, 30);
+    assert_int_equal(count_unverified(f, KIN_STORE_READ), 30);
+    assert_int_equal(count_unverified(f, KIN_STORE_FILL), 30);
+    fill_store(f, 30, 50); // its own writing is no doubt
+    assert_int_equal(count_unverified(f, KIN_STORE_FILL), 50);
+    change_byte(f, 60 * CHUNK); // where no chunk is: who knows where else
+    assert_int_equal(count_unverified(f, KIN_STORE_FILL), 0);
+    assert_int_equal(count_after_open(f), 50);
+    assert_int_equal(count_unverified(f, KIN_STORE_FILL), 50);
+    unlink(f->checked); // as after another boot
+    assert_int_equal(count_unverified(f, KIN_STORE_FILL), 0);
+    assert_int_equal(count_after_open(f), 50);
+}
+
+static void writing_of_others_while_it_is_open_is_in_doubt_afterwards(void **state) {
+    fixture *f = *state;
+    kin_store *s = open_store(f, KIN_STORE_FILL);
+    put_well(s, 0, 20);
+    assert_int_equal(kin_store_sync(s, NULL), 0);
+    change_byte(f, 3 * CHUNK + 1);
+    kin_store_close(s);
+    assert_int_equal(count_after_open(f), 19);
+}
+
+static void verifying_ends_when_asked_to_and_goes_on_the_next_time(void **state) {
+    fixture *f = *state;
+    atomic_bool stop = true;
+    kin_store *s;
+    kin_err err;
+    fill_store(f, 0, N_CHUNKS);
+    unlink(f->checked);
+    assert_int_equal(kin_store_open(&s, f->folder, &f->manifest, KIN_STORE_FILL, &err), 0);
+    assert_int_equal(kin_store_verify(s, 1, &stop, &err), KIN_FAIL);
+    assert_false(kin_store_has(s, 0));
+    put_well(s, 0, 1); // as if it were fetched
+    assert_true(kin_store_has(s, 0));
+    kin_store_close(s);
     assert_int_equal(count_after_open(f), N_CHUNKS);
 }
 
@@ -576,7 +628,8 @@ static int use_small_disk(const fixture *f) {
     if (result != KIN_STORE_FAILED || n < 16 || !strstr(err.text, strerror(ENOSPC))) return 2;
     if (kin_store_has(s, n) || put(s, n, &err) != KIN_STORE_FAILED || put(s, 0, &err) != KIN_STORE_OK) return 3;
     kin_store_close(s);
-    if (kin_store_open(&s, f->folder, &f->manifest, KIN_STORE_FILL, &err) != 0) return 4;
+    if (kin_store_open(&s, f->folder, &f->manifest, KIN_STORE_FILL, &err) != 0 || kin_store_verify(s, 1, NULL, &err) != 0)
+        return 4;
     for (uint32_t i = 0; i < N_CHUNKS; i++) {
         uint8_t got[CHUNK];
         if (kin_store_has(s, i) != (i < n)) return 5;
@@ -624,7 +677,10 @@ int main(void) {
         STORE_TEST(a_file_in_place_of_another_is_noticed_by_its_size),
         STORE_TEST(a_damaged_record_loses_its_64_chunks_only),
         STORE_TEST(another_models_notes_are_not_believed),
-        STORE_TEST(a_chunk_that_changed_in_place_is_found_where_there_is_a_doubt),
+        STORE_TEST(a_chunk_that_changed_in_place_is_fetched_again),
+        STORE_TEST(chunks_are_read_again_only_when_the_files_or_the_boot_are_others),
+        STORE_TEST(writing_of_others_while_it_is_open_is_in_doubt_afterwards),
+        STORE_TEST(verifying_ends_when_asked_to_and_goes_on_the_next_time),
         STORE_TEST(one_fills_others_read),
         STORE_TEST(threads_put_and_read_at_once),
         STORE_TEST(a_killed_process_leaves_only_right_chunks),
