@@ -104,6 +104,7 @@ static int run(const join_options *o, const char *head) {
         if (head) jo.head = address;
         if (o->model) memcpy(jo.model_hash.bytes, manifest.hash, sizeof jo.model_hash.bytes);
         jo.id = self.id;
+        jo.run = self.run;
         jo.name = self.name;
         jo.n_advertise = self.n_advertise;
         memcpy(jo.advertise, self.advertise, sizeof jo.advertise);

@@ -160,7 +160,7 @@ static int run(const status_options *o, const char *head) {
     kin_net_self self;
     kin_err err;
     kin_observe_options oo = {.version = KIN_VERSION, .port = KIN_NET_PORT, .n_reports = 2, .stop = &kin_app_stop};
-    int rc = kin_net_identify(&self, &net, &err);
+    int rc = kin_net_identify_visitor(&self, &net, &err);
     if (rc == 0 && head) rc = kin_net_parse_address(head, address, sizeof address, &oo.port, &err);
     if (rc == 0) rc = kin_net_device_key(&oo.key, &net, &err);
     if (rc == 0) {

@@ -122,6 +122,7 @@ static int join(const kin_household *h, const char *name) {
     if (rc == 0) rc = kin_key_load(&o.key, key_file, &err);
     if (rc == 0) {
         o.id = self.id;
+        o.run = self.run;
         o.name = self.name;
         rc = kin_join_run(&o, &err);
     }

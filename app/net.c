@@ -1,8 +1,11 @@
 #include "app/net.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -10,7 +13,7 @@
 #include "pure/proto/label.h"
 #include "sys/whole_file.h"
 
-enum { MAX_PATH = 1024, MAX_TRIES = 3 };
+enum { MAX_PATH = 1024, MAX_PROCESSES = 16, MAX_TRIES = 3 };
 
 void kin_net_option_table(kin_net_options *o, kin_option table[KIN_NET_N_OPTIONS]) {
     const kin_option options[KIN_NET_N_OPTIONS] = {
@@ -58,35 +61,50 @@ static int new_id(kin_proto_id *id, kin_err *err) {
     return getentropy(id->bytes, sizeof id->bytes) == 0 ? 0 : kin_err_set(err, "no random numbers");
 }
 
-// Where the id cannot be kept, one for this run serves too: others then see another machine next time.
-static int load_id(kin_proto_id *id, const kin_net_options *o, kin_err *err) {
-    char path[MAX_PATH];
-    if (!path_beside_key(o, "device-id", path, sizeof path)) return new_id(id, err);
-    FILE *f = fopen(path, "rb");
-    size_t n = f ? fread(id->bytes, 1, sizeof id->bytes, f) : 0;
-    if (f) fclose(f);
-    if (n == sizeof id->bytes && !kin_proto_id_is_none(id)) return 0;
-    kin_err ignored;
-    if (new_id(id, err) != 0) return KIN_FAIL;
-    char *slash = strrchr(path, '/');
-    if (slash) {
-        *slash = '\0';
-        if (path[0]) kin_folder_make(path, &ignored);
-        *slash = '/';
-    }
-    kin_whole_file_write(path, id->bytes, sizeof id->bytes, &ignored);
-    return 0;
+// True: the id is in that file, which is this process's own until it ends. *is_taken: it is another one's.
+static bool hold_id(kin_proto_id *id, const char *path, bool *is_taken) {
+    kin_err err;
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    *is_taken = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    bool is_ours = fd >= 0 && !*is_taken;
+    bool is_there = is_ours && pread(fd, id->bytes, sizeof id->bytes, 0) == sizeof id->bytes && !kin_proto_id_is_none(id);
+    if (is_ours && !is_there) is_ours = new_id(id, &err) == 0 && pwrite(fd, id->bytes, sizeof id->bytes, 0) == sizeof id->bytes;
+    if (!is_ours && fd >= 0) close(fd); // else open until the process ends
+    return is_ours;
 }
 
-int kin_net_identify(kin_net_self *self, const kin_net_options *o, kin_err *err) {
+// Where the id cannot be kept, one for this run serves too: others then see another machine next time.
+static int load_id(kin_proto_id *id, const kin_net_options *o, kin_err *err) {
+    char path[MAX_PATH], name[32] = "device-id";
+    kin_err ignored;
+    if (!path_beside_key(o, "", path, sizeof path)) return new_id(id, err);
+    if (path[0]) kin_folder_make(path, &ignored);
+    bool is_taken = true;
+    for (int i = 2; is_taken && i <= MAX_PROCESSES + 1; i++) {
+        if (!path_beside_key(o, name, path, sizeof path)) break;
+        if (hold_id(id, path, &is_taken)) return 0;
+        snprintf(name, sizeof name, "device-id-%d", i);
+    }
+    return new_id(id, err);
+}
+
+static int name_self(kin_net_self *self, const kin_net_options *o, kin_err *err) {
     char host[256] = "device";
     *self = (kin_net_self){0};
     gethostname(host, sizeof host - 1);
     char *dot = strchr(host, '.');
     if (dot) *dot = '\0';
     kin_label_set(self->name, sizeof self->name - 1, o->name ? o->name : host);
-    if (o->advertise && split_addresses(self, o->advertise, err) != 0) return KIN_FAIL;
-    return load_id(&self->id, o, err);
+    if (getentropy(&self->run, sizeof self->run) != 0) return kin_err_set(err, "no random numbers");
+    return o->advertise ? split_addresses(self, o->advertise, err) : 0;
+}
+
+int kin_net_identify_visitor(kin_net_self *self, const kin_net_options *o, kin_err *err) {
+    return name_self(self, o, err) == 0 ? new_id(&self->id, err) : KIN_FAIL;
+}
+
+int kin_net_identify(kin_net_self *self, const kin_net_options *o, kin_err *err) {
+    return name_self(self, o, err) == 0 ? load_id(&self->id, o, err) : KIN_FAIL;
 }
 
 // ---- the key

@@ -19,9 +19,11 @@ enum { KIN_NET_N_OPTIONS = 5 }; // without an end: for a command's own table
 
 void kin_net_option_table(kin_net_options *o, kin_option table[KIN_NET_N_OPTIONS]);
 
-// This machine: its name, and an id that it makes once and keeps beside the key.
+// This machine: its name, and an id that it makes once and keeps beside the key. Of several processes with the same key file each
+// has an id of its own, in device-id, device-id-2, ...: the file is locked as long as the process lives.
 typedef struct kin_net_self {
     kin_proto_id id;
+    uint64_t run; // of this process
     char name[64];
     const char *advertise[KIN_PROTO_MAX_ADDRESSES];
     int n_advertise;
@@ -29,6 +31,8 @@ typedef struct kin_net_self {
 } kin_net_self;
 
 int kin_net_identify(kin_net_self *self, const kin_net_options *o, kin_err *err);
+// For who only looks: with an id for once.
+int kin_net_identify_visitor(kin_net_self *self, const kin_net_options *o, kin_err *err);
 
 // The head's key: the file's; without one a new code is made, shown on stderr, and its key kept.
 int kin_net_head_key(kin_key *key, const kin_net_options *o, kin_err *err);

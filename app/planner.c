@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "pure/plan/timeline.h"
 #include "pure/proto/id.h"
+#include "pure/proto/label.h"
 #include "sys/highs.h"
 
 // A plan and the devices it is about, as its question had them: the head first.
@@ -275,7 +276,7 @@ static void read_question(kin_planner *p, const kin_cluster_question *q) {
     if (q->facts) next->facts = *q->facts;
     for (int i = 0; i < q->n; i++) { // of who has told nothing of itself
         char *name = next->facts.devices[(i + 1) % q->n].name;
-        if (!name[0]) snprintf(name, KIN_FACTS_MAX_NAME, "%s", q->candidates[i].name);
+        if (!name[0]) kin_label_set(name, KIN_FACTS_MAX_NAME - 1, q->candidates[i].name);
     }
     next->facts.model = p->model;
     next->facts.work = p->work;

@@ -10,6 +10,7 @@
 #include "app/json_text.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "pure/proto/label.h"
 #include "sys/memory.h"
 #include "sys/whole_file.h"
 
@@ -69,7 +70,7 @@ static int measure(kin_device_facts *out, const kin_devices *devices, const char
 }
 
 static void make_ours(kin_device_facts *facts, const kin_devices *devices, const char *name) {
-    snprintf(facts->name, sizeof facts->name, "%s", name);
+    kin_label_set(facts->name, sizeof facts->name - 1, name);
     facts->has_gpu = facts->has_gpu && devices->gpu.backend;
     kin_profile_refresh(facts, devices, 0);
 }

@@ -13,6 +13,7 @@
 #include "engine/rates.h"
 #include "engine/stage.h"
 #include "model/blocks.h"
+#include "pure/proto/label.h"
 #include "sys/disk.h"
 #include "sys/memory.h"
 #include "sys/quota.h"
@@ -229,7 +230,7 @@ void kin_profile_refresh(kin_device_facts *facts, const kin_devices *devices, ui
 
 int kin_profile_measure(kin_device_facts *out, const kin_devices *devices, const kin_profile_options *o, kin_err *err) {
     *out = (kin_device_facts){.os = os_here(), .has_gpu = devices->gpu.backend != NULL};
-    snprintf(out->name, sizeof out->name, "%s", o->name ? o->name : "");
+    kin_label_set(out->name, sizeof out->name - 1, o->name ? o->name : "");
     if (out->has_gpu) out->uma = shares_memory(&devices->gpu);
     kin_profile_refresh(out, devices, o->memory);
     work w = {.devices = devices, .o = o, .facts = out, .patience = patience_here()};

@@ -199,7 +199,7 @@ static int open_notes(kin_store *s, kin_err *err) {
     if (s->notes_fd < 0 && errno == ENOENT) return kin_err_set(err, "%s: there is no copy of the model here", s->folder);
     if (s->notes_fd < 0) return kin_err_set(err, "%s: %s", path, strerror(errno));
     if (!s->fill || flock(s->notes_fd, LOCK_EX | LOCK_NB) == 0) return 0;
-    return kin_err_set(err, "%s: another kin is filling it", s->folder);
+    return kin_err_set(err, "%s: another kin is filling it; --cache DIR gives this one a folder of its own", s->folder);
 }
 
 // Whatever the file was before, it holds these notes afterwards, and its blocks are there.

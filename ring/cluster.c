@@ -83,7 +83,8 @@ static void on_lost(void *user, uint32_t number, const char *reason) {
 static void on_control(void *user, kin_link *link, const kin_proto_open *open) {
     kin_cluster *c = user;
     uint32_t number = kin_crew_add(c->crew, link);
-    kin_roster_hello hello = {.id = open->id, .name = open->name, .version = open->version, .features = open->features};
+    kin_roster_hello hello = {
+        .id = open->id, .run = open->run, .name = open->name, .version = open->version, .features = open->features};
     if (number) kin_cluster_act(c, &(kin_roster_event){.kind = KIN_ROSTER_JOINS, .link = number, .hello = &hello});
 }
 
@@ -415,6 +416,7 @@ static int open_roster(kin_cluster *c, kin_err *err) {
     clock_gettime(CLOCK_REALTIME, &wall);
     ro.id = c->o.id;
     snprintf(ro.version, sizeof ro.version, "%s", c->o.version);
+    kin_label_set(ro.name, sizeof ro.name - 1, c->o.name);
     memcpy(ro.model.bytes, c->o.manifest->hash, sizeof ro.model.bytes);
     ro.epoch_first = kin_epoch_at((uint64_t)wall.tv_sec, (uint32_t)wall.tv_nsec);
     ro.n_expected = c->o.n_expected;

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "engine/governor.h"
 #include "pure/proto/id.h"
+#include "pure/proto/label.h"
 
 enum {
     MEASURED_TICKS = 5, // of 100 ms, for the devices to answer
@@ -25,7 +26,7 @@ static void meeting_is_over(void *user, uint32_t link, const kin_proto_device *d
 // As all call it here.
 static void enter(kin_cluster *c, const kin_proto_id *id, const char *name, const kin_device_facts *measured) {
     kin_device_facts facts = *measured;
-    snprintf(facts.name, sizeof facts.name, "%s", name);
+    kin_label_set(facts.name, sizeof facts.name - 1, name);
     kin_ledger_set_device(c->ledger, id, &facts);
 }
 

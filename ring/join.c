@@ -259,6 +259,7 @@ static int open_all(kin_join *j, kin_err *err) {
     if (kin_parcels_open(&j->pool, N_PARCELS, err) != 0 || kin_parcel_queue_open(&j->in, err) != 0) return KIN_FAIL;
     if (kin_vitals_open(&j->vitals, err) != 0 || kin_inflow_open(&j->inflow, j->o.stop, err) != 0) return KIN_FAIL;
     kin_station_options so = {.id = j->o.id,
+                              .run = j->o.run,
                               .name = j->o.name,
                               .version = j->o.version,
                               .key = j->o.key,

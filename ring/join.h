@@ -13,6 +13,7 @@
 
 typedef struct kin_join_options {
     kin_proto_id id;
+    uint64_t run; // of this process: tells it from a copy of this machine (kin_proto_open)
     const char *name, *version;
     kin_key key;
     const char *head; // address; NULL: search for one

@@ -30,6 +30,7 @@ static void say_profile(kin_join *j, uint64_t memory) {
     kin_proto_message m = {.type = KIN_FRAME_PROFILE};
     if (!j->o.facts) return;
     m.profile.facts = *j->o.facts;
+    kin_label_set(m.profile.facts.name, sizeof m.profile.facts.name - 1, j->o.name);
     m.profile.facts.memory_bytes = (double)memory;
     kin_join_say(j, 0, &m);
 }

@@ -34,7 +34,8 @@ static void device_act(kin_sim *w, int node, const kin_member_action *a) {
     switch (a->kind) {
     case KIN_MEMBER_SEARCH: search(w, node); break;
     case KIN_MEMBER_CONNECT:
-        d->control = kin_sim_connect(w, node, KIN_SIM_HEAD, (kin_sim_message){.word = KIN_SIM_HELLO, .node = node});
+        d->control =
+            kin_sim_connect(w, node, KIN_SIM_HEAD, (kin_sim_message){.word = KIN_SIM_HELLO, .node = node, .value = d->life});
         break;
     case KIN_MEMBER_DROP:
         kin_sim_shut(w, d->control, 0);

@@ -160,7 +160,7 @@ void kin_sim_head_receive(kin_sim *w, int at, const kin_sim_message *m) {
     kin_sim_link *l = &w->links[at];
     kin_roster_event e = {.link = l->serial, .epoch = m->epoch, .stage = "loading", .reason = m->text};
     char name[16];
-    kin_roster_hello hello = {.id.bytes = {(uint8_t)m->node}, .name = name, .features = 1};
+    kin_roster_hello hello = {.id.bytes = {(uint8_t)m->node}, .run = m->value, .name = name, .features = 1};
     kin_proto_device facts = {.n_threads = 4, .model.bytes = {(uint8_t)m->value}};
     switch (m->word) {
     case KIN_SIM_HELLO:

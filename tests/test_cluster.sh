@@ -94,6 +94,20 @@ head eval --plan "$dir/plan.json" --batch 8 --chunk 8 --tokens "$tokens" --greed
 same "$dir/want.ids" "$dir/got.ids"
 same "$dir/want" "$dir/got"
 
+claim='two processes that share a key file are two devices, and none of them has the name of the head'
+join desk
+HOME=$dir/anna "$kin" join "127.0.0.1:$port" --name twin --key-file "$dir/anna/key" --listen 127.0.0.1 -t 1 --cache "$dir/twin" \
+    >>"$dir/twin.log" 2>&1 &
+pid_twin=$!
+pids="$pids $pid_twin"
+head eval --devices 5 --batch 8 --chunk 8 --tokens "$tokens" --greedy 24 --logits "$dir/got" >"$dir/got.ids"
+same "$dir/want.ids" "$dir/got.ids"
+says "$dir/head.log" "device 'desk-2' (stage . of 5) is ready"
+says "$dir/head.log" "device 'twin' (stage . of 5) is ready"
+says "$dir/head.log" "device 'anna' (stage . of 5) is ready"
+kill "$pid_desk" "$pid_twin"
+wait "$pid_desk" "$pid_twin"
+
 claim='a timeline: a row for each device, with bars, in a file that is whole'
 head run --plan "$dir/plan.json" -p 'Once upon a time' --temp 0 -n 12 --timeline "$dir/line.svg" >"$dir/line.txt"
 check [ "$(grep -c 'class="device"' "$dir/line.svg")" -eq 4 ]

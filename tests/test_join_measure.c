@@ -162,6 +162,22 @@ static void a_profile_comes_before_the_device_itself(void **state) {
     assert_string_equal(m->device.gpu, "RTX");
 }
 
+// 58 bytes; a profile has room for 47, which end inside of a character.
+static void a_long_name_is_cut_between_characters(void **state) {
+    (void)state;
+    static const char name[] = "Ноутбук-Александры-Викторовны";
+    static const kin_device_facts facts = {.name = "this machine"};
+    kin_proto_message m = {.type = KIN_FRAME_PROFILE};
+    open_head(&desk);
+    kin_join_options o = device_options(99, name, kin_station_port(desk.station));
+    start_device(&anna, &o, &facts);
+    m.profile = nth(&desk, 0)->profile; // it could be read
+    assert_int_equal(nth(&desk, 0)->type, KIN_FRAME_PROFILE);
+    assert_int_equal(strlen(m.profile.facts.name), 46);
+    assert_memory_equal(m.profile.facts.name, name, 46);
+    close_both(state);
+}
+
 static void without_facts_there_is_no_profile(void **state) {
     (void)state;
     const kin_proto_message *m = nth(&desk, 0);
@@ -228,6 +244,7 @@ static void what_a_lost_head_asked_for_is_forgotten(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_profile_comes_before_the_device_itself, open_both_with_facts, close_both),
+        cmocka_unit_test(a_long_name_is_cut_between_characters),
         cmocka_unit_test_setup_teardown(without_facts_there_is_no_profile, open_both, close_both),
         cmocka_unit_test_setup_teardown(a_device_measures_the_links_that_its_head_asks_for, open_both, close_both),
         cmocka_unit_test_setup_teardown(a_device_on_the_heads_machine_tells_where_others_reach_it, open_both, close_both),

@@ -304,6 +304,43 @@ static void a_busy_head_is_asked_again_slowly(void **state) {
     expect("connect to desk.local port 7577\n");
 }
 
+static void a_copy_asks_again_a_few_times_and_gives_up(void **state) {
+    (void)state;
+    static const char twin[] = "twin: 'anna' is here with the same identity";
+    begin("desk.local", 1);
+    tick();
+    forget();
+    refused(twin);
+    expect("drop: it was refused\nsay the head 'desk.local' refuses this device for now: twin: 'anna' is here with the same "
+           "identity\n");
+    wait_ms(2490);
+    expect("");
+    wait_ms(10);
+    expect("connect to desk.local port 7577\n");
+    refused(twin); // said already
+    expect("drop: it was refused\n");
+    wait_ms(2500);
+    forget();
+    refused(twin);
+    expect("drop: it was refused\n"
+           "give up: the head 'desk.local' refuses this device: twin: 'anna' is here with the same identity\n");
+    expect_state(KIN_MEMBER_GIVEN_UP);
+}
+
+static void who_was_restarted_is_taken_when_its_old_process_is_missed(void **state) {
+    (void)state;
+    static const char twin[] = "twin: 'anna' is here with the same identity";
+    begin("desk.local", 1);
+    for (int i = 0; i < 5; i++) { // each time anew
+        for (forget(); !strstr(trace, "connect");) wait_ms(10);
+        refused(twin);
+        wait_ms(2500);
+        accepted();
+        expect_state(KIN_MEMBER_JOINED);
+        lost("closed");
+    }
+}
+
 static void a_refusal_after_joining_ends_the_epoch(void **state) {
     (void)state;
     begin_ready();
@@ -581,6 +618,8 @@ int main(void) {
         STORY(a_head_that_throws_out_at_once_is_not_stormed),
         STORY(another_version_is_final),
         STORY(a_busy_head_is_asked_again_slowly),
+        STORY(a_copy_asks_again_a_few_times_and_gives_up),
+        STORY(who_was_restarted_is_taken_when_its_old_process_is_missed),
         STORY(a_refusal_after_joining_ends_the_epoch),
         STORY(the_same_work_is_reused_other_work_is_not),
         STORY(a_preparation_outlives_its_epoch),

@@ -334,17 +334,17 @@ static void nobody_waits_for_who_said_goodbye(void **state) {
     expect("ask 2: tower\n");
 }
 
-static void a_restarted_device_replaces_itself(void **state) {
+static void a_device_that_connects_anew_replaces_itself(void **state) {
     (void)state;
     begin_with_two();
     request(KIN_ROSTER_BEGINS);
     hello(20, 1, "tower", "1.0", 3);
     expect("drop 11: the same device has joined again on a newer link\n"
-           "say device 'tower' (stage 1 of 2) is lost: it was restarted or has connected anew\n"
-           "fail: device 'tower' (stage 1 of 2) is lost: it was restarted or has connected anew\n"
+           "say device 'tower' (stage 1 of 2) is lost: it has connected anew\n"
+           "fail: device 'tower' (stage 1 of 2) is lost: it has connected anew\n"
            "close ring 1\n"
            "end 1 to 12\n"
-           "say plan 1 is over: device 'tower' (stage 1 of 2) is lost: it was restarted or has connected anew\n"
+           "say plan 1 is over: device 'tower' (stage 1 of 2) is lost: it has connected anew\n"
            "accept 20\n");
     of_link(KIN_ROSTER_LOST, 11, "closed"); // the old link's end, late
     expect("");
@@ -352,6 +352,44 @@ static void a_restarted_device_replaces_itself(void **state) {
     expect("say device 'tower' has joined\n");
     wait_ms(250);
     expect("ask 2: tower laptop\n");
+}
+
+static void hello_of(uint32_t link, uint8_t id, uint64_t run, const char *name) {
+    kin_roster_hello h = {.id = {{id}}, .run = run, .name = name, .version = "1.0", .features = 3};
+    step((kin_roster_event){.kind = KIN_ROSTER_JOINS, .link = link, .hello = &h});
+}
+
+static void a_copy_of_a_device_is_refused_and_the_first_one_stays(void **state) {
+    (void)state;
+    begin_default();
+    hello_of(11, 1, 700, "tower");
+    facts(11, 0);
+    forget();
+    hello_of(12, 1, 800, "tower");
+    expect("refuse 12: twin: 'tower' is here with the same identity; if its disk or configuration was copied, delete the file "
+           "device-id "
+           "beside its key on one of the two and start it again\n"
+           "say device 'tower' is refused: 'tower' is here with the same identity; if its disk or configuration was copied, "
+           "delete the "
+           "file device-id beside its key on one of the two and start it again\n");
+    assert_int_equal(kin_roster_device_at(roster, 0)->link, 11);
+    hello_of(13, 1, 700, "tower"); // the same process by a new link
+    expect_words("accept 13\n");
+    of_link(KIN_ROSTER_LOST, 13, "nothing was heard for 1500 ms");
+    forget();
+    hello_of(14, 1, 800, "tower"); // after a restart, when the first one is missed
+    expect("accept 14\n");
+}
+
+static void the_heads_name_is_nobody_elses(void **state) {
+    (void)state;
+    kin_roster_options o = kin_roster_options_default();
+    snprintf(o.name, sizeof o.name, "desk");
+    begin(o);
+    joins(11, 1, "desk");
+    joins(12, 2, "desk");
+    assert_string_equal(kin_roster_device_at(roster, 0)->name, "desk-2");
+    assert_string_equal(kin_roster_device_at(roster, 1)->name, "desk-3");
 }
 
 static void who_joins_during_a_request_waits_for_its_end(void **state) {
@@ -703,7 +741,9 @@ int main(void) {
         STORY(what_does_not_fit_without_it_waits_and_says_so),
         STORY(a_policy_may_wait_for_ever),
         STORY(nobody_waits_for_who_said_goodbye),
-        STORY(a_restarted_device_replaces_itself),
+        STORY(a_device_that_connects_anew_replaces_itself),
+        STORY(a_copy_of_a_device_is_refused_and_the_first_one_stays),
+        STORY(the_heads_name_is_nobody_elses),
         STORY(who_joins_during_a_request_waits_for_its_end),
         STORY(the_same_plan_changes_nothing),
         STORY(an_answer_about_who_is_gone_is_not_used),

@@ -12,6 +12,8 @@
 
 #define MS ((uint64_t)1000000)
 
+enum { N_TWINS = 3 }; // refusals in a row, then there is one
+
 // Something that is tried again and again.
 typedef struct retry {
     uint64_t wait_ns; // the next one; 0: the shortest
@@ -38,6 +40,7 @@ struct kin_member {
     char head[64]; // its name, or its address as long as that is all we know
     retry control;
     kin_time tried_at, joined_at;
+    int n_twins;                           // times in a row that it was refused for another process with its identity
     char trouble[KIN_MEMBER_SENTENCE / 2]; // why there is no head
 
     uint32_t epoch;      // in force, 0: none
@@ -61,6 +64,7 @@ kin_member_options kin_member_options_default(void) {
         .connect_ns = 4000 * MS,
         .steady_ns = 5000 * MS,
         .refused_ns = 30000 * MS,
+        .twin_ns = 2500 * MS,
         .progress_ns = 250 * MS,
         .back_ns = 700 * MS,
         .relay_ns = 2000 * MS,
@@ -172,6 +176,7 @@ static void take_accepted(kin_member *m, const kin_member_event *event) {
     if (m->state != KIN_MEMBER_CONNECTING || !m->control.is_trying) return;
     kin_label_set(m->head, sizeof m->head - 1, event->name);
     m->joined_at = m->now;
+    m->n_twins = 0;
     set_state(m, KIN_MEMBER_JOINED);
     act(m, KIN_MEMBER_SEND_FACTS);
     say(m, KIN_LOG_INFO, "joined the head '%s'", m->head);
@@ -185,15 +190,17 @@ static void take_refused(kin_member *m, const char *reason) {
     kin_member_action *drop = act(m, KIN_MEMBER_DROP);
     snprintf(drop->text, sizeof drop->text, "it was refused");
     m->control.is_trying = false;
-    if (kin_refusal_is_final(kin_refusal_of(reason))) {
+    kin_refusal refusal = kin_refusal_of(reason);
+    m->n_twins = refusal == KIN_REFUSAL_TWIN ? m->n_twins + 1 : 0;
+    if (kin_refusal_is_final(refusal) || m->n_twins == N_TWINS) {
         set_state(m, KIN_MEMBER_GIVEN_UP);
         kin_member_action *give_up = act(m, KIN_MEMBER_GIVE_UP);
         snprintf(give_up->text, sizeof give_up->text, "the head '%s' refuses this device: %s", m->head, m->trouble);
         return;
     }
-    m->control.at = m->now + m->options.refused_ns;
+    m->control.at = m->now + (m->n_twins > 0 ? m->options.twin_ns : m->options.refused_ns);
     set_state(m, KIN_MEMBER_IS_REFUSED);
-    say(m, KIN_LOG_WARN, "the head '%s' refuses this device for now: %s", m->head, m->trouble);
+    if (m->n_twins <= 1) say(m, KIN_LOG_WARN, "the head '%s' refuses this device for now: %s", m->head, m->trouble);
 }
 
 // ---- the shard

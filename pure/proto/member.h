@@ -43,6 +43,7 @@ typedef struct kin_member_options {
     uint64_t connect_ns;  // from CONNECT to the head's answer (4 s: more than the link's own limit)
     uint64_t steady_ns;   // after so long with a head the waits begin at the shortest again (5 s)
     uint64_t refused_ns;  // before asking again who refused (30 s)
+    uint64_t twin_ns;     // the same where another process has this identity: one that is dead is missed by then (2.5 s)
     uint64_t progress_ns; // between two reports of progress (250 ms)
     uint64_t back_ns;     // for the previous member to get through, before this one opens the link to it (700 ms)
     uint64_t relay_ns;    // for a hop to open either way, before it is tried by way of the head (2 s)

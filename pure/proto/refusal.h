@@ -12,6 +12,7 @@ typedef enum kin_refusal {
     KIN_REFUSAL_MODEL,    // "model": it brings another model file
     KIN_REFUSAL_BUSY,     // "busy": no place now
     KIN_REFUSAL_IDENTITY, // "identity": it says to be the head itself
+    KIN_REFUSAL_TWIN,     // "twin": another process has its identity; asked again a few times, for that one may be dead
     KIN_REFUSAL_OTHER,    // any other word
 } kin_refusal;
 

@@ -89,6 +89,7 @@ static void forget_member(kin_roster *r, int i) {
 }
 
 static bool name_is_taken(const kin_roster *r, const char *name, int but) {
+    if (strcmp(r->options.name, name) == 0) return true;
     for (int i = 0; i < KIN_ROSTER_DEVICES; i++) {
         if (i != but && r->devices[i].state != KIN_DEVICE_NONE && strcmp(r->devices[i].name, name) == 0) return true;
     }
@@ -132,6 +133,8 @@ static void say_refused(kin_roster *r, uint32_t link, kin_refusal refusal, const
 
 // ---- joining
 
+#define HOW_TO_MEND "if its disk or configuration was copied, delete the file device-id beside its key %s and start it again"
+
 // Fills `reason` and says true where the device may not join at all.
 static bool is_unfit(const kin_roster *r, const kin_roster_hello *hello, kin_refusal *refusal, char *reason, size_t n) {
     char version[KIN_ROSTER_NAME];
@@ -139,7 +142,7 @@ static bool is_unfit(const kin_roster *r, const kin_roster_hello *hello, kin_ref
     uint32_t missing = r->options.features & ~hello->features;
     if (kin_proto_id_equal(&hello->id, &r->options.id) || kin_proto_id_is_none(&hello->id)) {
         *refusal = KIN_REFUSAL_IDENTITY;
-        snprintf(reason, n, "it has the head's own identity or none");
+        snprintf(reason, n, "it has the head's own identity, or none; " HOW_TO_MEND, "on it");
     } else if (strcmp(version, r->options.version) != 0) {
         *refusal = KIN_REFUSAL_VERSION;
         snprintf(reason, n, "the head is kin %s, the device is kin %s; they must be the same", r->options.version, version);
@@ -152,13 +155,13 @@ static bool is_unfit(const kin_roster *r, const kin_roster_hello *hello, kin_ref
     return true;
 }
 
-// The same device on a newer link: it was restarted, or its side noticed a break before ours did.
+// The same process on a newer link: its side noticed a break before ours did.
 static void replace(kin_roster *r, int i) {
     kin_roster_action *drop = kin_roster_act(r, KIN_ROSTER_DROP);
     drop->link = r->devices[i].link;
     drop->device = i;
     snprintf(drop->text, sizeof drop->text, "the same device has joined again on a newer link");
-    part(r, i, KIN_DEVICE_LOST, "it was restarted or has connected anew");
+    part(r, i, KIN_DEVICE_LOST, "it has connected anew");
 }
 
 static int place_for(kin_roster *r, const kin_roster_hello *hello) {
@@ -182,7 +185,14 @@ static void take_join(kin_roster *r, const kin_roster_event *event) {
         return;
     }
     int i = find_id(r, &hello->id);
-    if (i >= 0 && find_link(r, r->devices[i].link) == i) replace(r, i);
+    bool is_there = i >= 0 && find_link(r, r->devices[i].link) == i;
+    if (is_there && r->devices[i].run != hello->run) {
+        snprintf(reason, sizeof reason, "'%s' is here with the same identity; " HOW_TO_MEND, r->devices[i].name,
+                 "on one of the two");
+        say_refused(r, event->link, KIN_REFUSAL_TWIN, hello->name, reason);
+        return;
+    }
+    if (is_there) replace(r, i);
     i = place_for(r, hello);
     if (i < 0) {
         snprintf(reason, sizeof reason, "%d devices are there already, which is the most", KIN_ROSTER_DEVICES);
@@ -191,6 +201,7 @@ static void take_join(kin_roster *r, const kin_roster_event *event) {
     }
     kin_roster_set_state(r, i, KIN_DEVICE_GREETED);
     r->devices[i].link = event->link;
+    r->devices[i].run = hello->run;
     kin_roster_action *accept = kin_roster_act(r, KIN_ROSTER_ACCEPT);
     accept->link = event->link;
     accept->device = i;

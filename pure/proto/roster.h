@@ -43,6 +43,7 @@ typedef struct kin_roster kin_roster;
 
 typedef struct kin_roster_options {
     kin_proto_id id;               // the head's
+    char name[KIN_ROSTER_NAME];    // the head's
     char version[KIN_ROSTER_NAME]; // of the program; devices must have the same
     uint32_t features;             // bits that a device must have
     kin_proto_hash model;          // the model's content hash; zeros: not known yet, see KIN_ROSTER_MODEL
@@ -68,6 +69,7 @@ void kin_roster_free(kin_roster *roster);
 
 typedef struct kin_roster_hello {
     kin_proto_id id;
+    uint64_t run; // of its process
     const char *name, *version;
     uint32_t features;
 } kin_roster_hello;
@@ -169,7 +171,8 @@ typedef enum kin_device_state {
 typedef struct kin_roster_device {
     kin_device_state state;
     kin_proto_id id;
-    char name[KIN_ROSTER_NAME]; // of nobody else
+    uint64_t run;
+    char name[KIN_ROSTER_NAME]; // of nobody else, the head neither
     uint32_t link;
     kin_proto_device facts;
     kin_proto_progress progress;
