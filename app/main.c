@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "app/app.h"
+#include "app/bus_error.h"
 #include "app/manual.h"
 #include "app/session.h"
 #include "app/suggest.h"
@@ -125,6 +126,7 @@ int main(int argc, char **argv) {
     if (argc > 0) kin_app_name = argv[0];
     spin_less(argv);
     kin_app_catch_interrupts();
+    kin_bus_error_watch();
     kin_log_set_sink(write_log, NULL);
     if (read_environment() != 0) return KIN_EXIT_USAGE;
     return kin_app_close_stdout(run(argc, argv));

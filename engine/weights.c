@@ -120,6 +120,13 @@ static int check_block(kin_weights *w, int i_block, kin_err *err) {
     return 0;
 }
 
+static int acquire_unit(kin_weights *w, const kin_weights_unit *u, const uint8_t **ptrs, kin_err *err) {
+    int n = kin_stream_acquire(w->stream, w->i_next_stream, ptrs, err);
+    if (n >= 0) return n;
+    const char *path = u->pack ? kin_packed_path(w->packed) : kin_gguf_file_path(w->model->gguf, u->pieces[0].i_file);
+    return kin_err_prefix(err, "%s", path);
+}
+
 int kin_weights_acquire(kin_weights *w, int i_block, kin_err *err) {
     if (w->is_landing) return kin_weights_acquire_landing(w, i_block, err);
     if (!w->streaming) return check_block(w, i_block, err);
@@ -127,7 +134,7 @@ int kin_weights_acquire(kin_weights *w, int i_block, kin_err *err) {
     for (; in_block(w, w->i_next_stream, i_block); w->i_next_stream++) {
         const uint8_t *ptrs[KIN_STREAM_MAX_EXTENTS];
         kin_weights_unit *u = &w->units[w->stream_units[w->i_next_stream]];
-        int n_extents = kin_stream_acquire(w->stream, w->i_next_stream, ptrs, err);
+        int n_extents = acquire_unit(w, u, ptrs, err);
         if (n_extents < 0) return KIN_FAIL;
         if (u->pack && kin_weights_check(w, u, n_extents > 0 ? ptrs[0] : u->base, err) != 0) return KIN_FAIL;
         if (n_extents == 0) kin_weights_point_at_mapping(u);

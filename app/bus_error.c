@@ -1,0 +1,87 @@
+#include "app/bus_error.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "app/app.h"
+
+// ---- /proc/self/maps: "7f00-7f20 r--s 00000000 fe:01 1234    /a/b", a line for each mapping
+
+typedef struct reader {
+    int fd;
+    char bytes[512];
+    size_t n, next;
+} reader;
+
+// The next byte; -1 at the end.
+static int get(reader *r) {
+    if (r->next == r->n) {
+        ssize_t got = read(r->fd, r->bytes, sizeof r->bytes);
+        if (got <= 0) return -1;
+        r->n = (size_t)got;
+        r->next = 0;
+    }
+    return (unsigned char)r->bytes[r->next++];
+}
+
+// A hexadecimal number and the byte behind it, which is returned.
+static int get_number(reader *r, uintptr_t *number) {
+    *number = 0;
+    for (;;) {
+        int c = get(r), digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+        if (digit < 0) return c;
+        *number = *number * 16 + (uintptr_t)digit;
+    }
+}
+
+// The rest of a line: what stands from its first '/' on. False: nothing does.
+static bool get_path(reader *r, char *path, size_t n) {
+    size_t len = 0;
+    for (int c = get(r); c >= 0 && c != '\n'; c = get(r)) {
+        if ((len == 0 && c != '/') || len + 1 >= n) continue;
+        path[len++] = c < 0x20 || c == 0x7f ? '?' : (char)c;
+    }
+    path[len] = '\0';
+    return len > 0;
+}
+
+bool kin_bus_error_find(int maps_fd, uintptr_t at, char *path, size_t n) {
+    reader r = {.fd = maps_fd};
+    uintptr_t begin, end;
+    while (get_number(&r, &begin) == '-') {
+        get_number(&r, &end);
+        bool has_path = get_path(&r, path, n);
+        if (at >= begin && at < end) return has_path;
+    }
+    return false;
+}
+
+// ---- the signal
+
+static void say(const char *text) {
+    if (write(STDERR_FILENO, text, strlen(text)) < 0) return;
+}
+
+static void on_bus_error(int sig, siginfo_t *info, void *context) {
+    static atomic_bool is_said;
+    static char path[1024];
+    (void)context;
+    while (atomic_exchange(&is_said, true)) pause(); // another thread says it, and ends all of them
+    int maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    if (maps >= 0 && kin_bus_error_find(maps, (uintptr_t)info->si_addr, path, sizeof path)) {
+        say("\nkin: ");
+        say(path);
+        say(": is shorter than when it was opened, or its disk failed: bring the whole file back and start again\n");
+        _exit(KIN_EXIT_FAILED);
+    }
+    signal(sig, SIG_DFL);
+    raise(sig);
+}
+
+void kin_bus_error_watch(void) {
+    struct sigaction action = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO};
+    sigaction(SIGBUS, &action, NULL);
+}

@@ -1,0 +1,46 @@
+#!/bin/sh
+# A model or a file of prepacked weights that is cut while it is used: a sentence that names it, and no signal.
+#
+#   test_cut.sh PATH_TO_KIN      (mkmodel lies beside it)
+set -u
+# shellcheck source=tests/checks.sh
+. "$(dirname "$0")/checks.sh"
+
+# cut NAME FILE OPTION...: a prompt, then FILE is cut, then another prompt.
+cut() {
+    claim=$1 file=$2
+    shift 2
+    : >"$out"
+    rm -f "$dir/prompts"
+    mkfifo "$dir/prompts"
+    "$kin" run --lines -m "$dir/m.gguf" -n 4 --ignore-eos "$@" <"$dir/prompts" >"$out" 2>"$err" &
+    pid=$!
+    exec 3>"$dir/prompts"
+    echo 'a b c' >&3
+    n_waits=0
+    while [ ! -s "$out" ] && [ $n_waits -lt 60 ]; do # until it writes
+        sleep 0.5
+        n_waits=$((n_waits + 1))
+    done
+    for path in $file; do truncate -s 4096 "$path"; done
+    echo 'd e f' >&3
+    exec 3>&-
+    wait $pid
+    got=$?
+    n_checks=$((n_checks + 1))
+    [ $got -le 1 ] || fail "status $got" # a read that fails is an error of its prompt, a mapping the end of all
+    says "$err" "$(basename "$path"): "
+}
+
+"$mkmodel" --preset tiny --layers 2 --vocab 300 --type f16 -o "$dir/m.gguf" >/dev/null || exit 1
+cut 'a model that is cut while it is mapped is named' "$dir/m.gguf"
+
+"$mkmodel" --preset 551m-32l --layers 3 --vocab 4000 -o "$dir/m.gguf" >/dev/null 2>&1 || exit 1
+status 0 "$kin" run -m "$dir/m.gguf" -p 'a' -n 1
+if ls "$dir"/cache/kin/*.pack >/dev/null 2>&1; then
+    cut 'prepacked weights that are cut while they are mapped are named' "$dir/cache/kin/*.pack"
+    rm -f "$dir"/cache/kin/*
+    status 0 "$kin" run -m "$dir/m.gguf" -p 'a' -n 1 --memory 45M --ctx 128 --batch 16
+    cut 'and while they are streamed' "$dir/cache/kin/*.pack" --memory 45M --ctx 128 --batch 16
+fi
+tally
