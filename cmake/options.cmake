@@ -40,7 +40,8 @@ function(kin_layer name)
 endfunction()
 
 # kin_kernels(LAYER FOLDER): the .c files of FOLDER join the layer once for each back-end of this processor's family: BACKEND FLAGS...,
-# where FOLDER/simd_BACKEND.h has the vectors (or that of another back-end, which looks at the flags: BACKEND=HEADER).
+# where kernels/simd/simd_BACKEND.h has the vectors (or that of another back-end, which looks at the flags: BACKEND=HEADER). They are
+# those of kernels/backends.h.
 function(kin_kernels layer folder)
     set(backends "scalar")
     if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
@@ -56,10 +57,10 @@ function(kin_kernels layer folder)
         list(POP_FRONT words name)
         string(REGEX REPLACE ".*=" "" header ${name})
         string(REGEX REPLACE "=.*" "" id ${name})
-        add_library(kin_kernels_${id} OBJECT ${sources})
-        target_compile_options(kin_kernels_${id} PRIVATE -iquote ${PROJECT_SOURCE_DIR} -O3 -ffp-contract=off ${words})
-        target_compile_definitions(kin_kernels_${id} PRIVATE SIMD_ID=${id} SIMD_HEADER="${folder}/simd_${header}.h")
-        target_sources(kin_${layer} PRIVATE $<TARGET_OBJECTS:kin_kernels_${id}>)
+        add_library(kin_${layer}_${id} OBJECT ${sources})
+        target_compile_options(kin_${layer}_${id} PRIVATE -iquote ${PROJECT_SOURCE_DIR} -O3 -ffp-contract=off ${words})
+        target_compile_definitions(kin_${layer}_${id} PRIVATE SIMD_ID=${id} SIMD_HEADER="kernels/simd/simd_${header}.h")
+        target_sources(kin_${layer} PRIVATE $<TARGET_OBJECTS:kin_${layer}_${id}>)
     endforeach()
 endfunction()
 

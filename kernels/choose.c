@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/backends.h"
 #include "kernels/kernels.h"
 
 #if defined(__x86_64__)
@@ -11,24 +12,10 @@
 #include <sys/auxv.h>
 #endif
 
-extern const kin_kernels kin_kernels_scalar;
-#if defined(__x86_64__)
-extern const kin_kernels kin_kernels_avx2, kin_kernels_avxvnni, kin_kernels_avx512;
-#elif defined(__aarch64__)
-extern const kin_kernels kin_kernels_neon;
-#endif
-
-// Best first.
-static const kin_kernels *const all[] = {
-#if defined(__x86_64__)
-    &kin_kernels_avx512,
-    &kin_kernels_avxvnni,
-    &kin_kernels_avx2,
-#elif defined(__aarch64__)
-    &kin_kernels_neon,
-#endif
-    &kin_kernels_scalar,
-};
+#define DECLARE(name) extern const kin_kernels kin_kernels_##name;
+#define ADDRESS(name) &kin_kernels_##name,
+KIN_BACKENDS(DECLARE)
+static const kin_kernels *const all[] = {KIN_BACKENDS(ADDRESS)};
 
 #if defined(__x86_64__)
 // What compilers' names of features do not have yet.
@@ -65,6 +52,8 @@ bool kin_kernels_can_run(const kin_kernels *k) {
     }
 #elif defined(__aarch64__)
     if (k == &kin_kernels_neon) return has_dot_product();
+#elif defined(__wasm__)
+    if (k == all[0]) return true; // the module would not have been loaded
 #endif
     return k == &kin_kernels_scalar;
 }

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
+#include "bits/bits.h"
 #include "kernels/kernels.h"
 #include "kernels/panel.h"
 #include "ref/dequant.h"
@@ -302,6 +303,34 @@ static void the_bits_are_those_that_are_written_down(void **state) {
     assert_true(same);
 }
 
+// The other processors' are checked by tools/kernels.
+static void back_ends_compute_the_bits_of_the_table(void **state) {
+    (void)state;
+    for (int i = 0; kin_kernels_at(i); i++) {
+        const kin_kernels *k = kin_kernels_at(i);
+        for (int j = 0; kin_kernels_can_run(k) && kin_bits_at(j); j++) {
+            const kin_bits_case *c = kin_bits_at(j);
+            uint64_t got = c->compute(k, c->what);
+            if (got != c->expected) fail_msg("%s: %s: %016llx", k->name, c->name, (unsigned long long)got);
+        }
+    }
+}
+
+static void columns_that_cannot_be_rounded_make_the_row_no_number(void **state) {
+    (void)state;
+    const float values[] = {INFINITY, -INFINITY, NAN};
+    kin_act act;
+    for (int i = 0; kin_kernels_at(i); i++) {
+        for (int j = 0; kin_kernels_can_run(kin_kernels_at(i)) && j < 3; j++) {
+            float x[KIN_ACT_COLUMNS] = {1, 2, 3};
+            x[77] = values[j];
+            kin_kernels_at(i)->quantize(KIN_ACT_256, KIN_ACT_COLUMNS, 1, x, &act, 0, 1);
+            assert_true(isnan(act.d[0]));
+            assert_int_equal(act.q[77], 0);
+        }
+    }
+}
+
 // ---- packing
 
 static void check_slices(const world *w) {
@@ -339,6 +368,8 @@ int main(void) {
         cmocka_unit_test(a_row_has_the_same_bits_in_every_batch),
         cmocka_unit_test(every_split_of_the_panels_gives_the_same_bits),
         cmocka_unit_test(the_bits_are_those_that_are_written_down),
+        cmocka_unit_test(back_ends_compute_the_bits_of_the_table),
+        cmocka_unit_test(columns_that_cannot_be_rounded_make_the_row_no_number),
         cmocka_unit_test(a_slice_of_panels_packs_to_a_slice),
         cmocka_unit_test(matrices_that_do_not_fit_have_no_kernel),
     };

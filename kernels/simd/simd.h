@@ -10,12 +10,16 @@
 //   vb         16 lanes of 4 bytes     vs      sums of products of bytes, of 16 or 32 bits for each lane
 //   vscale     16 factors for a vs
 //
+//   vf_max(a, b)             a > b ? a : b
 //   vf_sum(a)                lanes i and i + 8 are added, then i and i + 4, i + 2, i + 1
+//   vf_greatest(a)           of 16 numbers; something where one is not a number
 //   vf_store_f16(p, a)       rounds to nearest, ties to even
+//   vi_store_i8(p, a)        of -128 to 127
 //   vb_store_s8(p, a)        stores signed bytes as vi_dot_s8 wants them
 //   vb_shr(a, n), vb_shl     by 16-bit units or by bytes: bits that cross bytes must be masked away by the caller
 //   vb_lookup(table, a)      table[byte], bytes below 16
-//   vs_dot(s, w, x)          each lane: s + its 4 bytes of w (0 to 127) times x[0..3]. With a vs of 16 bits, SIMD_SUB_MOST
+//   vs_dot(s, w, x)          x is -127 to 127 in all products; each lane: s + its 4 bytes of w (0 to 127) times x[0..3]. With a
+//   vs of 16 bits, SIMD_SUB_MOST
 //                            bounds its magnitude: after n additions it is at most n * 2 * 127 * (the largest byte of w)
 //   vi_add_scaled(a, s, f)   a + s * f
 //   vi_from_vs(s)            s in 32 bits
@@ -70,12 +74,21 @@ SIMD_INLINE vf vf_exp(vf x) {
     return x;
 }
 
-// n values, a multiple of 16, rounded to bytes, and their scale: x = d * q.
+// n values, a multiple of 16, rounded to bytes, and their scale: x = d * q. Where one is infinite or not a number, d is not a
+// number: so will be what it is multiplied with, on every back-end.
 static inline float simd_round_s8(const float *x, int n, int8_t *q) {
-    vf most = vf_zero();
-    for (int i = 0; i < n; i += 16) most = vf_max(most, vf_abs(vf_load(x + i)));
+    vf most = vf_zero(), zeros = vf_zero();
+    for (int i = 0; i < n; i += 16) {
+        most = vf_max(most, vf_abs(vf_load(x + i)));
+        zeros = vf_add(zeros, vf_mul(vf_load(x + i), vf_zero()));
+    }
+    float zero = vf_sum(zeros), greatest = vf_greatest(most);
+    if (zero != 0) {
+        memset(q, 0, (size_t)n);
+        return zero;
+    }
     // Of numbers below 2^-100 nothing is left: the factor for the smallest of them would be infinite.
-    float greatest = vf_greatest(most), inverse = greatest > 0x1p-100f ? 127 / greatest : 0;
+    float inverse = greatest > 0x1p-100f ? 127 / greatest : 0;
     for (int i = 0; i < n; i += 16) vi_store_i8(q + i, vi_round(vf_mul(vf_load(x + i), vf_set1(inverse))));
     return greatest / 127;
 }

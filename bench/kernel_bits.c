@@ -1,0 +1,43 @@
+// Checks that every back-end of the CPU kernels that can run here computes the bits of the table (bits/bits.h): under an emulator
+// or as a module of WebAssembly, where the tests' libraries are not. Exit 1: one does not.
+//
+//   kernel_bits [--write]    --write: prints the cases' hashes of the scalar back-end, for the table
+#include <stdio.h>
+#include <string.h>
+
+#include "bits/bits.h"
+
+static int check(const kin_kernels *k) {
+    int n = 0, n_wrong = 0;
+    for (const kin_bits_case *c; (c = kin_bits_at(n)); n++) {
+        uint64_t hash = c->compute(k, c->what);
+        if (hash == c->expected) continue;
+        printf("%s: %s: %016llx, expected %016llx\n", k->name, c->name, (unsigned long long)hash,
+               (unsigned long long)c->expected);
+        n_wrong++;
+    }
+    printf("%s: %d of %d cases have the bits that they should have\n", k->name, n - n_wrong, n);
+    return n_wrong;
+}
+
+static void write_table(const kin_kernels *k) {
+    for (int i = 0; kin_bits_at(i); i++) {
+        const kin_bits_case *c = kin_bits_at(i);
+        printf("%s: 0x%016llx\n", c->name, (unsigned long long)c->compute(k, c->what));
+    }
+}
+
+int main(int argc, char **argv) {
+    const bool write = argc > 1 && strcmp(argv[1], "--write") == 0;
+    int n_wrong = 0;
+    for (int i = 0; kin_kernels_at(i); i++) {
+        const kin_kernels *k = kin_kernels_at(i);
+        bool last = !kin_kernels_at(i + 1); // scalar
+        if (!kin_kernels_can_run(k)) continue;
+        if (!write)
+            n_wrong += check(k);
+        else if (last)
+            write_table(k);
+    }
+    return n_wrong > 0;
+}

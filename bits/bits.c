@@ -1,0 +1,226 @@
+#include "bits/bits.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/rng.h"
+#include "bits/primitives.h"
+#include "kernels/panel.h"
+
+enum { COLUMNS = 768, ROWS = 48, BATCH = 13 };
+
+uint64_t kin_bits_hash_f32(const float *x, size_t n, uint64_t seed) {
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &x[i], sizeof bits);
+        if ((bits & 0x7fffffff) > 0x7f800000) bits = 0x7fc00000;
+        seed = kin_hash64(&bits, sizeof bits, seed);
+    }
+    return seed;
+}
+
+// ---- the vectors' functions
+
+#define CALL(id)                                                                                                                 \
+    if (strcmp(k->name, #id) == 0) return kin_primitive_bits_##id((kin_primitive)which);
+
+static uint64_t primitive(const kin_kernels *k, int which) {
+    KIN_BACKENDS(CALL)
+    kin_assert(!"a back-end without a name");
+}
+
+// ---- activations
+
+// [BATCH, columns] of many magnitudes; the last rows are those that are not rounded as usual.
+static float *activations(kin_rng *rng, int columns) {
+    float *x = malloc(sizeof(float) * BATCH * (size_t)columns);
+    kin_assert(x);
+    for (int i = 0; i < BATCH * columns; i++) {
+        float v = (float)(int)(kin_rng_u64(rng) % 4001) / 1000.0f - 2;
+        switch (i / columns) {
+        case BATCH - 6: v = v < 0 ? -1 : 1; break; // all are 127 or -127
+        case BATCH - 5: v *= 1e30f; break;
+        case BATCH - 4: v *= 1e-38f; break; // subnormal
+        case BATCH - 3: v *= 0; break;
+        case BATCH - 2: v = i % columns == 5 ? v / 0.0f : v; break;
+        case BATCH - 1: v = i % columns == 300 ? 0.0f / 0.0f : v; break;
+        }
+        x[i] = v;
+    }
+    return x;
+}
+
+static uint64_t rounded(const kin_kernels *k, int kind) {
+    const int columns = kind == KIN_ACT_256 ? COLUMNS : COLUMNS + 96,
+              n_blocks = (columns + KIN_ACT_COLUMNS - 1) / KIN_ACT_COLUMNS;
+    kin_rng rng;
+    kin_rng_seed(&rng, 1);
+    float *x = activations(&rng, columns);
+    kin_act *act = calloc(1, kin_act_bytes(columns, BATCH));
+    kin_assert(act);
+    k->quantize((kin_act_kind)kind, columns, BATCH, x, act, 0, n_blocks * BATCH);
+    uint64_t hash = 0;
+    for (int i = 0; i < n_blocks * BATCH; i++) {
+        hash = kin_hash64(act[i].q, sizeof act[i].q + sizeof act[i].sum, hash);
+        hash = kin_bits_hash_f32(act[i].d, 8, hash);
+    }
+    free(act);
+    free(x);
+    return hash;
+}
+
+// ---- products
+
+// Where a type's blocks have their factors: f16 of a row. -1: none.
+typedef struct format {
+    int type, columns, bytes, d, d_min;
+} format;
+
+static const format formats[] = {
+    {KIN_TYPE_Q4_K, 256, 144, 0, 2},
+    {KIN_TYPE_Q6_K, 256, 210, 208, -1},
+    {KIN_TYPE_Q8_0, 32, 34, 0, -1},
+    {KIN_TYPE_Q4_0, 32, 18, 0, -1},
+};
+
+// Three panels: any bytes at all; any weights with factors that are small; the largest weights.
+static void random_weights(kin_rng *rng, const format *f, int columns, uint8_t *w) {
+    const int row_bytes = columns / f->columns * f->bytes;
+    for (int i = 0; i < ROWS * row_bytes; i += f->bytes) {
+        uint64_t pick = kin_rng_u64(rng);
+        int panel = i / row_bytes / KIN_PANEL_ROWS;
+        for (int j = 0; j < f->bytes; j++) {
+            uint8_t largest[] = {0xff, 0x80, 0x7f, 0};
+            w[i + j] = panel == 2 ? largest[pick % 4] : (uint8_t)(kin_rng_u64(rng) >> 32);
+            if (f->d < 0) w[i + j] &= (uint8_t)(j % 2 ? 0xbf : 0xff); // f16, bf16: finite, at most 2
+        }
+        if (panel == 0) continue;
+        if (f->d >= 0) w[i + f->d + 1] = (uint8_t)(0x14 + pick / 4 % 8);
+        if (f->d_min >= 0) w[i + f->d_min + 1] = (uint8_t)(0x14 + pick / 32 % 8);
+    }
+}
+
+// All rows at once, and in the sizes of batch that kernels take apart.
+static uint64_t product(const kin_kernels *k, int type) {
+    const format *f = formats;
+    while (f->type != type) f++;
+    const int columns = f->columns == 256 ? COLUMNS : COLUMNS + 96;
+    const size_t bytes = (size_t)(ROWS * columns / f->columns * f->bytes);
+    kin_rng rng;
+    kin_rng_seed(&rng, (uint64_t)type);
+    uint8_t *raw = malloc(bytes), *packed = malloc(bytes);
+    float *x = activations(&rng, columns), *y = malloc(sizeof(float) * ROWS * BATCH);
+    kin_act *act = malloc(kin_act_bytes(columns, BATCH));
+    kin_assert(raw && packed && act && y);
+    random_weights(&rng, f, columns, raw);
+    if (kin_kernel_packs(type)) kin_kernel_pack(type, columns, ROWS, raw, packed);
+
+    kin_matrix m = {.type = type, .columns = columns, .rows = ROWS, .data = kin_kernel_packs(type) ? packed : raw};
+    uint64_t hash = 0;
+    for (int i = 0, n = 1; i < BATCH; i += n, n = n < BATCH - i - n ? n + 1 : BATCH - i - n) {
+        const float *rows = x + i * columns;
+        int64_t n_blocks = (columns + KIN_ACT_COLUMNS - 1) / KIN_ACT_COLUMNS;
+        k->quantize(kin_kernel_act_kind(type), columns, n, rows, act, 0, n_blocks * n);
+        k->matmul(&m, act, rows, n, y + i * ROWS, ROWS, 0, ROWS / KIN_PANEL_ROWS);
+    }
+    hash = kin_bits_hash_f32(y, ROWS * BATCH, hash);
+    free(raw);
+    free(packed);
+    free(x);
+    free(y);
+    free(act);
+    return hash;
+}
+
+// ---- attention
+
+enum { N_HEAD = 8, N_HEAD_KV = 2, POSITIONS = 700, QUERIES = 30, KV_BLOCKS = (POSITIONS + KIN_KV_CELLS - 1) / KIN_KV_CELLS };
+
+static float *random_floats(kin_rng *rng, size_t n, float size) {
+    float *x = malloc(n * sizeof *x);
+    kin_assert(x);
+    for (size_t i = 0; i < n; i++) x[i] = size * (float)((int)(kin_rng_u64(rng) % 4001) - 2000) / 2000.0f;
+    return x;
+}
+
+// The hash of the cache, and of what the last positions of a sequence see, in a window or not.
+static uint64_t attention_of(const kin_kernels *k, const kin_kv_layout *kv) {
+    const int width = N_HEAD_KV * kv->head_dim, q_width = N_HEAD * kv->head_dim;
+    const size_t bytes = KV_BLOCKS * kin_kv_block_bytes(kv), n_out = QUERIES * (size_t)q_width;
+    kin_rng rng;
+    kin_rng_seed(&rng, (uint64_t)kv->head_dim);
+    float *k_rows = random_floats(&rng, POSITIONS * (size_t)width, 1),
+          *v_rows = random_floats(&rng, POSITIONS * (size_t)width, 2);
+    float *q = random_floats(&rng, n_out, 3), *out = malloc(n_out * sizeof *out);
+    uint8_t *cache = aligned_alloc(64, 2 * bytes);
+    kin_assert(out && cache);
+    memset(cache, 0, 2 * bytes);
+
+    int32_t cells[POSITIONS], blocks[KV_BLOCKS], n_cells[QUERIES], first_cells[QUERIES];
+    const int32_t *tables[QUERIES];
+    for (int i = 0; i < KV_BLOCKS; i++) blocks[i] = KV_BLOCKS - 1 - i;
+    for (int i = 0; i < POSITIONS; i++) cells[i] = blocks[i / KIN_KV_CELLS] * KIN_KV_CELLS + i % KIN_KV_CELLS;
+    for (int i = 0; i < QUERIES; i++) {
+        n_cells[i] = POSITIONS - QUERIES + i + 1;
+        first_cells[i] = i % 3 ? 0 : n_cells[i] - 100;
+        tables[i] = blocks;
+    }
+    kin_kv_rows rows = {*kv, cache, cache + bytes, k_rows, v_rows, width, width, cells};
+    kin_attention a = {.kv = *kv,
+                       .k = cache,
+                       .v = cache + bytes,
+                       .n_head = N_HEAD,
+                       .scale = 0.125f,
+                       .n_rows = QUERIES,
+                       .q = q,
+                       .ldq = q_width,
+                       .n_cells = n_cells,
+                       .first_cells = first_cells,
+                       .blocks = tables,
+                       .out = out,
+                       .ldo = q_width};
+    k->kv_store(&rows, 0, POSITIONS);
+    k->attend(&a, 0, kin_attention_plan(&a, 1));
+    uint64_t hash = kin_bits_hash_f32(out, n_out, kin_hash64(cache, 2 * bytes, 0));
+    free(k_rows);
+    free(v_rows);
+    free(q);
+    free(out);
+    free(cache);
+    return hash;
+}
+
+static uint64_t attention(const kin_kernels *k, int type) {
+    const int dims[] = {64, 96, 128, 256};
+    uint64_t hash = 0;
+    for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
+        uint64_t h = attention_of(k, &(kin_kv_layout){type, N_HEAD_KV, dims[i]});
+        hash = kin_hash64(&h, sizeof h, hash);
+    }
+    return hash;
+}
+
+// ---- the table
+
+static const kin_bits_case cases[] = {
+    {"floats", 0xac4e318b36362a6f, primitive, KIN_PRIMITIVE_FLOATS},
+    {"halves", 0x54dbc3472acfdcf4, primitive, KIN_PRIMITIVE_HALVES},
+    {"round", 0xa185412dbf07a36f, primitive, KIN_PRIMITIVE_ROUND},
+    {"exp", 0xf07406eccd21eff6, primitive, KIN_PRIMITIVE_EXP},
+    {"integers", 0xcf80bf98dfafb349, primitive, KIN_PRIMITIVE_INTEGERS},
+    {"bytes", 0x4878cbd18f6b16a6, primitive, KIN_PRIMITIVE_BYTES},
+    {"dots", 0xc77426993f685094, primitive, KIN_PRIMITIVE_DOTS},
+    {"quantize 256", 0x5871abd2ba12cc57, rounded, KIN_ACT_256},
+    {"quantize 32", 0x4ddf4a47b3810172, rounded, KIN_ACT_32},
+    {"matmul Q4_K", 0xab6ef8da726c09f8, product, KIN_TYPE_Q4_K},
+    {"matmul Q6_K", 0x8387dfba14091606, product, KIN_TYPE_Q6_K},
+    {"matmul Q8_0", 0xec79b4f01ad83d36, product, KIN_TYPE_Q8_0},
+    {"matmul Q4_0", 0x550f678704f30c09, product, KIN_TYPE_Q4_0},
+    {"attention F16", 0xccc4a143415b9800, attention, KIN_TYPE_F16},
+    {"attention Q8_0", 0x5d5fb2e4b8952684, attention, KIN_TYPE_Q8_0},
+};
+
+const kin_bits_case *kin_bits_at(int i) {
+    return i >= 0 && i < (int)(sizeof cases / sizeof *cases) ? &cases[i] : NULL;
+}

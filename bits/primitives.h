@@ -1,0 +1,20 @@
+// What every function of kernels/simd/simd.h gives for fixed inputs, those at the edges of their contract among them. Each group
+// is a hash; bits/simd/ computes it, once for each back-end.
+#pragma once
+
+#include <stdint.h>
+
+#include "kernels/backends.h"
+
+typedef enum kin_primitive {
+    KIN_PRIMITIVE_FLOATS, // any bits: infinities, subnormal numbers and what is not a number
+    KIN_PRIMITIVE_HALVES,
+    KIN_PRIMITIVE_ROUND,
+    KIN_PRIMITIVE_EXP,
+    KIN_PRIMITIVE_INTEGERS,
+    KIN_PRIMITIVE_BYTES,
+    KIN_PRIMITIVE_DOTS,
+} kin_primitive;
+
+#define KIN_PRIMITIVE_BITS(id) uint64_t kin_primitive_bits_##id(kin_primitive which);
+KIN_BACKENDS(KIN_PRIMITIVE_BITS)
