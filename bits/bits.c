@@ -72,16 +72,15 @@ static uint64_t rounded(const kin_kernels *k, int kind) {
 
 // ---- products
 
-// Where a type's blocks have their factors: f16 of a row. -1: none.
+// Where a type's blocks have their factors, f16. -1: none. d == -1: a weight is a float.
 typedef struct format {
     int type, columns, bytes, d, d_min;
 } format;
 
 static const format formats[] = {
-    {KIN_TYPE_Q4_K, 256, 144, 0, 2},
-    {KIN_TYPE_Q6_K, 256, 210, 208, -1},
-    {KIN_TYPE_Q8_0, 32, 34, 0, -1},
-    {KIN_TYPE_Q4_0, 32, 18, 0, -1},
+    {KIN_TYPE_Q4_K, 256, 144, 0, 2}, {KIN_TYPE_Q6_K, 256, 210, 208, -1}, {KIN_TYPE_Q8_0, 32, 34, 0, -1},
+    {KIN_TYPE_Q4_0, 32, 18, 0, -1},  {KIN_TYPE_F16, 1, 2, -1, -1},       {KIN_TYPE_BF16, 1, 2, -1, -1},
+    {KIN_TYPE_F32, 1, 4, -1, -1},
 };
 
 // Three panels: any bytes at all; any weights with factors that are small; the largest weights.
@@ -93,7 +92,7 @@ static void random_weights(kin_rng *rng, const format *f, int columns, uint8_t *
         for (int j = 0; j < f->bytes; j++) {
             uint8_t largest[] = {0xff, 0x80, 0x7f, 0};
             w[i + j] = panel == 2 ? largest[pick % 4] : (uint8_t)(kin_rng_u64(rng) >> 32);
-            if (f->d < 0) w[i + j] &= (uint8_t)(j % 2 ? 0xbf : 0xff); // f16, bf16: finite, at most 2
+            if (f->d < 0) w[i + j] &= (uint8_t)(j % 2 ? 0xbf : 0xff); // finite, below 2
         }
         if (panel == 0) continue;
         if (f->d >= 0) w[i + f->d + 1] = (uint8_t)(0x14 + pick / 4 % 8);
@@ -121,7 +120,7 @@ static uint64_t product(const kin_kernels *k, int type) {
     for (int i = 0, n = 1; i < BATCH; i += n, n = n < BATCH - i - n ? n + 1 : BATCH - i - n) {
         const float *rows = x + i * columns;
         int64_t n_blocks = (columns + KIN_ACT_COLUMNS - 1) / KIN_ACT_COLUMNS;
-        k->quantize(kin_kernel_act_kind(type), columns, n, rows, act, 0, n_blocks * n);
+        if (f->d >= 0) k->quantize(kin_kernel_act_kind(type), columns, n, rows, act, 0, n_blocks * n);
         k->matmul(&m, act, rows, n, y + i * ROWS, ROWS, 0, ROWS / KIN_PANEL_ROWS);
     }
     hash = kin_bits_hash_f32(y, ROWS * BATCH, hash);
@@ -217,8 +216,11 @@ static const kin_bits_case cases[] = {
     {"matmul Q6_K", 0x8387dfba14091606, product, KIN_TYPE_Q6_K},
     {"matmul Q8_0", 0xec79b4f01ad83d36, product, KIN_TYPE_Q8_0},
     {"matmul Q4_0", 0x550f678704f30c09, product, KIN_TYPE_Q4_0},
-    {"attention F16", 0xccc4a143415b9800, attention, KIN_TYPE_F16},
-    {"attention Q8_0", 0x5d5fb2e4b8952684, attention, KIN_TYPE_Q8_0},
+    {"matmul F16", 0xbad2e62bd404223c, product, KIN_TYPE_F16},
+    {"matmul BF16", 0xd08e9152631a597e, product, KIN_TYPE_BF16},
+    {"matmul F32", 0x11bb3512ecba1554, product, KIN_TYPE_F32},
+    {"attention F16", 0xa66d9508be6485e8, attention, KIN_TYPE_F16},
+    {"attention Q8_0", 0x220b46d4b7095f3f, attention, KIN_TYPE_Q8_0},
 };
 
 const kin_bits_case *kin_bits_at(int i) {

@@ -18,9 +18,9 @@
 //   vb_store_s8(p, a)        stores signed bytes as vi_dot_s8 wants them
 //   vb_shr(a, n), vb_shl     by 16-bit units or by bytes: bits that cross bytes must be masked away by the caller
 //   vb_lookup(table, a)      table[byte], bytes below 16
-//   vs_dot(s, w, x)          x is -127 to 127 in all products; each lane: s + its 4 bytes of w (0 to 127) times x[0..3]. With a
-//   vs of 16 bits, SIMD_SUB_MOST
-//                            bounds its magnitude: after n additions it is at most n * 2 * 127 * (the largest byte of w)
+//   vs_dot(s, w, x)          each lane: s + its 4 bytes of w (0 to 127) times x[0..3]. With a vs of 16 bits, SIMD_SUB_MOST
+//                            bounds its magnitude: after n additions it is at most n * 2 * 127 * (the largest byte of w).
+//                            Here and in vi_dot_s8 x is -127 to 127
 //   vi_add_scaled(a, s, f)   a + s * f
 //   vi_from_vs(s)            s in 32 bits
 //   vi_dot_s8(a, w, x)       each lane: a + its 4 signed bytes of w times x[0..3], plus SIMD_S8_BIAS * (x[0] + ... + x[3])

@@ -1,0 +1,14 @@
+// Runs a WebAssembly program: node tools/wasi.js PROGRAM [ARGUMENT...]. Exit 77: this node does not know its instructions.
+'use strict';
+const { readFileSync } = require('fs');
+const { WASI } = require('wasi');
+
+const [program, ...args] = process.argv.slice(2);
+const bytes = readFileSync(program);
+if (!WebAssembly.validate(bytes)) {
+  console.log(`${program}: node ${process.version} does not know its instructions`);
+  process.exit(77);
+}
+const wasi = new WASI({ version: 'preview1', args: [program, ...args], env: process.env, returnOnExit: true });
+const instance = new WebAssembly.Instance(new WebAssembly.Module(bytes), wasi.getImportObject ? wasi.getImportObject() : { wasi_snapshot_preview1: wasi.wasiImport });
+process.exitCode = wasi.start(instance);
