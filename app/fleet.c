@@ -138,7 +138,6 @@ int kin_fleet_open(kin_fleet *f, const kin_fleet_options *o, const kin_fleet_bas
                               .paths = f->paths,
                               .devices = base->devices,
                               .shard = base->shard,
-                              .repack = base->repack,
                               .model_name = base->model_name,
                               .timeline = base->timeline,
                               .facts = base->facts,

@@ -38,7 +38,6 @@ typedef struct kin_fleet_base {
     const kin_model *model;
     const kin_devices *devices;
     kin_shard_options shard;
-    bool repack;
     const char *model_name; // for people
     kin_timeline *timeline; // NULL: none
     const char *cache_dir;  // for content hashes; NULL: none

@@ -44,6 +44,8 @@ void kin_session_option_tables(kin_session_options *o, kin_session_tables *table
         {KIN_OPTION_FLAG, "no-cache", 0, &o->no_cache, NULL, "keep no prepacked weights on disk", 0, 0},
         {KIN_OPTION_FLAG, "no-repack", 0, &o->no_repack, NULL,
          "use the weights as the file has them (slower, nothing to prepare)", 0, 0},
+        {KIN_OPTION_STRING, "kernels", 0, &o->kernels, "WHOSE", "what computes on the CPU: kin (default), or for comparison ggml",
+         0, 0},
         {KIN_OPTION_FLAG, "no-flash", 0, &o->no_flash, NULL, "do not use the fused attention operator", 0, 0},
         {0},
     };
@@ -325,7 +327,6 @@ static int open_fleet(kin_session *s, const kin_session_options *o, const kin_sh
                            .model = &s->model,
                            .devices = &s->devices,
                            .shard = *so,
-                           .repack = !o->no_repack,
                            .model_name = s->model_name,
                            .timeline = s->timeline,
                            .cache_dir = s->cache_dir[0] ? s->cache_dir : NULL};
@@ -333,6 +334,12 @@ static int open_fleet(kin_session *s, const kin_session_options *o, const kin_sh
     if (kin_fleet_open(&s->fleet, &o->fleet, &base, err) != 0) return KIN_FAIL;
     s->planner = s->fleet.planner;
     return 0;
+}
+
+static int parse_kernels(const char *name, bool *ggml, kin_err *err) {
+    *ggml = name && strcmp(name, "ggml") == 0;
+    if (!name || *ggml || strcmp(name, "kin") == 0) return 0;
+    return kin_err_set(err, "--kernels is kin or ggml, not '%s'", name);
 }
 
 static void warn_of_long_context(const kin_session *s) {
@@ -363,6 +370,7 @@ int kin_session_open(kin_session *s, const kin_session_options *o, int n_ctx, ki
     kin_device_options dopts = kin_device_options_defaults();
     dopts.n_threads = o->n_threads;
     dopts.repack = !o->no_repack;
+    if (parse_kernels(o->kernels, &dopts.ggml_kernels, err) != 0) return KIN_FAIL;
     dopts.gpu = kin_windows_n_gpu_layers(&so.windows) > 0;
     dopts.gpu_if_any = o->only_looks || (o->fleet.cluster && wants_facts(o)) || looks_for_gpu(s, o);
     dopts.stop = &kin_app_stop;

@@ -19,6 +19,7 @@ typedef struct kin_session_options {
     int n_batch;
     const char *kv_type; // "f16" or "q8_0"
     bool no_repack;
+    const char *kernels; // "kin" or "ggml"; NULL: kin
     bool no_flash;
     bool no_cache;
     uint64_t memory;       // 0: what the machine can spare
@@ -37,7 +38,7 @@ typedef struct kin_session_options {
 
 kin_session_options kin_session_options_defaults(void);
 
-enum { KIN_SESSION_N_OPTIONS = 15 }; // with the table's end
+enum { KIN_SESSION_N_OPTIONS = 16 }; // with the table's end
 
 // Fills tables whose values point into `o`: what concerns this machine, and what concerns others.
 typedef struct kin_session_tables {

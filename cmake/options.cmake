@@ -14,6 +14,7 @@ option(KIN_FUZZ "build the fuzz targets (clang only)" OFF)
 
 add_compile_options(-Wall -Wextra -Wpointer-arith -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wformat=2)
 add_compile_options(-UNDEBUG) # assertions stay in every build
+add_compile_options(-ffp-contract=off) # the same bits from every compiler and processor
 add_compile_definitions(_GNU_SOURCE KIN_VERSION="${PROJECT_VERSION}")
 if(KIN_WERROR)
     add_compile_options(-Werror)

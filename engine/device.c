@@ -82,7 +82,7 @@ static ggml_backend_buffer_type_t find_repack_buft(ggml_backend_dev_t dev) {
 
 static void describe_variant(kin_devices *ds) {
     size_t n = sizeof ds->cpu_variant;
-    int used = snprintf(ds->cpu_variant, n, "ggml %s", ggml_version());
+    int used = snprintf(ds->cpu_variant, n, "%sggml %s", ds->cpu.kernels ? "panels 1, " : "", ggml_version());
     ggml_backend_get_features_t get = (ggml_backend_get_features_t)device_proc(ds->cpu.dev, "ggml_backend_get_features");
     for (struct ggml_backend_feature *f = get ? get(ggml_backend_dev_backend_reg(ds->cpu.dev)) : NULL; f && f->name; f++) {
         if (used > 0 && (size_t)used < n) used += snprintf(ds->cpu_variant + used, n - (size_t)used, " %s=%s", f->name, f->value);
@@ -101,6 +101,7 @@ static int open_cpu(kin_devices *ds, const kin_device_options *o, kin_err *err) 
         (ggml_backend_set_abort_callback_t)device_proc(dev, "ggml_backend_set_abort_callback");
     if (set_abort && o->stop) set_abort(ds->cpu.backend, stop_requested, o->stop);
     if (o->repack) ds->cpu.repack_buft = find_repack_buft(dev);
+    if (o->repack && !o->ggml_kernels && !(ds->cpu.kernels = kin_kernels_choose(err))) return KIN_FAIL;
     describe_variant(ds);
     return 0;
 }
@@ -119,7 +120,7 @@ int kin_devices_open(kin_devices *ds, const kin_device_options *o, kin_err *err)
     else
         pthread_once(&cpu_once, load_cpu);
 
-    *ds = (kin_devices){0};
+    *ds = (kin_devices){.options = *o};
     bool ok = open_cpu(ds, o, err) == 0;
     if (ok && (o->gpu || o->gpu_if_any)) ok = open_gpu(ds, err) == 0 || !o->gpu;
     if (!ok) kin_devices_close(ds);
@@ -138,7 +139,7 @@ void kin_devices_close(kin_devices *ds) {
     *ds = (kin_devices){0};
 }
 
-bool kin_device_can_repack(const kin_device *cpu, int type, const int64_t ne[3]) {
+static bool can_repack(const kin_device *cpu, int type, const int64_t ne[3]) {
     if (!cpu->repack_buft || ne[1] == 1) return false;
     // ggml answers for an operation whose weight sits in a buffer of that kind; an empty one will do.
     struct ggml_init_params params = {.mem_size = 8 * ggml_tensor_overhead(), .no_alloc = true};
@@ -157,4 +158,10 @@ bool kin_device_can_repack(const kin_device *cpu, int type, const int64_t ne[3])
     ggml_backend_buffer_free(empty);
     ggml_free(ctx);
     return can;
+}
+
+kin_layout kin_device_layout(const kin_device *cpu, int type, const int64_t ne[3]) {
+    if (cpu->kernels && ne[1] > 1 && kin_kernel_has(type, ne[0], ne[1]))
+        return kin_kernel_packs(type) ? KIN_LAYOUT_PANELS : KIN_LAYOUT_PLAIN;
+    return can_repack(cpu, type, ne) ? KIN_LAYOUT_REPACK : KIN_LAYOUT_PLAIN;
 }

@@ -9,12 +9,14 @@
 #include <stdbool.h>
 
 #include "base/err.h"
+#include "kernels/kernels.h"
 
 typedef struct kin_device_options {
     int n_threads;     // 0: one per physical core
     bool gpu;          // open the first GPU; an error if there is none, unless:
     bool gpu_if_any;   // open it if there is one
     bool repack;       // give CPU weights the layout that this CPU multiplies fastest
+    bool ggml_kernels; // compute with ggml's kernels alone, for comparison. kin's need `repack`
     atomic_bool *stop; // NULL, or: once true, a running computation ends early with an error
 } kin_device_options;
 
@@ -24,7 +26,8 @@ typedef struct kin_device {
     ggml_backend_t backend;
     ggml_backend_dev_t dev;
     ggml_backend_buffer_type_t buft;        // where weights, caches and activations of this device live
-    ggml_backend_buffer_type_t repack_buft; // the CPU's faster layout for weights; NULL if off or unknown
+    ggml_backend_buffer_type_t repack_buft; // ggml's faster layout for the CPU's weights; NULL if off or unknown
+    const kin_kernels *kernels;             // kin's own kernels for the CPU; NULL: not used
     bool is_gpu;
     char name[64]; // "CPU", "Vulkan0"
 } kin_device;
@@ -33,6 +36,7 @@ typedef struct kin_devices {
     kin_device cpu;
     kin_device gpu; // backend NULL if not opened
     int n_threads;
+    kin_device_options options; // what they were opened with
     char cpu_variant[256]; // what decides the packed layout: ggml's version and the CPU features it uses
 } kin_devices;
 
@@ -42,5 +46,12 @@ void kin_devices_close(kin_devices *devices);
 // There is none to compute on from now on.
 void kin_devices_close_gpu(kin_devices *devices);
 
-// Whether this CPU has a faster layout for a weight of this type and shape (ne: as kin_weight_shape gives it).
-bool kin_device_can_repack(const kin_device *cpu, int type, const int64_t ne[3]);
+// How the CPU's weights lie in memory.
+typedef enum kin_layout {
+    KIN_LAYOUT_PLAIN,  // as in the file
+    KIN_LAYOUT_PANELS, // kin_kernel_pack
+    KIN_LAYOUT_REPACK, // as ggml wants it, of repack_buft
+} kin_layout;
+
+// The layout that this CPU multiplies fastest, for a weight of this type and shape (ne: as kin_weight_shape gives it).
+kin_layout kin_device_layout(const kin_device *cpu, int type, const int64_t ne[3]);

@@ -4,21 +4,20 @@
 #include <string.h>
 #include <sys/mman.h>
 
-// Attention's cost is per cell it looks at, a new graph's per change of that number: 64 makes both negligible.
-enum { USED_STEP = 64 };
-
 static const ggml_fp16_t f16_zero = 0x0000, f16_minus_infinity = 0xfc00;
 
-typedef struct cell {
+// 64 cells: positions 64 * index .. 64 * index + 63 of a sequence.
+typedef struct block {
     int32_t seq; // -1: free
-    int32_t pos;
-} cell;
+    int index;
+    uint64_t used; // bit i: position 64 * index + i has been placed
+} block;
 
 struct kin_kv {
     kin_kv_options o;
-    cell *cells;    // [n_ctx]
-    int n_used;     // one more than the highest used cell
-    int first_free; // no free cell is below
+    block *blocks; // [n_blocks]
+    int n_blocks;
+    int n_tokens; // placed
 
     struct ggml_context *cpu_ctx, *gpu_ctx;
     struct ggml_tensor **k, **v; // [n_layer] of the model; NULL for layers of others
@@ -33,7 +32,7 @@ static int64_t n_embd_kv(const kin_hparams *hp) {
 
 uint64_t kin_kv_bytes(const kin_hparams *hp, const kin_kv_options *o) {
     uint64_t row = ggml_row_size(o->type, n_embd_kv(hp));
-    return 2 * row * (uint64_t)o->n_ctx * (uint64_t)kin_windows_n_layers(&o->windows);
+    return 2 * row * (uint64_t)kin_kv_n_cells(o->n_ctx) * (uint64_t)kin_windows_n_layers(&o->windows);
 }
 
 // Fresh pages from the OS are zero and cost nothing until a token is written: a long context is paid for as it fills.
@@ -79,13 +78,14 @@ int kin_kv_open(kin_kv **out, const kin_hparams *hp, const kin_kv_options *o,
     kin_kv *kv = calloc(1, sizeof *kv);
     if (!kv) return kin_err_set(err, "out of memory");
     kv->o = *o;
-    kv->cells = malloc((size_t)o->n_ctx * sizeof *kv->cells);
+    kv->n_blocks = kin_kv_n_cells(o->n_ctx) / KIN_KV_CELLS;
+    kv->blocks = malloc((size_t)kv->n_blocks * sizeof *kv->blocks);
     kv->k = calloc((size_t)hp->n_layer, sizeof *kv->k);
     kv->v = calloc((size_t)hp->n_layer, sizeof *kv->v);
     struct ggml_init_params params = {.mem_size = (2 * n_layer + 1) * ggml_tensor_overhead(), .no_alloc = true};
     kv->cpu_ctx = ggml_init(params);
     kv->gpu_ctx = ggml_init(params);
-    if (!kv->cells || !kv->k || !kv->v || !kv->cpu_ctx || !kv->gpu_ctx) {
+    if (!kv->blocks || !kv->k || !kv->v || !kv->cpu_ctx || !kv->gpu_ctx) {
         kin_err_set(err, "out of memory");
         goto fail;
     }
@@ -96,8 +96,8 @@ int kin_kv_open(kin_kv **out, const kin_hparams *hp, const kin_kv_options *o,
             const kin_device *device = device_of(user, il);
             if (device->is_gpu) gpu = device;
             struct ggml_context *ctx = device->is_gpu ? kv->gpu_ctx : kv->cpu_ctx;
-            kv->k[il] = ggml_new_tensor_2d(ctx, o->type, n_embd_kv(hp), o->n_ctx);
-            kv->v[il] = ggml_new_tensor_2d(ctx, o->type, n_embd_kv(hp), o->n_ctx);
+            kv->k[il] = ggml_new_tensor_2d(ctx, o->type, n_embd_kv(hp), kin_kv_n_cells(o->n_ctx));
+            kv->v[il] = ggml_new_tensor_2d(ctx, o->type, n_embd_kv(hp), kin_kv_n_cells(o->n_ctx));
         }
     }
     if (alloc_cpu(kv, err) != 0 || alloc_gpu(kv, gpu, err) != 0) goto fail;
@@ -119,7 +119,7 @@ void kin_kv_close(kin_kv *kv) {
     if (kv->gpu_ctx) ggml_free(kv->gpu_ctx);
     free(kv->k);
     free(kv->v);
-    free(kv->cells);
+    free(kv->blocks);
     free(kv);
 }
 
@@ -134,97 +134,110 @@ bool kin_batch_has(const kin_batch *batch, int32_t seq, int32_t begin, int32_t e
     return false;
 }
 
-static int next_free(const kin_kv *kv, int from) {
-    while (from < kv->o.n_ctx && kv->cells[from].seq >= 0) from++;
-    return from;
-}
-
-static int refuse_twice(int32_t seq, int32_t pos, kin_err *err) {
-    return kin_err_set(err, "position %d of sequence %d is in the KV cache already", (int)pos, (int)seq);
-}
-
-// A batch is nearly always one sequence in ascending order, which has nothing twice.
-static bool is_ascending(const kin_batch *batch) {
-    for (int i = 1; i < batch->n_tokens; i++) {
-        if (seq_of(batch, i) != seq_of(batch, 0) || batch->pos[i] <= batch->pos[i - 1]) return false;
+static block *find_block(const kin_kv *kv, int32_t seq, int index) {
+    for (int i = 0; i < kv->n_blocks; i++) {
+        if (kv->blocks[i].seq == seq && kv->blocks[i].index == index) return &kv->blocks[i];
     }
-    return true;
+    return NULL;
 }
 
-static int check_batch(const kin_batch *batch, kin_err *err) {
-    if (is_ascending(batch)) return 0;
-    for (int i = 1; i < batch->n_tokens; i++) {
-        kin_batch before = *batch;
-        before.n_tokens = i;
-        if (kin_batch_has(&before, seq_of(batch, i), batch->pos[i], batch->pos[i] + 1))
-            return refuse_twice(seq_of(batch, i), batch->pos[i], err);
+static block *find_free(const kin_kv *kv) {
+    for (int i = 0; i < kv->n_blocks; i++) {
+        if (kv->blocks[i].seq < 0) return &kv->blocks[i];
     }
+    return NULL;
+}
+
+// Bits of a block's positions in [begin, end).
+static uint64_t bits_between(const block *b, int32_t begin, int32_t end) {
+    int64_t first = (int64_t)b->index * KIN_KV_CELLS, from = begin - first, to = end - first; // numbers of bits
+    if (from < 0) from = 0;
+    if (to > KIN_KV_CELLS) to = KIN_KV_CELLS;
+    if (from >= to) return 0;
+    return (~(uint64_t)0 >> (KIN_KV_CELLS - (to - from))) << from;
+}
+
+// Whether all positions before `pos` are there: attention looks at every one of them.
+static bool has_all_before(const kin_kv *kv, int32_t seq, int32_t pos) {
+    int n = 0;
+    for (int i = 0; i < kv->n_blocks; i++) {
+        const block *b = &kv->blocks[i];
+        if (b->seq == seq) n += __builtin_popcountll(b->used & bits_between(b, 0, pos));
+    }
+    return n == pos;
+}
+
+static int place_token(kin_kv *kv, int32_t seq, int32_t pos, int64_t *cell, kin_err *err) {
+    block *b = find_block(kv, seq, pos / KIN_KV_CELLS);
+    uint64_t bit = (uint64_t)1 << pos % KIN_KV_CELLS;
+    if (b && b->used & bit) return kin_err_set(err, "position %d of sequence %d is in the KV cache already", (int)pos, (int)seq);
+    if (!b) b = find_free(kv);
+    if (!b || kv->n_tokens == kv->o.n_ctx) return kin_err_set(err, "the context of %d tokens is full", kv->o.n_ctx);
+    if (b->seq < 0) *b = (block){.seq = seq, .index = pos / KIN_KV_CELLS};
+    b->used |= bit;
+    kv->n_tokens++;
+    *cell = (b - kv->blocks) * KIN_KV_CELLS + pos % KIN_KV_CELLS;
     return 0;
 }
 
-static int check_cells(const kin_kv *kv, const kin_batch *batch, kin_err *err) {
-    int32_t least = INT32_MAX, most = 0;
-    for (int i = 0; i < batch->n_tokens; i++) {
-        if (batch->pos[i] < least) least = batch->pos[i];
-        if (batch->pos[i] > most) most = batch->pos[i];
-    }
-    for (int i = 0; i < kv->n_used; i++) {
-        const cell *c = &kv->cells[i];
-        if (c->seq < 0 || c->pos < least || c->pos > most) continue;
-        if (kin_batch_has(batch, c->seq, c->pos, c->pos + 1)) return refuse_twice(c->seq, c->pos, err);
-    }
-    return 0;
+static int check_before(const kin_kv *kv, const kin_batch *batch, int i, kin_err *err) {
+    int32_t seq = seq_of(batch, i), pos = batch->pos[i];
+    if (i > 0 && seq_of(batch, i - 1) == seq && batch->pos[i - 1] == pos - 1) return 0;
+    if (has_all_before(kv, seq, pos)) return 0;
+    return kin_err_set(err, "tokens before position %d of sequence %d are not in the KV cache", (int)pos, (int)seq);
 }
 
 int kin_kv_place(kin_kv *kv, const kin_batch *batch, int64_t *cells, kin_err *err) {
-    if (check_batch(batch, err) != 0 || check_cells(kv, batch, err) != 0) return KIN_FAIL;
-    int at = kv->first_free;
-    for (int i = 0; i < batch->n_tokens; i++, at++) {
-        at = next_free(kv, at);
-        if (at >= kv->o.n_ctx) return kin_err_set(err, "the context of %d tokens is full", kv->o.n_ctx);
-        cells[i] = at;
-    }
     for (int i = 0; i < batch->n_tokens; i++) {
-        kv->cells[cells[i]] = (cell){.seq = seq_of(batch, i), .pos = batch->pos[i]};
+        bool ok = check_before(kv, batch, i, err) == 0;
+        if (ok && place_token(kv, seq_of(batch, i), batch->pos[i], &cells[i], err) == 0) continue;
+        while (--i >= 0) kin_kv_remove(kv, seq_of(batch, i), batch->pos[i], batch->pos[i] + 1);
+        return KIN_FAIL;
     }
-    kv->first_free = at;
-    if (at > kv->n_used) kv->n_used = at;
     return 0;
 }
 
 void kin_kv_remove(kin_kv *kv, int32_t seq, int32_t begin, int32_t end) {
-    for (int i = 0; i < kv->n_used; i++) {
-        cell *c = &kv->cells[i];
-        bool is_of_seq = seq < 0 ? c->seq >= 0 : c->seq == seq;
-        if (!is_of_seq || c->pos < begin || c->pos >= end) continue;
-        c->seq = -1;
-        if (i < kv->first_free) kv->first_free = i;
+    for (int i = 0; i < kv->n_blocks; i++) {
+        block *b = &kv->blocks[i];
+        if (b->seq < 0 || (seq >= 0 && b->seq != seq)) continue;
+        uint64_t gone = b->used & bits_between(b, begin, end);
+        kv->n_tokens -= __builtin_popcountll(gone);
+        b->used &= ~gone;
+        if (!b->used) b->seq = -1;
     }
-    while (kv->n_used > 0 && kv->cells[kv->n_used - 1].seq < 0) kv->n_used--;
 }
 
 void kin_kv_clear(kin_kv *kv) {
-    for (int i = 0; i < kv->o.n_ctx; i++) kv->cells[i] = (cell){.seq = -1};
-    kv->n_used = kv->first_free = 0;
+    for (int i = 0; i < kv->n_blocks; i++) kv->blocks[i] = (block){.seq = -1};
+    kv->n_tokens = 0;
 }
 
 int kin_kv_n_used(const kin_kv *kv) {
-    int n = (kv->n_used + USED_STEP - 1) / USED_STEP * USED_STEP;
-    return n < kv->o.n_ctx ? n : kv->o.n_ctx;
+    int n = kv->n_blocks;
+    while (n > 0 && kv->blocks[n - 1].seq < 0) n--;
+    return n * KIN_KV_CELLS;
 }
 
-int kin_kv_n_ctx(const kin_kv *kv) {
-    return kv->o.n_ctx;
+void kin_kv_table(const kin_kv *kv, int32_t seq, int32_t *table) {
+    memset(table, 0, (size_t)kv->n_blocks * sizeof *table);
+    for (int i = 0; i < kv->n_blocks; i++) {
+        if (kv->blocks[i].seq == seq) table[kv->blocks[i].index] = i;
+    }
+}
+
+// One block's cells, for a token at `pos` of `seq`.
+static void mask_block(const block *b, int32_t seq, int32_t pos, ggml_fp16_t *mask) {
+    uint64_t seen = b->seq == seq && pos >= 0 ? b->used & bits_between(b, 0, pos < INT32_MAX ? pos + 1 : pos) : 0;
+    for (int i = 0; i < KIN_KV_CELLS; i++) mask[i] = seen >> i & 1 ? f16_zero : f16_minus_infinity;
 }
 
 void kin_kv_mask(const kin_kv *kv, const kin_batch *batch, const int32_t *rows, int n_rows, int n_kv, ggml_fp16_t *mask) {
+    kin_assert(n_kv % KIN_KV_CELLS == 0);
     for (int i = 0; i < n_rows; i++, mask += n_kv) {
         int row = rows ? rows[i] : i;
-        int32_t seq = seq_of(batch, row), pos = batch->pos[row];
-        for (int j = 0; j < n_kv; j++) {
-            const cell *c = &kv->cells[j];
-            mask[j] = c->seq == seq && c->pos <= pos ? f16_zero : f16_minus_infinity;
-        }
+        for (int b = 0; b < n_kv / KIN_KV_CELLS; b++)
+            mask_block(&kv->blocks[b], seq_of(batch, row), batch->pos[row], mask + b * KIN_KV_CELLS);
     }
 }
 

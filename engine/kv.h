@@ -1,8 +1,9 @@
 // The KV cache of a device's layers: keys and values of the tokens seen, for several sequences at once.
 //
-// It is an array of n_ctx cells. A cell holds one token of one sequence: its keys and values in every layer, and which
-// position of which sequence it is. Attention looks at a prefix of the cells through a mask made from that.
-// Cells are given out lowest-free-first, so devices that see the same steps agree on them without talking.
+// It is cells in blocks of 64. A block holds positions 64 i to 64 i + 63 of one sequence, a cell one token's keys and values in
+// every layer. A sequence has all positions up to its last: kin's attention walks its table of blocks; ggml's looks at a prefix
+// of the cells through a mask. Blocks are given out lowest-free-first, so devices that see the same steps agree on them without
+// talking. Each sequence takes whole blocks.
 //
 // Owner and thread: the shard's.
 #pragma once
@@ -12,6 +13,7 @@
 #include <stdint.h>
 
 #include "engine/device.h"
+#include "kernels/kernels.h"
 #include "model/hparams.h"
 #include "pure/plan/window.h"
 
@@ -19,7 +21,7 @@ typedef struct kin_kv kin_kv;
 
 typedef struct kin_kv_options {
     kin_windows windows; // the layers
-    int n_ctx;           // cells, shared by all sequences
+    int n_ctx;           // tokens, shared by all sequences
     enum ggml_type type; // GGML_TYPE_F16 or GGML_TYPE_Q8_0
 } kin_kv_options;
 
@@ -40,6 +42,11 @@ static inline int kin_batch_n_out(const kin_batch *batch) {
     return batch->out ? batch->n_out : batch->n_tokens;
 }
 
+// Cells for n_ctx tokens: whole blocks.
+static inline int kin_kv_n_cells(int n_ctx) {
+    return (n_ctx + KIN_KV_CELLS - 1) / KIN_KV_CELLS * KIN_KV_CELLS;
+}
+
 uint64_t kin_kv_bytes(const kin_hparams *hp, const kin_kv_options *options);
 
 // `device_of`: where the layer's cache lives.
@@ -47,22 +54,25 @@ int kin_kv_open(kin_kv **out, const kin_hparams *hp, const kin_kv_options *optio
                 const kin_device *(*device_of)(const void *user, int il), const void *user, kin_err *err);
 void kin_kv_close(kin_kv *kv);
 
-// Gives each token of the batch a cell: cells // i64 [n_tokens]. Fails, changing nothing, when not enough are free, or when a
-// position of a sequence would have two cells: attention would count it twice.
+// Gives each token of the batch a cell: cells // i64 [n_tokens]. Fails, changing nothing, when there is no room, when a position
+// of a sequence would have two cells, or when one before it has none.
 int kin_kv_place(kin_kv *kv, const kin_batch *batch, int64_t *cells, kin_err *err);
 
 // Forgets positions [begin, end) of a sequence (-1: of all).
 void kin_kv_remove(kin_kv *kv, int32_t seq, int32_t begin, int32_t end);
 void kin_kv_clear(kin_kv *kv);
 
-// Cells that attention must look at: up to the highest used one, rounded up to a multiple of 64, at most n_ctx.
+// Cells that a mask must cover: up to the highest used block's last.
 int kin_kv_n_used(const kin_kv *kv);
-int kin_kv_n_ctx(const kin_kv *kv);
+
+// table // i32 [kin_kv_n_cells(n_ctx) / KIN_KV_CELLS]: the numbers of the blocks that hold positions 0, 64, 128, ... of a
+// sequence
+void kin_kv_table(const kin_kv *kv, int32_t seq, int32_t *table);
 
 // mask // f16 [n_rows, n_kv]: 0 where row i's token may look (its own sequence, up to its own position), else -inf.
 // rows: numbers of tokens in the batch, NULL: all.
 void kin_kv_mask(const kin_kv *kv, const kin_batch *batch, const int32_t *rows, int n_rows, int n_kv, ggml_fp16_t *mask);
 
-// [n_embd_kv, n_ctx] each
+// [n_embd_kv, n_cells] each; on the CPU with kin's kernels a block's bytes are as kin_kv_layout says.
 struct ggml_tensor *kin_kv_k(const kin_kv *kv, int il);
 struct ggml_tensor *kin_kv_v(const kin_kv *kv, int il);

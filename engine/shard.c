@@ -9,6 +9,7 @@
 #include "engine/stage.h"
 #include "model/arch.h"
 #include "model/blocks.h"
+#include "model/kernel_ops.h"
 
 enum {
     MAX_OUTPUT_ROWS = 32, // rows of logits at once: a vocabulary is wide
@@ -38,13 +39,15 @@ typedef struct step {
     bool open;
     kin_batch batch; // its arrays are the following
     int32_t *pos, *seq, *out;
+    int32_t *n_seen;      // pos + 1: the cells of its sequence that a token looks at
+    int32_t *plain_cells; // cells, in 32 bits
     int64_t *cells;
     int n_kv;
 } step;
 
 struct kin_shard {
     const kin_model *model;
-    const kin_devices *devices;
+    kin_devices devices; // borrowed, but for which kernels compute this model
     kin_shard_options o;
     kin_weights *weights;
     kin_kv *kv;
@@ -58,11 +61,13 @@ struct kin_shard {
 
     step *steps; // [n_steps]
     // One run's inputs, sized for n_batch.
-    int32_t *out_pos;
-    ggml_fp16_t *mask, *out_mask; // [n_batch, n_ctx]
-    int32_t *chosen;              // [n_batch, n_expert_used]
-    float *half;                  // [n_batch, n_ff] between the halves of a feed-forward block; NULL with experts
-    float *tile;                  // [MAX_OUTPUT_ROWS, n_vocab] logits of one tile of the vocabulary
+    int32_t *out_pos, *out_seen;
+    ggml_fp16_t *mask, *out_mask;       // [n_batch, n_cells]
+    int32_t *tables;                    // [n_batch, n_blocks]: of the batch's sequences
+    const int32_t **table, **out_table; // [n_batch]: each token's
+    int32_t *chosen;                    // [n_batch, n_expert_used]
+    float *half;                        // [n_batch, n_ff] between the halves of a feed-forward block; NULL with experts
+    float *tile;                        // [MAX_OUTPUT_ROWS, n_vocab] logits of one tile of the vocabulary
 };
 
 kin_shard_options kin_shard_options_defaults(const kin_model *model) {
@@ -155,7 +160,7 @@ static int open_weights(kin_shard *s, kin_err *err) {
         .progress_user = s->o.progress_user,
     };
     w.budget = s->weights_budget;
-    return kin_weights_open(&s->weights, s->model, s->devices, &w, err);
+    return kin_weights_open(&s->weights, s->model, &s->devices, &w, err);
 }
 
 static void fill_layers(kin_shard *s) {
@@ -212,14 +217,14 @@ static struct ggml_tensor *build_output(const void *user, kin_graph *g, struct g
     const kin_shard *s = user;
     int n_tiles = kin_weights_n_tiles(s->weights);
     x = kin_block_norm(g, x, kin_weights_output_norm(s->weights)); // [n_embd, n]
-    if (variant != WHOLE) return ggml_mul_mat(g->ctx, kin_weights_tile(s->weights, variant), x);
-    if (n_tiles == 1) return ggml_mul_mat(g->ctx, kin_weights_tile(s->weights, 0), x);
+    if (variant != WHOLE) return kin_block_output(g, kin_weights_tile(s->weights, variant), x);
+    if (n_tiles == 1) return kin_block_output(g, kin_weights_tile(s->weights, 0), x);
 
     struct ggml_tensor *logits = ggml_new_tensor_2d(g->ctx, GGML_TYPE_F32, g->hp->n_vocab, x->ne[1]);
     ggml_set_input(logits); // has its memory from the start
     size_t offset = 0;
     for (int i = 0; i < n_tiles; i++) {
-        struct ggml_tensor *tile = ggml_mul_mat(g->ctx, kin_weights_tile(s->weights, i), x); // [n_rows, n]
+        struct ggml_tensor *tile = kin_block_output(g, kin_weights_tile(s->weights, i), x); // [n_rows, n]
         struct ggml_tensor *to = ggml_view_2d(g->ctx, logits, tile->ne[0], tile->ne[1], logits->nb[1], offset);
         ggml_build_forward_expand(g->gf, ggml_cpy(g->ctx, tile, to));
         offset += (size_t)tile->ne[0] * sizeof(float);
@@ -234,12 +239,13 @@ static int n_layers_on(const layers_stage *ls, int i_window) {
 
 static int open_stage(kin_shard *s, layers_stage *ls, bool on_gpu, kin_err *err) {
     const kin_hparams *hp = &s->model->hp;
-    const kin_device *device = on_gpu ? &s->devices->gpu : &s->devices->cpu;
+    const kin_device *device = on_gpu ? &s->devices.gpu : &s->devices.cpu;
     kin_graph proto = {
         .hp = hp,
         .layers = s->layers,
         .rope_factors = kin_weights_rope_factors(s->weights, device),
         .flash = s->flash,
+        .kernels = device->kernels,
     };
     *ls = (layers_stage){.shard = s, .on_gpu = on_gpu};
     int most = 0;
@@ -248,7 +254,8 @@ static int open_stage(kin_shard *s, layers_stage *ls, bool on_gpu, kin_err *err)
     size_t n_nodes = (size_t)most * (size_t)(NODES_PER_LAYER + 2 * hp->n_expert_used) + 32;
     if (kin_stage_open(&ls->stage, device, &proto, n_nodes, build_layers, ls, err) != 0) return KIN_FAIL;
     for (int i = 0; i < s->o.windows.n; i++) {
-        kin_stage_shape largest = {.variant = i, .n_tokens = s->o.n_batch, .n_kv = s->o.n_ctx, .n_out = s->o.n_batch};
+        kin_stage_shape largest = {
+            .variant = i, .n_tokens = s->o.n_batch, .n_kv = kin_kv_n_cells(s->o.n_ctx), .n_out = s->o.n_batch};
         if (n_layers_on(ls, i) > 0 && kin_stage_reserve(ls->stage, largest, err) != 0) return KIN_FAIL;
     }
     return 0;
@@ -256,9 +263,9 @@ static int open_stage(kin_shard *s, layers_stage *ls, bool on_gpu, kin_err *err)
 
 static int open_output(kin_shard *s, kin_err *err) {
     if (!s->o.output) return 0;
-    kin_graph proto = {.hp = &s->model->hp};
+    const kin_device *device = output_on_gpu(s) ? &s->devices.gpu : &s->devices.cpu;
+    kin_graph proto = {.hp = &s->model->hp, .kernels = device->kernels};
     size_t n_nodes = 32 + 4 * (size_t)kin_weights_n_tiles(s->weights);
-    const kin_device *device = output_on_gpu(s) ? &s->devices->gpu : &s->devices->cpu;
     if (kin_stage_open(&s->output, device, &proto, n_nodes, build_output, s, err) != 0) return KIN_FAIL;
     kin_stage_shape largest = {.variant = WHOLE, .n_tokens = MAX_OUTPUT_ROWS, .n_out = MAX_OUTPUT_ROWS};
     return kin_stage_reserve(s->output, largest, err);
@@ -273,23 +280,30 @@ static int open_steps(kin_shard *s, kin_err *err) {
         st->pos = malloc(n_batch * sizeof *st->pos);
         st->seq = malloc(n_batch * sizeof *st->seq);
         st->out = malloc(n_batch * sizeof *st->out);
-        if (!st->cells || !st->pos || !st->seq || !st->out) return kin_err_set(err, "out of memory");
+        st->n_seen = malloc(n_batch * sizeof *st->n_seen);
+        st->plain_cells = malloc(n_batch * sizeof *st->plain_cells);
+        if (!st->cells || !st->pos || !st->seq || !st->out || !st->n_seen || !st->plain_cells)
+            return kin_err_set(err, "out of memory");
     }
     return s->steps ? 0 : kin_err_set(err, "out of memory");
 }
 
 static int open_inputs(kin_shard *s, kin_err *err) {
     const kin_hparams *hp = &s->model->hp;
-    size_t n_batch = (size_t)s->o.n_batch, n_ctx = (size_t)s->o.n_ctx;
+    size_t n_batch = (size_t)s->o.n_batch, n_cells = (size_t)kin_kv_n_cells(s->o.n_ctx);
     s->layers = calloc((size_t)hp->n_layer, sizeof *s->layers);
     s->out_pos = malloc(n_batch * sizeof *s->out_pos);
-    s->mask = malloc(n_batch * n_ctx * sizeof *s->mask);
-    s->out_mask = malloc(n_batch * n_ctx * sizeof *s->out_mask);
+    s->out_seen = malloc(n_batch * sizeof *s->out_seen);
+    s->mask = malloc(n_batch * n_cells * sizeof *s->mask);
+    s->out_mask = malloc(n_batch * n_cells * sizeof *s->out_mask);
+    s->tables = malloc(n_batch * (n_cells / KIN_KV_CELLS) * sizeof *s->tables);
+    s->table = malloc(n_batch * sizeof *s->table);
+    s->out_table = malloc(n_batch * sizeof *s->out_table);
     s->chosen = malloc(n_batch * (size_t)(hp->n_expert_used + 1) * sizeof *s->chosen);
     s->half = hp->n_expert ? NULL : malloc(n_batch * (size_t)hp->n_ff * sizeof *s->half);
     s->tile = s->o.output ? malloc(MAX_OUTPUT_ROWS * (size_t)hp->n_vocab * sizeof *s->tile) : NULL;
-    bool ok =
-        s->layers && s->out_pos && s->mask && s->out_mask && s->chosen && (s->half || hp->n_expert) && (s->tile || !s->o.output);
+    bool ok = s->layers && s->out_pos && s->out_seen && s->mask && s->out_mask && s->tables && s->table && s->out_table &&
+              s->chosen && (s->half || hp->n_expert) && (s->tile || !s->o.output);
     return ok ? open_steps(s, err) : kin_err_set(err, "out of memory");
 }
 
@@ -316,7 +330,7 @@ static int open_governor(kin_shard *s, kin_err *err) {
 static int open_all(kin_shard *s, kin_err *err) {
     const kin_shard_options *o = &s->o;
     int n_gpu_layers = kin_windows_n_gpu_layers(&o->windows);
-    if (n_gpu_layers > 0 && !s->devices->gpu.backend)
+    if (n_gpu_layers > 0 && !s->devices.gpu.backend)
         return kin_err_set(err, "%d layers for the GPU, but no GPU is open", n_gpu_layers);
     if (plan_memory(s, err) != 0 || open_inputs(s, err) != 0 || open_weights(s, err) != 0) return KIN_FAIL;
 
@@ -324,7 +338,7 @@ static int open_all(kin_shard *s, kin_err *err) {
     if (kin_kv_open(&s->kv, &s->model->hp, &kv, device_of_layer, s->weights, err) != 0) return KIN_FAIL;
     fill_layers(s);
 
-    s->flash = o->flash && supports_flash(s, &s->devices->cpu) && (n_gpu_layers == 0 || supports_flash(s, &s->devices->gpu));
+    s->flash = o->flash && supports_flash(s, &s->devices.cpu) && (n_gpu_layers == 0 || supports_flash(s, &s->devices.gpu));
     if (open_stage(s, &s->cpu, false, err) != 0 || open_stage(s, &s->gpu, true, err) != 0) return KIN_FAIL;
     if (open_output(s, err) != 0) return KIN_FAIL;
     return kin_weights_lands(s->weights) ? 0 : open_governor(s, err);
@@ -338,7 +352,8 @@ int kin_shard_open(kin_shard **out, const kin_model *model, const kin_devices *d
     kin_shard *s = calloc(1, sizeof *s);
     if (!s) return kin_err_set(err, "out of memory");
     s->model = model;
-    s->devices = devices;
+    s->devices = *devices;
+    if (!o->flash || !kin_ops_fit(&model->hp, o->kv_type)) s->devices.cpu.kernels = NULL;
     s->o = *o;
     if (s->o.n_batch > s->o.n_ctx) s->o.n_batch = s->o.n_ctx;
     if (open_all(s, err) != 0) {
@@ -355,6 +370,8 @@ static void close_steps(kin_shard *s) {
         free(s->steps[i].pos);
         free(s->steps[i].seq);
         free(s->steps[i].out);
+        free(s->steps[i].n_seen);
+        free(s->steps[i].plain_cells);
     }
     free(s->steps);
 }
@@ -370,6 +387,10 @@ void kin_shard_close(kin_shard *s) {
     close_steps(s);
     free(s->layers);
     free(s->out_pos);
+    free(s->out_seen);
+    free(s->tables);
+    free(s->table);
+    free(s->out_table);
     free(s->mask);
     free(s->out_mask);
     free(s->chosen);
@@ -395,7 +416,10 @@ static step *free_step(kin_shard *s, int *number) {
 // The last weights came in the background: they stream from here on, and memory is governed.
 static int settle(kin_shard *s, kin_err *err) {
     if (!kin_weights_lands(s->weights) || !kin_weights_has_landed(s->weights)) return 0;
-    return kin_weights_settle(s->weights, err) == 0 ? open_governor(s, err) : KIN_FAIL;
+    if (kin_weights_settle(s->weights, err) != 0) return KIN_FAIL;
+    kin_stage_forget(s->cpu.stage); // a weight may have become one of another layout
+    kin_stage_forget(s->output);
+    return open_governor(s, err);
 }
 
 int kin_shard_begin(kin_shard *s, const kin_batch *batch, kin_err *err) {
@@ -417,6 +441,10 @@ int kin_shard_begin(kin_shard *s, const kin_batch *batch, kin_err *err) {
     st->batch.seq = st->seq;
     st->batch.out = batch->out ? st->out : NULL;
     st->n_kv = kin_kv_n_used(s->kv);
+    for (size_t i = 0; i < n; i++) {
+        st->n_seen[i] = st->pos[i] + 1;
+        st->plain_cells[i] = (int32_t)st->cells[i];
+    }
     st->open = true;
     return number;
 }
@@ -481,6 +509,34 @@ static int run_cpu(kin_shard *s, int i_window, kin_stage_shape shape, bool with_
     return 0;
 }
 
+// The tables of blocks of a step's sequences, one for each of them.
+static void fill_tables(kin_shard *s, const step *st) {
+    int n_blocks = kin_kv_n_cells(s->o.n_ctx) / KIN_KV_CELLS, n = 0;
+    for (int i = 0; i < st->batch.n_tokens; i++) {
+        int k = i - 1;
+        while (k >= 0 && st->seq[k] != st->seq[i]) k--;
+        s->table[i] = k >= 0 ? s->table[k] : s->tables + (size_t)n * (size_t)n_blocks;
+        if (k < 0) kin_kv_table(s->kv, st->seq[i], s->tables + (size_t)n++ * (size_t)n_blocks);
+    }
+}
+
+// What attention must know of a step's tokens: plain arrays for kin's kernels, masks for ggml's.
+static void fill_rows(kin_shard *s, const step *st, bool plain, bool masks, kin_stage_inputs *in) {
+    const kin_batch *batch = &st->batch;
+    if (plain) fill_tables(s, st);
+    if (masks) kin_kv_mask(s->kv, batch, NULL, batch->n_tokens, st->n_kv, s->mask);
+    in->all = (kin_rows){.pos = st->pos, .cells = st->plain_cells, .n_cells = st->n_seen, .tables = s->table};
+    if (!in->out_rows) return;
+    int n_out = kin_batch_n_out(batch);
+    if (masks) kin_kv_mask(s->kv, batch, st->out, n_out, st->n_kv, s->out_mask);
+    for (int i = 0; i < n_out; i++) {
+        s->out_pos[i] = st->pos[st->out[i]];
+        s->out_seen[i] = s->out_pos[i] + 1;
+        if (plain) s->out_table[i] = s->table[st->out[i]];
+    }
+    in->out = (kin_rows){.pos = s->out_pos, .n_cells = s->out_seen, .tables = s->out_table};
+}
+
 int kin_shard_run(kin_shard *s, int number, int i_window, const float *x, float *y, kin_err *err) {
     const step *st = &s->steps[number];
     const kin_window *window = &s->o.windows.at[i_window];
@@ -491,13 +547,10 @@ int kin_shard_run(kin_shard *s, int number, int i_window, const float *x, float 
     kin_stage_inputs in = {
         .x = x, .pos = st->pos, .cells = st->cells, .mask = s->mask, .out_mask = s->out_mask, .out_pos = s->out_pos};
 
-    kin_kv_mask(s->kv, batch, NULL, batch->n_tokens, st->n_kv, s->mask);
-    if (n_out < batch->n_tokens) {
-        in.out_rows = st->out;
-        kin_kv_mask(s->kv, batch, st->out, n_out, st->n_kv, s->out_mask);
-        for (int i = 0; i < n_out; i++) s->out_pos[i] = st->pos[st->out[i]];
-    }
     bool cpu = n_layers_on(&s->cpu, i_window) > 0, gpu = n_layers_on(&s->gpu, i_window) > 0;
+    bool plain = cpu && s->devices.cpu.kernels;
+    if (n_out < batch->n_tokens) in.out_rows = st->out;
+    fill_rows(s, st, plain, gpu || !plain, &in);
     kin_stage_shape shape = {
         .variant = i_window, .n_tokens = batch->n_tokens, .n_kv = st->n_kv, .n_out = gpu ? batch->n_tokens : n_out};
     if (cpu && run_cpu(s, i_window, shape, s->output && !batch->no_output, &in, y, err) != 0) return KIN_FAIL;

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/kernel_ops.h"
+
 struct kin_stage {
     const kin_device *device;
     kin_graph proto;
@@ -30,10 +32,12 @@ int kin_stage_open(kin_stage **out, const kin_device *device, const kin_graph *p
     s->build = build;
     s->user = user;
     s->n_nodes = n_nodes;
+    s->proto.max_ops = s->proto.kernels ? (int)n_nodes : 0;
     s->meta_bytes = n_nodes * ggml_tensor_overhead() + ggml_graph_overhead_custom(n_nodes, false);
     s->meta = malloc(s->meta_bytes);
+    s->proto.ops = calloc((size_t)s->proto.max_ops + 1, kin_op_bytes());
     s->galloc = ggml_gallocr_new(device->buft);
-    if (!s->meta || !s->galloc) {
+    if (!s->meta || !s->galloc || !s->proto.ops) {
         kin_stage_close(s);
         return kin_err_set(err, "out of memory");
     }
@@ -50,6 +54,7 @@ void kin_stage_close(kin_stage *s) {
     if (!s) return;
     if (s->g.ctx) ggml_free(s->g.ctx);
     if (s->galloc) ggml_gallocr_free(s->galloc);
+    free(s->proto.ops);
     free(s->meta);
     free(s);
 }
@@ -135,12 +140,19 @@ int kin_stage_run(kin_stage *s, kin_stage_shape shape, const kin_stage_inputs *i
     put(s->g.out.pos, in->out_pos);
     put(s->g.out.mask, in->out_mask);
 
+    s->g.all.plain = in->all;
+    s->g.out.plain = in->out;
+
     enum ggml_status status = ggml_backend_graph_compute(s->device->backend, s->g.gf);
     if (status == GGML_STATUS_ABORTED) return kin_err_set(err, "stopped");
     if (status != GGML_STATUS_SUCCESS)
         return kin_err_set(err, "%s failed to compute: %s", s->device->name, ggml_status_to_string(status));
     ggml_backend_tensor_get(s->y, y, 0, ggml_nbytes(s->y));
     return 0;
+}
+
+void kin_stage_forget(kin_stage *s) {
+    if (s) drop_graph(s);
 }
 
 uint64_t kin_stage_bytes(const kin_stage *s) {

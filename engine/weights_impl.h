@@ -28,7 +28,7 @@ typedef struct kin_weights_piece {
     int type;
     int64_t ne[3];
     struct ggml_tensor **slot; // in weights->layers, tiles, ...
-    bool repack;
+    kin_layout layout;
     bool experts;    // one matrix per expert
     uint64_t offset; // in the packed unit
 } kin_weights_piece;

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "engine/cache_dir.h"
 #include "engine/weights_impl.h"
+#include "model/kernel_ops.h"
 #include "sys/background.h"
 #include "sys/checks.h"
 #include "sys/memory.h"
@@ -119,10 +120,11 @@ void kin_weights_try_cache(kin_weights *w) {
 
 static int open_homes(kin_weights *w, kin_err *err) {
     uint64_t largest = KIN_WEIGHTS_ALIGN;
-    bool pack = false;
+    bool repack = false;
     for (size_t i = 0; i < w->n_units; i++) {
-        if (w->units[i].packed_bytes > largest) largest = w->units[i].packed_bytes;
-        pack = pack || w->units[i].pack;
+        const kin_weights_unit *u = &w->units[i];
+        if (u->packed_bytes > largest) largest = u->packed_bytes;
+        for (int k = 0; k < u->n_pieces; k++) repack = repack || (u->pack && u->pieces[k].layout == KIN_LAYOUT_REPACK);
     }
     // Address space only: nobody writes there.
     w->plain_memory = mmap(NULL, largest, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -131,8 +133,8 @@ static int open_homes(kin_weights *w, kin_err *err) {
         return kin_err_set(err, "out of address space");
     }
     w->plain_home = ggml_backend_cpu_buffer_from_ptr(w->plain_memory, largest);
-    if (pack) w->repack_home = ggml_backend_buft_alloc_buffer(w->devices->cpu.repack_buft, largest + KIN_WEIGHTS_ALIGN);
-    return w->plain_home && (!pack || w->repack_home) ? 0 : kin_err_set(err, "out of memory");
+    if (repack) w->repack_home = ggml_backend_buft_alloc_buffer(w->devices->cpu.repack_buft, largest + KIN_WEIGHTS_ALIGN);
+    return w->plain_home && (!repack || w->repack_home) ? 0 : kin_err_set(err, "out of memory");
 }
 
 static struct ggml_tensor *new_tensor(struct ggml_context *ctx, const kin_weights_piece *p) {
@@ -140,15 +142,16 @@ static struct ggml_tensor *new_tensor(struct ggml_context *ctx, const kin_weight
 }
 
 // Makes the tensor one of its kind; where its data are is said afterwards.
-static int be_born(kin_weights *w, const kin_weights_piece *p, bool repack, kin_err *err) {
+static int be_born(kin_weights *w, const kin_weights_piece *p, kin_layout layout, kin_err *err) {
     struct ggml_tensor *t = *p->slot;
-    ggml_backend_buffer_t home = repack ? w->repack_home : w->plain_home;
+    ggml_backend_buffer_t home = layout == KIN_LAYOUT_REPACK ? w->repack_home : w->plain_home;
     t->buffer = NULL;
     t->data = NULL;
     t->extra = NULL;
     if (ggml_backend_tensor_alloc(home, t, ggml_backend_buffer_get_base(home)) != GGML_STATUS_SUCCESS) {
         return kin_err_set(err, "a tensor of type %s cannot be placed", kin_gguf_type_name(p->type));
     }
+    if (layout == KIN_LAYOUT_PANELS) kin_ops_mark_packed(t);
     return 0;
 }
 
@@ -175,7 +178,7 @@ static int place_unit(kin_weights *w, kin_weights_unit *u, kin_err *err) {
     for (int i = 0; i < u->n_pieces; i++) {
         kin_weights_piece *p = &u->pieces[i];
         if (!*p->slot) *p->slot = new_tensor(w->ctx, p);
-        if (be_born(w, p, u->pack && p->repack, err) != 0) return KIN_FAIL;
+        if (be_born(w, p, u->pack ? p->layout : KIN_LAYOUT_PLAIN, err) != 0) return KIN_FAIL;
     }
     if (u->pack && !u->base) {
         uint8_t *base = reserve_pages(u->packed_bytes, w->packed ? kin_packed_offset(w->packed, u->i_packed) : 0);
@@ -196,8 +199,10 @@ void kin_weights_pack(kin_weights_unit *u, uint8_t *base) {
     for (int k = 0; k < u->n_pieces; k++) {
         const kin_weights_piece *p = &u->pieces[k];
         (*p->slot)->data = base + p->offset;
-        if (p->repack)
+        if (p->layout == KIN_LAYOUT_REPACK)
             ggml_backend_tensor_set(*p->slot, p->data, 0, p->bytes);
+        else if (p->layout == KIN_LAYOUT_PANELS)
+            kin_kernel_pack(p->type, p->ne[0], p->ne[1] * p->ne[2], p->data, base + p->offset);
         else
             memcpy(base + p->offset, p->data, p->bytes);
     }

@@ -11,11 +11,11 @@ enum {
 
 static void add_piece(kin_weights_unit *u, kin_weights_piece p, const kin_device *cpu) {
     kin_assert(u->n_pieces < KIN_WEIGHTS_PIECES);
-    p.repack = kin_device_can_repack(cpu, p.type, p.ne);
+    p.layout = kin_device_layout(cpu, p.type, p.ne);
     p.offset = kin_weights_align_up(u->packed_bytes, KIN_WEIGHTS_ALIGN);
     u->packed_bytes = p.offset + p.bytes;
     u->bytes += p.bytes;
-    u->pack = u->pack || p.repack;
+    u->pack = u->pack || p.layout != KIN_LAYOUT_PLAIN;
     u->experts = u->experts || p.experts;
     u->pieces[u->n_pieces++] = p;
 }

@@ -16,6 +16,7 @@
 enum {
     KIN_PANEL_ROWS = 16, // rows of a packed matrix that are interleaved
     KIN_ACT_COLUMNS = 256,
+    KIN_ROUTE_EXPERTS = 4096,
 };
 
 // ---- matrices
@@ -123,6 +124,23 @@ int64_t kin_attention_plan(kin_attention *a, int n_threads);
 // Bytes of `partial` with which n_rows rows can be split that see n_cells cells at most.
 size_t kin_attention_partial_bytes(const kin_kv_layout *kv, int n_head, int64_t n_rows, int64_t n_cells);
 
+// ---- rotary position embedding
+
+typedef struct kin_rope {
+    int n_rot; // dimensions of a head that rotate, even
+    double base, freq_scale;
+    // YaRN, with llama.cpp's names; ext_factor 0: none
+    double ext_factor, attn_factor, beta_fast, beta_slow;
+    int n_ctx_orig;
+    const float *factors; // f32 [n_rot / 2] that divide the frequencies; NULL: none. Borrowed
+} kin_rope;
+
+// The speed of each pair of dimensions, radians per position: freq // f64 [n_rot / 2]
+void kin_rope_frequencies(const kin_rope *rope, double *freq);
+
+// turns // f32 [2][n_rot / 2]: cosines and sines of position times freq, times what YaRN scales them with
+void kin_rope_turns(const kin_rope *rope, const double *freq, int32_t pos, float *turns);
+
 // ---- the back-ends
 
 typedef struct kin_kernels {
@@ -143,6 +161,25 @@ typedef struct kin_kernels {
     // Attention: the tasks [begin, end) of kin_attention_plan(); then, if that has split them, the rows [begin, end) of out.
     void (*attend)(const kin_attention *a, int64_t begin, int64_t end);
     void (*attend_merge)(const kin_attention *a, int64_t begin, int64_t end);
+
+    // y = x / sqrt(mean(x^2) + eps) * weight; all // f32 [n], n a multiple of 16. y may be x.
+    void (*rms_norm)(int64_t n, const float *x, const float *weight, float eps, float *y);
+
+    // y += x; f32 [n]
+    void (*add)(int64_t n, const float *x, float *y);
+
+    // y = gate / (1 + e^-gate) * up; f32 [n], n a multiple of 16. y may be gate or up.
+    void (*swiglu)(int64_t n, const float *gate, const float *up, float *y);
+
+    // Rotates a head by its token's position. turns // f32 [2][n_rot / 2]: cosines, then sines (kin_rope_turns).
+    void (*rope)(bool neox, int n_rot, const float *turns, float *head);
+
+    // The experts of a token: the n_used with the largest logits // f32 [n_expert], largest first, and the softmax of the logits over
+    // these alone. Of equal logits the lower number comes first. n_expert is at most KIN_ROUTE_EXPERTS.
+    void (*route)(int n_expert, int n_used, const float *logits, int32_t *chosen, float *share);
+
+    // y += share * x; f32 [n], n a multiple of 16
+    void (*add_scaled)(int64_t n, float share, const float *x, float *y);
 } kin_kernels;
 
 // The best back-end that this CPU has, or the one that the environment's KIN_CPU names. NULL: KIN_CPU names none that could run

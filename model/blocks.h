@@ -7,6 +7,9 @@
 // Root-mean-square norm over the first dimension, times `weight`.
 struct ggml_tensor *kin_block_norm(kin_graph *g, struct ggml_tensor *x, struct ggml_tensor *weight);
 
+// The output layer, or a tile of its rows: x: [n_embd, n] -> [n_rows, n]
+struct ggml_tensor *kin_block_output(kin_graph *g, struct ggml_tensor *matrix, struct ggml_tensor *x);
+
 // Multi-head attention with rotary positions and grouped key/value heads, biases and per-head norms where the layer has them.
 // x: [n_embd, n_tokens] -> x + attention(norm(x)). In the model's last layer only g->out_rows remain: [n_embd, n_out].
 struct ggml_tensor *kin_block_attention(kin_graph *g, int il, struct ggml_tensor *x);

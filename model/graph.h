@@ -7,20 +7,42 @@
 #include <ggml.h>
 #include <stdbool.h>
 
+#include "kernels/kernels.h"
 #include "model/hparams.h"
 #include "model/weights.h"
+
+enum { KIN_GRAPH_ROUNDED = 4 };
+
+// What kin's attention must know of a batch's tokens. Plain arrays [n], set for every run.
+typedef struct kin_rows {
+    const int32_t *pos;
+    const int32_t *cells;         // of the cache, that each token writes
+    const int32_t *n_cells;       // of its sequence, that it looks at: up to itself
+    const int32_t *const *tables; // the blocks of its sequence (kin_kv_table)
+} kin_rows;
 
 // Tokens that pass through attention as queries, with what attention must know of them.
 typedef struct kin_graph_rows {
     int n;
     struct ggml_tensor *pos;  // i32 [n]: position of each token in its sequence
     struct ggml_tensor *mask; // f16 [n_kv, n]: 0 where the token may look, -inf elsewhere
+
+    // With kin's kernels:
+    kin_rows plain;
+    struct ggml_tensor *turns; // f32 [n_rot, n]: cosines and sines of each token's position; NULL until a layer wants them
 } kin_graph_rows;
 
 typedef struct kin_graph_layer {
     struct ggml_tensor *w[KIN_W_COUNT]; // NULL if the family does not have it
-    struct ggml_tensor *k, *v;          // KV cache [n_embd_kv, n_ctx]
+    struct ggml_tensor *k, *v;          // KV cache [n_embd_kv, n_cells]
 } kin_graph_layer;
+
+// Activations that have been rounded for matrix products.
+typedef struct kin_graph_rounded {
+    struct ggml_tensor *x;
+    kin_act_kind kind;
+    struct ggml_tensor *act;
+} kin_graph_rounded;
 
 typedef struct kin_graph {
     struct ggml_context *ctx;
@@ -36,4 +58,12 @@ typedef struct kin_graph {
     kin_graph_rows out;           // the tokens whose result is wanted after the model's last layer
     struct ggml_tensor *residual; // f32 [n_embd, all.n]: what the second half of a feed-forward block is added to
     struct ggml_tensor *out_rows; // i32 [out.n]: their numbers in the batch; NULL: all of them are wanted
+
+    // With kin's kernels:
+    const kin_kernels *kernels; // NULL: ggml's
+    struct kin_op *ops;         // [max_ops], of the graph's nodes
+    int n_ops, max_ops;
+    struct ggml_tensor *partial;                  // scratch of attention, NULL: not made yet
+    kin_graph_rounded rounded[KIN_GRAPH_ROUNDED]; // the last ones
+    int n_rounded;
 } kin_graph;

@@ -169,8 +169,9 @@ static void send_plan(kin_cluster *c, const kin_roster_action *a) {
     plan->n_seq = (uint16_t)(so->n_ctx < KIN_CLUSTER_SEQUENCES - 1 ? so->n_ctx : KIN_CLUSTER_SEQUENCES - 1);
     plan->kv_type = so->kv_type == GGML_TYPE_Q8_0 ? KIN_PROTO_KV_Q8_0 : KIN_PROTO_KV_F16;
     plan->wire_type = c->o.wire_type;
-    plan->flags = (so->flash ? KIN_PROTO_PLAN_FLASH : 0) | (c->o.repack ? KIN_PROTO_PLAN_REPACK : 0) |
-                  (c->o.timeline ? KIN_PROTO_PLAN_TIMELINE : 0);
+    const kin_device_options *devices = &c->o.devices->options;
+    plan->flags = (so->flash ? KIN_PROTO_PLAN_FLASH : 0) | (devices->repack ? KIN_PROTO_PLAN_REPACK : 0) |
+                  (devices->ggml_kernels ? KIN_PROTO_PLAN_GGML : 0) | (c->o.timeline ? KIN_PROTO_PLAN_TIMELINE : 0);
     plan->mode = so->mode == KIN_STREAM_MMAP       ? KIN_PROTO_MMAP
                  : so->mode == KIN_STREAM_WILLNEED ? KIN_PROTO_WILLNEED
                                                    : KIN_PROTO_STREAM;

@@ -55,7 +55,6 @@ typedef struct kin_cluster_options {
     const char *const *paths;     // [manifest->n_files]
     const kin_devices *devices;
     kin_shard_options shard; // the windows are the plan's
-    bool repack;
     kin_activation_type wire_type;
     int n_threads_hint;     // for devices; 0: their own choice
     const char *model_name; // for people; NULL: none

@@ -49,6 +49,7 @@ static int open_shard(kin_seat *s, const kin_proto_plan *plan, const kin_seat_op
     dopts.n_threads = n_threads(plan, o);
     dopts.gpu = kin_windows_n_gpu_layers(&s->windows.windows) > 0;
     dopts.repack = plan->flags & KIN_PROTO_PLAN_REPACK;
+    dopts.ggml_kernels = plan->flags & KIN_PROTO_PLAN_GGML;
     dopts.stop = o->stop;
     if (dopts.gpu && o->no_gpu) return kin_err_set(err, "the plan has layers for a GPU, which this device does not lend");
     if (kin_devices_open(&s->devices, &dopts, err) != 0) return KIN_FAIL;

@@ -11,7 +11,7 @@
 #include "base/rng.h"
 #include "engine/kv.h"
 
-enum { N_CTX = 100, N_LAYER = 3, LOOK = 0x0000, HIDE = 0xfc00 };
+enum { N_CTX = 200, N_CELLS = 256, N_BLOCKS = 4, N_LAYER = 3, LOOK = 0x0000, HIDE = 0xfc00 };
 
 static kin_hparams hparams(void) {
     kin_hparams hp = {0};
@@ -57,35 +57,59 @@ static void expect_cells(kin_kv *kv, int32_t seq, int32_t pos, int n, const int6
     assert_memory_equal(cells, expected, (size_t)n * sizeof *cells);
 }
 
-static void cells_are_given_out_lowest_free_first(void **state) {
+// n consecutive cells from `first` on.
+static void expect_run(kin_kv *kv, int32_t seq, int32_t pos, int n, int first) {
+    int64_t expected[N_CTX];
+    for (int i = 0; i < n; i++) expected[i] = first + i;
+    expect_cells(kv, seq, pos, n, expected);
+}
+
+static void expect_refused(kin_kv *kv, int32_t seq, int32_t pos, const char *words) {
+    int64_t cell;
+    kin_err err;
+    assert_int_equal(kin_kv_place(kv, &(kin_batch){.n_tokens = 1, .pos = &pos, .seq = &seq}, &cell, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, words));
+}
+
+static void blocks_are_given_out_lowest_free_first(void **state) {
     (void)state;
     kin_kv *kv = open_kv();
-    expect_cells(kv, 0, 0, 4, (int64_t[]){0, 1, 2, 3});
-    expect_cells(kv, 7, 0, 3, (int64_t[]){4, 5, 6});
-    kin_kv_remove(kv, 0, 1, 3); // cells 1 and 2
-    kin_kv_remove(kv, 7, 1, 2); // cell 5
-    expect_cells(kv, 0, 4, 4, (int64_t[]){1, 2, 5, 7});
-    kin_kv_remove(kv, 0, 0, 100);
-    expect_cells(kv, 9, 0, 2, (int64_t[]){0, 1});
+    expect_run(kv, 0, 0, 60, 0);
+    expect_run(kv, 7, 0, 3, 64);
+    expect_cells(kv, 0, 60, 6, (int64_t[]){60, 61, 62, 63, 128, 129});
+    expect_run(kv, 7, 3, 1, 67);
+    kin_kv_remove(kv, 7, 0, 100);
+    expect_run(kv, 9, 0, 2, 64);
     kin_kv_clear(kv);
-    expect_cells(kv, 0, 0, 2, (int64_t[]){0, 1});
+    expect_run(kv, 3, 0, 2, 0);
     kin_kv_close(kv);
 }
 
-static void attention_looks_at_steps_of_64_up_to_the_highest_used_cell(void **state) {
+static void a_sequence_knows_its_blocks_in_order(void **state) {
     (void)state;
-    int64_t cells[N_CTX];
+    int32_t table[N_BLOCKS];
     kin_kv *kv = open_kv();
-    assert_int_equal(kin_kv_n_ctx(kv), N_CTX);
+    expect_run(kv, 5, 0, 1, 0);
+    expect_run(kv, 8, 0, 64, 64);
+    kin_kv_remove(kv, 5, 0, 1);
+    expect_run(kv, 8, 64, 2, 0);
+    kin_kv_table(kv, 8, table);
+    assert_int_equal(table[0], 1);
+    assert_int_equal(table[1], 0);
+    kin_kv_close(kv);
+}
+
+static void a_mask_covers_the_blocks_up_to_the_highest_used_one(void **state) {
+    (void)state;
+    kin_kv *kv = open_kv();
     assert_int_equal(kin_kv_n_used(kv), 0);
-    assert_int_equal(place(kv, 0, 0, 1, cells), 0);
+    expect_run(kv, 0, 0, 64, 0);
     assert_int_equal(kin_kv_n_used(kv), 64);
-    assert_int_equal(place(kv, 0, 1, 63, cells), 0);
-    assert_int_equal(kin_kv_n_used(kv), 64);
-    assert_int_equal(place(kv, 0, 64, 1, cells), 0);
-    assert_int_equal(kin_kv_n_used(kv), N_CTX); // not 128: there are no more
-    kin_kv_remove(kv, 0, 0, 10);
-    assert_int_equal(kin_kv_n_used(kv), N_CTX); // a hole below is looked at
+    expect_run(kv, 1, 0, 1, 64);
+    expect_run(kv, 0, 64, 1, 128);
+    assert_int_equal(kin_kv_n_used(kv), 192);
+    kin_kv_remove(kv, 1, 0, 1);
+    assert_int_equal(kin_kv_n_used(kv), 192); // a hole below is looked at
     kin_kv_remove(kv, 0, 64, 65);
     assert_int_equal(kin_kv_n_used(kv), 64);
     kin_kv_remove(kv, 0, 0, 64);
@@ -96,84 +120,92 @@ static void attention_looks_at_steps_of_64_up_to_the_highest_used_cell(void **st
 static void a_batch_that_does_not_fit_changes_nothing(void **state) {
     (void)state;
     int64_t cells[N_CTX + 1];
-    ggml_fp16_t before[N_CTX], after[N_CTX];
+    ggml_fp16_t before[N_CELLS], after[N_CELLS];
     const int32_t pos = N_CTX;
     const kin_batch probe = {.n_tokens = 1, .pos = &pos};
     kin_kv *kv = open_kv();
     assert_int_equal(place(kv, 0, 0, N_CTX + 1, cells), KIN_FAIL);
+    assert_int_equal(kin_kv_n_used(kv), 0);
     assert_int_equal(place(kv, 0, 0, N_CTX - 2, cells), 0);
-    kin_kv_mask(kv, &probe, NULL, 1, N_CTX, before);
+    kin_kv_mask(kv, &probe, NULL, 1, N_CELLS, before);
     assert_int_equal(place(kv, 0, N_CTX - 2, 3, cells), KIN_FAIL);
-    kin_kv_mask(kv, &probe, NULL, 1, N_CTX, after);
+    kin_kv_mask(kv, &probe, NULL, 1, N_CELLS, after);
     assert_memory_equal(before, after, sizeof before);
-    expect_cells(kv, 0, N_CTX - 2, 2, (int64_t[]){N_CTX - 2, N_CTX - 1});
-    assert_int_equal(place(kv, 1, 0, 1, cells), KIN_FAIL);
-    kin_kv_remove(kv, 0, 50, 51);
-    expect_cells(kv, 1, 0, 1, (int64_t[]){50});
+    expect_run(kv, 0, N_CTX - 2, 2, N_CTX - 2);
+    expect_refused(kv, 0, N_CTX, "the context of 200 tokens is full"); // there are cells, but no more tokens were asked for
+    kin_kv_clear(kv);
+    for (int32_t seq = 0; seq < N_BLOCKS; seq++) expect_run(kv, seq, 0, 1, 64 * seq);
+    expect_refused(kv, N_BLOCKS, 0, "the context of 200 tokens is full"); // each sequence has a block of its own
     kin_kv_close(kv);
 }
 
 static void a_token_looks_at_its_own_sequence_up_to_itself(void **state) {
     (void)state;
-    int64_t cells[N_CTX];
     kin_kv *kv = open_kv();
-    assert_int_equal(place(kv, 0, 0, 2, cells), 0);
-    assert_int_equal(place(kv, 5, 0, 2, cells), 0);
-    assert_int_equal(place(kv, 0, 2, 1, cells), 0);
-    // cells: 0@0 0@1 5@0 5@1 0@2, then free ones
+    expect_run(kv, 0, 0, 3, 0);
+    expect_run(kv, 5, 0, 2, 64);
     const int32_t pos[] = {0, 2, 1}, seq[] = {0, 0, 5};
     const kin_batch batch = {.n_tokens = 3, .pos = pos, .seq = seq};
-    static const ggml_fp16_t expected[3][6] = {
-        {LOOK, HIDE, HIDE, HIDE, HIDE, HIDE},
-        {LOOK, LOOK, HIDE, HIDE, LOOK, HIDE},
-        {HIDE, HIDE, LOOK, LOOK, HIDE, HIDE},
-    };
-    ggml_fp16_t mask[3][6];
-    kin_kv_mask(kv, &batch, NULL, 3, 6, mask[0]);
+    ggml_fp16_t expected[3][128], mask[3][128];
+    for (int i = 0; i < 3; i++)
+        for (int j = 0; j < 128; j++) expected[i][j] = HIDE;
+    expected[0][0] = LOOK;
+    expected[1][0] = expected[1][1] = expected[1][2] = LOOK;
+    expected[2][64] = expected[2][65] = LOOK;
+    kin_kv_mask(kv, &batch, NULL, 3, 128, mask[0]);
     assert_memory_equal(mask, expected, sizeof mask);
 
     const int32_t rows[] = {2, 0}; // only the rows asked for
-    kin_kv_mask(kv, &batch, rows, 2, 6, mask[0]);
+    kin_kv_mask(kv, &batch, rows, 2, 128, mask[0]);
     assert_memory_equal(mask[0], expected[2], sizeof mask[0]);
     assert_memory_equal(mask[1], expected[0], sizeof mask[1]);
 
     const kin_batch first = {.n_tokens = 3, .pos = pos}; // no sequence numbers: all 0
-    kin_kv_mask(kv, &first, rows, 1, 6, mask[0]);
-    assert_memory_equal(mask[0], ((ggml_fp16_t[]){LOOK, LOOK, HIDE, HIDE, HIDE, HIDE}), sizeof mask[0]);
+    kin_kv_mask(kv, &first, rows, 1, 128, mask[0]);
+    assert_memory_equal(mask[0], ((ggml_fp16_t[]){LOOK, LOOK, HIDE, HIDE, HIDE, HIDE}), 12);
     kin_kv_close(kv);
 }
 
 static void a_position_of_a_sequence_never_has_two_cells(void **state) {
     (void)state;
-    const int32_t pos[] = {4, 5, 4}, seq[] = {1, 1, 1}, other[] = {1, 1, 2};
+    const int32_t pos[] = {4, 5, 4}, seq[] = {1, 1, 1};
     int64_t cells[N_CTX];
     kin_err err;
     kin_kv *kv = open_kv();
-    assert_int_equal(place(kv, 0, 0, 8, cells), 0);
-    assert_int_equal(place(kv, 0, 7, 1, cells), KIN_FAIL);
-    assert_int_equal(place(kv, 0, 6, 4, cells), KIN_FAIL);
+    expect_run(kv, 1, 0, 4, 0);
     assert_int_equal(kin_kv_place(kv, &(kin_batch){.n_tokens = 3, .pos = pos, .seq = seq}, cells, &err), KIN_FAIL);
     assert_string_equal(err.text, "position 4 of sequence 1 is in the KV cache already");
-    expect_cells(kv, 0, 8, 1, (int64_t[]){8}); // nothing was changed
-    assert_int_equal(kin_kv_place(kv, &(kin_batch){.n_tokens = 3, .pos = pos, .seq = other}, cells, &err), 0);
-    assert_int_equal(kin_kv_place(kv, &(kin_batch){.n_tokens = 1, .pos = pos + 2, .seq = other + 2}, cells, &err), KIN_FAIL);
-    kin_kv_remove(kv, 0, 7, 8);
-    expect_cells(kv, 0, 7, 1, (int64_t[]){7});
+    expect_refused(kv, 1, 3, "in the KV cache already");
+    expect_run(kv, 1, 4, 1, 4); // nothing was changed
+    kin_kv_remove(kv, 1, 3, 5);
+    expect_run(kv, 1, 3, 1, 3);
+    kin_kv_close(kv);
+}
+
+static void a_token_needs_all_those_before_it(void **state) {
+    (void)state;
+    kin_kv *kv = open_kv();
+    expect_refused(kv, 0, 1, "tokens before position 1 of sequence 0 are not in the KV cache");
+    expect_run(kv, 0, 0, 70, 0);
+    expect_refused(kv, 0, 71, "tokens before position 71");
+    kin_kv_remove(kv, 0, 3, 4);
+    expect_refused(kv, 0, 70, "tokens before position 70");
+    expect_run(kv, 0, 3, 1, 3);
+    expect_run(kv, 0, 70, 1, 70);
     kin_kv_close(kv);
 }
 
 static void a_range_of_all_sequences_leaves_the_other_positions(void **state) {
     (void)state;
-    int64_t cells[N_CTX];
     kin_kv *kv = open_kv();
-    assert_int_equal(place(kv, 0, 0, 4, cells), 0);
-    assert_int_equal(place(kv, 7, 0, 4, cells), 0);
+    expect_run(kv, 0, 0, 4, 0);
+    expect_run(kv, 7, 0, 4, 64);
     kin_kv_remove(kv, -1, 2, 4);
-    expect_cells(kv, 0, 2, 2, (int64_t[]){2, 3});
-    expect_cells(kv, 7, 2, 1, (int64_t[]){6});
-    assert_int_equal(place(kv, 7, 0, 1, cells), KIN_FAIL); // it is still there
+    expect_run(kv, 0, 2, 2, 2);
+    expect_run(kv, 7, 2, 1, 66);
+    expect_refused(kv, 7, 0, "in the KV cache already"); // it is still there
     kin_kv_remove(kv, -1, 0, INT32_MAX);
-    expect_cells(kv, 1, 0, 2, (int64_t[]){0, 1});
+    expect_run(kv, 1, 0, 2, 0);
     kin_kv_close(kv);
 }
 
@@ -183,49 +215,71 @@ typedef struct entry {
     int32_t seq, pos; // seq -1: free
 } entry;
 
-static int lowest_free(const entry *cells) {
+static int find_entry(const entry *cells, int32_t seq, int32_t pos) {
     int i = 0;
-    while (i < N_CTX && cells[i].seq >= 0) i++;
+    while (i < N_CELLS && (cells[i].seq != seq || cells[i].pos != pos)) i++;
     return i;
 }
 
+// The block of a position: one that has a position of the same 64, or the lowest without any.
+static int expected_block(const entry *cells, int32_t seq, int32_t pos) {
+    for (int i = 0; i < N_CELLS; i++) {
+        if (cells[i].seq == seq && cells[i].pos / 64 == pos / 64) return i / 64;
+    }
+    for (int b = 0; b < N_BLOCKS; b++) {
+        bool is_free = true;
+        for (int i = 0; i < 64; i++) is_free = is_free && cells[64 * b + i].seq < 0;
+        if (is_free) return b;
+    }
+    return N_BLOCKS;
+}
+
+static bool add_expected(entry *cells, int32_t seq, int32_t pos) {
+    int n_tokens = 0, b = expected_block(cells, seq, pos);
+    for (int i = 0; i < N_CELLS; i++) n_tokens += cells[i].seq >= 0;
+    for (int32_t before = 0; before < pos; before++) {
+        if (find_entry(cells, seq, before) == N_CELLS) return false;
+    }
+    if (find_entry(cells, seq, pos) < N_CELLS || b == N_BLOCKS || n_tokens == N_CTX) return false;
+    cells[64 * b + pos % 64] = (entry){seq, pos};
+    return true;
+}
+
 static void step_add(kin_kv *kv, entry *cells, kin_rng *rng) {
-    int32_t seq = (int32_t)(kin_rng_u64(rng) % 3), pos = (int32_t)(kin_rng_u64(rng) % 50);
-    int n = 1 + (int)(kin_rng_u64(rng) % 12), n_free = 0;
+    int32_t seq = (int32_t)(kin_rng_u64(rng) % 3), pos = 0;
+    int n = 1 + (int)(kin_rng_u64(rng) % 40);
     int64_t got[N_CTX];
-    bool is_there = false;
-    for (int i = 0; i < N_CTX; i++) {
-        n_free += cells[i].seq < 0;
-        is_there = is_there || (cells[i].seq == seq && cells[i].pos >= pos && cells[i].pos < pos + n);
-    }
-    bool fits = n <= n_free && !is_there;
+    entry after[N_CELLS];
+    while (find_entry(cells, seq, pos) < N_CELLS) pos++;
+    if (kin_rng_u64(rng) % 8 == 0) pos += (int32_t)(kin_rng_u64(rng) % 5) - 2;
+    if (pos < 0) pos = 0;
+    memcpy(after, cells, sizeof after);
+    bool fits = true;
+    for (int i = 0; i < n && fits; i++) fits = add_expected(after, seq, pos + i);
     assert_int_equal(place(kv, seq, pos, n, got), fits ? 0 : KIN_FAIL);
-    for (int i = 0; i < n && fits; i++) {
-        int at = lowest_free(cells);
-        assert_int_equal(got[i], at);
-        cells[at] = (entry){seq, pos + i};
-    }
+    if (!fits) return;
+    for (int i = 0; i < n; i++) assert_int_equal(got[i], find_entry(after, seq, pos + i));
+    memcpy(cells, after, sizeof after);
 }
 
 static void step_remove(kin_kv *kv, entry *cells, kin_rng *rng) {
-    int32_t seq = (int32_t)(kin_rng_u64(rng) % 4) - 1, begin = (int32_t)(kin_rng_u64(rng) % 50), end = begin + 10;
+    int32_t seq = (int32_t)(kin_rng_u64(rng) % 4) - 1, begin = (int32_t)(kin_rng_u64(rng) % 100), end = begin + 30;
     kin_kv_remove(kv, seq, begin, end);
-    for (int i = 0; i < N_CTX; i++) {
+    for (int i = 0; i < N_CELLS; i++) {
         if ((seq < 0 || cells[i].seq == seq) && cells[i].pos >= begin && cells[i].pos < end) cells[i].seq = -1;
     }
 }
 
 static void expect_mask(const kin_kv *kv, const entry *cells, kin_rng *rng) {
-    int32_t seq = (int32_t)(kin_rng_u64(rng) % 3), pos = (int32_t)(kin_rng_u64(rng) % 60);
-    ggml_fp16_t mask[N_CTX];
+    int32_t seq = (int32_t)(kin_rng_u64(rng) % 3), pos = (int32_t)(kin_rng_u64(rng) % 150);
+    ggml_fp16_t mask[N_CELLS];
     int n_used = 0;
-    kin_kv_mask(kv, &(kin_batch){.n_tokens = 1, .pos = &pos, .seq = &seq}, NULL, 1, N_CTX, mask);
-    for (int i = 0; i < N_CTX; i++) {
+    kin_kv_mask(kv, &(kin_batch){.n_tokens = 1, .pos = &pos, .seq = &seq}, NULL, 1, N_CELLS, mask);
+    for (int i = 0; i < N_CELLS; i++) {
         assert_int_equal(mask[i], cells[i].seq == seq && cells[i].pos <= pos ? LOOK : HIDE);
         if (cells[i].seq >= 0) n_used = i + 1;
     }
-    int rounded = (n_used + 63) / 64 * 64;
-    assert_int_equal(kin_kv_n_used(kv), rounded < N_CTX ? rounded : N_CTX);
+    assert_int_equal(kin_kv_n_used(kv), (n_used + 63) / 64 * 64);
 }
 
 static void any_sequence_of_steps_agrees_with_a_plain_list(void **state) {
@@ -233,11 +287,11 @@ static void any_sequence_of_steps_agrees_with_a_plain_list(void **state) {
     for (uint64_t seed = 0; seed < 20; seed++) {
         kin_rng rng;
         kin_kv *kv = open_kv();
-        entry cells[N_CTX];
+        entry cells[N_CELLS];
         kin_rng_seed(&rng, seed);
-        for (int i = 0; i < N_CTX; i++) cells[i].seq = -1;
+        for (int i = 0; i < N_CELLS; i++) cells[i].seq = -1;
         for (int step = 0; step < 500; step++) {
-            if (kin_rng_u64(&rng) % 5 < 2)
+            if (kin_rng_u64(&rng) % 5 < 3)
                 step_add(kv, cells, &rng);
             else
                 step_remove(kv, cells, &rng);
@@ -253,13 +307,13 @@ static void tensors_are_keys_and_values_of_the_windows(void **state) {
     (void)state;
     const kin_hparams hp = hparams();
     kin_kv *kv = open_kv();
-    assert_int_equal(kin_kv_bytes(&hp, &options), 2 * 2 * N_CTX * 32 * sizeof(ggml_fp16_t));
+    assert_int_equal(kin_kv_bytes(&hp, &options), 2 * 2 * N_CELLS * 32 * sizeof(ggml_fp16_t));
     for (int il = 1; il < N_LAYER; il++) {
         struct ggml_tensor *const both[] = {kin_kv_k(kv, il), kin_kv_v(kv, il)};
         for (int i = 0; i < 2; i++) {
             assert_int_equal(both[i]->type, GGML_TYPE_F16);
             assert_int_equal(both[i]->ne[0], 32);
-            assert_int_equal(both[i]->ne[1], N_CTX);
+            assert_int_equal(both[i]->ne[1], N_CELLS);
             const uint8_t *bytes = both[i]->data; // zero: a masked cell's value must not be NaN, it is multiplied by 0
             for (size_t k = 0; k < ggml_nbytes(both[i]); k++) assert_int_equal(bytes[k], 0);
         }
@@ -286,11 +340,13 @@ static void rows_that_are_no_whole_blocks_are_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cells_are_given_out_lowest_free_first),
-        cmocka_unit_test(attention_looks_at_steps_of_64_up_to_the_highest_used_cell),
+        cmocka_unit_test(blocks_are_given_out_lowest_free_first),
+        cmocka_unit_test(a_sequence_knows_its_blocks_in_order),
+        cmocka_unit_test(a_mask_covers_the_blocks_up_to_the_highest_used_one),
         cmocka_unit_test(a_batch_that_does_not_fit_changes_nothing),
         cmocka_unit_test(a_token_looks_at_its_own_sequence_up_to_itself),
         cmocka_unit_test(a_position_of_a_sequence_never_has_two_cells),
+        cmocka_unit_test(a_token_needs_all_those_before_it),
         cmocka_unit_test(a_range_of_all_sequences_leaves_the_other_positions),
         cmocka_unit_test(any_sequence_of_steps_agrees_with_a_plain_list),
         cmocka_unit_test(tensors_are_keys_and_values_of_the_windows),

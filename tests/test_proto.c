@@ -324,7 +324,7 @@ static void lies_in_a_plan_are_refused_with_a_sentence(void **state) {
         {KIN_FRAME_PLAN, 32, "01000008", "n_ctx is 134217729"},
         {KIN_FRAME_PLAN, 36, "00000000", "n_batch is 0"},
         {KIN_FRAME_PLAN, 36, "01000100", "n_batch is 65537"},
-        {KIN_FRAME_PLAN, 40, "08", "flags is 8, not from 0 to 7"},
+        {KIN_FRAME_PLAN, 40, "10", "flags is 16, not from 0 to 15"},
         {KIN_FRAME_PLAN, 51, "ff", "memory is beyond"},
         {KIN_FRAME_PLAN, 52, "0000", "n_seq is 0"},
         {KIN_FRAME_PLAN, 56, "0000", "n_rounds is 0"},

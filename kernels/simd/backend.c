@@ -8,4 +8,10 @@ const kin_kernels SIMD_FN(kin_kernels) = {
     .kv_store = SIMD_FN(kin_kv_store),
     .attend = SIMD_FN(kin_attend),
     .attend_merge = SIMD_FN(kin_attend_merge),
+    .rms_norm = SIMD_FN(kin_rms_norm),
+    .add = SIMD_FN(kin_add),
+    .add_scaled = SIMD_FN(kin_add_scaled),
+    .swiglu = SIMD_FN(kin_swiglu),
+    .rope = SIMD_FN(kin_rope),
+    .route = SIMD_FN(kin_route),
 };

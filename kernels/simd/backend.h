@@ -13,3 +13,9 @@ void SIMD_FN(kin_matmul)(const kin_matrix *w, const kin_act *act, const float *x
 void SIMD_FN(kin_kv_store)(const kin_kv_rows *rows, int64_t begin, int64_t end);
 void SIMD_FN(kin_attend)(const kin_attention *a, int64_t begin, int64_t end);
 void SIMD_FN(kin_attend_merge)(const kin_attention *a, int64_t begin, int64_t end);
+void SIMD_FN(kin_rms_norm)(int64_t n, const float *x, const float *weight, float eps, float *y);
+void SIMD_FN(kin_add)(int64_t n, const float *x, float *y);
+void SIMD_FN(kin_add_scaled)(int64_t n, float share, const float *x, float *y);
+void SIMD_FN(kin_swiglu)(int64_t n, const float *gate, const float *up, float *y);
+void SIMD_FN(kin_rope)(bool neox, int n_rot, const float *turns, float *head);
+void SIMD_FN(kin_route)(int n_expert, int n_used, const float *logits, int32_t *chosen, float *share);

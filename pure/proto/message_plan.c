@@ -43,7 +43,7 @@ KIN_PROTO_DEFINE(DEVICE, device)
 //     byte  0  hash  model
 //          32  u32   n_ctx (1 to 2^27)
 //          36  u32   n_batch (1 to 65536)
-//          40  u32   flags: 1 flash, 2 repack, 4 timeline
+//          40  u32   flags: 1 flash, 2 repack, 4 timeline, 8 ggml's kernels
 //          44  u64   memory
 //          52  u16   n_seq (>= 1)
 //          54  u16   n_threads

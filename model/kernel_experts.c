@@ -1,0 +1,222 @@
+// Feed-forward blocks with experts, by kin's kernels.
+//
+// A batch's pairs of (token, expert) are sorted by expert; a pair's place in that order is its slot. So an expert's weights meet
+// all their tokens at once, and a token's sum over its experts runs in the router's order.
+#include <string.h>
+
+#include "model/kernel_ops_impl.h"
+
+enum { HEADER_ALIGN = 64 };
+
+// ---- routing
+
+static void run_route(struct ggml_tensor *routed, int i_thread, int n_threads, void *user) {
+    (void)i_thread;
+    struct kin_op *op = user;
+    const struct ggml_tensor *logits = routed->src[0];
+    for (int i; kin_op_take(op, n_threads, (int)routed->ne[1], &i);) {
+        int32_t *chosen = (int32_t *)routed->data + i * routed->ne[0];
+        float share[KIN_ROUTE_EXPERTS];
+        op->kernels->route((int)logits->ne[0], op->hp->n_expert_used, (const float *)logits->data + i * logits->ne[0], chosen,
+                           share);
+        memcpy(chosen + op->hp->n_expert_used, share, (size_t)op->hp->n_expert_used * sizeof *share);
+    }
+}
+
+struct ggml_tensor *kin_op_route(kin_graph *g, struct ggml_tensor *logits) {
+    return kin_op_node(g, GGML_TYPE_I32, 2 * g->hp->n_expert_used, logits->ne[1], &logits, 1, run_route, kin_op_new(g));
+}
+
+// ---- slots
+
+// What the nodes below read of a batch's routing: begin // i32 [n_expert + 1], the first slot of each expert; slot // i32 [n,
+// n_used], the slot of each pair; then the inputs, a row for each slot, each expert's rows rounded together.
+typedef struct slots {
+    int32_t *begin, *slot;
+    uint8_t *inputs;
+} slots;
+
+static size_t header_bytes(const kin_hparams *hp, int64_t n) {
+    size_t bytes = (size_t)(hp->n_expert + 1 + n * hp->n_expert_used) * sizeof(int32_t);
+    return (bytes + HEADER_ALIGN - 1) / HEADER_ALIGN * HEADER_ALIGN;
+}
+
+static slots slots_of(const struct ggml_tensor *t, const kin_hparams *hp, int64_t n) {
+    int32_t *begin = t->data;
+    return (slots){begin, begin + hp->n_expert + 1, (uint8_t *)t->data + header_bytes(hp, n)};
+}
+
+static size_t row_bytes(kin_act_kind kind, int64_t columns) {
+    return kind == KIN_ACT_F32 ? (size_t)columns * sizeof(float) : kin_act_bytes(columns, 1);
+}
+
+static void count_slots(const struct ggml_tensor *routed, const kin_hparams *hp, slots s) {
+    int n_expert = hp->n_expert, n_used = hp->n_expert_used;
+    memset(s.begin, 0, (size_t)(n_expert + 1) * sizeof *s.begin);
+    for (int64_t i = 0; i < routed->ne[1]; i++) {
+        const int32_t *chosen = (const int32_t *)routed->data + i * routed->ne[0];
+        for (int j = 0; j < n_used; j++) s.slot[i * n_used + j] = s.begin[chosen[j] + 1]++; // its number within the expert
+    }
+    for (int e = 0; e < n_expert; e++) s.begin[e + 1] += s.begin[e];
+    for (int64_t i = 0; i < routed->ne[1]; i++) {
+        const int32_t *chosen = (const int32_t *)routed->data + i * routed->ne[0];
+        for (int j = 0; j < n_used; j++) s.slot[i * n_used + j] += s.begin[chosen[j]];
+    }
+}
+
+// Row `row` of n rounded rows, in tiles: block b is at at[b * *step].
+static kin_act *find_row(kin_act *act, int64_t n_blocks, int64_t n, int64_t row, int64_t *step) {
+    int64_t tile = row / KIN_OP_TILE * KIN_OP_TILE;
+    *step = kin_op_tile_rows(n, tile);
+    return act + tile * n_blocks + row - tile;
+}
+
+static void copy_row(kin_act_kind kind, int64_t columns, const struct ggml_tensor *input, int64_t n, int64_t row, uint8_t *to,
+                     int64_t n_to, int64_t row_to) {
+    size_t bytes = row_bytes(kind, columns);
+    if (kind == KIN_ACT_F32) {
+        memcpy(to + (size_t)row_to * bytes, (const uint8_t *)input->data + (size_t)row * bytes, bytes);
+        return;
+    }
+    int64_t n_blocks = (int64_t)(bytes / sizeof(kin_act)), step, step_to;
+    const kin_act *a = find_row(input->data, n_blocks, n, row, &step);
+    kin_act *b = find_row((kin_act *)to, n_blocks, n_to, row_to, &step_to);
+    for (int64_t i = 0; i < n_blocks; i++) b[i * step_to] = a[i * step];
+}
+
+// Nodes read: the routing, the rounded input. One thread: this is copying a few rows.
+static void run_sort(struct ggml_tensor *sorted, int i_thread, int n_threads, void *user) {
+    (void)n_threads;
+    struct kin_op *op = user;
+    if (i_thread != 0) return;
+    const struct ggml_tensor *routed = sorted->src[0], *input = sorted->src[1];
+    int n_used = op->hp->n_expert_used, columns = op->hp->n_embd;
+    int64_t n = routed->ne[1];
+    slots s = slots_of(sorted, op->hp, n);
+    count_slots(routed, op->hp, s);
+    for (int64_t i = 0; i < n * n_used; i++) {
+        int e = ((const int32_t *)routed->data)[i / n_used * routed->ne[0] + i % n_used];
+        uint8_t *to = s.inputs + (size_t)s.begin[e] * row_bytes(op->kind[0], columns);
+        copy_row(op->kind[0], columns, input, n, i / n_used, to, s.begin[e + 1] - s.begin[e], s.slot[i] - s.begin[e]);
+    }
+}
+
+// ---- products
+
+// The chunks of all experts that have slots, in order; a thread's chunks come in ascending order.
+typedef struct cursor {
+    int expert;
+    int64_t first; // the expert's first chunk
+} cursor;
+
+static int64_t n_chunks(const int32_t *begin, int n_expert, int64_t per_expert) {
+    int64_t n = 0;
+    for (int e = 0; e < n_expert; e++) n += begin[e + 1] > begin[e] ? per_expert : 0;
+    return n;
+}
+
+static void advance(cursor *c, const int32_t *begin, int64_t per_expert, int64_t chunk) {
+    for (;; c->expert++) {
+        bool has = begin[c->expert + 1] > begin[c->expert];
+        if (has && chunk < c->first + per_expert) return;
+        if (has) c->first += per_expert;
+    }
+}
+
+// Nodes read: the slots, then gate and up, or the rounded gated values and down.
+static void run_experts(struct ggml_tensor *y, int n_threads, struct kin_op *op, bool gated) {
+    const kin_hparams *hp = op->hp;
+    const struct ggml_tensor *w = gated ? y->src[1] : y->src[2];
+    int64_t panels = kin_op_panels(w), n = y->ne[1] / hp->n_expert_used;
+    int64_t step = gated ? KIN_OP_GATED_PANELS : kin_op_chunk_panels(panels * hp->n_expert_used, n_threads);
+    int64_t per_expert = (panels + step - 1) / step;
+    slots s = slots_of(y->src[0], hp, n);
+    const uint8_t *inputs = gated ? s.inputs : y->src[1]->data;
+    cursor c = {0, 0};
+    for (int i; kin_op_take(op, n_threads, (int)n_chunks(s.begin, hp->n_expert, per_expert), &i);) {
+        advance(&c, s.begin, per_expert, i);
+        int64_t begin = (i - c.first) * step, end = begin + step < panels ? begin + step : panels;
+        int64_t slot = s.begin[c.expert], rows = s.begin[c.expert + 1] - slot;
+        const void *input = inputs + (size_t)slot * row_bytes(op->kind[0], w->ne[0]);
+        float *to = (float *)y->data + slot * y->ne[0] + begin * KIN_PANEL_ROWS;
+        kin_matrix m = kin_op_matrix(w, c.expert, begin, end);
+        if (gated) {
+            kin_matrix up = kin_op_matrix(y->src[2], c.expert, begin, end);
+            kin_op_multiply_gated(op, &m, &up, op->kind[0], input, rows, to, y->ne[0]);
+        } else {
+            kin_op_multiply(op, &m, op->kind[0], input, rows, to, y->ne[0]);
+        }
+    }
+}
+
+static void run_gated_experts(struct ggml_tensor *y, int i_thread, int n_threads, void *user) {
+    (void)i_thread;
+    run_experts(y, n_threads, user, true);
+}
+
+static void run_down_experts(struct ggml_tensor *y, int i_thread, int n_threads, void *user) {
+    (void)i_thread;
+    run_experts(y, n_threads, user, false);
+}
+
+// Nodes read: the slots, the gated values. Each expert's rows are rounded together, as run_sort lays them out.
+static void run_round_experts(struct ggml_tensor *act, int i_thread, int n_threads, void *user) {
+    (void)i_thread;
+    struct kin_op *op = user;
+    const struct ggml_tensor *h = act->src[1];
+    int64_t columns = h->ne[0], n_blocks = (int64_t)(kin_act_bytes(columns, 1) / sizeof(kin_act));
+    slots s = slots_of(act->src[0], op->hp, h->ne[1] / op->hp->n_expert_used);
+    for (int e; kin_op_take(op, n_threads, op->hp->n_expert, &e);) {
+        for (int64_t row = s.begin[e]; row < s.begin[e + 1]; row += KIN_OP_TILE) {
+            int64_t rows = kin_op_tile_rows(s.begin[e + 1], row);
+            op->kernels->quantize(op->kind[0], columns, rows, (const float *)h->data + row * columns,
+                                  (kin_act *)act->data + row * n_blocks, 0, n_blocks * rows);
+        }
+    }
+}
+
+// Nodes read: x, the experts' outputs by slot, the routing, the slots.
+static void run_sum(struct ggml_tensor *out, int i_thread, int n_threads, void *user) {
+    (void)i_thread;
+    struct kin_op *op = user;
+    const struct ggml_tensor *x = out->src[0], *y = out->src[1], *routed = out->src[2];
+    int64_t n_embd = out->ne[0];
+    int n_used = op->hp->n_expert_used;
+    slots s = slots_of(out->src[3], op->hp, out->ne[1]);
+    for (int i; kin_op_take(op, n_threads, (int)out->ne[1], &i);) {
+        float *to = (float *)out->data + i * n_embd;
+        const float *share = (const float *)routed->data + i * routed->ne[0] + n_used;
+        memcpy(to, (const float *)x->data + i * n_embd, (size_t)n_embd * sizeof *to);
+        for (int j = 0; j < n_used; j++)
+            op->kernels->add_scaled(n_embd, share[j], (const float *)y->data + s.slot[(int64_t)i * n_used + j] * n_embd, to);
+    }
+}
+
+struct ggml_tensor *kin_op_experts(kin_graph *g, struct ggml_tensor *x, struct ggml_tensor *normed, struct ggml_tensor *routed,
+                                   struct ggml_tensor *gate, struct ggml_tensor *up, struct ggml_tensor *down) {
+    kin_act_kind kind = kin_kernel_act_kind((int)gate->type), down_kind = kin_kernel_act_kind((int)down->type);
+    int64_t n = x->ne[1], n_slots = n * g->hp->n_expert_used;
+    kin_assert(kind == kin_kernel_act_kind((int)up->type));
+
+    struct kin_op *op = kin_op_new(g);
+    op->kind[0] = kind;
+    struct ggml_tensor *input = kin_op_rounded(g, normed, kind);
+    int64_t bytes = (int64_t)(header_bytes(g->hp, n) + (size_t)n_slots * row_bytes(kind, normed->ne[0]));
+    struct ggml_tensor *sorted = kin_op_node(g, GGML_TYPE_I8, bytes, 1, (struct ggml_tensor *[]){routed, input}, 2, run_sort, op);
+
+    op = kin_op_new(g);
+    op->kind[0] = kind;
+    struct ggml_tensor *h = kin_op_node(g, GGML_TYPE_F32, gate->ne[1], n_slots, (struct ggml_tensor *[]){sorted, gate, up}, 3,
+                                        run_gated_experts, op); // [n_ff_exp, n_slots]
+    if (down_kind != KIN_ACT_F32) {
+        op = kin_op_new(g);
+        op->kind[0] = down_kind;
+        h = kin_op_node(g, GGML_TYPE_I8, (int64_t)row_bytes(down_kind, h->ne[0]) * n_slots, 1,
+                        (struct ggml_tensor *[]){sorted, h}, 2, run_round_experts, op);
+    }
+    op = kin_op_new(g);
+    op->kind[0] = down_kind;
+    struct ggml_tensor *y = kin_op_node(g, GGML_TYPE_F32, x->ne[0], n_slots, (struct ggml_tensor *[]){sorted, h, down}, 3,
+                                        run_down_experts, op); // [n_embd, n_slots]
+    return kin_op_node(g, GGML_TYPE_F32, x->ne[0], n, (struct ggml_tensor *[]){x, y, routed, sorted}, 4, run_sum, kin_op_new(g));
+}

@@ -1,0 +1,176 @@
+// Heads and attention by kin's kernels.
+#include <math.h>
+
+#include "model/arch.h"
+#include "model/kernel_ops_impl.h"
+
+enum {
+    SPLIT_ROWS = 16, // batches of so many rows may need their contexts split between threads
+    ROWS_A_CHUNK = 4,
+};
+
+// ---- rotation
+
+static kin_rope rope_of(const kin_hparams *hp, const float *factors) {
+    return (kin_rope){
+        .n_rot = hp->n_rot,
+        .base = (double)hp->rope_base,
+        .freq_scale = (double)hp->rope_freq_scale,
+        .ext_factor = (double)hp->rope_ext_factor,
+        .attn_factor = (double)hp->rope_attn_factor,
+        .beta_fast = (double)hp->rope_beta_fast,
+        .beta_slow = (double)hp->rope_beta_slow,
+        .n_ctx_orig = hp->rope_n_ctx_orig,
+        .factors = factors,
+    };
+}
+
+static void run_turns(struct ggml_tensor *turns, int i_thread, int n_threads, void *user) {
+    (void)i_thread;
+    struct kin_op *op = user;
+    kin_rope rope = rope_of(op->hp, op->has_factors ? turns->src[0]->data : NULL);
+    double freq[256 / 2];
+    kin_rope_frequencies(&rope, freq);
+    for (int i; kin_op_take(op, n_threads, (int)turns->ne[1], &i);)
+        kin_rope_turns(&rope, freq, op->rows->plain.pos[i], (float *)turns->data + (int64_t)i * turns->ne[0]);
+}
+
+static struct ggml_tensor *turns_of(kin_graph *g, kin_graph_rows *rows) {
+    if (rows->turns) return rows->turns;
+    struct kin_op *op = kin_op_new(g);
+    op->rows = rows;
+    op->has_factors = g->rope_factors != NULL;
+    struct ggml_tensor *args[] = {g->rope_factors};
+    rows->turns = kin_op_node(g, GGML_TYPE_F32, g->hp->n_rot, rows->n, args, op->has_factors, run_turns, op);
+    return rows->turns;
+}
+
+// ---- heads
+
+static kin_kv_layout layout_of(const kin_hparams *hp, const struct ggml_tensor *cache) {
+    return (kin_kv_layout){.type = (int)cache->type, .n_head_kv = hp->n_head_kv, .head_dim = hp->head_dim};
+}
+
+// n heads, one after the other.
+static void turn_heads(const struct kin_op *op, float *head, int n, const float *norm, const float *turns) {
+    const kin_hparams *hp = op->hp;
+    for (int i = 0; i < n; i++, head += hp->head_dim) {
+        if (norm) op->kernels->rms_norm(hp->head_dim, head, norm, hp->rms_eps, head);
+        op->kernels->rope(hp->arch->rope_type == GGML_ROPE_TYPE_NEOX, hp->n_rot, turns, head);
+    }
+}
+
+// Nodes read: the products, turns, K, V, the norm of queries and that of keys where there are such.
+static void run_heads(struct ggml_tensor *y, int i_thread, int n_threads, void *user) {
+    (void)i_thread;
+    struct kin_op *op = user;
+    const kin_hparams *hp = op->hp;
+    const struct ggml_tensor *turns = y->src[1], *k = y->src[2], *v = y->src[3];
+    const float *q_norm = op->has_q_norm ? y->src[4]->data : NULL;
+    const float *k_norm = op->has_k_norm ? y->src[4 + op->has_q_norm]->data : NULL;
+    float *keys = (float *)y->data + op->n_q * hp->head_dim;
+    const kin_kv_rows rows = {
+        .kv = layout_of(hp, k),
+        .k = k->data,
+        .v = v->data,
+        .k_rows = keys,
+        .v_rows = keys + op->n_kv * hp->head_dim,
+        .ldk = y->ne[0],
+        .ldv = y->ne[0],
+        .cells = op->rows->plain.cells,
+    };
+    int64_t n = y->ne[1];
+    for (int i; kin_op_take(op, n_threads, (int)((n + ROWS_A_CHUNK - 1) / ROWS_A_CHUNK), &i);) {
+        int64_t begin = (int64_t)i * ROWS_A_CHUNK, end = begin + ROWS_A_CHUNK < n ? begin + ROWS_A_CHUNK : n;
+        for (int64_t row = begin; row < end; row++) {
+            float *at = (float *)y->data + row * y->ne[0];
+            const float *turn = (const float *)turns->data + row * turns->ne[0];
+            turn_heads(op, at, op->n_q, q_norm, turn);
+            turn_heads(op, at + op->n_q * hp->head_dim, op->n_kv, k_norm, turn);
+        }
+        if (op->n_kv) op->kernels->kv_store(&rows, begin, end);
+    }
+}
+
+struct ggml_tensor *kin_op_heads(kin_graph *g, int il, struct ggml_tensor *y, int n_q, int n_kv, kin_graph_rows *rows) {
+    const kin_graph_layer *layer = &g->layers[il];
+    struct ggml_tensor *q_norm = n_q ? layer->w[KIN_W_ATTN_Q_NORM] : NULL, *k_norm = n_kv ? layer->w[KIN_W_ATTN_K_NORM] : NULL;
+    struct ggml_tensor *args[5] = {turns_of(g, rows), layer->k, layer->v};
+    int n_args = 3;
+    if (q_norm) args[n_args++] = q_norm;
+    if (k_norm) args[n_args++] = k_norm;
+    struct kin_op *op = kin_op_new(g);
+    op->rows = rows;
+    op->n_q = n_q;
+    op->n_kv = n_kv;
+    op->has_q_norm = q_norm != NULL;
+    op->has_k_norm = k_norm != NULL;
+    return ggml_custom_inplace(g->ctx, y, args, n_args, run_heads, GGML_N_TASKS_MAX, op);
+}
+
+// ---- attention
+
+// Nodes read: the heads, K, V, and scratch if there is such.
+static kin_attention attention_of(const struct ggml_tensor *out, const struct kin_op *op) {
+    const struct ggml_tensor *heads = out->src[0], *k = out->src[1], *v = out->src[2];
+    const struct ggml_tensor *partial = op->has_partial ? out->src[3] : NULL;
+    const kin_hparams *hp = op->hp;
+    return (kin_attention){
+        .kv = layout_of(hp, k),
+        .k = k->data,
+        .v = v->data,
+        .n_head = hp->n_head,
+        .scale = 1.0f / sqrtf((float)hp->head_dim),
+        .n_rows = out->ne[1],
+        .q = heads->data,
+        .ldq = heads->ne[0],
+        .n_cells = op->rows->plain.n_cells,
+        .blocks = op->rows->plain.tables,
+        .out = out->data,
+        .ldo = out->ne[0],
+        .partial = partial ? partial->data : NULL,
+        .partial_bytes = partial ? ggml_nbytes(partial) : 0,
+    };
+}
+
+static void run_attend(struct ggml_tensor *out, int i_thread, int n_threads, void *user) {
+    (void)i_thread;
+    struct kin_op *op = user;
+    kin_attention a = attention_of(out, op);
+    int64_t n = kin_attention_plan(&a, n_threads);
+    for (int i; kin_op_take(op, n_threads, (int)n, &i);) op->kernels->attend(&a, i, i + 1);
+}
+
+// Spans that were tasks of their own are put together: `out` is that of run_attend.
+static void run_merge(struct ggml_tensor *out, int i_thread, int n_threads, void *user) {
+    (void)i_thread;
+    struct kin_op *op = user;
+    kin_attention a = attention_of(out->src[0], op);
+    kin_attention_plan(&a, n_threads);
+    int64_t n = a.n_spans > 1 ? a.n_rows : 0;
+    for (int i; kin_op_take(op, n_threads, (int)n, &i);) op->kernels->attend_merge(&a, i, i + 1);
+}
+
+static struct ggml_tensor *partial_of(kin_graph *g, const kin_graph_layer *layer, int n_rows) {
+    if (g->partial || n_rows > SPLIT_ROWS || g->n_kv <= KIN_SPAN_CELLS) return g->partial;
+    const kin_kv_layout kv = layout_of(g->hp, layer->k);
+    size_t bytes = kin_attention_partial_bytes(&kv, g->hp->n_head, n_rows, g->n_kv);
+    g->partial = ggml_new_tensor_1d(g->ctx, GGML_TYPE_I8, (int64_t)bytes);
+    ggml_set_input(g->partial); // has its memory from the start
+    return g->partial;
+}
+
+struct ggml_tensor *kin_op_attend(kin_graph *g, int il, struct ggml_tensor *heads, kin_graph_rows *rows) {
+    const kin_graph_layer *layer = &g->layers[il];
+    struct ggml_tensor *partial = partial_of(g, layer, rows->n), *args[] = {heads, layer->k, layer->v, partial};
+    struct kin_op *op = kin_op_new(g);
+    op->rows = rows;
+    op->has_partial = partial != NULL;
+    struct ggml_tensor *out =
+        kin_op_node(g, GGML_TYPE_F32, kin_hparams_n_embd_q(g->hp), rows->n, args, partial ? 4 : 3, run_attend, op);
+    if (!partial) return out;
+    struct kin_op *merge = kin_op_new(g);
+    merge->rows = rows;
+    merge->has_partial = true;
+    return ggml_custom_inplace(g->ctx, out, NULL, 0, run_merge, GGML_N_TASKS_MAX, merge);
+}

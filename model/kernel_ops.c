@@ -1,0 +1,244 @@
+#include "model/kernel_ops_impl.h"
+
+enum {
+    CHUNKS_PER_THREAD = 8, // so that a thread that was held up leaves little to wait for
+    MOST_PANELS = 16,      // of a chunk: 288 KiB of Q4_K with 2048 columns, which stay in the second-level cache for all tiles
+};
+
+// ---- nodes
+
+struct kin_op *kin_op_new(kin_graph *g) {
+    kin_assert(g->n_ops < g->max_ops);
+    struct kin_op *op = &g->ops[g->n_ops++];
+    *op = (struct kin_op){.kernels = g->kernels, .hp = g->hp};
+    return op;
+}
+
+size_t kin_op_bytes(void) {
+    return sizeof(struct kin_op);
+}
+
+struct ggml_tensor *kin_op_node(kin_graph *g, enum ggml_type type, int64_t ne0, int64_t ne1, struct ggml_tensor **args,
+                                int n_args, ggml_custom_op_t f, struct kin_op *op) {
+    kin_assert(n_args <= KIN_OP_ARGS);
+    return ggml_custom_4d(g->ctx, type, ne0, ne1, 1, 1, args, n_args, f, GGML_N_TASKS_MAX, op);
+}
+
+bool kin_op_take(struct kin_op *op, int n_threads, int n, int *i) {
+    *i = atomic_fetch_add_explicit(&op->next, 1, memory_order_relaxed);
+    if (*i < n) return true;
+    if (atomic_fetch_add(&op->done, 1) + 1 == n_threads) {
+        atomic_store(&op->next, 0);
+        atomic_store(&op->done, 0);
+    }
+    return false;
+}
+
+bool kin_ops_fit(const kin_hparams *hp, int kv_type) {
+    const kin_kv_layout kv = {.type = kv_type, .n_head_kv = hp->n_head_kv, .head_dim = hp->head_dim};
+    return hp->n_embd % 16 == 0 && kin_kv_has(&kv) && hp->n_expert <= KIN_ROUTE_EXPERTS;
+}
+
+static char packed_mark; // its address
+
+void kin_ops_mark_packed(struct ggml_tensor *w) {
+    w->extra = &packed_mark;
+}
+
+bool kin_ops_multiply(const struct ggml_tensor *w) {
+    bool is_packed = w->extra == &packed_mark;
+    return kin_kernel_has((int)w->type, w->ne[0], w->ne[1]) && kin_kernel_packs((int)w->type) == is_packed;
+}
+
+bool kin_ops_gate(const struct ggml_tensor *gate, const struct ggml_tensor *up) {
+    return kin_ops_multiply(gate) && kin_ops_multiply(up) && gate->ne[1] % KIN_PANEL_ROWS == 0 &&
+           kin_kernel_act_kind((int)gate->type) == kin_kernel_act_kind((int)up->type);
+}
+
+// ---- norms
+
+static void run_norm(struct ggml_tensor *y, int i_thread, int n_threads, void *user) {
+    (void)i_thread;
+    struct kin_op *op = user;
+    const struct ggml_tensor *x = y->src[0], *weight = y->src[1];
+    int64_t n = y->ne[0];
+    for (int i; kin_op_take(op, n_threads, (int)y->ne[1], &i);) {
+        op->kernels->rms_norm(n, (const float *)x->data + i * n, weight->data, op->hp->rms_eps, (float *)y->data + i * n);
+    }
+}
+
+struct ggml_tensor *kin_op_norm(kin_graph *g, struct ggml_tensor *x, struct ggml_tensor *weight) {
+    struct ggml_tensor *args[] = {x, weight};
+    return kin_op_node(g, GGML_TYPE_F32, x->ne[0], x->ne[1], args, 2, run_norm, kin_op_new(g));
+}
+
+// ---- rounded activations
+
+static int64_t n_blocks(int64_t columns) {
+    return (columns + KIN_ACT_COLUMNS - 1) / KIN_ACT_COLUMNS;
+}
+
+static void run_round(struct ggml_tensor *act, int i_thread, int n_threads, void *user) {
+    (void)i_thread;
+    struct kin_op *op = user;
+    const struct ggml_tensor *x = act->src[0];
+    int64_t columns = x->ne[0], n = x->ne[1], blocks = n_blocks(columns), n_tiles = (n + KIN_OP_TILE - 1) / KIN_OP_TILE;
+    for (int i; kin_op_take(op, n_threads, (int)(n_tiles * blocks), &i);) {
+        int64_t row = i / blocks * KIN_OP_TILE, block = i % blocks, rows = kin_op_tile_rows(n, row);
+        op->kernels->quantize(op->kind[0], columns, rows, (const float *)x->data + row * columns,
+                              (kin_act *)act->data + row * blocks, block * rows, (block + 1) * rows);
+    }
+}
+
+struct ggml_tensor *kin_op_rounded(kin_graph *g, struct ggml_tensor *x, kin_act_kind kind) {
+    if (kind == KIN_ACT_F32) return x;
+    for (int i = 0; i < g->n_rounded; i++) {
+        if (g->rounded[i].x == x && g->rounded[i].kind == kind) return g->rounded[i].act;
+    }
+    struct kin_op *op = kin_op_new(g);
+    op->kind[0] = kind;
+    struct ggml_tensor *act = kin_op_node(g, GGML_TYPE_I8, (int64_t)kin_act_bytes(x->ne[0], x->ne[1]), 1, &x, 1, run_round, op);
+    if (g->n_rounded == KIN_GRAPH_ROUNDED) g->n_rounded = 0; // older ones are not asked for again
+    g->rounded[g->n_rounded++] = (kin_graph_rounded){x, kind, act};
+    return act;
+}
+
+// ---- products
+
+kin_matrix kin_op_matrix(const struct ggml_tensor *w, int64_t i_expert, int64_t begin, int64_t end) {
+    int64_t first = begin * KIN_PANEL_ROWS, last = end * KIN_PANEL_ROWS;
+    const uint8_t *data = (const uint8_t *)w->data + (size_t)i_expert * w->nb[2] + (size_t)first * w->nb[1];
+    return (kin_matrix){
+        .type = (int)w->type, .columns = w->ne[0], .rows = (last < w->ne[1] ? last : w->ne[1]) - first, .data = data};
+}
+
+static void multiply_tile(const struct kin_op *op, const kin_matrix *w, kin_act_kind kind, const void *input, int64_t row,
+                          int64_t rows, float *y, int64_t ldy) {
+    const kin_act *act = kind == KIN_ACT_F32 ? NULL : (const kin_act *)input + row * n_blocks(w->columns);
+    const float *x = kind == KIN_ACT_F32 ? (const float *)input + row * w->columns : NULL;
+    op->kernels->matmul(w, act, x, rows, y, ldy, 0, (w->rows + KIN_PANEL_ROWS - 1) / KIN_PANEL_ROWS);
+}
+
+void kin_op_multiply(const struct kin_op *op, const kin_matrix *w, kin_act_kind kind, const void *input, int64_t n, float *y,
+                     int64_t ldy) {
+    for (int64_t row = 0; row < n; row += KIN_OP_TILE)
+        multiply_tile(op, w, kind, input, row, kin_op_tile_rows(n, row), y + row * ldy, ldy);
+}
+
+void kin_op_multiply_gated(const struct kin_op *op, const kin_matrix *gate, const kin_matrix *up, kin_act_kind kind,
+                           const void *input, int64_t n, float *y, int64_t ldy) {
+    float other[KIN_OP_TILE * KIN_OP_GATED_PANELS * KIN_PANEL_ROWS];
+    for (int64_t row = 0; row < n; row += KIN_OP_TILE) {
+        int64_t rows = kin_op_tile_rows(n, row);
+        multiply_tile(op, gate, kind, input, row, rows, y + row * ldy, ldy);
+        multiply_tile(op, up, kind, input, row, rows, other, up->rows);
+        for (int64_t i = 0; i < rows; i++) {
+            float *h = y + (row + i) * ldy;
+            op->kernels->swiglu(up->rows, h, other + i * up->rows, h);
+        }
+    }
+}
+
+int64_t kin_op_chunk_panels(int64_t n_panels, int n_threads) {
+    int64_t n = n_panels / (n_threads * CHUNKS_PER_THREAD);
+    return n < 1 ? 1 : n > MOST_PANELS ? MOST_PANELS : n;
+}
+
+// The weights that a chunk has: the panels of all of them stand one above the other.
+typedef struct span {
+    int weight;
+    int64_t begin, end; // panels
+} span;
+
+static void add_rows(const struct kin_op *op, int64_t n_rows, int64_t n, const float *x, int64_t ldx, float *y, int64_t ldy) {
+    for (int64_t i = 0; i < n_rows; i++) op->kernels->add(n, x + i * ldx, y + i * ldy);
+}
+
+// Nodes of kin_op_linear read, for each weight: the weight, its input, its bias if it has one; and then the residual.
+static void multiply_span(struct ggml_tensor *y, struct kin_op *op, span s) {
+    int at = 0;
+    int64_t column = 0;
+    for (int i = 0; i < s.weight; i++) {
+        column += y->src[at]->ne[1];
+        at += 2 + op->has_bias[i];
+    }
+    const struct ggml_tensor *weight = y->src[at], *input = y->src[at + 1];
+    kin_matrix m = kin_op_matrix(weight, 0, s.begin, s.end);
+    int64_t n = y->ne[1], ldy = y->ne[0], first = s.begin * KIN_PANEL_ROWS;
+    float *to = (float *)y->data + column + first;
+    kin_op_multiply(op, &m, op->kind[s.weight], input->data, n, to, ldy);
+    if (op->has_bias[s.weight]) add_rows(op, n, m.rows, (const float *)y->src[at + 2]->data + first, 0, to, ldy);
+    if (op->has_residual && s.weight == 0) {
+        const struct ggml_tensor *residual = y->src[2 + op->has_bias[0]];
+        add_rows(op, n, m.rows, (const float *)residual->data + first, residual->ne[0], to, ldy);
+    }
+}
+
+static void run_linear(struct ggml_tensor *y, int i_thread, int n_threads, void *user) {
+    (void)i_thread;
+    struct kin_op *op = user;
+    int64_t panels = (y->ne[0] + KIN_PANEL_ROWS - 1) / KIN_PANEL_ROWS, step = kin_op_chunk_panels(panels, n_threads);
+    int64_t n_chunks[KIN_OP_MATRICES], n = 0, of[KIN_OP_MATRICES];
+    for (int i = 0, at = 0; i < op->n_weights; i++) {
+        of[i] = kin_op_panels(y->src[at]);
+        n_chunks[i] = (of[i] + step - 1) / step;
+        n += n_chunks[i];
+        at += 2 + op->has_bias[i];
+    }
+    for (int i; kin_op_take(op, n_threads, (int)n, &i);) {
+        int64_t chunk = i;
+        int weight = 0;
+        for (; chunk >= n_chunks[weight]; weight++) chunk -= n_chunks[weight];
+        int64_t end = (chunk + 1) * step;
+        multiply_span(y, op, (span){weight, chunk * step, end < of[weight] ? end : of[weight]});
+    }
+}
+
+struct ggml_tensor *kin_op_linear(kin_graph *g, struct ggml_tensor *x, struct ggml_tensor *const *weights,
+                                  struct ggml_tensor *const *bias, int n_weights, struct ggml_tensor *residual) {
+    struct ggml_tensor *args[KIN_OP_ARGS + 1];
+    kin_act_kind kinds[KIN_OP_MATRICES];
+    int n_args = 0;
+    int64_t n_out = 0;
+    kin_assert(n_weights <= KIN_OP_MATRICES);
+    for (int i = 0; i < n_weights; i++) {
+        kinds[i] = kin_kernel_act_kind((int)weights[i]->type);
+        args[n_args++] = weights[i];
+        args[n_args++] = kin_op_rounded(g, x, kinds[i]);
+        if (bias && bias[i]) args[n_args++] = bias[i];
+        n_out += weights[i]->ne[1];
+    }
+    if (residual) args[n_args++] = residual;
+    struct kin_op *op = kin_op_new(g);
+    op->n_weights = n_weights;
+    for (int i = 0; i < n_weights; i++) {
+        op->kind[i] = kinds[i];
+        op->has_bias[i] = bias && bias[i];
+    }
+    op->has_residual = residual != NULL;
+    return kin_op_node(g, GGML_TYPE_F32, n_out, x->ne[1], args, n_args, run_linear, op);
+}
+
+// Nodes of kin_op_gated read: gate, up, their inputs.
+static void run_gated(struct ggml_tensor *y, int i_thread, int n_threads, void *user) {
+    (void)i_thread;
+    struct kin_op *op = user;
+    const struct ggml_tensor *gate = y->src[0], *up = y->src[1], *input = y->src[2];
+    int64_t panels = kin_op_panels(gate);
+    for (int i; kin_op_take(op, n_threads, (int)((panels + KIN_OP_GATED_PANELS - 1) / KIN_OP_GATED_PANELS), &i);) {
+        int64_t begin = (int64_t)i * KIN_OP_GATED_PANELS;
+        int64_t end = begin + KIN_OP_GATED_PANELS < panels ? begin + KIN_OP_GATED_PANELS : panels;
+        kin_matrix g = kin_op_matrix(gate, 0, begin, end), u = kin_op_matrix(up, 0, begin, end);
+        kin_op_multiply_gated(op, &g, &u, op->kind[0], input->data, y->ne[1], (float *)y->data + begin * KIN_PANEL_ROWS,
+                              y->ne[0]);
+    }
+}
+
+struct ggml_tensor *kin_op_gated(kin_graph *g, struct ggml_tensor *x, struct ggml_tensor *gate, struct ggml_tensor *up) {
+    kin_act_kind kind = kin_kernel_act_kind((int)gate->type);
+    kin_assert(kind == kin_kernel_act_kind((int)up->type));
+    struct ggml_tensor *args[] = {gate, up, kin_op_rounded(g, x, kind)};
+    struct kin_op *op = kin_op_new(g);
+    op->kind[0] = kind;
+    return kin_op_node(g, GGML_TYPE_F32, gate->ne[1], x->ne[1], args, 3, run_gated, op);
+}

@@ -1,0 +1,54 @@
+// kin's kernels as nodes of a ggml graph: they run in ggml's thread pool, between ggml's own operators.
+//
+// A node's work is cut into chunks that the pool's threads take one after the other, so a slow core holds nobody up. Which thread
+// computes what never changes a bit.
+//
+// Activations are rounded once for all matrices that read them: see kin_op_linear.
+// Thread: the one that builds the graph. What the nodes need beside their tensors lies in the graph's kin_ops.
+#pragma once
+
+#include "model/graph.h"
+
+// Whether kin's kernels compute models of this shape: heads and widths in whole vectors.
+bool kin_ops_fit(const kin_hparams *hp, int kv_type);
+
+// Bytes of a node's kin_op, and their most in a layer's graph.
+size_t kin_op_bytes(void);
+enum { KIN_OPS_PER_LAYER = 24 };
+
+// Says of a weight's tensor that its data are panels (kin_kernel_pack).
+void kin_ops_mark_packed(struct ggml_tensor *weight);
+
+// Whether kin's kernels multiply with this weight (a matrix, or those of all experts); else ggml does.
+bool kin_ops_multiply(const struct ggml_tensor *weight);
+
+// Whether kin_op_gated takes such weights.
+bool kin_ops_gate(const struct ggml_tensor *gate, const struct ggml_tensor *up);
+
+// x // [n, n_rows] -> the same shape
+struct ggml_tensor *kin_op_norm(kin_graph *g, struct ggml_tensor *x, struct ggml_tensor *weight);
+
+// Products of one input with up to KIN_OP_MATRICES weights, one above the other: x // [n_in, n] -> [sum of their n_out, n].
+// bias: NULL, or [n_weights] of which each may be NULL. residual: NULL, or [n_out, n], added to the first weight's product.
+enum { KIN_OP_MATRICES = 3 };
+struct ggml_tensor *kin_op_linear(kin_graph *g, struct ggml_tensor *x, struct ggml_tensor *const *weights,
+                                  struct ggml_tensor *const *bias, int n_weights, struct ggml_tensor *residual);
+
+// silu(gate x) * (up x), of weights whose inputs are rounded alike: x // [n_embd, n] -> [n_ff, n]
+struct ggml_tensor *kin_op_gated(kin_graph *g, struct ggml_tensor *x, struct ggml_tensor *gate, struct ggml_tensor *up);
+
+// Makes heads of y in place: rows of n_q query heads, n_kv key heads and n_kv value heads; a part may be missing (0). Queries and
+// keys are normed where the layer says so and rotated by the rows' positions; keys and values go to their cells of the cache.
+struct ggml_tensor *kin_op_heads(kin_graph *g, int il, struct ggml_tensor *y, int n_q, int n_kv, kin_graph_rows *rows);
+
+// Attention of rows of heads // [at least n_embd_q, n], queries first -> [n_embd_q, n]
+struct ggml_tensor *kin_op_attend(kin_graph *g, int il, struct ggml_tensor *heads, kin_graph_rows *rows);
+
+// ---- experts
+
+// The experts of each row: x // [n_embd, n] -> i32 [2 * n_used, n]: their numbers, then the bits of their shares.
+struct ggml_tensor *kin_op_route(kin_graph *g, struct ggml_tensor *logits);
+
+// x + the sum over a token's experts of share * down(silu(gate x') * (up x')), x' the normed x // [n_embd, n]
+struct ggml_tensor *kin_op_experts(kin_graph *g, struct ggml_tensor *x, struct ggml_tensor *normed, struct ggml_tensor *routed,
+                                   struct ggml_tensor *gate, struct ggml_tensor *up, struct ggml_tensor *down);

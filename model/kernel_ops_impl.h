@@ -1,0 +1,64 @@
+// Inside of kin_op_*: a node's parameters and how its work is shared out.
+#pragma once
+
+#include <stdatomic.h>
+
+#include "model/kernel_ops.h"
+
+enum {
+    KIN_OP_TILE = 128,       // rows of a batch that are rounded and multiplied together
+    KIN_OP_GATED_PANELS = 4, // of a gated chunk: its second product lies on the stack, 32 KiB
+    KIN_OP_ARGS = 9,         // most tensors that a node reads (ggml's limit for operators of others)
+};
+
+// What a node needs beside its tensors. Lives as long as its graph.
+struct kin_op {
+    const kin_kernels *kernels;
+    const kin_hparams *hp;
+    atomic_int next, done; // of a run's chunks: the next to take; threads that found none left
+    int n_weights;
+    kin_act_kind kind[KIN_OP_MATRICES];
+    bool has_bias[KIN_OP_MATRICES];
+    bool has_residual;
+    const kin_graph_rows *rows;
+    int n_q, n_kv; // heads
+    bool has_q_norm, has_k_norm, has_factors, has_partial;
+};
+
+// A node's own parameters, zero but for kernels and hp.
+struct kin_op *kin_op_new(kin_graph *g);
+
+// A node that calls f in each of the pool's threads.
+struct ggml_tensor *kin_op_node(kin_graph *g, enum ggml_type type, int64_t ne0, int64_t ne1, struct ggml_tensor **args,
+                                int n_args, ggml_custom_op_t f, struct kin_op *op);
+
+// Takes the next of n chunks. False: none is left, and this thread asks no more in this run. The last thread to be told so makes
+// the counter ready for the next run.
+bool kin_op_take(struct kin_op *op, int n_threads, int n, int *i);
+
+// Rows of the tile that begins at row `begin` of n.
+static inline int64_t kin_op_tile_rows(int64_t n, int64_t begin) {
+    return n - begin < KIN_OP_TILE ? n - begin : KIN_OP_TILE;
+}
+
+// x // f32 [n_in, n] rounded for a kind: tiles of rows, one after the other, each as kin_kernels.quantize makes it. x itself for
+// KIN_ACT_F32.
+struct ggml_tensor *kin_op_rounded(kin_graph *g, struct ggml_tensor *x, kin_act_kind kind);
+
+// Rows of a matrix, or of one expert's: the panels of 16 rows [begin, end).
+kin_matrix kin_op_matrix(const struct ggml_tensor *weight, int64_t i_expert, int64_t begin, int64_t end);
+
+// Groups of 16 rows of a matrix.
+static inline int64_t kin_op_panels(const struct ggml_tensor *weight) {
+    return (weight->ne[1] + KIN_PANEL_ROWS - 1) / KIN_PANEL_ROWS;
+}
+
+// Products of all n rows of an input: y // f32 [n, ldy]
+void kin_op_multiply(const struct kin_op *op, const kin_matrix *w, kin_act_kind kind, const void *input, int64_t n, float *y,
+                     int64_t ldy);
+// The same of two matrices of at most KIN_OP_GATED_PANELS panels: y = silu(gate) * up
+void kin_op_multiply_gated(const struct kin_op *op, const kin_matrix *gate, const kin_matrix *up, kin_act_kind kind,
+                           const void *input, int64_t n, float *y, int64_t ldy);
+
+// How many panels a chunk has.
+int64_t kin_op_chunk_panels(int64_t n_panels, int n_threads);
