@@ -37,7 +37,7 @@ typedef struct kin_devices {
     kin_device gpu; // backend NULL if not opened
     int n_threads;
     kin_device_options options; // what they were opened with
-    char cpu_variant[256]; // what decides the packed layout: ggml's version and the CPU features it uses
+    char cpu_variant[256];      // what decides the packed layout: ggml's version and the CPU features it uses
 } kin_devices;
 
 int kin_devices_open(kin_devices *devices, const kin_device_options *options, kin_err *err);

@@ -121,9 +121,8 @@ static int count_layer_ops(const kin_model *m, const kin_shard_options *o, int i
     kin_graph g = {.ctx = ctx, .gf = ggml_new_graph_custom(ctx, n_max, false), .hp = hp, .layers = layers, .flash = o->flash};
     g.n_kv = 64;
     g.cells = ggml_new_tensor_1d(ctx, GGML_TYPE_I64, 1);
-    g.all = (kin_graph_rows){.n = 1,
-                             .pos = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, 1),
-                             .mask = ggml_new_tensor_2d(ctx, GGML_TYPE_F16, g.n_kv, 1)};
+    g.all = (kin_graph_rows){
+        .n = 1, .pos = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, 1), .mask = ggml_new_tensor_2d(ctx, GGML_TYPE_F16, g.n_kv, 1)};
     struct ggml_tensor *x = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, hp->n_embd, 1);
     ggml_build_forward_expand(g.gf, hp->arch->ffn(&g, il, hp->arch->attn(&g, il, x)));
     *n_ops = 0;

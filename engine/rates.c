@@ -123,8 +123,7 @@ static bool add_product(place *at, kin_gauge *g, enum ggml_type type, const int6
     struct ggml_tensor *w = ggml_new_tensor_2d(g->ctx, type, shape[0], shape[1]);
     kin_device device = *g->device;
     device.kernels = NULL;
-    bool packed =
-        at->rates->packed && kin_device_layout(&device, type, (int64_t[3]){shape[0], shape[1], 1}) == KIN_LAYOUT_REPACK;
+    bool packed = at->rates->packed && kin_device_layout(&device, type, (int64_t[3]){shape[0], shape[1], 1}) == KIN_LAYOUT_REPACK;
     if (!put(at, w, packed)) return false;
     ggml_build_forward_expand(g->gf, ggml_mul_mat(g->ctx, w, x)); // [out, n]
     return true;

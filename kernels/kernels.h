@@ -174,8 +174,8 @@ typedef struct kin_kernels {
     // Rotates a head by its token's position. turns // f32 [2][n_rot / 2]: cosines, then sines (kin_rope_turns).
     void (*rope)(bool neox, int n_rot, const float *turns, float *head);
 
-    // The experts of a token: the n_used with the largest logits // f32 [n_expert], largest first, and the softmax of the logits over
-    // these alone. Of equal logits the lower number comes first. n_expert is at most KIN_ROUTE_EXPERTS.
+    // The experts of a token: the n_used with the largest logits // f32 [n_expert], largest first, and the softmax of the logits
+    // over these alone. Of equal logits the lower number comes first. n_expert is at most KIN_ROUTE_EXPERTS.
     void (*route)(int n_expert, int n_used, const float *logits, int32_t *chosen, float *share);
 
     // y += share * x; f32 [n], n a multiple of 16

@@ -20,9 +20,7 @@ void SIMD_FN(kin_add_scaled)(int64_t n, float share, const float *x, float *y) {
 }
 
 // e^a, at most e^87.5.
-SIMD_INLINE vf exp_at_most(vf a) {
-    return vf_exp(vf_sub(vf_zero(), vf_max(vf_sub(vf_zero(), a), vf_set1(-87.5f))));
-}
+SIMD_INLINE vf exp_at_most(vf a) { return vf_exp(vf_sub(vf_zero(), vf_max(vf_sub(vf_zero(), a), vf_set1(-87.5f)))); }
 
 void SIMD_FN(kin_swiglu)(int64_t n, const float *gate, const float *up, float *y) {
     for (int64_t i = 0; i < n; i += 16) {

@@ -125,7 +125,13 @@ typedef enum kin_proto_kv_type { KIN_PROTO_KV_F16, KIN_PROTO_KV_Q8_0 } kin_proto
 
 typedef enum kin_proto_mode { KIN_PROTO_STREAM, KIN_PROTO_MMAP, KIN_PROTO_WILLNEED } kin_proto_mode;
 
-enum { KIN_PROTO_PLAN_FLASH = 1, KIN_PROTO_PLAN_REPACK = 2, KIN_PROTO_PLAN_TIMELINE = 4, KIN_PROTO_PLAN_GGML = 8, KIN_PROTO_PLAN_FLAGS = 15 };
+enum {
+    KIN_PROTO_PLAN_FLASH = 1,
+    KIN_PROTO_PLAN_REPACK = 2,
+    KIN_PROTO_PLAN_TIMELINE = 4,
+    KIN_PROTO_PLAN_GGML = 8,
+    KIN_PROTO_PLAN_FLAGS = 15
+};
 
 // Head -> device: everything that it needs to know to take part.
 typedef struct kin_proto_plan {
