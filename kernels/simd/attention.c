@@ -16,9 +16,9 @@ enum {
     CELLS = KIN_KV_CELLS,
     MOST_DIM = 256,
     QUERIES = KIN_TILE_QUERIES,
-    ROWS = 4,        // queries that a chain keeps in registers
-    BATCH = 16,      // queries whose scores are computed before their exponentials
-    DIRECT_ROWS = 4, // so many queries convert f16 on the way
+    ROWS = 4,           // queries that a chain keeps in registers
+    DIRECT_QUERIES = 8, // so many convert f16 on the way
+    FETCH_QUERIES = 16, // so many are fast enough to wait for memory: the next block is fetched while they are computed
 };
 
 #define LOCALITY 3
@@ -110,33 +110,40 @@ typedef struct matrix {
     source from;
 } matrix;
 
-static void fetch_all(const void *p, size_t bytes) {
-    for (size_t at = 0; at < bytes; at += 64) fetch((const char *)p + at);
-}
-
-static void widen_f16(const uint16_t *from, int n, float *to) {
-    for (int i = 0; i < n; i += 16) vf_store(to + i, vf_load_f16(from + i));
+static void widen_f16(const uint16_t *from, const uint16_t *next, int n, float *to) {
+    for (int i = 0; i < n; i += 32) {
+        fetch(next + i);
+        vf_store(to + i, vf_load_f16(from + i));
+        vf_store(to + i + 16, vf_load_f16(from + i + 16));
+    }
 }
 
 // q8_0, K: [head_dim][CELLS]. Products of a scale (11 bits) and a byte are exact.
-static void widen_k(const int8_t *q, int head_dim, float *to) {
+static void widen_k(const int8_t *q, const int8_t *next, int head_dim, float *to) {
     const uint16_t *scales = (const uint16_t *)(q + head_dim * CELLS);
-    for (int d = 0; d < head_dim; d++) {
-        for (int c = 0; c < CELLS; c += 16) {
-            vf scale = vf_load_f16(scales + d / 32 * CELLS + c);
-            vf_store(to + d * CELLS + c, vf_mul(scale, vf_from_vi(vi_load_i8(q + d * CELLS + c))));
+    for (int at = 0; at < head_dim / 32 * CELLS * 2; at += 64) fetch(next + head_dim * CELLS + at);
+    for (int begin = 0; begin < head_dim; begin += 32) {
+        vf scale[4];
+        for (int c = 0; c < 4; c++) scale[c] = vf_load_f16(scales + begin / 32 * CELLS + 16 * c);
+        for (int d = begin * CELLS; d < (begin + 32) * CELLS; d += CELLS) {
+            fetch(next + d);
+            for (int c = 0; c < 4; c++) vf_store(to + d + 16 * c, vf_mul(scale[c], vf_from_vi(vi_load_i8(q + d + 16 * c))));
         }
     }
 }
 
 // q8_0, V: [CELLS][head_dim]
-static void widen_v(const int8_t *q, int head_dim, float *to) {
+static void widen_v(const int8_t *q, const int8_t *next, int head_dim, float *to) {
     float scales[MOST_DIM / 32 * CELLS];
-    widen_f16((const uint16_t *)(q + head_dim * CELLS), head_dim / 32 * CELLS, scales);
+    widen_f16((const uint16_t *)(q + head_dim * CELLS), (const uint16_t *)(next + head_dim * CELLS), head_dim / 32 * CELLS,
+              scales);
     for (int c = 0; c < CELLS; c++) {
-        for (int d = 0; d < head_dim; d += 16) {
+        for (int d = 0; d < head_dim; d += 32) {
             vf scale = vf_set1(scales[d / 32 * CELLS + c]);
-            vf_store(to + c * head_dim + d, vf_mul(scale, vf_from_vi(vi_load_i8(q + c * head_dim + d))));
+            int at = c * head_dim + d;
+            fetch(next + at);
+            vf_store(to + at, vf_mul(scale, vf_from_vi(vi_load_i8(q + at))));
+            vf_store(to + at + 16, vf_mul(scale, vf_from_vi(vi_load_i8(q + at + 16))));
         }
     }
 }
@@ -145,17 +152,17 @@ static void widen_v(const int8_t *q, int head_dim, float *to) {
 
 typedef struct tile {
     // First what is read in vectors, so that each begins on 64 bytes.
-    float wide_k[MOST_DIM * CELLS], wide_v[MOST_DIM * CELLS]; // of a block
-    float q[KIN_TILE_VALUES];                                 // [n][head_dim], with the scale
-    float values[KIN_TILE_VALUES];                            // [n][head_dim] of this span
-    float total[KIN_TILE_VALUES];                             // [n][head_dim] of the spans so far
-    float sum[QUERIES][16];                                   // of exp(score - max), lanes are cells
-    float p[BATCH][CELLS];                                    // of the present queries: scores, then exp(score - max)
-    float max[QUERIES];                                       // of the scores so far, in this span
-    float total_max[QUERIES], total_sum[QUERIES];             // of the spans so far
-    int begin[QUERIES], end[QUERIES];                         // positions that a query sees
-    int see_begin[QUERIES], see_end[QUERIES];                 // cells of the present block that it sees: none if they are equal
-    int low, high;                                            // positions that any of them sees
+    float wide[MOST_DIM * CELLS];                 // K or V of a block
+    float q[KIN_TILE_VALUES];                     // [n][head_dim], with the scale
+    float values[KIN_TILE_VALUES];                // [n][head_dim] of this span
+    float total[KIN_TILE_VALUES];                 // [n][head_dim] of the spans so far
+    float sum[QUERIES][16];                       // of exp(score - max), lanes are cells
+    float p[QUERIES][CELLS];                      // of the present block: scores, then exp(score - max)
+    float max[QUERIES];                           // of the scores so far, in this span
+    float total_max[QUERIES], total_sum[QUERIES]; // of the spans so far
+    int begin[QUERIES], end[QUERIES];             // positions that a query sees
+    int see_begin[QUERIES], see_end[QUERIES];     // cells of the present block that it sees: none if they are equal
+    int low, high;                                // positions that any of them sees
     const kin_attention *a;
     int head, group; // kv head; queries of one row that share it
     int64_t row;     // of query 0
@@ -183,21 +190,20 @@ static void load_queries(tile *t) {
     }
 }
 
-static matrix block_of(tile *t, bool is_k, int64_t block, int64_t next_block) {
+// Of two blocks of the cache, the second one after the first.
+static matrix block_of(tile *t, bool is_k, const int32_t block[2]) {
     const kin_kv_layout *kv = &t->a->kv;
     size_t bytes = kin_kv_block_bytes(kv), head_bytes = bytes / (size_t)kv->n_head_kv;
     const char *cache = (const char *)(is_k ? t->a->k : t->a->v) + (size_t)t->head * head_bytes;
-    const void *data = cache + (size_t)block * bytes, *next = cache + (size_t)next_block * bytes;
-    float *wide = is_k ? t->wide_k : t->wide_v;
-    if (kv->type == KIN_TYPE_F16 && t->n <= DIRECT_ROWS) return (matrix){data, next, FROM_F16};
-    if (t->n <= BATCH) fetch_all(next, head_bytes);
+    const void *data = cache + (size_t)block[0] * bytes, *next = t->n <= FETCH_QUERIES ? cache + (size_t)block[1] * bytes : data;
+    if (kv->type == KIN_TYPE_F16 && t->n <= DIRECT_QUERIES) return (matrix){data, next, FROM_F16};
     if (kv->type == KIN_TYPE_F16)
-        widen_f16(data, kv->head_dim * CELLS, wide);
+        widen_f16(data, next, kv->head_dim * CELLS, t->wide);
     else if (is_k)
-        widen_k(data, kv->head_dim, wide);
+        widen_k(data, next, kv->head_dim, t->wide);
     else
-        widen_v(data, kv->head_dim, wide);
-    return (matrix){wide, NULL, FROM_F32};
+        widen_v(data, next, kv->head_dim, t->wide);
+    return (matrix){t->wide, t->wide, FROM_F32};
 }
 
 // Which of the 64 positions from `at` on each query sees.
@@ -210,17 +216,14 @@ static void see(tile *t, int at) {
     }
 }
 
-static bool any_sees(const tile *t, int i, int n) {
-    for (int j = i; j < i + n; j++)
-        if (t->see_begin[j] < t->see_end[j]) return true;
-    return false;
-}
-
-// Scores of n <= ROWS queries from i on -> p // [n][CELLS]
-static void score(tile *t, matrix k, int i, int n, float *p) {
-    int dim = t->a->kv.head_dim;
-    chain_args args = {p, t->q + i * dim, k.data, k.next, .ldo = CELLS, .lda = dim, .ldb = CELLS, .end = dim, .from_zero = true};
-    chain_columns(args, k.from, n, CELLS);
+// Scores of n <= ROWS queries from i on, of as many vectors of cells as they see.
+static void score(tile *t, matrix k, int i, int n) {
+    int dim = t->a->kv.head_dim, end = 0;
+    for (int j = i; j < i + n; j++) end = t->see_end[j] > end ? t->see_end[j] : end;
+    if (end == 0) return;
+    chain_args args = {t->p[i],    t->q + i * dim, k.data,     k.next,           .ldo = CELLS,
+                       .lda = dim, .ldb = CELLS,   .end = dim, .from_zero = true};
+    chain_columns(args, k.from, n, (end + 15) / 16 * 16);
 }
 
 static void fill_unseen(const tile *t, int i, float *p, float x) {
@@ -239,7 +242,8 @@ static void shrink(tile *t, int i, float difference) {
 static bool sees_all(const tile *t, int i) { return t->see_end[i] - t->see_begin[i] == CELLS; }
 
 // Looks at query i's scores: is its reference still good?
-static void raise_max(tile *t, int i, float *p) {
+static void raise_max(tile *t, int i) {
+    float *p = t->p[i];
     if (!sees_all(t, i)) fill_unseen(t, i, p, LOWEST);
     float max = vf_greatest(vf_max(vf_max(vf_load(p), vf_load(p + 16)), vf_max(vf_load(p + 32), vf_load(p + 48))));
     if (max <= t->max[i] + SLACK) return;
@@ -248,7 +252,8 @@ static void raise_max(tile *t, int i, float *p) {
 }
 
 // Query i's scores -> exp(score - max), 0 where it does not see.
-static void soften(tile *t, int i, float *p) {
+static void soften(tile *t, int i) {
+    float *p = t->p[i];
     vf x[4], sum = vf_load(t->sum[i]);
     for (int c = 0; c < 4; c++) x[c] = vf_max(vf_sub(vf_load(p + 16 * c), vf_set1(t->max[i])), vf_set1(FLOOR));
     for (int c = 0; c < 4; c += SIMD_COLUMNS) vf_exp_each(x + c, SIMD_COLUMNS);
@@ -261,46 +266,37 @@ static void soften(tile *t, int i, float *p) {
     vf_store(t->sum[i], sum);
 }
 
-// p // [n][CELLS]: of the queries from i on
-static void add_values(tile *t, matrix v, int i, const float *p, int n, int begin, int end) {
+static void add_values(tile *t, matrix v, int i, int n, int begin, int end) {
     int dim = t->a->kv.head_dim;
     if (begin >= end) return;
-    chain_args args = {t->values + i * dim, p, v.data, v.next, .ldo = dim, .lda = CELLS, .ldb = dim, .begin = begin, .end = end};
+    chain_args args = {t->values + i * dim, t->p[i],    v.data,         v.next,    .ldo = dim,
+                       .lda = CELLS,        .ldb = dim, .begin = begin, .end = end};
     chain_columns(args, v.from, n, dim);
 }
 
-// n queries from i on, with p // [n][CELLS]: the cells that all of them see together, those before and after them one query at
-// a time.
-static void add_seen(tile *t, matrix v, int i, int n, const float *p) {
-    const int *see_begin = t->see_begin + i, *see_end = t->see_end + i;
+// n queries from i on: the cells that all of them see together, those before and after them one query at a time.
+static void add_seen(tile *t, matrix v, int i, int n) {
     int begin = 0, end = CELLS;
-    for (int j = 0; j < n; j++) {
-        begin = see_begin[j] > begin ? see_begin[j] : begin;
-        end = see_end[j] < end ? see_end[j] : end;
+    for (int j = i; j < i + n; j++) {
+        begin = t->see_begin[j] > begin ? t->see_begin[j] : begin;
+        end = t->see_end[j] < end ? t->see_end[j] : end;
     }
     if (begin > end) begin = end = 0;
-    for (int j = 0; j < n; j++) {
-        add_values(t, v, i + j, p + j * CELLS, 1, see_begin[j], begin < see_end[j] ? begin : see_end[j]);
-    }
-    add_values(t, v, i, p, n, begin, end);
-    for (int j = 0; j < n; j++) add_values(t, v, i + j, p + j * CELLS, 1, end > see_begin[j] ? end : see_begin[j], see_end[j]);
+    for (int j = i; j < i + n; j++) add_values(t, v, j, 1, t->see_begin[j], begin < t->see_end[j] ? begin : t->see_end[j]);
+    add_values(t, v, i, n, begin, end);
+    for (int j = i; j < i + n; j++) add_values(t, v, j, 1, end > t->see_begin[j] ? end : t->see_begin[j], t->see_end[j]);
 }
 
-// n <= BATCH queries from i on. Phases, so that the chains of operations of one query run beside those of others.
-static void run_batch(tile *t, matrix k, matrix v, int i, int n) {
-    for (int j = 0; j < n; j += ROWS) score(t, k, i + j, n - j < ROWS ? n - j : ROWS, t->p[j]);
-    for (int j = 0; j < n; j++)
-        if (t->see_begin[i + j] < t->see_end[i + j]) raise_max(t, i + j, t->p[j]);
-    for (int j = 0; j < n; j++)
-        if (t->see_begin[i + j] < t->see_end[i + j]) soften(t, i + j, t->p[j]);
-    for (int j = 0; j < n; j += ROWS) add_seen(t, v, i + j, n - j < ROWS ? n - j : ROWS, t->p[j]);
-}
-
-static void run_block(tile *t, matrix k, matrix v) {
-    for (int i = 0; i < t->n; i += BATCH) {
-        int n = t->n - i < BATCH ? t->n - i : BATCH;
-        if (any_sees(t, i, n)) run_batch(t, k, v, i, n);
-    }
+// Phases, so that the chains of operations of one query run beside those of others.
+static void run_block(tile *t, const int32_t block[2]) {
+    matrix k = block_of(t, true, block);
+    for (int i = 0; i < t->n; i += ROWS) score(t, k, i, t->n - i < ROWS ? t->n - i : ROWS);
+    for (int i = 0; i < t->n; i++)
+        if (t->see_begin[i] < t->see_end[i]) raise_max(t, i);
+    for (int i = 0; i < t->n; i++)
+        if (t->see_begin[i] < t->see_end[i]) soften(t, i);
+    matrix v = block_of(t, false, block);
+    for (int i = 0; i < t->n; i += ROWS) add_seen(t, v, i, t->n - i < ROWS ? t->n - i : ROWS);
 }
 
 static void begin_span(tile *t) {
@@ -316,10 +312,8 @@ static void run_span(tile *t, int begin, int end) {
     const int32_t *blocks = t->a->blocks[t->row];
     begin_span(t);
     for (int b = begin / CELLS; b * CELLS < end; b++) {
-        int64_t block = blocks[b], next = (b + 1) * CELLS < t->high ? blocks[b + 1] : block;
         see(t, b * CELLS);
-        matrix k = block_of(t, true, block, next), v = block_of(t, false, block, next);
-        run_block(t, k, v);
+        run_block(t, (const int32_t[2]){blocks[b], (b + 1) * CELLS < t->high ? blocks[b + 1] : blocks[b]});
     }
 }
 
@@ -328,17 +322,21 @@ static void run_span(tile *t, int begin, int end) {
 // Merges a span's (max, sum, values) into those of the spans before it. A span in which nothing was seen has the sum 0.
 static void merge(int dim, float *max, float *sum, float *values, float span_max, float span_sum, const float *span) {
     if (span_sum == 0) return;
-    bool is_first = *sum == 0, is_greater = span_max > *max;
+    if (*sum == 0) {
+        for (int d = 0; d < dim; d += 16) vf_store(values + d, vf_load(span + d));
+        *sum = span_sum;
+        *max = span_max;
+        return;
+    }
+    bool is_greater = span_max > *max;
     float factor[16];
     vf_store(factor, vf_exp(vf_set1(is_greater ? *max - span_max : span_max - *max)));
-    float old = is_greater ? factor[0] : 1, new = is_greater ? 1 : factor[0];
+    vf old = vf_set1(is_greater ? factor[0] : 1), new = vf_set1(is_greater ? 1 : factor[0]);
+    for (int d = 0; d < dim; d += 16)
+        vf_store(values + d, vf_add(vf_mul(vf_load(values + d), old), vf_mul(vf_load(span + d), new)));
+    vf_store(factor, vf_add(vf_mul(vf_set1(*sum), old), vf_mul(vf_set1(span_sum), new)));
+    *sum = factor[0];
     *max = is_greater ? span_max : *max;
-    *sum = is_first ? span_sum : *sum * old + span_sum * new;
-    if (is_first)
-        for (int d = 0; d < dim; d += 16) vf_store(values + d, vf_load(span + d));
-    else
-        for (int d = 0; d < dim; d += 16)
-            vf_store(values + d, vf_add(vf_mul(vf_load(values + d), vf_set1(old)), vf_mul(vf_load(span + d), vf_set1(new))));
 }
 
 // A row that sees nothing has no values.
