@@ -9,6 +9,7 @@
 //   Q4_1     20  d:0  m:2   qs:4 (16)                       d * q + m
 //   Q5_0     22  d:0  qh:2 (4)       qs:6 (16)              d * (q - 16), q = nibble | bit j of qh << 4
 //   Q5_1     24  d:0  m:2   qh:4 (4) qs:8 (16)              d * q + m
+//   MXFP4    17  e:0  qs:1  (16)                            2^(e - 128) * mxfp4[q]
 //
 // 256 elements a block in groups of 16 or 32, each with its own small scale sc (and minimum mn)
 //
@@ -18,6 +19,7 @@
 //   Q4_K    144  d:0  m:2  sc,mn:4 (12)  qs:16 (128)                 8 of 32  d * sc * q - m * mn
 //   Q5_K    176  d:0  m:2  sc,mn:4 (12)  qh:16 (32)  qs:48 (128)     8 of 32  d * sc * q - m * mn
 //   Q6_K    210  ql:0 (128)  qh:128 (64)  sc:192 (16 x i8)  d:208   16 of 16  d * sc * (q - 32)
+//   IQ4_XS  136  d:0  sch:2 (2)  scl:4 (4)  qs:8 (128)               8 of 32  d * (sc - 32) * iq4[q]
 #include "ref/dequant.h"
 
 #include <math.h>
@@ -170,17 +172,32 @@ static void block_q6_k(const uint8_t *b, float *y) {
     }
 }
 
+static void block_mxfp4(const uint8_t *b, float *y) {
+    static const int8_t mxfp4[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+    for (int i = 0; i < 32; i++) y[i] = ldexpf(mxfp4[nibble(b[1 + i % 16], i / 16)], b[0] - 128);
+}
+
+// Nibble i / 16 % 2 of qs[16 * (i / 32) + i % 16]; sc of group g: nibble g % 2 of scl[g / 2], bits 2 g and 2 g + 1 of sch.
+static void block_iq4_xs(const uint8_t *b, float *y) {
+    static const int8_t iq4[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+    const float d = get_f16(b);
+    for (int i = 0; i < 256; i++) {
+        const int g = i / 32, sc = nibble(b[4 + g / 2], g % 2) | (get_u16(b + 2) >> 2 * g & 3) << 4;
+        y[i] = d * (sc - 32) * iq4[nibble(b[8 + 16 * g + i % 16], i / 16 % 2)];
+    }
+}
+
 typedef struct format {
     int type, n, bytes;
     void (*block)(const uint8_t *b, float *y);
 } format;
 
 static const format formats[] = {
-    {KIN_REF_F32, 1, 4, block_f32},       {KIN_REF_F16, 1, 2, block_f16},       {KIN_REF_BF16, 1, 2, block_bf16},
-    {KIN_REF_Q8_0, 32, 34, block_q8_0},   {KIN_REF_Q4_0, 32, 18, block_q4_0},   {KIN_REF_Q4_1, 32, 20, block_q4_1},
-    {KIN_REF_Q5_0, 32, 22, block_q5_0},   {KIN_REF_Q5_1, 32, 24, block_q5_1},   {KIN_REF_Q2_K, 256, 84, block_q2_k},
-    {KIN_REF_Q3_K, 256, 110, block_q3_k}, {KIN_REF_Q4_K, 256, 144, block_q4_k}, {KIN_REF_Q5_K, 256, 176, block_q5_k},
-    {KIN_REF_Q6_K, 256, 210, block_q6_k},
+    {KIN_REF_F32, 1, 4, block_f32},       {KIN_REF_F16, 1, 2, block_f16},           {KIN_REF_BF16, 1, 2, block_bf16},
+    {KIN_REF_Q8_0, 32, 34, block_q8_0},   {KIN_REF_Q4_0, 32, 18, block_q4_0},       {KIN_REF_Q4_1, 32, 20, block_q4_1},
+    {KIN_REF_Q5_0, 32, 22, block_q5_0},   {KIN_REF_Q5_1, 32, 24, block_q5_1},       {KIN_REF_Q2_K, 256, 84, block_q2_k},
+    {KIN_REF_Q3_K, 256, 110, block_q3_k}, {KIN_REF_Q4_K, 256, 144, block_q4_k},     {KIN_REF_Q5_K, 256, 176, block_q5_k},
+    {KIN_REF_Q6_K, 256, 210, block_q6_k}, {KIN_REF_IQ4_XS, 256, 136, block_iq4_xs}, {KIN_REF_MXFP4, 32, 17, block_mxfp4},
 };
 
 static const format *format_of(int type) {

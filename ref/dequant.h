@@ -21,7 +21,9 @@ typedef enum kin_ref_type { // GGUF's numbers
     KIN_REF_Q4_K = 12,
     KIN_REF_Q5_K = 13,
     KIN_REF_Q6_K = 14,
+    KIN_REF_IQ4_XS = 23,
     KIN_REF_BF16 = 30,
+    KIN_REF_MXFP4 = 39,
 } kin_ref_type;
 
 #define KIN_REF_BLOCK_MAX 256 // elements of the largest block; every block size divides it

@@ -108,8 +108,9 @@ static void golden_models_give_the_exact_logits(void **state) {
 
 // ---- dequantization, rope: ggml's own
 
-static const int types[] = {KIN_REF_F32,  KIN_REF_F16,  KIN_REF_BF16, KIN_REF_Q8_0, KIN_REF_Q4_0, KIN_REF_Q4_1, KIN_REF_Q5_0,
-                            KIN_REF_Q5_1, KIN_REF_Q2_K, KIN_REF_Q3_K, KIN_REF_Q4_K, KIN_REF_Q5_K, KIN_REF_Q6_K};
+static const int types[] = {KIN_REF_F32,  KIN_REF_F16,  KIN_REF_BF16, KIN_REF_Q8_0,   KIN_REF_Q4_0,
+                            KIN_REF_Q4_1, KIN_REF_Q5_0, KIN_REF_Q5_1, KIN_REF_Q2_K,   KIN_REF_Q3_K,
+                            KIN_REF_Q4_K, KIN_REF_Q5_K, KIN_REF_Q6_K, KIN_REF_IQ4_XS, KIN_REF_MXFP4};
 
 // Equal within one rounding of the block's largest element: compilers may fuse d * q + m. NaN and infinity match themselves.
 static void assert_block_near(const float *got, const float *want, int n) {
