@@ -28,11 +28,22 @@ typedef struct type {
     int number, block_columns, block_bytes;
 } type;
 
+// clang-format off
 static const type types[] = {
-    {"Q4_K", KIN_TYPE_Q4_K, 256, 144}, {"Q6_K", KIN_TYPE_Q6_K, 256, 210}, {"Q8_0", KIN_TYPE_Q8_0, 32, 34},
-    {"Q4_0", KIN_TYPE_Q4_0, 32, 18},   {"F16", KIN_TYPE_F16, 1, 2},       {"BF16", KIN_TYPE_BF16, 1, 2},
+    {"Q4_K", KIN_TYPE_Q4_K, 256, 144},
+    {"Q5_K", KIN_TYPE_Q5_K, 256, 176},
+    {"Q6_K", KIN_TYPE_Q6_K, 256, 210},
+    {"Q3_K", KIN_TYPE_Q3_K, 256, 110},
+    {"Q2_K", KIN_TYPE_Q2_K, 256, 84},
+    {"IQ4_XS", KIN_TYPE_IQ4_XS, 256, 136},
+    {"Q8_0", KIN_TYPE_Q8_0, 32, 34},
+    {"Q4_0", KIN_TYPE_Q4_0, 32, 18},
+    {"MXFP4", KIN_TYPE_MXFP4, 32, 17},
+    {"F16", KIN_TYPE_F16, 1, 2},
+    {"BF16", KIN_TYPE_BF16, 1, 2},
     {"F32", KIN_TYPE_F32, 1, 4},
 };
+// clang-format on
 static const int row_counts[] = {1, 2, 3, 4, 8, 16, 32, 64, 128};
 
 typedef struct options {

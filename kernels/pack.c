@@ -12,6 +12,11 @@ static void interleave(const uint8_t *b, int n, int row, void *planes) {
     for (int i = 0; i < n / 4; i++) memcpy((uint8_t *)planes + 64 * i + 4 * row, b + 4 * i, 4);
 }
 
+// n bytes -> every 16 bytes.
+static void transpose(const uint8_t *b, int n, int row, void *columns) {
+    for (int i = 0; i < n; i++) ((uint8_t *)columns)[16 * i + row] = b[i];
+}
+
 // Bits of 6-bit scale j (0..7) and minimum j of Q4_K and Q5_K: 12 bytes, the first eight hold the low six bits of scales and
 // minima 0..3, and the high two bits of 4..7; the last four hold nibbles of 4..7.
 static void scale_k4(const uint8_t *s, int j, int *scale, int *min) {
@@ -43,13 +48,51 @@ static void pack_q4_k(const uint8_t *b, int n, int r, void *panel) {
     interleave(b + 16, 128, r, p->q);
 }
 
+static void pack_q5_k(const uint8_t *b, int n, int r, void *panel) {
+    (void)n;
+    kin_panel_q5_k *p = panel;
+    memcpy(&p->d[2 * r], b, 2);
+    memcpy(&p->d_min[2 * r], b + 2, 2);
+    pack_scales_k4(b + 4, r, &p->scales);
+    interleave(b + 16, 32, r, p->high);
+    interleave(b + 48, 128, r, p->low);
+}
+
 static void pack_q6_k(const uint8_t *b, int n, int r, void *panel) {
     (void)n;
     kin_panel_q6_k *p = panel;
     interleave(b, 128, r, p->low);
     interleave(b + 128, 64, r, p->high);
-    for (int j = 0; j < 16; j++) p->scale[j][r] = (int8_t)b[192 + j];
+    transpose(b + 192, 16, r, p->scale);
     memcpy(&p->d[2 * r], b + 208, 2);
+}
+
+static void pack_q3_k(const uint8_t *b, int n, int r, void *panel) {
+    (void)n;
+    kin_panel_q3_k *p = panel;
+    interleave(b, 32, r, p->high);
+    interleave(b + 32, 64, r, p->low);
+    transpose(b + 96, 8, r, p->scale_low);
+    transpose(b + 104, 4, r, p->scale_high);
+    memcpy(&p->d[2 * r], b + 108, 2);
+}
+
+static void pack_q2_k(const uint8_t *b, int n, int r, void *panel) {
+    (void)n;
+    kin_panel_q2_k *p = panel;
+    transpose(b, 16, r, p->scale);
+    interleave(b + 16, 64, r, p->q);
+    memcpy(&p->d[2 * r], b + 80, 2);
+    memcpy(&p->d_min[2 * r], b + 82, 2);
+}
+
+static void pack_iq4_xs(const uint8_t *b, int n, int r, void *panel) {
+    (void)n;
+    kin_panel_iq4_xs *p = panel;
+    memcpy(&p->d[2 * r], b, 2);
+    transpose(b + 2, 2, r, p->scale_high);
+    transpose(b + 4, 4, r, p->scale_low);
+    interleave(b + 8, 128, r, p->q);
 }
 
 // Blocks of 32 columns: a scale, then the weights.
@@ -69,6 +112,10 @@ static void pack_q4_0(const uint8_t *b, int n, int r, void *panel) {
     pack_32(b, n, r, 2, 16, panel);
 }
 
+static void pack_mxfp4(const uint8_t *b, int n, int r, void *panel) {
+    pack_32(b, n, r, 1, 16, panel);
+}
+
 typedef struct format {
     int type;
     kin_act_kind kind;
@@ -76,12 +123,22 @@ typedef struct format {
     void (*pack)(const uint8_t *b, int n, int row, void *panel);
 } format;
 
+// clang-format off
 static const format formats[] = {
-    {KIN_TYPE_Q4_K, KIN_ACT_256, 256, 144, pack_q4_k}, {KIN_TYPE_Q6_K, KIN_ACT_256, 256, 210, pack_q6_k},
-    {KIN_TYPE_Q8_0, KIN_ACT_32, 32, 34, pack_q8_0},    {KIN_TYPE_Q4_0, KIN_ACT_32, 32, 18, pack_q4_0},
-    {KIN_TYPE_F16, KIN_ACT_F32, 16, 32, NULL},         {KIN_TYPE_BF16, KIN_ACT_F32, 16, 32, NULL},
+    {KIN_TYPE_Q4_K, KIN_ACT_256, 256, 144, pack_q4_k},
+    {KIN_TYPE_Q5_K, KIN_ACT_256, 256, 176, pack_q5_k},
+    {KIN_TYPE_Q6_K, KIN_ACT_256, 256, 210, pack_q6_k},
+    {KIN_TYPE_Q3_K, KIN_ACT_256, 256, 110, pack_q3_k},
+    {KIN_TYPE_Q2_K, KIN_ACT_256, 256, 84, pack_q2_k},
+    {KIN_TYPE_IQ4_XS, KIN_ACT_256, 256, 136, pack_iq4_xs},
+    {KIN_TYPE_Q8_0, KIN_ACT_32, 32, 34, pack_q8_0},
+    {KIN_TYPE_Q4_0, KIN_ACT_32, 32, 18, pack_q4_0},
+    {KIN_TYPE_MXFP4, KIN_ACT_32, 32, 17, pack_mxfp4},
+    {KIN_TYPE_F16, KIN_ACT_F32, 16, 32, NULL},
+    {KIN_TYPE_BF16, KIN_ACT_F32, 16, 32, NULL},
     {KIN_TYPE_F32, KIN_ACT_F32, 16, 64, NULL},
 };
+// clang-format on
 
 static const format *find(int type) {
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)

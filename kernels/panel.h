@@ -41,6 +41,14 @@ typedef struct kin_panel_q4_k {
     uint8_t d[32], d_min[32]; // f16 [row]
 } kin_panel_q4_k;
 
+// GGUF: 176 bytes a row: as Q4_K, with 32 bytes of bit 4 after the scales.
+typedef struct kin_panel_q5_k {
+    uint8_t low[32][64]; // as in Q4_K
+    uint8_t high[8][64]; // [j]: bit g is columns 32 g + 4 j
+    kin_panel_scales_k4 scales;
+    uint8_t d[32], d_min[32]; // f16 [row]
+} kin_panel_q5_k;
+
 // GGUF: 210 bytes a row: 128 bytes of low nibbles; 64 bytes of bits 4-5; 16 scales; d f16.
 typedef struct kin_panel_q6_k {
     uint8_t low[32][64];  // [16 h + j]: low nibbles columns 128 h + 4 j, high ones 128 h + 64 + 4 j
@@ -48,6 +56,28 @@ typedef struct kin_panel_q6_k {
     int8_t scale[16][16]; // [16 columns][row]
     uint8_t d[32];        // f16 [row]
 } kin_panel_q6_k;
+
+// GGUF: 110 bytes a row: 32 bytes of bit 2; 64 bytes of bits 0-1; 16 scales of 6 bits; d f16.
+typedef struct kin_panel_q3_k {
+    uint8_t low[16][64];                         // [8 h + j]: bits 2 t and 2 t + 1 are columns 128 h + 32 t + 4 j
+    uint8_t high[8][64];                         // [j]: bit g is columns 32 g + 4 j
+    uint8_t scale_low[8][16], scale_high[4][16]; // [j][row]: bits 0-3 of scales j and j + 8; 4-5 of j, j + 4, j + 8, j + 12
+    uint8_t d[32];                               // f16 [row]
+} kin_panel_q3_k;
+
+// GGUF: 84 bytes a row: 16 bytes of scales and minima; 64 bytes of weights; d, d_min f16.
+typedef struct kin_panel_q2_k {
+    uint8_t q[16][64];        // as `low` of Q3_K
+    uint8_t scale[16][16];    // [16 columns][row]: low nibble the scale, high one the minimum
+    uint8_t d[32], d_min[32]; // f16 [row]
+} kin_panel_q2_k;
+
+// GGUF: 136 bytes a row: d f16; 2 + 4 bytes of 6-bit scales; 128 bytes of nibbles, which are places in a table.
+typedef struct kin_panel_iq4_xs {
+    uint8_t q[32][64];                           // [4 g + j]: low nibbles columns 32 g + 4 j, high ones 32 g + 16 + 4 j
+    uint8_t scale_low[4][16], scale_high[2][16]; // [j][row]: bits 0-3 of scales 2 j, 2 j + 1; 4-5 of 4 j, 4 j + 1, ...
+    uint8_t d[32];                               // f16 [row]
+} kin_panel_iq4_xs;
 
 // ---- types with blocks of 32 columns in GGUF
 //
@@ -58,7 +88,7 @@ typedef struct kin_panel_q8_0 {
     int8_t q[8][64]; // [j]: columns 4 j
 } kin_panel_q8_0;
 
-// GGUF: 18 bytes: d f16; 16 bytes of nibbles.
+// GGUF: 18 bytes: d f16; 16 bytes of nibbles. MXFP4: 17 bytes: an exponent; 16 bytes of nibbles, which are places in a table.
 typedef struct kin_panel_q4_0 {
     uint8_t q[4][64]; // [j]: low nibbles columns 4 j, high ones 16 + 4 j
 } kin_panel_q4_0;
@@ -66,3 +96,7 @@ typedef struct kin_panel_q4_0 {
 typedef struct kin_panel_scale_f16 {
     uint8_t d[32]; // f16 [row]
 } kin_panel_scale_f16;
+
+typedef struct kin_panel_scale_e8m0 {
+    uint8_t e[16]; // [row]: 2^(e - 128)
+} kin_panel_scale_e8m0;

@@ -41,6 +41,11 @@ static const kind kinds[] = {
     {KIN_TYPE_F16, "F16", COLUMNS_FLOAT, {0, -1}, 0xec845ca480ffcdc6u},
     {KIN_TYPE_BF16, "BF16", COLUMNS_FLOAT, {-1, -1}, 0x6282e3389abe0808u},
     {KIN_TYPE_F32, "F32", COLUMNS_FLOAT, {-1, -1}, 0x6cd8cb8e0cc6ca4au},
+    {KIN_TYPE_Q5_K, "Q5_K", COLUMNS_256, {0, 2}, 0x5639f092753cbd7cu},
+    {KIN_TYPE_Q3_K, "Q3_K", COLUMNS_256, {108, -1}, 0x56319e94b9cbbf89u},
+    {KIN_TYPE_Q2_K, "Q2_K", COLUMNS_256, {80, 82}, 0xa594673cf4a9dba1u},
+    {KIN_TYPE_IQ4_XS, "IQ4_XS", COLUMNS_256, {0, -1}, 0xc17be480e041e9aeu},
+    {KIN_TYPE_MXFP4, "MXFP4", COLUMNS_32, {-1, -1}, 0x9b067a9ebf8b06e6u},
 };
 enum { N_KINDS = sizeof kinds / sizeof *kinds };
 
@@ -82,6 +87,7 @@ static void fill_block(world *w, int row, uint8_t *b) {
     for (size_t i = 0; i < n; i++) b[i] = row % 5 < 4 && row % 3 == 0 ? patterns[row % 5] : (uint8_t)kin_rng_u64(&w->rng);
     for (int i = 0; i < 2 && w->kind->d[i] >= 0; i++) put(b + w->kind->d[i], some_f16(&w->rng, row), 2);
     if (w->kind->type == KIN_TYPE_F32) put(b, some_f32(&w->rng, row), 4);
+    if (w->kind->type == KIN_TYPE_MXFP4) b[0] = (uint8_t)(row / 5 % 4 == 1 ? row % 3 : 90 + b[0] % 70);
     if (w->kind->type == KIN_TYPE_BF16) put(b, some_f32(&w->rng, row) >> 16, 2);
 }
 

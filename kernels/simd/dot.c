@@ -13,27 +13,45 @@ typedef struct shape {
 
 // Groups of 4 columns, of at most n, whose products a vs can hold. All divide 8.
 SIMD_INLINE int sub_groups(shape s, int n) {
-    const int limit = SIMD_SUB_MOST && s.most ? SIMD_SUB_MOST / (2 * 127 * s.most) : n;
+    const int limit = SIMD_SUB_MOST != 0 && s.most ? SIMD_SUB_MOST / (2 * 127 * s.most) : n;
     return limit >= n ? n : limit >= 4 ? 4 : limit >= 2 ? 2 : 1;
 }
 
-SIMD_INLINE void dot_256(const kin_block *e, const kin_act *a, float (*f)[16], const int n, const shape s) {
+// sum += the products of columns [4 g, 4 (g + s.groups)), which have one scale
+SIMD_INLINE void group_u8(const kin_block *e, int g, const kin_act *a, vi *sum, const int n, const shape s) {
     const int step = sub_groups(s, s.groups);
+    vscale scale = vscale_load(e->scale[g / s.groups]);
+    for (int k0 = g; k0 < g + s.groups; k0 += step) {
+        vs part[SIMD_ROWS];
+        for (int r = 0; r < n; r++) part[r] = vs_zero();
+        for (int k = k0; k < k0 + step; k++) {
+            vb w = vb_load(e->q[k]);
+            for (int r = 0; r < n; r++) part[r] = vs_dot(part[r], w, a[r].q + 4 * k);
+        }
+        for (int r = 0; r < n; r++) sum[r] = vi_add_scaled(sum[r], part[r], scale);
+    }
+}
+
+SIMD_INLINE void group_s8(const kin_block *e, int g, const kin_act *a, vi *sum, const int n, const shape s) {
+    vi part[SIMD_ROWS], scale = vi_load_i8(e->scale[g / s.groups]);
+    for (int r = 0; r < n; r++) part[r] = vi_zero();
+    for (int k = g; k < g + s.groups; k++) {
+        vb w = vb_load(e->q[k]);
+        for (int r = 0; r < n; r++) part[r] = vi_dot_s8(part[r], w, a[r].q + 4 * k);
+    }
+    for (int r = 0; r < n; r++) sum[r] = vi_mul_add(sum[r], part[r], scale);
+}
+
+SIMD_INLINE void dot_256(const kin_block *e, const kin_act *a, float (*f)[16], const int n, const shape s) {
     vi sum[SIMD_ROWS], min[SIMD_ROWS];
     for (int r = 0; r < n; r++) sum[r] = min[r] = vi_zero();
     for (int g = 0; g < 64; g += s.groups) {
-        vscale scale = vscale_load(e->scale[g / s.groups]);
-        for (int k0 = g; k0 < g + s.groups; k0 += step) {
-            vs part[SIMD_ROWS];
-            for (int r = 0; r < n; r++) part[r] = vs_zero();
-            for (int k = k0; k < k0 + step; k++) {
-                vb w = vb_load(e->q[k]);
-                for (int r = 0; r < n; r++) part[r] = vs_dot(part[r], w, a[r].q + 4 * k);
-            }
-            for (int r = 0; r < n; r++) sum[r] = vi_add_scaled(sum[r], part[r], scale);
-        }
+        if (s.most)
+            group_u8(e, g, a, sum, n, s);
+        else
+            group_s8(e, g, a, sum, n, s);
     }
-    for (int j = 0; j < 8; j++)
+    for (int j = 0; j < 8 && (s.most || SIMD_S8_BIAS != 0); j++)
         for (int r = 0; r < n; r++) min[r] = vi_add_pairs(min[r], e->min[j][0], &a[r].sum[2 * j]);
     vf d = vf_load(e->d);
     for (int r = 0; r < n; r++) {
@@ -102,7 +120,7 @@ SIMD_INLINE void dot_32(const kin_block *e, int columns, const kin_act *a, float
 
 #define TIMES_8(x) x, x, x, x, x, x, x, x
 #define TIMES_32(x) TIMES_8(x), TIMES_8(x), TIMES_8(x), TIMES_8(x)
-static const int16_t minus_8[32] = {TIMES_32(-8)};
+static const int16_t minus_8[32] = {TIMES_32(-8)}, minus_12[32] = {TIMES_32(-12)};
 #if SIMD_S8_BIAS
 static const int16_t minus_bias[32] = {TIMES_32(-SIMD_S8_BIAS)};
 #else
@@ -110,16 +128,26 @@ static const int16_t minus_bias[32] = {TIMES_32(-SIMD_S8_BIAS)};
 #endif
 
 DOTS(DOT_256, dot_q4_k, .groups = 8, .most = 15, .d_min = true)
+DOTS(DOT_256, dot_q5_k, .groups = 8, .most = 31, .d_min = true)
 DOTS(DOT_256, dot_q6_k, .groups = 4, .most = 63)
+DOTS(DOT_256, dot_q3_k, .groups = 4, .most = 7)
+DOTS(DOT_256, dot_q2_k, .groups = 4, .most = 3, .d_min = true)
+DOTS(DOT_256, dot_iq4_xs, .groups = 8)
 DOTS(DOT_32, dot_q8_0, .minus_zero = minus_bias)
 DOTS(DOT_32, dot_q4_0, .most = 15, .minus_zero = minus_8)
+DOTS(DOT_32, dot_mxfp4, .most = 24, .minus_zero = minus_12)
 
 const kin_dot *SIMD_FN(kin_dots_of)(int type) {
     switch (type) {
     case KIN_TYPE_Q4_K: return dot_q4_k;
+    case KIN_TYPE_Q5_K: return dot_q5_k;
     case KIN_TYPE_Q6_K: return dot_q6_k;
+    case KIN_TYPE_Q3_K: return dot_q3_k;
+    case KIN_TYPE_Q2_K: return dot_q2_k;
+    case KIN_TYPE_IQ4_XS: return dot_iq4_xs;
     case KIN_TYPE_Q8_0: return dot_q8_0;
     case KIN_TYPE_Q4_0: return dot_q4_0;
+    case KIN_TYPE_MXFP4: return dot_mxfp4;
     default: return NULL;
     }
 }

@@ -1,4 +1,6 @@
 // Blocks of panels (panel.h) -> bytes and scales.
+#include <string.h>
+
 #include "kernels/panel.h"
 #include "kernels/simd/block.h"
 
@@ -41,6 +43,23 @@ static void unpack_q4_k(const uint8_t *panel, int columns, kin_block *e) {
     load_f16(p->d_min, e->d_min);
 }
 
+static void unpack_q5_k(const uint8_t *panel, int columns, kin_block *e) {
+    (void)columns;
+    const kin_panel_q5_k *p = (const kin_panel_q5_k *)panel;
+    for (int j = 0; j < 8; j++) {
+        vb high = vb_load(p->high[j]);
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; i++) {
+            vb w = vb_load(p->low[8 * i + j]);
+            vb_store(e->q[16 * i + j], vb_or(bits(w, 0, 15), bits(high, 4 - 2 * i, 16)));
+            vb_store(e->q[16 * i + 8 + j], vb_or(bits(w, -4, 15), bits(high, 3 - 2 * i, 16)));
+        }
+    }
+    scales_k4(&p->scales, e);
+    load_f16(p->d, e->d);
+    load_f16(p->d_min, e->d_min);
+}
+
 // Weights are unsigned: what their zero is, times the scale, becomes the minimum of 16 columns. zero = 2^shift
 SIMD_INLINE void mins_of_scales(kin_block *e, int shift) {
     for (int j = 0; j < 8; j++) {
@@ -66,6 +85,75 @@ static void unpack_q6_k(const uint8_t *panel, int columns, kin_block *e) {
     load_f16(p->d, e->d);
 }
 
+static void unpack_q3_k(const uint8_t *panel, int columns, kin_block *e) {
+    (void)columns;
+    const kin_panel_q3_k *p = (const kin_panel_q3_k *)panel;
+    for (int h = 0; h < 2; h++) {
+        for (int j = 0; j < 8; j++) {
+            vb low = vb_load(p->low[8 * h + j]), high = vb_load(p->high[j]);
+            if (h) high = vb_shr(high, 4);
+#pragma GCC unroll 4
+            for (int t = 0; t < 4; t++) vb_store(e->q[32 * h + 8 * t + j], vb_or(bits(low, -2 * t, 3), bits(high, 2 - t, 4)));
+        }
+    }
+    vb low = vb_load(p->scale_low), low_2 = vb_load(p->scale_low[4]), high = vb_load(p->scale_high), middle = vb_set1(32);
+    vb_store(e->scale[0], vb_sub(vb_or(bits(low, 0, 15), bits(high, 4, 0x30)), middle));
+    vb_store(e->scale[4], vb_sub(vb_or(bits(low_2, 0, 15), bits(high, 2, 0x30)), middle));
+    vb_store(e->scale[8], vb_sub(vb_or(bits(low, -4, 15), bits(high, 0, 0x30)), middle));
+    vb_store(e->scale[12], vb_sub(vb_or(bits(low_2, -4, 15), bits(high, -2, 0x30)), middle));
+    mins_of_scales(e, 2);
+    load_f16(p->d, e->d);
+}
+
+static void unpack_q2_k(const uint8_t *panel, int columns, kin_block *e) {
+    (void)columns;
+    const kin_panel_q2_k *p = (const kin_panel_q2_k *)panel;
+    for (int h = 0; h < 2; h++) {
+        for (int j = 0; j < 8; j++) {
+            vb w = vb_load(p->q[8 * h + j]);
+#pragma GCC unroll 4
+            for (int t = 0; t < 4; t++) vb_store(e->q[32 * h + 8 * t + j], bits(w, -2 * t, 3));
+        }
+    }
+    int8_t min[16][16];
+    for (int i = 0; i < 4; i++) {
+        vb scale = vb_load(p->scale[4 * i]);
+        vb_store(e->scale[4 * i], bits(scale, 0, 15));
+        vb_store(min[4 * i], bits(scale, -4, 15));
+    }
+    for (int j = 0; j < 8; j++) vi_store((int32_t *)e->min[j], vi_pair(vi_load_i8(min[2 * j]), vi_load_i8(min[2 * j + 1])));
+    load_f16(p->d, e->d);
+    load_f16(p->d_min, e->d_min);
+}
+
+// Nibbles of 32 columns are places in a table. Signed values are stored as vi_dot_s8 wants them.
+SIMD_INLINE void look_up(const uint8_t planes[4][64], const int8_t table[16], bool is_signed, uint8_t q[8][64]) {
+    for (int j = 0; j < 4; j++) {
+        vb w = vb_load(planes[j]), low = vb_lookup(table, bits(w, 0, 15)), high = vb_lookup(table, bits(w, -4, 15));
+        is_signed ? vb_store_s8(q[j], low) : vb_store(q[j], low);
+        is_signed ? vb_store_s8(q[4 + j], high) : vb_store(q[4 + j], high);
+    }
+}
+
+_Static_assert(SIMD_S8_BIAS == 0 || SIMD_S8_BIAS == 128, "signed bytes are stored as they are, or with 128 added");
+
+static void unpack_iq4_xs(const uint8_t *panel, int columns, kin_block *e) {
+    static const int8_t table[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+    (void)columns;
+    const kin_panel_iq4_xs *p = (const kin_panel_iq4_xs *)panel;
+#pragma GCC unroll 8
+    for (int g = 0; g < 8; g++) {
+        look_up(p->q + 4 * g, table, true, e->q + 8 * g);
+        for (int r = 0; r < 16; r++) {
+            int low = p->scale_low[g / 2][r] >> g % 2 * 4 & 15, high = p->scale_high[g / 4][r] >> g % 4 * 2 & 3;
+            e->scale[g][r] = (int8_t)((low | high << 4) - 32);
+        }
+        vi min = vi_shl(vi_load_i8(e->scale[g]), 7); // SIMD_S8_BIAS times the scale: not used where that is 0
+        vi_store((int32_t *)e->min[g], vi_pair(min, min));
+    }
+    load_f16(p->d, e->d);
+}
+
 static void unpack_q8_0(const uint8_t *panel, int columns, kin_block *e) {
     const kin_panel_q8_0 *p = (const kin_panel_q8_0 *)panel;
     const kin_panel_scale_f16 *scale = (const kin_panel_scale_f16 *)(p + columns / 32);
@@ -88,12 +176,30 @@ static void unpack_q4_0(const uint8_t *panel, int columns, kin_block *e) {
     }
 }
 
+// Twice the values of 4-bit floats, and 12 more: unsigned.
+static void unpack_mxfp4(const uint8_t *panel, int columns, kin_block *e) {
+    static const int8_t table[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
+    const kin_panel_q4_0 *p = (const kin_panel_q4_0 *)panel;
+    const kin_panel_scale_e8m0 *scale = (const kin_panel_scale_e8m0 *)(p + columns / 32);
+    for (int g = 0; g < columns / 32; g++) {
+        look_up(p[g].q, table, false, e->q + 8 * g);
+        uint32_t bits[16];
+        for (int r = 0; r < 16; r++) bits[r] = scale[g].e[r] < 2 ? 0x200000u << scale[g].e[r] : (scale[g].e[r] - 1u) << 23;
+        memcpy(e->d_32[g], bits, sizeof bits);
+    }
+}
+
 kin_unpack SIMD_FN(kin_unpack_of)(int type) {
     switch (type) {
     case KIN_TYPE_Q4_K: return unpack_q4_k;
+    case KIN_TYPE_Q5_K: return unpack_q5_k;
     case KIN_TYPE_Q6_K: return unpack_q6_k;
+    case KIN_TYPE_Q3_K: return unpack_q3_k;
+    case KIN_TYPE_Q2_K: return unpack_q2_k;
+    case KIN_TYPE_IQ4_XS: return unpack_iq4_xs;
     case KIN_TYPE_Q8_0: return unpack_q8_0;
     case KIN_TYPE_Q4_0: return unpack_q4_0;
+    case KIN_TYPE_MXFP4: return unpack_mxfp4;
     default: return NULL;
     }
 }
