@@ -72,15 +72,16 @@ static uint64_t rounded(const kin_kernels *k, int kind) {
 
 // ---- products
 
-// Where a type's blocks have their factors, f16. -1: none. d == -1: a weight is a float.
+// Where a type's blocks have their factors, f16. -1: none. d == -1: a weight is a float, or the factor an exponent.
 typedef struct format {
     int type, columns, bytes, d, d_min;
 } format;
 
 static const format formats[] = {
-    {KIN_TYPE_Q4_K, 256, 144, 0, 2}, {KIN_TYPE_Q6_K, 256, 210, 208, -1}, {KIN_TYPE_Q8_0, 32, 34, 0, -1},
-    {KIN_TYPE_Q4_0, 32, 18, 0, -1},  {KIN_TYPE_F16, 1, 2, -1, -1},       {KIN_TYPE_BF16, 1, 2, -1, -1},
-    {KIN_TYPE_F32, 1, 4, -1, -1},
+    {KIN_TYPE_Q4_K, 256, 144, 0, 2},  {KIN_TYPE_Q6_K, 256, 210, 208, -1}, {KIN_TYPE_Q8_0, 32, 34, 0, -1},
+    {KIN_TYPE_Q4_0, 32, 18, 0, -1},   {KIN_TYPE_F16, 1, 2, -1, -1},       {KIN_TYPE_BF16, 1, 2, -1, -1},
+    {KIN_TYPE_F32, 1, 4, -1, -1},     {KIN_TYPE_Q5_K, 256, 176, 0, 2},    {KIN_TYPE_Q3_K, 256, 110, 108, -1},
+    {KIN_TYPE_Q2_K, 256, 84, 80, 82}, {KIN_TYPE_IQ4_XS, 256, 136, 0, -1}, {KIN_TYPE_MXFP4, 32, 17, -1, -1},
 };
 
 // Three panels: any bytes at all; any weights with factors that are small; the largest weights.
@@ -120,7 +121,7 @@ static uint64_t product(const kin_kernels *k, int type) {
     for (int i = 0, n = 1; i < BATCH; i += n, n = n < BATCH - i - n ? n + 1 : BATCH - i - n) {
         const float *rows = x + i * columns;
         int64_t n_blocks = (columns + KIN_ACT_COLUMNS - 1) / KIN_ACT_COLUMNS;
-        if (f->d >= 0) k->quantize(kin_kernel_act_kind(type), columns, n, rows, act, 0, n_blocks * n);
+        if (kin_kernel_packs(type)) k->quantize(kin_kernel_act_kind(type), columns, n, rows, act, 0, n_blocks * n);
         k->matmul(&m, act, rows, n, y + i * ROWS, ROWS, 0, ROWS / KIN_PANEL_ROWS);
     }
     hash = kin_bits_hash_f32(y, ROWS * BATCH, hash);
@@ -219,6 +220,11 @@ static const kin_bits_case cases[] = {
     {"matmul F16", 0xbad2e62bd404223c, product, KIN_TYPE_F16},
     {"matmul BF16", 0xd08e9152631a597e, product, KIN_TYPE_BF16},
     {"matmul F32", 0x11bb3512ecba1554, product, KIN_TYPE_F32},
+    {"matmul Q5_K", 0x4aa92a45c5ec2785, product, KIN_TYPE_Q5_K},
+    {"matmul Q3_K", 0xf086e47a9d2cac5b, product, KIN_TYPE_Q3_K},
+    {"matmul Q2_K", 0xb8a19ff4cd261cce, product, KIN_TYPE_Q2_K},
+    {"matmul IQ4_XS", 0x689463a12bed674f, product, KIN_TYPE_IQ4_XS},
+    {"matmul MXFP4", 0x2e86ca53ac988212, product, KIN_TYPE_MXFP4},
     {"attention F16", 0xa66d9508be6485e8, attention, KIN_TYPE_F16},
     {"attention Q8_0", 0x220b46d4b7095f3f, attention, KIN_TYPE_Q8_0},
 };
