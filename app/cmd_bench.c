@@ -16,11 +16,11 @@
 
 typedef struct bench_options {
     kin_session_options session;
-    int n_prompt, n_gen, n_reps;
+    int n_prompt, n_gen, n_rows, n_reps;
     bool json;
 } bench_options;
 
-enum { N_BENCH_OPTIONS = 6, MAX_REPS = 1000 };
+enum { N_BENCH_OPTIONS = 7, MAX_REPS = 1000, MAX_ROWS = 64 };
 
 typedef struct tables {
     kin_option own[N_BENCH_OPTIONS];
@@ -31,10 +31,13 @@ static void fill_tables(bench_options *o, tables *t) {
     o->session = kin_session_options_defaults();
     o->n_prompt = 128;
     o->n_gen = 32;
+    o->n_rows = 1;
     o->n_reps = 5;
     const kin_option own[N_BENCH_OPTIONS] = {
         {KIN_OPTION_INT, "prompt", 0, &o->n_prompt, "N", "tokens of the prompt (default 128)", 1, 1 << 20},
         {KIN_OPTION_INT, "gen", 0, &o->n_gen, "N", "tokens to generate (default 32)", 1, 1 << 20},
+        {KIN_OPTION_INT, "rows", 0, &o->n_rows, "N", "tokens of each pass while generating, TPOT is a pass's time (default 1)", 1,
+         MAX_ROWS},
         {KIN_OPTION_INT, "reps", 0, &o->n_reps, "N", "repetitions (default 5)", 1, MAX_REPS},
         kin_session_timeline_option(&o->session),
         {KIN_OPTION_FLAG, "json", 0, &o->json, NULL, "print JSON", 0, 0},
@@ -70,8 +73,9 @@ static int measure(kin_session *s, const bench_options *o, const int32_t *prompt
     kin_time first = kin_clock_now();
     if (draws) kin_session_mark(s);
     for (int i = 0; i < o->n_gen; i++) {
-        int32_t id = prompt[i % o->n_prompt];
-        if (kin_head_eval(s->head, 0, o->n_prompt + i, &id, 1, logits, 1, err) != 0) return KIN_FAIL;
+        int32_t ids[MAX_ROWS];
+        for (int k = 0; k < o->n_rows; k++) ids[k] = prompt[(i * o->n_rows + k) % o->n_prompt];
+        if (kin_head_eval(s->head, 0, o->n_prompt + i * o->n_rows, ids, o->n_rows, logits, o->n_rows, err) != 0) return KIN_FAIL;
         if (draws) kin_session_mark(s);
     }
     *ttft = kin_clock_ms(begun, first);
@@ -104,13 +108,13 @@ static int n_to_learn_from(int n_reps) {
 }
 
 // What is predicted is streaming, and fused attention.
-static bool can_be_predicted(const kin_session_options *o) {
-    return strcmp(o->weights, "stream") == 0 && !o->no_flash;
+static bool can_be_predicted(const bench_options *o) {
+    return strcmp(o->session.weights, "stream") == 0 && !o->session.no_flash && o->n_rows == 1;
 }
 
 static void expect(kin_session *s, const bench_options *o, result *r) {
     kin_expectation e;
-    if (!can_be_predicted(&o->session) || !kin_session_expects(s, &e)) return;
+    if (!can_be_predicted(o) || !kin_session_expects(s, &e)) return;
     bool chunks_are_own = s->with_others && o->session.fleet.n_chunk > 0; // not those that TTFT is predicted for
     if (!chunks_are_own) r->predicted_ttft_ms = e.before.ttft_s * 1e3;
     r->predicted_tpot_ms = e.before.tpot_s * 1e3;
@@ -137,12 +141,12 @@ static int measure_all(kin_session *s, const bench_options *o, const int32_t *pr
 
 static int bench(kin_session *s, const bench_options *o, result *r, kin_err *err) {
     kin_memory before = kin_memory_read();
-    if (kin_session_open(s, &o->session, o->n_prompt + o->n_gen, err) != 0) return KIN_FAIL;
-    if (o->n_prompt + o->n_gen > s->n_ctx) {
-        return kin_err_set(err, "%d tokens do not fit into the context of %d", o->n_prompt + o->n_gen, s->n_ctx);
-    }
+    if (o->n_gen > INT32_MAX / 2 / o->n_rows) return kin_err_set(err, "--gen %d is too much", o->n_gen);
+    int n_tokens = o->n_prompt + o->n_gen * o->n_rows;
+    if (kin_session_open(s, &o->session, n_tokens, err) != 0) return KIN_FAIL;
+    if (n_tokens > s->n_ctx) return kin_err_set(err, "%d tokens do not fit into the context of %d", n_tokens, s->n_ctx);
     int32_t *prompt = malloc((size_t)o->n_prompt * sizeof *prompt);
-    float *logits = malloc((size_t)s->model.hp.n_vocab * sizeof *logits);
+    float *logits = malloc((size_t)s->model.hp.n_vocab * (size_t)o->n_rows * sizeof *logits);
     int rc = prompt && logits ? 0 : kin_err_set(err, "out of memory");
     for (int i = 0; i < o->n_prompt && rc == 0; i++) prompt[i] = (int32_t)((uint64_t)i * 7919 % (uint64_t)s->model.hp.n_vocab);
     if (rc == 0) rc = kin_session_begin(s, err);
@@ -197,7 +201,7 @@ static void print_text(const kin_session *s, const bench_options *o, const resul
            kin_size_format(r->bytes_per_token, a, sizeof a));
     printf("load             %.0f ms\n", r->load_ms);
     printf("prompt %-9d TTFT %.1f ms   %.1f tokens/s\n", o->n_prompt, r->ttft_ms, o->n_prompt / r->ttft_ms * 1e3);
-    printf("generate %-7d TPOT %.2f ms   %.2f tokens/s   %.1f GB/s\n", o->n_gen, r->tpot_ms, 1e3 / r->tpot_ms,
+    printf("generate %-7d TPOT %.2f ms   %.2f tokens/s   %.1f GB/s\n", o->n_gen, r->tpot_ms, o->n_rows * 1e3 / r->tpot_ms,
            (double)r->bytes_per_token / r->tpot_ms / 1e6);
     print_streaming(r);
     print_prediction(r);
@@ -213,12 +217,13 @@ static void print_json(const kin_session *s, const bench_options *o, const resul
         {"threads", s->devices.n_threads, true},
         {"prompt", o->n_prompt, true},
         {"gen", o->n_gen, true},
+        {"rows", o->n_rows, true},
         {"reps", o->n_reps, true},
         {"load_ms", r->load_ms, false},
         {"ttft_ms", r->ttft_ms, false},
         {"prompt_tokens_per_s", o->n_prompt / r->ttft_ms * 1e3, false},
         {"tpot_ms", r->tpot_ms, false},
-        {"tokens_per_s", 1e3 / r->tpot_ms, false},
+        {"tokens_per_s", o->n_rows * 1e3 / r->tpot_ms, false},
         {"weight_bytes_per_token", (double)r->bytes_per_token, true},
         {"weight_gb_per_s", (double)r->bytes_per_token / r->tpot_ms / 1e6, false},
         {"peak_bytes", (double)r->peak_bytes, true},
@@ -256,7 +261,7 @@ static int command_bench(int argc, char **argv) {
     if (kin_options_parse((kin_option_tables){t.own, t.session.own, t.session.fleet}, argc, argv, &model, &err) != 0 ||
         kin_session_take_operand(&o.session, model, &err) != 0)
         return kin_app_usage("bench", &err);
-    o.session.predicts = can_be_predicted(&o.session);
+    o.session.predicts = can_be_predicted(&o);
     o.session.n_prompt = o.n_prompt;
     o.session.n_cached = o.n_prompt + o.n_gen / 2;
     int rc = kin_session_open_model(&s, &o.session, &err);
