@@ -1,72 +1,84 @@
-// kin cache: the prepacked weights that earlier runs left on the disk.
-#include <dirent.h>
-#include <errno.h>
+// kin cache: the weights that earlier runs left on the disk, prepacked and fetched.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "app/app.h"
 #include "app/session.h"
 #include "base/units.h"
-#include "engine/packed.h"
+#include "engine/cache_dir.h"
+#include "model/manifest.h"
 #include "pure/text/escape.h"
+#include "sys/whole_file.h"
 
 enum { N_CACHE_OPTIONS = 2 };
 
 static void fill_table(const char **dir, kin_option table[N_CACHE_OPTIONS]) {
     const kin_option own[N_CACHE_OPTIONS] = {
-        {KIN_OPTION_STRING, "cache", 0, dir, "DIR", "where prepacked weights are kept (default: the user's cache directory)", 0,
-         0},
+        {KIN_OPTION_STRING, "cache", 0, dir, "DIR", "where weights are kept (default: the user's cache directory)", 0, 0},
         {0},
     };
     memcpy(table, own, sizeof own);
 }
 
-static bool is_pack(const char *name) {
-    size_t n = strlen(name), suffix = strlen(KIN_PACKED_SUFFIX);
-    return n > suffix && strcmp(name + n - suffix, KIN_PACKED_SUFFIX) == 0;
-}
-
-// Calls visit for every cache file; returns how many there were, or KIN_FAIL.
-static int each_pack(const char *dir, int (*visit)(const char *path, const char *name, const struct stat *st, kin_err *err),
-                     kin_err *err) {
-    DIR *d = opendir(dir);
-    if (!d && errno == ENOENT) return 0;
-    if (!d) return kin_err_set(err, "%s: %s", dir, strerror(errno));
-    int n = 0;
-    for (struct dirent *entry; n >= 0 && (entry = readdir(d));) {
-        char path[1024];
-        struct stat st;
-        snprintf(path, sizeof path, "%s/%s", dir, entry->d_name);
-        if (!is_pack(entry->d_name) || stat(path, &st) != 0) continue;
-        n = visit(path, entry->d_name, &st, err) == 0 ? n + 1 : KIN_FAIL;
+// What a fetched model is called, as its manifest has it; empty if that is damaged.
+static void name_model(const kin_cache_entry *entry, char *shown, size_t n) {
+    char path[sizeof entry->path + 16];
+    uint8_t *bytes;
+    size_t n_bytes;
+    kin_manifest m;
+    shown[0] = '\0';
+    snprintf(path, sizeof path, "%s/manifest", entry->path);
+    if (kin_whole_file_read(path, KIN_MANIFEST_BYTES_MAX, &bytes, &n_bytes, NULL) != 0) return;
+    if (kin_manifest_parse(&m, bytes, n_bytes, NULL, NULL) == 0) {
+        kin_escape(shown, n, m.files[0].name, strlen(m.files[0].name));
+        kin_manifest_fini(&m);
     }
-    closedir(d);
-    return n;
+    free(bytes);
 }
 
-static int print_one(const char *path, const char *name, const struct stat *st, kin_err *err) {
-    (void)path;
-    (void)err;
-    char size[32], when[32], shown[1024];
-    strftime(when, sizeof when, "%Y-%m-%d %H:%M", localtime(&st->st_mtime));
-    printf("%s  %10s  made %s\n", kin_escape(shown, sizeof shown, name, strlen(name)),
-           kin_size_format((uint64_t)st->st_blocks * 512, size, sizeof size), when);
-    return 0;
+static void print_one(const kin_cache_entry *entry) {
+    const char *name = kin_cache_entry_name(entry);
+    char size[32], when[32], shown[1024], model[1024] = "";
+    strftime(when, sizeof when, "%Y-%m-%d %H:%M", localtime(&entry->used));
+    if (entry->kind == KIN_CACHE_MODEL) name_model(entry, model, sizeof model);
+    printf("%-38s  %10s  used %s  %s%s\n", kin_escape(shown, sizeof shown, name, strlen(name)),
+           kin_size_format(entry->bytes, size, sizeof size), when, entry->kind == KIN_CACHE_MODEL ? "fetched " : "prepacked",
+           model);
 }
 
-static const char *wanted; // the operand of rm
+static bool is_wanted(const kin_cache_entry *entry, const char *wanted) {
+    return strcmp(wanted, "all") == 0 || strncmp(kin_cache_entry_name(entry), wanted, strlen(wanted)) == 0;
+}
 
-static int remove_one(const char *path, const char *name, const struct stat *st, kin_err *err) {
-    (void)st;
-    if (strcmp(wanted, "all") != 0 && strncmp(name, wanted, strlen(wanted)) != 0) return 0;
-    if (unlink(path) != 0) return kin_err_set(err, "%s: %s", path, strerror(errno));
-    char shown[1024];
-    printf("removed %s\n", kin_escape(shown, sizeof shown, name, strlen(name)));
-    return 0;
+// What can be removed is, also where something else cannot.
+static int remove_wanted(const kin_cache_entry *entries, size_t n, const char *dir, const char *wanted, kin_err *err) {
+    size_t n_wanted = 0;
+    int rc = 0;
+    for (size_t i = 0; i < n; i++) {
+        const char *name = kin_cache_entry_name(&entries[i]);
+        char shown[1024];
+        kin_err why;
+        if (!is_wanted(&entries[i], wanted)) continue;
+        n_wanted++;
+        if (kin_cache_dir_remove(&entries[i], &why) == 0)
+            printf("removed %s\n", kin_escape(shown, sizeof shown, name, strlen(name)));
+        else
+            rc = kin_err_set(err, "%s", why.text);
+    }
+    if (n_wanted > 0 || strcmp(wanted, "all") == 0) return rc;
+    return kin_err_set(err, "nothing in %s is called '%s': 'kin cache ls' shows what there is", dir, wanted);
+}
+
+static int use_cache(const char *dir, const char *wanted, kin_err *err) {
+    kin_cache_entry *entries;
+    size_t n = kin_cache_dir_list(dir, &entries);
+    int rc = wanted ? remove_wanted(entries, n, dir, wanted, err) : 0;
+    for (size_t i = n; i > 0 && !wanted; i--) print_one(&entries[i - 1]); // the last used first
+    free(entries);
+    if (n == 0 && rc == 0) kin_app_say("nothing is cached in %s", dir);
+    return rc;
 }
 
 static int command_cache(int argc, char **argv) {
@@ -88,11 +100,11 @@ static int command_cache(int argc, char **argv) {
         return kin_app_usage("cache", &err);
     }
     if (!dir) dir = kin_session_default_cache(buf, sizeof buf);
-    wanted = rest;
-    int n = dir ? each_pack(dir, remove ? remove_one : print_one, &err) : 0;
-    if (n < 0) return kin_app_fail(&err);
-    if (n == 0) kin_app_say("nothing is cached in %s", dir ? dir : "(no home directory)");
-    return KIN_EXIT_OK;
+    if (!dir) {
+        kin_err_set(&err, "there is no home directory with a cache: give --cache");
+        return kin_app_fail(&err);
+    }
+    return use_cache(dir, rest, &err) == 0 ? KIN_EXIT_OK : kin_app_fail(&err);
 }
 
 static void options(void (*use)(kin_option_tables tables, void *user), void *user) {
@@ -105,10 +117,10 @@ static void options(void (*use)(kin_option_tables tables, void *user), void *use
 const kin_command kin_command_cache = {
     .name = "cache",
     .args = "ls | rm NAME | rm all",
-    .summary = "show or remove the prepacked weights on the disk",
+    .summary = "show or remove the prepacked and fetched weights on the disk",
     .help =
         "The first run of a model packs its weights into the layout that this CPU multiplies fastest and keeps them in a file;\n"
-        "later runs map it. Removing it costs only the time to pack again.",
+        "later runs map it. Removing it costs only the time to pack again. A device keeps what it has fetched of a model, too.",
     .run = command_cache,
     .options = options,
     .operands = "ls rm all",

@@ -28,7 +28,7 @@ static void fill_table(join_options *o, kin_option table[N_OPTIONS]) {
         {KIN_OPTION_STRING, "cache", 0, &o->cache_dir, "DIR",
          "where fetched and prepacked weights are kept (default: the user's cache directory)", 0, 0},
         {KIN_OPTION_SIZE, "cache-size", 0, &o->cache_size, "SIZE",
-         "what prepacked weights may take there in all (default: a fifth of the disk)", 0, 0},
+         "what prepacked weights may take there in all, and fetched ones (default: a fifth, and half of the disk)", 0, 0},
         {KIN_OPTION_STRING, "profile", 0, &o->profile, "FILE",
          "what this machine can do, as 'kin profile --json' prints it (default: measured once)", 0, 0},
         {KIN_OPTION_FLAG, "no-cache", 0, &o->no_cache, NULL, "keep no prepacked weights on disk", 0, 0},

@@ -1,6 +1,7 @@
 #include "engine/cache_dir.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -15,81 +16,196 @@
 #include "base/units.h"
 #include "engine/packed.h"
 
-enum { MAX_FILES = 1024, DISK_SHARE = 5 };
+enum { MAX_ENTRIES = 1024, PACKS_SHARE = 5, MODELS_SHARE = 2, FREE_SHARE = 20, HASH_DIGITS = 16 };
 
-typedef struct entry {
-    char path[1024];
-    uint64_t bytes; // on the disk
-    time_t used;
-} entry;
+static const uint64_t FREE_MOST = (uint64_t)1 << 30;
+
+typedef struct deep_path { // of a file in a model's folder, or beside a packed one
+    char text[sizeof((kin_cache_entry *)0)->path + 300];
+} deep_path;
 
 static int oldest_first(const void *a, const void *b) {
-    time_t x = ((const entry *)a)->used, y = ((const entry *)b)->used;
+    time_t x = ((const kin_cache_entry *)a)->used, y = ((const kin_cache_entry *)b)->used;
     return (x > y) - (x < y);
 }
+
+const char *kin_cache_entry_name(const kin_cache_entry *entry) {
+    return strrchr(entry->path, '/') + 1;
+}
+
+// ---- what is there
 
 static bool is_pack(const char *name) {
     size_t n = strlen(name), suffix = strlen(KIN_PACKED_SUFFIX);
     return n > suffix && strcmp(name + n - suffix, KIN_PACKED_SUFFIX) == 0;
 }
 
-// The cache files of a folder, least recently used first. Returns how many; *list is the caller's to free.
-static size_t list_files(const char *dir, entry **list) {
-    size_t n = 0;
+static bool is_hash(const char *name) {
+    return strlen(name) == HASH_DIGITS && strspn(name, "0123456789abcdef") == HASH_DIGITS;
+}
+
+static deep_path note_of(const kin_cache_entry *pack) {
+    deep_path path;
+    snprintf(path.text, sizeof path.text, "%s" KIN_PACKED_CHECKED_SUFFIX, pack->path);
+    return path;
+}
+
+// Adds a file to what is known of an entry. A link counts as itself.
+static void add_file(kin_cache_entry *entry, const char *path) {
+    struct stat st;
+    if (lstat(path, &st) != 0) return;
+    entry->bytes += (uint64_t)st.st_blocks * 512;
+    if (st.st_mtime > entry->used) entry->used = st.st_mtime;
+}
+
+static void look_into_model(kin_cache_entry *entry) {
+    DIR *d = opendir(entry->path);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        deep_path path;
+        if (e->d_name[0] == '.') continue;
+        snprintf(path.text, sizeof path.text, "%s/%s", entry->path, e->d_name);
+        add_file(entry, path.text);
+    }
+    if (d) closedir(d);
+}
+
+static size_t list_kind(const char *dir, kin_cache_kind kind, kin_cache_entry *list, size_t n) {
     DIR *d = opendir(dir);
-    *list = calloc(MAX_FILES, sizeof **list);
-    for (struct dirent *e; d && *list && n < MAX_FILES && (e = readdir(d));) {
-        entry *file = &(*list)[n];
-        struct stat st, note;
-        char note_path[sizeof file->path + sizeof KIN_PACKED_CHECKED_SUFFIX];
-        int len = snprintf(file->path, sizeof file->path, "%s/%s", dir, e->d_name);
-        if (!is_pack(e->d_name) || len >= (int)sizeof file->path || lstat(file->path, &st) != 0) continue;
-        snprintf(note_path, sizeof note_path, "%s" KIN_PACKED_CHECKED_SUFFIX, file->path);
-        file->bytes = (uint64_t)st.st_blocks * 512;
-        file->used = lstat(note_path, &note) == 0 && note.st_mtime > st.st_mtime ? note.st_mtime : st.st_mtime;
+    for (struct dirent *e; d && n < MAX_ENTRIES && (e = readdir(d));) {
+        kin_cache_entry *entry = &list[n];
+        struct stat st;
+        *entry = (kin_cache_entry){.kind = kind};
+        if (!(kind == KIN_CACHE_PACK ? is_pack(e->d_name) : is_hash(e->d_name))) continue;
+        int len = snprintf(entry->path, sizeof entry->path, "%s/%s", dir, e->d_name);
+        if (len >= (int)sizeof entry->path || lstat(entry->path, &st) != 0) continue;
+        if (kind == KIN_CACHE_MODEL && !S_ISDIR(st.st_mode)) continue;
+        if (kind == KIN_CACHE_MODEL) {
+            look_into_model(entry);
+        } else {
+            add_file(entry, entry->path);
+            add_file(entry, note_of(entry).text);
+        }
         n++;
     }
     if (d) closedir(d);
-    if (n > 0) qsort(*list, n, sizeof **list, oldest_first);
     return n;
 }
 
-// Removes a file that no kin has open.
-static bool remove_unused(const entry *file) {
-    int fd = open(file->path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return false;
-    bool gone = flock(fd, LOCK_EX | LOCK_NB) == 0 && unlink(file->path) == 0;
-    close(fd);
-    char size[32], note_path[sizeof file->path + sizeof KIN_PACKED_CHECKED_SUFFIX];
-    snprintf(note_path, sizeof note_path, "%s" KIN_PACKED_CHECKED_SUFFIX, file->path);
-    if (gone) unlink(note_path);
-    if (gone)
-        kin_log(KIN_LOG_INFO, "removed %s (%s) from the cache to make room", file->path,
-                kin_size_format(file->bytes, size, sizeof size));
-    return gone;
+size_t kin_cache_dir_list(const char *dir, kin_cache_entry **list) {
+    char models[sizeof((kin_cache_entry *)0)->path];
+    *list = calloc(MAX_ENTRIES, sizeof **list);
+    if (!*list) return 0;
+    size_t n = list_kind(dir, KIN_CACHE_PACK, *list, 0);
+    if (snprintf(models, sizeof models, "%s/models", dir) < (int)sizeof models) n = list_kind(models, KIN_CACHE_MODEL, *list, n);
+    qsort(*list, n, sizeof **list, oldest_first);
+    return n;
+}
+
+// ---- removing
+
+// Whether no kin has it, which the caller then is alone with until it closes *fd (-1: nothing to be alone with).
+static bool take_alone(const char *path, int *fd) {
+    *fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (*fd < 0 || flock(*fd, LOCK_EX | LOCK_NB) == 0) return true;
+    close(*fd);
+    return false;
+}
+
+static int remove_model(const char *folder, kin_err *err) {
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+    if (!d && fd >= 0) close(fd);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0) unlinkat(dirfd(d), e->d_name, 0);
+    }
+    if (d) closedir(d);
+    return rmdir(folder) == 0 ? 0 : kin_err_set(err, "%s: %s", folder, strerror(errno));
+}
+
+int kin_cache_dir_remove(const kin_cache_entry *entry, kin_err *err) {
+    deep_path locked;
+    int fd, rc;
+    // All who use a model hold its manifest (model/store.h), of a packed file itself.
+    snprintf(locked.text, sizeof locked.text, entry->kind == KIN_CACHE_MODEL ? "%s/manifest" : "%s", entry->path);
+    if (!take_alone(locked.text, &fd)) return kin_err_set(err, "%s: a kin is using it", entry->path);
+    if (entry->kind == KIN_CACHE_MODEL) {
+        rc = remove_model(entry->path, err);
+    } else {
+        rc = unlink(entry->path) == 0 ? 0 : kin_err_set(err, "%s: %s", entry->path, strerror(errno));
+        if (rc == 0) unlink(note_of(entry).text);
+    }
+    if (fd >= 0) close(fd);
+    return rc;
+}
+
+// ---- room
+
+typedef struct room {
+    kin_cache_kind kind; // for which it is made
+    uint64_t need, cap;
+    uint64_t total;      // of that kind
+    uint64_t free_bytes; // on the disk, of those that may be filled
+} room;
+
+static bool counts(const room *r, const kin_cache_entry *entry) {
+    return entry->kind == r->kind;
+}
+
+// What may leave: prepacked weights can be made again here, fetched ones only from elsewhere.
+static bool may_leave(const room *r, const kin_cache_entry *entry) {
+    return counts(r, entry) || r->kind == KIN_CACHE_MODEL;
+}
+
+static void remove_oldest(room *r, const kin_cache_entry *entries, size_t n) {
+    char size[32];
+    for (size_t i = 0; i < n; i++) {
+        bool helps =
+            (counts(r, &entries[i]) && r->total + r->need > r->cap) || (may_leave(r, &entries[i]) && r->free_bytes < r->need);
+        if (!helps || kin_cache_dir_remove(&entries[i], NULL) != 0) continue;
+        if (counts(r, &entries[i])) r->total -= entries[i].bytes;
+        r->free_bytes += entries[i].bytes;
+        kin_log(KIN_LOG_INFO, "removed %s (%s) from the cache to make room", entries[i].path,
+                kin_size_format(entries[i].bytes, size, sizeof size));
+    }
+}
+
+static int make_room(const char *dir, room *r, const char *what, kin_err *err) {
+    char a[32], b[32];
+    kin_cache_entry *entries;
+    if (r->need > r->cap) {
+        return kin_err_set(err, "%s of %s are beyond the cache's limit of %s (--cache-size)",
+                           kin_size_format(r->need, a, sizeof a), what, kin_size_format(r->cap, b, sizeof b));
+    }
+    size_t n = kin_cache_dir_list(dir, &entries);
+    uint64_t could_leave = 0;
+    for (size_t i = 0; i < n; i++) {
+        r->total += counts(r, &entries[i]) ? entries[i].bytes : 0;
+        could_leave += may_leave(r, &entries[i]) ? entries[i].bytes : 0;
+    }
+    if (r->free_bytes + could_leave >= r->need) remove_oldest(r, entries, n);
+    free(entries);
+    if (r->free_bytes < r->need) {
+        return kin_err_set(err, "%s: no room for %s of %s (%s free on the disk)", dir, kin_size_format(r->need, a, sizeof a),
+                           what, kin_size_format(r->free_bytes, b, sizeof b));
+    }
+    if (r->total + r->need <= r->cap) return 0;
+    return kin_err_set(err, "%s: no room for %s of %s beside what is in use: the cache's limit is %s (--cache-size)", dir,
+                       kin_size_format(r->need, a, sizeof a), what, kin_size_format(r->cap, b, sizeof b));
 }
 
 int kin_cache_dir_make_room(const char *dir, uint64_t need, uint64_t cap, kin_err *err) {
     struct statvfs fs;
-    char a[32], b[32];
     if (statvfs(dir, &fs) != 0) return 0; // not there yet: it will be made, or that will fail
-    if (cap == 0) cap = (uint64_t)fs.f_blocks * fs.f_frsize / DISK_SHARE;
-    if (need > cap) {
-        return kin_err_set(err, "%s of prepacked weights are beyond the cache's limit of %s (--cache-size)",
-                           kin_size_format(need, a, sizeof a), kin_size_format(cap, b, sizeof b));
-    }
-    entry *files;
-    size_t n = list_files(dir, &files);
-    uint64_t total = 0, free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
-    for (size_t i = 0; i < n; i++) total += files[i].bytes;
-    bool possible = free_bytes + total >= need;
-    for (size_t i = 0; i < n && possible && (total + need > cap || free_bytes < need); i++) {
-        if (!remove_unused(&files[i])) continue;
-        total -= files[i].bytes;
-        free_bytes += files[i].bytes;
-    }
-    free(files);
-    if (free_bytes >= need && total + need <= cap) return 0;
-    return kin_err_set(err, "%s: no room for %s of prepacked weights (%s free on the disk)", dir,
-                       kin_size_format(need, a, sizeof a), kin_size_format(free_bytes, b, sizeof b));
+    uint64_t disk = (uint64_t)fs.f_blocks * fs.f_frsize;
+    room r = {KIN_CACHE_PACK, need, cap ? cap : disk / PACKS_SHARE, 0, (uint64_t)fs.f_bavail * fs.f_frsize};
+    return make_room(dir, &r, "prepacked weights", err);
+}
+
+int kin_cache_dir_make_room_for_model(const char *dir, uint64_t need, uint64_t cap, kin_err *err) {
+    struct statvfs fs;
+    if (need == 0 || statvfs(dir, &fs) != 0) return 0;
+    uint64_t disk = (uint64_t)fs.f_blocks * fs.f_frsize, kept = disk / FREE_SHARE < FREE_MOST ? disk / FREE_SHARE : FREE_MOST;
+    uint64_t free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
+    room r = {KIN_CACHE_MODEL, need, cap ? cap : disk / MODELS_SHARE, 0, free_bytes > kept ? free_bytes - kept : 0};
+    return make_room(dir, &r, "fetched weights", err);
 }

@@ -44,6 +44,11 @@ struct kin_store {
     pthread_cond_t synced;
 };
 
+// Why a file could not be opened.
+static const char *why_not(void) {
+    return errno == ELOOP ? "is a symbolic link, which is not followed: remove it" : strerror(errno);
+}
+
 // ---- folder and manifest
 
 static int name_in(char path[PATH_BYTES], const char *folder, const char *name, kin_err *err) {
@@ -100,8 +105,8 @@ static int settle_manifest(kin_store *s, kin_err *err) {
     if (rc < 0) return KIN_FAIL;
     if (rc == 1 && !s->fill) return kin_err_set(err, "%s: there is no copy of the model here, or a damaged one", s->folder);
     if (rc == 1 && write_manifest(&s->manifest, path, err) != 0) return KIN_FAIL;
-    s->manifest_fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (s->manifest_fd < 0) return kin_err_set(err, "%s: %s", path, strerror(errno));
+    s->manifest_fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (s->manifest_fd < 0) return kin_err_set(err, "%s: %s", path, why_not());
     if (flock(s->manifest_fd, LOCK_SH | LOCK_NB) != 0) return kin_err_set(err, "%s: is being removed by another kin", s->folder);
     return 0;
 }
@@ -151,8 +156,9 @@ static int open_file(kin_store *s, int i_file, kin_err *err) {
     data_file *file = &s->files[i_file];
     uint64_t size = s->manifest.files[i_file].size;
     struct stat st;
-    file->fd = open(file->path, s->fill ? O_RDWR | O_CREAT | O_CLOEXEC : O_RDONLY | O_CLOEXEC, 0644);
-    if (file->fd < 0 || fstat(file->fd, &st) != 0) return kin_err_set(err, "%s: %s", file->path, strerror(errno));
+    int follow = s->folder[0] ? O_NOFOLLOW : 0; // in the cache nobody's links are
+    file->fd = open(file->path, (s->fill ? O_RDWR | O_CREAT : O_RDONLY) | O_CLOEXEC | follow, 0644);
+    if (file->fd < 0 || fstat(file->fd, &st) != 0) return kin_err_set(err, "%s: %s", file->path, why_not());
     if (!S_ISREG(st.st_mode)) return kin_err_set(err, "%s: not a regular file", file->path);
     if ((uint64_t)st.st_size == size) return 0;
     if (!s->fill) {
@@ -195,9 +201,9 @@ static kin_store *new_store(const kin_manifest *manifest, kin_err *err) {
 static int open_notes(kin_store *s, kin_err *err) {
     char path[PATH_BYTES];
     if (name_in(path, s->folder, "chunks", err) != 0) return KIN_FAIL;
-    s->notes_fd = open(path, s->fill ? O_RDWR | O_CREAT | O_CLOEXEC : O_RDONLY | O_CLOEXEC, 0644);
+    s->notes_fd = open(path, (s->fill ? O_RDWR | O_CREAT : O_RDONLY) | O_NOFOLLOW | O_CLOEXEC, 0644);
     if (s->notes_fd < 0 && errno == ENOENT) return kin_err_set(err, "%s: there is no copy of the model here", s->folder);
-    if (s->notes_fd < 0) return kin_err_set(err, "%s: %s", path, strerror(errno));
+    if (s->notes_fd < 0) return kin_err_set(err, "%s: %s", path, why_not());
     if (!s->fill || flock(s->notes_fd, LOCK_EX | LOCK_NB) == 0) return 0;
     return kin_err_set(err, "%s: another kin is filling it; --cache DIR gives this one a folder of its own", s->folder);
 }
@@ -252,6 +258,11 @@ static void save_checks(kin_store *s) {
 
 // ---- opened
 
+static bool is_link(const char *path) {
+    struct stat st;
+    return lstat(path, &st) == 0 && S_ISLNK(st.st_mode);
+}
+
 int kin_store_open(kin_store **out, const char *cache_dir, const kin_manifest *manifest, kin_store_mode mode, kin_err *err) {
     *out = NULL;
     kin_store *s = new_store(manifest, err);
@@ -259,6 +270,10 @@ int kin_store_open(kin_store **out, const char *cache_dir, const kin_manifest *m
     s->fill = mode == KIN_STORE_FILL;
     if (name_folder(s->folder, cache_dir, manifest->hash, err) != 0 || name_files(s, err) != 0) goto fail;
     if (s->fill && kin_folder_make(s->folder, err) != 0) goto fail;
+    if (is_link(s->folder)) {
+        kin_err_set(err, "%s: is a symbolic link, which is not followed: remove it", s->folder);
+        goto fail;
+    }
     // The lock first, then whose folder this is, then its content.
     if (open_notes(s, err) != 0 || settle_manifest(s, err) != 0 || read_notes(s, err) != 0 || open_all(s, err) != 0) goto fail;
     load_checks(s);

@@ -312,6 +312,7 @@ int kin_fetch_start(kin_fetch **out, uv_loop_t *loop, const kin_fetch_options *o
     f->n_in_flight_all = o->n_in_flight_all;
     f->answer_ms = o->answer_ms;
     f->give_up_ms = o->give_up_ms;
+    f->cache_cap = o->cache_cap;
     f->cache_dir = strdup(o->cache_dir);
     if (!f->cache_dir || open_peers(f, o, err) != 0) {
         free(f->cache_dir);

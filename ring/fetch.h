@@ -30,6 +30,7 @@ typedef struct kin_fetch_options { // all of it is copied, but the context for T
     kin_proto_id id;               // of this device
     const char *name, *version;    // for OPEN
     const char *cache_dir;         // where stores are (model/store.h)
+    uint64_t cache_cap;            // bytes that all of them may take; 0: half of the disk
     kin_stock *stock;     // that is open already (a store is filled by one at a time); of another model: not used. NULL: none
     kin_proto_hash model; // as PLAN has it
     int n_files;          // as PLAN has them

@@ -36,6 +36,7 @@ struct kin_fetch {
     kin_fetch_phase phase;
 
     char *cache_dir;
+    uint64_t cache_cap;
     kin_proto_hash model;
     kin_proto_id id;
     int n_files;

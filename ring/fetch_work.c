@@ -1,5 +1,6 @@
 // The phases of a fetch, and what the thread pool does in each.
 #include "base/bytes.h"
+#include "engine/cache_dir.h"
 #include "ring/fetch_impl.h"
 #include "sys/cpu.h"
 
@@ -110,9 +111,21 @@ void kin_fetch_begin_find(kin_fetch *f) {
 
 // ---- surveying
 
+// What is still to come must have room, and leave some to others.
+static int make_room(kin_fetch *f) {
+    kin_store *store = kin_stock_store(f->stock);
+    uint64_t need = 0;
+    for (size_t i = 0; i < f->survey.n; i++) {
+        uint32_t i_chunk = f->survey.chunks[i];
+        if (!kin_store_has(store, i_chunk)) need += kin_manifest_chunk(kin_store_manifest(store), i_chunk).bytes;
+    }
+    return kin_cache_dir_make_room_for_model(f->cache_dir, need, f->cache_cap, &f->err);
+}
+
 static void run_survey(uv_work_t *work) {
     kin_fetch *f = work->data;
     f->rc = kin_survey_make(&f->survey, kin_stock_store(f->stock), &f->work_windows, &f->err);
+    if (f->rc == 0) f->rc = make_room(f);
 }
 
 // Headers are needed at once. Weights are packed as they come, the first ones first: only neighbours change places, so that

@@ -153,6 +153,7 @@ static void fetch(kin_join *j, const kin_windows *windows) {
     o.name = j->o.name;
     o.version = j->o.version;
     o.cache_dir = j->o.cache_dir;
+    o.cache_cap = j->o.cache_cap;
     o.model = j->fetching = j->plan->model;
     o.n_files = j->plan->n_files;
     o.file_sizes = j->plan->file_size;

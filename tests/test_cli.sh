@@ -115,6 +115,21 @@ silent "$err"
 status 0 "$kin" run -p 'Once' -n 2 --threads 1024
 says "$err" 'threads 1024: this machine runs'
 
+claim='the cache is shown and emptied by name, and a name that is not there is no success'
+mkdir -p "$dir/kept/models/0123456789abcdef"
+echo x >"$dir/kept/models/0123456789abcdef/model.gguf"
+echo x >"$dir/kept/00aa-00bb.pack"
+status 0 "$kin" cache ls --cache "$dir/kept"
+says "$out" '^0123456789abcdef .*fetched'
+says "$out" '^00aa-00bb.pack .*prepacked'
+refused 'NOSUCH' cache rm NOSUCH --cache "$dir/kept"
+status 0 "$kin" cache rm 0123 --cache "$dir/kept"
+says "$out" '^removed 0123456789abcdef'
+status 0 "$kin" cache rm all --cache "$dir/kept"
+says "$out" '^removed 00aa-00bb.pack'
+status 0 "$kin" cache ls --cache "$dir/kept"
+says "$err" 'nothing is cached'
+
 # ---- text
 
 prompt='Once upon a time'

@@ -129,6 +129,23 @@ static void a_chunk_that_changed_on_the_disk_is_fetched_again(void **state) {
     assert_int_equal(kin_fetch_stats_now(n->fetch).bytes_head, 2 * CHUNK);
 }
 
+static void weights_beyond_the_caches_limit_are_refused_before_they_are_fetched(void **state) {
+    world *w = *state;
+    node *n = &w->devices[0];
+    n->windows = kin_windows_one(0, N_LAYER, 0);
+    kin_fetch_options o = options_of(n);
+    o.cache_cap = bytes_needed_by(n) / 2;
+    start_with(n, &o);
+    RUN_UNTIL(w, n->reason[0]);
+    assert_non_null(strstr(n->reason, "cache's limit"));
+    assert_int_equal(kin_share_stats_now(w->head.share).bytes / CHUNK, n->n_kept); // the headers
+    assert_true((uint64_t)n->n_kept * CHUNK < bytes_needed_by(n) / 2);
+    end_fetch(n);
+    o.cache_cap = 2 * kin_manifest_total(&w->manifest);
+    start_with(n, &o);
+    expect_done(n);
+}
+
 static void a_complete_device_needs_no_head(void **state) {
     world *w = *state;
     node *n = &w->devices[0];
@@ -230,6 +247,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_model_in_several_files_comes_too, open_split_world, close_world),
         TEST(what_is_there_is_not_fetched_again),
         TEST(a_chunk_that_changed_on_the_disk_is_fetched_again),
+        TEST(weights_beyond_the_caches_limit_are_refused_before_they_are_fetched),
         TEST(a_complete_device_needs_no_head),
         TEST(another_plan_fetches_only_what_is_new),
         TEST(another_plan_in_the_middle_leaves_what_is_not_needed_any_more),

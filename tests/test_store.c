@@ -454,6 +454,26 @@ static void a_chunk_that_changed_in_place_is_fetched_again(void **state) {
     assert_int_equal(count_after_open(f), N_CHUNKS);
 }
 
+static void links_in_the_cache_are_not_followed(void **state) {
+    fixture *f = *state;
+    char precious[128];
+    struct stat st;
+    fill_store(f, 0, 5);
+    snprintf(precious, sizeof precious, "%s/precious", f->folder);
+    for (int i = 0; i < 2; i++) {
+        const char *name = i == 0 ? f->path[0] : f->chunks;
+        assert_int_equal(rename(name, precious), 0);
+        assert_int_equal(truncate(precious, 3), 0);
+        assert_int_equal(symlink(precious, name), 0);
+        expect_open_fails(f, KIN_STORE_FILL, "symbolic link");
+        assert_int_equal(stat(precious, &st), 0);
+        assert_int_equal(st.st_size, 3);
+        unlink(name);
+        unlink(precious);
+        fill_store(f, 0, 5);
+    }
+}
+
 static uint32_t count_unverified(const fixture *f, kin_store_mode mode) {
     kin_store *s;
     uint32_t n = 0;
@@ -678,6 +698,7 @@ int main(void) {
         STORE_TEST(a_damaged_record_loses_its_64_chunks_only),
         STORE_TEST(another_models_notes_are_not_believed),
         STORE_TEST(a_chunk_that_changed_in_place_is_fetched_again),
+        STORE_TEST(links_in_the_cache_are_not_followed),
         STORE_TEST(chunks_are_read_again_only_when_the_files_or_the_boot_are_others),
         STORE_TEST(writing_of_others_while_it_is_open_is_in_doubt_afterwards),
         STORE_TEST(verifying_ends_when_asked_to_and_goes_on_the_next_time),
