@@ -1,4 +1,5 @@
 // kin eval: what a model computes, for checking: logits and greedy ids of given tokens, token ids of texts, perplexity.
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +13,8 @@ typedef struct eval_options {
     kin_session_options session;
     const char *tokens, *logits, *tokenize, *ppl;
     int greedy;
+    int32_t *ids; // of tokens // [n_ids]
+    int n_ids;
 } eval_options;
 
 enum { N_EVAL_OPTIONS = 6, MAX_TEXT = 1 << 30 };
@@ -83,11 +86,10 @@ static int eval_ids(kin_session *s, const eval_options *o, const int32_t *ids, i
 }
 
 static int eval_tokens(kin_session *s, const eval_options *o, kin_err *err) {
-    int32_t *ids = NULL;
+    const int32_t *ids = o->ids;
     float *logits = NULL;
     FILE *f = NULL;
-    int n = 0, rc = KIN_FAIL;
-    if (parse_ids(o->tokens, &ids, &n, err) != 0) goto done;
+    int n = o->n_ids, rc = KIN_FAIL;
     if (kin_session_open(s, &o->session, n + o->greedy, err) != 0) goto done;
     if (n + o->greedy > s->n_ctx) {
         kin_err_set(err, "%d tokens do not fit into the context of %d", n + o->greedy, s->n_ctx);
@@ -99,16 +101,15 @@ static int eval_tokens(kin_session *s, const eval_options *o, kin_err *err) {
         goto done;
     }
     if (o->logits && !(f = fopen(o->logits, "wb"))) {
-        kin_err_set(err, "%s cannot be written", o->logits);
+        kin_err_set(err, "%s: %s", o->logits, strerror(errno));
         goto done;
     }
     if (kin_session_begin(s, err) == 0) rc = eval_ids(s, o, ids, n, logits, f, err);
     kin_session_end(s);
 
 done:
-    if (f && fclose(f) != 0 && rc == 0) rc = kin_err_set(err, "%s cannot be written", o->logits);
+    if (f && fclose(f) != 0 && rc == 0) rc = kin_err_set(err, "%s: %s", o->logits, strerror(errno));
     free(logits);
-    free(ids);
     return rc;
 }
 
@@ -197,6 +198,14 @@ static int eval_ppl(kin_session *s, const eval_options *o, kin_err *err) {
     return rc;
 }
 
+// What the options mean together.
+static int check(eval_options *o, kin_err *err) {
+    if (!o->tokens + !o->tokenize + !o->ppl != 2) return kin_err_set(err, "give one of --tokens, --tokenize, --ppl");
+    if (!o->tokens && (o->greedy || o->logits))
+        return kin_err_set(err, "--%s does nothing without --tokens", o->greedy ? "greedy" : "logits");
+    return o->tokens ? parse_ids(o->tokens, &o->ids, &o->n_ids, err) : 0;
+}
+
 static int command_eval(int argc, char **argv) {
     eval_options o = {0};
     tables t;
@@ -207,17 +216,14 @@ static int command_eval(int argc, char **argv) {
     if (kin_options_parse((kin_option_tables){t.own, t.session.own, t.session.fleet}, argc, argv, &model, &err) != 0 ||
         kin_session_take_operand(&o.session, model, &err) != 0)
         return kin_app_usage("eval", &err);
-    if (!o.tokens + !o.tokenize + !o.ppl != 2) {
-        kin_err_set(&err, "give one of --tokens, --tokenize, --ppl");
-        return kin_app_usage("eval", &err);
-    }
-    if (!o.tokens && (o.greedy || o.logits)) {
-        kin_err_set(&err, "--%s does nothing without --tokens", o.greedy ? "greedy" : "logits");
+    if (check(&o, &err) != 0) {
+        free(o.ids);
         return kin_app_usage("eval", &err);
     }
     int rc = (o.tokenize ? kin_session_open_vocab : kin_session_open_model)(&s, &o.session, &err);
     if (rc == 0) rc = o.tokens ? eval_tokens(&s, &o, &err) : o.tokenize ? eval_tokenize(&s, &o, &err) : eval_ppl(&s, &o, &err);
     kin_session_close(&s);
+    free(o.ids);
     return rc == 0 ? KIN_EXIT_OK : kin_app_fail(&err);
 }
 

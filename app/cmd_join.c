@@ -71,8 +71,8 @@ static int measure_machine(const join_options *o, const kin_net_self *self, cons
     return rc;
 }
 
-static int run(const join_options *o, const char *head) {
-    char address[256], cache[1000];
+static int run(const join_options *o, const kin_net_address *head) {
+    char cache[1000];
     kin_device_facts facts;
     kin_net_self self;
     kin_model model = {0};
@@ -93,7 +93,6 @@ static int run(const join_options *o, const char *head) {
                            .status = show_status,
                            .progress = show_progress};
     int rc = kin_net_identify(&self, &o->net, &err);
-    if (rc == 0 && head) rc = kin_net_parse_address(head, address, sizeof address, &jo.head_port, &err);
     if (rc == 0) rc = kin_net_device_key(&jo.key, &o->net, &err);
     if (rc == 0 && !jo.cache_dir) rc = kin_err_set(&err, "no place for the weights: give --cache");
     if (rc == 0) rc = measure_machine(o, &self, jo.cache_dir, &facts, &err);
@@ -101,7 +100,8 @@ static int run(const join_options *o, const char *head) {
     if (rc == 0 && o->model) rc = kin_fleet_hash(&manifest, paths, &model, jo.cache_dir, &err);
     if (rc == 0) {
         jo.facts = &facts;
-        if (head) jo.head = address;
+        jo.head = head->name[0] ? head->name : NULL;
+        jo.head_port = head->port;
         if (o->model) memcpy(jo.model_hash.bytes, manifest.hash, sizeof jo.model_hash.bytes);
         jo.id = self.id;
         jo.run = self.run;
@@ -121,11 +121,14 @@ static int run(const join_options *o, const char *head) {
 static int command_join(int argc, char **argv) {
     join_options o = {0};
     kin_option table[N_OPTIONS];
-    const char *head = NULL;
+    const char *operand = NULL;
+    kin_net_address head;
     kin_err err;
     fill_table(&o, table);
-    if (kin_options_parse((kin_option_tables){table}, argc, argv, &head, &err) != 0) return kin_app_usage("join", &err);
-    return run(&o, head);
+    if (kin_options_parse((kin_option_tables){table}, argc, argv, &operand, &err) != 0 ||
+        kin_net_parse_address(operand, &head, &err) != 0)
+        return kin_app_usage("join", &err);
+    return run(&o, &head);
 }
 
 static void options(void (*use)(kin_option_tables tables, void *user), void *user) {

@@ -1,6 +1,7 @@
 // kin run: text from a model. Tokens go to stdout as they come, talk goes to stderr.
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,17 +75,19 @@ static void fill_tables(run_options *o, tables *t) {
 }
 
 // "12=-inf,7=1.5" into bias [MAX_BIAS].
-static int parse_bias(const char *text, kin_logit_bias *bias, size_t *n, kin_err *err) {
+static int parse_bias(const char *option, kin_logit_bias *bias, size_t *n, kin_err *err) {
+    const char *text = option;
     for (*n = 0; text && *text; ++*n) {
         char *end;
         if (*n == MAX_BIAS) return kin_err_set(err, "--logit-bias: at most %d tokens", MAX_BIAS);
         long long id = strtoll(text, &end, 10); // what is too large for it becomes its largest value
-        if (end == text || *end != '=') return kin_err_set(err, "--logit-bias %s: write ID=X,ID=X", text);
-        if (id < 0 || id > INT32_MAX) return kin_err_set(err, "--logit-bias %s: %lld is not a token id", text, id);
+        if (end == text || *end != '=') return kin_err_set(err, "--logit-bias %s: write ID=X,ID=X", option);
+        if (id < 0 || id > INT32_MAX) return kin_err_set(err, "--logit-bias %s: %lld is not a token id", option, id);
         bias[*n].id = (int32_t)id;
         text = end + 1;
         bias[*n].bias = strtof(text, &end);
-        if (end == text || (*end && *end != ',')) return kin_err_set(err, "--logit-bias %s: write ID=X,ID=X", text);
+        if (end == text || (*end && *end != ',') || isnan(bias[*n].bias))
+            return kin_err_set(err, "--logit-bias %s: write ID=X,ID=X", option);
         text = *end ? end + 1 : end;
     }
     return 0;

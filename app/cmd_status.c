@@ -154,17 +154,16 @@ static int print_report(const char *text, bool as_json, kin_err *err) {
     return 0;
 }
 
-static int run(const status_options *o, const char *head) {
-    char address[256], *text = NULL;
+static int run(const status_options *o, const kin_net_address *head) {
+    char *text = NULL;
     kin_net_options net = {.key_file = o->key_file};
     kin_net_self self;
     kin_err err;
-    kin_observe_options oo = {.version = KIN_VERSION, .port = KIN_NET_PORT, .n_reports = 2, .stop = &kin_app_stop};
+    kin_observe_options oo = {.version = KIN_VERSION, .port = head->port, .n_reports = 2, .stop = &kin_app_stop};
     int rc = kin_net_identify_visitor(&self, &net, &err);
-    if (rc == 0 && head) rc = kin_net_parse_address(head, address, sizeof address, &oo.port, &err);
     if (rc == 0) rc = kin_net_device_key(&oo.key, &net, &err);
     if (rc == 0) {
-        if (head) oo.head = address;
+        oo.head = head->name[0] ? head->name : NULL;
         oo.id = self.id;
         oo.name = self.name;
         rc = kin_observe(&oo, &text, &err);
@@ -178,11 +177,14 @@ static int run(const status_options *o, const char *head) {
 static int command_status(int argc, char **argv) {
     status_options o = {0};
     kin_option table[N_OPTIONS];
-    const char *head = NULL;
+    const char *operand = NULL;
+    kin_net_address head;
     kin_err err;
     fill_table(&o, table);
-    if (kin_options_parse((kin_option_tables){table}, argc, argv, &head, &err) != 0) return kin_app_usage("status", &err);
-    return run(&o, head);
+    if (kin_options_parse((kin_option_tables){table}, argc, argv, &operand, &err) != 0 ||
+        kin_net_parse_address(operand, &head, &err) != 0)
+        return kin_app_usage("status", &err);
+    return run(&o, &head);
 }
 
 static void options(void (*use)(kin_option_tables tables, void *user), void *user) {

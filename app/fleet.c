@@ -18,10 +18,10 @@ void kin_fleet_option_table(kin_fleet_options *o, kin_option table[KIN_FLEET_N_O
         {KIN_OPTION_FLAG, "cluster", 0, &o->cluster, NULL, "share the model with other devices ('kin join' on each)", 0, 0},
         {KIN_OPTION_NEEDS, "cluster", 0, &o->cluster, NULL, NULL, 0, 0},
         {KIN_OPTION_INT, "devices", 0, &o->n_devices, "N", "devices to wait for (default: whoever has joined)", 0, 32},
-        {KIN_OPTION_STRING, "plan", 0, &o->plan, "PLAN",
-         "who gets which layers: auto (default: what is fastest), even, memory, or a JSON file", 0, 0},
-        {KIN_OPTION_STRING, "scheduler", 0, &o->scheduler, "NAME",
-         "what plan auto is made by: exact (default), halda, memsched, perfsched, dp-sa", 0, 0},
+        {KIN_OPTION_STRING, "plan", 0, &o->plan, "auto|even|memory|FILE",
+         "who gets which layers (default: auto, what is fastest; FILE: by hand, JSON)", 0, 0},
+        {KIN_OPTION_STRING, "scheduler", 0, &o->scheduler, "exact|halda|memsched|perfsched|dp-sa",
+         "what plan auto is made by (default: exact)", 0, 0},
         {KIN_OPTION_INT, "rounds", 0, &o->n_rounds, "K",
          "times round the ring per token (default: what is fastest; 1 with plan even or memory)", 0, KIN_MAX_WINDOWS},
         {KIN_OPTION_STRING, "wire", 0, &o->wire, "f32|f16", "activations between devices: f32 (default, exact) or f16 (half)", 0,
@@ -101,15 +101,6 @@ static void show_status(void *user, const char *line) {
 
 // ---- opening
 
-static int read_options(kin_fleet *f, kin_cluster_options *co, kin_err *err) {
-    const kin_fleet_options *o = &f->o;
-    if (strcmp(o->wire, "f16") == 0)
-        co->wire_type = KIN_ACTIVATION_F16;
-    else if (strcmp(o->wire, "f32") != 0)
-        return kin_err_set(err, "--wire %s: must be f32 or f16", o->wire);
-    return 0;
-}
-
 static int open_planner(kin_fleet *f, const kin_fleet_base *base, kin_err *err) {
     kin_planner_options o = {.plan = f->o.plan,
                              .scheduler = f->o.scheduler,
@@ -138,6 +129,7 @@ int kin_fleet_open(kin_fleet *f, const kin_fleet_options *o, const kin_fleet_bas
                               .paths = f->paths,
                               .devices = base->devices,
                               .shard = base->shard,
+                              .wire_type = strcmp(o->wire, "f16") == 0 ? KIN_ACTIVATION_F16 : KIN_ACTIVATION_F32,
                               .model_name = base->model_name,
                               .timeline = base->timeline,
                               .facts = base->facts,
@@ -145,7 +137,7 @@ int kin_fleet_open(kin_fleet *f, const kin_fleet_options *o, const kin_fleet_bas
                               .measured = base->facts ? measured : NULL,
                               .stop = &kin_app_stop,
                               .status = show_status};
-    if (kin_net_identify(&f->self, &o->net, err) != 0 || read_options(f, &co, err) != 0) return KIN_FAIL;
+    if (kin_net_identify(&f->self, &o->net, err) != 0) return KIN_FAIL;
     if (open_planner(f, base, err) != 0) return KIN_FAIL;
     co.plan_user = f->planner;
     co.gives_up = o->n_devices > 0; // a plan by hand waits for those whom it names

@@ -91,7 +91,7 @@ static bool is_help(const char *word) {
 
 // kin help, kin help COMMAND, kin help --man
 static int help(const char *what) {
-    if (!what) {
+    if (!what || strcmp(what, "help") == 0) {
         kin_manual_overview();
         return KIN_EXIT_OK;
     }
@@ -102,7 +102,7 @@ static int help(const char *what) {
 
 static int run(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "help";
-    if (strcmp(name, "--version") == 0 || strcmp(name, "version") == 0) {
+    if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0 || strcmp(name, "version") == 0) {
         printf("kin %s\n", KIN_VERSION);
         return KIN_EXIT_OK;
     }

@@ -20,7 +20,7 @@ void kin_net_option_table(kin_net_options *o, kin_option table[KIN_NET_N_OPTIONS
         {KIN_OPTION_STRING, "name", 0, &o->name, "NAME", "what others call this machine (default: its host name)", 0, 0},
         {KIN_OPTION_STRING, "key-file", 0, &o->key_file, "FILE", "the cluster's key (default: in the user's configuration)", 0,
          0},
-        {KIN_OPTION_STRING, "listen", 0, &o->listen, "ADDRESS", "where to listen (default: on all addresses)", 0, 0},
+        {KIN_OPTION_ADDRESS, "listen", 0, &o->listen, "ADDRESS", "where to listen (default: on all addresses)", 0, 0},
         {KIN_OPTION_INT, "port", 0, &o->port, "N", "TCP port to listen on (default: 7577 for a head, any for a device)", 0,
          65535},
         {KIN_OPTION_STRING, "advertise", 0, &o->advertise, "A,B",
@@ -155,7 +155,9 @@ int kin_net_device_key(kin_key *key, const kin_net_options *o, kin_err *err) {
 
 // ---- addresses
 
-int kin_net_parse_address(const char *text, char *address, size_t n, uint16_t *port, kin_err *err) {
+int kin_net_parse_address(const char *text, kin_net_address *out, kin_err *err) {
+    *out = (kin_net_address){.port = KIN_NET_PORT};
+    if (!text) return 0;
     const char *begin = text, *end = text + strlen(text), *colon = NULL;
     if (text[0] == '[') {
         const char *close = strchr(text, ']');
@@ -168,16 +170,14 @@ int kin_net_parse_address(const char *text, char *address, size_t n, uint16_t *p
     } else {
         colon = NULL; // a name, or an IPv6 address without brackets
     }
-    *port = KIN_NET_PORT;
     if (colon) {
         char *rest;
         long value = strtol(colon + 1, &rest, 10);
         if (rest == colon + 1 || *rest || value < 1 || value > 65535)
             return kin_err_set(err, "'%s': the port must be 1 to 65535", text);
-        *port = (uint16_t)value;
+        out->port = (uint16_t)value;
     }
-    if (begin == end || (size_t)(end - begin) >= n) return kin_err_set(err, "'%s' is no address", text);
-    memcpy(address, begin, (size_t)(end - begin));
-    address[end - begin] = '\0';
+    if (begin == end || (size_t)(end - begin) >= sizeof out->name) return kin_err_set(err, "'%s' is no address", text);
+    memcpy(out->name, begin, (size_t)(end - begin));
     return 0;
 }

@@ -40,5 +40,11 @@ int kin_net_head_key(kin_key *key, const kin_net_options *o, kin_err *err);
 // A device's: the file's; without one the code is asked for on the terminal.
 int kin_net_device_key(kin_key *key, const kin_net_options *o, kin_err *err);
 
-// "desk", "10.0.0.7:7577", "[fe80::1]:7577" -> address // [n] and port (KIN_NET_PORT if there is none).
-int kin_net_parse_address(const char *text, char *address, size_t n, uint16_t *port, kin_err *err);
+// Where a head is.
+typedef struct kin_net_address {
+    char name[256]; // of a host, or a numeric address; empty: to be searched for
+    uint16_t port;
+} kin_net_address;
+
+// "desk", "10.0.0.7:7577", "[fe80::1]:7577"; the port is KIN_NET_PORT if there is none. NULL: an empty name.
+int kin_net_parse_address(const char *text, kin_net_address *out, kin_err *err);

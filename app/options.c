@@ -1,5 +1,6 @@
 #include "app/options.h"
 
+#include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
@@ -11,6 +12,8 @@
 #include "base/log.h"
 #include "base/units.h"
 #include "sys/cpu.h"
+
+enum { HELP_COLUMN = 26 };
 
 // *needs: the row that says which flag it needs, or NULL.
 static const kin_option *find(kin_option_tables tables, const char *name, size_t len, char letter, const kin_option **needs) {
@@ -58,12 +61,54 @@ static int threads_here(const kin_option *o, double asked) {
     return most;
 }
 
+// ---- strings that are not just any
+
+// One of those that `arg` lists. *listed: they, for a sentence.
+static bool is_choice(const char *arg, const char *text, char *listed, size_t size) {
+    size_t used = 0;
+    bool fits = false;
+    listed[0] = '\0';
+    for (const char *at = arg; *at;) {
+        size_t n = strcspn(at, "|");
+        bool is_last = at[n] == '\0', is_number = n == 1 && *at == 'N', is_word = islower((unsigned char)*at);
+        fits |= is_word && strlen(text) == n && memcmp(at, text, n) == 0;
+        fits |= is_number && text[0] && !text[strspn(text, "0123456789")];
+        fits |= !is_word && !is_number && text[0];
+        const char *before = at == arg ? "" : is_last ? " or " : ", ", *a = is_word ? "" : "a ";
+        used += (size_t)snprintf(listed + used, size - used, "%s%s%.*s", before, a, is_number ? 6 : (int)n,
+                                 is_number ? "number" : at);
+        if (used >= size) used = size - 1;
+        at += n + !is_last;
+    }
+    return fits;
+}
+
+static int check_string(const kin_option *o, const char *text, kin_err *err) {
+    char listed[256];
+    if (strchr(o->arg, '|'))
+        return is_choice(o->arg, text, listed, sizeof listed) ? 0
+                                                              : kin_err_set(err, "--%s %s: must be %s", o->name, text, listed);
+    return text[0] || strcmp(o->arg, "TEXT") == 0 ? 0 : kin_err_set(err, "--%s: the value is empty", o->name);
+}
+
+static int check_address(const kin_option *o, const char *text, kin_err *err) {
+    char address[INET6_ADDRSTRLEN];
+    uint8_t bytes[16];
+    snprintf(address, sizeof address, "%.*s", (int)strcspn(text, "%"), text); // without the zone of fe80::1%eth0
+    if (inet_pton(AF_INET, address, bytes) == 1 || inet_pton(AF_INET6, address, bytes) == 1) return 0;
+    return kin_err_set(err, "--%s %s: must be an address in numbers, as 192.168.1.5 or ::1", o->name, text);
+}
+
 static int set_value(const kin_option *o, const char *text, kin_err *err) {
     double number;
     char *end;
     switch (o->kind) {
     case KIN_OPTION_FLAG: return kin_option_flag(text, o->value, err) == 0 ? 0 : kin_err_prefix(err, "--%s", o->name);
-    case KIN_OPTION_STRING: *(const char **)o->value = text; return 0;
+    case KIN_OPTION_STRING:
+    case KIN_OPTION_ADDRESS:
+        if ((o->kind == KIN_OPTION_STRING ? check_string : check_address)(o, text, err) != 0) return KIN_FAIL;
+        *(const char **)o->value = text;
+        return 0;
     case KIN_OPTION_SIZE: return kin_size_parse(text, o->value, err) == 0 ? 0 : kin_err_prefix(err, "--%s", o->name);
     case KIN_OPTION_U64:
         errno = 0;
@@ -179,7 +224,10 @@ void kin_options_help(kin_option_tables tables) {
             }
             if (o->letter) snprintf(letter, sizeof letter, "-%c, ", o->letter);
             snprintf(left, sizeof left, "%s--%s%s%s", letter, o->name, o->arg ? " " : "", o->arg ? o->arg : "");
-            printf("  %-26s %s\n", left, o->help);
+            if (strlen(left) > HELP_COLUMN)
+                printf("  %s\n  %-*s %s\n", left, HELP_COLUMN, "", o->help);
+            else
+                printf("  %-*s %s\n", HELP_COLUMN, left, o->help);
         }
     }
 }

@@ -16,7 +16,8 @@ typedef enum kin_option_kind {
                         // the log
     KIN_OPTION_FLOAT,   // float in [min, max]
     KIN_OPTION_SIZE,    // uint64_t bytes: 512M, 1.5G
-    KIN_OPTION_STRING,  // const char *
+    KIN_OPTION_STRING,  // const char *; see arg
+    KIN_OPTION_ADDRESS, // const char *: a numeric IPv4 or IPv6 address
     KIN_OPTION_U64,     // uint64_t
     KIN_OPTION_NEEDS,   // no option: those after it, to the end of the table, need the flag `name`, whose bool `value` is
 } kin_option_kind;
@@ -26,7 +27,9 @@ typedef struct kin_option {
     const char *name; // "gpu-layers"
     char letter;      // 'm' for -m, or 0
     void *value;      // of the kind's C type; holds the default beforehand
-    const char *arg;  // how help names the value: "N", "FILE"
+    // How help names the value: "N", "FILE". A STRING is not empty, but for "TEXT"; "auto|even|FILE" is one of these words, or
+    // whatever a word in capitals stands for; "N|all" a whole number or that word.
+    const char *arg;
     const char *help;
     double min, max;
 } kin_option;

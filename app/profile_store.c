@@ -56,13 +56,11 @@ static void save(const char *dir, const char *path, const char *fingerprint, con
 }
 
 static int measure(kin_device_facts *out, const kin_devices *devices, const char *name, const char *dir, kin_err *err) {
-    kin_err why;
-    if (dir && kin_folder_make(dir, &why) != 0) {
-        kin_log(KIN_LOG_WARN, "%s", why.text);
-        dir = NULL;
-    }
     kin_profile_options o = {.name = name, .disk_dir = dir, .stop = &kin_app_stop, .progress = kin_app_progress};
-    kin_app_say("measuring this machine, once ...");
+    if (dir)
+        kin_app_say("measuring this machine, once ...");
+    else
+        kin_app_say("measuring this machine ... (each time, as the result cannot be kept: --cache DIR gives a place)");
     int rc = kin_profile_measure(out, devices, &o, err);
     kin_app_progress_clear();
     kin_memory_reset_peak(); // what measuring took is not what the work takes
@@ -86,6 +84,11 @@ int kin_profile_obtain(kin_device_facts *out, const kin_devices *devices, const 
         if (out->disk_bytes_s <= 0 && kin_profile_measure_disk(out, cache_dir, &kin_app_stop))
             save(cache_dir, path, fingerprint, out);
         return 0;
+    }
+    kin_err why;
+    if (cache_dir && kin_folder_make(cache_dir, &why) != 0) {
+        kin_log(KIN_LOG_WARN, "%s", why.text);
+        cache_dir = NULL;
     }
     if (measure(out, devices, name, cache_dir, err) != 0) return KIN_FAIL;
     if (cache_dir) save(cache_dir, path, fingerprint, out);

@@ -1,5 +1,7 @@
 #include "app/session.h"
 
+#include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +36,8 @@ void kin_session_option_tables(kin_session_options *o, kin_session_tables *table
         {KIN_OPTION_STRING, "kv-type", 0, &o->kv_type, "f16|q8_0", "KV cache: f16 (default) or q8_0 (half the memory)", 0, 0},
         {KIN_OPTION_SIZE, "memory", 0, &o->memory, "SIZE",
          "memory to use; weights beyond it are streamed (default: what is free)", 0, 0},
-        {KIN_OPTION_STRING, "weights", 0, &o->weights, "MODE", "stream (default), or for comparison mmap, mmap+willneed", 0, 0},
+        {KIN_OPTION_STRING, "weights", 0, &o->weights, "stream|mmap|mmap+willneed",
+         "how they are read (default: stream; the others for comparison)", 0, 0},
         {KIN_OPTION_STRING, "cache", 0, &o->cache_dir, "DIR",
          "where prepacked weights are kept (default: the user's cache directory)", 0, 0},
         {KIN_OPTION_SIZE, "cache-size", 0, &o->cache_size, "SIZE",
@@ -44,8 +47,8 @@ void kin_session_option_tables(kin_session_options *o, kin_session_tables *table
         {KIN_OPTION_FLAG, "no-cache", 0, &o->no_cache, NULL, "keep no prepacked weights on disk", 0, 0},
         {KIN_OPTION_FLAG, "no-repack", 0, &o->no_repack, NULL,
          "use the weights as the file has them (slower, nothing to prepare)", 0, 0},
-        {KIN_OPTION_STRING, "kernels", 0, &o->kernels, "WHOSE", "what computes on the CPU: kin (default), or for comparison ggml",
-         0, 0},
+        {KIN_OPTION_STRING, "kernels", 0, &o->kernels, "kin|ggml",
+         "what computes on the CPU: kin (default), or for comparison ggml", 0, 0},
         {KIN_OPTION_FLAG, "no-flash", 0, &o->no_flash, NULL, "do not use the fused attention operator", 0, 0},
         {0},
     };
@@ -65,8 +68,10 @@ bool kin_session_is_model(const char *word) {
 
 int kin_session_take_operand(kin_session_options *o, const char *operand, kin_err *err) {
     if (!operand) return 0;
+    struct stat st;
     bool is_given = o->model && o->model != getenv("KIN_MODEL"); // the command line wins over the environment
-    if (!kin_session_is_model(operand)) return kin_err_set(err, "unexpected argument '%s': no file of that name", operand);
+    if (stat(operand, &st) != 0 && !kin_session_is_model(operand))
+        return kin_err_set(err, "unexpected argument '%s': no file of that name", operand);
     if (is_given) return kin_err_set(err, "two models are given, '%s' and '%s'", o->model, operand);
     o->model = operand;
     return 0;
@@ -98,13 +103,15 @@ static const char *demo_file(kin_session *s, const kin_session_options *o, kin_e
     char dir[1000];
     const char *cache = cache_dir(o, dir, sizeof dir);
     if (!cache) {
-        kin_err_set(err, "no place for the demo model: give --cache");
+        kin_err_set(err, "no home directory for the file of the demo model: give --cache DIR");
         return NULL;
     }
     snprintf(s->demo_path, sizeof s->demo_path, "%s/demo.gguf", cache);
-    if (kin_folder_make(cache, err) != 0) return NULL;
-    int rc = kin_whole_file_write(s->demo_path, kin_demo_model_bytes(), kin_demo_model_size(), err);
-    return rc == 0 ? s->demo_path : NULL;
+    if (kin_folder_make(cache, err) == 0 &&
+        kin_whole_file_write(s->demo_path, kin_demo_model_bytes(), kin_demo_model_size(), err) == 0)
+        return s->demo_path;
+    kin_err_prefix(err, "the demo model needs a file, so that others can fetch it; --cache DIR gives it another place");
+    return NULL;
 }
 
 static int open_demo(kin_session *s, const kin_session_options *o, kin_err *err) {
@@ -152,41 +159,19 @@ static bool chooses_gpu_layers(const kin_session_options *o) {
 }
 
 // Those to be chosen are none so far.
-static int parse_gpu_layers(const kin_session_options *o, int n_layer, int *n, kin_err *err) {
-    const char *text = o->gpu_layers;
-    char *end;
-    *n = 0;
+static int n_gpu_layers_of(const kin_session_options *o, int n_layer) {
     if (chooses_gpu_layers(o)) return 0;
-    if (strcmp(text, "all") == 0) {
-        *n = n_layer;
-        return 0;
-    }
-    long value = strtol(text, &end, 10);
-    if (end == text || *end || value < 0) return kin_err_set(err, "--gpu-layers %s: must be a number, 'all' or 'auto'", text);
-    *n = value < n_layer ? (int)value : n_layer;
-    return 0;
+    unsigned long long n = strcmp(o->gpu_layers, "all") == 0 ? ULLONG_MAX : strtoull(o->gpu_layers, NULL, 10);
+    return n < (unsigned long long)n_layer ? (int)n : n_layer;
 }
 
-static int parse_kv_type(const char *text, enum ggml_type *type, kin_err *err) {
-    if (strcmp(text, "f16") == 0)
-        *type = GGML_TYPE_F16;
-    else if (strcmp(text, "q8_0") == 0)
-        *type = GGML_TYPE_Q8_0;
-    else
-        return kin_err_set(err, "--kv-type %s: must be f16 or q8_0", text);
-    return 0;
+static enum ggml_type kv_type_of(const kin_session_options *o) {
+    return strcmp(o->kv_type, "q8_0") == 0 ? GGML_TYPE_Q8_0 : GGML_TYPE_F16;
 }
 
-static int parse_mode(const char *text, kin_stream_mode *mode, kin_err *err) {
-    if (strcmp(text, "stream") == 0)
-        *mode = KIN_STREAM_RESIDENT;
-    else if (strcmp(text, "mmap") == 0)
-        *mode = KIN_STREAM_MMAP;
-    else if (strcmp(text, "mmap+willneed") == 0)
-        *mode = KIN_STREAM_WILLNEED;
-    else
-        return kin_err_set(err, "--weights %s: must be stream, mmap or mmap+willneed", text);
-    return 0;
+static kin_stream_mode mode_of(const kin_session_options *o) {
+    if (strcmp(o->weights, "mmap") == 0) return KIN_STREAM_MMAP;
+    return strcmp(o->weights, "mmap+willneed") == 0 ? KIN_STREAM_WILLNEED : KIN_STREAM_RESIDENT;
 }
 
 // ---- what is expected
@@ -197,7 +182,7 @@ int kin_session_model_facts(const kin_session *s, const kin_session_options *o, 
     so.n_ctx = work->n_ctx;
     so.n_batch = work->n_batch;
     so.flash = !o->no_flash;
-    if (parse_kv_type(o->kv_type, &so.kv_type, err) != 0) return KIN_FAIL;
+    so.kv_type = kv_type_of(o);
     return kin_model_facts_of(facts, &s->model, &so, err);
 }
 
@@ -336,12 +321,6 @@ static int open_fleet(kin_session *s, const kin_session_options *o, const kin_sh
     return 0;
 }
 
-static int parse_kernels(const char *name, bool *ggml, kin_err *err) {
-    *ggml = name && strcmp(name, "ggml") == 0;
-    if (!name || *ggml || strcmp(name, "kin") == 0) return 0;
-    return kin_err_set(err, "--kernels is kin or ggml, not '%s'", name);
-}
-
 static void warn_of_long_context(const kin_session *s) {
     int trained = s->model.hp.n_ctx_train;
     if (s->n_ctx <= trained) return;
@@ -349,11 +328,19 @@ static void warn_of_long_context(const kin_session *s) {
             s->n_ctx, trained);
 }
 
+// It is written at the end: what cannot be is to be said before the work.
+static int check_timeline(const char *path, kin_err *err) {
+    FILE *f = fopen(path, "a");
+    return f && fclose(f) == 0 ? 0 : kin_err_set(err, "%s: %s", path, strerror(errno));
+}
+
 int kin_session_open(kin_session *s, const kin_session_options *o, int n_ctx, kin_err *err) {
     kin_time begun = kin_clock_now();
     kin_shard_options so = kin_shard_options_defaults(&s->model);
-    if (parse_gpu_layers(o, s->model.hp.n_layer, &so.windows.at[0].n_gpu_layers, err) != 0) return KIN_FAIL;
-    if (parse_kv_type(o->kv_type, &so.kv_type, err) != 0 || parse_mode(o->weights, &so.mode, err) != 0) return KIN_FAIL;
+    if (o->timeline && check_timeline(o->timeline, err) != 0) return KIN_FAIL;
+    so.windows.at[0].n_gpu_layers = n_gpu_layers_of(o, s->model.hp.n_layer);
+    so.kv_type = kv_type_of(o);
+    so.mode = mode_of(o);
     so.memory = o->memory;
     so.cache_cap = o->cache_size;
 
@@ -370,7 +357,7 @@ int kin_session_open(kin_session *s, const kin_session_options *o, int n_ctx, ki
     kin_device_options dopts = kin_device_options_defaults();
     dopts.n_threads = o->n_threads;
     dopts.repack = !o->no_repack;
-    if (parse_kernels(o->kernels, &dopts.ggml_kernels, err) != 0) return KIN_FAIL;
+    dopts.ggml_kernels = o->kernels && strcmp(o->kernels, "ggml") == 0;
     dopts.gpu = kin_windows_n_gpu_layers(&so.windows) > 0;
     dopts.gpu_if_any = o->only_looks || (o->fleet.cluster && wants_facts(o)) || looks_for_gpu(s, o);
     dopts.stop = &kin_app_stop;

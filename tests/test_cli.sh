@@ -9,7 +9,7 @@ set -u
 # ---- help
 
 claim='the version is one line on stdout'
-for words in --version version; do
+for words in --version version -V; do
     status 0 "$kin" $words
     says "$out" '^kin [0-9][0-9.]*$'
     lines "$out" 1
@@ -17,7 +17,7 @@ for words in --version version; do
 done
 
 claim='help lists the commands'
-for words in '' help --help -h; do
+for words in '' help --help -h 'help help'; do
     status 0 "$kin" $words
     for command in run eval bench info; do says "$out" "kin $command "; done
     silent "$err"
@@ -64,6 +64,17 @@ wrong "unknown option '--prompt'" info --prompt x
 wrong "unexpected argument 'word': a prompt needs -p" run -p x word
 wrong "unexpected argument 'word': no file of that name" bench word
 wrong "two models are given, 'a.gguf' and 'b.gguf'" run -m a.gguf -p x b.gguf
+wrong '--gpu-layers many: must be a number, all or auto' run -p x --gpu-layers many
+wrong '--kv-type f32: must be f16 or q8_0' run -p x --kv-type f32
+wrong '--weights : must be stream, mmap or mmap+willneed' run -p x --weights ''
+wrong '--scheduler nope: must be exact, halda' run -p x --cluster --scheduler nope
+wrong '--plan : must be auto, even, memory or a FILE' run -p x --cluster --plan ''
+wrong '--listen here: must be an address in numbers' run -p x --cluster --listen here
+wrong '--listen here: must be an address in numbers' join --listen here
+wrong '--logit-bias 1=nan' run -p x --logit-bias 1=nan
+for name in model file cache profile trace timeline; do wrong "--$name: the value is empty" run --$name ''; done
+wrong "'127.0.0.1:0': the port must be 1 to 65535" join 127.0.0.1:0
+wrong "'' is no address" status ''
 wrong '-p and -f exclude each other' run -p x -f /dev/null
 wrong '--lines reads prompts from stdin: -p would do nothing' run --lines -p x
 wrong "unexpected argument 'b'" info a b
@@ -95,14 +106,14 @@ refused() { # PATTERN COMMAND WORD...
     silent "$out"
 }
 refused 'none.txt' run -f "$dir/none.txt"
+refused '/none/picture.svg: No such file' run -p x -n 2 --timeline /none/picture.svg
 refused 'none.gguf' run -m "$dir/none.gguf" -p x
-refused 'gpu-layers many' run -p x --gpu-layers many
-refused 'kv-type f32' run -p x --kv-type f32
 refused 'use a larger --ctx' run -p 'one two three four five six seven' --ctx 4
 refused 'try a smaller --ctx' run -p x --ctx 134217728 --batch 1
-refused "'x' is not a token id" eval --tokens '1 x'
-refused '4294967297 is not a token id' eval --tokens '4294967297'
-refused 'no token ids' eval --tokens ''
+wrong "'x' is not a token id" eval --tokens '1 x'
+wrong '4294967297 is not a token id' eval --tokens '4294967297'
+wrong '--tokens: the value is empty' eval --tokens ''
+wrong 'no token ids' eval --tokens ' '
 refused 'not in the vocabulary' eval --tokens '1 -1'
 refused 'not in the vocabulary' eval --tokens '1 99999999'
 refused 'do not fit' eval --tokens '1 5 80' --greedy 4 --ctx 5
@@ -196,6 +207,7 @@ says "$err" 'kin run -p TEXT'
 refused 'kin reads files; fetch it first' run -m https://example.com/model.gguf -p x
 refused 'kin reads files; fetch it first' https://example.com/model.gguf
 refused "$dir: is a folder" info -m "$dir"
+refused "$dir: is a folder" info "$dir"
 refused "$dir/fifo: is a pipe" info "$dir/fifo"
 refused "$dir/fifo: is a pipe" "$dir/fifo" -p x
 

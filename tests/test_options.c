@@ -18,12 +18,12 @@ typedef struct values {
     int n, threads;
     float temp;
     uint64_t memory, seed;
-    const char *name;
+    const char *name, *file;
     bool shared;
     int needy;
 } values;
 
-enum { N_OWN = 8, N_SHARED = 2, N_NEEDY = 3 };
+enum { N_OWN = 12, N_SHARED = 2, N_NEEDY = 3 };
 
 typedef struct tables {
     kin_option own[N_OWN], shared[N_SHARED], needy[N_NEEDY];
@@ -38,6 +38,10 @@ static void fill_tables(values *v, tables *t) {
         {KIN_OPTION_SIZE, "memory", 0, &v->memory, "SIZE", "bytes", 0, 0},
         {KIN_OPTION_U64, "seed", 's', &v->seed, "N", "any number", 0, 0},
         {KIN_OPTION_STRING, "name", 0, &v->name, "TEXT", "a text", 0, 0},
+        {KIN_OPTION_STRING, "file", 0, &v->file, "FILE", "a file", 0, 0},
+        {KIN_OPTION_STRING, "some", 0, &v->file, "N|all|auto", "some", 0, 0},
+        {KIN_OPTION_STRING, "plan", 0, &v->file, "even|FILE", "a plan", 0, 0},
+        {KIN_OPTION_ADDRESS, "listen", 0, &v->file, "ADDRESS", "an address", 0, 0},
         {KIN_OPTION_THREADS, "threads", 't', &v->threads, "N", "CPU threads", 0, 1024},
         {0},
     };
@@ -104,6 +108,19 @@ static void values_may_follow_an_equals_sign(void **state) {
     assert_string_equal(v.name, "");
 }
 
+static void words_to_choose_from_are_accepted(void **state) {
+    (void)state;
+    static const char *const cases[][2] = {{"--some", "0"},          {"--some", "12"},   {"--some", "all"},
+                                           {"--some", "auto"},       {"--plan", "even"}, {"--plan", "my.json"},
+                                           {"--listen", "10.0.0.1"}, {"--listen", "::"}, {"--listen", "fe80::1%lo"}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        values v;
+        kin_err err;
+        assert_int_equal(parse(&v, NULL, &err, cases[i][0], cases[i][1]), 0);
+        assert_string_equal(v.file, cases[i][1]);
+    }
+}
+
 static void letters_stand_for_names(void **state) {
     (void)state;
     values v;
@@ -161,6 +178,14 @@ static void wrong_words_are_refused_by_name(void **state) {
         {{"--seed", "18446744073709551616"}, "--seed 18446744073709551616"},
         {{"--memory", "1X"}, "--memory"},
         {{"--memory", "-1"}, "--memory"},
+        {{"--file", ""}, "--file: the value is empty"},
+        {{"--some", ""}, "--some : must be a number, all or auto"},
+        {{"--some", "1x"}, "--some 1x: must be a number, all or auto"},
+        {{"--some", "-1"}, "--some -1: must be"},
+        {{"--some", "al"}, "--some al: must be"},
+        {{"--plan", ""}, "--plan : must be even or a FILE"},
+        {{"--listen", "desk"}, "--listen desk: must be an address in numbers"},
+        {{"--listen", "1.2.3"}, "--listen 1.2.3: must be"},
         {{"word"}, "unexpected argument 'word'"},
         {{"-"}, "unexpected argument '-'"},
     };
@@ -314,6 +339,7 @@ int main(void) {
         cmocka_unit_test(without_words_the_defaults_stay),
         cmocka_unit_test(every_kind_is_parsed),
         cmocka_unit_test(values_may_follow_an_equals_sign),
+        cmocka_unit_test(words_to_choose_from_are_accepted),
         cmocka_unit_test(letters_stand_for_names),
         cmocka_unit_test(the_last_of_several_wins),
         cmocka_unit_test(limits_are_part_of_the_range),
