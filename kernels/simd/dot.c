@@ -24,6 +24,7 @@ SIMD_INLINE void group_u8(const kin_block *e, int g, const kin_act *a, vi *sum, 
     for (int k0 = g; k0 < g + s.groups; k0 += step) {
         vs part[SIMD_ROWS];
         for (int r = 0; r < n; r++) part[r] = vs_zero();
+#pragma GCC unroll 8
         for (int k = k0; k < k0 + step; k++) {
             vb w = vb_load(e->q[k]);
             for (int r = 0; r < n; r++) part[r] = vs_dot(part[r], w, a[r].q + 4 * k);
@@ -74,6 +75,7 @@ SIMD_INLINE void dot_32(const kin_block *e, int columns, const kin_act *a, float
         for (int k0 = 8 * g; k0 < 8 * g + 8; k0 += step) {
             vs part[SIMD_ROWS];
             for (int r = 0; r < n; r++) part[r] = vs_zero();
+#pragma GCC unroll 8
             for (int k = k0; k < k0 + step; k++) {
                 vb w = vb_load(e->q[k]);
                 for (int r = 0; r < n; r++) {

@@ -126,9 +126,19 @@ static inline void vb_store_s8(void *p, vb x) {
     vb_store(p, (vb){_mm256_xor_si256(x.a, bias), _mm256_xor_si256(x.b, bias)});
 }
 #else
+// gcc would compute the products of a whole group of columns first, keep them in memory, and add them up afterwards. An
+// instruction that it knows nothing of stays in its place: 256 instead of 178 GMAC/s for Q4_K (2 cores of Zen 5, gcc 12). clang
+// needs no such help.
+static inline __m256i simd_in_place(__m256i x) {
+#ifndef __clang__
+    __asm__("" : "+x"(x));
+#endif
+    return x;
+}
 static inline vs vs_dot(vs sum, vb w, const int8_t *p) {
     __m256i x = simd_bytes4(p);
-    return (vs){_mm256_add_epi16(sum.a, _mm256_maddubs_epi16(w.a, x)), _mm256_add_epi16(sum.b, _mm256_maddubs_epi16(w.b, x))};
+    return (vs){simd_in_place(_mm256_add_epi16(sum.a, _mm256_maddubs_epi16(w.a, x))),
+                simd_in_place(_mm256_add_epi16(sum.b, _mm256_maddubs_epi16(w.b, x)))};
 }
 static inline vscale vscale_load(const int8_t *p) { // each scale twice, for the two halves of its lane
     __m128i lo = _mm_cvtepi8_epi16(_mm_loadl_epi64((const __m128i *)p));
