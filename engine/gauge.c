@@ -1,7 +1,10 @@
 #include "engine/gauge.h"
 
+#include <stdlib.h>
+
 #include "base/clock.h"
 #include "base/median.h"
+#include "model/kernel_ops.h"
 
 enum { LEAST_RUNS = 3, MOST_RUNS = 1024 };
 
@@ -9,31 +12,35 @@ int kin_gauge_init(kin_gauge *g, const kin_device *device, size_t n_nodes, kin_e
     n_nodes *= 2; // and what they are made from
     struct ggml_init_params params = {
         .mem_size = 2 * n_nodes * ggml_tensor_overhead() + ggml_graph_overhead_custom(n_nodes, false), .no_alloc = true};
-    *g = (kin_gauge){.device = device, .ctx = ggml_init(params), .galloc = ggml_gallocr_new(device->buft)};
-    if (!g->ctx || !g->galloc) {
+    *g = (kin_gauge){.device = device, .galloc = ggml_gallocr_new(device->buft)};
+    g->graph = (kin_graph){.ctx = ggml_init(params), .kernels = device->kernels, .max_ops = device->kernels ? (int)n_nodes : 0};
+    g->graph.ops = calloc((size_t)g->graph.max_ops + 1, kin_op_bytes());
+    if (!g->graph.ctx || !g->galloc || !g->graph.ops) {
         kin_gauge_fini(g);
         return kin_err_set(err, "out of memory");
     }
-    g->gf = ggml_new_graph_custom(g->ctx, n_nodes, false);
+    g->graph.gf = ggml_new_graph_custom(g->graph.ctx, n_nodes, false);
     return 0;
 }
 
 void kin_gauge_fini(kin_gauge *g) {
     if (g->galloc) ggml_gallocr_free(g->galloc);
-    if (g->ctx) ggml_free(g->ctx);
+    if (g->graph.ctx) ggml_free(g->graph.ctx);
+    free(g->graph.ops);
     *g = (kin_gauge){0};
 }
 
 bool kin_gauge_possible(const kin_gauge *g) {
-    for (int i = 0; i < ggml_graph_n_nodes(g->gf); i++) {
-        if (!ggml_backend_supports_op(g->device->backend, ggml_graph_node(g->gf, i))) return false;
+    for (int i = 0; i < ggml_graph_n_nodes(g->graph.gf); i++) {
+        if (!ggml_backend_supports_op(g->device->backend, ggml_graph_node(g->graph.gf, i))) return false;
     }
     return true;
 }
 
 int kin_gauge_ready(kin_gauge *g, kin_err *err) {
-    if (!ggml_gallocr_alloc_graph(g->galloc, g->gf)) return kin_err_set(err, "%s has no room for measuring", g->device->name);
-    for (struct ggml_tensor *t = ggml_get_first_tensor(g->ctx); t; t = ggml_get_next_tensor(g->ctx, t)) {
+    if (!ggml_gallocr_alloc_graph(g->galloc, g->graph.gf))
+        return kin_err_set(err, "%s has no room for measuring", g->device->name);
+    for (struct ggml_tensor *t = ggml_get_first_tensor(g->graph.ctx); t; t = ggml_get_next_tensor(g->graph.ctx, t)) {
         if (t->buffer && (t->flags & GGML_TENSOR_FLAG_INPUT)) ggml_backend_tensor_memset(t, 0, 0, ggml_nbytes(t));
     }
     return 0;
@@ -41,7 +48,7 @@ int kin_gauge_ready(kin_gauge *g, kin_err *err) {
 
 static int run(kin_gauge *g, double *seconds, kin_err *err) {
     kin_time begun = kin_clock_now();
-    enum ggml_status status = ggml_backend_graph_compute(g->device->backend, g->gf);
+    enum ggml_status status = ggml_backend_graph_compute(g->device->backend, g->graph.gf);
     *seconds = kin_clock_ms(begun, kin_clock_now()) / 1e3;
     if (status == GGML_STATUS_ABORTED) return kin_err_set(err, "stopped");
     if (status == GGML_STATUS_SUCCESS) return 0;

@@ -1,7 +1,7 @@
 // A gauge: a graph on one device that is run again and again, to learn how long it takes.
 //
-// The caller adds nodes to `gf` (their data come from `ctx`, which allocates none), makes it ready, and times it. Weights and
-// caches that must lie in a certain place are placed by the caller before; what else the graph needs is allocated by ready.
+// The caller adds nodes to `graph` (its ctx allocates no data), makes it ready, and times it. Weights and caches that must lie in
+// a certain place are placed by the caller before; what else the graph needs is allocated by ready.
 //
 // Owner and thread: the one that measures. Everything lives until fini.
 #pragma once
@@ -10,11 +10,11 @@
 #include <stdbool.h>
 
 #include "engine/device.h"
+#include "model/graph.h"
 
 typedef struct kin_gauge {
     const kin_device *device;
-    struct ggml_context *ctx;
-    struct ggml_cgraph *gf;
+    kin_graph graph; // with the device's kernels; hp and layers are the caller's
     ggml_gallocr_t galloc;
 } kin_gauge;
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "model/arch.h"
+#include "model/kernel_ops.h"
 
 enum { MAX_NODES = 256 }; // of one layer's graph
 
@@ -98,36 +99,48 @@ static bool computes(const struct ggml_tensor *node) {
     return op != GGML_OP_NONE && op != GGML_OP_VIEW && op != GGML_OP_RESHAPE && op != GGML_OP_PERMUTE && op != GGML_OP_TRANSPOSE;
 }
 
-static struct ggml_tensor *weight(struct ggml_context *ctx, const kin_gguf_tensor *t) {
-    return t ? ggml_new_tensor_3d(ctx, (enum ggml_type)t->type, t->ne[0], t->ne[1], t->ne[2]) : NULL;
+static struct ggml_tensor *weight(struct ggml_context *ctx, const kin_gguf_tensor *t, bool by_kernels) {
+    if (!t) return NULL;
+    struct ggml_tensor *w = ggml_new_tensor_3d(ctx, (enum ggml_type)t->type, t->ne[0], t->ne[1], t->ne[2]);
+    if (by_kernels && kin_kernel_packs((int)t->type)) kin_ops_mark_packed(w);
+    return w;
 }
 
-// The graph of one layer for one token, built and counted. Nothing in it has data.
-static int count_layer_ops(const kin_model *m, const kin_shard_options *o, int il, double *n_ops, kin_err *err) {
+// The graph of one layer for one token, built and counted. Nothing in it has data. kernels: those that compute it, NULL: ggml's.
+static int count_layer_ops(const kin_model *m, const kin_shard_options *o, int il, const kin_kernels *kernels, double *n_ops,
+                           kin_err *err) {
     const kin_hparams *hp = &m->hp;
     const size_t n_max = MAX_NODES + 2 * (size_t)hp->n_expert_used;
     struct ggml_init_params params = {.mem_size = 2 * n_max * ggml_tensor_overhead() + ggml_graph_overhead_custom(n_max, false),
                                       .no_alloc = true};
     kin_graph_layer *layers = calloc((size_t)hp->n_layer, sizeof *layers);
+    struct kin_op *ops = calloc(n_max, kin_op_bytes());
     struct ggml_context *ctx = ggml_init(params);
-    if (!layers || !ctx) {
+    if (!layers || !ops || !ctx) {
         if (ctx) ggml_free(ctx);
+        free(ops);
         free(layers);
         return kin_err_set(err, "out of memory");
     }
-    for (int id = 0; id < KIN_W_COUNT; id++) layers[il].w[id] = weight(ctx, m->layers[il].w[id]);
+    for (int id = 0; id < KIN_W_COUNT; id++) layers[il].w[id] = weight(ctx, m->layers[il].w[id], kernels != NULL);
     layers[il].k = ggml_new_tensor_2d(ctx, o->kv_type, kin_hparams_n_embd_kv(hp), 64);
     layers[il].v = ggml_new_tensor_2d(ctx, o->kv_type, kin_hparams_n_embd_kv(hp), 64);
     kin_graph g = {.ctx = ctx, .gf = ggml_new_graph_custom(ctx, n_max, false), .hp = hp, .layers = layers, .flash = o->flash};
+    g.kernels = kernels;
+    g.ops = ops;
+    g.max_ops = (int)n_max;
     g.n_kv = 64;
     g.cells = ggml_new_tensor_1d(ctx, GGML_TYPE_I64, 1);
-    g.all = (kin_graph_rows){
-        .n = 1, .pos = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, 1), .mask = ggml_new_tensor_2d(ctx, GGML_TYPE_F16, g.n_kv, 1)};
+    g.all = (kin_graph_rows){.n = 1,
+                             .pos = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, 1),
+                             .mask = ggml_new_tensor_2d(ctx, GGML_TYPE_F16, g.n_kv, 1),
+                             .turns = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, hp->n_rot, 1)}; // of the first layer
     struct ggml_tensor *x = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, hp->n_embd, 1);
     ggml_build_forward_expand(g.gf, hp->arch->ffn(&g, il, hp->arch->attn(&g, il, x)));
     *n_ops = 0;
     for (int i = 0; i < ggml_graph_n_nodes(g.gf); i++) *n_ops += computes(ggml_graph_node(g.gf, i));
     ggml_free(ctx);
+    free(ops);
     free(layers);
     return 0;
 }
@@ -156,5 +169,7 @@ int kin_model_facts_of(kin_model_facts *f, const kin_model *m, const kin_shard_o
     f->cpu_buffer_bytes = (double)(kin_shard_buffer_bytes(m, o) + kin_shard_overhead_bytes());
     f->gpu_buffer_bytes = (double)kin_shard_buffer_bytes(m, o);
     f->output_ops = 2 + (f->output_blocks > 1 ? 2 : 1) * f->output_blocks; // norm, its weight; a tile's product, its copy
-    return count_layer_ops(m, o, hp->n_layer / 2, &f->layer_ops, err);
+    const kin_kernels *kernels = o->flash && kin_ops_fit(hp, o->kv_type) ? kin_kernels_at(0) : NULL;
+    if (count_layer_ops(m, o, hp->n_layer / 2, kernels, &f->layer_ops, err) != 0) return KIN_FAIL;
+    return count_layer_ops(m, o, hp->n_layer / 2, NULL, &f->gpu_layer_ops, err);
 }

@@ -19,7 +19,7 @@
 #include "sys/quota.h"
 
 enum {
-    FORMAT = 5, // of what is measured, and how: another one makes kept profiles old
+    FORMAT = 6, // of what is measured, and how: another one makes kept profiles old
     N_SWEEPS = 3,
     SWEEP_MS = 3000, // after so long no other sweep begins
     N_WINDOW_NODES = 16,
@@ -250,7 +250,8 @@ int kin_profile_measure(kin_device_facts *out, const kin_devices *devices, const
 void kin_profile_fingerprint(const kin_devices *devices, char *buf, size_t n) {
     kin_quota quota = kin_quota_read();
     const char *gpu = devices->gpu.backend ? ggml_backend_dev_description(devices->gpu.dev) : "none";
-    snprintf(buf, n, "profile %d, kin %s, %s, %d threads, quota %.2f, GPU %s, %s%s", FORMAT, KIN_VERSION,
-             ggml_backend_dev_description(devices->cpu.dev), devices->n_threads, quota.cores, gpu, devices->cpu_variant,
+    const char *kernels = devices->cpu.kernels ? devices->cpu.kernels->name : "ggml";
+    snprintf(buf, n, "profile %d, kin %s, %s, kernels %s, %d threads, quota %.2f, GPU %s, %s%s", FORMAT, KIN_VERSION,
+             ggml_backend_dev_description(devices->cpu.dev), kernels, devices->n_threads, quota.cores, gpu, devices->cpu_variant,
              devices->cpu.repack_buft ? "" : ", not packed");
 }

@@ -1,8 +1,8 @@
 // The profile of this machine: how fast its CPU and GPU, its memory and its disk do what decoding and prompts ask of them.
 //
-// Measured with ggml's own kernels on the devices as they are opened, in a few seconds (docs/PROFILE.md: what and how). It does
-// not depend on a model. Memory that is free, of RAM and of the GPU, changes every moment: it is read, not measured, and
-// kin_profile_refresh reads it again.
+// Measured with the kernels that the engine computes with, on the devices as they are opened, in a few seconds (docs/PROFILE.md:
+// what and how). It does not depend on a model. Memory that is free, of RAM and of the GPU, changes every moment: it is read, not
+// measured, and kin_profile_refresh reads it again.
 //
 // Owner of everything: the caller. Thread: the one that computes on the devices (their graphs are run here).
 #pragma once

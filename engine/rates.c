@@ -4,6 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/arch.h"
+#include "model/blocks.h"
+#include "model/kernel_ops.h"
 #include "sys/pages.h"
 
 enum {
@@ -15,6 +18,8 @@ enum {
     N_CELLS = 1024, // of a conversation: with 4096 a processor cache of few ways serves it at two thirds of the rate
     MAX_MATRICES = 512,
     MAX_CACHES = 128,
+    CACHE_ALIGN = 64,                     // of kin's kernels
+    N_INPUTS = 4,                         // of products, at most: two, and each rounded
     N_SMALL = 400,                        // small operations in a row
     MAX_KEPT = 4 * (4 + 2 * KIN_N_QUANT), // of steps, each a few times
 };
@@ -43,7 +48,33 @@ struct kin_rates {
     // graphs is looked at once more, which ends the process.
     ggml_gallocr_t kept[MAX_KEPT];
     int n_kept;
+    // For kin's kernels: caches, and a batch of one sequence of which every token sees all cells.
+    kin_graph_layer layers[N_SMALL];
+    int32_t zeros[BATCH], n_cells[BATCH], table[N_CELLS / KIN_KV_CELLS];
+    const int32_t *tables[BATCH];
 };
+
+// Of the layers that are imitated.
+static const kin_hparams shape = {
+    .arch = &kin_arch_llama,
+    .n_embd = WIDTH,
+    .n_head = WIDTH / HEAD_DIM,
+    .n_head_kv = WIDTH_KV / HEAD_DIM,
+    .head_dim = HEAD_DIM,
+    .n_rot = HEAD_DIM,
+    .rms_eps = 1e-5f,
+    .rope_base = 1e4f,
+    .rope_freq_scale = 1,
+    .rope_attn_factor = 1,
+};
+
+static void fill_batch(kin_rates *r) {
+    for (int i = 0; i < N_CELLS / KIN_KV_CELLS; i++) r->table[i] = i;
+    for (int i = 0; i < BATCH; i++) {
+        r->n_cells[i] = N_CELLS;
+        r->tables[i] = r->table;
+    }
+}
 
 int kin_rates_open(kin_rates **out, const kin_device *device, uint64_t bytes, kin_err *err) {
     *out = NULL;
@@ -51,6 +82,7 @@ int kin_rates_open(kin_rates **out, const kin_device *device, uint64_t bytes, ki
     if (!r) return kin_err_set(err, "out of memory");
     r->device = device;
     r->bytes = bytes;
+    fill_batch(r);
     if (device->repack_buft) {
         r->packed = ggml_backend_buft_alloc_buffer(device->repack_buft, bytes);
         if (r->packed) r->plain = ggml_backend_cpu_buffer_from_ptr(ggml_backend_buffer_get_base(r->packed), bytes);
@@ -78,8 +110,18 @@ void kin_rates_close(kin_rates *r) {
 
 // ---- graphs
 
+static int open_gauge(const kin_rates *r, kin_gauge *g, size_t n_nodes, int n_tokens, kin_err *err) {
+    if (kin_gauge_init(g, r->device, n_nodes, err) != 0) return KIN_FAIL;
+    g->graph.hp = &shape;
+    g->graph.layers = r->layers;
+    g->graph.n_kv = N_CELLS;
+    g->graph.all = (kin_graph_rows){.n = n_tokens,
+                                    .plain = {.pos = r->zeros, .cells = r->zeros, .n_cells = r->n_cells, .tables = r->tables}};
+    return 0;
+}
+
 static struct ggml_tensor *input(kin_gauge *g, enum ggml_type type, int64_t n0, int64_t n1) {
-    struct ggml_tensor *t = ggml_new_tensor_2d(g->ctx, type, n0, n1);
+    struct ggml_tensor *t = ggml_new_tensor_2d(g->graph.ctx, type, n0, n1);
     ggml_set_input(t);
     return t;
 }
@@ -96,7 +138,7 @@ static void close_gauge(kin_rates *r, kin_gauge *g) {
 static int time_and_close(kin_rates *r, kin_gauge *g, const kin_patience *p, double *seconds, kin_err *err) {
     int rc = 0;
     *seconds = 0;
-    if (ggml_graph_n_nodes(g->gf) > 0 && kin_gauge_possible(g)) {
+    if (ggml_graph_n_nodes(g->graph.gf) > 0 && kin_gauge_possible(g)) {
         rc = kin_gauge_ready(g, err);
         if (rc == 0) rc = kin_gauge_time(g, p, seconds, err);
     }
@@ -113,20 +155,28 @@ typedef struct place {
 static bool put(place *at, struct ggml_tensor *t, bool packed) {
     ggml_backend_buffer_t buffer = packed ? at->rates->packed : at->rates->plain;
     size_t align = ggml_backend_buffer_get_alignment(buffer), bytes = ggml_backend_buffer_get_alloc_size(buffer, t);
+    if (align < CACHE_ALIGN) align = CACHE_ALIGN;
     uint64_t begin = (at->used + align - 1) / align * align;
     if (begin + bytes > at->rates->bytes) return false;
     at->used = begin + bytes;
     return ggml_backend_tensor_alloc(buffer, t, (uint8_t *)ggml_backend_buffer_get_base(buffer) + begin) == GGML_STATUS_SUCCESS;
 }
 
-static bool add_product(place *at, kin_gauge *g, enum ggml_type type, const int64_t shape[2], struct ggml_tensor *x) {
-    struct ggml_tensor *w = ggml_new_tensor_2d(g->ctx, type, shape[0], shape[1]);
-    kin_device device = *g->device;
-    device.kernels = NULL;
-    bool packed = at->rates->packed && kin_device_layout(&device, type, (int64_t[3]){shape[0], shape[1], 1}) == KIN_LAYOUT_REPACK;
-    if (!put(at, w, packed)) return false;
-    ggml_build_forward_expand(g->gf, ggml_mul_mat(g->ctx, w, x)); // [out, n]
+static bool add_product(place *at, kin_gauge *g, enum ggml_type type, const int64_t ne[2], struct ggml_tensor *x) {
+    struct ggml_tensor *w = ggml_new_tensor_2d(g->graph.ctx, type, ne[0], ne[1]);
+    kin_layout layout = kin_device_layout(g->device, type, (int64_t[3]){ne[0], ne[1], 1});
+    if (layout == KIN_LAYOUT_PANELS) kin_ops_mark_packed(w);
+    if (!put(at, w, layout == KIN_LAYOUT_REPACK)) return false;
+    ggml_build_forward_expand(g->graph.gf, kin_block_output(&g->graph, w, x)); // [out, n]
     return true;
+}
+
+// Keys and values of a layer, for so many cells.
+static bool add_cache(place *at, kin_gauge *g, int il, int n_cells) {
+    kin_graph_layer *layer = &at->rates->layers[il];
+    layer->k = ggml_new_tensor_2d(g->graph.ctx, GGML_TYPE_F16, WIDTH_KV, n_cells);
+    layer->v = ggml_new_tensor_2d(g->graph.ctx, GGML_TYPE_F16, WIDTH_KV, n_cells);
+    return put(at, layer->k, false) && put(at, layer->v, false);
 }
 
 // ---- matrix products
@@ -157,7 +207,7 @@ static int measure_products(kin_rates *r, enum ggml_type type, int n_tokens, int
                             kin_err *err) {
     kin_gauge g;
     *out = (products){0};
-    if (kin_gauge_init(&g, r->device, (size_t)most, err) != 0) return KIN_FAIL;
+    if (open_gauge(r, &g, (size_t)most + N_INPUTS, n_tokens, err) != 0) return KIN_FAIL;
     add_products(r, &g, type, n_tokens, most, out);
     return time_and_close(r, &g, p, &out->seconds, err);
 }
@@ -182,70 +232,101 @@ static int measure_prompt(kin_rates *r, kin_quant q, const kin_patience *p, kin_
 
 // ---- operations
 
-// What a layer has between its products: norms, rotations, sums, the gate.
+// What a layer has between its products: norms, rotations, sums, the gate. Each returns how many of the nodes compute.
+static int add_small_of_ggml(kin_gauge *g) {
+    struct ggml_context *ctx = g->graph.ctx;
+    struct ggml_tensor *x = input(g, GGML_TYPE_F32, WIDTH, 1), *w = input(g, GGML_TYPE_F32, WIDTH, 1);
+    struct ggml_tensor *pos = input(g, GGML_TYPE_I32, 1, 1);
+    while (ggml_graph_n_nodes(g->graph.gf) < N_SMALL) {
+        x = ggml_mul(ctx, ggml_rms_norm(ctx, x, 1e-5f), w);
+        x = ggml_reshape_3d(ctx, x, HEAD_DIM, WIDTH / HEAD_DIM, 1);
+        x = ggml_rope_ext(ctx, x, pos, NULL, HEAD_DIM, 0, 4096, 1e4f, 1, 0, 1, 32, 1);
+        x = ggml_reshape_2d(ctx, x, WIDTH, 1);
+        x = ggml_add(ctx, x, w);
+        x = ggml_swiglu_split(ctx, x, w);
+        ggml_build_forward_expand(g->graph.gf, x);
+    }
+    return ggml_graph_n_nodes(g->graph.gf) * 5 / 7; // reshaping computes nothing
+}
+
+// With kin's: norms, activations rounded for products, heads.
+static int add_small_of_kin(kin_rates *r, kin_gauge *g) {
+    place at = {.rates = r};
+    struct ggml_tensor *x = input(g, GGML_TYPE_F32, WIDTH, 1), *w = input(g, GGML_TYPE_F32, WIDTH, 1);
+    if (!add_cache(&at, g, 0, KIN_KV_CELLS)) return 0;
+    while (ggml_graph_n_nodes(g->graph.gf) < N_SMALL) {
+        x = kin_op_norm(&g->graph, x, w);
+        ggml_build_forward_expand(g->graph.gf, kin_op_rounded(&g->graph, x, KIN_ACT_256));
+        x = kin_op_heads(&g->graph, 0, x, WIDTH / HEAD_DIM, 0, &g->graph.all);
+        ggml_build_forward_expand(g->graph.gf, x);
+    }
+    return ggml_graph_n_nodes(g->graph.gf);
+}
+
 static int measure_ops(kin_rates *r, const kin_patience *p, kin_engine_facts *f, kin_err *err) {
     kin_gauge g;
-    if (kin_gauge_init(&g, r->device, N_SMALL + 16, err) != 0) return KIN_FAIL;
-    struct ggml_tensor *x = input(&g, GGML_TYPE_F32, WIDTH, 1), *w = input(&g, GGML_TYPE_F32, WIDTH, 1);
-    struct ggml_tensor *pos = input(&g, GGML_TYPE_I32, 1, 1);
-    while (ggml_graph_n_nodes(g.gf) < N_SMALL) {
-        x = ggml_mul(g.ctx, ggml_rms_norm(g.ctx, x, 1e-5f), w);
-        x = ggml_reshape_3d(g.ctx, x, HEAD_DIM, WIDTH / HEAD_DIM, 1);
-        x = ggml_rope_ext(g.ctx, x, pos, NULL, HEAD_DIM, 0, 4096, 1e4f, 1, 0, 1, 32, 1);
-        x = ggml_reshape_2d(g.ctx, x, WIDTH, 1);
-        x = ggml_add(g.ctx, x, w);
-        x = ggml_swiglu_split(g.ctx, x, w);
-        ggml_build_forward_expand(g.gf, x);
-    }
-    int n = ggml_graph_n_nodes(g.gf) * 5 / 7; // reshaping computes nothing
     double seconds;
+    if (open_gauge(r, &g, N_SMALL + 16, 1, err) != 0) return KIN_FAIL;
+    int n = r->device->kernels ? add_small_of_kin(r, &g) : add_small_of_ggml(&g);
     if (time_and_close(r, &g, p, &seconds, err) != 0) return KIN_FAIL;
     if (seconds > 0) f->op_s = seconds / n;
     return 0;
 }
 
+// Of ggml's operators keys and values are stored by one each, of kin's by one that makes heads too.
 static int measure_cache_copy(kin_rates *r, const kin_patience *p, kin_engine_facts *f, kin_err *err) {
     kin_gauge g;
     place at = {.rates = r};
-    if (kin_gauge_init(&g, r->device, N_SMALL, err) != 0) return KIN_FAIL;
-    struct ggml_tensor *row = input(&g, GGML_TYPE_F32, WIDTH_KV, 1), *cell = input(&g, GGML_TYPE_I64, 1, 1);
-    int n = 0;
-    for (; n < N_SMALL; n++) {
-        struct ggml_tensor *cache = ggml_new_tensor_2d(g.ctx, GGML_TYPE_F16, WIDTH_KV, 64);
-        if (!put(&at, cache, false)) break;
-        ggml_build_forward_expand(g.gf, ggml_set_rows(g.ctx, cache, row, cell));
+    if (open_gauge(r, &g, 2 * N_SMALL, 1, err) != 0) return KIN_FAIL;
+    struct ggml_tensor *rows = input(&g, GGML_TYPE_F32, 2 * WIDTH_KV, 1), *cell = input(&g, GGML_TYPE_I64, 1, 1);
+    struct ggml_tensor *row = input(&g, GGML_TYPE_F32, WIDTH_KV, 1);
+    int n = 0, n_ops = 0;
+    for (; n < N_SMALL && add_cache(&at, &g, n, KIN_KV_CELLS); n++) {
+        if (r->device->kernels) {
+            rows = kin_op_heads(&g.graph, n, rows, 0, WIDTH_KV / HEAD_DIM, &g.graph.all);
+            ggml_build_forward_expand(g.graph.gf, rows);
+            n_ops++;
+        } else {
+            ggml_build_forward_expand(g.graph.gf, ggml_set_rows(g.graph.ctx, r->layers[n].k, row, cell));
+            ggml_build_forward_expand(g.graph.gf, ggml_set_rows(g.graph.ctx, r->layers[n].v, row, cell));
+            n_ops += 2;
+        }
     }
     double seconds;
     if (time_and_close(r, &g, p, &seconds, err) != 0) return KIN_FAIL;
-    if (seconds > 0) f->kv_copy_s = 2 * fmax(0, seconds / n - f->op_s);
+    if (seconds > 0) f->kv_copy_s = fmax(0, seconds - n_ops * f->op_s) / n;
     return 0;
 }
 
 // As the engine does it: each head looks at the keys and values of its group, whose rows lie between those of the others. Every
 // token sees all cells.
+static struct ggml_tensor *attention_of_ggml(kin_gauge *g, int il, struct ggml_tensor *q, struct ggml_tensor *mask) {
+    struct ggml_context *ctx = g->graph.ctx;
+    struct ggml_tensor *k = g->graph.layers[il].k, *v = g->graph.layers[il].v;
+    size_t row = k->nb[1], head = ggml_row_size(k->type, HEAD_DIM);
+    int n_head_kv = WIDTH_KV / HEAD_DIM;
+    q = ggml_reshape_3d(ctx, q, HEAD_DIM, q->ne[1], WIDTH / HEAD_DIM); // [head_dim, n_tokens, n_head]
+    struct ggml_tensor *out =
+        ggml_flash_attn_ext(ctx, q, ggml_view_3d(ctx, k, HEAD_DIM, N_CELLS, n_head_kv, row, head, 0),
+                            ggml_view_3d(ctx, v, HEAD_DIM, N_CELLS, n_head_kv, row, head, 0), mask, 0.125f, 0, 0);
+    ggml_prec_set_acc(out, GGML_PREC_F32);
+    return out;
+}
+
 static int measure_attention(kin_rates *r, int n_tokens, int most, const kin_patience *p, double op_s, double *rate,
                              kin_err *err) {
     kin_gauge g;
     place at = {.rates = r};
-    if (kin_gauge_init(&g, r->device, 2 * MAX_CACHES, err) != 0) return KIN_FAIL;
-    int n_head = WIDTH / HEAD_DIM, n_head_kv = WIDTH_KV / HEAD_DIM, n = 0;
-    struct ggml_tensor *q = ggml_new_tensor_3d(g.ctx, GGML_TYPE_F32, HEAD_DIM, n_tokens, n_head);
-    ggml_set_input(q);
-    struct ggml_tensor *mask = input(&g, GGML_TYPE_F16, N_CELLS, n_tokens);
-    for (; n < most; n++) {
-        struct ggml_tensor *k = ggml_new_tensor_2d(g.ctx, GGML_TYPE_F16, WIDTH_KV, N_CELLS);
-        struct ggml_tensor *v = ggml_new_tensor_2d(g.ctx, GGML_TYPE_F16, WIDTH_KV, N_CELLS);
-        if (!put(&at, k, false) || !put(&at, v, false)) break;
-        size_t row = k->nb[1], head = ggml_row_size(k->type, HEAD_DIM);
-        struct ggml_tensor *out =
-            ggml_flash_attn_ext(g.ctx, q, ggml_view_3d(g.ctx, k, HEAD_DIM, N_CELLS, n_head_kv, row, head, 0),
-                                ggml_view_3d(g.ctx, v, HEAD_DIM, N_CELLS, n_head_kv, row, head, 0), mask, 0.125f, 0, 0);
-        ggml_prec_set_acc(out, GGML_PREC_F32);
-        ggml_build_forward_expand(g.gf, out);
+    if (open_gauge(r, &g, 3 * MAX_CACHES, n_tokens, err) != 0) return KIN_FAIL;
+    struct ggml_tensor *q = input(&g, GGML_TYPE_F32, WIDTH, n_tokens), *mask = input(&g, GGML_TYPE_F16, N_CELLS, n_tokens);
+    int n = 0;
+    for (; n < most && add_cache(&at, &g, n, N_CELLS); n++) {
+        ggml_build_forward_expand(g.graph.gf, r->device->kernels ? kin_op_attend(&g.graph, n, q, &g.graph.all)
+                                                                 : attention_of_ggml(&g, n, q, mask));
     }
     double seconds;
     if (time_and_close(r, &g, p, &seconds, err) != 0) return KIN_FAIL;
-    double bytes = n * 2.0 * N_CELLS * WIDTH_KV * sizeof(ggml_fp16_t) * n_head / n_head_kv * n_tokens;
+    double bytes = n * 2.0 * N_CELLS * WIDTH_KV * sizeof(ggml_fp16_t) * WIDTH / WIDTH_KV * n_tokens;
     if (seconds > 0) *rate = bytes / fmax(seconds - n * op_s, seconds / 2);
     return 0;
 }

@@ -28,6 +28,10 @@ bool kin_ops_gate(const struct ggml_tensor *gate, const struct ggml_tensor *up);
 // x // [n, n_rows] -> the same shape
 struct ggml_tensor *kin_op_norm(kin_graph *g, struct ggml_tensor *x, struct ggml_tensor *weight);
 
+// x // f32 [n_in, n] rounded for a kind: tiles of rows, one after the other, each as kin_kernels.quantize makes it. x itself for
+// KIN_ACT_F32. Products do it themselves.
+struct ggml_tensor *kin_op_rounded(kin_graph *g, struct ggml_tensor *x, kin_act_kind kind);
+
 // Products of one input with up to KIN_OP_MATRICES weights, one above the other: x // [n_in, n] -> [sum of their n_out, n].
 // bias: NULL, or [n_weights] of which each may be NULL. residual: NULL, or [n_out, n], added to the first weight's product.
 enum { KIN_OP_MATRICES = 3 };

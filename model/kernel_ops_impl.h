@@ -41,10 +41,6 @@ static inline int64_t kin_op_tile_rows(int64_t n, int64_t begin) {
     return n - begin < KIN_OP_TILE ? n - begin : KIN_OP_TILE;
 }
 
-// x // f32 [n_in, n] rounded for a kind: tiles of rows, one after the other, each as kin_kernels.quantize makes it. x itself for
-// KIN_ACT_F32.
-struct ggml_tensor *kin_op_rounded(kin_graph *g, struct ggml_tensor *x, kin_act_kind kind);
-
 // Rows of a matrix, or of one expert's: the panels of 16 rows [begin, end).
 kin_matrix kin_op_matrix(const struct ggml_tensor *weight, int64_t i_expert, int64_t begin, int64_t end);
 

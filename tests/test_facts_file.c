@@ -81,6 +81,7 @@ static void same_model(const kin_model_facts *a, const kin_model_facts *b, doubl
         {a->unit_bytes, b->unit_bytes},
         {a->input_bytes, b->input_bytes},
         {a->layer_ops, b->layer_ops},
+        {a->gpu_layer_ops, b->gpu_layer_ops},
         {a->output_ops, b->output_ops},
         {a->layer_blocks, b->layer_blocks},
         {a->output_blocks, b->output_blocks},
@@ -122,6 +123,7 @@ static void add_variety(kin_facts *f, kin_rng *rng) {
     for (int il = 0; il < m->n_layer; il++) sizes[il] = 1 + kin_rng_unit(rng);
     if (kin_random_below(rng, 2)) kin_facts_set_shares(m, sizes);
     m->layer_ops = kin_random_below(rng, 2) ? 20 * kin_rng_unit(rng) : 0;
+    m->gpu_layer_ops = kin_random_below(rng, 2) ? 20 * kin_rng_unit(rng) : 0;
     f->work.n_cached = kin_random_below(rng, 3);
     f->devices[0].cpu.op_s = 1e-5 * kin_rng_unit(rng);
     f->devices[0].cpu.token_bytes_s[KIN_QUANT_F16] = 0;

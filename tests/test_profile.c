@@ -16,6 +16,7 @@
 
 #include "engine/model_facts.h"
 #include "engine/profile.h"
+#include "engine/rates.h"
 #include "pure/plan/device_time.h"
 #include "sys/disk.h"
 #include "sys/quota.h"
@@ -122,6 +123,59 @@ static void every_type_has_a_rate_and_a_plan_can_be_made_with_them(void **state)
     kin_devices_close(&devices);
 }
 
+// Kernels that count their calls, on one thread.
+static const kin_kernels *counted;
+static int n_products, n_attended, n_stored, n_norms;
+
+static void count_matmul(const kin_matrix *w, const kin_act *act, const float *x, int64_t n, float *y, int64_t ldy, int64_t begin,
+                         int64_t end) {
+    n_products++;
+    counted->matmul(w, act, x, n, y, ldy, begin, end);
+}
+
+static void count_attend(const kin_attention *a, int64_t begin, int64_t end) {
+    n_attended++;
+    counted->attend(a, begin, end);
+}
+
+static void count_store(const kin_kv_rows *rows, int64_t begin, int64_t end) {
+    n_stored++;
+    counted->kv_store(rows, begin, end);
+}
+
+static void count_norm(int64_t n, const float *x, const float *weight, float eps, float *y) {
+    n_norms++;
+    counted->rms_norm(n, x, weight, eps, y);
+}
+
+static void each_step_measures_the_kernels_that_the_engine_computes_with(void **state) {
+    (void)state;
+    enum { FIRST_PRODUCT = 4 };
+    kin_err err;
+    kin_rates *rates;
+    kin_devices devices = devices_of(1, true, NULL);
+    kin_device device = devices.cpu;
+    counted = device.kernels;
+    kin_kernels counting = *counted;
+    counting.matmul = count_matmul;
+    counting.attend = count_attend;
+    counting.kv_store = count_store;
+    counting.rms_norm = count_norm;
+    device.kernels = &counting;
+    ok(kin_rates_open(&rates, &device, 16 * MIB, &err), &err);
+    for (int i = 0; i < kin_rates_n_steps(); i++) {
+        kin_engine_facts facts = {0};
+        n_products = n_attended = n_stored = n_norms = 0;
+        ok(kin_rates_step(rates, i, &(kin_patience){0}, &facts, &err), &err);
+        assert_int_equal(n_products > 0, i >= FIRST_PRODUCT);
+        assert_int_equal(n_norms > 0, i == 0);
+        assert_int_equal(n_stored > 0, i == 1);
+        assert_int_equal(n_attended > 0, i == 2 || i == 3);
+    }
+    kin_rates_close(rates);
+    kin_devices_close(&devices);
+}
+
 static void a_stop_ends_measuring(void **state) {
     (void)state;
     kin_err err;
@@ -153,6 +207,7 @@ static void another_setting_has_another_fingerprint(void **state) {
     (void)state;
     char a[1024], b[1024], c[1024], again[1024];
     kin_devices one = devices_of(1, true, NULL), two = devices_of(2, true, NULL), plain = devices_of(1, false, NULL);
+    assert_true(one.cpu.kernels && !plain.cpu.kernels);
     kin_profile_fingerprint(&one, a, sizeof a);
     kin_profile_fingerprint(&one, again, sizeof again);
     kin_profile_fingerprint(&two, b, sizeof b);
@@ -161,6 +216,7 @@ static void another_setting_has_another_fingerprint(void **state) {
     assert_string_not_equal(a, b);
     if (one.cpu.repack_buft) assert_string_not_equal(a, c);
     assert_non_null(strstr(a, KIN_VERSION));
+    assert_non_null(strstr(a, one.cpu.kernels->name));
     kin_devices_close(&one);
     kin_devices_close(&two);
     kin_devices_close(&plain);
@@ -240,8 +296,10 @@ static void a_dense_model_asks_for_what_its_shape_says(void **state) {
     near(f.hidden_bytes, 512 * 4, 0);
     near(f.kv_bytes, 2 * 128 * 2, 0); // keys and values of 2 heads of 64 in F16
     near(f.kv_reads, 4, 0);
-    // 7 products, 2 norms with their weights, 2 rotations, 2 rows stored, attention, gate, 2 sums
-    near(f.layer_ops, 19, 0);
+    // kin's kernels: 2 norms, 4 inputs rounded, heads, attention, products of Q with K and V, output, gate with up, down
+    near(f.layer_ops, 12, 0);
+    // ggml's: 7 products, 2 norms with their weights, 2 rotations, 2 rows stored, attention, gate, 2 sums
+    near(f.gpu_layer_ops, 19, 0);
     near(f.layer_blocks, 3, 0);
     // Tiles of 2 MiB at least: 288 bytes a row, in steps of 64 rows: 7232 rows, 6 tiles.
     near(f.output_blocks, 6, 0);
@@ -268,7 +326,7 @@ static void experts_are_counted_apart_and_used_in_part(void **state) {
     double attention = f.layer_bytes[KIN_QUANT_Q8_0] / q8_0, router = 256 * 16.0;
     near(f.layer_flops[KIN_QUANT_Q8_0], 2 * attention + 2 * 4 * 3 * 256.0 * 512, 1e-12);
     near(f.layer_flops[KIN_QUANT_F32], 2 * router, 1e-12);
-    assert_true(f.layer_ops > 19);
+    assert_true(f.layer_ops > 12 && f.gpu_layer_ops > 19);
     close_spec(&o);
 }
 
@@ -363,6 +421,7 @@ static void graphs_are_started_more_often_while_weights_stream(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_type_has_a_rate_and_a_plan_can_be_made_with_them),
+        cmocka_unit_test(each_step_measures_the_kernels_that_the_engine_computes_with),
         cmocka_unit_test(a_stop_ends_measuring),
         cmocka_unit_test(memory_is_read_anew_and_nothing_else),
         cmocka_unit_test(another_setting_has_another_fingerprint),

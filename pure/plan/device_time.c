@@ -68,7 +68,8 @@ static void set_speeds(kin_device_rates *r, const kin_model_facts *m, int n_toke
     if (d->disk_random_bytes_s > 0) r->expert_miss_s = missed / d->disk_random_bytes_s; // else experts that miss do not fit
     if (!r->has_gpu) return;
     r->gpu_layer_s = products_s(&d->gpu, m, n_tokens);
-    r->gpu_layer_fixed_s = m->layer_ops * d->gpu.op_s + cache_s(&d->gpu, m, n_tokens, n_cached, true);
+    double gpu_ops = m->gpu_layer_ops > 0 ? m->gpu_layer_ops : m->layer_ops;
+    r->gpu_layer_fixed_s = gpu_ops * d->gpu.op_s + cache_s(&d->gpu, m, n_tokens, n_cached, true);
     if (!d->uma) r->gpu_window_s = d->to_gpu_s + d->from_gpu_s + 2 * (n_tokens - 1) * m->hidden_bytes / d->gpu_copy_bytes_s;
 }
 

@@ -78,6 +78,7 @@ static int check_sizes(const kin_model_facts *m, kin_err *err) {
     if (check_number(m->input_bytes, 0, MAX_MEMORY_BYTES, "bytes of the embedding", err) != 0) return KIN_FAIL;
     if (check_number(m->hidden_bytes, 1, 1e9, "bytes of a hidden state", err) != 0) return KIN_FAIL;
     if (check_number(m->layer_ops, 0, 1e6, "operations of a layer", err) != 0) return KIN_FAIL;
+    if (check_number(m->gpu_layer_ops, 0, 1e6, "operations of a layer on a GPU", err) != 0) return KIN_FAIL;
     if (check_number(m->output_ops, 0, 1e6, "operations of the output", err) != 0) return KIN_FAIL;
     if (check_number(m->layer_blocks, 0, 1e6, "blocks of a layer", err) != 0) return KIN_FAIL;
     if (check_number(m->output_blocks, 0, 1e6, "blocks of the output", err) != 0) return KIN_FAIL;

@@ -86,6 +86,7 @@ typedef struct kin_model_facts {
     double output_bytes[KIN_N_QUANT];
     double output_flops[KIN_N_QUANT];
     double layer_ops, output_ops;       // operations of the graph of a layer, and of the output
+    double gpu_layer_ops;               // of a layer on a GPU; 0: as on a CPU
     double layer_blocks, output_blocks; // graphs that they are cut into while weights stream
     int n_vocab;
     double kv_bytes;         // keys and values of one token in one layer
