@@ -27,6 +27,7 @@
 enum {
     N_ROUNDS = 2,
     N_IDS = 8,
+    DEVICE_ID = 99,
     PATIENCE_MS = 40000,
 };
 
@@ -163,7 +164,7 @@ static void a_plan_with_batches_beyond_its_context_is_cut(void **state) {
 // ---- the honest ones
 
 static void open_device(device *d, uint16_t head_port) {
-    kin_join_options o = device_with_model(99, "anna", head_port);
+    kin_join_options o = device_with_model(DEVICE_ID, "anna", head_port);
     start_device(d, &o, NULL);
 }
 
@@ -215,7 +216,7 @@ static void a_head_outlives_hostile_devices(void **state) {
     device d;
     atomic_bool stop = false;
     kin_cluster *c = open_cluster(0, &stop);
-    v = (villain){.target = kin_cluster_port(c), .seed = 1000, .stop = &stop};
+    v = (villain){.target = kin_cluster_port(c), .victim = {{100}}, .seed = 1000, .stop = &stop};
     open_villain(&v);
     int n_good = 0, n_bad = 0;
     while (!atomic_load(&stop)) {
@@ -238,7 +239,7 @@ static void a_device_outlives_hostile_heads(void **state) {
     (void)state;
     static villain v;
     device d;
-    v = (villain){.is_head = true, .seed = 2000};
+    v = (villain){.is_head = true, .victim = {{DEVICE_ID}}, .seed = 2000};
     open_villain(&v);
     open_device(&d, v.port);
     join_villain(&v);
@@ -266,7 +267,7 @@ static void a_device_that_never_answers_keeps_nobody_from_stopping(void **state)
     kin_err err = {""};
     atomic_bool stop = false;
     kin_cluster *c = open_cluster(0, &stop);
-    v = (villain){.target = kin_cluster_port(c), .is_mute = true};
+    v = (villain){.target = kin_cluster_port(c), .victim = {{100}}, .is_mute = true};
     open_villain(&v);
     assert_int_equal(kin_cluster_begin(c, &err), 0);
     while (kin_cluster_n_members(c) < 2) { // it may have begun alone

@@ -46,7 +46,7 @@ struct villain {
     kin_tls_ctx *tls;
     kin_listener *listener;
     tie ties[N_LINKS];
-    kin_proto_id id;
+    kin_proto_id id, victim; // its own, and whom it calls
     uint32_t epoch;
     kin_time begun;
     int n_sessions, n_left;
@@ -87,8 +87,8 @@ static void fill_step(villain *v, kin_proto_step *m) {
 
 static void fill_plan(villain *v, kin_proto_plan *m) {
     *m = plan_of_all(N_CTX, N_BATCH);
-    m->next_id = v->id;
-    m->next.port = v->port;
+    m->next_id = m->previous_id = v->id;
+    m->next.port = m->previous.port = v->port;
     if (pick(v, 8)) return;
     m->n_ctx = 1 + (uint32_t)pick(v, pick(v, 2) ? 2 * N_CTX : KIN_PROTO_MAX_CONTEXT);
     m->n_batch = 1 + (uint32_t)pick(v, pick(v, 2) ? 2 * N_BATCH : KIN_PROTO_MAX_TOKENS);
@@ -106,6 +106,8 @@ static void fill_plan(villain *v, kin_proto_plan *m) {
     if (m->n_windows > m->n_rounds) m->n_windows = m->n_rounds;
     m->next.n_addresses = pick(v, 2);
     snprintf(m->next.address[0], sizeof m->next.address[0], "%s", pick(v, 2) ? "127.0.0.1" : "nowhere.invalid");
+    m->previous = m->next;
+    if (pick(v, 4) == 0) m->previous_id.bytes[0]++; // one that is not there
 }
 
 static void fill_have(villain *v, kin_proto_have *m) {
@@ -119,8 +121,9 @@ static void fill_have(villain *v, kin_proto_have *m) {
 static void fill(villain *v, kin_proto_message *m) {
     switch (m->type) {
     case KIN_FRAME_OPEN:
-        m->open.role = (kin_proto_role)pick(v, 3);
+        m->open.role = (kin_proto_role)pick(v, KIN_PROTO_N_ROLES);
         m->open.id = v->id;
+        m->open.peer = pick(v, 2) ? v->victim : v->id;
         kin_label_set(m->open.version, KIN_PROTO_MAX_STR, "test");
         break;
     case KIN_FRAME_ACCEPT: m->accept.id = v->id; break;
@@ -203,6 +206,8 @@ static void tie_opened(void *user, kin_link *link) {
     t->open = true;
     m.open.role = t->role;
     m.open.id = t->v->id;
+    m.open.peer = pick(t->v, 12) ? t->v->victim : t->v->id; // now and then somebody to be passed on to
+    m.open.run = (uint64_t)pick(t->v, 2);
     kin_label_set(m.open.name, KIN_PROTO_MAX_STR, "villain");
     kin_label_set(m.open.version, KIN_PROTO_MAX_STR, "test");
     kin_station_say(t->link, t->v->epoch, &m);
@@ -234,14 +239,16 @@ static void play_along(villain *v, tie *t, const kin_frame *frame, const uint8_t
         send_message(v, t, KIN_FRAME_READY, v->epoch);
         send_message(v, t, KIN_FRAME_NEXT, v->epoch);
         connect_to(v, KIN_PROTO_RING);
+        if (pick(v, 4) == 0) connect_to(v, KIN_PROTO_BACK);
         break;
-    case KIN_FRAME_READY: connect_to(v, KIN_PROTO_RING); break;
+    case KIN_FRAME_READY: connect_to(v, pick(v, 3) ? KIN_PROTO_RING : KIN_PROTO_BACK); break;
     case KIN_FRAME_FAILED: send_message(v, t, KIN_FRAME_PLAN, ++v->epoch); break;
     case KIN_FRAME_ECHO: kin_echo_say(t->link, m.echo.token + (pick(v, 9) == 0), 0, m.echo.answer_bytes); break;
     case KIN_FRAME_STEP:
         for (int i = 0; i < N_LINKS && !v->is_mute; i++) { // round it goes, perhaps changed
             tie *to = &v->ties[i];
-            if (!to->open || to->role != KIN_PROTO_RING || !to->is_ours || pick(v, 5) == 0) continue;
+            bool is_next = to->is_ours ? to->role == KIN_PROTO_RING : to->role == KIN_PROTO_BACK;
+            if (!to->open || !is_next || pick(v, 5) == 0) continue;
             static uint8_t bytes[1 << 16];
             size_t n = frame->length < sizeof bytes ? frame->length : sizeof bytes;
             memcpy(bytes, payload, n);
@@ -307,7 +314,7 @@ static kin_frame_type any_type(villain *v, const tie *t) {
     kin_frame_type type = (kin_frame_type)(1 + pick(v, KIN_FRAME_N_TYPES));
     bool final = type == KIN_FRAME_REFUSE || type == KIN_FRAME_BYE || type == KIN_FRAME_EVENTS;
     if (pick(v, 200) == 0 && !final) return type;
-    if (t->role == KIN_PROTO_RING) return pick(v, 8) ? KIN_FRAME_STEP : KIN_FRAME_FORGET;
+    if (t->role == KIN_PROTO_RING || t->role == KIN_PROTO_BACK) return pick(v, 8) ? KIN_FRAME_STEP : KIN_FRAME_FORGET;
     if (t->role == KIN_PROTO_FETCH) return KIN_FRAME_GET;
     if (t->role == KIN_PROTO_OBSERVE) return KIN_FRAME_STATUS_WANTED;
     if (t->role == KIN_PROTO_PROBE) return KIN_FRAME_ECHO;
