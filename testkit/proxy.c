@@ -1,0 +1,154 @@
+#include "testkit/proxy.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { MAX_PAIRS = 32, BUFFER_BYTES = 64 << 10, LOOK_MS = 10 };
+
+// Bytes that have been read from one side and not yet written to the other.
+typedef struct flow {
+    size_t begin, end;
+    uint8_t bytes[BUFFER_BYTES];
+} flow;
+
+typedef struct pair {
+    int fd[2]; // who connected, and where to; -1: a free place
+    flow from[2];
+} pair;
+
+struct kin_proxy {
+    uint16_t to, port;
+    int listener;
+    pthread_t thread;
+    atomic_bool stop, stalled, cuts, corrupts;
+    pair pairs[MAX_PAIRS]; // the thread's
+};
+
+static struct sockaddr_in loopback(uint16_t port) {
+    return (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+}
+
+static void drop(pair *p) {
+    for (int i = 0; i < 2; i++) {
+        if (p->fd[i] >= 0) close(p->fd[i]);
+        p->fd[i] = -1;
+        p->from[i].begin = p->from[i].end = 0;
+    }
+}
+
+static void take_connection(kin_proxy *x) {
+    struct sockaddr_in to = loopback(x->to);
+    int fd = accept(x->listener, NULL, NULL);
+    for (int i = 0; i < MAX_PAIRS && fd >= 0; i++) {
+        pair *p = &x->pairs[i];
+        if (p->fd[0] >= 0) continue;
+        p->fd[0] = fd;
+        p->fd[1] = socket(AF_INET, SOCK_STREAM, 0);
+        if (p->fd[1] < 0 || connect(p->fd[1], (struct sockaddr *)&to, sizeof to) != 0) drop(p);
+        return;
+    }
+    if (fd >= 0) close(fd);
+}
+
+// False: the pair is at its end.
+static bool read_some(kin_proxy *x, pair *p, int i) {
+    flow *f = &p->from[i];
+    ssize_t n = recv(p->fd[i], f->bytes, sizeof f->bytes, MSG_DONTWAIT);
+    if (n <= 0) return n < 0 && (errno == EAGAIN || errno == EINTR);
+    if (atomic_exchange(&x->corrupts, false)) f->bytes[n / 2] ^= 0x10;
+    f->begin = 0;
+    f->end = (size_t)n;
+    return true;
+}
+
+static bool write_some(pair *p, int i) {
+    flow *f = &p->from[i];
+    ssize_t n = send(p->fd[1 - i], f->bytes + f->begin, f->end - f->begin, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (n < 0) return errno == EAGAIN || errno == EINTR;
+    f->begin += (size_t)n;
+    return true;
+}
+
+static bool pass(kin_proxy *x, pair *p) {
+    for (int i = 0; i < 2; i++) {
+        if (p->from[i].begin == p->from[i].end && !read_some(x, p, i)) return false;
+        if (p->from[i].begin < p->from[i].end && !write_some(p, i)) return false;
+    }
+    return true;
+}
+
+static void *run(void *arg) {
+    kin_proxy *x = arg;
+    while (!atomic_load(&x->stop)) {
+        struct pollfd fds[1 + 2 * MAX_PAIRS] = {{.fd = x->listener, .events = POLLIN}};
+        bool stalled = atomic_load(&x->stalled);
+        for (int i = 0; i < MAX_PAIRS; i++) {
+            for (int k = 0; k < 2; k++) {
+                const pair *p = &x->pairs[i];
+                bool reads = p->from[k].begin == p->from[k].end, writes = p->from[1 - k].begin < p->from[1 - k].end;
+                short events = (short)((reads ? POLLIN : 0) | (writes ? POLLOUT : 0));
+                fds[1 + 2 * i + k] = (struct pollfd){.fd = stalled ? -1 : p->fd[k], .events = events};
+            }
+        }
+        poll(fds, 1 + 2 * MAX_PAIRS, LOOK_MS);
+        bool cuts = atomic_exchange(&x->cuts, false);
+        for (int i = 0; i < MAX_PAIRS; i++) {
+            pair *p = &x->pairs[i];
+            if (p->fd[0] >= 0 && (cuts || (!stalled && !pass(x, p)))) drop(p);
+        }
+        if (fds[0].revents) take_connection(x);
+    }
+    return NULL;
+}
+
+int kin_proxy_open(kin_proxy **out, uint16_t to, kin_err *err) {
+    struct sockaddr_in at = loopback(0);
+    socklen_t n = sizeof at;
+    kin_proxy *x = *out = calloc(1, sizeof *x);
+    if (!x) return kin_err_set(err, "out of memory");
+    x->to = to;
+    for (int i = 0; i < MAX_PAIRS; i++) x->pairs[i].fd[0] = x->pairs[i].fd[1] = -1;
+    x->listener = socket(AF_INET, SOCK_STREAM, 0);
+    if (x->listener >= 0 && bind(x->listener, (struct sockaddr *)&at, sizeof at) == 0 && listen(x->listener, 16) == 0 &&
+        getsockname(x->listener, (struct sockaddr *)&at, &n) == 0) {
+        x->port = ntohs(at.sin_port);
+        if (pthread_create(&x->thread, NULL, run, x) == 0) return 0;
+    }
+    if (x->listener >= 0) close(x->listener);
+    free(x);
+    *out = NULL;
+    return kin_err_set(err, "no proxy: %s", strerror(errno));
+}
+
+void kin_proxy_close(kin_proxy *x) {
+    if (!x) return;
+    atomic_store(&x->stop, true);
+    pthread_join(x->thread, NULL);
+    for (int i = 0; i < MAX_PAIRS; i++) drop(&x->pairs[i]);
+    close(x->listener);
+    free(x);
+}
+
+uint16_t kin_proxy_port(const kin_proxy *x) {
+    return x->port;
+}
+
+void kin_proxy_cut(kin_proxy *x) {
+    atomic_store(&x->cuts, true);
+}
+
+void kin_proxy_stall(kin_proxy *x, bool stalled) {
+    atomic_store(&x->stalled, stalled);
+}
+
+void kin_proxy_corrupt(kin_proxy *x) {
+    atomic_store(&x->corrupts, true);
+}
