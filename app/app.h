@@ -46,6 +46,10 @@ int kin_app_usage(const char *command, const kin_err *err);
 // A kin_progress: a line that overwrites itself, on a terminal only and only for work that takes a while. Any thread.
 void kin_app_progress(void *user, const char *what, uint64_t done, uint64_t total);
 
+// What is waited for: on a terminal a line that overwrites itself; elsewhere a line, but none for figures that have moved only
+// (what follows "; ", or ": " and a digit).
+void kin_app_status(const char *line);
+
 // Removes a progress line, if one stands.
 void kin_app_progress_clear(void);
 

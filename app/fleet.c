@@ -88,15 +88,8 @@ static bool measured(void *user, const kin_cluster_measured *m) {
 }
 
 static void show_status(void *user, const char *line) {
-    static char said[128];
     (void)user;
-    char head[sizeof said];
-    snprintf(head, sizeof head, "%s", line);
-    char *detail = strchr(head, ';');
-    if (detail) *detail = '\0'; // percentages change all the time
-    if (strcmp(head, said) == 0) return;
-    memcpy(said, head, sizeof said);
-    kin_app_say("%s", line);
+    kin_app_status(line);
 }
 
 // ---- opening

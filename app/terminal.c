@@ -83,6 +83,39 @@ void kin_app_progress(void *user, const char *what, uint64_t done, uint64_t tota
     pthread_mutex_unlock(&progress_mutex);
 }
 
+// Of a line, what does not change while the same goes on.
+static size_t stem(const char *line) {
+    size_t n = strcspn(line, ";");
+    for (size_t i = 0; i + 2 < n; i++) {
+        if (line[i] == ':' && line[i + 1] == ' ' && line[i + 2] >= '0' && line[i + 2] <= '9') return i;
+    }
+    return n;
+}
+
+static void show_status(const char *line) {
+    char shown[MAX_SHOWN];
+    pthread_mutex_lock(&progress_mutex);
+    clear_progress();
+    progress_shown = true;
+    fprintf(stderr, "%.*s", 100, kin_escape(shown, sizeof shown, line, strlen(line)));
+    fflush(stderr);
+    pthread_mutex_unlock(&progress_mutex);
+}
+
+void kin_app_status(const char *line) {
+    static char said[128];
+    size_t n = stem(line);
+    if (isatty(STDERR_FILENO)) {
+        show_status(line);
+        return;
+    }
+    if (n >= sizeof said) n = sizeof said - 1;
+    if (strlen(said) == n && memcmp(said, line, n) == 0) return;
+    memcpy(said, line, n);
+    said[n] = '\0';
+    kin_app_say("%.*s", (int)n, line);
+}
+
 void kin_app_progress_clear(void) {
     pthread_mutex_lock(&progress_mutex);
     clear_progress();

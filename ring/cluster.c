@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "pure/proto/epoch.h"
+#include "pure/proto/goodbye.h"
 #include "pure/proto/label.h"
 
 enum {
@@ -77,7 +78,8 @@ static void on_message(void *user, uint32_t from, uint32_t epoch, kin_proto_mess
 
 static void on_lost(void *user, uint32_t number, const char *reason) {
     kin_meetings_lost(((kin_cluster *)user)->meetings, number);
-    kin_cluster_act(user, &(kin_roster_event){.kind = KIN_ROSTER_LOST, .link = number, .reason = reason});
+    kin_roster_event_kind kind = kin_goodbye_is_stop(reason) ? KIN_ROSTER_LEFT : KIN_ROSTER_LOST;
+    kin_cluster_act(user, &(kin_roster_event){.kind = kind, .link = number, .reason = reason});
 }
 
 static void on_control(void *user, kin_link *link, const kin_proto_open *open) {
@@ -366,7 +368,7 @@ static void begin(void *arg) {
 
 static void end(void *arg) {
     kin_cluster *c = arg;
-    kin_crew_close(c->crew, "the head was stopped");
+    kin_crew_close(c->crew, KIN_GOODBYE_STOPPED);
     kin_audience_close(c->audience, "the head was stopped");
     c->crew = NULL;
     c->audience = NULL;

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "pure/proto/goodbye.h"
 #include "ring/address.h"
 #include "ring/join_impl.h"
 
@@ -29,13 +30,10 @@ static void control_closed(void *user, kin_link *link, const char *reason) {
     if (j->control != link) return;
     j->control = NULL;
     kin_meter_clear(j->meter);
-    if (strcmp(reason, j->trouble) != 0) kin_log(KIN_LOG_WARN, "head %s: %s", j->head_address, reason);
-    snprintf(j->trouble, sizeof j->trouble, "%s", reason); // once, not at every try
     kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_LOST, .reason = reason});
 }
 
 static void leave_head(kin_join *j, const char *reason) {
-    kin_log(KIN_LOG_WARN, "head %s: %s", j->head_address, reason);
     drop_control(j, reason);
     kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_LOST, .reason = reason});
 }
@@ -49,7 +47,6 @@ static void take_message(kin_join *j, uint32_t epoch, const kin_proto_message *m
     switch (m->type) {
     case KIN_FRAME_ACCEPT:
         j->head_id = m->accept.id;
-        j->trouble[0] = '\0';
         kin_link_set_frame_max(j->control, KIN_FRAME_CAP_LARGE);
         kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_ACCEPTED, .name = m->accept.name});
         kin_join_say_have(j);
@@ -181,7 +178,6 @@ void kin_join_act(kin_join *j, const kin_member_event *event) {
 static void leave_deaf_head(kin_join *j) {
     static const char reason[] = "it does not read what it is told";
     if (!j->control || !j->is_head_deaf) return;
-    kin_log(KIN_LOG_WARN, "head %s: %s", j->head_address, reason);
     drop_control(j, reason);
     kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_LOST, .reason = reason});
 }
@@ -233,7 +229,7 @@ static void begin(void *arg) {
 
 static void end(void *arg) {
     kin_join *j = arg;
-    drop_control(j, "the device was stopped");
+    drop_control(j, KIN_GOODBYE_STOPPED);
     kin_inflow_end(j->inflow, "the device was stopped");
     kin_meter_close(j->meter);
     kin_fetch_cancel(j->fetch);

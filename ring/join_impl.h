@@ -48,7 +48,6 @@ typedef struct kin_join {
     kin_proto_ready ready;
     kin_proto_progress progress;
     char doing[KIN_MEMBER_SENTENCE];
-    char trouble[KIN_MEMBER_SENTENCE]; // why the head was not reached the last time
 
     // The computing thread.
     kin_seat *seat;

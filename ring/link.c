@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "pure/proto/goodbye.h"
 #include "pure/proto/label.h"
 #include "pure/proto/message.h"
 #include "ring/address.h"
@@ -114,25 +115,22 @@ static void end(kin_link *l) {
     if (!uv_is_closing((uv_handle_t *)&l->tcp)) uv_close((uv_handle_t *)&l->tcp, on_tcp_closed);
 }
 
-static void end_because(kin_link *l, kin_log_level level, const char *fmt, ...) KIN_PRINTF(3, 4);
-static void end_because(kin_link *l, kin_log_level level, const char *fmt, ...) {
+// The owner is told the reason, and says what it means.
+static void end_because(kin_link *l, const char *fmt, ...) KIN_PRINTF(2, 3);
+static void end_because(kin_link *l, const char *fmt, ...) {
     if (l->phase == ENDING) return;
     if (l->phase != LINGERING) {
         va_list args;
         va_start(args, fmt);
         vsnprintf(l->reason, sizeof l->reason, fmt, args);
         va_end(args);
-        // Before it is open, who connected is told and a listener says it.
-        if (l->is_owned) kin_log(l->phase == OPEN ? level : KIN_LOG_DEBUG, "link %s: %s", l->name, l->reason);
+        if (l->is_owned) kin_log(KIN_LOG_DEBUG, "link %s: %s", l->name, l->reason);
     }
     end(l);
 }
 
-// A fault, ours or theirs.
-#define FAIL(l, ...) end_because(l, KIN_LOG_WARN, __VA_ARGS__)
-
 static void fail_aloud(kin_link *l, const kin_err *err) {
-    FAIL(l, "%s", err->text);
+    end_because(l, "%s", err->text);
 }
 
 // ---- sending
@@ -174,7 +172,7 @@ static void on_written(uv_write_t *write, int status) {
     if (status < 0 || l->phase == ENDING || !has_more) end_flight(l);
     if (l->phase == ENDING) return;
     if (status < 0) {
-        FAIL(l, "the connection broke: %s", uv_strerror(status));
+        end_because(l, "the connection broke: %s", uv_strerror(status));
         return;
     }
     if (has_more) {
@@ -196,7 +194,7 @@ static void write_piece(kin_link *l) {
     int rc = uv_write(&l->write, (uv_stream_t *)&l->tcp, &buf, 1, on_written);
     if (rc == 0) return;
     end_flight(l);
-    FAIL(l, "the connection broke: %s", uv_strerror(rc));
+    end_because(l, "the connection broke: %s", uv_strerror(rc));
 }
 
 // Hands what is encrypted to the OS at once; what it does not take follows when it can.
@@ -207,7 +205,7 @@ static void flush(kin_link *l) {
     uv_buf_t buf = piece_of(bytes, n);
     int sent = uv_try_write((uv_stream_t *)&l->tcp, &buf, 1);
     if (sent < 0 && sent != UV_EAGAIN) {
-        FAIL(l, "the connection broke: %s", uv_strerror(sent));
+        end_because(l, "the connection broke: %s", uv_strerror(sent));
         return;
     }
     if (sent < 0) sent = 0;
@@ -292,7 +290,7 @@ static int take_pong(kin_link *l, kin_err *err) {
 static int take_bye(kin_link *l, kin_err *err) {
     kin_proto_bye bye;
     if (kin_proto_decode_bye(l->inbox.payload, l->inbox.frame.length, &bye, err) != 0) return KIN_FAIL;
-    end_because(l, KIN_LOG_INFO, "the other side closed the link%s%s", bye.reason[0] ? ": " : "", bye.reason);
+    end_because(l, KIN_GOODBYE_CLOSED "%s%s", bye.reason[0] ? ": " : "", bye.reason);
     return 0;
 }
 
@@ -347,8 +345,7 @@ static void take_bytes(kin_link *l, const uint8_t *bytes, size_t n) {
     flush(l);
     if (l->phase == HANDSHAKE && kin_tls_state_now(l->tls) == KIN_TLS_OPEN) become_open(l);
     read_frames(l);
-    if (l->phase == OPEN && kin_tls_state_now(l->tls) == KIN_TLS_CLOSED)
-        end_because(l, KIN_LOG_INFO, "the other side closed the link");
+    if (l->phase == OPEN && kin_tls_state_now(l->tls) == KIN_TLS_CLOSED) end_because(l, KIN_GOODBYE_CLOSED);
 }
 
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf) {
@@ -362,9 +359,10 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf) {
     if (n > 0)
         take_bytes(l, (const uint8_t *)buf->base, (size_t)n);
     else if (n == UV_EOF)
-        FAIL(l, l->phase == HANDSHAKE ? "the other side hung up during the handshake" : "the connection ended without a goodbye");
+        end_because(l, l->phase == HANDSHAKE ? "the other side hung up during the handshake"
+                                             : "the connection ended without a goodbye");
     else if (n < 0)
-        FAIL(l, "the connection broke: %s", uv_strerror((int)n));
+        end_because(l, "the connection broke: %s", uv_strerror((int)n));
 }
 
 static void set_name(kin_link *l, const kin_address *address) {
@@ -385,7 +383,7 @@ static void begin_handshake(kin_link *l) {
     }
     flush(l);
     int rc = l->phase == HANDSHAKE ? uv_read_start((uv_stream_t *)&l->tcp, on_alloc, on_read) : 0;
-    if (rc != 0) FAIL(l, "the connection broke: %s", uv_strerror(rc));
+    if (rc != 0) end_because(l, "the connection broke: %s", uv_strerror(rc));
 }
 
 // ---- time
@@ -401,9 +399,9 @@ static void tick_open(kin_link *l, kin_time now) {
     if (n == 0 || n_out(l) != l->n_moved) l->moved = now;
     l->n_moved = n_out(l);
     if (now >= after_ms(l->heard, l->o.silence_ms))
-        FAIL(l, "nothing heard for %u ms: the other side is lost", l->o.silence_ms);
+        end_because(l, "no answer for %.1f s", l->o.silence_ms / 1e3);
     else if (now >= after_ms(l->moved, l->o.silence_ms))
-        FAIL(l, "the other side took none of the %zu bytes that wait for it for %u ms", n, l->o.silence_ms);
+        end_because(l, "the other side took none of the %zu bytes that wait for it for %u ms", n, l->o.silence_ms);
     else if (n == 0) // else it hears from us anyway
         send_ping(l);
 }
@@ -420,7 +418,7 @@ static void tick(uv_timer_t *timer) {
     else if (is_late && l->phase == LINGERING)
         end(l);
     else if (is_late)
-        FAIL(l, l->phase == HANDSHAKE ? "no handshake within %u ms" : "no answer within %u ms", l->o.handshake_ms);
+        end_because(l, l->phase == HANDSHAKE ? "no handshake within %u ms" : "no answer within %u ms", l->o.handshake_ms);
     else if (l->phase == CONNECTING &&
              now >= after_ms(l->begun, (uint64_t)l->o.handshake_ms * (unsigned)l->i_address / (unsigned)l->n_addresses))
         next_address(l);
@@ -491,7 +489,7 @@ static void on_connected(uv_connect_t *connect, int status) {
     else if (l->i_address < l->n_addresses)
         next_address(l);
     else
-        FAIL(l, "no connection: %s", uv_strerror(status));
+        end_because(l, "no connection: %s", uv_strerror(status));
 }
 
 static void try_connect(kin_link *l) {
@@ -509,7 +507,7 @@ static void on_resolved(uv_getaddrinfo_t *resolve, int status, struct addrinfo *
     if (l->phase == RESOLVING && l->n_addresses > 0)
         try_connect(l);
     else if (l->phase == RESOLVING)
-        FAIL(l, "no such name: %s", status == 0 ? "it has no address" : uv_strerror(status));
+        end_because(l, "no such name: %s", status == 0 ? "it has no address" : uv_strerror(status));
     let_go(l);
 }
 
@@ -529,7 +527,7 @@ int kin_link_connect(kin_link **out, uv_loop_t *loop, const char *address, uint1
         if (rc == 0)
             l->n_held++;
         else
-            FAIL(l, "no such name: %s", uv_strerror(rc));
+            end_because(l, "no such name: %s", uv_strerror(rc));
     }
     *out = l;
     return 0;

@@ -8,9 +8,9 @@
 // and nothing more is called. Functions may be called inside of all callbacks, kin_link_close too. `closed` is never called
 // inside of one of the functions here; it comes from the loop.
 //
-// A link ends by itself, with a line in the log, when: the address does not answer or the handshake is not done in handshake_ms;
-// the key is another; bytes are not frames of this version; a frame is longer than its type or frame_max allows; nothing was
-// heard for silence_ms; it took none of the bytes waiting for it for silence_ms; the connection broke or was closed.
+// A link ends by itself, with a reason for its owner to say, when: the address does not answer or the handshake is not done in
+// handshake_ms; the key is another; bytes are not frames of this version; a frame is longer than its type or frame_max allows;
+// nothing was heard for silence_ms; it took none of the bytes waiting for it for silence_ms; the connection broke or was closed.
 //
 // Owner: who connected or accepted. Thread: the loop's, for every function and callback; from others use ring/post.h. SIGPIPE is
 // blocked in that thread from the first link on. The loop must not be closed before all is closed: run it once more after the

@@ -153,7 +153,7 @@ static void visitor_frame(void *user, kin_link *link, const kin_frame *frame, co
 }
 
 static void visitor_closed(void *user, kin_link *link, const char *reason) {
-    (void)link, (void)reason;
+    kin_log(KIN_LOG_WARN, "link %s: %s", kin_link_name(link), reason); // of a stranger: it has no other owner
     leave(user);
 }
 

@@ -206,7 +206,7 @@ grows
 mark "$dir/head.log"
 begun=$(milliseconds)
 kill -9 "$pid_ben"
-wait_for 5 "$dir/head.log" "device 'ben'.*\(broke\|lost\)"
+wait_for 5 "$dir/head.log" "device 'ben'.*\(broke\|gone\)"
 check [ $(($(milliseconds) - begun)) -lt 2500 ]
 join ben
 wait_for 15 "$dir/head.log" "serving on 3 devices"
@@ -216,7 +216,7 @@ claim='a device that hangs is noticed within two seconds'
 mark "$dir/head.log"
 begun=$(milliseconds)
 kill -STOP "$pid_anna"
-wait_for 5 "$dir/head.log" "device 'anna'.*\(broke\|lost\)"
+wait_for 5 "$dir/head.log" "device 'anna'.*\(broke\|gone\)"
 check [ $(($(milliseconds) - begun)) -lt 2500 ]
 kill -CONT "$pid_anna"
 wait_for 15 "$dir/head.log" "serving on 3 devices"

@@ -116,7 +116,6 @@ static void expect_refused(world *w, const void *bytes, size_t n, const char *wo
     say_encrypted(&s, bytes, n);
     RUN_UNTIL(w, !other->link);
     assert_non_null(strstr(other->reason, words));
-    assert_true(n_lines(words) > 0);
     RUN_UNTIL(w, (hear(&s), s.has_end));
     leave(&s);
     expect_frame(w, &friend, server, "unharmed");
@@ -182,7 +181,7 @@ static void a_silent_peer_is_lost_after_silence_ms(void **state) {
     kin_time begun = kin_clock_now();
     RUN_UNTIL(w, !other->link);
     assert_in_range(kin_clock_ms(begun, kin_clock_now()), SILENCE_MS - 50, SILENCE_MS * 4);
-    assert_non_null(strstr(other->reason, "nothing heard for 400 ms"));
+    assert_non_null(strstr(other->reason, "no answer for 0.4 s"));
     leave(&s);
 }
 

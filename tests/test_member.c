@@ -235,7 +235,7 @@ static void a_lost_head_is_searched_and_the_shard_kept(void **state) {
     begin_ready();
     wait_ms(10000);
     lost("nothing was heard for 1500 ms");
-    expect("say the head 'desk' is lost: nothing was heard for 1500 ms\nclose ring 5\n");
+    expect("say the head 'desk' is gone (nothing was heard for 1500 ms)\nclose ring 5\n");
     assert_int_equal(kin_member_epoch(member), 0);
     wait_ms(250);
     expect("connect to desk.local port 7577\n");

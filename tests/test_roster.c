@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "pure/proto/epoch.h"
+#include "pure/proto/goodbye.h"
 #include "pure/proto/roster.h"
 #include "tests/trace.h"
 
@@ -169,17 +170,17 @@ static void two_devices_become_a_ring(void **state) {
     expect("ask 1: tower laptop\n");
     assert_string_equal(doing(), "making a plan");
     planned(1, "21", 7);
-    expect("say plan 1: 2 devices\n"
+    expect("whisper plan 1: 2 devices\n"
            "plan 1 to 11\n"
            "plan 1 to 12\n"
            "open ring 1 to laptop\n");
     ring_opens(KIN_ROSTER_OWN);
     ready(12);
-    expect("say device 'laptop' (stage 1 of 2) is ready\n");
+    expect("whisper device 'laptop' (stage 1 of 2) is ready\n");
     assert_string_equal(doing(), "device 'tower' gets ready");
     ring_opens(12);
     ready(11);
-    expect("say device 'tower' (stage 2 of 2) is ready\n");
+    expect("whisper device 'tower' (stage 2 of 2) is ready\n");
     assert_string_equal(doing(), "device 'tower' connects to the head");
     of_link(KIN_ROSTER_RING_CLOSED, 11, "no route");
     assert_string_equal(doing(), "device 'tower' connects to the head: no route");
@@ -265,14 +266,14 @@ static void a_lost_device_fails_the_request_and_is_waited_for(void **state) {
     begin_with_two();
     request(KIN_ROSTER_BEGINS);
     of_link(KIN_ROSTER_LOST, 12, "nothing was heard for 1500 ms");
-    expect("say device 'laptop' (stage 2 of 2) is lost: nothing was heard for 1500 ms\n"
-           "fail: device 'laptop' (stage 2 of 2) is lost: nothing was heard for 1500 ms\n"
+    expect("whisper device 'laptop' (stage 2 of 2) is gone (nothing was heard for 1500 ms)\n"
+           "fail: device 'laptop' (stage 2 of 2) is gone (nothing was heard for 1500 ms)\n"
            "close ring 1\n"
            "end 1 to 11\n"
-           "say plan 1 is over: device 'laptop' (stage 2 of 2) is lost: nothing was heard for 1500 ms\n");
+           "whisper plan 1 is over: device 'laptop' (stage 2 of 2) is gone (nothing was heard for 1500 ms)\n");
     assert_int_equal(kin_roster_n_requests(roster), 0);
     assert_false(kin_roster_takes(roster, 1));
-    assert_string_equal(doing(), "waiting for device 'laptop' to come back: nothing was heard for 1500 ms");
+    assert_string_equal(doing(), "waiting for device 'laptop' to come back");
     wait_ms(2000);
     expect("");
     joins(13, 2, "laptop");
@@ -291,7 +292,7 @@ static void without_the_lost_device_after_three_seconds(void **state) {
     wait_ms(50);
     expect("ask 2: tower\n");
     planned(2, "1", 8);
-    expect("say plan 2: 1 device\nplan 2 to 11\nopen ring 2 to tower\n");
+    expect("whisper plan 2: 1 device\nplan 2 to 11\nopen ring 2 to tower\n");
 }
 
 static void what_does_not_fit_without_it_waits_and_says_so(void **state) {
@@ -301,12 +302,12 @@ static void what_does_not_fit_without_it_waits_and_says_so(void **state) {
     wait_ms(3000);
     forget();
     does_not_fit(2);
-    expect("say device 'laptop' is lost (connection reset), and without it: 2.0 GiB are missing\n");
+    expect("say device 'laptop' is gone (connection reset), and without it: 2.0 GiB are missing\n");
     assert_int_equal(kin_roster_state_now(roster), KIN_ROSTER_SHORT);
     wait_ms(60000);
     expect("");
     request(KIN_ROSTER_BEGINS); // nobody may begin now
-    expect("fail: device 'laptop' is lost (connection reset), and without it: 2.0 GiB are missing\n");
+    expect("fail: device 'laptop' is gone (connection reset), and without it: 2.0 GiB are missing\n");
     joins(13, 2, "laptop");
     expect_words("ask 3: tower laptop\n");
 }
@@ -340,11 +341,11 @@ static void a_device_that_connects_anew_replaces_itself(void **state) {
     request(KIN_ROSTER_BEGINS);
     hello(20, 1, "tower", "1.0", 3);
     expect("drop 11: the same device has joined again on a newer link\n"
-           "say device 'tower' (stage 1 of 2) is lost: it has connected anew\n"
-           "fail: device 'tower' (stage 1 of 2) is lost: it has connected anew\n"
+           "whisper device 'tower' (stage 1 of 2) is gone (it has connected anew)\n"
+           "fail: device 'tower' (stage 1 of 2) is gone (it has connected anew)\n"
            "close ring 1\n"
            "end 1 to 12\n"
-           "say plan 1 is over: device 'tower' (stage 1 of 2) is lost: it has connected anew\n"
+           "whisper plan 1 is over: device 'tower' (stage 1 of 2) is gone (it has connected anew)\n"
            "accept 20\n");
     of_link(KIN_ROSTER_LOST, 11, "closed"); // the old link's end, late
     expect("");
@@ -412,8 +413,8 @@ static void who_joins_during_a_request_waits_for_its_end(void **state) {
     expect("ask 3: tower laptop phone\n");
     planned(3, "123", 9);
     expect("close ring 1\nend 1 to 11\nend 1 to 12\n"
-           "say plan 1 is over: there is a better plan for who is there now\n"
-           "say plan 2: 3 devices\nplan 2 to 13\nplan 2 to 12\nplan 2 to 11\nopen ring 2 to tower\n");
+           "whisper plan 1 is over: there is a better plan for who is there now\n"
+           "whisper plan 2: 3 devices\nplan 2 to 13\nplan 2 to 12\nplan 2 to 11\nopen ring 2 to tower\n");
 }
 
 static void the_same_plan_changes_nothing(void **state) {
@@ -439,7 +440,7 @@ static void an_answer_about_who_is_gone_is_not_used(void **state) {
     wait_ms(1000);
     forget();
     of_link(KIN_ROSTER_LOST, 12, "connection reset");
-    expect("say device 'laptop' is lost: connection reset\nask 2: tower\n");
+    expect("say device 'laptop' is gone (connection reset)\nask 2: tower\n");
     planned(1, "12", 7); // would be a crash if it were believed
     expect("");
     planned(2, "1", 7);
@@ -451,10 +452,10 @@ static void a_device_that_fails_rests_longer_each_time(void **state) {
     begin_with_two();
     request(KIN_ROSTER_BEGINS);
     of_link(KIN_ROSTER_FAILED, 12, "a disk\nerror");
-    expect("say device 'laptop' (stage 2 of 2) failed at compute: a disk?error; it is left out for 2.0 s\n"
-           "fail: device 'laptop' (stage 2 of 2) failed at compute: a disk?error\n"
+    expect("whisper device 'laptop' (stage 2 of 2) failed at compute: a disk?error; it is left out for 2.0 s\n"
+           "fail: device 'laptop' (stage 2 of 2) failed at compute: a disk?error; it is left out for 2.0 s\n"
            "close ring 1\nend 1 to 11\nend 1 to 12\n"
-           "say plan 1 is over: device 'laptop' (stage 2 of 2) failed at compute: a disk?error\n");
+           "whisper plan 1 is over: device 'laptop' (stage 2 of 2) failed at compute: a disk?error; it is left out for 2.0 s\n");
     assert_string_equal(doing(), "device 'laptop' failed: a disk?error");
     wait_ms(250);
     expect("ask 2: tower\n");
@@ -471,14 +472,76 @@ static void a_broken_ring_link_names_both_ends(void **state) {
     (void)state;
     begin_with_two();
     request(KIN_ROSTER_BEGINS);
-    of_link(KIN_ROSTER_RING_CLOSED, 11, "nothing was heard for 1500 ms");
-    expect_words(
-        "fail: the link from device 'tower' (stage 1 of 2) to device 'laptop' (stage 2 of 2) broke: nothing was heard for "
-        "1500 ms\n");
-    wait_ms(200);
-    expect(""); // maybe one of the two is lost: that is known soon
+    of_link(KIN_ROSTER_RING_CLOSED, 11, "no answer for 1.5 s");
+    forget();
+    wait_ms(150);
+    expect(""); // maybe one of the two is gone: that is known soon
+    wait_ms(50);
+    expect("fail: the link from device 'tower' (stage 1 of 2) to device 'laptop' (stage 2 of 2) broke: no answer for 1.5 s\n"
+           "whisper the link from device 'tower' (stage 1 of 2) to device 'laptop' (stage 2 of 2) broke: no answer for 1.5 s\n");
     wait_ms(50);
     expect("ask 2: tower laptop\n");
+}
+
+static void a_device_that_goes_is_said_once_though_its_links_broke_before(void **state) {
+    (void)state;
+    begin_with_two();
+    request(KIN_ROSTER_BEGINS);
+    of_link(KIN_ROSTER_RING_CLOSED, 11, "connection reset");
+    of_link(KIN_ROSTER_RING_CLOSED, 12, "connection reset");
+    forget();
+    wait_ms(50);
+    of_link(KIN_ROSTER_LOST, 12, "connection reset");
+    expect("fail: device 'laptop' (stage 2 of 2) is gone (connection reset)\n"
+           "whisper device 'laptop' (stage 2 of 2) is gone (connection reset)\n");
+    wait_ms(1000);
+    assert_null(strstr(trace, "broke"));
+}
+
+static void between_requests_it_is_one_line_too(void **state) {
+    (void)state;
+    begin_with_two();
+    of_link(KIN_ROSTER_RING_CLOSED, 11, "connection reset");
+    forget();
+    of_link(KIN_ROSTER_LOST, 12, "connection reset");
+    expect("say device 'laptop' (stage 2 of 2) is gone (connection reset)\n");
+    begin_with_two();
+    of_link(KIN_ROSTER_RING_CLOSED, 11, "connection reset");
+    forget();
+    wait_ms(350);
+    expect_words("say the link from device 'tower' (stage 1 of 2) to device 'laptop' (stage 2 of 2) broke: connection reset\n");
+}
+
+static void a_device_that_was_stopped_has_left(void **state) {
+    (void)state;
+    static const char reason[] = KIN_GOODBYE_CLOSED ": " KIN_GOODBYE_STOPPED;
+    begin_with_two();
+    request(KIN_ROSTER_BEGINS);
+    assert_true(kin_goodbye_is_stop(reason));
+    assert_false(kin_goodbye_is_stop(KIN_GOODBYE_CLOSED));
+    assert_false(kin_goodbye_is_stop(KIN_GOODBYE_STOPPED)); // our own words
+    of_link(KIN_ROSTER_LEFT, 12, reason);
+    expect_words("fail: device 'laptop' (stage 2 of 2) has left\n");
+    assert_int_equal(kin_roster_device_at(roster, 1)->state, KIN_DEVICE_LEFT);
+    of_link(KIN_ROSTER_LEFT, 11, KIN_GOODBYE_CLOSED ": low battery");
+    expect_words("say device 'tower' has left (low battery)\n");
+}
+
+static void a_trouble_that_is_over_is_forgotten(void **state) {
+    (void)state;
+    begin_with_two();
+    of_link(KIN_ROSTER_FAILED, 12, "a disk error");
+    assert_string_equal(kin_roster_device_at(roster, 1)->trouble, "a disk error");
+    wait_ms(2500);
+    planned(2, "1", 7);
+    planned(3, "12", 7);
+    assert_string_equal(kin_roster_device_at(roster, 1)->trouble, "a disk error"); // it has yet to show that it can
+    ready(12);
+    assert_string_equal(kin_roster_device_at(roster, 1)->trouble, "");
+    of_link(KIN_ROSTER_LOST, 11, "connection reset");
+    assert_string_equal(kin_roster_device_at(roster, 0)->trouble, "connection reset");
+    joins(21, 1, "tower");
+    assert_string_equal(kin_roster_device_at(roster, 0)->trouble, "");
 }
 
 static void the_heads_own_ring_link_counts_too(void **state) {
@@ -486,6 +549,7 @@ static void the_heads_own_ring_link_counts_too(void **state) {
     begin_with_two();
     request(KIN_ROSTER_BEGINS);
     of_link(KIN_ROSTER_RING_CLOSED, KIN_ROSTER_OWN, "connection reset");
+    wait_ms(300);
     expect_words("fail: the link from the head to device 'tower' (stage 1 of 2) broke: connection reset\n");
 }
 
@@ -547,8 +611,9 @@ static void a_ring_link_that_stays_closed_leaves_its_far_end_out(void **state) {
         "close ring 1\n"
         "end 1 to 11\n"
         "end 1 to 12\n"
-        "say plan 1 is over: no link from device 'tower' (stage 1 of 2) to device 'laptop' (stage 2 of 2) (connection refused); "
-        "let TCP port 0 through the firewall of 'laptop'\n");
+        "whisper plan 1 is over: no link from device 'tower' (stage 1 of 2) to device 'laptop' (stage 2 of 2) (connection "
+        "refused); "
+        "let TCP port 0 through the firewall of 'laptop'; it is left out for 2.0 s\n");
     wait_ms(250);
     expect("ask 2: tower\n");
     planned(2, "1", 7);
@@ -749,6 +814,10 @@ int main(void) {
         STORY(an_answer_about_who_is_gone_is_not_used),
         STORY(a_device_that_fails_rests_longer_each_time),
         STORY(a_broken_ring_link_names_both_ends),
+        STORY(a_device_that_goes_is_said_once_though_its_links_broke_before),
+        STORY(between_requests_it_is_one_line_too),
+        STORY(a_device_that_was_stopped_has_left),
+        STORY(a_trouble_that_is_over_is_forgotten),
         STORY(the_heads_own_ring_link_counts_too),
         STORY(a_plan_without_devices_may_wait_for_others),
         STORY(ring_links_may_come_and_go_before_the_ring_is_up),

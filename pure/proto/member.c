@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "base/hash.h"
 #include "pure/proto/epoch.h"
+#include "pure/proto/goodbye.h"
 #include "pure/proto/label.h"
 
 #define MS ((uint64_t)1000000)
@@ -154,13 +155,16 @@ static void end_epoch(kin_member *m) {
 
 static void lose_head(kin_member *m, const char *reason) {
     if (is_joined(m) && m->now - m->joined_at >= m->options.steady_ns) m->control.wait_ns = 0;
+    char why[sizeof m->trouble];
+    kin_label_set(why, sizeof why - 1, kin_goodbye_words(reason));
+    bool was_said = strcmp(why, m->trouble) == 0;
     if (is_joined(m))
-        say(m, KIN_LOG_WARN, "the head '%s' is lost: %s", m->head, reason);
-    else if (m->control.wait_ns <= 2 * m->options.wait_min_ns)
-        say(m, KIN_LOG_INFO, "no head at '%s' yet: %s", m->head, reason);
+        say(m, KIN_LOG_WARN, "the head '%s' is gone (%s)", m->head, why);
+    else if (!was_said)
+        say(m, KIN_LOG_INFO, "no head at '%s' yet: %s", m->head, why);
     end_epoch(m);
     m->epoch_last = 0;
-    kin_label_set(m->trouble, sizeof m->trouble - 1, reason);
+    memcpy(m->trouble, why, sizeof why);
     set_state(m, m->options.address[0] ? KIN_MEMBER_CONNECTING : KIN_MEMBER_SEARCHING);
     retry_later(m, &m->control);
 }
@@ -179,7 +183,8 @@ static void take_accepted(kin_member *m, const kin_member_event *event) {
     m->n_twins = 0;
     set_state(m, KIN_MEMBER_JOINED);
     act(m, KIN_MEMBER_SEND_FACTS);
-    say(m, KIN_LOG_INFO, "joined the head '%s'", m->head);
+    m->trouble[0] = '\0';
+    say(m, KIN_LOG_DEBUG, "joined the head '%s'", m->head); // the status says it
 }
 
 static void take_refused(kin_member *m, const char *reason) {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pure/proto/goodbye.h"
 #include "pure/proto/label.h"
 #include "pure/proto/roster_impl.h"
 
@@ -16,6 +17,7 @@ kin_roster_options kin_roster_options_default(void) {
         .join_wait_ns = SECOND,
         .lost_wait_ns = 3 * SECOND,
         .facts_wait_ns = 3 * SECOND,
+        .break_wait_ns = SECOND / 5,
         .spacing_ns = SECOND / 4,
         .ring_wait_ns = 8 * SECOND,
         .rest_min_ns = 2 * SECOND,
@@ -106,18 +108,24 @@ static void choose_name(kin_roster *r, int i, const char *wanted) {
 
 // ---- going
 
+static void say_gone(kin_roster *r, int i, kin_device_state state, kin_log_level level, char *sentence, size_t n) {
+    const char *why = r->devices[i].trouble;
+    char whom[KIN_ROSTER_SENTENCE];
+    bool is_stopped = state == KIN_DEVICE_LEFT && strcmp(why, KIN_GOODBYE_STOPPED) == 0;
+    snprintf(sentence, n, "%s %s%s%s%s", kin_roster_whom(r, i, whom), state == KIN_DEVICE_LEFT ? "has left" : "is gone",
+             is_stopped ? "" : " (", is_stopped ? "" : why, is_stopped ? "" : ")");
+    kin_roster_say_once(r, i, level, sentence);
+}
+
 // Its link is gone or is to be: the device has `state` (LOST, LEFT) from now on.
-static void part(kin_roster *r, int i, kin_device_state state, const char *reason) {
+static void part(kin_roster *r, int i, kin_device_state state, kin_log_level level, const char *reason) {
     kin_roster_device *d = &r->devices[i];
-    char why[KIN_ROSTER_REASON], whom[KIN_ROSTER_SENTENCE], sentence[KIN_ROSTER_SENTENCE + KIN_ROSTER_REASON + 16];
-    kin_label_set(why, sizeof why - 1, reason);
-    snprintf(sentence, sizeof sentence, "%s %s: %s", kin_roster_whom(r, i, whom), state == KIN_DEVICE_LEFT ? "left" : "is lost",
-             why);
-    snprintf(d->trouble, sizeof d->trouble, "%s", why);
+    char sentence[KIN_ROSTER_SENTENCE + KIN_ROSTER_REASON + 16];
+    kin_label_set(d->trouble, sizeof d->trouble - 1, kin_goodbye_words(reason));
+    say_gone(r, i, state, level, sentence, sizeof sentence);
     bool worked = r->in_force && kin_roster_is_member(r, i);
     if (kin_roster_is_available(r, i)) r->change++;
     kin_roster_set_state(r, i, state);
-    kin_roster_log(r, KIN_LOG_WARN, "%s", sentence);
     if (worked) kin_roster_end_epoch(r, sentence);
     r->changed = true;
 }
@@ -161,7 +169,7 @@ static void replace(kin_roster *r, int i) {
     drop->link = r->devices[i].link;
     drop->device = i;
     snprintf(drop->text, sizeof drop->text, "the same device has joined again on a newer link");
-    part(r, i, KIN_DEVICE_LOST, "it has connected anew");
+    part(r, i, KIN_DEVICE_LOST, KIN_LOG_WARN, "it has connected anew");
 }
 
 static int place_for(kin_roster *r, const kin_roster_hello *hello) {
@@ -202,6 +210,7 @@ static void take_join(kin_roster *r, const kin_roster_event *event) {
     kin_roster_set_state(r, i, KIN_DEVICE_GREETED);
     r->devices[i].link = event->link;
     r->devices[i].run = hello->run;
+    r->devices[i].trouble[0] = '\0';
     kin_roster_action *accept = kin_roster_act(r, KIN_ROSTER_ACCEPT);
     accept->link = event->link;
     accept->device = i;
@@ -221,7 +230,7 @@ static bool has_other_model(const kin_roster *r, int i) {
 static void refuse_model(kin_roster *r, int i) {
     static const char reason[] = "its model file is another one than the head's";
     say_refused(r, r->devices[i].link, KIN_REFUSAL_MODEL, r->devices[i].name, reason);
-    part(r, i, KIN_DEVICE_LEFT, reason);
+    part(r, i, KIN_DEVICE_LEFT, KIN_LOG_DEBUG, reason); // it was said that it is refused
 }
 
 static void take_facts(kin_roster *r, int i, const kin_proto_device *facts) {
@@ -251,15 +260,17 @@ static void take_model(kin_roster *r, const kin_proto_hash *model) {
 
 void kin_roster_leave_out(kin_roster *r, int i, const char *sentence) {
     kin_roster_device *d = &r->devices[i];
+    char with_rest[KIN_ROSTER_SENTENCE * 2 + 64];
     uint64_t rest = r->options.rest_min_ns;
     for (int n = 0; n < d->n_failures && rest < r->options.rest_max_ns; n++) rest *= 2;
     if (rest > r->options.rest_max_ns) rest = r->options.rest_max_ns;
     d->n_failures++;
     r->rest_until[i] = r->now + rest;
+    snprintf(with_rest, sizeof with_rest, "%s; it is left out for %.1f s", sentence, (double)rest / (double)SECOND);
+    kin_roster_say_once(r, i, KIN_LOG_WARN, with_rest);
     kin_roster_set_state(r, i, KIN_DEVICE_FAILED);
     r->change++;
-    kin_roster_log(r, KIN_LOG_WARN, "%s; it is left out for %.1f s", sentence, (double)rest / (double)SECOND);
-    kin_roster_end_epoch(r, sentence);
+    kin_roster_end_epoch(r, with_rest);
 }
 
 static void take_failed(kin_roster *r, int i, const kin_roster_event *event) {
@@ -283,9 +294,10 @@ static void take_work(kin_roster *r, int i, const kin_roster_event *event) {
         if (d->progress.done > d->progress.total) d->progress.done = d->progress.total; // a peer's numbers
         r->changed = true;
     } else if (event->kind == KIN_ROSTER_READY && d->state == KIN_DEVICE_PREPARING) {
-        kin_roster_set_state(r, i, KIN_DEVICE_READY);
         char whom[KIN_ROSTER_SENTENCE];
-        kin_roster_log(r, KIN_LOG_INFO, "%s is ready", kin_roster_whom(r, i, whom));
+        kin_roster_set_state(r, i, KIN_DEVICE_READY);
+        d->trouble[0] = '\0'; // it is over
+        kin_roster_log(r, KIN_LOG_DEBUG, "%s is ready", kin_roster_whom(r, i, whom));
         r->changed = true;
         kin_roster_look_ready(r);
     }
@@ -298,7 +310,7 @@ static void drop_silent(kin_roster *r, int i) {
     drop->link = r->devices[i].link;
     drop->device = i;
     snprintf(drop->text, sizeof drop->text, "it joined, but did not say what it has");
-    part(r, i, KIN_DEVICE_LOST, "it joined, but did not say what it has");
+    part(r, i, KIN_DEVICE_LOST, KIN_LOG_WARN, "it joined, but did not say what it has");
 }
 
 static void take_time(kin_roster *r) {
@@ -320,8 +332,8 @@ static void take_from_device(kin_roster *r, const kin_roster_event *event) {
     if (i < 0) return;
     switch (event->kind) {
     case KIN_ROSTER_FACTS: take_facts(r, i, event->facts); break;
-    case KIN_ROSTER_LOST: part(r, i, KIN_DEVICE_LOST, event->reason); break;
-    case KIN_ROSTER_LEFT: part(r, i, KIN_DEVICE_LEFT, event->reason); break;
+    case KIN_ROSTER_LOST: part(r, i, KIN_DEVICE_LOST, KIN_LOG_WARN, event->reason); break;
+    case KIN_ROSTER_LEFT: part(r, i, KIN_DEVICE_LEFT, KIN_LOG_INFO, event->reason); break;
     default: take_work(r, i, event);
     }
 }
@@ -350,6 +362,7 @@ const kin_roster_actions *kin_roster_step(kin_roster *r, kin_time now, const kin
     case KIN_ROSTER_ABORTED: kin_roster_take_request(r, event); break;
     }
     take_time(r);
+    kin_roster_look_at_break(r);
     kin_roster_look_at_ring(r);
     kin_roster_look_due(r);
     kin_roster_look_ready(r);

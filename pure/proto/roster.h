@@ -53,10 +53,12 @@ typedef struct kin_roster_options {
     uint64_t join_wait_ns;         // the same before the first plan can be used, and before a plan in force is made anew (1 s)
     uint64_t lost_wait_ns;         // for a lost member to come back, before a plan is made without it (3 s)
     uint64_t facts_wait_ns;        // from ACCEPT to DEVICE (3 s)
-    uint64_t spacing_ns;           // least time from the end of an epoch to the next (250 ms): one break, one new plan
-    uint64_t ring_wait_ns;         // for a ring link to open, before one of its ends is left out (8 s)
-    uint64_t rest_min_ns;          // a device that failed is left out for this long (2 s), doubling each time
-    uint64_t rest_max_ns;          // up to this (60 s)
+    uint64_t break_wait_ns; // from a ring link that breaks to saying so: mostly a device is gone, and that is said (200 ms: less
+                            // than spacing_ns)
+    uint64_t spacing_ns;    // least time from the end of an epoch to the next (250 ms): one break, one new plan
+    uint64_t ring_wait_ns;  // for a ring link to open, before one of its ends is left out (8 s)
+    uint64_t rest_min_ns;   // a device that failed is left out for this long (2 s), doubling each time
+    uint64_t rest_max_ns;   // up to this (60 s)
 } kin_roster_options;
 
 kin_roster_options kin_roster_options_default(void);

@@ -25,16 +25,18 @@ void kin_roster_set_state(kin_roster *r, int i, kin_device_state state) {
 
 // ---- the end of an epoch
 
+static void fail_requests(kin_roster *r, const char *reason) {
+    kin_roster_action *fail = kin_roster_act(r, KIN_ROSTER_FAIL);
+    snprintf(fail->text, sizeof fail->text, "%s", reason);
+}
+
 void kin_roster_end_epoch(kin_roster *r, const char *reason) {
     if (!r->in_force) return;
     r->in_force = r->is_up = r->own_ring_open = false;
     r->own_ring_trouble[0] = '\0';
     r->ended_at = r->now;
     r->change++; // the same plan again is a new epoch
-    if (r->n_requests > 0) {
-        kin_roster_action *fail = kin_roster_act(r, KIN_ROSTER_FAIL);
-        snprintf(fail->text, sizeof fail->text, "%s", reason);
-    }
+    if (r->n_requests > 0) fail_requests(r, reason);
     r->n_requests = 0;
     if (r->n_members > 0) kin_roster_act(r, KIN_ROSTER_CLOSE_RING);
     for (int m = 0; m < r->n_members; m++) {
@@ -52,7 +54,7 @@ void kin_roster_end_epoch(kin_roster *r, const char *reason) {
             snprintf(end->text, sizeof end->text, "%s", reason);
         }
     }
-    kin_roster_log(r, KIN_LOG_WARN, "plan %u is over: %s", r->epoch, reason);
+    kin_roster_log(r, KIN_LOG_DEBUG, "plan %u is over: %s", r->epoch, reason);
     r->changed = true;
 }
 
@@ -156,9 +158,9 @@ static kin_log_level level_of_plan(const kin_roster *r) {
 
 static void say_plan(kin_roster *r) {
     if (r->n_members == 0)
-        kin_roster_log(r, level_of_plan(r), "plan %u: no device", r->epoch);
+        kin_roster_log(r, KIN_LOG_DEBUG, "plan %u: no device", r->epoch);
     else
-        kin_roster_log(r, level_of_plan(r), "plan %u: %d device%s", r->epoch, r->n_members, r->n_members == 1 ? "" : "s");
+        kin_roster_log(r, KIN_LOG_DEBUG, "plan %u: %d device%s", r->epoch, r->n_members, r->n_members == 1 ? "" : "s");
 }
 
 static void begin_epoch(kin_roster *r, int n, const uint8_t *members, const uint64_t *windows) {
@@ -228,7 +230,29 @@ static void end_for_ring_link(kin_roster *r, int m, const char *reason) {
     if (m + 1 < r->n_members) kin_roster_whom(r, r->members[m + 1], to);
     kin_label_set(why, sizeof why - 1, reason);
     snprintf(sentence, sizeof sentence, "the link from %s to %s broke: %s", from, to, why);
+    kin_label_set(r->broken, sizeof r->broken - 1, sentence);
+    r->broken_at = r->now;
+    r->broke_requests = r->n_requests > 0;
+    r->n_requests = 0; // they are told in a moment
     kin_roster_end_epoch(r, sentence);
+}
+
+static void tell_of_break(kin_roster *r, kin_log_level level, const char *sentence) {
+    if (r->broke_requests) fail_requests(r, sentence);
+    kin_roster_log(r, r->broke_requests ? KIN_LOG_DEBUG : level, "%s", sentence);
+    r->broken[0] = '\0';
+}
+
+void kin_roster_look_at_break(kin_roster *r) {
+    if (r->broken[0] && r->now - r->broken_at >= r->options.break_wait_ns) tell_of_break(r, KIN_LOG_WARN, r->broken);
+}
+
+void kin_roster_say_once(kin_roster *r, int i, kin_log_level level, const char *sentence) {
+    bool is_member = kin_roster_is_member(r, i);
+    if (is_member && r->broken[0])
+        tell_of_break(r, level, sentence);
+    else
+        kin_roster_log(r, is_member && r->n_requests > 0 ? KIN_LOG_DEBUG : level, "%s", sentence);
 }
 
 void kin_roster_take_ring(kin_roster *r, const kin_roster_event *event) {
@@ -308,6 +332,7 @@ void kin_roster_take_request(kin_roster *r, const kin_roster_event *event) {
     if (event->kind == KIN_ROSTER_BEGINS) {
         if (r->is_up) {
             r->n_requests++;
+            r->broken[0] = '\0'; // of an earlier one, which has ended by itself
             return;
         }
         char doing[KIN_ROSTER_SENTENCE];

@@ -24,6 +24,11 @@ struct kin_roster {
     char own_ring_trouble[KIN_ROSTER_REASON];
     int n_requests; // of this epoch
 
+    // A ring link broke and the epoch is over, but who is gone may be known in a moment. "": no, or that was said.
+    char broken[KIN_ROSTER_SENTENCE];
+    kin_time broken_at;
+    bool broke_requests;
+
     // A change of who is there makes the last answer of the planner old.
     uint32_t change, change_asked, change_answered;
     uint32_t question;
@@ -43,6 +48,10 @@ void kin_roster_log(kin_roster *r, kin_log_level level, const char *fmt, ...) KI
 // "device 'tower' (stage 2 of 3)", or without the stage where it has none.
 const char *kin_roster_whom(const kin_roster *r, int i, char buf[KIN_ROSTER_SENTENCE]);
 
+// One event is one line: what ends the running requests is said by whoever runs them, all else by the log. `sentence`: what
+// happened to device i, before the epoch ends for it.
+void kin_roster_say_once(kin_roster *r, int i, kin_log_level level, const char *sentence);
+
 // ---- roster_epoch.c
 
 // There, with facts known, and not resting.
@@ -59,6 +68,7 @@ void kin_roster_take_plan(kin_roster *r, const kin_roster_event *event);
 void kin_roster_take_no_plan(kin_roster *r, const kin_roster_event *event);
 void kin_roster_take_ring(kin_roster *r, const kin_roster_event *event);
 void kin_roster_take_request(kin_roster *r, const kin_roster_event *event);
-void kin_roster_look_ready(kin_roster *r);   // is the ring up now?
-void kin_roster_look_at_ring(kin_roster *r); // has one of its links been closed for too long?
-void kin_roster_look_due(kin_roster *r);     // is it time to ask the planner?
+void kin_roster_look_ready(kin_roster *r);    // is the ring up now?
+void kin_roster_look_at_break(kin_roster *r); // is it time to say that a link broke?
+void kin_roster_look_at_ring(kin_roster *r);  // has one of its links been closed for too long?
+void kin_roster_look_due(kin_roster *r);      // is it time to ask the planner?

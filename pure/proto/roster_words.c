@@ -28,8 +28,10 @@ void kin_roster_log(kin_roster *r, kin_log_level level, const char *fmt, ...) {
 
 const char *kin_roster_whom(const kin_roster *r, int i, char buf[KIN_ROSTER_SENTENCE]) {
     const kin_roster_device *d = &r->devices[i];
-    if (d->stage)
-        snprintf(buf, KIN_ROSTER_SENTENCE, "device '%s' (stage %d of %d)", d->name, d->stage, r->n_members);
+    int stage = d->stage;
+    for (int m = 0; m < r->n_members && r->broken[0]; m++) stage = r->members[m] == i ? m + 1 : stage; // a moment ago
+    if (stage)
+        snprintf(buf, KIN_ROSTER_SENTENCE, "device '%s' (stage %d of %d)", d->name, stage, r->n_members);
     else
         snprintf(buf, KIN_ROSTER_SENTENCE, "device '%s'", d->name);
     return buf;
@@ -48,7 +50,7 @@ static void say_gathering(const kin_roster *r, char *buf, size_t n) {
     if (r->asking) {
         snprintf(buf, n, "making a plan");
     } else if (lost >= 0) {
-        snprintf(buf, n, "waiting for device '%s' to come back: %s", r->devices[lost].name, r->devices[lost].trouble);
+        snprintf(buf, n, "waiting for device '%s' to come back", r->devices[lost].name);
     } else if (failed >= 0) {
         snprintf(buf, n, "device '%s' failed: %s", r->devices[failed].name, r->devices[failed].trouble);
     } else {
@@ -64,7 +66,7 @@ static void say_short(const kin_roster *r, char *buf, size_t n) {
         return;
     }
     const kin_roster_device *d = &r->devices[missing];
-    const char *how = d->state == KIN_DEVICE_LOST ? "is lost" : d->state == KIN_DEVICE_FAILED ? "failed" : "left";
+    const char *how = d->state == KIN_DEVICE_LOST ? "is gone" : d->state == KIN_DEVICE_FAILED ? "failed" : "has left";
     snprintf(buf, n, "device '%s' %s (%s), and without it: %s", d->name, how, d->trouble, r->short_reason);
 }
 
