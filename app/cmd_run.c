@@ -213,13 +213,19 @@ static int end_text(const generation *g, kin_err *err) {
     return kin_app_write(rest.at, rest.len, err) == 0 ? kin_app_write("\n", 1, err) : KIN_FAIL;
 }
 
+// What an error means for the text.
+static int say_end(kin_err *err) {
+    const kin_err why = *err;
+    return kin_err_set(err, "%s; the text ends here", why.text);
+}
+
 // One text: the prompt, and what the model makes of it.
 static int write_text(generation *g, kin_str text, const int32_t *prompt, int n_prompt, kin_err *err) {
     const run_options *o = g->o;
     g->t = (timing){0};
     if (plan_length(g, n_prompt, err) != 0 || kin_session_begin(g->s, err) != 0) return KIN_FAIL;
     int rc = o->no_echo ? 0 : kin_app_write(text.at, text.len, err);
-    if (rc == 0) rc = generate(g, prompt, n_prompt, err);
+    if (rc == 0 && generate(g, prompt, n_prompt, err) != 0) rc = say_end(err);
     g->t.ended = kin_clock_now();
     if (rc == 0) rc = kin_session_end_timeline(g->s, &o->session, err);
     if (end_text(g, rc == 0 ? err : NULL) != 0) rc = KIN_FAIL;
@@ -259,6 +265,7 @@ static int run_lines(generation *g, kin_err *err) {
     char *line = NULL;
     size_t cap = 0;
     ssize_t len;
+    int n_failed = 0;
     if (open_generation(g, g->o, context_wanted(g->o, MAX_UNASKED), err) != 0) return KIN_FAIL;
     while (!atomic_load(&kin_app_stop) && !ferror(stdout) && (len = getline(&line, &cap, stdin)) >= 0) {
         int32_t *prompt = NULL;
@@ -270,10 +277,11 @@ static int run_lines(generation *g, kin_err *err) {
         int rc = kin_session_encode(g->s, line, (size_t)len, g->o->special, &prompt, &n_prompt, err);
         if (rc == 0) rc = write_text(g, (kin_str){line, (size_t)len}, prompt, n_prompt, err);
         if (rc != 0) kin_app_fail(err);
+        n_failed += rc != 0;
         free(prompt);
     }
     free(line);
-    return 0;
+    return n_failed == 0 ? 0 : kin_err_set(err, "%d prompt%s failed", n_failed, n_failed == 1 ? "" : "s");
 }
 
 static int run(const run_options *o) {

@@ -154,6 +154,15 @@ status 0 "$kin" run -p "$prompt" -n 12 --temp 0 --stats
 same "$out" "$dir/greedy"
 says "$err" 'tokens/s'
 
+claim='with --lines a prompt that fails is said, the next one is written, and the status tells at the end'
+lines_of() { printf "$1" | "$kin" run --lines -n 2 --temp 0 --ctx 16; }
+status 0 lines_of 'Once\nTom\n'
+lines "$out" 2
+status 1 lines_of 'Once\nTom saw a dog and a cat and a bird and a cow and a hen and a pig and a fox\nTom\n'
+lines "$out" 2
+says "$err" 'use a larger --ctx'
+says "$err" '^kin: 1 prompt failed'
+
 claim='greedy text is the same each time, however it is computed at the same precision'
 status 0 "$kin" run -p "$prompt" -n 12 --temp 0
 same "$out" "$dir/greedy"
