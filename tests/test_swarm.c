@@ -356,6 +356,9 @@ static void rate_and_time_left_follow_the_bytes(void **state) {
         if (i % 10 == 0) expect_ask(s, i * 100 * MS, head, -1);
         kin_swarm_heard(s, head, CHUNK / 10, (kin_time)(i + 1) * 100 * MS); // 1 MiB/s
         if (i % 10 == 9) kin_swarm_got(s, head, (uint32_t)(i / 10), (kin_time)(i + 1) * 100 * MS);
+        kin_swarm_stats now = kin_swarm_get_stats(s, (kin_time)(i + 1) * 100 * MS);
+        if (i < 19) assert_true(now.rate == 0 && now.left_ns == UINT64_MAX); // not before two seconds
+        if (i > 29) assert_true(now.rate > 0);
     }
     kin_swarm_heard(s, device, 1000, 5 * SECOND);
     kin_swarm_stats stats = kin_swarm_get_stats(s, 5 * SECOND);
@@ -364,6 +367,26 @@ static void rate_and_time_left_follow_the_bytes(void **state) {
     assert_int_equal(stats.bytes_head, (uint64_t)CHUNK / 10 * 50);
     assert_int_equal(stats.bytes_peers, 1000);
     assert_true(kin_swarm_get_stats(s, 50 * SECOND).rate < stats.rate); // silence counts
+    kin_swarm_free(s);
+}
+
+static void a_pause_between_two_plans_is_not_counted_as_slow(void **state) {
+    (void)state;
+    kin_swarm *s = new_swarm(10, 1);
+    int head = add_head(s);
+    want_all(s, 1, true);
+    expect_ask(s, 0, head, -1);
+    kin_swarm_heard(s, head, CHUNK, SECOND);
+    kin_swarm_got(s, head, 0, SECOND);
+    const kin_time begun = 1000 * SECOND;
+    const uint32_t more[] = {1, 2, 3, 4, 5};
+    kin_swarm_want(s, more, 5, true, begun);
+    for (int i = 0; i < 30; i++) {
+        kin_swarm_heard(s, head, CHUNK / 10, begun + (kin_time)(i + 1) * 100 * MS);
+        kin_swarm_stats now = kin_swarm_get_stats(s, begun + (kin_time)(i + 1) * 100 * MS);
+        if (now.rate) assert_in_range(now.rate, CHUNK * 8 / 10, CHUNK * 12 / 10);
+        if (i == 29) assert_true(now.rate > 0);
+    }
     kin_swarm_free(s);
 }
 
@@ -638,6 +661,7 @@ int main(void) {
         cmocka_unit_test(giving_up_says_why),
         cmocka_unit_test(waiting_for_a_new_want_does_not_count_as_silence),
         cmocka_unit_test(rate_and_time_left_follow_the_bytes),
+        cmocka_unit_test(a_pause_between_two_plans_is_not_counted_as_slow),
         cmocka_unit_test(the_heads_share_falls_with_the_number_of_devices),
         cmocka_unit_test(every_device_gets_everything_whatever_happens),
     };

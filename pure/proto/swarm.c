@@ -13,7 +13,10 @@
 #define RATE_WINDOW (SECOND / 4)
 #define TWICE_AGE_MIN SECOND // a chunk is not asked for a second time before
 
-enum { COPIES_MAX = 2 };
+enum {
+    COPIES_MAX = 2,
+    RATE_WINDOWS_MIN = 8, // a rate of less says nothing yet
+};
 
 typedef enum chunk_state {
     NOT_WANTED,
@@ -32,6 +35,7 @@ typedef struct rate_meter {
     double rate; // 0: unknown
     kin_time begin;
     uint64_t bytes;
+    int n_windows; // that the rate is of
 } rate_meter;
 
 typedef struct source {
@@ -114,7 +118,10 @@ static void shuffle(kin_rng *rng, uint32_t *list, size_t n) {
 
 void kin_swarm_want(kin_swarm *s, const uint32_t *chunks, size_t n, bool in_order, kin_time now) {
     uint32_t before = s->stats.n_wanted;
-    if (kin_swarm_complete(s)) s->progressed = now; // it was idle: giving up counts from here
+    if (kin_swarm_complete(s)) { // it was idle: giving up and the rate count from here
+        s->progressed = now;
+        s->meter = (rate_meter){.begin = now};
+    }
     for (size_t i = 0; i < n; i++) {
         kin_assert(chunks[i] < s->o.n_chunks);
         if (s->states[chunks[i]] != NOT_WANTED) continue;
@@ -137,6 +144,7 @@ static void meter_add(rate_meter *m, uint64_t bytes, kin_time now) {
     m->rate = m->rate > 0 ? 0.7 * m->rate + 0.3 * rate : rate;
     m->begin = now;
     m->bytes = 0;
+    m->n_windows++;
 }
 
 // Nanoseconds for n chunks at a rate; UINT64_MAX where it is unknown.
@@ -434,7 +442,8 @@ kin_swarm_stats kin_swarm_get_stats(const kin_swarm *s, kin_time now) {
     rate_meter m = s->meter;
     meter_add(&m, 0, now); // a silence counts at once
     stats.n_in_flight = (uint32_t)s->n_in_flight;
-    stats.rate = (uint64_t)m.rate;
-    stats.left_ns = kin_swarm_complete(s) ? 0 : time_for(s, stats.n_wanted - stats.n_done, m.rate);
+    double rate = m.n_windows < RATE_WINDOWS_MIN ? 0 : m.rate;
+    stats.rate = (uint64_t)rate;
+    stats.left_ns = kin_swarm_complete(s) ? 0 : time_for(s, stats.n_wanted - stats.n_done, rate);
     return stats;
 }

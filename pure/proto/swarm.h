@@ -105,7 +105,7 @@ typedef struct kin_swarm_stats {
     uint32_t n_twice;     // chunks that came though they were there
     uint64_t bytes_head;  // that came from the head
     uint64_t bytes_peers; // from others
-    uint64_t rate;        // bytes per second over the last seconds
+    uint64_t rate;        // bytes per second over the last seconds; 0: unknown, as in the first two
     uint64_t left_ns;     // until all is there, at this rate; UINT64_MAX: unknown
 } kin_swarm_stats;
 
