@@ -36,6 +36,7 @@ typedef struct kin_join {
     uint16_t head_port;
     kin_proto_id head_id;
     kin_proto_message *message;      // the one that just came
+    kin_member_windows windows;      // of the plan that is prepared
     kin_proto_plan *plan, *arriving; // of the epoch in force; the one that just came
     uint8_t *work;                   // [kin_frame_cap(KIN_FRAME_PLAN)] what of a plan is to be prepared
     kin_proto_hash fetching;         // and from which head

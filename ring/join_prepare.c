@@ -168,14 +168,13 @@ static void fetch(kin_join *j, const kin_windows *windows) {
 }
 
 void kin_join_prepare(kin_join *j, uint32_t ticket) {
-    static kin_member_windows windows; // large; only this thread
     kin_err err;
     kin_inflow_end(j->inflow, "another plan has come");
     j->ticket = ticket;
     j->is_fetched = j->is_seated = false;
     atomic_store(&j->is_fetching, false);
     j->begins_early = j->plan->n_windows > 1;
-    if (kin_seat_windows(j->plan, KIN_PROTO_MAX_LAYERS, &windows, &err) != 0) {
+    if (kin_seat_windows(j->plan, KIN_PROTO_MAX_LAYERS, &j->windows, &err) != 0) {
         fail(j, "reading the plan", err.text);
     } else if (j->o.model_path && memcmp(&j->o.model_hash, &j->plan->model, sizeof j->plan->model) == 0) {
         kin_fetch_cancel(j->fetch); // of another plan
@@ -185,7 +184,7 @@ void kin_join_prepare(kin_join *j, uint32_t ticket) {
         queue_plan(j);
     } else {
         atomic_store(&j->is_fetching, true);
-        fetch(j, &windows.windows);
+        fetch(j, &j->windows.windows);
     }
 }
 
