@@ -176,11 +176,11 @@ static void two_devices_become_a_ring(void **state) {
            "open ring 1 to laptop\n");
     ring_opens(KIN_ROSTER_OWN);
     ready(12);
-    expect("whisper device 'laptop' (stage 1 of 2) is ready\n");
+    expect("say device 'laptop' (stage 1 of 2) is ready\n");
     assert_string_equal(doing(), "device 'tower' gets ready");
     ring_opens(12);
     ready(11);
-    expect("whisper device 'tower' (stage 2 of 2) is ready\n");
+    expect("say device 'tower' (stage 2 of 2) is ready\n");
     assert_string_equal(doing(), "device 'tower' connects to the head");
     of_link(KIN_ROSTER_RING_CLOSED, 11, "no route");
     assert_string_equal(doing(), "device 'tower' connects to the head: no route");

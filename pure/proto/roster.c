@@ -297,7 +297,7 @@ static void take_work(kin_roster *r, int i, const kin_roster_event *event) {
         char whom[KIN_ROSTER_SENTENCE];
         kin_roster_set_state(r, i, KIN_DEVICE_READY);
         d->trouble[0] = '\0'; // it is over
-        kin_roster_log(r, KIN_LOG_DEBUG, "%s is ready", kin_roster_whom(r, i, whom));
+        kin_roster_log(r, KIN_LOG_INFO, "%s is ready", kin_roster_whom(r, i, whom));
         r->changed = true;
         kin_roster_look_ready(r);
     }
