@@ -135,7 +135,9 @@ static int ask_code(char code[KIN_CODE_TEXT], kin_err *err) {
     for (int i = 0; i < MAX_TRIES; i++) {
         fprintf(stderr, "The code that the head shows (16 characters): ");
         if (!fgets(line, sizeof line, stdin)) return kin_err_set(err, "no code was typed");
-        if (kin_code_parse(code, line, err) == 0) return 0;
+        int rc = kin_code_parse(code, line, err);
+        kin_code_wipe(line, sizeof line);
+        if (rc == 0) return 0;
         kin_app_say("%s", err->text);
     }
     return KIN_FAIL;
@@ -149,8 +151,10 @@ int kin_net_device_key(kin_key *key, const kin_net_options *o, kin_err *err) {
     if (!isatty(STDIN_FILENO))
         return kin_err_set(err, "%s: there is no key of a cluster; run 'kin join' once on a terminal and type the head's code",
                            path);
-    if (ask_code(code, err) != 0 || kin_key_from_code(key, code, err) != 0) return KIN_FAIL;
-    return kin_key_save(key, path, err);
+    int rc = ask_code(code, err);
+    if (rc == 0) rc = kin_key_from_code(key, code, err);
+    kin_code_wipe(code, sizeof code);
+    return rc == 0 ? kin_key_save(key, path, err) : KIN_FAIL;
 }
 
 // ---- addresses

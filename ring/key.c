@@ -97,6 +97,10 @@ void kin_key_wipe(kin_key *key) {
     OPENSSL_cleanse(key, sizeof *key);
 }
 
+void kin_code_wipe(char *code, size_t n) {
+    OPENSSL_cleanse(code, n);
+}
+
 // ---- the file
 
 const char *kin_key_default_path(char *buf, size_t n) {

@@ -33,6 +33,9 @@ int kin_key_from_code(kin_key *key, const char code[KIN_CODE_TEXT], kin_err *err
 
 void kin_key_wipe(kin_key *key);
 
+// The same for a code, or a line that had one // [n]
+void kin_code_wipe(char *code, size_t n);
+
 // XDG_CONFIG_HOME/kin/cluster.key, ~/.config/kin/cluster.key or ~/Library/Application Support/kin/cluster.key in buf; NULL
 // without a home or where it does not fit in n.
 const char *kin_key_default_path(char *buf, size_t n);
