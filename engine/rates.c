@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/median.h"
 #include "model/arch.h"
 #include "model/blocks.h"
 #include "model/kernel_ops.h"
@@ -14,14 +15,16 @@ enum {
     WIDTH_KV = 512,
     WIDTH_FF = 8192,
     HEAD_DIM = 64,
-    BATCH = 128,    // tokens of a prompt
-    N_CELLS = 1024, // of a conversation: with 4096 a processor cache of few ways serves it at two thirds of the rate
+    BATCH = 128,       // tokens of a prompt
+    N_CELLS = 1024,    // of a conversation: with 4096 a processor cache of few ways serves it at two thirds of the rate
+    DEEP_CELLS = 4096, // of one that kin's kernels read: their cache lies in blocks
     MAX_MATRICES = 512,
     MAX_CACHES = 128,
-    CACHE_ALIGN = 64,                     // of kin's kernels
-    N_INPUTS = 4,                         // of products, at most: two, and each rounded
-    N_SMALL = 400,                        // small operations in a row
-    MAX_KEPT = 4 * (4 + 2 * KIN_N_QUANT), // of steps, each a few times
+    CACHE_ALIGN = 64, // of kin's kernels
+    N_INPUTS = 4,     // of products, at most: two, and each rounded
+    N_SMALL = 400,    // small operations in a row
+    N_STEPS = 4 + 2 * KIN_N_QUANT + KIN_FACTS_BATCHES,
+    MAX_KEPT = 8 * N_STEPS, // of steps, each a few times
 };
 
 // A layer's matrices, [in, out].
@@ -50,7 +53,7 @@ struct kin_rates {
     int n_kept;
     // For kin's kernels: caches, and a batch of one sequence of which every token sees all cells.
     kin_graph_layer layers[N_SMALL];
-    int32_t zeros[BATCH], n_cells[BATCH], table[N_CELLS / KIN_KV_CELLS];
+    int32_t zeros[BATCH], n_cells[BATCH], table[DEEP_CELLS / KIN_KV_CELLS];
     const int32_t *tables[BATCH];
 };
 
@@ -69,11 +72,8 @@ static const kin_hparams shape = {
 };
 
 static void fill_batch(kin_rates *r) {
-    for (int i = 0; i < N_CELLS / KIN_KV_CELLS; i++) r->table[i] = i;
-    for (int i = 0; i < BATCH; i++) {
-        r->n_cells[i] = N_CELLS;
-        r->tables[i] = r->table;
-    }
+    for (int i = 0; i < DEEP_CELLS / KIN_KV_CELLS; i++) r->table[i] = i;
+    for (int i = 0; i < BATCH; i++) r->tables[i] = r->table;
 }
 
 int kin_rates_open(kin_rates **out, const kin_device *device, uint64_t bytes, kin_err *err) {
@@ -114,7 +114,6 @@ static int open_gauge(const kin_rates *r, kin_gauge *g, size_t n_nodes, int n_to
     if (kin_gauge_init(g, r->device, n_nodes, err) != 0) return KIN_FAIL;
     g->graph.hp = &shape;
     g->graph.layers = r->layers;
-    g->graph.n_kv = N_CELLS;
     g->graph.all = (kin_graph_rows){.n = n_tokens,
                                     .plain = {.pos = r->zeros, .cells = r->zeros, .n_cells = r->n_cells, .tables = r->tables}};
     return 0;
@@ -230,6 +229,25 @@ static int measure_prompt(kin_rates *r, kin_quant q, const kin_patience *p, kin_
     return 0;
 }
 
+// Types behave alike beside their own rates (docs/PROFILE.md), so three stand for all: the middle of those that can be
+// multiplied. A layer's matrices for 32 rows are enough, and for fewer rows the more.
+static int measure_batch(kin_rates *r, int i, const kin_patience *p, kin_engine_facts *f, kin_err *err) {
+    static const kin_quant chosen[] = {KIN_QUANT_Q4_K, KIN_QUANT_Q6_K, KIN_QUANT_Q8_0};
+    enum { N_CHOSEN = sizeof chosen / sizeof *chosen, MOST_ROWS = 2 << (KIN_FACTS_BATCHES - 1) };
+    double factors[N_CHOSEN];
+    int n = 0, n_rows = 2 << i, n_layers = r->device->is_gpu ? 1 : MOST_ROWS / n_rows;
+    for (int k = 0; k < N_CHOSEN; k++) {
+        products all;
+        kin_quant q = chosen[k];
+        if (f->token_bytes_s[q] <= 0 || f->prompt_flop_s[q] <= 0) continue;
+        if (measure_products(r, types[q], n_rows, n_layers * N_SHAPES, p, &all, err) != 0) return KIN_FAIL;
+        double apart_s = all.bytes / f->token_bytes_s[q] + all.flops / f->prompt_flop_s[q];
+        if (all.seconds > 0) factors[n++] = fmax(all.seconds - all.n * f->op_s, all.seconds / 2) / apart_s;
+    }
+    if (n > 0) f->batch_factor[i] = kin_median(factors, n);
+    return 0;
+}
+
 // ---- operations
 
 // What a layer has between its products: norms, rotations, sums, the gate. Each returns how many of the nodes compute.
@@ -298,49 +316,80 @@ static int measure_cache_copy(kin_rates *r, const kin_patience *p, kin_engine_fa
     return 0;
 }
 
+// Attention over caches of so many bytes; looks: bytes that heads and tokens look at, each for itself.
+typedef struct attended {
+    double bytes, looks, seconds; // seconds 0: the device does not have the operator
+} attended;
+
 // As the engine does it: each head looks at the keys and values of its group, whose rows lie between those of the others. Every
 // token sees all cells.
 static struct ggml_tensor *attention_of_ggml(kin_gauge *g, int il, struct ggml_tensor *q, struct ggml_tensor *mask) {
     struct ggml_context *ctx = g->graph.ctx;
     struct ggml_tensor *k = g->graph.layers[il].k, *v = g->graph.layers[il].v;
     size_t row = k->nb[1], head = ggml_row_size(k->type, HEAD_DIM);
-    int n_head_kv = WIDTH_KV / HEAD_DIM;
+    int n_head_kv = WIDTH_KV / HEAD_DIM, n_cells = (int)k->ne[1];
     q = ggml_reshape_3d(ctx, q, HEAD_DIM, q->ne[1], WIDTH / HEAD_DIM); // [head_dim, n_tokens, n_head]
     struct ggml_tensor *out =
-        ggml_flash_attn_ext(ctx, q, ggml_view_3d(ctx, k, HEAD_DIM, N_CELLS, n_head_kv, row, head, 0),
-                            ggml_view_3d(ctx, v, HEAD_DIM, N_CELLS, n_head_kv, row, head, 0), mask, 0.125f, 0, 0);
+        ggml_flash_attn_ext(ctx, q, ggml_view_3d(ctx, k, HEAD_DIM, n_cells, n_head_kv, row, head, 0),
+                            ggml_view_3d(ctx, v, HEAD_DIM, n_cells, n_head_kv, row, head, 0), mask, 0.125f, 0, 0);
     ggml_prec_set_acc(out, GGML_PREC_F32);
     return out;
 }
 
-static int measure_attention(kin_rates *r, int n_tokens, int most, const kin_patience *p, double op_s, double *rate,
+static int measure_attention(kin_rates *r, int n_tokens, int n_cells, int most, const kin_patience *p, double op_s, attended *out,
                              kin_err *err) {
+    *out = (attended){0};
     kin_gauge g;
     place at = {.rates = r};
     if (open_gauge(r, &g, 3 * MAX_CACHES, n_tokens, err) != 0) return KIN_FAIL;
-    struct ggml_tensor *q = input(&g, GGML_TYPE_F32, WIDTH, n_tokens), *mask = input(&g, GGML_TYPE_F16, N_CELLS, n_tokens);
+    g.graph.n_kv = n_cells;
+    for (int i = 0; i < n_tokens; i++) r->n_cells[i] = n_cells;
+    struct ggml_tensor *q = input(&g, GGML_TYPE_F32, WIDTH, n_tokens), *mask = input(&g, GGML_TYPE_F16, n_cells, n_tokens);
     int n = 0;
-    for (; n < most && add_cache(&at, &g, n, N_CELLS); n++) {
+    for (; n < most && add_cache(&at, &g, n, n_cells); n++) {
         ggml_build_forward_expand(g.graph.gf, r->device->kernels ? kin_op_attend(&g.graph, n, q, &g.graph.all)
                                                                  : attention_of_ggml(&g, n, q, mask));
     }
     double seconds;
     if (time_and_close(r, &g, p, &seconds, err) != 0) return KIN_FAIL;
-    double bytes = n * 2.0 * N_CELLS * WIDTH_KV * sizeof(ggml_fp16_t) * WIDTH / WIDTH_KV * n_tokens;
-    if (seconds > 0) *rate = bytes / fmax(seconds - n * op_s, seconds / 2);
+    out->bytes = n * 2.0 * n_cells * WIDTH_KV * sizeof(ggml_fp16_t);
+    out->looks = out->bytes * WIDTH / WIDTH_KV * n_tokens;
+    out->seconds = fmax(seconds - n * op_s, seconds / 2);
+    return 0;
+}
+
+static int measure_prompt_attention(kin_rates *r, const kin_patience *p, kin_engine_facts *f, kin_err *err) {
+    attended a;
+    if (measure_attention(r, BATCH, N_CELLS, 1, p, f->op_s, &a, err) != 0) return KIN_FAIL;
+    if (a.seconds > 0) f->prompt_read_bytes_s = a.looks / a.seconds;
+    return 0;
+}
+
+// With kin's kernels a token's attention is reading and arithmetic side by side (pure/plan/device_time.c): the rate of reading
+// follows from that of a prompt, which is arithmetic alone.
+static int measure_token_attention(kin_rates *r, const kin_patience *p, kin_engine_facts *f, kin_err *err) {
+    attended a;
+    if (measure_attention(r, 1, r->device->kernels ? DEEP_CELLS : N_CELLS, MAX_CACHES, p, f->op_s, &a, err) != 0) return KIN_FAIL;
+    if (a.seconds == 0) return 0;
+    f->read_bytes_s = a.looks / a.seconds;
+    if (!r->device->kernels) return 0;
+    double compute_s = a.looks / f->prompt_read_bytes_s, square = a.seconds * a.seconds - compute_s * compute_s;
+    f->kv_bytes_s = a.bytes / sqrt(fmax(square, a.seconds * a.seconds / 4));
     return 0;
 }
 
 int kin_rates_n_steps(void) {
-    return 4 + 2 * KIN_N_QUANT;
+    return N_STEPS;
 }
 
 int kin_rates_step(kin_rates *r, int i, const kin_patience *p, kin_engine_facts *f, kin_err *err) {
     if (i == 0) return measure_ops(r, p, f, err);
     if (i == 1) return measure_cache_copy(r, p, f, err);
-    if (i == 2) return measure_attention(r, 1, MAX_CACHES, p, f->op_s, &f->read_bytes_s, err);
-    if (i == 3) return measure_attention(r, BATCH, 1, p, f->op_s, &f->prompt_read_bytes_s, err);
+    if (i == 2) return measure_prompt_attention(r, p, f, err);
+    if (i == 3) return measure_token_attention(r, p, f, err);
     i -= 4;
     if (i < KIN_N_QUANT) return measure_token(r, (kin_quant)i, p, f, err);
-    return measure_prompt(r, (kin_quant)(i - KIN_N_QUANT), p, f, err);
+    i -= KIN_N_QUANT;
+    if (i < KIN_N_QUANT) return measure_prompt(r, (kin_quant)i, p, f, err);
+    return measure_batch(r, i - KIN_N_QUANT, p, f, err);
 }

@@ -76,7 +76,7 @@ static double brute_force(const kin_facts *facts) {
         b.ring_s[members] = members == 1 ? 0 : ring_through(&hops, 0, members & ~(kin_device_set)1);
     }
     for (int i = 0; i < facts->n_device; i++) {
-        kin_device_rates_init(&b.rates[i], facts, i, 1, facts->work.n_cached, true);
+        kin_device_rates_init(&b.rates[i], facts, i, 1, facts->work.n_cached, 1);
         for (int n = 0; n <= facts->model.n_layer; n++) {
             for (int n_gpu = 0; n_gpu <= n; n_gpu++) {
                 kin_load load = kin_load_of(n - n_gpu, n_gpu);

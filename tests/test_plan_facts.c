@@ -62,6 +62,14 @@ static void memory_rate_is_zero(kin_device_facts *d) {
     d->cpu.read_bytes_s = 0;
 }
 
+static void batches_take_less_than_nothing(kin_device_facts *d) {
+    d->cpu.batch_factor[KIN_FACTS_BATCHES - 1] = -0.5;
+}
+static void keys_are_read_and_nothing_is_computed(kin_device_facts *d) {
+    d->cpu.kv_bytes_s = 1e9;
+    d->cpu.prompt_read_bytes_s = 0;
+}
+
 static const struct {
     spoil_fn *spoil;
     const char *reason;
@@ -79,6 +87,8 @@ static const struct {
     {disk_is_not_a_number, "random disk rate is not a number"},
     {window_takes_an_hour, "time to start a window cannot be"},
     {memory_rate_is_zero, "memory's bytes per second is zero"},
+    {batches_take_less_than_nothing, "CPU: factor of a batch is negative"},
+    {keys_are_read_and_nothing_is_computed, "CPU: a rate of keys and values, and none for a prompt's"},
 };
 enum { N_SPOILED = sizeof spoiled / sizeof *spoiled };
 

@@ -133,7 +133,7 @@ static void larger_models_fill_the_gpus_of_d2_and_d3_first(void **state) {
             kin_plan halda = plan_by(kin_plan_halda, &facts, &options), exact = plan_by(kin_plan_exact, &facts, &options);
             for (int i = 0; i < 2; i++) {
                 kin_device_rates rates;
-                kin_device_rates_init(&rates, &facts, i, 1, 0, true);
+                kin_device_rates_init(&rates, &facts, i, 1, 0, 1);
                 int most = kin_device_gpu_layers_max(&rates, facts.model.n_layer);
                 assert_int_equal(halda.shares[i].n_layer_gpu, most);
                 assert_int_equal(exact.shares[i].n_layer_gpu, most);

@@ -409,11 +409,58 @@ static void attention_of_a_prompt_has_its_own_rate(void **state) {
     facts.model.kv_bytes = 1e4;
     kin_plan plan = alone(&facts, 0);
     facts.devices[0].cpu.prompt_read_bytes_s = 50e9;
-    assert_int_equal(kin_latency_pass(&facts, &plan, 101, 50, false, &p, NULL), 0);
+    assert_int_equal(kin_latency_pass(&facts, &plan, 101, 50, 0, &p, NULL), 0);
     assert_close(p.tpot_s, 10 * (0.010 + 101 * 0.001 + 101 * 100 * 1e4 / 50e9)); // a token sees 100 cells on average
     facts.devices[0].cpu.prompt_read_bytes_s = 0;                                // not known: a token's
-    assert_int_equal(kin_latency_pass(&facts, &plan, 101, 50, false, &p, NULL), 0);
+    assert_int_equal(kin_latency_pass(&facts, &plan, 101, 50, 0, &p, NULL), 0);
     assert_close(p.tpot_s, 10 * (0.010 + 101 * 0.001 + 101 * 100 * 1e4 / 10e9));
+}
+
+// 10 ms for the weights and 1 ms a token of a layer.
+static void a_batch_takes_what_was_measured_of_so_many_rows(void **state) {
+    (void)state;
+    kin_facts facts;
+    kin_prediction p;
+    make_simple(&facts, 1);
+    kin_plan plan = alone(&facts, 0);
+    const double factors[KIN_FACTS_BATCHES] = {0.9, 0.8, 0.7, 0.9, 1.2};
+    memcpy(facts.devices[0].cpu.batch_factor, factors, sizeof factors);
+    const struct {
+        int n_tokens;
+        double layer_s;
+    } expected[] = {
+        {1, 0.010},        {2, 0.9 * 0.012},  {4, 0.8 * 0.014},  {8, 0.7 * 0.018},
+        {16, 0.9 * 0.026}, {32, 1.2 * 0.042}, {64, 1.1 * 0.074}, // half way to 128 tokens
+        {128, 0.138},      {400, 0.410},
+    };
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+        assert_int_equal(kin_latency_pass(&facts, &plan, expected[i].n_tokens, 0, 0, &p, NULL), 0);
+        assert_close(p.tpot_s, 10 * expected[i].layer_s);
+    }
+    // Three tokens are drafted: all four rows pass through the output.
+    assert_int_equal(kin_latency_pass(&facts, &plan, 4, 0, 4, &p, NULL), 0);
+    assert_close(p.tpot_s, 11 * 0.8 * 0.014);
+}
+
+// 4 heads of a group, 10 kB of keys and values a token: 0.2 us to read a cell, 0.4 us to compute one for all heads.
+static void keys_and_values_are_read_once_for_a_group_s_heads_and_a_batch_s_rows(void **state) {
+    (void)state;
+    kin_facts facts;
+    kin_prediction p;
+    make_simple(&facts, 1);
+    facts.model.kv_bytes = 1e4;
+    facts.model.kv_reads = 4;
+    facts.devices[0].memory_bytes = 20e9;
+    facts.devices[0].cpu.kv_bytes_s = 50e9;
+    facts.devices[0].cpu.prompt_read_bytes_s = 100e9;
+    kin_plan plan = alone(&facts, 0);
+    assert_int_equal(kin_latency_pass(&facts, &plan, 1, 10000, 0, &p, NULL), 0);
+    assert_close(p.tpot_s, 10 * (0.010 + hypot(10000 * 0.2e-6, 10000 * 0.4e-6)));
+    assert_int_equal(kin_latency_pass(&facts, &plan, 5, 10000, 0, &p, NULL), 0);
+    assert_close(p.tpot_s, 10 * (0.015 + hypot(10004 * 0.2e-6, 5 * 10002 * 0.4e-6)));
+    facts.devices[0].cpu.kv_bytes_s = 0; // each head and each row reads for itself, at 10 GB/s
+    assert_int_equal(kin_latency_pass(&facts, &plan, 5, 10000, 0, &p, NULL), 0);
+    assert_close(p.tpot_s, 10 * (0.015 + 5 * 10002 * 4e-6));
 }
 
 // 400 tokens, each a tenth of the experts, together all of them: each is read, and the FLOP count twice. 2 tokens: 19 in 100.
@@ -426,9 +473,9 @@ static void an_expert_s_products_are_slower_than_a_batch_s(void **state) {
     facts.model.expert_share = 0.1; // half of a layer's FLOP
     facts.devices[0].memory_bytes = 20e9;
     kin_plan plan = alone(&facts, 0);
-    assert_int_equal(kin_latency_pass(&facts, &plan, 400, 0, false, &p, NULL), 0);
+    assert_int_equal(kin_latency_pass(&facts, &plan, 400, 0, 0, &p, NULL), 0);
     assert_close(p.tpot_s, 10 * (0.010 + 400 * 0.0005 + 0.1 + 400 * 0.0005 * 2));
-    assert_int_equal(kin_latency_pass(&facts, &plan, 2, 0, false, &p, NULL), 0);
+    assert_int_equal(kin_latency_pass(&facts, &plan, 2, 0, 0, &p, NULL), 0);
     assert_close(p.tpot_s, 10 * (0.010 + 2 * 0.0005 + 0.19 * 0.1 + 2 * 0.0005 * 2));
 }
 
@@ -544,6 +591,8 @@ int main(void) {
         cmocka_unit_test(a_layer_s_size_counts_where_it_lies),
         cmocka_unit_test(a_gpu_with_all_layers_has_the_output_too),
         cmocka_unit_test(attention_of_a_prompt_has_its_own_rate),
+        cmocka_unit_test(a_batch_takes_what_was_measured_of_so_many_rows),
+        cmocka_unit_test(keys_and_values_are_read_once_for_a_group_s_heads_and_a_batch_s_rows),
         cmocka_unit_test(an_expert_s_products_are_slower_than_a_batch_s),
         cmocka_unit_test(better_facts_never_predict_a_longer_token),
         cmocka_unit_test(a_plan_that_is_none_is_refused),

@@ -22,7 +22,7 @@ static double played(const kin_facts *facts, const kin_plan *plan) {
 
 static bool streams(const kin_facts *facts, const kin_plan *plan) {
     kin_prediction p;
-    assert_int_equal(kin_latency_pass(facts, plan, 1, facts->work.n_cached, true, &p, NULL), 0);
+    assert_int_equal(kin_latency_pass(facts, plan, 1, facts->work.n_cached, 1, &p, NULL), 0);
     for (int i = 0; i < facts->n_device; i++) {
         if (p.devices[i].streamed_bytes > 0) return true;
     }
@@ -56,7 +56,7 @@ static void a_playoff_is_never_slower_and_changes_nothing_where_all_fits(void **
             assert_true(plan.bound_s == 0);
         else
             assert_memory_equal(&plan, &exact, sizeof plan);
-        assert_int_equal(kin_latency_pass(&facts, &plan, 1, facts.work.n_cached, true, &p, NULL), 0);
+        assert_int_equal(kin_latency_pass(&facts, &plan, 1, facts.work.n_cached, 1, &p, NULL), 0);
         assert_true(plan.tpot_s == p.tpot_s);
         n_streaming++;
         n_better += after_s < before_s * 0.999;

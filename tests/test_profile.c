@@ -111,7 +111,8 @@ static void every_type_has_a_rate_and_a_plan_can_be_made_with_them(void **state)
     }
     assert_true(facts.cpu.op_s > 0 && facts.cpu.op_s < 0.1);
     assert_true(facts.window_s > 0 && facts.window_s < 1);
-    assert_true(facts.cpu.read_bytes_s > 1e6 && facts.cpu.prompt_read_bytes_s > 1e6);
+    assert_true(facts.cpu.read_bytes_s > 1e6 && facts.cpu.prompt_read_bytes_s > 1e6 && facts.cpu.kv_bytes_s > 1e6);
+    for (int i = 0; i < KIN_FACTS_BATCHES; i++) assert_true(facts.cpu.batch_factor[i] > 0.01 && facts.cpu.batch_factor[i] < 100);
     assert_string_equal(facts.name, "tower");
     assert_true(facts.disk_bytes_s == 0 && facts.disk_random_bytes_s == 0); // no folder was given
     assert_false(facts.has_gpu);
@@ -163,8 +164,8 @@ static void each_step_measures_the_kernels_that_the_engine_computes_with(void **
     counting.rms_norm = count_norm;
     device.kernels = &counting;
     ok(kin_rates_open(&rates, &device, 16 * MIB, &err), &err);
+    kin_engine_facts facts = {0};
     for (int i = 0; i < kin_rates_n_steps(); i++) {
-        kin_engine_facts facts = {0};
         n_products = n_attended = n_stored = n_norms = 0;
         ok(kin_rates_step(rates, i, &(kin_patience){0}, &facts, &err), &err);
         assert_int_equal(n_products > 0, i >= FIRST_PRODUCT);
@@ -377,7 +378,7 @@ static void the_engine_divides_memory_as_predicted(void **state) {
         ok(kin_weights_open(&w, &o.model, &devices, &wo, &err), &err);
         kin_stream_stats got = kin_weights_get_stats(w).stream;
         kin_weights_close(w);
-        kin_device_rates_init(&rates, &facts, 0, 1, 128, true);
+        kin_device_rates_init(&rates, &facts, 0, 1, 128, 1);
         kin_device_time t = kin_device_time_of(&rates, &load);
         assert_true(t.fits);
         bool streams = i < 4;
@@ -409,7 +410,7 @@ static void graphs_are_started_more_often_while_weights_stream(void **state) {
         kin_device_rates rates;
         const kin_load load = kin_load_of(6, 0);
         d->memory_bytes = streams ? facts.model.cpu_buffer_bytes + 10e6 : 1e9;
-        kin_device_rates_init(&rates, &facts, 0, 1, 128, true);
+        kin_device_rates_init(&rates, &facts, 0, 1, 128, 1);
         kin_device_time t = kin_device_time_of(&rates, &load);
         assert_true(t.fits && (t.streamed_bytes > 0) == streams);
         seconds[streams] = t.compute_s;

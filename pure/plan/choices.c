@@ -53,7 +53,7 @@ static int add_all(kin_choices *choices, int begin, int n_layer, int n_gpu_max) 
 
 int kin_choices_init(kin_choices *choices, const kin_facts *facts, int device, kin_err *err) {
     int n_layer = facts->model.n_layer;
-    kin_device_rates_init(&choices->rates, facts, device, 1, facts->work.n_cached, true);
+    kin_device_rates_init(&choices->rates, facts, device, 1, facts->work.n_cached, 1);
     int n_gpu_max = kin_device_gpu_layers_max(&choices->rates, n_layer);
     size_t most = 0;
     for (int n = 0; n <= n_layer; n++) most += (size_t)(n < n_gpu_max ? n : n_gpu_max) + 1;

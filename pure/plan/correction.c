@@ -50,6 +50,7 @@ static void slow_engine(kin_engine_facts *e, double factor) {
     }
     e->read_bytes_s /= factor;
     e->prompt_read_bytes_s /= factor;
+    e->kv_bytes_s /= factor;
     e->kv_copy_s *= factor;
     e->op_s *= factor;
 }

@@ -9,10 +9,23 @@ static const double RING_PER_BLOCK = 1.25; // engine/stream.c makes it so
 // ggml's CPU kernels take the tokens of an expert one by one, a batch's product several. Of a Qwen 3 model of 8 layers, 32
 // experts, 4 used, Q4_K_M, one thread: TTFT of 128 and 512 tokens (docs/PROFILE.md).
 static const double EXPERT_PROMPT_FACTOR = 2;
+static const int PROMPT_LOG2 = 7;      // a prompt's rate is that of 128 tokens
 static const int ATTENTION_BATCH = 32; // ggml's CPU attention takes keys and values for many tokens at once from so many on
 
 static double rate_of(const double rates[KIN_N_QUANT], int q) {
     return rates[q] > 0 ? rates[q] : rates[KIN_QUANT_OTHER];
+}
+
+// What a batch takes over reading its weights and computing its rows, one after the other: few rows are computed while weights
+// are read. Between the measured numbers of rows it is linear in their logarithm; at those of a prompt it is 1.
+static double batch_factor(const kin_engine_facts *e, double n_tokens) {
+    double at = n_tokens < 2 ? INFINITY : log2(n_tokens) - 1;
+    if (at >= PROMPT_LOG2 - 1) return 1;
+    bool last = at >= KIN_FACTS_BATCHES - 1;
+    int i = last ? KIN_FACTS_BATCHES - 1 : (int)at;
+    double before = e->batch_factor[i] > 0 ? e->batch_factor[i] : 1, after = 1;
+    if (!last && e->batch_factor[i + 1] > 0) after = e->batch_factor[i + 1];
+    return before + (at - i) / (last ? PROMPT_LOG2 - KIN_FACTS_BATCHES : 1) * (after - before);
 }
 
 // Matrix products: the weights are read once, and of a batch every token costs its FLOP. A rate for one token has both in it;
@@ -20,13 +33,12 @@ static double rate_of(const double rates[KIN_N_QUANT], int q) {
 static double product_s(const kin_engine_facts *e, int q, double bytes, double flops, double n_tokens) {
     double read_s = bytes > 0 ? bytes / rate_of(e->token_bytes_s, q) : 0;
     double compute_s = n_tokens > 1 && flops > 0 ? n_tokens * flops / rate_of(e->prompt_flop_s, q) : 0;
-    return read_s + compute_s;
+    return (read_s + compute_s) * batch_factor(e, n_tokens);
 }
 
-static double output_s(const kin_engine_facts *e, const kin_model_facts *m) {
+static double output_s(const kin_engine_facts *e, const kin_model_facts *m, int n_out) {
     double sum = m->output_ops * e->op_s;
-    // Only the last token's logits are wanted, so a prompt's output costs what a token's does.
-    for (int q = 0; q < KIN_N_QUANT; q++) sum += product_s(e, q, m->output_bytes[q], m->output_flops[q], 1);
+    for (int q = 0; q < KIN_N_QUANT; q++) sum += product_s(e, q, m->output_bytes[q], m->output_flops[q], n_out);
     return sum;
 }
 
@@ -48,16 +60,23 @@ static double products_s(const kin_engine_facts *e, const kin_model_facts *m, in
     return sum;
 }
 
-// Attention goes over the cache for each token of a batch. Where its rate for batches is not known: a CPU's at a token's rate, a
-// GPU's once for all of them.
+// kin's kernels read K and V once for all heads of a group and for a batch's rows, and compute while they read: neither hides the
+// other wholly. looks: cells that heads and rows look at, each for itself.
+static double shared_cache_s(const kin_engine_facts *e, const kin_model_facts *m, double n_cells, double looks) {
+    return hypot(n_cells * m->kv_bytes / e->kv_bytes_s, looks * m->kv_bytes / e->prompt_read_bytes_s);
+}
+
+// Otherwise attention goes over the cache for each token of a batch. Where its rate for batches is not known: a CPU's at a
+// token's rate, a GPU's once for all of them.
 static double cache_s(const kin_engine_facts *e, const kin_model_facts *m, int n_tokens, int n_cached, bool is_gpu) {
     double reads = m->kv_reads > 0 ? m->kv_reads : 1, rate = e->read_bytes_s;
-    double cells = n_tokens * (n_cached + (n_tokens - 1) / 2.0);
+    double cells = n_tokens * (n_cached + (n_tokens - 1) / 2.0), copy_s = n_tokens * e->kv_copy_s;
+    if (e->kv_bytes_s > 0) return copy_s + shared_cache_s(e, m, n_cached + n_tokens - 1, cells * reads);
     if (n_tokens >= ATTENTION_BATCH && e->prompt_read_bytes_s > 0)
         rate = e->prompt_read_bytes_s;
     else if (is_gpu)
         cells = n_cached + n_tokens - 1;
-    return n_tokens * e->kv_copy_s + cells * m->kv_bytes * reads / rate;
+    return copy_s + cells * m->kv_bytes * reads / rate;
 }
 
 static void set_speeds(kin_device_rates *r, const kin_model_facts *m, int n_tokens, int n_cached) {
@@ -128,8 +147,7 @@ static void set_stages(kin_device_rates *r, const kin_model_facts *m) {
     s->first_s = first_s + s->layer_s[1] - fmax(s->layer_s[0], first_s);
 }
 
-void kin_device_rates_init(kin_device_rates *r, const kin_facts *facts, int device, int n_tokens, int n_cached,
-                           bool with_output) {
+void kin_device_rates_init(kin_device_rates *r, const kin_facts *facts, int device, int n_tokens, int n_cached, int n_out) {
     const kin_model_facts *m = &facts->model;
     *r = (kin_device_rates){
         .layer_bytes = kin_facts_bytes_sum(m->layer_bytes),
@@ -141,7 +159,7 @@ void kin_device_rates_init(kin_device_rates *r, const kin_facts *facts, int devi
         .layer_starts_s = m->layer_blocks * facts->devices[device].window_s,
         .layer_share_max = 1,
         .has_gpu = kin_facts_gpu_usable(&facts->devices[device], m),
-        .with_output = with_output,
+        .with_output = n_out > 0,
         .n_layer = m->n_layer,
         .facts = &facts->devices[device],
         .cpu_buffer_bytes = m->cpu_buffer_bytes,
@@ -155,10 +173,10 @@ void kin_device_rates_init(kin_device_rates *r, const kin_facts *facts, int devi
     for (int q = 0; q < KIN_N_QUANT && r->has_gpu; q++) {
         if (m->output_bytes[q] > 0 && !kin_facts_can_multiply(&r->facts->gpu, (kin_quant)q)) r->gpu_output_s = INFINITY;
     }
-    if (!with_output) return;
+    if (n_out == 0) return;
     r->output_starts_s = m->output_blocks * r->window_s;
-    r->output_s = output_s(&r->facts->cpu, m);
-    if (r->has_gpu && r->gpu_output_s == 0) r->gpu_output_s = output_s(&r->facts->gpu, m);
+    r->output_s = output_s(&r->facts->cpu, m, n_out);
+    if (r->has_gpu && r->gpu_output_s == 0) r->gpu_output_s = output_s(&r->facts->gpu, m, n_out);
 }
 
 kin_load kin_load_of(int n_cpu, int n_gpu) {

@@ -92,9 +92,9 @@ typedef struct kin_device_time {
     double resident_bytes, streamed_bytes, gpu_bytes, memory_bytes;
 } kin_device_time;
 
-// rates of a device for passes of n_tokens after n_cached; with_output: the pass wants logits. `facts` is borrowed.
-void kin_device_rates_init(kin_device_rates *rates, const kin_facts *facts, int device, int n_tokens, int n_cached,
-                           bool with_output);
+// rates of a device for passes of n_tokens of one sequence after n_cached; n_out: of so many the logits are wanted. `facts` is
+// borrowed.
+void kin_device_rates_init(kin_device_rates *rates, const kin_facts *facts, int device, int n_tokens, int n_cached, int n_out);
 
 kin_device_time kin_device_time_of(const kin_device_rates *rates, const kin_load *load);
 

@@ -63,7 +63,7 @@ static double cost_of(const kin_device_rates *rates, double network_s, int n, do
 static void fill_parts(solver *s, const kin_facts *facts, int device) {
     kin_device_rates rates;
     const kin_link_facts *link = &facts->links[0][device];
-    kin_device_rates_init(&rates, facts, device, 1, facts->work.n_cached, true);
+    kin_device_rates_init(&rates, facts, device, 1, facts->work.n_cached, 1);
     double network_s = device == 0                   ? 0
                        : kin_facts_link_usable(link) ? link->rtt_s + 2 * facts->model.hidden_bytes / link->bytes_s
                                                      : INFINITY;

@@ -12,6 +12,7 @@ static const double MAX_MEMORY_BYTES = 64e12;
 static const double MAX_BYTES_S = 100e12;
 static const double MAX_FLOP_S = 100e15;
 static const double MAX_SECONDS = 60;
+static const double LEAST_FACTOR = 0.01, MOST_FACTOR = 100;
 
 static const char *const quant_names[KIN_N_QUANT] = {
     "F32", "F16", "BF16", "Q8_0", "Q6_K", "Q5_K", "Q4_K", "Q4_0", "Q3_K", "Q2_K", "other",
@@ -153,6 +154,13 @@ static int check_engine(const kin_engine_facts *e, const kin_model_facts *m, boo
     }
     if (check_number(e->read_bytes_s, TINY, MAX_BYTES_S, "memory's bytes per second", err) != 0) return KIN_FAIL;
     if (check_optional_rate(e->prompt_read_bytes_s, MAX_BYTES_S, "a prompt's bytes per second", err) != 0) return KIN_FAIL;
+    if (check_optional_rate(e->kv_bytes_s, MAX_BYTES_S, "bytes of keys and values per second", err) != 0) return KIN_FAIL;
+    if (e->kv_bytes_s > 0 && e->prompt_read_bytes_s == 0)
+        return kin_err_set(err, "a rate of keys and values, and none for a prompt's");
+    for (int i = 0; i < KIN_FACTS_BATCHES; i++) {
+        if (e->batch_factor[i] == 0) continue;
+        if (check_number(e->batch_factor[i], LEAST_FACTOR, MOST_FACTOR, "factor of a batch", err) != 0) return KIN_FAIL;
+    }
     if (check_number(e->op_s, 0, MAX_SECONDS, "time of an operation", err) != 0) return KIN_FAIL;
     return check_number(e->kv_copy_s, 0, MAX_SECONDS, "KV copy time", err);
 }
@@ -193,6 +201,8 @@ void kin_engine_facts_median(kin_engine_facts *out, const kin_engine_facts *swee
     }
     TAKE_MEDIAN(read_bytes_s);
     TAKE_MEDIAN(prompt_read_bytes_s);
+    TAKE_MEDIAN(kv_bytes_s);
+    for (int i = 0; i < KIN_FACTS_BATCHES; i++) TAKE_MEDIAN(batch_factor[i]);
     TAKE_MEDIAN(kv_copy_s);
     TAKE_MEDIAN(op_s);
 }

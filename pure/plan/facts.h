@@ -38,13 +38,18 @@ typedef enum kin_os { KIN_OS_LINUX, KIN_OS_MACOS, KIN_OS_ANDROID, KIN_OS_OTHER }
 // In place of a rate: this engine cannot multiply weights of that type. 0 says that nobody measured it.
 #define KIN_RATE_CANNOT (-1.0)
 
+// Numbers of rows for which the products of a batch are measured: 2, 4, 8, 16, 32.
+enum { KIN_FACTS_BATCHES = 5 };
+
 // What computes: all cores of a CPU together, or a GPU.
 typedef struct kin_engine_facts {
     double token_bytes_s[KIN_N_QUANT]; // weight bytes per second in matrix-vector products, compute and memory together
     double prompt_flop_s[KIN_N_QUANT]; // FLOP per second in matrix products with a prompt batch
     double read_bytes_s;               // attention: bytes of the KV cache, counted once for each head that looks at them
     double prompt_read_bytes_s;        // the same for a prompt batch, counted for each token too; 0: not known
-    double kv_copy_s;                  // one token's keys and values into the cache of one layer
+    double kv_bytes_s;                 // where all heads of a group read K and V at once: that reading; 0: each reads for itself
+    double batch_factor[KIN_FACTS_BATCHES]; // products of 2 << i rows over reading the weights plus the rows' FLOP; 0: 1
+    double kv_copy_s;                       // one token's keys and values into the cache of one layer
     double op_s; // one operation of a graph, beside what it reads: waking and meeting threads, a kernel's start
 } kin_engine_facts;
 

@@ -56,8 +56,8 @@ static double add_device(const kin_device_rates *rates, const kin_load *load, co
     return out->compute_s + out->experts_s + out->windows_s + out->exposed_s;
 }
 
-int kin_latency_pass(const kin_facts *facts, const kin_plan *plan, int n_tokens, int n_cached, bool with_output,
-                     kin_prediction *out, kin_err *err) {
+int kin_latency_pass(const kin_facts *facts, const kin_plan *plan, int n_tokens, int n_cached, int n_out, kin_prediction *out,
+                     kin_err *err) {
     kin_load loads[KIN_FACTS_MAX_DEVICES] = {0};
     double busy_s = 0, stall_s = 0;
     *out = (kin_prediction){.slowest_disk = -1};
@@ -66,7 +66,7 @@ int kin_latency_pass(const kin_facts *facts, const kin_plan *plan, int n_tokens,
     for (int i = 0; i < facts->n_device; i++) {
         kin_device_rates rates;
         if (i > 0 && plan->shares[i].n_layer == 0) continue;
-        kin_device_rates_init(&rates, facts, i, n_tokens, n_cached, with_output);
+        kin_device_rates_init(&rates, facts, i, n_tokens, n_cached, n_out);
         kin_device_time t = kin_device_time_of(&rates, &loads[i]);
         if (!t.fits)
             return kin_err_set(err, "plan: %s cannot hold %d layers, %d of them on the GPU", facts->devices[i].name,
@@ -88,7 +88,7 @@ int kin_latency_pass(const kin_facts *facts, const kin_plan *plan, int n_tokens,
 int kin_latency_predict(const kin_facts *facts, const kin_plan *plan, kin_prediction *out, kin_err *err) {
     double ttft_s;
     if (kin_prompt_predict(facts, plan, &ttft_s, err) != 0) return KIN_FAIL;
-    if (kin_latency_pass(facts, plan, 1, facts->work.n_cached, true, out, err) != 0) return KIN_FAIL;
+    if (kin_latency_pass(facts, plan, 1, facts->work.n_cached, 1, out, err) != 0) return KIN_FAIL;
     out->ttft_s = ttft_s;
     return 0;
 }

@@ -35,6 +35,7 @@ typedef struct kin_prediction {
 // Fails if the plan is not one (kin_plan_check), or if a device cannot hold its part; the sentence says which.
 int kin_latency_predict(const kin_facts *facts, const kin_plan *plan, kin_prediction *out, kin_err *err);
 
-// Only the time of one pass, of n_tokens after n_cached.
-int kin_latency_pass(const kin_facts *facts, const kin_plan *plan, int n_tokens, int n_cached, bool with_output,
-                     kin_prediction *out, kin_err *err);
+// Only the time of one pass: n_tokens of one sequence after n_cached, with the logits of n_out of them. A prompt's chunk wants
+// none or one; where drafted tokens are verified, all.
+int kin_latency_pass(const kin_facts *facts, const kin_plan *plan, int n_tokens, int n_cached, int n_out, kin_prediction *out,
+                     kin_err *err);

@@ -27,7 +27,7 @@ static int cpu_room(const kin_device_rates *rates, int n_layer) {
 
 static worker worker_of(const kin_facts *facts, int device) {
     kin_device_rates r;
-    kin_device_rates_init(&r, facts, device, 1, facts->work.n_cached, true);
+    kin_device_rates_init(&r, facts, device, 1, facts->work.n_cached, 1);
     double cpu_s = r.cpu_layer_s + r.cpu_layer_fixed_s, gpu_s = r.gpu_layer_s + r.gpu_layer_fixed_s;
     worker w = {.cpu_power = 1 / cpu_s, .on_gpu = r.has_gpu && gpu_s < cpu_s};
     w.power = w.on_gpu ? 1 / gpu_s : w.cpu_power;

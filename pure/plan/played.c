@@ -32,7 +32,7 @@ static void enter(playoff *o, const kin_facts *assumed, const kin_plan_options *
     double s;
     if (hasty.max_nodes > MAX_NODES) hasty.max_nodes = MAX_NODES;
     if (kin_plan_exact(assumed, &hasty, &plan, NULL) != 0 || kin_timeline_play(o->facts, &plan, &s, NULL) != 0) return;
-    if (s >= o->best_s || kin_latency_pass(o->facts, &plan, 1, o->facts->work.n_cached, true, &p, NULL) != 0) return;
+    if (s >= o->best_s || kin_latency_pass(o->facts, &plan, 1, o->facts->work.n_cached, 1, &p, NULL) != 0) return;
     plan.tpot_s = p.tpot_s;
     plan.bound_s = 0; // what exact proves of its plan it does not of this one
     *o->best = plan;
@@ -65,7 +65,7 @@ int kin_plan_played(const kin_facts *facts, const kin_plan_options *options, kin
     playoff o = {.facts = facts, .best = plan};
     kin_prediction p;
     if (kin_plan_exact(facts, options, plan, err) != 0) return KIN_FAIL;
-    if (kin_latency_pass(facts, plan, 1, facts->work.n_cached, true, &p, err) != 0) return KIN_FAIL;
+    if (kin_latency_pass(facts, plan, 1, facts->work.n_cached, 1, &p, err) != 0) return KIN_FAIL;
     if (!streams(&p, facts->n_device)) return 0; // the closed form is right
     if (kin_timeline_play(facts, plan, &o.best_s, err) != 0) return KIN_FAIL;
     kin_facts *scratch = malloc(sizeof *scratch);

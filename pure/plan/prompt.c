@@ -21,7 +21,7 @@ typedef struct prompt {
 
 static int fill_chunk(const prompt *p, int n_tokens, int n_before, chunk *out, kin_err *err) {
     kin_prediction pass;
-    if (kin_latency_pass(p->facts, p->plan, n_tokens, n_before, false, &pass, err) != 0) return KIN_FAIL;
+    if (kin_latency_pass(p->facts, p->plan, n_tokens, n_before, 0, &pass, err) != 0) return KIN_FAIL;
     *out = (chunk){.n_tokens = n_tokens, .pass_s = pass.tpot_s};
     for (int i = 0; i < p->facts->n_device; i++) {
         const kin_device_prediction *d = &pass.devices[i];
@@ -44,7 +44,7 @@ static int cut(prompt *p, kin_err *err) {
         if (fill_chunk(p, left < size ? left : size, before, &p->chunks[i], err) != 0) return KIN_FAIL;
     }
     const chunk *end = &p->chunks[p->n_chunk - 1];
-    if (kin_latency_pass(p->facts, p->plan, end->n_tokens, n - end->n_tokens, true, &last, err) != 0) return KIN_FAIL;
+    if (kin_latency_pass(p->facts, p->plan, end->n_tokens, n - end->n_tokens, 1, &last, err) != 0) return KIN_FAIL;
     p->output_s = last.tpot_s - end->pass_s;
     return 0;
 }

@@ -38,7 +38,7 @@ void kin_scheduler_fit_gpus(const kin_facts *facts, kin_plan *plan) {
         kin_device_rates rates;
         kin_share *share = &plan->shares[i];
         if (share->n_layer_gpu == 0) continue;
-        kin_device_rates_init(&rates, facts, i, 1, 0, true);
+        kin_device_rates_init(&rates, facts, i, 1, 0, 1);
         int most = kin_device_gpu_layers_max(&rates, share->n_layer_gpu);
         for (share->n_layer_gpu = most; share->n_layer_gpu > 0; share->n_layer_gpu--) {
             kin_load load = kin_load_of(share->n_layer - share->n_layer_gpu, share->n_layer_gpu);
@@ -61,7 +61,7 @@ int kin_scheduler_finish(const kin_facts *facts, kin_device_set usable, const in
         order = cheapest;
     }
     if (!kin_hops_lay(&hops, order, __builtin_popcount(members), plan)) return kin_err_set(err, "plan: too many relays");
-    if (kin_latency_pass(facts, plan, 1, facts->work.n_cached, true, &prediction, err) != 0) return KIN_FAIL;
+    if (kin_latency_pass(facts, plan, 1, facts->work.n_cached, 1, &prediction, err) != 0) return KIN_FAIL;
     plan->tpot_s = prediction.tpot_s;
     return 0;
 }

@@ -117,13 +117,13 @@ static double play_token(const kin_facts *facts, const kin_plan *plan, device *d
 int kin_timeline_play(const kin_facts *facts, const kin_plan *plan, double *tpot_s, kin_err *err) {
     kin_prediction p;
     double now = 0, counted = 0;
-    if (kin_latency_pass(facts, plan, 1, facts->work.n_cached, true, &p, err) != 0) return KIN_FAIL;
+    if (kin_latency_pass(facts, plan, 1, facts->work.n_cached, 1, &p, err) != 0) return KIN_FAIL;
     device *devices = calloc((size_t)facts->n_device, sizeof *devices);
     if (!devices) return kin_err_set(err, "plan: no memory to play it");
     set_layers(devices, facts, plan);
     for (int i = 0; i < facts->n_device; i++) {
         int n_cpu = devices[i].cpu.n;
-        kin_device_rates_init(&devices[i].rates, facts, i, 1, facts->work.n_cached, true);
+        kin_device_rates_init(&devices[i].rates, facts, i, 1, facts->work.n_cached, 1);
         kin_load load = kin_load_of(n_cpu, plan->shares[i].n_layer_gpu);
         kin_play_init(&devices[i].play, devices[i].rates.ring_bytes, facts->devices[i].disk_bytes_s, 0);
         devices[i].output_on_gpu = kin_device_output_on_gpu(&devices[i].rates, &load);

@@ -1,7 +1,7 @@
 // Frames: what a link carries. A header of 16 bytes, then a payload that is one message (pure/proto/message.h).
 //
 //     byte  0  u32  magic "KIN1"
-//           4  u8   version of the protocol, 2
+//           4  u8   version of the protocol, 4
 //           5  u8   type, one of KIN_FRAME_TYPES
 //           6  u16  0
 //           8  u32  epoch of the plan that the frame belongs to, 0: none
@@ -19,7 +19,7 @@
 
 #include "base/err.h"
 
-enum { KIN_FRAME_HEADER = 16, KIN_FRAME_VERSION = 3 };
+enum { KIN_FRAME_HEADER = 16, KIN_FRAME_VERSION = 4 };
 
 // What a link is for; the one who connects says it in OPEN.
 typedef enum kin_proto_role {
