@@ -157,6 +157,7 @@ void kin_neighbours_connect(kin_neighbours *n, kin_side side, const kin_proto_en
     kin_link_options o = kin_link_options_default(n->o.tls);
     hop *h = &n->hops[side];
     kin_err err;
+    if (side == KIN_SIDE_NEXT && h->link) return; // steps may be on their way on it, which a second link's answer would discard
     o.handshake_ms = HANDSHAKE_MS;
     drop_dial(h, NULL);
     if (to->n_addresses == 0) {

@@ -49,8 +49,9 @@ void kin_neighbours_close(kin_neighbours *neighbours, const char *reason); // NU
 // From now on this is the place. Links of another epoch end.
 void kin_neighbours_enter(kin_neighbours *neighbours, const kin_ring_place *place);
 
-// Connects to the neighbour on that side; the answer comes by `told`, perhaps at once. Addresses are tried in turn, one each time
-// this is called. answers: whose id must be in ACCEPT; NULL: the neighbour's, else that of the head, which passes on.
+// Connects to the neighbour on that side; the answer comes by `told`, perhaps at once. Nothing happens where the link to the next
+// member is open: its receiver may have opened it since the last try. Addresses are tried in turn, one each time this is called.
+// answers: whose id must be in ACCEPT; NULL: the neighbour's, else that of the head, which passes on.
 void kin_neighbours_connect(kin_neighbours *neighbours, kin_side side, const kin_proto_endpoint *endpoint,
                             const kin_proto_id *answers);
 void kin_neighbours_end(kin_neighbours *neighbours, kin_side side);

@@ -201,6 +201,29 @@ static void the_sender_keeps_the_link_that_it_has(void **state) {
     close_member(&b);
 }
 
+// A call that failed is repeated after a while, and meanwhile the next member may have opened the link.
+static void a_sender_that_has_a_link_opens_no_other(void **state) {
+    (void)state;
+    member a, b;
+    open_member(&a, 1, false);
+    open_member(&b, 2, false);
+    enter(&a, 2, 9);
+    enter(&b, 9, 1);
+    connects(&b, KIN_SIDE_PREVIOUS, &a, false);
+    assert_true(told(&a, KIN_SIDE_NEXT, 1, NULL));
+    assert_true(told(&b, KIN_SIDE_PREVIOUS, 1, NULL));
+    connects(&a, KIN_SIDE_NEXT, &b, false);
+    for (int i = 0; i < 20; i++) { // time enough for another link, and what is sent when it takes the place of this one is lost
+        sends(&a, FRAME_MAX);
+        gets(&b, FRAME_MAX);
+    }
+    close_member(&a);
+    assert_false(told(&b, KIN_SIDE_PREVIOUS, 2, NULL));
+    assert_int_equal(a.n_told[KIN_SIDE_NEXT], 1);
+    assert_int_equal(b.n_told[KIN_SIDE_PREVIOUS], 2);
+    close_member(&b);
+}
+
 // ---- who it is
 
 static void a_ring_link_of_a_stranger_is_refused(void **state) {
@@ -355,6 +378,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_pass_whoever_opened_the_link),
         cmocka_unit_test(the_sender_keeps_the_link_that_it_has),
+        cmocka_unit_test(a_sender_that_has_a_link_opens_no_other),
         cmocka_unit_test(a_ring_link_of_a_stranger_is_refused),
         cmocka_unit_test(another_device_at_the_next_ones_address_is_not_sent_to),
         cmocka_unit_test(an_address_that_leads_back_to_oneself_is_no_neighbour),
