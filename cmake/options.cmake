@@ -71,6 +71,10 @@ function(kin_program name folder)
     file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.c)
     add_executable(${name} ${sources})
     target_link_libraries(${name} PRIVATE ${ARG_LINK})
+    if(CMAKE_SYSTEM_NAME STREQUAL "Linux")
+        # Threads of musl have 128 KiB of stack unless the program says more; kernels keep tiles of 140 KiB there.
+        target_link_options(${name} PRIVATE -Wl,-z,stack-size=1048576)
+    endif()
 endfunction()
 
 # kin_tests(FOLDER LINK ...): every test_*.c is one program and one CTest; exit 77 means skipped.

@@ -4,6 +4,7 @@
 #include <glob.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -82,11 +83,21 @@ static ggml_backend_buffer_type_t find_repack_buft(ggml_backend_dev_t dev) {
 
 static void describe_variant(kin_devices *ds) {
     size_t n = sizeof ds->cpu_variant;
-    int used = snprintf(ds->cpu_variant, n, "%sggml %s", ds->cpu.kernels ? "panels 1, " : "", ggml_version());
+    int used = snprintf(ds->cpu_variant, n, "ggml %s", ggml_version());
     ggml_backend_get_features_t get = (ggml_backend_get_features_t)device_proc(ds->cpu.dev, "ggml_backend_get_features");
     for (struct ggml_backend_feature *f = get ? get(ggml_backend_dev_backend_reg(ds->cpu.dev)) : NULL; f && f->name; f++) {
         if (used > 0 && (size_t)used < n) used += snprintf(ds->cpu_variant + used, n - (size_t)used, " %s=%s", f->name, f->value);
     }
+}
+
+// Portable C is for comparison, by name: a CPU without a vector unit that kin knows computes by ggml's kernels, four times as
+// fast.
+static int choose_kernels(kin_device *cpu, kin_err *err) {
+    const char *named = getenv("KIN_CPU");
+    const kin_kernels *k = kin_kernels_choose(err);
+    if (!k) return KIN_FAIL;
+    cpu->kernels = (named && named[0]) || strcmp(k->name, "scalar") != 0 ? k : NULL;
+    return 0;
 }
 
 static int open_cpu(kin_devices *ds, const kin_device_options *o, kin_err *err) {
@@ -101,7 +112,7 @@ static int open_cpu(kin_devices *ds, const kin_device_options *o, kin_err *err) 
         (ggml_backend_set_abort_callback_t)device_proc(dev, "ggml_backend_set_abort_callback");
     if (set_abort && o->stop) set_abort(ds->cpu.backend, stop_requested, o->stop);
     if (o->repack) ds->cpu.repack_buft = find_repack_buft(dev);
-    if (o->repack && !o->ggml_kernels && !(ds->cpu.kernels = kin_kernels_choose(err))) return KIN_FAIL;
+    if (o->repack && !o->ggml_kernels && choose_kernels(&ds->cpu, err) != 0) return KIN_FAIL;
     describe_variant(ds);
     return 0;
 }

@@ -183,7 +183,7 @@ static int place_token(kin_kv *kv, int32_t seq, int32_t pos, int64_t *cell, kin_
 static int check_before(const kin_kv *kv, const kin_batch *batch, int i, kin_err *err) {
     int32_t seq = seq_of(batch, i), pos = batch->pos[i];
     if (i > 0 && seq_of(batch, i - 1) == seq && batch->pos[i - 1] == pos - 1) return 0;
-    if (has_all_before(kv, seq, pos)) return 0;
+    if (pos >= 0 && has_all_before(kv, seq, pos)) return 0;
     return kin_err_set(err, "tokens before position %d of sequence %d are not in the KV cache", (int)pos, (int)seq);
 }
 

@@ -73,7 +73,7 @@ static double tile_bytes(const kin_model *m) {
 // Units of the layers and tiles of the output; the block that needs the largest ring.
 static void set_units(kin_model_facts *f, const kin_model *m) {
     double sum = 0, n = 0;
-    f->output_blocks = (double)((m->output->ne[1] + kin_weights_tile_rows(m) - 1) / kin_weights_tile_rows(m));
+    f->output_blocks = kin_weights_count_tiles(m);
     f->layer_blocks = kin_weights_n_blocks(&m->hp);
     f->block_bytes = tile_bytes(m);
     for (int il = 0; il < m->hp.n_layer; il++) {

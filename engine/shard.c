@@ -246,6 +246,7 @@ static int open_stage(kin_shard *s, layers_stage *ls, bool on_gpu, kin_err *err)
         .rope_factors = kin_weights_rope_factors(s->weights, device),
         .flash = s->flash,
         .kernels = device->kernels,
+        .n_threads = s->devices.n_threads,
     };
     *ls = (layers_stage){.shard = s, .on_gpu = on_gpu};
     int most = 0;
@@ -256,7 +257,10 @@ static int open_stage(kin_shard *s, layers_stage *ls, bool on_gpu, kin_err *err)
     for (int i = 0; i < s->o.windows.n; i++) {
         kin_stage_shape largest = {
             .variant = i, .n_tokens = s->o.n_batch, .n_kv = kin_kv_n_cells(s->o.n_ctx), .n_out = s->o.n_batch};
-        if (n_layers_on(ls, i) > 0 && kin_stage_reserve(ls->stage, largest, err) != 0) return KIN_FAIL;
+        if (n_layers_on(ls, i) == 0) continue;
+        if (kin_stage_reserve(ls->stage, largest, err) != 0) return KIN_FAIL;
+        largest.n_tokens = largest.n_out = 1; // a single token's attention may be split, which takes scratch
+        if (kin_stage_reserve(ls->stage, largest, err) != 0) return KIN_FAIL;
     }
     return 0;
 }
@@ -553,7 +557,9 @@ int kin_shard_run(kin_shard *s, int number, int i_window, const float *x, float 
     fill_rows(s, st, plain, gpu || !plain, &in);
     kin_stage_shape shape = {
         .variant = i_window, .n_tokens = batch->n_tokens, .n_kv = st->n_kv, .n_out = gpu ? batch->n_tokens : n_out};
-    if (cpu && run_cpu(s, i_window, shape, s->output && !batch->no_output, &in, y, err) != 0) return KIN_FAIL;
+    kin_stage_shape cpu_shape = shape;
+    if (plain) cpu_shape.n_kv = (st->n_kv + KIN_SPAN_CELLS - 1) / KIN_SPAN_CELLS * KIN_SPAN_CELLS; // only scratch depends on it
+    if (cpu && run_cpu(s, i_window, cpu_shape, s->output && !batch->no_output, &in, y, err) != 0) return KIN_FAIL;
     if (!gpu) return 0;
     if (kin_weights_land_gpu(s->weights, kin_window_gpu_begin(window), window->layer_end, err) != 0) return KIN_FAIL;
     if (cpu) in.x = y;

@@ -65,7 +65,8 @@ struct ggml_tensor *kin_weights_rope_factors(const kin_weights *weights, const k
 // have all of it in memory.
 struct ggml_tensor *kin_weights_output_norm(const kin_weights *weights);
 int kin_weights_n_tiles(const kin_weights *weights);
-int64_t kin_weights_tile_rows(const kin_model *model); // of every tile but the last, which has the rest
+int64_t kin_weights_tile_rows(const kin_model *model); // of every tile but the last ones, which have the rest
+int kin_weights_count_tiles(const kin_model *model);
 struct ggml_tensor *kin_weights_tile(const kin_weights *weights, int i_tile);
 
 // A block is what is computed at once while weights stream: a part of a CPU layer (attention; then the feed-forward block, in two

@@ -111,7 +111,6 @@ static inline uint64_t kin_weights_align_up(uint64_t n, uint64_t to) {
 
 // ---- weights_units.c
 
-int kin_weights_count_tiles(const kin_model *model);
 void kin_weights_add_layer_unit(kin_weights_unit *u, const kin_model *m, int il, kin_unit kind, struct ggml_tensor **slots,
                                 const kin_device *cpu);
 void kin_weights_add_tile_unit(kin_weights_unit *u, const kin_model *m, int i_tile, struct ggml_tensor **slot,

@@ -58,6 +58,7 @@ static int open_cache(kin_weights *w, kin_err *err) {
     const kin_device *cpu = &w->devices->cpu;
     size_t n_layer_units = (size_t)m->hp.n_layer * KIN_UNIT_COUNT, n = n_layer_units + (size_t)kin_weights_count_tiles(m);
     uint64_t *bytes = calloc(n, sizeof *bytes), total = 0;
+    uint64_t variant = kin_hash64(w->devices->cpu_variant, strlen(w->devices->cpu_variant), KIN_PANEL_FORMAT);
     if (!bytes) return kin_err_set(err, "out of memory");
     for (size_t i = 0; i < n; i++) {
         kin_weights_unit u = {0};
@@ -66,9 +67,10 @@ static int open_cache(kin_weights *w, kin_err *err) {
         else
             kin_weights_add_tile_unit(&u, m, (int)(i - n_layer_units), NULL, cpu);
         bytes[i] = u.pack ? u.packed_bytes : 0;
+        for (int k = 0; k < u.n_pieces; k++) variant = kin_hash64(&u.pieces[k].layout, sizeof u.pieces[k].layout, variant);
         total += bytes[i];
     }
-    kin_packed_key key = {.variant = kin_hash64(w->devices->cpu_variant, strlen(w->devices->cpu_variant), 0)};
+    kin_packed_key key = {.variant = variant};
     key.model = w->o.identity;
     w->source_stamp = key.model ? 0 : source_stamp(m);
     int rc = key.model ? 0 : model_identity(m, &key.model, err); // a file that is here in parts has no samples everywhere
@@ -328,8 +330,29 @@ static void count_units(kin_weights *w) {
     }
 }
 
+static bool is_lost(const kin_weights_unit *u) {
+    return u->pack && !atomic_load(&u->in_file);
+}
+
+static bool was_unpacked(const kin_weights_unit *u) {
+    for (int i = 0; i < u->n_pieces && !u->pack; i++) {
+        if (u->pieces[i].layout != KIN_LAYOUT_PLAIN) return true;
+    }
+    return false;
+}
+
+// A layer's experts are computed by kin's kernels or by ggml's: where one of its units is lost, all are used as in the file.
+static bool has_lost_sibling(const kin_weights *w, const kin_weights_unit *u) {
+    const kin_weights_unit *first = &w->units[w->layer_units[u->i_packed / KIN_UNIT_COUNT]];
+    for (int i = 0; i < KIN_UNIT_COUNT; i++) {
+        if (first[i].experts && (is_lost(&first[i]) || was_unpacked(&first[i]))) return true;
+    }
+    return false;
+}
+
 int kin_weights_unpack_if_lost(kin_weights *w, kin_weights_unit *u, kin_err *err) {
-    return w->must_stream && u->pack && !atomic_load(&u->in_file) ? unpack(w, u, err) : 0;
+    if (!w->must_stream || !u->pack) return 0;
+    return is_lost(u) || (u->experts && has_lost_sibling(w, u)) ? unpack(w, u, err) : 0;
 }
 
 int kin_weights_settle_cpu(kin_weights *w, kin_err *err) {

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "engine/weights_impl.h"
+#include "model/kernel_ops.h"
 
 enum {
     TILE_MOST = 16 << 20, // bytes of a tile of the output matrix
@@ -9,9 +10,12 @@ enum {
     TILE_ROWS_STEP = 64, // a multiple of every packed layout's row group
 };
 
-static void add_piece(kin_weights_unit *u, kin_weights_piece p, const kin_device *cpu) {
+// by_kernels: kin's kernels may have it, where there are such.
+static void add_piece(kin_weights_unit *u, kin_weights_piece p, const kin_device *cpu, bool by_kernels) {
     kin_assert(u->n_pieces < KIN_WEIGHTS_PIECES);
-    p.layout = kin_device_layout(cpu, p.type, p.ne);
+    kin_device device = *cpu;
+    if (!by_kernels) device.kernels = NULL;
+    p.layout = kin_device_layout(&device, p.type, p.ne);
     p.offset = kin_weights_align_up(u->packed_bytes, KIN_WEIGHTS_ALIGN);
     u->packed_bytes = p.offset + p.bytes;
     u->bytes += p.bytes;
@@ -21,21 +25,36 @@ static void add_piece(kin_weights_unit *u, kin_weights_piece p, const kin_device
 }
 
 static void add_tensor(kin_weights_unit *u, const kin_gguf_tensor *t, struct ggml_tensor **slot, const kin_device *cpu,
-                       bool experts) {
+                       bool experts, bool by_kernels) {
     if (!t) return;
     kin_weights_piece p = {
         .data = t->data, .i_file = t->i_file, .file_offset = t->offset, .bytes = t->n_bytes, .type = t->type, .slot = slot};
     memcpy(p.ne, t->ne, sizeof p.ne);
     p.experts = experts;
-    add_piece(u, p, cpu);
+    add_piece(u, p, cpu, by_kernels);
+}
+
+static kin_matrix matrix_of(const kin_gguf_tensor *t) {
+    return (kin_matrix){.type = t->type, .columns = t->ne[0], .rows = t->ne[1]};
+}
+
+// A layer's experts have kernels for all of their matrices, or go by ggml as a whole (model/blocks.c).
+static bool experts_by_kernels(const kin_gguf_tensor *const *w) {
+    if (!w[KIN_W_FFN_GATE_EXPS] || !w[KIN_W_FFN_UP_EXPS] || !w[KIN_W_FFN_DOWN_EXPS]) return false;
+    kin_matrix gate = matrix_of(w[KIN_W_FFN_GATE_EXPS]), up = matrix_of(w[KIN_W_FFN_UP_EXPS]);
+    kin_matrix down = matrix_of(w[KIN_W_FFN_DOWN_EXPS]);
+    return kin_ops_take_experts(&gate, &up, &down);
 }
 
 void kin_weights_add_layer_unit(kin_weights_unit *u, const kin_model *m, int il, kin_unit kind, struct ggml_tensor **slots,
                                 const kin_device *cpu) {
     u->i_packed = (size_t)il * KIN_UNIT_COUNT + (size_t)kind;
+    const kin_gguf_tensor *const *weights = m->layers[il].w;
+    bool experts = experts_by_kernels(weights);
     for (int id = 0; id < KIN_W_COUNT; id++) {
+        bool is_experts = kin_weight_is_experts(id);
         if (kin_weight_unit(id) == kind)
-            add_tensor(u, m->layers[il].w[id], slots ? &slots[id] : NULL, cpu, kin_weight_is_experts(id));
+            add_tensor(u, weights[id], slots ? &slots[id] : NULL, cpu, is_experts, experts || !is_experts);
     }
 }
 
@@ -53,14 +72,25 @@ int64_t kin_weights_tile_rows(const kin_model *m) {
     return rows < TILE_ROWS_STEP ? TILE_ROWS_STEP : rows;
 }
 
+// Rows that are whole panels; those beyond them are a tile of their own, which has no kernel.
+static int64_t panel_rows(const kin_model *m) {
+    return m->output->ne[1] / KIN_PANEL_ROWS * KIN_PANEL_ROWS;
+}
+
+static int64_t count_panel_tiles(const kin_model *m) {
+    return (panel_rows(m) + kin_weights_tile_rows(m) - 1) / kin_weights_tile_rows(m);
+}
+
 int kin_weights_count_tiles(const kin_model *m) {
-    return (int)((m->output->ne[1] + kin_weights_tile_rows(m) - 1) / kin_weights_tile_rows(m));
+    return (int)count_panel_tiles(m) + (panel_rows(m) < m->output->ne[1]);
 }
 
 void kin_weights_add_tile_unit(kin_weights_unit *u, const kin_model *m, int i_tile, struct ggml_tensor **slot,
                                const kin_device *cpu) {
     const kin_gguf_tensor *t = m->output;
-    int64_t rows = kin_weights_tile_rows(m), begin = i_tile * rows, left = t->ne[1] - begin;
+    bool is_rest = i_tile == count_panel_tiles(m);
+    int64_t rows = kin_weights_tile_rows(m), begin = is_rest ? panel_rows(m) : i_tile * rows;
+    int64_t left = (is_rest ? t->ne[1] : panel_rows(m)) - begin;
     uint64_t row_bytes = t->n_bytes / (uint64_t)t->ne[1], at = (uint64_t)begin * row_bytes;
     if (left < rows) rows = left;
     u->i_packed = (size_t)m->hp.n_layer * KIN_UNIT_COUNT + (size_t)i_tile;
@@ -72,7 +102,7 @@ void kin_weights_add_tile_unit(kin_weights_unit *u, const kin_model *m, int i_ti
                                   .type = t->type,
                                   .ne = {t->ne[0], rows, 1},
                                   .slot = slot},
-              cpu);
+              cpu, true);
 }
 
 static kin_weights_unit *new_unit(kin_weights *w, const kin_device *device, int i_block) {
@@ -122,10 +152,11 @@ void kin_weights_collect_units(kin_weights *w) {
     const kin_device *output_device = o->output_on_gpu ? gpu : cpu;
     for (int i = 0; i < w->n_tiles; i++)
         kin_weights_add_tile_unit(new_unit(w, output_device, i_block++), m, i, &w->tiles[i], cpu);
-    if (o->output) add_tensor(new_unit(w, output_device, KIN_WEIGHTS_NO_BLOCK), m->output_norm, &w->output_norm, cpu, false);
-    add_tensor(new_unit(w, cpu, KIN_WEIGHTS_NO_BLOCK), m->rope_factors, &w->rope_factors[0], cpu, false);
+    if (o->output)
+        add_tensor(new_unit(w, output_device, KIN_WEIGHTS_NO_BLOCK), m->output_norm, &w->output_norm, cpu, false, true);
+    add_tensor(new_unit(w, cpu, KIN_WEIGHTS_NO_BLOCK), m->rope_factors, &w->rope_factors[0], cpu, false, true);
     if (kin_windows_n_gpu_layers(&o->windows))
-        add_tensor(new_unit(w, gpu, KIN_WEIGHTS_NO_BLOCK), m->rope_factors, &w->rope_factors[1], cpu, false);
+        add_tensor(new_unit(w, gpu, KIN_WEIGHTS_NO_BLOCK), m->rope_factors, &w->rope_factors[1], cpu, false, true);
     for (size_t i = 0; i < w->n_units; i++) {
         if (w->units[i].device->is_gpu) w->units[i].pack = false;
     }

@@ -27,6 +27,10 @@ static int64_t spans_of(int64_t n_cells) {
     return (n_cells + KIN_SPAN_CELLS - 1) / KIN_SPAN_CELLS;
 }
 
+bool kin_attention_may_split(int n_head_kv, int n_threads) {
+    return n_threads > 1 && n_head_kv < n_threads * TASKS_PER_THREAD;
+}
+
 size_t kin_attention_partial_bytes(const kin_kv_layout *kv, int n_head, int64_t n_rows, int64_t n_cells) {
     return (size_t)(n_rows * n_head * spans_of(n_cells) * kin_attention_partial_floats(kv)) * sizeof(float);
 }

@@ -14,7 +14,8 @@
 #include "base/err.h"
 
 enum {
-    KIN_PANEL_ROWS = 16, // rows of a packed matrix that are interleaved
+    KIN_PANEL_FORMAT = 2, // of packed bytes: another one makes kept ones useless
+    KIN_PANEL_ROWS = 16,  // rows of a packed matrix that are interleaved
     KIN_ACT_COLUMNS = 256,
     KIN_ROUTE_EXPERTS = 4096,
 };
@@ -120,6 +121,9 @@ typedef struct kin_attention {
 // Returns the number of tasks for attend(). Tasks differ in length: take a few at a time. If n_spans is above 1 then merge() must
 // follow, when all tasks are done.
 int64_t kin_attention_plan(kin_attention *a, int n_threads);
+
+// Whether it splits anything with so many threads, at least for a single row.
+bool kin_attention_may_split(int n_head_kv, int n_threads);
 
 // Bytes of `partial` with which n_rows rows can be split that see n_cells cells at most.
 size_t kin_attention_partial_bytes(const kin_kv_layout *kv, int n_head, int64_t n_rows, int64_t n_cells);

@@ -41,6 +41,10 @@ static double small_cosine(double x) {
 
 // Error below 1e-9 for angles up to 2^22: positions are whole numbers and the fastest pair turns by 1 for each.
 static void sine_cosine(double x, double *sine, double *cosine) {
+    if (!(fabs(x) < 0x1p52)) { // of factors that are no numbers
+        *sine = *cosine = NAN;
+        return;
+    }
     double quarter = floor(x / (TAU / 4) + 0.5);
     double r = x - quarter * 0x1.921fb544p0 - quarter * 0x1.0b4611a626331p-34; // pi / 2 in two parts
     double s = small_sine(r), c = small_cosine(r);

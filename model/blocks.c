@@ -6,7 +6,9 @@
 #include "model/kernel_ops.h"
 
 struct ggml_tensor *kin_block_output(kin_graph *g, struct ggml_tensor *matrix, struct ggml_tensor *x) {
-    return g->kernels && kin_ops_multiply(matrix) ? kin_op_linear(g, x, &matrix, NULL, 1, NULL) : ggml_mul_mat(g->ctx, matrix, x);
+    if (g->kernels && kin_ops_multiply(matrix)) return kin_op_linear(g, x, &matrix, NULL, 1, NULL);
+    kin_assert(!kin_ops_is_packed(matrix));
+    return ggml_mul_mat(g->ctx, matrix, x);
 }
 
 struct ggml_tensor *kin_block_norm(kin_graph *g, struct ggml_tensor *x, struct ggml_tensor *weight) {
@@ -17,6 +19,7 @@ struct ggml_tensor *kin_block_norm(kin_graph *g, struct ggml_tensor *x, struct g
 // Weights that are not quantized are there for their exactness: some GPUs would add their products up in half precision.
 static struct ggml_tensor *linear(kin_graph *g, struct ggml_tensor *weight, struct ggml_tensor *bias, struct ggml_tensor *x) {
     if (g->kernels && kin_ops_multiply(weight)) return kin_op_linear(g, x, &weight, bias ? &bias : NULL, 1, NULL);
+    kin_assert(!kin_ops_is_packed(weight));
     struct ggml_tensor *y = ggml_mul_mat(g->ctx, weight, x); // [n_out, n]
     if (!ggml_is_quantized(weight->type)) ggml_prec_set_acc(y, GGML_PREC_F32);
     return bias ? ggml_add(g->ctx, y, bias) : y;
@@ -97,7 +100,7 @@ static struct ggml_tensor *attention_by_kernels(kin_graph *g, int il, struct ggm
     struct ggml_tensor *y;
     kin_graph_rows *rows = &g->all;
 
-    if (g->out_rows && il == hp->n_layer - 1) {         // after the last layer nobody reads the other tokens
+    if (g->out_rows && il == hp->n_layer - 1) {         // after the last layer no one needs the other tokens
         y = linear_stack(g, qkv + 1, bias + 1, 2, cur); // [2 n_embd_kv, n_tokens]
         ggml_build_forward_expand(g->gf, kin_op_heads(g, il, y, 0, hp->n_head_kv, rows));
         rows = &g->out;
@@ -201,6 +204,7 @@ struct ggml_tensor *kin_block_ffn_experts(kin_graph *g, int il, struct ggml_tens
     struct ggml_tensor *chosen;
     struct ggml_tensor *weights = route(g, w[KIN_W_FFN_ROUTER], cur, &chosen); // [1, n_used, n]
 
+    for (int id = KIN_W_FFN_GATE_EXPS; id <= KIN_W_FFN_DOWN_EXPS; id++) kin_assert(!kin_ops_is_packed(w[id]));
     cur = ggml_reshape_3d(ctx, cur, hp->n_embd, 1, n);                                    // [n_embd, 1, n]
     struct ggml_tensor *gate = ggml_mul_mat_id(ctx, w[KIN_W_FFN_GATE_EXPS], cur, chosen); // [n_ff_exp, n_used, n]
     struct ggml_tensor *up = ggml_mul_mat_id(ctx, w[KIN_W_FFN_UP_EXPS], cur, chosen);     // [n_ff_exp, n_used, n]

@@ -61,6 +61,7 @@ typedef struct kin_graph {
 
     // With kin's kernels:
     const kin_kernels *kernels; // NULL: ggml's
+    int n_threads;              // that will compute the graph
     struct kin_op *ops;         // [max_ops], of the graph's nodes
     int n_ops, max_ops;
     struct ggml_tensor *partial;                  // scratch of attention, NULL: not made yet

@@ -5,7 +5,7 @@
 #include "model/kernel_ops_impl.h"
 
 enum {
-    SPLIT_ROWS = 16, // batches of so many rows may need their contexts split between threads
+    SPLIT_ROWS = 4, // batches of so many rows may need their contexts split between threads
     ROWS_A_CHUNK = 4,
 };
 
@@ -153,6 +153,7 @@ static void run_merge(struct ggml_tensor *out, int i_thread, int n_threads, void
 
 static struct ggml_tensor *partial_of(kin_graph *g, const kin_graph_layer *layer, int n_rows) {
     if (g->partial || n_rows > SPLIT_ROWS || g->n_kv <= KIN_SPAN_CELLS) return g->partial;
+    if (!kin_attention_may_split(g->hp->n_head_kv, g->n_threads)) return NULL;
     const kin_kv_layout kv = layout_of(g->hp, layer->k);
     size_t bytes = kin_attention_partial_bytes(&kv, g->hp->n_head, n_rows, g->n_kv);
     g->partial = ggml_new_tensor_1d(g->ctx, GGML_TYPE_I8, (int64_t)bytes);

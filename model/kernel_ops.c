@@ -45,14 +45,25 @@ void kin_ops_mark_packed(struct ggml_tensor *w) {
     w->extra = &packed_mark;
 }
 
+bool kin_ops_is_packed(const struct ggml_tensor *w) {
+    return w->extra == &packed_mark;
+}
+
 bool kin_ops_multiply(const struct ggml_tensor *w) {
-    bool is_packed = w->extra == &packed_mark;
-    return kin_kernel_has((int)w->type, w->ne[0], w->ne[1]) && kin_kernel_packs((int)w->type) == is_packed;
+    return kin_kernel_has((int)w->type, w->ne[0], w->ne[1]) && kin_kernel_packs((int)w->type) == kin_ops_is_packed(w);
 }
 
 bool kin_ops_gate(const struct ggml_tensor *gate, const struct ggml_tensor *up) {
     return kin_ops_multiply(gate) && kin_ops_multiply(up) && gate->ne[1] % KIN_PANEL_ROWS == 0 &&
            kin_kernel_act_kind((int)gate->type) == kin_kernel_act_kind((int)up->type);
+}
+
+bool kin_ops_take_experts(const kin_matrix *gate, const kin_matrix *up, const kin_matrix *down) {
+    const kin_matrix *const all[] = {gate, up, down};
+    for (int i = 0; i < 3; i++) {
+        if (!kin_kernel_has(all[i]->type, all[i]->columns, all[i]->rows)) return false;
+    }
+    return gate->rows % KIN_PANEL_ROWS == 0 && kin_kernel_act_kind(gate->type) == kin_kernel_act_kind(up->type);
 }
 
 // ---- norms

@@ -1,7 +1,7 @@
 // kin's kernels as nodes of a ggml graph: they run in ggml's thread pool, between ggml's own operators.
 //
-// A node's work is cut into chunks that the pool's threads take one after the other, so a slow core holds nobody up. Which thread
-// computes what never changes a bit.
+// A node's work is cut into chunks that the pool's threads take one after the other, so a slow core keeps no other one waiting.
+// Which thread computes what never changes a bit.
 //
 // Activations are rounded once for all matrices that read them: see kin_op_linear.
 // Thread: the one that builds the graph. What the nodes need beside their tensors lies in the graph's kin_ops.
@@ -12,18 +12,21 @@
 // Whether kin's kernels compute models of this shape: heads and widths in whole vectors.
 bool kin_ops_fit(const kin_hparams *hp, int kv_type);
 
-// Bytes of a node's kin_op, and their most in a layer's graph.
+// Bytes of a node's kin_op.
 size_t kin_op_bytes(void);
-enum { KIN_OPS_PER_LAYER = 24 };
 
-// Says of a weight's tensor that its data are panels (kin_kernel_pack).
+// Says of a weight's tensor that its data are panels (kin_kernel_pack): ggml's operators must not read them.
 void kin_ops_mark_packed(struct ggml_tensor *weight);
+bool kin_ops_is_packed(const struct ggml_tensor *weight);
 
 // Whether kin's kernels multiply with this weight (a matrix, or those of all experts); else ggml does.
 bool kin_ops_multiply(const struct ggml_tensor *weight);
 
 // Whether kin_op_gated takes such weights.
 bool kin_ops_gate(const struct ggml_tensor *gate, const struct ggml_tensor *up);
+
+// Whether kin_op_experts takes weights of such types and shapes (no data are looked at). All three, or ggml has them all.
+bool kin_ops_take_experts(const kin_matrix *gate, const kin_matrix *up, const kin_matrix *down);
 
 // x // [n, n_rows] -> the same shape
 struct ggml_tensor *kin_op_norm(kin_graph *g, struct ggml_tensor *x, struct ggml_tensor *weight);

@@ -15,7 +15,6 @@ enum {
 struct kin_op {
     const kin_kernels *kernels;
     const kin_hparams *hp;
-    atomic_int next, done; // of a run's chunks: the next to take; threads that found none left
     int n_weights;
     kin_act_kind kind[KIN_OP_MATRICES];
     bool has_bias[KIN_OP_MATRICES];
@@ -23,6 +22,9 @@ struct kin_op {
     const kin_graph_rows *rows;
     int n_q, n_kv; // heads
     bool has_q_norm, has_k_norm, has_factors, has_partial;
+
+    char apart[64];        // what follows is written all the time: it shares no cache line with what is read
+    atomic_int next, done; // of a run's chunks: the next to take; threads that found none left
 };
 
 // A node's own parameters, zero but for kernels and hp.

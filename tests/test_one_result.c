@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "kernels/kernels.h"
+#include "testkit/logits.h"
 #include "testkit/model_gen.h"
 #include "testkit/runner.h"
 
@@ -24,9 +25,9 @@ typedef struct family {
     const char *arch, *mix;
 } family;
 
-// All types with kernels, dense layers and experts, both ways of rotating, norms of heads.
-static const family families[] = {
-    {"llama", "q4_k_m"}, {"qwen3", "q8_0"}, {"qwen2", "q4_0"}, {"qwen3moe", "q4_k_m"}, {"llama", "f16"}};
+// Dense layers and experts, both ways of rotating, norms and biases of heads.
+static const family families[] = {{"llama", "q4_k_m"},    {"qwen3", "q8_0"}, {"qwen2", "q4_0"},
+                                  {"qwen3moe", "q4_k_m"}, {"llama", "f16"},  {"llama", "q5_k"}};
 enum { N_FAMILIES = sizeof families / sizeof *families };
 
 static char paths[N_FAMILIES][64];
@@ -150,6 +151,54 @@ static void other_sequences_change_no_bit(void **state) {
     assert_memory_equal(got, expected, sizeof got);
 }
 
+// A layer whose experts have kernels only in part goes by ggml as a whole.
+static void experts_with_kernels_in_part_are_computed_right(void **state) {
+    (void)state;
+    char path[] = "/tmp/kin-test-one-XXXXXX";
+    kin_model_spec spec = kin_model_spec_defaults();
+    kin_err err;
+    spec.arch = "qwen3moe";
+    spec.mix = "q4_k"; // with 96 columns, which no Q4_K has, down becomes another type
+    spec.n_layer = 2;
+    spec.n_embd = 256;
+    spec.n_ff_exp = 96;
+    spec.n_vocab = N_VOCAB;
+    spec.n_expert = 4;
+    spec.n_expert_used = 2;
+    close(mkstemp(path));
+    if (kin_model_gen(&spec, path, &err) != 0) fail_msg("%s", err.text);
+    kin_runner_options o = usual();
+    run(path, &o, 64, got);
+    o.device.ggml_kernels = true;
+    kin_runner r;
+    if (kin_runner_open(&r, path, &o, &err) != 0) fail_msg("%s", err.text);
+    eval(r.head, 0, 64, expected);
+    kin_runner_close(&r);
+    unlink(path);
+    for (int i = 0; i < N_LAST; i++) assert_true(kin_logits_error(got + i * N_VOCAB, expected + i * N_VOCAB, N_VOCAB) < 0.05);
+}
+
+// The same file of packed weights is not taken for another layout.
+static void a_cache_of_other_kernels_is_not_used(void **state) {
+    (void)state;
+    char dir[] = "/var/tmp/kin-test-one-XXXXXX", command[64];
+    assert_non_null(mkdtemp(dir));
+    kin_runner_options o = usual();
+    o.cache_dir = dir;
+    run(paths[0], &o, 64, expected);
+    for (int i = 0; i < 2; i++) {
+        kin_runner r;
+        kin_err err;
+        o.flash = i == 1;
+        if (kin_runner_open(&r, paths[0], &o, &err) != 0) fail_msg("%s", err.text);
+        eval(r.head, 0, 64, got);
+        kin_runner_close(&r);
+        assert_true(kin_logits_error(got, expected, N_VOCAB) < 0.05);
+    }
+    snprintf(command, sizeof command, "rm -rf %s", dir);
+    assert_int_equal(system(command), 0);
+}
+
 static void an_unknown_vector_unit_is_refused_with_those_that_run(void **state) {
     (void)state;
     kin_runner_options o = usual();
@@ -168,6 +217,8 @@ int main(void) {
         cmocka_unit_test(every_number_of_threads_gives_the_same_bits),
         cmocka_unit_test(every_vector_unit_gives_the_same_bits),
         cmocka_unit_test(other_sequences_change_no_bit),
+        cmocka_unit_test(experts_with_kernels_in_part_are_computed_right),
+        cmocka_unit_test(a_cache_of_other_kernels_is_not_used),
         cmocka_unit_test(an_unknown_vector_unit_is_refused_with_those_that_run),
     };
     return cmocka_run_group_tests(tests, make_models, remove_models);
