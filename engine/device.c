@@ -112,7 +112,8 @@ static int open_cpu(kin_devices *ds, const kin_device_options *o, kin_err *err) 
         (ggml_backend_set_abort_callback_t)device_proc(dev, "ggml_backend_set_abort_callback");
     if (set_abort && o->stop) set_abort(ds->cpu.backend, stop_requested, o->stop);
     if (o->repack) ds->cpu.repack_buft = find_repack_buft(dev);
-    if (o->repack && !o->ggml_kernels && choose_kernels(&ds->cpu, err) != 0) return KIN_FAIL;
+    if (!o->ggml_kernels && choose_kernels(&ds->cpu, err) != 0) return KIN_FAIL;
+    ds->cpu.packs = o->repack;
     describe_variant(ds);
     return 0;
 }
@@ -173,6 +174,6 @@ static bool can_repack(const kin_device *cpu, int type, const int64_t ne[3]) {
 
 kin_layout kin_device_layout(const kin_device *cpu, int type, const int64_t ne[3]) {
     if (cpu->kernels && ne[1] > 1 && kin_kernel_has(type, ne[0], ne[1]))
-        return kin_kernel_packs(type) ? KIN_LAYOUT_PANELS : KIN_LAYOUT_PLAIN;
+        return kin_kernel_packs(type) && cpu->packs ? KIN_LAYOUT_PANELS : KIN_LAYOUT_PLAIN;
     return can_repack(cpu, type, ne) ? KIN_LAYOUT_REPACK : KIN_LAYOUT_PLAIN;
 }

@@ -16,7 +16,7 @@ typedef struct kin_device_options {
     bool gpu;          // open the first GPU; an error if there is none, unless:
     bool gpu_if_any;   // open it if there is one
     bool repack;       // give CPU weights the layout that this CPU multiplies fastest
-    bool ggml_kernels; // compute with ggml's kernels alone, for comparison. kin's need `repack`
+    bool ggml_kernels; // compute with ggml's kernels alone, for comparison
     atomic_bool *stop; // NULL, or: once true, a running computation ends early with an error
 } kin_device_options;
 
@@ -28,6 +28,7 @@ typedef struct kin_device {
     ggml_backend_buffer_type_t buft;        // where weights, caches and activations of this device live
     ggml_backend_buffer_type_t repack_buft; // ggml's faster layout for the CPU's weights; NULL if off or unknown
     const kin_kernels *kernels;             // kin's own kernels for the CPU; NULL: not used
+    bool packs;                             // weights are packed for them
     bool is_gpu;
     char name[64]; // "CPU", "Vulkan0"
 } kin_device;

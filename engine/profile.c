@@ -253,5 +253,5 @@ void kin_profile_fingerprint(const kin_devices *devices, char *buf, size_t n) {
     const char *kernels = devices->cpu.kernels ? devices->cpu.kernels->name : "ggml";
     snprintf(buf, n, "profile %d, kin %s, %s, kernels %s, %d threads, quota %.2f, GPU %s, %s%s", FORMAT, KIN_VERSION,
              ggml_backend_dev_description(devices->cpu.dev), kernels, devices->n_threads, quota.cores, gpu, devices->cpu_variant,
-             devices->cpu.repack_buft ? "" : ", not packed");
+             devices->cpu.packs ? "" : ", not packed");
 }

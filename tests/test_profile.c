@@ -208,7 +208,7 @@ static void another_setting_has_another_fingerprint(void **state) {
     (void)state;
     char a[1024], b[1024], c[1024], again[1024];
     kin_devices one = devices_of(1, true, NULL), two = devices_of(2, true, NULL), plain = devices_of(1, false, NULL);
-    assert_true(one.cpu.kernels && !plain.cpu.kernels);
+    assert_true(one.cpu.kernels && one.cpu.packs && !plain.cpu.packs);
     kin_profile_fingerprint(&one, a, sizeof a);
     kin_profile_fingerprint(&one, again, sizeof again);
     kin_profile_fingerprint(&two, b, sizeof b);

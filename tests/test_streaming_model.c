@@ -1,7 +1,7 @@
 // A model larger than the memory that it may take computes what it computes with all the memory: the same bits.
 //
-// Packed and plain weights are multiplied by different kernels, which round activations to 8 bits in different ways. So there
-// are two results of every model: with packed weights (unlimited memory, or any memory and a cache) and with plain ones (no
+// Packed weights are multiplied by kin's kernels, plain ones by ggml's, which round activations to 8 bits in different ways. So
+// there are two results of every model: with packed weights (unlimited memory, or any memory and a cache) and with plain ones (no
 // packing, or streaming without a cache). Each must be the same bits wherever the weights came from. Where a cache is only
 // partly usable the units are a mixture of both; then the logits must be near.
 #include <setjmp.h>
