@@ -101,6 +101,7 @@ typedef struct desk {
     kin_seat *seat;
     kin_vitals *vitals;
     uint64_t n_steps;
+    int n_tokens;
 } desk;
 
 static void open_desk(desk *d) {
@@ -126,11 +127,12 @@ static void close_desk(desk *d) {
     kin_parcels_close(d->pool);
 }
 
-static void give_round(desk *d, uint64_t step, int round, int n_tokens) {
+// n_tokens from position `first` on.
+static void give_round(desk *d, uint64_t step, int round, int first, int n_tokens) {
     static const float x[N_BATCH * N_EMBD];
     int32_t pos[N_BATCH];
     kin_err err;
-    for (int i = 0; i < N_BATCH; i++) pos[i] = i;
+    for (int i = 0; i < N_BATCH; i++) pos[i] = first + i;
     kin_steps s = {.n_embd = N_EMBD, .n_batch = N_BATCH, .n_seq = 1, .n_rounds = N_ROUNDS};
     kin_batch batch = {.n_tokens = n_tokens, .pos = pos};
     kin_leg leg = {.step = step, .round = round, .n_rows = n_tokens};
@@ -144,7 +146,8 @@ static void give_round(desk *d, uint64_t step, int round, int n_tokens) {
 
 static void give_step(desk *d, int n_tokens) {
     uint64_t step = ++d->n_steps;
-    for (int round = 0; round < N_ROUNDS; round++) give_round(d, step, round, n_tokens);
+    for (int round = 0; round < N_ROUNDS; round++) give_round(d, step, round, d->n_tokens, n_tokens);
+    d->n_tokens += n_tokens;
 }
 
 static kin_proto_status status_of(desk *d) {
@@ -177,8 +180,8 @@ static void steps_that_are_on_their_way_together_are_no_tokens(void **state) {
     for (int i = 0; i < 2 * KIN_PACE_LEAST; i++) {
         uint64_t step = d.n_steps += 2;
         for (int round = 0; round < N_ROUNDS; round++) {
-            give_round(&d, step, round, 1);
-            give_round(&d, step + 1, round, 1);
+            give_round(&d, step, round, 2 * i, 1);
+            give_round(&d, step + 1, round, 2 * i + 1, 1);
         }
     }
     assert_int_equal(status_of(&d).token_compute_ns, 0);
