@@ -73,17 +73,39 @@ static bool hold_id(kin_proto_id *id, const char *path, bool *is_taken) {
     return is_ours;
 }
 
+// The name of the file of one process's id; `i` from 1.
+static void name_id(char *name, size_t n, int i) {
+    if (i == 1)
+        snprintf(name, n, "device-id");
+    else
+        snprintf(name, n, "device-id-%d", i);
+}
+
+// True: a process that has an id beside the key runs, a head or a device.
+static bool is_in_use(const kin_net_options *o) {
+    char path[MAX_PATH], name[32];
+    bool is_used = false;
+    for (int i = 1; i <= MAX_PROCESSES && !is_used; i++) {
+        name_id(name, sizeof name, i);
+        int fd = path_beside_key(o, name, path, sizeof path) ? open(path, O_RDWR | O_CLOEXEC) : -1;
+        if (fd < 0) continue;
+        is_used = flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+        close(fd);
+    }
+    return is_used;
+}
+
 // Where the id cannot be kept, one for this run serves too: others then see another machine next time.
 static int load_id(kin_proto_id *id, const kin_net_options *o, kin_err *err) {
-    char path[MAX_PATH], name[32] = "device-id";
+    char path[MAX_PATH], name[32];
     kin_err ignored;
     if (!path_beside_key(o, "", path, sizeof path)) return new_id(id, err);
     if (path[0]) kin_folder_make(path, &ignored);
     bool is_taken = true;
-    for (int i = 2; is_taken && i <= MAX_PROCESSES + 1; i++) {
+    for (int i = 1; is_taken && i <= MAX_PROCESSES; i++) {
+        name_id(name, sizeof name, i);
         if (!path_beside_key(o, name, path, sizeof path)) break;
         if (hold_id(id, path, &is_taken)) return 0;
-        snprintf(name, sizeof name, "device-id-%d", i);
     }
     return new_id(id, err);
 }
@@ -116,18 +138,70 @@ static const char *key_path(const kin_net_options *o, char *buf, size_t n, kin_e
     return NULL;
 }
 
+// The code first: a code without its key is seen (kin_net_code), a key without its code could not be shown.
+static int make_key(kin_key *key, char code[KIN_CODE_TEXT], const char *path, kin_err *err) {
+    if (kin_code_new(code, err) != 0 || kin_key_from_code(key, code, err) != 0) return KIN_FAIL;
+    return kin_code_save(code, path, err) == 0 ? kin_key_save(key, path, err) : KIN_FAIL;
+}
+
 int kin_net_head_key(kin_key *key, const kin_net_options *o, kin_err *err) {
     char buf[MAX_PATH], code[KIN_CODE_TEXT];
     const char *path = key_path(o, buf, sizeof buf, err);
     if (!path) return KIN_FAIL;
     if (kin_key_is_there(path)) return kin_key_load(key, path, err);
-    if (kin_code_new(code, err) != 0 || kin_key_from_code(key, code, err) != 0 || kin_key_save(key, path, err) != 0)
-        return KIN_FAIL;
-    fprintf(stderr,
-            "kin: this machine has a cluster of its own now. Its code is\n\n      %s\n\n"
-            "     On each other device run 'kin join' and type the code once.\n\n",
-            code);
-    return 0;
+    int rc = make_key(key, code, path, err);
+    if (rc == 0)
+        fprintf(stderr,
+                "kin: this machine has a cluster of its own now. Its code is\n\n      %s\n\n"
+                "     On each other device run 'kin join' and type the code once. 'kin code' shows it again.\n\n",
+                code);
+    kin_code_wipe(code, sizeof code);
+    return rc;
+}
+
+static int check_code(const char code[KIN_CODE_TEXT], const char *path, kin_err *err) {
+    kin_key kept, made;
+    int rc = kin_key_load(&kept, path, err);
+    if (rc == 0) rc = kin_key_from_code(&made, code, err);
+    if (rc == 0 && !kin_key_is_same(&kept, &made))
+        rc = kin_err_set(err,
+                         "%s: this key was not made of the code that is kept here; 'kin code' on the head shows its code, "
+                         "'kin code --new' makes another cluster on this machine",
+                         path);
+    kin_key_wipe(&kept);
+    kin_key_wipe(&made);
+    return rc;
+}
+
+int kin_net_code(char code[KIN_CODE_TEXT], const kin_net_options *o, kin_err *err) {
+    char buf[MAX_PATH];
+    const char *path = key_path(o, buf, sizeof buf, err);
+    if (!path) return KIN_FAIL;
+    if (!kin_key_is_there(path))
+        return kin_err_set(err, "this machine has no cluster yet: 'kin run --cluster' makes one, and so does 'kin code --new'");
+    if (!kin_code_is_there(path))
+        return kin_err_set(err,
+                           "%s: of this key no code is kept here: 'kin code' on the head shows it; if this machine is the head, "
+                           "'kin code --new' makes another one, and each device must join again",
+                           path);
+    int rc = kin_code_load(code, path, err);
+    if (rc == 0) rc = check_code(code, path, err);
+    if (rc != 0) kin_code_wipe(code, KIN_CODE_TEXT);
+    return rc;
+}
+
+int kin_net_new_code(char code[KIN_CODE_TEXT], const kin_net_options *o, kin_err *err) {
+    char buf[MAX_PATH];
+    kin_key key;
+    const char *path = key_path(o, buf, sizeof buf, err);
+    if (!path) return KIN_FAIL;
+    if (is_in_use(o))
+        return kin_err_set(err, "%s: a head or a device of this machine uses this key now: end it, then run 'kin code --new'",
+                           path);
+    int rc = make_key(&key, code, path, err);
+    kin_key_wipe(&key);
+    if (rc != 0) kin_code_wipe(code, KIN_CODE_TEXT);
+    return rc;
 }
 
 static int ask_code(char code[KIN_CODE_TEXT], kin_err *err) {

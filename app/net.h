@@ -34,8 +34,13 @@ int kin_net_identify(kin_net_self *self, const kin_net_options *o, kin_err *err)
 // For who only looks: with an id for once.
 int kin_net_identify_visitor(kin_net_self *self, const kin_net_options *o, kin_err *err);
 
-// The head's key: the file's; without one a new code is made, shown on stderr, and its key kept.
+// The head's key: the file's; without one a new code is made, shown on stderr, and both are kept.
 int kin_net_head_key(kin_key *key, const kin_net_options *o, kin_err *err);
+
+// The code of which the head's key was made. Fails where none is kept, or where it is of another key. The caller wipes it.
+int kin_net_code(char code[KIN_CODE_TEXT], const kin_net_options *o, kin_err *err);
+// Another code and its key, kept from now on. Fails while a process of this machine uses the key. The caller wipes it.
+int kin_net_new_code(char code[KIN_CODE_TEXT], const kin_net_options *o, kin_err *err);
 
 // A device's: the file's; without one the code is asked for on the terminal.
 int kin_net_device_key(kin_key *key, const kin_net_options *o, kin_err *err);

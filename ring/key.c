@@ -97,11 +97,15 @@ void kin_key_wipe(kin_key *key) {
     OPENSSL_cleanse(key, sizeof *key);
 }
 
+bool kin_key_is_same(const kin_key *a, const kin_key *b) {
+    return CRYPTO_memcmp(a->bytes, b->bytes, sizeof a->bytes) == 0;
+}
+
 void kin_code_wipe(char *code, size_t n) {
     OPENSSL_cleanse(code, n);
 }
 
-// ---- the file
+// ---- the files
 
 const char *kin_key_default_path(char *buf, size_t n) {
     const char *xdg = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
@@ -151,30 +155,60 @@ static int parse_hex(kin_key *key, const char *text, size_t n) {
     return 0;
 }
 
-static int read_file(kin_key *key, int fd, const char *path, kin_err *err) {
-    char text[FILE_BYTES];
-    size_t n = 0;
+static int read_file(char text[FILE_BYTES], size_t *n, int fd, const char *path, kin_err *err) {
     ssize_t k = 1;
     if (check_file(fd, path, err) != 0) return KIN_FAIL;
-    while (k > 0 && n < sizeof text) {
-        k = read(fd, text + n, sizeof text - n);
-        if (k > 0) n += (size_t)k;
+    while (k > 0 && *n < FILE_BYTES) {
+        k = read(fd, text + *n, FILE_BYTES - *n);
+        if (k > 0) *n += (size_t)k;
     }
-    int rc = k < 0 ? kin_err_set(err, "%s: %s", path, strerror(errno)) : 0;
-    if (rc == 0 && parse_hex(key, text, n) != 0)
-        rc = kin_err_set(err, "%s: not a key of kin: %d hexadecimal digits are expected", path, HEX_CHARS);
-    OPENSSL_cleanse(text, sizeof text);
+    return k < 0 ? kin_err_set(err, "%s: %s", path, strerror(errno)) : 0;
+}
+
+// What is in a file that nobody else may read: the first *n bytes. The caller wipes them.
+static int load_secret(char text[FILE_BYTES], size_t *n, const char *path, kin_err *err) {
+    *n = 0;
+    // Not blocking: a pipe in the place of the file must not hold us up before it is refused.
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) return kin_err_set(err, "%s: %s", path, strerror(errno));
+    int rc = read_file(text, n, fd, path, err);
+    close(fd);
     return rc;
 }
 
 int kin_key_load(kin_key *key, const char *path, kin_err *err) {
+    char text[FILE_BYTES];
+    size_t n;
     kin_key_wipe(key);
-    // Not blocking: a pipe in the place of the file must not hold us up before it is refused.
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) return kin_err_set(err, "%s: %s", path, strerror(errno));
-    int rc = read_file(key, fd, path, err);
-    close(fd);
+    int rc = load_secret(text, &n, path, err);
+    if (rc == 0 && parse_hex(key, text, n) != 0)
+        rc = kin_err_set(err, "%s: not a key of kin: %d hexadecimal digits are expected", path, HEX_CHARS);
+    OPENSSL_cleanse(text, sizeof text);
     if (rc != 0) kin_key_wipe(key);
+    return rc;
+}
+
+static int code_path(char path[PATH_BYTES], const char *key_path, kin_err *err) {
+    if ((size_t)snprintf(path, PATH_BYTES, "%s.code", key_path) < PATH_BYTES) return 0;
+    return kin_err_set(err, "%s: too long a path", key_path);
+}
+
+bool kin_code_is_there(const char *key_path) {
+    char path[PATH_BYTES];
+    return code_path(path, key_path, NULL) == 0 && access(path, F_OK) == 0;
+}
+
+int kin_code_load(char code[KIN_CODE_TEXT], const char *key_path, kin_err *err) {
+    char path[PATH_BYTES], text[FILE_BYTES + 1];
+    size_t n = 0;
+    code[0] = 0;
+    if (code_path(path, key_path, err) != 0) return KIN_FAIL;
+    int rc = load_secret(text, &n, path, err);
+    text[n] = 0;
+    if (rc == 0 && (strlen(text) != n || kin_code_parse(code, text, NULL) != 0))
+        rc = kin_err_set(err, "%s: not a code of kin: %d characters are expected", path, KIN_CODE_CHARS);
+    OPENSSL_cleanse(text, sizeof text);
+    if (rc != 0) kin_code_wipe(code, KIN_CODE_TEXT);
     return rc;
 }
 
@@ -192,7 +226,27 @@ static int make_folders(const char *path, kin_err *err) {
     return 0;
 }
 
-static int write_hex(int fd, const kin_key *key) {
+static int write_all(int fd, const char *text, size_t n) {
+    ssize_t n_written = write(fd, text, n);
+    if (n_written >= 0 && (size_t)n_written < n) errno = ENOSPC;
+    return n_written == (ssize_t)n && fsync(fd) == 0 ? 0 : KIN_FAIL;
+}
+
+static int save_secret(const char *text, size_t n, const char *path, kin_err *err) {
+    char draft[PATH_BYTES + 8];
+    if (make_folders(path, err) != 0) return KIN_FAIL;
+    snprintf(draft, sizeof draft, "%s.XXXXXX", path);
+    int fd = mkstemp(draft); // 0600
+    if (fd < 0) return kin_err_set(err, "%s: %s", path, strerror(errno));
+    int rc = write_all(fd, text, n), why = errno;
+    if (close(fd) != 0 && rc == 0) rc = KIN_FAIL, why = errno;
+    if (rc == 0 && rename(draft, path) != 0) rc = KIN_FAIL, why = errno;
+    if (rc == 0) return 0;
+    unlink(draft);
+    return kin_err_set(err, "%s: %s", path, strerror(why));
+}
+
+int kin_key_save(const kin_key *key, const char *path, kin_err *err) {
     static const char digits[] = "0123456789abcdef";
     char text[HEX_CHARS + 1];
     for (size_t i = 0; i < KIN_KEY_BYTES; i++) {
@@ -200,22 +254,16 @@ static int write_hex(int fd, const kin_key *key) {
         text[2 * i + 1] = digits[key->bytes[i] & 15];
     }
     text[HEX_CHARS] = '\n';
-    ssize_t n = write(fd, text, sizeof text);
+    int rc = save_secret(text, sizeof text, path, err);
     OPENSSL_cleanse(text, sizeof text);
-    if (n >= 0 && n < (ssize_t)sizeof text) errno = ENOSPC;
-    return n == (ssize_t)sizeof text && fsync(fd) == 0 ? 0 : KIN_FAIL;
+    return rc;
 }
 
-int kin_key_save(const kin_key *key, const char *path, kin_err *err) {
-    char draft[PATH_BYTES + 8];
-    if (make_folders(path, err) != 0) return KIN_FAIL;
-    snprintf(draft, sizeof draft, "%s.XXXXXX", path);
-    int fd = mkstemp(draft); // 0600
-    if (fd < 0) return kin_err_set(err, "%s: %s", path, strerror(errno));
-    int rc = write_hex(fd, key), why = errno;
-    if (close(fd) != 0 && rc == 0) rc = KIN_FAIL, why = errno;
-    if (rc == 0 && rename(draft, path) != 0) rc = KIN_FAIL, why = errno;
-    if (rc == 0) return 0;
-    unlink(draft);
-    return kin_err_set(err, "%s: %s", path, strerror(why));
+int kin_code_save(const char code[KIN_CODE_TEXT], const char *key_path, kin_err *err) {
+    char path[PATH_BYTES], text[KIN_CODE_TEXT + 1];
+    if (code_path(path, key_path, err) != 0) return KIN_FAIL;
+    int n = snprintf(text, sizeof text, "%s\n", code);
+    int rc = save_secret(text, (size_t)n, path, err);
+    OPENSSL_cleanse(text, sizeof text);
+    return rc;
 }

@@ -1,8 +1,9 @@
 // The cluster's key: what all devices of a household share, and nobody else has.
 //
 // A code of 16 characters (80 random bits), shown once as "7K2M-XQ4T-9B0H-WZ3D" and typed on each device, becomes the key by
-// scrypt. The alphabet is 0-9 A-Z without I, L, O and U; a typed O is a 0, a typed I or L is a 1. The key, never the code, is
-// kept in a file that only its owner may read. Nothing here prints or logs a key or a code, and no error has one in it.
+// scrypt. The alphabet is 0-9 A-Z without I, L, O and U; a typed O is a 0, a typed I or L is a 1. The key is kept in a file that
+// only its owner may read; where the code was made, in another one beside it, so that it can be shown again. Nothing here prints
+// or logs a key or a code, and no error has one in it.
 //
 // Owner: the caller, who wipes what it holds (kin_key_wipe). Thread: any.
 #pragma once
@@ -33,8 +34,15 @@ int kin_key_from_code(kin_key *key, const char code[KIN_CODE_TEXT], kin_err *err
 
 void kin_key_wipe(kin_key *key);
 
-// The same for a code, or a line that had one // [n]
+bool kin_key_is_same(const kin_key *a, const kin_key *b); // in constant time
+
+// The same as kin_key_wipe for a code, or a line that had one // [n]
 void kin_code_wipe(char *code, size_t n);
+
+// The file of the code beside the key's: KEY_PATH.code. It is kept as the key is (kin_key_load, kin_key_save).
+int kin_code_load(char code[KIN_CODE_TEXT], const char *key_path, kin_err *err);
+int kin_code_save(const char code[KIN_CODE_TEXT], const char *key_path, kin_err *err);
+bool kin_code_is_there(const char *key_path);
 
 // XDG_CONFIG_HOME/kin/cluster.key, ~/.config/kin/cluster.key or ~/Library/Application Support/kin/cluster.key in buf; NULL
 // without a home or where it does not fit in n.

@@ -232,6 +232,46 @@ wait "$head_pid"
 status=$?
 check [ $status -eq 130 ] || echo "status $status"
 
+claim='code: the one that the head showed, from a file that is its user'"'"'s alone'
+mkdir "$dir/new"
+code_of() { "$kin" code --key-file "$dir/new/key" "$@" 2>"$dir/code.log"; }
+code_of && fail 'a code of nothing'
+says "$dir/code.log" 'no cluster yet'
+serve() { # a head that makes its key, or has it; it waits for devices
+    HOME=$dir/new timeout 120 "$kin" run --cluster --name desk --key-file "$dir/new/key" --listen 127.0.0.1 --port "$port" --hidden \
+        -t 1 --temp 0 -n 12 -p 'Once upon a time' >"$dir/new.txt" 2>>"$dir/new.log" &
+    head_pid=$!
+    pids="$pids $head_pid"
+}
+seen=0
+serve
+wait_for 20 "$dir/new.log" "kin code' shows it again"
+code=$(code_of)
+check [ ${#code} -eq 19 ]
+says "$dir/new.log" "^ *$code\$"
+check [ "$(ls -l "$dir/new/key.code" | cut -c1-10)" = -rw------- ]
+claim='code --new: not while a head runs; then another one'
+code_of --new && fail 'a key in use was changed'
+says "$dir/code.log" 'end it, then'
+check [ "$(code_of)" = "$code" ]
+kill "$head_pid"
+wait "$head_pid"
+cp "$dir/new/key" "$dir/old.key"
+new_code=$(code_of --new)
+says "$dir/code.log" 'must join again'
+check [ "$new_code" != "$code" ]
+check [ "$(code_of)" = "$new_code" ]
+claim='code: a key without its code, or with that of another, says what to do'
+mv "$dir/new/key" "$dir/new/key.kept"
+cp "$dir/old.key" "$dir/new/key"
+code_of && fail 'a code of another key'
+says "$dir/code.log" 'not made of the code'
+mv "$dir/new/key.code" "$dir/new/code.kept"
+code_of && fail 'a code from nowhere'
+says "$dir/code.log" 'code --new'
+mv "$dir/new/key.kept" "$dir/new/key"
+mv "$dir/new/code.kept" "$dir/new/key.code"
+
 claim='Ctrl-C ends a device cleanly'
 kill -INT "$pid_cleo"
 wait "$pid_cleo"

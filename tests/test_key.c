@@ -110,6 +110,9 @@ static int make_folder(void **state) {
 
 static int remove_folder(void **state) {
     folder *f = *state;
+    char code[160];
+    snprintf(code, sizeof code, "%s.code", f->file);
+    unlink(code);
     unlink(f->file);
     assert_int_equal(rmdir(f->deep), 0); // nothing else was left there
     assert_int_equal(rmdir(f->path), 0);
@@ -152,6 +155,49 @@ static void a_new_key_replaces_the_old_one(void **state) {
     key = some_key;
     assert_int_equal(kin_key_load(&key, f->file, NULL), 0);
     assert_int_equal(key.bytes[31], 9);
+}
+
+static void a_code_is_kept_beside_its_key_for_its_user_alone(void **state) {
+    const folder *f = *state;
+    static const char shown[KIN_CODE_TEXT] = "7K2M-XQ4T-9B0H-WZ3D";
+    char code[KIN_CODE_TEXT], path[160];
+    struct stat st;
+    kin_err err;
+    snprintf(path, sizeof path, "%s.code", f->file);
+    assert_false(kin_code_is_there(f->file));
+    assert_int_equal(kin_code_save(shown, f->file, &err), 0);
+    assert_true(kin_code_is_there(f->file));
+    assert_false(kin_key_is_there(f->file));
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0600);
+    assert_int_equal(kin_code_load(code, f->file, &err), 0);
+    assert_string_equal(code, shown);
+    assert_int_equal(chmod(path, 0640), 0);
+    assert_int_equal(kin_code_load(code, f->file, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "chmod 600"));
+    assert_string_equal(code, "");
+    assert_int_equal(chmod(path, 0600), 0);
+    int fd = open(path, O_WRONLY | O_TRUNC);
+    assert_int_equal(write(fd, "7K2M\n", 5), 5);
+    close(fd);
+    assert_int_equal(kin_code_load(code, f->file, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "not a code of kin"));
+    assert_null(strstr(err.text, "7K2M"));
+}
+
+static void a_code_that_is_wiped_leaves_nothing(void **state) {
+    (void)state;
+    char code[KIN_CODE_TEXT] = "7K2M-XQ4T-9B0H-WZ3D";
+    kin_code_wipe(code, sizeof code);
+    for (size_t i = 0; i < sizeof code; i++) assert_int_equal(code[i], 0);
+}
+
+static void keys_are_the_same_only_in_every_byte(void **state) {
+    (void)state;
+    kin_key key = some_key;
+    assert_true(kin_key_is_same(&key, &some_key));
+    key.bytes[KIN_KEY_BYTES - 1] ^= 1;
+    assert_false(kin_key_is_same(&key, &some_key));
 }
 
 static void expect_refused(const folder *f, const char *words) {
@@ -252,6 +298,9 @@ int main(void) {
         cmocka_unit_test(a_code_gives_the_key_of_scrypt),
         WITH_FOLDER(a_saved_key_is_loaded_and_is_nobody_elses),
         WITH_FOLDER(a_new_key_replaces_the_old_one),
+        WITH_FOLDER(a_code_is_kept_beside_its_key_for_its_user_alone),
+        cmocka_unit_test(a_code_that_is_wiped_leaves_nothing),
+        cmocka_unit_test(keys_are_the_same_only_in_every_byte),
         WITH_FOLDER(a_file_that_others_may_read_is_refused_with_the_remedy),
         WITH_FOLDER(a_file_that_is_no_key_is_refused),
         WITH_FOLDER(what_is_no_file_is_refused),
