@@ -14,10 +14,10 @@ typedef struct join_options {
     int n_threads;
     uint64_t memory, cache_size;
     const char *cache_dir, *profile;
-    bool no_cache, no_gpu;
+    bool no_cache, no_gpu, ask_code;
 } join_options;
 
-enum { N_OPTIONS = KIN_NET_N_OPTIONS + 9 };
+enum { N_OPTIONS = KIN_NET_N_OPTIONS + 10 };
 
 static void fill_table(join_options *o, kin_option table[N_OPTIONS]) {
     const kin_option own[] = {
@@ -32,6 +32,7 @@ static void fill_table(join_options *o, kin_option table[N_OPTIONS]) {
         {KIN_OPTION_STRING, "profile", 0, &o->profile, "FILE",
          "what this machine can do, as 'kin profile --json' prints it (default: measured once)", 0, 0},
         {KIN_OPTION_FLAG, "no-cache", 0, &o->no_cache, NULL, "keep no prepacked weights on disk", 0, 0},
+        {KIN_OPTION_FLAG, "ask-code", 0, &o->ask_code, NULL, "ask for the code also where a key is kept", 0, 0},
         {0},
     };
     int n = (int)(sizeof own / sizeof own[0]) - 1;
@@ -71,6 +72,41 @@ static int measure_machine(const join_options *o, const kin_net_self *self, cons
     return rc;
 }
 
+typedef struct typed_key {
+    const kin_net_options *net;
+    const kin_key *key;
+    bool is_typed; // not kept yet
+} typed_key;
+
+static void keep_key(void *user) {
+    typed_key *typed = user;
+    kin_err err;
+    if (typed->is_typed && kin_net_keep_key(typed->key, typed->net, &err) != 0) kin_app_say("the key is not kept: %s", err.text);
+    typed->is_typed = false;
+}
+
+// Takes part until it is stopped. Where the head has another key, the code is asked for again, if somebody is there to type it.
+static int take_part(kin_join_options *jo, typed_key *typed, kin_err *err) {
+    bool has_other_key = true;
+    int rc = 0;
+    jo->has_other_key = &has_other_key;
+    jo->accepted = keep_key;
+    jo->user = typed;
+    while (rc == 0 && has_other_key) {
+        has_other_key = false;
+        rc = kin_join_run(jo, err);
+        if (!has_other_key) return rc;
+        kin_err why = *err;
+        if (!isatty(STDIN_FILENO))
+            return kin_err_set(err, "%s; 'kin code' on the head shows the code, give it to: kin join --ask-code", why.text);
+        kin_app_progress_clear();
+        kin_app_say("%s; 'kin code' on the head shows it", why.text);
+        rc = kin_net_ask_key(&jo->key, err);
+        typed->is_typed = true;
+    }
+    return rc;
+}
+
 static int run(const join_options *o, const kin_net_address *head) {
     char cache[1000];
     kin_device_facts facts;
@@ -92,8 +128,9 @@ static int run(const join_options *o, const kin_net_address *head) {
                            .stop = &kin_app_stop,
                            .status = show_status,
                            .progress = show_progress};
+    typed_key typed = {.net = &o->net, .key = &jo.key, .is_typed = o->ask_code};
     int rc = kin_net_identify(&self, &o->net, &err);
-    if (rc == 0) rc = kin_net_device_key(&jo.key, &o->net, &err);
+    if (rc == 0) rc = o->ask_code ? kin_net_ask_key(&jo.key, &err) : kin_net_device_key(&jo.key, &typed.is_typed, &o->net, &err);
     if (rc == 0 && !jo.cache_dir) rc = kin_err_set(&err, "no place for the weights: give --cache");
     if (rc == 0) rc = measure_machine(o, &self, jo.cache_dir, &facts, &err);
     if (rc == 0 && o->model) rc = kin_model_open(&model, o->model, &err);
@@ -108,7 +145,7 @@ static int run(const join_options *o, const kin_net_address *head) {
         jo.name = self.name;
         jo.n_advertise = self.n_advertise;
         memcpy(jo.advertise, self.advertise, sizeof jo.advertise);
-        rc = kin_join_run(&jo, &err);
+        rc = take_part(&jo, &typed, &err);
     }
     kin_key_wipe(&jo.key);
     kin_manifest_fini(&manifest);
@@ -142,7 +179,8 @@ const kin_command kin_command_join = {
     .name = "join",
     .args = "[HEAD[:PORT]]",
     .summary = "lend this machine to a head: 'kin run --cluster' on another one",
-    .help = "Without HEAD it is searched on the local network. The first time the code is asked for that the head shows.\n"
+    .help = "Without HEAD it is searched on the local network. The first time the code is asked for that the head shows\n"
+            "('kin code'); it is kept when a head has accepted it. "
             "Needs no model file. Ctrl-C ends it.",
     .run = command_join,
     .options = options,

@@ -160,13 +160,15 @@ static int run(const status_options *o, const kin_net_address *head) {
     kin_net_self self;
     kin_err err;
     kin_observe_options oo = {.version = KIN_VERSION, .port = head->port, .n_reports = 2, .stop = &kin_app_stop};
+    bool is_typed = false;
     int rc = kin_net_identify_visitor(&self, &net, &err);
-    if (rc == 0) rc = kin_net_device_key(&oo.key, &net, &err);
+    if (rc == 0) rc = kin_net_device_key(&oo.key, &is_typed, &net, &err);
     if (rc == 0) {
         oo.head = head->name[0] ? head->name : NULL;
         oo.id = self.id;
         oo.name = self.name;
         rc = kin_observe(&oo, &text, &err);
+        if (rc == 0 && is_typed) rc = kin_net_keep_key(&oo.key, &net, &err);
     }
     kin_key_wipe(&oo.key);
     if (rc == 0) rc = print_report(text, o->json, &err);

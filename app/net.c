@@ -217,18 +217,31 @@ static int ask_code(char code[KIN_CODE_TEXT], kin_err *err) {
     return KIN_FAIL;
 }
 
-int kin_net_device_key(kin_key *key, const kin_net_options *o, kin_err *err) {
-    char buf[MAX_PATH], code[KIN_CODE_TEXT];
+int kin_net_ask_key(kin_key *key, kin_err *err) {
+    char code[KIN_CODE_TEXT];
+    int rc = ask_code(code, err);
+    if (rc == 0) rc = kin_key_from_code(key, code, err);
+    kin_code_wipe(code, sizeof code);
+    return rc;
+}
+
+int kin_net_device_key(kin_key *key, bool *is_typed, const kin_net_options *o, kin_err *err) {
+    char buf[MAX_PATH];
     const char *path = key_path(o, buf, sizeof buf, err);
+    *is_typed = false;
     if (!path) return KIN_FAIL;
     if (kin_key_is_there(path)) return kin_key_load(key, path, err);
     if (!isatty(STDIN_FILENO))
         return kin_err_set(err, "%s: there is no key of a cluster; run 'kin join' once on a terminal and type the head's code",
                            path);
-    int rc = ask_code(code, err);
-    if (rc == 0) rc = kin_key_from_code(key, code, err);
-    kin_code_wipe(code, sizeof code);
-    return rc == 0 ? kin_key_save(key, path, err) : KIN_FAIL;
+    *is_typed = true;
+    return kin_net_ask_key(key, err);
+}
+
+int kin_net_keep_key(const kin_key *key, const kin_net_options *o, kin_err *err) {
+    char buf[MAX_PATH];
+    const char *path = key_path(o, buf, sizeof buf, err);
+    return path ? kin_key_save(key, path, err) : KIN_FAIL;
 }
 
 // ---- addresses

@@ -42,8 +42,12 @@ int kin_net_code(char code[KIN_CODE_TEXT], const kin_net_options *o, kin_err *er
 // Another code and its key, kept from now on. Fails while a process of this machine uses the key. The caller wipes it.
 int kin_net_new_code(char code[KIN_CODE_TEXT], const kin_net_options *o, kin_err *err);
 
-// A device's: the file's; without one the code is asked for on the terminal.
-int kin_net_device_key(kin_key *key, const kin_net_options *o, kin_err *err);
+// A device's: the file's; without one the code is asked for on the terminal. *is_typed: to be kept (kin_net_keep_key) when a head
+// has accepted it.
+int kin_net_device_key(kin_key *key, bool *is_typed, const kin_net_options *o, kin_err *err);
+// The key of the code that is asked for, on the terminal or from what stands in its place.
+int kin_net_ask_key(kin_key *key, kin_err *err);
+int kin_net_keep_key(const kin_key *key, const kin_net_options *o, kin_err *err);
 
 // Where a head is.
 typedef struct kin_net_address {

@@ -25,17 +25,43 @@ static void control_opened(void *user, kin_link *link) {
     kin_station_say_control(j->station, link);
 }
 
+static void give_up(kin_join *j, const char *why) {
+    pthread_mutex_lock(&j->mutex);
+    j->given_up = true;
+    kin_err_set(&j->why, "%s", why);
+    pthread_mutex_unlock(&j->mutex);
+    kin_inflow_end(j->inflow, why);
+}
+
+// The head that a person named. One that was found has signed its answer with the key: there it is a mistake that passes.
+static void leave_foreign_head(kin_join *j, const kin_link *link) {
+    char why[sizeof j->why.text];
+    snprintf(why, sizeof why, "the head at %s has another key: the code does not fit", kin_link_name(link));
+    pthread_mutex_lock(&j->mutex);
+    j->has_other_key = true;
+    pthread_mutex_unlock(&j->mutex);
+    give_up(j, why);
+}
+
 static void control_closed(void *user, kin_link *link, const char *reason) {
     kin_join *j = user;
     if (j->control != link) return;
     j->control = NULL;
     kin_meter_clear(j->meter);
-    kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_LOST, .reason = reason});
+    if (j->o.head && kin_link_has_other_key(link))
+        leave_foreign_head(j, link);
+    else
+        kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_LOST, .reason = reason});
 }
 
 static void leave_head(kin_join *j, const char *reason) {
     drop_control(j, reason);
     kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_LOST, .reason = reason});
+}
+
+static void note_accepted(kin_join *j) {
+    if (!j->was_accepted && j->o.accepted) j->o.accepted(j->o.user);
+    j->was_accepted = true;
 }
 
 static void take_message(kin_join *j, uint32_t epoch, const kin_proto_message *m) {
@@ -47,6 +73,7 @@ static void take_message(kin_join *j, uint32_t epoch, const kin_proto_message *m
     switch (m->type) {
     case KIN_FRAME_ACCEPT:
         j->head_id = m->accept.id;
+        note_accepted(j);
         kin_link_set_frame_max(j->control, KIN_FRAME_CAP_LARGE);
         kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_ACCEPTED, .name = m->accept.name});
         kin_join_say_have(j);
@@ -111,14 +138,6 @@ static void connect_ring(kin_join *j, kin_side side, bool by_head) {
     bool is_head = to.n_addresses == 0;
     kin_join_fill_endpoint(j, &to);
     kin_neighbours_connect(kin_station_neighbours(j->station), side, &to, is_head ? &j->head_id : NULL);
-}
-
-static void give_up(kin_join *j, const char *why) {
-    pthread_mutex_lock(&j->mutex);
-    j->given_up = true;
-    kin_err_set(&j->why, "%s", why);
-    pthread_mutex_unlock(&j->mutex);
-    kin_inflow_end(j->inflow, why);
 }
 
 static void enter_epoch(kin_join *j, uint32_t epoch) {

@@ -34,6 +34,9 @@ typedef struct kin_join_options {
     const kin_device_facts *facts;
     const char *cpu, *gpu; // what they are called, for people; NULL: not known, none
     atomic_bool *stop;
+    bool *has_other_key; // set to true where it ends because the head at `head` has another key. NULL: not asked
+    // A head has taken this device for the first time: the key is right. Called from the station's thread; may be NULL.
+    void (*accepted)(void *user);
     // What it is doing, a line each time that changes; and long work. Called from several threads; those that pack may call
     // progress at the same time.
     void (*status)(void *user, const char *line);
@@ -41,5 +44,6 @@ typedef struct kin_join_options {
     void *user;
 } kin_join_options;
 
-// Returns 0 when `stop` was set; KIN_FAIL if it cannot begin, or if the head will never take this device.
+// Returns 0 when `stop` was set; KIN_FAIL if it cannot begin, or if the head will never take this device: the one at
+// `head` has another key, or a reason of its own.
 int kin_join_run(const kin_join_options *options, kin_err *err);

@@ -30,6 +30,7 @@ typedef struct kin_join {
     kin_fetch *fetch;
     kin_stock *stock; // what the fetch fills
     kin_link *control;
+    bool was_accepted; // by any head
     bool is_head_deaf; // something found no more room on that link
     kin_meter *meter;  // what it measures for the head of that link
     char head_address[KIN_MEMBER_ADDRESS];
@@ -61,8 +62,8 @@ typedef struct kin_join {
 
     pthread_mutex_t mutex; // over the following
     kin_proto_progress computing_progress;
-    char model_path[1024]; // to open the next seat by
-    bool given_up;
+    char model_path[1024];        // to open the next seat by
+    bool given_up, has_other_key; // the latter: and why
     kin_err why;
 } kin_join;
 

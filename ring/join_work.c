@@ -149,6 +149,7 @@ static bool is_over(kin_join *j, kin_err *err) {
     pthread_mutex_lock(&j->mutex);
     bool over = j->given_up;
     if (over) *err = j->why;
+    if (over && j->o.has_other_key) *j->o.has_other_key = j->has_other_key;
     pthread_mutex_unlock(&j->mutex);
     return over;
 }

@@ -591,6 +591,10 @@ kin_link_stats kin_link_stats_now(const kin_link *l) {
     return stats;
 }
 
+bool kin_link_has_other_key(const kin_link *l) {
+    return l->tls && kin_tls_has_other_key(l->tls);
+}
+
 const char *kin_link_name(const kin_link *l) {
     return l->name;
 }

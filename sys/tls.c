@@ -32,6 +32,7 @@ struct kin_tls_ctx {
 struct kin_tls {
     SSL *ssl;
     kin_tls_state state;
+    bool has_other_key;   // the other side
     const uint8_t *input; // [n_input] what was fed and OpenSSL has not read yet; borrowed
     size_t n_input;
     uint8_t *output; // [output_bytes], of which n_output are to be sent
@@ -168,7 +169,7 @@ void kin_tls_ctx_close(kin_tls_ctx *ctx) {
 
 // The words for a handshake that failed. Keys differ: a server finds that the client's binder does not verify and says so in an
 // alert; a client that went on to decrypt what an impostor encrypted finds it damaged.
-static int handshake_failed(kin_err *err) {
+static int handshake_failed(kin_tls *t, kin_err *err) {
     unsigned long code = ERR_peek_last_error();
     switch (ERR_GET_LIB(code) == ERR_LIB_SSL ? ERR_GET_REASON(code) : 0) {
     case SSL_R_BINDER_DOES_NOT_VERIFY:
@@ -176,7 +177,7 @@ static int handshake_failed(kin_err *err) {
     case SSL_R_TLSV1_ALERT_DECRYPT_ERROR:
     case SSL_R_SSLV3_ALERT_BAD_RECORD_MAC:
     case SSL_R_DECRYPTION_FAILED_OR_BAD_RECORD_MAC:
-    case SSL_R_DIGEST_CHECK_FAILED: return kin_err_set(err, "the other side has another key");
+    case SSL_R_DIGEST_CHECK_FAILED: t->has_other_key = true; return kin_err_set(err, "the other side has another key");
     case ERR_R_MALLOC_FAILURE: return kin_err_set(err, "out of memory");
     default:
         return kin_err_set(err, "the other side does not speak TLS 1.3 with a shared key (%s)",
@@ -240,7 +241,7 @@ int kin_tls_feed(kin_tls *t, const void *bytes, size_t n, kin_err *err) {
     }
     t->state = KIN_TLS_FAILED;
     t->n_input = 0;
-    return handshake_failed(err);
+    return handshake_failed(t, err);
 }
 
 int kin_tls_read(kin_tls *t, void *buf, size_t n, size_t *n_read, kin_err *err) {
@@ -305,4 +306,8 @@ uint8_t *kin_tls_output_take(kin_tls *t, size_t *n) {
 
 kin_tls_state kin_tls_state_now(const kin_tls *t) {
     return t->state;
+}
+
+bool kin_tls_has_other_key(const kin_tls *t) {
+    return t->has_other_key;
 }

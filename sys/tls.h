@@ -60,3 +60,5 @@ void kin_tls_output_done(kin_tls *tls);
 uint8_t *kin_tls_output_take(kin_tls *tls, size_t *n);
 
 kin_tls_state kin_tls_state_now(const kin_tls *tls);
+// True: it failed because the keys differ.
+bool kin_tls_has_other_key(const kin_tls *tls);

@@ -232,6 +232,11 @@ wait "$head_pid"
 status=$?
 check [ $status -eq 130 ] || echo "status $status"
 
+claim='Ctrl-C ends a device cleanly'
+kill -INT "$pid_cleo"
+wait "$pid_cleo"
+check [ $? -eq 0 ]
+
 claim='code: the one that the head showed, from a file that is its user'"'"'s alone'
 mkdir "$dir/new"
 code_of() { "$kin" code --key-file "$dir/new/key" "$@" 2>"$dir/code.log"; }
@@ -272,10 +277,34 @@ says "$dir/code.log" 'code --new'
 mv "$dir/new/key.kept" "$dir/new/key"
 mv "$dir/new/code.kept" "$dir/new/key.code"
 
-claim='Ctrl-C ends a device cleanly'
-kill -INT "$pid_cleo"
-wait "$pid_cleo"
+claim='a code that does not fit is not kept, and the device says what to do'
+newcomer() { # NAME OPTION...: a device, told the code on its standard input
+    who=$1
+    shift
+    mkdir -p "$dir/$who"
+    HOME=$dir/$who "$kin" join "127.0.0.1:$port" --name "$who" --key-file "$dir/$who/key" --listen 127.0.0.1 -t 1 "$@" \
+        >>"$dir/$who.log" 2>&1
+}
+serve
+echo "$code" | newcomer fay --ask-code && fail 'it joined'
+says "$dir/fay.log" "another key: the code does not fit; 'kin code' on the head .* --ask-code"
+check [ ! -e "$dir/fay/key" ]
+claim='code --new has cut off a device that kept the old key'
+mkdir "$dir/gus"
+cp "$dir/old.key" "$dir/gus/key"
+newcomer gus && fail 'it joined'
+says "$dir/gus.log" "another key: the code does not fit; 'kin code' on the head .* --ask-code"
+same "$dir/old.key" "$dir/gus/key"
+claim='on a terminal the code is asked for again, and kept when the head has accepted it'
+printf '%s\n%s\n' "$code" "$new_code" | HOME=$dir/gus SHELL=/bin/sh script -qec \
+    "exec $kin join 127.0.0.1:$port --name gus --key-file $dir/gus/key --listen 127.0.0.1 -t 1" /dev/null >"$dir/tty.log" 2>&1 &
+pids="$pids $!"
+wait "$head_pid"
 check [ $? -eq 0 ]
+same "$dir/plain.txt" "$dir/new.txt"
+same "$dir/new/key" "$dir/gus/key"
+check [ "$(grep -c 'another key' "$dir/tty.log")" -eq 2 ]
+check [ "$(ls -l "$dir/gus/key" | cut -c1-10)" = -rw------- ]
 
 echo "$n_checks checks, $n_failed failed"
 [ $n_failed -eq 0 ]
