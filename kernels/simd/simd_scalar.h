@@ -65,7 +65,11 @@ static inline uint16_t simd_to_f16(float x) {
 
 static inline vf vf_set1(float x) { SIMD_LANES(vf, x); }
 static inline vf vf_zero(void) { return vf_set1(0); }
-static inline vf vf_load(const float *p) { SIMD_LANES(vf, p[i]); }
+static inline vf vf_load(const float *p) { // any alignment
+    vf z;
+    memcpy(&z, p, sizeof z);
+    return z;
+}
 static inline void vf_store(float *p, vf a) { memcpy(p, a.at, sizeof a.at); }
 static inline vf vf_add(vf a, vf b) { SIMD_LANES(vf, a.at[i] + b.at[i]); }
 static inline vf vf_sub(vf a, vf b) { SIMD_LANES(vf, a.at[i] - b.at[i]); }
