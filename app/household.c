@@ -269,10 +269,16 @@ int kin_household_open(kin_household *h, int n_devices, kin_err *err) {
     return KIN_FAIL;
 }
 
+// A device that was held up before it closed the pipe's end keeps it open when the keeper is gone.
+static bool keeper_has_ended(const kin_household *h) {
+    siginfo_t info = {0};
+    return waitid(P_PID, (id_t)h->keeper, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == h->keeper;
+}
+
 bool kin_household_lost(kin_household *h, kin_err *how) {
     ended e;
     ssize_t n = read(h->from_keeper, &e, sizeof e);
-    if (n < 0) return false;
+    if (n < 0 && !keeper_has_ended(h)) return false;
     if (n < (ssize_t)sizeof e)
         kin_err_set(how, "the process that looks after the devices was killed");
     else if (WIFSIGNALED(e.status))
@@ -288,6 +294,7 @@ void kin_household_close(kin_household *h) {
     if (h->to_keeper >= 0) close(h->to_keeper);
     while (h->keeper > 0 && waitpid(h->keeper, NULL, 0) < 0 && errno == EINTR) {
     }
+    if (h->keeper > 0) kill(-h->keeper, SIGKILL); // devices that it left, if it was killed: its group
     if (h->from_keeper >= 0) close(h->from_keeper);
     remove_folder(h->folder); // what the keeper left, if it was killed
     *h = (kin_household){.to_keeper = -1, .from_keeper = -1};
