@@ -6,7 +6,7 @@
 #include "app/app.h"
 #include "app/profile_store.h"
 #include "app/session.h"
-#include "ring/join.h"
+#include "cluster/join.h"
 
 typedef struct join_options {
     kin_net_options net;

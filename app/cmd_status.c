@@ -8,8 +8,8 @@
 #include "app/json_text.h"
 #include "app/net.h"
 #include "base/units.h"
+#include "observe/status_client.h"
 #include "pure/text/escape.h"
-#include "ring/observe.h"
 
 typedef struct status_options {
     const char *key_file;
@@ -119,7 +119,7 @@ static void print_remarks(const json_t *devices) {
         char name[CELL], doing[CELL], trouble[CELL];
         words(d, "name", name);
         if (words(d, "doing", doing)[0]) printf("%s: %s\n", name, doing);
-        if (words(d, "trouble", trouble)[0]) printf("%s: %s\n", name, trouble);
+        if (words(d, "last_error", trouble)[0]) printf("%s: %s\n", name, trouble);
     }
 }
 
@@ -159,7 +159,7 @@ static int run(const status_options *o, const kin_net_address *head) {
     kin_net_options net = {.key_file = o->key_file};
     kin_net_self self;
     kin_err err;
-    kin_observe_options oo = {.version = KIN_VERSION, .port = head->port, .n_reports = 2, .stop = &kin_app_stop};
+    kin_status_client_options oo = {.version = KIN_VERSION, .port = head->port, .n_reports = 2, .stop = &kin_app_stop};
     bool is_typed = false;
     int rc = kin_net_identify_visitor(&self, &net, &err);
     if (rc == 0) rc = kin_net_device_key(&oo.key, &is_typed, &net, &err);
@@ -167,7 +167,7 @@ static int run(const status_options *o, const kin_net_address *head) {
         oo.head = head->name[0] ? head->name : NULL;
         oo.id = self.id;
         oo.name = self.name;
-        rc = kin_observe(&oo, &text, &err);
+        rc = kin_status_client_run(&oo, &text, &err);
         if (rc == 0 && is_typed) rc = kin_net_keep_key(&oo.key, &net, &err);
     }
     kin_key_wipe(&oo.key);

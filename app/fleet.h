@@ -3,7 +3,7 @@
 
 #include "app/net.h"
 #include "app/planner.h"
-#include "ring/cluster.h"
+#include "cluster/cluster.h"
 
 typedef struct kin_fleet_options {
     bool cluster; // let other devices join

@@ -21,7 +21,7 @@
 #include "app/app.h"
 #include "app/net.h"
 #include "base/clock.h"
-#include "ring/join.h"
+#include "cluster/join.h"
 
 static const char *const names[KIN_HOUSEHOLD_DEVICES] = {"attic",   "kitchen", "cellar", "study",
                                                          "bedroom", "garage",  "hall",   "garden"};
@@ -131,7 +131,7 @@ static int join(const kin_household *h, const char *name) {
 }
 
 // In the device's process, until it ends.
-static _Noreturn void be_device(const kin_household *h, int i, pid_t keeper, const sigset_t *signals) {
+static _Noreturn void be_device(const kin_household *h, int i, pid_t writer, const sigset_t *signals) {
     char path[KIN_HOUSEHOLD_PATH];
     int fd = open(path_of(h->folder, names[i], "log", path), O_WRONLY | O_CREAT | O_APPEND, 0600);
     if (fd >= 0) dup2(fd, STDERR_FILENO);
@@ -144,25 +144,25 @@ static _Noreturn void be_device(const kin_household *h, int i, pid_t keeper, con
 #ifdef __linux__
     prctl(PR_SET_PDEATHSIG, SIGKILL);
 #endif
-    if (getppid() != keeper) _exit(KIN_EXIT_FAILED); // it ended before that
+    if (getppid() != writer) _exit(KIN_EXIT_FAILED); // it ended before that
     _exit(join(h, names[i]));
 }
 
-// ---- the keeper
+// ---- the writer
 
-typedef struct keeper {
+typedef struct writer {
     const kin_household *h;
     pid_t head, pids[KIN_HOUSEHOLD_DEVICES]; // 0: there is none
     int from_head, to_head;
     int n_left; // devices that run
-} keeper;
+} writer;
 
 static void on_child(int signal) {
     (void)signal; // it is here to interrupt pselect
 }
 
 // Takes note of devices that ended; tells the head of them, if it is to know.
-static void collect(keeper *k, bool tells) {
+static void collect(writer *k, bool tells) {
     int status;
     for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
         for (int i = 0; i < k->h->n_devices; i++) {
@@ -175,13 +175,13 @@ static void collect(keeper *k, bool tells) {
     }
 }
 
-static void signal_all(const keeper *k, int signal) {
+static void signal_all(const writer *k, int signal) {
     for (int i = 0; i < k->h->n_devices; i++) {
         if (k->pids[i] > 0) kill(k->pids[i], signal);
     }
 }
 
-static void stop_devices(keeper *k, const sigset_t *signals) {
+static void stop_devices(writer *k, const sigset_t *signals) {
     kin_time begun = kin_clock_now();
     signal_all(k, SIGTERM);
     for (bool killed = false; collect(k, false), k->n_left > 0;) {
@@ -194,8 +194,8 @@ static void stop_devices(keeper *k, const sigset_t *signals) {
     }
 }
 
-// In the keeper's process, until the head closes its pipe, or ends.
-static _Noreturn void keep(keeper *k) {
+// In the writer's process, until the head closes its pipe, or ends.
+static _Noreturn void keep(writer *k) {
     sigset_t children, signals; // to be interrupted by them only while it waits
     pid_t self = getpid();
     setsid();
@@ -244,9 +244,9 @@ static int start_keeper(kin_household *h, kin_err *err) {
         close(down[1]);
         return kin_err_set(err, "no pipe: %s", strerror(errno));
     }
-    keeper k = {.h = h, .head = getpid(), .from_head = down[0], .to_head = up[1]};
-    h->keeper = fork();
-    if (h->keeper == 0) {
+    writer k = {.h = h, .head = getpid(), .from_head = down[0], .to_head = up[1]};
+    h->writer = fork();
+    if (h->writer == 0) {
         close(down[1]);
         close(up[0]);
         keep(&k);
@@ -256,23 +256,23 @@ static int start_keeper(kin_household *h, kin_err *err) {
     h->to_keeper = down[1];
     h->from_keeper = up[0];
     fcntl(h->from_keeper, F_SETFL, O_NONBLOCK);
-    return h->keeper > 0 ? 0 : kin_err_set(err, "no process: %s", strerror(errno));
+    return h->writer > 0 ? 0 : kin_err_set(err, "no process: %s", strerror(errno));
 }
 
 int kin_household_open(kin_household *h, int n_devices, kin_err *err) {
     kin_assert(n_devices >= 1 && n_devices <= KIN_HOUSEHOLD_DEVICES);
     *h = (kin_household){.n_devices = n_devices, .to_keeper = -1, .from_keeper = -1};
     sigaction(SIGUSR1, &(struct sigaction){.sa_handler = on_ended}, NULL);
-    sigaction(SIGCHLD, &(struct sigaction){.sa_handler = on_ended}, NULL); // the keeper
+    sigaction(SIGCHLD, &(struct sigaction){.sa_handler = on_ended}, NULL); // the writer
     if (make_homes(h, err) == 0 && find_port(&h->port, err) == 0 && start_keeper(h, err) == 0) return 0;
     kin_household_close(h);
     return KIN_FAIL;
 }
 
-// A device that was held up before it closed the pipe's end keeps it open when the keeper is gone.
+// A device that was held up before it closed the pipe's end keeps it open when the writer is gone.
 static bool keeper_has_ended(const kin_household *h) {
     siginfo_t info = {0};
-    return waitid(P_PID, (id_t)h->keeper, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == h->keeper;
+    return waitid(P_PID, (id_t)h->writer, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == h->writer;
 }
 
 bool kin_household_lost(kin_household *h, kin_err *how) {
@@ -292,10 +292,10 @@ void kin_household_close(kin_household *h) {
     if (!h->folder[0]) return;
     signal(SIGCHLD, SIG_DFL);
     if (h->to_keeper >= 0) close(h->to_keeper);
-    while (h->keeper > 0 && waitpid(h->keeper, NULL, 0) < 0 && errno == EINTR) {
+    while (h->writer > 0 && waitpid(h->writer, NULL, 0) < 0 && errno == EINTR) {
     }
-    if (h->keeper > 0) kill(-h->keeper, SIGKILL); // devices that it left, if it was killed: its group
+    if (h->writer > 0) kill(-h->writer, SIGKILL); // devices that it left, if it was killed: its group
     if (h->from_keeper >= 0) close(h->from_keeper);
-    remove_folder(h->folder); // what the keeper left, if it was killed
+    remove_folder(h->folder); // what the writer left, if it was killed
     *h = (kin_household){.to_keeper = -1, .from_keeper = -1};
 }

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "app/options.h"
+#include "net/key.h"
 #include "pure/proto/id.h"
-#include "ring/key.h"
 
 enum { KIN_NET_PORT = 7577 }; // where a head listens, if nobody else does
 

@@ -5,16 +5,16 @@
 #include <jansson.h>
 #include <stdio.h>
 
+#include "pure/plan/explain.h"
 #include "pure/plan/latency.h"
 #include "pure/plan/scheduler.h"
-#include "pure/plan/why.h"
 
 enum { KIN_PLAN_COMPARE_MAX = 8 };
 
 typedef struct kin_plan_compare {
     const kin_facts *facts; // borrowed
     kin_device_set refused;
-    char sentences[KIN_FACTS_MAX_DEVICES][KIN_WHY_MAX]; // of refused devices
+    char sentences[KIN_FACTS_MAX_DEVICES][KIN_PLAN_EXPLAIN_MAX]; // of refused devices
     int n, n_plans;
     struct {
         const kin_scheduler *scheduler;

@@ -37,7 +37,7 @@ static int check_keys(json_t *object, kin_err *err) {
     return 0;
 }
 
-static int read_entry(json_t *object, const char *head_name, kin_hand_entry *e, kin_err *err) {
+static int read_entry(json_t *object, const char *head_name, kin_manual_plan_entry *e, kin_err *err) {
     const char *name = json_string_value(json_object_get(object, "device"));
     if (!name || !name[0] || strlen(name) >= sizeof e->name) return kin_err_set(err, "\"device\" must be a name");
     if (check_keys(object, err) != 0) return KIN_FAIL;
@@ -47,7 +47,7 @@ static int read_entry(json_t *object, const char *head_name, kin_hand_entry *e, 
     return read_memory(object, &e->memory, err);
 }
 
-static int read_entries(json_t *root, const char *head_name, kin_hand_plan *plan, kin_err *err) {
+static int read_entries(json_t *root, const char *head_name, kin_manual_plan *plan, kin_err *err) {
     json_t *devices = json_object_get(root, "devices");
     size_t n = json_array_size(devices);
     if (n == 0) return kin_err_set(err, "\"devices\" must be a list of at least one device");
@@ -60,8 +60,8 @@ static int read_entries(json_t *root, const char *head_name, kin_hand_plan *plan
     return 0;
 }
 
-int kin_plan_file_read(const char *path, const char *head_name, kin_hand_plan *plan, kin_err *err) {
-    *plan = (kin_hand_plan){0};
+int kin_plan_file_read(const char *path, const char *head_name, kin_manual_plan *plan, kin_err *err) {
+    *plan = (kin_manual_plan){0};
     json_t *root = kin_json_text_load(path, err);
     if (!root) return KIN_FAIL;
     int rc = read_entries(root, head_name, plan, err);

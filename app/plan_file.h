@@ -9,7 +9,7 @@
 // it takes until all layers are given out.
 #pragma once
 
-#include "pure/plan/hand.h"
+#include "pure/plan/manual_plan.h"
 
 // "head" is `head_name` from then on. The sentence names the file and the place.
-int kin_plan_file_read(const char *path, const char *head_name, kin_hand_plan *plan, kin_err *err);
+int kin_plan_file_read(const char *path, const char *head_name, kin_manual_plan *plan, kin_err *err);

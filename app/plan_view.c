@@ -10,7 +10,7 @@
 
 // ---- making it
 
-int kin_plan_view_screen(const kin_facts *facts, kin_device_set *refused, char sentences[][KIN_WHY_MAX], kin_err *err) {
+int kin_plan_view_screen(const kin_facts *facts, kin_device_set *refused, char sentences[][KIN_PLAN_EXPLAIN_MAX], kin_err *err) {
     char reasons[KIN_FACTS_MAX_DEVICES][KIN_FACTS_MAX_REASON];
     kin_device_set usable;
     if (kin_facts_screen(facts, &usable, reasons, err) != 0) return KIN_FAIL;
@@ -19,7 +19,8 @@ int kin_plan_view_screen(const kin_facts *facts, kin_device_set *refused, char s
         sentences[i][0] = '\0';
         if (usable & kin_device_bit(i)) continue;
         *refused |= kin_device_bit(i);
-        snprintf(sentences[i], KIN_WHY_MAX, "%s refused: %.*s", facts->devices[i].name, KIN_FACTS_MAX_REASON - 1, reasons[i]);
+        snprintf(sentences[i], KIN_PLAN_EXPLAIN_MAX, "%s refused: %.*s", facts->devices[i].name, KIN_FACTS_MAX_REASON - 1,
+                 reasons[i]);
     }
     return 0;
 }
@@ -51,7 +52,7 @@ int kin_plan_view_make(kin_plan_view *view, const kin_facts *facts, const kin_pl
     if (kin_plan_view_screen(facts, &view->refused, view->sentences, err) != 0) return KIN_FAIL;
     if (kin_plan_view_ask(facts, options, scheduler, &view->plan, &view->prediction, err) != 0)
         return fail_with_refused(view, err);
-    return scheduler->plan == kin_plan_played ? kin_why(facts, options, &view->plan, view->sentences, err) : 0;
+    return scheduler->plan == kin_plan_playoff ? kin_plan_explain(facts, options, &view->plan, view->sentences, err) : 0;
 }
 
 // ---- as text
@@ -86,7 +87,7 @@ static double gpu_weights_bytes(const kin_plan_view *view, int device) {
 }
 
 // "44", or "3 x 9, 2 x 8" where a token comes by several times
-static void describe_windows(const kin_plan *plan, const kin_share *share, char *text, size_t size) {
+static void describe_windows(const kin_plan *plan, const kin_chunk_server *share, char *text, size_t size) {
     int least = share->n_layer / plan->n_rounds, longer = share->n_layer % plan->n_rounds, shorter = plan->n_rounds - longer;
     if (plan->n_rounds == 1)
         snprintf(text, size, "%d", share->n_layer);
@@ -109,7 +110,7 @@ static void fill_time(kin_table *table, int column, double seconds) {
 }
 
 static void fill_row(kin_table *table, const kin_plan_view *view, int device, bool relay) {
-    const kin_share *share = &view->plan.shares[device];
+    const kin_chunk_server *share = &view->plan.shares[device];
     const kin_device_prediction *p = &view->prediction.devices[device];
     char windows[64];
     kin_table_row(table);
@@ -187,10 +188,10 @@ static void print_times(const kin_plan_view *view, FILE *file) {
     fprintf(file, "a prompt    %8s  of %d tokens\n", kin_plan_view_time(p->ttft_s, text), work->n_prompt);
 }
 
-void kin_plan_view_print_sentences(const kin_facts *facts, const char sentences[][KIN_WHY_MAX], FILE *file) {
+void kin_plan_view_print_sentences(const kin_facts *facts, const char sentences[][KIN_PLAN_EXPLAIN_MAX], FILE *file) {
     const char *gap_line = "\n";
     for (int i = 0; i < facts->n_device; i++) {
-        char sentence[KIN_WHY_MAX];
+        char sentence[KIN_PLAN_EXPLAIN_MAX];
         if (!sentences[i][0]) continue;
         fprintf(file, "%s%s\n", gap_line, kin_escape(sentence, sizeof sentence, sentences[i], strlen(sentences[i])));
         gap_line = "";
@@ -222,7 +223,7 @@ static json_t *windows_json(const kin_plan *plan, int device) {
 }
 
 static json_t *device_json(const kin_plan_view *view, int device) {
-    const kin_share *share = &view->plan.shares[device];
+    const kin_chunk_server *share = &view->plan.shares[device];
     const kin_device_prediction *p = &view->prediction.devices[device];
     json_t *json = json_pack("{s:s, s:b, s:i, s:i, s:o}", "name", view->facts->devices[device].name, "refused",
                              (view->refused & kin_device_bit(device)) != 0, "layers", share->n_layer, "gpu_layers",

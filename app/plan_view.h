@@ -8,16 +8,17 @@
 #include <jansson.h>
 #include <stdio.h>
 
+#include "pure/plan/explain.h"
 #include "pure/plan/timeline.h"
-#include "pure/plan/why.h"
 
 typedef struct kin_plan_view {
     const kin_facts *facts; // borrowed
     const kin_scheduler *scheduler;
     kin_plan plan;
     kin_prediction prediction;
-    kin_device_set refused;                             // their facts cannot be, or nothing joins them with the head
-    char sentences[KIN_FACTS_MAX_DEVICES][KIN_WHY_MAX]; // of every device; of other schedulers than `exact` of refused ones only
+    kin_device_set refused; // their facts cannot be, or nothing joins them with the head
+    char sentences[KIN_FACTS_MAX_DEVICES]
+                  [KIN_PLAN_EXPLAIN_MAX]; // of every device; of other schedulers than `exact` of refused ones only
 } kin_plan_view;
 
 // A scheduler's plan and what it will take. Fails, too, where the scheduler would not heed options->n_rounds.
@@ -25,7 +26,7 @@ int kin_plan_view_ask(const kin_facts *facts, const kin_plan_options *options, c
                       kin_prediction *prediction, kin_err *err);
 
 // Who cannot be planned with, and a sentence for each ("" for others).
-int kin_plan_view_screen(const kin_facts *facts, kin_device_set *refused, char sentences[][KIN_WHY_MAX], kin_err *err);
+int kin_plan_view_screen(const kin_facts *facts, kin_device_set *refused, char sentences[][KIN_PLAN_EXPLAIN_MAX], kin_err *err);
 
 // Makes the plan. Where there is none, the sentence tells about refused devices too.
 int kin_plan_view_make(kin_plan_view *view, const kin_facts *facts, const kin_plan_options *options,
@@ -34,7 +35,7 @@ int kin_plan_view_make(kin_plan_view *view, const kin_facts *facts, const kin_pl
 void kin_plan_view_print(const kin_plan_view *view, FILE *file);
 
 // Those that are not empty, below an empty line.
-void kin_plan_view_print_sentences(const kin_facts *facts, const char sentences[][KIN_WHY_MAX], FILE *file);
+void kin_plan_view_print_sentences(const kin_facts *facts, const char sentences[][KIN_PLAN_EXPLAIN_MAX], FILE *file);
 
 // New references.
 json_t *kin_plan_view_json(const kin_plan_view *view);

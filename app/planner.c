@@ -31,7 +31,7 @@ struct kin_planner {
     kin_model_facts model;
     kin_work_facts work;
     const kin_scheduler *scheduler; // NULL: by rule or by hand
-    kin_hand_plan hand;
+    kin_manual_plan hand;
     bool was_joined; // somebody was there: from then on the head goes on alone if it must
 
     pthread_mutex_t mutex; // over the following
@@ -214,7 +214,7 @@ static void write_ring(const kin_plan *plan, int n_device, kin_ring_plan *out) {
     *out = (kin_ring_plan){.n_rounds = plan->n_rounds};
     for (int s = 1; s <= plan->n_stops; s++) {
         int device = plan->stops[s % plan->n_stops].device, i = out->n_members++;
-        const kin_share *share = &plan->shares[device];
+        const kin_chunk_server *share = &plan->shares[device];
         out->candidate[i] = device == 0 ? n_device - 1 : device - 1;
         if (!plan->stops[s % plan->n_stops].relay)
             out->shares[i] = (kin_round_share){.n_layers = share->n_layer, .n_gpu_layers = share->n_layer_gpu};
@@ -244,7 +244,7 @@ static int read_ring(kin_planner *p, const kin_ring_plan *ring, kin_err *err) {
     for (int i = 0; i < ring->n_members && plan->n_rounds > 0; i++) {
         int device = (ring->candidate[i] + 1) % p->next.n, stop = (i + 1) % ring->n_members;
         plan->shares[device] =
-            (kin_share){kin_windows_n_layers(&windows[i].windows), kin_windows_n_gpu_layers(&windows[i].windows)};
+            (kin_chunk_server){kin_windows_n_layers(&windows[i].windows), kin_windows_n_gpu_layers(&windows[i].windows)};
         plan->stops[stop].device = device;
         plan->stops[stop].relay = stop > 0 && plan->shares[device].n_layer == 0;
         if (ring->memory[i]) p->next.facts.devices[device].memory_bytes = (double)ring->memory[i];
@@ -257,11 +257,11 @@ static int read_ring(kin_planner *p, const kin_ring_plan *ring, kin_err *err) {
 static int plan_by_rule(kin_planner *p, const kin_cluster_question *q, kin_ring_plan *out, kin_err *err) {
     int n_rounds = p->o.n_rounds ? p->o.n_rounds : 1, rc;
     if (p->hand.n_entries)
-        rc = kin_hand_written(&p->hand, q->candidates, q->n, out, err);
+        rc = kin_manual_plan_apply(&p->hand, q->candidates, q->n, out, err);
     else if (strcmp(p->o.plan, "even") == 0)
-        rc = kin_hand_even(q->candidates, q->n, p->model.n_layer, n_rounds, out, err);
+        rc = kin_plan_even(q->candidates, q->n, p->model.n_layer, n_rounds, out, err);
     else
-        rc = kin_hand_by_memory(q->candidates, q->n, p->model.n_layer, n_rounds, out, err);
+        rc = kin_plan_by_memory(q->candidates, q->n, p->model.n_layer, n_rounds, out, err);
     return rc == 0 ? read_ring(p, out, err) : KIN_FAIL;
 }
 

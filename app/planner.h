@@ -11,11 +11,11 @@
 // Owner: the session. Thread: any; a mutex guards it. The cluster asks in a thread of its own, the commands look from theirs.
 #pragma once
 
+#include "cluster/cluster.h"
 #include "pure/plan/correction.h"
-#include "pure/plan/hand.h"
 #include "pure/plan/latency.h"
+#include "pure/plan/manual_plan.h"
 #include "pure/plan/scheduler.h"
-#include "ring/cluster.h"
 
 typedef struct kin_planner_options {
     const char *plan;      // "auto", "even", "memory" or a file

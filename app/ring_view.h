@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "ring/timeline.h"
+#include "observe/timeline.h"
 
 // While nobody adds to the timeline. Nothing is printed before two marks.
 void kin_ring_view_print(const kin_timeline *timeline, FILE *file);

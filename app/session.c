@@ -294,7 +294,7 @@ static int open_alone(kin_session *s, const kin_session_options *o, kin_shard_op
     int rc = open_shard(s, o, so, err);
     if (rc != 0 && goes_without_gpu(s, o, so, err)) rc = open_shard(s, o, so, err);
     if (rc != 0 || o->only_looks) return rc;
-    if (kin_alone_head_open(&s->alone, &s->model, s->shard, so->n_batch, err) != 0) return KIN_FAIL;
+    if (kin_loopback_head_open(&s->alone, &s->model, s->shard, so->n_batch, err) != 0) return KIN_FAIL;
     s->head = s->alone.head;
     kin_head_on_progress(s->head, kin_app_progress, NULL);
     kin_head_record(s->head, kin_timeline_own(s->timeline));
@@ -408,7 +408,7 @@ static void take_own_events(kin_session *s) {
     size_t n = 0;
     do {
         n = kin_shard_take_intervals(s->shard, KIN_STREAM_READS, intervals, 64);
-        kin_events_add_disk(kin_timeline_own(s->timeline), intervals, n);
+        kin_trace_add_disk(kin_timeline_own(s->timeline), intervals, n);
     } while (n == 64);
     kin_timeline_add_own(s->timeline, kin_timeline_row(s->timeline, s->with_others ? s->fleet.self.name : "this machine"));
 }
@@ -424,7 +424,7 @@ int kin_session_end_timeline(kin_session *s, const kin_session_options *o, kin_e
     s->timeline_has_ended = true;
     if (s->with_others) kin_cluster_gather(s->fleet.cluster);
     take_own_events(s);
-    kin_events_turn(kin_timeline_own(s->timeline), false);
+    kin_trace_turn(kin_timeline_own(s->timeline), false);
     return o->timeline ? kin_timeline_write(s->timeline, o->timeline, err) : 0;
 }
 
@@ -432,7 +432,7 @@ void kin_session_close(kin_session *s) {
     if (s->with_others) {
         kin_fleet_close(&s->fleet);
     } else {
-        kin_alone_head_close(&s->alone);
+        kin_loopback_head_close(&s->alone);
         kin_shard_close(s->shard);
         kin_planner_close(s->planner);
     }

@@ -6,10 +6,10 @@
 #include "base/clock.h"
 #include "engine/shard.h"
 #include "model/model.h"
+#include "observe/timeline.h"
+#include "pipeline/loopback.h"
 #include "pure/text/tokenizer.h"
 #include "pure/text/vocab.h"
-#include "ring/alone.h"
-#include "ring/timeline.h"
 
 typedef struct kin_session_options {
     const char *model;      // NULL: the demo model
@@ -64,7 +64,7 @@ typedef struct kin_session {
     char cache_dir[1000];
     char demo_path[1024]; // of the demo model as a file, if it is shared
     // On its own: a shard with all layers. With others: a fleet, whose head and shard may change with every request.
-    kin_alone_head alone;
+    kin_loopback_head alone;
     bool with_others;
     kin_fleet fleet;
     kin_device_facts facts; // of this machine, if it was measured

@@ -15,9 +15,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "ring/link.h"
-#include "ring/listener.h"
-#include "ring/post.h"
+#include "net/link.h"
+#include "net/listener.h"
+#include "net/mailbox.h"
 
 enum { EXIT_USAGE = 2, N_POSTS = 64, WARM_UP = 500, MAX_BYTES = 1 << 20 };
 
@@ -126,7 +126,7 @@ typedef struct device {
     kin_tls_ctx *tls;
     kin_listener *listener; // of the second one
     kin_link *link;
-    kin_post *post;
+    kin_mailbox *post;
     size_t n_bytes;
     bool is_first, hands_over; // to and from the compute thread
     samples *samples;          // both devices' hops; one frame is under way at a time
@@ -143,7 +143,7 @@ static void end_device(void *arg) {
     device *d = arg;
     kin_link_close(d->link, NULL);
     kin_listener_close(d->listener);
-    kin_post_close(d->post);
+    kin_mailbox_close(d->post);
     d->link = NULL;
     d->listener = NULL;
 }
@@ -185,7 +185,7 @@ static void *compute(void *arg) {
         if (is_ended) return NULL;
         bool is_last = !count_hop(d);
         if (!is_last) build_frame(d);
-        kin_post_call(d->post, is_last ? end_device : send_frame, d);
+        kin_mailbox_call(d->post, is_last ? end_device : send_frame, d);
         if (is_last) return NULL;
     }
 }
@@ -243,7 +243,7 @@ static void open_device(device *d, const device *other) {
     pthread_cond_init(&d->filled, NULL);
     d->frame = calloc(1, d->n_bytes);
     d->received = calloc(1, d->n_bytes);
-    int rc = kin_post_open(&d->post, &d->loop, N_POSTS, &err);
+    int rc = kin_mailbox_open(&d->post, &d->loop, N_POSTS, &err);
     kin_link_options o = kin_link_options_default(d->tls);
     kin_listener_options lo = kin_listener_options_default(d->tls);
     if (rc == 0 && d->is_first)
@@ -278,7 +278,7 @@ static void time_links(samples *s, size_t n_bytes, bool hands_over) {
     for (int i = 0; i < 2; i++) {
         if (hands_over) pthread_join(d[i].compute, NULL);
         pthread_join(d[i].net, NULL);
-        kin_post_free(d[i].post);
+        kin_mailbox_free(d[i].post);
         free(d[i].frame);
         free(d[i].received);
     }

@@ -1,7 +1,8 @@
 // Weights that are still on their way to the model's files: asked by whoever is about to read them.
 //
-// Behind it is somebody who brings them (ring/inflow.h). Bytes that were not waited for must not be looked at: a hole reads as
-// zeros. Without an arrival all of a model is in its files. Whoever waits in a thread of its own must be able to end it: leave.
+// Behind it is somebody who brings them (fetch/lazy_load.h). Bytes that were not waited for must not be looked at: a hole reads
+// as zeros. Without an arrival all of a model is in its files. Whoever waits in a thread of its own must be able to end it:
+// leave.
 //
 // Threads: any, several at once.
 #pragma once

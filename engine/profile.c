@@ -10,8 +10,8 @@
 #include "base/log.h"
 #include "base/median.h"
 #include "engine/governor.h"
-#include "engine/rates.h"
 #include "engine/stage.h"
+#include "engine/throughput_benchmark.h"
 #include "model/blocks.h"
 #include "pure/proto/label.h"
 #include "sys/disk.h"
@@ -43,7 +43,7 @@ typedef struct work {
     const kin_devices *devices;
     const kin_profile_options *o;
     kin_device_facts *facts;
-    kin_patience patience;
+    kin_benchmark_options options;
     uint64_t n_done, n_total; // steps, for progress
 } work;
 
@@ -73,20 +73,20 @@ static void mark_impossible(double rates[KIN_N_QUANT]) {
 }
 
 static int measure_engine(work *w, const kin_device *device, uint64_t memory, kin_engine_facts *e, kin_err *err) {
-    kin_rates *rates;
+    kin_throughput_benchmark *rates;
     kin_time begun = kin_clock_now();
-    if (kin_rates_open(&rates, device, store_bytes(memory), err) != 0) return KIN_FAIL;
+    if (kin_throughput_benchmark_open(&rates, device, store_bytes(memory), err) != 0) return KIN_FAIL;
     kin_engine_facts sweeps[N_SWEEPS] = {0};
     int rc = 0, n = 0;
     for (int k = 0; k < N_SWEEPS && rc == 0; k++) {
         bool another = k == 0 || kin_clock_ms(begun, kin_clock_now()) < SWEEP_MS;
-        for (int i = 0; i < kin_rates_n_steps() && rc == 0; i++) {
+        for (int i = 0; i < kin_throughput_benchmark_n_steps() && rc == 0; i++) {
             rc = step(w, err);
-            if (rc == 0 && another) rc = kin_rates_step(rates, i, &w->patience, &sweeps[k], err);
+            if (rc == 0 && another) rc = kin_throughput_benchmark_step(rates, i, &w->options, &sweeps[k], err);
         }
         n += another;
     }
-    kin_rates_close(rates);
+    kin_throughput_benchmark_close(rates);
     kin_engine_facts_median(e, sweeps, n); // other programs come and go
     mark_impossible(e->token_bytes_s);
     mark_impossible(e->prompt_flop_s);
@@ -105,7 +105,7 @@ static struct ggml_tensor *build_small(const void *user, kin_graph *g, struct gg
 }
 
 // The graph changes each time, as it does between windows and between blocks.
-static int time_starts(kin_stage *stage, const kin_patience *p, double *seconds, kin_err *err) {
+static int time_starts(kin_stage *stage, const kin_benchmark_options *p, double *seconds, kin_err *err) {
     float x[WINDOW_WIDTH] = {0}, y[WINDOW_WIDTH];
     double times[N_STARTS], sum = 0;
     const kin_stage_inputs in = {.x = x};
@@ -130,7 +130,7 @@ static int measure_window(work *w, kin_err *err) {
     if (step(w, err) != 0 || kin_stage_open(&stage, &w->devices->cpu, &proto, 2 * N_WINDOW_NODES, build_small, NULL, err) != 0)
         return KIN_FAIL;
     int rc = kin_stage_reserve(stage, shape, err);
-    if (rc == 0) rc = time_starts(stage, &w->patience, &seconds, err);
+    if (rc == 0) rc = time_starts(stage, &w->options, &seconds, err);
     kin_stage_close(stage);
     // It is short enough to be disturbed as a whole: the better of two counts.
     w->facts->window_s = w->facts->window_s > 0 ? fmin(w->facts->window_s, seconds) : seconds;
@@ -192,10 +192,10 @@ static int measure_disk(work *w, kin_err *err) {
     return w->o->stop && atomic_load(w->o->stop) ? kin_err_set(err, "stopped") : 0;
 }
 
-static kin_patience patience_here(void) {
+static kin_benchmark_options patience_here(void) {
     kin_quota quota = kin_quota_read();
-    if (quota.cores <= 0) return (kin_patience){.least_s = LEAST_S};
-    return (kin_patience){.least_s = fmax(QUOTA_LEAST_S, QUOTA_PERIODS * quota.period_s), .mean = true};
+    if (quota.cores <= 0) return (kin_benchmark_options){.least_s = LEAST_S};
+    return (kin_benchmark_options){.least_s = fmax(QUOTA_LEAST_S, QUOTA_PERIODS * quota.period_s), .mean = true};
 }
 
 static kin_os os_here(void) {
@@ -233,8 +233,8 @@ int kin_profile_measure(kin_device_facts *out, const kin_devices *devices, const
     kin_label_set(out->name, sizeof out->name - 1, o->name ? o->name : "");
     if (out->has_gpu) out->uma = shares_memory(&devices->gpu);
     kin_profile_refresh(out, devices, o->memory);
-    work w = {.devices = devices, .o = o, .facts = out, .patience = patience_here()};
-    w.n_total = (uint64_t)(N_SWEEPS * kin_rates_n_steps() * (out->has_gpu ? 2 : 1) + 4);
+    work w = {.devices = devices, .o = o, .facts = out, .options = patience_here()};
+    w.n_total = (uint64_t)(N_SWEEPS * kin_throughput_benchmark_n_steps() * (out->has_gpu ? 2 : 1) + 4);
     if (measure_window(&w, err) != 0) return KIN_FAIL;
     if (measure_engine(&w, &devices->cpu, (uint64_t)out->memory_bytes, &out->cpu, err) != 0) return KIN_FAIL;
     if (measure_window(&w, err) != 0) return KIN_FAIL;

@@ -33,7 +33,7 @@ enum {
     CONNECTIONS_MAX = 64,
     THREADS_MAX = 16,
     BURSTS_MAX = 1000,
-    OPERATION_US = 100, // of work between two meetings of the threads, about what a matrix of a small layer takes
+    OPERATION_US = 100, // of work between two tests of the threads, about what a matrix of a small layer takes
     REST_US = 23000,    // before a burst, and a little more each time, so that bursts begin anywhere in a period of a quota
     REST_STEP_US = 370,
     REST_STEPS = 16,

@@ -96,7 +96,7 @@ void kin_sim_tell_closed(kin_sim *w, int at, int side, const char *reason) {
     if (l->is_ring) {
         kin_sim_ring_closed(w, at, side, reason);
     } else if (node == KIN_SIM_HEAD) {
-        kin_sim_head_step(w, (kin_roster_event){.kind = KIN_ROSTER_LOST, .link = l->serial, .reason = reason});
+        kin_sim_head_step(w, (kin_membership_event){.kind = KIN_MEMBERSHIP_LOST, .link = l->serial, .reason = reason});
     } else if (node != KIN_SIM_HEAD && at == w->nodes[node].control) {
         w->nodes[node].control = -1;
         kin_sim_device_step(w, node, (kin_member_event){.kind = KIN_MEMBER_LOST, .reason = reason});
@@ -124,14 +124,14 @@ void kin_sim_start(kin_sim *w, int node) {
         n->member = kin_member_new(&options, w->now);
         return;
     }
-    kin_roster_options options = kin_roster_options_default();
+    kin_membership_options options = kin_membership_options_default();
     options.id = (kin_proto_id){{255}};
     options.features = 1;
     options.model = (kin_proto_hash){{1}};
     options.epoch_first = 1 + (uint32_t)(w->now / (250 * KIN_SIM_MS));
     options.rest_max_ns = 4000 * KIN_SIM_MS;
     snprintf(options.version, sizeof options.version, "1");
-    w->roster = kin_roster_new(&options, w->now);
+    w->membership = kin_membership_new(&options, w->now);
     w->n_planned = 0;
 }
 
@@ -149,8 +149,8 @@ void kin_sim_stop(kin_sim *w, int node, bool quietly) {
     }
     n->runs = false;
     if (node == KIN_SIM_HEAD) {
-        kin_roster_free(w->roster);
-        w->roster = NULL;
+        kin_membership_free(w->membership);
+        w->membership = NULL;
         w->request = 0;
     } else {
         kin_member_free(n->member);

@@ -1,15 +1,15 @@
-// A cluster in memory: one head (pure/proto/roster.h), some devices (pure/proto/member.h), and what both need of the world:
+// A cluster in memory: one head (pure/proto/membership.h), some devices (pure/proto/member.h), and what both need of the world:
 // links, processes that start, stop and freeze, a planner, requests. The time is virtual and chance comes from a seed.
 //
 // A link delivers in order, like TCP: what cannot pass waits; who hears nothing for 1.5 s closes it. What must hold at every
 // moment is asserted here (one epoch, one plan; epochs never go back; who says ready holds the right work; every failed request
 // has a sentence that names device and stage). Which faults happen, and what must hold afterwards, is the test's.
 //
-// Links of the ring are as in ring/neighbours.h and ring/relay.h: opened from either end, or by way of the head. Between some
-// nodes none can be made, for good: firewalls.
+// Links of the ring are as in pipeline/neighbours.h and pipeline/relay.h: opened from either end, or by way of the head. Between
+// some nodes none can be made, for good: firewalls.
 //
 // cluster_sim.c has chance, time, links and processes, cluster_sim_ring.c the ring's links, cluster_sim_head.c and _device.c what
-// is around roster and member.
+// is around membership and member.
 // Owner: the test, which zeroes it, sets rng, n_nodes, n_needed, calm_at, last_request_at, totals, and starts nodes.
 #pragma once
 
@@ -20,7 +20,7 @@
 #include "base/err.h"
 #include "base/rng.h"
 #include "pure/proto/member.h"
-#include "pure/proto/roster.h"
+#include "pure/proto/membership.h"
 
 #define KIN_SIM_MS ((kin_time)1000000)
 
@@ -134,7 +134,7 @@ typedef struct kin_sim {
     int n_queue;
     uint64_t n_orders;
     // the head
-    kin_roster *roster;
+    kin_membership *membership;
     uint32_t question;
     int asked[KIN_SIM_NODES], n_asked;
     int planned[KIN_SIM_NODES], n_planned; // the plan in force, as nodes
@@ -202,7 +202,7 @@ void kin_sim_ring_send(kin_sim *w, int node, kin_sim_message m); // to the next 
 
 // ---- the head's driver
 
-void kin_sim_head_step(kin_sim *w, kin_roster_event e);
+void kin_sim_head_step(kin_sim *w, kin_membership_event e);
 void kin_sim_head_tick(kin_sim *w);
 void kin_sim_head_ring(kin_sim *w, kin_sim_side side, bool is_open, uint32_t epoch, const char *reason);
 void kin_sim_head_receive(kin_sim *w, int at, const kin_sim_message *m);

@@ -4,15 +4,15 @@
 #include "pure/proto/label.h"
 #include "testkit/cluster_sim.h"
 
-static int node_of(const kin_roster_device *d) {
+static int node_of(const kin_membership_device *d) {
     return d->id.bytes[0];
 }
 
-static void ask_planner(kin_sim *w, const kin_roster_action *a) {
+static void ask_planner(kin_sim *w, const kin_membership_action *a) {
     kin_assert(w->request == 0); // nobody is disturbed
     w->question = a->question;
     w->n_asked = a->n_devices;
-    for (int i = 0; i < a->n_devices; i++) w->asked[i] = node_of(kin_roster_device_at(w->roster, a->devices[i]));
+    for (int i = 0; i < a->n_devices; i++) w->asked[i] = node_of(kin_membership_device_at(w->membership, a->devices[i]));
     if (!kin_sim_is_calm(w) && kin_sim_below(w, 3) == 0) w->plan_variant = kin_sim_below(w, 4);
     kin_sim_push(w, (kin_sim_event){.at = w->now + kin_sim_between_ms(w, 0, 120),
                                     .what = KIN_SIM_ANSWER,
@@ -20,13 +20,13 @@ static void ask_planner(kin_sim *w, const kin_roster_action *a) {
                                     .ticket = a->question});
 }
 
-static void send_plan(kin_sim *w, const kin_roster_action *a) {
+static void send_plan(kin_sim *w, const kin_membership_action *a) {
     kin_assert(a->epoch < KIN_SIM_EPOCHS);
     uint64_t *plan = &w->plan_of[a->epoch];
     if (*plan == 0) w->totals->n_epochs++;
     kin_assert(*plan == 0 || *plan == w->plan); // one epoch, one plan
     *plan = w->plan;
-    int node = node_of(kin_roster_device_at(w->roster, a->device)), next = KIN_SIM_HEAD, previous = KIN_SIM_HEAD;
+    int node = node_of(kin_membership_device_at(w->membership, a->device)), next = KIN_SIM_HEAD, previous = KIN_SIM_HEAD;
     for (int i = 0; i + 1 < w->n_planned; i++) {
         if (w->planned[i] == node) next = w->planned[i + 1];
         if (w->planned[i + 1] == node) previous = w->planned[i];
@@ -36,7 +36,7 @@ static void send_plan(kin_sim *w, const kin_roster_action *a) {
         (kin_sim_message){.word = KIN_SIM_PLAN, .epoch = a->epoch, .value = w->plan, .node = next, .previous = previous});
 }
 
-static void fail_requests(kin_sim *w, const kin_roster_action *a) {
+static void fail_requests(kin_sim *w, const kin_membership_action *a) {
     KIN_SIM_TELL(w, "head: the request fails: %s", a->text);
     kin_assert(w->request != 0);
     kin_assert(strstr(a->text, "device '"));
@@ -45,57 +45,57 @@ static void fail_requests(kin_sim *w, const kin_roster_action *a) {
     w->totals->n_failed++;
 }
 
-static void head_act(kin_sim *w, const kin_roster_action *a) {
+static void head_act(kin_sim *w, const kin_membership_action *a) {
     kin_sim_node *n = &w->nodes[KIN_SIM_HEAD];
     int at = kin_sim_link_at(w, a->link); // where the kind has one
     kin_sim_message text = {.word = KIN_SIM_REFUSE};
     switch (a->kind) {
-    case KIN_ROSTER_ACCEPT: kin_sim_send(w, at, 1, (kin_sim_message){.word = KIN_SIM_ACCEPT}); break;
-    case KIN_ROSTER_REFUSE:
+    case KIN_MEMBERSHIP_ACCEPT: kin_sim_send(w, at, 1, (kin_sim_message){.word = KIN_SIM_ACCEPT}); break;
+    case KIN_MEMBERSHIP_REFUSE:
         kin_label_set(text.text, sizeof text.text - 1, a->text);
         kin_sim_send(w, at, 1, text);
         kin_sim_shut(w, at, 1);
         break;
-    case KIN_ROSTER_DROP: kin_sim_shut(w, at, 1); break;
-    case KIN_ROSTER_ASK: ask_planner(w, a); break;
-    case KIN_ROSTER_SEND_PLAN: send_plan(w, a); break;
-    case KIN_ROSTER_SEND_END: kin_sim_send(w, at, 1, (kin_sim_message){.word = KIN_SIM_END, .epoch = a->epoch}); break;
-    case KIN_ROSTER_OPEN_RING:
+    case KIN_MEMBERSHIP_DROP: kin_sim_shut(w, at, 1); break;
+    case KIN_MEMBERSHIP_ASK: ask_planner(w, a); break;
+    case KIN_MEMBERSHIP_SEND_PLAN: send_plan(w, a); break;
+    case KIN_MEMBERSHIP_SEND_END: kin_sim_send(w, at, 1, (kin_sim_message){.word = KIN_SIM_END, .epoch = a->epoch}); break;
+    case KIN_MEMBERSHIP_OPEN_RING:
         n->neighbours[KIN_SIM_NEXT] = w->planned[0];
         n->neighbours[KIN_SIM_PREVIOUS] = w->planned[w->n_planned - 1];
         kin_sim_ring_connect(w, KIN_SIM_HEAD, KIN_SIM_NEXT, false);
         break;
-    case KIN_ROSTER_CLOSE_RING: kin_sim_ring_close(w, KIN_SIM_HEAD); break;
-    case KIN_ROSTER_UP:
+    case KIN_MEMBERSHIP_CLOSE_RING: kin_sim_ring_close(w, KIN_SIM_HEAD); break;
+    case KIN_MEMBERSHIP_UP:
         KIN_SIM_TELL(w, "head: plan %u is up", a->epoch);
         kin_assert(w->n_planned == 0 || n->ring[KIN_SIM_NEXT] >= 0);
         break;
-    case KIN_ROSTER_FAIL: fail_requests(w, a); break;
-    case KIN_ROSTER_LOG:
+    case KIN_MEMBERSHIP_FAIL: fail_requests(w, a); break;
+    case KIN_MEMBERSHIP_LOG:
         w->totals->n_left_out += strncmp(a->text, "no link from", 12) == 0;
         KIN_SIM_TELL(w, "head: %s", a->text);
         break;
-    case KIN_ROSTER_STATUS: break;
+    case KIN_MEMBERSHIP_STATUS: break;
     }
 }
 
-void kin_sim_head_step(kin_sim *w, kin_roster_event e) {
-    uint32_t before = kin_roster_epoch(w->roster);
-    const kin_roster_actions *actions = kin_roster_step(w->roster, w->now, &e);
+void kin_sim_head_step(kin_sim *w, kin_membership_event e) {
+    uint32_t before = kin_membership_epoch(w->membership);
+    const kin_membership_actions *actions = kin_membership_step(w->membership, w->now, &e);
     w->totals->n_steps++;
     if ((uint64_t)actions->n > w->totals->n_actions_max) w->totals->n_actions_max = (uint64_t)actions->n;
-    kin_assert(kin_roster_epoch(w->roster) >= before);
+    kin_assert(kin_membership_epoch(w->membership) >= before);
     for (int i = 0; i < actions->n; i++) head_act(w, &actions->at[i]);
 }
 
 void kin_sim_answer_planner(kin_sim *w, uint32_t question) {
     if (question != w->question) return;
     if (w->n_asked < w->n_needed) {
-        kin_sim_head_step(
-            w, (kin_roster_event){.kind = KIN_ROSTER_NO_PLAN, .question = question, .reason = "the model needs more memory"});
+        kin_sim_head_step(w, (kin_membership_event){
+                                 .kind = KIN_MEMBERSHIP_NO_PLAN, .question = question, .reason = "the model needs more memory"});
         return;
     }
-    kin_roster_stage stages[KIN_SIM_NODES];
+    kin_membership_stage stages[KIN_SIM_NODES];
     uint8_t works[KIN_SIM_NODES][2];
     int planned[KIN_SIM_NODES], before[KIN_SIM_NODES], n_before = w->n_planned;
     memcpy(before, w->planned, sizeof before);
@@ -103,16 +103,16 @@ void kin_sim_answer_planner(kin_sim *w, uint32_t question) {
         planned[i] = w->asked[(i + (int)w->plan_variant) % w->n_asked];
         works[i][0] = (uint8_t)i;
         works[i][1] = (uint8_t)w->n_asked;
-        stages[i] = (kin_roster_stage){.id.bytes = {(uint8_t)planned[i]}, .windows = works[i], .n_windows = 2};
+        stages[i] = (kin_membership_stage){.id.bytes = {(uint8_t)planned[i]}, .windows = works[i], .n_windows = 2};
     }
-    uint32_t epoch = kin_roster_epoch(w->roster);
+    uint32_t epoch = kin_membership_epoch(w->membership);
     uint64_t old = w->plan;
     memcpy(w->planned, planned, sizeof planned);
     w->n_planned = w->n_asked;
     w->plan = 1 + kin_hash64(planned, (size_t)w->n_planned * sizeof planned[0], 0) / 2;
-    kin_roster_plan plan = {.n_stages = w->n_planned, .stages = stages};
-    kin_sim_head_step(w, (kin_roster_event){.kind = KIN_ROSTER_PLANNED, .question = question, .plan = &plan});
-    if (kin_roster_epoch(w->roster) != epoch) return;
+    kin_membership_plan plan = {.n_stages = w->n_planned, .stages = stages};
+    kin_sim_head_step(w, (kin_membership_event){.kind = KIN_MEMBERSHIP_PLANNED, .question = question, .plan = &plan});
+    if (kin_membership_epoch(w->membership) != epoch) return;
     memcpy(w->planned, before, sizeof before); // not taken, or the same
     w->n_planned = n_before;
     w->plan = old;
@@ -130,7 +130,7 @@ static void send_step(kin_sim *w, uint64_t step) {
 }
 
 void kin_sim_take_result(kin_sim *w, const kin_sim_message *m) {
-    if (!kin_roster_takes(w->roster, m->epoch) || m->request != w->request) return;
+    if (!kin_membership_takes(w->membership, m->epoch) || m->request != w->request) return;
     bool is_aborted = kin_sim_below(w, 100) == 0;
     if (m->value < 8 && !is_aborted) {
         send_step(w, m->value + 1);
@@ -138,44 +138,45 @@ void kin_sim_take_result(kin_sim *w, const kin_sim_message *m) {
     }
     w->request = 0;
     w->totals->n_done++;
-    kin_sim_head_step(w, (kin_roster_event){.kind = is_aborted ? KIN_ROSTER_ABORTED : KIN_ROSTER_ENDS, .epoch = m->epoch});
+    kin_sim_head_step(
+        w, (kin_membership_event){.kind = is_aborted ? KIN_MEMBERSHIP_ABORTED : KIN_MEMBERSHIP_ENDS, .epoch = m->epoch});
 }
 
 void kin_sim_head_tick(kin_sim *w) {
-    bool is_forming = kin_roster_state_now(w->roster) >= KIN_ROSTER_PREPARING;
+    bool is_forming = kin_membership_state_now(w->membership) >= KIN_MEMBERSHIP_PREPARING;
     const kin_sim_node *n = &w->nodes[KIN_SIM_HEAD];
     bool is_open = n->ring[KIN_SIM_NEXT] >= 0 || n->dials[KIN_SIM_NEXT] >= 0;
     if (is_forming && w->n_planned > 0 && !is_open) kin_sim_ring_connect(w, KIN_SIM_HEAD, KIN_SIM_NEXT, false);
-    bool is_up = kin_roster_state_now(w->roster) == KIN_ROSTER_SERVING;
+    bool is_up = kin_membership_state_now(w->membership) == KIN_MEMBERSHIP_SERVING;
     if (is_up && w->request == 0 && w->now < w->last_request_at && kin_sim_below(w, 3) == 0) {
-        kin_sim_head_step(w, (kin_roster_event){.kind = KIN_ROSTER_BEGINS});
+        kin_sim_head_step(w, (kin_membership_event){.kind = KIN_MEMBERSHIP_BEGINS});
         w->request = ++w->n_requests;
-        w->request_epoch = kin_roster_epoch(w->roster);
+        w->request_epoch = kin_membership_epoch(w->membership);
         send_step(w, 1);
     }
-    kin_sim_head_step(w, (kin_roster_event){.kind = KIN_ROSTER_TICK});
+    kin_sim_head_step(w, (kin_membership_event){.kind = KIN_MEMBERSHIP_TICK});
 }
 
 void kin_sim_head_receive(kin_sim *w, int at, const kin_sim_message *m) {
     kin_sim_link *l = &w->links[at];
-    kin_roster_event e = {.link = l->serial, .epoch = m->epoch, .stage = "loading", .reason = m->text};
+    kin_membership_event e = {.link = l->serial, .epoch = m->epoch, .stage = "loading", .reason = m->text};
     char name[16];
-    kin_roster_hello hello = {.id.bytes = {(uint8_t)m->node}, .run = m->value, .name = name, .features = 1};
+    kin_membership_hello hello = {.id.bytes = {(uint8_t)m->node}, .run = m->value, .name = name, .features = 1};
     kin_proto_device facts = {.n_threads = 4, .model.bytes = {(uint8_t)m->value}};
     switch (m->word) {
     case KIN_SIM_HELLO:
         snprintf(name, sizeof name, "d%d", m->node / 2); // two and two want the same name
         hello.version = w->nodes[m->node].wrong_version ? "0.0.1" : "1";
-        e.kind = KIN_ROSTER_JOINS;
+        e.kind = KIN_MEMBERSHIP_JOINS;
         e.hello = &hello;
         break;
     case KIN_SIM_FACTS:
-        e.kind = KIN_ROSTER_FACTS;
+        e.kind = KIN_MEMBERSHIP_FACTS;
         e.facts = &facts;
         break;
-    case KIN_SIM_READY: e.kind = KIN_ROSTER_READY; break;
-    case KIN_SIM_FAILED: e.kind = KIN_ROSTER_FAILED; break;
-    case KIN_SIM_RING_OK: e.kind = m->value ? KIN_ROSTER_RING_OPENED : KIN_ROSTER_RING_CLOSED; break;
+    case KIN_SIM_READY: e.kind = KIN_MEMBERSHIP_READY; break;
+    case KIN_SIM_FAILED: e.kind = KIN_MEMBERSHIP_FAILED; break;
+    case KIN_SIM_RING_OK: e.kind = m->value ? KIN_MEMBERSHIP_RING_OPENED : KIN_MEMBERSHIP_RING_CLOSED; break;
     default: return;
     }
     kin_sim_head_step(w, e);
@@ -183,8 +184,8 @@ void kin_sim_head_receive(kin_sim *w, int at, const kin_sim_message *m) {
 
 void kin_sim_head_ring(kin_sim *w, kin_sim_side side, bool is_open, uint32_t epoch, const char *reason) {
     if (side == KIN_SIM_PREVIOUS) return; // the last member tells
-    kin_sim_head_step(w, (kin_roster_event){.kind = is_open ? KIN_ROSTER_RING_OPENED : KIN_ROSTER_RING_CLOSED,
-                                            .link = KIN_ROSTER_OWN,
-                                            .epoch = epoch,
-                                            .reason = reason});
+    kin_sim_head_step(w, (kin_membership_event){.kind = is_open ? KIN_MEMBERSHIP_RING_OPENED : KIN_MEMBERSHIP_RING_CLOSED,
+                                                .link = KIN_MEMBERSHIP_OWN,
+                                                .epoch = epoch,
+                                                .reason = reason});
 }

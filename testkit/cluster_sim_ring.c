@@ -22,8 +22,8 @@ static void tell(kin_sim *w, int node, kin_sim_side side, bool is_open, uint32_t
 }
 
 static uint32_t epoch_of(const kin_sim *w, int node) {
-    uint32_t epoch = node == KIN_SIM_HEAD ? kin_roster_epoch(w->roster) : kin_member_epoch(w->nodes[node].member);
-    return node != KIN_SIM_HEAD || kin_roster_takes(w->roster, epoch) ? epoch : 0;
+    uint32_t epoch = node == KIN_SIM_HEAD ? kin_membership_epoch(w->membership) : kin_member_epoch(w->nodes[node].member);
+    return node != KIN_SIM_HEAD || kin_membership_takes(w->membership, epoch) ? epoch : 0;
 }
 
 // ---- what a node does

@@ -29,7 +29,7 @@ int kin_runner_open(kin_runner *r, const char *path, const kin_runner_options *o
     kin_device_options device = o->device;
     device.gpu = device.gpu || o->gpu_share > 0;
     if (kin_devices_open(&r->devices, &device, err) != 0 || open_shard(r, o, err) != 0 ||
-        kin_alone_head_open(&r->alone, &r->model, r->shard, o->n_batch, err) != 0) {
+        kin_loopback_head_open(&r->alone, &r->model, r->shard, o->n_batch, err) != 0) {
         kin_runner_close(r);
         return KIN_FAIL;
     }
@@ -38,7 +38,7 @@ int kin_runner_open(kin_runner *r, const char *path, const kin_runner_options *o
 }
 
 void kin_runner_close(kin_runner *r) {
-    kin_alone_head_close(&r->alone);
+    kin_loopback_head_close(&r->alone);
     kin_shard_close(r->shard);
     kin_devices_close(&r->devices);
     kin_model_close(&r->model);

@@ -6,7 +6,7 @@
 #include "engine/device.h"
 #include "engine/shard.h"
 #include "model/model.h"
-#include "ring/alone.h"
+#include "pipeline/loopback.h"
 
 typedef struct kin_runner_options {
     kin_device_options device;
@@ -27,7 +27,7 @@ typedef struct kin_runner {
     kin_model model;
     kin_devices devices;
     kin_shard *shard;
-    kin_alone_head alone;
+    kin_loopback_head alone;
     kin_head *head; // of alone
 } kin_runner;
 

@@ -4,16 +4,16 @@
 #include <stdlib.h>
 
 #include "engine/device.h"
-#include "ring/alone.h"
-#include "ring/worker.h"
+#include "pipeline/loopback.h"
+#include "pipeline/worker.h"
 
 typedef struct member {
     kin_thread_ring *ring;
     kin_devices devices;
     kin_shard *shard;
-    kin_part *part;
+    kin_stage_executor *part;
     kin_worker *worker; // not the head's
-    kin_parcel_queue *in;
+    kin_message_queue *in;
     pthread_t thread;
     bool running;
     int i;
@@ -24,10 +24,10 @@ struct kin_thread_ring {
     kin_model model;
     kin_member_windows windows[KIN_THREAD_RING_MEMBERS];
     int n_rounds;
-    kin_parcels *pool;
+    kin_message_pool *pool;
     member members[KIN_THREAD_RING_MEMBERS];
-    kin_wire wire;
-    kin_alone *alone;
+    kin_remote_ring wire;
+    kin_loopback *alone;
     kin_head *head;
     pthread_mutex_t mutex; // over `trouble`
     kin_err trouble;
@@ -41,26 +41,26 @@ static void fail(kin_thread_ring *r, int i, const kin_err *why) {
     pthread_mutex_lock(&r->mutex);
     kin_err_set(&r->trouble, "member %d: %s", i, why->text);
     pthread_mutex_unlock(&r->mutex);
-    kin_parcel_queue_interrupt(head_of(r)->in, true);
+    kin_message_queue_interrupt(head_of(r)->in, true);
 }
 
 static void *work(void *arg) {
     member *m = arg;
-    kin_parcel *parcel;
-    while ((parcel = kin_parcel_queue_take(m->in, -1))) {
+    kin_message_buffer *buffer;
+    while ((buffer = kin_message_queue_take(m->in, -1))) {
         kin_err err;
-        parcel = kin_worker_take(m->worker, parcel, &err);
-        if (parcel)
-            kin_parcel_queue_put(m->ring->members[m->i + 1].in, parcel);
+        buffer = kin_worker_take(m->worker, buffer, &err);
+        if (buffer)
+            kin_message_queue_put(m->ring->members[m->i + 1].in, buffer);
         else
             fail(m->ring, m->i, &err);
     }
     return NULL;
 }
 
-static void out(void *user, kin_parcel *parcel) {
+static void out(void *user, kin_message_buffer *buffer) {
     kin_thread_ring *r = user;
-    kin_parcel_queue_put(r->members[0].in, parcel);
+    kin_message_queue_put(r->members[0].in, buffer);
 }
 
 static void broken(void *user, kin_err *err) {
@@ -95,14 +95,14 @@ static int open_member(kin_thread_ring *r, int i, kin_err *err) {
     member *m = &r->members[i];
     const kin_member_windows *w = &r->windows[i];
     *m = (member){.ring = r, .i = i};
-    if (open_shard(r, m, err) != 0 || kin_parcel_queue_open(&m->in, err) != 0) return KIN_FAIL;
-    kin_part_options po = {.shard = w->windows.n ? m->shard : NULL,
-                           .windows = w->windows,
-                           .rounds = w->rounds,
-                           .n_rounds = r->n_rounds,
-                           .n_layer = r->model.hp.n_layer,
-                           .n_steps = r->o.n_steps};
-    if (kin_part_open(&m->part, &po, err) != 0) return KIN_FAIL;
+    if (open_shard(r, m, err) != 0 || kin_message_queue_open(&m->in, err) != 0) return KIN_FAIL;
+    kin_stage_executor_options po = {.shard = w->windows.n ? m->shard : NULL,
+                                     .windows = w->windows,
+                                     .rounds = w->rounds,
+                                     .n_rounds = r->n_rounds,
+                                     .n_layer = r->model.hp.n_layer,
+                                     .n_steps = r->o.n_steps};
+    if (kin_stage_executor_open(&m->part, &po, err) != 0) return KIN_FAIL;
     if (m == head_of(r)) return 0;
     kin_steps steps = steps_of(r);
     if (kin_worker_open(&m->worker, m->part, &steps, r->pool, err) != 0) return KIN_FAIL;
@@ -112,11 +112,11 @@ static int open_member(kin_thread_ring *r, int i, kin_err *err) {
 
 static int open_head(kin_thread_ring *r, kin_err *err) {
     member *m = head_of(r);
-    kin_wire_init(&r->wire,
-                  &(kin_wire_options){
+    kin_remote_ring_init(
+        &r->wire, &(kin_remote_ring_options){
                       .steps = steps_of(r), .epoch = 1, .pool = r->pool, .in = m->in, .out = out, .broken = broken, .user = r});
-    if (kin_alone_open(&r->alone, r->o.n_batch, r->model.hp.n_embd, r->o.n_steps, err) != 0) return KIN_FAIL;
-    kin_head_ring ring = {.port = r->o.n_members > 1 ? kin_wire_port(&r->wire) : kin_alone_port(r->alone),
+    if (kin_loopback_open(&r->alone, r->o.n_batch, r->model.hp.n_embd, r->o.n_steps, err) != 0) return KIN_FAIL;
+    kin_head_ring ring = {.port = r->o.n_members > 1 ? kin_remote_ring_transport(&r->wire) : kin_loopback_transport(r->alone),
                           .part = m->part,
                           .shard = m->shard,
                           .n_rounds = r->n_rounds,
@@ -129,7 +129,7 @@ static int open_head(kin_thread_ring *r, kin_err *err) {
 static int open_all(kin_thread_ring *r, const char *path, kin_err *err) {
     if (kin_model_open(&r->model, path, err) != 0) return KIN_FAIL;
     r->n_rounds = kin_rounds_lay_out(r->o.shares, r->o.n_members, r->model.hp.n_layer, r->windows, err);
-    if (r->n_rounds < 0 || kin_parcels_open(&r->pool, 2 * r->o.n_steps + 8, err) != 0) return KIN_FAIL;
+    if (r->n_rounds < 0 || kin_message_pool_open(&r->pool, 2 * r->o.n_steps + 8, err) != 0) return KIN_FAIL;
     for (int i = r->o.n_members - 1; i >= 0; i--) { // who sends comes after who receives
         if (open_member(r, i, err) != 0) return KIN_FAIL;
     }
@@ -150,31 +150,31 @@ int kin_thread_ring_open(kin_thread_ring **out_ring, const char *path, const kin
     return 0;
 }
 
-static void drain(kin_thread_ring *r, kin_parcel_queue *queue) {
-    kin_parcel *parcel;
-    kin_parcel_queue_interrupt(queue, false);
-    while ((parcel = kin_parcel_queue_take(queue, 0))) kin_parcels_give(r->pool, parcel);
-    kin_parcel_queue_close(queue);
+static void drain(kin_thread_ring *r, kin_message_queue *queue) {
+    kin_message_buffer *buffer;
+    kin_message_queue_interrupt(queue, false);
+    while ((buffer = kin_message_queue_take(queue, 0))) kin_message_pool_give(r->pool, buffer);
+    kin_message_queue_close(queue);
 }
 
 void kin_thread_ring_close(kin_thread_ring *r) {
     if (!r) return;
     for (int i = 0; i < r->o.n_members; i++) {
         if (!r->members[i].running) continue;
-        kin_parcel_queue_interrupt(r->members[i].in, true);
+        kin_message_queue_interrupt(r->members[i].in, true);
         pthread_join(r->members[i].thread, NULL);
     }
     kin_head_close(r->head);
-    kin_alone_close(r->alone);
+    kin_loopback_close(r->alone);
     for (int i = 0; i < r->o.n_members; i++) {
         member *m = &r->members[i];
         if (m->in) drain(r, m->in);
         kin_worker_close(m->worker);
-        kin_part_close(m->part);
+        kin_stage_executor_close(m->part);
         kin_shard_close(m->shard);
         if (m->ring) kin_devices_close(&m->devices);
     }
-    kin_parcels_close(r->pool);
+    kin_message_pool_close(r->pool);
     kin_model_close(&r->model);
     pthread_mutex_destroy(&r->mutex);
     free(r);

@@ -3,9 +3,9 @@
 // Owner: the test. The head belongs to the calling thread, the other members compute in threads of their own.
 #pragma once
 
+#include "pipeline/head.h"
+#include "pipeline/remote_ring.h"
 #include "pure/plan/rounds.h"
-#include "ring/head.h"
-#include "ring/wire.h"
 
 enum { KIN_THREAD_RING_MEMBERS = 8 };
 

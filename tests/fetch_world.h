@@ -20,13 +20,13 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "fetch/chunk_server.h"
+#include "fetch/fetch.h"
+#include "fetch/manifest_transfer.h"
 #include "model/manifest.h"
 #include "model/model.h"
 #include "model/ranges.h"
-#include "ring/fetch.h"
-#include "ring/hashes.h"
-#include "ring/listener.h"
-#include "ring/share.h"
+#include "net/listener.h"
 #include "testkit/model_gen.h"
 
 enum { PATIENCE_MS = 30000, CHUNK = 64 << 10, MAX_DEVICES = 3, MAX_RAW = 8, N_LAYER = 6, N_PARTS = 3 };
@@ -41,10 +41,10 @@ typedef struct node {
     kin_proto_id id;
     kin_listener *listener;
     uint16_t port;
-    kin_share *share;
+    kin_chunk_server *share;
     kin_fetch *fetch;
     char cache[128];
-    kin_stock *stock;
+    kin_chunk_store *stock;
     kin_windows windows;
     int n_opened, n_progress, n_have, n_headers, n_kept, n_first, n_done;
     uint32_t here_at_headers, here_at_first; // chunks wanted and here when the headers, the first window were
@@ -99,7 +99,7 @@ static inline void serve_fake_get(raw *r, const uint8_t *payload, size_t n) {
 static inline void serve_fake_hashes(raw *r) {
     static kin_proto_hashes m;
     static uint8_t bytes[1 << 16];
-    kin_hashes_give(&m, &r->w->manifest, 0);
+    kin_manifest_transfer_give(&m, &r->w->manifest, 0);
     if (r->w->spoils_sizes) m.file[0].size++;
     size_t n = kin_proto_encode_hashes(bytes, sizeof bytes, &m);
     if (r->w->spoils_hashes) bytes[n - 1] ^= 1;
@@ -119,7 +119,7 @@ static inline void take_open(void *user, kin_link *link, const kin_frame *frame,
     assert_int_equal(kin_proto_decode_open(payload, frame->length, &hello, NULL), 0);
     assert_int_equal(hello.role, KIN_PROTO_FETCH);
     send_accept(link, &n->id);
-    kin_share_accept(n->share, link);
+    kin_chunk_server_accept(n->share, link);
 }
 
 static inline void take_as_fake(void *user, kin_link *link, const kin_frame *frame, const uint8_t *payload) {
@@ -160,21 +160,20 @@ static inline void on_fake_connection(void *user, kin_link *link) {
 static inline void listen_with(node *n, uint16_t port, kin_listener_accepted accepted) {
     kin_listener_options o = kin_listener_options_default(n->w->tls);
     kin_err err;
-    o.link.queue_max = KIN_SHARE_QUEUE_BYTES;
     if (kin_listener_open(&n->listener, &n->w->loop, "127.0.0.1", port, &o, accepted, n, &err) != 0) fail_msg("%s", err.text);
     n->port = kin_listener_port(n->listener);
 }
 
 static inline void open_share(node *n, uint16_t port) {
     kin_err err;
-    assert_int_equal(kin_share_open(&n->share, &n->w->loop, NULL, &err), 0);
-    kin_share_set_stock(n->share, n->stock);
+    assert_int_equal(kin_chunk_server_open(&n->share, &n->w->loop, NULL, &err), 0);
+    kin_chunk_server_set_stock(n->share, n->stock);
     listen_with(n, port, on_connection);
 }
 
 static inline void close_share(node *n) {
     kin_listener_close(n->listener);
-    kin_share_close(n->share);
+    kin_chunk_server_close(n->share);
     n->listener = NULL;
     n->share = NULL;
 }
@@ -206,7 +205,7 @@ static inline void make_model(world *w, const char *preset, bool is_split) {
     for (int i = 0; i < w->n_files; i++) w->sizes[i] = w->manifest.files[i].size;
     kin_store *store;
     if (kin_store_open_files(&store, &w->manifest, paths, &err) != 0) fail_msg("%s", err.text);
-    assert_int_equal(kin_stock_new(&w->head.stock, &w->loop, store, &err), 0);
+    assert_int_equal(kin_chunk_store_new(&w->head.stock, &w->loop, store, &err), 0);
 }
 
 static inline void on_timer(uv_timer_t *timer) {
@@ -215,7 +214,7 @@ static inline void on_timer(uv_timer_t *timer) {
         node *n = &w->devices[i];
         if (!n->pauses_head || !n->fetch || !n->n_opened) continue;
         if (kin_fetch_stats_now(n->fetch).bytes_peers == 0 && w->n_asked_fake == 0) continue;
-        kin_share_set_stock(w->head.share, w->head.stock);
+        kin_chunk_server_set_stock(w->head.share, w->head.stock);
         n->pauses_head = false;
     }
 }
@@ -261,7 +260,7 @@ static inline void close_node(node *n) {
     kin_fetch_cancel(n->fetch);
     n->fetch = NULL;
     close_share(n);
-    kin_stock_let_go(n->stock);
+    kin_chunk_store_let_go(n->stock);
     n->stock = NULL;
 }
 
@@ -325,18 +324,18 @@ static inline bool cancels(node *n, const char *callback) {
     return true;
 }
 
-static inline void on_opened(void *user, kin_stock *stock) {
+static inline void on_opened(void *user, kin_chunk_store *stock) {
     node *n = user;
     const kin_manifest *m = &n->w->manifest;
     n->n_opened++;
-    kin_stock_let_go(n->stock);
-    n->stock = kin_stock_hold(stock);
-    if (n->share) kin_share_set_stock(n->share, stock);
+    kin_chunk_store_let_go(n->stock);
+    n->stock = kin_chunk_store_hold(stock);
+    if (n->share) kin_chunk_server_set_stock(n->share, stock);
     n->missing_bytes = kin_manifest_total(m);
     for (uint32_t i = 0; i < m->n_chunks; i++) {
-        if (kin_store_has(kin_stock_store(stock), i)) n->missing_bytes -= kin_manifest_chunk(m, i).bytes;
+        if (kin_store_has(kin_chunk_store_store(stock), i)) n->missing_bytes -= kin_manifest_chunk(m, i).bytes;
     }
-    if (n->pauses_head) kin_share_set_stock(n->w->head.share, NULL);
+    if (n->pauses_head) kin_chunk_server_set_stock(n->w->head.share, NULL);
     cancels(n, "opened");
 }
 
@@ -435,8 +434,8 @@ static inline kin_windows two_windows(int begin, int end, int begin2, int end2) 
 static inline void end_fetch(node *n) {
     kin_fetch_cancel(n->fetch);
     n->fetch = NULL;
-    if (n->share) kin_share_set_stock(n->share, NULL);
-    kin_stock_let_go(n->stock);
+    if (n->share) kin_chunk_server_set_stock(n->share, NULL);
+    kin_chunk_store_let_go(n->stock);
     n->stock = NULL;
 }
 
@@ -450,7 +449,7 @@ static inline void tell_bits(node *to, const node *from, const uint8_t *bits) {
 static inline void tell_store(node *to, const node *from) {
     uint8_t bits[64];
     assert_true(to->w->manifest.n_chunks <= 8 * sizeof bits);
-    kin_store_bitmap(kin_stock_store(from->stock), bits);
+    kin_store_bitmap(kin_chunk_store_store(from->stock), bits);
     tell_bits(to, from, bits);
 }
 
@@ -510,7 +509,7 @@ static inline bool is_right(kin_store *store, uint32_t i_chunk) {
 
 static inline void expect_needed_chunks(const node *n, bool exactly) {
     bool *needed = needed_by(n);
-    kin_store *store = kin_stock_store(n->stock);
+    kin_store *store = kin_chunk_store_store(n->stock);
     int n_beyond = 0;
     for (uint32_t i = 0; i < n->w->manifest.n_chunks; i++) {
         if (needed[i] && !kin_store_has(store, i)) fail_msg("chunk %u is not there", (unsigned)i);
@@ -526,7 +525,7 @@ static inline void expect_layers(const node *n) {
     kin_model whole, ours;
     kin_err err;
     if (kin_model_open(&whole, n->w->path[0], &err) != 0) fail_msg("%s", err.text);
-    if (kin_model_open(&ours, kin_store_path(kin_stock_store(n->stock), 0), &err) != 0) fail_msg("%s", err.text);
+    if (kin_model_open(&ours, kin_store_path(kin_chunk_store_store(n->stock), 0), &err) != 0) fail_msg("%s", err.text);
     for (int i = 0; i < n->windows.n; i++) {
         for (int il = n->windows.at[i].layer_begin; il < n->windows.at[i].layer_end; il++) {
             for (int k = 0; k < KIN_W_COUNT; k++) {

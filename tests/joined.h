@@ -13,7 +13,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "ring/join.h"
+#include "cluster/join.h"
 
 static const kin_key key = {{7, 7, 7}}; // of the cluster
 

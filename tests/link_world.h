@@ -24,8 +24,8 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "ring/link.h"
-#include "ring/listener.h"
+#include "net/link.h"
+#include "net/listener.h"
 
 enum {
     PATIENCE_MS = 20000, // for what must happen soon

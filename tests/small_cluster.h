@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "ring/cluster.h"
+#include "cluster/cluster.h"
 #include "tests/joined.h"
 #include "tests/small_model.h"
 
@@ -45,5 +45,5 @@ static inline kin_cluster *open_small_cluster(const kin_cluster_options *options
 // As many layers for everybody, in two rounds.
 static inline int plan_two_rounds(void *user, const kin_cluster_question *q, kin_ring_plan *out, kin_err *err) {
     (void)user;
-    return kin_hand_even(q->candidates, q->n, N_LAYER, 2, out, err);
+    return kin_plan_even(q->candidates, q->n, N_LAYER, 2, out, err);
 }

@@ -9,8 +9,8 @@
 #include <netdb.h>
 #include <string.h>
 
-#include "ring/address.h"
-#include "ring/pulse.h"
+#include "net/address.h"
+#include "net/heartbeat.h"
 
 static void expect_address(const char *numbers, const char *host, const char *text) {
     kin_address a;
@@ -90,36 +90,36 @@ static void looked_up_addresses_get_the_port_and_are_capped(void **state) {
 
 static void the_round_trip_is_the_median_of_the_last(void **state) {
     (void)state;
-    kin_pulse p = {0};
-    assert_int_equal(kin_pulse_rtt(&p), 0);
-    kin_pulse_add(&p, 100, 0, 150);
-    assert_int_equal(kin_pulse_rtt(&p), 50);
-    kin_pulse_add(&p, 100, 0, 110);
-    kin_pulse_add(&p, 100, 0, 9000);
-    assert_int_equal(kin_pulse_rtt(&p), 50);
-    for (int i = 0; i < KIN_PULSE_KEPT; i++) kin_pulse_add(&p, 100, 0, 107);
-    assert_int_equal(kin_pulse_rtt(&p), 7);
+    kin_heartbeat p = {0};
+    assert_int_equal(kin_heartbeat_rtt(&p), 0);
+    kin_heartbeat_add(&p, 100, 0, 150);
+    assert_int_equal(kin_heartbeat_rtt(&p), 50);
+    kin_heartbeat_add(&p, 100, 0, 110);
+    kin_heartbeat_add(&p, 100, 0, 9000);
+    assert_int_equal(kin_heartbeat_rtt(&p), 50);
+    for (int i = 0; i < KIN_HEARTBEAT_KEPT; i++) kin_heartbeat_add(&p, 100, 0, 107);
+    assert_int_equal(kin_heartbeat_rtt(&p), 7);
 }
 
 static void the_clock_is_read_where_the_round_trip_was_shortest(void **state) {
     (void)state;
-    kin_pulse p = {0};
-    assert_int_equal(kin_pulse_clock_ahead(&p), 0);
-    kin_pulse_add(&p, 1000, 5900, 2000); // 4400 +- 500
-    kin_pulse_add(&p, 2000, 6005, 2010); // 4000 +- 5
-    kin_pulse_add(&p, 3000, 6500, 4000);
-    assert_int_equal(kin_pulse_clock_ahead(&p), 4000);
-    kin_pulse q = {0};
-    kin_pulse_add(&q, 2000, 1005, 2010);
-    assert_int_equal(kin_pulse_clock_ahead(&q), -1000);
+    kin_heartbeat p = {0};
+    assert_int_equal(kin_heartbeat_clock_ahead(&p), 0);
+    kin_heartbeat_add(&p, 1000, 5900, 2000); // 4400 +- 500
+    kin_heartbeat_add(&p, 2000, 6005, 2010); // 4000 +- 5
+    kin_heartbeat_add(&p, 3000, 6500, 4000);
+    assert_int_equal(kin_heartbeat_clock_ahead(&p), 4000);
+    kin_heartbeat q = {0};
+    kin_heartbeat_add(&q, 2000, 1005, 2010);
+    assert_int_equal(kin_heartbeat_clock_ahead(&q), -1000);
 }
 
 static void times_that_cannot_be_are_ignored(void **state) {
     (void)state;
-    kin_pulse p = {0};
-    kin_pulse_add(&p, 101, 0, 100);
-    kin_pulse_add(&p, 0, 0, UINT64_C(61000000000));
-    assert_int_equal(kin_pulse_rtt(&p), 0);
+    kin_heartbeat p = {0};
+    kin_heartbeat_add(&p, 101, 0, 100);
+    kin_heartbeat_add(&p, 0, 0, UINT64_C(61000000000));
+    assert_int_equal(kin_heartbeat_rtt(&p), 0);
 }
 
 static void loopback_is_known_in_all_its_forms(void **state) {

@@ -17,7 +17,7 @@
 #include "app/plan_file.c" // app/ is a program, not a library
 #include "app/planner.c"
 #include "engine/model_facts.h"
-#include "ring/alone.h"
+#include "pipeline/loopback.h"
 #include "tests/small_cluster.h"
 
 enum { N_DEVICES = 3 };
@@ -82,7 +82,7 @@ static bool measured(void *user, const kin_cluster_measured *m) {
 // Every request changes the plan: by turns one round and two.
 static int alternate(void *user, const kin_cluster_question *q, kin_ring_plan *out, kin_err *err) {
     head *h = user;
-    return kin_hand_even(q->candidates, q->n, N_LAYER, 1 + atomic_fetch_add(&h->n_questions, 1) % 2, out, err);
+    return kin_plan_even(q->candidates, q->n, N_LAYER, 1 + atomic_fetch_add(&h->n_questions, 1) % 2, out, err);
 }
 
 static bool always(void *user, const kin_cluster_measured *m) {
@@ -97,7 +97,7 @@ static int take_all(void *user, const kin_cluster_question *q, kin_ring_plan *ou
     head *h = user;
     atomic_fetch_add(&h->n_questions, 1);
     h->asked = *q->facts;
-    return kin_hand_even(q->candidates, q->n, N_LAYER, 2, out, err);
+    return kin_plan_even(q->candidates, q->n, N_LAYER, 2, out, err);
 }
 
 typedef int (*plan_fn)(void *user, const kin_cluster_question *question, kin_ring_plan *out, kin_err *err);
@@ -146,15 +146,15 @@ static void request(head *h, float *logits) {
 
 static void expect_the_logits_of_one_machine(const float *logits) {
     static float want[N_VOCAB];
-    kin_alone_head alone;
+    kin_loopback_head alone;
     kin_shard *shard;
     kin_err err;
     kin_shard_options so = small_shard();
     if (kin_shard_open(&shard, &model, &devices, &so, &err) != 0) fail_msg("%s", err.text);
-    if (kin_alone_head_open(&alone, &model, shard, so.n_batch, &err) != 0) fail_msg("%s", err.text);
+    if (kin_loopback_head_open(&alone, &model, shard, so.n_batch, &err) != 0) fail_msg("%s", err.text);
     eval(alone.head, want);
     assert_memory_equal(want, logits, sizeof want);
-    kin_alone_head_close(&alone);
+    kin_loopback_head_close(&alone);
     kin_shard_close(shard);
 }
 

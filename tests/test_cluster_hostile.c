@@ -16,11 +16,12 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "net/endpoint.h"
+#include "net/listener.h"
+#include "pipeline/engine_instance.h"
+#include "pipeline/loopback.h"
+#include "pipeline/neighbours.h"
 #include "pure/proto/id.h"
-#include "ring/alone.h"
-#include "ring/listener.h"
-#include "ring/seat.h"
-#include "ring/station.h"
 #include "tests/null_malloc.h" // a plan may ask for more memory than there is, and is answered
 #include "tests/small_cluster.h"
 
@@ -38,12 +39,12 @@ static void one_machine(void **state) {
     (void)state;
     kin_shard_options so = small_shard();
     kin_shard *shard;
-    kin_alone_head alone;
+    kin_loopback_head alone;
     kin_err err;
     assert_int_equal(kin_shard_open(&shard, &model, &devices, &so, &err), 0);
-    assert_int_equal(kin_alone_head_open(&alone, &model, shard, N_BATCH, &err), 0);
+    assert_int_equal(kin_loopback_head_open(&alone, &model, shard, N_BATCH, &err), 0);
     assert_int_equal(kin_head_eval(alone.head, 0, 0, ids, N_IDS, want, N_IDS, &err), 0);
-    kin_alone_head_close(&alone);
+    kin_loopback_head_close(&alone);
     kin_shard_close(shard);
 }
 
@@ -61,23 +62,23 @@ static kin_proto_plan plan_of_all(int n_ctx, int n_batch) {
     return p;
 }
 
-typedef struct desk { // a seat, and what it is given
-    kin_parcels *pool;
-    kin_seat *seat;
+typedef struct desk { // a instance, and what it is given
+    kin_message_pool *pool;
+    kin_engine_instance *instance;
 } desk;
 
 static desk open_desk(const kin_proto_plan *plan) {
     desk d;
     kin_err err;
-    assert_int_equal(kin_parcels_open(&d.pool, 4, &err), 0);
-    kin_seat_options o = {.model_path = model_path, .n_threads = 1, .pool = d.pool};
-    if (kin_seat_open(&d.seat, plan, &o, &err) != 0) fail_msg("%s", err.text);
+    assert_int_equal(kin_message_pool_open(&d.pool, 4, &err), 0);
+    kin_engine_instance_options o = {.model_path = model_path, .n_threads = 1, .pool = d.pool};
+    if (kin_engine_instance_open(&d.instance, plan, &o, &err) != 0) fail_msg("%s", err.text);
     return d;
 }
 
 static void close_desk(desk *d) {
-    kin_seat_close(d->seat);
-    kin_parcels_close(d->pool);
+    kin_engine_instance_close(d->instance);
+    kin_message_pool_close(d->pool);
 }
 
 // The first n_out tokens wanted; with its positions in round 0.
@@ -87,13 +88,13 @@ static int give_rows(desk *d, uint64_t step, int round, int n_tokens, int n_out,
     for (int i = 0; i < N_BATCH; i++) pos[i] = i;
     kin_steps s = {.n_embd = N_EMBD, .n_batch = N_BATCH, .n_seq = 4, .n_rounds = N_ROUNDS};
     kin_batch batch = {.n_tokens = n_tokens, .pos = pos, .out = n_out < n_tokens ? pos : NULL, .n_out = n_out};
-    kin_leg leg = {.step = step, .round = round, .n_rows = n_rows};
-    kin_parcel *parcel = kin_steps_pack(&s, d->pool, 1, &leg, &batch, x);
-    assert_non_null(parcel);
+    kin_hop hop = {.step = step, .round = round, .n_rows = n_rows};
+    kin_message_buffer *buffer = kin_steps_pack(&s, d->pool, 1, &hop, &batch, x);
+    assert_non_null(buffer);
     err->text[0] = '\0';
-    parcel = kin_worker_take(kin_seat_worker(d->seat), parcel, err);
-    kin_parcels_give(d->pool, parcel);
-    return parcel ? 0 : KIN_FAIL;
+    buffer = kin_worker_take(kin_engine_instance_worker(d->instance), buffer, err);
+    kin_message_pool_give(d->pool, buffer);
+    return buffer ? 0 : KIN_FAIL;
 }
 
 static int give_step(desk *d, uint64_t step, int round, int n_tokens, kin_err *err) {
@@ -159,7 +160,7 @@ static void a_plan_with_batches_beyond_its_context_is_cut(void **state) {
     close_desk(&d);
 }
 
-#include "tests/villain.h"
+#include "tests/hostile_peer.h"
 
 // ---- the honest ones
 
@@ -212,11 +213,11 @@ static void expect_service(kin_cluster *c) {
 static void a_head_outlives_hostile_devices(void **state) {
     (void)state;
     static float logits[N_IDS * N_VOCAB];
-    static villain v;
+    static hostile_peer v;
     device d;
     atomic_bool stop = false;
     kin_cluster *c = open_cluster(0, &stop);
-    v = (villain){.target = kin_cluster_port(c), .victim = {{100}}, .seed = 1000, .stop = &stop};
+    v = (hostile_peer){.target = kin_cluster_port(c), .victim = {{100}}, .seed = 1000, .stop = &stop};
     open_villain(&v);
     int n_good = 0, n_bad = 0;
     while (!atomic_load(&stop)) {
@@ -237,9 +238,9 @@ static void a_head_outlives_hostile_devices(void **state) {
 
 static void a_device_outlives_hostile_heads(void **state) {
     (void)state;
-    static villain v;
+    static hostile_peer v;
     device d;
-    v = (villain){.is_head = true, .victim = {{DEVICE_ID}}, .seed = 2000};
+    v = (hostile_peer){.is_head = true, .victim = {{DEVICE_ID}}, .seed = 2000};
     open_villain(&v);
     open_device(&d, v.port);
     join_villain(&v);
@@ -261,13 +262,13 @@ static void *stop_soon(void *stop) {
 static void a_device_that_never_answers_keeps_nobody_from_stopping(void **state) {
     (void)state;
     static float logits[N_IDS * N_VOCAB];
-    static villain v;
+    static hostile_peer v;
     device d;
     pthread_t thread;
     kin_err err = {""};
     atomic_bool stop = false;
     kin_cluster *c = open_cluster(0, &stop);
-    v = (villain){.target = kin_cluster_port(c), .victim = {{100}}, .is_mute = true};
+    v = (hostile_peer){.target = kin_cluster_port(c), .victim = {{100}}, .is_mute = true};
     open_villain(&v);
     assert_int_equal(kin_cluster_begin(c, &err), 0);
     while (kin_cluster_n_members(c) < 2) { // it may have begun alone
@@ -354,16 +355,21 @@ static void on_hop(void *user, kin_side side, uint32_t epoch, bool is_open, cons
     if (side == KIN_SIDE_NEXT) atomic_store((atomic_int *)user, is_open ? 1 : -1);
 }
 
-static kin_station *slow_station;
-static kin_proto_endpoint slow_endpoint;
+static kin_endpoint *slow_endpoint;
+static kin_neighbours *slow_neighbours;
+static kin_proto_endpoint slow_address;
 static const kin_proto_id slow_id = {{2}};
 enum { LARGE = 4 << 20 };
 
 static void begin_slow(void *arg) {
     (void)arg;
-    kin_neighbours *n = kin_station_neighbours(slow_station);
-    kin_neighbours_enter(n, &(kin_ring_place){.epoch = 5, .frame_max = LARGE, .who = {slow_id}});
-    kin_neighbours_connect(n, KIN_SIDE_NEXT, &slow_endpoint, NULL);
+    kin_neighbours_enter(slow_neighbours, &(kin_ring_place){.epoch = 5, .frame_max = LARGE, .who = {slow_id}});
+    kin_neighbours_connect(slow_neighbours, KIN_SIDE_NEXT, &slow_address, NULL);
+}
+
+static void end_slow(void *arg) {
+    (void)arg;
+    kin_neighbours_close(slow_neighbours, "over");
 }
 
 static void frame_counted(void *user, kin_link *link, const kin_frame *frame, const uint8_t *payload) {
@@ -372,60 +378,61 @@ static void frame_counted(void *user, kin_link *link, const kin_frame *frame, co
     if (frame->type == KIN_FRAME_OPEN) {
         kin_proto_message m = {.type = KIN_FRAME_ACCEPT, .accept.id = slow_id};
         kin_link_set_frame_max(link, LARGE);
-        kin_station_say(link, 0, &m);
+        kin_endpoint_send_message(link, 0, &m);
     }
     t->v->n_heard += frame->type == KIN_FRAME_STEP;
 }
 
 static void slow_accepted(void *user, kin_link *link) {
     static const kin_link_callbacks callbacks = {.frame = frame_counted, .closed = tie_closed};
-    villain *v = user;
+    hostile_peer *v = user;
     v->ties[0] = (tie){.v = v, .link = link};
     kin_link_accept(link, &callbacks, &v->ties[0]);
 }
 
 static void all_steps_may_wait_for_a_slow_link(void **state) {
     (void)state;
-    static villain v;
+    static hostile_peer v;
     static atomic_int open;
-    static const kin_station_callbacks callbacks = {.hop = on_hop};
-    kin_parcels *pool;
-    kin_parcel_queue *in;
+    static const kin_endpoint_callbacks callbacks = {0};
+    kin_message_pool *pool;
+    kin_message_queue *in;
     kin_err err;
-    v = (villain){0};
+    v = (hostile_peer){0};
     uv_loop_init(&v.loop);
     assert_int_equal(kin_tls_ctx_open(&v.tls, key.bytes, &err), 0);
     kin_listener_options lo = kin_listener_options_default(v.tls);
     assert_int_equal(kin_listener_open(&v.listener, &v.loop, "127.0.0.1", 0, &lo, slow_accepted, &v, &err), 0);
-    slow_endpoint = (kin_proto_endpoint){kin_listener_port(v.listener), 1, {"127.0.0.1"}};
-    assert_int_equal(kin_parcels_open(&pool, KIN_STEPS_ON_THEIR_WAY, &err), 0);
-    assert_int_equal(kin_parcel_queue_open(&in, &err), 0);
-    kin_station_options so = {
-        .id = {{1}}, .name = "a", .version = "test", .key = key, .listen = "127.0.0.1", .pool = pool, .in = in};
-    assert_int_equal(kin_station_open(&slow_station, &so, &callbacks, &open, &err), 0);
-    assert_int_equal(kin_station_start(slow_station, begin_slow, NULL, &err), 0);
+    slow_address = (kin_proto_endpoint){kin_listener_port(v.listener), 1, {"127.0.0.1"}};
+    assert_int_equal(kin_message_pool_open(&pool, KIN_STEPS_IN_FLIGHT, &err), 0);
+    assert_int_equal(kin_message_queue_open(&in, &err), 0);
+    kin_endpoint_options so = {.id = {{1}}, .name = "a", .version = "test", .key = key, .listen = "127.0.0.1"};
+    assert_int_equal(kin_endpoint_open(&slow_endpoint, &so, &callbacks, NULL, &err), 0);
+    kin_neighbours_options no = {.endpoint = slow_endpoint, .pool = pool, .in = in};
+    assert_int_equal(kin_neighbours_open(&slow_neighbours, &no, on_hop, &open, &err), 0);
+    assert_int_equal(kin_endpoint_start(slow_endpoint, begin_slow, NULL, &err), 0);
     while (!atomic_load(&open)) uv_run(&v.loop, UV_RUN_NOWAIT);
     assert_int_equal(atomic_load(&open), 1);
-    for (int i = 0; i < KIN_STEPS_ON_THEIR_WAY; i++) {
-        kin_parcel *parcel = kin_parcels_take(pool, LARGE);
-        assert_non_null(parcel);
-        memset(parcel->payload, i, LARGE);
-        parcel->frame = (kin_frame){KIN_FRAME_STEP, 5, LARGE};
-        kin_station_send(slow_station, parcel);
+    for (int i = 0; i < KIN_STEPS_IN_FLIGHT; i++) {
+        kin_message_buffer *buffer = kin_message_pool_take(pool, LARGE);
+        assert_non_null(buffer);
+        memset(buffer->payload, i, LARGE);
+        buffer->frame = (kin_frame){KIN_FRAME_STEP, 5, LARGE};
+        kin_neighbours_send(slow_neighbours, buffer);
     }
     usleep(300000); // nobody reads
     kin_time begun = kin_clock_now();
-    while (v.n_heard < KIN_STEPS_ON_THEIR_WAY && atomic_load(&open) == 1 && kin_clock_ms(begun, kin_clock_now()) < PATIENCE_MS)
+    while (v.n_heard < KIN_STEPS_IN_FLIGHT && atomic_load(&open) == 1 && kin_clock_ms(begun, kin_clock_now()) < PATIENCE_MS)
         uv_run(&v.loop, UV_RUN_NOWAIT);
-    assert_int_equal(v.n_heard, KIN_STEPS_ON_THEIR_WAY);
-    kin_station_close(slow_station, NULL, NULL);
+    assert_int_equal(v.n_heard, KIN_STEPS_IN_FLIGHT);
+    kin_endpoint_close(slow_endpoint, end_slow, NULL);
     kin_link_close(v.ties[0].link, NULL);
     kin_listener_close(v.listener);
     uv_run(&v.loop, UV_RUN_DEFAULT);
     assert_int_equal(uv_loop_close(&v.loop), 0);
     kin_tls_ctx_close(v.tls);
-    kin_parcel_queue_close(in);
-    kin_parcels_close(pool);
+    kin_message_queue_close(in);
+    kin_message_pool_close(pool);
 }
 
 int main(void) {

@@ -1,4 +1,4 @@
-// Discovery on the loopback interface (ring/discovery.h): real datagrams, head and device in one loop.
+// Discovery on the loopback interface (net/discovery.h): real datagrams, head and device in one loop.
 // Exit 77 where the loopback interface passes neither multicast nor broadcast.
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ring/discovery.h"
+#include "net/discovery.h"
 
 enum { PATIENCE_MS = 3000, QUIET_MS = 150 };
 
@@ -108,10 +108,10 @@ static int sign_by_hand(void *user, const uint8_t *bytes, size_t n, uint8_t tag[
 static int open_socket(uint16_t port) {
     int fd = socket(AF_INET, SOCK_DGRAM, 0), on = 1;
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(port)};
-    struct timeval patience = {.tv_sec = PATIENCE_MS / 1000};
+    struct timeval options = {.tv_sec = PATIENCE_MS / 1000};
     assert_true(fd >= 0);
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &options, sizeof options);
     at.sin_addr.s_addr = port ? htonl(INADDR_ANY) : htonl(INADDR_LOOPBACK);
     assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof at), 0);
     return fd;

@@ -1,4 +1,4 @@
-// What a device tells of itself when it joins, and the links that it measures for its head. The head here is a station with some
+// What a device tells of itself when it joins, and the links that it measures for its head. The head here is a endpoint with some
 // manners of its own.
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,8 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ring/address.h"
-#include "ring/station.h"
+#include "net/address.h"
+#include "net/endpoint.h"
 #include "tests/joined.h"
 
 enum { MAX_KEPT = 64, PATIENCE_MS = 20000 };
@@ -25,7 +25,7 @@ static const kin_proto_id head_id = {{100}};
 // ---- a head
 
 typedef struct head {
-    kin_station *station;
+    kin_endpoint *endpoint;
     kin_link *control; // of the last device that came
     pthread_mutex_t mutex;
     kin_proto_message *kept[MAX_KEPT]; // that came on its link, in order
@@ -51,14 +51,14 @@ static void take_end(void *user, kin_link *link, const char *reason) {
     if (h->control == link) h->control = NULL;
 }
 
-static void on_control(void *user, kin_link *link, const kin_proto_open *open) {
+static void on_control(void *user, kin_link *link, uint32_t epoch, const kin_proto_open *open) {
     static const kin_link_callbacks callbacks = {.frame = take_frame, .closed = take_end};
     head *h = user;
-    (void)open;
+    (void)epoch, (void)open;
     h->control = link;
     kin_link_accept(link, &callbacks, h);
     kin_link_set_frame_max(link, KIN_FRAME_CAP_LARGE);
-    kin_station_say_accept(h->station, link);
+    kin_endpoint_send_accept(h->endpoint, link);
 }
 
 static void nothing(void *arg) {
@@ -66,13 +66,13 @@ static void nothing(void *arg) {
 }
 
 static void open_head(head *h) {
-    static const kin_station_callbacks callbacks = {.control = on_control};
-    kin_station_options o = {.id = head_id, .name = "desk", .version = "test", .key = key, .listen = "127.0.0.1"};
+    static const kin_endpoint_callbacks callbacks = {.opened = on_control};
+    kin_endpoint_options o = {.id = head_id, .name = "desk", .version = "test", .key = key, .listen = "127.0.0.1"};
     kin_err err;
     *h = (head){0};
     pthread_mutex_init(&h->mutex, NULL);
-    assert_int_equal(kin_station_open(&h->station, &o, &callbacks, h, &err), 0);
-    assert_int_equal(kin_station_start(h->station, nothing, NULL, &err), 0);
+    assert_int_equal(kin_endpoint_open(&h->endpoint, &o, &callbacks, h, &err), 0);
+    assert_int_equal(kin_endpoint_start(h->endpoint, nothing, NULL, &err), 0);
 }
 
 static void hang_up(void *arg) {
@@ -82,7 +82,7 @@ static void hang_up(void *arg) {
 }
 
 static void close_head(head *h) {
-    kin_station_close(h->station, hang_up, h);
+    kin_endpoint_close(h->endpoint, hang_up, h);
     for (int i = 0; i < h->n_kept; i++) free(h->kept[i]);
     pthread_mutex_destroy(&h->mutex);
 }
@@ -90,12 +90,12 @@ static void close_head(head *h) {
 static void send_it(void *arg) {
     head *h = arg;
     assert_non_null(h->control);
-    kin_station_say(h->control, 0, h->to_send);
+    kin_endpoint_send_message(h->control, 0, h->to_send);
 }
 
 static void say(head *h, const kin_proto_message *m) {
     h->to_send = m;
-    kin_station_call(h->station, send_it, h);
+    kin_endpoint_call(h->endpoint, send_it, h);
 }
 
 // The message with that number, when it is here.
@@ -114,7 +114,7 @@ static const kin_proto_message *nth(head *h, int i) {
 static void open_device(device *d, const head *h, bool has_facts) {
     static const kin_device_facts facts = {
         .name = "anna", .has_gpu = true, .memory_bytes = 1, .gpu_memory_bytes = 3e9, .disk_bytes_s = NAN};
-    kin_join_options o = device_options(99, "anna", kin_station_port(h->station));
+    kin_join_options o = device_options(99, "anna", kin_endpoint_port(h->endpoint));
     o.memory = 1 << 20;
     o.cpu = "Zen 4";
     if (has_facts) o.gpu = "RTX";
@@ -169,7 +169,7 @@ static void a_long_name_is_cut_between_characters(void **state) {
     static const kin_device_facts facts = {.name = "this machine"};
     kin_proto_message m = {.type = KIN_FRAME_PROFILE};
     open_head(&desk);
-    kin_join_options o = device_options(99, name, kin_station_port(desk.station));
+    kin_join_options o = device_options(99, name, kin_endpoint_port(desk.endpoint));
     start_device(&anna, &o, &facts);
     m.profile = nth(&desk, 0)->profile; // it could be read
     assert_int_equal(nth(&desk, 0)->type, KIN_FRAME_PROFILE);
@@ -231,8 +231,8 @@ static void what_a_lost_head_asked_for_is_forgotten(void **state) {
     assert_int_equal(nth(&desk, 0)->type, KIN_FRAME_DEVICE);
     static kin_proto_message measure = {.type = KIN_FRAME_MEASURE, .measure = {.id = {{100}}, .hidden_bytes = 16384}};
     desk.to_send = &measure;
-    for (int i = 0; i < KIN_PROTO_MAX_MEASURES; i++) kin_station_call(desk.station, send_it, &desk);
-    kin_station_call(desk.station, hang_up, &desk);
+    for (int i = 0; i < KIN_PROTO_MAX_MEASURES; i++) kin_endpoint_call(desk.endpoint, send_it, &desk);
+    kin_endpoint_call(desk.endpoint, hang_up, &desk);
     int n_measured = 0;
     int i = 1;
     for (; nth(&desk, i)->type != KIN_FRAME_DEVICE; i++) n_measured++;

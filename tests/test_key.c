@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "ring/key.h"
+#include "net/key.h"
 
 static void expect_code(const char *typed, const char *shown) {
     char code[KIN_CODE_TEXT];

@@ -1,5 +1,6 @@
 // Nonsense from those who have the key: any event at any time, about any link, epoch and ticket. Neither the head's side of
-// membership (pure/proto/roster.h) nor the device's (pure/proto/member.h) may break, and both must still come to work in between.
+// membership (pure/proto/membership.h) nor the device's (pure/proto/member.h) may break, and both must still come to work in
+// between.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +12,7 @@
 
 #include "base/rng.h"
 #include "pure/proto/member.h"
-#include "pure/proto/roster.h"
+#include "pure/proto/membership.h"
 
 #define MS ((kin_time)1000000)
 
@@ -20,34 +21,35 @@ enum { N_EVENTS = 1000000 }; // whether a ring comes up among fewer is luck
 // ---- the head's side
 
 // The planner is no stranger: its answer is about who was asked for.
-static void answer(kin_roster *roster, kin_time now, const kin_roster_actions *actions) {
+static void answer(kin_membership *membership, kin_time now, const kin_membership_actions *actions) {
     for (int i = 0; i < actions->n; i++) {
-        const kin_roster_action *a = &actions->at[i];
-        if (a->kind != KIN_ROSTER_ASK || a->n_devices == 0) continue;
-        kin_roster_stage stage = {.id = kin_roster_device_at(roster, a->devices[0])->id};
-        kin_roster_plan plan = {.n_stages = a->question % 4 > 0, .stages = &stage};
-        kin_roster_step(roster, now, &(kin_roster_event){.kind = KIN_ROSTER_PLANNED, .question = a->question, .plan = &plan});
+        const kin_membership_action *a = &actions->at[i];
+        if (a->kind != KIN_MEMBERSHIP_ASK || a->n_devices == 0) continue;
+        kin_membership_stage stage = {.id = kin_membership_device_at(membership, a->devices[0])->id};
+        kin_membership_plan plan = {.n_stages = a->question % 4 > 0, .stages = &stage};
+        kin_membership_step(membership, now,
+                            &(kin_membership_event){.kind = KIN_MEMBERSHIP_PLANNED, .question = a->question, .plan = &plan});
         return; // the actions are gone
     }
 }
 
-static const kin_roster_actions *roster_event(kin_roster *roster, kin_time now, uint64_t x) {
+static const kin_membership_actions *roster_event(kin_membership *membership, kin_time now, uint64_t x) {
     uint32_t link = x >> 8 & 63;
     bool is_version_right = x >> 24 & 7, has_no_model = x >> 32 & 31;
-    kin_roster_hello hello = {.id = {{(uint8_t)(x >> 16 & 63)}}, .name = "\x1b\n", .version = is_version_right ? "1" : "2"};
+    kin_membership_hello hello = {.id = {{(uint8_t)(x >> 16 & 63)}}, .name = "\x1b\n", .version = is_version_right ? "1" : "2"};
     kin_proto_device facts = {.n_threads = 1, .model = {{has_no_model ? 0 : 1}}};
     kin_proto_progress progress = {.stage = KIN_PROTO_LOADING, .done = x, .total = x >> 40};
-    kin_roster_event_kind kind = (kin_roster_event_kind)(x % (KIN_ROSTER_ABORTED + 1));
-    bool is_own_affair = kind == KIN_ROSTER_PLANNED || kind == KIN_ROSTER_MODEL;
-    kin_roster_event e = {.kind = is_own_affair ? KIN_ROSTER_READY : kind,
-                          .link = link == 63 ? KIN_ROSTER_OWN : link,
-                          .epoch = kin_roster_epoch(roster) - (uint32_t)(x >> 36 & 1),
-                          .hello = &hello,
-                          .facts = &facts,
-                          .progress = &progress,
-                          .stage = "\xff",
-                          .reason = "nonsense"};
-    return kin_roster_step(roster, now, &e);
+    kin_membership_event_kind kind = (kin_membership_event_kind)(x % (KIN_MEMBERSHIP_ABORTED + 1));
+    bool is_own_affair = kind == KIN_MEMBERSHIP_PLANNED || kind == KIN_MEMBERSHIP_MODEL;
+    kin_membership_event e = {.kind = is_own_affair ? KIN_MEMBERSHIP_READY : kind,
+                              .link = link == 63 ? KIN_MEMBERSHIP_OWN : link,
+                              .epoch = kin_membership_epoch(membership) - (uint32_t)(x >> 36 & 1),
+                              .hello = &hello,
+                              .facts = &facts,
+                              .progress = &progress,
+                              .stage = "\xff",
+                              .reason = "nonsense"};
+    return kin_membership_step(membership, now, &e);
 }
 
 static void no_order_of_events_breaks_the_roster(void **state) {
@@ -55,23 +57,23 @@ static void no_order_of_events_breaks_the_roster(void **state) {
     kin_rng rng;
     kin_rng_seed(&rng, 7);
     kin_time now = 0;
-    kin_roster_options options = kin_roster_options_default();
+    kin_membership_options options = kin_membership_options_default();
     snprintf(options.version, sizeof options.version, "1");
     options.id = (kin_proto_id){{255}};
     options.model = (kin_proto_hash){{2}};
-    kin_roster *roster = kin_roster_new(&options, now);
-    assert_non_null(roster);
+    kin_membership *membership = kin_membership_new(&options, now);
+    assert_non_null(membership);
     int n_serving = 0;
     for (int i = 0; i < N_EVENTS; i++) {
         uint64_t x = kin_rng_u64(&rng);
         now += x >> 50 & 127 ? MS : 1000 * MS;
-        answer(roster, now, roster_event(roster, now, x));
+        answer(membership, now, roster_event(membership, now, x));
         char doing[64]; // too short for some
-        assert_non_null(kin_roster_doing(roster, doing, sizeof doing));
-        n_serving += kin_roster_state_now(roster) == KIN_ROSTER_SERVING;
+        assert_non_null(kin_membership_doing(membership, doing, sizeof doing));
+        n_serving += kin_membership_state_now(membership) == KIN_MEMBERSHIP_SERVING;
     }
-    assert_true(kin_roster_epoch(roster) > 1000 && n_serving > 1000); // it was not all refused
-    kin_roster_free(roster);
+    assert_true(kin_membership_epoch(membership) > 1000 && n_serving > 1000); // it was not all refused
+    kin_membership_free(membership);
 }
 
 // ---- the device's side

@@ -1,5 +1,6 @@
-// Whole clusters, simulated with a seed: one head (pure/proto/roster.h), one to eight devices (pure/proto/member.h), and between
-// them links that are slow, stall, are cut or break, while processes crash, freeze, restart, fail and bring the wrong things.
+// Whole clusters, simulated with a seed: one head (pure/proto/membership.h), one to eight devices (pure/proto/member.h), and
+// between them links that are slow, stall, are cut or break, while processes crash, freeze, restart, fail and bring the wrong
+// things.
 //
 //     faults for 20 s ──────────────► calm ─────────────► the ring must be up, with everybody, on every device
 //
@@ -150,9 +151,9 @@ static void set_up(kin_sim *w, uint64_t seed) {
 }
 
 static void check_calm_end(const kin_sim *w) {
-    assert_int_equal(kin_roster_state_now(w->roster), KIN_ROSTER_SERVING);
+    assert_int_equal(kin_membership_state_now(w->membership), KIN_MEMBERSHIP_SERVING);
     assert_int_equal(w->request, 0);
-    assert_int_equal(kin_roster_n_requests(w->roster), 0);
+    assert_int_equal(kin_membership_n_requests(w->membership), 0);
     int n_good = 0;
     for (int i = 1; i < w->n_nodes; i++) {
         if (!is_good(w, i)) {
@@ -161,7 +162,7 @@ static void check_calm_end(const kin_sim *w) {
         }
         n_good++;
         assert_int_equal(kin_member_state_now(w->nodes[i].member), KIN_MEMBER_READY);
-        assert_int_equal(kin_member_epoch(w->nodes[i].member), kin_roster_epoch(w->roster));
+        assert_int_equal(kin_member_epoch(w->nodes[i].member), kin_membership_epoch(w->membership));
         assert_true(w->nodes[i].plan == w->plan);
     }
     assert_int_equal(w->n_planned, n_good);
@@ -179,7 +180,7 @@ static void run_schedule(uint64_t seed, bool tells) {
         if (e.what == KIN_SIM_CHECK) check_end(w, &e);
     }
     check_calm_end(w);
-    kin_roster_free(w->roster);
+    kin_membership_free(w->membership);
     for (int i = 1; i < w->n_nodes; i++) kin_member_free(w->nodes[i].member);
     free(w);
 }

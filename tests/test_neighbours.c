@@ -1,4 +1,4 @@
-// Ring links (ring/neighbours.h) and hops by way of the head (ring/relay.h): stations of one process, on loopback.
+// Ring links (pipeline/neighbours.h) and hops by way of the head (pipeline/relay.h): endpoints of one process, on loopback.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ring/relay.h"
+#include "base/clock.h"
+#include "pipeline/neighbours.h"
+#include "pipeline/relay.h"
 
 enum { EPOCH = 7, FRAME_MAX = 4 << 20, PATIENCE_MS = 20000, N_PARCELS = 8 };
 
@@ -20,10 +22,11 @@ static const kin_key key = {{7, 7, 7}};
 
 typedef struct member {
     uint8_t id;
-    kin_station *station;
-    kin_parcels *pool;
-    kin_parcel_queue *in;
-    kin_relay *relay;
+    kin_endpoint *endpoint;
+    kin_message_pool *pool;
+    kin_message_queue *in;
+    kin_neighbours *neighbours;
+    kin_relay *relay; // of a head
     kin_ring_place place;
     pthread_mutex_t mutex;
     int n_told[KIN_N_SIDES];
@@ -42,10 +45,19 @@ static void on_hop(void *user, kin_side side, uint32_t epoch, bool is_open, cons
     pthread_mutex_unlock(&m->mutex);
 }
 
-static void on_relay(void *user, kin_link *link, uint32_t epoch, const kin_proto_open *open) {
+static void on_link(void *user, kin_link *link, uint32_t epoch, const kin_proto_open *open) {
     member *m = user;
+    if (kin_neighbours_take(m->neighbours, link, epoch, open)) return;
     assert_int_equal(epoch, EPOCH);
-    kin_relay_add(m->relay, m->station, link, open);
+    if (m->relay)
+        kin_relay_add(m->relay, m->endpoint, link, open);
+    else
+        kin_endpoint_refuse(link, "identity: this is another device than the one that is called");
+}
+
+static void on_tick(void *user) {
+    member *m = user;
+    kin_neighbours_tick(m->neighbours, kin_clock_now());
 }
 
 static void on_begun(void *user, const kin_proto_id *from, const kin_proto_id *to) {
@@ -61,41 +73,43 @@ static void nothing(void *arg) {
 }
 
 static void open_member(member *m, uint8_t id, bool is_head) {
-    static const kin_station_callbacks device = {.hop = on_hop}, head = {.hop = on_hop, .relay = on_relay};
+    static const kin_endpoint_callbacks callbacks = {.tick = on_tick, .opened = on_link};
     kin_err err;
     *m = (member){.id = id};
     pthread_mutex_init(&m->mutex, NULL);
-    assert_int_equal(kin_parcels_open(&m->pool, N_PARCELS, &err), 0);
-    assert_int_equal(kin_parcel_queue_open(&m->in, &err), 0);
-    assert_int_equal(kin_relay_open(&m->relay, on_begun, m, &err), 0);
-    kin_station_options o = {
-        .id = {{id}}, .name = "somebody", .version = "test", .key = key, .listen = "127.0.0.1", .pool = m->pool, .in = m->in};
-    assert_int_equal(kin_station_open(&m->station, &o, is_head ? &head : &device, m, &err), 0);
-    assert_int_equal(kin_station_start(m->station, nothing, NULL, &err), 0);
+    assert_int_equal(kin_message_pool_open(&m->pool, N_PARCELS, &err), 0);
+    assert_int_equal(kin_message_queue_open(&m->in, &err), 0);
+    if (is_head) assert_int_equal(kin_relay_open(&m->relay, on_begun, m, &err), 0);
+    kin_endpoint_options o = {.id = {{id}}, .name = "somebody", .version = "test", .key = key, .listen = "127.0.0.1"};
+    assert_int_equal(kin_endpoint_open(&m->endpoint, &o, &callbacks, m, &err), 0);
+    kin_neighbours_options no = {.endpoint = m->endpoint, .pool = m->pool, .in = m->in};
+    assert_int_equal(kin_neighbours_open(&m->neighbours, &no, on_hop, m, &err), 0);
+    assert_int_equal(kin_endpoint_start(m->endpoint, nothing, NULL, &err), 0);
 }
 
-static void end_relay(void *arg) {
+static void end_ring(void *arg) {
     member *m = arg;
+    kin_neighbours_close(m->neighbours, "over");
     kin_relay_close(m->relay, "over");
 }
 
 static void close_member(member *m) {
-    kin_station_close(m->station, end_relay, m);
-    for (kin_parcel *p; (p = kin_parcel_queue_take(m->in, 0));) kin_parcels_give(m->pool, p);
-    kin_parcel_queue_close(m->in);
-    kin_parcels_close(m->pool);
+    kin_endpoint_close(m->endpoint, end_ring, m);
+    for (kin_message_buffer *p; (p = kin_message_queue_take(m->in, 0));) kin_message_pool_give(m->pool, p);
+    kin_message_queue_close(m->in);
+    kin_message_pool_close(m->pool);
     pthread_mutex_destroy(&m->mutex);
 }
 
 static void enter_now(void *arg) {
     member *m = arg;
-    kin_neighbours_enter(kin_station_neighbours(m->station), &m->place);
-    kin_relay_enter(m->relay, m->place.epoch, m->place.frame_max);
+    kin_neighbours_enter(m->neighbours, &m->place);
+    if (m->relay) kin_relay_enter(m->relay, m->place.epoch, m->place.frame_max);
 }
 
 static void enter(member *m, uint8_t next, uint8_t previous) {
     m->place = (kin_ring_place){.epoch = EPOCH, .frame_max = FRAME_MAX, .who = {{{next}}, {{previous}}}};
-    kin_station_call(m->station, enter_now, m);
+    kin_endpoint_call(m->endpoint, enter_now, m);
 }
 
 typedef struct call {
@@ -109,16 +123,16 @@ typedef struct call {
 
 static void connect_now(void *arg) {
     call *c = arg;
-    kin_neighbours_connect(kin_station_neighbours(c->m->station), c->side, &c->to, c->by_head ? &c->answers : NULL);
+    kin_neighbours_connect(c->m->neighbours, c->side, &c->to, c->by_head ? &c->answers : NULL);
     atomic_store(&c->is_done, true);
 }
 
-// To the station of `to`, whose id is expected unless `head` passes on.
+// To the endpoint of `to`, whose id is expected unless `head` passes on.
 static void connects(member *m, kin_side side, const member *to, bool by_head) {
     static call c;
-    c = (call){.m = m, .side = side, .to = {kin_station_port(to->station), 1, {"127.0.0.1"}}, .answers = {{to->id}}};
+    c = (call){.m = m, .side = side, .to = {kin_endpoint_port(to->endpoint), 1, {"127.0.0.1"}}, .answers = {{to->id}}};
     c.by_head = by_head;
-    kin_station_call(m->station, connect_now, &c);
+    kin_endpoint_call(m->endpoint, connect_now, &c);
     while (!atomic_load(&c.is_done)) usleep(1000);
 }
 
@@ -137,20 +151,20 @@ static bool told(member *m, kin_side side, int n, char reason[256]) {
 }
 
 static void sends(member *m, size_t n) {
-    kin_parcel *p = kin_parcels_take(m->pool, n);
+    kin_message_buffer *p = kin_message_pool_take(m->pool, n);
     assert_non_null(p);
     memset(p->payload, 0x5a, n);
     p->frame = (kin_frame){KIN_FRAME_STEP, EPOCH, (uint32_t)n};
-    kin_station_send(m->station, p);
+    kin_neighbours_send(m->neighbours, p);
 }
 
 static void gets(member *m, size_t n) {
-    kin_parcel *p = kin_parcel_queue_take(m->in, PATIENCE_MS);
+    kin_message_buffer *p = kin_message_queue_take(m->in, PATIENCE_MS);
     assert_non_null(p);
     assert_int_equal(p->frame.type, KIN_FRAME_STEP);
     assert_int_equal(p->frame.length, n);
     for (size_t i = 0; i < n; i++) assert_int_equal(p->payload[i], 0x5a);
-    kin_parcels_give(m->pool, p);
+    kin_message_pool_give(m->pool, p);
 }
 
 // ---- from either end
@@ -281,12 +295,12 @@ static void say_accept(void *user, kin_link *link, uint32_t epoch, const kin_pro
     (void)epoch, (void)open;
     static const kin_link_callbacks none = {0};
     kin_link_accept(link, &none, NULL);
-    kin_station_say_accept(m->station, link);
+    kin_endpoint_send_accept(m->endpoint, link);
 }
 
 static void an_answer_with_another_id_is_not_believed(void **state) {
     (void)state;
-    static const kin_station_callbacks callbacks = {.hop = on_hop, .relay = say_accept};
+    static const kin_endpoint_callbacks callbacks = {.opened = say_accept};
     static const struct {
         uint8_t id;
         const char *reason;
@@ -297,14 +311,14 @@ static void an_answer_with_another_id_is_not_believed(void **state) {
         char reason[256];
         open_member(&a, 1, false);
         enter(&a, 3, 9);
-        kin_station_options o = {.id = {{liar.id}}, .name = "somebody", .version = "test", .key = key, .listen = "127.0.0.1"};
-        assert_int_equal(kin_station_open(&liar.station, &o, &callbacks, &liar, &err), 0);
-        assert_int_equal(kin_station_start(liar.station, nothing, NULL, &err), 0);
+        kin_endpoint_options o = {.id = {{liar.id}}, .name = "somebody", .version = "test", .key = key, .listen = "127.0.0.1"};
+        assert_int_equal(kin_endpoint_open(&liar.endpoint, &o, &callbacks, &liar, &err), 0);
+        assert_int_equal(kin_endpoint_start(liar.endpoint, nothing, NULL, &err), 0);
         connects(&a, KIN_SIDE_NEXT, &liar, false);
         assert_false(told(&a, KIN_SIDE_NEXT, 1, reason));
         assert_string_equal(reason, liars[i].reason);
         close_member(&a);
-        kin_station_close(liar.station, NULL, NULL);
+        kin_endpoint_close(liar.endpoint, NULL, NULL);
     }
 }
 
@@ -350,7 +364,7 @@ static void a_relayed_hop_ends_with_its_epoch(void **state) {
     connects(&b, KIN_SIDE_PREVIOUS, &head, true);
     assert_true(told(&a, KIN_SIDE_NEXT, 1, NULL) && told(&b, KIN_SIDE_PREVIOUS, 1, NULL));
     head.place.epoch = EPOCH + 1;
-    kin_station_call(head.station, enter_now, &head);
+    kin_endpoint_call(head.endpoint, enter_now, &head);
     assert_false(told(&a, KIN_SIDE_NEXT, 2, reason));
     assert_string_equal(reason, "the other side closed the link: the epoch is over");
     assert_false(told(&b, KIN_SIDE_PREVIOUS, 2, NULL));

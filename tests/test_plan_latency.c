@@ -22,7 +22,7 @@ enum { N_PLAYED = 1500, N_RANDOM = 500 };
 // A plan of one device, the head.
 static kin_plan alone(const kin_facts *facts, int n_gpu) {
     kin_plan plan = {.n_rounds = 1, .n_stops = 1};
-    plan.shares[0] = (kin_share){facts->model.n_layer, n_gpu};
+    plan.shares[0] = (kin_chunk_server){facts->model.n_layer, n_gpu};
     return plan;
 }
 
@@ -227,7 +227,7 @@ static void chunks_of_a_prompt_follow_each_other(void **state) {
     assert_close(played_s, 2 * 4 * 0.026 + 0.017 + 0.001 + 4 * 0.160 + output_s);
 }
 
-// What the head does (ring/head.c): two chunks for each member, none smaller than 16 nor larger than a batch.
+// What the head does (pipeline/head.c): two chunks for each member, none smaller than 16 nor larger than a batch.
 static void a_prompt_is_cut_as_the_head_cuts_it(void **state) {
     (void)state;
     assert_int_equal(kin_prompt_chunk_tokens(1000, 1, 512), 512);

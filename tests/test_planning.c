@@ -1,5 +1,5 @@
-// The planner in a thread of its own (ring/planning.h): only the latest question counts, and nobody waits for it but the one who
-// closes.
+// The planner in a thread of its own (cluster/planning.h): only the latest question counts, and nobody waits for it but the one
+// who closes.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ring/planning.h"
+#include "cluster/planning.h"
 
 // A planner that waits in each call until it is let go on.
 typedef struct bench {

@@ -1,12 +1,13 @@
-// Measuring the way to another member (ring/probe.h), answering probes (ring/echo.h), and measuring many (ring/meter.h).
+// Measuring the way to another member (net/probe.h), answering probes (net/echo_responder.h), and measuring many
+// (cluster/probe_queue.h).
 #include "tests/link_world.h"
 
 #include <math.h>
 
+#include "cluster/probe_queue.h"
+#include "net/echo_responder.h"
+#include "net/probe.h"
 #include "pure/proto/message.h"
-#include "ring/echo.h"
-#include "ring/meter.h"
-#include "ring/probe.h"
 
 // ---- who is probed
 
@@ -33,7 +34,7 @@ static const kin_proto_id peer_id = {{5}}, own_id = {{6}};
 
 typedef struct peer {
     manner manner;
-    kin_echo *echo;
+    kin_echo_responder *echo;
     uv_timer_t timer;
     end *late; // who gets the answer, and which
     kin_proto_echo answer;
@@ -71,7 +72,7 @@ static void answer_open(end *e) {
     send_message(e, &accept);
     kin_link_set_frame_max(e->link, kin_frame_cap(KIN_FRAME_ECHO));
     if (the_peer.manner != GOOD) return;
-    assert_true(kin_echo_add(the_peer.echo, e->link));
+    assert_true(kin_echo_responder_add(the_peer.echo, e->link));
     e->link = NULL; // it is the echo's
 }
 
@@ -81,7 +82,7 @@ static void answer_late(uv_timer_t *timer) {
         uv_timer_start(timer, answer_late, 1, 0);
         return;
     }
-    if (p->late->link) kin_echo_say(p->late->link, p->answer.token, 0, p->answer.answer_bytes);
+    if (p->late->link) kin_echo_responder_say(p->late->link, p->answer.token, 0, p->answer.answer_bytes);
 }
 
 static void wait_for_it(peer *p, end *e, const kin_proto_echo *m) {
@@ -102,9 +103,9 @@ static void answer_echo(end *e) {
     if (m.n_bytes > p->largest) p->largest = m.n_bytes;
     if (m.answer_bytes > p->largest) p->largest = m.answer_bytes;
     switch (p->manner) {
-    case OTHER_TOKEN: kin_echo_say(e->link, m.token + 1, 0, m.answer_bytes); break;
-    case TOO_SHORT: kin_echo_say(e->link, m.token, 0, m.answer_bytes ? m.answer_bytes - 1 : 1); break;
-    case ASKING: kin_echo_say(e->link, m.token, 1, m.answer_bytes); break;
+    case OTHER_TOKEN: kin_echo_responder_say(e->link, m.token + 1, 0, m.answer_bytes); break;
+    case TOO_SHORT: kin_echo_responder_say(e->link, m.token, 0, m.answer_bytes ? m.answer_bytes - 1 : 1); break;
+    case ASKING: kin_echo_responder_say(e->link, m.token, 1, m.answer_bytes); break;
     case NONSENSE: send_message(e, &(kin_proto_message){.type = KIN_FRAME_STATUS_WANTED}); break;
     case TOO_LONG: {
         static uint8_t bytes[KIN_FRAME_CAP_LARGE + 64];
@@ -112,7 +113,7 @@ static void answer_echo(end *e) {
         break;
     }
     case STOPPING:
-        if (p->n_echoes <= N_BEFORE_STOP) kin_echo_say(e->link, m.token, 0, m.answer_bytes);
+        if (p->n_echoes <= N_BEFORE_STOP) kin_echo_responder_say(e->link, m.token, 0, m.answer_bytes);
         break;
     case LATE:
     case FAR: wait_for_it(p, e, &m); break;
@@ -144,7 +145,7 @@ static void serve(world *w) {
 static void open_peer(world *w, manner manner) {
     kin_err err;
     the_peer = (peer){.manner = manner};
-    assert_int_equal(kin_echo_open(&the_peer.echo, &err), 0);
+    assert_int_equal(kin_echo_responder_open(&the_peer.echo, &err), 0);
     uv_timer_init(&w->loop, &the_peer.timer);
     the_peer.timer.data = &the_peer;
 }
@@ -154,7 +155,7 @@ static void timer_closed(uv_handle_t *timer) {
 }
 
 static void close_peer(world *w) {
-    kin_echo_close(the_peer.echo, "enough");
+    kin_echo_responder_close(the_peer.echo, "enough");
     uv_close((uv_handle_t *)&the_peer.timer, timer_closed);
     while (the_peer.timer.data) turn(w);
 }
@@ -334,8 +335,8 @@ static void a_cancelled_probe_says_nothing(void **state) {
 static end *connect_to_echo(world *w, end *client) {
     end *server = connect_pair(w, client);
     kin_link_set_frame_max(client->link, kin_frame_cap(KIN_FRAME_ECHO));
-    if (!kin_echo_is_full(the_peer.echo)) {
-        assert_true(kin_echo_add(the_peer.echo, server->link));
+    if (!kin_echo_responder_is_full(the_peer.echo)) {
+        assert_true(kin_echo_responder_add(the_peer.echo, server->link));
         server->link = NULL;
     }
     return server;
@@ -349,7 +350,7 @@ static void an_echo_answers_with_the_token_and_as_many_bytes_as_asked(void **sta
     connect_to_echo(w, &client);
     static const uint32_t answers[] = {0, 1, 65536, 65537, KIN_FRAME_ECHO_BYTES};
     for (int i = 0; i < 5; i++) {
-        kin_echo_say(client.link, 1000 + (uint64_t)i, answers[i], answers[4 - i]);
+        kin_echo_responder_say(client.link, 1000 + (uint64_t)i, answers[i], answers[4 - i]);
         RUN_UNTIL(w, client.n_frames == i + 1);
         assert_int_equal(client.last.type, KIN_FRAME_ECHO);
         assert_int_equal(kin_proto_decode_echo(client.bytes, client.n_bytes, &m, NULL), 0);
@@ -361,28 +362,28 @@ static void an_echo_answers_with_the_token_and_as_many_bytes_as_asked(void **sta
 
 static void few_are_answered_at_a_time(void **state) {
     world *w = *state;
-    end clients[KIN_ECHO_LINKS + 1];
+    end clients[KIN_ECHO_RESPONDER_LINKS + 1];
     open_peer(w, GOOD);
-    for (int i = 0; i < KIN_ECHO_LINKS; i++) {
-        assert_false(kin_echo_is_full(the_peer.echo));
+    for (int i = 0; i < KIN_ECHO_RESPONDER_LINKS; i++) {
+        assert_false(kin_echo_responder_is_full(the_peer.echo));
         connect_to_echo(w, &clients[i]);
     }
-    assert_true(kin_echo_is_full(the_peer.echo));
-    end *server = connect_to_echo(w, &clients[KIN_ECHO_LINKS]);
-    assert_false(kin_echo_add(the_peer.echo, server->link));
+    assert_true(kin_echo_responder_is_full(the_peer.echo));
+    end *server = connect_to_echo(w, &clients[KIN_ECHO_RESPONDER_LINKS]);
+    assert_false(kin_echo_responder_add(the_peer.echo, server->link));
     assert_non_null(server->link); // still ours
     close_end(w, &clients[0]);
-    RUN_UNTIL(w, !kin_echo_is_full(the_peer.echo));
-    kin_echo_tick(the_peer.echo, kin_clock_now()); // nobody is old
+    RUN_UNTIL(w, !kin_echo_responder_is_full(the_peer.echo));
+    kin_echo_responder_tick(the_peer.echo, kin_clock_now()); // nobody is old
     run_for(w, 20);
-    for (int i = 1; i < KIN_ECHO_LINKS; i++) assert_true(clients[i].is_open);
-    kin_echo_tick(the_peer.echo, kin_clock_now() + (kin_time)KIN_ECHO_LIFE_MS * 1000000);
-    for (int i = 1; i < KIN_ECHO_LINKS; i++) {
+    for (int i = 1; i < KIN_ECHO_RESPONDER_LINKS; i++) assert_true(clients[i].is_open);
+    kin_echo_responder_tick(the_peer.echo, kin_clock_now() + (kin_time)KIN_ECHO_RESPONDER_LIFE_MS * 1000000);
+    for (int i = 1; i < KIN_ECHO_RESPONDER_LINKS; i++) {
         RUN_UNTIL(w, !clients[i].is_open);
         assert_non_null(strstr(clients[i].reason, "a probe is done within seconds"));
         free(clients[i].bytes);
     }
-    close_end(w, &clients[KIN_ECHO_LINKS]);
+    close_end(w, &clients[KIN_ECHO_RESPONDER_LINKS]);
     close_peer(w);
 }
 
@@ -390,7 +391,7 @@ static void expect_dropped(world *w, end *client, const char *sentence) {
     RUN_UNTIL(w, !client->link);
     if (!strstr(client->reason, sentence)) fail_msg("expected: %s\ngot:      %s", sentence, client->reason);
     free(client->bytes);
-    assert_false(kin_echo_is_full(the_peer.echo));
+    assert_false(kin_echo_responder_is_full(the_peer.echo));
 }
 
 static void who_asks_for_too_much_is_hung_up_on(void **state) {
@@ -400,10 +401,10 @@ static void who_asks_for_too_much_is_hung_up_on(void **state) {
     connect_to_echo(w, &client);
     kin_time begun = kin_clock_now();
     for (int n = 0; client.link; n = client.n_frames) {
-        kin_echo_say(client.link, 1, KIN_FRAME_ECHO_BYTES, 0);
+        kin_echo_responder_say(client.link, 1, KIN_FRAME_ECHO_BYTES, 0);
         while (client.link && client.n_frames == n && kin_clock_ms(begun, kin_clock_now()) < PATIENCE_MS) turn(w);
     }
-    assert_int_equal(client.n_frames, KIN_ECHO_BYTES_MAX / (KIN_FRAME_ECHO_BYTES + 24));
+    assert_int_equal(client.n_frames, KIN_ECHO_RESPONDER_BYTES_MAX / (KIN_FRAME_ECHO_BYTES + 24));
     expect_dropped(w, &client, "more than is needed to measure");
 
     connect_to_echo(w, &client);
@@ -428,7 +429,7 @@ static void who_does_not_read_the_answers_is_hung_up_on(void **state) {
     assert_int_equal(kin_listener_open(&w->listener, &w->loop, NULL, 0, &w->o, on_accepted, w, &err), 0);
     w->port = kin_listener_port(w->listener);
     stranger s = connect_insider(w, &server);
-    assert_true(kin_echo_add(the_peer.echo, server->link));
+    assert_true(kin_echo_responder_add(the_peer.echo, server->link));
     server->link = NULL;
     kin_proto_encode(frame, sizeof frame, 0, &m);
     for (int i = 0; i < 30; i++) say_encrypted(&s, frame, sizeof frame);
@@ -452,11 +453,11 @@ static void on_measured(void *user, const kin_proto_measured *measured) {
     a->at[a->n++] = *measured;
 }
 
-static kin_meter *open_meter(world *w, answers *a) {
-    kin_meter *g;
+static kin_probe_queue *open_meter(world *w, answers *a) {
+    kin_probe_queue *g;
     kin_err err;
-    kin_meter_options o = {.tls = w->tls, .self = {.id = own_id, .name = "anna", .version = "test"}};
-    assert_int_equal(kin_meter_open(&g, &w->loop, &o, on_measured, a, &err), 0);
+    kin_probe_queue_options o = {.tls = w->tls, .self = {.id = own_id, .name = "anna", .version = "test"}};
+    assert_int_equal(kin_probe_queue_open(&g, &w->loop, &o, on_measured, a, &err), 0);
     return g;
 }
 
@@ -474,12 +475,12 @@ static void every_request_gets_one_answer_in_order(void **state) {
     static answers a;
     a.n = 0;
     open_peer(w, GOOD);
-    kin_meter *g = open_meter(w, &a);
+    kin_probe_queue *g = open_meter(w, &a);
     kin_proto_measure good = {peer_id, 16384, {w->port, 1, {"127.0.0.1"}}};
     kin_proto_measure nobody = {{{9}}, 16384, {1, 1, {"127.0.0.1"}}};
-    kin_meter_ask(g, &good);
-    kin_meter_ask(g, &nobody);
-    kin_meter_ask(g, &good);
+    kin_probe_queue_ask(g, &good);
+    kin_probe_queue_ask(g, &nobody);
+    kin_probe_queue_ask(g, &good);
     assert_int_equal(a.n, 0);
     serve_until(w, &a, 3);
     for (int i = 0; i < 3; i += 2) {
@@ -490,7 +491,7 @@ static void every_request_gets_one_answer_in_order(void **state) {
     assert_memory_equal(&a.at[1].id, &nobody.id, sizeof nobody.id);
     assert_non_null(strstr(a.at[1].reason, "no connection"));
     assert_true(a.at[1].rtt_s == 0 && a.at[1].to_bytes_s == 0 && a.at[1].from_bytes_s == 0);
-    kin_meter_close(g);
+    kin_probe_queue_close(g);
     close_peer(w);
 }
 
@@ -499,8 +500,8 @@ static void who_is_busy_is_asked_again(void **state) {
     static answers a;
     a.n = 0;
     open_peer(w, REFUSING);
-    kin_meter *g = open_meter(w, &a);
-    kin_meter_ask(g, &(kin_proto_measure){peer_id, 16384, {w->port, 1, {"127.0.0.1"}}});
+    kin_probe_queue *g = open_meter(w, &a);
+    kin_probe_queue_ask(g, &(kin_proto_measure){peer_id, 16384, {w->port, 1, {"127.0.0.1"}}});
     while (w->n_ends < 2) {
         turn(w);
         serve(w);
@@ -508,7 +509,7 @@ static void who_is_busy_is_asked_again(void **state) {
     the_peer.manner = GOOD;
     serve_until(w, &a, 1);
     assert_string_equal(a.at[0].reason, "");
-    kin_meter_close(g);
+    kin_probe_queue_close(g);
     close_peer(w);
 }
 
@@ -517,26 +518,26 @@ static void too_many_requests_are_answered_at_once(void **state) {
     static answers a;
     a.n = 0;
     open_peer(w, MUTE);
-    kin_meter *g = open_meter(w, &a);
+    kin_probe_queue *g = open_meter(w, &a);
     kin_proto_measure m = {peer_id, 16384, {w->port, 1, {"127.0.0.1"}}};
-    for (int i = 0; i < KIN_PROTO_MAX_MEASURES; i++) kin_meter_ask(g, &m);
+    for (int i = 0; i < KIN_PROTO_MAX_MEASURES; i++) kin_probe_queue_ask(g, &m);
     assert_int_equal(a.n, 0);
     m.id.bytes[0] = 77;
-    kin_meter_ask(g, &m);
+    kin_probe_queue_ask(g, &m);
     assert_int_equal(a.n, 1);
     assert_int_equal(a.at[0].id.bytes[0], 77);
     assert_string_equal(a.at[0].reason, "too many links are to be measured at once");
     run_for(w, 50); // one is on its way
-    kin_meter_clear(g);
+    kin_probe_queue_clear(g);
     run_for(w, 50);
     assert_int_equal(a.n, 1); // nobody wanted the others any more
     the_peer.manner = GOOD;
     m.id = peer_id;
-    kin_meter_ask(g, &m);
+    kin_probe_queue_ask(g, &m);
     serve_until(w, &a, 2);
     assert_string_equal(a.at[1].reason, "");
-    kin_meter_close(g);
-    kin_meter_close(NULL);
+    kin_probe_queue_close(g);
+    kin_probe_queue_close(NULL);
     close_peer(w);
 }
 

@@ -16,7 +16,7 @@
 
 #include "engine/model_facts.h"
 #include "engine/profile.h"
-#include "engine/rates.h"
+#include "engine/throughput_benchmark.h"
 #include "pure/plan/device_time.h"
 #include "sys/disk.h"
 #include "sys/quota.h"
@@ -153,7 +153,7 @@ static void each_step_measures_the_kernels_that_the_engine_computes_with(void **
     (void)state;
     enum { FIRST_PRODUCT = 4 };
     kin_err err;
-    kin_rates *rates;
+    kin_throughput_benchmark *rates;
     kin_devices devices = devices_of(1, true, NULL);
     kin_device device = devices.cpu;
     counted = device.kernels;
@@ -163,17 +163,17 @@ static void each_step_measures_the_kernels_that_the_engine_computes_with(void **
     counting.kv_store = count_store;
     counting.rms_norm = count_norm;
     device.kernels = &counting;
-    ok(kin_rates_open(&rates, &device, 16 * MIB, &err), &err);
+    ok(kin_throughput_benchmark_open(&rates, &device, 16 * MIB, &err), &err);
     kin_engine_facts facts = {0};
-    for (int i = 0; i < kin_rates_n_steps(); i++) {
+    for (int i = 0; i < kin_throughput_benchmark_n_steps(); i++) {
         n_products = n_attended = n_stored = n_norms = 0;
-        ok(kin_rates_step(rates, i, &(kin_patience){0}, &facts, &err), &err);
+        ok(kin_throughput_benchmark_step(rates, i, &(kin_benchmark_options){0}, &facts, &err), &err);
         assert_int_equal(n_products > 0, i >= FIRST_PRODUCT);
         assert_int_equal(n_norms > 0, i == 0);
         assert_int_equal(n_stored > 0, i == 1);
         assert_int_equal(n_attended > 0, i == 2 || i == 3);
     }
-    kin_rates_close(rates);
+    kin_throughput_benchmark_close(rates);
     kin_devices_close(&devices);
 }
 

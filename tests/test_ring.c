@@ -168,7 +168,7 @@ static void a_step_that_fails_leaves_no_trace(void **state) {
     kin_thread_ring_close(ring);
 }
 
-// More than there are parcels: each goes round, and comes back to a head that takes nothing.
+// More than there are buffers: each goes round, and comes back to a head that takes nothing.
 static void of_many_forgets_in_a_row_none_is_lost(void **state) {
     (void)state;
     static float got[N_ROWS * N_VOCAB];

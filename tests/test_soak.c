@@ -23,8 +23,8 @@
 
 #include "base/clock.h"
 #include "base/rng.h"
-#include "ring/key.h"
-#include "ring/link.h"
+#include "net/key.h"
+#include "net/link.h"
 #include "testkit/process.h"
 #include "testkit/proxy.h"
 

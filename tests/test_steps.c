@@ -1,5 +1,5 @@
-// Steps as frames (ring/steps.h), parcels and their queue (ring/parcel.h), steps that pass (ring/part.h), and the port of a head
-// on its own (ring/alone.h).
+// Steps as frames (pipeline/steps.h), buffers and their queue (net/message_buffer.h), steps that pass
+// (pipeline/stage_executor.h), and the port of a head on its own (pipeline/loopback.h).
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,9 +11,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ring/alone.h"
-#include "ring/part.h"
-#include "ring/steps.h"
+#include "pipeline/loopback.h"
+#include "pipeline/stage_executor.h"
+#include "pipeline/steps.h"
 
 enum { N_EMBD = 8, N_BATCH = 4 };
 
@@ -21,34 +21,34 @@ static const kin_steps steps = {.n_embd = N_EMBD, .n_batch = N_BATCH, .n_seq = 3
 static float x[N_BATCH * N_EMBD];
 static const int32_t pos[] = {7, 8, 9}, seq[] = {0, 2, 0}, wanted[] = {1};
 
-static kin_parcels *open_pool(int n) {
-    kin_parcels *pool;
+static kin_message_pool *open_pool(int n) {
+    kin_message_pool *pool;
     kin_err err;
-    assert_int_equal(kin_parcels_open(&pool, n, &err), 0);
+    assert_int_equal(kin_message_pool_open(&pool, n, &err), 0);
     for (int i = 0; i < N_BATCH * N_EMBD; i++) x[i] = (float)i / 3;
     return pool;
 }
 
 static void a_step_arrives_as_it_left(void **state) {
     (void)state;
-    kin_parcels *pool = open_pool(2);
+    kin_message_pool *pool = open_pool(2);
     kin_err err;
     const kin_batch batch = {.n_tokens = 3, .pos = pos, .seq = seq, .out = wanted, .n_out = 1, .no_output = true};
     for (int round = 0; round < 2; round++) {
-        const kin_leg leg = {.step = 5, .round = round, .n_rows = round ? 1 : 3, .more = true};
-        kin_parcel *p = kin_steps_pack(&steps, pool, 9, &leg, &batch, x);
+        const kin_hop hop = {.step = 5, .round = round, .n_rows = round ? 1 : 3, .more = true};
+        kin_message_buffer *p = kin_steps_pack(&steps, pool, 9, &hop, &batch, x);
         assert_non_null(p);
         assert_int_equal(p->frame.type, KIN_FRAME_STEP);
         assert_int_equal(p->frame.epoch, 9);
         kin_proto_step m;
         assert_int_equal(kin_steps_check(&steps, p, &m, &err), 0);
         assert_int_equal(m.step, 5);
-        assert_int_equal(m.n_rows, leg.n_rows);
+        assert_int_equal(m.n_rows, hop.n_rows);
         assert_true((m.flags & KIN_PROTO_STEP_MORE) && (m.flags & KIN_PROTO_STEP_NO_OUTPUT));
         assert_int_equal((m.flags & KIN_PROTO_STEP_POSITIONS) != 0, round == 0);
         float got[N_BATCH * N_EMBD];
-        kin_activations_decode(got, m.activations, (size_t)leg.n_rows * N_EMBD, m.type);
-        assert_memory_equal(got, x, (size_t)leg.n_rows * N_EMBD * sizeof *x);
+        kin_activations_decode(got, m.activations, (size_t)hop.n_rows * N_EMBD, m.type);
+        assert_memory_equal(got, x, (size_t)hop.n_rows * N_EMBD * sizeof *x);
         if (round == 0) {
             int32_t a[N_BATCH], b[N_BATCH], c[N_BATCH];
             kin_batch back = kin_steps_batch(&m, a, b, c);
@@ -59,21 +59,21 @@ static void a_step_arrives_as_it_left(void **state) {
             assert_int_equal(c[0], 1);
             assert_true(back.no_output);
         }
-        kin_parcels_give(pool, p);
+        kin_message_pool_give(pool, p);
     }
-    kin_parcels_close(pool);
+    kin_message_pool_close(pool);
 }
 
-static void expect_refused(kin_steps of, const kin_batch *batch, kin_leg leg, const char *why) {
-    kin_parcels *pool = open_pool(1);
+static void expect_refused(kin_steps of, const kin_batch *batch, kin_hop hop, const char *why) {
+    kin_message_pool *pool = open_pool(1);
     kin_proto_step m;
     kin_err err;
-    kin_parcel *p = kin_steps_pack(&of, pool, 1, &leg, batch, x);
+    kin_message_buffer *p = kin_steps_pack(&of, pool, 1, &hop, batch, x);
     assert_non_null(p);
     assert_int_equal(kin_steps_check(&steps, p, &m, &err), KIN_FAIL);
     if (!strstr(err.text, why)) fail_msg("'%s' instead of '%s'", err.text, why);
-    kin_parcels_give(pool, p);
-    kin_parcels_close(pool);
+    kin_message_pool_give(pool, p);
+    kin_message_pool_close(pool);
 }
 
 static void numbers_that_are_not_the_rings_are_refused(void **state) {
@@ -83,53 +83,53 @@ static void numbers_that_are_not_the_rings_are_refused(void **state) {
     const kin_batch strange = {.n_tokens = 3, .pos = pos, .seq = beyond};
     kin_steps of = steps;
     of.n_embd = N_EMBD / 2;
-    expect_refused(of, &batch, (kin_leg){.n_rows = 3}, "activations of 4 values, the model has 8");
+    expect_refused(of, &batch, (kin_hop){.n_rows = 3}, "activations of 4 values, the model has 8");
     of = steps;
     of.type = KIN_ACTIVATION_F16;
-    expect_refused(of, &batch, (kin_leg){.n_rows = 3}, "another type");
-    expect_refused(steps, &batch, (kin_leg){.n_rows = 3, .round = 2}, "round 2 of 2");
-    expect_refused(steps, &strange, (kin_leg){.n_rows = 3}, "sequence 3 of 3");
+    expect_refused(of, &batch, (kin_hop){.n_rows = 3}, "another type");
+    expect_refused(steps, &batch, (kin_hop){.n_rows = 3, .round = 2}, "round 2 of 2");
+    expect_refused(steps, &strange, (kin_hop){.n_rows = 3}, "sequence 3 of 3");
     static float room[5 * N_EMBD];
-    kin_parcels *pool = open_pool(1);
+    kin_message_pool *pool = open_pool(1);
     kin_proto_step m;
     kin_err err;
-    kin_parcel *p = kin_steps_pack(&steps, pool, 1, &(kin_leg){.n_rows = 5}, &wide, room);
+    kin_message_buffer *p = kin_steps_pack(&steps, pool, 1, &(kin_hop){.n_rows = 5}, &wide, room);
     assert_int_equal(kin_steps_check(&steps, p, &m, &err), KIN_FAIL);
     assert_non_null(strstr(err.text, "a step of 5 tokens, the plan allows 4"));
-    kin_parcels_give(pool, p);
-    kin_parcels_close(pool);
+    kin_message_pool_give(pool, p);
+    kin_message_pool_close(pool);
 }
 
 static void a_pool_gives_as_many_as_it_has(void **state) {
     (void)state;
-    kin_parcels *pool = open_pool(2);
-    kin_parcel *a = kin_parcels_take(pool, 100), *b = kin_parcels_take(pool, 0);
+    kin_message_pool *pool = open_pool(2);
+    kin_message_buffer *a = kin_message_pool_take(pool, 100), *b = kin_message_pool_take(pool, 0);
     assert_non_null(a);
     assert_non_null(b);
-    assert_null(kin_parcels_take(pool, 1));
-    kin_parcels_give(pool, a);
-    kin_parcel *again = kin_parcels_take(pool, 50);
+    assert_null(kin_message_pool_take(pool, 1));
+    kin_message_pool_give(pool, a);
+    kin_message_buffer *again = kin_message_pool_take(pool, 50);
     assert_ptr_equal(again, a);
     assert_true(again->cap >= 100); // memory is kept
-    kin_parcels_give(pool, b);
-    kin_parcels_give(pool, again);
-    kin_parcels_give(pool, NULL);
-    kin_parcels_close(pool);
-    kin_parcels_close(NULL);
+    kin_message_pool_give(pool, b);
+    kin_message_pool_give(pool, again);
+    kin_message_pool_give(pool, NULL);
+    kin_message_pool_close(pool);
+    kin_message_pool_close(NULL);
 }
 
 typedef struct feeder {
-    kin_parcels *pool;
-    kin_parcel_queue *queue;
+    kin_message_pool *pool;
+    kin_message_queue *queue;
 } feeder;
 
 static void *feed(void *arg) {
     const feeder *f = arg;
     for (uint32_t i = 0; i < 1000;) {
-        kin_parcel *p = kin_parcels_take(f->pool, 4);
+        kin_message_buffer *p = kin_message_pool_take(f->pool, 4);
         if (!p) continue;
         p->frame.length = i++;
-        kin_parcel_queue_put(f->queue, p);
+        kin_message_queue_put(f->queue, p);
     }
     return NULL;
 }
@@ -139,119 +139,119 @@ static void a_queue_keeps_order_between_threads(void **state) {
     feeder f = {.pool = open_pool(8)};
     kin_err err;
     pthread_t thread;
-    assert_int_equal(kin_parcel_queue_open(&f.queue, &err), 0);
+    assert_int_equal(kin_message_queue_open(&f.queue, &err), 0);
     assert_int_equal(pthread_create(&thread, NULL, feed, &f), 0);
     for (uint32_t i = 0; i < 1000; i++) {
-        kin_parcel *p = kin_parcel_queue_take(f.queue, -1);
+        kin_message_buffer *p = kin_message_queue_take(f.queue, -1);
         assert_non_null(p);
         assert_int_equal(p->frame.length, i);
-        kin_parcels_give(f.pool, p);
+        kin_message_pool_give(f.pool, p);
     }
     pthread_join(thread, NULL);
-    assert_null(kin_parcel_queue_take(f.queue, 1)); // in time, empty
-    kin_parcel_queue_close(f.queue);
-    kin_parcels_close(f.pool);
+    assert_null(kin_message_queue_take(f.queue, 1)); // in time, empty
+    kin_message_queue_close(f.queue);
+    kin_message_pool_close(f.pool);
 }
 
 static void *interrupt(void *arg) {
     usleep(20000);
-    kin_parcel_queue_interrupt(arg, true);
+    kin_message_queue_interrupt(arg, true);
     return NULL;
 }
 
 static void an_interrupted_queue_gives_nothing_until_it_is_not(void **state) {
     (void)state;
-    kin_parcels *pool = open_pool(1);
-    kin_parcel_queue *queue;
+    kin_message_pool *pool = open_pool(1);
+    kin_message_queue *queue;
     kin_err err;
     pthread_t thread;
-    assert_int_equal(kin_parcel_queue_open(&queue, &err), 0);
+    assert_int_equal(kin_message_queue_open(&queue, &err), 0);
     assert_int_equal(pthread_create(&thread, NULL, interrupt, queue), 0);
-    assert_null(kin_parcel_queue_take(queue, -1));
+    assert_null(kin_message_queue_take(queue, -1));
     pthread_join(thread, NULL);
-    assert_true(kin_parcel_queue_is_interrupted(queue));
-    kin_parcel_queue_put(queue, kin_parcels_take(pool, 0));
-    assert_null(kin_parcel_queue_take(queue, 0));
-    kin_parcel_queue_interrupt(queue, false);
-    kin_parcel *p = kin_parcel_queue_take(queue, 0);
+    assert_true(kin_message_queue_is_interrupted(queue));
+    kin_message_queue_put(queue, kin_message_pool_take(pool, 0));
+    assert_null(kin_message_queue_take(queue, 0));
+    kin_message_queue_interrupt(queue, false);
+    kin_message_buffer *p = kin_message_queue_take(queue, 0);
     assert_non_null(p);
-    kin_parcels_give(pool, p);
-    kin_parcel_queue_close(queue);
-    kin_parcels_close(pool);
+    kin_message_pool_give(pool, p);
+    kin_message_queue_close(queue);
+    kin_message_pool_close(pool);
 }
 
 static void alone_what_is_sent_comes_back_in_order(void **state) {
     (void)state;
-    kin_alone *alone;
+    kin_loopback *alone;
     kin_err err;
     float got[N_BATCH * N_EMBD];
-    kin_leg leg;
+    kin_hop hop;
     const kin_batch two = {.n_tokens = 2, .pos = pos, .seq = seq};
-    assert_int_equal(kin_alone_open(&alone, N_BATCH, N_EMBD, 2, &err), 0);
-    kin_port port = kin_alone_port(alone);
-    assert_int_equal(port.receive(port.user, &leg, got, &err), KIN_FAIL);
+    assert_int_equal(kin_loopback_open(&alone, N_BATCH, N_EMBD, 2, &err), 0);
+    kin_ring_transport port = kin_loopback_transport(alone);
+    assert_int_equal(port.receive(port.user, &hop, got, &err), KIN_FAIL);
     for (uint64_t i = 1; i <= 2; i++) {
         x[0] = (float)i;
-        assert_int_equal(port.send(port.user, &(kin_leg){.step = i, .n_rows = 2}, &two, x, &err), 0);
+        assert_int_equal(port.send(port.user, &(kin_hop){.step = i, .n_rows = 2}, &two, x, &err), 0);
     }
-    assert_int_equal(port.send(port.user, &(kin_leg){.step = 3, .n_rows = 2}, &two, x, &err), KIN_FAIL);
+    assert_int_equal(port.send(port.user, &(kin_hop){.step = 3, .n_rows = 2}, &two, x, &err), KIN_FAIL);
     for (uint64_t i = 1; i <= 2; i++) {
-        assert_int_equal(port.receive(port.user, &leg, got, &err), 0);
-        assert_int_equal(leg.step, i);
+        assert_int_equal(port.receive(port.user, &hop, got, &err), 0);
+        assert_int_equal(hop.step, i);
         assert_true(got[0] == (float)i);
     }
-    assert_int_equal(port.send(port.user, &(kin_leg){.step = 4, .n_rows = 1}, &two, x, &err), 0);
+    assert_int_equal(port.send(port.user, &(kin_hop){.step = 4, .n_rows = 1}, &two, x, &err), 0);
     port.forget(port.user, -1, 0, INT32_MAX);
-    assert_int_equal(port.receive(port.user, &leg, got, &err), KIN_FAIL);
-    kin_alone_close(alone);
-    kin_alone_close(NULL);
+    assert_int_equal(port.receive(port.user, &hop, got, &err), KIN_FAIL);
+    kin_loopback_close(alone);
+    kin_loopback_close(NULL);
 }
 
 static void alone_only_steps_of_what_is_forgotten_end(void **state) {
     (void)state;
     static const int32_t of_sequence[][1] = {{0}, {1}, {0}, {1}}, at[][1] = {{0}, {0}, {1}, {1}};
-    kin_alone *alone;
+    kin_loopback *alone;
     kin_err err;
     float got[N_BATCH * N_EMBD];
-    kin_leg leg;
-    assert_int_equal(kin_alone_open(&alone, N_BATCH, N_EMBD, 4, &err), 0);
-    kin_port port = kin_alone_port(alone);
+    kin_hop hop;
+    assert_int_equal(kin_loopback_open(&alone, N_BATCH, N_EMBD, 4, &err), 0);
+    kin_ring_transport port = kin_loopback_transport(alone);
     for (int again = 0; again < 2; again++) { // the second time from the middle of the queue
         for (uint64_t i = 0; i < 4; i++) {
             const kin_batch one = {.n_tokens = 1, .pos = at[i], .seq = of_sequence[i]};
             x[0] = (float)i;
-            assert_int_equal(port.send(port.user, &(kin_leg){.step = i, .n_rows = 1}, &one, x, &err), 0);
+            assert_int_equal(port.send(port.user, &(kin_hop){.step = i, .n_rows = 1}, &one, x, &err), 0);
         }
         port.forget(port.user, 0, 0, INT32_MAX);
         port.forget(port.user, -1, 1, 2);
-        assert_int_equal(port.receive(port.user, &leg, got, &err), 0);
-        assert_int_equal(leg.step, 1);
+        assert_int_equal(port.receive(port.user, &hop, got, &err), 0);
+        assert_int_equal(hop.step, 1);
         assert_true(got[0] == 1.f);
-        assert_int_equal(port.receive(port.user, &leg, got, &err), KIN_FAIL);
+        assert_int_equal(port.receive(port.user, &hop, got, &err), KIN_FAIL);
     }
-    kin_alone_close(alone);
+    kin_loopback_close(alone);
 }
 
-static int begin_and_run(kin_part *part, uint64_t step, int32_t of_sequence, int32_t at, kin_err *err) {
+static int begin_and_run(kin_stage_executor *part, uint64_t step, int32_t of_sequence, int32_t at, kin_err *err) {
     const kin_batch one = {.n_tokens = 1, .pos = &at, .seq = &of_sequence};
-    return kin_part_begin(part, step, &one, err) != 0 ? KIN_FAIL : kin_part_run(part, step, 0, 1, x, err);
+    return kin_stage_executor_begin(part, step, &one, err) != 0 ? KIN_FAIL : kin_stage_executor_run(part, step, 0, 1, x, err);
 }
 
 static void a_relay_ends_only_steps_of_what_is_forgotten(void **state) {
     (void)state;
-    kin_part *relay;
+    kin_stage_executor *relay;
     kin_err err;
-    kin_part_options o = {.n_rounds = 2, .n_layer = 4, .n_steps = 4};
-    assert_int_equal(kin_part_open(&relay, &o, &err), 0);
+    kin_stage_executor_options o = {.n_rounds = 2, .n_layer = 4, .n_steps = 4};
+    assert_int_equal(kin_stage_executor_open(&relay, &o, &err), 0);
     for (int i = 0; i < 4; i++) assert_int_equal(begin_and_run(relay, (uint64_t)i, i % 2, i / 2, &err), 1);
-    kin_part_forget(relay, 0, 0, INT32_MAX);
-    kin_part_forget(relay, -1, 1, 2);
-    assert_int_equal(kin_part_run(relay, 0, 1, 1, x, &err), KIN_FAIL);
-    assert_int_equal(kin_part_run(relay, 1, 1, 1, x, &err), 1);
-    assert_int_equal(kin_part_run(relay, 2, 1, 1, x, &err), KIN_FAIL);
-    assert_int_equal(kin_part_run(relay, 3, 1, 1, x, &err), KIN_FAIL);
+    kin_stage_executor_forget(relay, 0, 0, INT32_MAX);
+    kin_stage_executor_forget(relay, -1, 1, 2);
+    assert_int_equal(kin_stage_executor_run(relay, 0, 1, 1, x, &err), KIN_FAIL);
+    assert_int_equal(kin_stage_executor_run(relay, 1, 1, 1, x, &err), 1);
+    assert_int_equal(kin_stage_executor_run(relay, 2, 1, 1, x, &err), KIN_FAIL);
+    assert_int_equal(kin_stage_executor_run(relay, 3, 1, 1, x, &err), KIN_FAIL);
     for (int i = 4; i < 8; i++) assert_int_equal(begin_and_run(relay, (uint64_t)i, 0, i, &err), 1); // all places are free again
-    kin_part_close(relay);
+    kin_stage_executor_close(relay);
 }
 
 int main(void) {

@@ -1,4 +1,4 @@
-// The timeline (ring/timeline.h): events of several clocks on one axis, and the picture of them.
+// The timeline (observe/timeline.h): events of several clocks on one axis, and the picture of them.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ring/timeline.h"
+#include "observe/timeline.h"
 
 enum { MS = 1000000 };
 
@@ -97,24 +97,24 @@ static void events_beyond_the_bound_are_dropped(void **state) {
 
 static void a_recorder_keeps_what_it_can_and_only_while_it_is_on(void **state) {
     (void)state;
-    kin_events *e;
+    kin_trace *e;
     kin_proto_event got[8];
-    assert_int_equal(kin_events_open(&e, NULL), 0);
-    kin_events_add(e, KIN_PROTO_EVENT_COMPUTE, 1, 0, 1, 2);
-    assert_int_equal(kin_events_take(e, got, 8), 0);
-    kin_events_turn(e, true);
-    for (uint64_t i = 0; i < KIN_EVENTS_MAX + 5; i++) kin_events_add(e, KIN_PROTO_EVENT_WAIT, i, 2, i, i + 1);
-    assert_int_equal(kin_events_take(e, got, 8), 8);
+    assert_int_equal(kin_trace_open(&e, NULL), 0);
+    kin_trace_add(e, KIN_PROTO_EVENT_COMPUTE, 1, 0, 1, 2);
+    assert_int_equal(kin_trace_take(e, got, 8), 0);
+    kin_trace_turn(e, true);
+    for (uint64_t i = 0; i < KIN_TRACE_MAX + 5; i++) kin_trace_add(e, KIN_PROTO_EVENT_WAIT, i, 2, i, i + 1);
+    assert_int_equal(kin_trace_take(e, got, 8), 8);
     assert_true(got[7].step == 7 && got[7].round == 2 && got[7].kind == KIN_PROTO_EVENT_WAIT && got[7].end == 8);
-    kin_events_turn(e, false);
-    kin_events_turn(e, true);
-    assert_int_equal(kin_events_take(e, got, 8), 0);
-    kin_events_add_disk(e, (kin_interval[]){{3, 4}, {5, 6}}, 2);
-    assert_int_equal(kin_events_take(e, got, 1), 1);
+    kin_trace_turn(e, false);
+    kin_trace_turn(e, true);
+    assert_int_equal(kin_trace_take(e, got, 8), 0);
+    kin_trace_add_disk(e, (kin_interval[]){{3, 4}, {5, 6}}, 2);
+    assert_int_equal(kin_trace_take(e, got, 1), 1);
     assert_true(got[0].kind == KIN_PROTO_EVENT_DISK && got[0].begin == 3);
-    kin_events_take(e, got, 8);
+    kin_trace_take(e, got, 8);
     // 10 to 20, with pauses; those of other steps do not count
-    kin_events_add_compute(e, 9, 1, 10, 20, (kin_interval[]){{3, 12}, {12, 13}, {15, 18}, {19, 25}}, 4);
+    kin_trace_add_compute(e, 9, 1, 10, 20, (kin_interval[]){{3, 12}, {12, 13}, {15, 18}, {19, 25}}, 4);
     static const struct {
         kin_proto_event_kind kind;
         uint64_t begin, end;
@@ -123,13 +123,13 @@ static void a_recorder_keeps_what_it_can_and_only_while_it_is_on(void **state) {
                   {KIN_PROTO_EVENT_COMPUTE, 13, 15},
                   {KIN_PROTO_EVENT_WAIT, 15, 18},
                   {KIN_PROTO_EVENT_COMPUTE, 18, 20}};
-    assert_int_equal(kin_events_take(e, got, 8), 5);
+    assert_int_equal(kin_trace_take(e, got, 8), 5);
     for (int i = 0; i < 5; i++)
         assert_true(got[i].kind == pieces[i].kind && got[i].begin == pieces[i].begin && got[i].end == pieces[i].end);
-    kin_events_close(e);
-    kin_events_turn(NULL, true);
-    kin_events_add(NULL, KIN_PROTO_EVENT_SEND, 0, 0, 0, 0);
-    assert_int_equal(kin_events_take(NULL, got, 8), 0);
+    kin_trace_close(e);
+    kin_trace_turn(NULL, true);
+    kin_trace_add(NULL, KIN_PROTO_EVENT_SEND, 0, 0, 0, 0);
+    assert_int_equal(kin_trace_take(NULL, got, 8), 0);
 }
 
 // ---- the picture
@@ -182,7 +182,7 @@ static void the_picture_has_a_row_for_each_member_and_a_bar_for_each_event(void 
                                       event(KIN_PROTO_EVENT_DISK, 90, 160), event(KIN_PROTO_EVENT_SEND, 150, 151)};
     kin_timeline_mark(t, 100 * MS);
     kin_timeline_add(t, anna, events, 4, 0);
-    kin_events_add(kin_timeline_own(t), KIN_PROTO_EVENT_COMPUTE, 1, 0, 120 * MS, 140 * MS);
+    kin_trace_add(kin_timeline_own(t), KIN_PROTO_EVENT_COMPUTE, 1, 0, 120 * MS, 140 * MS);
     kin_timeline_add_own(t, desk);
     kin_timeline_mark(t, 150 * MS);
     kin_timeline_mark(t, 200 * MS);

@@ -1,4 +1,4 @@
-// How the memory budget for weights follows the machine: down at once, up with patience.
+// How the memory budget for weights follows the machine: down at once, up with options.
 //
 // Every look at the machine gives the room there is for weights now. Less than the budget: others need memory, give it.
 // More: wait until that has lasted, then take no more than was there all the time; small gains are not worth moving for.

@@ -1,7 +1,7 @@
 // Running corrections: what a run measures, against what was predicted for it, corrects the facts for the next plan.
 //
-// Medians are taken where things are measured (ring/pace.h): each device reports those of its last tokens. Here there are only
-// factors, measured over predicted by the uncorrected facts, for each device's CPU, GPU and disk, and for each link.
+// Medians are taken where things are measured (pipeline/step_timing.h): each device reports those of its last tokens. Here there
+// are only factors, measured over predicted by the uncorrected facts, for each device's CPU, GPU and disk, and for each link.
 //
 // A device measures its computing as a whole. If CPU and GPU both take part, both factors are multiplied by what is missing, so
 // that they keep the proportion that is known of them; an engine that has nothing to do keeps its factor. So when a new plan

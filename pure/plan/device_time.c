@@ -93,31 +93,31 @@ static void set_speeds(kin_device_rates *r, const kin_model_facts *m, int n_toke
 }
 
 typedef struct layer {
-    kin_play_block blocks[KIN_PLAY_MAX_BLOCKS];
-    uint64_t bytes[KIN_PLAY_MAX_UNITS];
-    bool resident[KIN_PLAY_MAX_UNITS];
+    kin_simulation_block blocks[KIN_SIMULATE_MAX_BLOCKS];
+    uint64_t bytes[KIN_SIMULATE_MAX_UNITS];
+    bool resident[KIN_SIMULATE_MAX_UNITS];
     double compute_s;
 } layer;
 
-static double play_layer(kin_play *p, const layer *l, double now) {
-    for (int i = 0, unit = 0; i < KIN_PLAY_MAX_BLOCKS; unit += l->blocks[i++].n_unit)
-        now = kin_play_compute(p, now, l->blocks[i].n_unit, l->bytes + unit, l->resident + unit,
-                               l->compute_s * l->blocks[i].compute_share);
+static double play_layer(kin_simulation *p, const layer *l, double now) {
+    for (int i = 0, unit = 0; i < KIN_SIMULATE_MAX_BLOCKS; unit += l->blocks[i++].n_unit)
+        now = kin_simulate_compute(p, now, l->blocks[i].n_unit, l->bytes + unit, l->resident + unit,
+                                   l->compute_s * l->blocks[i].compute_share);
     return now;
 }
 
 // From an empty ring layers soon take the same time; from a full one not before the disk has lost its lead.
 static void play_stage(const kin_device_rates *r, const layer *l, double *layer_s, double *hidden_s) {
     enum { N_FIRST = 2, N_STEADY = 3, MOST = 64 };
-    kin_play play;
+    kin_simulation play;
     double end_s[MOST + 1] = {0}, now = 0, first_s = 0;
-    kin_play_init(&play, r->ring_bytes, r->facts->disk_bytes_s, 0);
+    kin_simulate_init(&play, r->ring_bytes, r->facts->disk_bytes_s, 0);
     for (int il = 0; il < N_FIRST + N_STEADY; il++) {
         if (il == N_FIRST) first_s = now;
         now = play_layer(&play, l, now);
     }
     *layer_s = (now - first_s) / N_STEADY;
-    kin_play_init(&play, r->ring_bytes, r->facts->disk_bytes_s, -INFINITY);
+    kin_simulate_init(&play, r->ring_bytes, r->facts->disk_bytes_s, -INFINITY);
     for (int il = 0; il < MOST; il++) {
         end_s[il + 1] = play_layer(&play, l, end_s[il]);
         *hidden_s = (il + 1) * *layer_s - end_s[il + 1];
@@ -128,10 +128,10 @@ static void play_stage(const kin_device_rates *r, const layer *l, double *layer_
 static void set_stages(kin_device_rates *r, const kin_model_facts *m) {
     kin_stages *s = &r->stages;
     layer layer = {.compute_s = r->cpu_layer_s + r->cpu_layer_fixed_s + r->layer_starts_s};
-    uint32_t order[KIN_PLAY_MAX_UNITS];
+    uint32_t order[KIN_SIMULATE_MAX_UNITS];
     if (r->facts->disk_bytes_s <= 0) return;
-    s->n = kin_play_blocks(m, layer.blocks);
-    for (int i = 0, unit = 0; i < KIN_PLAY_MAX_BLOCKS; i++) {
+    s->n = kin_simulate_blocks(m, layer.blocks);
+    for (int i = 0, unit = 0; i < KIN_SIMULATE_MAX_BLOCKS; i++) {
         for (int n = 0; n < layer.blocks[i].n_unit; n++)
             layer.bytes[unit++] = (uint64_t)(layer.blocks[i].bytes / layer.blocks[i].n_unit);
     }
@@ -248,7 +248,7 @@ static double find_stage(const kin_device_rates *r, const kin_load *load, double
     }
 }
 
-// of // [KIN_PLAY_MAX_UNITS + 1]: of whole stages.
+// of // [KIN_SIMULATE_MAX_UNITS + 1]: of whole stages.
 static double between(const double *of, double stage) {
     int i = (int)stage;
     return stage > i ? of[i] + (stage - i) * (of[i + 1] - of[i]) : of[i];

@@ -38,7 +38,7 @@
 #include <stdbool.h>
 
 #include "pure/plan/facts.h"
-#include "pure/plan/play.h"
+#include "pure/plan/simulate.h"
 
 // What a device is to do in one pass. Layers are counted twice: as layers (KV cache) and by their size (weights).
 typedef struct kin_load {
@@ -48,9 +48,9 @@ typedef struct kin_load {
 
 // Layers of which the first `stage` units to leave memory are streamed, 0 to n. See above.
 typedef struct kin_stages {
-    int n;                                 // 0: the device has no disk to stream from
-    double unit_bytes[KIN_PLAY_MAX_UNITS]; // in the order of leaving
-    double layer_s[KIN_PLAY_MAX_UNITS + 1], hidden_s[KIN_PLAY_MAX_UNITS + 1];
+    int n;                                     // 0: the device has no disk to stream from
+    double unit_bytes[KIN_SIMULATE_MAX_UNITS]; // in the order of leaving
+    double layer_s[KIN_SIMULATE_MAX_UNITS + 1], hidden_s[KIN_SIMULATE_MAX_UNITS + 1];
     double first_s; // reading the first unit, and computing for which it must wait
 } kin_stages;
 

@@ -6,7 +6,7 @@
 #include "pure/plan/latency.h"
 
 const kin_scheduler kin_schedulers[] = {
-    {"exact", kin_plan_played, "the best plan under the timeline model"},
+    {"exact", kin_plan_playoff, "the best plan under the timeline model"},
     {"halda", kin_plan_halda, "Algorithm 1 of prima.cpp's paper, on its objective"},
     {"memsched", kin_plan_memsched, "in proportion to memory, as exo does"},
     {"perfsched", kin_plan_perfsched, "in proportion to computing power, then by memory, as Galaxy does"},
@@ -36,7 +36,7 @@ int kin_scheduler_devices(const kin_facts *facts, const kin_plan_options *option
 void kin_scheduler_fit_gpus(const kin_facts *facts, kin_plan *plan) {
     for (int i = 0; i < facts->n_device; i++) {
         kin_device_rates rates;
-        kin_share *share = &plan->shares[i];
+        kin_chunk_server *share = &plan->shares[i];
         if (share->n_layer_gpu == 0) continue;
         kin_device_rates_init(&rates, facts, i, 1, 0, 1);
         int most = kin_device_gpu_layers_max(&rates, share->n_layer_gpu);

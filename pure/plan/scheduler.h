@@ -43,7 +43,7 @@ typedef struct kin_scheduler {
 extern const kin_scheduler kin_schedulers[]; // the default first; ends with a NULL name
 const kin_scheduler *kin_scheduler_find(const char *name);
 
-kin_scheduler_fn kin_plan_exact, kin_plan_played, kin_plan_halda, kin_plan_memsched, kin_plan_perfsched, kin_plan_dp_sa;
+kin_scheduler_fn kin_plan_exact, kin_plan_playoff, kin_plan_halda, kin_plan_memsched, kin_plan_perfsched, kin_plan_dp_sa;
 
 // ---- for the schedulers themselves
 

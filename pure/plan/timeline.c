@@ -4,13 +4,13 @@
 #include <stdlib.h>
 
 #include "pure/plan/hops.h"
-#include "pure/plan/play.h"
 #include "pure/plan/prompt.h"
 #include "pure/plan/residency.h"
+#include "pure/plan/simulate.h"
 
 enum {
     MAX_TILES = 128,
-    MAX_UNITS = KIN_PLAY_MAX_UNITS * KIN_FACTS_MAX_LAYERS + MAX_TILES,
+    MAX_UNITS = KIN_SIMULATE_MAX_UNITS * KIN_FACTS_MAX_LAYERS + MAX_TILES,
     N_TOKENS = 24, // the first ones fill the rings
     N_COUNTED = 12,
 };
@@ -24,14 +24,14 @@ typedef struct layers {
 
 typedef struct device {
     kin_device_rates rates;
-    kin_play_block blocks[KIN_PLAY_MAX_BLOCKS]; // of a layer
-    double experts_layer_s;                     // waiting for experts, per CPU layer
+    kin_simulation_block blocks[KIN_SIMULATE_MAX_BLOCKS]; // of a layer
+    double experts_layer_s;                               // waiting for experts, per CPU layer
     bool output_on_gpu;
     layers cpu, gpu;
     int n_unit, n_layer_unit, next;
     uint64_t bytes[MAX_UNITS];
     bool resident[MAX_UNITS];
-    kin_play play;
+    kin_simulation play;
 } device;
 
 // ---- layers and units
@@ -44,7 +44,7 @@ static void set_layers(device *devices, const kin_facts *facts, const kin_plan *
             int s = kin_plan_turn(plan, i);
             if (plan->stops[s].relay) continue;
             device *d = &devices[plan->stops[s].device];
-            const kin_share *share = &plan->shares[plan->stops[s].device];
+            const kin_chunk_server *share = &plan->shares[plan->stops[s].device];
             int n = kin_plan_of_round(share->n_layer, plan->n_rounds, round);
             int n_gpu = kin_plan_of_round(share->n_layer_gpu, plan->n_rounds, round);
             for (int end = il + n; il < end; il++) {
@@ -58,9 +58,9 @@ static void set_layers(device *devices, const kin_facts *facts, const kin_plan *
 static void set_units(device *d, const kin_model_facts *m, double resident_bytes, bool streams) {
     uint32_t order[MAX_UNITS];
     double output = d->output_on_gpu ? 0 : d->rates.output_bytes;
-    kin_play_blocks(m, d->blocks);
+    kin_simulate_blocks(m, d->blocks);
     for (int il = 0; il < d->cpu.n; il++) {
-        for (const kin_play_block *b = d->blocks; b < d->blocks + KIN_PLAY_MAX_BLOCKS; b++) {
+        for (const kin_simulation_block *b = d->blocks; b < d->blocks + KIN_SIMULATE_MAX_BLOCKS; b++) {
             for (int i = 0; i < b->n_unit; i++) d->bytes[d->n_unit++] = (uint64_t)(d->cpu.sizes[il] * b->bytes / b->n_unit);
         }
     }
@@ -77,7 +77,7 @@ static void set_units(device *d, const kin_model_facts *m, double resident_bytes
 
 // One block: the next n units.
 static double compute_block(device *d, double now, int n, double compute_s) {
-    now = kin_play_compute(&d->play, now, n, d->bytes + d->next, d->resident + d->next, compute_s);
+    now = kin_simulate_compute(&d->play, now, n, d->bytes + d->next, d->resident + d->next, compute_s);
     d->next += n;
     return now;
 }
@@ -88,7 +88,7 @@ static double compute_window(device *d, double now, int n_cpu, int n_gpu) {
     d->play.read_end += n_cpu * d->experts_layer_s; // it is the same disk
     for (int il = 0; il < n_cpu; il++) {
         double layer_s = d->cpu.sizes[d->cpu.next++] * r->cpu_layer_s + r->cpu_layer_fixed_s;
-        for (const kin_play_block *b = d->blocks; b < d->blocks + KIN_PLAY_MAX_BLOCKS; b++)
+        for (const kin_simulation_block *b = d->blocks; b < d->blocks + KIN_SIMULATE_MAX_BLOCKS; b++)
             now = compute_block(d, now, b->n_unit, layer_s * b->compute_share);
     }
     for (int il = 0; il < n_gpu; il++) now += d->gpu.sizes[d->gpu.next++] * r->gpu_layer_s + r->gpu_layer_fixed_s;
@@ -101,7 +101,7 @@ static double play_token(const kin_facts *facts, const kin_plan *plan, device *d
     for (int round = 0; round < plan->n_rounds; round++) {
         for (int i = 0; i < plan->n_stops; i++) {
             int s = kin_plan_turn(plan, i), from = plan->stops[i].device, at = plan->stops[s].device;
-            const kin_share *share = &plan->shares[at];
+            const kin_chunk_server *share = &plan->shares[at];
             int n = plan->stops[s].relay ? 0 : kin_plan_of_round(share->n_layer, plan->n_rounds, round);
             int n_gpu = n > 0 ? kin_plan_of_round(share->n_layer_gpu, plan->n_rounds, round) : 0;
             if (plan->n_stops > 1) now += kin_hop_s(facts, from, at, 1);
@@ -125,7 +125,7 @@ int kin_timeline_play(const kin_facts *facts, const kin_plan *plan, double *tpot
         int n_cpu = devices[i].cpu.n;
         kin_device_rates_init(&devices[i].rates, facts, i, 1, facts->work.n_cached, 1);
         kin_load load = kin_load_of(n_cpu, plan->shares[i].n_layer_gpu);
-        kin_play_init(&devices[i].play, devices[i].rates.ring_bytes, facts->devices[i].disk_bytes_s, 0);
+        kin_simulate_init(&devices[i].play, devices[i].rates.ring_bytes, facts->devices[i].disk_bytes_s, 0);
         devices[i].output_on_gpu = kin_device_output_on_gpu(&devices[i].rates, &load);
         if (p.devices[i].streamed_bytes > 0) {
             devices[i].rates.cpu_layer_fixed_s += devices[i].rates.layer_starts_s;

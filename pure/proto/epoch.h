@@ -1,4 +1,4 @@
-// The numbers of epochs (pure/proto/roster.h): serial numbers, which wrap. 0 is no epoch.
+// The numbers of epochs (pure/proto/membership.h): serial numbers, which wrap. 0 is no epoch.
 //
 // A head counts on from the clock when it starts, four in a second, so that a later run does not repeat an earlier one's numbers.
 // Of two numbers the newer one is less than 2^31 after the other: 17 years of the clock.

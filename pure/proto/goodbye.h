@@ -1,4 +1,4 @@
-// Why a link ended, as its owner hears it from ring/link.h, in words for people; and whether the other side was just told to
+// Why a link ended, as its owner hears it from net/link.h, in words for people; and whether the other side was just told to
 // stop.
 //
 // Plain functions.

@@ -1,7 +1,7 @@
 // A member: what one device does to be part of a ring, from finding the head to being ready, again and again.
 //
-// A step function like the roster (pure/proto/roster.h), its other side: events and the time go in, actions come out. It opens
-// no link and loads nothing; the driver does, and reports. Links notice by themselves that the other side went silent.
+// A step function like the membership (pure/proto/membership.h), its other side: events and the time go in, actions come out. It
+// opens no link and loads nothing; the driver does, and reports. Links notice by themselves that the other side went silent.
 //
 //     SEARCHING ─► CONNECTING ─► JOINED ─► PREPARING ─► READY           REFUSED: asks again, slowly; or GIVEN_UP
 //         ▲            │           │ ▲         │          │

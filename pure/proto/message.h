@@ -270,7 +270,7 @@ typedef struct kin_proto_events {
     kin_proto_event event[KIN_PROTO_MAX_EVENTS];
 } kin_proto_events;
 
-// Head -> observer: how it goes. The text is JSON in UTF-8, without a NUL; its fields are in ring/report.h.
+// Head -> observer: how it goes. The text is JSON in UTF-8, without a NUL; its fields are in observe/status_json.h.
 typedef struct kin_proto_report {
     uint32_t n_bytes; // 1 to KIN_FRAME_REPORT_BYTES
     const uint8_t *bytes;

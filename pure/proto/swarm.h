@@ -47,7 +47,7 @@ typedef struct kin_swarm_options {
     uint64_t give_up_ns;
 } kin_swarm_options;
 
-// 3 requests per source and 16 in all; 10 s of silence, 2 s of patience, 1 s of rest, giving up after 60 s.
+// 3 requests per source and 16 in all; 10 s of silence, 2 s of options, 1 s of rest, giving up after 60 s.
 kin_swarm_options kin_swarm_options_defaults(uint32_t n_chunks, uint32_t chunk_bytes, uint64_t seed);
 
 // NULL: out of memory.

@@ -1,0 +1,507 @@
+#include "cluster/cluster_impl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/log.h"
+#include "pure/proto/epoch.h"
+#include "pure/proto/goodbye.h"
+#include "pure/proto/label.h"
+
+enum {
+    N_PARCELS = 2 * KIN_STEPS_IN_FLIGHT + 16,
+    RECONNECT_TICKS = 3, // of 100 ms, before the ring link is tried again
+};
+
+// From ACCEPT until a device has said what it has and has measured its links (cluster/pairwise_tests.h), and some.
+#define MEETING_WAIT_NS UINT64_C(12000000000)
+
+// ---- what devices say
+
+const kin_membership_device *kin_cluster_device_of(const kin_cluster *c, uint32_t number) {
+    for (int i = 0; i < KIN_MEMBERSHIP_DEVICES; i++) {
+        const kin_membership_device *d = kin_membership_device_at(c->membership, i);
+        if (d && d->link == number) return d;
+    }
+    return NULL;
+}
+
+// What one device has may be fetched from it by the others.
+static void relay_have(kin_cluster *c, uint32_t from, kin_proto_have *have) {
+    const kin_membership_device *d = kin_cluster_device_of(c, from);
+    if (!d || memcmp(have->model.bytes, c->o.manifest->hash, sizeof have->model.bytes) != 0) return;
+    if (have->n_chunks != c->o.manifest->n_chunks) return;
+    have->id = d->id;
+    if (kin_connections_endpoint(c->connections, from, &have->endpoint)) kin_connections_relay(c->connections, from, have);
+}
+
+static void on_message(void *user, uint32_t from, uint32_t epoch, kin_proto_message *m) {
+    kin_cluster *c = user;
+    kin_membership_event e = {.link = from, .epoch = epoch};
+    switch (m->type) {
+    case KIN_FRAME_PROFILE: kin_cluster_take_profile(c, from, &m->profile); return;
+    case KIN_FRAME_MEASURED: kin_cluster_take_link(c, from, &m->measured); return;
+    case KIN_FRAME_DEVICE:
+        if (kin_cluster_meets(c, from, &m->device)) return; // the membership hears of it when the links are measured
+        e.kind = KIN_MEMBERSHIP_FACTS;
+        e.facts = &m->device;
+        break;
+    case KIN_FRAME_PROGRESS:
+        e.kind = KIN_MEMBERSHIP_PROGRESS;
+        e.progress = &m->progress;
+        break;
+    case KIN_FRAME_READY: e.kind = KIN_MEMBERSHIP_READY; break;
+    case KIN_FRAME_FAILED:
+        e.kind = KIN_MEMBERSHIP_FAILED;
+        e.stage = m->failed.stage;
+        e.reason = m->failed.reason;
+        break;
+    case KIN_FRAME_NEXT:
+        e.kind = m->next.is_open ? KIN_MEMBERSHIP_RING_OPENED : KIN_MEMBERSHIP_RING_CLOSED;
+        e.reason = m->next.reason;
+        break;
+    case KIN_FRAME_HAVE: relay_have(c, from, &m->have); return;
+    case KIN_FRAME_EVENTS: kin_cluster_take_events(c, from, &m->events); return;
+    default:
+        kin_log(KIN_LOG_WARN, "%s sent %s, which is not for a head", kin_link_name(kin_connections_link(c->connections, from)),
+                kin_frame_name(m->type));
+        kin_pairwise_tests_lost(c->tests, from);
+        kin_connections_drop(c->connections, from, "that message is not for a head");
+        e.kind = KIN_MEMBERSHIP_LOST;
+        e.reason = "it sent what is not for a head";
+        break;
+    }
+    kin_cluster_act(c, &e);
+}
+
+static void on_lost(void *user, uint32_t number, const char *reason) {
+    kin_pairwise_tests_lost(((kin_cluster *)user)->tests, number);
+    kin_membership_event_kind kind = kin_goodbye_is_stop(reason) ? KIN_MEMBERSHIP_LEFT : KIN_MEMBERSHIP_LOST;
+    kin_cluster_act(user, &(kin_membership_event){.kind = kind, .link = number, .reason = reason});
+}
+
+static void take_control(kin_cluster *c, kin_link *link, const kin_proto_open *open) {
+    uint32_t number = kin_connections_add(c->connections, link);
+    kin_membership_hello hello = {
+        .id = open->id, .run = open->run, .name = open->name, .version = open->version, .features = open->features};
+    if (number) kin_cluster_act(c, &(kin_membership_event){.kind = KIN_MEMBERSHIP_JOINS, .link = number, .hello = &hello});
+}
+
+// A hop that its two members cannot open.
+static void take_relay(kin_cluster *c, kin_link *link, uint32_t epoch, const kin_proto_open *open) {
+    bool is_sender = open->role == KIN_PROTO_RING;
+    int from = kin_assignment_find(c->plan, is_sender ? &open->id : &open->peer);
+    int to = kin_assignment_find(c->plan, is_sender ? &open->peer : &open->id);
+    if (!kin_membership_takes(c->membership, epoch))
+        kin_endpoint_refuse(link, "busy: that plan is not in force");
+    else if (from < 0 || to != from + 1)
+        kin_endpoint_refuse(link, "identity: these two are not neighbours in this ring");
+    else
+        kin_relay_add(c->relay, c->endpoint, link, open);
+}
+
+static void on_link(void *user, kin_link *link, uint32_t epoch, const kin_proto_open *open) {
+    kin_cluster *c = user;
+    switch (open->role) {
+    case KIN_PROTO_CONTROL: take_control(c, link, open); break;
+    case KIN_PROTO_OBSERVE: kin_cluster_take_status_link(c, link); break;
+    case KIN_PROTO_FETCH:
+        kin_endpoint_send_accept(c->endpoint, link);
+        kin_chunk_server_accept(c->share, link);
+        break;
+    case KIN_PROTO_RING:
+    case KIN_PROTO_BACK:
+        if (!kin_neighbours_take(c->neighbours, link, epoch, open)) take_relay(c, link, epoch, open);
+        break;
+    default: kin_endpoint_refuse(link, "other: a head has no use for such a link"); break;
+    }
+}
+
+static void relay_begun(void *user, const kin_proto_id *from, const kin_proto_id *to) {
+    kin_cluster *c = user;
+    const char *reason = "";
+    for (int i = 0; i < KIN_MEMBERSHIP_DEVICES; i++) {
+        const kin_membership_device *d = kin_membership_device_at(c->membership, i);
+        if (d && kin_proto_id_equal(&d->id, from)) reason = d->ring_trouble;
+    }
+    kin_cluster_say_apart(c, from, to, reason);
+}
+
+// ---- the plan in force
+
+// The plan that was asked for is in force from now on.
+static void take_asked(kin_cluster *c) {
+    kin_assignment *before = c->plan;
+    c->plan = c->asked;
+    c->asked = before;
+    c->had_plan = true;
+}
+
+// Where the i-th member is reached. False: it is gone.
+static bool member_endpoint(kin_cluster *c, int i, kin_proto_endpoint *out) {
+    for (int k = 0; k < KIN_MEMBERSHIP_DEVICES; k++) {
+        const kin_membership_device *d = kin_membership_device_at(c->membership, k);
+        if (d && kin_proto_id_equal(&d->id, &c->plan->ids[i])) return kin_connections_endpoint(c->connections, d->link, out);
+    }
+    return false;
+}
+
+// A neighbour of the i-th member: which one, and where it is reached. No addresses: by way of the head, which for the head itself
+// is where that member reached it.
+static void fill_neighbour(kin_cluster *c, int i, int neighbour, kin_proto_id *id, kin_proto_endpoint *endpoint) {
+    bool is_head = neighbour < 0 || neighbour == c->plan->ring.n_members - 1;
+    *id = is_head ? c->o.id : c->plan->ids[neighbour];
+    if (!is_head && !kin_measurements_is_apart(c->measurements, &c->plan->ids[i], id)) member_endpoint(c, neighbour, endpoint);
+    if (!is_head) return;
+    endpoint->port = kin_endpoint_port(c->endpoint);
+    for (int k = 0; k < c->o.n_advertise; k++) {
+        kin_label_set(endpoint->address[endpoint->n_addresses++], KIN_PROTO_MAX_STR, c->o.advertise[k]);
+    }
+}
+
+static void send_plan(kin_cluster *c, const kin_membership_action *a) {
+    const kin_membership_device *d = kin_membership_device_at(c->membership, a->device);
+    kin_link *link = kin_connections_link(c->connections, a->link);
+    int i = kin_assignment_find(c->plan, &d->id);
+    if (!link || i < 0) return;
+    const kin_shard_options *so = &c->o.shard;
+    kin_proto_message *m = c->message;
+    kin_proto_plan *plan = &m->plan;
+    memset(m, 0, sizeof *m);
+    m->type = KIN_FRAME_PLAN;
+    memcpy(plan->model.bytes, c->o.manifest->hash, sizeof plan->model.bytes);
+    plan->n_files = c->o.manifest->n_files;
+    for (int k = 0; k < plan->n_files; k++) plan->file_size[k] = c->o.manifest->files[k].size;
+    plan->n_ctx = (uint32_t)so->n_ctx;
+    plan->n_batch = (uint32_t)(so->n_batch < so->n_ctx ? so->n_batch : so->n_ctx);
+    plan->n_seq = (uint16_t)(so->n_ctx < KIN_CLUSTER_SEQUENCES - 1 ? so->n_ctx : KIN_CLUSTER_SEQUENCES - 1);
+    plan->kv_type = so->kv_type == GGML_TYPE_Q8_0 ? KIN_PROTO_KV_Q8_0 : KIN_PROTO_KV_F16;
+    plan->wire_type = c->o.wire_type;
+    const kin_device_options *devices = &c->o.devices->options;
+    plan->flags = (so->flash ? KIN_PROTO_PLAN_FLASH : 0) | (devices->repack ? KIN_PROTO_PLAN_REPACK : 0) |
+                  (devices->ggml_kernels ? KIN_PROTO_PLAN_GGML : 0) | (c->o.timeline ? KIN_PROTO_PLAN_TIMELINE : 0);
+    plan->mode = so->mode == KIN_STREAM_MMAP       ? KIN_PROTO_MMAP
+                 : so->mode == KIN_STREAM_WILLNEED ? KIN_PROTO_WILLNEED
+                                                   : KIN_PROTO_STREAM;
+    plan->n_threads = (uint16_t)c->o.n_threads_hint;
+    kin_assignment_fill(c->plan, i, plan);
+    fill_neighbour(c, i, i + 1, &plan->next_id, &plan->next);
+    fill_neighbour(c, i, i - 1, &plan->previous_id, &plan->previous);
+    kin_connections_send(c->connections, a->link, a->epoch, m);
+    kin_connections_tell(c->connections, a->link);
+}
+
+// ---- the membership's wishes
+
+static void connect_ring(kin_cluster *c) {
+    kin_proto_endpoint to;
+    if (c->plan->ring.n_members > 1 && member_endpoint(c, 0, &to))
+        kin_neighbours_connect(c->neighbours, KIN_SIDE_NEXT, &to, NULL);
+}
+
+static void say_end(kin_cluster *c, const kin_membership_action *a) {
+    kin_proto_message m = {.type = KIN_FRAME_END};
+    kin_label_set(m.end.reason, KIN_PROTO_MAX_REASON, a->text);
+    kin_connections_send(c->connections, a->link, a->epoch, &m);
+}
+
+static void refuse(kin_cluster *c, const kin_membership_action *a) {
+    kin_proto_message m = {.type = KIN_FRAME_REFUSE};
+    kin_link *link = kin_connections_link(c->connections, a->link);
+    if (!link) return;
+    kin_label_set(m.refuse.reason, KIN_PROTO_MAX_REASON, a->text);
+    kin_endpoint_send_message(link, 0, &m);
+    kin_pairwise_tests_lost(c->tests, a->link);
+    kin_connections_drop(c->connections, a->link, NULL);
+}
+
+static void break_request(kin_cluster *c, const char *why) {
+    uv_mutex_lock(&c->mutex);
+    snprintf(c->news.broken, sizeof c->news.broken, "%s", why);
+    uv_mutex_unlock(&c->mutex);
+    kin_message_queue_interrupt(c->in, true);
+}
+
+static void take_action(kin_cluster *c, const kin_membership_action *a) {
+    switch (a->kind) {
+    case KIN_MEMBERSHIP_ACCEPT: {
+        kin_link *link = kin_connections_link(c->connections, a->link);
+        if (link) kin_endpoint_send_accept(c->endpoint, link);
+        break;
+    }
+    case KIN_MEMBERSHIP_REFUSE: refuse(c, a); break;
+    case KIN_MEMBERSHIP_DROP:
+        kin_pairwise_tests_lost(c->tests, a->link);
+        kin_connections_drop(c->connections, a->link, a->text);
+        break;
+    case KIN_MEMBERSHIP_ASK: kin_cluster_ask_planner(c, a); break;
+    case KIN_MEMBERSHIP_SEND_PLAN: send_plan(c, a); break;
+    case KIN_MEMBERSHIP_SEND_END: say_end(c, a); break;
+    case KIN_MEMBERSHIP_OPEN_RING:
+        c->wants_ring = true;
+        c->n_ticks_to_reconnect = 0; // of an earlier epoch
+        connect_ring(c);
+        break;
+    case KIN_MEMBERSHIP_CLOSE_RING:
+        c->wants_ring = false;
+        c->n_ticks_to_reconnect = 0;
+        kin_neighbours_end(c->neighbours, KIN_SIDE_NEXT);
+        break;
+    case KIN_MEMBERSHIP_UP: break; // the news say it
+    case KIN_MEMBERSHIP_FAIL: break_request(c, a->text); break;
+    case KIN_MEMBERSHIP_LOG: kin_log(a->level, "%s", a->text); break;
+    case KIN_MEMBERSHIP_STATUS: break;
+    }
+}
+
+// What devices are busy with, for whoever waits for them.
+static void describe(kin_cluster *c, char *buf, size_t n) {
+    kin_membership_doing(c->membership, buf, n);
+    for (int i = 0; i < KIN_MEMBERSHIP_DEVICES; i++) {
+        static const char *const stages[] = {"hashing", "fetching", "packing", "loading"};
+        const kin_membership_device *d = kin_membership_device_at(c->membership, i);
+        size_t used = strlen(buf);
+        if (!d || d->state != KIN_DEVICE_PREPARING || d->progress.total == 0 || used + 1 >= n) continue;
+        const kin_proto_progress *p = &d->progress;
+        snprintf(buf + used, n - used, "; %s: %s %d %%", d->name, stages[p->stage], (int)(100 * p->done / p->total));
+        used = strlen(buf);
+        if (p->rate && used + 1 < n) {
+            snprintf(buf + used, n - used, " at %.0f MB/s, %.0f s left", (double)p->rate / 1e6,
+                     (double)(p->total - p->done) / (double)p->rate);
+        }
+    }
+}
+
+// For the computing thread.
+static void publish(kin_cluster *c) {
+    uint32_t epoch = kin_membership_epoch(c->membership);
+    if (!kin_membership_takes(c->membership, epoch)) epoch = 0;
+    char doing[KIN_MEMBERSHIP_SENTENCE];
+    describe(c, doing, sizeof doing);
+    uv_mutex_lock(&c->mutex);
+    if (epoch && c->news.epoch != epoch) {
+        kin_cluster_name_rows(c);
+        int own = c->plan->ring.n_members - 1;
+        c->news.own = c->plan->windows[own];
+        c->news.own_memory = c->plan->ring.memory[own];
+        c->news.n_rounds = c->plan->n_rounds;
+        c->news.n_members = c->plan->ring.n_members;
+    }
+    c->news.epoch = epoch;
+    c->news.up = kin_membership_state_now(c->membership) == KIN_MEMBERSHIP_SERVING;
+    memcpy(c->news.doing, doing, sizeof doing);
+    c->news.given_up = c->n_ticks_to_give_up > 0 ? (kin_err){.text = ""} : c->no_plan;
+    uv_cond_broadcast(&c->changed);
+    uv_mutex_unlock(&c->mutex);
+}
+
+static void enter_epoch(kin_cluster *c) {
+    uint32_t epoch = kin_membership_epoch(c->membership);
+    bool in_force = kin_membership_takes(c->membership, epoch);
+    size_t frame_max = kin_proto_step_size_max((uint32_t)c->o.shard.n_batch, (uint32_t)c->o.model->hp.n_embd, c->o.wire_type);
+    kin_ring_place place = {.epoch = in_force ? epoch : 0,
+                            .frame_max = frame_max > KIN_FRAME_CAP_STEP ? KIN_FRAME_CAP_STEP : (uint32_t)frame_max};
+    int n_others = c->plan->ring.n_members - 1;
+    if (n_others > 0) place.who[KIN_SIDE_NEXT] = c->plan->ids[0];
+    if (n_others > 0) place.who[KIN_SIDE_PREVIOUS] = c->plan->ids[n_others - 1];
+    kin_neighbours_enter(c->neighbours, &place);
+    kin_relay_enter(c->relay, place.epoch, place.frame_max);
+}
+
+// One step of the membership. Actions may cause events, so they are copied: the membership's own live until its next step.
+void kin_cluster_act(kin_cluster *c, const kin_membership_event *event) {
+    uint32_t epoch_before = kin_membership_epoch(c->membership);
+    const kin_membership_actions *now = kin_membership_step(c->membership, kin_clock_now(), event);
+    kin_membership_actions *actions = malloc(sizeof *actions);
+    kin_assert(actions);
+    *actions = *now;
+    if (kin_membership_epoch(c->membership) != epoch_before) take_asked(c);
+    enter_epoch(c);
+    for (int i = 0; i < actions->n; i++) take_action(c, &actions->at[i]);
+    if (event->kind != KIN_MEMBERSHIP_TICK || actions->n > 0) publish(c);
+    free(actions);
+}
+
+// ---- the endpoint's callbacks
+
+static void on_tick(void *user) {
+    kin_cluster *c = user;
+    kin_neighbours_tick(c->neighbours, kin_clock_now());
+    kin_connections_tick(c->connections);
+    kin_cluster_act(c, &(kin_membership_event){.kind = KIN_MEMBERSHIP_TICK});
+    if (c->n_ticks_to_reconnect > 0 && --c->n_ticks_to_reconnect == 0 && c->wants_ring) connect_ring(c);
+    if (c->n_ticks_to_give_up > 0 && --c->n_ticks_to_give_up == 0) publish(c);
+    kin_cluster_status_tick(c);
+    kin_cluster_look_at_plan(c);
+}
+
+static void on_hop(void *user, kin_side side, uint32_t epoch, bool is_open, const char *reason) {
+    kin_cluster *c = user;
+    if (side == KIN_SIDE_PREVIOUS) return; // the last member tells how that one is
+    if (!is_open) c->n_ticks_to_reconnect = RECONNECT_TICKS;
+    kin_cluster_act(c, &(kin_membership_event){.kind = is_open ? KIN_MEMBERSHIP_RING_OPENED : KIN_MEMBERSHIP_RING_CLOSED,
+                                               .link = KIN_MEMBERSHIP_OWN,
+                                               .epoch = epoch,
+                                               .reason = reason});
+}
+
+static void open_share(kin_cluster *c) {
+    kin_err err;
+    kin_store *store = NULL;
+    if (kin_chunk_server_open(&c->share, kin_endpoint_loop(c->endpoint), NULL, &err) != 0 ||
+        kin_store_open_files(&store, c->o.manifest, c->o.paths, &err) != 0 ||
+        kin_chunk_store_new(&c->stock, kin_endpoint_loop(c->endpoint), store, &err) != 0) {
+        kin_log(KIN_LOG_WARN, "devices cannot fetch the model from here: %s", err.text);
+        if (!c->stock) kin_store_close(store);
+        return;
+    }
+    kin_chunk_server_set_stock(c->share, c->stock);
+}
+
+static void begin(void *arg) {
+    kin_cluster *c = arg;
+    kin_err err;
+    open_share(c);
+    if (!c->o.hidden) {
+        kin_discovery_options o = {.port = KIN_DISCOVERY_PORT};
+        memcpy(o.key, c->o.key.bytes, sizeof o.key);
+        kin_discovery_self self = {.id = c->o.id, .name = c->o.name, .port = kin_endpoint_port(c->endpoint)};
+        if (kin_discovery_answer(&c->discovery, kin_endpoint_loop(c->endpoint), &o, &self, &err) != 0)
+            kin_log(KIN_LOG_WARN, "devices cannot find this head by themselves: %s; give them its address", err.text);
+    }
+    on_tick(c);
+    publish(c);
+}
+
+static void end(void *arg) {
+    kin_cluster *c = arg;
+    kin_connections_close(c->connections, KIN_GOODBYE_STOPPED);
+    kin_status_subscribers_close(c->subscribers, "the head was stopped");
+    c->connections = NULL;
+    c->subscribers = NULL;
+    kin_relay_close(c->relay, "the head was stopped");
+    c->relay = NULL;
+    kin_neighbours_close(c->neighbours, "the head was stopped");
+    c->neighbours = NULL;
+    kin_chunk_server_close(c->share);
+    kin_chunk_store_let_go(c->stock);
+    kin_discovery_close(c->discovery);
+}
+
+// ---- posts of the computing thread
+
+void kin_cluster_on_begins(void *arg) {
+    kin_cluster *c = arg;
+    uv_mutex_lock(&c->mutex);
+    uint32_t epoch = c->news.request;
+    uv_mutex_unlock(&c->mutex);
+    // It may have ended while the computing thread made up its mind.
+    bool can = kin_membership_takes(c->membership, epoch) && kin_membership_state_now(c->membership) == KIN_MEMBERSHIP_SERVING;
+    if (can) {
+        c->n_requests++;
+        c->request_epoch = c->measured_epoch = epoch;
+        kin_cluster_act(c, &(kin_membership_event){.kind = KIN_MEMBERSHIP_BEGINS});
+    }
+    uv_mutex_lock(&c->mutex);
+    c->is_beginning = false;
+    c->has_begun = can;
+    uv_cond_broadcast(&c->changed);
+    uv_mutex_unlock(&c->mutex);
+}
+
+void kin_cluster_on_ends(void *arg) {
+    kin_cluster *c = arg;
+    kin_cluster_act(c, &(kin_membership_event){.kind = KIN_MEMBERSHIP_ENDS, .epoch = c->request_epoch});
+    c->request_epoch = 0;
+    kin_cluster_on_measure(c);
+}
+
+uint16_t kin_cluster_port(const kin_cluster *c) {
+    return kin_endpoint_port(c->endpoint);
+}
+
+// ---- opening and closing
+
+static int open_roster(kin_cluster *c, kin_err *err) {
+    kin_membership_options ro = kin_membership_options_default();
+    struct timespec wall;
+    clock_gettime(CLOCK_REALTIME, &wall);
+    ro.id = c->o.id;
+    snprintf(ro.version, sizeof ro.version, "%s", c->o.version);
+    kin_label_set(ro.name, sizeof ro.name - 1, c->o.name);
+    memcpy(ro.model.bytes, c->o.manifest->hash, sizeof ro.model.bytes);
+    ro.epoch_first = kin_epoch_at((uint64_t)wall.tv_sec, (uint32_t)wall.tv_nsec);
+    ro.n_expected = c->o.n_expected;
+    ro.facts_wait_ns = MEETING_WAIT_NS;
+    c->membership = kin_membership_new(&ro, kin_clock_now());
+    return c->membership ? 0 : kin_err_set(err, "out of memory");
+}
+
+static int open_all(kin_cluster *c, kin_err *err) {
+    c->plan = calloc(1, sizeof *c->plan);
+    c->asked = calloc(1, sizeof *c->asked);
+    c->message = calloc(1, sizeof *c->message);
+    c->seen = calloc(1, sizeof *c->seen);
+    if (!c->plan || !c->asked || !c->message || !c->seen) return kin_err_set(err, "out of memory");
+    static const kin_connections_callbacks crew_callbacks = {.message = on_message, .lost = on_lost};
+    kin_local_stage_options oo = {.model = c->o.model, .devices = c->o.devices, .shard = c->o.shard};
+    if (kin_connections_open(&c->connections, &crew_callbacks, c, err) != 0 || kin_local_stage_open(&c->own, &oo, err) != 0)
+        return KIN_FAIL;
+    if (kin_relay_open(&c->relay, relay_begun, c, err) != 0) return KIN_FAIL;
+    if (kin_cluster_open_status(c, err) != 0 || kin_cluster_open_planning(c, err) != 0) return KIN_FAIL;
+    if (kin_message_pool_open(&c->pool, N_PARCELS, err) != 0 || kin_message_queue_open(&c->in, err) != 0) return KIN_FAIL;
+    if (kin_loopback_open(&c->alone, c->o.shard.n_batch, c->o.model->hp.n_embd, KIN_STEPS_IN_FLIGHT, err) != 0) return KIN_FAIL;
+    if (open_roster(c, err) != 0) return KIN_FAIL;
+    kin_endpoint_options so = {
+        .id = c->o.id, .name = c->o.name, .version = c->o.version, .key = c->o.key, .listen = c->o.listen, .port = c->o.port};
+    static const kin_endpoint_callbacks callbacks = {.tick = on_tick, .opened = on_link};
+    if (kin_endpoint_open(&c->endpoint, &so, &callbacks, c, err) != 0) return KIN_FAIL;
+    kin_neighbours_options no = {
+        .endpoint = c->endpoint, .pool = c->pool, .in = c->in, .events = kin_timeline_own(c->o.timeline)};
+    if (kin_neighbours_open(&c->neighbours, &no, on_hop, c, err) != 0) return KIN_FAIL;
+    return kin_endpoint_start(c->endpoint, begin, c, err);
+}
+
+int kin_cluster_open(kin_cluster **out_cluster, const kin_cluster_options *o, kin_err *err) {
+    *out_cluster = NULL;
+    kin_cluster *c = calloc(1, sizeof *c);
+    if (!c) return kin_err_set(err, "out of memory");
+    c->o = *o;
+    if (c->o.shard.n_batch > c->o.shard.n_ctx) c->o.shard.n_batch = c->o.shard.n_ctx;
+    uv_mutex_init(&c->mutex);
+    uv_cond_init(&c->changed);
+    if (open_all(c, err) != 0) {
+        kin_cluster_close(c);
+        return KIN_FAIL;
+    }
+    *out_cluster = c;
+    return 0;
+}
+
+void kin_cluster_close(kin_cluster *c) {
+    if (!c) return;
+    kin_planning_stop(c->planning); // its thread leaves calls in the loop
+    kin_endpoint_close(c->endpoint, end, c);
+    kin_message_buffer *buffer;
+    if (c->in) kin_message_queue_interrupt(c->in, false);
+    while (c->in && (buffer = kin_message_queue_take(c->in, 0))) kin_message_pool_give(c->pool, buffer);
+    kin_connections_close(c->connections, NULL);
+    kin_status_subscribers_close(c->subscribers, NULL);
+    kin_relay_close(c->relay, NULL);
+    kin_neighbours_close(c->neighbours, NULL);
+    kin_cluster_close_requests(c);
+    kin_cluster_close_planning(c);
+    kin_membership_free(c->membership);
+    kin_message_queue_close(c->in);
+    kin_message_pool_close(c->pool);
+    uv_cond_destroy(&c->changed);
+    uv_mutex_destroy(&c->mutex);
+    kin_key_wipe(&c->o.key);
+    free(c->plan);
+    free(c->asked);
+    free(c->message);
+    free(c->seen);
+    free(c);
+}

@@ -1,0 +1,98 @@
+// A cluster: the head's side of a ring over other devices. It lets devices join, plans, opens the head's own shard, and gives
+// the head (pipeline/head.h) a transport to the others while an epoch lasts.
+//
+// Two threads: the caller's computes and owns shard and head; the endpoint's has the links and the membership
+// (pure/proto/membership.h).
+//
+//   kin_cluster_begin ─► requests by kin_cluster_head ─► kin_cluster_end, and again
+//
+// When a device is lost, the request fails with a sentence that names it. The cluster stays: the next begin waits until the
+// ring is up again, with who is there by then.
+//
+// Owner and thread: the computing thread; `plan` and `measured` are called in one of their own, and may take seconds.
+#pragma once
+
+#include <stdatomic.h>
+
+#include "model/manifest.h"
+#include "net/key.h"
+#include "observe/timeline.h"
+#include "pipeline/head.h"
+#include "pipeline/steps.h"
+#include "pure/plan/correction.h"
+#include "pure/plan/manual_plan.h"
+
+typedef struct kin_cluster kin_cluster;
+
+// What the planner is asked. Candidates and ids: the head is the last. Facts: only devices and links, the head is the first and
+// the others follow as the candidates are; NULL: nobody measured. For the call.
+typedef struct kin_cluster_question {
+    int n;
+    const kin_candidate *candidates; // [n]
+    const kin_proto_id *ids;         // [n]
+    const kin_facts *facts;
+} kin_cluster_question;
+
+// What the members' last tokens took, the head first, as medians, with so many tokens in the cache.
+typedef struct kin_cluster_measured {
+    int n, n_cached;
+    kin_proto_id ids[KIN_ROUNDS_MAX_MEMBERS];
+    kin_measured members[KIN_ROUNDS_MAX_MEMBERS];
+    const kin_facts *facts; // of these members and their links, as they are known by now; NULL: nothing is measured. For the call
+} kin_cluster_measured;
+
+typedef struct kin_cluster_options {
+    kin_proto_id id;
+    const char *name, *version;
+    kin_key key;
+    const char *listen;                             // numeric address, NULL: all
+    uint16_t port;                                  // 0: any
+    bool hidden;                                    // do not answer devices that search
+    const char *advertise[KIN_PROTO_MAX_ADDRESSES]; // where others reach the head; none: where they reached it
+    int n_advertise;
+
+    const kin_model *model;
+    const kin_manifest *manifest; // of its files; borrowed, as all here
+    const char *const *paths;     // [manifest->n_files]
+    const kin_devices *devices;
+    kin_shard_options shard; // the windows are the plan's
+    kin_activation_type wire_type;
+    int n_threads_hint;     // for devices; 0: their own choice
+    const char *model_name; // for people; NULL: none
+    kin_timeline *timeline; // filled with what all do; NULL: nobody wants to know
+
+    int n_expected;                // devices to wait for before the first plan; 0: whoever is there after a second of quiet
+    bool gives_up;                 // when those are there and make no plan; else others are waited for
+    const kin_device_facts *facts; // the head's own; NULL: devices and links are not measured
+    int (*plan)(void *user, const kin_cluster_question *question, kin_ring_plan *out, kin_err *err);
+    // After requests. True: the planner wants to be asked again. NULL: nobody wants to know.
+    bool (*measured)(void *user, const kin_cluster_measured *measured);
+    void *plan_user; // of both; they are called in a thread of their own, one at a time
+
+    atomic_bool *stop;
+    void (*status)(void *user, const char *line); // what begin waits for; in the caller's thread
+    void *status_user;
+} kin_cluster_options;
+
+int kin_cluster_open(kin_cluster **out, const kin_cluster_options *options, kin_err *err);
+void kin_cluster_close(kin_cluster *cluster);
+
+uint16_t kin_cluster_port(const kin_cluster *cluster);
+
+// Waits until the ring is up. KIN_FAIL: stopped, or the head itself cannot do its part, or it gives up.
+int kin_cluster_begin(kin_cluster *cluster, kin_err *err);
+void kin_cluster_end(kin_cluster *cluster);
+
+// Waits until the planner knows what the last tokens took: half a second at most for the devices' answers, and as long as it
+// takes to see whether another plan would win. Happens by itself after each request.
+void kin_cluster_measure(kin_cluster *cluster);
+
+// Waits, for at most half a second, until what the devices did so far is in the timeline.
+void kin_cluster_gather(kin_cluster *cluster);
+
+// Valid until close; to be used between begin and end.
+kin_head *kin_cluster_head(kin_cluster *cluster);
+kin_shard *kin_cluster_shard(kin_cluster *cluster); // the head's own, of the plan in force; NULL before the first
+
+int kin_cluster_n_rounds(const kin_cluster *cluster);
+int kin_cluster_n_members(const kin_cluster *cluster); // with the head

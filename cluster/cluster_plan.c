@@ -1,0 +1,323 @@
+// Planning, as the cluster does it: what devices and links are measured to be, the planner's question and its answer, and what
+// the members' tokens took.
+#include "cluster/cluster_impl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "engine/governor.h"
+#include "pure/proto/id.h"
+#include "pure/proto/label.h"
+
+enum {
+    MEASURED_TICKS = 5, // of 100 ms, for the devices to answer
+    GIVE_UP_TICKS = 60, // for links that are measured late, after which there may be a plan
+    N_DEVICES_MAX = KIN_FACTS_MAX_DEVICES - 1,
+};
+
+// ---- tests
+
+static void meeting_is_over(void *user, uint32_t link, const kin_proto_device *device) {
+    kin_cluster_act(user, &(kin_membership_event){.kind = KIN_MEMBERSHIP_FACTS, .link = link, .facts = device});
+}
+
+// As all call it here.
+static void enter(kin_cluster *c, const kin_proto_id *id, const char *name, const kin_device_facts *measured) {
+    kin_device_facts facts = *measured;
+    kin_label_set(facts.name, sizeof facts.name - 1, name);
+    kin_measurements_set_device(c->measurements, id, &facts);
+}
+
+void kin_cluster_take_profile(kin_cluster *c, uint32_t from, const kin_proto_profile *m) {
+    const kin_membership_device *d = kin_cluster_device_of(c, from);
+    if (d) enter(c, &d->id, d->name, &m->facts);
+}
+
+// ask: kin_measurements_ask or _ask_back. link: of the other one; 0: it is the head.
+static bool asks_for(kin_cluster *c, uint32_t from, const kin_proto_id *self, const kin_proto_id *other, uint32_t link,
+                     bool (*ask)(kin_measurements *, const kin_proto_id *, const kin_proto_id *)) {
+    kin_proto_message m = {.type = KIN_FRAME_MEASURE};
+    m.measure.id = *other;
+    if (link && !kin_connections_endpoint(c->connections, link, &m.measure.endpoint)) return false;
+    if (!ask(c->measurements, self, other)) return false;
+    size_t bytes = (size_t)c->o.model->hp.n_embd * sizeof(float);
+    m.measure.hidden_bytes = (uint32_t)(bytes < KIN_FRAME_ECHO_BYTES ? bytes : KIN_FRAME_ECHO_BYTES);
+    return kin_connections_send(c->connections, from, 0, &m);
+}
+
+bool kin_cluster_meets(kin_cluster *c, uint32_t from, const kin_proto_device *device) {
+    const kin_membership_device *d = kin_cluster_device_of(c, from);
+    if (kin_pairwise_tests_renew(c->tests, from, device)) return true;
+    if (!c->o.facts || !d || d->state != KIN_DEVICE_GREETED || !kin_measurements_device(c->measurements, &d->id)) return false;
+    int n = asks_for(c, from, &d->id, &c->o.id, 0, kin_measurements_ask);
+    for (int i = 0; i < KIN_MEMBERSHIP_DEVICES; i++) {
+        const kin_membership_device *other = kin_membership_device_at(c->membership, i);
+        if (!other || other == d || !kin_connections_link(c->connections, other->link)) continue;
+        n += asks_for(c, from, &d->id, &other->id, other->link, kin_measurements_ask);
+    }
+    return n > 0 && kin_pairwise_tests_begin(c->tests, from, device, n, kin_clock_now());
+}
+
+static const kin_membership_device *device_with(const kin_cluster *c, const kin_proto_id *id) {
+    for (int i = 0; i < KIN_MEMBERSHIP_DEVICES; i++) {
+        const kin_membership_device *d = kin_membership_device_at(c->membership, i);
+        if (d && kin_proto_id_equal(&d->id, id)) return d;
+    }
+    return NULL;
+}
+
+static unsigned port_of(const kin_cluster *c, const kin_membership_device *d) {
+    kin_proto_endpoint e;
+    return kin_connections_endpoint(c->connections, d->link, &e) ? e.port : 0;
+}
+
+void kin_cluster_say_apart(kin_cluster *c, const kin_proto_id *from, const kin_proto_id *to, const char *reason) {
+    const kin_membership_device *a = device_with(c, from), *b = device_with(c, to);
+    if (!a || !b || !kin_measurements_tells_apart(c->measurements, from, to)) return;
+    kin_log(
+        KIN_LOG_WARN,
+        "devices '%s' and '%s' do not reach each other (%s); what they send each other goes by this machine, which takes longer. "
+        "To mend it, let one of them be reached: open TCP port %u on '%s' or %u on '%s' (kin join --port N keeps it the same)",
+        a->name, b->name, reason[0] ? reason : "no answer", port_of(c, a), a->name, port_of(c, b), b->name);
+}
+
+// A link could not be measured from its one end. True: the other end tries now.
+static bool other_end_tries(kin_cluster *c, const kin_membership_device *d, const kin_membership_device *other,
+                            const char *reason) {
+    kin_log(KIN_LOG_DEBUG, "device '%s' does not reach %s: %s", d->name, other ? other->name : "the head", reason);
+    if (!other || !kin_connections_link(c->connections, other->link)) return false;
+    if (!kin_measurements_has_failed(c->measurements, &other->id, &d->id))
+        return asks_for(c, other->link, &other->id, &d->id, d->link, kin_measurements_ask_back);
+    kin_cluster_say_apart(c, &d->id, &other->id, reason);
+    return false;
+}
+
+void kin_cluster_take_link(kin_cluster *c, uint32_t from, const kin_proto_measured *m) {
+    const kin_membership_device *d = kin_cluster_device_of(c, from), *other = device_with(c, &m->id);
+    kin_link_facts there = {m->rtt_s, m->to_bytes_s}, back = {m->rtt_s, m->from_bytes_s};
+    bool failed = m->reason[0];
+    // Who tried because the other end had failed answers for the other end's meeting.
+    uint32_t meeting = d && other && kin_measurements_has_failed(c->measurements, &other->id, &d->id) ? other->link : from;
+    if (!d || !kin_measurements_take(c->measurements, &d->id, &m->id, failed ? NULL : &there, failed ? NULL : &back)) return;
+    if (failed && other_end_tries(c, d, other, m->reason)) return;
+    bool in_time = kin_pairwise_tests_answered(c->tests, meeting);
+    // Too late for its meeting: the planner may see it otherwise now.
+    if (!in_time && (!failed || (other && kin_measurements_is_apart(c->measurements, &d->id, &other->id))))
+        kin_cluster_act(c, &(kin_membership_event){.kind = KIN_MEMBERSHIP_DRIFT});
+}
+
+// ---- the question
+
+static uint64_t own_memory(const kin_cluster *c) {
+    return kin_governor_room(c->o.shard.memory); // what its shard will take at most
+}
+
+static const kin_facts *facts_of(kin_cluster *c, const kin_proto_id *ids, int n, uint64_t memory) {
+    const kin_proto_id *order[KIN_FACTS_MAX_DEVICES]; // the head first
+    if (!c->o.facts) return NULL;
+    for (int i = 0; i < n; i++) order[(i + 1) % n] = &ids[i];
+    kin_measurements_fill(c->measurements, order, n, c->facts);
+    c->facts->devices[0].memory_bytes = (double)memory;
+    return c->facts;
+}
+
+static void ask_planner(kin_cluster *c, const kin_membership_action *ask) {
+    kin_candidate candidates[KIN_ROUNDS_MAX_MEMBERS];
+    kin_proto_id ids[KIN_ROUNDS_MAX_MEMBERS];
+    uint64_t memory = own_memory(c);
+    int n = 0;
+    if (ask->n_devices > N_DEVICES_MAX)
+        kin_log(KIN_LOG_WARN, "%d devices are there; %d can be planned with", ask->n_devices, N_DEVICES_MAX);
+    for (int i = 0; i < ask->n_devices && n < N_DEVICES_MAX; i++) {
+        const kin_membership_device *d = kin_membership_device_at(c->membership, ask->devices[i]);
+        candidates[n] = (kin_candidate){.name = d->name, .memory = d->facts.memory};
+        ids[n++] = d->id;
+    }
+    candidates[n] = (kin_candidate){.name = c->o.name, .memory = memory};
+    ids[n++] = c->o.id;
+    kin_cluster_question question = {.n = n, .candidates = candidates, .ids = ids, .facts = facts_of(c, ids, n, memory)};
+    c->question = ask->question;
+    kin_planning_ask(c->planning, ask->question, &question);
+}
+
+// Or that there is one, or may be (why: NULL).
+static void note_no_plan(kin_cluster *c, const kin_err *why, int n_devices) {
+    bool is_new = !c->no_plan.text[0];
+    if (!why || c->had_plan || !c->o.gives_up) {
+        c->no_plan.text[0] = 0;
+        c->n_ticks_to_give_up = 0;
+        return;
+    }
+    c->no_plan = *why;
+    kin_err_prefix(&c->no_plan, "%d device%s here, as many as were to be", n_devices, n_devices == 1 ? " is" : "s are");
+    if (is_new) c->n_ticks_to_give_up = GIVE_UP_TICKS;
+}
+
+static void say_no_plan(kin_cluster *c, uint32_t question, const char *why) {
+    kin_cluster_act(c, &(kin_membership_event){.kind = KIN_MEMBERSHIP_NO_PLAN, .question = question, .reason = why});
+}
+
+void kin_cluster_ask_planner(kin_cluster *c, const kin_membership_action *ask) {
+    kin_err err;
+    if (c->had_plan || ask->n_devices >= c->o.n_expected) {
+        ask_planner(c, ask);
+        return;
+    }
+    kin_err_set(&err, "%d of %d devices are here", ask->n_devices, c->o.n_expected);
+    note_no_plan(c, NULL, ask->n_devices);
+    say_no_plan(c, ask->question, err.text);
+}
+
+static void say_planned(kin_cluster *c, uint32_t question, const kin_assignment *p) {
+    int n = p->ring.n_members - 1;
+    kin_membership_stage stages[KIN_ROUNDS_MAX_MEMBERS];
+    uint8_t *bytes = malloc((size_t)(n + 1) * KIN_ASSIGNMENT_BYTES);
+    if (!bytes) {
+        say_no_plan(c, question, "out of memory");
+        return;
+    }
+    for (int i = 0; i < n; i++) {
+        uint8_t *at = bytes + (size_t)i * KIN_ASSIGNMENT_BYTES;
+        stages[i] = (kin_membership_stage){.id = p->ids[i], .windows = at, .n_windows = kin_assignment_of(p, i, at)};
+    }
+    kin_membership_plan plan = {.n_stages = n, .stages = stages};
+    kin_cluster_act(c, &(kin_membership_event){.kind = KIN_MEMBERSHIP_PLANNED, .question = question, .plan = &plan});
+    free(bytes);
+}
+
+static void take_answer(kin_cluster *c, kin_planning_answer *a) {
+    if (a->question != c->question) return; // there is a later one
+    kin_assignment *p = c->asked;
+    int rc = a->has_plan ? 0 : KIN_FAIL;
+    if (rc == 0) {
+        p->ring = a->plan;
+        for (int i = 0; i < p->ring.n_members - 1; i++) p->ids[i] = a->ids[p->ring.candidate[i]];
+        rc = kin_assignment_lay_out(p, c->o.model->hp.n_layer, &a->why);
+    }
+    note_no_plan(c, rc == 0 ? NULL : &a->why, a->n_asked - 1);
+    if (rc == 0)
+        say_planned(c, a->question, p);
+    else
+        say_no_plan(c, a->question, a->why.text);
+}
+
+// ---- what tokens took
+
+void kin_cluster_on_measure(void *arg) {
+    kin_cluster *c = arg;
+    if (!c->o.measured) return;
+    c->measure_round = kin_cluster_round_wanted(c, &c->measuring);
+    kin_connections_ask(c->connections);
+    c->n_ticks_to_measure = MEASURED_TICKS;
+}
+
+static kin_measured measured_of(const kin_proto_status *s) {
+    return (kin_measured){.compute_s = (double)s->token_compute_ns / 1e9,
+                          .disk_s = (double)s->token_disk_ns / 1e9,
+                          .disk_bytes = (double)s->token_disk_bytes};
+}
+
+// What of a token is neither computing nor waiting for a disk, on any member: hops. 0: somebody's part is not known.
+static double hops_s(const kin_token_times *head, double others_s, bool all_known) {
+    double own_s = (double)(head->compute_ns + head->stall_ns) / 1e9, total_s = (double)head->total_ns / 1e9;
+    return all_known && total_s > own_s + others_s ? total_s - own_s - others_s : 0;
+}
+
+static const kin_facts *facts_by_now(kin_cluster *c, const kin_proto_id *ids, int n) {
+    const kin_proto_id *order[KIN_FACTS_MAX_DEVICES];
+    if (!c->o.facts || n > KIN_FACTS_MAX_DEVICES) return NULL;
+    for (int i = 0; i < n; i++) order[i] = &ids[i];
+    kin_measurements_fill(c->measurements, order, n, c->facts);
+    return c->facts;
+}
+
+// Members in the order of the ring's plan; the head, its last, comes first.
+static void collect(kin_cluster *c, kin_cluster_measured *m) {
+    const kin_head_counts *counts = kin_local_stage_counts(c->own);
+    kin_token_times head = kin_head_token_times(counts);
+    double others_s = 0;
+    bool all_known = head.total_ns > 0;
+    *m = (kin_cluster_measured){.n = c->plan->ring.n_members, .n_cached = (int)atomic_load(&counts->token_pos)};
+    m->ids[0] = c->o.id;
+    for (int i = 0; i < m->n - 1; i++) {
+        m->ids[i + 1] = c->plan->ids[i];
+        for (int k = 0; k < KIN_MEMBERSHIP_DEVICES; k++) {
+            const kin_membership_device *d = kin_membership_device_at(c->membership, k);
+            if (!d || !kin_proto_id_equal(&d->id, &c->plan->ids[i])) continue;
+            kin_status_sample sample = kin_connections_sample_of(c->connections, d->link);
+            kin_proto_status now = sample.is_fresh ? sample.now : (kin_proto_status){0};
+            m->members[i + 1] = measured_of(&now);
+            others_s += (double)(now.token_compute_ns + now.token_stall_ns) / 1e9;
+            all_known = all_known && (now.token_compute_ns > 0 || c->plan->windows[i].windows.n == 0);
+        }
+    }
+    m->members[0] = (kin_measured){.compute_s = (double)head.compute_ns / 1e9,
+                                   .disk_s = (double)head.disk_ns / 1e9,
+                                   .disk_bytes = (double)head.disk_bytes,
+                                   .hop_s = m->n > 1 ? hops_s(&head, others_s, all_known) : 0};
+    m->facts = facts_by_now(c, m->ids, m->n);
+}
+
+// The planner hears of it in its own thread, which may take as long as a plan.
+static void end_measuring(kin_cluster *c) {
+    c->n_ticks_to_measure = 0;
+    kin_connections_ask_no_more(c->connections);
+    if (!kin_membership_takes(c->membership, c->measured_epoch)) {
+        kin_cluster_round_is_over(c, &c->measuring, c->measure_round);
+        return;
+    }
+    kin_cluster_measured m;
+    collect(c, &m);
+    kin_planning_tell(c->planning, c->measure_round, &m);
+}
+
+// kin_mailbox_fn: what the planning thread has done.
+static void take_planned(void *arg) {
+    kin_cluster *c = arg;
+    uint32_t round;
+    bool asks;
+    if (kin_planning_take_round(c->planning, &round, &asks)) {
+        if (asks) kin_cluster_act(c, &(kin_membership_event){.kind = KIN_MEMBERSHIP_DRIFT});
+        kin_cluster_round_is_over(c, &c->measuring, round);
+    }
+    if (kin_planning_take_answer(c->planning, c->answer)) take_answer(c, c->answer);
+}
+
+static void planning_is_done(void *user) {
+    kin_cluster *c = user;
+    kin_endpoint_call(c->endpoint, take_planned, c);
+}
+
+void kin_cluster_look_at_plan(kin_cluster *c) {
+    kin_pairwise_tests_tick(c->tests, kin_clock_now());
+    if (c->n_ticks_to_measure > 0 && (kin_connections_has_answered(c->connections) || --c->n_ticks_to_measure == 0))
+        end_measuring(c);
+}
+
+void kin_cluster_measure(kin_cluster *c) {
+    if (c->o.measured) kin_cluster_wait_for_round(c, &c->measuring, kin_cluster_on_measure);
+}
+
+// ---- opening and closing
+
+int kin_cluster_open_planning(kin_cluster *c, kin_err *err) {
+    if (kin_measurements_open(&c->measurements, err) != 0 || kin_pairwise_tests_open(&c->tests, meeting_is_over, c, err) != 0)
+        return KIN_FAIL;
+    c->facts = calloc(1, sizeof *c->facts);
+    c->answer = calloc(1, sizeof *c->answer);
+    if (!c->facts || !c->answer) return kin_err_set(err, "out of memory");
+    if (c->o.facts) enter(c, &c->o.id, c->o.name, c->o.facts);
+    kin_planning_options po = {
+        .plan = c->o.plan, .measured = c->o.measured, .user = c->o.plan_user, .done = planning_is_done, .done_user = c};
+    return kin_planning_open(&c->planning, &po, err);
+}
+
+void kin_cluster_close_planning(kin_cluster *c) {
+    kin_pairwise_tests_close(c->tests);
+    kin_measurements_close(c->measurements);
+    kin_planning_close(c->planning);
+    free(c->facts);
+    free(c->answer);
+}

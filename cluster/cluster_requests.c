@@ -1,0 +1,178 @@
+#include "cluster/cluster_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static void out(void *user, kin_message_buffer *buffer) {
+    kin_cluster *c = user;
+    kin_neighbours_send(c->neighbours, buffer);
+    kin_local_stage_publish(c->own);
+}
+
+static void broken(void *user, kin_err *err) {
+    kin_cluster *c = user;
+    uv_mutex_lock(&c->mutex);
+    kin_err_set(err, "%s", c->news.broken[0] ? c->news.broken : "the ring is broken");
+    uv_mutex_unlock(&c->mutex);
+}
+
+static kin_steps steps_of(const kin_cluster *c, int n_rounds) {
+    return (kin_steps){.n_embd = c->o.model->hp.n_embd,
+                       .n_batch = c->o.shard.n_batch,
+                       .n_seq = KIN_CLUSTER_SEQUENCES,
+                       .n_rounds = n_rounds,
+                       .type = c->o.wire_type};
+}
+
+static int enter(kin_cluster *c, const kin_cluster_snapshot *n, kin_err *err) {
+    if (kin_local_stage_set(c->own, &n->own, n->n_rounds, n->own_memory, err) != 0)
+        return kin_err_prefix(err, "the head's own layers");
+    *c->seen = *n;
+    c->epoch = n->epoch;
+    kin_remote_ring_init(&c->wire, &(kin_remote_ring_options){.steps = steps_of(c, n->n_rounds),
+                                                              .epoch = n->epoch,
+                                                              .pool = c->pool,
+                                                              .in = c->in,
+                                                              .stop = c->o.stop,
+                                                              .out = out,
+                                                              .broken = broken,
+                                                              .user = c});
+    kin_head_ring ring = {.port = n->n_members > 1 ? kin_remote_ring_transport(&c->wire) : kin_loopback_transport(c->alone),
+                          .part = kin_local_stage_executor(c->own),
+                          .shard = kin_local_stage_shard(c->own),
+                          .counts = kin_local_stage_counts(c->own),
+                          .n_rounds = n->n_rounds,
+                          .n_members = n->n_members};
+    if (c->head) {
+        kin_head_set_ring(c->head, &ring);
+        return 0;
+    }
+    if (kin_head_open(&c->head, c->o.model, &ring, c->o.shard.n_batch, KIN_STEPS_IN_FLIGHT, err) != 0) return KIN_FAIL;
+    kin_head_record(c->head, kin_timeline_own(c->o.timeline));
+    return 0;
+}
+
+static void wait_for_news(kin_cluster *c, kin_cluster_snapshot *n) {
+    uv_mutex_lock(&c->mutex);
+    uv_cond_timedwait(&c->changed, &c->mutex, KIN_CLUSTER_LOOK_MS * UINT64_C(1000000));
+    *n = c->news;
+    uv_mutex_unlock(&c->mutex);
+}
+
+static void read_news(kin_cluster *c, kin_cluster_snapshot *n) {
+    uv_mutex_lock(&c->mutex);
+    *n = c->news;
+    uv_mutex_unlock(&c->mutex);
+}
+
+static int wait_until_up(kin_cluster *c, kin_cluster_snapshot *n, kin_err *err) {
+    char said[KIN_MEMBERSHIP_SENTENCE] = "";
+    int rc = 0;
+    read_news(c, n);
+    while (rc == 0 && !(n->up && n->epoch && n->epoch == c->epoch)) {
+        if (c->o.stop && atomic_load(c->o.stop)) {
+            rc = kin_err_set(err, "stopped");
+        } else if (n->given_up.text[0]) {
+            *err = n->given_up;
+            rc = KIN_FAIL;
+        } else if (n->epoch && n->epoch != c->epoch) {
+            rc = enter(c, n, err);
+            read_news(c, n); // opening a shard takes time
+        } else {
+            if (c->o.status && strcmp(said, n->doing) != 0) c->o.status(c->o.status_user, n->doing);
+            memcpy(said, n->doing, sizeof said);
+            wait_for_news(c, n);
+        }
+    }
+    return rc;
+}
+
+// Whether the request has begun: the loop's thread may have ended the epoch in the meantime, for a better plan.
+static bool asks_to_begin(kin_cluster *c) {
+    kin_message_buffer *buffer;
+    kin_message_queue_interrupt(c->in, false);
+    while ((buffer = kin_message_queue_take(c->in, 0))) kin_message_pool_give(c->pool, buffer);
+    uv_mutex_lock(&c->mutex);
+    c->news.request = c->epoch;
+    c->is_beginning = true;
+    uv_mutex_unlock(&c->mutex);
+    kin_endpoint_call(c->endpoint, kin_cluster_on_begins, c);
+    uv_mutex_lock(&c->mutex);
+    while (c->is_beginning) uv_cond_wait(&c->changed, &c->mutex);
+    bool has_begun = c->has_begun;
+    uv_mutex_unlock(&c->mutex);
+    return has_begun;
+}
+
+int kin_cluster_begin(kin_cluster *c, kin_err *err) {
+    kin_cluster_snapshot *n = malloc(sizeof *n);
+    if (!n) return kin_err_set(err, "out of memory");
+    int rc;
+    do {
+        rc = wait_until_up(c, n, err);
+    } while (rc == 0 && !asks_to_begin(c));
+    free(n);
+    c->in_request = rc == 0;
+    if (rc == 0) kin_local_stage_publish(c->own);
+    return rc;
+}
+
+void kin_cluster_end(kin_cluster *c) {
+    if (!c->in_request) return;
+    c->in_request = false;
+    kin_local_stage_publish(c->own);
+    kin_endpoint_call(c->endpoint, kin_cluster_on_ends, c);
+}
+
+kin_head *kin_cluster_head(kin_cluster *c) {
+    return c->head;
+}
+
+kin_shard *kin_cluster_shard(kin_cluster *c) {
+    return kin_local_stage_shard(c->own);
+}
+
+int kin_cluster_n_rounds(const kin_cluster *c) {
+    return c->seen->n_rounds;
+}
+
+int kin_cluster_n_members(const kin_cluster *c) {
+    return c->seen->n_members;
+}
+
+// ---- rounds
+
+void kin_cluster_wait_for_round(kin_cluster *c, kin_cluster_rounds *rounds, kin_mailbox_fn begin) {
+    uv_mutex_lock(&c->mutex);
+    uint32_t round = ++rounds->wanted;
+    uv_mutex_unlock(&c->mutex);
+    kin_endpoint_call(c->endpoint, begin, c);
+    uv_mutex_lock(&c->mutex);
+    while (rounds->done != round) uv_cond_wait(&c->changed, &c->mutex);
+    uv_mutex_unlock(&c->mutex);
+}
+
+uint32_t kin_cluster_round_wanted(kin_cluster *c, const kin_cluster_rounds *rounds) {
+    uv_mutex_lock(&c->mutex);
+    uint32_t wanted = rounds->wanted;
+    uv_mutex_unlock(&c->mutex);
+    return wanted;
+}
+
+void kin_cluster_round_is_over(kin_cluster *c, kin_cluster_rounds *rounds, uint32_t round) {
+    uv_mutex_lock(&c->mutex);
+    rounds->done = round;
+    uv_cond_broadcast(&c->changed);
+    uv_mutex_unlock(&c->mutex);
+}
+
+void kin_cluster_gather(kin_cluster *c) {
+    kin_cluster_wait_for_round(c, &c->gathering, kin_cluster_on_gather);
+}
+
+void kin_cluster_close_requests(kin_cluster *c) {
+    kin_head_close(c->head);
+    kin_local_stage_close(c->own);
+    kin_loopback_close(c->alone);
+}

@@ -1,0 +1,162 @@
+#include "cluster/cluster_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "observe/status_json.h"
+#include "pure/proto/id.h"
+
+enum { GATHER_TICKS = 5 }; // of 100 ms
+
+// ---- the timeline
+
+void kin_cluster_name_rows(kin_cluster *c) {
+    for (int m = 0; m < c->plan->ring.n_members - 1; m++) {
+        for (int i = 0; i < KIN_MEMBERSHIP_DEVICES; i++) {
+            const kin_membership_device *d = kin_membership_device_at(c->membership, i);
+            if (d && kin_proto_id_equal(&d->id, &c->plan->ids[m]))
+                kin_timeline_place(c->o.timeline, d->name, &c->plan->windows[m].windows);
+        }
+    }
+    kin_timeline_place(c->o.timeline, c->o.name, &c->plan->windows[c->plan->ring.n_members - 1].windows);
+}
+
+void kin_cluster_take_events(kin_cluster *c, uint32_t from, const kin_proto_events *m) {
+    const kin_membership_device *d = kin_cluster_device_of(c, from);
+    if (!c->o.timeline || !d) return;
+    int64_t ahead = kin_link_stats_now(kin_connections_link(c->connections, from)).clock_ahead_ns;
+    kin_timeline_add(c->o.timeline, kin_timeline_row(c->o.timeline, d->name), m->event, m->n_events, ahead);
+}
+
+void kin_cluster_on_gather(void *arg) {
+    kin_cluster *c = arg;
+    c->gather_round = kin_cluster_round_wanted(c, &c->gathering);
+    kin_connections_ask(c->connections);
+    c->n_ticks_to_gather = GATHER_TICKS;
+}
+
+static void end_gathering(kin_cluster *c) {
+    c->n_ticks_to_gather = 0;
+    kin_connections_ask_no_more(c->connections);
+    kin_cluster_round_is_over(c, &c->gathering, c->gather_round);
+}
+
+// ---- reports
+
+static kin_proto_status own_status(kin_cluster *c) {
+    kin_proto_status s = kin_local_stage_status(c->own, &c->own_sample.ready);
+    kin_neighbours_stats net = kin_neighbours_stats_now(c->neighbours);
+    s.state = kin_membership_state_now(c->membership) != KIN_MEMBERSHIP_SERVING ? KIN_PROTO_PREPARING
+              : kin_membership_n_requests(c->membership) > 0                    ? KIN_PROTO_COMPUTING
+                                                                                : KIN_PROTO_WAITING;
+    s.net_in = net.net_in;
+    s.net_out = net.net_out;
+    s.rtt_ns = net.rtt_ns;
+    return s;
+}
+
+static void ask(void *user) {
+    kin_cluster *c = user;
+    kin_time now = kin_clock_now();
+    kin_status_sample *own = &c->own_sample;
+    uint64_t n = atomic_load(&kin_local_stage_counts(c->own)->n_generated);
+    c->tokens_per_s = now > c->counted_at ? (double)(n - c->counted) / kin_clock_ms(c->counted_at, now) * 1e3 : 0;
+    c->counted = n;
+    c->counted_at = now;
+    own->before = own->now;
+    own->has_before = own->has_now;
+    own->now = own_status(c);
+    own->has_now = true;
+    if (c->n_ticks_to_gather == 0 && c->n_ticks_to_measure == 0)
+        kin_connections_ask_no_more(c->connections); // answers may be lost
+    kin_connections_ask(c->connections);
+}
+
+static bool has_answered(void *user) {
+    const kin_cluster *c = user;
+    return kin_connections_has_answered(c->connections);
+}
+
+static void describe_head(kin_cluster *c, kin_status_json_head *h, char doing[KIN_MEMBERSHIP_SENTENCE]) {
+    kin_head_counts *counts = kin_local_stage_counts(c->own);
+    *h = (kin_status_json_head){.name = c->o.name,
+                                .version = c->o.version,
+                                .model = c->o.model_name,
+                                .doing = kin_membership_doing(c->membership, doing, KIN_MEMBERSHIP_SENTENCE),
+                                .port = kin_endpoint_port(c->endpoint),
+                                .state = kin_membership_state_now(c->membership),
+                                .epoch = kin_membership_epoch(c->membership),
+                                .n_rounds = c->plan->n_rounds,
+                                .n_layer = c->o.model->hp.n_layer,
+                                .n_ctx = c->o.shard.n_ctx,
+                                .n_requests = kin_membership_n_requests(c->membership),
+                                .n_requests_total = c->n_requests,
+                                .n_prompt = atomic_load(&counts->n_prompt),
+                                .n_generated = atomic_load(&counts->n_generated),
+                                .tokens_per_s = c->tokens_per_s,
+                                .uptime_s = kin_clock_ms(c->begun, kin_clock_now()) / 1e3};
+    memcpy(h->model_hash.bytes, c->o.manifest->hash, sizeof h->model_hash.bytes);
+}
+
+static void add_device(kin_cluster *c, kin_status_json *r, const kin_membership_device *d) {
+    kin_status_json_member *m = &r->members[r->n_members++];
+    const kin_link *link = kin_connections_link(c->connections, d->link);
+    int i = d->stage ? kin_assignment_find(c->plan, &d->id) : -1;
+    *m = (kin_status_json_member){.device = d,
+                                  .address = link ? kin_link_name(link) : NULL,
+                                  .sample = kin_connections_sample_of(c->connections, d->link),
+                                  .stage = d->stage,
+                                  .windows = i < 0 ? NULL : &c->plan->windows[i],
+                                  .memory_planned = i < 0 ? 0 : c->plan->ring.memory[i]};
+}
+
+static void add_own(kin_cluster *c, kin_status_json *r) {
+    int own = c->plan->ring.n_members - 1;
+    bool planned = c->plan->n_rounds > 0 && kin_membership_takes(c->membership, kin_membership_epoch(c->membership));
+    r->members[r->n_members++] = (kin_status_json_member){.sample = c->own_sample,
+                                                          .stage = planned ? own + 1 : 0,
+                                                          .windows = planned ? &c->plan->windows[own] : NULL,
+                                                          .memory_planned = planned ? c->plan->ring.memory[own] : 0};
+}
+
+// Devices in the order of the ring, the head after them, then those who wait outside.
+static char *report(void *user) {
+    kin_cluster *c = user;
+    char doing[KIN_MEMBERSHIP_SENTENCE];
+    kin_status_json *r = calloc(1, sizeof *r);
+    if (!r) return NULL;
+    describe_head(c, &r->head, doing);
+    for (int stage = 1; stage <= KIN_MEMBERSHIP_DEVICES; stage++) {
+        for (int i = 0; i < KIN_MEMBERSHIP_DEVICES; i++) {
+            const kin_membership_device *d = kin_membership_device_at(c->membership, i);
+            if (d && d->stage == stage) add_device(c, r, d);
+        }
+    }
+    add_own(c, r);
+    for (int i = 0; i < KIN_MEMBERSHIP_DEVICES; i++) {
+        const kin_membership_device *d = kin_membership_device_at(c->membership, i);
+        if (d && d->stage == 0) add_device(c, r, d);
+    }
+    char *text = kin_status_json_write(r, KIN_FRAME_REPORT_BYTES);
+    free(r);
+    return text;
+}
+
+int kin_cluster_open_status(kin_cluster *c, kin_err *err) {
+    static const kin_status_subscribers_callbacks callbacks = {.ask = ask, .has_answered = has_answered, .report = report};
+    c->begun = c->counted_at = kin_clock_now();
+    return kin_status_subscribers_open(&c->subscribers, &callbacks, c, err);
+}
+
+void kin_cluster_take_status_link(kin_cluster *c, kin_link *link) {
+    if (kin_status_subscribers_add(c->subscribers, link))
+        kin_endpoint_send_accept(c->endpoint, link);
+    else
+        kin_endpoint_refuse(link, "busy: too many are looking");
+}
+
+void kin_cluster_status_tick(kin_cluster *c) {
+    kin_status_subscribers_tick(c->subscribers);
+    if (c->n_ticks_to_gather > 0 && (kin_connections_has_answered(c->connections) || --c->n_ticks_to_gather == 0))
+        end_gathering(c);
+}

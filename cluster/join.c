@@ -1,0 +1,327 @@
+#include "cluster/join.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "cluster/join_impl.h"
+#include "net/address.h"
+#include "pure/proto/goodbye.h"
+
+enum { N_PARCELS = 2 * KIN_STEPS_IN_FLIGHT + 16 };
+
+// ---- the control link
+
+static void drop_control(kin_join *j, const char *reason) {
+    kin_link_close(j->control, reason);
+    j->control = NULL;
+    kin_probe_queue_clear(j->meter);
+}
+
+static void control_opened(void *user, kin_link *link) {
+    kin_join *j = user;
+    kin_endpoint_send_open(j->endpoint, link);
+}
+
+static void give_up(kin_join *j, const char *why) {
+    pthread_mutex_lock(&j->mutex);
+    j->given_up = true;
+    kin_err_set(&j->why, "%s", why);
+    pthread_mutex_unlock(&j->mutex);
+    kin_lazy_load_end(j->lazy_load, why);
+}
+
+// The head that a person named. One that was found has signed its answer with the key: there it is a mistake that passes.
+static void leave_foreign_head(kin_join *j, const kin_link *link) {
+    char why[sizeof j->why.text];
+    snprintf(why, sizeof why, "the head at %s has another key: the code does not fit", kin_link_name(link));
+    pthread_mutex_lock(&j->mutex);
+    j->has_other_key = true;
+    pthread_mutex_unlock(&j->mutex);
+    give_up(j, why);
+}
+
+static void control_closed(void *user, kin_link *link, const char *reason) {
+    kin_join *j = user;
+    if (j->control != link) return;
+    j->control = NULL;
+    kin_probe_queue_clear(j->meter);
+    if (j->o.head && kin_link_has_other_key(link))
+        leave_foreign_head(j, link);
+    else
+        kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_LOST, .reason = reason});
+}
+
+static void leave_head(kin_join *j, const char *reason) {
+    drop_control(j, reason);
+    kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_LOST, .reason = reason});
+}
+
+static void note_accepted(kin_join *j) {
+    if (!j->was_accepted && j->o.accepted) j->o.accepted(j->o.user);
+    j->was_accepted = true;
+}
+
+static void take_message(kin_join *j, uint32_t epoch, const kin_proto_message *m) {
+    bool is_answer = m->type == KIN_FRAME_ACCEPT || m->type == KIN_FRAME_REFUSE;
+    if (!is_answer && kin_member_state_now(j->member) == KIN_MEMBER_CONNECTING) {
+        leave_head(j, "it did not accept first");
+        return;
+    }
+    switch (m->type) {
+    case KIN_FRAME_ACCEPT:
+        j->head_id = m->accept.id;
+        note_accepted(j);
+        kin_link_set_frame_max(j->control, KIN_FRAME_CAP_LARGE);
+        kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_ACCEPTED, .name = m->accept.name});
+        kin_join_send_have(j);
+        break;
+    case KIN_FRAME_REFUSE: kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_REFUSED, .reason = m->refuse.reason}); break;
+    case KIN_FRAME_PLAN: kin_join_take_plan(j, epoch, &m->plan); break;
+    case KIN_FRAME_END: kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_END, .epoch = epoch}); break;
+    case KIN_FRAME_STATUS_WANTED: kin_join_send_status(j); break;
+    case KIN_FRAME_MEASURE: kin_join_take_measure(j, &m->measure); break;
+    case KIN_FRAME_HAVE: kin_join_take_have(j, &m->have); break;
+    default: leave_head(j, "that message is not for a device"); break;
+    }
+}
+
+static void control_frame(void *user, kin_link *link, const kin_frame *frame, const uint8_t *payload) {
+    kin_join *j = user;
+    (void)link;
+    kin_err err;
+    if (kin_proto_decode(frame->type, payload, frame->length, j->message, &err) == 0)
+        take_message(j, frame->epoch, j->message);
+    else
+        leave_head(j, err.text);
+}
+
+static void connect_head(kin_join *j, const kin_member_action *a) {
+    static const kin_link_callbacks callbacks = {.opened = control_opened, .frame = control_frame, .closed = control_closed};
+    kin_link_options o = kin_link_options_default(kin_endpoint_tls(j->endpoint));
+    kin_err err;
+    drop_control(j, NULL);
+    j->is_head_backpressured = false;
+    snprintf(j->head_address, sizeof j->head_address, "%s", a->address);
+    j->head_port = a->port;
+    if (kin_link_connect(&j->control, kin_endpoint_loop(j->endpoint), a->address, a->port, &o, &callbacks, j, &err) == 0) return;
+    j->control = NULL;
+    kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_LOST, .reason = err.text});
+}
+
+// ---- the membership's wishes
+
+// A loopback address is somebody's on the head's machine.
+static void leave_out_loopback(kin_proto_endpoint *to) {
+    int n = 0;
+    for (int i = 0; i < to->n_addresses; i++) {
+        if (kin_address_is_loopback(to->address[i])) continue;
+        if (n < i) memcpy(to->address[n], to->address[i], sizeof to->address[n]);
+        n++;
+    }
+    if (n > 0) to->n_addresses = n;
+}
+
+void kin_join_fill_endpoint(const kin_join *j, kin_proto_endpoint *to) {
+    if (!kin_address_is_loopback(j->head_address)) leave_out_loopback(to);
+    if (to->n_addresses > 0) return;
+    to->n_addresses = 1;
+    snprintf(to->address[0], sizeof to->address[0], "%s", j->head_address);
+    if (to->port == 0) to->port = j->head_port;
+}
+
+// Who is called is the neighbour, or the head, which passes on what is not for itself.
+static void connect_ring(kin_join *j, kin_side side, bool by_head) {
+    kin_proto_endpoint to = by_head ? (kin_proto_endpoint){0} : side == KIN_SIDE_NEXT ? j->plan->next : j->plan->previous;
+    bool is_head = to.n_addresses == 0;
+    kin_join_fill_endpoint(j, &to);
+    kin_neighbours_connect(j->neighbours, side, &to, is_head ? &j->head_id : NULL);
+}
+
+static void enter_epoch(kin_join *j, uint32_t epoch) {
+    size_t frame_max = 0;
+    if (epoch && j->n_embd) frame_max = kin_proto_step_size_max(j->plan->n_batch, (uint32_t)j->n_embd, j->plan->wire_type);
+    kin_trace_turn(kin_metrics_trace(j->metrics), epoch && (j->plan->flags & KIN_PROTO_PLAN_TIMELINE));
+    kin_ring_place place = {.epoch = epoch,
+                            .frame_max = frame_max > KIN_FRAME_CAP_STEP ? KIN_FRAME_CAP_STEP : (uint32_t)frame_max,
+                            .who = {j->plan->next_id, j->plan->previous_id}};
+    kin_neighbours_enter(j->neighbours, &place);
+}
+
+static void search(kin_join *j) {
+    kin_err err;
+    if (j->discovery && kin_discovery_ask(j->discovery, &err) != 0) kin_log(KIN_LOG_DEBUG, "search: %s", err.text);
+}
+
+static void take_action(kin_join *j, const kin_member_action *a) {
+    switch (a->kind) {
+    case KIN_MEMBER_SEARCH: search(j); break;
+    case KIN_MEMBER_CONNECT: connect_head(j, a); break;
+    case KIN_MEMBER_DROP: drop_control(j, a->text[0] ? a->text : NULL); break;
+    case KIN_MEMBER_SEND_FACTS: kin_join_send_facts(j); break;
+    case KIN_MEMBER_PREPARE: kin_join_prepare(j, a->ticket); break;
+    case KIN_MEMBER_CANCEL: break; // what was fetched stays, what is being opened is replaced
+    case KIN_MEMBER_REUSE: kin_join_reuse(j, a->epoch); break;
+    case KIN_MEMBER_SEND_PROGRESS: kin_join_send_progress(j, a->epoch); break;
+    case KIN_MEMBER_SEND_READY: kin_join_send_ready(j, a->epoch); break;
+    case KIN_MEMBER_SEND_FAILED: kin_join_send_failed(j, a); break;
+    case KIN_MEMBER_CONNECT_NEXT: connect_ring(j, KIN_SIDE_NEXT, a->by_head); break;
+    case KIN_MEMBER_CONNECT_PREVIOUS: connect_ring(j, KIN_SIDE_PREVIOUS, a->by_head); break;
+    case KIN_MEMBER_CLOSE_RING:
+        kin_neighbours_end(j->neighbours, KIN_SIDE_NEXT);
+        kin_neighbours_end(j->neighbours, KIN_SIDE_PREVIOUS);
+        break;
+    case KIN_MEMBER_SEND_RING: kin_join_send_next(j, a); break;
+    case KIN_MEMBER_GIVE_UP: give_up(j, a->text); break;
+    case KIN_MEMBER_LOG: kin_log(a->level, "%s", a->text); break;
+    case KIN_MEMBER_STATUS: kin_join_tell_status(j); break;
+    }
+}
+
+// Actions may cause events, and these must wait until the step's actions are done: the actions live until the next step.
+void kin_join_act(kin_join *j, const kin_member_event *event) {
+    const kin_member_actions *now = kin_member_step(j->member, kin_clock_now(), event);
+    kin_member_actions *actions = malloc(sizeof *actions);
+    kin_assert(actions);
+    *actions = *now;
+    enter_epoch(j, kin_member_epoch(j->member));
+    for (int i = 0; i < actions->n; i++) take_action(j, &actions->at[i]);
+    free(actions);
+}
+
+// ---- the endpoint's callbacks
+
+// Actions are under way where it is found out.
+static void leave_deaf_head(kin_join *j) {
+    static const char reason[] = "it does not read what it is told";
+    if (!j->control || !j->is_head_backpressured) return;
+    drop_control(j, reason);
+    kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_LOST, .reason = reason});
+}
+
+static void on_tick(void *user) {
+    kin_join *j = user;
+    kin_neighbours_tick(j->neighbours, kin_clock_now());
+    leave_deaf_head(j);
+    kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_TICK});
+    kin_join_send_events(j);
+}
+
+static void on_hop(void *user, kin_side side, uint32_t epoch, bool is_open, const char *reason) {
+    static const kin_member_event_kind kinds[KIN_N_SIDES][2] = {
+        [KIN_SIDE_NEXT] = {KIN_MEMBER_NEXT_CLOSED, KIN_MEMBER_NEXT_OPENED},
+        [KIN_SIDE_PREVIOUS] = {KIN_MEMBER_PREVIOUS_CLOSED, KIN_MEMBER_PREVIOUS_OPENED},
+    };
+    kin_join_act(user, &(kin_member_event){.kind = kinds[side][is_open], .epoch = epoch, .reason = reason});
+}
+
+static void on_link(void *user, kin_link *link, uint32_t epoch, const kin_proto_open *open) {
+    kin_join *j = user;
+    bool is_ring = open->role == KIN_PROTO_RING || open->role == KIN_PROTO_BACK;
+    if (is_ring) {
+        if (!kin_neighbours_take(j->neighbours, link, epoch, open))
+            kin_endpoint_refuse(link, "identity: this is another device than the one that is called");
+    } else if (open->role == KIN_PROTO_FETCH) {
+        kin_endpoint_send_accept(j->endpoint, link);
+        kin_chunk_server_accept(j->share, link);
+    } else {
+        kin_endpoint_refuse(link, "other: this device is no head");
+    }
+}
+
+static void on_found(void *user, const kin_beacon *head, const char *address) {
+    kin_join *j = user;
+    kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_FOUND, .name = head->name, .address = address, .port = head->port});
+}
+
+static void begin(void *arg) {
+    kin_join *j = arg;
+    kin_err err;
+    if (kin_chunk_server_open(&j->share, kin_endpoint_loop(j->endpoint), NULL, &err) != 0 || kin_join_open_meter(j, &err) != 0) {
+        give_up(j, err.text);
+        return;
+    }
+    if (!j->o.head) {
+        kin_discovery_options o = {.port = KIN_DISCOVERY_PORT};
+        memcpy(o.key, j->o.key.bytes, sizeof o.key);
+        if (kin_discovery_search(&j->discovery, kin_endpoint_loop(j->endpoint), &o, on_found, j, &err) != 0) {
+            kin_log(KIN_LOG_WARN, "cannot search for heads: %s; give the head's address", err.text);
+        }
+    }
+    on_tick(j);
+    kin_join_tell_status(j);
+}
+
+static void end(void *arg) {
+    kin_join *j = arg;
+    drop_control(j, KIN_GOODBYE_STOPPED);
+    kin_neighbours_close(j->neighbours, KIN_GOODBYE_STOPPED);
+    j->neighbours = NULL;
+    kin_lazy_load_end(j->lazy_load, "the device was stopped");
+    kin_probe_queue_close(j->meter);
+    kin_fetch_cancel(j->fetch);
+    kin_chunk_server_close(j->share);
+    kin_chunk_store_let_go(j->stock);
+    kin_discovery_close(j->discovery);
+}
+
+// ---- opening and closing
+
+static int open_all(kin_join *j, kin_err *err) {
+    kin_member_options mo = kin_member_options_default();
+    memcpy(&mo.seed, j->o.id.bytes, sizeof mo.seed);
+    mo.seed ^= kin_clock_now();
+    if (j->o.head) snprintf(mo.address, sizeof mo.address, "%s", j->o.head);
+    mo.port = j->o.head_port;
+    j->plan = calloc(1, sizeof *j->plan);
+    j->arriving = calloc(1, sizeof *j->arriving);
+    j->message = calloc(1, sizeof *j->message);
+    j->work = malloc(kin_frame_cap(KIN_FRAME_PLAN));
+    j->member = kin_member_new(&mo, kin_clock_now());
+    if (!j->plan || !j->arriving || !j->message || !j->work || !j->member) return kin_err_set(err, "out of memory");
+    if (kin_message_pool_open(&j->pool, N_PARCELS, err) != 0 || kin_message_queue_open(&j->in, err) != 0) return KIN_FAIL;
+    if (kin_metrics_open(&j->metrics, err) != 0 || kin_lazy_load_open(&j->lazy_load, j->o.stop, err) != 0) return KIN_FAIL;
+    kin_endpoint_options so = {.id = j->o.id,
+                               .run = j->o.run,
+                               .name = j->o.name,
+                               .version = j->o.version,
+                               .key = j->o.key,
+                               .listen = j->o.listen,
+                               .port = j->o.port};
+    static const kin_endpoint_callbacks callbacks = {.tick = on_tick, .opened = on_link};
+    if (kin_endpoint_open(&j->endpoint, &so, &callbacks, j, err) != 0) return KIN_FAIL;
+    kin_neighbours_options no = {.endpoint = j->endpoint, .pool = j->pool, .in = j->in, .events = kin_metrics_trace(j->metrics)};
+    if (kin_neighbours_open(&j->neighbours, &no, on_hop, j, err) != 0) return KIN_FAIL;
+    return kin_endpoint_start(j->endpoint, begin, j, err);
+}
+
+static void close_all(kin_join *j) {
+    kin_engine_instance_close(j->instance); // first: threads that pack for it report through the endpoint
+    kin_endpoint_close(j->endpoint, end, j);
+    kin_message_buffer *buffer;
+    while (j->in && (buffer = kin_message_queue_take(j->in, 0))) kin_message_pool_give(j->pool, buffer);
+    kin_metrics_close(j->metrics);
+    kin_lazy_load_close(j->lazy_load);
+    kin_message_queue_close(j->in);
+    kin_message_pool_close(j->pool);
+    kin_member_free(j->member);
+    free(j->plan);
+    free(j->arriving);
+    free(j->message);
+    free(j->work);
+    pthread_mutex_destroy(&j->mutex);
+    kin_key_wipe(&j->o.key);
+    free(j);
+}
+
+int kin_join_run(const kin_join_options *o, kin_err *err) {
+    kin_join *j = calloc(1, sizeof *j);
+    if (!j) return kin_err_set(err, "out of memory");
+    j->o = *o;
+    pthread_mutex_init(&j->mutex, NULL);
+    int rc = open_all(j, err) == 0 ? kin_join_compute(j, err) : KIN_FAIL;
+    close_all(j);
+    return rc;
+}

@@ -1,0 +1,168 @@
+// The computing thread: opens instances, computes steps, and tells the loop's thread how it went.
+#include <stdlib.h>
+#include <string.h>
+
+#include "cluster/join_impl.h"
+#include "pure/proto/label.h"
+
+enum { LOOK_MS = 200 }; // how often it looks whether to stop
+
+// How a preparation ended; from the computing thread to the loop's.
+typedef struct result {
+    kin_join *join;
+    uint32_t ticket, epoch;
+    bool ok, of_step; // of_step: a step could not be computed
+    kin_proto_ready ready;
+    int n_embd;
+    char reason[KIN_PROTO_MAX_REASON + 1];
+} result;
+
+// ---- to the loop's thread
+
+static void on_result(void *arg) {
+    result *r = arg;
+    kin_join *j = r->join;
+    if (r->ok) {
+        j->n_embd = r->n_embd;
+        kin_join_take_seat(j, r->ticket, &r->ready);
+    } else if (r->of_step) {
+        kin_join_act(j, &(kin_member_event){
+                            .kind = KIN_MEMBER_COMPUTE_FAILED, .epoch = r->epoch, .stage = "computing", .reason = r->reason});
+    } else {
+        kin_join_act(j, &(kin_member_event){
+                            .kind = KIN_MEMBER_PREPARE_FAILED, .ticket = r->ticket, .stage = "loading", .reason = r->reason});
+    }
+    free(r);
+}
+
+static void on_progress(void *arg) {
+    kin_join *j = arg;
+    pthread_mutex_lock(&j->mutex);
+    j->progress = j->computing_progress;
+    pthread_mutex_unlock(&j->mutex);
+    kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_PROGRESS, .ticket = j->ticket});
+}
+
+static void report(void *user, const char *what, uint64_t done, uint64_t total) {
+    kin_join *j = user;
+    if (atomic_load(&j->is_fetching)) return;
+    if (j->o.progress) j->o.progress(j->o.user, what, done, total, 0);
+    pthread_mutex_lock(&j->mutex); // several threads pack
+    kin_time now = kin_clock_now();
+    bool due = j->progress_what != what || kin_clock_ms(j->progress_at, now) >= LOOK_MS;
+    if (due) {
+        j->progress_what = what;
+        j->progress_at = now;
+        j->computing_progress = (kin_proto_progress){.stage = KIN_PROTO_PACKING, .done = done, .total = total};
+    }
+    pthread_mutex_unlock(&j->mutex);
+    if (due) kin_endpoint_call(j->endpoint, on_progress, j);
+}
+
+static void tell(kin_join *j, const result *r) {
+    result *copy = malloc(sizeof *copy);
+    kin_assert(copy);
+    *copy = *r;
+    copy->join = j;
+    if (!kin_endpoint_call(j->endpoint, on_result, copy)) free(copy);
+}
+
+static void open_seat(kin_join *j, const kin_message_buffer *buffer) {
+    result r = {.ticket = buffer->frame.epoch};
+    kin_err err;
+    char path[sizeof j->model_path];
+    kin_proto_plan *plan = malloc(sizeof *plan);
+    kin_assert(plan);
+    pthread_mutex_lock(&j->mutex);
+    memcpy(path, j->model_path, sizeof path);
+    pthread_mutex_unlock(&j->mutex);
+    kin_engine_instance_close(j->instance);
+    j->instance = NULL;
+    kin_metrics_take_seat(j->metrics);
+    bool in_parts = !j->o.model_path || strcmp(path, j->o.model_path) != 0;
+    j->view = (kin_lazy_load_view){j->lazy_load, buffer->frame.epoch, false};
+    j->arrival = kin_lazy_load_arrival(&j->view);
+    kin_engine_instance_options o = {.model_path = path,
+                                     .in_parts = in_parts,
+                                     .arrival = in_parts ? &j->arrival : NULL,
+                                     .cache_dir = j->o.no_cache ? NULL : j->o.cache_dir,
+                                     .cache_cap = j->o.cache_cap,
+                                     .memory = j->o.memory,
+                                     .n_threads = j->o.n_threads,
+                                     .no_gpu = j->o.no_gpu,
+                                     .pool = j->pool,
+                                     .stop = j->o.stop,
+                                     .progress = report,
+                                     .progress_user = j};
+    r.ok = kin_proto_decode_plan(buffer->payload, buffer->frame.length, plan, &err) == 0 &&
+           kin_engine_instance_open(&j->instance, plan, &o, &err) == 0;
+    if (r.ok) {
+        kin_shard_stats s = kin_engine_instance_stats(j->instance);
+        r.n_embd = kin_engine_instance_n_embd(j->instance);
+        r.ready = (kin_proto_ready){.kv_bytes = s.kv_bytes,
+                                    .weights_bytes = s.weights.mapped_bytes + s.weights.cached_bytes + s.weights.packed_bytes +
+                                                     s.weights.gpu_bytes,
+                                    .resident_bytes = s.weights.stream.resident_bytes,
+                                    .compute_bytes = s.compute_bytes,
+                                    .gpu_bytes = s.weights.gpu_bytes};
+    } else {
+        kin_label_set(r.reason, KIN_PROTO_MAX_REASON, err.text);
+    }
+    free(plan);
+    tell(j, &r);
+}
+
+static void compute(kin_join *j, kin_message_buffer *buffer) {
+    uint32_t epoch = buffer->frame.epoch;
+    kin_err err;
+    if (!j->instance) { // of an epoch whose instance did not open
+        kin_message_pool_give(j->pool, buffer);
+        return;
+    }
+    kin_metrics_begin(j->metrics, buffer, j->instance);
+    kin_message_buffer *out = kin_worker_take(kin_engine_instance_worker(j->instance), buffer, &err);
+    kin_metrics_end(j->metrics, j->instance);
+    if (out) {
+        kin_neighbours_send(j->neighbours, out);
+        return;
+    }
+    result r = {.epoch = epoch, .of_step = true};
+    kin_label_set(r.reason, KIN_PROTO_MAX_REASON, err.text);
+    tell(j, &r);
+}
+
+static void handle(kin_join *j, kin_message_buffer *buffer) {
+    switch (buffer->frame.type) {
+    case KIN_FRAME_PLAN:
+        open_seat(j, buffer);
+        kin_message_pool_give(j->pool, buffer);
+        break;
+    case KIN_FRAME_END:
+        if (j->instance) kin_stage_executor_reset(kin_engine_instance_executor(j->instance));
+        kin_message_pool_give(j->pool, buffer);
+        break;
+    default: compute(j, buffer); break;
+    }
+}
+
+static bool is_over(kin_join *j, kin_err *err) {
+    pthread_mutex_lock(&j->mutex);
+    bool over = j->given_up;
+    if (over) *err = j->why;
+    if (over && j->o.has_other_key) *j->o.has_other_key = j->has_other_key;
+    pthread_mutex_unlock(&j->mutex);
+    return over;
+}
+
+int kin_join_compute(kin_join *j, kin_err *err) {
+    while (!atomic_load(j->o.stop)) {
+        kin_time begun = kin_clock_now();
+        kin_message_buffer *buffer = kin_message_queue_take(j->in, LOOK_MS);
+        bool came = buffer;
+        kin_metrics_waited(j->metrics, begun, buffer);
+        if (buffer) handle(j, buffer);
+        kin_metrics_publish(j->metrics, j->instance, came);
+        if (!buffer && is_over(j, err)) return KIN_FAIL;
+    }
+    return 0;
+}

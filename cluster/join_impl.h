@@ -1,0 +1,112 @@
+// Inside of joining, for join.c (links, the membership and what it wants: the loop's thread), join_messages.c (messages to the
+// head), join_measure.c (links to be measured), join_prepare.c (from a plan to a model's file) and join_compute.c (the
+// computing thread).
+#pragma once
+
+#include <pthread.h>
+
+#include "cluster/join.h"
+#include "cluster/probe_queue.h"
+#include "fetch/chunk_server.h"
+#include "fetch/fetch.h"
+#include "fetch/lazy_load.h"
+#include "net/discovery.h"
+#include "net/endpoint.h"
+#include "pipeline/engine_instance.h"
+#include "pipeline/metrics.h"
+#include "pipeline/neighbours.h"
+#include "pure/proto/member.h"
+
+typedef struct kin_join {
+    kin_join_options o;
+    kin_message_pool *pool;
+    kin_message_queue *in;
+    kin_endpoint *endpoint;
+    kin_neighbours *neighbours;
+    kin_metrics *metrics;
+    kin_lazy_load *lazy_load; // of the preparation that runs
+
+    // The loop's thread.
+    kin_member *member;
+    kin_discovery *discovery;
+    kin_chunk_server *share;
+    kin_fetch *fetch;
+    kin_chunk_store *stock; // what the fetch fills
+    kin_link *control;
+    bool was_accepted;          // by any head
+    bool is_head_backpressured; // something found no more room on that link
+    kin_probe_queue *meter;     // what it measures for the head of that link
+    char head_address[KIN_MEMBER_ADDRESS];
+    uint16_t head_port;
+    kin_proto_id head_id;
+    kin_proto_message *message;      // the one that just came
+    kin_member_windows windows;      // of the plan that is prepared
+    kin_proto_plan *plan, *arriving; // of the epoch in force; the one that just came
+    uint8_t *work;                   // [kin_frame_cap(KIN_FRAME_PLAN)] what of a plan is to be prepared
+    kin_proto_hash fetching;         // and from which head
+    kin_proto_id fetching_from;
+    char fetching_address[KIN_MEMBER_ADDRESS];
+    uint16_t fetching_port;
+    int n_embd;                               // of the model that the instance has open; 0: none yet
+    uint32_t ticket;                          // of the last preparation, and what there is of it already
+    bool is_fetched, is_seated, begins_early; // early: with its first window, while others come
+    kin_proto_ready ready;
+    kin_proto_progress progress;
+    char doing[KIN_MEMBER_SENTENCE];
+
+    // The computing thread.
+    kin_engine_instance *instance;
+    kin_lazy_load_view view; // what the instance waits with
+    kin_arrival arrival;
+    kin_time progress_at;
+    const char *progress_what;
+
+    atomic_bool is_fetching; // what is on its way is told, not what is packed meanwhile
+
+    pthread_mutex_t mutex; // over the following
+    kin_proto_progress computing_progress;
+    char model_path[1024];        // to open the next instance by
+    bool given_up, has_other_key; // the latter: and why
+    kin_err why;
+} kin_join;
+
+// ---- join.c
+
+// One step of the membership, and what follows from it. Actions may cause events.
+void kin_join_act(kin_join *j, const kin_member_event *event);
+
+// Where this device reaches it. No addresses: the head, where this device reached it; loopback only on the head's machine.
+void kin_join_fill_endpoint(const kin_join *j, kin_proto_endpoint *to);
+
+// ---- join_say.c; the loop's thread
+
+void kin_join_tell_status(kin_join *j);                                      // to the person, if it has changed
+void kin_join_send(kin_join *j, uint32_t epoch, const kin_proto_message *m); // to the head, if there is one
+void kin_join_send_facts(kin_join *j);
+void kin_join_send_events(kin_join *j);
+void kin_join_send_status(kin_join *j);
+void kin_join_send_failed(kin_join *j, const kin_member_action *a);
+void kin_join_send_next(kin_join *j, const kin_member_action *a);
+void kin_join_send_progress(kin_join *j, uint32_t epoch);
+void kin_join_send_ready(kin_join *j, uint32_t epoch);
+
+// ---- join_measure.c; the loop's thread
+
+int kin_join_open_meter(kin_join *j, kin_err *err);
+void kin_join_take_measure(kin_join *j, const kin_proto_measure *wanted);
+
+// ---- join_prepare.c; the loop's thread
+
+void kin_join_take_plan(kin_join *j, uint32_t epoch, const kin_proto_plan *plan);
+void kin_join_take_have(kin_join *j, const kin_proto_have *have);
+void kin_join_send_have(kin_join *j); // what it can give to others, for a head that does not know
+void kin_join_prepare(kin_join *j, uint32_t ticket);
+void kin_join_reuse(kin_join *j, uint32_t epoch);
+
+// The instance of the preparation `ticket` is open.
+void kin_join_take_seat(kin_join *j, uint32_t ticket, const kin_proto_ready *ready);
+
+// ---- join_work.c
+
+// The computing thread's life. Returns as kin_join_run does.
+int kin_join_compute(kin_join *j, kin_err *err);

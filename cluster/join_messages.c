@@ -1,0 +1,131 @@
+// What a device says to its head, and to the person in front of it.
+#include <stdio.h>
+#include <string.h>
+
+#include "cluster/join_impl.h"
+#include "engine/governor.h"
+#include "net/address.h"
+#include "pure/proto/label.h"
+#include "sys/cpu.h"
+#include "sys/memory.h"
+
+void kin_join_tell_status(kin_join *j) {
+    char line[KIN_MEMBER_SENTENCE];
+    kin_member_doing(j->member, line, sizeof line);
+    if (strcmp(line, j->doing) == 0) return;
+    snprintf(j->doing, sizeof j->doing, "%s", line);
+    if (j->o.status) j->o.status(j->o.user, line);
+}
+
+void kin_join_send(kin_join *j, uint32_t epoch, const kin_proto_message *m) {
+    if (j->control && kin_endpoint_send_message(j->control, epoch, m) == KIN_LINK_FULL) j->is_head_backpressured = true;
+}
+
+// What a head can do without: it is no reason to leave one that does not read for a moment.
+static void say_if_it_fits(kin_join *j, uint32_t epoch, const kin_proto_message *m) {
+    if (j->control) kin_endpoint_send_message(j->control, epoch, m);
+}
+
+static void say_profile(kin_join *j, uint64_t memory) {
+    kin_proto_message m = {.type = KIN_FRAME_PROFILE};
+    if (!j->o.facts) return;
+    m.profile.facts = *j->o.facts;
+    kin_label_set(m.profile.facts.name, sizeof m.profile.facts.name - 1, j->o.name);
+    m.profile.facts.memory_bytes = (double)memory;
+    kin_join_send(j, 0, &m);
+}
+
+// None: where the head sees this device. A link-local address is of no use to other devices: each has its own names for the link.
+// Loopback is of use to those on this machine only, but for them it is the best.
+static void say_addresses(const kin_join *j, kin_proto_endpoint *e) {
+    char own[KIN_PROTO_MAX_ADDRESSES][KIN_ADDRESS_HOST];
+    bool is_loopback = kin_address_is_loopback(j->head_address);
+    bool says_own = j->o.n_advertise == 0 && (is_loopback || strchr(j->head_address, '%'));
+    int n_own = says_own ? kin_address_own(own, KIN_PROTO_MAX_ADDRESSES - is_loopback) : 0;
+    if (n_own > 0 && is_loopback) kin_label_set(e->address[e->n_addresses++], KIN_PROTO_MAX_STR, j->head_address);
+    for (int i = 0; i < j->o.n_advertise; i++) kin_label_set(e->address[e->n_addresses++], KIN_PROTO_MAX_STR, j->o.advertise[i]);
+    for (int i = 0; i < n_own; i++) kin_label_set(e->address[e->n_addresses++], KIN_PROTO_MAX_STR, own[i]);
+}
+
+void kin_join_send_facts(kin_join *j) {
+    kin_proto_message m = {.type = KIN_FRAME_DEVICE};
+    kin_memory memory = kin_memory_read();
+    kin_proto_device *d = &m.device;
+    d->n_threads = (uint16_t)(j->o.n_threads ? j->o.n_threads : kin_cpu_n_cores());
+    d->memory = kin_governor_room(j->o.memory);
+    d->memory_total = memory.total;
+    if (j->o.cpu) kin_label_set(d->cpu, KIN_PROTO_MAX_STR, j->o.cpu);
+    if (j->o.gpu) kin_label_set(d->gpu, KIN_PROTO_MAX_STR, j->o.gpu);
+    double gpu_bytes = j->o.gpu && j->o.facts ? j->o.facts->gpu_memory_bytes : 0;
+    if (gpu_bytes > 0 && gpu_bytes < 0x1p53) d->gpu_memory = (uint64_t)gpu_bytes;
+    if (j->o.model_path) d->model = j->o.model_hash;
+    d->endpoint.port = kin_endpoint_port(j->endpoint);
+    say_addresses(j, &d->endpoint);
+#ifdef __APPLE__
+    kin_label_set(d->os, KIN_PROTO_MAX_STR, "macOS");
+#else
+    kin_label_set(d->os, KIN_PROTO_MAX_STR, "Linux");
+#endif
+    say_profile(j, d->memory);
+    kin_join_send(j, 0, &m);
+}
+
+void kin_join_send_events(kin_join *j) {
+    kin_proto_message m = {.type = KIN_FRAME_EVENTS};
+    while (j->control &&
+           (m.events.n_events = kin_trace_take(kin_metrics_trace(j->metrics), m.events.event, KIN_PROTO_MAX_EVENTS)))
+        say_if_it_fits(j, 0, &m);
+}
+
+// Its sentence, and what still comes while it works.
+static void fill_doing(const kin_join *j, kin_member_state state, char *to) {
+    const kin_proto_progress *p = &j->progress;
+    char line[KIN_MEMBER_SENTENCE + 64];
+    snprintf(line, sizeof line, "%s", j->doing);
+    if (state == KIN_MEMBER_READY && atomic_load(&j->is_fetching) && p->total > 0)
+        snprintf(line, sizeof line, "%s, with %.0f %% of its weights here", j->doing, 100 * (double)p->done / (double)p->total);
+    kin_label_set(to, KIN_PROTO_MAX_STR, line);
+}
+
+void kin_join_send_status(kin_join *j) {
+    kin_proto_message m = {.type = KIN_FRAME_STATUS};
+    kin_neighbours_stats net = kin_neighbours_stats_now(j->neighbours);
+    kin_member_state state = kin_member_state_now(j->member);
+    bool is_computing;
+    m.status = kin_metrics_status(j->metrics, &is_computing);
+    m.status.state = state == KIN_MEMBER_READY       ? is_computing ? KIN_PROTO_COMPUTING : KIN_PROTO_WAITING
+                     : state == KIN_MEMBER_PREPARING ? KIN_PROTO_PREPARING
+                                                     : KIN_PROTO_JOINED;
+    m.status.net_in = net.net_in;
+    m.status.net_out = net.net_out;
+    m.status.rtt_ns = net.rtt_ns;
+    fill_doing(j, state, m.status.doing);
+    kin_join_send_events(j); // the head then has all events until now
+    say_if_it_fits(j, 0, &m);
+}
+
+void kin_join_send_failed(kin_join *j, const kin_member_action *a) {
+    kin_proto_message m = {.type = KIN_FRAME_FAILED};
+    kin_label_set(m.failed.stage, KIN_PROTO_MAX_STR, a->stage);
+    kin_label_set(m.failed.reason, KIN_PROTO_MAX_REASON, a->text);
+    kin_join_send(j, a->epoch, &m);
+}
+
+void kin_join_send_next(kin_join *j, const kin_member_action *a) {
+    kin_proto_message m = {.type = KIN_FRAME_NEXT};
+    m.next.is_open = a->is_open;
+    kin_label_set(m.next.reason, KIN_PROTO_MAX_REASON, a->text);
+    kin_join_send(j, a->epoch, &m);
+}
+
+void kin_join_send_progress(kin_join *j, uint32_t epoch) {
+    kin_proto_message m = {.type = KIN_FRAME_PROGRESS};
+    m.progress = j->progress;
+    say_if_it_fits(j, epoch, &m);
+}
+
+void kin_join_send_ready(kin_join *j, uint32_t epoch) {
+    kin_proto_message m = {.type = KIN_FRAME_READY};
+    m.ready = j->ready;
+    kin_join_send(j, epoch, &m);
+}

@@ -1,0 +1,229 @@
+// From a plan to a device that is ready for it: the model's file, or the parts of it that are fetched, and a instance over them.
+//
+// The two overlap. As soon as the files' headers are there the instance is opened; it waits for the weights where it needs them
+// (fetch/lazy_load.h) and packs the first ones while the last are still on their way. A device of several windows is ready when
+// the instance is open, which has its first window then; the fetch goes on, and if it fails, so does what was ready. A device of
+// one is ready when the fetch has ended well, too, with all of it safe on the disk.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cluster/join_impl.h"
+
+static void fail(kin_join *j, const char *stage, const char *reason) {
+    kin_join_act(j,
+                 &(kin_member_event){.kind = KIN_MEMBER_PREPARE_FAILED, .ticket = j->ticket, .stage = stage, .reason = reason});
+}
+
+static void set_path(kin_join *j, const char *path) {
+    pthread_mutex_lock(&j->mutex);
+    snprintf(j->model_path, sizeof j->model_path, "%s", path);
+    pthread_mutex_unlock(&j->mutex);
+}
+
+// To the computing thread, which opens the instance.
+static void queue_plan(kin_join *j) {
+    size_t n = kin_proto_size_plan(j->plan);
+    kin_message_buffer *buffer = kin_message_pool_take(j->pool, n);
+    if (!buffer) { // all buffers are steps of an epoch that ends just now
+        fail(j, "loading", "too much is on its way");
+        return;
+    }
+    buffer->frame = (kin_frame){.type = KIN_FRAME_PLAN, .epoch = j->ticket, .length = (uint32_t)n};
+    kin_proto_encode_plan(buffer->payload, n, j->plan);
+    kin_message_queue_put(j->in, buffer);
+}
+
+static void look_prepared(kin_join *j) {
+    if (!j->is_seated || !(j->is_fetched || j->begins_early)) return;
+    kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_PREPARED, .ticket = j->ticket});
+}
+
+void kin_join_take_seat(kin_join *j, uint32_t ticket, const kin_proto_ready *ready) {
+    if (ticket != j->ticket) return; // nobody wants it any more
+    j->ready = *ready;
+    j->is_seated = true;
+    look_prepared(j);
+}
+
+// ---- the fetch
+
+static void fetch_opened(void *user, kin_chunk_store *stock) {
+    kin_join *j = user;
+    kin_chunk_store_let_go(j->stock);
+    j->stock = kin_chunk_store_hold(stock);
+    kin_chunk_server_set_stock(j->share, stock);
+}
+
+static void fetch_progress(void *user, const kin_fetch_progress *p) {
+    kin_join *j = user;
+    j->progress = p->sent;
+    if (j->o.progress) j->o.progress(j->o.user, "fetching weights", p->sent.done, p->sent.total, p->sent.rate);
+    kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_PROGRESS, .ticket = j->ticket});
+}
+
+static void fetch_have(void *user, const kin_proto_have *have) {
+    kin_join *j = user;
+    size_t n = kin_proto_size_have(have);
+    uint8_t *payload = malloc(n);
+    if (!payload || !j->control) {
+        free(payload);
+        return;
+    }
+    kin_proto_encode_have(payload, n, have);
+    kin_link_part part = {payload, n};
+    kin_link_send(j->control, KIN_FRAME_HAVE, 0, 1, &part); // when it does not fit now, the next one tells more
+    free(payload);
+}
+
+void kin_join_send_have(kin_join *j) {
+    if (!j->stock) return;
+    kin_store *store = kin_chunk_store_store(j->stock);
+    const kin_manifest *m = kin_store_manifest(store);
+    uint8_t *bitmap = calloc(((size_t)m->n_chunks + 7) / 8, 1);
+    if (!bitmap) return;
+    kin_store_bitmap(store, bitmap);
+    kin_proto_have have = {.id = j->o.id, .n_chunks = m->n_chunks, .bitmap = bitmap};
+    memcpy(have.model.bytes, m->hash, sizeof have.model.bytes);
+    fetch_have(j, &have);
+    free(bitmap);
+}
+
+void kin_join_take_have(kin_join *j, const kin_proto_have *have) {
+    kin_proto_have reached = *have;
+    if (!j->fetch) return;
+    if (have->endpoint.n_addresses == 0) {
+        kin_fetch_gone(j->fetch, &have->id);
+        return;
+    }
+    kin_join_fill_endpoint(j, &reached.endpoint);
+    kin_fetch_have(j->fetch, &reached);
+}
+
+static void fetch_headers(void *user) {
+    kin_join *j = user;
+    kin_store *store = kin_chunk_store_store(j->stock);
+    kin_lazy_load_begin(j->lazy_load, j->ticket, store);
+    set_path(j, kin_store_path(store, 0));
+    queue_plan(j);
+}
+
+static void fetch_kept(void *user) {
+    kin_join *j = user;
+    kin_lazy_load_arrived(j->lazy_load);
+}
+
+static void fetch_done(void *user) {
+    kin_join *j = user;
+    j->is_fetched = true;
+    atomic_store(&j->is_fetching, false);
+    kin_lazy_load_is_whole(j->lazy_load);
+    look_prepared(j);
+}
+
+static void fetch_failed(void *user, const char *reason) {
+    kin_join *j = user;
+    kin_fetch_cancel(j->fetch);
+    j->fetch = NULL;
+    kin_lazy_load_end(j->lazy_load, reason);
+    fail(j, "fetching weights", reason);
+}
+
+static void fetch(kin_join *j, const kin_windows *windows) {
+    static const kin_fetch_callbacks callbacks = {.opened = fetch_opened,
+                                                  .progress = fetch_progress,
+                                                  .have_changed = fetch_have,
+                                                  .headers_here = fetch_headers,
+                                                  .kept = fetch_kept,
+                                                  .done = fetch_done,
+                                                  .failed = fetch_failed};
+    kin_err err;
+    bool same_head = kin_proto_id_equal(&j->fetching_from, &j->head_id) && strcmp(j->fetching_address, j->head_address) == 0 &&
+                     j->fetching_port == j->head_port;
+    if (j->fetch && same_head && memcmp(&j->fetching, &j->plan->model, sizeof j->fetching) == 0) {
+        kin_fetch_set_windows(j->fetch, windows);
+        return;
+    }
+    kin_fetch_cancel(j->fetch);
+    j->fetching_from = j->head_id;
+    j->fetching_port = j->head_port;
+    memcpy(j->fetching_address, j->head_address, sizeof j->fetching_address);
+    kin_fetch_options o = kin_fetch_options_default(kin_endpoint_tls(j->endpoint));
+    o.id = j->o.id;
+    o.name = j->o.name;
+    o.version = j->o.version;
+    o.cache_dir = j->o.cache_dir;
+    o.cache_cap = j->o.cache_cap;
+    o.model = j->fetching = j->plan->model;
+    o.n_files = j->plan->n_files;
+    o.file_sizes = j->plan->file_size;
+    o.head_address = j->head_address;
+    o.head_port = j->head_port;
+    o.head_id = j->head_id;
+    o.windows = windows;
+    o.stock = j->stock; // it may be held still
+    if (kin_fetch_start(&j->fetch, kin_endpoint_loop(j->endpoint), &o, &callbacks, j, &err) == 0) return;
+    j->fetch = NULL;
+    fail(j, "fetching weights", err.text);
+}
+
+void kin_join_prepare(kin_join *j, uint32_t ticket) {
+    kin_err err;
+    kin_lazy_load_end(j->lazy_load, "another plan has come");
+    j->ticket = ticket;
+    j->is_fetched = j->is_seated = false;
+    atomic_store(&j->is_fetching, false);
+    j->begins_early = j->plan->n_windows > 1;
+    if (kin_engine_instance_windows(j->plan, KIN_PROTO_MAX_LAYERS, &j->windows, &err) != 0) {
+        fail(j, "reading the plan", err.text);
+    } else if (j->o.model_path && memcmp(&j->o.model_hash, &j->plan->model, sizeof j->plan->model) == 0) {
+        kin_fetch_cancel(j->fetch); // of another plan
+        j->fetch = NULL;
+        j->is_fetched = true;
+        set_path(j, j->o.model_path);
+        queue_plan(j);
+    } else {
+        atomic_store(&j->is_fetching, true);
+        fetch(j, &j->windows.windows);
+    }
+}
+
+// The computing thread forgets what an earlier epoch left.
+void kin_join_reuse(kin_join *j, uint32_t epoch) {
+    kin_message_buffer *buffer = kin_message_pool_take(j->pool, 0);
+    if (!buffer) { // all of them are steps of an epoch that ends just now
+        kin_join_act(
+            j, &(kin_member_event){
+                   .kind = KIN_MEMBER_COMPUTE_FAILED, .epoch = epoch, .stage = "clearing", .reason = "too much is on its way"});
+        return;
+    }
+    buffer->frame = (kin_frame){.type = KIN_FRAME_END};
+    kin_message_queue_put(j->in, buffer);
+}
+
+static bool goes_by_head(const kin_join *j, const kin_proto_endpoint *neighbour, const kin_proto_id *id) {
+    return neighbour->n_addresses == 0 && !kin_proto_id_equal(id, &j->head_id);
+}
+
+// All of a plan that decides what has to be prepared: not the neighbours, nor what is recorded.
+void kin_join_take_plan(kin_join *j, uint32_t epoch, const kin_proto_plan *plan) {
+    kin_proto_plan work = *plan;
+    memset(&work.next_id, 0, sizeof work.next_id);
+    memset(&work.previous_id, 0, sizeof work.previous_id);
+    work.next = work.previous = (kin_proto_endpoint){0};
+    work.flags &= ~(uint32_t)KIN_PROTO_PLAN_TIMELINE;
+    size_t n = kin_proto_encode_plan(j->work, kin_frame_cap(KIN_FRAME_PLAN), &work);
+    *j->arriving = *plan;
+    uint32_t epoch_before = kin_member_epoch(j->member);
+    kin_proto_plan *before = j->plan;
+    j->plan = j->arriving;
+    j->arriving = before;
+    kin_member_event event = {.kind = KIN_MEMBER_PLAN, .epoch = epoch, .work = j->work, .n_work = n};
+    event.next_by_head = goes_by_head(j, &plan->next, &plan->next_id);
+    event.previous_by_head = goes_by_head(j, &plan->previous, &plan->previous_id);
+    kin_join_act(j, &event);
+    if (kin_member_epoch(j->member) == epoch_before) { // of an epoch that is over, or a second one of the same
+        j->arriving = j->plan;
+        j->plan = before;
+    }
+}

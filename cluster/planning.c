@@ -1,0 +1,177 @@
+#include "cluster/planning.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+// A copy of a question.
+typedef struct inquiry {
+    uint32_t number;
+    int n;
+    kin_candidate candidates[KIN_ROUNDS_MAX_MEMBERS];
+    char names[KIN_ROUNDS_MAX_MEMBERS][KIN_PROTO_MAX_STR + 1];
+    kin_proto_id ids[KIN_ROUNDS_MAX_MEMBERS];
+    bool has_facts;
+    kin_facts facts;
+} inquiry;
+
+typedef struct measurement {
+    uint32_t round;
+    kin_cluster_measured measured;
+    kin_facts facts;
+} measurement;
+
+struct kin_planning {
+    kin_planning_options o;
+    pthread_t thread;
+    bool is_started;
+
+    pthread_mutex_t mutex; // over the following
+    pthread_cond_t changed;
+    bool is_closing, asks, has_question, has_measurement, has_answer, has_round;
+    uint32_t round;
+    inquiry question;        // that waits
+    measurement measurement; // that waits
+    kin_planning_answer answer;
+
+    // The planning thread's.
+    inquiry question_now;
+    measurement measurement_now;
+    kin_planning_answer answer_now;
+};
+
+// ---- the planning thread
+
+static void plan(kin_planning *p) {
+    inquiry *q = &p->question_now;
+    kin_planning_answer *a = &p->answer_now;
+    for (int i = 0; i < q->n; i++) q->candidates[i].name = q->names[i];
+    kin_cluster_question question = {
+        .n = q->n, .candidates = q->candidates, .ids = q->ids, .facts = q->has_facts ? &q->facts : NULL};
+    *a = (kin_planning_answer){.question = q->number, .n_asked = q->n};
+    for (int i = 0; i < q->n; i++) a->ids[i] = q->ids[i];
+    a->has_plan = p->o.plan(p->o.user, &question, &a->plan, &a->why) == 0;
+    pthread_mutex_lock(&p->mutex);
+    p->answer = *a;
+    p->has_answer = true;
+    pthread_mutex_unlock(&p->mutex);
+    p->o.done(p->o.done_user);
+}
+
+static void learn(kin_planning *p) {
+    measurement *m = &p->measurement_now;
+    if (m->measured.facts) m->measured.facts = &m->facts;
+    bool asks = p->o.measured(p->o.user, &m->measured);
+    pthread_mutex_lock(&p->mutex);
+    p->round = m->round;
+    p->asks = asks || (p->has_round && p->asks);
+    p->has_round = true;
+    pthread_mutex_unlock(&p->mutex);
+    p->o.done(p->o.done_user);
+}
+
+// What was measured first: the question's answer may be a better one then.
+static void *work(void *arg) {
+    kin_planning *p = arg;
+    pthread_mutex_lock(&p->mutex);
+    while (!p->is_closing) {
+        bool learns = p->has_measurement, plans = !learns && p->has_question;
+        if (learns) p->measurement_now = p->measurement;
+        if (plans) p->question_now = p->question;
+        if (learns) p->has_measurement = false;
+        if (plans) p->has_question = false;
+        if (!learns && !plans) {
+            pthread_cond_wait(&p->changed, &p->mutex);
+            continue;
+        }
+        pthread_mutex_unlock(&p->mutex);
+        if (learns) learn(p);
+        if (plans) plan(p);
+        pthread_mutex_lock(&p->mutex);
+    }
+    pthread_mutex_unlock(&p->mutex);
+    return NULL;
+}
+
+// ---- opening and closing
+
+int kin_planning_open(kin_planning **out, const kin_planning_options *o, kin_err *err) {
+    kin_planning *p = *out = calloc(1, sizeof *p);
+    if (!p) return kin_err_set(err, "out of memory");
+    p->o = *o;
+    pthread_mutex_init(&p->mutex, NULL);
+    pthread_cond_init(&p->changed, NULL);
+    p->is_started = pthread_create(&p->thread, NULL, work, p) == 0;
+    if (p->is_started) return 0;
+    kin_planning_close(p);
+    *out = NULL;
+    return kin_err_set(err, "no thread for planning");
+}
+
+void kin_planning_stop(kin_planning *p) {
+    if (!p) return;
+    pthread_mutex_lock(&p->mutex);
+    p->is_closing = true;
+    pthread_cond_signal(&p->changed);
+    pthread_mutex_unlock(&p->mutex);
+    if (p->is_started) pthread_join(p->thread, NULL);
+    p->is_started = false;
+}
+
+void kin_planning_close(kin_planning *p) {
+    if (!p) return;
+    kin_planning_stop(p);
+    pthread_cond_destroy(&p->changed);
+    pthread_mutex_destroy(&p->mutex);
+    free(p);
+}
+
+// ---- the loop's thread
+
+void kin_planning_ask(kin_planning *p, uint32_t number, const kin_cluster_question *about) {
+    kin_assert(about->n <= KIN_ROUNDS_MAX_MEMBERS);
+    pthread_mutex_lock(&p->mutex);
+    inquiry *q = &p->question;
+    q->number = number;
+    q->n = about->n;
+    for (int i = 0; i < q->n; i++) {
+        q->candidates[i] = about->candidates[i];
+        snprintf(q->names[i], sizeof q->names[i], "%s", about->candidates[i].name);
+        q->ids[i] = about->ids[i];
+    }
+    q->has_facts = about->facts != NULL;
+    if (q->has_facts) q->facts = *about->facts;
+    p->has_question = true;
+    pthread_cond_signal(&p->changed);
+    pthread_mutex_unlock(&p->mutex);
+}
+
+void kin_planning_tell(kin_planning *p, uint32_t round, const kin_cluster_measured *measured) {
+    pthread_mutex_lock(&p->mutex);
+    measurement *m = &p->measurement;
+    m->round = round;
+    m->measured = *measured;
+    if (measured->facts) m->facts = *measured->facts;
+    p->has_measurement = true;
+    pthread_cond_signal(&p->changed);
+    pthread_mutex_unlock(&p->mutex);
+}
+
+bool kin_planning_take_answer(kin_planning *p, kin_planning_answer *out) {
+    pthread_mutex_lock(&p->mutex);
+    bool has = p->has_answer;
+    if (has) *out = p->answer;
+    p->has_answer = false;
+    pthread_mutex_unlock(&p->mutex);
+    return has;
+}
+
+bool kin_planning_take_round(kin_planning *p, uint32_t *round, bool *asks) {
+    pthread_mutex_lock(&p->mutex);
+    bool has = p->has_round;
+    *round = p->round;
+    *asks = p->asks;
+    p->has_round = false;
+    pthread_mutex_unlock(&p->mutex);
+    return has;
+}

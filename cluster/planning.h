@@ -1,0 +1,45 @@
+// Planning in a thread of its own: a planner may take seconds, and the network's thread must answer heartbeats meanwhile.
+//
+//   loop's thread: ask, tell ─► the latest of each waits ─► planning thread: plan, measured ─► `done` ─► loop's thread: take
+//
+// A question, or what was measured, takes the place of an older one that still waits. Answers carry the number that came with the
+// question, so that one for a question that is over can be told from others.
+//
+// Owner: the cluster. Thread: the loop's; `plan`, `measured` and `done` are called in the planning thread.
+#pragma once
+
+#include "cluster/cluster.h"
+
+typedef struct kin_planning kin_planning;
+
+typedef struct kin_planning_options {
+    int (*plan)(void *user, const kin_cluster_question *question, kin_ring_plan *out, kin_err *err);
+    bool (*measured)(void *user, const kin_cluster_measured *measured);
+    void *user;               // of both
+    void (*done)(void *user); // there is something to take
+    void *done_user;
+} kin_planning_options;
+
+int kin_planning_open(kin_planning **out, const kin_planning_options *options, kin_err *err);
+// Ends its thread, and waits for the planner; any thread. What is asked from then on is not answered. NULL is allowed.
+void kin_planning_stop(kin_planning *planning);
+// Stops, and frees it, when the loop has ended. NULL is allowed.
+void kin_planning_close(kin_planning *planning);
+
+// Both copy what they are given.
+void kin_planning_ask(kin_planning *planning, uint32_t question, const kin_cluster_question *about);
+void kin_planning_tell(kin_planning *planning, uint32_t round, const kin_cluster_measured *measured);
+
+typedef struct kin_planning_answer {
+    uint32_t question;
+    int n_asked; // candidates of the question
+    kin_proto_id ids[KIN_ROUNDS_MAX_MEMBERS];
+    bool has_plan;
+    kin_ring_plan plan; // of the candidates
+    kin_err why;        // there is none
+} kin_planning_answer;
+
+// The latest answer, once. False: there is none.
+bool kin_planning_take_answer(kin_planning *planning, kin_planning_answer *out);
+// The latest round whose measurements the planner has taken, once, and whether it wants to be asked again. False: there is none.
+bool kin_planning_take_round(kin_planning *planning, uint32_t *round, bool *asks);

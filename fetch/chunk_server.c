@@ -1,0 +1,375 @@
+#include "fetch/chunk_server.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "fetch/manifest_transfer.h"
+#include "pure/proto/message.h"
+
+enum { REQUESTS_MAX = 64, DATA_HEAD = 8, LACK_BYTES = 4, QUEUE_BYTES = 2 << 20 };
+
+typedef enum request_kind {
+    WANTS_HASHES, // [at, ...) of the chunks are still to be sent
+    WANTS_BYTES,  // [at, end) of the chunk
+    GETS_LACK,
+} request_kind;
+
+typedef struct request {
+    request_kind kind;
+    uint32_t i_chunk, at, end;
+} request;
+
+// A link, and what it waits for.
+typedef struct client {
+    kin_chunk_server *share;
+    kin_link *link; // NULL: gone, but the thread pool has the piece
+    request requests[REQUESTS_MAX];
+    int first, n;
+
+    uv_work_t work;
+    bool is_reading; // the thread pool has what follows
+    kin_chunk_store *stock;
+    uint32_t i_chunk, offset;
+    uint32_t n_bytes; // of the piece; after reading, 0: nothing to be sent
+    uint8_t *bytes;   // [KIN_FRAME_DATA_BYTES]
+    int rc;
+    kin_err err;
+} client;
+
+struct kin_chunk_server {
+    uv_loop_t *loop;
+    kin_chunk_server_options o;
+    kin_chunk_store *stock; // NULL: none
+    client **clients;       // [n_links], NULL: a free place
+    int turn;               // whose turn it is to read
+    int n_reading;
+    bool is_closed;
+    kin_chunk_server_stats stats;
+};
+
+kin_chunk_server_options kin_chunk_server_options_default(void) {
+    return (kin_chunk_server_options){.n_links = 32, .n_requests = 16, .n_reads = 2};
+}
+
+// ---- clients
+
+static void free_client(client *c) {
+    free(c->bytes);
+    free(c);
+}
+
+static void free_share(kin_chunk_server *s) {
+    free(s->clients);
+    free(s);
+}
+
+static void forget(client *c) {
+    kin_chunk_server *s = c->share;
+    for (int i = 0; i < s->o.n_links; i++) {
+        if (s->clients[i] == c) s->clients[i] = NULL;
+    }
+    s->stats.n_links--;
+    c->link = NULL;
+    if (!c->is_reading) free_client(c);
+}
+
+static void end_client(client *c, const char *fmt, ...) KIN_PRINTF(2, 3);
+static void end_client(client *c, const char *fmt, ...) {
+    char reason[sizeof((kin_err *)0)->text];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(reason, sizeof reason, fmt, args);
+    va_end(args);
+    kin_log(KIN_LOG_WARN, "link %s: %s", kin_link_name(c->link), reason);
+    kin_link_close(c->link, reason);
+    forget(c);
+}
+
+static request *front(client *c) {
+    return &c->requests[c->first];
+}
+
+static void pop(client *c) {
+    c->first = (c->first + 1) % REQUESTS_MAX;
+    c->n--;
+}
+
+// ---- answers. Each says whether it got away; if not, `drained` or `closed` follows
+
+static bool send_parts(client *c, kin_frame_type type, int n_parts, const kin_link_part *parts) {
+    kin_link_sent sent = kin_link_send(c->link, type, 0, n_parts, parts);
+    return sent == KIN_LINK_SENT || sent == KIN_LINK_QUEUED;
+}
+
+static bool send_lack(client *c) {
+    uint8_t bytes[LACK_BYTES];
+    kin_proto_lack m = {.i_chunk = front(c)->i_chunk};
+    kin_link_part part = {bytes, kin_proto_encode_lack(bytes, sizeof bytes, &m)};
+    if (!send_parts(c, KIN_FRAME_LACK, 1, &part)) return false;
+    pop(c);
+    return true;
+}
+
+static bool send_piece(client *c) {
+    uint8_t head[DATA_HEAD];
+    request *r = front(c);
+    kin_proto_data m = {.i_chunk = r->i_chunk, .offset = r->at, .n_bytes = c->n_bytes};
+    kin_link_part parts[] = {{head, kin_proto_encode_data_head(head, sizeof head, &m)}, {c->bytes, c->n_bytes}};
+    if (!send_parts(c, KIN_FRAME_DATA, 2, parts)) return false;
+    c->share->stats.bytes += c->n_bytes;
+    r->at += c->n_bytes;
+    c->n_bytes = 0;
+    if (r->at < r->end) return true;
+    c->share->stats.n_chunks++;
+    pop(c);
+    return true;
+}
+
+static bool send_hashes(client *c) {
+    const kin_manifest *m = kin_store_manifest(kin_chunk_store_store(c->share->stock));
+    request *r = front(c);
+    kin_proto_hashes message;
+    kin_manifest_transfer_give(&message, m, r->at);
+    size_t n = kin_proto_size_hashes(&message);
+    uint8_t *bytes = malloc(n);
+    if (!bytes) { // as if it had nothing; whoever asks will ask again
+        *r = (request){.kind = GETS_LACK, .i_chunk = KIN_PROTO_NO_CHUNK};
+        return true;
+    }
+    kin_proto_encode_hashes(bytes, n, &message);
+    bool is_sent = send_parts(c, KIN_FRAME_HASHES, 1, &(kin_link_part){bytes, n});
+    free(bytes);
+    if (!is_sent) return false;
+    r->at += message.n_hashes;
+    if (r->at == m->n_chunks) pop(c);
+    return true;
+}
+
+static bool has_chunk(const kin_chunk_server *s, uint32_t i_chunk) {
+    return s->stock && kin_store_has(kin_chunk_store_store(s->stock), i_chunk);
+}
+
+// Sends what can be sent without the disk. Returns true if the disk is what it waits for.
+static bool advance(client *c) {
+    while (c->link && !c->is_reading && c->n > 0) {
+        request *r = front(c);
+        if (r->kind == GETS_LACK) {
+            if (!send_lack(c)) return false;
+        } else if (r->kind == WANTS_HASHES) {
+            if (!send_hashes(c)) return false;
+        } else if (c->n_bytes > 0) {
+            if (!send_piece(c)) return false;
+        } else if (has_chunk(c->share, r->i_chunk)) {
+            return true;
+        } else {
+            r->kind = GETS_LACK;
+        }
+    }
+    return false;
+}
+
+// ---- reading
+
+static void read_next(kin_chunk_server *s);
+
+static void read_piece(uv_work_t *work) {
+    client *c = work->data;
+    c->rc = kin_store_read(kin_chunk_store_store(c->stock), c->i_chunk, c->offset, c->bytes, c->n_bytes, &c->err);
+}
+
+static void on_piece(uv_work_t *work, int status) {
+    (void)status; // nothing here cancels work
+    client *c = work->data;
+    kin_chunk_server *s = c->share;
+    kin_chunk_store_let_go(c->stock);
+    c->stock = NULL;
+    c->is_reading = false;
+    s->n_reading--;
+    if (s->is_closed) {
+        free_client(c);
+        if (s->n_reading == 0) free_share(s);
+        return;
+    }
+    if (!c->link) {
+        free_client(c);
+    } else {
+        if (c->rc != 0) kin_log(KIN_LOG_WARN, "a part of the model cannot be shared: %s", c->err.text);
+        if (c->rc != 0) front(c)->kind = GETS_LACK;
+        if (front(c)->kind != WANTS_BYTES) c->n_bytes = 0;
+        advance(c);
+    }
+    read_next(s);
+}
+
+static void begin_reading(client *c) {
+    const request *r = front(c);
+    uint32_t n = r->end - r->at;
+    c->stock = kin_chunk_store_hold(c->share->stock);
+    c->i_chunk = r->i_chunk;
+    c->offset = r->at;
+    c->n_bytes = n < KIN_FRAME_DATA_BYTES ? n : KIN_FRAME_DATA_BYTES;
+    c->is_reading = true;
+    c->share->n_reading++;
+    uv_queue_work(c->share->loop, &c->work, read_piece, on_piece);
+}
+
+// A piece for each in turn.
+static void read_next(kin_chunk_server *s) {
+    for (int i = 0; i < s->o.n_links && s->n_reading < s->o.n_reads; i++) {
+        client *c = s->clients[s->turn];
+        s->turn = (s->turn + 1) % s->o.n_links;
+        if (c && advance(c)) begin_reading(c);
+    }
+}
+
+// ---- what comes
+
+// NULL: there are too many, and the link is closed.
+static request *new_request(client *c) {
+    if (c->n == c->share->o.n_requests) {
+        end_client(c, "more than %d requests at a time", c->share->o.n_requests);
+        return NULL;
+    }
+    return &c->requests[(c->first + c->n++) % REQUESTS_MAX];
+}
+
+static bool is_ours(const kin_chunk_server *s, const kin_proto_hash *model) {
+    return s->stock && memcmp(kin_store_manifest(kin_chunk_store_store(s->stock))->hash, model->bytes, sizeof model->bytes) == 0;
+}
+
+static void take_hashes_wanted(client *c, const kin_proto_hashes_wanted *m) {
+    request *r = new_request(c);
+    if (!r) return;
+    *r = (request){.kind = WANTS_HASHES, .i_chunk = KIN_PROTO_NO_CHUNK};
+    if (!is_ours(c->share, &m->model)) r->kind = GETS_LACK;
+    read_next(c->share);
+}
+
+static void take_get(client *c, const kin_proto_get *m) {
+    kin_chunk_server *s = c->share;
+    uint32_t i = m->i_chunk;
+    if (s->stock && !is_ours(s, &m->model)) {
+        end_client(c, "a part of another model was asked for");
+        return;
+    }
+    const kin_manifest *manifest = s->stock ? kin_store_manifest(kin_chunk_store_store(s->stock)) : NULL;
+    if (manifest && i >= manifest->n_chunks) {
+        end_client(c, "chunk %" PRIu32 " was asked for; the model has %" PRIu32, i, manifest->n_chunks);
+        return;
+    }
+    uint32_t n = manifest ? kin_manifest_chunk(manifest, i).bytes : 0;
+    if (manifest && (m->offset > n || m->length > n - m->offset)) {
+        end_client(c, "%" PRIu32 " bytes at %" PRIu32 " of chunk %" PRIu32 " were asked for; it has %" PRIu32, m->length,
+                   m->offset, i, n);
+        return;
+    }
+    request *r = new_request(c);
+    if (!r) return;
+    *r = (request){WANTS_BYTES, i, m->offset, m->offset + m->length};
+    if (!manifest) *r = (request){.kind = GETS_LACK, .i_chunk = KIN_PROTO_NO_CHUNK};
+    read_next(s);
+}
+
+static void on_frame(void *user, kin_link *link, const kin_frame *frame, const uint8_t *payload) {
+    client *c = user;
+    kin_err err;
+    kin_proto_hashes_wanted wanted;
+    kin_proto_get get;
+    (void)link;
+    if (frame->type == KIN_FRAME_GET) {
+        if (kin_proto_decode_get(payload, frame->length, &get, &err) == 0)
+            take_get(c, &get);
+        else
+            end_client(c, "%s", err.text);
+    } else if (frame->type == KIN_FRAME_HASHES_WANTED) {
+        if (kin_proto_decode_hashes_wanted(payload, frame->length, &wanted, &err) == 0)
+            take_hashes_wanted(c, &wanted);
+        else
+            end_client(c, "%s", err.text);
+    } else {
+        end_client(c, "%s was sent where only requests for parts of the model belong", kin_frame_name(frame->type));
+    }
+}
+
+static void on_drained(void *user, kin_link *link) {
+    (void)link;
+    read_next(((client *)user)->share);
+}
+
+static void on_closed(void *user, kin_link *link, const char *reason) {
+    (void)link, (void)reason; // which the link has logged
+    client *c = user;
+    kin_chunk_server *s = c->share;
+    forget(c);
+    read_next(s);
+}
+
+// ---- open, close, owners
+
+int kin_chunk_server_open(kin_chunk_server **out, uv_loop_t *loop, const kin_chunk_server_options *options, kin_err *err) {
+    kin_chunk_server *s = *out = calloc(1, sizeof *s);
+    if (!s) return kin_err_set(err, "out of memory");
+    s->loop = loop;
+    s->o = options ? *options : kin_chunk_server_options_default();
+    kin_assert(s->o.n_links > 0 && s->o.n_reads > 0 && s->o.n_requests > 0 && s->o.n_requests <= REQUESTS_MAX);
+    s->clients = calloc((size_t)s->o.n_links, sizeof *s->clients);
+    if (s->clients) return 0;
+    free(s);
+    *out = NULL;
+    return kin_err_set(err, "out of memory");
+}
+
+void kin_chunk_server_close(kin_chunk_server *s) {
+    if (!s) return;
+    for (int i = 0; i < s->o.n_links; i++) {
+        client *c = s->clients[i];
+        if (!c) continue;
+        kin_link_close(c->link, "it shares no parts of models any more");
+        forget(c);
+    }
+    kin_chunk_server_set_stock(s, NULL);
+    s->is_closed = true;
+    if (s->n_reading == 0) free_share(s);
+}
+
+void kin_chunk_server_set_stock(kin_chunk_server *s, kin_chunk_store *stock) {
+    if (stock == s->stock) return;
+    if (stock) kin_chunk_store_hold(stock);
+    kin_chunk_store_let_go(s->stock);
+    s->stock = stock;
+    for (int i = 0; i < s->o.n_links; i++) { // what was asked for was of the former one
+        client *c = s->clients[i];
+        for (int k = 0; c && k < c->n; k++) c->requests[(c->first + k) % REQUESTS_MAX].kind = GETS_LACK;
+        if (c && !c->is_reading) c->n_bytes = 0;
+    }
+    read_next(s);
+}
+
+void kin_chunk_server_accept(kin_chunk_server *s, kin_link *link) {
+    static const kin_link_callbacks callbacks = {.frame = on_frame, .drained = on_drained, .closed = on_closed};
+    int i = 0;
+    while (i < s->o.n_links && s->clients[i]) i++;
+    client *c = i < s->o.n_links ? calloc(1, sizeof *c) : NULL;
+    if (c) c->bytes = malloc(KIN_FRAME_DATA_BYTES);
+    if (!c || !c->bytes) {
+        free(c);
+        kin_link_close(link, "busy: parts of the model are given to as many as can be served at a time");
+        return;
+    }
+    c->share = s;
+    c->link = link;
+    c->work.data = c;
+    s->clients[i] = c;
+    s->stats.n_links++;
+    kin_link_accept(link, &callbacks, c);
+    kin_link_set_frame_max(link, KIN_LINK_FRAME_MAX_FIRST);
+    kin_link_set_queue_max(link, QUEUE_BYTES);
+}
+
+kin_chunk_server_stats kin_chunk_server_stats_now(const kin_chunk_server *s) {
+    return s->stats;
+}

@@ -1,0 +1,24 @@
+// A chunk store: a store of model parts (model/store.h), counted by reference. The fetch fills it (fetch/fetch.h), the chunk
+// server reads it (fetch/chunk_server.h), and a model runs from it. The last release closes the store in libuv's thread pool,
+// because closing may wait for the disk.
+//
+// Every owner of a pointer holds it once and lets go of it once.
+//
+// Thread: the loop's, for every function. The loop must run until it has nothing to do before it is closed.
+#pragma once
+
+#include <uv.h>
+
+#include "base/err.h"
+#include "model/store.h"
+
+typedef struct kin_chunk_store kin_chunk_store;
+
+// Takes over the store, held once. On failure the store stays the caller's.
+int kin_chunk_store_new(kin_chunk_store **out, uv_loop_t *loop, kin_store *store, kin_err *err);
+
+kin_chunk_store *kin_chunk_store_hold(kin_chunk_store *stock); // returns it
+void kin_chunk_store_let_go(kin_chunk_store *stock);           // NULL is allowed
+
+// Valid while it is held.
+kin_store *kin_chunk_store_store(const kin_chunk_store *stock);

@@ -1,0 +1,118 @@
+#include "fetch/chunk_writer.h"
+
+#include <stdlib.h>
+
+enum { AT_ONCE = 2 }; // of the pool's threads, which others need, too
+
+typedef struct buffer {
+    struct buffer *next;
+    uv_work_t work;
+    kin_chunk_writer *writer;
+    int sender;
+    uint32_t i_chunk, n;
+    uint8_t *bytes; // [n]
+    kin_store_result result;
+    kin_err err;
+} buffer;
+
+struct kin_chunk_writer {
+    uv_loop_t *loop;
+    kin_chunk_store *stock;
+    kin_chunk_writer_kept kept;
+    void *user;
+    buffer *first; // in the order in which they came; n_working of them, anywhere, are with the pool
+    int n_working;
+    bool is_closed;
+};
+
+int kin_chunk_writer_open(kin_chunk_writer **out, uv_loop_t *loop, kin_chunk_store *stock, kin_chunk_writer_kept kept, void *user,
+                          kin_err *err) {
+    kin_chunk_writer *k = *out = calloc(1, sizeof *k);
+    if (!k) return kin_err_set(err, "out of memory");
+    *k = (kin_chunk_writer){.loop = loop, .stock = kin_chunk_store_hold(stock), .kept = kept, .user = user};
+    return 0;
+}
+
+static void remove_parcel(kin_chunk_writer *k, buffer *p) {
+    buffer **at = &k->first;
+    while (*at != p) at = &(*at)->next;
+    *at = p->next;
+    free(p->bytes);
+    free(p);
+}
+
+static bool is_with_pool(const buffer *p) {
+    return p->work.data;
+}
+
+static void free_keeper(kin_chunk_writer *k) {
+    kin_chunk_store_let_go(k->stock);
+    free(k);
+}
+
+void kin_chunk_writer_close(kin_chunk_writer *k) {
+    if (!k) return;
+    k->is_closed = true;
+    for (buffer *p = k->first, *next; p; p = next) {
+        next = p->next;
+        if (!is_with_pool(p)) remove_parcel(k, p);
+    }
+    if (k->n_working == 0) free_keeper(k);
+}
+
+static void begin_next(kin_chunk_writer *k);
+
+static void put(uv_work_t *work) {
+    buffer *p = work->data;
+    p->result = kin_store_put(kin_chunk_store_store(p->writer->stock), p->i_chunk, p->bytes, p->n, &p->err);
+}
+
+static void on_put(uv_work_t *work, int status) {
+    (void)status; // nothing here cancels work
+    buffer *p = work->data;
+    kin_chunk_writer *k = p->writer;
+    int sender = p->sender;
+    uint32_t i_chunk = p->i_chunk;
+    kin_store_result result = p->result;
+    kin_err err = p->err;
+    remove_parcel(k, p);
+    if (--k->n_working == 0 && k->is_closed)
+        free_keeper(k);
+    else if (!k->is_closed) {
+        begin_next(k);
+        k->kept(k->user, sender, i_chunk, result, result == KIN_STORE_OK ? "" : err.text);
+    }
+}
+
+static void begin_next(kin_chunk_writer *k) {
+    for (buffer *p = k->first; p && k->n_working < AT_ONCE; p = p->next) {
+        if (is_with_pool(p)) continue;
+        p->work.data = p;
+        k->n_working++;
+        uv_queue_work(k->loop, &p->work, put, on_put);
+    }
+}
+
+int kin_chunk_writer_put(kin_chunk_writer *k, int sender, uint32_t i_chunk, uint8_t *bytes, uint32_t n, kin_err *err) {
+    buffer *p = calloc(1, sizeof *p), **at = &k->first;
+    if (!p) {
+        free(bytes);
+        return kin_err_set(err, "out of memory");
+    }
+    p->writer = k;
+    p->sender = sender;
+    p->i_chunk = i_chunk;
+    p->n = n;
+    p->bytes = bytes;
+    while (*at) at = &(*at)->next;
+    *at = p;
+    begin_next(k);
+    return 0;
+}
+
+bool kin_chunk_writer_has_from(const kin_chunk_writer *k, int sender) {
+    for (const buffer *p = k->first; p; p = p->next) {
+        if (p->sender == sender) return true;
+    }
+    return false;
+}

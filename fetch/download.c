@@ -1,0 +1,208 @@
+#include "fetch/download.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+// A chunk on its way.
+typedef struct buffer {
+    uint32_t i_chunk, n, n_here;
+    uint8_t *bytes; // [n], NULL until the first of them come
+} buffer;
+
+struct kin_download {
+    kin_link *link;
+    kin_download_callbacks callbacks;
+    void *user;
+    kin_proto_open self;
+    kin_time begun;
+    bool is_accepted;
+    bool wants_hashes;
+    buffer buffers[KIN_DOWNLOAD_REQUESTS];
+    int n_parcels;
+};
+
+// ---- the end
+
+static void free_source(kin_download *s) {
+    for (int i = 0; i < s->n_parcels; i++) free(s->buffers[i].bytes);
+    free(s);
+}
+
+void kin_download_close(kin_download *s, const char *reason) {
+    if (!s) return;
+    kin_link_close(s->link, reason);
+    free_source(s);
+}
+
+static void on_closed(void *user, kin_link *link, const char *reason) {
+    kin_download *s = user;
+    (void)link;
+    kin_download_callbacks callbacks = s->callbacks;
+    void *owner = s->user;
+    free_source(s);
+    callbacks.closed(owner, reason);
+}
+
+// By our own doing, from inside of the link's callbacks.
+static void end(kin_download *s, const char *reason) {
+    kin_log(KIN_LOG_WARN, "link %s: %s", kin_link_name(s->link), reason);
+    kin_link_close(s->link, reason);
+    on_closed(s, s->link, reason);
+}
+
+// ---- what comes
+
+static int take_hello(kin_download *s, const kin_frame *frame, const uint8_t *payload, kin_err *err) {
+    kin_proto_accept accept;
+    kin_proto_refuse refuse;
+    if (frame->type == KIN_FRAME_ACCEPT) {
+        if (kin_proto_decode_accept(payload, frame->length, &accept, err) != 0) return KIN_FAIL;
+        s->is_accepted = true;
+        kin_link_set_frame_max(s->link, KIN_FRAME_CAP_LARGE);
+        s->callbacks.accepted(s->user, &accept);
+        return 0;
+    }
+    if (frame->type != KIN_FRAME_REFUSE) return kin_err_set(err, "%s came before ACCEPT", kin_frame_name(frame->type));
+    if (kin_proto_decode_refuse(payload, frame->length, &refuse, err) != 0) return KIN_FAIL;
+    return kin_err_set(err, "%.500s", refuse.reason);
+}
+
+static int take_hashes(kin_download *s, const kin_frame *frame, const uint8_t *payload, kin_err *err) {
+    kin_proto_hashes m;
+    if (!s->wants_hashes) return kin_err_set(err, "hashes came that nobody asked for");
+    if (kin_proto_decode_hashes(payload, frame->length, &m, err) != 0) return KIN_FAIL;
+    s->callbacks.hashes(s->user, &m);
+    return 0;
+}
+
+static int find_parcel(const kin_download *s, uint32_t i_chunk) {
+    for (int i = 0; i < s->n_parcels; i++) {
+        if (s->buffers[i].i_chunk == i_chunk) return i;
+    }
+    return -1;
+}
+
+static buffer take_parcel(kin_download *s, int i) {
+    buffer p = s->buffers[i];
+    s->buffers[i] = s->buffers[--s->n_parcels];
+    return p;
+}
+
+static int take_data(kin_download *s, const kin_frame *frame, const uint8_t *payload, kin_err *err) {
+    kin_proto_data m;
+    if (kin_proto_decode_data(payload, frame->length, &m, err) != 0) return KIN_FAIL;
+    int i = find_parcel(s, m.i_chunk);
+    buffer *p = i < 0 ? NULL : &s->buffers[i];
+    if (!p || m.offset != p->n_here || m.n_bytes > p->n - p->n_here) {
+        return kin_err_set(err, "bytes of chunk %" PRIu32 " came that nobody asked for", m.i_chunk);
+    }
+    if (!p->bytes) p->bytes = malloc(p->n);
+    if (!p->bytes) return kin_err_set(err, "no memory for a chunk of %" PRIu32 " bytes", p->n);
+    memcpy(p->bytes + p->n_here, m.bytes, m.n_bytes);
+    p->n_here += m.n_bytes;
+    s->callbacks.heard(s->user, m.n_bytes);
+    if (p->n_here < p->n) return 0;
+    buffer whole = take_parcel(s, i);
+    s->callbacks.chunk(s->user, whole.i_chunk, whole.bytes, whole.n);
+    return 0;
+}
+
+static int take_lack(kin_download *s, const kin_frame *frame, const uint8_t *payload, kin_err *err) {
+    kin_proto_lack m;
+    if (kin_proto_decode_lack(payload, frame->length, &m, err) != 0) return KIN_FAIL;
+    int i = find_parcel(s, m.i_chunk);
+    if (i < 0 && m.i_chunk != KIN_PROTO_NO_CHUNK) {
+        return kin_err_set(err, "chunk %" PRIu32 " was not asked for, and it is said to be lacking", m.i_chunk);
+    }
+    if (i >= 0) free(take_parcel(s, i).bytes);
+    s->callbacks.lacks(s->user, m.i_chunk);
+    return 0;
+}
+
+static void on_frame(void *user, kin_link *link, const kin_frame *frame, const uint8_t *payload) {
+    kin_download *s = user;
+    kin_err err;
+    int rc;
+    (void)link;
+    // Each of them calls its callback last, in which the source may be closed.
+    if (!s->is_accepted)
+        rc = take_hello(s, frame, payload, &err);
+    else if (frame->type == KIN_FRAME_DATA)
+        rc = take_data(s, frame, payload, &err);
+    else if (frame->type == KIN_FRAME_HASHES)
+        rc = take_hashes(s, frame, payload, &err);
+    else if (frame->type == KIN_FRAME_LACK)
+        rc = take_lack(s, frame, payload, &err);
+    else
+        rc = kin_err_set(&err, "%s was sent where only parts of the model belong", kin_frame_name(frame->type));
+    if (rc != 0) end(s, err.text);
+}
+
+static void on_opened(void *user, kin_link *link) {
+    kin_download *s = user;
+    uint8_t bytes[KIN_LINK_FRAME_MAX_FIRST];
+    size_t n = kin_proto_encode_open(bytes, sizeof bytes, &s->self);
+    kin_link_send(link, KIN_FRAME_OPEN, 0, 1, &(kin_link_part){bytes, n});
+}
+
+int kin_download_open(kin_download **out, uv_loop_t *loop, const char *address, uint16_t port, const kin_link_options *options,
+                      const kin_proto_open *self, const kin_download_callbacks *callbacks, void *user, kin_err *err) {
+    static const kin_link_callbacks of_link = {.opened = on_opened, .frame = on_frame, .closed = on_closed};
+    kin_link_options o = *options;
+    kin_download *s = *out = calloc(1, sizeof *s);
+    if (!s) return kin_err_set(err, "out of memory");
+    s->callbacks = *callbacks;
+    s->user = user;
+    s->self = *self;
+    s->begun = kin_clock_now();
+    o.frame_max = KIN_LINK_FRAME_MAX_FIRST;
+    if (kin_link_connect(&s->link, loop, address, port, &o, &of_link, s, err) == 0) return 0;
+    free(s);
+    *out = NULL;
+    return KIN_FAIL;
+}
+
+// ---- asking
+
+static bool send_message(kin_download *s, kin_frame_type type, const uint8_t *bytes, size_t n) {
+    kin_link_sent sent = kin_link_send(s->link, type, 0, 1, &(kin_link_part){bytes, n});
+    return sent == KIN_LINK_SENT || sent == KIN_LINK_QUEUED;
+}
+
+bool kin_download_ask_hashes(kin_download *s, const kin_proto_hash *model) {
+    kin_proto_hashes_wanted m = {.model = *model};
+    uint8_t bytes[sizeof m];
+    s->wants_hashes = true;
+    return s->is_accepted &&
+           send_message(s, KIN_FRAME_HASHES_WANTED, bytes, kin_proto_encode_hashes_wanted(bytes, sizeof bytes, &m));
+}
+
+bool kin_download_ask(kin_download *s, const kin_proto_hash *model, uint32_t i_chunk, uint32_t n) {
+    kin_proto_get m = {.model = *model, .i_chunk = i_chunk, .length = n};
+    uint8_t bytes[sizeof m];
+    if (!s->is_accepted || s->n_parcels == KIN_DOWNLOAD_REQUESTS || find_parcel(s, i_chunk) >= 0) return false;
+    s->buffers[s->n_parcels++] = (buffer){.i_chunk = i_chunk, .n = n};
+    return send_message(s, KIN_FRAME_GET, bytes, kin_proto_encode_get(bytes, sizeof bytes, &m));
+}
+
+// ---- inspection
+
+bool kin_download_is_accepted(const kin_download *s) {
+    return s->is_accepted;
+}
+
+bool kin_download_is_late(const kin_download *s) {
+    return !s->is_accepted && kin_clock_now() - s->begun > (kin_time)KIN_DOWNLOAD_ANSWER_MS * 1000000;
+}
+
+int kin_download_n_asked(const kin_download *s) {
+    return s->n_parcels;
+}
+
+uint32_t kin_download_asked(const kin_download *s, int i) {
+    return s->buffers[i].i_chunk;
+}

@@ -1,0 +1,56 @@
+// A download: one FETCH link to a process that has parts of a model, from connecting to its end, and the requests made on it.
+//
+// It checks that what arrives was asked for, and assembles chunks. Their hashes are checked by the owner, which also chooses
+// the peer for each chunk and acts when a link ends (fetch/fetch.h).
+//
+// Life: kin_download_open, `accepted`, then answers; `closed` once if it ends by itself, or the owner's kin_download_close.
+// After either the pointer is dead. kin_download_close may be called inside of all callbacks but `heard`; no callback comes
+// inside of a function here.
+//
+// Owner: who opened it. Thread: the loop's.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <uv.h>
+
+#include "base/err.h"
+#include "net/link.h"
+#include "pure/proto/message.h"
+
+enum { KIN_DOWNLOAD_REQUESTS = 16, KIN_DOWNLOAD_ANSWER_MS = 4000 };
+
+typedef struct kin_download kin_download;
+
+typedef struct kin_download_callbacks {
+    void (*accepted)(void *user, const kin_proto_accept *accept);
+    void (*hashes)(void *user, const kin_proto_hashes *hashes);
+    void (*heard)(void *user, uint32_t n_bytes); // of a chunk that was asked for
+    // All of a chunk; bytes // u8 [n], the receiver's to free.
+    void (*chunk)(void *user, uint32_t i_chunk, uint8_t *bytes, uint32_t n);
+    void (*lacks)(void *user, uint32_t i_chunk); // KIN_PROTO_NO_CHUNK: it has nothing of that model
+    void (*closed)(void *user, const char *reason);
+} kin_download_callbacks;
+
+// `self` is what it says in OPEN.
+int kin_download_open(kin_download **out, uv_loop_t *loop, const char *address, uint16_t port, const kin_link_options *options,
+                      const kin_proto_open *self, const kin_download_callbacks *callbacks, void *user, kin_err *err);
+
+// NULL is allowed. reason: for the other side, or NULL.
+void kin_download_close(kin_download *source, const char *reason);
+
+// False: not accepted, or the link is about to end. At most KIN_DOWNLOAD_REQUESTS chunks at a time; `n` are the bytes of that
+// one.
+bool kin_download_ask_hashes(kin_download *source, const kin_proto_hash *model);
+bool kin_download_ask(kin_download *source, const kin_proto_hash *model, uint32_t i_chunk, uint32_t n);
+
+// ---- inspection
+
+bool kin_download_is_accepted(const kin_download *source);
+
+// Not accepted KIN_DOWNLOAD_ANSWER_MS after it was opened: it never will be.
+bool kin_download_is_late(const kin_download *source);
+
+// The chunks that are asked for and have not come as a whole.
+int kin_download_n_asked(const kin_download *source);
+uint32_t kin_download_asked(const kin_download *source, int i);

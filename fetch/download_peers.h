@@ -1,0 +1,79 @@
+// Download peers: all processes that can be asked for parts of a model: the head, and devices as they become known. Their
+// addresses, their links (fetch/download.h), and when to try again after one broke.
+//
+// A peer is a number from 0 on, which it keeps; 0 is the head. Nobody is forgotten, so a device that lied once stays a liar; at
+// most KIN_DOWNLOAD_PEERS_MAX are known.
+//
+// Owner: fetch/fetch.c. Thread: the loop's. kin_download_peers_close may be called inside of all callbacks but `heard`.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <uv.h>
+
+#include "base/err.h"
+#include "net/link.h"
+#include "pure/proto/message.h"
+#include "pure/proto/swarm.h"
+
+enum { KIN_DOWNLOAD_PEERS_MAX = KIN_SWARM_SOURCES };
+
+typedef struct kin_download_peers kin_download_peers;
+
+typedef struct kin_download_peers_options {
+    kin_link_options link;
+    kin_proto_open self;      // what is said in OPEN
+    kin_proto_id head_id;     // zeros: whoever answers
+    const char *head_address; // copied
+    uint16_t head_port;
+    int n_links; // to devices, at a time
+} kin_download_peers_options;
+
+typedef struct kin_download_peers_callbacks {
+    void (*opened)(void *user, int peer); // it can be asked
+    void (*hashes)(void *user, int peer, const kin_proto_hashes *hashes);
+    void (*heard)(void *user, int peer, uint32_t n_bytes);
+    void (*chunk)(void *user, int peer, uint32_t i_chunk, uint8_t *bytes, uint32_t n); // bytes: the receiver's to free
+    void (*lacks)(void *user, int peer, uint32_t i_chunk);
+    void (*lost)(void *user, int peer, const char *reason); // it cannot be asked, by no doing of the owner
+} kin_download_peers_callbacks;
+
+int kin_download_peers_open(kin_download_peers **out, uv_loop_t *loop, const kin_download_peers_options *options,
+                            const kin_download_peers_callbacks *callbacks, void *user, kin_err *err);
+void kin_download_peers_close(kin_download_peers *peers); // NULL is allowed
+
+// A device has these chunks, says the head. Its number, -1: not taken.
+int kin_download_peers_know(kin_download_peers *peers, const kin_proto_have *have);
+int kin_download_peers_find(const kin_download_peers *peers, const kin_proto_id *id); // -1: not known
+int kin_download_peers_n(const kin_download_peers *peers);
+
+// What it has: bit i % 8 of byte i / 8 // [(n_chunks + 7) / 8]; NULL: nothing, or of a model with another number of chunks. Of
+// the head, which has everything: NULL.
+const uint8_t *kin_download_peers_offer(const kin_download_peers *peers, int peer, uint32_t n_chunks);
+
+// Opens links: to the head, and to devices that have something of `missing` // bits [(n_chunks + 7) / 8], or NULL: the head only.
+// Ends those that were not accepted in time (`lost` is called inside).
+void kin_download_peers_tick(kin_download_peers *peers, const uint8_t *missing, uint32_t n_chunks);
+
+// ---- an open one
+
+bool kin_download_peers_is_open(const kin_download_peers *peers, int peer);
+bool kin_download_peers_ask_hashes(kin_download_peers *peers, int peer, const kin_proto_hash *model);
+bool kin_download_peers_ask(kin_download_peers *peers, int peer, const kin_proto_hash *model, uint32_t i_chunk, uint32_t n);
+int kin_download_peers_n_asked(const kin_download_peers *peers, int peer);
+uint32_t kin_download_peers_asked(const kin_download_peers *peers, int peer, int i);
+
+// ---- ending links; the owner is not called
+
+void kin_download_peers_drop(kin_download_peers *peers, int peer, const char *reason); // it is tried again after a while
+void kin_download_peers_ban(kin_download_peers *peers, int peer, const char *reason);  // and never again
+void kin_download_peers_leave(kin_download_peers *peers, int peer);                    // until it is known anew
+void kin_download_peers_rest(kin_download_peers *peers); // all; they are opened again when they are needed
+
+// ---- inspection
+
+int kin_download_peers_n_open(const kin_download_peers *peers);
+int kin_download_peers_n_banned(const kin_download_peers *peers);
+const char *kin_download_peers_reason(const kin_download_peers *peers,
+                                      int peer); // why its link ended the last time; may be empty

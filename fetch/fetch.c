@@ -1,0 +1,388 @@
+#include "fetch/fetch_impl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "fetch/manifest_transfer.h"
+#include "pure/proto/label.h"
+
+enum {
+    TICK_MS = 100,
+    TELL_MS = 500, // between two calls of `progress`, and of `have_changed`
+};
+
+// ---- the end
+
+void kin_fetch_let_go(kin_fetch *f) {
+    if (--f->n_held > 0) return;
+    kin_store_close(f->opened);
+    kin_chunk_store_let_go(f->stock);
+    kin_missing_chunks_fini(&f->survey);
+    kin_manifest_fini(&f->manifest);
+    kin_swarm_free(f->swarm);
+    kin_chunk_bitmap_fini(&f->bitmap);
+    free(f->cache_dir);
+    free(f);
+}
+
+static void on_timer_closed(uv_handle_t *handle) {
+    kin_fetch_let_go(handle->data);
+}
+
+static void stop(kin_fetch *f, kin_fetch_phase last) {
+    kin_download_peers_close(f->peers);
+    kin_chunk_writer_close(f->writer);
+    f->peers = NULL;
+    f->writer = NULL;
+    f->phase = last;
+    uv_timer_stop(&f->timer);
+}
+
+void kin_fetch_fail(kin_fetch *f, const char *reason) {
+    char text[sizeof((kin_err *)0)->text];
+    snprintf(text, sizeof text, "%s", reason); // it may be inside of what is freed now
+    stop(f, KIN_FETCH_FAILED);
+    f->callbacks.failed(f->user, text);
+}
+
+// ---- telling. The owner may cancel inside: look at the phase afterwards
+
+static kin_fetch_progress progress_now(const kin_fetch *f) {
+    kin_fetch_progress p = {.sent = {.stage = f->writer ? KIN_PROTO_FETCHING : KIN_PROTO_HASHING}, .left_ns = UINT64_MAX};
+    p.sent.done = f->bitmap.bytes_here;
+    p.sent.total = f->bitmap.bytes_wanted;
+    p.sent.from_peers = f->bytes_peers;
+    if (!f->swarm) return p;
+    kin_swarm_stats stats = kin_swarm_get_stats(f->swarm, kin_clock_now());
+    p.sent.rate = f->phase == KIN_FETCH_RESTING ? 0 : stats.rate;
+    p.left_ns = stats.left_ns;
+    return p;
+}
+
+void kin_fetch_tell_progress(kin_fetch *f) {
+    f->progress_at = kin_clock_now();
+    if (!f->callbacks.progress) return;
+    kin_fetch_progress p = progress_now(f);
+    f->callbacks.progress(f->user, &p);
+}
+
+void kin_fetch_tell_have(kin_fetch *f) {
+    f->have_at = kin_clock_now();
+    f->has_news = false;
+    if (!f->callbacks.have_changed) return;
+    kin_proto_have have = {.model = f->model, .id = f->id, .n_chunks = f->bitmap.n_chunks, .bitmap = f->bitmap.here};
+    f->callbacks.have_changed(f->user, &have);
+}
+
+void kin_fetch_tell_first_window(kin_fetch *f) {
+    if (f->is_first_told || !f->survey.is_whole || f->bitmap.n_first_missing > 0) return;
+    f->is_first_told = true;
+    if (f->callbacks.first_window_here) f->callbacks.first_window_here(f->user);
+}
+
+static bool is_due(kin_time last, kin_time now) {
+    return now - last >= (kin_time)TELL_MS * 1000000;
+}
+
+static void tell_news(kin_fetch *f) {
+    kin_time now = kin_clock_now();
+    if (f->has_news && is_due(f->have_at, now)) kin_fetch_tell_have(f);
+    if (f->phase < KIN_FETCH_RESTING && is_due(f->progress_at, now)) kin_fetch_tell_progress(f);
+}
+
+// ---- asking
+
+// What is asked and cannot be known to come any more: the link's end is the way to forget it.
+static bool is_silent(const kin_fetch *f, int peer) {
+    for (int i = 0; i < kin_download_peers_n_asked(f->peers, peer); i++) {
+        if (!kin_swarm_is_asked(f->swarm, f->swarm_of[peer], kin_download_peers_asked(f->peers, peer, i))) return true;
+    }
+    return false;
+}
+
+static void drop_peer(kin_fetch *f, int peer, const char *reason) {
+    kin_download_peers_drop(f->peers, peer, reason);
+    if (f->swarm && f->swarm_of[peer] >= 0) kin_swarm_lost(f->swarm, f->swarm_of[peer]);
+}
+
+static void drop_silent(kin_fetch *f) {
+    for (int i = 0; i < kin_download_peers_n(f->peers); i++) {
+        if (kin_download_peers_is_open(f->peers, i) && is_silent(f, i)) drop_peer(f, i, "it does not send what it was asked for");
+    }
+}
+
+static void give_up(kin_fetch *f, const char *reason) {
+    char text[sizeof((kin_err *)0)->text];
+    const char *of_head =
+        kin_download_peers_is_open(f->peers, KIN_FETCH_HEAD) ? "" : kin_download_peers_reason(f->peers, KIN_FETCH_HEAD);
+    snprintf(text, sizeof text, "%s%s%.300s", reason, of_head[0] ? "; the head: " : "", of_head);
+    kin_fetch_fail(f, text);
+}
+
+// Asks for whatever is to be asked for now, and goes on when all is there.
+void kin_fetch_pump(kin_fetch *f) {
+    if (f->phase != KIN_FETCH_FETCHING) return;
+    if (kin_swarm_complete(f->swarm)) {
+        if (f->survey.is_whole && !f->windows_changed)
+            kin_fetch_begin_sync(f);
+        else
+            kin_fetch_begin_survey(f);
+        return;
+    }
+    for (;;) {
+        kin_swarm_action a = kin_swarm_next(f->swarm, kin_clock_now());
+        if (a.verb == KIN_SWARM_WAIT) return;
+        if (a.verb == KIN_SWARM_GIVE_UP) {
+            give_up(f, a.reason);
+            return;
+        }
+        int peer = f->peer_of[a.source];
+        uint32_t n = kin_chunk_bitmap_chunk_bytes(&f->bitmap, a.chunk);
+        if (!kin_download_peers_ask(f->peers, peer, &f->model, a.chunk, n)) drop_peer(f, peer, "it could not be asked");
+    }
+}
+
+// ---- what was fetched
+
+void kin_fetch_on_kept(void *user, int peer, uint32_t i_chunk, kin_store_result result, const char *reason) {
+    kin_fetch *f = user;
+    int source = f->swarm_of[peer];
+    if (result == KIN_STORE_FAILED) {
+        kin_fetch_fail(f, reason);
+        return;
+    }
+    if (result == KIN_STORE_OK) {
+        if (kin_chunk_bitmap_add(&f->bitmap, i_chunk)) f->has_news = true;
+        if (f->callbacks.kept) f->callbacks.kept(f->user);
+        if (f->phase >= KIN_FETCH_FAILED) return;
+        kin_swarm_got(f->swarm, source >= 0 ? source : f->swarm_of[KIN_FETCH_HEAD], i_chunk, kin_clock_now());
+        if (f->phase == KIN_FETCH_FETCHING) kin_fetch_tell_first_window(f);
+    } else {
+        kin_log(KIN_LOG_WARN, "parts of the model from %s: %s", peer == KIN_FETCH_HEAD ? "the head" : "another device", reason);
+        kin_download_peers_ban(f->peers, peer, reason);
+        if (source >= 0) kin_swarm_lied(f->swarm, source, i_chunk);
+    }
+    kin_fetch_pump(f);
+}
+
+// ---- peers
+
+static void ask_hashes(kin_fetch *f) {
+    kin_manifest_fini(&f->manifest);
+    if (!kin_download_peers_ask_hashes(f->peers, KIN_FETCH_HEAD, &f->model))
+        kin_download_peers_drop(f->peers, KIN_FETCH_HEAD, "it could not be asked");
+}
+
+void kin_fetch_on_peer_opened(void *user, int peer) {
+    kin_fetch *f = user;
+    if (f->phase == KIN_FETCH_ASKING && peer == KIN_FETCH_HEAD) ask_hashes(f);
+    if (!f->swarm) return;
+    uint8_t id[KIN_SWARM_ID_BYTES] = {(uint8_t)peer}; // a number is as good as an id
+    int source = kin_swarm_add_source(f->swarm, id, peer == KIN_FETCH_HEAD);
+    f->swarm_of[peer] = source;
+    if (source < 0) {
+        kin_download_peers_ban(f->peers, peer, "it sent wrong bytes");
+        return;
+    }
+    f->peer_of[source] = peer;
+    const uint8_t *offer = peer == KIN_FETCH_HEAD ? NULL : kin_download_peers_offer(f->peers, peer, f->bitmap.n_chunks);
+    if (offer) kin_swarm_offers(f->swarm, source, offer, kin_chunk_bitmap_bits(&f->bitmap));
+    kin_fetch_pump(f);
+}
+
+static void on_hashes(void *user, int peer, const kin_proto_hashes *hashes) {
+    kin_fetch *f = user;
+    char text[sizeof((kin_err *)0)->text];
+    kin_err err;
+    if (f->phase != KIN_FETCH_ASKING || peer != KIN_FETCH_HEAD) return;
+    f->asked_at = kin_clock_now();
+    switch (kin_manifest_transfer_take(&f->manifest, &f->n_hashes, hashes, f->n_files, f->file_sizes, &err)) {
+    case KIN_MANIFEST_TRANSFER_MORE: break;
+    case KIN_MANIFEST_TRANSFER_WHOLE: kin_fetch_begin_open(f); break;
+    case KIN_MANIFEST_TRANSFER_BAD:
+        snprintf(text, sizeof text, "the head: %.480s", err.text);
+        kin_fetch_fail(f, text);
+        break;
+    }
+}
+
+static void on_heard(void *user, int peer, uint32_t n_bytes) {
+    kin_fetch *f = user;
+    *(peer == KIN_FETCH_HEAD ? &f->bytes_head : &f->bytes_peers) += n_bytes;
+    if (f->swarm_of[peer] >= 0) kin_swarm_heard(f->swarm, f->swarm_of[peer], n_bytes, kin_clock_now());
+}
+
+static void on_chunk(void *user, int peer, uint32_t i_chunk, uint8_t *bytes, uint32_t n) {
+    kin_fetch *f = user;
+    kin_err err;
+    if (kin_chunk_writer_put(f->writer, peer, i_chunk, bytes, n, &err) != 0) kin_fetch_fail(f, err.text);
+}
+
+static void on_lacks(void *user, int peer, uint32_t i_chunk) {
+    kin_fetch *f = user;
+    if (i_chunk == KIN_PROTO_NO_CHUNK) {
+        drop_peer(f, peer, "it has nothing of that model");
+    } else if (f->swarm && f->swarm_of[peer] >= 0) {
+        kin_swarm_lacks(f->swarm, f->swarm_of[peer], i_chunk);
+        kin_fetch_pump(f);
+    }
+}
+
+// The next tick asks others.
+static void on_lost(void *user, int peer, const char *reason) {
+    kin_fetch *f = user;
+    (void)reason; // kin_download_peers_reason has it
+    if (f->swarm && f->swarm_of[peer] >= 0) kin_swarm_lost(f->swarm, f->swarm_of[peer]);
+}
+
+// ---- time
+
+static void tick_asking(kin_fetch *f) {
+    kin_download_peers_tick(f->peers, NULL, 0);
+    if (kin_clock_now() - f->asked_at > (kin_time)f->give_up_ms * 1000000) give_up(f, "the model's hashes did not come");
+}
+
+// Chunks that wait for our disk are not their sender's silence.
+static void excuse_senders(kin_fetch *f) {
+    for (int i = 0; i < kin_download_peers_n(f->peers); i++) {
+        if (f->swarm_of[i] >= 0 && kin_chunk_writer_has_from(f->writer, i))
+            kin_swarm_heard(f->swarm, f->swarm_of[i], 0, kin_clock_now());
+    }
+}
+
+static void tick_fetching(kin_fetch *f) {
+    kin_download_peers_tick(f->peers, f->bitmap.missing, f->bitmap.n_chunks);
+    excuse_senders(f);
+    if (f->windows_changed)
+        kin_fetch_begin_survey(f);
+    else
+        kin_fetch_pump(f);
+    if (f->phase == KIN_FETCH_FETCHING) drop_silent(f);
+}
+
+static void tick(uv_timer_t *timer) {
+    kin_fetch *f = timer->data;
+    if (f->phase == KIN_FETCH_ASKING) tick_asking(f);
+    if (f->phase == KIN_FETCH_OPENING && !f->is_working && kin_clock_now() >= f->retry_at) kin_fetch_begin_open(f);
+    if (f->phase == KIN_FETCH_FETCHING)
+        tick_fetching(f);
+    else if (f->phase == KIN_FETCH_RESTING && f->windows_changed)
+        kin_fetch_begin_survey(f);
+    if (f->phase < KIN_FETCH_FAILED) tell_news(f);
+}
+
+void kin_fetch_kick(kin_fetch *f) {
+    uv_timer_start(&f->timer, tick, 0, TICK_MS);
+}
+
+// ---- start and cancel
+
+kin_fetch_options kin_fetch_options_default(kin_tls_ctx *tls) {
+    return (kin_fetch_options){
+        .link = kin_link_options_default(tls), .n_links = 16, .n_in_flight_all = 16, .answer_ms = 10000, .give_up_ms = 60000};
+}
+
+static int open_peers(kin_fetch *f, const kin_fetch_options *o, kin_err *err) {
+    static const kin_download_peers_callbacks callbacks = {
+        kin_fetch_on_peer_opened, on_hashes, on_heard, on_chunk, on_lacks, on_lost};
+    kin_download_peers_options p = {.link = o->link,
+                                    .self = {.role = KIN_PROTO_FETCH, .id = o->id},
+                                    .head_id = o->head_id,
+                                    .head_address = o->head_address,
+                                    .head_port = o->head_port,
+                                    .n_links = o->n_links};
+    kin_label_set(p.self.name, KIN_PROTO_MAX_STR, o->name);
+    kin_label_set(p.self.version, KIN_PROTO_MAX_STR, o->version);
+    return kin_download_peers_open(&f->peers, f->loop, &p, &callbacks, f, err);
+}
+
+int kin_fetch_start(kin_fetch **out, uv_loop_t *loop, const kin_fetch_options *o, const kin_fetch_callbacks *callbacks,
+                    void *user, kin_err *err) {
+    kin_assert(o->n_files >= 1 && o->n_files <= KIN_PROTO_MAX_FILES && callbacks->failed);
+    kin_fetch *f = *out = calloc(1, sizeof *f);
+    if (!f) return kin_err_set(err, "out of memory");
+    f->loop = loop;
+    f->callbacks = *callbacks;
+    f->user = user;
+    f->model = o->model;
+    f->id = o->id;
+    f->n_files = o->n_files;
+    memcpy(f->file_sizes, o->file_sizes, (size_t)o->n_files * sizeof *o->file_sizes);
+    f->windows = *o->windows;
+    f->n_in_flight_all = o->n_in_flight_all;
+    f->answer_ms = o->answer_ms;
+    f->give_up_ms = o->give_up_ms;
+    f->cache_cap = o->cache_cap;
+    f->cache_dir = strdup(o->cache_dir);
+    if (!f->cache_dir || open_peers(f, o, err) != 0) {
+        free(f->cache_dir);
+        free(f);
+        *out = NULL;
+        return kin_err_set(err, "out of memory");
+    }
+    if (o->stock && memcmp(kin_store_manifest(kin_chunk_store_store(o->stock))->hash, &o->model, sizeof o->model) == 0) {
+        f->stock = kin_chunk_store_hold(o->stock);
+    }
+    for (int i = 0; i < KIN_DOWNLOAD_PEERS_MAX; i++) f->swarm_of[i] = -1;
+    f->work.data = f->timer.data = f;
+    uv_timer_init(loop, &f->timer);
+    f->timer.data = f;
+    f->n_held = 1;
+    kin_fetch_kick(f);
+    kin_fetch_begin_find(f);
+    return 0;
+}
+
+void kin_fetch_cancel(kin_fetch *f) {
+    if (!f) return;
+    atomic_store(&f->stop, true);
+    stop(f, KIN_FETCH_CANCELLED);
+    uv_close((uv_handle_t *)&f->timer, on_timer_closed);
+}
+
+// ---- what the owner tells
+
+void kin_fetch_set_windows(kin_fetch *f, const kin_windows *windows) {
+    if (f->phase >= KIN_FETCH_FAILED) return;
+    f->windows = *windows;
+    f->windows_changed = true;
+    kin_fetch_kick(f);
+}
+
+void kin_fetch_have(kin_fetch *f, const kin_proto_have *have) {
+    if (f->phase >= KIN_FETCH_FAILED || memcmp(&have->model, &f->model, sizeof f->model) != 0) return;
+    int peer = kin_download_peers_know(f->peers, have);
+    if (peer < 0 || f->phase == KIN_FETCH_RESTING) return;
+    if (f->swarm && f->swarm_of[peer] >= 0 && have->n_chunks == f->bitmap.n_chunks) {
+        kin_swarm_offers(f->swarm, f->swarm_of[peer], have->bitmap, kin_chunk_bitmap_bits(&f->bitmap));
+    }
+    kin_fetch_kick(f);
+}
+
+void kin_fetch_gone(kin_fetch *f, const kin_proto_id *id) {
+    int peer = f->phase < KIN_FETCH_FAILED ? kin_download_peers_find(f->peers, id) : -1;
+    if (peer < 0) return;
+    kin_download_peers_leave(f->peers, peer);
+    if (f->swarm && f->swarm_of[peer] >= 0) kin_swarm_lost(f->swarm, f->swarm_of[peer]);
+}
+
+// ---- inspection
+
+kin_fetch_stats kin_fetch_stats_now(const kin_fetch *f) {
+    kin_fetch_stats stats = {.bytes_head = f->bytes_head,
+                             .bytes_peers = f->bytes_peers,
+                             .n_chunks = f->bitmap.n_chunks,
+                             .n_wanted = f->bitmap.n_wanted,
+                             .n_here = f->bitmap.n_wanted - f->bitmap.n_missing};
+    if (f->peers) {
+        stats.n_links = kin_download_peers_n_open(f->peers);
+        stats.n_liars = kin_download_peers_n_banned(f->peers);
+    }
+    return stats;
+}
+
+kin_chunk_store *kin_fetch_stock(const kin_fetch *f) {
+    return f->stock;
+}

@@ -1,0 +1,243 @@
+// The phases of a fetch, and what the thread pool does in each.
+#include "base/bytes.h"
+#include "engine/cache_dir.h"
+#include "fetch/fetch_impl.h"
+#include "sys/cpu.h"
+
+enum {
+    SHUFFLE_CHUNKS = 8, // of a window, see want_all
+    OPEN_TRIES = 10,    // a fetch that was cancelled, or a process that ended, may still be closing the store
+    OPEN_WAIT_MS = 300,
+};
+
+// ---- work of a phase, in the thread pool
+
+static void begin_work(kin_fetch *f, kin_fetch_phase phase, uv_work_cb run, uv_after_work_cb end) {
+    kin_assert(!f->is_working);
+    f->phase = phase;
+    f->is_working = true;
+    f->n_held++;
+    uv_queue_work(f->loop, &f->work, run, end);
+}
+
+// False: nobody is interested any more.
+static bool end_work(kin_fetch *f) {
+    f->is_working = false;
+    return f->phase < KIN_FETCH_FAILED;
+}
+
+// ---- the store
+
+static int check_sizes(const kin_fetch *f, const kin_manifest *m, kin_err *err) {
+    bool same = m->n_files == f->n_files;
+    for (int i = 0; i < f->n_files && same; i++) same = m->files[i].size == f->file_sizes[i];
+    return same ? 0 : kin_err_set(err, "the plan names other sizes of files than the model has");
+}
+
+// Nothing to find where there is a stock.
+static void run_find(uv_work_t *work) {
+    kin_fetch *f = work->data;
+    if (!f->stock) f->rc = kin_store_find_manifest(&f->manifest, f->cache_dir, f->model.bytes, &f->err);
+}
+
+static void run_open(uv_work_t *work) {
+    kin_fetch *f = work->data;
+    f->rc = f->is_checked ? 0 : kin_manifest_finish(&f->manifest, f->model.bytes, &f->err);
+    f->is_checked = f->rc == 0;
+    if (f->rc == 0) f->rc = kin_store_open(&f->opened, f->cache_dir, &f->manifest, KIN_STORE_FILL, &f->err);
+    if (f->rc == 0) f->rc = kin_store_verify(f->opened, kin_cpu_n_cores(), &f->stop, &f->err);
+}
+
+// The stock, given or made of the store that was opened, is what the fetch works with from here on.
+static int take_stock(kin_fetch *f) {
+    if (!f->stock && kin_chunk_store_new(&f->stock, f->loop, f->opened, &f->err) != 0) return KIN_FAIL;
+    f->opened = NULL;
+    kin_manifest_fini(&f->manifest);
+    kin_store *store = kin_chunk_store_store(f->stock);
+    if (check_sizes(f, kin_store_manifest(store), &f->err) != 0 || kin_chunk_bitmap_init(&f->bitmap, store, &f->err) != 0)
+        return KIN_FAIL;
+    return kin_chunk_writer_open(&f->writer, f->loop, f->stock, kin_fetch_on_kept, f, &f->err);
+}
+
+static void go_on_with_stock(kin_fetch *f) {
+    if (take_stock(f) != 0) {
+        kin_fetch_fail(f, f->err.text);
+        return;
+    }
+    if (f->callbacks.opened) f->callbacks.opened(f->user, f->stock);
+    if (f->phase < KIN_FETCH_FAILED) kin_fetch_tell_have(f);
+    if (f->phase < KIN_FETCH_FAILED) kin_fetch_begin_survey(f);
+}
+
+static void on_opened(uv_work_t *work, int status) {
+    kin_fetch *f = work->data;
+    (void)status; // nothing here cancels work
+    if (end_work(f)) {
+        if (f->rc == 0)
+            go_on_with_stock(f);
+        else if (f->is_checked && ++f->n_tries < OPEN_TRIES)
+            f->retry_at = kin_clock_now() + (kin_time)OPEN_WAIT_MS * 1000000;
+        else
+            kin_fetch_fail(f, f->err.text);
+    }
+    kin_fetch_let_go(f);
+}
+
+void kin_fetch_begin_open(kin_fetch *f) {
+    begin_work(f, KIN_FETCH_OPENING, run_open, on_opened);
+}
+
+static void on_found(uv_work_t *work, int status) {
+    kin_fetch *f = work->data;
+    (void)status; // nothing here cancels work
+    if (end_work(f)) {
+        f->asked_at = kin_clock_now();
+        if (f->rc == 1) f->phase = KIN_FETCH_ASKING;
+        if (f->stock)
+            go_on_with_stock(f);
+        else if (f->rc == 0)
+            kin_fetch_begin_open(f);
+        else if (f->rc == 1)
+            kin_fetch_kick(f);
+        else
+            kin_fetch_fail(f, f->err.text);
+    }
+    kin_fetch_let_go(f);
+}
+
+void kin_fetch_begin_find(kin_fetch *f) {
+    begin_work(f, KIN_FETCH_FINDING, run_find, on_found);
+}
+
+// ---- surveying
+
+// What is still to come must have room, and leave some to others.
+static int make_room(kin_fetch *f) {
+    kin_store *store = kin_chunk_store_store(f->stock);
+    uint64_t need = 0;
+    for (size_t i = 0; i < f->survey.n; i++) {
+        uint32_t i_chunk = f->survey.chunks[i];
+        if (!kin_store_has(store, i_chunk)) need += kin_manifest_chunk(kin_store_manifest(store), i_chunk).bytes;
+    }
+    return kin_cache_dir_make_room_for_model(f->cache_dir, need, f->cache_cap, &f->err);
+}
+
+static void run_survey(uv_work_t *work) {
+    kin_fetch *f = work->data;
+    f->rc = kin_missing_chunks_make(&f->survey, kin_chunk_store_store(f->stock), &f->work_windows, &f->err);
+    if (f->rc == 0) f->rc = make_room(f);
+}
+
+// Headers are needed at once. Weights are packed as they come, the first ones first: only neighbours change places, so that
+// devices that fetch the same can give each other what they have.
+static void want_group(kin_fetch *f, const uint32_t *chunks, size_t n, bool is_header) {
+    kin_time now = kin_clock_now();
+    size_t step = is_header ? n : SHUFFLE_CHUNKS;
+    for (size_t at = 0; at < n; at += step) {
+        kin_swarm_want(f->swarm, chunks + at, n - at < step ? n - at : step, is_header, now);
+    }
+}
+
+static void want_all(kin_fetch *f) {
+    size_t at = 0;
+    kin_chunk_bitmap_want_nothing(&f->bitmap);
+    for (int g = 0; g < f->survey.n_groups; g++) {
+        size_t begin = at, n = 0;
+        uint32_t *chunks = f->survey.chunks;
+        for (; at < f->survey.ends[g]; at++) {
+            kin_chunk_bitmap_want(&f->bitmap, chunks[at], g <= 1);
+            if (!kin_chunk_bitmap_is_here(&f->bitmap, chunks[at])) chunks[begin + n++] = chunks[at];
+        }
+        want_group(f, chunks + begin, n, g == 0);
+    }
+}
+
+// One that still wants what nobody needs any more is replaced, and its links with it, for they are full of such chunks.
+static int settle_swarm(kin_fetch *f) {
+    static const uint8_t nobody[KIN_SWARM_ID_BYTES];
+    if (f->swarm && kin_swarm_complete(f->swarm)) return 0;
+    uint64_t seed = kin_get_u64(f->id.bytes);
+    kin_swarm_options o = kin_swarm_options_defaults(f->bitmap.n_chunks, f->bitmap.manifest->chunk_bytes, seed);
+    o.n_in_flight_all = f->n_in_flight_all;
+    o.timeout_ns = (uint64_t)f->answer_ms * 1000000;
+    o.give_up_ns = (uint64_t)f->give_up_ms * 1000000;
+    if (f->swarm) kin_download_peers_rest(f->peers);
+    kin_swarm_free(f->swarm);
+    f->swarm = kin_swarm_new(&o, kin_clock_now());
+    if (!f->swarm) return KIN_FAIL;
+    for (int i = 0; i < KIN_DOWNLOAD_PEERS_MAX; i++) f->swarm_of[i] = -1;
+    f->swarm_of[KIN_FETCH_HEAD] = kin_swarm_add_source(f->swarm, nobody, true);
+    if (f->swarm_of[KIN_FETCH_HEAD] < 0) return KIN_FAIL;
+    f->peer_of[f->swarm_of[KIN_FETCH_HEAD]] = KIN_FETCH_HEAD;
+    kin_swarm_lost(f->swarm, f->swarm_of[KIN_FETCH_HEAD]); // until its link is open
+    return 0;
+}
+
+static void on_surveyed(uv_work_t *work, int status) {
+    kin_fetch *f = work->data;
+    (void)status; // nothing here cancels work
+    if (!end_work(f)) {
+        kin_fetch_let_go(f);
+        return;
+    }
+    bool is_new = !f->swarm;
+    if (f->rc == 0 && settle_swarm(f) != 0) f->rc = kin_err_set(&f->err, "out of memory");
+    if (f->rc != 0) {
+        kin_fetch_fail(f, f->err.text);
+    } else {
+        f->phase = KIN_FETCH_FETCHING;
+        want_all(f);
+        kin_fetch_kick(f);
+        if (f->survey.is_whole && !f->windows_changed && f->callbacks.headers_here) f->callbacks.headers_here(f->user);
+        if (f->phase == KIN_FETCH_FETCHING) kin_fetch_tell_first_window(f);
+        if (f->phase == KIN_FETCH_FETCHING && is_new && kin_download_peers_is_open(f->peers, KIN_FETCH_HEAD))
+            kin_fetch_on_peer_opened(f, KIN_FETCH_HEAD); // its link is there since it was asked for the hashes
+        else
+            kin_fetch_pump(f);
+    }
+    kin_fetch_let_go(f);
+}
+
+void kin_fetch_begin_survey(kin_fetch *f) {
+    f->work_windows = f->windows;
+    f->windows_changed = f->is_first_told = false;
+    kin_missing_chunks_fini(&f->survey);
+    begin_work(f, KIN_FETCH_SURVEYING, run_survey, on_surveyed);
+}
+
+// ---- syncing
+
+static void run_sync(uv_work_t *work) {
+    kin_fetch *f = work->data;
+    f->rc = kin_store_sync(kin_chunk_store_store(f->stock), &f->err);
+}
+
+static void rest(kin_fetch *f) {
+    f->phase = KIN_FETCH_RESTING;
+    for (int i = 0; i < kin_download_peers_n(f->peers); i++) {
+        if (f->swarm_of[i] >= 0) kin_swarm_lost(f->swarm, f->swarm_of[i]);
+    }
+    kin_download_peers_rest(f->peers);
+    uv_timer_stop(&f->timer);
+    if (f->has_news) kin_fetch_tell_have(f);
+    if (f->phase == KIN_FETCH_RESTING) kin_fetch_tell_progress(f);
+    if (f->phase == KIN_FETCH_RESTING && f->callbacks.done) f->callbacks.done(f->user);
+}
+
+static void on_synced(uv_work_t *work, int status) {
+    kin_fetch *f = work->data;
+    (void)status; // nothing here cancels work
+    if (end_work(f)) {
+        if (f->rc != 0)
+            kin_fetch_fail(f, f->err.text);
+        else if (f->windows_changed)
+            kin_fetch_begin_survey(f);
+        else
+            rest(f);
+    }
+    kin_fetch_let_go(f);
+}
+
+void kin_fetch_begin_sync(kin_fetch *f) {
+    begin_work(f, KIN_FETCH_SYNCING, run_sync, on_synced);
+}

@@ -1,0 +1,54 @@
+#include "net/frame_writer.h"
+
+#include <string.h>
+
+enum {
+    RECORD_BYTES = 16 << 10, // the plain text of one TLS record
+    RECORD_EXTRA = 22        // header, type, and tag of a record
+};
+
+typedef struct packer {
+    kin_tls *tls;
+    kin_frame_writer_between between;
+    void *user;
+    size_t n; // of plain
+    uint8_t plain[RECORD_BYTES];
+} packer;
+
+static int put_record(packer *p, kin_err *err) {
+    if (kin_tls_write(p->tls, p->plain, p->n, err) != 0) return KIN_FAIL;
+    p->n = 0;
+    return p->between(p->user, err);
+}
+
+static int put_bytes(packer *p, const uint8_t *bytes, size_t n, kin_err *err) {
+    while (n > 0) {
+        size_t k = RECORD_BYTES - p->n;
+        if (k > n) k = n;
+        memcpy(p->plain + p->n, bytes, k);
+        p->n += k;
+        bytes += k;
+        n -= k;
+        if (p->n == RECORD_BYTES && put_record(p, err) != 0) return KIN_FAIL;
+    }
+    return 0;
+}
+
+int kin_frame_writer_put(kin_tls *tls, const kin_frame *frame, int n_parts, const kin_link_part *parts,
+                         kin_frame_writer_between between, void *user, kin_err *err) {
+    packer p;
+    p.tls = tls;
+    p.between = between;
+    p.user = user;
+    p.n = KIN_FRAME_HEADER;
+    kin_frame_encode(p.plain, frame);
+    for (int i = 0; i < n_parts; i++) {
+        if (put_bytes(&p, parts[i].bytes, parts[i].n, err) != 0) return KIN_FAIL;
+    }
+    return p.n > 0 ? put_record(&p, err) : 0;
+}
+
+size_t kin_frame_writer_wire_bytes(size_t n) {
+    n += KIN_FRAME_HEADER;
+    return n + (n / RECORD_BYTES + 1) * RECORD_EXTRA;
+}

@@ -1,0 +1,269 @@
+#include "net/key.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/rand.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    CODE_BYTES = 10, // 80 bits: 5 in a character
+    GROUP = 4,       // characters between dashes
+    PATH_BYTES = 4096,
+    HEX_CHARS = 2 * KIN_KEY_BYTES,
+    FILE_BYTES = HEX_CHARS + 16 // to read: the digits, and a newline or so
+};
+
+static const char alphabet[] = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
+static const char salt[] = "kin cluster 1";
+
+// ---- codes
+
+// "XXXX-XXXX-XXXX-XXXX" from 16 characters.
+static void show(char code[KIN_CODE_TEXT], const char chars[KIN_CODE_CHARS]) {
+    for (int i = 0; i < KIN_CODE_CHARS; i++) {
+        if (i > 0 && i % GROUP == 0) *code++ = '-';
+        *code++ = chars[i];
+    }
+    *code = 0;
+}
+
+int kin_code_new(char code[KIN_CODE_TEXT], kin_err *err) {
+    uint8_t bytes[CODE_BYTES];
+    char chars[KIN_CODE_CHARS];
+    if (RAND_bytes(bytes, sizeof bytes) != 1) return kin_err_set(err, "the system has no random numbers for a code");
+    for (int i = 0; i < KIN_CODE_CHARS; i++) {
+        int bit = 5 * i, at = bit / 8; // of the character's first bit; it may end in the next byte
+        unsigned two = (unsigned)bytes[at] << 8 | (at + 1 < CODE_BYTES ? bytes[at + 1] : 0u);
+        chars[i] = alphabet[two >> (11 - bit % 8) & 31];
+    }
+    show(code, chars);
+    OPENSSL_cleanse(bytes, sizeof bytes);
+    OPENSSL_cleanse(chars, sizeof chars);
+    return 0;
+}
+
+// The character of the alphabet that was meant; 0: none.
+static char meant(char c) {
+    c = (char)toupper((unsigned char)c);
+    if (c == 'O') return '0';
+    if (c == 'I' || c == 'L') return '1';
+    return c && strchr(alphabet, c) ? c : 0;
+}
+
+int kin_code_parse(char code[KIN_CODE_TEXT], const char *typed, kin_err *err) {
+    char chars[KIN_CODE_CHARS] = {0};
+    int n = 0, rc = 0;
+    code[0] = 0;
+    for (const char *p = typed; *p && rc == 0; p++) {
+        if (*p == '-' || isspace((unsigned char)*p)) continue;
+        char c = meant(*p);
+        if (!c)
+            rc = isgraph((unsigned char)*p) ? kin_err_set(err, "no code has the character '%c' (it is number %d)", *p, n + 1)
+                                            : kin_err_set(err, "no code has the character that is number %d", n + 1);
+        else if (n < KIN_CODE_CHARS)
+            chars[n] = c;
+        n++;
+    }
+    if (rc == 0 && n != KIN_CODE_CHARS) rc = kin_err_set(err, "a code has %d characters, this one %d", KIN_CODE_CHARS, n);
+    if (rc == 0) show(code, chars);
+    OPENSSL_cleanse(chars, sizeof chars);
+    return rc;
+}
+
+int kin_key_from_code(kin_key *key, const char code[KIN_CODE_TEXT], kin_err *err) {
+    char chars[KIN_CODE_CHARS];
+    int n = 0;
+    for (const char *p = code; *p; p++) {
+        if (*p == '-') continue;
+        kin_assert(n < KIN_CODE_CHARS);
+        chars[n++] = *p;
+    }
+    kin_assert(n == KIN_CODE_CHARS);
+    uint64_t max_bytes = (uint64_t)64 << 20; // it needs 128 * r * N = 32 MiB and a little
+    int ok = EVP_PBE_scrypt(chars, sizeof chars, (const unsigned char *)salt, sizeof salt - 1, 1 << 15, 8, 1, max_bytes,
+                            key->bytes, sizeof key->bytes);
+    OPENSSL_cleanse(chars, sizeof chars);
+    return ok == 1 ? 0 : kin_err_set(err, "cannot make a key of the code: not enough memory (it takes 32 MiB)");
+}
+
+void kin_key_wipe(kin_key *key) {
+    OPENSSL_cleanse(key, sizeof *key);
+}
+
+bool kin_key_is_same(const kin_key *a, const kin_key *b) {
+    return CRYPTO_memcmp(a->bytes, b->bytes, sizeof a->bytes) == 0;
+}
+
+void kin_code_wipe(char *code, size_t n) {
+    OPENSSL_cleanse(code, n);
+}
+
+// ---- the files
+
+const char *kin_key_default_path(char *buf, size_t n) {
+    const char *xdg = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+    int length = -1;
+    if (xdg && xdg[0])
+        length = snprintf(buf, n, "%s/kin/cluster.key", xdg);
+    else if (home && home[0])
+#ifdef __APPLE__
+        length = snprintf(buf, n, "%s/Library/Application Support/kin/cluster.key", home);
+#else
+        length = snprintf(buf, n, "%s/.config/kin/cluster.key", home);
+#endif
+    return length >= 0 && (size_t)length < n ? buf : NULL;
+}
+
+bool kin_key_is_there(const char *path) {
+    return access(path, F_OK) == 0;
+}
+
+static int check_file(int fd, const char *path, kin_err *err) {
+    struct stat st;
+    if (fstat(fd, &st) != 0) return kin_err_set(err, "%s: %s", path, strerror(errno));
+    if (!S_ISREG(st.st_mode)) return kin_err_set(err, "%s: a key must be in a regular file", path);
+    if (st.st_uid != geteuid() && st.st_uid != 0) return kin_err_set(err, "%s: this key belongs to another user", path);
+    if (st.st_mode & (S_IRWXG | S_IRWXO))
+        return kin_err_set(err, "%s: others may read or change this key; mend it by: chmod 600 '%s'", path, path);
+    return 0;
+}
+
+static int digit(char c) {
+    if (c >= '0' && c <= '9') return c - '0';
+    c = (char)tolower((unsigned char)c);
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+// 64 digits, then nothing but white space.
+static int parse_hex(kin_key *key, const char *text, size_t n) {
+    if (n < HEX_CHARS || n == FILE_BYTES) return KIN_FAIL;
+    for (size_t i = 0; i < KIN_KEY_BYTES; i++) {
+        int high = digit(text[2 * i]), low = digit(text[2 * i + 1]);
+        if (high < 0 || low < 0) return KIN_FAIL;
+        key->bytes[i] = (uint8_t)(high << 4 | low);
+    }
+    for (size_t i = HEX_CHARS; i < n; i++) {
+        if (!isspace((unsigned char)text[i])) return KIN_FAIL;
+    }
+    return 0;
+}
+
+static int read_file(char text[FILE_BYTES], size_t *n, int fd, const char *path, kin_err *err) {
+    ssize_t k = 1;
+    if (check_file(fd, path, err) != 0) return KIN_FAIL;
+    while (k > 0 && *n < FILE_BYTES) {
+        k = read(fd, text + *n, FILE_BYTES - *n);
+        if (k > 0) *n += (size_t)k;
+    }
+    return k < 0 ? kin_err_set(err, "%s: %s", path, strerror(errno)) : 0;
+}
+
+// What is in a file that nobody else may read: the first *n bytes. The caller wipes them.
+static int load_secret(char text[FILE_BYTES], size_t *n, const char *path, kin_err *err) {
+    *n = 0;
+    // Not blocking: a pipe in the place of the file must not hold us up before it is refused.
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) return kin_err_set(err, "%s: %s", path, strerror(errno));
+    int rc = read_file(text, n, fd, path, err);
+    close(fd);
+    return rc;
+}
+
+int kin_key_load(kin_key *key, const char *path, kin_err *err) {
+    char text[FILE_BYTES];
+    size_t n;
+    kin_key_wipe(key);
+    int rc = load_secret(text, &n, path, err);
+    if (rc == 0 && parse_hex(key, text, n) != 0)
+        rc = kin_err_set(err, "%s: not a key of kin: %d hexadecimal digits are expected", path, HEX_CHARS);
+    OPENSSL_cleanse(text, sizeof text);
+    if (rc != 0) kin_key_wipe(key);
+    return rc;
+}
+
+static int code_path(char path[PATH_BYTES], const char *key_path, kin_err *err) {
+    if ((size_t)snprintf(path, PATH_BYTES, "%s.code", key_path) < PATH_BYTES) return 0;
+    return kin_err_set(err, "%s: too long a path", key_path);
+}
+
+bool kin_code_is_there(const char *key_path) {
+    char path[PATH_BYTES];
+    return code_path(path, key_path, NULL) == 0 && access(path, F_OK) == 0;
+}
+
+int kin_code_load(char code[KIN_CODE_TEXT], const char *key_path, kin_err *err) {
+    char path[PATH_BYTES], text[FILE_BYTES + 1];
+    size_t n = 0;
+    code[0] = 0;
+    if (code_path(path, key_path, err) != 0) return KIN_FAIL;
+    int rc = load_secret(text, &n, path, err);
+    text[n] = 0;
+    if (rc == 0 && (strlen(text) != n || kin_code_parse(code, text, NULL) != 0))
+        rc = kin_err_set(err, "%s: not a code of kin: %d characters are expected", path, KIN_CODE_CHARS);
+    OPENSSL_cleanse(text, sizeof text);
+    if (rc != 0) kin_code_wipe(code, KIN_CODE_TEXT);
+    return rc;
+}
+
+// Makes the folders above the file that are not there.
+static int make_folders(const char *path, kin_err *err) {
+    char folder[PATH_BYTES];
+    if ((size_t)snprintf(folder, sizeof folder, "%s", path) >= sizeof folder)
+        return kin_err_set(err, "%s: too long a path", path);
+    for (char *p = folder + 1; *p; p++) {
+        if (*p != '/') continue;
+        *p = 0;
+        if (mkdir(folder, 0700) != 0 && errno != EEXIST) return kin_err_set(err, "%s: %s", folder, strerror(errno));
+        *p = '/';
+    }
+    return 0;
+}
+
+static int write_all(int fd, const char *text, size_t n) {
+    ssize_t n_written = write(fd, text, n);
+    if (n_written >= 0 && (size_t)n_written < n) errno = ENOSPC;
+    return n_written == (ssize_t)n && fsync(fd) == 0 ? 0 : KIN_FAIL;
+}
+
+static int save_secret(const char *text, size_t n, const char *path, kin_err *err) {
+    char draft[PATH_BYTES + 8];
+    if (make_folders(path, err) != 0) return KIN_FAIL;
+    snprintf(draft, sizeof draft, "%s.XXXXXX", path);
+    int fd = mkstemp(draft); // 0600
+    if (fd < 0) return kin_err_set(err, "%s: %s", path, strerror(errno));
+    int rc = write_all(fd, text, n), why = errno;
+    if (close(fd) != 0 && rc == 0) rc = KIN_FAIL, why = errno;
+    if (rc == 0 && rename(draft, path) != 0) rc = KIN_FAIL, why = errno;
+    if (rc == 0) return 0;
+    unlink(draft);
+    return kin_err_set(err, "%s: %s", path, strerror(why));
+}
+
+int kin_key_save(const kin_key *key, const char *path, kin_err *err) {
+    static const char digits[] = "0123456789abcdef";
+    char text[HEX_CHARS + 1];
+    for (size_t i = 0; i < KIN_KEY_BYTES; i++) {
+        text[2 * i] = digits[key->bytes[i] >> 4];
+        text[2 * i + 1] = digits[key->bytes[i] & 15];
+    }
+    text[HEX_CHARS] = '\n';
+    int rc = save_secret(text, sizeof text, path, err);
+    OPENSSL_cleanse(text, sizeof text);
+    return rc;
+}
+
+int kin_code_save(const char code[KIN_CODE_TEXT], const char *key_path, kin_err *err) {
+    char path[PATH_BYTES], text[KIN_CODE_TEXT + 1];
+    if (code_path(path, key_path, err) != 0) return KIN_FAIL;
+    int n = snprintf(text, sizeof text, "%s\n", code);
+    int rc = save_secret(text, (size_t)n, path, err);
+    OPENSSL_cleanse(text, sizeof text);
+    return rc;
+}

@@ -1,0 +1,62 @@
+// The state of a cluster as JSON, for people and programs (`kin status`).
+//
+//   head     name, version, port, state ("gathering", "short", "preparing", "serving"), doing, epoch, rounds, model, model_hash,
+//            layers, context, requests (running, and since the start: requests_total), prompt_tokens, tokens, tokens_per_s,
+//            uptime_s
+//   devices  one for each device that is known, and the head itself, the ring's members first and in its order:
+//            name, role ("device", "head"), address, state ("greeted", "joined", "preparing", "waiting", "computing", "failed",
+//            "lost", "left"), stage (place in the ring, from 1; 0: none), doing, trouble,
+//            layers, gpu_layers, windows: [{round, layer_begin, layer_end, n_gpu}] (`windows_left_out`: how many are not listed),
+//            memory_lent, memory_planned (0: what is free), memory_total, memory_free, kv_bytes, weights_bytes, compute_bytes,
+//            resident_bytes, streamed_bytes, compute_share, wait_share, disk_share, rtt_ms (to the next member),
+//            head_rtt_ms, bytes_in, bytes_out, steps, tokens, threads, cpu, gpu, os
+//
+// Bytes are integers. Shares and tokens_per_s are since the last look: a second, while somebody looks. The disk works beside
+// computing and waiting. What is not known is left out.
+//
+// Plain function; any thread. The strings and structs are borrowed for the call.
+#pragma once
+
+#include <stddef.h>
+
+#include "pure/plan/rounds.h"
+#include "pure/proto/membership.h"
+#include "pure/proto/message.h"
+
+// The last two STATUS; `has` says which are there. ready: of the last plan that it was ready for, or zeros.
+typedef struct kin_status_sample {
+    bool has_now, has_before;
+    bool is_fresh; // `now` came since the last the last question
+    kin_proto_status now, before;
+    kin_proto_ready ready;
+    uint64_t rtt_ns; // of this link; 0: not known
+} kin_status_sample;
+
+typedef struct kin_status_json_head {
+    const char *name, *version, *model, *doing;
+    uint16_t port;
+    kin_membership_state state;
+    uint32_t epoch;
+    int n_rounds, n_layer, n_ctx, n_requests;
+    kin_proto_hash model_hash;
+    uint64_t n_requests_total, n_prompt, n_generated;
+    double tokens_per_s, uptime_s;
+} kin_status_json_head;
+
+typedef struct kin_status_json_member {
+    const kin_membership_device *device; // NULL: it is the head
+    const char *address;
+    kin_status_sample sample;
+    const kin_member_windows *windows; // NULL: none
+    uint64_t memory_planned;
+    int stage;
+} kin_status_json_member;
+
+typedef struct kin_status_json {
+    kin_status_json_head head;
+    int n_members;
+    kin_status_json_member members[KIN_MEMBERSHIP_DEVICES + 1];
+} kin_status_json;
+
+// At most n_max bytes, from malloc: where all is longer, windows and then what is for people are left out. NULL: out of memory.
+char *kin_status_json_write(const kin_status_json *report, size_t n_max);

@@ -1,0 +1,106 @@
+#include "observe/status_subscribers.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/log.h"
+#include "pure/proto/message.h"
+
+enum { ASK_TICKS = 10, PATIENCE_TICKS = 5 };
+
+typedef struct observer {
+    kin_status_subscribers *subscribers;
+    kin_link *link; // NULL: free place
+    bool wants;
+    int n_waited; // ticks since it asked
+} observer;
+
+struct kin_status_subscribers {
+    kin_status_subscribers_callbacks callbacks;
+    void *user;
+    observer observers[KIN_STATUS_SUBSCRIBERS_MAX];
+    int n_since_ask; // ticks
+};
+
+int kin_status_subscribers_open(kin_status_subscribers **out, const kin_status_subscribers_callbacks *callbacks, void *user,
+                                kin_err *err) {
+    kin_status_subscribers *a = *out = calloc(1, sizeof *a);
+    if (!a) return kin_err_set(err, "out of memory");
+    a->callbacks = *callbacks;
+    a->user = user;
+    a->n_since_ask = ASK_TICKS;
+    return 0;
+}
+
+void kin_status_subscribers_close(kin_status_subscribers *a, const char *reason) {
+    if (!a) return;
+    for (int i = 0; i < KIN_STATUS_SUBSCRIBERS_MAX; i++) {
+        if (a->observers[i].link) kin_link_close(a->observers[i].link, reason);
+    }
+    free(a);
+}
+
+static void ask(kin_status_subscribers *a) {
+    a->n_since_ask = 0;
+    a->callbacks.ask(a->user);
+}
+
+static void observer_frame(void *user, kin_link *link, const kin_frame *frame, const uint8_t *payload) {
+    observer *o = user;
+    (void)payload;
+    if (frame->type != KIN_FRAME_STATUS_WANTED) {
+        kin_log(KIN_LOG_WARN, "%s sent %s, which is not for an observer's link", kin_link_name(link),
+                kin_frame_name(frame->type));
+        kin_link_close(link, "an observer asks for reports");
+        o->link = NULL;
+        return;
+    }
+    if (o->wants) return;
+    o->wants = true;
+    o->n_waited = 0;
+    if (o->subscribers->n_since_ask >= ASK_TICKS) ask(o->subscribers);
+}
+
+static void observer_closed(void *user, kin_link *link, const char *reason) {
+    observer *o = user;
+    (void)link, (void)reason;
+    o->link = NULL;
+}
+
+bool kin_status_subscribers_add(kin_status_subscribers *a, kin_link *link) {
+    static const kin_link_callbacks callbacks = {.frame = observer_frame, .closed = observer_closed};
+    for (int i = 0; i < KIN_STATUS_SUBSCRIBERS_MAX; i++) {
+        observer *o = &a->observers[i];
+        if (o->link) continue;
+        *o = (observer){.subscribers = a, .link = link};
+        kin_link_accept(link, &callbacks, o);
+        return true;
+    }
+    return false;
+}
+
+static void send_report(kin_link *link, const char *text) {
+    uint8_t n[4];
+    size_t length = strlen(text);
+    kin_assert(length <= KIN_FRAME_REPORT_BYTES);
+    kin_put_u32(n, (uint32_t)length);
+    kin_link_part parts[] = {{n, sizeof n}, {text, length}};
+    kin_link_send(link, KIN_FRAME_REPORT, 0, 2, parts);
+}
+
+void kin_status_subscribers_tick(kin_status_subscribers *a) {
+    bool any = false, answered = a->callbacks.has_answered(a->user);
+    char *text = NULL;
+    for (int i = 0; i < KIN_STATUS_SUBSCRIBERS_MAX; i++) {
+        observer *o = &a->observers[i];
+        any = any || o->link;
+        if (!o->link || !o->wants || (!answered && o->n_waited++ < PATIENCE_TICKS)) continue;
+        o->wants = false;
+        if (!text) text = a->callbacks.report(a->user);
+        if (text) send_report(o->link, text);
+    }
+    free(text);
+    if (a->n_since_ask < ASK_TICKS) a->n_since_ask++;
+    if (any && a->n_since_ask >= ASK_TICKS) ask(a);
+}

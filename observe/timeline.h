@@ -1,0 +1,69 @@
+// A timeline: what the members of a ring did during the first tokens after a prompt, on the head's clock; and its picture.
+//
+// Members are rows, in the order in which they are named. Events come from the head itself (kin_timeline_own) and from devices
+// (EVENTS, with how far the device's clock is ahead). Marks bound it: the first one is the end of the prompt, each further one
+// the end of a token; after n_tokens it is whole, and what lies far outside is dropped.
+//
+// The picture is one SVG file without references to others, readable on light and dark ground: a lane for computing, waiting and
+// sending and one for the disk per member, an axis in milliseconds, the ends of tokens as thin lines.
+//
+// Owner: the command that wants it. Thread: any for rows, events and marks; the others the owner's.
+#pragma once
+
+#include <stdbool.h>
+
+#include "base/clock.h"
+#include "observe/trace.h"
+#include "pure/plan/window.h"
+#include "pure/proto/message.h"
+
+enum {
+    KIN_TIMELINE_ROWS = 40,
+    KIN_TIMELINE_NAME = 64,   // bytes with the NUL
+    KIN_TIMELINE_LAYERS = 96, // bytes of a row's layers with the NUL
+    KIN_TIMELINE_TOKENS = 8,
+    KIN_TIMELINE_BARS = 1 << 17,        // most; later ones are dropped
+    KIN_TIMELINE_MARGIN_NS = 100000000, // kept before the first mark and after the last: until the clocks are known better
+};
+
+typedef struct kin_timeline kin_timeline;
+
+int kin_timeline_open(kin_timeline **out, int n_tokens, kin_err *err); // at most KIN_TIMELINE_TOKENS
+void kin_timeline_close(kin_timeline *timeline);                       // NULL is allowed, as in all that follow
+
+// What this machine does itself is recorded here. To be taken over now and then by kin_timeline_add_own: it is bounded.
+kin_trace *kin_timeline_own(kin_timeline *timeline);
+
+// The row of a member; a new one if the name is new. -1: too many.
+int kin_timeline_row(kin_timeline *timeline, const char *name);
+
+// The same, of a member whose layers are known.
+int kin_timeline_place(kin_timeline *timeline, const char *name, const kin_windows *windows);
+
+// clock_ahead_ns: that clock minus the head's. The last word counts for all of the row's events.
+void kin_timeline_add(kin_timeline *timeline, int row, const kin_proto_event *events, int n, int64_t clock_ahead_ns);
+
+// Moves what was recorded here to this row.
+void kin_timeline_add_own(kin_timeline *timeline, int row);
+
+void kin_timeline_mark(kin_timeline *timeline, kin_time now);
+bool kin_timeline_is_whole(kin_timeline *timeline);
+
+// Fails if there are fewer than two marks, or if the file cannot be written. What others add from then on, late events of
+// devices, is dropped.
+int kin_timeline_write(kin_timeline *timeline, const char *path, kin_err *err);
+
+// ---- inspection, while nobody adds or after it was written
+
+typedef struct kin_bar {
+    int row;
+    kin_proto_event event; // times are the head's
+} kin_bar;
+
+int kin_timeline_n_rows(const kin_timeline *timeline);
+const char *kin_timeline_name(const kin_timeline *timeline, int row);
+const char *kin_timeline_layers(const kin_timeline *timeline, int row); // "0-3, 8-11"; "none"; "": not known
+int kin_timeline_n_bars(const kin_timeline *timeline);
+kin_bar kin_timeline_bar(const kin_timeline *timeline, int i);
+int kin_timeline_n_marks(const kin_timeline *timeline);
+kin_time kin_timeline_mark_at(const kin_timeline *timeline, int i);

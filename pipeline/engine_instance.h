@@ -1,0 +1,52 @@
+// An engine instance: what a device computes its part of a plan with. Model file, compute devices, shard, and the worker over
+// them.
+//
+// Owner and thread: the computing thread.
+#pragma once
+
+#include <stdatomic.h>
+
+#include "engine/shard.h"
+#include "pipeline/worker.h"
+#include "pure/plan/rounds.h"
+
+typedef struct kin_engine_instance kin_engine_instance;
+
+typedef struct kin_engine_instance_options {
+    const char *model_path; // of the first file
+    bool in_parts;          // it has only what the plan needs
+    const char *cache_dir;  // of prepacked weights; NULL: none
+    uint64_t cache_cap;
+    uint64_t memory; // cap of this device; 0: none
+    int n_threads;   // 0: what the plan says, or one per core
+    bool no_gpu;
+    const kin_arrival *arrival; // of what is not in the files yet, borrowed until close; NULL: all is
+    kin_message_pool *pool;
+    atomic_bool *stop;
+    kin_progress progress;
+    void *progress_user;
+} kin_engine_instance_options;
+
+// The plan is a peer's: what it asks for is checked against the model and this machine. With an arrival it is open when the first
+// window's weights are here; steps wait for the others'.
+int kin_engine_instance_open(kin_engine_instance **out, const kin_proto_plan *plan, const kin_engine_instance_options *options,
+                             kin_err *err);
+void kin_engine_instance_close(kin_engine_instance *instance);
+
+kin_worker *kin_engine_instance_worker(kin_engine_instance *instance);
+kin_stage_executor *kin_engine_instance_executor(kin_engine_instance *instance);
+int kin_engine_instance_n_embd(const kin_engine_instance *instance);
+int kin_engine_instance_n_rounds(const kin_engine_instance *instance);
+
+// Zeros for a relay.
+kin_shard_stats kin_engine_instance_stats(const kin_engine_instance *instance);
+
+// When weights were read from the disk, and waited for: see kin_stream_take_intervals.
+size_t kin_engine_instance_take_intervals(kin_engine_instance *instance, kin_stream_record record, kin_interval *out,
+                                          size_t n_max);
+
+// The windows of a plan and their rounds. Fails if they cannot be of a model with n_layer layers.
+int kin_engine_instance_windows(const kin_proto_plan *plan, int n_layer, kin_member_windows *out, kin_err *err);
+
+// What the steps of its ring have in common.
+kin_steps kin_engine_instance_steps(const kin_proto_plan *plan, int n_embd);

@@ -1,0 +1,74 @@
+// The head: the user's machine. It has the model's two ends (embedding, output layer), and sends what is between them round the
+// ring: hidden states, never tokens or text.
+//
+//   tokens ─► embedding ─► round 0: port ─► own window ─► round 1: ... ─► own window ─► output ─► logits
+//
+// A prompt is cut into chunks that follow each other round the ring, so that all members compute at once. A machine on its own
+// is a ring of one: the same code over a loopback transport (pipeline/loopback.h). The head keeps no text and makes no choice
+// of tokens: that is the caller's (sampler, tokenizer).
+//
+// Owner: the caller. Thread: one, the same as the shard's.
+#pragma once
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "observe/trace.h"
+#include "pipeline/ring_transport.h"
+#include "pipeline/stage_executor.h"
+#include "pipeline/step_timing.h"
+
+typedef struct kin_head kin_head;
+
+// What a head has done so far; any thread may look.
+typedef struct kin_head_counts {
+    atomic_uint_fast64_t n_prompt, n_generated; // tokens, fed many at a time or one by one
+    atomic_uint_fast64_t n_steps;               // once per round, as a worker counts
+    atomic_uint_fast64_t compute_ns, wait_ns;
+    // Medians of the last tokens, as in kin_token_times; since the ring was set.
+    atomic_uint_fast64_t token_compute_ns, token_stall_ns, token_disk_ns, token_disk_bytes, token_total_ns;
+    atomic_uint_fast64_t token_pos; // of the last one
+} kin_head_counts;
+
+// Who the others are and what the head does itself. It can change between two requests.
+typedef struct kin_head_ring {
+    kin_ring_transport port;
+    kin_stage_executor *part; // the head's own, borrowed
+    kin_shard *shard;         // with the output layer, borrowed
+    int n_rounds;
+    int n_members;           // that compute: a prompt is cut so that all have something to do
+    kin_head_counts *counts; // borrowed, NULL: none
+} kin_head_ring;
+
+// n_batch: most tokens per step. n_steps: most steps on their way at once, of the part and the port.
+int kin_head_open(kin_head **out, const kin_model *model, const kin_head_ring *ring, int n_batch, int n_steps, kin_err *err);
+void kin_head_close(kin_head *head);
+
+// Another ring from now on; no step may be on its way. What sequences held is lost.
+void kin_head_set_ring(kin_head *head, const kin_head_ring *ring);
+
+// Tokens in a chunk of a prompt; 0 (as after open): what suits the ring, at most n_batch.
+void kin_head_set_chunk(kin_head *head, int n_tokens);
+
+// Where computing and waiting are recorded from now on; borrowed, NULL: nowhere.
+void kin_head_record(kin_head *head, kin_trace *events);
+
+// Called while a prompt is processed.
+void kin_head_on_progress(kin_head *head, kin_progress progress, void *user);
+
+// Feeds tokens [n] of sequence `seq` at positions pos, pos + 1, ...
+// logits: n_logits = 1: // f32 [n_vocab] after the last token; n_logits = n: // f32 [n, n_vocab] after each; 0: none, may be
+// NULL. On failure the sequence holds what it held before.
+int kin_head_eval(kin_head *head, int32_t seq, int32_t pos, const int32_t *tokens, int n, float *logits, int n_logits,
+                  kin_err *err);
+
+// What a token takes, of those that were fed one by one since the ring was set: the head's own computing (embedding, its windows,
+// output), its disk, and total_ns, a whole kin_head_eval. Any thread.
+kin_token_times kin_head_token_times(const kin_head_counts *counts);
+
+// The ring's, or its own.
+const kin_head_counts *kin_head_get_counts(const kin_head *head);
+
+// Forgets positions [begin, end) of a sequence; or everything.
+void kin_head_remove(kin_head *head, int32_t seq, int32_t begin, int32_t end);
+void kin_head_clear(kin_head *head);

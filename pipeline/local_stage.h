@@ -1,0 +1,32 @@
+// The local stage: the head's own layers, a shard with the output layer. It stays open from one plan to the next where the work
+// is the same. It also publishes counters of what it does.
+//
+// Owner: cluster/cluster.c. Thread: the computing one, but for kin_local_stage_status.
+#pragma once
+
+#include "pipeline/head.h"
+#include "pure/plan/rounds.h"
+
+typedef struct kin_local_stage kin_local_stage;
+
+typedef struct kin_local_stage_options {
+    const kin_model *model; // borrowed, as all here
+    const kin_devices *devices;
+    kin_shard_options shard; // but for windows, output and steps
+} kin_local_stage_options;
+
+int kin_local_stage_open(kin_local_stage **out, const kin_local_stage_options *options, kin_err *err);
+void kin_local_stage_close(kin_local_stage *own); // NULL is allowed
+
+// Takes over this work; memory: 0: as the options say.
+int kin_local_stage_set(kin_local_stage *own, const kin_member_windows *windows, int n_rounds, uint64_t memory, kin_err *err);
+
+kin_shard *kin_local_stage_shard(kin_local_stage *own); // NULL before the first work
+kin_stage_executor *kin_local_stage_executor(kin_local_stage *own);
+kin_head_counts *kin_local_stage_counts(kin_local_stage *own);
+
+// To be called often: publishes counters.
+void kin_local_stage_publish(kin_local_stage *own);
+
+// Any thread: how it is, but for what the network knows, and what it holds.
+kin_proto_status kin_local_stage_status(kin_local_stage *own, kin_proto_ready *ready);

@@ -1,0 +1,124 @@
+#include "pipeline/loopback.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct waiting {
+    kin_hop hop;
+    float *x;           // f32 [n_batch, n_embd]
+    int32_t *pos, *seq; // [n_batch] of its tokens, n_tokens of them
+    int n_tokens;
+} waiting;
+
+struct kin_loopback {
+    size_t n_embd;
+    int n_steps;
+    waiting *queue; // [n_steps] cyclic
+    int first, n;
+};
+
+int kin_loopback_open(kin_loopback **out, int n_batch, int n_embd, int n_steps, kin_err *err) {
+    *out = NULL;
+    kin_loopback *a = calloc(1, sizeof *a);
+    if (!a) return kin_err_set(err, "out of memory");
+    a->n_embd = (size_t)n_embd;
+    a->n_steps = n_steps;
+    a->queue = calloc((size_t)n_steps, sizeof *a->queue);
+    for (int i = 0; i < n_steps && a->queue; i++) {
+        waiting *w = &a->queue[i];
+        w->x = malloc((size_t)n_batch * (size_t)n_embd * sizeof *w->x);
+        w->pos = malloc((size_t)n_batch * sizeof *w->pos);
+        w->seq = malloc((size_t)n_batch * sizeof *w->seq);
+        if (w->x && w->pos && w->seq) continue;
+        kin_loopback_close(a);
+        return kin_err_set(err, "out of memory");
+    }
+    if (!a->queue) {
+        free(a);
+        return kin_err_set(err, "out of memory");
+    }
+    *out = a;
+    return 0;
+}
+
+void kin_loopback_close(kin_loopback *a) {
+    if (!a) return;
+    for (int i = 0; i < a->n_steps; i++) {
+        free(a->queue[i].x);
+        free(a->queue[i].pos);
+        free(a->queue[i].seq);
+    }
+    free(a->queue);
+    free(a);
+}
+
+static int send(void *user, const kin_hop *hop, const kin_batch *batch, const float *x, kin_err *err) {
+    kin_loopback *a = user;
+    if (a->n == a->n_steps) return kin_err_set(err, "%d steps are on their way already", a->n);
+    waiting *w = &a->queue[(a->first + a->n++) % a->n_steps];
+    w->hop = *hop;
+    w->n_tokens = batch->n_tokens;
+    for (int i = 0; i < batch->n_tokens; i++) {
+        w->pos[i] = batch->pos[i];
+        w->seq[i] = batch->seq ? batch->seq[i] : 0;
+    }
+    memcpy(w->x, x, (size_t)hop->n_rows * a->n_embd * sizeof *x);
+    return 0;
+}
+
+static int receive(void *user, kin_hop *hop, float *x, kin_err *err) {
+    kin_loopback *a = user;
+    if (a->n == 0) return kin_err_set(err, "no step is on its way");
+    const waiting *w = &a->queue[a->first];
+    *hop = w->hop;
+    memcpy(x, w->x, (size_t)hop->n_rows * a->n_embd * sizeof *x);
+    a->first = (a->first + 1) % a->n_steps;
+    a->n--;
+    return 0;
+}
+
+static void forget(void *user, int32_t seq, int32_t begin, int32_t end) {
+    kin_loopback *a = user;
+    int n_kept = 0;
+    for (int i = 0; i < a->n; i++) {
+        waiting *w = &a->queue[(a->first + i) % a->n_steps], *to = &a->queue[(a->first + n_kept) % a->n_steps], kept = *w;
+        if (kin_batch_has(&(kin_batch){.n_tokens = w->n_tokens, .pos = w->pos, .seq = w->seq}, seq, begin, end)) continue;
+        *w = *to; // its buffers are kept for others
+        *to = kept;
+        n_kept++;
+    }
+    a->n = n_kept;
+}
+
+kin_ring_transport kin_loopback_transport(kin_loopback *a) {
+    return (kin_ring_transport){.user = a, .send = send, .receive = receive, .forget = forget};
+}
+
+int kin_loopback_head_open(kin_loopback_head *out, const kin_model *model, kin_shard *shard, int n_batch, kin_err *err) {
+    const kin_hparams *hp = &model->hp;
+    const int round = 0, n_steps = 1;
+    *out = (kin_loopback_head){0};
+    kin_stage_executor_options po = {.shard = shard,
+                                     .windows = kin_windows_one(0, hp->n_layer, 0),
+                                     .rounds = &round,
+                                     .n_rounds = 1,
+                                     .n_layer = hp->n_layer,
+                                     .n_steps = n_steps};
+    if (kin_loopback_open(&out->alone, n_batch, hp->n_embd, n_steps, err) != 0 ||
+        kin_stage_executor_open(&out->part, &po, err) != 0) {
+        kin_loopback_head_close(out);
+        return KIN_FAIL;
+    }
+    kin_head_ring ring = {
+        .port = kin_loopback_transport(out->alone), .part = out->part, .shard = shard, .n_rounds = 1, .n_members = 1};
+    if (kin_head_open(&out->head, model, &ring, n_batch, n_steps, err) == 0) return 0;
+    kin_loopback_head_close(out);
+    return KIN_FAIL;
+}
+
+void kin_loopback_head_close(kin_loopback_head *h) {
+    kin_head_close(h->head);
+    kin_stage_executor_close(h->part);
+    kin_loopback_close(h->alone);
+    *h = (kin_loopback_head){0};
+}

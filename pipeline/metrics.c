@@ -1,0 +1,160 @@
+#include "pipeline/metrics.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "pipeline/step_timing.h"
+#include "pipeline/steps.h"
+#include "sys/memory.h"
+
+enum { PUBLISH_NS = 100000000, N_INTERVALS = 64 };
+
+struct kin_metrics {
+    kin_trace *events;
+
+    // The computing thread.
+    uint64_t wait_ns;
+    kin_time waiting_since; // 0: it is not waiting
+    kin_time published;
+    bool in_step;
+    uint64_t step;
+    int round;
+    uint32_t n_tokens;
+    kin_time begun;
+    kin_step_timing pace;
+    uint64_t pace_step; // that the pace is of, and its rounds so far
+    int pace_rounds;
+    kin_interval stalls[KIN_BUSY_KEPT];
+
+    pthread_mutex_t mutex; // over the following
+    kin_worker_stats worker;
+    kin_token_times token;
+    kin_stream_stats stream;
+    uint64_t anonymous_bytes; // of weights
+    uint64_t published_wait_ns;
+    bool is_computing;
+};
+
+int kin_metrics_open(kin_metrics **out, kin_err *err) {
+    kin_metrics *v = *out = calloc(1, sizeof *v);
+    if (!v) return kin_err_set(err, "out of memory");
+    pthread_mutex_init(&v->mutex, NULL);
+    if (kin_trace_open(&v->events, err) == 0) return 0;
+    kin_metrics_close(v);
+    *out = NULL;
+    return KIN_FAIL;
+}
+
+void kin_metrics_close(kin_metrics *v) {
+    if (!v) return;
+    kin_trace_close(v->events);
+    pthread_mutex_destroy(&v->mutex);
+    free(v);
+}
+
+kin_trace *kin_metrics_trace(kin_metrics *v) {
+    return v->events;
+}
+
+void kin_metrics_waited(kin_metrics *v, kin_time begun, const kin_message_buffer *buffer) {
+    kin_time now = kin_clock_now();
+    uint64_t step;
+    int round;
+    v->wait_ns += now - begun;
+    if (!v->waiting_since) v->waiting_since = begun;
+    if (!buffer) return;
+    if (kin_steps_peek(buffer, &step, &round)) kin_trace_add(v->events, KIN_PROTO_EVENT_WAIT, step, round, v->waiting_since, now);
+    v->waiting_since = 0;
+}
+
+// The rounds of a token come one after the other. Between those of a prompt's chunks come others', which counts for no pace.
+static void pace_begin(kin_metrics *v, const kin_message_buffer *buffer, const kin_engine_instance *instance) {
+    kin_stream_stats stream = kin_engine_instance_stats(instance).weights.stream;
+    v->n_tokens = kin_steps_peek_tokens(buffer);
+    if (v->round == 0) {
+        kin_step_timing_begin(&v->pace, v->begun);
+        v->pace_step = v->step;
+        v->pace_rounds = 0;
+    }
+    kin_step_timing_enter(&v->pace, v->begun, &stream);
+}
+
+static void pace_end(kin_metrics *v, const kin_engine_instance *instance, kin_time now) {
+    kin_stream_stats stream = kin_engine_instance_stats(instance).weights.stream;
+    bool follows = v->step == v->pace_step && v->round == v->pace_rounds;
+    kin_step_timing_leave(&v->pace, now, &stream);
+    v->pace_rounds++;
+    if (v->round != kin_engine_instance_n_rounds(instance) - 1) return;
+    kin_step_timing_end(&v->pace, now, &stream, v->n_tokens == 1 && follows);
+}
+
+void kin_metrics_begin(kin_metrics *v, const kin_message_buffer *buffer, const kin_engine_instance *instance) {
+    v->in_step = kin_steps_peek(buffer, &v->step, &v->round);
+    v->begun = kin_clock_now();
+    if (v->in_step) pace_begin(v, buffer, instance);
+}
+
+void kin_metrics_take_seat(kin_metrics *v) {
+    v->pace = (kin_step_timing){0};
+}
+
+void kin_metrics_end(kin_metrics *v, kin_engine_instance *instance) {
+    if (!v->in_step) return;
+    kin_time now = kin_clock_now();
+    pace_end(v, instance, now);
+    if (!kin_trace_are_on(v->events)) return;
+    size_t n = kin_engine_instance_take_intervals(instance, KIN_STREAM_STALLS, v->stalls, KIN_BUSY_KEPT);
+    kin_trace_add_compute(v->events, v->step, v->round, v->begun, now, v->stalls, n);
+}
+
+static void record_disk(kin_metrics *v, kin_engine_instance *instance) {
+    kin_interval intervals[N_INTERVALS];
+    size_t n;
+    do {
+        n = kin_engine_instance_take_intervals(instance, KIN_STREAM_READS, intervals, N_INTERVALS);
+        kin_trace_add_disk(v->events, intervals, n);
+    } while (n == N_INTERVALS);
+}
+
+void kin_metrics_publish(kin_metrics *v, kin_engine_instance *instance, bool is_computing) {
+    kin_time now = kin_clock_now();
+    if (instance && kin_trace_are_on(v->events)) record_disk(v, instance);
+    if (now - v->published < PUBLISH_NS) return;
+    v->published = now;
+    kin_worker_stats worker = {0};
+    kin_shard_stats shard = {0};
+    if (instance) {
+        worker = kin_worker_get_stats(kin_engine_instance_worker(instance));
+        shard = kin_engine_instance_stats(instance);
+    }
+    kin_token_times token = kin_step_timing_median(&v->pace);
+    pthread_mutex_lock(&v->mutex);
+    v->worker = worker;
+    v->token = token;
+    v->stream = shard.weights.stream;
+    v->anonymous_bytes = shard.weights.anonymous_bytes;
+    v->published_wait_ns = v->wait_ns;
+    v->is_computing = is_computing;
+    pthread_mutex_unlock(&v->mutex);
+}
+
+kin_proto_status kin_metrics_status(kin_metrics *v, bool *is_computing) {
+    pthread_mutex_lock(&v->mutex);
+    kin_proto_status s = {
+        .steps = v->worker.n_steps,
+        .tokens = v->worker.n_tokens,
+        .compute_ns = v->worker.compute_ns,
+        .wait_ns = v->published_wait_ns,
+        .disk_ns = v->stream.busy_ns,
+        .streamed_bytes = v->stream.read_bytes,
+        .resident_bytes = v->stream.resident_bytes + v->anonymous_bytes,
+        .token_compute_ns = v->token.compute_ns,
+        .token_stall_ns = v->token.stall_ns,
+        .token_disk_ns = v->token.disk_ns,
+        .token_disk_bytes = v->token.disk_bytes,
+    };
+    *is_computing = v->is_computing;
+    pthread_mutex_unlock(&v->mutex);
+    s.memory_free = kin_memory_read().available;
+    return s;
+}

@@ -1,0 +1,316 @@
+#include "pipeline/neighbours.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "pipeline/steps.h"
+#include "pure/proto/id.h"
+
+enum {
+    HANDSHAKE_MS = 2000, // of a ring's link; then the other end tries, or the head passes on
+    ANSWER_MS = 6000,    // from connecting to the answer to OPEN
+    FRAME_MAX_CONTROL = 64 << 10,
+};
+
+typedef struct hop {
+    kin_neighbours *of;
+    kin_side side;
+    kin_link *link; // open, and in use
+    kin_link *dial; // ours, which is not answered yet
+    kin_time dialed_at;
+    kin_proto_id answers; // who must answer it
+    unsigned n_tries;
+} hop;
+
+struct kin_neighbours {
+    kin_neighbours_options o;
+    kin_neighbours_told told;
+    void *user;
+    kin_ring_place place;
+    hop hops[KIN_N_SIDES];
+    uint64_t net_in, net_out; // of links that are closed
+
+    pthread_mutex_t mutex; // over the following: frames of other threads, in the order of sending
+    kin_message_buffer *out_first, **out_end;
+    bool is_flush_called;
+};
+
+static void tell(hop *h, bool is_open, const char *reason) {
+    kin_neighbours *n = h->of;
+    n->told(n->user, h->side, n->place.epoch, is_open, reason);
+}
+
+// ---- links in use
+
+static void drop_link(hop *h, const char *reason) {
+    if (!h->link) return;
+    kin_link_stats stats = kin_link_stats_now(h->link);
+    h->of->net_in += stats.bytes_in;
+    h->of->net_out += stats.bytes_out;
+    kin_link_close(h->link, reason);
+    h->link = NULL;
+}
+
+static void drop_dial(hop *h, const char *reason) {
+    kin_link_close(h->dial, reason);
+    h->dial = NULL;
+}
+
+static void break_link(hop *h, const char *reason) {
+    drop_link(h, reason);
+    tell(h, false, reason);
+}
+
+static void take_step(hop *h, const kin_frame *frame, const uint8_t *payload) {
+    kin_neighbours *n = h->of;
+    if (frame->epoch != n->place.epoch) return;
+    kin_message_buffer *buffer = kin_message_pool_take(n->o.pool, frame->length);
+    if (!buffer) {
+        kin_log(KIN_LOG_WARN, "%s sent more steps at once than can be", kin_link_name(h->link));
+        break_link(h, "more steps on their way than there can be");
+        return;
+    }
+    buffer->frame = *frame;
+    memcpy(buffer->payload, payload, frame->length);
+    kin_message_queue_put(n->o.in, buffer);
+}
+
+static void link_frame(void *user, kin_link *link, const kin_frame *frame, const uint8_t *payload) {
+    hop *h = user;
+    (void)link;
+    bool is_step = frame->type == KIN_FRAME_STEP || frame->type == KIN_FRAME_FORGET;
+    if (h->side == KIN_SIDE_PREVIOUS && is_step)
+        take_step(h, frame, payload);
+    else
+        break_link(h, h->side == KIN_SIDE_NEXT ? "it does not answer as a member of a ring does" : "a ring link carries steps");
+}
+
+static void link_closed(void *user, kin_link *link, const char *reason) {
+    hop *h = user;
+    if (h->link != link) return;
+    h->link = NULL;
+    tell(h, false, reason);
+}
+
+// The link is accepted, by us or by the other side.
+static void use(hop *h, kin_link *link) {
+    static const kin_link_callbacks callbacks = {.frame = link_frame, .closed = link_closed};
+    drop_link(h, "another link has taken its place");
+    h->link = link;
+    kin_link_accept(link, &callbacks, h);
+    kin_link_set_frame_max(link, h->side == KIN_SIDE_PREVIOUS ? h->of->place.frame_max : FRAME_MAX_CONTROL);
+    // All steps that can be in flight may wait here for a slow network: a prompt's chunks are sent in one go. How large they are
+    // is not known before the model is here; they are ours, so there is no more of it than we make.
+    if (h->side == KIN_SIDE_NEXT) kin_link_set_queue_max(link, SIZE_MAX / 2);
+    tell(h, true, "");
+}
+
+// ---- links that we open
+
+static void dial_failed(hop *h, const char *reason) {
+    if (!h->link) tell(h, false, reason); // else the other end has got through
+}
+
+static void dial_opened(void *user, kin_link *link) {
+    hop *h = user;
+    kin_proto_message m = {.type = KIN_FRAME_OPEN, .open = kin_endpoint_self(h->of->o.endpoint)};
+    m.open.role = h->side == KIN_SIDE_NEXT ? KIN_PROTO_RING : KIN_PROTO_BACK;
+    m.open.peer = h->of->place.who[h->side];
+    kin_endpoint_send_message(link, h->of->place.epoch, &m);
+}
+
+static int take_answer(const hop *h, const kin_frame *frame, const uint8_t *payload, kin_err *err) {
+    kin_proto_refuse refuse;
+    kin_proto_accept accept;
+    if (frame->type == KIN_FRAME_REFUSE) {
+        if (kin_proto_decode_refuse(payload, frame->length, &refuse, err) != 0) return KIN_FAIL;
+        return kin_err_set(err, "%.900s", refuse.reason);
+    }
+    if (frame->type != KIN_FRAME_ACCEPT) return kin_err_set(err, "it does not answer as a member of a ring does");
+    if (kin_proto_decode_accept(payload, frame->length, &accept, err) != 0) return KIN_FAIL;
+    if (kin_proto_id_equal(&accept.id, &h->answers)) return 0;
+    kin_proto_open self = kin_endpoint_self(h->of->o.endpoint);
+    if (kin_proto_id_equal(&accept.id, &self.id)) return kin_err_set(err, "its address leads back to this device itself");
+    return kin_err_set(err, "at its address answers another device, '%s'", accept.name);
+}
+
+static void dial_frame(void *user, kin_link *link, const kin_frame *frame, const uint8_t *payload) {
+    hop *h = user;
+    kin_err err;
+    if (take_answer(h, frame, payload, &err) == 0) {
+        h->dial = NULL;
+        use(h, link);
+        return;
+    }
+    drop_dial(h, err.text);
+    dial_failed(h, err.text);
+}
+
+static void dial_closed(void *user, kin_link *link, const char *reason) {
+    hop *h = user;
+    if (h->dial != link) return;
+    h->dial = NULL;
+    dial_failed(h, reason);
+}
+
+void kin_neighbours_connect(kin_neighbours *n, kin_side side, const kin_proto_endpoint *to, const kin_proto_id *answers) {
+    static const kin_link_callbacks callbacks = {.opened = dial_opened, .frame = dial_frame, .closed = dial_closed};
+    kin_link_options o = kin_link_options_default(kin_endpoint_tls(n->o.endpoint));
+    hop *h = &n->hops[side];
+    kin_err err;
+    if (side == KIN_SIDE_NEXT && h->link) return; // steps may be on their way on it, which a second link's answer would discard
+    o.handshake_ms = HANDSHAKE_MS;
+    drop_dial(h, NULL);
+    if (to->n_addresses == 0) {
+        dial_failed(h, "its address is not known");
+        return;
+    }
+    h->dialed_at = kin_clock_now();
+    h->answers = answers ? *answers : n->place.who[side];
+    const char *address = to->address[h->n_tries++ % (unsigned)to->n_addresses];
+    if (kin_link_connect(&h->dial, kin_endpoint_loop(n->o.endpoint), address, to->port, &o, &callbacks, h, &err) == 0) return;
+    h->dial = NULL;
+    dial_failed(h, err.text);
+}
+
+void kin_neighbours_end(kin_neighbours *n, kin_side side) {
+    drop_dial(&n->hops[side], NULL);
+    drop_link(&n->hops[side], NULL);
+}
+
+// ---- links that others open
+
+static hop *hop_of(kin_neighbours *n, const kin_proto_open *open) {
+    return &n->hops[open->role == KIN_PROTO_RING ? KIN_SIDE_PREVIOUS : KIN_SIDE_NEXT];
+}
+
+// NULL: it fits.
+static const char *reason_to_refuse(const kin_neighbours *n, const hop *h, uint32_t epoch, const kin_proto_open *open) {
+    if (n->place.epoch == 0 || epoch != n->place.epoch) return "busy: it is not in that epoch";
+    if (!kin_proto_id_equal(&open->id, &n->place.who[h->side])) return "identity: that is not its neighbour in this ring";
+    if (h->side == KIN_SIDE_NEXT && h->link) return "busy: it is connected already";
+    return NULL;
+}
+
+bool kin_neighbours_take(kin_neighbours *n, kin_link *link, uint32_t epoch, const kin_proto_open *open) {
+    hop *h = hop_of(n, open);
+    kin_proto_open self = kin_endpoint_self(n->o.endpoint);
+    if (!kin_proto_id_equal(&open->peer, &self.id)) return false;
+    const char *reason = reason_to_refuse(n, h, epoch, open);
+    if (reason) {
+        kin_endpoint_refuse(link, reason);
+        return true;
+    }
+    kin_endpoint_send_accept(n->o.endpoint, link);
+    // The sender has decided. Of a receiver both are kept until the sender has.
+    if (h->side == KIN_SIDE_NEXT) drop_dial(h, NULL);
+    use(h, link);
+    return true;
+}
+
+// ---- steps, time
+
+static void transmit(kin_neighbours *n, const kin_message_buffer *p) {
+    hop *h = &n->hops[KIN_SIDE_NEXT];
+    if (!h->link || p->frame.epoch != n->place.epoch) return;
+    kin_link_part part = {p->payload, p->frame.length};
+    kin_link_sent sent = kin_link_send(h->link, p->frame.type, p->frame.epoch, 1, &part);
+    if (sent == KIN_LINK_FULL) break_link(h, "it takes no more"); // so much cannot be in flight in an epoch that works
+    uint64_t step;
+    int round;
+    if (kin_trace_are_on(n->o.events) && kin_steps_peek(p, &step, &round))
+        kin_trace_add(n->o.events, KIN_PROTO_EVENT_SEND, step, round, p->sent_at, kin_clock_now());
+}
+
+static void flush(void *arg) {
+    kin_neighbours *n = arg;
+    pthread_mutex_lock(&n->mutex);
+    kin_message_buffer *p = n->out_first, *next;
+    n->out_first = NULL;
+    n->out_end = &n->out_first;
+    n->is_flush_called = false;
+    pthread_mutex_unlock(&n->mutex);
+    for (; p; p = next) {
+        next = p->next;
+        transmit(n, p);
+        kin_message_pool_give(n->o.pool, p);
+    }
+}
+
+void kin_neighbours_send(kin_neighbours *n, kin_message_buffer *buffer) {
+    buffer->next = NULL;
+    buffer->sent_at = kin_clock_now();
+    pthread_mutex_lock(&n->mutex);
+    *n->out_end = buffer;
+    n->out_end = &buffer->next;
+    bool calls = !n->is_flush_called;
+    n->is_flush_called = true;
+    pthread_mutex_unlock(&n->mutex);
+    if (calls) kin_endpoint_call(n->o.endpoint, flush, n);
+}
+
+void kin_neighbours_tick(kin_neighbours *n, kin_time now) {
+    static const char reason[] = "it does not answer OPEN";
+    for (int i = 0; i < KIN_N_SIDES; i++) {
+        hop *h = &n->hops[i];
+        if (!h->dial || kin_clock_ms(h->dialed_at, now) < ANSWER_MS) continue;
+        drop_dial(h, reason);
+        dial_failed(h, reason);
+    }
+}
+
+// ---- life
+
+void kin_neighbours_enter(kin_neighbours *n, const kin_ring_place *place) {
+    if (n->place.epoch != place->epoch) {
+        for (int i = 0; i < KIN_N_SIDES; i++) {
+            drop_link(&n->hops[i], "the epoch is over");
+            drop_dial(&n->hops[i], NULL);
+            n->hops[i].n_tries = 0;
+        }
+    }
+    n->place = *place;
+    if (n->place.frame_max < FRAME_MAX_CONTROL) n->place.frame_max = FRAME_MAX_CONTROL;
+    kin_link *previous = n->hops[KIN_SIDE_PREVIOUS].link;
+    if (previous) kin_link_set_frame_max(previous, n->place.frame_max);
+}
+
+int kin_neighbours_open(kin_neighbours **out, const kin_neighbours_options *o, kin_neighbours_told told, void *user,
+                        kin_err *err) {
+    kin_neighbours *n = *out = calloc(1, sizeof *n);
+    if (!n) return kin_err_set(err, "out of memory");
+    n->o = *o;
+    n->told = told;
+    n->user = user;
+    n->out_end = &n->out_first;
+    pthread_mutex_init(&n->mutex, NULL);
+    for (int i = 0; i < KIN_N_SIDES; i++) n->hops[i] = (hop){.of = n, .side = (kin_side)i};
+    return 0;
+}
+
+void kin_neighbours_close(kin_neighbours *n, const char *reason) {
+    if (!n) return;
+    for (int i = 0; i < KIN_N_SIDES; i++) {
+        drop_link(&n->hops[i], reason);
+        drop_dial(&n->hops[i], reason);
+    }
+    flush(n); // without links: the buffers go back
+    pthread_mutex_destroy(&n->mutex);
+    free(n);
+}
+
+kin_neighbours_stats kin_neighbours_stats_now(const kin_neighbours *n) {
+    kin_neighbours_stats stats = {.net_in = n->net_in, .net_out = n->net_out};
+    for (int i = 0; i < KIN_N_SIDES; i++) {
+        stats.has[i] = n->hops[i].link != NULL;
+        if (!stats.has[i]) continue;
+        kin_link_stats of = kin_link_stats_now(n->hops[i].link);
+        stats.net_in += of.bytes_in;
+        stats.net_out += of.bytes_out;
+        if (i == KIN_SIDE_NEXT) stats.rtt_ns = of.rtt_ns;
+    }
+    return stats;
+}

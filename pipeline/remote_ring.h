@@ -1,0 +1,35 @@
+// The transport to a ring of other members: steps leave as frames for the first of them, and come back as frames of the last.
+// Frames leave through a function and arrive in a queue.
+//
+// Owner and thread: the head's. The queue is filled by another thread, which interrupts it when the ring breaks.
+#pragma once
+
+#include <stdatomic.h>
+
+#include "pipeline/ring_transport.h"
+#include "pipeline/steps.h"
+
+typedef struct kin_remote_ring_options {
+    kin_steps steps;
+    uint32_t epoch;
+    kin_message_pool *pool; // borrowed, as the queue
+    kin_message_queue *in;  // what the last member sent; only frames of this epoch
+    // Takes a frame to the first member; the buffer is its from then on.
+    void (*out)(void *user, kin_message_buffer *buffer);
+    atomic_bool *stop; // NULL, or: once true, waiting ends with an error
+    // After the queue was interrupted: why, as a sentence.
+    void (*broken)(void *user, kin_err *err);
+    void *user;
+} kin_remote_ring_options;
+
+enum { KIN_REMOTE_RING_FORGETS = 8 }; // most FORGETs on their way: one more waits until one is back
+
+typedef struct kin_remote_ring {
+    kin_remote_ring_options o;
+    int n_forgets; // on their way
+} kin_remote_ring;
+
+void kin_remote_ring_init(kin_remote_ring *wire, const kin_remote_ring_options *options);
+
+// Valid as long as the wire.
+kin_ring_transport kin_remote_ring_transport(kin_remote_ring *wire);

@@ -1,0 +1,146 @@
+#include "pipeline/stage_executor.h"
+
+#include <stdlib.h>
+
+typedef struct passing {
+    bool open;
+    uint64_t step;
+    int shard_step;
+    int32_t *pos, *seq; // [cap] of its tokens, n_tokens of them
+    int cap;
+    int n_tokens, n_out;
+    int round; // that comes next
+} passing;
+
+struct kin_stage_executor {
+    kin_stage_executor_options o;
+    int *windows;   // [n_rounds] the window of each round, or NONE
+    passing *steps; // [n_steps]
+};
+
+enum { NONE = -1 };
+
+int kin_stage_executor_open(kin_stage_executor **out, const kin_stage_executor_options *o, kin_err *err) {
+    *out = NULL;
+    kin_assert(o->n_rounds > 0 && o->n_steps > 0 && o->windows.n <= o->n_rounds);
+    kin_stage_executor *p = calloc(1, sizeof *p);
+    if (!p) return kin_err_set(err, "out of memory");
+    p->o = *o;
+    p->windows = malloc((size_t)o->n_rounds * sizeof *p->windows);
+    p->steps = calloc((size_t)o->n_steps, sizeof *p->steps);
+    if (!p->windows || !p->steps) {
+        kin_stage_executor_close(p);
+        return kin_err_set(err, "out of memory");
+    }
+    for (int i = 0; i < o->n_rounds; i++) p->windows[i] = NONE;
+    for (int i = 0; i < o->windows.n; i++) p->windows[o->rounds[i]] = i;
+    *out = p;
+    return 0;
+}
+
+void kin_stage_executor_close(kin_stage_executor *p) {
+    if (!p) return;
+    for (int i = 0; i < p->o.n_steps && p->steps; i++) {
+        free(p->steps[i].pos);
+        free(p->steps[i].seq);
+    }
+    free(p->windows);
+    free(p->steps);
+    free(p);
+}
+
+static passing *find(kin_stage_executor *p, bool open, uint64_t step) {
+    for (int i = 0; i < p->o.n_steps; i++) {
+        passing *s = &p->steps[i];
+        if (s->open == open && (!open || s->step == step)) return s;
+    }
+    return NULL;
+}
+
+static void end(kin_stage_executor *p, passing *s, bool keep) {
+    s->open = false;
+    if (p->o.shard) kin_shard_end(p->o.shard, s->shard_step, keep);
+}
+
+static bool make_room(passing *s, int n) {
+    if (n <= s->cap) return true;
+    int32_t *pos = realloc(s->pos, (size_t)n * sizeof *pos);
+    if (pos) s->pos = pos;
+    int32_t *seq = realloc(s->seq, (size_t)n * sizeof *seq);
+    if (seq) s->seq = seq;
+    if (pos && seq) s->cap = n;
+    return pos && seq;
+}
+
+int kin_stage_executor_begin(kin_stage_executor *p, uint64_t step, const kin_batch *batch, kin_err *err) {
+    if (find(p, true, step)) return kin_err_set(err, "step %llu came twice", (unsigned long long)step);
+    passing *s = find(p, false, 0);
+    if (!s) return kin_err_set(err, "more than %d steps are on their way", p->o.n_steps);
+    if (!make_room(s, batch->n_tokens)) return kin_err_set(err, "out of memory for a step of %d tokens", batch->n_tokens);
+    int number = p->o.shard ? kin_shard_begin(p->o.shard, batch, err) : 0;
+    if (number < 0) return KIN_FAIL;
+    for (int i = 0; i < batch->n_tokens; i++) {
+        s->pos[i] = batch->pos[i];
+        s->seq[i] = batch->seq ? batch->seq[i] : 0;
+    }
+    s->step = step;
+    s->shard_step = number;
+    s->n_tokens = batch->n_tokens;
+    s->n_out = kin_batch_n_out(batch);
+    s->round = 0;
+    s->open = true;
+    return 0;
+}
+
+int kin_stage_executor_match(kin_stage_executor *p, uint64_t step, uint32_t n_tokens, uint32_t n_out, kin_err *err) {
+    passing *s = find(p, true, step);
+    if (!s || (n_tokens == (uint32_t)s->n_tokens && n_out == (uint32_t)s->n_out)) return 0; // who runs it finds out
+    end(p, s, false);
+    return kin_err_set(err, "step %llu came with %u tokens, %u of them wanted; it began with %d and %d", (unsigned long long)step,
+                       n_tokens, n_out, s->n_tokens, s->n_out);
+}
+
+// What comes from others may be of a round that is over or not yet due, or have rows that the step has not.
+static int check(const kin_stage_executor *p, const passing *s, int round, int n_rows, kin_err *err) {
+    unsigned long long step = s->step;
+    if (round != s->round) return kin_err_set(err, "step %llu came in round %d, not in %d", step, round, s->round);
+    if (n_rows == s->n_tokens || (n_rows == s->n_out && p->windows[round] == NONE)) return 0;
+    return kin_err_set(err, "step %llu came with %d rows; it has %d tokens", step, n_rows, s->n_tokens);
+}
+
+int kin_stage_executor_run(kin_stage_executor *p, uint64_t step, int round, int n_rows, float *x, kin_err *err) {
+    passing *s = find(p, true, step);
+    if (!s) return kin_err_set(err, "step %llu came without its positions", (unsigned long long)step);
+    kin_assert(round >= 0 && round < p->o.n_rounds);
+    if (check(p, s, round, n_rows, err) != 0) {
+        end(p, s, false);
+        return KIN_FAIL;
+    }
+    s->round++;
+    int window = p->windows[round];
+    if (window != NONE) {
+        if (kin_shard_run(p->o.shard, s->shard_step, window, x, x, err) != 0) {
+            end(p, s, false);
+            return KIN_FAIL;
+        }
+        if (p->o.windows.at[window].layer_end == p->o.n_layer) n_rows = s->n_out;
+    }
+    if (round == p->o.n_rounds - 1) end(p, s, true);
+    return n_rows;
+}
+
+void kin_stage_executor_forget(kin_stage_executor *p, int32_t seq, int32_t begin, int32_t end_pos) {
+    for (int i = 0; i < p->o.n_steps; i++) {
+        passing *s = &p->steps[i];
+        const kin_batch batch = {.n_tokens = s->n_tokens, .pos = s->pos, .seq = s->seq};
+        if (s->open && kin_batch_has(&batch, seq, begin, end_pos)) end(p, s, false);
+    }
+    if (p->o.shard) kin_shard_remove(p->o.shard, seq, begin, end_pos);
+}
+
+void kin_stage_executor_reset(kin_stage_executor *p) {
+    for (int i = 0; i < p->o.n_steps; i++) {
+        if (p->steps[i].open) end(p, &p->steps[i], false);
+    }
+    if (p->o.shard) kin_shard_clear(p->o.shard);
+}

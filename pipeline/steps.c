@@ -1,0 +1,95 @@
+#include "pipeline/steps.h"
+
+#include "base/bytes.h"
+
+static kin_proto_step message_of(const kin_steps *s, const kin_hop *hop, const kin_batch *batch) {
+    kin_proto_step m = {.step = hop->step,
+                        .round = (uint16_t)hop->round,
+                        .type = s->type,
+                        .n_tokens = (uint32_t)batch->n_tokens,
+                        .n_rows = (uint32_t)hop->n_rows,
+                        .n_embd = (uint32_t)s->n_embd,
+                        .n_out = (uint32_t)kin_batch_n_out(batch)};
+    if (hop->round == 0) m.flags |= KIN_PROTO_STEP_POSITIONS;
+    if (!batch->out) m.flags |= KIN_PROTO_STEP_ALL_ROWS;
+    if (batch->no_output) m.flags |= KIN_PROTO_STEP_NO_OUTPUT;
+    if (hop->more) m.flags |= KIN_PROTO_STEP_MORE;
+    return m;
+}
+
+kin_message_buffer *kin_steps_pack(const kin_steps *s, kin_message_pool *pool, uint32_t epoch, const kin_hop *hop,
+                                   const kin_batch *batch, const float *x) {
+    kin_proto_step m = message_of(s, hop, batch);
+    kin_proto_step_layout at = kin_proto_step_lay_out(&m);
+    kin_message_buffer *buffer = kin_message_pool_take(pool, at.size);
+    if (!buffer) return NULL;
+    buffer->frame = (kin_frame){.type = KIN_FRAME_STEP, .epoch = epoch, .length = (uint32_t)at.size};
+    kin_proto_encode_step(buffer->payload, at.size, &m); // leaves room for the arrays
+    if (m.flags & KIN_PROTO_STEP_POSITIONS) {
+        size_t n = (size_t)batch->n_tokens;
+        kin_proto_i32_encode(buffer->payload + at.pos, batch->pos, n);
+        for (size_t i = 0; i < n; i++) {
+            int32_t seq = batch->seq ? batch->seq[i] : 0;
+            kin_proto_i32_encode(buffer->payload + at.seq + 4 * i, &seq, 1);
+        }
+        if (batch->out) kin_proto_i32_encode(buffer->payload + at.out, batch->out, (size_t)batch->n_out);
+    }
+    kin_activations_encode(buffer->payload + at.activations, x, (size_t)hop->n_rows * (size_t)s->n_embd, s->type);
+    return buffer;
+}
+
+static int check_numbers(const kin_steps *s, const kin_proto_step *m, kin_err *err) {
+    if (m->n_embd != (uint32_t)s->n_embd)
+        return kin_err_set(err, "activations of %u values, the model has %d", m->n_embd, s->n_embd);
+    if (m->type != s->type) return kin_err_set(err, "activations of another type than the plan says");
+    if (m->n_tokens > (uint32_t)s->n_batch)
+        return kin_err_set(err, "a step of %u tokens, the plan allows %d", m->n_tokens, s->n_batch);
+    if (m->round >= s->n_rounds) return kin_err_set(err, "round %u of %d", m->round, s->n_rounds);
+    if (m->n_rows == 0 || m->n_out == 0) return kin_err_set(err, "a step without rows");
+    for (uint32_t i = 0; (m->flags & KIN_PROTO_STEP_POSITIONS) && i < m->n_tokens; i++) {
+        int32_t seq = kin_proto_i32_at(m->seq, i);
+        if (seq >= s->n_seq) return kin_err_set(err, "sequence %d of %d", (int)seq, s->n_seq);
+        if (kin_proto_i32_at(m->pos, i) == INT32_MAX) return kin_err_set(err, "a position that no FORGET can name");
+    }
+    return 0;
+}
+
+int kin_steps_check(const kin_steps *s, const kin_message_buffer *buffer, kin_proto_step *m, kin_err *err) {
+    if (kin_proto_decode_step(buffer->payload, buffer->frame.length, m, err) != 0) return KIN_FAIL;
+    return check_numbers(s, m, err);
+}
+
+kin_batch kin_steps_batch(const kin_proto_step *m, int32_t *pos, int32_t *seq, int32_t *out) {
+    bool all = m->flags & KIN_PROTO_STEP_ALL_ROWS;
+    kin_proto_i32_decode(pos, m->pos, m->n_tokens);
+    kin_proto_i32_decode(seq, m->seq, m->n_tokens);
+    if (!all) kin_proto_i32_decode(out, m->out, m->n_out);
+    return (kin_batch){.n_tokens = (int)m->n_tokens,
+                       .pos = pos,
+                       .seq = seq,
+                       .out = all ? NULL : out,
+                       .n_out = (int)m->n_out,
+                       .no_output = m->flags & KIN_PROTO_STEP_NO_OUTPUT};
+}
+
+bool kin_steps_peek(const kin_message_buffer *buffer, uint64_t *step, int *round) {
+    if (buffer->frame.type != KIN_FRAME_STEP || buffer->frame.length < 10) return false;
+    *step = kin_get_u64(buffer->payload);
+    *round = kin_get_u16(buffer->payload + 8);
+    return *round < KIN_PROTO_MAX_WINDOWS;
+}
+
+uint32_t kin_steps_peek_tokens(const kin_message_buffer *buffer) {
+    if (buffer->frame.type != KIN_FRAME_STEP || buffer->frame.length < 20) return 0;
+    return kin_get_u32(buffer->payload + 16);
+}
+
+kin_message_buffer *kin_steps_pack_forget(kin_message_pool *pool, uint32_t epoch, int32_t seq, int32_t begin, int32_t end) {
+    kin_proto_forget m = {.seq = seq, .begin = begin, .end = end};
+    size_t n = kin_proto_size_forget(&m);
+    kin_message_buffer *buffer = kin_message_pool_take(pool, n);
+    if (!buffer) return NULL;
+    buffer->frame = (kin_frame){.type = KIN_FRAME_FORGET, .epoch = epoch, .length = (uint32_t)n};
+    kin_proto_encode_forget(buffer->payload, n, &m);
+    return buffer;
+}

@@ -1,0 +1,88 @@
+#include "pipeline/worker.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+
+struct kin_worker {
+    kin_stage_executor *part;
+    kin_steps steps;
+    kin_message_pool *pool;
+    float *x;                 // f32 [n_batch, n_embd]
+    int32_t *pos, *seq, *out; // [n_batch]
+    kin_worker_stats stats;
+};
+
+int kin_worker_open(kin_worker **out, kin_stage_executor *part, const kin_steps *steps, kin_message_pool *pool, kin_err *err) {
+    *out = NULL;
+    size_t n = (size_t)steps->n_batch;
+    kin_worker *w = calloc(1, sizeof *w);
+    if (!w) return kin_err_set(err, "out of memory");
+    w->part = part;
+    w->steps = *steps;
+    w->pool = pool;
+    w->x = malloc(n * (size_t)steps->n_embd * sizeof *w->x);
+    w->pos = malloc(n * sizeof *w->pos);
+    w->seq = malloc(n * sizeof *w->seq);
+    w->out = malloc(n * sizeof *w->out);
+    if (!w->x || !w->pos || !w->seq || !w->out) {
+        kin_worker_close(w);
+        return kin_err_set(err, "out of memory");
+    }
+    *out = w;
+    return 0;
+}
+
+void kin_worker_close(kin_worker *w) {
+    if (!w) return;
+    free(w->x);
+    free(w->pos);
+    free(w->seq);
+    free(w->out);
+    free(w);
+}
+
+static int run(kin_worker *w, kin_message_buffer *buffer, kin_err *err) {
+    kin_proto_step m;
+    if (kin_steps_check(&w->steps, buffer, &m, err) != 0) return KIN_FAIL;
+    if (m.flags & KIN_PROTO_STEP_POSITIONS) {
+        kin_batch batch = kin_steps_batch(&m, w->pos, w->seq, w->out);
+        if (kin_stage_executor_begin(w->part, m.step, &batch, err) != 0) return KIN_FAIL;
+        w->stats.n_tokens += m.n_tokens;
+    } else if (kin_stage_executor_match(w->part, m.step, m.n_tokens, m.n_out, err) != 0) {
+        return KIN_FAIL;
+    }
+    size_t n_embd = (size_t)w->steps.n_embd;
+    kin_activations_decode(w->x, m.activations, m.n_rows * n_embd, m.type);
+    int n_rows = kin_stage_executor_run(w->part, m.step, m.round, (int)m.n_rows, w->x, err);
+    if (n_rows < 0) return KIN_FAIL;
+    // The rows that are not wanted have left: the frame gets shorter, all else in it stays.
+    m.n_rows = (uint32_t)n_rows;
+    kin_proto_step_layout at = kin_proto_step_lay_out(&m);
+    m.pos = m.seq = m.out = NULL; // they are in place
+    kin_proto_encode_step_head(buffer->payload, buffer->cap, &m);
+    kin_activations_encode(buffer->payload + at.activations, w->x, (size_t)n_rows * n_embd, m.type);
+    buffer->frame.length = (uint32_t)at.size;
+    return 0;
+}
+
+static int forget(kin_worker *w, const kin_message_buffer *buffer, kin_err *err) {
+    kin_proto_forget m;
+    if (kin_proto_decode_forget(buffer->payload, buffer->frame.length, &m, err) != 0) return KIN_FAIL;
+    kin_stage_executor_forget(w->part, m.seq, m.begin, m.end);
+    return 0;
+}
+
+kin_message_buffer *kin_worker_take(kin_worker *w, kin_message_buffer *buffer, kin_err *err) {
+    kin_time begun = kin_clock_now();
+    int rc = buffer->frame.type == KIN_FRAME_FORGET ? forget(w, buffer, err) : run(w, buffer, err);
+    w->stats.compute_ns += kin_clock_now() - begun;
+    w->stats.n_steps += buffer->frame.type == KIN_FRAME_STEP;
+    if (rc == 0) return buffer;
+    kin_message_pool_give(w->pool, buffer);
+    return NULL;
+}
+
+kin_worker_stats kin_worker_get_stats(const kin_worker *w) {
+    return w->stats;
+}

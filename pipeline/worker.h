@@ -1,0 +1,26 @@
+// A worker: a device's side of the steps. A frame comes from the previous member, the device's layers are computed, a frame goes
+// to the next member.
+//
+// Owner: the device's driver. Thread: the computing one, which is the shard's.
+#pragma once
+
+#include "pipeline/stage_executor.h"
+#include "pipeline/steps.h"
+
+typedef struct kin_worker kin_worker;
+
+// The part and the pool are borrowed until close.
+int kin_worker_open(kin_worker **out, kin_stage_executor *part, const kin_steps *steps, kin_message_pool *pool, kin_err *err);
+void kin_worker_close(kin_worker *worker);
+
+// Takes a STEP or a FORGET; gives the same buffer or another one for the next member. NULL: it failed, and the sentence says why;
+// the buffer is back in the pool.
+kin_message_buffer *kin_worker_take(kin_worker *worker, kin_message_buffer *buffer, kin_err *err);
+
+// What it has done since open.
+typedef struct kin_worker_stats {
+    uint64_t n_steps, n_tokens; // steps count once per round
+    uint64_t compute_ns;
+} kin_worker_stats;
+
+kin_worker_stats kin_worker_get_stats(const kin_worker *worker);

@@ -1,0 +1,133 @@
+#include "pure/plan/explain.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include <string.h>
+
+#include "pure/plan/timeline.h"
+
+typedef struct question {
+    const kin_facts *facts;
+    const kin_plan_options *options;
+    const kin_plan *plan;
+    double plan_s; // a token, as for all here: played
+} question;
+
+// The best plan under these options takes so much longer. False: there is none.
+static bool differs_by(const question *q, const kin_plan_options *options, double *more_s) {
+    kin_plan other;
+    double s;
+    if (kin_plan_playoff(q->facts, options, &other, NULL) != 0 || kin_timeline_play(q->facts, &other, &s, NULL) != 0)
+        return false;
+    *more_s = s - q->plan_s;
+    return true;
+}
+
+// "32 layers, all on the GPU"
+static void say_share(const kin_chunk_server *share, char *text, size_t size) {
+    const char *s = share->n_layer == 1 ? "" : "s";
+    if (share->n_layer_gpu == 0)
+        snprintf(text, size, "%d layer%s", share->n_layer, s);
+    else if (share->n_layer_gpu == share->n_layer)
+        snprintf(text, size, "%d layer%s, all on the GPU", share->n_layer, s);
+    else
+        snprintf(text, size, "%d layer%s, %d of them on the GPU", share->n_layer, s, share->n_layer_gpu);
+}
+
+// "1234", "277", "27.1": three figures, but no powers of ten.
+static const char *say_ms(double seconds, char text[32]) {
+    double ms = seconds * 1e3;
+    snprintf(text, 32, ms < 999.5 ? "%.3g" : "%.0f", ms);
+    return text;
+}
+
+// The stop where the device passes on for others, or -1.
+static int relay_stop(const kin_plan *plan, int device) {
+    for (int s = 1; s < plan->n_stops; s++) {
+        if (plan->stops[s].relay && plan->stops[s].device == device) return s;
+    }
+    return -1;
+}
+
+// "a relay between laptop and phone": the devices before and behind it in the ring, be they relays too.
+static void say_relay(const question *q, int stop, char *text, size_t size) {
+    const kin_plan *plan = q->plan;
+    int before = plan->stops[stop - 1].device, behind = plan->stops[(stop + 1) % plan->n_stops].device;
+    if (before == behind)
+        snprintf(text, size, "a relay to %s and back", q->facts->devices[before].name);
+    else
+        snprintf(text, size, "a relay between %s and %s", q->facts->devices[before].name, q->facts->devices[behind].name);
+}
+
+// What a device takes that has layers: would another do as well?
+static void say_used(const question *q, int device, char *sentence) {
+    const kin_device_facts *d = &q->facts->devices[device];
+    char share[80], ms[32], relay[2 * KIN_FACTS_MAX_NAME + 40] = "";
+    double more_s;
+    kin_plan_options options = *q->options;
+    say_share(&q->plan->shares[device], share, sizeof share);
+    if (device == 0) {
+        snprintf(sentence, KIN_PLAN_EXPLAIN_MAX, "%s: %s; the head, with embedding and output", d->name, share);
+        return;
+    }
+    if (relay_stop(q->plan, device) > 0) {
+        memcpy(relay, "; also ", sizeof "; also ");
+        say_relay(q, relay_stop(q->plan, device), relay + strlen(relay), sizeof relay - strlen(relay));
+    }
+    options.leave_out |= kin_device_bit(device);
+    options.force_in &= ~kin_device_bit(device);
+    if (!differs_by(q, &options, &more_s)) {
+        snprintf(sentence, KIN_PLAN_EXPLAIN_MAX, "%s: %s%s; without it the model has no place", d->name, share, relay);
+        return;
+    }
+    // Less than nothing: it computes because it must, or the playoff did not come to think of it.
+    snprintf(sentence, KIN_PLAN_EXPLAIN_MAX, "%s: %s%s; without it %s ms/token %s", d->name, share, relay,
+             say_ms(fabs(more_s), ms), more_s < 0 ? "less" : "more");
+}
+
+// The whole cost of a device that is not used: the best plan with it.
+static void say_unused(const question *q, int device, char *sentence) {
+    char role[2 * KIN_FACTS_MAX_NAME + 40] = "left out", ms[32];
+    const char *name = q->facts->devices[device].name, *it = "it";
+    int stop = relay_stop(q->plan, device);
+    if (device == 0)
+        snprintf(role, sizeof role, "is the head, with embedding and output only"), it = "a layer there";
+    else if (stop > 0) {
+        snprintf(role, sizeof role, "is ");
+        say_relay(q, stop, role + strlen(role), sizeof role - strlen(role));
+        it = "a layer there";
+    }
+    double more_s;
+    kin_plan_options options = *q->options;
+    options.force_in |= kin_device_bit(device);
+    if (!differs_by(q, &options, &more_s)) {
+        snprintf(sentence, KIN_PLAN_EXPLAIN_MAX, "%s %s: it cannot hold a layer", name, role);
+        return;
+    }
+    if (more_s * 1e3 >= 0.005)
+        snprintf(sentence, KIN_PLAN_EXPLAIN_MAX, "%s %s: %s would add %s ms/token", name, role, it, say_ms(more_s, ms));
+    else
+        snprintf(sentence, KIN_PLAN_EXPLAIN_MAX, "%s %s: %s would make nothing faster", name, role, it);
+}
+
+int kin_plan_explain(const kin_facts *facts, const kin_plan_options *options, const kin_plan *plan,
+                     char sentences[][KIN_PLAN_EXPLAIN_MAX], kin_err *err) {
+    question q = {facts, options, plan, 0};
+    char reasons[KIN_FACTS_MAX_DEVICES][KIN_FACTS_MAX_REASON];
+    kin_device_set usable;
+    if (kin_facts_screen(facts, &usable, reasons, err) != 0) return KIN_FAIL;
+    if (kin_timeline_play(facts, plan, &q.plan_s, err) != 0) return KIN_FAIL;
+    for (int i = 0; i < facts->n_device; i++) {
+        const char *name = facts->devices[i].name;
+        if (!(usable & kin_device_bit(i)))
+            snprintf(sentences[i], KIN_PLAN_EXPLAIN_MAX, "%s refused: %s", name, reasons[i]);
+        else if (options->leave_out & kin_device_bit(i))
+            snprintf(sentences[i], KIN_PLAN_EXPLAIN_MAX, "%s left out, as was asked for", name);
+        else if (plan->shares[i].n_layer > 0)
+            say_used(&q, i, sentences[i]);
+        else
+            say_unused(&q, i, sentences[i]);
+    }
+    return 0;
+}

@@ -1,0 +1,13 @@
+// Why: for every device one sentence, what it has and what leaving it out, or taking it in, would change.
+//
+// Found out by planning again with the device forced out or in. For people; `kin plan` prints them.
+#pragma once
+
+#include "pure/plan/scheduler.h"
+
+enum { KIN_PLAN_EXPLAIN_MAX = 240 };
+
+// sentences // [n_device]. plan: of kin_plan_playoff with these options. n_device more plans are made.
+// "phone left out: it would add 180 ms/token", "desktop: 32 layers, all on the GPU; without it 240 ms/token more".
+int kin_plan_explain(const kin_facts *facts, const kin_plan_options *options, const kin_plan *plan,
+                     char sentences[][KIN_PLAN_EXPLAIN_MAX], kin_err *err);

@@ -1,0 +1,78 @@
+#include "pure/plan/manual_plan.h"
+
+#include <string.h>
+
+// The first `sum` layers of the model in proportion to weights, by largest remainders.
+static void share_out(const uint64_t *weights, int n, int sum, kin_round_share *shares) {
+    double total = 0, rest[KIN_ROUNDS_MAX_MEMBERS];
+    int given = 0;
+    for (int i = 0; i < n; i++) total += (double)weights[i];
+    for (int i = 0; i < n; i++) {
+        double exact = (double)sum * (double)weights[i] / total;
+        shares[i] = (kin_round_share){.n_layers = (int)exact};
+        rest[i] = exact - (int)exact;
+        given += shares[i].n_layers;
+    }
+    for (; given < sum; given++) {
+        int best = 0;
+        for (int i = 1; i < n; i++) best = rest[i] > rest[best] ? i : best;
+        shares[best].n_layers++;
+        rest[best] -= 1;
+    }
+}
+
+static int in_proportion(const uint64_t *weights, int n, int n_layer, int n_rounds, kin_ring_plan *out, kin_err *err) {
+    kin_assert(n > 0 && n <= KIN_ROUNDS_MAX_MEMBERS);
+    if (n_rounds < 1 || n_rounds > n_layer) return kin_err_set(err, "%d rounds for %d layers", n_rounds, n_layer);
+    *out = (kin_ring_plan){.n_members = n};
+    for (int i = 0; i < n; i++) out->candidate[i] = i;
+    share_out(weights, n, (n_layer + n_rounds - 1) / n_rounds, out->shares);
+    return 0;
+}
+
+int kin_plan_even(const kin_candidate *candidates, int n, int n_layer, int n_rounds, kin_ring_plan *out, kin_err *err) {
+    uint64_t weights[KIN_ROUNDS_MAX_MEMBERS];
+    (void)candidates;
+    for (int i = 0; i < n; i++) weights[i] = 1;
+    return in_proportion(weights, n, n_layer, n_rounds, out, err);
+}
+
+int kin_plan_by_memory(const kin_candidate *candidates, int n, int n_layer, int n_rounds, kin_ring_plan *out, kin_err *err) {
+    uint64_t weights[KIN_ROUNDS_MAX_MEMBERS];
+    for (int i = 0; i < n; i++) weights[i] = candidates[i].memory ? candidates[i].memory : 1;
+    return in_proportion(weights, n, n_layer, n_rounds, out, err);
+}
+
+// The head, which is the last, before a device that has its name.
+static int find(const kin_candidate *candidates, int n, const char *name) {
+    for (int i = n - 1; i >= 0; i--) {
+        if (strcmp(candidates[i].name, name) == 0) return i;
+    }
+    return -1;
+}
+
+static void append(kin_ring_plan *out, int candidate, const kin_manual_plan_entry *e) {
+    int i = out->n_members++;
+    out->candidate[i] = candidate;
+    out->shares[i] = (kin_round_share){e->n_layers, e->n_gpu_layers};
+    out->memory[i] = e->memory;
+}
+
+int kin_manual_plan_apply(const kin_manual_plan *plan, const kin_candidate *candidates, int n, kin_ring_plan *out, kin_err *err) {
+    kin_manual_plan_entry head = {{0}, 0, 0, 0}; // without an entry it has no layers
+    *out = (kin_ring_plan){0};
+    for (int i = 0; i < plan->n_entries; i++) {
+        const kin_manual_plan_entry *e = &plan->entries[i];
+        int candidate = find(candidates, n, e->name);
+        if (candidate < 0) return kin_err_set(err, "device '%s' of the plan is not here", e->name);
+        for (int k = 0; k < i; k++) {
+            if (strcmp(plan->entries[k].name, e->name) == 0) return kin_err_set(err, "the plan names device '%s' twice", e->name);
+        }
+        if (candidate == n - 1)
+            head = *e;
+        else
+            append(out, candidate, e);
+    }
+    append(out, n - 1, &head);
+    return 0;
+}

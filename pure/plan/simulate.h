@@ -1,0 +1,46 @@
+// A device that streams, played block by block: a block's streamed units are read as early as the disk is free and the ring has
+// room for them whole; the block is computed when they are there, and gives their room back afterwards.
+//
+// device_time.h plays a few layers, for what a layer costs; timeline.h whole plans. It reads no clock: a call says what the time
+// is.
+//
+// As in the engine: a layer is three blocks: attention (one unit), gate with up (two), down (one; gate, up and down count as
+// equal). Experts are not streamed: what else a feed-forward block of experts has is one unit and one block.
+//
+// Owner: the caller's storage, after kin_simulate_init.
+#pragma once
+
+#include <stdbool.h>
+
+#include "pure/plan/facts.h"
+
+enum {
+    KIN_SIMULATE_MAX_BLOCKS = 3, // of a layer
+    KIN_SIMULATE_MAX_UNITS = 4,
+    KIN_SIMULATE_REMEMBERED = 256, // reads; a ring holds fewer
+};
+
+// What is computed at once while weights stream.
+typedef struct kin_simulation_block {
+    int n_unit; // of the same size
+    double bytes;
+    double compute_share; // of the layer's time
+} kin_simulation_block;
+
+typedef struct kin_simulation {
+    double ring_bytes, disk_bytes_s;
+    double read_end; // when the disk is free
+    // The last reads, by their number modulo KIN_SIMULATE_REMEMBERED: bytes, and when their room was free again.
+    double read_bytes[KIN_SIMULATE_REMEMBERED], released[KIN_SIMULATE_REMEMBERED];
+    unsigned n_read, n_released;
+} kin_simulation;
+
+// A device with an empty ring, whose disk is free from read_start_s on.
+void kin_simulate_init(kin_simulation *p, double ring_bytes, double disk_bytes_s, double read_start_s);
+
+// The blocks of a layer, in the order of computing; those that a layer does not have are without units. Returns the number of
+// units.
+int kin_simulate_blocks(const kin_model_facts *m, kin_simulation_block blocks[KIN_SIMULATE_MAX_BLOCKS]);
+
+// One block of n units from `now` on, of bytes[i] each, computed in compute_s. Returns when that is done.
+double kin_simulate_compute(kin_simulation *p, double now, int n, const uint64_t *bytes, const bool *resident, double compute_s);

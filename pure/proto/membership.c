@@ -1,0 +1,396 @@
+#include "pure/proto/membership.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pure/proto/goodbye.h"
+#include "pure/proto/label.h"
+#include "pure/proto/membership_impl.h"
+
+#define SECOND ((uint64_t)1000000000)
+
+kin_membership_options kin_membership_options_default(void) {
+    return (kin_membership_options){
+        .epoch_first = 1,
+        .plan_wait_ns = SECOND / 4,
+        .join_wait_ns = SECOND,
+        .lost_wait_ns = 3 * SECOND,
+        .facts_wait_ns = 3 * SECOND,
+        .break_wait_ns = SECOND / 5,
+        .spacing_ns = SECOND / 4,
+        .ring_wait_ns = 8 * SECOND,
+        .rest_min_ns = 2 * SECOND,
+        .rest_max_ns = 60 * SECOND,
+    };
+}
+
+kin_membership *kin_membership_new(const kin_membership_options *options, kin_time now) {
+    kin_assert(options->epoch_first > 0);
+    kin_membership *r = calloc(1, sizeof *r);
+    if (!r) return NULL;
+    r->options = *options;
+    r->now = r->joined_at = r->ended_at = now;
+    r->epoch = options->epoch_first - 1;
+    r->change = 1; // nobody was ever asked
+    return r;
+}
+
+void kin_membership_free(kin_membership *r) {
+    free(r);
+}
+
+// ---- places
+
+static int find_link(const kin_membership *r, uint32_t link) {
+    for (int i = 0; i < KIN_MEMBERSHIP_DEVICES; i++) {
+        const kin_membership_device *d = &r->devices[i];
+        bool is_there = d->state == KIN_DEVICE_GREETED || d->state == KIN_DEVICE_FAILED || kin_membership_is_available(r, i);
+        if (is_there && d->link == link) return i;
+    }
+    return -1;
+}
+
+static int find_id(const kin_membership *r, const kin_proto_id *id) {
+    for (int i = 0; i < KIN_MEMBERSHIP_DEVICES; i++) {
+        if (r->devices[i].state != KIN_DEVICE_NONE && kin_proto_id_equal(&r->devices[i].id, id)) return i;
+    }
+    return -1;
+}
+
+// How readily a place is given to somebody new: 0: not at all. A member of the last plan may come back.
+static int readiness(const kin_membership *r, int i) {
+    kin_device_state state = r->devices[i].state;
+    if (state == KIN_DEVICE_NONE) return 4;
+    if (state == KIN_DEVICE_LEFT) return kin_membership_is_member(r, i) ? 2 : 3;
+    if (state == KIN_DEVICE_LOST) return kin_membership_is_member(r, i) ? 1 : 3;
+    return 0;
+}
+
+// A place for somebody new, or -1. Among equals the one that is gone for longest.
+static int find_place(const kin_membership *r) {
+    int best = -1;
+    for (int i = 0; i < KIN_MEMBERSHIP_DEVICES; i++) {
+        int is = readiness(r, i), was = best < 0 ? 0 : readiness(r, best);
+        bool is_older = best >= 0 && r->devices[i].since < r->devices[best].since;
+        if (is > was || (is > 0 && is == was && is_older)) best = i;
+    }
+    return best;
+}
+
+static void forget_member(kin_membership *r, int i) {
+    kin_assert(!r->in_force || !kin_membership_is_member(r, i));
+    int n = 0;
+    for (int m = 0; m < r->n_members; m++) {
+        if (r->members[m] == i) continue;
+        r->members[n] = r->members[m];
+        r->windows[n++] = r->windows[m];
+    }
+    if (n < r->n_members) r->has_plan = false; // nobody knows any more who is expected
+    r->n_members = n;
+}
+
+static bool name_is_taken(const kin_membership *r, const char *name, int but) {
+    if (strcmp(r->options.name, name) == 0) return true;
+    for (int i = 0; i < KIN_MEMBERSHIP_DEVICES; i++) {
+        if (i != but && r->devices[i].state != KIN_DEVICE_NONE && strcmp(r->devices[i].name, name) == 0) return true;
+    }
+    return false;
+}
+
+// "tower", or "tower-2" where somebody has that name already.
+static void choose_name(kin_membership *r, int i, const char *wanted) {
+    char base[KIN_MEMBERSHIP_NAME - 11], *name = r->devices[i].name;
+    kin_label_set(base, sizeof base - 1, wanted && wanted[0] ? wanted : "device");
+    snprintf(name, KIN_MEMBERSHIP_NAME, "%s", base);
+    for (int n = 2; name_is_taken(r, name, i); n++) snprintf(name, KIN_MEMBERSHIP_NAME, "%s-%d", base, n);
+}
+
+// ---- going
+
+static void say_gone(kin_membership *r, int i, kin_device_state state, kin_log_level level, char *sentence, size_t n) {
+    const char *why = r->devices[i].trouble;
+    char whom[KIN_MEMBERSHIP_SENTENCE];
+    bool is_stopped = state == KIN_DEVICE_LEFT && strcmp(why, KIN_GOODBYE_STOPPED) == 0;
+    snprintf(sentence, n, "%s %s%s%s%s", kin_membership_whom(r, i, whom), state == KIN_DEVICE_LEFT ? "has left" : "is gone",
+             is_stopped ? "" : " (", is_stopped ? "" : why, is_stopped ? "" : ")");
+    kin_membership_say_once(r, i, level, sentence);
+}
+
+// Its link is gone or is to be: the device has `state` (LOST, LEFT) from now on.
+static void part(kin_membership *r, int i, kin_device_state state, kin_log_level level, const char *reason) {
+    kin_membership_device *d = &r->devices[i];
+    char sentence[KIN_MEMBERSHIP_SENTENCE + KIN_MEMBERSHIP_REASON + 16];
+    kin_label_set(d->trouble, sizeof d->trouble - 1, kin_goodbye_words(reason));
+    say_gone(r, i, state, level, sentence, sizeof sentence);
+    bool worked = r->in_force && kin_membership_is_member(r, i);
+    if (kin_membership_is_available(r, i)) r->change++;
+    kin_membership_set_state(r, i, state);
+    if (worked) kin_membership_end_epoch(r, sentence);
+    r->changed = true;
+}
+
+static void say_refused(kin_membership *r, uint32_t link, kin_refusal refusal, const char *name, const char *reason) {
+    char shown[KIN_MEMBERSHIP_NAME];
+    kin_label_set(shown, sizeof shown - 1, name);
+    kin_membership_action *refuse = kin_membership_act(r, KIN_MEMBERSHIP_REFUSE);
+    refuse->link = link;
+    snprintf(refuse->text, sizeof refuse->text, "%s: %s", kin_refusal_word(refusal), reason);
+    kin_membership_log(r, KIN_LOG_WARN, "device '%s' is refused: %s", shown, reason);
+}
+
+// ---- joining
+
+#define HOW_TO_MEND "if its disk or configuration was copied, delete the file device-id beside its key %s and start it again"
+
+// Fills `reason` and says true where the device may not join at all.
+static bool is_unfit(const kin_membership *r, const kin_membership_hello *hello, kin_refusal *refusal, char *reason, size_t n) {
+    char version[KIN_MEMBERSHIP_NAME];
+    kin_label_set(version, sizeof version - 1, hello->version);
+    uint32_t missing = r->options.features & ~hello->features;
+    if (kin_proto_id_equal(&hello->id, &r->options.id) || kin_proto_id_is_none(&hello->id)) {
+        *refusal = KIN_REFUSAL_IDENTITY;
+        snprintf(reason, n, "it has the head's own identity, or none; " HOW_TO_MEND, "on it");
+    } else if (strcmp(version, r->options.version) != 0) {
+        *refusal = KIN_REFUSAL_VERSION;
+        snprintf(reason, n, "the head is kin %s, the device is kin %s; they must be the same", r->options.version, version);
+    } else if (missing) {
+        *refusal = KIN_REFUSAL_FEATURE;
+        snprintf(reason, n, "the ring needs features 0x%x that the device does not have", (unsigned)missing);
+    } else {
+        return false;
+    }
+    return true;
+}
+
+// The same process on a newer link: its side noticed a break before ours did.
+static void replace(kin_membership *r, int i) {
+    kin_membership_action *drop = kin_membership_act(r, KIN_MEMBERSHIP_DROP);
+    drop->link = r->devices[i].link;
+    drop->device = i;
+    snprintf(drop->text, sizeof drop->text, "the same device has joined again on a newer link");
+    part(r, i, KIN_DEVICE_LOST, KIN_LOG_WARN, "it has connected anew");
+}
+
+static int place_for(kin_membership *r, const kin_membership_hello *hello) {
+    int i = find_id(r, &hello->id);
+    if (i >= 0) return i;
+    i = find_place(r);
+    if (i < 0) return -1;
+    forget_member(r, i);
+    r->devices[i] = (kin_membership_device){.id = hello->id};
+    r->rest_until[i] = 0;
+    choose_name(r, i, hello->name);
+    return i;
+}
+
+static void take_join(kin_membership *r, const kin_membership_event *event) {
+    const kin_membership_hello *hello = event->hello;
+    kin_refusal refusal;
+    char reason[KIN_MEMBERSHIP_REASON];
+    if (is_unfit(r, hello, &refusal, reason, sizeof reason)) {
+        say_refused(r, event->link, refusal, hello->name, reason);
+        return;
+    }
+    int i = find_id(r, &hello->id);
+    bool is_there = i >= 0 && find_link(r, r->devices[i].link) == i;
+    if (is_there && r->devices[i].run != hello->run) {
+        snprintf(reason, sizeof reason, "'%s' is here with the same identity; " HOW_TO_MEND, r->devices[i].name,
+                 "on one of the two");
+        say_refused(r, event->link, KIN_REFUSAL_TWIN, hello->name, reason);
+        return;
+    }
+    if (is_there) replace(r, i);
+    i = place_for(r, hello);
+    if (i < 0) {
+        snprintf(reason, sizeof reason, "%d devices are there already, which is the most", KIN_MEMBERSHIP_DEVICES);
+        say_refused(r, event->link, KIN_REFUSAL_BUSY, hello->name, reason);
+        return;
+    }
+    kin_membership_set_state(r, i, KIN_DEVICE_GREETED);
+    r->devices[i].link = event->link;
+    r->devices[i].run = hello->run;
+    r->devices[i].trouble[0] = '\0';
+    kin_membership_action *accept = kin_membership_act(r, KIN_MEMBERSHIP_ACCEPT);
+    accept->link = event->link;
+    accept->device = i;
+    r->changed = true;
+}
+
+static bool is_known(const kin_proto_hash *model) {
+    static const kin_proto_hash none;
+    return memcmp(model->bytes, none.bytes, sizeof none.bytes) != 0;
+}
+
+static bool has_other_model(const kin_membership *r, int i) {
+    const kin_proto_hash *theirs = &r->devices[i].facts.model, *ours = &r->options.model;
+    return is_known(theirs) && is_known(ours) && memcmp(theirs->bytes, ours->bytes, sizeof ours->bytes) != 0;
+}
+
+static void refuse_model(kin_membership *r, int i) {
+    static const char reason[] = "its model file is another one than the head's";
+    say_refused(r, r->devices[i].link, KIN_REFUSAL_MODEL, r->devices[i].name, reason);
+    part(r, i, KIN_DEVICE_LEFT, KIN_LOG_DEBUG, reason); // it was said that it is refused
+}
+
+static void take_facts(kin_membership *r, int i, const kin_proto_device *facts) {
+    kin_membership_device *d = &r->devices[i];
+    d->facts = *facts;
+    r->changed = true;
+    if (has_other_model(r, i)) {
+        refuse_model(r, i);
+        return;
+    }
+    if (d->state != KIN_DEVICE_GREETED) return; // news of one that is there: for the next plan
+    kin_membership_set_state(r, i, r->now < r->rest_until[i] ? KIN_DEVICE_FAILED : KIN_DEVICE_JOINED);
+    r->change++;
+    r->joined_at = r->now;
+    kin_membership_log(r, KIN_LOG_INFO, "device '%s' has joined", d->name);
+}
+
+static void take_model(kin_membership *r, const kin_proto_hash *model) {
+    r->options.model = *model;
+    for (int i = 0; i < KIN_MEMBERSHIP_DEVICES; i++) {
+        if ((kin_membership_is_available(r, i) || r->devices[i].state == KIN_DEVICE_FAILED) && has_other_model(r, i))
+            refuse_model(r, i);
+    }
+}
+
+// ---- working
+
+void kin_membership_leave_out(kin_membership *r, int i, const char *sentence) {
+    kin_membership_device *d = &r->devices[i];
+    char with_rest[KIN_MEMBERSHIP_SENTENCE * 2 + 64];
+    uint64_t rest = r->options.rest_min_ns;
+    for (int n = 0; n < d->n_failures && rest < r->options.rest_max_ns; n++) rest *= 2;
+    if (rest > r->options.rest_max_ns) rest = r->options.rest_max_ns;
+    d->n_failures++;
+    r->rest_until[i] = r->now + rest;
+    snprintf(with_rest, sizeof with_rest, "%s; it is left out for %.1f s", sentence, (double)rest / (double)SECOND);
+    kin_membership_say_once(r, i, KIN_LOG_WARN, with_rest);
+    kin_membership_set_state(r, i, KIN_DEVICE_FAILED);
+    r->change++;
+    kin_membership_end_epoch(r, with_rest);
+}
+
+static void take_failed(kin_membership *r, int i, const kin_membership_event *event) {
+    kin_membership_device *d = &r->devices[i];
+    char stage[KIN_MEMBERSHIP_NAME], whom[KIN_MEMBERSHIP_SENTENCE], sentence[KIN_MEMBERSHIP_SENTENCE * 2];
+    kin_label_set(stage, sizeof stage - 1, event->stage);
+    kin_label_set(d->trouble, sizeof d->trouble - 1, event->reason);
+    snprintf(sentence, sizeof sentence, "%s failed at %s: %s", kin_membership_whom(r, i, whom), stage[0] ? stage : "its work",
+             d->trouble);
+    kin_membership_leave_out(r, i, sentence);
+}
+
+static void take_work(kin_membership *r, int i, const kin_membership_event *event) {
+    kin_membership_device *d = &r->devices[i];
+    bool works = d->state == KIN_DEVICE_PREPARING || d->state == KIN_DEVICE_READY;
+    if (!works || !kin_membership_takes(r, event->epoch)) return;
+    if (event->kind == KIN_MEMBERSHIP_FAILED) {
+        take_failed(r, i, event);
+    } else if (event->kind == KIN_MEMBERSHIP_PROGRESS && d->state == KIN_DEVICE_PREPARING) {
+        d->progress = *event->progress;
+        if (d->progress.done > d->progress.total) d->progress.done = d->progress.total; // a peer's numbers
+        r->changed = true;
+    } else if (event->kind == KIN_MEMBERSHIP_READY && d->state == KIN_DEVICE_PREPARING) {
+        char whom[KIN_MEMBERSHIP_SENTENCE];
+        kin_membership_set_state(r, i, KIN_DEVICE_READY);
+        d->trouble[0] = '\0'; // it is over
+        kin_membership_log(r, KIN_LOG_INFO, "%s is ready", kin_membership_whom(r, i, whom));
+        r->changed = true;
+        kin_membership_look_ready(r);
+    }
+}
+
+// ---- time
+
+static void drop_silent(kin_membership *r, int i) {
+    kin_membership_action *drop = kin_membership_act(r, KIN_MEMBERSHIP_DROP);
+    drop->link = r->devices[i].link;
+    drop->device = i;
+    snprintf(drop->text, sizeof drop->text, "it joined, but did not say what it has");
+    part(r, i, KIN_DEVICE_LOST, KIN_LOG_WARN, "it joined, but did not say what it has");
+}
+
+static void take_time(kin_membership *r) {
+    for (int i = 0; i < KIN_MEMBERSHIP_DEVICES; i++) {
+        kin_membership_device *d = &r->devices[i];
+        if (d->state == KIN_DEVICE_GREETED && r->now - d->since >= r->options.facts_wait_ns) drop_silent(r, i);
+        if (d->state == KIN_DEVICE_FAILED && r->now >= r->rest_until[i]) {
+            kin_membership_set_state(r, i, KIN_DEVICE_JOINED);
+            r->change++;
+            r->changed = true;
+        }
+    }
+}
+
+// ---- the step
+
+static void take_from_device(kin_membership *r, const kin_membership_event *event) {
+    int i = find_link(r, event->link);
+    if (i < 0) return;
+    switch (event->kind) {
+    case KIN_MEMBERSHIP_FACTS: take_facts(r, i, event->facts); break;
+    case KIN_MEMBERSHIP_LOST: part(r, i, KIN_DEVICE_LOST, KIN_LOG_WARN, event->reason); break;
+    case KIN_MEMBERSHIP_LEFT: part(r, i, KIN_DEVICE_LEFT, KIN_LOG_INFO, event->reason); break;
+    default: take_work(r, i, event);
+    }
+}
+
+const kin_membership_actions *kin_membership_step(kin_membership *r, kin_time now, const kin_membership_event *event) {
+    kin_assert(now >= r->now);
+    r->now = now;
+    r->actions.n = 0;
+    switch (event->kind) {
+    case KIN_MEMBERSHIP_TICK: break;
+    case KIN_MEMBERSHIP_MODEL: take_model(r, event->model); break;
+    case KIN_MEMBERSHIP_JOINS: take_join(r, event); break;
+    case KIN_MEMBERSHIP_FACTS:
+    case KIN_MEMBERSHIP_PROGRESS:
+    case KIN_MEMBERSHIP_READY:
+    case KIN_MEMBERSHIP_FAILED:
+    case KIN_MEMBERSHIP_LOST:
+    case KIN_MEMBERSHIP_LEFT: take_from_device(r, event); break;
+    case KIN_MEMBERSHIP_RING_OPENED:
+    case KIN_MEMBERSHIP_RING_CLOSED: kin_membership_take_ring(r, event); break;
+    case KIN_MEMBERSHIP_PLANNED: kin_membership_take_plan(r, event); break;
+    case KIN_MEMBERSHIP_NO_PLAN: kin_membership_take_no_plan(r, event); break;
+    case KIN_MEMBERSHIP_DRIFT: r->change++; break;
+    case KIN_MEMBERSHIP_BEGINS:
+    case KIN_MEMBERSHIP_ENDS:
+    case KIN_MEMBERSHIP_ABORTED: kin_membership_take_request(r, event); break;
+    }
+    take_time(r);
+    kin_membership_look_at_break(r);
+    kin_membership_look_at_ring(r);
+    kin_membership_look_due(r);
+    kin_membership_look_ready(r);
+    if (r->changed) kin_membership_act(r, KIN_MEMBERSHIP_STATUS);
+    r->changed = false;
+    return &r->actions;
+}
+
+// ---- inspection
+
+const kin_membership_device *kin_membership_device_at(const kin_membership *r, int i) {
+    kin_assert(i >= 0 && i < KIN_MEMBERSHIP_DEVICES);
+    return r->devices[i].state == KIN_DEVICE_NONE ? NULL : &r->devices[i];
+}
+
+kin_membership_state kin_membership_state_now(const kin_membership *r) {
+    if (r->in_force) return r->is_up ? KIN_MEMBERSHIP_SERVING : KIN_MEMBERSHIP_PREPARING;
+    return r->is_short && !r->asking ? KIN_MEMBERSHIP_SHORT : KIN_MEMBERSHIP_GATHERING;
+}
+
+uint32_t kin_membership_epoch(const kin_membership *r) {
+    return r->epoch;
+}
+
+int kin_membership_n_requests(const kin_membership *r) {
+    return r->n_requests;
+}
+
+bool kin_membership_takes(const kin_membership *r, uint32_t epoch) {
+    return r->in_force && epoch == r->epoch;
+}

@@ -1,0 +1,209 @@
+// The membership: what a head knows of its devices, and the epoch that they are in.
+//
+// A step function. The driver tells what happened (an event and the time), the membership answers with what is to be done
+// (actions, in this order). It opens no link, reads no clock and makes no plan: links notice by themselves that the other side
+// went silent (net/link.h), the planner says who computes which layers. Of a plan the membership knows the members, in the order
+// of the ring, and whether it is the same as before.
+//
+//     joins ─► facts ─► ask the planner ─► plan: epoch + 1 ─► every member ready, every ring link open ─► the ring is up
+//                            ▲                                                                              │
+//                            └── somebody joined (only between requests) ◄───────────────────────────────────┤
+//                            └── a member or a ring link lost, a member failed: the epoch ends ◄─────────────┘
+//
+// An epoch is one plan in force; its number only grows (pure/proto/epoch.h), and ring frames of any other epoch are dropped. When
+// it ends, the running requests fail with a sentence that names device and stage. Devices keep what they have loaded, so that the
+// next epoch is cheap for whoever has the same windows in it.
+//
+// The head's own layers are no member: the ring is up when the devices are; the driver knows when its own shard is loaded.
+//
+// Owner: the head's driver. Thread: its loop's. Actions and device pointers live until the next step.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "pure/proto/id.h"
+#include "pure/proto/refusal.h"
+
+enum {
+    KIN_MEMBERSHIP_DEVICES = 32,  // most at a time
+    KIN_MEMBERSHIP_ACTIONS = 160, // more than any step gives: 4 for each device (refuse, say so twice, end) and some
+    KIN_MEMBERSHIP_NAME = 64,     // bytes with the NUL, of names
+    KIN_MEMBERSHIP_REASON = 256,  // of reasons; longer ones are cut
+    KIN_MEMBERSHIP_SENTENCE = 512,
+};
+
+#define KIN_MEMBERSHIP_FOREVER UINT64_MAX
+#define KIN_MEMBERSHIP_OWN UINT32_MAX // in place of a link: the head's own link to the first member
+
+typedef struct kin_membership kin_membership;
+
+typedef struct kin_membership_options {
+    kin_proto_id id;                   // the head's
+    char name[KIN_MEMBERSHIP_NAME];    // the head's
+    char version[KIN_MEMBERSHIP_NAME]; // of the program; devices must have the same
+    uint32_t features;                 // bits that a device must have
+    kin_proto_hash model;              // the model's content hash; zeros: not known yet, see KIN_MEMBERSHIP_MODEL
+    uint32_t epoch_first;              // newer than all epochs of an earlier run of this head (pure/proto/epoch.h)
+    int n_expected;                    // devices that are going to join; 0: nobody knows
+    uint64_t plan_wait_ns;  // quiet time after somebody joined, before the first plan: devices fetch meanwhile (250 ms)
+    uint64_t join_wait_ns;  // the same before the first plan can be used, and before a plan in force is made anew (1 s)
+    uint64_t lost_wait_ns;  // for a lost member to come back, before a plan is made without it (3 s)
+    uint64_t facts_wait_ns; // from ACCEPT to DEVICE (3 s)
+    uint64_t break_wait_ns; // from a ring link that breaks to saying so: mostly a device is gone, and that is said (200 ms: less
+                            // than spacing_ns)
+    uint64_t spacing_ns;    // least time from the end of an epoch to the next (250 ms): one break, one new plan
+    uint64_t ring_wait_ns;  // for a ring link to open, before one of its ends is left out (8 s)
+    uint64_t rest_min_ns;   // a device that failed is left out for this long (2 s), doubling each time
+    uint64_t rest_max_ns;   // up to this (60 s)
+} kin_membership_options;
+
+kin_membership_options kin_membership_options_default(void);
+
+// NULL: out of memory.
+kin_membership *kin_membership_new(const kin_membership_options *options, kin_time now);
+void kin_membership_free(kin_membership *membership);
+
+// ---- events
+
+typedef struct kin_membership_hello {
+    kin_proto_id id;
+    uint64_t run; // of its process
+    const char *name, *version;
+    uint32_t features;
+} kin_membership_hello;
+
+typedef struct kin_membership_stage {
+    kin_proto_id id;
+    const uint8_t *windows; // what this member has to do; the membership only compares it // u8 [n_windows]
+    size_t n_windows;
+} kin_membership_stage;
+
+typedef struct kin_membership_plan {
+    int n_stages; // 0: the head alone
+    const kin_membership_stage *stages;
+} kin_membership_plan;
+
+typedef enum kin_membership_event_kind {
+    KIN_MEMBERSHIP_TICK,        // time passes; at least ten times a second
+    KIN_MEMBERSHIP_MODEL,       // model: the head has hashed its file
+    KIN_MEMBERSHIP_JOINS,       // link, hello: OPEN came on a new control link
+    KIN_MEMBERSHIP_FACTS,       // link, facts
+    KIN_MEMBERSHIP_PROGRESS,    // link, epoch, progress
+    KIN_MEMBERSHIP_READY,       // link, epoch
+    KIN_MEMBERSHIP_FAILED,      // link, epoch, stage, reason
+    KIN_MEMBERSHIP_RING_OPENED, // link, epoch: this member's link to the next one; the head's own: KIN_MEMBERSHIP_OWN
+    KIN_MEMBERSHIP_RING_CLOSED, // link, epoch, reason
+    KIN_MEMBERSHIP_LOST,        // link, reason: the control link has ended
+    KIN_MEMBERSHIP_LEFT,        // link, reason: it said that it goes; nobody waits for it
+    KIN_MEMBERSHIP_PLANNED,     // question, plan
+    KIN_MEMBERSHIP_NO_PLAN,     // question, reason: the model does not fit on who is there
+    KIN_MEMBERSHIP_DRIFT,       // the planner would now answer otherwise: it is asked again between requests
+    KIN_MEMBERSHIP_BEGINS,      // a request begins
+    KIN_MEMBERSHIP_ENDS,        // epoch in which it began
+    KIN_MEMBERSHIP_ABORTED,     // epoch: the user does not want it any more
+} kin_membership_event_kind;
+
+typedef struct kin_membership_event { // only what the kind names is looked at; pointers are for the call
+    kin_membership_event_kind kind;
+    uint32_t link; // any number that no other control link has now
+    uint32_t epoch;
+    uint32_t question;
+    const kin_membership_hello *hello;
+    const kin_proto_device *facts;
+    const kin_proto_progress *progress;
+    const kin_membership_plan *plan;
+    const kin_proto_hash *model;
+    const char *stage, *reason; // as the device wrote them
+} kin_membership_event;
+
+// ---- actions
+
+typedef enum kin_membership_action_kind {
+    KIN_MEMBERSHIP_ACCEPT,     // link: send ACCEPT
+    KIN_MEMBERSHIP_REFUSE,     // link, text: send REFUSE and close; the membership has forgotten the link
+    KIN_MEMBERSHIP_DROP,       // link, text: close; the membership has forgotten it
+    KIN_MEMBERSHIP_ASK,        // question, devices: ask the planner; an answer to an older question is ignored
+    KIN_MEMBERSHIP_SEND_PLAN,  // link, device, epoch
+    KIN_MEMBERSHIP_SEND_END,   // link, device, epoch, text: send END; the device closes its ring link, keeps what it holds and
+                               // waits
+    KIN_MEMBERSHIP_OPEN_RING,  // device, epoch: connect to the first member, again and again until the epoch ends
+    KIN_MEMBERSHIP_CLOSE_RING, // epoch: close it
+    KIN_MEMBERSHIP_UP,         // epoch: requests may begin
+    KIN_MEMBERSHIP_FAIL,       // epoch, text: end all running requests with this sentence
+    KIN_MEMBERSHIP_LOG,        // level, text
+    KIN_MEMBERSHIP_STATUS,     // what the inspection functions say has changed
+} kin_membership_action_kind;
+
+typedef struct kin_membership_action {
+    kin_membership_action_kind kind;
+    uint32_t link;
+    uint32_t epoch;
+    uint32_t question;
+    int device; // index for kin_membership_device_at
+    int n_devices;
+    uint8_t devices[KIN_MEMBERSHIP_DEVICES]; // indices of who is there
+    kin_log_level level;
+    char text[KIN_MEMBERSHIP_SENTENCE];
+} kin_membership_action;
+
+typedef struct kin_membership_actions {
+    int n;
+    kin_membership_action at[KIN_MEMBERSHIP_ACTIONS];
+} kin_membership_actions;
+
+// `now` never decreases. Events about links that the membership has forgotten, and about epochs that are over, change nothing.
+const kin_membership_actions *kin_membership_step(kin_membership *membership, kin_time now, const kin_membership_event *event);
+
+// ---- inspection
+
+typedef enum kin_device_state {
+    KIN_DEVICE_NONE,      // an empty place
+    KIN_DEVICE_GREETED,   // accepted; its facts are not known yet
+    KIN_DEVICE_JOINED,    // there, without work
+    KIN_DEVICE_PREPARING, // has a plan, is not ready
+    KIN_DEVICE_READY,
+    KIN_DEVICE_FAILED, // there, but left out for a while: it failed, or a ring link to it did not open
+    KIN_DEVICE_LOST,
+    KIN_DEVICE_LEFT,
+} kin_device_state;
+
+typedef struct kin_membership_device {
+    kin_device_state state;
+    kin_proto_id id;
+    uint64_t run;
+    char name[KIN_MEMBERSHIP_NAME]; // of nobody else, the head neither
+    uint32_t link;
+    kin_proto_device facts;
+    kin_proto_progress progress;
+    bool ring_open;                           // its link to the next member
+    kin_time ring_since;                      // when the epoch began, or that link broke
+    char ring_trouble[KIN_MEMBERSHIP_REASON]; // why it is not; "": not known
+    int stage;                                // 1-based place in the ring of this epoch, 0: none
+    kin_time since;                           // in this state
+    int n_failures;                           // since the last request that went well
+    char trouble[KIN_MEMBERSHIP_REASON];
+} kin_membership_device;
+
+// i in [0, KIN_MEMBERSHIP_DEVICES). NULL: nobody.
+const kin_membership_device *kin_membership_device_at(const kin_membership *membership, int i);
+
+typedef enum kin_membership_state {
+    KIN_MEMBERSHIP_GATHERING, // waiting for somebody to join or to come back, or for the planner
+    KIN_MEMBERSHIP_SHORT,     // the planner says that the model does not fit on who is there
+    KIN_MEMBERSHIP_PREPARING, // an epoch has begun
+    KIN_MEMBERSHIP_SERVING,   // the ring is up
+} kin_membership_state;
+
+kin_membership_state kin_membership_state_now(const kin_membership *membership);
+uint32_t kin_membership_epoch(const kin_membership *membership); // the last one, also when it is over
+int kin_membership_n_requests(const kin_membership *membership);
+
+// One sentence for a person: "waiting for device 'tower', which is lost: ...". Returns buf.
+const char *kin_membership_doing(const kin_membership *membership, char *buf, size_t n);
+
+// Does a ring frame of this epoch count? All others are dropped.
+bool kin_membership_takes(const kin_membership *membership, uint32_t epoch);

@@ -1,0 +1,347 @@
+#include <stdio.h>
+
+#include "base/hash.h"
+#include "pure/proto/epoch.h"
+#include "pure/proto/label.h"
+#include "pure/proto/membership_impl.h"
+
+bool kin_membership_is_available(const kin_membership *r, int i) {
+    kin_device_state state = r->devices[i].state;
+    return state == KIN_DEVICE_JOINED || state == KIN_DEVICE_PREPARING || state == KIN_DEVICE_READY;
+}
+
+bool kin_membership_is_member(const kin_membership *r, int i) {
+    for (int m = 0; m < r->n_members; m++) {
+        if (r->members[m] == i) return true;
+    }
+    return false;
+}
+
+void kin_membership_set_state(kin_membership *r, int i, kin_device_state state) {
+    r->devices[i].state = state;
+    r->devices[i].since = r->now;
+    r->devices[i].progress = (kin_proto_progress){0};
+}
+
+// ---- the end of an epoch
+
+static void fail_requests(kin_membership *r, const char *reason) {
+    kin_membership_action *fail = kin_membership_act(r, KIN_MEMBERSHIP_FAIL);
+    snprintf(fail->text, sizeof fail->text, "%s", reason);
+}
+
+void kin_membership_end_epoch(kin_membership *r, const char *reason) {
+    if (!r->in_force) return;
+    r->in_force = r->is_up = r->own_ring_open = false;
+    r->own_ring_trouble[0] = '\0';
+    r->ended_at = r->now;
+    r->change++; // the same plan again is a new epoch
+    if (r->n_requests > 0) fail_requests(r, reason);
+    r->n_requests = 0;
+    if (r->n_members > 0) kin_membership_act(r, KIN_MEMBERSHIP_CLOSE_RING);
+    for (int m = 0; m < r->n_members; m++) {
+        int i = r->members[m];
+        kin_membership_device *d = &r->devices[i];
+        d->stage = 0;
+        d->ring_open = false;
+        d->ring_trouble[0] = '\0';
+        bool worked = d->state == KIN_DEVICE_PREPARING || d->state == KIN_DEVICE_READY;
+        if (worked) kin_membership_set_state(r, i, KIN_DEVICE_JOINED);
+        if (worked || d->state == KIN_DEVICE_FAILED) {
+            kin_membership_action *end = kin_membership_act(r, KIN_MEMBERSHIP_SEND_END);
+            end->link = d->link;
+            end->device = i;
+            snprintf(end->text, sizeof end->text, "%s", reason);
+        }
+    }
+    kin_membership_log(r, KIN_LOG_DEBUG, "plan %u is over: %s", r->epoch, reason);
+    r->changed = true;
+}
+
+// ---- when to ask the planner
+
+static kin_time later(kin_time from, uint64_t ns) {
+    return ns > UINT64_MAX - from ? UINT64_MAX : from + ns;
+}
+
+static kin_time latest(kin_time a, kin_time b) {
+    return a > b ? a : b;
+}
+
+static int n_available(const kin_membership *r) {
+    int n = 0;
+    for (int i = 0; i < KIN_MEMBERSHIP_DEVICES; i++) n += kin_membership_is_available(r, i);
+    return n;
+}
+
+static bool everybody_is_here(const kin_membership *r) {
+    if (!r->has_plan && r->options.n_expected == 0) return false;
+    for (int m = 0; m < r->n_members; m++) {
+        if (!kin_membership_is_available(r, r->members[m])) return false;
+    }
+    return n_available(r) >= r->options.n_expected;
+}
+
+static kin_time due(const kin_membership *r) {
+    kin_time at = later(r->ended_at, r->options.spacing_ns);
+    if (r->in_force) return latest(at, later(r->joined_at, r->options.join_wait_ns));
+    if (everybody_is_here(r)) return at;
+    for (int m = 0; m < r->n_members; m++) {
+        bool is_lost = r->devices[r->members[m]].state == KIN_DEVICE_LOST;
+        if (is_lost) at = latest(at, later(r->ended_at, r->options.lost_wait_ns));
+    }
+    if (!r->was_up && n_available(r) > 0) return latest(at, later(r->joined_at, r->options.plan_wait_ns));
+    return latest(at, later(r->joined_at, r->options.join_wait_ns));
+}
+
+// Joined a moment ago, and about to say what it has.
+static bool somebody_enters(const kin_membership *r) {
+    for (int i = 0; i < KIN_MEMBERSHIP_DEVICES; i++) {
+        const kin_membership_device *d = &r->devices[i];
+        if (d->state == KIN_DEVICE_GREETED && r->now - d->since < r->options.join_wait_ns) return true;
+    }
+    return false;
+}
+
+void kin_membership_look_due(kin_membership *r) {
+    if (r->change == r->change_answered || (r->asking && r->change == r->change_asked)) return;
+    if (r->n_requests > 0 || r->now < due(r) || somebody_enters(r)) return;
+    kin_membership_action *ask = kin_membership_act(r, KIN_MEMBERSHIP_ASK);
+    ask->question = ++r->question;
+    for (int i = 0; i < KIN_MEMBERSHIP_DEVICES; i++) {
+        if (kin_membership_is_available(r, i)) ask->devices[ask->n_devices++] = (uint8_t)i;
+    }
+    r->asking = true;
+    r->is_short = false;
+    r->change_asked = r->change;
+}
+
+// ---- the planner's answer
+
+static bool is_for_now(kin_membership *r, const kin_membership_event *event) {
+    if (!r->asking || event->question != r->question) return false;
+    r->asking = false;
+    return r->change_asked == r->change; // else somebody came or went meanwhile: it is asked again
+}
+
+static int find_available(const kin_membership *r, const kin_proto_id *id) {
+    for (int i = 0; i < KIN_MEMBERSHIP_DEVICES; i++) {
+        if (kin_membership_is_available(r, i) && kin_proto_id_equal(&r->devices[i].id, id)) return i;
+    }
+    return -1;
+}
+
+// Members and hashes of a plan. Only who was asked about is in it, each once: the planner's duty.
+static void read_plan(const kin_membership *r, const kin_membership_plan *plan, uint8_t *members, uint64_t *windows) {
+    kin_assert(plan->n_stages >= 0 && plan->n_stages <= KIN_MEMBERSHIP_DEVICES);
+    for (int m = 0; m < plan->n_stages; m++) {
+        int i = find_available(r, &plan->stages[m].id);
+        kin_assert(i >= 0);
+        for (int other = 0; other < m; other++) kin_assert(members[other] != i);
+        members[m] = (uint8_t)i;
+        windows[m] = kin_hash64(plan->stages[m].windows, plan->stages[m].n_windows, 0);
+    }
+}
+
+static bool is_same_plan(const kin_membership *r, int n, const uint8_t *members, const uint64_t *windows) {
+    if (!r->in_force || n != r->n_members) return false;
+    for (int m = 0; m < n; m++) {
+        if (members[m] != r->members[m] || windows[m] != r->windows[m]) return false;
+    }
+    return true;
+}
+
+// A head that only looks on, or has yet to begin, is alone by itself: nobody needs to be told.
+static kin_log_level level_of_plan(const kin_membership *r) {
+    return r->n_members == 0 && !r->was_up ? KIN_LOG_DEBUG : KIN_LOG_INFO;
+}
+
+static void say_plan(kin_membership *r) {
+    if (r->n_members == 0)
+        kin_membership_log(r, KIN_LOG_DEBUG, "plan %u: no device", r->epoch);
+    else
+        kin_membership_log(r, KIN_LOG_DEBUG, "plan %u: %d device%s", r->epoch, r->n_members, r->n_members == 1 ? "" : "s");
+}
+
+static void begin_epoch(kin_membership *r, int n, const uint8_t *members, const uint64_t *windows) {
+    r->epoch = kin_epoch_next(r->epoch);
+    r->has_plan = r->in_force = true;
+    r->n_members = n;
+    for (int m = 0; m < n; m++) {
+        r->members[m] = members[m];
+        r->windows[m] = windows[m];
+    }
+    say_plan(r);
+    for (int m = n - 1; m >= 0; m--) { // the last first: who connects to the next finds it informed
+        int i = members[m];
+        kin_membership_set_state(r, i, KIN_DEVICE_PREPARING);
+        r->devices[i].stage = m + 1;
+        r->devices[i].ring_open = false;
+        r->devices[i].ring_since = r->now;
+        r->devices[i].ring_trouble[0] = '\0';
+        kin_membership_action *send = kin_membership_act(r, KIN_MEMBERSHIP_SEND_PLAN);
+        send->device = i;
+        send->link = r->devices[i].link;
+    }
+    r->own_ring_since = r->now;
+    if (n > 0) kin_membership_act(r, KIN_MEMBERSHIP_OPEN_RING)->device = members[0];
+    r->changed = true;
+    kin_membership_look_ready(r);
+}
+
+void kin_membership_take_plan(kin_membership *r, const kin_membership_event *event) {
+    if (!is_for_now(r, event)) return;
+    uint8_t members[KIN_MEMBERSHIP_DEVICES];
+    uint64_t windows[KIN_MEMBERSHIP_DEVICES];
+    read_plan(r, event->plan, members, windows);
+    bool is_same = is_same_plan(r, event->plan->n_stages, members, windows);
+    if (!is_same && r->n_requests > 0) return; // asked again after them
+    if (!is_same) kin_membership_end_epoch(r, "there is a better plan for who is there now");
+    r->change_answered = r->change;
+    if (!is_same) begin_epoch(r, event->plan->n_stages, members, windows);
+}
+
+void kin_membership_take_no_plan(kin_membership *r, const kin_membership_event *event) {
+    if (!is_for_now(r, event)) return;
+    r->change_answered = r->change;
+    if (r->in_force) return; // what is in force goes on: nobody of it is missing
+    r->is_short = true;
+    kin_label_set(r->short_reason, sizeof r->short_reason - 1, event->reason);
+    char doing[KIN_MEMBERSHIP_SENTENCE];
+    kin_membership_log(r, KIN_LOG_WARN, "%s", kin_membership_doing(r, doing, sizeof doing));
+    r->changed = true;
+}
+
+// ---- ring and requests
+
+static int member_of_link(const kin_membership *r, uint32_t link) {
+    for (int m = 0; m < r->n_members; m++) {
+        const kin_membership_device *d = &r->devices[r->members[m]];
+        bool works = d->state == KIN_DEVICE_PREPARING || d->state == KIN_DEVICE_READY;
+        if (works && d->link == link) return m;
+    }
+    return -1;
+}
+
+static void end_for_ring_link(kin_membership *r, int m, const char *reason) {
+    char from[KIN_MEMBERSHIP_SENTENCE] = "the head", to[KIN_MEMBERSHIP_SENTENCE] = "the head";
+    char why[KIN_MEMBERSHIP_REASON], sentence[KIN_MEMBERSHIP_SENTENCE * 2 + KIN_MEMBERSHIP_REASON + 64];
+    if (m >= 0) kin_membership_whom(r, r->members[m], from);
+    if (m + 1 < r->n_members) kin_membership_whom(r, r->members[m + 1], to);
+    kin_label_set(why, sizeof why - 1, reason);
+    snprintf(sentence, sizeof sentence, "the link from %s to %s broke: %s", from, to, why);
+    kin_label_set(r->broken, sizeof r->broken - 1, sentence);
+    r->broken_at = r->now;
+    r->broke_requests = r->n_requests > 0;
+    r->n_requests = 0; // they are told in a moment
+    kin_membership_end_epoch(r, sentence);
+}
+
+static void tell_of_break(kin_membership *r, kin_log_level level, const char *sentence) {
+    if (r->broke_requests) fail_requests(r, sentence);
+    kin_membership_log(r, r->broke_requests ? KIN_LOG_DEBUG : level, "%s", sentence);
+    r->broken[0] = '\0';
+}
+
+void kin_membership_look_at_break(kin_membership *r) {
+    if (r->broken[0] && r->now - r->broken_at >= r->options.break_wait_ns) tell_of_break(r, KIN_LOG_WARN, r->broken);
+}
+
+void kin_membership_say_once(kin_membership *r, int i, kin_log_level level, const char *sentence) {
+    bool is_member = kin_membership_is_member(r, i);
+    if (is_member && r->broken[0])
+        tell_of_break(r, level, sentence);
+    else
+        kin_membership_log(r, is_member && r->n_requests > 0 ? KIN_LOG_DEBUG : level, "%s", sentence);
+}
+
+void kin_membership_take_ring(kin_membership *r, const kin_membership_event *event) {
+    if (!kin_membership_takes(r, event->epoch)) return;
+    bool is_own = event->link == KIN_MEMBERSHIP_OWN;
+    int m = is_own ? -1 : member_of_link(r, event->link);
+    if (m < 0 && !is_own) return;
+    bool is_open = event->kind == KIN_MEMBERSHIP_RING_OPENED;
+    if (!is_open && r->is_up) {
+        end_for_ring_link(r, m, event->reason);
+        return;
+    }
+    kin_membership_device *d = is_own ? NULL : &r->devices[r->members[m]];
+    bool *was_open = d ? &d->ring_open : &r->own_ring_open;
+    if (*was_open && !is_open) *(d ? &d->ring_since : &r->own_ring_since) = r->now;
+    *was_open = is_open;
+    kin_label_set(d ? d->ring_trouble : r->own_ring_trouble, KIN_MEMBERSHIP_REASON - 1, is_open ? "" : event->reason);
+    r->changed = true;
+    kin_membership_look_ready(r);
+}
+
+// The link from the m-th member (-1: the head) has been closed for too long, although it was tried from both ends and by way of
+// the head.
+static bool is_late(const kin_membership *r, int m) {
+    const kin_membership_device *d = m < 0 ? NULL : &r->devices[r->members[m]];
+    bool is_open = d ? d->ring_open : r->own_ring_open;
+    kin_time since = d ? d->ring_since : r->own_ring_since;
+    return !is_open && r->now >= later(since, r->options.ring_wait_ns);
+}
+
+// Of the two ends the one whose other link is late, too; else the one that is called. Never the head.
+static int end_to_leave_out(const kin_membership *r, int m) {
+    if (m < 0) return 0;
+    bool is_last = m + 1 == r->n_members;
+    return is_last || (is_late(r, m - 1) && !is_late(r, m + 1)) ? m : m + 1;
+}
+
+void kin_membership_look_at_ring(kin_membership *r) {
+    int m = -1;
+    if (!r->in_force || r->is_up || r->n_members == 0) return;
+    while (m < r->n_members && !is_late(r, m)) m++;
+    if (m == r->n_members) return;
+    char from[KIN_MEMBERSHIP_SENTENCE] = "the head", to[KIN_MEMBERSHIP_SENTENCE] = "the head";
+    char sentence[KIN_MEMBERSHIP_SENTENCE * 2 + KIN_MEMBERSHIP_REASON + 128];
+    if (m >= 0) kin_membership_whom(r, r->members[m], from);
+    if (m + 1 < r->n_members) kin_membership_whom(r, r->members[m + 1], to);
+    const char *trouble = m >= 0 ? r->devices[r->members[m]].ring_trouble : r->own_ring_trouble;
+    int out = r->members[end_to_leave_out(r, m)];
+    kin_membership_device *d = &r->devices[out];
+    snprintf(sentence, sizeof sentence, "no link from %s to %s (%s); let TCP port %u through the firewall of '%s'", from, to,
+             trouble[0] ? trouble : "no answer", d->facts.endpoint.port, d->name);
+    kin_label_set(d->trouble, sizeof d->trouble - 1, sentence);
+    kin_membership_leave_out(r, out, sentence);
+}
+
+// The first plan is made early, so that its devices get ready while others may still join.
+static bool may_be_up(const kin_membership *r) {
+    if (r->was_up || (r->options.n_expected > 0 && n_available(r) >= r->options.n_expected)) return true;
+    return r->change == r->change_answered && r->now >= later(r->joined_at, r->options.join_wait_ns);
+}
+
+void kin_membership_look_ready(kin_membership *r) {
+    if (!r->in_force || r->is_up || (r->n_members > 0 && !r->own_ring_open) || !may_be_up(r)) return;
+    for (int m = 0; m < r->n_members; m++) {
+        const kin_membership_device *d = &r->devices[r->members[m]];
+        if (d->state != KIN_DEVICE_READY || !d->ring_open) return;
+    }
+    char doing[KIN_MEMBERSHIP_SENTENCE];
+    r->is_up = true;
+    kin_membership_act(r, KIN_MEMBERSHIP_UP);
+    kin_membership_log(r, level_of_plan(r), "%s", kin_membership_doing(r, doing, sizeof doing));
+    r->was_up = true;
+    r->changed = true;
+}
+
+void kin_membership_take_request(kin_membership *r, const kin_membership_event *event) {
+    if (event->kind == KIN_MEMBERSHIP_BEGINS) {
+        if (r->is_up) {
+            r->n_requests++;
+            r->broken[0] = '\0'; // of an earlier one, which has ended by itself
+            return;
+        }
+        char doing[KIN_MEMBERSHIP_SENTENCE];
+        kin_membership_action *fail = kin_membership_act(r, KIN_MEMBERSHIP_FAIL);
+        snprintf(fail->text, sizeof fail->text, "%s", kin_membership_doing(r, doing, sizeof doing));
+        return;
+    }
+    if (!kin_membership_takes(r, event->epoch) || r->n_requests == 0) return;
+    r->n_requests--;
+    if (event->kind == KIN_MEMBERSHIP_ABORTED) return;
+    for (int m = 0; m < r->n_members; m++) r->devices[r->members[m]].n_failures = 0;
+}

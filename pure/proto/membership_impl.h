@@ -1,0 +1,75 @@
+// Inside of kin_membership, for membership.c (who is there), roster_epoch.c (what they do together) and roster_words.c (how it is
+// said).
+#pragma once
+
+#include "base/err.h"
+#include "pure/proto/membership.h"
+
+struct kin_membership {
+    kin_membership_options options;
+    kin_time now;
+    kin_membership_device devices[KIN_MEMBERSHIP_DEVICES];
+    kin_time rest_until[KIN_MEMBERSHIP_DEVICES]; // of those that failed
+
+    // The last plan. Its members stay the expected ones after its epoch has ended.
+    bool has_plan;
+    int n_members;
+    uint8_t members[KIN_MEMBERSHIP_DEVICES];  // indices of devices, in the order of the ring
+    uint64_t windows[KIN_MEMBERSHIP_DEVICES]; // hash of what each has to do
+
+    uint32_t epoch;
+    bool in_force;      // the epoch has begun and not ended
+    bool is_up, was_up; // was: ever
+    bool own_ring_open;
+    kin_time own_ring_since;
+    char own_ring_trouble[KIN_MEMBERSHIP_REASON];
+    int n_requests; // of this epoch
+
+    // A ring link broke and the epoch is over, but who is gone may be known in a moment. "": no, or that was said.
+    char broken[KIN_MEMBERSHIP_SENTENCE];
+    kin_time broken_at;
+    bool broke_requests;
+
+    // A change of who is there makes the last answer of the planner old.
+    uint32_t change, change_asked, change_answered;
+    uint32_t question;
+    bool asking, is_short;
+    char short_reason[KIN_MEMBERSHIP_REASON];
+    kin_time joined_at; // the last time that somebody joined; the start counts
+    kin_time ended_at;  // the end of the last epoch
+
+    bool changed;                   // what can be inspected, in this step
+    kin_membership_actions actions; // of the current step
+};
+
+// ---- roster_words.c: the caller fills what the kind needs
+
+kin_membership_action *kin_membership_act(kin_membership *r, kin_membership_action_kind kind);
+void kin_membership_log(kin_membership *r, kin_log_level level, const char *fmt, ...) KIN_PRINTF(3, 4);
+// "device 'tower' (stage 2 of 3)", or without the stage where it has none.
+const char *kin_membership_whom(const kin_membership *r, int i, char buf[KIN_MEMBERSHIP_SENTENCE]);
+
+// One event is one line: what ends the running requests is said by whoever runs them, all else by the log. `sentence`: what
+// happened to device i, before the epoch ends for it.
+void kin_membership_say_once(kin_membership *r, int i, kin_log_level level, const char *sentence);
+
+// ---- roster_epoch.c
+
+// There, with facts known, and not resting.
+bool kin_membership_is_available(const kin_membership *r, int i);
+bool kin_membership_is_member(const kin_membership *r, int i);
+
+// The epoch is over because of `reason`; requests fail with it. Nothing happens when none is in force.
+void kin_membership_end_epoch(kin_membership *r, const char *reason);
+// The device is left out for a while, longer each time, and the epoch is over because of `sentence`.
+void kin_membership_leave_out(kin_membership *r, int i, const char *sentence);
+void kin_membership_set_state(kin_membership *r, int i, kin_device_state state);
+
+void kin_membership_take_plan(kin_membership *r, const kin_membership_event *event);
+void kin_membership_take_no_plan(kin_membership *r, const kin_membership_event *event);
+void kin_membership_take_ring(kin_membership *r, const kin_membership_event *event);
+void kin_membership_take_request(kin_membership *r, const kin_membership_event *event);
+void kin_membership_look_ready(kin_membership *r);    // is the ring up now?
+void kin_membership_look_at_break(kin_membership *r); // is it time to say that a link broke?
+void kin_membership_look_at_ring(kin_membership *r);  // has one of its links been closed for too long?
+void kin_membership_look_due(kin_membership *r);      // is it time to ask the planner?

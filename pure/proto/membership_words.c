@@ -1,0 +1,119 @@
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "pure/proto/membership_impl.h"
+
+kin_membership_action *kin_membership_act(kin_membership *r, kin_membership_action_kind kind) {
+    kin_assert(r->actions.n < KIN_MEMBERSHIP_ACTIONS);
+    kin_membership_action *action = &r->actions.at[r->actions.n++];
+    action->kind = kind;
+    action->link = 0;
+    action->epoch = r->epoch;
+    action->question = 0;
+    action->device = 0;
+    action->n_devices = 0;
+    action->level = KIN_LOG_INFO;
+    action->text[0] = '\0';
+    return action;
+}
+
+void kin_membership_log(kin_membership *r, kin_log_level level, const char *fmt, ...) {
+    kin_membership_action *action = kin_membership_act(r, KIN_MEMBERSHIP_LOG);
+    action->level = level;
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(action->text, sizeof action->text, fmt, args);
+    va_end(args);
+}
+
+const char *kin_membership_whom(const kin_membership *r, int i, char buf[KIN_MEMBERSHIP_SENTENCE]) {
+    const kin_membership_device *d = &r->devices[i];
+    int stage = d->stage;
+    for (int m = 0; m < r->n_members && r->broken[0]; m++) stage = r->members[m] == i ? m + 1 : stage; // a moment ago
+    if (stage)
+        snprintf(buf, KIN_MEMBERSHIP_SENTENCE, "device '%s' (stage %d of %d)", d->name, stage, r->n_members);
+    else
+        snprintf(buf, KIN_MEMBERSHIP_SENTENCE, "device '%s'", d->name);
+    return buf;
+}
+
+// The first member of the last plan in this state, or -1.
+static int member_in(const kin_membership *r, kin_device_state state) {
+    for (int i = 0; i < r->n_members; i++) {
+        if (r->devices[r->members[i]].state == state) return r->members[i];
+    }
+    return -1;
+}
+
+static void say_gathering(const kin_membership *r, char *buf, size_t n) {
+    int lost = member_in(r, KIN_DEVICE_LOST), failed = member_in(r, KIN_DEVICE_FAILED);
+    if (r->asking) {
+        snprintf(buf, n, "making a plan");
+    } else if (lost >= 0) {
+        snprintf(buf, n, "waiting for device '%s' to come back", r->devices[lost].name);
+    } else if (failed >= 0) {
+        snprintf(buf, n, "device '%s' failed: %s", r->devices[failed].name, r->devices[failed].trouble);
+    } else {
+        snprintf(buf, n, "waiting for devices to join");
+    }
+}
+
+static void say_short(const kin_membership *r, char *buf, size_t n) {
+    int lost = member_in(r, KIN_DEVICE_LOST), failed = member_in(r, KIN_DEVICE_FAILED), left = member_in(r, KIN_DEVICE_LEFT);
+    int missing = lost >= 0 ? lost : failed >= 0 ? failed : left;
+    if (missing < 0) {
+        snprintf(buf, n, "waiting for devices to join: %s", r->short_reason);
+        return;
+    }
+    const kin_membership_device *d = &r->devices[missing];
+    const char *how = d->state == KIN_DEVICE_LOST ? "is gone" : d->state == KIN_DEVICE_FAILED ? "failed" : "has left";
+    snprintf(buf, n, "device '%s' %s (%s), and without it: %s", d->name, how, d->trouble, r->short_reason);
+}
+
+static void say_preparing(const kin_membership *r, char *buf, size_t n) {
+    int i = member_in(r, KIN_DEVICE_PREPARING);
+    if (i >= 0) {
+        const kin_membership_device *d = &r->devices[i];
+        static const char *const stages[] = {"hashing", "fetching", "packing", "loading"}; // kin_proto_stage
+        int percent = d->progress.total ? (int)((double)d->progress.done / (double)d->progress.total * 100) : 0;
+        if (d->progress.total)
+            snprintf(buf, n, "device '%s' is %s: %d %%", d->name, stages[d->progress.stage], percent);
+        else
+            snprintf(buf, n, "device '%s' gets ready", d->name);
+        return;
+    }
+    if (r->n_members == 0) { // the head is ready; others may still come
+        snprintf(buf, n, "waiting for devices to join");
+        return;
+    }
+    for (i = 0; i < r->n_members; i++) {
+        if (!r->devices[r->members[i]].ring_open) break;
+    }
+    if (i == r->n_members) i--; // all are; what is missing is the link to the first
+    const kin_membership_device *from = &r->devices[r->members[i]];
+    const char *trouble = r->own_ring_open ? from->ring_trouble : r->own_ring_trouble, *colon = trouble[0] ? ": " : "";
+    if (!r->own_ring_open)
+        snprintf(buf, n, "connecting to device '%s'%s%s", r->devices[r->members[0]].name, colon, trouble);
+    else if (i + 1 >= r->n_members)
+        snprintf(buf, n, "device '%s' connects to the head%s%s", from->name, colon, trouble);
+    else
+        snprintf(buf, n, "device '%s' connects to device '%s'%s%s", from->name, r->devices[r->members[i + 1]].name, colon,
+                 trouble);
+}
+
+static void say_serving(const kin_membership *r, char *buf, size_t n) {
+    if (r->n_members == 0)
+        snprintf(buf, n, "serving alone");
+    else
+        snprintf(buf, n, "serving on %d device%s", r->n_members, r->n_members == 1 ? "" : "s");
+}
+
+const char *kin_membership_doing(const kin_membership *r, char *buf, size_t n) {
+    switch (kin_membership_state_now(r)) {
+    case KIN_MEMBERSHIP_GATHERING: say_gathering(r, buf, n); break;
+    case KIN_MEMBERSHIP_SHORT: say_short(r, buf, n); break;
+    case KIN_MEMBERSHIP_PREPARING: say_preparing(r, buf, n); break;
+    case KIN_MEMBERSHIP_SERVING: say_serving(r, buf, n); break;
+    }
+    return buf;
+}

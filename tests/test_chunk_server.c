@@ -1,0 +1,223 @@
+// A share, whatever is asked of it, serves the others: in turns, within its limits, and no more than it has.
+#include "tests/fetch_world.h"
+
+// ---- who asks
+
+static void on_raw_frame(void *user, kin_link *link, const kin_frame *frame, const uint8_t *payload) {
+    raw *r = user;
+    (void)link, (void)payload;
+    r->n_frames++;
+    r->is_accepted = r->is_accepted || frame->type == KIN_FRAME_ACCEPT;
+    r->n_lack += frame->type == KIN_FRAME_LACK;
+    r->n_data += frame->type == KIN_FRAME_DATA;
+    if (frame->type == KIN_FRAME_ACCEPT) kin_link_set_frame_max(link, KIN_FRAME_CAP_LARGE);
+}
+
+static void on_raw_opened(void *user, kin_link *link) {
+    uint8_t bytes[256];
+    (void)user;
+    kin_proto_open hello = {.role = KIN_PROTO_FETCH, .id = {{77}}, .name = "raw", .version = "1"};
+    kin_link_send(link, KIN_FRAME_OPEN, 0, 1, &(kin_link_part){bytes, kin_proto_encode_open(bytes, sizeof bytes, &hello)});
+}
+
+static raw *connect_raw_on(world *w, uv_loop_t *loop) {
+    static const kin_link_callbacks callbacks = {.opened = on_raw_opened, .frame = on_raw_frame, .closed = forget_raw};
+    kin_link_options o = kin_link_options_default(w->tls);
+    raw *r = &w->raws[w->n_raws++];
+    kin_err err;
+    *r = (raw){.w = w};
+    assert_int_equal(kin_link_connect(&r->link, loop, "127.0.0.1", w->head.port, &o, &callbacks, r, &err), 0);
+    RUN_UNTIL(w, r->is_accepted || (loop != &w->loop && (uv_run(loop, UV_RUN_NOWAIT), r->is_accepted)));
+    return r;
+}
+
+static raw *connect_raw(world *w) {
+    return connect_raw_on(w, &w->loop);
+}
+
+static void send_get(raw *r, const uint8_t *model, uint32_t i_chunk, uint32_t offset, uint32_t length) {
+    uint8_t bytes[64];
+    kin_proto_get get = {.i_chunk = i_chunk, .offset = offset, .length = length};
+    memcpy(get.model.bytes, model, sizeof get.model.bytes);
+    kin_link_send(r->link, KIN_FRAME_GET, 0, 1, &(kin_link_part){bytes, kin_proto_encode_get(bytes, sizeof bytes, &get)});
+}
+
+static void expect_closed(raw *r, const char *words) {
+    RUN_UNTIL(r->w, r->is_closed);
+    if (!strstr(r->reason, words)) fail_msg("'%s' does not say '%s'", r->reason, words);
+    r->w->n_raws--;
+}
+
+// ---- the claims
+
+static void who_asks_for_what_cannot_be_loses_the_link_and_nobody_else(void **state) {
+    world *w = *state;
+    const uint8_t *model = w->manifest.hash;
+    uint8_t other[32] = {1};
+    uint32_t last = w->manifest.n_chunks - 1;
+    raw *r = connect_raw(w);
+    send_get(r, other, 0, 0, 1);
+    expect_closed(r, "a part of another model was asked for");
+    r = connect_raw(w);
+    send_get(r, model, last + 1, 0, 1);
+    expect_closed(r, "was asked for; the model has");
+    r = connect_raw(w);
+    send_get(r, model, 0, 1, CHUNK);
+    expect_closed(r, "65536 bytes at 1 of chunk 0 were asked for; it has 65536");
+    r = connect_raw(w);
+    send_get(r, model, last, 0, CHUNK);
+    expect_closed(r, "were asked for; it has");
+    r = connect_raw(w);
+    for (int i = 0; i < 20; i++) send_get(r, model, 0, 0, CHUNK);
+    expect_closed(r, "more than 16 requests at a time");
+    r = connect_raw(w);
+    kin_link_send(r->link, KIN_FRAME_GET, 0, 1, &(kin_link_part){model, 5});
+    expect_closed(r, "GET");
+    r = connect_raw(w);
+    kin_link_send(r->link, KIN_FRAME_HASHES_WANTED, 0, 1, &(kin_link_part){model, 5});
+    expect_closed(r, "HASHES_WANTED");
+    r = connect_raw(w);
+    kin_link_send(r->link, KIN_FRAME_STATUS_WANTED, 0, 0, NULL);
+    expect_closed(r, "where only requests for parts of the model belong");
+    w->devices[0].windows = kin_windows_one(0, 1, 0);
+    start(&w->devices[0]);
+    expect_done(&w->devices[0]);
+}
+
+static void a_part_of_a_chunk_can_be_asked_for(void **state) {
+    world *w = *state;
+    raw *r = connect_raw(w);
+    send_get(r, w->manifest.hash, 1, CHUNK - 10, 10);
+    RUN_UNTIL(w, r->n_data == 1);
+    assert_int_equal(kin_chunk_server_stats_now(w->head.share).bytes, 10);
+    assert_int_equal(kin_chunk_server_stats_now(w->head.share).n_chunks, 1);
+    assert_int_equal(kin_chunk_server_stats_now(w->head.share).n_links, 1);
+}
+
+static void without_a_store_everything_is_lacking(void **state) {
+    world *w = *state;
+    raw *r = connect_raw(w);
+    kin_chunk_server_set_stock(w->head.share, NULL);
+    send_get(r, w->manifest.hash, 3, 0, 10);
+    RUN_UNTIL(w, r->n_lack == 1);
+    kin_chunk_server_set_stock(w->head.share, w->head.stock);
+    send_get(r, w->manifest.hash, 3, 0, 10);
+    RUN_UNTIL(w, r->n_data == 1);
+    send_get(r, w->manifest.hash, 3, 0, 10);
+    send_get(r, w->manifest.hash, 4, 0, 10);
+    RUN_UNTIL(w, r->n_data == 3);
+    assert_int_equal(r->n_lack, 1);
+}
+
+static void what_is_asked_for_when_the_store_goes_is_lacking(void **state) {
+    world *w = *state;
+    raw *r = connect_raw(w);
+    for (int i = 0; i < 10; i++) send_get(r, w->manifest.hash, (uint32_t)i, 0, CHUNK);
+    RUN_UNTIL(w, r->n_data > 0);
+    kin_chunk_server_set_stock(w->head.share, NULL);
+    RUN_UNTIL(w, r->n_data + r->n_lack == 10);
+}
+
+static void links_take_turns(void **state) {
+    world *w = *state;
+    raw *a = connect_raw(w), *b = connect_raw(w);
+    for (int i = 0; i < 16; i++) send_get(a, w->manifest.hash, (uint32_t)i, 0, CHUNK);
+    RUN_UNTIL(w, a->n_data > 0);
+    send_get(b, w->manifest.hash, 0, 0, CHUNK);
+    RUN_UNTIL(w, b->n_data > 0);
+    assert_true(a->n_data < 16);
+    RUN_UNTIL(w, a->n_data == 16);
+}
+
+// The client's loop stands still: nothing is read there.
+static void who_is_slow_to_take_is_read_for_no_further_than_its_queue(void **state) {
+    world *w = *state;
+    uv_loop_t loop;
+    uv_loop_init(&loop);
+    raw *r = connect_raw_on(w, &loop);
+    uint32_t n = w->manifest.n_chunks - 1;
+    assert_in_range(n, 8, 15);
+    for (uint32_t i = 0; i < n; i++) send_get(r, w->manifest.hash, i, 0, KIN_CHUNK_BYTES);
+    uv_run(&loop, UV_RUN_NOWAIT);
+    run_for(w, 700);
+    uint64_t bytes = kin_chunk_server_stats_now(w->head.share).bytes;
+    assert_in_range(bytes, 1, (uint64_t)(n - 2) * KIN_CHUNK_BYTES);
+    RUN_UNTIL(w, (uv_run(&loop, UV_RUN_NOWAIT), r->n_data == (int)n * 16));
+    assert_int_equal(kin_chunk_server_stats_now(w->head.share).bytes, (uint64_t)n * KIN_CHUNK_BYTES);
+    assert_int_equal(kin_chunk_server_stats_now(w->head.share).n_chunks, n);
+    kin_link_close(r->link, NULL);
+    r->link = NULL;
+    RUN_UNTIL(w, uv_run(&loop, UV_RUN_NOWAIT) == 0);
+    assert_int_equal(uv_loop_close(&loop), 0);
+}
+
+static void so_many_links_and_no_more(void **state) {
+    world *w = *state;
+    kin_chunk_server_options o = kin_chunk_server_options_default();
+    kin_err err;
+    o.n_links = 2;
+    kin_chunk_server_close(w->head.share);
+    assert_int_equal(kin_chunk_server_open(&w->head.share, &w->loop, &o, &err), 0);
+    kin_chunk_server_set_stock(w->head.share, w->head.stock);
+    raw *a = connect_raw(w), *b = connect_raw(w);
+    raw *c = connect_raw(w);
+    expect_closed(c, "busy: ");
+    send_get(a, w->manifest.hash, 0, 0, CHUNK);
+    send_get(b, w->manifest.hash, 0, 0, CHUNK);
+    RUN_UNTIL(w, a->n_data == 1 && b->n_data == 1);
+}
+
+static void a_share_can_be_closed_while_the_disk_is_read(void **state) {
+    world *w = *state;
+    for (int i = 0; i < 6; i++) {
+        raw *r = connect_raw(w);
+        for (int k = 0; k < 10; k++) send_get(r, w->manifest.hash, (uint32_t)k, 0, CHUNK);
+        uint64_t out = kin_chunk_server_stats_now(w->head.share).bytes;
+        RUN_UNTIL(w, kin_chunk_server_stats_now(w->head.share).bytes > out);
+        uint16_t port = w->head.port;
+        close_share(&w->head);
+        expect_closed(r, "it shares no parts of models any more");
+        open_share(&w->head, port);
+    }
+}
+
+static void many_hashes_come_in_several_messages(void **state) {
+    const uint64_t size = (uint64_t)40000 * CHUNK;
+    const char *name = "model.gguf";
+    static kin_proto_hashes m;
+    kin_manifest from, to = {0};
+    uint32_t first = 0, n_taken = 0;
+    kin_err err;
+    (void)state;
+    assert_int_equal(kin_manifest_begin(&from, CHUNK, 1, &size, &name, &err), 0);
+    for (uint32_t i = 0; i < from.n_chunks; i++) memcpy(from.hashes[i], &i, sizeof i);
+    assert_int_equal(kin_manifest_finish(&from, NULL, &err), 0);
+    for (int i = 0; i < 3; i++, first += m.n_hashes) {
+        kin_manifest_transfer_give(&m, &from, first);
+        assert_int_equal(kin_manifest_transfer_take(&to, &n_taken, &m, 1, &size, &err),
+                         i < 2 ? KIN_MANIFEST_TRANSFER_MORE : KIN_MANIFEST_TRANSFER_WHOLE);
+    }
+    assert_int_equal(kin_manifest_finish(&to, from.hash, &err), 0);
+    kin_manifest_transfer_give(&m, &from, 5);
+    assert_int_equal(kin_manifest_transfer_take(&to, &n_taken, &m, 1, &size, &err), KIN_MANIFEST_TRANSFER_BAD);
+    assert_string_equal(err.text, "its messages with the model's hashes do not belong together");
+    kin_manifest_fini(&to);
+    assert_int_equal(kin_manifest_transfer_take(&to, &n_taken, &m, 2, &size, &err), KIN_MANIFEST_TRANSFER_BAD);
+    assert_string_equal(err.text, "the model has 2 files, not 1");
+    kin_manifest_fini(&from);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(who_asks_for_what_cannot_be_loses_the_link_and_nobody_else),
+        TEST(a_part_of_a_chunk_can_be_asked_for),
+        TEST(without_a_store_everything_is_lacking),
+        TEST(what_is_asked_for_when_the_store_goes_is_lacking),
+        TEST(links_take_turns),
+        cmocka_unit_test_setup_teardown(who_is_slow_to_take_is_read_for_no_further_than_its_queue, open_large_world, close_world),
+        TEST(so_many_links_and_no_more),
+        TEST(a_share_can_be_closed_while_the_disk_is_read),
+        cmocka_unit_test(many_hashes_come_in_several_messages),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

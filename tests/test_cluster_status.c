@@ -1,0 +1,330 @@
+// What others see of a running cluster: reports for observers, and a timeline of what the members did. A head and a device, here
+// in one process; and heads that are none.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <jansson.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "net/endpoint.h"
+#include "observe/status_client.h"
+#include "observe/status_subscribers.h"
+#include "tests/small_cluster.h"
+
+enum { N_TOKENS = 3 };
+
+static const kin_key other_key = {{8}};
+
+static void open_device(device *d, uint16_t port, uint16_t head_port) {
+    kin_join_options o = device_with_model(99, "anna", head_port);
+    o.port = port;
+    start_device(d, &o, NULL);
+}
+
+static kin_cluster *open_cluster(kin_timeline *timeline) {
+    kin_cluster_options o = cluster_options(1);
+    o.model_name = "random";
+    o.timeline = timeline;
+    o.plan = plan_two_rounds;
+    return open_small_cluster(&o);
+}
+
+static int observe_at(uint16_t port, const kin_key *with, int n_reports, char **text, kin_err *err) {
+    kin_status_client_options o = {
+        .id = {{100}}, .name = "eye", .version = "test", .key = *with, .head = "127.0.0.1", .port = port, .n_reports = n_reports};
+    err->text[0] = '\0';
+    return kin_status_client_run(&o, text, err);
+}
+
+static json_t *report_of(uint16_t port, int n_reports) {
+    char *text;
+    kin_err err;
+    if (observe_at(port, &key, n_reports, &text, &err) != 0) fail_msg("%s", err.text);
+    json_t *root = json_loads(text, 0, NULL);
+    assert_non_null(root);
+    free(text);
+    return root;
+}
+
+static json_t *device_in(const json_t *report, size_t i) {
+    return json_array_get(json_object_get(report, "devices"), i);
+}
+
+static double number(const json_t *o, const char *name) {
+    if (!json_is_number(json_object_get(o, name))) fail_msg("no number '%s'", name);
+    return json_number_value(json_object_get(o, name));
+}
+
+static bool is_text(const json_t *o, const char *name, const char *text) {
+    const char *got = json_string_value(json_object_get(o, name));
+    return got && strcmp(got, text) == 0;
+}
+
+static void run_request(kin_cluster *c, kin_timeline *t) {
+    static float logits[N_VOCAB];
+    const int32_t ids[] = {1, 50, 60, 70};
+    kin_err err;
+    if (kin_cluster_begin(c, &err) != 0) fail_msg("%s", err.text);
+    kin_head *head = kin_cluster_head(c);
+    kin_head_clear(head);
+    for (int i = 0; i <= N_TOKENS; i++) {
+        int n = i == 0 ? 4 : 1;
+        if (kin_head_eval(head, 0, i == 0 ? 0 : 3 + i, ids, n, logits, 1, &err) != 0) fail_msg("%s", err.text);
+        kin_timeline_mark(t, kin_clock_now());
+        kin_timeline_add_own(t, kin_timeline_row(t, "desk"));
+    }
+    kin_cluster_gather(c);
+    kin_timeline_add_own(t, kin_timeline_row(t, "desk"));
+    kin_cluster_end(c);
+}
+
+static int bars_of(const kin_timeline *t, int row, kin_proto_event_kind kind) {
+    int n = 0;
+    for (int i = 0; i < kin_timeline_n_bars(t); i++) {
+        const kin_bar b = kin_timeline_bar(t, i);
+        n += b.row == row && b.event.kind == kind;
+    }
+    return n;
+}
+
+// A planner that looks at its own head while it thinks.
+typedef struct thinker {
+    kin_cluster *cluster;
+    atomic_int n_answered, n_plans;
+} thinker;
+
+static void look_at_head(thinker *t) {
+    char *text = NULL;
+    kin_err err;
+    if (observe_at(kin_cluster_port(t->cluster), &key, 1, &text, &err) == 0) atomic_fetch_add(&t->n_answered, 1);
+    free(text);
+}
+
+static int think(void *user, const kin_cluster_question *q, kin_ring_plan *out, kin_err *err) {
+    thinker *t = user;
+    look_at_head(t);
+    atomic_fetch_add(&t->n_plans, 1);
+    return plan_two_rounds(NULL, q, out, err);
+}
+
+static bool think_of_what_was_measured(void *user, const kin_cluster_measured *m) {
+    (void)m;
+    look_at_head(user);
+    return false;
+}
+
+static void a_head_goes_on_while_its_planner_thinks(void **state) {
+    (void)state;
+    static device anna;
+    thinker t = {0};
+    kin_cluster_options o = cluster_options(1);
+    o.plan = think;
+    o.measured = think_of_what_was_measured;
+    o.plan_user = &t;
+    t.cluster = open_small_cluster(&o);
+    open_device(&anna, 0, kin_cluster_port(t.cluster));
+    run_request(t.cluster, NULL);
+    kin_cluster_measure(t.cluster);
+    assert_true(atomic_load(&t.n_plans) >= 1);
+    assert_true(atomic_load(&t.n_answered) >= atomic_load(&t.n_plans) + 1);
+    kin_cluster_close(t.cluster);
+    close_device(&anna);
+}
+
+static void a_head_reports_all_members_and_draws_what_they_did(void **state) {
+    (void)state;
+    static device anna;
+    kin_timeline *t;
+    kin_err err;
+    assert_int_equal(kin_timeline_open(&t, N_TOKENS, &err), 0);
+    kin_cluster *c = open_cluster(t);
+    json_t *report = report_of(kin_cluster_port(c), 1);
+    assert_int_equal(json_array_size(json_object_get(report, "devices")), 1);
+    const json_t *of_head = json_object_get(report, "head");
+    assert_true(is_text(of_head, "state", "gathering") || is_text(of_head, "state", "short")); // after a second
+    json_decref(report);
+
+    open_device(&anna, 0, kin_cluster_port(c));
+    run_request(c, t);
+    assert_int_equal(kin_timeline_n_rows(t), 2);
+    for (int row = 0; row < 2; row++) {
+        assert_string_equal(kin_timeline_name(t, row), row ? "desk" : "anna");
+        assert_true(bars_of(t, row, KIN_PROTO_EVENT_COMPUTE) >= 2 * N_TOKENS); // two rounds
+        assert_true(bars_of(t, row, KIN_PROTO_EVENT_WAIT) >= 2 * N_TOKENS - 1);
+        assert_true(bars_of(t, row, KIN_PROTO_EVENT_SEND) >= 2 * N_TOKENS - 1);
+    }
+
+    report = report_of(kin_cluster_port(c), 2);
+    const json_t *head = json_object_get(report, "head"), *device = device_in(report, 0), *own = device_in(report, 1);
+    assert_true(is_text(head, "name", "desk") && is_text(head, "state", "serving") && is_text(head, "model", "random"));
+    assert_true(number(head, "rounds") == 2 && number(head, "prompt_tokens") == 4 && number(head, "tokens") == N_TOKENS);
+    assert_true(number(head, "requests") == 0 && number(head, "requests_total") == 1);
+    assert_true(is_text(device, "name", "anna") && is_text(device, "role", "device") && is_text(device, "state", "waiting"));
+    assert_true(is_text(own, "name", "desk") && is_text(own, "role", "head") && is_text(own, "state", "waiting"));
+    assert_true(number(device, "layers") + number(own, "layers") == N_LAYER);
+    assert_true(number(device, "stage") == 1 && number(own, "stage") == 2);
+    assert_true(number(device, "tokens") == 4 + N_TOKENS && number(device, "wait_share") > 0.9);
+    assert_true(number(device, "bytes_in") > 0 && number(device, "bytes_out") > 0 && number(own, "weights_bytes") > 0);
+    json_decref(report);
+    close_device(&anna);
+    kin_cluster_close(c);
+    kin_timeline_close(t);
+}
+
+// ---- who is no observer, or no head
+
+static void who_has_no_key_sees_nothing(void **state) {
+    (void)state;
+    kin_cluster *c = open_cluster(NULL);
+    kin_err err;
+    char *text;
+    assert_int_equal(observe_at(kin_cluster_port(c), &other_key, 1, &text, &err), KIN_FAIL);
+    assert_null(text);
+    assert_non_null(strstr(err.text, "key"));
+    json_decref(report_of(kin_cluster_port(c), 1));
+    kin_cluster_close(c);
+}
+
+typedef struct eye {
+    uint16_t port;
+    pthread_t thread;
+    int rc;
+    char *text;
+    kin_err err;
+} eye;
+
+static void *look(void *arg) {
+    eye *e = arg;
+    e->rc = observe_at(e->port, &key, 3, &e->text, &e->err);
+    return NULL;
+}
+
+static void one_observer_too_many_is_told_so(void **state) {
+    (void)state;
+    kin_cluster *c = open_cluster(NULL);
+    static eye eyes[KIN_STATUS_SUBSCRIBERS_MAX];
+    bool refused = false;
+    for (int i = 0; i < KIN_STATUS_SUBSCRIBERS_MAX; i++) {
+        eyes[i].port = kin_cluster_port(c);
+        assert_int_equal(pthread_create(&eyes[i].thread, NULL, look, &eyes[i]), 0);
+        usleep(50000); // the listener has a limit of its own for who comes at once
+    }
+    for (int i = 0; i < 20 && !refused; i++) { // until all of the others are there
+        eye one_more = {0};
+        one_more.rc = observe_at(kin_cluster_port(c), &key, 1, &one_more.text, &one_more.err);
+        refused = one_more.rc != 0 && strstr(one_more.err.text, "busy: too many are looking");
+        free(one_more.text);
+    }
+    assert_true(refused);
+    for (int i = 0; i < KIN_STATUS_SUBSCRIBERS_MAX; i++) {
+        pthread_join(eyes[i].thread, NULL);
+        free(eyes[i].text);
+    }
+    json_decref(report_of(kin_cluster_port(c), 1)); // there is room again
+    kin_cluster_close(c);
+}
+
+static atomic_int answer; // of a head that is none: a type of frame
+
+static void ignore_frame(void *user, kin_link *link, const kin_frame *frame, const uint8_t *payload) {
+    (void)user, (void)link, (void)frame, (void)payload;
+}
+
+static void ignore_end(void *user, kin_link *link, const char *reason) {
+    (void)user, (void)link, (void)reason;
+}
+
+static void on_observe(void *user, kin_link *link, uint32_t epoch, const kin_proto_open *open) {
+    static const kin_link_callbacks none = {.frame = ignore_frame, .closed = ignore_end};
+    static const uint8_t zeros[64];
+    kin_endpoint *s = *(kin_endpoint **)user;
+    kin_frame_type type = (kin_frame_type)atomic_load(&answer);
+    kin_link_part part = {zeros, type == KIN_FRAME_REPORT ? 4 : 0};
+    (void)epoch, (void)open;
+    kin_link_accept(link, &none, NULL);
+    if (type == KIN_FRAME_BYE) kin_link_close(link, "no time");
+    if (type == KIN_FRAME_BYE) return;
+    kin_endpoint_send_accept(s, link);
+    kin_link_send(link, type, 0, 1, &part);
+}
+
+static void nothing(void *arg) {
+    (void)arg;
+}
+
+static void a_head_that_is_none_is_an_error(void **state) {
+    (void)state;
+    static const struct {
+        kin_frame_type answer;
+        const char *sentence;
+    } cases[] = {{KIN_FRAME_STATUS_WANTED, "it does not answer as a head does"},
+                 {KIN_FRAME_REPORT, "REPORT: number of bytes is 0"},
+                 {KIN_FRAME_BYE, "no time"},
+                 {KIN_FRAME_HASHES_WANTED, "HASHES_WANTED: ends 32 bytes too early"}};
+    static const kin_endpoint_callbacks callbacks = {.opened = on_observe};
+    kin_endpoint *s;
+    kin_err err;
+    char *text;
+    kin_endpoint_options o = {.id = {{5}}, .name = "villain", .version = "test", .key = key, .listen = "127.0.0.1"};
+    assert_int_equal(kin_endpoint_open(&s, &o, &callbacks, &s, &err), 0);
+    assert_int_equal(kin_endpoint_start(s, nothing, NULL, &err), 0);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        atomic_store(&answer, (int)cases[i].answer);
+        assert_int_equal(observe_at(kin_endpoint_port(s), &key, 1, &text, &err), KIN_FAIL);
+        if (!strstr(err.text, cases[i].sentence)) fail_msg("expected: %s\ngot:      %s", cases[i].sentence, err.text);
+    }
+    kin_endpoint_close(s, NULL, NULL);
+}
+
+static void a_device_is_no_head(void **state) {
+    (void)state;
+    static device anna;
+    static const kin_endpoint_callbacks callbacks = {0};
+    kin_endpoint *s;
+    kin_err err;
+    char *text;
+    kin_endpoint_options o = {.id = {{6}}, .name = "free", .version = "test", .key = key, .listen = "127.0.0.1"};
+    assert_int_equal(kin_endpoint_open(&s, &o, &callbacks, NULL, &err), 0); // for a port
+    uint16_t port = kin_endpoint_port(s);
+    kin_endpoint_close(s, NULL, NULL);
+    open_device(&anna, port, 1);
+    int rc = KIN_FAIL;
+    for (int i = 0; i < 100 && !strstr(err.text, "no head"); i++) { // until it listens
+        rc = observe_at(port, &key, 1, &text, &err);
+        if (rc != 0 && !strstr(err.text, "no head")) usleep(50000);
+    }
+    assert_int_equal(rc, KIN_FAIL);
+    assert_non_null(strstr(err.text, "this device is no head"));
+    close_device(&anna);
+}
+
+static void stopping_ends_the_looking(void **state) {
+    (void)state;
+    atomic_bool stop = true;
+    kin_err err;
+    char *text;
+    kin_status_client_options o = {.name = "eye", .version = "test", .key = key, .port = 1, .n_reports = 1, .stop = &stop};
+    assert_int_equal(kin_status_client_run(&o, &text, &err), KIN_FAIL);
+    assert_null(text);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_head_reports_all_members_and_draws_what_they_did),
+        cmocka_unit_test(a_head_goes_on_while_its_planner_thinks),
+        cmocka_unit_test(who_has_no_key_sees_nothing),
+        cmocka_unit_test(one_observer_too_many_is_told_so),
+        cmocka_unit_test(a_head_that_is_none_is_an_error),
+        cmocka_unit_test(a_device_is_no_head),
+        cmocka_unit_test(stopping_ends_the_looking),
+    };
+    return cmocka_run_group_tests(tests, open_model, close_model);
+}

@@ -1,0 +1,164 @@
+// Plans by rule and by hand (pure/plan/manual_plan.h), and the files they are written in (app/plan_file.h).
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "app/json_text.c"
+#include "app/plan_file.c" // app/ is a program, not a library
+
+#define GB ((uint64_t)1 << 30)
+
+static const kin_candidate home[] = {{"phone", 2 * GB}, {"laptop", 8 * GB}, {"tower", 22 * GB}, {"desk", 8 * GB}};
+enum { N_HOME = 4 };
+
+static void even_gives_the_odd_layers_to_the_first(void **state) {
+    (void)state;
+    kin_ring_plan p;
+    kin_err err;
+    assert_int_equal(kin_plan_even(home, N_HOME, 30, 1, &p, &err), 0);
+    const int want[] = {8, 8, 7, 7};
+    for (int i = 0; i < N_HOME; i++) {
+        assert_int_equal(p.candidate[i], i);
+        assert_int_equal(p.shares[i].n_layers, want[i]);
+    }
+    assert_int_equal(kin_plan_even(home, N_HOME, 30, 4, &p, &err), 0); // 8 in a round
+    for (int i = 0; i < N_HOME; i++) assert_int_equal(p.shares[i].n_layers, 2);
+}
+
+static void by_memory_is_in_proportion(void **state) {
+    (void)state;
+    kin_ring_plan p;
+    kin_err err;
+    assert_int_equal(kin_plan_by_memory(home, N_HOME, 40, 1, &p, &err), 0);
+    const int want[] = {2, 8, 22, 8};
+    for (int i = 0; i < N_HOME; i++) assert_int_equal(p.shares[i].n_layers, want[i]);
+    const kin_candidate none[] = {{"a", 0}, {"b", 0}};
+    assert_int_equal(kin_plan_by_memory(none, 2, 4, 1, &p, &err), 0);
+    assert_int_equal(p.shares[0].n_layers + p.shares[1].n_layers, 4);
+}
+
+static void rounds_that_cannot_be_are_refused(void **state) {
+    (void)state;
+    kin_ring_plan p;
+    kin_err err;
+    assert_int_equal(kin_plan_even(home, N_HOME, 8, 9, &p, &err), KIN_FAIL);
+    assert_string_equal(err.text, "9 rounds for 8 layers");
+    assert_int_equal(kin_plan_by_memory(home, N_HOME, 8, 0, &p, &err), KIN_FAIL);
+}
+
+static void a_written_plan_keeps_its_order_with_the_head_last(void **state) {
+    (void)state;
+    const kin_manual_plan hand = {.n_entries = 3, .entries = {{"desk", 1, 0, 0}, {"tower", 6, 4, GB}, {"phone", 0, 0, 0}}};
+    kin_ring_plan p;
+    kin_err err;
+    assert_int_equal(kin_manual_plan_apply(&hand, home, N_HOME, &p, &err), 0);
+    assert_int_equal(p.n_members, 3);
+    assert_int_equal(p.candidate[0], 2);
+    assert_int_equal(p.shares[0].n_gpu_layers, 4);
+    assert_int_equal(p.memory[0], GB);
+    assert_int_equal(p.candidate[1], 0);
+    assert_int_equal(p.shares[1].n_layers, 0);
+    assert_int_equal(p.candidate[2], 3);
+    assert_int_equal(p.shares[2].n_layers, 1);
+}
+
+static void a_plan_without_the_head_gives_it_no_layers(void **state) {
+    (void)state;
+    const kin_manual_plan hand = {.n_entries = 1, .entries = {{"tower", 6, 0, 0}}};
+    kin_ring_plan p;
+    kin_err err;
+    assert_int_equal(kin_manual_plan_apply(&hand, home, N_HOME, &p, &err), 0);
+    assert_int_equal(p.n_members, 2);
+    assert_int_equal(p.candidate[1], N_HOME - 1);
+    assert_int_equal(p.shares[1].n_layers, 0);
+}
+
+static void devices_that_are_missing_or_named_twice_are_said(void **state) {
+    (void)state;
+    const kin_manual_plan missing = {.n_entries = 1, .entries = {{"attic", 6, 0, 0}}};
+    const kin_manual_plan twice = {.n_entries = 2, .entries = {{"tower", 6, 0, 0}, {"tower", 1, 0, 0}}};
+    kin_ring_plan p;
+    kin_err err;
+    assert_int_equal(kin_manual_plan_apply(&missing, home, N_HOME, &p, &err), KIN_FAIL);
+    assert_string_equal(err.text, "device 'attic' of the plan is not here");
+    assert_int_equal(kin_manual_plan_apply(&twice, home, N_HOME, &p, &err), KIN_FAIL);
+    assert_string_equal(err.text, "the plan names device 'tower' twice");
+}
+
+// ---- files
+
+static int read_text(const char *text, kin_manual_plan *plan, kin_err *err) {
+    char path[] = "/tmp/kin-test-plan-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+    close(fd);
+    int rc = kin_plan_file_read(path, "desk", plan, err);
+    unlink(path);
+    return rc;
+}
+
+static void a_file_says_device_window_gpu_layers_and_memory(void **state) {
+    (void)state;
+    kin_manual_plan p;
+    kin_err err;
+    int rc = read_text("{\"devices\": [{\"device\": \"tower\", \"window\": 8, \"gpu_layers\": 4, \"memory\": \"6G\"},"
+                       "{\"device\": \"phone\", \"window\": 0, \"memory\": 1000}, {\"device\": \"head\", \"window\": 2}]}",
+                       &p, &err);
+    if (rc != 0) fail_msg("%s", err.text);
+    assert_int_equal(p.n_entries, 3);
+    assert_int_equal(p.entries[0].n_gpu_layers, 4);
+    assert_int_equal(p.entries[0].memory, 6 * GB);
+    assert_int_equal(p.entries[1].memory, 1000);
+    assert_string_equal(p.entries[2].name, "desk");
+}
+
+static void mistakes_in_a_file_are_said_with_their_place(void **state) {
+    (void)state;
+    static const char *const mistakes[][2] = {
+        {"", "end of file"},
+        {"{\"devices\": [", "line 1"},
+        {"{}", "\"devices\" must be a list"},
+        {"[1]", "\"devices\" must be a list"},
+        {"{\"devices\": []}", "at least one"},
+        {"{\"devices\": [3]}", "device 1: \"device\" must be a name"},
+        {"{\"devices\": [{\"device\": \"a\"}]}", "device 1: \"window\" must be"},
+        {"{\"devices\": [{\"device\": \"a\", \"window\": -1}]}", "\"window\" must be"},
+        {"{\"devices\": [{\"device\": \"a\", \"window\": 1.5}]}", "\"window\" must be"},
+        {"{\"devices\": [{\"device\": \"a\", \"window\": 1, \"gpu\": 1}]}", "\"gpu\" is not known"},
+        {"{\"devices\": [{\"device\": \"a\", \"window\": 1, \"memory\": \"much\"}]}", "much"},
+        {"{\"devices\": [{\"device\": \"a\", \"window\": 1, \"memory\": -5}]}", "\"memory\" must be a size"},
+    };
+    for (size_t i = 0; i < sizeof mistakes / sizeof mistakes[0]; i++) {
+        kin_manual_plan p;
+        kin_err err;
+        assert_int_equal(read_text(mistakes[i][0], &p, &err), KIN_FAIL);
+        if (!strstr(err.text, mistakes[i][1])) fail_msg("'%s' gives '%s'", mistakes[i][0], err.text);
+    }
+    kin_manual_plan p;
+    kin_err err;
+    assert_int_equal(kin_plan_file_read("/nonexistent/plan.json", "desk", &p, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "/nonexistent/plan.json"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(even_gives_the_odd_layers_to_the_first),
+        cmocka_unit_test(by_memory_is_in_proportion),
+        cmocka_unit_test(rounds_that_cannot_be_are_refused),
+        cmocka_unit_test(a_written_plan_keeps_its_order_with_the_head_last),
+        cmocka_unit_test(a_plan_without_the_head_gives_it_no_layers),
+        cmocka_unit_test(devices_that_are_missing_or_named_twice_are_said),
+        cmocka_unit_test(a_file_says_device_window_gpu_layers_and_memory),
+        cmocka_unit_test(mistakes_in_a_file_are_said_with_their_place),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

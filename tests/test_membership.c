@@ -1,0 +1,842 @@
+// The head's side of membership (pure/proto/membership.h), step by step. Each test is a story: what happens, and after it,
+// indented, what the membership wants done. "say" is a line of the log. Changes of status are left out.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#include "pure/proto/epoch.h"
+#include "pure/proto/goodbye.h"
+#include "pure/proto/membership.h"
+#include "tests/trace.h"
+
+static kin_membership *membership;
+static kin_membership_actions last;
+
+// ---- telling the trace
+
+static void add_action(const kin_membership_action *a) {
+    switch (a->kind) {
+    case KIN_MEMBERSHIP_ACCEPT: add("accept %u\n", a->link); break;
+    case KIN_MEMBERSHIP_REFUSE: add("refuse %u: %s\n", a->link, a->text); break;
+    case KIN_MEMBERSHIP_DROP: add("drop %u: %s\n", a->link, a->text); break;
+    case KIN_MEMBERSHIP_ASK:
+        add("ask %u:", a->question);
+        for (int i = 0; i < a->n_devices; i++) add(" %s", kin_membership_device_at(membership, a->devices[i])->name);
+        add("\n");
+        break;
+    case KIN_MEMBERSHIP_SEND_PLAN: add("plan %u to %u\n", a->epoch, a->link); break;
+    case KIN_MEMBERSHIP_SEND_END: add("end %u to %u\n", a->epoch, a->link); break;
+    case KIN_MEMBERSHIP_OPEN_RING:
+        add("open ring %u to %s\n", a->epoch, kin_membership_device_at(membership, a->device)->name);
+        break;
+    case KIN_MEMBERSHIP_CLOSE_RING: add("close ring %u\n", a->epoch); break;
+    case KIN_MEMBERSHIP_UP: add("up %u\n", a->epoch); break;
+    case KIN_MEMBERSHIP_FAIL: add("fail: %s\n", a->text); break;
+    case KIN_MEMBERSHIP_LOG: add("%s %s\n", a->level == KIN_LOG_DEBUG ? "whisper" : "say", a->text); break;
+    case KIN_MEMBERSHIP_STATUS: break;
+    }
+}
+
+static void step(kin_membership_event e) {
+    const kin_membership_actions *actions = kin_membership_step(membership, now, &e);
+    last = *actions;
+    for (int i = 0; i < actions->n; i++) add_action(&actions->at[i]);
+}
+
+static void expect_words(const char *words) {
+    if (!strstr(trace, words)) fail_msg("'%s' is not in:\n%s", words, trace);
+    forget();
+}
+
+// ---- what happens
+
+static void begin(kin_membership_options o) {
+    snprintf(o.version, sizeof o.version, "1.0");
+    o.id = (kin_proto_id){{255}};
+    o.features = 3;
+    o.model = (kin_proto_hash){{9}};
+    kin_membership_free(membership);
+    now = 1000 * MS;
+    membership = kin_membership_new(&o, now);
+    assert_non_null(membership);
+    forget();
+}
+
+static void begin_default(void) {
+    begin(kin_membership_options_default());
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    kin_membership_free(membership);
+    membership = NULL;
+    return 0;
+}
+
+// Lets time pass in ticks.
+static void wait_ms(int ms) {
+    for (kin_time end = now + (kin_time)ms * MS; now < end;) {
+        now += 50 * MS;
+        step((kin_membership_event){.kind = KIN_MEMBERSHIP_TICK});
+    }
+}
+
+static void hello(uint32_t link, uint8_t id, const char *name, const char *version, uint32_t features) {
+    kin_membership_hello h = {.id = {{id}}, .name = name, .version = version, .features = features};
+    step((kin_membership_event){.kind = KIN_MEMBERSHIP_JOINS, .link = link, .hello = &h});
+}
+
+static void facts(uint32_t link, uint8_t model) {
+    kin_proto_device f = {.n_threads = 4, .memory = 1u << 30, .model = {{model}}};
+    step((kin_membership_event){.kind = KIN_MEMBERSHIP_FACTS, .link = link, .facts = &f});
+}
+
+static void joins(uint32_t link, uint8_t id, const char *name) {
+    hello(link, id, name, "1.0", 3);
+    facts(link, 0);
+}
+
+// The planner's answer to the last question: these devices in this order, each with the work `work`.
+static void planned(uint32_t question, const char *ids, uint8_t work) {
+    kin_membership_stage stages[KIN_MEMBERSHIP_DEVICES];
+    int n = (int)strlen(ids);
+    for (int i = 0; i < n; i++) {
+        stages[i] = (kin_membership_stage){.id = {{(uint8_t)(ids[i] - '0')}}, .windows = &work, .n_windows = 1};
+    }
+    kin_membership_plan plan = {.n_stages = n, .stages = stages};
+    step((kin_membership_event){.kind = KIN_MEMBERSHIP_PLANNED, .question = question, .plan = &plan});
+}
+
+static void does_not_fit(uint32_t question) {
+    step((kin_membership_event){.kind = KIN_MEMBERSHIP_NO_PLAN, .question = question, .reason = "2.0 GiB are missing"});
+}
+
+static void of_link(kin_membership_event_kind kind, uint32_t link, const char *reason) {
+    step((kin_membership_event){
+        .kind = kind, .link = link, .epoch = kin_membership_epoch(membership), .stage = "compute", .reason = reason});
+}
+
+static void ready(uint32_t link) {
+    of_link(KIN_MEMBERSHIP_READY, link, NULL);
+}
+
+static void ring_opens(uint32_t link) {
+    of_link(KIN_MEMBERSHIP_RING_OPENED, link, NULL);
+}
+
+static void request(kin_membership_event_kind kind) {
+    step((kin_membership_event){.kind = kind, .epoch = kin_membership_epoch(membership)});
+}
+
+static const char *doing(void) {
+    static char text[KIN_MEMBERSHIP_SENTENCE];
+    return kin_membership_doing(membership, text, sizeof text);
+}
+
+// Devices tower (id 1, link 11) and laptop (id 2, link 12) in a ring that is up.
+static void begin_with_two(void) {
+    begin_default();
+    joins(11, 1, "tower");
+    joins(12, 2, "laptop");
+    wait_ms(1000);
+    planned(1, "12", 7);
+    ring_opens(KIN_MEMBERSHIP_OWN);
+    ready(11);
+    ready(12);
+    ring_opens(11);
+    ring_opens(12);
+    assert_int_equal(kin_membership_state_now(membership), KIN_MEMBERSHIP_SERVING);
+    forget();
+}
+
+// ---- the stories
+
+static void two_devices_become_a_ring(void **state) {
+    (void)state;
+    begin_default();
+    hello(11, 1, "tower", "1.0", 3);
+    expect("accept 11\n");
+    facts(11, 9);
+    expect("say device 'tower' has joined\n");
+    wait_ms(200);
+    joins(12, 2, "laptop");
+    expect("accept 12\nsay device 'laptop' has joined\n");
+    wait_ms(200);
+    expect(""); // somebody else may come
+    wait_ms(50);
+    expect("ask 1: tower laptop\n");
+    assert_string_equal(doing(), "making a plan");
+    planned(1, "21", 7);
+    expect("whisper plan 1: 2 devices\n"
+           "plan 1 to 11\n"
+           "plan 1 to 12\n"
+           "open ring 1 to laptop\n");
+    ring_opens(KIN_MEMBERSHIP_OWN);
+    ready(12);
+    expect("say device 'laptop' (stage 1 of 2) is ready\n");
+    assert_string_equal(doing(), "device 'tower' gets ready");
+    ring_opens(12);
+    ready(11);
+    expect("say device 'tower' (stage 2 of 2) is ready\n");
+    assert_string_equal(doing(), "device 'tower' connects to the head");
+    of_link(KIN_MEMBERSHIP_RING_CLOSED, 11, "no route");
+    assert_string_equal(doing(), "device 'tower' connects to the head: no route");
+    ring_opens(11);
+    of_link(KIN_MEMBERSHIP_RING_CLOSED, KIN_MEMBERSHIP_OWN, "timed out");
+    assert_string_equal(doing(), "connecting to device 'laptop': timed out");
+    ring_opens(KIN_MEMBERSHIP_OWN);
+    forget();
+    wait_ms(700);
+    expect(""); // somebody else may still come
+    wait_ms(50);
+    expect("up 1\nsay serving on 2 devices\n");
+    assert_true(kin_membership_takes(membership, 1));
+    assert_false(kin_membership_takes(membership, 0));
+    assert_false(kin_membership_takes(membership, 2));
+}
+
+static void who_joins_while_the_first_plan_gets_ready_is_in_the_next(void **state) {
+    (void)state;
+    begin_default();
+    joins(11, 1, "tower");
+    wait_ms(250);
+    expect_words("ask 1: tower\n");
+    planned(1, "1", 7);
+    ring_opens(KIN_MEMBERSHIP_OWN);
+    ring_opens(11);
+    ready(11);
+    wait_ms(500);
+    forget();
+    joins(12, 2, "laptop");
+    wait_ms(950);
+    expect("accept 12\nsay device 'laptop' has joined\n"); // nothing is up, though its devices are ready
+    wait_ms(50);
+    expect("ask 2: tower laptop\n");
+    planned(2, "21", 7);
+    assert_true(kin_membership_takes(membership, 2));
+}
+
+static void a_head_alone_serves_if_the_planner_says_so(void **state) {
+    (void)state;
+    begin_default();
+    wait_ms(1000);
+    expect("ask 1:\n");
+    planned(1, "", 0);
+    expect("whisper plan 1: no device\nup 1\nwhisper serving alone\n");
+}
+
+static void expected_devices_are_not_waited_for_any_longer(void **state) {
+    (void)state;
+    kin_membership_options o = kin_membership_options_default();
+    o.n_expected = 2;
+    begin(o);
+    wait_ms(300);
+    joins(11, 1, "tower");
+    forget();
+    wait_ms(100);
+    joins(12, 2, "laptop");
+    expect_words("ask 1: tower laptop\n");
+}
+
+static void drift_asks_the_planner_between_requests_only(void **state) {
+    (void)state;
+    begin_with_two();
+    wait_ms(2000);
+    forget();
+    request(KIN_MEMBERSHIP_BEGINS);
+    request(KIN_MEMBERSHIP_DRIFT);
+    wait_ms(5000);
+    expect("");
+    request(KIN_MEMBERSHIP_ENDS);
+    expect("ask 2: tower laptop\n");
+    planned(2, "12", 7); // the same plan: it goes on
+    expect("");
+    assert_true(kin_membership_takes(membership, 1));
+    request(KIN_MEMBERSHIP_DRIFT);
+    expect("ask 3: tower laptop\n");
+    planned(3, "12", 8); // another one
+    expect_words("plan 2 to 12\nplan 2 to 11\n");
+}
+
+static void a_lost_device_fails_the_request_and_is_waited_for(void **state) {
+    (void)state;
+    begin_with_two();
+    request(KIN_MEMBERSHIP_BEGINS);
+    of_link(KIN_MEMBERSHIP_LOST, 12, "nothing was heard for 1500 ms");
+    expect("whisper device 'laptop' (stage 2 of 2) is gone (nothing was heard for 1500 ms)\n"
+           "fail: device 'laptop' (stage 2 of 2) is gone (nothing was heard for 1500 ms)\n"
+           "close ring 1\n"
+           "end 1 to 11\n"
+           "whisper plan 1 is over: device 'laptop' (stage 2 of 2) is gone (nothing was heard for 1500 ms)\n");
+    assert_int_equal(kin_membership_n_requests(membership), 0);
+    assert_false(kin_membership_takes(membership, 1));
+    assert_string_equal(doing(), "waiting for device 'laptop' to come back");
+    wait_ms(2000);
+    expect("");
+    joins(13, 2, "laptop");
+    expect("accept 13\nsay device 'laptop' has joined\nask 2: tower laptop\n"); // everybody is here: at once
+    planned(2, "12", 7);
+    expect_words("plan 2 to 13\nplan 2 to 11\n"); // the same plan is a new epoch
+}
+
+static void without_the_lost_device_after_three_seconds(void **state) {
+    (void)state;
+    begin_with_two();
+    of_link(KIN_MEMBERSHIP_LOST, 12, "connection reset");
+    forget();
+    wait_ms(2950);
+    expect("");
+    wait_ms(50);
+    expect("ask 2: tower\n");
+    planned(2, "1", 8);
+    expect("whisper plan 2: 1 device\nplan 2 to 11\nopen ring 2 to tower\n");
+}
+
+static void what_does_not_fit_without_it_waits_and_says_so(void **state) {
+    (void)state;
+    begin_with_two();
+    of_link(KIN_MEMBERSHIP_LOST, 12, "connection reset");
+    wait_ms(3000);
+    forget();
+    does_not_fit(2);
+    expect("say device 'laptop' is gone (connection reset), and without it: 2.0 GiB are missing\n");
+    assert_int_equal(kin_membership_state_now(membership), KIN_MEMBERSHIP_SHORT);
+    wait_ms(60000);
+    expect("");
+    request(KIN_MEMBERSHIP_BEGINS); // nobody may begin now
+    expect("fail: device 'laptop' is gone (connection reset), and without it: 2.0 GiB are missing\n");
+    joins(13, 2, "laptop");
+    expect_words("ask 3: tower laptop\n");
+}
+
+static void a_policy_may_wait_for_ever(void **state) {
+    (void)state;
+    kin_membership_options o = kin_membership_options_default();
+    o.lost_wait_ns = KIN_MEMBERSHIP_FOREVER;
+    begin(o);
+    joins(11, 1, "tower");
+    wait_ms(1000);
+    planned(1, "1", 7);
+    of_link(KIN_MEMBERSHIP_LOST, 11, "connection reset");
+    forget();
+    wait_ms(600000);
+    expect("");
+}
+
+static void nobody_waits_for_who_said_goodbye(void **state) {
+    (void)state;
+    begin_with_two();
+    of_link(KIN_MEMBERSHIP_LEFT, 12, "its user ended it");
+    forget();
+    wait_ms(250);
+    expect("ask 2: tower\n");
+}
+
+static void a_device_that_connects_anew_replaces_itself(void **state) {
+    (void)state;
+    begin_with_two();
+    request(KIN_MEMBERSHIP_BEGINS);
+    hello(20, 1, "tower", "1.0", 3);
+    expect("drop 11: the same device has joined again on a newer link\n"
+           "whisper device 'tower' (stage 1 of 2) is gone (it has connected anew)\n"
+           "fail: device 'tower' (stage 1 of 2) is gone (it has connected anew)\n"
+           "close ring 1\n"
+           "end 1 to 12\n"
+           "whisper plan 1 is over: device 'tower' (stage 1 of 2) is gone (it has connected anew)\n"
+           "accept 20\n");
+    of_link(KIN_MEMBERSHIP_LOST, 11, "closed"); // the old link's end, late
+    expect("");
+    facts(20, 0);
+    expect("say device 'tower' has joined\n");
+    wait_ms(250);
+    expect("ask 2: tower laptop\n");
+}
+
+static void hello_of(uint32_t link, uint8_t id, uint64_t run, const char *name) {
+    kin_membership_hello h = {.id = {{id}}, .run = run, .name = name, .version = "1.0", .features = 3};
+    step((kin_membership_event){.kind = KIN_MEMBERSHIP_JOINS, .link = link, .hello = &h});
+}
+
+static void a_copy_of_a_device_is_refused_and_the_first_one_stays(void **state) {
+    (void)state;
+    begin_default();
+    hello_of(11, 1, 700, "tower");
+    facts(11, 0);
+    forget();
+    hello_of(12, 1, 800, "tower");
+    expect("refuse 12: twin: 'tower' is here with the same identity; if its disk or configuration was copied, delete the file "
+           "device-id "
+           "beside its key on one of the two and start it again\n"
+           "say device 'tower' is refused: 'tower' is here with the same identity; if its disk or configuration was copied, "
+           "delete the "
+           "file device-id beside its key on one of the two and start it again\n");
+    assert_int_equal(kin_membership_device_at(membership, 0)->link, 11);
+    hello_of(13, 1, 700, "tower"); // the same process by a new link
+    expect_words("accept 13\n");
+    of_link(KIN_MEMBERSHIP_LOST, 13, "nothing was heard for 1500 ms");
+    forget();
+    hello_of(14, 1, 800, "tower"); // after a restart, when the first one is missed
+    expect("accept 14\n");
+}
+
+static void the_heads_name_is_nobody_elses(void **state) {
+    (void)state;
+    kin_membership_options o = kin_membership_options_default();
+    snprintf(o.name, sizeof o.name, "desk");
+    begin(o);
+    joins(11, 1, "desk");
+    joins(12, 2, "desk");
+    assert_string_equal(kin_membership_device_at(membership, 0)->name, "desk-2");
+    assert_string_equal(kin_membership_device_at(membership, 1)->name, "desk-3");
+}
+
+static void who_joins_during_a_request_waits_for_its_end(void **state) {
+    (void)state;
+    begin_with_two();
+    request(KIN_MEMBERSHIP_BEGINS);
+    request(KIN_MEMBERSHIP_BEGINS);
+    joins(13, 3, "phone");
+    forget();
+    wait_ms(10000);
+    expect("");
+    request(KIN_MEMBERSHIP_ENDS);
+    expect("");
+    request(KIN_MEMBERSHIP_ABORTED);
+    expect("ask 2: tower laptop phone\n");
+    request(KIN_MEMBERSHIP_BEGINS); // while the planner thinks
+    planned(2, "123", 9);
+    expect("");
+    request(KIN_MEMBERSHIP_ENDS);
+    expect("ask 3: tower laptop phone\n");
+    planned(3, "123", 9);
+    expect("close ring 1\nend 1 to 11\nend 1 to 12\n"
+           "whisper plan 1 is over: there is a better plan for who is there now\n"
+           "whisper plan 2: 3 devices\nplan 2 to 13\nplan 2 to 12\nplan 2 to 11\nopen ring 2 to tower\n");
+}
+
+static void the_same_plan_changes_nothing(void **state) {
+    (void)state;
+    begin_with_two();
+    joins(13, 3, "phone");
+    wait_ms(1000);
+    forget();
+    planned(2, "12", 7);
+    expect("");
+    assert_int_equal(kin_membership_epoch(membership), 1);
+    does_not_fit(2); // an answer too many
+    wait_ms(10000);
+    expect("");
+    assert_int_equal(kin_membership_state_now(membership), KIN_MEMBERSHIP_SERVING);
+}
+
+static void an_answer_about_who_is_gone_is_not_used(void **state) {
+    (void)state;
+    begin_default();
+    joins(11, 1, "tower");
+    joins(12, 2, "laptop");
+    wait_ms(1000);
+    forget();
+    of_link(KIN_MEMBERSHIP_LOST, 12, "connection reset");
+    expect("say device 'laptop' is gone (connection reset)\nask 2: tower\n");
+    planned(1, "12", 7); // would be a crash if it were believed
+    expect("");
+    planned(2, "1", 7);
+    expect_words("plan 1 to 11\n");
+}
+
+static void a_device_that_fails_rests_longer_each_time(void **state) {
+    (void)state;
+    begin_with_two();
+    request(KIN_MEMBERSHIP_BEGINS);
+    of_link(KIN_MEMBERSHIP_FAILED, 12, "a disk\nerror");
+    expect("whisper device 'laptop' (stage 2 of 2) failed at compute: a disk?error; it is left out for 2.0 s\n"
+           "fail: device 'laptop' (stage 2 of 2) failed at compute: a disk?error; it is left out for 2.0 s\n"
+           "close ring 1\nend 1 to 11\nend 1 to 12\n"
+           "whisper plan 1 is over: device 'laptop' (stage 2 of 2) failed at compute: a disk?error; it is left out for 2.0 s\n");
+    assert_string_equal(doing(), "device 'laptop' failed: a disk?error");
+    wait_ms(250);
+    expect("ask 2: tower\n");
+    does_not_fit(2);
+    expect("say device 'laptop' failed (a disk?error), and without it: 2.0 GiB are missing\n");
+    wait_ms(1750);
+    expect("ask 3: tower laptop\n");
+    planned(3, "12", 7);
+    of_link(KIN_MEMBERSHIP_FAILED, 12, "again");
+    expect_words("it is left out for 4.0 s\n");
+}
+
+static void a_broken_ring_link_names_both_ends(void **state) {
+    (void)state;
+    begin_with_two();
+    request(KIN_MEMBERSHIP_BEGINS);
+    of_link(KIN_MEMBERSHIP_RING_CLOSED, 11, "no answer for 1.5 s");
+    forget();
+    wait_ms(150);
+    expect(""); // maybe one of the two is gone: that is known soon
+    wait_ms(50);
+    expect("fail: the link from device 'tower' (stage 1 of 2) to device 'laptop' (stage 2 of 2) broke: no answer for 1.5 s\n"
+           "whisper the link from device 'tower' (stage 1 of 2) to device 'laptop' (stage 2 of 2) broke: no answer for 1.5 s\n");
+    wait_ms(50);
+    expect("ask 2: tower laptop\n");
+}
+
+static void a_device_that_goes_is_said_once_though_its_links_broke_before(void **state) {
+    (void)state;
+    begin_with_two();
+    request(KIN_MEMBERSHIP_BEGINS);
+    of_link(KIN_MEMBERSHIP_RING_CLOSED, 11, "connection reset");
+    of_link(KIN_MEMBERSHIP_RING_CLOSED, 12, "connection reset");
+    forget();
+    wait_ms(50);
+    of_link(KIN_MEMBERSHIP_LOST, 12, "connection reset");
+    expect("fail: device 'laptop' (stage 2 of 2) is gone (connection reset)\n"
+           "whisper device 'laptop' (stage 2 of 2) is gone (connection reset)\n");
+    wait_ms(1000);
+    assert_null(strstr(trace, "broke"));
+}
+
+static void between_requests_it_is_one_line_too(void **state) {
+    (void)state;
+    begin_with_two();
+    of_link(KIN_MEMBERSHIP_RING_CLOSED, 11, "connection reset");
+    forget();
+    of_link(KIN_MEMBERSHIP_LOST, 12, "connection reset");
+    expect("say device 'laptop' (stage 2 of 2) is gone (connection reset)\n");
+    begin_with_two();
+    of_link(KIN_MEMBERSHIP_RING_CLOSED, 11, "connection reset");
+    forget();
+    wait_ms(350);
+    expect_words("say the link from device 'tower' (stage 1 of 2) to device 'laptop' (stage 2 of 2) broke: connection reset\n");
+}
+
+static void a_device_that_was_stopped_has_left(void **state) {
+    (void)state;
+    static const char reason[] = KIN_GOODBYE_CLOSED ": " KIN_GOODBYE_STOPPED;
+    begin_with_two();
+    request(KIN_MEMBERSHIP_BEGINS);
+    assert_true(kin_goodbye_is_stop(reason));
+    assert_false(kin_goodbye_is_stop(KIN_GOODBYE_CLOSED));
+    assert_false(kin_goodbye_is_stop(KIN_GOODBYE_STOPPED)); // our own words
+    of_link(KIN_MEMBERSHIP_LEFT, 12, reason);
+    expect_words("fail: device 'laptop' (stage 2 of 2) has left\n");
+    assert_int_equal(kin_membership_device_at(membership, 1)->state, KIN_DEVICE_LEFT);
+    of_link(KIN_MEMBERSHIP_LEFT, 11, KIN_GOODBYE_CLOSED ": low battery");
+    expect_words("say device 'tower' has left (low battery)\n");
+}
+
+static void a_trouble_that_is_over_is_forgotten(void **state) {
+    (void)state;
+    begin_with_two();
+    of_link(KIN_MEMBERSHIP_FAILED, 12, "a disk error");
+    assert_string_equal(kin_membership_device_at(membership, 1)->trouble, "a disk error");
+    wait_ms(2500);
+    planned(2, "1", 7);
+    planned(3, "12", 7);
+    assert_string_equal(kin_membership_device_at(membership, 1)->trouble, "a disk error"); // it has yet to show that it can
+    ready(12);
+    assert_string_equal(kin_membership_device_at(membership, 1)->trouble, "");
+    of_link(KIN_MEMBERSHIP_LOST, 11, "connection reset");
+    assert_string_equal(kin_membership_device_at(membership, 0)->trouble, "connection reset");
+    joins(21, 1, "tower");
+    assert_string_equal(kin_membership_device_at(membership, 0)->trouble, "");
+}
+
+static void the_heads_own_ring_link_counts_too(void **state) {
+    (void)state;
+    begin_with_two();
+    request(KIN_MEMBERSHIP_BEGINS);
+    of_link(KIN_MEMBERSHIP_RING_CLOSED, KIN_MEMBERSHIP_OWN, "connection reset");
+    wait_ms(300);
+    expect_words("fail: the link from the head to device 'tower' (stage 1 of 2) broke: connection reset\n");
+}
+
+static void a_plan_without_devices_may_wait_for_others(void **state) {
+    (void)state;
+    begin_default();
+    joins(11, 1, "tower");
+    wait_ms(250);
+    forget();
+    planned(1, "", 7);
+    assert_int_equal(kin_membership_state_now(membership), KIN_MEMBERSHIP_PREPARING);
+    assert_string_equal(doing(), "waiting for devices to join");
+    wait_ms(750);
+    assert_int_equal(kin_membership_state_now(membership), KIN_MEMBERSHIP_SERVING);
+    assert_string_equal(doing(), "serving alone");
+}
+
+static void ring_links_may_come_and_go_before_the_ring_is_up(void **state) {
+    (void)state;
+    begin_default();
+    joins(11, 1, "tower");
+    wait_ms(1000);
+    planned(1, "1", 7);
+    assert_string_equal(doing(), "device 'tower' gets ready");
+    ready(11);
+    assert_string_equal(doing(), "connecting to device 'tower'");
+    ring_opens(11);
+    of_link(KIN_MEMBERSHIP_RING_CLOSED, 11, "connection reset");
+    ring_opens(KIN_MEMBERSHIP_OWN);
+    assert_int_equal(kin_membership_state_now(membership), KIN_MEMBERSHIP_PREPARING);
+    ring_opens(11);
+    assert_int_equal(kin_membership_state_now(membership), KIN_MEMBERSHIP_SERVING);
+}
+
+// Two members that get ready, and whose links are opened by the test.
+static void begin_with_closed_ring(void) {
+    begin_default();
+    joins(11, 1, "tower");
+    joins(12, 2, "laptop");
+    wait_ms(1000);
+    planned(1, "12", 7);
+    ready(11);
+    ready(12);
+    forget();
+}
+
+static void a_ring_link_that_stays_closed_leaves_its_far_end_out(void **state) {
+    (void)state;
+    begin_with_closed_ring();
+    ring_opens(KIN_MEMBERSHIP_OWN);
+    ring_opens(12);
+    of_link(KIN_MEMBERSHIP_RING_CLOSED, 11, "connection refused");
+    wait_ms(7950);
+    expect("");
+    wait_ms(50);
+    expect(
+        "say no link from device 'tower' (stage 1 of 2) to device 'laptop' (stage 2 of 2) (connection refused); let TCP port 0 "
+        "through the firewall of 'laptop'; it is left out for 2.0 s\n"
+        "close ring 1\n"
+        "end 1 to 11\n"
+        "end 1 to 12\n"
+        "whisper plan 1 is over: no link from device 'tower' (stage 1 of 2) to device 'laptop' (stage 2 of 2) (connection "
+        "refused); "
+        "let TCP port 0 through the firewall of 'laptop'; it is left out for 2.0 s\n");
+    wait_ms(250);
+    expect("ask 2: tower\n");
+    planned(2, "1", 7);
+    forget();
+    ring_opens(KIN_MEMBERSHIP_OWN);
+    ring_opens(11);
+    ready(11);
+    expect_words("up 2");
+}
+
+static void of_two_ends_the_one_with_two_closed_links_is_left_out(void **state) {
+    (void)state;
+    begin_with_closed_ring(); // the head does not reach the tower, nor the tower the laptop
+    ring_opens(12);
+    wait_ms(8000);
+    expect_words("'tower'; it is left out");
+    begin_with_closed_ring();
+    ring_opens(KIN_MEMBERSHIP_OWN);
+    ring_opens(11);
+    wait_ms(8000);
+    expect_words("no link from device 'laptop' (stage 2 of 2) to the head (no answer)");
+    assert_int_equal(kin_membership_device_at(membership, 1)->state, KIN_DEVICE_FAILED);
+}
+
+static void a_ring_link_that_broke_has_as_much_time_again(void **state) {
+    (void)state;
+    begin_with_closed_ring();
+    wait_ms(7000);
+    ring_opens(KIN_MEMBERSHIP_OWN);
+    ring_opens(11);
+    of_link(KIN_MEMBERSHIP_RING_CLOSED, 11, "connection reset");
+    ring_opens(12);
+    forget();
+    wait_ms(7950);
+    expect("");
+    wait_ms(50);
+    expect_words("it is left out");
+}
+
+static void events_of_an_old_epoch_change_nothing(void **state) {
+    (void)state;
+    begin_with_two();
+    of_link(KIN_MEMBERSHIP_RING_CLOSED, 11, "connection reset");
+    wait_ms(250);
+    planned(2, "12", 7);
+    forget();
+    for (int kind = KIN_MEMBERSHIP_READY; kind <= KIN_MEMBERSHIP_RING_CLOSED; kind++) {
+        step((kin_membership_event){
+            .kind = (kin_membership_event_kind)kind, .link = 11, .epoch = 1, .stage = "", .reason = "late"});
+    }
+    step((kin_membership_event){.kind = KIN_MEMBERSHIP_ENDS, .epoch = 1});
+    expect("");
+    assert_int_equal(kin_membership_device_at(membership, 0)->state, KIN_DEVICE_PREPARING);
+}
+
+static void progress_is_said_in_percent(void **state) {
+    (void)state;
+    begin_default();
+    joins(11, 1, "tower");
+    wait_ms(1000);
+    planned(1, "1", 7);
+    kin_proto_progress p = {.stage = KIN_PROTO_FETCHING, .done = 30, .total = 120};
+    step((kin_membership_event){.kind = KIN_MEMBERSHIP_PROGRESS, .link = 11, .epoch = 1, .progress = &p});
+    assert_string_equal(doing(), "device 'tower' is fetching: 25 %");
+}
+
+static void unfit_devices_are_refused_with_the_reason(void **state) {
+    (void)state;
+    begin_default();
+    hello(11, 1, "tower", "0.9", 3);
+    expect("refuse 11: version: the head is kin 1.0, the device is kin 0.9; they must be the same\n"
+           "say device 'tower' is refused: the head is kin 1.0, the device is kin 0.9; they must be the same\n");
+    hello(12, 1, "tower", "1.0", 1);
+    expect_words("refuse 12: feature: the ring needs features 0x2 that the device does not have\n");
+    hello(13, 255, "tower", "1.0", 3);
+    expect_words("refuse 13: identity: ");
+    hello(14, 0, "tower", "1.0", 3);
+    expect_words("refuse 14: identity: ");
+    hello(15, 1, "tower", "1.0", 7); // more than needed
+    facts(15, 8);
+    expect_words("refuse 15: model: its model file is another one than the head's\n");
+    facts(15, 0); // the link is forgotten
+    expect("");
+}
+
+static void another_model_is_found_out_when_the_head_knows_its_own(void **state) {
+    (void)state;
+    begin_with_two();
+    kin_proto_hash other = {{5}};
+    facts(11, 9);
+    step((kin_membership_event){.kind = KIN_MEMBERSHIP_MODEL, .model = &other});
+    expect_words("refuse 11: model: ");
+    assert_int_equal(kin_membership_state_now(membership), KIN_MEMBERSHIP_GATHERING);
+}
+
+static void names_are_made_different_and_clean(void **state) {
+    (void)state;
+    begin_default();
+    joins(11, 1, "tower");
+    joins(12, 2, "tower");
+    joins(13, 3, "tower");
+    joins(14, 4, "");
+    joins(15, 5, "x\x1b[2J");
+    assert_string_equal(kin_membership_device_at(membership, 0)->name, "tower");
+    assert_string_equal(kin_membership_device_at(membership, 1)->name, "tower-2");
+    assert_string_equal(kin_membership_device_at(membership, 2)->name, "tower-3");
+    assert_string_equal(kin_membership_device_at(membership, 3)->name, "device");
+    assert_string_equal(kin_membership_device_at(membership, 4)->name, "x?[2J");
+    of_link(KIN_MEMBERSHIP_LOST, 12, "connection reset");
+    joins(22, 2, "tower");
+    assert_string_equal(kin_membership_device_at(membership, 1)->name, "tower-2"); // its name stays its own
+}
+
+static void the_thirty_third_device_is_told_to_come_later(void **state) {
+    (void)state;
+    begin_default();
+    for (uint8_t i = 1; i <= 32; i++) joins(100u + i, i, "node");
+    forget();
+    hello(200, 33, "late", "1.0", 3);
+    expect_words("refuse 200: busy: 32 devices are there already, which is the most\n");
+    of_link(KIN_MEMBERSHIP_LOST, 105, "connection reset");
+    hello(201, 33, "late", "1.0", 3);
+    expect_words("accept 201\n");
+    assert_string_equal(kin_membership_device_at(membership, 4)->name, "late");
+}
+
+static void who_says_nothing_after_joining_is_dropped(void **state) {
+    (void)state;
+    begin_default();
+    hello(11, 1, "mute", "1.0", 3);
+    wait_ms(2000);
+    forget();
+    wait_ms(1000);
+    expect_words("drop 11: it joined, but did not say what it has\n");
+    facts(11, 0);
+    expect("");
+}
+
+static void all_devices_lost_at_once_fit_into_the_actions(void **state) {
+    (void)state;
+    begin_default();
+    char ids[33] = "";
+    for (uint8_t i = 1; i <= 32; i++) {
+        hello(100u + i, i, "node", "1.0", 3);
+        facts(100u + i, 9);
+        ids[i - 1] = (char)('0' + i);
+    }
+    wait_ms(1000);
+    planned(1, ids, 7);
+    ring_opens(KIN_MEMBERSHIP_OWN);
+    for (uint8_t i = 1; i <= 32; i++) {
+        ring_opens(100u + i);
+        ready(100u + i);
+    }
+    request(KIN_MEMBERSHIP_BEGINS);
+    kin_proto_hash other = {{5}};
+    step((kin_membership_event){.kind = KIN_MEMBERSHIP_MODEL, .model = &other}); // all are refused
+    assert_true(last.n > 64 && last.n <= KIN_MEMBERSHIP_ACTIONS);
+    expect_words("fail: ");
+}
+
+static void after_the_last_number_epochs_count_from_one(void **state) {
+    (void)state;
+    assert_int_equal(kin_epoch_at((uint64_t)1 << 31, 0), 1); // 19 January 2038
+    assert_true(kin_epoch_is_newer(kin_epoch_at((uint64_t)1 << 31, 0), kin_epoch_at(((uint64_t)1 << 31) - 1, 999999999)));
+    kin_membership_options o = kin_membership_options_default();
+    o.epoch_first = UINT32_MAX;
+    begin(o);
+    joins(11, 1, "tower");
+    wait_ms(250);
+    planned(1, "1", 7);
+    assert_int_equal(kin_membership_epoch(membership), UINT32_MAX);
+    step((kin_membership_event){.kind = KIN_MEMBERSHIP_LOST, .link = 11, .reason = "silence"});
+    joins(12, 1, "tower");
+    wait_ms(1000);
+    planned(2, "1", 7);
+    assert_int_equal(kin_membership_epoch(membership), 1);
+    assert_true(kin_membership_takes(membership, 1));
+}
+
+int main(void) {
+#define STORY(name) cmocka_unit_test_teardown(name, tear_down)
+    const struct CMUnitTest tests[] = {
+        STORY(two_devices_become_a_ring),
+        STORY(who_joins_while_the_first_plan_gets_ready_is_in_the_next),
+        STORY(a_head_alone_serves_if_the_planner_says_so),
+        STORY(expected_devices_are_not_waited_for_any_longer),
+        STORY(drift_asks_the_planner_between_requests_only),
+        STORY(a_lost_device_fails_the_request_and_is_waited_for),
+        STORY(without_the_lost_device_after_three_seconds),
+        STORY(what_does_not_fit_without_it_waits_and_says_so),
+        STORY(a_policy_may_wait_for_ever),
+        STORY(nobody_waits_for_who_said_goodbye),
+        STORY(a_device_that_connects_anew_replaces_itself),
+        STORY(a_copy_of_a_device_is_refused_and_the_first_one_stays),
+        STORY(the_heads_name_is_nobody_elses),
+        STORY(who_joins_during_a_request_waits_for_its_end),
+        STORY(the_same_plan_changes_nothing),
+        STORY(an_answer_about_who_is_gone_is_not_used),
+        STORY(a_device_that_fails_rests_longer_each_time),
+        STORY(a_broken_ring_link_names_both_ends),
+        STORY(a_device_that_goes_is_said_once_though_its_links_broke_before),
+        STORY(between_requests_it_is_one_line_too),
+        STORY(a_device_that_was_stopped_has_left),
+        STORY(a_trouble_that_is_over_is_forgotten),
+        STORY(the_heads_own_ring_link_counts_too),
+        STORY(a_plan_without_devices_may_wait_for_others),
+        STORY(ring_links_may_come_and_go_before_the_ring_is_up),
+        STORY(a_ring_link_that_stays_closed_leaves_its_far_end_out),
+        STORY(of_two_ends_the_one_with_two_closed_links_is_left_out),
+        STORY(a_ring_link_that_broke_has_as_much_time_again),
+        STORY(events_of_an_old_epoch_change_nothing),
+        STORY(progress_is_said_in_percent),
+        STORY(unfit_devices_are_refused_with_the_reason),
+        STORY(another_model_is_found_out_when_the_head_knows_its_own),
+        STORY(names_are_made_different_and_clean),
+        STORY(the_thirty_third_device_is_told_to_come_later),
+        STORY(who_says_nothing_after_joining_is_dropped),
+        STORY(all_devices_lost_at_once_fit_into_the_actions),
+        STORY(after_the_last_number_epochs_count_from_one),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

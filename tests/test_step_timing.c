@@ -1,0 +1,200 @@
+// What a token takes: medians (pipeline/step_timing.h), and that a head and a device count the right steps.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <unistd.h>
+
+#include "pipeline/loopback.h"
+#include "pipeline/metrics.h"
+#include "pipeline/step_timing.h"
+#include "tests/small_model.h"
+
+enum { N_ROUNDS = 2, ALL = KIN_STEP_TIMING_KEPT };
+
+// ---- medians
+
+// A token that takes 100 in all: a window of 30, of which it waits `stall`, and one of 20. The disk reads for `stall`, 2 bytes
+// each.
+static void add(kin_step_timing *p, kin_time *now, kin_stream_stats *stream, uint64_t stall, bool is_token) {
+    kin_step_timing_begin(p, *now);
+    kin_step_timing_enter(p, *now + 10, stream);
+    stream->wait_ns += stall;
+    stream->busy_ns += stall;
+    stream->read_bytes += 2 * stall;
+    kin_step_timing_leave(p, *now + 40, stream);
+    kin_step_timing_enter(p, *now + 60, stream);
+    kin_step_timing_leave(p, *now + 80, stream);
+    kin_step_timing_end(p, *now + 100, stream, is_token);
+    *now += 1000;
+}
+
+static bool is_unknown(kin_token_times t) {
+    return t.compute_ns == 0 && t.stall_ns == 0 && t.disk_ns == 0 && t.disk_bytes == 0 && t.total_ns == 0;
+}
+
+static void nothing_is_known_before_eight_tokens(void **state) {
+    (void)state;
+    kin_step_timing p = {0};
+    kin_stream_stats stream = {.busy_ns = 70, .read_bytes = 80, .wait_ns = 90};
+    kin_time now = 5;
+    add(&p, &now, &stream, 1, true); // what was read before it is not known
+    for (int i = 0; i < KIN_STEP_TIMING_LEAST; i++) {
+        assert_true(is_unknown(kin_step_timing_median(&p)));
+        add(&p, &now, &stream, 7, true);
+        add(&p, &now, &stream, 9, false); // part of a prompt
+    }
+    kin_token_times t = kin_step_timing_median(&p);
+    assert_true(t.compute_ns == 43 && t.stall_ns == 7 && t.disk_ns == 7 && t.disk_bytes == 14 && t.total_ns == 100);
+}
+
+static void one_slow_token_changes_nothing_and_old_ones_are_forgotten(void **state) {
+    (void)state;
+    kin_step_timing p = {0};
+    kin_stream_stats stream = {0};
+    kin_time now = 5;
+    add(&p, &now, &stream, 0, false);
+    for (int i = 0; i < ALL - 1; i++) add(&p, &now, &stream, 0, true);
+    add(&p, &now, &stream, 29, true);
+    kin_token_times t = kin_step_timing_median(&p);
+    assert_true(t.compute_ns == 50 && t.stall_ns == 0 && t.disk_bytes == 0); // nothing is a time, too
+    for (int i = 0; i < ALL; i++) add(&p, &now, &stream, 10, true);
+    t = kin_step_timing_median(&p);
+    assert_true(t.compute_ns == 40 && t.stall_ns == 10 && t.disk_bytes == 20);
+}
+
+// ---- a head on its own
+
+static void a_head_knows_what_its_tokens_take(void **state) {
+    (void)state;
+    static float logits[N_VOCAB];
+    static const int32_t ids[] = {1, 50, 60, 70};
+    kin_shard *shard;
+    kin_loopback_head alone;
+    kin_err err;
+    kin_shard_options so = small_shard();
+    assert_int_equal(kin_shard_open(&shard, &model, &devices, &so, &err), 0);
+    assert_int_equal(kin_loopback_head_open(&alone, &model, shard, N_BATCH, &err), 0);
+    assert_int_equal(kin_head_eval(alone.head, 0, 0, ids, 4, logits, 1, &err), 0);
+    for (int i = 0; i < KIN_STEP_TIMING_LEAST; i++) {
+        assert_true(is_unknown(kin_head_token_times(kin_head_get_counts(alone.head))));
+        assert_int_equal(kin_head_eval(alone.head, 0, 4 + i, ids, 1, logits, 1, &err), 0);
+    }
+    kin_token_times t = kin_head_token_times(kin_head_get_counts(alone.head));
+    assert_true(t.compute_ns > 0 && t.total_ns >= t.compute_ns && t.stall_ns == 0 && t.disk_bytes == 0);
+
+    const kin_head_ring ring = {
+        .port = kin_loopback_transport(alone.alone), .part = alone.part, .shard = shard, .n_rounds = 1, .n_members = 1};
+    kin_head_set_ring(alone.head, &ring);
+    assert_true(is_unknown(kin_head_token_times(kin_head_get_counts(alone.head))));
+    kin_loopback_head_close(&alone);
+    kin_shard_close(shard);
+}
+
+// ---- a device
+
+typedef struct desk {
+    kin_message_pool *pool;
+    kin_engine_instance *instance;
+    kin_metrics *metrics;
+    uint64_t n_steps;
+    int n_tokens;
+} desk;
+
+static void open_desk(desk *d) {
+    kin_err err;
+    kin_proto_plan plan = {.n_files = 1,
+                           .n_ctx = N_CTX,
+                           .n_seq = 1,
+                           .n_batch = N_BATCH,
+                           .n_threads = 1,
+                           .n_rounds = N_ROUNDS,
+                           .n_windows = 1, // none in the second round
+                           .window = {{0, 0, N_LAYER - 1, 0}}};
+    *d = (desk){0};
+    assert_int_equal(kin_message_pool_open(&d->pool, 4, &err), 0);
+    assert_int_equal(kin_metrics_open(&d->metrics, &err), 0);
+    kin_engine_instance_options o = {.model_path = model_path, .n_threads = 1, .pool = d->pool};
+    if (kin_engine_instance_open(&d->instance, &plan, &o, &err) != 0) fail_msg("%s", err.text);
+}
+
+static void close_desk(desk *d) {
+    kin_engine_instance_close(d->instance);
+    kin_metrics_close(d->metrics);
+    kin_message_pool_close(d->pool);
+}
+
+// n_tokens from position `first` on.
+static void give_round(desk *d, uint64_t step, int round, int first, int n_tokens) {
+    static const float x[N_BATCH * N_EMBD];
+    int32_t pos[N_BATCH];
+    kin_err err;
+    for (int i = 0; i < N_BATCH; i++) pos[i] = first + i;
+    kin_steps s = {.n_embd = N_EMBD, .n_batch = N_BATCH, .n_seq = 1, .n_rounds = N_ROUNDS};
+    kin_batch batch = {.n_tokens = n_tokens, .pos = pos};
+    kin_hop hop = {.step = step, .round = round, .n_rows = n_tokens};
+    kin_message_buffer *buffer = kin_steps_pack(&s, d->pool, 1, &hop, &batch, x);
+    kin_metrics_begin(d->metrics, buffer, d->instance);
+    buffer = kin_worker_take(kin_engine_instance_worker(d->instance), buffer, &err);
+    if (!buffer) fail_msg("%s", err.text);
+    kin_metrics_end(d->metrics, d->instance);
+    kin_message_pool_give(d->pool, buffer);
+}
+
+static void give_step(desk *d, int n_tokens) {
+    uint64_t step = ++d->n_steps;
+    for (int round = 0; round < N_ROUNDS; round++) give_round(d, step, round, d->n_tokens, n_tokens);
+    d->n_tokens += n_tokens;
+}
+
+static kin_proto_status status_of(desk *d) {
+    bool is_computing;
+    usleep(110000); // what is published is at most so old
+    kin_metrics_publish(d->metrics, d->instance, true);
+    return kin_metrics_status(d->metrics, &is_computing);
+}
+
+static void a_device_knows_what_its_tokens_take(void **state) {
+    (void)state;
+    desk d;
+    open_desk(&d);
+    for (int i = 0; i < 2 * KIN_STEP_TIMING_LEAST; i++) give_step(&d, 2);
+    give_step(&d, 1);
+    assert_int_equal(status_of(&d).token_compute_ns, 0); // of a prompt's chunks nothing counts
+    for (int i = 1; i < KIN_STEP_TIMING_LEAST; i++) give_step(&d, 1);
+    kin_proto_status s = status_of(&d);
+    assert_true(s.token_compute_ns > 0 && s.token_stall_ns == 0 && s.token_disk_ns == 0 && s.token_disk_bytes == 0);
+    kin_metrics_take_seat(d.metrics);
+    assert_int_equal(status_of(&d).token_compute_ns, 0);
+    close_desk(&d);
+}
+
+// The last chunk of a prompt may be one token, with others on their way.
+static void steps_that_are_on_their_way_together_are_no_tokens(void **state) {
+    (void)state;
+    desk d;
+    open_desk(&d);
+    for (int i = 0; i < 2 * KIN_STEP_TIMING_LEAST; i++) {
+        uint64_t step = d.n_steps += 2;
+        for (int round = 0; round < N_ROUNDS; round++) {
+            give_round(&d, step, round, 2 * i, 1);
+            give_round(&d, step + 1, round, 2 * i + 1, 1);
+        }
+    }
+    assert_int_equal(status_of(&d).token_compute_ns, 0);
+    close_desk(&d);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nothing_is_known_before_eight_tokens),
+        cmocka_unit_test(one_slow_token_changes_nothing_and_old_ones_are_forgotten),
+        cmocka_unit_test(a_head_knows_what_its_tokens_take),
+        cmocka_unit_test(a_device_knows_what_its_tokens_take),
+        cmocka_unit_test(steps_that_are_on_their_way_together_are_no_tokens),
+    };
+    return cmocka_run_group_tests(tests, open_model, close_model);
+}
