@@ -1,10 +1,11 @@
 // The kin program: what its commands share.
 #pragma once
 
+#include <jansson.h>
 #include <stdatomic.h>
 
 #include "app/options.h"
-#include "engine/shard.h"
+#include "node/console.h"
 
 typedef struct kin_command {
     const char *name;
@@ -56,6 +57,13 @@ void kin_app_progress_clear(void);
 // Text to stdout, at once. On a terminal its control characters are escaped, but for newlines and tabs; elsewhere all bytes are
 // as they are. Fails if they cannot be written.
 int kin_app_write(const char *text, size_t n, kin_err *err);
+
+// The terminal, for what is below this layer.
+extern const kin_console kin_app_console;
+
+// A command's answer on stdout, for programs; takes the reference. digits: of numbers, 0: as many as there are. On a terminal
+// only ASCII: what other machines call themselves does not act there.
+void kin_app_write_json(json_t *json, int digits);
 
 // Gives 0, 1 and 2 a meaning where one of them is closed: the first file to be opened would be taken for it. Writing to a stdout
 // that was closed fails.

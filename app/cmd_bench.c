@@ -5,11 +5,11 @@
 #include <string.h>
 
 #include "app/app.h"
-#include "app/json_text.h"
-#include "app/session.h"
+#include "app/option_tables.h"
 #include "base/median.h"
 #include "base/units.h"
 #include "model/arch.h"
+#include "node/session.h"
 #include "pure/text/escape.h"
 #include "sys/disk.h"
 #include "sys/memory.h"
@@ -29,6 +29,7 @@ typedef struct tables {
 
 static void fill_tables(bench_options *o, tables *t) {
     o->session = kin_session_options_defaults();
+    o->session.console = &kin_app_console;
     o->n_prompt = 128;
     o->n_gen = 32;
     o->n_rows = 1;
@@ -247,7 +248,7 @@ static void print_json(const kin_session *s, const bench_options *o, const resul
     add_prediction(root, "predicted_tpot_ms", "predicted_tpot_error", r->predicted_tpot_ms, r->tpot_ms);
     add_prediction(root, "predicted_ttft_ms", "predicted_ttft_error", r->predicted_ttft_ms, r->ttft_ms);
     add_prediction(root, "corrected_tpot_ms", "corrected_tpot_error", r->corrected_tpot_ms, r->second_half_tpot_ms);
-    kin_json_text_show(root, 0);
+    kin_app_write_json(root, 0);
 }
 
 static int command_bench(int argc, char **argv) {

@@ -5,10 +5,11 @@
 #include <time.h>
 
 #include "app/app.h"
-#include "app/session.h"
+#include "app/option_tables.h"
 #include "base/units.h"
 #include "engine/cache_dir.h"
 #include "model/manifest.h"
+#include "node/session.h"
 #include "pure/text/escape.h"
 #include "sys/whole_file.h"
 

@@ -3,10 +3,11 @@
 #include <string.h>
 
 #include "app/app.h"
-#include "app/net.h"
+#include "app/option_tables.h"
+#include "node/identity.h"
 
 typedef struct code_options {
-    kin_net_options net;
+    kin_identity_options net;
     bool is_new;
 } code_options;
 
@@ -29,7 +30,7 @@ static int command_code(int argc, char **argv) {
     kin_err err;
     fill_table(&o, table);
     if (kin_options_parse((kin_option_tables){table}, argc, argv, NULL, &err) != 0) return kin_app_usage("code", &err);
-    int rc = o.is_new ? kin_net_new_code(code, &o.net, &err) : kin_net_code(code, &o.net, &err);
+    int rc = o.is_new ? kin_identity_new_code(code, &o.net, &err) : kin_identity_code(code, &o.net, &err);
     if (rc != 0) return kin_app_fail(&err);
     printf("%s\n", code);
     kin_code_wipe(code, sizeof code);

@@ -6,6 +6,7 @@
 
 #include "app/app.h"
 #include "app/household.h"
+#include "app/option_tables.h"
 
 typedef struct demo_options {
     const char *prompt;

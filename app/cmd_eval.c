@@ -6,7 +6,8 @@
 #include <string.h>
 
 #include "app/app.h"
-#include "app/session.h"
+#include "app/option_tables.h"
+#include "node/session.h"
 #include "sys/whole_file.h"
 
 typedef struct eval_options {
@@ -26,6 +27,7 @@ typedef struct tables {
 
 static void fill_tables(eval_options *o, tables *t) {
     o->session = kin_session_options_defaults();
+    o->session.console = &kin_app_console;
     const kin_option own[N_EVAL_OPTIONS] = {
         {KIN_OPTION_STRING, "tokens", 0, &o->tokens, "IDS", "token ids to feed, separated by spaces", 0, 0},
         {KIN_OPTION_INT, "greedy", 0, &o->greedy, "N", "then go on N tokens, always the likeliest, and print them", 0, 1 << 20},

@@ -4,10 +4,11 @@
 #include <string.h>
 
 #include "app/app.h"
-#include "app/session.h"
+#include "app/option_tables.h"
 #include "base/units.h"
 #include "engine/kv.h"
 #include "model/arch.h"
+#include "node/session.h"
 #include "pure/text/escape.h"
 #include "sys/memory.h"
 
@@ -20,6 +21,7 @@ enum { N_INFO_OPTIONS = 3, MAX_TYPES = 256 };
 
 static void fill_table(info_options *o, kin_option table[N_INFO_OPTIONS]) {
     o->session = kin_session_options_defaults();
+    o->session.console = &kin_app_console;
     const kin_option own[N_INFO_OPTIONS] = {
         {KIN_OPTION_STRING, "model", 'm', &o->session.model, "FILE", "GGUF model (default: the built-in demo model)", 0, 0},
         {KIN_OPTION_FLAG, "all", 'a', &o->all, NULL, "all metadata and tensors too", 0, 0},

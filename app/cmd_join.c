@@ -4,12 +4,13 @@
 #include <unistd.h>
 
 #include "app/app.h"
-#include "app/profile_store.h"
-#include "app/session.h"
+#include "app/option_tables.h"
 #include "cluster/join.h"
+#include "node/profile_store.h"
+#include "node/session.h"
 
 typedef struct join_options {
-    kin_net_options net;
+    kin_identity_options net;
     const char *model;
     int n_threads;
     uint64_t memory, cache_size;
@@ -17,7 +18,7 @@ typedef struct join_options {
     bool no_cache, no_gpu, ask_code;
 } join_options;
 
-enum { N_OPTIONS = KIN_NET_N_OPTIONS + 10 };
+enum { N_OPTIONS = KIN_IDENTITY_N_OPTIONS + 10 };
 
 static void fill_table(join_options *o, kin_option table[N_OPTIONS]) {
     const kin_option own[] = {
@@ -37,8 +38,8 @@ static void fill_table(join_options *o, kin_option table[N_OPTIONS]) {
     };
     int n = (int)(sizeof own / sizeof own[0]) - 1;
     memcpy(table, own, sizeof own - sizeof own[0]);
-    kin_net_option_table(&o->net, table + n);
-    table[n + KIN_NET_N_OPTIONS] = (kin_option){0};
+    kin_identity_option_table(&o->net, table + n);
+    table[n + KIN_IDENTITY_N_OPTIONS] = (kin_option){0};
 }
 
 static void show_status(void *user, const char *line) {
@@ -57,7 +58,7 @@ static void show_progress(void *user, const char *what, uint64_t done, uint64_t 
 }
 
 // What this machine can do, measured the first time: heads plan by it.
-static int measure_machine(const join_options *o, const kin_net_self *self, const char *cache_dir, kin_device_facts *facts,
+static int measure_machine(const join_options *o, const kin_identity *self, const char *cache_dir, kin_device_facts *facts,
                            kin_err *err) {
     kin_devices devices;
     kin_device_options dopts = kin_device_options_defaults();
@@ -66,14 +67,14 @@ static int measure_machine(const join_options *o, const kin_net_self *self, cons
     dopts.stop = &kin_app_stop;
     if (kin_devices_open(&devices, &dopts, err) != 0) return KIN_FAIL;
     int rc = o->profile ? kin_profile_read(facts, &devices, self->name, o->profile, err)
-                        : kin_profile_obtain(facts, &devices, self->name, cache_dir, false, err);
+                        : kin_profile_obtain(facts, &devices, self->name, cache_dir, false, &kin_app_console, err);
     kin_devices_close(&devices);
     if (rc == 0 && o->memory && (double)o->memory < facts->memory_bytes) facts->memory_bytes = (double)o->memory;
     return rc;
 }
 
 typedef struct typed_key {
-    const kin_net_options *net;
+    const kin_identity_options *net;
     const kin_key *key;
     bool is_typed; // not kept yet
 } typed_key;
@@ -81,7 +82,8 @@ typedef struct typed_key {
 static void keep_key(void *user) {
     typed_key *typed = user;
     kin_err err;
-    if (typed->is_typed && kin_net_keep_key(typed->key, typed->net, &err) != 0) kin_app_say("the key is not kept: %s", err.text);
+    if (typed->is_typed && kin_identity_keep_key(typed->key, typed->net, &err) != 0)
+        kin_app_say("the key is not kept: %s", err.text);
     typed->is_typed = false;
 }
 
@@ -101,16 +103,16 @@ static int take_part(kin_join_options *jo, typed_key *typed, kin_err *err) {
             return kin_err_set(err, "%s; 'kin code' on the head shows the code, give it to: kin join --ask-code", why.text);
         kin_app_progress_clear();
         kin_app_say("%s; 'kin code' on the head shows it", why.text);
-        rc = kin_net_ask_key(&jo->key, err);
+        rc = kin_identity_ask_key(&jo->key, &kin_app_console, err);
         typed->is_typed = true;
     }
     return rc;
 }
 
-static int run(const join_options *o, const kin_net_address *head) {
+static int run(const join_options *o, const kin_head_address *head) {
     char cache[1000];
     kin_device_facts facts;
-    kin_net_self self;
+    kin_identity self;
     kin_model model = {0};
     kin_manifest manifest = {0};
     const char *paths[KIN_PROTO_MAX_FILES];
@@ -129,12 +131,14 @@ static int run(const join_options *o, const kin_net_address *head) {
                            .status = show_status,
                            .progress = show_progress};
     typed_key typed = {.net = &o->net, .key = &jo.key, .is_typed = o->ask_code};
-    int rc = kin_net_identify(&self, &o->net, &err);
-    if (rc == 0) rc = o->ask_code ? kin_net_ask_key(&jo.key, &err) : kin_net_device_key(&jo.key, &typed.is_typed, &o->net, &err);
+    int rc = kin_identity_open(&self, &o->net, &err);
+    if (rc == 0)
+        rc = o->ask_code ? kin_identity_ask_key(&jo.key, &kin_app_console, &err)
+                         : kin_identity_device_key(&jo.key, &typed.is_typed, &o->net, &kin_app_console, &err);
     if (rc == 0 && !jo.cache_dir) rc = kin_err_set(&err, "no place for the weights: give --cache");
     if (rc == 0) rc = measure_machine(o, &self, jo.cache_dir, &facts, &err);
     if (rc == 0 && o->model) rc = kin_model_open(&model, o->model, &err);
-    if (rc == 0 && o->model) rc = kin_fleet_hash(&manifest, paths, &model, jo.cache_dir, &err);
+    if (rc == 0 && o->model) rc = kin_fleet_hash(&manifest, paths, &model, jo.cache_dir, &kin_app_console, &err);
     if (rc == 0) {
         jo.facts = &facts;
         jo.head = head->name[0] ? head->name : NULL;
@@ -159,11 +163,11 @@ static int command_join(int argc, char **argv) {
     join_options o = {0};
     kin_option table[N_OPTIONS];
     const char *operand = NULL;
-    kin_net_address head;
+    kin_head_address head;
     kin_err err;
     fill_table(&o, table);
     if (kin_options_parse((kin_option_tables){table}, argc, argv, &operand, &err) != 0 ||
-        kin_net_parse_address(operand, &head, &err) != 0)
+        kin_head_address_parse(operand, &head, &err) != 0)
         return kin_app_usage("join", &err);
     return run(&o, &head);
 }

@@ -5,11 +5,11 @@
 #include <string.h>
 
 #include "app/app.h"
-#include "app/facts_file.h"
-#include "app/json_text.h"
+#include "app/option_tables.h"
 #include "app/plan_compare.h"
 #include "app/plan_view.h"
-#include "app/session.h"
+#include "node/facts_file.h"
+#include "node/session.h"
 #include "sys/highs.h"
 
 typedef struct plan_options {
@@ -24,7 +24,7 @@ typedef struct plan_tables {
     kin_option one[2];   // not with --all
     kin_option model[2]; // where the model is read from its file
     kin_option here[7];  // not with --what-if
-    kin_option others[KIN_NET_N_OPTIONS + 3];
+    kin_option others[KIN_IDENTITY_N_OPTIONS + 3];
 } plan_tables;
 
 static void fill_always(plan_options *o, kin_option table[11]) {
@@ -69,6 +69,7 @@ static void fill_here(plan_options *o, kin_option table[7]) {
 
 static void fill_tables(plan_options *o, plan_tables *t) {
     *o = (plan_options){.session = kin_session_options_defaults()};
+    o->session.console = &kin_app_console;
     *t = (plan_tables){0};
     o->session.n_batch = 0; // not given
     kin_fleet_options *fleet = &o->session.fleet;
@@ -100,7 +101,7 @@ static void fill_tables(plan_options *o, plan_tables *t) {
                                 "do not answer devices that search: they need this head's address",
                                 0,
                                 0};
-    kin_net_option_table(&fleet->net, t->others + 2);
+    kin_identity_option_table(&fleet->net, t->others + 2);
 }
 
 static int parse_tables(plan_options *o, const plan_tables *t, int argc, char **argv, kin_err *err) {
@@ -199,7 +200,7 @@ static int find_facts(const plan_options *o, kin_facts *facts, kin_err *err) {
 
 static int print_json(json_t *json, kin_err *err) {
     if (!json) return kin_err_set(err, "no memory");
-    kin_json_text_show(json, 6);
+    kin_app_write_json(json, 6);
     return 0;
 }
 

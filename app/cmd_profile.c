@@ -5,12 +5,12 @@
 #include <string.h>
 
 #include "app/app.h"
-#include "app/facts_file.h"
-#include "app/json_text.h"
-#include "app/profile_store.h"
-#include "app/session.h"
+#include "app/option_tables.h"
 #include "app/table.h"
 #include "base/units.h"
+#include "node/facts_file.h"
+#include "node/profile_store.h"
+#include "node/session.h"
 
 typedef struct profile_options {
     int n_threads;
@@ -88,7 +88,7 @@ static void print_text(const kin_device_facts *f, const kin_devices *devices) {
 static int print_json(const kin_device_facts *f, kin_err *err) {
     json_t *json = kin_facts_file_device_to_json(f);
     if (!json) return kin_err_set(err, "the profile is no valid JSON");
-    kin_json_text_show(json, 0);
+    kin_app_write_json(json, 0);
     return 0;
 }
 
@@ -103,7 +103,7 @@ static int profile(const profile_options *o, kin_err *err) {
     d.stop = &kin_app_stop;
     const char *dir = o->cache_dir ? o->cache_dir : kin_session_default_cache(home_cache, sizeof home_cache);
     if (kin_devices_open(&devices, &d, err) != 0) return KIN_FAIL;
-    int rc = kin_profile_obtain(&facts, &devices, o->name, dir, o->refresh, err);
+    int rc = kin_profile_obtain(&facts, &devices, o->name, dir, o->refresh, &kin_app_console, err);
     if (rc == 0 && o->json) rc = print_json(&facts, err);
     if (rc == 0 && !o->json) print_text(&facts, &devices);
     kin_devices_close(&devices);

@@ -8,9 +8,10 @@
 #include <unistd.h>
 
 #include "app/app.h"
+#include "app/option_tables.h"
 #include "app/ring_view.h"
-#include "app/session.h"
 #include "base/units.h"
+#include "node/session.h"
 #include "pure/text/detok.h"
 #include "pure/text/sampler.h"
 #include "sys/memory.h"
@@ -36,6 +37,7 @@ typedef struct tables {
 
 static void fill_tables(run_options *o, tables *t) {
     o->session = kin_session_options_defaults();
+    o->session.console = &kin_app_console;
     o->sampler = kin_sampler_options_defaults();
     o->n_predict = 512;
     const kin_option own[N_RUN_OPTIONS] = {

@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "app/app.h"
-#include "app/json_text.h"
-#include "app/net.h"
+#include "app/option_tables.h"
 #include "base/units.h"
+#include "node/identity.h"
 #include "observe/status_client.h"
 #include "pure/text/escape.h"
 
@@ -146,7 +146,7 @@ static int print_report(const char *text, bool as_json, kin_err *err) {
         return kin_err_set(err, "what the head answered is no report: %s", where.text);
     }
     if (as_json) {
-        kin_json_text_show(report, 6);
+        kin_app_write_json(report, 6);
     } else {
         print_text(report);
         json_decref(report);
@@ -154,21 +154,21 @@ static int print_report(const char *text, bool as_json, kin_err *err) {
     return 0;
 }
 
-static int run(const status_options *o, const kin_net_address *head) {
+static int run(const status_options *o, const kin_head_address *head) {
     char *text = NULL;
-    kin_net_options net = {.key_file = o->key_file};
-    kin_net_self self;
+    kin_identity_options net = {.key_file = o->key_file};
+    kin_identity self;
     kin_err err;
     kin_status_client_options oo = {.version = KIN_VERSION, .port = head->port, .n_reports = 2, .stop = &kin_app_stop};
     bool is_typed = false;
-    int rc = kin_net_identify_visitor(&self, &net, &err);
-    if (rc == 0) rc = kin_net_device_key(&oo.key, &is_typed, &net, &err);
+    int rc = kin_identity_open_visitor(&self, &net, &err);
+    if (rc == 0) rc = kin_identity_device_key(&oo.key, &is_typed, &net, &kin_app_console, &err);
     if (rc == 0) {
         oo.head = head->name[0] ? head->name : NULL;
         oo.id = self.id;
         oo.name = self.name;
         rc = kin_status_client_run(&oo, &text, &err);
-        if (rc == 0 && is_typed) rc = kin_net_keep_key(&oo.key, &net, &err);
+        if (rc == 0 && is_typed) rc = kin_identity_keep_key(&oo.key, &net, &err);
     }
     kin_key_wipe(&oo.key);
     if (rc == 0) rc = print_report(text, o->json, &err);
@@ -180,11 +180,11 @@ static int command_status(int argc, char **argv) {
     status_options o = {0};
     kin_option table[N_OPTIONS];
     const char *operand = NULL;
-    kin_net_address head;
+    kin_head_address head;
     kin_err err;
     fill_table(&o, table);
     if (kin_options_parse((kin_option_tables){table}, argc, argv, &operand, &err) != 0 ||
-        kin_net_parse_address(operand, &head, &err) != 0)
+        kin_head_address_parse(operand, &head, &err) != 0)
         return kin_app_usage("status", &err);
     return run(&o, &head);
 }

@@ -19,9 +19,9 @@
 #endif
 
 #include "app/app.h"
-#include "app/net.h"
 #include "base/clock.h"
 #include "cluster/join.h"
+#include "node/identity.h"
 
 static const char *const names[KIN_HOUSEHOLD_DEVICES] = {"attic",   "kitchen", "cellar", "study",
                                                          "bedroom", "garage",  "hall",   "garden"};
@@ -104,9 +104,9 @@ static void log_progress(void *user, const char *what, uint64_t done, uint64_t t
 // Nothing is measured of it: the demo gives everybody as many layers.
 static int join(const kin_household *h, const char *name) {
     char cache[KIN_HOUSEHOLD_PATH], key_file[KIN_HOUSEHOLD_PATH];
-    kin_net_self self;
+    kin_identity self;
     kin_err err;
-    kin_net_options net = {.name = name, .key_file = path_of(h->folder, name, "key", key_file)};
+    kin_identity_options net = {.name = name, .key_file = path_of(h->folder, name, "key", key_file)};
     kin_join_options o = {.version = KIN_VERSION,
                           .head = "127.0.0.1",
                           .head_port = h->port,
@@ -118,7 +118,7 @@ static int join(const kin_household *h, const char *name) {
                           .stop = &kin_app_stop,
                           .status = log_status,
                           .progress = log_progress};
-    int rc = kin_net_identify(&self, &net, &err);
+    int rc = kin_identity_open(&self, &net, &err);
     if (rc == 0) rc = kin_key_load(&o.key, key_file, &err);
     if (rc == 0) {
         o.id = self.id;

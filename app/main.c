@@ -7,9 +7,10 @@
 #include "app/app.h"
 #include "app/bus_error.h"
 #include "app/manual.h"
-#include "app/session.h"
+#include "app/option_tables.h"
 #include "app/suggest.h"
 #include "base/log.h"
+#include "node/session.h"
 
 const kin_command *const kin_commands[] = {&kin_command_demo,   &kin_command_run,  &kin_command_join,    &kin_command_code,
                                            &kin_command_status, &kin_command_plan, &kin_command_profile, &kin_command_eval,

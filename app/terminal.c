@@ -9,6 +9,7 @@
 
 #include "app/app.h"
 #include "base/clock.h"
+#include "base/units.h"
 #include "pure/text/escape.h"
 
 enum { MAX_LINE = 1024, MAX_SHOWN = 4 * MAX_LINE };
@@ -157,3 +158,51 @@ int kin_app_close_stdout(int status) {
     if (status == KIN_EXIT_OK) kin_app_say("stdout: %s", strerror(errno ? errno : EIO));
     return status == KIN_EXIT_OK ? KIN_EXIT_FAILED : status;
 }
+
+void kin_app_print_streaming(const kin_shard_stats *stats) {
+    const kin_stream_stats *st = &stats->weights.stream;
+    char a[32], b[32], c[32];
+    if (st->read_bytes == 0 || st->n_passes == 0) return;
+    double busy_ms = (double)st->busy_ns / 1e6, wait_ms = (double)st->wait_ns / 1e6;
+    fprintf(
+        stderr,
+        "kin: %s of weights resident, %s streamed per pass at %.2f GB/s%s; %.0f %% of the reading hidden; %s to stream through\n",
+        kin_size_format(st->resident_bytes, a, sizeof a), kin_size_format(st->read_bytes / st->n_passes, b, sizeof b),
+        (double)(st->read_bytes + st->fetch_bytes) / busy_ms / 1e6, st->direct ? "" : " (no O_DIRECT here)",
+        busy_ms > 0 ? 100 * (1 - wait_ms / busy_ms < 0 ? 0 : 1 - wait_ms / busy_ms) : 0,
+        kin_size_format(st->ring_bytes, c, sizeof c));
+}
+
+void kin_app_write_json(json_t *json, int digits) {
+    size_t flags = JSON_INDENT(2) | JSON_REAL_PRECISION((size_t)digits);
+    json_dumpf(json, stdout, flags | (isatty(STDOUT_FILENO) ? JSON_ENSURE_ASCII : 0));
+    printf("\n");
+    json_decref(json);
+}
+
+// ---- the console
+
+static bool can_ask(void) {
+    return isatty(STDIN_FILENO);
+}
+
+static bool ask(const char *question, char *line, size_t n) {
+    fprintf(stderr, "%s", question);
+    return fgets(line, (int)n, stdin);
+}
+
+static void show_new_code(const char *code) {
+    fprintf(stderr,
+            "kin: this machine has a cluster of its own now. Its code is\n\n      %s\n\n"
+            "     On each other device run 'kin join' and type the code once. 'kin code' shows it again.\n\n",
+            code);
+}
+
+const kin_console kin_app_console = {.stop = &kin_app_stop,
+                                     .say = kin_app_say,
+                                     .status = kin_app_status,
+                                     .progress = kin_app_progress,
+                                     .clear_progress = kin_app_progress_clear,
+                                     .new_code = show_new_code,
+                                     .can_ask = can_ask,
+                                     .ask = ask};

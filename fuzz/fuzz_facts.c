@@ -8,12 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "app/facts_fields.c"
-#include "app/facts_file.c"
-#include "app/facts_links.c"
-#include "app/json_text.c"
 #include "app/plan_view.c"
 #include "app/table.c"
+#include "node/facts_fields.h"
+#include "node/facts_file.h"
+#include "node/facts_links.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

@@ -13,10 +13,9 @@
 
 #define SMALL_MODEL_LAYERS 6
 
-#include "app/json_text.c"
-#include "app/plan_file.c" // app/ is a program, not a library
-#include "app/planner.c"
 #include "engine/model_facts.h"
+#include "node/plan_file.h"
+#include "node/planner.h"
 #include "pipeline/loopback.h"
 #include "tests/small_cluster.h"
 

@@ -1,4 +1,4 @@
-// Plans by rule and by hand (pure/plan/manual_plan.h), and the files they are written in (app/plan_file.h).
+// Plans by rule and by hand (pure/plan/manual_plan.h), and the files they are written in (node/plan_file.h).
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,8 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "app/json_text.c"
-#include "app/plan_file.c" // app/ is a program, not a library
+#include "node/plan_file.h"
 
 #define GB ((uint64_t)1 << 30)
 

@@ -1,4 +1,4 @@
-// The planner (app/planner.h): answers to the cluster's questions, the margin, corrections that follow devices, expectations.
+// The planner (node/planner.h): answers to the cluster's questions, the margin, corrections that follow devices, expectations.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "app/json_text.c"
-#include "app/plan_file.c" // app/ is a program, not a library
-#include "app/planner.c"
+#include "node/plan_file.h"
+#include "node/planner.h"
+#include "pure/plan/timeline.h"
 #include "testkit/paper_clusters.h"
 
 // A question about devices [n] of a paper's cluster; `who` are their numbers there, the head (0) first.

@@ -1,4 +1,4 @@
-#include "app/net.h"
+#include "node/identity.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,29 +9,14 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include "app/app.h"
 #include "pure/proto/label.h"
 #include "sys/whole_file.h"
 
 enum { MAX_PATH = 1024, MAX_PROCESSES = 16, MAX_TRIES = 3 };
 
-void kin_net_option_table(kin_net_options *o, kin_option table[KIN_NET_N_OPTIONS]) {
-    const kin_option options[KIN_NET_N_OPTIONS] = {
-        {KIN_OPTION_STRING, "name", 0, &o->name, "NAME", "what others call this machine (default: its host name)", 0, 0},
-        {KIN_OPTION_STRING, "key-file", 0, &o->key_file, "FILE", "the cluster's key (default: in the user's configuration)", 0,
-         0},
-        {KIN_OPTION_ADDRESS, "listen", 0, &o->listen, "ADDRESS", "where to listen (default: on all addresses)", 0, 0},
-        {KIN_OPTION_INT, "port", 0, &o->port, "N", "TCP port to listen on (default: 7577 for a head, any for a device)", 0,
-         65535},
-        {KIN_OPTION_STRING, "advertise", 0, &o->advertise, "A,B",
-         "addresses where others reach this machine (default: where they see it)", 0, 0},
-    };
-    memcpy(table, options, sizeof options);
-}
-
 // ---- who we are
 
-static int split_addresses(kin_net_self *self, const char *text, kin_err *err) {
+static int split_addresses(kin_identity *self, const char *text, kin_err *err) {
     if (strlen(text) >= sizeof self->advertise_text) return kin_err_set(err, "--advertise: too long");
     strcpy(self->advertise_text, text);
     char *rest = self->advertise_text, *one;
@@ -45,7 +30,7 @@ static int split_addresses(kin_net_self *self, const char *text, kin_err *err) {
 }
 
 // The file `name` beside the key.
-static const char *path_beside_key(const kin_net_options *o, const char *name, char *buf, size_t n) {
+static const char *path_beside_key(const kin_identity_options *o, const char *name, char *buf, size_t n) {
     char key[MAX_PATH];
     if (o->key_file)
         snprintf(key, sizeof key, "%s", o->key_file);
@@ -82,7 +67,7 @@ static void name_id(char *name, size_t n, int i) {
 }
 
 // True: a process that has an id beside the key runs, a head or a device.
-static bool is_in_use(const kin_net_options *o) {
+static bool is_in_use(const kin_identity_options *o) {
     char path[MAX_PATH], name[32];
     bool is_used = false;
     for (int i = 1; i <= MAX_PROCESSES && !is_used; i++) {
@@ -96,7 +81,7 @@ static bool is_in_use(const kin_net_options *o) {
 }
 
 // Where the id cannot be kept, one for this run serves too: others then see another machine next time.
-static int load_id(kin_proto_id *id, const kin_net_options *o, kin_err *err) {
+static int load_id(kin_proto_id *id, const kin_identity_options *o, kin_err *err) {
     char path[MAX_PATH], name[32];
     kin_err ignored;
     if (!path_beside_key(o, "", path, sizeof path)) return new_id(id, err);
@@ -110,9 +95,9 @@ static int load_id(kin_proto_id *id, const kin_net_options *o, kin_err *err) {
     return new_id(id, err);
 }
 
-static int name_self(kin_net_self *self, const kin_net_options *o, kin_err *err) {
+static int name_self(kin_identity *self, const kin_identity_options *o, kin_err *err) {
     char host[256] = "device";
-    *self = (kin_net_self){0};
+    *self = (kin_identity){0};
     gethostname(host, sizeof host - 1);
     char *dot = strchr(host, '.');
     if (dot) *dot = '\0';
@@ -121,40 +106,36 @@ static int name_self(kin_net_self *self, const kin_net_options *o, kin_err *err)
     return o->advertise ? split_addresses(self, o->advertise, err) : 0;
 }
 
-int kin_net_identify_visitor(kin_net_self *self, const kin_net_options *o, kin_err *err) {
+int kin_identity_open_visitor(kin_identity *self, const kin_identity_options *o, kin_err *err) {
     return name_self(self, o, err) == 0 ? new_id(&self->id, err) : KIN_FAIL;
 }
 
-int kin_net_identify(kin_net_self *self, const kin_net_options *o, kin_err *err) {
+int kin_identity_open(kin_identity *self, const kin_identity_options *o, kin_err *err) {
     return name_self(self, o, err) == 0 ? load_id(&self->id, o, err) : KIN_FAIL;
 }
 
 // ---- the key
 
-static const char *key_path(const kin_net_options *o, char *buf, size_t n, kin_err *err) {
+static const char *key_path(const kin_identity_options *o, char *buf, size_t n, kin_err *err) {
     if (o->key_file) return o->key_file;
     if (kin_key_default_path(buf, n)) return buf;
     kin_err_set(err, "no home directory to keep the cluster's key in: give --key-file");
     return NULL;
 }
 
-// The code first: a code without its key is seen (kin_net_code), a key without its code could not be shown.
+// The code first: a code without its key is seen (kin_identity_code), a key without its code could not be shown.
 static int make_key(kin_key *key, char code[KIN_CODE_TEXT], const char *path, kin_err *err) {
     if (kin_code_new(code, err) != 0 || kin_key_from_code(key, code, err) != 0) return KIN_FAIL;
     return kin_code_save(code, path, err) == 0 ? kin_key_save(key, path, err) : KIN_FAIL;
 }
 
-int kin_net_head_key(kin_key *key, const kin_net_options *o, kin_err *err) {
+int kin_identity_head_key(kin_key *key, const kin_identity_options *o, const kin_console *console, kin_err *err) {
     char buf[MAX_PATH], code[KIN_CODE_TEXT];
     const char *path = key_path(o, buf, sizeof buf, err);
     if (!path) return KIN_FAIL;
     if (kin_key_is_there(path)) return kin_key_load(key, path, err);
     int rc = make_key(key, code, path, err);
-    if (rc == 0)
-        fprintf(stderr,
-                "kin: this machine has a cluster of its own now. Its code is\n\n      %s\n\n"
-                "     On each other device run 'kin join' and type the code once. 'kin code' shows it again.\n\n",
-                code);
+    if (rc == 0) console->new_code(code);
     kin_code_wipe(code, sizeof code);
     return rc;
 }
@@ -173,7 +154,7 @@ static int check_code(const char code[KIN_CODE_TEXT], const char *path, kin_err 
     return rc;
 }
 
-int kin_net_code(char code[KIN_CODE_TEXT], const kin_net_options *o, kin_err *err) {
+int kin_identity_code(char code[KIN_CODE_TEXT], const kin_identity_options *o, kin_err *err) {
     char buf[MAX_PATH];
     const char *path = key_path(o, buf, sizeof buf, err);
     if (!path) return KIN_FAIL;
@@ -190,7 +171,7 @@ int kin_net_code(char code[KIN_CODE_TEXT], const kin_net_options *o, kin_err *er
     return rc;
 }
 
-int kin_net_new_code(char code[KIN_CODE_TEXT], const kin_net_options *o, kin_err *err) {
+int kin_identity_new_code(char code[KIN_CODE_TEXT], const kin_identity_options *o, kin_err *err) {
     char buf[MAX_PATH];
     kin_key key;
     const char *path = key_path(o, buf, sizeof buf, err);
@@ -204,41 +185,42 @@ int kin_net_new_code(char code[KIN_CODE_TEXT], const kin_net_options *o, kin_err
     return rc;
 }
 
-static int ask_code(char code[KIN_CODE_TEXT], kin_err *err) {
+static int ask_code(char code[KIN_CODE_TEXT], const kin_console *console, kin_err *err) {
     char line[128];
     for (int i = 0; i < MAX_TRIES; i++) {
-        fprintf(stderr, "The code that the head shows (16 characters): ");
-        if (!fgets(line, sizeof line, stdin)) return kin_err_set(err, "no code was typed");
+        if (!console->ask("The code that the head shows (16 characters): ", line, sizeof line))
+            return kin_err_set(err, "no code was typed");
         int rc = kin_code_parse(code, line, err);
         kin_code_wipe(line, sizeof line);
         if (rc == 0) return 0;
-        kin_app_say("%s", err->text);
+        console->say("%s", err->text);
     }
     return KIN_FAIL;
 }
 
-int kin_net_ask_key(kin_key *key, kin_err *err) {
+int kin_identity_ask_key(kin_key *key, const kin_console *console, kin_err *err) {
     char code[KIN_CODE_TEXT];
-    int rc = ask_code(code, err);
+    int rc = ask_code(code, console, err);
     if (rc == 0) rc = kin_key_from_code(key, code, err);
     kin_code_wipe(code, sizeof code);
     return rc;
 }
 
-int kin_net_device_key(kin_key *key, bool *is_typed, const kin_net_options *o, kin_err *err) {
+int kin_identity_device_key(kin_key *key, bool *is_typed, const kin_identity_options *o, const kin_console *console,
+                            kin_err *err) {
     char buf[MAX_PATH];
     const char *path = key_path(o, buf, sizeof buf, err);
     *is_typed = false;
     if (!path) return KIN_FAIL;
     if (kin_key_is_there(path)) return kin_key_load(key, path, err);
-    if (!isatty(STDIN_FILENO))
+    if (!console->can_ask())
         return kin_err_set(err, "%s: there is no key of a cluster; run 'kin join' once on a terminal and type the head's code",
                            path);
     *is_typed = true;
-    return kin_net_ask_key(key, err);
+    return kin_identity_ask_key(key, console, err);
 }
 
-int kin_net_keep_key(const kin_key *key, const kin_net_options *o, kin_err *err) {
+int kin_identity_keep_key(const kin_key *key, const kin_identity_options *o, kin_err *err) {
     char buf[MAX_PATH];
     const char *path = key_path(o, buf, sizeof buf, err);
     return path ? kin_key_save(key, path, err) : KIN_FAIL;
@@ -246,8 +228,8 @@ int kin_net_keep_key(const kin_key *key, const kin_net_options *o, kin_err *err)
 
 // ---- addresses
 
-int kin_net_parse_address(const char *text, kin_net_address *out, kin_err *err) {
-    *out = (kin_net_address){.port = KIN_NET_PORT};
+int kin_head_address_parse(const char *text, kin_head_address *out, kin_err *err) {
+    *out = (kin_head_address){.port = KIN_DEFAULT_PORT};
     if (!text) return 0;
     const char *begin = text, *end = text + strlen(text), *colon = NULL;
     if (text[0] == '[') {

@@ -1,4 +1,4 @@
-#include "app/demo_model.h"
+#include "node/demo_model.h"
 
 // The assembler puts the file's bytes into the read-only data of the program (KIN_DEMO_MODEL: its path).
 #ifdef __APPLE__

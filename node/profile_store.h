@@ -8,11 +8,12 @@
 #pragma once
 
 #include "engine/profile.h"
+#include "node/console.h"
 
 // The profile: from the cache, or measured now, with a line on stderr, and kept. cache_dir: NULL keeps nothing, and measures no
 // disk. refresh: measure in any case. Ctrl-C ends it with an error.
 int kin_profile_obtain(kin_device_facts *out, const kin_devices *devices, const char *name, const char *cache_dir, bool refresh,
-                       kin_err *err);
+                       const kin_console *console, kin_err *err);
 
 // The profile as a file has it, which `kin profile --json` wrote and somebody may have edited. Memory is looked up anew.
 int kin_profile_read(kin_device_facts *out, const kin_devices *devices, const char *name, const char *path, kin_err *err);

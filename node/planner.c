@@ -1,4 +1,4 @@
-#include "app/planner.h"
+#include "node/planner.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "app/plan_file.h"
 #include "base/log.h"
+#include "node/plan_file.h"
 #include "pure/plan/timeline.h"
 #include "pure/proto/id.h"
 #include "pure/proto/label.h"

@@ -1,4 +1,4 @@
-#include "app/session.h"
+#include "node/session.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -9,13 +9,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "app/app.h"
-#include "app/demo_model.h"
-#include "app/profile_store.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "engine/model_facts.h"
 #include "model/vocab_load.h"
+#include "node/demo_model.h"
+#include "node/profile_store.h"
 #include "sys/whole_file.h"
 
 static const uint64_t GPU_WORTH_BYTES = (uint64_t)256 << 20; // of weights for a token
@@ -24,58 +23,7 @@ kin_session_options kin_session_options_defaults(void) {
     return (kin_session_options){.n_batch = 512, .kv_type = "f16", .weights = "stream", .fleet = kin_fleet_options_defaults()};
 }
 
-void kin_session_option_tables(kin_session_options *o, kin_session_tables *tables) {
-    const kin_option options[KIN_SESSION_N_OPTIONS] = {
-        {KIN_OPTION_STRING, "model", 'm', &o->model, "FILE", "GGUF model (default: the built-in demo model)", 0, 0},
-        {KIN_OPTION_THREADS, "threads", 't', &o->n_threads, "N", "CPU threads (default: physical cores)", 0, 1024},
-        {KIN_OPTION_STRING, "gpu-layers", 0, &o->gpu_layers, "N|all|auto",
-         "layers to put on the GPU (default: auto, as many as make it fastest)", 0, 0},
-        {KIN_OPTION_INT, "ctx", 'c', &o->n_ctx, "N", "tokens of context (default: what is needed, up to the model's)", 0,
-         1 << 27},
-        {KIN_OPTION_INT, "batch", 0, &o->n_batch, "N", "prompt tokens processed at once (default: 512)", 1, 8192},
-        {KIN_OPTION_STRING, "kv-type", 0, &o->kv_type, "f16|q8_0", "KV cache: f16 (default) or q8_0 (half the memory)", 0, 0},
-        {KIN_OPTION_SIZE, "memory", 0, &o->memory, "SIZE",
-         "memory to use; weights beyond it are streamed (default: what is free)", 0, 0},
-        {KIN_OPTION_STRING, "weights", 0, &o->weights, "stream|mmap|mmap+willneed",
-         "how they are read (default: stream; the others for comparison)", 0, 0},
-        {KIN_OPTION_STRING, "cache", 0, &o->cache_dir, "DIR",
-         "where prepacked weights are kept (default: the user's cache directory)", 0, 0},
-        {KIN_OPTION_SIZE, "cache-size", 0, &o->cache_size, "SIZE",
-         "what they may take there in all (default: a fifth of the disk)", 0, 0},
-        {KIN_OPTION_STRING, "profile", 0, &o->profile, "FILE",
-         "what this machine can do, as 'kin profile --json' prints it (default: measured once)", 0, 0},
-        {KIN_OPTION_FLAG, "no-cache", 0, &o->no_cache, NULL, "keep no prepacked weights on disk", 0, 0},
-        {KIN_OPTION_FLAG, "no-repack", 0, &o->no_repack, NULL,
-         "use the weights as the file has them (slower, nothing to prepare)", 0, 0},
-        {KIN_OPTION_STRING, "kernels", 0, &o->kernels, "kin|ggml",
-         "what computes on the CPU: kin (default), or for comparison ggml", 0, 0},
-        {KIN_OPTION_FLAG, "no-flash", 0, &o->no_flash, NULL, "do not use the fused attention operator", 0, 0},
-        {0},
-    };
-    memcpy(tables->own, options, sizeof options);
-    kin_fleet_option_table(&o->fleet, tables->fleet);
-}
-
 // ---- the model
-
-bool kin_session_is_model(const char *word) {
-    struct stat st;
-    size_t n = strlen(word);
-    bool is_named_so = n > 5 && strcasecmp(word + n - 5, ".gguf") == 0;
-    bool is_path = strchr(word, '/') && !strpbrk(word, " \n");
-    return is_named_so || is_path || (stat(word, &st) == 0 && !S_ISDIR(st.st_mode));
-}
-
-int kin_session_take_operand(kin_session_options *o, const char *operand, kin_err *err) {
-    if (!operand) return 0;
-    struct stat st;
-    bool is_given = o->model && o->model != getenv("KIN_MODEL"); // the command line wins over the environment
-    if (stat(operand, &st) != 0 && !kin_session_is_model(operand))
-        return kin_err_set(err, "unexpected argument '%s': no file of that name", operand);
-    if (is_given) return kin_err_set(err, "two models are given, '%s' and '%s'", o->model, operand);
-    o->model = operand;
-    return 0;
-}
 
 const char *kin_session_default_cache(char *buf, size_t n) {
     const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
@@ -122,7 +70,7 @@ static int open_demo(kin_session *s, const kin_session_options *o, kin_err *err)
 }
 
 static int begin_open(kin_session *s, const kin_session_options *o, kin_err *err) {
-    *s = (kin_session){.model_name = o->model ? o->model : "demo"};
+    *s = (kin_session){.model_name = o->model ? o->model : "demo", .console = o->console};
     if (o->model && strstr(o->model, "://"))
         return kin_err_set(err, "%s: kin reads files; fetch it first (curl -LO ADDRESS), then give the file's name", o->model);
     return 0;
@@ -216,7 +164,7 @@ static int measure_machine(kin_session *s, const kin_session_options *o, kin_err
     static const char name[] = "this machine";
     char dir[1000];
     if (o->profile) return kin_profile_read(&s->facts, &s->devices, name, o->profile, err);
-    return kin_profile_obtain(&s->facts, &s->devices, name, cache_dir(o, dir, sizeof dir), false, err);
+    return kin_profile_obtain(&s->facts, &s->devices, name, cache_dir(o, dir, sizeof dir), false, s->console, err);
 }
 
 // On its own all is here; the layers of the GPU may be a choice.
@@ -246,7 +194,7 @@ static int open_shard(kin_session *s, const kin_session_options *o, kin_shard_op
 
 // A GPU that nobody asked for, and that cannot do it, must not keep a model from running: the CPU goes on without it.
 static bool goes_without_gpu(kin_session *s, const kin_session_options *o, kin_shard_options *so, const kin_err *why) {
-    if (!may_use_gpu(s, o) || atomic_load(&kin_app_stop)) return false;
+    if (!may_use_gpu(s, o) || atomic_load(s->console->stop)) return false;
     kin_log(KIN_LOG_INFO, "the GPU is not used: %s", why->text);
     kin_planner_close(s->planner);
     s->planner = NULL;
@@ -278,15 +226,15 @@ int kin_session_look(kin_session *s, const kin_session_options *o, kin_facts *fa
     kin_plan plan;
     int n = 0, n_before = 0;
     for (int quiet = 0; s->with_others && quiet < LOOKS; quiet++) {
-        if (atomic_load(&kin_app_stop)) return kin_err_set(err, "stopped");
+        if (atomic_load(s->console->stop)) return kin_err_set(err, "stopped");
         n = kin_planner_last(s->planner, facts, &plan) ? facts->n_device - 1 : 0;
         if (o->fleet.n_devices > 0 && n >= o->fleet.n_devices) break;
         if (n != n_before || o->fleet.n_devices > 0) quiet = 0;
         n_before = n;
-        kin_app_progress(NULL, "looking for devices", (uint64_t)quiet, LOOKS);
+        s->console->progress(NULL, "looking for devices", (uint64_t)quiet, LOOKS);
         usleep(LOOK_MS * 1000);
     }
-    kin_app_progress_clear();
+    s->console->clear_progress();
     return kin_planner_last(s->planner, facts, &plan) ? 0 : kin_err_set(err, "there is no plan for this model here");
 }
 
@@ -296,7 +244,7 @@ static int open_alone(kin_session *s, const kin_session_options *o, kin_shard_op
     if (rc != 0 || o->only_looks) return rc;
     if (kin_loopback_head_open(&s->alone, &s->model, s->shard, so->n_batch, err) != 0) return KIN_FAIL;
     s->head = s->alone.head;
-    kin_head_on_progress(s->head, kin_app_progress, NULL);
+    kin_head_on_progress(s->head, s->console->progress, NULL);
     kin_head_record(s->head, kin_timeline_own(s->timeline));
     return 0;
 }
@@ -305,7 +253,8 @@ static int open_fleet(kin_session *s, const kin_session_options *o, const kin_sh
     kin_model_facts model;
     kin_work_facts work = work_of(o, so);
     if (kin_model_facts_of(&model, &s->model, so, err) != 0) return KIN_FAIL;
-    kin_fleet_base base = {.model_facts = &model,
+    kin_fleet_base base = {.console = s->console,
+                           .model_facts = &model,
                            .work = &work,
                            .facts = wants_facts(o) ? &s->facts : NULL,
                            .only_looks = o->only_looks,
@@ -352,7 +301,7 @@ int kin_session_open(kin_session *s, const kin_session_options *o, int n_ctx, ki
     so.n_batch = o->n_batch < n_ctx ? o->n_batch : n_ctx;
     so.cache_dir = o->no_cache ? NULL : cache_dir(o, s->cache_dir, sizeof s->cache_dir);
     so.flash = !o->no_flash;
-    so.progress = kin_app_progress;
+    so.progress = s->console->progress;
 
     kin_device_options dopts = kin_device_options_defaults();
     dopts.n_threads = o->n_threads;
@@ -360,7 +309,7 @@ int kin_session_open(kin_session *s, const kin_session_options *o, int n_ctx, ki
     dopts.ggml_kernels = o->kernels && strcmp(o->kernels, "ggml") == 0;
     dopts.gpu = kin_windows_n_gpu_layers(&so.windows) > 0;
     dopts.gpu_if_any = o->only_looks || (o->fleet.cluster && wants_facts(o)) || looks_for_gpu(s, o);
-    dopts.stop = &kin_app_stop;
+    dopts.stop = s->console->stop;
     if (kin_devices_open(&s->devices, &dopts, err) != 0) return KIN_FAIL;
     kin_time measuring = kin_clock_now();
     if (needs_facts(s, o)) {
@@ -381,7 +330,7 @@ int kin_session_begin(kin_session *s, kin_err *err) {
     if (kin_cluster_begin(s->fleet.cluster, err) != 0) return KIN_FAIL;
     s->head = kin_cluster_head(s->fleet.cluster);
     s->shard = kin_cluster_shard(s->fleet.cluster);
-    kin_head_on_progress(s->head, kin_app_progress, NULL);
+    kin_head_on_progress(s->head, s->console->progress, NULL);
     kin_head_set_chunk(s->head, s->fleet.o.n_chunk);
     return 0;
 }
@@ -391,17 +340,6 @@ void kin_session_end(kin_session *s) {
 }
 
 // ---- the timeline
-
-kin_option kin_session_timeline_option(kin_session_options *o) {
-    return (kin_option){KIN_OPTION_STRING,
-                        "timeline",
-                        0,
-                        &o->timeline,
-                        "FILE",
-                        "draw what each device did during the first 8 tokens after the prompt, as SVG",
-                        0,
-                        0};
-}
 
 static void take_own_events(kin_session *s) {
     kin_interval intervals[64];
@@ -466,18 +404,4 @@ int kin_session_encode(const kin_session *s, const char *text, size_t len, bool 
     free(*ids);
     *ids = NULL;
     return KIN_FAIL;
-}
-
-void kin_app_print_streaming(const kin_shard_stats *stats) {
-    const kin_stream_stats *st = &stats->weights.stream;
-    char a[32], b[32], c[32];
-    if (st->read_bytes == 0 || st->n_passes == 0) return;
-    double busy_ms = (double)st->busy_ns / 1e6, wait_ms = (double)st->wait_ns / 1e6;
-    fprintf(
-        stderr,
-        "kin: %s of weights resident, %s streamed per pass at %.2f GB/s%s; %.0f %% of the reading hidden; %s to stream through\n",
-        kin_size_format(st->resident_bytes, a, sizeof a), kin_size_format(st->read_bytes / st->n_passes, b, sizeof b),
-        (double)(st->read_bytes + st->fetch_bytes) / busy_ms / 1e6, st->direct ? "" : " (no O_DIRECT here)",
-        busy_ms > 0 ? 100 * (1 - wait_ms / busy_ms < 0 ? 0 : 1 - wait_ms / busy_ms) : 0,
-        kin_size_format(st->ring_bytes, c, sizeof c));
 }

@@ -1,4 +1,4 @@
-#include "app/facts_fields.h"
+#include "node/facts_fields.h"
 
 #include <limits.h>
 #include <math.h>

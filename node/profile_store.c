@@ -1,15 +1,14 @@
-#include "app/profile_store.h"
+#include "node/profile_store.h"
 
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "app/app.h"
-#include "app/facts_file.h"
-#include "app/json_text.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "node/facts_file.h"
+#include "node/json_text.h"
 #include "pure/proto/label.h"
 #include "sys/memory.h"
 #include "sys/whole_file.h"
@@ -55,14 +54,15 @@ static void save(const char *dir, const char *path, const char *fingerprint, con
     json_decref(root);
 }
 
-static int measure(kin_device_facts *out, const kin_devices *devices, const char *name, const char *dir, kin_err *err) {
-    kin_profile_options o = {.name = name, .disk_dir = dir, .stop = &kin_app_stop, .progress = kin_app_progress};
+static int measure(kin_device_facts *out, const kin_devices *devices, const char *name, const char *dir,
+                   const kin_console *console, kin_err *err) {
+    kin_profile_options o = {.name = name, .disk_dir = dir, .stop = console->stop, .progress = console->progress};
     if (dir)
-        kin_app_say("measuring this machine, once ...");
+        console->say("measuring this machine, once ...");
     else
-        kin_app_say("measuring this machine ... (each time, as the result cannot be kept: --cache DIR gives a place)");
+        console->say("measuring this machine ... (each time, as the result cannot be kept: --cache DIR gives a place)");
     int rc = kin_profile_measure(out, devices, &o, err);
-    kin_app_progress_clear();
+    console->clear_progress();
     kin_memory_reset_peak(); // what measuring took is not what the work takes
     return rc;
 }
@@ -74,14 +74,14 @@ static void make_ours(kin_device_facts *facts, const kin_devices *devices, const
 }
 
 int kin_profile_obtain(kin_device_facts *out, const kin_devices *devices, const char *name, const char *cache_dir, bool refresh,
-                       kin_err *err) {
+                       const kin_console *console, kin_err *err) {
     char fingerprint[MAX_FINGERPRINT], path[1100];
     kin_profile_fingerprint(devices, fingerprint, sizeof fingerprint);
     if (cache_dir && file_of(cache_dir, fingerprint, path, sizeof path) != 0) cache_dir = NULL;
     if (!refresh && cache_dir && load(path, fingerprint, out)) {
         make_ours(out, devices, name);
         // It was full, or a disk that cannot be measured; that may have changed.
-        if (out->disk_bytes_s <= 0 && kin_profile_measure_disk(out, cache_dir, &kin_app_stop))
+        if (out->disk_bytes_s <= 0 && kin_profile_measure_disk(out, cache_dir, console->stop))
             save(cache_dir, path, fingerprint, out);
         return 0;
     }
@@ -90,7 +90,7 @@ int kin_profile_obtain(kin_device_facts *out, const kin_devices *devices, const 
         kin_log(KIN_LOG_WARN, "%s", why.text);
         cache_dir = NULL;
     }
-    if (measure(out, devices, name, cache_dir, err) != 0) return KIN_FAIL;
+    if (measure(out, devices, name, cache_dir, console, err) != 0) return KIN_FAIL;
     if (cache_dir) save(cache_dir, path, fingerprint, out);
     return 0;
 }

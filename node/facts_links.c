@@ -1,9 +1,9 @@
-#include "app/facts_links.h"
+#include "node/facts_links.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "app/facts_fields.h"
+#include "node/facts_fields.h"
 
 static const kin_field link_fields[] = {
     {KIN_FIELD_NUMBER, "rtt_s", offsetof(kin_link_facts, rtt_s), true, 0},

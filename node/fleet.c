@@ -1,41 +1,15 @@
-#include "app/fleet.h"
+#include "node/fleet.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "app/app.h"
 #include "base/clock.h"
 
 kin_fleet_options kin_fleet_options_defaults(void) {
     kin_planner_options planner = kin_planner_options_defaults();
     return (kin_fleet_options){.plan = planner.plan, .scheduler = planner.scheduler, .wire = "f32"};
-}
-
-void kin_fleet_option_table(kin_fleet_options *o, kin_option table[KIN_FLEET_N_OPTIONS]) {
-    const kin_option own[] = {
-        {KIN_OPTION_FLAG, "cluster", 0, &o->cluster, NULL, "share the model with other devices ('kin join' on each)", 0, 0},
-        {KIN_OPTION_NEEDS, "cluster", 0, &o->cluster, NULL, NULL, 0, 0},
-        {KIN_OPTION_INT, "devices", 0, &o->n_devices, "N", "devices to wait for (default: whoever has joined)", 0, 32},
-        {KIN_OPTION_STRING, "plan", 0, &o->plan, "auto|even|memory|FILE",
-         "who gets which layers (default: auto, what is fastest; FILE: by hand, JSON)", 0, 0},
-        {KIN_OPTION_STRING, "scheduler", 0, &o->scheduler, "exact|halda|memsched|perfsched|dp-sa",
-         "what plan auto is made by (default: exact)", 0, 0},
-        {KIN_OPTION_INT, "rounds", 0, &o->n_rounds, "K",
-         "times round the ring per token (default: what is fastest; 1 with plan even or memory)", 0, KIN_MAX_WINDOWS},
-        {KIN_OPTION_STRING, "wire", 0, &o->wire, "f32|f16", "activations between devices: f32 (default, exact) or f16 (half)", 0,
-         0},
-        {KIN_OPTION_INT, "chunk", 0, &o->n_chunk, "N",
-         "tokens of a prompt that go round together (default: what keeps all devices busy)", 0, 8192},
-        {KIN_OPTION_FLAG, "hidden", 0, &o->hidden, NULL, "do not answer devices that search: they need this head's address", 0,
-         0},
-        {0},
-    };
-    memcpy(table, own, sizeof own - sizeof own[0]);
-    int n = (int)(sizeof own / sizeof own[0]) - 1;
-    kin_net_option_table(&o->net, table + n);
-    table[n + KIN_NET_N_OPTIONS] = (kin_option){0};
 }
 
 // ---- the content hash
@@ -56,7 +30,8 @@ static void *hash(void *arg) {
     return NULL;
 }
 
-int kin_fleet_hash(kin_manifest *manifest, const char **paths, const kin_model *model, const char *cache_dir, kin_err *err) {
+int kin_fleet_hash(kin_manifest *manifest, const char **paths, const kin_model *model, const char *cache_dir,
+                   const kin_console *console, kin_err *err) {
     kin_manifest_progress progress = {0};
     hashing h = {.manifest = manifest, .paths = paths, .o = kin_manifest_options_defaults(), .err = err};
     h.n_paths = kin_gguf_n_files(model->gguf);
@@ -68,12 +43,12 @@ int kin_fleet_hash(kin_manifest *manifest, const char **paths, const kin_model *
     pthread_t thread;
     if (pthread_create(&thread, NULL, hash, &h) != 0) return kin_err_set(err, "no thread");
     while (!atomic_load(&h.done)) {
-        if (atomic_load(&kin_app_stop)) atomic_store(&progress.stop, true);
-        kin_app_progress(NULL, "hashing the model", atomic_load(&progress.done), atomic_load(&progress.total));
+        if (atomic_load(console->stop)) atomic_store(&progress.stop, true);
+        console->progress(NULL, "hashing the model", atomic_load(&progress.done), atomic_load(&progress.total));
         usleep(20000);
     }
     pthread_join(thread, NULL);
-    kin_app_progress_clear();
+    console->clear_progress();
     return h.rc;
 }
 
@@ -88,8 +63,8 @@ static bool measured(void *user, const kin_cluster_measured *m) {
 }
 
 static void show_status(void *user, const char *line) {
-    (void)user;
-    kin_app_status(line);
+    const kin_fleet *f = user;
+    f->console->status(line);
 }
 
 // ---- opening
@@ -105,7 +80,7 @@ static int open_planner(kin_fleet *f, const kin_fleet_base *base, kin_err *err) 
 
 // On the usual port if it is free; else, if nobody asked for one, on any.
 static int open_cluster(kin_fleet *f, kin_cluster_options *co, kin_err *err) {
-    co->port = (uint16_t)(f->o.net.port ? f->o.net.port : KIN_NET_PORT);
+    co->port = (uint16_t)(f->o.net.port ? f->o.net.port : KIN_DEFAULT_PORT);
     int rc = kin_cluster_open(&f->cluster, co, err);
     if (rc == 0 || f->o.net.port) return rc;
     co->port = 0;
@@ -113,7 +88,7 @@ static int open_cluster(kin_fleet *f, kin_cluster_options *co, kin_err *err) {
 }
 
 int kin_fleet_open(kin_fleet *f, const kin_fleet_options *o, const kin_fleet_base *base, kin_err *err) {
-    *f = (kin_fleet){.o = *o};
+    *f = (kin_fleet){.o = *o, .console = base->console};
     kin_cluster_options co = {.version = KIN_VERSION,
                               .listen = o->net.listen,
                               .hidden = o->hidden,
@@ -128,22 +103,23 @@ int kin_fleet_open(kin_fleet *f, const kin_fleet_options *o, const kin_fleet_bas
                               .facts = base->facts,
                               .plan = plan,
                               .measured = base->facts ? measured : NULL,
-                              .stop = &kin_app_stop,
-                              .status = show_status};
-    if (kin_net_identify(&f->self, &o->net, err) != 0) return KIN_FAIL;
+                              .stop = base->console->stop,
+                              .status = show_status,
+                              .status_user = f};
+    if (kin_identity_open(&f->self, &o->net, err) != 0) return KIN_FAIL;
     if (open_planner(f, base, err) != 0) return KIN_FAIL;
     co.plan_user = f->planner;
     co.gives_up = o->n_devices > 0; // a plan by hand waits for those whom it names
     co.n_expected = o->n_devices ? o->n_devices : kin_planner_n_named(f->planner);
-    if (kin_net_head_key(&co.key, &o->net, err) != 0) return KIN_FAIL;
+    if (kin_identity_head_key(&co.key, &o->net, f->console, err) != 0) return KIN_FAIL;
     co.id = f->self.id;
     co.name = f->self.name;
     co.n_advertise = f->self.n_advertise;
     memcpy(co.advertise, f->self.advertise, sizeof co.advertise);
-    int rc = kin_fleet_hash(&f->manifest, f->paths, base->model, base->cache_dir, err);
+    int rc = kin_fleet_hash(&f->manifest, f->paths, base->model, base->cache_dir, f->console, err);
     if (rc == 0) rc = open_cluster(f, &co, err);
     kin_key_wipe(&co.key);
-    if (rc == 0) kin_app_say("head '%s' listens on port %u", f->self.name, kin_cluster_port(f->cluster));
+    if (rc == 0) f->console->say("head '%s' listens on port %u", f->self.name, kin_cluster_port(f->cluster));
     return rc;
 }
 

@@ -1,13 +1,14 @@
 // The head's cluster as the commands see it: its options, and opening all that it needs (key, content hash).
 #pragma once
 
-#include "app/net.h"
-#include "app/planner.h"
 #include "cluster/cluster.h"
+#include "node/console.h"
+#include "node/identity.h"
+#include "node/planner.h"
 
 typedef struct kin_fleet_options {
     bool cluster; // let other devices join
-    kin_net_options net;
+    kin_identity_options net;
     int n_devices;         // to wait for; 0: whoever is there after a second
     const char *plan;      // "auto", "even", "memory" or a file
     const char *scheduler; // of "auto"
@@ -19,14 +20,10 @@ typedef struct kin_fleet_options {
 
 kin_fleet_options kin_fleet_options_defaults(void);
 
-enum { KIN_FLEET_N_OPTIONS = KIN_NET_N_OPTIONS + 10 }; // with the table's end
-
-// Fills a table whose values point into `o`.
-void kin_fleet_option_table(kin_fleet_options *o, kin_option table[KIN_FLEET_N_OPTIONS]);
-
 typedef struct kin_fleet {
+    const kin_console *console;
     kin_fleet_options o;
-    kin_net_self self;
+    kin_identity self;
     kin_manifest manifest;
     const char *paths[KIN_PROTO_MAX_FILES];
     kin_planner *planner;
@@ -35,6 +32,7 @@ typedef struct kin_fleet {
 
 // What the session has opened: model, devices, and the options of the head's own shard.
 typedef struct kin_fleet_base {
+    const kin_console *console;
     const kin_model *model;
     const kin_devices *devices;
     kin_shard_options shard;
@@ -51,4 +49,5 @@ int kin_fleet_open(kin_fleet *fleet, const kin_fleet_options *o, const kin_fleet
 void kin_fleet_close(kin_fleet *fleet); // zeroed is allowed
 
 // The content hash of a model's files, with progress; from the cache the next time.
-int kin_fleet_hash(kin_manifest *manifest, const char **paths, const kin_model *model, const char *cache_dir, kin_err *err);
+int kin_fleet_hash(kin_manifest *manifest, const char **paths, const kin_model *model, const char *cache_dir,
+                   const kin_console *console, kin_err *err);

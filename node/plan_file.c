@@ -1,11 +1,11 @@
-#include "app/plan_file.h"
+#include "node/plan_file.h"
 
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "app/json_text.h"
 #include "base/units.h"
+#include "node/json_text.h"
 
 static int read_count(const json_t *object, const char *key, bool must, int *value, kin_err *err) {
     const json_t *json = json_object_get(object, key);

@@ -1,21 +1,22 @@
 // Everything that a command needs to run a model: the options they share, and opening it all in the right order.
 #pragma once
 
-#include "app/fleet.h"
-#include "app/options.h"
 #include "base/clock.h"
 #include "engine/shard.h"
 #include "model/model.h"
+#include "node/console.h"
+#include "node/fleet.h"
 #include "observe/timeline.h"
 #include "pipeline/loopback.h"
 #include "pure/text/tokenizer.h"
 #include "pure/text/vocab.h"
 
 typedef struct kin_session_options {
-    const char *model;      // NULL: the demo model
-    int n_threads;          // 0: physical cores
-    const char *gpu_layers; // a number, "all", or "auto": as many as make a token fastest. NULL: auto for a large model
-    int n_ctx;              // 0: as much as is needed, see kin_session_open
+    const kin_console *console; // borrowed
+    const char *model;          // NULL: the demo model
+    int n_threads;              // 0: physical cores
+    const char *gpu_layers;     // a number, "all", or "auto": as many as make a token fastest. NULL: auto for a large model
+    int n_ctx;                  // 0: as much as is needed, see kin_session_open
     int n_batch;
     const char *kv_type; // "f16" or "q8_0"
     bool no_repack;
@@ -38,23 +39,8 @@ typedef struct kin_session_options {
 
 kin_session_options kin_session_options_defaults(void);
 
-enum { KIN_SESSION_N_OPTIONS = 16 }; // with the table's end
-
-// Fills tables whose values point into `o`: what concerns this machine, and what concerns others.
-typedef struct kin_session_tables {
-    kin_option own[KIN_SESSION_N_OPTIONS];
-    kin_option fleet[KIN_FLEET_N_OPTIONS];
-} kin_session_tables;
-
-void kin_session_option_tables(kin_session_options *o, kin_session_tables *tables);
-
-// A word of the command line that is no option, where it is the model's file. NULL is allowed. Fails if there is another one.
-int kin_session_take_operand(kin_session_options *o, const char *operand, kin_err *err);
-
-// Whether a word is meant as a model: NAME.gguf, a path, an address of the web, or any file that exists.
-bool kin_session_is_model(const char *word);
-
 typedef struct kin_session {
+    const kin_console *console;
     kin_model model;
     const char *model_name;
     kin_vocab *vocab;
@@ -97,9 +83,6 @@ int kin_session_look(kin_session *s, const kin_session_options *o, kin_facts *fa
 
 // Within a request, between tokens: what was expected, with what the last tokens took taken into account. False: not known.
 bool kin_session_expects(kin_session *s, kin_expectation *out);
-
-// The option of commands that can draw one.
-kin_option kin_session_timeline_option(kin_session_options *o);
 
 // Within a request: the prompt was read, and then: a token was made. Further ones than the timeline has change nothing.
 void kin_session_mark(kin_session *s);

@@ -1,13 +1,13 @@
-#include "app/facts_file.h"
+#include "node/facts_file.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "app/facts_fields.h"
-#include "app/facts_links.h"
-#include "app/json_text.h"
+#include "node/facts_fields.h"
+#include "node/facts_links.h"
+#include "node/json_text.h"
 #include "pure/proto/label.h"
 
 // ---- devices

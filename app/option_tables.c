@@ -1,0 +1,109 @@
+#include "app/option_tables.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+void kin_identity_option_table(kin_identity_options *o, kin_option table[KIN_IDENTITY_N_OPTIONS]) {
+    const kin_option options[KIN_IDENTITY_N_OPTIONS] = {
+        {KIN_OPTION_STRING, "name", 0, &o->name, "NAME", "what others call this machine (default: its host name)", 0, 0},
+        {KIN_OPTION_STRING, "key-file", 0, &o->key_file, "FILE", "the cluster's key (default: in the user's configuration)", 0,
+         0},
+        {KIN_OPTION_ADDRESS, "listen", 0, &o->listen, "ADDRESS", "where to listen (default: on all addresses)", 0, 0},
+        {KIN_OPTION_INT, "port", 0, &o->port, "N", "TCP port to listen on (default: 7577 for a head, any for a device)", 0,
+         65535},
+        {KIN_OPTION_STRING, "advertise", 0, &o->advertise, "A,B",
+         "addresses where others reach this machine (default: where they see it)", 0, 0},
+    };
+    memcpy(table, options, sizeof options);
+}
+
+static void fleet_table(kin_fleet_options *o, kin_option table[KIN_FLEET_N_OPTIONS]) {
+    const kin_option own[] = {
+        {KIN_OPTION_FLAG, "cluster", 0, &o->cluster, NULL, "share the model with other devices ('kin join' on each)", 0, 0},
+        {KIN_OPTION_NEEDS, "cluster", 0, &o->cluster, NULL, NULL, 0, 0},
+        {KIN_OPTION_INT, "devices", 0, &o->n_devices, "N", "devices to wait for (default: whoever has joined)", 0, 32},
+        {KIN_OPTION_STRING, "plan", 0, &o->plan, "auto|even|memory|FILE",
+         "who gets which layers (default: auto, what is fastest; FILE: by hand, JSON)", 0, 0},
+        {KIN_OPTION_STRING, "scheduler", 0, &o->scheduler, "exact|halda|memsched|perfsched|dp-sa",
+         "what plan auto is made by (default: exact)", 0, 0},
+        {KIN_OPTION_INT, "rounds", 0, &o->n_rounds, "K",
+         "times round the ring per token (default: what is fastest; 1 with plan even or memory)", 0, KIN_MAX_WINDOWS},
+        {KIN_OPTION_STRING, "wire", 0, &o->wire, "f32|f16", "activations between devices: f32 (default, exact) or f16 (half)", 0,
+         0},
+        {KIN_OPTION_INT, "chunk", 0, &o->n_chunk, "N",
+         "tokens of a prompt that go round together (default: what keeps all devices busy)", 0, 8192},
+        {KIN_OPTION_FLAG, "hidden", 0, &o->hidden, NULL, "do not answer devices that search: they need this head's address", 0,
+         0},
+        {0},
+    };
+    memcpy(table, own, sizeof own - sizeof own[0]);
+    int n = (int)(sizeof own / sizeof own[0]) - 1;
+    kin_identity_option_table(&o->net, table + n);
+    table[n + KIN_IDENTITY_N_OPTIONS] = (kin_option){0};
+}
+
+void kin_session_option_tables(kin_session_options *o, kin_session_tables *tables) {
+    const kin_option options[KIN_SESSION_N_OPTIONS] = {
+        {KIN_OPTION_STRING, "model", 'm', &o->model, "FILE", "GGUF model (default: the built-in demo model)", 0, 0},
+        {KIN_OPTION_THREADS, "threads", 't', &o->n_threads, "N", "CPU threads (default: physical cores)", 0, 1024},
+        {KIN_OPTION_STRING, "gpu-layers", 0, &o->gpu_layers, "N|all|auto",
+         "layers to put on the GPU (default: auto, as many as make it fastest)", 0, 0},
+        {KIN_OPTION_INT, "ctx", 'c', &o->n_ctx, "N", "tokens of context (default: what is needed, up to the model's)", 0,
+         1 << 27},
+        {KIN_OPTION_INT, "batch", 0, &o->n_batch, "N", "prompt tokens processed at once (default: 512)", 1, 8192},
+        {KIN_OPTION_STRING, "kv-type", 0, &o->kv_type, "f16|q8_0", "KV cache: f16 (default) or q8_0 (half the memory)", 0, 0},
+        {KIN_OPTION_SIZE, "memory", 0, &o->memory, "SIZE",
+         "memory to use; weights beyond it are streamed (default: what is free)", 0, 0},
+        {KIN_OPTION_STRING, "weights", 0, &o->weights, "stream|mmap|mmap+willneed",
+         "how they are read (default: stream; the others for comparison)", 0, 0},
+        {KIN_OPTION_STRING, "cache", 0, &o->cache_dir, "DIR",
+         "where prepacked weights are kept (default: the user's cache directory)", 0, 0},
+        {KIN_OPTION_SIZE, "cache-size", 0, &o->cache_size, "SIZE",
+         "what they may take there in all (default: a fifth of the disk)", 0, 0},
+        {KIN_OPTION_STRING, "profile", 0, &o->profile, "FILE",
+         "what this machine can do, as 'kin profile --json' prints it (default: measured once)", 0, 0},
+        {KIN_OPTION_FLAG, "no-cache", 0, &o->no_cache, NULL, "keep no prepacked weights on disk", 0, 0},
+        {KIN_OPTION_FLAG, "no-repack", 0, &o->no_repack, NULL,
+         "use the weights as the file has them (slower, nothing to prepare)", 0, 0},
+        {KIN_OPTION_STRING, "kernels", 0, &o->kernels, "kin|ggml",
+         "what computes on the CPU: kin (default), or for comparison ggml", 0, 0},
+        {KIN_OPTION_FLAG, "no-flash", 0, &o->no_flash, NULL, "do not use the fused attention operator", 0, 0},
+        {0},
+    };
+    memcpy(tables->own, options, sizeof options);
+    fleet_table(&o->fleet, tables->fleet);
+}
+
+kin_option kin_session_timeline_option(kin_session_options *o) {
+    return (kin_option){KIN_OPTION_STRING,
+                        "timeline",
+                        0,
+                        &o->timeline,
+                        "FILE",
+                        "draw what each device did during the first 8 tokens after the prompt, as SVG",
+                        0,
+                        0};
+}
+
+// ---- operands
+
+bool kin_session_is_model(const char *word) {
+    struct stat st;
+    size_t n = strlen(word);
+    bool is_named_so = n > 5 && strcasecmp(word + n - 5, ".gguf") == 0;
+    bool is_path = strchr(word, '/') && !strpbrk(word, " \n");
+    return is_named_so || is_path || (stat(word, &st) == 0 && !S_ISDIR(st.st_mode));
+}
+
+int kin_session_take_operand(kin_session_options *o, const char *operand, kin_err *err) {
+    if (!operand) return 0;
+    struct stat st;
+    bool is_given = o->model && o->model != getenv("KIN_MODEL"); // the command line wins over the environment
+    if (stat(operand, &st) != 0 && !kin_session_is_model(operand))
+        return kin_err_set(err, "unexpected argument '%s': no file of that name", operand);
+    if (is_given) return kin_err_set(err, "two models are given, '%s' and '%s'", o->model, operand);
+    o->model = operand;
+    return 0;
+}
