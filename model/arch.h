@@ -1,7 +1,7 @@
 // Architectures: one kin_arch per family, one file each (arch_NAME.c), over the shared blocks of blocks.h.
 //
 // To add a family: write arch_NAME.c with a kin_arch, list it in arch.c, and give tests/test_engine.c a row.
-// docs/ARCHITECTURE.md walks through an example.
+// docs/ADDING.md walks through an example.
 #pragma once
 
 #include "model/graph.h"
