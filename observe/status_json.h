@@ -5,7 +5,7 @@
 //            uptime_s
 //   devices  one for each device that is known, and the head itself, the ring's members first and in its order:
 //            name, role ("device", "head"), address, state ("greeted", "joined", "preparing", "waiting", "computing", "failed",
-//            "lost", "left"), stage (place in the ring, from 1; 0: none), doing, trouble,
+//            "lost", "left"), stage (place in the ring, from 1; 0: none), doing, last_error,
 //            layers, gpu_layers, windows: [{round, layer_begin, layer_end, n_gpu}] (`windows_left_out`: how many are not listed),
 //            memory_lent, memory_planned (0: what is free), memory_total, memory_free, kv_bytes, weights_bytes, compute_bytes,
 //            resident_bytes, streamed_bytes, compute_share, wait_share, disk_share, rtt_ms (to the next member),
@@ -26,7 +26,7 @@
 // The last two STATUS; `has` says which are there. ready: of the last plan that it was ready for, or zeros.
 typedef struct kin_status_sample {
     bool has_now, has_before;
-    bool is_fresh; // `now` came since the last the last question
+    bool is_fresh; // `now` came after the last question
     kin_proto_status now, before;
     kin_proto_ready ready;
     uint64_t rtt_ns; // of this link; 0: not known
