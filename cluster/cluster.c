@@ -12,7 +12,7 @@
 
 enum {
     N_PARCELS = 2 * KIN_STEPS_IN_FLIGHT + 16,
-    RECONNECT_TICKS = 3, // of 100 ms, before the ring link is tried again
+    RECONNECT_MS = 300, // before the ring link is tried again
 };
 
 // From ACCEPT until a device has said what it has and has measured its links (cluster/pairwise_tests.h), and some.
@@ -219,7 +219,7 @@ static void refuse(kin_cluster *c, const kin_membership_action *a) {
 
 static void break_request(kin_cluster *c, const char *why) {
     uv_mutex_lock(&c->mutex);
-    snprintf(c->news.broken, sizeof c->news.broken, "%s", why);
+    snprintf(c->snapshot.broken, sizeof c->snapshot.broken, "%s", why);
     uv_mutex_unlock(&c->mutex);
     kin_message_queue_interrupt(c->in, true);
 }
@@ -241,15 +241,15 @@ static void take_action(kin_cluster *c, const kin_membership_action *a) {
     case KIN_MEMBERSHIP_SEND_END: say_end(c, a); break;
     case KIN_MEMBERSHIP_OPEN_RING:
         c->wants_ring = true;
-        c->n_ticks_to_reconnect = 0; // of an earlier epoch
+        c->reconnect_at = 0; // of an earlier epoch
         connect_ring(c);
         break;
     case KIN_MEMBERSHIP_CLOSE_RING:
         c->wants_ring = false;
-        c->n_ticks_to_reconnect = 0;
+        c->reconnect_at = 0;
         kin_neighbours_end(c->neighbours, KIN_SIDE_NEXT);
         break;
-    case KIN_MEMBERSHIP_UP: break; // the news say it
+    case KIN_MEMBERSHIP_UP: break; // the snapshot says it
     case KIN_MEMBERSHIP_FAIL: break_request(c, a->text); break;
     case KIN_MEMBERSHIP_LOG: kin_log(a->level, "%s", a->text); break;
     case KIN_MEMBERSHIP_STATUS: break;
@@ -281,18 +281,19 @@ static void publish(kin_cluster *c) {
     char doing[KIN_MEMBERSHIP_SENTENCE];
     describe(c, doing, sizeof doing);
     uv_mutex_lock(&c->mutex);
-    if (epoch && c->news.epoch != epoch) {
+    if (epoch && c->snapshot.epoch != epoch) {
         kin_cluster_name_rows(c);
         int own = c->plan->ring.n_members - 1;
-        c->news.own = c->plan->windows[own];
-        c->news.own_memory = c->plan->ring.memory[own];
-        c->news.n_rounds = c->plan->n_rounds;
-        c->news.n_members = c->plan->ring.n_members;
+        c->snapshot.own = c->plan->windows[own];
+        c->snapshot.own_memory = c->plan->ring.memory[own];
+        c->snapshot.n_rounds = c->plan->n_rounds;
+        c->snapshot.n_members = c->plan->ring.n_members;
     }
-    c->news.epoch = epoch;
-    c->news.up = kin_membership_state_now(c->membership) == KIN_MEMBERSHIP_SERVING;
-    memcpy(c->news.doing, doing, sizeof doing);
-    c->news.given_up = c->n_ticks_to_give_up > 0 ? (kin_err){.text = ""} : c->no_plan;
+    c->snapshot.version++;
+    c->snapshot.epoch = epoch;
+    c->snapshot.up = kin_membership_state_now(c->membership) == KIN_MEMBERSHIP_SERVING;
+    memcpy(c->snapshot.doing, doing, sizeof doing);
+    c->snapshot.given_up = c->give_up_at ? (kin_err){.text = ""} : c->no_plan;
     uv_cond_broadcast(&c->changed);
     uv_mutex_unlock(&c->mutex);
 }
@@ -310,37 +311,83 @@ static void enter_epoch(kin_cluster *c) {
     kin_relay_enter(c->relay, place.epoch, place.frame_max);
 }
 
-// One step of the membership. Actions may cause events, so they are copied: the membership's own live until its next step.
-void kin_cluster_act(kin_cluster *c, const kin_membership_event *event) {
-    uint32_t epoch_before = kin_membership_epoch(c->membership);
-    const kin_membership_actions *now = kin_membership_step(c->membership, kin_clock_now(), event);
-    kin_membership_actions *actions = malloc(sizeof *actions);
-    kin_assert(actions);
-    *actions = *now;
-    if (kin_membership_epoch(c->membership) != epoch_before) take_asked(c);
+static kin_cluster_action *queue_action(kin_cluster_actions *q) {
+    if (q->n == q->cap) {
+        q->cap = q->cap ? 2 * q->cap : KIN_MEMBERSHIP_ACTIONS;
+        q->at = realloc(q->at, (size_t)q->cap * sizeof *q->at);
+        kin_assert(q->at);
+    }
+    return &q->at[q->n++];
+}
+
+static void run_queued(kin_cluster *c, const kin_cluster_action *a) {
+    if (a->kind == KIN_CLUSTER_ACTS) {
+        take_action(c, &a->of_membership);
+        return;
+    }
+    if (a->of_membership.epoch != c->entered) take_asked(c);
+    c->entered = a->of_membership.epoch;
     enter_epoch(c);
-    for (int i = 0; i < actions->n; i++) take_action(c, &actions->at[i]);
-    if (event->kind != KIN_MEMBERSHIP_TICK || actions->n > 0) publish(c);
-    free(actions);
+}
+
+// At top level only: what an action causes is queued behind the others.
+static void drain(kin_cluster *c) {
+    kin_cluster_actions *q = &c->actions;
+    if (q->is_draining) return;
+    q->is_draining = true;
+    while (q->next < q->n) {
+        kin_cluster_action a = q->at[q->next++]; // the queue may grow meanwhile
+        run_queued(c, &a);
+    }
+    q->next = q->n = 0;
+    q->is_draining = false;
+}
+
+void kin_cluster_act(kin_cluster *c, const kin_membership_event *event) {
+    const kin_membership_actions *actions = kin_membership_step(c->membership, kin_clock_now(), event);
+    *queue_action(&c->actions) =
+        (kin_cluster_action){.kind = KIN_CLUSTER_ENTERS, .of_membership.epoch = kin_membership_epoch(c->membership)};
+    for (int i = 0; i < actions->n; i++)
+        *queue_action(&c->actions) = (kin_cluster_action){.kind = KIN_CLUSTER_ACTS, .of_membership = actions->at[i]};
+    bool has_changed = event->kind != KIN_MEMBERSHIP_TICK || actions->n > 0;
+    drain(c);
+    if (has_changed && !c->actions.is_draining) publish(c);
 }
 
 // ---- the endpoint's callbacks
 
+// True once, from that time on.
+static bool is_due(kin_time *at, kin_time now) {
+    bool due = *at && now >= *at;
+    if (due) *at = 0;
+    return due;
+}
+
+// The computing thread looks whether to stop.
+static void wake(kin_cluster *c) {
+    kin_message_queue_interrupt(c->in, true);
+    uv_mutex_lock(&c->mutex);
+    uv_cond_broadcast(&c->changed);
+    uv_mutex_unlock(&c->mutex);
+}
+
 static void on_tick(void *user) {
     kin_cluster *c = user;
-    kin_neighbours_tick(c->neighbours, kin_clock_now());
+    kin_time now = kin_clock_now();
+    if (c->o.stop && atomic_load(c->o.stop)) wake(c);
+    kin_neighbours_tick(c->neighbours, now);
     kin_connections_tick(c->connections);
     kin_cluster_act(c, &(kin_membership_event){.kind = KIN_MEMBERSHIP_TICK});
-    if (c->n_ticks_to_reconnect > 0 && --c->n_ticks_to_reconnect == 0 && c->wants_ring) connect_ring(c);
-    if (c->n_ticks_to_give_up > 0 && --c->n_ticks_to_give_up == 0) publish(c);
-    kin_cluster_status_tick(c);
-    kin_cluster_look_at_plan(c);
+    if (is_due(&c->reconnect_at, now) && c->wants_ring) connect_ring(c);
+    if (is_due(&c->give_up_at, now)) publish(c);
+    kin_cluster_status_tick(c, now);
+    kin_cluster_planning_tick(c, now);
 }
 
 static void on_hop(void *user, kin_side side, uint32_t epoch, bool is_open, const char *reason) {
     kin_cluster *c = user;
     if (side == KIN_SIDE_PREVIOUS) return; // the last member tells how that one is
-    if (!is_open) c->n_ticks_to_reconnect = RECONNECT_TICKS;
+    if (!is_open) c->reconnect_at = kin_clock_now() + RECONNECT_MS * UINT64_C(1000000);
     kin_cluster_act(c, &(kin_membership_event){.kind = is_open ? KIN_MEMBERSHIP_RING_OPENED : KIN_MEMBERSHIP_RING_CLOSED,
                                                .link = KIN_MEMBERSHIP_OWN,
                                                .epoch = epoch,
@@ -394,9 +441,7 @@ static void end(void *arg) {
 
 void kin_cluster_on_begins(void *arg) {
     kin_cluster *c = arg;
-    uv_mutex_lock(&c->mutex);
-    uint32_t epoch = c->news.request;
-    uv_mutex_unlock(&c->mutex);
+    uint32_t generation = kin_completion_asked(&c->beginning), epoch = atomic_load(&c->wanted_epoch);
     // It may have ended while the computing thread made up its mind.
     bool can = kin_membership_takes(c->membership, epoch) && kin_membership_state_now(c->membership) == KIN_MEMBERSHIP_SERVING;
     if (can) {
@@ -404,11 +449,7 @@ void kin_cluster_on_begins(void *arg) {
         c->request_epoch = c->measured_epoch = epoch;
         kin_cluster_act(c, &(kin_membership_event){.kind = KIN_MEMBERSHIP_BEGINS});
     }
-    uv_mutex_lock(&c->mutex);
-    c->is_beginning = false;
-    c->has_begun = can;
-    uv_cond_broadcast(&c->changed);
-    uv_mutex_unlock(&c->mutex);
+    kin_completion_done(&c->beginning, generation, can);
 }
 
 void kin_cluster_on_ends(void *arg) {
@@ -436,7 +477,9 @@ static int open_roster(kin_cluster *c, kin_err *err) {
     ro.n_expected = c->o.n_expected;
     ro.facts_wait_ns = MEETING_WAIT_NS;
     c->membership = kin_membership_new(&ro, kin_clock_now());
-    return c->membership ? 0 : kin_err_set(err, "out of memory");
+    if (!c->membership) return kin_err_set(err, "out of memory");
+    c->entered = kin_membership_epoch(c->membership);
+    return 0;
 }
 
 static int open_all(kin_cluster *c, kin_err *err) {
@@ -472,6 +515,9 @@ int kin_cluster_open(kin_cluster **out_cluster, const kin_cluster_options *o, ki
     if (c->o.shard.n_batch > c->o.shard.n_ctx) c->o.shard.n_batch = c->o.shard.n_ctx;
     uv_mutex_init(&c->mutex);
     uv_cond_init(&c->changed);
+    kin_completion_init(&c->beginning);
+    kin_completion_init(&c->gather.completion);
+    kin_completion_init(&c->measure.completion);
     if (open_all(c, err) != 0) {
         kin_cluster_close(c);
         return KIN_FAIL;
@@ -496,6 +542,9 @@ void kin_cluster_close(kin_cluster *c) {
     kin_membership_free(c->membership);
     kin_message_queue_close(c->in);
     kin_message_pool_close(c->pool);
+    kin_completion_fini(&c->measure.completion);
+    kin_completion_fini(&c->gather.completion);
+    kin_completion_fini(&c->beginning);
     uv_cond_destroy(&c->changed);
     uv_mutex_destroy(&c->mutex);
     kin_key_wipe(&c->o.key);
@@ -503,5 +552,6 @@ void kin_cluster_close(kin_cluster *c) {
     free(c->asked);
     free(c->message);
     free(c->seen);
+    free(c->actions.at);
     free(c);
 }

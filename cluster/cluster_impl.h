@@ -21,21 +21,34 @@
 #include "pipeline/relay.h"
 #include "pipeline/remote_ring.h"
 #include "pure/proto/membership.h"
+#include "sys/completion.h"
 
-enum {
-    KIN_CLUSTER_LOOK_MS = 100,
-    KIN_CLUSTER_SEQUENCES = 1 << 16, // most of a step
-};
+enum { KIN_CLUSTER_SEQUENCES = 1 << 16 }; // most of a step
 
-// Rounds of questions to all devices that the computing thread waits for: a round that was begun earlier does not end its wait.
-typedef struct kin_cluster_rounds {
-    uint32_t wanted, done; // numbers of the last ones
-} kin_cluster_rounds;
+// All devices are asked for their STATUS, for a request of the computing thread: it is over when all have answered, or at
+// `until`.
+typedef struct kin_cluster_poll {
+    kin_completion completion;
+    uint32_t generation; // that is under way
+    kin_time until;      // 0: none is
+} kin_cluster_poll;
 
-// What the computing thread must know of the epoch.
+// What the membership wants, in the order of its steps. Actions may cause events, and so steps: their actions wait at the end.
+typedef struct kin_cluster_action {
+    enum { KIN_CLUSTER_ENTERS, KIN_CLUSTER_ACTS } kind; // enters: the epoch of the step, before its actions
+    kin_membership_action of_membership;
+} kin_cluster_action;
+
+typedef struct kin_cluster_actions {
+    kin_cluster_action *at; // [cap], of which [next, n) wait
+    int next, n, cap;
+    bool is_draining;
+} kin_cluster_actions;
+
+// A state snapshot of the epoch for the computing thread.
 typedef struct kin_cluster_snapshot {
+    uint64_t version; // another one with each change
     uint32_t epoch;   // 0: none
-    uint32_t request; // the epoch that the last request began in
     bool up;
     kin_member_windows own;
     uint64_t own_memory;
@@ -72,26 +85,28 @@ struct kin_cluster {
     double tokens_per_s;
     kin_assignment *plan, *asked; // in force; the last answer of the planner
     kin_proto_message *message;   // a plan that is being sent
-    int n_ticks_to_reconnect, n_ticks_to_gather, n_ticks_to_measure;
-    uint32_t gather_round, measure_round; // under way
+    kin_cluster_actions actions;
+    uint32_t entered;         // the epoch whose plan is in force here
+    kin_time reconnect_at;    // when the ring's link is tried again; 0: not
+    kin_cluster_poll gather;  // of the devices' last events
+    kin_cluster_poll measure; // of what their tokens took
     uint64_t n_requests;
     uint32_t request_epoch;  // of the request that the membership counts; 0: none
     uint32_t measured_epoch; // of the last request
     bool wants_ring;         // the membership wants the head's own ring link
     bool had_plan;           // from then on it goes on with fewer devices than were expected
     kin_err no_plan;         // why the last question had no answer although all expected devices were there; empty: it had
-    int n_ticks_to_give_up;
+    kin_time give_up_at;     // when it says so; 0: not
 
     uv_mutex_t mutex; // over the following
     uv_cond_t changed;
-    kin_cluster_snapshot news;
-    kin_cluster_rounds gathering; // of the devices' last events
-    kin_cluster_rounds measuring; // of what their tokens took
-    bool is_beginning;            // the computing thread waits to hear whether its request has begun
-    bool has_begun;
+    kin_cluster_snapshot snapshot;
+
+    kin_completion beginning; // whether the request of `wanted_epoch` has begun
+    atomic_uint wanted_epoch;
 
     // The computing thread.
-    kin_cluster_snapshot *seen; // a copy of the news that the shard is opened for
+    kin_cluster_snapshot *seen; // the snapshot that the shard is opened for
     kin_local_stage *own;
     kin_loopback *alone;
     kin_remote_ring wire;
@@ -132,24 +147,26 @@ void kin_cluster_ask_planner(kin_cluster *c, const kin_membership_action *ask);
 // Asks the members what their tokens took, for the planner.
 void kin_cluster_on_measure(void *cluster); // kin_mailbox_fn
 // Ten times a second.
-void kin_cluster_look_at_plan(kin_cluster *c);
+void kin_cluster_planning_tick(kin_cluster *c, kin_time now);
 
-// ---- cluster_work.c
+// ---- cluster_requests.c
 
-// The computing thread asks for a round, and waits for its end.
-void kin_cluster_wait_for_round(kin_cluster *c, kin_cluster_rounds *rounds, kin_mailbox_fn begin);
-// The loop's thread: which round it is to begin, and which one is over.
-uint32_t kin_cluster_round_wanted(kin_cluster *c, const kin_cluster_rounds *rounds);
-void kin_cluster_round_is_over(kin_cluster *c, kin_cluster_rounds *rounds, uint32_t round);
+// The computing thread asks for a poll of the devices, which `begin` starts in the loop's thread, and waits for its end.
+void kin_cluster_wait_for_poll(kin_cluster *c, kin_cluster_poll *poll, kin_mailbox_fn begin);
 
 void kin_cluster_close_requests(kin_cluster *c);
 
-// ---- cluster_sight.c; the loop's thread
+// ---- cluster_status.c; the loop's thread
+
+// Asks the devices; for at most half a second.
+void kin_cluster_poll_begin(kin_cluster *c, kin_cluster_poll *poll);
+// True, once: it is over by now.
+bool kin_cluster_poll_ends(kin_cluster *c, kin_cluster_poll *poll, kin_time now);
 
 int kin_cluster_open_status(kin_cluster *c, kin_err *err);
 
 // Ten times a second.
-void kin_cluster_status_tick(kin_cluster *c);
+void kin_cluster_status_tick(kin_cluster *c, kin_time now);
 
 // The members have rows in the timeline, in the order of the ring.
 void kin_cluster_name_rows(kin_cluster *c);

@@ -12,8 +12,7 @@
 #include "pure/proto/label.h"
 
 enum {
-    MEASURED_TICKS = 5, // of 100 ms, for the devices to answer
-    GIVE_UP_TICKS = 60, // for links that are measured late, after which there may be a plan
+    GIVE_UP_MS = 6000, // for links that are measured late, after which there may be a plan
     N_DEVICES_MAX = KIN_FACTS_MAX_DEVICES - 1,
 };
 
@@ -142,17 +141,17 @@ static void ask_planner(kin_cluster *c, const kin_membership_action *ask) {
     kin_planning_ask(c->planning, ask->question, &question);
 }
 
-// Or that there is one, or may be (why: NULL).
+// Keeps why there is no plan. why NULL: there is one, or there may be one later.
 static void note_no_plan(kin_cluster *c, const kin_err *why, int n_devices) {
     bool is_new = !c->no_plan.text[0];
     if (!why || c->had_plan || !c->o.gives_up) {
         c->no_plan.text[0] = 0;
-        c->n_ticks_to_give_up = 0;
+        c->give_up_at = 0;
         return;
     }
     c->no_plan = *why;
     kin_err_prefix(&c->no_plan, "%d device%s here, as many as were to be", n_devices, n_devices == 1 ? " is" : "s are");
-    if (is_new) c->n_ticks_to_give_up = GIVE_UP_TICKS;
+    if (is_new) c->give_up_at = kin_clock_now() + GIVE_UP_MS * UINT64_C(1000000);
 }
 
 static void say_no_plan(kin_cluster *c, uint32_t question, const char *why) {
@@ -207,10 +206,7 @@ static void take_answer(kin_cluster *c, kin_planning_answer *a) {
 
 void kin_cluster_on_measure(void *arg) {
     kin_cluster *c = arg;
-    if (!c->o.measured) return;
-    c->measure_round = kin_cluster_round_wanted(c, &c->measuring);
-    kin_connections_ask(c->connections);
-    c->n_ticks_to_measure = MEASURED_TICKS;
+    if (c->o.measured) kin_cluster_poll_begin(c, &c->measure);
 }
 
 static kin_measured measured_of(const kin_proto_status *s) {
@@ -262,25 +258,23 @@ static void collect(kin_cluster *c, kin_cluster_measured *m) {
 
 // The planner hears of it in its own thread, which may take as long as a plan.
 static void end_measuring(kin_cluster *c) {
-    c->n_ticks_to_measure = 0;
-    kin_connections_ask_no_more(c->connections);
     if (!kin_membership_takes(c->membership, c->measured_epoch)) {
-        kin_cluster_round_is_over(c, &c->measuring, c->measure_round);
+        kin_completion_done(&c->measure.completion, c->measure.generation, true);
         return;
     }
     kin_cluster_measured m;
     collect(c, &m);
-    kin_planning_tell(c->planning, c->measure_round, &m);
+    kin_planning_tell(c->planning, c->measure.generation, &m);
 }
 
 // kin_mailbox_fn: what the planning thread has done.
 static void take_planned(void *arg) {
     kin_cluster *c = arg;
-    uint32_t round;
+    uint32_t generation;
     bool asks;
-    if (kin_planning_take_round(c->planning, &round, &asks)) {
+    if (kin_planning_take_round(c->planning, &generation, &asks)) {
         if (asks) kin_cluster_act(c, &(kin_membership_event){.kind = KIN_MEMBERSHIP_DRIFT});
-        kin_cluster_round_is_over(c, &c->measuring, round);
+        kin_completion_done(&c->measure.completion, generation, true);
     }
     if (kin_planning_take_answer(c->planning, c->answer)) take_answer(c, c->answer);
 }
@@ -290,14 +284,13 @@ static void planning_is_done(void *user) {
     kin_endpoint_call(c->endpoint, take_planned, c);
 }
 
-void kin_cluster_look_at_plan(kin_cluster *c) {
-    kin_pairwise_tests_tick(c->tests, kin_clock_now());
-    if (c->n_ticks_to_measure > 0 && (kin_connections_has_answered(c->connections) || --c->n_ticks_to_measure == 0))
-        end_measuring(c);
+void kin_cluster_planning_tick(kin_cluster *c, kin_time now) {
+    kin_pairwise_tests_tick(c->tests, now);
+    if (kin_cluster_poll_ends(c, &c->measure, now)) end_measuring(c);
 }
 
 void kin_cluster_measure(kin_cluster *c) {
-    if (c->o.measured) kin_cluster_wait_for_round(c, &c->measuring, kin_cluster_on_measure);
+    if (c->o.measured) kin_cluster_wait_for_poll(c, &c->measure, kin_cluster_on_measure);
 }
 
 // ---- opening and closing

@@ -13,7 +13,7 @@ static void out(void *user, kin_message_buffer *buffer) {
 static void broken(void *user, kin_err *err) {
     kin_cluster *c = user;
     uv_mutex_lock(&c->mutex);
-    kin_err_set(err, "%s", c->news.broken[0] ? c->news.broken : "the ring is broken");
+    kin_err_set(err, "%s", c->snapshot.broken[0] ? c->snapshot.broken : "the ring is broken");
     uv_mutex_unlock(&c->mutex);
 }
 
@@ -53,36 +53,41 @@ static int enter(kin_cluster *c, const kin_cluster_snapshot *n, kin_err *err) {
     return 0;
 }
 
-static void wait_for_news(kin_cluster *c, kin_cluster_snapshot *n) {
+static void read_snapshot(kin_cluster *c, kin_cluster_snapshot *n) {
     uv_mutex_lock(&c->mutex);
-    uv_cond_timedwait(&c->changed, &c->mutex, KIN_CLUSTER_LOOK_MS * UINT64_C(1000000));
-    *n = c->news;
+    *n = c->snapshot;
     uv_mutex_unlock(&c->mutex);
 }
 
-static void read_news(kin_cluster *c, kin_cluster_snapshot *n) {
+static bool is_stopped(const kin_cluster *c) {
+    return c->o.stop && atomic_load(c->o.stop);
+}
+
+// Until there is another snapshot than `seen`, or the user stops it.
+static void wait_for_change(kin_cluster *c, kin_cluster_snapshot *seen) {
     uv_mutex_lock(&c->mutex);
-    *n = c->news;
+    while (c->snapshot.version == seen->version && !is_stopped(c)) uv_cond_wait(&c->changed, &c->mutex);
+    *seen = c->snapshot;
     uv_mutex_unlock(&c->mutex);
 }
 
 static int wait_until_up(kin_cluster *c, kin_cluster_snapshot *n, kin_err *err) {
     char said[KIN_MEMBERSHIP_SENTENCE] = "";
     int rc = 0;
-    read_news(c, n);
+    read_snapshot(c, n);
     while (rc == 0 && !(n->up && n->epoch && n->epoch == c->epoch)) {
-        if (c->o.stop && atomic_load(c->o.stop)) {
+        if (is_stopped(c)) {
             rc = kin_err_set(err, "stopped");
         } else if (n->given_up.text[0]) {
             *err = n->given_up;
             rc = KIN_FAIL;
         } else if (n->epoch && n->epoch != c->epoch) {
             rc = enter(c, n, err);
-            read_news(c, n); // opening a shard takes time
+            read_snapshot(c, n); // opening a shard takes time
         } else {
             if (c->o.status && strcmp(said, n->doing) != 0) c->o.status(c->o.status_user, n->doing);
             memcpy(said, n->doing, sizeof said);
-            wait_for_news(c, n);
+            wait_for_change(c, n);
         }
     }
     return rc;
@@ -93,16 +98,9 @@ static bool asks_to_begin(kin_cluster *c) {
     kin_message_buffer *buffer;
     kin_message_queue_interrupt(c->in, false);
     while ((buffer = kin_message_queue_take(c->in, 0))) kin_message_pool_give(c->pool, buffer);
-    uv_mutex_lock(&c->mutex);
-    c->news.request = c->epoch;
-    c->is_beginning = true;
-    uv_mutex_unlock(&c->mutex);
-    kin_endpoint_call(c->endpoint, kin_cluster_on_begins, c);
-    uv_mutex_lock(&c->mutex);
-    while (c->is_beginning) uv_cond_wait(&c->changed, &c->mutex);
-    bool has_begun = c->has_begun;
-    uv_mutex_unlock(&c->mutex);
-    return has_begun;
+    atomic_store(&c->wanted_epoch, c->epoch);
+    uint32_t generation = kin_completion_ask(&c->beginning);
+    return kin_endpoint_call(c->endpoint, kin_cluster_on_begins, c) && kin_completion_wait(&c->beginning, generation);
 }
 
 int kin_cluster_begin(kin_cluster *c, kin_err *err) {
@@ -141,34 +139,15 @@ int kin_cluster_n_members(const kin_cluster *c) {
     return c->seen->n_members;
 }
 
-// ---- rounds
+// ---- polls
 
-void kin_cluster_wait_for_round(kin_cluster *c, kin_cluster_rounds *rounds, kin_mailbox_fn begin) {
-    uv_mutex_lock(&c->mutex);
-    uint32_t round = ++rounds->wanted;
-    uv_mutex_unlock(&c->mutex);
-    kin_endpoint_call(c->endpoint, begin, c);
-    uv_mutex_lock(&c->mutex);
-    while (rounds->done != round) uv_cond_wait(&c->changed, &c->mutex);
-    uv_mutex_unlock(&c->mutex);
-}
-
-uint32_t kin_cluster_round_wanted(kin_cluster *c, const kin_cluster_rounds *rounds) {
-    uv_mutex_lock(&c->mutex);
-    uint32_t wanted = rounds->wanted;
-    uv_mutex_unlock(&c->mutex);
-    return wanted;
-}
-
-void kin_cluster_round_is_over(kin_cluster *c, kin_cluster_rounds *rounds, uint32_t round) {
-    uv_mutex_lock(&c->mutex);
-    rounds->done = round;
-    uv_cond_broadcast(&c->changed);
-    uv_mutex_unlock(&c->mutex);
+void kin_cluster_wait_for_poll(kin_cluster *c, kin_cluster_poll *poll, kin_mailbox_fn begin) {
+    uint32_t generation = kin_completion_ask(&poll->completion);
+    if (kin_endpoint_call(c->endpoint, begin, c)) kin_completion_wait(&poll->completion, generation);
 }
 
 void kin_cluster_gather(kin_cluster *c) {
-    kin_cluster_wait_for_round(c, &c->gathering, kin_cluster_on_gather);
+    kin_cluster_wait_for_poll(c, &c->gather, kin_cluster_on_gather);
 }
 
 void kin_cluster_close_requests(kin_cluster *c) {

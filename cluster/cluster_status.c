@@ -6,7 +6,7 @@
 #include "observe/status_json.h"
 #include "pure/proto/id.h"
 
-enum { GATHER_TICKS = 5 }; // of 100 ms
+#define POLL_NS UINT64_C(500000000) // for the devices to answer
 
 // ---- the timeline
 
@@ -30,15 +30,22 @@ void kin_cluster_take_events(kin_cluster *c, uint32_t from, const kin_proto_even
 
 void kin_cluster_on_gather(void *arg) {
     kin_cluster *c = arg;
-    c->gather_round = kin_cluster_round_wanted(c, &c->gathering);
-    kin_connections_ask(c->connections);
-    c->n_ticks_to_gather = GATHER_TICKS;
+    kin_cluster_poll_begin(c, &c->gather);
 }
 
-static void end_gathering(kin_cluster *c) {
-    c->n_ticks_to_gather = 0;
+// ---- polls of the devices
+
+void kin_cluster_poll_begin(kin_cluster *c, kin_cluster_poll *poll) {
+    poll->generation = kin_completion_asked(&poll->completion);
+    poll->until = kin_clock_now() + POLL_NS;
+    kin_connections_ask(c->connections);
+}
+
+bool kin_cluster_poll_ends(kin_cluster *c, kin_cluster_poll *poll, kin_time now) {
+    if (!poll->until || (now < poll->until && !kin_connections_has_answered(c->connections))) return false;
+    poll->until = 0;
     kin_connections_ask_no_more(c->connections);
-    kin_cluster_round_is_over(c, &c->gathering, c->gather_round);
+    return true;
 }
 
 // ---- reports
@@ -67,8 +74,7 @@ static void ask(void *user) {
     own->has_before = own->has_now;
     own->now = own_status(c);
     own->has_now = true;
-    if (c->n_ticks_to_gather == 0 && c->n_ticks_to_measure == 0)
-        kin_connections_ask_no_more(c->connections); // answers may be lost
+    if (!c->gather.until && !c->measure.until) kin_connections_ask_no_more(c->connections); // answers may be lost
     kin_connections_ask(c->connections);
 }
 
@@ -155,8 +161,7 @@ void kin_cluster_take_status_link(kin_cluster *c, kin_link *link) {
         kin_endpoint_refuse(link, "busy: too many are looking");
 }
 
-void kin_cluster_status_tick(kin_cluster *c) {
+void kin_cluster_status_tick(kin_cluster *c, kin_time now) {
     kin_status_subscribers_tick(c->subscribers);
-    if (c->n_ticks_to_gather > 0 && (kin_connections_has_answered(c->connections) || --c->n_ticks_to_gather == 0))
-        end_gathering(c);
+    if (kin_cluster_poll_ends(c, &c->gather, now)) kin_completion_done(&c->gather.completion, c->gather.generation, true);
 }

@@ -31,6 +31,7 @@ static void give_up(kin_join *j, const char *why) {
     kin_err_set(&j->why, "%s", why);
     pthread_mutex_unlock(&j->mutex);
     kin_lazy_load_end(j->lazy_load, why);
+    kin_message_queue_interrupt(j->in, true);
 }
 
 // The head that a person named. One that was found has signed its answer with the key: there it is a mistake that passes.
@@ -180,15 +181,36 @@ static void take_action(kin_join *j, const kin_member_action *a) {
     }
 }
 
-// Actions may cause events, and these must wait until the step's actions are done: the actions live until the next step.
+static void run_queued(kin_join *j, const kin_join_action *a) {
+    if (a->enters)
+        enter_epoch(j, a->of_member.epoch);
+    else
+        take_action(j, &a->of_member);
+}
+
+static kin_join_action *queue_action(kin_join_actions *q) {
+    if (q->n == q->cap) {
+        q->cap = q->cap ? 2 * q->cap : KIN_MEMBER_ACTIONS;
+        q->at = realloc(q->at, (size_t)q->cap * sizeof *q->at);
+        kin_assert(q->at);
+    }
+    return &q->at[q->n++];
+}
+
+// At top level only: what an action causes is queued behind the others.
 void kin_join_act(kin_join *j, const kin_member_event *event) {
-    const kin_member_actions *now = kin_member_step(j->member, kin_clock_now(), event);
-    kin_member_actions *actions = malloc(sizeof *actions);
-    kin_assert(actions);
-    *actions = *now;
-    enter_epoch(j, kin_member_epoch(j->member));
-    for (int i = 0; i < actions->n; i++) take_action(j, &actions->at[i]);
-    free(actions);
+    kin_join_actions *q = &j->actions;
+    const kin_member_actions *actions = kin_member_step(j->member, kin_clock_now(), event);
+    *queue_action(q) = (kin_join_action){.enters = true, .of_member.epoch = kin_member_epoch(j->member)};
+    for (int i = 0; i < actions->n; i++) *queue_action(q) = (kin_join_action){.of_member = actions->at[i]};
+    if (q->is_draining) return;
+    q->is_draining = true;
+    while (q->next < q->n) {
+        kin_join_action a = q->at[q->next++]; // the queue may grow meanwhile
+        run_queued(j, &a);
+    }
+    q->next = q->n = 0;
+    q->is_draining = false;
 }
 
 // ---- the endpoint's callbacks
@@ -203,6 +225,7 @@ static void leave_deaf_head(kin_join *j) {
 
 static void on_tick(void *user) {
     kin_join *j = user;
+    if (atomic_load(j->o.stop)) kin_message_queue_interrupt(j->in, true); // the computing thread looks whether to stop
     kin_neighbours_tick(j->neighbours, kin_clock_now());
     leave_deaf_head(j);
     kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_TICK});
@@ -311,6 +334,7 @@ static void close_all(kin_join *j) {
     free(j->arriving);
     free(j->message);
     free(j->work);
+    free(j->actions.at);
     pthread_mutex_destroy(&j->mutex);
     kin_key_wipe(&j->o.key);
     free(j);

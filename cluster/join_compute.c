@@ -5,7 +5,7 @@
 #include "cluster/join_impl.h"
 #include "pure/proto/label.h"
 
-enum { LOOK_MS = 200 }; // how often it looks whether to stop
+enum { PROGRESS_MS = 200 }; // between two reports of the same work
 
 // How a preparation ended; from the computing thread to the loop's.
 typedef struct result {
@@ -49,7 +49,7 @@ static void report(void *user, const char *what, uint64_t done, uint64_t total) 
     if (j->o.progress) j->o.progress(j->o.user, what, done, total, 0);
     pthread_mutex_lock(&j->mutex); // several threads pack
     kin_time now = kin_clock_now();
-    bool due = j->progress_what != what || kin_clock_ms(j->progress_at, now) >= LOOK_MS;
+    bool due = j->progress_what != what || kin_clock_ms(j->progress_at, now) >= PROGRESS_MS;
     if (due) {
         j->progress_what = what;
         j->progress_at = now;
@@ -141,6 +141,10 @@ static void handle(kin_join *j, kin_message_buffer *buffer) {
         if (j->instance) kin_stage_executor_reset(kin_engine_instance_executor(j->instance));
         kin_message_pool_give(j->pool, buffer);
         break;
+    case KIN_FRAME_STATUS_WANTED: // metrics are published after each message
+        atomic_store(&j->is_publishing, false);
+        kin_message_pool_give(j->pool, buffer);
+        break;
     default: compute(j, buffer); break;
     }
 }
@@ -157,11 +161,12 @@ static bool is_over(kin_join *j, kin_err *err) {
 int kin_join_compute(kin_join *j, kin_err *err) {
     while (!atomic_load(j->o.stop)) {
         kin_time begun = kin_clock_now();
-        kin_message_buffer *buffer = kin_message_queue_take(j->in, LOOK_MS);
-        bool came = buffer;
+        kin_metrics_waits(j->metrics, begun);
+        kin_message_buffer *buffer = kin_message_queue_take(j->in, -1); // NULL: interrupted, by `stop` or by giving up
+        bool is_step = buffer && buffer->frame.type == KIN_FRAME_STEP;
         kin_metrics_waited(j->metrics, begun, buffer);
         if (buffer) handle(j, buffer);
-        kin_metrics_publish(j->metrics, j->instance, came);
+        kin_metrics_publish(j->metrics, j->instance, is_step);
         if (!buffer && is_over(j, err)) return KIN_FAIL;
     }
     return 0;

@@ -17,6 +17,18 @@
 #include "pipeline/neighbours.h"
 #include "pure/proto/member.h"
 
+// What the membership wants, in the order of its steps. Actions may cause events, and so steps: their actions wait at the end.
+typedef struct kin_join_action {
+    bool enters; // the epoch of a step, before its actions
+    kin_member_action of_member;
+} kin_join_action;
+
+typedef struct kin_join_actions {
+    kin_join_action *at; // [cap], of which [next, n) wait
+    int next, n, cap;
+    bool is_draining;
+} kin_join_actions;
+
 typedef struct kin_join {
     kin_join_options o;
     kin_message_pool *pool;
@@ -28,6 +40,7 @@ typedef struct kin_join {
 
     // The loop's thread.
     kin_member *member;
+    kin_join_actions actions;
     kin_discovery *discovery;
     kin_chunk_server *share;
     kin_fetch *fetch;
@@ -61,7 +74,8 @@ typedef struct kin_join {
     kin_time progress_at;
     const char *progress_what;
 
-    atomic_bool is_fetching; // what is on its way is told, not what is packed meanwhile
+    atomic_bool is_publishing; // the computing thread has been asked to publish its metrics
+    atomic_bool is_fetching;   // what is on its way is told, not what is packed meanwhile
 
     pthread_mutex_t mutex; // over the following
     kin_proto_progress computing_progress;

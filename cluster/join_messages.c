@@ -87,6 +87,16 @@ static void fill_doing(const kin_join *j, kin_member_state state, char *to) {
     kin_label_set(to, KIN_PROTO_MAX_STR, line);
 }
 
+// An idle computing thread publishes what the next answer tells.
+static void publish_metrics(kin_join *j) {
+    if (atomic_load(&j->is_publishing)) return;
+    kin_message_buffer *buffer = kin_message_pool_take(j->pool, 0);
+    if (!buffer) return; // it has steps to compute, and publishes after each
+    atomic_store(&j->is_publishing, true);
+    buffer->frame = (kin_frame){.type = KIN_FRAME_STATUS_WANTED};
+    kin_message_queue_put(j->in, buffer);
+}
+
 void kin_join_send_status(kin_join *j) {
     kin_proto_message m = {.type = KIN_FRAME_STATUS};
     kin_neighbours_stats net = kin_neighbours_stats_now(j->neighbours);
@@ -102,6 +112,7 @@ void kin_join_send_status(kin_join *j) {
     fill_doing(j, state, m.status.doing);
     kin_join_send_events(j); // the head then has all events until now
     say_if_it_fits(j, 0, &m);
+    publish_metrics(j);
 }
 
 void kin_join_send_failed(kin_join *j, const kin_member_action *a) {

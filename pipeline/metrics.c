@@ -7,14 +7,13 @@
 #include "pipeline/steps.h"
 #include "sys/memory.h"
 
-enum { PUBLISH_NS = 100000000, N_INTERVALS = 64 };
+enum { PUBLISH_NS = 100000000, RECENT_NS = 300000000, N_INTERVALS = 64 };
 
 struct kin_metrics {
     kin_trace *events;
 
     // The computing thread.
-    uint64_t wait_ns;
-    kin_time waiting_since; // 0: it is not waiting
+    kin_time waiting_since; // of several waits, since a step came; 0: it is not waiting
     kin_time published;
     bool in_step;
     uint64_t step;
@@ -31,8 +30,9 @@ struct kin_metrics {
     kin_token_times token;
     kin_stream_stats stream;
     uint64_t anonymous_bytes; // of weights
-    uint64_t published_wait_ns;
-    bool is_computing;
+    uint64_t wait_ns;
+    kin_time idle_since;  // 0: it is not waiting now
+    kin_time computed_at; // the last step
 };
 
 int kin_metrics_open(kin_metrics **out, kin_err *err) {
@@ -56,11 +56,20 @@ kin_trace *kin_metrics_trace(kin_metrics *v) {
     return v->events;
 }
 
+void kin_metrics_waits(kin_metrics *v, kin_time begun) {
+    pthread_mutex_lock(&v->mutex);
+    v->idle_since = begun;
+    pthread_mutex_unlock(&v->mutex);
+}
+
 void kin_metrics_waited(kin_metrics *v, kin_time begun, const kin_message_buffer *buffer) {
     kin_time now = kin_clock_now();
     uint64_t step;
     int round;
+    pthread_mutex_lock(&v->mutex);
     v->wait_ns += now - begun;
+    v->idle_since = 0;
+    pthread_mutex_unlock(&v->mutex);
     if (!v->waiting_since) v->waiting_since = begun;
     if (!buffer) return;
     if (kin_steps_peek(buffer, &step, &round)) kin_trace_add(v->events, KIN_PROTO_EVENT_WAIT, step, round, v->waiting_since, now);
@@ -116,26 +125,29 @@ static void record_disk(kin_metrics *v, kin_engine_instance *instance) {
     } while (n == N_INTERVALS);
 }
 
-void kin_metrics_publish(kin_metrics *v, kin_engine_instance *instance, bool is_computing) {
-    kin_time now = kin_clock_now();
-    if (instance && kin_trace_are_on(v->events)) record_disk(v, instance);
+// What costs more to learn, ten times a second.
+static void publish_memory(kin_metrics *v, const kin_engine_instance *instance, kin_time now) {
     if (now - v->published < PUBLISH_NS) return;
     v->published = now;
-    kin_worker_stats worker = {0};
     kin_shard_stats shard = {0};
-    if (instance) {
-        worker = kin_worker_get_stats(kin_engine_instance_worker(instance));
-        shard = kin_engine_instance_stats(instance);
-    }
+    if (instance) shard = kin_engine_instance_stats(instance);
     kin_token_times token = kin_step_timing_median(&v->pace);
     pthread_mutex_lock(&v->mutex);
-    v->worker = worker;
     v->token = token;
     v->stream = shard.weights.stream;
     v->anonymous_bytes = shard.weights.anonymous_bytes;
-    v->published_wait_ns = v->wait_ns;
-    v->is_computing = is_computing;
     pthread_mutex_unlock(&v->mutex);
+}
+
+void kin_metrics_publish(kin_metrics *v, kin_engine_instance *instance, bool has_computed) {
+    kin_worker_stats worker = {0};
+    if (instance) worker = kin_worker_get_stats(kin_engine_instance_worker(instance));
+    if (instance && kin_trace_are_on(v->events)) record_disk(v, instance);
+    pthread_mutex_lock(&v->mutex);
+    v->worker = worker;
+    if (has_computed) v->computed_at = kin_clock_now();
+    pthread_mutex_unlock(&v->mutex);
+    publish_memory(v, instance, kin_clock_now());
 }
 
 kin_proto_status kin_metrics_status(kin_metrics *v, bool *is_computing) {
@@ -144,7 +156,7 @@ kin_proto_status kin_metrics_status(kin_metrics *v, bool *is_computing) {
         .steps = v->worker.n_steps,
         .tokens = v->worker.n_tokens,
         .compute_ns = v->worker.compute_ns,
-        .wait_ns = v->published_wait_ns,
+        .wait_ns = v->wait_ns + (v->idle_since ? kin_clock_now() - v->idle_since : 0),
         .disk_ns = v->stream.busy_ns,
         .streamed_bytes = v->stream.read_bytes,
         .resident_bytes = v->stream.resident_bytes + v->anonymous_bytes,
@@ -153,7 +165,7 @@ kin_proto_status kin_metrics_status(kin_metrics *v, bool *is_computing) {
         .token_disk_ns = v->token.disk_ns,
         .token_disk_bytes = v->token.disk_bytes,
     };
-    *is_computing = v->is_computing;
+    *is_computing = !v->idle_since || (v->computed_at && kin_clock_now() - v->computed_at < RECENT_NS);
     pthread_mutex_unlock(&v->mutex);
     s.memory_free = kin_memory_read().available;
     return s;

@@ -18,6 +18,8 @@ kin_trace *kin_metrics_trace(kin_metrics *metrics); // off at first
 
 // ---- the computing thread
 
+// It waits from `begun` on.
+void kin_metrics_waits(kin_metrics *metrics, kin_time begun);
 // It waited from `begun` until now; buffer: what came, NULL: nothing.
 void kin_metrics_waited(kin_metrics *metrics, kin_time begun, const kin_message_buffer *buffer);
 
@@ -28,10 +30,11 @@ void kin_metrics_end(kin_metrics *metrics, kin_engine_instance *instance);
 // Another instance from now on: what a token took on the one before counts no more.
 void kin_metrics_take_seat(kin_metrics *metrics);
 
-// At least ten times a second. instance: NULL: none.
-void kin_metrics_publish(kin_metrics *metrics, kin_engine_instance *instance, bool is_computing);
+// After each message. instance: NULL: none.
+void kin_metrics_publish(kin_metrics *metrics, kin_engine_instance *instance, bool has_computed);
 
 // ---- any thread
 
-// All of it that is counted here: not what the network and the membership know. is_computing: a step is here.
+// All of it that is counted here: not what the network and the membership know. is_computing: a step is here, or was a moment
+// ago.
 kin_proto_status kin_metrics_status(kin_metrics *metrics, bool *is_computing);

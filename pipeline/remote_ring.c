@@ -1,7 +1,5 @@
 #include "pipeline/remote_ring.h"
 
-enum { LOOK_MS = 200 }; // how often a wait looks whether to stop
-
 void kin_remote_ring_init(kin_remote_ring *w, const kin_remote_ring_options *o) {
     *w = (kin_remote_ring){.o = *o};
 }
@@ -22,14 +20,16 @@ static int unpack(const kin_remote_ring_options *o, const kin_message_buffer *bu
     return 0;
 }
 
-// The next frame of this epoch; NULL when the ring is broken, or nobody wants it any more.
+static bool is_stopped(const kin_remote_ring_options *o) {
+    return o->stop && atomic_load(o->stop);
+}
+
+// The next frame of this epoch; NULL when the queue was interrupted: the ring is broken, or the user stops it.
 static kin_message_buffer *next_frame(const kin_remote_ring_options *o) {
     for (;;) {
-        kin_message_buffer *buffer = kin_message_queue_take(o->in, LOOK_MS);
-        if (buffer && buffer->frame.epoch == o->epoch) return buffer;
+        kin_message_buffer *buffer = kin_message_queue_take(o->in, -1);
+        if (!buffer || buffer->frame.epoch == o->epoch) return buffer;
         kin_message_pool_give(o->pool, buffer);
-        if (buffer) continue;
-        if (kin_message_queue_is_interrupted(o->in) || (o->stop && atomic_load(o->stop))) return NULL;
     }
 }
 
@@ -40,7 +40,7 @@ static int receive(void *user, kin_hop *hop, float *x, kin_err *err) {
         kin_message_buffer *buffer = next_frame(o);
         if (!buffer) {
             kin_err_set(err, "stopped");
-            if (kin_message_queue_is_interrupted(o->in)) o->broken(o->user, err);
+            if (!is_stopped(o)) o->broken(o->user, err);
             return KIN_FAIL;
         }
         bool step = buffer->frame.type == KIN_FRAME_STEP; // or what is to be forgotten, once round

@@ -16,7 +16,7 @@ typedef struct kin_remote_ring_options {
     kin_message_queue *in;  // what the last member sent; only frames of this epoch
     // Takes a frame to the first member; the buffer is its from then on.
     void (*out)(void *user, kin_message_buffer *buffer);
-    atomic_bool *stop; // NULL, or: once true, waiting ends with an error
+    atomic_bool *stop; // NULL, or: the user stops it; who sets it interrupts the queue, too
     // After the queue was interrupted: why, as a sentence.
     void (*broken)(void *user, kin_err *err);
     void *user;
