@@ -375,7 +375,6 @@ static void on_tick(void *user) {
     kin_cluster *c = user;
     kin_time now = kin_clock_now();
     if (c->o.stop && atomic_load(c->o.stop)) wake(c);
-    kin_neighbours_tick(c->neighbours, now);
     kin_connections_tick(c->connections);
     kin_cluster_act(c, &(kin_membership_event){.kind = KIN_MEMBERSHIP_TICK});
     if (is_due(&c->reconnect_at, now) && c->wants_ring) connect_ring(c);

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "cluster/join_impl.h"
 #include "net/address.h"
+#include "net/dial.h"
 #include "pure/proto/goodbye.h"
 
 enum { N_PARCELS = 2 * KIN_STEPS_IN_FLIGHT + 16 };
@@ -15,14 +16,11 @@ enum { N_PARCELS = 2 * KIN_STEPS_IN_FLIGHT + 16 };
 // ---- the control link
 
 static void drop_control(kin_join *j, const char *reason) {
+    kin_dial_cancel(j->dial, reason);
     kin_link_close(j->control, reason);
+    j->dial = NULL;
     j->control = NULL;
     kin_probe_queue_clear(j->meter);
-}
-
-static void control_opened(void *user, kin_link *link) {
-    kin_join *j = user;
-    kin_endpoint_send_open(j->endpoint, link);
 }
 
 static void give_up(kin_join *j, const char *why) {
@@ -35,9 +33,9 @@ static void give_up(kin_join *j, const char *why) {
 }
 
 // The head that a person named. One that was found has signed its answer with the key: there it is a mistake that passes.
-static void leave_foreign_head(kin_join *j, const kin_link *link) {
+static void leave_foreign_head(kin_join *j, const char *at) {
     char why[sizeof j->why.text];
-    snprintf(why, sizeof why, "the head at %s has another key: the code does not fit", kin_link_name(link));
+    snprintf(why, sizeof why, "the head at %s has another key: the code does not fit", at);
     pthread_mutex_lock(&j->mutex);
     j->has_other_key = true;
     pthread_mutex_unlock(&j->mutex);
@@ -49,10 +47,7 @@ static void control_closed(void *user, kin_link *link, const char *reason) {
     if (j->control != link) return;
     j->control = NULL;
     kin_probe_queue_clear(j->meter);
-    if (j->o.head && kin_link_has_other_key(link))
-        leave_foreign_head(j, link);
-    else
-        kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_LOST, .reason = reason});
+    kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_LOST, .reason = reason});
 }
 
 static void leave_head(kin_join *j, const char *reason) {
@@ -66,19 +61,7 @@ static void note_accepted(kin_join *j) {
 }
 
 static void take_message(kin_join *j, uint32_t epoch, const kin_proto_message *m) {
-    bool is_answer = m->type == KIN_FRAME_ACCEPT || m->type == KIN_FRAME_REFUSE;
-    if (!is_answer && kin_member_state_now(j->member) == KIN_MEMBER_CONNECTING) {
-        leave_head(j, "it did not accept first");
-        return;
-    }
     switch (m->type) {
-    case KIN_FRAME_ACCEPT:
-        j->head_id = m->accept.id;
-        note_accepted(j);
-        kin_link_set_frame_max(j->control, KIN_FRAME_CAP_LARGE);
-        kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_ACCEPTED, .name = m->accept.name});
-        kin_join_send_have(j);
-        break;
     case KIN_FRAME_REFUSE: kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_REFUSED, .reason = m->refuse.reason}); break;
     case KIN_FRAME_PLAN: kin_join_take_plan(j, epoch, &m->plan); break;
     case KIN_FRAME_END: kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_END, .epoch = epoch}); break;
@@ -99,16 +82,42 @@ static void control_frame(void *user, kin_link *link, const kin_frame *frame, co
         leave_head(j, err.text);
 }
 
+static void control_accepted(void *user, kin_link *link, const kin_proto_accept *accept) {
+    static const kin_link_callbacks callbacks = {.frame = control_frame, .closed = control_closed};
+    kin_join *j = user;
+    j->dial = NULL;
+    j->control = link;
+    kin_link_accept(link, &callbacks, j);
+    kin_link_set_frame_max(link, KIN_FRAME_CAP_LARGE);
+    j->head_id = accept->id;
+    note_accepted(j);
+    kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_ACCEPTED, .name = accept->name});
+    kin_join_send_have(j);
+}
+
+static void control_failed(void *user, const kin_dial_failure *failure) {
+    kin_join *j = user;
+    j->dial = NULL;
+    if (j->o.head && failure->end == KIN_DIAL_OTHER_KEY) {
+        leave_foreign_head(j, failure->at);
+        return;
+    }
+    kin_member_event_kind kind = failure->end == KIN_DIAL_REFUSED ? KIN_MEMBER_REFUSED : KIN_MEMBER_LOST;
+    kin_join_act(j, &(kin_member_event){.kind = kind, .reason = failure->reason});
+}
+
 static void connect_head(kin_join *j, const kin_member_action *a) {
-    static const kin_link_callbacks callbacks = {.opened = control_opened, .frame = control_frame, .closed = control_closed};
-    kin_link_options o = kin_link_options_default(kin_endpoint_tls(j->endpoint));
+    static const kin_dial_callbacks callbacks = {.accepted = control_accepted, .failed = control_failed};
+    kin_dial_options o = kin_dial_options_default(kin_endpoint_tls(j->endpoint));
     kin_err err;
     drop_control(j, NULL);
     j->is_head_backpressured = false;
     snprintf(j->head_address, sizeof j->head_address, "%s", a->address);
     j->head_port = a->port;
-    if (kin_link_connect(&j->control, kin_endpoint_loop(j->endpoint), a->address, a->port, &o, &callbacks, j, &err) == 0) return;
-    j->control = NULL;
+    o.to = kin_dial_address(a->address, a->port);
+    o.open = kin_endpoint_self(j->endpoint);
+    o.open.role = KIN_PROTO_CONTROL;
+    if (kin_dial_start(&j->dial, kin_endpoint_loop(j->endpoint), &o, &callbacks, j, &err) == 0) return;
     kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_LOST, .reason = err.text});
 }
 
@@ -226,7 +235,6 @@ static void leave_deaf_head(kin_join *j) {
 static void on_tick(void *user) {
     kin_join *j = user;
     if (atomic_load(j->o.stop)) kin_message_queue_interrupt(j->in, true); // the computing thread looks whether to stop
-    kin_neighbours_tick(j->neighbours, kin_clock_now());
     leave_deaf_head(j);
     kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_TICK});
     kin_join_send_events(j);

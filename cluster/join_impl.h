@@ -10,6 +10,7 @@
 #include "fetch/chunk_server.h"
 #include "fetch/fetch.h"
 #include "fetch/lazy_load.h"
+#include "net/dial.h"
 #include "net/discovery.h"
 #include "net/endpoint.h"
 #include "pipeline/engine_instance.h"
@@ -44,8 +45,9 @@ typedef struct kin_join {
     kin_discovery *discovery;
     kin_chunk_server *share;
     kin_fetch *fetch;
-    kin_chunk_store *stock; // what the fetch fills
-    kin_link *control;
+    kin_chunk_store *stock;     // what the fetch fills
+    kin_dial *dial;             // of the control link; NULL: it is answered, or none is tried
+    kin_link *control;          // accepted; NULL: none
     bool was_accepted;          // by any head
     bool is_head_backpressured; // something found no more room on that link
     kin_probe_queue *meter;     // what it measures for the head of that link

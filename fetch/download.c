@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/log.h"
 
 // A chunk on its way.
@@ -14,12 +13,10 @@ typedef struct buffer {
 } buffer;
 
 struct kin_download {
-    kin_link *link;
+    kin_dial *dial; // NULL: it is accepted
+    kin_link *link; // NULL: not yet
     kin_download_callbacks callbacks;
     void *user;
-    kin_proto_open self;
-    kin_time begun;
-    bool is_accepted;
     bool wants_hashes;
     buffer buffers[KIN_DOWNLOAD_REQUESTS];
     int n_parcels;
@@ -34,6 +31,7 @@ static void free_source(kin_download *s) {
 
 void kin_download_close(kin_download *s, const char *reason) {
     if (!s) return;
+    kin_dial_cancel(s->dial, reason);
     kin_link_close(s->link, reason);
     free_source(s);
 }
@@ -55,21 +53,6 @@ static void end(kin_download *s, const char *reason) {
 }
 
 // ---- what comes
-
-static int take_hello(kin_download *s, const kin_frame *frame, const uint8_t *payload, kin_err *err) {
-    kin_proto_accept accept;
-    kin_proto_refuse refuse;
-    if (frame->type == KIN_FRAME_ACCEPT) {
-        if (kin_proto_decode_accept(payload, frame->length, &accept, err) != 0) return KIN_FAIL;
-        s->is_accepted = true;
-        kin_link_set_frame_max(s->link, KIN_FRAME_CAP_LARGE);
-        s->callbacks.accepted(s->user, &accept);
-        return 0;
-    }
-    if (frame->type != KIN_FRAME_REFUSE) return kin_err_set(err, "%s came before ACCEPT", kin_frame_name(frame->type));
-    if (kin_proto_decode_refuse(payload, frame->length, &refuse, err) != 0) return KIN_FAIL;
-    return kin_err_set(err, "%.500s", refuse.reason);
-}
 
 static int take_hashes(kin_download *s, const kin_frame *frame, const uint8_t *payload, kin_err *err) {
     kin_proto_hashes m;
@@ -129,9 +112,7 @@ static void on_frame(void *user, kin_link *link, const kin_frame *frame, const u
     int rc;
     (void)link;
     // Each of them calls its callback last, in which the source may be closed.
-    if (!s->is_accepted)
-        rc = take_hello(s, frame, payload, &err);
-    else if (frame->type == KIN_FRAME_DATA)
+    if (frame->type == KIN_FRAME_DATA)
         rc = take_data(s, frame, payload, &err);
     else if (frame->type == KIN_FRAME_HASHES)
         rc = take_hashes(s, frame, payload, &err);
@@ -142,25 +123,34 @@ static void on_frame(void *user, kin_link *link, const kin_frame *frame, const u
     if (rc != 0) end(s, err.text);
 }
 
-static void on_opened(void *user, kin_link *link) {
+// ---- opening
+
+static void on_accepted(void *user, kin_link *link, const kin_proto_accept *accept) {
+    static const kin_link_callbacks callbacks = {.frame = on_frame, .closed = on_closed};
     kin_download *s = user;
-    uint8_t bytes[KIN_LINK_FRAME_MAX_FIRST];
-    size_t n = kin_proto_encode_open(bytes, sizeof bytes, &s->self);
-    kin_link_send(link, KIN_FRAME_OPEN, 0, 1, &(kin_link_part){bytes, n});
+    (void)accept;
+    s->dial = NULL;
+    s->link = link;
+    kin_link_accept(link, &callbacks, s);
+    kin_link_set_frame_max(link, KIN_FRAME_CAP_LARGE);
+    s->callbacks.accepted(s->user);
 }
 
-int kin_download_open(kin_download **out, uv_loop_t *loop, const char *address, uint16_t port, const kin_link_options *options,
-                      const kin_proto_open *self, const kin_download_callbacks *callbacks, void *user, kin_err *err) {
-    static const kin_link_callbacks of_link = {.opened = on_opened, .frame = on_frame, .closed = on_closed};
-    kin_link_options o = *options;
+static void on_failed(void *user, const kin_dial_failure *failure) {
+    kin_download *s = user;
+    s->dial = NULL;
+    if (failure->end != KIN_DIAL_LOST) kin_log(KIN_LOG_WARN, "link %s: %s", failure->at, failure->reason);
+    on_closed(s, NULL, failure->reason);
+}
+
+int kin_download_open(kin_download **out, uv_loop_t *loop, const kin_dial_options *options,
+                      const kin_download_callbacks *callbacks, void *user, kin_err *err) {
+    static const kin_dial_callbacks of_dial = {.accepted = on_accepted, .failed = on_failed};
     kin_download *s = *out = calloc(1, sizeof *s);
     if (!s) return kin_err_set(err, "out of memory");
     s->callbacks = *callbacks;
     s->user = user;
-    s->self = *self;
-    s->begun = kin_clock_now();
-    o.frame_max = KIN_LINK_FRAME_MAX_FIRST;
-    if (kin_link_connect(&s->link, loop, address, port, &o, &of_link, s, err) == 0) return 0;
+    if (kin_dial_start(&s->dial, loop, options, &of_dial, s, err) == 0) return 0;
     free(s);
     *out = NULL;
     return KIN_FAIL;
@@ -177,14 +167,13 @@ bool kin_download_ask_hashes(kin_download *s, const kin_proto_hash *model) {
     kin_proto_hashes_wanted m = {.model = *model};
     uint8_t bytes[sizeof m];
     s->wants_hashes = true;
-    return s->is_accepted &&
-           send_message(s, KIN_FRAME_HASHES_WANTED, bytes, kin_proto_encode_hashes_wanted(bytes, sizeof bytes, &m));
+    return s->link && send_message(s, KIN_FRAME_HASHES_WANTED, bytes, kin_proto_encode_hashes_wanted(bytes, sizeof bytes, &m));
 }
 
 bool kin_download_ask(kin_download *s, const kin_proto_hash *model, uint32_t i_chunk, uint32_t n) {
     kin_proto_get m = {.model = *model, .i_chunk = i_chunk, .length = n};
     uint8_t bytes[sizeof m];
-    if (!s->is_accepted || s->n_parcels == KIN_DOWNLOAD_REQUESTS || find_parcel(s, i_chunk) >= 0) return false;
+    if (!s->link || s->n_parcels == KIN_DOWNLOAD_REQUESTS || find_parcel(s, i_chunk) >= 0) return false;
     s->buffers[s->n_parcels++] = (buffer){.i_chunk = i_chunk, .n = n};
     return send_message(s, KIN_FRAME_GET, bytes, kin_proto_encode_get(bytes, sizeof bytes, &m));
 }
@@ -192,11 +181,7 @@ bool kin_download_ask(kin_download *s, const kin_proto_hash *model, uint32_t i_c
 // ---- inspection
 
 bool kin_download_is_accepted(const kin_download *s) {
-    return s->is_accepted;
-}
-
-bool kin_download_is_late(const kin_download *s) {
-    return !s->is_accepted && kin_clock_now() - s->begun > (kin_time)KIN_DOWNLOAD_ANSWER_MS * 1000000;
+    return s->link != NULL;
 }
 
 int kin_download_n_asked(const kin_download *s) {

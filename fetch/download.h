@@ -15,15 +15,16 @@
 #include <uv.h>
 
 #include "base/err.h"
+#include "net/dial.h"
 #include "net/link.h"
 #include "pure/proto/message.h"
 
-enum { KIN_DOWNLOAD_REQUESTS = 16, KIN_DOWNLOAD_ANSWER_MS = 4000 };
+enum { KIN_DOWNLOAD_REQUESTS = 16 };
 
 typedef struct kin_download kin_download;
 
 typedef struct kin_download_callbacks {
-    void (*accepted)(void *user, const kin_proto_accept *accept);
+    void (*accepted)(void *user);
     void (*hashes)(void *user, const kin_proto_hashes *hashes);
     void (*heard)(void *user, uint32_t n_bytes); // of a chunk that was asked for
     // All of a chunk; bytes // u8 [n], the receiver's to free.
@@ -32,9 +33,9 @@ typedef struct kin_download_callbacks {
     void (*closed)(void *user, const char *reason);
 } kin_download_callbacks;
 
-// `self` is what it says in OPEN.
-int kin_download_open(kin_download **out, uv_loop_t *loop, const char *address, uint16_t port, const kin_link_options *options,
-                      const kin_proto_open *self, const kin_download_callbacks *callbacks, void *user, kin_err *err);
+// options->open.role is KIN_PROTO_FETCH.
+int kin_download_open(kin_download **out, uv_loop_t *loop, const kin_dial_options *options,
+                      const kin_download_callbacks *callbacks, void *user, kin_err *err);
 
 // NULL is allowed. reason: for the other side, or NULL.
 void kin_download_close(kin_download *source, const char *reason);
@@ -47,9 +48,6 @@ bool kin_download_ask(kin_download *source, const kin_proto_hash *model, uint32_
 // ---- inspection
 
 bool kin_download_is_accepted(const kin_download *source);
-
-// Not accepted KIN_DOWNLOAD_ANSWER_MS after it was opened: it never will be.
-bool kin_download_is_late(const kin_download *source);
 
 // The chunks that are asked for and have not come as a whole.
 int kin_download_n_asked(const kin_download *source);

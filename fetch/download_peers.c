@@ -56,23 +56,9 @@ static void wait_after_failure(peer *p, const char *reason) {
     snprintf(p->reason, sizeof p->reason, "%s", reason);
 }
 
-static void lose(peer *p, const char *reason) {
-    kin_download_close(p->source, reason);
-    p->source = NULL;
-    wait_after_failure(p, reason);
-    p->peers->callbacks.lost(p->peers->user, number_of(p), reason);
-}
-
-static void on_accepted(void *user, const kin_proto_accept *accept) {
+static void on_accepted(void *user) {
     peer *p = user;
-    const kin_download_peers *all = p->peers;
-    const kin_proto_id *expected = p == all->list[HEAD] ? &all->o.head_id : &p->id;
-    if (kin_proto_id_equal(&accept->id, &all->o.self.id))
-        lose(p, "it is this device itself");
-    else if (!kin_proto_id_is_none(expected) && !kin_proto_id_equal(&accept->id, expected))
-        lose(p, "somebody else answers at its address");
-    else
-        all->callbacks.opened(all->user, number_of(p));
+    p->peers->callbacks.opened(p->peers->user, number_of(p));
 }
 
 static void on_hashes(void *user, const kin_proto_hashes *hashes) {
@@ -107,10 +93,12 @@ static void open_link(peer *p) {
     static const kin_download_callbacks callbacks = {on_accepted, on_hashes, on_heard, on_chunk, on_lacks, on_closed};
     const kin_download_peers *all = p->peers;
     kin_err err;
-    if (kin_download_open(&p->source, all->loop, p->endpoint.address[p->i_address], p->endpoint.port, &all->o.link, &all->o.self,
-                          &callbacks, p, &err) != 0) {
-        wait_after_failure(p, err.text);
-    }
+    kin_dial_options o = kin_dial_options_default(all->o.link.tls);
+    o.link = all->o.link;
+    o.to = kin_dial_address(p->endpoint.address[p->i_address], p->endpoint.port);
+    o.open = all->o.self;
+    o.answers = p->id;
+    if (kin_download_open(&p->source, all->loop, &o, &callbacks, p, &err) != 0) wait_after_failure(p, err.text);
 }
 
 // ---- the list
@@ -211,11 +199,7 @@ static bool is_needed(const peer *p, const uint8_t *missing, uint32_t n_chunks) 
 void kin_download_peers_tick(kin_download_peers *all, const uint8_t *missing, uint32_t n_chunks) {
     kin_time now = kin_clock_now();
     int n_links = 0;
-    for (int i = 0; i < all->n; i++) {
-        peer *p = all->list[i];
-        if (p->source && kin_download_is_late(p->source)) lose(p, "no answer to OPEN in time");
-        n_links += i != HEAD && p->source;
-    }
+    for (int i = 1; i < all->n; i++) n_links += all->list[i]->source != NULL;
     for (int i = 0; i < all->n; i++) {
         peer *p = all->list[i];
         if (p->source || p->is_banned || now < p->retry_at || (i != HEAD && n_links >= all->o.n_links)) continue;

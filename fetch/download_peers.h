@@ -53,7 +53,6 @@ int kin_download_peers_n(const kin_download_peers *peers);
 const uint8_t *kin_download_peers_offer(const kin_download_peers *peers, int peer, uint32_t n_chunks);
 
 // Opens links: to the head, and to devices that have something of `missing` // bits [(n_chunks + 7) / 8], or NULL: the head only.
-// Ends those that were not accepted in time (`lost` is called inside).
 void kin_download_peers_tick(kin_download_peers *peers, const uint8_t *missing, uint32_t n_chunks);
 
 // ---- an open one

@@ -72,12 +72,6 @@ kin_proto_open kin_endpoint_self(const kin_endpoint *s) {
     return open;
 }
 
-void kin_endpoint_send_open(kin_endpoint *s, kin_link *link) {
-    kin_proto_message m = {.type = KIN_FRAME_OPEN, .open = kin_endpoint_self(s)};
-    m.open.role = KIN_PROTO_CONTROL;
-    kin_endpoint_send_message(link, 0, &m);
-}
-
 void kin_endpoint_refuse(kin_link *link, const char *reason) {
     kin_proto_message m = {.type = KIN_FRAME_REFUSE};
     snprintf(m.refuse.reason, sizeof m.refuse.reason, "%s", reason);

@@ -61,8 +61,6 @@ kin_proto_open kin_endpoint_self(const kin_endpoint *endpoint);
 // Answers OPEN; refusing closes the link.
 void kin_endpoint_send_accept(kin_endpoint *endpoint, kin_link *link);
 void kin_endpoint_refuse(kin_link *link, const char *reason);
-// OPEN, to a head.
-void kin_endpoint_send_open(kin_endpoint *endpoint, kin_link *link);
 
 uv_loop_t *kin_endpoint_loop(kin_endpoint *endpoint);
 kin_tls_ctx *kin_endpoint_tls(kin_endpoint *endpoint);

@@ -6,8 +6,8 @@
 
 #include "base/clock.h"
 #include "base/median.h"
+#include "net/dial.h"
 #include "net/echo_responder.h"
-#include "pure/proto/id.h"
 
 enum {
     N_WARM = 2,
@@ -26,18 +26,16 @@ enum {
 #define LONG_S 0.02  // a message that takes so long shows the rate well enough
 #define CLOCK_S 1e-4 // less is noise
 
-typedef enum probe_phase { OPENING, WARMING, TRIPS, GROWING, PAIRS } probe_phase;
+typedef enum probe_phase { WARMING, TRIPS, GROWING, PAIRS } probe_phase;
 
 struct kin_probe {
     uv_timer_t limit, rest;
     int n_timers; // not closed yet
-    uv_loop_t *loop;
-    kin_probe_options o;
-    kin_proto_id who;
+    uint32_t limit_ms;
     kin_probe_done done;
     void *user;
-    kin_link *link;
-    int i_address; // the next one to be tried
+    kin_dial *dial; // NULL: it is answered
+    kin_link *link; // NULL: not yet
 
     probe_phase phase;
     kin_time begun; // the phase
@@ -61,6 +59,8 @@ static void on_timer_closed(uv_handle_t *timer) {
 
 void kin_probe_cancel(kin_probe *p) {
     if (!p) return;
+    kin_dial_cancel(p->dial, "measured");
+    p->dial = NULL;
     kin_link_close(p->link, "measured");
     p->link = NULL;
     uv_close((uv_handle_t *)&p->limit, on_timer_closed);
@@ -77,7 +77,7 @@ static void finish(kin_probe *p, const char *reason) {
 
 static void on_limit(uv_timer_t *timer) {
     kin_probe *p = timer->data;
-    finish(p, p->phase == OPENING ? "no answer in time" : "the way is too slow to be measured in time");
+    finish(p, "the way is too slow to be measured in time"); // a dial without an answer has ended before
 }
 
 // ---- messages
@@ -90,7 +90,6 @@ static void send_echo(kin_probe *p, uint32_t n_bytes) {
 
 static void send_next(kin_probe *p) {
     switch (p->phase) {
-    case OPENING:
     case WARMING:
     case TRIPS: send_echo(p, 0); break;
     case GROWING: send_echo(p, p->large); break;
@@ -167,7 +166,6 @@ static bool take_growth(kin_probe *p, double s) {
 // An answer came after so many seconds. True: all is known.
 static bool take_time(kin_probe *p, double s) {
     switch (p->phase) {
-    case OPENING: break;
     case WARMING:
         if (++p->n == N_WARM) enter(p, TRIPS);
         break;
@@ -187,21 +185,6 @@ static bool take_time(kin_probe *p, double s) {
     return false;
 }
 
-static int take_hello(kin_probe *p, const kin_frame *frame, const uint8_t *payload, kin_err *err) {
-    kin_proto_accept accept;
-    kin_proto_refuse refuse;
-    if (frame->type == KIN_FRAME_REFUSE) {
-        if (kin_proto_decode_refuse(payload, frame->length, &refuse, err) != 0) return KIN_FAIL;
-        return kin_err_set(err, "%.500s", refuse.reason);
-    }
-    if (frame->type != KIN_FRAME_ACCEPT) return kin_err_set(err, "%s came before ACCEPT", kin_frame_name(frame->type));
-    if (kin_proto_decode_accept(payload, frame->length, &accept, err) != 0) return KIN_FAIL;
-    if (p->o.who && !kin_proto_id_equal(&accept.id, &p->who)) return kin_err_set(err, "somebody else answers at that address");
-    kin_link_set_frame_max(p->link, kin_frame_cap(KIN_FRAME_ECHO));
-    enter(p, WARMING);
-    return 0;
-}
-
 static int take_echo(kin_probe *p, const kin_frame *frame, const uint8_t *payload, kin_err *err) {
     kin_proto_echo m;
     if (frame->type != KIN_FRAME_ECHO) return kin_err_set(err, "%s came where only ECHO belongs", kin_frame_name(frame->type));
@@ -211,72 +194,68 @@ static int take_echo(kin_probe *p, const kin_frame *frame, const uint8_t *payloa
     return kin_err_set(err, "the answer does not fit the ECHO that was sent");
 }
 
-static int connect_next(kin_probe *p, kin_err *err);
-
-// Another address may be the right one.
-static void go_elsewhere(kin_probe *p, const char *reason) {
-    kin_err err;
-    kin_link_close(p->link, reason);
-    p->link = NULL;
-    if (p->phase != OPENING || p->i_address == p->o.to.n_addresses || connect_next(p, &err) != 0) finish(p, reason);
-}
-
 static void on_frame(void *user, kin_link *link, const kin_frame *frame, const uint8_t *payload) {
     kin_probe *p = user;
     kin_time now = kin_clock_now();
     kin_err err;
     (void)link;
-    bool is_hello = p->phase == OPENING;
-    if ((is_hello ? take_hello(p, frame, payload, &err) : take_echo(p, frame, payload, &err)) != 0)
-        frame->type == KIN_FRAME_REFUSE ? finish(p, err.text) : go_elsewhere(p, err.text);
-    else if (!is_hello && take_time(p, (double)(now - p->sent) * 1e-9))
+    if (take_echo(p, frame, payload, &err) != 0)
+        finish(p, err.text);
+    else if (take_time(p, (double)(now - p->sent) * 1e-9))
         finish(p, NULL);
     else
         go_on(p);
-}
-
-// ---- the link
-
-static void on_opened(void *user, kin_link *link) {
-    kin_probe *p = user;
-    uint8_t bytes[KIN_LINK_FRAME_MAX_FIRST];
-    size_t n = kin_proto_encode_open(bytes, sizeof bytes, &p->o.self);
-    kin_link_send(link, KIN_FRAME_OPEN, 0, 1, &(kin_link_part){bytes, n});
 }
 
 static void on_closed(void *user, kin_link *link, const char *reason) {
     kin_probe *p = user;
     (void)link;
     p->link = NULL;
-    go_elsewhere(p, reason);
+    finish(p, reason);
 }
 
-static int connect_next(kin_probe *p, kin_err *err) {
-    static const kin_link_callbacks callbacks = {.opened = on_opened, .frame = on_frame, .closed = on_closed};
-    kin_link_options o = kin_link_options_default(p->o.tls);
-    unsigned connect_ms = p->o.limit_ms < KIN_PROBE_CONNECT_MS ? p->o.limit_ms : KIN_PROBE_CONNECT_MS;
-    o.handshake_ms = connect_ms / (unsigned)p->o.to.n_addresses;
-    const char *address = p->o.to.address[p->i_address++];
-    return kin_link_connect(&p->link, p->loop, address, p->o.to.port, &o, &callbacks, p, err);
+// ---- opening
+
+static void on_accepted(void *user, kin_link *link, const kin_proto_accept *accept) {
+    static const kin_link_callbacks callbacks = {.frame = on_frame, .closed = on_closed};
+    kin_probe *p = user;
+    (void)accept;
+    p->dial = NULL;
+    p->link = link;
+    kin_link_accept(link, &callbacks, p);
+    kin_link_set_frame_max(link, kin_frame_cap(KIN_FRAME_ECHO));
+    enter(p, WARMING);
+    go_on(p);
+}
+
+static void on_failed(void *user, const kin_dial_failure *failure) {
+    kin_probe *p = user;
+    p->dial = NULL;
+    finish(p, failure->reason);
+}
+
+static int dial(kin_probe *p, uv_loop_t *loop, const kin_probe_options *o, kin_err *err) {
+    static const kin_dial_callbacks callbacks = {.accepted = on_accepted, .failed = on_failed};
+    kin_dial_options d = kin_dial_options_default(o->tls);
+    unsigned connect_ms = p->limit_ms < KIN_PROBE_CONNECT_MS ? p->limit_ms : KIN_PROBE_CONNECT_MS;
+    d.to = o->to;
+    d.open = o->self;
+    d.open.role = KIN_PROTO_PROBE;
+    if (o->who) d.answers = *o->who;
+    if (o->to.n_addresses > 0) d.link.handshake_ms = connect_ms / (unsigned)o->to.n_addresses;
+    d.limit_ms = p->limit_ms;
+    return kin_dial_start(&p->dial, loop, &d, &callbacks, p, err);
 }
 
 int kin_probe_start(kin_probe **out, uv_loop_t *loop, const kin_probe_options *o, kin_probe_done done, void *user, kin_err *err) {
     *out = NULL;
-    if (o->to.n_addresses == 0) return kin_err_set(err, "its address is not known");
     kin_probe *p = calloc(1, sizeof *p);
     if (!p) return kin_err_set(err, "out of memory");
-    p->loop = loop;
-    p->o = *o;
-    p->o.self.role = KIN_PROTO_PROBE;
-    if (!p->o.limit_ms) p->o.limit_ms = KIN_PROBE_LIMIT_MS;
-    if (o->who) {
-        p->who = *o->who;
-        p->o.who = &p->who;
-    }
+    p->limit_ms = o->limit_ms ? o->limit_ms : KIN_PROBE_LIMIT_MS;
     p->small = o->hidden_bytes < SMALL_BYTES ? o->hidden_bytes : SMALL_BYTES;
     p->done = done;
     p->user = user;
-    if (connect_next(p, err) != 0) {
+    if (dial(p, loop, o, err) != 0) {
         free(p);
         return KIN_FAIL;
     }
@@ -284,7 +263,7 @@ int kin_probe_start(kin_probe **out, uv_loop_t *loop, const kin_probe_options *o
     uv_timer_init(loop, &p->rest);
     p->limit.data = p->rest.data = p;
     p->n_timers = 2;
-    uv_timer_start(&p->limit, on_limit, p->o.limit_ms, 0);
+    uv_timer_start(&p->limit, on_limit, p->limit_ms, 0);
     *out = p;
     return 0;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "net/dial.h"
 #include "net/discovery.h"
 #include "net/endpoint.h"
 #include "pure/proto/label.h"
@@ -14,7 +15,7 @@ enum {
     SEARCH_TICKS = 20,   // until nobody is expected to answer
     QUESTION_TICKS = 5,  // between questions of a search
     BETWEEN_TICKS = 10,  // reports
-    PATIENCE_TICKS = 30, // for a report, and for the answer to OPEN
+    PATIENCE_TICKS = 30, // for a report
 };
 
 typedef struct observer {
@@ -22,6 +23,7 @@ typedef struct observer {
     uv_loop_t loop;
     uv_timer_t timer;
     kin_tls_ctx *tls;
+    kin_dial *dial; // NULL: it is answered, or none yet
     kin_link *link; // NULL: none
     kin_discovery *discovery;
     int n_searching; // ticks; 0: it does not search
@@ -35,6 +37,8 @@ typedef struct observer {
 
 static void finish(observer *ob) {
     ob->is_over = true;
+    kin_dial_cancel(ob->dial, NULL);
+    ob->dial = NULL;
     kin_link_close(ob->link, "it has seen enough");
     ob->link = NULL;
     kin_discovery_close(ob->discovery);
@@ -51,22 +55,9 @@ static void fail(observer *ob, const char *what, const char *why) {
 
 // ---- the link
 
-static void say(observer *ob, kin_frame_type type) {
-    kin_proto_message m = {.type = type};
-    if (type == KIN_FRAME_OPEN) {
-        m.open.role = KIN_PROTO_OBSERVE;
-        m.open.id = ob->o->id;
-        kin_label_set(m.open.name, KIN_PROTO_MAX_STR, ob->o->name);
-        kin_label_set(m.open.version, KIN_PROTO_MAX_STR, ob->o->version);
-    }
-    kin_endpoint_send_message(ob->link, 0, &m);
+static void ask(observer *ob) {
+    kin_endpoint_send_message(ob->link, 0, &(kin_proto_message){.type = KIN_FRAME_STATUS_WANTED});
     ob->n_waiting = 0;
-}
-
-static void opened(void *user, kin_link *link) {
-    observer *ob = user;
-    ob->link = link;
-    say(ob, KIN_FRAME_OPEN);
 }
 
 static void take_report(observer *ob, const kin_proto_report *m) {
@@ -90,13 +81,10 @@ static void take_frame(void *user, kin_link *link, const kin_frame *frame, const
     kin_proto_message *m = malloc(sizeof *m);
     if (!m || kin_proto_decode(frame->type, payload, frame->length, m, &err) != 0) {
         fail(ob, kin_link_name(link), m ? err.text : "out of memory");
-    } else if (frame->type == KIN_FRAME_ACCEPT) {
-        kin_link_set_frame_max(link, kin_frame_cap(KIN_FRAME_REPORT));
-        say(ob, KIN_FRAME_STATUS_WANTED);
     } else if (frame->type == KIN_FRAME_REPORT) {
         take_report(ob, &m->report);
     } else {
-        fail(ob, kin_link_name(link), frame->type == KIN_FRAME_REFUSE ? m->refuse.reason : "it does not answer as a head does");
+        fail(ob, kin_link_name(link), "it does not answer as a head does");
     }
     free(m);
 }
@@ -105,20 +93,40 @@ static void take_frame(void *user, kin_link *link, const kin_frame *frame, const
 
 static void closed(void *user, kin_link *link, const char *reason);
 
+static void accepted(void *user, kin_link *link, const kin_proto_accept *accept) {
+    static const kin_link_callbacks callbacks = {.frame = take_frame, .closed = closed};
+    observer *ob = user;
+    (void)accept;
+    ob->dial = NULL;
+    ob->link = link;
+    kin_link_accept(link, &callbacks, ob);
+    kin_link_set_frame_max(link, kin_frame_cap(KIN_FRAME_REPORT));
+    ask(ob);
+}
+
+static void failed(void *user, const kin_dial_failure *failure) {
+    observer *ob = user;
+    ob->dial = NULL;
+    if (failure->end == KIN_DIAL_REFUSED || failure->end == KIN_DIAL_WRONG)
+        fail(ob, failure->at, failure->reason);
+    else
+        closed(ob, NULL, failure->reason);
+}
+
 static void connect_to(observer *ob, const char *address, uint16_t port) {
-    static const kin_link_callbacks callbacks = {.opened = opened, .frame = take_frame, .closed = closed};
-    kin_link_options o = kin_link_options_default(ob->tls);
+    static const kin_dial_callbacks callbacks = {.accepted = accepted, .failed = failed};
+    kin_dial_options o = kin_dial_options_default(ob->tls);
     kin_err err;
-    ob->n_waiting = 0;
-    if (kin_link_connect(&ob->link, &ob->loop, address, port, &o, &callbacks, ob, &err) != 0) {
-        ob->link = NULL;
-        fail(ob, address, err.text);
-    }
+    o.to = kin_dial_address(address, port);
+    o.open = (kin_proto_open){.role = KIN_PROTO_OBSERVE, .id = ob->o->id};
+    kin_label_set(o.open.name, KIN_PROTO_MAX_STR, ob->o->name);
+    kin_label_set(o.open.version, KIN_PROTO_MAX_STR, ob->o->version);
+    if (kin_dial_start(&ob->dial, &ob->loop, &o, &callbacks, ob, &err) != 0) fail(ob, address, err.text);
 }
 
 static void found(void *user, const kin_beacon *head, const char *address) {
     observer *ob = user;
-    if (ob->is_over || ob->link || !ob->n_searching) return;
+    if (ob->is_over || !ob->n_searching) return;
     ob->n_searching = 0;
     connect_to(ob, address, head->port);
 }
@@ -153,8 +161,8 @@ static void on_tick(uv_timer_t *timer) {
     } else if (ob->n_searching) {
         if (ob->n_searching++ % QUESTION_TICKS == 1) kin_discovery_ask(ob->discovery, &err); // where it cannot, nobody answers
     } else if (ob->n_until_ask > 0) {
-        if (--ob->n_until_ask == 0) say(ob, KIN_FRAME_STATUS_WANTED);
-    } else if (++ob->n_waiting > PATIENCE_TICKS) {
+        if (--ob->n_until_ask == 0) ask(ob);
+    } else if (ob->link && ++ob->n_waiting > PATIENCE_TICKS) {
         fail(ob, "the head does not answer", "");
     }
 }

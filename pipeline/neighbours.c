@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "net/dial.h"
 #include "pipeline/steps.h"
 #include "pure/proto/id.h"
 
@@ -19,9 +20,7 @@ typedef struct hop {
     kin_neighbours *of;
     kin_side side;
     kin_link *link; // open, and in use
-    kin_link *dial; // ours, which is not answered yet
-    kin_time dialed_at;
-    kin_proto_id answers; // who must answer it
+    kin_dial *dial; // ours, which is not answered yet
     unsigned n_tries;
 } hop;
 
@@ -55,7 +54,7 @@ static void drop_link(hop *h, const char *reason) {
 }
 
 static void drop_dial(hop *h, const char *reason) {
-    kin_link_close(h->dial, reason);
+    kin_dial_cancel(h->dial, reason);
     h->dial = NULL;
 }
 
@@ -110,70 +109,39 @@ static void use(hop *h, kin_link *link) {
 
 // ---- links that we open
 
-static void dial_failed(hop *h, const char *reason) {
+static void fail_dial(hop *h, const char *reason) {
     if (!h->link) tell(h, false, reason); // else the other end has got through
 }
 
-static void dial_opened(void *user, kin_link *link) {
+static void dial_accepted(void *user, kin_link *link, const kin_proto_accept *accept) {
     hop *h = user;
-    kin_proto_message m = {.type = KIN_FRAME_OPEN, .open = kin_endpoint_self(h->of->o.endpoint)};
-    m.open.role = h->side == KIN_SIDE_NEXT ? KIN_PROTO_RING : KIN_PROTO_BACK;
-    m.open.peer = h->of->place.who[h->side];
-    kin_endpoint_send_message(link, h->of->place.epoch, &m);
-}
-
-static int take_answer(const hop *h, const kin_frame *frame, const uint8_t *payload, kin_err *err) {
-    kin_proto_refuse refuse;
-    kin_proto_accept accept;
-    if (frame->type == KIN_FRAME_REFUSE) {
-        if (kin_proto_decode_refuse(payload, frame->length, &refuse, err) != 0) return KIN_FAIL;
-        return kin_err_set(err, "%.900s", refuse.reason);
-    }
-    if (frame->type != KIN_FRAME_ACCEPT) return kin_err_set(err, "it does not answer as a member of a ring does");
-    if (kin_proto_decode_accept(payload, frame->length, &accept, err) != 0) return KIN_FAIL;
-    if (kin_proto_id_equal(&accept.id, &h->answers)) return 0;
-    kin_proto_open self = kin_endpoint_self(h->of->o.endpoint);
-    if (kin_proto_id_equal(&accept.id, &self.id)) return kin_err_set(err, "its address leads back to this device itself");
-    return kin_err_set(err, "at its address answers another device, '%s'", accept.name);
-}
-
-static void dial_frame(void *user, kin_link *link, const kin_frame *frame, const uint8_t *payload) {
-    hop *h = user;
-    kin_err err;
-    if (take_answer(h, frame, payload, &err) == 0) {
-        h->dial = NULL;
-        use(h, link);
-        return;
-    }
-    drop_dial(h, err.text);
-    dial_failed(h, err.text);
-}
-
-static void dial_closed(void *user, kin_link *link, const char *reason) {
-    hop *h = user;
-    if (h->dial != link) return;
+    (void)accept;
     h->dial = NULL;
-    dial_failed(h, reason);
+    use(h, link);
+}
+
+static void dial_failed(void *user, const kin_dial_failure *failure) {
+    hop *h = user;
+    h->dial = NULL;
+    fail_dial(h, failure->reason);
 }
 
 void kin_neighbours_connect(kin_neighbours *n, kin_side side, const kin_proto_endpoint *to, const kin_proto_id *answers) {
-    static const kin_link_callbacks callbacks = {.opened = dial_opened, .frame = dial_frame, .closed = dial_closed};
-    kin_link_options o = kin_link_options_default(kin_endpoint_tls(n->o.endpoint));
+    static const kin_dial_callbacks callbacks = {.accepted = dial_accepted, .failed = dial_failed};
     hop *h = &n->hops[side];
     kin_err err;
     if (side == KIN_SIDE_NEXT && h->link) return; // steps may be on their way on it, which a second link's answer would discard
-    o.handshake_ms = HANDSHAKE_MS;
     drop_dial(h, NULL);
-    if (to->n_addresses == 0) {
-        dial_failed(h, "its address is not known");
-        return;
-    }
-    h->dialed_at = kin_clock_now();
-    h->answers = answers ? *answers : n->place.who[side];
-    const char *address = to->address[h->n_tries++ % (unsigned)to->n_addresses];
-    if (kin_link_connect(&h->dial, kin_endpoint_loop(n->o.endpoint), address, to->port, &o, &callbacks, h, &err) == 0) return;
-    h->dial = NULL;
-    dial_failed(h, err.text);
+    kin_dial_options o = kin_dial_options_default(kin_endpoint_tls(n->o.endpoint));
+    o.link.handshake_ms = HANDSHAKE_MS;
+    o.limit_ms = ANSWER_MS;
+    o.open = kin_endpoint_self(n->o.endpoint);
+    o.open.role = side == KIN_SIDE_NEXT ? KIN_PROTO_RING : KIN_PROTO_BACK;
+    o.open.peer = n->place.who[side];
+    o.epoch = n->place.epoch;
+    o.answers = answers ? *answers : n->place.who[side];
+    if (to->n_addresses > 0) o.to = kin_dial_address(to->address[h->n_tries++ % (unsigned)to->n_addresses], to->port);
+    if (kin_dial_start(&h->dial, kin_endpoint_loop(n->o.endpoint), &o, &callbacks, h, &err) != 0) fail_dial(h, err.text);
 }
 
 void kin_neighbours_end(kin_neighbours *n, kin_side side) {
@@ -211,7 +179,7 @@ bool kin_neighbours_take(kin_neighbours *n, kin_link *link, uint32_t epoch, cons
     return true;
 }
 
-// ---- steps, time
+// ---- steps
 
 static void transmit(kin_neighbours *n, const kin_message_buffer *p) {
     hop *h = &n->hops[KIN_SIDE_NEXT];
@@ -250,16 +218,6 @@ void kin_neighbours_send(kin_neighbours *n, kin_message_buffer *buffer) {
     n->is_flush_called = true;
     pthread_mutex_unlock(&n->mutex);
     if (calls) kin_endpoint_call(n->o.endpoint, flush, n);
-}
-
-void kin_neighbours_tick(kin_neighbours *n, kin_time now) {
-    static const char reason[] = "it does not answer OPEN";
-    for (int i = 0; i < KIN_N_SIDES; i++) {
-        hop *h = &n->hops[i];
-        if (!h->dial || kin_clock_ms(h->dialed_at, now) < ANSWER_MS) continue;
-        drop_dial(h, reason);
-        dial_failed(h, reason);
-    }
 }
 
 // ---- life

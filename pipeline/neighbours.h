@@ -61,9 +61,6 @@ bool kin_neighbours_take(kin_neighbours *neighbours, kin_link *link, uint32_t ep
 // frame is dropped: its epoch is over.
 void kin_neighbours_send(kin_neighbours *neighbours, kin_message_buffer *buffer);
 
-// Ten times a second.
-void kin_neighbours_tick(kin_neighbours *neighbours, kin_time now);
-
 typedef struct kin_neighbours_stats {
     uint64_t net_in, net_out; // bytes of all links so far
     uint64_t rtt_ns;          // to the next member, 0: not known

@@ -39,7 +39,7 @@ static kin_cluster *open_cluster(kin_timeline *timeline) {
 
 static int observe_at(uint16_t port, const kin_key *with, int n_reports, char **text, kin_err *err) {
     kin_status_client_options o = {
-        .id = {{100}}, .name = "eye", .version = "test", .key = *with, .head = "127.0.0.1", .port = port, .n_reports = n_reports};
+        .id = {{50}}, .name = "eye", .version = "test", .key = *with, .head = "127.0.0.1", .port = port, .n_reports = n_reports};
     err->text[0] = '\0';
     return kin_status_client_run(&o, text, err);
 }

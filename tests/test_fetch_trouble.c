@@ -154,7 +154,7 @@ static void a_head_with_another_id_or_without_the_model_is_no_head(void **state)
     o.give_up_ms = 400;
     o.head_id.bytes[3] = 9;
     start_with(n, &o);
-    expect_failed(n, "somebody else answers at its address");
+    expect_failed(n, "at its address answers another device, 'test'");
     kin_fetch_cancel(n->fetch);
     o.head_id = w->head.id;
     o.model.bytes[0] ^= 1;
@@ -164,7 +164,7 @@ static void a_head_with_another_id_or_without_the_model_is_no_head(void **state)
     o.id = w->head.id;
     o.head_id = (kin_proto_id){{0}};
     start_with(n, &o);
-    expect_failed(n, "it is this device itself");
+    expect_failed(n, "its address leads back to this device itself");
 }
 
 static void layers_that_the_model_has_not_are_refused(void **state) {

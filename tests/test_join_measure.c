@@ -212,7 +212,7 @@ static void a_device_measures_the_links_that_its_head_asks_for(void **state) {
     assert_int_equal(m->measured.id.bytes[0], 9);
     assert_non_null(strstr(m->measured.reason, "no connection"));
     say(&desk, &to_another); // at the head's address is the head
-    assert_string_equal(nth(&desk, 3)->measured.reason, "somebody else answers at that address");
+    assert_string_equal(nth(&desk, 3)->measured.reason, "at its address answers another device, 'desk'");
 }
 
 static void a_device_on_the_heads_machine_tells_where_others_reach_it(void **state) {

@@ -55,11 +55,6 @@ static void on_link(void *user, kin_link *link, uint32_t epoch, const kin_proto_
         kin_endpoint_refuse(link, "identity: this is another device than the one that is called");
 }
 
-static void on_tick(void *user) {
-    member *m = user;
-    kin_neighbours_tick(m->neighbours, kin_clock_now());
-}
-
 static void on_begun(void *user, const kin_proto_id *from, const kin_proto_id *to) {
     member *m = user;
     pthread_mutex_lock(&m->mutex);
@@ -73,7 +68,7 @@ static void nothing(void *arg) {
 }
 
 static void open_member(member *m, uint8_t id, bool is_head) {
-    static const kin_endpoint_callbacks callbacks = {.tick = on_tick, .opened = on_link};
+    static const kin_endpoint_callbacks callbacks = {.opened = on_link};
     kin_err err;
     *m = (member){.id = id};
     pthread_mutex_init(&m->mutex, NULL);

@@ -271,7 +271,7 @@ static void who_does_not_answer_well_is_not_measured(void **state) {
 
 static void a_probe_always_ends(void **state) {
     world *w = *state;
-    expect_failure(w, MUTE, "no answer in time");
+    expect_failure(w, MUTE, "it does not answer OPEN");
     expect_failure(w, STOPPING, "the way is too slow to be measured in time");
 }
 
@@ -281,7 +281,7 @@ static void somebody_else_at_that_address_is_not_measured(void **state) {
     kin_probe_options o = options_of(w, 4096);
     o.who = &own_id;
     outcome out = probe_with(w, &o);
-    assert_string_equal(out.reason, "somebody else answers at that address");
+    assert_string_equal(out.reason, "at its address answers another device, ''");
     close_peer(w);
 }
 

@@ -69,8 +69,9 @@ typedef struct kin_proto_endpoint {
 typedef struct kin_proto_open {
     kin_proto_role role;
     kin_proto_id id;
-    kin_proto_id peer; // of a ring link: its other end, also where the head is called, to pass it on. Else zeros
-    uint64_t run;      // of this process: another one with the same id is a copy, or this machine begun anew
+    kin_proto_id
+        peer;     // who is called, zeros: not known. Of a ring link its other end, also where the head is called in its place
+    uint64_t run; // of this process: another one with the same id is a copy, or this machine begun anew
     char name[KIN_PROTO_MAX_STR + 1];
     char version[KIN_PROTO_MAX_STR + 1]; // of the program
     uint32_t features;                   // bits; none is defined yet, unknown ones are ignored
