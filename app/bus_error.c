@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "app/app.h"
+#include "base/hex.h"
 
 // ---- /proc/self/maps: "7f00-7f20 r--s 00000000 fe:01 1234    /a/b", a line for each mapping
 
@@ -31,7 +32,7 @@ static int get(reader *r) {
 static int get_number(reader *r, uintptr_t *number) {
     *number = 0;
     for (;;) {
-        int c = get(r), digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+        int c = get(r), digit = c < 0 ? -1 : kin_hex_digit((char)c);
         if (digit < 0) return c;
         *number = *number * 16 + (uintptr_t)digit;
     }

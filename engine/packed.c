@@ -17,6 +17,7 @@
 #include "engine/stream.h"
 #include "sys/checks.h"
 #include "sys/direct.h"
+#include "sys/io.h"
 #include "sys/pages.h"
 #include "sys/whole_file.h"
 
@@ -306,17 +307,6 @@ static kin_packed_result judge(kin_packed *p, size_t i, uint64_t hash) {
     return KIN_PACKED_DAMAGED;
 }
 
-// Bytes that O_DIRECT takes: the file has them, for it ends at a multiple of KIN_PACKED_ALIGN.
-static int read_piece(int fd, uint8_t *to, size_t n, uint64_t at) {
-    for (size_t done = 0; done < n;) {
-        ssize_t got = pread(fd, to + done, n - done, (off_t)(at + done));
-        if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) return KIN_FAIL;
-        done += (size_t)got;
-    }
-    return 0;
-}
-
 static kin_packed_result check_file(kin_packed *p, size_t i, int fd, const atomic_bool *stop) {
     const unit *u = &p->units[i];
     uint64_t hash = 0;
@@ -325,7 +315,8 @@ static kin_packed_result check_file(kin_packed *p, size_t i, int fd, const atomi
     for (uint64_t at = 0; at < u->bytes; at += PIECE_BYTES) {
         size_t n = u->bytes - at < PIECE_BYTES ? (size_t)(u->bytes - at) : PIECE_BYTES;
         size_t aligned = (n + KIN_STREAM_ALIGN - 1) / KIN_STREAM_ALIGN * KIN_STREAM_ALIGN;
-        if ((stop && atomic_load(stop)) || read_piece(fd, piece, aligned, u->offset + at) != 0) {
+        // O_DIRECT takes aligned bytes; the file has them, for it ends at a multiple of KIN_PACKED_ALIGN.
+        if ((stop && atomic_load(stop)) || kin_io_read(fd, piece, aligned, u->offset + at) != (ssize_t)aligned) {
             free(piece);
             return KIN_PACKED_STOPPED;
         }
@@ -358,12 +349,7 @@ static int lock_for_writing(kin_packed *p, kin_err *err) {
 static int write_content(kin_packed *p, size_t i, const void *bytes, uint64_t source_hash, kin_err *err) {
     unit *u = &p->units[i];
     if (lock_for_writing(p, err) != 0) return KIN_FAIL;
-    for (uint64_t done = 0; done < u->bytes;) {
-        ssize_t n = pwrite(p->fd, (const uint8_t *)bytes + done, u->bytes - done, (off_t)(u->offset + done));
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return kin_err_set(err, "%s: %s", p->path, strerror(n == 0 ? ENOSPC : errno));
-        done += (uint64_t)n;
-    }
+    if (kin_io_write(p->fd, bytes, u->bytes, u->offset) != 0) return kin_err_set(err, "%s: %s", p->path, strerror(errno));
     u->hash = kin_packed_hash(bytes, u->bytes, 0);
     u->source_hash = source_hash;
     u->source_stamp = p->source_stamp;

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "pure/plan/residency.h"
 #include "sys/direct.h"
+#include "sys/io.h"
 #include "sys/pages.h"
 #include "sys/ring.h"
 
@@ -296,20 +297,12 @@ static void look_at_faults(kin_stream *s, bool pass_begins) {
 // ---- I/O threads
 
 static int read_all(kin_stream *s, const chunk *c) {
-    int fd = s->direct_fds[c->i_file];
-    uint64_t done = 0;
-    while (done < c->n_needed) {
-        ssize_t n = pread(fd, c->to + done, c->bytes - done, (off_t)(c->offset + done));
-        if (n > 0)
-            done += (uint64_t)n;
-        else if (n == 0)
-            return EIO; // the file has become shorter
-        else if (errno == EINVAL && fd != s->fds[c->i_file])
-            fd = s->fds[c->i_file]; // no O_DIRECT on this file system after all
-        else if (errno != EINTR)
-            return errno;
-    }
-    return 0;
+    int direct = s->direct_fds[c->i_file], plain = s->fds[c->i_file];
+    ssize_t got = kin_io_read_least(direct, c->to, c->bytes, c->n_needed, c->offset);
+    if (got < 0 && errno == EINVAL && direct != plain) // no O_DIRECT on this file system after all
+        got = kin_io_read_least(plain, c->to, c->bytes, c->n_needed, c->offset);
+    if (got < 0) return errno;
+    return (uint64_t)got < c->n_needed ? EIO : 0; // the file has become shorter
 }
 
 // Sets `skip` where there was nothing to do.

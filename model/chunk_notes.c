@@ -8,6 +8,7 @@
 
 #include "base/bytes.h"
 #include "base/hash.h"
+#include "sys/io.h"
 
 static const char magic[8] = {'k', 'i', 'n', 'c', 'h', 'n', 'k', '1'};
 
@@ -79,7 +80,7 @@ void kin_chunk_notes_load(kin_chunk_notes *notes, int fd) {
 }
 
 int kin_chunk_notes_save(const kin_chunk_notes *notes, int fd) {
-    size_t n_words = kin_chunk_notes_n_words(notes), n = HEADER_BYTES + n_words * RECORD_BYTES, done = 0;
+    size_t n_words = kin_chunk_notes_n_words(notes), n = HEADER_BYTES + n_words * RECORD_BYTES;
     uint8_t *bytes = malloc(n);
     if (!bytes) {
         errno = ENOMEM;
@@ -87,13 +88,7 @@ int kin_chunk_notes_save(const kin_chunk_notes *notes, int fd) {
     }
     encode_header(notes, bytes);
     for (size_t i = 0; i < n_words; i++) encode_record(notes, i, notes->words[i], bytes + HEADER_BYTES + i * RECORD_BYTES);
-    while (done < n) {
-        ssize_t put = pwrite(fd, bytes + done, n - done, (off_t)done);
-        if (put < 0 && errno == EINTR) continue;
-        if (put == 0) errno = ENOSPC;
-        if (put <= 0) break;
-        done += (size_t)put;
-    }
+    int rc = kin_io_write(fd, bytes, n, 0);
     free(bytes);
-    return done == n ? 0 : KIN_FAIL;
+    return rc;
 }

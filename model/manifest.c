@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/hex.h"
 #include "pure/text/utf8.h"
 
 static const char magic[8] = {'k', 'i', 'n', 'm', 'a', 'n', 'i', '1'};
@@ -12,12 +13,8 @@ static const char magic[8] = {'k', 'i', 'n', 'm', 'a', 'n', 'i', '1'};
 enum { HEADER_BYTES = 20, FILE_BYTES = 10, HASH = KIN_SHA256_BYTES };
 
 kin_hash_hex kin_hash_to_hex(const uint8_t hash[HASH]) {
-    static const char digits[] = "0123456789abcdef";
-    kin_hash_hex hex = {""};
-    for (int i = 0; i < HASH; i++) {
-        hex.text[2 * i] = digits[hash[i] >> 4];
-        hex.text[2 * i + 1] = digits[hash[i] & 15];
-    }
+    kin_hash_hex hex;
+    *kin_hex_put(hex.text, hash, HASH) = '\0';
     return hex;
 }
 

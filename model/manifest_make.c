@@ -27,6 +27,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "sys/cpu.h"
+#include "sys/io.h"
 #include "sys/memory.h"
 #include "sys/parallel.h"
 #include "sys/whole_file.h"
@@ -143,14 +144,9 @@ static void drop_pages(int fd, uint64_t offset, size_t n) {
 #endif
 
 static int read_piece(const opened *file, uint8_t *buf, size_t n, uint64_t offset, kin_err *err) {
-    for (size_t done = 0; done < n;) {
-        ssize_t got = pread(file->fd, buf + done, n - done, (off_t)(offset + done));
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return kin_err_set(err, "%s: %s", file->path, strerror(errno));
-        if (got == 0) return kin_err_set(err, "%s: was cut while it was read", file->path);
-        done += (size_t)got;
-    }
-    return 0;
+    ssize_t got = kin_io_read(file->fd, buf, n, offset);
+    if (got < 0) return kin_err_set(err, "%s: %s", file->path, strerror(errno));
+    return (size_t)got < n ? kin_err_set(err, "%s: was cut while it was read", file->path) : 0;
 }
 
 static bool stopped(const hashing *h) {

@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "model/chunk_notes.h"
 #include "sys/checks.h"
+#include "sys/io.h"
 #include "sys/memory.h"
 #include "sys/parallel.h"
 #include "sys/whole_file.h"
@@ -126,14 +127,9 @@ static int name_files(kin_store *s, kin_err *err) {
 }
 
 static int pread_all(const data_file *file, uint8_t *bytes, size_t n, uint64_t offset, kin_err *err) {
-    for (size_t done = 0; done < n;) {
-        ssize_t got = pread(file->fd, bytes + done, n - done, (off_t)(offset + done));
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return kin_err_set(err, "%s: %s", file->path, strerror(errno));
-        if (got == 0) return kin_err_set(err, "%s: was cut by somebody", file->path);
-        done += (size_t)got;
-    }
-    return 0;
+    ssize_t got = kin_io_read(file->fd, bytes, n, offset);
+    if (got < 0) return kin_err_set(err, "%s: %s", file->path, strerror(errno));
+    return (size_t)got < n ? kin_err_set(err, "%s: was cut by somebody", file->path) : 0;
 }
 
 static kin_chunk_check check_stored(const kin_store *s, uint32_t i_chunk) {
@@ -400,16 +396,7 @@ bool kin_store_has_all(kin_store *s, uint32_t begin, uint32_t end) {
 
 static int write_chunk(const kin_store *s, kin_chunk c, const uint8_t *bytes, kin_err *err) {
     const data_file *file = &s->files[c.i_file];
-    for (size_t done = 0; done < c.bytes;) {
-        ssize_t put = pwrite(file->fd, bytes + done, c.bytes - done, (off_t)(c.offset + done));
-        if (put < 0 && errno == EINTR) continue;
-        if (put <= 0) {
-            if (put == 0) errno = ENOSPC;
-            return kin_err_set(err, "%s: %s", file->path, strerror(errno));
-        }
-        done += (size_t)put;
-    }
-    return 0;
+    return kin_io_write(file->fd, bytes, c.bytes, c.offset) == 0 ? 0 : kin_err_set(err, "%s: %s", file->path, strerror(errno));
 }
 
 static int note_written(kin_store *s, uint32_t i_chunk, kin_err *err) {

@@ -12,6 +12,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/hex.h"
+#include "sys/io.h"
+#include "sys/whole_file.h"
+
 enum {
     CODE_BYTES = 10, // 80 bits: 5 in a character
     GROUP = 4,       // characters between dashes
@@ -135,20 +139,10 @@ static int check_file(int fd, const char *path, kin_err *err) {
     return 0;
 }
 
-static int digit(char c) {
-    if (c >= '0' && c <= '9') return c - '0';
-    c = (char)tolower((unsigned char)c);
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 // 64 digits, then nothing but white space.
 static int parse_hex(kin_key *key, const char *text, size_t n) {
     if (n < HEX_CHARS || n == FILE_BYTES) return KIN_FAIL;
-    for (size_t i = 0; i < KIN_KEY_BYTES; i++) {
-        int high = digit(text[2 * i]), low = digit(text[2 * i + 1]);
-        if (high < 0 || low < 0) return KIN_FAIL;
-        key->bytes[i] = (uint8_t)(high << 4 | low);
-    }
+    if (kin_hex_get(key->bytes, text, KIN_KEY_BYTES) != 0) return KIN_FAIL;
     for (size_t i = HEX_CHARS; i < n; i++) {
         if (!isspace((unsigned char)text[i])) return KIN_FAIL;
     }
@@ -156,13 +150,11 @@ static int parse_hex(kin_key *key, const char *text, size_t n) {
 }
 
 static int read_file(char text[FILE_BYTES], size_t *n, int fd, const char *path, kin_err *err) {
-    ssize_t k = 1;
     if (check_file(fd, path, err) != 0) return KIN_FAIL;
-    while (k > 0 && *n < FILE_BYTES) {
-        k = read(fd, text + *n, FILE_BYTES - *n);
-        if (k > 0) *n += (size_t)k;
-    }
-    return k < 0 ? kin_err_set(err, "%s: %s", path, strerror(errno)) : 0;
+    ssize_t got = kin_io_read(fd, text, FILE_BYTES, 0);
+    if (got < 0) return kin_err_set(err, "%s: %s", path, strerror(errno));
+    *n = (size_t)got;
+    return 0;
 }
 
 // What is in a file that nobody else may read: the first *n bytes. The caller wipes them.
@@ -212,48 +204,13 @@ int kin_code_load(char code[KIN_CODE_TEXT], const char *key_path, kin_err *err) 
     return rc;
 }
 
-// Makes the folders above the file that are not there.
-static int make_folders(const char *path, kin_err *err) {
-    char folder[PATH_BYTES];
-    if ((size_t)snprintf(folder, sizeof folder, "%s", path) >= sizeof folder)
-        return kin_err_set(err, "%s: too long a path", path);
-    for (char *p = folder + 1; *p; p++) {
-        if (*p != '/') continue;
-        *p = 0;
-        if (mkdir(folder, 0700) != 0 && errno != EEXIST) return kin_err_set(err, "%s: %s", folder, strerror(errno));
-        *p = '/';
-    }
-    return 0;
-}
-
-static int write_all(int fd, const char *text, size_t n) {
-    ssize_t n_written = write(fd, text, n);
-    if (n_written >= 0 && (size_t)n_written < n) errno = ENOSPC;
-    return n_written == (ssize_t)n && fsync(fd) == 0 ? 0 : KIN_FAIL;
-}
-
 static int save_secret(const char *text, size_t n, const char *path, kin_err *err) {
-    char draft[PATH_BYTES + 8];
-    if (make_folders(path, err) != 0) return KIN_FAIL;
-    snprintf(draft, sizeof draft, "%s.XXXXXX", path);
-    int fd = mkstemp(draft); // 0600
-    if (fd < 0) return kin_err_set(err, "%s: %s", path, strerror(errno));
-    int rc = write_all(fd, text, n), why = errno;
-    if (close(fd) != 0 && rc == 0) rc = KIN_FAIL, why = errno;
-    if (rc == 0 && rename(draft, path) != 0) rc = KIN_FAIL, why = errno;
-    if (rc == 0) return 0;
-    unlink(draft);
-    return kin_err_set(err, "%s: %s", path, strerror(why));
+    return kin_folder_make_private_above(path, err) == 0 ? kin_whole_file_write(path, text, n, err) : KIN_FAIL;
 }
 
 int kin_key_save(const kin_key *key, const char *path, kin_err *err) {
-    static const char digits[] = "0123456789abcdef";
     char text[HEX_CHARS + 1];
-    for (size_t i = 0; i < KIN_KEY_BYTES; i++) {
-        text[2 * i] = digits[key->bytes[i] >> 4];
-        text[2 * i + 1] = digits[key->bytes[i] & 15];
-    }
-    text[HEX_CHARS] = '\n';
+    *kin_hex_put(text, key->bytes, KIN_KEY_BYTES) = '\n';
     int rc = save_secret(text, sizeof text, path, err);
     OPENSSL_cleanse(text, sizeof text);
     return rc;

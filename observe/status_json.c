@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hex.h"
+
 // What is left out to make it shorter.
 typedef struct brevity {
     int n_windows; // of a member, at most
@@ -31,7 +33,7 @@ static json_t *head_of(const kin_status_json_head *h, const brevity *brief) {
     static const char *const states[] = {"gathering", "short", "preparing", "serving"};
     json_t *o = json_object();
     char hash[2 * sizeof h->model_hash.bytes + 1];
-    for (size_t i = 0; i < sizeof h->model_hash.bytes; i++) snprintf(hash + 2 * i, 3, "%02x", h->model_hash.bytes[i]);
+    *kin_hex_put(hash, h->model_hash.bytes, sizeof h->model_hash.bytes) = '\0';
     set_text(o, "name", h->name);
     set_text(o, "version", h->version);
     set_bytes(o, "port", h->port);

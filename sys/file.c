@@ -7,6 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "sys/io.h"
+
 // What it is, and what to do.
 static int fail_kind(const char *path, mode_t mode, kin_err *err) {
     if (S_ISDIR(mode)) return kin_err_set(err, "%s: is a folder; a file is needed", path);
@@ -53,12 +55,5 @@ void kin_file_close(kin_file *file) {
 }
 
 int kin_file_read(const kin_file *file, uint64_t at, void *to, size_t n) {
-    for (size_t done = 0; done < n;) {
-        ssize_t got = pread(file->fd, (uint8_t *)to + done, n - done, (off_t)(at + done));
-        if (got > 0)
-            done += (size_t)got;
-        else if (got == 0 || errno != EINTR)
-            return KIN_FAIL;
-    }
-    return 0;
+    return kin_io_read(file->fd, to, n, at) == (ssize_t)n ? 0 : KIN_FAIL;
 }

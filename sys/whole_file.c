@@ -9,30 +9,37 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "sys/io.h"
+
 enum { PATH_BYTES = 4096 };
 
-int kin_folder_make(const char *folder, kin_err *err) {
+// The folders before each slash, and the path itself if it is a folder.
+static int make_folders(const char *text, bool is_folder, mode_t mode, kin_err *err) {
     char path[PATH_BYTES];
-    size_t len = strlen(folder);
-    if (len == 0 || len >= sizeof path) return kin_err_set(err, "'%.40s' is no name for a folder: empty, or too long", folder);
-    memcpy(path, folder, len + 1);
-    for (char *slash = strchr(path + 1, '/');; slash = strchr(slash + 1, '/')) {
+    size_t len = strlen(text);
+    if (len == 0 || len >= sizeof path) return kin_err_set(err, "'%.40s' is no name for a folder: empty, or too long", text);
+    memcpy(path, text, len + 1);
+    for (char *slash = strchr(path + 1, '/'); slash || is_folder; slash = strchr(slash + 1, '/')) {
         if (slash) *slash = '\0';
-        if (mkdir(path, 0755) != 0 && errno != EEXIST) return kin_err_set(err, "%s: %s", path, strerror(errno));
-        if (!slash) return 0;
+        if (mkdir(path, mode) != 0 && errno != EEXIST) return kin_err_set(err, "%s: %s", path, strerror(errno));
+        if (!slash) break;
         *slash = '/';
     }
+    return 0;
+}
+
+int kin_folder_make(const char *path, kin_err *err) {
+    return make_folders(path, true, 0755, err);
+}
+
+int kin_folder_make_private_above(const char *path, kin_err *err) {
+    return make_folders(path, false, 0700, err);
 }
 
 static int read_all(int fd, uint8_t *bytes, size_t n) {
-    for (size_t done = 0; done < n;) {
-        ssize_t got = read(fd, bytes + done, n - done);
-        if (got < 0 && errno == EINTR) continue;
-        if (got == 0) errno = EIO; // it shrank
-        if (got <= 0) return KIN_FAIL;
-        done += (size_t)got;
-    }
-    return 0;
+    ssize_t got = kin_io_read(fd, bytes, n, 0);
+    if (got >= 0 && (size_t)got < n) errno = EIO; // it shrank
+    return got == (ssize_t)n ? 0 : KIN_FAIL;
 }
 
 int kin_whole_file_read(const char *path, size_t max, uint8_t **bytes, size_t *n, kin_err *err) {
@@ -89,16 +96,6 @@ int kin_whole_input_read(const char *path, size_t max, uint8_t **bytes, size_t *
     return KIN_FAIL;
 }
 
-static int write_all(int fd, const uint8_t *bytes, size_t n) {
-    for (size_t done = 0; done < n;) {
-        ssize_t put = write(fd, bytes + done, n - done);
-        if (put < 0 && errno == EINTR) continue;
-        if (put <= 0) return KIN_FAIL;
-        done += (size_t)put;
-    }
-    return 0;
-}
-
 // A rename is safe on the disk only when its folder is.
 static void sync_folder_of(const char *path) {
     char folder[PATH_BYTES];
@@ -116,7 +113,7 @@ int kin_whole_file_write(const char *path, const void *bytes, size_t n, kin_err 
     if (len < 0 || (size_t)len >= sizeof temp) return kin_err_set(err, "'%.40s...': the path is too long", path);
     int fd = mkstemp(temp);
     if (fd < 0) return kin_err_set(err, "%s: %s", path, strerror(errno));
-    bool written = write_all(fd, bytes, n) == 0 && fsync(fd) == 0;
+    bool written = kin_io_write(fd, bytes, n, 0) == 0 && fsync(fd) == 0;
     if (written && rename(temp, path) == 0) {
         close(fd);
         sync_folder_of(path);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hex.h"
 #include "pure/text/byte_alphabet.h"
 #include "pure/text/pretokenizer.h"
 #include "pure/text/token_roles.h"
@@ -116,18 +117,11 @@ static int copy_attributes(kin_vocab *vocab, const kin_vocab_spec *spec, kin_err
 
 // ---- the bytes that tokens stand for
 
-static int hex_digit(char c) {
-    if (c >= '0' && c <= '9') return c - '0';
-    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-    return -1;
-}
-
 // "<0x1F>" -> 0x1F; -1 if it is written otherwise.
 static int byte_of_name(kin_str text) {
     if (text.len != 6 || memcmp(text.at, "<0x", 3) != 0 || text.at[5] != '>') return -1;
-    int high = hex_digit(text.at[3]), low = hex_digit(text.at[4]);
-    return high < 0 || low < 0 ? -1 : high * 16 + low;
+    uint8_t byte;
+    return kin_hex_get(&byte, text.at + 3, 1) == 0 ? byte : -1;
 }
 
 // Copies text with every U+2581 as a space; returns the length.

@@ -1,0 +1,27 @@
+#include "sys/io.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+ssize_t kin_io_read(int fd, void *to, size_t n, uint64_t at) {
+    return kin_io_read_least(fd, to, n, n, at);
+}
+
+ssize_t kin_io_read_least(int fd, void *to, size_t n, size_t least, uint64_t at) {
+    for (size_t done = 0;;) {
+        ssize_t got = done < least ? pread(fd, (uint8_t *)to + done, n - done, (off_t)(at + done)) : 0;
+        if (got == 0) return (ssize_t)done;
+        if (got < 0 && errno != EINTR) return KIN_FAIL;
+        if (got > 0) done += (size_t)got;
+    }
+}
+
+int kin_io_write(int fd, const void *from, size_t n, uint64_t at) {
+    for (size_t done = 0; done < n;) {
+        ssize_t put = pwrite(fd, (const uint8_t *)from + done, n - done, (off_t)(at + done));
+        if (put == 0) errno = ENOSPC;
+        if (put == 0 || (put < 0 && errno != EINTR)) return KIN_FAIL;
+        if (put > 0) done += (size_t)put;
+    }
+    return 0;
+}

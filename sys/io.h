@@ -1,0 +1,19 @@
+// Reads and writes of files that go on where pread() and pwrite() stop early: after a signal, or with a part.
+//
+// Thread: any. Blocking.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+
+// Up to n bytes from `at` on; fewer only where the file ends. KIN_FAIL: errno says why.
+ssize_t kin_io_read(int fd, void *to, size_t n, uint64_t at);
+
+// The same, but satisfied with `least` bytes: O_DIRECT cannot go on behind the end of a file that is no whole block.
+ssize_t kin_io_read_least(int fd, void *to, size_t n, size_t least, uint64_t at);
+
+// All n bytes. KIN_FAIL: errno says why.
+int kin_io_write(int fd, const void *from, size_t n, uint64_t at);
