@@ -1,11 +1,13 @@
 #include "sys/memory.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "sys/cgroup.h"
 #include "sys/ring.h"
 
 #ifdef __APPLE__
@@ -33,8 +35,8 @@ static kin_memory machine_memory(void) {
     return mem;
 }
 
-static void apply_cgroups(kin_memory *mem) {
-    (void)mem;
+static void apply_cgroups(const char *root, kin_memory *mem) {
+    (void)root, (void)mem;
 }
 
 #else
@@ -56,18 +58,6 @@ static uint64_t read_keyed(const char *path, const char *key, uint64_t fallback)
     return value;
 }
 
-// A file with one number; "max" or nothing readable: `fallback`.
-static uint64_t read_number(const char *dir, const char *file, uint64_t fallback) {
-    char path[1024], text[64] = "";
-    snprintf(path, sizeof path, "%s/%s", dir, file);
-    FILE *f = fopen(path, "re");
-    if (!f) return fallback;
-    char *got = fgets(text, sizeof text, f);
-    fclose(f);
-    if (!got || text[0] < '0' || text[0] > '9') return fallback;
-    return strtoull(text, NULL, 10);
-}
-
 static kin_memory machine_memory(void) {
     kin_memory mem = {0};
     mem.total = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
@@ -80,55 +70,35 @@ static kin_memory machine_memory(void) {
 }
 
 // One cgroup's limit and usage. Page cache counts as usage there, but the kernel gives it back: it is available.
-static void apply_cgroup(kin_memory *mem, const char *dir, const char *limit_file, const char *usage_file, const char *file_key,
-                         const char *shared_key) {
-    char stat[1024];
-    uint64_t limit = read_number(dir, limit_file, UINT64_MAX);
-    if (limit >= mem->total) return;
-    uint64_t usage = read_number(dir, usage_file, 0);
+static void apply_cgroup(const char *dir, bool is_v2, void *user) {
+    kin_memory *mem = user;
+    char stat[1100];
+    double limit[2], usage[2] = {0};
+    if (kin_cgroup_numbers(dir, is_v2 ? "memory.max" : "memory.limit_in_bytes", limit) == 0) return;
+    if (limit[0] >= (double)mem->total) return;
+    kin_cgroup_numbers(dir, is_v2 ? "memory.current" : "memory.usage_in_bytes", usage);
     snprintf(stat, sizeof stat, "%s/memory.stat", dir);
-    uint64_t file = read_keyed(stat, file_key, 0), shared = read_keyed(stat, shared_key, 0); // shared memory counts as file
-    file = file > shared ? file - shared : 0;
-    uint64_t used = usage > file ? usage - file : 0;
-    mem->total = limit;
-    uint64_t left = limit > used ? limit - used : 0;
-    if (left < mem->available) mem->available = left;
+    double file = (double)read_keyed(stat, is_v2 ? "file " : "total_cache ", 0);
+    double shared = (double)read_keyed(stat, is_v2 ? "shmem " : "total_shmem ", 0); // counts as file, too
+    double used = fmax(usage[0] - fmax(file - shared, 0), 0), left = fmax(limit[0] - used, 0);
+    mem->total = (uint64_t)limit[0];
+    if (left < (double)mem->available) mem->available = (uint64_t)left;
 }
 
-// Walks from this process's cgroup up to the root: a limit may sit on any level (v1 "memory" controller, and v2).
-static void apply_cgroups(kin_memory *mem) {
-    FILE *f = fopen("/proc/self/cgroup", "re");
-    if (!f) return;
-    char line[512];
-    while (fgets(line, sizeof line, f)) {
-        line[strcspn(line, "\n")] = '\0';
-        char *controllers = strchr(line, ':');
-        char *path = controllers ? strchr(controllers + 1, ':') : NULL;
-        if (!path) continue;
-        *path++ = '\0';
-        bool v2 = controllers[1] == '\0';
-        if (!v2 && !strstr(controllers + 1, "memory")) continue;
-        for (;;) {
-            char dir[700];
-            snprintf(dir, sizeof dir, v2 ? "/sys/fs/cgroup%s" : "/sys/fs/cgroup/memory%s", path);
-            if (v2)
-                apply_cgroup(mem, dir, "memory.max", "memory.current", "file ", "shmem ");
-            else
-                apply_cgroup(mem, dir, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache ", "total_shmem ");
-            char *slash = strrchr(path, '/');
-            if (!slash || path[1] == '\0') break;
-            slash[slash == path] = '\0';
-        }
-    }
-    fclose(f);
+static void apply_cgroups(const char *root, kin_memory *mem) {
+    kin_cgroup_walk(root, "memory", apply_cgroup, mem);
 }
 
 #endif
 
-kin_memory kin_memory_read(void) {
+kin_memory kin_memory_read_below(const char *root) {
     kin_memory mem = machine_memory();
-    apply_cgroups(&mem);
+    apply_cgroups(root, &mem);
     return mem;
+}
+
+kin_memory kin_memory_read(void) {
+    return kin_memory_read_below("");
 }
 
 #ifdef __APPLE__

@@ -15,6 +15,9 @@ typedef struct kin_memory {
 // Never fails: what cannot be read counts as unlimited, and the machine's own figures bound it.
 kin_memory kin_memory_read(void);
 
+// The same with control groups below another root (sys/cgroup.h). For tests.
+kin_memory kin_memory_read_below(const char *root);
+
 // Peak resident memory of this process in bytes, since it began or since the reset.
 uint64_t kin_memory_peak(void);
 

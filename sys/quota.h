@@ -10,5 +10,5 @@ typedef struct kin_quota {
 // what cannot be read is no limit.
 kin_quota kin_quota_read(void);
 
-// The same below another root: ROOT/proc/self/cgroup, ROOT/proc/self/mounts, and the groups themselves. For tests.
+// The same below another root (sys/cgroup.h). For tests.
 kin_quota kin_quota_read_below(const char *root);

@@ -1,4 +1,4 @@
-// Limits of CPU time, read from trees of files as the kernel shows them.
+// Limits of CPU time and of memory, read from trees of files as the kernel shows them.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "sys/cpu.h"
+#include "sys/memory.h"
 #include "sys/quota.h"
 #include "sys/whole_file.h"
 
@@ -42,11 +43,15 @@ static tree make_tree(const char *mounts, const char *groups) {
     return t;
 }
 
-static kin_quota read_and_remove(const tree *t) {
+static void remove_tree(const tree *t) {
     char command[128];
-    kin_quota q = kin_quota_read_below(t->root);
     snprintf(command, sizeof command, "rm -rf %s", t->root);
     assert_int_equal(system(command), 0);
+}
+
+static kin_quota read_and_remove(const tree *t) {
+    kin_quota q = kin_quota_read_below(t->root);
+    remove_tree(t);
     return q;
 }
 
@@ -100,6 +105,30 @@ static void a_container_that_sees_its_group_as_the_root_is_limited_too(void **st
     assert_float_equal(read_and_remove(&t).cores, 3, 1e-9);
 }
 
+// The page cache can be given back, what is shared in it cannot.
+static void a_memory_limit_of_a_group_above_counts_without_its_page_cache(void **state) {
+    (void)state;
+    tree t = make_tree(V2, "0::/user/kin\n");
+    put(&t, "/sys/fs/cgroup/user/kin/memory.max", "max\n");
+    put(&t, "/sys/fs/cgroup/user/memory.max", "1000000\n");
+    put(&t, "/sys/fs/cgroup/user/memory.current", "700000\n");
+    put(&t, "/sys/fs/cgroup/user/memory.stat", "anon 1\nfile 500000\nshmem 100000\n");
+    kin_memory m = kin_memory_read_below(t.root);
+    assert_int_equal(m.total, 1000000);
+    assert_int_equal(m.available, 700000);
+    remove_tree(&t);
+
+    t = make_tree("cgroup /memory cgroup rw,memory 0 0\n", "4:cpu,cpuacct:/\n9:memory:/a/b\n");
+    put(&t, "/memory/a/b/memory.limit_in_bytes", "9223372036854771712\n");
+    put(&t, "/memory/a/memory.limit_in_bytes", "2000000\n");
+    put(&t, "/memory/a/memory.usage_in_bytes", "2500000\n");
+    put(&t, "/memory/a/memory.stat", "total_cache 300000\ntotal_shmem 0\n");
+    m = kin_memory_read_below(t.root);
+    assert_int_equal(m.total, 2000000);
+    assert_int_equal(m.available, 0);
+    remove_tree(&t);
+}
+
 // A real group of half a processor, v1 or v2, where this process may make one.
 static bool make_group(char dir[128]) {
     static const char *const mounts[] = {"/sys/fs/cgroup/cpu", "/sys/fs/cgroup"};
@@ -141,6 +170,7 @@ int main(void) {
         cmocka_unit_test(a_quota_of_a_nested_v2_group_counts),
         cmocka_unit_test(a_quota_of_a_nested_v1_group_counts),
         cmocka_unit_test(a_v2_group_beside_v1_is_found_where_it_is_mounted),
+        cmocka_unit_test(a_memory_limit_of_a_group_above_counts_without_its_page_cache),
         cmocka_unit_test(a_group_of_half_a_processor_has_one_thread),
         cmocka_unit_test(a_container_that_sees_its_group_as_the_root_is_limited_too),
     };
