@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/median.h"
 #include "net/link.h"
 #include "net/listener.h"
 #include "net/mailbox.h"
@@ -36,20 +37,15 @@ typedef struct figures {
 } figures;
 
 typedef struct samples {
-    kin_time *ns; // [n_max]
+    double *us; // [n_max]
     int n, n_max;
 } samples;
 
-static int compare(const void *a, const void *b) {
-    kin_time x = *(const kin_time *)a, y = *(const kin_time *)b;
-    return (x > y) - (x < y);
-}
-
 static figures summarize(samples *s, const char *way, size_t n_floats) {
-    kin_time *from = s->ns + WARM_UP;
+    double *from = s->us + WARM_UP;
     int n = s->n - WARM_UP;
-    qsort(from, (size_t)n, sizeof *from, compare);
-    return (figures){way, n_floats, (double)from[n / 2] / 1e3, (double)from[(int)((double)n * 0.99)] / 1e3};
+    double median_us = kin_median(from, n);
+    return (figures){way, n_floats, median_us, from[(int)((double)n * 0.99)]};
 }
 
 // ---- plain TCP
@@ -110,7 +106,7 @@ static void time_tcp(samples *s, size_t n_bytes) {
         kin_time begun = kin_clock_now();
         move_all(fds[0], bytes, n_bytes, 1);
         move_all(fds[0], bytes, n_bytes, 0);
-        s->ns[s->n] = (kin_clock_now() - begun) / 2;
+        s->us[s->n] = (double)(kin_clock_now() - begun) / 2e3;
     }
     pthread_join(thread, NULL);
     free(bytes);
@@ -170,7 +166,7 @@ static void build_frame(device *d) {
 // A hop is over; false: it was the last one.
 static bool count_hop(device *d) {
     samples *s = d->samples;
-    s->ns[s->n++] = kin_clock_now() - *d->built;
+    s->us[s->n++] = (double)(kin_clock_now() - *d->built) / 1e3;
     return s->n < s->n_max;
 }
 
@@ -320,7 +316,7 @@ int main(int argc, char **argv) {
     }
     if (n_hops < 100) n_hops = 100;
     samples s = {.n_max = WARM_UP + n_hops * 2};
-    s.ns = calloc((size_t)s.n_max, sizeof *s.ns);
+    s.us = calloc((size_t)s.n_max, sizeof *s.us);
     figures f[6];
     int n = 0;
     for (size_t n_floats = 16; n_floats <= 4096; n_floats *= 256) {
@@ -336,6 +332,6 @@ int main(int argc, char **argv) {
         print_json(f, n);
     else
         print_table(f, n);
-    free(s.ns);
+    free(s.us);
     return 0;
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/median.h"
 #include "pure/plan/scheduler.h"
 #include "sys/highs.h"
 #include "testkit/ilp_small.h"
@@ -11,11 +12,6 @@
 #include "testkit/plan_random.h"
 
 enum { N_MAX = 1000 };
-
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 static void measure(const char *name, const kin_facts *facts, int n) {
     kin_plan_options options = kin_plan_options_defaults();
@@ -30,8 +26,8 @@ static void measure(const char *name, const kin_facts *facts, int n) {
             rc = s->plan(facts, &options, &plan, &err);
             ms[i] = kin_clock_ms(begin, kin_clock_now());
         }
-        qsort(ms, (size_t)n, sizeof *ms, by_value);
-        printf("%-34s %-9s %9.3f %9.3f ms", name, s->name, ms[n / 2], ms[n - 1]);
+        double median = kin_median(ms, n);
+        printf("%-34s %-9s %9.3f %9.3f ms", name, s->name, median, ms[n - 1]);
         if (rc != 0)
             printf("   no plan\n");
         else if (plan.bound_s == 0)

@@ -19,6 +19,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/median.h"
+
 #define GROUP "239.255.75.78"
 #define NS_PER_MS 1000000ull
 
@@ -133,14 +135,9 @@ _Noreturn static void serve(const char *port) {
 
 // ---- ask
 
-static int by_size(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static void print_spread(double *us, int n) {
-    qsort(us, (size_t)n, sizeof us[0], by_size);
-    printf("%d,%.0f,%.0f,%.0f,%.0f\n", n, us[0], us[n / 2], us[n * 99 / 100], us[n - 1]);
+    const double median = kin_median(us, n);
+    printf("%d,%.0f,%.0f,%.0f,%.0f\n", n, us[0], median, us[n * 99 / 100], us[n - 1]);
 }
 
 static bool answered(int fd, uint32_t number) {
@@ -298,11 +295,6 @@ static double in_memory_us(const uint64_t *memory) {
     return us;
 }
 
-static double median(double *us, int n) {
-    qsort(us, (size_t)n, sizeof us[0], by_size);
-    return us[n / 2];
-}
-
 static int works(int n) {
     static double registers_us[BURSTS_MAX], memory_us[BURSTS_MAX];
     uint64_t *memory;
@@ -319,7 +311,7 @@ static int works(int n) {
             registers_us[i] = in_registers_us();
             memory_us[i] = in_memory_us(memory);
         }
-        printf("%d,%.0f,%.0f\n", cpu, median(registers_us, n), median(memory_us, n));
+        printf("%d,%.0f,%.0f\n", cpu, kin_median(registers_us, n), kin_median(memory_us, n));
     }
     free(memory);
     return 0;

@@ -1,6 +1,6 @@
 #include "net/heartbeat.h"
 
-#include <stdlib.h>
+#include "base/median.h"
 
 #define AGE_MAX_NS (60 * UINT64_C(1000000000))
 
@@ -14,18 +14,11 @@ static int n_kept(const kin_heartbeat *p) {
     return p->n < KIN_HEARTBEAT_KEPT ? (int)p->n : KIN_HEARTBEAT_KEPT;
 }
 
-static int compare(const void *a, const void *b) {
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return (x > y) - (x < y);
-}
-
 uint64_t kin_heartbeat_rtt(const kin_heartbeat *p) {
-    uint64_t sorted[KIN_HEARTBEAT_KEPT];
+    double rtts[KIN_HEARTBEAT_KEPT];
     int n = n_kept(p);
-    for (int i = 0; i < n; i++) sorted[i] = p->beats[i].rtt_ns;
-    if (n == 0) return 0;
-    qsort(sorted, (size_t)n, sizeof *sorted, compare);
-    return sorted[n / 2];
+    for (int i = 0; i < n; i++) rtts[i] = (double)p->beats[i].rtt_ns;
+    return n > 0 ? (uint64_t)kin_median(rtts, n) : 0;
 }
 
 int64_t kin_heartbeat_clock_ahead(const kin_heartbeat *p) {

@@ -1,7 +1,8 @@
 #include "pipeline/step_timing.h"
 
 #include <stddef.h>
-#include <stdlib.h>
+
+#include "base/median.h"
 
 void kin_step_timing_begin(kin_step_timing *p, kin_time now) {
     p->token = (kin_token_times){0};
@@ -34,16 +35,10 @@ void kin_step_timing_end(kin_step_timing *p, kin_time now, const kin_stream_stat
     p->mark_read_bytes = stream->read_bytes;
 }
 
-static int compare(const void *a, const void *b) {
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return (x > y) - (x < y);
-}
-
 static uint64_t median_at(const kin_step_timing *p, size_t offset) {
-    uint64_t sorted[KIN_STEP_TIMING_KEPT];
-    for (int i = 0; i < p->n; i++) sorted[i] = *(const uint64_t *)((const char *)&p->kept[i] + offset);
-    qsort(sorted, (size_t)p->n, sizeof *sorted, compare);
-    return sorted[p->n / 2];
+    double values[KIN_STEP_TIMING_KEPT];
+    for (int i = 0; i < p->n; i++) values[i] = (double)*(const uint64_t *)((const char *)&p->kept[i] + offset);
+    return (uint64_t)kin_median(values, p->n);
 }
 
 kin_token_times kin_step_timing_median(const kin_step_timing *p) {

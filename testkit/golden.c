@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/median.h"
 #include "testkit/logits.h"
 
 static const double median_factor = 1.25, max_factor = 1.5, margin_min = 0.1;
@@ -65,18 +66,6 @@ static bool is_clear(const float *exact, int n) {
     return exact[best] - second >= margin_min * sqrt(squares / n);
 }
 
-static int compare(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(const double *values, int n) {
-    double sorted[KIN_GOLDEN_MAX_IDS];
-    memcpy(sorted, values, (size_t)n * sizeof *values);
-    qsort(sorted, (size_t)n, sizeof *sorted, compare);
-    return n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
-}
-
 // ---- the rules
 
 typedef struct check {
@@ -108,7 +97,7 @@ static int check_accuracy(check *c, kin_err *err) {
             return kin_err_set(err, "row %d: the largest logit is %d's, exactly it is %d's", i, is, want);
         }
     }
-    r->error_median = median(c->errors, g->n_ids);
+    r->error_median = kin_median(c->errors, g->n_ids);
     if (r->error_median > median_factor * g->error_median) {
         return kin_err_set(err, "the median error is %.2e, llama.cpp's %.2e", r->error_median, g->error_median);
     }
