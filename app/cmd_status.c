@@ -6,6 +6,7 @@
 
 #include "app/app.h"
 #include "app/option_tables.h"
+#include "app/table.h"
 #include "base/units.h"
 #include "node/identity.h"
 #include "observe/status_client.h"
@@ -16,7 +17,7 @@ typedef struct status_options {
     bool json;
 } status_options;
 
-enum { N_OPTIONS = 3, N_COLUMNS = 10, CELL = 96, MAX_ROWS = 64, MAX_WINDOWS_SHOWN = 4 };
+enum { N_OPTIONS = 3, CELL = KIN_TABLE_CELL, MAX_ROWS = KIN_TABLE_MAX_ROWS - 1, MAX_WINDOWS_SHOWN = 4 };
 
 static void fill_table(status_options *o, kin_option table[N_OPTIONS]) {
     const kin_option own[N_OPTIONS] = {
@@ -39,15 +40,20 @@ static const char *bytes(const json_t *o, const char *key, char buf[32]) {
     return kin_size_format(n > 0 && n < 1e18 ? (uint64_t)n : 0, buf, 32);
 }
 
+static const char *text_of(const json_t *o, const char *key) {
+    const char *text = json_string_value(json_object_get(o, key));
+    return text ? text : "";
+}
+
 // A text of a peer, for a terminal.
 static char *words(const json_t *o, const char *key, char buf[CELL]) {
-    const char *text = json_string_value(json_object_get(o, key));
-    return kin_escape(buf, CELL, text ? text : "", text ? strlen(text) : 0);
+    const char *text = text_of(o, key);
+    return kin_escape(buf, CELL, text, strlen(text));
 }
 
 // ---- the table
 
-static void describe_layers(const json_t *device, char cell[CELL]) {
+static const char *describe_layers(const json_t *device, char cell[CELL]) {
     const json_t *windows = json_object_get(device, "windows");
     size_t n = json_array_size(windows), used = 0;
     for (size_t i = 0; i < n && i < MAX_WINDOWS_SHOWN; i++) {
@@ -55,61 +61,44 @@ static void describe_layers(const json_t *device, char cell[CELL]) {
         int begin = (int)number(w, "layer_begin"), last = (int)number(w, "layer_end") - 1;
         used += (size_t)snprintf(cell + used, CELL - used, last > begin ? "%s%d-%d" : "%s%d", i ? ", " : "", begin, last);
     }
-    if (n == 0) snprintf(cell, CELL, number(device, "stage") > 0 ? "none" : "");
+    if (n == 0) snprintf(cell, CELL, "%s", number(device, "stage") > 0 ? "none" : "");
     if (n > MAX_WINDOWS_SHOWN) used += (size_t)snprintf(cell + used, CELL - used, ", ...");
     int n_gpu = (int)number(device, "gpu_layers");
     if (n_gpu) snprintf(cell + used, CELL - used, " (%d on GPU)", n_gpu);
+    return cell;
 }
 
-static void percent(const json_t *device, const char *key, char cell[CELL]) {
-    if (json_object_get(device, key)) snprintf(cell, CELL, "%.0f %%", 100 * number(device, key));
+static void percent(kin_table *t, int column, const json_t *device, const char *key) {
+    if (json_object_get(device, key)) kin_table_cell(t, column, "%.0f %%", 100 * number(device, key));
 }
 
-static void milliseconds(const json_t *device, const char *key, char cell[CELL]) {
-    if (json_object_get(device, key)) snprintf(cell, CELL, "%.2f ms", number(device, key));
-}
-
-static void fill_row(const json_t *device, char row[N_COLUMNS][CELL]) {
-    char a[32], b[32];
-    memset(row, 0, N_COLUMNS * sizeof row[0]);
-    words(device, "name", row[0]);
-    words(device, "state", row[1]);
-    describe_layers(device, row[2]);
+static void add_row(kin_table *t, const json_t *device) {
+    char a[32], b[32], text[CELL];
+    kin_table_row(t);
+    kin_table_cell(t, 0, "%s", text_of(device, "name"));
+    kin_table_cell(t, 1, "%s", text_of(device, "state"));
+    kin_table_cell(t, 2, "%s", describe_layers(device, text));
     const char *of = number(device, "memory_planned") > 0 ? "memory_planned" : "memory_lent";
     if (number(device, of) > 0)
-        snprintf(row[3], CELL, "%s of %s", bytes(device, "resident_bytes", a), bytes(device, of, b));
+        kin_table_cell(t, 3, "%s of %s", bytes(device, "resident_bytes", a), bytes(device, of, b));
     else if (json_object_get(device, "resident_bytes"))
-        snprintf(row[3], CELL, "%s", bytes(device, "resident_bytes", a));
-    if (json_object_get(device, "streamed_bytes")) snprintf(row[4], CELL, "%s", bytes(device, "streamed_bytes", a));
-    percent(device, "compute_share", row[5]);
-    percent(device, "wait_share", row[6]);
-    percent(device, "disk_share", row[7]);
-    milliseconds(device, "rtt_ms", row[8]);
+        kin_table_cell(t, 3, "%s", bytes(device, "resident_bytes", a));
+    if (json_object_get(device, "streamed_bytes")) kin_table_cell(t, 4, "%s", bytes(device, "streamed_bytes", a));
+    percent(t, 5, device, "compute_share");
+    percent(t, 6, device, "wait_share");
+    percent(t, 7, device, "disk_share");
+    if (json_object_get(device, "rtt_ms")) kin_table_cell(t, 8, "%.2f ms", number(device, "rtt_ms"));
     if (json_object_get(device, "bytes_in"))
-        snprintf(row[9], CELL, "%s / %s", bytes(device, "bytes_in", a), bytes(device, "bytes_out", b));
-}
-
-// Characters, not bytes.
-static int width_of(const char *text) {
-    int n = 0;
-    for (; *text; text++) n += (*text & 0xc0) != 0x80;
-    return n;
+        kin_table_cell(t, 9, "%s / %s", bytes(device, "bytes_in", a), bytes(device, "bytes_out", b));
 }
 
 static void print_devices(const json_t *devices) {
-    static char rows[MAX_ROWS + 1][N_COLUMNS][CELL] = {
-        {"DEVICE", "STATE", "LAYERS", "RESIDENT", "STREAMED", "COMPUTE", "WAIT", "DISK", "TO NEXT", "IN / OUT"}};
-    int widths[N_COLUMNS] = {0};
-    size_t n = json_array_size(devices);
-    if (n > MAX_ROWS) n = MAX_ROWS;
-    for (size_t i = 0; i < n; i++) fill_row(json_array_get(devices, i), rows[i + 1]);
-    for (size_t i = 0; i <= n; i++) {
-        for (int k = 0; k < N_COLUMNS; k++) widths[k] = width_of(rows[i][k]) > widths[k] ? width_of(rows[i][k]) : widths[k];
-    }
-    for (size_t i = 0; i <= n; i++) {
-        for (int k = 0; k < N_COLUMNS - 1; k++) printf("%s%*s", rows[i][k], widths[k] - width_of(rows[i][k]) + 2, "");
-        printf("%s\n", rows[i][N_COLUMNS - 1]);
-    }
+    static const char *const titles[] = {"DEVICE",  "STATE", "LAYERS", "RESIDENT", "STREAMED",
+                                         "COMPUTE", "WAIT",  "DISK",   "TO NEXT",  "IN / OUT"};
+    static kin_table table;
+    kin_table_init(&table, "llllllllll", titles);
+    for (size_t i = 0; i < json_array_size(devices) && i < MAX_ROWS; i++) add_row(&table, json_array_get(devices, i));
+    kin_table_print(&table, stdout);
 }
 
 // What a table has no room for.
