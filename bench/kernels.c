@@ -25,25 +25,14 @@ static const char usage[] =
 
 typedef struct type {
     const char *name;
-    int number, block_columns, block_bytes;
+    int number;
 } type;
 
-// clang-format off
 static const type types[] = {
-    {"Q4_K", KIN_TYPE_Q4_K, 256, 144},
-    {"Q5_K", KIN_TYPE_Q5_K, 256, 176},
-    {"Q6_K", KIN_TYPE_Q6_K, 256, 210},
-    {"Q3_K", KIN_TYPE_Q3_K, 256, 110},
-    {"Q2_K", KIN_TYPE_Q2_K, 256, 84},
-    {"IQ4_XS", KIN_TYPE_IQ4_XS, 256, 136},
-    {"Q8_0", KIN_TYPE_Q8_0, 32, 34},
-    {"Q4_0", KIN_TYPE_Q4_0, 32, 18},
-    {"MXFP4", KIN_TYPE_MXFP4, 32, 17},
-    {"F16", KIN_TYPE_F16, 1, 2},
-    {"BF16", KIN_TYPE_BF16, 1, 2},
-    {"F32", KIN_TYPE_F32, 1, 4},
+    {"Q4_K", KIN_TYPE_Q4_K},   {"Q5_K", KIN_TYPE_Q5_K},     {"Q6_K", KIN_TYPE_Q6_K}, {"Q3_K", KIN_TYPE_Q3_K},
+    {"Q2_K", KIN_TYPE_Q2_K},   {"IQ4_XS", KIN_TYPE_IQ4_XS}, {"Q8_0", KIN_TYPE_Q8_0}, {"Q4_0", KIN_TYPE_Q4_0},
+    {"MXFP4", KIN_TYPE_MXFP4}, {"F16", KIN_TYPE_F16},       {"BF16", KIN_TYPE_BF16}, {"F32", KIN_TYPE_F32},
 };
-// clang-format on
 static const int row_counts[] = {1, 2, 3, 4, 8, 16, 32, 64, 128};
 
 typedef struct options {
@@ -183,7 +172,7 @@ static bool parse(int argc, char **argv, options *o) {
 
 static void time_type(const options *o, const type *t, const kin_kernels *k, const uint8_t *weights, float *x, kin_act *act,
                       float *y) {
-    size_t matrix_bytes = (size_t)MATRIX_ROWS * COLUMNS / (size_t)t->block_columns * (size_t)t->block_bytes;
+    size_t matrix_bytes = MATRIX_ROWS / KIN_PANEL_ROWS * kin_panel_bytes(t->number, COLUMNS);
     int n_matrices = (int)((size_t)o->mb * 1000000 / matrix_bytes);
     job j = {
         .kernels = k,

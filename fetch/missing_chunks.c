@@ -25,7 +25,7 @@ static int measure(kin_store *store, int i_file, kin_header_state *state, uint64
     const char *path = kin_store_path(store, i_file);
     uint64_t size = kin_store_manifest(store)->files[i_file].size, n = bytes_here(store, i_file);
     if (n == 0) {
-        *state = kin_header_measure(NULL, 0, size, reach);
+        *state = kin_header_measure(NULL, 0, size, reach, err);
         return 0;
     }
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -33,7 +33,7 @@ static int measure(kin_store *store, int i_file, kin_header_state *state, uint64
     void *bytes = mmap(NULL, n, PROT_READ, MAP_SHARED, fd, 0);
     close(fd);
     if (bytes == MAP_FAILED) return kin_err_set(err, "%s: %s", path, strerror(errno));
-    *state = kin_header_measure(bytes, n, size, reach);
+    *state = kin_header_measure(bytes, n, size, reach, err);
     munmap(bytes, n);
     return 0;
 }
@@ -51,7 +51,7 @@ static int survey_headers(kin_missing_chunks *s, kin_store *store, bool *seen, k
         uint64_t reach = 0;
         uint32_t begin, end;
         if (measure(store, i, &state, &reach, err) != 0) return KIN_FAIL;
-        if (state == KIN_HEADER_BROKEN) return kin_err_set(err, "file %d of the head's model is not a GGUF file", i + 1);
+        if (state == KIN_HEADER_BROKEN) return kin_err_prefix(err, "file %d of the head's model", i + 1);
         if (kin_store_chunks_of_range(store, i, 0, reach, &begin, &end, err) != 0) return KIN_FAIL;
         for (uint32_t c = begin; c < end; c++) add_chunk(s, seen, c);
         s->is_whole = s->is_whole && state == KIN_HEADER_WHOLE;

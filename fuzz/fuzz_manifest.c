@@ -57,11 +57,11 @@ static void fuzz_begin(const uint8_t *bytes, size_t size) {
 
 static void fuzz_header(const uint8_t *bytes, size_t size) {
     uint64_t reach, whole;
-    kin_header_state state = kin_header_measure(bytes, size, size, &whole);
+    kin_header_state state = kin_header_measure(bytes, size, size, &whole, NULL);
     kin_assert(state != KIN_HEADER_MORE); // the file ends here
     if (state == KIN_HEADER_WHOLE) kin_assert(whole <= size);
     for (size_t n = 0; n < size; n += 1 + size / 16) {
-        kin_header_state part = kin_header_measure(bytes, n, size, &reach);
+        kin_header_state part = kin_header_measure(bytes, n, size, &reach, NULL);
         if (part == KIN_HEADER_MORE) kin_assert(reach > n && reach <= size);
         if (part == KIN_HEADER_WHOLE) kin_assert(state == KIN_HEADER_WHOLE && reach == whole);
     }

@@ -56,6 +56,15 @@ int kin_gguf_open_bytes(kin_gguf **out, const char *name, const uint8_t *bytes, 
 
 void kin_gguf_close(kin_gguf *gguf);
 
+typedef enum kin_header_state {
+    KIN_HEADER_WHOLE,  // *reach is its length: metadata and directory, up to where tensor data may begin
+    KIN_HEADER_MORE,   // *reach bytes are needed at least to say more
+    KIN_HEADER_BROKEN, // not a GGUF file that could be opened: the sentence says why
+} kin_header_state;
+
+// How far the header of a GGUF file of file_size bytes reaches, judged by its first n bytes // bytes [n]
+kin_header_state kin_header_measure(const uint8_t *bytes, uint64_t n, uint64_t file_size, uint64_t *reach, kin_err *err);
+
 // Metadata. Integers of any width and sign convert if the value fits; floats likewise.
 // `get`: 0 if found, 1 if the key is absent (value untouched), KIN_FAIL if it is there but of another kind or out of range.
 int kin_gguf_get_u32(const kin_gguf *gguf, const char *key, uint32_t *value, kin_err *err);

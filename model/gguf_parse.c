@@ -33,18 +33,22 @@
 
 // The cursor: what has been read, and never beyond the end.
 typedef struct cursor {
-    const uint8_t *bytes; // [size]
-    uint64_t size;
-    uint64_t pos; // <= size
+    const uint8_t *bytes; // [n]
+    uint64_t n;           // bytes that are here: the whole file, or its beginning
+    uint64_t size;        // of the file
+    uint64_t pos;         // <= n
+    uint64_t need;        // where the last read ends; beyond n: it failed, because these bytes are not here
 } cursor;
 
 static uint64_t left(const cursor *c) {
     return c->size - c->pos;
 }
 
-// The next n bytes, NULL if there are fewer.
+// The next n bytes, NULL if there are fewer in the file, or here.
 static const uint8_t *take(cursor *c, uint64_t n) {
     if (n > left(c)) return NULL;
+    c->need = c->pos + n;
+    if (c->need > c->n) return NULL;
     const uint8_t *at = c->bytes + c->pos;
     c->pos += n;
     return at;
@@ -113,17 +117,17 @@ static int fail_magic(const uint8_t *bytes, uint64_t size, kin_err *err) {
 }
 
 static int parse_header(cursor *c, uint64_t *n_tensors, uint64_t *n_kv, kin_err *err) {
-    if (c->size < 4 || memcmp(c->bytes, "GGUF", 4) != 0) return fail_magic(c->bytes, c->size, err);
-    if (c->size < HEADER_BYTES) return kin_err_set(err, "ends inside the header (%" PRIu64 " bytes)", c->size);
+    if (c->size < 4 || (c->n >= 4 && memcmp(c->bytes, "GGUF", 4) != 0)) return fail_magic(c->bytes, c->n, err);
+    const uint8_t *at = take(c, HEADER_BYTES);
+    if (!at) return kin_err_set(err, "ends inside the header (%" PRIu64 " bytes)", c->size);
 
-    uint32_t version = kin_get_u32(c->bytes + 4);
+    uint32_t version = kin_get_u32(at + 4);
     if ((version & 0xffff) == 0 && version != 0) return kin_err_set(err, "a big-endian GGUF; only little-endian files are read");
     if (version == 1) return kin_err_set(err, "GGUF version 1 is too old; convert the model again");
     if (version < 2 || version > 3) return kin_err_set(err, "GGUF version %" PRIu32 " is unknown (2 and 3 are read)", version);
 
-    *n_tensors = kin_get_u64(c->bytes + 8);
-    *n_kv = kin_get_u64(c->bytes + 16);
-    c->pos = HEADER_BYTES;
+    *n_tensors = kin_get_u64(at + 8);
+    *n_kv = kin_get_u64(at + 16);
     return 0;
 }
 
@@ -148,8 +152,7 @@ static int skip_array(cursor *c, kin_err *err) {
     size_t size = kin_gguf_kind_size(kind);
     if (size == 0) return kin_err_set(err, "an array of the unknown kind %" PRIu32, kind);
     if (n > left(c) / size) return kin_err_set(err, "an array of %" PRIu64 " values, more than the file can hold", n);
-    take(c, n * size);
-    return 0;
+    return take(c, n * size) ? 0 : kin_err_set(err, "the file ends inside the array");
 }
 
 static int skip_value(cursor *c, uint32_t kind, kin_err *err) {
@@ -162,7 +165,7 @@ static int skip_value(cursor *c, uint32_t kind, kin_err *err) {
     return take(c, size) ? 0 : kin_err_set(err, "the file ends inside the value");
 }
 
-static int parse_meta(cursor *c, kin_gguf_meta *meta, kin_err *err) {
+static int parse_meta_body(cursor *c, kin_gguf_meta *meta, kin_err *err) {
     kin_str key;
     uint32_t kind;
     if (!take_str(c, &key)) return kin_err_set(err, "the file ends inside its key");
@@ -173,6 +176,10 @@ static int parse_meta(cursor *c, kin_gguf_meta *meta, kin_err *err) {
     *meta = (kin_gguf_meta){.key = key, .kind = (kin_gguf_kind)kind, .value = c->bytes + c->pos};
     if (skip_value(c, kind, err) != 0) return kin_err_prefix(err, "'%.*s'", KIN_STR_SHOWN(key));
     return 0;
+}
+
+static int parse_meta(cursor *c, kin_gguf_meta *meta, uint64_t i, uint64_t n, kin_err *err) {
+    return parse_meta_body(c, meta, err) == 0 ? 0 : kin_err_prefix(err, "metadata entry %" PRIu64 " of %" PRIu64, i, n);
 }
 
 static int index_keys(kin_gguf *gguf, kin_err *err) {
@@ -196,9 +203,7 @@ static int parse_all_meta(cursor *c, kin_gguf *gguf, uint64_t n_kv, kin_err *err
     gguf->meta = calloc(n_kv ? (size_t)n_kv : 1, sizeof *gguf->meta);
     if (!gguf->meta) return kin_err_set(err, "no memory for %" PRIu64 " metadata entries", n_kv);
     for (; gguf->n_meta < n_kv; gguf->n_meta++) {
-        if (parse_meta(c, &gguf->meta[gguf->n_meta], err) != 0) {
-            return kin_err_prefix(err, "metadata entry %zu of %" PRIu64, gguf->n_meta, n_kv);
-        }
+        if (parse_meta(c, &gguf->meta[gguf->n_meta], gguf->n_meta, n_kv, err) != 0) return KIN_FAIL;
     }
     return index_keys(gguf, err);
 }
@@ -261,10 +266,16 @@ static int parse_tensor_body(cursor *c, kin_gguf_tensor *t, kin_err *err) {
     return check_shape(t, type, err);
 }
 
-static int parse_tensor(cursor *c, kin_gguf_tensor *t, kin_err *err) {
+static int parse_tensor_name(cursor *c, kin_gguf_tensor *t, kin_err *err) {
     if (!take_str(c, &t->name)) return kin_err_set(err, "the file ends inside its name");
     if (t->name.len > NAME_LEN_MAX) return kin_err_set(err, "its name has %zu bytes, more than %d", t->name.len, NAME_LEN_MAX);
     if (!is_printable(t->name)) return kin_err_set(err, "its name holds a control character");
+    return 0;
+}
+
+static int parse_tensor(cursor *c, kin_gguf_tensor *t, uint64_t i, uint64_t n, kin_err *err) {
+    if (parse_tensor_name(c, t, err) != 0) return kin_err_prefix(err, "tensor %" PRIu64 " of %" PRIu64, i, n);
+    if (parse_tensor_body(c, t, err) != 0) return kin_err_prefix(err, "tensor '%.*s'", KIN_STR_SHOWN(t->name));
     return 0;
 }
 
@@ -275,9 +286,7 @@ static int parse_all_tensors(cursor *c, kin_gguf *gguf, uint64_t n_tensors, kin_
     gguf->tensors = calloc(n_tensors ? (size_t)n_tensors : 1, sizeof *gguf->tensors);
     if (!gguf->tensors) return kin_err_set(err, "no memory for %" PRIu64 " tensors", n_tensors);
     for (; gguf->n_tensors < n_tensors; gguf->n_tensors++) {
-        kin_gguf_tensor *t = &gguf->tensors[gguf->n_tensors];
-        if (parse_tensor(c, t, err) != 0) return kin_err_prefix(err, "tensor %zu of %" PRIu64, gguf->n_tensors, n_tensors);
-        if (parse_tensor_body(c, t, err) != 0) return kin_err_prefix(err, "tensor '%.*s'", KIN_STR_SHOWN(t->name));
+        if (parse_tensor(c, &gguf->tensors[gguf->n_tensors], gguf->n_tensors, n_tensors, err) != 0) return KIN_FAIL;
     }
     return 0;
 }
@@ -301,7 +310,7 @@ static int place_tensor(const cursor *c, kin_gguf_tensor *t, uint64_t data_begin
 }
 
 int kin_gguf_parse(kin_gguf *gguf, const uint8_t *bytes, uint64_t size, kin_err *err) {
-    cursor c = {.bytes = bytes, .size = size};
+    cursor c = {.bytes = bytes, .n = size, .size = size};
     uint64_t n_tensors = 0, n_kv = 0;
     uint32_t alignment;
     if (parse_header(&c, &n_tensors, &n_kv, err) != 0) return KIN_FAIL;
@@ -314,4 +323,24 @@ int kin_gguf_parse(kin_gguf *gguf, const uint8_t *bytes, uint64_t size, kin_err 
         if (place_tensor(&c, &gguf->tensors[i], data_begin, alignment, err) != 0) return KIN_FAIL;
     }
     return 0;
+}
+
+static int skip_header(cursor *c, kin_err *err) {
+    uint64_t n_tensors, n_kv;
+    kin_gguf_meta meta;
+    kin_gguf_tensor tensor;
+    if (parse_header(c, &n_tensors, &n_kv, err) != 0) return KIN_FAIL;
+    for (uint64_t i = 0; i < n_kv; i++)
+        if (parse_meta(c, &meta, i, n_kv, err) != 0) return KIN_FAIL;
+    for (uint64_t i = 0; i < n_tensors; i++)
+        if (parse_tensor(c, &tensor, i, n_tensors, err) != 0) return KIN_FAIL;
+    return 0;
+}
+
+kin_header_state kin_header_measure(const uint8_t *bytes, uint64_t n, uint64_t file_size, uint64_t *reach, kin_err *err) {
+    cursor c = {.bytes = bytes, .n = n < file_size ? n : file_size, .size = file_size};
+    bool whole = skip_header(&c, err) == 0;
+    *reach = whole ? c.pos : c.need;
+    if (whole) return KIN_HEADER_WHOLE;
+    return c.need > c.n ? KIN_HEADER_MORE : KIN_HEADER_BROKEN;
 }

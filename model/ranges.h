@@ -1,8 +1,8 @@
 // Which bytes of a model's files a device needs: the headers, and the weights of its layers.
 //
-// A device without the files begins with their headers, whose length is unknown until they are read: kin_header_measure says how
-// much more it takes. When all headers are there, the sparse files open as a model (holes are never read), and kin_ranges_* says
-// the rest.
+// A device without the files begins with their headers, whose length is unknown until they are read: kin_header_measure
+// (model/gguf.h) says how much more it takes. When all headers are there, the sparse files open as a model (holes are never
+// read), and kin_ranges_* says the rest.
 //
 // Plain data and pure functions over an opened GGUF. Thread: any.
 #pragma once
@@ -14,19 +14,6 @@
 #include "base/err.h"
 #include "model/gguf.h"
 #include "model/manifest.h"
-
-// ---- headers
-
-typedef enum kin_header_state {
-    KIN_HEADER_WHOLE,  // *reach is its length: metadata and directory, up to where tensor data may begin
-    KIN_HEADER_MORE,   // *reach bytes are needed at least to say more
-    KIN_HEADER_BROKEN, // not a GGUF file
-} kin_header_state;
-
-// How far the header of a GGUF file of file_size bytes reaches, judged by its first n bytes // bytes [n]
-kin_header_state kin_header_measure(const uint8_t *bytes, uint64_t n, uint64_t file_size, uint64_t *reach);
-
-// ---- weights
 
 typedef struct kin_range {
     int i_file;

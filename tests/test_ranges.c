@@ -188,7 +188,7 @@ static void a_header_is_measured_from_any_beginning(void **state) {
     size_t size;
     uint64_t whole, reach;
     assert_int_equal(kin_whole_file_read(f->part[0], 1 << 28, &bytes, &size, NULL), 0);
-    assert_int_equal(kin_header_measure(bytes, size, size, &whole), KIN_HEADER_WHOLE);
+    assert_int_equal(kin_header_measure(bytes, size, size, &whole, NULL), KIN_HEADER_WHOLE);
     kin_gguf *gguf = open_gguf(f->part[0]);
     uint64_t first = kin_gguf_file_size(gguf, 0);
     for (size_t k = 0; k < kin_gguf_n_tensors(gguf); k++) {
@@ -200,19 +200,20 @@ static void a_header_is_measured_from_any_beginning(void **state) {
     for (uint64_t n = 0; n < whole; n += 1 + n / 50) {
         uint8_t *exact = malloc(n ? n : 1); // so that a read beyond it is seen by sanitizers
         memcpy(exact, bytes, n);
-        assert_int_equal(kin_header_measure(exact, n, size, &reach), KIN_HEADER_MORE);
+        assert_int_equal(kin_header_measure(exact, n, size, &reach, NULL), KIN_HEADER_MORE);
         assert_true(reach > n && reach <= whole);
         free(exact);
     }
     uint64_t n = 0;
     int n_rounds = 0;
-    while (kin_header_measure(bytes, n, size, &reach) == KIN_HEADER_MORE) { // as a device would: whole chunks
+    while (kin_header_measure(bytes, n, size, &reach, NULL) == KIN_HEADER_MORE) { // as a device would: whole chunks
         n = (reach + CHUNK - 1) / CHUNK * CHUNK;
         n_rounds++;
     }
     assert_true(n < whole + CHUNK && (uint64_t)n_rounds <= n / CHUNK);
-    assert_int_equal(kin_header_measure(bytes, whole, whole, &reach), KIN_HEADER_WHOLE);
-    assert_int_equal(kin_header_measure(bytes, whole, whole - 1, &reach), KIN_HEADER_BROKEN); // it says more than the file has
+    assert_int_equal(kin_header_measure(bytes, whole, whole, &reach, NULL), KIN_HEADER_WHOLE);
+    assert_int_equal(kin_header_measure(bytes, whole, whole - 1, &reach, NULL),
+                     KIN_HEADER_BROKEN); // it says more than the file has
     free(bytes);
 }
 
@@ -221,19 +222,19 @@ static void nonsense_is_no_header(void **state) {
     uint8_t bytes[64] = {'G', 'G', 'U', 'F', 3};
     uint64_t reach;
     bytes[16] = 1; // one metadata entry
-    assert_int_equal(kin_header_measure((const uint8_t *)"GGML, not what is wanted", 24, 1000, &reach), KIN_HEADER_BROKEN);
-    assert_int_equal(kin_header_measure(bytes, 24, 24, &reach), KIN_HEADER_BROKEN);
+    assert_int_equal(kin_header_measure((const uint8_t *)"GGML, not what is wanted", 24, 1000, &reach, NULL), KIN_HEADER_BROKEN);
+    assert_int_equal(kin_header_measure(bytes, 24, 24, &reach, NULL), KIN_HEADER_BROKEN);
     memset(bytes + 24, 0xff, 8); // a key of 2^64 - 1 bytes
-    assert_int_equal(kin_header_measure(bytes, 64, UINT64_MAX, &reach), KIN_HEADER_BROKEN);
+    assert_int_equal(kin_header_measure(bytes, 64, UINT64_MAX, &reach, NULL), KIN_HEADER_BROKEN);
     memset(bytes + 24, 0, 8);
     bytes[32] = 13; // no kind of value
-    assert_int_equal(kin_header_measure(bytes, 64, 1000, &reach), KIN_HEADER_BROKEN);
+    assert_int_equal(kin_header_measure(bytes, 64, 1000, &reach, NULL), KIN_HEADER_BROKEN);
     bytes[32] = KIN_GGUF_ARRAY;
     bytes[36] = KIN_GGUF_U64;
     memset(bytes + 40, 0x20, 8); // of very many values
-    assert_int_equal(kin_header_measure(bytes, 64, 1u << 30, &reach), KIN_HEADER_BROKEN);
+    assert_int_equal(kin_header_measure(bytes, 64, 1u << 30, &reach, NULL), KIN_HEADER_BROKEN);
     bytes[36] = KIN_GGUF_ARRAY; // of arrays
-    assert_int_equal(kin_header_measure(bytes, 64, 1u << 30, &reach), KIN_HEADER_BROKEN);
+    assert_int_equal(kin_header_measure(bytes, 64, 1u << 30, &reach, NULL), KIN_HEADER_BROKEN);
 }
 
 // ---- chunks, and a device's sparse copy
@@ -283,7 +284,7 @@ static uint32_t fetch_headers(kin_store *from, kin_store *to) {
     for (int i = 0; i < m->n_files; i++) {
         uint64_t have = 0, reach;
         uint8_t *bytes = calloc(1, m->files[i].size);
-        while (kin_header_measure(bytes, have, m->files[i].size, &reach) == KIN_HEADER_MORE) {
+        while (kin_header_measure(bytes, have, m->files[i].size, &reach, NULL) == KIN_HEADER_MORE) {
             uint32_t chunk = m->files[i].chunk_begin + (uint32_t)(have / CHUNK);
             copy_chunk(from, to, chunk);
             uint32_t n = kin_manifest_chunk(m, chunk).bytes;
@@ -291,7 +292,7 @@ static uint32_t fetch_headers(kin_store *from, kin_store *to) {
             have += n;
             n_fetched++;
         }
-        assert_int_equal(kin_header_measure(bytes, have, m->files[i].size, &reach), KIN_HEADER_WHOLE);
+        assert_int_equal(kin_header_measure(bytes, have, m->files[i].size, &reach, NULL), KIN_HEADER_WHOLE);
         free(bytes);
     }
     return n_fetched;
