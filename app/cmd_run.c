@@ -12,6 +12,7 @@
 #include "app/ring_view.h"
 #include "base/units.h"
 #include "node/session.h"
+#include "pipeline/sequence.h"
 #include "pure/text/detok.h"
 #include "pure/text/sampler.h"
 #include "sys/memory.h"
@@ -103,6 +104,7 @@ typedef struct timing {
 typedef struct generation {
     const run_options *o;
     kin_session *s;
+    kin_sequence *text;
     kin_sampler *sampler;
     kin_detok *detok;
     float *logits; // [n_vocab]
@@ -122,14 +124,15 @@ static int write_trace(const generation *g, kin_err *err) {
 
 static int generate(generation *g, const int32_t *prompt, int n_prompt, kin_err *err) {
     kin_head *head = g->s->head;
+    kin_sequence *text = g->text;
     g->t.begun = kin_clock_now();
     g->t.n_prompt = n_prompt;
-    kin_head_clear(head);
+    kin_sequence_truncate(text, head, 0);
     for (int i = 0; i < n_prompt; i++) kin_sampler_accept(g->sampler, prompt[i]);
-    if (kin_head_eval(head, 0, 0, prompt, n_prompt, g->logits, 1, err) != 0) return KIN_FAIL;
+    if (kin_sequence_extend(text, head, prompt, n_prompt, g->logits, 1, err) != 0) return KIN_FAIL;
     kin_session_mark(g->s);
 
-    for (int pos = n_prompt; g->t.n_generated < g->n_max && !atomic_load(&kin_app_stop);) {
+    while (g->t.n_generated < g->n_max && !atomic_load(&kin_app_stop)) {
         int32_t id = kin_sampler_sample(g->sampler, g->logits);
         if (id < 0) return kin_err_set(err, "the model gave no usable probabilities (all are NaN or -inf): is the file damaged?");
         if (g->t.n_generated++ == 0) g->t.first = kin_clock_now();
@@ -138,8 +141,8 @@ static int generate(generation *g, const int32_t *prompt, int n_prompt, kin_err 
         if (write_trace(g, err) != 0) return KIN_FAIL;
         kin_str piece = kin_detok_push(g->detok, id);
         if (kin_app_write(piece.at, piece.len, err) != 0) return KIN_FAIL;
-        if (g->t.n_generated == g->n_max || pos == g->s->n_ctx) break;
-        if (kin_head_eval(head, 0, pos++, &id, 1, g->logits, 1, err) != 0) return KIN_FAIL;
+        if (g->t.n_generated == g->n_max || kin_sequence_n_tokens(text) == g->s->n_ctx) break;
+        if (kin_sequence_extend(text, head, &id, 1, g->logits, 1, err) != 0) return KIN_FAIL;
         kin_session_mark(g->s);
     }
     return 0;
@@ -185,6 +188,7 @@ static int open_generation(generation *g, const run_options *o, int n_ctx, kin_e
     unsigned flags = o->special ? KIN_DETOK_SPECIAL : 0;
     g->logits = malloc((size_t)s->model.hp.n_vocab * sizeof *g->logits);
     if (!g->logits) return kin_err_set(err, "out of memory");
+    if (kin_sequence_open(&g->text, 0, err) != 0) return KIN_FAIL;
     if (kin_detok_new(&g->detok, s->vocab, flags, err) != 0) return KIN_FAIL;
     // The sampler sees only ids that the vocabulary can write: an embedding may be padded beyond them.
     return kin_sampler_new(&g->sampler, kin_vocab_n_tokens(s->vocab), &o->sampler, err);
@@ -192,6 +196,7 @@ static int open_generation(generation *g, const run_options *o, int n_ctx, kin_e
 
 static void close_generation(generation *g) {
     if (g->trace) fclose(g->trace);
+    kin_sequence_close(g->text, NULL);
     kin_sampler_free(g->sampler);
     kin_detok_free(g->detok);
     free(g->logits);

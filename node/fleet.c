@@ -3,9 +3,10 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/clock.h"
+#include "sys/cond.h"
+
+#define SHOW_EVERY_NS UINT64_C(100000000) // progress
 
 kin_fleet_options kin_fleet_options_defaults(void) {
     kin_planner_options planner = kin_planner_options_defaults();
@@ -20,14 +21,32 @@ typedef struct hashing {
     int n_paths, rc;
     kin_manifest_options o;
     kin_err *err;
-    atomic_bool done;
+    pthread_mutex_t mutex; // over done
+    pthread_cond_t ended;
+    bool done;
 } hashing;
 
 static void *hash(void *arg) {
     hashing *h = arg;
     h->rc = kin_manifest_make(h->manifest, h->paths, h->n_paths, &h->o, h->err);
-    atomic_store(&h->done, true);
+    pthread_mutex_lock(&h->mutex);
+    h->done = true;
+    pthread_cond_signal(&h->ended);
+    pthread_mutex_unlock(&h->mutex);
     return NULL;
+}
+
+// Until it has ended.
+static void show_hashing(hashing *h, const kin_console *console) {
+    kin_manifest_progress *p = h->o.progress;
+    pthread_mutex_lock(&h->mutex);
+    while (!h->done) {
+        if (atomic_load(console->stop)) atomic_store(&p->stop, true);
+        console->progress(NULL, "hashing the model", atomic_load(&p->done), atomic_load(&p->total));
+        kin_cond_wait_for(&h->ended, &h->mutex, SHOW_EVERY_NS);
+    }
+    pthread_mutex_unlock(&h->mutex);
+    console->clear_progress();
 }
 
 int kin_fleet_hash(kin_manifest *manifest, const char **paths, const kin_model *model, const char *cache_dir,
@@ -41,14 +60,16 @@ int kin_fleet_hash(kin_manifest *manifest, const char **paths, const kin_model *
     h.o.cache_dir = cache_dir;
     h.o.progress = &progress;
     pthread_t thread;
-    if (pthread_create(&thread, NULL, hash, &h) != 0) return kin_err_set(err, "no thread");
-    while (!atomic_load(&h.done)) {
-        if (atomic_load(console->stop)) atomic_store(&progress.stop, true);
-        console->progress(NULL, "hashing the model", atomic_load(&progress.done), atomic_load(&progress.total));
-        usleep(20000);
+    pthread_mutex_init(&h.mutex, NULL);
+    kin_cond_init(&h.ended);
+    if (pthread_create(&thread, NULL, hash, &h) != 0) {
+        h.rc = kin_err_set(err, "no thread");
+    } else {
+        show_hashing(&h, console);
+        pthread_join(thread, NULL);
     }
-    pthread_join(thread, NULL);
-    console->clear_progress();
+    pthread_cond_destroy(&h.ended);
+    pthread_mutex_destroy(&h.mutex);
     return h.rc;
 }
 

@@ -11,6 +11,7 @@
 #include "pure/plan/timeline.h"
 #include "pure/proto/id.h"
 #include "pure/proto/label.h"
+#include "sys/cond.h"
 #include "sys/highs.h"
 
 // A plan and the devices it is about, as its question had them: the head first.
@@ -34,6 +35,7 @@ struct kin_planner {
     kin_manual_plan hand;
     bool was_joined; // somebody was there: from then on the head goes on alone if it must
 
+    pthread_cond_t asked;  // a question came
     pthread_mutex_t mutex; // over the following
     standing now, next;    // in force; what is being thought about
     kin_facts corrected;   // scratch
@@ -74,6 +76,7 @@ int kin_planner_open(kin_planner **out, const kin_planner_options *o, const kin_
     p->model = *model;
     p->work = *work;
     pthread_mutex_init(&p->mutex, NULL);
+    kin_cond_init(&p->asked);
     if (read_options(p, err) == 0) return 0;
     kin_planner_close(p);
     *out = NULL;
@@ -82,6 +85,7 @@ int kin_planner_open(kin_planner **out, const kin_planner_options *o, const kin_
 
 void kin_planner_close(kin_planner *p) {
     if (!p) return;
+    pthread_cond_destroy(&p->asked);
     pthread_mutex_destroy(&p->mutex);
     free(p);
 }
@@ -307,6 +311,7 @@ int kin_planner_ask(kin_planner *p, const kin_cluster_question *q, kin_ring_plan
     p->was_joined = true;
     pthread_mutex_lock(&p->mutex);
     int rc = answer(p, q, out, err);
+    pthread_cond_broadcast(&p->asked);
     pthread_mutex_unlock(&p->mutex);
     return rc;
 }
@@ -397,6 +402,12 @@ bool kin_planner_expects(kin_planner *p, kin_expectation *out) {
     }
     pthread_mutex_unlock(&p->mutex);
     return known;
+}
+
+void kin_planner_wait(kin_planner *p, uint64_t ns) {
+    pthread_mutex_lock(&p->mutex);
+    kin_cond_wait_for(&p->asked, &p->mutex, ns);
+    pthread_mutex_unlock(&p->mutex);
 }
 
 bool kin_planner_last(kin_planner *p, kin_facts *facts, kin_plan *plan) {

@@ -60,3 +60,6 @@ bool kin_planner_expects(kin_planner *planner, kin_expectation *out);
 // The facts of the last question, uncorrected, and the plan that was made of it (none, where it only looks). False: there was no
 // question yet.
 bool kin_planner_last(kin_planner *planner, kin_facts *facts, kin_plan *plan);
+
+// Waits for the next question, at most so long.
+void kin_planner_wait(kin_planner *planner, uint64_t ns);

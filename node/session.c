@@ -7,7 +7,6 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/log.h"
 #include "base/units.h"
@@ -222,17 +221,18 @@ bool kin_session_expects(kin_session *s, kin_expectation *out) {
 
 // Devices that search for a head ask again every few seconds.
 int kin_session_look(kin_session *s, const kin_session_options *o, kin_facts *facts, kin_err *err) {
-    enum { LOOK_MS = 100, LOOKS = 70 };
+    enum { QUIET_MS = 7000, SHOW_MS = 100 };
     kin_plan plan;
     int n = 0, n_before = 0;
-    for (int quiet = 0; s->with_others && quiet < LOOKS; quiet++) {
+    kin_time now = kin_clock_now(), quiet_since = now;
+    for (; s->with_others && kin_clock_ms(quiet_since, now) < QUIET_MS; now = kin_clock_now()) {
         if (atomic_load(s->console->stop)) return kin_err_set(err, "stopped");
         n = kin_planner_last(s->planner, facts, &plan) ? facts->n_device - 1 : 0;
         if (o->fleet.n_devices > 0 && n >= o->fleet.n_devices) break;
-        if (n != n_before || o->fleet.n_devices > 0) quiet = 0;
+        if (n != n_before || o->fleet.n_devices > 0) quiet_since = now;
         n_before = n;
-        s->console->progress(NULL, "looking for devices", (uint64_t)quiet, LOOKS);
-        usleep(LOOK_MS * 1000);
+        s->console->progress(NULL, "looking for devices", (uint64_t)kin_clock_ms(quiet_since, now), QUIET_MS);
+        kin_planner_wait(s->planner, SHOW_MS * UINT64_C(1000000));
     }
     s->console->clear_progress();
     return kin_planner_last(s->planner, facts, &plan) ? 0 : kin_err_set(err, "there is no plan for this model here");

@@ -17,6 +17,7 @@ typedef struct chunk {
 struct kin_head {
     const kin_model *model;
     kin_head_ring ring;
+    uint64_t ring_number;
     int n_batch, n_steps, n_chunk;
     kin_progress progress;
     void *progress_user;
@@ -94,9 +95,14 @@ static void publish_pace(kin_head *h) {
 
 void kin_head_set_ring(kin_head *h, const kin_head_ring *ring) {
     h->ring = *ring;
+    h->ring_number++;
     if (!h->ring.counts) h->ring.counts = &h->own_counts;
     h->pace = (kin_step_timing){0};
     publish_pace(h);
+}
+
+uint64_t kin_head_ring_number(const kin_head *h) {
+    return h->ring_number;
 }
 
 void kin_head_set_chunk(kin_head *h, int n_tokens) {

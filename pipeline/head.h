@@ -47,6 +47,9 @@ void kin_head_close(kin_head *head);
 // Another ring from now on; no step may be on its way. What sequences held is lost.
 void kin_head_set_ring(kin_head *head, const kin_head_ring *ring);
 
+// Of the ring that is set, from 1 on: another one with each kin_head_set_ring. What sequences held is in the caches of one ring.
+uint64_t kin_head_ring_number(const kin_head *head);
+
 // Tokens in a chunk of a prompt; 0 (as after open): what suits the ring, at most n_batch.
 void kin_head_set_chunk(kin_head *head, int n_tokens);
 
