@@ -1,4 +1,4 @@
-// A fast 64-bit hash for identities and damage detection. Not for secrets: an enemy can make collisions.
+// A fast 64-bit hash for identities and damage detection. Not for secrets: an attacker can make collisions.
 #pragma once
 
 #include <stddef.h>

@@ -1,4 +1,4 @@
-// Talk: what the libraries want a person to know. Only app/ decides where it goes (stderr).
+// The log: lines for people, written by the libraries. Only app/ decides where they go (stderr).
 //
 // Thread: any; the sink is set once, before threads start.
 #pragma once

@@ -1,5 +1,5 @@
-// The middle of some numbers.
+// The median of some numbers.
 #pragma once
 
-// Sorts n > 0 values. Of an even number the mean of the two in the middle.
+// Sorts n > 0 values. For an even n the median is the mean of the two in the middle.
 double kin_median(double *values, int n);

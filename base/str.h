@@ -1,4 +1,4 @@
-// Some bytes of somebody else's, not NUL-terminated.
+// A borrowed string: bytes that belong to another object, not NUL-terminated.
 #pragma once
 
 #include <stddef.h>

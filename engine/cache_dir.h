@@ -1,4 +1,4 @@
-// The folder of prepacked and of fetched weights: what lies there, how much it may hold, and who leaves first.
+// The folder of prepacked and of fetched weights: what is there, how much it may hold, and what is removed first.
 //
 //   DIR/*.pack                 prepacked weights (engine/packed.h)
 //   DIR/models/HASH16/         what a device has fetched of a model (model/store.h)
@@ -33,11 +33,11 @@ size_t kin_cache_dir_list(const char *dir, kin_cache_entry **list);
 // Fails if a kin uses it, or where the folder cannot be changed.
 int kin_cache_dir_remove(const kin_cache_entry *entry, kin_err *err);
 
-// Makes room for a new cache file of `need` bytes in `dir`: files that were not used for longest are removed, as far as nobody
-// has them open, until all together stay within `cap` bytes (0: a fifth of the disk). Each removal is a line in the log.
+// Makes room for a new cache file of `need` bytes in `dir`: the least recently used files are removed, except those that a
+// process has open, until all together stay within `cap` bytes (0: a fifth of the disk). Each removal is a line in the log.
 // Fails, removing nothing, if `need` alone is beyond the cap or the disk has not that much free even then.
 int kin_cache_dir_make_room(const char *dir, uint64_t need, uint64_t cap, kin_err *err);
 
-// The same for `need` more bytes of fetched weights, within `cap` bytes for all fetched weights (0: half of the disk). Where the
-// disk is short, prepacked weights leave too. A twentieth of the disk, at most 1 GiB, stays free.
+// The same for `need` more bytes of fetched weights, within `cap` bytes for all fetched weights (0: half of the disk). Where
+// the disk is short, prepacked weights are removed too. A twentieth of the disk, at most 1 GiB, stays free.
 int kin_cache_dir_make_room_for_model(const char *dir, uint64_t need, uint64_t cap, kin_err *err);

@@ -44,7 +44,7 @@ typedef struct kin_devices {
 int kin_devices_open(kin_devices *devices, const kin_device_options *options, kin_err *err);
 void kin_devices_close(kin_devices *devices);
 
-// There is none to compute on from now on.
+// Closes the GPU; the set has none from then on.
 void kin_devices_close_gpu(kin_devices *devices);
 
 // How the CPU's weights lie in memory.

@@ -2,8 +2,8 @@
 // programs get what they need within a second and the resident set grows back when they are done.
 //
 // What it hands out is the memory that this process could have if it had none yet: what is available plus what it holds itself
-// (file pages count as available: they are given back when somebody needs them), less a reserve, at most the user's --memory,
-// less what all but weights takes (KV cache, buffers): as planned, or what it is found to take if that is more.
+// (file pages count as available: they are given back when another program needs them), less a reserve, at most the user's
+// --memory, less what all but weights takes (KV cache, buffers): as planned, or what it is found to take if that is more.
 //
 // Owner: one shard. Threads: its own; state from any.
 #pragma once

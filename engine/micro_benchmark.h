@@ -1,4 +1,4 @@
-// A gauge: a graph on one device that is run again and again, to learn how long it takes.
+// A micro-benchmark: a graph on one device that is run again and again, to learn how long it takes.
 //
 // The caller adds nodes to `graph` (its ctx allocates no data), makes it ready, and times it. Weights and caches that must lie in
 // a certain place are placed by the caller before; what else the graph needs is allocated by ready.
@@ -18,7 +18,7 @@ typedef struct kin_micro_benchmark {
     ggml_gallocr_t galloc;
 } kin_micro_benchmark;
 
-// How long and how to look at a graph.
+// How a graph is timed.
 typedef struct kin_benchmark_options {
     double least_s; // runs it for so long at least
     bool mean;      // the mean counts: a quota takes its time from long runs only. Else the median

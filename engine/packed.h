@@ -5,10 +5,11 @@
 // at a multiple of 64 KiB); a unit becomes valid by one small write after its bytes are safely on disk, so a kill or a full disk
 // at any moment loses only units that were not finished. A file that is truncated or damaged is noticed and begun anew.
 //
-// When a unit can be believed. Its content is held against its hash once for every start of the machine and every change of the
-// file (sys/checks.h; the note is FILE.checked, whose time of change also says when the file was used last). And a unit remembers
-// the hash of the weights that it was made from, and how the model's files looked then: where they look different, because
-// somebody mended, edited, copied or touched them, the weights are hashed again, and a unit that was made from others is dropped.
+// When a unit is trusted. Its content is checked against its hash once for every start of the machine and every change of the
+// file (sys/checks.h; the note is FILE.checked, whose time of change also says when the file was used last). And a unit
+// remembers the hash of the weights that it was made from, and how the model's files looked then: where they look different,
+// because they were repaired, edited, copied or touched, the weights are hashed again, and a unit that was made from other
+// weights is dropped.
 //
 // Layout of the file, all little-endian:
 //   0   8  magic "kinpack2"
@@ -64,14 +65,15 @@ bool kin_packed_has(const kin_packed *packed, size_t i);
 // Whether the source's files look as they did when unit i was made, or last compared.
 bool kin_packed_is_current(const kin_packed *packed, size_t i);
 
-// They do not: the source's hash is this now. True if the unit was made from the same; else it is dropped.
+// Where it is not current: source_hash is the source's hash now. True if the unit was made from that source; else it is
+// dropped.
 bool kin_packed_renew(kin_packed *packed, size_t i, uint64_t source_hash);
 
 // Whether the content of unit i was checked already, or written by us.
 bool kin_packed_is_checked(const kin_packed *packed, size_t i);
 
-// Holds the content of unit i against its hash: as it is at `bytes` // [its size], or NULL: in the file. Where it is not what was
-// written the unit is dropped.
+// Checks the content of unit i against its hash: as it is at `bytes` // [its size], or NULL: in the file. Where it is not what
+// was written the unit is dropped.
 typedef enum kin_packed_result {
     KIN_PACKED_SOUND,
     KIN_PACKED_DAMAGED,

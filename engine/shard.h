@@ -5,8 +5,8 @@
 //
 //   step = begin(batch) ─► run(step, window 0) ─► ... ─► run(step, last window) ─► [output] ─► end(step)
 //
-// A step is a batch on its way through all windows. Several may be on their way at once: a prompt's chunks follow each other
-// round the ring.
+// A step is a batch that goes through all windows. Several may be in flight at once: a prompt's chunks follow each other round
+// the ring.
 //
 // Owner: the head or a worker. Thread: all calls from one thread, always the same.
 #pragma once

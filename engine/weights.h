@@ -8,8 +8,8 @@
 // The computing thread asks block by block: acquire, compute, release. A run that needs no streaming says so at its beginning
 // and uses all tensors at once.
 //
-// With an arrival and several windows, open waits for the first window only. The others land while it is computed: acquire waits
-// for them, and fails when they do not come. What streams does so once all have landed.
+// With an arrival and several windows, open waits for the first window only. The others arrive ("land") while it is computed:
+// acquire waits for them, and fails when they do not come. Streaming begins when all have landed.
 //
 // Owner: one shard. Thread: the owner's; set_budget from any.
 #pragma once
@@ -82,18 +82,18 @@ bool kin_weights_begin(kin_weights *weights, int i_block, bool with_output);
 int kin_weights_acquire(kin_weights *weights, int i_block, kin_err *err);
 void kin_weights_release(kin_weights *weights, int i_block);
 
-// lands: since open, if some of it may come later, until settle. has_landed: all of it is here. Then, between two runs, settle
-// lets streaming begin; it fails as open does.
+// lands: some weights may arrive later; from open until settle. has_landed: all of them are here. Then, between two runs,
+// settle begins streaming; it fails as open does.
 bool kin_weights_lands(const kin_weights *weights);
 bool kin_weights_has_landed(kin_weights *weights);
 int kin_weights_settle(kin_weights *weights, kin_err *err);
 
-// Layers on the GPU, before a run over them: waits for those that have not come yet, and copies them.
+// Before a run over layers on the GPU: waits for those that have not arrived yet, and copies them.
 int kin_weights_land_gpu(kin_weights *weights, int layer_begin, int layer_end, kin_err *err);
 
-// Experts do not go through the ring: which ones a token needs is known only once the router has spoken. They stay in their file
-// mapping, and the OS keeps those in memory that are used most. This fetches the ones in `chosen` // i32 [n] (numbers may repeat)
-// of a CPU layer, several at once, before they are computed with.
+// Experts do not go through the ring: which ones a token needs is known only after the router was computed. They stay in their
+// file mapping, and the OS keeps those in memory that are used most. This fetches the ones in `chosen` // i32 [n] (numbers may
+// repeat) of a CPU layer, several at once, before they are computed with.
 void kin_weights_fetch_experts(kin_weights *weights, int il, const int32_t *chosen, size_t n);
 
 // Changes the budget while running. Returns the bytes that stay resident.

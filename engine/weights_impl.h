@@ -1,6 +1,6 @@
 // Inside of kin_weights, for weights.c (opening, streaming, what others ask), weights_units.c (what belongs to which unit),
 // weights_place.c (where each unit's bytes are: packing, the cache file, the GPU), weights_check.c (whether the cache file's
-// units can be believed) and weights_land.c (units that come later than open).
+// units can be trusted) and weights_land.c (units that come later than open).
 //
 // Threads: the computing thread, and a thread of ours that lands the later units and then finishes the cache file. A unit belongs
 // to whoever fills it until it is `here`, then to the computing thread; only its pages may be replaced by those of the cache
@@ -47,8 +47,8 @@ typedef struct kin_weights_unit {
     uint8_t *base;        // packed: the unit's own pages, anonymous at first, then mapped from the cache file
     atomic_bool in_file;  // they are
     bool fresh;           // packed at this start
-    bool unchecked;       // in the cache file, and not held against its hash yet: done when it is acquired first
-    atomic_bool damaged;  // found so behind the computing thread, which packs it again when it acquires it
+    bool unchecked;       // in the cache file, and not checked against its hash yet: done when it is first acquired
+    atomic_bool damaged;  // found by the background check; the computing thread packs it again when it acquires it
     uint64_t source_hash; // of its weights in the model file; for fresh ones
     atomic_bool here;     // usable: packed, or in the model file; on the GPU: copied. Changes under `mutex`
 } kin_weights_unit;
@@ -72,7 +72,8 @@ struct kin_weights {
 
     struct ggml_context *ctx, *gpu_ctx; // the tensors of the CPU, of the GPU
     ggml_backend_buffer_t gpu_buf;
-    // Buffers that the CPU's tensors are born in: they give a tensor its kind (packed or plain); its data then points elsewhere.
+    // Buffers in which the CPU's tensors are created: they give a tensor its kind (packed or plain); its data then points
+    // elsewhere.
     ggml_backend_buffer_t repack_home, plain_home;
     uint8_t *plain_memory;
 
@@ -83,7 +84,7 @@ struct kin_weights {
     bool move_at_once; // each unit goes to the cache file as soon as it is packed
     atomic_bool cache_failed;
     atomic_bool said_other, said_damaged; // why units were packed again: once each
-    atomic_bool closing;                  // what goes on behind ends
+    atomic_bool closing;                  // background work is to end
     atomic_int n_to_check;                // units that are checked, or mended, when they are acquired
     uint64_t source_stamp;                // of the model's files; 0: their content is known by its hash
 

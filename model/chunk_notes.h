@@ -28,8 +28,8 @@ static inline size_t kin_chunk_notes_n_words(const kin_chunk_notes *notes) {
     return ((size_t)notes->n_chunks + 63) / 64;
 }
 
-// Adds what a file's sound records say. A file that is damaged, cut, or another model's adds less, or nothing.
+// Adds the chunks of the file's valid records. A file that is damaged, truncated, or of another model adds fewer, or none.
 void kin_chunk_notes_load(kin_chunk_notes *notes, int fd);
 
-// Makes the file say this. 0, or KIN_FAIL with errno.
+// Writes the set to the file. 0, or KIN_FAIL with errno.
 int kin_chunk_notes_save(const kin_chunk_notes *notes, int fd);

@@ -1,4 +1,4 @@
-// Token embedding: the first of a model's two ends. Only the head has it: it is where ids become numbers.
+// Token embedding: from token ids to hidden states, before the first layer. Only the head computes it.
 #pragma once
 
 #include "model/model.h"

@@ -1,8 +1,8 @@
 // GGUF: metadata and tensor directory of a model file, or of a model in several files (NAME-00001-of-0000N.gguf).
 //
 // Nothing is copied: keys, strings, arrays and tensor data point into the mapped files and live until kin_gguf_close.
-// Everything is checked before it is handed out: a kin_gguf that opened holds only known types, shapes whose sizes fit,
-// and tensors that lie inside their file. Weights are not read here; their pages load when somebody touches them.
+// Everything is checked before it is handed out: a kin_gguf that opened holds only known types, shapes whose sizes fit, and
+// tensors that lie inside their file. Weights are not read here; their pages are loaded when they are first used.
 //
 // Owner: whoever opened it. Thread: any, nothing mutates after open.
 // Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md (version 2 and 3, little-endian).

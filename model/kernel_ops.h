@@ -25,7 +25,8 @@ bool kin_ops_multiply(const struct ggml_tensor *weight);
 // Whether kin_op_gated takes such weights.
 bool kin_ops_gate(const struct ggml_tensor *gate, const struct ggml_tensor *up);
 
-// Whether kin_op_experts takes weights of such types and shapes (no data are looked at). All three, or ggml has them all.
+// Whether kin_op_experts takes weights of such types and shapes (no data are looked at). If it does not take all three, ggml
+// multiplies with all of them.
 bool kin_ops_take_experts(const kin_matrix *gate, const kin_matrix *up, const kin_matrix *down);
 
 // x // [n, n_rows] -> the same shape
@@ -35,8 +36,8 @@ struct ggml_tensor *kin_op_norm(kin_graph *g, struct ggml_tensor *x, struct ggml
 // KIN_ACT_F32. Products do it themselves.
 struct ggml_tensor *kin_op_rounded(kin_graph *g, struct ggml_tensor *x, kin_act_kind kind);
 
-// Products of one input with up to KIN_OP_MATRICES weights, one above the other: x // [n_in, n] -> [sum of their n_out, n].
-// bias: NULL, or [n_weights] of which each may be NULL. residual: NULL, or [n_out, n], added to the first weight's product.
+// Products of one input with up to KIN_OP_MATRICES weights, stacked: x // [n_in, n] -> [sum of their n_out, n]. bias: NULL, or
+// [n_weights] of which each may be NULL. residual: NULL, or [n_out, n], added to the first weight's product.
 enum { KIN_OP_MATRICES = 3 };
 struct ggml_tensor *kin_op_linear(kin_graph *g, struct ggml_tensor *x, struct ggml_tensor *const *weights,
                                   struct ggml_tensor *const *bias, int n_weights, struct ggml_tensor *residual);

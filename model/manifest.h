@@ -4,8 +4,8 @@
 //
 //   content hash = SHA-256(chunk_bytes u32, n_files u16, size of each file u64, then the chunk hashes in order)
 //
-// A manifest whose content hash is the expected one can be believed, whoever sent it, up to the names: they are not part of the
-// identity, and are for people to read. It says nothing of where the files lie.
+// A manifest with the expected content hash is valid, whoever sent it, except for the names: they are not part of the identity
+// and only for people to read. It has no paths.
 //
 // As bytes (kin_manifest_write), all little-endian:
 //   0   8   magic "kinmani1"
@@ -61,14 +61,15 @@ typedef struct kin_manifest_options {
     uint32_t chunk_bytes;
     int n_threads;
     const char *cache_dir;           // NULL: nothing is kept
-    kin_manifest_progress *progress; // NULL: nobody asks
+    kin_manifest_progress *progress; // NULL: not reported
 } kin_manifest_options;
 
 // Chunks of KIN_CHUNK_BYTES, as many threads as cores up to 8, no cache.
 kin_manifest_options kin_manifest_options_defaults(void);
 
-// Reads and hashes files, or finds in `cache_dir` what an earlier start has computed: files are known again by device, inode,
-// size and times of change. A cache that cannot be written is a line in the log. Fails if a file is empty or changes meanwhile.
+// Reads and hashes files, or finds in `cache_dir` what an earlier start has computed: files are recognized by device, inode,
+// size and times of change. A cache that cannot be written is a line in the log. Fails if a file is empty or changes
+// meanwhile.
 int kin_manifest_make(kin_manifest *m, const char *const *paths, int n_files, const kin_manifest_options *options, kin_err *err);
 
 void kin_manifest_fini(kin_manifest *m); // zeroed is allowed
@@ -82,7 +83,7 @@ int kin_manifest_begin(kin_manifest *m, uint32_t chunk_bytes, int n_files, const
 // Computes m->hash; fails if it is not `expected` (NULL: whatever comes out is right).
 int kin_manifest_finish(kin_manifest *m, const uint8_t *expected, kin_err *err);
 
-// A copy of one's own.
+// An independent copy.
 int kin_manifest_copy(kin_manifest *m, const kin_manifest *from, kin_err *err);
 
 // ---- as bytes
@@ -117,7 +118,7 @@ int kin_manifest_chunks_of_range(const kin_manifest *m, int i_file, uint64_t off
 typedef enum kin_chunk_check {
     KIN_CHUNK_RIGHT,
     KIN_CHUNK_WRONG,     // there is no such chunk, or these are not its bytes
-    KIN_CHUNK_UNCHECKED, // they could not be hashed: nothing is said of the bytes
+    KIN_CHUNK_UNCHECKED, // they could not be hashed: not known
 } kin_chunk_check;
 
 kin_chunk_check kin_manifest_check_chunk(const kin_manifest *m, uint32_t i_chunk, const void *bytes, size_t n, kin_err *err);

@@ -1,6 +1,6 @@
 // Finds one of many names in O(log n), and two equal ones among them at build time.
 //
-// A sorted array and not a hash table: names come from files of strangers, and sorting has no input that makes it slow.
+// A sorted array and not a hash table: names come from untrusted files, and sorting has no input that makes it slow.
 // Owner: the struct that holds it. Nothing is copied: the names live elsewhere and outlive the index.
 #pragma once
 

@@ -2,23 +2,23 @@
 //
 //   CACHE/models/HASH16/manifest                  the model's manifest (model/manifest.h); HASH16: the hash's first 16 hex digits
 //   CACHE/models/HASH16/chunks                    which chunks are there
-//   CACHE/models/HASH16/model.gguf                or model-00001-of-0000N.gguf and so on. Never named by what a peer says
+//   CACHE/models/HASH16/model.gguf                or model-00001-of-0000N.gguf and so on. Names never come from a peer
 //
 // `chunks`, little-endian: 16 bytes "kinchnk1", n_chunks u32, zeros; then per 64 chunks: u64 of bits, u64 seal (a hash of the
 // content hash, the place and the bits). A record is never torn by a crash (it lies within a sector), and one whose seal is wrong
 // counts as empty.
 //
-//   CACHE/models/HASH16/checked                   which chunks were held against their hashes since the boot (sys/checks.h)
+//   CACHE/models/HASH16/checked                   which chunks were checked against their hashes since the boot (sys/checks.h)
 //
-// When a bit can be believed. A chunk's hash is checked before a byte is written. It counts as there for this process as soon
-// as it is written, and its bit goes to the disk only after its bytes are safe there (fdatasync; once in KIN_STORE_SYNC_CHUNKS,
-// and at close): so a bit survives a kill or a power cut only with its bytes, and what is lost is a few chunks to fetch again.
-// Bits that the disk has are believed where `checked` says that the chunks were read and hashed since the machine was started,
-// and that nobody changed the files since. The other chunks are in doubt: they do not count as there until kin_store_verify has
+// When a bit is trusted. A chunk's hash is checked before a byte is written. It counts as there for this process as soon as it
+// is written, and its bit goes to the disk only after its bytes are safe there (fdatasync; once in KIN_STORE_SYNC_CHUNKS, and
+// at close): so a bit survives a kill or a power cut only with its bytes, and what is lost is a few chunks to fetch again.
+// Bits on the disk are trusted where `checked` says that the chunks were read and hashed since the machine was started, and
+// that the files have not changed since. The other chunks are in doubt: they do not count as there until kin_store_verify has
 // read and hashed them.
 //
-// Locks. One process fills a store (flock on `chunks`), others may read it meanwhile. All hold `manifest` shared, so that whoever
-// would remove the store can ask for it exclusively.
+// Locks. One process fills a store (flock on `chunks`), others may read it meanwhile. All hold `manifest` shared, so that a
+// process that removes the store can lock it exclusively.
 //
 // Threads: any, at any time between open and close; one mutex inside, not held while chunks are hashed, read, written or synced.
 #pragma once
@@ -46,15 +46,15 @@ int kin_store_open(kin_store **out, const char *cache_dir, const kin_manifest *m
 // The same view of a model whose files are all here, anywhere: has every chunk, cannot be filled. paths // [manifest->n_files]
 int kin_store_open_files(kin_store **out, const kin_manifest *manifest, const char *const *paths, kin_err *err);
 
-// What is not on the disk yet is brought there.
+// Writes what is not on the disk yet.
 void kin_store_close(kin_store *store);
 
 // The manifest that a store of this content hash keeps. 0; 1 if there is none, or only a damaged one; KIN_FAIL if it cannot be
 // read.
 int kin_store_find_manifest(kin_manifest *m, const char *cache_dir, const uint8_t hash[KIN_SHA256_BYTES], kin_err *err);
 
-// Reads and hashes the chunks that are in doubt: those that are right are there afterwards, the others forgotten, with a line in
-// the log. Until `stop` (NULL: to the end). What could be judged stays so, also where it fails.
+// Reads and hashes the chunks that are in doubt: those that are right are there afterwards, the others forgotten, with a line
+// in the log. Until `stop` (NULL: to the end). Chunks that were checked stay so, also where it fails.
 int kin_store_verify(kin_store *store, int n_threads, const atomic_bool *stop, kin_err *err);
 
 // ---- chunks
@@ -62,12 +62,12 @@ int kin_store_verify(kin_store *store, int n_threads, const atomic_bool *stop, k
 bool kin_store_has(kin_store *store, uint32_t i_chunk); // false beyond the last
 bool kin_store_has_all(kin_store *store, uint32_t begin, uint32_t end);
 
-// Takes the bytes of a chunk from anybody: they are checked first. A chunk that is there already is not written again.
+// Takes the bytes of a chunk from any sender; they are checked first. A chunk that is there already is not written again.
 typedef enum kin_store_result {
     KIN_STORE_OK,
     KIN_STORE_WRONG,  // they are not this chunk's: the sender is at fault
-    KIN_STORE_FAILED, // they could not be checked or kept: we are at fault, or our disk. Nothing that was there is lost, except
-                      // what the disk lost
+    KIN_STORE_FAILED, // they could not be checked or kept: an error of this process or its disk. Nothing that was there is lost,
+                      // except what the disk lost
 } kin_store_result;
 
 kin_store_result kin_store_put(kin_store *store, uint32_t i_chunk, const void *bytes, size_t n, kin_err *err);
@@ -82,7 +82,7 @@ int kin_store_sync(kin_store *store, kin_err *err);
 
 const kin_manifest *kin_store_manifest(const kin_store *store);
 
-// To open the files by; they live as long as the store. A range of them may be read once its chunks are there.
+// The path to open that file with; it lives as long as the store. A range of the file may be read once its chunks are there.
 const char *kin_store_path(const kin_store *store, int i_file);
 
 // The chunks of a range, as kin_manifest_chunks_of_range has them.

@@ -30,8 +30,8 @@ typedef enum kin_weight {
     KIN_W_COUNT,
 } kin_weight;
 
-// A layer is cut into units, the things that stay in memory or are streamed. The attention block is one; the feed-forward
-// block's matrices are larger, each is one of its own. A block needs all its units at the same time.
+// A layer is cut into units; each stays in memory or is streamed as a whole. The attention block is one unit; the feed-forward
+// block's matrices are larger, so each is a unit. A block needs all its units at the same time.
 typedef enum kin_unit {
     KIN_UNIT_ATTN,
     KIN_UNIT_FFN_GATE, // with the norm and the router

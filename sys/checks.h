@@ -1,5 +1,5 @@
-// Which parts of files were held against their hashes since this machine started: a note on the disk, so that each part is read
-// and hashed once for every start of the machine and every change of the files, not at every start of a program.
+// Which parts of files were checked against their hashes since this machine started: a note on the disk, so that each part is
+// read and hashed once for every start of the machine and every change of the files, not at every start of a program.
 //
 // A note, all little-endian:
 //   0   8  magic "kinchkd1"
@@ -17,8 +17,8 @@
 
 #include "base/err.h"
 
-// Inode, size and times of change of an open file, as a hash: another after every write, and for a copy. Chain the files of a set
-// by `seed`, the first with 1. 0 where one of them cannot be read.
+// Inode, size and times of change of an open file, as a hash: it differs after every write, and for a copy. Chain the files of
+// a set by `seed`, the first with 1. 0 where one of them cannot be read.
 uint64_t kin_file_stamp(int fd, uint64_t seed);
 
 // What a note is about: files with that stamp, since this boot. 0: the system does not say when it was started; nothing is noted.

@@ -1,4 +1,4 @@
-// Waiting on a condition variable for at most so long, by the clock that nobody sets.
+// Waiting on a condition variable with a time limit, by the monotonic clock.
 //
 // Plain functions; the condition variable is the caller's, as is the mutex.
 #pragma once

@@ -1,4 +1,4 @@
-// The disk's own speed: of a file that is there, to hold ours against, and of a disk, to plan with.
+// The disk's own speed: of an existing file, to compare kin's reading with, and of a disk, to plan with.
 //
 // Reads go past the page cache; where that is not possible there is no figure, because it would be the cache's. What lies below
 // the operating system (the disk's own cache, a virtual machine's host) counts as disk.

@@ -6,7 +6,7 @@
 
 typedef struct kin_memory {
     uint64_t total;     // bytes of RAM that this process could ever use: the machine's, or its cgroup's limit if that is less
-    uint64_t available; // bytes that could be taken now without pushing anybody out: free, and what the OS would give back
+    uint64_t available; // bytes that could be taken now without evicting others: free, and what the OS would give back
     uint64_t own;       // bytes that this process holds and the OS cannot take back (anonymous memory and rings)
     uint64_t resident;  // bytes of this process that are in memory, mapped files included
     uint64_t rings;     // of own, in rings (sys/ring.h), each page counted once; 0 where the OS does not tell

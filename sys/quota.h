@@ -6,7 +6,7 @@ typedef struct kin_quota {
     double period_s; // the longest slice in which it is counted
 } kin_quota;
 
-// The tightest limit on the way from this process's group to the root (v1 "cpu", and v2, wherever they are mounted). Never fails:
+// The tightest limit of this process's group and those above it (v1 "cpu", and v2, wherever they are mounted). Never fails:
 // what cannot be read is no limit.
 kin_quota kin_quota_read(void);
 

@@ -18,10 +18,10 @@ int kin_folder_make_private_above(const char *path, kin_err *err);
 // also if it has more than `max` bytes.
 int kin_whole_file_read(const char *path, size_t max, uint8_t **bytes, size_t *n, kin_err *err);
 
-// What comes from anywhere until its end: a file, a pipe, or stdin, which is called "-". The caller frees *bytes (never NULL
-// after success). KIN_FAIL too if it is more than `max` bytes, or if a signal interrupts the reading.
+// All bytes of a file, a pipe, or stdin ("-"). The caller frees *bytes (never NULL after success). KIN_FAIL too if it is more
+// than `max` bytes, or if a signal interrupts the reading.
 int kin_whole_input_read(const char *path, size_t max, uint8_t **bytes, size_t *n, kin_err *err);
 
-// Replaces the file, or makes it (0600): others, and whoever comes after a crash, find the old content or the new one, never a
+// Replaces the file, or makes it (0600): other processes, also after a crash, find the old content or the new one, never a
 // mixture.
 int kin_whole_file_write(const char *path, const void *bytes, size_t n, kin_err *err);

@@ -1,7 +1,8 @@
-// How the memory budget for weights follows the machine: down at once, up with options.
+// How the memory budget for weights follows the machine: it shrinks at once and grows with patience.
 //
-// Every look at the machine gives the room there is for weights now. Less than the budget: others need memory, give it.
-// More: wait until that has lasted, then take no more than was there all the time; small gains are not worth moving for.
+// Every look at the machine gives the room for weights at that moment. If it is less than the budget, other programs need
+// memory: the budget shrinks at once. If it is more, wait until that has lasted, then grow to the least room of that time;
+// small gains are ignored.
 //
 // Pure: time and memory are arguments.
 #pragma once
@@ -24,7 +25,7 @@ enum {
 // The memory of a process, at one look. All in bytes.
 typedef struct kin_budget_memory {
     uint64_t total;       // of the machine, or the limit that the process is under
-    uint64_t available;   // could be taken without pushing anybody out
+    uint64_t available;   // could be taken without evicting memory of other programs
     uint64_t own;         // what the process holds and the OS cannot take back
     uint64_t own_weights; // of that, weights: in the ring, and those in memory of our own
     uint64_t resident;    // of the process, with mapped files
@@ -34,7 +35,7 @@ typedef struct kin_budget_memory {
 
 enum {
     KIN_BUDGET_PROGRAM = 4 << 20, // pages of the program and its libraries that are always in use
-    // Kept free so that it never comes to a fight: a share of the total, at least so much.
+    // Kept free, so that processes do not evict each other's pages: a share of the total, at least so much.
     KIN_BUDGET_RESERVE_SHARE = 50,
     KIN_BUDGET_RESERVE_LEAST = 8 << 20,
     // What the kernel takes beside what a process gets, in cgroups of 200 to 700 MB 1 MB to 3 MB: 8 bytes of page tables and

@@ -3,13 +3,14 @@
 // Medians are taken where things are measured (pipeline/step_timing.h): each device reports those of its last tokens. Here there
 // are only factors, measured over predicted by the uncorrected facts, for each device's CPU, GPU and disk, and for each link.
 //
-// A device measures its computing as a whole. If CPU and GPU both take part, both factors are multiplied by what is missing, so
-// that they keep the proportion that is known of them; an engine that has nothing to do keeps its factor. So when a new plan
-// moves layers from GPU to CPU, the CPU is believed to be as fast as it was last seen to be, or as its profile says, and the
-// first tokens of that plan say what is true. A device that loses all its layers keeps its factors.
+// A device measures its computing as a whole. If CPU and GPU both take part, both factors are multiplied by the same ratio, so
+// that they keep their proportion; an engine without work keeps its factor. So when a new plan moves layers from GPU to CPU,
+// the CPU counts as fast as it was last measured, or as in its profile, until the first tokens of that plan are measured. A
+// device that loses all its layers keeps its factors.
 //
-// Hops are known only as the sum over the ring: all its links get the same factor. Links that the plan does not use keep theirs;
-// with one factor for all of them two plans could take turns for ever, each spoiling what the other's ring has shown.
+// Hops are known only as the sum over the ring: all its links get the same factor. Links that the plan does not use keep
+// theirs; with one factor for all of them two plans could alternate for ever, each overwriting what the other's ring has
+// shown.
 //
 // Factors stay between 0.1 and 10. A profile is wrong by less; more means that something else was measured (a machine that
 // slept), and without bounds one such plan could drive a device out of the ring for good.

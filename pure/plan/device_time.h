@@ -1,6 +1,6 @@
 // What a device's part of a pass costs it: memory, computing, and the disk's work behind it. The latency model of one device.
 //
-// The paper's and our own letters, used in this folder only:
+// The symbols of the paper and of kin, used in this folder only:
 //
 //   symbol   name                              unit      meaning
 //   L        n_layer                           layers    of the model
@@ -18,19 +18,19 @@
 // half a unit of R stays unused on average.
 //
 // Time. The disk reads in the order of use, always, as long as the ring has room. Of every layer the same units leave memory
-// first (residency.h), so on one device there are but two kinds of layers, which differ by one streamed unit. What a layer takes
-// is played (play.h), once per device for each number of streamed units, among layers of its kind:
+// first (residency.h), so on one device there are only two kinds of layers, which differ by one streamed unit. What a layer
+// takes is simulated (simulate.h), once per device for each number of streamed units, among layers of its kind:
 //     layer_s    when the disk never gets ahead
 //     hidden_s   what a window is shorter than its layers' time, because the ring was full when it began
 // How many layers there are of either kind follows from S, so both are means; where not every layer has a streamed unit, a layer
 // takes max(a, its share of one / B). The output alone has Q / B for hidden_s. With wait = mean layer_s - a
 //     stall   = max(S / B, c (a + wait) + max(output, its streamed bytes / B))   a pass cannot be shorter
 //     exposed = sum over windows of max(0, its CPU layers' wait + the output's max(0, streamed bytes / B - computing) - hidden_s)
-// The others leave time enough to fill the ring before each of the k windows (where they do not, stall is the limit). CPU layers
-// are spread over windows as evenly as whole layers can be; the output is behind the last window, one of those with fewer. While
-// weights stream, layers are computed in several graphs each, and the output tile by tile: their starts are CPU time too. A GPU
-// that has all layers of the model has the output too: its bytes are not in H then, its time is the GPU's. Experts are read when
-// the router has chosen them: what is not in memory waits for the disk, and nothing hides it.
+// The other members leave time enough to fill the ring before each of the k windows (where they do not, stall is the limit).
+// CPU layers are spread over windows as evenly as whole layers can be; the output is behind the last window, one of those with
+// fewer. While weights stream, layers are computed in several graphs each, and the output tile by tile: their starts are CPU
+// time too. A GPU that has all layers of the model has the output too: its bytes are not in H then, its time is the GPU's.
+// Experts are read when the router has chosen them: what is not in memory waits for the disk, and nothing overlaps with that.
 //
 // Everything but k is in a kin_device_time, so a solver computes it once for all k.
 #pragma once
@@ -76,7 +76,7 @@ typedef struct kin_device_rates {
     double cpu_buffer_bytes, gpu_buffer_bytes;
 } kin_device_rates;
 
-// Waiting for streamed weights, before what a ring hides that was full when a window began.
+// Waiting for streamed weights, not yet less what is hidden by a ring that was full when a window began.
 typedef struct kin_device_wait {
     int n_cpu;
     double layer_s, output_s;

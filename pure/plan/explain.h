@@ -1,6 +1,6 @@
-// Why: for every device one sentence, what it has and what leaving it out, or taking it in, would change.
+// Explanations: one sentence for every device: its layers, and what leaving it out, or using it, would change.
 //
-// Found out by planning again with the device forced out or in. For people; `kin plan` prints them.
+// Found by planning again with the device forced out or in. For people; `kin plan` prints them.
 #pragma once
 
 #include "pure/plan/scheduler.h"

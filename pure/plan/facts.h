@@ -1,8 +1,8 @@
 // Facts: what a plan is made from. Measured rates of devices and links, sizes of a model, and the work that is expected.
 //
-// Everything is plain data in SI units: seconds, bytes, bytes per second, FLOP per second. They are doubles, because facts come
-// from other machines and from files: a negative memory or a rate that is not a number must be something that can be said, so
-// that it can be refused (kin_facts_screen). Device 0 is the head: it has the embedding and the output layer.
+// Everything is plain data in SI units: seconds, bytes, bytes per second, FLOP per second. They are doubles, because facts
+// come from other machines and from files: a negative memory or a rate that is not a number can be represented, and so refused
+// (kin_facts_screen). Device 0 is the head: it has the embedding and the output layer.
 //
 // Rates are what kernels achieve, not what the hardware promises.
 #pragma once
@@ -35,7 +35,7 @@ const char *kin_quant_name(kin_quant quant);
 // The systems reclaim memory differently; only the published objective asks for it.
 typedef enum kin_os { KIN_OS_LINUX, KIN_OS_MACOS, KIN_OS_ANDROID, KIN_OS_OTHER } kin_os;
 
-// In place of a rate: this engine cannot multiply weights of that type. 0 says that nobody measured it.
+// In place of a rate: this engine cannot multiply weights of that type. 0: not measured.
 #define KIN_RATE_CANNOT (-1.0)
 
 // Numbers of rows for which the products of a batch are measured: 2, 4, 8, 16, 32.
@@ -43,14 +43,14 @@ enum { KIN_FACTS_BATCHES = 5 };
 
 // What computes: all cores of a CPU together, or a GPU.
 typedef struct kin_engine_facts {
-    double token_bytes_s[KIN_N_QUANT]; // weight bytes per second in matrix-vector products, compute and memory together
-    double prompt_flop_s[KIN_N_QUANT]; // FLOP per second in matrix products with a prompt batch
-    double read_bytes_s;               // attention: bytes of the KV cache, counted once for each head that looks at them
-    double prompt_read_bytes_s;        // the same for a prompt batch, counted for each token too; 0: not known
-    double kv_bytes_s;                 // where all heads of a group read K and V at once: that reading; 0: each reads for itself
+    double token_bytes_s[KIN_N_QUANT];      // weight bytes per second in matrix-vector products, compute and memory together
+    double prompt_flop_s[KIN_N_QUANT];      // FLOP per second in matrix products with a prompt batch
+    double read_bytes_s;                    // attention: bytes of the KV cache, counted once for each head that looks at them
+    double prompt_read_bytes_s;             // the same for a prompt batch, counted for each token too; 0: not known
+    double kv_bytes_s;                      // reading K and V where all heads of a group share it; 0: each head reads for itself
     double batch_factor[KIN_FACTS_BATCHES]; // products of 2 << i rows over reading the weights plus the rows' FLOP; 0: 1
     double kv_copy_s;                       // one token's keys and values into the cache of one layer
-    double op_s; // one operation of a graph, beside what it reads: waking and meeting threads, a kernel's start
+    double op_s; // fixed cost of one operation of a graph: waking threads, their barrier, a kernel's start
 } kin_engine_facts;
 
 typedef struct kin_device_facts {
@@ -82,10 +82,10 @@ typedef struct kin_model_facts {
     double layer_bytes[KIN_N_QUANT];          // of the mean layer, without experts
     double layer_flops[KIN_N_QUANT];          // per token, with the experts that it uses
     double expert_bytes[KIN_N_QUANT];         // all experts of the mean layer
-    double expert_share;                      // of these a token uses so much, 0 to 1
+    double expert_share;                      // the share of these that a token uses, 0 to 1
     double layer_share[KIN_FACTS_MAX_LAYERS]; // [n_layer] size over the mean size; the mean is 1
     double attn_bytes;                        // of the mean layer's, those of its attention; 0: a quarter
-    double block_bytes;                       // largest piece that is needed at once: what the streaming ring is made for
+    double block_bytes;                       // largest piece that is needed at once; the streaming ring is sized by it
     double unit_bytes;                        // piece that stays in memory or is streamed as a whole (mean)
     double input_bytes;                       // the embedding; a token reads one row
     double output_bytes[KIN_N_QUANT];
@@ -126,18 +126,18 @@ bool kin_facts_gpu_usable(const kin_device_facts *device, const kin_model_facts 
 // Whether both rates of a type are known, or one for "other" stands for them.
 bool kin_facts_can_multiply(const kin_engine_facts *engine, kin_quant quant);
 
-// Sums over types.
-// Of n > 0 measurements of one engine the middle one, figure by figure; of an even number the mean of the two in the middle.
+// The median of n > 0 measurements of one engine, figure by figure; for an even n the mean of the two in the middle.
 enum { KIN_FACTS_MAX_SWEEPS = 8 }; // n at most
 void kin_engine_facts_median(kin_engine_facts *out, const kin_engine_facts *sweeps, int n);
 
+// The sum over types.
 double kin_facts_bytes_sum(const double bytes[KIN_N_QUANT]);
 // The mean layer with all its experts.
 double kin_facts_layer_bytes(const kin_model_facts *model);
 // layer_share from the bytes of each layer; NULL: all are equal.
 void kin_facts_set_shares(kin_model_facts *model, const double *bytes);
 
-// The model and the work, which no plan can do without. One sentence on the first thing that cannot be.
+// Checks the model and the work. Fails with a sentence on the first impossible value.
 int kin_facts_check(const kin_facts *facts, kin_err *err);
 
 // One device on its own: every rate that it needs for this model is there and possible.

@@ -4,7 +4,7 @@
 //   w, n           n_layer, n_gpu             layers   of a device, in one round; n on the GPU
 //   W, k           n_window, n_rounds                  all devices' w together; L / W
 //   alpha          alpha_s                    s        one layer on the CPU, with reading its weights and KV cache
-//   beta           beta_s                     s        what a layer on the GPU takes more than that (less: negative)
+//   beta           beta_s                     s        what a layer on the GPU takes in addition to that (less: negative)
 //   xi             xi_s                       s        of one window: copies to and from the GPU, the hop to the next device
 //   kappa          kappa_s                    s        what no assignment changes: the output layer, terms of the sets
 //   b, b'          layer_bytes, layer_kv_bytes bytes   weights of a layer; with its KV cache
@@ -27,9 +27,9 @@
 typedef enum kin_halda_terms_kind { KIN_HALDA_PUBLISHED, KIN_HALDA_RELEASED } kin_halda_terms_kind;
 
 typedef enum kin_halda_set {
-    KIN_HALDA_M1, // macOS without Metal, too little RAM: what is too much is loaded again
+    KIN_HALDA_M1, // macOS without Metal, too little RAM: the excess is loaded again
     KIN_HALDA_M2, // macOS with Metal, too little: all is loaded again
-    KIN_HALDA_M3, // Linux or Android, too little RAM: what is too much is loaded again
+    KIN_HALDA_M3, // Linux or Android, too little RAM: the excess is loaded again
     KIN_HALDA_M4, // enough RAM, or a disk so slow that it must be enough
 } kin_halda_set;
 

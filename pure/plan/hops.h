@@ -1,4 +1,4 @@
-// Hops: what it costs to pass a hidden state on, and the cheapest way round a ring of given members.
+// Hops: what it costs to send a hidden state to the next member, and the cheapest ring of given members.
 //
 // A hop from one device to another is half a round trip plus the bytes over the link's rate. Two that have no link pass through
 // relays, by the cheapest path. Order matters only through hops: the cheapest ring is found exactly (Held and Karp) up to
@@ -16,7 +16,7 @@ typedef struct kin_hops {
     kin_device_set usable;
     double cost[KIN_FACTS_MAX_DEVICES][KIN_FACTS_MAX_DEVICES]; // [from][to] seconds; 0 on the diagonal; INFINITY: no path
     bool direct[KIN_FACTS_MAX_DEVICES][KIN_FACTS_MAX_DEVICES]; // there is a link; then it is used
-    int next[KIN_FACTS_MAX_DEVICES][KIN_FACTS_MAX_DEVICES];    // else the first stop on the cheapest way
+    int next[KIN_FACTS_MAX_DEVICES][KIN_FACTS_MAX_DEVICES];    // else the first stop on the cheapest path
 } kin_hops;
 
 // Hops of n_tokens hidden states between usable devices.

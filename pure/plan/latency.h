@@ -17,9 +17,9 @@ typedef struct kin_device_prediction {
     double windows_s; // starting windows, copies to and from the GPU
     double gpu_s;     // of these two, the GPU's layers and copies
     double experts_s; // reading experts
-    double exposed_s; // waiting for streamed weights; what the period waits for the slowest disk is not in here
+    double exposed_s; // waiting for streamed weights, without the period's wait for the slowest disk (disk_bound_s)
     double load_s;    // its disk's work
-    double stall_s;   // no pass is shorter: its disk's work, and what of its computing that cannot go on behind
+    double stall_s;   // lower bound of a pass: its disk's work, and the part of its computing that cannot overlap with it
     double hop_s;     // from here to the next member that computes
     double resident_bytes, streamed_bytes, gpu_bytes, memory_bytes;
 } kin_device_prediction;
@@ -27,7 +27,7 @@ typedef struct kin_device_prediction {
 typedef struct kin_prediction {
     double tpot_s, ttft_s;
     double compute_s, windows_s, exposed_s, hops_s; // sums; experts count as exposed
-    double disk_bound_s;                            // what TPOT is longer than all that, because a disk is the limit
+    double disk_bound_s;                            // by how much TPOT exceeds these sums because a disk is the limit
     int slowest_disk;                               // that device, or -1
     kin_device_prediction devices[KIN_FACTS_MAX_DEVICES];
 } kin_prediction;

@@ -7,7 +7,7 @@
 
 #include "pure/plan/rounds.h"
 
-// One who could take part; the head is one of them, the last.
+// A machine that could take part. The head is the last candidate.
 typedef struct kin_candidate {
     const char *name;
     uint64_t memory; // bytes
@@ -25,7 +25,7 @@ typedef struct kin_manual_plan {
     kin_manual_plan_entry entries[KIN_ROUNDS_MAX_MEMBERS];
 } kin_manual_plan;
 
-// Who does what, in the order of the ring: the head comes last.
+// What each member does, in the order of the ring: the head comes last.
 typedef struct kin_ring_plan {
     int n_rounds; // 0: shares are of a round, and rounds follow; else they are of all rounds together (pure/plan/rounds.h)
     int n_members;
@@ -34,7 +34,7 @@ typedef struct kin_ring_plan {
     uint64_t memory[KIN_ROUNDS_MAX_MEMBERS];
 } kin_ring_plan;
 
-// Windows of (about) the same size for everybody, in n_rounds rounds.
+// Windows of (about) the same size for every member, in n_rounds rounds.
 int kin_plan_even(const kin_candidate *candidates, int n, int n_layer, int n_rounds, kin_ring_plan *out, kin_err *err);
 
 // In proportion to memory.

@@ -8,8 +8,8 @@
 // head computes last: a hop from stop 0 to stop 1, the window of stop 1, ..., a hop back, the window of stop 0. Layers are handed
 // out in this order, round by round.
 //
-// A ring may have relays: stops that only pass on, where two neighbours have no link. A device that computes can be a relay
-// at another stop of the same ring.
+// A ring may have relays: stops that only forward, where two neighbours have no link. A device that computes can be a relay at
+// another stop of the same ring.
 #pragma once
 
 #include <stdbool.h>

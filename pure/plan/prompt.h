@@ -1,17 +1,17 @@
 // A prompt: cut into chunks that follow each other round the ring, so that all devices compute at once. What its first token
 // takes.
 //
-// A chunk alone takes P in all k rounds, and for B of that it has the busiest device (or link) to itself. C chunks come behind
-// each other. If they keep that device busy for longer than a chunk needs for a round (C B > P), it rests only while the first
-// chunk comes and the last one leaves. Else a chunk finds all devices idle, and follows the one before it a window later. Both
-// are
+// A chunk alone takes P in all k rounds, and for B of that it has the busiest device (or link) to itself. C chunks follow each
+// other. If they keep that device busy for longer than a chunk needs for a round (C B > P), it is idle only while the first
+// chunk arrives and the last one leaves. Else a chunk finds all devices idle, and follows the one before it a window later.
+// Both are
 //
 //     TTFT = ((k - 1) max(P, C B) + C B + P - B) / k + output layer
 //
-// with means over the chunks, and C B their sum. At most W are on their way, so where C > W, B is at least P / W.
+// with means over the chunks, and C B their sum. At most W are in flight, so where C > W, B is at least P / W.
 //
-// A device that streams is never idle here, and its windows do not begin with a full ring: it has the chunk at least for its
-// stall.
+// A device that streams is never idle here, and its windows do not begin with a full ring: a chunk occupies it for at least
+// its stall.
 #pragma once
 
 #include "pure/plan/latency.h"
@@ -30,9 +30,9 @@ static inline int kin_prompt_chunk_tokens(int n, int n_members, int n_batch) {
     return n_members < 2 || share > n_batch ? n_batch : share;
 }
 
-// TTFT of facts->work.n_prompt tokens; 0 of none. Fails where kin_latency_pass does, of more chunks than are predicted, and for
-// want of memory.
+// TTFT of facts->work.n_prompt tokens; 0 for none. Fails where kin_latency_pass does, for more than KIN_PROMPT_MAX_CHUNKS
+// chunks, and without memory.
 int kin_prompt_predict(const kin_facts *facts, const kin_plan *plan, double *ttft_s, kin_err *err);
 
-// The same played: every window of every chunk in turn, on devices and links that do one thing after the other.
+// The same, simulated: every window of every chunk in turn, on devices and links that do one thing at a time.
 int kin_prompt_play(const kin_facts *facts, const kin_plan *plan, double *ttft_s, kin_err *err);

@@ -4,8 +4,8 @@
 // divide, the last round is uneven: what is left is shared in proportion to the windows (largest remainders, the earlier member
 // first), and a member may get nothing in it.
 //
-// Or each member has so many layers in all, spread over k rounds as evenly as whole layers can be: the first rounds have the odd
-// ones (as kin_plan_windows has it).
+// Or each member has so many layers in all, spread over k rounds as evenly as whole layers can be: where they do not divide,
+// the first rounds have one more (as in kin_plan_windows).
 //
 // Pure: no I/O, no clock, no threads.
 #pragma once

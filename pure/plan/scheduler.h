@@ -1,8 +1,7 @@
 // Schedulers: all the ways to make a plan, with one signature. Each is in a file of its own.
 //
-//   exact      the best plan under the timeline model, proven (exact.c), and among those next to it the best one played
-//   (played.c);
-//              the default
+//   exact      the default: the best plan under the timeline model, proven (exact.c); where weights stream, plans near it are
+//              simulated too and the fastest is taken (playoff.c)
 //   halda      Algorithm 1 of the paper on its own objective (halda.c)
 //   memsched   layers in proportion to memory (memsched.c), what the paper calls "without halda"
 //   perfsched  layers in proportion to computing power, then moved to where memory is (perfsched.c)
@@ -18,14 +17,14 @@
 #include "pure/plan/plan.h"
 
 typedef struct kin_plan_options {
-    kin_device_set leave_out;        // never use these
-    kin_device_set force_in;         // these must compute; only `exact` heeds it
-    int n_rounds;                    // 0: the scheduler chooses; of the others only `exact`, `memsched` and `perfsched` heed it
-    int max_nodes;                   // `exact`: sets of devices that are looked into before it stops with a gap
-    int max_orders;                  // `dp-sa`: random orders when there are too many for annealing
-    uint64_t seed;                   // `dp-sa`
-    kin_ilp_solver *ilp;             // `halda`: what solves its programs
-    double slow_disk_bytes_s;        // `halda`: a slower disk must not be overloaded
+    kin_device_set leave_out; // never use these
+    kin_device_set force_in;  // these must compute; only `exact` uses it
+    int n_rounds;             // 0: the scheduler chooses; a given number is used by `exact`, `memsched` and `perfsched` only
+    int max_nodes;            // `exact`: sets of devices that are searched before it stops with a gap
+    int max_orders;           // `dp-sa`: random orders when there are too many for annealing
+    uint64_t seed;            // `dp-sa`
+    kin_ilp_solver *ilp;      // `halda`: what solves its programs
+    double slow_disk_bytes_s; // `halda`: a slower disk must not be overloaded
     kin_halda_terms_kind halda_kind; // its objective as published, or as prima.cpp has it
 } kin_plan_options;
 

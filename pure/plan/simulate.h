@@ -1,8 +1,7 @@
-// A device that streams, played block by block: a block's streamed units are read as early as the disk is free and the ring has
-// room for them whole; the block is computed when they are there, and gives their room back afterwards.
+// A device that streams, simulated block by block: a block's streamed units are read as early as the disk is free and the ring
+// has room for them whole; the block is computed when they are there, and gives their room back afterwards.
 //
-// device_time.h plays a few layers, for what a layer costs; timeline.h whole plans. It reads no clock: a call says what the time
-// is.
+// device_time.h simulates a few layers, to learn what a layer costs; timeline.h whole plans. Time is an argument.
 //
 // As in the engine: a layer is three blocks: attention (one unit), gate with up (two), down (one; gate, up and down count as
 // equal). Experts are not streamed: what else a feed-forward block of experts has is one unit and one block.

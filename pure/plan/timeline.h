@@ -1,16 +1,17 @@
-// The timeline, played: every block of every device computed in turn, every streamed unit read when the disk is free and the ring
-// has room for it. Slower than the closed form of latency.h (some hundred microseconds), and closer where windows have few units
-// or several disks are near their limit. For showing a plan, and for choosing between some (played.c); solvers use the closed
-// form, and tests hold it against this. Prompts are played by prompt.h.
+// The timeline, simulated: every block of every device computed in turn, every streamed unit read when the disk is free and
+// the ring has room for it. Slower than the closed form of latency.h (some hundred microseconds), and closer where windows
+// have few units or several disks are near their limit. For showing a plan, and for choosing between some (playoff.c); solvers
+// use the closed form, and tests hold it against this. prompt.h simulates prompts.
 //
-// Blocks and units are those of play.h, the output is tiles; units stay or leave memory in the order of kin_residency_order.
-// What experts wait for is the closed form's.
+// Blocks and units are those of simulate.h, the output is tiles; units stay or leave memory in the order of
+// kin_residency_order. Waiting for experts is as in the closed form.
 #pragma once
 
 #include "pure/plan/latency.h"
 
-// kin_latency_predict with the times played: what is shown to people and held against runs. What the played token waits more, or
-// less, than the closed form has it, is in exposed_s and disk_bound_s; the devices' parts are the closed form's.
+// kin_latency_predict with simulated times: what is shown to people and compared with runs. Where the simulated token waits
+// more, or less, than in the closed form, the difference is in exposed_s and disk_bound_s; the devices' parts are the closed
+// form's.
 int kin_timeline_predict(const kin_facts *facts, const kin_plan *plan, kin_prediction *out, kin_err *err);
 
 // Seconds of a token, once tokens take the same. Fails where kin_latency_pass does, and for want of memory.

@@ -1,9 +1,9 @@
-// Beacons: the two datagrams by which a device finds its head on a network nobody has configured.
+// Beacons: the two datagrams by which a device finds its head on a network without configuration.
 //
-// A device sends SEARCH with a fresh nonce to everybody near. A head that has the same key answers ANNOUNCE, to the asker alone,
-// with the nonce and where it listens. Both end with an authenticator over all bytes before it, made with the cluster's key: a
-// head answers only those who belong to it, and a device believes only an answer to its own question. Whoever listens on the
-// network sees the head's name, identity and port, nothing else.
+// A device sends SEARCH with a fresh nonce to all machines on the local network. A head that has the same key answers
+// ANNOUNCE, to the asker alone, with the nonce and where it listens. Both end with an authenticator over all bytes before it,
+// made with the cluster's key: a head answers only devices of its cluster, and a device accepts only an answer to its own
+// question. An eavesdropper sees the head's name, identity and port, nothing else.
 //
 //     byte  0  u32  magic "KINB"
 //           4  u8   version of this layout, 1
@@ -16,8 +16,8 @@
 //         108  u32  0
 //         112  16   authenticator of bytes 0 to 111
 //
-// Both have the same length, so that nobody can use a head to turn a small datagram into a large one.
-// The authenticator is the caller's: this layer has no cryptography. Pure functions, plain data, any thread.
+// Both have the same length, so that a head cannot be used to turn a small datagram into a large one. The authenticator is the
+// caller's: this layer has no cryptography. Pure functions, plain data, any thread.
 #pragma once
 
 #include <stdbool.h>
@@ -56,7 +56,8 @@ typedef int (*kin_beacon_sign)(void *user, const uint8_t *bytes, size_t n, uint8
 // Fails only where `sign` does.
 int kin_beacon_encode(uint8_t to[KIN_BEACON_BYTES], const kin_beacon *beacon, kin_beacon_sign sign, void *user, kin_err *err);
 
-// Checks everything, the authenticator before what it vouches for. The sentence is for a debug log: anybody can cause it.
+// Checks everything, the authenticator before the fields. The sentence is for a debug log: any host on the network can cause
+// it.
 int kin_beacon_decode(const uint8_t *bytes, size_t n, kin_beacon *beacon, kin_beacon_sign sign, void *user, kin_err *err);
 
 // Is it an answer to the question with this nonce?

@@ -21,13 +21,13 @@
 
 enum { KIN_FRAME_HEADER = 16, KIN_FRAME_VERSION = 4 };
 
-// What a link is for; the one who connects says it in OPEN.
+// What a link is for; the connecting side says it in OPEN.
 typedef enum kin_proto_role {
     KIN_PROTO_CONTROL, // device -> head, one per device
     KIN_PROTO_RING,    // each member -> its next member
-    KIN_PROTO_FETCH,   // anyone -> anyone who holds parts of the model file
-    KIN_PROTO_OBSERVE, // who wants to see how it goes -> head
-    KIN_PROTO_PROBE,   // anyone -> anyone, to measure the way between them
+    KIN_PROTO_FETCH,   // anyone -> any process that has parts of the model file
+    KIN_PROTO_OBSERVE, // status client -> head
+    KIN_PROTO_PROBE,   // anyone -> anyone, to measure the path between them
     KIN_PROTO_BACK,    // each member -> its previous member, for a ring link that only this end can open: the steps come to it
 } kin_proto_role;
 
@@ -38,7 +38,7 @@ enum { KIN_PROTO_N_ROLES = 6 };
 #define KIN_FRAME_CAP_STEP (256u << 20)
 #define KIN_FRAME_DATA_BYTES (256u << 10)  // of the file, in one DATA frame
 #define KIN_FRAME_REPORT_BYTES (64u << 10) // of text
-#define KIN_FRAME_ECHO_BYTES (1u << 20)    // of nothing, in one ECHO
+#define KIN_FRAME_ECHO_BYTES (1u << 20)    // of filler, in one ECHO
 
 // X(number, NAME, name, largest payload, links: c control, r ring, f fetch, o observe, p probe, b back, epoch: 1 if only a
 // plan can cause it)

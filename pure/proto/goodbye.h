@@ -9,9 +9,9 @@
 #include <string.h>
 
 #define KIN_GOODBYE_CLOSED "the other side closed the link"
-#define KIN_GOODBYE_STOPPED "it was stopped" // what a head or a device says that its user ends
+#define KIN_GOODBYE_STOPPED "it was stopped" // the reason that a head or a device gives when its user stops it
 
-// What the other side said when it closed the link, without that it closed it; or the reason as it is.
+// The reason that the other side gave, without the words before it; or the reason as it is.
 static inline const char *kin_goodbye_words(const char *reason) {
     static const char before[] = KIN_GOODBYE_CLOSED ": ";
     size_t n = sizeof before - 1;

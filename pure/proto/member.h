@@ -1,18 +1,19 @@
 // A member: what one device does to be part of a ring, from finding the head to being ready, again and again.
 //
-// A step function like the membership (pure/proto/membership.h), its other side: events and the time go in, actions come out. It
-// opens no link and loads nothing; the driver does, and reports. Links notice by themselves that the other side went silent.
+// The counterpart of the membership (pure/proto/membership.h), and a step function too: events and the time go in, actions
+// come out. It opens no link and loads nothing; the driver does, and reports. Links notice by themselves that the other side
+// went silent.
 //
 //     SEARCHING ─► CONNECTING ─► JOINED ─► PREPARING ─► READY           REFUSED: asks again, slowly; or GIVEN_UP
 //         ▲            │           │ ▲         │          │
 //         └── back-off ┴── lost ───┴─┼─────────┴──────────┤
 //                                    └──── epoch over ────┘
 //
-// What was prepared (the shard) belongs to nobody's epoch: it stays while links come and go, and a plan with the same work in it
-// takes it over at once. A preparation that runs while its epoch ends goes on, because the next plan mostly wants the same.
+// What was prepared (the shard) does not belong to an epoch: it stays when links end, and a plan with the same work in it uses
+// it at once. A preparation that runs while its epoch ends goes on, because the next plan mostly wants the same.
 //
-// A plan counts only if the step took it: afterwards kin_member_epoch is its epoch. The actions of that step mean the new plan,
-// so the driver has it at hand when it carries them out.
+// A plan counts only if the step took it: afterwards kin_member_epoch is its epoch. The actions of that step refer to the new
+// plan, so the driver must hold it when it carries them out.
 //
 // Owner: the device's driver. Thread: its loop's. Actions live until the next step.
 #pragma once
@@ -42,11 +43,11 @@ typedef struct kin_member_options {
     uint64_t wait_max_ns; // up to this (5 s); a wait is between half of it and all of it
     uint64_t connect_ns;  // from CONNECT to the head's answer (4 s: more than the link's own limit)
     uint64_t steady_ns;   // after so long with a head the waits begin at the shortest again (5 s)
-    uint64_t refused_ns;  // before asking again who refused (30 s)
-    uint64_t twin_ns;     // the same where another process has this identity: one that is dead is missed by then (2.5 s)
+    uint64_t refused_ns;  // before asking a head again that refused (30 s)
+    uint64_t twin_ns;     // the same where another process has this identity: if that one is dead, the head knows by then (2.5 s)
     uint64_t progress_ns; // between two reports of progress (250 ms)
-    uint64_t back_ns;     // for the previous member to get through, before this one opens the link to it (700 ms)
-    uint64_t relay_ns;    // for a hop to open either way, before it is tried by way of the head (2 s)
+    uint64_t back_ns;     // for the previous member to connect, before this one opens the link (700 ms)
+    uint64_t relay_ns;    // for a hop to open from either end, before it goes through the head (2 s)
 } kin_member_options;
 
 kin_member_options kin_member_options_default(void);
@@ -62,17 +63,17 @@ typedef enum kin_member_event_kind {
     KIN_MEMBER_FOUND,           // name, address, port: a head answered a search
     KIN_MEMBER_ACCEPTED,        // name: the head sent ACCEPT
     KIN_MEMBER_REFUSED,         // reason: it sent REFUSE
-    KIN_MEMBER_LOST,            // reason: the control link has ended, or did not come to be
+    KIN_MEMBER_LOST,            // reason: the control link has ended, or could not be opened
     KIN_MEMBER_PLAN,            // epoch, work, next_by_head, previous_by_head: PLAN came
     KIN_MEMBER_END,             // epoch: it is over
     KIN_MEMBER_PROGRESS,        // ticket
     KIN_MEMBER_PREPARED,        // ticket
-    KIN_MEMBER_PREPARE_FAILED,  // ticket, stage, reason: after PREPARED too, when what was still to come does not
+    KIN_MEMBER_PREPARE_FAILED,  // ticket, stage, reason: also after PREPARED, when weights of later windows fail to arrive
     KIN_MEMBER_COMPUTE_FAILED,  // epoch, stage, reason: a step could not be computed
     KIN_MEMBER_NEXT_OPENED,     // epoch: the ring link to the next member
-    KIN_MEMBER_NEXT_CLOSED,     // epoch, reason: has ended, or did not come to be
-    KIN_MEMBER_PREVIOUS_OPENED, // epoch: the ring link from the previous member, whoever opened it
-    KIN_MEMBER_PREVIOUS_CLOSED, // epoch, reason: has ended, or this end of it could not open it
+    KIN_MEMBER_NEXT_CLOSED,     // epoch, reason: has ended, or could not be opened
+    KIN_MEMBER_PREVIOUS_OPENED, // epoch: the ring link from the previous member, opened by either end
+    KIN_MEMBER_PREVIOUS_CLOSED, // epoch, reason: has ended, or this end could not open it
 } kin_member_event_kind;
 
 typedef struct kin_member_event { // only what the kind names is looked at; pointers are for the call
@@ -81,9 +82,9 @@ typedef struct kin_member_event { // only what the kind names is looked at; poin
     uint32_t ticket;
     uint16_t port;
     const char *name, *address, *stage, *reason;
-    const uint8_t *work; // all of a plan that decides what has to be prepared, not whom to send to // u8 [n_work]
+    const uint8_t *work; // the part of a plan that decides what has to be prepared, without the neighbours // u8 [n_work]
     size_t n_work;
-    bool next_by_head, previous_by_head; // it is known that this hop goes by way of the head
+    bool next_by_head, previous_by_head; // it is known that this hop goes through the head
 } kin_member_event;
 
 // ---- actions
@@ -94,16 +95,16 @@ typedef enum kin_member_action_kind {
     KIN_MEMBER_DROP,             // text: close the control link, or give up connecting
     KIN_MEMBER_SEND_FACTS,       // send DEVICE
     KIN_MEMBER_PREPARE,          // ticket, epoch: prepare what the plan of this epoch says; what was prepared before is of no use
-    KIN_MEMBER_CANCEL,           // ticket: a preparation that nobody wants any more; it may still report, and is not listened to
+    KIN_MEMBER_CANCEL,           // ticket: this preparation is not needed any more; what it still reports is ignored
     KIN_MEMBER_REUSE,            // epoch: clear the KV cache of what is prepared, before the first step of this epoch
     KIN_MEMBER_SEND_PROGRESS,    // epoch: the latest
     KIN_MEMBER_SEND_READY,       // epoch
     KIN_MEMBER_SEND_FAILED,      // epoch, stage, text
     KIN_MEMBER_CONNECT_NEXT,     // epoch, by_head: connect to the next member of this epoch's plan, or to the head instead
-    KIN_MEMBER_CONNECT_PREVIOUS, // epoch, by_head: the same to the previous member, which has not got through
+    KIN_MEMBER_CONNECT_PREVIOUS, // epoch, by_head: the same to the previous member, which could not connect
     KIN_MEMBER_CLOSE_RING,       // epoch: close these links, or give up connecting
     KIN_MEMBER_SEND_RING,        // epoch, is_open, text: send NEXT, how the ring link is
-    KIN_MEMBER_GIVE_UP,          // text: it will never be taken; end the program
+    KIN_MEMBER_GIVE_UP,          // text: no head will ever accept this device; end the program
     KIN_MEMBER_LOG,              // level, text
     KIN_MEMBER_STATUS,           // the state has changed
 } kin_member_action_kind;

@@ -2,19 +2,20 @@
 //
 // A step function. The driver tells what happened (an event and the time), the membership answers with what is to be done
 // (actions, in this order). It opens no link, reads no clock and makes no plan: links notice by themselves that the other side
-// went silent (net/link.h), the planner says who computes which layers. Of a plan the membership knows the members, in the order
-// of the ring, and whether it is the same as before.
+// went silent (net/link.h), the planner says who computes which layers. Of a plan the membership knows the members, in the
+// order of the ring, and whether it equals the last one.
 //
 //     joins ─► facts ─► ask the planner ─► plan: epoch + 1 ─► every member ready, every ring link open ─► the ring is up
 //                            ▲                                                                              │
 //                            └── somebody joined (only between requests) ◄───────────────────────────────────┤
 //                            └── a member or a ring link lost, a member failed: the epoch ends ◄─────────────┘
 //
-// An epoch is one plan in force; its number only grows (pure/proto/epoch.h), and ring frames of any other epoch are dropped. When
-// it ends, the running requests fail with a sentence that names device and stage. Devices keep what they have loaded, so that the
-// next epoch is cheap for whoever has the same windows in it.
+// An epoch is one plan in force; its number only grows (pure/proto/epoch.h), and ring frames of any other epoch are dropped.
+// When it ends, the running requests fail with a sentence that names device and stage. Devices keep what they have loaded, so
+// that the next epoch is cheap for a device that has the same windows in it.
 //
-// The head's own layers are no member: the ring is up when the devices are; the driver knows when its own shard is loaded.
+// The head itself is not in the membership: the ring is up when the devices are ready; the driver knows when its own shard is
+// loaded.
 //
 // Owner: the head's driver. Thread: its loop's. Actions and device pointers live until the next step.
 #pragma once
@@ -30,7 +31,7 @@
 
 enum {
     KIN_MEMBERSHIP_DEVICES = 32,  // most at a time
-    KIN_MEMBERSHIP_ACTIONS = 160, // more than any step gives: 4 for each device (refuse, say so twice, end) and some
+    KIN_MEMBERSHIP_ACTIONS = 160, // more than any step gives: 4 for each device and some more
     KIN_MEMBERSHIP_NAME = 64,     // bytes with the NUL, of names
     KIN_MEMBERSHIP_REASON = 256,  // of reasons; longer ones are cut
     KIN_MEMBERSHIP_SENTENCE = 512,
@@ -48,13 +49,13 @@ typedef struct kin_membership_options {
     uint32_t features;                 // bits that a device must have
     kin_proto_hash model;              // the model's content hash; zeros: not known yet, see KIN_MEMBERSHIP_MODEL
     uint32_t epoch_first;              // newer than all epochs of an earlier run of this head (pure/proto/epoch.h)
-    int n_expected;                    // devices that are going to join; 0: nobody knows
-    uint64_t plan_wait_ns;  // quiet time after somebody joined, before the first plan: devices fetch meanwhile (250 ms)
+    int n_expected;                    // devices that are going to join; 0: not known
+    uint64_t plan_wait_ns;  // quiet time after a device joined, before the first plan: devices fetch meanwhile (250 ms)
     uint64_t join_wait_ns;  // the same before the first plan can be used, and before a plan in force is made anew (1 s)
     uint64_t lost_wait_ns;  // for a lost member to come back, before a plan is made without it (3 s)
     uint64_t facts_wait_ns; // from ACCEPT to DEVICE (3 s)
-    uint64_t break_wait_ns; // from a ring link that breaks to saying so: mostly a device is gone, and that is said (200 ms: less
-                            // than spacing_ns)
+    uint64_t break_wait_ns; // from a broken ring link to reporting it: mostly a device is lost, and that is reported instead (200
+                            // ms: less than spacing_ns)
     uint64_t spacing_ns;    // least time from the end of an epoch to the next (250 ms): one break, one new plan
     uint64_t ring_wait_ns;  // for a ring link to open, before one of its ends is left out (8 s)
     uint64_t rest_min_ns;   // a device that failed is left out for this long (2 s), doubling each time
@@ -98,13 +99,13 @@ typedef enum kin_membership_event_kind {
     KIN_MEMBERSHIP_RING_OPENED, // link, epoch: this member's link to the next one; the head's own: KIN_MEMBERSHIP_OWN
     KIN_MEMBERSHIP_RING_CLOSED, // link, epoch, reason
     KIN_MEMBERSHIP_LOST,        // link, reason: the control link has ended
-    KIN_MEMBERSHIP_LEFT,        // link, reason: it said that it goes; nobody waits for it
+    KIN_MEMBERSHIP_LEFT,        // link, reason: it announced that it stops; the next plan does not wait for it
     KIN_MEMBERSHIP_PLANNED,     // question, plan
-    KIN_MEMBERSHIP_NO_PLAN,     // question, reason: the model does not fit on who is there
+    KIN_MEMBERSHIP_NO_PLAN,     // question, reason: the model does not fit on the devices that are there
     KIN_MEMBERSHIP_DRIFT,       // the planner would now answer otherwise: it is asked again between requests
     KIN_MEMBERSHIP_BEGINS,      // a request begins
     KIN_MEMBERSHIP_ENDS,        // epoch in which it began
-    KIN_MEMBERSHIP_ABORTED,     // epoch: the user does not want it any more
+    KIN_MEMBERSHIP_ABORTED,     // epoch: the user cancelled it
 } kin_membership_event_kind;
 
 typedef struct kin_membership_event { // only what the kind names is looked at; pointers are for the call
@@ -145,7 +146,7 @@ typedef struct kin_membership_action {
     uint32_t question;
     int device; // index for kin_membership_device_at
     int n_devices;
-    uint8_t devices[KIN_MEMBERSHIP_DEVICES]; // indices of who is there
+    uint8_t devices[KIN_MEMBERSHIP_DEVICES]; // indices of the devices that are there
     kin_log_level level;
     char text[KIN_MEMBERSHIP_SENTENCE];
 } kin_membership_action;
@@ -175,7 +176,7 @@ typedef struct kin_membership_device {
     kin_device_state state;
     kin_proto_id id;
     uint64_t run;
-    char name[KIN_MEMBERSHIP_NAME]; // of nobody else, the head neither
+    char name[KIN_MEMBERSHIP_NAME]; // unique, and not the head's
     uint32_t link;
     kin_proto_device facts;
     kin_proto_progress progress;
@@ -188,12 +189,12 @@ typedef struct kin_membership_device {
     char trouble[KIN_MEMBERSHIP_REASON];
 } kin_membership_device;
 
-// i in [0, KIN_MEMBERSHIP_DEVICES). NULL: nobody.
+// i in [0, KIN_MEMBERSHIP_DEVICES). NULL: an empty place.
 const kin_membership_device *kin_membership_device_at(const kin_membership *membership, int i);
 
 typedef enum kin_membership_state {
-    KIN_MEMBERSHIP_GATHERING, // waiting for somebody to join or to come back, or for the planner
-    KIN_MEMBERSHIP_SHORT,     // the planner says that the model does not fit on who is there
+    KIN_MEMBERSHIP_GATHERING, // waiting for a device to join or to come back, or for the planner
+    KIN_MEMBERSHIP_SHORT,     // the planner says that the model does not fit on the devices that are there
     KIN_MEMBERSHIP_PREPARING, // an epoch has begun
     KIN_MEMBERSHIP_SERVING,   // the ring is up
 } kin_membership_state;

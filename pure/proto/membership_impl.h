@@ -1,5 +1,5 @@
-// Inside of kin_membership, for membership.c (who is there), roster_epoch.c (what they do together) and roster_words.c (how it is
-// said).
+// Inside of kin_membership, for membership.c (the devices), membership_epoch.c (epochs: plans, ring links, requests) and
+// membership_words.c (log lines and sentences).
 #pragma once
 
 #include "base/err.h"
@@ -25,37 +25,38 @@ struct kin_membership {
     char own_ring_trouble[KIN_MEMBERSHIP_REASON];
     int n_requests; // of this epoch
 
-    // A ring link broke and the epoch is over, but who is gone may be known in a moment. "": no, or that was said.
+    // A ring link broke and the epoch is over; which device is lost may be known in a moment. "": no such break, or it was
+    // reported.
     char broken[KIN_MEMBERSHIP_SENTENCE];
     kin_time broken_at;
     bool broke_requests;
 
-    // A change of who is there makes the last answer of the planner old.
+    // A device that joins or leaves makes the planner's last answer outdated.
     uint32_t change, change_asked, change_answered;
     uint32_t question;
     bool asking, is_short;
     char short_reason[KIN_MEMBERSHIP_REASON];
-    kin_time joined_at; // the last time that somebody joined; the start counts
+    kin_time joined_at; // the last time that a device joined; at first the start
     kin_time ended_at;  // the end of the last epoch
 
     bool changed;                   // what can be inspected, in this step
     kin_membership_actions actions; // of the current step
 };
 
-// ---- roster_words.c: the caller fills what the kind needs
+// ---- membership_words.c: the caller fills what the kind needs
 
 kin_membership_action *kin_membership_act(kin_membership *r, kin_membership_action_kind kind);
 void kin_membership_log(kin_membership *r, kin_log_level level, const char *fmt, ...) KIN_PRINTF(3, 4);
 // "device 'tower' (stage 2 of 3)", or without the stage where it has none.
 const char *kin_membership_whom(const kin_membership *r, int i, char buf[KIN_MEMBERSHIP_SENTENCE]);
 
-// One event is one line: what ends the running requests is said by whoever runs them, all else by the log. `sentence`: what
+// Each event gives one line: if it ends running requests, they report the sentence, else the log does. `sentence`: what
 // happened to device i, before the epoch ends for it.
 void kin_membership_say_once(kin_membership *r, int i, kin_log_level level, const char *sentence);
 
-// ---- roster_epoch.c
+// ---- membership_epoch.c
 
-// There, with facts known, and not resting.
+// Connected, with known facts, and not left out for a while.
 bool kin_membership_is_available(const kin_membership *r, int i);
 bool kin_membership_is_member(const kin_membership *r, int i);
 

@@ -57,7 +57,7 @@ typedef struct kin_proto_hash {
     uint8_t bytes[32]; // SHA-256
 } kin_proto_hash;
 
-// Where a process listens. Without addresses: where the peer is known to be anyway; the port may be 0 then.
+// Where a process listens. Without addresses: at the address that the receiver knows already; the port may be 0 then.
 typedef struct kin_proto_endpoint {
     uint16_t port;
     int n_addresses;
@@ -69,9 +69,10 @@ typedef struct kin_proto_endpoint {
 typedef struct kin_proto_open {
     kin_proto_role role;
     kin_proto_id id;
-    kin_proto_id
-        peer;     // who is called, zeros: not known. Of a ring link its other end, also where the head is called in its place
-    uint64_t run; // of this process: another one with the same id is a copy, or this machine begun anew
+    // The id of the process that is called; zeros: not known. On a ring link: its other end, also if the head is called in its
+    // place.
+    kin_proto_id peer;
+    uint64_t run; // of this process: another run with the same id is a copy of the machine, or its next start
     char name[KIN_PROTO_MAX_STR + 1];
     char version[KIN_PROTO_MAX_STR + 1]; // of the program
     uint32_t features;                   // bits; none is defined yet, unknown ones are ignored
@@ -151,7 +152,7 @@ typedef struct kin_proto_plan {
     uint16_t n_rounds;  // >= 1
     int n_windows;      // 0: a relay; at most one in a round
     kin_proto_window window[KIN_PROTO_MAX_WINDOWS];
-    // The neighbours in the ring. No addresses: the head, where the device reached it, which passes on what is not for itself.
+    // The neighbours in the ring. No addresses: the head, where the device reached it; it forwards what is for others.
     kin_proto_id next_id;
     kin_proto_endpoint next;
     kin_proto_id previous_id;
@@ -271,7 +272,8 @@ typedef struct kin_proto_events {
     kin_proto_event event[KIN_PROTO_MAX_EVENTS];
 } kin_proto_events;
 
-// Head -> observer: how it goes. The text is JSON in UTF-8, without a NUL; its fields are in observe/status_json.h.
+// Head -> status client: the state of the cluster. The text is JSON in UTF-8, without a NUL; its fields are in
+// observe/status_json.h.
 typedef struct kin_proto_report {
     uint32_t n_bytes; // 1 to KIN_FRAME_REPORT_BYTES
     const uint8_t *bytes;
@@ -328,14 +330,15 @@ typedef struct kin_proto_have {
 
 // ---- measurements
 
-// Device -> head, before DEVICE: what it measured of itself. Any numbers: who plans with them judges (kin_facts_screen).
+// Device -> head, before DEVICE: what it measured of itself. Any numbers: the planner refuses impossible ones
+// (kin_facts_screen).
 typedef struct kin_proto_profile {
     kin_device_facts facts;
 } kin_proto_profile;
 
-enum { KIN_PROTO_MAX_MEASURES = 40 }; // MEASUREs that wait with a device; what is too much is answered at once
+enum { KIN_PROTO_MAX_MEASURES = 40 }; // MEASUREs that are pending at a device; one more is answered at once
 
-// Head -> device: measure the way to that member.
+// Head -> device: measure the path to that member.
 typedef struct kin_proto_measure {
     kin_proto_id id;
     uint32_t hidden_bytes;       // of a hidden state; 1 to KIN_FRAME_ECHO_BYTES
@@ -350,7 +353,7 @@ typedef struct kin_proto_measured {
     char reason[KIN_PROTO_MAX_REASON + 1]; // why it was not measured; empty: it was
 } kin_proto_measured;
 
-// Both ways. The answer has the same token, so many bytes, and asks for none.
+// In both directions. The answer has the same token, answer_bytes bytes, and asks for none.
 typedef struct kin_proto_echo {
     uint64_t token;
     uint32_t answer_bytes; // at most KIN_FRAME_ECHO_BYTES
@@ -399,7 +402,8 @@ typedef struct kin_proto_step_layout {
 
 kin_proto_step_layout kin_proto_step_lay_out(const kin_proto_step *m);
 
-// For who sends a frame in parts: all of the payload but the activations (layout.activations bytes), or but the file's bytes (8).
+// For senders of a frame in parts: all of the payload but the activations (layout.activations bytes), or but the file's bytes
+// (8).
 size_t kin_proto_encode_step_head(uint8_t *buf, size_t cap, const kin_proto_step *m);
 size_t kin_proto_encode_data_head(uint8_t *buf, size_t cap, const kin_proto_data *m);
 

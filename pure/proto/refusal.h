@@ -1,4 +1,4 @@
-// Why a head does not take a device, and what the device makes of it.
+// Why a head refuses a device, and whether the device asks again.
 //
 // On the wire a refusal is one sentence (message REFUSE). It begins with one of the words below and a colon, so that a program
 // can tell them apart and a person can read the whole: "busy: 32 devices are there already".
@@ -11,8 +11,8 @@ typedef enum kin_refusal {
     KIN_REFUSAL_FEATURE,  // "feature": it cannot do something that the ring needs
     KIN_REFUSAL_MODEL,    // "model": it brings another model file
     KIN_REFUSAL_BUSY,     // "busy": no place now
-    KIN_REFUSAL_IDENTITY, // "identity": it says to be the head itself
-    KIN_REFUSAL_TWIN,     // "twin": another process has its identity; asked again a few times, for that one may be dead
+    KIN_REFUSAL_IDENTITY, // "identity": it has the head's own id
+    KIN_REFUSAL_TWIN,     // "twin": another process has its identity; asked again a few times, because that process may be dead
     KIN_REFUSAL_OTHER,    // any other word
 } kin_refusal;
 
@@ -21,5 +21,5 @@ const char *kin_refusal_word(kin_refusal refusal);
 // Which one a sentence from the head is.
 kin_refusal kin_refusal_of(const char *sentence);
 
-// True: asking again changes nothing until somebody changes this device. False: ask again, slowly.
+// True: asking again is useless until this device is changed. False: ask again, slowly.
 bool kin_refusal_is_final(kin_refusal refusal);

@@ -5,18 +5,16 @@
 //
 // The rules:
 //   need       chunks are asked for in the order in which they were wanted; those of one call to kin_swarm_want either in their
-//   order
-//              (needed at once), or shuffled by the device's own seed, so that devices that want the same chunks get different
-//              ones first and can then give them to each other
-//   load       at most so many requests per source, and so many in all (each takes a chunk of memory)
-//   the head   is asked for what no device has. For what devices have only while all of these would let it wait longer than
-//              patience_ns: everybody's uplink shall be used, not only the head's
-//   failures   a source that says nothing for timeout_ns, is lost, or lacks the chunk: others are asked. Silent ones rest for a
-//   while,
-//              twice as long each time
-//   liars      whoever sent bytes that are not the chunk's is never asked again, also when it comes back
-//   endgame    when everything is asked for, what takes long is asked for a second time, elsewhere
-//   giving up  after give_up_ns without a byte from anyone
+//              order (needed at once), or shuffled by the device's own seed, so that devices that want the same chunks get
+//              different ones first and can then give them to each other
+//   load       a limited number of requests per source, and in all (each takes a chunk of memory)
+//   the head   is asked for what no device has. For what devices have it is asked only if all of these would take longer than
+//              patience_ns: all uplinks are to be used, not only the head's
+//   failures   a source that is silent for timeout_ns, is lost, or lacks the chunk: other sources are asked. A silent source is
+//              left alone for a while, twice as long each time
+//   bad peers  a source that sent bytes that are not the chunk's is never asked again, also when it comes back
+//   endgame    when everything is asked for, slow requests are repeated at other sources
+//   giving up  after give_up_ns without a byte from any source
 //
 // Owner: the driver. Thread: its loop's. Everything lives until kin_swarm_free.
 #pragma once
@@ -28,7 +26,7 @@
 #include "base/clock.h"
 
 enum {
-    KIN_SWARM_SOURCES = 64,   // known at a time, liars included
+    KIN_SWARM_SOURCES = 64,   // known at a time, with those that sent wrong bytes
     KIN_SWARM_IN_FLIGHT = 16, // most requests per source
     KIN_SWARM_ID_BYTES = 16,
 };
@@ -47,7 +45,7 @@ typedef struct kin_swarm_options {
     uint64_t give_up_ns;
 } kin_swarm_options;
 
-// 3 requests per source and 16 in all; 10 s of silence, 2 s of options, 1 s of rest, giving up after 60 s.
+// 3 requests per source and 16 in all; 10 s of silence, 2 s of patience, 1 s of rest, giving up after 60 s.
 kin_swarm_options kin_swarm_options_defaults(uint32_t n_chunks, uint32_t chunk_bytes, uint64_t seed);
 
 // NULL: out of memory.
@@ -62,11 +60,11 @@ void kin_swarm_want(kin_swarm *swarm, const uint32_t *chunks, size_t n, bool in_
 
 // ---- events
 
-// Somebody can be asked: its number from now on, the same whenever it comes back. -1: it has lied before, or there are too many.
-// It has nothing before it says so, the head has everything.
+// Adds a source. Returns its number, the same whenever it comes back. -1: it has sent wrong bytes before, or there are too
+// many. A device has nothing before kin_swarm_offers, the head has everything.
 int kin_swarm_add_source(kin_swarm *swarm, const uint8_t id[KIN_SWARM_ID_BYTES], bool is_head);
 
-// What it has now: bit i % 8 of byte i / 8 is chunk i; what is beyond the n_bytes it has not.
+// What it has now: bit i % 8 of byte i / 8 is chunk i; it does not have the chunks beyond the n_bytes.
 void kin_swarm_offers(kin_swarm *swarm, int source, const uint8_t *bits, size_t n_bytes);
 
 void kin_swarm_heard(kin_swarm *swarm, int source, uint32_t n_bytes, kin_time now); // bytes of some chunk came from it
@@ -95,7 +93,7 @@ kin_swarm_action kin_swarm_next(kin_swarm *swarm, kin_time now);
 
 // ---- inspection
 
-// Whether this chunk is asked from this source: bytes that nobody asked for are not worth keeping in memory.
+// Whether this chunk was asked from this source: other bytes are not kept in memory.
 bool kin_swarm_is_asked(const kin_swarm *swarm, int source, uint32_t chunk);
 bool kin_swarm_complete(const kin_swarm *swarm); // all that was wanted is there
 

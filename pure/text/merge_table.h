@@ -1,6 +1,6 @@
 // Merge table: which two neighbours byte-level BPE may join, how early, and into what.
 //
-// Sized once for a known number of merges. Reading is safe from any thread once nobody adds.
+// Sized once for a known number of merges. After the last add, reading is safe from any thread.
 #pragma once
 
 #include <stddef.h>

@@ -1,7 +1,7 @@
 // String table: numbers byte strings 0, 1, 2, ... in the order in which they first come, and finds them again.
 //
 // Grows by itself; strings never leave. All strings lie end to end in one block.
-// Owner: whoever holds it. Reading is safe from any thread once nobody adds.
+// Owner: whoever holds it. After the last add, reading is safe from any thread.
 #pragma once
 
 #include <stddef.h>

@@ -19,7 +19,7 @@ typedef struct kin_tokenizer kin_tokenizer;
 
 enum {                            // flags of kin_tokenizer_encode
     KIN_ENCODE_ADD_SPECIAL = 1,   // bos before and eos after, where the vocabulary says so
-    KIN_ENCODE_PARSE_SPECIAL = 2, // "<|im_end|>" in the text is that token, not its letters. Never for a user's own words
+    KIN_ENCODE_PARSE_SPECIAL = 2, // "<|im_end|>" in the text is that token, not its letters. Not for text that a user wrote
 };
 
 // Fails on a pre-tokenizer that is not known (the sentence lists those that are).

@@ -6,8 +6,9 @@
 //
 // Two kinds of models:
 //   SPM  SentencePiece: tokens carry scores, a space is written U+2581 ("▁"), unknown characters become byte tokens
-//   <0x00>..<0xFF>. BPE  byte-level BPE of GPT-2: tokens are written in its alphabet of 256 printable characters, one per byte,
-//   and merges are ranked.
+//        <0x00>..<0xFF>
+//   BPE  byte-level BPE of GPT-2: tokens are written in its alphabet of 256 printable characters, one per byte, and merges are
+//        ranked
 // The rules for ids, names and types are llama.cpp's, so that a GGUF file means the same here as there.
 #pragma once
 
