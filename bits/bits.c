@@ -183,6 +183,9 @@ static uint64_t attention_of(const kin_kernels *k, const kin_kv_layout *kv) {
     k->kv_store(&rows, 0, POSITIONS);
     k->attend(&a, 0, kin_attention_plan(&a, 1));
     uint64_t hash = kin_bits_hash_f32(out, n_out, kin_hash64(cache, 2 * bytes, 0));
+    a.n_rows = 1; // the first row alone: its few queries convert the cells on the way
+    k->attend(&a, 0, kin_attention_plan(&a, 1));
+    hash = kin_bits_hash_f32(out, (size_t)q_width, hash);
     free(k_rows);
     free(v_rows);
     free(q);
@@ -207,7 +210,7 @@ static const kin_bits_case cases[] = {
     {"floats", 0xac4e318b36362a6f, primitive, KIN_PRIMITIVE_FLOATS},
     {"halves", 0x54dbc3472acfdcf4, primitive, KIN_PRIMITIVE_HALVES},
     {"round", 0xa185412dbf07a36f, primitive, KIN_PRIMITIVE_ROUND},
-    {"exp", 0xf07406eccd21eff6, primitive, KIN_PRIMITIVE_EXP},
+    {"exp", 0x14755f9740298153, primitive, KIN_PRIMITIVE_EXP},
     {"integers", 0xcf80bf98dfafb349, primitive, KIN_PRIMITIVE_INTEGERS},
     {"bytes", 0x4878cbd18f6b16a6, primitive, KIN_PRIMITIVE_BYTES},
     {"dots", 0xc77426993f685094, primitive, KIN_PRIMITIVE_DOTS},
@@ -225,8 +228,8 @@ static const kin_bits_case cases[] = {
     {"matmul Q2_K", 0xb8a19ff4cd261cce, product, KIN_TYPE_Q2_K},
     {"matmul IQ4_XS", 0x689463a12bed674f, product, KIN_TYPE_IQ4_XS},
     {"matmul MXFP4", 0x2e86ca53ac988212, product, KIN_TYPE_MXFP4},
-    {"attention F16", 0xa66d9508be6485e8, attention, KIN_TYPE_F16},
-    {"attention Q8_0", 0x220b46d4b7095f3f, attention, KIN_TYPE_Q8_0},
+    {"attention F16", 0xdfed0961879e4e2a, attention, KIN_TYPE_F16},
+    {"attention Q8_0", 0xa449cd8e4ef542ac, attention, KIN_TYPE_Q8_0},
 };
 
 const kin_bits_case *kin_bits_at(int i) {

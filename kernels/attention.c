@@ -23,6 +23,12 @@ int64_t kin_attention_tile_end(const kin_attention *a, int64_t row) {
     return end;
 }
 
+int64_t kin_attention_tile_row(kin_attention *a, int64_t tile) {
+    if (tile < a->last_tile) a->last_tile = a->last_tile_row = 0;
+    for (; a->last_tile < tile; a->last_tile++) a->last_tile_row = kin_attention_tile_end(a, a->last_tile_row);
+    return a->last_tile_row;
+}
+
 static int64_t spans_of(int64_t n_cells) {
     return (n_cells + KIN_SPAN_CELLS - 1) / KIN_SPAN_CELLS;
 }
@@ -37,10 +43,11 @@ size_t kin_attention_partial_bytes(const kin_kv_layout *kv, int n_head, int64_t 
 
 int64_t kin_attention_plan(kin_attention *a, int n_threads) {
     kin_assert(kin_kv_has(&a->kv) && a->n_head % a->kv.n_head_kv == 0);
-    int64_t n_tiles = 0, n_cells = 0;
-    for (int64_t row = 0; row < a->n_rows; row = kin_attention_tile_end(a, row)) n_tiles++;
+    int64_t n_cells = 0;
+    a->n_tiles = a->last_tile = a->last_tile_row = 0;
+    for (int64_t row = 0; row < a->n_rows; row = kin_attention_tile_end(a, row)) a->n_tiles++;
     for (int64_t row = 0; row < a->n_rows; row++) n_cells = a->n_cells[row] > n_cells ? a->n_cells[row] : n_cells;
-    int64_t n_tasks = n_tiles * a->kv.n_head_kv;
+    int64_t n_tasks = a->n_tiles * a->kv.n_head_kv;
     bool fits = a->partial && kin_attention_partial_bytes(&a->kv, a->n_head, a->n_rows, n_cells) <= a->partial_bytes;
     a->n_spans = n_threads > 1 && n_tasks < n_threads * TASKS_PER_THREAD && fits ? (int)spans_of(n_cells) : 1;
     if (a->n_spans < 1) a->n_spans = 1;

@@ -13,6 +13,9 @@ enum {
 // The row after the last one of the tile that begins at `row`.
 int64_t kin_attention_tile_end(const kin_attention *a, int64_t row);
 
+// The first row of a tile. Quick where a caller's tiles ascend: `a` remembers the last one.
+int64_t kin_attention_tile_row(kin_attention *a, int64_t tile);
+
 // Queries of one kv head that are computed together, at most.
 static inline int kin_attention_queries(const kin_attention *a) {
     int n = KIN_TILE_VALUES / a->kv.head_dim;

@@ -114,7 +114,10 @@ typedef struct kin_attention {
     int64_t ldo;
     float *partial; // scratch for results of spans, may be NULL: then no task is split
     size_t partial_bytes;
-    int n_spans; // set by kin_attention_plan(): spans that are tasks of their own, 1: a task has all of them
+    // Set by kin_attention_plan():
+    int n_spans;                      // that are tasks of their own, 1: a task has all of them
+    int64_t n_tiles;                  // groups of rows that read K and V together
+    int64_t last_tile, last_tile_row; // the one that attend() computed last, and its first row
 } kin_attention;
 
 // Decides whether spans are tasks of their own: where there are few rows and heads for so many threads, and `partial` has room.
@@ -163,7 +166,8 @@ typedef struct kin_kernels {
     void (*kv_store)(const kin_kv_rows *rows, int64_t begin, int64_t end);
 
     // Attention: the tasks [begin, end) of kin_attention_plan(); then, if that has split them, the rows [begin, end) of out.
-    void (*attend)(const kin_attention *a, int64_t begin, int64_t end);
+    // Each thread has a copy of `a`, which remembers where the last task was: tasks are found quickly where they ascend.
+    void (*attend)(kin_attention *a, int64_t begin, int64_t end);
     void (*attend_merge)(const kin_attention *a, int64_t begin, int64_t end);
 
     // y = x / sqrt(mean(x^2) + eps) * weight; all // f32 [n], n a multiple of 16. y may be x.

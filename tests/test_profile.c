@@ -134,7 +134,7 @@ static void count_matmul(const kin_matrix *w, const kin_act *act, const float *x
     counted->matmul(w, act, x, n, y, ldy, begin, end);
 }
 
-static void count_attend(const kin_attention *a, int64_t begin, int64_t end) {
+static void count_attend(kin_attention *a, int64_t begin, int64_t end) {
     n_attended++;
     counted->attend(a, begin, end);
 }

@@ -103,6 +103,7 @@ static void round_to_int(run *r) {
 static void exponentials(run *r) {
     add_floats(r, vf_exp(floats_between(r, -1, 0)));
     add_floats(r, vf_exp(floats_between(r, -110, 0)));
+    add_floats(r, vf_exp2(floats_between(r, -140, 12)));
 }
 
 static void integers(run *r) {

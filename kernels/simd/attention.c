@@ -8,6 +8,9 @@
 // row's. Scores of cells that a query does not see are computed (lanes do not touch each other) and dropped before anything is
 // done with them; values of such cells are not read.
 #include "kernels/attention.h"
+
+#include <math.h>
+
 #include "kernels/panel.h"
 #include "kernels/simd/backend.h"
 #include "kernels/simd/simd.h"
@@ -17,57 +20,92 @@ enum {
     MOST_DIM = 256,
     QUERIES = KIN_TILE_QUERIES,
     ROWS = 4,           // queries that a chain keeps in registers
-    DIRECT_QUERIES = 8, // so many convert f16 on the way
+    DIRECT_F16 = 8,     // so many queries convert f16 on the way
+    DIRECT_Q8_0 = 4,    // so many q8_0
     FETCH_QUERIES = 16, // so many are fast enough to wait for memory: the next block is fetched while they are computed
 };
 
 #define LOCALITY 3
 static const float LOWEST = -3e38f; // below every score
-// Scores are taken relative to the greatest one of the blocks before, as long as none is greater by more than this: exp(SLACK) is
-// far from overflow, and a new reference would cost as much as the block's exponentials.
-static const float SLACK = 8;
-// Scores that are further below it count as this much below: e^-64 adds nothing to a sum, and its products with V are normal
+// Scores are logarithms to the base 2: queries are multiplied with log2(e).
+static const float LOG2_E = 0x1.715476p0f;
+// They are taken relative to the greatest one of the blocks before, as long as none is greater by more than this: 2^SLACK is far
+// from overflow, and a new reference would cost as much as the block's exponentials.
+static const float SLACK = 11;
+// Scores that are further below it count as this much below: 2^-92 adds nothing to a sum, and its products with V are normal
 // numbers.
-static const float FLOOR = -64;
+static const float FLOOR = -92;
 
 // ---- products
 
-typedef enum source { FROM_F32, FROM_F16, N_SOURCES } source;
+// Q8_0: K has its scales along the lanes, V along the chain.
+typedef enum source { FROM_F32, FROM_F16, FROM_Q8_0_K, FROM_Q8_0_V, N_SOURCES } source;
 
-// out[i][j] += a[i][begin] b[begin][j] + a[i][begin + 1] b[begin + 1][j] + ... in this order, for n rows and 16 w columns.
+// out[i][j] += a[i][begin] b[begin][j] + a[i][begin + 1] b[begin + 1][j] + ... in this order, for groups of n rows, one after the
+// other, and 16 w columns.
 typedef struct chain_args {
-    float *out;       // [n][ldo]
-    const float *a;   // [n][lda]
-    const void *b;    // [end][ldb] of the source's type
-    const void *next; // as b, what will be read after it: fetched meanwhile
+    float *out;                       // [groups * n][ldo]
+    const float *a;                   // [groups * n][lda]
+    const void *b;                    // [end][ldb] of the source's type
+    const void *next;                 // as b, what will be read after it: fetched meanwhile
+    const void *scales, *next_scales; // Q8_0. K: f16 [end / 32][CELLS]; V: f32 [ldb / 32][CELLS], no next ones
+    int column;                       // of b, in vectors
     int ldo, lda, ldb;
     int begin, end;
+    int groups;
     bool from_zero; // out is not read
 } chain_args;
 
 SIMD_INLINE void fetch(const void *p) { __builtin_prefetch(p, 0, LOCALITY); }
 
 SIMD_INLINE vf load_from(const void *b, int at, const source from) {
-    return from == FROM_F16 ? vf_load_f16((const uint16_t *)b + at) : vf_load((const float *)b + at);
+    switch (from) {
+    case FROM_F32: return vf_load((const float *)b + at);
+    case FROM_F16: return vf_load_f16((const uint16_t *)b + at);
+    default: return vf_from_vi(vi_load_i8((const int8_t *)b + at));
+    }
 }
 
 // What is unrolled is unrolled early: gcc 12 keeps the sums of a loop that it unrolls later on the stack as well.
 #define UNROLL _Pragma("GCC unroll 4")
 
-SIMD_INLINE void chain(const chain_args *c, const source from, const int n, const int w) {
-    vf sum[ROWS][SIMD_COLUMNS], b[SIMD_COLUMNS];
+SIMD_INLINE void chain_group(const chain_args *c, float *out, const float *a, const source from, const int n, const int w) {
+    const int ldo = c->ldo, lda = c->lda, ldb = c->ldb, end = c->end;
+    vf sum[ROWS][SIMD_COLUMNS], b[SIMD_COLUMNS], scale[SIMD_COLUMNS];
+    const float *scales[SIMD_COLUMNS];
     UNROLL for (int i = 0; i < n; i++) {
-        UNROLL for (int j = 0; j < w; j++) sum[i][j] = c->from_zero ? vf_zero() : vf_load(c->out + i * c->ldo + 16 * j);
+        UNROLL for (int j = 0; j < w; j++) sum[i][j] = c->from_zero ? vf_zero() : vf_load(out + i * ldo + 16 * j);
     }
-    for (int t = c->begin; t < c->end; t++) {
-        if (from == FROM_F16) UNROLL for (int j = 0; j < w; j += 2) fetch((const uint16_t *)c->next + t * c->ldb + 16 * j);
-        UNROLL for (int j = 0; j < w; j++) b[j] = load_from(c->b, t * c->ldb + 16 * j, from);
-        UNROLL for (int i = 0; i < n; i++) {
-            vf a = vf_set1(c->a[i * c->lda + t]);
-            UNROLL for (int j = 0; j < w; j++) sum[i][j] = vf_add(sum[i][j], vf_mul(a, b[j]));
+    if (from == FROM_Q8_0_V)
+        UNROLL for (int j = 0; j < w; j++) scales[j] = (const float *)c->scales + (c->column + j) / 2 * CELLS;
+    for (int t = c->begin, stop; t < end;) {
+        stop = from == FROM_Q8_0_K ? t + 32 : end;
+        if (from == FROM_Q8_0_K) {
+            int at = t / 32 * CELLS + 16 * c->column;
+            UNROLL for (int j = 0; j < w; j++) scale[j] = vf_load_f16((const uint16_t *)c->scales + at + 16 * j);
+            UNROLL for (int j = 0; j < w; j += 2) fetch((const uint16_t *)c->next_scales + at + 16 * j);
+        }
+        for (; t < stop; t++) {
+            if (from == FROM_F16) UNROLL for (int j = 0; j < w; j += 2) fetch((const uint16_t *)c->next + t * ldb + 16 * j);
+            if (from >= FROM_Q8_0_K) fetch((const int8_t *)c->next + t * ldb);
+            UNROLL for (int j = 0; j < w; j++) {
+                b[j] = load_from(c->b, t * ldb + 16 * j, from);
+                if (from == FROM_Q8_0_K) b[j] = vf_mul(scale[j], b[j]);
+                if (from == FROM_Q8_0_V) b[j] = vf_mul(vf_set1(scales[j][t]), b[j]);
+            }
+            UNROLL for (int i = 0; i < n; i++) {
+                vf x = vf_set1(a[i * lda + t]);
+                UNROLL for (int j = 0; j < w; j++) sum[i][j] = vf_add(sum[i][j], vf_mul(x, b[j]));
+            }
         }
     }
-    UNROLL for (int i = 0; i < n; i++) { UNROLL for (int j = 0; j < w; j++) vf_store(c->out + i * c->ldo + 16 * j, sum[i][j]); }
+    UNROLL for (int i = 0; i < n; i++) { UNROLL for (int j = 0; j < w; j++) vf_store(out + i * ldo + 16 * j, sum[i][j]); }
+}
+
+SIMD_INLINE void chain(const chain_args *c, const source from, const int n, const int w) {
+    float *out = c->out;
+    const float *a = c->a;
+    for (int g = 0; g < c->groups; g++, out += n * c->ldo, a += n * c->lda) chain_group(c, out, a, from, n, w);
 }
 
 typedef void (*chain_fn)(const chain_args *c);
@@ -76,28 +114,38 @@ typedef void (*chain_fn)(const chain_args *c);
 #define CHAIN(from, n, w) static void chain_##from##_##n##_##w(const chain_args *c) { chain(c, from, n, w); }
 #define CHAINS(from, w) CHAIN(from, 1, w) CHAIN(from, 2, w) CHAIN(from, 3, w) CHAIN(from, 4, w)
 #define NAMES(from, w) {chain_##from##_1_##w, chain_##from##_2_##w, chain_##from##_3_##w, chain_##from##_4_##w}
-CHAINS(FROM_F32, 1) CHAINS(FROM_F16, 1)
 #if SIMD_COLUMNS == 4
-CHAINS(FROM_F32, 2) CHAINS(FROM_F16, 2) CHAINS(FROM_F32, 3) CHAINS(FROM_F16, 3) CHAINS(FROM_F32, 4) CHAINS(FROM_F16, 4)
-static const chain_fn chains[N_SOURCES][SIMD_COLUMNS][ROWS] = {
-    {NAMES(FROM_F32, 1), NAMES(FROM_F32, 2), NAMES(FROM_F32, 3), NAMES(FROM_F32, 4)},
-    {NAMES(FROM_F16, 1), NAMES(FROM_F16, 2), NAMES(FROM_F16, 3), NAMES(FROM_F16, 4)},
-};
+#define CHAINS_FROM(from) CHAINS(from, 1) CHAINS(from, 2) CHAINS(from, 3) CHAINS(from, 4)
+#define NAMES_FROM(from) {NAMES(from, 1), NAMES(from, 2), NAMES(from, 3), NAMES(from, 4)}
 #else
-static const chain_fn chains[N_SOURCES][SIMD_COLUMNS][ROWS] = {{NAMES(FROM_F32, 1)}, {NAMES(FROM_F16, 1)}};
+#define CHAINS_FROM(from) CHAINS(from, 1)
+#define NAMES_FROM(from) {NAMES(from, 1)}
 #endif
+CHAINS_FROM(FROM_F32) CHAINS_FROM(FROM_F16) CHAINS_FROM(FROM_Q8_0_K) CHAINS_FROM(FROM_Q8_0_V)
+static const chain_fn chains[N_SOURCES][SIMD_COLUMNS][ROWS] = {
+    NAMES_FROM(FROM_F32), NAMES_FROM(FROM_F16), NAMES_FROM(FROM_Q8_0_K), NAMES_FROM(FROM_Q8_0_V),
+};
 // clang-format on
 
-// The same for n <= ROWS rows and any number of columns, a multiple of 16: in parts of nearly the same width.
-static void chain_columns(chain_args c, source from, int n, int columns) {
-    size_t element = from == FROM_F16 ? sizeof(uint16_t) : sizeof(float);
-    int left = columns / 16, parts = (left + SIMD_COLUMNS - 1) / SIMD_COLUMNS;
-    for (; parts > 0; parts--) {
+// The same for n rows and any number of columns, a multiple of 16: in parts of nearly the same width. c is used up.
+static void chain_all(chain_args *c, source from, int n, int columns) {
+    static const size_t element_bytes[] = {[FROM_F32] = 4, [FROM_F16] = 2, [FROM_Q8_0_K] = 1, [FROM_Q8_0_V] = 1};
+    const float *a = c->a;
+    float *out = c->out;
+    for (int left = columns / 16, parts = (left + SIMD_COLUMNS - 1) / SIMD_COLUMNS; parts > 0; parts--) {
         int w = (left + parts - 1) / parts;
-        chains[from][w - 1][n - 1](&c);
-        c.out += 16 * w;
-        c.b = (const char *)c.b + 16 * (size_t)w * element;
-        c.next = (const char *)c.next + 16 * (size_t)w * element;
+        c->out = out;
+        c->a = a;
+        c->groups = n / ROWS;
+        if (c->groups) chains[from][w - 1][ROWS - 1](c);
+        c->out += c->groups * ROWS * c->ldo;
+        c->a += c->groups * ROWS * c->lda;
+        c->groups = 1;
+        if (n % ROWS) chains[from][w - 1][n % ROWS - 1](c);
+        out += 16 * w;
+        c->b = (const char *)c->b + 16 * (size_t)w * element_bytes[from];
+        c->next = (const char *)c->next + 16 * (size_t)w * element_bytes[from];
+        c->column += w;
         left -= w;
     }
 }
@@ -108,13 +156,14 @@ static void chain_columns(chain_args c, source from, int n, int columns) {
 typedef struct matrix {
     const void *data, *next; // next: of the block after this one
     source from;
+    const void *scales, *next_scales; // as in chain_args
 } matrix;
 
-static void widen_f16(const uint16_t *from, const uint16_t *next, int n, float *to) {
-    for (int i = 0; i < n; i += 32) {
-        fetch(next + i);
-        vf_store(to + i, vf_load_f16(from + i));
-        vf_store(to + i + 16, vf_load_f16(from + i + 16));
+// f16 [rows][ld] -> f32 [rows][ld], of which the first columns are wanted.
+static void widen_f16(const uint16_t *from, const uint16_t *next, int rows, int columns, int ld, float *to) {
+    for (int row = 0; row < rows; row++, from += ld, next += ld, to += ld) {
+        for (int i = 0; i < columns; i += 32) fetch(next + i);
+        for (int i = 0; i < columns; i += 16) vf_store(to + i, vf_load_f16(from + i));
     }
 }
 
@@ -132,12 +181,17 @@ static void widen_k(const int8_t *q, const int8_t *next, int head_dim, float *to
     }
 }
 
-// q8_0, V: [CELLS][head_dim]
-static void widen_v(const int8_t *q, const int8_t *next, int head_dim, float *to) {
+// The scales of q8_0, V: f16 [head_dim / 32][CELLS] -> f32
+static void widen_scales(const int8_t *q, const int8_t *next, int head_dim, float *to) {
+    const int at = head_dim * CELLS;
+    widen_f16((const uint16_t *)(q + at), (const uint16_t *)(next + at), head_dim / 32, CELLS, CELLS, to);
+}
+
+// q8_0, V: [cells][head_dim]
+static void widen_v(const int8_t *q, const int8_t *next, int head_dim, int cells, float *to) {
     float scales[MOST_DIM / 32 * CELLS];
-    widen_f16((const uint16_t *)(q + head_dim * CELLS), (const uint16_t *)(next + head_dim * CELLS), head_dim / 32 * CELLS,
-              scales);
-    for (int c = 0; c < CELLS; c++) {
+    widen_scales(q, next, head_dim, scales);
+    for (int c = 0; c < cells; c++) {
         for (int d = 0; d < head_dim; d += 32) {
             vf scale = vf_set1(scales[d / 32 * CELLS + c]);
             int at = c * head_dim + d;
@@ -156,12 +210,13 @@ typedef struct tile {
     float q[KIN_TILE_VALUES];                     // [n][head_dim], with the scale
     float values[KIN_TILE_VALUES];                // [n][head_dim] of this span
     float total[KIN_TILE_VALUES];                 // [n][head_dim] of the spans so far
-    float sum[QUERIES][16];                       // of exp(score - max), lanes are cells
-    float p[QUERIES][CELLS];                      // of the present block: scores, then exp(score - max)
+    float sum[QUERIES][16];                       // of 2^(score - max), lanes are cells
+    float p[QUERIES][CELLS];                      // of the present block: scores, then 2^(score - max)
     float max[QUERIES];                           // of the scores so far, in this span
     float total_max[QUERIES], total_sum[QUERIES]; // of the spans so far
     int begin[QUERIES], end[QUERIES];             // positions that a query sees
     int see_begin[QUERIES], see_end[QUERIES];     // cells of the present block that it sees: none if they are equal
+    int seen;                                     // cells of the present block, from its first on, that any of them sees
     int low, high;                                // positions that any of them sees
     const kin_attention *a;
     int head, group; // kv head; queries of one row that share it
@@ -176,12 +231,17 @@ static int query_head(const tile *t, int i) { return t->head * t->group + (t->fi
 static void load_queries(tile *t) {
     const kin_attention *a = t->a;
     int dim = a->kv.head_dim;
+    vf scale = vf_set1(a->scale * LOG2_E);
     t->low = INT32_MAX;
     t->high = 0;
-    for (int i = 0; i < t->n; i++) {
-        int64_t row = query_row(t, i);
-        const float *q = a->q + row * a->ldq + (int64_t)query_head(t, i) * dim;
-        for (int d = 0; d < dim; d += 16) vf_store(t->q + i * dim + d, vf_mul(vf_load(q + d), vf_set1(a->scale)));
+    int64_t row = query_row(t, 0);
+    for (int i = 0, head = t->first % t->group; i < t->n; i++, head++) {
+        if (head == t->group) {
+            head = 0;
+            row++;
+        }
+        const float *q = a->q + row * a->ldq + (int64_t)(t->head * t->group + head) * dim;
+        for (int d = 0; d < dim; d += 16) vf_store(t->q + i * dim + d, vf_mul(vf_load(q + d), scale));
         t->begin[i] = a->first_cells ? a->first_cells[row] : 0;
         t->end[i] = a->n_cells[row];
         if (t->begin[i] >= t->end[i]) continue;
@@ -196,86 +256,144 @@ static matrix block_of(tile *t, bool is_k, const int32_t block[2]) {
     size_t bytes = kin_kv_block_bytes(kv), head_bytes = bytes / (size_t)kv->n_head_kv;
     const char *cache = (const char *)(is_k ? t->a->k : t->a->v) + (size_t)t->head * head_bytes;
     const void *data = cache + (size_t)block[0] * bytes, *next = t->n <= FETCH_QUERIES ? cache + (size_t)block[1] * bytes : data;
-    if (kv->type == KIN_TYPE_F16 && t->n <= DIRECT_QUERIES) return (matrix){data, next, FROM_F16};
-    if (kv->type == KIN_TYPE_F16)
-        widen_f16(data, next, kv->head_dim * CELLS, t->wide);
+    if (kv->type == KIN_TYPE_F16 && t->n <= DIRECT_F16) return (matrix){data, next, FROM_F16, NULL, NULL};
+    if (kv->type == KIN_TYPE_Q8_0 && t->n <= DIRECT_Q8_0) {
+        const char *scales = (const char *)data + kv->head_dim * CELLS, *next_scales = (const char *)next + kv->head_dim * CELLS;
+        if (is_k) return (matrix){data, next, FROM_Q8_0_K, scales, next_scales};
+        widen_scales(data, next, kv->head_dim, t->wide);
+        return (matrix){data, next, FROM_Q8_0_V, t->wide, NULL};
+    }
+    if (kv->type == KIN_TYPE_F16 && is_k)
+        widen_f16(data, next, kv->head_dim, (t->seen + 15) / 16 * 16, CELLS, t->wide);
+    else if (kv->type == KIN_TYPE_F16)
+        widen_f16(data, next, t->seen, kv->head_dim, kv->head_dim, t->wide);
     else if (is_k)
         widen_k(data, next, kv->head_dim, t->wide);
     else
-        widen_v(data, next, kv->head_dim, t->wide);
-    return (matrix){t->wide, t->wide, FROM_F32};
+        widen_v(data, next, kv->head_dim, t->seen, t->wide);
+    return (matrix){t->wide, t->wide, FROM_F32, NULL, NULL};
 }
 
 // Which of the 64 positions from `at` on each query sees.
 static void see(tile *t, int at) {
+    t->seen = 0;
     for (int i = 0; i < t->n; i++) {
         int begin = t->begin[i] - at, end = t->end[i] - at;
         t->see_begin[i] = begin < 0 ? 0 : begin;
         t->see_end[i] = end > CELLS ? CELLS : end;
         if (t->see_end[i] <= t->see_begin[i]) t->see_begin[i] = t->see_end[i] = 0;
+        t->seen = t->see_end[i] > t->seen ? t->see_end[i] : t->seen;
     }
 }
 
-// Scores of n <= ROWS queries from i on, of as many vectors of cells as they see.
-static void score(tile *t, matrix k, int i, int n) {
-    int dim = t->a->kv.head_dim, end = 0;
-    for (int j = i; j < i + n; j++) end = t->see_end[j] > end ? t->see_end[j] : end;
-    if (end == 0) return;
-    chain_args args = {t->p[i],    t->q + i * dim, k.data,     k.next,           .ldo = CELLS,
-                       .lda = dim, .ldb = CELLS,   .end = dim, .from_zero = true};
-    chain_columns(args, k.from, n, (end + 15) / 16 * 16);
+// Scores of n queries from i on, of so many cells.
+static void score(tile *t, const matrix *k, int i, int n, int cells) {
+    int dim = t->a->kv.head_dim;
+    chain_args args = {.out = t->p[i],
+                       .a = t->q + i * dim,
+                       .b = k->data,
+                       .next = k->next,
+                       .scales = k->scales,
+                       .next_scales = k->next_scales,
+                       .ldo = CELLS,
+                       .lda = dim,
+                       .ldb = CELLS,
+                       .end = dim,
+                       .from_zero = true};
+    chain_all(&args, k->from, n, cells);
 }
 
-static void fill_unseen(const tile *t, int i, float *p, float x) {
-    for (int c = 0; c < t->see_begin[i]; c++) p[c] = x;
-    for (int c = t->see_end[i]; c < CELLS; c++) p[c] = x;
+// All queries' scores, of as many vectors of cells as each sees.
+static void score_all(tile *t, const matrix *k) {
+    for (int i = 0, next; i < t->n; i = next) {
+        int cells = (t->see_end[i] + 15) / 16 * 16;
+        for (next = i + 1; next < t->n && (t->see_end[next] + 15) / 16 * 16 == cells;) next++;
+        if (cells) score(t, k, i, next - i, cells);
+    }
 }
+
+// Sixteen in the middle for lanes that are seen. Lanes beyond `end` are unseen from 32 - end on, those before `begin` up to
+// 16 - begin.
+#define TIMES_16(x) x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x
+static const float unseen_score[48] = {TIMES_16(-INFINITY), TIMES_16(0), TIMES_16(-INFINITY)}; // to be added
+static const float unseen_share[48] = {TIMES_16(0), TIMES_16(1), TIMES_16(0)};                 // to be multiplied with
 
 // What was summed so far is taken relative to a reference that has grown by -difference.
 static void shrink(tile *t, int i, float difference) {
     int dim = t->a->kv.head_dim;
-    vf factor = vf_exp(vf_set1(difference));
+    vf factor = vf_exp2(vf_set1(difference));
     vf_store(t->sum[i], vf_mul(vf_load(t->sum[i]), factor));
     for (int d = 0; d < dim; d += 16) vf_store(t->values + i * dim + d, vf_mul(vf_load(t->values + i * dim + d), factor));
 }
 
 static bool sees_all(const tile *t, int i) { return t->see_end[i] - t->see_begin[i] == CELLS; }
 
+// Of 16 scores some are not seen: they become the lowest, whatever they are.
+static void hide(float *p, const float *unseen) { vf_store(p, vf_max(vf_add(vf_load(p), vf_load(unseen)), vf_set1(LOWEST))); }
+
+static float greatest_score(tile *t, int i) {
+    float *p = t->p[i];
+    if (sees_all(t, i)) return vf_greatest(vf_max(vf_max(vf_load(p), vf_load(p + 16)), vf_max(vf_load(p + 32), vf_load(p + 48))));
+    int begin = t->see_begin[i], end = t->see_end[i];
+    if (begin % 16) hide(p + begin / 16 * 16, unseen_score + 16 - begin % 16);
+    if (end % 16) hide(p + end / 16 * 16, unseen_score + 32 - end % 16);
+    vf max = vf_load(p + begin / 16 * 16);
+    for (int c = begin / 16 + 1; 16 * c < end; c++) max = vf_max(max, vf_load(p + 16 * c));
+    return vf_greatest(max);
+}
+
 // Looks at query i's scores: is its reference still good?
 static void raise_max(tile *t, int i) {
-    float *p = t->p[i];
-    if (!sees_all(t, i)) fill_unseen(t, i, p, LOWEST);
-    float max = vf_greatest(vf_max(vf_max(vf_load(p), vf_load(p + 16)), vf_max(vf_load(p + 32), vf_load(p + 48))));
+    float max = greatest_score(t, i);
     if (max <= t->max[i] + SLACK) return;
     if (t->max[i] > LOWEST) shrink(t, i, t->max[i] - max);
     t->max[i] = max;
 }
 
-// Query i's scores -> exp(score - max), 0 where it does not see.
-static void soften(tile *t, int i) {
+// Query i's scores -> 2^(score - max)
+static void soften_all(tile *t, int i) {
     float *p = t->p[i];
     vf x[4], sum = vf_load(t->sum[i]);
-    for (int c = 0; c < 4; c++) x[c] = vf_max(vf_sub(vf_load(p + 16 * c), vf_set1(t->max[i])), vf_set1(FLOOR));
-    for (int c = 0; c < 4; c += SIMD_COLUMNS) vf_exp_each(x + c, SIMD_COLUMNS);
+    for (int c = 0; c < 4; c++) x[c] = vf_sub(vf_load(p + 16 * c), vf_set1(t->max[i]));
+    for (int c = 0; c < 4; c += SIMD_COLUMNS) vf_exp2_each(x + c, SIMD_COLUMNS, FLOOR);
     for (int c = 0; c < 4; c++) vf_store(p + 16 * c, x[c]);
-    if (!sees_all(t, i)) {
-        fill_unseen(t, i, p, 0);
-        for (int c = 0; c < 4; c++) x[c] = vf_load(p + 16 * c);
-    }
     for (int c = 0; c < 4; c++) sum = vf_add(sum, x[c]);
     vf_store(t->sum[i], sum);
 }
 
-static void add_values(tile *t, matrix v, int i, int n, int begin, int end) {
+// The same where some cells are not seen: the sum has zeros for these.
+static void soften_seen(tile *t, int i) {
+    int begin = t->see_begin[i], end = t->see_end[i];
+    vf sum = vf_load(t->sum[i]);
+    for (int c = begin / 16 * 16; c < end; c += 16) {
+        vf x = vf_sub(vf_load(t->p[i] + c), vf_set1(t->max[i]));
+        vf_exp2_each(&x, 1, FLOOR);
+        vf_store(t->p[i] + c, x);
+        if (c < begin) x = vf_mul(x, vf_load(unseen_share + 16 - (begin - c)));
+        if (end < c + 16) x = vf_mul(x, vf_load(unseen_share + 32 - (end - c)));
+        sum = vf_add(sum, x);
+    }
+    vf_store(t->sum[i], sum);
+}
+
+static void add_values(tile *t, const matrix *v, int i, int n, int begin, int end) {
     int dim = t->a->kv.head_dim;
     if (begin >= end) return;
-    chain_args args = {t->values + i * dim, t->p[i],    v.data,         v.next,    .ldo = dim,
-                       .lda = CELLS,        .ldb = dim, .begin = begin, .end = end};
-    chain_columns(args, v.from, n, dim);
+    chain_args args = {.out = t->values + i * dim,
+                       .a = t->p[i],
+                       .b = v->data,
+                       .next = v->next,
+                       .scales = v->scales,
+                       .ldo = dim,
+                       .lda = CELLS,
+                       .ldb = dim,
+                       .begin = begin,
+                       .end = end};
+    chain_all(&args, v->from, n, dim);
 }
 
 // n queries from i on: the cells that all of them see together, those before and after them one query at a time.
-static void add_seen(tile *t, matrix v, int i, int n) {
+static void add_seen(tile *t, const matrix *v, int i, int n) {
     int begin = 0, end = CELLS;
     for (int j = i; j < i + n; j++) {
         begin = t->see_begin[j] > begin ? t->see_begin[j] : begin;
@@ -290,13 +408,21 @@ static void add_seen(tile *t, matrix v, int i, int n) {
 // Phases, so that the chains of operations of one query run beside those of others.
 static void run_block(tile *t, const int32_t block[2]) {
     matrix k = block_of(t, true, block);
-    for (int i = 0; i < t->n; i += ROWS) score(t, k, i, t->n - i < ROWS ? t->n - i : ROWS);
+    score_all(t, &k);
     for (int i = 0; i < t->n; i++)
         if (t->see_begin[i] < t->see_end[i]) raise_max(t, i);
-    for (int i = 0; i < t->n; i++)
-        if (t->see_begin[i] < t->see_end[i]) soften(t, i);
+    for (int i = 0; i < t->n; i++) {
+        if (sees_all(t, i))
+            soften_all(t, i);
+        else
+            soften_seen(t, i);
+    }
     matrix v = block_of(t, false, block);
-    for (int i = 0; i < t->n; i += ROWS) add_seen(t, v, i, t->n - i < ROWS ? t->n - i : ROWS);
+    for (int i = 0, n; i < t->n; i += n) {
+        for (n = 0; i + n < t->n && sees_all(t, i + n);) n++;
+        if (n == 0) n = t->n - i < ROWS ? t->n - i : ROWS;
+        add_seen(t, &v, i, n);
+    }
 }
 
 static void begin_span(tile *t) {
@@ -330,7 +456,7 @@ static void merge(int dim, float *max, float *sum, float *values, float span_max
     }
     bool is_greater = span_max > *max;
     float factor[16];
-    vf_store(factor, vf_exp(vf_set1(is_greater ? *max - span_max : span_max - *max)));
+    vf_store(factor, vf_exp2(vf_set1(is_greater ? *max - span_max : span_max - *max)));
     vf old = vf_set1(is_greater ? factor[0] : 1), new = vf_set1(is_greater ? 1 : factor[0]);
     for (int d = 0; d < dim; d += 16)
         vf_store(values + d, vf_add(vf_mul(vf_load(values + d), old), vf_mul(vf_load(span + d), new)));
@@ -341,7 +467,8 @@ static void merge(int dim, float *max, float *sum, float *values, float span_max
 
 // A row that sees nothing has no values.
 static void finish(int dim, float sum, const float *values, float *out) {
-    for (int d = 0; d < dim; d += 16) vf_store(out + d, sum > 0 ? vf_div(vf_load(values + d), vf_set1(sum)) : vf_zero());
+    vf inverse = vf_set1(1 / sum);
+    for (int d = 0; d < dim; d += 16) vf_store(out + d, sum > 0 ? vf_mul(vf_load(values + d), inverse) : vf_zero());
 }
 
 static float *partial_of(const kin_attention *a, int64_t row, int head, int span) {
@@ -366,9 +493,18 @@ static void run_one_span(tile *t, int span) {
     store_span(t, span);
 }
 
-static void run_all_spans(tile *t) {
+static void finish_query(tile *t, int i, float sum, const float *values) {
     const kin_attention *a = t->a;
-    int dim = a->kv.head_dim;
+    finish(a->kv.head_dim, sum, values, a->out + query_row(t, i) * a->ldo + (int64_t)query_head(t, i) * a->kv.head_dim);
+}
+
+// There is no other span.
+static void finish_span(tile *t) {
+    for (int i = 0; i < t->n; i++) finish_query(t, i, vf_sum(vf_load(t->sum[i])), t->values + i * t->a->kv.head_dim);
+}
+
+static void run_all_spans(tile *t) {
+    int dim = t->a->kv.head_dim;
     for (int i = 0; i < t->n; i++) {
         t->total_max[i] = LOWEST;
         t->total_sum[i] = 0;
@@ -376,19 +512,27 @@ static void run_all_spans(tile *t) {
     for (int begin = t->low; begin < t->high;) {
         int next = (begin / KIN_SPAN_CELLS + 1) * KIN_SPAN_CELLS, end = next < t->high ? next : t->high;
         run_span(t, begin, end);
+        if (begin == t->low && end == t->high) return finish_span(t);
         for (int i = 0; i < t->n; i++) {
             float sum = vf_sum(vf_load(t->sum[i]));
             merge(dim, &t->total_max[i], &t->total_sum[i], t->total + i * dim, t->max[i], sum, t->values + i * dim);
         }
         begin = next;
     }
-    for (int i = 0; i < t->n; i++) {
-        float *out = a->out + query_row(t, i) * a->ldo + (int64_t)query_head(t, i) * dim;
-        finish(dim, t->total_sum[i], t->total + i * dim, out);
-    }
+    for (int i = 0; i < t->n; i++) finish_query(t, i, t->total_sum[i], t->total + i * dim);
 }
 
 // ---- tasks
+
+// The queries of rows that will probably be computed next, and where the results of the present ones go: 64 queries are 16 pages
+// with a kilobyte each.
+SIMD_INLINE void fetch_rows(const kin_attention *a, int64_t begin, int64_t end, int head) {
+    int64_t at = (int64_t)head * (a->n_head / a->kv.n_head_kv) * a->kv.head_dim, n = a->n_head / a->kv.n_head_kv * a->kv.head_dim;
+    for (int64_t row = begin; row < end; row++)
+        for (int64_t d = 0; d < n; d += 16) __builtin_prefetch(a->out + row * a->ldo + at + d, 1, LOCALITY);
+    for (int64_t row = end; row < 2 * end - begin && row < a->n_rows; row++)
+        for (int64_t d = 0; d < n; d += 16) fetch(a->q + row * a->ldq + at + d);
+}
 
 // Rows [begin, end) that stand together, for a kv head and one span, or all of them (a->n_spans is 1).
 static void run_task(const kin_attention *a, int64_t begin, int64_t end, int head, int span) {
@@ -401,6 +545,7 @@ static void run_task(const kin_attention *a, int64_t begin, int64_t end, int hea
     for (t.first = 0; t.first < n; t.first += most) {
         t.n = n - t.first < most ? n - t.first : most;
         load_queries(&t);
+        if (t.first == 0) fetch_rows(a, begin, end, head);
         if (a->n_spans == 1)
             run_all_spans(&t);
         else
@@ -408,14 +553,10 @@ static void run_task(const kin_attention *a, int64_t begin, int64_t end, int hea
     }
 }
 
-void SIMD_FN(kin_attend)(const kin_attention *a, int64_t begin, int64_t end) {
-    int64_t task = 0;
-    for (int head = 0; head < a->kv.n_head_kv; head++) {
-        for (int64_t row = 0, next; row < a->n_rows && task < end; row = next) {
-            next = kin_attention_tile_end(a, row);
-            for (int span = 0; span < a->n_spans; span++, task++)
-                if (task >= begin && task < end) run_task(a, row, next, head, span);
-        }
+void SIMD_FN(kin_attend)(kin_attention *a, int64_t begin, int64_t end) {
+    for (int64_t task = begin; task < end; task++) {
+        int64_t tile = task / a->n_spans, row = kin_attention_tile_row(a, tile % a->n_tiles);
+        run_task(a, row, kin_attention_tile_end(a, row), (int)(tile / a->n_tiles), (int)(task % a->n_spans));
     }
 }
 

@@ -47,14 +47,17 @@ static inline vi vi_round(vf a) {
     return vi_sub(vi_bits(vf_add(a, magic)), vi_bits(magic));
 }
 
-// e^x for n <= 4 vectors, relative error below 2e-7 for x < 88. Below -87.5 it is e^-87.5, about 1e-38. Several at once: a single
-// one is a chain of 25 operations that each wait for the one before.
-SIMD_INLINE void vf_exp_each(vf *x, const int n) {
+// e^x for n <= 4 vectors, relative error below 2e-7 for x < 88. Below `low` (at least -87) it is e^low. Several at once: a single
+// one is a chain of 21 operations that each wait for the one before.
+SIMD_INLINE void vf_exp_each(vf *x, const int n, const float low) {
     const vf magic = vf_set1(0x1.8p23f);
     vf power[4], r[4], p[4];
+    vi exponent[4];
     for (int i = 0; i < n; i++) {
-        x[i] = vf_max(x[i], vf_set1(-87.5f));
-        power[i] = vf_sub(vf_add(vf_mul(x[i], vf_set1(0x1.715476p0f)), magic), magic); // log2(e) x, rounded
+        x[i] = vf_max(x[i], vf_set1(low));
+        vf rounded = vf_add(vf_mul(x[i], vf_set1(0x1.715476p0f)), magic); // log2(e) x, in the lowest bits
+        power[i] = vf_sub(rounded, magic);
+        exponent[i] = vi_shl(vi_bits(rounded), 23);
     }
     for (int i = 0; i < n; i++) {
         r[i] = vf_sub(x[i], vf_mul(power[i], vf_set1(0x1.62ep-1f)));
@@ -67,10 +70,35 @@ SIMD_INLINE void vf_exp_each(vf *x, const int n) {
     for (int i = 0; i < n; i++) p[i] = vf_add(vf_mul(p[i], r[i]), vf_set1(0.5f));
     for (int i = 0; i < n; i++) p[i] = vf_add(vf_mul(p[i], r[i]), vf_set1(1.0f));
     for (int i = 0; i < n; i++) p[i] = vf_add(vf_mul(p[i], r[i]), vf_set1(1.0f));
-    for (int i = 0; i < n; i++) x[i] = vf_mul(p[i], vf_bits(vi_shl(vi_add(vi_round(power[i]), vi_set1(127)), 23))); // 2^power
+    for (int i = 0; i < n; i++) x[i] = vf_bits(vi_add(vi_bits(p[i]), exponent[i])); // times 2^power
 }
 SIMD_INLINE vf vf_exp(vf x) {
-    vf_exp_each(&x, 1);
+    vf_exp_each(&x, 1, -87);
+    return x;
+}
+
+// 2^x for n <= 4 vectors, relative error below 1e-7 for x < 127. Below `low` (at least -125) it is 2^low.
+SIMD_INLINE void vf_exp2_each(vf *x, const int n, const float low) {
+    const vf magic = vf_set1(0x1.8p23f);
+    vf r[4], p[4];
+    vi exponent[4];
+    for (int i = 0; i < n; i++) {
+        x[i] = vf_max(x[i], vf_set1(low));
+        vf rounded = vf_add(x[i], magic);
+        r[i] = vf_sub(x[i], vf_sub(rounded, magic));
+        exponent[i] = vi_shl(vi_bits(rounded), 23);
+    }
+    // The polynomial with the least relative error on [-1/2, 1/2] that is 1 at 0.
+    for (int i = 0; i < n; i++) p[i] = vf_add(vf_mul(vf_set1(0x1.41fbbap-13f), r[i]), vf_set1(0x1.5f3e54p-10f));
+    for (int i = 0; i < n; i++) p[i] = vf_add(vf_mul(p[i], r[i]), vf_set1(0x1.3b2d4cp-7f));
+    for (int i = 0; i < n; i++) p[i] = vf_add(vf_mul(p[i], r[i]), vf_set1(0x1.c6aee8p-5f));
+    for (int i = 0; i < n; i++) p[i] = vf_add(vf_mul(p[i], r[i]), vf_set1(0x1.ebfbdcp-3f));
+    for (int i = 0; i < n; i++) p[i] = vf_add(vf_mul(p[i], r[i]), vf_set1(0x1.62e43p-1f));
+    for (int i = 0; i < n; i++) p[i] = vf_add(vf_mul(p[i], r[i]), vf_set1(1.0f));
+    for (int i = 0; i < n; i++) x[i] = vf_bits(vi_add(vi_bits(p[i]), exponent[i]));
+}
+SIMD_INLINE vf vf_exp2(vf x) {
+    vf_exp2_each(&x, 1, -125);
     return x;
 }
 
