@@ -166,10 +166,10 @@ int kin_model_facts_of(kin_model_facts *f, const kin_model *m, const kin_shard_o
     set_units(f, m);
     f->kv_bytes = 2.0 * (double)ggml_row_size(o->kv_type, kin_hparams_n_embd_kv(hp));
     f->kv_reads = (double)hp->n_head / hp->n_head_kv;
-    f->cpu_buffer_bytes = (double)(kin_shard_buffer_bytes(m, o) + kin_shard_overhead_bytes());
-    f->gpu_buffer_bytes = (double)kin_shard_buffer_bytes(m, o);
+    f->cpu_buffer_bytes = (double)(kin_shard_buffer_bytes(m, o, false) + kin_shard_overhead_bytes());
+    f->gpu_buffer_bytes = (double)kin_shard_buffer_bytes(m, o, true);
     f->output_ops = 2 + (f->output_blocks > 1 ? 2 : 1) * f->output_blocks; // norm, its weight; a tile's product, its copy
-    const kin_kernels *kernels = o->flash && kin_ops_fit(hp, o->kv_type) ? kin_kernels_at(0) : NULL;
+    const kin_kernels *kernels = kin_shard_has_kernels(m, o) ? kin_kernels_at(0) : NULL;
     if (count_layer_ops(m, o, hp->n_layer / 2, kernels, &f->layer_ops, err) != 0) return KIN_FAIL;
     return count_layer_ops(m, o, hp->n_layer / 2, NULL, &f->gpu_layer_ops, err);
 }

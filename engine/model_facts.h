@@ -9,7 +9,7 @@
 #include "engine/shard.h"
 #include "pure/plan/facts.h"
 
-// Of options: n_ctx, n_batch, kv_type and flash count. Fails where the model has more layers than can be planned.
+// Of options: n_ctx, n_batch, kv_type, flash and ggml_kernels count. Fails where the model has more layers than can be planned.
 int kin_model_facts_of(kin_model_facts *out, const kin_model *model, const kin_shard_options *options, kin_err *err);
 
 // The planner's type of a weight type of ggml.

@@ -92,21 +92,27 @@ static kin_kv_options kv_options(const kin_shard_options *o) {
     return (kin_kv_options){.windows = o->windows, .n_ctx = o->n_ctx, .type = o->kv_type};
 }
 
+bool kin_shard_has_kernels(const kin_model *model, const kin_shard_options *o) {
+    return o->flash && !o->ggml_kernels && kin_ops_fit(&model->hp, o->kv_type);
+}
+
 // Prompts are computed in batches of activations: an estimate of ggml's compute buffer and work memory for the largest.
-static uint64_t compute_estimate(const kin_model *model, const kin_shard_options *o) {
+static uint64_t compute_estimate(const kin_model *model, const kin_shard_options *o, bool has_masks) {
     const kin_hparams *hp = &model->hp;
     uint64_t experts = (uint64_t)hp->n_ff_exp * (uint64_t)hp->n_expert_used, dense = (uint64_t)hp->n_ff;
     uint64_t widest = dense > experts ? dense : experts;
     // Activations in float32; the same quantized, for the products; two masks of 16 bits.
-    uint64_t per_token = 4 * (5 * widest + 8 * (uint64_t)hp->n_embd) + 2 * widest + 4 * (uint64_t)o->n_ctx;
+    uint64_t per_token = 4 * (5 * widest + 8 * (uint64_t)hp->n_embd) + 2 * widest;
+    if (has_masks) per_token += 4 * (uint64_t)o->n_ctx;
     if (!o->flash) per_token += 8 * (uint64_t)hp->n_head * (uint64_t)o->n_ctx; // scores, before and after the softmax
     return per_token * (uint64_t)o->n_batch;
 }
 
-uint64_t kin_shard_buffer_bytes(const kin_model *model, const kin_shard_options *o) {
+// Kin's kernels know by position what a token sees.
+uint64_t kin_shard_buffer_bytes(const kin_model *model, const kin_shard_options *o, bool on_gpu) {
     kin_shard_options own = *o;
     if (own.n_batch > own.n_ctx) own.n_batch = own.n_ctx;
-    return compute_estimate(model, &own);
+    return compute_estimate(model, &own, on_gpu || !kin_shard_has_kernels(model, o));
 }
 
 uint64_t kin_shard_overhead_bytes(void) {
@@ -120,7 +126,7 @@ static uint64_t cpu_kv_bytes(const kin_model *model, const kin_shard_options *o)
 }
 
 uint64_t kin_shard_fixed_bytes(const kin_model *model, const kin_shard_options *o) {
-    return cpu_kv_bytes(model, o) + kin_shard_buffer_bytes(model, o) + OVERHEAD_BYTES;
+    return cpu_kv_bytes(model, o) + kin_shard_buffer_bytes(model, o, false) + OVERHEAD_BYTES;
 }
 
 // KV cache and buffers come first; what is left is for weights. A context that cannot fit is refused, with what would fit.
@@ -357,8 +363,9 @@ int kin_shard_open(kin_shard **out, const kin_model *model, const kin_devices *d
     if (!s) return kin_err_set(err, "out of memory");
     s->model = model;
     s->devices = *devices;
-    if (!o->flash || !kin_ops_fit(&model->hp, o->kv_type)) s->devices.cpu.kernels = NULL;
     s->o = *o;
+    if (!kin_shard_has_kernels(model, o)) s->devices.cpu.kernels = NULL;
+    if (!s->devices.cpu.kernels) s->o.ggml_kernels = true;
     if (s->o.n_batch > s->o.n_ctx) s->o.n_batch = s->o.n_ctx;
     if (open_all(s, err) != 0) {
         kin_shard_close(s);

@@ -28,6 +28,7 @@ typedef struct kin_shard_options {
     int n_steps;                // most steps at once
     enum ggml_type kv_type;     // GGML_TYPE_F16 or GGML_TYPE_Q8_0
     bool flash;                 // use the fused attention operator where every device has it
+    bool ggml_kernels;          // CPUs compute with ggml's kernels alone, whatever their devices have
     bool output;                // hold the output layer too (the head's shard does)
     const char *cache_dir;      // of the prepacked cache; NULL: none
     uint64_t cache_cap;         // bytes that all caches there may take; 0: a fifth of the disk
@@ -48,9 +49,12 @@ int kin_shard_open(kin_shard **out, const kin_model *model, const kin_devices *d
                    kin_err *err);
 void kin_shard_close(kin_shard *shard);
 
-// What a shard sets aside before weights get memory: compute buffers; the program itself; both of these, and the KV cache of its
-// CPU layers.
-uint64_t kin_shard_buffer_bytes(const kin_model *model, const kin_shard_options *options);
+// Whether CPUs that have kin's kernels compute this model with them.
+bool kin_shard_has_kernels(const kin_model *model, const kin_shard_options *options);
+
+// What a shard sets aside before weights get memory: compute buffers of its CPU layers or of its GPU layers; the program itself;
+// the CPU's buffers, the program, and the KV cache of its CPU layers.
+uint64_t kin_shard_buffer_bytes(const kin_model *model, const kin_shard_options *options, bool on_gpu);
 uint64_t kin_shard_overhead_bytes(void);
 uint64_t kin_shard_fixed_bytes(const kin_model *model, const kin_shard_options *options);
 

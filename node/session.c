@@ -121,6 +121,10 @@ static kin_stream_mode mode_of(const kin_session_options *o) {
     return strcmp(o->weights, "mmap+willneed") == 0 ? KIN_STREAM_WILLNEED : KIN_STREAM_RESIDENT;
 }
 
+static bool wants_ggml_kernels(const kin_session_options *o) {
+    return o->kernels && strcmp(o->kernels, "ggml") == 0;
+}
+
 // ---- what is expected
 
 int kin_session_model_facts(const kin_session *s, const kin_session_options *o, const kin_work_facts *work,
@@ -129,6 +133,7 @@ int kin_session_model_facts(const kin_session *s, const kin_session_options *o, 
     so.n_ctx = work->n_ctx;
     so.n_batch = work->n_batch;
     so.flash = !o->no_flash;
+    so.ggml_kernels = wants_ggml_kernels(o);
     so.kv_type = kv_type_of(o);
     return kin_model_facts_of(facts, &s->model, &so, err);
 }
@@ -301,12 +306,13 @@ int kin_session_open(kin_session *s, const kin_session_options *o, int n_ctx, ki
     so.n_batch = o->n_batch < n_ctx ? o->n_batch : n_ctx;
     so.cache_dir = o->no_cache ? NULL : cache_dir(o, s->cache_dir, sizeof s->cache_dir);
     so.flash = !o->no_flash;
+    so.ggml_kernels = wants_ggml_kernels(o);
     so.progress = s->console->progress;
 
     kin_device_options dopts = kin_device_options_defaults();
     dopts.n_threads = o->n_threads;
     dopts.repack = !o->no_repack;
-    dopts.ggml_kernels = o->kernels && strcmp(o->kernels, "ggml") == 0;
+    dopts.ggml_kernels = so.ggml_kernels;
     dopts.gpu = kin_windows_n_gpu_layers(&so.windows) > 0;
     dopts.gpu_if_any = o->only_looks || (o->fleet.cluster && wants_facts(o)) || looks_for_gpu(s, o);
     dopts.stop = s->console->stop;

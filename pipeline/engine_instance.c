@@ -61,6 +61,7 @@ static int open_shard(kin_engine_instance *s, const kin_proto_plan *plan, const 
     so.n_steps = KIN_STEPS_IN_FLIGHT;
     so.kv_type = plan->kv_type == KIN_PROTO_KV_Q8_0 ? GGML_TYPE_Q8_0 : GGML_TYPE_F16;
     so.flash = plan->flags & KIN_PROTO_PLAN_FLASH;
+    so.ggml_kernels = dopts.ggml_kernels;
     so.output = false;
     so.mode = modes[plan->mode];
     so.memory = o->memory && (!plan->memory || o->memory < plan->memory) ? o->memory : plan->memory;

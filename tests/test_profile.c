@@ -347,6 +347,27 @@ static void other_types_of_a_cache_are_smaller(void **state) {
     close_spec(&o);
 }
 
+// Whose kernels compute decides how many operations a layer has, and whether prompts need masks.
+static void facts_are_those_of_the_kernels_that_compute(void **state) {
+    (void)state;
+    opened o;
+    kin_err err;
+    kin_model_facts by_kin, by_ggml;
+    kin_model_spec spec = dense();
+    open_spec(&o, &spec);
+    facts_of(&o, 512, &by_kin);
+    kin_shard_options so = kin_shard_options_defaults(&o.model);
+    so.n_ctx = 512;
+    so.ggml_kernels = true;
+    ok(kin_model_facts_of(&by_ggml, &o.model, &so, &err), &err);
+    near(by_ggml.layer_ops, by_kin.gpu_layer_ops, 1e-12);
+    assert_true(by_kin.layer_ops < by_ggml.layer_ops);
+    const double masks = 2 * 2.0 * 512 * 512; // of 16 bits, for all tokens and for those that are wanted
+    near(by_ggml.cpu_buffer_bytes, by_kin.cpu_buffer_bytes + masks, 1e-12);
+    near(by_ggml.gpu_buffer_bytes, by_kin.gpu_buffer_bytes, 1e-12);
+    close_spec(&o);
+}
+
 // The engine decides what stays in memory; the plan must say the same beforehand. Weights without a shard, whose governor looks
 // at what this process really takes.
 static void the_engine_divides_memory_as_predicted(void **state) {
@@ -432,6 +453,7 @@ int main(void) {
         cmocka_unit_test(a_dense_model_asks_for_what_its_shape_says),
         cmocka_unit_test(experts_are_counted_apart_and_used_in_part),
         cmocka_unit_test(other_types_of_a_cache_are_smaller),
+        cmocka_unit_test(facts_are_those_of_the_kernels_that_compute),
         cmocka_unit_test(the_engine_divides_memory_as_predicted),
         cmocka_unit_test(graphs_are_started_more_often_while_weights_stream),
     };
