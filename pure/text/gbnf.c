@@ -1,0 +1,411 @@
+#include "pure/text/gbnf.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pure/text/grow.h"
+#include "pure/text/utf8.h"
+
+enum { MAX_CODEPOINT = 0x10ffff, SURROGATE_FIRST = 0xd800, SURROGATE_LAST = 0xdfff };
+
+typedef struct parser {
+    kin_gbnf *gbnf;
+    const char *at, *end;
+    const char *text;
+    int nesting;
+    kin_err *err;
+} parser;
+
+// ---- errors
+
+static int line_of(const parser *p, const char *at) {
+    int line = 1;
+    for (const char *c = p->text; c < at; c++) line += *c == '\n';
+    return line;
+}
+
+static int fail(const parser *p, const char *what) {
+    return kin_err_set(p->err, "grammar: line %d: %s", line_of(p, p->at), what);
+}
+
+static int too_large(const parser *p) {
+    return fail(p, "the grammar is too large, or there is no memory for it");
+}
+
+// ---- building the tree: 0 or KIN_FAIL with the error written
+
+static int add_node(parser *p, kin_gbnf_node node, uint32_t *out) {
+    kin_gbnf *g = p->gbnf;
+    if (kin_grow((void **)&g->nodes, &g->cap_nodes, (uint64_t)g->n_nodes + 1, KIN_GBNF_MAX_NODES, sizeof *g->nodes) != 0)
+        return too_large(p);
+    *out = g->n_nodes++;
+    g->nodes[*out] = node;
+    return 0;
+}
+
+static int add_bytes(parser *p, const char *at, int n) {
+    kin_gbnf *g = p->gbnf;
+    if (kin_grow((void **)&g->bytes, &g->cap_bytes, (uint64_t)g->n_bytes + (uint64_t)n, KIN_GBNF_MAX_BYTES, 1) != 0)
+        return too_large(p);
+    memcpy(g->bytes + g->n_bytes, at, (size_t)n);
+    g->n_bytes += (uint32_t)n;
+    return 0;
+}
+
+static int add_range(parser *p, uint32_t lo, uint32_t hi) {
+    kin_gbnf *g = p->gbnf;
+    if (kin_grow((void **)&g->ranges, &g->cap_ranges, (uint64_t)g->n_ranges + 1, KIN_GBNF_MAX_RANGES, sizeof *g->ranges) != 0)
+        return too_large(p);
+    g->ranges[g->n_ranges++] = (kin_gbnf_range){lo, hi};
+    return 0;
+}
+
+// The number of the rule of that name, which may be defined later.
+static int rule_named(parser *p, const char *at, size_t len, uint32_t *rule) {
+    kin_gbnf *g = p->gbnf;
+    if (len > KIN_GBNF_MAX_NAME) return fail(p, "the name of a rule is too long");
+    int64_t id = kin_string_table_add(&g->names, at, len);
+    if (id < 0 || id >= KIN_GBNF_MAX_RULES) return fail(p, "more rules than a grammar may have (16384), or no memory for them");
+    if (kin_grow((void **)&g->rules, &g->cap_rules, (uint64_t)id + 1, KIN_GBNF_MAX_RULES, sizeof *g->rules) != 0)
+        return too_large(p);
+    while (g->n_rules <= (uint32_t)id) g->rules[g->n_rules++] = 0;
+    *rule = (uint32_t)id;
+    return 0;
+}
+
+// ---- characters
+
+static bool is_name_char(char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
+}
+
+static int hex_value(char c) {
+    if (c >= '0' && c <= '9') return c - '0';
+    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+    return -1;
+}
+
+// White space and comments; line ends only if allowed.
+static void skip_space(parser *p, bool over_lines) {
+    for (; p->at < p->end; p->at++) {
+        if (*p->at == '#') {
+            while (p->at < p->end && *p->at != '\n' && *p->at != '\r') p->at++;
+            if (p->at == p->end) return;
+        }
+        if (*p->at != ' ' && *p->at != '\t' && (!over_lines || (*p->at != '\n' && *p->at != '\r'))) return;
+    }
+}
+
+static bool skip_char(parser *p, char c) {
+    if (p->at == p->end || *p->at != c) return false;
+    p->at++;
+    return true;
+}
+
+static int parse_hex(parser *p, int n_digits, uint32_t *codepoint) {
+    *codepoint = 0;
+    for (int i = 0; i < n_digits; i++, p->at++) {
+        int value = p->at < p->end ? hex_value(*p->at) : -1;
+        if (value < 0) return fail(p, "\\x wants 2 hexadecimal digits, \\u 4 and \\U 8");
+        *codepoint = *codepoint << 4 | (uint32_t)value;
+    }
+    if (*codepoint > MAX_CODEPOINT) return fail(p, "there is no code point above U+10FFFF");
+    if (*codepoint >= SURROGATE_FIRST && *codepoint <= SURROGATE_LAST)
+        return fail(p, "U+D800 to U+DFFF are halves of UTF-16 pairs, not code points of a text");
+    return 0;
+}
+
+static int parse_escape(parser *p, uint32_t *codepoint) {
+    char c = p->at < p->end ? *p->at++ : 0;
+    switch (c) {
+    case 'x': return parse_hex(p, 2, codepoint);
+    case 'u': return parse_hex(p, 4, codepoint);
+    case 'U': return parse_hex(p, 8, codepoint);
+    case 'n': *codepoint = '\n'; return 0;
+    case 'r': *codepoint = '\r'; return 0;
+    case 't': *codepoint = '\t'; return 0;
+    case '\\':
+    case '"':
+    case '[':
+    case ']':
+    case '-': *codepoint = (uint32_t)c; return 0;
+    default: return fail(p, "unknown escape: there are \\n \\r \\t \\\\ \\\" \\[ \\] \\- \\xHH \\uHHHH \\UHHHHHHHH");
+    }
+}
+
+// One code point of a literal or a class, before its closing character.
+static int parse_char(parser *p, uint32_t *codepoint) {
+    if (skip_char(p, '\\')) return parse_escape(p, codepoint);
+    int len = kin_utf8_len(p->at, (size_t)(p->end - p->at));
+    if (len <= 0) return fail(p, "bytes that are no UTF-8");
+    *codepoint = kin_utf8_get(p->at, len);
+    p->at += len;
+    return 0;
+}
+
+// ---- elements
+
+static int parse_literal(parser *p, uint32_t *out) {
+    uint32_t begin = p->gbnf->n_bytes;
+    while (!skip_char(p, '"')) {
+        uint32_t codepoint;
+        char bytes[KIN_UTF8_MAX];
+        if (p->at == p->end) return fail(p, "a literal has no closing '\"'");
+        if (parse_char(p, &codepoint) != 0 || add_bytes(p, bytes, kin_utf8_put(bytes, codepoint)) != 0) return KIN_FAIL;
+    }
+    return add_node(p, (kin_gbnf_node){.kind = KIN_GBNF_BYTES, .begin = begin, .end = p->gbnf->n_bytes}, out);
+}
+
+static int by_lo(const void *a, const void *b) {
+    const kin_gbnf_range *x = a, *y = b;
+    return x->lo < y->lo ? -1 : x->lo > y->lo;
+}
+
+// Sorts ranges [begin, n_ranges) and joins those that overlap or touch.
+static void merge_ranges(kin_gbnf *g, uint32_t begin) {
+    if (g->n_ranges == begin) return;
+    qsort(g->ranges + begin, g->n_ranges - begin, sizeof *g->ranges, by_lo);
+    uint32_t last = begin;
+    for (uint32_t i = begin + 1; i < g->n_ranges; i++) {
+        kin_gbnf_range *before = &g->ranges[last], range = g->ranges[i];
+        if (range.lo > before->hi + 1)
+            g->ranges[++last] = range;
+        else if (range.hi > before->hi)
+            before->hi = range.hi;
+    }
+    g->n_ranges = last + 1;
+}
+
+// Adds what of [lo, hi] is a code point of a text.
+static int add_scalars(parser *p, uint32_t lo, uint32_t hi) {
+    if (lo < SURROGATE_FIRST && add_range(p, lo, hi < SURROGATE_FIRST ? hi : SURROGATE_FIRST - 1) != 0) return KIN_FAIL;
+    if (hi > SURROGATE_LAST && add_range(p, lo > SURROGATE_LAST ? lo : SURROGATE_LAST + 1, hi) != 0) return KIN_FAIL;
+    return 0;
+}
+
+// Replaces ranges [begin, n_ranges), merged, by all that they leave out.
+static int negate_ranges(parser *p, uint32_t begin) {
+    kin_gbnf *g = p->gbnf;
+    uint32_t end = g->n_ranges, next = 0;
+    for (uint32_t i = begin; i < end; i++) {
+        kin_gbnf_range range = g->ranges[i];
+        if (range.lo > next && add_scalars(p, next, range.lo - 1) != 0) return KIN_FAIL;
+        next = range.hi + 1;
+    }
+    if (next <= MAX_CODEPOINT && add_scalars(p, next, MAX_CODEPOINT) != 0) return KIN_FAIL;
+    if (end > begin) memmove(g->ranges + begin, g->ranges + end, (g->n_ranges - end) * sizeof *g->ranges);
+    g->n_ranges -= end - begin;
+    return 0;
+}
+
+static int add_class(parser *p, uint32_t begin, uint32_t *out) {
+    return add_node(p, (kin_gbnf_node){.kind = KIN_GBNF_CLASS, .begin = begin, .end = p->gbnf->n_ranges}, out);
+}
+
+static int parse_class(parser *p, uint32_t *out) {
+    uint32_t begin = p->gbnf->n_ranges;
+    bool negate = skip_char(p, '^');
+    while (!skip_char(p, ']')) {
+        uint32_t lo, hi;
+        if (p->at == p->end) return fail(p, "a class of characters has no closing ']'");
+        if (parse_char(p, &lo) != 0) return KIN_FAIL;
+        hi = lo;
+        if (p->end - p->at >= 2 && p->at[0] == '-' && p->at[1] != ']') {
+            p->at++;
+            if (parse_char(p, &hi) != 0) return KIN_FAIL;
+        }
+        if (hi < lo) return fail(p, "a range of characters ends before it begins");
+        if (add_scalars(p, lo, hi) != 0) return KIN_FAIL;
+    }
+    merge_ranges(p->gbnf, begin);
+    if (negate && negate_ranges(p, begin) != 0) return KIN_FAIL;
+    return add_class(p, begin, out);
+}
+
+static int parse_any(parser *p, uint32_t *out) {
+    uint32_t begin = p->gbnf->n_ranges;
+    return add_scalars(p, 0, MAX_CODEPOINT) == 0 ? add_class(p, begin, out) : KIN_FAIL;
+}
+
+static const char *parse_name(parser *p, size_t *len) {
+    const char *begin = p->at;
+    while (p->at < p->end && is_name_char(*p->at)) p->at++;
+    *len = (size_t)(p->at - begin);
+    return begin;
+}
+
+static int parse_rule_name(parser *p, uint32_t *out) {
+    size_t len;
+    uint32_t rule;
+    const char *name = parse_name(p, &len);
+    if (rule_named(p, name, len, &rule) != 0) return KIN_FAIL;
+    return add_node(p, (kin_gbnf_node){.kind = KIN_GBNF_RULE, .rule = rule}, out);
+}
+
+static int parse_choice(parser *p, uint32_t *out);
+
+static int parse_group(parser *p, uint32_t *out) {
+    if (++p->nesting > KIN_GBNF_MAX_NESTING) return fail(p, "parentheses are nested more than 64 deep");
+    skip_space(p, true);
+    if (parse_choice(p, out) != 0) return KIN_FAIL;
+    p->nesting--;
+    return skip_char(p, ')') ? 0 : fail(p, "')' is missing");
+}
+
+// Sets *found to false where no element begins.
+static int parse_element(parser *p, uint32_t *out, bool *found) {
+    *found = p->at < p->end;
+    if (!*found) return 0;
+    if (skip_char(p, '"')) return parse_literal(p, out);
+    if (skip_char(p, '[')) return parse_class(p, out);
+    if (skip_char(p, '.')) return parse_any(p, out);
+    if (skip_char(p, '(')) return parse_group(p, out);
+    if (is_name_char(*p->at)) return parse_rule_name(p, out);
+    if (*p->at == '<' || *p->at == '!') return fail(p, "a reference to a token: kin's grammars are about text only");
+    *found = false;
+    return 0;
+}
+
+// ---- repetitions
+
+static int parse_number(parser *p, uint32_t *number) {
+    uint64_t value = 0;
+    const char *begin = p->at;
+    for (; p->at < p->end && *p->at >= '0' && *p->at <= '9'; p->at++) {
+        value = value * 10 + (uint64_t)(*p->at - '0');
+        if (value > KIN_GBNF_MAX_REPEAT) return fail(p, "a repetition of more than 2147483647");
+    }
+    if (p->at == begin) return fail(p, "a number is missing: {m}, {m,} or {m,n}");
+    *number = (uint32_t)value;
+    return 0;
+}
+
+// After '{'.
+static int parse_bounds(parser *p, uint32_t *min, uint32_t *max) {
+    skip_space(p, false);
+    if (p->at < p->end && *p->at == ',')
+        *min = 0;
+    else if (parse_number(p, min) != 0)
+        return KIN_FAIL;
+    *max = *min;
+    skip_space(p, false);
+    if (skip_char(p, ',')) {
+        skip_space(p, false);
+        *max = KIN_GBNF_UNBOUNDED;
+        if (p->at < p->end && *p->at != '}' && parse_number(p, max) != 0) return KIN_FAIL;
+        skip_space(p, false);
+    }
+    if (*max < *min) return fail(p, "a repetition's upper bound is below its lower one");
+    return skip_char(p, '}') ? 0 : fail(p, "'}' is missing");
+}
+
+// What follows an element: any number of * + ? {m,n}, each of what is before it.
+static int parse_repetitions(parser *p, uint32_t *node) {
+    for (int n = 0;; n++) {
+        skip_space(p, p->nesting > 0);
+        uint32_t min = 0, max = KIN_GBNF_UNBOUNDED;
+        if (skip_char(p, '+'))
+            min = 1;
+        else if (skip_char(p, '?'))
+            max = 1;
+        else if (skip_char(p, '{')) {
+            if (parse_bounds(p, &min, &max) != 0) return KIN_FAIL;
+        } else if (!skip_char(p, '*'))
+            return 0;
+        if (n == KIN_GBNF_MAX_STACKED) return fail(p, "more than 4 repetitions in a row");
+        if (add_node(p, (kin_gbnf_node){.kind = KIN_GBNF_REPEAT, .child = *node, .min = min, .max = max}, node) != 0)
+            return KIN_FAIL;
+    }
+}
+
+static int parse_sequence(parser *p, uint32_t *out) {
+    uint32_t last = 0;
+    if (add_node(p, (kin_gbnf_node){.kind = KIN_GBNF_SEQUENCE}, out) != 0) return KIN_FAIL;
+    for (;;) {
+        uint32_t node = 0;
+        bool found;
+        if (parse_element(p, &node, &found) != 0) return KIN_FAIL;
+        if (!found) return 0;
+        if (parse_repetitions(p, &node) != 0) return KIN_FAIL;
+        kin_gbnf_node *nodes = p->gbnf->nodes;
+        *(last ? &nodes[last].next : &nodes[*out].child) = node;
+        last = node;
+    }
+}
+
+static int parse_choice(parser *p, uint32_t *out) {
+    uint32_t last, node;
+    if (parse_sequence(p, &node) != 0) return KIN_FAIL;
+    *out = last = node;
+    if (p->at == p->end || *p->at != '|') return 0;
+    if (add_node(p, (kin_gbnf_node){.kind = KIN_GBNF_CHOICE, .child = node}, out) != 0) return KIN_FAIL;
+    while (skip_char(p, '|')) {
+        skip_space(p, true);
+        if (parse_sequence(p, &node) != 0) return KIN_FAIL;
+        p->gbnf->nodes[last].next = node;
+        last = node;
+    }
+    return 0;
+}
+
+// ---- rules
+
+static int parse_rule(parser *p) {
+    size_t len;
+    uint32_t rule, node;
+    const char *name = parse_name(p, &len);
+    if (len == 0) return fail(p, "a rule is expected: NAME ::= ...");
+    if (rule_named(p, name, len, &rule) != 0) return KIN_FAIL;
+    if (p->gbnf->rules[rule] != 0)
+        return kin_err_set(p->err, "grammar: line %d: the rule '%.*s' is there twice", line_of(p, p->at), (int)len, name);
+    skip_space(p, false);
+    if (p->end - p->at < 3 || memcmp(p->at, "::=", 3) != 0) return fail(p, "'::=' is expected after the name of a rule");
+    p->at += 3;
+    skip_space(p, true);
+    if (parse_choice(p, &node) != 0) return KIN_FAIL;
+    p->gbnf->rules[rule] = node;
+    if (p->at < p->end && *p->at != '\n' && *p->at != '\r')
+        return fail(p, *p->at == ')' ? "')' without '('" : "unexpected character: a rule goes on to the end of its line");
+    skip_space(p, true);
+    return 0;
+}
+
+static int check_rules(parser *p) {
+    kin_gbnf *g = p->gbnf;
+    for (uint32_t i = 0; i < g->names.n; i++) {
+        int len = (int)kin_string_table_len(&g->names, i);
+        if (g->rules[i] == 0)
+            return kin_err_set(p->err, "grammar: the rule '%.*s' is used, but not defined", len,
+                               kin_string_table_at(&g->names, i));
+    }
+    int64_t root = kin_string_table_find(&g->names, "root", 4);
+    if (root < 0) return kin_err_set(p->err, "grammar: there is no rule 'root', with which the text begins");
+    g->root = (uint32_t)root;
+    return 0;
+}
+
+int kin_gbnf_parse(kin_gbnf *out, const char *text, size_t len, kin_err *err) {
+    *out = (kin_gbnf){0};
+    if (len > KIN_GBNF_MAX_BYTES) return kin_err_set(err, "grammar: longer than 4 MiB");
+    parser p = {.gbnf = out, .at = text, .end = text + len, .text = text, .err = err};
+    uint32_t none;
+    int rc = kin_string_table_init(&out->names, 16, 256);
+    if (rc != 0) kin_err_set(err, "grammar: out of memory");
+    if (rc == 0) rc = add_node(&p, (kin_gbnf_node){.kind = KIN_GBNF_SEQUENCE}, &none);
+    skip_space(&p, true);
+    while (rc == 0 && p.at < p.end) rc = parse_rule(&p);
+    if (rc == 0) rc = check_rules(&p);
+    if (rc != 0) kin_gbnf_fini(out);
+    return rc;
+}
+
+void kin_gbnf_fini(kin_gbnf *gbnf) {
+    free(gbnf->nodes);
+    free(gbnf->ranges);
+    free(gbnf->bytes);
+    free(gbnf->rules);
+    kin_string_table_fini(&gbnf->names);
+    *gbnf = (kin_gbnf){0};
+}
