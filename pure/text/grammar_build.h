@@ -8,7 +8,7 @@ enum {
     KIN_BUILD_MAX_NFA = 1 << 18,     // states of one nondeterministic automaton
     KIN_BUILD_MAX_SUBSETS = 1 << 22, // members of all subsets of one machine
     KIN_BUILD_MAX_WORK = 1 << 25,    // steps of one compilation
-    KIN_BUILD_MAX_INLINE = 64,       // automaton states of a rule that is copied into those that use it
+    KIN_BUILD_MAX_INLINE = 128,      // automaton states of a rule that is copied into those that use it
     KIN_BUILD_MAX_INLINE_HEIGHT = 8, // copies within copies
     KIN_BUILD_MAX_UNROLL = 64,       // automaton states of a repetition that is written out
 };

@@ -1,0 +1,376 @@
+#include "pure/text/schema.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "pure/text/schema_combine.h"
+#include "pure/text/schema_string.h"
+#include "pure/text/string_table.h"
+
+// A rule for each list of schemas that hold together: s0, s1, ... Its name is in the table as soon as it is mentioned; its line
+// is written when all before it are. Helpers of rule s7 are s7-...
+typedef struct builder {
+    kin_json json;
+    kin_string_table lists; // as bytes
+    uint32_t n_before;      // rules of other schemas of the same grammar
+    kin_text_buffer *out;
+    kin_err *err;
+} builder;
+
+static int fail(const builder *b, const char *what) {
+    return kin_err_set(b->err, "schema: %s", what);
+}
+
+// ---- rules
+
+// The name of what a list says; the list is expanded.
+static int put_rule(builder *b, kin_schema_list *list, kin_text_buffer *to) {
+    if (kin_schema_list_expand(list, &b->json, b->err) != 0) return KIN_FAIL;
+    if (list->impossible) {
+        kin_text_print(to, "[]");
+    } else if (list->n == 0) {
+        kin_text_print(to, "value");
+    } else {
+        int64_t rule = kin_string_table_add(&b->lists, (const char *)list->entries, list->n * sizeof *list->entries);
+        if (rule < 0) return fail(b, "out of memory");
+        if (rule >= KIN_SCHEMA_MAX_RULES)
+            return fail(b, "too large: more than 4096 different schemas, after references and combinations");
+        kin_text_print(to, "s%u", b->n_before + (uint32_t)rule);
+    }
+    return 0;
+}
+
+// ---- alternatives
+
+// The list with one alternative of its open choice.
+static int choose(builder *b, const kin_schema_list *list, uint32_t entry, unsigned flag, const kin_json_value *alternative,
+                  kin_schema_list *out) {
+    *out = *list;
+    out->entries[entry] |= flag;
+    if (kin_schema_list_add(out, &b->json, alternative, b->err) != 0) return KIN_FAIL;
+    return kin_schema_list_expand(out, &b->json, b->err);
+}
+
+static int check_one_of(builder *b, const kin_schema_list *list, uint32_t entry, const kin_json_value *one_of) {
+    int i = 0;
+    for (const kin_json_value *v = kin_json_first(&b->json, one_of); v; v = kin_json_next(&b->json, v), i++) {
+        kin_schema_list written;
+        int k = 0;
+        if (choose(b, list, entry, KIN_SCHEMA_ONE_OF_CHOSEN, v, &written) != 0) return KIN_FAIL;
+        for (const kin_json_value *w = kin_json_first(&b->json, one_of); w; w = kin_json_next(&b->json, w), k++) {
+            kin_schema_list other = {0};
+            if (w == v) continue;
+            if (kin_schema_list_add(&other, &b->json, w, b->err) != 0 || kin_schema_list_expand(&other, &b->json, b->err) != 0)
+                return KIN_FAIL;
+            if (written.impossible || other.impossible || kin_schema_excludes(&b->json, &written, &other)) continue;
+            return kin_err_set(
+                b->err,
+                "schema: oneOf: a text may be valid for two of the alternatives (%d and %d, from 0): write anyOf, or "
+                "tell them apart by a required property with const",
+                i, k);
+        }
+    }
+    return 0;
+}
+
+static int put_alternatives(builder *b, const kin_schema_list *list, uint32_t entry, unsigned flag,
+                            const kin_json_value *choice) {
+    if (flag == KIN_SCHEMA_ONE_OF_CHOSEN && check_one_of(b, list, entry, choice) != 0) return KIN_FAIL;
+    for (const kin_json_value *v = kin_json_first(&b->json, choice); v; v = kin_json_next(&b->json, v)) {
+        kin_schema_list one;
+        if (choose(b, list, entry, flag, v, &one) != 0 || put_rule(b, &one, b->out) != 0) return KIN_FAIL;
+        kin_text_print(b->out, v->next ? " | " : "\n");
+    }
+    return 0;
+}
+
+// ---- const and enum
+
+static int put_values(builder *b, const kin_schema_list *list, const kin_schema_facts *facts) {
+    bool is_const, fits;
+    const kin_json_value *values = kin_schema_values(&b->json, list, &is_const);
+    kin_text_print(b->out, "[]"); // or one of these
+    for (const kin_json_value *v = is_const ? values : kin_json_first(&b->json, values); v;
+         v = is_const ? NULL : kin_json_next(&b->json, v)) {
+        kin_text_buffer json = {0};
+        if (kin_schema_value_fits(&b->json, list, facts, v, &fits, b->err) != 0) return KIN_FAIL;
+        if (!fits) continue;
+        kin_json_write(&b->json, v, &json);
+        kin_text_print(b->out, " | ");
+        kin_schema_put_literal((kin_str){json.at, json.len}, b->out);
+        if (json.failed) b->out->failed = true;
+        kin_text_fini(&json);
+    }
+    kin_text_print(b->out, "\n");
+    return 0;
+}
+
+// ---- objects
+
+// {A, B?, C}: each property has a rule sN-pI; sN-rI is what may follow once a property is written, from property I on; it is a
+// chain, so that the commas are between what is there.
+typedef struct object {
+    kin_str *names;
+    size_t n;
+    bool others_allowed;
+    kin_schema_list others;
+    uint32_t rule;
+} object;
+
+static int check_n_properties(builder *b, const kin_schema_list *list, const object *o) {
+    uint32_t least = 0, most = KIN_COUNT_ANY, n_required = 0;
+    for (uint32_t i = 0; i < list->n; i++) {
+        if (kin_schema_read_counts(&b->json, kin_schema_at(&b->json, list, i), "minProperties", "maxProperties", &least, &most,
+                                   b->err) != 0)
+            return KIN_FAIL;
+    }
+    for (size_t i = 0; i < o->n; i++) n_required += kin_schema_requires(&b->json, list, o->names[i]);
+    if (least > n_required) return fail(b, "minProperties is supported only where so many properties are required");
+    if (most != KIN_COUNT_ANY && (o->others_allowed || o->n > most))
+        return fail(b, "maxProperties is supported only where no more properties can be there");
+    return 0;
+}
+
+static int put_properties(builder *b, const kin_schema_list *list, const object *o) {
+    for (size_t i = 0; i < o->n; i++) {
+        kin_schema_list property;
+        kin_text_buffer key = {0};
+        kin_json_write_string(o->names[i], &key);
+        kin_text_print(b->out, "s%u-p%zu ::= ", o->rule, i);
+        kin_schema_put_literal((kin_str){key.at, key.len}, b->out);
+        if (key.failed) b->out->failed = true;
+        kin_text_fini(&key);
+        kin_text_print(b->out, " ws \":\" ws ");
+        if (kin_schema_property(&b->json, list, o->names[i], &property, b->err) != 0 || put_rule(b, &property, b->out) != 0)
+            return KIN_FAIL;
+        kin_text_print(b->out, "\n");
+    }
+    return 0;
+}
+
+static int put_rests(builder *b, const kin_schema_list *list, object *o) {
+    for (size_t i = 0; i < o->n; i++) {
+        bool is_required = kin_schema_requires(&b->json, list, o->names[i]);
+        kin_text_print(b->out, "s%u-r%zu ::= (ws \",\" ws s%u-p%zu)%s s%u-r%zu\n", o->rule, i, o->rule, i, is_required ? "" : "?",
+                       o->rule, i + 1);
+    }
+    kin_text_print(b->out, "s%u-r%zu ::=", o->rule, o->n);
+    if (!o->others_allowed) {
+        kin_text_print(b->out, " \"\"\n"); // an empty line would take the next one in
+        return 0;
+    }
+    kin_text_print(b->out, " (ws \",\" ws s%u-x)*\ns%u-x ::= s%u-k ws \":\" ws ", o->rule, o->rule, o->rule);
+    if (put_rule(b, &o->others, b->out) != 0) return KIN_FAIL;
+    kin_text_print(b->out, "\n");
+    return 0;
+}
+
+// The line of the object: which property may be the first.
+static void put_object_line(builder *b, const kin_schema_list *list, const object *o) {
+    bool may_be_empty = true;
+    kin_text_print(b->out, "s%u-o ::= \"{\" ws (([]", o->rule);
+    for (size_t i = 0; i < o->n && may_be_empty; i++) {
+        kin_text_print(b->out, " | s%u-p%zu s%u-r%zu", o->rule, i, o->rule, i + 1);
+        may_be_empty = !kin_schema_requires(&b->json, list, o->names[i]);
+    }
+    if (may_be_empty && o->others_allowed) kin_text_print(b->out, " | s%u-x s%u-r%zu", o->rule, o->rule, o->n);
+    kin_text_print(b->out, ") ws)%s \"}\"\n", may_be_empty ? "?" : "");
+}
+
+static int put_object(builder *b, const kin_schema_list *list, uint32_t rule) {
+    object o = {.rule = rule};
+    kin_text_buffer name = {0};
+    if (kin_schema_others(&b->json, list, &o.others_allowed, &o.others, b->err) != 0) return KIN_FAIL;
+    if (kin_schema_names(&b->json, list, &o.names, &o.n, b->err) != 0) return KIN_FAIL;
+    int rc = check_n_properties(b, list, &o);
+    if (rc == 0) rc = put_properties(b, list, &o);
+    if (rc == 0) rc = put_rests(b, list, &o);
+    if (rc == 0) put_object_line(b, list, &o);
+    kin_text_print(&name, "s%u-k", rule);
+    if (name.failed) b->out->failed = true;
+    // This one takes the names out of their order.
+    if (rc == 0 && o.others_allowed && !name.failed) kin_schema_put_other_keys(name.at, o.names, o.n, b->out);
+    kin_text_fini(&name);
+    free(o.names);
+    return rc;
+}
+
+// ---- arrays
+
+// sN-aI: item I and what follows it.
+static int put_array(builder *b, const kin_schema_list *list, const kin_schema_facts *facts, uint32_t rule) {
+    uint32_t n_prefix = kin_schema_n_prefix(&b->json, list), least = facts->min_items, most = facts->max_items, i = 0;
+    kin_schema_list item;
+    if (least > most) {
+        kin_text_print(b->out, "s%u-a ::= []\n", rule);
+        return 0;
+    }
+    for (; i < n_prefix && i < most; i++) {
+        kin_text_print(b->out, "s%u-a%u ::= ", rule, i);
+        if (kin_schema_item(&b->json, list, i, &item, b->err) != 0 || put_rule(b, &item, b->out) != 0) return KIN_FAIL;
+        if (i + 1 < most) kin_text_print(b->out, " (ws \",\" ws s%u-a%u)%s", rule, i + 1, i + 1 < least ? "" : "?");
+        kin_text_print(b->out, "\n");
+    }
+    if (i < most) {
+        kin_text_print(b->out, "s%u-i ::= ", rule);
+        if (kin_schema_item(&b->json, list, i, &item, b->err) != 0 || put_rule(b, &item, b->out) != 0) return KIN_FAIL;
+        kin_text_print(b->out, "\ns%u-a%u ::= s%u-i (ws \",\" ws s%u-i){%u,", rule, i, rule, rule,
+                       least > i + 1 ? least - i - 1 : 0);
+        if (most != KIN_COUNT_ANY) kin_text_print(b->out, "%u", most - i - 1);
+        kin_text_print(b->out, "}\n");
+    }
+    kin_text_print(b->out, "s%u-a ::= \"[\" ws ", rule);
+    if (most > 0) kin_text_print(b->out, "(s%u-a0 ws)%s", rule, least > 0 ? "" : "?");
+    kin_text_print(b->out, " \"]\"\n");
+    return 0;
+}
+
+// ---- strings and everything
+
+static int put_string(builder *b, const kin_schema_facts *facts) {
+    bool has_length = facts->min_length > 0 || facts->max_length != KIN_COUNT_ANY;
+    if (!facts->pattern && !facts->format && !has_length) {
+        kin_text_print(b->out, "string");
+        return 0;
+    }
+    kin_text_print(b->out, "\"\\\"\" ");
+    if (facts->pattern) {
+        if (kin_schema_put_pattern(facts->pattern->text, b->out, b->err) != 0) return kin_err_prefix(b->err, "schema");
+    } else if (facts->format) {
+        kin_schema_put_format(facts->format->text, b->out);
+    } else if (facts->min_length > facts->max_length) {
+        kin_text_print(b->out, "[]");
+    } else {
+        kin_text_print(b->out, "char{%u,", facts->min_length);
+        if (facts->max_length != KIN_COUNT_ANY) kin_text_print(b->out, "%u", facts->max_length);
+        kin_text_print(b->out, "}");
+    }
+    kin_text_print(b->out, " \"\\\"\"");
+    return 0;
+}
+
+static void put_number(builder *b, const kin_schema_facts *facts) {
+    bool integer = !(facts->types & KIN_TYPE_FRACTION);
+    if (facts->has_numbers)
+        kin_number_range_put(&facts->numbers, integer, b->out);
+    else
+        kin_text_print(b->out, integer ? "integer" : "number");
+}
+
+// One of the types, each with what is said about it.
+static int put_types(builder *b, const kin_schema_list *list, const kin_schema_facts *facts, uint32_t rule) {
+    if (facts->types & KIN_TYPE_OBJECT && facts->has_object_words && put_object(b, list, rule) != 0) return KIN_FAIL;
+    if (facts->types & KIN_TYPE_ARRAY && facts->has_array_words && put_array(b, list, facts, rule) != 0) return KIN_FAIL;
+    kin_text_print(b->out, "s%u ::= []", rule); // or one of these
+    if (facts->types & KIN_TYPE_OBJECT && facts->has_object_words)
+        kin_text_print(b->out, " | s%u-o", rule);
+    else if (facts->types & KIN_TYPE_OBJECT)
+        kin_text_print(b->out, " | object");
+    if (facts->types & KIN_TYPE_ARRAY && facts->has_array_words)
+        kin_text_print(b->out, " | s%u-a", rule);
+    else if (facts->types & KIN_TYPE_ARRAY)
+        kin_text_print(b->out, " | array");
+    if (facts->types & KIN_TYPE_STRING) {
+        kin_text_print(b->out, " | ");
+        if (put_string(b, facts) != 0) return KIN_FAIL;
+    }
+    if (facts->types & KIN_TYPE_NUMBER) {
+        kin_text_print(b->out, " | ");
+        put_number(b, facts);
+    }
+    if (facts->types & KIN_TYPE_BOOLEAN) kin_text_print(b->out, " | \"true\" | \"false\"");
+    if (facts->types & KIN_TYPE_NULL) kin_text_print(b->out, " | \"null\"");
+    kin_text_print(b->out, "\n");
+    return 0;
+}
+
+static int put_list(builder *b, const kin_schema_list *list, uint32_t rule) {
+    uint32_t entry;
+    unsigned flag;
+    kin_schema_facts facts;
+    const kin_json_value *choice = kin_schema_open_choice(&b->json, list, &entry, &flag);
+    if (choice) {
+        kin_text_print(b->out, "s%u ::= ", rule);
+        return put_alternatives(b, list, entry, flag, choice);
+    }
+    if (kin_schema_get_facts(&b->json, list, &facts, b->err) != 0) return KIN_FAIL;
+    if (facts.has_values) {
+        kin_text_print(b->out, "s%u ::= ", rule);
+        return put_values(b, list, &facts);
+    }
+    return put_types(b, list, &facts, rule);
+}
+
+// ---- whole schemas
+
+// All rules of one schema; *n_rules goes on counting. Writes the name of the first one to `name`.
+static int put_schema(kin_str schema, uint32_t *n_rules, kin_text_buffer *name, kin_text_buffer *out, kin_err *err) {
+    builder b = {.n_before = *n_rules, .out = out, .err = err};
+    kin_schema_list list = {0};
+    if (kin_json_parse(&b.json, schema.at, schema.len, err) != 0) return kin_err_prefix(err, "schema");
+    int rc = kin_string_table_init(&b.lists, 16, 256) == 0 ? 0 : fail(&b, "out of memory");
+    if (rc == 0) rc = kin_schema_list_add(&list, &b.json, b.json.values, err);
+    if (rc == 0) rc = put_rule(&b, &list, name);
+    for (uint32_t i = 0; rc == 0 && i < b.lists.n; i++) { // more come while it runs
+        kin_schema_list one = {.n = (uint32_t)(kin_string_table_len(&b.lists, i) / sizeof *one.entries)};
+        memcpy(one.entries, kin_string_table_at(&b.lists, i), kin_string_table_len(&b.lists, i));
+        rc = put_list(&b, &one, b.n_before + i);
+    }
+    *n_rules += b.lists.n;
+    if (rc == 0 && *n_rules > KIN_SCHEMA_MAX_RULES) rc = fail(&b, "too large: all schemas together have more than 4096 rules");
+    kin_string_table_fini(&b.lists);
+    kin_json_fini(&b.json);
+    return rc;
+}
+
+int kin_schema_choices_to_gbnf(const kin_schema_choice *choices, size_t n, kin_text_buffer *gbnf, kin_err *err) {
+    kin_text_buffer root = {0};
+    uint32_t n_rules = 0;
+    int rc =
+        n > 0 && n <= KIN_SCHEMA_MAX_CHOICES ? 0 : kin_err_set(err, "schema: from 1 to 1024 choices are possible, not %zu", n);
+    kin_schema_put_builtins(gbnf);
+    for (size_t i = 0; i < n && rc == 0; i++) {
+        kin_text_print(&root, i > 0 ? " | " : "root ::= ");
+        kin_schema_put_literal(choices[i].before, &root);
+        kin_text_print(&root, " ");
+        rc = put_schema(choices[i].schema, &n_rules, &root, gbnf, err);
+        kin_text_print(&root, " ");
+        kin_schema_put_literal(choices[i].after, &root);
+    }
+    kin_text_print(&root, "\n");
+    kin_text_put(gbnf, root.at, root.len);
+    if (rc == 0 && (root.failed || gbnf->failed)) rc = kin_err_set(err, "schema: out of memory");
+    kin_text_fini(&root);
+    return rc;
+}
+
+int kin_schema_to_gbnf(kin_str schema, kin_text_buffer *gbnf, kin_err *err) {
+    const kin_schema_choice choice = {.before = {"", 0}, .schema = schema, .after = {"", 0}};
+    return kin_schema_choices_to_gbnf(&choice, 1, gbnf, err);
+}
+
+int kin_schema_tools_to_gbnf(const kin_schema_tool *tools, size_t n, kin_str prefix, kin_str suffix, kin_text_buffer *gbnf,
+                             kin_err *err) {
+    static const kin_str any_object = {KIN_SCHEMA_ANY_OBJECT, sizeof KIN_SCHEMA_ANY_OBJECT - 1};
+    if (n == 0 || n > KIN_SCHEMA_MAX_CHOICES) return kin_err_set(err, "schema: from 1 to 1024 tools are possible, not %zu", n);
+    kin_schema_choice *choices = calloc(n, sizeof *choices);
+    kin_text_buffer *before = calloc(n, sizeof *before), after = {0};
+    int rc = choices && before ? 0 : kin_err_set(err, "schema: out of memory");
+    kin_text_print(&after, "}");
+    kin_text_put(&after, suffix.at, suffix.len);
+    for (size_t i = 0; i < n && rc == 0; i++) {
+        kin_text_put(&before[i], prefix.at, prefix.len);
+        kin_text_print(&before[i], "{\"name\": ");
+        kin_json_write_string(tools[i].name, &before[i]);
+        kin_text_print(&before[i], ", \"arguments\": ");
+        kin_str schema = tools[i].parameters.len > 0 ? tools[i].parameters : any_object;
+        choices[i] = (kin_schema_choice){{before[i].at, before[i].len}, schema, {after.at, after.len}};
+        if (before[i].failed || after.failed) rc = kin_err_set(err, "schema: out of memory");
+    }
+    if (rc == 0) rc = kin_schema_choices_to_gbnf(choices, n, gbnf, err);
+    for (size_t i = 0; before && i < n; i++) kin_text_fini(&before[i]);
+    kin_text_fini(&after);
+    free(before);
+    free(choices);
+    return rc;
+}

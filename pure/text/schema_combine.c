@@ -1,0 +1,455 @@
+#include "pure/text/schema_combine.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "pure/text/schema_string.h"
+
+static const char schema_words[] = // with a meaning here
+    " $ref allOf anyOf oneOf type enum const properties required additionalProperties items prefixItems additionalItems minItems "
+    "maxItems "
+    "minLength maxLength pattern format minimum maximum exclusiveMinimum exclusiveMaximum uniqueItems minProperties "
+    "maxProperties "
+    "unevaluatedProperties ";
+static const char annotations[] = " title description default examples example $schema $id id $comment $defs definitions $anchor "
+                                  "deprecated readOnly writeOnly nullable "
+                                  "contentMediaType contentEncoding contentSchema discriminator externalDocs xml ";
+
+static bool is_listed(const char *words, kin_str word) {
+    char padded[40] = " ";
+    if (word.len > sizeof padded - 3 || memchr(word.at, ' ', word.len) || memchr(word.at, '\0', word.len)) return false;
+    memcpy(padded + 1, word.at, word.len);
+    memcpy(padded + 1 + word.len, " ", 2);
+    return strstr(words, padded) != NULL;
+}
+
+// ---- places and errors
+
+// "#/properties/a" for a value of the tree, from its end; what does not fit is left out in front.
+static const char *path_of(const kin_json *json, const kin_json_value *value, char *path, size_t size) {
+    char *at = path + size - 1;
+    *at = '\0';
+    for (; value != json->values; value = &json->values[value->parent]) {
+        char number[12];
+        kin_str key = value->key;
+        if (json->values[value->parent].kind == KIN_JSON_ARRAY) {
+            unsigned index = 0;
+            for (const kin_json_value *v = kin_json_first(json, &json->values[value->parent]); v != value;
+                 v = kin_json_next(json, v))
+                index++;
+            int n = 0;
+            do number[sizeof number - 1 - (size_t)n++] = (char)('0' + index % 10);
+            while ((index /= 10) > 0);
+            key = (kin_str){number + sizeof number - (size_t)n, (size_t)n};
+        }
+        if (key.len + 3 > (size_t)(at - path)) break;
+        at -= key.len;
+        memcpy(at, key.at, key.len);
+        *--at = '/';
+    }
+    *--at = '#';
+    return at;
+}
+
+static int fail(const kin_json *json, const kin_json_value *value, kin_err *err, const char *what) {
+    char path[160];
+    return kin_err_set(err, "schema: %s: %s", path_of(json, value, path, sizeof path), what);
+}
+
+// ---- single keywords
+
+static const kin_json_value *word_of(const kin_json *json, const kin_json_value *schema, const char *word) {
+    return kin_json_get(json, schema, word, strlen(word));
+}
+
+const kin_json_value *kin_schema_word(const kin_json *json, const kin_schema_list *list, uint32_t i, const char *word) {
+    return word_of(json, kin_schema_at(json, list, i), word);
+}
+
+static bool is_schema(const kin_json_value *value) {
+    return value->kind == KIN_JSON_OBJECT || value->kind == KIN_JSON_TRUE || value->kind == KIN_JSON_FALSE;
+}
+
+static bool all_are(const kin_json *json, const kin_json_value *of, bool (*is)(const kin_json_value *)) {
+    for (const kin_json_value *v = kin_json_first(json, of); v; v = kin_json_next(json, v)) {
+        if (!is(v)) return false;
+    }
+    return true;
+}
+
+static bool is_string(const kin_json_value *value) {
+    return value->kind == KIN_JSON_STRING;
+}
+
+static bool is_word(kin_str key, const char *words) {
+    return is_listed(words, key);
+}
+
+// Whether the value has the form that its keyword asks for.
+static bool is_well_formed(const kin_json *json, const kin_json_value *v) {
+    if (is_word(v->key, " allOf anyOf oneOf ")) return v->kind == KIN_JSON_ARRAY && v->n > 0 && all_are(json, v, is_schema);
+    if (is_word(v->key, " prefixItems ")) return v->kind == KIN_JSON_ARRAY && all_are(json, v, is_schema);
+    if (is_word(v->key, " properties ")) return v->kind == KIN_JSON_OBJECT && all_are(json, v, is_schema);
+    if (is_word(v->key, " items ")) return is_schema(v) || (v->kind == KIN_JSON_ARRAY && all_are(json, v, is_schema));
+    if (is_word(v->key, " additionalProperties additionalItems ")) return is_schema(v);
+    if (is_word(v->key, " required ")) return v->kind == KIN_JSON_ARRAY && all_are(json, v, is_string);
+    if (is_word(v->key, " enum ")) return v->kind == KIN_JSON_ARRAY && v->n > 0;
+    if (is_word(v->key, " type "))
+        return v->kind == KIN_JSON_STRING || (v->kind == KIN_JSON_ARRAY && v->n > 0 && all_are(json, v, is_string));
+    if (is_word(v->key, " $ref pattern format ")) return v->kind == KIN_JSON_STRING;
+    if (is_word(v->key, " uniqueItems unevaluatedProperties ")) return v->kind == KIN_JSON_TRUE || v->kind == KIN_JSON_FALSE;
+    return is_word(v->key, " const ") || v->kind == KIN_JSON_NUMBER;
+}
+
+static bool is_annotation(kin_str key) {
+    return is_listed(annotations, key) || (key.len > 2 && memcmp(key.at, "x-", 2) == 0);
+}
+
+static int check_words(const kin_json *json, const kin_json_value *schema, kin_err *err) {
+    for (const kin_json_value *v = kin_json_first(json, schema); v; v = kin_json_next(json, v)) {
+        if (is_annotation(v->key)) continue;
+        if (!is_listed(schema_words, v->key)) return fail(json, v, err, "this keyword is not supported");
+        if (!is_well_formed(json, v)) return fail(json, v, err, "a value of another kind is expected here");
+        if (is_word(v->key, " uniqueItems ") && v->kind == KIN_JSON_TRUE)
+            return fail(json, v, err, "a grammar cannot compare items: leave it out, and look at the result");
+        if (is_word(v->key, " additionalItems ") && !word_of(json, schema, "items"))
+            return fail(json, v, err, "it needs 'items' as an array");
+    }
+    return 0;
+}
+
+// ---- lists
+
+int kin_schema_list_add(kin_schema_list *list, const kin_json *json, const kin_json_value *schema, kin_err *err) {
+    uint32_t entry = (uint32_t)(schema - json->values) * 4;
+    if (schema->kind == KIN_JSON_FALSE) list->impossible = true;
+    if (schema->kind == KIN_JSON_FALSE || schema->kind == KIN_JSON_TRUE || (schema->kind == KIN_JSON_OBJECT && schema->n == 0))
+        return 0;
+    if (schema->kind != KIN_JSON_OBJECT) return fail(json, schema, err, "a schema is an object, true or false");
+    for (uint32_t i = 0; i < list->n; i++) {
+        if (list->entries[i] / 4 == entry / 4) return 0;
+    }
+    if (list->n == KIN_SCHEMA_MAX_COMBINED) return fail(json, schema, err, "more than 32 schemas hold together here");
+    list->entries[list->n++] = entry;
+    return check_words(json, schema, err);
+}
+
+static int resolve(const kin_json *json, const kin_json_value *ref, const kin_json_value **target, kin_err *err) {
+    bool is_local = ref->text.len > 0 && ref->text.at[0] == '#';
+    *target = is_local ? kin_json_pointer(json, json->values, ref->text.at + 1, ref->text.len - 1) : NULL;
+    return *target ? 0 : fail(json, ref, err, "it refers to nothing in this schema ('#/$defs/...' is what it may refer to)");
+}
+
+// Whether a schema is in the other one with nothing in between that reads text: both are about the same value.
+static bool is_within(const kin_json *json, const kin_json_value *schema, const kin_json_value *other) {
+    while (schema != other && schema != json->values && is_word(json->values[schema->parent].key, " allOf anyOf oneOf "))
+        schema = &json->values[json->values[schema->parent].parent];
+    return schema == other;
+}
+
+int kin_schema_list_expand(kin_schema_list *list, const kin_json *json, kin_err *err) {
+    uint32_t from[KIN_SCHEMA_MAX_COMBINED] = {0}; // entry that led to this one, plus 1
+    for (uint32_t i = 0; i < list->n; i++) {      // more come while it runs
+        const kin_json_value *ref = kin_schema_word(json, list, i, "$ref"), *all = kin_schema_word(json, list, i, "allOf"),
+                             *target;
+        uint32_t n = list->n;
+        for (const kin_json_value *v = all ? kin_json_first(json, all) : NULL; v; v = kin_json_next(json, v)) {
+            if (kin_schema_list_add(list, json, v, err) != 0) return KIN_FAIL;
+        }
+        if (ref) {
+            if (resolve(json, ref, &target, err) != 0) return KIN_FAIL;
+            for (uint32_t k = i + 1; k > 0; k = from[k - 1]) {
+                if (is_within(json, kin_schema_at(json, list, k - 1), target))
+                    return fail(json, ref, err, "it leads back to itself");
+            }
+            if (kin_schema_list_add(list, json, target, err) != 0) return KIN_FAIL;
+        }
+        while (n < list->n) from[n++] = i + 1;
+    }
+    return 0;
+}
+
+const kin_json_value *kin_schema_open_choice(const kin_json *json, const kin_schema_list *list, uint32_t *entry, unsigned *flag) {
+    for (*entry = 0; *entry < list->n; ++*entry) {
+        const kin_json_value *any = kin_schema_word(json, list, *entry, "anyOf"),
+                             *one = kin_schema_word(json, list, *entry, "oneOf");
+        *flag = KIN_SCHEMA_ANY_OF_CHOSEN;
+        if (any && !(list->entries[*entry] & *flag)) return any;
+        *flag = KIN_SCHEMA_ONE_OF_CHOSEN;
+        if (one && !(list->entries[*entry] & *flag)) return one;
+    }
+    return NULL;
+}
+
+// ---- facts
+
+static unsigned type_named(kin_str name) {
+    static const struct {
+        const char *name;
+        unsigned types;
+    } types[] = {{"null", KIN_TYPE_NULL},    {"boolean", KIN_TYPE_BOOLEAN}, {"object", KIN_TYPE_OBJECT},
+                 {"array", KIN_TYPE_ARRAY},  {"string", KIN_TYPE_STRING},   {"integer", KIN_TYPE_INTEGER},
+                 {"number", KIN_TYPE_NUMBER}};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        if (name.len == strlen(types[i].name) && memcmp(name.at, types[i].name, name.len) == 0) return types[i].types;
+    }
+    return 0;
+}
+
+static int read_types(const kin_json *json, const kin_json_value *type, unsigned *types, kin_err *err) {
+    unsigned listed = 0;
+    for (const kin_json_value *v = type->kind == KIN_JSON_ARRAY ? kin_json_first(json, type) : type; v;
+         v = v == type ? NULL : kin_json_next(json, v)) {
+        unsigned one = type_named(v->text);
+        if (one == 0) return fail(json, v, err, "there is no such type: null, boolean, object, array, string, number, integer");
+        listed |= one;
+    }
+    *types &= listed;
+    return 0;
+}
+
+// A number that counts something; what is too large for any text is KIN_COUNT_ANY.
+static int read_count(const kin_json *json, const kin_json_value *v, uint32_t *count, kin_err *err) {
+    kin_decimal d;
+    *count = 0;
+    if (kin_decimal_parse(&d, v->text) != 0 || d.negative || d.n_frac > 0)
+        return fail(json, v, err, "a whole number is expected, 0 or more");
+    for (int i = 0; i < d.n_int; i++) {
+        if (*count > (INT32_MAX - 9) / 10) return *count = KIN_COUNT_ANY, 0;
+        *count = *count * 10 + (uint32_t)(d.integer[i] - '0');
+    }
+    return 0;
+}
+
+int kin_schema_read_counts(const kin_json *json, const kin_json_value *schema, const char *min_word, const char *max_word,
+                           uint32_t *min, uint32_t *max, kin_err *err) {
+    const kin_json_value *least = word_of(json, schema, min_word), *most = word_of(json, schema, max_word);
+    uint32_t count;
+    if (least && read_count(json, least, &count, err) != 0) return KIN_FAIL;
+    if (least && count == KIN_COUNT_ANY) return fail(json, least, err, "more than any text can have");
+    if (least && count > *min) *min = count;
+    if (most && read_count(json, most, &count, err) != 0) return KIN_FAIL;
+    if (most && count < *max) *max = count;
+    return 0;
+}
+
+static int narrow_numbers(const kin_json *json, const kin_json_value *schema, kin_schema_facts *facts, kin_err *err) {
+    static const char *const words[] = {"minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"};
+    for (int i = 0; i < 4; i++) {
+        const kin_json_value *v = word_of(json, schema, words[i]);
+        kin_decimal bound;
+        if (!v) continue;
+        if (kin_decimal_parse(&bound, v->text) != 0) return fail(json, v, err, "a number of more digits than are supported (40)");
+        if (i < 2)
+            kin_number_range_min(&facts->numbers, &bound, i == 1);
+        else
+            kin_number_range_max(&facts->numbers, &bound, i == 3);
+        facts->has_numbers = true;
+    }
+    return 0;
+}
+
+static int set_once(const kin_json *json, const kin_json_value *schema, const char *word, const kin_json_value **value,
+                    kin_err *err) {
+    const kin_json_value *v = word_of(json, schema, word);
+    if (!v) return 0;
+    if (*value && !kin_json_equal(json, *value, v))
+        return fail(json, v, err, "another one holds here too: a grammar has only one");
+    *value = v;
+    return 0;
+}
+
+static bool has_any(const kin_json *json, const kin_json_value *schema, const char *words) {
+    for (const kin_json_value *v = kin_json_first(json, schema); v; v = kin_json_next(json, v)) {
+        if (is_word(v->key, words)) return true;
+    }
+    return false;
+}
+
+static int add_facts(const kin_json *json, const kin_json_value *schema, kin_schema_facts *facts, kin_err *err) {
+    const kin_json_value *type = word_of(json, schema, "type"), *format = NULL;
+    if (type && read_types(json, type, &facts->types, err) != 0) return KIN_FAIL;
+    facts->has_values |= has_any(json, schema, " enum const ");
+    facts->has_object_words |=
+        has_any(json, schema, " properties required additionalProperties minProperties maxProperties unevaluatedProperties ");
+    facts->has_array_words |= has_any(json, schema, " items prefixItems minItems maxItems ");
+    if (set_once(json, schema, "format", &format, err) != 0) return KIN_FAIL;
+    if (format && kin_schema_put_format(format->text, NULL) && set_once(json, schema, "format", &facts->format, err) != 0)
+        return KIN_FAIL;
+    if (set_once(json, schema, "pattern", &facts->pattern, err) != 0) return KIN_FAIL;
+    if (narrow_numbers(json, schema, facts, err) != 0) return KIN_FAIL;
+    if (kin_schema_read_counts(json, schema, "minLength", "maxLength", &facts->min_length, &facts->max_length, err) != 0)
+        return KIN_FAIL;
+    return kin_schema_read_counts(json, schema, "minItems", "maxItems", &facts->min_items, &facts->max_items, err);
+}
+
+int kin_schema_get_facts(const kin_json *json, const kin_schema_list *list, kin_schema_facts *facts, kin_err *err) {
+    *facts = (kin_schema_facts){.types = KIN_TYPE_ALL, .max_length = KIN_COUNT_ANY, .max_items = KIN_COUNT_ANY};
+    for (uint32_t i = 0; i < list->n; i++) {
+        if (add_facts(json, kin_schema_at(json, list, i), facts, err) != 0) return KIN_FAIL;
+    }
+    if (list->impossible) facts->types = 0;
+    bool has_length = facts->min_length > 0 || facts->max_length != KIN_COUNT_ANY;
+    const kin_json_value *text = facts->pattern ? facts->pattern : facts->format;
+    if (text && (has_length || (facts->pattern && facts->format)) && facts->types & KIN_TYPE_STRING)
+        return fail(json, text, err, "a pattern or format together with a length or with each other is not supported");
+    return 0;
+}
+
+// ---- const and enum
+
+const kin_json_value *kin_schema_values(const kin_json *json, const kin_schema_list *list, bool *is_const) {
+    for (uint32_t i = 0; i < list->n; i++) {
+        const kin_json_value *one = kin_schema_word(json, list, i, "const"), *some = kin_schema_word(json, list, i, "enum");
+        *is_const = one != NULL;
+        if (one || some) return one ? one : some;
+    }
+    return NULL;
+}
+
+static bool is_among(const kin_json *json, const kin_json_value *value, const kin_json_value *some) {
+    for (const kin_json_value *v = kin_json_first(json, some); v; v = kin_json_next(json, v)) {
+        if (kin_json_equal(json, v, value)) return true;
+    }
+    return false;
+}
+
+static unsigned type_of(const kin_json_value *value) {
+    static const unsigned types[] = {KIN_TYPE_NULL,   KIN_TYPE_BOOLEAN, KIN_TYPE_BOOLEAN, KIN_TYPE_NUMBER,
+                                     KIN_TYPE_STRING, KIN_TYPE_ARRAY,   KIN_TYPE_OBJECT};
+    kin_decimal d;
+    if (value->kind != KIN_JSON_NUMBER || kin_decimal_parse(&d, value->text) != 0) return types[value->kind];
+    return d.n_frac > 0 ? KIN_TYPE_FRACTION : KIN_TYPE_INTEGER;
+}
+
+static uint32_t n_chars(kin_str text) {
+    uint32_t n = 0;
+    for (size_t i = 0; i < text.len; i++) n += ((uint8_t)text.at[i] & 0xc0) != 0x80;
+    return n;
+}
+
+int kin_schema_value_fits(const kin_json *json, const kin_schema_list *list, const kin_schema_facts *facts,
+                          const kin_json_value *value, bool *fits, kin_err *err) {
+    kin_decimal number;
+    *fits = type_of(value) & facts->types;
+    for (uint32_t i = 0; i < list->n && *fits; i++) {
+        const kin_json_value *one = kin_schema_word(json, list, i, "const"), *some = kin_schema_word(json, list, i, "enum");
+        *fits = (!one || kin_json_equal(json, one, value)) && (!some || is_among(json, value, some));
+    }
+    if (!*fits) return 0;
+    if (value->kind == KIN_JSON_NUMBER && facts->has_numbers) {
+        if (kin_decimal_parse(&number, value->text) != 0)
+            return fail(json, value, err, "a number of more digits than are supported (40)");
+        *fits = kin_number_range_has(&facts->numbers, &number);
+    }
+    if (value->kind == KIN_JSON_STRING)
+        *fits = n_chars(value->text) >= facts->min_length && n_chars(value->text) <= facts->max_length;
+    bool is_open = (value->kind == KIN_JSON_STRING && (facts->pattern || facts->format)) ||
+                   (value->kind == KIN_JSON_OBJECT && facts->has_object_words) ||
+                   (value->kind == KIN_JSON_ARRAY && facts->has_array_words);
+    return is_open ? fail(json, value, err, "a value of const or enum together with other keywords about it is not supported")
+                   : 0;
+}
+
+// ---- objects
+
+int kin_schema_property(const kin_json *json, const kin_schema_list *list, kin_str name, kin_schema_list *out, kin_err *err) {
+    *out = (kin_schema_list){0};
+    for (uint32_t i = 0; i < list->n; i++) {
+        const kin_json_value *properties = kin_schema_word(json, list, i, "properties");
+        const kin_json_value *property = properties ? kin_json_get(json, properties, name.at, name.len) : NULL;
+        if (!property) property = kin_schema_word(json, list, i, "additionalProperties");
+        if (property && kin_schema_list_add(out, json, property, err) != 0) return KIN_FAIL;
+    }
+    return 0;
+}
+
+static bool same(kin_str a, kin_str b) {
+    return a.len == b.len && (a.len == 0 || memcmp(a.at, b.at, a.len) == 0);
+}
+
+bool kin_schema_requires(const kin_json *json, const kin_schema_list *list, kin_str name) {
+    for (uint32_t i = 0; i < list->n; i++) {
+        const kin_json_value *required = kin_schema_word(json, list, i, "required");
+        for (const kin_json_value *v = required ? kin_json_first(json, required) : NULL; v; v = kin_json_next(json, v)) {
+            if (same(v->text, name)) return true;
+        }
+    }
+    return false;
+}
+
+static bool is_named(const kin_str *names, size_t n, kin_str name) {
+    for (size_t i = 0; i < n; i++) {
+        if (same(names[i], name)) return true;
+    }
+    return false;
+}
+
+int kin_schema_names(const kin_json *json, const kin_schema_list *list, kin_str **names, size_t *n, kin_err *err) {
+    size_t cap = 1;
+    for (uint32_t i = 0; i < list->n; i++) {
+        const kin_json_value *properties = kin_schema_word(json, list, i, "properties"),
+                             *required = kin_schema_word(json, list, i, "required");
+        cap += (properties ? properties->n : 0) + (required ? required->n : 0);
+    }
+    *n = 0;
+    *names = malloc(cap * sizeof **names);
+    if (!*names) return kin_err_set(err, "schema: out of memory");
+    for (int round = 0; round < 2; round++) { // first those that are listed
+        for (uint32_t i = 0; i < list->n; i++) {
+            const kin_json_value *from = kin_schema_word(json, list, i, round == 0 ? "properties" : "required");
+            for (const kin_json_value *v = from ? kin_json_first(json, from) : NULL; v; v = kin_json_next(json, v)) {
+                kin_str name = round == 0 ? v->key : v->text;
+                if (!is_named(*names, *n, name)) (*names)[(*n)++] = name;
+            }
+        }
+    }
+    return 0;
+}
+
+int kin_schema_others(const kin_json *json, const kin_schema_list *list, bool *allowed, kin_schema_list *out, kin_err *err) {
+    bool is_said = false, is_closed = false, has_properties = false;
+    *out = (kin_schema_list){0};
+    for (uint32_t i = 0; i < list->n; i++) {
+        const kin_json_value *others = kin_schema_word(json, list, i, "additionalProperties");
+        const kin_json_value *properties = kin_schema_word(json, list, i, "properties");
+        const kin_json_value *unevaluated = kin_schema_word(json, list, i, "unevaluatedProperties");
+        if (others && kin_schema_list_add(out, json, others, err) != 0) return KIN_FAIL;
+        is_said |= others != NULL;
+        has_properties |= properties && properties->n > 0;
+        is_closed |= unevaluated && unevaluated->kind == KIN_JSON_FALSE;
+    }
+    *allowed = !is_closed && !out->impossible && (is_said || !has_properties);
+    return 0;
+}
+
+// ---- arrays
+
+// The schemas of the first items: prefixItems, or items as an array (before draft 2020).
+static const kin_json_value *prefix_of(const kin_json *json, const kin_schema_list *list, uint32_t i) {
+    const kin_json_value *prefix = kin_schema_word(json, list, i, "prefixItems"),
+                         *items = kin_schema_word(json, list, i, "items");
+    return prefix ? prefix : items && items->kind == KIN_JSON_ARRAY ? items : NULL;
+}
+
+uint32_t kin_schema_n_prefix(const kin_json *json, const kin_schema_list *list) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < list->n; i++) {
+        const kin_json_value *prefix = prefix_of(json, list, i);
+        if (prefix && prefix->n > n) n = prefix->n;
+    }
+    return n;
+}
+
+int kin_schema_item(const kin_json *json, const kin_schema_list *list, uint32_t index, kin_schema_list *out, kin_err *err) {
+    *out = (kin_schema_list){0};
+    for (uint32_t i = 0; i < list->n; i++) {
+        const kin_json_value *prefix = prefix_of(json, list, i), *item = prefix ? kin_json_first(json, prefix) : NULL;
+        const kin_json_value *rest = kin_schema_word(json, list, i, "items");
+        for (uint32_t k = 0; item && k < index; k++) item = kin_json_next(json, item);
+        if (rest && rest->kind == KIN_JSON_ARRAY) rest = kin_schema_word(json, list, i, "additionalItems");
+        if (!item) item = rest;
+        if (item && kin_schema_list_add(out, json, item, err) != 0) return KIN_FAIL;
+    }
+    return 0;
+}

@@ -1,0 +1,408 @@
+#include "pure/text/schema_string.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "pure/text/utf8.h"
+
+void kin_schema_put_builtins(kin_text_buffer *gbnf) {
+    static const char rules[] = "value ::= object | array | string | number | \"true\" | \"false\" | \"null\"\n"
+                                "object ::= \"{\" ws (member (ws \",\" ws member)* ws)? \"}\"\n"
+                                "member ::= string ws \":\" ws value\n"
+                                "array ::= \"[\" ws (value (ws \",\" ws value)* ws)? \"]\"\n"
+                                "string ::= \"\\\"\" char* \"\\\"\"\n"
+                                "char ::= [^\"\\\\\\x00-\\x1F] | \"\\\\\" ([\"\\\\/bfnrt] | \"u\" unit)\n"
+                                // Code points beyond U+FFFF are two units, and half of them is none.
+                                "unit ::= [0-9a-cA-CefEF] [0-9a-fA-F]{3} | [dD] [0-7] [0-9a-fA-F]{2} | [dD] [89abAB] "
+                                "[0-9a-fA-F]{2} \"\\\\u\" [dD] [c-fC-F] "
+                                "[0-9a-fA-F]{2}\n"
+                                "number ::= integer (\".\" [0-9]{1,16})? ([eE] [-+]? [0-9]{1,2})?\n"
+                                "integer ::= \"-\"? (\"0\" | [1-9] [0-9]{0,15})\n"
+                                "ws ::= | \" \" | \"\\n\"{1,2} [ \\t]{0,20}\n";
+    kin_text_put(gbnf, rules, sizeof rules - 1);
+}
+
+void kin_schema_put_literal(kin_str text, kin_text_buffer *gbnf) {
+    kin_text_put(gbnf, "\"", 1);
+    for (size_t i = 0; i < text.len; i++) {
+        uint8_t c = (uint8_t)text.at[i];
+        if (c == '"' || c == '\\')
+            kin_text_print(gbnf, "\\%c", c);
+        else if (c < 0x20 || c == 0x7f)
+            kin_text_print(gbnf, "\\x%02X", c);
+        else
+            kin_text_put(gbnf, text.at + i, 1);
+    }
+    kin_text_put(gbnf, "\"", 1);
+}
+
+// ---- sets of characters, and how JSON strings write them
+
+typedef struct char_set {
+    struct {
+        uint32_t lo, hi;
+    } ranges[KIN_PATTERN_MAX_RANGES];
+    int n;
+    bool ascii_only; // what is negated here differs between engines beyond ASCII
+    bool overflow;
+} char_set;
+
+static void add_range(char_set *set, uint32_t lo, uint32_t hi) {
+    if (set->n == KIN_PATTERN_MAX_RANGES) {
+        set->overflow = true;
+        return;
+    }
+    set->ranges[set->n].lo = lo;
+    set->ranges[set->n++].hi = hi;
+}
+
+static bool has(const char_set *set, uint32_t c) {
+    for (int i = 0; i < set->n; i++) {
+        if (c >= set->ranges[i].lo && c <= set->ranges[i].hi) return true;
+    }
+    return false;
+}
+
+// All that is not in the set, between lo and hi.
+static char_set negated(const char_set *set, uint32_t lo, uint32_t hi) {
+    char_set result = {.ascii_only = set->ascii_only, .overflow = set->overflow};
+    for (uint32_t at = lo; at <= hi;) {
+        uint32_t end = hi; // of what is not in the set, from `at` on
+        bool is_inside = false;
+        for (int i = 0; i < set->n; i++) {
+            uint32_t first = set->ranges[i].lo, last = set->ranges[i].hi;
+            if (at >= first && at <= last) {
+                is_inside = true;
+                at = last + 1;
+                break;
+            }
+            if (first > at && first - 1 < end) end = first - 1;
+        }
+        if (is_inside) continue;
+        add_range(&result, at, end);
+        at = end + 1;
+    }
+    return result;
+}
+
+static void put_escaped(char c, kin_text_buffer *gbnf) {
+    char one[2] = {c, '\0'};
+    kin_text_buffer json = {0};
+    static const char letters[] = "\b\f\n\r\t\"\\", names[] = "bfnrt\"\\";
+    const char *letter = strchr(letters, c);
+    if (c && letter)
+        kin_text_print(&json, "\\%c", names[letter - letters]);
+    else
+        kin_text_print(&json, "\\u%04x", (unsigned)(uint8_t)one[0]);
+    kin_schema_put_literal((kin_str){json.at, json.len}, gbnf);
+    if (json.failed) gbnf->failed = true;
+    kin_text_fini(&json);
+}
+
+// The set as a class of characters that stand for themselves, and as escapes.
+static void put_set(const char_set *set, kin_text_buffer *gbnf) {
+    uint32_t most = set->ascii_only ? 0x7f : 0x10ffff;
+    kin_text_print(gbnf, "([");
+    for (int i = 0; i < set->n; i++) {
+        static const struct { uint32_t lo, hi; } raw[] = {{0x20, 0x21}, {0x23, 0x5b}, {0x5d, 0xd7ff}, {0xe000, 0x10ffff}};
+        for (size_t k = 0; k < sizeof raw / sizeof *raw; k++) {
+            uint32_t lo = set->ranges[i].lo > raw[k].lo ? set->ranges[i].lo : raw[k].lo;
+            uint32_t hi = set->ranges[i].hi < raw[k].hi ? set->ranges[i].hi : raw[k].hi;
+            if (hi > most) hi = most;
+            if (lo <= hi) kin_text_print(gbnf, "\\U%08X-\\U%08X", lo, hi);
+        }
+    }
+    kin_text_print(gbnf, "]");
+    for (uint32_t c = 0; c < 0x60; c++) {
+        if ((c >= 0x20 && c != '"' && c != '\\') || !has(set, c)) continue;
+        kin_text_print(gbnf, " | ");
+        put_escaped((char)c, gbnf);
+    }
+    kin_text_print(gbnf, ")");
+}
+
+// ---- patterns
+
+typedef struct parser {
+    kin_str pattern;
+    const char *at, *end;
+    int nesting;
+    kin_text_buffer *gbnf;
+    kin_err *err;
+} parser;
+
+static int fail(const parser *p, const char *what) {
+    int len = p->pattern.len < 100 ? (int)p->pattern.len : 100;
+    return kin_err_set(p->err, "the pattern '%.*s': %s", len, p->pattern.at, what);
+}
+
+static bool skip_char(parser *p, char c) {
+    if (p->at == p->end || *p->at != c) return false;
+    p->at++;
+    return true;
+}
+
+static bool is_repetition(const parser *p) {
+    return p->at < p->end && (*p->at == '*' || *p->at == '+' || *p->at == '?' || *p->at == '{');
+}
+
+static bool add_shorthand(char_set *set, char letter) {
+    char_set one = {0};
+    char lower = (char)(letter | 0x20);
+    if (lower == 'd' || lower == 'w') add_range(&one, '0', '9');
+    if (lower == 'w') add_range(&one, 'A', 'Z'), add_range(&one, '_', '_'), add_range(&one, 'a', 'z');
+    if (lower == 's') add_range(&one, '\t', '\r'), add_range(&one, ' ', ' ');
+    if (one.n == 0) return false;
+    if (letter == 'S') add_range(&one, 0x1c, 0x1f); // white space in Python
+    if (letter != lower) one = negated(&one, 0, 0x7f);
+    for (int i = 0; i < one.n; i++) add_range(set, one.ranges[i].lo, one.ranges[i].hi);
+    return true;
+}
+
+static int parse_hex(parser *p, int n, uint32_t *c) {
+    *c = 0;
+    for (int i = 0; i < n; i++, p->at++) {
+        const char *digits = "0123456789abcdef";
+        const char *digit =
+            p->at < p->end && *p->at ? strchr(digits, *p->at >= 'A' && *p->at <= 'F' ? *p->at | 0x20 : *p->at) : NULL;
+        if (!digit) return fail(p, "\\x wants 2 hexadecimal digits and \\u 4");
+        *c = *c << 4 | (uint32_t)(digit - digits);
+    }
+    if (*c >= 0xd800 && *c <= 0xdfff) return fail(p, "half of a UTF-16 pair");
+    return 0;
+}
+
+// After a backslash: a character, or a shorthand that is added to the set (*c is UINT32_MAX then).
+static int parse_escape(parser *p, char_set *set, uint32_t *c) {
+    static const char letters[] = "tnrfv0", meanings[] = "\t\n\r\f\v\0";
+    char letter = p->at < p->end ? *p->at++ : 'b';
+    const char *known = letter ? strchr(letters, letter) : NULL;
+    *c = UINT32_MAX;
+    if (add_shorthand(set, letter)) {
+        if (letter < 'a') set->ascii_only = true;
+        return 0;
+    }
+    if (letter == 'x' || letter == 'u') return parse_hex(p, letter == 'x' ? 2 : 4, c);
+    if (known)
+        *c = (uint32_t)meanings[known - letters];
+    else if ((uint8_t)letter < 0x80 && !((letter | 0x20) >= 'a' && (letter | 0x20) <= 'z') && !(letter >= '0' && letter <= '9'))
+        *c = (uint32_t)letter;
+    else
+        return fail(p, "\\b, \\B, \\p, back references and unknown escapes are not supported");
+    return 0;
+}
+
+static int parse_char(parser *p, char_set *set, uint32_t *c) {
+    if (skip_char(p, '\\')) return parse_escape(p, set, c);
+    int len = kin_utf8_len(p->at, (size_t)(p->end - p->at));
+    if (len <= 0) return fail(p, "bytes that are no UTF-8");
+    *c = kin_utf8_get(p->at, len);
+    p->at += len;
+    return 0;
+}
+
+// After '['.
+static int parse_class(parser *p, char_set *set) {
+    bool negate = skip_char(p, '^'), has_shorthand = false;
+    while (!skip_char(p, ']')) {
+        uint32_t lo, hi;
+        if (p->at == p->end) return fail(p, "']' is missing");
+        if (parse_char(p, set, &lo) != 0) return KIN_FAIL;
+        has_shorthand |= lo == UINT32_MAX;
+        if (lo == UINT32_MAX) continue;
+        hi = lo;
+        if (p->end - p->at >= 2 && p->at[0] == '-' && p->at[1] != ']') {
+            p->at++;
+            if (parse_char(p, set, &hi) != 0) return KIN_FAIL;
+            if (hi == UINT32_MAX || hi < lo) return fail(p, "a range of characters ends before it begins");
+        }
+        add_range(set, lo, hi);
+    }
+    if (negate) {
+        *set = negated(set, 0, 0x10ffff);
+        set->ascii_only |= has_shorthand;
+    }
+    return set->overflow ? fail(p, "a class of too many ranges") : 0;
+}
+
+static int parse_choice(parser *p);
+
+// After '('.
+static int parse_group(parser *p) {
+    if (++p->nesting > KIN_PATTERN_MAX_NESTING) return fail(p, "groups are nested more than 24 deep");
+    if (skip_char(p, '?')) {
+        bool is_name = p->end - p->at > 1 && p->at[0] == '<' && p->at[1] != '=' && p->at[1] != '!';
+        if (is_name) {
+            while (p->at < p->end && *p->at != '>') p->at++;
+            if (!skip_char(p, '>')) return fail(p, "the name of a group has no end");
+        } else if (!skip_char(p, ':')) {
+            return fail(p, "look-ahead and look-behind are not supported");
+        }
+    }
+    kin_text_print(p->gbnf, "(");
+    if (parse_choice(p) != 0) return KIN_FAIL;
+    kin_text_print(p->gbnf, ")");
+    p->nesting--;
+    return skip_char(p, ')') ? 0 : fail(p, "')' is missing");
+}
+
+static int parse_atom(parser *p) {
+    char_set set = {0};
+    uint32_t c;
+    if (skip_char(p, '(')) return parse_group(p);
+    if (skip_char(p, '[')) {
+        if (parse_class(p, &set) != 0) return KIN_FAIL;
+    } else if (skip_char(p, '.')) {
+        char_set ends = {.n = 3, .ranges = {{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}}};
+        set = negated(&ends, 0, 0x10ffff);
+    } else {
+        if (*p->at == '^' || *p->at == '$') return fail(p, "^ and $ are supported only at the ends of the whole pattern");
+        if (is_repetition(p)) return fail(p, "nothing is there to repeat");
+        if (parse_char(p, &set, &c) != 0) return KIN_FAIL;
+        if (c != UINT32_MAX) add_range(&set, c, c);
+    }
+    put_set(&set, p->gbnf);
+    return 0;
+}
+
+static int parse_repetition(parser *p) {
+    if (!is_repetition(p)) return 0;
+    const char *begin = p->at++;
+    if (*begin == '{') {
+        while (p->at < p->end && ((*p->at >= '0' && *p->at <= '9') || *p->at == ',')) p->at++;
+        if (!skip_char(p, '}') || p->at[-2] == '{' || begin[1] == ',') return fail(p, "a repetition is {m}, {m,} or {m,n}");
+    }
+    kin_text_put(p->gbnf, begin, (size_t)(p->at - begin));
+    skip_char(p, '?'); // as few as possible: the same strings
+    if (is_repetition(p)) return fail(p, "two repetitions in a row are not supported");
+    return 0;
+}
+
+static int parse_sequence(parser *p) {
+    bool is_whole = p->nesting == 0;
+    kin_text_print(p->gbnf, "\"\"");
+    if (is_whole && !skip_char(p, '^')) kin_text_print(p->gbnf, " char*");
+    while (p->at < p->end && *p->at != '|' && *p->at != ')') {
+        bool is_last = p->end - p->at == 1 || p->at[1] == '|';
+        if (is_whole && *p->at == '$' && is_last) return p->at++, 0;
+        kin_text_print(p->gbnf, " ");
+        if (parse_atom(p) != 0 || parse_repetition(p) != 0) return KIN_FAIL;
+    }
+    if (is_whole) kin_text_print(p->gbnf, " char*");
+    return 0;
+}
+
+static int parse_choice(parser *p) {
+    if (parse_sequence(p) != 0) return KIN_FAIL;
+    while (skip_char(p, '|')) {
+        kin_text_print(p->gbnf, " | ");
+        if (parse_sequence(p) != 0) return KIN_FAIL;
+    }
+    return 0;
+}
+
+int kin_schema_put_pattern(kin_str pattern, kin_text_buffer *gbnf, kin_err *err) {
+    parser p = {.pattern = pattern, .at = pattern.at, .end = pattern.at + pattern.len, .gbnf = gbnf, .err = err};
+    kin_text_print(gbnf, "(");
+    if (parse_choice(&p) != 0) return KIN_FAIL;
+    if (p.at < p.end) return fail(&p, "')' without '('");
+    kin_text_print(gbnf, ")");
+    return 0;
+}
+
+// ---- formats
+
+// February has 28 days; years are 1000 to 9999.
+#define YEAR "[1-9] [0-9]{3}"
+#define DAYS_28 "(\"0\" [1-9] | \"1\" [0-9] | \"2\" [0-8])"
+#define DATE                                                                                                                     \
+    YEAR " \"-\" ((\"0\" [13578] | \"1\" [02]) \"-\" (" DAYS_28                                                                  \
+         " | \"29\" | \"30\" | \"31\") | (\"0\" [469] | \"11\") \"-\" (" DAYS_28 " | \"29\" | \"30\") | \"02-\" " DAYS_28 ")"
+#define HOUR_MINUTE "([01] [0-9] | \"2\" [0-3]) \":\" [0-5] [0-9]"
+#define TIME HOUR_MINUTE " \":\" [0-5] [0-9] (\".\" [0-9]{1,6})? (\"Z\" | [-+] " HOUR_MINUTE ")"
+#define BYTE "(\"25\" [0-5] | \"2\" [0-4] [0-9] | \"1\" [0-9] [0-9] | [1-9]? [0-9])"
+#define HEX "[0-9a-fA-F]"
+
+bool kin_schema_put_format(kin_str format, kin_text_buffer *gbnf) {
+    static const struct {
+        const char *name, *gbnf;
+    } formats[] = {
+        {"date", DATE},
+        {"time", TIME},
+        {"date-time", DATE " \"T\" " TIME},
+        {"uuid", HEX "{8} \"-\" " HEX "{4} \"-\" " HEX "{4} \"-\" " HEX "{4} \"-\" " HEX "{12}"},
+        {"ipv4", BYTE " \".\" " BYTE " \".\" " BYTE " \".\" " BYTE},
+    };
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+        if (format.len != strlen(formats[i].name) || memcmp(format.at, formats[i].name, format.len) != 0) continue;
+        if (gbnf) kin_text_put(gbnf, formats[i].gbnf, strlen(formats[i].gbnf));
+        return true;
+    }
+    return false;
+}
+
+// ---- keys that are none of some others: a rule for each beginning that they have
+
+static int by_bytes(const void *a, const void *b) {
+    const kin_str *x = a, *y = b;
+    size_t n = x->len < y->len ? x->len : y->len;
+    int order = n > 0 ? memcmp(x->at, y->at, n) : 0;
+    return order != 0 ? order : x->len < y->len ? -1 : x->len > y->len;
+}
+
+static bool can_be_written(kin_str key) {
+    for (size_t i = 0; i < key.len; i++) {
+        if ((uint8_t)key.at[i] < 0x20 || key.at[i] == '"' || key.at[i] == '\\') return false;
+    }
+    return true;
+}
+
+typedef struct key_rules {
+    const char *name;
+    unsigned n_rules;
+    kin_text_buffer *gbnf;
+} key_rules;
+
+// Rule number `rule`: what may follow the first `at` bytes of keys [n], which they share. Nests as deep as a key is long, so the
+// caller bounds that; each level writes its line after those below it.
+static void put_key_rule(key_rules *r, const kin_str *keys, size_t n, size_t at, unsigned rule) {
+    kin_text_buffer line = {0};
+    bool is_key = n > 0 && keys[0].len == at; // sorted: the shortest one is first
+    kin_text_print(&line, "%s-%u ::= [^\"\\\\\\x00-\\x1F", r->name, rule);
+    for (size_t i = is_key; i < n; i++) {
+        int len = kin_utf8_len(keys[i].at + at, keys[i].len - at);
+        kin_text_print(&line, "\\U%08X", kin_utf8_get(keys[i].at + at, len));
+    }
+    kin_text_print(&line, "] [^\"\\\\\\x00-\\x1F]* \"\\\"\"%s", is_key ? "" : " | \"\\\"\"");
+    for (size_t i = is_key, end; i < n; i = end) {
+        size_t len = (size_t)kin_utf8_len(keys[i].at + at, keys[i].len - at);
+        for (end = i + 1; end < n && keys[end].len >= at + len && memcmp(keys[end].at + at, keys[i].at + at, len) == 0;) end++;
+        unsigned below = ++r->n_rules;
+        kin_text_print(&line, " | ");
+        kin_schema_put_literal((kin_str){keys[i].at + at, len}, &line);
+        kin_text_print(&line, " %s-%u", r->name, below);
+        put_key_rule(r, keys + i, end - i, at + len, below);
+    }
+    kin_text_print(&line, "\n");
+    kin_text_put(r->gbnf, line.at, line.len);
+    if (line.failed) r->gbnf->failed = true;
+    kin_text_fini(&line);
+}
+
+void kin_schema_put_other_keys(const char *name, kin_str *keys, size_t n, kin_text_buffer *gbnf) {
+    enum { MAX_LENGTH = 256 }; // of a key that is looked at byte by byte
+    key_rules r = {.name = name, .gbnf = gbnf};
+    size_t n_kept = 0, most = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (!can_be_written(keys[i])) continue;
+        if (keys[i].len > most) most = keys[i].len;
+        keys[n_kept++] = keys[i];
+    }
+    if (n_kept > 0) qsort(keys, n_kept, sizeof *keys, by_bytes);
+    if (most > MAX_LENGTH) { // no key so long that it could be one of these
+        kin_text_print(gbnf, "%s ::= []\n", name);
+        return;
+    }
+    kin_text_print(gbnf, "%s ::= \"\\\"\" %s-0\n", name, name);
+    put_key_rule(&r, keys, n_kept, 0, 0);
+}

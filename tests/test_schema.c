@@ -1,0 +1,452 @@
+// JSON schemas as grammars: what is valid is written, what is not cannot be, and what is not understood is named.
+// (Against another program's idea of random schemas: test_schema_random.sh.)
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "pure/text/json.h"
+#include "pure/text/matcher.h"
+#include "pure/text/schema.h"
+#include "pure/text/schema_number.h"
+
+static kin_str str(const char *text) {
+    return (kin_str){text, strlen(text)};
+}
+
+static bool text_matches(const char *gbnf, size_t len, const char *text) {
+    kin_grammar *grammar;
+    kin_matcher *m;
+    kin_place place = {0};
+    bool allowed;
+    kin_err err = {""};
+    kin_grammar_compile(&grammar, gbnf, len, &err);
+    assert_string_equal(err.text, "");
+    assert_int_equal(kin_matcher_new(&m, grammar, NULL, NULL), 0);
+    assert_int_equal(kin_matcher_begin(m, &place), 0);
+    assert_int_equal(kin_matcher_accept_bytes(m, &place, text, strlen(text), &allowed), 0);
+    bool ends = allowed && kin_place_may_end(&place);
+    kin_place_fini(&place);
+    kin_matcher_free(m);
+    kin_grammar_free(grammar);
+    return ends;
+}
+
+// ' stands for ".
+static char *quoted(const char *text) {
+    char *copy = strdup(text);
+    assert_non_null(copy);
+    for (char *c = copy; *c; c++) {
+        if (*c == '\'') *c = '"';
+    }
+    return copy;
+}
+
+static bool fits(const char *schema_text, const char *document_text) {
+    char *schema = quoted(schema_text), *document = quoted(document_text);
+    kin_text_buffer gbnf = {0};
+    kin_err err = {""};
+    kin_schema_to_gbnf(str(schema), &gbnf, &err);
+    assert_string_equal(err.text, "");
+    bool result = text_matches(gbnf.at, gbnf.len, document);
+    kin_text_fini(&gbnf);
+    free(document);
+    free(schema);
+    return result;
+}
+
+// All documents, up to NULL, fit or none does.
+#define assert_fit(schema, ...) assert_all(schema, true, (const char *const[]){__VA_ARGS__, NULL})
+#define assert_no_fit(schema, ...) assert_all(schema, false, (const char *const[]){__VA_ARGS__, NULL})
+
+static void assert_all(const char *schema, bool expected, const char *const *documents) {
+    for (; *documents; documents++) {
+        if (fits(schema, *documents) != expected) fail_msg("%s %s %s", *documents, expected ? "does not fit" : "fits", schema);
+    }
+}
+
+static void assert_refused(const char *schema_text, const char *words) {
+    char *schema = quoted(schema_text);
+    kin_text_buffer gbnf = {0};
+    kin_grammar *grammar = NULL;
+    kin_err err = {""};
+    int rc = kin_schema_to_gbnf(str(schema), &gbnf, &err);
+    if (rc == 0) rc = kin_grammar_compile(&grammar, gbnf.at, gbnf.len, &err);
+    assert_int_equal(rc, KIN_FAIL);
+    if (!strstr(err.text, words)) fail_msg("'%s' is not in '%s'", words, err.text);
+    kin_text_fini(&gbnf);
+    free(schema);
+}
+
+// ---- JSON
+
+static void json_is_read_as_the_standard_has_it(void **state) {
+    (void)state;
+    static const char *const good[] = {
+        "0", "-0.5e+10", "[]", " { } ", "\"\\ud83d\\ude00\\u0000\\/\"", "[1,[2,{\"a\":null}],true,false]"};
+    static const char *const bad[] = {"",
+                                      "01",
+                                      "1.",
+                                      ".5",
+                                      "+1",
+                                      "[1,]",
+                                      "{\"a\":1,}",
+                                      "{a:1}",
+                                      "nul",
+                                      "1 2",
+                                      "\"\n\"",
+                                      "\"\\q\"",
+                                      "\"\\ud83d\"",
+                                      "\"\\ude00\"",
+                                      "\"\\ud83dx\"",
+                                      "\"\xff\"",
+                                      "\"a",
+                                      "[1",
+                                      "{\"a\"}",
+                                      "\"\\u12g4\"",
+                                      "-",
+                                      "1e",
+                                      "{\"a\":1,\"\\u0061\":2}"};
+    kin_json json;
+    kin_err err;
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        assert_int_equal(kin_json_parse(&json, good[i], strlen(good[i]), &err), 0);
+        kin_json_fini(&json);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        if (kin_json_parse(&json, bad[i], strlen(bad[i]), &err) == 0) fail_msg("%s", bad[i]);
+    }
+}
+
+static void json_that_nests_too_deep_is_refused(void **state) {
+    (void)state;
+    char text[2 * 65 + 1] = {0};
+    kin_json json;
+    kin_err err;
+    memset(text, '[', 65);
+    memset(text + 65, ']', 65);
+    assert_int_equal(kin_json_parse(&json, text, 130, &err), KIN_FAIL);
+    assert_int_equal(kin_json_parse(&json, text + 1, 128, &err), 0);
+    kin_json_fini(&json);
+}
+
+static void json_is_written_as_it_was_read(void **state) {
+    (void)state;
+    const char *text = "{\"a\":[1.50,-2e3,\"\\\"\\\\\\n\\u0001\xc3\xa9\"],\"b\":{},\"c\":[],\"d\":[true,false,null]}";
+    kin_json json;
+    kin_text_buffer out = {0};
+    assert_int_equal(kin_json_parse(&json, text, strlen(text), NULL), 0);
+    kin_json_write(&json, json.values, &out);
+    assert_string_equal(out.at, text);
+    kin_text_fini(&out);
+    kin_json_fini(&json);
+}
+
+// ---- types
+
+static void types_are_told_apart(void **state) {
+    (void)state;
+    assert_fit("true", "null", "1", "'x'", "[1,{}]", "{'a':[]}");
+    assert_fit("{}", "null", "-1.5e10");
+    assert_fit("{'type':'null'}", "null");
+    assert_no_fit("{'type':'null'}", "1", "'null'", "");
+    assert_fit("{'type':['string','null']}", "null", "''");
+    assert_no_fit("{'type':['string','null']}", "1");
+    assert_fit("{'type':'integer'}", "0", "-12", "9007199254740993");
+    assert_no_fit("{'type':'integer'}", "1.5", "01", "1e3", "--1");
+    assert_fit("{'type':'number'}", "1.5", "-0.25e-7", "3");
+    assert_fit("{'type':'boolean'}", "true", "false");
+    assert_fit(KIN_SCHEMA_ANY_OBJECT, "{}", "{'a':{'b':[1,2]}}", "{ 'a' : 1 , 'b' : 2 }");
+    assert_no_fit(KIN_SCHEMA_ANY_OBJECT, "[]", "{'a'}", "{'a':1,}", "{,}");
+    assert_refused("{'type':'int'}", "#/type: there is no such type");
+    assert_refused("false", "no text matches");
+}
+
+static void white_space_is_short(void **state) {
+    (void)state;
+    assert_fit("{'type':'array'}", "[ 1 , 2 ]", "[\n  1,\n  2\n]", "[\n\n\t1]");
+    assert_no_fit("{'type':'array'}", "[  1]", "[\n\n\n1]", " []", "[] ");
+}
+
+static void strings_are_valid_json(void **state) {
+    (void)state;
+    assert_fit("{'type':'string'}", "'\\u00e9\\n\\\\'", "'\xf0\x9f\x98\x80'", "'\\ud83d\\uDE00'", "'/'");
+    assert_no_fit("{'type':'string'}", "'\\ud83d'", "'\\ude00'", "'\\x41'", "'\t'", "'\xff'", "'\\ud83dx'");
+}
+
+static void lengths_count_characters(void **state) {
+    (void)state;
+    const char *schema = "{'type':'string','minLength':2,'maxLength':3}";
+    assert_fit(schema, "'ab'", "'\xf0\x9f\x98\x80\xc3\xa9z'", "'\\ud83d\\ude00\\n'", "'\\\\\\\\\\\\'");
+    assert_no_fit(schema, "'a'", "'abcd'", "'\\ud83d\\ude00'");
+    assert_fit("{'type':'string','maxLength':100000}", "''", "'abc'");
+    assert_fit("{'type':'string','maxLength':99999999999999999999}", "'abc'");
+    assert_refused("{'type':'string','minLength':3,'maxLength':2}", "no text matches");
+    assert_refused("{'minLength':-1}", "#/minLength: a whole number");
+}
+
+static void patterns_match_as_regular_expressions_do(void **state) {
+    (void)state;
+    assert_fit("{'type':'string','pattern':'^[a-c]+\\\\d{2}$'}", "'ab12'", "'c00'");
+    assert_no_fit("{'type':'string','pattern':'^[a-c]+\\\\d{2}$'}", "'12'", "'ab1'", "'ab123'", "'xab12'");
+    assert_fit("{'type':'string','pattern':'b'}", "'abc'", "'b'");
+    assert_no_fit("{'type':'string','pattern':'b'}", "'ac'");
+    assert_fit("{'type':'string','pattern':'^a|b$'}", "'axx'", "'xxb'");
+    assert_fit("{'type':'string','pattern':'^(?:x|(?<n>yz)*)?$'}", "''", "'yzyz'", "'x'");
+    assert_fit("{'type':'string','pattern':'^.[^a]\\\\.$'}", "'ab.'", "'\xc3\xa9\\n.'");
+    assert_no_fit("{'type':'string','pattern':'^.[^a]\\\\.$'}", "'aa.'", "'abx'", "'\\nb.'");
+    assert_fit("{'type':'string','pattern':'^[\\\\w-]{1,}?\\\\/$'}", "'a-_9/'");
+    static const char *const bad[] = {"(?=a)", "(?<!a)b", "(a)\\\\1", "\\\\bx", "a^b", "(^a)", "a(b",
+                                      "a)",    "[a",      "[z-a]",    "*a",     "a**", "a{x}", "\\\\pL"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        char schema[100];
+        snprintf(schema, sizeof schema, "{'type':'string','pattern':'%s'}", bad[i]);
+        assert_refused(schema, "the pattern '");
+    }
+}
+
+static void formats_are_dates_times_and_uuids(void **state) {
+    (void)state;
+    assert_fit("{'type':'string','format':'date'}", "'2024-02-28'", "'1999-12-31'");
+    assert_no_fit("{'type':'string','format':'date'}", "'2024-02-30'", "'2024-13-01'", "'2024-04-31'", "'x'");
+    assert_fit("{'type':'string','format':'date-time'}", "'2024-02-28T23:59:59.5+01:00'", "'2024-02-28T00:00:00Z'");
+    assert_no_fit("{'type':'string','format':'time'}", "'24:00:00Z'", "'12:00:00'");
+    assert_fit("{'type':'string','format':'uuid'}", "'123e4567-e89b-12d3-a456-426614174000'");
+    assert_fit("{'type':'string','format':'ipv4'}", "'255.0.10.199'");
+    assert_no_fit("{'type':'string','format':'ipv4'}", "'256.0.0.1'");
+    assert_fit("{'type':'string','format':'anything'}", "'x'");
+}
+
+// ---- numbers
+
+static void bounds_hold_for_every_number_near_them(void **state) {
+    (void)state;
+    static const char *const bounds[] = {"0",  "1",   "7",     "10",   "99",    "100",  "101", "-1",    "-10",  "-100",
+                                         "12", "0.5", "-0.25", "9.99", "10.01", "-1.5", "1e2", "25e-1", "-0.0", "1000"};
+    enum { N = sizeof bounds / sizeof *bounds };
+    kin_rng rng;
+    kin_rng_seed(&rng, 3);
+    for (int round = 0; round < 300; round++) {
+        uint64_t r = kin_rng_u64(&rng);
+        const char *low = bounds[r % N], *high = bounds[r / N % N];
+        bool above = r >> 40 & 1, below = r >> 41 & 1, integer = r >> 42 & 1;
+        kin_decimal min, max;
+        kin_number_range range = {0};
+        kin_text_buffer gbnf = {0};
+        if (!(r >> 43 & 3)) high = NULL;
+        assert_int_equal(kin_decimal_parse(&min, str(low)), 0);
+        kin_number_range_min(&range, &min, above);
+        if (high) assert_int_equal(kin_decimal_parse(&max, str(high)), 0);
+        if (high) kin_number_range_max(&range, &max, below);
+        kin_text_print(&gbnf, "root ::= \"\" | ");
+        kin_number_range_put(&range, integer, &gbnf);
+        for (int k = -220; k <= 220; k++) {
+            char text[32];
+            double x = integer ? k : k * (k % 3 ? 0.05 : 0.25);
+            snprintf(text, sizeof text, integer ? "%.0f" : "%.6g", x);
+            if (x == 0 && text[0] == '-') continue;
+            bool inside = (above ? x > atof(low) : x >= atof(low)) && (!high || (below ? x < atof(high) : x <= atof(high)));
+            if (text_matches(gbnf.at, gbnf.len, text) != inside)
+                fail_msg("%s in %s %s, %s %s: %s", text, above ? "above" : "from", low, below ? "below" : "to", high ? high : "-",
+                         gbnf.at);
+        }
+        kin_text_fini(&gbnf);
+    }
+}
+
+static void large_bounds_are_exact(void **state) {
+    (void)state;
+    const char *schema = "{'type':'integer','minimum':-9223372036854775808,'maximum':9223372036854775807}";
+    assert_fit(schema, "9223372036854775807", "-9223372036854775808", "0", "-1");
+    assert_no_fit(schema, "9223372036854775808", "-9223372036854775809");
+    assert_fit("{'type':'number','exclusiveMinimum':0,'exclusiveMaximum':1}", "0.5", "0.999999");
+    assert_no_fit("{'type':'number','exclusiveMinimum':0,'exclusiveMaximum':1}", "0", "0.0", "1", "1.0", "0.00", "-0");
+    assert_fit("{'type':'integer','minimum':1.5}", "2");
+    assert_no_fit("{'type':'integer','minimum':1.5}", "1");
+    assert_refused("{'type':'integer','minimum':1,'maximum':0}", "no text matches");
+    assert_refused("{'minimum':1e999}", "#/minimum: a number of more digits");
+}
+
+// ---- objects and arrays
+
+static void properties_come_in_order_and_commas_between_them(void **state) {
+    (void)state;
+    const char *schema =
+        "{'type':'object','properties':{'a':{'type':'integer'},'b':{'type':'null'},'c':{'type':'string'}},'required':['b']}";
+    assert_fit(schema, "{'b':null}", "{'a':1,'b':null,'c':'x'}", "{'b':null,'c':''}", "{ 'a': 1, 'b': null }");
+    assert_no_fit(schema, "{}", "{'a':1}", "{'b':null,'a':1}", "{'b':null,'d':1}", "{'b':null,'b':null}", "{,'b':null}",
+                  "{'a':'x','b':null}");
+    assert_fit("{'properties':{'a':{},'b':{}}}", "{}", "{'b':1}", "3", "'x'");
+    assert_fit("{'type':'object','required':['z'],'properties':{'a':true}}", "{'z':[]}", "{'a':1,'z':2}");
+    assert_no_fit("{'type':'object','required':['z'],'properties':{'a':false}}", "{'a':1,'z':2}");
+}
+
+static void additional_properties_have_other_names(void **state) {
+    (void)state;
+    const char *schema = "{'type':'object','properties':{'ab':{'type':'integer'},'a':{'type':'integer'}},'additionalProperties':{"
+                         "'type':'string'}}";
+    assert_fit(schema, "{}", "{'ab':1,'a':2,'abc':'x','b':'y','':'z'}", "{'x':'1','y':'2'}", "{'\xc3\xa9':'e'}");
+    assert_no_fit(schema, "{'ab':'x'}", "{'a':'x'}", "{'b':1}", "{'abc':1}", "{'\\u0061':'x'}", "{'x':'1','a':2}");
+    assert_fit("{'type':'object','additionalProperties':{'type':'null'}}", "{'q':null,'r':null}");
+    assert_no_fit("{'type':'object','additionalProperties':false}", "{'q':null}");
+}
+
+static void arrays_have_items_and_counts(void **state) {
+    (void)state;
+    assert_fit("{'type':'array','items':{'type':'integer'},'minItems':1,'maxItems':3}", "[1]", "[1,2,3]");
+    assert_no_fit("{'type':'array','items':{'type':'integer'},'minItems':1,'maxItems':3}", "[]", "[1,2,3,4]", "['x']");
+    const char *prefix =
+        "{'type':'array','prefixItems':[{'type':'integer'},{'type':'string'}],'items':{'type':'null'},'minItems':1}";
+    assert_fit(prefix, "[1]", "[1,'a']", "[1,'a',null,null]");
+    assert_no_fit(prefix, "[]", "['a']", "[1,2]", "[1,'a',3]");
+    assert_fit("{'type':'array','prefixItems':[{'type':'integer'}],'items':false}", "[]", "[1]");
+    assert_no_fit("{'type':'array','prefixItems':[{'type':'integer'}],'items':false}", "[1,2]");
+    assert_fit("{'type':'array','items':[{'type':'integer'}],'additionalItems':false}", "[1]");
+    assert_fit("{'type':'array','maxItems':0}", "[]");
+    assert_fit("{'type':'array','maxItems':100000,'items':{'type':'object'}}", "[{},{}]");
+    assert_refused("{'type':'array','minItems':2,'maxItems':1}", "no text matches");
+}
+
+// ---- combinations
+
+static void enums_are_those_values_that_the_rest_allows(void **state) {
+    (void)state;
+    assert_fit("{'enum':['a',1,null,{'k':[1]}]}", "'a'", "1", "null", "{'k':[1]}");
+    assert_no_fit("{'enum':['a',1]}", "'b'", "2");
+    assert_fit("{'const':'quo\\\\te'}", "'quo\\\\te'");
+    assert_no_fit("{'type':'string','enum':['a',1]}", "1");
+    assert_no_fit("{'enum':[1,5,10],'minimum':4}", "1");
+    assert_fit("{'enum':[1,5,10],'minimum':4}", "5");
+    assert_refused("{'type':'object','enum':[{'a':1}],'required':['a']}", "together with other keywords");
+}
+
+static void alternatives_and_conjunctions_combine(void **state) {
+    (void)state;
+    assert_fit("{'anyOf':[{'type':'integer'},{'type':'string'}]}", "1", "'x'");
+    assert_no_fit("{'anyOf':[{'type':'integer'},{'type':'string'}]}", "null");
+    const char *all = "{'allOf':[{'type':'object','properties':{'a':{'type':'integer'}},'required':['a']},"
+                      "{'properties':{'a':{'minimum':5},'b':true},'required':['b']}]}";
+    assert_fit(all, "{'a':5,'b':1}");
+    assert_no_fit(all, "{'a':4,'b':1}", "{'a':5}");
+    const char *either = "{'type':'object','properties':{'a':true,'b':true},'anyOf':[{'required':['a']},{'required':['b']}]}";
+    assert_fit(either, "{'a':1}", "{'b':1}", "{'a':1,'b':1}");
+    assert_no_fit(either, "{}");
+    assert_fit("{'anyOf':[{'type':'integer'},{'type':'string'}],'oneOf':[{'type':'integer','minimum':3},{'type':'null'}]}", "3");
+    assert_no_fit("{'anyOf':[{'type':'integer'},{'type':'string'}],'oneOf':[{'type':'integer','minimum':3},{'type':'null'}]}",
+                  "null", "'x'", "2");
+}
+
+static void one_of_wants_alternatives_that_exclude_each_other(void **state) {
+    (void)state;
+    const char *tagged = "{'oneOf':[{'type':'object','properties':{'t':{'const':'a'},'x':true},'required':['t']},"
+                         "{'type':'object','properties':{'t':{'const':'b'}},'required':['t']}]}";
+    assert_fit(tagged, "{'t':'a','x':1}", "{'t':'b'}");
+    assert_fit("{'oneOf':[{'type':'object','properties':{'a':true},'required':['a']},{'type':'object','properties':{'b':true},'"
+               "required':['b']}]}",
+               "{'a':1}");
+    assert_fit("{'oneOf':[{'type':'integer','maximum':0},{'type':'integer','exclusiveMinimum':0}]}", "0", "1");
+    assert_refused("{'oneOf':[{'type':'integer'},{'type':'number'}]}", "oneOf: a text may be valid for two");
+    assert_refused("{'oneOf':[{'type':'object','properties':{'a':true}},{'type':'object','properties':{'b':true}}]}", "oneOf");
+}
+
+static void references_are_followed_and_may_recur(void **state) {
+    (void)state;
+    const char *tree = "{'$ref':'#/$defs/node','$defs':{'node':{'type':'object','properties':{'v':{'type':'integer'},"
+                       "'next':{'anyOf':[{'$ref':'#/$defs/node'},{'type':'null'}]}},'required':['v','next']}}}";
+    assert_fit(tree, "{'v':1,'next':null}", "{'v':1,'next':{'v':2,'next':{'v':3,'next':null}}}");
+    assert_no_fit(tree, "{'v':1}");
+    assert_fit("{'type':'array','items':{'$ref':'#'}}", "[[],[[]]]");
+    assert_fit("{'properties':{'a/b':{'type':'null'},'c':{'$ref':'#/properties/a~1b'}},'type':'object'}", "{'c':null}");
+    assert_refused("{'$ref':'#/nowhere'}", "#/$ref: it refers to nothing");
+    assert_refused("{'$ref':'other.json'}", "refers to nothing");
+    assert_refused("{'$ref':'#'}", "leads back to itself");
+    assert_refused("{'$ref':'#/$defs/a','$defs':{'a':{'allOf':[{'$ref':'#/$defs/b'}]},'b':{'$ref':'#/$defs/a'}}}",
+                   "leads back to itself");
+    assert_refused("{'anyOf':[{'type':'null'},{'$ref':'#'}]}", "leads back to itself");
+    assert_refused("{'type':'object','properties':{'a':{'$ref':'#'}},'required':['a']}", "no text matches");
+}
+
+static void keywords_that_are_not_understood_are_named(void **state) {
+    (void)state;
+    assert_refused("{'not':{}}", "#/not: this keyword is not supported");
+    assert_refused("{'type':'object','properties':{'a':{'multipleOf':2}}}", "#/properties/a/multipleOf");
+    assert_refused("{'items':[{},{'if':{}}]}", "#/items/1/if");
+    assert_refused("{'minLenght':3}", "#/minLenght");
+    assert_refused("{'uniqueItems':true}", "#/uniqueItems");
+    assert_refused("{'minProperties':1}", "minProperties");
+    assert_refused("{'properties':3}", "#/properties: a value of another kind");
+    assert_refused("{'anyOf':[]}", "#/anyOf");
+    assert_refused("3", "#: a schema is an object");
+    assert_refused("{'type':", "schema: JSON: line 1");
+    assert_fit("{'title':'t','description':'d','default':1,'examples':[],'$schema':'x','$id':'y','x-order':1,'uniqueItems':false,"
+               "'type':'null'}",
+               "null");
+    assert_fit("{'type':'object','properties':{'a':true},'required':['a'],'minProperties':1,'maxProperties':1}", "{'a':1}");
+}
+
+static void too_much_combination_is_refused(void **state) {
+    (void)state;
+    kin_text_buffer schema = {0}; // 3 choices, 20 times: each a rule of its own would be 3^20
+    kin_text_print(&schema, "{'allOf':[");
+    for (int i = 0; i < 20; i++)
+        kin_text_print(&schema, "%s{'anyOf':[{'minimum':%d},{'minLength':%d},{'minItems':%d}]}", i ? "," : "", i, i, i);
+    kin_text_print(&schema, "]}");
+    assert_refused(schema.at, "too large");
+    kin_text_fini(&schema);
+}
+
+// ---- choices and tools
+
+static void a_call_is_of_exactly_one_tool(void **state) {
+    (void)state;
+    static const char a_schema[] = "{\"type\":\"object\",\"properties\":{\"x\":{\"type\":\"integer\"}},\"required\":[\"x\"]}";
+    const kin_schema_tool tools[] = {{{"a", 1}, {a_schema, sizeof a_schema - 1}}, {{"say \"b\"", 7}, {"", 0}}};
+    kin_text_buffer gbnf = {0};
+    kin_err err = {""};
+    kin_schema_tools_to_gbnf(tools, 2, str("<tool_call>\n"), str("\n</tool_call>"), &gbnf, &err);
+    assert_string_equal(err.text, "");
+    assert_true(text_matches(gbnf.at, gbnf.len, "<tool_call>\n{\"name\": \"a\", \"arguments\": {\"x\":1}}\n</tool_call>"));
+    assert_true(text_matches(gbnf.at, gbnf.len, "<tool_call>\n{\"name\": \"say \\\"b\\\"\", \"arguments\": {}}\n</tool_call>"));
+    assert_false(text_matches(gbnf.at, gbnf.len, "<tool_call>\n{\"name\": \"a\", \"arguments\": {}}\n</tool_call>"));
+    assert_false(text_matches(gbnf.at, gbnf.len, "hello"));
+    kin_text_fini(&gbnf);
+    kin_schema_tools_to_gbnf(tools, 1, str(""), str(""), &gbnf, &err); // tool_choice names it
+    assert_false(text_matches(gbnf.at, gbnf.len, "{\"name\": \"say \\\"b\\\"\", \"arguments\": {}}"));
+    kin_text_fini(&gbnf);
+    assert_int_equal(kin_schema_tools_to_gbnf(tools, 0, str(""), str(""), &gbnf, &err), KIN_FAIL);
+    kin_text_fini(&gbnf);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(json_is_read_as_the_standard_has_it),
+        cmocka_unit_test(json_that_nests_too_deep_is_refused),
+        cmocka_unit_test(json_is_written_as_it_was_read),
+        cmocka_unit_test(types_are_told_apart),
+        cmocka_unit_test(white_space_is_short),
+        cmocka_unit_test(strings_are_valid_json),
+        cmocka_unit_test(lengths_count_characters),
+        cmocka_unit_test(patterns_match_as_regular_expressions_do),
+        cmocka_unit_test(formats_are_dates_times_and_uuids),
+        cmocka_unit_test(bounds_hold_for_every_number_near_them),
+        cmocka_unit_test(large_bounds_are_exact),
+        cmocka_unit_test(properties_come_in_order_and_commas_between_them),
+        cmocka_unit_test(additional_properties_have_other_names),
+        cmocka_unit_test(arrays_have_items_and_counts),
+        cmocka_unit_test(enums_are_those_values_that_the_rest_allows),
+        cmocka_unit_test(alternatives_and_conjunctions_combine),
+        cmocka_unit_test(one_of_wants_alternatives_that_exclude_each_other),
+        cmocka_unit_test(references_are_followed_and_may_recur),
+        cmocka_unit_test(keywords_that_are_not_understood_are_named),
+        cmocka_unit_test(too_much_combination_is_refused),
+        cmocka_unit_test(a_call_is_of_exactly_one_tool),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
