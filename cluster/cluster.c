@@ -84,8 +84,7 @@ static void on_lost(void *user, uint32_t number, const char *reason) {
 
 static void take_control(kin_cluster *c, kin_link *link, const kin_proto_open *open) {
     uint32_t number = kin_connections_add(c->connections, link);
-    kin_membership_hello hello = {
-        .id = open->id, .run = open->run, .name = open->name, .version = open->version, .features = open->features};
+    kin_membership_hello hello = {.id = open->id, .run = open->run, .name = open->name, .features = open->features};
     if (number) kin_cluster_act(c, &(kin_membership_event){.kind = KIN_MEMBERSHIP_JOINS, .link = number, .hello = &hello});
 }
 
@@ -469,7 +468,6 @@ static int open_roster(kin_cluster *c, kin_err *err) {
     struct timespec wall;
     clock_gettime(CLOCK_REALTIME, &wall);
     ro.id = c->o.id;
-    snprintf(ro.version, sizeof ro.version, "%s", c->o.version);
     kin_label_set(ro.name, sizeof ro.name - 1, c->o.name);
     memcpy(ro.model.bytes, c->o.manifest->hash, sizeof ro.model.bytes);
     ro.epoch_first = kin_epoch_at((uint64_t)wall.tv_sec, (uint32_t)wall.tv_nsec);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "pure/proto/id.h"
+#include "pure/proto/versions.h"
 
 struct kin_dial {
     uv_timer_t limit;
@@ -86,7 +87,12 @@ static int take_answer(const kin_dial *d, const kin_frame *frame, const uint8_t 
     }
     if (frame->type != KIN_FRAME_ACCEPT) return kin_err_set(err, "%s came before ACCEPT", kin_frame_name(frame->type));
     if (kin_proto_decode_accept(payload, frame->length, accept, err) != 0) return KIN_FAIL;
-    return check_id(d, accept, err);
+    if (check_id(d, accept, err) != 0) return KIN_FAIL;
+    const kin_proto_open *own = &d->o.open;
+    uint16_t version = kin_proto_versions_meet(&(kin_proto_speaker){own->name, own->version, own->versions},
+                                               &(kin_proto_speaker){accept->name, accept->version, accept->versions}, err);
+    kin_link_set_version(d->link, version);
+    return version ? 0 : KIN_FAIL;
 }
 
 static void on_frame(void *user, kin_link *link, const kin_frame *frame, const uint8_t *payload) {
@@ -140,6 +146,7 @@ int kin_dial_start(kin_dial **out, uv_loop_t *loop, const kin_dial_options *o, c
     d->o = *o;
     d->o.link.frame_max = KIN_LINK_FRAME_MAX_FIRST;
     if (kin_proto_id_is_none(&d->o.open.peer)) d->o.open.peer = o->answers;
+    d->o.open.versions = kin_proto_versions_or_own(o->open.versions);
     d->callbacks = *callbacks;
     d->user = user;
     if (connect_next(d, err) != 0) {

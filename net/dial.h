@@ -1,9 +1,9 @@
 // A dial: opens a link to another kin process, up to the answer to OPEN: connect, OPEN, then ACCEPT or REFUSE. Every link that a
 // process of kin opens begins here. What comes after the answer is the owner's.
 //
-// The id in ACCEPT is compared: with the one that must answer, where that is known, and with this process's own, for an address
-// may lead back to it. Of several addresses the next one is tried when one does not lead to the right process; a refusal by the
-// right one counts for all of them.
+// The version of the protocol is the highest one that both sides speak (kin_link_version). The id in ACCEPT is compared: with the
+// one that must answer, where that is known, and with this process's own, for an address may lead back to it. Of several
+// addresses the next one is tried when one does not lead to the right process; a refusal by the right one counts for all of them.
 //
 // Life: kin_dial_start, then once `accepted` or `failed`, or the owner's kin_dial_cancel. After each of these the pointer is
 // dead. No callback comes inside of a function here. Inside of the callbacks everything may be called.
@@ -26,7 +26,7 @@ typedef struct kin_dial kin_dial;
 typedef struct kin_dial_options { // all of it is copied, but the context for TLS
     kin_link_options link;        // handshake_ms: for each address; frame_max is set here
     kin_proto_endpoint to;        // with at least one address
-    kin_proto_open open;          // what OPEN says. peer: filled with `answers` where it is zeros
+    kin_proto_open open;          // what OPEN says. Not set: peer, which is `answers` then, and versions, those of this program
     uint32_t epoch;               // of OPEN's frame
     kin_proto_id answers;         // who must answer; zeros: whoever does
     uint32_t limit_ms;            // for all of it (KIN_DIAL_LIMIT_MS)

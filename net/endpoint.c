@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "net/echo_responder.h"
+#include "pure/proto/versions.h"
 
 enum {
     MAX_VISITORS = 32,     // links whose OPEN has not come yet
@@ -60,13 +61,14 @@ void kin_endpoint_send_accept(kin_endpoint *s, kin_link *link) {
     kin_proto_message m = {.type = KIN_FRAME_ACCEPT};
     m.accept.id = s->o.id;
     m.accept.features = s->o.features;
+    m.accept.versions = s->o.versions;
     snprintf(m.accept.name, sizeof m.accept.name, "%s", s->o.name);
     snprintf(m.accept.version, sizeof m.accept.version, "%s", s->o.version);
     kin_endpoint_send_message(link, 0, &m);
 }
 
 kin_proto_open kin_endpoint_self(const kin_endpoint *s) {
-    kin_proto_open open = {.id = s->o.id, .run = s->o.run, .features = s->o.features};
+    kin_proto_open open = {.id = s->o.id, .run = s->o.run, .versions = s->o.versions, .features = s->o.features};
     snprintf(open.name, sizeof open.name, "%s", s->o.name);
     snprintf(open.version, sizeof open.version, "%s", s->o.version);
     return open;
@@ -95,12 +97,20 @@ static void take_probe(kin_endpoint *s, kin_link *link) {
 }
 
 static void sort_in(kin_endpoint *s, kin_link *link, uint32_t epoch, const kin_proto_open *open) {
-    if (open->role == KIN_PROTO_PROBE)
+    kin_err err;
+    uint16_t version = kin_proto_versions_meet(&(kin_proto_speaker){s->o.name, s->o.version, s->o.versions},
+                                               &(kin_proto_speaker){open->name, open->version, open->versions}, &err);
+    kin_link_set_version(link, version);
+    if (version == 0) {
+        kin_log(KIN_LOG_WARN, "%s: %s", kin_link_name(link), err.text);
+        kin_endpoint_refuse(link, err.text);
+    } else if (open->role == KIN_PROTO_PROBE) {
         take_probe(s, link);
-    else if (s->cb.opened)
+    } else if (s->cb.opened) {
         s->cb.opened(s->user, link, epoch, open);
-    else
+    } else {
         kin_endpoint_refuse(link, "other: nothing is served here");
+    }
 }
 
 static void visitor_frame(void *user, kin_link *link, const kin_frame *frame, const uint8_t *payload) {
@@ -178,6 +188,7 @@ int kin_endpoint_open(kin_endpoint **out, const kin_endpoint_options *o, const k
     kin_endpoint *s = calloc(1, sizeof *s);
     if (!s) return kin_err_set(err, "out of memory");
     s->o = *o;
+    s->o.versions = kin_proto_versions_or_own(o->versions);
     s->cb = *cb;
     s->user = user;
     if (open_all(s, err) != 0) {

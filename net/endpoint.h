@@ -1,5 +1,6 @@
 // An endpoint: this process in the network. It has the loop's thread, the listener and the TLS context, and sorts the links that
-// others open: each begins with OPEN, which says what it is for (kin_proto_open.role). Probes are answered here
+// others open: each begins with OPEN, which says what it is for (kin_proto_open.role). Who speaks no version of the protocol that
+// this process speaks is refused. Probes are answered here
 // (net/echo_responder.h); every other link goes to the owner with its OPEN.
 //
 // Other threads reach the loop's thread through a mailbox: kin_endpoint_call.
@@ -23,7 +24,8 @@ typedef struct kin_endpoint_options {
     kin_proto_id id;
     const char *name, *version; // what OPEN and ACCEPT say; borrowed until close
     uint32_t features;
-    uint64_t run; // of this process (kin_proto_open)
+    uint64_t run;                // of this process (kin_proto_open)
+    kin_proto_versions versions; // of the protocol; not set: those of this program
     kin_key key;
     const char *listen; // numeric address, NULL: all
     uint16_t port;      // 0: any

@@ -50,6 +50,7 @@ struct kin_link {
     char name[KIN_ADDRESS_TEXT], address[KIN_ADDRESS_HOST];
     char reason[sizeof((kin_err *)0)->text];
     uint16_t port;
+    uint16_t version;                   // of the protocol
     kin_address addresses[N_ADDRESSES]; // to be tried
     int n_addresses, i_address;
 
@@ -553,6 +554,14 @@ int kin_link_serve(kin_link **out, uv_stream_t *server, const kin_link_options *
 void kin_link_accept(kin_link *l, const kin_link_callbacks *callbacks, void *user) {
     l->callbacks = *callbacks;
     l->user = user;
+}
+
+void kin_link_set_version(kin_link *l, uint16_t version) {
+    l->version = version;
+}
+
+uint16_t kin_link_version(const kin_link *l) {
+    return l->version;
 }
 
 void kin_link_set_frame_max(kin_link *l, uint32_t n) {

@@ -84,6 +84,10 @@ typedef enum kin_link_sent {
 // length is taken while nothing waits in the queue, so the queue holds at most the larger of queue_max and one frame, and a BYE.
 kin_link_sent kin_link_send(kin_link *link, kin_frame_type type, uint32_t epoch, int n_parts, const kin_link_part *parts);
 
+// The version of the protocol that both sides speak, as OPEN and ACCEPT found it (net/dial.h, net/endpoint.h); 0 before.
+void kin_link_set_version(kin_link *link, uint16_t version);
+uint16_t kin_link_version(const kin_link *link);
+
 // Frames up to this many bytes of payload are received from now on (never more than their type allows).
 void kin_link_set_frame_max(kin_link *link, uint32_t n);
 // So many bytes may wait for the other side from now on.

@@ -130,7 +130,6 @@ void kin_sim_start(kin_sim *w, int node) {
     options.model = (kin_proto_hash){{1}};
     options.epoch_first = 1 + (uint32_t)(w->now / (250 * KIN_SIM_MS));
     options.rest_max_ns = 4000 * KIN_SIM_MS;
-    snprintf(options.version, sizeof options.version, "1");
     w->membership = kin_membership_new(&options, w->now);
     w->n_planned = 0;
 }

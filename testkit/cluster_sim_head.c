@@ -166,7 +166,11 @@ void kin_sim_head_receive(kin_sim *w, int at, const kin_sim_message *m) {
     switch (m->word) {
     case KIN_SIM_HELLO:
         snprintf(name, sizeof name, "d%d", m->node / 2); // two and two want the same name
-        hello.version = w->nodes[m->node].wrong_version ? "0.0.1" : "1";
+        if (w->nodes[m->node].wrong_version) {           // the endpoint finds out
+            kin_sim_send(w, at, 1, (kin_sim_message){.word = KIN_SIM_REFUSE, .text = "version: too old"});
+            kin_sim_shut(w, at, 1);
+            return;
+        }
         e.kind = KIN_MEMBERSHIP_JOINS;
         e.hello = &hello;
         break;

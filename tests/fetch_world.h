@@ -27,6 +27,7 @@
 #include "model/model.h"
 #include "model/ranges.h"
 #include "net/listener.h"
+#include "pure/proto/versions.h"
 #include "testkit/model_gen.h"
 
 enum { PATIENCE_MS = 30000, CHUNK = 64 << 10, MAX_DEVICES = 3, MAX_RAW = 8, N_LAYER = 6, N_PARTS = 3 };
@@ -108,7 +109,7 @@ static inline void serve_fake_hashes(raw *r) {
 
 static inline void send_accept(kin_link *link, const kin_proto_id *id) {
     uint8_t bytes[256];
-    kin_proto_accept accept = {.id = *id, .name = "test", .version = "1"};
+    kin_proto_accept accept = {.id = *id, .versions = KIN_PROTO_VERSIONS, .name = "test", .version = "1"};
     kin_link_send(link, KIN_FRAME_ACCEPT, 0, 1, &(kin_link_part){bytes, kin_proto_encode_accept(bytes, sizeof bytes, &accept)});
 }
 

@@ -19,6 +19,7 @@
 #include "net/endpoint.h"
 #include "net/listener.h"
 #include "pure/proto/label.h"
+#include "pure/proto/versions.h"
 
 enum { N_SESSIONS = 8, SESSION_MS = 1000, N_LINKS = 10 };
 
@@ -124,9 +125,13 @@ static void fill(hostile_peer *v, kin_proto_message *m) {
         m->open.role = (kin_proto_role)pick(v, KIN_PROTO_N_ROLES);
         m->open.id = v->id;
         m->open.peer = pick(v, 2) ? v->victim : v->id;
+        m->open.versions = KIN_PROTO_VERSIONS;
         kin_label_set(m->open.version, KIN_PROTO_MAX_STR, "test");
         break;
-    case KIN_FRAME_ACCEPT: m->accept.id = v->id; break;
+    case KIN_FRAME_ACCEPT:
+        m->accept.id = v->id;
+        m->accept.versions = KIN_PROTO_VERSIONS;
+        break;
     case KIN_FRAME_DEVICE:
         m->device.n_threads = 1;
         m->device.memory = kin_rng_u64(&v->rng) >> (16 + pick(v, 48));
@@ -208,6 +213,7 @@ static void tie_opened(void *user, kin_link *link) {
     m.open.id = t->v->id;
     m.open.peer = pick(t->v, 12) ? t->v->victim : t->v->id; // now and then somebody to be passed on to
     m.open.run = (uint64_t)pick(t->v, 2);
+    m.open.versions = KIN_PROTO_VERSIONS;
     kin_label_set(m.open.name, KIN_PROTO_MAX_STR, "villain");
     kin_label_set(m.open.version, KIN_PROTO_MAX_STR, "test");
     kin_endpoint_send_message(t->link, t->v->epoch, &m);

@@ -16,7 +16,7 @@ static void on_raw_frame(void *user, kin_link *link, const kin_frame *frame, con
 static void on_raw_opened(void *user, kin_link *link) {
     uint8_t bytes[256];
     (void)user;
-    kin_proto_open hello = {.role = KIN_PROTO_FETCH, .id = {{77}}, .name = "raw", .version = "1"};
+    kin_proto_open hello = {.role = KIN_PROTO_FETCH, .id = {{77}}, .versions = KIN_PROTO_VERSIONS, .name = "raw", .version = "1"};
     kin_link_send(link, KIN_FRAME_OPEN, 0, 1, &(kin_link_part){bytes, kin_proto_encode_open(bytes, sizeof bytes, &hello)});
 }
 

@@ -318,6 +318,7 @@ static void say_half(uint16_t port, kin_proto_role role, size_t n) {
     open.type = KIN_FRAME_OPEN;
     open.open.role = role;
     open.open.id.bytes[0] = 77;
+    open.open.versions = KIN_PROTO_VERSIONS;
     kin_label_set(open.open.version, KIN_PROTO_MAX_STR, "test");
     facts.type = KIN_FRAME_DEVICE;
     facts.device.n_threads = facts.device.endpoint.port = 1;
@@ -376,7 +377,7 @@ static void frame_counted(void *user, kin_link *link, const kin_frame *frame, co
     tie *t = user;
     (void)payload;
     if (frame->type == KIN_FRAME_OPEN) {
-        kin_proto_message m = {.type = KIN_FRAME_ACCEPT, .accept.id = slow_id};
+        kin_proto_message m = {.type = KIN_FRAME_ACCEPT, .accept = {.id = slow_id, .versions = KIN_PROTO_VERSIONS}};
         kin_link_set_frame_max(link, LARGE);
         kin_endpoint_send_message(link, 0, &m);
     }

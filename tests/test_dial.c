@@ -1,6 +1,6 @@
 // A dial (net/dial.h): every way in which the answer to OPEN can come, or not.
 #include "net/dial.h"
-#include "pure/proto/message.h"
+#include "pure/proto/versions.h"
 #include "tests/link_world.h"
 
 enum { SHORT_MS = 250 };
@@ -22,7 +22,8 @@ static void send_message(end *e, const kin_proto_message *m) {
 }
 
 static void answer_open(end *e) {
-    kin_proto_message accept = {.type = KIN_FRAME_ACCEPT, .accept = {.id = the_id, .name = "bob"}};
+    kin_proto_message accept = {.type = KIN_FRAME_ACCEPT,
+                                .accept = {.id = the_id, .versions = KIN_PROTO_VERSIONS, .name = "bob"}};
     kin_proto_message refuse = {.type = KIN_FRAME_REFUSE, .refuse = {"busy: no place"}};
     if (e->last.type != KIN_FRAME_OPEN) return;
     assert_int_equal(kin_proto_decode_open(e->bytes, e->n_bytes, &heard, NULL), 0);

@@ -57,7 +57,6 @@ static void expect_words(const char *words) {
 // ---- what happens
 
 static void begin(kin_membership_options o) {
-    snprintf(o.version, sizeof o.version, "1.0");
     o.id = (kin_proto_id){{255}};
     o.features = 3;
     o.model = (kin_proto_hash){{9}};
@@ -87,8 +86,8 @@ static void wait_ms(int ms) {
     }
 }
 
-static void hello(uint32_t link, uint8_t id, const char *name, const char *version, uint32_t features) {
-    kin_membership_hello h = {.id = {{id}}, .name = name, .version = version, .features = features};
+static void hello(uint32_t link, uint8_t id, const char *name, uint32_t features) {
+    kin_membership_hello h = {.id = {{id}}, .name = name, .features = features};
     step((kin_membership_event){.kind = KIN_MEMBERSHIP_JOINS, .link = link, .hello = &h});
 }
 
@@ -98,7 +97,7 @@ static void facts(uint32_t link, uint8_t model) {
 }
 
 static void joins(uint32_t link, uint8_t id, const char *name) {
-    hello(link, id, name, "1.0", 3);
+    hello(link, id, name, 3);
     facts(link, 0);
 }
 
@@ -160,7 +159,7 @@ static void begin_with_two(void) {
 static void two_devices_become_a_ring(void **state) {
     (void)state;
     begin_default();
-    hello(11, 1, "tower", "1.0", 3);
+    hello(11, 1, "tower", 3);
     expect("accept 11\n");
     facts(11, 9);
     expect("say device 'tower' has joined\n");
@@ -342,7 +341,7 @@ static void a_device_that_connects_anew_replaces_itself(void **state) {
     (void)state;
     begin_with_two();
     request(KIN_MEMBERSHIP_BEGINS);
-    hello(20, 1, "tower", "1.0", 3);
+    hello(20, 1, "tower", 3);
     expect("drop 11: the same device has joined again on a newer link\n"
            "whisper device 'tower' (stage 1 of 2) is gone (it has connected anew)\n"
            "fail: device 'tower' (stage 1 of 2) is gone (it has connected anew)\n"
@@ -359,7 +358,7 @@ static void a_device_that_connects_anew_replaces_itself(void **state) {
 }
 
 static void hello_of(uint32_t link, uint8_t id, uint64_t run, const char *name) {
-    kin_membership_hello h = {.id = {{id}}, .run = run, .name = name, .version = "1.0", .features = 3};
+    kin_membership_hello h = {.id = {{id}}, .run = run, .name = name, .features = 3};
     step((kin_membership_event){.kind = KIN_MEMBERSHIP_JOINS, .link = link, .hello = &h});
 }
 
@@ -686,16 +685,16 @@ static void progress_is_said_in_percent(void **state) {
 static void unfit_devices_are_refused_with_the_reason(void **state) {
     (void)state;
     begin_default();
-    hello(11, 1, "tower", "0.9", 3);
-    expect("refuse 11: version: the head is kin 1.0, the device is kin 0.9; they must be the same\n"
-           "say device 'tower' is refused: the head is kin 1.0, the device is kin 0.9; they must be the same\n");
-    hello(12, 1, "tower", "1.0", 1);
+    hello(11, 1, "tower", 0);
+    expect("refuse 11: feature: the ring needs features 0x3 that the device does not have\n"
+           "say device 'tower' is refused: the ring needs features 0x3 that the device does not have\n");
+    hello(12, 1, "tower", 1);
     expect_words("refuse 12: feature: the ring needs features 0x2 that the device does not have\n");
-    hello(13, 255, "tower", "1.0", 3);
+    hello(13, 255, "tower", 3);
     expect_words("refuse 13: identity: ");
-    hello(14, 0, "tower", "1.0", 3);
+    hello(14, 0, "tower", 3);
     expect_words("refuse 14: identity: ");
-    hello(15, 1, "tower", "1.0", 7); // more than needed
+    hello(15, 1, "tower", 7); // more than needed
     facts(15, 8);
     expect_words("refuse 15: model: its model file is another one than the head's\n");
     facts(15, 0); // the link is forgotten
@@ -735,10 +734,10 @@ static void the_thirty_third_device_is_told_to_come_later(void **state) {
     begin_default();
     for (uint8_t i = 1; i <= 32; i++) joins(100u + i, i, "node");
     forget();
-    hello(200, 33, "late", "1.0", 3);
+    hello(200, 33, "late", 3);
     expect_words("refuse 200: busy: 32 devices are there already, which is the most\n");
     of_link(KIN_MEMBERSHIP_LOST, 105, "connection reset");
-    hello(201, 33, "late", "1.0", 3);
+    hello(201, 33, "late", 3);
     expect_words("accept 201\n");
     assert_string_equal(kin_membership_device_at(membership, 4)->name, "late");
 }
@@ -746,7 +745,7 @@ static void the_thirty_third_device_is_told_to_come_later(void **state) {
 static void who_says_nothing_after_joining_is_dropped(void **state) {
     (void)state;
     begin_default();
-    hello(11, 1, "mute", "1.0", 3);
+    hello(11, 1, "mute", 3);
     wait_ms(2000);
     forget();
     wait_ms(1000);
@@ -760,7 +759,7 @@ static void all_devices_lost_at_once_fit_into_the_actions(void **state) {
     begin_default();
     char ids[33] = "";
     for (uint8_t i = 1; i <= 32; i++) {
-        hello(100u + i, i, "node", "1.0", 3);
+        hello(100u + i, i, "node", 3);
         facts(100u + i, 9);
         ids[i - 1] = (char)('0' + i);
     }

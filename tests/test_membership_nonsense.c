@@ -35,8 +35,8 @@ static void answer(kin_membership *membership, kin_time now, const kin_membershi
 
 static const kin_membership_actions *roster_event(kin_membership *membership, kin_time now, uint64_t x) {
     uint32_t link = x >> 8 & 63;
-    bool is_version_right = x >> 24 & 7, has_no_model = x >> 32 & 31;
-    kin_membership_hello hello = {.id = {{(uint8_t)(x >> 16 & 63)}}, .name = "\x1b\n", .version = is_version_right ? "1" : "2"};
+    bool has_features = x >> 24 & 7, has_no_model = x >> 32 & 31;
+    kin_membership_hello hello = {.id = {{(uint8_t)(x >> 16 & 63)}}, .name = "\x1b\n", .features = has_features};
     kin_proto_device facts = {.n_threads = 1, .model = {{has_no_model ? 0 : 1}}};
     kin_proto_progress progress = {.stage = KIN_PROTO_LOADING, .done = x, .total = x >> 40};
     kin_membership_event_kind kind = (kin_membership_event_kind)(x % (KIN_MEMBERSHIP_ABORTED + 1));
@@ -58,8 +58,8 @@ static void no_order_of_events_breaks_the_roster(void **state) {
     kin_rng_seed(&rng, 7);
     kin_time now = 0;
     kin_membership_options options = kin_membership_options_default();
-    snprintf(options.version, sizeof options.version, "1");
     options.id = (kin_proto_id){{255}};
+    options.features = 1;
     options.model = (kin_proto_hash){{2}};
     kin_membership *membership = kin_membership_new(&options, now);
     assert_non_null(membership);

@@ -7,7 +7,7 @@
 #include "cluster/probe_queue.h"
 #include "net/echo_responder.h"
 #include "net/probe.h"
-#include "pure/proto/message.h"
+#include "pure/proto/versions.h"
 
 // ---- who is probed
 
@@ -59,7 +59,7 @@ static void hang_up(end *e) {
 }
 
 static void answer_open(end *e) {
-    kin_proto_message accept = {.type = KIN_FRAME_ACCEPT, .accept = {.id = peer_id}};
+    kin_proto_message accept = {.type = KIN_FRAME_ACCEPT, .accept = {.id = peer_id, .versions = KIN_PROTO_VERSIONS}};
     kin_proto_message refuse = {.type = KIN_FRAME_REFUSE, .refuse = {"busy: others are measuring"}};
     switch (the_peer.manner) {
     case MUTE: return;

@@ -90,9 +90,10 @@ static void make_fetch(kin_proto_message *m) {
 static void make_link(kin_proto_message *m) {
     switch ((int)m->type) {
     case KIN_FRAME_OPEN:
-        m->open = (kin_proto_open){KIN_PROTO_RING, id_from(0x10), id_from(0x60), 0x0102030405060708, "nuc", "0.1.0", 0x80000001};
+        m->open = (kin_proto_open){KIN_PROTO_RING, id_from(0x10), id_from(0x60), 0x0102030405060708,
+                                   {5, 7},         "nuc",         "0.1.0",       0x80000001};
         break;
-    case KIN_FRAME_ACCEPT: m->accept = (kin_proto_accept){id_from(0x20), "Küche", "0.2", 3}; break;
+    case KIN_FRAME_ACCEPT: m->accept = (kin_proto_accept){id_from(0x20), {5, 7}, "Küche", "0.2", 3}; break;
     case KIN_FRAME_REFUSE: m->refuse = (kin_proto_refuse){"no such model"}; break;
     case KIN_FRAME_PING: m->ping.time = 0x0102030405060708; break;
     case KIN_FRAME_PONG: m->pong = (kin_proto_pong){0x0102030405060708, 0x1112131415161718}; break;
@@ -276,18 +277,21 @@ static void lies_of_a_device_are_refused_with_a_sentence(void **state) {
     (void)state;
     static const lie lies[] = {
         {KIN_FRAME_OPEN, 0, "06", "OPEN: role is 6, not from 0 to 5"},
-        {KIN_FRAME_OPEN, 41, "0001", "name has 256 bytes, more than 255"},
-        {KIN_FRAME_OPEN, 41, "ff00", "too early"},
-        {KIN_FRAME_OPEN, 43, "00", "name is not UTF-8 without control characters"},
-        {KIN_FRAME_OPEN, 43, "0a", "name is not UTF-8 without control characters"},
-        {KIN_FRAME_OPEN, 43, "1b", "name is not UTF-8 without control characters"},
-        {KIN_FRAME_OPEN, 43, "7f", "name is not UTF-8 without control characters"},
-        {KIN_FRAME_OPEN, 43, "c285", "name is not UTF-8 without control characters"},
-        {KIN_FRAME_OPEN, 43, "ff", "name is not UTF-8 without control characters"},
-        {KIN_FRAME_OPEN, 45, "c3", "name is not UTF-8 without control characters"},
-        {KIN_FRAME_OPEN, 48, "0a", "version is not UTF-8"},
-        {KIN_FRAME_ACCEPT, 18, "0a", "name is not UTF-8"},
-        {KIN_FRAME_ACCEPT, 26, "0a", "version is not UTF-8"},
+        {KIN_FRAME_OPEN, 41, "0000", "lowest version is 0, not from 1 to 65535"},
+        {KIN_FRAME_OPEN, 43, "0400", "highest version is 4, not from 5 to 65535"},
+        {KIN_FRAME_ACCEPT, 18, "0400", "highest version is 4, not from 5 to 65535"},
+        {KIN_FRAME_OPEN, 45, "0001", "name has 256 bytes, more than 255"},
+        {KIN_FRAME_OPEN, 45, "ff00", "too early"},
+        {KIN_FRAME_OPEN, 47, "00", "name is not UTF-8 without control characters"},
+        {KIN_FRAME_OPEN, 47, "0a", "name is not UTF-8 without control characters"},
+        {KIN_FRAME_OPEN, 47, "1b", "name is not UTF-8 without control characters"},
+        {KIN_FRAME_OPEN, 47, "7f", "name is not UTF-8 without control characters"},
+        {KIN_FRAME_OPEN, 47, "c285", "name is not UTF-8 without control characters"},
+        {KIN_FRAME_OPEN, 47, "ff", "name is not UTF-8 without control characters"},
+        {KIN_FRAME_OPEN, 49, "c3", "name is not UTF-8 without control characters"},
+        {KIN_FRAME_OPEN, 52, "0a", "version is not UTF-8"},
+        {KIN_FRAME_ACCEPT, 22, "0a", "name is not UTF-8"},
+        {KIN_FRAME_ACCEPT, 30, "0a", "version is not UTF-8"},
         {KIN_FRAME_REFUSE, 0, "e903", "reason has 1001 bytes, more than 1000"},
         {KIN_FRAME_REFUSE, 2, "0a", "reason is not UTF-8"},
         {KIN_FRAME_BYE, 0, "e903", "reason has 1001 bytes, more than 1000"},

@@ -20,7 +20,7 @@ static const kin_frame ping = {KIN_FRAME_PING, 0, 8};
 
 static void a_header_has_its_golden_bytes(void **state) {
     (void)state;
-    static const uint8_t expected[KIN_FRAME_HEADER] = {'K',  'I',  'N',  '1',  4,    11,   0,    0,
+    static const uint8_t expected[KIN_FRAME_HEADER] = {'K',  'I',  'N',  '1',  5,    11,   0,    0,
                                                        0x04, 0x03, 0x02, 0x01, 0x00, 0x00, 0x00, 0x10};
     uint8_t got[KIN_FRAME_HEADER];
     kin_frame_encode(got, &(kin_frame){KIN_FRAME_STEP, 0x01020304, 256u << 20});
@@ -69,9 +69,12 @@ static void another_version_is_named(void **state) {
     (void)state;
     uint8_t bytes[KIN_FRAME_HEADER];
     kin_frame_encode(bytes, &ping);
-    bytes[4] = 1;
-    expect_malformed(bytes, 5, "the peer speaks version 1 of the protocol, this program version 4");
-    expect_malformed(bytes, sizeof bytes, "the peer speaks version 1 of the protocol, this program version 4");
+    bytes[4] = 4;
+    expect_malformed(bytes, 5,
+                     "the peer's frames are of version 4, this program's of version 5; update kin on the other machine");
+    bytes[4] = 6;
+    expect_malformed(bytes, sizeof bytes,
+                     "the peer's frames are of version 6, this program's of version 5; update kin on this machine");
 }
 
 static void an_unknown_type_is_malformed(void **state) {

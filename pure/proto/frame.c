@@ -53,8 +53,8 @@ void kin_frame_encode(uint8_t to[KIN_FRAME_HEADER], const kin_frame *frame) {
 static int check_beginning(const uint8_t *bytes, size_t n, kin_err *err) {
     if (memcmp(bytes, magic, n < sizeof magic ? n : sizeof magic) != 0) return kin_err_set(err, "these are no frames of kin");
     if (n > 4 && bytes[4] != KIN_FRAME_VERSION) {
-        return kin_err_set(err, "the peer speaks version %d of the protocol, this program version %d", bytes[4],
-                           KIN_FRAME_VERSION);
+        return kin_err_set(err, "the peer's frames are of version %d, this program's of version %d; update kin on %s machine",
+                           bytes[4], KIN_FRAME_VERSION, bytes[4] < KIN_FRAME_VERSION ? "the other" : "this");
     }
     if (n > 5 && (bytes[5] < 1 || bytes[5] > KIN_FRAME_N_TYPES)) return kin_err_set(err, "unknown type of frame: %d", bytes[5]);
     return 0;

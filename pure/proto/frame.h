@@ -1,14 +1,15 @@
 // Frames: what a link carries. A header of 16 bytes, then a payload that is one message (pure/proto/message.h).
 //
 //     byte  0  u32  magic "KIN1"
-//           4  u8   version of the protocol, 4
+//           4  u8   version of this layout, and of that of OPEN, ACCEPT, REFUSE, PING, PONG and BYE: 5
 //           5  u8   type, one of KIN_FRAME_TYPES
 //           6  u16  0
 //           8  u32  epoch of the plan that the frame belongs to, 0: none
 //          12  u32  length of the payload, at most the type's cap
 //
-// All numbers are little-endian. The first 16 bytes keep this meaning in every version, so that both sides can name the
-// version that the other speaks. Not here: reading, writing, TLS, and the decision to drop a frame of another epoch.
+// All numbers are little-endian. The first 16 bytes keep this meaning in every version, so that both sides can name the version
+// that the other has. Which version of the protocol all other messages are of is agreed upon in OPEN and ACCEPT
+// (pure/proto/versions.h). Not here: reading, writing, TLS, and the decision to drop a frame of another epoch.
 //
 // Plain data and pure functions: any thread, nothing is kept, nothing is allocated.
 #pragma once
@@ -19,7 +20,7 @@
 
 #include "base/err.h"
 
-enum { KIN_FRAME_HEADER = 16, KIN_FRAME_VERSION = 4 };
+enum { KIN_FRAME_HEADER = 16, KIN_FRAME_VERSION = 5 };
 
 // What a link is for; the connecting side says it in OPEN.
 typedef enum kin_proto_role {

@@ -145,15 +145,10 @@ static void say_refused(kin_membership *r, uint32_t link, kin_refusal refusal, c
 
 // Fills `reason` and says true where the device may not join at all.
 static bool is_unfit(const kin_membership *r, const kin_membership_hello *hello, kin_refusal *refusal, char *reason, size_t n) {
-    char version[KIN_MEMBERSHIP_NAME];
-    kin_label_set(version, sizeof version - 1, hello->version);
     uint32_t missing = r->options.features & ~hello->features;
     if (kin_proto_id_equal(&hello->id, &r->options.id) || kin_proto_id_is_none(&hello->id)) {
         *refusal = KIN_REFUSAL_IDENTITY;
         snprintf(reason, n, "it has the head's own identity, or none; " HOW_TO_MEND, "on it");
-    } else if (strcmp(version, r->options.version) != 0) {
-        *refusal = KIN_REFUSAL_VERSION;
-        snprintf(reason, n, "the head is kin %s, the device is kin %s; they must be the same", r->options.version, version);
     } else if (missing) {
         *refusal = KIN_REFUSAL_FEATURE;
         snprintf(reason, n, "the ring needs features 0x%x that the device does not have", (unsigned)missing);

@@ -43,17 +43,16 @@ enum {
 typedef struct kin_membership kin_membership;
 
 typedef struct kin_membership_options {
-    kin_proto_id id;                   // the head's
-    char name[KIN_MEMBERSHIP_NAME];    // the head's
-    char version[KIN_MEMBERSHIP_NAME]; // of the program; devices must have the same
-    uint32_t features;                 // bits that a device must have
-    kin_proto_hash model;              // the model's content hash; zeros: not known yet, see KIN_MEMBERSHIP_MODEL
-    uint32_t epoch_first;              // newer than all epochs of an earlier run of this head (pure/proto/epoch.h)
-    int n_expected;                    // devices that are going to join; 0: not known
-    uint64_t plan_wait_ns;  // quiet time after a device joined, before the first plan: devices fetch meanwhile (250 ms)
-    uint64_t join_wait_ns;  // the same before the first plan can be used, and before a plan in force is made anew (1 s)
-    uint64_t lost_wait_ns;  // for a lost member to come back, before a plan is made without it (3 s)
-    uint64_t facts_wait_ns; // from ACCEPT to DEVICE (3 s)
+    kin_proto_id id;                // the head's
+    char name[KIN_MEMBERSHIP_NAME]; // the head's
+    uint32_t features;              // bits that a device must have
+    kin_proto_hash model;           // the model's content hash; zeros: not known yet, see KIN_MEMBERSHIP_MODEL
+    uint32_t epoch_first;           // newer than all epochs of an earlier run of this head (pure/proto/epoch.h)
+    int n_expected;                 // devices that are going to join; 0: not known
+    uint64_t plan_wait_ns;          // quiet time after a device joined, before the first plan: devices fetch meanwhile (250 ms)
+    uint64_t join_wait_ns;          // the same before the first plan can be used, and before a plan in force is made anew (1 s)
+    uint64_t lost_wait_ns;          // for a lost member to come back, before a plan is made without it (3 s)
+    uint64_t facts_wait_ns;         // from ACCEPT to DEVICE (3 s)
     uint64_t break_wait_ns; // from a broken ring link to reporting it: mostly a device is lost, and that is reported instead (200
                             // ms: less than spacing_ns)
     uint64_t spacing_ns;    // least time from the end of an epoch to the next (250 ms): one break, one new plan
@@ -73,7 +72,7 @@ void kin_membership_free(kin_membership *membership);
 typedef struct kin_membership_hello {
     kin_proto_id id;
     uint64_t run; // of its process
-    const char *name, *version;
+    const char *name;
     uint32_t features;
 } kin_membership_hello;
 

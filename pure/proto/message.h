@@ -66,6 +66,11 @@ typedef struct kin_proto_endpoint {
 
 // ---- links
 
+// Of the protocol, that a program speaks (pure/proto/versions.h).
+typedef struct kin_proto_versions {
+    uint16_t min, max; // 1 <= min <= max
+} kin_proto_versions;
+
 typedef struct kin_proto_open {
     kin_proto_role role;
     kin_proto_id id;
@@ -73,13 +78,15 @@ typedef struct kin_proto_open {
     // place.
     kin_proto_id peer;
     uint64_t run; // of this process: another run with the same id is a copy of the machine, or its next start
+    kin_proto_versions versions;
     char name[KIN_PROTO_MAX_STR + 1];
-    char version[KIN_PROTO_MAX_STR + 1]; // of the program
+    char version[KIN_PROTO_MAX_STR + 1]; // of the program, for people
     uint32_t features;                   // bits; none is defined yet, unknown ones are ignored
 } kin_proto_open;
 
 typedef struct kin_proto_accept {
     kin_proto_id id;
+    kin_proto_versions versions;
     char name[KIN_PROTO_MAX_STR + 1];
     char version[KIN_PROTO_MAX_STR + 1];
     uint32_t features;

@@ -1,13 +1,29 @@
 // Opening, keeping and closing a link.
 #include "pure/proto/message_impl.h"
 
-// OPEN: u8 role, id, id peer, u64 run, str name, str version, u32 features
+// versions: u16 min, u16 max
+
+static void put_versions(kin_writer *w, kin_proto_versions v) {
+    kin_assert(v.min >= 1 && v.min <= v.max);
+    kin_writer_u16(w, v.min);
+    kin_writer_u16(w, v.max);
+}
+
+static kin_proto_versions take_versions(kin_reader *r) {
+    kin_proto_versions v;
+    v.min = (uint16_t)kin_reader_range(r, kin_reader_u16(r), 1, UINT16_MAX, "lowest version");
+    v.max = (uint16_t)kin_reader_range(r, kin_reader_u16(r), v.min, UINT16_MAX, "highest version");
+    return v;
+}
+
+// OPEN: u8 role, id, id peer, u64 run, versions, str name, str version, u32 features
 
 static void put_open(kin_writer *w, const kin_proto_open *m) {
     kin_writer_u8(w, (uint8_t)m->role);
     kin_proto_put_id(w, &m->id);
     kin_proto_put_id(w, &m->peer);
     kin_writer_u64(w, m->run);
+    put_versions(w, m->versions);
     kin_writer_str(w, m->name, KIN_PROTO_MAX_STR);
     kin_writer_str(w, m->version, KIN_PROTO_MAX_STR);
     kin_writer_u32(w, m->features);
@@ -18,6 +34,7 @@ static void take_open(kin_reader *r, kin_proto_open *m) {
     kin_proto_take_id(r, &m->id);
     kin_proto_take_id(r, &m->peer);
     m->run = kin_reader_u64(r);
+    m->versions = take_versions(r);
     kin_reader_str(r, m->name, KIN_PROTO_MAX_STR, "name");
     kin_reader_str(r, m->version, KIN_PROTO_MAX_STR, "version");
     m->features = kin_reader_u32(r);
@@ -25,10 +42,11 @@ static void take_open(kin_reader *r, kin_proto_open *m) {
 
 KIN_PROTO_DEFINE(OPEN, open)
 
-// ACCEPT: id, str name, str version, u32 features
+// ACCEPT: id, versions, str name, str version, u32 features
 
 static void put_accept(kin_writer *w, const kin_proto_accept *m) {
     kin_proto_put_id(w, &m->id);
+    put_versions(w, m->versions);
     kin_writer_str(w, m->name, KIN_PROTO_MAX_STR);
     kin_writer_str(w, m->version, KIN_PROTO_MAX_STR);
     kin_writer_u32(w, m->features);
@@ -36,6 +54,7 @@ static void put_accept(kin_writer *w, const kin_proto_accept *m) {
 
 static void take_accept(kin_reader *r, kin_proto_accept *m) {
     kin_proto_take_id(r, &m->id);
+    m->versions = take_versions(r);
     kin_reader_str(r, m->name, KIN_PROTO_MAX_STR, "name");
     kin_reader_str(r, m->version, KIN_PROTO_MAX_STR, "version");
     m->features = kin_reader_u32(r);

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 
 typedef enum kin_refusal {
-    KIN_REFUSAL_VERSION,  // "version": another version of the program
+    KIN_REFUSAL_VERSION,  // "version": no version of the protocol that both speak
     KIN_REFUSAL_FEATURE,  // "feature": it cannot do something that the ring needs
     KIN_REFUSAL_MODEL,    // "model": it brings another model file
     KIN_REFUSAL_BUSY,     // "busy": no place now

@@ -1,0 +1,28 @@
+// Versions of the protocol: every program speaks a range of them, and two programs speak the highest one that both know. OPEN and
+// ACCEPT carry the ranges. The layout of frames and of the messages that every link has (OPEN, ACCEPT, REFUSE, PING, PONG, BYE)
+// is not part of it: it has a version of its own in each header (KIN_FRAME_VERSION), so that programs without a common version
+// can tell each other so.
+//
+// Pure functions: any thread.
+#pragma once
+
+#include "base/err.h"
+#include "pure/proto/message.h"
+
+// What this program speaks.
+enum { KIN_PROTO_VERSION_MIN = 5, KIN_PROTO_VERSION_MAX = 5 };
+
+#define KIN_PROTO_VERSIONS ((kin_proto_versions){KIN_PROTO_VERSION_MIN, KIN_PROTO_VERSION_MAX})
+
+// The range, or that of this program where it is not set (max 0).
+kin_proto_versions kin_proto_versions_or_own(kin_proto_versions versions);
+
+typedef struct kin_proto_speaker {
+    const char *name;    // of the process, for people
+    const char *program; // its version
+    kin_proto_versions versions;
+} kin_proto_speaker;
+
+// The highest version that both speak. 0: none; *err is a refusal (pure/proto/refusal.h) that names both ranges and says which
+// of the two is to be updated.
+uint16_t kin_proto_versions_meet(const kin_proto_speaker *a, const kin_proto_speaker *b, kin_err *err);
