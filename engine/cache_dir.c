@@ -103,7 +103,8 @@ size_t kin_cache_dir_list(const char *dir, kin_cache_entry **list) {
 
 // ---- removing
 
-// Whether no kin has it, which the caller then is alone with until it closes *fd (-1: nothing to be alone with).
+// Whether no process of kin has it open. The caller then has it exclusively until it closes *fd (-1: there is nothing to
+// lock).
 static bool take_alone(const char *path, int *fd) {
     *fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (*fd < 0 || flock(*fd, LOCK_EX | LOCK_NB) == 0) return true;
@@ -125,7 +126,7 @@ static int remove_model(const char *folder, kin_err *err) {
 int kin_cache_dir_remove(const kin_cache_entry *entry, kin_err *err) {
     deep_path locked;
     int fd, rc;
-    // All who use a model hold its manifest (model/store.h), of a packed file itself.
+    // A process that uses a model locks its manifest (model/store.h); one that uses a packed file locks that file.
     snprintf(locked.text, sizeof locked.text, entry->kind == KIN_CACHE_MODEL ? "%s/manifest" : "%s", entry->path);
     if (!take_alone(locked.text, &fd)) return kin_err_set(err, "%s: a kin is using it", entry->path);
     if (entry->kind == KIN_CACHE_MODEL) {

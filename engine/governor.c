@@ -55,7 +55,7 @@ static void look(kin_governor *g) {
     g->o.set(g->o.user, budget);
 }
 
-// Until LOOK_EVERY_MS have passed or somebody stops us.
+// Until LOOK_EVERY_MS have passed or the governor is stopped.
 static void wait_a_while(kin_governor *g) {
     kin_cond_wait_for(&g->wake, &g->mutex, LOOK_EVERY_MS * UINT64_C(1000000));
 }

@@ -159,7 +159,7 @@ static int open_file(kin_packed *p, kin_err *err) {
     struct stat st;
     bool existed = fstat(p->fd, &st) == 0 && st.st_size > 0;
 
-    // Readers share the file; whoever would change it must be alone.
+    // Readers share the file; a writer must be alone.
     if (flock(p->fd, LOCK_SH | LOCK_NB) != 0) return kin_err_set(err, "%s: another kin is writing it", p->path);
     touch_note(p);
     if (existed && read_existing(p)) {
@@ -248,7 +248,7 @@ bool kin_packed_has(const kin_packed *p, size_t i) {
     return p->units[i].valid;
 }
 
-// ---- whether a unit can be believed
+// ---- whether a unit can be trusted
 
 // Sealed, or with zeros for the seal.
 static int write_entry(kin_packed *p, size_t i, bool sealed, kin_err *err) {
@@ -264,7 +264,7 @@ static int write_entry(kin_packed *p, size_t i, bool sealed, kin_err *err) {
     return kin_err_set(err, "%s: %s", p->path, strerror(errno));
 }
 
-// Nobody shall find it again. Where even that cannot be written, the next start finds out as we did.
+// Makes the unit absent for later starts. If even that cannot be written, the next start finds the damage again.
 static void drop(kin_packed *p, size_t i) {
     kin_err err;
     p->units[i].valid = p->units[i].checked = false;
@@ -339,7 +339,7 @@ kin_packed_result kin_packed_check_behind(kin_packed *p, size_t i, const atomic_
 
 // ---- writing
 
-// Whoever writes must be the only one who has the file open; readers share it again after kin_packed_seal.
+// A writer must be the only process that has the file open; readers share it again after kin_packed_seal.
 static int lock_for_writing(kin_packed *p, kin_err *err) {
     if (flock(p->fd, LOCK_EX | LOCK_NB) == 0) return 0;
     flock(p->fd, LOCK_SH | LOCK_NB); // the failed attempt took the shared lock away, which keeps others from cutting the file

@@ -34,7 +34,7 @@ typedef struct layers_stage {
     kin_stage *stage; // NULL: no layers there
 } layers_stage;
 
-// A batch on its way.
+// A batch in flight.
 typedef struct step {
     bool open;
     kin_batch batch; // its arrays are the following

@@ -176,7 +176,7 @@ static void push_chunk(kin_stream *s, chunk c) {
     pthread_cond_signal(&s->work);
 }
 
-// Before everything that is read ahead: somebody waits for it.
+// Before everything that is read ahead: a thread waits for it.
 static void push_urgent(kin_stream *s, chunk c) {
     s->chunks[--s->chunk_first % MAX_CHUNKS] = c;
     c.step->n_open++;
@@ -274,8 +274,8 @@ static void schedule(kin_stream *s) {
     }
 }
 
-// The OS may take pages of resident units back, and computing would read them again page by page. Faults give that away: then
-// all of them are looked at, those that were scheduled as present at once, the others when their turn comes.
+// The OS may take pages of resident units back, and computing would read them again page by page. Faults show that: then all
+// of them are looked at, those that were scheduled as present at once, the others when their turn comes.
 static void look_at_faults(kin_stream *s, bool pass_begins) {
     uint64_t n = kin_pages_faults(), n_new = n - s->n_faults;
     if (s->mode != KIN_STREAM_RESIDENT || (n_new < FAULTS_WORTH_A_LOOK && !pass_begins)) return;
@@ -616,7 +616,7 @@ void kin_stream_release(kin_stream *s, size_t n) {
 
 // ---- changing the resident set
 
-// Gives a unit's pages back. Whoever still reads the mapping would fetch them again: slow, never wrong.
+// Gives a unit's pages back. A thread that still reads the mapping would fetch them again: slow, never wrong.
 static void drop_pages(kin_stream *s, const unit *u) {
     for (int i = 0; i < u->spec.n_extents; i++) {
         const kin_extent *e = &u->spec.extents[i];

@@ -1,8 +1,8 @@
-// Whether the cache file's units can be believed (engine/packed.h says when they must be looked at).
+// Whether the cache file's units can be trusted (engine/packed.h says when they must be checked).
 //
-// Units that stay in memory are held against their hash before they are mapped: their bytes are read once for that, and are
-// needed at once anyway. Where not all fit, a unit is looked at when it is acquired first, in the ring or wherever it is. Experts
-// are fetched by need, never as a whole: a thread looks at them behind the computing, past the page cache.
+// Units that stay in memory are checked against their hash before they are mapped: their bytes are read once for that, and are
+// needed at once anyway. Where not all fit, a unit is checked when it is first acquired, in the ring or in its mapping.
+// Experts are fetched by need, never as a whole: a background thread checks them, past the page cache.
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,9 +1,9 @@
 // Units that come later than open: those of the second window and later ones, while the first is computed already.
 //
-// A thread fills them, in order, as they come: nobody can have a token before the last of them, so it does not give way to others
-// until it goes on to the cache file. What the computing thread needs of a layer on the CPU it waits for block by block; layers
-// on the GPU it copies by itself, when a run first needs them. Meanwhile nothing streams: the bytes that the streamer would read
-// ahead are not there yet. Once all are, kin_weights_settle opens it.
+// A thread fills them, in order, as they come: no token is complete before the last of them, so the thread keeps its normal
+// priority until it goes on to the cache file. What the computing thread needs of a layer on the CPU it waits for block by
+// block; layers on the GPU it copies by itself, when a run first needs them. Meanwhile nothing streams: the bytes that the
+// streamer would read ahead are not there yet. Once all are, kin_weights_settle opens it.
 #include "base/clock.h"
 #include "engine/weights_impl.h"
 
@@ -17,7 +17,7 @@ static void land(kin_weights *w) {
 static void *finish(void *arg) {
     kin_weights *w = arg;
     if (w->has_later) land(w);
-    if (w->has_failed || !w->packed) return NULL; // nobody but us sets it any more
+    if (w->has_failed || !w->packed) return NULL; // no other thread sets it any more
     if (kin_weights_has_fresh(w)) kin_weights_finish_cache(w);
     kin_weights_check_behind(w);
     return NULL;
@@ -72,7 +72,7 @@ int kin_weights_acquire_landing(kin_weights *w, int i_block, kin_err *err) {
     return 0;
 }
 
-// What must stream has no room to stay.
+// Weights that must stream have no room to stay.
 void kin_weights_release_landing(kin_weights *w, int i_block) {
     for (size_t i = 0; i < w->n_units && w->must_stream; i++) {
         const kin_weights_unit *u = &w->units[i];

@@ -128,7 +128,7 @@ static int open_homes(kin_weights *w, kin_err *err) {
         if (u->packed_bytes > largest) largest = u->packed_bytes;
         for (int k = 0; k < u->n_pieces; k++) repack = repack || (u->pack && u->pieces[k].layout == KIN_LAYOUT_REPACK);
     }
-    // Address space only: nobody writes there.
+    // Address space only: never written to.
     w->plain_memory = mmap(NULL, largest, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (w->plain_memory == MAP_FAILED) {
         w->plain_memory = NULL;
@@ -143,7 +143,7 @@ static struct ggml_tensor *new_tensor(struct ggml_context *ctx, const kin_weight
     return ggml_new_tensor_3d(ctx, (enum ggml_type)p->type, p->ne[0], p->ne[1], p->ne[2]);
 }
 
-// Makes the tensor one of its kind; where its data are is said afterwards.
+// Gives the tensor its kind (plain, packed); its data pointer is set afterwards.
 static int be_born(kin_weights *w, const kin_weights_piece *p, kin_layout layout, kin_err *err) {
     struct ggml_tensor *t = *p->slot;
     ggml_backend_buffer_t home = layout == KIN_LAYOUT_REPACK ? w->repack_home : w->plain_home;

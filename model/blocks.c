@@ -32,7 +32,7 @@ static struct ggml_tensor *linear_onto(kin_graph *g, struct ggml_tensor *weight,
     return ggml_add(g->ctx, linear(g, weight, bias, x), residual);
 }
 
-// Several products of x, one above the other: [sum of their n_out, n].
+// Several products of x, stacked: [sum of their n_out, n].
 static struct ggml_tensor *linear_stack(kin_graph *g, struct ggml_tensor *const *weights, struct ggml_tensor *const *bias, int n,
                                         struct ggml_tensor *x) {
     bool all = true;
@@ -100,7 +100,7 @@ static struct ggml_tensor *attention_by_kernels(kin_graph *g, int il, struct ggm
     struct ggml_tensor *y;
     kin_graph_rows *rows = &g->all;
 
-    if (g->out_rows && il == hp->n_layer - 1) {         // after the last layer no one needs the other tokens
+    if (g->out_rows && il == hp->n_layer - 1) {         // after the last layer the other tokens are not needed
         y = linear_stack(g, qkv + 1, bias + 1, 2, cur); // [2 n_embd_kv, n_tokens]
         ggml_build_forward_expand(g->gf, kin_op_heads(g, il, y, 0, hp->n_head_kv, rows));
         rows = &g->out;
@@ -131,7 +131,7 @@ struct ggml_tensor *kin_block_attention(kin_graph *g, int il, struct ggml_tensor
     store(g, layer->k, ggml_reshape_2d(g->ctx, k, kin_hparams_n_embd_kv(hp), rows->n));
     store(g, layer->v, v);
 
-    // After the last layer nobody reads the other tokens: from here on only the wanted ones are computed.
+    // After the last layer the other tokens are not needed: from here on only the wanted ones are computed.
     if (g->out_rows && il == hp->n_layer - 1) {
         rows = &g->out;
         x = ggml_get_rows(g->ctx, x, g->out_rows);     // [n_embd, n_out]

@@ -1,4 +1,4 @@
-// Values of metadata entries. The parser has proved that every value lies in its file; only its meaning is judged here.
+// Values of metadata entries. The parser has proved that every value lies in its file; only its meaning is checked here.
 #include "model/gguf_impl.h"
 
 #include <float.h>

@@ -1,7 +1,7 @@
 // Feed-forward blocks with experts, by kin's kernels.
 //
-// A batch's pairs of (token, expert) are sorted by expert; a pair's place in that order is its slot. So an expert's weights meet
-// all their tokens at once, and a token's sum over its experts runs in the router's order.
+// A batch's pairs of (token, expert) are sorted by expert; a pair's place in that order is its slot. So an expert's weights
+// are read once for all its tokens, and a token's sum over its experts runs in the router's order.
 #include <string.h>
 
 #include "model/kernel_ops_impl.h"

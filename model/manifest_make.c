@@ -8,7 +8,7 @@
 //   0   8   magic "kinhash2"
 //   8   4   number of files, 4 zeros
 //   16  per file 56: device, inode, size, seconds and nanoseconds of its last writing, and of its last change of any kind (which
-//       nobody can set back)
+//       cannot be set back)
 //       the manifest, as bytes
 //       32 bytes: SHA-256 of all before
 #include "model/manifest.h"
@@ -185,7 +185,7 @@ static void hash_some(void *user, size_t i_thread) {
     free(buf);
 }
 
-// What people are shown. A name that others would refuse (not UTF-8, say) is nobody's business but this machine's.
+// The name that people see. One that others would refuse (not UTF-8, say) is replaced.
 static const char *base_name(const char *path) {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     return kin_manifest_check_name(name, NULL) == 0 ? name : "model.gguf";
@@ -237,7 +237,7 @@ static void put_identities(const hashing *h, uint8_t *bytes) {
     for (int i = 0; i < h->n_files; i++) memcpy(bytes + HEADER_BYTES + i * IDENTITY_BYTES, h->files[i].identity, IDENTITY_BYTES);
 }
 
-// Files that were moved or renamed keep their content; the manifest shall have the names of now.
+// Files that were moved or renamed keep their content; the manifest gets the present names.
 static int rename_files(const hashing *h, kin_manifest *m) {
     if (m->n_files != h->n_files) return KIN_FAIL;
     for (int i = 0; i < m->n_files; i++) {

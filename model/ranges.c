@@ -76,7 +76,7 @@ static int expect_layers(const kin_ranges_wanted *w, const placed *picked, size_
     return il == w->layer_end ? 0 : kin_err_set(err, "the model has no tensors of layer %d", il);
 }
 
-// Padding between two tensors belongs to nobody; a range reaches over it.
+// Padding between two tensors is no tensor's; a range reaches over it.
 static void add_range(kin_range *ranges, size_t *n, kin_range r) {
     enum { PADDING_MAX = 4096 };
     kin_range *last = *n > 0 ? &ranges[*n - 1] : NULL;

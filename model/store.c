@@ -34,13 +34,14 @@ struct kin_store {
     int notes_fd;            // exclusive lock, in mode FILL
     bool fill, is_open;
 
-    pthread_mutex_t mutex;    // guards what follows
-    kin_chunk_notes there;    // for this process
-    kin_chunk_notes durable;  // of these, those that the disk cannot lose: the content of `chunks`
-    kin_chunk_notes doubtful; // of these, those that were not held against their hashes since the boot or the files' last change
-    uint64_t state;           // of the files after what was written last: what `checked` is about. 0: not known
-    kin_chunk_notes fresh;    // on their way from the one to the other, by the thread that is syncing
-    uint32_t n_unsynced;      // neither durable nor fresh
+    pthread_mutex_t mutex;   // guards what follows
+    kin_chunk_notes there;   // for this process
+    kin_chunk_notes durable; // of these, those that the disk cannot lose: the content of `chunks`
+    kin_chunk_notes
+        doubtful;          // of these, those that were not checked against their hashes since the boot or the files' last change
+    uint64_t state;        // of the files after what was written last: what `checked` is about. 0: not known
+    kin_chunk_notes fresh; // those that the syncing thread is making durable
+    uint32_t n_unsynced;   // neither durable nor fresh
     bool syncing;
     pthread_cond_t synced;
 };
@@ -152,7 +153,7 @@ static int open_file(kin_store *s, int i_file, kin_err *err) {
     data_file *file = &s->files[i_file];
     uint64_t size = s->manifest.files[i_file].size;
     struct stat st;
-    int follow = s->folder[0] ? O_NOFOLLOW : 0; // in the cache nobody's links are
+    int follow = s->folder[0] ? O_NOFOLLOW : 0; // in the cache links are not followed
     file->fd = open(file->path, (s->fill ? O_RDWR | O_CREAT : O_RDONLY) | O_CLOEXEC | follow, 0644);
     if (file->fd < 0 || fstat(file->fd, &st) != 0) return kin_err_set(err, "%s: %s", file->path, why_not());
     if (!S_ISREG(st.st_mode)) return kin_err_set(err, "%s: not a regular file", file->path);
@@ -235,7 +236,7 @@ static void load_checks(kin_store *s) {
     free(checked);
 }
 
-// Of this process's last writing: should somebody else have written since, all is in doubt the next time.
+// The state after this process's last write: if another process has written since, all chunks are in doubt the next time.
 static void save_checks(kin_store *s) {
     char path[PATH_BYTES];
     kin_err err;
@@ -342,7 +343,7 @@ static void gather_fresh(kin_store *s, bool dirty[KIN_MANIFEST_FILES_MAX]) {
     s->n_unsynced = 0;
 }
 
-// After a failed sync the system forgets which pages it could not write: nobody knows what is on the disk.
+// After a failed sync the system forgets which pages it could not write: what is on the disk is not known.
 static void forget_fresh(kin_store *s) {
     for (size_t i = 0; i < kin_chunk_notes_n_words(&s->there); i++) s->there.words[i] &= ~s->fresh.words[i];
 }
@@ -434,7 +435,7 @@ int kin_store_read(kin_store *s, uint32_t i_chunk, uint32_t offset, void *bytes,
     return pread_all(&s->files[c.i_file], bytes, n, c.offset + offset, err);
 }
 
-// The note goes from the disk before anybody writes the chunk anew.
+// The note leaves the disk before the chunk is written again.
 static void forget(kin_store *s, uint32_t i_chunk) {
     kin_err err;
     pthread_mutex_lock(&s->mutex);

@@ -115,7 +115,7 @@ bool kin_memory_reset_peak(void) {
 
 #else
 
-// getrusage's peak is that of whoever started this program, too, and cannot be reset.
+// getrusage's peak also counts the program that started this one, and cannot be reset.
 uint64_t kin_memory_peak(void) {
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);

@@ -28,7 +28,7 @@ static int add(kin_choices *choices, int begin, int end, const kin_choice *choic
     return kept + 1;
 }
 
-// Layers differ in size and nobody knows yet which ones a device gets: it must hold the largest.
+// Layers differ in size, and it is not decided yet which ones a device gets: it must hold the largest.
 static bool surely_fits(const kin_device_rates *rates, const kin_load *load) {
     kin_load largest = *load;
     if (rates->layer_share_max <= 1) return true;

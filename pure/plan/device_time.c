@@ -254,7 +254,7 @@ static double between(const double *of, double stage) {
     return stage > i ? of[i] + (stage - i) * (of[i + 1] - of[i]) : of[i];
 }
 
-// cpu_output_s: computing the output; 0 where the GPU has it, or nobody wants it.
+// cpu_output_s: computing the output; 0 where the GPU has it, or no logits are wanted.
 static void set_disk_time(const kin_device_rates *r, const kin_load *load, double cpu_s, double cpu_output_s,
                           kin_device_time *t) {
     if (t->streamed_bytes == 0) return;

@@ -11,7 +11,7 @@ typedef struct question {
     const kin_facts *facts;
     const kin_plan_options *options;
     const kin_plan *plan;
-    double plan_s; // a token, as for all here: played
+    double plan_s; // a token, as for all here: simulated
 } question;
 
 // The best plan under these options takes so much longer. False: there is none.
@@ -42,7 +42,7 @@ static const char *say_ms(double seconds, char text[32]) {
     return text;
 }
 
-// The stop where the device passes on for others, or -1.
+// The stop where the device forwards for others, or -1.
 static int relay_stop(const kin_plan *plan, int device) {
     for (int s = 1; s < plan->n_stops; s++) {
         if (plan->stops[s].relay && plan->stops[s].device == device) return s;
@@ -81,7 +81,7 @@ static void say_used(const question *q, int device, char *sentence) {
         snprintf(sentence, KIN_PLAN_EXPLAIN_MAX, "%s: %s%s; without it the model has no place", d->name, share, relay);
         return;
     }
-    // Less than nothing: it computes because it must, or the playoff did not come to think of it.
+    // Negative: it computes because it must, or the playoff did not try that plan.
     snprintf(sentence, KIN_PLAN_EXPLAIN_MAX, "%s: %s%s; without it %s ms/token %s", d->name, share, relay,
              say_ms(fabs(more_s), ms), more_s < 0 ? "less" : "more");
 }

@@ -7,7 +7,7 @@
 
 #include "base/median.h"
 
-// No home has these. A number beyond them is a mistake of its unit, or a lie.
+// Limits that no home reaches. A number beyond them is in a wrong unit, or false.
 static const double MAX_MEMORY_BYTES = 64e12;
 static const double MAX_BYTES_S = 100e12;
 static const double MAX_FLOP_S = 100e15;
@@ -184,7 +184,7 @@ int kin_facts_check_device(const kin_device_facts *d, const kin_model_facts *m, 
     return kin_facts_gpu_usable(d, m) ? check_gpu(d, m, err) : 0;
 }
 
-// ---- the middle of several
+// ---- medians
 
 #define TAKE_MEDIAN(figure)                                                                                                      \
     do {                                                                                                                         \

@@ -43,7 +43,7 @@ static void find_paths(kin_hops *h, const kin_facts *facts, int n_tokens) {
 
 // ---- potentials: out[a] + in[b] <= cost[a][b], as close as can be
 //
-// Where every device has a way out and a way in that cost the same whoever is at the other end (all in one network), the least
+// Where the cost of sending from a device, and of sending to it, is the same for all others (all in one network), the least
 // squares fit is exact, and so is the bound.
 
 typedef struct pairs {

@@ -1,6 +1,6 @@
-// The default scheduler: `exact`, and where its plan streams, a playoff. The closed form that `exact` solves is some percent off
-// there, and a search finds the plans for which it is too kind. So there are other candidates, exact for fewer rounds, for disks
-// that are slower, and for none at all; and the timeline (timeline.h), which plays what the engine does, decides.
+// The default scheduler: `exact`, and where its plan streams, a playoff. The closed form that `exact` solves is some percent
+// off there, and a search tends to find plans for which it is too optimistic. So there are other candidates, exact for fewer
+// rounds, for slower disks, and without streaming; the timeline (timeline.h), which simulates the engine, decides.
 #include <stdlib.h>
 
 #include "pure/plan/latency.h"
@@ -14,7 +14,7 @@ enum { MAX_NODES = 50 }; // of a candidate's search; there may be as many candid
 typedef struct playoff {
     const kin_facts *facts;
     kin_plan *best;
-    double best_s; // played
+    double best_s; // simulated
 } playoff;
 
 static bool streams(const kin_prediction *p, int n_device) {
@@ -34,7 +34,7 @@ static void enter(playoff *o, const kin_facts *assumed, const kin_plan_options *
     if (kin_plan_exact(assumed, &hasty, &plan, NULL) != 0 || kin_timeline_play(o->facts, &plan, &s, NULL) != 0) return;
     if (s >= o->best_s || kin_latency_pass(o->facts, &plan, 1, o->facts->work.n_cached, 1, &p, NULL) != 0) return;
     plan.tpot_s = p.tpot_s;
-    plan.bound_s = 0; // what exact proves of its plan it does not of this one
+    plan.bound_s = 0; // exact's bound is not one of this plan
     *o->best = plan;
     o->best_s = s;
 }

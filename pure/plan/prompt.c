@@ -49,7 +49,7 @@ static int cut(prompt *p, kin_err *err) {
     return 0;
 }
 
-// The bytes of a hop on the wire; chunks wait for each other there. The way itself takes many at once.
+// The bytes of a hop on the link; chunks wait for each other there. The rest of the path carries many at once.
 static double wire_s(const prompt *p, int i, int n_tokens) {
     int from = p->plan->stops[i].device, to = p->plan->stops[kin_plan_turn(p->plan, i)].device;
     return n_tokens * p->facts->model.hidden_bytes / p->facts->links[from][to].bytes_s;
@@ -85,9 +85,9 @@ int kin_prompt_predict(const kin_facts *facts, const kin_plan *plan, double *ttf
     return rc;
 }
 
-// ---- played
+// ---- simulated
 
-// A chunk on its way: at `ready_s` it asks for the hop into the i-th turn of a round, or has arrived there.
+// A chunk in flight: at `ready_s` it asks for the hop into the i-th turn of a round, or has arrived there.
 typedef struct traveller {
     double ready_s;
     int round, turn;
@@ -98,7 +98,7 @@ static double later(double *free_s, double ready_s, double takes_s) {
     return *free_s = fmax(*free_s, ready_s) + takes_s;
 }
 
-// A window begins with a full ring, unless the device has not rested long enough since the one before.
+// A window begins with a full ring, unless the device was not idle for long enough since the one before.
 static double compute(const prompt *p, const chunk *c, int stop, int round, double *free_s, double ready_s) {
     int device = p->plan->stops[stop].device, n = p->plan->shares[device].n_layer;
     if (p->plan->stops[stop].relay || n == 0) return ready_s;
@@ -127,13 +127,13 @@ static int earliest(const traveller *t, int n) {
     return first;
 }
 
-// The head sends the next chunk when one has come home.
+// The head sends the next chunk when one has come back.
 static double play(const prompt *p) {
     traveller on_their_way[KIN_PROMPT_CHUNKS_AT_ONCE] = {0};
     int which[KIN_PROMPT_CHUNKS_AT_ONCE], n = p->n_chunk < KIN_PROMPT_CHUNKS_AT_ONCE ? p->n_chunk : KIN_PROMPT_CHUNKS_AT_ONCE;
     double device_free_s[KIN_FACTS_MAX_DEVICES], wire_free_s[KIN_PLAN_MAX_STOPS] = {0}, end_s = 0;
     for (int i = 0; i < n; i++) which[i] = i;
-    // Devices of a ring have rested before a prompt. One alone may have computed until now.
+    // Devices of a ring were idle before a prompt. A device alone may have computed until now.
     for (int i = 0; i < KIN_FACTS_MAX_DEVICES; i++) device_free_s[i] = p->plan->n_stops > 1 ? -INFINITY : 0;
     for (int n_done = 0, n_sent = n; n_done < p->n_chunk;) {
         int i = earliest(on_their_way, n);

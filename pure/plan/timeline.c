@@ -68,7 +68,7 @@ static void set_units(device *d, const kin_model_facts *m, double resident_bytes
     int n_tiles = output > 0 ? (int)fmin(MAX_TILES, ceil(m->output_blocks > 0 ? m->output_blocks : output / TILE_BYTES)) : 0;
     for (int i = 0; i < n_tiles; i++) d->bytes[d->n_unit++] = (uint64_t)(output / n_tiles);
     kin_residency_order(d->bytes, (size_t)d->n_unit, order);
-    // The closed form has half a unit unused on average; here that shows by itself.
+    // The closed form has half a unit unused on average; here units are whole anyway.
     uint64_t budget = streams ? (uint64_t)(resident_bytes + d->rates.unit_bytes / 2) : UINT64_MAX;
     kin_residency_choose(d->bytes, (size_t)d->n_unit, order, budget, d->resident);
 }

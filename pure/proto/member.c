@@ -22,7 +22,7 @@ typedef struct retry {
     bool is_trying;   // no need to try: under way or done
 } retry;
 
-// The ring link on one side. Its sender connects at once, its receiver after a while, both by way of the head after some more.
+// The ring link on one side. Its sender connects at once, its receiver after a while, both to the head after some more.
 typedef struct hop {
     retry retry;
     bool is_open;
@@ -113,7 +113,7 @@ static bool is_joined(const kin_member *m) {
 static void retry_later(kin_member *m, retry *r) {
     uint64_t wait = r->wait_ns > m->options.wait_min_ns ? r->wait_ns : m->options.wait_min_ns;
     if (wait > m->options.wait_max_ns) wait = m->options.wait_max_ns;
-    // Jitter: a house full of devices that lost the same head must not come back in the same instant.
+    // Jitter: many devices that lost the same head must not come back at the same instant.
     r->at = m->now + wait / 2 + (uint64_t)(kin_rng_unit(&m->rng) * (double)(wait / 2));
     r->wait_ns = wait * 2;
     r->is_trying = false;

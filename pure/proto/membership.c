@@ -32,7 +32,7 @@ kin_membership *kin_membership_new(const kin_membership_options *options, kin_ti
     r->options = *options;
     r->now = r->joined_at = r->ended_at = now;
     r->epoch = options->epoch_first - 1;
-    r->change = 1; // nobody was ever asked
+    r->change = 1; // the planner was not asked yet
     return r;
 }
 
@@ -58,7 +58,7 @@ static int find_id(const kin_membership *r, const kin_proto_id *id) {
     return -1;
 }
 
-// How readily a place is given to somebody new: 0: not at all. A member of the last plan may come back.
+// How readily a place is given to a new device; 0: not at all. A member of the last plan may come back.
 static int readiness(const kin_membership *r, int i) {
     kin_device_state state = r->devices[i].state;
     if (state == KIN_DEVICE_NONE) return 4;
@@ -67,7 +67,7 @@ static int readiness(const kin_membership *r, int i) {
     return 0;
 }
 
-// A place for somebody new, or -1. Among equals the one that is gone for longest.
+// A place for a new device, or -1. Among equals the one whose device is gone for longest.
 static int find_place(const kin_membership *r) {
     int best = -1;
     for (int i = 0; i < KIN_MEMBERSHIP_DEVICES; i++) {
@@ -86,7 +86,7 @@ static void forget_member(kin_membership *r, int i) {
         r->members[n] = r->members[m];
         r->windows[n++] = r->windows[m];
     }
-    if (n < r->n_members) r->has_plan = false; // nobody knows any more who is expected
+    if (n < r->n_members) r->has_plan = false; // the expected members are not known any more
     r->n_members = n;
 }
 
@@ -98,7 +98,7 @@ static bool name_is_taken(const kin_membership *r, const char *name, int but) {
     return false;
 }
 
-// "tower", or "tower-2" where somebody has that name already.
+// "tower", or "tower-2" where another device has that name already.
 static void choose_name(kin_membership *r, int i, const char *wanted) {
     char base[KIN_MEMBERSHIP_NAME - 11], *name = r->devices[i].name;
     kin_label_set(base, sizeof base - 1, wanted && wanted[0] ? wanted : "device");

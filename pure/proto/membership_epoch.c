@@ -121,7 +121,7 @@ void kin_membership_look_due(kin_membership *r) {
 static bool is_for_now(kin_membership *r, const kin_membership_event *event) {
     if (!r->asking || event->question != r->question) return false;
     r->asking = false;
-    return r->change_asked == r->change; // else somebody came or went meanwhile: it is asked again
+    return r->change_asked == r->change; // else a device joined or left meanwhile: it is asked again
 }
 
 static int find_available(const kin_membership *r, const kin_proto_id *id) {
@@ -131,7 +131,7 @@ static int find_available(const kin_membership *r, const kin_proto_id *id) {
     return -1;
 }
 
-// Members and hashes of a plan. Only who was asked about is in it, each once: the planner's duty.
+// Members and hashes of a plan. The planner must name only devices of its question, each once.
 static void read_plan(const kin_membership *r, const kin_membership_plan *plan, uint8_t *members, uint64_t *windows) {
     kin_assert(plan->n_stages >= 0 && plan->n_stages <= KIN_MEMBERSHIP_DEVICES);
     for (int m = 0; m < plan->n_stages; m++) {
@@ -151,7 +151,7 @@ static bool is_same_plan(const kin_membership *r, int n, const uint8_t *members,
     return true;
 }
 
-// A head that only looks on, or has yet to begin, is alone by itself: nobody needs to be told.
+// A plan without devices before the ring was ever up is no news for a person.
 static kin_log_level level_of_plan(const kin_membership *r) {
     return r->n_members == 0 && !r->was_up ? KIN_LOG_DEBUG : KIN_LOG_INFO;
 }
@@ -172,7 +172,7 @@ static void begin_epoch(kin_membership *r, int n, const uint8_t *members, const 
         r->windows[m] = windows[m];
     }
     say_plan(r);
-    for (int m = n - 1; m >= 0; m--) { // the last first: who connects to the next finds it informed
+    for (int m = n - 1; m >= 0; m--) { // from the last to the first: a member that connects to its next one finds it informed
         int i = members[m];
         kin_membership_set_state(r, i, KIN_DEVICE_PREPARING);
         r->devices[i].stage = m + 1;
@@ -204,7 +204,7 @@ void kin_membership_take_plan(kin_membership *r, const kin_membership_event *eve
 void kin_membership_take_no_plan(kin_membership *r, const kin_membership_event *event) {
     if (!is_for_now(r, event)) return;
     r->change_answered = r->change;
-    if (r->in_force) return; // what is in force goes on: nobody of it is missing
+    if (r->in_force) return; // the epoch in force goes on: all its members are there
     r->is_short = true;
     kin_label_set(r->short_reason, sizeof r->short_reason - 1, event->reason);
     char doing[KIN_MEMBERSHIP_SENTENCE];

@@ -1,4 +1,4 @@
-// Parts of the model file, from whoever has them.
+// Messages about parts of the model file.
 #include <string.h>
 
 #include "pure/proto/message_impl.h"

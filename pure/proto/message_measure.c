@@ -1,7 +1,7 @@
 // What a device measured of itself, and of the links to others.
 #include "pure/proto/message_impl.h"
 
-// Whoever adds a field to the facts adds it here, and makes another version of the protocol.
+// A new field of the facts must be added here, and makes a new version of the protocol.
 _Static_assert(sizeof(kin_engine_facts) == 8 * (2 * KIN_N_QUANT + KIN_FACTS_BATCHES + 5), "a number that PROFILE does not carry");
 _Static_assert(sizeof(kin_device_facts) == KIN_FACTS_MAX_NAME + 8 + 2 * sizeof(kin_engine_facts) + 9 * 8, "the same");
 

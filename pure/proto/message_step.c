@@ -1,4 +1,4 @@
-// What goes round the ring.
+// Messages that go round the ring.
 #include "pure/proto/message_impl.h"
 
 //     STEP

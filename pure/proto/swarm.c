@@ -20,7 +20,7 @@ enum {
 
 typedef enum chunk_state {
     NOT_WANTED,
-    OPEN, // wanted, asked from nobody
+    OPEN, // wanted, not asked for
     ASKED,
     DONE,
 } chunk_state;
@@ -196,7 +196,7 @@ static source *source_at(kin_swarm *s, int i) {
     return &s->sources[i];
 }
 
-// A place for a newcomer: a new one, else that of somebody who is gone and never lied.
+// A place for a new source: a free one, else that of a source that is gone and never sent wrong bytes.
 static int find_place(kin_swarm *s) {
     if (s->n_sources < KIN_SWARM_SOURCES) {
         uint8_t *offer = calloc(offer_bytes(s) + 1, 1);
@@ -349,7 +349,7 @@ static uint32_t find_late(const kin_swarm *s, const source *src, kin_time now) {
     return oldest;
 }
 
-// Devices before the head; among them who has least to do, then who is fastest.
+// Devices before the head; among them the one with the fewest requests, then the fastest.
 static bool comes_before(const source *a, const source *b) {
     if (a->is_head != b->is_head) return b->is_head;
     if (a->n_requests != b->n_requests) return a->n_requests < b->n_requests;
@@ -369,7 +369,7 @@ static int sort_sources(kin_swarm *s, source *sorted[KIN_SWARM_SOURCES], kin_tim
 }
 
 static kin_swarm_action ask(kin_swarm *s, source *src, uint32_t chunk, kin_time now) {
-    if (src->n_requests == 0) { // its idle time is not its slowness
+    if (src->n_requests == 0) { // idle time does not count as slowness
         src->meter.begin = now;
         src->meter.bytes = 0;
     }
