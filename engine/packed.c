@@ -153,11 +153,16 @@ static void save_checks(const kin_packed *p) {
 // ---- open and close
 
 static int open_file(kin_packed *p, kin_err *err) {
-    p->fd = open(p->path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
+    const int flags = O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC; // a FIFO in its place is not waited for
+    p->fd = open(p->path, flags | O_RDWR | O_CREAT, 0644);
+    // On a read-only disk, or in a folder of another user, what is whole is used.
+    if (p->fd < 0 && (errno == EROFS || errno == EACCES || errno == EPERM)) p->fd = open(p->path, flags | O_RDONLY);
     if (p->fd < 0 && errno == ELOOP) return kin_err_set(err, "%s: is a symbolic link, which is not followed: remove it", p->path);
     if (p->fd < 0) return kin_err_set(err, "%s: %s", p->path, strerror(errno));
     struct stat st;
-    bool existed = fstat(p->fd, &st) == 0 && st.st_size > 0;
+    if (fstat(p->fd, &st) != 0) return kin_err_set(err, "%s: %s", p->path, strerror(errno));
+    if (!S_ISREG(st.st_mode)) return kin_err_set(err, "%s: is not a regular file: remove it", p->path);
+    bool existed = st.st_size > 0;
 
     // Readers share the file; a writer must be alone.
     if (flock(p->fd, LOCK_SH | LOCK_NB) != 0) return kin_err_set(err, "%s: another kin is writing it", p->path);

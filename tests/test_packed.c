@@ -561,6 +561,41 @@ static void a_damaged_file_in_use_is_left_alone(void **state) {
 
 // ---- folders and disks
 
+// On a read-only disk, or another user's.
+static void a_file_that_may_only_be_read_is_used(void **state) {
+    (void)state;
+    temp_dir d = make_dir();
+    kin_err err;
+    file_path path = make_cache(&d);
+    assert_int_equal(chmod(path.text, 0444), 0);
+    assert_int_equal(chmod(d.path, 0555), 0);
+    bool was_root = geteuid() == 0;
+    if (was_root) assert_int_equal(seteuid(65534), 0);
+    kin_packed *p = open_packed(&d, key);
+    for (size_t i = 0; i < N_UNITS; i++) {
+        assert_true(kin_packed_has(p, i));
+        expect_bytes(p, i);
+    }
+    assert_int_equal(kin_packed_write(p, 0, "x", SOURCE, &err), KIN_FAIL);
+    kin_packed_close(p);
+    if (was_root) assert_int_equal(seteuid(0), 0);
+    assert_int_equal(chmod(d.path, 0755), 0);
+    remove_dir(&d, path.text);
+}
+
+static void what_is_no_file_is_refused(void **state) {
+    (void)state;
+    temp_dir d = make_dir();
+    kin_packed *p;
+    kin_err err;
+    file_path path = make_cache(&d);
+    assert_int_equal(unlink(path.text), 0);
+    assert_int_equal(mkfifo(path.text, 0600), 0);
+    assert_int_equal(kin_packed_open(&p, d.path, key, STAMP, N_UNITS, unit_bytes, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "is not a regular file: remove it"));
+    remove_dir(&d, path.text);
+}
+
 static void missing_folders_are_made(void **state) {
     (void)state;
     temp_dir d = make_dir();
@@ -887,6 +922,8 @@ int main(void) {
         cmocka_unit_test(a_file_that_is_being_written_is_refused_until_sealed),
         cmocka_unit_test(whoever_may_not_write_still_holds_the_file_as_a_reader),
         cmocka_unit_test(a_damaged_file_in_use_is_left_alone),
+        cmocka_unit_test(a_file_that_may_only_be_read_is_used),
+        cmocka_unit_test(what_is_no_file_is_refused),
         cmocka_unit_test(missing_folders_are_made),
         cmocka_unit_test(unusable_folders_are_refused_in_one_sentence),
         cmocka_unit_test(a_full_disk_loses_only_what_does_not_fit),
