@@ -583,6 +583,20 @@ static void plans_before_joining_are_ignored(void **state) {
     expect_state(KIN_MEMBER_CONNECTING);
 }
 
+static void a_search_without_an_answer_says_what_may_be_wrong(void **state) {
+    (void)state;
+    char text[KIN_MEMBER_SENTENCE];
+    begin("", 1);
+    for (int i = 0; i < 4000 && n_searches() < 4; i++) {
+        assert_null(strstr(kin_member_doing(member, text, sizeof text), "--ask-code"));
+        wait_ms(10);
+    }
+    assert_non_null(strstr(kin_member_doing(member, text, sizeof text), "--ask-code"));
+    found("10.0.0.1");
+    lost("it broke");
+    assert_string_equal(kin_member_doing(member, text, sizeof text), "searching for a head");
+}
+
 static void every_state_can_be_said(void **state) {
     (void)state;
     char text[KIN_MEMBER_SENTENCE];
@@ -635,6 +649,7 @@ int main(void) {
         STORY(a_hop_that_neither_end_opens_goes_by_the_head),
         STORY(a_hop_that_is_known_to_go_by_the_head_does_so_at_once),
         STORY(plans_before_joining_are_ignored),
+        STORY(a_search_without_an_answer_says_what_may_be_wrong),
         STORY(every_state_can_be_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

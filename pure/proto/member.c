@@ -13,7 +13,15 @@
 
 #define MS ((uint64_t)1000000)
 
-enum { N_TWINS = 3 }; // refusals in a row, then there is one
+enum {
+    N_TWINS = 3,             // refusals in a row, then there is one
+    SEARCHES_UNTIL_HINT = 4, // about ten seconds
+};
+
+// A head with another key does not answer: it cannot be told from none.
+static const char no_answer[] =
+    "; none has answered. One must run in this network (kin run --cluster) with the same code: 'kin code' shows it "
+    "there, 'kin join --ask-code' takes it here. Or give its address: kin join ADDRESS";
 
 // Something that is tried again and again.
 typedef struct retry {
@@ -40,6 +48,7 @@ struct kin_member {
     kin_member_state state;
     char head[64]; // its name, or its address as long as that is all we know
     retry control;
+    unsigned n_searches; // without an answer
     kin_time tried_at, joined_at;
     int n_twins;                           // times in a row that it was refused for another process with its identity
     char trouble[KIN_MEMBER_SENTENCE / 2]; // why there is no head
@@ -142,6 +151,7 @@ static void look_for_head(kin_member *m) {
     }
     set_state(m, KIN_MEMBER_SEARCHING);
     act(m, KIN_MEMBER_SEARCH);
+    if (++m->n_searches == SEARCHES_UNTIL_HINT) act(m, KIN_MEMBER_STATUS);
     retry_later(m, &m->control); // searches overlap: an answer to any of them counts
 }
 
@@ -171,6 +181,7 @@ static void lose_head(kin_member *m, const char *reason) {
 
 static void take_found(kin_member *m, const kin_member_event *event) {
     if (m->state != KIN_MEMBER_SEARCHING) return;
+    m->n_searches = 0;
     kin_label_set(m->head, sizeof m->head - 1, event->name);
     say(m, KIN_LOG_INFO, "found the head '%s' at %s, port %u", m->head, event->address, (unsigned)event->port);
     connect_to(m, event->address, event->port);
@@ -395,7 +406,9 @@ bool kin_member_takes(const kin_member *m, uint32_t epoch) {
 
 const char *kin_member_doing(const kin_member *m, char *buf, size_t n) {
     switch (m->state) {
-    case KIN_MEMBER_SEARCHING: snprintf(buf, n, "searching for a head"); break;
+    case KIN_MEMBER_SEARCHING:
+        snprintf(buf, n, "searching for a head%s", m->n_searches < SEARCHES_UNTIL_HINT ? "" : no_answer);
+        break;
     case KIN_MEMBER_CONNECTING: snprintf(buf, n, "connecting to the head '%s'", m->head); break;
     case KIN_MEMBER_JOINED: snprintf(buf, n, "joined the head '%s', waiting for work", m->head); break;
     case KIN_MEMBER_PREPARING: snprintf(buf, n, "getting ready for the head '%s'", m->head); break;
