@@ -29,8 +29,10 @@ extern const kin_command kin_command_run, kin_command_eval, kin_command_bench, k
 // How the program was called: "build/kin".
 extern const char *kin_app_name;
 
-// Set by Ctrl-C (a second one kills).
+// Set by Ctrl-C, SIGTERM and SIGHUP (a second one kills), and by what else ends the work early.
 extern atomic_bool kin_app_stop;
+// Set by these signals only.
+extern atomic_bool kin_app_interrupted;
 void kin_app_catch_interrupts(void);
 
 // What is said may quote names and texts of files and of other machines: it is shown escaped (pure/text/escape.h), on one line.

@@ -97,6 +97,7 @@ static int demo(const demo_options *o) {
     bool is_lost = kin_household_lost(&h, &err);
     int n_devices = h.n_devices;
     kin_household_close(&h);
+    if (atomic_load(&kin_app_interrupted)) return KIN_EXIT_INTERRUPTED; // whatever else has ended by that
     if (is_lost) {
         kin_app_say("%s: the story ends here", err.text);
         return KIN_EXIT_FAILED;

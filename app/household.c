@@ -67,7 +67,8 @@ static int make_homes(kin_household *h, kin_err *err) {
     kin_key key;
     snprintf(h->folder, sizeof h->folder, "%.200s/kin-demo-XXXXXX", tmp && tmp[0] ? tmp : "/tmp");
     if (!mkdtemp(h->folder)) {
-        kin_err_set(err, "%s: no folder for the demo: %s", h->folder, strerror(errno));
+        kin_err_set(err, "the demo needs a folder in %s%s: %s", tmp && tmp[0] ? tmp : "/tmp", tmp && tmp[0] ? " (TMPDIR)" : "",
+                    strerror(errno));
         h->folder[0] = '\0';
         return KIN_FAIL;
     }
@@ -131,7 +132,7 @@ static int join(const kin_household *h, const char *name) {
 }
 
 // In the device's process, until it ends.
-static _Noreturn void be_device(const kin_household *h, int i, pid_t writer, const sigset_t *signals) {
+static _Noreturn void be_device(const kin_household *h, int i, pid_t supervisor, const sigset_t *signals) {
     char path[KIN_HOUSEHOLD_PATH];
     int fd = open(path_of(h->folder, names[i], "log", path), O_WRONLY | O_CREAT | O_APPEND, 0600);
     if (fd >= 0) dup2(fd, STDERR_FILENO);
@@ -144,25 +145,25 @@ static _Noreturn void be_device(const kin_household *h, int i, pid_t writer, con
 #ifdef __linux__
     prctl(PR_SET_PDEATHSIG, SIGKILL);
 #endif
-    if (getppid() != writer) _exit(KIN_EXIT_FAILED); // it ended before that
+    if (getppid() != supervisor) _exit(KIN_EXIT_FAILED); // it ended before that
     _exit(join(h, names[i]));
 }
 
-// ---- the writer
+// ---- the supervisor
 
-typedef struct writer {
+typedef struct supervisor {
     const kin_household *h;
     pid_t head, pids[KIN_HOUSEHOLD_DEVICES]; // 0: there is none
     int from_head, to_head;
     int n_left; // devices that run
-} writer;
+} supervisor;
 
 static void on_child(int signal) {
     (void)signal; // it is here to interrupt pselect
 }
 
 // Takes note of devices that ended; tells the head of them, if it is to know.
-static void collect(writer *k, bool tells) {
+static void collect(supervisor *k, bool tells) {
     int status;
     for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
         for (int i = 0; i < k->h->n_devices; i++) {
@@ -175,13 +176,13 @@ static void collect(writer *k, bool tells) {
     }
 }
 
-static void signal_all(const writer *k, int signal) {
+static void signal_all(const supervisor *k, int signal) {
     for (int i = 0; i < k->h->n_devices; i++) {
         if (k->pids[i] > 0) kill(k->pids[i], signal);
     }
 }
 
-static void stop_devices(writer *k, const sigset_t *signals) {
+static void stop_devices(supervisor *k, const sigset_t *signals) {
     kin_time begun = kin_clock_now();
     signal_all(k, SIGTERM);
     for (bool killed = false; collect(k, false), k->n_left > 0;) {
@@ -194,17 +195,19 @@ static void stop_devices(writer *k, const sigset_t *signals) {
     }
 }
 
-// In the writer's process, until the head closes its pipe, or ends.
-static _Noreturn void keep(writer *k) {
+// In the supervisor's process, until the head closes its pipe, or ends.
+static _Noreturn void keep(supervisor *k) {
     sigset_t children, signals; // to be interrupted by them only while it waits
     pid_t self = getpid();
     setsid();
     signal(SIGINT, SIG_IGN);
     signal(SIGTERM, SIG_IGN);
+    signal(SIGHUP, SIG_IGN);
     signal(SIGPIPE, SIG_IGN);
     sigemptyset(&children);
     sigaddset(&children, SIGCHLD);
-    sigprocmask(SIG_BLOCK, &children, &signals);
+    sigprocmask(SIG_SETMASK, &children, NULL); // unblocks those that start blocked, now ignored
+    sigemptyset(&signals);
     sigaction(SIGCHLD, &(struct sigaction){.sa_handler = on_child}, NULL);
     for (int i = 0; i < k->h->n_devices; i++) {
         pid_t pid = fork();
@@ -236,7 +239,7 @@ static void on_ended(int signal) {
     atomic_store(&kin_app_stop, true);
 }
 
-static int start_keeper(kin_household *h, kin_err *err) {
+static int start_supervisor(kin_household *h, kin_err *err) {
     int down[2], up[2];
     if (pipe(down) != 0) return kin_err_set(err, "no pipe: %s", strerror(errno));
     if (pipe(up) != 0) {
@@ -244,41 +247,48 @@ static int start_keeper(kin_household *h, kin_err *err) {
         close(down[1]);
         return kin_err_set(err, "no pipe: %s", strerror(errno));
     }
-    writer k = {.h = h, .head = getpid(), .from_head = down[0], .to_head = up[1]};
-    h->writer = fork();
-    if (h->writer == 0) {
+    sigset_t ends, before;
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGINT);
+    sigaddset(&ends, SIGTERM);
+    sigaddset(&ends, SIGHUP);
+    sigprocmask(SIG_BLOCK, &ends, &before); // until the supervisor ignores them
+    supervisor k = {.h = h, .head = getpid(), .from_head = down[0], .to_head = up[1]};
+    h->supervisor = fork();
+    if (h->supervisor == 0) {
         close(down[1]);
         close(up[0]);
         keep(&k);
     }
+    sigprocmask(SIG_SETMASK, &before, NULL);
     close(down[0]);
     close(up[1]);
-    h->to_keeper = down[1];
-    h->from_keeper = up[0];
-    fcntl(h->from_keeper, F_SETFL, O_NONBLOCK);
-    return h->writer > 0 ? 0 : kin_err_set(err, "no process: %s", strerror(errno));
+    h->to_supervisor = down[1];
+    h->from_supervisor = up[0];
+    fcntl(h->from_supervisor, F_SETFL, O_NONBLOCK);
+    return h->supervisor > 0 ? 0 : kin_err_set(err, "no process: %s", strerror(errno));
 }
 
 int kin_household_open(kin_household *h, int n_devices, kin_err *err) {
     kin_assert(n_devices >= 1 && n_devices <= KIN_HOUSEHOLD_DEVICES);
-    *h = (kin_household){.n_devices = n_devices, .to_keeper = -1, .from_keeper = -1};
+    *h = (kin_household){.n_devices = n_devices, .to_supervisor = -1, .from_supervisor = -1};
     sigaction(SIGUSR1, &(struct sigaction){.sa_handler = on_ended}, NULL);
-    sigaction(SIGCHLD, &(struct sigaction){.sa_handler = on_ended}, NULL); // the writer
-    if (make_homes(h, err) == 0 && find_port(&h->port, err) == 0 && start_keeper(h, err) == 0) return 0;
+    sigaction(SIGCHLD, &(struct sigaction){.sa_handler = on_ended}, NULL); // the supervisor
+    if (make_homes(h, err) == 0 && find_port(&h->port, err) == 0 && start_supervisor(h, err) == 0) return 0;
     kin_household_close(h);
     return KIN_FAIL;
 }
 
-// A device that was held up before it closed the pipe's end keeps it open when the writer is gone.
-static bool keeper_has_ended(const kin_household *h) {
+// A device that was held up before it closed the pipe's end keeps it open when the supervisor is gone.
+static bool supervisor_has_ended(const kin_household *h) {
     siginfo_t info = {0};
-    return waitid(P_PID, (id_t)h->writer, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == h->writer;
+    return waitid(P_PID, (id_t)h->supervisor, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == h->supervisor;
 }
 
 bool kin_household_lost(kin_household *h, kin_err *how) {
     ended e;
-    ssize_t n = read(h->from_keeper, &e, sizeof e);
-    if (n < 0 && !keeper_has_ended(h)) return false;
+    ssize_t n = read(h->from_supervisor, &e, sizeof e);
+    if (n < 0 && !supervisor_has_ended(h)) return false;
     if (n < (ssize_t)sizeof e)
         kin_err_set(how, "the process that looks after the devices was killed");
     else if (WIFSIGNALED(e.status))
@@ -291,11 +301,11 @@ bool kin_household_lost(kin_household *h, kin_err *how) {
 void kin_household_close(kin_household *h) {
     if (!h->folder[0]) return;
     signal(SIGCHLD, SIG_DFL);
-    if (h->to_keeper >= 0) close(h->to_keeper);
-    while (h->writer > 0 && waitpid(h->writer, NULL, 0) < 0 && errno == EINTR) {
+    if (h->to_supervisor >= 0) close(h->to_supervisor);
+    while (h->supervisor > 0 && waitpid(h->supervisor, NULL, 0) < 0 && errno == EINTR) {
     }
-    if (h->writer > 0) kill(-h->writer, SIGKILL); // devices that it left, if it was killed: its group
-    if (h->from_keeper >= 0) close(h->from_keeper);
-    remove_folder(h->folder); // what the writer left, if it was killed
-    *h = (kin_household){.to_keeper = -1, .from_keeper = -1};
+    if (h->supervisor > 0) kill(-h->supervisor, SIGKILL); // devices that it left, if it was killed: its group
+    if (h->from_supervisor >= 0) close(h->from_supervisor);
+    remove_folder(h->folder); // what the supervisor left, if it was killed
+    *h = (kin_household){.to_supervisor = -1, .from_supervisor = -1};
 }

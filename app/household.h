@@ -1,11 +1,11 @@
 // A household on one machine, for `kin demo`: devices as processes, each with a home of its own in a folder that goes with them.
 //
-//   kin demo (the head) ──── pipe: closed when the head ends, however it ends ────► writer ──► device, device, ...
+//   kin demo (the head) ──── pipe: closed when the head ends, however it ends ────► supervisor ──► device, device, ...
 //                       ◄─── pipe and SIGUSR1: a device ended ───────────────────
 //
-// The writer is a process in a session of its own, so that Ctrl-C reaches the head alone. When the pipe closes it stops the
-// devices, waits for them and removes the folder. Where the writer itself is killed, the devices end with it (on Linux), and the
-// head removes the folder.
+// The supervisor is a process in a session of its own, so that Ctrl-C reaches the head alone. When the pipe closes it stops the
+// devices, waits for them and removes the folder. Where the supervisor itself is killed, the devices end with it (on Linux), and
+// the head removes the folder.
 //
 // Owner and thread: the command's main thread. To be opened before there are other threads.
 #pragma once
@@ -22,8 +22,8 @@ typedef struct kin_household {
     char folder[KIN_HOUSEHOLD_PATH];
     int n_devices;
     uint16_t port; // the head's, on 127.0.0.1
-    pid_t writer;
-    int to_keeper, from_keeper;
+    pid_t supervisor;
+    int to_supervisor, from_supervisor;
 } kin_household;
 
 // Makes the folder with the homes, and starts n_devices [1, KIN_HOUSEHOLD_DEVICES] that join a head at 127.0.0.1 with the key of
@@ -33,7 +33,7 @@ int kin_household_open(kin_household *household, int n_devices, kin_err *err);
 // The home of the head, PATH in it.
 const char *kin_household_path(const kin_household *household, const char *path, char buf[KIN_HOUSEHOLD_PATH]);
 
-// Whether a device, or the writer, ended by itself; how, as a sentence.
+// Whether a device, or the supervisor, ended by itself; how, as a sentence.
 bool kin_household_lost(kin_household *household, kin_err *how);
 
 // Stops what runs and removes the folder; waits for it. Zeroed is allowed.

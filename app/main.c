@@ -16,20 +16,28 @@ const kin_command *const kin_commands[] = {&kin_command_demo,   &kin_command_run
                                            &kin_command_status, &kin_command_plan, &kin_command_profile, &kin_command_eval,
                                            &kin_command_bench,  &kin_command_info, &kin_command_cache,   NULL};
 
-atomic_bool kin_app_stop;
+atomic_bool kin_app_stop, kin_app_interrupted;
 const char *kin_app_name = "kin";
 
 static bool verbose;
 
 static void on_interrupt(int sig) {
     (void)sig;
+    atomic_store(&kin_app_interrupted, true);
     atomic_store(&kin_app_stop, true);
+}
+
+// A terminal that is closed ends the program as Ctrl-C does; nohup's wish is kept.
+static void catch_hangup(const struct sigaction *action) {
+    struct sigaction before;
+    if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN) sigaction(SIGHUP, action, NULL);
 }
 
 void kin_app_catch_interrupts(void) {
     struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_RESETHAND};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    catch_hangup(&action);
 }
 
 static void write_log(void *user, kin_log_level level, const char *line) {

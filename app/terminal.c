@@ -147,8 +147,8 @@ int kin_app_write(const char *text, size_t n, kin_err *err) {
 
 void kin_app_open_stdio(void) {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
-        // Read-only, so that what is written to stdout is not lost without a word.
-        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF) (void)!open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY);
+        // The wrong way round, so that reading what is not there and writing to what is not there fail with a sentence.
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF) (void)!open("/dev/null", fd == STDOUT_FILENO ? O_RDONLY : O_WRONLY);
     }
 }
 

@@ -184,6 +184,10 @@ same "$out" "$dir/greedy"
 claim='what comes from a pipe or from stdin is a prompt, too'
 printf %s "$prompt" | "$kin" run -f - -n 12 --temp 0 >"$out" 2>"$err"
 same "$out" "$dir/greedy"
+claim='a prompt from a stdin that is closed is an error'
+status 1 "$kin" run -f - <&-
+says "$err" '^kin: stdin: '
+
 mkfifo "$dir/fifo"
 printf %s "$prompt" >"$dir/fifo" &
 status 0 "$kin" run -f "$dir/fifo" -n 12 --temp 0

@@ -63,7 +63,7 @@ for words in '--devices 0' '--devices 8' '--devices x' '--seed x' '--plan even' 
     says "$err" "kin help demo"
 done
 status 1 env TMPDIR=/none "$demo" demo
-says "$err" '^kin: /none/kin-demo-'
+says "$err" '^kin: the demo needs a folder in /none (TMPDIR): No such file'
 lines "$err" 1
 
 if [ ! -r /proc/self/task/self/children ] && [ ! -r "/proc/$$/task/$$/children" ]; then
@@ -80,8 +80,8 @@ begin() { # as soon as the devices run one of them is stopped
     pid=$!
     device='' n=0
     while [ -z "$device" ] && [ $n -lt 500 ]; do
-        keeper=$(children $pid | cut -d ' ' -f 1)
-        [ -z "$keeper" ] || device=$(children "$keeper" | cut -d ' ' -f 3)
+        supervisor=$(children $pid | cut -d ' ' -f 1)
+        [ -z "$supervisor" ] || device=$(children "$supervisor" | cut -d ' ' -f 3)
         [ -n "$device" ] || sleep 0.01
         n=$((n + 1))
     done
@@ -103,7 +103,22 @@ ends 130 ''
 claim='a terminal that goes away ends it'
 begin
 kill -HUP $pid
-ends 129 ''
+ends 130 ''
+claim='stopped in its first moments it blames no device and leaves nothing behind'
+for wait in 0 0.01 0.02 0.04 0.08 0.15 0.3; do
+    "$demo" demo >"$out" 2>"$err" </dev/null &
+    pid=$!
+    sleep $wait
+    kill -TERM $pid
+    wait $pid
+    got=$?
+    n_checks=$((n_checks + 1))
+    case $got in
+    130 | 143) ;; # 143: before the program had begun
+    *) fail "status $got after $wait s: $(cat "$err")" ;;
+    esac
+    nothing_is_left
+done
 claim='it is killed'
 begin
 kill -KILL $pid
@@ -112,9 +127,9 @@ claim='a device is killed: said'
 begin
 kill -KILL "$device"
 ends 1 "^kin: the device '[a-z]*' was killed by signal 9: the story ends here"
-claim='the keeper is killed: said'
+claim='the supervisor is killed: said'
 begin
-kill -KILL "$keeper"
+kill -KILL "$supervisor"
 ends 1 '^kin: the process that looks after the devices was killed'
 
 tally
