@@ -1,0 +1,196 @@
+// Expressions: walks the tree.
+#include "pure/text/jinja/functions.h"
+#include "pure/text/jinja/lexer.h"
+#include "pure/text/jinja/slice.h"
+
+static const kin_value *eval_name(kin_state *state, const kin_node *node) {
+    const kin_value *value = kin_scope_get(state, node->name);
+    if (!value) value = kin_pairs_find(state->values, state->variables, node->value);
+    if (value) return value;
+    kin_value *made = kin_value_new(state->values, node->row ? KIN_KIND_FUNCTION : KIN_KIND_UNDEFINED);
+    if (!made) return NULL;
+    if (node->row)
+        made->function.row = node->row;
+    else
+        made->name = (kin_str){node->value->s.at, node->value->s.len};
+    return made;
+}
+
+static const kin_value *eval_items(kin_state *state, const kin_node *node) {
+    kin_items items = {0};
+    for (size_t i = 0; i < node->n_kids; i++)
+        if (!kin_items_push(state->values, &items, kin_eval(state, node->kids[i]))) return NULL;
+    return kin_value_of_items(state->values, node->kind == KIN_NODE_LIST ? KIN_KIND_LIST : KIN_KIND_TUPLE, items);
+}
+
+static const kin_value *eval_dict(kin_state *state, const kin_node *node) {
+    kin_value *dict = kin_value_dict(state->values);
+    if (!dict) return NULL;
+    for (size_t i = 0; i < node->n_kids; i += 2) {
+        const kin_value *key = kin_eval(state, node->kids[i]);
+        const kin_value *item = key ? kin_eval(state, node->kids[i + 1]) : NULL;
+        if (!item) return NULL;
+        if (!kin_value_hashable(key)) return kin_state_fail(state, "a %s cannot be a key", kin_value_type_name(key));
+        if (!kin_pairs_put(state->values, dict->pairs, key, item)) return NULL;
+    }
+    return kin_value_set_depth(state->values, dict) ? dict : NULL;
+}
+
+static bool eval_arguments(kin_state *state, const kin_node *node, kin_arguments *all) {
+    size_t n = node->n_kids;
+    const kin_value **at = kin_values_alloc(state->values, n * sizeof *at);
+    kin_named_argument *named = kin_values_alloc(state->values, n * sizeof *named);
+    if (!at || !named) return false;
+    *all = (kin_arguments){.at = at, .named = named};
+    for (size_t i = 0; i < n; i++) {
+        const kin_node *kid = node->kids[i];
+        bool has_name = kid->kind == KIN_NODE_NAMED;
+        const kin_value *value = kin_eval(state, has_name ? kid->a : kid);
+        if (!value) return false;
+        if (has_name)
+            named[all->n_named++] = (kin_named_argument){{kid->value->s.at, kid->value->s.len}, value};
+        else
+            at[all->n++] = value;
+    }
+    return true;
+}
+
+const kin_value *kin_eval_call(kin_state *state, const kin_node *node, const kin_value *caller) {
+    kin_arguments all;
+    const kin_value *callee = kin_eval(state, node->a);
+    if (!callee || !eval_arguments(state, node, &all)) return NULL;
+    if (caller) {
+        kin_named_argument *named = kin_values_alloc(state->values, (all.n_named + 1) * sizeof *named);
+        if (!named) return NULL;
+        for (size_t i = 0; i < all.n_named; i++) named[i] = all.named[i];
+        named[all.n_named++] = (kin_named_argument){{"caller", 6}, caller};
+        all.named = named;
+    }
+    if (callee->kind == KIN_KIND_MACRO) return kin_macro_call(state, callee, &all);
+    if (callee->kind == KIN_KIND_FUNCTION) return kin_function_call(state, callee->function.row, callee->function.self, &all);
+    if (callee->kind == KIN_KIND_UNDEFINED)
+        return kin_state_fail(state, "'%.*s' is undefined: it cannot be called", KIN_SHOWN(callee->name));
+    return kin_state_fail(state, "a %s cannot be called", kin_value_type_name(callee));
+}
+
+static const kin_value *eval_filter(kin_state *state, const kin_node *node) {
+    kin_arguments all;
+    const kin_value *input = kin_eval(state, node->a);
+    if (!input || !eval_arguments(state, node, &all)) return NULL;
+    if (node->row) return kin_function_call(state, node->row, input, &all);
+    return kin_state_fail(state, "there is no %s '%.*s'", node->kind == KIN_NODE_FILTER ? "filter" : "test",
+                          KIN_SHOWN(node->value->s));
+}
+
+static const kin_value *eval_sign(kin_state *state, const kin_node *node) {
+    const kin_value *value = kin_eval(state, node->a);
+    if (!value) return NULL;
+    kin_value zero = {.kind = KIN_KIND_INT};
+    if (!kin_value_is_number(value)) return kin_state_fail(state, "a %s has no sign", kin_value_type_name(value));
+    if (node->kind == KIN_NODE_NEGATIVE && value->kind == KIN_KIND_FLOAT) return kin_value_float(state->values, -value->f);
+    return kin_binary(state, node->kind == KIN_NODE_NEGATIVE ? '-' : '+', &zero, value);
+}
+
+static const kin_value *eval_binary(kin_state *state, const kin_node *node) {
+    const kin_value *a = kin_eval(state, node->a), *b = a ? kin_eval(state, node->b) : NULL;
+    return b ? kin_binary(state, node->op, a, b) : NULL;
+}
+
+static const kin_value *eval_and_or(kin_state *state, const kin_node *node) {
+    const kin_value *a = kin_eval(state, node->a);
+    if (!a || kin_value_truth(a) == (node->kind == KIN_NODE_OR)) return a;
+    return kin_eval(state, node->b);
+}
+
+static const kin_value *eval_concat(kin_state *state, const kin_node *node) {
+    const kin_value *sum = NULL;
+    for (size_t i = 0; i < node->n_kids; i++) {
+        const kin_value *value = kin_eval(state, node->kids[i]);
+        const kin_value *text = value ? kin_str_of(state, value) : NULL;
+        if (!text) return NULL;
+        sum = sum ? kin_string_concat(state->values, &sum->s, &text->s) : text;
+        if (!sum) return NULL;
+    }
+    return sum;
+}
+
+static const kin_value *eval_compare(kin_state *state, const kin_node *node) {
+    const kin_value *left = kin_eval(state, node->a);
+    for (size_t i = 0; left && i < node->n_kids; i++) {
+        const kin_value *right = kin_eval(state, node->kids[i]->a);
+        if (!right) return NULL;
+        int holds = kin_compare(state, node->kids[i]->op, left, right);
+        if (holds < 0) return NULL;
+        if (!holds) return &kin_the_false;
+        left = right;
+    }
+    return left ? &kin_the_true : NULL;
+}
+
+static const kin_value *eval_condition(kin_state *state, const kin_node *node) {
+    const kin_value *test = kin_eval(state, node->b);
+    if (!test) return NULL;
+    if (kin_value_truth(test)) return kin_eval(state, node->a);
+    return node->c ? kin_eval(state, node->c) : &kin_the_undefined;
+}
+
+static const kin_value *eval_slice(kin_state *state, const kin_value *of, const kin_node *slice) {
+    const kin_node *parts[3] = {slice->a, slice->b, slice->c};
+    const kin_value *bounds[3];
+    for (int i = 0; i < 3; i++)
+        if (!(bounds[i] = parts[i] ? kin_eval(state, parts[i]) : &kin_the_none)) return NULL;
+    return kin_slice(state, of, bounds);
+}
+
+static const kin_value *eval_getitem(kin_state *state, const kin_node *node) {
+    const kin_value *of = kin_eval(state, node->a);
+    if (!of) return NULL;
+    if (node->b->kind == KIN_NODE_SLICE) return eval_slice(state, of, node->b);
+    const kin_value *key = kin_eval(state, node->b);
+    return key ? kin_get_item(state, of, key) : NULL;
+}
+
+static const kin_value *eval_getattr(kin_state *state, const kin_node *node) {
+    const kin_value *of = kin_eval(state, node->a);
+    return of ? kin_get_attribute(state, of, node->value) : NULL;
+}
+
+static const kin_value *eval_not(kin_state *state, const kin_node *node) {
+    const kin_value *value = kin_eval(state, node->a);
+    return value ? kin_value_of_bool(!kin_value_truth(value)) : NULL;
+}
+
+static const kin_value *eval_node(kin_state *state, const kin_node *node) {
+    switch (node->kind) {
+    case KIN_NODE_CONST: return node->value;
+    case KIN_NODE_NAME: return eval_name(state, node);
+    case KIN_NODE_LIST:
+    case KIN_NODE_TUPLE: return eval_items(state, node);
+    case KIN_NODE_DICT: return eval_dict(state, node);
+    case KIN_NODE_GETATTR: return eval_getattr(state, node);
+    case KIN_NODE_GETITEM: return eval_getitem(state, node);
+    case KIN_NODE_CALL: return kin_eval_call(state, node, NULL);
+    case KIN_NODE_FILTER:
+    case KIN_NODE_TEST: return eval_filter(state, node);
+    case KIN_NODE_NOT: return eval_not(state, node);
+    case KIN_NODE_NEGATIVE:
+    case KIN_NODE_POSITIVE: return eval_sign(state, node);
+    case KIN_NODE_BINARY: return eval_binary(state, node);
+    case KIN_NODE_AND:
+    case KIN_NODE_OR: return eval_and_or(state, node);
+    case KIN_NODE_CONCAT: return eval_concat(state, node);
+    case KIN_NODE_COMPARE: return eval_compare(state, node);
+    case KIN_NODE_CONDITION: return eval_condition(state, node);
+    case KIN_NODE_CAPTURED: return state->captured;
+    default: kin_assert(!"an expression");
+    }
+}
+
+const kin_value *kin_eval(kin_state *state, const kin_node *node) {
+    state->line = node->line;
+    if (!kin_values_charge(state->values, 1)) return NULL;
+    if (++state->depth > KIN_JINJA_MAX_DEPTH) return kin_state_fail(state, "macros and expressions are nested too deep");
+    const kin_value *value = eval_node(state, node);
+    state->depth--;
+    return value;
+}

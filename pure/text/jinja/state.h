@@ -1,0 +1,70 @@
+// One rendering: what it has so far, and the expressions' evaluator.
+#pragma once
+
+#include "pure/text/jinja/node.h"
+#include "pure/text/jinja/strings.h"
+
+// The deepest stack of calls below: expressions, statements and macros in each other. A level takes at most about 400 bytes.
+enum { KIN_JINJA_MAX_DEPTH = 600 };
+
+typedef struct kin_variable {
+    uint32_t name;
+    const kin_value *value;
+} kin_variable;
+
+// The variables of the template, of one turn of a loop, or of one call of a macro.
+typedef struct kin_scope {
+    struct kin_scope *parent;
+    kin_variable *at;
+    size_t n, cap;
+} kin_scope;
+
+typedef struct kin_loop {
+    const kin_items *items;
+    size_t index0;
+    const kin_value *last_changed; // a tuple; NULL: changed() was not called
+} kin_loop;
+
+typedef enum kin_flow { KIN_FLOW_ON, KIN_FLOW_BREAK, KIN_FLOW_CONTINUE } kin_flow;
+
+typedef struct kin_state {
+    kin_values *values;
+    const kin_pairs *variables; // the caller's
+    int64_t now_s;
+    kin_scope *scope;
+    kin_pieces *out;
+    const kin_value *captured; // what KIN_NODE_CAPTURED stands for
+    int depth;
+    kin_flow flow;
+    uint32_t line;
+    bool failed;
+    kin_err *err;
+} kin_state;
+
+#define KIN_SHOWN(s) (int)((s).len > 64 ? 64 : (s).len), (s).at // for "%.*s" of a name in a sentence
+
+// Writes the sentence, with the line, unless there is one already. Returns NULL.
+void *kin_state_fail(kin_state *state, const char *format, ...) KIN_PRINTF(2, 3);
+
+// NULL after kin_state_fail or in trouble.
+const kin_value *kin_eval(kin_state *state, const kin_node *node);
+
+// A call with one more argument, `caller`, unless that is NULL.
+const kin_value *kin_eval_call(kin_state *state, const kin_node *node, const kin_value *caller);
+
+// As Python's operators and iter().
+const kin_value *kin_binary(kin_state *state, uint16_t op, const kin_value *a, const kin_value *b);
+int kin_compare(kin_state *state, uint16_t op, const kin_value *a, const kin_value *b); // 1, 0, KIN_FAIL
+const kin_value *kin_get_item(kin_state *state, const kin_value *of, const kin_value *key);
+const kin_value *kin_get_attribute(kin_state *state, const kin_value *of, const kin_value *name);
+bool kin_iterate(kin_state *state, const kin_value *value, kin_items *items);
+const kin_value *kin_str_of(kin_state *state, const kin_value *value); // str(), or fails
+
+// ---- statements
+
+bool kin_scope_set(kin_state *state, uint32_t name, const kin_value *value);
+const kin_value *kin_scope_get(kin_state *state, uint32_t name); // NULL: it is in no scope
+bool kin_run(kin_state *state, const kin_node *body);
+
+struct kin_arguments;
+const kin_value *kin_macro_call(kin_state *state, const kin_value *macro, const struct kin_arguments *all);

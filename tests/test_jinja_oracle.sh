@@ -1,0 +1,15 @@
+#!/bin/sh
+# Chat templates give byte for byte what Jinja gives as the transformers library sets it up: snippets of the language, random templates,
+# and the real ones of ../shared/templates, if they are there. Skipped without python3 and jinja2.
+#
+#   test_jinja_oracle.sh PATH_TO_KIN
+set -eu
+tests=$(dirname "$0")
+templates=$tests/../../shared/templates
+if ! python3 -c 'import jinja2' 2>/dev/null; then
+    echo 'no python3 with jinja2 here (tools/setup --dev installs it)'
+    exit 77
+fi
+set -- "$(dirname "$1")/test_jinja" "$tests/jinja_snippets.json"
+[ ! -d "$templates" ] || set -- "$@" "$templates"
+exec python3 "$tests/jinja_oracle.py" "$@"
