@@ -7,7 +7,7 @@
 //
 //     joins ─► facts ─► ask the planner ─► plan: epoch + 1 ─► every member ready, every ring link open ─► the ring is up
 //                            ▲                                                                              │
-//                            └── somebody joined (only between requests) ◄───────────────────────────────────┤
+//                            └── a device joined (only between requests) ◄───────────────────────────────────┤
 //                            └── a member or a ring link lost, a member failed: the epoch ends ◄─────────────┘
 //
 // An epoch is one plan in force; its number only grows (pure/proto/epoch.h), and ring frames of any other epoch are dropped.

@@ -274,8 +274,8 @@ void kin_membership_take_ring(kin_membership *r, const kin_membership_event *eve
     kin_membership_look_ready(r);
 }
 
-// The link from the m-th member (-1: the head) has been closed for too long, although it was tried from both ends and by way of
-// the head.
+// The link from the m-th member (-1: the head) has been closed for too long, although both ends tried to open it,
+// also through the head.
 static bool is_late(const kin_membership *r, int m) {
     const kin_membership_device *d = m < 0 ? NULL : &r->devices[r->members[m]];
     bool is_open = d ? d->ring_open : r->own_ring_open;
