@@ -48,7 +48,7 @@ int kin_micro_benchmark_ready(kin_micro_benchmark *g, kin_err *err) {
 
 static int run(kin_micro_benchmark *g, double *seconds, kin_err *err) {
     kin_time begun = kin_clock_now();
-    enum ggml_status status = ggml_backend_graph_compute(g->device->backend, g->graph.gf);
+    enum ggml_status status = kin_ops_compute(&g->graph, g->device->backend);
     *seconds = kin_clock_ms(begun, kin_clock_now()) / 1e3;
     if (status == GGML_STATUS_ABORTED) return kin_err_set(err, "stopped");
     if (status == GGML_STATUS_SUCCESS) return 0;

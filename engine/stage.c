@@ -143,7 +143,7 @@ int kin_stage_run(kin_stage *s, kin_stage_shape shape, const kin_stage_inputs *i
     s->g.all.plain = in->all;
     s->g.out.plain = in->out;
 
-    enum ggml_status status = ggml_backend_graph_compute(s->device->backend, s->g.gf);
+    enum ggml_status status = kin_ops_compute(&s->g, s->device->backend);
     if (status == GGML_STATUS_ABORTED) return kin_err_set(err, "stopped");
     if (status != GGML_STATUS_SUCCESS)
         return kin_err_set(err, "%s failed to compute: %s", s->device->name, ggml_status_to_string(status));

@@ -10,9 +10,7 @@ enum { HEADER_ALIGN = 64 };
 
 // ---- routing
 
-static void run_route(struct ggml_tensor *routed, int i_thread, int n_threads, void *user) {
-    (void)i_thread;
-    struct kin_op *op = user;
+static void run_route(struct ggml_tensor *routed, struct kin_op *op, int n_threads) {
     const struct ggml_tensor *logits = routed->src[0];
     for (int i; kin_op_take(op, n_threads, (int)routed->ne[1], &i);) {
         int32_t *chosen = (int32_t *)routed->data + i * routed->ne[0];
@@ -85,10 +83,9 @@ static void copy_row(kin_act_kind kind, int64_t columns, const struct ggml_tenso
 }
 
 // Nodes read: the routing, the rounded input. One thread: this is copying a few rows.
-static void run_sort(struct ggml_tensor *sorted, int i_thread, int n_threads, void *user) {
-    (void)n_threads;
-    struct kin_op *op = user;
-    if (i_thread != 0) return;
+static void run_sort(struct ggml_tensor *sorted, struct kin_op *op, int n_threads) {
+    int first;
+    if (!kin_op_take(op, n_threads, 1, &first)) return;
     const struct ggml_tensor *routed = sorted->src[0], *input = sorted->src[1];
     int n_used = op->hp->n_expert_used, columns = op->hp->n_embd;
     int64_t n = routed->ne[1];
@@ -99,6 +96,7 @@ static void run_sort(struct ggml_tensor *sorted, int i_thread, int n_threads, vo
         uint8_t *to = s.inputs + (size_t)s.begin[e] * row_bytes(op->kind[0], columns);
         copy_row(op->kind[0], columns, input, n, i / n_used, to, s.begin[e + 1] - s.begin[e], s.slot[i] - s.begin[e]);
     }
+    kin_op_take(op, n_threads, 1, &first);
 }
 
 // ---- products
@@ -149,20 +147,16 @@ static void run_experts(struct ggml_tensor *y, int n_threads, struct kin_op *op,
     }
 }
 
-static void run_gated_experts(struct ggml_tensor *y, int i_thread, int n_threads, void *user) {
-    (void)i_thread;
-    run_experts(y, n_threads, user, true);
+static void run_gated_experts(struct ggml_tensor *y, struct kin_op *op, int n_threads) {
+    run_experts(y, n_threads, op, true);
 }
 
-static void run_down_experts(struct ggml_tensor *y, int i_thread, int n_threads, void *user) {
-    (void)i_thread;
-    run_experts(y, n_threads, user, false);
+static void run_down_experts(struct ggml_tensor *y, struct kin_op *op, int n_threads) {
+    run_experts(y, n_threads, op, false);
 }
 
 // Nodes read: the slots, the gated values. Each expert's rows are rounded together, as run_sort lays them out.
-static void run_round_experts(struct ggml_tensor *act, int i_thread, int n_threads, void *user) {
-    (void)i_thread;
-    struct kin_op *op = user;
+static void run_round_experts(struct ggml_tensor *act, struct kin_op *op, int n_threads) {
     const struct ggml_tensor *h = act->src[1];
     int64_t columns = h->ne[0], n_blocks = (int64_t)(kin_act_bytes(columns, 1) / sizeof(kin_act));
     slots s = slots_of(act->src[0], op->hp, h->ne[1] / op->hp->n_expert_used);
@@ -176,9 +170,7 @@ static void run_round_experts(struct ggml_tensor *act, int i_thread, int n_threa
 }
 
 // Nodes read: x, the experts' outputs by slot, the routing, the slots.
-static void run_sum(struct ggml_tensor *out, int i_thread, int n_threads, void *user) {
-    (void)i_thread;
-    struct kin_op *op = user;
+static void run_sum(struct ggml_tensor *out, struct kin_op *op, int n_threads) {
     const struct ggml_tensor *x = out->src[0], *y = out->src[1], *routed = out->src[2];
     int64_t n_embd = out->ne[0];
     int n_used = op->hp->n_expert_used;

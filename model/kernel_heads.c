@@ -25,9 +25,7 @@ static kin_rope rope_of(const kin_hparams *hp, const float *factors) {
     };
 }
 
-static void run_turns(struct ggml_tensor *turns, int i_thread, int n_threads, void *user) {
-    (void)i_thread;
-    struct kin_op *op = user;
+static void run_turns(struct ggml_tensor *turns, struct kin_op *op, int n_threads) {
     kin_rope rope = rope_of(op->hp, op->has_factors ? turns->src[0]->data : NULL);
     double freq[256 / 2];
     kin_rope_frequencies(&rope, freq);
@@ -61,9 +59,7 @@ static void turn_heads(const struct kin_op *op, float *head, int n, const float 
 }
 
 // Nodes read: the products, turns, K, V, the norm of queries and that of keys where there are such.
-static void run_heads(struct ggml_tensor *y, int i_thread, int n_threads, void *user) {
-    (void)i_thread;
-    struct kin_op *op = user;
+static void run_heads(struct ggml_tensor *y, struct kin_op *op, int n_threads) {
     const kin_hparams *hp = op->hp;
     const struct ggml_tensor *turns = y->src[1], *k = y->src[2], *v = y->src[3];
     const float *q_norm = op->has_q_norm ? y->src[4]->data : NULL;
@@ -105,7 +101,7 @@ struct ggml_tensor *kin_op_heads(kin_graph *g, int il, struct ggml_tensor *y, in
     op->n_kv = n_kv;
     op->has_q_norm = q_norm != NULL;
     op->has_k_norm = k_norm != NULL;
-    return ggml_custom_inplace(g->ctx, y, args, n_args, run_heads, GGML_N_TASKS_MAX, op);
+    return kin_op_inplace(g, y, args, n_args, run_heads, op);
 }
 
 // ---- attention
@@ -133,18 +129,14 @@ static kin_attention attention_of(const struct ggml_tensor *out, const struct ki
     };
 }
 
-static void run_attend(struct ggml_tensor *out, int i_thread, int n_threads, void *user) {
-    (void)i_thread;
-    struct kin_op *op = user;
+static void run_attend(struct ggml_tensor *out, struct kin_op *op, int n_threads) {
     kin_attention a = attention_of(out, op);
     int64_t n = kin_attention_plan(&a, n_threads);
     for (int i; kin_op_take(op, n_threads, (int)n, &i);) op->kernels->attend(&a, i, i + 1);
 }
 
 // Spans that were tasks of their own are put together: `out` is that of run_attend.
-static void run_merge(struct ggml_tensor *out, int i_thread, int n_threads, void *user) {
-    (void)i_thread;
-    struct kin_op *op = user;
+static void run_merge(struct ggml_tensor *out, struct kin_op *op, int n_threads) {
     kin_attention a = attention_of(out->src[0], op);
     kin_attention_plan(&a, n_threads);
     int64_t n = a.n_spans > 1 ? a.n_rows : 0;
@@ -173,5 +165,5 @@ struct ggml_tensor *kin_op_attend(kin_graph *g, int il, struct ggml_tensor *head
     struct kin_op *merge = kin_op_new(g);
     merge->rows = rows;
     merge->has_partial = true;
-    return ggml_custom_inplace(g->ctx, out, NULL, 0, run_merge, GGML_N_TASKS_MAX, merge);
+    return kin_op_inplace(g, out, NULL, 0, run_merge, merge);
 }

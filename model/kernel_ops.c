@@ -5,23 +5,72 @@ enum {
     MOST_PANELS = 16,      // of a chunk: 288 KiB of Q4_K with 2048 columns, which stay in the second-level cache for all tiles
 };
 
+// ---- threads
+
+// The pool's threads meet at barriers between two nodes. ThreadSanitizer does not see these (OpenMP's runtime is not
+// instrumented), so it is told: who begins with a node has waited for all who have ended theirs.
+#if defined(__has_feature)
+#define HAS_FEATURE(x) __has_feature(x)
+#else
+#define HAS_FEATURE(x) 0
+#endif
+#if defined(__SANITIZE_THREAD__) || HAS_FEATURE(thread_sanitizer)
+#include <sanitizer/tsan_interface.h>
+static void acquire(void *at) {
+    __tsan_acquire(at);
+}
+static void release(void *at) {
+    __tsan_release(at);
+}
+#else
+static void acquire(void *at) {
+    (void)at;
+}
+static void release(void *at) {
+    (void)at;
+}
+#endif
+
 // ---- nodes
 
 struct kin_op *kin_op_new(kin_graph *g) {
     kin_assert(g->n_ops < g->max_ops);
     struct kin_op *op = &g->ops[g->n_ops++];
-    *op = (struct kin_op){.kernels = g->kernels, .hp = g->hp};
+    *op = (struct kin_op){.kernels = g->kernels, .hp = g->hp, .graph = g->ops};
     return op;
+}
+
+enum ggml_status kin_ops_compute(kin_graph *g, ggml_backend_t backend) {
+    release(g->ops);
+    enum ggml_status status = ggml_backend_graph_compute(backend, g->gf);
+    acquire(g->ops);
+    return status;
 }
 
 size_t kin_op_bytes(void) {
     return sizeof(struct kin_op);
 }
 
+// Not watched: `op` is read before anything was acquired.
+__attribute__((no_sanitize_thread)) static void run_node(struct ggml_tensor *y, int i_thread, int n_threads, void *user) {
+    (void)i_thread;
+    struct kin_op *op = user;
+    acquire(op->graph);
+    op->run(y, op, n_threads);
+    release(op->graph);
+}
+
 struct ggml_tensor *kin_op_node(kin_graph *g, enum ggml_type type, int64_t ne0, int64_t ne1, struct ggml_tensor **args,
-                                int n_args, ggml_custom_op_t f, struct kin_op *op) {
+                                int n_args, kin_op_run run, struct kin_op *op) {
     kin_assert(n_args <= KIN_OP_ARGS);
-    return ggml_custom_4d(g->ctx, type, ne0, ne1, 1, 1, args, n_args, f, GGML_N_TASKS_MAX, op);
+    op->run = run;
+    return ggml_custom_4d(g->ctx, type, ne0, ne1, 1, 1, args, n_args, run_node, GGML_N_TASKS_MAX, op);
+}
+
+struct ggml_tensor *kin_op_inplace(kin_graph *g, struct ggml_tensor *y, struct ggml_tensor **args, int n_args, kin_op_run run,
+                                   struct kin_op *op) {
+    op->run = run;
+    return ggml_custom_inplace(g->ctx, y, args, n_args, run_node, GGML_N_TASKS_MAX, op);
 }
 
 bool kin_op_take(struct kin_op *op, int n_threads, int n, int *i) {
@@ -68,9 +117,7 @@ bool kin_ops_take_experts(const kin_matrix *gate, const kin_matrix *up, const ki
 
 // ---- norms
 
-static void run_norm(struct ggml_tensor *y, int i_thread, int n_threads, void *user) {
-    (void)i_thread;
-    struct kin_op *op = user;
+static void run_norm(struct ggml_tensor *y, struct kin_op *op, int n_threads) {
     const struct ggml_tensor *x = y->src[0], *weight = y->src[1];
     int64_t n = y->ne[0];
     for (int i; kin_op_take(op, n_threads, (int)y->ne[1], &i);) {
@@ -89,9 +136,7 @@ static int64_t n_blocks(int64_t columns) {
     return (columns + KIN_ACT_COLUMNS - 1) / KIN_ACT_COLUMNS;
 }
 
-static void run_round(struct ggml_tensor *act, int i_thread, int n_threads, void *user) {
-    (void)i_thread;
-    struct kin_op *op = user;
+static void run_round(struct ggml_tensor *act, struct kin_op *op, int n_threads) {
     const struct ggml_tensor *x = act->src[0];
     int64_t columns = x->ne[0], n = x->ne[1], blocks = n_blocks(columns), n_tiles = (n + KIN_OP_TILE - 1) / KIN_OP_TILE;
     for (int i; kin_op_take(op, n_threads, (int)(n_tiles * blocks), &i);) {
@@ -185,9 +230,7 @@ static void multiply_span(struct ggml_tensor *y, struct kin_op *op, span s) {
     }
 }
 
-static void run_linear(struct ggml_tensor *y, int i_thread, int n_threads, void *user) {
-    (void)i_thread;
-    struct kin_op *op = user;
+static void run_linear(struct ggml_tensor *y, struct kin_op *op, int n_threads) {
     int64_t panels = (y->ne[0] + KIN_PANEL_ROWS - 1) / KIN_PANEL_ROWS, step = kin_op_chunk_panels(panels, n_threads);
     int64_t n_chunks[KIN_OP_MATRICES], n = 0, of[KIN_OP_MATRICES];
     for (int i = 0, at = 0; i < op->n_weights; i++) {
@@ -231,9 +274,7 @@ struct ggml_tensor *kin_op_linear(kin_graph *g, struct ggml_tensor *x, struct gg
 }
 
 // Nodes of kin_op_gated read: gate, up, their inputs.
-static void run_gated(struct ggml_tensor *y, int i_thread, int n_threads, void *user) {
-    (void)i_thread;
-    struct kin_op *op = user;
+static void run_gated(struct ggml_tensor *y, struct kin_op *op, int n_threads) {
     const struct ggml_tensor *gate = y->src[0], *up = y->src[1], *input = y->src[2];
     int64_t panels = kin_op_panels(gate);
     for (int i; kin_op_take(op, n_threads, (int)((panels + KIN_OP_GATED_PANELS - 1) / KIN_OP_GATED_PANELS), &i);) {

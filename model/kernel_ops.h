@@ -7,6 +7,8 @@
 // Thread: the one that builds the graph. What the nodes need beside their tensors lies in the graph's kin_ops.
 #pragma once
 
+#include <ggml-backend.h>
+
 #include "model/graph.h"
 
 // Whether kin's kernels compute models of this shape: heads and widths in whole vectors.
@@ -14,6 +16,9 @@ bool kin_ops_fit(const kin_hparams *hp, int kv_type);
 
 // Bytes of a node's kin_op.
 size_t kin_op_bytes(void);
+
+// As ggml_backend_graph_compute, for a graph that may have such nodes.
+enum ggml_status kin_ops_compute(kin_graph *g, ggml_backend_t backend);
 
 // Says of a weight's tensor that its data are panels (kin_kernel_pack): ggml's operators must not read them.
 void kin_ops_mark_packed(struct ggml_tensor *weight);

@@ -11,8 +11,13 @@ enum {
     KIN_OP_ARGS = 9,         // most tensors that a node reads (ggml's limit for operators of others)
 };
 
+// Computes a node, or this thread's share of it: each of the pool's n_threads threads calls it.
+typedef void (*kin_op_run)(struct ggml_tensor *y, struct kin_op *op, int n_threads);
+
 // What a node needs beside its tensors. Lives as long as its graph.
 struct kin_op {
+    kin_op_run run;
+    void *graph; // an address that all nodes of a graph have in common
     const kin_kernels *kernels;
     const kin_hparams *hp;
     int n_weights;
@@ -30,9 +35,11 @@ struct kin_op {
 // A node's own parameters, zero but for kernels and hp.
 struct kin_op *kin_op_new(kin_graph *g);
 
-// A node that calls f in each of the pool's threads.
 struct ggml_tensor *kin_op_node(kin_graph *g, enum ggml_type type, int64_t ne0, int64_t ne1, struct ggml_tensor **args,
-                                int n_args, ggml_custom_op_t f, struct kin_op *op);
+                                int n_args, kin_op_run run, struct kin_op *op);
+// A node that changes y.
+struct ggml_tensor *kin_op_inplace(kin_graph *g, struct ggml_tensor *y, struct ggml_tensor **args, int n_args, kin_op_run run,
+                                   struct kin_op *op);
 
 // Takes the next of n chunks. False: none is left, and this thread asks no more in this run. The last thread to be told so makes
 // the counter ready for the next run.
