@@ -6,8 +6,6 @@
 
 #include "model/kernel_ops_impl.h"
 
-enum { HEADER_ALIGN = 64 };
-
 // ---- routing
 
 static void run_route(struct ggml_tensor *routed, struct kin_op *op, int n_threads) {
@@ -28,37 +26,36 @@ struct ggml_tensor *kin_op_route(kin_graph *g, struct ggml_tensor *logits) {
 // ---- slots
 
 // What the nodes below read of a batch's routing: begin // i32 [n_expert + 1], the first slot of each expert; slot // i32 [n,
-// n_used], the slot of each pair; then the inputs, a row for each slot, each expert's rows rounded together.
+// n_used], the slot of each pair.
 typedef struct slots {
     int32_t *begin, *slot;
-    uint8_t *inputs;
 } slots;
 
-static size_t header_bytes(const kin_hparams *hp, int64_t n) {
-    size_t bytes = (size_t)(hp->n_expert + 1 + n * hp->n_expert_used) * sizeof(int32_t);
-    return (bytes + HEADER_ALIGN - 1) / HEADER_ALIGN * HEADER_ALIGN;
-}
-
-static slots slots_of(const struct ggml_tensor *t, const kin_hparams *hp, int64_t n) {
+static slots slots_of(const struct ggml_tensor *t, const kin_hparams *hp) {
     int32_t *begin = t->data;
-    return (slots){begin, begin + hp->n_expert + 1, (uint8_t *)t->data + header_bytes(hp, n)};
+    return (slots){begin, begin + hp->n_expert + 1};
 }
 
 static size_t row_bytes(kin_act_kind kind, int64_t columns) {
     return kind == KIN_ACT_F32 ? (size_t)columns * sizeof(float) : kin_act_bytes(columns, 1);
 }
 
-static void count_slots(const struct ggml_tensor *routed, const kin_hparams *hp, slots s) {
-    int n_expert = hp->n_expert, n_used = hp->n_expert_used;
-    memset(s.begin, 0, (size_t)(n_expert + 1) * sizeof *s.begin);
-    for (int64_t i = 0; i < routed->ne[1]; i++) {
-        const int32_t *chosen = (const int32_t *)routed->data + i * routed->ne[0];
-        for (int j = 0; j < n_used; j++) s.slot[i * n_used + j] = s.begin[chosen[j] + 1]++; // its number within the expert
-    }
-    for (int e = 0; e < n_expert; e++) s.begin[e + 1] += s.begin[e];
-    for (int64_t i = 0; i < routed->ne[1]; i++) {
-        const int32_t *chosen = (const int32_t *)routed->data + i * routed->ne[0];
-        for (int j = 0; j < n_used; j++) s.slot[i * n_used + j] += s.begin[chosen[j]];
+// Nodes read: the routing. One thread: these are a few numbers.
+static void run_count(struct ggml_tensor *counted, struct kin_op *op, int n_threads) {
+    const struct ggml_tensor *routed = counted->src[0];
+    int n_expert = op->hp->n_expert, n_used = op->hp->n_expert_used;
+    slots s = slots_of(counted, op->hp);
+    for (int i; kin_op_take(op, n_threads, 1, &i);) {
+        memset(s.begin, 0, (size_t)(n_expert + 1) * sizeof *s.begin);
+        for (int64_t row = 0; row < routed->ne[1]; row++) {
+            const int32_t *chosen = (const int32_t *)routed->data + row * routed->ne[0];
+            for (int j = 0; j < n_used; j++) s.slot[row * n_used + j] = s.begin[chosen[j] + 1]++; // its number within the expert
+        }
+        for (int e = 0; e < n_expert; e++) s.begin[e + 1] += s.begin[e];
+        for (int64_t row = 0; row < routed->ne[1]; row++) {
+            const int32_t *chosen = (const int32_t *)routed->data + row * routed->ne[0];
+            for (int j = 0; j < n_used; j++) s.slot[row * n_used + j] += s.begin[chosen[j]];
+        }
     }
 }
 
@@ -82,21 +79,19 @@ static void copy_row(kin_act_kind kind, int64_t columns, const struct ggml_tenso
     for (int64_t i = 0; i < n_blocks; i++) b[i * step_to] = a[i * step];
 }
 
-// Nodes read: the routing, the rounded input. One thread: this is copying a few rows.
-static void run_sort(struct ggml_tensor *sorted, struct kin_op *op, int n_threads) {
-    int first;
-    if (!kin_op_take(op, n_threads, 1, &first)) return;
-    const struct ggml_tensor *routed = sorted->src[0], *input = sorted->src[1];
+// Nodes read: the slots, the routing, the rounded input. A row for each slot, each expert's rows rounded together.
+static void run_gather(struct ggml_tensor *gathered, struct kin_op *op, int n_threads) {
+    const struct ggml_tensor *routed = gathered->src[1], *input = gathered->src[2];
     int n_used = op->hp->n_expert_used, columns = op->hp->n_embd;
-    int64_t n = routed->ne[1];
-    slots s = slots_of(sorted, op->hp, n);
-    count_slots(routed, op->hp, s);
-    for (int64_t i = 0; i < n * n_used; i++) {
-        int e = ((const int32_t *)routed->data)[i / n_used * routed->ne[0] + i % n_used];
-        uint8_t *to = s.inputs + (size_t)s.begin[e] * row_bytes(op->kind[0], columns);
-        copy_row(op->kind[0], columns, input, n, i / n_used, to, s.begin[e + 1] - s.begin[e], s.slot[i] - s.begin[e]);
+    slots s = slots_of(gathered->src[0], op->hp);
+    for (int i; kin_op_take(op, n_threads, (int)routed->ne[1], &i);) {
+        const int32_t *chosen = (const int32_t *)routed->data + i * routed->ne[0];
+        for (int j = 0; j < n_used; j++) {
+            int32_t begin = s.begin[chosen[j]], end = s.begin[chosen[j] + 1], slot = s.slot[(int64_t)i * n_used + j];
+            uint8_t *to = (uint8_t *)gathered->data + (size_t)begin * row_bytes(op->kind[0], columns);
+            copy_row(op->kind[0], columns, input, routed->ne[1], i, to, end - begin, slot - begin);
+        }
     }
-    kin_op_take(op, n_threads, 1, &first);
 }
 
 // ---- products
@@ -121,25 +116,25 @@ static void advance(cursor *c, const int32_t *begin, int64_t per_expert, int64_t
     }
 }
 
-// Nodes read: the slots, then gate and up, or the rounded gated values and down.
-static void run_experts(struct ggml_tensor *y, int n_threads, struct kin_op *op, bool gated) {
+// Nodes read: the slots, the rounded inputs, then gate and up, or down. The slots of a token alone share its input.
+static void run_experts(struct ggml_tensor *y, struct kin_op *op, int n_threads, bool gated) {
     const kin_hparams *hp = op->hp;
-    const struct ggml_tensor *w = gated ? y->src[1] : y->src[2];
-    int64_t panels = kin_op_panels(w), n = y->ne[1] / hp->n_expert_used;
+    const struct ggml_tensor *w = y->src[2];
+    size_t input_bytes = gated && y->ne[1] == hp->n_expert_used ? 0 : row_bytes(op->kind[0], w->ne[0]);
+    int64_t panels = kin_op_panels(w);
     int64_t step = gated ? KIN_OP_GATED_PANELS : kin_op_chunk_panels(panels * hp->n_expert_used, n_threads);
     int64_t per_expert = (panels + step - 1) / step;
-    slots s = slots_of(y->src[0], hp, n);
-    const uint8_t *inputs = gated ? s.inputs : y->src[1]->data;
+    slots s = slots_of(y->src[0], hp);
     cursor c = {0, 0};
     for (int i; kin_op_take(op, n_threads, (int)n_chunks(s.begin, hp->n_expert, per_expert), &i);) {
         advance(&c, s.begin, per_expert, i);
         int64_t begin = (i - c.first) * step, end = begin + step < panels ? begin + step : panels;
         int64_t slot = s.begin[c.expert], rows = s.begin[c.expert + 1] - slot;
-        const void *input = inputs + (size_t)slot * row_bytes(op->kind[0], w->ne[0]);
+        const void *input = (const uint8_t *)y->src[1]->data + (size_t)slot * input_bytes;
         float *to = (float *)y->data + slot * y->ne[0] + begin * KIN_PANEL_ROWS;
         kin_matrix m = kin_op_matrix(w, c.expert, begin, end);
         if (gated) {
-            kin_matrix up = kin_op_matrix(y->src[2], c.expert, begin, end);
+            kin_matrix up = kin_op_matrix(y->src[3], c.expert, begin, end);
             kin_op_multiply_gated(op, &m, &up, op->kind[0], input, rows, to, y->ne[0]);
         } else {
             kin_op_multiply(op, &m, op->kind[0], input, rows, to, y->ne[0]);
@@ -148,18 +143,18 @@ static void run_experts(struct ggml_tensor *y, int n_threads, struct kin_op *op,
 }
 
 static void run_gated_experts(struct ggml_tensor *y, struct kin_op *op, int n_threads) {
-    run_experts(y, n_threads, op, true);
+    run_experts(y, op, n_threads, true);
 }
 
 static void run_down_experts(struct ggml_tensor *y, struct kin_op *op, int n_threads) {
-    run_experts(y, n_threads, op, false);
+    run_experts(y, op, n_threads, false);
 }
 
-// Nodes read: the slots, the gated values. Each expert's rows are rounded together, as run_sort lays them out.
+// Nodes read: the slots, the gated values. Each expert's rows are rounded together, as run_gather lays them out.
 static void run_round_experts(struct ggml_tensor *act, struct kin_op *op, int n_threads) {
     const struct ggml_tensor *h = act->src[1];
     int64_t columns = h->ne[0], n_blocks = (int64_t)(kin_act_bytes(columns, 1) / sizeof(kin_act));
-    slots s = slots_of(act->src[0], op->hp, h->ne[1] / op->hp->n_expert_used);
+    slots s = slots_of(act->src[0], op->hp);
     for (int e; kin_op_take(op, n_threads, op->hp->n_expert, &e);) {
         for (int64_t row = s.begin[e]; row < s.begin[e + 1]; row += KIN_OP_TILE) {
             int64_t rows = kin_op_tile_rows(s.begin[e + 1], row);
@@ -174,7 +169,7 @@ static void run_sum(struct ggml_tensor *out, struct kin_op *op, int n_threads) {
     const struct ggml_tensor *x = out->src[0], *y = out->src[1], *routed = out->src[2];
     int64_t n_embd = out->ne[0];
     int n_used = op->hp->n_expert_used;
-    slots s = slots_of(out->src[3], op->hp, out->ne[1]);
+    slots s = slots_of(out->src[3], op->hp);
     for (int i; kin_op_take(op, n_threads, (int)out->ne[1], &i);) {
         float *to = (float *)out->data + i * n_embd;
         const float *share = (const float *)routed->data + i * routed->ne[0] + n_used;
@@ -191,24 +186,28 @@ struct ggml_tensor *kin_op_experts(kin_graph *g, struct ggml_tensor *x, struct g
     kin_assert(kind == kin_kernel_act_kind((int)up->type));
 
     struct kin_op *op = kin_op_new(g);
-    op->kind[0] = kind;
+    struct ggml_tensor *counted = kin_op_node(g, GGML_TYPE_I32, g->hp->n_expert + 1 + n_slots, 1, &routed, 1, run_count, op);
     struct ggml_tensor *input = kin_op_rounded(g, normed, kind);
-    int64_t bytes = (int64_t)(header_bytes(g->hp, n) + (size_t)n_slots * row_bytes(kind, normed->ne[0]));
-    struct ggml_tensor *sorted = kin_op_node(g, GGML_TYPE_I8, bytes, 1, (struct ggml_tensor *[]){routed, input}, 2, run_sort, op);
-
+    if (n > 1) {
+        op = kin_op_new(g);
+        op->kind[0] = kind;
+        input = kin_op_node(g, GGML_TYPE_I8, (int64_t)row_bytes(kind, normed->ne[0]) * n_slots, 1,
+                            (struct ggml_tensor *[]){counted, routed, input}, 3, run_gather, op);
+    }
     op = kin_op_new(g);
     op->kind[0] = kind;
-    struct ggml_tensor *h = kin_op_node(g, GGML_TYPE_F32, gate->ne[1], n_slots, (struct ggml_tensor *[]){sorted, gate, up}, 3,
-                                        run_gated_experts, op); // [n_ff_exp, n_slots]
+    struct ggml_tensor *h =
+        kin_op_node(g, GGML_TYPE_F32, gate->ne[1], n_slots, (struct ggml_tensor *[]){counted, input, gate, up}, 4,
+                    run_gated_experts, op); // [n_ff_exp, n_slots]
     if (down_kind != KIN_ACT_F32) {
         op = kin_op_new(g);
         op->kind[0] = down_kind;
         h = kin_op_node(g, GGML_TYPE_I8, (int64_t)row_bytes(down_kind, h->ne[0]) * n_slots, 1,
-                        (struct ggml_tensor *[]){sorted, h}, 2, run_round_experts, op);
+                        (struct ggml_tensor *[]){counted, h}, 2, run_round_experts, op);
     }
     op = kin_op_new(g);
     op->kind[0] = down_kind;
-    struct ggml_tensor *y = kin_op_node(g, GGML_TYPE_F32, x->ne[0], n_slots, (struct ggml_tensor *[]){sorted, h, down}, 3,
+    struct ggml_tensor *y = kin_op_node(g, GGML_TYPE_F32, x->ne[0], n_slots, (struct ggml_tensor *[]){counted, h, down}, 3,
                                         run_down_experts, op); // [n_embd, n_slots]
-    return kin_op_node(g, GGML_TYPE_F32, x->ne[0], n, (struct ggml_tensor *[]){x, y, routed, sorted}, 4, run_sum, kin_op_new(g));
+    return kin_op_node(g, GGML_TYPE_F32, x->ne[0], n, (struct ggml_tensor *[]){x, y, routed, counted}, 4, run_sum, kin_op_new(g));
 }
