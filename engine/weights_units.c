@@ -15,6 +15,7 @@ static void add_piece(kin_weights_unit *u, kin_weights_piece p, const kin_device
     kin_assert(u->n_pieces < KIN_WEIGHTS_PIECES);
     kin_device device = *cpu;
     if (!by_kernels) device.kernels = NULL;
+    if (p.experts && p.ne[2] == 1) device.repack_buft = NULL; // ggml's repacked weights have no product for a single expert
     p.layout = kin_device_layout(&device, p.type, p.ne);
     p.offset = kin_weights_align_up(u->packed_bytes, KIN_WEIGHTS_ALIGN);
     u->packed_bytes = p.offset + p.bytes;

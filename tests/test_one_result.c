@@ -151,20 +151,19 @@ static void other_sequences_change_no_bit(void **state) {
     assert_memory_equal(got, expected, sizeof got);
 }
 
-// A layer whose experts have kernels only in part goes by ggml as a whole.
-static void experts_with_kernels_in_part_are_computed_right(void **state) {
-    (void)state;
+// By kin's kernels where they can, and by ggml's.
+static void compare_with_ggml(int n_ff_exp, int n_expert, int n_expert_used) {
     char path[] = "/tmp/kin-test-one-XXXXXX";
     kin_model_spec spec = kin_model_spec_defaults();
     kin_err err;
     spec.arch = "qwen3moe";
-    spec.mix = "q4_k"; // with 96 columns, which no Q4_K has, down becomes another type
+    spec.mix = "q4_k";
     spec.n_layer = 2;
     spec.n_embd = 256;
-    spec.n_ff_exp = 96;
+    spec.n_ff_exp = n_ff_exp;
     spec.n_vocab = N_VOCAB;
-    spec.n_expert = 4;
-    spec.n_expert_used = 2;
+    spec.n_expert = n_expert;
+    spec.n_expert_used = n_expert_used;
     close(mkstemp(path));
     if (kin_model_gen(&spec, path, &err) != 0) fail_msg("%s", err.text);
     kin_runner_options o = usual();
@@ -176,6 +175,18 @@ static void experts_with_kernels_in_part_are_computed_right(void **state) {
     kin_runner_close(&r);
     unlink(path);
     for (int i = 0; i < N_LAST; i++) assert_true(kin_logits_error(got + i * N_VOCAB, expected + i * N_VOCAB, N_VOCAB) < 0.05);
+}
+
+// A layer whose experts have kernels only in part goes by ggml as a whole: with 96 columns, which no Q4_K has, down becomes
+// another type.
+static void experts_with_kernels_in_part_are_computed_right(void **state) {
+    (void)state;
+    compare_with_ggml(96, 4, 2);
+}
+
+static void a_single_expert_is_computed_by_ggml_too(void **state) {
+    (void)state;
+    compare_with_ggml(256, 1, 1);
 }
 
 // The same file of packed weights is not taken for another layout.
@@ -218,6 +229,7 @@ int main(void) {
         cmocka_unit_test(every_vector_unit_gives_the_same_bits),
         cmocka_unit_test(other_sequences_change_no_bit),
         cmocka_unit_test(experts_with_kernels_in_part_are_computed_right),
+        cmocka_unit_test(a_single_expert_is_computed_by_ggml_too),
         cmocka_unit_test(a_cache_of_other_kernels_is_not_used),
         cmocka_unit_test(an_unknown_vector_unit_is_refused_with_those_that_run),
     };
