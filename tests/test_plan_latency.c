@@ -477,6 +477,10 @@ static void an_expert_s_products_are_slower_than_a_batch_s(void **state) {
     assert_close(p.tpot_s, 10 * (0.010 + 400 * 0.0005 + 0.1 + 400 * 0.0005 * 2));
     assert_int_equal(kin_latency_pass(&facts, &plan, 2, 0, 0, &p, NULL), 0);
     assert_close(p.tpot_s, 10 * (0.010 + 2 * 0.0005 + 0.19 * 0.1 + 2 * 0.0005 * 2));
+    facts.devices[0].cpu.kv_bytes_s = facts.devices[0].cpu.prompt_read_bytes_s =
+        1e15; // kin's kernels take an expert's tokens together
+    assert_int_equal(kin_latency_pass(&facts, &plan, 400, 0, 0, &p, NULL), 0);
+    assert_close(p.tpot_s, 10 * (0.010 + 400 * 0.0005 + 0.1 + 400 * 0.0005 * 1.1));
 }
 
 static void experts_that_are_not_in_memory_wait_for_the_disk(void **state) {

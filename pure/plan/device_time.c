@@ -6,9 +6,10 @@
 
 static const double RING_PER_BLOCK = 1.25; // engine/stream.c makes it so
 
-// ggml's CPU kernels take the tokens of an expert one by one, a batch's product several. Of a Qwen 3 model of 8 layers, 32
-// experts, 4 used, Q4_K_M, one thread: TTFT of 128 and 512 tokens (docs/PROFILE.md).
-static const double EXPERT_PROMPT_FACTOR = 2;
+// An expert has few of a prompt's tokens, and its products are slower than the batch's by this. Of a Qwen 3 model of 8 layers, 32
+// experts, 4 used, Q4_K_M (docs/PROFILE.md): kin's kernels compute 16 rows at 0.92 to 0.96 of their rate for 128, and TTFT of 128
+// and 512 tokens fits 1.1; ggml's CPU kernels take the tokens of an expert one by one, a batch's product several.
+static const double KIN_EXPERT_FACTOR = 1.1, GGML_EXPERT_FACTOR = 2;
 static const int PROMPT_LOG2 = 7;      // a prompt's rate is that of 128 tokens
 static const int ATTENTION_BATCH = 32; // ggml's CPU attention takes keys and values for many tokens at once from so many on
 
@@ -47,15 +48,20 @@ static double experts_used(const kin_model_facts *m, int n_tokens) {
     return 1 - pow(1 - m->expert_share, n_tokens);
 }
 
+// kin's kernels have a rate at which attention reads the cache.
+static bool by_kins_kernels(const kin_engine_facts *e) {
+    return e->kv_bytes_s > 0;
+}
+
 // Of a layer. An expert's products are slower than a batch's.
 static double products_s(const kin_engine_facts *e, const kin_model_facts *m, int n_tokens) {
-    double sum = 0, used = experts_used(m, n_tokens);
+    double sum = 0, used = experts_used(m, n_tokens), factor = by_kins_kernels(e) ? KIN_EXPERT_FACTOR : GGML_EXPERT_FACTOR;
     for (int q = 0; q < KIN_N_QUANT; q++) {
         double token_bytes = m->expert_share * m->expert_bytes[q], all_bytes = m->layer_bytes[q] + token_bytes;
         double expert_flops = all_bytes > 0 ? m->layer_flops[q] * token_bytes / all_bytes : 0;
         sum += product_s(e, q, m->layer_bytes[q], m->layer_flops[q] - expert_flops, n_tokens);
         if (token_bytes <= 0) continue;
-        sum += product_s(e, q, used * m->expert_bytes[q], expert_flops * EXPERT_PROMPT_FACTOR, n_tokens);
+        sum += product_s(e, q, used * m->expert_bytes[q], expert_flops * factor, n_tokens);
     }
     return sum;
 }
@@ -71,7 +77,7 @@ static double shared_cache_s(const kin_engine_facts *e, const kin_model_facts *m
 static double cache_s(const kin_engine_facts *e, const kin_model_facts *m, int n_tokens, int n_cached, bool is_gpu) {
     double reads = m->kv_reads > 0 ? m->kv_reads : 1, rate = e->read_bytes_s;
     double cells = n_tokens * (n_cached + (n_tokens - 1) / 2.0), copy_s = n_tokens * e->kv_copy_s;
-    if (e->kv_bytes_s > 0) return copy_s + shared_cache_s(e, m, n_cached + n_tokens - 1, cells * reads);
+    if (by_kins_kernels(e)) return copy_s + shared_cache_s(e, m, n_cached + n_tokens - 1, cells * reads);
     if (n_tokens >= ATTENTION_BATCH && e->prompt_read_bytes_s > 0)
         rate = e->prompt_read_bytes_s;
     else if (is_gpu)
