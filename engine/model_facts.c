@@ -52,11 +52,11 @@ static void add_output(kin_model_facts *f, const kin_model *m) {
 
 // ---- what is kept or streamed as a whole
 
-static double unit_bytes(const kin_model *m, int il, kin_unit unit) {
+static double block_bytes(const kin_model *m, int il, kin_weight_block block) {
     double sum = 0;
     for (int id = 0; id < KIN_W_COUNT; id++) {
         const kin_gguf_tensor *t = m->layers[il].w[id];
-        if (t && kin_weight_unit(id) == unit && !kin_weight_is_experts(id)) sum += (double)t->n_bytes;
+        if (t && kin_weight_block_of(id) == block && !kin_weight_is_experts(id)) sum += (double)t->n_bytes;
     }
     return sum;
 }
@@ -70,26 +70,27 @@ static double tile_bytes(const kin_model *m) {
     return (double)(rows < m->output->ne[1] ? rows : m->output->ne[1]) * (double)m->output->n_bytes / (double)m->output->ne[1];
 }
 
-// Units of the layers and tiles of the output; the block that needs the largest ring.
-static void set_units(kin_model_facts *f, const kin_model *m) {
+// Weight blocks of the layers and tiles of the output; the compute block that needs the largest ring.
+static void set_blocks(kin_model_facts *f, const kin_model *m) {
     double sum = 0, n = 0;
     f->output_blocks = kin_weights_count_tiles(m);
-    f->layer_blocks = kin_weights_n_blocks(&m->hp);
+    f->layer_blocks = kin_weights_n_compute_blocks(&m->hp);
     f->block_bytes = tile_bytes(m);
     for (int il = 0; il < m->hp.n_layer; il++) {
-        double unit[KIN_UNIT_COUNT];
-        for (int k = 0; k < KIN_UNIT_COUNT; k++) {
-            unit[k] = unit_bytes(m, il, (kin_unit)k);
-            f->attn_bytes += k == KIN_UNIT_ATTN ? unit[k] / m->hp.n_layer : 0;
-            sum += unit[k];
-            n += unit[k] > 0;
+        double block[KIN_WEIGHT_BLOCK_COUNT];
+        for (int k = 0; k < KIN_WEIGHT_BLOCK_COUNT; k++) {
+            block[k] = block_bytes(m, il, (kin_weight_block)k);
+            f->attn_bytes += k == KIN_WEIGHT_BLOCK_ATTN ? block[k] / m->hp.n_layer : 0;
+            sum += block[k];
+            n += block[k] > 0;
         }
-        // Gate and up are one block; down is the next, or with experts in the same.
-        double gate_up = unit[KIN_UNIT_FFN_GATE] + unit[KIN_UNIT_FFN_UP], down = unit[KIN_UNIT_FFN_DOWN];
+        // Gate and up are one compute block; down is the next, or with experts in the same.
+        double gate_up = block[KIN_WEIGHT_BLOCK_FFN_GATE] + block[KIN_WEIGHT_BLOCK_FFN_UP],
+               down = block[KIN_WEIGHT_BLOCK_FFN_DOWN];
         double ffn = m->hp.n_expert ? gate_up + down : larger(gate_up, down);
-        f->block_bytes = larger(f->block_bytes, larger(unit[KIN_UNIT_ATTN], ffn));
+        f->block_bytes = larger(f->block_bytes, larger(block[KIN_WEIGHT_BLOCK_ATTN], ffn));
     }
-    f->unit_bytes = (sum + (double)m->output->n_bytes) / (n + f->output_blocks);
+    f->weight_block_bytes = (sum + (double)m->output->n_bytes) / (n + f->output_blocks);
 }
 
 // ---- operations
@@ -163,7 +164,7 @@ int kin_model_facts_of(kin_model_facts *f, const kin_model *m, const kin_shard_o
     if (hp->n_expert) f->expert_share = (double)hp->n_expert_used / hp->n_expert;
     set_shares(f, m);
     add_output(f, m);
-    set_units(f, m);
+    set_blocks(f, m);
     f->kv_bytes = 2.0 * (double)ggml_row_size(o->kv_type, kin_hparams_n_embd_kv(hp));
     f->kv_reads = (double)hp->n_head / hp->n_head_kv;
     f->cpu_buffer_bytes = (double)(kin_shard_buffer_bytes(m, o, false) + kin_shard_overhead_bytes());

@@ -25,7 +25,7 @@ static const char magic[8] = {'k', 'i', 'n', 'p', 'a', 'c', 'k', '2'};
 
 enum { HEADER_BYTES = 64, HEADER_HASHED = 40, ENTRY_BYTES = 48, ENTRY_SEALED = 40, PIECE_BYTES = 1 << 20 };
 
-typedef struct unit {
+typedef struct block {
     uint64_t offset;
     uint64_t bytes;
     bool valid;            // sealed in the file
@@ -34,7 +34,7 @@ typedef struct unit {
     uint64_t hash;         // of the content
     uint64_t source_hash;  // of what it was made from
     uint64_t source_stamp; // of the files that it was in
-} unit;
+} block;
 
 struct kin_packed {
     char path[1024];
@@ -43,8 +43,8 @@ struct kin_packed {
     uint64_t source_stamp;
     uint64_t state; // of the file, when it was opened
     uint64_t file_bytes;
-    size_t n_units;
-    unit *units;
+    size_t n_blocks;
+    block *blocks;
     pthread_mutex_t mutex; // over sealing and mending
 };
 
@@ -60,7 +60,7 @@ static void encode_header(const kin_packed *p, uint8_t header[HEADER_BYTES]) {
     memset(header, 0, HEADER_BYTES);
     memcpy(header, magic, sizeof magic);
     kin_put_u64(header + 8, p->file_bytes);
-    kin_put_u64(header + 16, p->n_units);
+    kin_put_u64(header + 16, p->n_blocks);
     kin_put_u64(header + 24, p->key.model);
     kin_put_u64(header + 32, p->key.variant);
     kin_put_u64(header + 40, kin_hash64(header, HEADER_HASHED, 0));
@@ -74,14 +74,14 @@ static bool read_existing(kin_packed *p) {
     encode_header(p, expected);
     if (pread(p->fd, header, sizeof header, 0) != sizeof header || memcmp(header, expected, sizeof header) != 0) return false;
 
-    for (size_t i = 0; i < p->n_units; i++) {
+    for (size_t i = 0; i < p->n_blocks; i++) {
         uint8_t entry[ENTRY_BYTES];
         if (pread(p->fd, entry, sizeof entry, (off_t)(HEADER_BYTES + i * ENTRY_BYTES)) != sizeof entry) return false;
-        unit *u = &p->units[i];
-        u->hash = kin_get_u64(entry + 16);
-        u->source_hash = kin_get_u64(entry + 24);
-        u->source_stamp = kin_get_u64(entry + 32);
-        u->valid = kin_get_u64(entry) == u->offset && kin_get_u64(entry + 8) == u->bytes &&
+        block *b = &p->blocks[i];
+        b->hash = kin_get_u64(entry + 16);
+        b->source_hash = kin_get_u64(entry + 24);
+        b->source_stamp = kin_get_u64(entry + 32);
+        b->valid = kin_get_u64(entry) == b->offset && kin_get_u64(entry + 8) == b->bytes &&
                    kin_get_u64(entry + ENTRY_SEALED) == seal_of(p, entry);
     }
     return true;
@@ -97,7 +97,7 @@ static bool is_of_another_format(const kin_packed *p) {
 static int begin_anew(kin_packed *p, kin_err *err) {
     uint8_t header[HEADER_BYTES];
     encode_header(p, header);
-    for (size_t i = 0; i < p->n_units; i++) p->units[i].valid = false;
+    for (size_t i = 0; i < p->n_blocks; i++) p->blocks[i].valid = false;
     if (ftruncate(p->fd, 0) != 0 || ftruncate(p->fd, (off_t)p->file_bytes) != 0 ||
         pwrite(p->fd, header, sizeof header, 0) != sizeof header) {
         return kin_err_set(err, "%s: %s", p->path, strerror(errno));
@@ -126,24 +126,24 @@ static void touch_note(const kin_packed *p) {
 }
 
 static void load_checks(kin_packed *p) {
-    uint8_t *bits = calloc(p->n_units / 8 + 1, 1);
+    uint8_t *bits = calloc(p->n_blocks / 8 + 1, 1);
     p->state = kin_checks_state(kin_file_stamp(p->fd, 1));
-    if (bits) kin_checks_load(bits, p->n_units, name_note(p).text, p->state);
-    for (size_t i = 0; i < p->n_units && bits; i++) p->units[i].checked = kin_checks_has(bits, i);
+    if (bits) kin_checks_load(bits, p->n_blocks, name_note(p).text, p->state);
+    for (size_t i = 0; i < p->n_blocks && bits; i++) p->blocks[i].checked = kin_checks_has(bits, i);
     free(bits);
 }
 
 static void save_checks(const kin_packed *p) {
     kin_err err;
-    uint8_t *bits = calloc(p->n_units / 8 + 1, 1), *before = calloc(p->n_units / 8 + 1, 1);
+    uint8_t *bits = calloc(p->n_blocks / 8 + 1, 1), *before = calloc(p->n_blocks / 8 + 1, 1);
     if (bits && before && p->fd >= 0 && kin_checks_state(kin_file_stamp(p->fd, 1)) == p->state) {
-        for (size_t i = 0; i < p->n_units; i++) {
-            if (p->units[i].valid && p->units[i].checked) kin_checks_add(bits, i);
+        for (size_t i = 0; i < p->n_blocks; i++) {
+            if (p->blocks[i].valid && p->blocks[i].checked) kin_checks_add(bits, i);
         }
-        kin_checks_load(before, p->n_units, name_note(p).text, p->state);
+        kin_checks_load(before, p->n_blocks, name_note(p).text, p->state);
         bool has_more = false;
-        for (size_t i = 0; i < p->n_units / 8 + 1; i++) has_more = has_more || (bits[i] & ~before[i]);
-        if (has_more && kin_checks_save(bits, p->n_units, name_note(p).text, p->state, &err) != 0)
+        for (size_t i = 0; i < p->n_blocks / 8 + 1; i++) has_more = has_more || (bits[i] & ~before[i]);
+        if (has_more && kin_checks_save(bits, p->n_blocks, name_note(p).text, p->state, &err) != 0)
             kin_log(KIN_LOG_DEBUG, "%s", err.text); // the next start checks again
     }
     free(before);
@@ -176,11 +176,11 @@ static int open_file(kin_packed *p, kin_err *err) {
     return begin_anew(p, err);
 }
 
-static uint64_t lay_out(unit *units, size_t n_units, const uint64_t *unit_bytes) {
-    uint64_t offset = align_up(HEADER_BYTES + n_units * ENTRY_BYTES);
-    for (size_t i = 0; i < n_units; i++) {
-        units[i] = (unit){.offset = offset, .bytes = unit_bytes[i]};
-        offset += align_up(unit_bytes[i]);
+static uint64_t lay_out(block *blocks, size_t n_blocks, const uint64_t *block_bytes) {
+    uint64_t offset = align_up(HEADER_BYTES + n_blocks * ENTRY_BYTES);
+    for (size_t i = 0; i < n_blocks; i++) {
+        blocks[i] = (block){.offset = offset, .bytes = block_bytes[i]};
+        offset += align_up(block_bytes[i]);
     }
     return offset;
 }
@@ -198,8 +198,8 @@ bool kin_packed_exists(const char *dir, kin_packed_key key) {
     return name_file(path, sizeof path, dir, key) && stat(path, &st) == 0;
 }
 
-int kin_packed_open(kin_packed **out, const char *dir, kin_packed_key key, uint64_t source_stamp, size_t n_units,
-                    const uint64_t *unit_bytes, kin_err *err) {
+int kin_packed_open(kin_packed **out, const char *dir, kin_packed_key key, uint64_t source_stamp, size_t n_blocks,
+                    const uint64_t *block_bytes, kin_err *err) {
     *out = NULL;
     kin_packed *p = calloc(1, sizeof *p);
     if (!p) return kin_err_set(err, "out of memory");
@@ -207,13 +207,13 @@ int kin_packed_open(kin_packed **out, const char *dir, kin_packed_key key, uint6
     pthread_mutex_init(&p->mutex, NULL);
     p->key = key;
     p->source_stamp = source_stamp;
-    p->n_units = n_units;
-    p->units = calloc(n_units, sizeof *p->units);
-    if (!p->units) {
+    p->n_blocks = n_blocks;
+    p->blocks = calloc(n_blocks, sizeof *p->blocks);
+    if (!p->blocks) {
         kin_err_set(err, "out of memory");
         goto fail;
     }
-    p->file_bytes = lay_out(p->units, n_units, unit_bytes);
+    p->file_bytes = lay_out(p->blocks, n_blocks, block_bytes);
 
     if (!name_file(p->path, sizeof p->path, dir, key)) {
         kin_err_set(err, "'%.40s...' is no name for a folder: empty, or too long", dir);
@@ -233,7 +233,7 @@ void kin_packed_close(kin_packed *p) {
     if (p->state) save_checks(p);
     if (p->fd >= 0) close(p->fd);
     pthread_mutex_destroy(&p->mutex);
-    free(p->units);
+    free(p->blocks);
     free(p);
 }
 
@@ -246,54 +246,54 @@ const char *kin_packed_path(const kin_packed *p) {
 }
 
 uint64_t kin_packed_offset(const kin_packed *p, size_t i) {
-    return p->units[i].offset;
+    return p->blocks[i].offset;
 }
 
 bool kin_packed_has(const kin_packed *p, size_t i) {
-    return p->units[i].valid;
+    return p->blocks[i].valid;
 }
 
-// ---- whether a unit can be trusted
+// ---- whether a block can be trusted
 
 // Sealed, or with zeros for the seal.
 static int write_entry(kin_packed *p, size_t i, bool sealed, kin_err *err) {
-    const unit *u = &p->units[i];
+    const block *b = &p->blocks[i];
     uint8_t entry[ENTRY_BYTES];
-    kin_put_u64(entry, u->offset);
-    kin_put_u64(entry + 8, u->bytes);
-    kin_put_u64(entry + 16, u->hash);
-    kin_put_u64(entry + 24, u->source_hash);
-    kin_put_u64(entry + 32, u->source_stamp);
+    kin_put_u64(entry, b->offset);
+    kin_put_u64(entry + 8, b->bytes);
+    kin_put_u64(entry + 16, b->hash);
+    kin_put_u64(entry + 24, b->source_hash);
+    kin_put_u64(entry + 32, b->source_stamp);
     kin_put_u64(entry + ENTRY_SEALED, sealed ? seal_of(p, entry) : 0);
     if (pwrite(p->fd, entry, sizeof entry, (off_t)(HEADER_BYTES + i * ENTRY_BYTES)) == sizeof entry) return 0;
     return kin_err_set(err, "%s: %s", p->path, strerror(errno));
 }
 
-// Makes the unit absent for later starts. If even that cannot be written, the next start finds the damage again.
+// Makes the block absent for later starts. If even that cannot be written, the next start finds the damage again.
 static void drop(kin_packed *p, size_t i) {
     kin_err err;
-    p->units[i].valid = p->units[i].checked = false;
+    p->blocks[i].valid = p->blocks[i].checked = false;
     if (write_entry(p, i, false, &err) != 0) kin_log(KIN_LOG_DEBUG, "%s", err.text);
 }
 
 bool kin_packed_is_current(const kin_packed *p, size_t i) {
-    return p->source_stamp == 0 || p->units[i].source_stamp == p->source_stamp;
+    return p->source_stamp == 0 || p->blocks[i].source_stamp == p->source_stamp;
 }
 
 bool kin_packed_renew(kin_packed *p, size_t i, uint64_t source_hash) {
     kin_err err;
-    unit *u = &p->units[i];
-    if (u->source_hash != source_hash) {
+    block *b = &p->blocks[i];
+    if (b->source_hash != source_hash) {
         drop(p, i);
         return false;
     }
-    u->source_stamp = p->source_stamp;
+    b->source_stamp = p->source_stamp;
     if (write_entry(p, i, true, &err) != 0) kin_log(KIN_LOG_DEBUG, "%s", err.text); // the next start compares again
     return true;
 }
 
 bool kin_packed_is_checked(const kin_packed *p, size_t i) {
-    return p->units[i].checked || p->units[i].written;
+    return p->blocks[i].checked || p->blocks[i].written;
 }
 
 // In pieces, so that it can also be computed of what is read in pieces.
@@ -304,8 +304,8 @@ uint64_t kin_packed_hash(const void *bytes, size_t n, uint64_t seed) {
 }
 
 static kin_packed_result judge(kin_packed *p, size_t i, uint64_t hash) {
-    if (hash == p->units[i].hash) {
-        p->units[i].checked = true;
+    if (hash == p->blocks[i].hash) {
+        p->blocks[i].checked = true;
         return KIN_PACKED_SOUND;
     }
     drop(p, i);
@@ -313,15 +313,15 @@ static kin_packed_result judge(kin_packed *p, size_t i, uint64_t hash) {
 }
 
 static kin_packed_result check_file(kin_packed *p, size_t i, int fd, const atomic_bool *stop) {
-    const unit *u = &p->units[i];
+    const block *b = &p->blocks[i];
     uint64_t hash = 0;
     void *piece;
     if (posix_memalign(&piece, KIN_STREAM_ALIGN, PIECE_BYTES) != 0) return KIN_PACKED_STOPPED;
-    for (uint64_t at = 0; at < u->bytes; at += PIECE_BYTES) {
-        size_t n = u->bytes - at < PIECE_BYTES ? (size_t)(u->bytes - at) : PIECE_BYTES;
+    for (uint64_t at = 0; at < b->bytes; at += PIECE_BYTES) {
+        size_t n = b->bytes - at < PIECE_BYTES ? (size_t)(b->bytes - at) : PIECE_BYTES;
         size_t aligned = (n + KIN_STREAM_ALIGN - 1) / KIN_STREAM_ALIGN * KIN_STREAM_ALIGN;
         // O_DIRECT takes aligned bytes; the file has them, for it ends at a multiple of KIN_PACKED_ALIGN.
-        if ((stop && atomic_load(stop)) || kin_io_read(fd, piece, aligned, u->offset + at) != (ssize_t)aligned) {
+        if ((stop && atomic_load(stop)) || kin_io_read(fd, piece, aligned, b->offset + at) != (ssize_t)aligned) {
             free(piece);
             return KIN_PACKED_STOPPED;
         }
@@ -332,7 +332,7 @@ static kin_packed_result check_file(kin_packed *p, size_t i, int fd, const atomi
 }
 
 kin_packed_result kin_packed_check(kin_packed *p, size_t i, const void *bytes) {
-    return bytes ? judge(p, i, kin_packed_hash(bytes, p->units[i].bytes, 0)) : check_file(p, i, p->fd, NULL);
+    return bytes ? judge(p, i, kin_packed_hash(bytes, p->blocks[i].bytes, 0)) : check_file(p, i, p->fd, NULL);
 }
 
 kin_packed_result kin_packed_check_behind(kin_packed *p, size_t i, const atomic_bool *stop) {
@@ -352,26 +352,26 @@ static int lock_for_writing(kin_packed *p, kin_err *err) {
 }
 
 static int write_content(kin_packed *p, size_t i, const void *bytes, uint64_t source_hash, kin_err *err) {
-    unit *u = &p->units[i];
+    block *b = &p->blocks[i];
     if (lock_for_writing(p, err) != 0) return KIN_FAIL;
-    if (kin_io_write(p->fd, bytes, u->bytes, u->offset) != 0) return kin_err_set(err, "%s: %s", p->path, strerror(errno));
-    u->hash = kin_packed_hash(bytes, u->bytes, 0);
-    u->source_hash = source_hash;
-    u->source_stamp = p->source_stamp;
+    if (kin_io_write(p->fd, bytes, b->bytes, b->offset) != 0) return kin_err_set(err, "%s: %s", p->path, strerror(errno));
+    b->hash = kin_packed_hash(bytes, b->bytes, 0);
+    b->source_hash = source_hash;
+    b->source_stamp = p->source_stamp;
     return 0;
 }
 
 int kin_packed_write(kin_packed *p, size_t i, const void *bytes, uint64_t source_hash, kin_err *err) {
     if (write_content(p, i, bytes, source_hash, err) != 0) return KIN_FAIL;
-    p->units[i].written = true;
+    p->blocks[i].written = true;
     return 0;
 }
 
 int kin_packed_map(const kin_packed *p, size_t i, void *at, kin_err *err) {
     if (KIN_PACKED_ALIGN % kin_page_bytes() != 0)
         return kin_err_set(err, "%s: cannot be mapped in pages of %llu bytes", p->path, (unsigned long long)kin_page_bytes());
-    kin_assert((uintptr_t)at % kin_page_bytes() == 0 && p->units[i].offset % kin_page_bytes() == 0);
-    void *map = mmap(at, align_up(p->units[i].bytes), PROT_READ, MAP_SHARED | MAP_FIXED, p->fd, (off_t)p->units[i].offset);
+    kin_assert((uintptr_t)at % kin_page_bytes() == 0 && p->blocks[i].offset % kin_page_bytes() == 0);
+    void *map = mmap(at, align_up(p->blocks[i].bytes), PROT_READ, MAP_SHARED | MAP_FIXED, p->fd, (off_t)p->blocks[i].offset);
     return map == at ? 0 : kin_err_set(err, "%s: cannot map: %s", p->path, strerror(errno));
 }
 
@@ -384,7 +384,7 @@ int kin_packed_mend(kin_packed *p, size_t i, const void *bytes, uint64_t source_
     int rc = write_content(p, i, bytes, source_hash, err);
     if (rc == 0) rc = sync_file(p, err);
     if (rc == 0) rc = write_entry(p, i, true, err);
-    p->units[i].valid = p->units[i].checked = rc == 0;
+    p->blocks[i].valid = p->blocks[i].checked = rc == 0;
     flock(p->fd, LOCK_SH);
     pthread_mutex_unlock(&p->mutex);
     return rc;
@@ -393,12 +393,12 @@ int kin_packed_mend(kin_packed *p, size_t i, const void *bytes, uint64_t source_
 int kin_packed_seal(kin_packed *p, kin_err *err) {
     pthread_mutex_lock(&p->mutex);
     int rc = sync_file(p, err);
-    for (size_t i = 0; i < p->n_units && rc == 0; i++) {
-        unit *u = &p->units[i];
-        if (!u->written) continue;
+    for (size_t i = 0; i < p->n_blocks && rc == 0; i++) {
+        block *b = &p->blocks[i];
+        if (!b->written) continue;
         rc = write_entry(p, i, true, err);
-        u->valid = rc == 0;
-        u->written = false;
+        b->valid = rc == 0;
+        b->written = false;
     }
     if (rc == 0) rc = sync_file(p, err);
     flock(p->fd, LOCK_SH);

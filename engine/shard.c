@@ -18,8 +18,8 @@ enum {
     // Variants of the layers' graphs: window 0, 1, ... as a whole; or one block of a layer: BLOCK + BLOCKS_STEP * layer + block,
     // where block ROUTE is only the choice of a feed-forward block's experts. Of the output's: all tiles, or tile 0, 1, ...
     BLOCK = 1 << 10,
-    BLOCKS_STEP = KIN_MAX_LAYER_BLOCKS + 1,
-    ROUTE = KIN_MAX_LAYER_BLOCKS,
+    BLOCKS_STEP = KIN_MAX_LAYER_COMPUTE_BLOCKS + 1,
+    ROUTE = KIN_MAX_LAYER_COMPUTE_BLOCKS,
     WHOLE = -1,
 };
 
@@ -351,7 +351,7 @@ static int open_all(kin_shard *s, kin_err *err) {
     s->flash = o->flash && supports_flash(s, &s->devices.cpu) && (n_gpu_layers == 0 || supports_flash(s, &s->devices.gpu));
     if (open_stage(s, &s->cpu, false, err) != 0 || open_stage(s, &s->gpu, true, err) != 0) return KIN_FAIL;
     if (open_output(s, err) != 0) return KIN_FAIL;
-    return kin_weights_lands(s->weights) ? 0 : open_governor(s, err);
+    return kin_weights_is_arriving(s->weights) ? 0 : open_governor(s, err);
 }
 
 int kin_shard_open(kin_shard **out, const kin_model *model, const kin_devices *devices, const kin_shard_options *o,
@@ -426,7 +426,7 @@ static step *free_step(kin_shard *s, int *number) {
 
 // The last weights came in the background: they stream from here on, and memory is governed.
 static int settle(kin_shard *s, kin_err *err) {
-    if (!kin_weights_lands(s->weights) || !kin_weights_has_landed(s->weights)) return 0;
+    if (!kin_weights_is_arriving(s->weights) || !kin_weights_has_arrived(s->weights)) return 0;
     if (kin_weights_settle(s->weights, err) != 0) return KIN_FAIL;
     kin_stage_forget(s->cpu.stage); // a weight may have become one of another layout
     kin_stage_forget(s->output);
@@ -481,7 +481,7 @@ static int fetch_experts(kin_shard *s, int il, kin_stage_shape shape, const kin_
 
 // One block with its weights acquired. in->x -> y; the two may be the same memory.
 static int run_block(kin_shard *s, int il, int block, kin_stage_shape shape, const kin_stage_inputs *in, float *y, kin_err *err) {
-    int number = kin_weights_block(s->weights, il) + block;
+    int number = kin_weights_compute_block(s->weights, il) + block;
     shape.variant = block_variant(il, block);
     if (kin_weights_acquire(s->weights, number, err) != 0) return KIN_FAIL;
     int rc = block == 1 && s->model->hp.n_expert ? fetch_experts(s, il, shape, in, err) : 0;
@@ -508,7 +508,7 @@ static int run_cpu(kin_shard *s, int i_window, kin_stage_shape shape, bool with_
                    kin_err *err) {
     const kin_window *window = &s->o.windows.at[i_window];
     int begin = window->layer_begin, end = kin_window_gpu_begin(window);
-    if (!kin_weights_begin(s->weights, kin_weights_block(s->weights, begin), with_output))
+    if (!kin_weights_begin(s->weights, kin_weights_compute_block(s->weights, begin), with_output))
         return kin_stage_run(s->cpu.stage, shape, in, y, err);
     kin_stage_inputs layer_in = *in;
     for (int il = begin; il < end; il++) {
@@ -568,7 +568,7 @@ int kin_shard_run(kin_shard *s, int number, int i_window, const float *x, float 
     if (plain) cpu_shape.n_kv = (st->n_kv + KIN_SPAN_CELLS - 1) / KIN_SPAN_CELLS * KIN_SPAN_CELLS; // only scratch depends on it
     if (cpu && run_cpu(s, i_window, cpu_shape, s->output && !batch->no_output, &in, y, err) != 0) return KIN_FAIL;
     if (!gpu) return 0;
-    if (kin_weights_land_gpu(s->weights, kin_window_gpu_begin(window), window->layer_end, err) != 0) return KIN_FAIL;
+    if (kin_weights_await_gpu(s->weights, kin_window_gpu_begin(window), window->layer_end, err) != 0) return KIN_FAIL;
     if (cpu) in.x = y;
     shape.n_out = n_out;
     return kin_stage_run(s->gpu.stage, shape, &in, y, err);
@@ -598,7 +598,7 @@ static int output_tile(kin_shard *s, int i_tile, size_t at, int n, const float *
 static int output_by_tile(kin_shard *s, int n, const float *x, float *logits, kin_err *err) {
     size_t at = 0;
     for (int i = 0; i < kin_weights_n_tiles(s->weights); i++) {
-        int block = kin_weights_tile_block(s->weights, i);
+        int block = kin_weights_tile_compute_block(s->weights, i);
         if (kin_weights_acquire(s->weights, block, err) != 0) return KIN_FAIL;
         int rc = output_tile(s, i, at, n, x, logits, err);
         kin_weights_release(s->weights, block);
@@ -610,7 +610,7 @@ static int output_by_tile(kin_shard *s, int n, const float *x, float *logits, ki
 
 int kin_shard_output(kin_shard *s, int n, const float *x, float *logits, kin_err *err) {
     kin_assert(s->output);
-    if (!output_on_gpu(s) && kin_weights_begin(s->weights, kin_weights_tile_block(s->weights, 0), true))
+    if (!output_on_gpu(s) && kin_weights_begin(s->weights, kin_weights_tile_compute_block(s->weights, 0), true))
         return output_by_tile(s, n, x, logits, err);
     size_t n_embd = (size_t)s->model->hp.n_embd, n_vocab = (size_t)s->model->hp.n_vocab;
     for (int done = 0; done < n; done += MAX_OUTPUT_ROWS) {

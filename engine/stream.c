@@ -18,25 +18,25 @@ enum {
     N_IO_THREADS = 4,
     CHUNK_BYTES = 2 << 20, // measured: 1 to 4 MB with 4 in flight reach the disk's limit, smaller ones do not
     MAX_CHUNKS = 4096,
-    MAX_CHUNKS_PER_EXTENT = 256, // so that any unit's chunks find a place
-    WILLNEED_AHEAD = 4,          // units announced to the OS ahead of their use
+    MAX_CHUNKS_PER_EXTENT = 256, // so that any block's chunks find a place
+    WILLNEED_AHEAD = 4,          // blocks announced to the OS ahead of their use
     RING_SLACK_PERCENT = 25,     // beyond the largest group: room to read ahead while it computes
     FAULTS_WORTH_A_LOOK = 4,     // in a pass; fewer are rows of the embedding
 };
 
-typedef struct unit {
-    kin_stream_unit spec;
+typedef struct block {
+    kin_stream_block spec;
     uint64_t slot_bytes;                          // in the ring
     uint64_t slot_offset[KIN_STREAM_MAX_EXTENTS]; // of each extent's first (aligned) byte
     bool resident;                                // wanted in memory
     bool present;                                 // its pages were fetched since it became resident
-    bool doubtful;                                // present once, perhaps not any more
+    bool maybe_evicted;                           // present once, perhaps not any more
     bool leaving;                                 // just now; only set_budget looks at it
-} unit;
+} block;
 
-// One unit of one pass, from the moment it is scheduled until it is released.
+// One block of one pass, from the moment it is scheduled until it is released.
 typedef struct step {
-    size_t unit;
+    size_t block;
     bool streamed;
     uint64_t ring_at, ring_bytes; // streamed: where in the ring
     int n_open;                   // chunks not finished
@@ -48,21 +48,21 @@ typedef struct chunk {
     step *step; // whose n_open it counts down
     int i_file;
     uint64_t offset, bytes;
-    uint64_t n_needed; // of these, those that the unit has: the file may end inside the last page
+    uint64_t n_needed; // of these, those that the block has: the file may end inside the last page
     uint8_t *to;       // NULL: fetch the pages of the mapping at `map`
     const uint8_t *map;
-    const unit *unit; // whose pages are fetched, NULL: of none
-    bool doubtful;    // they may be there
+    const block *block; // whose pages are fetched, NULL: of none
+    bool maybe_evicted; // they may be there
     bool skip;
 } chunk;
 
 struct kin_stream {
-    unit *units;
-    size_t n_units, n_layer_units;
-    uint64_t *bytes; // [n_units]
+    block *blocks;
+    size_t n_blocks, n_layer_blocks;
+    uint64_t *bytes; // [n_blocks]
     uint64_t total_bytes;
-    uint32_t *order; // [n_units] see residency.h
-    bool *wanted;    // [n_units] scratch for set_budget
+    uint32_t *order; // [n_blocks] see residency.h
+    bool *wanted;    // [n_blocks] scratch for set_budget
     kin_stream_mode mode;
     bool exact;                     // faults read single pages
     uint64_t n_faults;              // of this process, when they were looked at last
@@ -84,9 +84,9 @@ struct kin_stream {
     step *steps; // [n_steps] cyclic
     size_t n_steps;
     size_t first, acquired, next;
-    size_t pass_unit; // the unit that the next scheduled step is for
-    bool pass_known;  // that step belongs to the pass that has begun
-    bool with_output; // of the pass that has begun
+    size_t pass_block; // the block that the next scheduled step is for
+    bool pass_known;   // that step belongs to the pass that has begun
+    bool with_output;  // of the pass that has begun
 
     chunk chunks[MAX_CHUNKS];       // cyclic
     size_t chunk_first, chunk_next; // start in the middle of the numbers: chunk_first can go down
@@ -108,17 +108,17 @@ static uint64_t extent_slot_bytes(const kin_extent *e) {
     return align_up(e->offset + e->bytes) - align_down(e->offset);
 }
 
-static uint64_t unit_slot_bytes(const kin_stream_unit *u) {
+static uint64_t block_slot_bytes(const kin_stream_block *b) {
     uint64_t sum = 0;
-    for (int i = 0; i < u->n_extents; i++) sum += extent_slot_bytes(&u->extents[i]);
+    for (int i = 0; i < b->n_extents; i++) sum += extent_slot_bytes(&b->extents[i]);
     return sum;
 }
 
-static uint64_t ring_size(const kin_stream_unit *units, size_t n_units) {
+static uint64_t ring_size(const kin_stream_block *blocks, size_t n_blocks) {
     uint64_t group = 0, largest = 0;
-    for (size_t i = 0; i < n_units; i++) {
-        bool same = i > 0 && units[i].i_group == units[i - 1].i_group;
-        group = (same ? group : 0) + unit_slot_bytes(&units[i]);
+    for (size_t i = 0; i < n_blocks; i++) {
+        bool same = i > 0 && blocks[i].i_group == blocks[i - 1].i_group;
+        group = (same ? group : 0) + block_slot_bytes(&blocks[i]);
         if (group > largest) largest = group;
     }
     uint64_t page = kin_page_bytes(), bytes = largest + largest / 100 * RING_SLACK_PERCENT;
@@ -127,14 +127,14 @@ static uint64_t ring_size(const kin_stream_unit *units, size_t n_units) {
 
 static uint64_t all_bytes(const kin_stream_options *o) {
     uint64_t sum = 0;
-    for (size_t i = 0; i < o->n_units; i++) {
-        for (int k = 0; k < o->units[i].n_extents; k++) sum += o->units[i].extents[k].bytes;
+    for (size_t i = 0; i < o->n_blocks; i++) {
+        for (int k = 0; k < o->blocks[i].n_extents; k++) sum += o->blocks[i].extents[k].bytes;
     }
     return sum;
 }
 
-uint64_t kin_stream_min_budget(const kin_stream_unit *units, size_t n_units) {
-    return ring_size(units, n_units);
+uint64_t kin_stream_min_budget(const kin_stream_block *blocks, size_t n_blocks) {
+    return ring_size(blocks, n_blocks);
 }
 
 // ---- the ring. All under the mutex.
@@ -189,20 +189,20 @@ static uint64_t chunk_bytes(const kin_extent *e) {
     return least > CHUNK_BYTES ? least : CHUNK_BYTES;
 }
 
-static size_t chunks_of(const unit *u) {
+static size_t chunks_of(const block *b) {
     size_t n = 0;
-    for (int i = 0; i < u->spec.n_extents; i++) {
-        const kin_extent *e = &u->spec.extents[i];
+    for (int i = 0; i < b->spec.n_extents; i++) {
+        const kin_extent *e = &b->spec.extents[i];
         n += (size_t)(extent_slot_bytes(e) / chunk_bytes(e)) + 1;
     }
     return n;
 }
 
-static void push_reads(kin_stream *s, step *st, const unit *u) {
-    for (int i = 0; i < u->spec.n_extents; i++) {
-        const kin_extent *e = &u->spec.extents[i];
+static void push_reads(kin_stream *s, step *st, const block *b) {
+    for (int i = 0; i < b->spec.n_extents; i++) {
+        const kin_extent *e = &b->spec.extents[i];
         uint64_t begin = align_down(e->offset), end = align_up(e->offset + e->bytes);
-        uint8_t *to = s->ring + st->ring_at + u->slot_offset[i];
+        uint8_t *to = s->ring + st->ring_at + b->slot_offset[i];
         uint64_t step_bytes = chunk_bytes(e);
         for (uint64_t at = begin; at < end; at += step_bytes) {
             uint64_t n = end - at < step_bytes ? end - at : step_bytes;
@@ -218,9 +218,9 @@ static void push_reads(kin_stream *s, step *st, const unit *u) {
 }
 
 // Resident pages come through the page cache, in the background, so that the first pass is not slower than the disk.
-static void push_fetches(kin_stream *s, step *st, const unit *u) {
-    for (int i = 0; i < u->spec.n_extents; i++) {
-        const kin_extent *e = &u->spec.extents[i];
+static void push_fetches(kin_stream *s, step *st, const block *b) {
+    for (int i = 0; i < b->spec.n_extents; i++) {
+        const kin_extent *e = &b->spec.extents[i];
         uint64_t step_bytes = chunk_bytes(e);
         for (uint64_t at = 0; at < e->bytes; at += step_bytes) {
             uint64_t n = e->bytes - at < step_bytes ? e->bytes - at : step_bytes;
@@ -229,43 +229,43 @@ static void push_fetches(kin_stream *s, step *st, const unit *u) {
                                   .offset = e->offset + at,
                                   .bytes = n,
                                   .map = e->map + at,
-                                  .unit = u,
-                                  .doubtful = u->doubtful});
+                                  .block = b,
+                                  .maybe_evicted = b->maybe_evicted});
         }
     }
 }
 
 // The pass that follows is not known yet, but it begins with the layers in any case.
-static bool next_unit_known(const kin_stream *s) {
-    return s->pass_unit < s->n_layer_units || s->pass_known;
+static bool next_block_known(const kin_stream *s) {
+    return s->pass_block < s->n_layer_blocks || s->pass_known;
 }
 
-static void next_unit(kin_stream *s) {
-    size_t end = s->pass_known && s->with_output ? s->n_units : s->n_layer_units;
-    s->pass_unit++;
-    if (s->pass_known && s->pass_unit >= end) {
-        s->pass_unit = 0;
+static void next_block(kin_stream *s) {
+    size_t end = s->pass_known && s->with_output ? s->n_blocks : s->n_layer_blocks;
+    s->pass_block++;
+    if (s->pass_known && s->pass_block >= end) {
+        s->pass_block = 0;
         s->pass_known = false;
     }
 }
 
 // Schedules one more step; false if there is no room for it now.
 static bool schedule_one(kin_stream *s) {
-    if (!next_unit_known(s) || s->next - s->first == s->n_steps) return false;
+    if (!next_block_known(s) || s->next - s->first == s->n_steps) return false;
     if (s->mode == KIN_STREAM_WILLNEED && s->next - s->acquired >= WILLNEED_AHEAD) return false;
-    unit *u = &s->units[s->pass_unit];
+    block *b = &s->blocks[s->pass_block];
     step *st = step_at(s, s->next);
-    *st = (step){.unit = s->pass_unit, .streamed = !u->resident};
-    if (n_chunks_free(s) < chunks_of(u)) return false;
+    *st = (step){.block = s->pass_block, .streamed = !b->resident};
+    if (n_chunks_free(s) < chunks_of(b)) return false;
     if (st->streamed) {
-        if (!ring_take(s, u->slot_bytes, st)) return false;
-        push_reads(s, st, u);
-    } else if (!u->present && s->mode != KIN_STREAM_MMAP) {
-        push_fetches(s, st, u);
-        u->present = s->mode == KIN_STREAM_RESIDENT; // elsewhere it is the OS that decides
+        if (!ring_take(s, b->slot_bytes, st)) return false;
+        push_reads(s, st, b);
+    } else if (!b->present && s->mode != KIN_STREAM_MMAP) {
+        push_fetches(s, st, b);
+        b->present = s->mode == KIN_STREAM_RESIDENT; // elsewhere it is the OS that decides
     }
     s->next++;
-    next_unit(s);
+    next_block(s);
     return true;
 }
 
@@ -274,23 +274,23 @@ static void schedule(kin_stream *s) {
     }
 }
 
-// The OS may take pages of resident units back, and computing would read them again page by page. Faults show that: then all
+// The OS may take pages of resident blocks back, and computing would read them again page by page. Faults show that: then all
 // of them are looked at, those that were scheduled as present at once, the others when their turn comes.
 static void look_at_faults(kin_stream *s, bool pass_begins) {
     uint64_t n = kin_pages_faults(), n_new = n - s->n_faults;
     if (s->mode != KIN_STREAM_RESIDENT || (n_new < FAULTS_WORTH_A_LOOK && !pass_begins)) return;
     s->n_faults = n;
     if (n_new < FAULTS_WORTH_A_LOOK) return;
-    for (size_t i = 0; i < s->n_units; i++) {
-        unit *u = &s->units[i];
-        if (u->present) u->doubtful = true, u->present = false;
+    for (size_t i = 0; i < s->n_blocks; i++) {
+        block *b = &s->blocks[i];
+        if (b->present) b->maybe_evicted = true, b->present = false;
     }
     for (size_t i = s->acquired; i < s->next; i++) {
         step *st = step_at(s, i);
-        unit *u = &s->units[st->unit];
-        if (st->streamed || u->present || st->n_open > 0 || n_chunks_free(s) < chunks_of(u)) continue;
-        push_fetches(s, st, u);
-        u->present = true;
+        block *b = &s->blocks[st->block];
+        if (st->streamed || b->present || st->n_open > 0 || n_chunks_free(s) < chunks_of(b)) continue;
+        push_fetches(s, st, b);
+        b->present = true;
     }
 }
 
@@ -307,7 +307,7 @@ static int read_all(kin_stream *s, const chunk *c) {
 
 // Sets `skip` where there was nothing to do.
 static int run_chunk(kin_stream *s, chunk *c) {
-    if (c->doubtful && kin_pages_held(c->map, c->bytes)) c->skip = true;
+    if (c->maybe_evicted && kin_pages_held(c->map, c->bytes)) c->skip = true;
     if (c->skip) return 0;
     if (c->to) return read_all(s, c);
     if (s->mode == KIN_STREAM_RESIDENT) return kin_pages_fetch(c->map, c->bytes);
@@ -331,7 +331,7 @@ static void *io_thread(void *arg) {
         while (s->chunk_first == s->chunk_next && !s->closing) pthread_cond_wait(&s->work, &s->mutex);
         if (s->closing) break;
         chunk c = s->chunks[s->chunk_first++ % MAX_CHUNKS];
-        if (c.unit && !c.unit->resident) c.skip = true; // it left before its pages came
+        if (c.block && !c.block->resident) c.skip = true; // it left before its pages came
         kin_busy_begin(&s->reading, kin_clock_now());
         pthread_mutex_unlock(&s->mutex);
         int failed = run_chunk(s, &c);
@@ -371,39 +371,39 @@ static void close_files(kin_stream *s) {
 }
 
 static int alloc_state(kin_stream *s, const kin_stream_options *o, kin_err *err) {
-    s->n_steps = 2 * o->n_units;
-    s->units = calloc(o->n_units, sizeof *s->units);
-    s->bytes = calloc(o->n_units, sizeof *s->bytes);
-    s->order = calloc(o->n_units, sizeof *s->order);
-    s->wanted = calloc(o->n_units, sizeof *s->wanted);
+    s->n_steps = 2 * o->n_blocks;
+    s->blocks = calloc(o->n_blocks, sizeof *s->blocks);
+    s->bytes = calloc(o->n_blocks, sizeof *s->bytes);
+    s->order = calloc(o->n_blocks, sizeof *s->order);
+    s->wanted = calloc(o->n_blocks, sizeof *s->wanted);
     s->steps = calloc(s->n_steps, sizeof *s->steps);
-    if (!s->units || !s->bytes || !s->order || !s->wanted || !s->steps) return kin_err_set(err, "out of memory");
-    for (size_t i = 0; i < o->n_units; i++) {
-        unit *u = &s->units[i];
-        u->spec = o->units[i];
-        for (int k = 0; k < u->spec.n_extents; k++) {
-            u->slot_offset[k] = u->slot_bytes;
-            u->slot_bytes += extent_slot_bytes(&u->spec.extents[k]);
-            s->bytes[i] += u->spec.extents[k].bytes;
-            s->total_bytes += u->spec.extents[k].bytes;
+    if (!s->blocks || !s->bytes || !s->order || !s->wanted || !s->steps) return kin_err_set(err, "out of memory");
+    for (size_t i = 0; i < o->n_blocks; i++) {
+        block *b = &s->blocks[i];
+        b->spec = o->blocks[i];
+        for (int k = 0; k < b->spec.n_extents; k++) {
+            b->slot_offset[k] = b->slot_bytes;
+            b->slot_bytes += extent_slot_bytes(&b->spec.extents[k]);
+            s->bytes[i] += b->spec.extents[k].bytes;
+            s->total_bytes += b->spec.extents[k].bytes;
         }
     }
-    kin_residency_order(s->bytes, s->n_units, s->order);
+    kin_residency_order(s->bytes, s->n_blocks, s->order);
     return 0;
 }
 
 static int alloc_ring(kin_stream *s, kin_err *err) {
-    if (s->ring_bytes == 0) return 0; // all units are always in memory
+    if (s->ring_bytes == 0) return 0; // all blocks are always in memory
     s->ring = kin_ring_map(s->ring_bytes);
     return s->ring ? 0 : kin_err_set(err, "out of memory: %llu MiB to stream through", (unsigned long long)(s->ring_bytes >> 20));
 }
 
 // Under the mutex, or before the threads start.
 static void choose(kin_stream *s, uint64_t budget) {
-    uint64_t for_units = budget > s->ring_bytes ? budget - s->ring_bytes : 0;
+    uint64_t for_blocks = budget > s->ring_bytes ? budget - s->ring_bytes : 0;
     // Where all is resident nothing goes through the ring, and it takes no memory.
-    if (s->mode != KIN_STREAM_RESIDENT || budget >= s->total_bytes) for_units = UINT64_MAX;
-    s->stats.resident_bytes = kin_residency_choose(s->bytes, s->n_units, s->order, for_units, s->wanted);
+    if (s->mode != KIN_STREAM_RESIDENT || budget >= s->total_bytes) for_blocks = UINT64_MAX;
+    s->stats.resident_bytes = kin_residency_choose(s->bytes, s->n_blocks, s->order, for_blocks, s->wanted);
 }
 
 // A fault reads what is around its page, 128 KiB and more. Where memory is short, that pushes out what is wanted. Where all fits
@@ -411,9 +411,9 @@ static void choose(kin_stream *s, uint64_t budget) {
 static void set_exact(kin_stream *s, bool exact) {
     if (s->exact == exact) return;
     s->exact = exact;
-    for (size_t i = 0; i < s->n_units; i++) {
-        const kin_stream_unit *u = &s->units[i].spec;
-        for (int k = 0; k < u->n_extents; k++) kin_pages_read_around(u->extents[k].map, u->extents[k].bytes, !exact);
+    for (size_t i = 0; i < s->n_blocks; i++) {
+        const kin_stream_block *b = &s->blocks[i].spec;
+        for (int k = 0; k < b->n_extents; k++) kin_pages_read_around(b->extents[k].map, b->extents[k].bytes, !exact);
     }
 }
 
@@ -422,7 +422,7 @@ static bool streams(const kin_stream *s) {
 }
 
 int kin_stream_check_budget(const kin_stream_options *o, kin_err *err) {
-    uint64_t ring_bytes = ring_size(o->units, o->n_units);
+    uint64_t ring_bytes = ring_size(o->blocks, o->n_blocks);
     if (o->mode != KIN_STREAM_RESIDENT || o->budget >= ring_bytes || o->budget >= all_bytes(o)) return 0;
     return kin_err_set(err, "%llu MiB are too little for weights: at least %llu MiB are needed to stream them through",
                        (unsigned long long)(o->budget >> 20), (unsigned long long)(ring_bytes + ((1 << 20) - 1)) >> 20);
@@ -436,16 +436,16 @@ int kin_stream_open(kin_stream **out, const kin_stream_options *o, kin_err *err)
     pthread_mutex_init(&s->budget_mutex, NULL);
     pthread_cond_init(&s->work, NULL);
     pthread_cond_init(&s->done, NULL);
-    s->n_units = o->n_units;
+    s->n_blocks = o->n_blocks;
     s->chunk_first = s->chunk_next = SIZE_MAX / 2 / MAX_CHUNKS * MAX_CHUNKS;
-    s->n_layer_units = o->n_layer_units;
+    s->n_layer_blocks = o->n_layer_blocks;
     s->mode = o->mode;
-    s->ring_bytes = ring_size(o->units, o->n_units);
+    s->ring_bytes = ring_size(o->blocks, o->n_blocks);
     if (kin_stream_check_budget(o, err) != 0) goto fail;
     if (open_files(s, o, err) != 0 || alloc_state(s, o, err) != 0) goto fail;
     if (s->mode == KIN_STREAM_RESIDENT && alloc_ring(s, err) != 0) goto fail;
     choose(s, o->budget);
-    for (size_t i = 0; i < s->n_units; i++) s->units[i].resident = s->wanted[i];
+    for (size_t i = 0; i < s->n_blocks; i++) s->blocks[i].resident = s->wanted[i];
     set_exact(s, streams(s));
     s->n_faults = kin_pages_faults();
 
@@ -469,14 +469,14 @@ void kin_stream_close(kin_stream *s) {
     pthread_cond_broadcast(&s->work);
     pthread_mutex_unlock(&s->mutex);
     for (int i = 0; i < s->n_threads; i++) pthread_join(s->threads[i], NULL);
-    if (s->units) set_exact(s, false);
+    if (s->blocks) set_exact(s, false);
     close_files(s);
     kin_ring_unmap(s->ring, s->ring_bytes);
     pthread_mutex_destroy(&s->mutex);
     pthread_mutex_destroy(&s->budget_mutex);
     pthread_cond_destroy(&s->work);
     pthread_cond_destroy(&s->done);
-    free(s->units);
+    free(s->blocks);
     free(s->bytes);
     free(s->order);
     free(s->wanted);
@@ -506,7 +506,7 @@ static void cancel(kin_stream *s, const step *st) {
         chunk *c = &s->chunks[i % MAX_CHUNKS];
         if (c->step == st) c->skip = true;
     }
-    if (!st->streamed && st->n_open > 0) s->units[st->unit].present = false;
+    if (!st->streamed && st->n_open > 0) s->blocks[st->block].present = false;
 }
 
 // Under the mutex. Drops scheduled steps, the oldest first, until `n` are left.
@@ -520,10 +520,10 @@ static void drop_to(kin_stream *s, size_t n) {
     s->acquired = s->first;
 }
 
-// Under the mutex. How many of the scheduled steps remain if a run begins at `unit`: those from the first one of it on.
-static size_t still_useful(kin_stream *s, size_t unit) {
+// Under the mutex. How many of the scheduled steps remain if a run begins at `block`: those from the first one of it on.
+static size_t still_useful(kin_stream *s, size_t block) {
     for (size_t i = s->acquired; i < s->next; i++) {
-        if (step_at(s, i)->unit == unit) return s->next - i;
+        if (step_at(s, i)->block == block) return s->next - i;
     }
     return 0;
 }
@@ -531,8 +531,8 @@ static size_t still_useful(kin_stream *s, size_t unit) {
 // Under the mutex. Whether scheduling has gone on to the next pass already.
 static bool wrapped(kin_stream *s) {
     for (size_t i = s->first; i < s->next; i++) {
-        size_t following = i + 1 < s->next ? step_at(s, i + 1)->unit : s->pass_unit;
-        if (following <= step_at(s, i)->unit) return true;
+        size_t following = i + 1 < s->next ? step_at(s, i + 1)->block : s->pass_block;
+        if (following <= step_at(s, i)->block) return true;
     }
     return false;
 }
@@ -540,70 +540,70 @@ static bool wrapped(kin_stream *s) {
 // Under the mutex.
 static bool output_scheduled(kin_stream *s) {
     for (size_t i = s->first; i < s->next; i++) {
-        if (step_at(s, i)->unit >= s->n_layer_units) return true;
+        if (step_at(s, i)->block >= s->n_layer_blocks) return true;
     }
-    return s->n_layer_units == s->n_units;
+    return s->n_layer_blocks == s->n_blocks;
 }
 
 // Under the mutex.
 static bool all_present(const kin_stream *s) {
-    for (size_t i = 0; i < s->n_units; i++) {
-        if (!s->units[i].present && s->units[i].spec.n_extents > 0) return false;
+    for (size_t i = 0; i < s->n_blocks; i++) {
+        if (!s->blocks[i].present && s->blocks[i].spec.n_extents > 0) return false;
     }
     return true;
 }
 
-// Under the mutex. Scheduled steps start with `unit`, and what follows them is known.
-static void seek(kin_stream *s, size_t unit, bool with_output) {
-    drop_to(s, still_useful(s, unit));
+// Under the mutex. Scheduled steps start with `block`, and what follows them is known.
+static void seek(kin_stream *s, size_t block, bool with_output) {
+    drop_to(s, still_useful(s, block));
     if (wrapped(s) && with_output && !output_scheduled(s)) drop_to(s, 0);
-    if (s->first == s->next) s->pass_unit = unit;
+    if (s->first == s->next) s->pass_block = block;
     if (wrapped(s)) return;
     s->pass_known = true;
     s->with_output = with_output;
     // All layers may be scheduled already: then what follows is the output, or the next pass.
-    if (s->pass_unit >= (with_output ? s->n_units : s->n_layer_units)) {
-        s->pass_unit = 0;
+    if (s->pass_block >= (with_output ? s->n_blocks : s->n_layer_blocks)) {
+        s->pass_block = 0;
         s->pass_known = false;
     }
 }
 
-bool kin_stream_begin(kin_stream *s, size_t unit, bool with_output) {
+bool kin_stream_begin(kin_stream *s, size_t block, bool with_output) {
     pthread_mutex_lock(&s->mutex);
-    kin_assert(unit < s->n_units);
-    if (unit == 0) s->stats.n_passes++;
-    look_at_faults(s, unit == 0);
+    kin_assert(block < s->n_blocks);
+    if (block == 0) s->stats.n_passes++;
+    look_at_faults(s, block == 0);
     bool idle = s->mode == KIN_STREAM_MMAP || (s->mode == KIN_STREAM_RESIDENT && all_present(s));
     if (idle) { // nothing to do ahead: the run does without us
         drop_to(s, 0);
-        s->pass_unit = 0;
+        s->pass_block = 0;
         s->pass_known = false;
         ring_rest(s);
     } else {
-        seek(s, unit, with_output);
+        seek(s, block, with_output);
         schedule(s);
     }
     pthread_mutex_unlock(&s->mutex);
     return !idle;
 }
 
-int kin_stream_acquire(kin_stream *s, size_t unit_number, const uint8_t **ptrs, kin_err *err) {
+int kin_stream_acquire(kin_stream *s, size_t block_number, const uint8_t **ptrs, kin_err *err) {
     pthread_mutex_lock(&s->mutex);
     look_at_faults(s, false);
     schedule(s);
     kin_assert(s->acquired < s->next);
     step *st = step_at(s, s->acquired);
-    kin_assert(st->unit == unit_number);
+    kin_assert(st->block == block_number);
     wait_ready(s, st);
     s->acquired++;
-    const unit *u = &s->units[st->unit];
-    for (int i = 0; i < u->spec.n_extents; i++) {
-        const kin_extent *e = &u->spec.extents[i];
-        ptrs[i] = st->streamed ? s->ring + st->ring_at + u->slot_offset[i] + e->offset % KIN_STREAM_ALIGN : e->map;
+    const block *b = &s->blocks[st->block];
+    for (int i = 0; i < b->spec.n_extents; i++) {
+        const kin_extent *e = &b->spec.extents[i];
+        ptrs[i] = st->streamed ? s->ring + st->ring_at + b->slot_offset[i] + e->offset % KIN_STREAM_ALIGN : e->map;
     }
     int failed = st->failed;
     pthread_mutex_unlock(&s->mutex);
-    return failed ? kin_err_set(err, "reading weights: %s", strerror(failed)) : u->spec.n_extents;
+    return failed ? kin_err_set(err, "reading weights: %s", strerror(failed)) : b->spec.n_extents;
 }
 
 void kin_stream_release(kin_stream *s, size_t n) {
@@ -616,10 +616,10 @@ void kin_stream_release(kin_stream *s, size_t n) {
 
 // ---- changing the resident set
 
-// Gives a unit's pages back. A thread that still reads the mapping would fetch them again: slow, never wrong.
-static void drop_pages(kin_stream *s, const unit *u) {
-    for (int i = 0; i < u->spec.n_extents; i++) {
-        const kin_extent *e = &u->spec.extents[i];
+// Gives a block's pages back. A thread that still reads the mapping would fetch them again: slow, never wrong.
+static void drop_pages(kin_stream *s, const block *b) {
+    for (int i = 0; i < b->spec.n_extents; i++) {
+        const kin_extent *e = &b->spec.extents[i];
         kin_pages_drop((uint8_t *)e->map, e->bytes);
 #ifdef POSIX_FADV_DONTNEED
         posix_fadvise(s->fds[e->i_file], (off_t)e->offset, (off_t)e->bytes, POSIX_FADV_DONTNEED);
@@ -631,18 +631,18 @@ uint64_t kin_stream_set_budget(kin_stream *s, uint64_t budget) {
     pthread_mutex_lock(&s->budget_mutex);
     pthread_mutex_lock(&s->mutex);
     choose(s, budget);
-    for (size_t i = 0; i < s->n_units; i++) {
-        unit *u = &s->units[i];
-        u->leaving = u->resident && !s->wanted[i];
-        if (u->resident != s->wanted[i]) u->present = u->doubtful = false;
-        u->resident = s->wanted[i];
+    for (size_t i = 0; i < s->n_blocks; i++) {
+        block *b = &s->blocks[i];
+        b->leaving = b->resident && !s->wanted[i];
+        if (b->resident != s->wanted[i]) b->present = b->maybe_evicted = false;
+        b->resident = s->wanted[i];
     }
     uint64_t resident = s->stats.resident_bytes;
     pthread_mutex_unlock(&s->mutex);
 
     // Giving gigabytes back takes time, in which the others may go on.
-    for (size_t i = 0; i < s->n_units; i++) {
-        if (s->units[i].leaving) drop_pages(s, &s->units[i]);
+    for (size_t i = 0; i < s->n_blocks; i++) {
+        if (s->blocks[i].leaving) drop_pages(s, &s->blocks[i]);
     }
     set_exact(s, streams(s));
     pthread_mutex_unlock(&s->budget_mutex);

@@ -1,12 +1,12 @@
 // Streaming: weights that are not in memory, read from the disk just before they are needed, in a fixed cyclic order.
 //
-// A pass goes over all units once, in their order, in one or several runs; the units of the output layer, the last ones, take
-// part only in passes that want it. A run may begin anywhere, but reading ahead goes in order. For every unit the streamer
+// A pass goes over all blocks once, in their order, in one or several runs; the blocks of the output layer, the last ones, take
+// part only in passes that want it. A run may begin anywhere, but reading ahead goes in order. For every block the streamer
 // decides ahead of time: it is resident (its file mapping is used; the first time its pages are fetched in the background) or it
 // is streamed (its bytes come by O_DIRECT reads of several MB, some in flight at once, into a ring buffer a little larger than
 // what one computation needs). Reading runs ahead of computing as far as the ring has room, across the end of a pass too.
 //
-//   begin ─► for each unit in order: acquire ─► compute ─► release
+//   begin ─► for each block in order: acquire ─► compute ─► release
 //                         ▲                        │
 //           I/O threads ──┘ filled            room ┘
 //
@@ -26,7 +26,7 @@
 
 typedef struct kin_stream kin_stream;
 
-// A range of a file that a unit is made of, and where it is mapped.
+// A range of a file that a block is made of, and where it is mapped.
 typedef struct kin_extent {
     int i_file;      // index into kin_stream_options.fds
     uint64_t offset; // any; reads are widened to what O_DIRECT wants
@@ -34,25 +34,25 @@ typedef struct kin_extent {
     const uint8_t *map;
 } kin_extent;
 
-typedef struct kin_stream_unit {
+typedef struct kin_stream_block {
     kin_extent extents[KIN_STREAM_MAX_EXTENTS];
-    int n_extents; // 0: the unit is always in memory
-    int i_group;   // units of one group are needed at the same time
-} kin_stream_unit;
+    int n_extents; // 0: the block is always in memory
+    int i_group;   // blocks of one group are needed at the same time
+} kin_stream_block;
 
 typedef enum kin_stream_mode {
     KIN_STREAM_RESIDENT, // resident set and streaming: ours
     KIN_STREAM_MMAP,     // leave it to the OS's paging, as llama.cpp does
-    KIN_STREAM_WILLNEED, // the same, with the next units announced ahead (the prefetching of prima.cpp)
+    KIN_STREAM_WILLNEED, // the same, with the next blocks announced ahead (the prefetching of prima.cpp)
 } kin_stream_mode;
 
 typedef struct kin_stream_options {
     const int *fds; // [n_files] open files, borrowed until close; read past the page cache where that works. -1: not used
     int n_files;
-    const kin_stream_unit *units; // [n_units] in cyclic order; copied
-    size_t n_units;
-    size_t n_layer_units; // the first ones; the rest is the output layer's
-    uint64_t budget;      // bytes for resident units and the ring together
+    const kin_stream_block *blocks; // [n_blocks] in cyclic order; copied
+    size_t n_blocks;
+    size_t n_layer_blocks; // the first ones; the rest is the output layer's
+    uint64_t budget;       // bytes for resident blocks and the ring together
     kin_stream_mode mode;
 } kin_stream_options;
 
@@ -64,24 +64,24 @@ void kin_stream_close(kin_stream *stream);
 int kin_stream_check_budget(const kin_stream_options *options, kin_err *err);
 
 // The least budget: the ring alone.
-uint64_t kin_stream_min_budget(const kin_stream_unit *units, size_t n_units);
+uint64_t kin_stream_min_budget(const kin_stream_block *blocks, size_t n_blocks);
 
-// Begins a run over units from `unit` on. What was read ahead of others is dropped, so runs should follow each other in cyclic
-// order. with_output: whether this pass will go on to the output's units. False: everything is in its mapping (or the mode leaves
-// it to the OS); use that, and do not acquire in this run.
-bool kin_stream_begin(kin_stream *stream, size_t unit, bool with_output);
+// Begins a run over blocks from `block` on. What was read ahead of others is dropped, so runs should follow each other in cyclic
+// order. with_output: whether this pass will go on to the output's blocks. False: everything is in its mapping (or the mode
+// leaves it to the OS); use that, and do not acquire in this run.
+bool kin_stream_begin(kin_stream *stream, size_t block, bool with_output);
 
-// Waits until the next unit (its number must be `unit`) is there. ptrs // [n_extents]: where the bytes of each extent are,
-// until release. Returns how many extents the unit has, or KIN_FAIL when the disk fails.
-int kin_stream_acquire(kin_stream *stream, size_t unit, const uint8_t **ptrs, kin_err *err);
+// Waits until the next block (its number must be `block`) is there. ptrs // [n_extents]: where the bytes of each extent are,
+// until release. Returns how many extents the block has, or KIN_FAIL when the disk fails.
+int kin_stream_acquire(kin_stream *stream, size_t block, const uint8_t **ptrs, kin_err *err);
 
-// The oldest `n` acquired units are not needed any more.
+// The oldest `n` acquired blocks are not needed any more.
 void kin_stream_release(kin_stream *stream, size_t n);
 
-// Changes the budget while running: units leave memory at once, or come back as the passes go on. Returns the resident bytes.
+// Changes the budget while running: blocks leave memory at once, or come back as the passes go on. Returns the resident bytes.
 uint64_t kin_stream_set_budget(kin_stream *stream, uint64_t budget);
 
-// Whether any unit can be streamed at all.
+// Whether any block can be streamed at all.
 bool kin_stream_can_stream(const kin_stream *stream);
 
 // Brings mapped pages into memory, several ranges at once, and waits. Only `map` and `bytes` of the extents count.
@@ -91,10 +91,10 @@ typedef struct kin_stream_stats {
     uint64_t resident_bytes; // chosen to be resident
     uint64_t ring_bytes;
     uint64_t read_bytes;  // by streaming, since open
-    uint64_t fetch_bytes; // of resident units, fetched into memory, since open
+    uint64_t fetch_bytes; // of resident blocks, fetched into memory, since open
     uint64_t busy_ns;     // time with at least one read in flight
     uint64_t wait_ns;     // time that acquire waited
-    uint64_t n_passes;    // runs from unit 0 on
+    uint64_t n_passes;    // runs from block 0 on
     bool direct;          // O_DIRECT works on these files
 } kin_stream_stats;
 

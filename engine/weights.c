@@ -12,71 +12,73 @@ enum { MAX_FETCH = 256 }; // experts' matrices asked for at once
 
 // ---- streaming
 
-// What the streamer must know of a unit: file ranges and mappings. Packed: one range of the cache file; else one per weight.
+// What the streamer must know of a block: file ranges and mappings. Packed: one range of the cache file; else one per weight.
 // will_be: as if it were in its file already.
-static kin_stream_unit describe(const kin_weights *w, const kin_weights_unit *u, bool will_be) {
-    kin_stream_unit d = {.i_group = u->i_block};
+static kin_stream_block describe(const kin_weights *w, const kin_weights_block *b, bool will_be) {
+    kin_stream_block d = {.i_group = b->i_compute_block};
     int n_files = kin_gguf_n_files(w->model->gguf);
-    if ((!kin_weights_on_disk(w, u) && !(will_be && u->pack && w->packed)) || u->experts) return d;
-    if (u->pack) {
-        d.extents[d.n_extents++] = (kin_extent){n_files, kin_packed_offset(w->packed, u->i_packed), u->packed_bytes, u->base};
+    if ((!kin_weights_on_disk(w, b) && !(will_be && b->pack && w->packed)) || b->experts) return d;
+    if (b->pack) {
+        d.extents[d.n_extents++] = (kin_extent){n_files, kin_packed_offset(w->packed, b->i_packed), b->packed_bytes, b->base};
         return d;
     }
-    for (int i = 0; i < u->n_pieces; i++) {
-        const kin_weights_piece *p = &u->pieces[i];
+    for (int i = 0; i < b->n_pieces; i++) {
+        const kin_weights_piece *p = &b->pieces[i];
         d.extents[d.n_extents++] = (kin_extent){p->i_file, p->file_offset, p->bytes, p->data};
     }
     return d;
 }
 
-// Opens the streamer; or only looks whether it could be opened when all units are here.
+// Opens the streamer; or only looks whether it could be opened when all blocks are here.
 static int open_stream(kin_weights *w, bool will_be, kin_err *err) {
     int n_files = kin_gguf_n_files(w->model->gguf), rc = KIN_FAIL;
-    kin_stream_unit *units = calloc(w->n_units, sizeof *units);
+    kin_stream_block *blocks = calloc(w->n_blocks, sizeof *blocks);
     int *fds = calloc((size_t)n_files + 1, sizeof *fds);
-    if (!units || !fds) {
+    if (!blocks || !fds) {
         kin_err_set(err, "out of memory");
         goto done;
     }
-    kin_stream_options so = {.units = units, .mode = w->o.mode, .budget = w->o.budget, .fds = fds};
-    for (size_t i = 0; i < w->n_units; i++) {
-        const kin_weights_unit *u = &w->units[i];
-        if (u->device->is_gpu || u->i_block == KIN_WEIGHTS_NO_BLOCK) continue;
-        w->stream_units[so.n_units] = i;
-        if (u->i_block < w->first_tile_block) so.n_layer_units = so.n_units + 1;
-        units[so.n_units++] = describe(w, u, will_be);
+    kin_stream_options so = {.blocks = blocks, .mode = w->o.mode, .budget = w->o.budget, .fds = fds};
+    for (size_t i = 0; i < w->n_blocks; i++) {
+        const kin_weights_block *b = &w->blocks[i];
+        if (b->device->is_gpu || b->i_compute_block == KIN_WEIGHTS_NO_COMPUTE_BLOCK) continue;
+        w->stream_blocks[so.n_blocks] = i;
+        if (b->i_compute_block < w->first_tile_compute_block) so.n_layer_blocks = so.n_blocks + 1;
+        blocks[so.n_blocks++] = describe(w, b, will_be);
     }
-    if (so.n_layer_units == 0) so.n_layer_units = so.n_units; // the output alone
-    w->n_stream_units = so.n_units;
+    if (so.n_layer_blocks == 0) so.n_layer_blocks = so.n_blocks; // the output alone
+    w->n_stream_blocks = so.n_blocks;
     for (int i = 0; i < n_files; i++) fds[i] = kin_gguf_file_fd(w->model->gguf, i);
     fds[n_files] = w->packed ? kin_packed_fd(w->packed) : -1;
     so.n_files = n_files + 1;
     rc = 0;
-    if (so.n_units > 0) rc = will_be ? kin_stream_check_budget(&so, err) : kin_stream_open(&w->stream, &so, err);
+    if (so.n_blocks > 0) rc = will_be ? kin_stream_check_budget(&so, err) : kin_stream_open(&w->stream, &so, err);
 
 done:
-    free(units);
+    free(blocks);
     free(fds);
     return rc;
 }
 
-int kin_weights_block(const kin_weights *w, int il) {
-    return w->blocks[il];
+int kin_weights_compute_block(const kin_weights *w, int il) {
+    return w->compute_blocks[il];
 }
 
-int kin_weights_tile_block(const kin_weights *w, int i_tile) {
-    return w->first_tile_block + i_tile;
+int kin_weights_tile_compute_block(const kin_weights *w, int i_tile) {
+    return w->first_tile_compute_block + i_tile;
 }
 
-bool kin_weights_begin(kin_weights *w, int i_block, bool with_output) {
-    if (w->is_landing) return true;
+bool kin_weights_begin(kin_weights *w, int i_compute_block, bool with_output) {
+    if (w->is_arriving) return true;
     if (!w->stream) return false;
     w->i_next_stream = 0;
-    while (w->i_next_stream < w->n_stream_units && w->units[w->stream_units[w->i_next_stream]].i_block < i_block)
+    while (w->i_next_stream < w->n_stream_blocks &&
+           w->blocks[w->stream_blocks[w->i_next_stream]].i_compute_block < i_compute_block)
         w->i_next_stream++;
-    kin_assert(w->i_next_stream < w->n_stream_units);
+    kin_assert(w->i_next_stream < w->n_stream_blocks);
     w->streaming = kin_stream_begin(w->stream, w->i_next_stream, with_output);
-    for (size_t i = 0; i < w->n_stream_units && !w->streaming; i++) kin_weights_point_at_mapping(&w->units[w->stream_units[i]]);
+    for (size_t i = 0; i < w->n_stream_blocks && !w->streaming; i++)
+        kin_weights_point_at_mapping(&w->blocks[w->stream_blocks[i]]);
     return w->streaming || atomic_load(&w->short_of_experts) || atomic_load(&w->n_to_check) > 0;
 }
 
@@ -88,12 +90,12 @@ void kin_weights_fetch_experts(kin_weights *w, int il, const int32_t *chosen, si
     bool wanted[KIN_MAX_EXPERTS] = {false};
     for (size_t i = 0; i < n; i++) wanted[chosen[i]] = true;
 
-    const kin_weights_unit *units = &w->units[w->layer_units[il]];
-    for (int kind = 0; kind < KIN_UNIT_COUNT; kind++) {
-        const kin_weights_unit *u = &units[kind];
-        for (int k = 0; k < u->n_pieces && kin_weights_on_disk(w, u); k++) {
-            const kin_weights_piece *p = &u->pieces[k];
-            const uint8_t *base = u->pack ? u->base + p->offset : p->data;
+    const kin_weights_block *blocks = &w->blocks[w->layer_blocks[il]];
+    for (int kind = 0; kind < KIN_WEIGHT_BLOCK_COUNT; kind++) {
+        const kin_weights_block *b = &blocks[kind];
+        for (int k = 0; k < b->n_pieces && kin_weights_on_disk(w, b); k++) {
+            const kin_weights_piece *p = &b->pieces[k];
+            const uint8_t *base = b->pack ? b->base + p->offset : p->data;
             uint64_t bytes = p->bytes / (uint64_t)n_expert;
             for (int e = 0; e < n_expert && p->experts; e++) {
                 if (!wanted[e]) continue;
@@ -108,57 +110,57 @@ void kin_weights_fetch_experts(kin_weights *w, int il, const int32_t *chosen, si
     kin_stream_fetch(w->stream, extents, n_extents);
 }
 
-static bool in_block(const kin_weights *w, size_t i_stream, int i_block) {
-    return i_stream < w->n_stream_units && w->units[w->stream_units[i_stream]].i_block == i_block;
+static bool in_compute_block(const kin_weights *w, size_t i_stream, int i_compute_block) {
+    return i_stream < w->n_stream_blocks && w->blocks[w->stream_blocks[i_stream]].i_compute_block == i_compute_block;
 }
 
-static int check_block(kin_weights *w, int i_block, kin_err *err) {
-    for (size_t i = 0; i < w->n_stream_units && atomic_load(&w->n_to_check) > 0; i++) {
-        kin_weights_unit *u = &w->units[w->stream_units[i]];
-        if (u->i_block == i_block && u->pack && kin_weights_check(w, u, u->base, err) != 0) return KIN_FAIL;
+static int check_compute_block(kin_weights *w, int i_compute_block, kin_err *err) {
+    for (size_t i = 0; i < w->n_stream_blocks && atomic_load(&w->n_to_check) > 0; i++) {
+        kin_weights_block *b = &w->blocks[w->stream_blocks[i]];
+        if (b->i_compute_block == i_compute_block && b->pack && kin_weights_check(w, b, b->base, err) != 0) return KIN_FAIL;
     }
     return 0;
 }
 
-static int acquire_unit(kin_weights *w, const kin_weights_unit *u, const uint8_t **ptrs, kin_err *err) {
+static int acquire_block(kin_weights *w, const kin_weights_block *b, const uint8_t **ptrs, kin_err *err) {
     int n = kin_stream_acquire(w->stream, w->i_next_stream, ptrs, err);
     if (n >= 0) return n;
-    const char *path = u->pack ? kin_packed_path(w->packed) : kin_gguf_file_path(w->model->gguf, u->pieces[0].i_file);
+    const char *path = b->pack ? kin_packed_path(w->packed) : kin_gguf_file_path(w->model->gguf, b->pieces[0].i_file);
     return kin_err_prefix(err, "%s", path);
 }
 
-int kin_weights_acquire(kin_weights *w, int i_block, kin_err *err) {
-    if (w->is_landing) return kin_weights_acquire_landing(w, i_block, err);
-    if (!w->streaming) return check_block(w, i_block, err);
-    while (w->i_next_stream < w->n_stream_units && !in_block(w, w->i_next_stream, i_block)) w->i_next_stream++;
-    for (; in_block(w, w->i_next_stream, i_block); w->i_next_stream++) {
+int kin_weights_acquire(kin_weights *w, int i_compute_block, kin_err *err) {
+    if (w->is_arriving) return kin_weights_acquire_arriving(w, i_compute_block, err);
+    if (!w->streaming) return check_compute_block(w, i_compute_block, err);
+    while (w->i_next_stream < w->n_stream_blocks && !in_compute_block(w, w->i_next_stream, i_compute_block)) w->i_next_stream++;
+    for (; in_compute_block(w, w->i_next_stream, i_compute_block); w->i_next_stream++) {
         const uint8_t *ptrs[KIN_STREAM_MAX_EXTENTS];
-        kin_weights_unit *u = &w->units[w->stream_units[w->i_next_stream]];
-        int n_extents = acquire_unit(w, u, ptrs, err);
+        kin_weights_block *b = &w->blocks[w->stream_blocks[w->i_next_stream]];
+        int n_extents = acquire_block(w, b, ptrs, err);
         if (n_extents < 0) return KIN_FAIL;
-        if (u->pack && kin_weights_check(w, u, n_extents > 0 ? ptrs[0] : u->base, err) != 0) return KIN_FAIL;
-        if (n_extents == 0) kin_weights_point_at_mapping(u);
-        for (int i = 0; i < u->n_pieces && n_extents > 0; i++) {
-            const kin_weights_piece *p = &u->pieces[i];
-            (*p->slot)->data = (void *)(u->pack ? ptrs[0] + p->offset : ptrs[i]);
+        if (b->pack && kin_weights_check(w, b, n_extents > 0 ? ptrs[0] : b->base, err) != 0) return KIN_FAIL;
+        if (n_extents == 0) kin_weights_point_at_mapping(b);
+        for (int i = 0; i < b->n_pieces && n_extents > 0; i++) {
+            const kin_weights_piece *p = &b->pieces[i];
+            (*p->slot)->data = (void *)(b->pack ? ptrs[0] + p->offset : ptrs[i]);
         }
     }
     return 0;
 }
 
-void kin_weights_release(kin_weights *w, int i_block) {
+void kin_weights_release(kin_weights *w, int i_compute_block) {
     size_t n = 0;
-    if (w->is_landing) kin_weights_release_landing(w, i_block);
+    if (w->is_arriving) kin_weights_release_arriving(w, i_compute_block);
     if (!w->streaming) return;
-    for (size_t i = w->i_next_stream; i > 0 && in_block(w, i - 1, i_block); i--) n++;
+    for (size_t i = w->i_next_stream; i > 0 && in_compute_block(w, i - 1, i_compute_block); i--) n++;
     kin_stream_release(w->stream, n);
 }
 
 // Experts that do not all fit are fetched by need.
 static void note_experts(kin_weights *w, uint64_t budget) {
     bool any = false;
-    for (size_t i = 0; i < w->n_units; i++)
-        any = any || (w->units[i].experts && !w->units[i].device->is_gpu && kin_weights_on_disk(w, &w->units[i]));
+    for (size_t i = 0; i < w->n_blocks; i++)
+        any = any || (w->blocks[i].experts && !w->blocks[i].device->is_gpu && kin_weights_on_disk(w, &w->blocks[i]));
     atomic_store(&w->short_of_experts,
                  any && w->stream && w->o.mode == KIN_STREAM_RESIDENT && budget < kin_weights_cpu_bytes(w->model, &w->o));
 }
@@ -189,9 +191,9 @@ static int start_streaming(kin_weights *w, kin_err *err) {
 }
 
 int kin_weights_settle(kin_weights *w, kin_err *err) {
-    kin_assert(w->is_landing && w->has_landed);
+    kin_assert(w->is_arriving && w->has_arrived);
     if (kin_weights_settle_cpu(w, err) != 0 || start_streaming(w, err) != 0) return KIN_FAIL;
-    w->is_landing = false;
+    w->is_arriving = false;
     return 0;
 }
 
@@ -200,18 +202,18 @@ static int alloc_state(kin_weights *w, kin_err *err) {
     w->n_tiles = w->o.output ? kin_weights_count_tiles(w->model) : 0;
     w->layers = calloc(n_layer_all, sizeof *w->layers);
     w->on_gpu = calloc(n_layer_all, sizeof *w->on_gpu);
-    w->blocks = calloc(n_layer_all, sizeof *w->blocks);
-    w->layer_units = calloc(n_layer_all, sizeof *w->layer_units);
+    w->compute_blocks = calloc(n_layer_all, sizeof *w->compute_blocks);
+    w->layer_blocks = calloc(n_layer_all, sizeof *w->layer_blocks);
     w->tiles = calloc((size_t)w->n_tiles + 1, sizeof *w->tiles);
-    size_t n_units = n_layer * KIN_UNIT_COUNT + (size_t)w->n_tiles + 3; // and norm, two times rope factors
-    w->units = calloc(n_units, sizeof *w->units);
-    w->stream_units = calloc(n_units, sizeof *w->stream_units);
+    size_t n_blocks = n_layer * KIN_WEIGHT_BLOCK_COUNT + (size_t)w->n_tiles + 3; // and norm, two times rope factors
+    w->blocks = calloc(n_blocks, sizeof *w->blocks);
+    w->stream_blocks = calloc(n_blocks, sizeof *w->stream_blocks);
     size_t n_tensors = (n_layer + 1) * KIN_W_COUNT + (size_t)w->n_tiles;
     struct ggml_init_params params = {.mem_size = n_tensors * ggml_tensor_overhead(), .no_alloc = true};
     w->ctx = ggml_init(params);
     w->gpu_ctx = ggml_init(params);
-    return w->layers && w->on_gpu && w->blocks && w->layer_units && w->tiles && w->units && w->stream_units && w->ctx &&
-                   w->gpu_ctx
+    return w->layers && w->on_gpu && w->compute_blocks && w->layer_blocks && w->tiles && w->blocks && w->stream_blocks &&
+                   w->ctx && w->gpu_ctx
                ? 0
                : kin_err_set(err, "out of memory");
 }
@@ -224,15 +226,15 @@ int kin_weights_open(kin_weights **out, const kin_model *model, const kin_device
     w->model = model;
     w->devices = devices;
     w->o = *o;
-    w->is_landing = w->has_later = o->arrival && o->windows.n > 1;
+    w->is_arriving = w->has_later = o->arrival && o->windows.n > 1;
     pthread_mutex_init(&w->mutex, NULL);
     pthread_cond_init(&w->changed, NULL);
     if (alloc_state(w, err) != 0) goto fail;
-    kin_weights_collect_units(w);
+    kin_weights_collect_blocks(w);
     kin_weights_try_cache(w);
     if (kin_weights_place_cpu(w, err) != 0 || kin_weights_place_gpu(w, err) != 0) goto fail;
-    if (!w->is_landing && start_streaming(w, err) != 0) goto fail;
-    if (w->is_landing && w->must_stream && open_stream(w, true, err) != 0) goto fail;
+    if (!w->is_arriving && start_streaming(w, err) != 0) goto fail;
+    if (w->is_arriving && w->must_stream && open_stream(w, true, err) != 0) goto fail;
     if (kin_weights_start_finisher(w, err) != 0) goto fail;
     *out = w;
     return 0;
@@ -247,15 +249,16 @@ void kin_weights_close(kin_weights *w) {
     kin_weights_stop_finisher(w);
     kin_stream_close(w->stream);
     hint_embedding(w, true);
-    for (size_t i = 0; i < w->n_units; i++) {
-        if (w->units[i].base) munmap(w->units[i].base, kin_weights_align_up(w->units[i].packed_bytes, KIN_PACKED_ALIGN));
+    for (size_t i = 0; i < w->n_blocks; i++) {
+        if (w->blocks[i].base) munmap(w->blocks[i].base, kin_weights_align_up(w->blocks[i].packed_bytes, KIN_PACKED_ALIGN));
     }
     ggml_backend_buffer_free(w->gpu_buf);
     ggml_backend_buffer_free(w->repack_home);
     ggml_backend_buffer_free(w->plain_home);
     if (w->plain_memory) {
         uint64_t largest = KIN_WEIGHTS_ALIGN;
-        for (size_t i = 0; i < w->n_units; i++) largest = w->units[i].packed_bytes > largest ? w->units[i].packed_bytes : largest;
+        for (size_t i = 0; i < w->n_blocks; i++)
+            largest = w->blocks[i].packed_bytes > largest ? w->blocks[i].packed_bytes : largest;
         munmap(w->plain_memory, largest);
     }
     if (w->ctx) ggml_free(w->ctx);
@@ -263,13 +266,13 @@ void kin_weights_close(kin_weights *w) {
     kin_packed_close(w->packed);
     pthread_mutex_destroy(&w->mutex);
     pthread_cond_destroy(&w->changed);
-    free(w->stream_units);
-    free(w->units);
+    free(w->stream_blocks);
+    free(w->blocks);
     free(w->tiles);
     free(w->layers);
     free(w->on_gpu);
-    free(w->blocks);
-    free(w->layer_units);
+    free(w->compute_blocks);
+    free(w->layer_blocks);
     free(w);
 }
 
@@ -306,9 +309,9 @@ static uint64_t waited_ns(kin_weights *w) {
 
 kin_weights_stats kin_weights_get_stats(kin_weights *w) {
     kin_weights_stats stats = w->stats;
-    for (size_t i = 0; i < w->n_units; i++) {
-        const kin_weights_unit *u = &w->units[i];
-        if (u->pack && atomic_load(&u->here) && !atomic_load(&u->in_file)) stats.anonymous_bytes += u->packed_bytes;
+    for (size_t i = 0; i < w->n_blocks; i++) {
+        const kin_weights_block *b = &w->blocks[i];
+        if (b->pack && atomic_load(&b->here) && !atomic_load(&b->in_file)) stats.anonymous_bytes += b->packed_bytes;
     }
     if (w->stream) stats.stream = kin_stream_get_stats(w->stream);
     stats.stream.wait_ns += waited_ns(w);

@@ -1,15 +1,15 @@
 // The weights of a device's layers as ggml tensors on their devices, and of the output layer where it is wanted.
 //
-// GPU layers are copied to the GPU. On the CPU a unit (see kin_unit) is packed if this CPU has a faster layout for one of its
-// weights: it then comes from the prepacked cache (packed.h), or from memory packed at each start where there is no cache.
-// Other units are the model file itself. Either way the bytes are a mapped file, which the OS can take back; units that do not
+// GPU layers are copied to the GPU. On the CPU a block (see kin_weight_block) is packed if this CPU has a faster layout for one
+// of its weights: it then comes from the prepacked cache (packed.h), or from memory packed at each start where there is no cache.
+// Other blocks are the model file itself. Either way the bytes are a mapped file, which the OS can take back; blocks that do not
 // fit the budget are streamed (stream.h).
 //
-// The computing thread asks block by block: acquire, compute, release. A run that needs no streaming says so at its beginning
-// and uses all tensors at once.
+// The computing thread asks compute block by compute block: acquire, compute, release. A run that needs no streaming says so at
+// its beginning and uses all tensors at once.
 //
-// With an arrival and several windows, open waits for the first window only. The others arrive ("land") while it is computed:
-// acquire waits for them, and fails when they do not come. Streaming begins when all have landed.
+// With an arrival and several windows, open waits for the first window only. The others arrive while it is computed:
+// acquire waits for them, and fails when they do not come. Streaming begins when all have arrived.
 //
 // Owner: one shard. Thread: the owner's; set_budget from any.
 #pragma once
@@ -46,7 +46,7 @@ typedef struct kin_weights_options {
 int kin_weights_open(kin_weights **out, const kin_model *model, const kin_devices *devices, const kin_weights_options *options,
                      kin_err *err);
 
-// Ends waits for what has not landed. Waits until a cache file that was begun is safely on the disk.
+// Ends waits for what has not arrived. Waits until a cache file that was begun is safely on the disk.
 void kin_weights_close(kin_weights *weights);
 
 // Bytes of the CPU's weights of such windows: what a budget is compared with.
@@ -69,27 +69,29 @@ int64_t kin_weights_tile_rows(const kin_model *model); // of every tile but the 
 int kin_weights_count_tiles(const kin_model *model);
 struct ggml_tensor *kin_weights_tile(const kin_weights *weights, int i_tile);
 
-// A block is what is computed at once while weights stream: a part of a CPU layer (attention; then the feed-forward block, in two
-// halves if the layer has no experts), or a tile of the output. Blocks are numbered in cyclic order, a layer's in a row.
-enum { KIN_MAX_LAYER_BLOCKS = 3 };
-int kin_weights_n_blocks(const kin_hparams *hp);           // of a layer
-int kin_weights_block(const kin_weights *weights, int il); // the first one of a CPU layer
-int kin_weights_tile_block(const kin_weights *weights, int i_tile);
+// A compute block is what is computed at once while weights stream: a part of a CPU layer (attention; then the feed-forward
+// block, in two halves if the layer has no experts), or a tile of the output. Compute blocks are numbered in cyclic order, a
+// layer's in a row.
+enum { KIN_MAX_LAYER_COMPUTE_BLOCKS = 3 };
+int kin_weights_n_compute_blocks(const kin_hparams *hp);           // of a layer
+int kin_weights_compute_block(const kin_weights *weights, int il); // the first one of a CPU layer
+int kin_weights_tile_compute_block(const kin_weights *weights, int i_tile);
 
-// begin: a run over blocks from `i_block` on; with_output: this pass will go on to the tiles. True: acquire and release each
-// block in turn; false: all tensors are usable, do neither. Acquired are the weights of one block at a time.
-bool kin_weights_begin(kin_weights *weights, int i_block, bool with_output);
-int kin_weights_acquire(kin_weights *weights, int i_block, kin_err *err);
-void kin_weights_release(kin_weights *weights, int i_block);
+// begin: a run over compute blocks from `i_compute_block` on; with_output: this pass will go on to the tiles. True: acquire and
+// release each of them in turn; false: all tensors are usable, do neither. Acquired are the weights of one compute block at a
+// time.
+bool kin_weights_begin(kin_weights *weights, int i_compute_block, bool with_output);
+int kin_weights_acquire(kin_weights *weights, int i_compute_block, kin_err *err);
+void kin_weights_release(kin_weights *weights, int i_compute_block);
 
-// lands: some weights may arrive later; from open until settle. has_landed: all of them are here. Then, between two runs,
+// is_arriving: some weights may arrive later; from open until settle. has_arrived: all of them are here. Then, between two runs,
 // settle begins streaming; it fails as open does.
-bool kin_weights_lands(const kin_weights *weights);
-bool kin_weights_has_landed(kin_weights *weights);
+bool kin_weights_is_arriving(const kin_weights *weights);
+bool kin_weights_has_arrived(kin_weights *weights);
 int kin_weights_settle(kin_weights *weights, kin_err *err);
 
 // Before a run over layers on the GPU: waits for those that have not arrived yet, and copies them.
-int kin_weights_land_gpu(kin_weights *weights, int layer_begin, int layer_end, kin_err *err);
+int kin_weights_await_gpu(kin_weights *weights, int layer_begin, int layer_end, kin_err *err);
 
 // Experts do not go through the ring: which ones a token needs is known only after the router was computed. They stay in their
 // file mapping, and the OS keeps those in memory that are used most. This fetches the ones in `chosen` // i32 [n] (numbers may

@@ -1,7 +1,7 @@
-// Whether the cache file's units can be trusted (engine/packed.h says when they must be checked).
+// Whether the cache file's blocks can be trusted (engine/packed.h says when they must be checked).
 //
-// Units that stay in memory are checked against their hash before they are mapped: their bytes are read once for that, and are
-// needed at once anyway. Where not all fit, a unit is checked when it is first acquired, in the ring or in its mapping.
+// Blocks that stay in memory are checked against their hash before they are mapped: their bytes are read once for that, and are
+// needed at once anyway. Where not all fit, a block is checked when it is first acquired, in the ring or in its mapping.
 // Experts are fetched by need, never as a whole: a background thread checks them, past the page cache.
 #include <stdlib.h>
 #include <string.h>
@@ -10,9 +10,9 @@
 #include "engine/weights_impl.h"
 #include "sys/background.h"
 
-uint64_t kin_weights_source_hash(const kin_weights_unit *u) {
+uint64_t kin_weights_source_hash(const kin_weights_block *b) {
     uint64_t hash = 0;
-    for (int i = 0; i < u->n_pieces; i++) hash = kin_packed_hash(u->pieces[i].data, u->pieces[i].bytes, hash);
+    for (int i = 0; i < b->n_pieces; i++) hash = kin_packed_hash(b->pieces[i].data, b->pieces[i].bytes, hash);
     return hash;
 }
 
@@ -28,63 +28,63 @@ static void say_damaged(kin_weights *w, bool was_used) {
             was_used ? "; the text so far may be wrong: ask again" : "");
 }
 
-bool kin_weights_trust(kin_weights *w, kin_weights_unit *u) {
-    if (!kin_packed_is_current(w->packed, u->i_packed) && !kin_packed_renew(w->packed, u->i_packed, kin_weights_source_hash(u))) {
+bool kin_weights_trust(kin_weights *w, kin_weights_block *b) {
+    if (!kin_packed_is_current(w->packed, b->i_packed) && !kin_packed_renew(w->packed, b->i_packed, kin_weights_source_hash(b))) {
         say_other(w);
         return false;
     }
-    u->unchecked = !kin_packed_is_checked(w->packed, u->i_packed);
-    if (!u->unchecked) return true;
+    b->unchecked = !kin_packed_is_checked(w->packed, b->i_packed);
+    if (!b->unchecked) return true;
     if (w->must_stream) {
-        if (!u->experts) atomic_fetch_add(&w->n_to_check, 1);
+        if (!b->experts) atomic_fetch_add(&w->n_to_check, 1);
         return true;
     }
-    u->unchecked = false;
-    if (kin_packed_check(w->packed, u->i_packed, NULL) == KIN_PACKED_SOUND) return true;
+    b->unchecked = false;
+    if (kin_packed_check(w->packed, b->i_packed, NULL) == KIN_PACKED_SOUND) return true;
     say_damaged(w, false);
     return false;
 }
 
-static int mend(kin_weights *w, kin_weights_unit *u, const uint8_t *at, kin_err *err) {
+static int mend(kin_weights *w, kin_weights_block *b, const uint8_t *at, kin_err *err) {
     say_damaged(w, false);
-    uint8_t *fresh = malloc(u->packed_bytes);
-    if (!fresh) return kin_err_set(err, "out of memory");
-    kin_weights_pack(u, fresh);
-    int rc = kin_packed_mend(w->packed, u->i_packed, fresh, kin_weights_source_hash(u), err);
-    if (rc == 0 && at != u->base) memcpy((uint8_t *)at, fresh, u->packed_bytes); // the ring is ours to write to
-    free(fresh);
-    kin_weights_point_at_mapping(u);
+    uint8_t *repacked = malloc(b->packed_bytes);
+    if (!repacked) return kin_err_set(err, "out of memory");
+    kin_weights_pack(b, repacked);
+    int rc = kin_packed_mend(w->packed, b->i_packed, repacked, kin_weights_source_hash(b), err);
+    if (rc == 0 && at != b->base) memcpy((uint8_t *)at, repacked, b->packed_bytes); // the ring is ours to write to
+    free(repacked);
+    kin_weights_point_at_mapping(b);
     return rc == 0 ? 0 : kin_err_prefix(err, "the prepacked weights are damaged and cannot be packed again now");
 }
 
-int kin_weights_check(kin_weights *w, kin_weights_unit *u, const uint8_t *at, kin_err *err) {
-    if (atomic_load(&u->damaged)) {
-        if (mend(w, u, at, err) != 0) return KIN_FAIL;
-        atomic_store(&u->damaged, false);
+int kin_weights_check(kin_weights *w, kin_weights_block *b, const uint8_t *at, kin_err *err) {
+    if (atomic_load(&b->damaged)) {
+        if (mend(w, b, at, err) != 0) return KIN_FAIL;
+        atomic_store(&b->damaged, false);
         atomic_fetch_sub(&w->n_to_check, 1);
     }
-    if (u->experts || !u->unchecked) return 0;
-    if (kin_packed_check(w->packed, u->i_packed, at) != KIN_PACKED_SOUND && mend(w, u, at, err) != 0) return KIN_FAIL;
-    u->unchecked = false;
+    if (b->experts || !b->unchecked) return 0;
+    if (kin_packed_check(w->packed, b->i_packed, at) != KIN_PACKED_SOUND && mend(w, b, at, err) != 0) return KIN_FAIL;
+    b->unchecked = false;
     atomic_fetch_sub(&w->n_to_check, 1);
     return 0;
 }
 
 bool kin_weights_has_unchecked(const kin_weights *w) {
-    for (size_t i = 0; i < w->n_units; i++) {
-        if (w->units[i].experts && w->units[i].unchecked) return true;
+    for (size_t i = 0; i < w->n_blocks; i++) {
+        if (w->blocks[i].experts && w->blocks[i].unchecked) return true;
     }
     return false;
 }
 
 void kin_weights_check_behind(kin_weights *w) {
     kin_background_thread();
-    for (size_t i = 0; i < w->n_units && !atomic_load(&w->closing); i++) {
-        kin_weights_unit *u = &w->units[i];
-        if (!u->experts || !u->unchecked) continue; // the others are the computing thread's
-        if (kin_packed_check_behind(w->packed, u->i_packed, &w->closing) != KIN_PACKED_DAMAGED) continue;
+    for (size_t i = 0; i < w->n_blocks && !atomic_load(&w->closing); i++) {
+        kin_weights_block *b = &w->blocks[i];
+        if (!b->experts || !b->unchecked) continue; // the others are the computing thread's
+        if (kin_packed_check_behind(w->packed, b->i_packed, &w->closing) != KIN_PACKED_DAMAGED) continue;
         say_damaged(w, true);
-        atomic_store(&u->damaged, true);
+        atomic_store(&b->damaged, true);
         atomic_fetch_add(&w->n_to_check, 1);
     }
 }

@@ -1,4 +1,4 @@
-// Where the units' bytes are: the prepacked cache file, memory, the model file's mapping, the GPU.
+// Where the weight blocks' bytes are: the prepacked cache file, memory, the model file's mapping, the GPU.
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -26,7 +26,7 @@ enum {
 // ---- the prepacked cache
 
 // Names, shapes, types and a sample of every tensor: what agrees in all of it is one model, though perhaps one that was mended
-// since. Each unit of the file remembers what it was made from (packed.h).
+// since. Each block of the file remembers what it was made from (packed.h).
 static int model_identity(const kin_model *model, uint64_t *identity, kin_err *err) {
     uint64_t h = 1;
     for (size_t i = 0; i < kin_gguf_n_tensors(model->gguf); i++) {
@@ -52,22 +52,24 @@ static uint64_t source_stamp(const kin_model *m) {
     return stamp;
 }
 
-// The file has room for every unit of the whole model, so that it is the same whatever range a device runs.
+// The file has room for every block of the whole model, so that it is the same whatever range a device runs.
 static int open_cache(kin_weights *w, kin_err *err) {
     const kin_model *m = w->model;
     const kin_device *cpu = &w->devices->cpu;
-    size_t n_layer_units = (size_t)m->hp.n_layer * KIN_UNIT_COUNT, n = n_layer_units + (size_t)kin_weights_count_tiles(m);
+    size_t n_layer_blocks = (size_t)m->hp.n_layer * KIN_WEIGHT_BLOCK_COUNT,
+           n = n_layer_blocks + (size_t)kin_weights_count_tiles(m);
     uint64_t *bytes = calloc(n, sizeof *bytes), total = 0;
     uint64_t variant = kin_hash64(w->devices->cpu_variant, strlen(w->devices->cpu_variant), KIN_PANEL_FORMAT);
     if (!bytes) return kin_err_set(err, "out of memory");
     for (size_t i = 0; i < n; i++) {
-        kin_weights_unit u = {0};
-        if (i < n_layer_units)
-            kin_weights_add_layer_unit(&u, m, (int)(i / KIN_UNIT_COUNT), (kin_unit)(i % KIN_UNIT_COUNT), NULL, cpu);
+        kin_weights_block b = {0};
+        if (i < n_layer_blocks)
+            kin_weights_add_layer_block(&b, m, (int)(i / KIN_WEIGHT_BLOCK_COUNT), (kin_weight_block)(i % KIN_WEIGHT_BLOCK_COUNT),
+                                        NULL, cpu);
         else
-            kin_weights_add_tile_unit(&u, m, (int)(i - n_layer_units), NULL, cpu);
-        bytes[i] = u.pack ? u.packed_bytes : 0;
-        for (int k = 0; k < u.n_pieces; k++) variant = kin_hash64(&u.pieces[k].layout, sizeof u.pieces[k].layout, variant);
+            kin_weights_add_tile_block(&b, m, (int)(i - n_layer_blocks), NULL, cpu);
+        bytes[i] = b.pack ? b.packed_bytes : 0;
+        for (int k = 0; k < b.n_pieces; k++) variant = kin_hash64(&b.pieces[k].layout, sizeof b.pieces[k].layout, variant);
         total += bytes[i];
     }
     kin_packed_key key = {.variant = variant};
@@ -82,26 +84,26 @@ static int open_cache(kin_weights *w, kin_err *err) {
 }
 
 // The packed bytes move to the cache file and its pages take their place: the same content, but memory that the OS can take back.
-static int move_to_file(kin_weights *w, kin_weights_unit *u, kin_err *err) {
-    if (u->fresh && kin_packed_write(w->packed, u->i_packed, u->base, u->source_hash, err) != 0) return KIN_FAIL;
-    if (kin_packed_map(w->packed, u->i_packed, u->base, err) != 0) return KIN_FAIL;
-    atomic_store(&u->in_file, true);
+static int move_to_file(kin_weights *w, kin_weights_block *b, kin_err *err) {
+    if (b->dirty && kin_packed_write(w->packed, b->i_packed, b->base, b->source_hash, err) != 0) return KIN_FAIL;
+    if (kin_packed_map(w->packed, b->i_packed, b->base, err) != 0) return KIN_FAIL;
+    atomic_store(&b->in_file, true);
     return 0;
 }
 
 // Unless an earlier one failed to.
-static void try_move(kin_weights *w, kin_weights_unit *u) {
+static void try_move(kin_weights *w, kin_weights_block *b) {
     kin_err err;
-    if (!w->packed || atomic_load(&w->cache_failed) || move_to_file(w, u, &err) == 0) return;
+    if (!w->packed || atomic_load(&w->cache_failed) || move_to_file(w, b, &err) == 0) return;
     if (!atomic_exchange(&w->cache_failed, true)) kin_log(KIN_LOG_WARN, "the prepacked cache cannot be used: %s", err.text);
 }
 
 void kin_weights_finish_cache(kin_weights *w) {
     kin_err err;
     kin_background_thread();
-    for (size_t i = 0; i < w->n_units && !w->must_stream; i++) { // else each has moved, or never will
-        kin_weights_unit *u = &w->units[i];
-        if (u->pack && u->fresh && !atomic_load(&u->in_file)) try_move(w, u);
+    for (size_t i = 0; i < w->n_blocks && !w->must_stream; i++) { // else each has moved, or never will
+        kin_weights_block *b = &w->blocks[i];
+        if (b->pack && b->dirty && !atomic_load(&b->in_file)) try_move(w, b);
     }
     if (kin_packed_seal(w->packed, &err) != 0) kin_log(KIN_LOG_WARN, "the prepacked cache stays incomplete: %s", err.text);
 }
@@ -113,20 +115,20 @@ static bool must_stream(const kin_weights *w) {
 void kin_weights_try_cache(kin_weights *w) {
     uint64_t to_pack = 0;
     kin_err err;
-    for (size_t i = 0; i < w->n_units; i++) to_pack += w->units[i].pack ? w->units[i].packed_bytes : 0;
+    for (size_t i = 0; i < w->n_blocks; i++) to_pack += w->blocks[i].pack ? w->blocks[i].packed_bytes : 0;
     if (!w->o.cache_dir || (to_pack < CACHE_MIN_BYTES && !must_stream(w)) || to_pack == 0) return;
     if (open_cache(w, &err) != 0) kin_log(KIN_LOG_WARN, "no prepacked cache: %s", err.text);
 }
 
-// ---- placing the CPU's units
+// ---- placing the CPU's blocks
 
 static int open_homes(kin_weights *w, kin_err *err) {
     uint64_t largest = KIN_WEIGHTS_ALIGN;
     bool repack = false;
-    for (size_t i = 0; i < w->n_units; i++) {
-        const kin_weights_unit *u = &w->units[i];
-        if (u->packed_bytes > largest) largest = u->packed_bytes;
-        for (int k = 0; k < u->n_pieces; k++) repack = repack || (u->pack && u->pieces[k].layout == KIN_LAYOUT_REPACK);
+    for (size_t i = 0; i < w->n_blocks; i++) {
+        const kin_weights_block *b = &w->blocks[i];
+        if (b->packed_bytes > largest) largest = b->packed_bytes;
+        for (int k = 0; k < b->n_pieces; k++) repack = repack || (b->pack && b->pieces[k].layout == KIN_LAYOUT_REPACK);
     }
     // Address space only: never written to.
     w->plain_memory = mmap(NULL, largest, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -157,10 +159,10 @@ static int be_born(kin_weights *w, const kin_weights_piece *p, kin_layout layout
     return 0;
 }
 
-void kin_weights_point_at_mapping(kin_weights_unit *u) {
-    for (int i = 0; i < u->n_pieces; i++) {
-        const kin_weights_piece *p = &u->pieces[i];
-        (*p->slot)->data = u->pack ? u->base + p->offset : (uint8_t *)p->data;
+void kin_weights_point_at_mapping(kin_weights_block *b) {
+    for (int i = 0; i < b->n_pieces; i++) {
+        const kin_weights_piece *p = &b->pieces[i];
+        (*p->slot)->data = b->pack ? b->base + p->offset : (uint8_t *)p->data;
     }
 }
 
@@ -176,19 +178,19 @@ static uint8_t *reserve_pages(uint64_t n, uint64_t offset) {
     return base;
 }
 
-static int place_unit(kin_weights *w, kin_weights_unit *u, kin_err *err) {
-    for (int i = 0; i < u->n_pieces; i++) {
-        kin_weights_piece *p = &u->pieces[i];
+static int place_block(kin_weights *w, kin_weights_block *b, kin_err *err) {
+    for (int i = 0; i < b->n_pieces; i++) {
+        kin_weights_piece *p = &b->pieces[i];
         if (!*p->slot) *p->slot = new_tensor(w->ctx, p);
-        if (be_born(w, p, u->pack ? p->layout : KIN_LAYOUT_PLAIN, err) != 0) return KIN_FAIL;
+        if (be_born(w, p, b->pack ? p->layout : KIN_LAYOUT_PLAIN, err) != 0) return KIN_FAIL;
     }
-    if (u->pack && !u->base) {
-        uint8_t *base = reserve_pages(u->packed_bytes, w->packed ? kin_packed_offset(w->packed, u->i_packed) : 0);
-        if (!base) return kin_err_set(err, "out of memory: %llu bytes for weights", (unsigned long long)u->packed_bytes);
-        u->base = base;
-        u->fresh = !w->packed || !kin_packed_has(w->packed, u->i_packed);
+    if (b->pack && !b->base) {
+        uint8_t *base = reserve_pages(b->packed_bytes, w->packed ? kin_packed_offset(w->packed, b->i_packed) : 0);
+        if (!base) return kin_err_set(err, "out of memory: %llu bytes for weights", (unsigned long long)b->packed_bytes);
+        b->base = base;
+        b->dirty = !w->packed || !kin_packed_has(w->packed, b->i_packed);
     }
-    kin_weights_point_at_mapping(u);
+    kin_weights_point_at_mapping(b);
     return 0;
 }
 
@@ -197,9 +199,9 @@ static void report(kin_weights *w, const char *what, uint64_t n) {
     if (w->o.progress) w->o.progress(w->o.progress_user, what, done, atomic_load(&w->n_total));
 }
 
-void kin_weights_pack(kin_weights_unit *u, uint8_t *base) {
-    for (int k = 0; k < u->n_pieces; k++) {
-        const kin_weights_piece *p = &u->pieces[k];
+void kin_weights_pack(kin_weights_block *b, uint8_t *base) {
+    for (int k = 0; k < b->n_pieces; k++) {
+        const kin_weights_piece *p = &b->pieces[k];
         (*p->slot)->data = base + p->offset;
         if (p->layout == KIN_LAYOUT_REPACK)
             ggml_backend_tensor_set(*p->slot, p->data, 0, p->bytes);
@@ -210,61 +212,61 @@ void kin_weights_pack(kin_weights_unit *u, uint8_t *base) {
     }
 }
 
-// What a packed unit was made from is not looked at again: its pages leave our memory (not the page cache).
-static void forget_source(const kin_weights *w, const kin_weights_unit *u) {
-    for (int i = 0; i < u->n_pieces && kin_gguf_on_disk(w->model->gguf); i++)
-        kin_pages_drop((uint8_t *)u->pieces[i].data, u->pieces[i].bytes);
+// What a packed block was made from is not looked at again: its pages leave our memory (not the page cache).
+static void forget_source(const kin_weights *w, const kin_weights_block *b) {
+    for (int i = 0; i < b->n_pieces && kin_gguf_on_disk(w->model->gguf); i++)
+        kin_pages_drop((uint8_t *)b->pieces[i].data, b->pieces[i].bytes);
 }
 
-static void drop_packed(const kin_weights_unit *u) {
-    kin_pages_drop(u->base, kin_weights_align_up(u->packed_bytes, KIN_PACKED_ALIGN));
+static void drop_packed(const kin_weights_block *b) {
+    kin_pages_drop(b->base, kin_weights_align_up(b->packed_bytes, KIN_PACKED_ALIGN));
 }
 
-void kin_weights_drop_pages(const kin_weights *w, const kin_weights_unit *u) {
-    if (u->pack && atomic_load(&u->in_file)) drop_packed(u);
-    if (!u->pack) forget_source(w, u);
+void kin_weights_drop_pages(const kin_weights *w, const kin_weights_block *b) {
+    if (b->pack && atomic_load(&b->in_file)) drop_packed(b);
+    if (!b->pack) forget_source(w, b);
 }
 
-bool kin_weights_on_disk(const kin_weights *w, const kin_weights_unit *u) {
-    return u->pack ? atomic_load(&u->in_file) : kin_gguf_on_disk(w->model->gguf);
+bool kin_weights_on_disk(const kin_weights *w, const kin_weights_block *b) {
+    return b->pack ? atomic_load(&b->in_file) : kin_gguf_on_disk(w->model->gguf);
 }
 
-static int await_unit(const kin_weights *w, const kin_weights_unit *u, kin_err *err) {
+static int await_block(const kin_weights *w, const kin_weights_block *b, kin_err *err) {
     const kin_arrival *a = w->o.arrival;
-    for (int i = 0; a && i < u->n_pieces; i++) {
-        const kin_weights_piece *p = &u->pieces[i];
+    for (int i = 0; a && i < b->n_pieces; i++) {
+        const kin_weights_piece *p = &b->pieces[i];
         if (a->wait(a->user, p->i_file, p->file_offset, p->bytes, err) != 0) return KIN_FAIL;
     }
     return 0;
 }
 
-static int fill(kin_weights *w, kin_weights_unit *u, kin_err *err) {
-    if (u->pack && !u->fresh) u->fresh = !kin_weights_trust(w, u);
-    if (u->pack && !u->fresh) try_move(w, u);
-    if (atomic_load(&u->in_file)) {
-        forget_source(w, u);
+static int fill(kin_weights *w, kin_weights_block *b, kin_err *err) {
+    if (b->pack && !b->dirty) b->dirty = !kin_weights_trust(w, b);
+    if (b->pack && !b->dirty) try_move(w, b);
+    if (atomic_load(&b->in_file)) {
+        forget_source(w, b);
         return 0;
     }
-    if (await_unit(w, u, err) != 0) return KIN_FAIL;
-    if (!u->pack) return 0;
+    if (await_block(w, b, err) != 0) return KIN_FAIL;
+    if (!b->pack) return 0;
     bool hopeless = w->must_stream && atomic_load(&w->cache_failed); // it will be used as it is in the model file
     if (!hopeless) {
-        if (w->source_stamp) u->source_hash = kin_weights_source_hash(u); // first: should it change now, the next start sees that
-        kin_weights_pack(u, u->base);                                     // in its place, which is ordinary memory so far
-        if (w->move_at_once) try_move(w, u);
-        if (w->must_stream && !atomic_load(&u->in_file)) drop_packed(u);
-        report(w, "packing weights", u->packed_bytes);
+        if (w->source_stamp) b->source_hash = kin_weights_source_hash(b); // first: should it change now, the next start sees that
+        kin_weights_pack(b, b->base);                                     // in its place, which is ordinary memory so far
+        if (w->move_at_once) try_move(w, b);
+        if (w->must_stream && !atomic_load(&b->in_file)) drop_packed(b);
+        report(w, "packing weights", b->packed_bytes);
     }
-    forget_source(w, u);
+    forget_source(w, b);
     return 0;
 }
 
-static void fill_unit(kin_weights *w, kin_weights_unit *u) {
+static void fill_block(kin_weights *w, kin_weights_block *b) {
     kin_err err;
-    int rc = fill(w, u, &err);
+    int rc = fill(w, b, &err);
     pthread_mutex_lock(&w->mutex);
     if (rc == 0)
-        atomic_store(&u->here, true);
+        atomic_store(&b->here, true);
     else if (!w->has_failed)
         w->failure = err;
     w->has_failed = w->has_failed || rc != 0;
@@ -274,109 +276,109 @@ static void fill_unit(kin_weights *w, kin_weights_unit *u) {
 
 static void fill_one(void *user, size_t i) {
     kin_weights *w = user;
-    kin_weights_unit *u = &w->units[i];
-    if (!u->device->is_gpu && !u->later) fill_unit(w, u);
+    kin_weights_block *b = &w->blocks[i];
+    if (!b->device->is_gpu && !b->later) fill_block(w, b);
 }
 
 static void fill_later_one(void *user, size_t i) {
     kin_weights *w = user;
-    kin_weights_unit *u = &w->units[i];
-    if (!u->device->is_gpu && u->later) fill_unit(w, u);
+    kin_weights_block *b = &w->blocks[i];
+    if (!b->device->is_gpu && b->later) fill_block(w, b);
 }
 
-bool kin_weights_has_fresh(const kin_weights *w) {
-    for (size_t i = 0; i < w->n_units; i++) {
-        if (w->units[i].fresh) return true;
+bool kin_weights_has_dirty(const kin_weights *w) {
+    for (size_t i = 0; i < w->n_blocks; i++) {
+        if (w->blocks[i].dirty) return true;
     }
     return false;
 }
 
 // Of the cache file, that may have to be packed again.
-static uint64_t doubtful_bytes(const kin_weights *w) {
+static uint64_t unchecked_bytes(const kin_weights *w) {
     uint64_t sum = 0;
-    for (size_t i = 0; i < w->n_units; i++) {
-        const kin_weights_unit *u = &w->units[i];
-        bool in_cache = u->pack && !u->fresh && !u->device->is_gpu;
-        if (in_cache && !(kin_packed_is_current(w->packed, u->i_packed) && kin_packed_is_checked(w->packed, u->i_packed)))
-            sum += u->packed_bytes;
+    for (size_t i = 0; i < w->n_blocks; i++) {
+        const kin_weights_block *b = &w->blocks[i];
+        bool in_cache = b->pack && !b->dirty && !b->device->is_gpu;
+        if (in_cache && !(kin_packed_is_current(w->packed, b->i_packed) && kin_packed_is_checked(w->packed, b->i_packed)))
+            sum += b->packed_bytes;
     }
     return sum;
 }
 
 // As many as compute, where there is something to pack or to check.
 static int n_fillers(const kin_weights *w) {
-    return kin_weights_has_fresh(w) || doubtful_bytes(w) > 0 ? w->devices->n_threads : 1;
+    return kin_weights_has_dirty(w) || unchecked_bytes(w) > 0 ? w->devices->n_threads : 1;
 }
 
 void kin_weights_fill_later(kin_weights *w) {
-    kin_parallel(n_fillers(w), w->n_units, fill_later_one, w);
+    kin_parallel(n_fillers(w), w->n_blocks, fill_later_one, w);
 }
 
-// Streaming reads from a file: a unit that found no place in the cache is used as it is in the model file.
-static int unpack(kin_weights *w, kin_weights_unit *u, kin_err *err) {
-    munmap(u->base, kin_weights_align_up(u->packed_bytes, KIN_PACKED_ALIGN));
-    u->base = NULL;
-    u->pack = false;
-    return place_unit(w, u, err);
+// Streaming reads from a file: a block that found no place in the cache is used as it is in the model file.
+static int unpack(kin_weights *w, kin_weights_block *b, kin_err *err) {
+    munmap(b->base, kin_weights_align_up(b->packed_bytes, KIN_PACKED_ALIGN));
+    b->base = NULL;
+    b->pack = false;
+    return place_block(w, b, err);
 }
 
-static void count_units(kin_weights *w) {
+static void count_blocks(kin_weights *w) {
     w->stats.packed_bytes = w->stats.cached_bytes = w->stats.mapped_bytes = 0;
-    for (size_t i = 0; i < w->n_units; i++) {
-        const kin_weights_unit *u = &w->units[i];
-        if (u->device->is_gpu) continue;
-        uint64_t *sum = !u->pack ? &w->stats.mapped_bytes : u->fresh ? &w->stats.packed_bytes : &w->stats.cached_bytes;
-        *sum += u->pack ? u->packed_bytes : u->bytes;
+    for (size_t i = 0; i < w->n_blocks; i++) {
+        const kin_weights_block *b = &w->blocks[i];
+        if (b->device->is_gpu) continue;
+        uint64_t *sum = !b->pack ? &w->stats.mapped_bytes : b->dirty ? &w->stats.packed_bytes : &w->stats.cached_bytes;
+        *sum += b->pack ? b->packed_bytes : b->bytes;
     }
 }
 
-static bool is_lost(const kin_weights_unit *u) {
-    return u->pack && !atomic_load(&u->in_file);
+static bool is_lost(const kin_weights_block *b) {
+    return b->pack && !atomic_load(&b->in_file);
 }
 
-static bool was_unpacked(const kin_weights_unit *u) {
-    for (int i = 0; i < u->n_pieces && !u->pack; i++) {
-        if (u->pieces[i].layout != KIN_LAYOUT_PLAIN) return true;
+static bool was_unpacked(const kin_weights_block *b) {
+    for (int i = 0; i < b->n_pieces && !b->pack; i++) {
+        if (b->pieces[i].layout != KIN_LAYOUT_PLAIN) return true;
     }
     return false;
 }
 
-// A layer's experts are computed by kin's kernels or by ggml's: where one of its units is lost, all are used as in the file.
-static bool has_lost_sibling(const kin_weights *w, const kin_weights_unit *u) {
-    const kin_weights_unit *first = &w->units[w->layer_units[u->i_packed / KIN_UNIT_COUNT]];
-    for (int i = 0; i < KIN_UNIT_COUNT; i++) {
+// A layer's experts are computed by kin's kernels or by ggml's: where one of its blocks is lost, all are used as in the file.
+static bool has_lost_sibling(const kin_weights *w, const kin_weights_block *b) {
+    const kin_weights_block *first = &w->blocks[w->layer_blocks[b->i_packed / KIN_WEIGHT_BLOCK_COUNT]];
+    for (int i = 0; i < KIN_WEIGHT_BLOCK_COUNT; i++) {
         if (first[i].experts && (is_lost(&first[i]) || was_unpacked(&first[i]))) return true;
     }
     return false;
 }
 
-int kin_weights_unpack_if_lost(kin_weights *w, kin_weights_unit *u, kin_err *err) {
-    if (!w->must_stream || !u->pack) return 0;
-    return is_lost(u) || (u->experts && has_lost_sibling(w, u)) ? unpack(w, u, err) : 0;
+int kin_weights_unpack_if_lost(kin_weights *w, kin_weights_block *b, kin_err *err) {
+    if (!w->must_stream || !b->pack) return 0;
+    return is_lost(b) || (b->experts && has_lost_sibling(w, b)) ? unpack(w, b, err) : 0;
 }
 
 int kin_weights_settle_cpu(kin_weights *w, kin_err *err) {
-    for (size_t i = 0; i < w->n_units; i++) {
-        if (kin_weights_unpack_if_lost(w, &w->units[i], err) != 0) return KIN_FAIL;
+    for (size_t i = 0; i < w->n_blocks; i++) {
+        if (kin_weights_unpack_if_lost(w, &w->blocks[i], err) != 0) return KIN_FAIL;
     }
-    count_units(w);
+    count_blocks(w);
     return 0;
 }
 
 int kin_weights_place_cpu(kin_weights *w, kin_err *err) {
     if (open_homes(w, err) != 0) return KIN_FAIL;
     bool stream = w->must_stream = must_stream(w);
-    for (size_t i = 0; i < w->n_units; i++) {
-        kin_weights_unit *u = &w->units[i];
-        if (u->device->is_gpu) continue;
-        u->pack = u->pack && !(stream && !w->packed);
-        if (place_unit(w, u, err) != 0) return KIN_FAIL;
+    for (size_t i = 0; i < w->n_blocks; i++) {
+        kin_weights_block *b = &w->blocks[i];
+        if (b->device->is_gpu) continue;
+        b->pack = b->pack && !(stream && !w->packed);
+        if (place_block(w, b, err) != 0) return KIN_FAIL;
     }
-    count_units(w);
+    count_blocks(w);
     atomic_store(&w->n_total, w->stats.packed_bytes);
     // Writing the cache file can wait until the model runs, if memory holds the packed weights so long.
-    w->move_at_once = stream || w->stats.packed_bytes + doubtful_bytes(w) > kin_memory_read().available / 2;
-    kin_parallel(n_fillers(w), w->n_units, fill_one, w);
+    w->move_at_once = stream || w->stats.packed_bytes + unchecked_bytes(w) > kin_memory_read().available / 2;
+    kin_parallel(n_fillers(w), w->n_blocks, fill_one, w);
     if (w->has_failed) {
         *err = w->failure;
         return KIN_FAIL;
@@ -384,27 +386,27 @@ int kin_weights_place_cpu(kin_weights *w, kin_err *err) {
     return w->has_later ? 0 : kin_weights_settle_cpu(w, err);
 }
 
-// ---- placing the GPU's units
+// ---- placing the GPU's blocks
 
-int kin_weights_copy_units(kin_weights *w, size_t begin, size_t end, bool later, kin_err *err) {
+int kin_weights_copy_blocks(kin_weights *w, size_t begin, size_t end, bool later, kin_err *err) {
     for (size_t i = begin; i < end; i++) {
-        kin_weights_unit *u = &w->units[i];
-        if (!u->device->is_gpu || u->later != later || atomic_load(&u->here)) continue;
-        if (await_unit(w, u, err) != 0) return KIN_FAIL;
-        for (int k = 0; k < u->n_pieces; k++) {
-            kin_weights_piece *p = &u->pieces[k];
+        kin_weights_block *b = &w->blocks[i];
+        if (!b->device->is_gpu || b->later != later || atomic_load(&b->here)) continue;
+        if (await_block(w, b, err) != 0) return KIN_FAIL;
+        for (int k = 0; k < b->n_pieces; k++) {
+            kin_weights_piece *p = &b->pieces[k];
             ggml_backend_tensor_set(*p->slot, p->data, 0, p->bytes);
             report(w, "copying weights to the GPU", p->bytes);
         }
-        atomic_store(&u->here, true);
+        atomic_store(&b->here, true);
     }
     return 0;
 }
 
 int kin_weights_place_gpu(kin_weights *w, kin_err *err) {
-    for (size_t i = 0; i < w->n_units; i++) {
-        for (int k = 0; w->units[i].device->is_gpu && k < w->units[i].n_pieces; k++) {
-            kin_weights_piece *p = &w->units[i].pieces[k];
+    for (size_t i = 0; i < w->n_blocks; i++) {
+        for (int k = 0; w->blocks[i].device->is_gpu && k < w->blocks[i].n_pieces; k++) {
+            kin_weights_piece *p = &w->blocks[i].pieces[k];
             *p->slot = new_tensor(w->gpu_ctx, p);
             w->stats.gpu_bytes += p->bytes;
         }
@@ -425,5 +427,5 @@ int kin_weights_place_gpu(kin_weights *w, kin_err *err) {
         atomic_store(&w->n_done, 0);
         atomic_store(&w->n_total, w->stats.gpu_bytes);
     }
-    return kin_weights_copy_units(w, 0, w->n_units, false, err);
+    return kin_weights_copy_blocks(w, 0, w->n_blocks, false, err);
 }

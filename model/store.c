@@ -38,10 +38,10 @@ struct kin_store {
     kin_chunk_notes there;   // for this process
     kin_chunk_notes durable; // of these, those that the disk cannot lose: the content of `chunks`
     kin_chunk_notes
-        doubtful;          // of these, those that were not checked against their hashes since the boot or the files' last change
-    uint64_t state;        // of the files after what was written last: what `checked` is about. 0: not known
-    kin_chunk_notes fresh; // those that the syncing thread is making durable
-    uint32_t n_unsynced;   // neither durable nor fresh
+        unverified; // of these, those that were not checked against their hashes since the boot or the files' last change
+    uint64_t state; // of the files after what was written last: what `checked` is about. 0: not known
+    kin_chunk_notes in_flight; // those that the syncing thread is making durable
+    uint32_t n_unsynced;       // neither durable nor in flight
     bool syncing;
     pthread_cond_t synced;
 };
@@ -187,8 +187,8 @@ static kin_store *new_store(const kin_manifest *manifest, kin_err *err) {
     if (kin_manifest_copy(&s->manifest, manifest, err) == 0 &&
         kin_chunk_notes_init(&s->there, manifest->n_chunks, manifest->hash, err) == 0 &&
         kin_chunk_notes_init(&s->durable, manifest->n_chunks, manifest->hash, err) == 0 &&
-        kin_chunk_notes_init(&s->doubtful, manifest->n_chunks, manifest->hash, err) == 0 &&
-        kin_chunk_notes_init(&s->fresh, manifest->n_chunks, manifest->hash, err) == 0) {
+        kin_chunk_notes_init(&s->unverified, manifest->n_chunks, manifest->hash, err) == 0 &&
+        kin_chunk_notes_init(&s->in_flight, manifest->n_chunks, manifest->hash, err) == 0) {
         return s;
     }
     kin_store_close(s);
@@ -231,7 +231,7 @@ static void load_checks(kin_store *s) {
     if (checked && name_in(path, s->folder, "checked", NULL) == 0) kin_checks_load(checked, n, path, s->state);
     for (uint32_t i = 0; i < n; i++) {
         bool known = checked && kin_checks_has(checked, i), is_durable = kin_chunk_notes_get(&s->durable, i);
-        kin_chunk_notes_set(known ? &s->there : &s->doubtful, i, is_durable);
+        kin_chunk_notes_set(known ? &s->there : &s->unverified, i, is_durable);
     }
     free(checked);
 }
@@ -315,8 +315,8 @@ void kin_store_close(kin_store *s) {
     }
     if (s->notes_fd >= 0) close(s->notes_fd);
     if (s->manifest_fd >= 0) close(s->manifest_fd);
-    kin_chunk_notes_fini(&s->fresh);
-    kin_chunk_notes_fini(&s->doubtful);
+    kin_chunk_notes_fini(&s->in_flight);
+    kin_chunk_notes_fini(&s->unverified);
     kin_chunk_notes_fini(&s->durable);
     kin_chunk_notes_fini(&s->there);
     kin_manifest_fini(&s->manifest);
@@ -334,18 +334,19 @@ static int sync_files(const kin_store *s, const bool dirty[KIN_MANIFEST_FILES_MA
     return 0;
 }
 
-// What is there and not durable becomes fresh.
-static void gather_fresh(kin_store *s, bool dirty[KIN_MANIFEST_FILES_MAX]) {
-    for (size_t i = 0; i < kin_chunk_notes_n_words(&s->there); i++) s->fresh.words[i] = s->there.words[i] & ~s->durable.words[i];
+// What is there and not durable is in flight now.
+static void gather_in_flight(kin_store *s, bool dirty[KIN_MANIFEST_FILES_MAX]) {
+    for (size_t i = 0; i < kin_chunk_notes_n_words(&s->there); i++)
+        s->in_flight.words[i] = s->there.words[i] & ~s->durable.words[i];
     for (int i = 0; i < s->manifest.n_files; i++) {
-        dirty[i] = kin_chunk_notes_any(&s->fresh, s->manifest.files[i].chunk_begin, s->manifest.files[i].chunk_end);
+        dirty[i] = kin_chunk_notes_any(&s->in_flight, s->manifest.files[i].chunk_begin, s->manifest.files[i].chunk_end);
     }
     s->n_unsynced = 0;
 }
 
 // After a failed sync the system forgets which pages it could not write: what is on the disk is not known.
-static void forget_fresh(kin_store *s) {
-    for (size_t i = 0; i < kin_chunk_notes_n_words(&s->there); i++) s->there.words[i] &= ~s->fresh.words[i];
+static void forget_in_flight(kin_store *s) {
+    for (size_t i = 0; i < kin_chunk_notes_n_words(&s->there); i++) s->there.words[i] &= ~s->in_flight.words[i];
 }
 
 // Called and returns with the mutex, which it gives away while the disk works.
@@ -353,7 +354,7 @@ static int sync_locked(kin_store *s, kin_err *err) {
     bool dirty[KIN_MANIFEST_FILES_MAX];
     while (s->syncing) pthread_cond_wait(&s->synced, &s->mutex);
     if (s->n_unsynced == 0) return 0;
-    gather_fresh(s, dirty);
+    gather_in_flight(s, dirty);
     s->syncing = true;
     pthread_mutex_unlock(&s->mutex);
     int rc = sync_files(s, dirty, err);
@@ -362,10 +363,10 @@ static int sync_locked(kin_store *s, kin_err *err) {
     s->syncing = false;
     pthread_cond_broadcast(&s->synced);
     if (rc != 0) {
-        forget_fresh(s);
+        forget_in_flight(s);
         return KIN_FAIL;
     }
-    add_notes(&s->durable, &s->fresh);
+    add_notes(&s->durable, &s->in_flight);
     return save_notes(s, false, err);
 }
 
@@ -405,7 +406,7 @@ static int note_written(kin_store *s, uint32_t i_chunk, kin_err *err) {
     pthread_mutex_lock(&s->mutex);
     if (!kin_chunk_notes_get(&s->there, i_chunk)) {
         kin_chunk_notes_set(&s->there, i_chunk, true);
-        kin_chunk_notes_set(&s->doubtful, i_chunk, false);
+        kin_chunk_notes_set(&s->unverified, i_chunk, false);
         s->n_unsynced++;
     }
     if (s->n_unsynced >= KIN_STORE_SYNC_CHUNKS && !s->syncing) rc = sync_locked(s, err);
@@ -440,9 +441,9 @@ static void forget(kin_store *s, uint32_t i_chunk) {
     kin_err err;
     pthread_mutex_lock(&s->mutex);
     kin_chunk_notes_set(&s->there, i_chunk, false);
-    kin_chunk_notes_set(&s->fresh, i_chunk, false);
+    kin_chunk_notes_set(&s->in_flight, i_chunk, false);
     kin_chunk_notes_set(&s->durable, i_chunk, false);
-    kin_chunk_notes_set(&s->doubtful, i_chunk, false);
+    kin_chunk_notes_set(&s->unverified, i_chunk, false);
     if (s->fill && save_notes(s, true, &err) != 0) kin_log(KIN_LOG_WARN, "%s", err.text);
     pthread_mutex_unlock(&s->mutex);
 }
@@ -456,9 +457,9 @@ typedef struct verifying {
     atomic_uint_least32_t next, n_lost;
 } verifying;
 
-static bool is_doubtful(kin_store *s, uint32_t i_chunk) {
+static bool is_unverified(kin_store *s, uint32_t i_chunk) {
     pthread_mutex_lock(&s->mutex);
-    bool is = kin_chunk_notes_get(&s->doubtful, i_chunk);
+    bool is = kin_chunk_notes_get(&s->unverified, i_chunk);
     pthread_mutex_unlock(&s->mutex);
     return is;
 }
@@ -473,7 +474,7 @@ static void verify_chunk(verifying *v, uint32_t i_chunk) {
     if (check != KIN_CHUNK_RIGHT) return;
     pthread_mutex_lock(&s->mutex);
     kin_chunk_notes_set(&s->there, i_chunk, true);
-    kin_chunk_notes_set(&s->doubtful, i_chunk, false);
+    kin_chunk_notes_set(&s->unverified, i_chunk, false);
     pthread_mutex_unlock(&s->mutex);
 #ifdef POSIX_FADV_DONTNEED
     kin_chunk c = kin_manifest_chunk(&s->manifest, i_chunk);
@@ -486,7 +487,7 @@ static void verify_some(void *user, size_t i_thread) {
     uint32_t n = v->store->manifest.n_chunks, i;
     (void)i_thread;
     while ((!v->stop || !atomic_load(v->stop)) && (i = atomic_fetch_add(&v->next, 1)) < n) {
-        if (is_doubtful(v->store, i)) verify_chunk(v, i);
+        if (is_unverified(v->store, i)) verify_chunk(v, i);
     }
 }
 

@@ -13,38 +13,38 @@ typedef enum dim {
 
 typedef struct weight_spec {
     const char *name;
-    kin_unit unit;
+    kin_weight_block block;
     dim dims[3];
 } weight_spec;
 
 static const weight_spec weight_specs[KIN_W_COUNT] = {
-    [KIN_W_ATTN_NORM] = {"attn_norm.weight", KIN_UNIT_ATTN, {DIM_EMBD}},
-    [KIN_W_ATTN_Q] = {"attn_q.weight", KIN_UNIT_ATTN, {DIM_EMBD, DIM_Q}},
-    [KIN_W_ATTN_K] = {"attn_k.weight", KIN_UNIT_ATTN, {DIM_EMBD, DIM_KV}},
-    [KIN_W_ATTN_V] = {"attn_v.weight", KIN_UNIT_ATTN, {DIM_EMBD, DIM_KV}},
-    [KIN_W_ATTN_Q_BIAS] = {"attn_q.bias", KIN_UNIT_ATTN, {DIM_Q}},
-    [KIN_W_ATTN_K_BIAS] = {"attn_k.bias", KIN_UNIT_ATTN, {DIM_KV}},
-    [KIN_W_ATTN_V_BIAS] = {"attn_v.bias", KIN_UNIT_ATTN, {DIM_KV}},
-    [KIN_W_ATTN_Q_NORM] = {"attn_q_norm.weight", KIN_UNIT_ATTN, {DIM_HEAD}},
-    [KIN_W_ATTN_K_NORM] = {"attn_k_norm.weight", KIN_UNIT_ATTN, {DIM_HEAD}},
-    [KIN_W_ATTN_OUT] = {"attn_output.weight", KIN_UNIT_ATTN, {DIM_Q, DIM_EMBD}},
-    [KIN_W_ATTN_OUT_BIAS] = {"attn_output.bias", KIN_UNIT_ATTN, {DIM_EMBD}},
-    [KIN_W_FFN_NORM] = {"ffn_norm.weight", KIN_UNIT_FFN_GATE, {DIM_EMBD}},
-    [KIN_W_FFN_GATE] = {"ffn_gate.weight", KIN_UNIT_FFN_GATE, {DIM_EMBD, DIM_FF}},
-    [KIN_W_FFN_UP] = {"ffn_up.weight", KIN_UNIT_FFN_UP, {DIM_EMBD, DIM_FF}},
-    [KIN_W_FFN_DOWN] = {"ffn_down.weight", KIN_UNIT_FFN_DOWN, {DIM_FF, DIM_EMBD}},
-    [KIN_W_FFN_ROUTER] = {"ffn_gate_inp.weight", KIN_UNIT_FFN_GATE, {DIM_EMBD, DIM_EXPERT}},
-    [KIN_W_FFN_GATE_EXPS] = {"ffn_gate_exps.weight", KIN_UNIT_FFN_GATE, {DIM_EMBD, DIM_FF_EXP, DIM_EXPERT}},
-    [KIN_W_FFN_UP_EXPS] = {"ffn_up_exps.weight", KIN_UNIT_FFN_UP, {DIM_EMBD, DIM_FF_EXP, DIM_EXPERT}},
-    [KIN_W_FFN_DOWN_EXPS] = {"ffn_down_exps.weight", KIN_UNIT_FFN_DOWN, {DIM_FF_EXP, DIM_EMBD, DIM_EXPERT}},
+    [KIN_W_ATTN_NORM] = {"attn_norm.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD}},
+    [KIN_W_ATTN_Q] = {"attn_q.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD, DIM_Q}},
+    [KIN_W_ATTN_K] = {"attn_k.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD, DIM_KV}},
+    [KIN_W_ATTN_V] = {"attn_v.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD, DIM_KV}},
+    [KIN_W_ATTN_Q_BIAS] = {"attn_q.bias", KIN_WEIGHT_BLOCK_ATTN, {DIM_Q}},
+    [KIN_W_ATTN_K_BIAS] = {"attn_k.bias", KIN_WEIGHT_BLOCK_ATTN, {DIM_KV}},
+    [KIN_W_ATTN_V_BIAS] = {"attn_v.bias", KIN_WEIGHT_BLOCK_ATTN, {DIM_KV}},
+    [KIN_W_ATTN_Q_NORM] = {"attn_q_norm.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_HEAD}},
+    [KIN_W_ATTN_K_NORM] = {"attn_k_norm.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_HEAD}},
+    [KIN_W_ATTN_OUT] = {"attn_output.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_Q, DIM_EMBD}},
+    [KIN_W_ATTN_OUT_BIAS] = {"attn_output.bias", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD}},
+    [KIN_W_FFN_NORM] = {"ffn_norm.weight", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_EMBD}},
+    [KIN_W_FFN_GATE] = {"ffn_gate.weight", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_EMBD, DIM_FF}},
+    [KIN_W_FFN_UP] = {"ffn_up.weight", KIN_WEIGHT_BLOCK_FFN_UP, {DIM_EMBD, DIM_FF}},
+    [KIN_W_FFN_DOWN] = {"ffn_down.weight", KIN_WEIGHT_BLOCK_FFN_DOWN, {DIM_FF, DIM_EMBD}},
+    [KIN_W_FFN_ROUTER] = {"ffn_gate_inp.weight", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_EMBD, DIM_EXPERT}},
+    [KIN_W_FFN_GATE_EXPS] = {"ffn_gate_exps.weight", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_EMBD, DIM_FF_EXP, DIM_EXPERT}},
+    [KIN_W_FFN_UP_EXPS] = {"ffn_up_exps.weight", KIN_WEIGHT_BLOCK_FFN_UP, {DIM_EMBD, DIM_FF_EXP, DIM_EXPERT}},
+    [KIN_W_FFN_DOWN_EXPS] = {"ffn_down_exps.weight", KIN_WEIGHT_BLOCK_FFN_DOWN, {DIM_FF_EXP, DIM_EMBD, DIM_EXPERT}},
 };
 
 const char *kin_weight_name(kin_weight weight) {
     return weight_specs[weight].name;
 }
 
-kin_unit kin_weight_unit(kin_weight weight) {
-    return weight_specs[weight].unit;
+kin_weight_block kin_weight_block_of(kin_weight weight) {
+    return weight_specs[weight].block;
 }
 
 int kin_weight_is_vector(kin_weight weight) {

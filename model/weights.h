@@ -1,4 +1,4 @@
-// The weights of a layer: one table for all families, with names, shapes and the unit that each belongs to.
+// The weights of a layer: one table for all families, with names, shapes and the weight block that each belongs to.
 //
 // A family says which of them it needs; everything else (reading, checking, placing, streaming) goes by this table.
 #pragma once
@@ -30,15 +30,16 @@ typedef enum kin_weight {
     KIN_W_COUNT,
 } kin_weight;
 
-// A layer is cut into units; each stays in memory or is streamed as a whole. The attention block is one unit; the feed-forward
-// block's matrices are larger, so each is a unit. A block needs all its units at the same time.
-typedef enum kin_unit {
-    KIN_UNIT_ATTN,
-    KIN_UNIT_FFN_GATE, // with the norm and the router
-    KIN_UNIT_FFN_UP,
-    KIN_UNIT_FFN_DOWN,
-    KIN_UNIT_COUNT,
-} kin_unit;
+// A layer is cut into weight blocks; each stays in memory or is streamed as a whole. The attention weights are one; the
+// feed-forward matrices are larger, so each is one. What is computed at once (a compute block, see engine/weights.h) needs all
+// its weight blocks at the same time.
+typedef enum kin_weight_block {
+    KIN_WEIGHT_BLOCK_ATTN,
+    KIN_WEIGHT_BLOCK_FFN_GATE, // with the norm and the router
+    KIN_WEIGHT_BLOCK_FFN_UP,
+    KIN_WEIGHT_BLOCK_FFN_DOWN,
+    KIN_WEIGHT_BLOCK_COUNT,
+} kin_weight_block;
 
 typedef uint32_t kin_weight_set; // bit i: kin_weight i
 #define KIN_WEIGHT(w) ((kin_weight_set)1 << KIN_W_##w)
@@ -56,7 +57,7 @@ typedef uint32_t kin_weight_set; // bit i: kin_weight i
 // "attn_q.weight": the name after "blk.N.".
 const char *kin_weight_name(kin_weight weight);
 
-kin_unit kin_weight_unit(kin_weight weight);
+kin_weight_block kin_weight_block_of(kin_weight weight);
 
 // Norms and biases: small vectors, always F32. The others are matrices, ne[0] inputs each.
 int kin_weight_is_vector(kin_weight weight);

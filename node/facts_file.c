@@ -139,7 +139,7 @@ static const kin_field model_fields[] = {
     {KIN_FIELD_INSIDE, "layer_share", 0, false, 0},
     {KIN_FIELD_SIZE, "attn_bytes", offsetof(kin_model_facts, attn_bytes), false, 0},
     {KIN_FIELD_SIZE, "block_bytes", offsetof(kin_model_facts, block_bytes), true, 0},
-    {KIN_FIELD_SIZE, "unit_bytes", offsetof(kin_model_facts, unit_bytes), true, 0},
+    {KIN_FIELD_SIZE, "unit_bytes", offsetof(kin_model_facts, weight_block_bytes), true, 0},
     {KIN_FIELD_SIZE, "input_bytes", offsetof(kin_model_facts, input_bytes), true, 0},
     {KIN_FIELD_TYPES, "output_bytes", offsetof(kin_model_facts, output_bytes), true, 0},
     {KIN_FIELD_TYPES, "output_flops", offsetof(kin_model_facts, output_flops), true, 0},

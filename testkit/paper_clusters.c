@@ -42,7 +42,7 @@ static void set_model(kin_facts *f, const model_row *row) {
     m->block_bytes = 2 * ff * Q4_K_BYTES; // gate and up; attention and down, even in Q6_K, are smaller
     m->layer_blocks = 3;
     m->output_blocks = ceil(m->output_bytes[KIN_QUANT_Q6_K] / TILE_BYTES);
-    m->unit_bytes =
+    m->weight_block_bytes =
         (row->n_layer * kin_facts_layer_bytes(m) + m->output_bytes[KIN_QUANT_Q6_K]) / (4 * row->n_layer + m->output_blocks);
     m->kv_bytes = 2 * 2 * row->n_kv;
     m->cpu_buffer_bytes = 0.3 * GIB;

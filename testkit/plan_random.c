@@ -35,7 +35,7 @@ static void random_model(kin_facts *f, kin_rng *rng, int max_layers) {
     m->block_bytes = 2.0 / 3 * (layer - m->attn_bytes); // gate and up
     m->layer_blocks = 3;
     m->output_blocks = 1 + floor(m->output_bytes[KIN_QUANT_Q6_K] / 16e6);
-    m->unit_bytes = (m->n_layer * layer + m->output_bytes[KIN_QUANT_Q6_K]) / (4 * m->n_layer + m->output_blocks);
+    m->weight_block_bytes = (m->n_layer * layer + m->output_bytes[KIN_QUANT_Q6_K]) / (4 * m->n_layer + m->output_blocks);
     m->input_bytes = spread(rng, 50e6, 1e9);
     m->n_vocab = 32000 + kin_random_below(rng, 100000);
     m->kv_bytes = spread(rng, 1024, 32768);

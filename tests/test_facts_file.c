@@ -80,7 +80,7 @@ static void same_model(const kin_model_facts *a, const kin_model_facts *b, doubl
         {a->expert_share, b->expert_share},
         {a->attn_bytes, b->attn_bytes},
         {a->block_bytes, b->block_bytes},
-        {a->unit_bytes, b->unit_bytes},
+        {a->weight_block_bytes, b->weight_block_bytes},
         {a->input_bytes, b->input_bytes},
         {a->layer_ops, b->layer_ops},
         {a->gpu_layer_ops, b->gpu_layer_ops},

@@ -88,7 +88,7 @@ static void *open_seat(void *arg) {
 static void set_up_with(bench *b, uint64_t budget, uint16_t n_gpu) {
     kin_err err;
     const char *path = model_path;
-    *b = (bench){.cache = "/tmp/kin-test-inflow-XXXXXX", .budget = budget, .n_gpu = n_gpu};
+    *b = (bench){.cache = "/tmp/kin-test-lazy-XXXXXX", .budget = budget, .n_gpu = n_gpu};
     assert_non_null(mkdtemp(b->cache));
     assert_int_equal(kin_store_open_files(&b->whole, &manifest, &path, &err), 0);
     assert_int_equal(kin_store_open(&b->store, b->cache, &manifest, KIN_STORE_FILL, &err), 0);
@@ -319,7 +319,7 @@ static void a_stop_ends_the_wait_of_a_step(void **state) {
     tear_down(&b);
 }
 
-static void *end_inflow(void *arg) {
+static void *end_lazy(void *arg) {
     bench *b = arg;
     kin_lazy_load_end(b->lazy_load, "no byte came for a minute");
     return NULL;
@@ -332,7 +332,7 @@ static void a_wait_under_way_ends_when_nothing_more_comes(void **state) {
     kin_err err;
     set_up_early(&b, 0, 0);
     compute_first(b.instance, x);
-    assert_int_equal(pthread_create(&b.thread, NULL, end_inflow, &b), 0);
+    assert_int_equal(pthread_create(&b.thread, NULL, end_lazy, &b), 0);
     assert_int_equal(kin_stage_executor_run(kin_engine_instance_executor(b.instance), 1, 1, N_TOKENS, x, &err), KIN_FAIL);
     assert_string_equal(err.text, "no byte came for a minute");
     pthread_join(b.thread, NULL);

@@ -24,9 +24,9 @@
 #include "testkit/model_gen.h"
 #include "testkit/runner.h"
 
-enum { N_UNITS = 3, PAGE = 4096, ROOM = KIN_PACKED_ALIGN, STAMP = 7, SOURCE = 8, HEADER_BYTES = 64, ENTRY_BYTES = 48 };
+enum { N_BLOCKS = 3, PAGE = 4096, ROOM = KIN_PACKED_ALIGN, STAMP = 7, SOURCE = 8, HEADER_BYTES = 64, ENTRY_BYTES = 48 };
 
-static const uint64_t unit_bytes[N_UNITS] = {5000, 1, 3 * PAGE};
+static const uint64_t block_bytes[N_BLOCKS] = {5000, 1, 3 * PAGE};
 static const kin_packed_key key = {0x1111, 0x2222};
 
 // ---- a folder and a cache in it
@@ -52,12 +52,12 @@ static void remove_dir(const temp_dir *d, const char *file) {
 static kin_packed *open_packed(const temp_dir *d, kin_packed_key k) {
     kin_packed *p;
     kin_err err;
-    if (kin_packed_open(&p, d->path, k, STAMP, N_UNITS, unit_bytes, &err) != 0) fail_msg("%s", err.text);
+    if (kin_packed_open(&p, d->path, k, STAMP, N_BLOCKS, block_bytes, &err) != 0) fail_msg("%s", err.text);
     return p;
 }
 
-static uint8_t byte_of(size_t unit, size_t i) {
-    return (uint8_t)(unit * 31 + i * 7 + i / 251 + 1);
+static uint8_t byte_of(size_t block, size_t i) {
+    return (uint8_t)(block * 31 + i * 7 + i / 251 + 1);
 }
 
 static void *room(void) {
@@ -69,19 +69,19 @@ static void *room(void) {
     return first;
 }
 
-// Writes a unit, and makes it valid if asked to.
-static void fill(kin_packed *p, size_t unit, bool seal) {
+// Writes a block, and makes it valid if asked to.
+static void fill(kin_packed *p, size_t block, bool seal) {
     kin_err err;
     uint8_t bytes[4 * PAGE];
-    for (size_t i = 0; i < unit_bytes[unit]; i++) bytes[i] = byte_of(unit, i);
-    if (kin_packed_write(p, unit, bytes, SOURCE, &err) != 0 || (seal && kin_packed_seal(p, &err) != 0)) fail_msg("%s", err.text);
+    for (size_t i = 0; i < block_bytes[block]; i++) bytes[i] = byte_of(block, i);
+    if (kin_packed_write(p, block, bytes, SOURCE, &err) != 0 || (seal && kin_packed_seal(p, &err) != 0)) fail_msg("%s", err.text);
 }
 
-static void expect_bytes(kin_packed *p, size_t unit) {
+static void expect_bytes(kin_packed *p, size_t block) {
     kin_err err;
     uint8_t *at = room();
-    if (kin_packed_map(p, unit, at, &err) != 0) fail_msg("%s", err.text);
-    for (size_t i = 0; i < unit_bytes[unit]; i++) assert_int_equal(at[i], byte_of(unit, i));
+    if (kin_packed_map(p, block, at, &err) != 0) fail_msg("%s", err.text);
+    for (size_t i = 0; i < block_bytes[block]; i++) assert_int_equal(at[i], byte_of(block, i));
     munmap(at, ROOM);
 }
 
@@ -93,7 +93,7 @@ typedef struct file_path {
 static file_path make_cache(const temp_dir *d) {
     file_path path;
     kin_packed *p = open_packed(d, key);
-    for (size_t i = 0; i < N_UNITS; i++) fill(p, i, true);
+    for (size_t i = 0; i < N_BLOCKS; i++) fill(p, i, true);
     snprintf(path.text, sizeof path.text, "%s", kin_packed_path(p));
     kin_packed_close(p);
     return path;
@@ -111,11 +111,11 @@ static void flip(const char *path, off_t at, uint8_t bits) {
 
 // ---- made, found again
 
-static void a_sealed_unit_is_found_again(void **state) {
+static void a_sealed_block_is_found_again(void **state) {
     (void)state;
     temp_dir d = make_dir();
     kin_packed *p = open_packed(&d, key);
-    for (size_t i = 0; i < N_UNITS; i++) {
+    for (size_t i = 0; i < N_BLOCKS; i++) {
         assert_false(kin_packed_has(p, i));
         fill(p, i, true);
         assert_true(kin_packed_has(p, i));
@@ -123,7 +123,7 @@ static void a_sealed_unit_is_found_again(void **state) {
     }
     kin_packed_close(p);
     p = open_packed(&d, key);
-    for (size_t i = 0; i < N_UNITS; i++) {
+    for (size_t i = 0; i < N_BLOCKS; i++) {
         assert_true(kin_packed_has(p, i));
         expect_bytes(p, i);
     }
@@ -132,11 +132,11 @@ static void a_sealed_unit_is_found_again(void **state) {
     kin_packed_close(NULL);
 }
 
-static void a_written_unit_can_be_mapped_before_it_is_sealed(void **state) {
+static void a_written_block_can_be_mapped_before_it_is_sealed(void **state) {
     (void)state;
     temp_dir d = make_dir();
     kin_packed *p = open_packed(&d, key);
-    for (size_t i = 0; i < N_UNITS; i++) {
+    for (size_t i = 0; i < N_BLOCKS; i++) {
         fill(p, i, false);
         expect_bytes(p, i);
     }
@@ -144,7 +144,7 @@ static void a_written_unit_can_be_mapped_before_it_is_sealed(void **state) {
     kin_packed_close(p);
 }
 
-static void a_mapped_unit_is_read_only(void **state) {
+static void a_mapped_block_is_read_only(void **state) {
     (void)state;
     temp_dir d = make_dir();
     kin_packed *p = open_packed(&d, key);
@@ -164,7 +164,7 @@ static void a_mapped_unit_is_read_only(void **state) {
     kin_packed_close(p);
 }
 
-static void a_unit_that_was_not_sealed_is_not_there(void **state) {
+static void a_block_that_was_not_sealed_is_not_there(void **state) {
     (void)state;
     temp_dir d = make_dir();
     kin_packed *p = open_packed(&d, key);
@@ -185,7 +185,7 @@ static void a_unit_that_was_not_sealed_is_not_there(void **state) {
     kin_packed_close(p);
 }
 
-static void a_killed_process_loses_only_unfinished_units(void **state) {
+static void a_killed_process_loses_only_unfinished_blocks(void **state) {
     (void)state;
     temp_dir d = make_dir();
     pid_t child = fork();
@@ -194,11 +194,11 @@ static void a_killed_process_loses_only_unfinished_units(void **state) {
         kin_packed *p;
         kin_err err;
         uint8_t bytes[4 * PAGE];
-        if (kin_packed_open(&p, d.path, key, STAMP, N_UNITS, unit_bytes, &err) != 0) _exit(1);
-        for (size_t unit = 0; unit < 2; unit++) {
-            for (size_t i = 0; i < unit_bytes[unit]; i++) bytes[i] = byte_of(unit, i);
-            if (kin_packed_write(p, unit, bytes, SOURCE, &err) != 0) _exit(1);
-            if (unit == 0 && kin_packed_seal(p, &err) != 0) _exit(1);
+        if (kin_packed_open(&p, d.path, key, STAMP, N_BLOCKS, block_bytes, &err) != 0) _exit(1);
+        for (size_t block = 0; block < 2; block++) {
+            for (size_t i = 0; i < block_bytes[block]; i++) bytes[i] = byte_of(block, i);
+            if (kin_packed_write(p, block, bytes, SOURCE, &err) != 0) _exit(1);
+            if (block == 0 && kin_packed_seal(p, &err) != 0) _exit(1);
         }
         raise(SIGKILL);
     }
@@ -220,7 +220,7 @@ static void other_keys_have_other_files(void **state) {
     const kin_packed_key others[] = {{key.model + 1, key.variant}, {key.model, key.variant + 1}, {key.variant, key.model}};
     for (size_t k = 0; k < 3; k++) {
         kin_packed *p = open_packed(&d, others[k]);
-        for (size_t i = 0; i < N_UNITS; i++) assert_false(kin_packed_has(p, i));
+        for (size_t i = 0; i < N_BLOCKS; i++) assert_false(kin_packed_has(p, i));
         assert_string_not_equal(kin_packed_path(p), path.text);
         unlink(kin_packed_path(p));
         kin_packed_close(p);
@@ -228,15 +228,15 @@ static void other_keys_have_other_files(void **state) {
     remove_dir(&d, path.text);
 }
 
-static void units_begin_where_a_page_of_any_size_begins(void **state) {
+static void blocks_begin_where_a_page_of_any_size_begins(void **state) {
     (void)state;
     temp_dir d = make_dir();
     kin_packed *p = open_packed(&d, key);
-    for (size_t i = 0; i < N_UNITS; i++) assert_int_equal(kin_packed_offset(p, i) % (64 << 10), 0);
-    for (size_t i = 0; i < N_UNITS; i++) fill(p, i, true);
+    for (size_t i = 0; i < N_BLOCKS; i++) assert_int_equal(kin_packed_offset(p, i) % (64 << 10), 0);
+    for (size_t i = 0; i < N_BLOCKS; i++) fill(p, i, true);
     for (uint64_t page = 16 << 10; page <= 64 << 10; page *= 4) {
         kin_page_bytes_fake(page);
-        for (size_t i = 0; i < N_UNITS; i++) expect_bytes(p, i);
+        for (size_t i = 0; i < N_BLOCKS; i++) expect_bytes(p, i);
     }
     kin_page_bytes_fake(128 << 10);
     kin_err err;
@@ -251,11 +251,11 @@ static void units_begin_where_a_page_of_any_size_begins(void **state) {
 
 // ---- damage
 
-// Opens and holds every unit that is said to be there to its bytes. Returns how many are.
-static int count_sound_units(const temp_dir *d, kin_packed_key k) {
+// Opens and holds every block that is said to be there to its bytes. Returns how many are.
+static int count_sound_blocks(const temp_dir *d, kin_packed_key k) {
     kin_packed *p = open_packed(d, k);
     int n = 0;
-    for (size_t i = 0; i < N_UNITS; i++) {
+    for (size_t i = 0; i < N_BLOCKS; i++) {
         if (!kin_packed_has(p, i)) continue;
         expect_bytes(p, i);
         n++;
@@ -274,13 +274,13 @@ static void a_truncated_file_is_begun_anew(void **state) {
         if (cut > 70000) cut += ROOM / 3;
         if (cut >= st.st_size) break;
         assert_int_equal(truncate(path.text, cut), 0);
-        assert_int_equal(count_sound_units(&d, key), 0);
+        assert_int_equal(count_sound_blocks(&d, key), 0);
     }
     file_path path = make_cache(&d);
     struct stat st;
     assert_int_equal(stat(path.text, &st), 0);
     assert_int_equal(truncate(path.text, st.st_size + 1), 0); // nor is a longer one ours
-    assert_int_equal(count_sound_units(&d, key), 0);
+    assert_int_equal(count_sound_blocks(&d, key), 0);
     remove_dir(&d, path.text);
 }
 
@@ -290,7 +290,7 @@ static void a_flipped_bit_in_the_header_is_noticed(void **state) {
     for (off_t at = 0; at < HEADER_BYTES; at++) {
         file_path path = make_cache(&d);
         flip(path.text, at, (uint8_t)(1 << at % 8));
-        assert_int_equal(count_sound_units(&d, key), 0);
+        assert_int_equal(count_sound_blocks(&d, key), 0);
         unlink(path.text);
     }
     rmdir(d.path);
@@ -299,11 +299,11 @@ static void a_flipped_bit_in_the_header_is_noticed(void **state) {
 static void a_flipped_bit_in_a_seal_loses_that_unit_only(void **state) {
     (void)state;
     temp_dir d = make_dir();
-    for (off_t at = 0; at < N_UNITS * ENTRY_BYTES; at++) {
+    for (off_t at = 0; at < N_BLOCKS * ENTRY_BYTES; at++) {
         file_path path = make_cache(&d);
         flip(path.text, HEADER_BYTES + at, (uint8_t)(1 << at % 8));
         kin_packed *p = open_packed(&d, key);
-        for (off_t i = 0; i < N_UNITS; i++) {
+        for (off_t i = 0; i < N_BLOCKS; i++) {
             bool hit = at / ENTRY_BYTES == i;
             assert_int_equal(kin_packed_has(p, (size_t)i), !hit);
             if (!hit) expect_bytes(p, (size_t)i);
@@ -333,18 +333,18 @@ static void a_file_under_another_keys_name_is_begun_anew(void **state) {
     unlink(path.text);
     snprintf(path.text, sizeof path.text, "%s", kin_packed_path(p));
     kin_packed_close(p);
-    assert_int_equal(count_sound_units(&d, other), 0);
+    assert_int_equal(count_sound_blocks(&d, other), 0);
     remove_dir(&d, path.text);
 }
 
-static void other_sizes_of_units_begin_anew(void **state) {
+static void other_sizes_of_blocks_begin_anew(void **state) {
     (void)state;
-    const uint64_t other[N_UNITS] = {unit_bytes[0], unit_bytes[1] + 1, unit_bytes[2]}; // the file has the same size
+    const uint64_t other[N_BLOCKS] = {block_bytes[0], block_bytes[1] + 1, block_bytes[2]}; // the file has the same size
     temp_dir d = make_dir();
     file_path path = make_cache(&d);
     kin_packed *p;
     kin_err err;
-    assert_int_equal(kin_packed_open(&p, d.path, key, STAMP, N_UNITS, other, &err), 0);
+    assert_int_equal(kin_packed_open(&p, d.path, key, STAMP, N_BLOCKS, other, &err), 0);
     assert_false(kin_packed_has(p, 1));
     kin_packed_close(p);
     remove_dir(&d, path.text);
@@ -352,23 +352,23 @@ static void other_sizes_of_units_begin_anew(void **state) {
 
 // ---- content
 
-// Where a unit's content begins, and its length: all of it is seen.
-static void a_flipped_byte_in_a_unit_is_found_and_the_unit_dropped(void **state) {
+// Where a block's content begins, and its length: all of it is seen.
+static void a_flipped_byte_in_a_block_is_found_and_the_block_dropped(void **state) {
     (void)state;
     temp_dir d = make_dir();
-    for (size_t unit = 0; unit < N_UNITS; unit++) {
-        for (uint64_t at = 0; at < unit_bytes[unit]; at += at + 1 < unit_bytes[unit] ? (unit_bytes[unit] - 1) / 3 + 1 : 1) {
+    for (size_t block = 0; block < N_BLOCKS; block++) {
+        for (uint64_t at = 0; at < block_bytes[block]; at += at + 1 < block_bytes[block] ? (block_bytes[block] - 1) / 3 + 1 : 1) {
             file_path path = make_cache(&d);
             kin_packed *p = open_packed(&d, key);
-            flip(path.text, (off_t)(kin_packed_offset(p, unit) + at), 0x10);
-            for (size_t i = 0; i < N_UNITS; i++) {
+            flip(path.text, (off_t)(kin_packed_offset(p, block) + at), 0x10);
+            for (size_t i = 0; i < N_BLOCKS; i++) {
                 assert_false(kin_packed_is_checked(p, i));
-                assert_int_equal(kin_packed_check(p, i, NULL), i == unit ? KIN_PACKED_DAMAGED : KIN_PACKED_SOUND);
-                assert_int_equal(kin_packed_has(p, i), i != unit);
+                assert_int_equal(kin_packed_check(p, i, NULL), i == block ? KIN_PACKED_DAMAGED : KIN_PACKED_SOUND);
+                assert_int_equal(kin_packed_has(p, i), i != block);
             }
             kin_packed_close(p);
             p = open_packed(&d, key);
-            for (size_t i = 0; i < N_UNITS; i++) assert_int_equal(kin_packed_has(p, i), i != unit);
+            for (size_t i = 0; i < N_BLOCKS; i++) assert_int_equal(kin_packed_has(p, i), i != block);
             kin_packed_close(p);
             remove_dir(&d, path.text);
             assert_int_equal(mkdir(d.path, 0700), 0);
@@ -384,9 +384,9 @@ static void content_is_checked_in_memory_and_past_the_page_cache_too(void **stat
     temp_dir d = make_dir();
     file_path path = make_cache(&d);
     kin_packed *p = open_packed(&d, key);
-    for (size_t i = 0; i < unit_bytes[2]; i++) bytes[i] = byte_of(2, i);
+    for (size_t i = 0; i < block_bytes[2]; i++) bytes[i] = byte_of(2, i);
     assert_int_equal(kin_packed_check(p, 2, bytes), KIN_PACKED_SOUND);
-    bytes[unit_bytes[2] - 1] ^= 1;
+    bytes[block_bytes[2] - 1] ^= 1;
     assert_int_equal(kin_packed_check(p, 2, bytes), KIN_PACKED_DAMAGED);
     assert_int_equal(kin_packed_check_behind(p, 0, &stop), KIN_PACKED_SOUND);
     assert_true(kin_packed_is_checked(p, 0));
@@ -416,13 +416,13 @@ static void a_check_is_remembered_until_the_file_changes(void **state) {
     kin_packed_close(other);
     kin_packed_close(p);
     p = open_packed(&d, key);
-    for (size_t i = 0; i < N_UNITS; i++) assert_true(kin_packed_is_checked(p, i));
+    for (size_t i = 0; i < N_BLOCKS; i++) assert_true(kin_packed_is_checked(p, i));
     off_t at = (off_t)kin_packed_offset(p, 0);
     kin_packed_close(p);
     flip(path.text, at, 1);
     flip(path.text, at, 1); // the same again, but who knows
     p = open_packed(&d, key);
-    for (size_t i = 0; i < N_UNITS; i++) assert_false(kin_packed_is_checked(p, i));
+    for (size_t i = 0; i < N_BLOCKS; i++) assert_false(kin_packed_is_checked(p, i));
     kin_packed_close(p);
     remove_dir(&d, path.text);
 }
@@ -433,12 +433,12 @@ static void a_damaged_note_checks_again(void **state) {
     temp_dir d = make_dir();
     file_path path = make_cache(&d);
     kin_packed *p = open_packed(&d, key);
-    for (size_t i = 0; i < N_UNITS; i++) assert_int_equal(kin_packed_check(p, i, NULL), KIN_PACKED_SOUND);
+    for (size_t i = 0; i < N_BLOCKS; i++) assert_int_equal(kin_packed_check(p, i, NULL), KIN_PACKED_SOUND);
     kin_packed_close(p);
     snprintf(note, sizeof note, "%s" KIN_PACKED_CHECKED_SUFFIX, path.text);
     flip(note, 24, 2);
     p = open_packed(&d, key);
-    for (size_t i = 0; i < N_UNITS; i++) assert_false(kin_packed_is_checked(p, i));
+    for (size_t i = 0; i < N_BLOCKS; i++) assert_false(kin_packed_is_checked(p, i));
     kin_packed_close(p);
     remove_dir(&d, path.text);
 }
@@ -446,11 +446,11 @@ static void a_damaged_note_checks_again(void **state) {
 static kin_packed *open_with_stamp(const temp_dir *d, uint64_t stamp) {
     kin_packed *p;
     kin_err err;
-    if (kin_packed_open(&p, d->path, key, stamp, N_UNITS, unit_bytes, &err) != 0) fail_msg("%s", err.text);
+    if (kin_packed_open(&p, d->path, key, stamp, N_BLOCKS, block_bytes, &err) != 0) fail_msg("%s", err.text);
     return p;
 }
 
-static void units_of_files_that_look_different_are_compared_by_their_weights(void **state) {
+static void blocks_of_files_that_look_different_are_compared_by_their_weights(void **state) {
     (void)state;
     temp_dir d = make_dir();
     file_path path = make_cache(&d);
@@ -487,7 +487,7 @@ static void a_symbolic_link_is_not_followed(void **state) {
     assert_int_equal(rename(path.text, target), 0);
     assert_int_equal(truncate(target, 100), 0);
     assert_int_equal(symlink(target, path.text), 0);
-    assert_int_equal(kin_packed_open(&p, d.path, key, STAMP, N_UNITS, unit_bytes, &err), KIN_FAIL);
+    assert_int_equal(kin_packed_open(&p, d.path, key, STAMP, N_BLOCKS, block_bytes, &err), KIN_FAIL);
     assert_non_null(strstr(err.text, "symbolic link"));
     assert_true(stat(target, &st) == 0 && st.st_size == 100);
     remove_dir(&d, path.text);
@@ -501,7 +501,7 @@ static void readers_share_a_complete_file(void **state) {
     temp_dir d = make_dir();
     file_path path = make_cache(&d);
     kin_packed *a = open_packed(&d, key), *b = open_packed(&d, key);
-    for (size_t i = 0; i < N_UNITS; i++) {
+    for (size_t i = 0; i < N_BLOCKS; i++) {
         expect_bytes(a, i);
         expect_bytes(b, i);
     }
@@ -516,7 +516,7 @@ static void a_file_that_is_being_written_is_refused_until_sealed(void **state) {
     kin_packed *a = open_packed(&d, key), *b;
     kin_err err;
     fill(a, 0, false);
-    assert_int_equal(kin_packed_open(&b, d.path, key, STAMP, N_UNITS, unit_bytes, &err), KIN_FAIL);
+    assert_int_equal(kin_packed_open(&b, d.path, key, STAMP, N_BLOCKS, block_bytes, &err), KIN_FAIL);
     assert_null(b);
     assert_non_null(strstr(err.text, "another kin is writing it"));
     assert_int_equal(kin_packed_seal(a, &err), 0);
@@ -539,7 +539,7 @@ static void whoever_may_not_write_still_holds_the_file_as_a_reader(void **state)
     assert_int_equal(kin_packed_write(a, 1, "x", SOURCE, &err), KIN_FAIL);
     kin_packed_close(b);
     flip(path.text, 20, 1);
-    assert_int_equal(kin_packed_open(&c, d.path, key, STAMP, N_UNITS, unit_bytes, &err), KIN_FAIL); // would cut a's pages off
+    assert_int_equal(kin_packed_open(&c, d.path, key, STAMP, N_BLOCKS, block_bytes, &err), KIN_FAIL); // would cut a's pages off
     expect_bytes(a, 2);
     kin_packed_close(a);
     remove_dir(&d, path.text);
@@ -552,7 +552,7 @@ static void a_damaged_file_in_use_is_left_alone(void **state) {
     kin_packed *a = open_packed(&d, key), *b;
     kin_err err;
     flip(path.text, 20, 1);
-    assert_int_equal(kin_packed_open(&b, d.path, key, STAMP, N_UNITS, unit_bytes, &err), KIN_FAIL);
+    assert_int_equal(kin_packed_open(&b, d.path, key, STAMP, N_BLOCKS, block_bytes, &err), KIN_FAIL);
     assert_non_null(strstr(err.text, "another kin is using it"));
     expect_bytes(a, 2); // truncating it would have been a SIGBUS here
     kin_packed_close(a);
@@ -572,7 +572,7 @@ static void a_file_that_may_only_be_read_is_used(void **state) {
     bool was_root = geteuid() == 0;
     if (was_root) assert_int_equal(seteuid(65534), 0);
     kin_packed *p = open_packed(&d, key);
-    for (size_t i = 0; i < N_UNITS; i++) {
+    for (size_t i = 0; i < N_BLOCKS; i++) {
         assert_true(kin_packed_has(p, i));
         expect_bytes(p, i);
     }
@@ -591,7 +591,7 @@ static void what_is_no_file_is_refused(void **state) {
     file_path path = make_cache(&d);
     assert_int_equal(unlink(path.text), 0);
     assert_int_equal(mkfifo(path.text, 0600), 0);
-    assert_int_equal(kin_packed_open(&p, d.path, key, STAMP, N_UNITS, unit_bytes, &err), KIN_FAIL);
+    assert_int_equal(kin_packed_open(&p, d.path, key, STAMP, N_BLOCKS, block_bytes, &err), KIN_FAIL);
     assert_non_null(strstr(err.text, "is not a regular file: remove it"));
     remove_dir(&d, path.text);
 }
@@ -603,7 +603,7 @@ static void missing_folders_are_made(void **state) {
     kin_packed *p;
     kin_err err;
     snprintf(deep, sizeof deep, "%s/a/b", d.path);
-    assert_int_equal(kin_packed_open(&p, deep, key, STAMP, N_UNITS, unit_bytes, &err), 0);
+    assert_int_equal(kin_packed_open(&p, deep, key, STAMP, N_BLOCKS, block_bytes, &err), 0);
     unlink(kin_packed_path(p));
     kin_packed_close(p);
     rmdir(deep);
@@ -623,7 +623,7 @@ static void unusable_folders_are_refused_in_one_sentence(void **state) {
     for (size_t i = 0; i < sizeof dirs / sizeof *dirs; i++) {
         kin_packed *p;
         kin_err err = {""};
-        assert_int_equal(kin_packed_open(&p, dirs[i], key, STAMP, N_UNITS, unit_bytes, &err), KIN_FAIL);
+        assert_int_equal(kin_packed_open(&p, dirs[i], key, STAMP, N_BLOCKS, block_bytes, &err), KIN_FAIL);
         assert_null(p);
         assert_true(err.text[0] && !strchr(err.text, '\n'));
     }
@@ -639,7 +639,7 @@ static void mount_small_disk(const char *dir) {
     }
 }
 
-// Units of 40 KiB on a disk of 64: the first fits, the second does not. 0 if all is as it should be.
+// Blocks of 40 KiB on a disk of 64: the first fits, the second does not. 0 if all is as it should be.
 static int use_small_disk(const char *dir) {
     static uint8_t bytes[10 * PAGE];
     const uint64_t sizes[] = {sizeof bytes, sizeof bytes};
@@ -779,7 +779,7 @@ static void cold_cached_truncated_and_no_cache_give_the_same_bits(void **state) 
     remove_dir(&d, path.text);
 }
 
-static void a_lost_unit_is_packed_again_beside_the_cached_ones(void **state) {
+static void a_lost_block_is_packed_again_beside_the_cached_ones(void **state) {
     static float got[N_IDS * N_VOCAB];
     big_model *m = *state;
     if (!without_cache(m)) skip();
@@ -807,7 +807,7 @@ static void a_flipped_byte_in_the_cache_gives_the_same_bits(void **state) {
         flip(path.text, st.st_size * part / 10, 0x40);
         kin_weights_stats s = run_model(m, d.path, got);
         assert_memory_equal(got, m->want, sizeof got);
-        assert_true(s.packed_bytes > 0 && s.packed_bytes < s.cached_bytes); // that unit alone
+        assert_true(s.packed_bytes > 0 && s.packed_bytes < s.cached_bytes); // that block alone
         expect_run(m, &d, true);
     }
     remove_dir(&d, path.text);
@@ -900,23 +900,23 @@ static void two_runs_at_once_give_the_same_bits(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_sealed_unit_is_found_again),
-        cmocka_unit_test(a_written_unit_can_be_mapped_before_it_is_sealed),
-        cmocka_unit_test(a_mapped_unit_is_read_only),
-        cmocka_unit_test(a_unit_that_was_not_sealed_is_not_there),
-        cmocka_unit_test(a_killed_process_loses_only_unfinished_units),
+        cmocka_unit_test(a_sealed_block_is_found_again),
+        cmocka_unit_test(a_written_block_can_be_mapped_before_it_is_sealed),
+        cmocka_unit_test(a_mapped_block_is_read_only),
+        cmocka_unit_test(a_block_that_was_not_sealed_is_not_there),
+        cmocka_unit_test(a_killed_process_loses_only_unfinished_blocks),
         cmocka_unit_test(other_keys_have_other_files),
-        cmocka_unit_test(units_begin_where_a_page_of_any_size_begins),
+        cmocka_unit_test(blocks_begin_where_a_page_of_any_size_begins),
         cmocka_unit_test(a_truncated_file_is_begun_anew),
         cmocka_unit_test(a_flipped_bit_in_the_header_is_noticed),
         cmocka_unit_test(a_flipped_bit_in_a_seal_loses_that_unit_only),
         cmocka_unit_test(a_file_under_another_keys_name_is_begun_anew),
-        cmocka_unit_test(other_sizes_of_units_begin_anew),
-        cmocka_unit_test(a_flipped_byte_in_a_unit_is_found_and_the_unit_dropped),
+        cmocka_unit_test(other_sizes_of_blocks_begin_anew),
+        cmocka_unit_test(a_flipped_byte_in_a_block_is_found_and_the_block_dropped),
         cmocka_unit_test(content_is_checked_in_memory_and_past_the_page_cache_too),
         cmocka_unit_test(a_check_is_remembered_until_the_file_changes),
         cmocka_unit_test(a_damaged_note_checks_again),
-        cmocka_unit_test(units_of_files_that_look_different_are_compared_by_their_weights),
+        cmocka_unit_test(blocks_of_files_that_look_different_are_compared_by_their_weights),
         cmocka_unit_test(a_symbolic_link_is_not_followed),
         cmocka_unit_test(readers_share_a_complete_file),
         cmocka_unit_test(a_file_that_is_being_written_is_refused_until_sealed),
@@ -928,7 +928,7 @@ int main(void) {
         cmocka_unit_test(unusable_folders_are_refused_in_one_sentence),
         cmocka_unit_test(a_full_disk_loses_only_what_does_not_fit),
         MODEL_TEST(cold_cached_truncated_and_no_cache_give_the_same_bits),
-        MODEL_TEST(a_lost_unit_is_packed_again_beside_the_cached_ones),
+        MODEL_TEST(a_lost_block_is_packed_again_beside_the_cached_ones),
         MODEL_TEST(a_flipped_byte_in_the_cache_gives_the_same_bits),
         MODEL_TEST(a_model_that_was_mended_in_place_is_packed_again),
         MODEL_TEST(a_copy_of_a_model_uses_its_cache),

@@ -198,7 +198,7 @@ static void a_model_that_cannot_be_is_an_error(void **state) {
     REFUSED(memset(facts.model.layer_bytes, 0, sizeof facts.model.layer_bytes), "bytes of a layer is zero");
     REFUSED(facts.model.expert_share = 1.5, "share of experts");
     REFUSED(facts.model.block_bytes = 0, "largest block");
-    REFUSED(facts.model.unit_bytes = facts.model.block_bytes * 2, "streamed unit");
+    REFUSED(facts.model.weight_block_bytes = facts.model.block_bytes * 2, "streamed weight block");
     REFUSED(facts.model.layer_share[3] = 2, "mean is not 1");
     REFUSED(facts.model.layer_share[3] = -1, "share of a layer is negative");
     REFUSED(facts.model.n_vocab = 0, "vocabulary");

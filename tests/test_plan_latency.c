@@ -169,7 +169,7 @@ static void a_prediction_that_is_shown_is_the_played_one(void **state) {
 
 // ---- what the equations promise
 
-// 1 device, 10 layers of 100 MB in 4 units, block 75 MB, CPU 10 GB/s: 10 ms a layer; output 100 MB: 10 ms.
+// 1 device, 10 layers of 100 MB in 4 weight blocks, block 75 MB, CPU 10 GB/s: 10 ms a layer; output 100 MB: 10 ms.
 static void make_simple(kin_facts *f, int n_device) {
     kin_facts facts = {.n_device = n_device};
     kin_model_facts *m = &facts.model;
@@ -179,8 +179,8 @@ static void make_simple(kin_facts *f, int n_device) {
     m->layer_flops[KIN_QUANT_Q4_K] = 400e6;
     m->output_bytes[KIN_QUANT_Q4_K] = 100e6;
     m->output_flops[KIN_QUANT_Q4_K] = 400e6;
-    m->block_bytes = 50e6; // gate and up: four units of 25 MB, a ring of 62.5 MB
-    m->unit_bytes = 1;
+    m->block_bytes = 50e6; // gate and up: four weight blocks of 25 MB, a ring of 62.5 MB
+    m->weight_block_bytes = 1;
     m->n_vocab = 1000;
     kin_facts_set_shares(m, NULL);
     facts.work = (kin_work_facts){.n_ctx = 1, .n_prompt = 100, .n_batch = 40};
@@ -286,7 +286,8 @@ static void streaming_alone_costs_the_disk_its_time(void **state) {
     assert_int_equal(p.slowest_disk, 0);
 }
 
-// Beside gate and up the ring has 12.5 MB, too few for a unit: while they are computed, for 5 ms of each layer, nothing is read.
+// Beside gate and up the ring has 12.5 MB, too few for a weight block: while they are computed, for 5 ms of each layer, nothing
+// is read.
 static void what_the_ring_cannot_take_while_a_block_is_computed_is_waited_for(void **state) {
     (void)state;
     kin_facts facts;
@@ -296,7 +297,7 @@ static void what_the_ring_cannot_take_while_a_block_is_computed_is_waited_for(vo
     kin_prediction p = predict(&facts, &plan);
     assert_close(p.devices[0].streamed_bytes, 1.1e9);
     assert_close(p.tpot_s, 10 * (0.100 + 0.005) + 0.100);
-    facts.devices[0].disk_bytes_s = 10e9; // 2.5 ms a unit: gate comes while attention is computed, attention behind down
+    facts.devices[0].disk_bytes_s = 10e9; // 2.5 ms a weight block: gate comes while attention is computed, attention behind down
     p = predict(&facts, &plan);
     assert_close(p.tpot_s, 10 * (0.010 + 2 * 0.0025) + 0.010);
     facts.model.block_bytes = 80e6; // now the ring has 100 MB
@@ -305,16 +306,17 @@ static void what_the_ring_cannot_take_while_a_block_is_computed_is_waited_for(vo
     assert_close(p.tpot_s, 0.110);
 }
 
-// Two devices of 5 layers, the second with a disk behind the computing of the first. Of its layers' units 2.4 are streamed. If
-// two are, a layer takes 50 ms; if attention, gate and up are, 75 and 5 of computing behind which nothing fits. A window begins
-// with two units in the ring: 50 ms, less what is computed meanwhile of its first layer, 10 of two units' and 5 of three's.
-// The facts' ring holds 37.5 MB, gate with up have 50: the engine makes its ring for what must lie in it at once.
+// Two devices of 5 layers, the second with a disk behind the computing of the first. Of its layers' weight blocks 2.4 are
+// streamed. If two are, a layer takes 50 ms; if attention, gate and up are, 75 and 5 of computing behind which nothing fits. A
+// window begins with two weight blocks in the ring: 50 ms, less what is computed meanwhile of its first layer, 10 of two weight
+// blocks' and 5 of three's. The facts' ring holds 37.5 MB, gate with up have 50: the engine makes its ring for what must lie in
+// it at once.
 static void a_block_that_is_larger_than_the_ring_takes_finite_time(void **state) {
     (void)state;
     kin_facts facts;
     make_simple(&facts, 1);
     facts.model.block_bytes = 30e6;
-    facts.model.unit_bytes = 25e6;
+    facts.model.weight_block_bytes = 25e6;
     facts.devices[0].memory_bytes = 700e6;
     kin_plan plan = alone(&facts, 0);
     kin_prediction p;

@@ -307,7 +307,7 @@ static void a_dense_model_asks_for_what_its_shape_says(void **state) {
     near(f.output_ops, 2 + 2 * 6, 0);
     near(f.attn_bytes, attention * q4_k + 512 * 4, 1e-12); // with its norm
     near(f.block_bytes, 7232 * 288, 0);                    // larger than gate and up together
-    near(f.unit_bytes, (6 * ((attention + ffn) * q4_k + 4096) + 512 * 40960.0 * q4_k) / (6 * 4 + 6), 1e-12);
+    near(f.weight_block_bytes, (6 * ((attention + ffn) * q4_k + 4096) + 512 * 40960.0 * q4_k) / (6 * 4 + 6), 1e-12);
     assert_true(f.expert_share == 0 && kin_facts_bytes_sum(f.expert_bytes) == 0);
     for (int il = 0; il < 6; il++) near(f.layer_share[il], 1, 1e-12);
     close_spec(&o);

@@ -25,11 +25,11 @@
 
 enum {
     N_FILES = 3,
-    N_LAYER_UNITS = 24,
+    N_LAYER_BLOCKS = 24,
     N_TILES = 4,
-    N_UNITS = N_LAYER_UNITS + N_TILES,
-    MAX_GROUP = 3,      // units
-    IN_MEMORY = 5,      // the unit that has no extents
+    N_BLOCKS = N_LAYER_BLOCKS + N_TILES,
+    MAX_GROUP = 3,      // blocks
+    IN_MEMORY = 5,      // the block that has no extents
     PATIENCE_MS = 20000 // for what must happen soon
 };
 
@@ -44,16 +44,16 @@ static uint64_t random_below(uint64_t end) {
     return kin_hash64(&rng_state, sizeof rng_state, 0) % end;
 }
 
-// ---- files of random bytes, and units made of pieces of them
+// ---- files of random bytes, and blocks made of pieces of them
 
 typedef struct world {
     char paths[N_FILES][512];
     int fds[N_FILES];
     uint8_t *bytes[N_FILES]; // what is in the files
     uint8_t *maps[N_FILES];
-    kin_stream_unit units[N_UNITS];
-    size_t n_units;
-    uint64_t total, slots; // bytes of all units; the same widened to pages
+    kin_stream_block blocks[N_BLOCKS];
+    size_t n_blocks;
+    uint64_t total, slots; // bytes of all blocks; the same widened to pages
 } world;
 
 static void write_all(int fd, const uint8_t *bytes, size_t n) {
@@ -95,12 +95,12 @@ static uint64_t slot_bytes(const kin_extent *e) {
     return (end - begin) * KIN_STREAM_ALIGN;
 }
 
-static void make_units(world *w) {
+static void make_blocks(world *w) {
     int i_group = 0, left_in_group = 0;
-    w->n_units = N_UNITS;
-    for (size_t i = 0; i < N_UNITS; i++) {
-        kin_stream_unit *u = &w->units[i];
-        if (left_in_group == 0 || i >= N_LAYER_UNITS) {
+    w->n_blocks = N_BLOCKS;
+    for (size_t i = 0; i < N_BLOCKS; i++) {
+        kin_stream_block *u = &w->blocks[i];
+        if (left_in_group == 0 || i >= N_LAYER_BLOCKS) {
             i_group++;
             left_in_group = 1 + (int)random_below(MAX_GROUP);
         }
@@ -122,7 +122,7 @@ static int make_world(void **state) {
     world *w = calloc(1, sizeof *w);
     assert_non_null(w);
     for (int i = 0; i < N_FILES; i++) make_file(w, dir, i);
-    make_units(w);
+    make_blocks(w);
     *state = w;
     return 0;
 }
@@ -140,13 +140,13 @@ static int remove_world(void **state) {
 }
 
 static uint64_t min_budget(const world *w) {
-    return kin_stream_min_budget(w->units, w->n_units);
+    return kin_stream_min_budget(w->blocks, w->n_blocks);
 }
 
 static int try_open(const world *w, kin_stream_mode mode, uint64_t budget, kin_stream **out, kin_err *err) {
     kin_stream_options o = {
-        .fds = w->fds, .n_files = N_FILES, .units = w->units, .n_units = w->n_units, .mode = mode, .budget = budget};
-    o.n_layer_units = N_LAYER_UNITS;
+        .fds = w->fds, .n_files = N_FILES, .blocks = w->blocks, .n_blocks = w->n_blocks, .mode = mode, .budget = budget};
+    o.n_layer_blocks = N_LAYER_BLOCKS;
     return kin_stream_open(out, &o, err);
 }
 
@@ -162,24 +162,24 @@ static kin_stream *open_stream(const world *w, kin_stream_mode mode, uint64_t bu
 typedef struct outcome {
     bool begun;              // begin said true
     bool failed;             // an acquire did
-    uint64_t resident_bytes; // of the units acquired, those that came from their mapping
+    uint64_t resident_bytes; // of the blocks acquired, those that came from their mapping
 } outcome;
 
 static size_t group_end(const world *w, size_t begin) {
     size_t end = begin;
-    while (end < w->n_units && w->units[end].i_group == w->units[begin].i_group) end++;
+    while (end < w->n_blocks && w->blocks[end].i_group == w->blocks[begin].i_group) end++;
     return end;
 }
 
-static void expect_bytes(const world *w, size_t unit, const uint8_t *const *ptrs) {
-    for (int k = 0; k < w->units[unit].n_extents; k++) {
-        const kin_extent *e = &w->units[unit].extents[k];
+static void expect_bytes(const world *w, size_t block, const uint8_t *const *ptrs) {
+    for (int k = 0; k < w->blocks[block].n_extents; k++) {
+        const kin_extent *e = &w->blocks[block].extents[k];
         if (memcmp(ptrs[k], w->bytes[e->i_file] + e->offset, e->bytes) != 0)
-            fail_msg("unit %zu, extent %d: wrong bytes", unit, k);
+            fail_msg("block %zu, extent %d: wrong bytes", block, k);
     }
 }
 
-// The pointers of a group's units, as one computation needs them: all at the same time.
+// The pointers of a group's blocks, as one computation needs them: all at the same time.
 typedef struct held {
     const uint8_t *ptrs[MAX_GROUP][KIN_STREAM_MAX_EXTENTS];
 } held;
@@ -189,19 +189,19 @@ static int acquire_group(const world *w, kin_stream *s, size_t begin, size_t end
         const uint8_t **ptrs = h->ptrs[i - begin];
         int n = kin_stream_acquire(s, i, ptrs, err);
         if (n < 0) return KIN_FAIL;
-        assert_int_equal(n, w->units[i].n_extents);
+        assert_int_equal(n, w->blocks[i].n_extents);
         for (int k = 0; k < n; k++) {
-            const kin_extent *e = &w->units[i].extents[k];
+            const kin_extent *e = &w->blocks[i].extents[k];
             if (ptrs[k] == e->map) out->resident_bytes += e->bytes;
         }
     }
     return 0;
 }
 
-// Group by group as kin_weights does it, checking all bytes, from unit `begin` on. Stops after unit `stop`.
+// Group by group as kin_weights does it, checking all bytes, from block `begin` on. Stops after block `stop`.
 static outcome run_from(const world *w, kin_stream *s, size_t begin, bool with_output, size_t stop) {
     outcome out = {.begun = kin_stream_begin(s, begin, with_output)};
-    size_t end = with_output ? w->n_units : N_LAYER_UNITS;
+    size_t end = with_output ? w->n_blocks : N_LAYER_BLOCKS;
     kin_err err = {""};
     held h;
     for (size_t i = begin; out.begun && i < end && i <= stop;) {
@@ -261,7 +261,7 @@ static void a_pass_may_stop_anywhere(void **state) {
     rng_state = 2;
     for (int round = 0; round < 3; round++) {
         kin_stream *s = open_stream(w, KIN_STREAM_RESIDENT, min_budget(w) + random_below(w->total));
-        for (int pass = 0; pass < 40; pass++) assert_false(run_pass(w, s, random_below(2), random_below(2 * N_UNITS)).failed);
+        for (int pass = 0; pass < 40; pass++) assert_false(run_pass(w, s, random_below(2), random_below(2 * N_BLOCKS)).failed);
         kin_stream_close(s);
     }
 }
@@ -279,7 +279,7 @@ static void a_stream_may_be_closed_while_it_reads_ahead(void **state) {
 
 static void without_output_units_passes_are_the_layers_only(void **state) {
     world w = *(const world *)*state;
-    w.n_units = N_LAYER_UNITS;
+    w.n_blocks = N_LAYER_BLOCKS;
     kin_stream *s = open_stream(&w, KIN_STREAM_RESIDENT, min_budget(&w));
     for (int pass = 0; pass < 4; pass++) assert_true(whole_pass(&w, s, false).begun);
     kin_stream_close(s);
@@ -294,7 +294,7 @@ static void what_is_acquired_is_not_overwritten_before_release(void **state) {
         outcome out;
         kin_err err;
         assert_true(kin_stream_begin(s, 0, false));
-        for (size_t i = 0, next; i < N_LAYER_UNITS; i = next) {
+        for (size_t i = 0, next; i < N_LAYER_BLOCKS; i = next) {
             next = group_end(w, i);
             assert_int_equal(acquire_group(w, s, i, next, &h, &out, &err), 0);
             for (uint64_t before = 0, now; (now = kin_stream_get_stats(s).read_bytes) != before; before = now) usleep(3000);
@@ -425,7 +425,7 @@ static void a_budget_may_change_at_any_moment_from_another_thread(void **state) 
     rng_state = 4;
     assert_int_equal(pthread_create(&thread, NULL, change_budgets, &c), 0);
     for (int pass = 0; pass < 30 || !atomic_load(&c.done); pass++) {
-        assert_false(run_pass(w, c.s, random_below(2), random_below(3 * N_UNITS)).failed);
+        assert_false(run_pass(w, c.s, random_below(2), random_below(3 * N_BLOCKS)).failed);
     }
     pthread_join(thread, NULL);
     kin_stream_close(c.s);
@@ -454,7 +454,7 @@ static void in_willneed_mode_units_are_announced_and_come_from_the_mapping(void 
     kin_stream_stats stats = kin_stream_get_stats(s);
     assert_true(stats.read_bytes == 0 && stats.ring_bytes == 0);
     assert_true(stats.fetch_bytes >= 4 * w->total);
-    for (int pass = 0; pass < 20; pass++) assert_false(run_pass(w, s, random_below(2), random_below(2 * N_UNITS)).failed);
+    for (int pass = 0; pass < 20; pass++) assert_false(run_pass(w, s, random_below(2), random_below(2 * N_BLOCKS)).failed);
     kin_stream_close(s);
 }
 
@@ -469,14 +469,14 @@ static void await_read_bytes(kin_stream *s, uint64_t bytes) {
     }
 }
 
-// Units of 1 MiB, and a first one of 8 that makes the ring large enough for several of them.
-static world with_even_units(const world *from) {
+// Blocks of 1 MiB, and a first one of 8 that makes the ring large enough for several of them.
+static world with_even_blocks(const world *from) {
     world w = *from;
     w.slots = w.total = 0;
-    for (size_t i = 0; i < w.n_units; i++) {
+    for (size_t i = 0; i < w.n_blocks; i++) {
         uint64_t bytes = i == 0 ? 8 << 20 : 1 << 20, offset = i == 0 ? 4096 : (i * 204800) / KIN_STREAM_ALIGN * KIN_STREAM_ALIGN;
-        w.units[i] = (kin_stream_unit){.n_extents = 1, .i_group = (int)i};
-        w.units[i].extents[0] = (kin_extent){0, offset, bytes, w.maps[0] + offset};
+        w.blocks[i] = (kin_stream_block){.n_extents = 1, .i_group = (int)i};
+        w.blocks[i].extents[0] = (kin_extent){0, offset, bytes, w.maps[0] + offset};
         w.total += bytes;
         w.slots += bytes;
     }
@@ -484,13 +484,13 @@ static world with_even_units(const world *from) {
 }
 
 static void later_units_are_read_while_earlier_ones_are_computed(void **state) {
-    world w = with_even_units(*state);
+    world w = with_even_blocks(*state);
     kin_stream *s = open_stream(&w, KIN_STREAM_RESIDENT, min_budget(&w));
     const uint8_t *ptrs[KIN_STREAM_MAX_EXTENTS];
     kin_err err;
     assert_true(kin_stream_begin(s, 0, false));
     assert_int_equal(kin_stream_acquire(s, 0, ptrs, &err), 1);
-    await_read_bytes(s, 10 << 20); // the ring has 2 MiB more than the first unit
+    await_read_bytes(s, 10 << 20); // the ring has 2 MiB more than the first block
     uint64_t waited = kin_stream_get_stats(s).wait_ns;
     assert_int_equal(kin_stream_acquire(s, 1, ptrs, &err), 1);
     assert_int_equal(kin_stream_acquire(s, 2, ptrs, &err), 1);
@@ -501,7 +501,7 @@ static void later_units_are_read_while_earlier_ones_are_computed(void **state) {
 }
 
 static void reading_goes_on_across_the_end_of_a_pass(void **state) {
-    world w = with_even_units(*state);
+    world w = with_even_blocks(*state);
     kin_stream *s = open_stream(&w, KIN_STREAM_RESIDENT, min_budget(&w));
     const uint8_t *ptrs[KIN_STREAM_MAX_EXTENTS];
     kin_err err;
@@ -516,7 +516,7 @@ static void reading_goes_on_across_the_end_of_a_pass(void **state) {
 
 // ---- stats
 
-// Bytes of the units that one pass streams, and nothing else but what is read ahead of the next one.
+// Bytes of the blocks that one pass streams, and nothing else but what is read ahead of the next one.
 static void a_pass_reads_what_is_streamed_once(void **state) {
     const world *w = *state;
     kin_time begun = kin_clock_now();
@@ -599,10 +599,10 @@ static void a_pass_in_several_runs_reads_no_more_than_in_one(void **state) {
     for (int cut = 0; cut < 2; cut++) {
         kin_stream *s = open_stream(w, KIN_STREAM_RESIDENT, min_budget(w));
         for (int pass = 0; pass < N_PASSES; pass++) {
-            size_t middle = group_end(w, N_LAYER_UNITS / 2);
+            size_t middle = group_end(w, N_LAYER_BLOCKS / 2);
             run_from(w, s, 0, true, cut ? middle - 1 : SIZE_MAX);
-            if (cut) run_from(w, s, middle, true, N_LAYER_UNITS - 1);
-            if (cut) run_from(w, s, N_LAYER_UNITS, true, SIZE_MAX);
+            if (cut) run_from(w, s, middle, true, N_LAYER_BLOCKS - 1);
+            if (cut) run_from(w, s, N_LAYER_BLOCKS, true, SIZE_MAX);
         }
         kin_stream_stats stats = kin_stream_get_stats(s);
         assert_int_equal(stats.n_passes, N_PASSES);
@@ -618,9 +618,9 @@ static void runs_in_any_order_give_the_files_bytes(void **state) {
     for (uint64_t k = 0; k <= 4; k++) {
         kin_stream *s = open_stream(w, KIN_STREAM_RESIDENT, min_budget(w) + w->total * k / 5);
         for (int run = 0; run < 60; run++) {
-            size_t begin = random_below(w->n_units);
+            size_t begin = random_below(w->n_blocks);
             while (begin > 0 && group_end(w, begin - 1) != begin) begin--;
-            run_from(w, s, begin, random_below(2), begin + random_below(w->n_units));
+            run_from(w, s, begin, random_below(2), begin + random_below(w->n_blocks));
         }
         whole_pass(w, s, true);
         kin_stream_close(s);

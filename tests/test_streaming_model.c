@@ -3,7 +3,7 @@
 // Packed weights are multiplied by kin's kernels, plain ones by ggml's, which round activations to 8 bits in different ways. So
 // there are two results of every model: with packed weights (unlimited memory, or any memory and a cache) and with plain ones (no
 // packing, or streaming without a cache). Each must be the same bits wherever the weights came from. Where a cache is only
-// partly usable the units are a mixture of both; then the logits must be near.
+// partly usable the blocks are a mixture of both; then the logits must be near.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -395,8 +395,8 @@ static void a_flipped_byte_in_the_cache_is_mended_while_it_streams(void **state)
     }
 }
 
-static void invalidate_all_units(const char *path) {
-    static const uint8_t zeros[4096 - 64]; // the table of units, see packed.h
+static void invalidate_all_blocks(const char *path) {
+    static const uint8_t zeros[4096 - 64]; // the table of blocks, see packed.h
     int fd = open(path, O_WRONLY);
     assert_true(fd >= 0);
     assert_int_equal(pwrite(fd, zeros, sizeof zeros, 64), sizeof zeros);
@@ -421,7 +421,7 @@ static void a_cache_that_cannot_be_completed_is_used_as_far_as_it_goes(void **st
     if (f->got.stats.weights.packed_bytes == 0) skip(); // this CPU has no other layout
     uint64_t complete = f->got.stats.weights.packed_bytes;
     find_cache_file(f, path, sizeof path);
-    invalidate_all_units(path);
+    invalidate_all_blocks(path);
     signal(SIGXFSZ, SIG_IGN);
     for (int round = 0; round < 2; round++) {
         limit_file_size(complete / 3);

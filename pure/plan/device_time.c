@@ -99,15 +99,15 @@ static void set_speeds(kin_device_rates *r, const kin_model_facts *m, int n_toke
 }
 
 typedef struct layer {
-    kin_simulation_block blocks[KIN_SIMULATE_MAX_BLOCKS];
-    uint64_t bytes[KIN_SIMULATE_MAX_UNITS];
-    bool resident[KIN_SIMULATE_MAX_UNITS];
+    kin_simulation_block blocks[KIN_SIMULATE_MAX_COMPUTE_BLOCKS];
+    uint64_t bytes[KIN_SIMULATE_MAX_WEIGHT_BLOCKS];
+    bool resident[KIN_SIMULATE_MAX_WEIGHT_BLOCKS];
     double compute_s;
 } layer;
 
 static double play_layer(kin_simulation *p, const layer *l, double now) {
-    for (int i = 0, unit = 0; i < KIN_SIMULATE_MAX_BLOCKS; unit += l->blocks[i++].n_unit)
-        now = kin_simulate_compute(p, now, l->blocks[i].n_unit, l->bytes + unit, l->resident + unit,
+    for (int i = 0, i_weight_block = 0; i < KIN_SIMULATE_MAX_COMPUTE_BLOCKS; i_weight_block += l->blocks[i++].n_weight_block)
+        now = kin_simulate_compute(p, now, l->blocks[i].n_weight_block, l->bytes + i_weight_block, l->resident + i_weight_block,
                                    l->compute_s * l->blocks[i].compute_share);
     return now;
 }
@@ -134,22 +134,22 @@ static void play_stage(const kin_device_rates *r, const layer *l, double *layer_
 static void set_stages(kin_device_rates *r, const kin_model_facts *m) {
     kin_stages *s = &r->stages;
     layer layer = {.compute_s = r->cpu_layer_s + r->cpu_layer_fixed_s + r->layer_starts_s};
-    uint32_t order[KIN_SIMULATE_MAX_UNITS];
+    uint32_t order[KIN_SIMULATE_MAX_WEIGHT_BLOCKS];
     if (r->facts->disk_bytes_s <= 0) return;
     s->n = kin_simulate_blocks(m, layer.blocks);
-    for (int i = 0, unit = 0; i < KIN_SIMULATE_MAX_BLOCKS; i++) {
-        for (int n = 0; n < layer.blocks[i].n_unit; n++)
-            layer.bytes[unit++] = (uint64_t)(layer.blocks[i].bytes / layer.blocks[i].n_unit);
+    for (int i = 0, i_weight_block = 0; i < KIN_SIMULATE_MAX_COMPUTE_BLOCKS; i++) {
+        for (int n = 0; n < layer.blocks[i].n_weight_block; n++)
+            layer.bytes[i_weight_block++] = (uint64_t)(layer.blocks[i].bytes / layer.blocks[i].n_weight_block);
     }
     kin_residency_order(layer.bytes, (size_t)s->n, order);
     for (int i = 0; i < s->n; i++) layer.resident[i] = true;
     s->layer_s[0] = layer.compute_s;
     for (int stage = 0; stage < s->n; stage++) {
-        s->unit_bytes[stage] = (double)layer.bytes[order[stage]];
+        s->weight_block_bytes[stage] = (double)layer.bytes[order[stage]];
         layer.resident[order[stage]] = false;
         play_stage(r, &layer, &s->layer_s[stage + 1], &s->hidden_s[stage + 1]);
     }
-    double first_s = s->unit_bytes[0] / r->facts->disk_bytes_s;
+    double first_s = s->weight_block_bytes[0] / r->facts->disk_bytes_s;
     s->first_s = first_s + s->layer_s[1] - fmax(s->layer_s[0], first_s);
 }
 
@@ -160,7 +160,7 @@ void kin_device_rates_init(kin_device_rates *r, const kin_facts *facts, int devi
         .expert_bytes = kin_facts_bytes_sum(m->expert_bytes),
         .kv_bytes = m->kv_bytes * facts->work.n_ctx,
         .ring_bytes = RING_PER_BLOCK * m->block_bytes,
-        .unit_bytes = m->unit_bytes,
+        .weight_block_bytes = m->weight_block_bytes,
         .window_s = facts->devices[device].window_s,
         .layer_starts_s = m->layer_blocks * facts->devices[device].window_s,
         .layer_share_max = 1,
@@ -231,7 +231,7 @@ static bool divide_memory(const kin_device_rates *r, const kin_load *load, kin_d
         if (experts > room - weights) *expert_miss_share = 1 - (room - weights) / experts;
     } else {
         if (room < r->ring_bytes) return false;
-        t->resident_bytes = fmax(0, room - r->ring_bytes - r->unit_bytes / 2);
+        t->resident_bytes = fmax(0, room - r->ring_bytes - r->weight_block_bytes / 2);
         t->streamed_bytes = weights - t->resident_bytes;
         t->memory_bytes = r->facts->memory_bytes;
         if (experts > 0) *expert_miss_share = 1;
@@ -242,19 +242,19 @@ static bool divide_memory(const kin_device_rates *r, const kin_load *load, kin_d
 
 // ---- time
 
-// How many of a layer's units are streamed, on average. Of the output's tiles it is the same share.
+// How many of a layer's weight blocks are streamed, on average. Of the output's tiles it is the same share.
 static double find_stage(const kin_device_rates *r, const kin_load *load, double output_bytes, double streamed_bytes) {
     const kin_stages *s = &r->stages;
     int stage = 0;
     for (;; stage++) {
-        double bytes = load->size_cpu * s->unit_bytes[stage] + output_bytes / s->n;
+        double bytes = load->size_cpu * s->weight_block_bytes[stage] + output_bytes / s->n;
         if (streamed_bytes < bytes) return stage + streamed_bytes / bytes;
         streamed_bytes -= bytes;
         if (stage + 1 == s->n) return s->n;
     }
 }
 
-// of // [KIN_SIMULATE_MAX_UNITS + 1]: of whole stages.
+// of // [KIN_SIMULATE_MAX_WEIGHT_BLOCKS + 1]: of whole stages.
 static double between(const double *of, double stage) {
     int i = (int)stage;
     return stage > i ? of[i] + (stage - i) * (of[i + 1] - of[i]) : of[i];

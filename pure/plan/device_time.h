@@ -10,20 +10,21 @@
 //   B        disk_bytes_s                      bytes/s   direct reads
 //   Q        ring_bytes                        bytes     slots for streamed weights: 1.25 times the largest block
 //   R, S     resident_bytes, streamed_bytes    bytes     of the CPU's weights: kept, read in every pass
-//   u        unit_bytes                        bytes     a piece that is kept or read as a whole
+//   u        weight_block_bytes                bytes     a piece that is kept or read as a whole
 //   T        period_s                          s         of one pass (for one token: TPOT)
 //
 // Memory. The CPU has A = budget - KV cache - buffers (where memory is shared, less the GPU's part too) for its weights H.
-// H <= A: all is resident. Else the ring is taken from A, R = A - Q, and S = H - R is read in every pass. Units are whole, so
-// half a unit of R stays unused on average.
+// H <= A: all is resident. Else the ring is taken from A, R = A - Q, and S = H - R is read in every pass. Weight blocks are
+// whole, so half a weight block of R stays unused on average.
 //
-// Time. The disk reads in the order of use, always, as long as the ring has room. Of every layer the same units leave memory
-// first (residency.h), so on one device there are only two kinds of layers, which differ by one streamed unit. What a layer
-// takes is simulated (simulate.h), once per device for each number of streamed units, among layers of its kind:
+// Time. The disk reads in the order of use, always, as long as the ring has room. Of every layer the same weight blocks leave
+// memory first (residency.h), so on one device there are only two kinds of layers, which differ by one streamed weight block.
+// What a layer takes is simulated (simulate.h), once per device for each number of streamed weight blocks, among layers of its
+// kind:
 //     layer_s    when the disk never gets ahead
 //     hidden_s   what a window is shorter than its layers' time, because the ring was full when it began
-// How many layers there are of either kind follows from S, so both are means; where not every layer has a streamed unit, a layer
-// takes max(a, its share of one / B). The output alone has Q / B for hidden_s. With wait = mean layer_s - a
+// How many layers there are of either kind follows from S, so both are means; where not every layer has a streamed weight block,
+// a layer takes max(a, its share of one / B). The output alone has Q / B for hidden_s. With wait = mean layer_s - a
 //     stall   = max(S / B, c (a + wait) + max(output, its streamed bytes / B))   a pass cannot be shorter
 //     exposed = sum over windows of max(0, its CPU layers' wait + the output's max(0, streamed bytes / B - computing) - hidden_s)
 // The other members leave time enough to fill the ring before each of the k windows (where they do not, stall is the limit).
@@ -46,12 +47,12 @@ typedef struct kin_load {
     double size_cpu, size_gpu; // in mean layers: the sum of their layer_share
 } kin_load;
 
-// Layers of which the first `stage` units to leave memory are streamed, 0 to n. See above.
+// Layers of which the first `stage` weight blocks to leave memory are streamed, 0 to n. See above.
 typedef struct kin_stages {
-    int n;                                     // 0: the device has no disk to stream from
-    double unit_bytes[KIN_SIMULATE_MAX_UNITS]; // in the order of leaving
-    double layer_s[KIN_SIMULATE_MAX_UNITS + 1], hidden_s[KIN_SIMULATE_MAX_UNITS + 1];
-    double first_s; // reading the first unit, and computing for which it must wait
+    int n;                                                     // 0: the device has no disk to stream from
+    double weight_block_bytes[KIN_SIMULATE_MAX_WEIGHT_BLOCKS]; // in the order of leaving
+    double layer_s[KIN_SIMULATE_MAX_WEIGHT_BLOCKS + 1], hidden_s[KIN_SIMULATE_MAX_WEIGHT_BLOCKS + 1];
+    double first_s; // reading the first weight block, and computing for which it must wait
 } kin_stages;
 
 // Costs of a device, for passes of a given number of tokens.
@@ -66,7 +67,7 @@ typedef struct kin_device_rates {
     double layer_bytes, expert_bytes;
     double expert_miss_s; // reading the experts that one mean layer uses, if none of them is in memory
     double kv_bytes;      // of one layer, for the whole context
-    double ring_bytes, unit_bytes;
+    double ring_bytes, weight_block_bytes;
     kin_stages stages;
     double gpu_window_s; // copies to the GPU and back, per window with GPU layers
     double window_s;

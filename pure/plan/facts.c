@@ -75,7 +75,7 @@ static int check_sizes(const kin_model_facts *m, kin_err *err) {
     if (check_number(m->expert_share, 0, 1, "share of experts", err) != 0) return KIN_FAIL;
     if (check_number(m->attn_bytes, 0, kin_facts_bytes_sum(m->layer_bytes), "bytes of attention", err) != 0) return KIN_FAIL;
     if (check_number(m->block_bytes, 1, MAX_MEMORY_BYTES, "largest block", err) != 0) return KIN_FAIL;
-    if (check_number(m->unit_bytes, 1, m->block_bytes, "streamed unit", err) != 0) return KIN_FAIL;
+    if (check_number(m->weight_block_bytes, 1, m->block_bytes, "streamed weight block", err) != 0) return KIN_FAIL;
     if (check_number(m->input_bytes, 0, MAX_MEMORY_BYTES, "bytes of the embedding", err) != 0) return KIN_FAIL;
     if (check_number(m->hidden_bytes, 1, 1e9, "bytes of a hidden state", err) != 0) return KIN_FAIL;
     if (check_number(m->layer_ops, 0, 1e6, "operations of a layer", err) != 0) return KIN_FAIL;

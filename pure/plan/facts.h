@@ -86,7 +86,7 @@ typedef struct kin_model_facts {
     double layer_share[KIN_FACTS_MAX_LAYERS]; // [n_layer] size over the mean size; the mean is 1
     double attn_bytes;                        // of the mean layer's, those of its attention; 0: a quarter
     double block_bytes;                       // largest piece that is needed at once; the streaming ring is sized by it
-    double unit_bytes;                        // piece that stays in memory or is streamed as a whole (mean)
+    double weight_block_bytes;                // piece that stays in memory or is streamed as a whole (mean)
     double input_bytes;                       // the embedding; a token reads one row
     double output_bytes[KIN_N_QUANT];
     double output_flops[KIN_N_QUANT];

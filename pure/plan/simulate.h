@@ -1,10 +1,10 @@
-// A device that streams, simulated block by block: a block's streamed units are read as early as the disk is free and the ring
-// has room for them whole; the block is computed when they are there, and gives their room back afterwards.
+// A device that streams, simulated block by block: a block's streamed weight blocks are read as early as the disk is free and the
+// ring has room for them whole; the block is computed when they are there, and gives their room back afterwards.
 //
 // device_time.h simulates a few layers, to learn what a layer costs; timeline.h whole plans. Time is an argument.
 //
-// As in the engine: a layer is three blocks: attention (one unit), gate with up (two), down (one; gate, up and down count as
-// equal). Experts are not streamed: what else a feed-forward block of experts has is one unit and one block.
+// As in the engine: a layer is three blocks: attention (one weight block), gate with up (two), down (one; gate, up and down count
+// as equal). Experts are not streamed: what else a feed-forward block of experts has is one weight block and one block.
 //
 // Owner: the caller's storage, after kin_simulate_init.
 #pragma once
@@ -14,14 +14,14 @@
 #include "pure/plan/facts.h"
 
 enum {
-    KIN_SIMULATE_MAX_BLOCKS = 3, // of a layer
-    KIN_SIMULATE_MAX_UNITS = 4,
+    KIN_SIMULATE_MAX_COMPUTE_BLOCKS = 3, // of a layer
+    KIN_SIMULATE_MAX_WEIGHT_BLOCKS = 4,
     KIN_SIMULATE_REMEMBERED = 256, // reads; a ring holds fewer
 };
 
 // What is computed at once while weights stream.
 typedef struct kin_simulation_block {
-    int n_unit; // of the same size
+    int n_weight_block; // of the same size
     double bytes;
     double compute_share; // of the layer's time
 } kin_simulation_block;
@@ -37,9 +37,9 @@ typedef struct kin_simulation {
 // A device with an empty ring, whose disk is free from read_start_s on.
 void kin_simulate_init(kin_simulation *p, double ring_bytes, double disk_bytes_s, double read_start_s);
 
-// The blocks of a layer, in the order of computing; those that a layer does not have are without units. Returns the number of
-// units.
-int kin_simulate_blocks(const kin_model_facts *m, kin_simulation_block blocks[KIN_SIMULATE_MAX_BLOCKS]);
+// The blocks of a layer, in the order of computing; those that a layer does not have are without weight blocks. Returns the
+// number of weight blocks.
+int kin_simulate_blocks(const kin_model_facts *m, kin_simulation_block blocks[KIN_SIMULATE_MAX_COMPUTE_BLOCKS]);
 
-// One block of n units from `now` on, of bytes[i] each, computed in compute_s. Returns when that is done.
+// One block of n weight blocks from `now` on, of bytes[i] each, computed in compute_s. Returns when that is done.
 double kin_simulate_compute(kin_simulation *p, double now, int n, const uint64_t *bytes, const bool *resident, double compute_s);

@@ -10,7 +10,7 @@
 
 enum {
     MAX_TILES = 128,
-    MAX_UNITS = KIN_SIMULATE_MAX_UNITS * KIN_FACTS_MAX_LAYERS + MAX_TILES,
+    MAX_WEIGHT_BLOCKS = KIN_SIMULATE_MAX_WEIGHT_BLOCKS * KIN_FACTS_MAX_LAYERS + MAX_TILES,
     N_TOKENS = 24, // the first ones fill the rings
     N_COUNTED = 12,
 };
@@ -24,17 +24,17 @@ typedef struct layers {
 
 typedef struct device {
     kin_device_rates rates;
-    kin_simulation_block blocks[KIN_SIMULATE_MAX_BLOCKS]; // of a layer
-    double experts_layer_s;                               // waiting for experts, per CPU layer
+    kin_simulation_block blocks[KIN_SIMULATE_MAX_COMPUTE_BLOCKS]; // of a layer
+    double experts_layer_s;                                       // waiting for experts, per CPU layer
     bool output_on_gpu;
     layers cpu, gpu;
-    int n_unit, n_layer_unit, next;
-    uint64_t bytes[MAX_UNITS];
-    bool resident[MAX_UNITS];
+    int n_weight_block, n_layer_weight_block, next;
+    uint64_t bytes[MAX_WEIGHT_BLOCKS];
+    bool resident[MAX_WEIGHT_BLOCKS];
     kin_simulation play;
 } device;
 
-// ---- layers and units
+// ---- layers and weight blocks
 
 // In each window those on the CPU come first.
 static void set_layers(device *devices, const kin_facts *facts, const kin_plan *plan) {
@@ -55,27 +55,28 @@ static void set_layers(device *devices, const kin_facts *facts, const kin_plan *
     }
 }
 
-static void set_units(device *d, const kin_model_facts *m, double resident_bytes, bool streams) {
-    uint32_t order[MAX_UNITS];
+static void set_weight_blocks(device *d, const kin_model_facts *m, double resident_bytes, bool streams) {
+    uint32_t order[MAX_WEIGHT_BLOCKS];
     double output = d->output_on_gpu ? 0 : d->rates.output_bytes;
     kin_simulate_blocks(m, d->blocks);
     for (int il = 0; il < d->cpu.n; il++) {
-        for (const kin_simulation_block *b = d->blocks; b < d->blocks + KIN_SIMULATE_MAX_BLOCKS; b++) {
-            for (int i = 0; i < b->n_unit; i++) d->bytes[d->n_unit++] = (uint64_t)(d->cpu.sizes[il] * b->bytes / b->n_unit);
+        for (const kin_simulation_block *b = d->blocks; b < d->blocks + KIN_SIMULATE_MAX_COMPUTE_BLOCKS; b++) {
+            for (int i = 0; i < b->n_weight_block; i++)
+                d->bytes[d->n_weight_block++] = (uint64_t)(d->cpu.sizes[il] * b->bytes / b->n_weight_block);
         }
     }
-    d->n_layer_unit = d->n_unit;
+    d->n_layer_weight_block = d->n_weight_block;
     int n_tiles = output > 0 ? (int)fmin(MAX_TILES, ceil(m->output_blocks > 0 ? m->output_blocks : output / TILE_BYTES)) : 0;
-    for (int i = 0; i < n_tiles; i++) d->bytes[d->n_unit++] = (uint64_t)(output / n_tiles);
-    kin_residency_order(d->bytes, (size_t)d->n_unit, order);
-    // The closed form has half a unit unused on average; here units are whole anyway.
-    uint64_t budget = streams ? (uint64_t)(resident_bytes + d->rates.unit_bytes / 2) : UINT64_MAX;
-    kin_residency_choose(d->bytes, (size_t)d->n_unit, order, budget, d->resident);
+    for (int i = 0; i < n_tiles; i++) d->bytes[d->n_weight_block++] = (uint64_t)(output / n_tiles);
+    kin_residency_order(d->bytes, (size_t)d->n_weight_block, order);
+    // The closed form has half a weight block unused on average; here weight blocks are whole anyway.
+    uint64_t budget = streams ? (uint64_t)(resident_bytes + d->rates.weight_block_bytes / 2) : UINT64_MAX;
+    kin_residency_choose(d->bytes, (size_t)d->n_weight_block, order, budget, d->resident);
 }
 
 // ---- a token
 
-// One block: the next n units.
+// One block: the next n weight blocks.
 static double compute_block(device *d, double now, int n, double compute_s) {
     now = kin_simulate_compute(&d->play, now, n, d->bytes + d->next, d->resident + d->next, compute_s);
     d->next += n;
@@ -88,8 +89,8 @@ static double compute_window(device *d, double now, int n_cpu, int n_gpu) {
     d->play.read_end += n_cpu * d->experts_layer_s; // it is the same disk
     for (int il = 0; il < n_cpu; il++) {
         double layer_s = d->cpu.sizes[d->cpu.next++] * r->cpu_layer_s + r->cpu_layer_fixed_s;
-        for (const kin_simulation_block *b = d->blocks; b < d->blocks + KIN_SIMULATE_MAX_BLOCKS; b++)
-            now = compute_block(d, now, b->n_unit, layer_s * b->compute_share);
+        for (const kin_simulation_block *b = d->blocks; b < d->blocks + KIN_SIMULATE_MAX_COMPUTE_BLOCKS; b++)
+            now = compute_block(d, now, b->n_weight_block, layer_s * b->compute_share);
     }
     for (int il = 0; il < n_gpu; il++) now += d->gpu.sizes[d->gpu.next++] * r->gpu_layer_s + r->gpu_layer_fixed_s;
     if (n_gpu > 0) now += r->gpu_window_s;
@@ -109,7 +110,7 @@ static double play_token(const kin_facts *facts, const kin_plan *plan, device *d
         }
     }
     if (devices[0].output_on_gpu) return now + devices[0].rates.gpu_output_s;
-    int n_tiles = devices[0].n_unit - devices[0].n_layer_unit;
+    int n_tiles = devices[0].n_weight_block - devices[0].n_layer_weight_block;
     for (int i = 0; i < n_tiles; i++) now = compute_block(&devices[0], now, 1, devices[0].rates.output_s / n_tiles);
     return now;
 }
@@ -131,7 +132,7 @@ int kin_timeline_play(const kin_facts *facts, const kin_plan *plan, double *tpot
             devices[i].rates.cpu_layer_fixed_s += devices[i].rates.layer_starts_s;
             devices[i].rates.output_s += devices[i].rates.output_starts_s;
         }
-        set_units(&devices[i], &facts->model, p.devices[i].resident_bytes, p.devices[i].streamed_bytes > 0);
+        set_weight_blocks(&devices[i], &facts->model, p.devices[i].resident_bytes, p.devices[i].streamed_bytes > 0);
         devices[i].experts_layer_s = n_cpu > 0 ? p.devices[i].experts_s / n_cpu : 0;
     }
     for (int token = 0; token < N_TOKENS; token++) {

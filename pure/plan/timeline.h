@@ -1,9 +1,9 @@
-// The timeline, simulated: every block of every device computed in turn, every streamed unit read when the disk is free and
-// the ring has room for it. Slower than the closed form of latency.h (some hundred microseconds), and closer where windows
-// have few units or several disks are near their limit. For showing a plan, and for choosing between some (playoff.c); solvers
-// use the closed form, and tests hold it against this. prompt.h simulates prompts.
+// The timeline, simulated: every block of every device computed in turn, every streamed weight block read when the disk is free
+// and the ring has room for it. Slower than the closed form of latency.h (some hundred microseconds), and closer where windows
+// have few weight blocks or several disks are near their limit. For showing a plan, and for choosing between some (playoff.c);
+// solvers use the closed form, and tests hold it against this. prompt.h simulates prompts.
 //
-// Blocks and units are those of simulate.h, the output is tiles; units stay or leave memory in the order of
+// Blocks and weight blocks are those of simulate.h, the output is tiles; weight blocks stay or leave memory in the order of
 // kin_residency_order. Waiting for experts is as in the closed form.
 #pragma once
 

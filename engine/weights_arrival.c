@@ -1,4 +1,4 @@
-// Units that come later than open: those of the second window and later ones, while the first is computed already.
+// Blocks that come later than open: those of the second window and later ones, while the first is computed already.
 //
 // A thread fills them, in order, as they come: no token is complete before the last of them, so the thread keeps its normal
 // priority until it goes on to the cache file. What the computing thread needs of a layer on the CPU it waits for block by
@@ -7,24 +7,24 @@
 #include "base/clock.h"
 #include "engine/weights_impl.h"
 
-static void land(kin_weights *w) {
+static void load_later(kin_weights *w) {
     kin_weights_fill_later(w);
     pthread_mutex_lock(&w->mutex);
-    w->has_landed = !w->has_failed;
+    w->has_arrived = !w->has_failed;
     pthread_mutex_unlock(&w->mutex);
 }
 
 static void *finish(void *arg) {
     kin_weights *w = arg;
-    if (w->has_later) land(w);
+    if (w->has_later) load_later(w);
     if (w->has_failed || !w->packed) return NULL; // no other thread sets it any more
-    if (kin_weights_has_fresh(w)) kin_weights_finish_cache(w);
+    if (kin_weights_has_dirty(w)) kin_weights_finish_cache(w);
     kin_weights_check_behind(w);
     return NULL;
 }
 
 int kin_weights_start_finisher(kin_weights *w, kin_err *err) {
-    bool has_work = w->packed && (kin_weights_has_fresh(w) || kin_weights_has_unchecked(w));
+    bool has_work = w->packed && (kin_weights_has_dirty(w) || kin_weights_has_unchecked(w));
     if (!w->has_later && !has_work) return 0;
     w->finishing = pthread_create(&w->finisher, NULL, finish, w) == 0;
     return w->finishing || !w->has_later ? 0 : kin_err_set(err, "no thread for weights that are still on their way");
@@ -38,51 +38,52 @@ void kin_weights_stop_finisher(kin_weights *w) {
     w->finishing = false;
 }
 
-bool kin_weights_lands(const kin_weights *w) {
-    return w->is_landing;
+bool kin_weights_is_arriving(const kin_weights *w) {
+    return w->is_arriving;
 }
 
-bool kin_weights_has_landed(kin_weights *w) {
+bool kin_weights_has_arrived(kin_weights *w) {
     pthread_mutex_lock(&w->mutex);
-    bool has = w->has_landed;
+    bool has = w->has_arrived;
     pthread_mutex_unlock(&w->mutex);
     return has;
 }
 
-// A failure elsewhere is one of this unit too, if it is not here yet: nothing more comes.
-static int await_here(kin_weights *w, const kin_weights_unit *u, kin_err *err) {
-    if (atomic_load(&u->here)) return 0;
+// A failure elsewhere is one of this block too, if it is not here yet: nothing more comes.
+static int await_here(kin_weights *w, const kin_weights_block *b, kin_err *err) {
+    if (atomic_load(&b->here)) return 0;
     pthread_mutex_lock(&w->mutex);
     kin_busy_begin(&w->waiting, kin_clock_now());
-    while (!atomic_load(&u->here) && !w->has_failed) pthread_cond_wait(&w->changed, &w->mutex);
+    while (!atomic_load(&b->here) && !w->has_failed) pthread_cond_wait(&w->changed, &w->mutex);
     kin_busy_end(&w->waiting, kin_clock_now());
-    bool is_here = atomic_load(&u->here);
+    bool is_here = atomic_load(&b->here);
     if (!is_here) *err = w->failure;
     pthread_mutex_unlock(&w->mutex);
     return is_here ? 0 : KIN_FAIL;
 }
 
-int kin_weights_acquire_landing(kin_weights *w, int i_block, kin_err *err) {
-    for (size_t i = 0; i < w->n_units; i++) {
-        kin_weights_unit *u = &w->units[i];
-        if (u->i_block != i_block || u->device->is_gpu) continue;
-        if (await_here(w, u, err) != 0 || kin_weights_unpack_if_lost(w, u, err) != 0) return KIN_FAIL;
-        if (u->pack && kin_weights_check(w, u, u->base, err) != 0) return KIN_FAIL;
+int kin_weights_acquire_arriving(kin_weights *w, int i_compute_block, kin_err *err) {
+    for (size_t i = 0; i < w->n_blocks; i++) {
+        kin_weights_block *b = &w->blocks[i];
+        if (b->i_compute_block != i_compute_block || b->device->is_gpu) continue;
+        if (await_here(w, b, err) != 0 || kin_weights_unpack_if_lost(w, b, err) != 0) return KIN_FAIL;
+        if (b->pack && kin_weights_check(w, b, b->base, err) != 0) return KIN_FAIL;
     }
     return 0;
 }
 
 // Weights that must stream have no room to stay.
-void kin_weights_release_landing(kin_weights *w, int i_block) {
-    for (size_t i = 0; i < w->n_units && w->must_stream; i++) {
-        const kin_weights_unit *u = &w->units[i];
-        if (u->i_block == i_block && !u->device->is_gpu) kin_weights_drop_pages(w, u);
+void kin_weights_release_arriving(kin_weights *w, int i_compute_block) {
+    for (size_t i = 0; i < w->n_blocks && w->must_stream; i++) {
+        const kin_weights_block *b = &w->blocks[i];
+        if (b->i_compute_block == i_compute_block && !b->device->is_gpu) kin_weights_drop_pages(w, b);
     }
 }
 
-int kin_weights_land_gpu(kin_weights *w, int layer_begin, int layer_end, kin_err *err) {
+int kin_weights_await_gpu(kin_weights *w, int layer_begin, int layer_end, kin_err *err) {
     for (int il = layer_begin; w->has_later && il < layer_end; il++) {
-        if (kin_weights_copy_units(w, w->layer_units[il], w->layer_units[il] + KIN_UNIT_COUNT, true, err) != 0) return KIN_FAIL;
+        if (kin_weights_copy_blocks(w, w->layer_blocks[il], w->layer_blocks[il] + KIN_WEIGHT_BLOCK_COUNT, true, err) != 0)
+            return KIN_FAIL;
     }
     return 0;
 }

@@ -1,4 +1,4 @@
-// What belongs to which unit.
+// What belongs to which block.
 #include <string.h>
 
 #include "engine/weights_impl.h"
@@ -11,28 +11,28 @@ enum {
 };
 
 // by_kernels: kin's kernels may have it, where there are such.
-static void add_piece(kin_weights_unit *u, kin_weights_piece p, const kin_device *cpu, bool by_kernels) {
-    kin_assert(u->n_pieces < KIN_WEIGHTS_PIECES);
+static void add_piece(kin_weights_block *b, kin_weights_piece p, const kin_device *cpu, bool by_kernels) {
+    kin_assert(b->n_pieces < KIN_WEIGHTS_PIECES);
     kin_device device = *cpu;
     if (!by_kernels) device.kernels = NULL;
     if (p.experts && p.ne[2] == 1) device.repack_buft = NULL; // ggml's repacked weights have no product for a single expert
     p.layout = kin_device_layout(&device, p.type, p.ne);
-    p.offset = kin_weights_align_up(u->packed_bytes, KIN_WEIGHTS_ALIGN);
-    u->packed_bytes = p.offset + p.bytes;
-    u->bytes += p.bytes;
-    u->pack = u->pack || p.layout != KIN_LAYOUT_PLAIN;
-    u->experts = u->experts || p.experts;
-    u->pieces[u->n_pieces++] = p;
+    p.offset = kin_weights_align_up(b->packed_bytes, KIN_WEIGHTS_ALIGN);
+    b->packed_bytes = p.offset + p.bytes;
+    b->bytes += p.bytes;
+    b->pack = b->pack || p.layout != KIN_LAYOUT_PLAIN;
+    b->experts = b->experts || p.experts;
+    b->pieces[b->n_pieces++] = p;
 }
 
-static void add_tensor(kin_weights_unit *u, const kin_gguf_tensor *t, struct ggml_tensor **slot, const kin_device *cpu,
+static void add_tensor(kin_weights_block *b, const kin_gguf_tensor *t, struct ggml_tensor **slot, const kin_device *cpu,
                        bool experts, bool by_kernels) {
     if (!t) return;
     kin_weights_piece p = {
         .data = t->data, .i_file = t->i_file, .file_offset = t->offset, .bytes = t->n_bytes, .type = t->type, .slot = slot};
     memcpy(p.ne, t->ne, sizeof p.ne);
     p.experts = experts;
-    add_piece(u, p, cpu, by_kernels);
+    add_piece(b, p, cpu, by_kernels);
 }
 
 static kin_matrix matrix_of(const kin_gguf_tensor *t) {
@@ -47,15 +47,15 @@ static bool experts_by_kernels(const kin_gguf_tensor *const *w) {
     return kin_ops_take_experts(&gate, &up, &down);
 }
 
-void kin_weights_add_layer_unit(kin_weights_unit *u, const kin_model *m, int il, kin_unit kind, struct ggml_tensor **slots,
-                                const kin_device *cpu) {
-    u->i_packed = (size_t)il * KIN_UNIT_COUNT + (size_t)kind;
+void kin_weights_add_layer_block(kin_weights_block *b, const kin_model *m, int il, kin_weight_block kind,
+                                 struct ggml_tensor **slots, const kin_device *cpu) {
+    b->i_packed = (size_t)il * KIN_WEIGHT_BLOCK_COUNT + (size_t)kind;
     const kin_gguf_tensor *const *weights = m->layers[il].w;
     bool experts = experts_by_kernels(weights);
     for (int id = 0; id < KIN_W_COUNT; id++) {
         bool is_experts = kin_weight_is_experts(id);
-        if (kin_weight_unit(id) == kind)
-            add_tensor(u, weights[id], slots ? &slots[id] : NULL, cpu, is_experts, experts || !is_experts);
+        if (kin_weight_block_of(id) == kind)
+            add_tensor(b, weights[id], slots ? &slots[id] : NULL, cpu, is_experts, experts || !is_experts);
     }
 }
 
@@ -86,16 +86,16 @@ int kin_weights_count_tiles(const kin_model *m) {
     return (int)count_panel_tiles(m) + (panel_rows(m) < m->output->ne[1]);
 }
 
-void kin_weights_add_tile_unit(kin_weights_unit *u, const kin_model *m, int i_tile, struct ggml_tensor **slot,
-                               const kin_device *cpu) {
+void kin_weights_add_tile_block(kin_weights_block *b, const kin_model *m, int i_tile, struct ggml_tensor **slot,
+                                const kin_device *cpu) {
     const kin_gguf_tensor *t = m->output;
     bool is_rest = i_tile == count_panel_tiles(m);
     int64_t rows = kin_weights_tile_rows(m), begin = is_rest ? panel_rows(m) : i_tile * rows;
     int64_t left = (is_rest ? t->ne[1] : panel_rows(m)) - begin;
     uint64_t row_bytes = t->n_bytes / (uint64_t)t->ne[1], at = (uint64_t)begin * row_bytes;
     if (left < rows) rows = left;
-    u->i_packed = (size_t)m->hp.n_layer * KIN_UNIT_COUNT + (size_t)i_tile;
-    add_piece(u,
+    b->i_packed = (size_t)m->hp.n_layer * KIN_WEIGHT_BLOCK_COUNT + (size_t)i_tile;
+    add_piece(b,
               (kin_weights_piece){.data = t->data + at,
                                   .i_file = t->i_file,
                                   .file_offset = t->offset + at,
@@ -106,60 +106,60 @@ void kin_weights_add_tile_unit(kin_weights_unit *u, const kin_model *m, int i_ti
               cpu, true);
 }
 
-static kin_weights_unit *new_unit(kin_weights *w, const kin_device *device, int i_block) {
-    kin_weights_unit *u = &w->units[w->n_units++];
-    u->device = device;
-    u->i_block = i_block;
-    return u;
+static kin_weights_block *new_block(kin_weights *w, const kin_device *device, int i_compute_block) {
+    kin_weights_block *b = &w->blocks[w->n_blocks++];
+    b->device = device;
+    b->i_compute_block = i_compute_block;
+    return b;
 }
 
-int kin_weights_n_blocks(const kin_hparams *hp) {
+int kin_weights_n_compute_blocks(const kin_hparams *hp) {
     return hp->n_expert ? 2 : 3;
 }
 
-// The block of its layer that a unit belongs to.
-static int block_of(const kin_hparams *hp, kin_unit kind) {
-    if (kind == KIN_UNIT_ATTN) return 0;
-    return kind == KIN_UNIT_FFN_DOWN ? kin_weights_n_blocks(hp) - 1 : 1;
+// The compute block of its layer that a block belongs to.
+static int compute_block_of(const kin_hparams *hp, kin_weight_block kind) {
+    if (kind == KIN_WEIGHT_BLOCK_ATTN) return 0;
+    return kind == KIN_WEIGHT_BLOCK_FFN_DOWN ? kin_weights_n_compute_blocks(hp) - 1 : 1;
 }
 
-static void collect_layer(kin_weights *w, int il, bool on_gpu, bool later, int *i_block) {
+static void collect_layer(kin_weights *w, int il, bool on_gpu, bool later, int *i_compute_block) {
     const kin_device *cpu = &w->devices->cpu, *device = on_gpu ? &w->devices->gpu : cpu;
     const kin_hparams *hp = &w->model->hp;
     w->on_gpu[il] = on_gpu;
-    w->blocks[il] = *i_block;
-    w->layer_units[il] = w->n_units;
-    for (int kind = 0; kind < KIN_UNIT_COUNT; kind++) {
-        int block = on_gpu ? KIN_WEIGHTS_NO_BLOCK : *i_block + block_of(hp, kind);
-        kin_weights_unit *u = new_unit(w, device, block);
-        u->later = later;
-        kin_weights_add_layer_unit(u, w->model, il, kind, w->layers[il], cpu);
+    w->compute_blocks[il] = *i_compute_block;
+    w->layer_blocks[il] = w->n_blocks;
+    for (int kind = 0; kind < KIN_WEIGHT_BLOCK_COUNT; kind++) {
+        int compute_block = on_gpu ? KIN_WEIGHTS_NO_COMPUTE_BLOCK : *i_compute_block + compute_block_of(hp, kind);
+        kin_weights_block *b = new_block(w, device, compute_block);
+        b->later = later;
+        kin_weights_add_layer_block(b, w->model, il, kind, w->layers[il], cpu);
     }
-    if (!on_gpu) *i_block += kin_weights_n_blocks(hp);
+    if (!on_gpu) *i_compute_block += kin_weights_n_compute_blocks(hp);
 }
 
 // In cyclic order: the layers, the output's tiles, then what is always there.
-void kin_weights_collect_units(kin_weights *w) {
+void kin_weights_collect_blocks(kin_weights *w) {
     const kin_weights_options *o = &w->o;
     const kin_model *m = w->model;
     const kin_device *cpu = &w->devices->cpu, *gpu = &w->devices->gpu;
-    int i_block = 0;
+    int i_compute_block = 0;
     for (int i = 0; i < o->windows.n; i++) {
         const kin_window *window = &o->windows.at[i];
         for (int il = window->layer_begin; il < window->layer_end; il++)
-            collect_layer(w, il, il >= kin_window_gpu_begin(window), w->has_later && i > 0, &i_block);
+            collect_layer(w, il, il >= kin_window_gpu_begin(window), w->has_later && i > 0, &i_compute_block);
     }
-    w->first_tile_block = i_block;
+    w->first_tile_compute_block = i_compute_block;
     const kin_device *output_device = o->output_on_gpu ? gpu : cpu;
     for (int i = 0; i < w->n_tiles; i++)
-        kin_weights_add_tile_unit(new_unit(w, output_device, i_block++), m, i, &w->tiles[i], cpu);
+        kin_weights_add_tile_block(new_block(w, output_device, i_compute_block++), m, i, &w->tiles[i], cpu);
     if (o->output)
-        add_tensor(new_unit(w, output_device, KIN_WEIGHTS_NO_BLOCK), m->output_norm, &w->output_norm, cpu, false, true);
-    add_tensor(new_unit(w, cpu, KIN_WEIGHTS_NO_BLOCK), m->rope_factors, &w->rope_factors[0], cpu, false, true);
+        add_tensor(new_block(w, output_device, KIN_WEIGHTS_NO_COMPUTE_BLOCK), m->output_norm, &w->output_norm, cpu, false, true);
+    add_tensor(new_block(w, cpu, KIN_WEIGHTS_NO_COMPUTE_BLOCK), m->rope_factors, &w->rope_factors[0], cpu, false, true);
     if (kin_windows_n_gpu_layers(&o->windows))
-        add_tensor(new_unit(w, gpu, KIN_WEIGHTS_NO_BLOCK), m->rope_factors, &w->rope_factors[1], cpu, false, true);
-    for (size_t i = 0; i < w->n_units; i++) {
-        if (w->units[i].device->is_gpu) w->units[i].pack = false;
+        add_tensor(new_block(w, gpu, KIN_WEIGHTS_NO_COMPUTE_BLOCK), m->rope_factors, &w->rope_factors[1], cpu, false, true);
+    for (size_t i = 0; i < w->n_blocks; i++) {
+        if (w->blocks[i].device->is_gpu) w->blocks[i].pack = false;
     }
 }
 
