@@ -136,7 +136,7 @@ static void a_recorder_keeps_what_it_can_and_only_while_it_is_on(void **state) {
 
 static char *draw(kin_timeline *t) {
     char path[] = "/tmp/kin-test-timeline-XXXXXX";
-    static char text[1 << 16];
+    static char text[1 << 20];
     kin_err err;
     int fd = mkstemp(path);
     assert_true(fd >= 0);
