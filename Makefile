@@ -1,6 +1,8 @@
 # Short aliases over CMake. `make demo` and `make test` are all that a new user needs.
 BUILD ?= build
 JOBS  ?= $(shell getconf _NPROCESSORS_ONLN)
+# At once: some of them mostly wait.
+TESTS ?= $(shell expr $(JOBS) + 1)
 
 .PHONY: all setup demo test bench format demo-model clean
 
@@ -19,7 +21,7 @@ demo: setup
 
 test: setup
 	@$(MAKE) --no-print-directory all
-	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
+	@ctest --test-dir $(BUILD) --output-on-failure -j $(TESTS) -LE long
 
 bench: all
 	@bench/compare.sh

@@ -52,6 +52,10 @@ function(kin_kernels layer folder)
     elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
         list(APPEND backends "neon -march=armv8.2-a+dotprod")
     endif()
+    set(optimized -O3)
+    if(KIN_SANITIZE) # clang takes half a minute for some files otherwise; accesses outside of an object are AddressSanitizer's to find
+        set(optimized -O1 -fno-sanitize=null,object-size,pointer-overflow)
+    endif()
     file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.c)
     foreach(backend ${backends})
         separate_arguments(words UNIX_COMMAND "${backend}")
@@ -59,7 +63,7 @@ function(kin_kernels layer folder)
         string(REGEX REPLACE ".*=" "" header ${name})
         string(REGEX REPLACE "=.*" "" id ${name})
         add_library(kin_${layer}_${id} OBJECT ${sources})
-        target_compile_options(kin_${layer}_${id} PRIVATE -iquote ${PROJECT_SOURCE_DIR} -O3 -ffp-contract=off ${words})
+        target_compile_options(kin_${layer}_${id} PRIVATE -iquote ${PROJECT_SOURCE_DIR} ${optimized} -ffp-contract=off ${words})
         target_compile_definitions(kin_${layer}_${id} PRIVATE SIMD_ID=${id} SIMD_HEADER="kernels/simd/simd_${header}.h")
         target_sources(kin_${layer} PRIVATE $<TARGET_OBJECTS:kin_${layer}_${id}>)
     endforeach()
@@ -77,9 +81,10 @@ function(kin_program name folder)
     endif()
 endfunction()
 
-# kin_tests(FOLDER LINK ...): every test_*.c is one program and one CTest; exit 77 means skipped.
+# kin_tests(FOLDER LINK ... FIRST ... LONG ...): every test_*.c is one program and one CTest, every test_*.sh another, named test_*_sh; exit
+# 77 means skipped. Those of FIRST begin first, because they take longest. Those of LONG are labelled long: make test leaves them out.
 function(kin_tests folder)
-    cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
+    cmake_parse_arguments(ARG "" "" "LINK;FIRST;LONG" ${ARGN})
     file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/test_*.c)
     foreach(source ${sources})
         get_filename_component(test ${source} NAME_WE)
@@ -95,6 +100,10 @@ function(kin_tests folder)
         add_test(NAME ${test}_sh COMMAND sh ${script} $<TARGET_FILE:kin>)
         set_tests_properties(${test}_sh PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600)
     endforeach()
+    get_property(tests DIRECTORY PROPERTY TESTS)
+    set_tests_properties(${tests} PROPERTIES ENVIRONMENT "OMP_WAIT_POLICY=passive;GOMP_SPINCOUNT=0") # several at once share the cores
+    set_tests_properties(${ARG_FIRST} PROPERTIES COST 100)
+    set_tests_properties(${ARG_LONG} PROPERTIES LABELS long)
 endfunction()
 
 # kin_fuzzers(FOLDER LINK ...): every fuzz_*.c is one libFuzzer program; built only with KIN_FUZZ.

@@ -168,21 +168,6 @@ static void q4_k_m_gives_more_bits_where_llama_cpp_does(void **state) {
     kin_gguf_close(gguf);
 }
 
-static void every_mix_makes_a_model(void **state) {
-    (void)state;
-    char names[512];
-    snprintf(names, sizeof names, "%s", kin_model_mixes());
-    for (char *rest, *name = strtok_r(names, ", ", &rest); name; name = strtok_r(NULL, ", ", &rest)) {
-        kin_model_spec s = small_spec("llama");
-        s.n_layer = 1;
-        s.n_vocab = s.n_ff = 256;
-        s.mix = name;
-        kin_gguf *gguf = generate(&s);
-        assert_non_null(kin_gguf_find_tensor(gguf, "blk.0.ffn_up.weight"));
-        kin_gguf_close(gguf);
-    }
-}
-
 static void rows_that_are_not_whole_blocks_get_a_fitting_type(void **state) {
     (void)state;
     kin_model_spec s = small_spec("llama");
@@ -326,7 +311,6 @@ int main(void) {
         cmocka_unit_test(llama_has_its_tensors_and_keys),
         cmocka_unit_test(families_have_their_own_tensors),
         cmocka_unit_test(q4_k_m_gives_more_bits_where_llama_cpp_does),
-        cmocka_unit_test(every_mix_makes_a_model),
         cmocka_unit_test(rows_that_are_not_whole_blocks_get_a_fitting_type),
         cmocka_unit_test(tokens_are_unique_words_of_any_vocabulary),
         cmocka_unit_test(weights_keep_the_size_of_their_input),
