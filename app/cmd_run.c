@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "app/app.h"
+#include "app/constrained.h"
 #include "app/option_tables.h"
 #include "app/ring_view.h"
 #include "base/units.h"
@@ -25,11 +26,12 @@ typedef struct run_options {
     kin_sampler_options sampler;
     uint64_t seed;
     const char *logit_bias;
+    const char *grammar, *json_schema;
     const char *trace;
     bool ignore_eos, special, no_echo, lines, stats;
 } run_options;
 
-enum { N_RUN_OPTIONS = 23, MAX_BIAS = 64, MAX_UNASKED = 4096, MAX_PROMPT = 1 << 30 };
+enum { N_RUN_OPTIONS = 25, MAX_BIAS = 64, MAX_UNASKED = 4096, MAX_PROMPT = 1 << 30 };
 
 typedef struct tables {
     kin_option own[N_RUN_OPTIONS];
@@ -63,6 +65,9 @@ static void fill_tables(run_options *o, tables *t) {
         {KIN_OPTION_INT, "penalty-last-n", 0, &o->sampler.penalty_last_n, "N", "how far back the penalties look (default 64)", 0,
          KIN_SAMPLER_MAX_LAST_N},
         {KIN_OPTION_STRING, "logit-bias", 0, &o->logit_bias, "ID=X,...", "add X to a token's logit", 0, 0},
+        {KIN_OPTION_STRING, "grammar", 0, &o->grammar, "FILE", "write only what this GBNF grammar allows", 0, 0},
+        {KIN_OPTION_STRING, "json-schema", 0, &o->json_schema, "FILE",
+         "write only JSON of this schema (a file, or the schema itself)", 0, 0},
         {KIN_OPTION_FLAG, "ignore-eos", 0, &o->ignore_eos, NULL, "go on after the end of the text", 0, 0},
         {KIN_OPTION_FLAG, "special", 0, &o->special, NULL, "understand and show special tokens such as <|im_end|>", 0, 0},
         {KIN_OPTION_FLAG, "no-echo", 0, &o->no_echo, NULL, "do not repeat the prompt before the text", 0, 0},
@@ -106,6 +111,7 @@ typedef struct generation {
     kin_session *s;
     kin_sequence *text;
     kin_sampler *sampler;
+    kin_constrained constrained;
     kin_detok *detok;
     float *logits; // [n_vocab]
     FILE *trace;   // NULL: none
@@ -122,9 +128,22 @@ static int write_trace(const generation *g, kin_err *err) {
     return fflush(g->trace) == 0 ? 0 : kin_err_set(err, "%s: %s", g->o->trace, strerror(errno));
 }
 
+// The next token, or KIN_FAIL.
+static int32_t sample(generation *g, kin_err *err) {
+    kin_constraint *constraint = g->constrained.constraint;
+    int32_t id = kin_sampler_sample_constrained(g->sampler, g->logits, constraint);
+    if (id < 0)
+        return kin_err_set(err, "the model gave no usable probabilities (all%s are NaN or -inf): is the file damaged?",
+                           constraint ? " that the grammar allows" : "");
+    kin_sampler_accept(g->sampler, id);
+    return constraint && kin_constraint_accept(constraint, id, err) != 0 ? KIN_FAIL : id;
+}
+
 static int generate(generation *g, const int32_t *prompt, int n_prompt, kin_err *err) {
     kin_head *head = g->s->head;
     kin_sequence *text = g->text;
+    kin_constraint *constraint = g->constrained.constraint;
+    if (constraint && kin_constraint_reset(constraint, err) != 0) return KIN_FAIL;
     g->t.begun = kin_clock_now();
     g->t.n_prompt = n_prompt;
     kin_sequence_truncate(text, head, 0);
@@ -133,14 +152,14 @@ static int generate(generation *g, const int32_t *prompt, int n_prompt, kin_err 
     kin_session_mark(g->s);
 
     while (g->t.n_generated < g->n_max && !atomic_load(&kin_app_stop)) {
-        int32_t id = kin_sampler_sample(g->sampler, g->logits);
-        if (id < 0) return kin_err_set(err, "the model gave no usable probabilities (all are NaN or -inf): is the file damaged?");
+        int32_t id = sample(g, err);
+        if (id < 0) return KIN_FAIL;
         if (g->t.n_generated++ == 0) g->t.first = kin_clock_now();
         if (kin_vocab_is_eog(g->s->vocab, id) && !g->o->ignore_eos) break;
-        kin_sampler_accept(g->sampler, id);
         if (write_trace(g, err) != 0) return KIN_FAIL;
         kin_str piece = kin_detok_push(g->detok, id);
         if (kin_app_write(piece.at, piece.len, err) != 0) return KIN_FAIL;
+        if (constraint && kin_constraint_is_complete(constraint)) break;
         if (g->t.n_generated == g->n_max || kin_sequence_n_tokens(text) == g->s->n_ctx) break;
         if (kin_sequence_extend(text, head, &id, 1, g->logits, 1, err) != 0) return KIN_FAIL;
         kin_session_mark(g->s);
@@ -182,6 +201,7 @@ static int open_prompt(const run_options *o, uint8_t **read, kin_str *text, kin_
 
 static int open_generation(generation *g, const run_options *o, int n_ctx, kin_err *err) {
     kin_session *s = g->s;
+    if (kin_constrained_open(&g->constrained, o->grammar, o->json_schema, s->vocab, err) != 0) return KIN_FAIL;
     if (kin_session_open(s, &o->session, n_ctx, err) != 0) return KIN_FAIL;
     if (o->trace && !(g->trace = fopen(o->trace, "w"))) return kin_err_set(err, "%s: %s", o->trace, strerror(errno));
     if (g->trace) fprintf(g->trace, "ms,budget_bytes,resident_bytes,tokens\n");
@@ -198,6 +218,7 @@ static void close_generation(generation *g) {
     if (g->trace) fclose(g->trace);
     kin_sequence_close(g->text, NULL);
     kin_sampler_free(g->sampler);
+    kin_constrained_close(&g->constrained);
     kin_detok_free(g->detok);
     free(g->logits);
 }
@@ -315,6 +336,7 @@ static int take_operand(run_options *o, const char *operand, kin_err *err) {
 static int check_prompts(const run_options *o, kin_err *err) {
     const char *name = o->prompt ? "-p" : "-f";
     if (o->prompt && o->file) return kin_err_set(err, "-p and -f exclude each other");
+    if (o->grammar && o->json_schema) return kin_err_set(err, "--grammar and --json-schema exclude each other");
     if (o->lines && (o->prompt || o->file))
         return kin_err_set(err, "--lines reads prompts from stdin: %s would do nothing", name);
     return 0;

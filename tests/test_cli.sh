@@ -71,6 +71,7 @@ wrong '--scheduler nope: must be exact, halda' run -p x --cluster --scheduler no
 wrong '--plan : must be auto, even, memory or a FILE' run -p x --cluster --plan ''
 wrong '--listen here: must be an address in numbers' run -p x --cluster --listen here
 wrong '--listen here: must be an address in numbers' join --listen here
+wrong 'exclude each other' run -p x --grammar a --json-schema b
 wrong '--logit-bias 1=nan' run -p x --logit-bias 1=nan
 for name in model file cache profile trace timeline; do wrong "--$name: the value is empty" run --$name ''; done
 wrong "'127.0.0.1:0': the port must be 1 to 65535" join 127.0.0.1:0
@@ -252,6 +253,28 @@ for name in KIN_STATS KIN_VERBOSE; do
     status 2 env $name=maybe "$kin" run -p "$prompt" -n 3
     says "$err" "environment variable $name: .*'maybe' is neither 1 nor 0"
 done
+
+claim='--grammar and --json-schema bind the text, for every seed'
+printf 'root ::= "Tom" (" and " ("Lily" | "Ben"))? "."\n' >"$dir/names.gbnf"
+printf '{"type":"object","properties":{"age":{"type":"integer","minimum":10,"maximum":29}},"required":["age"]}' >"$dir/schema.json"
+for seed in 1 2 3 4 5; do
+    status 0 "$kin" run -p "$prompt" --no-echo --seed $seed --grammar "$dir/names.gbnf"
+    says "$out" '^Tom\( and \(Lily\|Ben\)\)\{0,1\}\.$'
+    status 0 "$kin" run -p "$prompt" --no-echo --seed $seed --json-schema "$dir/schema.json"
+    tr -d ' \t\n' <"$out" >"$dir/packed"
+    says "$dir/packed" '^{"age":[12][0-9]}$'
+done
+status 0 "$kin" run -p "$prompt" --no-echo --json-schema ' {"enum":["red",7]}'
+says "$out" '^\("red"\|7\)$'
+
+claim='a bad grammar or schema is a sentence'
+printf 'root ::= "a" x\n' >"$dir/bad.gbnf"
+status 1 "$kin" run -p "$prompt" --grammar "$dir/bad.gbnf"
+says "$err" "bad.gbnf: grammar: the rule 'x' is used, but not defined"
+status 1 "$kin" run -p "$prompt" --json-schema '{"type":"object","properties":{"a":{"not":{}}}}'
+says "$err" 'json-schema: schema: #/properties/a/not: this keyword is not supported'
+status 1 "$kin" run -p "$prompt" --json-schema "$dir/no-such-file"
+says "$err" 'no-such-file'
 
 claim='a run ends when the context is full'
 status 0 "$kin" run -p "$prompt" -n 0 --ctx 40 --ignore-eos --stats

@@ -13,8 +13,10 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "pure/text/constraint.h"
 #include "pure/text/portable_exp.h"
 #include "pure/text/sampler.h"
+#include "testkit/small_vocab.h"
 
 enum { MAX_VOCAB = 1000 };
 
@@ -415,6 +417,131 @@ static void options_out_of_range_are_named(void **state) {
     kin_sampler_free(NULL);
 }
 
+// ---- under a constraint
+
+typedef struct constrained {
+    kin_vocab *vocab;
+    kin_token_trie *trie;
+    kin_grammar *grammar;
+    kin_matcher *matcher;
+    kin_constraint *c;
+} constrained;
+
+// Over the small vocabulary: token SMALL_SPM_BYTES + b is the byte b.
+static constrained constrain(const char *gbnf, const char *marker) {
+    constrained k = {.vocab = small_vocab(small_spm_spec())};
+    assert_int_equal(kin_token_trie_new(&k.trie, k.vocab, NULL), 0);
+    assert_int_equal(kin_grammar_compile(&k.grammar, gbnf, strlen(gbnf), NULL), 0);
+    assert_int_equal(kin_matcher_new(&k.matcher, k.grammar, k.trie, NULL), 0);
+    assert_int_equal(kin_constraint_new(&k.c, k.matcher, (kin_str){marker, strlen(marker)}, NULL), 0);
+    return k;
+}
+
+static void release(constrained *k) {
+    kin_constraint_free(k->c);
+    kin_matcher_free(k->matcher);
+    kin_grammar_free(k->grammar);
+    kin_token_trie_free(k->trie);
+    kin_vocab_free(k->vocab);
+}
+
+static int32_t byte_token(char c) {
+    return SMALL_SPM_BYTES + (uint8_t)c;
+}
+
+// Logits of a few letters: probabilities x 8/16, a 4/16, b 2/16, c 1/16, y 1/16.
+static void few_letters(float *logits) {
+    for (int32_t id = 0; id < SMALL_SPM_N; id++) logits[id] = -INFINITY;
+    logits[byte_token('x')] = 0;
+    logits[byte_token('a')] = -0.6931472f;
+    logits[byte_token('b')] = -1.3862944f;
+    logits[byte_token('c')] = logits[byte_token('y')] = -2.0794415f;
+}
+
+static void without_cuts_a_constraint_gives_the_masked_distribution(void **state) {
+    (void)state;
+    constrained k = constrain("root ::= [abc]", "");
+    kin_sampler *sampler = sampler_of(SMALL_SPM_N, plain());
+    int counts[256] = {0};
+    enum { N_DRAWS = 14000 };
+    for (int i = 0; i < N_DRAWS; i++) {
+        float logits[SMALL_SPM_N];
+        few_letters(logits);
+        int32_t id = kin_sampler_sample_constrained(sampler, logits, k.c);
+        counts[id - SMALL_SPM_BYTES]++;
+    }
+    assert_in_range(counts['a'], 7700, 8300); // 4/7 of 14000, 5 standard deviations
+    assert_in_range(counts['b'], 3740, 4260); // 2/7
+    assert_in_range(counts['c'], 1800, 2200); // 1/7
+    kin_sampler_free(sampler);
+    release(&k);
+}
+
+static void a_refused_token_does_not_shift_the_numbers_of_later_ones(void **state) {
+    (void)state;
+    constrained k = constrain("root ::= [abc]", "");
+    for (uint64_t seed = 0; seed < 50; seed++) {
+        kin_sampler_options options = plain();
+        options.seed = seed;
+        kin_sampler *free_one = sampler_of(SMALL_SPM_N, options), *bound = sampler_of(SMALL_SPM_N, options);
+        for (int i = 0; i < 4; i++) {
+            float logits[SMALL_SPM_N], same[SMALL_SPM_N];
+            few_letters(logits);
+            few_letters(same);
+            int32_t wanted = kin_sampler_sample(free_one, same);
+            int32_t id = kin_sampler_sample_constrained(bound, logits, i % 2 ? NULL : k.c);
+            if (i % 2 || kin_constraint_allows(k.c, wanted)) assert_int_equal(id, wanted);
+            assert_true(i % 2 || kin_constraint_allows(k.c, id));
+        }
+        kin_sampler_free(bound);
+        kin_sampler_free(free_one);
+    }
+    release(&k);
+}
+
+static void greedy_takes_the_likeliest_that_is_allowed(void **state) {
+    (void)state;
+    constrained k = constrain("root ::= [bcy]", "");
+    float logits[SMALL_SPM_N];
+    kin_sampler_options options = plain();
+    options.temperature = 0;
+    kin_sampler *sampler = sampler_of(SMALL_SPM_N, options);
+    few_letters(logits);
+    assert_int_equal(kin_sampler_sample_constrained(sampler, logits, k.c), byte_token('b'));
+    for (int32_t id = 0; id < SMALL_SPM_N; id++) logits[id] = id == byte_token('x') ? 0 : -INFINITY;
+    assert_int_equal(kin_sampler_sample_constrained(sampler, logits, k.c), KIN_FAIL);
+    kin_sampler_free(sampler);
+    release(&k);
+}
+
+static void a_marker_turns_the_grammar_on_wherever_it_ends(void **state) {
+    (void)state;
+    constrained k = constrain("root ::= \"x\" \"y\"?", "abab");
+    const char *text = "zababa"; // the marker ends before the last letter
+    for (const char *c = text; *c; c++) {
+        bool is_on = c == text + 5;
+        assert_int_equal(kin_constraint_allows(k.c, byte_token(*c)), !is_on);
+        assert_true(is_on || kin_constraint_allows(k.c, SMALL_SPM_CONTROL));
+        if (!is_on) assert_int_equal(kin_constraint_accept(k.c, byte_token(*c), NULL), 0);
+    }
+    assert_false(kin_constraint_is_complete(k.c));
+    assert_int_equal(kin_constraint_accept(k.c, byte_token('x'), NULL), 0);
+    assert_int_equal(kin_constraint_accept(k.c, byte_token('y'), NULL), 0);
+    assert_true(kin_constraint_is_complete(k.c));
+    assert_int_equal(kin_constraint_reset(k.c, NULL), 0);
+    assert_true(kin_constraint_allows(k.c, byte_token('q')));
+    release(&k);
+
+    k = constrain("root ::= \"b\"", "a"); // tokens "aa", "ab": the marker and what the grammar says of the rest
+    assert_false(kin_constraint_allows(k.c, SMALL_SPM_AA));
+    assert_true(kin_constraint_allows(k.c, SMALL_SPM_AB));
+    const uint64_t *set = kin_constraint_mask(k.c);
+    for (int32_t id = 0; id < SMALL_SPM_N; id++) assert_int_equal(kin_token_set_has(set, id), id != SMALL_SPM_AA);
+    assert_int_equal(kin_constraint_accept(k.c, SMALL_SPM_AB, NULL), 0);
+    assert_true(kin_constraint_is_complete(k.c));
+    release(&k);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_numbers_are_those_of_the_paper),
@@ -440,6 +567,10 @@ int main(void) {
         cmocka_unit_test(huge_logits_do_not_overflow),
         cmocka_unit_test(vocabulary_of_one_works),
         cmocka_unit_test(options_out_of_range_are_named),
+        cmocka_unit_test(without_cuts_a_constraint_gives_the_masked_distribution),
+        cmocka_unit_test(a_refused_token_does_not_shift_the_numbers_of_later_ones),
+        cmocka_unit_test(greedy_takes_the_likeliest_that_is_allowed),
+        cmocka_unit_test(a_marker_turns_the_grammar_on_wherever_it_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

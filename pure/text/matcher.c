@@ -610,3 +610,7 @@ void kin_matcher_free(kin_matcher *m) {
     free(m->lists);
     free(m);
 }
+
+const kin_token_trie *kin_matcher_trie(const kin_matcher *m) {
+    return m->trie;
+}

@@ -40,6 +40,7 @@ typedef struct kin_place { // zero-initialised, then written by these functions;
 // trie: of the vocabulary whose tokens are asked about; NULL: bytes only.
 int kin_matcher_new(kin_matcher **out, const kin_grammar *grammar, const kin_token_trie *trie, kin_err *err);
 void kin_matcher_free(kin_matcher *matcher);
+const kin_token_trie *kin_matcher_trie(const kin_matcher *matcher);
 
 // The beginning of a text. These four return 0, or KIN_FAIL without memory (the place is as before).
 int kin_matcher_begin(kin_matcher *matcher, kin_place *place);

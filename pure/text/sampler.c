@@ -279,10 +279,10 @@ static int32_t draw(kin_rng *rng, const candidate *candidates, size_t n, double 
     return candidates[i_last].id; // target was rounded up to the sum
 }
 
-int32_t kin_sampler_sample(kin_sampler *sampler, float *logits) {
+// Stages 3 to 7.
+static int32_t choose(kin_sampler *sampler, const float *logits, kin_rng *rng) {
     const kin_sampler_options *options = &sampler->options;
     candidate *candidates = sampler->candidates;
-    apply_bias_and_penalties(sampler, logits);
     if (options->temperature == 0) return greedy(logits, sampler->n_vocab);
 
     bool is_sorted = options->top_k > 0 && options->top_k < sampler->n_vocab;
@@ -295,5 +295,23 @@ int32_t kin_sampler_sample(kin_sampler *sampler, float *logits) {
         if (options->min_p > 0) n = cut_min_p(candidates, n, (double)options->min_p);
     }
     double sum = weigh(candidates, n, (double)options->temperature);
-    return draw(&sampler->rng, candidates, n, sum);
+    return draw(rng, candidates, n, sum);
+}
+
+int32_t kin_sampler_sample_constrained(kin_sampler *sampler, float *logits, kin_constraint *constraint) {
+    kin_rng first = sampler->rng, second;
+    apply_bias_and_penalties(sampler, logits);
+    int32_t id = choose(sampler, logits, &sampler->rng);
+    if (!constraint || id < 0 || kin_constraint_allows(constraint, id)) return id;
+
+    const uint64_t *allowed = kin_constraint_mask(constraint);
+    for (int32_t i = 0; i < sampler->n_vocab; i++) {
+        if (!kin_token_set_has(allowed, i)) logits[i] = -INFINITY;
+    }
+    kin_rng_seed(&second, kin_rng_u64(&first));
+    return choose(sampler, logits, &second);
+}
+
+int32_t kin_sampler_sample(kin_sampler *sampler, float *logits) {
+    return kin_sampler_sample_constrained(sampler, logits, NULL);
 }

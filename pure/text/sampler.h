@@ -23,6 +23,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "pure/text/constraint.h"
 
 typedef struct kin_sampler kin_sampler;
 
@@ -56,6 +57,17 @@ void kin_sampler_free(kin_sampler *sampler);
 
 // The next id, or KIN_FAIL if all logits are -inf or NaN. Stages 1 and 2 are written to logits [n_vocab]. Does not accept the id.
 int32_t kin_sampler_sample(kin_sampler *sampler, float *logits);
+
+// The same under a constraint (NULL: none). First as without it; the mask is computed only if the constraint refuses that id.
+// Then stages 3 to 7 run again on the logits with all refused ids at -inf (they are written so), and the result is drawn from
+// those: so
+//   P(id) = p(id) + R q(id) for an allowed id,
+// where p is the distribution without the constraint, R the probability that p gives a refused id, and q the distribution of
+// stages 3 to 7 over the allowed ids alone. Without top-k, top-p and min-p that is q itself; with them an allowed id that p cut
+// off gets R q(id). Greedy: the largest allowed logit. A text's n-th token uses the n-th number of the seed's stream, refused or
+// not: the second draw uses the first number of the stream that the first one, as 64 bits, seeds. KIN_FAIL also if no allowed id
+// has a probability. Does not accept the id, neither here nor there.
+int32_t kin_sampler_sample_constrained(kin_sampler *sampler, float *logits, kin_constraint *constraint);
 
 // Takes an id into the history that the penalties look at: every sampled id, and the prompt's if they shall count.
 void kin_sampler_accept(kin_sampler *sampler, int32_t id);
