@@ -1,7 +1,7 @@
 // Grammar masks: how long it takes to find the tokens that a grammar allows next.
 //
-//   grammar VOCAB.gguf...          the grammars below; tokens of several vocabularies together, up to 151,936 of them
-//   grammar -g FILE VOCAB.gguf...  a GBNF grammar
+//   grammar VOCAB.gguf...          the grammars and JSON schemas below; tokens of several vocabularies together, up to 151,936 of
+//   them grammar -g FILE VOCAB.gguf...  a GBNF grammar
 //
 // For each grammar documents are written: at every token the mask is computed, and one of its tokens is taken at random. "in
 // use": with what the matcher remembers from earlier tokens; "cold": with an empty cache at every token.
@@ -14,27 +14,40 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "model/vocab_load.h"
-#include "pure/text/byte_alphabet.h"
 #include "pure/text/matcher.h"
+#include "pure/text/schema.h"
 #include "sys/whole_file.h"
 
 enum { MAX_TOKENS = 151936, MAX_TIMES = 4000, MAX_LENGTH = 400 };
 
 static const struct {
-    const char *name, *gbnf;
+    const char *name, *gbnf, *schema; // one of the two
 } grammars[] = {
-    {"json (GBNF)",
+    {"JSON, llama.cpp's grammar",
      "root ::= object\n"
      "value ::= object | array | string | number | (\"true\" | \"false\" | \"null\") ws\n"
      "object ::= \"{\" ws ( string \":\" ws value (\",\" ws string \":\" ws value)* )? \"}\" ws\n"
      "array ::= \"[\" ws ( value (\",\" ws value)* )? \"]\" ws\n"
      "string ::= \"\\\"\" ( [^\"\\\\\\x7F\\x00-\\x1F] | \"\\\\\" ([\"\\\\bfnrt] | \"u\" [0-9a-fA-F]{4}) )* \"\\\"\" ws\n"
      "number ::= (\"-\"? ([0-9] | [1-9] [0-9]{0,15})) (\".\" [0-9]+)? ([eE] [-+]? [0-9] [1-9]{0,15})? ws\n"
-     "ws ::= | \" \" | \"\\n\" [ \\t]{0,20}\n"},
-    {"string of at most 100", "root ::= \"\\\"\" [^\"\\\\\\x00-\\x1F]{0,100} \"\\\"\"\n"},
-    {"string of at most 12", "root ::= (\"\\\"\" [^\"\\\\\\x00-\\x1F]{0,12} \"\\\"\")*\n"},
-    {"words [a-zA-Z ]*", "root ::= [a-zA-Z ]* \"\\n\"\n"},
-    {"any text", "root ::= .*\n"},
+     "ws ::= | \" \" | \"\\n\" [ \\t]{0,20}\n",
+     NULL},
+    {"any JSON object", NULL, "{\"type\":\"object\"}"},
+    {"person", NULL,
+     "{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"},\"age\":{\"type\":\"integer\",\"minimum\":0,"
+     "\"maximum\":150},"
+     "\"email\":{\"type\":\"string\",\"pattern\":\"^\\\\S+@\\\\S+\\\\.[a-z]{2,}$\"},\"born\":{\"type\":\"string\",\"format\":"
+     "\"date\"},"
+     "\"tags\":{\"type\":\"array\",\"items\":{\"type\":\"string\",\"maxLength\":20},\"maxItems\":8},"
+     "\"bio\":{\"type\":\"string\",\"maxLength\":500}},\"required\":[\"name\",\"age\"],\"additionalProperties\":false}"},
+    {"tree", NULL,
+     "{\"$ref\":\"#/$defs/"
+     "n\",\"$defs\":{\"n\":{\"type\":\"object\",\"properties\":{\"label\":{\"type\":\"string\",\"minLength\":1},"
+     "\"kind\":{\"enum\":[\"leaf\",\"branch\",\"root\"]},\"weight\":{\"type\":\"number\",\"minimum\":0,\"maximum\":1},"
+     "\"children\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/$defs/n\"}}},\"required\":[\"label\",\"kind\"],"
+     "\"additionalProperties\":{\"type\":\"string\"}}}}"},
+    {"strings of at most 12", NULL, "{\"type\":\"array\",\"items\":{\"type\":\"string\",\"maxLength\":12}}"},
+    {"words, [a-zA-Z ]*", "root ::= [a-zA-Z ]* \"\\n\"\n", NULL},
 };
 
 static void fail(const char *what) {
@@ -150,6 +163,14 @@ static void bench(const char *name, const char *text, size_t len, const kin_toke
     kin_grammar_free(grammar);
 }
 
+static void bench_schema(const char *name, const char *schema, const kin_token_trie *trie) {
+    kin_text_buffer gbnf = {0};
+    kin_err err;
+    if (kin_schema_to_gbnf((kin_str){schema, strlen(schema)}, &gbnf, &err) != 0) fail(err.text);
+    bench(name, gbnf.at, gbnf.len, trie);
+    kin_text_fini(&gbnf);
+}
+
 int main(int argc, char **argv) {
     kin_token_trie *trie;
     uint8_t *text = NULL;
@@ -166,10 +187,12 @@ int main(int argc, char **argv) {
     if (kin_token_trie_new(&trie, vocab, &err) != 0) fail(err.text);
     printf("%d tokens; trie of %" PRIu32 " plain and %" PRIu32 " other nodes, made in %.0f ms\n", trie->n_tokens,
            trie->plain.n_nodes, trie->other.n_nodes, kin_clock_ms(begun, kin_clock_now()));
-    if (text)
-        bench(argv[0], (const char *)text, len, trie);
-    else
-        for (size_t i = 0; i < sizeof grammars / sizeof *grammars; i++)
+    if (text) bench(argv[0], (const char *)text, len, trie);
+    for (size_t i = 0; !text && i < sizeof grammars / sizeof *grammars; i++) {
+        if (grammars[i].schema)
+            bench_schema(grammars[i].name, grammars[i].schema, trie);
+        else
             bench(grammars[i].name, grammars[i].gbnf, strlen(grammars[i].gbnf), trie);
+    }
     return 0;
 }
