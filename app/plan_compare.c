@@ -28,7 +28,7 @@ static void describe(const kin_facts *facts, const kin_plan *plan, char *text, s
     size_t used = 0;
     text[0] = '\0';
     for (int s = 0; s < plan->n_stops && used < size; s++) {
-        const kin_chunk_server *share = &plan->shares[plan->stops[s].device];
+        const kin_layer_share *share = &plan->shares[plan->stops[s].device];
         if (plan->stops[s].relay || share->n_layer == 0) continue;
         const char *comma = used ? ", " : "", *name = facts->devices[plan->stops[s].device].name;
         int n_cpu = share->n_layer - share->n_layer_gpu;

@@ -87,7 +87,7 @@ static double gpu_weights_bytes(const kin_plan_view *view, int device) {
 }
 
 // "44", or "3 x 9, 2 x 8" where a token comes by several times
-static void describe_windows(const kin_plan *plan, const kin_chunk_server *share, char *text, size_t size) {
+static void describe_windows(const kin_plan *plan, const kin_layer_share *share, char *text, size_t size) {
     int least = share->n_layer / plan->n_rounds, longer = share->n_layer % plan->n_rounds, shorter = plan->n_rounds - longer;
     if (plan->n_rounds == 1)
         snprintf(text, size, "%d", share->n_layer);
@@ -110,7 +110,7 @@ static void fill_time(kin_table *table, int column, double seconds) {
 }
 
 static void fill_row(kin_table *table, const kin_plan_view *view, int device, bool relay) {
-    const kin_chunk_server *share = &view->plan.shares[device];
+    const kin_layer_share *share = &view->plan.shares[device];
     const kin_device_prediction *p = &view->prediction.devices[device];
     char windows[64];
     kin_table_row(table);
@@ -223,7 +223,7 @@ static json_t *windows_json(const kin_plan *plan, int device) {
 }
 
 static json_t *device_json(const kin_plan_view *view, int device) {
-    const kin_chunk_server *share = &view->plan.shares[device];
+    const kin_layer_share *share = &view->plan.shares[device];
     const kin_device_prediction *p = &view->prediction.devices[device];
     json_t *json = json_pack("{s:s, s:b, s:i, s:i, s:o}", "name", view->facts->devices[device].name, "refused",
                              (view->refused & kin_device_bit(device)) != 0, "layers", share->n_layer, "gpu_layers",

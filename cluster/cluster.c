@@ -11,12 +11,12 @@
 #include "pure/proto/label.h"
 
 enum {
-    N_PARCELS = 2 * KIN_STEPS_IN_FLIGHT + 16,
+    N_BUFFERS = 2 * KIN_STEPS_IN_FLIGHT + 16,
     RECONNECT_MS = 300, // before the ring link is tried again
 };
 
 // From ACCEPT until a device has said what it has and has measured its links (cluster/pairwise_tests.h), and some.
-#define MEETING_WAIT_NS UINT64_C(12000000000)
+#define TESTS_WAIT_NS UINT64_C(12000000000)
 
 // ---- what devices say
 
@@ -108,7 +108,7 @@ static void on_link(void *user, kin_link *link, uint32_t epoch, const kin_proto_
     case KIN_PROTO_OBSERVE: kin_cluster_take_status_link(c, link); break;
     case KIN_PROTO_FETCH:
         kin_endpoint_send_accept(c->endpoint, link);
-        kin_chunk_server_accept(c->share, link);
+        kin_chunk_server_accept(c->server, link);
         break;
     case KIN_PROTO_RING:
     case KIN_PROTO_BACK:
@@ -123,7 +123,7 @@ static void relay_begun(void *user, const kin_proto_id *from, const kin_proto_id
     const char *reason = "";
     for (int i = 0; i < KIN_MEMBERSHIP_DEVICES; i++) {
         const kin_membership_device *d = kin_membership_device_at(c->membership, i);
-        if (d && kin_proto_id_equal(&d->id, from)) reason = d->ring_trouble;
+        if (d && kin_proto_id_equal(&d->id, from)) reason = d->ring_error;
     }
     kin_cluster_say_apart(c, from, to, reason);
 }
@@ -255,7 +255,7 @@ static void take_action(kin_cluster *c, const kin_membership_action *a) {
     }
 }
 
-// What devices are busy with, for whoever waits for them.
+// What devices are busy with, for the person who waits.
 static void describe(kin_cluster *c, char *buf, size_t n) {
     kin_membership_doing(c->membership, buf, n);
     for (int i = 0; i < KIN_MEMBERSHIP_DEVICES; i++) {
@@ -392,23 +392,23 @@ static void on_hop(void *user, kin_side side, uint32_t epoch, bool is_open, cons
                                                .reason = reason});
 }
 
-static void open_share(kin_cluster *c) {
+static void open_chunk_server(kin_cluster *c) {
     kin_err err;
     kin_store *store = NULL;
-    if (kin_chunk_server_open(&c->share, kin_endpoint_loop(c->endpoint), NULL, &err) != 0 ||
+    if (kin_chunk_server_open(&c->server, kin_endpoint_loop(c->endpoint), NULL, &err) != 0 ||
         kin_store_open_files(&store, c->o.manifest, c->o.paths, &err) != 0 ||
-        kin_chunk_store_new(&c->stock, kin_endpoint_loop(c->endpoint), store, &err) != 0) {
+        kin_chunk_store_new(&c->chunks, kin_endpoint_loop(c->endpoint), store, &err) != 0) {
         kin_log(KIN_LOG_WARN, "devices cannot fetch the model from here: %s", err.text);
-        if (!c->stock) kin_store_close(store);
+        if (!c->chunks) kin_store_close(store);
         return;
     }
-    kin_chunk_server_set_stock(c->share, c->stock);
+    kin_chunk_server_set_store(c->server, c->chunks);
 }
 
 static void begin(void *arg) {
     kin_cluster *c = arg;
     kin_err err;
-    open_share(c);
+    open_chunk_server(c);
     if (!c->o.hidden) {
         kin_discovery_options o = {.port = KIN_DISCOVERY_PORT};
         memcpy(o.key, c->o.key.bytes, sizeof o.key);
@@ -430,8 +430,8 @@ static void end(void *arg) {
     c->relay = NULL;
     kin_neighbours_close(c->neighbours, "the head was stopped");
     c->neighbours = NULL;
-    kin_chunk_server_close(c->share);
-    kin_chunk_store_let_go(c->stock);
+    kin_chunk_server_close(c->server);
+    kin_chunk_store_let_go(c->chunks);
     kin_discovery_close(c->discovery);
 }
 
@@ -463,7 +463,7 @@ uint16_t kin_cluster_port(const kin_cluster *c) {
 
 // ---- opening and closing
 
-static int open_roster(kin_cluster *c, kin_err *err) {
+static int open_membership(kin_cluster *c, kin_err *err) {
     kin_membership_options ro = kin_membership_options_default();
     struct timespec wall;
     clock_gettime(CLOCK_REALTIME, &wall);
@@ -472,7 +472,7 @@ static int open_roster(kin_cluster *c, kin_err *err) {
     memcpy(ro.model.bytes, c->o.manifest->hash, sizeof ro.model.bytes);
     ro.epoch_first = kin_epoch_at((uint64_t)wall.tv_sec, (uint32_t)wall.tv_nsec);
     ro.n_expected = c->o.n_expected;
-    ro.facts_wait_ns = MEETING_WAIT_NS;
+    ro.facts_wait_ns = TESTS_WAIT_NS;
     c->membership = kin_membership_new(&ro, kin_clock_now());
     if (!c->membership) return kin_err_set(err, "out of memory");
     c->entered = kin_membership_epoch(c->membership);
@@ -485,21 +485,22 @@ static int open_all(kin_cluster *c, kin_err *err) {
     c->message = calloc(1, sizeof *c->message);
     c->seen = calloc(1, sizeof *c->seen);
     if (!c->plan || !c->asked || !c->message || !c->seen) return kin_err_set(err, "out of memory");
-    static const kin_connections_callbacks crew_callbacks = {.message = on_message, .lost = on_lost};
+    static const kin_connections_callbacks connection_callbacks = {.message = on_message, .lost = on_lost};
     kin_local_stage_options oo = {.model = c->o.model, .devices = c->o.devices, .shard = c->o.shard};
-    if (kin_connections_open(&c->connections, &crew_callbacks, c, err) != 0 || kin_local_stage_open(&c->own, &oo, err) != 0)
+    if (kin_connections_open(&c->connections, &connection_callbacks, c, err) != 0 ||
+        kin_local_stage_open(&c->local_stage, &oo, err) != 0)
         return KIN_FAIL;
     if (kin_relay_open(&c->relay, relay_begun, c, err) != 0) return KIN_FAIL;
     if (kin_cluster_open_status(c, err) != 0 || kin_cluster_open_planning(c, err) != 0) return KIN_FAIL;
-    if (kin_message_pool_open(&c->pool, N_PARCELS, err) != 0 || kin_message_queue_open(&c->in, err) != 0) return KIN_FAIL;
-    if (kin_loopback_open(&c->alone, c->o.shard.n_batch, c->o.model->hp.n_embd, KIN_STEPS_IN_FLIGHT, err) != 0) return KIN_FAIL;
-    if (open_roster(c, err) != 0) return KIN_FAIL;
+    if (kin_message_pool_open(&c->pool, N_BUFFERS, err) != 0 || kin_message_queue_open(&c->in, err) != 0) return KIN_FAIL;
+    if (kin_loopback_open(&c->loopback, c->o.shard.n_batch, c->o.model->hp.n_embd, KIN_STEPS_IN_FLIGHT, err) != 0)
+        return KIN_FAIL;
+    if (open_membership(c, err) != 0) return KIN_FAIL;
     kin_endpoint_options so = {
         .id = c->o.id, .name = c->o.name, .version = c->o.version, .key = c->o.key, .listen = c->o.listen, .port = c->o.port};
     static const kin_endpoint_callbacks callbacks = {.tick = on_tick, .opened = on_link};
     if (kin_endpoint_open(&c->endpoint, &so, &callbacks, c, err) != 0) return KIN_FAIL;
-    kin_neighbours_options no = {
-        .endpoint = c->endpoint, .pool = c->pool, .in = c->in, .events = kin_timeline_own(c->o.timeline)};
+    kin_neighbours_options no = {.endpoint = c->endpoint, .pool = c->pool, .in = c->in, .trace = kin_timeline_own(c->o.timeline)};
     if (kin_neighbours_open(&c->neighbours, &no, on_hop, c, err) != 0) return KIN_FAIL;
     return kin_endpoint_start(c->endpoint, begin, c, err);
 }

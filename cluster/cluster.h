@@ -59,13 +59,13 @@ typedef struct kin_cluster_options {
     kin_activation_type wire_type;
     int n_threads_hint;     // for devices; 0: their own choice
     const char *model_name; // for people; NULL: none
-    kin_timeline *timeline; // filled with what all do; NULL: nobody wants to know
+    kin_timeline *timeline; // filled with what all do; NULL: not used
 
     int n_expected;                // devices to wait for before the first plan; 0: whoever is there after a second of quiet
     bool gives_up;                 // when those are there and make no plan; else others are waited for
     const kin_device_facts *facts; // the head's own; NULL: devices and links are not measured
     int (*plan)(void *user, const kin_cluster_question *question, kin_ring_plan *out, kin_err *err);
-    // After requests. True: the planner wants to be asked again. NULL: nobody wants to know.
+    // After requests. True: the planner wants to be asked again. NULL: not used.
     bool (*measured)(void *user, const kin_cluster_measured *measured);
     void *plan_user; // of both; they are called in a thread of their own, one at a time
 

@@ -68,8 +68,8 @@ struct kin_cluster {
     // The loop's thread.
     kin_membership *membership;
     kin_discovery *discovery;
-    kin_chunk_server *share;
-    kin_chunk_store *stock;
+    kin_chunk_server *server;
+    kin_chunk_store *chunks;
     kin_connections *connections;
     kin_status_subscribers *subscribers;
     kin_measurements *measurements;
@@ -107,9 +107,9 @@ struct kin_cluster {
 
     // The computing thread.
     kin_cluster_snapshot *seen; // the snapshot that the shard is opened for
-    kin_local_stage *own;
-    kin_loopback *alone;
-    kin_remote_ring wire;
+    kin_local_stage *local_stage;
+    kin_loopback *loopback;
+    kin_remote_ring remote;
     kin_head *head;
     uint32_t epoch;
     bool in_request;
@@ -120,7 +120,7 @@ struct kin_cluster {
 // One step of the membership, and what it asks for.
 void kin_cluster_act(kin_cluster *c, const kin_membership_event *event);
 
-// Who has that control link; NULL: nobody yet.
+// The device behind that control link; NULL: none yet.
 const kin_membership_device *kin_cluster_device_of(const kin_cluster *c, uint32_t link);
 
 // kin_mailbox_fn, of a kin_cluster.

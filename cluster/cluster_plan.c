@@ -18,7 +18,7 @@ enum {
 
 // ---- tests
 
-static void meeting_is_over(void *user, uint32_t link, const kin_proto_device *device) {
+static void tests_are_over(void *user, uint32_t link, const kin_proto_device *device) {
     kin_cluster_act(user, &(kin_membership_event){.kind = KIN_MEMBERSHIP_FACTS, .link = link, .facts = device});
 }
 
@@ -97,12 +97,12 @@ void kin_cluster_take_link(kin_cluster *c, uint32_t from, const kin_proto_measur
     const kin_membership_device *d = kin_cluster_device_of(c, from), *other = device_with(c, &m->id);
     kin_link_facts there = {m->rtt_s, m->to_bytes_s}, back = {m->rtt_s, m->from_bytes_s};
     bool failed = m->reason[0];
-    // Who tried because the other end had failed answers for the other end's meeting.
-    uint32_t meeting = d && other && kin_measurements_has_failed(c->measurements, &other->id, &d->id) ? other->link : from;
+    // A device that tried because the other end had failed answers for the other end's test.
+    uint32_t test = d && other && kin_measurements_has_failed(c->measurements, &other->id, &d->id) ? other->link : from;
     if (!d || !kin_measurements_take(c->measurements, &d->id, &m->id, failed ? NULL : &there, failed ? NULL : &back)) return;
     if (failed && other_end_tries(c, d, other, m->reason)) return;
-    bool in_time = kin_pairwise_tests_answered(c->tests, meeting);
-    // Too late for its meeting: the planner may see it otherwise now.
+    bool in_time = kin_pairwise_tests_answered(c->tests, test);
+    // Too late for its test: the planner may come to another plan now.
     if (!in_time && (!failed || (other && kin_measurements_is_apart(c->measurements, &d->id, &other->id))))
         kin_cluster_act(c, &(kin_membership_event){.kind = KIN_MEMBERSHIP_DRIFT});
 }
@@ -231,7 +231,7 @@ static const kin_facts *facts_by_now(kin_cluster *c, const kin_proto_id *ids, in
 
 // Members in the order of the ring's plan; the head, its last, comes first.
 static void collect(kin_cluster *c, kin_cluster_measured *m) {
-    const kin_head_counts *counts = kin_local_stage_counts(c->own);
+    const kin_head_counts *counts = kin_local_stage_counts(c->local_stage);
     kin_token_times head = kin_head_token_times(counts);
     double others_s = 0;
     bool all_known = head.total_ns > 0;
@@ -296,7 +296,7 @@ void kin_cluster_measure(kin_cluster *c) {
 // ---- opening and closing
 
 int kin_cluster_open_planning(kin_cluster *c, kin_err *err) {
-    if (kin_measurements_open(&c->measurements, err) != 0 || kin_pairwise_tests_open(&c->tests, meeting_is_over, c, err) != 0)
+    if (kin_measurements_open(&c->measurements, err) != 0 || kin_pairwise_tests_open(&c->tests, tests_are_over, c, err) != 0)
         return KIN_FAIL;
     c->facts = calloc(1, sizeof *c->facts);
     c->answer = calloc(1, sizeof *c->answer);

@@ -7,7 +7,7 @@
 static void out(void *user, kin_message_buffer *buffer) {
     kin_cluster *c = user;
     kin_neighbours_send(c->neighbours, buffer);
-    kin_local_stage_publish(c->own);
+    kin_local_stage_publish(c->local_stage);
 }
 
 static void broken(void *user, kin_err *err) {
@@ -26,22 +26,23 @@ static kin_steps steps_of(const kin_cluster *c, int n_rounds) {
 }
 
 static int enter(kin_cluster *c, const kin_cluster_snapshot *n, kin_err *err) {
-    if (kin_local_stage_set(c->own, &n->own, n->n_rounds, n->own_memory, err) != 0)
+    if (kin_local_stage_set(c->local_stage, &n->own, n->n_rounds, n->own_memory, err) != 0)
         return kin_err_prefix(err, "the head's own layers");
     *c->seen = *n;
     c->epoch = n->epoch;
-    kin_remote_ring_init(&c->wire, &(kin_remote_ring_options){.steps = steps_of(c, n->n_rounds),
-                                                              .epoch = n->epoch,
-                                                              .pool = c->pool,
-                                                              .in = c->in,
-                                                              .stop = c->o.stop,
-                                                              .out = out,
-                                                              .broken = broken,
-                                                              .user = c});
-    kin_head_ring ring = {.port = n->n_members > 1 ? kin_remote_ring_transport(&c->wire) : kin_loopback_transport(c->alone),
-                          .part = kin_local_stage_executor(c->own),
-                          .shard = kin_local_stage_shard(c->own),
-                          .counts = kin_local_stage_counts(c->own),
+    kin_remote_ring_init(&c->remote, &(kin_remote_ring_options){.steps = steps_of(c, n->n_rounds),
+                                                                .epoch = n->epoch,
+                                                                .pool = c->pool,
+                                                                .in = c->in,
+                                                                .stop = c->o.stop,
+                                                                .out = out,
+                                                                .broken = broken,
+                                                                .user = c});
+    kin_head_ring ring = {.transport =
+                              n->n_members > 1 ? kin_remote_ring_transport(&c->remote) : kin_loopback_transport(c->loopback),
+                          .executor = kin_local_stage_executor(c->local_stage),
+                          .shard = kin_local_stage_shard(c->local_stage),
+                          .counts = kin_local_stage_counts(c->local_stage),
                           .n_rounds = n->n_rounds,
                           .n_members = n->n_members};
     if (c->head) {
@@ -112,14 +113,14 @@ int kin_cluster_begin(kin_cluster *c, kin_err *err) {
     } while (rc == 0 && !asks_to_begin(c));
     free(n);
     c->in_request = rc == 0;
-    if (rc == 0) kin_local_stage_publish(c->own);
+    if (rc == 0) kin_local_stage_publish(c->local_stage);
     return rc;
 }
 
 void kin_cluster_end(kin_cluster *c) {
     if (!c->in_request) return;
     c->in_request = false;
-    kin_local_stage_publish(c->own);
+    kin_local_stage_publish(c->local_stage);
     kin_endpoint_call(c->endpoint, kin_cluster_on_ends, c);
 }
 
@@ -128,7 +129,7 @@ kin_head *kin_cluster_head(kin_cluster *c) {
 }
 
 kin_shard *kin_cluster_shard(kin_cluster *c) {
-    return kin_local_stage_shard(c->own);
+    return kin_local_stage_shard(c->local_stage);
 }
 
 int kin_cluster_n_rounds(const kin_cluster *c) {
@@ -152,6 +153,6 @@ void kin_cluster_gather(kin_cluster *c) {
 
 void kin_cluster_close_requests(kin_cluster *c) {
     kin_head_close(c->head);
-    kin_local_stage_close(c->own);
-    kin_loopback_close(c->alone);
+    kin_local_stage_close(c->local_stage);
+    kin_loopback_close(c->loopback);
 }

@@ -51,7 +51,7 @@ bool kin_cluster_poll_ends(kin_cluster *c, kin_cluster_poll *poll, kin_time now)
 // ---- reports
 
 static kin_proto_status own_status(kin_cluster *c) {
-    kin_proto_status s = kin_local_stage_status(c->own, &c->own_sample.ready);
+    kin_proto_status s = kin_local_stage_status(c->local_stage, &c->own_sample.ready);
     kin_neighbours_stats net = kin_neighbours_stats_now(c->neighbours);
     s.state = kin_membership_state_now(c->membership) != KIN_MEMBERSHIP_SERVING ? KIN_PROTO_PREPARING
               : kin_membership_n_requests(c->membership) > 0                    ? KIN_PROTO_COMPUTING
@@ -66,7 +66,7 @@ static void ask(void *user) {
     kin_cluster *c = user;
     kin_time now = kin_clock_now();
     kin_status_sample *own = &c->own_sample;
-    uint64_t n = atomic_load(&kin_local_stage_counts(c->own)->n_generated);
+    uint64_t n = atomic_load(&kin_local_stage_counts(c->local_stage)->n_generated);
     c->tokens_per_s = now > c->counted_at ? (double)(n - c->counted) / kin_clock_ms(c->counted_at, now) * 1e3 : 0;
     c->counted = n;
     c->counted_at = now;
@@ -84,7 +84,7 @@ static bool has_answered(void *user) {
 }
 
 static void describe_head(kin_cluster *c, kin_status_json_head *h, char doing[KIN_MEMBERSHIP_SENTENCE]) {
-    kin_head_counts *counts = kin_local_stage_counts(c->own);
+    kin_head_counts *counts = kin_local_stage_counts(c->local_stage);
     *h = (kin_status_json_head){.name = c->o.name,
                                 .version = c->o.version,
                                 .model = c->o.model_name,

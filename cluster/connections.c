@@ -14,7 +14,7 @@ typedef struct peer {
     uint32_t number;
     bool has_facts;
     int n_asked;                 // STATUS_WANTED that it has not answered yet
-    bool is_deaf;                // something that must arrive found no room
+    bool is_unresponsive;        // something that must arrive found no room
     kin_proto_endpoint endpoint; // as it says
     uint8_t *have;               // the last HAVE of it, as it goes to others
     size_t n_have;
@@ -116,7 +116,7 @@ bool kin_connections_endpoint(const kin_connections *c, uint32_t number, kin_pro
 bool kin_connections_send(kin_connections *c, uint32_t number, uint32_t epoch, const kin_proto_message *m) {
     peer *p = find(c, number);
     kin_link_sent sent = p ? kin_endpoint_send_message(p->link, epoch, m) : KIN_LINK_SHUT;
-    if (sent == KIN_LINK_FULL) p->is_deaf = true;
+    if (sent == KIN_LINK_FULL) p->is_unresponsive = true;
     return sent == KIN_LINK_SENT || sent == KIN_LINK_QUEUED;
 }
 
@@ -131,7 +131,7 @@ static void throw_out(peer *p, const char *reason) {
 void kin_connections_tick(kin_connections *c) {
     for (int i = 0; i < KIN_CONNECTIONS_MAX; i++) {
         peer *p = &c->peers[i];
-        if (p->link && p->is_deaf) throw_out(p, "it does not read what it is told");
+        if (p->link && p->is_unresponsive) throw_out(p, "it does not read what it is told");
     }
 }
 

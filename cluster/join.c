@@ -11,7 +11,7 @@
 #include "net/dial.h"
 #include "pure/proto/goodbye.h"
 
-enum { N_PARCELS = 2 * KIN_STEPS_IN_FLIGHT + 16 };
+enum { N_BUFFERS = 2 * KIN_STEPS_IN_FLIGHT + 16 };
 
 // ---- the control link
 
@@ -20,7 +20,7 @@ static void drop_control(kin_join *j, const char *reason) {
     kin_link_close(j->control, reason);
     j->dial = NULL;
     j->control = NULL;
-    kin_probe_queue_clear(j->meter);
+    kin_probe_queue_clear(j->probes);
 }
 
 static void give_up(kin_join *j, const char *why) {
@@ -46,7 +46,7 @@ static void control_closed(void *user, kin_link *link, const char *reason) {
     kin_join *j = user;
     if (j->control != link) return;
     j->control = NULL;
-    kin_probe_queue_clear(j->meter);
+    kin_probe_queue_clear(j->probes);
     kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_LOST, .reason = reason});
 }
 
@@ -142,7 +142,7 @@ void kin_join_fill_endpoint(const kin_join *j, kin_proto_endpoint *to) {
     if (to->port == 0) to->port = j->head_port;
 }
 
-// Who is called is the neighbour, or the head, which passes on what is not for itself.
+// Connects to the neighbour, or to the head, which relays.
 static void connect_ring(kin_join *j, kin_side side, bool by_head) {
     kin_proto_endpoint to = by_head ? (kin_proto_endpoint){0} : side == KIN_SIDE_NEXT ? j->plan->next : j->plan->previous;
     bool is_head = to.n_addresses == 0;
@@ -225,7 +225,7 @@ void kin_join_act(kin_join *j, const kin_member_event *event) {
 // ---- the endpoint's callbacks
 
 // Actions are under way where it is found out.
-static void leave_deaf_head(kin_join *j) {
+static void leave_unresponsive_head(kin_join *j) {
     static const char reason[] = "it does not read what it is told";
     if (!j->control || !j->is_head_backpressured) return;
     drop_control(j, reason);
@@ -235,7 +235,7 @@ static void leave_deaf_head(kin_join *j) {
 static void on_tick(void *user) {
     kin_join *j = user;
     if (atomic_load(j->o.stop)) kin_message_queue_interrupt(j->in, true); // the computing thread looks whether to stop
-    leave_deaf_head(j);
+    leave_unresponsive_head(j);
     kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_TICK});
     kin_join_send_events(j);
 }
@@ -256,7 +256,7 @@ static void on_link(void *user, kin_link *link, uint32_t epoch, const kin_proto_
             kin_endpoint_refuse(link, "identity: this is another device than the one that is called");
     } else if (open->role == KIN_PROTO_FETCH) {
         kin_endpoint_send_accept(j->endpoint, link);
-        kin_chunk_server_accept(j->share, link);
+        kin_chunk_server_accept(j->server, link);
     } else {
         kin_endpoint_refuse(link, "other: this device is no head");
     }
@@ -270,7 +270,8 @@ static void on_found(void *user, const kin_beacon *head, const char *address) {
 static void begin(void *arg) {
     kin_join *j = arg;
     kin_err err;
-    if (kin_chunk_server_open(&j->share, kin_endpoint_loop(j->endpoint), NULL, &err) != 0 || kin_join_open_meter(j, &err) != 0) {
+    if (kin_chunk_server_open(&j->server, kin_endpoint_loop(j->endpoint), NULL, &err) != 0 ||
+        kin_join_open_probes(j, &err) != 0) {
         give_up(j, err.text);
         return;
     }
@@ -291,10 +292,10 @@ static void end(void *arg) {
     kin_neighbours_close(j->neighbours, KIN_GOODBYE_STOPPED);
     j->neighbours = NULL;
     kin_lazy_load_end(j->lazy_load, "the device was stopped");
-    kin_probe_queue_close(j->meter);
+    kin_probe_queue_close(j->probes);
     kin_fetch_cancel(j->fetch);
-    kin_chunk_server_close(j->share);
-    kin_chunk_store_let_go(j->stock);
+    kin_chunk_server_close(j->server);
+    kin_chunk_store_let_go(j->chunks);
     kin_discovery_close(j->discovery);
 }
 
@@ -312,7 +313,7 @@ static int open_all(kin_join *j, kin_err *err) {
     j->work = malloc(kin_frame_cap(KIN_FRAME_PLAN));
     j->member = kin_member_new(&mo, kin_clock_now());
     if (!j->plan || !j->arriving || !j->message || !j->work || !j->member) return kin_err_set(err, "out of memory");
-    if (kin_message_pool_open(&j->pool, N_PARCELS, err) != 0 || kin_message_queue_open(&j->in, err) != 0) return KIN_FAIL;
+    if (kin_message_pool_open(&j->pool, N_BUFFERS, err) != 0 || kin_message_queue_open(&j->in, err) != 0) return KIN_FAIL;
     if (kin_metrics_open(&j->metrics, err) != 0 || kin_lazy_load_open(&j->lazy_load, j->o.stop, err) != 0) return KIN_FAIL;
     kin_endpoint_options so = {.id = j->o.id,
                                .run = j->o.run,
@@ -323,7 +324,7 @@ static int open_all(kin_join *j, kin_err *err) {
                                .port = j->o.port};
     static const kin_endpoint_callbacks callbacks = {.tick = on_tick, .opened = on_link};
     if (kin_endpoint_open(&j->endpoint, &so, &callbacks, j, err) != 0) return KIN_FAIL;
-    kin_neighbours_options no = {.endpoint = j->endpoint, .pool = j->pool, .in = j->in, .events = kin_metrics_trace(j->metrics)};
+    kin_neighbours_options no = {.endpoint = j->endpoint, .pool = j->pool, .in = j->in, .trace = kin_metrics_trace(j->metrics)};
     if (kin_neighbours_open(&j->neighbours, &no, on_hop, j, err) != 0) return KIN_FAIL;
     return kin_endpoint_start(j->endpoint, begin, j, err);
 }

@@ -24,7 +24,7 @@ static void on_result(void *arg) {
     kin_join *j = r->join;
     if (r->ok) {
         j->n_embd = r->n_embd;
-        kin_join_take_seat(j, r->ticket, &r->ready);
+        kin_join_take_instance(j, r->ticket, &r->ready);
     } else if (r->of_step) {
         kin_join_act(j, &(kin_member_event){
                             .kind = KIN_MEMBER_COMPUTE_FAILED, .epoch = r->epoch, .stage = "computing", .reason = r->reason});
@@ -67,7 +67,7 @@ static void tell(kin_join *j, const result *r) {
     if (!kin_endpoint_call(j->endpoint, on_result, copy)) free(copy);
 }
 
-static void open_seat(kin_join *j, const kin_message_buffer *buffer) {
+static void open_instance(kin_join *j, const kin_message_buffer *buffer) {
     result r = {.ticket = buffer->frame.epoch};
     kin_err err;
     char path[sizeof j->model_path];
@@ -78,7 +78,7 @@ static void open_seat(kin_join *j, const kin_message_buffer *buffer) {
     pthread_mutex_unlock(&j->mutex);
     kin_engine_instance_close(j->instance);
     j->instance = NULL;
-    kin_metrics_take_seat(j->metrics);
+    kin_metrics_take_instance(j->metrics);
     bool in_parts = !j->o.model_path || strcmp(path, j->o.model_path) != 0;
     j->view = (kin_lazy_load_view){j->lazy_load, buffer->frame.epoch, false};
     j->arrival = kin_lazy_load_arrival(&j->view);
@@ -134,7 +134,7 @@ static void compute(kin_join *j, kin_message_buffer *buffer) {
 static void handle(kin_join *j, kin_message_buffer *buffer) {
     switch (buffer->frame.type) {
     case KIN_FRAME_PLAN:
-        open_seat(j, buffer);
+        open_instance(j, buffer);
         kin_message_pool_give(j->pool, buffer);
         break;
     case KIN_FRAME_END:

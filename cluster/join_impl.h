@@ -43,14 +43,14 @@ typedef struct kin_join {
     kin_member *member;
     kin_join_actions actions;
     kin_discovery *discovery;
-    kin_chunk_server *share;
+    kin_chunk_server *server;
     kin_fetch *fetch;
-    kin_chunk_store *stock;     // what the fetch fills
+    kin_chunk_store *chunks;    // what the fetch fills
     kin_dial *dial;             // of the control link; NULL: it is answered, or none is tried
     kin_link *control;          // accepted; NULL: none
     bool was_accepted;          // by any head
     bool is_head_backpressured; // something found no more room on that link
-    kin_probe_queue *meter;     // what it measures for the head of that link
+    kin_probe_queue *probes;    // what it measures for the head of that link
     char head_address[KIN_MEMBER_ADDRESS];
     uint16_t head_port;
     kin_proto_id head_id;
@@ -62,9 +62,9 @@ typedef struct kin_join {
     kin_proto_id fetching_from;
     char fetching_address[KIN_MEMBER_ADDRESS];
     uint16_t fetching_port;
-    int n_embd;                               // of the model that the instance has open; 0: none yet
-    uint32_t ticket;                          // of the last preparation, and what there is of it already
-    bool is_fetched, is_seated, begins_early; // early: with its first window, while others come
+    int n_embd;                                      // of the model that the instance has open; 0: none yet
+    uint32_t ticket;                                 // of the last preparation, and what there is of it already
+    bool is_fetched, is_instance_open, begins_early; // early: with its first window, while others come
     kin_proto_ready ready;
     kin_proto_progress progress;
     char doing[KIN_MEMBER_SENTENCE];
@@ -77,7 +77,7 @@ typedef struct kin_join {
     const char *progress_what;
 
     atomic_bool is_publishing; // the computing thread has been asked to publish its metrics
-    atomic_bool is_fetching;   // what is on its way is told, not what is packed meanwhile
+    atomic_bool is_fetching;   // what is in flight is told, not what is packed meanwhile
 
     pthread_mutex_t mutex; // over the following
     kin_proto_progress computing_progress;
@@ -108,7 +108,7 @@ void kin_join_send_ready(kin_join *j, uint32_t epoch);
 
 // ---- join_measure.c; the loop's thread
 
-int kin_join_open_meter(kin_join *j, kin_err *err);
+int kin_join_open_probes(kin_join *j, kin_err *err);
 void kin_join_take_measure(kin_join *j, const kin_proto_measure *wanted);
 
 // ---- join_prepare.c; the loop's thread
@@ -120,7 +120,7 @@ void kin_join_prepare(kin_join *j, uint32_t ticket);
 void kin_join_reuse(kin_join *j, uint32_t epoch);
 
 // The instance of the preparation `ticket` is open.
-void kin_join_take_seat(kin_join *j, uint32_t ticket, const kin_proto_ready *ready);
+void kin_join_take_instance(kin_join *j, uint32_t ticket, const kin_proto_ready *ready);
 
 // ---- join_work.c
 

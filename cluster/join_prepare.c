@@ -1,7 +1,7 @@
 // From a plan to a device that is ready for it: the model's file, or the parts of it that are fetched, and a instance over them.
 //
 // The two overlap. As soon as the files' headers are there the instance is opened; it waits for the weights where it needs them
-// (fetch/lazy_load.h) and packs the first ones while the last are still on their way. A device of several windows is ready when
+// (fetch/lazy_load.h) and packs the first ones while the last are still in flight. A device of several windows is ready when
 // the instance is open, which has its first window then; the fetch goes on, and if it fails, so does what was ready. A device of
 // one is ready when the fetch has ended well, too, with all of it safe on the disk.
 #include <stdio.h>
@@ -26,7 +26,7 @@ static void queue_plan(kin_join *j) {
     size_t n = kin_proto_size_plan(j->plan);
     kin_message_buffer *buffer = kin_message_pool_take(j->pool, n);
     if (!buffer) { // all buffers are steps of an epoch that ends just now
-        fail(j, "loading", "too much is on its way");
+        fail(j, "loading", "too much is in flight");
         return;
     }
     buffer->frame = (kin_frame){.type = KIN_FRAME_PLAN, .epoch = j->ticket, .length = (uint32_t)n};
@@ -35,24 +35,24 @@ static void queue_plan(kin_join *j) {
 }
 
 static void look_prepared(kin_join *j) {
-    if (!j->is_seated || !(j->is_fetched || j->begins_early)) return;
+    if (!j->is_instance_open || !(j->is_fetched || j->begins_early)) return;
     kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_PREPARED, .ticket = j->ticket});
 }
 
-void kin_join_take_seat(kin_join *j, uint32_t ticket, const kin_proto_ready *ready) {
-    if (ticket != j->ticket) return; // nobody wants it any more
+void kin_join_take_instance(kin_join *j, uint32_t ticket, const kin_proto_ready *ready) {
+    if (ticket != j->ticket) return; // there is a newer one
     j->ready = *ready;
-    j->is_seated = true;
+    j->is_instance_open = true;
     look_prepared(j);
 }
 
 // ---- the fetch
 
-static void fetch_opened(void *user, kin_chunk_store *stock) {
+static void fetch_opened(void *user, kin_chunk_store *chunks) {
     kin_join *j = user;
-    kin_chunk_store_let_go(j->stock);
-    j->stock = kin_chunk_store_hold(stock);
-    kin_chunk_server_set_stock(j->share, stock);
+    kin_chunk_store_let_go(j->chunks);
+    j->chunks = kin_chunk_store_hold(chunks);
+    kin_chunk_server_set_store(j->server, chunks);
 }
 
 static void fetch_progress(void *user, const kin_fetch_progress *p) {
@@ -77,8 +77,8 @@ static void fetch_have(void *user, const kin_proto_have *have) {
 }
 
 void kin_join_send_have(kin_join *j) {
-    if (!j->stock) return;
-    kin_store *store = kin_chunk_store_store(j->stock);
+    if (!j->chunks) return;
+    kin_store *store = kin_chunk_store_store(j->chunks);
     const kin_manifest *m = kin_store_manifest(store);
     uint8_t *bitmap = calloc(((size_t)m->n_chunks + 7) / 8, 1);
     if (!bitmap) return;
@@ -102,7 +102,7 @@ void kin_join_take_have(kin_join *j, const kin_proto_have *have) {
 
 static void fetch_headers(void *user) {
     kin_join *j = user;
-    kin_store *store = kin_chunk_store_store(j->stock);
+    kin_store *store = kin_chunk_store_store(j->chunks);
     kin_lazy_load_begin(j->lazy_load, j->ticket, store);
     set_path(j, kin_store_path(store, 0));
     queue_plan(j);
@@ -161,7 +161,7 @@ static void fetch(kin_join *j, const kin_windows *windows) {
     o.head_port = j->head_port;
     o.head_id = j->head_id;
     o.windows = windows;
-    o.stock = j->stock; // it may be held still
+    o.chunks = j->chunks; // it may be held still
     if (kin_fetch_start(&j->fetch, kin_endpoint_loop(j->endpoint), &o, &callbacks, j, &err) == 0) return;
     j->fetch = NULL;
     fail(j, "fetching weights", err.text);
@@ -171,7 +171,7 @@ void kin_join_prepare(kin_join *j, uint32_t ticket) {
     kin_err err;
     kin_lazy_load_end(j->lazy_load, "another plan has come");
     j->ticket = ticket;
-    j->is_fetched = j->is_seated = false;
+    j->is_fetched = j->is_instance_open = false;
     atomic_store(&j->is_fetching, false);
     j->begins_early = j->plan->n_windows > 1;
     if (kin_engine_instance_windows(j->plan, KIN_PROTO_MAX_LAYERS, &j->windows, &err) != 0) {
@@ -194,7 +194,7 @@ void kin_join_reuse(kin_join *j, uint32_t epoch) {
     if (!buffer) { // all of them are steps of an epoch that ends just now
         kin_join_act(
             j, &(kin_member_event){
-                   .kind = KIN_MEMBER_COMPUTE_FAILED, .epoch = epoch, .stage = "clearing", .reason = "too much is on its way"});
+                   .kind = KIN_MEMBER_COMPUTE_FAILED, .epoch = epoch, .stage = "clearing", .reason = "too much is in flight"});
         return;
     }
     buffer->frame = (kin_frame){.type = KIN_FRAME_END};

@@ -5,19 +5,19 @@
 enum { PLACES = 40 };
 
 // A measurement takes at most 3 s (net/probe.h), mostly a tenth, on links of long round trips a second, one after another.
-#define MEETING_NS ((kin_time)8000000000)
+#define TEST_NS ((kin_time)8000000000)
 
-typedef struct meeting {
+typedef struct pair_test {
     kin_proto_device *device; // NULL: a free place
     uint32_t link;
     int n_open;
     kin_time begun;
-} meeting;
+} pair_test;
 
 struct kin_pairwise_tests {
     kin_pairwise_tests_over over;
     void *user;
-    meeting places[PLACES];
+    pair_test places[PLACES];
 };
 
 int kin_pairwise_tests_open(kin_pairwise_tests **out, kin_pairwise_tests_over over, void *user, kin_err *err) {
@@ -28,9 +28,9 @@ int kin_pairwise_tests_open(kin_pairwise_tests **out, kin_pairwise_tests_over ov
     return 0;
 }
 
-static void end(meeting *at) {
+static void end(pair_test *at) {
     free(at->device);
-    *at = (meeting){0};
+    *at = (pair_test){0};
 }
 
 void kin_pairwise_tests_close(kin_pairwise_tests *m) {
@@ -39,14 +39,14 @@ void kin_pairwise_tests_close(kin_pairwise_tests *m) {
     free(m);
 }
 
-static meeting *find(kin_pairwise_tests *m, uint32_t link) {
+static pair_test *find(kin_pairwise_tests *m, uint32_t link) {
     for (int i = 0; i < PLACES; i++) {
         if (m->places[i].device && m->places[i].link == link) return &m->places[i];
     }
     return NULL;
 }
 
-static meeting *find_free(kin_pairwise_tests *m) {
+static pair_test *find_free(kin_pairwise_tests *m) {
     for (int i = 0; i < PLACES; i++) {
         if (!m->places[i].device) return &m->places[i];
     }
@@ -54,37 +54,37 @@ static meeting *find_free(kin_pairwise_tests *m) {
 }
 
 bool kin_pairwise_tests_begin(kin_pairwise_tests *m, uint32_t link, const kin_proto_device *device, int n_asked, kin_time now) {
-    meeting *at = find_free(m);
+    pair_test *at = find_free(m);
     kin_proto_device *copy = at ? malloc(sizeof *copy) : NULL;
     if (!copy) return false;
     *copy = *device;
-    *at = (meeting){.device = copy, .link = link, .n_open = n_asked, .begun = now};
+    *at = (pair_test){.device = copy, .link = link, .n_open = n_asked, .begun = now};
     return true;
 }
 
 bool kin_pairwise_tests_answered(kin_pairwise_tests *m, uint32_t link) {
-    meeting *at = find(m, link);
+    pair_test *at = find(m, link);
     if (at && at->n_open > 0) at->n_open--;
     return at != NULL;
 }
 
 bool kin_pairwise_tests_renew(kin_pairwise_tests *m, uint32_t link, const kin_proto_device *device) {
-    meeting *at = find(m, link);
+    pair_test *at = find(m, link);
     if (at) *at->device = *device;
     return at != NULL;
 }
 
 void kin_pairwise_tests_lost(kin_pairwise_tests *m, uint32_t link) {
-    meeting *at = find(m, link);
+    pair_test *at = find(m, link);
     if (at) end(at);
 }
 
 void kin_pairwise_tests_tick(kin_pairwise_tests *m, kin_time now) {
     for (int i = 0; i < PLACES; i++) {
-        meeting *at = &m->places[i];
-        if (!at->device || (at->n_open > 0 && now - at->begun < MEETING_NS)) continue;
-        meeting over = *at;
-        *at = (meeting){0};
+        pair_test *at = &m->places[i];
+        if (!at->device || (at->n_open > 0 && now - at->begun < TEST_NS)) continue;
+        pair_test over = *at;
+        *at = (pair_test){0};
         m->over(m->user, over.link, over.device);
         free(over.device);
     }

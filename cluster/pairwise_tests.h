@@ -1,7 +1,7 @@
 // Pairwise tests: a device that joins measures its links to the head and to all other devices, and only then the membership
 // gets its DEVICE message, so that the first plan with it knows the links.
 //
-// A test ends when all its measurements were answered, or after MEETING_NS: then it is planned with what is known.
+// A test ends when all its measurements were answered, or after TEST_NS: then it is planned with what is known.
 //
 // Owner: cluster/cluster.c. Thread: the loop's.
 #pragma once
@@ -11,7 +11,7 @@
 
 typedef struct kin_pairwise_tests kin_pairwise_tests;
 
-// The meeting of the device on that link is over; `device` is what it said, for the call. Comes from kin_pairwise_tests_tick
+// The test of the device on that link is over; `device` is what it said, for the call. Comes from kin_pairwise_tests_tick
 // only.
 typedef void (*kin_pairwise_tests_over)(void *user, uint32_t link, const kin_proto_device *device);
 
@@ -22,9 +22,9 @@ void kin_pairwise_tests_close(kin_pairwise_tests *tests); // NULL is allowed
 bool kin_pairwise_tests_begin(kin_pairwise_tests *tests, uint32_t link, const kin_proto_device *device, int n_asked,
                               kin_time now);
 
-// One of them was answered. False: there is no meeting (any more).
+// One of them was answered. False: there is no test (any more).
 bool kin_pairwise_tests_answered(kin_pairwise_tests *tests, uint32_t link);
-// It said again what it has. False: there is no meeting.
+// It said again what it has. False: there is no test.
 bool kin_pairwise_tests_renew(kin_pairwise_tests *tests, uint32_t link, const kin_proto_device *device);
 void kin_pairwise_tests_lost(kin_pairwise_tests *tests, uint32_t link);
 

@@ -24,10 +24,10 @@ typedef void (*kin_probe_queue_measured)(void *user, const kin_proto_measured *m
 
 int kin_probe_queue_open(kin_probe_queue **out, uv_loop_t *loop, const kin_probe_queue_options *options,
                          kin_probe_queue_measured measured, void *user, kin_err *err);
-void kin_probe_queue_close(kin_probe_queue *meter); // NULL is allowed
+void kin_probe_queue_close(kin_probe_queue *probes); // NULL is allowed
 
 // `request` has addresses. More than KIN_PROTO_MAX_MEASURES that wait are answered at once.
-void kin_probe_queue_ask(kin_probe_queue *meter, const kin_proto_measure *request);
+void kin_probe_queue_ask(kin_probe_queue *probes, const kin_proto_measure *request);
 
-// Nobody wants the answers any more. NULL is allowed.
-void kin_probe_queue_clear(kin_probe_queue *meter);
+// The answers are not needed any more. NULL is allowed.
+void kin_probe_queue_clear(kin_probe_queue *probes);

@@ -25,14 +25,14 @@ typedef struct request {
 
 // A link, and what it waits for.
 typedef struct client {
-    kin_chunk_server *share;
+    kin_chunk_server *server;
     kin_link *link; // NULL: gone, but the thread pool has the piece
     request requests[REQUESTS_MAX];
     int first, n;
 
     uv_work_t work;
     bool is_reading; // the thread pool has what follows
-    kin_chunk_store *stock;
+    kin_chunk_store *chunks;
     uint32_t i_chunk, offset;
     uint32_t n_bytes; // of the piece; after reading, 0: nothing to be sent
     uint8_t *bytes;   // [KIN_FRAME_DATA_BYTES]
@@ -43,9 +43,9 @@ typedef struct client {
 struct kin_chunk_server {
     uv_loop_t *loop;
     kin_chunk_server_options o;
-    kin_chunk_store *stock; // NULL: none
-    client **clients;       // [n_links], NULL: a free place
-    int turn;               // whose turn it is to read
+    kin_chunk_store *chunks; // NULL: none
+    client **clients;        // [n_links], NULL: a free place
+    int turn;                // whose turn it is to read
     int n_reading;
     bool is_closed;
     kin_chunk_server_stats stats;
@@ -68,7 +68,7 @@ static void free_share(kin_chunk_server *s) {
 }
 
 static void forget(client *c) {
-    kin_chunk_server *s = c->share;
+    kin_chunk_server *s = c->server;
     for (int i = 0; i < s->o.n_links; i++) {
         if (s->clients[i] == c) s->clients[i] = NULL;
     }
@@ -120,23 +120,23 @@ static bool send_piece(client *c) {
     kin_proto_data m = {.i_chunk = r->i_chunk, .offset = r->at, .n_bytes = c->n_bytes};
     kin_link_part parts[] = {{head, kin_proto_encode_data_head(head, sizeof head, &m)}, {c->bytes, c->n_bytes}};
     if (!send_parts(c, KIN_FRAME_DATA, 2, parts)) return false;
-    c->share->stats.bytes += c->n_bytes;
+    c->server->stats.bytes += c->n_bytes;
     r->at += c->n_bytes;
     c->n_bytes = 0;
     if (r->at < r->end) return true;
-    c->share->stats.n_chunks++;
+    c->server->stats.n_chunks++;
     pop(c);
     return true;
 }
 
 static bool send_hashes(client *c) {
-    const kin_manifest *m = kin_store_manifest(kin_chunk_store_store(c->share->stock));
+    const kin_manifest *m = kin_store_manifest(kin_chunk_store_store(c->server->chunks));
     request *r = front(c);
     kin_proto_hashes message;
     kin_manifest_transfer_give(&message, m, r->at);
     size_t n = kin_proto_size_hashes(&message);
     uint8_t *bytes = malloc(n);
-    if (!bytes) { // as if it had nothing; whoever asks will ask again
+    if (!bytes) { // answers as if it had nothing; the client asks again
         *r = (request){.kind = GETS_LACK, .i_chunk = KIN_PROTO_NO_CHUNK};
         return true;
     }
@@ -150,7 +150,7 @@ static bool send_hashes(client *c) {
 }
 
 static bool has_chunk(const kin_chunk_server *s, uint32_t i_chunk) {
-    return s->stock && kin_store_has(kin_chunk_store_store(s->stock), i_chunk);
+    return s->chunks && kin_store_has(kin_chunk_store_store(s->chunks), i_chunk);
 }
 
 // Sends what can be sent without the disk. Returns true if the disk is what it waits for.
@@ -163,7 +163,7 @@ static bool advance(client *c) {
             if (!send_hashes(c)) return false;
         } else if (c->n_bytes > 0) {
             if (!send_piece(c)) return false;
-        } else if (has_chunk(c->share, r->i_chunk)) {
+        } else if (has_chunk(c->server, r->i_chunk)) {
             return true;
         } else {
             r->kind = GETS_LACK;
@@ -178,15 +178,15 @@ static void read_next(kin_chunk_server *s);
 
 static void read_piece(uv_work_t *work) {
     client *c = work->data;
-    c->rc = kin_store_read(kin_chunk_store_store(c->stock), c->i_chunk, c->offset, c->bytes, c->n_bytes, &c->err);
+    c->rc = kin_store_read(kin_chunk_store_store(c->chunks), c->i_chunk, c->offset, c->bytes, c->n_bytes, &c->err);
 }
 
 static void on_piece(uv_work_t *work, int status) {
     (void)status; // nothing here cancels work
     client *c = work->data;
-    kin_chunk_server *s = c->share;
-    kin_chunk_store_let_go(c->stock);
-    c->stock = NULL;
+    kin_chunk_server *s = c->server;
+    kin_chunk_store_let_go(c->chunks);
+    c->chunks = NULL;
     c->is_reading = false;
     s->n_reading--;
     if (s->is_closed) {
@@ -208,13 +208,13 @@ static void on_piece(uv_work_t *work, int status) {
 static void begin_reading(client *c) {
     const request *r = front(c);
     uint32_t n = r->end - r->at;
-    c->stock = kin_chunk_store_hold(c->share->stock);
+    c->chunks = kin_chunk_store_hold(c->server->chunks);
     c->i_chunk = r->i_chunk;
     c->offset = r->at;
     c->n_bytes = n < KIN_FRAME_DATA_BYTES ? n : KIN_FRAME_DATA_BYTES;
     c->is_reading = true;
-    c->share->n_reading++;
-    uv_queue_work(c->share->loop, &c->work, read_piece, on_piece);
+    c->server->n_reading++;
+    uv_queue_work(c->server->loop, &c->work, read_piece, on_piece);
 }
 
 // A piece for each in turn.
@@ -230,33 +230,34 @@ static void read_next(kin_chunk_server *s) {
 
 // NULL: there are too many, and the link is closed.
 static request *new_request(client *c) {
-    if (c->n == c->share->o.n_requests) {
-        end_client(c, "more than %d requests at a time", c->share->o.n_requests);
+    if (c->n == c->server->o.n_requests) {
+        end_client(c, "more than %d requests at a time", c->server->o.n_requests);
         return NULL;
     }
     return &c->requests[(c->first + c->n++) % REQUESTS_MAX];
 }
 
 static bool is_ours(const kin_chunk_server *s, const kin_proto_hash *model) {
-    return s->stock && memcmp(kin_store_manifest(kin_chunk_store_store(s->stock))->hash, model->bytes, sizeof model->bytes) == 0;
+    return s->chunks &&
+           memcmp(kin_store_manifest(kin_chunk_store_store(s->chunks))->hash, model->bytes, sizeof model->bytes) == 0;
 }
 
 static void take_hashes_wanted(client *c, const kin_proto_hashes_wanted *m) {
     request *r = new_request(c);
     if (!r) return;
     *r = (request){.kind = WANTS_HASHES, .i_chunk = KIN_PROTO_NO_CHUNK};
-    if (!is_ours(c->share, &m->model)) r->kind = GETS_LACK;
-    read_next(c->share);
+    if (!is_ours(c->server, &m->model)) r->kind = GETS_LACK;
+    read_next(c->server);
 }
 
 static void take_get(client *c, const kin_proto_get *m) {
-    kin_chunk_server *s = c->share;
+    kin_chunk_server *s = c->server;
     uint32_t i = m->i_chunk;
-    if (s->stock && !is_ours(s, &m->model)) {
+    if (s->chunks && !is_ours(s, &m->model)) {
         end_client(c, "a part of another model was asked for");
         return;
     }
-    const kin_manifest *manifest = s->stock ? kin_store_manifest(kin_chunk_store_store(s->stock)) : NULL;
+    const kin_manifest *manifest = s->chunks ? kin_store_manifest(kin_chunk_store_store(s->chunks)) : NULL;
     if (manifest && i >= manifest->n_chunks) {
         end_client(c, "chunk %" PRIu32 " was asked for; the model has %" PRIu32, i, manifest->n_chunks);
         return;
@@ -297,13 +298,13 @@ static void on_frame(void *user, kin_link *link, const kin_frame *frame, const u
 
 static void on_drained(void *user, kin_link *link) {
     (void)link;
-    read_next(((client *)user)->share);
+    read_next(((client *)user)->server);
 }
 
 static void on_closed(void *user, kin_link *link, const char *reason) {
     (void)link, (void)reason; // which the link has logged
     client *c = user;
-    kin_chunk_server *s = c->share;
+    kin_chunk_server *s = c->server;
     forget(c);
     read_next(s);
 }
@@ -331,16 +332,16 @@ void kin_chunk_server_close(kin_chunk_server *s) {
         kin_link_close(c->link, "it shares no parts of models any more");
         forget(c);
     }
-    kin_chunk_server_set_stock(s, NULL);
+    kin_chunk_server_set_store(s, NULL);
     s->is_closed = true;
     if (s->n_reading == 0) free_share(s);
 }
 
-void kin_chunk_server_set_stock(kin_chunk_server *s, kin_chunk_store *stock) {
-    if (stock == s->stock) return;
-    if (stock) kin_chunk_store_hold(stock);
-    kin_chunk_store_let_go(s->stock);
-    s->stock = stock;
+void kin_chunk_server_set_store(kin_chunk_server *s, kin_chunk_store *chunks) {
+    if (chunks == s->chunks) return;
+    if (chunks) kin_chunk_store_hold(chunks);
+    kin_chunk_store_let_go(s->chunks);
+    s->chunks = chunks;
     for (int i = 0; i < s->o.n_links; i++) { // what was asked for was of the former one
         client *c = s->clients[i];
         for (int k = 0; c && k < c->n; k++) c->requests[(c->first + k) % REQUESTS_MAX].kind = GETS_LACK;
@@ -360,7 +361,7 @@ void kin_chunk_server_accept(kin_chunk_server *s, kin_link *link) {
         kin_link_close(link, "busy: parts of the model are given to as many as can be served at a time");
         return;
     }
-    c->share = s;
+    c->server = s;
     c->link = link;
     c->work.data = c;
     s->clients[i] = c;

@@ -30,17 +30,17 @@ typedef struct kin_chunk_server_options {
 
 kin_chunk_server_options kin_chunk_server_options_default(void);
 
-// Shares nothing until it has a stock. options: NULL for the defaults.
+// Shares nothing until it has a chunks. options: NULL for the defaults.
 int kin_chunk_server_open(kin_chunk_server **out, uv_loop_t *loop, const kin_chunk_server_options *options, kin_err *err);
 
 // Links are closed with a sentence, reads that are under way come to nothing. NULL is allowed.
-void kin_chunk_server_close(kin_chunk_server *share);
+void kin_chunk_server_close(kin_chunk_server *server);
 
 // What is shared from now on; held by the share until another takes its place. NULL: nothing.
-void kin_chunk_server_set_stock(kin_chunk_server *share, kin_chunk_store *stock);
+void kin_chunk_server_set_store(kin_chunk_server *server, kin_chunk_store *chunks);
 
 // Takes over a FETCH link whose OPEN was answered by ACCEPT.
-void kin_chunk_server_accept(kin_chunk_server *share, kin_link *link);
+void kin_chunk_server_accept(kin_chunk_server *server, kin_link *link);
 
 // ---- inspection
 
@@ -50,4 +50,4 @@ typedef struct kin_chunk_server_stats {
     int n_links;       // now
 } kin_chunk_server_stats;
 
-kin_chunk_server_stats kin_chunk_server_stats_now(const kin_chunk_server *share);
+kin_chunk_server_stats kin_chunk_server_stats_now(const kin_chunk_server *server);

@@ -17,8 +17,8 @@ typedef struct kin_chunk_store kin_chunk_store;
 // Takes over the store, held once. On failure the store stays the caller's.
 int kin_chunk_store_new(kin_chunk_store **out, uv_loop_t *loop, kin_store *store, kin_err *err);
 
-kin_chunk_store *kin_chunk_store_hold(kin_chunk_store *stock); // returns it
-void kin_chunk_store_let_go(kin_chunk_store *stock);           // NULL is allowed
+kin_chunk_store *kin_chunk_store_hold(kin_chunk_store *chunks); // returns it
+void kin_chunk_store_let_go(kin_chunk_store *chunks);           // NULL is allowed
 
 // Valid while it is held.
-kin_store *kin_chunk_store_store(const kin_chunk_store *stock);
+kin_store *kin_chunk_store_store(const kin_chunk_store *chunks);

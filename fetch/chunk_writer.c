@@ -17,7 +17,7 @@ typedef struct buffer {
 
 struct kin_chunk_writer {
     uv_loop_t *loop;
-    kin_chunk_store *stock;
+    kin_chunk_store *chunks;
     kin_chunk_writer_kept kept;
     void *user;
     buffer *first; // in the order in which they came; n_working of them, anywhere, are with the pool
@@ -25,15 +25,15 @@ struct kin_chunk_writer {
     bool is_closed;
 };
 
-int kin_chunk_writer_open(kin_chunk_writer **out, uv_loop_t *loop, kin_chunk_store *stock, kin_chunk_writer_kept kept, void *user,
-                          kin_err *err) {
+int kin_chunk_writer_open(kin_chunk_writer **out, uv_loop_t *loop, kin_chunk_store *chunks, kin_chunk_writer_kept kept,
+                          void *user, kin_err *err) {
     kin_chunk_writer *k = *out = calloc(1, sizeof *k);
     if (!k) return kin_err_set(err, "out of memory");
-    *k = (kin_chunk_writer){.loop = loop, .stock = kin_chunk_store_hold(stock), .kept = kept, .user = user};
+    *k = (kin_chunk_writer){.loop = loop, .chunks = kin_chunk_store_hold(chunks), .kept = kept, .user = user};
     return 0;
 }
 
-static void remove_parcel(kin_chunk_writer *k, buffer *p) {
+static void remove_buffer(kin_chunk_writer *k, buffer *p) {
     buffer **at = &k->first;
     while (*at != p) at = &(*at)->next;
     *at = p->next;
@@ -46,7 +46,7 @@ static bool is_with_pool(const buffer *p) {
 }
 
 static void free_keeper(kin_chunk_writer *k) {
-    kin_chunk_store_let_go(k->stock);
+    kin_chunk_store_let_go(k->chunks);
     free(k);
 }
 
@@ -55,7 +55,7 @@ void kin_chunk_writer_close(kin_chunk_writer *k) {
     k->is_closed = true;
     for (buffer *p = k->first, *next; p; p = next) {
         next = p->next;
-        if (!is_with_pool(p)) remove_parcel(k, p);
+        if (!is_with_pool(p)) remove_buffer(k, p);
     }
     if (k->n_working == 0) free_keeper(k);
 }
@@ -64,7 +64,7 @@ static void begin_next(kin_chunk_writer *k);
 
 static void put(uv_work_t *work) {
     buffer *p = work->data;
-    p->result = kin_store_put(kin_chunk_store_store(p->writer->stock), p->i_chunk, p->bytes, p->n, &p->err);
+    p->result = kin_store_put(kin_chunk_store_store(p->writer->chunks), p->i_chunk, p->bytes, p->n, &p->err);
 }
 
 static void on_put(uv_work_t *work, int status) {
@@ -75,7 +75,7 @@ static void on_put(uv_work_t *work, int status) {
     uint32_t i_chunk = p->i_chunk;
     kin_store_result result = p->result;
     kin_err err = p->err;
-    remove_parcel(k, p);
+    remove_buffer(k, p);
     if (--k->n_working == 0 && k->is_closed)
         free_keeper(k);
     else if (!k->is_closed) {

@@ -16,9 +16,9 @@ typedef struct kin_chunk_writer kin_chunk_writer;
 // reason: for WRONG and FAILED. The writer may be closed inside.
 typedef void (*kin_chunk_writer_kept)(void *user, int sender, uint32_t i_chunk, kin_store_result result, const char *reason);
 
-// Holds the stock until nothing is under way any more.
-int kin_chunk_writer_open(kin_chunk_writer **out, uv_loop_t *loop, kin_chunk_store *stock, kin_chunk_writer_kept kept, void *user,
-                          kin_err *err);
+// Holds the chunks until nothing is under way any more.
+int kin_chunk_writer_open(kin_chunk_writer **out, uv_loop_t *loop, kin_chunk_store *chunks, kin_chunk_writer_kept kept,
+                          void *user, kin_err *err);
 
 // What waits is dropped; what is being written is, and nobody is told. NULL is allowed.
 void kin_chunk_writer_close(kin_chunk_writer *writer);

@@ -6,7 +6,7 @@
 
 #include "base/log.h"
 
-// A chunk on its way.
+// A chunk in flight.
 typedef struct buffer {
     uint32_t i_chunk, n, n_here;
     uint8_t *bytes; // [n], NULL until the first of them come
@@ -19,13 +19,13 @@ struct kin_download {
     void *user;
     bool wants_hashes;
     buffer buffers[KIN_DOWNLOAD_REQUESTS];
-    int n_parcels;
+    int n_buffers;
 };
 
 // ---- the end
 
 static void free_source(kin_download *s) {
-    for (int i = 0; i < s->n_parcels; i++) free(s->buffers[i].bytes);
+    for (int i = 0; i < s->n_buffers; i++) free(s->buffers[i].bytes);
     free(s);
 }
 
@@ -62,23 +62,23 @@ static int take_hashes(kin_download *s, const kin_frame *frame, const uint8_t *p
     return 0;
 }
 
-static int find_parcel(const kin_download *s, uint32_t i_chunk) {
-    for (int i = 0; i < s->n_parcels; i++) {
+static int find_buffer(const kin_download *s, uint32_t i_chunk) {
+    for (int i = 0; i < s->n_buffers; i++) {
         if (s->buffers[i].i_chunk == i_chunk) return i;
     }
     return -1;
 }
 
-static buffer take_parcel(kin_download *s, int i) {
+static buffer take_buffer(kin_download *s, int i) {
     buffer p = s->buffers[i];
-    s->buffers[i] = s->buffers[--s->n_parcels];
+    s->buffers[i] = s->buffers[--s->n_buffers];
     return p;
 }
 
 static int take_data(kin_download *s, const kin_frame *frame, const uint8_t *payload, kin_err *err) {
     kin_proto_data m;
     if (kin_proto_decode_data(payload, frame->length, &m, err) != 0) return KIN_FAIL;
-    int i = find_parcel(s, m.i_chunk);
+    int i = find_buffer(s, m.i_chunk);
     buffer *p = i < 0 ? NULL : &s->buffers[i];
     if (!p || m.offset != p->n_here || m.n_bytes > p->n - p->n_here) {
         return kin_err_set(err, "bytes of chunk %" PRIu32 " came that nobody asked for", m.i_chunk);
@@ -89,7 +89,7 @@ static int take_data(kin_download *s, const kin_frame *frame, const uint8_t *pay
     p->n_here += m.n_bytes;
     s->callbacks.heard(s->user, m.n_bytes);
     if (p->n_here < p->n) return 0;
-    buffer whole = take_parcel(s, i);
+    buffer whole = take_buffer(s, i);
     s->callbacks.chunk(s->user, whole.i_chunk, whole.bytes, whole.n);
     return 0;
 }
@@ -97,11 +97,11 @@ static int take_data(kin_download *s, const kin_frame *frame, const uint8_t *pay
 static int take_lack(kin_download *s, const kin_frame *frame, const uint8_t *payload, kin_err *err) {
     kin_proto_lack m;
     if (kin_proto_decode_lack(payload, frame->length, &m, err) != 0) return KIN_FAIL;
-    int i = find_parcel(s, m.i_chunk);
+    int i = find_buffer(s, m.i_chunk);
     if (i < 0 && m.i_chunk != KIN_PROTO_NO_CHUNK) {
         return kin_err_set(err, "chunk %" PRIu32 " was not asked for, and it is said to be lacking", m.i_chunk);
     }
-    if (i >= 0) free(take_parcel(s, i).bytes);
+    if (i >= 0) free(take_buffer(s, i).bytes);
     s->callbacks.lacks(s->user, m.i_chunk);
     return 0;
 }
@@ -173,8 +173,8 @@ bool kin_download_ask_hashes(kin_download *s, const kin_proto_hash *model) {
 bool kin_download_ask(kin_download *s, const kin_proto_hash *model, uint32_t i_chunk, uint32_t n) {
     kin_proto_get m = {.model = *model, .i_chunk = i_chunk, .length = n};
     uint8_t bytes[sizeof m];
-    if (!s->link || s->n_parcels == KIN_DOWNLOAD_REQUESTS || find_parcel(s, i_chunk) >= 0) return false;
-    s->buffers[s->n_parcels++] = (buffer){.i_chunk = i_chunk, .n = n};
+    if (!s->link || s->n_buffers == KIN_DOWNLOAD_REQUESTS || find_buffer(s, i_chunk) >= 0) return false;
+    s->buffers[s->n_buffers++] = (buffer){.i_chunk = i_chunk, .n = n};
     return send_message(s, KIN_FRAME_GET, bytes, kin_proto_encode_get(bytes, sizeof bytes, &m));
 }
 
@@ -185,7 +185,7 @@ bool kin_download_is_accepted(const kin_download *s) {
 }
 
 int kin_download_n_asked(const kin_download *s) {
-    return s->n_parcels;
+    return s->n_buffers;
 }
 
 uint32_t kin_download_asked(const kin_download *s, int i) {

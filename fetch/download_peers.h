@@ -1,8 +1,8 @@
 // Download peers: all processes that can be asked for parts of a model: the head, and devices as they become known. Their
 // addresses, their links (fetch/download.h), and when to try again after one broke.
 //
-// A peer is a number from 0 on, which it keeps; 0 is the head. Nobody is forgotten, so a device that lied once stays a liar; at
-// most KIN_DOWNLOAD_PEERS_MAX are known.
+// A peer is a number from 0 on, which it keeps; 0 is the head. No peer is forgotten, so one that sent wrong bytes stays banned;
+// at most KIN_DOWNLOAD_PEERS_MAX are known.
 //
 // Owner: fetch/fetch.c. Thread: the loop's. kin_download_peers_close may be called inside of all callbacks but `heard`.
 #pragma once

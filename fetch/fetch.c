@@ -18,7 +18,7 @@ enum {
 void kin_fetch_let_go(kin_fetch *f) {
     if (--f->n_held > 0) return;
     kin_store_close(f->opened);
-    kin_chunk_store_let_go(f->stock);
+    kin_chunk_store_let_go(f->chunks);
     kin_missing_chunks_fini(&f->survey);
     kin_manifest_fini(&f->manifest);
     kin_swarm_free(f->swarm);
@@ -322,8 +322,8 @@ int kin_fetch_start(kin_fetch **out, uv_loop_t *loop, const kin_fetch_options *o
         *out = NULL;
         return kin_err_set(err, "out of memory");
     }
-    if (o->stock && memcmp(kin_store_manifest(kin_chunk_store_store(o->stock))->hash, &o->model, sizeof o->model) == 0) {
-        f->stock = kin_chunk_store_hold(o->stock);
+    if (o->chunks && memcmp(kin_store_manifest(kin_chunk_store_store(o->chunks))->hash, &o->model, sizeof o->model) == 0) {
+        f->chunks = kin_chunk_store_hold(o->chunks);
     }
     for (int i = 0; i < KIN_DOWNLOAD_PEERS_MAX; i++) f->swarm_of[i] = -1;
     f->work.data = f->timer.data = f;
@@ -378,11 +378,11 @@ kin_fetch_stats kin_fetch_stats_now(const kin_fetch *f) {
                              .n_here = f->bitmap.n_wanted - f->bitmap.n_missing};
     if (f->peers) {
         stats.n_links = kin_download_peers_n_open(f->peers);
-        stats.n_liars = kin_download_peers_n_banned(f->peers);
+        stats.n_bad_peers = kin_download_peers_n_banned(f->peers);
     }
     return stats;
 }
 
 kin_chunk_store *kin_fetch_stock(const kin_fetch *f) {
-    return f->stock;
+    return f->chunks;
 }

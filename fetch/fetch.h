@@ -31,9 +31,9 @@ typedef struct kin_fetch_options { // all of it is copied, but the context for T
     const char *name, *version;    // for OPEN
     const char *cache_dir;         // where stores are (model/store.h)
     uint64_t cache_cap;            // bytes that all of them may take; 0: half of the disk
-    kin_chunk_store *stock; // that is open already (a store is filled by one at a time); of another model: not used. NULL: none
-    kin_proto_hash model;   // as PLAN has it
-    int n_files;            // as PLAN has them
+    kin_chunk_store *chunks; // that is open already (a store is filled by one at a time); of another model: not used. NULL: none
+    kin_proto_hash model;    // as PLAN has it
+    int n_files;             // as PLAN has them
     const uint64_t *file_sizes; // [n_files]
     const char *head_address;   // as its control link was opened
     uint16_t head_port;
@@ -56,17 +56,17 @@ typedef struct kin_fetch_progress {
 
 typedef struct kin_fetch_callbacks { // each may be NULL but `failed`
     // The store is there: to be shared, to be opened by its paths later. The fetch holds it until kin_fetch_cancel: hold it, too.
-    // For the next fetch of the same model hand it over as options.stock, or let go of it everywhere.
-    void (*opened)(void *user, kin_chunk_store *stock);
+    // For the next fetch of the same model hand it over as options.chunks, or let go of it everywhere.
+    void (*opened)(void *user, kin_chunk_store *chunks);
     // Twice a second, and when something begins or ends.
     void (*progress)(void *user, const kin_fetch_progress *progress);
     // What this device has now: the model, its id, no endpoint; valid during the call. After `opened`, then when there is more,
     // at most twice a second, and before `done`.
     void (*have_changed)(void *user, const kin_proto_have *have);
-    // The headers are there: the files can be opened as a model. Its weights are still on their way. Once for each set of
+    // The headers are there: the files can be opened as a model. Its weights are still in flight. Once for each set of
     // windows.
     void (*headers_here)(void *user);
-    // A chunk is there, checked: weights may be read as far as the stock's store has them.
+    // A chunk is there, checked: weights may be read as far as the chunks's store has them.
     void (*kept)(void *user);
     // The headers and all weights of the first window are there. Comes before `done`, and if nothing was to be fetched, too.
     void (*first_window_here)(void *user);
@@ -101,7 +101,7 @@ typedef struct kin_fetch_stats {
     uint32_t n_chunks;                // of the model; 0: not known yet
     uint32_t n_wanted, n_here;        // chunks; those of the wanted ones that are here
     int n_links;                      // open now
-    int n_liars;                      // sources that sent wrong bytes
+    int n_bad_peers;                  // sources that sent wrong bytes
 } kin_fetch_stats;
 
 kin_fetch_stats kin_fetch_stats_now(const kin_fetch *fetch);

@@ -62,7 +62,7 @@ struct kin_fetch {
     int n_tries;
     kin_time retry_at, asked_at;
 
-    kin_chunk_store *stock;
+    kin_chunk_store *chunks;
     kin_chunk_writer *writer;
     kin_swarm *swarm;
     int swarm_of[KIN_DOWNLOAD_PEERS_MAX], peer_of[KIN_SWARM_SOURCES]; // -1: none

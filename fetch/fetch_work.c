@@ -34,10 +34,10 @@ static int check_sizes(const kin_fetch *f, const kin_manifest *m, kin_err *err) 
     return same ? 0 : kin_err_set(err, "the plan names other sizes of files than the model has");
 }
 
-// Nothing to find where there is a stock.
+// Nothing to find where there is a chunks.
 static void run_find(uv_work_t *work) {
     kin_fetch *f = work->data;
-    if (!f->stock) f->rc = kin_store_find_manifest(&f->manifest, f->cache_dir, f->model.bytes, &f->err);
+    if (!f->chunks) f->rc = kin_store_find_manifest(&f->manifest, f->cache_dir, f->model.bytes, &f->err);
 }
 
 static void run_open(uv_work_t *work) {
@@ -48,15 +48,15 @@ static void run_open(uv_work_t *work) {
     if (f->rc == 0) f->rc = kin_store_verify(f->opened, kin_cpu_n_cores(), &f->stop, &f->err);
 }
 
-// The stock, given or made of the store that was opened, is what the fetch works with from here on.
+// The chunks, given or made of the store that was opened, is what the fetch works with from here on.
 static int take_stock(kin_fetch *f) {
-    if (!f->stock && kin_chunk_store_new(&f->stock, f->loop, f->opened, &f->err) != 0) return KIN_FAIL;
+    if (!f->chunks && kin_chunk_store_new(&f->chunks, f->loop, f->opened, &f->err) != 0) return KIN_FAIL;
     f->opened = NULL;
     kin_manifest_fini(&f->manifest);
-    kin_store *store = kin_chunk_store_store(f->stock);
+    kin_store *store = kin_chunk_store_store(f->chunks);
     if (check_sizes(f, kin_store_manifest(store), &f->err) != 0 || kin_chunk_bitmap_init(&f->bitmap, store, &f->err) != 0)
         return KIN_FAIL;
-    return kin_chunk_writer_open(&f->writer, f->loop, f->stock, kin_fetch_on_kept, f, &f->err);
+    return kin_chunk_writer_open(&f->writer, f->loop, f->chunks, kin_fetch_on_kept, f, &f->err);
 }
 
 static void go_on_with_stock(kin_fetch *f) {
@@ -64,7 +64,7 @@ static void go_on_with_stock(kin_fetch *f) {
         kin_fetch_fail(f, f->err.text);
         return;
     }
-    if (f->callbacks.opened) f->callbacks.opened(f->user, f->stock);
+    if (f->callbacks.opened) f->callbacks.opened(f->user, f->chunks);
     if (f->phase < KIN_FETCH_FAILED) kin_fetch_tell_have(f);
     if (f->phase < KIN_FETCH_FAILED) kin_fetch_begin_survey(f);
 }
@@ -93,7 +93,7 @@ static void on_found(uv_work_t *work, int status) {
     if (end_work(f)) {
         f->asked_at = kin_clock_now();
         if (f->rc == 1) f->phase = KIN_FETCH_ASKING;
-        if (f->stock)
+        if (f->chunks)
             go_on_with_stock(f);
         else if (f->rc == 0)
             kin_fetch_begin_open(f);
@@ -113,7 +113,7 @@ void kin_fetch_begin_find(kin_fetch *f) {
 
 // What is still to come must have room, and leave some to others.
 static int make_room(kin_fetch *f) {
-    kin_store *store = kin_chunk_store_store(f->stock);
+    kin_store *store = kin_chunk_store_store(f->chunks);
     uint64_t need = 0;
     for (size_t i = 0; i < f->survey.n; i++) {
         uint32_t i_chunk = f->survey.chunks[i];
@@ -124,7 +124,7 @@ static int make_room(kin_fetch *f) {
 
 static void run_survey(uv_work_t *work) {
     kin_fetch *f = work->data;
-    f->rc = kin_missing_chunks_make(&f->survey, kin_chunk_store_store(f->stock), &f->work_windows, &f->err);
+    f->rc = kin_missing_chunks_make(&f->survey, kin_chunk_store_store(f->chunks), &f->work_windows, &f->err);
     if (f->rc == 0) f->rc = make_room(f);
 }
 
@@ -209,7 +209,7 @@ void kin_fetch_begin_survey(kin_fetch *f) {
 
 static void run_sync(uv_work_t *work) {
     kin_fetch *f = work->data;
-    f->rc = kin_store_sync(kin_chunk_store_store(f->stock), &f->err);
+    f->rc = kin_store_sync(kin_chunk_store_store(f->chunks), &f->err);
 }
 
 static void rest(kin_fetch *f) {

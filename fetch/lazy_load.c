@@ -6,7 +6,7 @@
 
 #include "sys/cond.h"
 
-enum { LOOK_NS = 200000000 }; // how often somebody who waits looks whether to stop
+enum { LOOK_NS = 200000000 }; // how often a wait looks whether to stop
 
 struct kin_lazy_load {
     const atomic_bool *stop;

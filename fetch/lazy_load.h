@@ -5,7 +5,7 @@
 // byte (fetch/fetch.h), or until the process is to stop.
 //
 // Waits go on after the device is ready: it is when its first window is here. What a preparation waited for is here for good;
-// an lazy_load that was begun for another one fails those who still wait for the former.
+// one that was begun for another one fails those who still wait for the former.
 //
 // Owner: the join. Threads: as the functions say.
 #pragma once
@@ -35,7 +35,7 @@ void kin_lazy_load_end(kin_lazy_load *lazy_load, const char *reason);
 typedef struct kin_lazy_load_view {
     kin_lazy_load *lazy_load;
     uint32_t ticket;
-    bool is_left; // nobody wants to wait with it any more; the lazy_load's
+    bool is_left; // no thread waits with it any more
 } kin_lazy_load_view;
 
 // The view is borrowed as long as the arrival is used.

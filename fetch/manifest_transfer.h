@@ -1,4 +1,4 @@
-// The hashes of a model on their way between two machines: a manifest (model/manifest.h) in one or several HASHES messages.
+// The hashes of a model in flight between two machines: a manifest (model/manifest.h) in one or several HASHES messages.
 //
 // Nothing is kept but what the caller owns. Thread: any.
 #pragma once

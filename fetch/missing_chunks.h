@@ -4,7 +4,7 @@
 // Without all headers: the chunks that the headers take at least; with them a second scan finds the rest. With them: the chunks
 // of the headers and of each window, in the order of need. Chunks that are there already are listed, too.
 //
-// Reads files and may wait for the disk. Thread: any; a survey is plain data of whoever made it.
+// Reads files and may wait for the disk. Thread: any; the result is plain data of the caller.
 #pragma once
 
 #include <stdbool.h>

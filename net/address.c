@@ -30,12 +30,12 @@ uint16_t kin_address_port(const kin_address *a) {
                                              : ((const struct sockaddr_in *)&a->at)->sin_port);
 }
 
-// IPv4 in IPv6's clothes: ten zeros, two 0xff, the address.
+// An IPv4 address mapped into IPv6 (RFC 4291): ten zeros, two 0xff, the address.
 static const uint8_t *v4_inside(const kin_address *a) {
-    static const uint8_t clothes[12] = {[10] = 0xff, [11] = 0xff};
+    static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
     const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)&a->at;
     if (a->at.ss_family == AF_INET6)
-        return memcmp(&v6->sin6_addr, clothes, sizeof clothes) == 0 ? (const uint8_t *)&v6->sin6_addr + sizeof clothes : NULL;
+        return memcmp(&v6->sin6_addr, mapped, sizeof mapped) == 0 ? (const uint8_t *)&v6->sin6_addr + sizeof mapped : NULL;
     return (const uint8_t *)&((const struct sockaddr_in *)&a->at)->sin_addr;
 }
 

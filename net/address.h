@@ -21,7 +21,7 @@ int kin_address_take(kin_address *out, int n_max, const struct addrinfo *list, u
 
 uint16_t kin_address_port(const kin_address *address);
 
-// "192.168.1.7" also for an IPv4 address in IPv6's clothes; a link-local one with this machine's name for the link,
+// "192.168.1.7" also for an IPv4 address that is mapped into IPv6; a link-local one with this machine's name for the link,
 // "fe80::1%eth0".
 void kin_address_host(const kin_address *address, char host[KIN_ADDRESS_HOST]);
 

@@ -1,7 +1,7 @@
-// Message buffers: frames on their way between the network's thread and the computing thread of a process, and the bounded queue
+// Message buffers: frames in flight between the network's thread and the computing thread of a process, and the bounded queue
 // that they wait in. Memory is kept for the next ones: after the first tokens nothing is allocated.
 //
-// Owner of a buffer: whoever has it in hand; it goes from the pool to a thread, to a queue, to the other thread, to the pool.
+// Owner of a buffer: the thread that holds it; it goes from the pool to a thread, to a queue, to the other thread, to the pool.
 // Thread: any for all functions but open and close.
 #pragma once
 
@@ -14,7 +14,7 @@
 #include "pure/proto/frame.h"
 
 typedef struct kin_message_buffer {
-    struct kin_message_buffer *next; // for whoever has it
+    struct kin_message_buffer *next; // for its owner
     kin_frame frame;
     uint8_t *payload; // [frame.length]
     size_t cap;
@@ -28,7 +28,7 @@ int kin_message_pool_open(kin_message_pool **out, int n, kin_err *err);
 // Every buffer must be back.
 void kin_message_pool_close(kin_message_pool *pool);
 
-// One with room for `n` bytes of payload. NULL: all are on their way, or out of memory.
+// One with room for `n` bytes of payload. NULL: all are in use, or out of memory.
 kin_message_buffer *kin_message_pool_take(kin_message_pool *pool, size_t n);
 void kin_message_pool_give(kin_message_pool *pool, kin_message_buffer *buffer); // NULL is allowed
 
@@ -40,7 +40,7 @@ void kin_message_queue_close(kin_message_queue *queue); // empty
 
 void kin_message_queue_put(kin_message_queue *queue, kin_message_buffer *buffer);
 
-// Wakes who waits, who then gets NULL, as everybody does until it is set to false again.
+// Wakes the threads that wait; every take returns NULL until it is set to false again.
 void kin_message_queue_interrupt(kin_message_queue *queue, bool interrupted);
 
 bool kin_message_queue_is_interrupted(kin_message_queue *queue);

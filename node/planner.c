@@ -218,7 +218,7 @@ static void write_ring(const kin_plan *plan, int n_device, kin_ring_plan *out) {
     *out = (kin_ring_plan){.n_rounds = plan->n_rounds};
     for (int s = 1; s <= plan->n_stops; s++) {
         int device = plan->stops[s % plan->n_stops].device, i = out->n_members++;
-        const kin_chunk_server *share = &plan->shares[device];
+        const kin_layer_share *share = &plan->shares[device];
         out->candidate[i] = device == 0 ? n_device - 1 : device - 1;
         if (!plan->stops[s % plan->n_stops].relay)
             out->shares[i] = (kin_round_share){.n_layers = share->n_layer, .n_gpu_layers = share->n_layer_gpu};
@@ -248,7 +248,7 @@ static int read_ring(kin_planner *p, const kin_ring_plan *ring, kin_err *err) {
     for (int i = 0; i < ring->n_members && plan->n_rounds > 0; i++) {
         int device = (ring->candidate[i] + 1) % p->next.n, stop = (i + 1) % ring->n_members;
         plan->shares[device] =
-            (kin_chunk_server){kin_windows_n_layers(&windows[i].windows), kin_windows_n_gpu_layers(&windows[i].windows)};
+            (kin_layer_share){kin_windows_n_layers(&windows[i].windows), kin_windows_n_gpu_layers(&windows[i].windows)};
         plan->stops[stop].device = device;
         plan->stops[stop].relay = stop > 0 && plan->shares[device].n_layer == 0;
         if (ring->memory[i]) p->next.facts.devices[device].memory_bytes = (double)ring->memory[i];

@@ -24,7 +24,7 @@ void kin_trace_close(kin_trace *e) {
     free(e);
 }
 
-bool kin_trace_are_on(const kin_trace *e) {
+bool kin_trace_is_on(const kin_trace *e) {
     return e && atomic_load(&e->on);
 }
 
@@ -41,7 +41,7 @@ static void add(kin_trace *e, const kin_proto_event *one) {
 }
 
 void kin_trace_add(kin_trace *e, kin_proto_event_kind kind, uint64_t step, int round, kin_time begin, kin_time end) {
-    if (!kin_trace_are_on(e)) return;
+    if (!kin_trace_is_on(e)) return;
     kin_assert(end >= begin);
     kin_proto_event one = {.kind = kind, .round = (uint16_t)round, .step = step, .begin = begin, .end = end};
     pthread_mutex_lock(&e->mutex);

@@ -11,7 +11,7 @@ struct kin_engine_instance {
     kin_member_windows windows;
     int n_rounds;
     kin_shard *shard; // NULL: a relay
-    kin_stage_executor *part;
+    kin_stage_executor *executor;
     kin_worker *worker;
 };
 
@@ -86,8 +86,8 @@ static int open_all(kin_engine_instance *s, const kin_proto_plan *plan, const ki
                                      .n_steps = KIN_STEPS_IN_FLIGHT};
     kin_steps steps = kin_engine_instance_steps(plan, s->model.hp.n_embd);
     s->n_rounds = plan->n_rounds;
-    if (kin_stage_executor_open(&s->part, &po, err) != 0) return KIN_FAIL;
-    return kin_worker_open(&s->worker, s->part, &steps, o->pool, err);
+    if (kin_stage_executor_open(&s->executor, &po, err) != 0) return KIN_FAIL;
+    return kin_worker_open(&s->worker, s->executor, &steps, o->pool, err);
 }
 
 int kin_engine_instance_open(kin_engine_instance **out, const kin_proto_plan *plan, const kin_engine_instance_options *o,
@@ -106,7 +106,7 @@ int kin_engine_instance_open(kin_engine_instance **out, const kin_proto_plan *pl
 void kin_engine_instance_close(kin_engine_instance *s) {
     if (!s) return;
     kin_worker_close(s->worker);
-    kin_stage_executor_close(s->part);
+    kin_stage_executor_close(s->executor);
     kin_shard_close(s->shard);
     kin_devices_close(&s->devices);
     kin_model_close(&s->model);
@@ -126,7 +126,7 @@ int kin_engine_instance_n_rounds(const kin_engine_instance *s) {
 }
 
 kin_stage_executor *kin_engine_instance_executor(kin_engine_instance *s) {
-    return s->part;
+    return s->executor;
 }
 
 kin_shard_stats kin_engine_instance_stats(const kin_engine_instance *s) {

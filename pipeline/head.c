@@ -6,7 +6,7 @@
 #include "model/embed.h"
 #include "pure/plan/prompt.h"
 
-// A chunk on its way: its place in the request.
+// A chunk in flight: its place in the request.
 typedef struct chunk {
     kin_batch batch;
     int32_t *pos, *seq; // [n_batch]
@@ -24,10 +24,10 @@ struct kin_head {
 
     chunk *chunks; // [n_steps] cyclic, by the step's number
     float *x;      // f32 [n_batch, n_embd] hidden states of the step at hand
-    kin_trace *events;
+    kin_trace *trace;
     kin_interval stalls[KIN_BUSY_KEPT];
     kin_head_counts own_counts; // where the ring has none
-    kin_step_timing pace;
+    kin_step_timing timing;
     uint64_t next_step; // numbers are never used twice, so what comes back of an earlier request is known
 };
 
@@ -83,8 +83,8 @@ void kin_head_close(kin_head *h) {
     free(h);
 }
 
-static void publish_pace(kin_head *h) {
-    kin_token_times t = kin_step_timing_median(&h->pace);
+static void publish_timing(kin_head *h) {
+    kin_token_times t = kin_step_timing_median(&h->timing);
     kin_head_counts *c = h->ring.counts;
     atomic_store(&c->token_compute_ns, t.compute_ns);
     atomic_store(&c->token_stall_ns, t.stall_ns);
@@ -97,8 +97,8 @@ void kin_head_set_ring(kin_head *h, const kin_head_ring *ring) {
     h->ring = *ring;
     h->ring_number++;
     if (!h->ring.counts) h->ring.counts = &h->own_counts;
-    h->pace = (kin_step_timing){0};
-    publish_pace(h);
+    h->timing = (kin_step_timing){0};
+    publish_timing(h);
 }
 
 uint64_t kin_head_ring_number(const kin_head *h) {
@@ -109,8 +109,8 @@ void kin_head_set_chunk(kin_head *h, int n_tokens) {
     h->n_chunk = n_tokens;
 }
 
-void kin_head_record(kin_head *h, kin_trace *events) {
-    h->events = events;
+void kin_head_record(kin_head *h, kin_trace *trace) {
+    h->trace = trace;
 }
 
 void kin_head_on_progress(kin_head *h, kin_progress progress, void *user) {
@@ -138,12 +138,12 @@ static kin_stream_stats stream_of(const kin_head *h) {
 
 static void begin_work(kin_head *h, kin_time now) {
     kin_stream_stats stream = stream_of(h);
-    kin_step_timing_enter(&h->pace, now, &stream);
+    kin_step_timing_enter(&h->timing, now, &stream);
 }
 
 static void end_work(kin_head *h, kin_time now) {
     kin_stream_stats stream = stream_of(h);
-    kin_step_timing_leave(&h->pace, now, &stream);
+    kin_step_timing_leave(&h->timing, now, &stream);
 }
 
 static int min_int(int a, int b) {
@@ -177,7 +177,7 @@ static int send_chunk(kin_head *h, feed *f, kin_err *err) {
         c->pos[i] = f->pos + c->begin + i;
         c->seq[i] = f->seq;
     }
-    // A chunk whose logits nobody wants still has to end somewhere: its last row.
+    // A chunk without wanted logits still computes its last row.
     c->last = c->n - 1;
     int wanted = n_wanted(f, c);
     c->batch = (kin_batch){.n_tokens = c->n,
@@ -186,20 +186,20 @@ static int send_chunk(kin_head *h, feed *f, kin_err *err) {
                            .out = wanted == c->n ? NULL : &c->last,
                            .n_out = 1,
                            .no_output = wanted == 0};
-    if (kin_stage_executor_begin(h->ring.part, step, &c->batch, err) != 0) return KIN_FAIL;
+    if (kin_stage_executor_begin(h->ring.executor, step, &c->batch, err) != 0) return KIN_FAIL;
     f->sent += c->n;
     f->n_sent++;
     kin_hop hop = {.step = step, .n_rows = c->n, .more = f->sent < f->n};
-    return h->ring.port.send(h->ring.port.user, &hop, &c->batch, h->x, err);
+    return h->ring.transport.send(h->ring.transport.user, &hop, &c->batch, h->x, err);
 }
 
 static void computed(kin_head *h, uint64_t step, int round, kin_time begun) {
     kin_time now = kin_clock_now();
     end_work(h, now);
     atomic_fetch_add(&h->ring.counts->compute_ns, now - begun);
-    if (!kin_trace_are_on(h->events)) return;
+    if (!kin_trace_is_on(h->trace)) return;
     size_t n = kin_shard_take_intervals(h->ring.shard, KIN_STREAM_STALLS, h->stalls, KIN_BUSY_KEPT);
-    kin_trace_add_compute(h->events, step, round, begun, now, h->stalls, n);
+    kin_trace_add_compute(h->trace, step, round, begun, now, h->stalls, n);
 }
 
 static int finish_chunk(kin_head *h, feed *f, const chunk *c, kin_err *err) {
@@ -214,26 +214,26 @@ static int finish_chunk(kin_head *h, feed *f, const chunk *c, kin_err *err) {
 }
 
 // A step came back to us at the end of a round: our own window, then the next round or the output.
-static int take_leg(kin_head *h, feed *f, kin_hop *hop, kin_err *err) {
+static int take_hop(kin_head *h, feed *f, kin_hop *hop, kin_err *err) {
     const chunk *c = chunk_of(h, hop->step);
     kin_time begun = kin_clock_now();
     begin_work(h, begun);
     int round = hop->round++;
-    hop->n_rows = kin_stage_executor_run(h->ring.part, hop->step, round, hop->n_rows, h->x, err);
+    hop->n_rows = kin_stage_executor_run(h->ring.executor, hop->step, round, hop->n_rows, h->x, err);
     bool last = hop->n_rows >= 0 && hop->round == h->ring.n_rounds;
     int rc = hop->n_rows < 0 ? KIN_FAIL : last ? finish_chunk(h, f, c, err) : 0;
     computed(h, hop->step, round, begun);
     atomic_fetch_add(&h->ring.counts->n_steps, 1);
     if (rc != 0 || last) return rc;
-    return h->ring.port.send(h->ring.port.user, hop, &c->batch, h->x, err);
+    return h->ring.transport.send(h->ring.transport.user, hop, &c->batch, h->x, err);
 }
 
-static int wait_for_leg(kin_head *h, kin_hop *hop, kin_err *err) {
+static int wait_for_hop(kin_head *h, kin_hop *hop, kin_err *err) {
     kin_time begun = kin_clock_now();
-    int rc = h->ring.port.receive(h->ring.port.user, hop, h->x, err);
+    int rc = h->ring.transport.receive(h->ring.transport.user, hop, h->x, err);
     kin_time now = kin_clock_now();
     atomic_fetch_add(&h->ring.counts->wait_ns, now - begun);
-    if (rc == 0) kin_trace_add(h->events, KIN_PROTO_EVENT_WAIT, hop->step, hop->round, begun, now);
+    if (rc == 0) kin_trace_add(h->trace, KIN_PROTO_EVENT_WAIT, hop->step, hop->round, begun, now);
     return rc;
 }
 
@@ -243,17 +243,17 @@ static int feed_all(kin_head *h, feed *f, kin_err *err) {
             if (send_chunk(h, f, err) != 0) return KIN_FAIL;
         }
         kin_hop hop;
-        if (wait_for_leg(h, &hop, err) != 0) return KIN_FAIL;
+        if (wait_for_hop(h, &hop, err) != 0) return KIN_FAIL;
         if (hop.step < f->first_step) continue; // of a request that was given up
-        if (take_leg(h, f, &hop, err) != 0) return KIN_FAIL;
+        if (take_hop(h, f, &hop, err) != 0) return KIN_FAIL;
     }
     return 0;
 }
 
 static void end_step(kin_head *h, bool is_token) {
     kin_stream_stats stream = stream_of(h);
-    kin_step_timing_end(&h->pace, kin_clock_now(), &stream, is_token);
-    publish_pace(h);
+    kin_step_timing_end(&h->timing, kin_clock_now(), &stream, is_token);
+    publish_timing(h);
 }
 
 int kin_head_eval(kin_head *h, int32_t seq, int32_t pos, const int32_t *tokens, int n, float *logits, int n_logits,
@@ -267,7 +267,7 @@ int kin_head_eval(kin_head *h, int32_t seq, int32_t pos, const int32_t *tokens, 
               .logits = logits,
               .n_logits = n_logits,
               .first_step = h->next_step};
-    kin_step_timing_begin(&h->pace, kin_clock_now());
+    kin_step_timing_begin(&h->timing, kin_clock_now());
     if (feed_all(h, &f, err) == 0) {
         end_step(h, n == 1);
         if (n == 1) atomic_store(&h->ring.counts->token_pos, (uint64_t)pos);
@@ -279,8 +279,8 @@ int kin_head_eval(kin_head *h, int32_t seq, int32_t pos, const int32_t *tokens, 
 }
 
 void kin_head_remove(kin_head *h, int32_t seq, int32_t begin, int32_t end) {
-    kin_stage_executor_forget(h->ring.part, seq, begin, end);
-    h->ring.port.forget(h->ring.port.user, seq, begin, end);
+    kin_stage_executor_forget(h->ring.executor, seq, begin, end);
+    h->ring.transport.forget(h->ring.transport.user, seq, begin, end);
 }
 
 void kin_head_clear(kin_head *h) {

@@ -32,19 +32,19 @@ typedef struct kin_head_counts {
 
 // Who the others are and what the head does itself. It can change between two requests.
 typedef struct kin_head_ring {
-    kin_ring_transport port;
-    kin_stage_executor *part; // the head's own, borrowed
-    kin_shard *shard;         // with the output layer, borrowed
+    kin_ring_transport transport;
+    kin_stage_executor *executor; // the head's own, borrowed
+    kin_shard *shard;             // with the output layer, borrowed
     int n_rounds;
     int n_members;           // that compute: a prompt is cut so that all have something to do
     kin_head_counts *counts; // borrowed, NULL: none
 } kin_head_ring;
 
-// n_batch: most tokens per step. n_steps: most steps on their way at once, of the part and the port.
+// n_batch: most tokens per step. n_steps: most steps in flight at once, of the part and the port.
 int kin_head_open(kin_head **out, const kin_model *model, const kin_head_ring *ring, int n_batch, int n_steps, kin_err *err);
 void kin_head_close(kin_head *head);
 
-// Another ring from now on; no step may be on its way. What sequences held is lost.
+// Another ring from now on; no step may be in flight. What sequences held is lost.
 void kin_head_set_ring(kin_head *head, const kin_head_ring *ring);
 
 // Of the ring that is set, from 1 on: another one with each kin_head_set_ring. What sequences held is in the caches of one ring.
@@ -54,7 +54,7 @@ uint64_t kin_head_ring_number(const kin_head *head);
 void kin_head_set_chunk(kin_head *head, int n_tokens);
 
 // Where computing and waiting are recorded from now on; borrowed, NULL: nowhere.
-void kin_head_record(kin_head *head, kin_trace *events);
+void kin_head_record(kin_head *head, kin_trace *trace);
 
 // Called while a prompt is processed.
 void kin_head_on_progress(kin_head *head, kin_progress progress, void *user);

@@ -15,7 +15,7 @@ struct kin_local_stage {
     int n_rounds;
     uint64_t memory;
     kin_shard *shard;
-    kin_stage_executor *part;
+    kin_stage_executor *executor;
     kin_head_counts counts;
     kin_time published;
 
@@ -24,96 +24,96 @@ struct kin_local_stage {
 };
 
 int kin_local_stage_open(kin_local_stage **out, const kin_local_stage_options *o, kin_err *err) {
-    kin_local_stage *own = *out = calloc(1, sizeof *own);
-    if (!own) return kin_err_set(err, "out of memory");
-    own->o = *o;
-    pthread_mutex_init(&own->mutex, NULL);
+    kin_local_stage *stage = *out = calloc(1, sizeof *stage);
+    if (!stage) return kin_err_set(err, "out of memory");
+    stage->o = *o;
+    pthread_mutex_init(&stage->mutex, NULL);
     return 0;
 }
 
-static void close_work(kin_local_stage *own) {
-    kin_stage_executor_close(own->part);
-    kin_shard_close(own->shard);
-    own->part = NULL;
-    own->shard = NULL;
+static void close_work(kin_local_stage *stage) {
+    kin_stage_executor_close(stage->executor);
+    kin_shard_close(stage->shard);
+    stage->executor = NULL;
+    stage->shard = NULL;
 }
 
-void kin_local_stage_close(kin_local_stage *own) {
-    if (!own) return;
-    close_work(own);
-    pthread_mutex_destroy(&own->mutex);
-    free(own);
+void kin_local_stage_close(kin_local_stage *stage) {
+    if (!stage) return;
+    close_work(stage);
+    pthread_mutex_destroy(&stage->mutex);
+    free(stage);
 }
 
-static bool is_same(const kin_local_stage *own, const kin_member_windows *windows, int n_rounds, uint64_t memory) {
-    const kin_windows *a = &own->windows.windows, *b = &windows->windows;
-    return own->part && own->n_rounds == n_rounds && own->memory == memory && a->n == b->n &&
+static bool is_same(const kin_local_stage *stage, const kin_member_windows *windows, int n_rounds, uint64_t memory) {
+    const kin_windows *a = &stage->windows.windows, *b = &windows->windows;
+    return stage->executor && stage->n_rounds == n_rounds && stage->memory == memory && a->n == b->n &&
            memcmp(a->at, b->at, (size_t)a->n * sizeof a->at[0]) == 0 &&
-           memcmp(own->windows.rounds, windows->rounds, (size_t)a->n * sizeof windows->rounds[0]) == 0;
+           memcmp(stage->windows.rounds, windows->rounds, (size_t)a->n * sizeof windows->rounds[0]) == 0;
 }
 
-int kin_local_stage_set(kin_local_stage *own, const kin_member_windows *windows, int n_rounds, uint64_t memory, kin_err *err) {
-    if (is_same(own, windows, n_rounds, memory)) {
-        kin_stage_executor_reset(own->part);
+int kin_local_stage_set(kin_local_stage *stage, const kin_member_windows *windows, int n_rounds, uint64_t memory, kin_err *err) {
+    if (is_same(stage, windows, n_rounds, memory)) {
+        kin_stage_executor_reset(stage->executor);
         return 0;
     }
-    close_work(own);
-    own->windows = *windows;
-    own->n_rounds = n_rounds;
-    own->memory = memory;
-    kin_shard_options so = own->o.shard;
+    close_work(stage);
+    stage->windows = *windows;
+    stage->n_rounds = n_rounds;
+    stage->memory = memory;
+    kin_shard_options so = stage->o.shard;
     so.windows = windows->windows;
     so.output = true;
     so.n_steps = KIN_STEPS_IN_FLIGHT;
     if (memory && (!so.memory || memory < so.memory)) so.memory = memory;
-    if (kin_shard_open(&own->shard, own->o.model, own->o.devices, &so, err) != 0) return KIN_FAIL;
-    kin_stage_executor_options po = {.shard = windows->windows.n ? own->shard : NULL,
+    if (kin_shard_open(&stage->shard, stage->o.model, stage->o.devices, &so, err) != 0) return KIN_FAIL;
+    kin_stage_executor_options po = {.shard = windows->windows.n ? stage->shard : NULL,
                                      .windows = windows->windows,
                                      .rounds = windows->rounds,
                                      .n_rounds = n_rounds,
-                                     .n_layer = own->o.model->hp.n_layer,
+                                     .n_layer = stage->o.model->hp.n_layer,
                                      .n_steps = KIN_STEPS_IN_FLIGHT};
-    if (kin_stage_executor_open(&own->part, &po, err) == 0) return 0;
-    close_work(own); // a shard without its part is of no use to the next plan
+    if (kin_stage_executor_open(&stage->executor, &po, err) == 0) return 0;
+    close_work(stage); // a shard without its part is of no use to the next plan
     return KIN_FAIL;
 }
 
-kin_shard *kin_local_stage_shard(kin_local_stage *own) {
-    return own->shard;
+kin_shard *kin_local_stage_shard(kin_local_stage *stage) {
+    return stage->shard;
 }
 
-kin_stage_executor *kin_local_stage_executor(kin_local_stage *own) {
-    return own->part;
+kin_stage_executor *kin_local_stage_executor(kin_local_stage *stage) {
+    return stage->executor;
 }
 
-kin_head_counts *kin_local_stage_counts(kin_local_stage *own) {
-    return &own->counts;
+kin_head_counts *kin_local_stage_counts(kin_local_stage *stage) {
+    return &stage->counts;
 }
 
-void kin_local_stage_publish(kin_local_stage *own) {
+void kin_local_stage_publish(kin_local_stage *stage) {
     kin_time now = kin_clock_now();
-    if (!own->shard || now - own->published < PUBLISH_NS) return;
-    own->published = now;
-    kin_shard_stats stats = kin_shard_get_stats(own->shard);
-    pthread_mutex_lock(&own->mutex);
-    own->shard_stats = stats;
-    pthread_mutex_unlock(&own->mutex);
+    if (!stage->shard || now - stage->published < PUBLISH_NS) return;
+    stage->published = now;
+    kin_shard_stats stats = kin_shard_get_stats(stage->shard);
+    pthread_mutex_lock(&stage->mutex);
+    stage->shard_stats = stats;
+    pthread_mutex_unlock(&stage->mutex);
 }
 
-kin_proto_status kin_local_stage_status(kin_local_stage *own, kin_proto_ready *ready) {
+kin_proto_status kin_local_stage_status(kin_local_stage *stage, kin_proto_ready *ready) {
     kin_proto_status s = {
-        .steps = atomic_load(&own->counts.n_steps),
-        .tokens = atomic_load(&own->counts.n_prompt) + atomic_load(&own->counts.n_generated),
-        .compute_ns = atomic_load(&own->counts.compute_ns),
-        .wait_ns = atomic_load(&own->counts.wait_ns),
-        .token_compute_ns = atomic_load(&own->counts.token_compute_ns),
-        .token_stall_ns = atomic_load(&own->counts.token_stall_ns),
-        .token_disk_ns = atomic_load(&own->counts.token_disk_ns),
-        .token_disk_bytes = atomic_load(&own->counts.token_disk_bytes),
+        .steps = atomic_load(&stage->counts.n_steps),
+        .tokens = atomic_load(&stage->counts.n_prompt) + atomic_load(&stage->counts.n_generated),
+        .compute_ns = atomic_load(&stage->counts.compute_ns),
+        .wait_ns = atomic_load(&stage->counts.wait_ns),
+        .token_compute_ns = atomic_load(&stage->counts.token_compute_ns),
+        .token_stall_ns = atomic_load(&stage->counts.token_stall_ns),
+        .token_disk_ns = atomic_load(&stage->counts.token_disk_ns),
+        .token_disk_bytes = atomic_load(&stage->counts.token_disk_bytes),
     };
-    pthread_mutex_lock(&own->mutex);
-    kin_shard_stats of = own->shard_stats;
-    pthread_mutex_unlock(&own->mutex);
+    pthread_mutex_lock(&stage->mutex);
+    kin_shard_stats of = stage->shard_stats;
+    pthread_mutex_unlock(&stage->mutex);
     const kin_weights_stats *w = &of.weights;
     s.disk_ns = w->stream.busy_ns;
     s.streamed_bytes = w->stream.read_bytes;

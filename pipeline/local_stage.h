@@ -16,17 +16,17 @@ typedef struct kin_local_stage_options {
 } kin_local_stage_options;
 
 int kin_local_stage_open(kin_local_stage **out, const kin_local_stage_options *options, kin_err *err);
-void kin_local_stage_close(kin_local_stage *own); // NULL is allowed
+void kin_local_stage_close(kin_local_stage *stage); // NULL is allowed
 
 // Takes over this work; memory: 0: as the options say.
-int kin_local_stage_set(kin_local_stage *own, const kin_member_windows *windows, int n_rounds, uint64_t memory, kin_err *err);
+int kin_local_stage_set(kin_local_stage *stage, const kin_member_windows *windows, int n_rounds, uint64_t memory, kin_err *err);
 
-kin_shard *kin_local_stage_shard(kin_local_stage *own); // NULL before the first work
-kin_stage_executor *kin_local_stage_executor(kin_local_stage *own);
-kin_head_counts *kin_local_stage_counts(kin_local_stage *own);
+kin_shard *kin_local_stage_shard(kin_local_stage *stage); // NULL before the first work
+kin_stage_executor *kin_local_stage_executor(kin_local_stage *stage);
+kin_head_counts *kin_local_stage_counts(kin_local_stage *stage);
 
 // To be called often: publishes counters.
-void kin_local_stage_publish(kin_local_stage *own);
+void kin_local_stage_publish(kin_local_stage *stage);
 
 // Any thread: how it is, but for what the network knows, and what it holds.
-kin_proto_status kin_local_stage_status(kin_local_stage *own, kin_proto_ready *ready);
+kin_proto_status kin_local_stage_status(kin_local_stage *stage, kin_proto_ready *ready);

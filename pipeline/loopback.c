@@ -54,7 +54,7 @@ void kin_loopback_close(kin_loopback *a) {
 
 static int send(void *user, const kin_hop *hop, const kin_batch *batch, const float *x, kin_err *err) {
     kin_loopback *a = user;
-    if (a->n == a->n_steps) return kin_err_set(err, "%d steps are on their way already", a->n);
+    if (a->n == a->n_steps) return kin_err_set(err, "%d steps are in flight already", a->n);
     waiting *w = &a->queue[(a->first + a->n++) % a->n_steps];
     w->hop = *hop;
     w->n_tokens = batch->n_tokens;
@@ -68,7 +68,7 @@ static int send(void *user, const kin_hop *hop, const kin_batch *batch, const fl
 
 static int receive(void *user, kin_hop *hop, float *x, kin_err *err) {
     kin_loopback *a = user;
-    if (a->n == 0) return kin_err_set(err, "no step is on its way");
+    if (a->n == 0) return kin_err_set(err, "no step is in flight");
     const waiting *w = &a->queue[a->first];
     *hop = w->hop;
     memcpy(x, w->x, (size_t)hop->n_rows * a->n_embd * sizeof *x);
@@ -105,12 +105,15 @@ int kin_loopback_head_open(kin_loopback_head *out, const kin_model *model, kin_s
                                      .n_layer = hp->n_layer,
                                      .n_steps = n_steps};
     if (kin_loopback_open(&out->alone, n_batch, hp->n_embd, n_steps, err) != 0 ||
-        kin_stage_executor_open(&out->part, &po, err) != 0) {
+        kin_stage_executor_open(&out->executor, &po, err) != 0) {
         kin_loopback_head_close(out);
         return KIN_FAIL;
     }
-    kin_head_ring ring = {
-        .port = kin_loopback_transport(out->alone), .part = out->part, .shard = shard, .n_rounds = 1, .n_members = 1};
+    kin_head_ring ring = {.transport = kin_loopback_transport(out->alone),
+                          .executor = out->executor,
+                          .shard = shard,
+                          .n_rounds = 1,
+                          .n_members = 1};
     if (kin_head_open(&out->head, model, &ring, n_batch, n_steps, err) == 0) return 0;
     kin_loopback_head_close(out);
     return KIN_FAIL;
@@ -118,7 +121,7 @@ int kin_loopback_head_open(kin_loopback_head *out, const kin_model *model, kin_s
 
 void kin_loopback_head_close(kin_loopback_head *h) {
     kin_head_close(h->head);
-    kin_stage_executor_close(h->part);
+    kin_stage_executor_close(h->executor);
     kin_loopback_close(h->alone);
     *h = (kin_loopback_head){0};
 }

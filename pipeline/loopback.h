@@ -16,7 +16,7 @@ kin_ring_transport kin_loopback_transport(kin_loopback *alone);
 // A head over one shard with all layers and the output, and what belongs to it.
 typedef struct kin_loopback_head {
     kin_loopback *alone;
-    kin_stage_executor *part;
+    kin_stage_executor *executor;
     kin_head *head;
 } kin_loopback_head;
 

@@ -10,7 +10,7 @@
 enum { PUBLISH_NS = 100000000, RECENT_NS = 300000000, N_INTERVALS = 64 };
 
 struct kin_metrics {
-    kin_trace *events;
+    kin_trace *trace;
 
     // The computing thread.
     kin_time waiting_since; // of several waits, since a step came; 0: it is not waiting
@@ -20,9 +20,9 @@ struct kin_metrics {
     int round;
     uint32_t n_tokens;
     kin_time begun;
-    kin_step_timing pace;
-    uint64_t pace_step; // that the pace is of, and its rounds so far
-    int pace_rounds;
+    kin_step_timing timing;
+    uint64_t timing_step; // that the pace is of, and its rounds so far
+    int timing_rounds;
     kin_interval stalls[KIN_BUSY_KEPT];
 
     pthread_mutex_t mutex; // over the following
@@ -39,7 +39,7 @@ int kin_metrics_open(kin_metrics **out, kin_err *err) {
     kin_metrics *v = *out = calloc(1, sizeof *v);
     if (!v) return kin_err_set(err, "out of memory");
     pthread_mutex_init(&v->mutex, NULL);
-    if (kin_trace_open(&v->events, err) == 0) return 0;
+    if (kin_trace_open(&v->trace, err) == 0) return 0;
     kin_metrics_close(v);
     *out = NULL;
     return KIN_FAIL;
@@ -47,13 +47,13 @@ int kin_metrics_open(kin_metrics **out, kin_err *err) {
 
 void kin_metrics_close(kin_metrics *v) {
     if (!v) return;
-    kin_trace_close(v->events);
+    kin_trace_close(v->trace);
     pthread_mutex_destroy(&v->mutex);
     free(v);
 }
 
 kin_trace *kin_metrics_trace(kin_metrics *v) {
-    return v->events;
+    return v->trace;
 }
 
 void kin_metrics_waits(kin_metrics *v, kin_time begun) {
@@ -72,48 +72,48 @@ void kin_metrics_waited(kin_metrics *v, kin_time begun, const kin_message_buffer
     pthread_mutex_unlock(&v->mutex);
     if (!v->waiting_since) v->waiting_since = begun;
     if (!buffer) return;
-    if (kin_steps_peek(buffer, &step, &round)) kin_trace_add(v->events, KIN_PROTO_EVENT_WAIT, step, round, v->waiting_since, now);
+    if (kin_steps_peek(buffer, &step, &round)) kin_trace_add(v->trace, KIN_PROTO_EVENT_WAIT, step, round, v->waiting_since, now);
     v->waiting_since = 0;
 }
 
 // The rounds of a token come one after the other. Between those of a prompt's chunks come others', which counts for no pace.
-static void pace_begin(kin_metrics *v, const kin_message_buffer *buffer, const kin_engine_instance *instance) {
+static void timing_begin(kin_metrics *v, const kin_message_buffer *buffer, const kin_engine_instance *instance) {
     kin_stream_stats stream = kin_engine_instance_stats(instance).weights.stream;
     v->n_tokens = kin_steps_peek_tokens(buffer);
     if (v->round == 0) {
-        kin_step_timing_begin(&v->pace, v->begun);
-        v->pace_step = v->step;
-        v->pace_rounds = 0;
+        kin_step_timing_begin(&v->timing, v->begun);
+        v->timing_step = v->step;
+        v->timing_rounds = 0;
     }
-    kin_step_timing_enter(&v->pace, v->begun, &stream);
+    kin_step_timing_enter(&v->timing, v->begun, &stream);
 }
 
-static void pace_end(kin_metrics *v, const kin_engine_instance *instance, kin_time now) {
+static void timing_end(kin_metrics *v, const kin_engine_instance *instance, kin_time now) {
     kin_stream_stats stream = kin_engine_instance_stats(instance).weights.stream;
-    bool follows = v->step == v->pace_step && v->round == v->pace_rounds;
-    kin_step_timing_leave(&v->pace, now, &stream);
-    v->pace_rounds++;
+    bool follows = v->step == v->timing_step && v->round == v->timing_rounds;
+    kin_step_timing_leave(&v->timing, now, &stream);
+    v->timing_rounds++;
     if (v->round != kin_engine_instance_n_rounds(instance) - 1) return;
-    kin_step_timing_end(&v->pace, now, &stream, v->n_tokens == 1 && follows);
+    kin_step_timing_end(&v->timing, now, &stream, v->n_tokens == 1 && follows);
 }
 
 void kin_metrics_begin(kin_metrics *v, const kin_message_buffer *buffer, const kin_engine_instance *instance) {
     v->in_step = kin_steps_peek(buffer, &v->step, &v->round);
     v->begun = kin_clock_now();
-    if (v->in_step) pace_begin(v, buffer, instance);
+    if (v->in_step) timing_begin(v, buffer, instance);
 }
 
-void kin_metrics_take_seat(kin_metrics *v) {
-    v->pace = (kin_step_timing){0};
+void kin_metrics_take_instance(kin_metrics *v) {
+    v->timing = (kin_step_timing){0};
 }
 
 void kin_metrics_end(kin_metrics *v, kin_engine_instance *instance) {
     if (!v->in_step) return;
     kin_time now = kin_clock_now();
-    pace_end(v, instance, now);
-    if (!kin_trace_are_on(v->events)) return;
+    timing_end(v, instance, now);
+    if (!kin_trace_is_on(v->trace)) return;
     size_t n = kin_engine_instance_take_intervals(instance, KIN_STREAM_STALLS, v->stalls, KIN_BUSY_KEPT);
-    kin_trace_add_compute(v->events, v->step, v->round, v->begun, now, v->stalls, n);
+    kin_trace_add_compute(v->trace, v->step, v->round, v->begun, now, v->stalls, n);
 }
 
 static void record_disk(kin_metrics *v, kin_engine_instance *instance) {
@@ -121,7 +121,7 @@ static void record_disk(kin_metrics *v, kin_engine_instance *instance) {
     size_t n;
     do {
         n = kin_engine_instance_take_intervals(instance, KIN_STREAM_READS, intervals, N_INTERVALS);
-        kin_trace_add_disk(v->events, intervals, n);
+        kin_trace_add_disk(v->trace, intervals, n);
     } while (n == N_INTERVALS);
 }
 
@@ -131,7 +131,7 @@ static void publish_memory(kin_metrics *v, const kin_engine_instance *instance, 
     v->published = now;
     kin_shard_stats shard = {0};
     if (instance) shard = kin_engine_instance_stats(instance);
-    kin_token_times token = kin_step_timing_median(&v->pace);
+    kin_token_times token = kin_step_timing_median(&v->timing);
     pthread_mutex_lock(&v->mutex);
     v->token = token;
     v->stream = shard.weights.stream;
@@ -142,7 +142,7 @@ static void publish_memory(kin_metrics *v, const kin_engine_instance *instance, 
 void kin_metrics_publish(kin_metrics *v, kin_engine_instance *instance, bool has_computed) {
     kin_worker_stats worker = {0};
     if (instance) worker = kin_worker_get_stats(kin_engine_instance_worker(instance));
-    if (instance && kin_trace_are_on(v->events)) record_disk(v, instance);
+    if (instance && kin_trace_is_on(v->trace)) record_disk(v, instance);
     pthread_mutex_lock(&v->mutex);
     v->worker = worker;
     if (has_computed) v->computed_at = kin_clock_now();

@@ -69,7 +69,7 @@ static void take_step(hop *h, const kin_frame *frame, const uint8_t *payload) {
     kin_message_buffer *buffer = kin_message_pool_take(n->o.pool, frame->length);
     if (!buffer) {
         kin_log(KIN_LOG_WARN, "%s sent more steps at once than can be", kin_link_name(h->link));
-        break_link(h, "more steps on their way than there can be");
+        break_link(h, "more steps in flight than there can be");
         return;
     }
     buffer->frame = *frame;
@@ -130,7 +130,7 @@ void kin_neighbours_connect(kin_neighbours *n, kin_side side, const kin_proto_en
     static const kin_dial_callbacks callbacks = {.accepted = dial_accepted, .failed = dial_failed};
     hop *h = &n->hops[side];
     kin_err err;
-    if (side == KIN_SIDE_NEXT && h->link) return; // steps may be on their way on it, which a second link's answer would discard
+    if (side == KIN_SIDE_NEXT && h->link) return; // steps may be in flight on it, which a second link's answer would discard
     drop_dial(h, NULL);
     kin_dial_options o = kin_dial_options_default(kin_endpoint_tls(n->o.endpoint));
     o.link.handshake_ms = HANDSHAKE_MS;
@@ -189,8 +189,8 @@ static void transmit(kin_neighbours *n, const kin_message_buffer *p) {
     if (sent == KIN_LINK_FULL) break_link(h, "it takes no more"); // so much cannot be in flight in an epoch that works
     uint64_t step;
     int round;
-    if (kin_trace_are_on(n->o.events) && kin_steps_peek(p, &step, &round))
-        kin_trace_add(n->o.events, KIN_PROTO_EVENT_SEND, step, round, p->sent_at, kin_clock_now());
+    if (kin_trace_is_on(n->o.trace) && kin_steps_peek(p, &step, &round))
+        kin_trace_add(n->o.trace, KIN_PROTO_EVENT_SEND, step, round, p->sent_at, kin_clock_now());
 }
 
 static void flush(void *arg) {

@@ -33,7 +33,7 @@ typedef struct kin_neighbours_options {
     kin_endpoint *endpoint;
     kin_message_pool *pool; // borrowed until close, as the queue and the events
     kin_message_queue *in;
-    kin_trace *events; // where sending is recorded; NULL: nowhere
+    kin_trace *trace; // where sending is recorded; NULL: nowhere
 } kin_neighbours_options;
 
 // The link on that side opened, or ended, or did not come to be (reason).

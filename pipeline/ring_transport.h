@@ -12,7 +12,7 @@
 #include "base/err.h"
 #include "engine/kv.h"
 
-// A step on its way through one round.
+// A step in flight through one round.
 typedef struct kin_hop {
     uint64_t step;
     int round;

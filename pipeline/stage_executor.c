@@ -75,7 +75,7 @@ static bool make_room(passing *s, int n) {
 int kin_stage_executor_begin(kin_stage_executor *p, uint64_t step, const kin_batch *batch, kin_err *err) {
     if (find(p, true, step)) return kin_err_set(err, "step %llu came twice", (unsigned long long)step);
     passing *s = find(p, false, 0);
-    if (!s) return kin_err_set(err, "more than %d steps are on their way", p->o.n_steps);
+    if (!s) return kin_err_set(err, "more than %d steps are in flight", p->o.n_steps);
     if (!make_room(s, batch->n_tokens)) return kin_err_set(err, "out of memory for a step of %d tokens", batch->n_tokens);
     int number = p->o.shard ? kin_shard_begin(p->o.shard, batch, err) : 0;
     if (number < 0) return KIN_FAIL;

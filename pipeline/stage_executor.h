@@ -20,25 +20,25 @@ typedef struct kin_stage_executor_options {
     const int *rounds;   // [windows.n] the round of each, ascending; borrowed for open
     int n_rounds;        // k
     int n_layer;         // of the model
-    int n_steps;         // most steps on their way at once
+    int n_steps;         // most steps in flight at once
 } kin_stage_executor_options;
 
 int kin_stage_executor_open(kin_stage_executor **out, const kin_stage_executor_options *options, kin_err *err);
-void kin_stage_executor_close(kin_stage_executor *part);
+void kin_stage_executor_close(kin_stage_executor *executor);
 
-// A step arrives for the first time. Fails when too many are on their way, or the context is full.
-int kin_stage_executor_begin(kin_stage_executor *part, uint64_t step, const kin_batch *batch, kin_err *err);
+// A step arrives for the first time. Fails when too many are in flight, or the context is full.
+int kin_stage_executor_begin(kin_stage_executor *executor, uint64_t step, const kin_batch *batch, kin_err *err);
 
 // Whether a later round names as many tokens and wanted rows as the step began with. Else it fails, and the step is over.
-int kin_stage_executor_match(kin_stage_executor *part, uint64_t step, uint32_t n_tokens, uint32_t n_out, kin_err *err);
+int kin_stage_executor_match(kin_stage_executor *executor, uint64_t step, uint32_t n_tokens, uint32_t n_out, kin_err *err);
 
 // Its round: x // f32 [n_rows, n_embd] before this member's window -> after it, in place. Returns the rows there are then (less
 // after the model's last layer, where only the wanted ones remain), or KIN_FAIL. A failed step is over. Fails, too, when rounds
 // are skipped or repeated, or n_rows is not what the step has.
-int kin_stage_executor_run(kin_stage_executor *part, uint64_t step, int round, int n_rows, float *x, kin_err *err);
+int kin_stage_executor_run(kin_stage_executor *executor, uint64_t step, int round, int n_rows, float *x, kin_err *err);
 
-// Forgets positions [begin, end) of a sequence (of all: seq -1), and ends steps on their way that have tokens there.
-void kin_stage_executor_forget(kin_stage_executor *part, int32_t seq, int32_t begin, int32_t end);
+// Forgets positions [begin, end) of a sequence (of all: seq -1), and ends steps in flight that have tokens there.
+void kin_stage_executor_forget(kin_stage_executor *executor, int32_t seq, int32_t begin, int32_t end);
 
 // As after open: no step, an empty KV cache.
-void kin_stage_executor_reset(kin_stage_executor *part);
+void kin_stage_executor_reset(kin_stage_executor *executor);

@@ -11,7 +11,7 @@
 #include "pure/plan/prompt.h"
 #include "pure/proto/message.h"
 
-// Most steps on their way in a ring at once: of a prompt's chunks, two for each of several members. Every member has room for
+// Most steps in flight in a ring at once: of a prompt's chunks, two for each of several members. Every member has room for
 // so many.
 enum { KIN_STEPS_IN_FLIGHT = KIN_PROMPT_CHUNKS_AT_ONCE };
 

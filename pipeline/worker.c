@@ -5,7 +5,7 @@
 #include "base/clock.h"
 
 struct kin_worker {
-    kin_stage_executor *part;
+    kin_stage_executor *executor;
     kin_steps steps;
     kin_message_pool *pool;
     float *x;                 // f32 [n_batch, n_embd]
@@ -13,12 +13,13 @@ struct kin_worker {
     kin_worker_stats stats;
 };
 
-int kin_worker_open(kin_worker **out, kin_stage_executor *part, const kin_steps *steps, kin_message_pool *pool, kin_err *err) {
+int kin_worker_open(kin_worker **out, kin_stage_executor *executor, const kin_steps *steps, kin_message_pool *pool,
+                    kin_err *err) {
     *out = NULL;
     size_t n = (size_t)steps->n_batch;
     kin_worker *w = calloc(1, sizeof *w);
     if (!w) return kin_err_set(err, "out of memory");
-    w->part = part;
+    w->executor = executor;
     w->steps = *steps;
     w->pool = pool;
     w->x = malloc(n * (size_t)steps->n_embd * sizeof *w->x);
@@ -47,14 +48,14 @@ static int run(kin_worker *w, kin_message_buffer *buffer, kin_err *err) {
     if (kin_steps_check(&w->steps, buffer, &m, err) != 0) return KIN_FAIL;
     if (m.flags & KIN_PROTO_STEP_POSITIONS) {
         kin_batch batch = kin_steps_batch(&m, w->pos, w->seq, w->out);
-        if (kin_stage_executor_begin(w->part, m.step, &batch, err) != 0) return KIN_FAIL;
+        if (kin_stage_executor_begin(w->executor, m.step, &batch, err) != 0) return KIN_FAIL;
         w->stats.n_tokens += m.n_tokens;
-    } else if (kin_stage_executor_match(w->part, m.step, m.n_tokens, m.n_out, err) != 0) {
+    } else if (kin_stage_executor_match(w->executor, m.step, m.n_tokens, m.n_out, err) != 0) {
         return KIN_FAIL;
     }
     size_t n_embd = (size_t)w->steps.n_embd;
     kin_activations_decode(w->x, m.activations, m.n_rows * n_embd, m.type);
-    int n_rows = kin_stage_executor_run(w->part, m.step, m.round, (int)m.n_rows, w->x, err);
+    int n_rows = kin_stage_executor_run(w->executor, m.step, m.round, (int)m.n_rows, w->x, err);
     if (n_rows < 0) return KIN_FAIL;
     // The rows that are not wanted have left: the frame gets shorter, all else in it stays.
     m.n_rows = (uint32_t)n_rows;
@@ -69,7 +70,7 @@ static int run(kin_worker *w, kin_message_buffer *buffer, kin_err *err) {
 static int forget(kin_worker *w, const kin_message_buffer *buffer, kin_err *err) {
     kin_proto_forget m;
     if (kin_proto_decode_forget(buffer->payload, buffer->frame.length, &m, err) != 0) return KIN_FAIL;
-    kin_stage_executor_forget(w->part, m.seq, m.begin, m.end);
+    kin_stage_executor_forget(w->executor, m.seq, m.begin, m.end);
     return 0;
 }
 

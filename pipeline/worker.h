@@ -10,7 +10,7 @@
 typedef struct kin_worker kin_worker;
 
 // The part and the pool are borrowed until close.
-int kin_worker_open(kin_worker **out, kin_stage_executor *part, const kin_steps *steps, kin_message_pool *pool, kin_err *err);
+int kin_worker_open(kin_worker **out, kin_stage_executor *executor, const kin_steps *steps, kin_message_pool *pool, kin_err *err);
 void kin_worker_close(kin_worker *worker);
 
 // Takes a STEP or a FORGET; gives the same buffer or another one for the next member. NULL: it failed, and the sentence says why;

@@ -11,7 +11,7 @@ typedef struct member {
     kin_thread_ring *ring;
     kin_devices devices;
     kin_shard *shard;
-    kin_stage_executor *part;
+    kin_stage_executor *executor;
     kin_worker *worker; // not the head's
     kin_message_queue *in;
     pthread_t thread;
@@ -102,10 +102,10 @@ static int open_member(kin_thread_ring *r, int i, kin_err *err) {
                                      .n_rounds = r->n_rounds,
                                      .n_layer = r->model.hp.n_layer,
                                      .n_steps = r->o.n_steps};
-    if (kin_stage_executor_open(&m->part, &po, err) != 0) return KIN_FAIL;
+    if (kin_stage_executor_open(&m->executor, &po, err) != 0) return KIN_FAIL;
     if (m == head_of(r)) return 0;
     kin_steps steps = steps_of(r);
-    if (kin_worker_open(&m->worker, m->part, &steps, r->pool, err) != 0) return KIN_FAIL;
+    if (kin_worker_open(&m->worker, m->executor, &steps, r->pool, err) != 0) return KIN_FAIL;
     m->running = pthread_create(&m->thread, NULL, work, m) == 0;
     return m->running ? 0 : kin_err_set(err, "no thread");
 }
@@ -116,8 +116,9 @@ static int open_head(kin_thread_ring *r, kin_err *err) {
         &r->wire, &(kin_remote_ring_options){
                       .steps = steps_of(r), .epoch = 1, .pool = r->pool, .in = m->in, .out = out, .broken = broken, .user = r});
     if (kin_loopback_open(&r->alone, r->o.n_batch, r->model.hp.n_embd, r->o.n_steps, err) != 0) return KIN_FAIL;
-    kin_head_ring ring = {.port = r->o.n_members > 1 ? kin_remote_ring_transport(&r->wire) : kin_loopback_transport(r->alone),
-                          .part = m->part,
+    kin_head_ring ring = {.transport =
+                              r->o.n_members > 1 ? kin_remote_ring_transport(&r->wire) : kin_loopback_transport(r->alone),
+                          .executor = m->executor,
                           .shard = m->shard,
                           .n_rounds = r->n_rounds,
                           .n_members = r->o.n_members};
@@ -170,7 +171,7 @@ void kin_thread_ring_close(kin_thread_ring *r) {
         member *m = &r->members[i];
         if (m->in) drain(r, m->in);
         kin_worker_close(m->worker);
-        kin_stage_executor_close(m->part);
+        kin_stage_executor_close(m->executor);
         kin_shard_close(m->shard);
         if (m->ring) kin_devices_close(&m->devices);
     }

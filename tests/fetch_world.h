@@ -42,10 +42,10 @@ typedef struct node {
     kin_proto_id id;
     kin_listener *listener;
     uint16_t port;
-    kin_chunk_server *share;
+    kin_chunk_server *server;
     kin_fetch *fetch;
     char cache[128];
-    kin_chunk_store *stock;
+    kin_chunk_store *chunks;
     kin_windows windows;
     int n_opened, n_progress, n_have, n_headers, n_kept, n_first, n_done;
     uint32_t here_at_headers, here_at_first; // chunks wanted and here when the headers, the first window were
@@ -120,14 +120,14 @@ static inline void take_open(void *user, kin_link *link, const kin_frame *frame,
     assert_int_equal(kin_proto_decode_open(payload, frame->length, &hello, NULL), 0);
     assert_int_equal(hello.role, KIN_PROTO_FETCH);
     send_accept(link, &n->id);
-    kin_chunk_server_accept(n->share, link);
+    kin_chunk_server_accept(n->server, link);
 }
 
 static inline void take_as_fake(void *user, kin_link *link, const kin_frame *frame, const uint8_t *payload) {
     raw *r = user;
     node *liar = &r->w->devices[MAX_DEVICES - 1];
     r->n_frames++;
-    if (frame->type == KIN_FRAME_OPEN) send_accept(link, r->w->head.share ? &liar->id : &r->w->head.id);
+    if (frame->type == KIN_FRAME_OPEN) send_accept(link, r->w->head.server ? &liar->id : &r->w->head.id);
     if (frame->type == KIN_FRAME_GET) serve_fake_get(r, payload, frame->length);
     if (frame->type == KIN_FRAME_HASHES_WANTED) serve_fake_hashes(r);
 }
@@ -165,18 +165,18 @@ static inline void listen_with(node *n, uint16_t port, kin_listener_accepted acc
     n->port = kin_listener_port(n->listener);
 }
 
-static inline void open_share(node *n, uint16_t port) {
+static inline void open_chunk_server(node *n, uint16_t port) {
     kin_err err;
-    assert_int_equal(kin_chunk_server_open(&n->share, &n->w->loop, NULL, &err), 0);
-    kin_chunk_server_set_stock(n->share, n->stock);
+    assert_int_equal(kin_chunk_server_open(&n->server, &n->w->loop, NULL, &err), 0);
+    kin_chunk_server_set_store(n->server, n->chunks);
     listen_with(n, port, on_connection);
 }
 
 static inline void close_share(node *n) {
     kin_listener_close(n->listener);
-    kin_chunk_server_close(n->share);
+    kin_chunk_server_close(n->server);
     n->listener = NULL;
-    n->share = NULL;
+    n->server = NULL;
 }
 
 // ---- the world
@@ -206,7 +206,7 @@ static inline void make_model(world *w, const char *preset, bool is_split) {
     for (int i = 0; i < w->n_files; i++) w->sizes[i] = w->manifest.files[i].size;
     kin_store *store;
     if (kin_store_open_files(&store, &w->manifest, paths, &err) != 0) fail_msg("%s", err.text);
-    assert_int_equal(kin_chunk_store_new(&w->head.stock, &w->loop, store, &err), 0);
+    assert_int_equal(kin_chunk_store_new(&w->head.chunks, &w->loop, store, &err), 0);
 }
 
 static inline void on_timer(uv_timer_t *timer) {
@@ -215,7 +215,7 @@ static inline void on_timer(uv_timer_t *timer) {
         node *n = &w->devices[i];
         if (!n->pauses_head || !n->fetch || !n->n_opened) continue;
         if (kin_fetch_stats_now(n->fetch).bytes_peers == 0 && w->n_asked_fake == 0) continue;
-        kin_chunk_server_set_stock(w->head.share, w->head.stock);
+        kin_chunk_server_set_store(w->head.server, w->head.chunks);
         n->pauses_head = false;
     }
 }
@@ -234,7 +234,7 @@ static inline int open_world_of(void **state, const char *preset, uint32_t chunk
     w->head.id.bytes[0] = 100;
     w->chunk_bytes = chunk_bytes;
     make_model(w, preset, is_split);
-    open_share(&w->head, 0);
+    open_chunk_server(&w->head, 0);
     for (int i = 0; i < MAX_DEVICES; i++) {
         node *n = &w->devices[i];
         n->w = w;
@@ -261,8 +261,8 @@ static inline void close_node(node *n) {
     kin_fetch_cancel(n->fetch);
     n->fetch = NULL;
     close_share(n);
-    kin_chunk_store_let_go(n->stock);
-    n->stock = NULL;
+    kin_chunk_store_let_go(n->chunks);
+    n->chunks = NULL;
 }
 
 static inline void remove_store(const node *n) {
@@ -325,18 +325,18 @@ static inline bool cancels(node *n, const char *callback) {
     return true;
 }
 
-static inline void on_opened(void *user, kin_chunk_store *stock) {
+static inline void on_opened(void *user, kin_chunk_store *chunks) {
     node *n = user;
     const kin_manifest *m = &n->w->manifest;
     n->n_opened++;
-    kin_chunk_store_let_go(n->stock);
-    n->stock = kin_chunk_store_hold(stock);
-    if (n->share) kin_chunk_server_set_stock(n->share, stock);
+    kin_chunk_store_let_go(n->chunks);
+    n->chunks = kin_chunk_store_hold(chunks);
+    if (n->server) kin_chunk_server_set_store(n->server, chunks);
     n->missing_bytes = kin_manifest_total(m);
     for (uint32_t i = 0; i < m->n_chunks; i++) {
-        if (kin_store_has(kin_chunk_store_store(stock), i)) n->missing_bytes -= kin_manifest_chunk(m, i).bytes;
+        if (kin_store_has(kin_chunk_store_store(chunks), i)) n->missing_bytes -= kin_manifest_chunk(m, i).bytes;
     }
-    if (n->pauses_head) kin_chunk_server_set_stock(n->w->head.share, NULL);
+    if (n->pauses_head) kin_chunk_server_set_store(n->w->head.server, NULL);
     cancels(n, "opened");
 }
 
@@ -435,9 +435,9 @@ static inline kin_windows two_windows(int begin, int end, int begin2, int end2) 
 static inline void end_fetch(node *n) {
     kin_fetch_cancel(n->fetch);
     n->fetch = NULL;
-    if (n->share) kin_chunk_server_set_stock(n->share, NULL);
-    kin_chunk_store_let_go(n->stock);
-    n->stock = NULL;
+    if (n->server) kin_chunk_server_set_store(n->server, NULL);
+    kin_chunk_store_let_go(n->chunks);
+    n->chunks = NULL;
 }
 
 static inline void tell_bits(node *to, const node *from, const uint8_t *bits) {
@@ -450,7 +450,7 @@ static inline void tell_bits(node *to, const node *from, const uint8_t *bits) {
 static inline void tell_store(node *to, const node *from) {
     uint8_t bits[64];
     assert_true(to->w->manifest.n_chunks <= 8 * sizeof bits);
-    kin_store_bitmap(kin_chunk_store_store(from->stock), bits);
+    kin_store_bitmap(kin_chunk_store_store(from->chunks), bits);
     tell_bits(to, from, bits);
 }
 
@@ -510,7 +510,7 @@ static inline bool is_right(kin_store *store, uint32_t i_chunk) {
 
 static inline void expect_needed_chunks(const node *n, bool exactly) {
     bool *needed = needed_by(n);
-    kin_store *store = kin_chunk_store_store(n->stock);
+    kin_store *store = kin_chunk_store_store(n->chunks);
     int n_beyond = 0;
     for (uint32_t i = 0; i < n->w->manifest.n_chunks; i++) {
         if (needed[i] && !kin_store_has(store, i)) fail_msg("chunk %u is not there", (unsigned)i);
@@ -526,7 +526,7 @@ static inline void expect_layers(const node *n) {
     kin_model whole, ours;
     kin_err err;
     if (kin_model_open(&whole, n->w->path[0], &err) != 0) fail_msg("%s", err.text);
-    if (kin_model_open(&ours, kin_store_path(kin_chunk_store_store(n->stock), 0), &err) != 0) fail_msg("%s", err.text);
+    if (kin_model_open(&ours, kin_store_path(kin_chunk_store_store(n->chunks), 0), &err) != 0) fail_msg("%s", err.text);
     for (int i = 0; i < n->windows.n; i++) {
         for (int il = n->windows.at[i].layer_begin; il < n->windows.at[i].layer_end; il++) {
             for (int k = 0; k < KIN_W_COUNT; k++) {

@@ -89,18 +89,18 @@ static void a_part_of_a_chunk_can_be_asked_for(void **state) {
     raw *r = connect_raw(w);
     send_get(r, w->manifest.hash, 1, CHUNK - 10, 10);
     RUN_UNTIL(w, r->n_data == 1);
-    assert_int_equal(kin_chunk_server_stats_now(w->head.share).bytes, 10);
-    assert_int_equal(kin_chunk_server_stats_now(w->head.share).n_chunks, 1);
-    assert_int_equal(kin_chunk_server_stats_now(w->head.share).n_links, 1);
+    assert_int_equal(kin_chunk_server_stats_now(w->head.server).bytes, 10);
+    assert_int_equal(kin_chunk_server_stats_now(w->head.server).n_chunks, 1);
+    assert_int_equal(kin_chunk_server_stats_now(w->head.server).n_links, 1);
 }
 
 static void without_a_store_everything_is_lacking(void **state) {
     world *w = *state;
     raw *r = connect_raw(w);
-    kin_chunk_server_set_stock(w->head.share, NULL);
+    kin_chunk_server_set_store(w->head.server, NULL);
     send_get(r, w->manifest.hash, 3, 0, 10);
     RUN_UNTIL(w, r->n_lack == 1);
-    kin_chunk_server_set_stock(w->head.share, w->head.stock);
+    kin_chunk_server_set_store(w->head.server, w->head.chunks);
     send_get(r, w->manifest.hash, 3, 0, 10);
     RUN_UNTIL(w, r->n_data == 1);
     send_get(r, w->manifest.hash, 3, 0, 10);
@@ -114,7 +114,7 @@ static void what_is_asked_for_when_the_store_goes_is_lacking(void **state) {
     raw *r = connect_raw(w);
     for (int i = 0; i < 10; i++) send_get(r, w->manifest.hash, (uint32_t)i, 0, CHUNK);
     RUN_UNTIL(w, r->n_data > 0);
-    kin_chunk_server_set_stock(w->head.share, NULL);
+    kin_chunk_server_set_store(w->head.server, NULL);
     RUN_UNTIL(w, r->n_data + r->n_lack == 10);
 }
 
@@ -140,11 +140,11 @@ static void who_is_slow_to_take_is_read_for_no_further_than_its_queue(void **sta
     for (uint32_t i = 0; i < n; i++) send_get(r, w->manifest.hash, i, 0, KIN_CHUNK_BYTES);
     uv_run(&loop, UV_RUN_NOWAIT);
     run_for(w, 700);
-    uint64_t bytes = kin_chunk_server_stats_now(w->head.share).bytes;
+    uint64_t bytes = kin_chunk_server_stats_now(w->head.server).bytes;
     assert_in_range(bytes, 1, (uint64_t)(n - 2) * KIN_CHUNK_BYTES);
     RUN_UNTIL(w, (uv_run(&loop, UV_RUN_NOWAIT), r->n_data == (int)n * 16));
-    assert_int_equal(kin_chunk_server_stats_now(w->head.share).bytes, (uint64_t)n * KIN_CHUNK_BYTES);
-    assert_int_equal(kin_chunk_server_stats_now(w->head.share).n_chunks, n);
+    assert_int_equal(kin_chunk_server_stats_now(w->head.server).bytes, (uint64_t)n * KIN_CHUNK_BYTES);
+    assert_int_equal(kin_chunk_server_stats_now(w->head.server).n_chunks, n);
     kin_link_close(r->link, NULL);
     r->link = NULL;
     RUN_UNTIL(w, uv_run(&loop, UV_RUN_NOWAIT) == 0);
@@ -156,9 +156,9 @@ static void so_many_links_and_no_more(void **state) {
     kin_chunk_server_options o = kin_chunk_server_options_default();
     kin_err err;
     o.n_links = 2;
-    kin_chunk_server_close(w->head.share);
-    assert_int_equal(kin_chunk_server_open(&w->head.share, &w->loop, &o, &err), 0);
-    kin_chunk_server_set_stock(w->head.share, w->head.stock);
+    kin_chunk_server_close(w->head.server);
+    assert_int_equal(kin_chunk_server_open(&w->head.server, &w->loop, &o, &err), 0);
+    kin_chunk_server_set_store(w->head.server, w->head.chunks);
     raw *a = connect_raw(w), *b = connect_raw(w);
     raw *c = connect_raw(w);
     expect_closed(c, "busy: ");
@@ -172,12 +172,12 @@ static void a_share_can_be_closed_while_the_disk_is_read(void **state) {
     for (int i = 0; i < 6; i++) {
         raw *r = connect_raw(w);
         for (int k = 0; k < 10; k++) send_get(r, w->manifest.hash, (uint32_t)k, 0, CHUNK);
-        uint64_t out = kin_chunk_server_stats_now(w->head.share).bytes;
-        RUN_UNTIL(w, kin_chunk_server_stats_now(w->head.share).bytes > out);
+        uint64_t out = kin_chunk_server_stats_now(w->head.server).bytes;
+        RUN_UNTIL(w, kin_chunk_server_stats_now(w->head.server).bytes > out);
         uint16_t port = w->head.port;
         close_share(&w->head);
         expect_closed(r, "it shares no parts of models any more");
-        open_share(&w->head, port);
+        open_chunk_server(&w->head, port);
     }
 }
 

@@ -272,7 +272,7 @@ static void a_cancelled_dial_says_nothing(void **state) {
     RUN_UNTIL(w, (serve(w), heard.name[0]));
     kin_dial_cancel(d, "enough"); // after OPEN
     RUN_UNTIL(w, strstr(w->ends[w->n_ends - 1].reason, "enough"));
-    the_manner = ACCEPTING; // the answer is on its way
+    the_manner = ACCEPTING; // the answer is in flight
     heard = (kin_proto_open){0};
     d = start(w, &o, &out);
     RUN_UNTIL(w, (serve(w), heard.name[0]));

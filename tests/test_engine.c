@@ -566,7 +566,7 @@ static void windows_and_chunks_on_their_way_give_the_same_bits(void **state) {
         assert_int_equal(kin_shard_run(shard, steps[i], 0, x[i], x[i], &err), 0);
     }
     assert_int_equal(kin_shard_begin(shard, &(kin_batch){.n_tokens = 1, .pos = pos}, &err), KIN_FAIL);
-    assert_non_null(strstr(err.text, "3 steps are on their way"));
+    assert_non_null(strstr(err.text, "3 steps are in flight"));
     for (int i = 0; i < N_CHUNKS; i++) {
         assert_int_equal(kin_shard_run(shard, steps[i], 1, x[i], x[i], &err), 0);
         assert_int_equal(kin_shard_output(shard, CHUNK, x[i], got + i * CHUNK * N_VOCAB, &err), 0);

@@ -6,7 +6,7 @@ static void devices_end_with_exactly_the_chunks_of_their_windows(void **state) {
     w->devices[0].windows = kin_windows_one(0, 2, 0);
     w->devices[1].windows = two_windows(2, 3, 4, 5);
     w->devices[2].windows = kin_windows_one(3, 6, 0);
-    for (int i = 0; i < MAX_DEVICES; i++) open_share(&w->devices[i], 0);
+    for (int i = 0; i < MAX_DEVICES; i++) open_chunk_server(&w->devices[i], 0);
     for (int i = 0; i < MAX_DEVICES; i++) start(&w->devices[i]);
     for (int i = 0; i < MAX_DEVICES; i++) {
         node *n = &w->devices[i];
@@ -55,11 +55,11 @@ static void devices_give_each_other_what_the_head_then_need_not_give(void **stat
     world *w = *state;
     for (int i = 0; i < MAX_DEVICES; i++) {
         w->devices[i].windows = kin_windows_one(0, N_LAYER, 0);
-        open_share(&w->devices[i], 0);
+        open_chunk_server(&w->devices[i], 0);
     }
     start(&w->devices[0]);
     expect_done(&w->devices[0]);
-    uint64_t need = bytes_needed_by(&w->devices[0]), before = kin_chunk_server_stats_now(w->head.share).bytes;
+    uint64_t need = bytes_needed_by(&w->devices[0]), before = kin_chunk_server_stats_now(w->head.server).bytes;
     assert_true(before >= need);
     node *n = &w->devices[1];
     n->pauses_head = true;
@@ -67,8 +67,8 @@ static void devices_give_each_other_what_the_head_then_need_not_give(void **stat
     RUN_UNTIL(w, n->n_opened > 0);
     tell_store(n, &w->devices[0]);
     expect_done(n);
-    assert_true(kin_chunk_server_stats_now(w->devices[0].share).bytes > need / 2);
-    assert_true(kin_chunk_server_stats_now(w->head.share).bytes - before < need / 2);
+    assert_true(kin_chunk_server_stats_now(w->devices[0].server).bytes > need / 2);
+    assert_true(kin_chunk_server_stats_now(w->head.server).bytes - before < need / 2);
     assert_int_equal(n->progress.sent.from_peers, kin_fetch_stats_now(n->fetch).bytes_peers);
 }
 
@@ -96,11 +96,11 @@ static void what_is_there_is_not_fetched_again(void **state) {
     assert_true(left < bytes_needed_by(n));
     assert_int_equal(kin_fetch_stats_now(n->fetch).bytes_head, left);
     end_fetch(n);
-    uint64_t before = kin_chunk_server_stats_now(w->head.share).bytes;
+    uint64_t before = kin_chunk_server_stats_now(w->head.server).bytes;
     start(n);
     expect_done(n);
     assert_int_equal(n->n_first, 1);
-    assert_int_equal(kin_chunk_server_stats_now(w->head.share).bytes, before);
+    assert_int_equal(kin_chunk_server_stats_now(w->head.server).bytes, before);
 }
 
 // Between two starts of a device somebody, or its disk, changed a byte of its copy.
@@ -111,7 +111,7 @@ static void a_chunk_that_changed_on_the_disk_is_fetched_again(void **state) {
     start(n);
     expect_done(n);
     char path[512];
-    snprintf(path, sizeof path, "%s", kin_store_path(kin_chunk_store_store(n->stock), 0));
+    snprintf(path, sizeof path, "%s", kin_store_path(kin_chunk_store_store(n->chunks), 0));
     end_fetch(n);
     uv_run(&w->loop, UV_RUN_NOWAIT);
     for (off_t at = 5; at < 20 * CHUNK; at += 17 * CHUNK) { // in the header, and in weights
@@ -138,7 +138,7 @@ static void weights_beyond_the_caches_limit_are_refused_before_they_are_fetched(
     start_with(n, &o);
     RUN_UNTIL(w, n->reason[0]);
     assert_non_null(strstr(n->reason, "cache's limit"));
-    assert_int_equal(kin_chunk_server_stats_now(w->head.share).bytes / CHUNK, n->n_kept); // the headers
+    assert_int_equal(kin_chunk_server_stats_now(w->head.server).bytes / CHUNK, n->n_kept); // the headers
     assert_true((uint64_t)n->n_kept * CHUNK < bytes_needed_by(n) / 2);
     end_fetch(n);
     o.cache_cap = 2 * kin_manifest_total(&w->manifest);
@@ -205,7 +205,7 @@ static void a_stock_that_is_held_can_be_filled_by_the_next_fetch(void **state) {
     kin_fetch_cancel(n->fetch);
     n->windows = kin_windows_one(0, 2, 0);
     kin_fetch_options o = options_of(n);
-    o.stock = n->stock;
+    o.chunks = n->chunks;
     start_with(n, &o);
     expect_done(n);
 }

@@ -12,7 +12,7 @@ static void the_head_may_die_and_come_back(void **state) {
     close_share(&w->head);
     run_for(w, 400);
     assert_int_equal(n->n_done, 0);
-    open_share(&w->head, w->head.port);
+    open_chunk_server(&w->head, w->head.port);
     expect_done(n);
 }
 
@@ -20,7 +20,7 @@ static void a_device_that_dies_is_done_without(void **state) {
     world *w = *state;
     node *giver = &w->devices[0], *n = &w->devices[1];
     giver->windows = n->windows = kin_windows_one(0, N_LAYER, 0);
-    open_share(giver, 0);
+    open_chunk_server(giver, 0);
     start(giver);
     expect_done(giver);
     kin_fetch_options o = options_of(n);
@@ -45,12 +45,12 @@ static void who_sends_wrong_bytes_is_not_asked_again(void **state) {
     start(n);
     RUN_UNTIL(w, n->n_opened > 0);
     tell_all(n, liar);
-    RUN_UNTIL(w, kin_fetch_stats_now(n->fetch).n_liars == 1);
+    RUN_UNTIL(w, kin_fetch_stats_now(n->fetch).n_bad_peers == 1);
     int n_links = w->n_raws;
     tell_all(n, liar);
     expect_done(n);
     expect_needed_chunks(n, true);
-    assert_int_equal(kin_fetch_stats_now(n->fetch).n_liars, 1);
+    assert_int_equal(kin_fetch_stats_now(n->fetch).n_bad_peers, 1);
     assert_int_equal(w->n_raws, n_links);
 }
 
@@ -67,7 +67,7 @@ static void fetch_beside_a_fake(world *w, uint32_t answer_ms) {
     RUN_UNTIL(w, w->n_asked_fake > 0);
     expect_done(n);
     expect_needed_chunks(n, true);
-    assert_int_equal(kin_fetch_stats_now(n->fetch).n_liars, 0);
+    assert_int_equal(kin_fetch_stats_now(n->fetch).n_bad_peers, 0);
 }
 
 static void who_is_asked_and_says_nothing_is_done_without(void **state) {

@@ -1,4 +1,4 @@
-// Seats that are opened while their weights are still on their way: they are open with the first window, wait for what they need,
+// Seats that are opened while their weights are still in flight: they are open with the first window, wait for what they need,
 // and compute the bits of a whole model.
 #define SMALL_MODEL_MIX "q4_0" // which many CPUs pack
 #include "tests/small_model.h"
@@ -67,7 +67,7 @@ static void put(bench *b, uint32_t i_chunk) {
     kin_lazy_load_arrived(b->lazy_load);
 }
 
-static void *open_seat(void *arg) {
+static void *open_instance(void *arg) {
     bench *b = arg;
     kin_proto_plan plan = plan_of_all(b->n_gpu);
     b->view = (kin_lazy_load_view){b->lazy_load, TICKET, false};
@@ -96,7 +96,7 @@ static void set_up_with(bench *b, uint64_t budget, uint16_t n_gpu) {
     assert_int_equal(kin_message_pool_open(&b->pool, 4, &err), 0);
     for (uint32_t i = 0; i < HEADER_CHUNKS; i++) put(b, i);
     kin_lazy_load_begin(b->lazy_load, TICKET, b->store);
-    assert_int_equal(pthread_create(&b->thread, NULL, open_seat, b), 0);
+    assert_int_equal(pthread_create(&b->thread, NULL, open_instance, b), 0);
 }
 
 static void set_up(bench *b) {

@@ -16,7 +16,7 @@
 #include "pipeline/neighbours.h"
 #include "pipeline/relay.h"
 
-enum { EPOCH = 7, FRAME_MAX = 4 << 20, PATIENCE_MS = 20000, N_PARCELS = 8 };
+enum { EPOCH = 7, FRAME_MAX = 4 << 20, PATIENCE_MS = 20000, N_BUFFERS = 8 };
 
 static const kin_key key = {{7, 7, 7}};
 
@@ -72,7 +72,7 @@ static void open_member(member *m, uint8_t id, bool is_head) {
     kin_err err;
     *m = (member){.id = id};
     pthread_mutex_init(&m->mutex, NULL);
-    assert_int_equal(kin_message_pool_open(&m->pool, N_PARCELS, &err), 0);
+    assert_int_equal(kin_message_pool_open(&m->pool, N_BUFFERS, &err), 0);
     assert_int_equal(kin_message_queue_open(&m->in, &err), 0);
     if (is_head) assert_int_equal(kin_relay_open(&m->relay, on_begun, m, &err), 0);
     kin_endpoint_options o = {.id = {{id}}, .name = "somebody", .version = "test", .key = key, .listen = "127.0.0.1"};
@@ -335,8 +335,8 @@ static void the_head_passes_on_what_two_cannot_send(void **state) {
         assert_true(told(&a, KIN_SIDE_NEXT, 1, NULL));
         assert_true(told(&b, KIN_SIDE_PREVIOUS, 1, NULL));
         assert_int_equal(head.n_begun, 1);
-        for (int i = 0; i < N_PARCELS; i++) sends(&a, i % 2 ? 40 : FRAME_MAX);
-        for (int i = 0; i < N_PARCELS; i++) gets(&b, i % 2 ? 40 : FRAME_MAX);
+        for (int i = 0; i < N_BUFFERS; i++) sends(&a, i % 2 ? 40 : FRAME_MAX);
+        for (int i = 0; i < N_BUFFERS; i++) gets(&b, i % 2 ? 40 : FRAME_MAX);
         assert_int_equal(head.n_told[0] + head.n_told[1], 0);
         close_member(&b); // and the other end hears of it
         assert_false(told(&a, KIN_SIDE_NEXT, 2, NULL));

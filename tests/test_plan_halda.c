@@ -33,12 +33,12 @@ static kin_plan plan_by(kin_scheduler_fn *scheduler, const kin_facts *facts, con
     return plan;
 }
 
-static kin_chunk_server share_of(const kin_facts *facts, const kin_plan *plan, const char *name) {
+static kin_layer_share share_of(const kin_facts *facts, const kin_plan *plan, const char *name) {
     return plan->shares[kin_paper_device(facts, name)];
 }
 
 static void assert_share(const kin_facts *facts, const kin_plan *plan, const char *name, int n_gpu, int n_cpu) {
-    kin_chunk_server share = share_of(facts, plan, name);
+    kin_layer_share share = share_of(facts, plan, name);
     if (share.n_layer_gpu != n_gpu || share.n_layer - share.n_layer_gpu != n_cpu)
         fail_msg("%s: %d layers on the GPU and %d on the CPU, expected %d and %d", name, share.n_layer_gpu,
                  share.n_layer - share.n_layer_gpu, n_gpu, n_cpu);

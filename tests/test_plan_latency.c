@@ -22,7 +22,7 @@ enum { N_PLAYED = 1500, N_RANDOM = 500 };
 // A plan of one device, the head.
 static kin_plan alone(const kin_facts *facts, int n_gpu) {
     kin_plan plan = {.n_rounds = 1, .n_stops = 1};
-    plan.shares[0] = (kin_chunk_server){facts->model.n_layer, n_gpu};
+    plan.shares[0] = (kin_layer_share){facts->model.n_layer, n_gpu};
     return plan;
 }
 

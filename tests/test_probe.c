@@ -527,7 +527,7 @@ static void too_many_requests_are_answered_at_once(void **state) {
     assert_int_equal(a.n, 1);
     assert_int_equal(a.at[0].id.bytes[0], 77);
     assert_string_equal(a.at[0].reason, "too many links are to be measured at once");
-    run_for(w, 50); // one is on its way
+    run_for(w, 50); // one is in flight
     kin_probe_queue_clear(g);
     run_for(w, 50);
     assert_int_equal(a.n, 1); // nobody wanted the others any more

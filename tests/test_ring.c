@@ -185,7 +185,7 @@ static void a_step_that_fails_leaves_no_trace(void **state) {
     kin_thread_ring *ring = open_ring(2, shares);
     kin_head *head = kin_thread_ring_head(ring);
     memcpy(wrong, ids, sizeof wrong);
-    wrong[30] = N_VOCAB; // chunks before it are on their way when it is found
+    wrong[30] = N_VOCAB; // chunks before it are in flight when it is found
     assert_int_equal(kin_head_eval(head, 0, 0, wrong, N_IDS, NULL, 0, &err), KIN_FAIL);
     assert_non_null(strstr(err.text, "not in the vocabulary"));
     for (int i = 0; i < 3; i++) assert_int_equal(kin_head_eval(head, 1, i * N_IDS, many, N_IDS, NULL, 0, &err), 0);

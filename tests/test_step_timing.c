@@ -86,8 +86,11 @@ static void a_head_knows_what_its_tokens_take(void **state) {
     kin_token_times t = kin_head_token_times(kin_head_get_counts(alone.head));
     assert_true(t.compute_ns > 0 && t.total_ns >= t.compute_ns && t.stall_ns == 0 && t.disk_bytes == 0);
 
-    const kin_head_ring ring = {
-        .port = kin_loopback_transport(alone.alone), .part = alone.part, .shard = shard, .n_rounds = 1, .n_members = 1};
+    const kin_head_ring ring = {.transport = kin_loopback_transport(alone.alone),
+                                .executor = alone.executor,
+                                .shard = shard,
+                                .n_rounds = 1,
+                                .n_members = 1};
     kin_head_set_ring(alone.head, &ring);
     assert_true(is_unknown(kin_head_token_times(kin_head_get_counts(alone.head))));
     kin_loopback_head_close(&alone);
@@ -167,12 +170,12 @@ static void a_device_knows_what_its_tokens_take(void **state) {
     for (int i = 1; i < KIN_STEP_TIMING_LEAST; i++) give_step(&d, 1);
     kin_proto_status s = status_of(&d);
     assert_true(s.token_compute_ns > 0 && s.token_stall_ns == 0 && s.token_disk_ns == 0 && s.token_disk_bytes == 0);
-    kin_metrics_take_seat(d.metrics);
+    kin_metrics_take_instance(d.metrics);
     assert_int_equal(status_of(&d).token_compute_ns, 0);
     close_desk(&d);
 }
 
-// The last chunk of a prompt may be one token, with others on their way.
+// The last chunk of a prompt may be one token, with others in flight.
 static void steps_that_are_on_their_way_together_are_no_tokens(void **state) {
     (void)state;
     desk d;

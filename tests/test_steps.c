@@ -188,21 +188,21 @@ static void alone_what_is_sent_comes_back_in_order(void **state) {
     kin_hop hop;
     const kin_batch two = {.n_tokens = 2, .pos = pos, .seq = seq};
     assert_int_equal(kin_loopback_open(&alone, N_BATCH, N_EMBD, 2, &err), 0);
-    kin_ring_transport port = kin_loopback_transport(alone);
-    assert_int_equal(port.receive(port.user, &hop, got, &err), KIN_FAIL);
+    kin_ring_transport transport = kin_loopback_transport(alone);
+    assert_int_equal(transport.receive(transport.user, &hop, got, &err), KIN_FAIL);
     for (uint64_t i = 1; i <= 2; i++) {
         x[0] = (float)i;
-        assert_int_equal(port.send(port.user, &(kin_hop){.step = i, .n_rows = 2}, &two, x, &err), 0);
+        assert_int_equal(transport.send(transport.user, &(kin_hop){.step = i, .n_rows = 2}, &two, x, &err), 0);
     }
-    assert_int_equal(port.send(port.user, &(kin_hop){.step = 3, .n_rows = 2}, &two, x, &err), KIN_FAIL);
+    assert_int_equal(transport.send(transport.user, &(kin_hop){.step = 3, .n_rows = 2}, &two, x, &err), KIN_FAIL);
     for (uint64_t i = 1; i <= 2; i++) {
-        assert_int_equal(port.receive(port.user, &hop, got, &err), 0);
+        assert_int_equal(transport.receive(transport.user, &hop, got, &err), 0);
         assert_int_equal(hop.step, i);
         assert_true(got[0] == (float)i);
     }
-    assert_int_equal(port.send(port.user, &(kin_hop){.step = 4, .n_rows = 1}, &two, x, &err), 0);
-    port.forget(port.user, -1, 0, INT32_MAX);
-    assert_int_equal(port.receive(port.user, &hop, got, &err), KIN_FAIL);
+    assert_int_equal(transport.send(transport.user, &(kin_hop){.step = 4, .n_rows = 1}, &two, x, &err), 0);
+    transport.forget(transport.user, -1, 0, INT32_MAX);
+    assert_int_equal(transport.receive(transport.user, &hop, got, &err), KIN_FAIL);
     kin_loopback_close(alone);
     kin_loopback_close(NULL);
 }
@@ -215,26 +215,27 @@ static void alone_only_steps_of_what_is_forgotten_end(void **state) {
     float got[N_BATCH * N_EMBD];
     kin_hop hop;
     assert_int_equal(kin_loopback_open(&alone, N_BATCH, N_EMBD, 4, &err), 0);
-    kin_ring_transport port = kin_loopback_transport(alone);
+    kin_ring_transport transport = kin_loopback_transport(alone);
     for (int again = 0; again < 2; again++) { // the second time from the middle of the queue
         for (uint64_t i = 0; i < 4; i++) {
             const kin_batch one = {.n_tokens = 1, .pos = at[i], .seq = of_sequence[i]};
             x[0] = (float)i;
-            assert_int_equal(port.send(port.user, &(kin_hop){.step = i, .n_rows = 1}, &one, x, &err), 0);
+            assert_int_equal(transport.send(transport.user, &(kin_hop){.step = i, .n_rows = 1}, &one, x, &err), 0);
         }
-        port.forget(port.user, 0, 0, INT32_MAX);
-        port.forget(port.user, -1, 1, 2);
-        assert_int_equal(port.receive(port.user, &hop, got, &err), 0);
+        transport.forget(transport.user, 0, 0, INT32_MAX);
+        transport.forget(transport.user, -1, 1, 2);
+        assert_int_equal(transport.receive(transport.user, &hop, got, &err), 0);
         assert_int_equal(hop.step, 1);
         assert_true(got[0] == 1.f);
-        assert_int_equal(port.receive(port.user, &hop, got, &err), KIN_FAIL);
+        assert_int_equal(transport.receive(transport.user, &hop, got, &err), KIN_FAIL);
     }
     kin_loopback_close(alone);
 }
 
-static int begin_and_run(kin_stage_executor *part, uint64_t step, int32_t of_sequence, int32_t at, kin_err *err) {
+static int begin_and_run(kin_stage_executor *executor, uint64_t step, int32_t of_sequence, int32_t at, kin_err *err) {
     const kin_batch one = {.n_tokens = 1, .pos = &at, .seq = &of_sequence};
-    return kin_stage_executor_begin(part, step, &one, err) != 0 ? KIN_FAIL : kin_stage_executor_run(part, step, 0, 1, x, err);
+    return kin_stage_executor_begin(executor, step, &one, err) != 0 ? KIN_FAIL
+                                                                    : kin_stage_executor_run(executor, step, 0, 1, x, err);
 }
 
 static void a_relay_ends_only_steps_of_what_is_forgotten(void **state) {

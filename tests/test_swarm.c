@@ -426,7 +426,7 @@ typedef struct scenario {
     int n_devices;
     uint64_t seed;
     double loss;
-    int n_liars, n_dying;
+    int n_bad_peers, n_dying;
     bool uneven;
 } scenario;
 
@@ -453,7 +453,7 @@ static simulation *start(const scenario *sc) {
             memset(n->has, true, sizeof n->has);
             continue;
         }
-        n->liar = i <= sc->n_liars;
+        n->liar = i <= sc->n_bad_peers;
         if (i > sim->n - 1 - sc->n_dying) n->dead_at = (1 + kin_rng_u64(&sim->rng) % 10) * SECOND;
         n->swarm = new_swarm(SIM_CHUNKS, sc->seed * 100 + (uint64_t)i);
         want_all(n->swarm, SIM_CHUNKS, false);
@@ -635,7 +635,7 @@ static void every_device_gets_everything_whatever_happens(void **state) {
             .n_devices = n,
             .seed = seed,
             .loss = seed % 3 == 0 ? 0.05 : 0,
-            .n_liars = (int)(kin_rng_u64(&rng) % (uint64_t)n),
+            .n_bad_peers = (int)(kin_rng_u64(&rng) % (uint64_t)n),
             .n_dying = n > 2 ? (int)(kin_rng_u64(&rng) % 3) : 0,
             .uneven = seed % 2,
         });

@@ -153,7 +153,7 @@ static double least_busy(solver *s, const node *node, double period_s, double li
 }
 
 // The plan behind the last least_busy. Returns its longest stall.
-static double trace(const solver *s, const node *node, double period_s, kin_chunk_server *shares) {
+static double trace(const solver *s, const node *node, double period_s, kin_layer_share *shares) {
     double longest_s = 0;
     int left = s->n_layer;
     memset(shares, 0, MAX_DEVICES * sizeof *shares);
@@ -180,7 +180,7 @@ typedef struct found {
     double bound_s; // no plan of the node is better
     bool is_plan;   // and this one is as good, as far as hops are what potentials say
     double busy_s, stall_s;
-    kin_chunk_server shares[MAX_DEVICES];
+    kin_layer_share shares[MAX_DEVICES];
 } found;
 
 // The best plan of a node below s->best_s. Bisection, between tries just below the best plan's own value.
@@ -189,7 +189,7 @@ static found solve_node(solver *s, const node *node) {
     double low = 0, high = s->best_s;
     for (bool below = true;; below = !below) {
         double period_s = below ? high * (1 - SAME) : low + (high - low) / 2, stall_s = 0;
-        kin_chunk_server shares[MAX_DEVICES];
+        kin_layer_share shares[MAX_DEVICES];
         double busy_s = least_busy(s, node, period_s, high, false);
         bool better = busy_s < high * (1 - SAME);
         if (better) {
@@ -218,7 +218,7 @@ static double offer(solver *s, const node *node, const found *found, const int *
     return value_s;
 }
 
-static kin_device_set workers_of(const solver *s, const kin_chunk_server *shares) {
+static kin_device_set workers_of(const solver *s, const kin_layer_share *shares) {
     kin_device_set workers = 0;
     for (int i = 0; i < s->n_device; i++) {
         if (shares[i].n_layer > 0) workers |= kin_device_bit(i);

@@ -25,7 +25,7 @@ static bool differs_by(const question *q, const kin_plan_options *options, doubl
 }
 
 // "32 layers, all on the GPU"
-static void say_share(const kin_chunk_server *share, char *text, size_t size) {
+static void say_share(const kin_layer_share *share, char *text, size_t size) {
     const char *s = share->n_layer == 1 ? "" : "s";
     if (share->n_layer_gpu == 0)
         snprintf(text, size, "%d layer%s", share->n_layer, s);

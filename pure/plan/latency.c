@@ -12,7 +12,7 @@ static void find_loads(const kin_facts *facts, const kin_plan *plan, kin_load lo
         for (int i = 0; i < plan->n_stops; i++) {
             int s = kin_plan_turn(plan, i);
             if (plan->stops[s].relay) continue;
-            const kin_chunk_server *share = &plan->shares[plan->stops[s].device];
+            const kin_layer_share *share = &plan->shares[plan->stops[s].device];
             kin_load *load = &loads[plan->stops[s].device];
             int n = kin_plan_of_round(share->n_layer, plan->n_rounds, round);
             int n_gpu = kin_plan_of_round(share->n_layer_gpu, plan->n_rounds, round);
@@ -39,7 +39,7 @@ static double add_hops(const kin_facts *facts, const kin_plan *plan, int n_token
 }
 
 static double add_device(const kin_device_rates *rates, const kin_load *load, const kin_device_time *t,
-                         const kin_chunk_server *share, int n_rounds, kin_device_prediction *out) {
+                         const kin_layer_share *share, int n_rounds, kin_device_prediction *out) {
     double started_s = share->n_layer > 0 ? n_rounds * rates->window_s : 0;
     out->compute_s = t->compute_s;
     out->experts_s = t->experts_s;

@@ -7,7 +7,7 @@ kin_window kin_plan_window(const kin_plan *plan, int round, int stop) {
     for (int r = 0; r <= round; r++) {
         for (int i = 0; i < plan->n_stops; i++) {
             int s = kin_plan_turn(plan, i);
-            const kin_chunk_server *share = &plan->shares[plan->stops[s].device];
+            const kin_layer_share *share = &plan->shares[plan->stops[s].device];
             int n = plan->stops[s].relay ? 0 : kin_plan_of_round(share->n_layer, plan->n_rounds, r);
             window.layer_begin = window.layer_end;
             window.layer_end += n;
@@ -38,7 +38,7 @@ kin_device_set kin_plan_workers(const kin_plan *plan, int n_device) {
 static int check_shares(const kin_plan *plan, const kin_facts *facts, kin_err *err) {
     int sum = 0;
     for (int i = 0; i < facts->n_device; i++) {
-        const kin_chunk_server *share = &plan->shares[i];
+        const kin_layer_share *share = &plan->shares[i];
         const char *name = facts->devices[i].name;
         if (share->n_layer < 0 || share->n_layer_gpu < 0 || share->n_layer_gpu > share->n_layer)
             return kin_err_set(err, "plan: %s: %d layers, %d of them on the GPU", name, share->n_layer, share->n_layer_gpu);

@@ -19,10 +19,10 @@
 
 enum { KIN_PLAN_MAX_STOPS = 4 * KIN_FACTS_MAX_DEVICES };
 
-typedef struct kin_chunk_server {
+typedef struct kin_layer_share {
     int n_layer;     // over all rounds, 0: left out, or a relay
     int n_layer_gpu; // of these on the GPU
-} kin_chunk_server;
+} kin_layer_share;
 
 typedef struct kin_plan {
     int n_rounds;
@@ -31,8 +31,8 @@ typedef struct kin_plan {
         int device;
         bool relay;
     } stops[KIN_PLAN_MAX_STOPS];
-    kin_chunk_server shares[KIN_FACTS_MAX_DEVICES]; // by device
-    double tpot_s;                                  // predicted
+    kin_layer_share shares[KIN_FACTS_MAX_DEVICES]; // by device
+    double tpot_s;                                 // predicted
     double bound_s; // no plan is faster than this, as far as the solver could prove; 0: it proves nothing
 } kin_plan;
 

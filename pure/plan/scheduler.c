@@ -36,7 +36,7 @@ int kin_scheduler_devices(const kin_facts *facts, const kin_plan_options *option
 void kin_scheduler_fit_gpus(const kin_facts *facts, kin_plan *plan) {
     for (int i = 0; i < facts->n_device; i++) {
         kin_device_rates rates;
-        kin_chunk_server *share = &plan->shares[i];
+        kin_layer_share *share = &plan->shares[i];
         if (share->n_layer_gpu == 0) continue;
         kin_device_rates_init(&rates, facts, i, 1, 0, 1);
         int most = kin_device_gpu_layers_max(&rates, share->n_layer_gpu);

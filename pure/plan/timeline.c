@@ -44,7 +44,7 @@ static void set_layers(device *devices, const kin_facts *facts, const kin_plan *
             int s = kin_plan_turn(plan, i);
             if (plan->stops[s].relay) continue;
             device *d = &devices[plan->stops[s].device];
-            const kin_chunk_server *share = &plan->shares[plan->stops[s].device];
+            const kin_layer_share *share = &plan->shares[plan->stops[s].device];
             int n = kin_plan_of_round(share->n_layer, plan->n_rounds, round);
             int n_gpu = kin_plan_of_round(share->n_layer_gpu, plan->n_rounds, round);
             for (int end = il + n; il < end; il++) {
@@ -102,7 +102,7 @@ static double play_token(const kin_facts *facts, const kin_plan *plan, device *d
     for (int round = 0; round < plan->n_rounds; round++) {
         for (int i = 0; i < plan->n_stops; i++) {
             int s = kin_plan_turn(plan, i), from = plan->stops[i].device, at = plan->stops[s].device;
-            const kin_chunk_server *share = &plan->shares[at];
+            const kin_layer_share *share = &plan->shares[at];
             int n = plan->stops[s].relay ? 0 : kin_plan_of_round(share->n_layer, plan->n_rounds, round);
             int n_gpu = n > 0 ? kin_plan_of_round(share->n_layer_gpu, plan->n_rounds, round) : 0;
             if (plan->n_stops > 1) now += kin_hop_s(facts, from, at, 1);

@@ -57,7 +57,7 @@ struct kin_member {
     uint32_t epoch_last; // newest from this head on this link
     uint64_t work;       // hash of what the plan wants prepared
     hop next, previous;
-    char next_trouble[KIN_MEMBER_SENTENCE / 2]; // why it is not; "": not known yet
+    char next_error[KIN_MEMBER_SENTENCE / 2]; // why it is not; "": not known yet
 
     shard_state shard;
     uint64_t shard_work; // what it is (being) prepared for
@@ -158,7 +158,7 @@ static void look_for_head(kin_member *m) {
 static void end_epoch(kin_member *m) {
     if (m->epoch == 0) return;
     act(m, KIN_MEMBER_CLOSE_RING);
-    m->next_trouble[0] = '\0';
+    m->next_error[0] = '\0';
     m->next = m->previous = (hop){.retry.is_trying = true};
     m->epoch = 0;
 }
@@ -315,12 +315,12 @@ static void take_hop(kin_member *m, hop *h, bool is_open) {
 
 static void take_next(kin_member *m, const kin_member_event *event) {
     if (!kin_member_takes(m, event->epoch)) return;
-    char trouble[sizeof m->next_trouble] = "";
+    char trouble[sizeof m->next_error] = "";
     bool is_open = event->kind == KIN_MEMBER_NEXT_OPENED, was_open = m->next.is_open;
     take_hop(m, &m->next, is_open);
     if (!is_open) kin_label_set(trouble, sizeof trouble - 1, event->reason);
-    bool is_known = is_open == was_open && strcmp(trouble, m->next_trouble) == 0;
-    memcpy(m->next_trouble, trouble, sizeof trouble);
+    bool is_known = is_open == was_open && strcmp(trouble, m->next_error) == 0;
+    memcpy(m->next_error, trouble, sizeof trouble);
     if (is_known) return;
     kin_member_action *ring = act(m, KIN_MEMBER_SEND_RING);
     ring->is_open = is_open;

@@ -179,12 +179,12 @@ typedef struct kin_membership_device {
     uint32_t link;
     kin_proto_device facts;
     kin_proto_progress progress;
-    bool ring_open;                           // its link to the next member
-    kin_time ring_since;                      // when the epoch began, or that link broke
-    char ring_trouble[KIN_MEMBERSHIP_REASON]; // why it is not; "": not known
-    int stage;                                // 1-based place in the ring of this epoch, 0: none
-    kin_time since;                           // in this state
-    int n_failures;                           // since the last request that went well
+    bool ring_open;                         // its link to the next member
+    kin_time ring_since;                    // when the epoch began, or that link broke
+    char ring_error[KIN_MEMBERSHIP_REASON]; // why it is not; "": not known
+    int stage;                              // 1-based place in the ring of this epoch, 0: none
+    kin_time since;                         // in this state
+    int n_failures;                         // since the last request that went well
     char trouble[KIN_MEMBERSHIP_REASON];
 } kin_membership_device;
 

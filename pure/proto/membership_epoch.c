@@ -44,7 +44,7 @@ void kin_membership_end_epoch(kin_membership *r, const char *reason) {
         kin_membership_device *d = &r->devices[i];
         d->stage = 0;
         d->ring_open = false;
-        d->ring_trouble[0] = '\0';
+        d->ring_error[0] = '\0';
         bool worked = d->state == KIN_DEVICE_PREPARING || d->state == KIN_DEVICE_READY;
         if (worked) kin_membership_set_state(r, i, KIN_DEVICE_JOINED);
         if (worked || d->state == KIN_DEVICE_FAILED) {
@@ -178,7 +178,7 @@ static void begin_epoch(kin_membership *r, int n, const uint8_t *members, const 
         r->devices[i].stage = m + 1;
         r->devices[i].ring_open = false;
         r->devices[i].ring_since = r->now;
-        r->devices[i].ring_trouble[0] = '\0';
+        r->devices[i].ring_error[0] = '\0';
         kin_membership_action *send = kin_membership_act(r, KIN_MEMBERSHIP_SEND_PLAN);
         send->device = i;
         send->link = r->devices[i].link;
@@ -269,7 +269,7 @@ void kin_membership_take_ring(kin_membership *r, const kin_membership_event *eve
     bool *was_open = d ? &d->ring_open : &r->own_ring_open;
     if (*was_open && !is_open) *(d ? &d->ring_since : &r->own_ring_since) = r->now;
     *was_open = is_open;
-    kin_label_set(d ? d->ring_trouble : r->own_ring_trouble, KIN_MEMBERSHIP_REASON - 1, is_open ? "" : event->reason);
+    kin_label_set(d ? d->ring_error : r->own_ring_trouble, KIN_MEMBERSHIP_REASON - 1, is_open ? "" : event->reason);
     r->changed = true;
     kin_membership_look_ready(r);
 }
@@ -299,7 +299,7 @@ void kin_membership_look_at_ring(kin_membership *r) {
     char sentence[KIN_MEMBERSHIP_SENTENCE * 2 + KIN_MEMBERSHIP_REASON + 128];
     if (m >= 0) kin_membership_whom(r, r->members[m], from);
     if (m + 1 < r->n_members) kin_membership_whom(r, r->members[m + 1], to);
-    const char *trouble = m >= 0 ? r->devices[r->members[m]].ring_trouble : r->own_ring_trouble;
+    const char *trouble = m >= 0 ? r->devices[r->members[m]].ring_error : r->own_ring_trouble;
     int out = r->members[end_to_leave_out(r, m)];
     kin_membership_device *d = &r->devices[out];
     snprintf(sentence, sizeof sentence, "no link from %s to %s (%s); let TCP port %u through the firewall of '%s'", from, to,

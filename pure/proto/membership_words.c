@@ -91,7 +91,7 @@ static void say_preparing(const kin_membership *r, char *buf, size_t n) {
     }
     if (i == r->n_members) i--; // all are; what is missing is the link to the first
     const kin_membership_device *from = &r->devices[r->members[i]];
-    const char *trouble = r->own_ring_open ? from->ring_trouble : r->own_ring_trouble, *colon = trouble[0] ? ": " : "";
+    const char *trouble = r->own_ring_open ? from->ring_error : r->own_ring_trouble, *colon = trouble[0] ? ": " : "";
     if (!r->own_ring_open)
         snprintf(buf, n, "connecting to device '%s'%s%s", r->devices[r->members[0]].name, colon, trouble);
     else if (i + 1 >= r->n_members)

@@ -40,7 +40,7 @@ typedef struct rate_meter {
 
 typedef struct source {
     uint8_t id[KIN_SWARM_ID_BYTES];
-    bool is_head, lied;
+    bool is_head, is_bad;
     bool present;   // it can be asked
     uint8_t *offer; // [(n_chunks + 7) / 8]
     request requests[KIN_SWARM_IN_FLIGHT];
@@ -205,7 +205,7 @@ static int find_place(kin_swarm *s) {
         return s->n_sources++;
     }
     for (int i = 0; i < s->n_sources; i++) {
-        if (!s->sources[i].present && !s->sources[i].lied) return i;
+        if (!s->sources[i].present && !s->sources[i].is_bad) return i;
     }
     return -1;
 }
@@ -213,7 +213,7 @@ static int find_place(kin_swarm *s) {
 int kin_swarm_add_source(kin_swarm *s, const uint8_t id[KIN_SWARM_ID_BYTES], bool is_head) {
     int i = 0;
     while (i < s->n_sources && memcmp(s->sources[i].id, id, KIN_SWARM_ID_BYTES) != 0) i++;
-    if (i < s->n_sources && s->sources[i].lied) return -1;
+    if (i < s->n_sources && s->sources[i].is_bad) return -1;
     if (i < s->n_sources) {
         drop_requests(s, &s->sources[i]); // of its earlier link
     } else {
@@ -259,7 +259,7 @@ void kin_swarm_got(kin_swarm *s, int i, uint32_t chunk, kin_time now) {
 void kin_swarm_lied(kin_swarm *s, int i, uint32_t chunk) {
     (void)chunk;
     source *src = source_at(s, i);
-    src->lied = true;
+    src->is_bad = true;
     src->present = false;
     drop_requests(s, src);
 }
@@ -391,16 +391,17 @@ static bool any_open(const kin_swarm *s) {
 static kin_swarm_action give_up(const kin_swarm *s) {
     kin_swarm_action a = {.verb = KIN_SWARM_GIVE_UP};
     uint32_t chunk = s->order[s->i_pending];
-    int n_present = 0, n_offer = 0, n_liars = 0;
+    int n_present = 0, n_offer = 0, n_bad_peers = 0;
     for (int i = 0; i < s->n_sources; i++) {
         const source *src = &s->sources[i];
         n_present += src->present;
         n_offer += src->present && offers(src, chunk);
-        n_liars += src->lied;
+        n_bad_peers += src->is_bad;
     }
     int seconds = (int)(s->o.give_up_ns / SECOND);
-    if (n_present == 0 && n_liars > 0) {
-        snprintf(a.reason, sizeof a.reason, "nobody is left to ask for the model's weights, after %d sent wrong bytes", n_liars);
+    if (n_present == 0 && n_bad_peers > 0) {
+        snprintf(a.reason, sizeof a.reason, "nobody is left to ask for the model's weights, after %d sent wrong bytes",
+                 n_bad_peers);
     } else if (n_present == 0) {
         snprintf(a.reason, sizeof a.reason, "nobody is there to ask for the model's weights");
     } else if (n_offer == 0) {
