@@ -19,10 +19,10 @@ enum {
     CELLS = KIN_KV_CELLS,
     MOST_DIM = 256,
     QUERIES = KIN_TILE_QUERIES,
-    ROWS = 4,           // queries that a chain keeps in registers
-    DIRECT_F16 = 8,     // so many queries convert f16 on the way
-    DIRECT_Q8_0 = 4,    // so many q8_0
-    FETCH_QUERIES = 16, // so many are fast enough to wait for memory: the next block is fetched while they are computed
+    ROWS = 4,                   // queries that a chain keeps in registers
+    DIRECT_F16 = 8,             // so many queries convert f16 on the way
+    DIRECT_Q8_0 = SIMD_COLUMNS, // so many q8_0: with products of one column a block would be converted for each of these
+    FETCH_QUERIES = 16,         // so many are fast enough to wait for memory: the next block is fetched while they are computed
 };
 
 #define LOCALITY 3
