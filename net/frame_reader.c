@@ -14,8 +14,8 @@ void kin_frame_reader_fini(kin_frame_reader *b) {
 }
 
 // Sets *n to the bytes that came.
-static int read_header(kin_frame_reader *b, kin_tls *tls, uint32_t frame_max, size_t *n, kin_err *err) {
-    if (kin_tls_read(tls, b->header + b->n_header, sizeof b->header - b->n_header, n, err) != 0) return KIN_FAIL;
+static int read_header(kin_frame_reader *b, kin_byte_stream *stream, uint32_t frame_max, size_t *n, kin_err *err) {
+    if (stream->transport->read(stream, b->header + b->n_header, sizeof b->header - b->n_header, n, err) != 0) return KIN_FAIL;
     b->n_header += *n;
     int rc = kin_frame_decode(b->header, b->n_header, &b->frame, err);
     if (rc <= 0) return rc;
@@ -35,19 +35,19 @@ static int make_room(kin_frame_reader *b, kin_err *err) {
     return 0;
 }
 
-static int read_payload(kin_frame_reader *b, kin_tls *tls, size_t *n, kin_err *err) {
+static int read_payload(kin_frame_reader *b, kin_byte_stream *stream, size_t *n, kin_err *err) {
     if (make_room(b, err) != 0) return KIN_FAIL;
     size_t room = b->payload_bytes - b->n_payload, left = b->frame.length - b->n_payload;
-    if (kin_tls_read(tls, b->payload + b->n_payload, room < left ? room : left, n, err) != 0) return KIN_FAIL;
+    if (stream->transport->read(stream, b->payload + b->n_payload, room < left ? room : left, n, err) != 0) return KIN_FAIL;
     b->n_payload += *n;
     return 0;
 }
 
-kin_frame_reader_state kin_frame_reader_pull(kin_frame_reader *b, kin_tls *tls, uint32_t frame_max, kin_err *err) {
+kin_frame_reader_state kin_frame_reader_pull(kin_frame_reader *b, kin_byte_stream *stream, uint32_t frame_max, kin_err *err) {
     if (b->n_header == KIN_FRAME_HEADER && b->n_payload == b->frame.length) b->n_header = b->n_payload = 0; // was given out
     for (;;) {
         size_t n = 0;
-        int rc = b->n_header < KIN_FRAME_HEADER ? read_header(b, tls, frame_max, &n, err) : read_payload(b, tls, &n, err);
+        int rc = b->n_header < KIN_FRAME_HEADER ? read_header(b, stream, frame_max, &n, err) : read_payload(b, stream, &n, err);
         if (rc != 0) return KIN_FRAME_READER_FAILED;
         if (b->n_header == KIN_FRAME_HEADER && b->n_payload == b->frame.length) return KIN_FRAME_READER_FRAME;
         if (n == 0) return KIN_FRAME_READER_MORE;

@@ -1,4 +1,4 @@
-// Whole frames out of a TLS connection, each payload in one piece of memory.
+// Whole frames out of a stream (net/transport.h), each payload in one piece of memory.
 //
 // The memory is kept for the next frame. It grows as bytes arrive, never because a header promises them.
 //
@@ -10,9 +10,9 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "net/transport.h"
 #include "pure/proto/frame.h"
 #include "pure/proto/message.h"
-#include "sys/tls.h"
 
 typedef struct kin_frame_reader {
     kin_frame frame;  // valid when its header is here
@@ -28,7 +28,7 @@ typedef enum kin_frame_reader_state {
 } kin_frame_reader_state;
 
 // frame_max: bytes of payload, of types other than the link's own (PING, PONG, BYE).
-kin_frame_reader_state kin_frame_reader_pull(kin_frame_reader *inbox, kin_tls *tls, uint32_t frame_max, kin_err *err);
+kin_frame_reader_state kin_frame_reader_pull(kin_frame_reader *inbox, kin_byte_stream *stream, uint32_t frame_max, kin_err *err);
 void kin_frame_reader_fini(kin_frame_reader *inbox);
 
 // The link's own: PING, PONG, BYE, and the longest payload of them.

@@ -8,17 +8,15 @@ enum {
 };
 
 typedef struct packer {
-    kin_tls *tls;
-    kin_frame_writer_between between;
-    void *user;
+    kin_byte_stream *stream;
     size_t n; // of plain
     uint8_t plain[RECORD_BYTES];
 } packer;
 
 static int put_record(packer *p, kin_err *err) {
-    if (kin_tls_write(p->tls, p->plain, p->n, err) != 0) return KIN_FAIL;
+    size_t n = p->n;
     p->n = 0;
-    return p->between(p->user, err);
+    return p->stream->transport->write(p->stream, p->plain, n, err);
 }
 
 static int put_bytes(packer *p, const uint8_t *bytes, size_t n, kin_err *err) {
@@ -34,12 +32,9 @@ static int put_bytes(packer *p, const uint8_t *bytes, size_t n, kin_err *err) {
     return 0;
 }
 
-int kin_frame_writer_put(kin_tls *tls, const kin_frame *frame, int n_parts, const kin_link_part *parts,
-                         kin_frame_writer_between between, void *user, kin_err *err) {
-    packer p;
-    p.tls = tls;
-    p.between = between;
-    p.user = user;
+int kin_frame_writer_put(kin_byte_stream *stream, const kin_frame *frame, int n_parts, const kin_link_part *parts, kin_err *err) {
+    packer p; // its bytes are not set to zeros
+    p.stream = stream;
     p.n = KIN_FRAME_HEADER;
     kin_frame_encode(p.plain, frame);
     for (int i = 0; i < n_parts; i++) {

@@ -1,4 +1,5 @@
-// A link: frames to and from one other kin process, over TCP and TLS 1.3 with the cluster's key (sys/tls.h, pure/proto/frame.h).
+// A link: frames (pure/proto/frame.h) to and from one other kin process, over a stream of bytes (net/transport.h): TCP and
+// TLS 1.3 with the cluster's key, if nothing else is said.
 //
 // It knows frames, not messages: what a payload says is its owner's to check. Three types are the link's own and never reach the
 // owner: PING and PONG (is the other side alive, how far is it), and BYE (why it closes). Who connects to us: net/listener.h.
@@ -23,6 +24,7 @@
 #include <uv.h>
 
 #include "base/err.h"
+#include "net/transport.h"
 #include "pure/proto/frame.h"
 #include "sys/tls.h"
 
@@ -31,13 +33,14 @@ typedef struct kin_link kin_link;
 #define KIN_LINK_FRAME_MAX_FIRST 4096 // bytes of payload, before the owner knows who it is talking to
 
 typedef struct kin_link_options {
-    kin_tls_ctx *tls;      // borrowed until the link is gone from the loop
-    uint32_t frame_max;    // bytes of payload to receive (KIN_LINK_FRAME_MAX_FIRST); see kin_link_set_frame_max
-    size_t queue_max;      // bytes to hold back for the other side (16 MiB)
-    uint32_t handshake_ms; // to be open, from connect or accept (3000)
-    uint32_t ping_ms;      // between PINGs (300)
-    uint32_t silence_ms;   // without a byte from the other side: it is lost (1500)
-    uint32_t linger_ms;    // after kin_link_close, for what is queued to get out (1000)
+    const kin_transport *transport; // borrowed (kin_transport_tcp)
+    kin_tls_ctx *tls;               // borrowed until the link is gone from the loop
+    uint32_t frame_max;             // bytes of payload to receive (KIN_LINK_FRAME_MAX_FIRST); see kin_link_set_frame_max
+    size_t queue_max;               // bytes to hold back for the other side (16 MiB)
+    uint32_t handshake_ms;          // to be open, from connect or accept (3000)
+    uint32_t ping_ms;               // between PINGs (300)
+    uint32_t silence_ms;            // without a byte from the other side: it is lost (1500)
+    uint32_t linger_ms;             // after kin_link_close, for what is queued to get out (1000)
 } kin_link_options;
 
 kin_link_options kin_link_options_default(kin_tls_ctx *tls);
@@ -59,9 +62,9 @@ typedef struct kin_link_callbacks {
 int kin_link_connect(kin_link **out, uv_loop_t *loop, const char *address, uint16_t port, const kin_link_options *options,
                      const kin_link_callbacks *callbacks, void *user, kin_err *err);
 
-// The same for somebody who has just connected to `server`, which has said so (uv_connection_cb). For net/listener.c.
-int kin_link_serve(kin_link **out, uv_stream_t *server, const kin_link_options *options, const kin_link_callbacks *callbacks,
-                   void *user, kin_err *err);
+// The same for somebody who has just connected to `acceptor`, inside of kin_acceptor_connected. For net/listener.c.
+int kin_link_serve(kin_link **out, uv_loop_t *loop, kin_acceptor *acceptor, const kin_link_options *options,
+                   const kin_link_callbacks *callbacks, void *user, kin_err *err);
 
 // Another owner from now on.
 void kin_link_accept(kin_link *link, const kin_link_callbacks *callbacks, void *user);

@@ -9,7 +9,6 @@
 #include "net/address.h"
 
 enum {
-    BACKLOG = 128,
     LINES_MAX = 8, // in the log about failed handshakes, in LINES_MS
     LINES_MS = 10000
 };
@@ -22,7 +21,8 @@ typedef struct pending {
 } pending;
 
 struct kin_listener {
-    uv_tcp_t tcp;
+    uv_loop_t *loop;
+    kin_acceptor *acceptor;
     kin_listener_options o;
     kin_listener_accepted accepted;
     void *user;
@@ -94,11 +94,11 @@ static void on_opened(void *user, kin_link *link) {
     p->listener->accepted(p->listener->user, link);
 }
 
-static void on_connection(uv_stream_t *stream, int status) {
+static void on_connected(void *user, kin_acceptor *acceptor, const char *error) {
     static const kin_link_callbacks callbacks = {on_opened, on_unowned_frame, NULL, on_pending_closed};
-    kin_listener *s = stream->data;
-    if (status < 0) {
-        kin_log(KIN_LOG_WARN, "link: cannot take a connection: %s", uv_strerror(status));
+    kin_listener *s = user;
+    if (error) {
+        kin_log(KIN_LOG_WARN, "link: cannot take a connection: %s", error);
         return;
     }
     int n;
@@ -108,7 +108,7 @@ static void on_connection(uv_stream_t *stream, int status) {
     pending *p = find_free(s);
     kin_link *link;
     kin_err err;
-    if (kin_link_serve(&link, stream, &s->o.link, &callbacks, p, &err) != 0) {
+    if (kin_link_serve(&link, s->loop, acceptor, &s->o.link, &callbacks, p, &err) != 0) {
         kin_log(KIN_LOG_WARN, "link: %s", err.text);
         return;
     }
@@ -124,20 +124,9 @@ static void on_connection(uv_stream_t *stream, int status) {
 
 // ---- opening
 
-static void free_listener(uv_handle_t *tcp) {
-    kin_listener *s = tcp->data;
+static void free_listener(kin_listener *s) {
     free(s->pending);
     free(s);
-}
-
-// One socket for both families where the machine has IPv6, else IPv4 alone.
-static int listen_at(kin_listener *s, const char *address, uint16_t port) {
-    kin_address a;
-    uv_os_fd_t fd;
-    bool has_v6 = uv_fileno((uv_handle_t *)&s->tcp, &fd) == 0;
-    if (!kin_address_parse(&a, address ? address : has_v6 ? "::" : "0.0.0.0", port)) return UV_EINVAL;
-    int rc = uv_tcp_bind(&s->tcp, (const struct sockaddr *)&a.at, 0);
-    return rc != 0 ? rc : uv_listen((uv_stream_t *)&s->tcp, BACKLOG, on_connection);
 }
 
 int kin_listener_open(kin_listener **out, uv_loop_t *loop, const char *address, uint16_t port, const kin_listener_options *o,
@@ -153,13 +142,11 @@ int kin_listener_open(kin_listener **out, uv_loop_t *loop, const char *address, 
     s->accepted = accepted;
     s->user = user;
     for (int i = 0; i < o->n_pending; i++) s->pending[i].listener = s;
-    // With a family the socket is made at once, which fails where the machine has no IPv6.
-    if (address || uv_tcp_init_ex(loop, &s->tcp, AF_INET6) != 0) uv_tcp_init(loop, &s->tcp);
-    s->tcp.data = s;
-    int rc = listen_at(s, address, port);
-    if (rc != 0) {
-        uv_close((uv_handle_t *)&s->tcp, free_listener);
-        return kin_err_set(err, "cannot listen on %s port %u: %s", address ? address : "any address,", port, uv_strerror(rc));
+    s->loop = loop;
+    const kin_transport *transport = o->link.transport;
+    if (transport->listen(&s->acceptor, transport, loop, address, port, on_connected, s, err) != 0) {
+        free_listener(s);
+        return KIN_FAIL;
     }
     *out = s;
     return 0;
@@ -171,11 +158,10 @@ void kin_listener_close(kin_listener *s) {
         kin_link_close(s->pending[i].link, NULL);
         s->pending[i].link = NULL;
     }
-    uv_close((uv_handle_t *)&s->tcp, free_listener);
+    s->acceptor->transport->unlisten(s->acceptor);
+    free_listener(s);
 }
 
 uint16_t kin_listener_port(const kin_listener *s) {
-    kin_address address;
-    int n = sizeof address.at;
-    return uv_tcp_getsockname(&s->tcp, (struct sockaddr *)&address.at, &n) == 0 ? kin_address_port(&address) : 0;
+    return s->acceptor->transport->port(s->acceptor);
 }
