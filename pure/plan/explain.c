@@ -121,7 +121,7 @@ int kin_plan_explain(const kin_facts *facts, const kin_plan_options *options, co
     for (int i = 0; i < facts->n_device; i++) {
         const char *name = facts->devices[i].name;
         if (!(usable & kin_device_bit(i)))
-            snprintf(sentences[i], KIN_PLAN_EXPLAIN_MAX, "%s refused: %s", name, reasons[i]);
+            snprintf(sentences[i], KIN_PLAN_EXPLAIN_MAX, "%s refused: %.*s", name, KIN_FACTS_MAX_REASON - 1, reasons[i]);
         else if (options->leave_out & kin_device_bit(i))
             snprintf(sentences[i], KIN_PLAN_EXPLAIN_MAX, "%s left out, as was asked for", name);
         else if (plan->shares[i].n_layer > 0)
