@@ -21,8 +21,8 @@ static void write_again(const kin_facts *facts) {
     static kin_facts back;
     kin_err err = {""};
     json_t *json = kin_facts_file_to_json(facts, &err);
-    if (!json) return; // a rate for all types is no number of JSON only if it is none at all
-    char *text = flat_text(json);
+    if (!json) return;                             // a rate for all types is no number of JSON only if it is none at all
+    char *text = json_dumps(json, JSON_INDENT(2)); // as kin_json_text_save has it
     json_t *read = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
     kin_assert(read && kin_facts_file_from_json(read, &back, &err) == 0);
     json_t *again = kin_facts_file_to_json(&back, &err);
