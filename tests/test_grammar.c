@@ -598,6 +598,22 @@ static void masks_are_what_testing_each_token_gives(void **state) {
     }
 }
 
+// Each byte may open two rules that take the same bytes: thousands of ways at every node of the trie. The mask has no wrong
+// token, and ends.
+static void masks_of_very_ambiguous_grammars_end(void **state) {
+    (void)state;
+    tokens t = open_tokens("root ::= x*\nx ::= y | z\ny ::= [a-z ]+ x? \"b\"?\nz ::= [a-z]+ x? \"c\"? [a-z]{0,500}");
+    uint64_t *set = calloc(t.trie->n_words, sizeof *set);
+    assert_non_null(set);
+    for (int i = 0; i < 20; i++) {
+        kin_matcher_mask(t.m, &t.place, set);
+        assert_true(kin_token_set_has(set, token(&t, "a")));
+        assert_true(accept_token(&t, token(&t, "a")));
+    }
+    free(set);
+    close_tokens(&t);
+}
+
 static void masks_of_random_grammars_are_what_testing_each_token_gives(void **state) {
     (void)state;
     kin_rng rng;
@@ -634,6 +650,7 @@ int main(void) {
         cmocka_unit_test(tokens_of_half_a_character_are_followed),
         cmocka_unit_test(a_refused_token_changes_nothing_and_a_copy_goes_its_own_way),
         cmocka_unit_test(masks_are_what_testing_each_token_gives),
+        cmocka_unit_test(masks_of_very_ambiguous_grammars_end),
         cmocka_unit_test(masks_of_random_grammars_are_what_testing_each_token_gives),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

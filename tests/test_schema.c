@@ -402,6 +402,30 @@ static void too_much_combination_is_refused(void **state) {
     kin_text_fini(&schema);
 }
 
+// What costs the square of its size is refused before it takes seconds.
+static void long_lists_are_refused_or_fast(void **state) {
+    (void)state;
+    static const char *const heads[] = {"{'required':[", "{'type':'object','properties':{", "{'prefixItems':[", "{'oneOf':["};
+    static const char *const before[] = {"'p", "'p", "{'const':", "{'const':"}, *const after[] = {"'", "':{}", "}", "}"};
+    static const char *const tails[] = {"]}", "}}", "]}", "]}"};
+    for (int kind = 0; kind < 4; kind++) {
+        for (int n = 200; n <= 200000; n *= 1000) {
+            kin_text_buffer schema = {0};
+            kin_text_buffer gbnf = {0};
+            kin_err err = {""};
+            kin_text_print(&schema, "%s", heads[kind]);
+            for (int i = 0; i < n; i++) kin_text_print(&schema, "%s%s%d%s", i ? "," : "", before[kind], i, after[kind]);
+            kin_text_print(&schema, "%s", tails[kind]);
+            char *text = quoted(schema.at);
+            int rc = kin_schema_to_gbnf(str(text), &gbnf, &err);
+            if (rc != (n == 200 ? 0 : KIN_FAIL)) fail_msg("%s: %s", heads[kind], err.text);
+            free(text);
+            kin_text_fini(&gbnf);
+            kin_text_fini(&schema);
+        }
+    }
+}
+
 // ---- choices and tools
 
 static void a_call_is_of_exactly_one_tool(void **state) {
@@ -446,6 +470,7 @@ int main(void) {
         cmocka_unit_test(references_are_followed_and_may_recur),
         cmocka_unit_test(keywords_that_are_not_understood_are_named),
         cmocka_unit_test(too_much_combination_is_refused),
+        cmocka_unit_test(long_lists_are_refused_or_fast),
         cmocka_unit_test(a_call_is_of_exactly_one_tool),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -56,6 +56,7 @@ struct kin_matcher {
     uint64_t *pending_ranks; // [n_machines / 64 + 1] bits
     item *gathered;          // [KIN_MATCHER_MAX_ITEMS]
     bool overflow;           // of one of these
+    uint64_t n_steps;        // items of all closures of one mask
 
     uint32_t *path;    // [trie->longest + 1] sets while a tree is walked
     uint8_t *spelled;  // [trie->longest + 1] bytes to there
@@ -260,6 +261,7 @@ static uint32_t end_closure(kin_matcher *m) {
             if (rc == 0 && !m->overflow) rc = call(m, g->by_rank[word * 64 + bit]);
         }
     }
+    m->n_steps += m->n_arrived + m->n_live + m->n_pendings;
     if (rc != 0) return FULL;
     if (m->overflow) return NOTHING;
     uint32_t found = find_list(m, m->live, tidy(g, m->live, m->n_live));
@@ -310,6 +312,11 @@ static int reserve(kin_place *place, uint32_t n_words) {
     return 0;
 }
 
+static int by_number(const void *a, const void *b) {
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return x < y ? -1 : x > y;
+}
+
 // Puts the numbers of the list and of all that it refers to into numbers [n], ascending. The marks are those of a closure.
 static uint32_t collect(kin_matcher *m, uint32_t top) {
     uint32_t n = 0;
@@ -326,16 +333,7 @@ static uint32_t collect(kin_matcher *m, uint32_t top) {
             m->numbers[n++] = after;
         }
     }
-    for (uint32_t i = 1; i < n; i++) { // nearly in descending order already
-        uint32_t moved = m->numbers[i], at = i;
-        for (; at > 0 && m->numbers[at - 1] < moved; at--) m->numbers[at] = m->numbers[at - 1];
-        m->numbers[at] = moved;
-    }
-    for (uint32_t i = 0; i < n / 2; i++) {
-        uint32_t other = m->numbers[i];
-        m->numbers[i] = m->numbers[n - 1 - i];
-        m->numbers[n - 1 - i] = other;
-    }
+    qsort(m->numbers, n, sizeof *m->numbers, by_number);
     return n;
 }
 
@@ -472,7 +470,7 @@ static void walk_tree(kin_matcher *m, const kin_place *place, const kin_token_tr
     const uint8_t *class_of = m->grammar->class_of;
     const uint32_t *rows = m->rows;
     size_t n_classes = m->grammar->n_classes;
-    for (uint32_t i = 0; i < tree->n_nodes;) {
+    for (uint32_t i = 0; i < tree->n_nodes && m->n_steps < KIN_MATCHER_MAX_STEPS;) {
         const kin_token_node *node = &tree->nodes[i];
         uint32_t before = m->path[node->depth - 1];
         // What fits into no cache is refused, as walk has it.
@@ -539,6 +537,7 @@ void kin_matcher_mask(kin_matcher *m, const kin_place *place, uint64_t *set) {
         memcpy(set, trie->ends, trie->n_words * sizeof *set);
     else
         memset(set, 0, trie->n_words * sizeof *set);
+    m->n_steps = 0;
     m->path[0] = read_place(m, place);
     if (m->path[0] == FULL) {
         empty_cache(m);

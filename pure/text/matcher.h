@@ -27,6 +27,7 @@ enum {
     KIN_MATCHER_MAX_DEPTH = 512,     // calls in each other, not counting those at the end of a machine
     KIN_MATCHER_MAX_ITEMS = 4096,    // ways to read a text on at one point of it
     KIN_MATCHER_MAX_LISTS = 1 << 14, // stacks and sets of stacks in the cache
+    KIN_MATCHER_MAX_STEPS = 1 << 22, // ways looked at for one mask: some 50 ms
     KIN_MATCHER_MAX_CELLS = 1 << 21, // transitions in the cache: 8 MiB
 };
 
@@ -59,5 +60,6 @@ bool kin_place_may_go_on(const kin_place *place);
 // Whether the token is allowed next.
 bool kin_matcher_allows(kin_matcher *matcher, const kin_place *place, int32_t id);
 
-// All tokens for which that is so: set [trie->n_words], see token_trie.h.
+// All tokens for which that is so: set [trie->n_words], see token_trie.h. Where a very ambiguous grammar needs more than
+// KIN_MATCHER_MAX_STEPS, tokens that were not looked at are left out.
 void kin_matcher_mask(kin_matcher *matcher, const kin_place *place, uint64_t *set);

@@ -13,9 +13,12 @@ typedef struct builder {
     kin_json json;
     kin_string_table lists; // as bytes
     uint32_t n_before;      // rules of other schemas of the same grammar
+    uint64_t work;          // squares of what was listed so far
     kin_text_buffer *out;
     kin_err *err;
 } builder;
+
+enum { MAX_WORK = 1 << 26 };
 
 static int fail(const builder *b, const char *what) {
     return kin_err_set(b->err, "schema: %s", what);
@@ -288,6 +291,9 @@ static int put_list(builder *b, const kin_schema_list *list, uint32_t rule) {
     uint32_t entry;
     unsigned flag;
     kin_schema_facts facts;
+    uint64_t n_members = kin_schema_n_members(&b->json, list);
+    b->work += n_members * n_members;
+    if (b->work > MAX_WORK) return fail(b, "too large: too many properties, values or alternatives in one place");
     const kin_json_value *choice = kin_schema_open_choice(&b->json, list, &entry, &flag);
     if (choice) {
         kin_text_print(b->out, "s%u ::= ", rule);
@@ -339,7 +345,8 @@ int kin_schema_choices_to_gbnf(const kin_schema_choice *choices, size_t n, kin_t
     }
     kin_text_print(&root, "\n");
     kin_text_put(gbnf, root.at, root.len);
-    if (rc == 0 && (root.failed || gbnf->failed)) rc = kin_err_set(err, "schema: out of memory");
+    if (rc == 0 && (root.failed || gbnf->failed))
+        rc = kin_err_set(err, "schema: the grammar is too large, or there is no memory for it");
     kin_text_fini(&root);
     return rc;
 }

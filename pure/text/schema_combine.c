@@ -5,6 +5,8 @@
 
 #include "pure/text/schema_string.h"
 
+enum { MAX_WORDS = 128 };
+
 static const char schema_words[] = // with a meaning here
     " $ref allOf anyOf oneOf type enum const properties required additionalProperties items prefixItems additionalItems minItems "
     "maxItems "
@@ -106,6 +108,7 @@ static bool is_annotation(kin_str key) {
 }
 
 static int check_words(const kin_json *json, const kin_json_value *schema, kin_err *err) {
+    if (schema->n > MAX_WORDS) return fail(json, schema, err, "more than 128 keywords in one schema");
     for (const kin_json_value *v = kin_json_first(json, schema); v; v = kin_json_next(json, v)) {
         if (is_annotation(v->key)) continue;
         if (!is_listed(schema_words, v->key)) return fail(json, v, err, "this keyword is not supported");
@@ -334,7 +337,8 @@ int kin_schema_value_fits(const kin_json *json, const kin_schema_list *list, con
     *fits = type_of(value) & facts->types;
     for (uint32_t i = 0; i < list->n && *fits; i++) {
         const kin_json_value *one = kin_schema_word(json, list, i, "const"), *some = kin_schema_word(json, list, i, "enum");
-        *fits = (!one || kin_json_equal(json, one, value)) && (!some || is_among(json, value, some));
+        bool is_own = some && &json->values[value->parent] == some;
+        *fits = (!one || one == value || kin_json_equal(json, one, value)) && (!some || is_own || is_among(json, value, some));
     }
     if (!*fits) return 0;
     if (value->kind == KIN_JSON_NUMBER && facts->has_numbers) {
@@ -452,4 +456,16 @@ int kin_schema_item(const kin_json *json, const kin_schema_list *list, uint32_t 
         if (item && kin_schema_list_add(out, json, item, err) != 0) return KIN_FAIL;
     }
     return 0;
+}
+
+uint64_t kin_schema_n_members(const kin_json *json, const kin_schema_list *list) {
+    static const char *const words[] = {"properties", "required", "prefixItems", "items", "enum", "oneOf"};
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < list->n; i++) {
+        for (size_t k = 0; k < sizeof words / sizeof *words; k++) {
+            const kin_json_value *v = kin_schema_word(json, list, i, words[k]);
+            if (v) n += v->n;
+        }
+    }
+    return n;
 }

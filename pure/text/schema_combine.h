@@ -83,3 +83,6 @@ uint32_t kin_schema_n_prefix(const kin_json *json, const kin_schema_list *list);
 // Whether no value that the grammar writes for `written` is valid for `other` (both expanded). False also where that is not
 // known.
 bool kin_schema_excludes(const kin_json *json, const kin_schema_list *written, const kin_schema_list *other);
+
+// How many members and items the list's own arrays and objects have: what its rules cost grows with the square of it.
+uint64_t kin_schema_n_members(const kin_json *json, const kin_schema_list *list);

@@ -4,9 +4,9 @@
 
 #include "pure/text/schema_combine.h"
 
-enum { MAX_DEPTH = 3 }; // properties in properties
+enum { MAX_DEPTH = 3, MAX_STEPS = 2000 }; // properties in properties; comparisons for one pair of alternatives
 
-static bool excludes(const kin_json *json, const kin_schema_list *written, const kin_schema_list *other, int depth);
+static bool excludes(const kin_json *json, const kin_schema_list *written, const kin_schema_list *other, int depth, int *n_steps);
 
 // Whether no value of `of`'s enum or const that is valid for it is valid for `other`.
 static bool values_exclude(const kin_json *json, const kin_schema_list *of, const kin_schema_facts *facts,
@@ -23,7 +23,7 @@ static bool values_exclude(const kin_json *json, const kin_schema_list *of, cons
 }
 
 static bool property_excludes(const kin_json *json, const kin_schema_list *written, const kin_schema_list *other, kin_str name,
-                              int depth) {
+                              int depth, int *n_steps) {
     kin_schema_list ours, theirs, rest;
     uint32_t entry;
     unsigned flag;
@@ -31,7 +31,7 @@ static bool property_excludes(const kin_json *json, const kin_schema_list *writt
     if (kin_schema_property(json, other, name, &theirs, NULL) != 0 || kin_schema_property(json, written, name, &ours, NULL) != 0)
         return false;
     if (kin_schema_list_expand(&theirs, json, NULL) != 0 || kin_schema_list_expand(&ours, json, NULL) != 0) return false;
-    if (kin_schema_requires(json, written, name)) return theirs.impossible || excludes(json, &ours, &theirs, depth + 1);
+    if (kin_schema_requires(json, written, name)) return theirs.impossible || excludes(json, &ours, &theirs, depth + 1, n_steps);
     if (!kin_schema_requires(json, other, name) || kin_schema_open_choice(json, written, &entry, &flag)) return false;
     if (kin_schema_others(json, written, &others_allowed, &rest, NULL) != 0) return false;
     for (uint32_t i = 0; i < written->n; i++) {
@@ -41,20 +41,23 @@ static bool property_excludes(const kin_json *json, const kin_schema_list *writt
     return !is_ours && !others_allowed; // it is never written
 }
 
-static bool objects_exclude(const kin_json *json, const kin_schema_list *written, const kin_schema_list *other, int depth) {
+static bool objects_exclude(const kin_json *json, const kin_schema_list *written, const kin_schema_list *other, int depth,
+                            int *n_steps) {
     const kin_schema_list *lists[] = {written, other};
     bool found = false;
     for (int k = 0; k < 2 && depth < MAX_DEPTH; k++) {
         kin_str *names;
         size_t n;
         if (kin_schema_names(json, lists[k], &names, &n, NULL) != 0) return false;
-        for (size_t i = 0; i < n && !found; i++) found = property_excludes(json, written, other, names[i], depth);
+        for (size_t i = 0; i < n && !found && ++*n_steps < MAX_STEPS; i++)
+            found = property_excludes(json, written, other, names[i], depth, n_steps);
         free(names);
     }
     return found;
 }
 
-static bool excludes(const kin_json *json, const kin_schema_list *written, const kin_schema_list *other, int depth) {
+static bool excludes(const kin_json *json, const kin_schema_list *written, const kin_schema_list *other, int depth,
+                     int *n_steps) {
     kin_schema_facts ours, theirs;
     if (kin_schema_get_facts(json, written, &ours, NULL) != 0 || kin_schema_get_facts(json, other, &theirs, NULL) != 0)
         return false;
@@ -66,9 +69,10 @@ static bool excludes(const kin_json *json, const kin_schema_list *written, const
     if (common & KIN_TYPE_NUMBER && kin_number_range_overlap(&ours.numbers, &theirs.numbers)) return false;
     if (common & KIN_TYPE_STRING && ours.min_length <= theirs.max_length && theirs.min_length <= ours.max_length) return false;
     if (common & KIN_TYPE_ARRAY && ours.min_items <= theirs.max_items && theirs.min_items <= ours.max_items) return false;
-    return !(common & KIN_TYPE_OBJECT) || objects_exclude(json, written, other, depth);
+    return !(common & KIN_TYPE_OBJECT) || objects_exclude(json, written, other, depth, n_steps);
 }
 
 bool kin_schema_excludes(const kin_json *json, const kin_schema_list *written, const kin_schema_list *other) {
-    return excludes(json, written, other, 0);
+    int n_steps = 0;
+    return excludes(json, written, other, 0, &n_steps);
 }
