@@ -13,8 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pure/text/constraint.h"
 #include "pure/text/detok.h"
 #include "pure/text/sampler.h"
+#include "pure/text/schema.h"
 #include "pure/text/tokenizer.h"
 #include "testkit/small_vocab.h"
 
@@ -128,6 +130,31 @@ static int make_sampler(const job *job, kin_err *err) {
     return rc;
 }
 
+// From a JSON schema to a token that is accepted.
+static int make_constraint(const job *job, kin_err *err) {
+    static const char schema[] =
+        "{\"type\":\"object\",\"properties\":{\"a\":{\"enum\":[\"x\",1]},\"b\":{\"type\":\"string\",\"pattern\":"
+        "\"^[a\\\\t]+$\"}},\"additionalProperties\":{\"maxLength\":70},\"required\":[\"c\"]}";
+    kin_text_buffer gbnf = {0};
+    kin_grammar *grammar = NULL;
+    kin_token_trie *trie = NULL;
+    kin_matcher *matcher = NULL;
+    kin_constraint *constraint = NULL;
+    int rc = kin_schema_to_gbnf((kin_str){schema, sizeof schema - 1}, &gbnf, err);
+    if (rc == 0) rc = kin_grammar_compile(&grammar, gbnf.at, gbnf.len, err);
+    if (rc == 0) rc = kin_token_trie_new(&trie, job->vocab, err);
+    if (rc == 0) rc = kin_matcher_new(&matcher, grammar, trie, err);
+    if (rc == 0) rc = kin_constraint_new(&constraint, matcher, (kin_str){NULL, 0}, err);
+    if (rc == 0) kin_constraint_mask(constraint);
+    if (rc == 0) rc = kin_constraint_accept(constraint, SMALL_SPM_BYTES + '{', err);
+    kin_constraint_free(constraint);
+    kin_matcher_free(matcher);
+    kin_token_trie_free(trie);
+    kin_grammar_free(grammar);
+    kin_text_fini(&gbnf);
+    return rc;
+}
+
 static void check_vocabulary(kin_vocab_spec spec) {
     job job = {.spec = spec};
     kin_tokenizer *tokenizer;
@@ -152,6 +179,13 @@ static void spm_survives_failed_allocations(void **state) {
 static void bpe_survives_failed_allocations(void **state) {
     (void)state;
     check_vocabulary(small_bpe_spec("deepseek-llm"));
+}
+
+static void grammars_survive_failed_allocations(void **state) {
+    (void)state;
+    const job job = {.vocab = small_vocab(small_spm_spec())};
+    fail_everywhere(make_constraint, &job, 100);
+    kin_vocab_free((kin_vocab *)job.vocab);
 }
 
 static void sampler_survives_failed_allocations(void **state) {
@@ -196,7 +230,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(spm_survives_failed_allocations),     cmocka_unit_test(bpe_survives_failed_allocations),
         cmocka_unit_test(sampler_survives_failed_allocations), cmocka_unit_test(sampling_allocates_nothing),
-        cmocka_unit_test(decoding_allocates_nothing),
+        cmocka_unit_test(decoding_allocates_nothing),          cmocka_unit_test(grammars_survive_failed_allocations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
