@@ -22,7 +22,7 @@
 #include "engine/busy.h"
 
 #define KIN_STREAM_ALIGN 4096 // of reads: what O_DIRECT wants
-#define KIN_STREAM_MAX_EXTENTS 12
+#define KIN_STREAM_MAX_EXTENTS 32
 
 typedef struct kin_stream kin_stream;
 

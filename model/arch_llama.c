@@ -3,12 +3,13 @@
 #include "model/blocks.h"
 
 static kin_weight_set required(const kin_hparams *hp) {
-    return KIN_WEIGHTS_ATTENTION | (hp->n_expert ? KIN_WEIGHTS_EXPERTS : KIN_WEIGHTS_DENSE);
+    return hp->n_expert ? KIN_WEIGHT_SET(KIN_WEIGHTS_ATTENTION, KIN_WEIGHTS_EXPERTS)
+                        : KIN_WEIGHT_SET(KIN_WEIGHTS_ATTENTION, KIN_WEIGHTS_DENSE);
 }
 
 static kin_weight_set optional(const kin_hparams *hp) {
     (void)hp;
-    return KIN_WEIGHTS_QKV_BIAS | KIN_WEIGHT(ATTN_OUT_BIAS);
+    return KIN_WEIGHT_SET(KIN_WEIGHTS_QKV_BIAS, KIN_W_ATTN_OUT_BIAS);
 }
 
 static struct ggml_tensor *ffn(kin_graph *g, int il, struct ggml_tensor *x) {

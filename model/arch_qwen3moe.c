@@ -4,12 +4,12 @@
 
 static kin_weight_set required(const kin_hparams *hp) {
     (void)hp;
-    return KIN_WEIGHTS_ATTENTION | KIN_WEIGHTS_QK_NORM | KIN_WEIGHTS_EXPERTS;
+    return KIN_WEIGHT_SET(KIN_WEIGHTS_ATTENTION, KIN_WEIGHTS_QK_NORM, KIN_WEIGHTS_EXPERTS);
 }
 
 static kin_weight_set optional(const kin_hparams *hp) {
     (void)hp;
-    return 0;
+    return (kin_weight_set){0};
 }
 
 const kin_arch kin_arch_qwen3moe = {

@@ -37,14 +37,15 @@ static int take(const kin_model *m, const char *name, const int64_t ne[3], bool 
 
 static int take_layer(kin_model *m, int il, size_t *n_used, kin_err *err) {
     kin_weight_set required = m->hp.arch->required(&m->hp);
-    kin_weight_set known = required | m->hp.arch->optional(&m->hp);
-    for (int w = 0; w < KIN_W_COUNT; w++) {
-        if (!(known >> w & 1)) continue;
+    kin_weight_set known = m->hp.arch->optional(&m->hp);
+    kin_weight_set_join(&known, &required);
+    for (int w = kin_weight_set_next(&known, 0); w < KIN_WEIGHTS_MAX; w = kin_weight_set_next(&known, w + 1)) {
         char name[80];
         int64_t ne[3];
         snprintf(name, sizeof name, "blk.%d.%s", il, kin_weight_name(w));
         kin_weight_shape(w, &m->hp, ne);
-        if (take(m, name, ne, kin_weight_is_vector(w), required >> w & 1, &m->layers[il].w[w], n_used, err) != 0) return KIN_FAIL;
+        if (take(m, name, ne, kin_weight_is_vector(w), kin_weight_set_has(&required, w), &m->layers[il].w[w], n_used, err) != 0)
+            return KIN_FAIL;
     }
     return 0;
 }

@@ -1,5 +1,7 @@
 #include "model/weights.h"
 
+#include <string.h>
+
 typedef enum dim {
     DIM_ONE,
     DIM_EMBD,
@@ -38,6 +40,32 @@ static const weight_spec weight_specs[KIN_W_COUNT] = {
     [KIN_W_FFN_UP_EXPS] = {"ffn_up_exps.weight", KIN_WEIGHT_BLOCK_FFN_UP, {DIM_EMBD, DIM_FF_EXP, DIM_EXPERT}},
     [KIN_W_FFN_DOWN_EXPS] = {"ffn_down_exps.weight", KIN_WEIGHT_BLOCK_FFN_DOWN, {DIM_FF_EXP, DIM_EMBD, DIM_EXPERT}},
 };
+
+// ---- sets
+
+int kin_weight_set_next(const kin_weight_set *set, int weight) {
+    while (weight < KIN_WEIGHTS_MAX && !kin_weight_set_has(set, weight)) weight++;
+    return weight;
+}
+
+void kin_weight_set_join(kin_weight_set *set, const kin_weight_set *other) {
+    for (int i = 0; i < KIN_WEIGHTS_MAX / 64; i++) set->bits[i] |= other->bits[i];
+}
+
+kin_weight_set kin_weight_set_of(const int *weights, size_t n) {
+    kin_weight_set set = {0};
+    for (size_t i = 0; i < n; i++) kin_weight_set_add(&set, weights[i]);
+    return set;
+}
+
+// ---- one weight
+
+int kin_weight_find(const char *name) {
+    for (int w = 0; w < KIN_W_COUNT; w++) {
+        if (strcmp(weight_specs[w].name, name) == 0) return w;
+    }
+    return -1;
+}
 
 const char *kin_weight_name(kin_weight weight) {
     return weight_specs[weight].name;

@@ -3,6 +3,8 @@
 // A family says which of them it needs; everything else (reading, checking, placing, streaming) goes by this table.
 #pragma once
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "model/hparams.h"
@@ -41,18 +43,43 @@ typedef enum kin_weight_block {
     KIN_WEIGHT_BLOCK_COUNT,
 } kin_weight_block;
 
-typedef uint32_t kin_weight_set; // bit i: kin_weight i
-#define KIN_WEIGHT(w) ((kin_weight_set)1 << KIN_W_##w)
+// ---- sets of weights
 
-// What most families are made of.
-#define KIN_WEIGHTS_ATTENTION                                                                                                    \
-    (KIN_WEIGHT(ATTN_NORM) | KIN_WEIGHT(ATTN_Q) | KIN_WEIGHT(ATTN_K) | KIN_WEIGHT(ATTN_V) | KIN_WEIGHT(ATTN_OUT))
-#define KIN_WEIGHTS_QKV_BIAS (KIN_WEIGHT(ATTN_Q_BIAS) | KIN_WEIGHT(ATTN_K_BIAS) | KIN_WEIGHT(ATTN_V_BIAS))
-#define KIN_WEIGHTS_QK_NORM (KIN_WEIGHT(ATTN_Q_NORM) | KIN_WEIGHT(ATTN_K_NORM))
-#define KIN_WEIGHTS_DENSE (KIN_WEIGHT(FFN_NORM) | KIN_WEIGHT(FFN_GATE) | KIN_WEIGHT(FFN_UP) | KIN_WEIGHT(FFN_DOWN))
-#define KIN_WEIGHTS_EXPERTS                                                                                                      \
-    (KIN_WEIGHT(FFN_NORM) | KIN_WEIGHT(FFN_ROUTER) | KIN_WEIGHT(FFN_GATE_EXPS) | KIN_WEIGHT(FFN_UP_EXPS) |                       \
-     KIN_WEIGHT(FFN_DOWN_EXPS))
+enum { KIN_WEIGHTS_MAX = 128 }; // names of all families together
+_Static_assert((int)KIN_W_COUNT <= (int)KIN_WEIGHTS_MAX, "a kin_weight_set holds every weight");
+
+typedef struct kin_weight_set {
+    uint64_t bits[KIN_WEIGHTS_MAX / 64]; // bit i % 64 of bits[i / 64]: kin_weight i
+} kin_weight_set;
+
+static inline void kin_weight_set_add(kin_weight_set *set, int weight) {
+    set->bits[weight / 64] |= (uint64_t)1 << weight % 64;
+}
+
+static inline bool kin_weight_set_has(const kin_weight_set *set, int weight) {
+    return set->bits[weight / 64] >> weight % 64 & 1;
+}
+
+// The first member that is not below `weight`; KIN_WEIGHTS_MAX if there is none.
+int kin_weight_set_next(const kin_weight_set *set, int weight);
+
+void kin_weight_set_join(kin_weight_set *set, const kin_weight_set *other); // set: what either has
+kin_weight_set kin_weight_set_of(const int *weights, size_t n);
+
+// A set of the weights that are listed: KIN_WEIGHT_SET(KIN_WEIGHTS_ATTENTION, KIN_WEIGHTS_DENSE).
+#define KIN_WEIGHT_SET(...) kin_weight_set_of((const int[]){__VA_ARGS__}, sizeof((const int[]){__VA_ARGS__}) / sizeof(int))
+
+// What most families are made of: lists.
+#define KIN_WEIGHTS_ATTENTION KIN_W_ATTN_NORM, KIN_W_ATTN_Q, KIN_W_ATTN_K, KIN_W_ATTN_V, KIN_W_ATTN_OUT
+#define KIN_WEIGHTS_QKV_BIAS KIN_W_ATTN_Q_BIAS, KIN_W_ATTN_K_BIAS, KIN_W_ATTN_V_BIAS
+#define KIN_WEIGHTS_QK_NORM KIN_W_ATTN_Q_NORM, KIN_W_ATTN_K_NORM
+#define KIN_WEIGHTS_DENSE KIN_W_FFN_NORM, KIN_W_FFN_GATE, KIN_W_FFN_UP, KIN_W_FFN_DOWN
+#define KIN_WEIGHTS_EXPERTS KIN_W_FFN_NORM, KIN_W_FFN_ROUTER, KIN_W_FFN_GATE_EXPS, KIN_W_FFN_UP_EXPS, KIN_W_FFN_DOWN_EXPS
+
+// ---- one weight
+
+// The weight of that name (kin_weight_name); -1 if there is none.
+int kin_weight_find(const char *name);
 
 // "attn_q.weight": the name after "blk.N.".
 const char *kin_weight_name(kin_weight weight);
