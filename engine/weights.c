@@ -218,6 +218,16 @@ static int alloc_state(kin_weights *w, kin_err *err) {
                : kin_err_set(err, "out of memory");
 }
 
+static int check_slices(const kin_weights *w, kin_err *err) {
+    for (int il = 0; il < w->model->hp.n_layer; il++) {
+        for (int id = 0; id < KIN_W_COUNT; id++) {
+            const kin_gguf_tensor *t = w->model->layers[il].w[id];
+            if (t && kin_slice_check(&w->o.slices.of[id], t, err) != 0) return KIN_FAIL;
+        }
+    }
+    return 0;
+}
+
 int kin_weights_open(kin_weights **out, const kin_model *model, const kin_devices *devices, const kin_weights_options *o,
                      kin_err *err) {
     *out = NULL;
@@ -229,7 +239,7 @@ int kin_weights_open(kin_weights **out, const kin_model *model, const kin_device
     w->is_arriving = w->has_later = o->arrival && o->windows.n > 1;
     pthread_mutex_init(&w->mutex, NULL);
     pthread_cond_init(&w->changed, NULL);
-    if (alloc_state(w, err) != 0) goto fail;
+    if (alloc_state(w, err) != 0 || check_slices(w, err) != 0) goto fail;
     kin_weights_collect_blocks(w);
     kin_weights_try_cache(w);
     if (kin_weights_place_cpu(w, err) != 0 || kin_weights_place_gpu(w, err) != 0) goto fail;

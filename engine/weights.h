@@ -22,6 +22,7 @@
 #include "engine/device.h"
 #include "engine/stream.h"
 #include "model/model.h"
+#include "model/slice.h"
 #include "pure/plan/window.h"
 
 typedef struct kin_weights kin_weights;
@@ -30,6 +31,7 @@ typedef void (*kin_progress)(void *user, const char *what, uint64_t done, uint64
 
 typedef struct kin_weights_options {
     kin_windows windows; // the layers
+    kin_slices slices;   // of the layers' weights; zeros: all are full
     bool output;         // the output norm and matrix too
     bool output_on_gpu;
     const char *cache_dir; // of the prepacked cache; NULL: none

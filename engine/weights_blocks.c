@@ -17,45 +17,58 @@ static void add_piece(kin_weights_block *b, kin_weights_piece p, const kin_devic
     if (!by_kernels) device.kernels = NULL;
     if (p.experts && p.ne[2] == 1) device.repack_buft = NULL; // ggml's repacked weights have no product for a single expert
     p.layout = kin_device_layout(&device, p.type, p.ne);
+    if (p.n_runs > 1 && p.layout == KIN_LAYOUT_REPACK) p.layout = KIN_LAYOUT_PLAIN; // ggml packs what lies in one piece
     p.offset = kin_weights_align_up(b->packed_bytes, KIN_WEIGHTS_ALIGN);
     b->packed_bytes = p.offset + p.bytes;
     b->bytes += p.bytes;
-    b->pack = b->pack || p.layout != KIN_LAYOUT_PLAIN;
+    b->pack = b->pack || p.layout != KIN_LAYOUT_PLAIN || p.n_runs > 1;
     b->experts = b->experts || p.experts;
     b->pieces[b->n_pieces++] = p;
 }
 
-static void add_tensor(kin_weights_block *b, const kin_gguf_tensor *t, struct ggml_tensor **slot, const kin_device *cpu,
-                       bool experts, bool by_kernels) {
+static const kin_slice full;
+
+static void add_tensor(kin_weights_block *b, const kin_gguf_tensor *t, const kin_slice *slice, struct ggml_tensor **slot,
+                       const kin_device *cpu, bool experts, bool by_kernels) {
     if (!t) return;
-    kin_weights_piece p = {
-        .data = t->data, .i_file = t->i_file, .file_offset = t->offset, .bytes = t->n_bytes, .type = t->type, .slot = slot};
-    memcpy(p.ne, t->ne, sizeof p.ne);
+    kin_slice_view v = kin_slice_view_of(slice, t);
+    kin_weights_piece p = {.data = t->data + v.first,
+                           .i_file = t->i_file,
+                           .file_offset = t->offset + v.first,
+                           .bytes = v.bytes,
+                           .run = v.run,
+                           .n_runs = v.n_runs,
+                           .stride = v.stride,
+                           .type = t->type,
+                           .slot = slot};
+    memcpy(p.ne, v.ne, sizeof p.ne);
     p.experts = experts;
     add_piece(b, p, cpu, by_kernels);
 }
 
-static kin_matrix matrix_of(const kin_gguf_tensor *t) {
-    return (kin_matrix){.type = t->type, .columns = t->ne[0], .rows = t->ne[1]};
+static kin_matrix matrix_of(const kin_gguf_tensor *t, const kin_slice *slice) {
+    kin_slice_view v = kin_slice_view_of(slice, t);
+    return (kin_matrix){.type = t->type, .columns = v.ne[0], .rows = v.ne[1]};
 }
 
 // A layer's experts have kernels for all of their matrices, or go by ggml as a whole (model/blocks.c).
-static bool experts_by_kernels(const kin_gguf_tensor *const *w) {
+static bool experts_by_kernels(const kin_gguf_tensor *const *w, const kin_slices *s) {
     if (!w[KIN_W_FFN_GATE_EXPS] || !w[KIN_W_FFN_UP_EXPS] || !w[KIN_W_FFN_DOWN_EXPS]) return false;
-    kin_matrix gate = matrix_of(w[KIN_W_FFN_GATE_EXPS]), up = matrix_of(w[KIN_W_FFN_UP_EXPS]);
-    kin_matrix down = matrix_of(w[KIN_W_FFN_DOWN_EXPS]);
+    kin_matrix gate = matrix_of(w[KIN_W_FFN_GATE_EXPS], &s->of[KIN_W_FFN_GATE_EXPS]);
+    kin_matrix up = matrix_of(w[KIN_W_FFN_UP_EXPS], &s->of[KIN_W_FFN_UP_EXPS]);
+    kin_matrix down = matrix_of(w[KIN_W_FFN_DOWN_EXPS], &s->of[KIN_W_FFN_DOWN_EXPS]);
     return kin_ops_take_experts(&gate, &up, &down);
 }
 
 void kin_weights_add_layer_block(kin_weights_block *b, const kin_model *m, int il, kin_weight_block kind,
-                                 struct ggml_tensor **slots, const kin_device *cpu) {
+                                 const kin_slices *slices, struct ggml_tensor **slots, const kin_device *cpu) {
     b->i_packed = (size_t)il * KIN_WEIGHT_BLOCK_COUNT + (size_t)kind;
     const kin_gguf_tensor *const *weights = m->layers[il].w;
-    bool experts = experts_by_kernels(weights);
+    bool experts = experts_by_kernels(weights, slices);
     for (int id = 0; id < KIN_W_COUNT; id++) {
         bool is_experts = kin_weight_is_experts(id);
         if (kin_weight_block_of(id) == kind)
-            add_tensor(b, weights[id], slots ? &slots[id] : NULL, cpu, is_experts, experts || !is_experts);
+            add_tensor(b, weights[id], &slices->of[id], slots ? &slots[id] : NULL, cpu, is_experts, experts || !is_experts);
     }
 }
 
@@ -100,6 +113,8 @@ void kin_weights_add_tile_block(kin_weights_block *b, const kin_model *m, int i_
                                   .i_file = t->i_file,
                                   .file_offset = t->offset + at,
                                   .bytes = (uint64_t)rows * row_bytes,
+                                  .run = (uint64_t)rows * row_bytes,
+                                  .n_runs = 1,
                                   .type = t->type,
                                   .ne = {t->ne[0], rows, 1},
                                   .slot = slot},
@@ -133,7 +148,7 @@ static void collect_layer(kin_weights *w, int il, bool on_gpu, bool later, int *
         int compute_block = on_gpu ? KIN_WEIGHTS_NO_COMPUTE_BLOCK : *i_compute_block + compute_block_of(hp, kind);
         kin_weights_block *b = new_block(w, device, compute_block);
         b->later = later;
-        kin_weights_add_layer_block(b, w->model, il, kind, w->layers[il], cpu);
+        kin_weights_add_layer_block(b, w->model, il, kind, &w->o.slices, w->layers[il], cpu);
     }
     if (!on_gpu) *i_compute_block += kin_weights_n_compute_blocks(hp);
 }
@@ -154,20 +169,31 @@ void kin_weights_collect_blocks(kin_weights *w) {
     for (int i = 0; i < w->n_tiles; i++)
         kin_weights_add_tile_block(new_block(w, output_device, i_compute_block++), m, i, &w->tiles[i], cpu);
     if (o->output)
-        add_tensor(new_block(w, output_device, KIN_WEIGHTS_NO_COMPUTE_BLOCK), m->output_norm, &w->output_norm, cpu, false, true);
-    add_tensor(new_block(w, cpu, KIN_WEIGHTS_NO_COMPUTE_BLOCK), m->rope_factors, &w->rope_factors[0], cpu, false, true);
+        add_tensor(new_block(w, output_device, KIN_WEIGHTS_NO_COMPUTE_BLOCK), m->output_norm, &full, &w->output_norm, cpu, false,
+                   true);
+    add_tensor(new_block(w, cpu, KIN_WEIGHTS_NO_COMPUTE_BLOCK), m->rope_factors, &full, &w->rope_factors[0], cpu, false, true);
     if (kin_windows_n_gpu_layers(&o->windows))
-        add_tensor(new_block(w, gpu, KIN_WEIGHTS_NO_COMPUTE_BLOCK), m->rope_factors, &w->rope_factors[1], cpu, false, true);
+        add_tensor(new_block(w, gpu, KIN_WEIGHTS_NO_COMPUTE_BLOCK), m->rope_factors, &full, &w->rope_factors[1], cpu, false,
+                   true);
     for (size_t i = 0; i < w->n_blocks; i++) {
         if (w->blocks[i].device->is_gpu) w->blocks[i].pack = false;
     }
+}
+
+static uint64_t layer_bytes(const kin_model *m, int il, const kin_slices *slices) {
+    uint64_t sum = 0;
+    for (int id = 0; id < KIN_W_COUNT; id++) {
+        const kin_gguf_tensor *t = m->layers[il].w[id];
+        sum += t ? kin_slice_view_of(&slices->of[id], t).bytes : 0;
+    }
+    return sum;
 }
 
 uint64_t kin_weights_cpu_bytes(const kin_model *m, const kin_weights_options *o) {
     uint64_t sum = o->output && !o->output_on_gpu ? m->output->n_bytes : 0;
     for (int i = 0; i < o->windows.n; i++) {
         const kin_window *window = &o->windows.at[i];
-        for (int il = window->layer_begin; il < kin_window_gpu_begin(window); il++) sum += kin_model_layer_bytes(m, il);
+        for (int il = window->layer_begin; il < kin_window_gpu_begin(window); il++) sum += layer_bytes(m, il, &o->slices);
     }
     return sum;
 }

@@ -12,7 +12,10 @@
 
 uint64_t kin_weights_source_hash(const kin_weights_block *b) {
     uint64_t hash = 0;
-    for (int i = 0; i < b->n_pieces; i++) hash = kin_packed_hash(b->pieces[i].data, b->pieces[i].bytes, hash);
+    for (int i = 0; i < b->n_pieces; i++) {
+        const kin_weights_piece *p = &b->pieces[i];
+        for (uint64_t k = 0; k < p->n_runs; k++) hash = kin_packed_hash(p->data + k * p->stride, p->run, hash);
+    }
     return hash;
 }
 
@@ -49,8 +52,8 @@ static int mend(kin_weights *w, kin_weights_block *b, const uint8_t *at, kin_err
     say_damaged(w, false);
     uint8_t *repacked = malloc(b->packed_bytes);
     if (!repacked) return kin_err_set(err, "out of memory");
-    kin_weights_pack(b, repacked);
-    int rc = kin_packed_mend(w->packed, b->i_packed, repacked, kin_weights_source_hash(b), err);
+    int rc = kin_weights_pack(b, repacked, err);
+    if (rc == 0) rc = kin_packed_mend(w->packed, b->i_packed, repacked, kin_weights_source_hash(b), err);
     if (rc == 0 && at != b->base) memcpy((uint8_t *)at, repacked, b->packed_bytes); // the ring is ours to write to
     free(repacked);
     kin_weights_point_at_mapping(b);

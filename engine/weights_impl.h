@@ -21,12 +21,13 @@ enum {
 
 // One weight of a block: where it comes from and the tensor that it becomes.
 typedef struct kin_weights_piece {
-    const uint8_t *data; // in the model file's mapping
+    const uint8_t *data; // in the model file's mapping: the first byte of its slice
     int i_file;
     uint64_t file_offset;
     uint64_t bytes;
+    uint64_t run, n_runs, stride; // as in a kin_slice_view. Several runs are always gathered: the block is packed
     int type;
-    int64_t ne[3];
+    int64_t ne[3];             // of the slice
     struct ggml_tensor **slot; // in weights->layers, tiles, ...
     kin_layout layout;
     bool experts;    // one matrix per expert
@@ -38,9 +39,9 @@ typedef struct kin_weights_block {
     int n_pieces;
     const kin_device *device;
     int i_compute_block;
-    bool later; // may come when the first window is computed already
-    bool pack;
-    bool experts;                 // holds matrices of experts: fetched by need, never streamed
+    bool later;   // may come when the first window is computed already
+    bool pack;    // its bytes are made from the model file's, and kept in the cache file: in another layout, or gathered
+    bool experts; // holds matrices of experts: fetched by need, never streamed
     uint64_t bytes, packed_bytes; // as it is in the model file; packed
     size_t i_packed;              // its number in the cache file
 
@@ -113,7 +114,7 @@ static inline uint64_t kin_weights_align_up(uint64_t n, uint64_t to) {
 // ---- weights_blocks.c
 
 void kin_weights_add_layer_block(kin_weights_block *b, const kin_model *m, int il, kin_weight_block kind,
-                                 struct ggml_tensor **slots, const kin_device *cpu);
+                                 const kin_slices *slices, struct ggml_tensor **slots, const kin_device *cpu);
 void kin_weights_add_tile_block(kin_weights_block *b, const kin_model *m, int i_tile, struct ggml_tensor **slot,
                                 const kin_device *cpu);
 void kin_weights_collect_blocks(kin_weights *w);
@@ -141,7 +142,7 @@ bool kin_weights_on_disk(const kin_weights *w, const kin_weights_block *b);
 bool kin_weights_has_dirty(const kin_weights *w); // something was packed, or will be
 
 // Packs the block at `base` // [packed_bytes]: its tensors point there afterwards.
-void kin_weights_pack(kin_weights_block *b, uint8_t *base);
+int kin_weights_pack(kin_weights_block *b, uint8_t *base, kin_err *err);
 void kin_weights_finish_cache(kin_weights *w); // by a thread of its own: gives way to all others from here on
 
 // ---- weights_check.c

@@ -52,6 +52,16 @@ static uint64_t source_stamp(const kin_model *m) {
     return stamp;
 }
 
+// A device's slices have a file of their own; full weights keep theirs.
+static uint64_t hash_slices(const kin_slices *slices, uint64_t h) {
+    for (int id = 0; id < KIN_W_COUNT; id++) {
+        const kin_slice *s = &slices->of[id];
+        const int64_t fields[] = {id, s->dim, s->begin, s->end};
+        if (s->dim != KIN_SLICE_FULL) h = kin_hash64(fields, sizeof fields, h);
+    }
+    return h;
+}
+
 // The file has room for every block of the whole model, so that it is the same whatever range a device runs.
 static int open_cache(kin_weights *w, kin_err *err) {
     const kin_model *m = w->model;
@@ -65,14 +75,14 @@ static int open_cache(kin_weights *w, kin_err *err) {
         kin_weights_block b = {0};
         if (i < n_layer_blocks)
             kin_weights_add_layer_block(&b, m, (int)(i / KIN_WEIGHT_BLOCK_COUNT), (kin_weight_block)(i % KIN_WEIGHT_BLOCK_COUNT),
-                                        NULL, cpu);
+                                        &w->o.slices, NULL, cpu);
         else
             kin_weights_add_tile_block(&b, m, (int)(i - n_layer_blocks), NULL, cpu);
         bytes[i] = b.pack ? b.packed_bytes : 0;
         for (int k = 0; k < b.n_pieces; k++) variant = kin_hash64(&b.pieces[k].layout, sizeof b.pieces[k].layout, variant);
         total += bytes[i];
     }
-    kin_packed_key key = {.variant = variant};
+    kin_packed_key key = {.variant = hash_slices(&w->o.slices, variant)};
     key.model = w->o.identity;
     w->source_stamp = key.model ? 0 : source_stamp(m);
     int rc = key.model ? 0 : model_identity(m, &key.model, err); // a file that is here in parts has no samples everywhere
@@ -199,23 +209,46 @@ static void report(kin_weights *w, const char *what, uint64_t n) {
     if (w->o.progress) w->o.progress(w->o.progress_user, what, done, atomic_load(&w->n_total));
 }
 
-void kin_weights_pack(kin_weights_block *b, uint8_t *base) {
-    for (int k = 0; k < b->n_pieces; k++) {
+// Panels of rows that lie apart, a row each run, are packed from copies of 16 rows.
+static int pack_columns(const kin_weights_piece *p, uint8_t *to, kin_err *err) {
+    uint64_t panel = p->run * KIN_PANEL_ROWS;
+    uint8_t *rows = malloc(panel);
+    if (!rows) return kin_err_set(err, "out of memory: %llu bytes to pack weights", (unsigned long long)panel);
+    for (uint64_t r = 0; r < p->n_runs; r++) {
+        memcpy(rows + r % KIN_PANEL_ROWS * p->run, p->data + r * p->stride, p->run);
+        if (r % KIN_PANEL_ROWS == KIN_PANEL_ROWS - 1)
+            kin_kernel_pack(p->type, p->ne[0], KIN_PANEL_ROWS, rows, to + r / KIN_PANEL_ROWS * panel);
+    }
+    free(rows);
+    return 0;
+}
+
+static int pack_panels(const kin_weights_piece *p, uint8_t *to, kin_err *err) {
+    int64_t n_rows = p->ne[1] * p->ne[2] / (int64_t)p->n_runs; // of a run
+    if (n_rows == 1) return pack_columns(p, to, err);
+    for (uint64_t i = 0; i < p->n_runs; i++) kin_kernel_pack(p->type, p->ne[0], n_rows, p->data + i * p->stride, to + i * p->run);
+    return 0;
+}
+
+int kin_weights_pack(kin_weights_block *b, uint8_t *base, kin_err *err) {
+    int rc = 0;
+    for (int k = 0; k < b->n_pieces && rc == 0; k++) {
         const kin_weights_piece *p = &b->pieces[k];
         (*p->slot)->data = base + p->offset;
         if (p->layout == KIN_LAYOUT_REPACK)
             ggml_backend_tensor_set(*p->slot, p->data, 0, p->bytes);
         else if (p->layout == KIN_LAYOUT_PANELS)
-            kin_kernel_pack(p->type, p->ne[0], p->ne[1] * p->ne[2], p->data, base + p->offset);
-        else
-            memcpy(base + p->offset, p->data, p->bytes);
+            rc = pack_panels(p, base + p->offset, err);
+        for (uint64_t i = 0; i < p->n_runs && p->layout == KIN_LAYOUT_PLAIN; i++)
+            memcpy(base + p->offset + i * p->run, p->data + i * p->stride, p->run);
     }
+    return rc;
 }
 
 // What a packed block was made from is not looked at again: its pages leave our memory (not the page cache).
 static void forget_source(const kin_weights *w, const kin_weights_block *b) {
     for (int i = 0; i < b->n_pieces && kin_gguf_on_disk(w->model->gguf); i++)
-        kin_pages_drop((uint8_t *)b->pieces[i].data, b->pieces[i].bytes);
+        kin_pages_drop((uint8_t *)b->pieces[i].data, (b->pieces[i].n_runs - 1) * b->pieces[i].stride + b->pieces[i].run);
 }
 
 static void drop_packed(const kin_weights_block *b) {
@@ -235,7 +268,9 @@ static int await_block(const kin_weights *w, const kin_weights_block *b, kin_err
     const kin_arrival *a = w->o.arrival;
     for (int i = 0; a && i < b->n_pieces; i++) {
         const kin_weights_piece *p = &b->pieces[i];
-        if (a->wait(a->user, p->i_file, p->file_offset, p->bytes, err) != 0) return KIN_FAIL;
+        for (uint64_t k = 0; k < p->n_runs; k++) {
+            if (a->wait(a->user, p->i_file, p->file_offset + k * p->stride, p->run, err) != 0) return KIN_FAIL;
+        }
     }
     return 0;
 }
@@ -252,7 +287,7 @@ static int fill(kin_weights *w, kin_weights_block *b, kin_err *err) {
     bool hopeless = w->must_stream && atomic_load(&w->cache_failed); // it will be used as it is in the model file
     if (!hopeless) {
         if (w->source_stamp) b->source_hash = kin_weights_source_hash(b); // first: should it change now, the next start sees that
-        kin_weights_pack(b, b->base);                                     // in its place, which is ordinary memory so far
+        if (kin_weights_pack(b, b->base, err) != 0) return KIN_FAIL;      // in its place, which is ordinary memory so far
         if (w->move_at_once) try_move(w, b);
         if (w->must_stream && !atomic_load(&b->in_file)) drop_packed(b);
         report(w, "packing weights", b->packed_bytes);
@@ -314,8 +349,23 @@ void kin_weights_fill_later(kin_weights *w) {
     kin_parallel(n_fillers(w), w->n_blocks, fill_later_one, w);
 }
 
+// A slice in several runs is in no file as the kernels read it: it has to be in the cache file.
+static bool is_gathered(const kin_weights_block *b) {
+    for (int i = 0; i < b->n_pieces; i++) {
+        if (b->pieces[i].n_runs > 1) return true;
+    }
+    return false;
+}
+
+static int refuse_gathered(kin_err *err) {
+    return kin_err_set(err,
+                       "slices of weights can be streamed from the prepacked cache only, and there is none that can be used: "
+                       "see --cache, or give more memory");
+}
+
 // Streaming reads from a file: a block that found no place in the cache is used as it is in the model file.
 static int unpack(kin_weights *w, kin_weights_block *b, kin_err *err) {
+    if (is_gathered(b)) return refuse_gathered(err);
     munmap(b->base, kin_weights_align_up(b->packed_bytes, KIN_PACKED_ALIGN));
     b->base = NULL;
     b->pack = false;
@@ -371,6 +421,7 @@ int kin_weights_place_cpu(kin_weights *w, kin_err *err) {
     for (size_t i = 0; i < w->n_blocks; i++) {
         kin_weights_block *b = &w->blocks[i];
         if (b->device->is_gpu) continue;
+        if (stream && !w->packed && is_gathered(b)) return refuse_gathered(err);
         b->pack = b->pack && !(stream && !w->packed);
         if (place_block(w, b, err) != 0) return KIN_FAIL;
     }
@@ -395,7 +446,8 @@ int kin_weights_copy_blocks(kin_weights *w, size_t begin, size_t end, bool later
         if (await_block(w, b, err) != 0) return KIN_FAIL;
         for (int k = 0; k < b->n_pieces; k++) {
             kin_weights_piece *p = &b->pieces[k];
-            ggml_backend_tensor_set(*p->slot, p->data, 0, p->bytes);
+            for (uint64_t r = 0; r < p->n_runs; r++)
+                ggml_backend_tensor_set(*p->slot, p->data + r * p->stride, r * p->run, p->run);
             report(w, "copying weights to the GPU", p->bytes);
         }
         atomic_store(&b->here, true);

@@ -14,7 +14,8 @@ typedef enum part {
 typedef struct placed {
     part part;
     int il; // of PART_LAYER
-    kin_range range;
+    const kin_gguf_tensor *tensor;
+    kin_slice slice;
 } placed;
 
 // "blk.17.attn_q.weight" -> 17, else -1
@@ -46,8 +47,18 @@ static int compare(const void *left, const void *right) {
     const placed *a = left, *b = right;
     if (a->part != b->part) return a->part < b->part ? -1 : 1;
     if (a->il != b->il) return a->il < b->il ? -1 : 1;
-    if (a->range.i_file != b->range.i_file) return a->range.i_file < b->range.i_file ? -1 : 1;
-    return (a->range.offset > b->range.offset) - (a->range.offset < b->range.offset);
+    const kin_gguf_tensor *s = a->tensor, *t = b->tensor;
+    if (s->i_file != t->i_file) return s->i_file < t->i_file ? -1 : 1;
+    return (s->offset > t->offset) - (s->offset < t->offset);
+}
+
+// "blk.17.attn_q.weight": the slice of that weight.
+static kin_slice slice_of(const kin_slices *slices, kin_str name) {
+    char text[80] = "";
+    memcpy(text, name.at, name.len < sizeof text - 1 ? name.len : sizeof text - 1);
+    const char *dot = strchr(text + strlen("blk."), '.');
+    int weight = dot ? kin_weight_find(dot + 1) : -1;
+    return weight >= 0 ? slices->of[weight] : (kin_slice){0};
 }
 
 // The wanted tensors in the order of need; their number.
@@ -57,8 +68,8 @@ static size_t pick(const kin_gguf *gguf, const kin_ranges_wanted *w, placed *out
     for (size_t i = 0; i < kin_gguf_n_tensors(gguf); i++) {
         const kin_gguf_tensor *t = kin_gguf_tensor_at(gguf, i);
         int il = layer_of(t->name);
-        placed p = {.part = part_of(t, tied, w->output), .il = il};
-        p.range = (kin_range){.i_file = t->i_file, .offset = t->offset, .bytes = t->n_bytes};
+        placed p = {.part = part_of(t, tied, w->output), .il = il, .tensor = t};
+        if (p.part == PART_LAYER) p.slice = slice_of(&w->slices, t->name);
         // A tied output and the embedding are one tensor: it comes as early as the embedding is needed.
         if (p.part == PART_OUTPUT && w->embedding && kin_str_eq(t->name, "token_embd.weight")) p.part = PART_EMBEDDING;
         if (is_wanted(&p, w)) out[n++] = p;
@@ -76,15 +87,49 @@ static int expect_layers(const kin_ranges_wanted *w, const placed *picked, size_
     return il == w->layer_end ? 0 : kin_err_set(err, "the model has no tensors of layer %d", il);
 }
 
-// Padding between two tensors is no tensor's; a range reaches over it.
-static void add_range(kin_range *ranges, size_t *n, kin_range r) {
-    enum { PADDING_MAX = 4096 };
+static int check_slices(const placed *picked, size_t n, kin_err *err) {
+    for (size_t i = 0; i < n; i++) {
+        if (kin_slice_check(&picked[i].slice, picked[i].tensor, err) != 0) return KIN_FAIL;
+    }
+    return 0;
+}
+
+// Of the runs of a slice.
+static kin_slice_view view_of(const placed *p) {
+    kin_slice_view v = kin_slice_view_of(&p->slice, p->tensor);
+    if (v.n_runs > KIN_RANGES_RUNS_MAX)
+        v = (kin_slice_view){.first = v.first, .run = (v.n_runs - 1) * v.stride + v.run, .n_runs = 1};
+    return v;
+}
+
+static size_t count_runs(const placed *picked, size_t n) {
+    size_t sum = 0;
+    for (size_t i = 0; i < n; i++) sum += view_of(&picked[i]).n_runs;
+    return sum;
+}
+
+// over_padding: what is between the last range and this one is no tensor's.
+static void add_range(kin_range *ranges, size_t *n, kin_range r, bool over_padding) {
+    const uint64_t gap_end = over_padding ? 4096 : 1;
     kin_range *last = *n > 0 ? &ranges[*n - 1] : NULL;
     if (last && last->i_file == r.i_file && r.offset >= last->offset + last->bytes &&
-        r.offset - (last->offset + last->bytes) < PADDING_MAX) {
+        r.offset - (last->offset + last->bytes) < gap_end) {
         last->bytes = r.offset + r.bytes - last->offset;
     } else {
         ranges[(*n)++] = r;
+    }
+}
+
+static void add_tensors(kin_range *ranges, size_t *n, const placed *picked, size_t n_picked) {
+    bool ended = true; // the last range ends where a tensor does
+    for (size_t i = 0; i < n_picked; i++) {
+        const kin_gguf_tensor *t = picked[i].tensor;
+        kin_slice_view v = view_of(&picked[i]);
+        for (uint64_t k = 0; k < v.n_runs; k++) {
+            uint64_t at = v.first + k * v.stride;
+            add_range(ranges, n, (kin_range){.i_file = t->i_file, .offset = t->offset + at, .bytes = v.run}, ended && at == 0);
+            ended = at + v.run == t->n_bytes;
+        }
     }
 }
 
@@ -99,20 +144,20 @@ static kin_range header_of(const kin_gguf *gguf, int i_file) {
 }
 
 int kin_ranges_list(const kin_gguf *gguf, const kin_ranges_wanted *w, kin_range **ranges, size_t *n, kin_err *err) {
-    size_t n_max = kin_gguf_n_tensors(gguf) + (size_t)kin_gguf_n_files(gguf);
-    placed *picked = calloc(n_max, sizeof *picked);
-    *ranges = calloc(n_max, sizeof **ranges);
+    size_t n_files = (size_t)kin_gguf_n_files(gguf), n_tensors = kin_gguf_n_tensors(gguf);
+    placed *picked = calloc(n_tensors + 1, sizeof *picked);
+    *ranges = NULL;
     *n = 0;
-    int rc = picked && *ranges ? 0 : kin_err_set(err, "no memory for the ranges of %zu tensors", n_max);
+    int rc = picked ? 0 : kin_err_set(err, "no memory for the ranges of %zu tensors", n_tensors);
     size_t n_picked = rc == 0 ? pick(gguf, w, picked) : 0;
     if (rc == 0) rc = expect_layers(w, picked, n_picked, err);
-    for (int i = 0; i < kin_gguf_n_files(gguf) && w->header && rc == 0; i++) add_range(*ranges, n, header_of(gguf, i));
-    for (size_t i = 0; i < n_picked && rc == 0; i++) add_range(*ranges, n, picked[i].range);
+    if (rc == 0) rc = check_slices(picked, n_picked, err);
+    if (rc == 0) *ranges = calloc(n_files + count_runs(picked, n_picked), sizeof **ranges);
+    if (rc == 0 && !*ranges) rc = kin_err_set(err, "no memory for the ranges of %zu tensors", n_tensors);
+    for (size_t i = 0; i < n_files && w->header && rc == 0; i++) add_range(*ranges, n, header_of(gguf, (int)i), true);
+    if (rc == 0) add_tensors(*ranges, n, picked, n_picked);
     free(picked);
-    if (rc == 0) return 0;
-    free(*ranges);
-    *ranges = NULL;
-    return KIN_FAIL;
+    return rc;
 }
 
 uint64_t kin_ranges_bytes(const kin_range *ranges, size_t n) {

@@ -14,6 +14,7 @@
 #include "base/err.h"
 #include "model/gguf.h"
 #include "model/manifest.h"
+#include "model/slice.h"
 
 typedef struct kin_range {
     int i_file;
@@ -23,13 +24,18 @@ typedef struct kin_range {
 
 typedef struct kin_ranges_wanted {
     int layer_begin, layer_end; // [begin, end)
+    kin_slices slices;          // of the layers' weights; zeros: all are full
     bool header;                // of every file
     bool embedding;
     bool output; // norm and matrix; the embedding where the two are tied
 } kin_ranges_wanted;
 
+enum { KIN_RANGES_RUNS_MAX = 1 << 14 };
+
 // What is wanted, in the order of need: headers, embedding, tensors of no layer that every device uses (rope factors), layer
-// after layer, output. Neighbours in a file are one range. The caller frees *ranges. Fails if a layer has no tensors.
+// after layer, output. Neighbours in a file are one range. A slice of rows is one range (of experts' matrices: one for each), a
+// slice of columns one for each row; a tensor's slice of more than KIN_RANGES_RUNS_MAX is one range from its first byte to its
+// last. The caller frees *ranges. Fails if a layer has no tensors, or a tensor has no such slice.
 int kin_ranges_list(const kin_gguf *gguf, const kin_ranges_wanted *wanted, kin_range **ranges, size_t *n, kin_err *err);
 
 uint64_t kin_ranges_bytes(const kin_range *ranges, size_t n);
