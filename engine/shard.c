@@ -438,7 +438,7 @@ int kin_shard_begin(kin_shard *s, const kin_batch *batch, kin_err *err) {
     kin_assert(!batch->out || (batch->n_out > 0 && batch->n_out <= batch->n_tokens));
     int number;
     step *st = free_step(s, &number);
-    if (!st) return kin_err_set(err, "%d steps are on their way already", s->o.n_steps);
+    if (!st) return kin_err_set(err, "%d steps are in flight already", s->o.n_steps);
     if (settle(s, err) != 0 || kin_kv_place(s->kv, batch, st->cells, err) != 0) return KIN_FAIL;
     size_t n = (size_t)batch->n_tokens;
     memcpy(st->pos, batch->pos, n * sizeof *st->pos);
