@@ -251,6 +251,52 @@ static void what_is_too_large_or_too_deep_is_an_error(void **state) {
     fails_with("{% set a = 'x' * 60000 %}{% for i in range(100000) %}{% set b = a|upper %}{% endfor %}", "{}", "it may");
 }
 
+// Each of these looks at a long string or list and makes nothing: only steps can end it.
+static void what_takes_long_takes_many_steps(void **state) {
+    (void)state;
+    static const char *const uses[] = {
+        "'a' in l",     "l.count('a')",    "s is lower",  "s.isdigit()", "s.strip(s)|length",
+        "u|length",     "s.count('x')",    "s.find('y')", "{}[s]",       "{1: 1}.get(s)",
+        "s in s ~ 'y'", "s.startswith(s)", "s == t",      "l == k",      "s < t",
+        "l < k",        "s.split()|first", "u is lower",  "u[199999]",   "s.split('y')|last",
+    };
+    json_t *json = json_object(), *list = json_array(), *same = json_array();
+    char *text = repeated("", "x", 1000000, ""), *accents = repeated("", "\u00e9", 200000, "");
+    for (int i = 0; i < 100000; i++) {
+        json_array_append_new(list, json_integer(i));
+        json_array_append_new(same, json_integer(i));
+    }
+    json_object_set_new(json, "l", list);
+    json_object_set_new(json, "k", same);
+    json_object_set_new(json, "s", json_string(text));
+    json_object_set_new(json, "t", json_string(text));
+    json_object_set_new(json, "u", json_string(accents));
+    for (size_t i = 0; i < sizeof uses / sizeof *uses; i++) {
+        char source[256];
+        snprintf(source, sizeof source, "{%% for i in range(50000) %%}{%% if %s == 5 %%}{%% endif %%}{%% endfor %%}", uses[i]);
+        rendering r = render_json(source, strlen(source), json, MAX_BYTES);
+        if (r.rc == 0 || !strstr(r.err.text, "it may")) fail_msg("%s: %d %s", uses[i], r.rc, r.err.text);
+        rendering_fini(&r);
+    }
+    free(text);
+    free(accents);
+    json_decref(json);
+}
+
+static void a_sentence_ends_with_a_whole_character(void **state) {
+    (void)state;
+    for (int n = 390; n < 402; n++) {
+        char *source = repeated("{{ raise_exception('", "a", (size_t)n, "\u6771\u4eac') }}");
+        rendering r = render(source, "{}");
+        assert_int_equal(r.rc, KIN_FAIL);
+        json_t *text = json_string(r.err.text); // NULL: not UTF-8
+        assert_non_null(text);
+        json_decref(text);
+        rendering_fini(&r);
+        free(source);
+    }
+}
+
 static void equal_and_printed_values_that_share_their_parts_end(void **state) {
     (void)state;
     static const char make[] = "{% set ns = namespace(a=[1], b=[1]) %}{% for i in range(100) %}{% set ns.a = [ns.a, ns.a] %}"
@@ -389,6 +435,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_sum_grows_in_place_without_changing_its_parts),
         cmocka_unit_test(errors_say_the_line_and_what),
         cmocka_unit_test(what_is_too_large_or_too_deep_is_an_error),
+        cmocka_unit_test(what_takes_long_takes_many_steps),
+        cmocka_unit_test(a_sentence_ends_with_a_whole_character),
         cmocka_unit_test(equal_and_printed_values_that_share_their_parts_end),
         cmocka_unit_test(deep_input_and_bad_utf8_are_errors),
         cmocka_unit_test(every_limit_of_memory_gives_an_error_or_the_text),

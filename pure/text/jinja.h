@@ -47,6 +47,6 @@ typedef struct kin_jinja_text {
 // Fails, with the line, where Jinja would; when the template calls raise_exception (the sentence then has its message); and
 // beyond the limits: of memory and steps (value.h), of a prompt's length, of macros and expressions in each other.
 //
-// Thread: any, several at once with one template; each with values of its own.
+// Thread: any, several at once with one template; each with values of its own. It takes up to 256 KiB of stack.
 int kin_jinja_render(const kin_jinja *jinja, kin_values *values, const kin_value *variables, int64_t now_s, kin_jinja_text *out,
                      kin_err *err);

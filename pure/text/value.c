@@ -188,6 +188,7 @@ static bool rebuild_index(kin_values *values, kin_pairs *pairs) {
 
 // The position of the key, or n.
 static size_t position_of(kin_values *values, const kin_pairs *pairs, const kin_value *key) {
+    if (key->kind == KIN_KIND_STRING) kin_values_charge_bytes(values, key->s.len);
     if (pairs->index) {
         uint32_t found = pairs->index[slot_of(values, pairs, key)];
         return found ? found - 1 : pairs->n;
@@ -349,14 +350,14 @@ bool kin_value_hashable(const kin_value *value) {
 }
 
 static bool items_equal(kin_values *values, const kin_items *a, const kin_items *b) {
-    if (a->n != b->n) return false;
+    if (a->n != b->n || !kin_values_charge(values, a->n / 4)) return false;
     for (size_t i = 0; i < a->n; i++)
         if (!kin_value_equal(values, a->at[i], b->at[i])) return false;
     return true;
 }
 
 static bool pairs_equal(kin_values *values, const kin_pairs *a, const kin_pairs *b) {
-    if (a->n != b->n) return false;
+    if (a->n != b->n || !kin_values_charge(values, a->n)) return false;
     for (size_t i = 0; i < a->n; i++) {
         const kin_value *other = kin_pairs_find(values, b, a->at[i].key);
         if (!other || !kin_value_equal(values, a->at[i].item, other)) return false;

@@ -48,8 +48,7 @@ static const kin_value *raise_exception(kin_state *state, const kin_value *self,
     (void)self, (void)all;
     const kin_value *message = kin_str_of(state, arg[0]);
     if (!message) return NULL;
-    int len = message->s.len > 400 ? 400 : (int)message->s.len;
-    return kin_state_fail(state, "the template refuses: %.*s", len, message->s.at);
+    return kin_state_fail(state, "the template refuses: %.*s", kin_shown_len(message->s.at, message->s.len, 400), message->s.at);
 }
 
 static const kin_value *strftime_now(kin_state *state, const kin_value *self, const kin_value **arg, const kin_arguments *all) {

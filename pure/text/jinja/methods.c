@@ -49,7 +49,7 @@ METHOD(str_isdigit) {
     UNUSED;
     bool digits = self->s.len > 0;
     for (size_t i = 0; i < self->s.len && digits; i++) digits = self->s.at[i] >= '0' && self->s.at[i] <= '9';
-    return kin_values_charge_bytes(state->values, self->s.len) ? kin_value_of_bool(digits) : NULL;
+    return kin_values_charge(state->values, self->s.len / 8) ? kin_value_of_bool(digits) : NULL;
 }
 
 METHOD(str_isspace) {
@@ -191,8 +191,10 @@ METHOD(str_count) {
     int64_t n = 0;
     if (arg[0]->kind != KIN_KIND_STRING) return kin_state_fail(state, "count needs a string");
     if (arg[0]->s.len == 0) return kin_value_int(state->values, (int64_t)kin_string_n_chars(state->values, &self->s) + 1);
-    for (ptrdiff_t at = 0; (at = kin_string_find(state->values, &self->s, &arg[0]->s, (size_t)at)) != KIN_NOT_FOUND; n++)
+    for (ptrdiff_t at = 0; (at = kin_string_find(state->values, &self->s, &arg[0]->s, (size_t)at)) != KIN_NOT_FOUND; n++) {
         at += (ptrdiff_t)arg[0]->s.len;
+        if (!kin_values_charge(state->values, 1)) return NULL;
+    }
     return kin_value_int(state->values, n);
 }
 
@@ -201,12 +203,14 @@ METHOD(str_count) {
 METHOD(list_count) {
     UNUSED;
     int64_t n = 0;
+    if (!kin_values_charge(state->values, self->items->n / 4)) return NULL;
     for (size_t i = 0; i < self->items->n; i++) n += kin_value_equal(state->values, self->items->at[i], arg[0]);
     return kin_value_int(state->values, n);
 }
 
 METHOD(list_index) {
     UNUSED;
+    if (!kin_values_charge(state->values, self->items->n / 4)) return NULL;
     for (size_t i = 0; i < self->items->n; i++)
         if (kin_value_equal(state->values, self->items->at[i], arg[0])) return kin_value_int(state->values, (int64_t)i);
     return kin_state_fail(state, "the item is not in the list");

@@ -146,7 +146,7 @@ static int contains(kin_state *state, const kin_value *in, const kin_value *what
         if (kin_value_hashable(what)) return kin_pairs_find(state->values, in->pairs, what) != NULL;
     } else if (kin_value_is_sequence(in)) {
         kin_items items;
-        if (!kin_iterate(state, in, &items)) return KIN_FAIL;
+        if (!kin_iterate(state, in, &items) || !kin_values_charge(state->values, items.n / 4)) return KIN_FAIL;
         for (size_t i = 0; i < items.n; i++)
             if (kin_value_equal(state->values, items.at[i], what)) return 1;
         return 0;

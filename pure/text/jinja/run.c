@@ -5,6 +5,12 @@
 
 #include "pure/text/jinja/functions.h"
 
+int kin_shown_len(const char *at, size_t len, size_t max) {
+    if (len <= max) return (int)len;
+    while (max > 0 && ((unsigned char)at[max] & 0xc0) == 0x80) max--;
+    return (int)max;
+}
+
 void *kin_state_fail(kin_state *state, const char *format, ...) {
     char text[sizeof state->err->text];
     if (state->failed || kin_values_trouble(state->values)) return NULL;
@@ -210,7 +216,9 @@ static bool run_turns(kin_state *state, const kin_node *node, const kin_items *i
         loop->index0 = i;
         state->scope->n = 0;
         state->flow = KIN_FLOW_ON;
-        if (!kin_scope_set(state, KIN_NAME_LOOP, value) || !assign(state, node->a, items->at[i])) return false;
+        if (!kin_values_charge(state->values, 1) || !kin_scope_set(state, KIN_NAME_LOOP, value) ||
+            !assign(state, node->a, items->at[i]))
+            return false;
         if (!kin_run(state, node->kids[0])) return false;
         *completed |= state->flow == KIN_FLOW_ON;
     }

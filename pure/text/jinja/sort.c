@@ -10,6 +10,7 @@ static int string_less(kin_values *values, const kin_string *a, const kin_string
 }
 
 static int items_less(kin_values *values, const kin_items *a, const kin_items *b) {
+    if (!kin_values_charge(values, (a->n < b->n ? a->n : b->n) / 4)) return KIN_FAIL;
     for (size_t i = 0; i < a->n && i < b->n; i++) {
         if (!kin_value_equal(values, a->at[i], b->at[i])) return kin_value_less(values, a->at[i], b->at[i]);
     }

@@ -41,7 +41,10 @@ typedef struct kin_state {
     kin_err *err;
 } kin_state;
 
-#define KIN_SHOWN(s) (int)((s).len > 64 ? 64 : (s).len), (s).at // for "%.*s" of a name in a sentence
+#define KIN_SHOWN(s) kin_shown_len((s).at, (s).len, 64), (s).at // for "%.*s" of a name in a sentence
+
+// Bytes of the text that a sentence shows: at most max, and whole characters.
+int kin_shown_len(const char *at, size_t len, size_t max);
 
 // Writes the sentence, with the line, unless there is one already. Returns NULL.
 void *kin_state_fail(kin_state *state, const char *format, ...) KIN_PRINTF(2, 3);

@@ -79,14 +79,14 @@ static size_t strippable(const kin_string *s, const kin_string *chars, kin_side 
 
 kin_string kin_string_strip(kin_values *values, const kin_string *s, const kin_string *chars, unsigned sides) {
     kin_string rest = *s;
-    size_t n;
+    size_t n, cost = chars ? chars->len + 16 : 16; // of a character, in bytes
     if (sides & KIN_SIDE_LEFT)
-        while ((n = strippable(&rest, chars, KIN_SIDE_LEFT)) > 0) rest = kin_string_part(&rest, n, rest.len);
+        while (kin_values_charge_bytes(values, cost) && (n = strippable(&rest, chars, KIN_SIDE_LEFT)) > 0)
+            rest = kin_string_part(&rest, n, rest.len);
     if (sides & KIN_SIDE_RIGHT)
-        while ((n = strippable(&rest, chars, KIN_SIDE_RIGHT)) > 0) rest = kin_string_part(&rest, 0, rest.len - n);
-    size_t looked_at = s->len - rest.len + 1;
-    if (chars && chars->len > 64) looked_at *= chars->len / 64;
-    kin_values_charge_bytes(values, looked_at);
+        while (kin_values_charge_bytes(values, cost) && (n = strippable(&rest, chars, KIN_SIDE_RIGHT)) > 0)
+            rest = kin_string_part(&rest, 0, rest.len - n);
+    kin_values_charge_bytes(values, s->len - rest.len);
     return rest;
 }
 

@@ -162,8 +162,7 @@ static const kin_value *has_case(kin_state *state, const kin_value *self, uint32
         any |= other(c) != c;
         i += (size_t)len;
     }
-    if (!text || !kin_values_charge_bytes(state->values, text->s.len)) return NULL;
-    return kin_value_of_bool(any);
+    return text && kin_values_charge(state->values, text->s.len / 8) ? kin_value_of_bool(any) : NULL;
 }
 
 TEST(is_upper) {

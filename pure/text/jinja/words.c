@@ -99,12 +99,13 @@ static bool next_part(kin_values *values, const kin_string *s, const kin_string 
         return true;
     }
     int n;
-    size_t i = *at;
+    size_t i = *at, begin = i;
     while ((n = kin_space_begins(s->at + i, s->len - i)) > 0) i += (size_t)n;
     part->begin = i;
     while (i < s->len && kin_space_begins(s->at + i, s->len - i) == 0) i++;
     part->end = i;
     *at = i == s->len ? s->len + 1 : i;
+    if (!kin_values_charge(values, (i - begin) / 8)) return false;
     return part->end > part->begin;
 }
 
@@ -152,7 +153,7 @@ static size_t line_end(const char *at, size_t n) {
 
 bool kin_string_lines(kin_values *values, const kin_string *s, bool keep_ends, kin_items *lines) {
     size_t begin = 0;
-    kin_values_charge_bytes(values, s->len);
+    if (!kin_values_charge(values, s->len / 8)) return false;
     for (size_t i = 0; i < s->len;) {
         size_t n = line_end(s->at + i, s->len - i);
         if (n > 0 && !push_part(values, lines, s, (span){begin, keep_ends ? i + n : i})) return false;
