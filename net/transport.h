@@ -9,8 +9,8 @@
 // A stream says who is at its other end only as far as the transport knows: that it has the same key, and its address. Which
 // device it is, OPEN and ACCEPT say (net/dial.h).
 //
-// Implementations: net/transport_tcp.h, net/transport_pair.h. A new one is a table like theirs; kin_link_options.transport
-// chooses.
+// Implementations: net/transport_tcp.h, and for tests testkit/pair_transport.h. A new one is a table like theirs;
+// kin_link_options.transport chooses.
 #pragma once
 
 #include <stdbool.h>

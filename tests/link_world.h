@@ -26,6 +26,7 @@
 #include "base/log.h"
 #include "net/link.h"
 #include "net/listener.h"
+#include "testkit/pair_transport.h"
 
 enum {
     PATIENCE_MS = 20000, // for what must happen soon
@@ -75,6 +76,7 @@ struct world {
     uv_loop_t loop;
     uv_timer_t timer;
     kin_tls_ctx *tls, *other_tls;
+    kin_pair *pair; // NULL: links go over TCP
     kin_listener *listener;
     uint16_t port;
     kin_listener_options o;
@@ -128,7 +130,7 @@ static inline void on_accepted(void *user, kin_link *link) {
     if (w->frame_max) kin_link_set_frame_max(link, w->frame_max);
 }
 
-static inline int open_world(void **state) {
+static inline int open_world_over(void **state, bool is_pair) {
     world *w = calloc(1, sizeof *w);
     kin_err err;
     log_text[0] = 0;
@@ -141,11 +143,25 @@ static inline int open_world(void **state) {
     w->o.link.handshake_ms = HANDSHAKE_MS;
     w->o.link.silence_ms = SILENCE_MS;
     w->o.link.ping_ms = 50;
+    if (is_pair) {
+        assert_int_equal(kin_pair_open(&w->pair, &w->loop, &err), 0);
+        w->o.link.transport = kin_pair_transport(w->pair);
+    }
     assert_int_equal(kin_listener_open(&w->listener, &w->loop, NULL, 0, &w->o, on_accepted, w, &err), 0);
     w->port = kin_listener_port(w->listener);
     assert_int_not_equal(w->port, 0);
     *state = w;
     return 0;
+}
+
+// Over TCP and TLS, on loopback.
+static inline int open_world(void **state) {
+    return open_world_over(state, false);
+}
+
+// Without sockets: for what does not depend on them.
+static inline int open_pair_world(void **state) {
+    return open_world_over(state, true);
 }
 
 static inline int close_world(void **state) {
@@ -156,6 +172,8 @@ static inline int close_world(void **state) {
     }
     kin_listener_close(w->listener);
     uv_close((uv_handle_t *)&w->timer, NULL);
+    uv_run(&w->loop, UV_RUN_DEFAULT);
+    kin_pair_close(w->pair);
     uv_run(&w->loop, UV_RUN_DEFAULT);
     assert_int_equal(uv_loop_close(&w->loop), 0);
     kin_tls_ctx_close(w->tls);

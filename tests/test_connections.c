@@ -159,10 +159,10 @@ static void who_goes_is_said_to_have_gone(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(who_does_not_read_what_must_arrive_loses_its_link, open_world, close_world),
-        cmocka_unit_test_setup_teardown(a_device_is_where_it_says_and_at_last_where_it_is_seen, open_world, close_world),
-        cmocka_unit_test_setup_teardown(an_answer_to_an_earlier_question_is_none_to_a_later_one, open_world, close_world),
-        cmocka_unit_test_setup_teardown(who_goes_is_said_to_have_gone, open_world, close_world),
+        cmocka_unit_test_setup_teardown(who_does_not_read_what_must_arrive_loses_its_link, open_pair_world, close_world),
+        cmocka_unit_test_setup_teardown(a_device_is_where_it_says_and_at_last_where_it_is_seen, open_pair_world, close_world),
+        cmocka_unit_test_setup_teardown(an_answer_to_an_earlier_question_is_none_to_a_later_one, open_pair_world, close_world),
+        cmocka_unit_test_setup_teardown(who_goes_is_said_to_have_gone, open_pair_world, close_world),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

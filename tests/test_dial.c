@@ -83,6 +83,7 @@ static const kin_dial_callbacks told = {accepted, failed};
 
 static kin_dial_options options_of(world *w) {
     kin_dial_options o = kin_dial_options_default(w->tls);
+    o.link.transport = w->o.link.transport;
     o.to = kin_dial_address("127.0.0.1", w->port);
     o.open = (kin_proto_open){.role = KIN_PROTO_FETCH, .id = own_id, .name = "anna", .version = "test"};
     o.epoch = 3;
@@ -282,7 +283,8 @@ static void a_cancelled_dial_says_nothing(void **state) {
 }
 
 int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, open_world, close_world)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, open_pair_world, close_world)
+#define TCP_TEST(name) cmocka_unit_test_setup_teardown(name, open_world, close_world)
     const struct CMUnitTest tests[] = {
         TEST(an_accepted_link_is_the_owners),
         TEST(whoever_answers_will_do_where_nobody_is_named),
@@ -290,10 +292,13 @@ int main(void) {
         TEST(an_answer_with_another_id_is_not_believed),
         TEST(what_is_no_answer_is_said),
         TEST(a_dial_always_ends),
-        TEST(who_is_no_kin_is_left),
-        TEST(another_key_is_told_apart),
+        TCP_TEST(a_dial_always_ends),
+        TCP_TEST(who_is_no_kin_is_left),
+        TCP_TEST(another_key_is_told_apart),
         TEST(addresses_are_tried_until_the_right_one_answers),
+        TCP_TEST(addresses_are_tried_until_the_right_one_answers),
         TEST(a_cancelled_dial_says_nothing),
+        TCP_TEST(a_cancelled_dial_says_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -362,6 +362,8 @@ static void a_hundred_megabytes_cross_two_threads_unharmed(void **state) {
 
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_world, close_world)
+#define PAIR_TEST(name)                                                                                                          \
+    { #name "_over_a_pair", name, open_pair_world, close_world, NULL }
     const struct CMUnitTest tests[] = {
         TEST(frames_of_all_lengths_arrive_as_they_were_sent),
         TEST(round_trips_and_bytes_are_counted),
@@ -380,6 +382,15 @@ int main(void) {
         TEST(a_queue_longer_than_one_write_arrives_as_it_was_sent),
         TEST(many_links_do_not_mix_their_frames),
         TEST(a_hundred_megabytes_cross_two_threads_unharmed),
+        PAIR_TEST(frames_of_all_lengths_arrive_as_they_were_sent),
+        PAIR_TEST(round_trips_and_bytes_are_counted),
+        PAIR_TEST(a_reason_reaches_the_other_side_behind_what_was_queued),
+        PAIR_TEST(a_long_or_unprintable_reason_is_made_fit),
+        PAIR_TEST(a_link_may_be_closed_inside_of_its_callbacks),
+        PAIR_TEST(a_link_may_be_closed_in_every_phase),
+        PAIR_TEST(a_full_queue_refuses_and_says_when_there_is_room),
+        PAIR_TEST(a_frame_longer_than_the_queue_is_taken_when_it_is_empty),
+        PAIR_TEST(many_links_do_not_mix_their_frames),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
