@@ -528,9 +528,7 @@ void kin_cluster_close(kin_cluster *c) {
     if (!c) return;
     kin_planning_stop(c->planning); // its thread leaves calls in the loop
     kin_endpoint_close(c->endpoint, end, c);
-    kin_message_buffer *buffer;
-    if (c->in) kin_message_queue_interrupt(c->in, false);
-    while (c->in && (buffer = kin_message_queue_take(c->in, 0))) kin_message_pool_give(c->pool, buffer);
+    if (c->in) kin_message_queue_drain(c->in, c->pool);
     kin_connections_close(c->connections, NULL);
     kin_status_subscribers_close(c->subscribers, NULL);
     kin_relay_close(c->relay, NULL);

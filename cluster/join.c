@@ -332,8 +332,7 @@ static int open_all(kin_join *j, kin_err *err) {
 static void close_all(kin_join *j) {
     kin_engine_instance_close(j->instance); // first: threads that pack for it report through the endpoint
     kin_endpoint_close(j->endpoint, end, j);
-    kin_message_buffer *buffer;
-    while (j->in && (buffer = kin_message_queue_take(j->in, 0))) kin_message_pool_give(j->pool, buffer);
+    if (j->in) kin_message_queue_drain(j->in, j->pool);
     kin_metrics_close(j->metrics);
     kin_lazy_load_close(j->lazy_load);
     kin_message_queue_close(j->in);

@@ -111,6 +111,18 @@ void kin_message_queue_put(kin_message_queue *q, kin_message_buffer *buffer) {
     uv_mutex_unlock(&q->mutex);
 }
 
+void kin_message_queue_drain(kin_message_queue *q, kin_message_pool *pool) {
+    uv_mutex_lock(&q->mutex);
+    kin_message_buffer *buffer = q->first, *next;
+    q->first = NULL;
+    q->end = &q->first;
+    uv_mutex_unlock(&q->mutex);
+    for (; buffer; buffer = next) {
+        next = buffer->next;
+        kin_message_pool_give(pool, buffer);
+    }
+}
+
 void kin_message_queue_interrupt(kin_message_queue *q, bool interrupted) {
     uv_mutex_lock(&q->mutex);
     q->interrupted = interrupted;

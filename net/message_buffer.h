@@ -40,6 +40,9 @@ void kin_message_queue_close(kin_message_queue *queue); // empty
 
 void kin_message_queue_put(kin_message_queue *queue, kin_message_buffer *buffer);
 
+// Gives all that are in it back to the pool, interrupted or not.
+void kin_message_queue_drain(kin_message_queue *queue, kin_message_pool *pool);
+
 // Wakes the threads that wait; every take returns NULL until it is set to false again.
 void kin_message_queue_interrupt(kin_message_queue *queue, bool interrupted);
 

@@ -152,9 +152,7 @@ int kin_thread_ring_open(kin_thread_ring **out_ring, const char *path, const kin
 }
 
 static void drain(kin_thread_ring *r, kin_message_queue *queue) {
-    kin_message_buffer *buffer;
-    kin_message_queue_interrupt(queue, false);
-    while ((buffer = kin_message_queue_take(queue, 0))) kin_message_pool_give(r->pool, buffer);
+    kin_message_queue_drain(queue, r->pool);
     kin_message_queue_close(queue);
 }
 

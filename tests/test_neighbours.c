@@ -90,7 +90,7 @@ static void end_ring(void *arg) {
 
 static void close_member(member *m) {
     kin_endpoint_close(m->endpoint, end_ring, m);
-    for (kin_message_buffer *p; (p = kin_message_queue_take(m->in, 0));) kin_message_pool_give(m->pool, p);
+    kin_message_queue_drain(m->in, m->pool);
     kin_message_queue_close(m->in);
     kin_message_pool_close(m->pool);
     pthread_mutex_destroy(&m->mutex);

@@ -175,7 +175,9 @@ static void an_interrupted_queue_gives_nothing_until_it_is_not(void **state) {
     kin_message_queue_interrupt(queue, false);
     kin_message_buffer *p = kin_message_queue_take(queue, 0);
     assert_non_null(p);
-    kin_message_pool_give(pool, p);
+    kin_message_queue_put(queue, p);
+    kin_message_queue_interrupt(queue, true);
+    kin_message_queue_drain(queue, pool); // also then
     kin_message_queue_close(queue);
     kin_message_pool_close(pool);
 }
