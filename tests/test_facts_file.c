@@ -495,7 +495,7 @@ static void the_examples_are_the_papers_clusters(void **state) {
     for (size_t i = 0; i < sizeof examples / sizeof *examples; i++) {
         char path[512];
         kin_err err;
-        snprintf(path, sizeof path, "%s/assets/facts/%s.json", KIN_DOWNLOAD_DIR, examples[i].name);
+        snprintf(path, sizeof path, "%s/assets/facts/%s.json", KIN_SOURCE_DIR, examples[i].name);
         if (kin_facts_file_read(path, &read, &err) != 0) fail_msg("%s", err.text);
         kin_paper_facts(&paper, examples[i].cluster, examples[i].model, examples[i].n_device);
         same_facts(&paper, &read, 1e-9); // "9.7G" is a whole number of bytes

@@ -722,7 +722,7 @@ static void sentence_says_where_a_tensor_ends(void **state) {
 
 static void golden_models_open(void **state) {
     (void)state;
-    const char *folder = KIN_DOWNLOAD_DIR "/../shared/golden";
+    const char *folder = KIN_SOURCE_DIR "/../shared/golden";
     DIR *dir = opendir(folder);
     if (!dir) skip();
     int n_models = 0;

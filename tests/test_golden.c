@@ -9,7 +9,7 @@
 
 #include "testkit/golden.h"
 
-#define GOLDEN_DIR KIN_DOWNLOAD_DIR "/../shared/golden"
+#define GOLDEN_DIR KIN_SOURCE_DIR "/../shared/golden"
 enum { EXIT_SKIP = 77 };
 
 static kin_golden models[KIN_GOLDEN_MAX_MODELS];

@@ -20,7 +20,7 @@
 #include "testkit/ref_load.h"
 #include "tests/null_malloc.h"
 
-#define GOLDEN_DIR KIN_DOWNLOAD_DIR "/../shared/golden"
+#define GOLDEN_DIR KIN_SOURCE_DIR "/../shared/golden"
 #define GOLDEN_ERROR_MAX 1e-5 // relative L2 of a row; 5e-7 measured. The rule for this engine is 1e-4.
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 

@@ -17,8 +17,8 @@
 #include "testkit/golden.h"
 #include "testkit/thread_ring.h"
 
-#define GOLDEN_DIR KIN_DOWNLOAD_DIR "/../shared/golden"
-#define DEMO KIN_DOWNLOAD_DIR "/assets/demo.gguf"
+#define GOLDEN_DIR KIN_SOURCE_DIR "/../shared/golden"
+#define DEMO KIN_SOURCE_DIR "/assets/demo.gguf"
 
 enum { N_MADE = 16, CHUNK = 4 };
 

@@ -117,7 +117,7 @@ static void check_vocab_file(const char *name) {
     char path[512];
     size_t size;
     kin_err err = {""};
-    snprintf(path, sizeof path, "%s/../shared/vocab/%s.gguf.inp", KIN_DOWNLOAD_DIR, name);
+    snprintf(path, sizeof path, "%s/../shared/vocab/%s.gguf.inp", KIN_SOURCE_DIR, name);
     char *texts = read_all(path, &size);
     if (!texts) {
         print_message("%s is missing: this vocabulary is not checked\n", path);
