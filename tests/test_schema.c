@@ -21,22 +21,32 @@ static kin_str str(const char *text) {
     return (kin_str){text, strlen(text)};
 }
 
-static bool text_matches(const char *gbnf, size_t len, const char *text) {
-    kin_grammar *grammar;
-    kin_matcher *m;
+static bool is_match(kin_matcher *m, const char *text) {
     kin_place place = {0};
     bool allowed;
-    kin_err err = {""};
-    kin_grammar_compile(&grammar, gbnf, len, &err);
-    assert_string_equal(err.text, "");
-    assert_int_equal(kin_matcher_new(&m, grammar, NULL, NULL), 0);
     assert_int_equal(kin_matcher_begin(m, &place), 0);
     assert_int_equal(kin_matcher_accept_bytes(m, &place, text, strlen(text), &allowed), 0);
     bool ends = allowed && kin_place_may_end(&place);
     kin_place_fini(&place);
+    return ends;
+}
+
+static kin_matcher *open_matcher(const char *gbnf, size_t len, kin_grammar **grammar) {
+    kin_matcher *m;
+    kin_err err = {""};
+    kin_grammar_compile(grammar, gbnf, len, &err);
+    assert_string_equal(err.text, "");
+    assert_int_equal(kin_matcher_new(&m, *grammar, NULL, NULL), 0);
+    return m;
+}
+
+static bool text_matches(const char *gbnf, size_t len, const char *text) {
+    kin_grammar *grammar;
+    kin_matcher *m = open_matcher(gbnf, len, &grammar);
+    bool result = is_match(m, text);
     kin_matcher_free(m);
     kin_grammar_free(grammar);
-    return ends;
+    return result;
 }
 
 // ' stands for ".
@@ -247,16 +257,20 @@ static void bounds_hold_for_every_number_near_them(void **state) {
         if (high) kin_number_range_max(&range, &max, below);
         kin_text_print(&gbnf, "root ::= \"\" | ");
         kin_number_range_put(&range, integer, &gbnf);
+        kin_grammar *grammar;
+        kin_matcher *m = open_matcher(gbnf.at, gbnf.len, &grammar);
         for (int k = -220; k <= 220; k++) {
             char text[32];
             double x = integer ? k : k * (k % 3 ? 0.05 : 0.25);
             snprintf(text, sizeof text, integer ? "%.0f" : "%.6g", x);
             if (x == 0 && text[0] == '-') continue;
             bool inside = (above ? x > atof(low) : x >= atof(low)) && (!high || (below ? x < atof(high) : x <= atof(high)));
-            if (text_matches(gbnf.at, gbnf.len, text) != inside)
+            if (is_match(m, text) != inside)
                 fail_msg("%s in %s %s, %s %s: %s", text, above ? "above" : "from", low, below ? "below" : "to", high ? high : "-",
                          gbnf.at);
         }
+        kin_matcher_free(m);
+        kin_grammar_free(grammar);
         kin_text_fini(&gbnf);
     }
 }
