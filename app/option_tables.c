@@ -82,7 +82,7 @@ kin_option kin_session_timeline_option(kin_session_options *o) {
                         0,
                         &o->timeline,
                         "FILE",
-                        "draw what each device did during the first 8 tokens after the prompt, as SVG",
+                        "write what each device did for the first 8 tokens: a picture (SVG), or in FILE.json a trace",
                         0,
                         0};
 }

@@ -4,8 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
-#include "observe/timeline_svg.h"
+#include "observe/timeline_impl.h"
 
 struct kin_timeline {
     kin_trace *own;
@@ -155,13 +156,22 @@ static void be_written(kin_timeline *t) {
     pthread_mutex_unlock(&t->mutex);
 }
 
+static bool is_named_json(const char *path) {
+    size_t n = strlen(path);
+    return n >= 5 && strcasecmp(path + n - 5, ".json") == 0;
+}
+
 int kin_timeline_write(kin_timeline *t, const char *path, kin_err *err) {
     if (kin_timeline_n_marks(t) < 2) return kin_err_set(err, "%s: no token was made after the prompt", path);
     be_written(t);
     FILE *f = fopen(path, "w");
     if (!f) return kin_err_set(err, "%s cannot be written", path);
-    kin_timeline_draw(t, f);
-    bool failed = ferror(f);
+    bool failed = false;
+    if (is_named_json(path))
+        failed = kin_timeline_trace(t, f) != 0;
+    else
+        kin_timeline_draw(t, f);
+    failed = failed || ferror(f);
     return fclose(f) == 0 && !failed ? 0 : kin_err_set(err, "%s could not be written to its end", path);
 }
 

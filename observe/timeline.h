@@ -1,11 +1,12 @@
-// A timeline: what the members of a ring did during the first tokens after a prompt, on the head's clock; and its picture.
+// A timeline: what the members of a ring did during the first tokens after a prompt, on the head's clock; and its file.
 //
 // Members are rows, in the order in which they are named. Events come from the head itself (kin_timeline_own) and from devices
 // (EVENTS, with how far the device's clock is ahead). Marks bound it: the first one is the end of the prompt, each further one
 // the end of a token; after n_tokens it is whole, and what lies far outside is dropped.
 //
 // The picture is one SVG file without references to others, readable on light and dark ground: a lane for computing, waiting and
-// sending and one for the disk per member, an axis in milliseconds, the ends of tokens as thin lines.
+// sending and one for the disk per member, an axis in milliseconds, the ends of tokens as thin lines. A file that is named .json
+// has trace events instead, for Perfetto or chrome://tracing: a process per member, a thread per kind of event.
 //
 // Owner: the command that wants it. Thread: any for rows, events and marks; the others the owner's.
 #pragma once
@@ -49,8 +50,8 @@ void kin_timeline_add_own(kin_timeline *timeline, int row);
 void kin_timeline_mark(kin_timeline *timeline, kin_time now);
 bool kin_timeline_is_whole(kin_timeline *timeline);
 
-// Fails if there are fewer than two marks, or if the file cannot be written. What others add from then on, late events of
-// devices, is dropped.
+// As trace events if the path ends in .json, else as SVG. Fails if there are fewer than two marks, or if the file cannot be
+// written. What others add from then on, late events of devices, is dropped.
 int kin_timeline_write(kin_timeline *timeline, const char *path, kin_err *err);
 
 // ---- inspection, while nobody adds or after it was written

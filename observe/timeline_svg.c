@@ -1,4 +1,5 @@
-#include "observe/timeline_svg.h"
+// The picture of a timeline.
+#include "observe/timeline_impl.h"
 
 enum { // in the picture's units
     WIDTH = 1100,

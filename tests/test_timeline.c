@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <jansson.h>
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -134,11 +135,12 @@ static void a_recorder_keeps_what_it_can_and_only_while_it_is_on(void **state) {
 
 // ---- the picture
 
-static char *draw(kin_timeline *t) {
-    char path[] = "/tmp/kin-test-timeline-XXXXXX";
+static char *write_as(kin_timeline *t, const char *ending) {
+    char path[64];
     static char text[1 << 20];
     kin_err err;
-    int fd = mkstemp(path);
+    snprintf(path, sizeof path, "/tmp/kin-test-timeline-XXXXXX%s", ending);
+    int fd = mkstemps(path, (int)strlen(ending));
     assert_true(fd >= 0);
     if (kin_timeline_write(t, path, &err) != 0) fail_msg("%s", err.text);
     ssize_t n = read(fd, text, sizeof text - 1);
@@ -147,6 +149,10 @@ static char *draw(kin_timeline *t) {
     close(fd);
     unlink(path);
     return text;
+}
+
+static char *draw(kin_timeline *t) {
+    return write_as(t, "");
 }
 
 static int count(const char *text, const char *what) {
@@ -233,6 +239,65 @@ static void late_events_do_not_move_a_picture_that_is_being_drawn(void **state) 
     kin_timeline_close(t);
 }
 
+// ---- trace events
+
+static json_t *trace_of(kin_timeline *t) {
+    json_error_t where;
+    json_t *root = json_loads(write_as(t, ".json"), JSON_REJECT_DUPLICATES, &where);
+    if (!root) fail_msg("%s", where.text);
+    return root;
+}
+
+static const char *text_of(const json_t *event, const char *key) {
+    const char *text = json_string_value(json_object_get(event, key));
+    return text ? text : "";
+}
+
+// The i-th event of a phase ("X", "M", "i"); NULL: there are fewer.
+static const json_t *event_of(const json_t *root, const char *phase, int i) {
+    const json_t *events = json_object_get(root, "traceEvents"), *e;
+    size_t k;
+    json_array_foreach((json_t *)events, k, e) {
+        if (strcmp(text_of(e, "ph"), phase) == 0 && i-- == 0) return e;
+    }
+    return NULL;
+}
+
+static void expect_event(const json_t *e, const char *name, int pid, int tid, double ts) {
+    assert_non_null(e);
+    assert_string_equal(text_of(e, "name"), name);
+    assert_int_equal(json_integer_value(json_object_get(e, "pid")), pid);
+    assert_int_equal(json_integer_value(json_object_get(e, "tid")), tid);
+    assert_float_equal(json_number_value(json_object_get(e, "ts")), ts, 1e-6);
+}
+
+static void a_file_named_json_has_a_trace_event_for_each_event_in_microseconds(void **state) {
+    (void)state;
+    kin_timeline *t = open_timeline(2);
+    const kin_windows windows = {.n = 2, .at = {{0, 4, 0}, {8, 12, 0}}};
+    int anna = kin_timeline_place(t, "\"anna\" of the attic", &windows), desk = kin_timeline_row(t, "desk");
+    const kin_proto_event events[] = {event(KIN_PROTO_EVENT_COMPUTE, 100, 150), event(KIN_PROTO_EVENT_DISK, 90, 160)},
+                          sent = event(KIN_PROTO_EVENT_SEND, 150, 151);
+    kin_timeline_mark(t, 100 * MS);
+    kin_timeline_add(t, anna, events, 2, 0);
+    kin_timeline_add(t, desk, &sent, 1, 0);
+    kin_timeline_mark(t, 150 * MS + 500);
+    json_t *root = trace_of(t);
+    expect_event(event_of(root, "M", 0), "process_name", 1, 0, 0);
+    assert_string_equal(text_of(json_object_get(event_of(root, "M", 0), "args"), "name"), "\"anna\" of the attic");
+    expect_event(event_of(root, "M", 1), "thread_name", 1, 1, 0);
+    expect_event(event_of(root, "X", 0), "layers 0-3, 8-11, step 7", 1, 1, 10000); // the disk began 10 ms before
+    assert_float_equal(json_number_value(json_object_get(event_of(root, "X", 0), "dur")), 50000, 1e-6);
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(event_of(root, "X", 0), "args"), "round")), 2);
+    expect_event(event_of(root, "X", 1), "disk", 1, 1 + KIN_PROTO_EVENT_DISK, 0);
+    expect_event(event_of(root, "X", 2), "send, step 7", 2, 1 + KIN_PROTO_EVENT_SEND, 60000);
+    assert_null(event_of(root, "X", 3));
+    expect_event(event_of(root, "i", 0), "end of the prompt", 1, 1, 10000);
+    expect_event(event_of(root, "i", 1), "token 1", 1, 1, 60000.5);
+    json_decref(root);
+    kin_timeline_close(t);
+}
+
 static void a_picture_of_nothing_is_an_error(void **state) {
     (void)state;
     kin_timeline *t = open_timeline(2);
@@ -268,6 +333,7 @@ int main(void) {
         cmocka_unit_test(a_recorder_keeps_what_it_can_and_only_while_it_is_on),
         cmocka_unit_test(the_picture_has_a_row_for_each_member_and_a_bar_for_each_event),
         cmocka_unit_test(late_events_do_not_move_a_picture_that_is_being_drawn),
+        cmocka_unit_test(a_file_named_json_has_a_trace_event_for_each_event_in_microseconds),
         cmocka_unit_test(a_picture_of_nothing_is_an_error),
         cmocka_unit_test(without_a_timeline_nothing_happens),
     };
