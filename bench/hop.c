@@ -154,7 +154,7 @@ static void wake_compute(device *d, bool is_ended) {
 
 static void send_frame(void *arg) {
     device *d = arg;
-    kin_link_send(d->link, KIN_FRAME_STEP, 1, 1, &(kin_link_part){d->frame, d->n_bytes});
+    kin_link_send(d->link, KIN_FRAME_STEP, 1, 1, &(kin_frame_part){d->frame, d->n_bytes});
 }
 
 static void build_frame(device *d) {

@@ -14,32 +14,14 @@
 
 #include <stdatomic.h>
 
+#include "cluster/planning.h"
 #include "model/manifest.h"
 #include "net/key.h"
 #include "observe/timeline.h"
 #include "pipeline/head.h"
 #include "pipeline/steps.h"
-#include "pure/plan/correction.h"
-#include "pure/plan/manual_plan.h"
 
 typedef struct kin_cluster kin_cluster;
-
-// What the planner is asked. Candidates and ids: the head is the last. Facts: only devices and links, the head is the first and
-// the others follow as the candidates are; NULL: nobody measured. For the call.
-typedef struct kin_cluster_question {
-    int n;
-    const kin_candidate *candidates; // [n]
-    const kin_proto_id *ids;         // [n]
-    const kin_facts *facts;
-} kin_cluster_question;
-
-// What the members' last tokens took, the head first, as medians, with so many tokens in the cache.
-typedef struct kin_cluster_measured {
-    int n, n_cached;
-    kin_proto_id ids[KIN_ROUNDS_MAX_MEMBERS];
-    kin_measured members[KIN_ROUNDS_MAX_MEMBERS];
-    const kin_facts *facts; // of these members and their links, as they are known by now; NULL: nothing is measured. For the call
-} kin_cluster_measured;
 
 typedef struct kin_cluster_options {
     kin_proto_id id;

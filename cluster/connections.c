@@ -40,7 +40,7 @@ int kin_connections_open(kin_connections **out, const kin_connections_callbacks 
 }
 
 static void send_have(peer *to, const uint8_t *bytes, size_t n) {
-    kin_link_part part = {bytes, n};
+    kin_frame_part part = {bytes, n};
     kin_link_send(to->link, KIN_FRAME_HAVE, 0, 1, &part); // when it does not fit now, the next one tells more
 }
 

@@ -71,7 +71,7 @@ static void fetch_have(void *user, const kin_proto_have *have) {
         return;
     }
     kin_proto_encode_have(payload, n, have);
-    kin_link_part part = {payload, n};
+    kin_frame_part part = {payload, n};
     kin_link_send(j->control, KIN_FRAME_HAVE, 0, 1, &part); // when it does not fit now, the next one tells more
     free(payload);
 }

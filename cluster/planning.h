@@ -8,7 +8,27 @@
 // Owner: the cluster. Thread: the loop's; `plan`, `measured` and `done` are called in the planning thread.
 #pragma once
 
-#include "cluster/cluster.h"
+#include "pure/plan/correction.h"
+#include "pure/plan/manual_plan.h"
+#include "pure/plan/rounds.h"
+#include "pure/proto/message.h"
+
+// What the planner is asked. Candidates and ids: the head is the last. Facts: only devices and links, the head is the first and
+// the others follow as the candidates are; NULL: nobody measured. For the call.
+typedef struct kin_cluster_question {
+    int n;
+    const kin_candidate *candidates; // [n]
+    const kin_proto_id *ids;         // [n]
+    const kin_facts *facts;
+} kin_cluster_question;
+
+// What the members' last tokens took, the head first, as medians, with so many tokens in the cache.
+typedef struct kin_cluster_measured {
+    int n, n_cached;
+    kin_proto_id ids[KIN_ROUNDS_MAX_MEMBERS];
+    kin_measured members[KIN_ROUNDS_MAX_MEMBERS];
+    const kin_facts *facts; // of these members and their links, as they are known by now; NULL: nothing is measured. For the call
+} kin_cluster_measured;
 
 typedef struct kin_planning kin_planning;
 

@@ -100,7 +100,7 @@ static void pop(client *c) {
 
 // ---- answers. Each says whether it got away; if not, `drained` or `closed` follows
 
-static bool send_parts(client *c, kin_frame_type type, int n_parts, const kin_link_part *parts) {
+static bool send_parts(client *c, kin_frame_type type, int n_parts, const kin_frame_part *parts) {
     kin_link_sent sent = kin_link_send(c->link, type, 0, n_parts, parts);
     return sent == KIN_LINK_SENT || sent == KIN_LINK_QUEUED;
 }
@@ -108,7 +108,7 @@ static bool send_parts(client *c, kin_frame_type type, int n_parts, const kin_li
 static bool send_lack(client *c) {
     uint8_t bytes[LACK_BYTES];
     kin_proto_lack m = {.i_chunk = front(c)->i_chunk};
-    kin_link_part part = {bytes, kin_proto_encode_lack(bytes, sizeof bytes, &m)};
+    kin_frame_part part = {bytes, kin_proto_encode_lack(bytes, sizeof bytes, &m)};
     if (!send_parts(c, KIN_FRAME_LACK, 1, &part)) return false;
     pop(c);
     return true;
@@ -118,7 +118,7 @@ static bool send_piece(client *c) {
     uint8_t head[DATA_HEAD];
     request *r = front(c);
     kin_proto_data m = {.i_chunk = r->i_chunk, .offset = r->at, .n_bytes = c->n_bytes};
-    kin_link_part parts[] = {{head, kin_proto_encode_data_head(head, sizeof head, &m)}, {c->bytes, c->n_bytes}};
+    kin_frame_part parts[] = {{head, kin_proto_encode_data_head(head, sizeof head, &m)}, {c->bytes, c->n_bytes}};
     if (!send_parts(c, KIN_FRAME_DATA, 2, parts)) return false;
     c->server->stats.bytes += c->n_bytes;
     r->at += c->n_bytes;
@@ -141,7 +141,7 @@ static bool send_hashes(client *c) {
         return true;
     }
     kin_proto_encode_hashes(bytes, n, &message);
-    bool is_sent = send_parts(c, KIN_FRAME_HASHES, 1, &(kin_link_part){bytes, n});
+    bool is_sent = send_parts(c, KIN_FRAME_HASHES, 1, &(kin_frame_part){bytes, n});
     free(bytes);
     if (!is_sent) return false;
     r->at += message.n_hashes;

@@ -159,7 +159,7 @@ int kin_download_open(kin_download **out, uv_loop_t *loop, const kin_dial_option
 // ---- asking
 
 static bool send_message(kin_download *s, kin_frame_type type, const uint8_t *bytes, size_t n) {
-    kin_link_sent sent = kin_link_send(s->link, type, 0, 1, &(kin_link_part){bytes, n});
+    kin_link_sent sent = kin_link_send(s->link, type, 0, 1, &(kin_frame_part){bytes, n});
     return sent == KIN_LINK_SENT || sent == KIN_LINK_QUEUED;
 }
 

@@ -28,8 +28,8 @@ struct kin_arch {
     struct ggml_tensor *(*route)(kin_graph *g, int il, struct ggml_tensor *x);
 };
 
-// NULL if no family has this name.
-const kin_arch *kin_arch_find(kin_str name);
+// The family of a model. NULL with a sentence if the file names none, or one that is unknown: it names the known ones.
+const kin_arch *kin_arch_of(const kin_gguf *gguf, kin_err *err);
 
 // The i-th family, NULL beyond the last.
 const kin_arch *kin_arch_at(int i);

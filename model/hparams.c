@@ -3,21 +3,19 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "model/arch.h"
-
 // Far above any model, far below any overflow: dims * dims fits 63 bits with room for 4 more factors.
 enum { MAX_LAYERS = 4096, MAX_WIDTH = 1 << 20, MAX_HEADS = 4096, MAX_CONTEXT = 1 << 27, MAX_VOCAB = 1 << 24 };
 
 // A reader over one model's keys that stops at the first error.
 typedef struct reader {
     const kin_gguf *gguf;
-    const char *arch;
+    const char *family; // the prefix of the keys
     kin_err *err;
     int failed;
 } reader;
 
 static const char *full_key(const reader *r, const char *key, char *buf, size_t n) {
-    snprintf(buf, n, "%s.%s", r->arch, key);
+    snprintf(buf, n, "%s.%s", r->family, key);
     return buf;
 }
 
@@ -48,16 +46,6 @@ static float read_float(reader *r, const char *key, float fallback, float min, f
     return value;
 }
 
-static int unknown_arch(kin_str name, kin_err *err) {
-    char known[256] = "";
-    for (int i = 0; kin_arch_at(i); i++) {
-        size_t used = strlen(known);
-        snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", kin_arch_at(i)->name);
-    }
-    int len = name.len > 64 ? 64 : (int)name.len;
-    return kin_err_set(err, "the architecture '%.*s' is not supported (supported: %s)", len, name.at, known);
-}
-
 static void read_shape(reader *r, kin_hparams *hp) {
     hp->n_layer = read_int(r, "block_count", -1, 1, MAX_LAYERS);
     hp->n_embd = read_int(r, "embedding_length", -1, 1, MAX_WIDTH);
@@ -83,7 +71,7 @@ static void read_shape(reader *r, kin_hparams *hp) {
     } else if (hp->n_expert && (hp->n_expert_used < 1 || hp->n_expert_used > hp->n_expert)) {
         r->failed = kin_err_set(r->err, "%d of %d experts per token is impossible", hp->n_expert_used, hp->n_expert);
     } else if ((hp->n_expert ? hp->n_ff_exp : hp->n_ff) < 1) {
-        r->failed = kin_err_set(r->err, "'%s.feed_forward_length' must not be 0", r->arch);
+        r->failed = kin_err_set(r->err, "'%s.feed_forward_length' must not be 0", r->family);
     }
 }
 
@@ -132,16 +120,9 @@ static void read_vocab_size(reader *r, kin_hparams *hp) {
     }
 }
 
-int kin_hparams_read(kin_hparams *hp, const kin_gguf *gguf, kin_err *err) {
+int kin_hparams_read(kin_hparams *hp, const kin_gguf *gguf, const char *family, kin_err *err) {
+    reader r = {.gguf = gguf, .family = family, .err = err};
     *hp = (kin_hparams){0};
-    kin_str name;
-    int rc = kin_gguf_get_str(gguf, "general.architecture", &name, err);
-    if (rc == 1) return kin_err_set(err, "the key 'general.architecture' is missing");
-    if (rc < 0) return KIN_FAIL;
-    hp->arch = kin_arch_find(name);
-    if (!hp->arch) return unknown_arch(name, err);
-
-    reader r = {.gguf = gguf, .arch = hp->arch->name, .err = err};
     read_shape(&r, hp);
     if (!r.failed) read_rope(&r, hp);
     hp->rms_eps = read_float(&r, "attention.layer_norm_rms_epsilon", 1e-5f, 0.0f, 1.0f);

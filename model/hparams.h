@@ -46,6 +46,6 @@ static inline int kin_hparams_n_embd_kv(const kin_hparams *hp) {
     return hp->n_head_kv * hp->head_dim;
 }
 
-// Reads and checks them. Fails with a sentence on an unknown architecture (naming the known ones),
-// on a missing key and on values that cannot be.
-int kin_hparams_read(kin_hparams *hp, const kin_gguf *gguf, kin_err *err);
+// Reads and checks the keys of a family ("llama.block_count"); arch is the caller's to set. Fails with a sentence on a missing
+// key and on values that cannot be.
+int kin_hparams_read(kin_hparams *hp, const kin_gguf *gguf, const char *family, kin_err *err);

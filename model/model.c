@@ -80,7 +80,9 @@ static int refuse_unknown(const kin_model *m, size_t n_used, kin_err *err) {
 }
 
 static int read_model(kin_model *m, kin_err *err) {
-    if (kin_hparams_read(&m->hp, m->gguf, err) != 0) return KIN_FAIL;
+    const kin_arch *arch = kin_arch_of(m->gguf, err);
+    if (!arch || kin_hparams_read(&m->hp, m->gguf, arch->name, err) != 0) return KIN_FAIL;
+    m->hp.arch = arch;
     if ((uint64_t)m->hp.n_layer > kin_gguf_n_tensors(m->gguf)) {
         return kin_err_set(err, "%d layers are announced, but there are only %zu tensors", m->hp.n_layer,
                            kin_gguf_n_tensors(m->gguf));

@@ -118,7 +118,7 @@ static void on_opened(void *user, kin_link *link) {
     uint8_t bytes[KIN_LINK_FRAME_MAX_FIRST];
     d->is_open = true;
     size_t n = kin_proto_encode_open(bytes, sizeof bytes, &d->o.open);
-    kin_link_send(link, KIN_FRAME_OPEN, d->o.epoch, 1, &(kin_link_part){bytes, n});
+    kin_link_send(link, KIN_FRAME_OPEN, d->o.epoch, 1, &(kin_frame_part){bytes, n});
 }
 
 static void on_closed(void *user, kin_link *link, const char *reason) {

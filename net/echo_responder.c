@@ -31,14 +31,14 @@ static void make_noise(void) {
 
 kin_link_sent kin_echo_responder_say(kin_link *link, uint64_t token, uint32_t answer_bytes, uint32_t n_bytes) {
     uint8_t head[HEAD_BYTES];
-    kin_link_part parts[N_PARTS] = {{head, sizeof head}};
+    kin_frame_part parts[N_PARTS] = {{head, sizeof head}};
     kin_assert(n_bytes <= KIN_FRAME_ECHO_BYTES);
     pthread_once(&noise_once, make_noise);
     kin_proto_echo m = {.token = token, .answer_bytes = answer_bytes};
     kin_proto_encode_echo(head, sizeof head, &m); // the bytes follow
     int n = 1;
     for (uint32_t left = n_bytes; left > 0; n++) {
-        parts[n] = (kin_link_part){noise, left < NOISE_BYTES ? left : NOISE_BYTES};
+        parts[n] = (kin_frame_part){noise, left < NOISE_BYTES ? left : NOISE_BYTES};
         left -= (uint32_t)parts[n].n;
     }
     return kin_link_send(link, KIN_FRAME_ECHO, 0, n, parts);

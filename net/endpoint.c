@@ -51,7 +51,7 @@ kin_link_sent kin_endpoint_send_message(kin_link *link, uint32_t epoch, const ki
     uint8_t *frame = malloc(n);
     if (!frame) return KIN_LINK_FULL;
     kin_proto_encode(frame, n, epoch, m);
-    kin_link_part part = {frame + KIN_FRAME_HEADER, n - KIN_FRAME_HEADER};
+    kin_frame_part part = {frame + KIN_FRAME_HEADER, n - KIN_FRAME_HEADER};
     kin_link_sent sent = kin_link_send(link, m->type, epoch, 1, &part);
     free(frame);
     return sent;

@@ -32,7 +32,8 @@ static int put_bytes(packer *p, const uint8_t *bytes, size_t n, kin_err *err) {
     return 0;
 }
 
-int kin_frame_writer_put(kin_byte_stream *stream, const kin_frame *frame, int n_parts, const kin_link_part *parts, kin_err *err) {
+int kin_frame_writer_put(kin_byte_stream *stream, const kin_frame *frame, int n_parts, const kin_frame_part *parts,
+                         kin_err *err) {
     packer p; // its bytes are not set to zeros
     p.stream = stream;
     p.n = KIN_FRAME_HEADER;

@@ -7,11 +7,10 @@
 #include <stddef.h>
 
 #include "base/err.h"
-#include "net/link.h"
 #include "net/transport.h"
 #include "pure/proto/frame.h"
 
-int kin_frame_writer_put(kin_byte_stream *stream, const kin_frame *frame, int n_parts, const kin_link_part *parts, kin_err *err);
+int kin_frame_writer_put(kin_byte_stream *stream, const kin_frame *frame, int n_parts, const kin_frame_part *parts, kin_err *err);
 
 // Bytes on the wire for a payload of n, at most.
 size_t kin_frame_writer_wire_bytes(size_t n);

@@ -106,7 +106,7 @@ static void fail_aloud(kin_link *l, const kin_err *err) {
 
 // ---- sending
 
-kin_link_sent kin_link_send(kin_link *l, kin_frame_type type, uint32_t epoch, int n_parts, const kin_link_part *parts) {
+kin_link_sent kin_link_send(kin_link *l, kin_frame_type type, uint32_t epoch, int n_parts, const kin_frame_part *parts) {
     if (l->phase != OPEN) return KIN_LINK_SHUT;
     size_t n = 0;
     for (int i = 0; i < n_parts; i++) n += parts[i].n;
@@ -132,7 +132,7 @@ kin_link_sent kin_link_send(kin_link *l, kin_frame_type type, uint32_t epoch, in
 
 static void send_own(kin_link *l, kin_frame_type type, const void *bytes, size_t n) {
     size_t n_refused = l->n_refused; // of the owner's frame, if any
-    kin_link_send(l, type, 0, 1, &(kin_link_part){bytes, n});
+    kin_link_send(l, type, 0, 1, &(kin_frame_part){bytes, n});
     l->n_refused = n_refused;
 }
 

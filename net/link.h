@@ -71,11 +71,6 @@ void kin_link_accept(kin_link *link, const kin_link_callbacks *callbacks, void *
 
 // ---- sending and closing
 
-typedef struct kin_link_part {
-    const void *bytes;
-    size_t n;
-} kin_link_part;
-
 typedef enum kin_link_sent {
     KIN_LINK_SENT,   // with the OS
     KIN_LINK_QUEUED, // taken; some of it waits here
@@ -85,7 +80,7 @@ typedef enum kin_link_sent {
 
 // One frame; its payload is the parts one after another. The bytes are encrypted or copied before it returns. A frame of any
 // length is taken while nothing waits in the queue, so the queue holds at most the larger of queue_max and one frame, and a BYE.
-kin_link_sent kin_link_send(kin_link *link, kin_frame_type type, uint32_t epoch, int n_parts, const kin_link_part *parts);
+kin_link_sent kin_link_send(kin_link *link, kin_frame_type type, uint32_t epoch, int n_parts, const kin_frame_part *parts);
 
 // The version of the protocol that both sides speak, as OPEN and ACCEPT found it (net/dial.h, net/endpoint.h); 0 before.
 void kin_link_set_version(kin_link *link, uint16_t version);

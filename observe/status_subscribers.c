@@ -85,7 +85,7 @@ static void send_report(kin_link *link, const char *text) {
     size_t length = strlen(text);
     kin_assert(length <= KIN_FRAME_REPORT_BYTES);
     kin_put_u32(n, (uint32_t)length);
-    kin_link_part parts[] = {{n, sizeof n}, {text, length}};
+    kin_frame_part parts[] = {{n, sizeof n}, {text, length}};
     kin_link_send(link, KIN_FRAME_REPORT, 0, 2, parts);
 }
 

@@ -184,7 +184,7 @@ bool kin_neighbours_take(kin_neighbours *n, kin_link *link, uint32_t epoch, cons
 static void transmit(kin_neighbours *n, const kin_message_buffer *p) {
     hop *h = &n->hops[KIN_SIDE_NEXT];
     if (!h->link || p->frame.epoch != n->place.epoch) return;
-    kin_link_part part = {p->payload, p->frame.length};
+    kin_frame_part part = {p->payload, p->frame.length};
     kin_link_sent sent = kin_link_send(h->link, p->frame.type, p->frame.epoch, 1, &part);
     if (sent == KIN_LINK_FULL) break_link(h, "it takes no more"); // so much cannot be in flight in an epoch that works
     uint64_t step;

@@ -58,7 +58,7 @@ static void link_frame(void *user, kin_link *link, const kin_frame *frame, const
     if (link != h->links[SENDER] || !h->links[RECEIVER] || !is_step) {
         end(h, "a ring link carries steps");
     } else if (frame->epoch == h->of->epoch) {
-        kin_link_part part = {payload, frame->length};
+        kin_frame_part part = {payload, frame->length};
         kin_link_sent sent = kin_link_send(h->links[RECEIVER], frame->type, frame->epoch, 1, &part);
         if (sent == KIN_LINK_FULL) end(h, "the next member takes no more");
     }

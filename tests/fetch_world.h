@@ -94,7 +94,7 @@ static inline void serve_fake_get(raw *r, const uint8_t *payload, size_t n) {
     if (r->w->is_mute) return;
     if (r->w->strays) bytes[0] ^= 1; // another chunk
     assert_in_range(get.length, 1, CHUNK);
-    kin_link_send(r->link, KIN_FRAME_DATA, 0, 1, &(kin_link_part){bytes, size + get.length});
+    kin_link_send(r->link, KIN_FRAME_DATA, 0, 1, &(kin_frame_part){bytes, size + get.length});
 }
 
 static inline void serve_fake_hashes(raw *r) {
@@ -104,13 +104,13 @@ static inline void serve_fake_hashes(raw *r) {
     if (r->w->spoils_sizes) m.file[0].size++;
     size_t n = kin_proto_encode_hashes(bytes, sizeof bytes, &m);
     if (r->w->spoils_hashes) bytes[n - 1] ^= 1;
-    kin_link_send(r->link, KIN_FRAME_HASHES, 0, 1, &(kin_link_part){bytes, n});
+    kin_link_send(r->link, KIN_FRAME_HASHES, 0, 1, &(kin_frame_part){bytes, n});
 }
 
 static inline void send_accept(kin_link *link, const kin_proto_id *id) {
     uint8_t bytes[256];
     kin_proto_accept accept = {.id = *id, .versions = KIN_PROTO_VERSIONS, .name = "test", .version = "1"};
-    kin_link_send(link, KIN_FRAME_ACCEPT, 0, 1, &(kin_link_part){bytes, kin_proto_encode_accept(bytes, sizeof bytes, &accept)});
+    kin_link_send(link, KIN_FRAME_ACCEPT, 0, 1, &(kin_frame_part){bytes, kin_proto_encode_accept(bytes, sizeof bytes, &accept)});
 }
 
 static inline void take_open(void *user, kin_link *link, const kin_frame *frame, const uint8_t *payload) {

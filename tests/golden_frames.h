@@ -1,8 +1,15 @@
 // Golden frames: the bytes of one message of every type, whose fields all differ. They were made by another program, from
 // the tables of docs/PROTOCOL.md. A change of the codec that changes them makes another version of the protocol.
 //
-// For tests only; include after cmocka.h. What the functions return is the caller's: free(b.memory).
+// For tests only. What the functions return is the caller's: free(b.memory).
 #pragma once
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
 
 #include <stdio.h>
 #include <stdlib.h>

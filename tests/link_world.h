@@ -229,7 +229,7 @@ static inline void close_end(world *w, end *e) {
 }
 
 static inline kin_link_sent send_bytes(end *e, kin_frame_type type, const void *bytes, size_t n) {
-    return kin_link_send(e->link, type, 7, 1, &(kin_link_part){bytes, n});
+    return kin_link_send(e->link, type, 7, 1, &(kin_frame_part){bytes, n});
 }
 
 static inline void expect_frame(world *w, end *from, end *to, const char *text) {

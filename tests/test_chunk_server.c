@@ -17,7 +17,7 @@ static void on_raw_opened(void *user, kin_link *link) {
     uint8_t bytes[256];
     (void)user;
     kin_proto_open hello = {.role = KIN_PROTO_FETCH, .id = {{77}}, .versions = KIN_PROTO_VERSIONS, .name = "raw", .version = "1"};
-    kin_link_send(link, KIN_FRAME_OPEN, 0, 1, &(kin_link_part){bytes, kin_proto_encode_open(bytes, sizeof bytes, &hello)});
+    kin_link_send(link, KIN_FRAME_OPEN, 0, 1, &(kin_frame_part){bytes, kin_proto_encode_open(bytes, sizeof bytes, &hello)});
 }
 
 static raw *connect_raw_on(world *w, uv_loop_t *loop) {
@@ -39,7 +39,7 @@ static void send_get(raw *r, const uint8_t *model, uint32_t i_chunk, uint32_t of
     uint8_t bytes[64];
     kin_proto_get get = {.i_chunk = i_chunk, .offset = offset, .length = length};
     memcpy(get.model.bytes, model, sizeof get.model.bytes);
-    kin_link_send(r->link, KIN_FRAME_GET, 0, 1, &(kin_link_part){bytes, kin_proto_encode_get(bytes, sizeof bytes, &get)});
+    kin_link_send(r->link, KIN_FRAME_GET, 0, 1, &(kin_frame_part){bytes, kin_proto_encode_get(bytes, sizeof bytes, &get)});
 }
 
 static void expect_closed(raw *r, const char *words) {
@@ -71,10 +71,10 @@ static void who_asks_for_what_cannot_be_loses_the_link_and_nobody_else(void **st
     for (int i = 0; i < 20; i++) send_get(r, model, 0, 0, CHUNK);
     expect_closed(r, "more than 16 requests at a time");
     r = connect_raw(w);
-    kin_link_send(r->link, KIN_FRAME_GET, 0, 1, &(kin_link_part){model, 5});
+    kin_link_send(r->link, KIN_FRAME_GET, 0, 1, &(kin_frame_part){model, 5});
     expect_closed(r, "GET");
     r = connect_raw(w);
-    kin_link_send(r->link, KIN_FRAME_HASHES_WANTED, 0, 1, &(kin_link_part){model, 5});
+    kin_link_send(r->link, KIN_FRAME_HASHES_WANTED, 0, 1, &(kin_frame_part){model, 5});
     expect_closed(r, "HASHES_WANTED");
     r = connect_raw(w);
     kin_link_send(r->link, KIN_FRAME_STATUS_WANTED, 0, 0, NULL);

@@ -160,7 +160,7 @@ static void a_plan_with_batches_beyond_its_context_is_cut(void **state) {
     close_desk(&d);
 }
 
-#include "tests/hostile_peer.h"
+#include "tests/hostile_peer.inc"
 
 // ---- the honest ones
 

@@ -247,7 +247,7 @@ static void on_observe(void *user, kin_link *link, uint32_t epoch, const kin_pro
     static const uint8_t zeros[64];
     kin_endpoint *s = *(kin_endpoint **)user;
     kin_frame_type type = (kin_frame_type)atomic_load(&answer);
-    kin_link_part part = {zeros, type == KIN_FRAME_REPORT ? 4 : 0};
+    kin_frame_part part = {zeros, type == KIN_FRAME_REPORT ? 4 : 0};
     (void)epoch, (void)open;
     kin_link_accept(link, &none, NULL);
     if (type == KIN_FRAME_BYE) kin_link_close(link, "no time");

@@ -18,7 +18,7 @@ static uint32_t heard_epoch;
 static void send_message(end *e, const kin_proto_message *m) {
     uint8_t frame[2048];
     size_t n = kin_proto_encode(frame, sizeof frame, 0, m);
-    kin_link_send(e->link, m->type, 0, 1, &(kin_link_part){frame + KIN_FRAME_HEADER, n - KIN_FRAME_HEADER});
+    kin_link_send(e->link, m->type, 0, 1, &(kin_frame_part){frame + KIN_FRAME_HEADER, n - KIN_FRAME_HEADER});
 }
 
 static void answer_open(end *e) {

@@ -15,7 +15,7 @@ static void frames_of_all_lengths_arrive_as_they_were_sent(void **state) {
     for (size_t i = 0; i < 5000000; i++) bytes[i] = (uint8_t)(i * 7 + i / 251);
     for (int i = 0; i < (int)(sizeof lengths / sizeof *lengths); i++) {
         size_t n = lengths[i], cut = n / 3;
-        kin_link_part parts[] = {{bytes, cut}, {NULL, 0}, {bytes + cut, n - cut}};
+        kin_frame_part parts[] = {{bytes, cut}, {NULL, 0}, {bytes + cut, n - cut}};
         kin_link_sent sent = kin_link_send(client.link, KIN_FRAME_STEP, 100 + (uint32_t)i, 3, parts);
         assert_true(sent == KIN_LINK_SENT || sent == KIN_LINK_QUEUED);
         RUN_UNTIL(w, server->n_frames == i + 1);
@@ -319,7 +319,7 @@ static void send_more(void *user, kin_link *link) {
     while (s->n_sent < BULK_FRAMES) {
         size_t n = BULK_BYTES - s->n_sent * 1000;
         for (size_t i = 0; i + 8 <= n; i += 4096) kin_put_u64(s->bytes + i, s->n_sent * 1000003 + i);
-        if (kin_link_send(link, KIN_FRAME_STEP, 7, 1, &(kin_link_part){s->bytes, n}) == KIN_LINK_FULL) return;
+        if (kin_link_send(link, KIN_FRAME_STEP, 7, 1, &(kin_frame_part){s->bytes, n}) == KIN_LINK_FULL) return;
         s->sum = s->sum * 31 + kin_hash64(s->bytes, n, 7);
         s->n_sent++;
     }

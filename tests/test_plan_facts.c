@@ -11,6 +11,7 @@
 
 #include "pure/plan/correction.h"
 #include "pure/plan/scheduler.h"
+#include "pure/plan/timeline.h"
 #include "testkit/ilp_small.h"
 #include "testkit/paper_clusters.h"
 #include "testkit/plan_random.h"
@@ -300,8 +301,8 @@ static void running_corrections_find_the_true_facts(void **state) {
         for (int to = 0; to < 4; to++) facts.links[from][to].rtt_s /= 2, facts.links[from][to].bytes_s *= 2;
     }
     assert_int_equal(kin_plan_exact(&facts, &options, &plan, &err), 0);
-    assert_int_equal(kin_latency_predict(&truth, &plan, &real, &err), 0);
-    assert_int_equal(kin_latency_predict(&facts, &plan, &predicted, &err), 0);
+    assert_int_equal(kin_timeline_closed(&truth, &plan, &real, &err), 0);
+    assert_int_equal(kin_timeline_closed(&facts, &plan, &predicted, &err), 0);
     assert_true(fabs(predicted.tpot_s / real.tpot_s - 1) > 0.01);
     kin_corrections_init(&corrections);
     for (int again = 0; again < 3; again++) {
@@ -311,7 +312,7 @@ static void running_corrections_find_the_true_facts(void **state) {
         }
         kin_facts now = facts;
         kin_corrections_apply(&corrections, &now);
-        assert_int_equal(kin_latency_predict(&now, &plan, &corrected, &err), 0);
+        assert_int_equal(kin_timeline_closed(&now, &plan, &corrected, &err), 0);
         assert_true(fabs(corrected.tpot_s / real.tpot_s - 1) < 1e-6);
     }
 }

@@ -29,7 +29,7 @@ static kin_plan alone(const kin_facts *facts, int n_gpu) {
 static kin_prediction predict(const kin_facts *facts, const kin_plan *plan) {
     kin_prediction out;
     kin_err err = {""};
-    if (kin_latency_predict(facts, plan, &out, &err) != 0) fail_msg("%s", err.text);
+    if (kin_timeline_closed(facts, plan, &out, &err) != 0) fail_msg("%s", err.text);
     return out;
 }
 
@@ -98,7 +98,7 @@ static void layers_of_unlike_sizes_are_played_as_they_are(void **state) {
         if (!make_case(&facts, &plan, &rng)) continue;
         for (int il = 0; il < facts.model.n_layer; il++) sizes[il] = 10 + kin_random_below(&rng, 20);
         kin_facts_set_shares(&facts.model, sizes);
-        if (kin_latency_predict(&facts, &plan, &p, NULL) != 0) continue; // a GPU may have got the large ones
+        if (kin_timeline_closed(&facts, &plan, &p, NULL) != 0) continue; // a GPU may have got the large ones
         assert_int_equal(kin_timeline_play(&facts, &plan, &played_s, NULL), 0);
         double error = fabs(p.tpot_s / played_s - 1);
         bool streams = false;
@@ -365,7 +365,7 @@ static void a_gpu_has_its_own_memory_or_shares_it(void **state) {
     assert_close(p.tpot_s, 4 * 0.010 + 6 * 0.001 + 0.010); // no copies
     assert_close(p.devices[0].memory_bytes, 1.1e9);
     plan.shares[0].n_layer_gpu = 7;
-    assert_int_equal(kin_latency_predict(&facts, &plan, &p, &err), KIN_FAIL);
+    assert_int_equal(kin_timeline_closed(&facts, &plan, &p, &err), KIN_FAIL);
     assert_non_null(strstr(err.text, "cannot hold 10 layers, 7 of them on the GPU"));
 }
 
@@ -392,7 +392,7 @@ static void a_gpu_with_all_layers_has_the_output_too(void **state) {
     assert_int_equal(kin_plan_exact(&facts, &options, &best, NULL), 0);
     assert_int_equal(best.shares[0].n_layer_gpu, 10);
     d->gpu_memory_bytes = 1.05e9; // the layers, but not the output
-    assert_int_equal(kin_latency_predict(&facts, &plan, &p, NULL), KIN_FAIL);
+    assert_int_equal(kin_timeline_closed(&facts, &plan, &p, NULL), KIN_FAIL);
     for (const kin_scheduler *s = kin_schedulers; s->name; s++) {
         if (s->plan(&facts, &options, &best, NULL) != 0) continue;
         assert_int_equal(best.shares[0].n_layer_gpu, 9);
@@ -400,7 +400,7 @@ static void a_gpu_with_all_layers_has_the_output_too(void **state) {
     d->gpu_memory_bytes = 1.1e9;
     facts.model.output_bytes[KIN_QUANT_Q6_K] = 1;
     d->gpu.token_bytes_s[KIN_QUANT_Q6_K] = KIN_RATE_CANNOT;
-    assert_int_equal(kin_latency_predict(&facts, &plan, &p, NULL), KIN_FAIL);
+    assert_int_equal(kin_timeline_closed(&facts, &plan, &p, NULL), KIN_FAIL);
 }
 
 static void attention_of_a_prompt_has_its_own_rate(void **state) {
@@ -550,25 +550,25 @@ static void a_plan_that_is_none_is_refused(void **state) {
     make_simple(&facts, 2);
     const kin_plan good = {.n_rounds = 2, .n_stops = 2, .stops = {{0, false}, {1, false}}, .shares = {{5, 0}, {5, 0}}};
     kin_plan plan = good;
-    assert_int_equal(kin_latency_predict(&facts, &plan, &p, &err), 0);
+    assert_int_equal(kin_timeline_closed(&facts, &plan, &p, &err), 0);
     plan.shares[1].n_layer = 4;
-    assert_int_equal(kin_latency_predict(&facts, &plan, &p, &err), KIN_FAIL);
+    assert_int_equal(kin_timeline_closed(&facts, &plan, &p, &err), KIN_FAIL);
     assert_non_null(strstr(err.text, "9 layers of 10"));
     plan = good;
     plan.shares[0].n_layer = 9, plan.shares[1].n_layer = 1;
-    assert_int_equal(kin_latency_predict(&facts, &plan, &p, &err), KIN_FAIL);
+    assert_int_equal(kin_timeline_closed(&facts, &plan, &p, &err), KIN_FAIL);
     assert_non_null(strstr(err.text, "1 layers for 2 rounds"));
     plan = good;
     plan.shares[0].n_layer_gpu = 1;
-    assert_int_equal(kin_latency_predict(&facts, &plan, &p, &err), KIN_FAIL);
+    assert_int_equal(kin_timeline_closed(&facts, &plan, &p, &err), KIN_FAIL);
     assert_non_null(strstr(err.text, "no GPU"));
     plan = good;
     plan.n_stops = 1;
-    assert_int_equal(kin_latency_predict(&facts, &plan, &p, &err), KIN_FAIL);
+    assert_int_equal(kin_timeline_closed(&facts, &plan, &p, &err), KIN_FAIL);
     assert_non_null(strstr(err.text, "not in the ring"));
     plan = good;
     facts.links[1][0].bytes_s = 0;
-    assert_int_equal(kin_latency_predict(&facts, &plan, &p, &err), KIN_FAIL);
+    assert_int_equal(kin_timeline_closed(&facts, &plan, &p, &err), KIN_FAIL);
     assert_non_null(strstr(err.text, "no link from"));
 }
 

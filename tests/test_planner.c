@@ -143,7 +143,7 @@ static void measured_of(kin_planner *p, const asked *a, int who, double factor, 
     kin_prediction now;
     kin_err err;
     assert_true(kin_planner_last(p, &facts, &plan));
-    assert_int_equal(kin_latency_predict(&facts, &plan, &now, &err), 0);
+    assert_int_equal(kin_timeline_closed(&facts, &plan, &now, &err), 0);
     for (int i = 0; i < a->question.n; i++) {
         if (a->ids[(i + a->question.n - 1) % a->question.n].bytes[0] == who + 1)
             m->members[0].compute_s = factor * (now.devices[i].compute_s + now.devices[i].windows_s);

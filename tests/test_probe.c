@@ -50,7 +50,7 @@ static void send_message(end *e, const kin_proto_message *m) {
     size_t n = kin_proto_encode(NULL, 0, 0, m);
     assert_true(n <= sizeof frame);
     kin_proto_encode(frame, sizeof frame, 0, m);
-    kin_link_send(e->link, m->type, 0, 1, &(kin_link_part){frame + KIN_FRAME_HEADER, n - KIN_FRAME_HEADER});
+    kin_link_send(e->link, m->type, 0, 1, &(kin_frame_part){frame + KIN_FRAME_HEADER, n - KIN_FRAME_HEADER});
 }
 
 static void hang_up(end *e) {

@@ -287,7 +287,7 @@ static void babble(void *user, kin_link *link) {
         for (size_t k = 0; k < n; k++) payload[k] = (uint8_t)kin_rng_u64(&b->s->rng);
         int type = pick(b->s, 4) ? KIN_FRAME_OPEN : 1 + pick(b->s, 24);
         if (n <= kin_frame_cap((kin_frame_type)type))
-            kin_link_send(link, (kin_frame_type)type, 1 + (uint32_t)pick(b->s, 1000), 1, &(kin_link_part){payload, n});
+            kin_link_send(link, (kin_frame_type)type, 1 + (uint32_t)pick(b->s, 1000), 1, &(kin_frame_part){payload, n});
     }
 }
 

@@ -1,7 +1,6 @@
 #include "pure/plan/latency.h"
 
 #include "pure/plan/hops.h"
-#include "pure/plan/prompt.h"
 
 #include <math.h>
 
@@ -82,13 +81,5 @@ int kin_latency_pass(const kin_facts *facts, const kin_plan *plan, int n_tokens,
     out->tpot_s = fmax(busy_s, stall_s);
     out->disk_bound_s = out->tpot_s - busy_s;
     if (stall_s <= busy_s) out->slowest_disk = -1;
-    return 0;
-}
-
-int kin_latency_predict(const kin_facts *facts, const kin_plan *plan, kin_prediction *out, kin_err *err) {
-    double ttft_s;
-    if (kin_prompt_predict(facts, plan, &ttft_s, err) != 0) return KIN_FAIL;
-    if (kin_latency_pass(facts, plan, 1, facts->work.n_cached, 1, out, err) != 0) return KIN_FAIL;
-    out->ttft_s = ttft_s;
     return 0;
 }

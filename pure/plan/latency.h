@@ -32,10 +32,8 @@ typedef struct kin_prediction {
     kin_device_prediction devices[KIN_FACTS_MAX_DEVICES];
 } kin_prediction;
 
-// Fails if the plan is not one (kin_plan_check), or if a device cannot hold its part; the sentence says which.
-int kin_latency_predict(const kin_facts *facts, const kin_plan *plan, kin_prediction *out, kin_err *err);
-
-// Only the time of one pass: n_tokens of one sequence after n_cached, with the logits of n_out of them. A prompt's chunk wants
-// none or one; where drafted tokens are verified, all.
+// The time of one pass: n_tokens of one sequence after n_cached, with the logits of n_out of them. A prompt's chunk wants none or
+// one; where drafted tokens are verified, all. ttft_s stays 0. Fails if the plan is not one (kin_plan_check), or if a device
+// cannot hold its part; the sentence says which.
 int kin_latency_pass(const kin_facts *facts, const kin_plan *plan, int n_tokens, int n_cached, int n_out, kin_prediction *out,
                      kin_err *err);

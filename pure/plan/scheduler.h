@@ -7,7 +7,7 @@
 //   perfsched  layers in proportion to computing power, then moved to where memory is (perfsched.c)
 //   dp-sa      the thesis: one range of layers per device, no streaming, orders by annealing (dp_sa.c)
 //
-// All of them leave out devices that kin_facts_screen refuses, give plans that kin_latency_predict accepts, and set plan->tpot_s
+// All of them leave out devices that kin_facts_screen refuses, give plans that kin_timeline_closed accepts, and set plan->tpot_s
 // by it. The same facts and options give the same plan.
 #pragma once
 

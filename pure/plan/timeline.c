@@ -144,8 +144,16 @@ int kin_timeline_play(const kin_facts *facts, const kin_plan *plan, double *tpot
     return 0;
 }
 
+int kin_timeline_closed(const kin_facts *facts, const kin_plan *plan, kin_prediction *out, kin_err *err) {
+    double ttft_s;
+    if (kin_prompt_predict(facts, plan, &ttft_s, err) != 0) return KIN_FAIL;
+    if (kin_latency_pass(facts, plan, 1, facts->work.n_cached, 1, out, err) != 0) return KIN_FAIL;
+    out->ttft_s = ttft_s;
+    return 0;
+}
+
 int kin_timeline_predict(const kin_facts *facts, const kin_plan *plan, kin_prediction *out, kin_err *err) {
-    if (kin_latency_predict(facts, plan, out, err) != 0) return KIN_FAIL;
+    if (kin_timeline_closed(facts, plan, out, err) != 0) return KIN_FAIL;
     if (kin_timeline_play(facts, plan, &out->tpot_s, err) != 0) return KIN_FAIL;
     if (kin_prompt_play(facts, plan, &out->ttft_s, err) != 0) return KIN_FAIL;
     if (!isfinite(out->tpot_s) || !isfinite(out->ttft_s)) return kin_err_set(err, "these facts give no time of a token");

@@ -9,9 +9,11 @@
 
 #include "pure/plan/latency.h"
 
-// kin_latency_predict with simulated times: what is shown to people and compared with runs. Where the simulated token waits
-// more, or less, than in the closed form, the difference is in exposed_s and disk_bound_s; the devices' parts are the closed
-// form's.
+// TPOT and TTFT in the closed forms of latency.h and prompt.h. Fails where these do.
+int kin_timeline_closed(const kin_facts *facts, const kin_plan *plan, kin_prediction *out, kin_err *err);
+
+// The same with simulated times: what is shown to people and compared with runs. Where the simulated token waits more, or less,
+// than in the closed form, the difference is in exposed_s and disk_bound_s; the devices' parts are the closed form's.
 int kin_timeline_predict(const kin_facts *facts, const kin_plan *plan, kin_prediction *out, kin_err *err);
 
 // Seconds of a token, once tokens take the same. Fails where kin_latency_pass does, and for want of memory.

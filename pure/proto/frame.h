@@ -82,6 +82,12 @@ typedef enum kin_frame_type {
 
 enum { KIN_FRAME_N_TYPES = 29 }; // types are 1 to this
 
+// A piece of a payload that is sent from where it lies.
+typedef struct kin_frame_part {
+    const void *bytes;
+    size_t n;
+} kin_frame_part;
+
 typedef struct kin_frame {
     kin_frame_type type;
     uint32_t epoch;

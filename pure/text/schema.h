@@ -23,7 +23,6 @@
 
 enum {
     KIN_SCHEMA_MAX_RULES = 1 << 12,   // different schemas, after references and combinations
-    KIN_SCHEMA_MAX_COMBINED = 32,     // schemas that hold together at one place
     KIN_SCHEMA_MAX_CHOICES = 1 << 10, // texts or tools to choose from
 };
 

@@ -5,10 +5,11 @@
 #pragma once
 
 #include "pure/text/json.h"
-#include "pure/text/schema.h"
 #include "pure/text/schema_number.h"
 
 #define KIN_COUNT_ANY UINT32_MAX // no upper bound
+
+enum { KIN_SCHEMA_MAX_COMBINED = 32 }; // schemas that hold together at one place
 
 enum { // of an entry: an alternative of the keyword was chosen
     KIN_SCHEMA_ANY_OF_CHOSEN = 1,

@@ -8,7 +8,6 @@
 #include "base/hex.h"
 #include "pure/text/byte_alphabet.h"
 #include "pure/text/pretokenizer.h"
-#include "pure/text/token_roles.h"
 #include "pure/text/vocab_impl.h"
 
 static int out_of_memory(kin_err *err) {
@@ -271,7 +270,7 @@ static int build(kin_vocab *vocab, const kin_vocab_spec *spec, kin_err *err) {
     if (spec->kind == KIN_VOCAB_BPE && !(vocab->pre = strdup(spec->pre ? spec->pre : "default"))) return out_of_memory(err);
     if (copy_texts(vocab, spec, err) < 0) return KIN_FAIL;
     if (copy_attributes(vocab, spec, err) < 0) return KIN_FAIL;
-    kin_token_roles_apply(vocab);
+    kin_vocab_apply_roles(vocab);
     if (build_pieces(vocab, err) < 0) return KIN_FAIL;
     if (build_bytes(vocab, err) < 0) return KIN_FAIL;
     if (spec->kind == KIN_VOCAB_BPE && build_merges(vocab, spec, err) < 0) return KIN_FAIL;

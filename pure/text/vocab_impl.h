@@ -1,4 +1,4 @@
-// Inside of kin_vocab, for the encoders of this directory.
+// Inside of kin_vocab, for the encoders of this directory and for vocab_roles.c.
 #pragma once
 
 #include "pure/text/merge_table.h"
@@ -32,3 +32,7 @@ struct kin_vocab {
     bool add_bos, add_eos, add_space_prefix, ignore_merges;
     bool *takes_space; // [n_tokens] white space after this special token belongs to it; NULL: after none
 };
+
+// Sets types and is_eog (both [n_tokens]) and, where they are KIN_TOKEN_NONE, eot and eom of a vocabulary whose texts are in
+// place: what the names of tokens say.
+void kin_vocab_apply_roles(kin_vocab *vocab);

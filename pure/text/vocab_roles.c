@@ -1,8 +1,10 @@
-#include "pure/text/token_roles.h"
+// Tokens whose names say what they do, where a GGUF file says nothing or the wrong thing.
+//
+// The list and the rules are llama.cpp's: models differ in how they end a turn, and their files often name only one of the
+// tokens.
+#include "pure/text/vocab_impl.h"
 
 #include <string.h>
-
-#include "pure/text/vocab_impl.h"
 
 enum { // what a name says of its token
     EOG = 1,
@@ -105,7 +107,7 @@ static void spare_inner_end(kin_vocab *vocab) {
     vocab->types[end] = KIN_TOKEN_USER_DEFINED;
 }
 
-void kin_token_roles_apply(kin_vocab *vocab) {
+void kin_vocab_apply_roles(kin_vocab *vocab) {
     for (size_t i = 0; i < sizeof known_names / sizeof *known_names; i++) {
         int32_t id = find(vocab, known_names[i].name);
         if (id != KIN_TOKEN_NONE) apply(vocab, id, known_names[i].roles);
