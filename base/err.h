@@ -7,6 +7,7 @@
 #pragma once
 
 #define KIN_FAIL (-1)
+#define KIN_ABSENT 1 // what was looked for is not there: no failure, no sentence. Of functions that say so
 
 #if defined(__GNUC__)
 #define KIN_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))

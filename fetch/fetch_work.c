@@ -92,12 +92,12 @@ static void on_found(uv_work_t *work, int status) {
     (void)status; // nothing here cancels work
     if (end_work(f)) {
         f->asked_at = kin_clock_now();
-        if (f->rc == 1) f->phase = KIN_FETCH_ASKING;
+        if (f->rc == KIN_ABSENT) f->phase = KIN_FETCH_ASKING;
         if (f->chunks)
             go_on_with_stock(f);
         else if (f->rc == 0)
             kin_fetch_begin_open(f);
-        else if (f->rc == 1)
+        else if (f->rc == KIN_ABSENT)
             kin_fetch_kick(f);
         else
             kin_fetch_fail(f, f->err.text);

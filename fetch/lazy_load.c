@@ -64,7 +64,7 @@ void kin_lazy_load_end(kin_lazy_load *f, const char *reason) {
     pthread_mutex_unlock(&f->mutex);
 }
 
-// 1: they are here; 0: they come. Called with the mutex.
+// 0: they are here; KIN_ABSENT: not yet. Called with the mutex.
 static int look(const kin_lazy_load_view *v, int i_file, uint64_t offset, uint64_t bytes, kin_err *err) {
     const kin_lazy_load *f = v->lazy_load;
     uint32_t begin, end;
@@ -73,8 +73,8 @@ static int look(const kin_lazy_load_view *v, int i_file, uint64_t offset, uint64
     if (v->ticket != f->ticket) return kin_err_set(err, "another plan has come");
     if (!f->store) return kin_err_set(err, "%s", f->reason);
     if (kin_store_chunks_of_range(f->store, i_file, offset, bytes, &begin, &end, err) != 0) return KIN_FAIL;
-    if (kin_store_has_all(f->store, begin, end)) return 1;
-    return f->is_whole ? kin_err_set(err, "weights are needed that the plan's windows do not have") : 0;
+    if (kin_store_has_all(f->store, begin, end)) return 0;
+    return f->is_whole ? kin_err_set(err, "weights are needed that the plan's windows do not have") : KIN_ABSENT;
 }
 
 static void wait_for_news(kin_lazy_load *f) {
@@ -83,11 +83,11 @@ static void wait_for_news(kin_lazy_load *f) {
 
 static int wait_for(void *user, int i_file, uint64_t offset, uint64_t bytes, kin_err *err) {
     kin_lazy_load_view *v = user;
-    int is;
+    int rc;
     pthread_mutex_lock(&v->lazy_load->mutex);
-    while ((is = look(v, i_file, offset, bytes, err)) == 0) wait_for_news(v->lazy_load);
+    while ((rc = look(v, i_file, offset, bytes, err)) == KIN_ABSENT) wait_for_news(v->lazy_load);
     pthread_mutex_unlock(&v->lazy_load->mutex);
-    return is > 0 ? 0 : KIN_FAIL;
+    return rc;
 }
 
 static void leave(void *user) {

@@ -27,7 +27,7 @@ static void set_unknown(kin_str name, kin_err *err) {
 const kin_arch *kin_arch_of(const kin_gguf *gguf, kin_err *err) {
     kin_str name;
     int rc = kin_gguf_get_str(gguf, "general.architecture", &name, err);
-    if (rc == 1) kin_err_set(err, "the key 'general.architecture' is missing");
+    if (rc == KIN_ABSENT) kin_err_set(err, "the key 'general.architecture' is missing");
     if (rc != 0) return NULL;
     for (int i = 0; kin_arch_at(i); i++)
         if (kin_str_eq(name, kin_arch_at(i)->name)) return kin_arch_at(i);

@@ -191,8 +191,6 @@ static int meta_array(const kin_gguf_meta *meta, kin_gguf_array *value, kin_err 
 
 // By key
 
-#define KEY_ABSENT 1
-
 static int in_file(const kin_gguf *gguf, int result, kin_err *err) {
     return result == 0 ? 0 : kin_err_prefix(err, "%s", gguf->files[0].path);
 }
@@ -204,27 +202,27 @@ const kin_gguf_meta *kin_gguf_find_meta(const kin_gguf *gguf, const char *key) {
 
 int kin_gguf_get_u32(const kin_gguf *gguf, const char *key, uint32_t *value, kin_err *err) {
     const kin_gguf_meta *meta = kin_gguf_find_meta(gguf, key);
-    return meta ? in_file(gguf, kin_gguf_meta_u32(meta, value, err), err) : KEY_ABSENT;
+    return meta ? in_file(gguf, kin_gguf_meta_u32(meta, value, err), err) : KIN_ABSENT;
 }
 
 int kin_gguf_get_f32(const kin_gguf *gguf, const char *key, float *value, kin_err *err) {
     const kin_gguf_meta *meta = kin_gguf_find_meta(gguf, key);
-    return meta ? in_file(gguf, meta_f32(meta, value, err), err) : KEY_ABSENT;
+    return meta ? in_file(gguf, meta_f32(meta, value, err), err) : KIN_ABSENT;
 }
 
 int kin_gguf_get_bool(const kin_gguf *gguf, const char *key, bool *value, kin_err *err) {
     const kin_gguf_meta *meta = kin_gguf_find_meta(gguf, key);
-    return meta ? in_file(gguf, meta_bool(meta, value, err), err) : KEY_ABSENT;
+    return meta ? in_file(gguf, meta_bool(meta, value, err), err) : KIN_ABSENT;
 }
 
 int kin_gguf_get_str(const kin_gguf *gguf, const char *key, kin_str *value, kin_err *err) {
     const kin_gguf_meta *meta = kin_gguf_find_meta(gguf, key);
-    return meta ? in_file(gguf, meta_str(meta, value, err), err) : KEY_ABSENT;
+    return meta ? in_file(gguf, meta_str(meta, value, err), err) : KIN_ABSENT;
 }
 
 int kin_gguf_get_array(const kin_gguf *gguf, const char *key, kin_gguf_array *array, kin_err *err) {
     const kin_gguf_meta *meta = kin_gguf_find_meta(gguf, key);
-    return meta ? in_file(gguf, meta_array(meta, array, err), err) : KEY_ABSENT;
+    return meta ? in_file(gguf, meta_array(meta, array, err), err) : KIN_ABSENT;
 }
 
 // Arrays

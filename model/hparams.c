@@ -25,8 +25,8 @@ static int read_int(reader *r, const char *key, int fallback, int min, int max) 
     uint32_t value = 0;
     if (r->failed) return 0;
     int rc = kin_gguf_get_u32(r->gguf, full_key(r, key, name, sizeof name), &value, r->err);
-    if (rc == 1 && fallback >= 0) return fallback;
-    if (rc == 1) kin_err_set(r->err, "the key '%s' is missing", name);
+    if (rc == KIN_ABSENT && fallback >= 0) return fallback;
+    if (rc == KIN_ABSENT) kin_err_set(r->err, "the key '%s' is missing", name);
     if (rc == 0 && (value < (uint32_t)min || value > (uint32_t)max)) {
         rc = kin_err_set(r->err, "'%s' is %u, but must be between %d and %d", name, value, min, max);
     }

@@ -64,14 +64,14 @@ static int name_folder(char folder[PATH_BYTES], const char *cache_dir, const uin
     return name_in(folder, cache_dir, name, err);
 }
 
-// 0 found; 1 absent or damaged; KIN_FAIL unreadable, or that of a model with another hash.
+// 0 found; KIN_ABSENT, also if it is damaged; KIN_FAIL unreadable, or that of a model with another hash.
 static int read_manifest(kin_manifest *m, const char *path, const uint8_t hash[KIN_SHA256_BYTES], kin_err *err) {
     uint8_t *bytes;
     size_t n;
     *m = (kin_manifest){0};
     int rc = kin_whole_file_read(path, KIN_MANIFEST_BYTES_MAX, &bytes, &n, err);
     if (rc != 0) return rc;
-    rc = kin_manifest_parse(m, bytes, n, NULL, NULL) == 0 ? 0 : 1;
+    rc = kin_manifest_parse(m, bytes, n, NULL, NULL) == 0 ? 0 : KIN_ABSENT;
     free(bytes);
     if (rc != 0 || memcmp(m->hash, hash, KIN_SHA256_BYTES) == 0) return rc;
     kin_err_set(err, "%s: is of another model (%.24s..., not %.24s...)", path, kin_hash_to_hex(m->hash).text,
@@ -105,8 +105,8 @@ static int settle_manifest(kin_store *s, kin_err *err) {
     int rc = read_manifest(&found, path, s->manifest.hash, err);
     kin_manifest_fini(&found);
     if (rc < 0) return KIN_FAIL;
-    if (rc == 1 && !s->fill) return kin_err_set(err, "%s: there is no copy of the model here, or a damaged one", s->folder);
-    if (rc == 1 && write_manifest(&s->manifest, path, err) != 0) return KIN_FAIL;
+    if (rc == KIN_ABSENT && !s->fill) return kin_err_set(err, "%s: there is no copy of the model here, or a damaged one", s->folder);
+    if (rc == KIN_ABSENT && write_manifest(&s->manifest, path, err) != 0) return KIN_FAIL;
     s->manifest_fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (s->manifest_fd < 0) return kin_err_set(err, "%s: %s", path, why_not());
     if (flock(s->manifest_fd, LOCK_SH | LOCK_NB) != 0) return kin_err_set(err, "%s: is being removed by another kin", s->folder);

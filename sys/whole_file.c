@@ -46,7 +46,7 @@ int kin_whole_file_read(const char *path, size_t max, uint8_t **bytes, size_t *n
     struct stat st;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     *bytes = NULL;
-    if (fd < 0 && errno == ENOENT) return 1;
+    if (fd < 0 && errno == ENOENT) return KIN_ABSENT;
     if (fd < 0 || fstat(fd, &st) != 0) goto failed;
     if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size > max) {
         close(fd);

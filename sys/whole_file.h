@@ -14,7 +14,7 @@ int kin_folder_make(const char *path, kin_err *err);
 // Makes the folders above a file, where they are missing: for nobody but their owner (0700).
 int kin_folder_make_private_above(const char *path, kin_err *err);
 
-// The whole content; the caller frees *bytes (never NULL after success). 0; 1 where there is no such file; KIN_FAIL otherwise,
+// The whole content; the caller frees *bytes (never NULL after success). 0; KIN_ABSENT without such a file; KIN_FAIL otherwise,
 // also if it has more than `max` bytes.
 int kin_whole_file_read(const char *path, size_t max, uint8_t **bytes, size_t *n, kin_err *err);
 
