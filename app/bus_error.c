@@ -62,7 +62,7 @@ bool kin_bus_error_find(int maps_fd, uintptr_t at, char *path, size_t n) {
 
 // ---- the signal
 
-static void say(const char *text) {
+static void write_stderr(const char *text) {
     if (write(STDERR_FILENO, text, strlen(text)) < 0) return;
 }
 
@@ -73,9 +73,9 @@ static void on_bus_error(int sig, siginfo_t *info, void *context) {
     while (atomic_exchange(&is_said, true)) pause(); // another thread says it, and ends all of them
     int maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
     if (maps >= 0 && kin_bus_error_find(maps, (uintptr_t)info->si_addr, path, sizeof path)) {
-        say("\nkin: ");
-        say(path);
-        say(": is shorter than when it was opened, or its disk failed: bring the whole file back and start again\n");
+        write_stderr("\nkin: ");
+        write_stderr(path);
+        write_stderr(": is shorter than when it was opened, or its disk failed: bring the whole file back and start again\n");
         _exit(KIN_EXIT_FAILED);
     }
     signal(sig, SIG_DFL);

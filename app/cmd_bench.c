@@ -27,7 +27,7 @@ typedef struct tables {
     kin_session_tables session;
 } tables;
 
-static void fill_tables(bench_options *o, tables *t) {
+static void fill_bench_tables(bench_options *o, tables *t) {
     o->session = kin_session_options_defaults();
     o->session.console = &kin_app_console;
     o->n_prompt = 128;
@@ -258,7 +258,7 @@ static int command_bench(int argc, char **argv) {
     kin_session s = {0};
     result r = {0};
     const char *model = NULL;
-    fill_tables(&o, &t);
+    fill_bench_tables(&o, &t);
     if (kin_options_parse((kin_option_tables){t.own, t.session.own, t.session.fleet}, argc, argv, &model, &err) != 0 ||
         kin_session_take_operand(&o.session, model, &err) != 0)
         return kin_app_usage("bench", &err);
@@ -273,10 +273,10 @@ static int command_bench(int argc, char **argv) {
     return rc == 0 ? KIN_EXIT_OK : kin_app_fail(&err);
 }
 
-static void options(void (*use)(kin_option_tables tables, void *user), void *user) {
+static void with_bench_options(void (*use)(kin_option_tables tables, void *user), void *user) {
     bench_options o = {0};
     tables t;
-    fill_tables(&o, &t);
+    fill_bench_tables(&o, &t);
     use((kin_option_tables){t.own, t.session.own, t.session.fleet}, user);
 }
 
@@ -288,5 +288,5 @@ const kin_command kin_command_bench = {
         "TTFT: time to the first token. TPOT: time per output token after it. GB/s: weights read per second while generating.\n"
         "Memory pressure: by how much the memory available to other programs fell, of all memory.",
     .run = command_bench,
-    .options = options,
+    .options = with_bench_options,
 };

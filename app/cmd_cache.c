@@ -15,7 +15,7 @@
 
 enum { N_CACHE_OPTIONS = 2 };
 
-static void fill_table(const char **dir, kin_option table[N_CACHE_OPTIONS]) {
+static void fill_cache_table(const char **dir, kin_option table[N_CACHE_OPTIONS]) {
     const kin_option own[N_CACHE_OPTIONS] = {
         {KIN_OPTION_STRING, "cache", 0, dir, "DIR", "where weights are kept (default: the user's cache directory)", 0, 0},
         {0},
@@ -87,7 +87,7 @@ static int command_cache(int argc, char **argv) {
     char buf[1024];
     kin_option table[N_CACHE_OPTIONS];
     kin_err err;
-    fill_table(&dir, table);
+    fill_cache_table(&dir, table);
     const char *verb = argc > 0 ? argv[0] : "";
     bool remove = strcmp(verb, "rm") == 0;
     if (!remove && strcmp(verb, "ls") != 0) {
@@ -108,10 +108,10 @@ static int command_cache(int argc, char **argv) {
     return use_cache(dir, rest, &err) == 0 ? KIN_EXIT_OK : kin_app_fail(&err);
 }
 
-static void options(void (*use)(kin_option_tables tables, void *user), void *user) {
+static void with_cache_options(void (*use)(kin_option_tables tables, void *user), void *user) {
     const char *dir = NULL;
     kin_option table[N_CACHE_OPTIONS];
-    fill_table(&dir, table);
+    fill_cache_table(&dir, table);
     use((kin_option_tables){table}, user);
 }
 
@@ -123,6 +123,6 @@ const kin_command kin_command_cache = {
         "The first run of a model packs its weights into the layout that this CPU multiplies fastest and keeps them in a file;\n"
         "later runs map it. Removing it costs only the time to pack again. A device keeps what it has fetched of a model, too.",
     .run = command_cache,
-    .options = options,
+    .options = with_cache_options,
     .operands = "ls rm all",
 };

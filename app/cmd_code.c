@@ -13,7 +13,7 @@ typedef struct code_options {
 
 enum { N_OPTIONS = 3 };
 
-static void fill_table(code_options *o, kin_option table[N_OPTIONS]) {
+static void fill_code_table(code_options *o, kin_option table[N_OPTIONS]) {
     const kin_option own[N_OPTIONS] = {
         {KIN_OPTION_FLAG, "new", 0, &o->is_new, NULL, "make another code: devices that have the old one are cut off", 0, 0},
         {KIN_OPTION_STRING, "key-file", 0, &o->net.key_file, "FILE", "the cluster's key (default: in the user's configuration)",
@@ -28,7 +28,7 @@ static int command_code(int argc, char **argv) {
     kin_option table[N_OPTIONS];
     char code[KIN_CODE_TEXT];
     kin_err err;
-    fill_table(&o, table);
+    fill_code_table(&o, table);
     if (kin_options_parse((kin_option_tables){table}, argc, argv, NULL, &err) != 0) return kin_app_usage("code", &err);
     int rc = o.is_new ? kin_identity_new_code(code, &o.net, &err) : kin_identity_code(code, &o.net, &err);
     if (rc != 0) return kin_app_fail(&err);
@@ -38,10 +38,10 @@ static int command_code(int argc, char **argv) {
     return KIN_EXIT_OK;
 }
 
-static void options(void (*use)(kin_option_tables tables, void *user), void *user) {
+static void with_code_options(void (*use)(kin_option_tables tables, void *user), void *user) {
     code_options o = {0};
     kin_option table[N_OPTIONS];
-    fill_table(&o, table);
+    fill_code_table(&o, table);
     use((kin_option_tables){table}, user);
 }
 
@@ -51,5 +51,5 @@ const kin_command kin_command_code = {
     .summary = "show the code that devices join with, or change it",
     .help = "The head makes the code when it runs for the first time, and keeps it in a file that only its user can read.",
     .run = command_code,
-    .options = options,
+    .options = with_code_options,
 };

@@ -16,7 +16,7 @@ typedef struct demo_options {
 
 enum { N_DEMO_OPTIONS = 4, MAX_WORDS = 40 };
 
-static void fill_table(demo_options *o, kin_option table[N_DEMO_OPTIONS]) {
+static void fill_demo_table(demo_options *o, kin_option table[N_DEMO_OPTIONS]) {
     *o = (demo_options){.prompt = "Once upon a time", .seed = 2, .n_devices = 3};
     const kin_option own[N_DEMO_OPTIONS] = {
         {KIN_OPTION_STRING, "prompt", 'p', &o->prompt, "TEXT", "how the story begins (default: Once upon a time)", 0, 0},
@@ -40,7 +40,7 @@ static void clear_environment(void) {
 }
 
 // The head is kin run.
-static int tell(const kin_household *h, const demo_options *o) {
+static int tell_how_to_stop(const kin_household *h, const demo_options *o) {
     char home[KIN_HOUSEHOLD_PATH], key[KIN_HOUSEHOLD_PATH], cache[KIN_HOUSEHOLD_PATH], port[16], n_devices[16], seed[32];
     snprintf(port, sizeof port, "%u", h->port);
     snprintf(n_devices, sizeof n_devices, "%d", h->n_devices);
@@ -93,7 +93,7 @@ static int demo(const demo_options *o) {
     kin_err err;
     if (kin_household_open(&h, o->n_devices, &err) != 0) return kin_app_fail(&err);
     kin_app_say("%d devices as processes of this machine, in %s", h.n_devices, h.folder);
-    int status = tell(&h, o);
+    int status = tell_how_to_stop(&h, o);
     bool is_lost = kin_household_lost(&h, &err);
     int n_devices = h.n_devices;
     kin_household_close(&h);
@@ -110,16 +110,16 @@ static int command_demo(int argc, char **argv) {
     demo_options o;
     kin_option table[N_DEMO_OPTIONS];
     kin_err err;
-    fill_table(&o, table);
+    fill_demo_table(&o, table);
     clear_environment();
     if (kin_options_parse((kin_option_tables){table}, argc, argv, NULL, &err) != 0) return kin_app_usage("demo", &err);
     return demo(&o);
 }
 
-static void options(void (*use)(kin_option_tables tables, void *user), void *user) {
+static void with_demo_options(void (*use)(kin_option_tables tables, void *user), void *user) {
     demo_options o;
     kin_option table[N_DEMO_OPTIONS];
-    fill_table(&o, table);
+    fill_demo_table(&o, table);
     use((kin_option_tables){table}, user);
 }
 
@@ -132,5 +132,5 @@ const kin_command kin_command_demo = {
         "interface with the demo model, and shows who computed which layers and where the time went. Needs no network and\n"
         "leaves nothing behind.",
     .run = command_demo,
-    .options = options,
+    .options = with_demo_options,
 };

@@ -25,7 +25,7 @@ typedef struct tables {
     kin_session_tables session;
 } tables;
 
-static void fill_tables(eval_options *o, tables *t) {
+static void fill_eval_tables(eval_options *o, tables *t) {
     o->session = kin_session_options_defaults();
     o->session.console = &kin_app_console;
     const kin_option own[N_EVAL_OPTIONS] = {
@@ -214,7 +214,7 @@ static int command_eval(int argc, char **argv) {
     kin_err err;
     kin_session s = {0};
     const char *model = NULL;
-    fill_tables(&o, &t);
+    fill_eval_tables(&o, &t);
     if (kin_options_parse((kin_option_tables){t.own, t.session.own, t.session.fleet}, argc, argv, &model, &err) != 0 ||
         kin_session_take_operand(&o.session, model, &err) != 0)
         return kin_app_usage("eval", &err);
@@ -229,10 +229,10 @@ static int command_eval(int argc, char **argv) {
     return rc == 0 ? KIN_EXIT_OK : kin_app_fail(&err);
 }
 
-static void options(void (*use)(kin_option_tables tables, void *user), void *user) {
+static void with_eval_options(void (*use)(kin_option_tables tables, void *user), void *user) {
     eval_options o = {0};
     tables t;
-    fill_tables(&o, &t);
+    fill_eval_tables(&o, &t);
     use((kin_option_tables){t.own, t.session.own, t.session.fleet}, user);
 }
 
@@ -241,5 +241,5 @@ const kin_command kin_command_eval = {
     .args = "[MODEL] (--tokens IDS [--greedy N] [--logits FILE] | --tokenize FILE | --ppl FILE)",
     .summary = "show what a model computes: logits, greedy ids, token ids, perplexity",
     .run = command_eval,
-    .options = options,
+    .options = with_eval_options,
 };

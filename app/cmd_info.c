@@ -19,7 +19,7 @@ typedef struct info_options {
 
 enum { N_INFO_OPTIONS = 3, MAX_TYPES = 256 };
 
-static void fill_table(info_options *o, kin_option table[N_INFO_OPTIONS]) {
+static void fill_info_table(info_options *o, kin_option table[N_INFO_OPTIONS]) {
     o->session = kin_session_options_defaults();
     o->session.console = &kin_app_console;
     const kin_option own[N_INFO_OPTIONS] = {
@@ -106,7 +106,7 @@ static int command_info(int argc, char **argv) {
     kin_err err;
     kin_session s = {0};
     const char *operand = NULL;
-    fill_table(&o, table);
+    fill_info_table(&o, table);
     if (kin_options_parse((kin_option_tables){table}, argc, argv, &operand, &err) != 0 ||
         kin_session_take_operand(&o.session, operand, &err) != 0)
         return kin_app_usage("info", &err);
@@ -117,10 +117,10 @@ static int command_info(int argc, char **argv) {
     return KIN_EXIT_OK;
 }
 
-static void options(void (*use)(kin_option_tables tables, void *user), void *user) {
+static void with_info_options(void (*use)(kin_option_tables tables, void *user), void *user) {
     info_options o = {0};
     kin_option table[N_INFO_OPTIONS];
-    fill_table(&o, table);
+    fill_info_table(&o, table);
     use((kin_option_tables){table}, user);
 }
 
@@ -129,5 +129,5 @@ const kin_command kin_command_info = {
     .args = "MODEL",
     .summary = "show what a model file holds and what it would need",
     .run = command_info,
-    .options = options,
+    .options = with_info_options,
 };

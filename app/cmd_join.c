@@ -20,7 +20,7 @@ typedef struct join_options {
 
 enum { N_OPTIONS = KIN_IDENTITY_N_OPTIONS + 10 };
 
-static void fill_table(join_options *o, kin_option table[N_OPTIONS]) {
+static void fill_join_table(join_options *o, kin_option table[N_OPTIONS]) {
     const kin_option own[] = {
         {KIN_OPTION_STRING, "model", 'm', &o->model, "FILE", "the model, if this machine has it (default: it is fetched)", 0, 0},
         {KIN_OPTION_SIZE, "memory", 0, &o->memory, "SIZE", "memory to lend (default: what is free)", 0, 0},
@@ -109,7 +109,7 @@ static int take_part(kin_join_options *jo, typed_key *typed, kin_err *err) {
     return rc;
 }
 
-static int run(const join_options *o, const kin_head_address *head) {
+static int run_join(const join_options *o, const kin_head_address *head) {
     char cache[1000];
     kin_device_facts facts;
     kin_identity self;
@@ -165,17 +165,17 @@ static int command_join(int argc, char **argv) {
     const char *operand = NULL;
     kin_head_address head;
     kin_err err;
-    fill_table(&o, table);
+    fill_join_table(&o, table);
     if (kin_options_parse((kin_option_tables){table}, argc, argv, &operand, &err) != 0 ||
         kin_head_address_parse(operand, &head, &err) != 0)
         return kin_app_usage("join", &err);
-    return run(&o, &head);
+    return run_join(&o, &head);
 }
 
-static void options(void (*use)(kin_option_tables tables, void *user), void *user) {
+static void with_join_options(void (*use)(kin_option_tables tables, void *user), void *user) {
     join_options o = {0};
     kin_option table[N_OPTIONS];
-    fill_table(&o, table);
+    fill_join_table(&o, table);
     use((kin_option_tables){table}, user);
 }
 
@@ -187,5 +187,5 @@ const kin_command kin_command_join = {
             "('kin code'); it is kept when a head has accepted it. "
             "Needs no model file. Ctrl-C ends it.",
     .run = command_join,
-    .options = options,
+    .options = with_join_options,
 };

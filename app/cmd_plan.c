@@ -67,7 +67,7 @@ static void fill_here(plan_options *o, kin_option table[7]) {
     memcpy(table, options, sizeof options);
 }
 
-static void fill_tables(plan_options *o, plan_tables *t) {
+static void fill_plan_tables(plan_options *o, plan_tables *t) {
     *o = (plan_options){.session = kin_session_options_defaults()};
     o->session.console = &kin_app_console;
     *t = (plan_tables){0};
@@ -115,7 +115,7 @@ static int parse_tables(plan_options *o, const plan_tables *t, int argc, char **
 static int parse(plan_options *o, int argc, char **argv, kin_err *err) {
     static const char of_file[] = "--what-if plans with the devices of its file";
     plan_tables t;
-    fill_tables(o, &t);
+    fill_plan_tables(o, &t);
     if (parse_tables(o, &t, argc, argv, err) != 0) return KIN_FAIL;
     const struct {
         bool is_heeded;
@@ -130,7 +130,7 @@ static int parse(plan_options *o, int argc, char **argv, kin_err *err) {
     };
     for (size_t n = 1; n <= sizeof rules / sizeof *rules; n++) {
         if (rules[n - 1].is_heeded) continue;
-        fill_tables(o, &t);
+        fill_plan_tables(o, &t);
         for (size_t i = 0; i < n; i++) rules[i].table[0].kind = rules[i].is_heeded ? rules[i].table[0].kind : KIN_OPTION_END;
         if (parse_tables(o, &t, argc, argv, err) != 0) return kin_err_prefix(err, "%s", rules[n - 1].why);
     }
@@ -230,7 +230,7 @@ static int print_schedulers(void) {
     return KIN_EXIT_OK;
 }
 
-static int run(const plan_options *o, const kin_scheduler *scheduler) {
+static int run_plan(const plan_options *o, const kin_scheduler *scheduler) {
     static kin_facts facts;
     kin_err err;
     kin_plan_options how = kin_plan_options_defaults();
@@ -251,13 +251,13 @@ static int command_plan(int argc, char **argv) {
         kin_err_set(&err, "--scheduler %s: there is none ('--scheduler help' lists them)", o.session.fleet.scheduler);
         return kin_app_usage("plan", &err);
     }
-    return run(&o, scheduler);
+    return run_plan(&o, scheduler);
 }
 
-static void options(void (*use)(kin_option_tables tables, void *user), void *user) {
+static void with_plan_options(void (*use)(kin_option_tables tables, void *user), void *user) {
     plan_options o;
     plan_tables t;
-    fill_tables(&o, &t);
+    fill_plan_tables(&o, &t);
     use((kin_option_tables){t.always, t.one, t.model, t.here, t.others}, user);
 }
 
@@ -273,5 +273,5 @@ const kin_command kin_command_plan = {
             "for every\n"
             "token; COMPUTE, DISK (waiting for it) and TO NEXT are a token's. '--scheduler help' lists the schedulers.",
     .run = command_plan,
-    .options = options,
+    .options = with_plan_options,
 };

@@ -20,7 +20,7 @@ typedef struct profile_options {
 
 enum { N_PROFILE_OPTIONS = 8, MAX_THREADS = 1024 };
 
-static void fill_table(profile_options *o, kin_option table[N_PROFILE_OPTIONS]) {
+static void fill_profile_table(profile_options *o, kin_option table[N_PROFILE_OPTIONS]) {
     *o = (profile_options){.name = "this machine"};
     const kin_option own[N_PROFILE_OPTIONS] = {
         {KIN_OPTION_THREADS, "threads", 't', &o->n_threads, "N", "threads of the CPU (default: one per core)", 0, MAX_THREADS},
@@ -114,15 +114,15 @@ static int command_profile(int argc, char **argv) {
     profile_options o;
     kin_option table[N_PROFILE_OPTIONS];
     kin_err err;
-    fill_table(&o, table);
+    fill_profile_table(&o, table);
     if (kin_options_parse((kin_option_tables){table}, argc, argv, NULL, &err) != 0) return kin_app_usage("profile", &err);
     return profile(&o, &err) == 0 ? KIN_EXIT_OK : kin_app_fail(&err);
 }
 
-static void options(void (*use)(kin_option_tables tables, void *user), void *user) {
+static void with_profile_options(void (*use)(kin_option_tables tables, void *user), void *user) {
     profile_options o;
     kin_option table[N_PROFILE_OPTIONS];
-    fill_table(&o, table);
+    fill_profile_table(&o, table);
     use((kin_option_tables){table}, user);
 }
 
@@ -134,5 +134,5 @@ const kin_command kin_command_profile = {
             "batch.\n"
             "The result is kept and used for plans; memory is looked up anew each time. --json: as in a facts file.",
     .run = command_profile,
-    .options = options,
+    .options = with_profile_options,
 };

@@ -38,7 +38,7 @@ typedef struct tables {
     kin_session_tables session;
 } tables;
 
-static void fill_tables(run_options *o, tables *t) {
+static void fill_run_tables(run_options *o, tables *t) {
     o->session = kin_session_options_defaults();
     o->session.console = &kin_app_console;
     o->sampler = kin_sampler_options_defaults();
@@ -312,7 +312,7 @@ static int run_lines(generation *g, kin_err *err) {
     return n_failed == 0 ? 0 : kin_err_set(err, "%d prompt%s failed", n_failed, n_failed == 1 ? "" : "s");
 }
 
-static int run(const run_options *o) {
+static int run_prompts(const run_options *o) {
     kin_session s = {0};
     generation g = {.o = o, .s = &s};
     kin_err err;
@@ -348,7 +348,7 @@ static int command_run(int argc, char **argv) {
     kin_err err;
     const char *operand = NULL;
     kin_logit_bias bias[MAX_BIAS];
-    fill_tables(&o, &t);
+    fill_run_tables(&o, &t);
     o.seed = kin_clock_now() ^ (uint64_t)getpid() << 40;
     if (kin_options_parse((kin_option_tables){t.own, t.session.own, t.session.fleet}, argc, argv, &operand, &err) != 0 ||
         take_operand(&o, operand, &err) != 0 || check_prompts(&o, &err) != 0 ||
@@ -358,13 +358,13 @@ static int command_run(int argc, char **argv) {
     o.sampler.bias = bias;
     o.sampler.seed = o.seed;
     o.session.records = o.stats && o.session.fleet.cluster;
-    return run(&o);
+    return run_prompts(&o);
 }
 
-static void options(void (*use)(kin_option_tables tables, void *user), void *user) {
+static void with_run_options(void (*use)(kin_option_tables tables, void *user), void *user) {
     run_options o = {0};
     tables t;
-    fill_tables(&o, &t);
+    fill_run_tables(&o, &t);
     use((kin_option_tables){t.own, t.session.own, t.session.fleet}, user);
 }
 
@@ -376,5 +376,5 @@ const kin_command kin_command_run = {
             "out:\n"
             "kin MODEL -p PROMPT.",
     .run = command_run,
-    .options = options,
+    .options = with_run_options,
 };

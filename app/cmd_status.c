@@ -19,7 +19,7 @@ typedef struct status_options {
 
 enum { N_OPTIONS = 3, CELL = KIN_TABLE_CELL, MAX_ROWS = KIN_TABLE_MAX_ROWS - 1, MAX_WINDOWS_SHOWN = 4 };
 
-static void fill_table(status_options *o, kin_option table[N_OPTIONS]) {
+static void fill_status_table(status_options *o, kin_option table[N_OPTIONS]) {
     const kin_option own[N_OPTIONS] = {
         {KIN_OPTION_FLAG, "json", 0, &o->json, NULL, "print JSON", 0, 0},
         {KIN_OPTION_STRING, "key-file", 0, &o->key_file, "FILE", "the cluster's key (default: in the user's configuration)", 0,
@@ -143,7 +143,7 @@ static int print_report(const char *text, bool as_json, kin_err *err) {
     return 0;
 }
 
-static int run(const status_options *o, const kin_head_address *head) {
+static int run_status(const status_options *o, const kin_head_address *head) {
     char *text = NULL;
     kin_identity_options net = {.key_file = o->key_file};
     kin_identity self;
@@ -171,17 +171,17 @@ static int command_status(int argc, char **argv) {
     const char *operand = NULL;
     kin_head_address head;
     kin_err err;
-    fill_table(&o, table);
+    fill_status_table(&o, table);
     if (kin_options_parse((kin_option_tables){table}, argc, argv, &operand, &err) != 0 ||
         kin_head_address_parse(operand, &head, &err) != 0)
         return kin_app_usage("status", &err);
-    return run(&o, &head);
+    return run_status(&o, &head);
 }
 
-static void options(void (*use)(kin_option_tables tables, void *user), void *user) {
+static void with_status_options(void (*use)(kin_option_tables tables, void *user), void *user) {
     status_options o = {0};
     kin_option table[N_OPTIONS];
-    fill_table(&o, table);
+    fill_status_table(&o, table);
     use((kin_option_tables){table}, user);
 }
 
@@ -192,5 +192,5 @@ const kin_command kin_command_status = {
     .help = "Without HEAD: the one on this machine, or else one that is found on the local network. It looks for a second:\n"
             "COMPUTE, WAIT and DISK are shares of that time; the disk works beside the others. RESIDENT: weights in memory.",
     .run = command_status,
-    .options = options,
+    .options = with_status_options,
 };

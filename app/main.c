@@ -101,7 +101,7 @@ static int help(const char *what) {
     return command || kin_manual_print(what) == 0 ? KIN_EXIT_OK : unknown_command(what);
 }
 
-static int run(int argc, char **argv) {
+static int run_command(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "help";
     if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0 || strcmp(name, "version") == 0) {
         printf("kin %s\n", KIN_VERSION);
@@ -130,5 +130,5 @@ int main(int argc, char **argv) {
     kin_bus_error_watch();
     kin_log_set_sink(write_log, NULL);
     if (read_environment() != 0) return KIN_EXIT_USAGE;
-    return kin_app_close_stdout(run(argc, argv));
+    return kin_app_close_stdout(run_command(argc, argv));
 }

@@ -16,7 +16,8 @@
 enum { HELP_COLUMN = 26 };
 
 // *needs: the row that says which flag it needs, or NULL.
-static const kin_option *find(kin_option_tables tables, const char *name, size_t len, char letter, const kin_option **needs) {
+static const kin_option *find_option(kin_option_tables tables, const char *name, size_t len, char letter,
+                                     const kin_option **needs) {
     for (int t = 0; t < KIN_MAX_TABLES && tables[t]; t++) {
         *needs = NULL;
         for (const kin_option *o = tables[t]; o->kind != KIN_OPTION_END; o++) {
@@ -179,9 +180,9 @@ static int next_word(kin_option_tables tables, int argc, char **argv, int *i, gi
     const char *equals = is_long ? strchr(word, '=') : NULL;
     size_t len = equals ? (size_t)(equals - word) - 2 : strlen(word) - (is_long ? 2 : 1);
     if (is_long)
-        g->option = find(tables, word + 2, len, 0, &g->needs);
+        g->option = find_option(tables, word + 2, len, 0, &g->needs);
     else if (len == 1)
-        g->option = find(tables, NULL, 0, word[1], &g->needs);
+        g->option = find_option(tables, NULL, 0, word[1], &g->needs);
     if (!g->option) return fail_unknown(tables, word, len, err);
     g->text = equals ? equals + 1 : g->option->kind == KIN_OPTION_FLAG ? "1" : *i < argc ? argv[(*i)++] : NULL;
     return g->text ? 0 : kin_err_set(err, "--%s needs a value (%s)", g->option->name, g->option->arg);

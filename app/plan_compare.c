@@ -24,7 +24,7 @@ int kin_plan_compare_make(kin_plan_compare *c, const kin_facts *facts, const kin
 }
 
 // "tower 9+35, phone 4": layers on GPU and CPU along the ring, cut at the table's width.
-static void describe(const kin_facts *facts, const kin_plan *plan, char *text, size_t size) {
+static void describe_plan(const kin_facts *facts, const kin_plan *plan, char *text, size_t size) {
     size_t used = 0;
     text[0] = '\0';
     for (int s = 0; s < plan->n_stops && used < size; s++) {
@@ -64,7 +64,7 @@ void kin_plan_compare_print(const kin_plan_compare *c, FILE *file) {
         kin_table_row(table);
         kin_table_cell(table, 0, "%s", c->entries[i].scheduler->name);
         if (!c->entries[i].has_plan) continue;
-        describe(c->facts, &c->entries[i].plan, layers, sizeof layers);
+        describe_plan(c->facts, &c->entries[i].plan, layers, sizeof layers);
         kin_table_cell(table, 1, "%s", kin_plan_view_time(p->tpot_s, token));
         if (c->entries[0].has_plan) kin_table_cell(table, 2, "x %.2f", p->tpot_s / c->entries[0].prediction.tpot_s);
         kin_table_cell(table, 3, "%s", kin_plan_view_time(p->ttft_s, prompt));

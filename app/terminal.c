@@ -19,7 +19,7 @@ static bool progress_shown;
 
 // ---- sentences
 
-static void say(const char *begin, const char *text) {
+static void say_line(const char *begin, const char *text) {
     char shown[MAX_SHOWN];
     kin_app_progress_clear();
     fprintf(stderr, "%s: %s\n", begin, kin_escape(shown, sizeof shown, text, strlen(text)));
@@ -31,20 +31,20 @@ void kin_app_say(const char *fmt, ...) {
     va_start(args, fmt);
     vsnprintf(line, sizeof line, fmt, args);
     va_end(args);
-    say("kin", line);
+    say_line("kin", line);
 }
 
 int kin_app_fail(const kin_err *err) {
     kin_app_progress_clear();
     if (atomic_load(&kin_app_stop)) return KIN_EXIT_INTERRUPTED;
-    say("kin", err->text);
+    say_line("kin", err->text);
     return KIN_EXIT_FAILED;
 }
 
 int kin_app_usage(const char *command, const kin_err *err) {
     char begin[64];
     snprintf(begin, sizeof begin, "kin %s", command);
-    say(begin, err->text);
+    say_line(begin, err->text);
     fprintf(stderr, "Try 'kin help %s'.\n", command);
     return KIN_EXIT_USAGE;
 }
@@ -186,7 +186,7 @@ static bool can_ask(void) {
     return isatty(STDIN_FILENO);
 }
 
-static bool ask(const char *question, char *line, size_t n) {
+static bool ask_terminal(const char *question, char *line, size_t n) {
     fprintf(stderr, "%s", question);
     return fgets(line, (int)n, stdin);
 }
@@ -205,4 +205,4 @@ const kin_console kin_app_console = {.stop = &kin_app_stop,
                                      .clear_progress = kin_app_progress_clear,
                                      .new_code = show_new_code,
                                      .can_ask = can_ask,
-                                     .ask = ask};
+                                     .ask = ask_terminal};

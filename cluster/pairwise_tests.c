@@ -28,14 +28,14 @@ int kin_pairwise_tests_open(kin_pairwise_tests **out, kin_pairwise_tests_over ov
     return 0;
 }
 
-static void end(pair_test *at) {
+static void end_test(pair_test *at) {
     free(at->device);
     *at = (pair_test){0};
 }
 
 void kin_pairwise_tests_close(kin_pairwise_tests *m) {
     if (!m) return;
-    for (int i = 0; i < PLACES; i++) end(&m->places[i]);
+    for (int i = 0; i < PLACES; i++) end_test(&m->places[i]);
     free(m);
 }
 
@@ -76,7 +76,7 @@ bool kin_pairwise_tests_renew(kin_pairwise_tests *m, uint32_t link, const kin_pr
 
 void kin_pairwise_tests_lost(kin_pairwise_tests *m, uint32_t link) {
     pair_test *at = find(m, link);
-    if (at) end(at);
+    if (at) end_test(at);
 }
 
 void kin_pairwise_tests_tick(kin_pairwise_tests *m, kin_time now) {

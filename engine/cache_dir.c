@@ -170,7 +170,7 @@ static void remove_oldest(room *r, const kin_cache_entry *entries, size_t n) {
     }
 }
 
-static int make_room(const char *dir, room *r, const char *what, kin_err *err) {
+static int make_cache_room(const char *dir, room *r, const char *what, kin_err *err) {
     char a[32], b[32];
     kin_cache_entry *entries;
     if (r->need > r->cap) {
@@ -199,7 +199,7 @@ int kin_cache_dir_make_room(const char *dir, uint64_t need, uint64_t cap, kin_er
     if (statvfs(dir, &fs) != 0) return 0; // not there yet: it will be made, or that will fail
     uint64_t disk = (uint64_t)fs.f_blocks * fs.f_frsize;
     room r = {KIN_CACHE_PACK, need, cap ? cap : disk / PACKS_SHARE, 0, (uint64_t)fs.f_bavail * fs.f_frsize};
-    return make_room(dir, &r, "prepacked weights", err);
+    return make_cache_room(dir, &r, "prepacked weights", err);
 }
 
 int kin_cache_dir_make_room_for_model(const char *dir, uint64_t need, uint64_t cap, kin_err *err) {
@@ -208,5 +208,5 @@ int kin_cache_dir_make_room_for_model(const char *dir, uint64_t need, uint64_t c
     uint64_t disk = (uint64_t)fs.f_blocks * fs.f_frsize, kept = disk / FREE_SHARE < FREE_MOST ? disk / FREE_SHARE : FREE_MOST;
     uint64_t free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
     room r = {KIN_CACHE_MODEL, need, cap ? cap : disk / MODELS_SHARE, 0, free_bytes > kept ? free_bytes - kept : 0};
-    return make_room(dir, &r, "fetched weights", err);
+    return make_cache_room(dir, &r, "fetched weights", err);
 }

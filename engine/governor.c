@@ -41,7 +41,7 @@ uint64_t kin_governor_room(uint64_t cap) {
     return kin_budget_start(&memory);
 }
 
-static void look(kin_governor *g) {
+static void adjust_budget(kin_governor *g) {
     kin_budget_memory memory = read_memory(g->o.memory);
     memory.own_weights += g->o.anonymous;
     memory.fixed = g->o.fixed;
@@ -65,7 +65,7 @@ static void *govern(void *arg) {
     pthread_mutex_lock(&g->mutex);
     while (!g->stopping) {
         pthread_mutex_unlock(&g->mutex);
-        look(g);
+        adjust_budget(g);
         pthread_mutex_lock(&g->mutex);
         if (!g->stopping) wait_a_while(g);
     }

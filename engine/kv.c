@@ -141,7 +141,7 @@ static block *find_block(const kin_kv *kv, int32_t seq, int index) {
     return NULL;
 }
 
-static block *find_free(const kin_kv *kv) {
+static block *find_free_block(const kin_kv *kv) {
     for (int i = 0; i < kv->n_blocks; i++) {
         if (kv->blocks[i].seq < 0) return &kv->blocks[i];
     }
@@ -171,7 +171,7 @@ static int place_token(kin_kv *kv, int32_t seq, int32_t pos, int64_t *cell, kin_
     block *b = find_block(kv, seq, pos / KIN_KV_CELLS);
     uint64_t bit = (uint64_t)1 << pos % KIN_KV_CELLS;
     if (b && b->used & bit) return kin_err_set(err, "position %d of sequence %d is in the KV cache already", (int)pos, (int)seq);
-    if (!b) b = find_free(kv);
+    if (!b) b = find_free_block(kv);
     if (!b || kv->n_tokens == kv->o.n_ctx) return kin_err_set(err, "the context of %d tokens is full", kv->o.n_ctx);
     if (b->seq < 0) *b = (block){.seq = seq, .index = pos / KIN_KV_CELLS};
     b->used |= bit;

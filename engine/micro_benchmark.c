@@ -46,7 +46,7 @@ int kin_micro_benchmark_ready(kin_micro_benchmark *g, kin_err *err) {
     return 0;
 }
 
-static int run(kin_micro_benchmark *g, double *seconds, kin_err *err) {
+static int run_benchmark(kin_micro_benchmark *g, double *seconds, kin_err *err) {
     kin_time begun = kin_clock_now();
     enum ggml_status status = kin_ops_compute(&g->graph, g->device->backend);
     *seconds = kin_clock_ms(begun, kin_clock_now()) / 1e3;
@@ -58,12 +58,12 @@ static int run(kin_micro_benchmark *g, double *seconds, kin_err *err) {
 int kin_micro_benchmark_time(kin_micro_benchmark *g, const kin_benchmark_options *options, double *seconds, kin_err *err) {
     double times[MOST_RUNS], first, sum = 0;
     int n = 0;
-    if (run(g, &first, err) != 0) return KIN_FAIL;
+    if (run_benchmark(g, &first, err) != 0) return KIN_FAIL;
     // The first run also wakes threads and fetches pages; it counts if it is long beside that. A GPU's driver compiles kernels in
     // it, which may take any time.
     if (!g->device->is_gpu && first >= options->least_s) times[n++] = sum = first;
     while (n < MOST_RUNS && sum < options->least_s * (n < LEAST_RUNS ? LEAST_RUNS : 1)) {
-        if (run(g, &times[n], err) != 0) return KIN_FAIL;
+        if (run_benchmark(g, &times[n], err) != 0) return KIN_FAIL;
         sum += times[n++];
     }
     *seconds = options->mean ? sum / n : kin_median(times, n);

@@ -270,7 +270,7 @@ static int write_entry(kin_packed *p, size_t i, bool sealed, kin_err *err) {
 }
 
 // Makes the block absent for later starts. If even that cannot be written, the next start finds the damage again.
-static void drop(kin_packed *p, size_t i) {
+static void drop_unit(kin_packed *p, size_t i) {
     kin_err err;
     p->blocks[i].valid = p->blocks[i].checked = false;
     if (write_entry(p, i, false, &err) != 0) kin_log(KIN_LOG_DEBUG, "%s", err.text);
@@ -284,7 +284,7 @@ bool kin_packed_renew(kin_packed *p, size_t i, uint64_t source_hash) {
     kin_err err;
     block *b = &p->blocks[i];
     if (b->source_hash != source_hash) {
-        drop(p, i);
+        drop_unit(p, i);
         return false;
     }
     b->source_stamp = p->source_stamp;
@@ -308,7 +308,7 @@ static kin_packed_result judge(kin_packed *p, size_t i, uint64_t hash) {
         p->blocks[i].checked = true;
         return KIN_PACKED_SOUND;
     }
-    drop(p, i);
+    drop_unit(p, i);
     return KIN_PACKED_DAMAGED;
 }
 

@@ -337,7 +337,7 @@ static int open_governor(kin_shard *s, kin_err *err) {
     return kin_governor_start(&s->governor, &o, err);
 }
 
-static int open_all(kin_shard *s, kin_err *err) {
+static int open_shard(kin_shard *s, kin_err *err) {
     const kin_shard_options *o = &s->o;
     int n_gpu_layers = kin_windows_n_gpu_layers(&o->windows);
     if (n_gpu_layers > 0 && !s->devices.gpu.backend)
@@ -367,7 +367,7 @@ int kin_shard_open(kin_shard **out, const kin_model *model, const kin_devices *d
     if (!kin_shard_has_kernels(model, o)) s->devices.cpu.kernels = NULL;
     if (!s->devices.cpu.kernels) s->o.ggml_kernels = true;
     if (s->o.n_batch > s->o.n_ctx) s->o.n_batch = s->o.n_ctx;
-    if (open_all(s, err) != 0) {
+    if (open_shard(s, err) != 0) {
         kin_shard_close(s);
         return KIN_FAIL;
     }
@@ -521,7 +521,7 @@ static int run_cpu(kin_shard *s, int i_window, kin_stage_shape shape, bool with_
 }
 
 // The tables of blocks of a step's sequences, one for each of them.
-static void fill_tables(kin_shard *s, const step *st) {
+static void fill_block_tables(kin_shard *s, const step *st) {
     int n_blocks = kin_kv_n_cells(s->o.n_ctx) / KIN_KV_CELLS, n = 0;
     for (int i = 0; i < st->batch.n_tokens; i++) {
         int k = i - 1;
@@ -534,7 +534,7 @@ static void fill_tables(kin_shard *s, const step *st) {
 // What attention must know of a step's tokens: plain arrays for kin's kernels, masks for ggml's.
 static void fill_rows(kin_shard *s, const step *st, bool plain, bool masks, kin_stage_inputs *in) {
     const kin_batch *batch = &st->batch;
-    if (plain) fill_tables(s, st);
+    if (plain) fill_block_tables(s, st);
     if (masks) kin_kv_mask(s->kv, batch, NULL, batch->n_tokens, st->n_kv, s->mask);
     in->all = (kin_rows){.pos = st->pos, .cells = st->plain_cells, .n_cells = st->n_seen, .tables = s->table};
     if (!in->out_rows) return;

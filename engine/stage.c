@@ -119,7 +119,7 @@ static bool same_shape(kin_stage_shape a, kin_stage_shape b) {
 }
 
 // An input that no node reads has no memory: nothing to write then.
-static void put(struct ggml_tensor *t, const void *data) {
+static void set_input(struct ggml_tensor *t, const void *data) {
     if (t && t->buffer) ggml_backend_tensor_set(t, data, 0, ggml_nbytes(t));
 }
 
@@ -131,14 +131,14 @@ int kin_stage_run(kin_stage *s, kin_stage_shape shape, const kin_stage_inputs *i
             return kin_err_set(err, "%s has no room for the compute buffer", s->device->name);
         }
     }
-    put(s->x, in->x);
-    put(s->g.residual, in->residual);
-    put(s->g.cells, in->cells);
-    put(s->g.all.pos, in->pos);
-    put(s->g.all.mask, in->mask);
-    put(s->g.out_rows, in->out_rows);
-    put(s->g.out.pos, in->out_pos);
-    put(s->g.out.mask, in->out_mask);
+    set_input(s->x, in->x);
+    set_input(s->g.residual, in->residual);
+    set_input(s->g.cells, in->cells);
+    set_input(s->g.all.pos, in->pos);
+    set_input(s->g.all.mask, in->mask);
+    set_input(s->g.out_rows, in->out_rows);
+    set_input(s->g.out.pos, in->out_pos);
+    set_input(s->g.out.mask, in->out_mask);
 
     s->g.all.plain = in->all;
     s->g.out.plain = in->out;

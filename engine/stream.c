@@ -399,7 +399,7 @@ static int alloc_ring(kin_stream *s, kin_err *err) {
 }
 
 // Under the mutex, or before the threads start.
-static void choose(kin_stream *s, uint64_t budget) {
+static void choose_resident(kin_stream *s, uint64_t budget) {
     uint64_t for_blocks = budget > s->ring_bytes ? budget - s->ring_bytes : 0;
     // Where all is resident nothing goes through the ring, and it takes no memory.
     if (s->mode != KIN_STREAM_RESIDENT || budget >= s->total_bytes) for_blocks = UINT64_MAX;
@@ -444,7 +444,7 @@ int kin_stream_open(kin_stream **out, const kin_stream_options *o, kin_err *err)
     if (kin_stream_check_budget(o, err) != 0) goto fail;
     if (open_files(s, o, err) != 0 || alloc_state(s, o, err) != 0) goto fail;
     if (s->mode == KIN_STREAM_RESIDENT && alloc_ring(s, err) != 0) goto fail;
-    choose(s, o->budget);
+    choose_resident(s, o->budget);
     for (size_t i = 0; i < s->n_blocks; i++) s->blocks[i].resident = s->wanted[i];
     set_exact(s, streams(s));
     s->n_faults = kin_pages_faults();
@@ -630,7 +630,7 @@ static void drop_pages(kin_stream *s, const block *b) {
 uint64_t kin_stream_set_budget(kin_stream *s, uint64_t budget) {
     pthread_mutex_lock(&s->budget_mutex);
     pthread_mutex_lock(&s->mutex);
-    choose(s, budget);
+    choose_resident(s, budget);
     for (size_t i = 0; i < s->n_blocks; i++) {
         block *b = &s->blocks[i];
         b->leaving = b->resident && !s->wanted[i];

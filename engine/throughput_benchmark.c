@@ -152,7 +152,7 @@ typedef struct place {
 } place;
 
 // Puts a tensor into the store. False: no room.
-static bool put(place *at, struct ggml_tensor *t, bool packed) {
+static bool put_tensor(place *at, struct ggml_tensor *t, bool packed) {
     ggml_backend_buffer_t buffer = packed ? at->rates->packed : at->rates->plain;
     size_t align = ggml_backend_buffer_get_alignment(buffer), bytes = ggml_backend_buffer_get_alloc_size(buffer, t);
     if (align < CACHE_ALIGN) align = CACHE_ALIGN;
@@ -166,7 +166,7 @@ static bool add_product(place *at, kin_micro_benchmark *g, enum ggml_type type, 
     struct ggml_tensor *w = ggml_new_tensor_2d(g->graph.ctx, type, ne[0], ne[1]);
     kin_layout layout = kin_device_layout(g->device, type, (int64_t[3]){ne[0], ne[1], 1});
     if (layout == KIN_LAYOUT_PANELS) kin_ops_mark_packed(w);
-    if (!put(at, w, layout == KIN_LAYOUT_REPACK)) return false;
+    if (!put_tensor(at, w, layout == KIN_LAYOUT_REPACK)) return false;
     ggml_build_forward_expand(g->graph.gf, kin_block_output(&g->graph, w, x)); // [out, n]
     return true;
 }
@@ -176,7 +176,7 @@ static bool add_cache(place *at, kin_micro_benchmark *g, int il, int n_cells) {
     kin_graph_layer *layer = &at->rates->layers[il];
     layer->k = ggml_new_tensor_2d(g->graph.ctx, GGML_TYPE_F16, WIDTH_KV, n_cells);
     layer->v = ggml_new_tensor_2d(g->graph.ctx, GGML_TYPE_F16, WIDTH_KV, n_cells);
-    return put(at, layer->k, false) && put(at, layer->v, false);
+    return put_tensor(at, layer->k, false) && put_tensor(at, layer->v, false);
 }
 
 // ---- matrix products

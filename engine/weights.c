@@ -14,7 +14,7 @@ enum { MAX_FETCH = 256 }; // experts' matrices asked for at once
 
 // What the streamer must know of a block: file ranges and mappings. Packed: one range of the cache file; else one per weight.
 // will_be: as if it were in its file already.
-static kin_stream_block describe(const kin_weights *w, const kin_weights_block *b, bool will_be) {
+static kin_stream_block describe_unit(const kin_weights *w, const kin_weights_block *b, bool will_be) {
     kin_stream_block d = {.i_group = b->i_compute_block};
     int n_files = kin_gguf_n_files(w->model->gguf);
     if ((!kin_weights_on_disk(w, b) && !(will_be && b->pack && w->packed)) || b->experts) return d;
@@ -44,7 +44,7 @@ static int open_stream(kin_weights *w, bool will_be, kin_err *err) {
         if (b->device->is_gpu || b->i_compute_block == KIN_WEIGHTS_NO_COMPUTE_BLOCK) continue;
         w->stream_blocks[so.n_blocks] = i;
         if (b->i_compute_block < w->first_tile_compute_block) so.n_layer_blocks = so.n_blocks + 1;
-        blocks[so.n_blocks++] = describe(w, b, will_be);
+        blocks[so.n_blocks++] = describe_unit(w, b, will_be);
     }
     if (so.n_layer_blocks == 0) so.n_layer_blocks = so.n_blocks; // the output alone
     w->n_stream_blocks = so.n_blocks;

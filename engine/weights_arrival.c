@@ -14,7 +14,7 @@ static void load_later(kin_weights *w) {
     pthread_mutex_unlock(&w->mutex);
 }
 
-static void *finish(void *arg) {
+static void *run_finisher(void *arg) {
     kin_weights *w = arg;
     if (w->has_later) load_later(w);
     if (w->has_failed || !w->packed) return NULL; // no other thread sets it any more
@@ -26,7 +26,7 @@ static void *finish(void *arg) {
 int kin_weights_start_finisher(kin_weights *w, kin_err *err) {
     bool has_work = w->packed && (kin_weights_has_dirty(w) || kin_weights_has_unchecked(w));
     if (!w->has_later && !has_work) return 0;
-    w->finishing = pthread_create(&w->finisher, NULL, finish, w) == 0;
+    w->finishing = pthread_create(&w->finisher, NULL, run_finisher, w) == 0;
     return w->finishing || !w->has_later ? 0 : kin_err_set(err, "no thread for weights that are still on their way");
 }
 

@@ -67,7 +67,7 @@ static void free_share(kin_chunk_server *s) {
     free(s);
 }
 
-static void forget(client *c) {
+static void forget_client(client *c) {
     kin_chunk_server *s = c->server;
     for (int i = 0; i < s->o.n_links; i++) {
         if (s->clients[i] == c) s->clients[i] = NULL;
@@ -86,7 +86,7 @@ static void end_client(client *c, const char *fmt, ...) {
     va_end(args);
     kin_log(KIN_LOG_WARN, "link %s: %s", kin_link_name(c->link), reason);
     kin_link_close(c->link, reason);
-    forget(c);
+    forget_client(c);
 }
 
 static request *front(client *c) {
@@ -275,7 +275,7 @@ static void take_get(client *c, const kin_proto_get *m) {
     read_next(s);
 }
 
-static void on_frame(void *user, kin_link *link, const kin_frame *frame, const uint8_t *payload) {
+static void on_client_frame(void *user, kin_link *link, const kin_frame *frame, const uint8_t *payload) {
     client *c = user;
     kin_err err;
     kin_proto_hashes_wanted wanted;
@@ -301,11 +301,11 @@ static void on_drained(void *user, kin_link *link) {
     read_next(((client *)user)->server);
 }
 
-static void on_closed(void *user, kin_link *link, const char *reason) {
+static void on_client_closed(void *user, kin_link *link, const char *reason) {
     (void)link, (void)reason; // which the link has logged
     client *c = user;
     kin_chunk_server *s = c->server;
-    forget(c);
+    forget_client(c);
     read_next(s);
 }
 
@@ -330,7 +330,7 @@ void kin_chunk_server_close(kin_chunk_server *s) {
         client *c = s->clients[i];
         if (!c) continue;
         kin_link_close(c->link, "it shares no parts of models any more");
-        forget(c);
+        forget_client(c);
     }
     kin_chunk_server_set_store(s, NULL);
     s->is_closed = true;
@@ -351,7 +351,7 @@ void kin_chunk_server_set_store(kin_chunk_server *s, kin_chunk_store *chunks) {
 }
 
 void kin_chunk_server_accept(kin_chunk_server *s, kin_link *link) {
-    static const kin_link_callbacks callbacks = {.frame = on_frame, .drained = on_drained, .closed = on_closed};
+    static const kin_link_callbacks callbacks = {.frame = on_client_frame, .drained = on_drained, .closed = on_client_closed};
     int i = 0;
     while (i < s->o.n_links && s->clients[i]) i++;
     client *c = i < s->o.n_links ? calloc(1, sizeof *c) : NULL;

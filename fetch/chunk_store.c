@@ -25,7 +25,7 @@ static void close_store(uv_work_t *work) {
     kin_store_close(((kin_chunk_store *)work->data)->store);
 }
 
-static void on_closed(uv_work_t *work, int status) {
+static void on_store_closed(uv_work_t *work, int status) {
     (void)status;
     free(work->data);
 }
@@ -34,7 +34,7 @@ void kin_chunk_store_let_go(kin_chunk_store *s) {
     if (!s) return;
     kin_assert(s->n_holders > 0);
     if (--s->n_holders > 0) return;
-    uv_queue_work(s->loop, &s->work, close_store, on_closed);
+    uv_queue_work(s->loop, &s->work, close_store, on_store_closed);
 }
 
 kin_store *kin_chunk_store_store(const kin_chunk_store *s) {

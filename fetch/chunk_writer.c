@@ -62,7 +62,7 @@ void kin_chunk_writer_close(kin_chunk_writer *k) {
 
 static void begin_next(kin_chunk_writer *k);
 
-static void put(uv_work_t *work) {
+static void write_chunk(uv_work_t *work) {
     buffer *p = work->data;
     p->result = kin_store_put(kin_chunk_store_store(p->writer->chunks), p->i_chunk, p->bytes, p->n, &p->err);
 }
@@ -89,7 +89,7 @@ static void begin_next(kin_chunk_writer *k) {
         if (is_with_pool(p)) continue;
         p->work.data = p;
         k->n_working++;
-        uv_queue_work(k->loop, &p->work, put, on_put);
+        uv_queue_work(k->loop, &p->work, write_chunk, on_put);
     }
 }
 

@@ -46,7 +46,7 @@ static void on_closed(void *user, kin_link *link, const char *reason) {
 }
 
 // By our own doing, from inside of the link's callbacks.
-static void end(kin_download *s, const char *reason) {
+static void end_download(kin_download *s, const char *reason) {
     kin_log(KIN_LOG_WARN, "link %s: %s", kin_link_name(s->link), reason);
     kin_link_close(s->link, reason);
     on_closed(s, s->link, reason);
@@ -120,7 +120,7 @@ static void on_frame(void *user, kin_link *link, const kin_frame *frame, const u
         rc = take_lack(s, frame, payload, &err);
     else
         rc = kin_err_set(&err, "%s was sent where only parts of the model belong", kin_frame_name(frame->type));
-    if (rc != 0) end(s, err.text);
+    if (rc != 0) end_download(s, err.text);
 }
 
 // ---- opening

@@ -56,7 +56,7 @@ static void wait_after_failure(peer *p, const char *reason) {
     snprintf(p->reason, sizeof p->reason, "%s", reason);
 }
 
-static void on_accepted(void *user) {
+static void on_download_accepted(void *user) {
     peer *p = user;
     p->peers->callbacks.opened(p->peers->user, number_of(p));
 }
@@ -82,7 +82,7 @@ static void on_lacks(void *user, uint32_t i_chunk) {
     p->peers->callbacks.lacks(p->peers->user, number_of(p), i_chunk);
 }
 
-static void on_closed(void *user, const char *reason) {
+static void on_download_closed(void *user, const char *reason) {
     peer *p = user;
     p->source = NULL;
     wait_after_failure(p, reason);
@@ -90,7 +90,8 @@ static void on_closed(void *user, const char *reason) {
 }
 
 static void open_link(peer *p) {
-    static const kin_download_callbacks callbacks = {on_accepted, on_hashes, on_heard, on_chunk, on_lacks, on_closed};
+    static const kin_download_callbacks callbacks = {on_download_accepted, on_hashes, on_heard, on_chunk, on_lacks,
+                                                     on_download_closed};
     const kin_download_peers *all = p->peers;
     kin_err err;
     kin_dial_options o = kin_dial_options_default(all->o.link.tls);

@@ -27,7 +27,7 @@ void kin_fetch_let_go(kin_fetch *f) {
     free(f);
 }
 
-static void on_timer_closed(uv_handle_t *handle) {
+static void on_fetch_timer_closed(uv_handle_t *handle) {
     kin_fetch_let_go(handle->data);
 }
 
@@ -339,7 +339,7 @@ void kin_fetch_cancel(kin_fetch *f) {
     if (!f) return;
     atomic_store(&f->stop, true);
     stop(f, KIN_FETCH_CANCELLED);
-    uv_close((uv_handle_t *)&f->timer, on_timer_closed);
+    uv_close((uv_handle_t *)&f->timer, on_fetch_timer_closed);
 }
 
 // ---- what the owner tells

@@ -112,7 +112,7 @@ void kin_fetch_begin_find(kin_fetch *f) {
 // ---- surveying
 
 // What is still to come must have room, and leave some to others.
-static int make_room(kin_fetch *f) {
+static int make_room_for_model(kin_fetch *f) {
     kin_store *store = kin_chunk_store_store(f->chunks);
     uint64_t need = 0;
     for (size_t i = 0; i < f->survey.n; i++) {
@@ -125,7 +125,7 @@ static int make_room(kin_fetch *f) {
 static void run_survey(uv_work_t *work) {
     kin_fetch *f = work->data;
     f->rc = kin_missing_chunks_make(&f->survey, kin_chunk_store_store(f->chunks), &f->work_windows, &f->err);
-    if (f->rc == 0) f->rc = make_room(f);
+    if (f->rc == 0) f->rc = make_room_for_model(f);
 }
 
 // Headers are needed at once. Weights are packed as they come, the first ones first: only neighbours change places, so that

@@ -65,7 +65,7 @@ void kin_lazy_load_end(kin_lazy_load *f, const char *reason) {
 }
 
 // 0: they are here; KIN_ABSENT: not yet. Called with the mutex.
-static int look(const kin_lazy_load_view *v, int i_file, uint64_t offset, uint64_t bytes, kin_err *err) {
+static int look_for_chunks(const kin_lazy_load_view *v, int i_file, uint64_t offset, uint64_t bytes, kin_err *err) {
     const kin_lazy_load *f = v->lazy_load;
     uint32_t begin, end;
     if (atomic_load(f->stop)) return kin_err_set(err, "stopped");
@@ -85,7 +85,7 @@ static int wait_for(void *user, int i_file, uint64_t offset, uint64_t bytes, kin
     kin_lazy_load_view *v = user;
     int rc;
     pthread_mutex_lock(&v->lazy_load->mutex);
-    while ((rc = look(v, i_file, offset, bytes, err)) == KIN_ABSENT) wait_for_news(v->lazy_load);
+    while ((rc = look_for_chunks(v, i_file, offset, bytes, err)) == KIN_ABSENT) wait_for_news(v->lazy_load);
     pthread_mutex_unlock(&v->lazy_load->mutex);
     return rc;
 }

@@ -140,34 +140,34 @@ static const format formats[] = {
 };
 // clang-format on
 
-static const format *find(int type) {
+static const format *find_format(int type) {
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
         if (formats[i].type == type) return &formats[i];
     return NULL;
 }
 
 kin_act_kind kin_kernel_act_kind(int type) {
-    const format *f = find(type);
+    const format *f = find_format(type);
     return f ? f->kind : KIN_ACT_NONE;
 }
 
 bool kin_kernel_packs(int type) {
-    const format *f = find(type);
+    const format *f = find_format(type);
     return f && f->pack;
 }
 
 bool kin_kernel_has(int type, int64_t columns, int64_t rows) {
-    const format *f = find(type);
+    const format *f = find_format(type);
     return f && columns % f->columns == 0 && (!f->pack || rows % KIN_PANEL_ROWS == 0);
 }
 
 size_t kin_panel_bytes(int type, int64_t columns) {
-    const format *f = find(type);
+    const format *f = find_format(type);
     return (size_t)(columns / f->columns * f->bytes * KIN_PANEL_ROWS);
 }
 
 void kin_kernel_pack(int type, int64_t columns, int64_t rows, const void *src, void *dst) {
-    const format *f = find(type);
+    const format *f = find_format(type);
     kin_assert(f && f->pack && kin_kernel_has(type, columns, rows));
     const uint8_t *b = src;
     for (int64_t r = 0; r < rows; r++) {

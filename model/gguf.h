@@ -66,7 +66,8 @@ typedef enum kin_header_state {
 kin_header_state kin_header_measure(const uint8_t *bytes, uint64_t n, uint64_t file_size, uint64_t *reach, kin_err *err);
 
 // Metadata. Integers of any width and sign convert if the value fits; floats likewise.
-// `get`: 0 if found, KIN_ABSENT if the key is not there (value untouched), KIN_FAIL if it is there but of another kind or out of range.
+// `get`: 0 if found, KIN_ABSENT if the key is not there (value untouched), KIN_FAIL if it is there but of another kind or out of
+// range.
 int kin_gguf_get_u32(const kin_gguf *gguf, const char *key, uint32_t *value, kin_err *err);
 int kin_gguf_get_f32(const kin_gguf *gguf, const char *key, float *value, kin_err *err);
 int kin_gguf_get_bool(const kin_gguf *gguf, const char *key, bool *value, kin_err *err);

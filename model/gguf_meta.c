@@ -75,8 +75,8 @@ typedef struct writer {
     size_t left; // with the final NUL, > 0
 } writer;
 
-static void put(writer *w, const char *fmt, ...) KIN_PRINTF(2, 3);
-static void put(writer *w, const char *fmt, ...) {
+static void put_text(writer *w, const char *fmt, ...) KIN_PRINTF(2, 3);
+static void put_text(writer *w, const char *fmt, ...) {
     va_list args;
     va_start(args, fmt);
     int n = vsnprintf(w->at, w->left, fmt, args);
@@ -98,18 +98,18 @@ static void put_str(writer *w, kin_str s, size_t len_max) {
     }
     w->left -= len;
     *w->at = '\0';
-    if (len < s.len) put(w, "...");
+    if (len < s.len) put_text(w, "...");
 }
 
 static void put_scalar(writer *w, kin_gguf_kind kind, const uint8_t *at) {
     if (is_float(kind)) {
-        put(w, "%g", read_float(kind, at));
+        put_text(w, "%g", read_float(kind, at));
     } else if (kind == KIN_GGUF_BOOL) {
-        put(w, at[0] ? "true" : "false");
+        put_text(w, at[0] ? "true" : "false");
     } else if (kind == KIN_GGUF_U64) {
-        put(w, "%" PRIu64, kin_get_u64(at));
+        put_text(w, "%" PRIu64, kin_get_u64(at));
     } else {
-        put(w, "%" PRId64, read_integer(kind, at));
+        put_text(w, "%" PRId64, read_integer(kind, at));
     }
 }
 
@@ -117,9 +117,9 @@ static void put_scalar(writer *w, kin_gguf_kind kind, const uint8_t *at) {
 static void put_array(writer *w, const kin_gguf_array *array) {
     enum { SHOWN = 6, STR_SHOWN = 16 };
     const uint8_t *at = array->at;
-    put(w, "[%" PRIu64 "]", array->n);
+    put_text(w, "[%" PRIu64 "]", array->n);
     for (uint64_t i = 0; i < array->n && i < SHOWN; i++) {
-        put(w, i ? ", " : " ");
+        put_text(w, i ? ", " : " ");
         if (array->kind == KIN_GGUF_STRING) {
             put_str(w, kin_gguf_array_next_str(&at), STR_SHOWN);
         } else {
@@ -127,7 +127,7 @@ static void put_array(writer *w, const kin_gguf_array *array) {
             at += kinds[array->kind].size;
         }
     }
-    if (array->n > SHOWN) put(w, ", ...");
+    if (array->n > SHOWN) put_text(w, ", ...");
 }
 
 static const char *meta_text(const kin_gguf_meta *meta, char *buf, size_t n) {

@@ -10,7 +10,7 @@ static int compare_text(const kin_name *a, const kin_name *b) {
     return (a->len > b->len) - (a->len < b->len);
 }
 
-static int compare(const void *pa, const void *pb) {
+static int compare_names(const void *pa, const void *pb) {
     const kin_name *a = pa, *b = pb;
     int order = compare_text(a, b);
     return order ? order : (a->i > b->i) - (a->i < b->i);
@@ -22,7 +22,7 @@ static int compare_to_key(const void *key, const void *element) {
 
 void kin_name_index_init(kin_name_index *index, kin_name *names_take, size_t n) {
     *index = (kin_name_index){.sorted = names_take, .n = n};
-    if (n > 1) qsort(names_take, n, sizeof *names_take, compare);
+    if (n > 1) qsort(names_take, n, sizeof *names_take, compare_names);
 }
 
 void kin_name_index_fini(kin_name_index *index) {

@@ -43,7 +43,7 @@ static bool is_wanted(const placed *p, const kin_ranges_wanted *w) {
     return false;
 }
 
-static int compare(const void *left, const void *right) {
+static int compare_ranges(const void *left, const void *right) {
     const placed *a = left, *b = right;
     if (a->part != b->part) return a->part < b->part ? -1 : 1;
     if (a->il != b->il) return a->il < b->il ? -1 : 1;
@@ -74,7 +74,7 @@ static size_t pick(const kin_gguf *gguf, const kin_ranges_wanted *w, placed *out
         if (p.part == PART_OUTPUT && w->embedding && kin_str_eq(t->name, "token_embd.weight")) p.part = PART_EMBEDDING;
         if (is_wanted(&p, w)) out[n++] = p;
     }
-    qsort(out, n, sizeof *out, compare);
+    qsort(out, n, sizeof *out, compare_ranges);
     return n;
 }
 

@@ -105,7 +105,8 @@ static int settle_manifest(kin_store *s, kin_err *err) {
     int rc = read_manifest(&found, path, s->manifest.hash, err);
     kin_manifest_fini(&found);
     if (rc < 0) return KIN_FAIL;
-    if (rc == KIN_ABSENT && !s->fill) return kin_err_set(err, "%s: there is no copy of the model here, or a damaged one", s->folder);
+    if (rc == KIN_ABSENT && !s->fill)
+        return kin_err_set(err, "%s: there is no copy of the model here, or a damaged one", s->folder);
     if (rc == KIN_ABSENT && write_manifest(&s->manifest, path, err) != 0) return KIN_FAIL;
     s->manifest_fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (s->manifest_fd < 0) return kin_err_set(err, "%s: %s", path, why_not());
@@ -165,7 +166,7 @@ static int open_file(kin_store *s, int i_file, kin_err *err) {
     return kin_err_set(err, "%s: cannot have %" PRIu64 " bytes on this disk: %s", file->path, size, strerror(errno));
 }
 
-static int open_all(kin_store *s, kin_err *err) {
+static int open_store(kin_store *s, kin_err *err) {
     for (int i = 0; i < s->manifest.n_files; i++) {
         if (open_file(s, i, err) != 0) return KIN_FAIL;
     }
@@ -272,7 +273,7 @@ int kin_store_open(kin_store **out, const char *cache_dir, const kin_manifest *m
         goto fail;
     }
     // The lock first, then whose folder this is, then its content.
-    if (open_notes(s, err) != 0 || settle_manifest(s, err) != 0 || read_notes(s, err) != 0 || open_all(s, err) != 0) goto fail;
+    if (open_notes(s, err) != 0 || settle_manifest(s, err) != 0 || read_notes(s, err) != 0 || open_store(s, err) != 0) goto fail;
     load_checks(s);
     s->is_open = true;
     *out = s;
@@ -294,7 +295,7 @@ int kin_store_open_files(kin_store **out, const kin_manifest *manifest, const ch
             goto fail;
         }
     }
-    if (open_all(s, err) != 0) goto fail;
+    if (open_store(s, err) != 0) goto fail;
     for (uint32_t i = 0; i < manifest->n_chunks; i++) kin_chunk_notes_set(&s->there, i, true);
     *out = s;
     return 0;
@@ -437,7 +438,7 @@ int kin_store_read(kin_store *s, uint32_t i_chunk, uint32_t offset, void *bytes,
 }
 
 // The note leaves the disk before the chunk is written again.
-static void forget(kin_store *s, uint32_t i_chunk) {
+static void forget_chunk(kin_store *s, uint32_t i_chunk) {
     kin_err err;
     pthread_mutex_lock(&s->mutex);
     kin_chunk_notes_set(&s->there, i_chunk, false);
@@ -468,7 +469,7 @@ static void verify_chunk(verifying *v, uint32_t i_chunk) {
     kin_store *s = v->store;
     kin_chunk_check check = check_stored(s, i_chunk);
     if (check == KIN_CHUNK_WRONG) {
-        forget(s, i_chunk);
+        forget_chunk(s, i_chunk);
         atomic_fetch_add(&v->n_lost, 1);
     }
     if (check != KIN_CHUNK_RIGHT) return;

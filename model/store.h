@@ -49,8 +49,8 @@ int kin_store_open_files(kin_store **out, const kin_manifest *manifest, const ch
 // Writes what is not on the disk yet.
 void kin_store_close(kin_store *store);
 
-// The manifest that a store of this content hash keeps. 0; KIN_ABSENT if there is none, or only a damaged one; KIN_FAIL if it cannot be
-// read.
+// The manifest that a store of this content hash keeps. 0; KIN_ABSENT if there is none, or only a damaged one; KIN_FAIL if it
+// cannot be read.
 int kin_store_find_manifest(kin_manifest *m, const char *cache_dir, const uint8_t hash[KIN_SHA256_BYTES], kin_err *err);
 
 // Reads and hashes the chunks that are in doubt: those that are right are there afterwards, the others forgotten, with a line

@@ -30,7 +30,7 @@ kin_proto_endpoint kin_dial_address(const char *address, uint16_t port) {
 
 // ---- the end
 
-static void on_timer_closed(uv_handle_t *timer) {
+static void on_dial_timer_closed(uv_handle_t *timer) {
     free(timer->data);
 }
 
@@ -38,7 +38,7 @@ void kin_dial_cancel(kin_dial *d, const char *reason) {
     if (!d) return;
     kin_link_close(d->link, reason);
     d->link = NULL;
-    uv_close((uv_handle_t *)&d->limit, on_timer_closed); // which frees it, in a later turn of the loop
+    uv_close((uv_handle_t *)&d->limit, on_dial_timer_closed); // which frees it, in a later turn of the loop
 }
 
 static int connect_next(kin_dial *d, kin_err *err);
@@ -49,7 +49,7 @@ static bool tries_next(kin_dial *d, kin_dial_end end) {
 }
 
 // The link is closed, or by now of no use.
-static void fail(kin_dial *d, kin_dial_end end, const char *at, const char *reason) {
+static void fail_dial(kin_dial *d, kin_dial_end end, const char *at, const char *reason) {
     char at_copy[sizeof d->o.to.address[0]];
     snprintf(at_copy, sizeof at_copy, "%s", at);
     kin_link_close(d->link, reason);
@@ -64,7 +64,7 @@ static void fail(kin_dial *d, kin_dial_end end, const char *at, const char *reas
 static void on_limit(uv_timer_t *timer) {
     kin_dial *d = timer->data;
     d->i_address = d->o.to.n_addresses;
-    fail(d, KIN_DIAL_LOST, kin_link_name(d->link), d->is_open ? "it does not answer OPEN" : "no answer in time");
+    fail_dial(d, KIN_DIAL_LOST, kin_link_name(d->link), d->is_open ? "it does not answer OPEN" : "no answer in time");
 }
 
 // ---- the answer
@@ -95,13 +95,13 @@ static int take_answer(const kin_dial *d, const kin_frame *frame, const uint8_t 
     return version ? 0 : KIN_FAIL;
 }
 
-static void on_frame(void *user, kin_link *link, const kin_frame *frame, const uint8_t *payload) {
+static void on_dialed_frame(void *user, kin_link *link, const kin_frame *frame, const uint8_t *payload) {
     kin_dial *d = user;
     kin_proto_accept accept;
     kin_dial_end end;
     kin_err err;
     if (take_answer(d, frame, payload, &accept, &end, &err) != 0) {
-        fail(d, end, kin_link_name(link), err.text);
+        fail_dial(d, end, kin_link_name(link), err.text);
         return;
     }
     kin_dial_callbacks callbacks = d->callbacks;
@@ -121,14 +121,14 @@ static void on_opened(void *user, kin_link *link) {
     kin_link_send(link, KIN_FRAME_OPEN, d->o.epoch, 1, &(kin_frame_part){bytes, n});
 }
 
-static void on_closed(void *user, kin_link *link, const char *reason) {
+static void on_dialed_closed(void *user, kin_link *link, const char *reason) {
     kin_dial *d = user;
     d->link = NULL; // it has ended
-    fail(d, kin_link_has_other_key(link) ? KIN_DIAL_OTHER_KEY : KIN_DIAL_LOST, kin_link_name(link), reason);
+    fail_dial(d, kin_link_has_other_key(link) ? KIN_DIAL_OTHER_KEY : KIN_DIAL_LOST, kin_link_name(link), reason);
 }
 
 static int connect_next(kin_dial *d, kin_err *err) {
-    static const kin_link_callbacks callbacks = {.opened = on_opened, .frame = on_frame, .closed = on_closed};
+    static const kin_link_callbacks callbacks = {.opened = on_opened, .frame = on_dialed_frame, .closed = on_dialed_closed};
     const char *address = d->o.to.address[d->i_address++];
     d->is_open = false;
     if (kin_link_connect(&d->link, d->loop, address, d->o.to.port, &d->o.link, &callbacks, d, err) == 0) return 0;

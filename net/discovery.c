@@ -178,7 +178,7 @@ int kin_discovery_ask(kin_discovery *d, kin_err *err) {
 
 // ---- receiving
 
-static void answer(kin_discovery *d, uv_udp_t *udp, const kin_beacon *question, const struct sockaddr *from) {
+static void answer_question(kin_discovery *d, uv_udp_t *udp, const kin_beacon *question, const struct sockaddr *from) {
     uint8_t bytes[KIN_BEACON_BYTES];
     kin_beacon beacon = d->self;
     memcpy(beacon.nonce, question->nonce, sizeof beacon.nonce);
@@ -194,7 +194,7 @@ static bool was_asked(const kin_discovery *d, const kin_beacon *head) {
     return false;
 }
 
-static void tell(kin_discovery *d, const kin_beacon *head, const struct sockaddr *from) {
+static void tell_found(kin_discovery *d, const kin_beacon *head, const struct sockaddr *from) {
     char address[INET6_ADDRSTRLEN + 1 + IF_NAMESIZE];
     if (uv_ip_name(from, address, INET6_ADDRSTRLEN) != 0) return;
     const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)(const void *)from;
@@ -215,8 +215,8 @@ static void received(uv_udp_t *udp, ssize_t n, const uv_buf_t *buf, const struct
     if (!may(&d->checks, uv_now(udp->loop), KIN_DISCOVERY_CHECKS)) return;
     if (kin_beacon_decode((const uint8_t *)buf->base, (size_t)n, &beacon, sign, d, NULL) != 0) return;
     d->stats.trusted++;
-    if (d->answers && beacon.kind == KIN_BEACON_SEARCH) answer(d, udp, &beacon, from);
-    if (!d->answers && was_asked(d, &beacon)) tell(d, &beacon, from);
+    if (d->answers && beacon.kind == KIN_BEACON_SEARCH) answer_question(d, udp, &beacon, from);
+    if (!d->answers && was_asked(d, &beacon)) tell_found(d, &beacon, from);
 }
 
 static void give_buffer(uv_handle_t *handle, size_t wanted, uv_buf_t *buf) {

@@ -49,7 +49,7 @@ int kin_echo_responder_open(kin_echo_responder **out, kin_err *err) {
     return *out ? 0 : kin_err_set(err, "out of memory");
 }
 
-static void drop(caller *c, const char *reason) {
+static void drop_caller(caller *c, const char *reason) {
     kin_link_close(c->link, reason);
     c->link = NULL;
 }
@@ -57,12 +57,12 @@ static void drop(caller *c, const char *reason) {
 void kin_echo_responder_close(kin_echo_responder *e, const char *reason) {
     if (!e) return;
     for (int i = 0; i < KIN_ECHO_RESPONDER_LINKS; i++) {
-        if (e->callers[i].link) drop(&e->callers[i], reason);
+        if (e->callers[i].link) drop_caller(&e->callers[i], reason);
     }
     free(e);
 }
 
-static int answer(caller *c, const kin_frame *frame, const uint8_t *payload, kin_err *err) {
+static int answer_caller(caller *c, const kin_frame *frame, const uint8_t *payload, kin_err *err) {
     kin_proto_echo m;
     if (frame->type != KIN_FRAME_ECHO)
         return kin_err_set(err, "%s, which is not for a probe's link", kin_frame_name(frame->type));
@@ -76,9 +76,9 @@ static int answer(caller *c, const kin_frame *frame, const uint8_t *payload, kin
 static void caller_frame(void *user, kin_link *link, const kin_frame *frame, const uint8_t *payload) {
     caller *c = user;
     kin_err err;
-    if (answer(c, frame, payload, &err) == 0) return;
+    if (answer_caller(c, frame, payload, &err) == 0) return;
     kin_log(KIN_LOG_WARN, "%s sent %s", kin_link_name(link), err.text);
-    drop(c, err.text);
+    drop_caller(c, err.text);
 }
 
 static void caller_closed(void *user, kin_link *link, const char *reason) {
@@ -86,7 +86,7 @@ static void caller_closed(void *user, kin_link *link, const char *reason) {
     ((caller *)user)->link = NULL;
 }
 
-static caller *find_free(kin_echo_responder *e) {
+static caller *find_free_caller(kin_echo_responder *e) {
     for (int i = 0; i < KIN_ECHO_RESPONDER_LINKS; i++) {
         if (!e->callers[i].link) return &e->callers[i];
     }
@@ -94,12 +94,12 @@ static caller *find_free(kin_echo_responder *e) {
 }
 
 bool kin_echo_responder_is_full(const kin_echo_responder *e) {
-    return !find_free((kin_echo_responder *)e);
+    return !find_free_caller((kin_echo_responder *)e);
 }
 
 bool kin_echo_responder_add(kin_echo_responder *e, kin_link *link) {
     static const kin_link_callbacks callbacks = {.frame = caller_frame, .closed = caller_closed};
-    caller *c = find_free(e);
+    caller *c = find_free_caller(e);
     if (!c) return false;
     *c = (caller){.link = link, .since = kin_clock_now()};
     kin_link_accept(link, &callbacks, c);
@@ -110,6 +110,7 @@ bool kin_echo_responder_add(kin_echo_responder *e, kin_link *link) {
 void kin_echo_responder_tick(kin_echo_responder *e, kin_time now) {
     for (int i = 0; i < KIN_ECHO_RESPONDER_LINKS; i++) {
         caller *c = &e->callers[i];
-        if (c->link && kin_clock_ms(c->since, now) >= KIN_ECHO_RESPONDER_LIFE_MS) drop(c, "a probe is done within seconds");
+        if (c->link && kin_clock_ms(c->since, now) >= KIN_ECHO_RESPONDER_LIFE_MS)
+            drop_caller(c, "a probe is done within seconds");
     }
 }

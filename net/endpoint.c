@@ -133,7 +133,7 @@ static void visitor_closed(void *user, kin_link *link, const char *reason) {
     leave(user);
 }
 
-static void on_accepted(void *user, kin_link *link) {
+static void on_link_accepted(void *user, kin_link *link) {
     static const kin_link_callbacks callbacks = {.frame = visitor_frame, .closed = visitor_closed};
     kin_endpoint *s = user;
     for (int i = 0; i < MAX_VISITORS; i++) {
@@ -146,7 +146,7 @@ static void on_accepted(void *user, kin_link *link) {
     kin_link_close(link, "too many at the door");
 }
 
-static void on_tick(uv_timer_t *timer) {
+static void on_endpoint_tick(uv_timer_t *timer) {
     kin_endpoint *s = timer->data;
     kin_time now = kin_clock_now();
     kin_echo_responder_tick(s->echo, now);
@@ -168,7 +168,7 @@ bool kin_endpoint_call(kin_endpoint *s, kin_mailbox_fn fn, void *arg) {
 
 // ---- opening and closing
 
-static int open_all(kin_endpoint *s, kin_err *err) {
+static int open_endpoint(kin_endpoint *s, kin_err *err) {
     if (kin_tls_ctx_open(&s->tls, s->o.key.bytes, err) != 0) return KIN_FAIL;
     if (uv_loop_init(&s->loop) != 0) return kin_err_set(err, "no event loop");
     s->has_loop = true;
@@ -179,7 +179,7 @@ static int open_all(kin_endpoint *s, kin_err *err) {
     if (kin_mailbox_open(&s->mailbox, &s->loop, N_CALLS, err) != 0) return KIN_FAIL;
     kin_listener_options lo = kin_listener_options_default(s->tls);
     lo.link.queue_max = LINK_QUEUE_BYTES;
-    return kin_listener_open(&s->listener, &s->loop, s->o.listen, s->o.port, &lo, on_accepted, s, err);
+    return kin_listener_open(&s->listener, &s->loop, s->o.listen, s->o.port, &lo, on_link_accepted, s, err);
 }
 
 int kin_endpoint_open(kin_endpoint **out, const kin_endpoint_options *o, const kin_endpoint_callbacks *cb, void *user,
@@ -191,7 +191,7 @@ int kin_endpoint_open(kin_endpoint **out, const kin_endpoint_options *o, const k
     s->o.versions = kin_proto_versions_or_own(o->versions);
     s->cb = *cb;
     s->user = user;
-    if (open_all(s, err) != 0) {
+    if (open_endpoint(s, err) != 0) {
         kin_endpoint_close(s, NULL, NULL);
         return KIN_FAIL;
     }
@@ -214,9 +214,9 @@ static void stop(void *arg) {
     close_handles(arg);
 }
 
-static void *run(void *arg) {
+static void *run_loop(void *arg) {
     kin_endpoint *s = arg;
-    uv_timer_start(&s->timer, on_tick, TICK_MS, TICK_MS);
+    uv_timer_start(&s->timer, on_endpoint_tick, TICK_MS, TICK_MS);
     s->begin(s->begin_arg);
     uv_run(&s->loop, UV_RUN_DEFAULT); // until stop, and nothing is left to close
     return NULL;
@@ -225,7 +225,7 @@ static void *run(void *arg) {
 int kin_endpoint_start(kin_endpoint *s, kin_mailbox_fn begin, void *arg, kin_err *err) {
     s->begin = begin;
     s->begin_arg = arg;
-    s->started = pthread_create(&s->thread, NULL, run, s) == 0;
+    s->started = pthread_create(&s->thread, NULL, run_loop, s) == 0;
     return s->started ? 0 : kin_err_set(err, "no thread for the network");
 }
 

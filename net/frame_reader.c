@@ -24,7 +24,7 @@ static int read_header(kin_frame_reader *b, kin_byte_stream *stream, uint32_t fr
     return kin_err_set(err, "%s: payload of %u bytes exceeds %u", kin_frame_name(b->frame.type), b->frame.length, most);
 }
 
-static int make_room(kin_frame_reader *b, kin_err *err) {
+static int grow_reader(kin_frame_reader *b, kin_err *err) {
     if (b->payload_bytes > b->n_payload) return 0;
     size_t want = b->payload_bytes ? b->payload_bytes * 2 : PAYLOAD_FIRST;
     if (want > b->frame.length && b->frame.length > PAYLOAD_FIRST) want = b->frame.length;
@@ -36,7 +36,7 @@ static int make_room(kin_frame_reader *b, kin_err *err) {
 }
 
 static int read_payload(kin_frame_reader *b, kin_byte_stream *stream, size_t *n, kin_err *err) {
-    if (make_room(b, err) != 0) return KIN_FAIL;
+    if (grow_reader(b, err) != 0) return KIN_FAIL;
     size_t room = b->payload_bytes - b->n_payload, left = b->frame.length - b->n_payload;
     if (stream->transport->read(stream, b->payload + b->n_payload, room < left ? room : left, n, err) != 0) return KIN_FAIL;
     b->n_payload += *n;

@@ -62,14 +62,14 @@ static pending *find_oldest(kin_listener *s, const uint8_t *network, int *n) {
     return oldest;
 }
 
-static pending *find_free(kin_listener *s) {
+static pending *find_free_pending(kin_listener *s) {
     for (int i = 0; i < s->o.n_pending; i++) {
         if (!s->pending[i].link) return &s->pending[i];
     }
     return NULL;
 }
 
-static void drop(pending *p, const char *reason) {
+static void drop_pending(pending *p, const char *reason) {
     log_line(p->listener, kin_link_name(p->link), reason);
     kin_link_close(p->link, NULL);
     p->link = NULL;
@@ -103,9 +103,9 @@ static void on_connected(void *user, kin_acceptor *acceptor, const char *error) 
     }
     int n;
     pending *oldest = find_oldest(s, NULL, &n);
-    if (n == s->o.n_pending) drop(oldest, "too many handshakes at a time; this is the oldest");
+    if (n == s->o.n_pending) drop_pending(oldest, "too many handshakes at a time; this is the oldest");
 
-    pending *p = find_free(s);
+    pending *p = find_free_pending(s);
     kin_link *link;
     kin_err err;
     if (kin_link_serve(&link, s->loop, acceptor, &s->o.link, &callbacks, p, &err) != 0) {
@@ -116,7 +116,7 @@ static void on_connected(void *user, kin_acceptor *acceptor, const char *error) 
     uint8_t network[KIN_ADDRESS_NETWORK] = {0};
     if (kin_address_parse(&address, kin_link_address(link), 0)) kin_address_network(&address, network);
     oldest = find_oldest(s, network, &n);
-    if (n == s->o.n_pending_address) drop(oldest, "too many handshakes of this address at a time; this is the oldest");
+    if (n == s->o.n_pending_address) drop_pending(oldest, "too many handshakes of this address at a time; this is the oldest");
     p->link = link;
     p->order = s->n_ever++;
     memcpy(p->network, network, sizeof network);

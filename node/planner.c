@@ -98,7 +98,7 @@ int kin_planner_n_named(const kin_planner *p) {
 
 // ---- from one question to the next: devices have other numbers in each
 
-static int find(const standing *s, const kin_proto_id *id) {
+static int find_device(const standing *s, const kin_proto_id *id) {
     for (int i = 0; i < s->n; i++) {
         if (kin_proto_id_equal(&s->ids[i], id)) return i;
     }
@@ -110,12 +110,12 @@ static bool renumber(const standing *from, const standing *to, kin_plan *plan) {
     *plan = from->plan;
     memset(plan->shares, 0, sizeof plan->shares);
     for (int i = 0; i < from->n; i++) {
-        int at = find(to, &from->ids[i]);
+        int at = find_device(to, &from->ids[i]);
         if (at >= 0) plan->shares[at] = from->plan.shares[i];
         if (at < 0 && from->plan.shares[i].n_layer > 0) return false;
     }
     for (int s = 0; s < plan->n_stops; s++) {
-        plan->stops[s].device = find(to, &from->ids[from->plan.stops[s].device]);
+        plan->stops[s].device = find_device(to, &from->ids[from->plan.stops[s].device]);
         if (plan->stops[s].device < 0) return false;
     }
     return true;
@@ -127,7 +127,7 @@ static void renumber_corrections(const standing *from, standing *to) {
     if (!from->is_there) return;
     int at[KIN_FACTS_MAX_DEVICES];
     for (int i = 0; i < to->n; i++) {
-        at[i] = find(from, &to->ids[i]);
+        at[i] = find_device(from, &to->ids[i]);
         if (at[i] < 0) continue;
         to->corrections.devices[i] = from->corrections.devices[at[i]];
         for (int k = 0; k < i; k++) {
@@ -193,7 +193,7 @@ static void say_refused(kin_planner *p) {
     char reasons[KIN_FACTS_MAX_DEVICES][KIN_FACTS_MAX_REASON];
     if (kin_facts_screen(&p->next.facts, &usable, reasons, &err) != 0) return;
     for (int i = 0; i < p->next.n; i++) {
-        int before = find(&p->now, &p->next.ids[i]);
+        int before = find_device(&p->now, &p->next.ids[i]);
         if (reasons[i][0] && (before < 0 || strcmp(reasons[i], p->now.refused[before]) != 0))
             kin_log(KIN_LOG_WARN, "device '%s' cannot be planned with: %s", p->next.facts.devices[i].name, reasons[i]);
     }
@@ -288,16 +288,16 @@ static void read_question(kin_planner *p, const kin_cluster_question *q) {
 }
 
 // Remembers who is there, and gives nobody work.
-static void look(kin_planner *p, kin_ring_plan *out) {
+static void look_at_candidates(kin_planner *p, kin_ring_plan *out) {
     p->next.is_there = true;
     p->now = p->next;
     *out = (kin_ring_plan){.n_rounds = 1, .n_members = 1, .candidate = {p->now.n - 1}, .shares = {{p->model.n_layer, 0}}};
 }
 
-static int answer(kin_planner *p, const kin_cluster_question *q, kin_ring_plan *out, kin_err *err) {
+static int answer_question(kin_planner *p, const kin_cluster_question *q, kin_ring_plan *out, kin_err *err) {
     read_question(p, q);
     if (p->o.only_looks) {
-        look(p, out);
+        look_at_candidates(p, out);
         return 0;
     }
     if ((p->scheduler ? plan_measured(p, out, err) : plan_by_rule(p, q, out, err)) != 0) return KIN_FAIL;
@@ -310,7 +310,7 @@ int kin_planner_ask(kin_planner *p, const kin_cluster_question *q, kin_ring_plan
         return kin_err_set(err, "no device has joined yet: run 'kin join' on one");
     p->was_joined = true;
     pthread_mutex_lock(&p->mutex);
-    int rc = answer(p, q, out, err);
+    int rc = answer_question(p, q, out, err);
     pthread_cond_broadcast(&p->asked);
     pthread_mutex_unlock(&p->mutex);
     return rc;
@@ -352,7 +352,7 @@ static void learn_links(standing *now, const kin_cluster_measured *m) {
     kin_err err;
     for (int i = 0; i < m->n; i++) {
         for (int k = 0; k < m->n; k++) {
-            int from = find(now, &m->ids[i]), to = find(now, &m->ids[k]);
+            int from = find_device(now, &m->ids[i]), to = find_device(now, &m->ids[k]);
             if (from < 0 || to < 0 || kin_facts_link_usable(&now->facts.links[from][to])) continue;
             now->facts.links[from][to] = m->facts->links[i][k];
         }
@@ -384,7 +384,7 @@ bool kin_planner_take_measured(kin_planner *p, const kin_cluster_measured *m) {
     if (p->now.is_there && !p->now.is_predicted && m->facts) learn_links(&p->now, m);
     bool known = p->now.is_predicted && predict_at(&p->now, m->n_cached, &p->corrected, &predicted);
     for (int i = 0; i < m->n && known; i++) {
-        int at = p->now.n == 1 ? 0 : find(&p->now, &m->ids[i]);
+        int at = p->now.n == 1 ? 0 : find_device(&p->now, &m->ids[i]);
         if (at >= 0) kin_corrections_set(&p->now.corrections, at, &m->members[i], &p->now.plan, &predicted);
     }
     bool asks = known && p->scheduler && p->now.n > 1 && would_change(p);

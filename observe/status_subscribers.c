@@ -41,7 +41,7 @@ void kin_status_subscribers_close(kin_status_subscribers *a, const char *reason)
     free(a);
 }
 
-static void ask(kin_status_subscribers *a) {
+static void ask_for_status(kin_status_subscribers *a) {
     a->n_since_ask = 0;
     a->callbacks.ask(a->user);
 }
@@ -59,7 +59,7 @@ static void observer_frame(void *user, kin_link *link, const kin_frame *frame, c
     if (o->wants) return;
     o->wants = true;
     o->n_waited = 0;
-    if (o->subscribers->n_since_ask >= ASK_TICKS) ask(o->subscribers);
+    if (o->subscribers->n_since_ask >= ASK_TICKS) ask_for_status(o->subscribers);
 }
 
 static void observer_closed(void *user, kin_link *link, const char *reason) {
@@ -102,5 +102,5 @@ void kin_status_subscribers_tick(kin_status_subscribers *a) {
     }
     free(text);
     if (a->n_since_ask < ASK_TICKS) a->n_since_ask++;
-    if (any && a->n_since_ask >= ASK_TICKS) ask(a);
+    if (any && a->n_since_ask >= ASK_TICKS) ask_for_status(a);
 }

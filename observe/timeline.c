@@ -68,7 +68,7 @@ int kin_timeline_row(kin_timeline *t, const char *name) {
 }
 
 // What does not fit is "...".
-static void describe(const kin_windows *windows, char text[KIN_TIMELINE_LAYERS]) {
+static void describe_windows(const kin_windows *windows, char text[KIN_TIMELINE_LAYERS]) {
     enum { END = KIN_TIMELINE_LAYERS - 32 };
     int used = windows->n == 0 ? snprintf(text, KIN_TIMELINE_LAYERS, "none") : 0;
     for (int i = 0; i < windows->n; i++) {
@@ -87,7 +87,7 @@ int kin_timeline_place(kin_timeline *t, const char *name, const kin_windows *win
     int row = kin_timeline_row(t, name);
     if (row < 0) return row;
     pthread_mutex_lock(&t->mutex);
-    describe(windows, t->layers[row]);
+    describe_windows(windows, t->layers[row]);
     pthread_mutex_unlock(&t->mutex);
     return row;
 }
@@ -107,7 +107,7 @@ static bool is_outside(const kin_timeline *t, kin_bar bar) {
            (whole && e.begin >= t->marks[t->n_marks - 1] + KIN_TIMELINE_MARGIN_NS);
 }
 
-static bool make_room(kin_timeline *t) {
+static bool grow_bars(kin_timeline *t) {
     if ((size_t)t->n_bars < t->cap) return true;
     size_t cap = t->cap ? 2 * t->cap : 1024;
     kin_bar *bars = cap <= KIN_TIMELINE_BARS ? realloc(t->bars, cap * sizeof *bars) : NULL;
@@ -123,7 +123,7 @@ void kin_timeline_add(kin_timeline *t, int row, const kin_proto_event *events, i
     if (!t->is_written) t->ahead_ns[row] = clock_ahead_ns;
     for (int i = 0; i < n && !t->is_written; i++) {
         kin_bar bar = {row, events[i]};
-        if (!is_outside(t, bar) && make_room(t)) t->bars[t->n_bars++] = bar;
+        if (!is_outside(t, bar) && grow_bars(t)) t->bars[t->n_bars++] = bar;
     }
     pthread_mutex_unlock(&t->mutex);
 }

@@ -36,7 +36,7 @@ void kin_trace_turn(kin_trace *e, bool on) {
     pthread_mutex_unlock(&e->mutex);
 }
 
-static void add(kin_trace *e, const kin_proto_event *one) {
+static void add_event(kin_trace *e, const kin_proto_event *one) {
     if (atomic_load(&e->on) && e->next - e->first < KIN_TRACE_MAX) e->kept[e->next++ % KIN_TRACE_MAX] = *one;
 }
 
@@ -45,7 +45,7 @@ void kin_trace_add(kin_trace *e, kin_proto_event_kind kind, uint64_t step, int r
     kin_assert(end >= begin);
     kin_proto_event one = {.kind = kind, .round = (uint16_t)round, .step = step, .begin = begin, .end = end};
     pthread_mutex_lock(&e->mutex);
-    add(e, &one);
+    add_event(e, &one);
     pthread_mutex_unlock(&e->mutex);
 }
 

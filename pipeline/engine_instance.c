@@ -74,7 +74,7 @@ static int open_shard(kin_engine_instance *s, const kin_proto_plan *plan, const 
     return kin_shard_open(&s->shard, &s->model, &s->devices, &so, err);
 }
 
-static int open_all(kin_engine_instance *s, const kin_proto_plan *plan, const kin_engine_instance_options *o, kin_err *err) {
+static int open_instance(kin_engine_instance *s, const kin_proto_plan *plan, const kin_engine_instance_options *o, kin_err *err) {
     if (kin_model_open(&s->model, o->model_path, err) != 0) return KIN_FAIL;
     if (kin_engine_instance_windows(plan, s->model.hp.n_layer, &s->windows, err) != 0) return KIN_FAIL;
     if (s->windows.windows.n > 0 && open_shard(s, plan, o, err) != 0) return KIN_FAIL;
@@ -95,7 +95,7 @@ int kin_engine_instance_open(kin_engine_instance **out, const kin_proto_plan *pl
     *out = NULL;
     kin_engine_instance *s = calloc(1, sizeof *s);
     if (!s) return kin_err_set(err, "out of memory");
-    if (open_all(s, plan, o, err) != 0) {
+    if (open_instance(s, plan, o, err) != 0) {
         kin_engine_instance_close(s);
         return KIN_FAIL;
     }

@@ -77,7 +77,7 @@ static int receive(void *user, kin_hop *hop, float *x, kin_err *err) {
     return 0;
 }
 
-static void forget(void *user, int32_t seq, int32_t begin, int32_t end) {
+static void forget_here(void *user, int32_t seq, int32_t begin, int32_t end) {
     kin_loopback *a = user;
     int n_kept = 0;
     for (int i = 0; i < a->n; i++) {
@@ -91,7 +91,7 @@ static void forget(void *user, int32_t seq, int32_t begin, int32_t end) {
 }
 
 kin_ring_transport kin_loopback_transport(kin_loopback *a) {
-    return (kin_ring_transport){.user = a, .send = send, .receive = receive, .forget = forget};
+    return (kin_ring_transport){.user = a, .send = send, .receive = receive, .forget = forget_here};
 }
 
 int kin_loopback_head_open(kin_loopback_head *out, const kin_model *model, kin_shard *shard, int n_batch, kin_err *err) {

@@ -29,14 +29,14 @@ int kin_relay_open(kin_relay **out, kin_relay_begun begun, void *user, kin_err *
     return 0;
 }
 
-static void end(hop *h, const char *reason) {
+static void end_hop(hop *h, const char *reason) {
     for (int i = 0; i < 2; i++) kin_link_close(h->links[i], reason);
     *h = (hop){0};
 }
 
 static void end_all(kin_relay *r, const char *reason) {
     for (int i = 0; i < MAX_HOPS; i++) {
-        if (r->hops[i].is_used) end(&r->hops[i], reason);
+        if (r->hops[i].is_used) end_hop(&r->hops[i], reason);
     }
 }
 
@@ -56,11 +56,11 @@ static void link_frame(void *user, kin_link *link, const kin_frame *frame, const
     hop *h = user;
     bool is_step = frame->type == KIN_FRAME_STEP || frame->type == KIN_FRAME_FORGET;
     if (link != h->links[SENDER] || !h->links[RECEIVER] || !is_step) {
-        end(h, "a ring link carries steps");
+        end_hop(h, "a ring link carries steps");
     } else if (frame->epoch == h->of->epoch) {
         kin_frame_part part = {payload, frame->length};
         kin_link_sent sent = kin_link_send(h->links[RECEIVER], frame->type, frame->epoch, 1, &part);
-        if (sent == KIN_LINK_FULL) end(h, "the next member takes no more");
+        if (sent == KIN_LINK_FULL) end_hop(h, "the next member takes no more");
     }
 }
 
@@ -69,10 +69,10 @@ static void link_closed(void *user, kin_link *link, const char *reason) {
     for (int i = 0; i < 2; i++) {
         if (h->links[i] == link) h->links[i] = NULL;
     }
-    end(h, reason);
+    end_hop(h, reason);
 }
 
-static hop *find(kin_relay *r, const kin_proto_id ids[2]) {
+static hop *find_hop(kin_relay *r, const kin_proto_id ids[2]) {
     hop *empty = NULL;
     for (int i = 0; i < MAX_HOPS; i++) {
         hop *h = &r->hops[i];
@@ -89,10 +89,10 @@ void kin_relay_add(kin_relay *r, kin_endpoint *endpoint, kin_link *link, const k
     static const kin_link_callbacks callbacks = {.frame = link_frame, .closed = link_closed};
     int end_of = open->role == KIN_PROTO_RING ? SENDER : RECEIVER;
     const kin_proto_id ids[2] = {end_of == SENDER ? open->id : open->peer, end_of == SENDER ? open->peer : open->id};
-    hop *h = find(r, ids);
+    hop *h = find_hop(r, ids);
     if (h && h->links[end_of]) { // its side has noticed a break before ours did
-        end(h, "the device has connected anew");
-        h = find(r, ids);
+        end_hop(h, "the device has connected anew");
+        h = find_hop(r, ids);
     }
     if (!h) {
         kin_endpoint_refuse(link, "busy: the head passes on for too many");

@@ -49,7 +49,7 @@ void kin_stage_executor_close(kin_stage_executor *p) {
     free(p);
 }
 
-static passing *find(kin_stage_executor *p, bool open, uint64_t step) {
+static passing *find_step(kin_stage_executor *p, bool open, uint64_t step) {
     for (int i = 0; i < p->o.n_steps; i++) {
         passing *s = &p->steps[i];
         if (s->open == open && (!open || s->step == step)) return s;
@@ -57,12 +57,12 @@ static passing *find(kin_stage_executor *p, bool open, uint64_t step) {
     return NULL;
 }
 
-static void end(kin_stage_executor *p, passing *s, bool keep) {
+static void end_step(kin_stage_executor *p, passing *s, bool keep) {
     s->open = false;
     if (p->o.shard) kin_shard_end(p->o.shard, s->shard_step, keep);
 }
 
-static bool make_room(passing *s, int n) {
+static bool grow_step(passing *s, int n) {
     if (n <= s->cap) return true;
     int32_t *pos = realloc(s->pos, (size_t)n * sizeof *pos);
     if (pos) s->pos = pos;
@@ -73,10 +73,10 @@ static bool make_room(passing *s, int n) {
 }
 
 int kin_stage_executor_begin(kin_stage_executor *p, uint64_t step, const kin_batch *batch, kin_err *err) {
-    if (find(p, true, step)) return kin_err_set(err, "step %llu came twice", (unsigned long long)step);
-    passing *s = find(p, false, 0);
+    if (find_step(p, true, step)) return kin_err_set(err, "step %llu came twice", (unsigned long long)step);
+    passing *s = find_step(p, false, 0);
     if (!s) return kin_err_set(err, "more than %d steps are in flight", p->o.n_steps);
-    if (!make_room(s, batch->n_tokens)) return kin_err_set(err, "out of memory for a step of %d tokens", batch->n_tokens);
+    if (!grow_step(s, batch->n_tokens)) return kin_err_set(err, "out of memory for a step of %d tokens", batch->n_tokens);
     int number = p->o.shard ? kin_shard_begin(p->o.shard, batch, err) : 0;
     if (number < 0) return KIN_FAIL;
     for (int i = 0; i < batch->n_tokens; i++) {
@@ -93,9 +93,9 @@ int kin_stage_executor_begin(kin_stage_executor *p, uint64_t step, const kin_bat
 }
 
 int kin_stage_executor_match(kin_stage_executor *p, uint64_t step, uint32_t n_tokens, uint32_t n_out, kin_err *err) {
-    passing *s = find(p, true, step);
+    passing *s = find_step(p, true, step);
     if (!s || (n_tokens == (uint32_t)s->n_tokens && n_out == (uint32_t)s->n_out)) return 0; // who runs it finds out
-    end(p, s, false);
+    end_step(p, s, false);
     return kin_err_set(err, "step %llu came with %u tokens, %u of them wanted; it began with %d and %d", (unsigned long long)step,
                        n_tokens, n_out, s->n_tokens, s->n_out);
 }
@@ -109,23 +109,23 @@ static int check(const kin_stage_executor *p, const passing *s, int round, int n
 }
 
 int kin_stage_executor_run(kin_stage_executor *p, uint64_t step, int round, int n_rows, float *x, kin_err *err) {
-    passing *s = find(p, true, step);
+    passing *s = find_step(p, true, step);
     if (!s) return kin_err_set(err, "step %llu came without its positions", (unsigned long long)step);
     kin_assert(round >= 0 && round < p->o.n_rounds);
     if (check(p, s, round, n_rows, err) != 0) {
-        end(p, s, false);
+        end_step(p, s, false);
         return KIN_FAIL;
     }
     s->round++;
     int window = p->windows[round];
     if (window != NONE) {
         if (kin_shard_run(p->o.shard, s->shard_step, window, x, x, err) != 0) {
-            end(p, s, false);
+            end_step(p, s, false);
             return KIN_FAIL;
         }
         if (p->o.windows.at[window].layer_end == p->o.n_layer) n_rows = s->n_out;
     }
-    if (round == p->o.n_rounds - 1) end(p, s, true);
+    if (round == p->o.n_rounds - 1) end_step(p, s, true);
     return n_rows;
 }
 
@@ -133,14 +133,14 @@ void kin_stage_executor_forget(kin_stage_executor *p, int32_t seq, int32_t begin
     for (int i = 0; i < p->o.n_steps; i++) {
         passing *s = &p->steps[i];
         const kin_batch batch = {.n_tokens = s->n_tokens, .pos = s->pos, .seq = s->seq};
-        if (s->open && kin_batch_has(&batch, seq, begin, end_pos)) end(p, s, false);
+        if (s->open && kin_batch_has(&batch, seq, begin, end_pos)) end_step(p, s, false);
     }
     if (p->o.shard) kin_shard_remove(p->o.shard, seq, begin, end_pos);
 }
 
 void kin_stage_executor_reset(kin_stage_executor *p) {
     for (int i = 0; i < p->o.n_steps; i++) {
-        if (p->steps[i].open) end(p, &p->steps[i], false);
+        if (p->steps[i].open) end_step(p, &p->steps[i], false);
     }
     if (p->o.shard) kin_shard_clear(p->o.shard);
 }

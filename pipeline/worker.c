@@ -43,7 +43,7 @@ void kin_worker_close(kin_worker *w) {
     free(w);
 }
 
-static int run(kin_worker *w, kin_message_buffer *buffer, kin_err *err) {
+static int run_step_here(kin_worker *w, kin_message_buffer *buffer, kin_err *err) {
     kin_proto_step m;
     if (kin_steps_check(&w->steps, buffer, &m, err) != 0) return KIN_FAIL;
     if (m.flags & KIN_PROTO_STEP_POSITIONS) {
@@ -67,7 +67,7 @@ static int run(kin_worker *w, kin_message_buffer *buffer, kin_err *err) {
     return 0;
 }
 
-static int forget(kin_worker *w, const kin_message_buffer *buffer, kin_err *err) {
+static int forget_positions(kin_worker *w, const kin_message_buffer *buffer, kin_err *err) {
     kin_proto_forget m;
     if (kin_proto_decode_forget(buffer->payload, buffer->frame.length, &m, err) != 0) return KIN_FAIL;
     kin_stage_executor_forget(w->executor, m.seq, m.begin, m.end);
@@ -76,7 +76,7 @@ static int forget(kin_worker *w, const kin_message_buffer *buffer, kin_err *err)
 
 kin_message_buffer *kin_worker_take(kin_worker *w, kin_message_buffer *buffer, kin_err *err) {
     kin_time begun = kin_clock_now();
-    int rc = buffer->frame.type == KIN_FRAME_FORGET ? forget(w, buffer, err) : run(w, buffer, err);
+    int rc = buffer->frame.type == KIN_FRAME_FORGET ? forget_positions(w, buffer, err) : run_step_here(w, buffer, err);
     w->stats.compute_ns += kin_clock_now() - begun;
     w->stats.n_steps += buffer->frame.type == KIN_FRAME_STEP;
     if (rc == 0) return buffer;

@@ -16,7 +16,7 @@ static bool dominates(const kin_choices *choices, const kin_choice *a, const kin
 }
 
 // Adds a choice to those from `begin` on, or drops it or them. Returns the new end.
-static int add(kin_choices *choices, int begin, int end, const kin_choice *choice) {
+static int add_choice(kin_choices *choices, int begin, int end, const kin_choice *choice) {
     int kept = begin;
     for (int i = begin; i < end; i++) {
         if (dominates(choices, &choices->all[i], choice)) return end;
@@ -46,7 +46,7 @@ static int add_all(kin_choices *choices, int begin, int n_layer, int n_gpu_max) 
             !surely_fits(&choices->rates, &load))
             continue;
         kin_choice choice = {.n_gpu = n_gpu, .base_s = t.compute_s + t.experts_s, .wait = t.wait, .stall_s = t.stall_s};
-        end = add(choices, begin, end, &choice);
+        end = add_choice(choices, begin, end, &choice);
     }
     return end;
 }

@@ -110,8 +110,8 @@ static double potential_s(const node *node, int device) {
 
 // from // [n_layer + 1]: the least cost of n layers on other devices -> to // [n_layer + 1]: with this one as well.
 // Sums that reach limit_s are of no use.
-static void add_device(const solver *s, const node *node, int device, double limit_s, const double *restrict from,
-                       double *restrict to) {
+static void add_device_choices(const solver *s, const node *node, int device, double limit_s, const double *restrict from,
+                               double *restrict to) {
     const double *of = s->costs.of[device];
     int L = s->n_layer, first = s->costs.first[device], last = s->costs.last[device];
     bool in = node->in & kin_device_bit(device);
@@ -148,7 +148,7 @@ static double least_busy(solver *s, const node *node, double period_s, double li
         if (i == 0 || !(node->out & kin_device_bit(i))) s->at[s->n_at++] = i;
     }
     fill_head(s, node);
-    for (int j = 1; j < s->n_at; j++) add_device(s, node, s->at[j], limit_s, s->before[j - 1], s->before[j]);
+    for (int j = 1; j < s->n_at; j++) add_device_choices(s, node, s->at[j], limit_s, s->before[j - 1], s->before[j]);
     return s->before[s->n_at - 1][s->n_layer];
 }
 
@@ -269,7 +269,7 @@ static bool narrow(solver *s, node *node) {
     if (!isfinite(limit_s)) return false;
     least_busy(s, node, limit_s, limit_s, false);
     for (int n = 0; n <= s->n_layer; n++) s->after[s->n_at][n] = n == 0 ? 0 : INFINITY;
-    for (int j = s->n_at - 1; j > 1; j--) add_device(s, node, s->at[j], limit_s, s->after[j + 1], s->after[j]);
+    for (int j = s->n_at - 1; j > 1; j--) add_device_choices(s, node, s->at[j], limit_s, s->after[j + 1], s->after[j]);
     for (int j = 1; j < s->n_at; j++) {
         kin_device_set bit = kin_device_bit(s->at[j]);
         if (node->in & bit) continue;

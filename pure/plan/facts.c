@@ -231,7 +231,7 @@ kin_device_set kin_facts_reachable(const kin_facts *facts, kin_device_set among)
     return spread(facts, among, false) & spread(facts, among, true);
 }
 
-static void say(char reasons[][KIN_FACTS_MAX_REASON], int device, const char *sentence) {
+static void set_reason(char reasons[][KIN_FACTS_MAX_REASON], int device, const char *sentence) {
     if (reasons) snprintf(reasons[device], KIN_FACTS_MAX_REASON, "%s", sentence);
 }
 
@@ -240,17 +240,17 @@ int kin_facts_screen(const kin_facts *facts, kin_device_set *usable, char reason
     if (kin_facts_check(facts, err) != 0) return KIN_FAIL;
     for (int i = 0; i < facts->n_device; i++) {
         kin_err why = {""};
-        say(reasons, i, "");
+        set_reason(reasons, i, "");
         if (kin_facts_check_device(&facts->devices[i], &facts->model, i == 0, &why) == 0)
             possible |= kin_device_bit(i);
         else if (i == 0)
             return kin_err_set(err, "the head's facts: %.300s", why.text);
         else
-            say(reasons, i, why.text);
+            set_reason(reasons, i, why.text);
     }
     *usable = kin_facts_reachable(facts, possible);
     for (int i = 0; i < facts->n_device; i++) {
-        if (possible & ~*usable & kin_device_bit(i)) say(reasons, i, "no usable link joins it with the head");
+        if (possible & ~*usable & kin_device_bit(i)) set_reason(reasons, i, "no usable link joins it with the head");
     }
     return 0;
 }

@@ -76,7 +76,7 @@ static void add_row(kin_ilp *ilp, double least, double most) {
 }
 
 // n <= w; memory (Eq. 27 to 32); what a GPU holds (Eq. 34, 35) is the bound of n.
-static void add_device(const solver *s, kin_ilp *ilp, int i, int n_window) {
+static void add_device_rows(const solver *s, kin_ilp *ilp, int i, int n_window) {
     const kin_halda_model *h = &s->model;
     int M = h->n_device;
     bool counts_gpu = h->devices[i].os == KIN_OS_MACOS || !h->devices[i].has_gpu; // then w counts, else w - n
@@ -108,7 +108,7 @@ static void make_program(const solver *s, int k, kin_ilp *ilp) {
         add_entry(ilp, 0, i, 1);
     }
     add_row(ilp, n_window, n_window);
-    for (int i = 0; i < h->n_device; i++) add_device(s, ilp, i, n_window);
+    for (int i = 0; i < h->n_device; i++) add_device_rows(s, ilp, i, n_window);
 }
 
 static double objective_s(const solver *s, const windows *x) {

@@ -37,8 +37,8 @@ static double add_hops(const kin_facts *facts, const kin_plan *plan, int n_token
     return sum;
 }
 
-static double add_device(const kin_device_rates *rates, const kin_load *load, const kin_device_time *t,
-                         const kin_layer_share *share, int n_rounds, kin_device_prediction *out) {
+static double add_device_times(const kin_device_rates *rates, const kin_load *load, const kin_device_time *t,
+                               const kin_layer_share *share, int n_rounds, kin_device_prediction *out) {
     double started_s = share->n_layer > 0 ? n_rounds * rates->window_s : 0;
     out->compute_s = t->compute_s;
     out->experts_s = t->experts_s;
@@ -70,7 +70,7 @@ int kin_latency_pass(const kin_facts *facts, const kin_plan *plan, int n_tokens,
         if (!t.fits)
             return kin_err_set(err, "plan: %s cannot hold %d layers, %d of them on the GPU", facts->devices[i].name,
                                plan->shares[i].n_layer, plan->shares[i].n_layer_gpu);
-        busy_s += add_device(&rates, &loads[i], &t, &plan->shares[i], plan->n_rounds, &out->devices[i]);
+        busy_s += add_device_times(&rates, &loads[i], &t, &plan->shares[i], plan->n_rounds, &out->devices[i]);
         out->compute_s += t.compute_s;
         out->windows_s += out->devices[i].windows_s;
         out->exposed_s += out->devices[i].exposed_s + t.experts_s;

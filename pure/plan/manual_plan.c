@@ -44,7 +44,7 @@ int kin_plan_by_memory(const kin_candidate *candidates, int n, int n_layer, int 
 }
 
 // The head, which is the last, before a device that has its name.
-static int find(const kin_candidate *candidates, int n, const char *name) {
+static int find_candidate(const kin_candidate *candidates, int n, const char *name) {
     for (int i = n - 1; i >= 0; i--) {
         if (strcmp(candidates[i].name, name) == 0) return i;
     }
@@ -63,7 +63,7 @@ int kin_manual_plan_apply(const kin_manual_plan *plan, const kin_candidate *cand
     *out = (kin_ring_plan){0};
     for (int i = 0; i < plan->n_entries; i++) {
         const kin_manual_plan_entry *e = &plan->entries[i];
-        int candidate = find(candidates, n, e->name);
+        int candidate = find_candidate(candidates, n, e->name);
         if (candidate < 0) return kin_err_set(err, "device '%s' of the plan is not here", e->name);
         for (int k = 0; k < i; k++) {
             if (strcmp(plan->entries[k].name, e->name) == 0) return kin_err_set(err, "the plan names device '%s' twice", e->name);

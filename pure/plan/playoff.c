@@ -25,7 +25,7 @@ static bool streams(const kin_prediction *p, int n_device) {
 }
 
 // assumed: the facts that the candidate is exact for.
-static void enter(playoff *o, const kin_facts *assumed, const kin_plan_options *options) {
+static void enter_candidates(playoff *o, const kin_facts *assumed, const kin_plan_options *options) {
     kin_plan_options hasty = *options;
     kin_plan plan;
     kin_prediction p;
@@ -44,7 +44,7 @@ static void enter_fewer_rounds(playoff *o, const kin_plan_options *options) {
     if (options->n_rounds > 0) return;
     for (int most = o->best->n_rounds - 1; fixed.n_rounds < most;) {
         fixed.n_rounds++;
-        enter(o, o->facts, &fixed);
+        enter_candidates(o, o->facts, &fixed);
     }
 }
 
@@ -57,7 +57,7 @@ static void enter_slower_disks(playoff *o, const kin_plan_options *options, kin_
     for (size_t i = 0; i < sizeof disk_shares / sizeof *disk_shares; i++) {
         *scratch = *o->facts;
         for (int d = 0; d < scratch->n_device; d++) scratch->devices[d].disk_bytes_s *= disk_shares[i];
-        enter(o, scratch, &same);
+        enter_candidates(o, scratch, &same);
     }
 }
 

@@ -107,7 +107,7 @@ static double compute(const prompt *p, const chunk *c, int stop, int round, doub
 }
 
 // One step of the chunk that asks first. Returns false when it has done all its rounds.
-static bool advance(const prompt *p, const chunk *c, traveller *t, double *device_free_s, double *wire_free_s) {
+static bool advance_chunk(const prompt *p, const chunk *c, traveller *t, double *device_free_s, double *wire_free_s) {
     int from = t->turn, to = kin_plan_turn(p->plan, from), device = p->plan->stops[to].device;
     if (!t->arrived && p->plan->n_stops > 1) {
         double rtt_s = p->facts->links[p->plan->stops[from].device][device].rtt_s;
@@ -137,7 +137,7 @@ static double play(const prompt *p) {
     for (int i = 0; i < KIN_FACTS_MAX_DEVICES; i++) device_free_s[i] = p->plan->n_stops > 1 ? -INFINITY : 0;
     for (int n_done = 0, n_sent = n; n_done < p->n_chunk;) {
         int i = earliest(on_their_way, n);
-        if (advance(p, &p->chunks[which[i]], &on_their_way[i], device_free_s, wire_free_s)) continue;
+        if (advance_chunk(p, &p->chunks[which[i]], &on_their_way[i], device_free_s, wire_free_s)) continue;
         end_s = fmax(end_s, on_their_way[i].ready_s);
         n_done++;
         on_their_way[i] = (traveller){.ready_s = n_sent < p->n_chunk ? on_their_way[i].ready_s : INFINITY};

@@ -96,9 +96,9 @@ static kin_member_action *act(kin_member *m, kin_member_action_kind kind) {
     return action;
 }
 
-static void say(kin_member *m, kin_log_level level, const char *fmt, ...) KIN_PRINTF(3, 4);
+static void log_line(kin_member *m, kin_log_level level, const char *fmt, ...) KIN_PRINTF(3, 4);
 
-static void say(kin_member *m, kin_log_level level, const char *fmt, ...) {
+static void log_line(kin_member *m, kin_log_level level, const char *fmt, ...) {
     kin_member_action *action = act(m, KIN_MEMBER_LOG);
     action->level = level;
     va_list args;
@@ -169,9 +169,9 @@ static void lose_head(kin_member *m, const char *reason) {
     kin_label_set(why, sizeof why - 1, kin_goodbye_words(reason));
     bool was_said = strcmp(why, m->trouble) == 0;
     if (is_joined(m))
-        say(m, KIN_LOG_WARN, "the head '%s' is gone (%s)", m->head, why);
+        log_line(m, KIN_LOG_WARN, "the head '%s' is gone (%s)", m->head, why);
     else if (!was_said)
-        say(m, KIN_LOG_INFO, "no head at '%s' yet: %s", m->head, why);
+        log_line(m, KIN_LOG_INFO, "no head at '%s' yet: %s", m->head, why);
     end_epoch(m);
     m->epoch_last = 0;
     memcpy(m->trouble, why, sizeof why);
@@ -183,7 +183,7 @@ static void take_found(kin_member *m, const kin_member_event *event) {
     if (m->state != KIN_MEMBER_SEARCHING) return;
     m->n_searches = 0;
     kin_label_set(m->head, sizeof m->head - 1, event->name);
-    say(m, KIN_LOG_INFO, "found the head '%s' at %s, port %u", m->head, event->address, (unsigned)event->port);
+    log_line(m, KIN_LOG_INFO, "found the head '%s' at %s, port %u", m->head, event->address, (unsigned)event->port);
     connect_to(m, event->address, event->port);
 }
 
@@ -195,7 +195,7 @@ static void take_accepted(kin_member *m, const kin_member_event *event) {
     set_state(m, KIN_MEMBER_JOINED);
     act(m, KIN_MEMBER_SEND_FACTS);
     m->trouble[0] = '\0';
-    say(m, KIN_LOG_DEBUG, "joined the head '%s'", m->head); // the status says it
+    log_line(m, KIN_LOG_DEBUG, "joined the head '%s'", m->head); // the status says it
 }
 
 static void take_refused(kin_member *m, const char *reason) {
@@ -216,7 +216,7 @@ static void take_refused(kin_member *m, const char *reason) {
     }
     m->control.at = m->now + (m->n_twins > 0 ? m->options.twin_ns : m->options.refused_ns);
     set_state(m, KIN_MEMBER_IS_REFUSED);
-    if (m->n_twins <= 1) say(m, KIN_LOG_WARN, "the head '%s' refuses this device for now: %s", m->head, m->trouble);
+    if (m->n_twins <= 1) log_line(m, KIN_LOG_WARN, "the head '%s' refuses this device for now: %s", m->head, m->trouble);
 }
 
 // ---- the shard
@@ -261,7 +261,7 @@ static void send_failed(kin_member *m, const kin_member_event *event) {
     kin_member_action *failed = act(m, KIN_MEMBER_SEND_FAILED);
     kin_label_set(failed->stage, sizeof failed->stage - 1, event->stage);
     kin_label_set(failed->text, sizeof failed->text - 1, event->reason);
-    say(m, KIN_LOG_WARN, "failed at %s: %s", failed->stage, failed->text);
+    log_line(m, KIN_LOG_WARN, "failed at %s: %s", failed->stage, failed->text);
 }
 
 static void take_preparation(kin_member *m, const kin_member_event *event) {
@@ -276,7 +276,7 @@ static void take_preparation(kin_member *m, const kin_member_event *event) {
             set_state(m, KIN_MEMBER_PREPARING);
             send_failed(m, event);
         } else {
-            say(m, KIN_LOG_WARN, "what the last plan wanted could not be prepared: %s", event->reason);
+            log_line(m, KIN_LOG_WARN, "what the last plan wanted could not be prepared: %s", event->reason);
         }
     } else if (event->kind == KIN_MEMBER_PROGRESS && is_wanted && m->now - m->reported_at >= m->options.progress_ns) {
         m->reported_at = m->now;

@@ -368,7 +368,7 @@ static int sort_sources(kin_swarm *s, source *sorted[KIN_SWARM_SOURCES], kin_tim
     return n;
 }
 
-static kin_swarm_action ask(kin_swarm *s, source *src, uint32_t chunk, kin_time now) {
+static kin_swarm_action ask_source(kin_swarm *s, source *src, uint32_t chunk, kin_time now) {
     if (src->n_requests == 0) { // idle time does not count as slowness
         src->meter.begin = now;
         src->meter.bytes = 0;
@@ -422,12 +422,12 @@ kin_swarm_action kin_swarm_next(kin_swarm *s, kin_time now) {
     int n = s->n_in_flight < s->o.n_in_flight_all ? sort_sources(s, sorted, now) : 0;
     for (int i = 0; i < n; i++) {
         uint32_t chunk = find_open(s, sorted[i], now);
-        if (chunk != UINT32_MAX) return ask(s, sorted[i], chunk, now);
+        if (chunk != UINT32_MAX) return ask_source(s, sorted[i], chunk, now);
     }
     bool all_asked = n > 0 && !any_open(s);
     for (int i = 0; i < n && all_asked; i++) {
         uint32_t chunk = find_late(s, sorted[i], now);
-        if (chunk != UINT32_MAX) return ask(s, sorted[i], chunk, now);
+        if (chunk != UINT32_MAX) return ask_source(s, sorted[i], chunk, now);
     }
     return now - s->progressed > s->o.give_up_ns ? give_up(s) : nothing;
 }

@@ -11,7 +11,7 @@ kin_proto_versions kin_proto_versions_or_own(kin_proto_versions versions) {
     return versions.max > 0 ? versions : KIN_PROTO_VERSIONS;
 }
 
-static void describe(const kin_proto_speaker *s, char name[NAME_BYTES + 1], char text[SPEAKER_BYTES]) {
+static void describe_speaker(const kin_proto_speaker *s, char name[NAME_BYTES + 1], char text[SPEAKER_BYTES]) {
     char program[NAME_BYTES + 1], range[32];
     kin_label_set(name, NAME_BYTES, s->name);
     kin_label_set(program, NAME_BYTES, s->program);
@@ -27,8 +27,8 @@ uint16_t kin_proto_versions_meet(const kin_proto_speaker *a, const kin_proto_spe
     uint16_t max = a->versions.max < b->versions.max ? a->versions.max : b->versions.max;
     if (min <= max) return max;
     char names[2][NAME_BYTES + 1], texts[2][SPEAKER_BYTES];
-    describe(a, names[0], texts[0]);
-    describe(b, names[1], texts[1]);
+    describe_speaker(a, names[0], texts[0]);
+    describe_speaker(b, names[1], texts[1]);
     kin_err_set(err, "%s: of the protocol %s, %s; update kin on '%s'", kin_refusal_word(KIN_REFUSAL_VERSION), texts[0], texts[1],
                 names[a->versions.max > b->versions.max]);
     return 0;

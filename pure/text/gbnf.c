@@ -25,12 +25,12 @@ static int line_of(const parser *p, const char *at) {
     return line;
 }
 
-static int fail(const parser *p, const char *what) {
+static int fail_gbnf(const parser *p, const char *what) {
     return kin_err_set(p->err, "grammar: line %d: %s", line_of(p, p->at), what);
 }
 
 static int too_large(const parser *p) {
-    return fail(p, "the grammar is too large, or there is no memory for it");
+    return fail_gbnf(p, "the grammar is too large, or there is no memory for it");
 }
 
 // ---- building the tree: 0 or KIN_FAIL with the error written
@@ -53,7 +53,7 @@ static int add_bytes(parser *p, const char *at, int n) {
     return 0;
 }
 
-static int add_range(parser *p, uint32_t lo, uint32_t hi) {
+static int add_class_range(parser *p, uint32_t lo, uint32_t hi) {
     kin_gbnf *g = p->gbnf;
     if (kin_grow((void **)&g->ranges, &g->cap_ranges, (uint64_t)g->n_ranges + 1, KIN_GBNF_MAX_RANGES, sizeof *g->ranges) != 0)
         return too_large(p);
@@ -64,9 +64,10 @@ static int add_range(parser *p, uint32_t lo, uint32_t hi) {
 // The number of the rule of that name, which may be defined later.
 static int rule_named(parser *p, const char *at, size_t len, uint32_t *rule) {
     kin_gbnf *g = p->gbnf;
-    if (len > KIN_GBNF_MAX_NAME) return fail(p, "the name of a rule is too long");
+    if (len > KIN_GBNF_MAX_NAME) return fail_gbnf(p, "the name of a rule is too long");
     int64_t id = kin_string_table_add(&g->names, at, len);
-    if (id < 0 || id >= KIN_GBNF_MAX_RULES) return fail(p, "more rules than a grammar may have (16384), or no memory for them");
+    if (id < 0 || id >= KIN_GBNF_MAX_RULES)
+        return fail_gbnf(p, "more rules than a grammar may have (16384), or no memory for them");
     if (kin_grow((void **)&g->rules, &g->cap_rules, (uint64_t)id + 1, KIN_GBNF_MAX_RULES, sizeof *g->rules) != 0)
         return too_large(p);
     while (g->n_rules <= (uint32_t)id) g->rules[g->n_rules++] = 0;
@@ -108,12 +109,12 @@ static int parse_hex(parser *p, int n_digits, uint32_t *codepoint) {
     *codepoint = 0;
     for (int i = 0; i < n_digits; i++, p->at++) {
         int value = p->at < p->end ? hex_value(*p->at) : -1;
-        if (value < 0) return fail(p, "\\x wants 2 hexadecimal digits, \\u 4 and \\U 8");
+        if (value < 0) return fail_gbnf(p, "\\x wants 2 hexadecimal digits, \\u 4 and \\U 8");
         *codepoint = *codepoint << 4 | (uint32_t)value;
     }
-    if (*codepoint > MAX_CODEPOINT) return fail(p, "there is no code point above U+10FFFF");
+    if (*codepoint > MAX_CODEPOINT) return fail_gbnf(p, "there is no code point above U+10FFFF");
     if (*codepoint >= SURROGATE_FIRST && *codepoint <= SURROGATE_LAST)
-        return fail(p, "U+D800 to U+DFFF are halves of UTF-16 pairs, not code points of a text");
+        return fail_gbnf(p, "U+D800 to U+DFFF are halves of UTF-16 pairs, not code points of a text");
     return 0;
 }
 
@@ -131,7 +132,7 @@ static int parse_escape(parser *p, uint32_t *codepoint) {
     case '[':
     case ']':
     case '-': *codepoint = (uint32_t)c; return 0;
-    default: return fail(p, "unknown escape: there are \\n \\r \\t \\\\ \\\" \\[ \\] \\- \\xHH \\uHHHH \\UHHHHHHHH");
+    default: return fail_gbnf(p, "unknown escape: there are \\n \\r \\t \\\\ \\\" \\[ \\] \\- \\xHH \\uHHHH \\UHHHHHHHH");
     }
 }
 
@@ -139,7 +140,7 @@ static int parse_escape(parser *p, uint32_t *codepoint) {
 static int parse_char(parser *p, uint32_t *codepoint) {
     if (skip_char(p, '\\')) return parse_escape(p, codepoint);
     int len = kin_utf8_len(p->at, (size_t)(p->end - p->at));
-    if (len <= 0) return fail(p, "bytes that are no UTF-8");
+    if (len <= 0) return fail_gbnf(p, "bytes that are no UTF-8");
     *codepoint = kin_utf8_get(p->at, len);
     p->at += len;
     return 0;
@@ -152,7 +153,7 @@ static int parse_literal(parser *p, uint32_t *out) {
     while (!skip_char(p, '"')) {
         uint32_t codepoint;
         char bytes[KIN_UTF8_MAX];
-        if (p->at == p->end) return fail(p, "a literal has no closing '\"'");
+        if (p->at == p->end) return fail_gbnf(p, "a literal has no closing '\"'");
         if (parse_char(p, &codepoint) != 0 || add_bytes(p, bytes, kin_utf8_put(bytes, codepoint)) != 0) return KIN_FAIL;
     }
     return add_node(p, (kin_gbnf_node){.kind = KIN_GBNF_BYTES, .begin = begin, .end = p->gbnf->n_bytes}, out);
@@ -180,8 +181,8 @@ static void merge_ranges(kin_gbnf *g, uint32_t begin) {
 
 // Adds what of [lo, hi] is a code point of a text.
 static int add_scalars(parser *p, uint32_t lo, uint32_t hi) {
-    if (lo < SURROGATE_FIRST && add_range(p, lo, hi < SURROGATE_FIRST ? hi : SURROGATE_FIRST - 1) != 0) return KIN_FAIL;
-    if (hi > SURROGATE_LAST && add_range(p, lo > SURROGATE_LAST ? lo : SURROGATE_LAST + 1, hi) != 0) return KIN_FAIL;
+    if (lo < SURROGATE_FIRST && add_class_range(p, lo, hi < SURROGATE_FIRST ? hi : SURROGATE_FIRST - 1) != 0) return KIN_FAIL;
+    if (hi > SURROGATE_LAST && add_class_range(p, lo > SURROGATE_LAST ? lo : SURROGATE_LAST + 1, hi) != 0) return KIN_FAIL;
     return 0;
 }
 
@@ -209,14 +210,14 @@ static int parse_class(parser *p, uint32_t *out) {
     bool negate = skip_char(p, '^');
     while (!skip_char(p, ']')) {
         uint32_t lo, hi;
-        if (p->at == p->end) return fail(p, "a class of characters has no closing ']'");
+        if (p->at == p->end) return fail_gbnf(p, "a class of characters has no closing ']'");
         if (parse_char(p, &lo) != 0) return KIN_FAIL;
         hi = lo;
         if (p->end - p->at >= 2 && p->at[0] == '-' && p->at[1] != ']') {
             p->at++;
             if (parse_char(p, &hi) != 0) return KIN_FAIL;
         }
-        if (hi < lo) return fail(p, "a range of characters ends before it begins");
+        if (hi < lo) return fail_gbnf(p, "a range of characters ends before it begins");
         if (add_scalars(p, lo, hi) != 0) return KIN_FAIL;
     }
     merge_ranges(p->gbnf, begin);
@@ -247,11 +248,11 @@ static int parse_rule_name(parser *p, uint32_t *out) {
 static int parse_choice(parser *p, uint32_t *out);
 
 static int parse_group(parser *p, uint32_t *out) {
-    if (++p->nesting > KIN_GBNF_MAX_NESTING) return fail(p, "parentheses are nested more than 64 deep");
+    if (++p->nesting > KIN_GBNF_MAX_NESTING) return fail_gbnf(p, "parentheses are nested more than 64 deep");
     skip_space(p, true);
     if (parse_choice(p, out) != 0) return KIN_FAIL;
     p->nesting--;
-    return skip_char(p, ')') ? 0 : fail(p, "')' is missing");
+    return skip_char(p, ')') ? 0 : fail_gbnf(p, "')' is missing");
 }
 
 // Sets *found to false where no element begins.
@@ -263,21 +264,21 @@ static int parse_element(parser *p, uint32_t *out, bool *found) {
     if (skip_char(p, '.')) return parse_any(p, out);
     if (skip_char(p, '(')) return parse_group(p, out);
     if (is_name_char(*p->at)) return parse_rule_name(p, out);
-    if (*p->at == '<' || *p->at == '!') return fail(p, "a reference to a token: kin's grammars are about text only");
+    if (*p->at == '<' || *p->at == '!') return fail_gbnf(p, "a reference to a token: kin's grammars are about text only");
     *found = false;
     return 0;
 }
 
 // ---- repetitions
 
-static int parse_number(parser *p, uint32_t *number) {
+static int parse_gbnf_number(parser *p, uint32_t *number) {
     uint64_t value = 0;
     const char *begin = p->at;
     for (; p->at < p->end && *p->at >= '0' && *p->at <= '9'; p->at++) {
         value = value * 10 + (uint64_t)(*p->at - '0');
-        if (value > KIN_GBNF_MAX_REPEAT) return fail(p, "a repetition of more than 2147483647");
+        if (value > KIN_GBNF_MAX_REPEAT) return fail_gbnf(p, "a repetition of more than 2147483647");
     }
-    if (p->at == begin) return fail(p, "a number is missing: {m}, {m,} or {m,n}");
+    if (p->at == begin) return fail_gbnf(p, "a number is missing: {m}, {m,} or {m,n}");
     *number = (uint32_t)value;
     return 0;
 }
@@ -287,18 +288,18 @@ static int parse_bounds(parser *p, uint32_t *min, uint32_t *max) {
     skip_space(p, false);
     if (p->at < p->end && *p->at == ',')
         *min = 0;
-    else if (parse_number(p, min) != 0)
+    else if (parse_gbnf_number(p, min) != 0)
         return KIN_FAIL;
     *max = *min;
     skip_space(p, false);
     if (skip_char(p, ',')) {
         skip_space(p, false);
         *max = KIN_GBNF_UNBOUNDED;
-        if (p->at < p->end && *p->at != '}' && parse_number(p, max) != 0) return KIN_FAIL;
+        if (p->at < p->end && *p->at != '}' && parse_gbnf_number(p, max) != 0) return KIN_FAIL;
         skip_space(p, false);
     }
-    if (*max < *min) return fail(p, "a repetition's upper bound is below its lower one");
-    return skip_char(p, '}') ? 0 : fail(p, "'}' is missing");
+    if (*max < *min) return fail_gbnf(p, "a repetition's upper bound is below its lower one");
+    return skip_char(p, '}') ? 0 : fail_gbnf(p, "'}' is missing");
 }
 
 // What follows an element: any number of * + ? {m,n}, each of what is before it.
@@ -314,7 +315,7 @@ static int parse_repetitions(parser *p, uint32_t *node) {
             if (parse_bounds(p, &min, &max) != 0) return KIN_FAIL;
         } else if (!skip_char(p, '*'))
             return 0;
-        if (n == KIN_GBNF_MAX_STACKED) return fail(p, "more than 4 repetitions in a row");
+        if (n == KIN_GBNF_MAX_STACKED) return fail_gbnf(p, "more than 4 repetitions in a row");
         if (add_node(p, (kin_gbnf_node){.kind = KIN_GBNF_REPEAT, .child = *node, .min = min, .max = max}, node) != 0)
             return KIN_FAIL;
     }
@@ -356,18 +357,18 @@ static int parse_rule(parser *p) {
     size_t len;
     uint32_t rule, node;
     const char *name = parse_name(p, &len);
-    if (len == 0) return fail(p, "a rule is expected: NAME ::= ...");
+    if (len == 0) return fail_gbnf(p, "a rule is expected: NAME ::= ...");
     if (rule_named(p, name, len, &rule) != 0) return KIN_FAIL;
     if (p->gbnf->rules[rule] != 0)
         return kin_err_set(p->err, "grammar: line %d: the rule '%.*s' is there twice", line_of(p, p->at), (int)len, name);
     skip_space(p, false);
-    if (p->end - p->at < 3 || memcmp(p->at, "::=", 3) != 0) return fail(p, "'::=' is expected after the name of a rule");
+    if (p->end - p->at < 3 || memcmp(p->at, "::=", 3) != 0) return fail_gbnf(p, "'::=' is expected after the name of a rule");
     p->at += 3;
     skip_space(p, true);
     if (parse_choice(p, &node) != 0) return KIN_FAIL;
     p->gbnf->rules[rule] = node;
     if (p->at < p->end && *p->at != '\n' && *p->at != '\r')
-        return fail(p, *p->at == ')' ? "')' without '('" : "unexpected character: a rule goes on to the end of its line");
+        return fail_gbnf(p, *p->at == ')' ? "')' without '('" : "unexpected character: a rule goes on to the end of its line");
     skip_space(p, true);
     return 0;
 }

@@ -20,7 +20,7 @@ typedef struct builder {
 
 enum { MAX_WORK = 1 << 26 };
 
-static int fail(const builder *b, const char *what) {
+static int fail_build(const builder *b, const char *what) {
     return kin_err_set(b->err, "schema: %s", what);
 }
 
@@ -35,9 +35,9 @@ static int put_rule(builder *b, kin_schema_list *list, kin_text_buffer *to) {
         kin_text_print(to, "value");
     } else {
         int64_t rule = kin_string_table_add(&b->lists, (const char *)list->entries, list->n * sizeof *list->entries);
-        if (rule < 0) return fail(b, "out of memory");
+        if (rule < 0) return fail_build(b, "out of memory");
         if (rule >= KIN_SCHEMA_MAX_RULES)
-            return fail(b, "too large: more than 4096 different schemas, after references and combinations");
+            return fail_build(b, "too large: more than 4096 different schemas, after references and combinations");
         kin_text_print(to, "s%u", b->n_before + (uint32_t)rule);
     }
     return 0;
@@ -128,9 +128,9 @@ static int check_n_properties(builder *b, const kin_schema_list *list, const obj
             return KIN_FAIL;
     }
     for (size_t i = 0; i < o->n; i++) n_required += kin_schema_requires(&b->json, list, o->names[i]);
-    if (least > n_required) return fail(b, "minProperties is supported only where so many properties are required");
+    if (least > n_required) return fail_build(b, "minProperties is supported only where so many properties are required");
     if (most != KIN_COUNT_ANY && (o->others_allowed || o->n > most))
-        return fail(b, "maxProperties is supported only where no more properties can be there");
+        return fail_build(b, "maxProperties is supported only where no more properties can be there");
     return 0;
 }
 
@@ -293,7 +293,7 @@ static int put_list(builder *b, const kin_schema_list *list, uint32_t rule) {
     kin_schema_facts facts;
     uint64_t n_members = kin_schema_n_members(&b->json, list);
     b->work += n_members * n_members;
-    if (b->work > MAX_WORK) return fail(b, "too large: too many properties, values or alternatives in one place");
+    if (b->work > MAX_WORK) return fail_build(b, "too large: too many properties, values or alternatives in one place");
     const kin_json_value *choice = kin_schema_open_choice(&b->json, list, &entry, &flag);
     if (choice) {
         kin_text_print(b->out, "s%u ::= ", rule);
@@ -314,7 +314,7 @@ static int put_schema(kin_str schema, uint32_t *n_rules, kin_text_buffer *name, 
     builder b = {.n_before = *n_rules, .out = out, .err = err};
     kin_schema_list list = {0};
     if (kin_json_parse(&b.json, schema.at, schema.len, err) != 0) return kin_err_prefix(err, "schema");
-    int rc = kin_string_table_init(&b.lists, 16, 256) == 0 ? 0 : fail(&b, "out of memory");
+    int rc = kin_string_table_init(&b.lists, 16, 256) == 0 ? 0 : fail_build(&b, "out of memory");
     if (rc == 0) rc = kin_schema_list_add(&list, &b.json, b.json.values, err);
     if (rc == 0) rc = put_rule(&b, &list, name);
     for (uint32_t i = 0; rc == 0 && i < b.lists.n; i++) { // more come while it runs
@@ -323,7 +323,8 @@ static int put_schema(kin_str schema, uint32_t *n_rules, kin_text_buffer *name, 
         rc = put_list(&b, &one, b.n_before + i);
     }
     *n_rules += b.lists.n;
-    if (rc == 0 && *n_rules > KIN_SCHEMA_MAX_RULES) rc = fail(&b, "too large: all schemas together have more than 4096 rules");
+    if (rc == 0 && *n_rules > KIN_SCHEMA_MAX_RULES)
+        rc = fail_build(&b, "too large: all schemas together have more than 4096 rules");
     kin_string_table_fini(&b.lists);
     kin_json_fini(&b.json);
     return rc;

@@ -53,7 +53,7 @@ static const char *path_of(const kin_json *json, const kin_json_value *value, ch
     return at;
 }
 
-static int fail(const kin_json *json, const kin_json_value *value, kin_err *err, const char *what) {
+static int fail_schema(const kin_json *json, const kin_json_value *value, kin_err *err, const char *what) {
     char path[160];
     return kin_err_set(err, "schema: %s: %s", path_of(json, value, path, sizeof path), what);
 }
@@ -108,15 +108,15 @@ static bool is_annotation(kin_str key) {
 }
 
 static int check_words(const kin_json *json, const kin_json_value *schema, kin_err *err) {
-    if (schema->n > MAX_WORDS) return fail(json, schema, err, "more than 128 keywords in one schema");
+    if (schema->n > MAX_WORDS) return fail_schema(json, schema, err, "more than 128 keywords in one schema");
     for (const kin_json_value *v = kin_json_first(json, schema); v; v = kin_json_next(json, v)) {
         if (is_annotation(v->key)) continue;
-        if (!is_listed(schema_words, v->key)) return fail(json, v, err, "this keyword is not supported");
-        if (!is_well_formed(json, v)) return fail(json, v, err, "a value of another kind is expected here");
+        if (!is_listed(schema_words, v->key)) return fail_schema(json, v, err, "this keyword is not supported");
+        if (!is_well_formed(json, v)) return fail_schema(json, v, err, "a value of another kind is expected here");
         if (is_word(v->key, " uniqueItems ") && v->kind == KIN_JSON_TRUE)
-            return fail(json, v, err, "a grammar cannot compare items: leave it out, and look at the result");
+            return fail_schema(json, v, err, "a grammar cannot compare items: leave it out, and look at the result");
         if (is_word(v->key, " additionalItems ") && !word_of(json, schema, "items"))
-            return fail(json, v, err, "it needs 'items' as an array");
+            return fail_schema(json, v, err, "it needs 'items' as an array");
     }
     return 0;
 }
@@ -128,11 +128,11 @@ int kin_schema_list_add(kin_schema_list *list, const kin_json *json, const kin_j
     if (schema->kind == KIN_JSON_FALSE) list->impossible = true;
     if (schema->kind == KIN_JSON_FALSE || schema->kind == KIN_JSON_TRUE || (schema->kind == KIN_JSON_OBJECT && schema->n == 0))
         return 0;
-    if (schema->kind != KIN_JSON_OBJECT) return fail(json, schema, err, "a schema is an object, true or false");
+    if (schema->kind != KIN_JSON_OBJECT) return fail_schema(json, schema, err, "a schema is an object, true or false");
     for (uint32_t i = 0; i < list->n; i++) {
         if (list->entries[i] / 4 == entry / 4) return 0;
     }
-    if (list->n == KIN_SCHEMA_MAX_COMBINED) return fail(json, schema, err, "more than 32 schemas hold together here");
+    if (list->n == KIN_SCHEMA_MAX_COMBINED) return fail_schema(json, schema, err, "more than 32 schemas hold together here");
     list->entries[list->n++] = entry;
     return check_words(json, schema, err);
 }
@@ -140,7 +140,8 @@ int kin_schema_list_add(kin_schema_list *list, const kin_json *json, const kin_j
 static int resolve(const kin_json *json, const kin_json_value *ref, const kin_json_value **target, kin_err *err) {
     bool is_local = ref->text.len > 0 && ref->text.at[0] == '#';
     *target = is_local ? kin_json_pointer(json, json->values, ref->text.at + 1, ref->text.len - 1) : NULL;
-    return *target ? 0 : fail(json, ref, err, "it refers to nothing in this schema ('#/$defs/...' is what it may refer to)");
+    return *target ? 0
+                   : fail_schema(json, ref, err, "it refers to nothing in this schema ('#/$defs/...' is what it may refer to)");
 }
 
 // Whether a schema is in the other one with nothing in between that reads text: both are about the same value.
@@ -163,7 +164,7 @@ int kin_schema_list_expand(kin_schema_list *list, const kin_json *json, kin_err 
             if (resolve(json, ref, &target, err) != 0) return KIN_FAIL;
             for (uint32_t k = i + 1; k > 0; k = from[k - 1]) {
                 if (is_within(json, kin_schema_at(json, list, k - 1), target))
-                    return fail(json, ref, err, "it leads back to itself");
+                    return fail_schema(json, ref, err, "it leads back to itself");
             }
             if (kin_schema_list_add(list, json, target, err) != 0) return KIN_FAIL;
         }
@@ -204,7 +205,8 @@ static int read_types(const kin_json *json, const kin_json_value *type, unsigned
     for (const kin_json_value *v = type->kind == KIN_JSON_ARRAY ? kin_json_first(json, type) : type; v;
          v = v == type ? NULL : kin_json_next(json, v)) {
         unsigned one = type_named(v->text);
-        if (one == 0) return fail(json, v, err, "there is no such type: null, boolean, object, array, string, number, integer");
+        if (one == 0)
+            return fail_schema(json, v, err, "there is no such type: null, boolean, object, array, string, number, integer");
         listed |= one;
     }
     *types &= listed;
@@ -216,7 +218,7 @@ static int read_count(const kin_json *json, const kin_json_value *v, uint32_t *c
     kin_decimal d;
     *count = 0;
     if (kin_decimal_parse(&d, v->text) != 0 || d.negative || d.n_frac > 0)
-        return fail(json, v, err, "a whole number is expected, 0 or more");
+        return fail_schema(json, v, err, "a whole number is expected, 0 or more");
     for (int i = 0; i < d.n_int; i++) {
         if (*count > (INT32_MAX - 9) / 10) return *count = KIN_COUNT_ANY, 0;
         *count = *count * 10 + (uint32_t)(d.integer[i] - '0');
@@ -229,7 +231,7 @@ int kin_schema_read_counts(const kin_json *json, const kin_json_value *schema, c
     const kin_json_value *least = word_of(json, schema, min_word), *most = word_of(json, schema, max_word);
     uint32_t count;
     if (least && read_count(json, least, &count, err) != 0) return KIN_FAIL;
-    if (least && count == KIN_COUNT_ANY) return fail(json, least, err, "more than any text can have");
+    if (least && count == KIN_COUNT_ANY) return fail_schema(json, least, err, "more than any text can have");
     if (least && count > *min) *min = count;
     if (most && read_count(json, most, &count, err) != 0) return KIN_FAIL;
     if (most && count < *max) *max = count;
@@ -242,7 +244,8 @@ static int narrow_numbers(const kin_json *json, const kin_json_value *schema, ki
         const kin_json_value *v = word_of(json, schema, words[i]);
         kin_decimal bound;
         if (!v) continue;
-        if (kin_decimal_parse(&bound, v->text) != 0) return fail(json, v, err, "a number of more digits than are supported (40)");
+        if (kin_decimal_parse(&bound, v->text) != 0)
+            return fail_schema(json, v, err, "a number of more digits than are supported (40)");
         if (i < 2)
             kin_number_range_min(&facts->numbers, &bound, i == 1);
         else
@@ -257,7 +260,7 @@ static int set_once(const kin_json *json, const kin_json_value *schema, const ch
     const kin_json_value *v = word_of(json, schema, word);
     if (!v) return 0;
     if (*value && !kin_json_equal(json, *value, v))
-        return fail(json, v, err, "another one holds here too: a grammar has only one");
+        return fail_schema(json, v, err, "another one holds here too: a grammar has only one");
     *value = v;
     return 0;
 }
@@ -295,7 +298,7 @@ int kin_schema_get_facts(const kin_json *json, const kin_schema_list *list, kin_
     bool has_length = facts->min_length > 0 || facts->max_length != KIN_COUNT_ANY;
     const kin_json_value *text = facts->pattern ? facts->pattern : facts->format;
     if (text && (has_length || (facts->pattern && facts->format)) && facts->types & KIN_TYPE_STRING)
-        return fail(json, text, err, "a pattern or format together with a length or with each other is not supported");
+        return fail_schema(json, text, err, "a pattern or format together with a length or with each other is not supported");
     return 0;
 }
 
@@ -343,7 +346,7 @@ int kin_schema_value_fits(const kin_json *json, const kin_schema_list *list, con
     if (!*fits) return 0;
     if (value->kind == KIN_JSON_NUMBER && facts->has_numbers) {
         if (kin_decimal_parse(&number, value->text) != 0)
-            return fail(json, value, err, "a number of more digits than are supported (40)");
+            return fail_schema(json, value, err, "a number of more digits than are supported (40)");
         *fits = kin_number_range_has(&facts->numbers, &number);
     }
     if (value->kind == KIN_JSON_STRING)
@@ -351,8 +354,9 @@ int kin_schema_value_fits(const kin_json *json, const kin_schema_list *list, con
     bool is_open = (value->kind == KIN_JSON_STRING && (facts->pattern || facts->format)) ||
                    (value->kind == KIN_JSON_OBJECT && facts->has_object_words) ||
                    (value->kind == KIN_JSON_ARRAY && facts->has_array_words);
-    return is_open ? fail(json, value, err, "a value of const or enum together with other keywords about it is not supported")
-                   : 0;
+    return is_open
+               ? fail_schema(json, value, err, "a value of const or enum together with other keywords about it is not supported")
+               : 0;
 }
 
 // ---- objects

@@ -47,7 +47,7 @@ typedef struct char_set {
     bool overflow;
 } char_set;
 
-static void add_range(char_set *set, uint32_t lo, uint32_t hi) {
+static void add_characters(char_set *set, uint32_t lo, uint32_t hi) {
     if (set->n == KIN_PATTERN_MAX_RANGES) {
         set->overflow = true;
         return;
@@ -79,7 +79,7 @@ static char_set negated(const char_set *set, uint32_t lo, uint32_t hi) {
             if (first > at && first - 1 < end) end = first - 1;
         }
         if (is_inside) continue;
-        add_range(&result, at, end);
+        add_characters(&result, at, end);
         at = end + 1;
     }
     return result;
@@ -131,7 +131,7 @@ typedef struct parser {
     kin_err *err;
 } parser;
 
-static int fail(const parser *p, const char *what) {
+static int fail_pattern(const parser *p, const char *what) {
     int len = p->pattern.len < 100 ? (int)p->pattern.len : 100;
     return kin_err_set(p->err, "the pattern '%.*s': %s", len, p->pattern.at, what);
 }
@@ -149,13 +149,13 @@ static bool is_repetition(const parser *p) {
 static bool add_shorthand(char_set *set, char letter) {
     char_set one = {0};
     char lower = (char)(letter | 0x20);
-    if (lower == 'd' || lower == 'w') add_range(&one, '0', '9');
-    if (lower == 'w') add_range(&one, 'A', 'Z'), add_range(&one, '_', '_'), add_range(&one, 'a', 'z');
-    if (lower == 's') add_range(&one, '\t', '\r'), add_range(&one, ' ', ' ');
+    if (lower == 'd' || lower == 'w') add_characters(&one, '0', '9');
+    if (lower == 'w') add_characters(&one, 'A', 'Z'), add_characters(&one, '_', '_'), add_characters(&one, 'a', 'z');
+    if (lower == 's') add_characters(&one, '\t', '\r'), add_characters(&one, ' ', ' ');
     if (one.n == 0) return false;
-    if (letter == 'S') add_range(&one, 0x1c, 0x1f); // white space in Python
+    if (letter == 'S') add_characters(&one, 0x1c, 0x1f); // white space in Python
     if (letter != lower) one = negated(&one, 0, 0x7f);
-    for (int i = 0; i < one.n; i++) add_range(set, one.ranges[i].lo, one.ranges[i].hi);
+    for (int i = 0; i < one.n; i++) add_characters(set, one.ranges[i].lo, one.ranges[i].hi);
     return true;
 }
 
@@ -165,10 +165,10 @@ static int parse_hex(parser *p, int n, uint32_t *c) {
         const char *digits = "0123456789abcdef";
         const char *digit =
             p->at < p->end && *p->at ? strchr(digits, *p->at >= 'A' && *p->at <= 'F' ? *p->at | 0x20 : *p->at) : NULL;
-        if (!digit) return fail(p, "\\x wants 2 hexadecimal digits and \\u 4");
+        if (!digit) return fail_pattern(p, "\\x wants 2 hexadecimal digits and \\u 4");
         *c = *c << 4 | (uint32_t)(digit - digits);
     }
-    if (*c >= 0xd800 && *c <= 0xdfff) return fail(p, "half of a UTF-16 pair");
+    if (*c >= 0xd800 && *c <= 0xdfff) return fail_pattern(p, "half of a UTF-16 pair");
     return 0;
 }
 
@@ -188,14 +188,14 @@ static int parse_escape(parser *p, char_set *set, uint32_t *c) {
     else if ((uint8_t)letter < 0x80 && !((letter | 0x20) >= 'a' && (letter | 0x20) <= 'z') && !(letter >= '0' && letter <= '9'))
         *c = (uint32_t)letter;
     else
-        return fail(p, "\\b, \\B, \\p, back references and unknown escapes are not supported");
+        return fail_pattern(p, "\\b, \\B, \\p, back references and unknown escapes are not supported");
     return 0;
 }
 
 static int parse_char(parser *p, char_set *set, uint32_t *c) {
     if (skip_char(p, '\\')) return parse_escape(p, set, c);
     int len = kin_utf8_len(p->at, (size_t)(p->end - p->at));
-    if (len <= 0) return fail(p, "bytes that are no UTF-8");
+    if (len <= 0) return fail_pattern(p, "bytes that are no UTF-8");
     *c = kin_utf8_get(p->at, len);
     p->at += len;
     return 0;
@@ -206,7 +206,7 @@ static int parse_class(parser *p, char_set *set) {
     bool negate = skip_char(p, '^'), has_shorthand = false;
     while (!skip_char(p, ']')) {
         uint32_t lo, hi;
-        if (p->at == p->end) return fail(p, "']' is missing");
+        if (p->at == p->end) return fail_pattern(p, "']' is missing");
         if (parse_char(p, set, &lo) != 0) return KIN_FAIL;
         has_shorthand |= lo == UINT32_MAX;
         if (lo == UINT32_MAX) continue;
@@ -214,36 +214,36 @@ static int parse_class(parser *p, char_set *set) {
         if (p->end - p->at >= 2 && p->at[0] == '-' && p->at[1] != ']') {
             p->at++;
             if (parse_char(p, set, &hi) != 0) return KIN_FAIL;
-            if (hi == UINT32_MAX || hi < lo) return fail(p, "a range of characters ends before it begins");
+            if (hi == UINT32_MAX || hi < lo) return fail_pattern(p, "a range of characters ends before it begins");
         }
-        add_range(set, lo, hi);
+        add_characters(set, lo, hi);
     }
     if (negate) {
         *set = negated(set, 0, 0x10ffff);
         set->ascii_only |= has_shorthand;
     }
-    return set->overflow ? fail(p, "a class of too many ranges") : 0;
+    return set->overflow ? fail_pattern(p, "a class of too many ranges") : 0;
 }
 
 static int parse_choice(parser *p);
 
 // After '('.
 static int parse_group(parser *p) {
-    if (++p->nesting > KIN_PATTERN_MAX_NESTING) return fail(p, "groups are nested more than 24 deep");
+    if (++p->nesting > KIN_PATTERN_MAX_NESTING) return fail_pattern(p, "groups are nested more than 24 deep");
     if (skip_char(p, '?')) {
         bool is_name = p->end - p->at > 1 && p->at[0] == '<' && p->at[1] != '=' && p->at[1] != '!';
         if (is_name) {
             while (p->at < p->end && *p->at != '>') p->at++;
-            if (!skip_char(p, '>')) return fail(p, "the name of a group has no end");
+            if (!skip_char(p, '>')) return fail_pattern(p, "the name of a group has no end");
         } else if (!skip_char(p, ':')) {
-            return fail(p, "look-ahead and look-behind are not supported");
+            return fail_pattern(p, "look-ahead and look-behind are not supported");
         }
     }
     kin_text_print(p->gbnf, "(");
     if (parse_choice(p) != 0) return KIN_FAIL;
     kin_text_print(p->gbnf, ")");
     p->nesting--;
-    return skip_char(p, ')') ? 0 : fail(p, "')' is missing");
+    return skip_char(p, ')') ? 0 : fail_pattern(p, "')' is missing");
 }
 
 static int parse_atom(parser *p) {
@@ -256,10 +256,10 @@ static int parse_atom(parser *p) {
         char_set ends = {.n = 3, .ranges = {{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}}};
         set = negated(&ends, 0, 0x10ffff);
     } else {
-        if (*p->at == '^' || *p->at == '$') return fail(p, "^ and $ are supported only at the ends of the whole pattern");
-        if (is_repetition(p)) return fail(p, "nothing is there to repeat");
+        if (*p->at == '^' || *p->at == '$') return fail_pattern(p, "^ and $ are supported only at the ends of the whole pattern");
+        if (is_repetition(p)) return fail_pattern(p, "nothing is there to repeat");
         if (parse_char(p, &set, &c) != 0) return KIN_FAIL;
-        if (c != UINT32_MAX) add_range(&set, c, c);
+        if (c != UINT32_MAX) add_characters(&set, c, c);
     }
     put_set(&set, p->gbnf);
     return 0;
@@ -270,11 +270,12 @@ static int parse_repetition(parser *p) {
     const char *begin = p->at++;
     if (*begin == '{') {
         while (p->at < p->end && ((*p->at >= '0' && *p->at <= '9') || *p->at == ',')) p->at++;
-        if (!skip_char(p, '}') || p->at[-2] == '{' || begin[1] == ',') return fail(p, "a repetition is {m}, {m,} or {m,n}");
+        if (!skip_char(p, '}') || p->at[-2] == '{' || begin[1] == ',')
+            return fail_pattern(p, "a repetition is {m}, {m,} or {m,n}");
     }
     kin_text_put(p->gbnf, begin, (size_t)(p->at - begin));
     skip_char(p, '?'); // as few as possible: the same strings
-    if (is_repetition(p)) return fail(p, "two repetitions in a row are not supported");
+    if (is_repetition(p)) return fail_pattern(p, "two repetitions in a row are not supported");
     return 0;
 }
 
@@ -305,7 +306,7 @@ int kin_schema_put_pattern(kin_str pattern, kin_text_buffer *gbnf, kin_err *err)
     parser p = {.pattern = pattern, .at = pattern.at, .end = pattern.at + pattern.len, .gbnf = gbnf, .err = err};
     kin_text_print(gbnf, "(");
     if (parse_choice(&p) != 0) return KIN_FAIL;
-    if (p.at < p.end) return fail(&p, "')' without '('");
+    if (p.at < p.end) return fail_pattern(&p, "')' without '('");
     kin_text_print(gbnf, ")");
     return 0;
 }

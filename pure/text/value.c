@@ -280,7 +280,7 @@ kin_value *kin_value_dict(kin_values *values) {
 }
 
 // The item goes into the container: it is complete now, and the container is at least one deeper.
-static bool enter(kin_values *values, kin_value *container, kin_value *item) {
+static bool enter_value(kin_values *values, kin_value *container, kin_value *item) {
     if (!container || !item) return false;
     kin_assert(!container->frozen);
     item->frozen = true;
@@ -293,13 +293,13 @@ static bool enter(kin_values *values, kin_value *container, kin_value *item) {
 }
 
 void kin_value_append(kin_values *values, kin_value *list, kin_value *item) {
-    if (!enter(values, list, item)) return;
+    if (!enter_value(values, list, item)) return;
     kin_assert(list->kind == KIN_KIND_LIST);
     kin_items_push(values, list->items, item);
 }
 
 void kin_value_put(kin_values *values, kin_value *dict, const char *key, size_t key_len, kin_value *item) {
-    if (!enter(values, dict, item)) return;
+    if (!enter_value(values, dict, item)) return;
     kin_assert(dict->kind == KIN_KIND_DICT);
     kin_pairs_put(values, dict->pairs, kin_value_string(values, key, key_len, KIN_ORIGIN_INPUT), item);
 }

@@ -84,7 +84,7 @@ static const struct {
     {"<|constrain|>", VISIBLE},
 };
 
-static int32_t find(const kin_vocab *vocab, const char *name) {
+static int32_t find_token(const kin_vocab *vocab, const char *name) {
     return kin_vocab_find(vocab, name, strlen(name));
 }
 
@@ -98,10 +98,10 @@ static void apply(kin_vocab *vocab, int32_t id, unsigned roles) {
 
 // gpt-oss ends with <|return|> or <|call|>, Solar with <|calls|> or <|flush|>; their <|end|> only ends a part of the answer.
 static void spare_inner_end(kin_vocab *vocab) {
-    int32_t end = find(vocab, "<|end|>");
+    int32_t end = find_token(vocab, "<|end|>");
     if (end == KIN_TOKEN_NONE) return;
-    bool has_call = find(vocab, "<|call|>") != KIN_TOKEN_NONE || find(vocab, "<|calls|>") != KIN_TOKEN_NONE;
-    bool has_last = find(vocab, "<|return|>") != KIN_TOKEN_NONE || find(vocab, "<|flush|>") != KIN_TOKEN_NONE;
+    bool has_call = find_token(vocab, "<|call|>") != KIN_TOKEN_NONE || find_token(vocab, "<|calls|>") != KIN_TOKEN_NONE;
+    bool has_last = find_token(vocab, "<|return|>") != KIN_TOKEN_NONE || find_token(vocab, "<|flush|>") != KIN_TOKEN_NONE;
     if (!has_call || !has_last) return;
     vocab->is_eog[end] = false;
     vocab->types[end] = KIN_TOKEN_USER_DEFINED;
@@ -109,7 +109,7 @@ static void spare_inner_end(kin_vocab *vocab) {
 
 void kin_vocab_apply_roles(kin_vocab *vocab) {
     for (size_t i = 0; i < sizeof known_names / sizeof *known_names; i++) {
-        int32_t id = find(vocab, known_names[i].name);
+        int32_t id = find_token(vocab, known_names[i].name);
         if (id != KIN_TOKEN_NONE) apply(vocab, id, known_names[i].roles);
     }
     if (vocab->eos != KIN_TOKEN_NONE) vocab->is_eog[vocab->eos] = true;

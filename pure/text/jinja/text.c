@@ -54,7 +54,7 @@ static void put_format(buffer *out, const char *format, ...) {
     put(out, text, (size_t)n);
 }
 
-static const kin_value *finish(buffer *out, kin_origin origin) {
+static const kin_value *finish_text(buffer *out, kin_origin origin) {
     return out->failed ? NULL : kin_value_of_bytes(out->values, out->at ? out->at : "", out->len, origin);
 }
 
@@ -158,7 +158,7 @@ const kin_value *kin_value_str(kin_values *values, const kin_value *value) {
     if (value->kind == KIN_KIND_UNDEFINED) return &kin_the_empty_string;
     buffer out = {.values = values};
     put_repr(&out, value);
-    return finish(&out, value->kind <= KIN_KIND_FLOAT ? KIN_ORIGIN_TEMPLATE : KIN_ORIGIN_INPUT);
+    return finish_text(&out, value->kind <= KIN_KIND_FLOAT ? KIN_ORIGIN_TEMPLATE : KIN_ORIGIN_INPUT);
 }
 
 // ---- JSON
@@ -288,5 +288,5 @@ static void put_json(json_writer *w, const kin_value *value) {
 const kin_value *kin_value_json(kin_values *values, const kin_value *value, const kin_json_format *format) {
     json_writer writer = {.out = {.values = values}, .format = format};
     put_json(&writer, value);
-    return finish(&writer.out, KIN_ORIGIN_INPUT);
+    return finish_text(&writer.out, KIN_ORIGIN_INPUT);
 }
