@@ -186,7 +186,7 @@ claim='what comes from a pipe or from stdin is a prompt, too'
 printf %s "$prompt" | "$kin" run -f - -n 12 --temp 0 >"$out" 2>"$err"
 same "$out" "$dir/greedy"
 claim='a prompt from a stdin that is closed is an error'
-status 1 "$kin" run -f - <&-
+status 1 sh -c '"$0" run -f - <&-' "$kin"
 says "$err" '^kin: stdin: '
 
 mkfifo "$dir/fifo"

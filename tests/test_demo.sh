@@ -100,10 +100,13 @@ claim='Ctrl-C ends it'
 begin
 kill -INT $pid
 ends 130 ''
-claim='a terminal that goes away ends it'
-begin
-kill -HUP $pid
-ends 130 ''
+# Under nohup the signal is ignored, here as in what is started here.
+if ! [ -r /proc/self/status ] || [ $((0x$(sed -n 's/^SigIgn:.*\(.\)$/\1/p' /proc/$$/status) & 1)) = 0 ]; then
+    claim='a terminal that goes away ends it'
+    begin
+    kill -HUP $pid
+    ends 130 ''
+fi
 claim='stopped in its first moments it blames no device and leaves nothing behind'
 for wait in 0 0.01 0.02 0.04 0.08 0.15 0.3; do
     "$demo" demo >"$out" 2>"$err" </dev/null &
