@@ -50,7 +50,7 @@ static const struct {
     {"words, [a-zA-Z ]*", "root ::= [a-zA-Z ]* \"\\n\"\n", NULL},
 };
 
-static void fail(const char *what) {
+static _Noreturn void fail(const char *what) {
     fprintf(stderr, "%s\n", what);
     exit(1);
 }
