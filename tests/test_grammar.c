@@ -327,6 +327,7 @@ static uint32_t compute_ends(oracle *o, uint32_t node, int at) {
     switch ((kin_gbnf_kind)n->kind) {
     case KIN_GBNF_BYTES:
         len = n->end - n->begin;
+        if (len == 0) return 1u << at;
         return at + (int)len <= o->len && memcmp(o->text + at, o->g->bytes + n->begin, len) == 0 ? 1u << (at + (int)len) : 0;
     case KIN_GBNF_CLASS:
         for (uint32_t i = n->begin; i < n->end && at < o->len; i++)

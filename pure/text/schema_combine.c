@@ -19,7 +19,8 @@ static const char annotations[] = " title description default examples example $
 
 static bool is_listed(const char *words, kin_str word) {
     char padded[40] = " ";
-    if (word.len > sizeof padded - 3 || memchr(word.at, ' ', word.len) || memchr(word.at, '\0', word.len)) return false;
+    if (word.len == 0 || word.len > sizeof padded - 3 || memchr(word.at, ' ', word.len) || memchr(word.at, '\0', word.len))
+        return false;
     memcpy(padded + 1, word.at, word.len);
     memcpy(padded + 1 + word.len, " ", 2);
     return strstr(words, padded) != NULL;
