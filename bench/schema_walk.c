@@ -101,6 +101,12 @@ static kin_token_trie *make_trie(void) {
     return trie;
 }
 
+static void free_trie(kin_token_trie *trie) {
+    kin_vocab *vocab = (kin_vocab *)trie->vocab; // of make_trie
+    kin_token_trie_free(trie);
+    kin_vocab_free(vocab);
+}
+
 // At first any token; later what ends things, mostly: where a pattern wants a digit, brackets would go on for ever.
 static int32_t choose(kin_rng *rng, const uint64_t *set, int32_t n_tokens, int length) {
     int32_t n = 0;
@@ -190,5 +196,6 @@ int main(int argc, char **argv) {
         write_one((kin_str){line, (size_t)len}, trie, ++seed);
     }
     free(line);
+    free_trie(trie);
     return 0;
 }
