@@ -204,8 +204,8 @@ static int print_json(json_t *json, kin_err *err) {
     return 0;
 }
 
-static int show_plan(const plan_options *o, const kin_facts *facts, const kin_plan_options *how, const kin_scheduler *scheduler,
-                     kin_err *err) {
+static int show_plan(const plan_options *o, const kin_facts *facts, const kin_plan_options *how,
+                     const kin_plan_scheduler *scheduler, kin_err *err) {
     static kin_plan_view view;
     if (kin_plan_view_make(&view, facts, how, scheduler, err) != 0) return KIN_FAIL;
     if (o->json) return print_json(kin_plan_view_json(&view), err);
@@ -223,14 +223,14 @@ static int show_all(const plan_options *o, const kin_facts *facts, const kin_pla
 }
 
 static int print_schedulers(void) {
-    for (const kin_scheduler *s = kin_schedulers; s->name; s++) {
+    for (const kin_plan_scheduler *s = kin_plan_schedulers; s->name; s++) {
         bool lacks = s->plan == kin_plan_halda && !kin_highs_is_there();
         printf("%-10s %s%s\n", s->name, s->help, lacks ? " (not in this program: it was built without HiGHS)" : "");
     }
     return KIN_EXIT_OK;
 }
 
-static int run_plan(const plan_options *o, const kin_scheduler *scheduler) {
+static int run_plan(const plan_options *o, const kin_plan_scheduler *scheduler) {
     static kin_facts facts;
     kin_err err;
     kin_plan_options how = kin_plan_options_defaults();
@@ -246,7 +246,7 @@ static int command_plan(int argc, char **argv) {
     kin_err err;
     if (parse(&o, argc, argv, &err) != 0) return kin_app_usage("plan", &err);
     if (strcmp(o.session.fleet.scheduler, "help") == 0) return print_schedulers();
-    const kin_scheduler *scheduler = kin_scheduler_find(o.session.fleet.scheduler);
+    const kin_plan_scheduler *scheduler = kin_plan_scheduler_find(o.session.fleet.scheduler);
     if (!scheduler) {
         kin_err_set(&err, "--scheduler %s: there is none ('--scheduler help' lists them)", o.session.fleet.scheduler);
         return kin_app_usage("plan", &err);

@@ -130,7 +130,7 @@ static void print_man(void) {
     printf("\n.SH FILES\n.TP\n.I ~/.cache/kin\n");
     put_roff("Prepacked and fetched weights, and what was measured of this machine.");
     printf("\n.TP\n.I ~/.config/kin\n");
-    put_roff("The cluster's key, and what others know this machine by.");
+    put_roff("The cluster's key, what others know this machine by, and the certificate of kin serve --https.");
     printf("\n.SH EXIT STATUS\n");
     put_roff("0, 1 (failed), 2 (wrong usage) or 130 (interrupted).");
     printf("\n.SH EXAMPLES\n.nf\n");

@@ -11,7 +11,7 @@ int kin_plan_compare_make(kin_plan_compare *c, const kin_facts *facts, const kin
     c->facts = facts;
     c->n = c->n_plans = 0;
     if (kin_plan_view_screen(facts, &c->refused, c->sentences, err) != 0) return KIN_FAIL;
-    for (const kin_scheduler *s = kin_schedulers; s->name; s++, c->n++) {
+    for (const kin_plan_scheduler *s = kin_plan_schedulers; s->name; s++, c->n++) {
         kin_assert(c->n < KIN_PLAN_COMPARE_MAX);
         kin_err *why_not = &c->entries[c->n].why_not;
         kin_plan *plan = &c->entries[c->n].plan;

@@ -17,7 +17,7 @@ typedef struct kin_plan_compare {
     char sentences[KIN_FACTS_MAX_DEVICES][KIN_PLAN_EXPLAIN_MAX]; // of refused devices
     int n, n_plans;
     struct {
-        const kin_scheduler *scheduler;
+        const kin_plan_scheduler *scheduler;
         bool has_plan;
         kin_plan plan;
         kin_prediction prediction;

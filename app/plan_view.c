@@ -34,8 +34,8 @@ static int fail_with_refused(const kin_plan_view *view, kin_err *err) {
     return KIN_FAIL;
 }
 
-int kin_plan_view_ask(const kin_facts *facts, const kin_plan_options *options, const kin_scheduler *scheduler, kin_plan *plan,
-                      kin_prediction *prediction, kin_err *err) {
+int kin_plan_view_ask(const kin_facts *facts, const kin_plan_options *options, const kin_plan_scheduler *scheduler,
+                      kin_plan *plan, kin_prediction *prediction, kin_err *err) {
     if (options->n_rounds > facts->model.n_layer && facts->model.n_layer > 0)
         return kin_err_set(err, "%d rounds for %d layers: a device needs a layer in every round", options->n_rounds,
                            facts->model.n_layer);
@@ -46,7 +46,7 @@ int kin_plan_view_ask(const kin_facts *facts, const kin_plan_options *options, c
 }
 
 int kin_plan_view_make(kin_plan_view *view, const kin_facts *facts, const kin_plan_options *options,
-                       const kin_scheduler *scheduler, kin_err *err) {
+                       const kin_plan_scheduler *scheduler, kin_err *err) {
     view->facts = facts;
     view->scheduler = scheduler;
     if (kin_plan_view_screen(facts, &view->refused, view->sentences, err) != 0) return KIN_FAIL;

@@ -13,7 +13,7 @@
 
 typedef struct kin_plan_view {
     const kin_facts *facts; // borrowed
-    const kin_scheduler *scheduler;
+    const kin_plan_scheduler *scheduler;
     kin_plan plan;
     kin_prediction prediction;
     kin_device_set refused; // their facts cannot be, or nothing joins them with the head
@@ -22,15 +22,15 @@ typedef struct kin_plan_view {
 } kin_plan_view;
 
 // A scheduler's plan and what it will take. Fails, too, where the scheduler would not heed options->n_rounds.
-int kin_plan_view_ask(const kin_facts *facts, const kin_plan_options *options, const kin_scheduler *scheduler, kin_plan *plan,
-                      kin_prediction *prediction, kin_err *err);
+int kin_plan_view_ask(const kin_facts *facts, const kin_plan_options *options, const kin_plan_scheduler *scheduler,
+                      kin_plan *plan, kin_prediction *prediction, kin_err *err);
 
 // Who cannot be planned with, and a sentence for each ("" for others).
 int kin_plan_view_screen(const kin_facts *facts, kin_device_set *refused, char sentences[][KIN_PLAN_EXPLAIN_MAX], kin_err *err);
 
 // Makes the plan. Where there is none, the sentence tells about refused devices too.
 int kin_plan_view_make(kin_plan_view *view, const kin_facts *facts, const kin_plan_options *options,
-                       const kin_scheduler *scheduler, kin_err *err);
+                       const kin_plan_scheduler *scheduler, kin_err *err);
 
 void kin_plan_view_print(const kin_plan_view *view, FILE *file);
 

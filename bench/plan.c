@@ -16,7 +16,7 @@ enum { N_MAX = 1000 };
 static void measure(const char *name, const kin_facts *facts, int n) {
     kin_plan_options options = kin_plan_options_defaults();
     options.ilp = kin_highs_is_there() ? kin_highs_solve : kin_ilp_small;
-    for (const kin_scheduler *s = kin_schedulers; s->name; s++) {
+    for (const kin_plan_scheduler *s = kin_plan_schedulers; s->name; s++) {
         double ms[N_MAX];
         kin_plan plan;
         kin_err err;

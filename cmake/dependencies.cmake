@@ -12,6 +12,12 @@ add_library(libuv::uv ALIAS PkgConfig::LIBUV)
 add_library(OpenSSL::SSL ALIAS PkgConfig::OPENSSL)
 add_library(cmocka::cmocka ALIAS PkgConfig::CMOCKA)
 
+# llhttp: the HTTP parser of serve/. In build/llhttp where tools/setup built it from source.
+find_path(LLHTTP_INCLUDE_DIR llhttp.h HINTS ${PROJECT_SOURCE_DIR}/build/llhttp/include REQUIRED)
+find_library(LLHTTP_LIBRARY llhttp HINTS ${PROJECT_SOURCE_DIR}/build/llhttp/lib REQUIRED)
+add_library(llhttp::llhttp UNKNOWN IMPORTED)
+set_target_properties(llhttp::llhttp PROPERTIES IMPORTED_LOCATION ${LLHTTP_LIBRARY} INTERFACE_INCLUDE_DIRECTORIES ${LLHTTP_INCLUDE_DIR})
+
 # HiGHS: solves the integer programs of the published scheduler (sys/highs.c). Optional: without it that scheduler says so.
 find_path(HIGHS_INCLUDE_DIR interfaces/highs_c_api.h PATH_SUFFIXES highs)
 find_library(HIGHS_LIBRARY highs)

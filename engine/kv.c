@@ -6,20 +6,13 @@
 
 static const ggml_fp16_t f16_zero = 0x0000, f16_minus_infinity = 0xfc00;
 
-// 64 cells: positions 64 * index .. 64 * index + 63 of a sequence.
-typedef struct block {
-    int32_t seq; // -1: free
-    int index;
-    uint64_t used; // bit i: position 64 * index + i has been placed
-} block;
-
 struct kin_kv {
     kin_kv_options o;
-    block *blocks; // [n_blocks]
-    int n_blocks;
-    int n_tokens; // placed
+    kin_kv_blocks *blocks;
+    void *block_copy; // a block's bytes on their way from one place on a GPU to another
 
     struct ggml_context *cpu_ctx, *gpu_ctx;
+    int n_layer;
     struct ggml_tensor **k, **v; // [n_layer] of the model; NULL for layers of others
     ggml_backend_buffer_t cpu_buf, gpu_buf;
     void *cpu_memory;
@@ -78,17 +71,18 @@ int kin_kv_open(kin_kv **out, const kin_hparams *hp, const kin_kv_options *o,
     kin_kv *kv = calloc(1, sizeof *kv);
     if (!kv) return kin_err_set(err, "out of memory");
     kv->o = *o;
-    kv->n_blocks = kin_kv_n_cells(o->n_ctx) / KIN_KV_CELLS;
-    kv->blocks = malloc((size_t)kv->n_blocks * sizeof *kv->blocks);
+    kv->n_layer = hp->n_layer;
     kv->k = calloc((size_t)hp->n_layer, sizeof *kv->k);
     kv->v = calloc((size_t)hp->n_layer, sizeof *kv->v);
     struct ggml_init_params params = {.mem_size = (2 * n_layer + 1) * ggml_tensor_overhead(), .no_alloc = true};
     kv->cpu_ctx = ggml_init(params);
     kv->gpu_ctx = ggml_init(params);
-    if (!kv->blocks || !kv->k || !kv->v || !kv->cpu_ctx || !kv->gpu_ctx) {
+    kv->block_copy = malloc(ggml_row_size(o->type, n_embd_kv(hp)) * KIN_KV_CELLS);
+    if (!kv->block_copy || !kv->k || !kv->v || !kv->cpu_ctx || !kv->gpu_ctx) {
         kin_err_set(err, "out of memory");
         goto fail;
     }
+    if (kin_kv_blocks_open(&kv->blocks, o->n_ctx, err) != 0) goto fail;
 
     const kin_device *gpu = NULL;
     for (int i = 0; i < o->windows.n; i++) {
@@ -101,7 +95,6 @@ int kin_kv_open(kin_kv **out, const kin_hparams *hp, const kin_kv_options *o,
         }
     }
     if (alloc_cpu(kv, err) != 0 || alloc_gpu(kv, gpu, err) != 0) goto fail;
-    kin_kv_clear(kv);
     *out = kv;
     return 0;
 
@@ -119,7 +112,8 @@ void kin_kv_close(kin_kv *kv) {
     if (kv->gpu_ctx) ggml_free(kv->gpu_ctx);
     free(kv->k);
     free(kv->v);
-    free(kv->blocks);
+    free(kv->block_copy);
+    kin_kv_blocks_close(kv->blocks);
     free(kv);
 }
 
@@ -127,117 +121,83 @@ static int32_t seq_of(const kin_batch *batch, int i) {
     return batch->seq ? batch->seq[i] : 0;
 }
 
-bool kin_batch_has(const kin_batch *batch, int32_t seq, int32_t begin, int32_t end) {
+bool kin_batch_loses(const kin_batch *batch, const kin_kv_op *op) {
+    if (op->seq < 0) return true;
+    int32_t begin = op->seq == op->from ? op->n : 0;
     for (int i = 0; i < batch->n_tokens; i++) {
-        if ((seq < 0 || seq_of(batch, i) == seq) && batch->pos[i] >= begin && batch->pos[i] < end) return true;
+        if (seq_of(batch, i) == op->seq && batch->pos[i] >= begin) return true;
     }
     return false;
 }
 
-static block *find_block(const kin_kv *kv, int32_t seq, int index) {
-    for (int i = 0; i < kv->n_blocks; i++) {
-        if (kv->blocks[i].seq == seq && kv->blocks[i].index == index) return &kv->blocks[i];
+static void copy_block(kin_kv *kv, struct ggml_tensor *t, kin_kv_copy copy) {
+    size_t bytes = t->nb[1] * KIN_KV_CELLS, from = (size_t)copy.from * bytes, to = (size_t)copy.to * bytes;
+    if (t->buffer == kv->cpu_buf) {
+        memcpy((char *)t->data + to, (const char *)t->data + from, bytes);
+        return;
     }
-    return NULL;
+    ggml_backend_tensor_get(t, kv->block_copy, from, bytes);
+    ggml_backend_tensor_set(t, kv->block_copy, to, bytes);
 }
 
-static block *find_free_block(const kin_kv *kv) {
-    for (int i = 0; i < kv->n_blocks; i++) {
-        if (kv->blocks[i].seq < 0) return &kv->blocks[i];
+static int apply(kin_kv *kv, const kin_kv_op *op, kin_err *err) {
+    kin_kv_copy copy;
+    if (kin_kv_blocks_apply(kv->blocks, op, &copy, err) != 0) return KIN_FAIL;
+    for (int il = 0; copy.from >= 0 && il < kv->n_layer; il++) {
+        if (!kv->k[il]) continue;
+        copy_block(kv, kv->k[il], copy);
+        copy_block(kv, kv->v[il], copy);
     }
-    return NULL;
-}
-
-// Bits of a block's positions in [begin, end).
-static uint64_t bits_between(const block *b, int32_t begin, int32_t end) {
-    int64_t first = (int64_t)b->index * KIN_KV_CELLS, from = begin - first, to = end - first; // numbers of bits
-    if (from < 0) from = 0;
-    if (to > KIN_KV_CELLS) to = KIN_KV_CELLS;
-    if (from >= to) return 0;
-    return (~(uint64_t)0 >> (KIN_KV_CELLS - (to - from))) << from;
-}
-
-// Whether all positions before `pos` are there: attention looks at every one of them.
-static bool has_all_before(const kin_kv *kv, int32_t seq, int32_t pos) {
-    int n = 0;
-    for (int i = 0; i < kv->n_blocks; i++) {
-        const block *b = &kv->blocks[i];
-        if (b->seq == seq) n += __builtin_popcountll(b->used & bits_between(b, 0, pos));
-    }
-    return n == pos;
-}
-
-static int place_token(kin_kv *kv, int32_t seq, int32_t pos, int64_t *cell, kin_err *err) {
-    block *b = find_block(kv, seq, pos / KIN_KV_CELLS);
-    uint64_t bit = (uint64_t)1 << pos % KIN_KV_CELLS;
-    if (b && b->used & bit) return kin_err_set(err, "position %d of sequence %d is in the KV cache already", (int)pos, (int)seq);
-    if (!b) b = find_free_block(kv);
-    if (!b || kv->n_tokens == kv->o.n_ctx) return kin_err_set(err, "the context of %d tokens is full", kv->o.n_ctx);
-    if (b->seq < 0) *b = (block){.seq = seq, .index = pos / KIN_KV_CELLS};
-    b->used |= bit;
-    kv->n_tokens++;
-    *cell = (b - kv->blocks) * KIN_KV_CELLS + pos % KIN_KV_CELLS;
     return 0;
 }
 
-static int check_before(const kin_kv *kv, const kin_batch *batch, int i, kin_err *err) {
-    int32_t seq = seq_of(batch, i), pos = batch->pos[i];
-    if (i > 0 && seq_of(batch, i - 1) == seq && batch->pos[i - 1] == pos - 1) return 0;
-    if (pos >= 0 && has_all_before(kv, seq, pos)) return 0;
-    return kin_err_set(err, "tokens before position %d of sequence %d are not in the KV cache", (int)pos, (int)seq);
-}
-
 int kin_kv_place(kin_kv *kv, const kin_batch *batch, int64_t *cells, kin_err *err) {
+    for (int i = 0; i < batch->n_ops; i++) {
+        if (apply(kv, &batch->ops[i], err) != 0) return KIN_FAIL;
+    }
     for (int i = 0; i < batch->n_tokens; i++) {
-        bool ok = check_before(kv, batch, i, err) == 0;
-        if (ok && place_token(kv, seq_of(batch, i), batch->pos[i], &cells[i], err) == 0) continue;
-        while (--i >= 0) kin_kv_remove(kv, seq_of(batch, i), batch->pos[i], batch->pos[i] + 1);
+        if (kin_kv_blocks_append(kv->blocks, seq_of(batch, i), batch->pos[i], &cells[i], err) == 0) continue;
+        while (--i >= 0) kin_kv_blocks_undo(kv->blocks, seq_of(batch, i), batch->pos[i]);
         return KIN_FAIL;
     }
     return 0;
 }
 
-void kin_kv_remove(kin_kv *kv, int32_t seq, int32_t begin, int32_t end) {
-    for (int i = 0; i < kv->n_blocks; i++) {
-        block *b = &kv->blocks[i];
-        if (b->seq < 0 || (seq >= 0 && b->seq != seq)) continue;
-        uint64_t gone = b->used & bits_between(b, begin, end);
-        kv->n_tokens -= __builtin_popcountll(gone);
-        b->used &= ~gone;
-        if (!b->used) b->seq = -1;
-    }
+void kin_kv_undo(kin_kv *kv, const kin_batch *batch) {
+    for (int i = 0; i < batch->n_tokens; i++) kin_kv_blocks_undo(kv->blocks, seq_of(batch, i), batch->pos[i]);
 }
 
 void kin_kv_clear(kin_kv *kv) {
-    for (int i = 0; i < kv->n_blocks; i++) kv->blocks[i] = (block){.seq = -1};
-    kv->n_tokens = 0;
+    kin_kv_copy none;
+    kin_err err;
+    kin_kv_blocks_apply(kv->blocks, &(kin_kv_op){.seq = -1}, &none, &err);
 }
 
 int kin_kv_n_used(const kin_kv *kv) {
-    int n = kv->n_blocks;
-    while (n > 0 && kv->blocks[n - 1].seq < 0) n--;
-    return n * KIN_KV_CELLS;
+    return kin_kv_blocks_end(kv->blocks) * KIN_KV_CELLS;
 }
 
 void kin_kv_table(const kin_kv *kv, int32_t seq, int32_t *table) {
-    memset(table, 0, (size_t)kv->n_blocks * sizeof *table);
-    for (int i = 0; i < kv->n_blocks; i++) {
-        if (kv->blocks[i].seq == seq) table[kv->blocks[i].index] = i;
-    }
+    int n;
+    const int32_t *blocks = kin_kv_blocks_table(kv->blocks, seq, &n);
+    memset(table, 0, (size_t)kin_kv_blocks_n(kv->blocks) * sizeof *table);
+    if (n) memcpy(table, blocks, (size_t)n * sizeof *table);
 }
 
-// One block's cells, for a token at `pos` of `seq`.
-static void mask_block(const block *b, int32_t seq, int32_t pos, ggml_fp16_t *mask) {
-    uint64_t seen = b->seq == seq && pos >= 0 ? b->used & bits_between(b, 0, pos < INT32_MAX ? pos + 1 : pos) : 0;
-    for (int i = 0; i < KIN_KV_CELLS; i++) mask[i] = seen >> i & 1 ? f16_zero : f16_minus_infinity;
+// A token at `pos` of `seq` sees all positions of its sequence up to its own; the blocks of those are among the first n_kv cells
+// since the token was placed.
+static void mask_row(const kin_kv *kv, int32_t seq, int32_t pos, int n_kv, ggml_fp16_t *mask) {
+    int n_blocks, n_seen = kin_kv_blocks_n_tokens(kv->blocks, seq);
+    const int32_t *blocks = kin_kv_blocks_table(kv->blocks, seq, &n_blocks);
+    if (pos < n_seen) n_seen = pos + 1;
+    for (int i = 0; i < n_kv; i++) mask[i] = f16_minus_infinity;
+    for (int i = 0; i < n_seen; i++) mask[blocks[i / KIN_KV_CELLS] * KIN_KV_CELLS + i % KIN_KV_CELLS] = f16_zero;
 }
 
 void kin_kv_mask(const kin_kv *kv, const kin_batch *batch, const int32_t *rows, int n_rows, int n_kv, ggml_fp16_t *mask) {
-    kin_assert(n_kv % KIN_KV_CELLS == 0);
     for (int i = 0; i < n_rows; i++, mask += n_kv) {
         int row = rows ? rows[i] : i;
-        for (int b = 0; b < n_kv / KIN_KV_CELLS; b++)
-            mask_block(&kv->blocks[b], seq_of(batch, row), batch->pos[row], mask + b * KIN_KV_CELLS);
+        mask_row(kv, seq_of(batch, row), batch->pos[row], n_kv, mask);
     }
 }
 

@@ -1,9 +1,8 @@
 // The KV cache of a device's layers: keys and values of the tokens seen, for several sequences at once.
 //
-// It is cells in blocks of 64. A block holds positions 64 i to 64 i + 63 of one sequence, a cell one token's keys and values in
-// every layer. A sequence has all positions up to its last: kin's attention walks its table of blocks; ggml's looks at a prefix
-// of the cells through a mask. Blocks are given out lowest-free-first, so devices that see the same steps agree on them without
-// talking. Each sequence takes whole blocks.
+// It is cells in blocks of 64: a cell has one token's keys and values in every layer. Which blocks a sequence has, and which it
+// shares with others, is written in a book (engine/kv_blocks.h). kin's attention walks a sequence's table of blocks; ggml's looks
+// at a prefix of the cells through a mask.
 //
 // Owner and thread: the shard's.
 #pragma once
@@ -13,6 +12,7 @@
 #include <stdint.h>
 
 #include "engine/device.h"
+#include "engine/kv_blocks.h"
 #include "kernels/kernels.h"
 #include "model/hparams.h"
 #include "pure/plan/window.h"
@@ -25,18 +25,20 @@ typedef struct kin_kv_options {
     enum ggml_type type; // GGML_TYPE_F16 or GGML_TYPE_Q8_0
 } kin_kv_options;
 
-// Tokens of one step. The arrays are borrowed.
+// Tokens of one step, and changes of the cache before them. The arrays are borrowed.
 typedef struct kin_batch {
     int n_tokens;
     const int32_t *pos; // [n_tokens] position in the sequence, from 0
     const int32_t *seq; // [n_tokens] sequence number, >= 0; NULL: all 0
     const int32_t *out; // [n_out] rows whose result is wanted after the last layer, ascending; NULL: all
     int n_out;
-    bool no_output; // kin_shard_output will not follow: its weights need not be made ready
+    bool no_output;       // kin_shard_output will not follow: its weights need not be made ready
+    const kin_kv_op *ops; // [n_ops]
+    int n_ops;
 } kin_batch;
 
-// Whether it has tokens at positions [begin, end) of a sequence (-1: of any).
-bool kin_batch_has(const kin_batch *batch, int32_t seq, int32_t begin, int32_t end);
+// Whether an operation forgets tokens that the batch has.
+bool kin_batch_loses(const kin_batch *batch, const kin_kv_op *op);
 
 static inline int kin_batch_n_out(const kin_batch *batch) {
     return batch->out ? batch->n_out : batch->n_tokens;
@@ -54,13 +56,14 @@ int kin_kv_open(kin_kv **out, const kin_hparams *hp, const kin_kv_options *optio
                 const kin_device *(*device_of)(const void *user, int il), const void *user, kin_err *err);
 void kin_kv_close(kin_kv *kv);
 
-// Gives each token of the batch a cell: cells // i64 [n_tokens]. Fails, changing nothing, when there is no room, when a position
-// of a sequence would have two cells, or when one before it has none.
+// Changes the cache (batch->ops), then gives each token of the batch a cell: cells // i64 [n_tokens]. Fails when there is no
+// room, when a position of a sequence would have two cells, or when one before it has none; operations that came before the
+// failure stay.
 int kin_kv_place(kin_kv *kv, const kin_batch *batch, int64_t *cells, kin_err *err);
 
-// Forgets positions [begin, end) of a sequence (-1: of all).
-void kin_kv_remove(kin_kv *kv, int32_t seq, int32_t begin, int32_t end);
-void kin_kv_clear(kin_kv *kv);
+// Takes back the tokens of a batch that was placed, and what was placed after them in their sequences.
+void kin_kv_undo(kin_kv *kv, const kin_batch *batch);
+void kin_kv_clear(kin_kv *kv); // forgets all sequences
 
 // Cells that a mask must cover: up to the highest used block's last.
 int kin_kv_n_used(const kin_kv *kv);

@@ -21,6 +21,7 @@ enum {
     BLOCKS_STEP = KIN_MAX_LAYER_COMPUTE_BLOCKS + 1,
     ROUTE = KIN_MAX_LAYER_COMPUTE_BLOCKS,
     WHOLE = -1,
+    HIDDEN = -2, // the norm alone
 };
 
 // The program itself, its libraries and small things. bench/pressure.sh: an unlimited run has 12.7 MiB that cannot be taken back,
@@ -223,6 +224,7 @@ static struct ggml_tensor *build_output(const void *user, kin_graph *g, struct g
     const kin_shard *s = user;
     int n_tiles = kin_weights_n_tiles(s->weights);
     x = kin_block_norm(g, x, kin_weights_output_norm(s->weights)); // [n_embd, n]
+    if (variant == HIDDEN) return x;
     if (variant != WHOLE) return kin_block_output(g, kin_weights_tile(s->weights, variant), x);
     if (n_tiles == 1) return kin_block_output(g, kin_weights_tile(s->weights, 0), x);
 
@@ -451,6 +453,7 @@ int kin_shard_begin(kin_shard *s, const kin_batch *batch, kin_err *err) {
     st->batch.pos = st->pos;
     st->batch.seq = st->seq;
     st->batch.out = batch->out ? st->out : NULL;
+    st->batch.n_ops = 0; // done
     st->n_kv = kin_kv_n_used(s->kv);
     for (size_t i = 0; i < n; i++) {
         st->n_seen[i] = st->pos[i] + 1;
@@ -464,9 +467,7 @@ void kin_shard_end(kin_shard *s, int number, bool keep) {
     step *st = &s->steps[number];
     kin_assert(st->open);
     st->open = false;
-    for (int i = 0; i < st->batch.n_tokens && !keep; i++) {
-        kin_kv_remove(s->kv, st->seq[i], st->pos[i], st->pos[i] + 1);
-    }
+    if (!keep) kin_kv_undo(s->kv, &st->batch);
 }
 
 // ---- running
@@ -622,8 +623,16 @@ int kin_shard_output(kin_shard *s, int n, const float *x, float *logits, kin_err
     return 0;
 }
 
-void kin_shard_remove(kin_shard *s, int32_t seq, int32_t begin, int32_t end) {
-    kin_kv_remove(s->kv, seq, begin, end);
+int kin_shard_hidden(kin_shard *s, int n, const float *x, float *hidden, kin_err *err) {
+    kin_assert(s->output);
+    size_t n_embd = (size_t)s->model->hp.n_embd;
+    for (int done = 0; done < n; done += MAX_OUTPUT_ROWS) {
+        int rows = min_int(n - done, MAX_OUTPUT_ROWS);
+        kin_stage_shape shape = {.variant = HIDDEN, .n_tokens = rows, .n_out = rows};
+        kin_stage_inputs in = {.x = x + (size_t)done * n_embd};
+        if (kin_stage_run(s->output, shape, &in, hidden + (size_t)done * n_embd, err) != 0) return KIN_FAIL;
+    }
+    return 0;
 }
 
 void kin_shard_clear(kin_shard *s) {

@@ -60,22 +60,24 @@ uint64_t kin_shard_fixed_bytes(const kin_model *model, const kin_shard_options *
 
 int kin_shard_n_windows(const kin_shard *shard);
 
-// Begins a step: its tokens get cells of the KV cache. The batch is copied. Returns the step's number, or KIN_FAIL when the
-// context or all n_steps are full.
+// Begins a step: the KV cache is changed as the batch says, and its tokens get cells. The batch is copied. Returns the step's
+// number, or KIN_FAIL when the context or all n_steps are full.
 int kin_shard_begin(kin_shard *shard, const kin_batch *batch, kin_err *err);
 
 // Runs one window. x // f32 [n_tokens, n_embd] before its layers -> y // f32 [n, n_embd] after them, where n is
 // kin_batch_n_out(batch) if the window ends with the model's last layer, else n_tokens. x and y may be the same memory.
 int kin_shard_run(kin_shard *shard, int step, int i_window, const float *x, float *y, kin_err *err);
 
-// Ends a step. keep: its tokens stay in the KV cache; else it is as if the step had never begun.
+// Ends a step. keep: its tokens stay in the KV cache; else they leave it, with those that came after them in their sequences.
 void kin_shard_end(kin_shard *shard, int step, bool keep);
 
 // The output layer: x // f32 [n, n_embd] after the last layer -> logits // f32 [n, n_vocab]. Only with options.output.
 int kin_shard_output(kin_shard *shard, int n, const float *x, float *logits, kin_err *err);
 
-void kin_shard_remove(kin_shard *shard, int32_t seq, int32_t begin, int32_t end); // see kin_kv_remove
-void kin_shard_clear(kin_shard *shard);
+// The same without the output matrix: x -> hidden // f32 [n, n_embd], normalised. What embeddings are made of.
+int kin_shard_hidden(kin_shard *shard, int n, const float *x, float *hidden, kin_err *err);
+
+void kin_shard_clear(kin_shard *shard); // forgets all sequences
 
 // For people: sizes of what the shard holds, in bytes.
 typedef struct kin_shard_stats {

@@ -52,7 +52,7 @@ static void plan(const kin_facts *facts) {
     kin_err err = {""};
     kin_plan_options options = kin_plan_options_defaults();
     options.max_nodes = 8;
-    for (const kin_scheduler *s = kin_schedulers; s->name; s++) {
+    for (const kin_plan_scheduler *s = kin_plan_schedulers; s->name; s++) {
         if (s->plan == kin_plan_halda || s->plan == kin_plan_dp_sa) continue; // one needs a solver, the other is slow on purpose
         if (kin_plan_view_make(&view, facts, &options, s, &err) != 0) {
             kin_assert(err.text[0] != '\0');

@@ -1,7 +1,5 @@
 #include "net/transport_tcp.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +8,7 @@
 #include "base/clock.h"
 #include "net/address.h"
 #include "pure/proto/goodbye.h"
+#include "sys/io.h"
 
 enum {
     BACKLOG = 128,
@@ -277,19 +276,11 @@ static void begin_handshake(stream *s) {
 
 // ---- connecting
 
-// libuv writes with write(): a connection that the other side has closed would end the process.
-static void block_sigpipe(void) {
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGPIPE);
-    pthread_sigmask(SIG_BLOCK, &set, NULL);
-}
-
 static int open_stream(stream **out, uv_loop_t *loop, const kin_byte_stream_options *o,
                        const kin_byte_stream_callbacks *callbacks, void *user, kin_err *err) {
     stream *s = *out = malloc(sizeof *s);
     if (!s) return kin_err_set(err, "out of memory");
-    block_sigpipe();
+    kin_io_block_sigpipe();
     memset(s, 0, offsetof(stream, input));
     s->base.transport = &kin_transport_tcp;
     s->o = *o;

@@ -31,7 +31,7 @@ struct kin_planner {
     kin_planner_options o;
     kin_model_facts model;
     kin_work_facts work;
-    const kin_scheduler *scheduler; // NULL: by rule or by hand
+    const kin_plan_scheduler *scheduler; // NULL: by rule or by hand
     kin_manual_plan hand;
     bool was_joined; // somebody was there: from then on the head goes on alone if it must
 
@@ -51,7 +51,7 @@ static bool is_word(const char *plan) {
 
 static int no_scheduler(const char *name, kin_err *err) {
     char names[128] = "";
-    for (const kin_scheduler *s = kin_schedulers; s->name; s++) {
+    for (const kin_plan_scheduler *s = kin_plan_schedulers; s->name; s++) {
         size_t used = strlen(names);
         snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", s->name);
     }
@@ -61,7 +61,7 @@ static int no_scheduler(const char *name, kin_err *err) {
 static int read_options(kin_planner *p, kin_err *err) {
     if (!is_word(p->o.plan)) return kin_plan_file_read(p->o.plan, p->o.head_name, &p->hand, err);
     if (strcmp(p->o.plan, "auto") != 0) return 0;
-    p->scheduler = kin_scheduler_find(p->o.scheduler);
+    p->scheduler = kin_plan_scheduler_find(p->o.scheduler);
     if (!p->scheduler) return no_scheduler(p->o.scheduler, err);
     if (strcmp(p->scheduler->name, "halda") == 0 && !kin_highs_is_there())
         return kin_err_set(err, "--scheduler halda needs HiGHS, and this kin was built without it");

@@ -224,6 +224,15 @@ bool kin_session_expects(kin_session *s, kin_expectation *out) {
     return kin_planner_expects(s->planner, out);
 }
 
+bool kin_session_streams(const kin_session *s) {
+    kin_expectation e;
+    if (!s->planner || !kin_planner_expects(s->planner, &e)) return false;
+    for (int i = 0; i < KIN_FACTS_MAX_DEVICES; i++) {
+        if (e.before.devices[i].streamed_bytes > 0) return true;
+    }
+    return false;
+}
+
 // Devices that search for a head ask again every few seconds.
 int kin_session_look(kin_session *s, const kin_session_options *o, kin_facts *facts, kin_err *err) {
     enum { QUIET_MS = 7000, SHOW_MS = 100 };

@@ -81,6 +81,9 @@ void kin_session_end(kin_session *s);
 // joined for a while.
 int kin_session_look(kin_session *s, const kin_session_options *o, kin_facts *facts, kin_err *err);
 
+// Whether the plan in force has weights that do not fit and are read for every step; false where nothing is expected.
+bool kin_session_streams(const kin_session *s);
+
 // Within a request, between tokens: what was expected, with what the last tokens took taken into account. False: not known.
 bool kin_session_expects(kin_session *s, kin_expectation *out);
 

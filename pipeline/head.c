@@ -1,18 +1,21 @@
 #include "pipeline/head.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "model/embed.h"
 #include "pure/plan/prompt.h"
 
-// A chunk in flight: its place in the request.
-typedef struct chunk {
+// A step in flight.
+typedef struct flight {
     kin_batch batch;
-    int32_t *pos, *seq; // [n_batch]
-    int32_t last;       // the row wanted when only the last is
-    int begin, n;       // tokens of the request
-} chunk;
+    int32_t *pos, *seq, *out; // [n_batch]
+    float *logits;            // f32 [n_logits, n_vocab], borrowed
+    int n_logits;             // rows of it: n_out, or 0
+    bool hidden;              // they are hidden states
+    int n_prompt;
+} flight;
 
 struct kin_head {
     const kin_model *model;
@@ -22,35 +25,29 @@ struct kin_head {
     kin_progress progress;
     void *progress_user;
 
-    chunk *chunks; // [n_steps] cyclic, by the step's number
-    float *x;      // f32 [n_batch, n_embd] hidden states of the step at hand
+    flight *flights; // [n_steps] cyclic, by the step's number
+    float *x;        // f32 [n_batch, n_embd] hidden states of the step at hand
+    kin_kv_op *ops;  // [n_ops] for the next step
+    int n_ops, cap_ops;
+    int32_t *seq, *pos, *out; // [n_batch] of kin_head_eval's chunk
     kin_trace *trace;
     kin_interval stalls[KIN_BUSY_KEPT];
     kin_head_counts own_counts; // where the ring has none
     kin_step_timing timing;
-    uint64_t next_step; // numbers are never used twice, so what comes back of an earlier request is known
+    uint64_t next_step; // numbers are never used twice, so what comes back of a step that was given up is known
+    uint64_t done_step; // the one that is next to be done; the others in flight follow
 };
 
-// A request that is being fed.
-typedef struct feed {
-    int32_t seq, pos;
-    const int32_t *tokens;
-    int n, n_chunk;
-    float *logits;
-    int n_logits;
-    int sent, done; // tokens
-    uint64_t first_step, n_sent, n_done;
-} feed;
-
-static int alloc_chunks(kin_head *h, kin_err *err) {
-    h->chunks = calloc((size_t)h->n_steps, sizeof *h->chunks);
-    for (int i = 0; i < h->n_steps && h->chunks; i++) {
-        chunk *c = &h->chunks[i];
-        c->pos = malloc((size_t)h->n_batch * sizeof *c->pos);
-        c->seq = malloc((size_t)h->n_batch * sizeof *c->seq);
-        if (!c->pos || !c->seq) return kin_err_set(err, "out of memory");
+static int alloc_flights(kin_head *h, kin_err *err) {
+    h->flights = calloc((size_t)h->n_steps, sizeof *h->flights);
+    for (int i = 0; i < h->n_steps && h->flights; i++) {
+        flight *f = &h->flights[i];
+        f->pos = malloc((size_t)h->n_batch * sizeof *f->pos);
+        f->seq = malloc((size_t)h->n_batch * sizeof *f->seq);
+        f->out = malloc((size_t)h->n_batch * sizeof *f->out);
+        if (!f->pos || !f->seq || !f->out) return kin_err_set(err, "out of memory");
     }
-    return h->chunks ? 0 : kin_err_set(err, "out of memory");
+    return h->flights ? 0 : kin_err_set(err, "out of memory");
 }
 
 int kin_head_open(kin_head **out, const kin_model *model, const kin_head_ring *ring, int n_batch, int n_steps, kin_err *err) {
@@ -61,9 +58,12 @@ int kin_head_open(kin_head **out, const kin_model *model, const kin_head_ring *r
     kin_head_set_ring(h, ring);
     h->n_batch = n_batch;
     h->n_steps = n_steps;
-    h->next_step = 1;
+    h->next_step = h->done_step = 1;
     h->x = malloc((size_t)n_batch * (size_t)model->hp.n_embd * sizeof *h->x);
-    int rc = h->x ? alloc_chunks(h, err) : kin_err_set(err, "out of memory");
+    h->seq = malloc((size_t)n_batch * sizeof *h->seq);
+    h->pos = malloc((size_t)n_batch * sizeof *h->pos);
+    h->out = malloc((size_t)n_batch * sizeof *h->out);
+    int rc = h->x && h->seq && h->pos && h->out ? alloc_flights(h, err) : kin_err_set(err, "out of memory");
     if (rc != 0) {
         kin_head_close(h);
         return KIN_FAIL;
@@ -74,11 +74,16 @@ int kin_head_open(kin_head **out, const kin_model *model, const kin_head_ring *r
 
 void kin_head_close(kin_head *h) {
     if (!h) return;
-    for (int i = 0; i < h->n_steps && h->chunks; i++) {
-        free(h->chunks[i].pos);
-        free(h->chunks[i].seq);
+    for (int i = 0; i < h->n_steps && h->flights; i++) {
+        free(h->flights[i].pos);
+        free(h->flights[i].seq);
+        free(h->flights[i].out);
     }
-    free(h->chunks);
+    free(h->flights);
+    free(h->ops);
+    free(h->seq);
+    free(h->pos);
+    free(h->out);
     free(h->x);
     free(h);
 }
@@ -96,6 +101,8 @@ static void publish_timing(kin_head *h) {
 void kin_head_set_ring(kin_head *h, const kin_head_ring *ring) {
     h->ring = *ring;
     h->ring_number++;
+    h->n_ops = 0; // its caches are empty
+    h->done_step = h->next_step;
     if (!h->ring.counts) h->ring.counts = &h->own_counts;
     h->timing = (kin_step_timing){0};
     publish_timing(h);
@@ -130,7 +137,7 @@ const kin_head_counts *kin_head_get_counts(const kin_head *h) {
     return h->ring.counts;
 }
 
-// ---- feeding
+// ---- steps
 
 static kin_stream_stats stream_of(const kin_head *h) {
     return kin_shard_get_stats(h->ring.shard).weights.stream;
@@ -150,47 +157,105 @@ static int min_int(int a, int b) {
     return a < b ? a : b;
 }
 
-static int chunk_tokens(const kin_head *h, int n) {
+int kin_head_n_batch(const kin_head *h) {
+    return h->n_batch;
+}
+
+int kin_head_n_chunk(const kin_head *h, int n) {
     if (h->n_chunk > 0) return min_int(h->n_chunk, h->n_batch);
     return kin_prompt_chunk_tokens(n, h->ring.n_members, h->n_batch);
 }
 
-static chunk *chunk_of(kin_head *h, uint64_t step) {
-    return &h->chunks[step % (uint64_t)h->n_steps];
+int kin_head_n_members(const kin_head *h) {
+    return h->ring.n_members;
 }
 
-// The logits that are wanted of this chunk: 0, 1 or all of its tokens.
-static int n_wanted(const feed *f, const chunk *c) {
-    if (f->n_logits == f->n) return c->n;
-    return f->n_logits && c->begin + c->n == f->n ? 1 : 0;
+int kin_head_n_in_flight(const kin_head *h) {
+    return (int)(h->next_step - h->done_step);
 }
 
-static int send_chunk(kin_head *h, feed *f, kin_err *err) {
-    uint64_t step = h->next_step++;
-    chunk *c = chunk_of(h, step);
-    c->begin = f->sent;
-    c->n = min_int(f->n_chunk, f->n - f->sent);
-    begin_work(h, kin_clock_now());
-    if (kin_embed(h->model, f->tokens + c->begin, c->n, h->x, err) != 0) return KIN_FAIL;
-    end_work(h, kin_clock_now());
-    for (int i = 0; i < c->n; i++) {
-        c->pos[i] = f->pos + c->begin + i;
-        c->seq[i] = f->seq;
+bool kin_head_has_room(const kin_head *h) {
+    return kin_head_n_in_flight(h) < h->n_steps;
+}
+
+// A sequence that is cut twice is cut once.
+static bool merge(kin_head *h, const kin_kv_op *op) {
+    for (int i = h->n_ops - 1; i >= 0 && op->seq == op->from; i--) {
+        kin_kv_op *known = &h->ops[i];
+        if (known->seq != op->seq && known->from != op->seq) continue;
+        if (known->seq != known->from || known->seq != op->seq) return false;
+        if (op->n < known->n) known->n = op->n;
+        return true;
     }
-    // A chunk without wanted logits still computes its last row.
-    c->last = c->n - 1;
-    int wanted = n_wanted(f, c);
-    c->batch = (kin_batch){.n_tokens = c->n,
-                           .pos = c->pos,
-                           .seq = c->seq,
-                           .out = wanted == c->n ? NULL : &c->last,
-                           .n_out = 1,
-                           .no_output = wanted == 0};
-    if (kin_stage_executor_begin(h->ring.executor, step, &c->batch, err) != 0) return KIN_FAIL;
-    f->sent += c->n;
-    f->n_sent++;
-    kin_hop hop = {.step = step, .n_rows = c->n, .more = f->sent < f->n};
-    return h->ring.transport.send(h->ring.transport.user, &hop, &c->batch, h->x, err);
+    return false;
+}
+
+int kin_head_change(kin_head *h, kin_kv_op op, kin_err *err) {
+    if (op.seq < 0) h->n_ops = 0;
+    if (merge(h, &op)) return 0;
+    if (h->n_ops == KIN_PROTO_MAX_OPS) return kin_err_set(err, "more than %d changes of the KV cache at once", h->n_ops);
+    if (h->n_ops == h->cap_ops) {
+        int cap = h->cap_ops ? 2 * h->cap_ops : 16;
+        kin_kv_op *larger = realloc(h->ops, (size_t)cap * sizeof *larger);
+        if (!larger) return kin_err_set(err, "out of memory");
+        h->ops = larger;
+        h->cap_ops = cap;
+    }
+    h->ops[h->n_ops++] = op;
+    return 0;
+}
+
+static flight *flight_of(kin_head *h, uint64_t step) {
+    return &h->flights[step % (uint64_t)h->n_steps];
+}
+
+static void give_up(kin_head *h) {
+    h->done_step = h->next_step;
+    h->ring.transport.drop(h->ring.transport.user);
+}
+
+// A step without wanted logits still computes its last row.
+static void fill_flight(kin_head *h, flight *f, const kin_head_step *s) {
+    memcpy(f->pos, s->pos, (size_t)s->n * sizeof *f->pos);
+    memcpy(f->seq, s->seq, (size_t)s->n * sizeof *f->seq);
+    if (s->n_out)
+        memcpy(f->out, s->out, (size_t)s->n_out * sizeof *f->out);
+    else
+        f->out[0] = s->n - 1;
+    f->logits = s->logits;
+    f->n_logits = s->n_out;
+    f->hidden = s->hidden;
+    f->n_prompt = s->n_prompt;
+    f->batch = (kin_batch){.n_tokens = s->n,
+                           .pos = f->pos,
+                           .seq = f->seq,
+                           .out = s->n_out == s->n ? NULL : f->out,
+                           .n_out = s->n_out ? s->n_out : 1,
+                           .no_output = s->n_out == 0,
+                           .ops = h->ops,
+                           .n_ops = h->n_ops};
+}
+
+static int send_step(kin_head *h, const kin_head_step *s, uint64_t step, kin_err *err) {
+    flight *f = flight_of(h, step);
+    begin_work(h, kin_clock_now());
+    if (kin_embed(h->model, s->tokens, s->n, h->x, err) != 0) return KIN_FAIL;
+    end_work(h, kin_clock_now());
+    fill_flight(h, f, s);
+    if (kin_stage_executor_begin(h->ring.executor, step, &f->batch, err) != 0) return KIN_FAIL;
+    kin_hop hop = {.step = step, .n_rows = s->n, .more = s->more};
+    if (h->ring.transport.send(h->ring.transport.user, &hop, &f->batch, h->x, err) != 0) return KIN_FAIL;
+    f->batch.n_ops = h->n_ops = 0;
+    return 0;
+}
+
+int kin_head_send(kin_head *h, const kin_head_step *s, uint64_t *number, kin_err *err) {
+    kin_assert(s->n > 0 && s->n <= h->n_batch && s->n_out <= s->n && kin_head_has_room(h));
+    if (kin_head_n_in_flight(h) == 0) kin_step_timing_begin(&h->timing, kin_clock_now());
+    *number = h->next_step++;
+    if (send_step(h, s, *number, err) == 0) return 0;
+    give_up(h);
+    return KIN_FAIL;
 }
 
 static void computed(kin_head *h, uint64_t step, int round, kin_time begun) {
@@ -202,30 +267,42 @@ static void computed(kin_head *h, uint64_t step, int round, kin_time begun) {
     kin_trace_add_compute(h->trace, step, round, begun, now, h->stalls, n);
 }
 
-static int finish_chunk(kin_head *h, feed *f, const chunk *c, kin_err *err) {
-    int wanted = n_wanted(f, c);
-    float *logits = f->logits;
-    if (f->n_logits == f->n) logits += (size_t)c->begin * (size_t)h->model->hp.n_vocab;
-    if (wanted && kin_shard_output(h->ring.shard, wanted, h->x, logits, err) != 0) return KIN_FAIL;
-    f->done += c->n;
-    f->n_done++;
-    if (h->progress) h->progress(h->progress_user, "reading the prompt", (uint64_t)f->done, (uint64_t)f->n);
+static void end_step(kin_head *h, bool is_token) {
+    kin_stream_stats stream = stream_of(h);
+    kin_step_timing_end(&h->timing, kin_clock_now(), &stream, is_token);
+    publish_timing(h);
+}
+
+static int finish_step(kin_head *h, const flight *f, kin_err *err) {
+    if (f->n_logits && f->hidden && kin_shard_hidden(h->ring.shard, f->n_logits, h->x, f->logits, err) != 0) return KIN_FAIL;
+    if (f->n_logits && !f->hidden && kin_shard_output(h->ring.shard, f->n_logits, h->x, f->logits, err) != 0) return KIN_FAIL;
+    h->done_step++;
     return 0;
 }
 
-// A step came back to us at the end of a round: our own window, then the next round or the output.
-static int take_hop(kin_head *h, feed *f, kin_hop *hop, kin_err *err) {
-    const chunk *c = chunk_of(h, hop->step);
+static void count_step(kin_head *h, const flight *f) {
+    int n_tokens = f->batch.n_tokens - f->n_prompt;
+    bool is_token = f->batch.n_tokens == 1 && n_tokens == 1;
+    atomic_fetch_add(&h->ring.counts->n_prompt, (uint64_t)f->n_prompt);
+    atomic_fetch_add(&h->ring.counts->n_generated, (uint64_t)n_tokens);
+    if (is_token) atomic_store(&h->ring.counts->token_pos, (uint64_t)f->pos[0]);
+    if (kin_head_n_in_flight(h) == 0) end_step(h, is_token);
+}
+
+// A step came back to us at the end of a round: our own window, then the next round or the output. *done: it was the last.
+static int take_hop(kin_head *h, kin_hop *hop, bool *done, kin_err *err) {
+    const flight *f = flight_of(h, hop->step);
     kin_time begun = kin_clock_now();
     begin_work(h, begun);
     int round = hop->round++;
     hop->n_rows = kin_stage_executor_run(h->ring.executor, hop->step, round, hop->n_rows, h->x, err);
-    bool last = hop->n_rows >= 0 && hop->round == h->ring.n_rounds;
-    int rc = hop->n_rows < 0 ? KIN_FAIL : last ? finish_chunk(h, f, c, err) : 0;
+    *done = hop->n_rows >= 0 && hop->round == h->ring.n_rounds;
+    int rc = hop->n_rows < 0 ? KIN_FAIL : *done ? finish_step(h, f, err) : 0;
     computed(h, hop->step, round, begun);
     atomic_fetch_add(&h->ring.counts->n_steps, 1);
-    if (rc != 0 || last) return rc;
-    return h->ring.transport.send(h->ring.transport.user, hop, &c->batch, h->x, err);
+    if (rc == 0 && *done) count_step(h, f);
+    if (rc != 0 || *done) return rc;
+    return h->ring.transport.send(h->ring.transport.user, hop, &f->batch, h->x, err);
 }
 
 static int wait_for_hop(kin_head *h, kin_hop *hop, kin_err *err) {
@@ -237,23 +314,70 @@ static int wait_for_hop(kin_head *h, kin_hop *hop, kin_err *err) {
     return rc;
 }
 
-static int feed_all(kin_head *h, feed *f, kin_err *err) {
-    while (f->done < f->n) {
-        while (f->sent < f->n && f->n_sent - f->n_done < (uint64_t)h->n_steps) {
-            if (send_chunk(h, f, err) != 0) return KIN_FAIL;
-        }
+int kin_head_receive(kin_head *h, uint64_t *number, kin_err *err) {
+    kin_assert(kin_head_n_in_flight(h) > 0);
+    for (bool done = false; !done;) {
         kin_hop hop;
-        if (wait_for_hop(h, &hop, err) != 0) return KIN_FAIL;
-        if (hop.step < f->first_step) continue; // of a request that was given up
-        if (take_hop(h, f, &hop, err) != 0) return KIN_FAIL;
+        int rc = wait_for_hop(h, &hop, err);
+        if (rc == 0 && hop.step < h->done_step) continue; // it was given up
+        if (rc == 0 && hop.step >= h->next_step)
+            rc = kin_err_set(err, "ring: step %llu was never sent", (unsigned long long)hop.step);
+        if (rc == 0) rc = take_hop(h, &hop, &done, err);
+        if (rc != 0) {
+            give_up(h);
+            return KIN_FAIL;
+        }
+        *number = hop.step;
     }
     return 0;
 }
 
-static void end_step(kin_head *h, bool is_token) {
-    kin_stream_stats stream = stream_of(h);
-    kin_step_timing_end(&h->timing, kin_clock_now(), &stream, is_token);
-    publish_timing(h);
+// ---- one sequence
+
+// A text that is being fed.
+typedef struct feed {
+    int32_t seq, pos;
+    const int32_t *tokens;
+    int n, n_chunk;
+    float *logits;
+    int n_logits;
+    int sent, done; // tokens
+} feed;
+
+static int send_chunk(kin_head *h, feed *f, kin_err *err) {
+    int n = min_int(f->n_chunk, f->n - f->sent);
+    bool all = f->n_logits == f->n, last = f->n_logits && f->sent + n == f->n;
+    for (int i = 0; i < n; i++) {
+        h->seq[i] = f->seq;
+        h->pos[i] = f->pos + f->sent + i;
+        h->out[i] = all ? i : n - 1;
+    }
+    kin_head_step step = {.n = n,
+                          .tokens = f->tokens + f->sent,
+                          .seq = h->seq,
+                          .pos = h->pos,
+                          .out = h->out,
+                          .n_out = all ? n : last,
+                          .logits = f->logits,
+                          .n_prompt = f->n == 1 ? 0 : n,
+                          .more = f->sent + n < f->n};
+    if (all && f->logits) step.logits += (size_t)f->sent * (size_t)h->model->hp.n_vocab;
+    uint64_t number;
+    f->sent += n;
+    return kin_head_send(h, &step, &number, err);
+}
+
+static int feed_all(kin_head *h, feed *f, kin_err *err) {
+    while (f->done < f->n) {
+        while (f->sent < f->n && kin_head_has_room(h)) {
+            if (send_chunk(h, f, err) != 0) return KIN_FAIL;
+        }
+        uint64_t number;
+        if (kin_head_receive(h, &number, err) != 0) return KIN_FAIL;
+        f->done += flight_of(h, number)->batch.n_tokens;
+        if (h->progress) h->progress(h->progress_user, "reading the prompt", (uint64_t)f->done, (uint64_t)f->n);
+    }
+    return 0;
 }
 
 int kin_head_eval(kin_head *h, int32_t seq, int32_t pos, const int32_t *tokens, int n, float *logits, int n_logits,
@@ -263,26 +387,20 @@ int kin_head_eval(kin_head *h, int32_t seq, int32_t pos, const int32_t *tokens, 
               .pos = pos,
               .tokens = tokens,
               .n = n,
-              .n_chunk = chunk_tokens(h, n),
+              .n_chunk = kin_head_n_chunk(h, n),
               .logits = logits,
-              .n_logits = n_logits,
-              .first_step = h->next_step};
-    kin_step_timing_begin(&h->timing, kin_clock_now());
-    if (feed_all(h, &f, err) == 0) {
-        end_step(h, n == 1);
-        if (n == 1) atomic_store(&h->ring.counts->token_pos, (uint64_t)pos);
-        atomic_fetch_add(n > 1 ? &h->ring.counts->n_prompt : &h->ring.counts->n_generated, (uint64_t)n);
-        return 0;
-    }
-    kin_head_remove(h, seq, pos, pos + n);
+              .n_logits = n_logits};
+    if (feed_all(h, &f, err) == 0) return 0;
+    kin_head_truncate(h, seq, pos);
     return KIN_FAIL;
 }
 
-void kin_head_remove(kin_head *h, int32_t seq, int32_t begin, int32_t end) {
-    kin_stage_executor_forget(h->ring.executor, seq, begin, end);
-    h->ring.transport.forget(h->ring.transport.user, seq, begin, end);
+// Without memory for the operation the sequence stays as it is; its next step then fails, for its positions are taken.
+void kin_head_truncate(kin_head *h, int32_t seq, int32_t n) {
+    kin_err err;
+    kin_head_change(h, (kin_kv_op){.seq = seq, .from = seq, .n = n}, &err);
 }
 
 void kin_head_clear(kin_head *h) {
-    kin_head_remove(h, -1, 0, INT32_MAX);
+    kin_head_truncate(h, -1, 0);
 }

@@ -3,9 +3,9 @@
 //
 //   tokens ─► embedding ─► round 0: port ─► own window ─► round 1: ... ─► own window ─► output ─► logits
 //
-// A prompt is cut into chunks that follow each other round the ring, so that all members compute at once. A machine on its own
-// is a ring of one: the same code over a loopback transport (pipeline/loopback.h). The head keeps no text and makes no choice
-// of tokens: that is the caller's (sampler, tokenizer).
+// A step is tokens of any sequences, and changes of the KV cache before them. Several steps may be in flight at once. A machine
+// on its own is a ring of one: the same code over a loopback transport (pipeline/loopback.h). The head keeps no text and makes no
+// choice of tokens: that is the caller's (the scheduler, pipeline/scheduler.h; or who calls kin_head_eval for one sequence).
 //
 // Owner: the caller. Thread: one, the same as the shard's.
 #pragma once
@@ -56,10 +56,42 @@ void kin_head_set_chunk(kin_head *head, int n_tokens);
 // Where computing and waiting are recorded from now on; borrowed, NULL: nowhere.
 void kin_head_record(kin_head *head, kin_trace *trace);
 
-// Called while a prompt is processed.
+// Called while kin_head_eval works on a prompt.
 void kin_head_on_progress(kin_head *head, kin_progress progress, void *user);
 
-// Feeds tokens [n] of sequence `seq` at positions pos, pos + 1, ...
+// ---- steps
+
+// Changes the KV cache, on all members, before the next step. Operations are kept until a step takes them along. KIN_FAIL: out of
+// memory.
+int kin_head_change(kin_head *head, kin_kv_op op, kin_err *err);
+
+// Tokens of one step, each the next of its sequence. Arrays are borrowed for the call, `logits` until the step has come back.
+typedef struct kin_head_step {
+    int n;                             // tokens, at most kin_head_n_batch
+    const int32_t *tokens, *seq, *pos; // [n]
+    const int32_t *out;                // [n_out] rows after which logits are wanted, ascending
+    int n_out;
+    float *logits; // f32 [n_out, n_vocab], or with `hidden` the hidden states // f32 [n_out, n_embd]
+    bool hidden;
+    int n_prompt; // tokens that belong to prompts; the others are one of each text
+    bool more;    // another chunk of the same prompt follows
+} kin_head_step;
+
+int kin_head_n_batch(const kin_head *head);
+int kin_head_n_chunk(const kin_head *head, int n); // tokens of each chunk of a prompt of n
+int kin_head_n_members(const kin_head *head);      // of the ring that compute
+int kin_head_n_in_flight(const kin_head *head);
+bool kin_head_has_room(const kin_head *head); // for one more in flight
+
+// Sends a step round the ring; its number is in *number. On failure, here and below, all steps in flight are given up: what their
+// sequences hold is not known, until they are forgotten.
+int kin_head_send(kin_head *head, const kin_head_step *step, uint64_t *number, kin_err *err);
+
+// Works on what comes back until a step is done: its number is in *number, its logits are where they were wanted. Steps are done
+// in the order in which they were sent.
+int kin_head_receive(kin_head *head, uint64_t *number, kin_err *err);
+
+// Feeds tokens [n] of sequence `seq` at positions pos, pos + 1, ..., in chunks; no step may be in flight.
 // logits: n_logits = 1: // f32 [n_vocab] after the last token; n_logits = n: // f32 [n, n_vocab] after each; 0: none, may be
 // NULL. On failure the sequence holds what it held before.
 int kin_head_eval(kin_head *head, int32_t seq, int32_t pos, const int32_t *tokens, int n, float *logits, int n_logits,
@@ -72,6 +104,6 @@ kin_token_times kin_head_token_times(const kin_head_counts *counts);
 // The ring's, or its own.
 const kin_head_counts *kin_head_get_counts(const kin_head *head);
 
-// Forgets positions [begin, end) of a sequence; or everything.
-void kin_head_remove(kin_head *head, int32_t seq, int32_t begin, int32_t end);
+// Of the sequence remain the first n positions; or nothing of any sequence. With the next step.
+void kin_head_truncate(kin_head *head, int32_t seq, int32_t n);
 void kin_head_clear(kin_head *head);

@@ -5,9 +5,7 @@
 
 typedef struct waiting {
     kin_hop hop;
-    float *x;           // f32 [n_batch, n_embd]
-    int32_t *pos, *seq; // [n_batch] of its tokens, n_tokens of them
-    int n_tokens;
+    float *x; // f32 [n_batch, n_embd]
 } waiting;
 
 struct kin_loopback {
@@ -27,9 +25,7 @@ int kin_loopback_open(kin_loopback **out, int n_batch, int n_embd, int n_steps, 
     for (int i = 0; i < n_steps && a->queue; i++) {
         waiting *w = &a->queue[i];
         w->x = malloc((size_t)n_batch * (size_t)n_embd * sizeof *w->x);
-        w->pos = malloc((size_t)n_batch * sizeof *w->pos);
-        w->seq = malloc((size_t)n_batch * sizeof *w->seq);
-        if (w->x && w->pos && w->seq) continue;
+        if (w->x) continue;
         kin_loopback_close(a);
         return kin_err_set(err, "out of memory");
     }
@@ -43,11 +39,7 @@ int kin_loopback_open(kin_loopback **out, int n_batch, int n_embd, int n_steps, 
 
 void kin_loopback_close(kin_loopback *a) {
     if (!a) return;
-    for (int i = 0; i < a->n_steps; i++) {
-        free(a->queue[i].x);
-        free(a->queue[i].pos);
-        free(a->queue[i].seq);
-    }
+    for (int i = 0; i < a->n_steps; i++) free(a->queue[i].x);
     free(a->queue);
     free(a);
 }
@@ -56,12 +48,8 @@ static int send(void *user, const kin_hop *hop, const kin_batch *batch, const fl
     kin_loopback *a = user;
     if (a->n == a->n_steps) return kin_err_set(err, "%d steps are in flight already", a->n);
     waiting *w = &a->queue[(a->first + a->n++) % a->n_steps];
+    (void)batch;
     w->hop = *hop;
-    w->n_tokens = batch->n_tokens;
-    for (int i = 0; i < batch->n_tokens; i++) {
-        w->pos[i] = batch->pos[i];
-        w->seq[i] = batch->seq ? batch->seq[i] : 0;
-    }
     memcpy(w->x, x, (size_t)hop->n_rows * a->n_embd * sizeof *x);
     return 0;
 }
@@ -77,21 +65,13 @@ static int receive(void *user, kin_hop *hop, float *x, kin_err *err) {
     return 0;
 }
 
-static void forget_here(void *user, int32_t seq, int32_t begin, int32_t end) {
+static void drop(void *user) {
     kin_loopback *a = user;
-    int n_kept = 0;
-    for (int i = 0; i < a->n; i++) {
-        waiting *w = &a->queue[(a->first + i) % a->n_steps], *to = &a->queue[(a->first + n_kept) % a->n_steps], kept = *w;
-        if (kin_batch_has(&(kin_batch){.n_tokens = w->n_tokens, .pos = w->pos, .seq = w->seq}, seq, begin, end)) continue;
-        *w = *to; // its buffers are kept for others
-        *to = kept;
-        n_kept++;
-    }
-    a->n = n_kept;
+    a->n = 0;
 }
 
 kin_ring_transport kin_loopback_transport(kin_loopback *a) {
-    return (kin_ring_transport){.user = a, .send = send, .receive = receive, .forget = forget_here};
+    return (kin_ring_transport){.user = a, .send = send, .receive = receive, .drop = drop};
 }
 
 int kin_loopback_head_open(kin_loopback_head *out, const kin_model *model, kin_shard *shard, int n_batch, kin_err *err) {

@@ -34,39 +34,23 @@ static kin_message_buffer *next_frame(const kin_remote_ring_options *o) {
 }
 
 static int receive(void *user, kin_hop *hop, float *x, kin_err *err) {
-    kin_remote_ring *w = user;
-    const kin_remote_ring_options *o = &w->o;
-    for (;;) {
-        kin_message_buffer *buffer = next_frame(o);
-        if (!buffer) {
-            kin_err_set(err, "stopped");
-            if (!is_stopped(o)) o->broken(o->user, err);
-            return KIN_FAIL;
-        }
-        bool step = buffer->frame.type == KIN_FRAME_STEP; // or what is to be forgotten, once round
-        int rc = step ? unpack(o, buffer, hop, x, err) : 0;
-        if (!step && w->n_forgets > 0) w->n_forgets--;
-        kin_message_pool_give(o->pool, buffer);
-        if (step) return rc;
+    const kin_remote_ring_options *o = &((kin_remote_ring *)user)->o;
+    kin_message_buffer *buffer = next_frame(o);
+    if (!buffer) {
+        kin_err_set(err, "stopped");
+        if (!is_stopped(o)) o->broken(o->user, err);
+        return KIN_FAIL;
     }
+    int rc = unpack(o, buffer, hop, x, err);
+    kin_message_pool_give(o->pool, buffer);
+    return rc;
 }
 
-// Between requests: what comes back of steps is of one that was given up. A FORGET that does not leave is one whose ring is
-// broken; with the next epoch all members begin with an empty cache.
-static void forget(void *user, int32_t seq, int32_t begin, int32_t end) {
-    kin_remote_ring *w = user;
-    const kin_remote_ring_options *o = &w->o;
-    kin_message_buffer *buffer = NULL;
-    while (w->n_forgets >= KIN_REMOTE_RING_FORGETS || !(buffer = kin_steps_pack_forget(o->pool, o->epoch, seq, begin, end))) {
-        kin_message_buffer *back = next_frame(o);
-        if (!back) return;
-        if (back->frame.type == KIN_FRAME_FORGET && w->n_forgets > 0) w->n_forgets--;
-        kin_message_pool_give(o->pool, back);
-    }
-    w->n_forgets++;
-    o->out(o->user, buffer);
+// They come back, and the head knows by their numbers that they are none of its.
+static void drop(void *user) {
+    (void)user;
 }
 
 kin_ring_transport kin_remote_ring_transport(kin_remote_ring *w) {
-    return (kin_ring_transport){.user = w, .send = send, .receive = receive, .forget = forget};
+    return (kin_ring_transport){.user = w, .send = send, .receive = receive, .drop = drop};
 }

@@ -22,11 +22,8 @@ typedef struct kin_remote_ring_options {
     void *user;
 } kin_remote_ring_options;
 
-enum { KIN_REMOTE_RING_FORGETS = 8 }; // most FORGETs in flight: one more waits until one is back
-
 typedef struct kin_remote_ring {
     kin_remote_ring_options o;
-    int n_forgets; // in flight
 } kin_remote_ring;
 
 void kin_remote_ring_init(kin_remote_ring *wire, const kin_remote_ring_options *options);

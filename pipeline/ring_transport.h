@@ -26,7 +26,6 @@ typedef struct kin_ring_transport {
     int (*send)(void *user, const kin_hop *hop, const kin_batch *batch, const float *x, kin_err *err);
     // Waits for the next one that comes back: x // f32 [n_rows, n_embd], room for a step's n_batch rows.
     int (*receive)(void *user, kin_hop *hop, float *x, kin_err *err);
-    // Positions [begin, end) of a sequence (-1: of all) are to be forgotten by everybody, in order with the steps. Not while a
-    // request is fed: steps that come back meanwhile may be dropped.
-    void (*forget)(void *user, int32_t seq, int32_t begin, int32_t end);
+    // The steps in flight are given up: what comes back of them need not be kept.
+    void (*drop)(void *user);
 } kin_ring_transport;

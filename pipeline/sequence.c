@@ -61,7 +61,7 @@ int kin_sequence_extend(kin_sequence *s, kin_head *head, const int32_t *tokens, 
 
 void kin_sequence_truncate(kin_sequence *s, kin_head *head, int n) {
     if (n >= s->n) return;
-    if (is_cached(s, head)) kin_head_remove(head, s->id, n, s->n);
+    if (is_cached(s, head)) kin_head_truncate(head, s->id, n);
     s->n = n;
 }
 

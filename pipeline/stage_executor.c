@@ -72,7 +72,19 @@ static bool grow_step(passing *s, int n) {
     return pos && seq;
 }
 
+// What is in flight of tokens that are forgotten is given up.
+static void end_lost_steps(kin_stage_executor *p, const kin_batch *batch) {
+    for (int i = 0; i < p->o.n_steps; i++) {
+        passing *s = &p->steps[i];
+        const kin_batch held = {.n_tokens = s->n_tokens, .pos = s->pos, .seq = s->seq};
+        for (int k = 0; k < batch->n_ops && s->open; k++) {
+            if (kin_batch_loses(&held, &batch->ops[k])) end_step(p, s, false);
+        }
+    }
+}
+
 int kin_stage_executor_begin(kin_stage_executor *p, uint64_t step, const kin_batch *batch, kin_err *err) {
+    end_lost_steps(p, batch);
     if (find_step(p, true, step)) return kin_err_set(err, "step %llu came twice", (unsigned long long)step);
     passing *s = find_step(p, false, 0);
     if (!s) return kin_err_set(err, "more than %d steps are in flight", p->o.n_steps);
@@ -127,15 +139,6 @@ int kin_stage_executor_run(kin_stage_executor *p, uint64_t step, int round, int 
     }
     if (round == p->o.n_rounds - 1) end_step(p, s, true);
     return n_rows;
-}
-
-void kin_stage_executor_forget(kin_stage_executor *p, int32_t seq, int32_t begin, int32_t end_pos) {
-    for (int i = 0; i < p->o.n_steps; i++) {
-        passing *s = &p->steps[i];
-        const kin_batch batch = {.n_tokens = s->n_tokens, .pos = s->pos, .seq = s->seq};
-        if (s->open && kin_batch_has(&batch, seq, begin, end_pos)) end_step(p, s, false);
-    }
-    if (p->o.shard) kin_shard_remove(p->o.shard, seq, begin, end_pos);
 }
 
 void kin_stage_executor_reset(kin_stage_executor *p) {

@@ -26,7 +26,8 @@ typedef struct kin_stage_executor_options {
 int kin_stage_executor_open(kin_stage_executor **out, const kin_stage_executor_options *options, kin_err *err);
 void kin_stage_executor_close(kin_stage_executor *executor);
 
-// A step arrives for the first time. Fails when too many are in flight, or the context is full.
+// A step arrives for the first time. Its changes of the KV cache come first: they end steps in flight whose tokens they forget.
+// Fails when too many are in flight, or the context is full.
 int kin_stage_executor_begin(kin_stage_executor *executor, uint64_t step, const kin_batch *batch, kin_err *err);
 
 // Whether a later round names as many tokens and wanted rows as the step began with. Else it fails, and the step is over.
@@ -36,9 +37,6 @@ int kin_stage_executor_match(kin_stage_executor *executor, uint64_t step, uint32
 // after the model's last layer, where only the wanted ones remain), or KIN_FAIL. A failed step is over. Fails, too, when rounds
 // are skipped or repeated, or n_rows is not what the step has.
 int kin_stage_executor_run(kin_stage_executor *executor, uint64_t step, int round, int n_rows, float *x, kin_err *err);
-
-// Forgets positions [begin, end) of a sequence (of all: seq -1), and ends steps in flight that have tokens there.
-void kin_stage_executor_forget(kin_stage_executor *executor, int32_t seq, int32_t begin, int32_t end);
 
 // As after open: no step, an empty KV cache.
 void kin_stage_executor_reset(kin_stage_executor *executor);

@@ -10,7 +10,10 @@ static kin_proto_step message_of(const kin_steps *s, const kin_hop *hop, const k
                         .n_rows = (uint32_t)hop->n_rows,
                         .n_embd = (uint32_t)s->n_embd,
                         .n_out = (uint32_t)kin_batch_n_out(batch)};
-    if (hop->round == 0) m.flags |= KIN_PROTO_STEP_POSITIONS;
+    if (hop->round == 0) {
+        m.flags |= KIN_PROTO_STEP_POSITIONS;
+        m.n_ops = (uint16_t)batch->n_ops;
+    }
     if (!batch->out) m.flags |= KIN_PROTO_STEP_ALL_ROWS;
     if (batch->no_output) m.flags |= KIN_PROTO_STEP_NO_OUTPUT;
     if (hop->more) m.flags |= KIN_PROTO_STEP_MORE;
@@ -33,6 +36,10 @@ kin_message_buffer *kin_steps_pack(const kin_steps *s, kin_message_pool *pool, u
             kin_proto_i32_encode(buffer->payload + at.seq + 4 * i, &seq, 1);
         }
         if (batch->out) kin_proto_i32_encode(buffer->payload + at.out, batch->out, (size_t)batch->n_out);
+        for (int i = 0; i < batch->n_ops; i++) {
+            const int32_t op[] = {batch->ops[i].seq, batch->ops[i].from, batch->ops[i].n};
+            kin_proto_i32_encode(buffer->payload + at.ops + sizeof op * (size_t)i, op, 3);
+        }
     }
     kin_activations_encode(buffer->payload + at.activations, x, (size_t)hop->n_rows * (size_t)s->n_embd, s->type);
     return buffer;
@@ -49,7 +56,11 @@ static int check_numbers(const kin_steps *s, const kin_proto_step *m, kin_err *e
     for (uint32_t i = 0; (m->flags & KIN_PROTO_STEP_POSITIONS) && i < m->n_tokens; i++) {
         int32_t seq = kin_proto_i32_at(m->seq, i);
         if (seq >= s->n_seq) return kin_err_set(err, "sequence %d of %d", (int)seq, s->n_seq);
-        if (kin_proto_i32_at(m->pos, i) == INT32_MAX) return kin_err_set(err, "a position that no FORGET can name");
+    }
+    for (size_t i = 0; i < m->n_ops; i++) {
+        int32_t seq = kin_proto_i32_at(m->ops, 3 * i), from = kin_proto_i32_at(m->ops, 3 * i + 1);
+        if (seq >= s->n_seq || from >= s->n_seq)
+            return kin_err_set(err, "sequence %d of %d", (int)(seq > from ? seq : from), s->n_seq);
     }
     return 0;
 }
@@ -59,17 +70,23 @@ int kin_steps_check(const kin_steps *s, const kin_message_buffer *buffer, kin_pr
     return check_numbers(s, m, err);
 }
 
-kin_batch kin_steps_batch(const kin_proto_step *m, int32_t *pos, int32_t *seq, int32_t *out) {
+kin_batch kin_steps_batch(const kin_proto_step *m, int32_t *pos, int32_t *seq, int32_t *out, kin_kv_op *ops) {
     bool all = m->flags & KIN_PROTO_STEP_ALL_ROWS;
     kin_proto_i32_decode(pos, m->pos, m->n_tokens);
     kin_proto_i32_decode(seq, m->seq, m->n_tokens);
     if (!all) kin_proto_i32_decode(out, m->out, m->n_out);
+    for (size_t i = 0; i < m->n_ops; i++) {
+        ops[i] = (kin_kv_op){kin_proto_i32_at(m->ops, 3 * i), kin_proto_i32_at(m->ops, 3 * i + 1),
+                             kin_proto_i32_at(m->ops, 3 * i + 2)};
+    }
     return (kin_batch){.n_tokens = (int)m->n_tokens,
                        .pos = pos,
                        .seq = seq,
                        .out = all ? NULL : out,
                        .n_out = (int)m->n_out,
-                       .no_output = m->flags & KIN_PROTO_STEP_NO_OUTPUT};
+                       .no_output = m->flags & KIN_PROTO_STEP_NO_OUTPUT,
+                       .ops = ops,
+                       .n_ops = m->n_ops};
 }
 
 bool kin_steps_peek(const kin_message_buffer *buffer, uint64_t *step, int *round) {
@@ -82,14 +99,4 @@ bool kin_steps_peek(const kin_message_buffer *buffer, uint64_t *step, int *round
 uint32_t kin_steps_peek_tokens(const kin_message_buffer *buffer) {
     if (buffer->frame.type != KIN_FRAME_STEP || buffer->frame.length < 20) return 0;
     return kin_get_u32(buffer->payload + 16);
-}
-
-kin_message_buffer *kin_steps_pack_forget(kin_message_pool *pool, uint32_t epoch, int32_t seq, int32_t begin, int32_t end) {
-    kin_proto_forget m = {.seq = seq, .begin = begin, .end = end};
-    size_t n = kin_proto_size_forget(&m);
-    kin_message_buffer *buffer = kin_message_pool_take(pool, n);
-    if (!buffer) return NULL;
-    buffer->frame = (kin_frame){.type = KIN_FRAME_FORGET, .epoch = epoch, .length = (uint32_t)n};
-    kin_proto_encode_forget(buffer->payload, n, &m);
-    return buffer;
 }

@@ -28,12 +28,11 @@ kin_message_buffer *kin_steps_pack(const kin_steps *steps, kin_message_pool *poo
 // Its payload, checked. The message's pointers are into the payload.
 int kin_steps_check(const kin_steps *steps, const kin_message_buffer *buffer, kin_proto_step *message, kin_err *err);
 
-// The batch of a checked message that carries positions; the arrays // i32 [n_batch] each are the caller's.
-kin_batch kin_steps_batch(const kin_proto_step *message, int32_t *pos, int32_t *seq, int32_t *out);
+// The batch of a checked message that carries positions; the arrays // i32 [n_batch] each, and ops [KIN_PROTO_MAX_OPS], are the
+// caller's.
+kin_batch kin_steps_batch(const kin_proto_step *message, int32_t *pos, int32_t *seq, int32_t *out, kin_kv_op *ops);
 
 // Whether it is a STEP, and which one: for what must not know more. Of a peer's buffer the numbers are not checked.
 bool kin_steps_peek(const kin_message_buffer *buffer, uint64_t *step, int *round);
 // Its tokens; 0: it is no STEP.
 uint32_t kin_steps_peek_tokens(const kin_message_buffer *buffer);
-
-kin_message_buffer *kin_steps_pack_forget(kin_message_pool *pool, uint32_t epoch, int32_t seq, int32_t begin, int32_t end);

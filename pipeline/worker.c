@@ -10,6 +10,7 @@ struct kin_worker {
     kin_message_pool *pool;
     float *x;                 // f32 [n_batch, n_embd]
     int32_t *pos, *seq, *out; // [n_batch]
+    kin_kv_op *ops;           // [KIN_PROTO_MAX_OPS]
     kin_worker_stats stats;
 };
 
@@ -26,7 +27,8 @@ int kin_worker_open(kin_worker **out, kin_stage_executor *executor, const kin_st
     w->pos = malloc(n * sizeof *w->pos);
     w->seq = malloc(n * sizeof *w->seq);
     w->out = malloc(n * sizeof *w->out);
-    if (!w->x || !w->pos || !w->seq || !w->out) {
+    w->ops = malloc(KIN_PROTO_MAX_OPS * sizeof *w->ops);
+    if (!w->x || !w->pos || !w->seq || !w->out || !w->ops) {
         kin_worker_close(w);
         return kin_err_set(err, "out of memory");
     }
@@ -40,6 +42,7 @@ void kin_worker_close(kin_worker *w) {
     free(w->pos);
     free(w->seq);
     free(w->out);
+    free(w->ops);
     free(w);
 }
 
@@ -47,7 +50,7 @@ static int run_step_here(kin_worker *w, kin_message_buffer *buffer, kin_err *err
     kin_proto_step m;
     if (kin_steps_check(&w->steps, buffer, &m, err) != 0) return KIN_FAIL;
     if (m.flags & KIN_PROTO_STEP_POSITIONS) {
-        kin_batch batch = kin_steps_batch(&m, w->pos, w->seq, w->out);
+        kin_batch batch = kin_steps_batch(&m, w->pos, w->seq, w->out, w->ops);
         if (kin_stage_executor_begin(w->executor, m.step, &batch, err) != 0) return KIN_FAIL;
         w->stats.n_tokens += m.n_tokens;
     } else if (kin_stage_executor_match(w->executor, m.step, m.n_tokens, m.n_out, err) != 0) {
@@ -60,25 +63,18 @@ static int run_step_here(kin_worker *w, kin_message_buffer *buffer, kin_err *err
     // The rows that are not wanted have left: the frame gets shorter, all else in it stays.
     m.n_rows = (uint32_t)n_rows;
     kin_proto_step_layout at = kin_proto_step_lay_out(&m);
-    m.pos = m.seq = m.out = NULL; // they are in place
+    m.pos = m.seq = m.out = m.ops = NULL; // they are in place
     kin_proto_encode_step_head(buffer->payload, buffer->cap, &m);
     kin_activations_encode(buffer->payload + at.activations, w->x, (size_t)n_rows * n_embd, m.type);
     buffer->frame.length = (uint32_t)at.size;
     return 0;
 }
 
-static int forget_positions(kin_worker *w, const kin_message_buffer *buffer, kin_err *err) {
-    kin_proto_forget m;
-    if (kin_proto_decode_forget(buffer->payload, buffer->frame.length, &m, err) != 0) return KIN_FAIL;
-    kin_stage_executor_forget(w->executor, m.seq, m.begin, m.end);
-    return 0;
-}
-
 kin_message_buffer *kin_worker_take(kin_worker *w, kin_message_buffer *buffer, kin_err *err) {
     kin_time begun = kin_clock_now();
-    int rc = buffer->frame.type == KIN_FRAME_FORGET ? forget_positions(w, buffer, err) : run_step_here(w, buffer, err);
+    int rc = run_step_here(w, buffer, err);
     w->stats.compute_ns += kin_clock_now() - begun;
-    w->stats.n_steps += buffer->frame.type == KIN_FRAME_STEP;
+    w->stats.n_steps++;
     if (rc == 0) return buffer;
     kin_message_pool_give(w->pool, buffer);
     return NULL;

@@ -1,6 +1,8 @@
 #include "sys/io.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <signal.h>
 #include <unistd.h>
 
 ssize_t kin_io_read(int fd, void *to, size_t n, uint64_t at) {
@@ -24,4 +26,11 @@ int kin_io_write(int fd, const void *from, size_t n, uint64_t at) {
         if (put > 0) done += (size_t)put;
     }
     return 0;
+}
+
+void kin_io_block_sigpipe(void) {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
 }

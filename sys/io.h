@@ -1,4 +1,5 @@
-// Reads and writes of files that go on where pread() and pwrite() stop early: after a signal, or with a part.
+// Reads and writes of files that go on where pread() and pwrite() stop early: after a signal, or with a part. And the signal that
+// writes to connections raise.
 //
 // Thread: any. Blocking.
 #pragma once
@@ -17,3 +18,6 @@ ssize_t kin_io_read_least(int fd, void *to, size_t n, size_t least, uint64_t at)
 
 // All n bytes. KIN_FAIL: errno says why.
 int kin_io_write(int fd, const void *from, size_t n, uint64_t at);
+
+// In this thread. libuv writes with write(): a connection that the other side has closed would end the process.
+void kin_io_block_sigpipe(void);

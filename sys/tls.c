@@ -27,6 +27,7 @@ struct kin_tls_ctx {
     SSL_CTX *ssl;
     BIO_METHOD *bio;
     uint8_t key[KIN_TLS_KEY_BYTES];
+    bool has_certificate; // and no key
 };
 
 struct kin_tls {
@@ -120,11 +121,11 @@ static bool cpu_has_aes(void) {
 #endif
 }
 
-static int set_up(kin_tls_ctx *ctx) {
+static int set_up(kin_tls_ctx *ctx, int version) {
     SSL_CTX *ssl = ctx->ssl;
     const char *ciphers = cpu_has_aes() ? "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256"
                                         : "TLS_CHACHA20_POLY1305_SHA256:TLS_AES_128_GCM_SHA256";
-    if (SSL_CTX_set_min_proto_version(ssl, TLS1_3_VERSION) != 1 || SSL_CTX_set_max_proto_version(ssl, TLS1_3_VERSION) != 1 ||
+    if (SSL_CTX_set_min_proto_version(ssl, version) != 1 || SSL_CTX_set_max_proto_version(ssl, TLS1_3_VERSION) != 1 ||
         SSL_CTX_set_ciphersuites(ssl, ciphers) != 1 || SSL_CTX_set1_groups_list(ssl, "X25519:P-256") != 1 ||
         SSL_CTX_set_num_tickets(ssl, 0) != 1)
         return KIN_FAIL;
@@ -132,8 +133,6 @@ static int set_up(kin_tls_ctx *ctx) {
     SSL_CTX_set_options(ssl, SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION |
                                  SSL_OP_CIPHER_SERVER_PREFERENCE | SSL_OP_PRIORITIZE_CHACHA);
     SSL_CTX_set_session_cache_mode(ssl, SSL_SESS_CACHE_OFF);
-    SSL_CTX_set_psk_use_session_callback(ssl, give_key);
-    SSL_CTX_set_psk_find_session_callback(ssl, find_key);
     SSL_CTX_set_app_data(ssl, ctx);
     return BIO_meth_set_read_ex(ctx->bio, bio_read) == 1 && BIO_meth_set_write_ex(ctx->bio, bio_write) == 1 &&
                    BIO_meth_set_ctrl(ctx->bio, bio_ctrl) == 1
@@ -141,20 +140,51 @@ static int set_up(kin_tls_ctx *ctx) {
                : KIN_FAIL;
 }
 
-int kin_tls_ctx_open(kin_tls_ctx **out, const uint8_t key[KIN_TLS_KEY_BYTES], kin_err *err) {
-    *out = NULL;
+// NULL: this OpenSSL cannot do that; ERR_peek_last_error says why.
+static kin_tls_ctx *open_ctx(int version) {
     kin_tls_ctx *ctx = calloc(1, sizeof *ctx);
-    if (!ctx) return kin_err_set(err, "out of memory");
-    memcpy(ctx->key, key, sizeof ctx->key);
+    ERR_clear_error();
+    if (!ctx) return NULL;
     ctx->ssl = SSL_CTX_new(TLS_method());
     ctx->bio = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "kin");
-    if (!ctx->ssl || !ctx->bio || set_up(ctx) != 0) {
-        const char *reason = ERR_reason_error_string(ERR_peek_last_error());
-        kin_tls_ctx_close(ctx);
-        return kin_err_set(err, "this OpenSSL cannot do TLS 1.3 with a shared key (%s)", reason ? reason : "no reason given");
-    }
-    *out = ctx;
+    if (ctx->ssl && ctx->bio && set_up(ctx, version) == 0) return ctx;
+    kin_tls_ctx_close(ctx);
+    return NULL;
+}
+
+static const char *last_reason(void) {
+    const char *reason = ERR_reason_error_string(ERR_peek_last_error());
+    return reason ? reason : "no reason given";
+}
+
+int kin_tls_ctx_open(kin_tls_ctx **out, const uint8_t key[KIN_TLS_KEY_BYTES], kin_err *err) {
+    kin_tls_ctx *ctx = *out = open_ctx(TLS1_3_VERSION);
+    if (!ctx) return kin_err_set(err, "this OpenSSL cannot do TLS 1.3 with a shared key (%s)", last_reason());
+    memcpy(ctx->key, key, sizeof ctx->key);
+    SSL_CTX_set_psk_use_session_callback(ctx->ssl, give_key);
+    SSL_CTX_set_psk_find_session_callback(ctx->ssl, find_key);
     return 0;
+}
+
+int kin_tls_ctx_open_server(kin_tls_ctx **out, const char *cert_file, const char *key_file, kin_err *err) {
+    *out = NULL;
+    kin_tls_ctx *ctx = open_ctx(TLS1_2_VERSION);
+    if (!ctx) return kin_err_set(err, "this OpenSSL cannot do TLS 1.2 (%s)", last_reason());
+    ctx->has_certificate = true;
+    SSL_CTX_set_mode(ctx->ssl, SSL_MODE_RELEASE_BUFFERS);
+    SSL_CTX_set_default_passwd_cb_userdata(ctx->ssl, ""); // of a key that has one; else OpenSSL would ask at the terminal
+    if (SSL_CTX_set_cipher_list(ctx->ssl, "ECDHE+AESGCM:ECDHE+CHACHA20") != 1)
+        kin_err_set(err, "this OpenSSL cannot do TLS 1.2 (%s)", last_reason());
+    else if (SSL_CTX_use_certificate_chain_file(ctx->ssl, cert_file) != 1)
+        kin_err_set(err, "%s: no certificate in PEM format can be read from it (%s)", cert_file, last_reason());
+    else if (SSL_CTX_use_PrivateKey_file(ctx->ssl, key_file, SSL_FILETYPE_PEM) != 1)
+        kin_err_set(err, "%s: the private key of %s cannot be read from it in PEM format (%s)", key_file, cert_file,
+                    last_reason());
+    else
+        *out = ctx;
+    if (*out) return 0;
+    kin_tls_ctx_close(ctx);
+    return KIN_FAIL;
 }
 
 void kin_tls_ctx_close(kin_tls_ctx *ctx) {
@@ -232,16 +262,17 @@ int kin_tls_feed(kin_tls *t, const void *bytes, size_t n, kin_err *err) {
     t->n_input = n;
     if (t->state != KIN_TLS_HANDSHAKING) return 0;
     ERR_clear_error();
+    bool has_certificate = ((const kin_tls_ctx *)SSL_CTX_get_app_data(SSL_get_SSL_CTX(t->ssl)))->has_certificate;
     int rc = SSL_do_handshake(t->ssl);
     if (rc != 1 && SSL_get_error(t->ssl, rc) == SSL_ERROR_WANT_READ) return 0;
     // Without the key there is no certificate either; that it was used is looked at all the same.
-    if (rc == 1 && SSL_session_reused(t->ssl)) {
+    if (rc == 1 && (has_certificate || SSL_session_reused(t->ssl))) {
         t->state = KIN_TLS_OPEN;
         return 0;
     }
     t->state = KIN_TLS_FAILED;
     t->n_input = 0;
-    return handshake_failed(t, err);
+    return has_certificate ? kin_err_set(err, "the TLS handshake failed (%s)", last_reason()) : handshake_failed(t, err);
 }
 
 int kin_tls_read(kin_tls *t, void *buf, size_t n, size_t *n_read, kin_err *err) {

@@ -1,13 +1,15 @@
-// TLS 1.3 between two who share a key: bytes in, bytes out. No socket, no certificate, no file.
+// TLS: bytes in, bytes out. No socket.
 //
-// The key is an external pre-shared key (RFC 8446, 2.2), used with an ephemeral Diffie-Hellman exchange (psk_dhe_ke): what was
-// recorded stays secret even if the key is lost later. Cipher: AES-128-GCM; ChaCha20-Poly1305 where one of the two has no AES in
-// its processor. There are no tickets, no resumption, no early data. The identity on the wire is "kin1" for everybody, and
-// nothing else is in clear text; a side without the key is refused before it has seen a byte of ours that depends on anything
-// else.
+// Between two who share a key: TLS 1.3, without certificates. The key is an external pre-shared key (RFC 8446, 2.2), used with an
+// ephemeral Diffie-Hellman exchange (psk_dhe_ke): what was recorded stays secret even if the key is lost later. Cipher:
+// AES-128-GCM; ChaCha20-Poly1305 where one of the two has no AES in its processor. There are no tickets, no resumption, no early
+// data. The identity on the wire is "kin1" for everybody, and nothing else is in clear text; a side without the key is refused
+// before it has seen a byte of ours that depends on anything else.
 //
 // The same key serves both roles: whoever can redirect traffic can lead a client back to its own server. Say who you are inside,
 // and refuse yourself.
+//
+// A server with a certificate, for HTTP: TLS 1.2 or 1.3, for any client, which is not asked who it is.
 //
 // Owner: who opened it. Thread: a context may be shared by connections of several threads; a connection belongs to one thread.
 #pragma once
@@ -20,7 +22,7 @@
 
 #define KIN_TLS_KEY_BYTES 32
 
-typedef struct kin_tls_ctx kin_tls_ctx; // a key and how it is used
+typedef struct kin_tls_ctx kin_tls_ctx; // a key, or a certificate, and how it is used
 typedef struct kin_tls kin_tls;         // one connection
 
 typedef enum kin_tls_state {
@@ -32,6 +34,8 @@ typedef enum kin_tls_state {
 
 // The key is copied, and wiped at close. Close a context after its connections.
 int kin_tls_ctx_open(kin_tls_ctx **out, const uint8_t key[KIN_TLS_KEY_BYTES], kin_err *err);
+// PEM files: the certificate, with those above it behind it if there are any, and its private key. For servers only.
+int kin_tls_ctx_open_server(kin_tls_ctx **out, const char *cert_file, const char *key_file, kin_err *err);
 void kin_tls_ctx_close(kin_tls_ctx *ctx);
 
 // A client has its first bytes to send at once.
@@ -39,8 +43,8 @@ int kin_tls_open(kin_tls **out, kin_tls_ctx *ctx, bool is_client, kin_err *err);
 void kin_tls_close(kin_tls *tls);
 
 // Takes `bytes`, which came from the other side, and moves the handshake on; they are borrowed until kin_tls_read says 0.
-// Afterwards there may be something to send, also when it fails. Where the keys differ, both sides fail with "the other side has
-// another key".
+// Afterwards there may be something to send, also when it fails. Where shared keys differ, both sides fail with "the other side
+// has another key".
 int kin_tls_feed(kin_tls *tls, const void *bytes, size_t n, kin_err *err);
 
 // Decrypts up to n bytes of what was fed into buf, and says in *n_read how many; 0: nothing (more) for now, or the end (see the

@@ -55,6 +55,7 @@ int kin_whole_file_read(const char *path, size_t max, uint8_t **bytes, size_t *n
     *n = (size_t)st.st_size;
     *bytes = malloc(*n + 1);
     if (!*bytes || read_all(fd, *bytes, *n) != 0) goto failed;
+    (*bytes)[*n] = '\0';
     close(fd);
     return 0;
 
@@ -80,6 +81,7 @@ static int read_to_end(int fd, const char *path, size_t max, uint8_t **bytes, si
         got = read(fd, *bytes + *n, cap - *n);
         if (got < 0) return kin_err_set(err, "%s: %s", path, strerror(errno));
     }
+    (*bytes)[*n] = '\0'; // there was room for one more
     return 0;
 }
 

@@ -1,6 +1,6 @@
 // Small files as a whole: read at once, replaced at once. And the folders that they lie in.
 //
-// Thread: any. Nothing is kept between calls.
+// Thread: any. Nothing is kept between calls. After the last byte that is read there is a NUL, which is not counted.
 #pragma once
 
 #include <stddef.h>

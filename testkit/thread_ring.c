@@ -71,8 +71,11 @@ static void broken(void *user, kin_err *err) {
 }
 
 static kin_steps steps_of(const kin_thread_ring *r) {
-    return (kin_steps){
-        .n_embd = r->model.hp.n_embd, .n_batch = r->o.n_batch, .n_seq = 4, .n_rounds = r->n_rounds, .type = r->o.type};
+    return (kin_steps){.n_embd = r->model.hp.n_embd,
+                       .n_batch = r->o.n_batch,
+                       .n_seq = KIN_KV_MAX_SEQUENCES,
+                       .n_rounds = r->n_rounds,
+                       .type = r->o.type};
 }
 
 static int open_shard(kin_thread_ring *r, member *m, kin_err *err) {

@@ -416,8 +416,8 @@ static void removed_positions_leave_no_trace(void **state) {
     eval(&r, 3, 0, wrong, N_IDS, got); // another sequence before, removed after
     eval(&r, 0, 0, ids, 8, got);
     eval(&r, 0, 8, wrong, 9, got + 8 * N_VOCAB);
-    kin_head_remove(r.head, 0, 8, 17);
-    kin_head_remove(r.head, 3, 0, N_IDS);
+    kin_head_truncate(r.head, 0, 8);
+    kin_head_truncate(r.head, 3, 0);
     eval(&r, 0, 8, ids + 8, N_IDS - 8, got + 8 * N_VOCAB); // into the lowest free cells: before the first ones
     assert_near(got, want, N_IDS, 2e-3);
     kin_runner_close(&r);
@@ -435,7 +435,7 @@ static void a_full_context_is_an_error_and_stays_usable(void **state) {
     assert_int_equal(kin_head_eval(r.head, 0, N_IDS, ids, 1, got, 1, &err), KIN_FAIL);
     assert_non_null(strstr(err.text, "context of 20 tokens is full"));
 
-    kin_head_remove(r.head, 0, 15, N_IDS);
+    kin_head_truncate(r.head, 0, 15);
     assert_int_equal(kin_head_eval(r.head, 0, 15, ids, 6, got, 1, &err), KIN_FAIL); // 5 are free
     eval(&r, 0, 15, ids + 15, 5, got + 15 * N_VOCAB);
     assert_near(got + 15 * N_VOCAB, want + 15 * N_VOCAB, 5, 2e-3);

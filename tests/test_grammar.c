@@ -227,6 +227,10 @@ static void bad_grammars_are_refused_with_the_line(void **state) {
     assert_refused("root ::= [\xc3\x28]", "no UTF-8");
     assert_refused("root ::= \"\xed\xa0\x80\"", "no UTF-8");
     assert_refused("root ::= <think> \"a\"", "reference to a token");
+    assert_refused("root ::= !<[5]>", "negated");
+    assert_refused("root ::= <[5>", "ends with");
+    assert_refused("root ::= <[]>", "number is missing");
+    assert_refused("root ::= <[4194304]>", "no vocabulary");
     assert_refused("root ::= \"a\"?????", "more than 4 repetitions");
 }
 
@@ -557,6 +561,40 @@ static void assert_mask_is_right(tokens *t, uint64_t *set) {
     }
 }
 
+static void a_reference_matches_its_control_token_and_nothing_else(void **state) {
+    (void)state;
+    uint64_t set[8];
+    char gbnf[128];
+    snprintf(gbnf, sizeof gbnf, "root ::= <[%d]> \"ab\" (<[%d]> [^a]* | \"\")", SMALL_SPM_CONTROL, SMALL_SPM_LONG);
+    tokens t = open_tokens(gbnf);
+    assert_true(t.trie->n_words <= 8);
+    assert_mask_is_right(&t, set);
+    for (int32_t id = 0; id < t.trie->n_tokens; id++) assert_int_equal(kin_token_set_has(set, id), id == SMALL_SPM_CONTROL);
+    assert_true(accept_token(&t, SMALL_SPM_CONTROL));
+    assert_mask_is_right(&t, set);
+    assert_false(kin_token_set_has(set, SMALL_SPM_CONTROL));
+    assert_true(accept_token(&t, token(&t, "ab")));
+    assert_mask_is_right(&t, set);
+    assert_true(kin_token_set_has(set, SMALL_SPM_LONG) && kin_token_set_has(set, 2)); // or the end
+    assert_false(kin_token_set_has(set, SMALL_SPM_BYTES + 0xff));
+    assert_true(accept_token(&t, SMALL_SPM_LONG));
+    assert_mask_is_right(&t, set);
+    assert_false(kin_token_set_has(set, SMALL_SPM_LONG));
+    close_tokens(&t);
+}
+
+static void a_reference_to_a_token_that_is_text_matches_nothing(void **state) {
+    (void)state;
+    uint64_t set[8];
+    char gbnf[64];
+    snprintf(gbnf, sizeof gbnf, "root ::= <[%d]> | <[4000000]> | \"a\"", SMALL_SPM_USER);
+    tokens t = open_tokens(gbnf);
+    assert_mask_is_right(&t, set);
+    assert_false(kin_token_set_has(set, SMALL_SPM_USER));
+    assert_true(kin_token_set_has(set, SMALL_SPM_A));
+    close_tokens(&t);
+}
+
 static void walk_with_masks(kin_rng *rng, const char *gbnf, int n_steps) {
     tokens t = open_tokens(gbnf);
     uint64_t *set = calloc(t.trie->n_words, sizeof *set);
@@ -647,6 +685,8 @@ int main(void) {
         cmocka_unit_test(ambiguous_grammars_stay_small),
         cmocka_unit_test(random_grammars_match_what_a_simple_matcher_does),
         cmocka_unit_test(special_tokens_match_no_text),
+        cmocka_unit_test(a_reference_matches_its_control_token_and_nothing_else),
+        cmocka_unit_test(a_reference_to_a_token_that_is_text_matches_nothing),
         cmocka_unit_test(the_end_is_allowed_exactly_where_the_grammar_ends),
         cmocka_unit_test(tokens_of_half_a_character_are_followed),
         cmocka_unit_test(a_refused_token_changes_nothing_and_a_copy_goes_its_own_way),

@@ -1,4 +1,5 @@
-// The KV cache's book-keeping: which cell a token gets, and which cells it may look at. No model is needed for it.
+// The KV cache: which cell a token gets, which cells it may look at, and what is copied when sequences share a prefix. No model
+// is needed for it.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -51,6 +52,17 @@ static int place(kin_kv *kv, int32_t seq, int32_t pos, int n, int64_t *cells) {
     return kin_kv_place(kv, &(kin_batch){.n_tokens = n, .pos = positions, .seq = seqs}, cells, &err);
 }
 
+static int change(kin_kv *kv, int32_t seq, int32_t from, int32_t n, kin_err *err) {
+    const kin_kv_op op = {seq, from, n};
+    return kin_kv_place(kv, &(kin_batch){.ops = &op, .n_ops = 1}, NULL, err);
+}
+
+// Of the sequence remain n tokens.
+static void truncate_to(kin_kv *kv, int32_t seq, int32_t n) {
+    kin_err err;
+    assert_int_equal(change(kv, seq, seq, n, &err), 0);
+}
+
 static void expect_cells(kin_kv *kv, int32_t seq, int32_t pos, int n, const int64_t *expected) {
     int64_t cells[N_CTX];
     assert_int_equal(place(kv, seq, pos, n, cells), 0);
@@ -78,7 +90,7 @@ static void blocks_are_given_out_lowest_free_first(void **state) {
     expect_run(kv, 7, 0, 3, 64);
     expect_cells(kv, 0, 60, 6, (int64_t[]){60, 61, 62, 63, 128, 129});
     expect_run(kv, 7, 3, 1, 67);
-    kin_kv_remove(kv, 7, 0, 100);
+    truncate_to(kv, 7, 0);
     expect_run(kv, 9, 0, 2, 64);
     kin_kv_clear(kv);
     expect_run(kv, 3, 0, 2, 0);
@@ -91,7 +103,7 @@ static void a_sequence_knows_its_blocks_in_order(void **state) {
     kin_kv *kv = open_kv();
     expect_run(kv, 5, 0, 1, 0);
     expect_run(kv, 8, 0, 64, 64);
-    kin_kv_remove(kv, 5, 0, 1);
+    truncate_to(kv, 5, 0);
     expect_run(kv, 8, 64, 2, 0);
     kin_kv_table(kv, 8, table);
     assert_int_equal(table[0], 1);
@@ -108,11 +120,11 @@ static void a_mask_covers_the_blocks_up_to_the_highest_used_one(void **state) {
     expect_run(kv, 1, 0, 1, 64);
     expect_run(kv, 0, 64, 1, 128);
     assert_int_equal(kin_kv_n_used(kv), 192);
-    kin_kv_remove(kv, 1, 0, 1);
+    truncate_to(kv, 1, 0);
     assert_int_equal(kin_kv_n_used(kv), 192); // a hole below is looked at
-    kin_kv_remove(kv, 0, 64, 65);
+    truncate_to(kv, 0, 64);
     assert_int_equal(kin_kv_n_used(kv), 64);
-    kin_kv_remove(kv, 0, 0, 64);
+    truncate_to(kv, 0, 0);
     assert_int_equal(kin_kv_n_used(kv), 0);
     kin_kv_close(kv);
 }
@@ -177,7 +189,7 @@ static void a_position_of_a_sequence_never_has_two_cells(void **state) {
     assert_string_equal(err.text, "position 4 of sequence 1 is in the KV cache already");
     expect_refused(kv, 1, 3, "in the KV cache already");
     expect_run(kv, 1, 4, 1, 4); // nothing was changed
-    kin_kv_remove(kv, 1, 3, 5);
+    truncate_to(kv, 1, 3);
     expect_run(kv, 1, 3, 1, 3);
     kin_kv_close(kv);
 }
@@ -188,115 +200,152 @@ static void a_token_needs_all_those_before_it(void **state) {
     expect_refused(kv, 0, 1, "tokens before position 1 of sequence 0 are not in the KV cache");
     expect_run(kv, 0, 0, 70, 0);
     expect_refused(kv, 0, 71, "tokens before position 71");
-    kin_kv_remove(kv, 0, 3, 4);
+    truncate_to(kv, 0, 3);
     expect_refused(kv, 0, 70, "tokens before position 70");
     expect_run(kv, 0, 3, 1, 3);
-    expect_run(kv, 0, 70, 1, 70);
     kin_kv_close(kv);
 }
 
-static void a_range_of_all_sequences_leaves_the_other_positions(void **state) {
+static void a_change_comes_before_the_tokens_of_its_step(void **state) {
     (void)state;
+    const int32_t pos[] = {2, 0}, seq[] = {0, 4};
+    const kin_kv_op ops[] = {{0, 0, 2}, {4, 4, 0}};
+    int64_t cells[2];
+    kin_err err;
     kin_kv *kv = open_kv();
     expect_run(kv, 0, 0, 4, 0);
-    expect_run(kv, 7, 0, 4, 64);
-    kin_kv_remove(kv, -1, 2, 4);
-    expect_run(kv, 0, 2, 2, 2);
-    expect_run(kv, 7, 2, 1, 66);
-    expect_refused(kv, 7, 0, "in the KV cache already"); // it is still there
-    kin_kv_remove(kv, -1, 0, INT32_MAX);
-    expect_run(kv, 1, 0, 2, 0);
+    expect_run(kv, 4, 0, 4, 64);
+    assert_int_equal(kin_kv_place(kv, &(kin_batch){2, pos, seq, .ops = ops, .n_ops = 2}, cells, &err), 0);
+    assert_int_equal(cells[0], 2);
+    assert_int_equal(cells[1], 64);
+    assert_int_equal(change(kv, -1, -1, 0, &err), 0);
+    assert_int_equal(kin_kv_n_used(kv), 0);
     kin_kv_close(kv);
 }
 
-// ---- any sequence of steps, against a list of what must be there
+// ---- shared prefixes
 
-typedef struct entry {
-    int32_t seq, pos; // seq -1: free
-} entry;
-
-static int find_entry(const entry *cells, int32_t seq, int32_t pos) {
-    int i = 0;
-    while (i < N_CELLS && (cells[i].seq != seq || cells[i].pos != pos)) i++;
-    return i;
+static uint8_t *cell_bytes(const kin_kv *kv, int64_t cell) {
+    return (uint8_t *)kin_kv_k(kv, 2)->data + (size_t)cell * kin_kv_k(kv, 2)->nb[1];
 }
 
-// The block of a position: one that has a position of the same 64, or the lowest without any.
-static int expected_block(const entry *cells, int32_t seq, int32_t pos) {
-    for (int i = 0; i < N_CELLS; i++) {
-        if (cells[i].seq == seq && cells[i].pos / 64 == pos / 64) return i / 64;
-    }
-    for (int b = 0; b < N_BLOCKS; b++) {
-        bool is_free = true;
-        for (int i = 0; i < 64; i++) is_free = is_free && cells[64 * b + i].seq < 0;
-        if (is_free) return b;
-    }
-    return N_BLOCKS;
-}
-
-static bool add_expected(entry *cells, int32_t seq, int32_t pos) {
-    int n_tokens = 0, b = expected_block(cells, seq, pos);
-    for (int i = 0; i < N_CELLS; i++) n_tokens += cells[i].seq >= 0;
-    for (int32_t before = 0; before < pos; before++) {
-        if (find_entry(cells, seq, before) == N_CELLS) return false;
-    }
-    if (find_entry(cells, seq, pos) < N_CELLS || b == N_BLOCKS || n_tokens == N_CTX) return false;
-    cells[64 * b + pos % 64] = (entry){seq, pos};
-    return true;
-}
-
-static void step_add(kin_kv *kv, entry *cells, kin_rng *rng) {
-    int32_t seq = (int32_t)(kin_rng_u64(rng) % 3), pos = 0;
-    int n = 1 + (int)(kin_rng_u64(rng) % 40);
-    int64_t got[N_CTX];
-    entry after[N_CELLS];
-    while (find_entry(cells, seq, pos) < N_CELLS) pos++;
-    if (kin_rng_u64(rng) % 8 == 0) pos += (int32_t)(kin_rng_u64(rng) % 5) - 2;
-    if (pos < 0) pos = 0;
-    memcpy(after, cells, sizeof after);
-    bool fits = true;
-    for (int i = 0; i < n && fits; i++) fits = add_expected(after, seq, pos + i);
-    assert_int_equal(place(kv, seq, pos, n, got), fits ? 0 : KIN_FAIL);
-    if (!fits) return;
-    for (int i = 0; i < n; i++) assert_int_equal(got[i], find_entry(after, seq, pos + i));
-    memcpy(cells, after, sizeof after);
-}
-
-static void step_remove(kin_kv *kv, entry *cells, kin_rng *rng) {
-    int32_t seq = (int32_t)(kin_rng_u64(rng) % 4) - 1, begin = (int32_t)(kin_rng_u64(rng) % 100), end = begin + 30;
-    kin_kv_remove(kv, seq, begin, end);
-    for (int i = 0; i < N_CELLS; i++) {
-        if ((seq < 0 || cells[i].seq == seq) && cells[i].pos >= begin && cells[i].pos < end) cells[i].seq = -1;
-    }
-}
-
-static void expect_mask(const kin_kv *kv, const entry *cells, kin_rng *rng) {
-    int32_t seq = (int32_t)(kin_rng_u64(rng) % 3), pos = (int32_t)(kin_rng_u64(rng) % 150);
-    ggml_fp16_t mask[N_CELLS];
-    int n_used = 0;
-    kin_kv_mask(kv, &(kin_batch){.n_tokens = 1, .pos = &pos, .seq = &seq}, NULL, 1, N_CELLS, mask);
-    for (int i = 0; i < N_CELLS; i++) {
-        assert_int_equal(mask[i], cells[i].seq == seq && cells[i].pos <= pos ? LOOK : HIDE);
-        if (cells[i].seq >= 0) n_used = i + 1;
-    }
-    assert_int_equal(kin_kv_n_used(kv), (n_used + 63) / 64 * 64);
-}
-
-static void any_sequence_of_steps_agrees_with_a_plain_list(void **state) {
+static void a_shared_prefix_takes_a_block_for_its_last_tokens_only(void **state) {
     (void)state;
-    for (uint64_t seed = 0; seed < 20; seed++) {
+    int32_t a[N_BLOCKS], b[N_BLOCKS];
+    kin_err err;
+    kin_kv *kv = open_kv();
+    expect_run(kv, 0, 0, 70, 0); // blocks 0 and 1
+    memset(cell_bytes(kv, 64), 0x5a, 6 * kin_kv_k(kv, 2)->nb[1]);
+    assert_int_equal(change(kv, 1, 0, 67, &err), 0);
+    kin_kv_table(kv, 0, a);
+    kin_kv_table(kv, 1, b);
+    assert_int_equal(b[0], a[0]);
+    assert_int_equal(b[1], 2);
+    assert_memory_equal(cell_bytes(kv, 128), cell_bytes(kv, 64), 3 * kin_kv_k(kv, 2)->nb[1]);
+    expect_run(kv, 1, 67, 2, 131); // each goes on in its own block
+    expect_run(kv, 0, 70, 1, 70);
+    truncate_to(kv, 0, 0);
+    expect_run(kv, 2, 0, 1, 64); // the shared block is not free
+    truncate_to(kv, 1, 0);
+    expect_run(kv, 3, 0, 1, 0);
+    kin_kv_close(kv);
+}
+
+static void a_sequence_cut_within_a_shared_block_gets_its_own(void **state) {
+    (void)state;
+    ggml_fp16_t mask[N_CELLS];
+    const int32_t pos = 11, seq = 0;
+    kin_err err;
+    kin_kv *kv = open_kv();
+    expect_run(kv, 0, 0, 64, 0);
+    memset(cell_bytes(kv, 0), 0x5a, 64 * kin_kv_k(kv, 2)->nb[1]);
+    assert_int_equal(change(kv, 1, 0, 64, &err), 0);
+    truncate_to(kv, 0, 10);
+    assert_memory_equal(cell_bytes(kv, 64), cell_bytes(kv, 0), 10 * kin_kv_k(kv, 2)->nb[1]);
+    expect_run(kv, 0, 10, 2, 74);
+    expect_run(kv, 1, 64, 1, 128);
+    kin_kv_mask(kv, &(kin_batch){.n_tokens = 1, .pos = &pos, .seq = &seq}, NULL, 1, N_CELLS, mask);
+    for (int i = 0; i < N_CELLS; i++) assert_int_equal(mask[i], i >= 64 && i < 76 ? LOOK : HIDE);
+    kin_kv_close(kv);
+}
+
+static void a_share_that_cannot_be_is_refused(void **state) {
+    (void)state;
+    kin_err err;
+    kin_kv *kv = open_kv();
+    expect_run(kv, 0, 0, 30, 0);
+    assert_int_equal(change(kv, 1, 0, 31, &err), KIN_FAIL);
+    assert_string_equal(err.text, "sequence 0 has not 31 tokens in the KV cache");
+    assert_int_equal(change(kv, 1, 9, 1, &err), KIN_FAIL);
+    for (int32_t seq = 1; seq < N_BLOCKS; seq++) expect_run(kv, seq, 0, 1, 64 * seq);
+    assert_int_equal(change(kv, 7, 0, 30, &err), KIN_FAIL); // no block for a copy
+    assert_non_null(strstr(err.text, "the context of 200 tokens is full"));
+    assert_int_equal(change(kv, 1, 0, 30, &err), 0); // its own block is free then
+    kin_kv_close(kv);
+}
+
+// ---- any sequence of steps: each sequence sees the bytes that were written at its positions
+
+enum { N_SEQ = 4 };
+
+typedef struct text {
+    uint8_t bytes[N_CTX]; // what was written for each position
+    int n;
+} text;
+
+static int64_t cell_of(const kin_kv *kv, int32_t seq, int pos) {
+    int32_t table[N_BLOCKS];
+    kin_kv_table(kv, seq, table);
+    return (int64_t)table[pos / 64] * 64 + pos % 64;
+}
+
+static void expect_texts(const kin_kv *kv, const text *texts) {
+    for (int32_t seq = 0; seq < N_SEQ; seq++) {
+        for (int i = 0; i < texts[seq].n; i++) assert_int_equal(cell_bytes(kv, cell_of(kv, seq, i))[5], texts[seq].bytes[i]);
+    }
+}
+
+// Appends; or shows that it does not fit: then nothing may have changed.
+static void step_append(kin_kv *kv, text *t, int32_t seq, kin_rng *rng) {
+    int64_t cells[N_CTX];
+    int n = 1 + (int)(kin_rng_u64(rng) % 40);
+    if (t->n + n > N_CTX || place(kv, seq, t->n, n, cells) != 0) return;
+    for (int i = 0; i < n; i++) {
+        t->bytes[t->n] = (uint8_t)kin_rng_u64(rng);
+        cell_bytes(kv, cells[i])[5] = t->bytes[t->n++];
+    }
+}
+
+static void step_change(kin_kv *kv, text *texts, int32_t seq, kin_rng *rng) {
+    int32_t from = kin_rng_u64(rng) % 2 ? seq : (int32_t)(kin_rng_u64(rng) % N_SEQ);
+    int n = (int)(kin_rng_u64(rng) % (unsigned)(texts[from].n + 1));
+    kin_err err;
+    if (change(kv, seq, from, n, &err) == 0) {
+        texts[seq] = texts[from];
+        texts[seq].n = n;
+    } else if (seq != from) {
+        texts[seq].n = 0;
+    }
+}
+
+static void whatever_is_shared_each_sequence_keeps_its_own_text(void **state) {
+    (void)state;
+    for (uint64_t seed = 0; seed < 40; seed++) {
         kin_rng rng;
         kin_kv *kv = open_kv();
-        entry cells[N_CELLS];
+        text texts[N_SEQ] = {0};
         kin_rng_seed(&rng, seed);
-        for (int i = 0; i < N_CELLS; i++) cells[i].seq = -1;
-        for (int step = 0; step < 500; step++) {
-            if (kin_rng_u64(&rng) % 5 < 3)
-                step_add(kv, cells, &rng);
+        for (int step = 0; step < 300; step++) {
+            int32_t seq = (int32_t)(kin_rng_u64(&rng) % N_SEQ);
+            if (kin_rng_u64(&rng) % 2)
+                step_append(kv, &texts[seq], seq, &rng);
             else
-                step_remove(kv, cells, &rng);
-            expect_mask(kv, cells, &rng);
+                step_change(kv, texts, seq, &rng);
+            expect_texts(kv, texts);
         }
+        for (int32_t seq = 0; seq < N_SEQ; seq++) truncate_to(kv, seq, 0);
+        assert_int_equal(kin_kv_n_used(kv), 0); // no block is lost
+        expect_run(kv, 0, 0, N_CTX, 0);
         kin_kv_close(kv);
     }
 }
@@ -347,8 +396,11 @@ int main(void) {
         cmocka_unit_test(a_token_looks_at_its_own_sequence_up_to_itself),
         cmocka_unit_test(a_position_of_a_sequence_never_has_two_cells),
         cmocka_unit_test(a_token_needs_all_those_before_it),
-        cmocka_unit_test(a_range_of_all_sequences_leaves_the_other_positions),
-        cmocka_unit_test(any_sequence_of_steps_agrees_with_a_plain_list),
+        cmocka_unit_test(a_change_comes_before_the_tokens_of_its_step),
+        cmocka_unit_test(a_shared_prefix_takes_a_block_for_its_last_tokens_only),
+        cmocka_unit_test(a_sequence_cut_within_a_shared_block_gets_its_own),
+        cmocka_unit_test(a_share_that_cannot_be_is_refused),
+        cmocka_unit_test(whatever_is_shared_each_sequence_keeps_its_own_text),
         cmocka_unit_test(tensors_are_keys_and_values_of_the_windows),
         cmocka_unit_test(rows_that_are_no_whole_blocks_are_refused),
     };

@@ -146,19 +146,19 @@ static void exact_is_never_worse_than_the_others(void **state) {
         kin_random_facts(&facts, &rng, 10, round % 50 == 0 ? 80 : 24);
         int rc = kin_plan_exact(&facts, &options, &exact, &err);
         n_open += rc == 0 && exact.bound_s < exact.tpot_s * (1 - 1e-9);
-        for (int i = 1; kin_schedulers[i].name; i++) {
+        for (int i = 1; kin_plan_schedulers[i].name; i++) {
             if (i > 1 && round % 10 != 0) continue; // halda (the first) always, the others now and then
-            if (kin_schedulers[i].plan(&facts, &options, &other, NULL) != 0) continue;
-            if (rc != 0) fail_msg("round %d: %s has a plan, exact has none", round, kin_schedulers[i].name);
+            if (kin_plan_schedulers[i].plan(&facts, &options, &other, NULL) != 0) continue;
+            if (rc != 0) fail_msg("round %d: %s has a plan, exact has none", round, kin_plan_schedulers[i].name);
             if (exact.tpot_s > other.tpot_s * (1 + 1e-9))
-                fail_msg("round %d: exact %g ms, %s %g ms", round, exact.tpot_s * 1e3, kin_schedulers[i].name,
+                fail_msg("round %d: exact %g ms, %s %g ms", round, exact.tpot_s * 1e3, kin_plan_schedulers[i].name,
                          other.tpot_s * 1e3);
             gain[i] += log(other.tpot_s / exact.tpot_s);
             n_plans[i]++;
         }
     }
-    for (int i = 1; kin_schedulers[i].name; i++)
-        print_message("%s: %d plans, on average %.2f times as long\n", kin_schedulers[i].name, n_plans[i],
+    for (int i = 1; kin_plan_schedulers[i].name; i++)
+        print_message("%s: %d plans, on average %.2f times as long\n", kin_plan_schedulers[i].name, n_plans[i],
                       exp(gain[i] / n_plans[i]));
     print_message("exact: %d not proven\n", n_open);
     assert_int_equal(n_open, 0);
@@ -175,12 +175,12 @@ static void the_same_facts_give_the_same_plan(void **state) {
     kin_rng_seed(&rng, 11);
     for (int round = 0; round < N_STEADY; round++) {
         kin_random_facts(&facts, &rng, 8, 20);
-        for (int i = 0; kin_schedulers[i].name; i++) {
+        for (int i = 0; kin_plan_schedulers[i].name; i++) {
             static kin_plan a, b;
             memset(&a, 1, sizeof a);
             memset(&b, 2, sizeof b);
-            int rc = kin_schedulers[i].plan(&facts, &options, &a, NULL);
-            assert_int_equal(kin_schedulers[i].plan(&facts, &options, &b, NULL), rc);
+            int rc = kin_plan_schedulers[i].plan(&facts, &options, &a, NULL);
+            assert_int_equal(kin_plan_schedulers[i].plan(&facts, &options, &b, NULL), rc);
             if (rc == 0) {
                 assert_int_equal(a.n_rounds, b.n_rounds);
                 assert_int_equal(a.n_stops, b.n_stops);

@@ -109,7 +109,7 @@ static void a_gpu_that_cannot_multiply_the_weights_is_left_out_and_its_device_is
     facts.devices[1].gpu.prompt_flop_s[KIN_QUANT_Q4_K] = KIN_RATE_CANNOT;
     assert_int_equal(kin_facts_screen(&facts, &usable, reasons, &err), 0);
     assert_int_equal(usable, 3);
-    for (const kin_scheduler *s = kin_schedulers; s->name; s++) {
+    for (const kin_plan_scheduler *s = kin_plan_schedulers; s->name; s++) {
         if (s->plan(&facts, &options, &plan, &err) != 0) continue;
         assert_int_equal(plan.shares[0].n_layer_gpu + plan.shares[1].n_layer_gpu, 0);
         plan.shares[0].n_layer_gpu = 1;
@@ -139,7 +139,7 @@ static void nonsense_is_refused_and_the_others_are_planned(void **state) {
         assert_int_equal(usable, 7);
         if (!strstr(reasons[3], spoiled[i].reason)) fail_msg("'%s', expected '%s'", reasons[3], spoiled[i].reason);
         assert_string_equal(reasons[0], "");
-        for (const kin_scheduler *s = kin_schedulers; s->name; s++) {
+        for (const kin_plan_scheduler *s = kin_plan_schedulers; s->name; s++) {
             if (s->plan(&facts, &options, &plan, &err) != 0) continue;
             assert_int_equal(plan.shares[3].n_layer, 0);
         }
@@ -248,7 +248,7 @@ static void any_numbers_at_all_are_refused_or_planned(void **state) {
                                 : (sizeof *d - offsetof(kin_device_facts, cpu)) / sizeof(double);
             numbers[kin_random_below(&rng, (int)n)] = odd[kin_random_below(&rng, sizeof odd / sizeof *odd)];
         }
-        for (const kin_scheduler *s = kin_schedulers; s->name; s++) {
+        for (const kin_plan_scheduler *s = kin_plan_schedulers; s->name; s++) {
             kin_plan plan;
             options.max_orders = 3;
             options.ilp = kin_ilp_small;

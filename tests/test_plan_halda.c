@@ -26,7 +26,7 @@ static kin_plan_options with_ilp(kin_halda_terms_kind kind) {
     return options;
 }
 
-static kin_plan plan_by(kin_scheduler_fn *scheduler, const kin_facts *facts, const kin_plan_options *options) {
+static kin_plan plan_by(kin_plan_scheduler_fn *scheduler, const kin_facts *facts, const kin_plan_options *options) {
     kin_plan plan;
     kin_err err;
     if (scheduler(facts, options, &plan, &err) != 0) fail_msg("%s", err.text);
@@ -198,7 +198,7 @@ static void exact_is_the_best_in_every_row(void **state) {
             kin_plan exact = plan_by(kin_plan_exact, &facts, &options);
             print_message("%-8s %-11s", kin_paper_cluster_name((kin_paper_cluster)cluster),
                           kin_paper_model_name((kin_paper_model)model));
-            for (const kin_scheduler *s = kin_schedulers; s->name; s++) {
+            for (const kin_plan_scheduler *s = kin_plan_schedulers; s->name; s++) {
                 kin_plan plan;
                 if (s->plan(&facts, &options, &plan, NULL) != 0) {
                     print_message(" %s -", s->name);

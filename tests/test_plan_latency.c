@@ -44,7 +44,7 @@ static bool make_case(kin_facts *facts, kin_plan *plan, kin_rng *rng) {
     kin_plan_options options = kin_plan_options_defaults();
     kin_random_facts(facts, rng, 5, 60);
     options.n_rounds = 1 + kin_random_below(rng, 5);
-    kin_scheduler_fn *make = kin_random_below(rng, 2) ? kin_plan_exact : kin_plan_memsched;
+    kin_plan_scheduler_fn *make = kin_random_below(rng, 2) ? kin_plan_exact : kin_plan_memsched;
     return make(facts, &options, plan, NULL) == 0;
 }
 
@@ -393,7 +393,7 @@ static void a_gpu_with_all_layers_has_the_output_too(void **state) {
     assert_int_equal(best.shares[0].n_layer_gpu, 10);
     d->gpu_memory_bytes = 1.05e9; // the layers, but not the output
     assert_int_equal(kin_timeline_closed(&facts, &plan, &p, NULL), KIN_FAIL);
-    for (const kin_scheduler *s = kin_schedulers; s->name; s++) {
+    for (const kin_plan_scheduler *s = kin_plan_schedulers; s->name; s++) {
         if (s->plan(&facts, &options, &best, NULL) != 0) continue;
         assert_int_equal(best.shares[0].n_layer_gpu, 9);
     }

@@ -53,12 +53,26 @@ static kin_proto_plan golden_plan(void) {
 }
 
 static kin_proto_step golden_step(void) {
-    static uint8_t pos[12], seq[12], out[8], activations[24];
+    static uint8_t pos[12], seq[12], out[8], ops[12], activations[24];
     kin_proto_i32_encode(pos, (int32_t[]){5, 6, 7}, 3);
     kin_proto_i32_encode(seq, (int32_t[]){0, 0, 1}, 3);
     kin_proto_i32_encode(out, (int32_t[]){0, 2}, 2);
     kin_activations_encode(activations, (float[]){1, -2, 0.5f, 0, 3, 4}, 6, KIN_ACTIVATION_F32);
-    return (kin_proto_step){42, 1, KIN_PROTO_STEP_POSITIONS, KIN_ACTIVATION_F32, 3, 3, 2, 2, pos, seq, out, activations};
+    kin_proto_i32_encode(ops, (int32_t[]){1, 0, 64}, 3);
+    return (kin_proto_step){.step = 42,
+                            .round = 1,
+                            .flags = KIN_PROTO_STEP_POSITIONS,
+                            .type = KIN_ACTIVATION_F32,
+                            .n_tokens = 3,
+                            .n_rows = 3,
+                            .n_embd = 2,
+                            .n_ops = 1,
+                            .n_out = 2,
+                            .pos = pos,
+                            .seq = seq,
+                            .out = out,
+                            .ops = ops,
+                            .activations = activations};
 }
 
 static void make_fetch(kin_proto_message *m) {
@@ -117,7 +131,6 @@ static void make_run(kin_proto_message *m) {
     case KIN_FRAME_PROGRESS: m->progress = (kin_proto_progress){KIN_PROTO_FETCHING, 100, 400, 50, 25}; break;
     case KIN_FRAME_READY: m->ready = (kin_proto_ready){1, 2, 3, 4, 5ull << 30}; break;
     case KIN_FRAME_FAILED: m->failed = (kin_proto_failed){9, "compute", "out of memory"}; break;
-    case KIN_FRAME_FORGET: m->forget = (kin_proto_forget){-1, 10, INT32_MAX}; break;
     case KIN_FRAME_STATUS:
         m->status = (kin_proto_status){KIN_PROTO_COMPUTING, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, "layers 0 to 8"};
         break;
@@ -364,10 +377,12 @@ static void lies_in_a_step_are_refused_with_a_sentence(void **state) {
         {KIN_FRAME_STEP, 8, "0004", "round is 1024"},
         {KIN_FRAME_STEP, 10, "1000", "flags is 16, not from 0 to 15"},
         {KIN_FRAME_STEP, 10, "0a00", "n_out is 2, not from 3 to 3"},
-        {KIN_FRAME_STEP, 10, "0000", "32 bytes too many"},
+        {KIN_FRAME_STEP, 10, "0000", "n_ops is 1, not from 0 to 0"},
+        {KIN_FRAME_STEP, 10, "000000000000", "44 bytes too many"},
         {KIN_FRAME_STEP, 10, "0000000000000000010000000100000010000000", "activations of 274877906944 bytes"},
         {KIN_FRAME_STEP, 12, "02", "type is 2"},
-        {KIN_FRAME_STEP, 15, "01", "type is 16777216"},
+        {KIN_FRAME_STEP, 13, "01", "type is 256"},
+        {KIN_FRAME_STEP, 14, "0110", "n_ops is 4097, not from 0 to 4096"},
         {KIN_FRAME_STEP, 16, "00000000", "n_tokens is 0"},
         {KIN_FRAME_STEP, 16, "01000100", "n_tokens is 65537"},
         {KIN_FRAME_STEP, 20, "04", "n_rows is 4, not from 0 to 3"},
@@ -381,9 +396,9 @@ static void lies_in_a_step_are_refused_with_a_sentence(void **state) {
         {KIN_FRAME_STEP, 56, "ffffffff", "wanted row -1 after -1 of 3"},
         {KIN_FRAME_STEP, 60, "00000000", "wanted row 0 after 0 of 3"},
         {KIN_FRAME_STEP, 60, "03000000", "wanted row 3 after 0 of 3"},
-        {KIN_FRAME_FORGET, 0, "fe", "sequence is -2"},
-        {KIN_FRAME_FORGET, 4, "ffffffff", "positions from -1 to 2147483647"},
-        {KIN_FRAME_FORGET, 8, "09000000", "positions from 10 to 9"},
+        {KIN_FRAME_STEP, 64, "feffffff", "sequence -2 becomes 64 tokens of 0"},
+        {KIN_FRAME_STEP, 68, "ffffffff", "sequence 1 becomes 64 tokens of -1"},
+        {KIN_FRAME_STEP, 72, "ffffffff", "sequence 1 becomes -1 tokens of 0"},
     };
     expect_lies_refused(lies, sizeof lies / sizeof *lies);
 }
@@ -525,7 +540,7 @@ static void an_unknown_type_of_message_is_refused(void **state) {
     kin_proto_message m;
     kin_err err;
     assert_int_equal(kin_proto_decode(KIN_FRAME_N_TYPES + 1, (const uint8_t *)"", 0, &m, &err), KIN_FAIL);
-    assert_string_equal(err.text, "unknown type of message: 30");
+    assert_string_equal(err.text, "unknown type of message: 29");
 }
 
 static void an_empty_payload_may_be_no_memory(void **state) {
@@ -601,7 +616,7 @@ static void long_parts_may_be_filled_in_place(void **state) {
     (void)state;
     bytes expected = golden_payload(KIN_FRAME_STEP), got = bytes_new(expected.n);
     kin_proto_step full = golden_step(), m = full;
-    m.pos = m.seq = m.out = m.activations = NULL;
+    m.pos = m.seq = m.out = m.ops = m.activations = NULL;
     kin_proto_step_layout l = kin_proto_step_lay_out(&m);
     assert_int_equal(l.size, kin_proto_size_step(&m));
     memset(got.at, 0xee, got.n);
@@ -610,6 +625,7 @@ static void long_parts_may_be_filled_in_place(void **state) {
     kin_proto_i32_encode(got.at + l.pos, (int32_t[]){5, 6, 7}, 3);
     kin_proto_i32_encode(got.at + l.seq, (int32_t[]){0, 0, 1}, 3);
     kin_proto_i32_encode(got.at + l.out, (int32_t[]){0, 2}, 2);
+    kin_proto_i32_encode(got.at + l.ops, (int32_t[]){1, 0, 64}, 3);
     memcpy(got.at + l.activations, full.activations, l.activations_bytes);
     assert_memory_equal(got.at, expected.at, expected.n);
     free(expected.memory);
@@ -666,7 +682,7 @@ static void no_step_of_a_ring_is_larger_than_its_bound(void **state) {
         m.flags = (uint16_t)flags;
         assert_true(kin_proto_size_step(&m) <= kin_proto_step_size_max(8, 16, KIN_ACTIVATION_F16));
     }
-    assert_int_equal(kin_proto_step_size_max(8, 16, KIN_ACTIVATION_F16), 32 + 3 * 8 * 4 + 8 * 16 * 2);
+    assert_int_equal(kin_proto_step_size_max(8, 16, KIN_ACTIVATION_F16), 32 + 3 * 8 * 4 + 12 * KIN_PROTO_MAX_OPS + 8 * 16 * 2);
 }
 
 static void a_bitmap_tells_each_chunk(void **state) {

@@ -191,7 +191,7 @@ static void a_step_that_fails_leaves_no_trace(void **state) {
     for (int i = 0; i < 3; i++) assert_int_equal(kin_head_eval(head, 1, i * N_IDS, many, N_IDS, NULL, 0, &err), 0);
     assert_int_equal(kin_head_eval(head, 0, 0, ids, N_IDS, NULL, 0, &err), KIN_FAIL); // 128 cells: the context is full
     assert_non_null(strstr(err.text, "is full"));
-    kin_head_remove(head, 1, 0, INT32_MAX);
+    kin_head_truncate(head, 1, 0);
     run(ring, got);
     assert_memory_equal(got, want, sizeof got);
     kin_thread_ring_close(ring);
@@ -206,8 +206,8 @@ static void of_many_forgets_in_a_row_none_is_lost(void **state) {
     kin_thread_ring *ring = open_ring(3, shares);
     kin_head *head = kin_thread_ring_head(ring);
     assert_int_equal(kin_head_eval(head, 0, 0, ids, N_IDS, NULL, 0, &err), 0);
-    for (int i = 0; i < 100; i++) kin_head_remove(head, 3, i, i + 1);
-    kin_head_remove(head, 0, 0, N_IDS);
+    for (int i = 0; i < 100; i++) kin_head_truncate(head, i % 3, 100 - i);
+    kin_head_truncate(head, 0, 0);
     run(ring, got);
     assert_memory_equal(got, want, sizeof got);
     kin_thread_ring_close(ring);

@@ -15,8 +15,10 @@
 
 #include "pure/text/constraint.h"
 #include "pure/text/detok.h"
+#include "pure/text/reply_grammar.h"
 #include "pure/text/sampler.h"
 #include "pure/text/schema.h"
+#include "pure/text/stop_words.h"
 #include "pure/text/tokenizer.h"
 #include "testkit/small_vocab.h"
 
@@ -155,6 +157,54 @@ static int make_constraint(const job *job, kin_err *err) {
     return rc;
 }
 
+// Calls whose arguments are passed on, come before the name, and are parameters.
+static int read_reply(const job *job, kin_err *err) {
+    static const char schema[] = "{\"properties\":{\"a\":{\"type\":\"integer\"}}}";
+    static const char reply[] = "<think>Hm</think>Yes <tool_call>{\"name\":\"f\",\"arguments\":{\"a\":1}}</tool_call>\n"
+                                "<tool_call>{\"arguments\":{\"a\":1},\"name\":\"f\"}</tool_call>\n"
+                                "<tool_call><function=f><parameter=a>1</parameter></function></tool_call>";
+    const kin_reply_tool tool = {.name = {"f", 1}, .parameters = {schema, sizeof schema - 1}};
+    const kin_reply_options options = {.format = KIN_REPLY_XML, .tools = &tool, .n_tools = 1, .reasoning = true};
+    kin_reply_parser *parser;
+    const kin_reply_event *events;
+    int n;
+    (void)job;
+    int rc = kin_reply_parser_new(&parser, &options, err);
+    if (rc != 0) return rc;
+    rc = kin_reply_parser_push(parser, reply, sizeof reply - 1, &events, &n);
+    if (rc == 0) rc = kin_reply_parser_flush(parser, &events, &n);
+    if (rc != 0) kin_err_set(err, "reply: out of memory");
+    kin_reply_parser_free(parser);
+    return rc;
+}
+
+static int make_reply_grammar(const job *job, kin_err *err) {
+    static const char schema[] = "{\"properties\":{\"a\":{\"type\":\"integer\"}}}";
+    const kin_reply_tool tool = {.name = {"f", 1}, .parameters = {schema, sizeof schema - 1}};
+    kin_reply_rules rules = {.tools = &tool, .n_tools = 1, .thinking = KIN_THINKING_MAY_BEGIN};
+    int rc = 0;
+    for (rules.format = KIN_REPLY_HERMES; rules.format <= KIN_REPLY_MISTRAL_ARGS && rc == 0; rules.format++) {
+        kin_grammar *grammar;
+        rc = kin_reply_grammar_new(&grammar, &rules, job->vocab, err);
+        kin_grammar_free(grammar);
+    }
+    return rc;
+}
+
+static int find_stop_word(const job *job, kin_err *err) {
+    const kin_str word = {"stop", 4};
+    kin_stop_words *stop;
+    kin_str before;
+    int found;
+    (void)job;
+    int rc = kin_stop_words_new(&stop, &word, 1, err);
+    if (rc != 0) return rc;
+    rc = kin_stop_words_push(stop, "abc st", 6, &before, &found);
+    if (rc != 0) kin_err_set(err, "stop: out of memory");
+    kin_stop_words_free(stop);
+    return rc;
+}
+
 static void check_vocabulary(kin_vocab_spec spec) {
     job job = {.spec = spec};
     kin_tokenizer *tokenizer;
@@ -186,6 +236,15 @@ static void grammars_survive_failed_allocations(void **state) {
     const job job = {.vocab = small_vocab(small_spm_spec())};
     fail_everywhere(make_constraint, &job, 100);
     kin_vocab_free((kin_vocab *)job.vocab);
+}
+
+static void replies_survive_failed_allocations(void **state) {
+    (void)state;
+    const job job = {.vocab = small_vocab(small_spm_spec())};
+    fail_everywhere(read_reply, NULL, 10);
+    fail_everywhere(make_reply_grammar, &job, 0); // the second attempt has memory
+    kin_vocab_free((kin_vocab *)job.vocab);
+    fail_everywhere(find_stop_word, NULL, 3);
 }
 
 static void sampler_survives_failed_allocations(void **state) {
@@ -230,7 +289,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(spm_survives_failed_allocations),     cmocka_unit_test(bpe_survives_failed_allocations),
         cmocka_unit_test(sampler_survives_failed_allocations), cmocka_unit_test(sampling_allocates_nothing),
-        cmocka_unit_test(decoding_allocates_nothing),          cmocka_unit_test(grammars_survive_failed_allocations),
+        cmocka_unit_test(replies_survive_failed_allocations),  cmocka_unit_test(decoding_allocates_nothing),
+        cmocka_unit_test(grammars_survive_failed_allocations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

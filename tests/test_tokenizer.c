@@ -588,6 +588,27 @@ static void hostile_megabytes_pass_spm(void **state) {
     pair_free(p);
 }
 
+static void only_trusted_parts_of_a_prompt_spell_control_tokens(void **state) {
+    (void)state;
+    pair p = pair_of(small_bpe_spec("gpt-2"));
+    static const char text[] = "<|c|>he<|c|>he<|c|>";
+    const kin_text_range trusted[] = {{0, 5}, {12, 18}}; // the last one ends within the token
+    int32_t ids[32];
+    kin_err err;
+    int64_t n = kin_tokenizer_encode_prompt(p.tokenizer, text, sizeof text - 1, trusted, 2, false, ids, 32, &err);
+    int n_control = 0;
+    for (int64_t i = 0; i < n; i++) n_control += ids[i] == SMALL_BPE_CONTROL;
+    assert_int_equal(n_control, 1);
+    assert_int_equal(ids[0], SMALL_BPE_CONTROL);
+    // Whoever wrote them, neighbours merge.
+    int32_t whole[8], parts[8];
+    const kin_text_range first = {0, 1};
+    int64_t n_whole = kin_tokenizer_encode(p.tokenizer, "he", 2, 0, whole, 8, &err);
+    assert_int_equal(kin_tokenizer_encode_prompt(p.tokenizer, "he", 2, &first, 1, false, parts, 8, &err), n_whole);
+    assert_memory_equal(parts, whole, (size_t)n_whole * sizeof *whole);
+    pair_free(p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(deepseek_coder_lines_match),
@@ -596,6 +617,7 @@ int main(void) {
         cmocka_unit_test(llama_bpe_lines_match),
         cmocka_unit_test(llama_spm_lines_match),
         cmocka_unit_test(phi_3_lines_match),
+        cmocka_unit_test(only_trusted_parts_of_a_prompt_spell_control_tokens),
         cmocka_unit_test(spm_joins_the_best_score_first_then_the_leftmost),
         cmocka_unit_test(spm_writes_unknown_characters_and_bad_bytes_as_bytes),
         cmocka_unit_test(spm_unknown_bytes_become_unk_without_byte_tokens),

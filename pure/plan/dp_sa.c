@@ -231,7 +231,7 @@ static void take_ranges(const solver *s, kin_plan *plan, int *members) {
 int kin_plan_dp_sa(const kin_facts *facts, const kin_plan_options *options, kin_plan *plan, kin_err *err) {
     kin_device_set usable;
     int order[MAX_DEVICES] = {0}, members[MAX_DEVICES], rc = KIN_FAIL;
-    if (kin_scheduler_devices(facts, options, &usable, err) != 0) return KIN_FAIL;
+    if (kin_plan_scheduler_devices(facts, options, &usable, err) != 0) return KIN_FAIL;
     solver s = {.n_layer = facts->model.n_layer};
     *plan = (kin_plan){.n_rounds = 1};
     for (int i = 0; i < facts->n_device; i++) {
@@ -247,7 +247,7 @@ int kin_plan_dp_sa(const kin_facts *facts, const kin_plan_options *options, kin_
     }
     order_cost(&s, s.order);
     take_ranges(&s, plan, members);
-    rc = kin_scheduler_finish(facts, usable, members, plan, err);
+    rc = kin_plan_scheduler_finish(facts, usable, members, plan, err);
 done:
     solver_close(&s);
     return rc;

@@ -355,7 +355,7 @@ static void solver_close(solver *s) {
 
 static solver *solver_open(const kin_facts *facts, const kin_plan_options *options, kin_err *err) {
     kin_device_set usable;
-    if (kin_scheduler_devices(facts, options, &usable, err) != 0) return NULL;
+    if (kin_plan_scheduler_devices(facts, options, &usable, err) != 0) return NULL;
     if (options->force_in & ~usable) return (void)kin_err_set(err, "plan: a device that must compute cannot"), NULL;
     solver *s = calloc(1, sizeof *s);
     if (!s) return (void)kin_err_set(err, "plan: no memory"), NULL;
@@ -385,7 +385,7 @@ int kin_plan_exact(const kin_facts *facts, const kin_plan_options *options, kin_
     solver_close(s);
     if (rc != 0) return rc;
     // Layers of different sizes: the prediction knows which ones each device has got.
-    if (kin_scheduler_finish(facts, usable, NULL, plan, err) != 0) return KIN_FAIL;
+    if (kin_plan_scheduler_finish(facts, usable, NULL, plan, err) != 0) return KIN_FAIL;
     plan->bound_s = fmin(plan->bound_s, plan->tpot_s);
     return 0;
 }

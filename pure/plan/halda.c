@@ -40,7 +40,7 @@ static void init_windows(solver *s) {
     double memory[MAX_DEVICES];
     for (int i = 0; i < h->n_device; i++) memory[i] = h->devices[i].avail_bytes;
     s->now = (windows){.k = 1};
-    kin_scheduler_divide(h->n_layer, memory, h->n_device, s->now.w);
+    kin_plan_scheduler_divide(h->n_layer, memory, h->n_device, s->now.w);
     for (int i = 0; i < h->n_device; i++) {
         int largest = 0;
         for (int j = 1; j < h->n_device; j++) {
@@ -217,7 +217,7 @@ int kin_plan_halda(const kin_facts *facts, const kin_plan_options *options, kin_
     double hop_s[MAX_DEVICES];
     bool proven;
     if (!options->ilp) return kin_err_set(err, "halda: this program was built without a solver of integer programs (HiGHS)");
-    if (kin_scheduler_devices(facts, options, &usable, err) != 0) return KIN_FAIL;
+    if (kin_plan_scheduler_devices(facts, options, &usable, err) != 0) return KIN_FAIL;
     kin_hops_init(&hops, facts, usable, 1);
     kin_hops_tour(&hops, usable, members, &proven);
     int n_members = __builtin_popcount(usable);
@@ -232,6 +232,6 @@ int kin_plan_halda(const kin_facts *facts, const kin_plan_options *options, kin_
         plan->shares[members[i]].n_layer = s.now.k * s.now.w[i];
         plan->shares[members[i]].n_layer_gpu = s.now.k * s.now.n[i];
     }
-    kin_scheduler_fit_gpus(facts, plan);
-    return kin_scheduler_finish(facts, usable, members, plan, err);
+    kin_plan_scheduler_fit_gpus(facts, plan);
+    return kin_plan_scheduler_finish(facts, usable, members, plan, err);
 }

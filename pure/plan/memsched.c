@@ -14,14 +14,14 @@ int kin_plan_memsched(const kin_facts *facts, const kin_plan_options *options, k
     double memory[KIN_FACTS_MAX_DEVICES] = {0};
     int counts[KIN_FACTS_MAX_DEVICES];
     kin_device_set usable;
-    if (kin_scheduler_devices(facts, options, &usable, err) != 0) return KIN_FAIL;
+    if (kin_plan_scheduler_devices(facts, options, &usable, err) != 0) return KIN_FAIL;
     int n_rounds = options->n_rounds > 0 ? options->n_rounds : 1;
     *plan = (kin_plan){.n_rounds = n_rounds};
     if (n_rounds > facts->model.n_layer) return kin_err_set(err, "plan: %d rounds for %d layers", n_rounds, facts->model.n_layer);
     // Windows of equal rounds are divided, then rounds are put together: a device has none or at least one layer in each.
     for (int i = 0; i < facts->n_device; i++)
         memory[i] = usable & kin_device_bit(i) ? memory_of(&facts->devices[i], &facts->model) : 0;
-    kin_scheduler_divide(facts->model.n_layer / n_rounds, memory, facts->n_device, counts);
+    kin_plan_scheduler_divide(facts->model.n_layer / n_rounds, memory, facts->n_device, counts);
     int largest = 0, rest = facts->model.n_layer % n_rounds;
     for (int i = 0; i < facts->n_device; i++) {
         plan->shares[i].n_layer = counts[i] * n_rounds;
@@ -31,6 +31,6 @@ int kin_plan_memsched(const kin_facts *facts, const kin_plan_options *options, k
     for (int i = 0; i < facts->n_device; i++) {
         if (kin_facts_gpu_usable(&facts->devices[i], &facts->model)) plan->shares[i].n_layer_gpu = plan->shares[i].n_layer;
     }
-    kin_scheduler_fit_gpus(facts, plan);
-    return kin_scheduler_finish(facts, usable, NULL, plan, err);
+    kin_plan_scheduler_fit_gpus(facts, plan);
+    return kin_plan_scheduler_finish(facts, usable, NULL, plan, err);
 }

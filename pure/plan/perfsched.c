@@ -61,7 +61,7 @@ int kin_plan_perfsched(const kin_facts *facts, const kin_plan_options *options, 
     double power[KIN_FACTS_MAX_DEVICES] = {0}, cpu_power[KIN_FACTS_MAX_DEVICES] = {0};
     int counts[KIN_FACTS_MAX_DEVICES], n = facts->n_device;
     kin_device_set usable;
-    if (kin_scheduler_devices(facts, options, &usable, err) != 0) return KIN_FAIL;
+    if (kin_plan_scheduler_devices(facts, options, &usable, err) != 0) return KIN_FAIL;
     *plan = (kin_plan){.n_rounds = 1};
     for (int i = 0; i < n; i++) {
         if (!(usable & kin_device_bit(i))) continue;
@@ -69,13 +69,13 @@ int kin_plan_perfsched(const kin_facts *facts, const kin_plan_options *options, 
         power[i] = workers[i].power;
         cpu_power[i] = workers[i].cpu_power;
     }
-    kin_scheduler_divide(facts->model.n_layer, power, n, counts);
+    kin_plan_scheduler_divide(facts->model.n_layer, power, n, counts);
     for (int i = 0; i < n; i++) workers[i].n_fast = counts[i];
-    kin_scheduler_divide(move_to_room(workers, n), cpu_power, n, counts);
+    kin_plan_scheduler_divide(move_to_room(workers, n), cpu_power, n, counts);
     for (int i = 0; i < n; i++) {
         plan->shares[i].n_layer = workers[i].n_fast + counts[i];
         plan->shares[i].n_layer_gpu = workers[i].on_gpu ? workers[i].n_fast : 0;
     }
-    kin_scheduler_fit_gpus(facts, plan);
-    return kin_scheduler_finish(facts, usable, NULL, plan, err);
+    kin_plan_scheduler_fit_gpus(facts, plan);
+    return kin_plan_scheduler_finish(facts, usable, NULL, plan, err);
 }

@@ -52,7 +52,7 @@ static void enter_fewer_rounds(playoff *o, const kin_plan_options *options) {
 static void enter_slower_disks(playoff *o, const kin_plan_options *options, kin_facts *scratch) {
     kin_device_set usable;
     kin_plan_options same = *options;
-    if (kin_scheduler_devices(o->facts, options, &usable, NULL) != 0) return;
+    if (kin_plan_scheduler_devices(o->facts, options, &usable, NULL) != 0) return;
     same.leave_out |= ~usable;
     for (size_t i = 0; i < sizeof disk_shares / sizeof *disk_shares; i++) {
         *scratch = *o->facts;

@@ -5,7 +5,7 @@
 #include "pure/plan/hops.h"
 #include "pure/plan/latency.h"
 
-const kin_scheduler kin_schedulers[] = {
+const kin_plan_scheduler kin_plan_schedulers[] = {
     {"exact", kin_plan_playoff, "the best plan under the timeline model"},
     {"halda", kin_plan_halda, "Algorithm 1 of prima.cpp's paper, on its objective"},
     {"memsched", kin_plan_memsched, "in proportion to memory, as exo does"},
@@ -14,8 +14,8 @@ const kin_scheduler kin_schedulers[] = {
     {NULL, NULL, NULL},
 };
 
-const kin_scheduler *kin_scheduler_find(const char *name) {
-    for (const kin_scheduler *s = kin_schedulers; s->name; s++) {
+const kin_plan_scheduler *kin_plan_scheduler_find(const char *name) {
+    for (const kin_plan_scheduler *s = kin_plan_schedulers; s->name; s++) {
         if (strcmp(s->name, name) == 0) return s;
     }
     return NULL;
@@ -26,14 +26,14 @@ kin_plan_options kin_plan_options_defaults(void) {
     return (kin_plan_options){.max_nodes = 2000, .max_orders = 2000, .seed = 1, .slow_disk_bytes_s = 100e6};
 }
 
-int kin_scheduler_devices(const kin_facts *facts, const kin_plan_options *options, kin_device_set *usable, kin_err *err) {
+int kin_plan_scheduler_devices(const kin_facts *facts, const kin_plan_options *options, kin_device_set *usable, kin_err *err) {
     if (kin_facts_screen(facts, usable, NULL, err) != 0) return KIN_FAIL;
     if (options->leave_out & kin_device_bit(0)) return kin_err_set(err, "the head cannot be left out: it has the output layer");
     *usable = kin_facts_reachable(facts, *usable & ~options->leave_out);
     return 0;
 }
 
-void kin_scheduler_fit_gpus(const kin_facts *facts, kin_plan *plan) {
+void kin_plan_scheduler_fit_gpus(const kin_facts *facts, kin_plan *plan) {
     for (int i = 0; i < facts->n_device; i++) {
         kin_device_rates rates;
         kin_layer_share *share = &plan->shares[i];
@@ -49,7 +49,7 @@ void kin_scheduler_fit_gpus(const kin_facts *facts, kin_plan *plan) {
     }
 }
 
-int kin_scheduler_finish(const kin_facts *facts, kin_device_set usable, const int *order, kin_plan *plan, kin_err *err) {
+int kin_plan_scheduler_finish(const kin_facts *facts, kin_device_set usable, const int *order, kin_plan *plan, kin_err *err) {
     kin_hops hops;
     kin_prediction prediction;
     int cheapest[KIN_FACTS_MAX_DEVICES];
@@ -66,7 +66,7 @@ int kin_scheduler_finish(const kin_facts *facts, kin_device_set usable, const in
     return 0;
 }
 
-void kin_scheduler_divide(int n, const double *parts, int n_parts, int *counts) {
+void kin_plan_scheduler_divide(int n, const double *parts, int n_parts, int *counts) {
     double sum = 0, rests[KIN_FACTS_MAX_DEVICES];
     int left = n;
     for (int i = 0; i < n_parts; i++) sum += parts[i];

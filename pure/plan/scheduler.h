@@ -31,30 +31,30 @@ typedef struct kin_plan_options {
 kin_plan_options kin_plan_options_defaults(void);
 
 // Fails with a sentence if no plan can be.
-typedef int kin_scheduler_fn(const kin_facts *facts, const kin_plan_options *options, kin_plan *plan, kin_err *err);
+typedef int kin_plan_scheduler_fn(const kin_facts *facts, const kin_plan_options *options, kin_plan *plan, kin_err *err);
 
-typedef struct kin_scheduler {
+typedef struct kin_plan_scheduler {
     const char *name;
-    kin_scheduler_fn *plan;
+    kin_plan_scheduler_fn *plan;
     const char *help;
-} kin_scheduler;
+} kin_plan_scheduler;
 
-extern const kin_scheduler kin_schedulers[]; // the default first; ends with a NULL name
-const kin_scheduler *kin_scheduler_find(const char *name);
+extern const kin_plan_scheduler kin_plan_schedulers[]; // the default first; ends with a NULL name
+const kin_plan_scheduler *kin_plan_scheduler_find(const char *name);
 
-kin_scheduler_fn kin_plan_exact, kin_plan_playoff, kin_plan_halda, kin_plan_memsched, kin_plan_perfsched, kin_plan_dp_sa;
+kin_plan_scheduler_fn kin_plan_exact, kin_plan_playoff, kin_plan_halda, kin_plan_memsched, kin_plan_perfsched, kin_plan_dp_sa;
 
 // ---- for the schedulers themselves
 
 // The usable devices less those left out.
-int kin_scheduler_devices(const kin_facts *facts, const kin_plan_options *options, kin_device_set *usable, kin_err *err);
+int kin_plan_scheduler_devices(const kin_facts *facts, const kin_plan_options *options, kin_device_set *usable, kin_err *err);
 
 // Takes layers off GPUs that cannot hold as many.
-void kin_scheduler_fit_gpus(const kin_facts *facts, kin_plan *plan);
+void kin_plan_scheduler_fit_gpus(const kin_facts *facts, kin_plan *plan);
 
 // Completes a plan whose shares and rounds are set: the ring, and the predicted TPOT. order: the ring's members, the head first;
 // NULL: the cheapest ring through the workers.
-int kin_scheduler_finish(const kin_facts *facts, kin_device_set usable, const int *order, kin_plan *plan, kin_err *err);
+int kin_plan_scheduler_finish(const kin_facts *facts, kin_device_set usable, const int *order, kin_plan *plan, kin_err *err);
 
 // n things in proportion to parts // [n_parts]; rests go to the largest remainders, at equal ones to the first.
-void kin_scheduler_divide(int n, const double *parts, int n_parts, int *counts);
+void kin_plan_scheduler_divide(int n, const double *parts, int n_parts, int *counts);

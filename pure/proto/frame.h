@@ -55,7 +55,7 @@ enum { KIN_PROTO_N_ROLES = 6 };
     X(9, PING, ping, KIN_FRAME_CAP_SMALL, "crfopb", 0)                                                                           \
     X(10, PONG, pong, KIN_FRAME_CAP_SMALL, "crfopb", 0)                                                                          \
     X(11, STEP, step, KIN_FRAME_CAP_STEP, "rb", 1)                                                                               \
-    X(12, FORGET, forget, KIN_FRAME_CAP_SMALL, "rb", 1)                                                                          \
+    X(12, ECHO, echo, KIN_FRAME_ECHO_BYTES + 12, "p", 0)                                                                         \
     X(13, STATUS_WANTED, status_wanted, 0, "co", 0)                                                                              \
     X(14, STATUS, status, KIN_FRAME_CAP_SMALL, "c", 0)                                                                           \
     X(15, EVENTS, events, KIN_FRAME_CAP_SMALL, "c", 0)                                                                           \
@@ -71,8 +71,7 @@ enum { KIN_PROTO_N_ROLES = 6 };
     X(25, REPORT, report, KIN_FRAME_REPORT_BYTES + 4, "o", 0)                                                                    \
     X(26, PROFILE, profile, KIN_FRAME_CAP_SMALL, "c", 0)                                                                         \
     X(27, MEASURE, measure, KIN_FRAME_CAP_SMALL, "c", 0)                                                                         \
-    X(28, MEASURED, measured, KIN_FRAME_CAP_SMALL, "c", 0)                                                                       \
-    X(29, ECHO, echo, KIN_FRAME_ECHO_BYTES + 12, "p", 0)
+    X(28, MEASURED, measured, KIN_FRAME_CAP_SMALL, "c", 0)
 
 typedef enum kin_frame_type {
 #define KIN_FRAME_ENUM(number, NAME, name, cap, links, epoch) KIN_FRAME_##NAME = number,
@@ -80,7 +79,7 @@ typedef enum kin_frame_type {
 #undef KIN_FRAME_ENUM
 } kin_frame_type;
 
-enum { KIN_FRAME_N_TYPES = 29 }; // types are 1 to this
+enum { KIN_FRAME_N_TYPES = 28 }; // types are 1 to this
 
 // A piece of a payload that is sent from where it lies.
 typedef struct kin_frame_part {

@@ -17,7 +17,7 @@
 // Nothing is allocated, nothing is kept: any thread. The byte tables stand beside the codecs:
 //   message_link.c    OPEN ACCEPT REFUSE PING PONG BYE
 //   message_plan.c    DEVICE PLAN PROGRESS NEXT READY FAILED END
-//   message_step.c    STEP FORGET
+//   message_step.c    STEP
 //   message_status.c  STATUS_WANTED STATUS EVENTS REPORT
 //   message_fetch.c   HASHES_WANTED HASHES GET DATA LACK HAVE
 //   message_measure.c PROFILE MEASURE MEASURED ECHO
@@ -41,6 +41,7 @@ enum {
     KIN_PROTO_MAX_LAYERS = 4096,
     KIN_PROTO_MAX_CONTEXT = 1 << 27,
     KIN_PROTO_MAX_TOKENS = 1 << 16, // in one step
+    KIN_PROTO_MAX_OPS = 1 << 12,    // changes of the KV cache in one step
     KIN_PROTO_MAX_EMBD = 1 << 20,
     KIN_PROTO_MAX_EVENTS = 1024,         // in one frame
     KIN_PROTO_MAX_HASHES = 1 << 14,      // in one frame
@@ -219,18 +220,14 @@ typedef struct kin_proto_step {
     uint32_t n_tokens; // >= 1
     uint32_t n_rows;   // of the activations: n_tokens, or n_out after the model's last layer
     uint32_t n_embd;
+    uint16_t n_ops;             // changes of the KV cache; 0 without POSITIONS
     uint32_t n_out;             // rows whose result is wanted after the last layer
     const uint8_t *pos;         // i32 [n_tokens], >= 0; with POSITIONS
     const uint8_t *seq;         // i32 [n_tokens], >= 0; with POSITIONS
     const uint8_t *out;         // i32 [n_out], ascending, < n_tokens; with POSITIONS, without ALL_ROWS
+    const uint8_t *ops;         // i32 [n_ops, 3]: seq (>= -1), from, n (>= 0): see kin_kv_op (engine/kv_blocks.h)
     const uint8_t *activations; // type [n_rows, n_embd]
 } kin_proto_step;
-
-// Forget positions [begin, end) of a sequence.
-typedef struct kin_proto_forget {
-    int32_t seq; // -1: all sequences
-    int32_t begin, end;
-} kin_proto_forget;
 
 // ---- status
 
@@ -402,7 +399,7 @@ void kin_proto_i32_decode(int32_t *to, const uint8_t *from, size_t n);
 
 // Where the long parts of a STEP lie in its payload. Parts that it does not carry have no bytes.
 typedef struct kin_proto_step_layout {
-    size_t pos, seq, out, activations;
+    size_t pos, seq, out, ops, activations;
     size_t activations_bytes;
     size_t size; // of the payload
 } kin_proto_step_layout;

@@ -5,12 +5,14 @@
 //     byte  0  u64  step
 //           8  u16  round (< 1024)
 //          10  u16  flags: 1 no_output, 2 all rows, 4 more chunks follow, 8 positions
-//          12  u32  type: 0 f32, 1 f16
+//          12  u16  type: 0 f32, 1 f16
+//          14  u16  n_ops (<= 4096; 0 without "positions")
 //          16  u32  n_tokens (1 to 65536)
 //          20  u32  n_rows (n_tokens or n_out)
 //          24  u32  n_embd (1 to 2^20)
 //          28  u32  n_out (<= n_tokens; with "all rows" = n_tokens)
-//          32  with "positions": i32 pos [n_tokens], i32 seq [n_tokens]; without "all rows" also i32 out [n_out]
+//          32  with "positions": i32 pos [n_tokens], i32 seq [n_tokens]; without "all rows" also i32 out [n_out];
+//              i32 ops [n_ops, 3]
 //              activations [n_rows, n_embd]
 // Everything before the activations is a multiple of 4 bytes, as is the header: activations lie aligned in a frame.
 
@@ -24,7 +26,8 @@ kin_proto_step_layout kin_proto_step_lay_out(const kin_proto_step *m) {
     kin_proto_step_layout l = {.pos = 32};
     l.seq = l.pos + 4 * n_pos;
     l.out = l.seq + 4 * n_pos;
-    l.activations = l.out + 4 * n_out;
+    l.ops = l.out + 4 * n_out;
+    l.activations = l.ops + (size_t)12 * m->n_ops;
     l.activations_bytes = (size_t)m->n_rows * m->n_embd * kin_activation_size(m->type);
     l.size = l.activations + l.activations_bytes;
     return l;
@@ -35,6 +38,7 @@ size_t kin_proto_step_size_max(uint32_t n_batch, uint32_t n_embd, kin_activation
                         .type = type,
                         .n_tokens = n_batch,
                         .n_rows = n_batch,
+                        .n_ops = KIN_PROTO_MAX_OPS,
                         .n_embd = n_embd,
                         .n_out = n_batch};
     return kin_proto_step_lay_out(&m).size;
@@ -47,14 +51,16 @@ static void put_step_head(kin_writer *w, const kin_proto_step *m) {
     kin_writer_u64(w, m->step);
     kin_writer_u16(w, m->round);
     kin_writer_u16(w, m->flags);
-    kin_writer_u32(w, (uint32_t)m->type);
+    kin_writer_u16(w, (uint16_t)m->type);
+    kin_writer_u16(w, m->n_ops);
     kin_writer_u32(w, m->n_tokens);
     kin_writer_u32(w, m->n_rows);
     kin_writer_u32(w, m->n_embd);
     kin_writer_u32(w, m->n_out);
     kin_writer_bytes(w, m->pos, l.seq - l.pos);
     kin_writer_bytes(w, m->seq, l.out - l.seq);
-    kin_writer_bytes(w, m->out, l.activations - l.out);
+    kin_writer_bytes(w, m->out, l.ops - l.out);
+    kin_writer_bytes(w, m->ops, l.activations - l.ops);
 }
 
 static void put_step(kin_writer *w, const kin_proto_step *m) {
@@ -69,14 +75,7 @@ static void check_not_negative(kin_reader *r, const uint8_t *array, size_t n, co
     }
 }
 
-static void take_positions(kin_reader *r, kin_proto_step *m) {
-    m->pos = kin_reader_take(r, (size_t)4 * m->n_tokens);
-    m->seq = kin_reader_take(r, (size_t)4 * m->n_tokens);
-    if (!m->seq) return;
-    check_not_negative(r, m->pos, m->n_tokens, "position");
-    check_not_negative(r, m->seq, m->n_tokens, "sequence");
-    if (has(m, KIN_PROTO_STEP_ALL_ROWS)) return;
-
+static void take_wanted(kin_reader *r, kin_proto_step *m) {
     m->out = kin_reader_take(r, (size_t)4 * m->n_out);
     int64_t last = -1;
     for (size_t i = 0; m->out && i < m->n_out; i++) {
@@ -89,11 +88,33 @@ static void take_positions(kin_reader *r, kin_proto_step *m) {
     }
 }
 
+static void take_ops(kin_reader *r, kin_proto_step *m) {
+    m->ops = kin_reader_take(r, (size_t)12 * m->n_ops);
+    for (size_t i = 0; m->ops && i < m->n_ops; i++) {
+        int32_t seq = kin_proto_i32_at(m->ops, 3 * i), from = kin_proto_i32_at(m->ops, 3 * i + 1);
+        int32_t n = kin_proto_i32_at(m->ops, 3 * i + 2);
+        if (seq < -1 || from < -1 || n < 0 || (from < 0 && seq >= 0))
+            kin_reader_fail(r, "sequence %d becomes %d tokens of %d", (int)seq, (int)n, (int)from);
+    }
+}
+
+static void take_positions(kin_reader *r, kin_proto_step *m) {
+    m->pos = kin_reader_take(r, (size_t)4 * m->n_tokens);
+    m->seq = kin_reader_take(r, (size_t)4 * m->n_tokens);
+    if (!m->seq) return;
+    check_not_negative(r, m->pos, m->n_tokens, "position");
+    check_not_negative(r, m->seq, m->n_tokens, "sequence");
+    if (!has(m, KIN_PROTO_STEP_ALL_ROWS)) take_wanted(r, m);
+    take_ops(r, m);
+}
+
 static void take_step(kin_reader *r, kin_proto_step *m) {
     m->step = kin_reader_u64(r);
     m->round = (uint16_t)kin_reader_range(r, kin_reader_u16(r), 0, KIN_PROTO_MAX_WINDOWS - 1, "round");
     m->flags = (uint16_t)kin_reader_range(r, kin_reader_u16(r), 0, KIN_PROTO_STEP_FLAGS, "flags");
-    m->type = kin_reader_range(r, kin_reader_u32(r), 0, KIN_ACTIVATION_N_TYPES - 1, "type");
+    m->type = kin_reader_range(r, kin_reader_u16(r), 0, KIN_ACTIVATION_N_TYPES - 1, "type");
+    m->n_ops =
+        (uint16_t)kin_reader_range(r, kin_reader_u16(r), 0, has(m, KIN_PROTO_STEP_POSITIONS) ? KIN_PROTO_MAX_OPS : 0, "n_ops");
     m->n_tokens = kin_reader_range(r, kin_reader_u32(r), 1, KIN_PROTO_MAX_TOKENS, "n_tokens");
     m->n_rows = kin_reader_range(r, kin_reader_u32(r), 0, m->n_tokens, "n_rows");
     m->n_embd = kin_reader_range(r, kin_reader_u32(r), 1, KIN_PROTO_MAX_EMBD, "n_embd");
@@ -112,27 +133,6 @@ size_t kin_proto_encode_step_head(uint8_t *buf, size_t cap, const kin_proto_step
     put_step_head(&w, m);
     return w.n;
 }
-
-//     FORGET
-//     byte  0  i32  seq (>= -1; -1: all)
-//           4  i32  begin (>= 0)
-//           8  i32  end (>= begin)
-
-static void put_forget(kin_writer *w, const kin_proto_forget *m) {
-    kin_writer_i32(w, m->seq);
-    kin_writer_i32(w, m->begin);
-    kin_writer_i32(w, m->end);
-}
-
-static void take_forget(kin_reader *r, kin_proto_forget *m) {
-    m->seq = kin_reader_i32(r);
-    m->begin = kin_reader_i32(r);
-    m->end = kin_reader_i32(r);
-    if (m->seq < -1) kin_reader_fail(r, "sequence is %d", (int)m->seq);
-    if (m->begin < 0 || m->end < m->begin) kin_reader_fail(r, "positions from %d to %d", (int)m->begin, (int)m->end);
-}
-
-KIN_PROTO_DEFINE(FORGET, forget)
 
 int32_t kin_proto_i32_at(const uint8_t *array, size_t i) {
     return (int32_t)kin_get_u32(array + 4 * i);

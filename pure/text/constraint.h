@@ -16,7 +16,7 @@ enum { KIN_CONSTRAINT_MAX_MARKER = 256 };
 
 typedef struct kin_constraint kin_constraint;
 
-// marker: bytes, copied; empty: from the beginning.
+// marker: bytes, copied; empty: from the beginning. For a control token: kin_token_trie_text of it.
 int kin_constraint_new(kin_constraint **out, kin_matcher *matcher, kin_str marker, kin_err *err);
 void kin_constraint_free(kin_constraint *constraint);
 

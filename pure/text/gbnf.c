@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "pure/text/grow.h"
+#include "pure/text/token_reference.h"
 #include "pure/text/utf8.h"
 
 enum { MAX_CODEPOINT = 0x10ffff, SURROGATE_FIRST = 0xd800, SURROGATE_LAST = 0xdfff };
@@ -255,6 +256,32 @@ static int parse_group(parser *p, uint32_t *out) {
     return skip_char(p, ')') ? 0 : fail_gbnf(p, "')' is missing");
 }
 
+static int parse_gbnf_number(parser *p, uint32_t *number) {
+    uint64_t value = 0;
+    const char *begin = p->at;
+    for (; p->at < p->end && *p->at >= '0' && *p->at <= '9'; p->at++) {
+        value = value * 10 + (uint64_t)(*p->at - '0');
+        if (value > KIN_GBNF_MAX_REPEAT) return fail_gbnf(p, "a number of more than 2147483647");
+    }
+    if (p->at == begin) return fail_gbnf(p, "a number is missing: {m}, {m,}, {m,n} or <[id]>");
+    *number = (uint32_t)value;
+    return 0;
+}
+
+// After '<'.
+static int parse_token(parser *p, uint32_t *out) {
+    uint32_t begin = p->gbnf->n_bytes, id;
+    char bytes[KIN_TOKEN_REFERENCE_BYTES];
+    if (!skip_char(p, '['))
+        return fail_gbnf(p, "a reference to a token by its name: write its text, or <[id]> for a control token");
+    if (parse_gbnf_number(p, &id) != 0) return KIN_FAIL;
+    if (id >= KIN_VOCAB_MAX_TOKENS) return fail_gbnf(p, "no vocabulary has so many tokens");
+    if (!skip_char(p, ']') || !skip_char(p, '>')) return fail_gbnf(p, "a reference to a token ends with \"]>\"");
+    kin_token_reference_put(bytes, (int32_t)id);
+    if (add_bytes(p, bytes, sizeof bytes) != 0) return KIN_FAIL;
+    return add_node(p, (kin_gbnf_node){.kind = KIN_GBNF_BYTES, .begin = begin, .end = p->gbnf->n_bytes}, out);
+}
+
 // Sets *found to false where no element begins.
 static int parse_element(parser *p, uint32_t *out, bool *found) {
     *found = p->at < p->end;
@@ -264,24 +291,13 @@ static int parse_element(parser *p, uint32_t *out, bool *found) {
     if (skip_char(p, '.')) return parse_any(p, out);
     if (skip_char(p, '(')) return parse_group(p, out);
     if (is_name_char(*p->at)) return parse_rule_name(p, out);
-    if (*p->at == '<' || *p->at == '!') return fail_gbnf(p, "a reference to a token: kin's grammars are about text only");
+    if (skip_char(p, '<')) return parse_token(p, out);
+    if (*p->at == '!') return fail_gbnf(p, "'!': there are no negated references to tokens");
     *found = false;
     return 0;
 }
 
 // ---- repetitions
-
-static int parse_gbnf_number(parser *p, uint32_t *number) {
-    uint64_t value = 0;
-    const char *begin = p->at;
-    for (; p->at < p->end && *p->at >= '0' && *p->at <= '9'; p->at++) {
-        value = value * 10 + (uint64_t)(*p->at - '0');
-        if (value > KIN_GBNF_MAX_REPEAT) return fail_gbnf(p, "a repetition of more than 2147483647");
-    }
-    if (p->at == begin) return fail_gbnf(p, "a number is missing: {m}, {m,} or {m,n}");
-    *number = (uint32_t)value;
-    return 0;
-}
 
 // After '{'.
 static int parse_bounds(parser *p, uint32_t *min, uint32_t *max) {

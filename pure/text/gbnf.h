@@ -6,7 +6,10 @@
 //
 // Repetitions: * + ? {m} {m,} {m,n}. Escapes: \n \r \t \\ \" \[ \] \- \xHH \uHHHH \UHHHHHHHH (code points).
 // The first rule is not special; the text begins with the rule `root`. The grammar's own text is UTF-8.
-// llama.cpp's references to tokens, <name> and <[id]>, are refused.
+//   call  ::= <[5]> "{" [^}]* "}"                      # the control token 5 of the vocabulary (token_reference.h)
+//
+// A reference to a token that is no control token matches nothing. llama.cpp's references by name, <think>, and their negations
+// are refused.
 //
 // The tree is plain data, owned by whoever parsed it.
 #pragma once

@@ -309,14 +309,13 @@ static int put_list(builder *b, const kin_schema_list *list, uint32_t rule) {
 
 // ---- whole schemas
 
-// All rules of one schema; *n_rules goes on counting. Writes the name of the first one to `name`.
-static int put_schema(kin_str schema, uint32_t *n_rules, kin_text_buffer *name, kin_text_buffer *out, kin_err *err) {
-    builder b = {.n_before = *n_rules, .out = out, .err = err};
+int kin_schema_put_rules(const kin_json *json, const kin_json_value *schema, uint32_t *n_rules, kin_text_buffer *rule,
+                         kin_text_buffer *gbnf, kin_err *err) {
+    builder b = {.json = *json, .n_before = *n_rules, .out = gbnf, .err = err};
     kin_schema_list list = {0};
-    if (kin_json_parse(&b.json, schema.at, schema.len, err) != 0) return kin_err_prefix(err, "schema");
     int rc = kin_string_table_init(&b.lists, 16, 256) == 0 ? 0 : fail_build(&b, "out of memory");
-    if (rc == 0) rc = kin_schema_list_add(&list, &b.json, b.json.values, err);
-    if (rc == 0) rc = put_rule(&b, &list, name);
+    if (rc == 0) rc = kin_schema_list_add(&list, json, schema, err);
+    if (rc == 0) rc = put_rule(&b, &list, rule);
     for (uint32_t i = 0; rc == 0 && i < b.lists.n; i++) { // more come while it runs
         kin_schema_list one = {.n = (uint32_t)(kin_string_table_len(&b.lists, i) / sizeof *one.entries)};
         memcpy(one.entries, kin_string_table_at(&b.lists, i), kin_string_table_len(&b.lists, i));
@@ -326,59 +325,22 @@ static int put_schema(kin_str schema, uint32_t *n_rules, kin_text_buffer *name, 
     if (rc == 0 && *n_rules > KIN_SCHEMA_MAX_RULES)
         rc = fail_build(&b, "too large: all schemas together have more than 4096 rules");
     kin_string_table_fini(&b.lists);
-    kin_json_fini(&b.json);
-    return rc;
-}
-
-int kin_schema_choices_to_gbnf(const kin_schema_choice *choices, size_t n, kin_text_buffer *gbnf, kin_err *err) {
-    kin_text_buffer root = {0};
-    uint32_t n_rules = 0;
-    int rc =
-        n > 0 && n <= KIN_SCHEMA_MAX_CHOICES ? 0 : kin_err_set(err, "schema: from 1 to 1024 choices are possible, not %zu", n);
-    kin_schema_put_builtins(gbnf);
-    for (size_t i = 0; i < n && rc == 0; i++) {
-        kin_text_print(&root, i > 0 ? " | " : "root ::= ");
-        kin_schema_put_literal(choices[i].before, &root);
-        kin_text_print(&root, " ");
-        rc = put_schema(choices[i].schema, &n_rules, &root, gbnf, err);
-        kin_text_print(&root, " ");
-        kin_schema_put_literal(choices[i].after, &root);
-    }
-    kin_text_print(&root, "\n");
-    kin_text_put(gbnf, root.at, root.len);
-    if (rc == 0 && (root.failed || gbnf->failed))
-        rc = kin_err_set(err, "schema: the grammar is too large, or there is no memory for it");
-    kin_text_fini(&root);
     return rc;
 }
 
 int kin_schema_to_gbnf(kin_str schema, kin_text_buffer *gbnf, kin_err *err) {
-    const kin_schema_choice choice = {.before = {"", 0}, .schema = schema, .after = {"", 0}};
-    return kin_schema_choices_to_gbnf(&choice, 1, gbnf, err);
-}
-
-int kin_schema_tools_to_gbnf(const kin_schema_tool *tools, size_t n, kin_str prefix, kin_str suffix, kin_text_buffer *gbnf,
-                             kin_err *err) {
-    static const kin_str any_object = {KIN_SCHEMA_ANY_OBJECT, sizeof KIN_SCHEMA_ANY_OBJECT - 1};
-    if (n == 0 || n > KIN_SCHEMA_MAX_CHOICES) return kin_err_set(err, "schema: from 1 to 1024 tools are possible, not %zu", n);
-    kin_schema_choice *choices = calloc(n, sizeof *choices);
-    kin_text_buffer *before = calloc(n, sizeof *before), after = {0};
-    int rc = choices && before ? 0 : kin_err_set(err, "schema: out of memory");
-    kin_text_print(&after, "}");
-    kin_text_put(&after, suffix.at, suffix.len);
-    for (size_t i = 0; i < n && rc == 0; i++) {
-        kin_text_put(&before[i], prefix.at, prefix.len);
-        kin_text_print(&before[i], "{\"name\": ");
-        kin_json_write_string(tools[i].name, &before[i]);
-        kin_text_print(&before[i], ", \"arguments\": ");
-        kin_str schema = tools[i].parameters.len > 0 ? tools[i].parameters : any_object;
-        choices[i] = (kin_schema_choice){{before[i].at, before[i].len}, schema, {after.at, after.len}};
-        if (before[i].failed || after.failed) rc = kin_err_set(err, "schema: out of memory");
-    }
-    if (rc == 0) rc = kin_schema_choices_to_gbnf(choices, n, gbnf, err);
-    for (size_t i = 0; before && i < n; i++) kin_text_fini(&before[i]);
-    kin_text_fini(&after);
-    free(before);
-    free(choices);
+    kin_text_buffer root = {0};
+    uint32_t n_rules = 0;
+    kin_json json;
+    if (kin_json_parse(&json, schema.at, schema.len, err) != 0) return kin_err_prefix(err, "schema");
+    kin_schema_put_builtins(gbnf);
+    int rc = kin_schema_put_rules(&json, json.values, &n_rules, &root, gbnf, err);
+    kin_text_print(gbnf, "root ::= ");
+    kin_text_put(gbnf, root.at, root.len);
+    kin_text_print(gbnf, "\n");
+    if (rc == 0 && (root.failed || gbnf->failed))
+        rc = kin_err_set(err, "schema: the grammar is too large, or there is no memory for it");
+    kin_text_fini(&root);
+    kin_json_fini(&json);
     return rc;
 }

@@ -16,34 +16,22 @@
 #pragma once
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/err.h"
 #include "base/str.h"
+#include "pure/text/json.h"
 #include "pure/text/text_buffer.h"
 
-enum {
-    KIN_SCHEMA_MAX_RULES = 1 << 12,   // different schemas, after references and combinations
-    KIN_SCHEMA_MAX_CHOICES = 1 << 10, // texts or tools to choose from
-};
+enum { KIN_SCHEMA_MAX_RULES = 1 << 12 }; // different schemas, after references and combinations
 
 #define KIN_SCHEMA_ANY_OBJECT "{\"type\":\"object\"}" // response_format json_object
 
 // Appends the grammar to `gbnf`. Fails with a sentence that names the keyword and its place: "schema: #/properties/a: ...".
 int kin_schema_to_gbnf(kin_str schema, kin_text_buffer *gbnf, kin_err *err);
 
-// The same for one of several texts, each of which is: these bytes, JSON of a schema, these bytes.
-typedef struct kin_schema_choice {
-    kin_str before, schema, after; // before, after: UTF-8
-} kin_schema_choice;
-
-int kin_schema_choices_to_gbnf(const kin_schema_choice *choices, size_t n, kin_text_buffer *gbnf, kin_err *err);
-
-// Exactly one call of one of the tools: PREFIX {"name": "NAME", "arguments": {...}} SUFFIX. One tool: that one (tool_choice names
-// it).
-typedef struct kin_schema_tool {
-    kin_str name;       // UTF-8
-    kin_str parameters; // schema of the arguments; empty: any object
-} kin_schema_tool;
-
-int kin_schema_tools_to_gbnf(const kin_schema_tool *tools, size_t n, kin_str prefix, kin_str suffix, kin_text_buffer *gbnf,
-                             kin_err *err);
+// The rules of a schema, for a grammar with more in it. schema: a value of `json`; references are looked up from the whole.
+// Appends lines to `gbnf`, which has kin_schema_put_builtins (schema_string.h), and to `rule` what stands for the schema.
+// *n_rules: of all schemas of the grammar so far, first 0. After a failure `gbnf` and `rule` may have more.
+int kin_schema_put_rules(const kin_json *json, const kin_json_value *schema, uint32_t *n_rules, kin_text_buffer *rule,
+                         kin_text_buffer *gbnf, kin_err *err);

@@ -23,6 +23,8 @@ typedef struct search {
     const kin_specials *specials;
     const char *text;
     size_t len;
+    const kin_text_range *trusted; // [n_trusted]
+    size_t n_trusted;
     bool *taken; // [len]
     kin_special_hit *hits;
     size_t n, cap;
@@ -136,6 +138,18 @@ static bool is_white(char c) { // isspace of the C locale
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
+static bool is_trusted(const search *search, size_t begin, size_t end) {
+    size_t low = 0, high = search->n_trusted; // the first range that ends at `end` or later
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (search->trusted[middle].end < end)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < search->n_trusted && search->trusted[low].begin <= begin;
+}
+
 // Takes all free occurrences of one token. Whatever is taken already is at least as long, so looking at both ends suffices.
 static int take_all(search *search, const special *special, kin_err *err) {
     const bool *takes_space = search->specials->vocab->takes_space;
@@ -144,7 +158,7 @@ static int take_all(search *search, const special *special, kin_err *err) {
         const char *found = memmem(search->text + at, search->len - at, special->text.at, len);
         if (!found) return 0;
         size_t begin = (size_t)(found - search->text), end = begin + len;
-        if (search->taken[begin] || search->taken[end - 1]) {
+        if (search->taken[begin] || search->taken[end - 1] || !(special->always || is_trusted(search, begin, end))) {
             at = begin + 1;
             continue;
         }
@@ -162,11 +176,11 @@ static int compare_begin(const void *a, const void *b) {
     return (x->begin > y->begin) - (x->begin < y->begin);
 }
 
-int kin_specials_search(const kin_specials *specials, const char *text, size_t len, bool with_control, kin_special_hit **hits,
-                        size_t *n_hits, kin_err *err) {
+int kin_specials_search(const kin_specials *specials, const char *text, size_t len, const kin_text_range *trusted,
+                        size_t n_trusted, kin_special_hit **hits, size_t *n_hits, kin_err *err) {
     *hits = NULL;
     *n_hits = 0;
-    search search = {.specials = specials, .text = text, .len = len};
+    search search = {.specials = specials, .text = text, .len = len, .trusted = trusted, .n_trusted = n_trusted};
     bool *occurs = calloc(specials->n + 1, sizeof *occurs);
     if (!occurs) return out_of_memory(err);
     for (size_t at = 0; at < len; at++) {
@@ -176,7 +190,7 @@ int kin_specials_search(const kin_specials *specials, const char *text, size_t l
     int rc = 0;
     for (uint32_t i = 0; i < specials->n && rc == 0; i++) {
         const special *special = &specials->by_text[specials->order[i]];
-        if (!occurs[specials->order[i]] || !(special->always || with_control)) continue;
+        if (!occurs[specials->order[i]] || !(special->always || n_trusted > 0)) continue;
         if (!search.taken && !(search.taken = calloc(len, sizeof *search.taken)))
             rc = out_of_memory(err);
         else

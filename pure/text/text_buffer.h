@@ -21,3 +21,7 @@ typedef struct kin_text_buffer {
 void kin_text_put(kin_text_buffer *text, const char *at, size_t len);
 void kin_text_print(kin_text_buffer *text, const char *fmt, ...) KIN_PRINTF(2, 3); // at most 255 bytes at once
 void kin_text_fini(kin_text_buffer *text);
+
+static inline kin_str kin_text_str(const kin_text_buffer *text) {
+    return (kin_str){text->at ? text->at : "", text->len};
+}

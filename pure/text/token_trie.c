@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pure/text/token_reference.h"
 #include "pure/text/utf8.h"
 
 typedef struct entry {
@@ -13,9 +14,11 @@ typedef struct entry {
 kin_str kin_token_trie_text(const kin_token_trie *trie, int32_t id) {
     kin_token_type type = kin_vocab_type(trie->vocab, id);
     bool is_text = type == KIN_TOKEN_NORMAL || type == KIN_TOKEN_USER_DEFINED || type == KIN_TOKEN_BYTE;
-    kin_str piece = kin_vocab_piece(trie->vocab, id);
-    bool is_matched = is_text && piece.len <= UINT16_MAX && !kin_vocab_is_eog(trie->vocab, id);
-    return is_matched ? piece : (kin_str){"", 0};
+    kin_str piece = kin_vocab_piece(trie->vocab, id), none = {"", 0};
+    if (kin_vocab_is_eog(trie->vocab, id)) return none;
+    if (type == KIN_TOKEN_CONTROL) return (kin_str){trie->references[id], KIN_TOKEN_REFERENCE_BYTES};
+    bool is_matched = is_text && piece.len > 0 && piece.len <= UINT16_MAX;
+    return is_matched && !memchr(piece.at, KIN_TOKEN_REFERENCE_FIRST, piece.len) ? piece : none;
 }
 
 // Characters of a plain text; 0 if it is not plain.
@@ -129,8 +132,11 @@ int kin_token_trie_new(kin_token_trie **out, const kin_vocab *vocab, kin_err *er
     trie->same = malloc(((size_t)trie->n_tokens + 1) * sizeof *trie->same);
     trie->plain_sets = calloc((size_t)KIN_TOKEN_TRIE_N_SETS * trie->n_words + 1, sizeof *trie->plain_sets);
     trie->long_plain = malloc(((size_t)trie->n_tokens + 1) * sizeof *trie->long_plain);
+    trie->references = malloc(((size_t)trie->n_tokens + 1) * sizeof *trie->references);
+    for (int32_t id = 0; trie->references && id < trie->n_tokens; id++) kin_token_reference_put(trie->references[id], id);
     trie->ends = calloc((size_t)trie->n_words + 1, sizeof *trie->ends);
-    if (!trie->same || !trie->plain_sets || !trie->long_plain || !trie->ends || fill(trie) != 0) {
+    bool ok = trie->same && trie->plain_sets && trie->long_plain && trie->references && trie->ends;
+    if (!ok || fill(trie) != 0) {
         kin_token_trie_free(trie);
         return kin_err_set(err, "token trie: out of memory");
     }
@@ -141,6 +147,7 @@ int kin_token_trie_new(kin_token_trie **out, const kin_vocab *vocab, kin_err *er
 void kin_token_trie_free(kin_token_trie *trie) {
     if (!trie) return;
     free(trie->ends);
+    free(trie->references);
     free(trie->long_plain);
     free(trie->plain_sets);
     free(trie->same);

@@ -1,8 +1,9 @@
 // Token trie: the texts of a vocabulary's tokens as two trees of bytes, so that tokens with a common beginning are looked at
 // together. Built once for a vocabulary.
 //
-// Control, unknown and unused tokens are in none of them: a text never matches those. Nor are tokens without
-// text, or with more than 65535 bytes of it.
+// A control token is there as what a grammar's reference to it is (token_reference.h), so no text matches it; those that end the
+// generation are in none of the trees. Nor are unknown and unused tokens, tokens without text, with more than 65535 bytes of it,
+// or with a byte 0xFF.
 // Plain tokens have a tree of their own. They are whole UTF-8 of characters that a JSON string holds as they are: none below
 // U+0020, not U+007F, no '"' and no '\'. Where a grammar takes any plain character (inside of a string), or so many of them,
 // kin_token_trie_add_plain has the tokens, and nobody looks at the tree.
@@ -49,14 +50,16 @@ typedef struct kin_token_trie {
     uint64_t *plain_sets;       // [KIN_TOKEN_TRIE_N_SETS][n_words]
     kin_long_token *long_plain; // [n_long_plain]
     uint32_t n_long_plain;
-    uint64_t *ends; // [n_words] tokens that end the generation
+    char (*references)[4]; // [n_tokens] of control tokens
+    uint64_t *ends;        // [n_words] tokens that end the generation
 } kin_token_trie;
 
 // Fails without memory only.
 int kin_token_trie_new(kin_token_trie **out, const kin_vocab *vocab, kin_err *err);
 void kin_token_trie_free(kin_token_trie *trie);
 
-// The bytes that a token adds to a text; empty if it is no text. id in [0, n_tokens).
+// The bytes that a token is in the trees: those that it adds to a text, or a reference to it; empty if it is in none. id in
+// [0, n_tokens).
 kin_str kin_token_trie_text(const kin_token_trie *trie, int32_t id);
 
 // Adds all plain tokens of at most so many characters to the set.

@@ -52,30 +52,36 @@ static int encode_plain(const kin_tokenizer *tokenizer, const char *text, size_t
     return kin_spm_encode(vocab, tokenizer->by_words, vocab->add_space_prefix, text, len, merger, sink, err);
 }
 
-int64_t kin_tokenizer_encode(const kin_tokenizer *tokenizer, const char *text, size_t len, unsigned flags, int32_t *ids,
-                             size_t cap, kin_err *err) {
+int64_t kin_tokenizer_encode_prompt(const kin_tokenizer *tokenizer, const char *text, size_t len, const kin_text_range *trusted,
+                                    size_t n_trusted, bool add_special, int32_t *ids, size_t cap, kin_err *err) {
     if (len > KIN_ENCODE_MAX_BYTES)
         return kin_err_set(err, "tokenizer: a text of %zu bytes, the limit is %u", len, KIN_ENCODE_MAX_BYTES);
     const kin_vocab *vocab = tokenizer->vocab;
     kin_special_hit *hits;
     size_t n_hits;
-    if (kin_specials_search(tokenizer->specials, text, len, flags & KIN_ENCODE_PARSE_SPECIAL, &hits, &n_hits, err) < 0)
-        return KIN_FAIL;
+    if (kin_specials_search(tokenizer->specials, text, len, trusted, n_trusted, &hits, &n_hits, err) < 0) return KIN_FAIL;
 
     kin_id_sink sink = {.ids = ids, .cap = cap};
     kin_merger merger = {0};
     int rc = 0;
     size_t at = 0;
-    if (flags & KIN_ENCODE_ADD_SPECIAL && vocab->add_bos) kin_id_sink_put(&sink, vocab->bos);
+    if (add_special && vocab->add_bos) kin_id_sink_put(&sink, vocab->bos);
     for (size_t i = 0; i < n_hits && rc == 0; i++) {
         rc = encode_plain(tokenizer, text + at, hits[i].begin - at, &merger, &sink, err);
         kin_id_sink_put(&sink, hits[i].id);
         at = hits[i].end;
     }
     if (rc == 0) rc = encode_plain(tokenizer, text + at, len - at, &merger, &sink, err);
-    if (flags & KIN_ENCODE_ADD_SPECIAL && vocab->add_eos) kin_id_sink_put(&sink, vocab->eos);
+    if (add_special && vocab->add_eos) kin_id_sink_put(&sink, vocab->eos);
 
     kin_merger_fini(&merger);
     free(hits);
     return rc < 0 ? KIN_FAIL : (int64_t)sink.n;
+}
+
+int64_t kin_tokenizer_encode(const kin_tokenizer *tokenizer, const char *text, size_t len, unsigned flags, int32_t *ids,
+                             size_t cap, kin_err *err) {
+    const kin_text_range all = {0, len};
+    size_t n_trusted = flags & KIN_ENCODE_PARSE_SPECIAL ? 1 : 0;
+    return kin_tokenizer_encode_prompt(tokenizer, text, len, &all, n_trusted, flags & KIN_ENCODE_ADD_SPECIAL, ids, cap, err);
 }

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "pure/text/specials.h"
 #include "pure/text/vocab.h"
 
 typedef struct kin_tokenizer kin_tokenizer;
@@ -31,3 +32,8 @@ void kin_tokenizer_free(kin_tokenizer *tokenizer);
 // vocabulary can write single bytes (differs from llama.cpp's BPE, which replaces bad bytes by U+FFFD).
 int64_t kin_tokenizer_encode(const kin_tokenizer *tokenizer, const char *text, size_t len, unsigned flags, int32_t *ids,
                              size_t cap, kin_err *err);
+
+// The same for a text of which only the ranges trusted [n_trusted], in order and apart, may spell control tokens: a prompt of
+// which a user wrote parts. What is merged does not depend on the ranges.
+int64_t kin_tokenizer_encode_prompt(const kin_tokenizer *tokenizer, const char *text, size_t len, const kin_text_range *trusted,
+                                    size_t n_trusted, bool add_special, int32_t *ids, size_t cap, kin_err *err);

@@ -1,0 +1,300 @@
+// kin serve: a server for chats and texts, for the clients of OpenAI, Anthropic, llama.cpp and Ollama.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "app/app.h"
+#include "app/https.h"
+#include "app/llama_options.h"
+#include "app/option_tables.h"
+#include "serve/server.h"
+#include "sys/whole_file.h"
+
+typedef struct serve_options {
+    kin_session_options session;
+    kin_console console;
+    const char *host;
+    int port;
+    const char *alias, *pooling, *chat_template_file, *prefix;
+    int n_parallel, max_waiting, n_predict, ping_s;
+    kin_sampler_options sampler;
+    uint64_t seed;
+    const char *api_keys, *api_key_file, *allow_hosts, *cors;
+    kin_https_options https;
+    bool open, metrics, no_slots, strict_model, no_prefix_cache;
+} serve_options;
+
+enum { N_SERVE_OPTIONS = 28, DEFAULT_PORT = 8080, DEFAULT_CTX = 16384, MAX_TEMPLATE = 1 << 20 };
+
+typedef struct tables {
+    kin_option own[N_SERVE_OPTIONS];
+    kin_session_tables session;
+} tables;
+
+static void fill_serve_tables(serve_options *o, tables *t) {
+    o->session = kin_session_options_defaults();
+    o->console = kin_app_console;
+    o->session.console = &o->console;
+    o->sampler = kin_sampler_options_defaults();
+    o->host = "127.0.0.1";
+    o->cors = "localhost";
+    o->port = DEFAULT_PORT;
+    o->n_parallel = 16;
+    o->max_waiting = 512;
+    o->n_predict = -1;
+    o->seed = UINT64_MAX;
+    o->ping_s = 30;
+    const kin_option own[N_SERVE_OPTIONS] = {
+        {KIN_OPTION_STRING, "host", 0, &o->host, "ADDRESS",
+         "where clients reach it (default: 127.0.0.1, this machine only; 0.0.0.0: all; NAME.sock: a Unix socket)", 0, 0},
+        {KIN_OPTION_INT, "port", 0, &o->port, "N", "... and its port (default: 8080; 0: any)", 0, 65535},
+        {KIN_OPTION_STRING, "alias", 0, &o->alias, "NAME", "the model's name for clients (default: its file's)", 0, 0},
+        {KIN_OPTION_INT, "parallel", 0, &o->n_parallel, "N", "texts that are computed at once (default: 16)", 1,
+         KIN_SCHEDULER_MAX_PARALLEL},
+        {KIN_OPTION_INT, "max-queue", 0, &o->max_waiting, "N", "further texts that may wait; one more is refused (default: 512)",
+         0, 2048},
+        {KIN_OPTION_INT, "n-predict", 0, &o->n_predict, "N",
+         "most tokens of a text, unless its request says (default: -1, until the context is full)", -1, 1 << 27},
+        {KIN_OPTION_U64, "seed", 0, &o->seed, "N", "seed of requests that name none (default: another one each time)", 0, 0},
+        {KIN_OPTION_FLOAT, "temp", 0, &o->sampler.temperature, "T", "temperature, unless a request says (default: 0.8)", 0, 100},
+        {KIN_OPTION_INT, "top-k", 0, &o->sampler.top_k, "N", "top_k, likewise: only the N likeliest tokens (default: 40; 0: all)",
+         0, 1 << 24},
+        {KIN_OPTION_FLOAT, "top-p", 0, &o->sampler.top_p, "P",
+         "top_p, likewise: the likeliest tokens with P together (default: 0.95; 1: all)", 1e-6, 1},
+        {KIN_OPTION_FLOAT, "min-p", 0, &o->sampler.min_p, "P",
+         "min_p, likewise: tokens at least P times as likely as the likeliest (default: 0.05)", 0, 1},
+        {KIN_OPTION_STRING, "chat-template-file", 0, &o->chat_template_file, "FILE",
+         "a chat template (Jinja) in place of the model's", 0, 0},
+        {KIN_OPTION_STRING, "pooling", 0, &o->pooling, "mean|last|cls",
+         "which of a text's tokens an embedding is made of: all (mean, default), the last, the first", 0, 0},
+        {KIN_OPTION_STRING, "api-prefix", 0, &o->prefix, "/PATH", "what all paths begin with, behind a proxy for example", 0, 0},
+        {KIN_OPTION_INT, "sse-ping-interval", 0, &o->ping_s, "S",
+         "seconds after which an idle stream gets a sign of life (default: 30; -1: never)", -1, 1 << 20},
+        {KIN_OPTION_STRING, "api-key", 0, &o->api_keys, "KEY,KEY",
+         "clients must send one of these keys; needed where others than this machine can ask", 0, 0},
+        {KIN_OPTION_STRING, "api-key-file", 0, &o->api_key_file, "FILE", "the same, a key a line", 0, 0},
+        {KIN_OPTION_FLAG, "no-api-key", 0, &o->open, NULL, "let everybody who reaches --host ask, without a key", 0, 0},
+        {KIN_OPTION_STRING, "allow-hosts", 0, &o->allow_hosts, "NAME,NAME",
+         "names other than localhost that the header Host may have (only looked at on a loopback address)", 0, 0},
+        {KIN_OPTION_STRING, "cors-origins", 0, &o->cors, "none|localhost|*",
+         "whose web pages may use it: nobody's, this machine's (default), everybody's", 0, 0},
+        {KIN_OPTION_FLAG, "https", 0, &o->https.on, NULL,
+         "encrypt, with a certificate that kin makes once and keeps, and clients are told to trust", 0, 0},
+        {KIN_OPTION_STRING, "ssl-cert-file", 0, &o->https.cert_file, "FILE", "encrypt, with this certificate (PEM)", 0, 0},
+        {KIN_OPTION_STRING, "ssl-key-file", 0, &o->https.key_file, "FILE", "... and its private key", 0, 0},
+        {KIN_OPTION_FLAG, "metrics", 0, &o->metrics, NULL, "answer /metrics, for Prometheus", 0, 0},
+        {KIN_OPTION_FLAG, "no-slots", 0, &o->no_slots, NULL, "do not answer /slots, which shows what is being computed", 0, 0},
+        {KIN_OPTION_FLAG, "strict-model", 0, &o->strict_model, NULL, "refuse requests that name another model than --alias", 0,
+         0},
+        {KIN_OPTION_FLAG, "no-prefix-cache", 0, &o->no_prefix_cache, NULL,
+         "compute every text from its beginning, and keep none that has ended", 0, 0},
+        {0},
+    };
+    memcpy(t->own, own, sizeof own);
+    kin_session_option_tables(&o->session, &t->session);
+    for (kin_option *row = t->session.own; row->kind != KIN_OPTION_END; row++) {
+        if (row->name && strcmp(row->name, "ctx") == 0)
+            row->help = "tokens of context, of all texts together (default: 16384, at most the model's)";
+    }
+    for (kin_option *row = t->session.fleet; row->kind != KIN_OPTION_END; row++) { // --port is that of clients here
+        if (row->name && strcmp(row->name, "port") == 0) row->name = "cluster-port";
+    }
+}
+
+typedef struct serving {
+    const serve_options *o;
+    kin_server *server;
+    kin_tls_ctx *tls; // NULL: none
+    kin_service *service;
+    kin_session session;
+    kin_prompter *prompter;
+    kin_token_trie *trie;
+    uint8_t *template;
+    char alias[256];
+    atomic_bool drained;
+} serving;
+
+static serving *shown; // whose clients are told what is being done
+
+static void show_progress(void *user, const char *what, uint64_t done, uint64_t total) {
+    kin_app_console.progress(user, what, done, total);
+    kin_server_set_doing(shown->server, what, total ? 100.0 * (double)done / (double)total : -1);
+}
+
+static void show_status(const char *line) {
+    kin_app_console.status(line);
+    kin_server_set_doing(shown->server, line, -1);
+}
+
+static void on_drained(void *user) {
+    serving *v = user;
+    atomic_store(&v->drained, true);
+    atomic_store(&kin_app_stop, true);
+}
+
+static void on_hurry(void *user) {
+    on_drained(user);
+}
+
+// "Qwen3-0.6B-Q8_0" of "/models/Qwen3-0.6B-Q8_0.gguf"
+static void name_model(serving *v) {
+    const char *name = v->o->alias ? v->o->alias : v->o->session.model ? v->o->session.model : "demo";
+    const char *slash = strrchr(name, '/');
+    snprintf(v->alias, sizeof v->alias, "%s", v->o->alias || !slash ? name : slash + 1);
+    size_t n = strlen(v->alias);
+    if (!v->o->alias && n > 5 && strcmp(v->alias + n - 5, ".gguf") == 0) v->alias[n - 5] = 0;
+}
+
+static bool is_loopback(const char *host) {
+    return strcmp(host, "localhost") == 0 || strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0 || strstr(host, ".sock");
+}
+
+static int read_cors(const serve_options *o, kin_cors *cors, kin_err *err) {
+    static const char *const names[] = {"localhost", "none", "*"};
+    static const kin_cors values[] = {KIN_CORS_LOCALHOST, KIN_CORS_NONE, KIN_CORS_ALL};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        *cors = values[i];
+        if (strcmp(o->cors, names[i]) == 0) return 0;
+    }
+    return kin_err_set(err, "--cors-origins %s: must be none, localhost or *", o->cors);
+}
+
+static kin_pooling pooling_of(const serve_options *o) {
+    if (!o->pooling || strcmp(o->pooling, "mean") == 0) return KIN_POOLING_MEAN;
+    return strcmp(o->pooling, "last") == 0 ? KIN_POOLING_LAST : KIN_POOLING_CLS;
+}
+
+static int open_server(serving *v, kin_err *err) {
+    const serve_options *o = v->o;
+    kin_cors cors;
+    if (read_cors(o, &cors, err) != 0) return KIN_FAIL;
+    if (!is_loopback(o->host) && !o->api_keys && !o->api_key_file && !o->open)
+        return kin_err_set(err, "--host %s lets the whole network ask: give --api-key KEY, or --no-api-key if that is meant",
+                           o->host);
+    kin_server_options so = {.http = kin_http_options_default(),
+                             .alias = v->alias,
+                             .strict_model = o->strict_model,
+                             .metrics = o->metrics,
+                             .slots = !o->no_slots,
+                             .n_parallel = o->n_parallel,
+                             .ping_s = o->ping_s,
+                             .pooling = pooling_of(o),
+                             .defaults = {.sampler = o->sampler, .n_predict = o->n_predict},
+                             .drained = on_drained,
+                             .hurry = on_hurry,
+                             .user = v};
+    so.http.host = o->host;
+    so.access = (kin_access_options){
+        .host = o->host, .allow_hosts = o->allow_hosts, .api_keys = o->api_keys, .api_key_file = o->api_key_file, .cors = cors};
+    so.http.port = (uint16_t)o->port;
+    so.http.prefix = o->prefix;
+    if (kin_https_open(&v->tls, &o->https, err) != 0) return KIN_FAIL;
+    so.http.tls = v->tls;
+    return kin_server_open(&v->server, &so, err);
+}
+
+static int open_model(serving *v, kin_err *err) {
+    const serve_options *o = v->o;
+    kin_session *s = &v->session;
+    size_t n;
+    if (kin_session_open_model(s, &o->session, err) != 0) return KIN_FAIL;
+    if (o->chat_template_file && kin_whole_input_read(o->chat_template_file, MAX_TEMPLATE, &v->template, &n, err) != 0)
+        return KIN_FAIL;
+    if (kin_prompter_open(&v->prompter, s, (const char *)v->template, err) != 0) return KIN_FAIL;
+    if (kin_token_trie_new(&v->trie, s->vocab, err) != 0) return KIN_FAIL;
+    if (kin_session_open(s, &o->session, DEFAULT_CTX, err) != 0) return KIN_FAIL;
+    kin_service_options so = {.session = s,
+                              .n_parallel = o->n_parallel,
+                              .max_waiting = o->max_waiting,
+                              .keeps = !o->no_prefix_cache,
+                              .stop = &kin_app_stop,
+                              .wake = kin_server_wake,
+                              .wake_user = v->server};
+    return kin_service_open(&v->service, &so, err);
+}
+
+static void say_where(const serving *v) {
+    const char *host = v->o->host;
+    uint16_t port = kin_server_port(v->server);
+    bool is_v6 = strchr(host, ':') != NULL;
+    if (port)
+        kin_app_say("serving %s at http%s://%s%s%s:%u%s (OpenAI: /v1)", v->alias, v->tls ? "s" : "", is_v6 ? "[" : "", host,
+                    is_v6 ? "]" : "", (unsigned)port, v->o->prefix ? v->o->prefix : "");
+    else
+        kin_app_say("serving %s at %s", v->alias, host);
+}
+
+static int serve(serving *v, kin_err *err) {
+    name_model(v);
+    if (open_server(v, err) != 0 || open_model(v, err) != 0) return KIN_FAIL;
+    const kin_preparer preparer = {.session = &v->session,
+                                   .prompter = v->prompter,
+                                   .trie = v->trie,
+                                   .has_seed = v->o->seed != UINT64_MAX,
+                                   .seed = v->o->seed};
+    kin_server_set_model(v->server, v->service, &preparer);
+    say_where(v);
+    return kin_service_run(v->service, err);
+}
+
+// Until the session is closed its threads tell the server what is being done.
+static void close_serving(serving *v) {
+    kin_server_stop(v->server);
+    kin_service_close(v->service);
+    kin_session_close(&v->session);
+    kin_server_close(v->server);
+    kin_tls_ctx_close(v->tls);
+    kin_token_trie_free(v->trie);
+    kin_prompter_close(v->prompter);
+    free(v->template);
+}
+
+static int run_serve(serve_options *o) {
+    serving v = {.o = o};
+    kin_err err;
+    shown = &v;
+    o->console.progress = show_progress;
+    o->console.status = show_status;
+    int rc = serve(&v, &err);
+    close_serving(&v);
+    if (atomic_load(&v.drained)) return KIN_EXIT_OK; // it was told to end
+    return rc == 0 ? KIN_EXIT_OK : kin_app_fail(&err);
+}
+
+static int command_serve(int argc, char **argv) {
+    serve_options o = {0};
+    tables t;
+    kin_err err;
+    char **words = NULL, *texts = NULL;
+    int n_words;
+    const char *model = NULL;
+    fill_serve_tables(&o, &t);
+    int rc = kin_llama_options_translate(argc, argv, &words, &n_words, &texts, &err);
+    if (rc == 0) rc = kin_options_parse((kin_option_tables){t.own, t.session.own, t.session.fleet}, n_words, words, &model, &err);
+    if (rc == 0) rc = kin_session_take_operand(&o.session, model, &err);
+    int status = rc == 0 ? run_serve(&o) : kin_app_usage("serve", &err);
+    free(words);
+    free(texts);
+    return status;
+}
+
+static void with_serve_options(void (*use)(kin_option_tables tables, void *user), void *user) {
+    serve_options o = {0};
+    tables t;
+    fill_serve_tables(&o, &t);
+    use((kin_option_tables){t.own, t.session.own, t.session.fleet}, user);
+}
+
+const kin_command kin_command_serve = {
+    .name = "serve",
+    .args = "[MODEL]",
+    .summary =
+        "answers the clients of OpenAI, Anthropic, Ollama and llama.cpp over HTTP; with --cluster together with other devices",
+    .help =
+        "Clients get the base URL http://127.0.0.1:8080/v1 (OpenAI) or http://127.0.0.1:8080 (the others). Many texts are "
+        "computed\n"
+        "at once. They share the context (--ctx): what they have in common at their beginning is computed once, and when the\n"
+        "context is full the youngest text waits. llama-server's names of options are understood.",
+    .run = command_serve,
+    .options = with_serve_options,
+};

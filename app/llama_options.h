@@ -1,0 +1,9 @@
+// llama-server's options for kin serve: scripts switch by changing one word.
+#pragma once
+
+#include "base/err.h"
+
+// argv [argc] with the options that llama-server and kin call differently in kin's words. What kin does not need is left out,
+// with one line that says so; what it cannot do fails with the reason. The result is a new array that the caller frees; its
+// strings are argv's, constants', or (--name=value) of one block of memory at *texts, to be freed too.
+int kin_llama_options_translate(int argc, char **argv, char ***out, int *n, char **texts, kin_err *err);

@@ -1,0 +1,77 @@
+// How fast servers write many texts at once, in turns:
+//
+//   node bench/serve.mjs [--streams 1,2,4,8,16,32,64] [--tokens 32] [--prompt 32] [--rounds 3] [--long 4096] NAME=URL...
+//
+// Each URL is a server with llama.cpp's native API (kin serve, llama-server). Every stream has its own prompt of about so many tokens,
+// greedy, without prefix cache. Prints for each number of streams and each server: tokens per second of all streams together (prompts
+// included), time to first token, time between tokens (p50, p95, p99); medians of the rounds, and their ratio to the last server's.
+// --long N: a prompt of about N tokens comes in among 4 streams; the longest gap between their tokens, and their steady gap.
+import process from 'node:process';
+
+const options = { streams: '1,2,4,8,16,32,64', tokens: 32, prompt: 32, rounds: 3, long: 0 };
+const servers = [];
+for (let i = 2; i < process.argv.length; i++) {
+  const word = process.argv[i];
+  if (word.startsWith('--')) options[word.slice(2)] = process.argv[++i];
+  else servers.push(word.split(/=(.*)/s).slice(0, 2));
+}
+if (servers.length === 0) {
+  console.error('usage: node bench/serve.mjs [OPTIONS] NAME=URL...');
+  process.exit(2);
+}
+
+const quantile = (list, q) => [...list].sort((a, b) => a - b)[Math.min(list.length - 1, Math.floor(q * list.length))];
+const words = 'the quick brown fox jumps over the lazy dog and then it sleeps under a tall tree '.split(' ');
+const text = (seed, n) => `${seed}: ` + Array.from({ length: n - 3 }, (_, i) => words[(i * (seed % 7 + 1) + seed) % words.length]).join(' ');
+let serial = Date.now() % 100000;
+
+// When each token came, in ms.
+async function stream(url, nPrompt, nPredict) {
+  const begun = performance.now(), times = [];
+  const body = JSON.stringify({ prompt: text(serial++, nPrompt), n_predict: nPredict, stream: true, temperature: 0, ignore_eos: true, cache_prompt: false });
+  const response = await fetch(`${url}/completion`, { method: 'POST', headers: { 'content-type': 'application/json' }, body });
+  if (!response.ok) throw new Error(`${url}: ${response.status} ${await response.text()}`);
+  const decoder = new TextDecoder();
+  let rest = '';
+  for await (const piece of response.body) {
+    rest += decoder.decode(piece, { stream: true });
+    const events = rest.split('\n\n');
+    rest = events.pop();
+    for (const event of events) if (event.startsWith('data:') && !event.includes('"stop":true')) times.push(performance.now());
+  }
+  return { begun, times };
+}
+
+async function measure(url, n) {
+  const begun = performance.now();
+  const all = await Promise.all(Array.from({ length: n }, () => stream(url, +options.prompt, +options.tokens)));
+  const seconds = (performance.now() - begun) / 1000;
+  const gaps = all.flatMap((s) => s.times.slice(1).map((t, i) => t - s.times[i]));
+  return { rate: all.reduce((sum, s) => sum + s.times.length, 0) / seconds, first: quantile(all.map((s) => s.times[0] - s.begun), 0.5),
+    p50: quantile(gaps, 0.5), p95: quantile(gaps, 0.95), p99: quantile(gaps, 0.99) };
+}
+
+// The longest gap of four streams while a long prompt is computed, and their gap before.
+async function disturb(url) {
+  const four = Promise.all(Array.from({ length: 4 }, () => stream(url, 16, 160)));
+  await new Promise((resolve) => setTimeout(resolve, 3000));
+  const arrived = performance.now();
+  const long = await stream(url, +options.long, 2);
+  const gaps = (await four).flatMap((s) => s.times.slice(1).map((t, i) => ({ at: t, gap: t - s.times[i] })));
+  const steady = gaps.filter((g) => g.at < arrived && g.at > arrived - 2000).map((g) => g.gap);
+  const during = gaps.filter((g) => g.at > arrived && g.at - g.gap < long.times[0]).map((g) => g.gap);
+  return { steady: quantile(steady, 0.5), p95: quantile(during, 0.95), longest: Math.max(...during), first: long.times[0] - long.begun };
+}
+
+async function table(what, run, columns) {
+  const rounds = servers.map(() => []);
+  for (let round = 0; round < +options.rounds; round++) for (let i = 0; i < servers.length; i++) rounds[i].push(await run(servers[i][1]));
+  const median = (i, column) => quantile(rounds[i].map((r) => r[column]), 0.5);
+  servers.forEach(([name], i) => {
+    const figures = columns.map((c) => `${c} ${median(i, c).toFixed(1)} (${(median(i, c) / median(servers.length - 1, c)).toFixed(2)})`);
+    console.log(`${what.padEnd(12)} ${name.padEnd(14)} ${figures.join('   ')}`);
+  });
+}
+
+if (+options.long) await table(`${options.long} among 4`, disturb, ['steady', 'p95', 'longest', 'first']);
+else for (const n of options.streams.split(',').map(Number)) await table(`${n} streams`, (url) => measure(url, n), ['rate', 'first', 'p50', 'p95', 'p99']);

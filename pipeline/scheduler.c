@@ -1,0 +1,640 @@
+#include "pipeline/scheduler.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "pipeline/steps.h"
+
+// By so much of itself a step may take longer because of prompts. Steps vary: with 1.0 the p95 of a step among 4 texts was 2.4
+// times the steady one (1B model, 2 threads).
+static const double MOST_LONGER = 0.7;
+
+enum {
+    NO_SLOT = -1,
+    LEAST_PREFIX = 8, // tokens that are worth a place in somebody's cache
+    FIRST_PIECE = 16, // tokens of a prompt beside other texts, before anything was measured
+    LEAST_PIECE = 4,
+};
+
+struct kin_generation {
+    kin_generation_options o;
+    kin_generation *next; // of those that wait, oldest first
+    uint64_t number;      // in the order of submission
+    int32_t *tokens;      // [cap], n of them: the prompt, and what was written
+    int n, cap;
+    int slot;           // NO_SLOT: it waits
+    int n_sent, n_done; // tokens that steps have, or have had; that have come back: they are in the KV cache
+    int n_steps;        // in flight that have tokens of it
+    int n_cached;       // that others had computed
+    bool cancelled;
+};
+
+// A sequence of the KV cache: of a text that runs, or of one that has ended.
+typedef struct slot {
+    kin_generation *owner; // NULL: none
+    int32_t *tokens;       // [n] of a text that has ended; n 0: the slot is free
+    int n;
+    uint64_t used; // when it ended or was last useful, in steps
+} slot;
+
+typedef struct part {
+    kin_generation *g;
+    int n;          // tokens
+    int row;        // of logits; -1: none wanted
+    bool is_prompt; // a piece of a prompt or a history, not the one token that was chosen last
+} part;
+
+typedef struct flight {
+    uint64_t number;
+    part parts[KIN_SCHEDULER_MAX_PARALLEL];
+    int n_parts, n_tokens, n_out, n_prompt;
+    bool hidden;   // all rows' hidden states are wanted, no logits
+    float *logits; // f32 [cap_out, n_vocab], or hidden states in the same memory
+    int cap_out;
+    kin_time sent;
+} flight;
+
+struct kin_scheduler {
+    kin_scheduler_options o;
+    kin_head *head; // NULL: none, or it failed
+    kin_kv_blocks *blocks;
+    slot slots[KIN_SCHEDULER_MAX_SEQUENCES];
+    kin_generation *running[KIN_SCHEDULER_MAX_PARALLEL]; // oldest first
+    int n_running;
+    kin_generation *waiting;
+    int n_waiting;
+    uint64_t next_number;
+    int n_in_flight;                     // 0: as many as the ring has members
+    flight flights[KIN_STEPS_IN_FLIGHT]; // cyclic
+    int first_flight, n_flights;
+    int turn;                          // whose prompt comes first in the next step
+    int32_t *tokens, *seq, *pos, *out; // [cap_step] of the step that is made
+    int cap_step;
+    kin_time last_done;
+    double prompt_alone_s; // a token of a prompt in steps without other texts; 0: not known
+    kin_scheduler_stats stats;
+};
+
+int kin_scheduler_open(kin_scheduler **out, const kin_scheduler_options *o, kin_err *err) {
+    *out = NULL;
+    kin_assert(o->n_parallel > 0 && o->n_parallel <= KIN_SCHEDULER_MAX_PARALLEL);
+    kin_scheduler *s = calloc(1, sizeof *s);
+    if (!s) return kin_err_set(err, "out of memory");
+    s->o = *o;
+    *out = s;
+    return 0;
+}
+
+static void free_generation(kin_generation *g) {
+    free(g->tokens);
+    free(g);
+}
+
+void kin_scheduler_close(kin_scheduler *s) {
+    if (!s) return;
+    for (int i = 0; i < s->n_running; i++) free_generation(s->running[i]);
+    for (kin_generation *g = s->waiting, *next; g; g = next) {
+        next = g->next;
+        free_generation(g);
+    }
+    for (int i = 0; i < KIN_SCHEDULER_MAX_SEQUENCES; i++) free(s->slots[i].tokens);
+    for (int i = 0; i < KIN_STEPS_IN_FLIGHT; i++) free(s->flights[i].logits);
+    free(s->tokens);
+    free(s->seq);
+    free(s->pos);
+    free(s->out);
+    kin_kv_blocks_close(s->blocks);
+    free(s);
+}
+
+void kin_scheduler_set_in_flight(kin_scheduler *s, int n) {
+    kin_assert(n >= 0 && n <= KIN_STEPS_IN_FLIGHT);
+    s->n_in_flight = n;
+}
+
+// ---- the texts
+
+static int append(kin_generation *g, const int32_t *tokens, int n, kin_err *err) {
+    if (g->n + n > g->cap) {
+        int cap = g->n + n > 2 * g->cap ? g->n + n : 2 * g->cap;
+        int32_t *larger = realloc(g->tokens, (size_t)cap * sizeof *larger);
+        if (!larger) return kin_err_set(err, "out of memory");
+        g->tokens = larger;
+        g->cap = cap;
+    }
+    memcpy(g->tokens + g->n, tokens, (size_t)n * sizeof *tokens);
+    g->n += n;
+    return 0;
+}
+
+static void wait_in_line(kin_scheduler *s, kin_generation *g) {
+    kin_generation **at = &s->waiting;
+    while (*at && (*at)->number < g->number) at = &(*at)->next;
+    g->next = *at;
+    *at = g;
+    s->n_waiting++;
+}
+
+static void leave_line(kin_scheduler *s, kin_generation *g) {
+    kin_generation **at = &s->waiting;
+    while (*at != g) at = &(*at)->next;
+    *at = g->next;
+    s->n_waiting--;
+}
+
+static void stop_running(kin_scheduler *s, kin_generation *g) {
+    int i = 0;
+    while (s->running[i] != g) i++;
+    s->n_running--;
+    memmove(&s->running[i], &s->running[i + 1], (size_t)(s->n_running - i) * sizeof *s->running);
+}
+
+static void start_running(kin_scheduler *s, kin_generation *g) {
+    int i = s->n_running++;
+    for (; i > 0 && s->running[i - 1]->number > g->number; i--) s->running[i] = s->running[i - 1];
+    s->running[i] = g;
+}
+
+int kin_scheduler_submit(kin_scheduler *s, const kin_generation_options *o, kin_generation **out, kin_err *err) {
+    *out = NULL;
+    if (o->n_prompt <= 0) return kin_err_set(err, "the prompt is empty");
+    if (o->n_prompt > s->o.n_ctx)
+        return kin_err_set(err, "the prompt has %d tokens, but the context is %d", o->n_prompt, s->o.n_ctx);
+    kin_generation *g = calloc(1, sizeof *g);
+    if (!g) return kin_err_set(err, "out of memory");
+    g->o = *o;
+    g->slot = NO_SLOT;
+    g->number = s->next_number++;
+    if (append(g, o->prompt, o->n_prompt, err) != 0) {
+        free_generation(g);
+        return KIN_FAIL;
+    }
+    g->o.prompt = NULL;
+    wait_in_line(s, g);
+    *out = g;
+    return 0;
+}
+
+// ---- the KV cache
+
+// Without a head nothing is in the cache. The head has memory for as many operations as there are sequences.
+static int change(kin_scheduler *s, kin_kv_op op, kin_err *err) {
+    kin_kv_copy copy; // the caches make it
+    if (!s->head) return 0;
+    return kin_kv_blocks_apply(s->blocks, &op, &copy, err) == 0 ? kin_head_change(s->head, op, err) : KIN_FAIL;
+}
+
+static void free_slot(kin_scheduler *s, int i) {
+    kin_err err;
+    free(s->slots[i].tokens);
+    s->slots[i] = (slot){0};
+    change(s, (kin_kv_op){i, i, 0}, &err); // to forget all of a sequence always works
+}
+
+// The text has no part in the KV cache any more. keep: what it has there stays, as a prefix for others.
+static void leave_slot(kin_scheduler *s, kin_generation *g, bool keep) {
+    slot *own = &s->slots[g->slot];
+    own->owner = NULL;
+    if (keep && s->head && g->n_done > 0) {
+        own->tokens = g->tokens;
+        own->n = g->n_done;
+        own->used = s->stats.n_steps;
+        g->tokens = NULL;
+    } else {
+        free_slot(s, g->slot);
+    }
+    g->slot = NO_SLOT;
+    g->n_sent = g->n_done = 0;
+}
+
+static void end_generation(kin_scheduler *s, kin_generation *g, kin_generation_end how, const kin_err *why) {
+    if (g->slot == NO_SLOT) {
+        leave_line(s, g);
+    } else {
+        stop_running(s, g);
+        leave_slot(s, g, s->o.keeps && !g->o.no_cache);
+    }
+    g->o.ended(g->o.user, how, why);
+    free_generation(g);
+}
+
+void kin_scheduler_cancel(kin_scheduler *s, kin_generation *g) {
+    g->cancelled = true;
+    if (g->n_steps == 0) end_generation(s, g, KIN_GENERATION_CANCELLED, NULL);
+}
+
+void kin_scheduler_fail(kin_scheduler *s, const kin_err *why) {
+    for (int i = 0; i < s->n_flights; i++) s->flights[(s->first_flight + i) % KIN_STEPS_IN_FLIGHT].n_parts = 0;
+    while (s->n_running > 0) end_generation(s, s->running[0], KIN_GENERATION_FAILED, why);
+    while (s->waiting) end_generation(s, s->waiting, KIN_GENERATION_FAILED, why);
+}
+
+// The least recently used prefix leaves; `but`: not this one. False: there is none.
+static bool evict(kin_scheduler *s, int but) {
+    int oldest = NO_SLOT;
+    for (int i = 0; i < KIN_SCHEDULER_MAX_SEQUENCES; i++) {
+        const slot *t = &s->slots[i];
+        if (t->n == 0 || i == but) continue;
+        if (oldest == NO_SLOT || t->used < s->slots[oldest].used) oldest = i;
+    }
+    if (oldest != NO_SLOT) free_slot(s, oldest);
+    return oldest != NO_SLOT;
+}
+
+static bool make_room(kin_scheduler *s, int n_blocks, int but) {
+    while (kin_kv_blocks_n_free(s->blocks) < n_blocks) {
+        if (!evict(s, but)) return false;
+    }
+    return true;
+}
+
+static int find_free_slot(kin_scheduler *s, int but) {
+    for (int i = 0; i < KIN_SCHEDULER_MAX_SEQUENCES; i++) {
+        if (!s->slots[i].owner && s->slots[i].n == 0) return i;
+    }
+    return evict(s, but) ? find_free_slot(s, but) : NO_SLOT;
+}
+
+static int common_prefix(const kin_generation *g, const int32_t *tokens, int n) {
+    int i = 0;
+    if (n > g->n - 1) n = g->n - 1; // its last token gives the logits
+    while (i < n && tokens[i] == g->tokens[i]) i++;
+    return i;
+}
+
+typedef struct match {
+    int slot, n;   // the longest prefix that is in the KV cache
+    bool may_grow; // a longer one is being computed
+} match;
+
+static match find_prefix(const kin_scheduler *s, const kin_generation *g) {
+    match best = {.slot = NO_SLOT};
+    int n_soon = 0;
+    if (g->o.no_cache || !s->o.keeps) return best;
+    for (int i = 0; i < KIN_SCHEDULER_MAX_SEQUENCES; i++) {
+        const slot *t = &s->slots[i];
+        const kin_generation *o = t->owner;
+        if (o && o->o.no_cache) continue;
+        int n = o ? common_prefix(g, o->tokens, o->n_done) : common_prefix(g, t->tokens, t->n);
+        int soon = o && o->n - o->n_done > 1 ? common_prefix(g, o->tokens, o->n) : 0;
+        if (n > best.n) best = (match){.slot = i, .n = n};
+        if (soon > n_soon) n_soon = soon;
+    }
+    if (best.n < LEAST_PREFIX) best = (match){.slot = NO_SLOT};
+    best.may_grow = n_soon >= LEAST_PREFIX && n_soon > best.n;
+    return best;
+}
+
+static int blocks_of(int n_tokens) {
+    return (n_tokens + KIN_KV_CELLS - 1) / KIN_KV_CELLS;
+}
+
+static int min_int(int a, int b) {
+    return a < b ? a : b;
+}
+
+// A place in the KV cache for a text that waits, with the prefix that is there. A text that has ended gives its own place where
+// that loses nothing, or where there is no other room.
+static bool take_slot(kin_scheduler *s, kin_generation *g, match m) {
+    kin_err err;
+    bool gives = m.slot != NO_SLOT && !s->slots[m.slot].owner;
+    bool fits = make_room(s, blocks_of(min_int(g->n + 1, s->o.n_ctx)) - m.n / KIN_KV_CELLS, m.slot);
+    if (!fits && (s->n_running > 0 || !gives)) return false;
+    int i = gives && (!fits || m.n == s->slots[m.slot].n) ? m.slot : find_free_slot(s, m.slot);
+    if (i == NO_SLOT) return false;
+    if (m.slot != NO_SLOT) s->slots[m.slot].used = s->stats.n_steps;
+    if (i == m.slot) {
+        free(s->slots[i].tokens);
+        s->slots[i] = (slot){0};
+    }
+    if (m.n > 0 && change(s, (kin_kv_op){i, m.slot, m.n}, &err) != 0) {
+        free_slot(s, i);
+        m.n = 0;
+    }
+    g->slot = i;
+    g->n_sent = g->n_done = g->n_cached = m.n;
+    s->slots[i].owner = g;
+    return true;
+}
+
+static void admit(kin_scheduler *s) {
+    for (kin_generation *g = s->waiting, *next; g && s->n_running < s->o.n_parallel; g = next) {
+        next = g->next;
+        match m = find_prefix(s, g);
+        if (m.may_grow) continue;
+        if (!take_slot(s, g, m)) return; // those behind it wait, too
+        leave_line(s, g);
+        start_running(s, g);
+        s->stats.n_cached_tokens += (uint64_t)g->n_cached;
+        if (g->o.progress) g->o.progress(g->o.user, g->n_cached, g->n_cached);
+    }
+}
+
+// The youngest text that is in no step gives its room, and waits. False: there is none but `but`.
+static bool preempt(kin_scheduler *s, const kin_generation *but) {
+    for (int i = s->n_running - 1; i >= 0; i--) {
+        kin_generation *g = s->running[i];
+        if (g->n_steps > 0 || g == but) continue;
+        stop_running(s, g);
+        leave_slot(s, g, false);
+        wait_in_line(s, g);
+        s->stats.n_preempted++;
+        return true;
+    }
+    return false;
+}
+
+int kin_scheduler_set_head(kin_scheduler *s, kin_head *head, kin_err *err) {
+    s->head = NULL; // what follows changes nothing in it
+    s->n_flights = 0;
+    for (int i = s->n_running - 1; i >= 0; i--) {
+        kin_generation *g = s->running[i];
+        g->n_steps = 0;
+        stop_running(s, g);
+        leave_slot(s, g, false);
+        wait_in_line(s, g);
+    }
+    for (int i = 0; i < KIN_SCHEDULER_MAX_SEQUENCES; i++) free_slot(s, i);
+    for (kin_generation *g = s->waiting, *next; g; g = next) {
+        next = g->next;
+        if (g->cancelled) end_generation(s, g, KIN_GENERATION_CANCELLED, NULL);
+    }
+    kin_kv_blocks_close(s->blocks);
+    s->blocks = NULL;
+    if (kin_kv_blocks_open(&s->blocks, s->o.n_ctx, err) != 0) return KIN_FAIL;
+    int n = kin_head_n_batch(head);
+    if (n > s->cap_step) {
+        int32_t **arrays[] = {&s->tokens, &s->seq, &s->pos, &s->out};
+        for (int i = 0; i < 4; i++) {
+            int32_t *larger = realloc(*arrays[i], (size_t)n * sizeof *larger);
+            if (!larger) return kin_err_set(err, "out of memory");
+            *arrays[i] = larger;
+        }
+        s->cap_step = n;
+    }
+    kin_head_clear(head);
+    s->head = head;
+    return 0;
+}
+
+// ---- making a step
+
+// It has one token to go on with, and waits for no step. All others have a prompt, or a history, to be computed.
+static bool is_ready(const kin_generation *g) {
+    return g->n - g->n_sent == 1 && g->n_steps == 0 && !g->cancelled;
+}
+
+static bool is_written(const kin_generation *g) {
+    return !g->o.hidden && g->n - g->n_sent <= 1 && (g->n_steps == 0 || g->n > g->o.n_prompt);
+}
+
+static int n_written(const kin_scheduler *s) {
+    int n = 0;
+    for (int i = 0; i < s->n_running; i++) n += is_written(s->running[i]);
+    return n;
+}
+
+// Blocks that a text needs for n tokens more.
+static int blocks_for(const kin_generation *g, int n) {
+    return blocks_of(g->n_sent + n) - blocks_of(g->n_sent);
+}
+
+// Tokens of the text join the step; there are blocks for them.
+static int add_part(kin_scheduler *s, flight *f, kin_generation *g, int n, kin_err *err) {
+    bool is_last = g->n_sent + n == g->n;
+    part *p = &f->parts[f->n_parts++];
+    *p = (part){.g = g, .n = n, .row = is_last || f->hidden ? f->n_out : -1, .is_prompt = n > 1 || g->n_sent < g->o.n_prompt};
+    for (int i = 0; i < n; i++, f->n_tokens++) {
+        int64_t cell;
+        s->tokens[f->n_tokens] = g->tokens[g->n_sent + i];
+        s->seq[f->n_tokens] = g->slot;
+        s->pos[f->n_tokens] = g->n_sent + i;
+        if (f->hidden) s->out[f->n_out++] = f->n_tokens;
+        if (kin_kv_blocks_append(s->blocks, g->slot, g->n_sent + i, &cell, err) != 0) return KIN_FAIL;
+    }
+    if (is_last && !f->hidden) s->out[f->n_out++] = f->n_tokens - 1;
+    if (p->is_prompt) f->n_prompt += n;
+    g->n_sent += n;
+    g->n_steps++;
+    return 0;
+}
+
+// How many steps are in flight at once while texts are written: each of them has its share of the texts.
+static int n_shares(const kin_scheduler *s) {
+    return s->n_in_flight ? s->n_in_flight : kin_head_n_members(s->head);
+}
+
+static int add_tokens(kin_scheduler *s, flight *f, kin_err *err) {
+    int n_most = (n_written(s) + n_shares(s) - 1) / n_shares(s), n_batch = kin_head_n_batch(s->head);
+    for (int i = 0; i < s->n_running && f->n_parts < n_most && f->n_tokens < n_batch; i++) {
+        kin_generation *g = s->running[i];
+        if (!is_ready(g) || g->o.hidden) continue;
+        while (!make_room(s, blocks_for(g, 1), NO_SLOT) && preempt(s, g)) continue;
+        if (g->slot == NO_SLOT || kin_kv_blocks_n_free(s->blocks) < blocks_for(g, 1)) continue;
+        if (add_part(s, f, g, 1, err) != 0) return KIN_FAIL;
+    }
+    return 0;
+}
+
+// Tokens of prompts that a step may have beside those of texts that are written.
+static int prompt_budget(const kin_scheduler *s) {
+    const kin_scheduler_stats *t = &s->stats;
+    if (n_written(s) == 0) return s->cap_step;
+    double token_s = t->prompt_token_s > 0 ? t->prompt_token_s : s->prompt_alone_s;
+    if (t->step_s <= 0 || token_s <= 0) return FIRST_PIECE;
+    double n = MOST_LONGER * t->step_s / token_s;
+    return n < LEAST_PIECE ? LEAST_PIECE : n > s->cap_step ? s->cap_step : (int)n;
+}
+
+// Of a prompt, for a step of that kind.
+static int n_pending(const kin_generation *g, bool hidden) {
+    if ((g->o.hidden != NULL) != hidden || g->cancelled) return 0;
+    return is_ready(g) && !hidden ? 0 : g->n - g->n_sent;
+}
+
+// As many of n tokens as there are blocks for.
+static int fit(kin_scheduler *s, const kin_generation *g, int n) {
+    while (n > 0 && !make_room(s, blocks_for(g, n), NO_SLOT)) n = n > KIN_KV_CELLS ? n - KIN_KV_CELLS : n - 1;
+    return n;
+}
+
+static int add_prompts(kin_scheduler *s, flight *f, kin_err *err) {
+    int n_prompts = 0, n_all = 0, n_batch = kin_head_n_batch(s->head);
+    for (int i = 0; i < s->n_running; i++) {
+        n_prompts += n_pending(s->running[i], f->hidden) > 0;
+        n_all += n_pending(s->running[i], f->hidden);
+    }
+    if (n_prompts == 0) return 0;
+    int left = min_int(prompt_budget(s), n_batch - f->n_tokens);
+    left = min_int(left, kin_head_n_chunk(s->head, n_all));
+    for (int k = 0, i = s->turn++; k < s->n_running && left > 0; k++, i++) {
+        kin_generation *g = s->running[i % s->n_running];
+        if (n_pending(g, f->hidden) == 0) continue;
+        int share = (left + n_prompts - 1) / n_prompts;
+        n_prompts--;
+        int n = fit(s, g, min_int(share, n_pending(g, f->hidden)));
+        if (n == 0) continue;
+        if (add_part(s, f, g, n, err) != 0) return KIN_FAIL;
+        left -= n;
+    }
+    return 0;
+}
+
+static int fill_step(kin_scheduler *s, flight *f, bool hidden, kin_err *err) {
+    f->hidden = hidden;
+    if (!hidden && add_tokens(s, f, err) != 0) return KIN_FAIL;
+    return add_prompts(s, f, err);
+}
+
+static int reserve_logits(const kin_scheduler *s, flight *f, kin_err *err) {
+    // A row of logits has room for more than one of hidden states.
+    int n_rows =
+        f->hidden ? (int)(((size_t)f->n_out * (size_t)s->o.n_embd + (size_t)s->o.n_vocab - 1) / (size_t)s->o.n_vocab) : f->n_out;
+    if (n_rows <= f->cap_out) return 0;
+    free(f->logits);
+    f->logits = malloc((size_t)n_rows * (size_t)s->o.n_vocab * sizeof *f->logits);
+    f->cap_out = f->logits ? n_rows : 0;
+    return f->logits ? 0 : kin_err_set(err, "out of memory for the logits of %d texts", f->n_out);
+}
+
+// Whether pieces of prompts are all that there is: they follow each other round the ring, as many as the head takes.
+static bool may_send(const kin_scheduler *s) {
+    if (!kin_head_has_room(s->head) || s->n_flights == KIN_STEPS_IN_FLIGHT) return false;
+    return s->n_flights < n_shares(s) || n_written(s) == 0;
+}
+
+// *sent: there was something to send.
+static int send_step(kin_scheduler *s, bool *sent, kin_err *err) {
+    flight *f = &s->flights[(s->first_flight + s->n_flights) % KIN_STEPS_IN_FLIGHT];
+    f->n_parts = f->n_tokens = f->n_out = f->n_prompt = 0;
+    bool hidden = s->stats.n_steps % 2; // the two kinds in turns; where one has no room, the other goes on
+    if (fill_step(s, f, hidden, err) != 0 || (f->n_tokens == 0 && fill_step(s, f, !hidden, err) != 0)) return KIN_FAIL;
+    *sent = f->n_tokens > 0;
+    if (!*sent) return 0;
+    if (reserve_logits(s, f, err) != 0) return KIN_FAIL;
+    f->sent = kin_clock_now();
+    kin_head_step step = {.n = f->n_tokens,
+                          .tokens = s->tokens,
+                          .seq = s->seq,
+                          .pos = s->pos,
+                          .out = s->out,
+                          .n_out = f->n_out,
+                          .logits = f->logits,
+                          .hidden = f->hidden,
+                          .n_prompt = f->n_prompt,
+                          .more = f->n_out == 0};
+    if (kin_head_send(s->head, &step, &f->number, err) != 0) return KIN_FAIL;
+    s->n_flights++;
+    return 0;
+}
+
+// ---- what comes back
+
+static void blend(double *mean, double value) {
+    *mean = *mean > 0 ? 0.75 * *mean + 0.25 * value : value;
+}
+
+static void measure(kin_scheduler *s, const flight *f, kin_time now) {
+    kin_time begun = f->sent > s->last_done ? f->sent : s->last_done;
+    double took = kin_clock_ms(begun, now) / 1e3;
+    s->last_done = now;
+    if (f->hidden) return;
+    if (f->n_prompt == 0)
+        blend(&s->stats.step_s, took);
+    else if (f->n_prompt == f->n_tokens)
+        blend(&s->prompt_alone_s, took / f->n_prompt);
+    else if (s->stats.step_s > 0 && f->n_prompt >= LEAST_PIECE)
+        blend(&s->stats.prompt_token_s, took > s->stats.step_s ? (took - s->stats.step_s) / f->n_prompt : 1e-9);
+}
+
+static void take_logits(kin_scheduler *s, kin_generation *g, float *logits) {
+    kin_err err;
+    int32_t id = g->o.next(g->o.user, logits);
+    if (id == KIN_GENERATION_NO_TOKEN) {
+        end_generation(s, g, KIN_GENERATION_DONE, NULL);
+    } else if (append(g, &id, 1, &err) != 0) {
+        end_generation(s, g, KIN_GENERATION_FAILED, &err);
+    } else {
+        s->stats.n_generated_tokens++;
+        if (g->n > s->o.n_ctx) end_generation(s, g, KIN_GENERATION_FULL, NULL);
+    }
+}
+
+static void take_part(kin_scheduler *s, const part *p, float *logits) {
+    kin_generation *g = p->g;
+    g->n_steps--;
+    g->n_done += p->n;
+    if (p->is_prompt && g->o.progress && !g->cancelled) g->o.progress(g->o.user, g->n_done, g->n_cached);
+    if (g->cancelled) {
+        if (g->n_steps == 0) end_generation(s, g, KIN_GENERATION_CANCELLED, NULL);
+    } else if (g->o.hidden) {
+        g->o.hidden(g->o.user, g->n_done - p->n, logits + (size_t)p->row * (size_t)s->o.n_embd, p->n);
+        if (g->n_done == g->n) end_generation(s, g, KIN_GENERATION_DONE, NULL);
+    } else if (p->row >= 0) {
+        take_logits(s, g, logits + (size_t)p->row * (size_t)s->o.n_vocab);
+    }
+}
+
+static int receive_step(kin_scheduler *s, kin_err *err) {
+    flight *f = &s->flights[s->first_flight];
+    uint64_t number;
+    if (kin_head_receive(s->head, &number, err) != 0) return KIN_FAIL;
+    kin_assert(number == f->number);
+    s->first_flight = (s->first_flight + 1) % KIN_STEPS_IN_FLIGHT;
+    s->n_flights--;
+    s->stats.n_steps++;
+    s->stats.n_prompt_tokens += (uint64_t)f->n_prompt;
+    s->stats.n_decode_rows += (uint64_t)(f->n_tokens - f->n_prompt);
+    measure(s, f, kin_clock_now());
+    for (int i = 0; i < f->n_parts; i++) take_part(s, &f->parts[i], f->logits);
+    return 0;
+}
+
+// Nothing can be sent and nothing is in flight, but texts run: two or more that are half in the cache wait for each other.
+static void untie(kin_scheduler *s) {
+    if (s->n_running > 1)
+        preempt(s, s->running[0]);
+    else
+        end_generation(s, s->running[0], KIN_GENERATION_FULL, NULL);
+}
+
+static int step(kin_scheduler *s, kin_err *err) {
+    admit(s);
+    for (bool sent = true; sent && may_send(s);) {
+        if (send_step(s, &sent, err) != 0) return KIN_FAIL;
+    }
+    if (s->n_flights > 0) return receive_step(s, err);
+    if (s->n_running > 0) untie(s);
+    return 0;
+}
+
+// What failed is not known to be in the KV cache or not.
+static int fail(kin_scheduler *s) {
+    s->head = NULL;
+    s->n_flights = 0;
+    return KIN_FAIL;
+}
+
+int kin_scheduler_step(kin_scheduler *s, bool *busy, kin_err *err) {
+    kin_assert(s->head);
+    if (step(s, err) != 0) return fail(s);
+    *busy = s->n_running > 0 || s->waiting;
+    return 0;
+}
+
+int kin_scheduler_settle(kin_scheduler *s, kin_err *err) {
+    while (s->n_flights > 0) {
+        if (receive_step(s, err) != 0) return fail(s);
+    }
+    return 0;
+}
+
+kin_scheduler_stats kin_scheduler_get_stats(const kin_scheduler *s) {
+    kin_scheduler_stats t = s->stats;
+    t.n_running = s->n_running;
+    t.n_waiting = s->n_waiting;
+    t.n_blocks = s->blocks ? kin_kv_blocks_n(s->blocks) : 0;
+    t.n_free_blocks = s->blocks ? kin_kv_blocks_n_free(s->blocks) : 0;
+    return t;
+}

@@ -1,0 +1,93 @@
+// The scheduler: many texts at once through one head, by continuous batching.
+//
+// Each step takes the next token of every text that is being written, and fills up with pieces of prompts in turn: of so many
+// tokens that the step takes about twice as long as one without them. In a ring of several members several steps are in flight.
+//
+// Texts share one budget of context (engine/kv_blocks.h). A prefix that another text has, or had, is not computed again: texts
+// that have ended stay in the KV cache until their room is needed, the least recently used leaves first. Where many begin with a
+// prefix that is just being computed, they wait for it. When the budget is full, the youngest text waits, and is computed again
+// later. So the order and the company of texts change when a token comes, never which one it is, as long as the kernels compute
+// a row alike in every batch (kernels/kernels.h).
+//
+//   kin_scheduler_submit ─► kin_scheduler_step, again and again ─► next() for each token ─► ended()
+//
+// Owner: the caller. Thread: the head's, for every function and callback.
+#pragma once
+
+#include "pipeline/head.h"
+
+typedef struct kin_scheduler kin_scheduler;
+typedef struct kin_generation kin_generation; // a text that was submitted
+
+typedef struct kin_scheduler_options {
+    int n_ctx;      // tokens in the KV cache, of all texts together; a single one has at most as many
+    int n_vocab;    // of the model
+    int n_embd;     // the same; 0: no text asks for hidden states
+    int n_parallel; // texts at once, at most KIN_SCHEDULER_MAX_PARALLEL; further ones wait
+    bool keeps;     // texts that have ended stay as prefixes of others
+} kin_scheduler_options;
+
+enum { KIN_SCHEDULER_MAX_PARALLEL = 256, KIN_SCHEDULER_MAX_SEQUENCES = 512 };
+
+typedef enum kin_generation_end {
+    KIN_GENERATION_DONE,      // next() said so
+    KIN_GENERATION_FULL,      // the context has no room for its next token
+    KIN_GENERATION_CANCELLED, // by kin_scheduler_cancel
+    KIN_GENERATION_FAILED,
+} kin_generation_end;
+
+enum { KIN_GENERATION_NO_TOKEN = -1 };
+
+typedef struct kin_generation_options {
+    const int32_t *prompt; // [n_prompt], copied
+    int n_prompt;
+    bool no_cache; // neither takes a prefix from others nor leaves one
+    // The next token, from logits // f32 [n_vocab], which may be written to; KIN_GENERATION_NO_TOKEN: the text ends.
+    int32_t (*next)(void *user, float *logits);
+    // In place of `next`: the hidden states of the tokens from `pos` on, rows // f32 [n, n_embd], piece by piece. The text ends
+    // with its prompt, and is computed in steps of its own.
+    void (*hidden)(void *user, int pos, const float *rows, int n);
+    // n_done of the prompt's tokens are in the KV cache; n_cached of them were there before. NULL: not wanted.
+    void (*progress)(void *user, int n_done, int n_cached);
+    // The last call. why: of KIN_GENERATION_FAILED.
+    void (*ended)(void *user, kin_generation_end how, const kin_err *why);
+    void *user;
+} kin_generation_options;
+
+int kin_scheduler_open(kin_scheduler **out, const kin_scheduler_options *options, kin_err *err);
+void kin_scheduler_close(kin_scheduler *scheduler); // no `ended` is called. NULL is allowed
+
+// The head to compute with from now on, when there is none yet, or the last step failed, or its ring has changed. What was in the
+// KV cache is computed again. No step may be in flight.
+int kin_scheduler_set_head(kin_scheduler *scheduler, kin_head *head, kin_err *err);
+
+// Steps at once; 0 (as after open): as many as the ring has members. 1 where weights are streamed: a pass reads them once.
+void kin_scheduler_set_in_flight(kin_scheduler *scheduler, int n);
+
+// Fails when the prompt is empty or leaves no room in the context. *out lives until `ended`.
+int kin_scheduler_submit(kin_scheduler *scheduler, const kin_generation_options *options, kin_generation **out, kin_err *err);
+
+// The text ends; at once, or when the steps that it is in have come back.
+void kin_scheduler_cancel(kin_scheduler *scheduler, kin_generation *generation);
+
+// All texts end as failed.
+void kin_scheduler_fail(kin_scheduler *scheduler, const kin_err *why);
+
+// Sends what there is to send, and waits for one step to come back. *busy: there is more to do. On failure what the KV cache held
+// is lost; the texts stay: give it a head again, or fail them.
+int kin_scheduler_step(kin_scheduler *scheduler, bool *busy, kin_err *err);
+
+// Waits for the steps in flight, without sending others: the ring may be left afterwards.
+int kin_scheduler_settle(kin_scheduler *scheduler, kin_err *err);
+
+typedef struct kin_scheduler_stats {
+    int n_running, n_waiting;
+    int n_blocks, n_free_blocks; // of the KV cache
+    uint64_t n_steps;
+    uint64_t n_prompt_tokens, n_cached_tokens, n_generated_tokens;
+    uint64_t n_preempted;          // texts that lost their place in the KV cache
+    uint64_t n_decode_rows;        // of all steps, one for each text that is written
+    double step_s, prompt_token_s; // what a step without prompts takes, and each token of a prompt more
+} kin_scheduler_stats;
+
+kin_scheduler_stats kin_scheduler_get_stats(const kin_scheduler *scheduler);

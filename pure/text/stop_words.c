@@ -1,0 +1,123 @@
+#include "pure/text/stop_words.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pure/text/text_buffer.h"
+
+typedef struct word {
+    const char *at;    // [len]
+    uint16_t *shorter; // [len] [i]: longest beginning of the word that its first i + 1 bytes end with, not counting themselves
+    uint16_t len;
+    uint16_t n_matched; // bytes of it that the text ends with; less than len
+} word;
+
+struct kin_stop_words {
+    word words[KIN_STOP_WORDS_MAX];
+    size_t n;
+    char *bytes;          // of all words
+    uint16_t *tables;     // of all words
+    kin_text_buffer text; // given out, then held back
+    size_t n_given;       // bytes of it that were given out
+    bool is_found;
+};
+
+// ---- one word
+
+static uint16_t next_matched(const word *w, uint16_t n_matched, char byte) {
+    while (n_matched > 0 && w->at[n_matched] != byte) n_matched = w->shorter[n_matched - 1];
+    return w->at[n_matched] == byte ? n_matched + 1 : 0;
+}
+
+static void prepare(word *w) {
+    w->shorter[0] = 0;
+    for (uint16_t i = 1; i < w->len; i++) w->shorter[i] = next_matched(w, w->shorter[i - 1], w->at[i]);
+}
+
+// ---- open and close
+
+int kin_stop_words_new(kin_stop_words **out, const kin_str *words, size_t n, kin_err *err) {
+    size_t n_bytes = 0;
+    *out = NULL;
+    if (n > KIN_STOP_WORDS_MAX) return kin_err_set(err, "stop: %zu strings, at most 64 are possible", n);
+    for (size_t i = 0; i < n; i++) {
+        if (words[i].len == 0) return kin_err_set(err, "stop: string %zu is empty: leave it out", i);
+        if (words[i].len > KIN_STOP_WORDS_MAX_BYTES)
+            return kin_err_set(err, "stop: string %zu has %zu bytes, at most 1024 are possible", i, words[i].len);
+        n_bytes += words[i].len;
+    }
+    kin_stop_words *stop = calloc(1, sizeof *stop);
+    if (!stop) return kin_err_set(err, "stop: out of memory");
+    stop->bytes = malloc(n_bytes + 1);
+    stop->tables = malloc((n_bytes + 1) * sizeof *stop->tables);
+    if (!stop->bytes || !stop->tables) {
+        kin_stop_words_free(stop);
+        return kin_err_set(err, "stop: out of memory");
+    }
+    size_t begin = 0;
+    for (size_t i = 0; i < n; begin += words[i++].len) {
+        stop->words[i] = (word){stop->bytes + begin, stop->tables + begin, (uint16_t)words[i].len, 0};
+        memcpy(stop->bytes + begin, words[i].at, words[i].len);
+        prepare(&stop->words[i]);
+    }
+    stop->n = n;
+    *out = stop;
+    return 0;
+}
+
+void kin_stop_words_free(kin_stop_words *stop) {
+    if (!stop) return;
+    kin_text_fini(&stop->text);
+    free(stop->tables);
+    free(stop->bytes);
+    free(stop);
+}
+
+// ---- the text
+
+// Number of the longest word that ends with this byte, or -1; *n_held: bytes that may be the beginning of one.
+static int read_byte(kin_stop_words *stop, char byte, size_t *n_held) {
+    int found = -1;
+    *n_held = 0;
+    for (size_t i = 0; i < stop->n; i++) {
+        word *w = &stop->words[i];
+        w->n_matched = next_matched(w, w->n_matched, byte);
+        if (w->n_matched > *n_held) *n_held = w->n_matched;
+        if (w->n_matched < w->len) continue;
+        if (found < 0 || w->len > stop->words[found].len) found = (int)i;
+    }
+    return found;
+}
+
+static void forget_given(kin_stop_words *stop) {
+    stop->text.len -= stop->n_given;
+    if (stop->text.len > 0) memmove(stop->text.at, stop->text.at + stop->n_given, stop->text.len);
+    stop->n_given = 0;
+}
+
+int kin_stop_words_push(kin_stop_words *stop, const char *at, size_t len, kin_str *before, int *found) {
+    size_t n_held = 0;
+    kin_assert(!stop->is_found);
+    *found = -1;
+    *before = (kin_str){"", 0};
+    if (len == 0) return 0;
+    forget_given(stop);
+    size_t begin = stop->text.len;
+    kin_text_put(&stop->text, at, len);
+    if (stop->text.failed) return KIN_FAIL;
+    size_t end = begin;
+    while (end < stop->text.len && *found < 0) *found = read_byte(stop, stop->text.at[end++], &n_held);
+    stop->is_found = *found >= 0;
+    stop->n_given = end - (stop->is_found ? stop->words[*found].len : n_held);
+    *before = (kin_str){stop->text.at, stop->n_given};
+    return 0;
+}
+
+kin_str kin_stop_words_flush(kin_stop_words *stop) {
+    if (stop->is_found) return (kin_str){"", 0};
+    forget_given(stop);
+    stop->n_given = stop->text.len;
+    for (size_t i = 0; i < stop->n; i++) stop->words[i].n_matched = 0;
+    return (kin_str){stop->text.at ? stop->text.at : "", stop->text.len};
+}

@@ -1,0 +1,186 @@
+#include "serve/access.h"
+
+#include <openssl/crypto.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "net/address.h"
+#include "sys/sha256.h"
+#include "sys/whole_file.h"
+
+enum {
+    MAX_KEYS = 1024,
+    MAX_KEY_FILE = 1 << 20, // bytes
+    MAX_NAME = 254          // of a host, with the NUL
+};
+
+typedef struct key_hash {
+    uint8_t bytes[KIN_SHA256_BYTES];
+} key_hash;
+
+struct kin_access {
+    bool checks_host;
+    char *allow_hosts; // NULL: none
+    kin_cors cors;
+    key_hash *keys; // [n_keys], n_keys 0: none are needed
+    int n_keys;
+};
+
+static bool is(kin_str s, const char *word) {
+    return s.len == strlen(word) && memcmp(s.at, word, s.len) == 0;
+}
+
+static bool is_any_case(kin_str s, const char *word) {
+    return s.len == strlen(word) && strncasecmp(s.at, word, s.len) == 0;
+}
+
+// Cuts the next of the words between `separators` off; false: there is none.
+static bool next_word(const char **list, const char *separators, kin_str *word) {
+    *list += strspn(*list, separators);
+    *word = (kin_str){*list, strcspn(*list, separators)};
+    *list += word->len;
+    return word->len > 0;
+}
+
+// ---- keys
+
+static int add_keys(kin_access *a, const char *list, const char *separators, const char *from, kin_err *err) {
+    kin_str key;
+    int n_before = a->n_keys;
+    while (next_word(&list, separators, &key)) {
+        if (a->n_keys == MAX_KEYS) return kin_err_set(err, "%s: more than %d API keys", from, MAX_KEYS);
+        if (kin_sha256(key.at, key.len, a->keys[a->n_keys].bytes, err) != 0) return KIN_FAIL;
+        a->n_keys++;
+    }
+    return a->n_keys > n_before ? 0 : kin_err_set(err, "%s: there is no API key in it", from);
+}
+
+static int read_keys(kin_access *a, const char *path, kin_err *err) {
+    uint8_t *bytes;
+    size_t n;
+    int rc = kin_whole_file_read(path, MAX_KEY_FILE, &bytes, &n, err);
+    if (rc == KIN_ABSENT) return kin_err_set(err, "%s: there is no such file of API keys", path);
+    if (rc != 0) return KIN_FAIL;
+    char *text = strndup((const char *)bytes, n);
+    rc = text ? add_keys(a, text, " \t\r\n", path, err) : kin_err_set(err, "out of memory");
+    OPENSSL_cleanse(bytes, n);
+    if (text) OPENSSL_cleanse(text, strlen(text));
+    free(bytes);
+    free(text);
+    return rc;
+}
+
+static bool is_key(const kin_access *a, kin_str given) {
+    uint8_t hash[KIN_SHA256_BYTES];
+    int n_equal = 0;
+    if (!given.at || kin_sha256(given.at, given.len, hash, NULL) != 0) return false;
+    for (int i = 0; i < a->n_keys; i++) n_equal += CRYPTO_memcmp(hash, a->keys[i].bytes, sizeof hash) == 0;
+    return n_equal > 0;
+}
+
+bool kin_access_has_key(const kin_access *a, kin_str authorization, kin_str x_api_key) {
+    static const char scheme[] = "Bearer ";
+    size_t n = sizeof scheme - 1;
+    kin_str bearer = {NULL, 0};
+    if (authorization.len > n && strncasecmp(authorization.at, scheme, n) == 0)
+        bearer = (kin_str){authorization.at + n, authorization.len - n};
+    return a->n_keys == 0 || is_key(a, bearer) || is_key(a, x_api_key);
+}
+
+bool kin_access_is_public(kin_str path) {
+    return is(path, "/") || is(path, "/health") || is(path, "/v1/health");
+}
+
+// ---- hosts and origins
+
+// "localhost:8080", "127.0.0.1", "[::1]:80", without port and brackets.
+static bool is_this_machine(kin_str host, char name[MAX_NAME]) {
+    const char *end = host.len > 0 && host.at[0] == '[' ? memchr(host.at, ']', host.len) : memchr(host.at, ':', host.len);
+    size_t from = host.len > 0 && host.at[0] == '[', n = (end ? (size_t)(end - host.at) : host.len) - from;
+    if (n >= MAX_NAME) n = MAX_NAME - 1;
+    memcpy(name, host.at + from, n);
+    name[n] = '\0';
+    return strcasecmp(name, "localhost") == 0 || kin_address_is_loopback(name);
+}
+
+bool kin_access_takes_host(const kin_access *a, kin_str host) {
+    char name[MAX_NAME];
+    const char *allowed = a->allow_hosts ? a->allow_hosts : "";
+    kin_str word;
+    if (!a->checks_host || !host.at || is_this_machine(host, name)) return true;
+    while (next_word(&allowed, ", ", &word))
+        if (is_any_case(word, name)) return true;
+    return false;
+}
+
+bool kin_access_takes_origin(const kin_access *a, kin_str origin) {
+    char name[MAX_NAME];
+    const char *host = origin.at ? memmem(origin.at, origin.len, "://", 3) : NULL;
+    if (!origin.at || a->cors == KIN_CORS_NONE) return false;
+    if (a->cors == KIN_CORS_ALL) return true;
+    return host && is_this_machine((kin_str){host + 3, origin.len - (size_t)(host + 3 - origin.at)}, name);
+}
+
+// ---- open and close
+
+int kin_access_open(kin_access **out, const kin_access_options *o, kin_err *err) {
+    kin_access *a = *out = calloc(1, sizeof *a);
+    if (!a) return kin_err_set(err, "out of memory");
+    a->checks_host = strcmp(o->host, "localhost") == 0 || kin_address_is_loopback(o->host);
+    a->cors = o->cors;
+    a->keys = calloc(MAX_KEYS, sizeof *a->keys);
+    if (o->allow_hosts) a->allow_hosts = strdup(o->allow_hosts);
+    int rc = a->keys && (a->allow_hosts || !o->allow_hosts) ? 0 : kin_err_set(err, "out of memory");
+    if (rc == 0 && o->api_keys) rc = add_keys(a, o->api_keys, ",", "the list of API keys", err);
+    if (rc == 0 && o->api_key_file) rc = read_keys(a, o->api_key_file, err);
+    if (rc == 0) return 0;
+    kin_access_close(a);
+    *out = NULL;
+    return KIN_FAIL;
+}
+
+void kin_access_close(kin_access *a) {
+    if (!a) return;
+    free(a->keys);
+    free(a->allow_hosts);
+    free(a);
+}
+
+// ---- exchanges
+
+bool kin_access_admit(const kin_access *a, kin_http_exchange *x) {
+    kin_str origin = kin_http_header(x, "origin");
+    if (kin_access_takes_origin(a, origin)) {
+        kin_http_add_header(x, "Access-Control-Allow-Origin", origin.at); // a NUL follows
+        kin_http_add_header(x, "Access-Control-Allow-Credentials", "true");
+        kin_http_add_header(x, "Vary", "Origin");
+    } else if (origin.at && a->n_keys == 0 && is_any_case(kin_http_header(x, "sec-fetch-site"), "cross-site")) {
+        // It could not read the answer, but have it computed.
+        kin_http_reply_error(x, 403, "Web pages of this origin may not use this server. To allow all: --cors-origins '*'.");
+        return false;
+    }
+    if (!kin_access_takes_host(a, kin_http_header(x, "host"))) {
+        kin_http_reply_error(x, 403,
+                             "This server answers to localhost only, and the Host header has another name. "
+                             "To allow that name too: --allow-hosts NAME.");
+        return false;
+    }
+    if (is(kin_http_method(x), "OPTIONS") || kin_access_is_public(kin_http_path(x)) ||
+        kin_access_has_key(a, kin_http_header(x, "authorization"), kin_http_header(x, "x-api-key")))
+        return true;
+    kin_http_add_header(x, "WWW-Authenticate", "Bearer");
+    kin_http_reply_error(x, 401, "Invalid API Key: send one of the server's as Authorization: Bearer KEY, or as X-Api-Key: KEY.");
+    return false;
+}
+
+bool kin_access_preflight(kin_http_exchange *x) {
+    if (!is(kin_http_method(x), "OPTIONS")) return false;
+    kin_http_add_header(x, "Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS");
+    kin_str wanted = kin_http_header(x, "access-control-request-headers"); // "*" would leave out Authorization
+    kin_http_add_header(x, "Access-Control-Allow-Headers", wanted.at ? wanted.at : "*");
+    kin_http_add_header(x, "Access-Control-Max-Age", "600");
+    kin_http_reply(x, 200, "text/html", NULL, 0);
+    return true;
+}

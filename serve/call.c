@@ -1,0 +1,473 @@
+#include "serve/call.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "serve/messages.h"
+#include "serve/ollama.h"
+#include "serve/refuse.h"
+#include "serve/responses.h"
+
+const double kin_call_bucket_s[16] = {0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.3, 0.5, 1, 2, 5, 10, 30, INFINITY};
+
+struct kin_call {
+    kin_call *next, **at; // of all
+    kin_call_world *world;
+    const kin_call_route *route;
+    kin_exchange_data data;
+    kin_http_exchange *x; // NULL: the client is gone
+    uv_work_t work;
+    char *body;
+    size_t n_body;
+    int rc; // of the preparation
+    kin_api_error error;
+    kin_prepared prepared;
+    kin_writer_context context;
+    kin_writer *writer;
+    kin_choice *choices; // [prepared.n_texts]
+    int n_opened, n_running, n_jobs;
+    bool is_answered; // by the preparation
+    bool has_begun;   // the stream's header is out
+    bool has_failed;
+    kin_time last_sign; // that the client got
+    kin_text_buffer out;
+    // The token that came last, until a delta has taken it.
+    kin_token_probs probs;
+    kin_token_prob top[KIN_JOB_MAX_PROBS];
+    int32_t token;
+    bool has_token;
+};
+
+// ---- the end of a call
+
+static void free_call(kin_call *c) {
+    if (c->next) c->next->at = c->at;
+    *c->at = c->next;
+    for (int i = 0; i < c->n_opened; i++) kin_choice_close(&c->choices[i]);
+    if (c->writer) c->route->format->close(c->writer);
+    kin_prepared_fini(&c->prepared);
+    kin_text_fini(&c->out);
+    free(c->choices);
+    free(c->body);
+    free(c);
+}
+
+// Jobs refer to the call until they have ended.
+static void let_go(kin_call *c) {
+    for (int i = 0; i < c->n_opened; i++) {
+        if (c->choices[i].job) kin_service_cancel(c->world->service, c->choices[i].job);
+    }
+    if (c->n_jobs == 0) free_call(c);
+}
+
+static bool is_stream(const kin_call *c) {
+    return c->prepared.request.stream;
+}
+
+static void flush(kin_call *c) {
+    if (c->out.len == 0 || !c->x) return;
+    if (!c->has_begun) {
+        kin_http_add_header(c->x, "Cache-Control", "no-cache");
+        kin_http_add_header(c->x, "X-Accel-Buffering", "no");
+        kin_http_begin(c->x, 200, c->route->format->stream_type);
+        c->has_begun = true;
+    }
+    kin_http_write(c->x, c->out.at, c->out.len);
+    c->out.len = 0;
+    c->last_sign = kin_clock_now();
+}
+
+static void fail(kin_call *c, const kin_api_error *error) {
+    c->has_failed = true;
+    c->world->counters.n_failed++;
+    if (c->x && c->has_begun) {
+        c->route->format->fail(c->writer, error, &c->out);
+        flush(c);
+        kin_http_end(c->x);
+    } else if (c->x) {
+        kin_refuse(c->x, c->route->format, error);
+    }
+    c->x = NULL;
+    let_go(c);
+}
+
+static void fail_with(kin_call *c, int status, const char *why) {
+    kin_api_error error;
+    kin_api_error_set(&error, status, NULL, "%s", why);
+    fail(c, &error);
+}
+
+static void finish(kin_call *c) {
+    c->route->format->end(c->writer, &c->out);
+    if (c->out.failed) {
+        fail_with(c, 500, "out of memory for the response");
+        return;
+    }
+    if (is_stream(c)) {
+        flush(c);
+        kin_http_end(c->x);
+    } else {
+        kin_http_reply(c->x, 200, "application/json; charset=utf-8", c->out.at ? c->out.at : "", c->out.len);
+    }
+    c->x = NULL;
+    let_go(c);
+}
+
+static void gone(void *self) {
+    kin_call *c = self;
+    c->x = NULL;
+    c->world->counters.n_cancelled++;
+    if (c->n_running > 0) let_go(c); // else it is being prepared
+}
+
+// ---- preparing
+
+typedef int (*parse_fn)(kin_request *out, json_t *body, const kin_request_defaults *defaults, kin_api_error *err);
+
+// What the body of another API is as one of OpenAI's or llama.cpp's. Takes the body over.
+static int translate(kin_call *c, json_t **body, parse_fn *parse) {
+    json_t *from = *body;
+    kin_ollama_kind kind = KIN_OLLAMA_CHAT;
+    int rc = 0;
+    *parse = kin_request_from_chat;
+    switch (c->route->body) {
+    case KIN_BODY_CHAT: return 0;
+    case KIN_BODY_INFILL:
+    case KIN_BODY_NATIVE: *parse = kin_request_from_native; return 0;
+    case KIN_BODY_COMPLETIONS: *parse = kin_request_from_completions; return 0;
+    case KIN_BODY_RESPONSES: rc = kin_responses_to_chat(body, from, &c->error); break;
+    case KIN_BODY_MESSAGES: rc = kin_messages_to_chat(body, from, &c->error); break;
+    case KIN_BODY_OLLAMA_CHAT: rc = kin_ollama_translate_chat(&kind, body, from, &c->error); break;
+    case KIN_BODY_OLLAMA_GENERATE: rc = kin_ollama_translate_generate(&kind, body, from, &c->error); break;
+    }
+    json_decref(from);
+    if (rc != 0) *body = NULL;
+    if (kind == KIN_OLLAMA_NATIVE) *parse = kin_request_from_native;
+    if (rc != 0 || kind == KIN_OLLAMA_CHAT || kind == KIN_OLLAMA_NATIVE) return rc;
+    kin_ollama_put_loaded(kind, c->route->body == KIN_BODY_OLLAMA_CHAT, c->world->model, (int64_t)time(NULL), &c->out);
+    c->is_answered = true;
+    json_decref(*body);
+    return 0;
+}
+
+static void prepare_in_pool(uv_work_t *work) {
+    kin_call *c = work->data;
+    const kin_call_world *w = c->world;
+    kin_request request = {0};
+    parse_fn parse;
+    json_t *body = kin_request_parse((kin_str){c->body, c->n_body}, &c->error);
+    c->rc = body ? translate(c, &body, &parse) : KIN_FAIL;
+    if (c->rc != 0 || c->is_answered) return;
+    c->rc = c->route->body == KIN_BODY_INFILL ? kin_request_from_infill(&request, body, &w->fim, &w->defaults, &c->error)
+                                              : parse(&request, body, &w->defaults, &c->error);
+    if (c->rc == 0) c->rc = kin_prepare(&c->prepared, &w->preparer, &request, &c->error);
+}
+
+static void random_id(char id[40]) {
+    static const char letters[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    uint8_t bytes[32];
+    uv_random(NULL, NULL, bytes, sizeof bytes, 0, NULL);
+    for (size_t i = 0; i < sizeof bytes; i++) id[i] = letters[bytes[i] % (sizeof letters - 1)];
+    id[sizeof bytes] = 0;
+}
+
+static void take_events(void *user, int index, const kin_reply_event *events, int n);
+
+static int open_choices(kin_call *c, kin_err *err) {
+    kin_prepared *p = &c->prepared;
+    c->choices = calloc((size_t)p->n_texts, sizeof *c->choices);
+    if (!c->choices) return kin_err_set(err, "out of memory");
+    for (int i = 0; i < p->n_texts; i++) {
+        kin_choice *choice = &c->choices[i];
+        c->n_opened++;
+        if (kin_choice_open(choice, c->world->preparer.session->vocab, &p->request, p->request.is_chat ? &p->reply : NULL, err) !=
+            0)
+            return KIN_FAIL;
+        choice->index = i;
+        choice->take = take_events;
+        choice->user = c;
+        choice->n_prompt = p->jobs[i].n_prompt;
+        choice->submitted = kin_clock_now();
+        p->jobs[i].user = choice;
+    }
+    return 0;
+}
+
+static int open_writer(kin_call *c, kin_err *err) {
+    const kin_prepared *p = &c->prepared;
+    c->context = (kin_writer_context){.request = &p->request,
+                                      .model = c->world->model,
+                                      .fingerprint = c->world->fingerprint,
+                                      .created_s = (int64_t)time(NULL),
+                                      .n_choices = p->n_texts,
+                                      .n_prompt = p->jobs[0].n_prompt,
+                                      .prompts = p->prompts};
+    random_id(c->context.id);
+    return c->route->format->open(&c->writer, &c->context, err);
+}
+
+static int submit(kin_call *c, kin_err *err) {
+    for (int i = 0; i < c->prepared.n_texts; i++) {
+        kin_choice *choice = &c->choices[i];
+        kin_job_options options = c->prepared.jobs[i];
+        c->prepared.jobs[i] = (kin_job_options){0}; // the job's now
+        if (kin_job_new(&choice->job, &options, err) != 0) return KIN_FAIL;
+        kin_service_submit(c->world->service, choice->job);
+        c->n_running++;
+        c->n_jobs++;
+    }
+    return 0;
+}
+
+// Whether the model is the one asked for, and there is room for all texts.
+static int check(const kin_call *c, kin_api_error *error) {
+    const char *model = c->prepared.request.model;
+    int n = c->prepared.n_texts, n_most = kin_service_max_jobs(c->world->service);
+    if (c->world->strict_model && model && strcmp(model, c->world->model) != 0) {
+        kin_api_error_set(error, 404, "model", "there is no model '%.100s'; this server has '%s'", model, c->world->model);
+        error->code = "model_not_found";
+        return KIN_FAIL;
+    }
+    if (n > n_most)
+        return kin_api_error_set(
+            error, 400, NULL,
+            "the request is for %d texts, but this server takes %d at once: ask for fewer, or start it with a "
+            "larger --max-queue",
+            n, n_most);
+    if (kin_service_has_room(c->world->service, n)) return 0;
+    return kin_api_error_set(error, 429, NULL, "too many requests wait already: try again in a moment");
+}
+
+static void start(kin_call *c) {
+    kin_err err;
+    kin_api_error error;
+    if (check(c, &error) != 0) {
+        fail(c, &error);
+        return;
+    }
+    if (open_choices(c, &err) != 0 || open_writer(c, &err) != 0) {
+        fail_with(c, 500, err.text);
+        return;
+    }
+    c->last_sign = kin_clock_now();
+    c->route->format->start(c->writer, &c->out);
+    if (submit(c, &err) != 0) fail_with(c, 500, err.text);
+}
+
+// Nothing is to be written.
+static void answer(kin_call *c) {
+    kin_http_reply(c->x, 200, "application/json; charset=utf-8", c->out.at ? c->out.at : "", c->out.len);
+    c->x = NULL;
+    free_call(c);
+}
+
+static void prepared(uv_work_t *work, int status) {
+    kin_call *c = work->data;
+    free(c->body);
+    c->body = NULL;
+    if (!c->x)
+        free_call(c);
+    else if (status != 0)
+        fail_with(c, 503, "the server stops");
+    else if (c->rc != 0)
+        fail(c, &c->error);
+    else if (c->is_answered)
+        answer(c);
+    else
+        start(c);
+}
+
+void kin_call_begin(kin_call_world *world, const kin_call_route *route, kin_http_exchange *x) {
+    kin_call *c = calloc(1, sizeof *c);
+    kin_api_error error;
+    if (!c) {
+        kin_api_error_set(&error, 500, NULL, "out of memory");
+        kin_refuse(x, route->format, &error);
+        return;
+    }
+    world->counters.n_requests++;
+    c->world = world;
+    c->route = route;
+    c->x = x;
+    c->data = (kin_exchange_data){gone, c};
+    kin_http_set_data(x, &c->data);
+    c->next = world->calls;
+    c->at = &world->calls;
+    if (c->next) c->next->at = &c->next;
+    world->calls = c;
+    c->body = kin_http_take_body(x, &c->n_body);
+    c->work.data = c;
+    uv_queue_work(world->loop, &c->work, prepare_in_pool, prepared);
+}
+
+// ---- tokens
+
+static void send_delta(kin_call *c, kin_choice *choice, const kin_reply_event *events, int n) {
+    kin_delta delta = {.choice = choice->index, .events = events, .n_events = n, .so_far = kin_choice_timings(choice)};
+    if (c->has_token) {
+        delta.tokens = &c->token;
+        delta.probs = c->prepared.request.n_probs >= 0 ? &c->probs : NULL;
+        delta.n_tokens = 1;
+        c->has_token = false;
+    }
+    c->route->format->delta(c->writer, &delta, &c->out);
+}
+
+static void take_events(void *user, int index, const kin_reply_event *events, int n) {
+    kin_call *c = user;
+    send_delta(c, &c->choices[index], events, n);
+}
+
+static void count_in(uint64_t *buckets, double seconds) {
+    int i = 0;
+    while (seconds > kin_call_bucket_s[i]) i++;
+    buckets[i]++;
+}
+
+static void count_token(kin_call *c, kin_choice *choice, kin_time at) {
+    struct kin_call_counters *t = &c->world->counters;
+    if (!choice->first) {
+        double seconds = kin_clock_ms(choice->submitted, at) / 1e3;
+        choice->first = at;
+        count_in(t->ttft_buckets, seconds);
+        t->ttft_s += seconds;
+    } else {
+        double seconds = kin_clock_ms(choice->last, at) / 1e3;
+        count_in(t->gap_buckets, seconds);
+        t->gap_s += seconds;
+    }
+    choice->last = at;
+}
+
+static void take_probs(kin_call *c, const kin_job_event *e) {
+    const kin_vocab *vocab = c->world->preparer.session->vocab;
+    for (int i = 0; i < e->n_top; i++)
+        c->top[i] = (kin_token_prob){e->top[i].id, kin_vocab_piece(vocab, e->top[i].id), e->top[i].logprob};
+    c->probs = (kin_token_probs){{e->id, kin_vocab_piece(vocab, e->id), e->logprob}, c->top, e->n_top};
+}
+
+static void end_choice(kin_call *c, kin_choice *choice, kin_finish_reason reason, bool truncated) {
+    kin_err err;
+    struct kin_call_counters *t = &c->world->counters;
+    if (kin_choice_flush(choice, &err) != 0) {
+        fail_with(c, 500, err.text);
+        return;
+    }
+    if (reason == KIN_FINISH_EOS && choice->stop_word >= 0) reason = KIN_FINISH_STOP_WORD;
+    if (reason == KIN_FINISH_EOS && choice->has_calls) reason = KIN_FINISH_TOOL_CALLS;
+    kin_timings timings = kin_choice_timings(choice);
+    kin_finish finish_of = {.choice = choice->index,
+                            .reason = reason,
+                            .stop_word = choice->stop_word >= 0 ? c->prepared.request.stops[choice->stop_word] : (kin_str){"", 0},
+                            .n_prompt = timings.n_prompt,
+                            .n_cached = timings.n_cached,
+                            .n_generated = timings.n_generated,
+                            .n_reasoning = choice->n_reasoning,
+                            .prompt_ms = timings.prompt_ms,
+                            .generated_ms = timings.generated_ms,
+                            .truncated = truncated,
+                            .seed = c->prepared.seeds[choice->index]};
+    t->n_prompt += (uint64_t)timings.n_prompt;
+    t->n_cached += (uint64_t)timings.n_cached;
+    t->n_generated += (uint64_t)timings.n_generated;
+    t->prompt_s += timings.prompt_ms / 1e3;
+    t->generated_s += timings.generated_ms / 1e3;
+    c->route->format->finish(c->writer, &finish_of, &c->out);
+    if (--c->n_running == 0)
+        finish(c);
+    else if (is_stream(c))
+        flush(c);
+}
+
+static void take_token(kin_call *c, kin_choice *choice, const kin_job_event *e) {
+    kin_err err;
+    if (choice->stop_word >= 0) return; // it came after the stop word
+    count_token(c, choice, e->at);
+    if (c->prepared.request.n_probs >= 0) take_probs(c, e);
+    c->token = e->id;
+    c->has_token = true;
+    if (kin_choice_push(choice, e->id, (kin_str){"", 0}, &err) != 0) {
+        fail_with(c, 500, err.text);
+        return;
+    }
+    if (c->has_token) send_delta(c, choice, NULL, 0);
+    if (is_stream(c)) flush(c);
+    if (choice->stop_word < 0) return;
+    kin_service_cancel(c->world->service, choice->job);
+    end_choice(c, choice, KIN_FINISH_STOP_WORD, false);
+}
+
+static void take_end(kin_call *c, kin_choice *choice, const kin_job_event *e) {
+    choice->job = NULL;
+    c->n_jobs--;
+    bool is_over = !c->x || c->has_failed;
+    if (!is_over && choice->stop_word < 0) {
+        switch (e->how) {
+        case KIN_JOB_EOS: end_choice(c, choice, KIN_FINISH_EOS, false); return;
+        case KIN_JOB_LENGTH: end_choice(c, choice, KIN_FINISH_LENGTH, false); return;
+        case KIN_JOB_FULL: end_choice(c, choice, KIN_FINISH_LENGTH, true); return;
+        case KIN_JOB_CANCELLED:
+        case KIN_JOB_FAILED: fail_with(c, 503, e->how == KIN_JOB_FAILED ? e->why.text : "the text was cancelled"); return;
+        }
+    }
+    if (c->n_jobs == 0 && is_over) free_call(c);
+}
+
+static void take_progress(kin_call *c, kin_choice *choice, const kin_job_event *e) {
+    const kin_api_format *f = c->route->format;
+    if (!choice->first) choice->n_cached = e->n_cached; // later ones are of a text that lost its place, and is computed again
+    if (!c->prepared.request.return_progress || !f->progress || !is_stream(c) || e->n_done > choice->n_prompt) return;
+    f->progress(c->writer, choice->index, e->n_done, e->n_cached, choice->n_prompt, kin_clock_ms(choice->submitted, e->at),
+                &c->out);
+    flush(c);
+}
+
+void kin_call_take(kin_call_world *world, kin_job_event *e) {
+    (void)world;
+    kin_choice *choice = e->user;
+    kin_call *c = choice->user;
+    bool is_over = !c->x || c->has_failed;
+    if (e->kind == KIN_JOB_ENDED)
+        take_end(c, choice, e);
+    else if (!is_over && e->kind == KIN_JOB_TOKEN)
+        take_token(c, choice, e);
+    else if (!is_over)
+        take_progress(c, choice, e);
+    free(e->top);
+    if (e->kind == KIN_JOB_ENDED) kin_job_free(e->job);
+}
+
+int kin_call_views(const kin_call_world *world, kin_slot_view *views, int n_max) {
+    int n = 0;
+    for (const kin_call *c = world->calls; c; c = c->next) {
+        for (int i = 0; i < c->n_opened && n < n_max; i++) {
+            const kin_choice *choice = &c->choices[i];
+            const kin_request *r = &c->prepared.request;
+            if (!choice->job) continue;
+            views[n] = (kin_slot_view){.task = n,
+                                       .is_processing = true,
+                                       .n_prompt = choice->n_prompt,
+                                       .n_done = choice->first ? choice->n_prompt : choice->n_cached,
+                                       .n_cached = choice->n_cached,
+                                       .request = r,
+                                       .seed = c->prepared.seeds[i],
+                                       .n_generated = choice->n_generated,
+                                       .n_left = r->n_predict < 0 ? -1 : r->n_predict - choice->n_generated};
+            n++;
+        }
+    }
+    return n;
+}
+
+void kin_call_tick(kin_call_world *world, kin_time now) {
+    for (kin_call *c = world->calls, *next; c; c = next) {
+        next = c->next;
+        int ping_s = c->prepared.request.sse_ping_s > 0 ? c->prepared.request.sse_ping_s : world->ping_s;
+        if (!c->x || !c->writer || !is_stream(c) || ping_s <= 0) continue;
+        if (now < c->last_sign + (kin_time)ping_s * 1000000000) continue;
+        c->route->format->ping(c->writer, &c->out);
+        flush(c);
+    }
+}

@@ -1,0 +1,38 @@
+// Building the body of OpenAI's chat completions, for the APIs that are translated into it. Plain functions; jansson leaves out
+// what it has no memory for.
+#pragma once
+
+#include <jansson.h>
+
+#include "pure/text/text_buffer.h"
+#include "serve/fields.h"
+
+// A message of the assistant while it is put together: several parts, items or blocks of the client's API make one.
+typedef struct kin_chat_turn {
+    kin_text_buffer text, reasoning; // parts are joined by a newline
+    json_t *calls;                   // tool_calls; NULL: none
+    bool has_text;                   // perhaps an empty one
+} kin_chat_turn;
+
+// Adds a part to joined text; NULL adds nothing.
+void kin_chat_join(kin_text_buffer *text, const json_t *part);
+// A call; `arguments` is a string of JSON, which is taken over.
+void kin_chat_add_call(kin_chat_turn *turn, const json_t *id, const json_t *name, json_t *arguments);
+// Appends the turn's message, if anything is in it, and makes it empty.
+void kin_chat_end_turn(kin_chat_turn *turn, json_t *messages);
+void kin_chat_drop_turn(kin_chat_turn *turn);
+
+// Appends {role, content}; the text is freed.
+void kin_chat_add_message(json_t *messages, const char *role, kin_text_buffer *text);
+void kin_chat_add_tool_result(json_t *messages, const json_t *id, const json_t *name, kin_text_buffer *text); // name NULL: none
+
+// The JSON as text, in a string.
+json_t *kin_chat_json_string(const json_t *json);
+// {"type":"function","function":{"name":NAME}}
+json_t *kin_chat_named_choice(const json_t *name);
+// {"type":"json_schema","json_schema":{"name":NAME,"schema":SCHEMA}}
+json_t *kin_chat_schema_format(const char *name, const json_t *schema);
+// enable_thinking for the template, unless the client's own chat_template_kwargs have it.
+void kin_chat_set_thinking(json_t *chat, bool on);
+// Fields of kin's chat API that clients of the other APIs may send too: seed, sampling, grammar, chat_template_kwargs, ...
+void kin_chat_copy_extensions(const kin_fields *body, json_t *chat);

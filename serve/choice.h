@@ -1,0 +1,39 @@
+// A choice: one text of a response while it is written. Tokens become text, stop words end it, a chat's reply is split into text,
+// reasoning and tool calls.
+//
+// Owner: a call (serve/call.h). Thread: the loop's.
+#pragma once
+
+#include "pure/text/detok.h"
+#include "pure/text/reply_parser.h"
+#include "pure/text/stop_words.h"
+#include "serve/service.h"
+#include "serve/writer.h"
+
+typedef struct kin_choice {
+    int index;
+    kin_job *job; // NULL: it has ended
+    const kin_vocab *vocab;
+    kin_detok *detok;
+    kin_stop_words *stop;     // NULL: none
+    kin_reply_parser *parser; // NULL: all is text
+    const kin_request *request;
+    void (*take)(void *user, int index, const kin_reply_event *events, int n);
+    void *user;
+    int stop_word; // that was found; -1: none
+    int n_prompt, n_cached, n_generated, n_reasoning;
+    bool in_reasoning, has_calls;
+    kin_time submitted, first, last; // first: when the first token came
+} kin_choice;
+
+// reply: NULL: all is text. What it borrows lives as long as the choice.
+int kin_choice_open(kin_choice *choice, const kin_vocab *vocab, const kin_request *request, const kin_reply_options *reply,
+                    kin_err *err);
+void kin_choice_close(kin_choice *choice); // zeroed is allowed; the job is not its own
+
+// What a token, or its bytes (id -1), adds to the reply: `take` is called for each piece of it, perhaps never. Sets stop_word.
+int kin_choice_push(kin_choice *choice, int32_t id, kin_str bytes, kin_err *err);
+// The end: what was held back.
+int kin_choice_flush(kin_choice *choice, kin_err *err);
+
+kin_timings kin_choice_timings(const kin_choice *choice);

@@ -1,0 +1,202 @@
+#include "serve/embed.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "serve/embeddings.h"
+#include "serve/json_out.h"
+#include "serve/ollama.h"
+#include "serve/refuse.h"
+
+typedef struct embed embed;
+
+struct kin_embed_input {
+    embed *of;
+    int32_t *ids; // [n], until the job has them
+    int n;
+    kin_job *job; // NULL: not yet, or it has ended
+};
+
+struct embed {
+    kin_exchange_data data;
+    kin_http_exchange *x; // NULL: the client is gone, or has its answer
+    kin_embed_world *world;
+    kin_embed_api api;
+    uv_work_t work;
+    char *body;
+    size_t n_body;
+    int rc;
+    kin_api_error error;
+    kin_embeddings_request request;
+    kin_embed_input *inputs; // [n]
+    float *vectors;          // f32 [n, n_embd]
+    int n, n_running;
+    int64_t n_tokens;
+    kin_time begun;
+};
+
+static void free_embed(embed *e) {
+    for (int i = 0; i < e->n && e->inputs; i++) free(e->inputs[i].ids);
+    e->world->n_open--;
+    kin_embeddings_fini(&e->request);
+    free(e->inputs);
+    free(e->vectors);
+    free(e->body);
+    free(e);
+}
+
+// Jobs refer to it until they have ended.
+static void let_go(embed *e) {
+    e->x = NULL;
+    for (int i = 0; i < e->n && e->inputs; i++) {
+        if (e->inputs[i].job) kin_service_cancel(e->world->service, e->inputs[i].job);
+    }
+    if (e->n_running == 0) free_embed(e);
+}
+
+static void refuse(embed *e) {
+    if (e->x) kin_refuse(e->x, e->api == KIN_EMBED_OLLAMA ? &kin_format_ollama_chat : NULL, &e->error);
+    let_go(e);
+}
+
+static void gone(void *self) {
+    embed *e = self;
+    e->x = NULL;
+    if (e->n_running > 0) let_go(e); // else it is being prepared
+}
+
+// ---- preparing
+
+static int out_of_memory(embed *e) {
+    return kin_api_error_set(&e->error, 500, NULL, "out of memory");
+}
+
+static int encode(embed *e, kin_embed_input *input, const json_t *from) {
+    input->of = e;
+    if (kin_prompter_encode_json(e->world->prompter, from, true, true, &input->ids, &input->n, &e->error) != 0) return KIN_FAIL;
+    if (input->n == 0) return kin_api_error_set(&e->error, 400, "input", "a text to embed is empty");
+    if (input->n > e->world->n_ctx)
+        return kin_api_error_set(&e->error, 400, "input", "a text to embed has %d tokens, but the context is %d", input->n,
+                                 e->world->n_ctx);
+    e->n_tokens += input->n;
+    return 0;
+}
+
+static int read_request(embed *e) {
+    json_t *body = kin_request_parse((kin_str){e->body, e->n_body}, &e->error), *from = body;
+    if (!body) return KIN_FAIL;
+    if (e->api == KIN_EMBED_OLLAMA) {
+        int rc = kin_ollama_translate_embed(&body, from, &e->error);
+        json_decref(from);
+        if (rc != 0) return KIN_FAIL;
+    }
+    return kin_embeddings_parse(&e->request, body, e->world->n_embd, &e->error);
+}
+
+static void prepare(uv_work_t *work) {
+    embed *e = work->data;
+    e->rc = read_request(e);
+    if (e->rc != 0) return;
+    int n = (int)json_array_size(e->request.inputs);
+    if (n > KIN_SERVICE_MAX_JOBS) {
+        e->rc = kin_api_error_set(&e->error, 400, "input", "at most %d texts at once", KIN_SERVICE_MAX_JOBS);
+        return;
+    }
+    e->inputs = calloc((size_t)n, sizeof *e->inputs);
+    e->vectors = calloc((size_t)n * (size_t)e->world->n_embd, sizeof *e->vectors);
+    if (!e->inputs || !e->vectors) {
+        e->rc = out_of_memory(e);
+        return;
+    }
+    for (e->n = 0; e->n < n && e->rc == 0; e->n++)
+        e->rc = encode(e, &e->inputs[e->n], json_array_get(e->request.inputs, (size_t)e->n));
+}
+
+static int submit(embed *e) {
+    int n_most = kin_service_max_jobs(e->world->service);
+    if (e->n > n_most)
+        return kin_api_error_set(&e->error, 400, "input", "%d texts, but this server takes %d at once: send fewer", e->n, n_most);
+    if (!kin_service_has_room(e->world->service, e->n))
+        return kin_api_error_set(&e->error, 429, NULL, "too many requests wait already: try again in a moment");
+    for (int i = 0; i < e->n; i++) {
+        kin_embed_input *input = &e->inputs[i];
+        kin_job_options o = {
+            .prompt = input->ids, .n_prompt = input->n, .pooling = e->world->pooling, .n_probs = -1, .user = input};
+        kin_err err;
+        input->ids = NULL;
+        if (kin_job_new(&input->job, &o, &err) != 0) return out_of_memory(e);
+        kin_service_submit(e->world->service, input->job);
+        e->n_running++;
+    }
+    return 0;
+}
+
+static void prepared(uv_work_t *work, int status) {
+    embed *e = work->data;
+    if (status != 0) e->rc = kin_api_error_set(&e->error, 503, NULL, "the server stops");
+    if (!e->x || e->rc != 0 || submit(e) != 0) refuse(e);
+}
+
+void kin_embed_begin(kin_embed_world *world, kin_embed_api api, kin_http_exchange *x) {
+    embed *e = calloc(1, sizeof *e);
+    if (!e) {
+        kin_http_reply_error(x, 500, "out of memory");
+        return;
+    }
+    *e = (embed){.x = x, .world = world, .api = api, .begun = kin_clock_now()};
+    e->data = (kin_exchange_data){gone, e};
+    world->n_open++;
+    kin_http_set_data(x, &e->data);
+    e->body = kin_http_take_body(x, &e->n_body);
+    e->work.data = e;
+    uv_queue_work(world->loop, &e->work, prepare, prepared);
+}
+
+// ---- vectors
+
+static void put_answer(embed *e, kin_text_buffer *out) {
+    const kin_embed_world *w = e->world;
+    kin_ollama_embeddings o = {w->model, e->vectors, e->n, w->n_embd, (int)e->n_tokens, kin_clock_ms(e->begun, kin_clock_now())};
+    if (e->api == KIN_EMBED_OLLAMA)
+        kin_ollama_put_embed(&o, out);
+    else if (e->api == KIN_EMBED_LLAMA)
+        kin_json_put(kin_embedding_answer(e->vectors, e->n, w->n_embd), out);
+    else
+        kin_json_put(kin_embeddings_answer(&e->request, w->model, e->vectors, e->n, w->n_embd, e->n_tokens), out);
+}
+
+static void answer(embed *e) {
+    kin_text_buffer out = {0};
+    for (int i = 0; i < e->n && !e->request.is_raw; i++)
+        kin_embedding_normalize(e->vectors + (size_t)i * (size_t)e->world->n_embd, e->world->n_embd);
+    put_answer(e, &out);
+    if (out.failed)
+        kin_http_reply_error(e->x, 500, "the vectors cannot be written: out of memory, or they are not finite");
+    else
+        kin_http_reply(e->x, 200, "application/json; charset=utf-8", out.at, out.len);
+    kin_text_fini(&out);
+    let_go(e);
+}
+
+static void take_end(embed *e, kin_embed_input *input, const kin_job_event *event) {
+    input->job = NULL;
+    e->n_running--;
+    if (e->x && event->how == KIN_JOB_EOS) {
+        size_t n_embd = (size_t)e->world->n_embd;
+        memcpy(e->vectors + (size_t)(input - e->inputs) * n_embd, event->vector, n_embd * sizeof *e->vectors);
+        if (e->n_running == 0) answer(e);
+    } else if (e->x) {
+        kin_api_error_set(&e->error, 503, NULL, "%s", event->how == KIN_JOB_FAILED ? event->why.text : "the text was given up");
+        refuse(e);
+    } else if (e->n_running == 0) {
+        free_embed(e);
+    }
+}
+
+void kin_embed_take(kin_job_event *event) {
+    kin_embed_input *input = event->user;
+    if (event->kind != KIN_JOB_ENDED) return;
+    take_end(input->of, input, event);
+    kin_job_free(event->job);
+}

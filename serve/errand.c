@@ -1,0 +1,175 @@
+#include "serve/errand.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/json_out.h"
+#include "serve/messages.h"
+#include "serve/openai_json.h"
+#include "serve/refuse.h"
+#include "serve/responses.h"
+#include "serve/text_tools.h"
+
+typedef struct errand {
+    kin_exchange_data data;
+    kin_http_exchange *x; // NULL: the client is gone
+    const kin_preparer *preparer;
+    const kin_request_defaults *defaults;
+    kin_errand_fn fn;
+    const kin_api_format *format;
+    uv_work_t work;
+    char *body;
+    size_t n_body;
+    int rc;
+    kin_text_buffer answer;
+    kin_api_error error;
+} errand;
+
+static void work(uv_work_t *work) {
+    errand *e = work->data;
+    json_t *answer = NULL, *body = kin_request_parse((kin_str){e->body, e->n_body}, &e->error);
+    e->rc = body ? e->fn(e->preparer, e->defaults, body, &answer, &e->error) : KIN_FAIL;
+    if (e->rc == 0) kin_json_put(answer, &e->answer);
+    if (e->rc == 0 && e->answer.failed) e->rc = kin_api_error_set(&e->error, 500, NULL, "out of memory");
+}
+
+static void done(uv_work_t *work, int status) {
+    errand *e = work->data;
+    if (status != 0) e->rc = kin_api_error_set(&e->error, 503, NULL, "the server stops");
+    if (e->x && e->rc == 0)
+        kin_http_reply(e->x, 200, "application/json; charset=utf-8", e->answer.at, e->answer.len);
+    else if (e->x)
+        kin_refuse(e->x, e->format, &e->error);
+    kin_text_fini(&e->answer);
+    free(e->body);
+    free(e);
+}
+
+static void gone(void *self) {
+    ((errand *)self)->x = NULL;
+}
+
+void kin_errand_begin(uv_loop_t *loop, const kin_preparer *preparer, const kin_request_defaults *defaults, kin_errand_fn fn,
+                      const kin_api_format *format, kin_http_exchange *x) {
+    errand *e = calloc(1, sizeof *e);
+    if (!e) {
+        kin_http_reply_error(x, 500, "out of memory");
+        return;
+    }
+    *e = (errand){.x = x, .preparer = preparer, .defaults = defaults, .fn = fn, .format = format};
+    e->data = (kin_exchange_data){gone, e};
+    kin_http_set_data(x, &e->data);
+    e->body = kin_http_take_body(x, &e->n_body);
+    e->work.data = e;
+    uv_queue_work(loop, &e->work, work, done);
+}
+
+// ---- the errands
+
+static int answered(json_t *json, json_t **answer, kin_api_error *err) {
+    *answer = json;
+    return json ? 0 : kin_api_error_set(err, 500, NULL, "out of memory");
+}
+
+int kin_errand_tokenize(const kin_preparer *p, const kin_request_defaults *defaults, json_t *body, json_t **answer,
+                        kin_api_error *err) {
+    kin_tokenize_request r;
+    int32_t *ids = NULL;
+    int n = 0;
+    (void)defaults;
+    if (kin_tokenize_parse(&r, body, err) != 0) return KIN_FAIL;
+    json_t *text = json_stringn(r.content.at, r.content.len);
+    int rc = text ? kin_prompter_encode_json(p->prompter, text, r.add_special, r.parse_special, &ids, &n, err)
+                  : answered(NULL, answer, err);
+    kin_str *pieces = rc == 0 && r.with_pieces ? calloc((size_t)n + 1, sizeof *pieces) : NULL;
+    for (int i = 0; i < n && pieces; i++) pieces[i] = kin_vocab_piece(p->session->vocab, ids[i]);
+    if (rc == 0) rc = answered(kin_tokenize_answer(ids, pieces, n), answer, err);
+    free(pieces);
+    free(ids);
+    json_decref(text);
+    kin_tokenize_fini(&r);
+    return rc;
+}
+
+static int check_ids(const kin_preparer *p, const int32_t *ids, int n, kin_api_error *err) {
+    int n_tokens = kin_vocab_n_tokens(p->session->vocab);
+    for (int i = 0; i < n; i++) {
+        if (ids[i] >= n_tokens)
+            return kin_api_error_set(err, 400, "tokens", "token %d: ids are from 0 to %d", (int)ids[i], n_tokens - 1);
+    }
+    return 0;
+}
+
+int kin_errand_detokenize(const kin_preparer *p, const kin_request_defaults *defaults, json_t *body, json_t **answer,
+                          kin_api_error *err) {
+    int32_t *ids;
+    int n;
+    kin_text_buffer text = {0};
+    kin_err why;
+    (void)defaults;
+    if (kin_detokenize_parse(&ids, &n, body, err) != 0) return KIN_FAIL;
+    int rc = check_ids(p, ids, n, err);
+    if (rc == 0 && kin_prompter_text(p->prompter, ids, n, true, &text, &why) != 0)
+        rc = kin_api_error_set(err, 500, NULL, "%s", why.text);
+    if (rc == 0) rc = answered(kin_detokenize_answer((kin_str){text.at ? text.at : "", text.len}), answer, err);
+    kin_text_fini(&text);
+    free(ids);
+    return rc;
+}
+
+int kin_errand_apply_template(const kin_preparer *p, const kin_request_defaults *defaults, json_t *body, json_t **answer,
+                              kin_api_error *err) {
+    kin_request r;
+    kin_prompt prompt;
+    if (kin_request_from_chat(&r, body, defaults, err) != 0) return KIN_FAIL;
+    int rc = kin_prompter_render(p->prompter, &r, &prompt, err);
+    if (rc == 0) {
+        kin_str text = {prompt.text.at ? prompt.text.at : "", prompt.text.len};
+        rc = answered(kin_apply_template_answer(text), answer, err);
+        kin_prompt_fini(&prompt);
+    }
+    kin_request_fini(&r);
+    return rc;
+}
+
+static int count(const kin_preparer *p, const kin_request_defaults *defaults, json_t *chat, int *n, kin_api_error *err) {
+    kin_request r;
+    if (kin_request_from_chat(&r, chat, defaults, err) != 0) return KIN_FAIL;
+    int rc = kin_prepare_count(p, &r, n, err);
+    kin_request_fini(&r);
+    return rc;
+}
+
+static int translated(int (*translate)(json_t **, const json_t *, kin_api_error *), json_t *body, json_t **chat,
+                      kin_api_error *err) {
+    int rc = translate(chat, body, err);
+    json_decref(body);
+    return rc;
+}
+
+int kin_errand_count_messages(const kin_preparer *p, const kin_request_defaults *defaults, json_t *body, json_t **answer,
+                              kin_api_error *err) {
+    json_t *chat;
+    int n;
+    if (translated(kin_messages_to_chat, body, &chat, err) != 0 || count(p, defaults, chat, &n, err) != 0) return KIN_FAIL;
+    return answered(json_pack("{s:i}", "input_tokens", n), answer, err);
+}
+
+static int count_openai(const kin_preparer *p, const kin_request_defaults *defaults, json_t *chat, json_t **answer,
+                        kin_api_error *err) {
+    int n;
+    if (count(p, defaults, chat, &n, err) != 0) return KIN_FAIL;
+    return answered(json_pack("{s:s, s:i}", "object", "response.input_tokens", "input_tokens", n), answer, err);
+}
+
+int kin_errand_count_chat(const kin_preparer *p, const kin_request_defaults *defaults, json_t *body, json_t **answer,
+                          kin_api_error *err) {
+    return count_openai(p, defaults, body, answer, err);
+}
+
+int kin_errand_count_responses(const kin_preparer *p, const kin_request_defaults *defaults, json_t *body, json_t **answer,
+                               kin_api_error *err) {
+    json_t *chat;
+    if (translated(kin_responses_to_chat, body, &chat, err) != 0) return KIN_FAIL;
+    return count_openai(p, defaults, chat, answer, err);
+}

@@ -1,0 +1,237 @@
+// OpenAI's completions: text of prompts, with probabilities in the shape that this API alone has.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pure/text/utf8.h"
+#include "serve/json_out.h"
+#include "serve/openai_json.h"
+
+static const char type_of_object[] = "text_completion";
+
+typedef struct choice {
+    kin_text_buffer text; // of a document
+    json_t *logprobs;     // of a stream: what is not sent yet. NULL: none
+    int n_chars;          // of the tokens before
+    bool is_echoed;
+    kin_finish_reason reason;
+} choice;
+
+struct kin_writer {
+    const kin_writer_context *context;
+    bool is_stream;
+    int n_finished;
+    kin_usage usage;
+    choice choices[]; // [context->n_choices]
+};
+
+static int open_writer(kin_writer **out, const kin_writer_context *context, kin_err *err) {
+    kin_writer *w = *out = calloc(1, sizeof *w + (size_t)context->n_choices * sizeof w->choices[0]);
+    if (!w) return kin_err_set(err, "out of memory");
+    w->context = context;
+    w->is_stream = context->request->stream;
+    return 0;
+}
+
+static void close_writer(kin_writer *w) {
+    if (!w) return;
+    for (int i = 0; i < w->context->n_choices; i++) {
+        kin_text_fini(&w->choices[i].text);
+        json_decref(w->choices[i].logprobs);
+    }
+    free(w);
+}
+
+// ---- probabilities: {tokens, token_logprobs, top_logprobs, text_offset}
+
+// A token that is no text by itself is written "bytes:\xe2\x82", as OpenAI does: replaced ones could not be told apart.
+static void put_token(kin_text_buffer *out, kin_str piece) {
+    bool is_text = !memchr(piece.at, '\0', piece.len);
+    for (size_t i = 0; is_text && i < piece.len;) {
+        int n = kin_utf8_len(piece.at + i, piece.len - i);
+        is_text = n > 0;
+        i += (size_t)(n > 0 ? n : 1);
+    }
+    if (is_text) {
+        kin_text_put(out, piece.at, piece.len);
+        return;
+    }
+    kin_text_put(out, "bytes:", 6);
+    for (size_t i = 0; i < piece.len; i++) kin_text_print(out, "\\x%02x", (unsigned char)piece.at[i]);
+}
+
+static json_t *token_json(kin_str piece) {
+    kin_text_buffer name = {0};
+    put_token(&name, piece);
+    json_t *json = name.failed ? NULL : json_stringn(name.at ? name.at : "", name.len);
+    kin_text_fini(&name);
+    return json;
+}
+
+static void set_top(json_t *top, const kin_token_prob *p) {
+    kin_text_buffer name = {0};
+    put_token(&name, p->piece);
+    if (!name.failed) json_object_set_new(top, name.at ? name.at : "", json_real(kin_probs_number(p->logprob)));
+    kin_text_fini(&name);
+}
+
+// The likeliest tokens, and the chosen one.
+static json_t *top_json(const kin_token_probs *probs) {
+    json_t *top = json_object();
+    for (int i = 0; i < probs->n_top; i++) set_top(top, &probs->top[i]);
+    set_top(top, &probs->chosen);
+    return top;
+}
+
+// Characters that begin in the piece.
+static int count_chars(kin_str piece) {
+    int n = 0;
+    for (size_t i = 0; i < piece.len; i++) n += ((unsigned char)piece.at[i] & 0xc0) != 0x80;
+    return n;
+}
+
+static void append(json_t *logprobs, const char *key, json_t *value) {
+    json_array_append_new(json_object_get(logprobs, key), value);
+}
+
+static void add_probs(choice *c, const kin_delta *delta) {
+    if (!delta->probs || delta->n_tokens == 0) return;
+    if (!c->logprobs)
+        c->logprobs = json_pack("{s:[], s:[], s:[], s:[]}", "tokens", "token_logprobs", "top_logprobs", "text_offset");
+    for (int i = 0; i < delta->n_tokens; i++) {
+        const kin_token_probs *p = &delta->probs[i];
+        bool has_none = delta->is_prompt && isnan(p->chosen.logprob);
+        append(c->logprobs, "tokens", token_json(p->chosen.piece));
+        append(c->logprobs, "token_logprobs", has_none ? json_null() : json_real(kin_probs_number(p->chosen.logprob)));
+        append(c->logprobs, "top_logprobs", has_none ? json_null() : top_json(p));
+        append(c->logprobs, "text_offset", json_integer(c->n_chars));
+        c->n_chars += count_chars(p->chosen.piece);
+    }
+}
+
+// ---- choices and chunks
+
+// Appends the prompt, once, if it is wanted.
+static void echo(kin_writer *w, int i, kin_text_buffer *text) {
+    const kin_writer_context *context = w->context;
+    if (!context->request->echo || !context->prompts || w->choices[i].is_echoed) return;
+    kin_str prompt = context->prompts[i / context->request->n_choices];
+    kin_text_put(text, prompt.at, prompt.len);
+    w->choices[i].is_echoed = true;
+}
+
+// A choice with the probabilities that wait.
+static json_t *choice_json(kin_writer *w, int i, kin_str text, bool is_finished) {
+    choice *c = &w->choices[i];
+    json_t *one = json_object();
+    const char *reason = c->reason == KIN_FINISH_LENGTH ? "length" : "stop";
+    json_object_set_new(one, "text", kin_json_text(text));
+    json_object_set_new(one, "index", json_integer(i));
+    json_object_set_new(one, "logprobs", c->logprobs ? c->logprobs : json_null());
+    json_object_set_new(one, "finish_reason", is_finished ? json_string(reason) : json_null());
+    c->logprobs = NULL;
+    return one;
+}
+
+static json_t *chunk_of(kin_writer *w, int i, kin_str text, bool is_finished) {
+    kin_text_buffer whole = {0};
+    echo(w, i, &whole);
+    kin_text_put(&whole, text.at, text.len);
+    json_t *choices = json_array();
+    json_array_append_new(choices, choice_json(w, i, kin_text_str(&whole), is_finished));
+    kin_text_fini(&whole);
+    return kin_openai_object(w->context, "cmpl-", type_of_object, choices);
+}
+
+static void start(kin_writer *w, kin_text_buffer *out) {
+    (void)w;
+    (void)out;
+}
+
+static void progress(kin_writer *w, int choice, int n_done, int n_cached, int n_prompt, double ms, kin_text_buffer *out) {
+    if (!w->is_stream || !w->context->request->return_progress) return;
+    json_t *choices = json_array();
+    json_array_append_new(choices, choice_json(w, choice, (kin_str){"", 0}, false));
+    json_t *chunk = kin_openai_object(w->context, "cmpl-", type_of_object, choices);
+    json_object_set_new(chunk, "prompt_progress", kin_progress_json(n_done, n_cached, n_prompt, ms));
+    kin_json_put_event(NULL, chunk, out);
+}
+
+static void put_text(kin_writer *w, const kin_delta *delta, kin_str text, kin_text_buffer *out) {
+    if (text.len == 0) return;
+    json_t *chunk = chunk_of(w, delta->choice, text, false);
+    if (w->context->request->timings_per_token) json_object_set_new(chunk, "timings", kin_timings_json(&delta->so_far, 1));
+    kin_json_put_event(NULL, chunk, out);
+}
+
+static void delta(kin_writer *w, const kin_delta *delta, kin_text_buffer *out) {
+    choice *c = &w->choices[delta->choice];
+    add_probs(c, delta);
+    for (int i = 0; i < delta->n_events; i++) {
+        kin_str text = delta->events[i].text;
+        if (w->is_stream) {
+            put_text(w, delta, text, out);
+            continue;
+        }
+        echo(w, delta->choice, &c->text);
+        kin_text_put(&c->text, text.at, text.len);
+    }
+}
+
+static void finish(kin_writer *w, const kin_finish *finish, kin_text_buffer *out) {
+    const kin_request *r = w->context->request;
+    choice *c = &w->choices[finish->choice];
+    c->reason = finish->reason;
+    w->n_finished++;
+    kin_usage_add(&w->usage, finish, finish->choice % r->n_choices == 0);
+    if (!w->is_stream) {
+        echo(w, finish->choice, &c->text);
+        return;
+    }
+    kin_timings timings = kin_finish_timings(finish);
+    json_t *chunk = chunk_of(w, finish->choice, (kin_str){"", 0}, true);
+    // Without include_usage the last chunk has it all the same, as llama-server's.
+    if (!r->include_usage && w->n_finished == w->context->n_choices)
+        kin_openai_set_usage(chunk, &w->usage);
+    else if (!r->include_usage)
+        json_object_set_new(chunk, "timings", kin_timings_json(&timings, 1));
+    kin_json_put_event(NULL, chunk, out);
+}
+
+static void end(kin_writer *w, kin_text_buffer *out) {
+    json_t *choices = json_array(), *object;
+    for (int i = 0; !w->is_stream && i < w->context->n_choices; i++)
+        json_array_append_new(choices, choice_json(w, i, kin_text_str(&w->choices[i].text), true));
+    object = kin_openai_object(w->context, "cmpl-", type_of_object, choices);
+    kin_openai_set_usage(object, &w->usage);
+    if (!w->is_stream)
+        kin_json_put(object, out);
+    else if (w->context->request->include_usage)
+        kin_json_put_event(NULL, object, out);
+    else
+        json_decref(object);
+    if (w->is_stream) kin_text_print(out, "%s", KIN_OPENAI_DONE);
+}
+
+static void ping(kin_writer *w, kin_text_buffer *out) {
+    if (w->is_stream) kin_text_print(out, "%s", KIN_OPENAI_PING);
+}
+
+static void fail(kin_writer *w, const kin_api_error *error, kin_text_buffer *out) {
+    (void)w;
+    kin_openai_put_error_event(error, out);
+}
+
+const kin_api_format kin_format_completions = {.name = "completions",
+                                               .stream_type = "text/event-stream",
+                                               .open = open_writer,
+                                               .close = close_writer,
+                                               .start = start,
+                                               .progress = progress,
+                                               .delta = delta,
+                                               .finish = finish,
+                                               .end = end,
+                                               .ping = ping,
+                                               .fail = fail,
+                                               .error = kin_openai_put_error};

@@ -1,0 +1,280 @@
+#include "serve/http_connection.h"
+
+#include <stdlib.h>
+
+#include "base/hex.h"
+#include "serve/http_exchange_impl.h"
+
+enum {
+    INPUT_KEPT = 64 << 10, // bytes; then nothing is read until the response is out
+    BYTES_PER_MS = 16,     // so many of a request give it another millisecond
+    FINISHING_MS = 2000    // for the client to close, too
+};
+
+typedef enum phase {
+    RECEIVING, // a request; perhaps no byte of it is here yet
+    ANSWERING, // the exchange is the owner's
+    SENDING,   // the rest of a response; the next request follows
+    FINISHING  // the rest of the last response; what still comes is dropped until the client closes
+} phase;
+
+struct kin_http_connection {
+    kin_http_exchange x; // first
+    kin_http_service *service;
+    const kin_http_socket_ops *ops;
+    void *socket;
+    phase phase;
+    bool is_closing;       // the socket is; the exchange, if it is open, is told when the connection is freed
+    bool is_used;          // there has been a request
+    bool is_parsing;       // inside of take_input
+    bool is_paused;        // nothing is read
+    bool has_eof;          // of the client
+    bool has_since;        // false: `since` is the next tick
+    kin_time since;        // when the phase, or its request, began
+    kin_time out_since;    // when bytes went out last, or nothing was pending
+    uint64_t n_out;        // at that time
+    kin_text_buffer input; // for later, from input_at on; counted in the service's memory
+    size_t input_at;
+};
+
+// ---- phases
+
+static void enter(kin_http_connection *c, phase phase) {
+    c->phase = phase;
+    c->has_since = false;
+}
+
+static size_t pending(const kin_http_connection *c) {
+    uint64_t n_out;
+    return c->ops->pending(c->socket, &n_out);
+}
+
+static void set_reading(kin_http_connection *c, bool on) {
+    if (c->is_paused != on) return;
+    c->is_paused = !on;
+    c->ops->read(c->socket, on);
+}
+
+static void drop_input(kin_http_connection *c) {
+    c->service->memory.used -= c->input.len;
+    kin_text_fini(&c->input);
+    c->input_at = 0;
+}
+
+static void close_socket(kin_http_connection *c) {
+    if (c->is_closing) return;
+    c->is_closing = true;
+    c->ops->close(c->socket);
+}
+
+static void finish(kin_http_connection *c) {
+    enter(c, FINISHING);
+    drop_input(c);
+    set_reading(c, true);
+    c->ops->finish(c->socket);
+    if (c->has_eof && pending(c) == 0) close_socket(c);
+}
+
+// ---- requests
+
+static bool begin_request(kin_http_connection *c) {
+    if (c->x.request) return true;
+    c->x.request = kin_http_request_new(c->service->prefix, &c->service->limits, &c->service->memory);
+    c->has_since = false;
+    uint64_t random[2] = {kin_rng_u64(&c->service->rng), kin_rng_u64(&c->service->rng)};
+    *kin_hex_put(c->x.id, (const uint8_t *)random, sizeof random) = '\0';
+    if (!c->x.request) close_socket(c);
+    return c->x.request != NULL;
+}
+
+void kin_http_connection_refuse(kin_http_connection *c, int status, const char *message) {
+    if (c->is_closing || c->phase != RECEIVING || !begin_request(c)) return;
+    c->x.closes = true;
+    if (status == 503) kin_http_add_header(&c->x, "Retry-After", "1");
+    kin_http_reply_error(&c->x, status, message);
+}
+
+static void take_head(kin_http_connection *c, bool has_more) {
+    static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
+    kin_http_service *s = c->service;
+    c->x.closes = true; // if it is answered now: of the body nothing was read
+    if (s->callbacks.head) s->callbacks.head(s->user, &c->x);
+    kin_assert(c->x.answer == KIN_HTTP_UNANSWERED);
+    if (c->is_closing || c->phase != RECEIVING) return;
+    if (!has_more && kin_http_request_expects_continue(c->x.request)) c->ops->send(c->socket, go_on, sizeof go_on - 1);
+}
+
+static void take_whole(kin_http_connection *c) {
+    kin_http_service *s = c->service;
+    c->is_used = true;
+    c->x.closes = s->is_draining || !kin_http_request_keeps_alive(c->x.request);
+    enter(c, ANSWERING);
+    s->callbacks.request(s->user, &c->x);
+}
+
+// Returns how many bytes were taken: none of what follows a request that is not yet answered.
+static size_t take_input(kin_http_connection *c, const char *bytes, size_t n) {
+    size_t at = 0, n_taken;
+    bool goes_on = n > 0; // behind a header also without another byte
+    c->is_parsing = true;
+    while (goes_on && c->phase == RECEIVING && !c->is_closing && begin_request(c)) {
+        kin_http_progress progress = kin_http_request_feed(c->x.request, bytes + at, n - at, &n_taken);
+        kin_http_refusal refusal = kin_http_request_refusal(c->x.request);
+        at += n_taken;
+        goes_on = at < n || progress == KIN_HTTP_HEAD;
+        if (progress == KIN_HTTP_HEAD) take_head(c, at < n);
+        if (progress == KIN_HTTP_WHOLE) take_whole(c);
+        if (progress == KIN_HTTP_REFUSED) kin_http_connection_refuse(c, refusal.status, refusal.message);
+    }
+    c->is_parsing = false;
+    return at;
+}
+
+static void keep_input(kin_http_connection *c, const char *bytes, size_t n) {
+    kin_http_memory *memory = &c->service->memory;
+    if (n == 0 || c->is_closing || c->phase == FINISHING) return;
+    if (n <= memory->max - memory->used) kin_text_put(&c->input, bytes, n);
+    if (n > memory->max - memory->used || c->input.failed) {
+        close_socket(c);
+        return;
+    }
+    memory->used += n;
+    if (c->input.len - c->input_at >= INPUT_KEPT) set_reading(c, false);
+}
+
+static void take_kept(kin_http_connection *c) {
+    if (c->input.len == 0) return;
+    size_t n_taken = take_input(c, c->input.at + c->input_at, c->input.len - c->input_at);
+    c->input_at += n_taken;
+    if (c->phase == FINISHING) return;
+    if (c->input_at == c->input.len) drop_input(c);
+    if (c->input.len - c->input_at < INPUT_KEPT) set_reading(c, true);
+}
+
+void kin_http_connection_feed(kin_http_connection *c, const char *bytes, size_t n) {
+    if (c->is_closing) return;
+    size_t n_taken = c->phase == RECEIVING ? take_input(c, bytes, n) : 0;
+    keep_input(c, bytes + n_taken, n - n_taken);
+}
+
+// ---- responses
+
+static void next_request(kin_http_connection *c) {
+    enter(c, RECEIVING);
+    if (!c->is_parsing && !c->is_closing) take_kept(c);
+}
+
+static void on_send(kin_http_exchange *x, const kin_text_buffer *bytes) {
+    kin_http_connection *c = (kin_http_connection *)x;
+    if (c->is_closing) return;
+    if (bytes->failed || (x->answer == KIN_HTTP_STREAMING && pending(c) > c->service->limits.max_pending))
+        close_socket(c);
+    else
+        c->ops->send(c->socket, bytes->at, bytes->len);
+}
+
+static void on_ended(kin_http_exchange *x) {
+    kin_http_connection *c = (kin_http_connection *)x;
+    bool closes = x->closes;
+    kin_http_exchange_reset(x);
+    enter(c, SENDING);
+    if (c->is_closing) return;
+    if (closes)
+        finish(c);
+    else if (pending(c) == 0)
+        next_request(c);
+}
+
+void kin_http_connection_sent(kin_http_connection *c) {
+    if (c->is_closing) return;
+    if (c->phase == SENDING) next_request(c);
+    if (c->phase == FINISHING && c->has_eof) close_socket(c);
+}
+
+void kin_http_connection_eof(kin_http_connection *c) {
+    c->has_eof = true;
+    if (c->is_closing) return;
+    if (c->phase == SENDING)
+        finish(c);
+    else if (c->phase != FINISHING || pending(c) == 0)
+        close_socket(c);
+}
+
+// ---- time
+
+static void tick_receiving(kin_http_connection *c, double ms) {
+    const kin_http_limits *limits = &c->service->limits;
+    if (!c->x.request) {
+        if (ms > (c->is_used ? limits->idle_ms : limits->header_ms)) close_socket(c);
+        return;
+    }
+    if (ms > (double)limits->header_ms + (double)(kin_http_request_n_received(c->x.request) / BYTES_PER_MS))
+        kin_http_connection_refuse(c, 408, "The request took too long to arrive.");
+}
+
+void kin_http_connection_tick(kin_http_connection *c, kin_time now) {
+    uint64_t n_out;
+    if (c->is_closing) return;
+    size_t n = c->ops->pending(c->socket, &n_out);
+    if (n == 0 || n_out != c->n_out) c->out_since = now;
+    c->n_out = n_out;
+    if (!c->has_since || (c->phase == FINISHING && n > 0)) c->since = now;
+    c->has_since = true;
+    if (kin_clock_ms(c->out_since, now) > c->service->limits.stall_ms)
+        close_socket(c);
+    else if (c->phase == RECEIVING)
+        tick_receiving(c, kin_clock_ms(c->since, now));
+    else if (c->phase == FINISHING && kin_clock_ms(c->since, now) > FINISHING_MS)
+        close_socket(c);
+}
+
+// ---- open and end
+
+int kin_http_connection_open(kin_http_connection **out, kin_http_service *service, const kin_http_socket_ops *ops, void *socket,
+                             kin_err *err) {
+    kin_http_connection *c = *out = calloc(1, sizeof *c);
+    if (!c) return kin_err_set(err, "out of memory");
+    c->service = service;
+    c->ops = ops;
+    c->socket = socket;
+    c->x.send = on_send;
+    c->x.ended = on_ended;
+    c->x.refusal = service->callbacks.refusal;
+    return 0;
+}
+
+static void tell_gone(kin_http_connection *c) {
+    if (c->phase != ANSWERING) return;
+    enter(c, SENDING);
+    c->service->callbacks.gone(c->service->user, &c->x);
+}
+
+void kin_http_connection_end(kin_http_connection *c) {
+    close_socket(c);
+    tell_gone(c);
+}
+
+void kin_http_connection_free(kin_http_connection *c) {
+    if (!c) return;
+    tell_gone(c);
+    kin_http_exchange_reset(&c->x);
+    drop_input(c);
+    free(c);
+}
+
+void kin_http_connection_drain(kin_http_connection *c) {
+    c->x.closes = true;
+    if (c->is_closing) return;
+    if (c->phase == SENDING || (c->phase == RECEIVING && !c->x.request && !c->is_parsing)) finish(c);
+}
+
+// ---- inspection
+
+bool kin_http_connection_is_idle(const kin_http_connection *c, kin_time *since) {
+    *since = c->has_since ? c->since : UINT64_MAX;
+    return !c->is_closing && c->phase == RECEIVING && !c->x.request;
+}
+
+bool kin_http_connection_is_busy(const kin_http_connection *c) {
+    return !c->is_closing && (c->phase == ANSWERING || pending(c) > 0);
+}

@@ -1,0 +1,49 @@
+// A request of HTTP/1, parsed by llhttp while its bytes come, and refused as soon as it is wrong or larger than allowed.
+//
+// No socket, no clock. Strings live until free. Every byte that is kept is counted in a kin_http_memory, which many requests
+// share. Owner and thread: the connection's.
+#pragma once
+
+#include <stdbool.h>
+
+#include "base/str.h"
+#include "serve/limits.h"
+
+typedef struct kin_http_request kin_http_request;
+
+typedef enum kin_http_progress {
+    KIN_HTTP_MORE,    // all bytes were taken, and more are needed
+    KIN_HTTP_HEAD,    // the header is there; said once. Go on with the bytes that were not taken
+    KIN_HTTP_WHOLE,   // bytes that were not taken belong to the next request
+    KIN_HTTP_REFUSED, // see kin_http_request_refusal; nothing more can be understood of these bytes
+} kin_http_progress;
+
+typedef struct kin_http_refusal {
+    int status;
+    const char *message; // static
+} kin_http_refusal;
+
+// prefix: of every path, for example "/kin"; NULL: none. All three are borrowed. NULL: out of memory.
+kin_http_request *kin_http_request_new(const char *prefix, const kin_http_limits *limits, kin_http_memory *memory);
+void kin_http_request_free(kin_http_request *r); // NULL is allowed
+
+kin_http_progress kin_http_request_feed(kin_http_request *r, const char *bytes, size_t n, size_t *n_taken);
+kin_http_refusal kin_http_request_refusal(const kin_http_request *r);
+uint64_t kin_http_request_n_received(const kin_http_request *r); // bytes
+
+// ---- from the header on
+
+kin_str kin_http_request_method(const kin_http_request *r);
+kin_str kin_http_request_path(const kin_http_request *r);                     // decoded, without prefix and query
+kin_str kin_http_request_query(const kin_http_request *r, const char *name);  // decoded; the first; at NULL: not there
+kin_str kin_http_request_header(const kin_http_request *r, const char *name); // any case; the first; at NULL: not there
+bool kin_http_request_is_head(const kin_http_request *r);
+bool kin_http_request_is_1_0(const kin_http_request *r);
+bool kin_http_request_expects_continue(const kin_http_request *r);
+bool kin_http_request_keeps_alive(const kin_http_request *r);
+
+// ---- whole
+
+kin_str kin_http_request_body(const kin_http_request *r); // a NUL follows; at NULL: empty
+// The same, but the caller frees it. It is counted until the request is freed.
+char *kin_http_request_take_body(kin_http_request *r, size_t *n);

@@ -1,0 +1,130 @@
+#include "serve/infill.h"
+
+#include <string.h>
+
+#include "serve/fields.h"
+
+// ---- tokens
+
+static int32_t find_first(const kin_vocab *vocab, const char *const *names) {
+    for (; *names; names++) {
+        int32_t id = kin_vocab_find(vocab, *names, strlen(*names));
+        if (id != KIN_TOKEN_NONE) return id;
+    }
+    return KIN_TOKEN_NONE;
+}
+
+// The names of DeepSeek have U+FF5C and U+2581, those of CodeLlama U+2581.
+kin_fim_tokens kin_fim_tokens_of(const kin_vocab *vocab) {
+    static const char *const prefix[] = {
+        "<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<\uff5cfim\u2581begin\uff5c>", "\u2581<PRE>", "<PRE>", NULL};
+    static const char *const suffix[] = {
+        "<|fim_suffix|>", "<fim-suffix>", "<fim_suffix>", "<\uff5cfim\u2581hole\uff5c>", "\u2581<SUF>", "<SUF>", NULL};
+    static const char *const middle[] = {
+        "<|fim_middle|>", "<fim-middle>", "<fim_middle>", "<\uff5cfim\u2581end\uff5c>", "\u2581<MID>", "<MID>", NULL};
+    static const char *const repo[] = {"<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>", NULL};
+    static const char *const separator[] = {"<|file_sep|>", NULL};
+    return (kin_fim_tokens){find_first(vocab, prefix), find_first(vocab, suffix), find_first(vocab, middle),
+                            find_first(vocab, repo), find_first(vocab, separator)};
+}
+
+// ---- the prompt
+
+static void add_text(json_t *prompt, const char *text) {
+    json_array_append_new(prompt, json_string(text));
+}
+
+static void add_token(json_t *prompt, int32_t id) {
+    if (id != KIN_TOKEN_NONE) json_array_append_new(prompt, json_integer(id));
+}
+
+// A string, or an array of ids and strings, which is looked at when the prompt is.
+static int add_input(json_t *prompt, const kin_fields *body, const char *name, bool is_required, kin_api_error *err) {
+    const json_t *input = kin_fields_any(body, name);
+    if (!input) return is_required ? kin_fields_wrong(body, name, err, 400, "is required") : 0;
+    if (json_is_array(input)) return json_array_extend(prompt, (json_t *)input) < 0 ? kin_api_error_memory(err) : 0;
+    if (kin_fields_get(body, name, KIN_FIELD_STRING, &input, err) < 0) return KIN_FAIL;
+    return json_array_append(prompt, (json_t *)input) < 0 ? kin_api_error_memory(err) : 0;
+}
+
+static int add_file(json_t *prompt, const kin_fields *body, const json_t *files, size_t i, int32_t separator,
+                    kin_api_error *err) {
+    kin_fields file;
+    const json_t *name, *text;
+    if (kin_fields_item(body, "input_extra", files, i, &file, err) < 0) return KIN_FAIL;
+    if (kin_fields_get(&file, "filename", KIN_FIELD_STRING, &name, err) < 0) return KIN_FAIL;
+    if (kin_fields_need(&file, "text", KIN_FIELD_STRING, &text, err) < 0) return KIN_FAIL;
+    add_token(prompt, separator);
+    if (separator != KIN_TOKEN_NONE) {
+        json_array_append_new(prompt, json_sprintf("%s\n", name ? json_string_value(name) : "tmp"));
+    } else {
+        add_text(prompt, "\n\n--- snippet ---\n\n");
+    }
+    return json_array_append(prompt, (json_t *)text) < 0 ? kin_api_error_memory(err) : 0;
+}
+
+static int add_files(json_t *prompt, const kin_fields *body, const kin_fim_tokens *tokens, kin_api_error *err) {
+    const json_t *files;
+    if (kin_fields_get(body, "input_extra", KIN_FIELD_ARRAY, &files, err) < 0) return KIN_FAIL;
+    add_token(prompt, tokens->repo);
+    if (tokens->repo != KIN_TOKEN_NONE) add_text(prompt, "myproject\n");
+    for (size_t i = 0; i < json_array_size(files); i++) {
+        if (add_file(prompt, body, files, i, tokens->separator, err) < 0) return KIN_FAIL;
+    }
+    add_token(prompt, tokens->separator);
+    if (tokens->separator != KIN_TOKEN_NONE) add_text(prompt, "filename\n");
+    return 0;
+}
+
+static int build_prompt(json_t *prompt, const json_t *body, const kin_fim_tokens *tokens, kin_api_error *err) {
+    kin_fields fields;
+    const json_t *begun;
+    if (kin_fields_open(&fields, body, err) < 0 || kin_fields_get(&fields, "prompt", KIN_FIELD_STRING, &begun, err) < 0)
+        return KIN_FAIL;
+    if (add_files(prompt, &fields, tokens, err) < 0) return KIN_FAIL;
+    add_token(prompt, tokens->prefix);
+    if (add_input(prompt, &fields, "input_prefix", true, err) < 0 || add_input(prompt, &fields, "prompt", false, err) < 0)
+        return KIN_FAIL;
+    add_token(prompt, tokens->suffix);
+    if (add_input(prompt, &fields, "input_suffix", true, err) < 0) return KIN_FAIL;
+    add_token(prompt, tokens->middle);
+    return 0;
+}
+
+// ---- the request
+
+static void drop_infill_sampler(json_t *body) {
+    json_t *samplers = json_object_get(body, "samplers");
+    for (size_t i = json_array_size(samplers); i-- > 0;) {
+        const char *name = json_string_value(json_array_get(samplers, i));
+        if (name && strcmp(name, "infill") == 0) json_array_remove(samplers, i);
+    }
+}
+
+static int check_tokens(const kin_fim_tokens *t, kin_api_error *err) {
+    bool prefix = t->prefix != KIN_TOKEN_NONE, suffix = t->suffix != KIN_TOKEN_NONE, middle = t->middle != KIN_TOKEN_NONE;
+    if (prefix && suffix && middle) return 0;
+    return kin_api_error_set(err, 501, NULL, "Infill is not supported by this model: %s%s%s",
+                             prefix ? "" : "prefix token is missing. ", suffix ? "" : "suffix token is missing. ",
+                             middle ? "" : "middle token is missing. ");
+}
+
+int kin_request_from_infill(kin_request *out, json_t *body, const kin_fim_tokens *tokens, const kin_request_defaults *defaults,
+                            kin_api_error *err) {
+    json_t *prompt = json_array();
+    if (check_tokens(tokens, err) < 0 || build_prompt(prompt, body, tokens, err) < 0) {
+        json_decref(prompt);
+        json_decref(body);
+        *out = (kin_request){0};
+        return KIN_FAIL;
+    }
+    drop_infill_sampler(body);
+    if (json_object_set_new(body, "prompt", prompt) < 0) {
+        json_decref(body);
+        *out = (kin_request){0};
+        return kin_api_error_memory(err);
+    }
+    if (kin_request_from_native(out, body, defaults, err) < 0) return KIN_FAIL;
+    out->parse_special = false;
+    return 0;
+}

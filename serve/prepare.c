@@ -1,0 +1,253 @@
+#include "serve/prepare.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <uv.h>
+
+#include "pure/text/gbnf.h"
+#include "pure/text/schema.h"
+
+static int out_of_memory(kin_api_error *err) {
+    return kin_api_error_set(err, 500, NULL, "out of memory");
+}
+
+void kin_prepared_fini(kin_prepared *p) {
+    for (int i = 0; i < p->n_texts && p->jobs; i++) kin_job_options_fini(&p->jobs[i]);
+    for (int i = 0; i < p->n_prompts && p->prompt_texts; i++) kin_text_fini(&p->prompt_texts[i]);
+    for (size_t i = 0; i < p->n_tools && p->tool_schemas; i++) free(p->tool_schemas[i]);
+    free(p->jobs);
+    free(p->prompt_texts);
+    free(p->prompts);
+    free(p->seeds);
+    free(p->tools);
+    free(p->tool_schemas);
+    kin_request_fini(&p->request);
+    *p = (kin_prepared){0};
+}
+
+// ---- what a text may be
+
+static int compile_plain(const kin_request *r, kin_grammar **out, kin_err *why) {
+    kin_text_buffer gbnf = {0};
+    int rc = r->schema ? kin_schema_to_gbnf((kin_str){r->schema, strlen(r->schema)}, &gbnf, why) : 0;
+    if (rc == 0) {
+        kin_str text = r->schema ? (kin_str){gbnf.at, gbnf.len} : (kin_str){r->grammar, strlen(r->grammar)};
+        rc = kin_grammar_compile(out, text.at, text.len, why);
+    }
+    kin_text_fini(&gbnf);
+    return rc;
+}
+
+// A whole reply: reasoning, then text of a schema or calls of tools.
+static int compile_reply(const kin_preparer *p, const kin_prepared *out, kin_grammar **grammar, kin_err *why) {
+    const kin_request *r = &out->request;
+    const kin_tool_format *format = kin_prompter_format(p->prompter);
+    kin_reply_rules rules = {.format = format->calls,
+                             .thinking = out->thinking,
+                             .tools = out->tools,
+                             .n_tools = out->n_tools,
+                             .required = r->tool_choice == KIN_TOOLS_REQUIRED || r->tool_choice == KIN_TOOLS_NAMED,
+                             .parallel = r->parallel_tool_calls && r->tool_choice != KIN_TOOLS_NAMED && !format->one_call};
+    if (r->schema) rules.schema = (kin_str){r->schema, strlen(r->schema)};
+    for (size_t i = 0; r->tool_choice == KIN_TOOLS_NAMED && i < out->n_tools; i++) {
+        if (strcmp(r->tool_name, out->tools[i].name.at) != 0) continue;
+        rules.tools = &out->tools[i];
+        rules.n_tools = 1;
+    }
+    return kin_reply_grammar_new(grammar, &rules, p->session->vocab, why);
+}
+
+// Each text has a grammar of its own: they go on at different places, and what they have met is theirs.
+static int constrain(const kin_preparer *p, const kin_prepared *out, kin_job_options *job, kin_api_error *err) {
+    const kin_request *r = &out->request;
+    kin_err why;
+    bool is_reply = r->is_chat && !r->grammar && (r->schema || out->n_tools > 0);
+    if (!is_reply && !r->grammar && !r->schema) return 0;
+    int rc = is_reply ? compile_reply(p, out, &job->grammar, &why) : compile_plain(r, &job->grammar, &why);
+    const char *field = r->grammar ? "grammar" : r->schema ? "response_format" : "tools";
+    if (rc != 0) return kin_api_error_set(err, 400, field, "%s", why.text);
+    if (kin_matcher_new(&job->matcher, job->grammar, p->trie, &why) == 0 &&
+        kin_constraint_new(&job->constraint, job->matcher, (kin_str){NULL, 0}, &why) == 0)
+        return 0;
+    return kin_api_error_set(err, 500, NULL, "%s", why.text);
+}
+
+// ---- sampling
+
+static uint64_t draw_seed(void) {
+    uint64_t seed = 0;
+    uv_random(NULL, NULL, &seed, sizeof seed, 0, NULL);
+    return seed & UINT32_MAX; // so that every client can say it again
+}
+
+// A bias that is given as text holds for each of its tokens.
+static int add_text_bias(const kin_preparer *p, kin_request *r, kin_api_error *err) {
+    size_t i;
+    json_t *pair;
+    json_array_foreach(r->text_bias, i, pair) {
+        const json_t *value = json_array_get(pair, 1);
+        float bias = json_is_number(value) ? (float)json_number_value(value) : -INFINITY;
+        int32_t *ids;
+        int n;
+        if (kin_prompter_encode_json(p->prompter, json_array_get(pair, 0), false, true, &ids, &n, err) != 0) return KIN_FAIL;
+        size_t n_bias = r->sampler.n_bias;
+        kin_logit_bias *larger = realloc(r->bias, (n_bias + (size_t)n + 1) * sizeof *larger);
+        if (!larger) {
+            free(ids);
+            return out_of_memory(err);
+        }
+        for (int k = 0; k < n; k++) larger[n_bias++] = (kin_logit_bias){ids[k], bias};
+        free(ids);
+        r->bias = larger;
+        r->sampler.bias = larger;
+        r->sampler.n_bias = n_bias;
+        if (n_bias > KIN_REQUEST_MAX_BIAS)
+            return kin_api_error_set(err, 400, "logit_bias", "at most %d tokens can have a bias", KIN_REQUEST_MAX_BIAS);
+    }
+    return 0;
+}
+
+static int open_sampler(const kin_preparer *p, const kin_request *r, kin_job_options *job, uint64_t seed, kin_api_error *err) {
+    kin_sampler_options o = r->sampler;
+    kin_err why;
+    o.seed = seed;
+    // The sampler sees only ids that the vocabulary can write: an embedding may be padded beyond them.
+    if (kin_sampler_new(&job->sampler, kin_vocab_n_tokens(p->session->vocab), &o, &why) != 0)
+        return kin_api_error_set(err, 400, NULL, "%s", why.text);
+    for (int i = 0; i < job->n_prompt; i++) kin_sampler_accept(job->sampler, job->prompt[i]);
+    return 0;
+}
+
+// ---- texts
+
+static int fill_job(const kin_preparer *p, kin_prepared *out, int i, const int32_t *ids, int n, kin_api_error *err) {
+    const kin_request *r = &out->request;
+    kin_job_options *job = &out->jobs[i];
+    *job = (kin_job_options){.n_prompt = n,
+                             .n_predict = r->n_predict,
+                             .n_probs = r->n_probs > KIN_JOB_MAX_PROBS ? KIN_JOB_MAX_PROBS : r->n_probs,
+                             .ignore_eos = r->ignore_eos,
+                             .no_cache = !r->cache_prompt,
+                             .t_max_predict_ns = (uint64_t)(r->t_max_predict_ms > 0 ? r->t_max_predict_ms : 0) * 1000000};
+    job->prompt = malloc((size_t)(n + 1) * sizeof *job->prompt);
+    if (!job->prompt) return out_of_memory(err);
+    memcpy(job->prompt, ids, (size_t)n * sizeof *ids);
+    uint64_t seed = r->has_seed ? r->sampler.seed : p->seed;
+    out->seeds[i] = r->has_seed || p->has_seed ? seed + (uint64_t)(i % r->n_choices) : draw_seed();
+    return open_sampler(p, r, job, out->seeds[i], err) != 0 ? KIN_FAIL : constrain(p, out, job, err);
+}
+
+static int check_length(const kin_preparer *p, int n, kin_api_error *err) {
+    int n_ctx = p->session->n_ctx;
+    if (n == 0) return kin_api_error_set(err, 400, NULL, "the prompt is empty, and the model has no token to begin with");
+    if (n < n_ctx) return 0;
+    kin_api_error_set(err, 400, NULL,
+                      "the prompt has %d tokens, but the context is %d: start the server with a larger --ctx-size", n, n_ctx);
+    err->type = "exceed_context_size_error";
+    err->n_prompt = n;
+    err->n_ctx = n_ctx;
+    return KIN_FAIL;
+}
+
+static int fill_prompt(const kin_preparer *p, kin_prepared *out, int i_prompt, const int32_t *ids, int n, kin_api_error *err) {
+    int n_choices = out->request.n_choices;
+    kin_err why;
+    if (check_length(p, n, err) != 0) return KIN_FAIL;
+    kin_text_buffer *text = &out->prompt_texts[i_prompt];
+    if (!out->request.is_chat && kin_prompter_text(p->prompter, ids, n, true, text, &why) != 0) return out_of_memory(err);
+    out->prompts[i_prompt] = (kin_str){text->at ? text->at : "", text->len};
+    for (int k = 0; k < n_choices; k++) {
+        if (fill_job(p, out, i_prompt * n_choices + k, ids, n, err) != 0) return KIN_FAIL;
+    }
+    return 0;
+}
+
+// The tools that may be called, as the reply's parser and grammar know them.
+static int take_tools(kin_prepared *out, kin_api_error *err) {
+    const kin_request *r = &out->request;
+    size_t n = r->tool_choice == KIN_TOOLS_NONE ? 0 : json_array_size(r->tools);
+    if (n == 0) return 0;
+    if (n > KIN_REPLY_MAX_TOOLS) return kin_api_error_set(err, 400, "tools", "at most %d tools", KIN_REPLY_MAX_TOOLS);
+    out->tools = calloc(n, sizeof *out->tools);
+    out->tool_schemas = calloc(n, sizeof *out->tool_schemas);
+    if (!out->tools || !out->tool_schemas) return out_of_memory(err);
+    for (size_t i = 0; i < n; i++) {
+        const json_t *function = json_object_get(json_array_get(r->tools, i), "function");
+        const json_t *name = json_object_get(function, "name"), *schema = json_object_get(function, "parameters");
+        char *text = out->tool_schemas[i] = schema ? json_dumps(schema, JSON_COMPACT) : NULL;
+        if (schema && !text) return out_of_memory(err);
+        out->tools[i] = (kin_reply_tool){.name = {json_string_value(name), json_string_length(name)},
+                                         .parameters = {text ? text : "", text ? strlen(text) : 0},
+                                         .strict = json_is_true(json_object_get(function, "strict"))};
+        out->n_tools++;
+    }
+    return 0;
+}
+
+static void choose_reply(const kin_preparer *p, kin_prepared *out, kin_str prompt) {
+    const kin_tool_format *format = kin_prompter_format(p->prompter);
+    out->thinking = kin_reply_thinking_of(format, prompt);
+    out->reply = (kin_reply_options){.format = out->n_tools ? format->calls : KIN_REPLY_PLAIN,
+                                     .tools = out->tools,
+                                     .n_tools = out->n_tools,
+                                     .reasoning = format->thinks,
+                                     .begins_in_reasoning = out->thinking == KIN_THINKING_BEGUN,
+                                     .reasoning_in_text = out->request.reasoning_in_content};
+}
+
+static int prepare_chat(const kin_preparer *p, kin_prepared *out, kin_api_error *err) {
+    kin_prompt prompt;
+    int32_t *ids;
+    int n;
+    if (take_tools(out, err) != 0 || kin_prompter_render(p->prompter, &out->request, &prompt, err) != 0) return KIN_FAIL;
+    choose_reply(p, out, (kin_str){prompt.text.at ? prompt.text.at : "", prompt.text.len});
+    int rc = kin_prompter_encode(p->prompter, &prompt, &ids, &n, err);
+    kin_prompt_fini(&prompt);
+    if (rc != 0) return KIN_FAIL;
+    rc = fill_prompt(p, out, 0, ids, n, err);
+    free(ids);
+    return rc;
+}
+
+static int prepare_prompts(const kin_preparer *p, kin_prepared *out, kin_api_error *err) {
+    const kin_request *r = &out->request;
+    for (int i = 0; i < out->n_prompts; i++) {
+        int32_t *ids;
+        int n;
+        if (kin_prompter_encode_json(p->prompter, json_array_get(r->prompts, (size_t)i), r->add_special, r->parse_special, &ids,
+                                     &n, err) != 0)
+            return KIN_FAIL;
+        int rc = fill_prompt(p, out, i, ids, n, err);
+        free(ids);
+        if (rc != 0) return KIN_FAIL;
+    }
+    return 0;
+}
+
+int kin_prepare(kin_prepared *out, const kin_preparer *p, kin_request *request, kin_api_error *err) {
+    *out = (kin_prepared){.request = *request};
+    *request = (kin_request){0};
+    kin_request *r = &out->request;
+    if (r->bias) r->sampler.bias = r->bias;
+    out->n_prompts = r->is_chat ? 1 : (int)json_array_size(r->prompts);
+    out->n_texts = out->n_prompts * r->n_choices;
+    out->jobs = calloc((size_t)out->n_texts, sizeof *out->jobs);
+    out->seeds = calloc((size_t)out->n_texts, sizeof *out->seeds);
+    out->prompt_texts = calloc((size_t)out->n_prompts, sizeof *out->prompt_texts);
+    out->prompts = calloc((size_t)out->n_prompts, sizeof *out->prompts);
+    int rc = out->jobs && out->seeds && out->prompt_texts && out->prompts ? add_text_bias(p, r, err) : out_of_memory(err);
+    if (rc == 0) rc = r->is_chat ? prepare_chat(p, out, err) : prepare_prompts(p, out, err);
+    if (rc != 0) kin_prepared_fini(out);
+    return rc;
+}
+
+int kin_prepare_count(const kin_preparer *p, const kin_request *request, int *n, kin_api_error *err) {
+    kin_prompt prompt;
+    int32_t *ids;
+    if (kin_prompter_render(p->prompter, request, &prompt, err) != 0) return KIN_FAIL;
+    int rc = kin_prompter_encode(p->prompter, &prompt, &ids, n, err);
+    kin_prompt_fini(&prompt);
+    if (rc == 0) free(ids);
+    return rc;
+}

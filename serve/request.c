@@ -1,0 +1,57 @@
+#include "serve/request_impl.h"
+
+#include <stdlib.h>
+
+json_t *kin_request_parse(kin_str body, kin_api_error *err) {
+    json_error_t where;
+    if (body.len == 0) {
+        kin_api_error_set(err, 400, NULL, "The body is empty; it must be JSON");
+        return NULL;
+    }
+    json_t *json = json_loadb(body.at, body.len, JSON_ALLOW_NUL, &where);
+    if (!json && json_error_code(&where) == json_error_out_of_memory)
+        kin_api_error_memory(err);
+    else if (!json)
+        kin_api_error_set(err, 400, NULL, "Bad JSON at line %d, column %d: %s", where.line, where.column, where.text);
+    return json;
+}
+
+void kin_request_fini(kin_request *r) {
+    json_decref(r->body);
+    free(r->bias);
+    free(r->schema);
+    *r = (kin_request){0};
+}
+
+int kin_request_begin(kin_request *out, json_t *body, const kin_request_defaults *defaults, kin_api_error *err) {
+    *out = (kin_request){
+        .body = body,
+        .parallel_tool_calls = true,
+        .thinking = KIN_UNSET,
+        .thinking_budget = -1,
+        .add_generation_prompt = true,
+        .add_special = true,
+        .parse_special = true,
+        .n_predict = defaults->n_predict,
+        .n_choices = 1,
+        .n_probs = -1,
+        .sampler = defaults->sampler,
+        .cache_prompt = true,
+        .id_slot = -1,
+        .sse_ping_s = -1,
+    };
+    return json_is_object(body) ? 0 : kin_api_error_set(err, 400, NULL, "The body must be a JSON object");
+}
+
+int kin_request_check(kin_request *r, kin_api_error *err) {
+    if (r->grammar && r->schema) return kin_api_error_set(err, 400, "grammar", "Cannot use both json_schema and grammar");
+    if (r->grammar && r->tools && r->tool_choice != KIN_TOOLS_NONE)
+        return kin_api_error_set(err, 400, "grammar", "Cannot use a grammar together with tools");
+    size_t n_prompts = r->is_chat ? 1 : json_array_size(r->prompts);
+    if (n_prompts * (size_t)r->n_choices > KIN_REQUEST_MAX_PROMPTS)
+        return kin_api_error_set(err, 400, "n", "Field 'n': %zu prompts with %d choices each; together at most %d are possible",
+                                 n_prompts, r->n_choices, KIN_REQUEST_MAX_PROMPTS);
+    if (r->sampler.penalty_last_n < 0) r->sampler.penalty_last_n = KIN_SAMPLER_MAX_LAST_N;
+    if (r->t_max_predict_ms < 0) r->t_max_predict_ms = 0;
+    return 0;
+}

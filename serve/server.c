@@ -1,0 +1,434 @@
+#include "serve/server.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "serve/about.h"
+#include "serve/embed.h"
+#include "serve/errand.h"
+#include "serve/json_out.h"
+#include "serve/metrics_text.h"
+#include "serve/refuse.h"
+
+enum { TICK_MS = 250, MAX_EVENTS = 4096 };
+
+struct kin_server {
+    kin_server_options o;
+    uv_loop_t loop;
+    uv_thread_t thread;
+    uv_async_t wake;
+    uv_timer_t tick;
+    uv_signal_t interrupt, terminate;
+    kin_http *http;
+    kin_access *access;
+    kin_call_world world;
+    kin_embed_world embed;
+    int64_t begun_s;
+    bool is_draining, has_drained, has_loop;
+    // Under the mutex.
+    pthread_mutex_t mutex;
+    kin_service *service; // NULL: loading
+    kin_preparer preparer;
+    char doing[200];
+    double percent;
+    bool drain, close;
+};
+
+// ---- routes
+
+typedef struct route route;
+typedef void (*answer_fn)(kin_server *s, kin_http_exchange *x);
+
+struct route {
+    const char *method, *path; // a path that ends in "/" stands for all below it
+    answer_fn answer;          // at once
+    void (*about)(const kin_about *about, kin_http_exchange *x);
+    kin_errand_fn errand; // in the pool; call.format: of its errors
+    kin_call_route call;  // else
+    bool is_always;       // while the model is being loaded, too
+};
+
+static void reply_json(kin_http_exchange *x, int status, json_t *json) {
+    kin_text_buffer body = {0};
+    kin_json_put(json, &body);
+    kin_http_reply(x, status, "application/json; charset=utf-8", body.at ? body.at : "", body.len);
+    kin_text_fini(&body);
+}
+
+static void reply_text(kin_http_exchange *x, kin_text_buffer *body, const char *type) {
+    if (body->failed)
+        kin_http_reply_error(x, 500, "out of memory");
+    else
+        kin_http_reply(x, 200, type, body->at ? body->at : "", body->len);
+    kin_text_fini(body);
+}
+
+static bool is_up(const kin_server *s) {
+    return s->world.service && kin_service_get_status(s->world.service).is_up;
+}
+
+// In whose shape errors are that have to do with a path.
+static const kin_api_format *format_of(kin_str path) {
+    static const struct {
+        const char *begin;
+        const kin_api_format *format;
+    } formats[] = {{"/v1/messages", &kin_format_messages}, {"/api/", &kin_format_ollama_chat}};
+    for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++) {
+        size_t n = strlen(formats[i].begin);
+        if (path.len >= n && memcmp(path.at, formats[i].begin, n) == 0) return formats[i].format;
+    }
+    return &kin_format_chat;
+}
+
+static void put_refusal(kin_str path, const kin_api_error *error, kin_text_buffer *body) {
+    format_of(path)->error(error, body);
+}
+
+static void reply_loading(kin_server *s, kin_http_exchange *x) {
+    char doing[sizeof s->doing];
+    pthread_mutex_lock(&s->mutex);
+    memcpy(doing, s->doing, sizeof doing);
+    double percent = s->percent;
+    pthread_mutex_unlock(&s->mutex);
+    kin_http_add_header(x, "Retry-After", "1");
+    if (format_of(kin_http_path(x)) != &kin_format_chat) {
+        kin_http_reply_error(x, 503, "Loading model");
+        return;
+    }
+    json_t *loading = json_pack("{s:s}", "what", doing[0] ? doing : "loading the model");
+    if (percent >= 0) json_object_set_new(loading, "percent", json_real((int)(percent * 10) / 10.0));
+    reply_json(x, 503,
+               json_pack("{s:{s:i, s:s, s:s, s:o}}", "error", "code", 503, "message", "Loading model", "type",
+                         "unavailable_error", "loading", loading));
+}
+
+static void health(kin_server *s, kin_http_exchange *x) {
+    if (is_up(s))
+        kin_http_reply(x, 200, "application/json; charset=utf-8", "{\"status\":\"ok\"}", 15);
+    else
+        reply_loading(s, x);
+}
+
+static void root(kin_server *s, kin_http_exchange *x) {
+    (void)s;
+    static const char text[] = "kin is running. Its API is at /v1/.\n";
+    kin_http_reply(x, 200, "text/plain; charset=utf-8", text, sizeof text - 1);
+}
+
+static void metrics(kin_server *s, kin_http_exchange *x);
+
+static void embeddings(kin_server *s, kin_http_exchange *x);
+static void llama_embedding(kin_server *s, kin_http_exchange *x);
+static void ollama_embed(kin_server *s, kin_http_exchange *x);
+static void no_reranking(kin_server *s, kin_http_exchange *x);
+
+static const route routes[] = {
+    {"GET", "/", .answer = root, .is_always = true},
+    {"GET", "/health", .answer = health, .is_always = true},
+    {"GET", "/v1/health", .answer = health, .is_always = true},
+    {"GET", "/metrics", .answer = metrics},
+    {"GET", "/v1/models", .about = kin_about_models},
+    {"GET", "/models", .about = kin_about_models},
+    {"GET", "/v1/models/", .about = kin_about_models},
+    {"GET", "/models/", .about = kin_about_models},
+    {"GET", "/props", .about = kin_about_props},
+    {"GET", "/slots", .about = kin_about_slots},
+    {"POST", "/tokenize", .errand = kin_errand_tokenize},
+    {"POST", "/detokenize", .errand = kin_errand_detokenize},
+    {"POST", "/apply-template", .errand = kin_errand_apply_template},
+    {"POST", "/v1/messages/count_tokens", .errand = kin_errand_count_messages, .call = {&kin_format_messages, 0}},
+    {"POST", "/v1/chat/completions/input_tokens", .errand = kin_errand_count_chat},
+    {"POST", "/v1/responses/input_tokens", .errand = kin_errand_count_responses},
+    {"POST", "/v1/chat/completions", .call = {&kin_format_chat, KIN_BODY_CHAT}},
+    {"POST", "/chat/completions", .call = {&kin_format_chat, KIN_BODY_CHAT}},
+    {"POST", "/v1/completions", .call = {&kin_format_completions, KIN_BODY_COMPLETIONS}},
+    {"POST", "/completion", .call = {&kin_format_native, KIN_BODY_NATIVE}},
+    {"POST", "/completions", .call = {&kin_format_native, KIN_BODY_NATIVE}},
+    {"POST", "/infill", .call = {&kin_format_native, KIN_BODY_INFILL}},
+    {"POST", "/v1/responses", .call = {&kin_format_responses, KIN_BODY_RESPONSES}},
+    {"POST", "/responses", .call = {&kin_format_responses, KIN_BODY_RESPONSES}},
+    {"POST", "/v1/messages", .call = {&kin_format_messages, KIN_BODY_MESSAGES}},
+    {"GET", "/api/version", .about = kin_about_ollama_version, .is_always = true},
+    {"GET", "/api/tags", .about = kin_about_ollama_tags},
+    {"GET", "/api/ps", .about = kin_about_ollama_ps},
+    {"POST", "/api/show", .about = kin_about_ollama_show},
+    {"POST", "/api/chat", .call = {&kin_format_ollama_chat, KIN_BODY_OLLAMA_CHAT}},
+    {"POST", "/api/generate", .call = {&kin_format_ollama_generate, KIN_BODY_OLLAMA_GENERATE}},
+    {"POST", "/v1/embeddings", .answer = embeddings},
+    {"POST", "/embeddings", .answer = llama_embedding},
+    {"POST", "/embedding", .answer = llama_embedding},
+    {"POST", "/api/embed", .answer = ollama_embed},
+    {"POST", "/v1/rerank", .answer = no_reranking},
+    {"POST", "/rerank", .answer = no_reranking},
+};
+
+enum { N_ROUTES = sizeof routes / sizeof *routes };
+
+static bool is(kin_str a, const char *b) {
+    return a.len == strlen(b) && memcmp(a.at, b, a.len) == 0;
+}
+
+static bool is_below(kin_str path, const char *folder) {
+    size_t n = strlen(folder);
+    return n > 1 && folder[n - 1] == '/' && path.len > n && memcmp(path.at, folder, n) == 0;
+}
+
+static const route *find_route(kin_http_exchange *x, char *allow, size_t n_allow) {
+    kin_str method = kin_http_method(x), path = kin_http_path(x);
+    allow[0] = 0;
+    while (path.len > 1 && path.at[path.len - 1] == '/') path.len--;
+    for (int i = 0; i < N_ROUTES; i++) {
+        if (!is(path, routes[i].path) && !is_below(path, routes[i].path)) continue;
+        if (is(method, routes[i].method)) return &routes[i];
+        snprintf(allow + strlen(allow), n_allow - strlen(allow), "%s%s", allow[0] ? ", " : "", routes[i].method);
+    }
+    return NULL;
+}
+
+static void on_request(void *user, kin_http_exchange *x) {
+    kin_server *s = user;
+    char allow[64];
+    if (kin_access_preflight(x)) return;
+    const route *r = find_route(x, allow, sizeof allow);
+    if (!r && allow[0]) {
+        kin_http_add_header(x, "Allow", allow);
+        kin_http_reply_error(x, 405, "this path takes another method: see the header Allow");
+    } else if (!r) {
+        kin_http_reply_error(x, 404, "File Not Found");
+    } else if (!r->is_always && !is_up(s)) {
+        reply_loading(s, x);
+    } else if (r->answer) {
+        r->answer(s, x);
+    } else if (r->about) {
+        r->about(&(kin_about){&s->world, s->o.n_parallel, s->o.metrics, s->o.slots, s->begun_s}, x);
+    } else if (r->errand) {
+        kin_errand_begin(&s->loop, &s->world.preparer, &s->world.defaults, r->errand, r->call.format, x);
+    } else {
+        kin_call_begin(&s->world, &r->call, x);
+    }
+}
+
+static void on_head(void *user, kin_http_exchange *x) {
+    kin_access_admit(((kin_server *)user)->access, x);
+}
+
+static void on_gone(void *user, kin_http_exchange *x) {
+    const kin_exchange_data *data = kin_http_data(x);
+    (void)user;
+    if (data) data->gone(data->self);
+}
+
+static void embeddings(kin_server *s, kin_http_exchange *x) {
+    kin_embed_begin(&s->embed, KIN_EMBED_OPENAI, x);
+}
+
+static void llama_embedding(kin_server *s, kin_http_exchange *x) {
+    kin_embed_begin(&s->embed, KIN_EMBED_LLAMA, x);
+}
+
+static void ollama_embed(kin_server *s, kin_http_exchange *x) {
+    kin_embed_begin(&s->embed, KIN_EMBED_OLLAMA, x);
+}
+
+static void no_reranking(kin_server *s, kin_http_exchange *x) {
+    (void)s;
+    kin_http_reply_error(x, 501, "this server has no reranking");
+}
+
+// ---- metrics
+
+static void metrics(kin_server *s, kin_http_exchange *x) {
+    if (!s->o.metrics) {
+        kin_http_reply_error(x, 501, "start the server with --metrics");
+        return;
+    }
+    kin_text_buffer text = {0};
+    kin_service_status status = kin_service_get_status(s->world.service);
+    kin_metrics_put(&s->world.counters, &status, &text);
+    reply_text(x, &text, "text/plain; version=0.0.4");
+}
+
+// ---- the loop
+
+static void take_session(kin_server *s) {
+    const kin_session *session = s->world.preparer.session;
+    s->world.fim = kin_fim_tokens_of(session->vocab);
+    s->embed.loop = &s->loop;
+    s->embed.service = s->world.service;
+    s->embed.prompter = s->world.preparer.prompter;
+    s->embed.model = s->o.alias;
+    s->embed.n_embd = session->model.hp.n_embd;
+    s->embed.n_ctx = session->n_ctx;
+    s->embed.pooling = s->o.pooling;
+}
+
+// Once: the pool reads it, too.
+static void take_model(kin_server *s) {
+    if (s->world.service) return;
+    pthread_mutex_lock(&s->mutex);
+    s->world.service = s->service;
+    s->world.preparer = s->preparer;
+    pthread_mutex_unlock(&s->mutex);
+    if (s->world.service) take_session(s);
+}
+
+static void begin_drain(kin_server *s) {
+    if (s->is_draining) return;
+    s->is_draining = true;
+    kin_http_drain(s->http);
+}
+
+static void check_drained(kin_server *s) {
+    if (!s->is_draining || s->has_drained || kin_http_n_exchanges(s->http) > 0 || s->world.calls || s->embed.n_open > 0) return;
+    s->has_drained = true;
+    s->o.drained(s->o.user);
+}
+
+static void close_loop(kin_server *s) {
+    kin_http_close(s->http);
+    s->http = NULL;
+    uv_close((uv_handle_t *)&s->wake, NULL);
+    uv_close((uv_handle_t *)&s->tick, NULL);
+    uv_close((uv_handle_t *)&s->interrupt, NULL);
+    uv_close((uv_handle_t *)&s->terminate, NULL);
+}
+
+static void on_wake(uv_async_t *handle) {
+    kin_server *s = handle->data;
+    kin_job_event event;
+    take_model(s);
+    int n = 0;
+    for (; n < MAX_EVENTS && s->world.service && kin_service_take(s->world.service, &event); n++) {
+        if (event.pooling)
+            kin_embed_take(&event);
+        else
+            kin_call_take(&s->world, &event);
+    }
+    if (n == MAX_EVENTS) uv_async_send(&s->wake); // there may be more
+    pthread_mutex_lock(&s->mutex);
+    bool drain = s->drain, close = s->close;
+    pthread_mutex_unlock(&s->mutex);
+    if (drain) begin_drain(s);
+    check_drained(s);
+    if (close && s->http) close_loop(s);
+}
+
+static void on_tick(uv_timer_t *handle) {
+    kin_server *s = handle->data;
+    kin_call_tick(&s->world, kin_clock_now());
+    on_wake(&s->wake);
+}
+
+static void on_signal(uv_signal_t *handle, int number) {
+    kin_server *s = handle->data;
+    (void)number;
+    if (s->is_draining) s->o.hurry(s->o.user);
+    begin_drain(s);
+    check_drained(s);
+}
+
+static void run(void *arg) {
+    kin_server *s = arg;
+    uv_run(&s->loop, UV_RUN_DEFAULT);
+}
+
+static int open_loop(kin_server *s, kin_err *err) {
+    static const kin_http_callbacks callbacks = {.head = on_head, .request = on_request, .gone = on_gone, .refusal = put_refusal};
+    if (uv_loop_init(&s->loop) != 0) return kin_err_set(err, "the event loop cannot be made");
+    s->has_loop = true;
+    uv_async_init(&s->loop, &s->wake, on_wake);
+    uv_timer_init(&s->loop, &s->tick);
+    uv_signal_init(&s->loop, &s->interrupt);
+    uv_signal_init(&s->loop, &s->terminate);
+    s->wake.data = s->tick.data = s->interrupt.data = s->terminate.data = s;
+    if (kin_http_open(&s->http, &s->loop, &s->o.http, &callbacks, s, err) != 0) return KIN_FAIL;
+    uv_timer_start(&s->tick, on_tick, TICK_MS, TICK_MS);
+    uv_signal_start(&s->interrupt, on_signal, SIGINT);
+    uv_signal_start(&s->terminate, on_signal, SIGTERM);
+    return 0;
+}
+
+int kin_server_open(kin_server **out, const kin_server_options *o, kin_err *err) {
+    *out = NULL;
+    kin_server *s = calloc(1, sizeof *s);
+    if (!s) return kin_err_set(err, "out of memory");
+    s->o = *o;
+    s->begun_s = (int64_t)time(NULL);
+    s->percent = -1;
+    pthread_mutex_init(&s->mutex, NULL);
+    s->world = (kin_call_world){.loop = &s->loop,
+                                .defaults = o->defaults,
+                                .model = s->o.alias,
+                                .fingerprint = "kin-" KIN_VERSION,
+                                .strict_model = o->strict_model,
+                                .ping_s = o->ping_s};
+    int rc = kin_access_open(&s->access, &o->access, err);
+    if (rc == 0) rc = open_loop(s, err);
+    if (rc == 0 && uv_thread_create(&s->thread, run, s) != 0) rc = kin_err_set(err, "the server's thread cannot be started");
+    if (rc == 0) {
+        *out = s;
+        return 0;
+    }
+    if (s->has_loop) {
+        close_loop(s);
+        run(s);
+        uv_loop_close(&s->loop);
+    }
+    kin_access_close(s->access);
+    pthread_mutex_destroy(&s->mutex);
+    free(s);
+    return KIN_FAIL;
+}
+
+void kin_server_stop(kin_server *s) {
+    if (!s || !s->has_loop) return;
+    pthread_mutex_lock(&s->mutex);
+    s->close = true;
+    pthread_mutex_unlock(&s->mutex);
+    uv_async_send(&s->wake);
+    uv_thread_join(&s->thread);
+    uv_loop_close(&s->loop);
+    s->has_loop = false;
+}
+
+void kin_server_close(kin_server *s) {
+    if (!s) return;
+    kin_server_stop(s);
+    kin_access_close(s->access);
+    pthread_mutex_destroy(&s->mutex);
+    free(s);
+}
+
+uint16_t kin_server_port(const kin_server *s) {
+    return kin_http_port(s->http);
+}
+
+void kin_server_wake(void *server) {
+    uv_async_send(&((kin_server *)server)->wake);
+}
+
+void kin_server_set_model(kin_server *s, kin_service *service, const kin_preparer *preparer) {
+    pthread_mutex_lock(&s->mutex);
+    s->service = service;
+    s->preparer = *preparer;
+    pthread_mutex_unlock(&s->mutex);
+    kin_server_wake(s);
+}
+
+void kin_server_set_doing(kin_server *s, const char *what, double percent) {
+    pthread_mutex_lock(&s->mutex);
+    snprintf(s->doing, sizeof s->doing, "%s", what);
+    s->percent = percent;
+    pthread_mutex_unlock(&s->mutex);
+}
+
+void kin_server_drain(kin_server *s) {
+    pthread_mutex_lock(&s->mutex);
+    s->drain = true;
+    pthread_mutex_unlock(&s->mutex);
+    kin_server_wake(s);
+}

@@ -1,0 +1,45 @@
+// The server: a thread with a loop that listens, routes requests, and answers them; the model is computed elsewhere
+// (serve/service.h).
+//
+//   kin_server_open ─► 503 "loading" ─► kin_server_set_model ─► requests ─► kin_server_drain ─► kin_server_close
+//
+// Owner: who opened it. Thread: any for all functions.
+#pragma once
+
+#include "serve/access.h"
+#include "serve/call.h"
+#include "serve/http.h"
+
+typedef struct kin_server kin_server;
+
+typedef struct kin_server_options {
+    kin_http_options http;
+    kin_access_options access;
+    const char *alias;   // the model's name for clients
+    bool strict_model;   // a request that names another model is refused
+    bool metrics, slots; // /metrics and /slots answer
+    int n_parallel;      // texts at once
+    int ping_s;          // -1: never
+    kin_pooling pooling; // of embeddings
+    kin_request_defaults defaults;
+    void (*drained)(void *user); // once, after SIGTERM, SIGINT or kin_server_drain: no request is left. The loop's thread
+    void (*hurry)(void *user);   // a second signal. The loop's thread
+    void *user;
+} kin_server_options;
+
+// Listens, and answers that the model is being loaded.
+int kin_server_open(kin_server **out, const kin_server_options *options, kin_err *err);
+// Its thread ends, and with it all use of the model; only kin_server_set_doing and close may follow. NULL is allowed.
+void kin_server_stop(kin_server *server);
+void kin_server_close(kin_server *server); // NULL is allowed
+uint16_t kin_server_port(const kin_server *server);
+
+// The model is there, and stays until close. The service's `wake` is kin_server_wake.
+void kin_server_set_model(kin_server *server, kin_service *service, const kin_preparer *preparer);
+void kin_server_wake(void *server);
+
+// What is waited for while there is no model, or no ring: shown to clients.
+void kin_server_set_doing(kin_server *server, const char *what, double percent);
+
+// No further requests are taken; `drained` follows.
+void kin_server_drain(kin_server *server);

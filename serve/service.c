@@ -1,0 +1,455 @@
+#include "serve/service.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "sys/cond.h"
+
+enum { LOOK_NS = 100000000 }; // whether to stop is looked at so often while there is nothing to do
+
+static const kin_time SETTLE_NS = UINT64_C(10000000000); // the ring is left and entered again so often: plans may change then
+static const kin_err stops = {"the server stops"};
+
+struct kin_job {
+    kin_job_options o;
+    kin_service *service;
+    kin_generation *generation; // NULL: not with the scheduler
+    kin_job *next;              // in the inbox
+    int n_generated;
+    kin_time first;        // token
+    float *vector;         // [n_embd] with pooling
+    bool cancelled, ended; // under the service's mutex
+    kin_job_end how;       // once next() has ended it
+    kin_err why;
+};
+
+struct kin_service {
+    kin_service_options o;
+    kin_scheduler *scheduler;
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    // Under the mutex.
+    kin_job *inbox, **inbox_end;
+    kin_job *cancelled[KIN_SERVICE_MAX_JOBS]; // [n_cancelled] that have not ended
+    int n_cancelled;
+    kin_job_event *outbox; // [cap_out] cyclic
+    size_t first_out, n_out, cap_out;
+    int n_jobs;   // submitted, not ended
+    bool stopped; // kin_service_stop
+    bool over;    // kin_service_run is: what is submitted ends at once
+    kin_service_status status;
+    // The computing thread's.
+    const kin_head *head; // that the scheduler has
+    uint64_t ring_number;
+    kin_time entered;
+};
+
+// ---- jobs
+
+void kin_job_options_fini(kin_job_options *o) {
+    kin_constraint_free(o->constraint);
+    kin_matcher_free(o->matcher);
+    kin_grammar_free(o->grammar);
+    kin_sampler_free(o->sampler);
+    free(o->prompt);
+    *o = (kin_job_options){0};
+}
+
+int kin_job_new(kin_job **out, const kin_job_options *o, kin_err *err) {
+    kin_job *j = *out = calloc(1, sizeof *j);
+    if (j) {
+        j->o = *o;
+        return 0;
+    }
+    kin_job_options left = *o;
+    kin_job_options_fini(&left);
+    return kin_err_set(err, "out of memory");
+}
+
+void kin_job_free(kin_job *j) {
+    if (!j) return;
+    kin_job_options_fini(&j->o);
+    free(j->vector);
+    free(j);
+}
+
+// ---- the outbox
+
+static bool grow_outbox(kin_service *s) {
+    if (s->n_out < s->cap_out) return true;
+    size_t cap = s->cap_out ? 2 * s->cap_out : 256;
+    kin_job_event *larger = malloc(cap * sizeof *larger);
+    if (!larger) return false;
+    for (size_t i = 0; i < s->n_out; i++) larger[i] = s->outbox[(s->first_out + i) % s->cap_out];
+    free(s->outbox);
+    s->outbox = larger;
+    s->cap_out = cap;
+    s->first_out = 0;
+    return true;
+}
+
+static void uncancel(kin_service *s, const kin_job *j) {
+    int n = 0;
+    for (int i = 0; i < s->n_cancelled; i++) {
+        if (s->cancelled[i] != j) s->cancelled[n++] = s->cancelled[i];
+    }
+    s->n_cancelled = n;
+}
+
+static void put(kin_service *s, const kin_job_event *event) {
+    pthread_mutex_lock(&s->mutex);
+    kin_assert(grow_outbox(s));
+    s->outbox[(s->first_out + s->n_out++) % s->cap_out] = *event;
+    if (event->kind == KIN_JOB_ENDED) {
+        s->n_jobs--;
+        event->job->ended = true;
+        uncancel(s, event->job); // it may be freed from now on
+    }
+    pthread_mutex_unlock(&s->mutex);
+    s->o.wake(s->o.wake_user);
+}
+
+bool kin_service_take(kin_service *s, kin_job_event *event) {
+    pthread_mutex_lock(&s->mutex);
+    bool any = s->n_out > 0;
+    if (any) {
+        *event = s->outbox[s->first_out];
+        s->first_out = (s->first_out + 1) % s->cap_out;
+        s->n_out--;
+    }
+    pthread_mutex_unlock(&s->mutex);
+    return any;
+}
+
+static void end_job(kin_job *j, kin_job_end how, const kin_err *why) {
+    kin_job_event event = {
+        .kind = KIN_JOB_ENDED, .job = j, .user = j->o.user, .pooling = j->o.pooling, .at = kin_clock_now(), .how = how};
+    if (why) event.why = *why;
+    if (how == KIN_JOB_EOS) event.vector = j->vector;
+    put(j->service, &event);
+}
+
+// ---- tokens (computing thread)
+
+// Puts an id among the likeliest n so far, in order.
+static void rank(kin_job_prob *top, int *n, int n_most, int32_t id, float logit) {
+    if (*n == n_most && logit <= top[n_most - 1].logprob) return;
+    int i = *n < n_most ? (*n)++ : n_most - 1;
+    for (; i > 0 && top[i - 1].logprob < logit; i--) top[i] = top[i - 1];
+    top[i] = (kin_job_prob){id, logit};
+}
+
+// The model's own probabilities, before the sampler. *log_sum: what a logit is to be lessened by.
+static void find_likeliest(const kin_job *j, const float *logits, int n_vocab, kin_job_event *event, double *log_sum) {
+    float largest = -INFINITY;
+    double sum = 0;
+    for (int32_t i = 0; i < n_vocab; i++) largest = logits[i] > largest ? logits[i] : largest;
+    for (int32_t i = 0; i < n_vocab; i++) sum += exp((double)logits[i] - (double)largest);
+    *log_sum = (double)largest + log(sum);
+    if (j->o.n_probs <= 0) return;
+    event->top = malloc((size_t)j->o.n_probs * sizeof *event->top);
+    for (int32_t i = 0; event->top && i < n_vocab; i++) rank(event->top, &event->n_top, j->o.n_probs, i, logits[i]);
+    for (int i = 0; i < event->n_top; i++) event->top[i].logprob -= (float)*log_sum;
+}
+
+static int32_t stop(kin_job *j, kin_job_end how) {
+    j->how = how;
+    return KIN_GENERATION_NO_TOKEN;
+}
+
+static int32_t choose(kin_job *j, float *logits, kin_job_event *event) {
+    kin_constraint *constraint = j->o.constraint;
+    const kin_session *session = j->service->o.session;
+    double log_sum = 0;
+    float *raw = NULL;
+    int n_vocab = kin_vocab_n_tokens(session->vocab);
+    if (j->o.n_probs >= 0) {
+        find_likeliest(j, logits, n_vocab, event, &log_sum);
+        raw = malloc((size_t)n_vocab * sizeof *raw); // the sampler writes to the logits
+        if (raw) memcpy(raw, logits, (size_t)n_vocab * sizeof *raw);
+    }
+    int32_t id = kin_sampler_sample_constrained(j->o.sampler, logits, constraint);
+    if (id >= 0 && raw) event->logprob = raw[id] - (float)log_sum;
+    free(raw);
+    if (id < 0) {
+        kin_err_set(&j->why, "the model gave no usable probabilities (all%s are NaN or -inf)",
+                    constraint ? " that the grammar allows" : "");
+        return KIN_FAIL;
+    }
+    kin_sampler_accept(j->o.sampler, id);
+    return constraint && kin_constraint_accept(constraint, id, &j->why) != 0 ? KIN_FAIL : id;
+}
+
+static int32_t next(void *user, float *logits) {
+    kin_job *j = user;
+    kin_job_event event = {.kind = KIN_JOB_TOKEN, .job = j, .user = j->o.user, .pooling = j->o.pooling};
+    if (j->o.n_predict == 0) return stop(j, KIN_JOB_LENGTH);
+    int32_t id = choose(j, logits, &event);
+    if (id < 0 || (kin_vocab_is_eog(j->service->o.session->vocab, id) && !j->o.ignore_eos)) {
+        free(event.top);
+        return stop(j, id < 0 ? KIN_JOB_FAILED : KIN_JOB_EOS);
+    }
+    event.id = id;
+    event.at = kin_clock_now();
+    j->n_generated++;
+    put(j->service, &event);
+    if (j->o.constraint && kin_constraint_is_complete(j->o.constraint)) return stop(j, KIN_JOB_EOS);
+    if (j->n_generated == 1) j->first = event.at;
+    bool is_late = j->o.t_max_predict_ns && event.at - j->first >= j->o.t_max_predict_ns;
+    if (is_late || j->n_generated == j->o.n_predict) return stop(j, KIN_JOB_LENGTH);
+    return id;
+}
+
+static void progress(void *user, int n_done, int n_cached) {
+    kin_job *j = user;
+    kin_job_event event = {.kind = KIN_JOB_PROGRESS, .job = j, .user = j->o.user, .pooling = j->o.pooling, .at = kin_clock_now()};
+    event.n_done = n_done;
+    event.n_cached = n_cached;
+    put(j->service, &event);
+}
+
+// The mean, the first or the last of the rows.
+static void hidden(void *user, int pos, const float *rows, int n) {
+    kin_job *j = user;
+    int n_embd = j->service->o.session->model.hp.n_embd;
+    for (int i = 0; i < n; i++, pos++) {
+        bool is_first = pos == 0, is_last = pos == j->o.n_prompt - 1;
+        const float *row = rows + (size_t)i * (size_t)n_embd;
+        if (j->o.pooling == KIN_POOLING_CLS ? !is_first : j->o.pooling == KIN_POOLING_LAST && !is_last) continue;
+        float part = j->o.pooling == KIN_POOLING_MEAN ? 1.0f / (float)j->o.n_prompt : 1;
+        for (int k = 0; k < n_embd; k++) j->vector[k] += part * row[k];
+    }
+    j->how = KIN_JOB_EOS;
+}
+
+static void ended(void *user, kin_generation_end how, const kin_err *why) {
+    kin_job *j = user;
+    j->generation = NULL;
+    switch (how) {
+    case KIN_GENERATION_DONE: end_job(j, j->how, &j->why); break;
+    case KIN_GENERATION_FULL: end_job(j, KIN_JOB_FULL, NULL); break;
+    case KIN_GENERATION_CANCELLED: end_job(j, KIN_JOB_CANCELLED, NULL); break;
+    case KIN_GENERATION_FAILED: end_job(j, KIN_JOB_FAILED, why); break;
+    }
+}
+
+static void start_job(kin_service *s, kin_job *j) {
+    kin_generation_options o = {.prompt = j->o.prompt,
+                                .n_prompt = j->o.n_prompt,
+                                .no_cache = j->o.no_cache,
+                                .next = next,
+                                .hidden = j->o.pooling ? hidden : NULL,
+                                .progress = progress,
+                                .ended = ended,
+                                .user = j};
+    kin_err err;
+    if (j->o.pooling) {
+        o.no_cache = true;
+        j->vector = calloc((size_t)s->o.session->model.hp.n_embd, sizeof *j->vector);
+        if (!j->vector) {
+            kin_err_set(&err, "out of memory");
+            end_job(j, KIN_JOB_FAILED, &err);
+            return;
+        }
+    }
+    if (kin_scheduler_submit(s->scheduler, &o, &j->generation, &err) != 0) end_job(j, KIN_JOB_FAILED, &err);
+}
+
+// ---- the inbox
+
+int kin_service_max_jobs(const kin_service *s) {
+    return s->o.n_parallel + s->o.max_waiting;
+}
+
+bool kin_service_has_room(kin_service *s, int n) {
+    pthread_mutex_lock(&s->mutex);
+    bool has_room = s->n_jobs + n <= kin_service_max_jobs(s);
+    pthread_mutex_unlock(&s->mutex);
+    return has_room;
+}
+
+void kin_service_submit(kin_service *s, kin_job *j) {
+    j->service = s;
+    pthread_mutex_lock(&s->mutex);
+    bool over = s->over;
+    kin_assert(s->n_jobs < kin_service_max_jobs(s));
+    s->n_jobs++;
+    if (!over) {
+        j->next = NULL;
+        *s->inbox_end = j;
+        s->inbox_end = &j->next;
+        pthread_cond_signal(&s->changed);
+    }
+    pthread_mutex_unlock(&s->mutex);
+    if (over) end_job(j, KIN_JOB_FAILED, &stops);
+}
+
+// A job is cancelled once: there is room for all that there can be. One that has ended may be freed before it were looked at.
+void kin_service_cancel(kin_service *s, kin_job *j) {
+    pthread_mutex_lock(&s->mutex);
+    if (!j->cancelled && !j->ended) {
+        j->cancelled = true;
+        kin_assert(s->n_cancelled < KIN_SERVICE_MAX_JOBS);
+        s->cancelled[s->n_cancelled++] = j;
+        pthread_cond_signal(&s->changed);
+    }
+    pthread_mutex_unlock(&s->mutex);
+}
+
+void kin_service_stop(kin_service *s) {
+    pthread_mutex_lock(&s->mutex);
+    s->stopped = true;
+    pthread_cond_signal(&s->changed);
+    pthread_mutex_unlock(&s->mutex);
+}
+
+static bool is_stopped(kin_service *s) {
+    pthread_mutex_lock(&s->mutex);
+    bool stopped = s->stopped;
+    pthread_mutex_unlock(&s->mutex);
+    return stopped || (s->o.stop && atomic_load(s->o.stop));
+}
+
+// What came in since the last step. A job is cancelled when nothing is in the inbox: then the scheduler has it.
+static void take_inbox(kin_service *s) {
+    for (bool any = true; any;) {
+        pthread_mutex_lock(&s->mutex);
+        kin_job *jobs = s->inbox, *cancelled = !jobs && s->n_cancelled > 0 ? s->cancelled[--s->n_cancelled] : NULL;
+        s->inbox = NULL;
+        s->inbox_end = &s->inbox;
+        pthread_mutex_unlock(&s->mutex);
+        for (kin_job *j = jobs, *following; j; j = following) {
+            following = j->next;
+            start_job(s, j);
+        }
+        if (cancelled) kin_scheduler_cancel(s->scheduler, cancelled->generation);
+        any = jobs || cancelled;
+    }
+}
+
+static bool wait_for_jobs(kin_service *s) {
+    pthread_mutex_lock(&s->mutex);
+    while (!s->inbox && !s->stopped && !(s->o.stop && atomic_load(s->o.stop))) kin_cond_wait_for(&s->changed, &s->mutex, LOOK_NS);
+    bool any = s->inbox != NULL && !s->stopped;
+    pthread_mutex_unlock(&s->mutex);
+    return any;
+}
+
+// ---- running
+
+static void publish(kin_service *s, bool is_up) {
+    kin_scheduler_stats stats = kin_scheduler_get_stats(s->scheduler);
+    pthread_mutex_lock(&s->mutex);
+    bool changed = s->status.is_up != is_up;
+    s->status.is_up = is_up;
+    s->status.scheduler = stats;
+    s->status.n_running = stats.n_running;
+    pthread_mutex_unlock(&s->mutex);
+    if (changed) s->o.wake(s->o.wake_user);
+}
+
+kin_service_status kin_service_get_status(kin_service *s) {
+    pthread_mutex_lock(&s->mutex);
+    kin_service_status status = s->status;
+    status.n_waiting = s->n_jobs - s->status.n_running;
+    pthread_mutex_unlock(&s->mutex);
+    return status;
+}
+
+// Enters the ring; what the KV cache held is known to be there only in the same ring.
+static int enter(kin_service *s, kin_err *err) {
+    if (kin_session_begin(s->o.session, err) != 0) return KIN_FAIL;
+    kin_head *head = s->o.session->head;
+    if (s->head != head || s->ring_number != kin_head_ring_number(head)) {
+        if (kin_scheduler_set_head(s->scheduler, head, err) != 0) return KIN_FAIL;
+        s->head = head;
+        s->ring_number = kin_head_ring_number(head);
+    }
+    kin_scheduler_set_in_flight(s->scheduler, kin_session_streams(s->o.session) ? 1 : 0);
+    s->entered = kin_clock_now();
+    publish(s, true);
+    return 0;
+}
+
+static int leave(kin_service *s, kin_err *err) {
+    int rc = kin_scheduler_settle(s->scheduler, err);
+    kin_session_end(s->o.session);
+    publish(s, true);
+    return rc;
+}
+
+static int compute(kin_service *s, kin_err *err) {
+    bool busy = true;
+    while (busy && !is_stopped(s)) {
+        take_inbox(s);
+        if (kin_scheduler_step(s->scheduler, &busy, err) != 0) return KIN_FAIL;
+        publish(s, true);
+        if (s->o.session->with_others && kin_clock_now() - s->entered > SETTLE_NS) break;
+    }
+    return 0;
+}
+
+// All texts that there are, until there is none.
+static int serve_jobs(kin_service *s, kin_err *err) {
+    if (enter(s, err) != 0) return KIN_FAIL;
+    bool computed = compute(s, err) == 0, left = leave(s, computed ? err : &(kin_err){""}) == 0;
+    if (computed && left) return 0;
+    s->head = NULL;
+    if (!is_stopped(s)) kin_scheduler_fail(s->scheduler, err);
+    return 0;
+}
+
+int kin_service_run(kin_service *s, kin_err *err) {
+    int rc = enter(s, err);
+    if (rc == 0) rc = leave(s, err);
+    while (rc == 0 && !is_stopped(s)) {
+        bool goes_on = kin_scheduler_get_stats(s->scheduler).n_running > 0;
+        if (goes_on || wait_for_jobs(s)) rc = serve_jobs(s, err);
+    }
+    publish(s, false);
+    pthread_mutex_lock(&s->mutex);
+    s->over = true;
+    pthread_mutex_unlock(&s->mutex);
+    take_inbox(s); // the last ones
+    kin_scheduler_fail(s->scheduler, rc == 0 ? &stops : err);
+    return rc;
+}
+
+int kin_service_open(kin_service **out, const kin_service_options *o, kin_err *err) {
+    *out = NULL;
+    kin_service *s = calloc(1, sizeof *s);
+    if (!s) return kin_err_set(err, "out of memory");
+    kin_assert(o->n_parallel > 0 && o->n_parallel + o->max_waiting <= KIN_SERVICE_MAX_JOBS);
+    s->o = *o;
+    s->inbox_end = &s->inbox;
+    pthread_mutex_init(&s->mutex, NULL);
+    kin_cond_init(&s->changed);
+    kin_scheduler_options so = {.n_ctx = o->session->n_ctx,
+                                .n_vocab = o->session->model.hp.n_vocab,
+                                .n_embd = o->session->model.hp.n_embd,
+                                .n_parallel = o->n_parallel,
+                                .keeps = o->keeps};
+    if (kin_scheduler_open(&s->scheduler, &so, err) != 0) {
+        kin_service_close(s);
+        return KIN_FAIL;
+    }
+    *out = s;
+    return 0;
+}
+
+void kin_service_close(kin_service *s) {
+    kin_job_event event;
+    if (!s) return;
+    while (kin_service_take(s, &event)) {
+        free(event.top);
+        if (event.kind == KIN_JOB_ENDED) kin_job_free(event.job);
+    }
+    kin_scheduler_close(s->scheduler);
+    pthread_cond_destroy(&s->changed);
+    pthread_mutex_destroy(&s->mutex);
+    free(s->outbox);
+    free(s);
+}

@@ -1,0 +1,245 @@
+// Who may ask the HTTP server: keys, hosts, origins, as rules and over sockets.
+#include "tests/http_world.h"
+
+#include <fcntl.h>
+
+static kin_str str(const char *text) {
+    return (kin_str){text, text ? strlen(text) : 0};
+}
+
+static kin_access *open_access(const kin_access_options *o) {
+    kin_access *a;
+    kin_err err = {""};
+    if (kin_access_open(&a, o, &err) != 0) fail_msg("%s", err.text);
+    return a;
+}
+
+static void write_file(const char *path, const char *text) {
+    int fd = open(path, O_CREAT | O_TRUNC | O_WRONLY, 0600);
+    assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+    close(fd);
+}
+
+// ---- rules
+
+static void a_key_is_taken_from_two_headers_and_only_whole(void **state) {
+    (void)state;
+    static const struct {
+        const char *authorization, *x_api_key;
+        bool is_right;
+    } cases[] = {
+        {"Bearer one", NULL, true},    {"bearer two", NULL, true}, {NULL, "one", true},        {NULL, "three", true},
+        {"Bearer wrong", "one", true}, {NULL, NULL, false},        {"Bearer on", NULL, false}, {"Bearer one ", NULL, false},
+        {"Bearer ONE", NULL, false},   {"one", NULL, false},       {"Basic one", NULL, false}, {"Bearer ", "", false},
+        {NULL, "one,two", false},      {NULL, "", false},          {"Bearer", NULL, false}};
+    char path[] = "/tmp/kin-keys-XXXXXX";
+    close(mkstemp(path));
+    write_file(path, "\nthree\r\n  four \n");
+    kin_access *a = open_access(&(kin_access_options){.host = "0.0.0.0", .api_keys = "one,,two", .api_key_file = path});
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        if (kin_access_has_key(a, str(cases[i].authorization), str(cases[i].x_api_key)) != cases[i].is_right)
+            fail_msg("%s, %s", cases[i].authorization, cases[i].x_api_key);
+    assert_true(kin_access_has_key(a, str(NULL), str("four")));
+    kin_access_close(a);
+    unlink(path);
+}
+
+static void without_keys_everybody_may_ask(void **state) {
+    (void)state;
+    kin_access *a = open_access(&(kin_access_options){.host = "localhost"});
+    assert_true(kin_access_has_key(a, str(NULL), str(NULL)));
+    assert_true(kin_access_has_key(a, str("Bearer any"), str(NULL)));
+    kin_access_close(a);
+    assert_true(kin_access_is_public(str("/health")));
+    assert_true(kin_access_is_public(str("/v1/health")));
+    assert_true(kin_access_is_public(str("/")));
+    assert_false(kin_access_is_public(str("/v1/models")));
+    assert_false(kin_access_is_public(str("/health/")));
+    assert_false(kin_access_is_public(str("")));
+}
+
+static void keys_that_were_meant_and_are_none_are_said(void **state) {
+    (void)state;
+    char path[] = "/tmp/kin-keys-XXXXXX";
+    kin_access *a;
+    kin_err err = {""};
+    close(mkstemp(path));
+    assert_int_equal(kin_access_open(&a, &(kin_access_options){.host = "", .api_keys = ""}, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "there is no API key in it"));
+    assert_null(a);
+    assert_int_equal(kin_access_open(&a, &(kin_access_options){.host = "", .api_key_file = path}, &err), KIN_FAIL);
+    assert_ptr_equal(strstr(err.text, path), err.text);
+    unlink(path);
+    assert_int_equal(kin_access_open(&a, &(kin_access_options){.host = "", .api_key_file = path}, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "no such file"));
+    char many[5000] = "";
+    for (int i = 0; i < 1025; i++) strcat(many, "k,");
+    assert_int_equal(kin_access_open(&a, &(kin_access_options){.host = "", .api_keys = many}, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "more than 1024"));
+}
+
+static void a_server_of_this_machine_alone_looks_at_host(void **state) {
+    (void)state;
+    static const struct {
+        const char *host;
+        bool is_right;
+    } cases[] = {{"localhost", true},
+                 {"LocalHost:8080", true},
+                 {"127.0.0.1:1", true},
+                 {"127.8.9.1", true},
+                 {"[::1]", true},
+                 {"[::1]:8080", true},
+                 {"desk.local:8080", true},
+                 {"KIN.lan", true},
+                 {NULL, true},
+                 {"evil.example", false},
+                 {"localhost.evil.com", false},
+                 {"128.0.0.1", false},
+                 {"[::2]", false},
+                 {"", false},
+                 {"127.0.0.1.evil.com", false},
+                 {"desk.local.evil.com", false},
+                 {"desk", false},
+                 {"[", false},
+                 {":", false},
+                 {"desk.local,kin.lan", false},
+                 {"127.0.0.1@evil", false}};
+    static const char *const bound[] = {"localhost", "127.0.0.1", "::1"}, *const elsewhere[] = {"0.0.0.0", "::", "192.168.1.7",
+                                                                                                "/run/kin.sock"};
+    for (int k = 0; k < 3; k++) {
+        kin_access *a = open_access(&(kin_access_options){.host = bound[k], .allow_hosts = "desk.local,kin.lan"});
+        for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+            if (kin_access_takes_host(a, str(cases[i].host)) != cases[i].is_right) fail_msg("%s", cases[i].host);
+        kin_access_close(a);
+    }
+    for (int k = 0; k < 4; k++) {
+        kin_access *a = open_access(&(kin_access_options){.host = elsewhere[k]});
+        assert_true(kin_access_takes_host(a, str("any.example")));
+        kin_access_close(a);
+    }
+}
+
+static void origins_are_those_of_this_machine_or_as_said(void **state) {
+    (void)state;
+    static const struct {
+        const char *origin;
+        bool by_default;
+    } cases[] = {{"http://localhost", true},
+                 {"http://localhost:3000", true},
+                 {"https://127.0.0.1:1", true},
+                 {"http://[::1]:3000", true},
+                 {"tauri://localhost", true},
+                 {"https://evil.example", false},
+                 {"http://localhost.evil.com", false},
+                 {"null", false},
+                 {"", false},
+                 {"http://", false},
+                 {"localhost", false},
+                 {"http://evil.com:80/http://localhost", false}};
+    kin_access *some = open_access(&(kin_access_options){.host = ""});
+    kin_access *none = open_access(&(kin_access_options){.host = "", .cors = KIN_CORS_NONE});
+    kin_access *all = open_access(&(kin_access_options){.host = "", .cors = KIN_CORS_ALL});
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        if (kin_access_takes_origin(some, str(cases[i].origin)) != cases[i].by_default) fail_msg("%s", cases[i].origin);
+        assert_false(kin_access_takes_origin(none, str(cases[i].origin)));
+        assert_true(kin_access_takes_origin(all, str(cases[i].origin)));
+    }
+    assert_false(kin_access_takes_origin(all, str(NULL)));
+    kin_access_close(some);
+    kin_access_close(none);
+    kin_access_close(all);
+}
+
+// ---- over sockets
+
+// What the server answers to "METHOD PATH" with these header lines.
+static char *ask(const kin_access_options *o, const char *line, const char *fields) {
+    static char got[4096];
+    char request[1024];
+    world w;
+    open_world(&w);
+    w.o.host = o->host;
+    kin_access *a = open_access(o);
+    w.access = a;
+    serve(&w);
+    client *c = connect_client(&w);
+    snprintf(request, sizeof request, "%s HTTP/1.1\r\n%sConnection: close\r\n\r\n", line, fields);
+    send_text(c, request);
+    wait_for_end(c);
+    snprintf(got, sizeof got, "%s", c->got);
+    close_client(c);
+    close_world(&w);
+    kin_access_close(a);
+    return got;
+}
+
+static const kin_access_options with_key = {.host = "127.0.0.1", .api_keys = "secret"}, without_key = {.host = "127.0.0.1"};
+
+static void without_a_key_only_public_paths_answer(void **state) {
+    (void)state;
+    char *got = ask(&with_key, "POST /v1/models", "Host: localhost\r\nContent-Length: 5000\r\n"); // its body is not waited for
+    assert_ptr_equal(strstr(got, "HTTP/1.1 401 Unauthorized\r\n"), got);
+    assert_non_null(strstr(got, "\"message\":\"Invalid API Key"));
+    assert_non_null(strstr(got, "\"type\":\"authentication_error\""));
+    assert_non_null(strstr(got, "WWW-Authenticate: Bearer\r\n"));
+    assert_non_null(strstr(ask(&with_key, "GET /v1/models", "Host: localhost\r\nAuthorization: Bearer secret\r\n"), "hello"));
+    assert_non_null(strstr(ask(&with_key, "GET /v1/models", "Host: localhost\r\nX-Api-Key: secret\r\n"), "hello"));
+    assert_non_null(strstr(ask(&with_key, "GET /health", "Host: localhost\r\n"), "hello"));
+    assert_non_null(strstr(ask(&with_key, "HEAD /", "Host: localhost\r\n"), "HTTP/1.1 200"));
+}
+
+static void names_pointed_at_this_machine_are_refused(void **state) {
+    (void)state;
+    char *got = ask(&without_key, "GET /v1/models", "Host: evil.example\r\n");
+    assert_ptr_equal(strstr(got, "HTTP/1.1 403 Forbidden\r\n"), got);
+    assert_non_null(strstr(got, "--allow-hosts NAME"));
+    assert_non_null(strstr(got, "permission_error"));
+}
+
+static void browsers_are_told_which_pages_may_read(void **state) {
+    (void)state;
+    char *got = ask(&with_key, "OPTIONS /v1/models",
+                    "Host: localhost\r\nOrigin: http://localhost:3000\r\nAccess-Control-Request-Method: POST\r\n"
+                    "Access-Control-Request-Headers: authorization, content-type\r\n");
+    assert_ptr_equal(strstr(got, "HTTP/1.1 200 OK\r\n"), got);
+    assert_non_null(strstr(got, "Access-Control-Allow-Origin: http://localhost:3000\r\n"));
+    assert_non_null(strstr(got, "Access-Control-Allow-Methods: GET, POST, DELETE, OPTIONS\r\n"));
+    assert_non_null(strstr(got, "Access-Control-Allow-Headers: authorization, content-type\r\n"));
+    assert_non_null(strstr(got, "Content-Length: 0\r\n"));
+    got = ask(&with_key, "GET /v1/models", "Host: localhost\r\nOrigin: http://localhost:3000\r\n");
+    assert_non_null(strstr(got, "HTTP/1.1 401")); // which the page may read
+    assert_non_null(strstr(got, "Access-Control-Allow-Origin: http://localhost:3000\r\n"));
+    assert_non_null(strstr(got, "Vary: Origin\r\n"));
+    got = ask(&without_key, "OPTIONS /", "Host: localhost\r\nOrigin: https://evil.example\r\n");
+    assert_non_null(strstr(got, "HTTP/1.1 200"));
+    assert_null(strstr(got, "Access-Control-Allow-Origin"));
+}
+
+static void pages_of_others_cannot_have_answers_computed(void **state) {
+    (void)state;
+    static const char evil[] = "Host: localhost\r\nOrigin: https://evil.example\r\nSec-Fetch-Site: cross-site\r\n";
+    static const char proxied[] = "Host: localhost\r\nOrigin: https://kin.example\r\nSec-Fetch-Site: same-origin\r\n";
+    static const char keyed[] =
+        "Host: localhost\r\nOrigin: https://a.example\r\nSec-Fetch-Site: cross-site\r\nX-Api-Key: secret\r\n";
+    kin_access_options all = without_key;
+    all.cors = KIN_CORS_ALL;
+    assert_non_null(strstr(ask(&without_key, "GET /v1/models", evil), "HTTP/1.1 403"));
+    assert_non_null(strstr(ask(&without_key, "GET /v1/models", proxied), "hello"));
+    assert_non_null(strstr(ask(&with_key, "GET /v1/models", keyed), "hello"));
+    assert_non_null(strstr(ask(&all, "GET /v1/models", evil), "hello"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_key_is_taken_from_two_headers_and_only_whole),
+        cmocka_unit_test(without_keys_everybody_may_ask),
+        cmocka_unit_test(keys_that_were_meant_and_are_none_are_said),
+        cmocka_unit_test(a_server_of_this_machine_alone_looks_at_host),
+        cmocka_unit_test(origins_are_those_of_this_machine_or_as_said),
+        cmocka_unit_test(without_a_key_only_public_paths_answer),
+        cmocka_unit_test(names_pointed_at_this_machine_are_refused),
+        cmocka_unit_test(browsers_are_told_which_pages_may_read),
+        cmocka_unit_test(pages_of_others_cannot_have_answers_computed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

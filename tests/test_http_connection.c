@@ -1,0 +1,265 @@
+// A connection of the HTTP server whose socket and time are the test's.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+#include "pure/text/text_buffer.h"
+#include "serve/http.h"
+#include "serve/http_connection.h"
+
+typedef struct world {
+    kin_http_service service;
+    kin_http_connection *c;
+    kin_http_exchange *open;
+    int n_requests, n_gone;
+    kin_text_buffer sent;
+    size_t n_pending; // of what was sent
+    bool takes_nothing, is_finished, is_closed, is_paused;
+    kin_time now;
+} world;
+
+static void send_bytes(void *socket, const void *bytes, size_t n) {
+    world *w = socket;
+    assert_false(w->is_closed || w->is_finished);
+    kin_text_put(&w->sent, bytes, n);
+    if (w->takes_nothing) w->n_pending += n;
+}
+
+static size_t count_pending(const void *socket, uint64_t *n_out) {
+    const world *w = socket;
+    *n_out = w->sent.len - w->n_pending;
+    return w->n_pending;
+}
+
+static void set_reading(void *socket, bool on) {
+    ((world *)socket)->is_paused = !on;
+}
+
+static void finish(void *socket) {
+    ((world *)socket)->is_finished = true;
+}
+
+static void close_socket(void *socket) {
+    ((world *)socket)->is_closed = true;
+}
+
+static const kin_http_socket_ops ops = {send_bytes, count_pending, set_reading, finish, close_socket};
+
+static void on_request(void *user, kin_http_exchange *x) {
+    world *w = user;
+    w->n_requests++;
+    w->open = x;
+}
+
+static void on_gone(void *user, kin_http_exchange *x) {
+    world *w = user;
+    assert_ptr_equal(x, w->open);
+    w->open = NULL;
+    w->n_gone++;
+}
+
+static void open_world(world *w) {
+    *w = (world){.service = {.limits = kin_http_options_default().limits,
+                             .memory = {.max = 1 << 20},
+                             .callbacks = {.request = on_request, .gone = on_gone}}};
+    w->service.user = w;
+    kin_rng_seed(&w->service.rng, 1);
+    assert_int_equal(kin_http_connection_open(&w->c, &w->service, &ops, w, NULL), 0);
+}
+
+static void close_world(world *w) {
+    kin_http_connection_free(w->c);
+    kin_text_fini(&w->sent);
+    assert_int_equal(w->service.memory.used, 0);
+}
+
+static void feed(world *w, const char *text) {
+    kin_http_connection_feed(w->c, text, strlen(text));
+}
+
+static void get(world *w) {
+    feed(w, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+}
+
+static void reply(world *w, const char *text) {
+    kin_http_exchange *x = w->open;
+    w->open = NULL;
+    kin_http_reply(x, 200, NULL, text, strlen(text));
+}
+
+// So much time passes.
+static void pass(world *w, uint64_t ms) {
+    kin_http_connection_tick(w->c, w->now);
+    kin_http_connection_tick(w->c, w->now += ms * 1000000);
+}
+
+static void take_pending(world *w) {
+    w->n_pending = 0;
+    kin_http_connection_sent(w->c);
+}
+
+// ----
+
+static void a_refused_client_can_read_why_and_has_two_seconds_to_close(void **state) {
+    (void)state;
+    for (int closes = 0; closes < 2; closes++) {
+        world w;
+        open_world(&w);
+        feed(&w, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999\r\n\r\n");
+        assert_non_null(strstr(w.sent.at, "HTTP/1.1 413"));
+        assert_true(w.is_finished && !w.is_closed && !w.is_paused); // a close now could take the response with it
+        size_t n_sent = w.sent.len;
+        feed(&w, "more of the body");
+        pass(&w, 1999);
+        assert_false(w.is_closed);
+        if (closes)
+            kin_http_connection_eof(w.c);
+        else
+            pass(&w, 2001);
+        assert_true(w.is_closed);
+        assert_int_equal(w.sent.len, n_sent);
+        close_world(&w);
+    }
+}
+
+static void put_refusal(kin_str path, const kin_api_error *error, kin_text_buffer *body) {
+    kin_text_print(body, "%d for <%.*s>", error->status, (int)path.len, path.at);
+}
+
+static void the_owner_says_how_a_refusal_of_a_path_looks(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *body;
+    } requests[] = {{"POST /api/a?b=c HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999\r\n\r\n", "413 for </api/a>"},
+                    {"GARBAGE\r\n\r\n", "400 for <>"}};
+    for (size_t i = 0; i < sizeof requests / sizeof requests[0]; i++) {
+        world w;
+        open_world(&w);
+        kin_http_connection_free(w.c);
+        w.service.callbacks.refusal = put_refusal;
+        assert_int_equal(kin_http_connection_open(&w.c, &w.service, &ops, &w, NULL), 0);
+        feed(&w, requests[i].text);
+        if (!strstr(w.sent.at, requests[i].body)) fail_msg("%s", w.sent.at);
+        close_world(&w);
+    }
+}
+
+static void a_slow_client_gets_the_end_of_the_last_response(void **state) {
+    (void)state;
+    world w;
+    open_world(&w);
+    w.takes_nothing = true;
+    feed(&w, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    reply(&w, "text");
+    for (int i = 0; i < 10; i++) { // seconds, in each of which a byte goes out
+        pass(&w, 1000);
+        w.n_pending--;
+    }
+    kin_http_connection_eof(w.c); // a client may say at once that it sends nothing more
+    assert_false(w.is_closed);
+    take_pending(&w);
+    assert_true(w.is_closed);
+    close_world(&w);
+}
+
+static void the_next_request_waits_until_the_response_is_out(void **state) {
+    (void)state;
+    world w;
+    open_world(&w);
+    w.takes_nothing = true;
+    get(&w);
+    get(&w);
+    get(&w);
+    assert_int_equal(w.n_requests, 1);
+    reply(&w, "first");
+    assert_int_equal(w.n_requests, 1);
+    assert_true(kin_http_connection_is_busy(w.c));
+    take_pending(&w);
+    assert_int_equal(w.n_requests, 2);
+    kin_http_connection_eof(w.c); // the second and the third are nobody's any more
+    assert_true(w.is_closed);
+    close_world(&w);
+    assert_int_equal(w.n_gone, 1);
+    assert_int_equal(w.n_requests, 2);
+}
+
+static void gone_is_not_said_inside_of_a_write(void **state) {
+    (void)state;
+    static const char piece[3 << 20];
+    world w;
+    open_world(&w);
+    w.takes_nothing = true;
+    get(&w);
+    kin_http_begin(w.open, 200, NULL);
+    for (int i = 0; i < 2; i++) kin_http_write(w.open, piece, sizeof piece);
+    assert_false(w.is_closed);
+    kin_http_write(w.open, piece, sizeof piece); // 6 MiB are waiting
+    assert_true(w.is_closed);
+    assert_int_equal(w.n_gone, 0);
+    kin_http_write(w.open, piece, sizeof piece); // the owner does not know yet
+    assert_true(w.sent.len < 7 << 20);
+    close_world(&w);
+    assert_int_equal(w.n_gone, 1);
+}
+
+static void an_exchange_that_ends_after_its_client_went_is_not_gone_too(void **state) {
+    (void)state;
+    world w;
+    open_world(&w);
+    get(&w);
+    kin_http_begin(w.open, 200, NULL);
+    kin_http_connection_eof(w.c);
+    assert_true(w.is_closed);
+    kin_http_end(w.open);
+    close_world(&w);
+    assert_int_equal(w.n_gone, 0);
+}
+
+static void a_large_body_has_more_time_than_a_header(void **state) {
+    (void)state;
+    static char body[320 << 10]; // 20 seconds of 16 KiB
+    world w;
+    open_world(&w);
+    memset(body, 'x', sizeof body);
+    feed(&w, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 400000\r\n\r\n");
+    kin_http_connection_feed(w.c, body, sizeof body);
+    pass(&w, 15000 + 19000);
+    assert_null(w.sent.at);
+    kin_http_connection_tick(w.c, w.now += (uint64_t)2000 * 1000000);
+    assert_non_null(strstr(w.sent.at, "HTTP/1.1 408"));
+    close_world(&w);
+}
+
+static void waiting_for_the_owner_takes_any_time(void **state) {
+    (void)state;
+    world w;
+    open_world(&w);
+    get(&w);
+    pass(&w, 24 * 3600 * 1000);
+    assert_false(w.is_closed);
+    reply(&w, "late");
+    pass(&w, 74000);
+    assert_false(w.is_closed);
+    pass(&w, 76000); // idle
+    assert_true(w.is_closed);
+    close_world(&w);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_refused_client_can_read_why_and_has_two_seconds_to_close),
+        cmocka_unit_test(the_owner_says_how_a_refusal_of_a_path_looks),
+        cmocka_unit_test(a_slow_client_gets_the_end_of_the_last_response),
+        cmocka_unit_test(the_next_request_waits_until_the_response_is_out),
+        cmocka_unit_test(gone_is_not_said_inside_of_a_write),
+        cmocka_unit_test(an_exchange_that_ends_after_its_client_went_is_not_gone_too),
+        cmocka_unit_test(a_large_body_has_more_time_than_a_header),
+        cmocka_unit_test(waiting_for_the_owner_takes_any_time),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

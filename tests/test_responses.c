@@ -1,0 +1,438 @@
+// OpenAI's responses (serve/responses.h, kin_format_responses): bodies in, events and documents out.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "serve/responses.h"
+#include "tests/api_case.h"
+
+// Without the fields that a response repeats, which have tests of their own, and what is the same in all.
+static int translate(json_t **out, const json_t *body, kin_api_error *err) {
+    int rc = kin_responses_to_chat(out, body, err);
+    if (rc == 0) assert_int_equal(json_object_del(*out, KIN_RESPONSES_ECHO), 0);
+    if (rc == 0) assert_true(json_is_false(json_object_get(*out, "continue_final_message")));
+    if (rc == 0) json_object_del(*out, "continue_final_message");
+    return rc;
+}
+
+static void expect(const char *body, const char *chat) {
+    expect_chat(translate, body, chat);
+}
+
+static void refuse(const char *body, int status, const char *param, const char *words) {
+    expect_refused(translate, body, status, param, words);
+}
+
+static void expect_messages(const char *input, const char *messages) {
+    char body[2048], chat[2048];
+    snprintf(body, sizeof body, "{'input':%s}", input);
+    snprintf(chat, sizeof chat, "{'messages':%s}", messages);
+    expect(body, chat);
+}
+
+#define HI "'messages':[{'role':'user','content':'Hi'}]"
+
+static void options_are_renamed_or_passed_on(void **state) {
+    (void)state;
+    expect("{'input':'Hi'}", "{" HI "}");
+    expect("{'input':'Hi','model':'m','stream':true,'temperature':0.5,'top_p':0.9,'max_output_tokens':3,'seed':7,'top_k':4,"
+           "'reasoning':{'effort':'low','summary':'auto'},'store':true,'include':[],'n':3,'top_logprobs':2}",
+           "{" HI ",'model':'m','stream':true,'temperature':0.5,'top_p':0.9,'max_tokens':3,'seed':7,'top_k':4,"
+           "'reasoning_effort':'low','logprobs':true,'top_logprobs':2}");
+    expect("{'input':'Hi','instructions':'Be kind.','top_logprobs':0}",
+           "{'messages':[{'role':'system','content':'Be kind.'},{'role':'user','content':'Hi'}]}");
+}
+
+static void formats_of_text_are_response_formats(void **state) {
+    (void)state;
+    expect("{'input':'Hi','text':{'format':{'type':'text'},'verbosity':'low'}}", "{" HI "}");
+    expect("{'input':'Hi','text':{'format':{'type':'json_object'}}}", "{" HI ",'response_format':{'type':'json_object'}}");
+    expect("{'input':'Hi','text':{'format':{'type':'json_schema','name':'n','strict':true,'schema':{'type':'object'}}}}",
+           "{" HI
+           ",'response_format':{'type':'json_schema','json_schema':{'name':'n','strict':true,'schema':{'type':'object'}}}}");
+}
+
+static void items_become_messages(void **state) {
+    (void)state;
+    expect_messages(
+        "[{'role':'developer','content':'d'},{'type':'message','role':'user','content':[{'type':'input_text','text':'a'},"
+        "{'type':'input_text','text':'b'}]},{'role':'assistant','content':[{'type':'output_text','text':'c'},"
+        "{'type':'refusal','refusal':'no'}]},{'role':'system','content':'s'}]",
+        "[{'role':'developer','content':'d'},{'role':'user','content':'a\\nb'},{'role':'assistant','content':'c\\nno'},"
+        "{'role':'system','content':'s'}]");
+}
+
+static void reasoning_text_and_calls_in_a_row_are_one_message(void **state) {
+    (void)state;
+    expect_messages(
+        "[{'role':'user','content':'u'},{'type':'reasoning','summary':[],'content':[{'type':'reasoning_text','text':'hm'}]},"
+        "{'type':'message','role':'assistant','content':[{'type':'output_text','text':'so'}]},"
+        "{'type':'function_call','call_id':'c1','name':'f','arguments':'{}'},"
+        "{'type':'custom_tool_call','call_id':'c2','name':'g','input':'any'},"
+        "{'type':'function_call_output','call_id':'c1','output':'one'},"
+        "{'type':'custom_tool_call_output','call_id':'c2','output':[{'type':'input_text','text':'two'}]},"
+        "{'type':'web_search_call','id':'w','status':'completed'},{'role':'assistant','content':'x'},{'role':'assistant','"
+        "content':'y'}]",
+        "[{'role':'user','content':'u'},{'role':'assistant','content':'so','reasoning_content':'hm','tool_calls':["
+        "{'id':'c1','type':'function','function':{'name':'f','arguments':'{}'}},"
+        "{'id':'c2','type':'function','function':{'name':'g','arguments':'{\\\"input\\\":\\\"any\\\"}'}}]},"
+        "{'role':'tool','tool_call_id':'c1','content':'one'},{'role':'tool','tool_call_id':'c2','content':'two'},"
+        "{'role':'assistant','content':'x\\ny'}]");
+    expect_messages("[{'type':'reasoning','summary':[{'type':'summary_text','text':'s'}],'encrypted_content':'e'},"
+                    "{'type':'function_call','call_id':'c','name':'f','arguments':'{}'},{'role':'user','content':'u'}]",
+                    "[{'role':'assistant','content':null,'reasoning_content':'s','tool_calls':["
+                    "{'id':'c','type':'function','function':{'name':'f','arguments':'{}'}}]},{'role':'user','content':'u'}]");
+}
+
+#define F "{'type':'function','name':'f','description':'d','parameters':{'type':'object'},'strict':true}"
+#define G "{'type':'function','name':'g'}"
+#define CHAT_F "{'type':'function','function':{'name':'f','description':'d','parameters':{'type':'object'},'strict':true}}"
+#define CHAT_G "{'type':'function','function':{'name':'g'}}"
+
+static void functions_are_tools_and_others_are_left_out(void **state) {
+    (void)state;
+    expect("{'input':'Hi','tools':[" F ",{'type':'web_search'}," G "]}",
+           "{" HI ",'parallel_tool_calls':true,'tools':[" CHAT_F "," CHAT_G "]}");
+    expect("{'input':'Hi','tools':[{'type':'web_search'},{'type':'custom','name':'x'}],'parallel_tool_calls':false}", "{" HI "}");
+    expect("{'input':'Hi','tools':[" G "],'parallel_tool_calls':false,'tool_choice':'required'}",
+           "{" HI ",'parallel_tool_calls':false,'tools':[" CHAT_G "],'tool_choice':'required'}");
+    expect("{'input':'Hi','tools':[" G "],'tool_choice':{'type':'function','name':'g'}}",
+           "{" HI ",'parallel_tool_calls':true,'tools':[" CHAT_G "],'tool_choice':{'type':'function','function':{'name':'g'}}}");
+    expect("{'input':'Hi','tools':[" F "," G "],'tool_choice':{'type':'allowed_tools','mode':'required','tools':["
+           "{'type':'function','name':'g'}]}}",
+           "{" HI ",'parallel_tool_calls':true,'tools':[" CHAT_G "],'tool_choice':'required'}");
+}
+
+static void what_is_missing_wrong_or_stored_elsewhere_is_named(void **state) {
+    (void)state;
+    refuse("7", 400, "", "must be a JSON object");
+    refuse("{}", 400, "input", "is required");
+    refuse("{'input':[]}", 400, "input", "at least one");
+    refuse("{'input':7}", 400, "input", "type must be string, but is number");
+    refuse("{'input':['a']}", 400, "input[0]", "type must be object");
+    refuse("{'input':[{'role':'user'}]}", 400, "input[0].content", "is required");
+    refuse("{'input':[{'role':'x','content':''}]}", 400, "input[0].role", "'x'");
+    refuse("{'input':[{'type':'item_reference','id':'i'}]}", 400, "input[0].type", "send the items");
+    refuse("{'input':[{'type':'x'}]}", 400, "input[0].type", "'x' is not supported");
+    refuse("{'input':[{'type':'function_call','call_id':'c','name':'f'}]}", 400, "input[0].arguments", "is required");
+    refuse("{'input':[{'type':'function_call_output','call_id':'c'}]}", 400, "input[0].output", "is required");
+    refuse("{'input':[{'role':'user','content':[{'type':'input_image','image_url':'u'}]}]}", 501, "input[0].content[0].type",
+           "no input_image");
+    refuse("{'input':[{'role':'user','content':[{'type':'x'}]}]}", 400, "input[0].content[0].type", "'x'");
+    refuse("{'input':'Hi','previous_response_id':'resp_1'}", 400, "previous_response_id", "whole conversation");
+    refuse("{'input':'Hi','conversation':{'id':'c'}}", 400, "conversation", "whole conversation");
+    refuse("{'input':'Hi','background':true}", 400, "background", "stream");
+    refuse("{'input':'Hi','max_output_tokens':'x'}", 400, "max_output_tokens", "integer");
+    refuse("{'input':'Hi','reasoning':'low'}", 400, "reasoning", "object");
+    refuse("{'input':'Hi','tools':{}}", 400, "tools", "array");
+    refuse("{'input':'Hi','tools':[{'type':'function'}]}", 400, "tools[0].name", "is required");
+    refuse("{'input':'Hi','tool_choice':{'type':'x'}}", 400, "tool_choice.type", "function or allowed_tools");
+    refuse("{'input':'Hi','text':{'format':{'type':'json_schema'}}}", 400, "text.format.schema", "is required");
+    refuse("{'input':'Hi','text':{'format':{'type':'grammar'}}}", 400, "text.format.type", "json_object");
+}
+
+// ---- answers
+
+#define ECHO                                                                                                                     \
+    "'background':false,'instructions':'i','max_output_tokens':null,'max_tool_calls':null,'metadata':{'k':'v'},"                 \
+    "'parallel_tool_calls':true,'previous_response_id':null,'prompt_cache_key':null,'reasoning':{'effort':null,'summary':null}," \
+    "'safety_identifier':null,'service_tier':'default','store':false,'temperature':0.8,'text':{'format':{'type':'text'}},"       \
+    "'tool_choice':'auto','tools':[" G "],'top_logprobs':0,'top_p':1.0,'truncation':'disabled','user':null"
+#define RESPONSE(status, completed, why, output, usage)                                                                          \
+    "{'id':'resp_ID','object':'response','created_at':1000,'model':'demo'," ECHO ",'status':'" status                            \
+    "','completed_at':" completed ",'error':null,'incomplete_details':" why ",'output':[" output "],'usage':" usage "}"
+#define USAGE                                                                                                                    \
+    "{'input_tokens':9,'input_tokens_details':{'cached_tokens':4},'output_tokens':7,"                                            \
+    "'output_tokens_details':{'reasoning_tokens':2},'total_tokens':16}"
+#define CUT "{'reason':'max_output_tokens'}"
+
+static void begin(written *w, bool stream) {
+    kin_err err;
+    kin_api_error api_err;
+    json_t *body = json_of("{'input':'Hi','instructions':'i','metadata':{'k':'v'},'tools':[" G "],'store':true}");
+    *w = (written){.request = {.stream = stream, .is_chat = true, .sampler = {.temperature = 0.8f, .top_p = 1}},
+                   .context = {.model = "demo", .id = "ID", .created_s = 1000, .n_choices = 1},
+                   .format = &kin_format_responses};
+    assert_int_equal(kin_responses_to_chat(&w->request.body, body, &api_err), 0);
+    json_decref(body);
+    w->context.request = &w->request;
+    assert_int_equal(w->format->open(&w->writer, &w->context, &err), 0);
+    w->format->start(w->writer, &w->out);
+}
+
+// Compares the events with those wanted, whose sequence numbers are left out: they must count from 0.
+static void expect_sequence(written *w, const char *want) {
+    json_t *events = events_of(&w->out), *event;
+    size_t i;
+    json_array_foreach(events, i, event) {
+        assert_int_equal(json_integer_value(json_object_get(event, "sequence_number")), i);
+        json_object_del(event, "sequence_number");
+    }
+    expect_json(events, want);
+    drop_writing(w);
+}
+
+#define REASONING_ITEM(status, content)                                                                                          \
+    "{'id':'rs_ID0','type':'reasoning','status':'" status "','summary':[],'content':[" content "]}"
+#define MESSAGE_ITEM(status, content)                                                                                            \
+    "{'id':'msg_ID1','type':'message','role':'assistant','status':'" status "','content':[" content "]}"
+#define CALL_ITEM(status, arguments)                                                                                             \
+    "{'id':'fc_ID2','type':'function_call','status':'" status "','call_id':'id_f','name':'f','arguments':'" arguments "'}"
+#define THOUGHT(text) "{'type':'reasoning_text','text':'" text "'}"
+#define SAID(text) "{'type':'output_text','text':'" text "','annotations':[],'logprobs':[]}"
+#define CREATED                                                                                                                  \
+    "{'type':'response.created','response':" RESPONSE(                                                                           \
+        "in_progress", "null", "null", "", "null") "},"                                                                          \
+                                                   "{'type':'response.in_progress','response':" RESPONSE("in_progress", "null",  \
+                                                                                                         "null", "", "null") "}"
+#define PART(item, index) "'item_id':'" item "','output_index':" index ",'content_index':0"
+#define ARGUMENTS "{\\\"x\\\":1}"
+
+static void write_all_kinds(written *w) {
+    write_event(w, KIN_REPLY_REASONING, "h");
+    write_event(w, KIN_REPLY_REASONING, "m");
+    write_event(w, KIN_REPLY_TEXT, "so");
+    write_call(w, "f", "{\"x\":", "1}");
+}
+
+static void every_event_says_what_it_is_of(void **state) {
+    (void)state;
+    written w;
+    begin(&w, true);
+    write_all_kinds(&w);
+    end_writing(&w, KIN_FINISH_TOOL_CALLS, "");
+    expect_sequence(
+        &w,
+        "[" CREATED ",{'type':'response.output_item.added','output_index':0,'item':" REASONING_ITEM(
+            "in_progress",
+            "") "},"
+                "{'type':'response.content_part.added'," PART("rs_ID0", "0") ",'part':" THOUGHT(
+                    "") "},"
+                        "{'type':'response.reasoning_text.delta'," PART(
+                            "rs_ID0",
+                            "0") ",'delta':'h'},"
+                                 "{'type':'response.reasoning_text.delta'," PART(
+                                     "rs_ID0",
+                                     "0") ",'delta':'m'},"
+                                          "{'type':'response.reasoning_text.done'," PART(
+                                              "rs_ID0",
+                                              "0") ",'text':'hm'},"
+                                                   "{'type':'response.content_part.done'," PART("rs_ID0", "0") ",'part':" THOUGHT(
+                                                       "hm") "},"
+                                                             "{'type':'response.output_item.done','output_index':0,'item'"
+                                                             ":" REASONING_ITEM(
+                                                                 "completed",
+                                                                 THOUGHT(
+                                                                     "hm")) "},"
+                                                                            "{'type':'response.output_item.added','output_index':"
+                                                                            "1,'item':" MESSAGE_ITEM(
+                                                                                "in_progress",
+                                                                                "") "},"
+                                                                                    "{'type':'response.content_part.added'," PART("msg_ID1", "1") ",'part':" SAID(
+                                                                                        "") "},"
+                                                                                            "{'type':'response.output_text.delta'"
+                                                                                            "," PART(
+                                                                                                "msg_ID1",
+                                                                                                "1") ",'delta':'so','logprobs':[]"
+                                                                                                     "},"
+                                                                                                     "{'type':'response.output_"
+                                                                                                     "text.done'," PART(
+                                                                                                         "msg_ID1",
+                                                                                                         "1") ",'text':'so','"
+                                                                                                              "logprobs':[]},"
+                                                                                                              "{'type':'response."
+                                                                                                              "content_part.done'"
+                                                                                                              "," PART("msg_ID1", "1") ",'part':" SAID(
+                                                                                                                  "so") "},"
+                                                                                                                        "{'type':"
+                                                                                                                        "'respons"
+                                                                                                                        "e."
+                                                                                                                        "output_"
+                                                                                                                        "item."
+                                                                                                                        "done','"
+                                                                                                                        "output_"
+                                                                                                                        "index':"
+                                                                                                                        "1,'item'"
+                                                                                                                        ":" MESSAGE_ITEM(
+                                                                                                                            "comp"
+                                                                                                                            "lete"
+                                                                                                                            "d",
+                                                                                                                            SAID(
+                                                                                                                                "so")) "},"
+                                                                                                                                       "{'type':'response.output_item.added','output_index':2,'item':" CALL_ITEM(
+                                                                                                                                           "in_progress",
+                                                                                                                                           "") "},"
+                                                                                                                                               "{'type':'response.function_call_arguments.delta','item_id':'fc_ID2','output_index':2,'delta':'{\\\"x\\\":'},"
+                                                                                                                                               "{'type':'response.function_call_arguments.delta','item_id':'fc_ID2','output_index':2,'delta':'1}'},"
+                                                                                                                                               "{'type':'response.function_call_arguments.done','item_id':'fc_ID2','output_index':2,'name':'f','arguments':'" ARGUMENTS
+                                                                                                                                               "'},"
+                                                                                                                                               "{'type':'response.output_item.done','output_index':2,'item':" CALL_ITEM(
+                                                                                                                                                   "completed",
+                                                                                                                                                   ARGUMENTS) "},"
+                                                                                                                                                              "{'type':'response.completed','response':" RESPONSE(
+                                                                                                                                                                  "completed",
+                                                                                                                                                                  "1000",
+                                                                                                                                                                  "null",
+                                                                                                                                                                  REASONING_ITEM("completed", THOUGHT("hm")) "," MESSAGE_ITEM(
+                                                                                                                                                                      "completed",
+                                                                                                                                                                      SAID(
+                                                                                                                                                                          "so")) "," CALL_ITEM("completed",
+                                                                                                                                                                                               ARGUMENTS),
+                                                                                                                                                                  USAGE) "}]");
+}
+
+static void a_document_is_the_last_event_s_response(void **state) {
+    (void)state;
+    written w;
+    begin(&w, false);
+    write_all_kinds(&w);
+    assert_int_equal(w.out.len, 0);
+    end_writing(&w, KIN_FINISH_TOOL_CALLS, "");
+    expect_document(&w, RESPONSE("completed", "1000", "null",
+                                 REASONING_ITEM("completed", THOUGHT("hm")) "," MESSAGE_ITEM(
+                                     "completed", SAID("so")) "," CALL_ITEM("completed", ARGUMENTS),
+                                 USAGE));
+}
+
+static void probabilities_are_those_of_the_text(void **state) {
+    (void)state;
+    static const char probs[] = "[{'id':7,'token':'a','bytes':[97],'logprob':-1.0,'top_logprobs':"
+                                "[{'id':8,'token':'b','bytes':[98],'logprob':-0.5}]}]";
+    for (int stream = 0; stream < 2; stream++) {
+        written w;
+        begin(&w, stream);
+        write_probable(&w, KIN_REPLY_REASONING, "hm");
+        write_probable(&w, KIN_REPLY_TEXT, "a");
+        end_writing(&w, KIN_FINISH_EOS, "");
+        json_t *events = stream ? events_of(&w.out) : read_json(w.out.at, w.out.len), *last = events, *event;
+        size_t i, n_with = 0;
+        if (stream) json_array_foreach(events, i, event) {
+                json_t *list = json_object_get(event, "logprobs");
+                if (list) expect_json(json_incref(list), probs);
+                n_with += list != NULL;
+            }
+        assert_int_equal(n_with, stream ? 2 : 0); // delta and done
+        if (stream) last = json_object_get(json_array_get(events, json_array_size(events) - 1), "response");
+        last = json_array_get(json_object_get(last, "output"), 1);
+        last = json_array_get(json_object_get(last, "content"), 0);
+        expect_json(json_incref(json_object_get(last, "logprobs")), probs);
+        json_decref(events);
+        drop_writing(&w);
+    }
+}
+
+static void a_response_at_the_limit_is_incomplete(void **state) {
+    (void)state;
+    written w;
+    begin(&w, true);
+    write_event(&w, KIN_REPLY_REASONING, "hm");
+    w.out.len = 0;
+    end_writing(&w, KIN_FINISH_LENGTH, "");
+    json_t *events = events_of(&w.out), *last = json_array_get(events, json_array_size(events) - 1);
+    assert_string_equal(json_string_value(json_object_get(last, "type")), "response.incomplete");
+    expect_json(json_incref(json_object_get(last, "response")),
+                RESPONSE("incomplete", "null", CUT, REASONING_ITEM("incomplete", THOUGHT("hm")), USAGE));
+    json_decref(events);
+    drop_writing(&w);
+}
+
+static void a_stream_that_breaks_ends_with_a_failed_response(void **state) {
+    (void)state;
+    written w;
+    kin_api_error err;
+    begin(&w, true);
+    w.format->ping(w.writer, &w.out);
+    assert_true(strncmp(w.out.at + w.out.len - 4, "\n:\n\n", 4) == 0); // a comment, which no client takes for an event
+    w.out.len -= 3;
+    kin_api_error_set(&err, 500, NULL, "lost");
+    (w.format->fail)(w.writer, &err, &w.out); // fail() is a macro of cmocka
+    json_t *events = events_of(&w.out), *last = json_array_get(events, 2);
+    assert_string_equal(json_string_value(json_object_get(last, "type")), "response.failed");
+    last = json_object_get(last, "response");
+    expect_json(json_incref(json_object_get(last, "error")), "{'code':'server_error','message':'lost'}");
+    assert_string_equal(json_string_value(json_object_get(last, "status")), "failed");
+    json_decref(events);
+    drop_writing(&w);
+}
+
+// The output that a client builds from the events, but for what only whole items have.
+static json_t *built_from(json_t *events) {
+    json_t *output = json_array(), *event, *item = NULL, *part;
+    size_t i;
+    json_array_foreach(events, i, event) {
+        const char *type = json_string_value(json_object_get(event, "type"));
+        part = json_array_get(json_object_get(item, "content"), 0);
+        if (json_object_get(event, "output_index") && strcmp(type, "response.output_item.added") != 0)
+            assert_int_equal(json_integer_value(json_object_get(event, "output_index")), json_array_size(output) - 1);
+        if (strcmp(type, "response.output_item.added") == 0) {
+            item = json_deep_copy(json_object_get(event, "item"));
+            json_array_append_new(output, item);
+        } else if (strcmp(type, "response.content_part.added") == 0) {
+            json_array_append_new(json_object_get(item, "content"), json_deep_copy(json_object_get(event, "part")));
+        } else if (strcmp(type, "response.content_part.done") == 0) {
+            assert_true(json_equal(part, json_object_get(event, "part")));
+        } else if (strcmp(type, "response.function_call_arguments.done") == 0) {
+            assert_true(json_equal(json_object_get(item, "arguments"), json_object_get(event, "arguments")));
+        } else if (strcmp(type, "response.output_item.done") == 0) {
+            json_object_set(item, "status", json_object_get(json_object_get(event, "item"), "status"));
+            assert_true(json_equal(item, json_object_get(event, "item")));
+        } else if (json_object_get(event, "delta")) {
+            add_text_to(part ? part : item, part ? "text" : "arguments", json_object_get(event, "delta"));
+        }
+    }
+    return output;
+}
+
+static void a_stream_builds_the_document(void **state) {
+    (void)state;
+    for (uint64_t seed = 0; seed < 300; seed++) {
+        written stream, whole;
+        begin(&stream, true);
+        begin(&whole, false);
+        write_random(&stream, seed);
+        write_random(&whole, seed);
+        json_t *events = events_of(&stream.out), *built = built_from(events), *document = read_json(whole.out.at, whole.out.len);
+        json_t *last = json_object_get(json_array_get(events, json_array_size(events) - 1), "response");
+        if (!json_equal(last, document) || !json_equal(built, json_object_get(document, "output")))
+            fail_msg("seed %d", (int)seed);
+        json_decref(events);
+        json_decref(built);
+        json_decref(document);
+        drop_writing(&stream);
+        drop_writing(&whole);
+    }
+}
+
+static void errors_have_the_shape_of_openai(void **state) {
+    (void)state;
+    kin_api_error err;
+    kin_api_error_set(&err, 400, "input", "no");
+    expect_error(&kin_format_responses, err,
+                 "{'error':{'code':400,'message':'no','type':'invalid_request_error','param':'input'}}");
+    expect_error(
+        &kin_format_responses,
+        (kin_api_error){.status = 400, .type = "exceed_context_size_error", .message = "x", .n_prompt = 90, .n_ctx = 50},
+        "{'error':{'code':400,'message':'x','type':'exceed_context_size_error','param':null,'n_prompt_tokens':90,'n_ctx':50}}");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(options_are_renamed_or_passed_on),
+        cmocka_unit_test(formats_of_text_are_response_formats),
+        cmocka_unit_test(items_become_messages),
+        cmocka_unit_test(reasoning_text_and_calls_in_a_row_are_one_message),
+        cmocka_unit_test(functions_are_tools_and_others_are_left_out),
+        cmocka_unit_test(what_is_missing_wrong_or_stored_elsewhere_is_named),
+        cmocka_unit_test(every_event_says_what_it_is_of),
+        cmocka_unit_test(a_document_is_the_last_event_s_response),
+        cmocka_unit_test(probabilities_are_those_of_the_text),
+        cmocka_unit_test(a_response_at_the_limit_is_incomplete),
+        cmocka_unit_test(a_stream_that_breaks_ends_with_a_failed_response),
+        cmocka_unit_test(a_stream_builds_the_document),
+        cmocka_unit_test(errors_have_the_shape_of_openai),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,414 @@
+// The scheduler (pipeline/scheduler.h): whoever is served at the same time, each text is what it is alone.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/rng.h"
+#include "pipeline/scheduler.h"
+#include "testkit/model_gen.h"
+#include "testkit/thread_ring.h"
+
+enum { N_VOCAB = 320, N_LAYER = 6, N_CTX = 1024, N_BATCH = 64, MAX_PROMPT = 300, MAX_MADE = 40, MAX_TEXTS = 64 };
+
+static char model_path[] = "/tmp/kin-test-scheduler-XXXXXX";
+
+static int make_model(void **state) {
+    (void)state;
+    kin_model_spec spec = kin_model_spec_defaults();
+    kin_err err;
+    spec.n_layer = N_LAYER;
+    spec.n_embd = spec.n_ff = 256;
+    spec.n_vocab = N_VOCAB;
+    spec.mix = "q4_k_m";
+    int fd = mkstemp(model_path);
+    return fd < 0 || close(fd) != 0 || kin_model_gen(&spec, model_path, &err) != 0 ? -1 : 0;
+}
+
+static int remove_model(void **state) {
+    (void)state;
+    return unlink(model_path);
+}
+
+// ---- texts
+
+typedef struct text {
+    int32_t prompt[MAX_PROMPT], made[MAX_MADE];
+    int n_prompt, n_made, n_most;
+    int n_cached, n_ended;
+    kin_generation_end how;
+    kin_err why;
+    kin_generation *g;
+} text;
+
+static int32_t next(void *user, float *logits) {
+    text *t = user;
+    int32_t best = 0;
+    if (t->n_made == t->n_most) return KIN_GENERATION_NO_TOKEN;
+    for (int32_t i = 1; i < N_VOCAB; i++) best = logits[i] > logits[best] ? i : best;
+    return t->made[t->n_made++] = best;
+}
+
+static void progress(void *user, int n_done, int n_cached) {
+    text *t = user;
+    assert_true(n_done <= t->n_prompt + t->n_made);
+    t->n_cached = n_cached;
+}
+
+static void ended(void *user, kin_generation_end how, const kin_err *why) {
+    text *t = user;
+    t->n_ended++;
+    t->how = how;
+    t->g = NULL;
+    if (why) t->why = *why;
+}
+
+static void make_text(text *t, int seed, int n_shared, int n_prompt, int n_made) {
+    *t = (text){.n_prompt = n_prompt, .n_most = n_made};
+    for (int i = 0; i < n_prompt; i++) t->prompt[i] = ((i < n_shared ? 1 : seed) * (i + 7) * 37 + i / 3) % N_VOCAB;
+}
+
+typedef struct world {
+    kin_thread_ring *ring;
+    kin_scheduler *s;
+} world;
+
+static world open_world(int n_members, int n_ctx, int n_parallel) {
+    kin_thread_ring_options o = {.n_members = n_members, .n_batch = N_BATCH, .n_ctx = n_ctx, .n_steps = n_members > 1 ? 8 : 1};
+    for (int i = 0; i < n_members; i++) o.shares[i] = (kin_round_share){N_LAYER / n_members, 0};
+    kin_scheduler_options so = {.n_ctx = n_ctx, .n_vocab = N_VOCAB, .n_embd = 256, .n_parallel = n_parallel, .keeps = true};
+    world w;
+    kin_err err;
+    if (kin_thread_ring_open(&w.ring, model_path, &o, &err) != 0 || kin_scheduler_open(&w.s, &so, &err) != 0 ||
+        kin_scheduler_set_head(w.s, kin_thread_ring_head(w.ring), &err) != 0)
+        fail_msg("%s", err.text);
+    return w;
+}
+
+static void close_world(world *w) {
+    kin_scheduler_close(w->s);
+    kin_thread_ring_close(w->ring);
+}
+
+static void submit(world *w, text *t) {
+    kin_generation_options o = {
+        .prompt = t->prompt, .n_prompt = t->n_prompt, .next = next, .progress = progress, .ended = ended, .user = t};
+    kin_err err;
+    if (kin_scheduler_submit(w->s, &o, &t->g, &err) != 0) fail_msg("%s", err.text);
+}
+
+static bool step(world *w) {
+    bool busy;
+    kin_err err;
+    if (kin_scheduler_step(w->s, &busy, &err) != 0) fail_msg("%s", err.text);
+    return busy;
+}
+
+// What each text is on its own.
+static void run_alone(const text *texts, text *alone, int n) {
+    for (int i = 0; i < n; i++) {
+        world w = open_world(1, N_CTX, 1);
+        alone[i] = texts[i];
+        submit(&w, &alone[i]);
+        while (step(&w)) continue;
+        assert_int_equal(alone[i].how, KIN_GENERATION_DONE);
+        close_world(&w);
+    }
+}
+
+static void expect_same(const text *a, const text *b) {
+    assert_int_equal(a->n_ended, 1);
+    assert_int_equal(a->how, KIN_GENERATION_DONE);
+    assert_int_equal(a->n_made, b->n_made);
+    assert_memory_equal(a->made, b->made, (size_t)a->n_made * sizeof *a->made);
+}
+
+static void expect_all_free(world *w) {
+    kin_scheduler_stats t = kin_scheduler_get_stats(w->s);
+    kin_err err = {""};
+    assert_int_equal(t.n_running + t.n_waiting, 0);
+    kin_scheduler_settle(w->s, &err);
+    assert_int_equal(kin_scheduler_set_head(w->s, kin_thread_ring_head(w->ring), &err), 0);
+    t = kin_scheduler_get_stats(w->s);
+    assert_int_equal(t.n_free_blocks, t.n_blocks);
+}
+
+// ---- claims
+
+static void run_in_company(const text *texts, const text *alone, int n, int n_members, int n_ctx, int n_parallel, uint64_t seed) {
+    static text now[MAX_TEXTS];
+    world w = open_world(n_members, n_ctx, n_parallel);
+    kin_rng rng;
+    int n_in = 0;
+    kin_rng_seed(&rng, seed);
+    memcpy(now, texts, (size_t)n * sizeof *now);
+    for (bool busy = true; busy || n_in < n;) {
+        while (n_in < n && kin_rng_u64(&rng) % 3) submit(&w, &now[n_in++]);
+        busy = step(&w);
+    }
+    for (int i = 0; i < n; i++) expect_same(&now[i], &alone[i]);
+    expect_all_free(&w);
+    close_world(&w);
+}
+
+static void in_any_company_a_text_is_what_it_is_alone(void **state) {
+    (void)state;
+    enum { N = 12 };
+    static text texts[N], alone[N];
+    for (int i = 0; i < N; i++) make_text(&texts[i], i + 2, i % 3 ? 70 : 0, 1 + i * i % 150, 5 + 3 * i);
+    run_alone(texts, alone, N);
+    for (uint64_t seed = 0; seed < 3; seed++) {
+        run_in_company(texts, alone, N, 1, N_CTX, 8, seed);
+        run_in_company(texts, alone, N, 3, N_CTX, 8, seed);
+        run_in_company(texts, alone, N, 2, 4 * 64, 8, seed); // so little room that some wait, and are computed again
+    }
+}
+
+static void the_youngest_waits_when_the_context_is_full(void **state) {
+    (void)state;
+    enum { N = 3 };
+    static text texts[N], alone[N];
+    for (int i = 0; i < N; i++) make_text(&texts[i], i + 2, 0, 50, 40); // each needs two blocks in the end; there are four
+    run_alone(texts, alone, N);
+    world w = open_world(1, 4 * 64, 8);
+    for (int i = 0; i < N; i++) submit(&w, &texts[i]);
+    while (step(&w)) continue;
+    for (int i = 0; i < N; i++) expect_same(&texts[i], &alone[i]);
+    assert_true(kin_scheduler_get_stats(w.s).n_preempted > 0);
+    close_world(&w);
+}
+
+static void a_common_prefix_is_computed_once(void **state) {
+    (void)state;
+    enum { N = 16, N_SHARED = 256 };
+    static text texts[N];
+    for (int members = 1; members <= 3; members += 2) {
+        world w = open_world(members, N_CTX * 2, N);
+        for (int i = 0; i < N; i++) make_text(&texts[i], i + 2, N_SHARED, N_SHARED + 10, 3);
+        for (int i = 0; i < N; i++) submit(&w, &texts[i]);
+        while (step(&w)) continue;
+        for (int i = 1; i < N; i++) assert_int_equal(texts[i].n_cached, N_SHARED);
+        kin_scheduler_stats t = kin_scheduler_get_stats(w.s);
+        assert_int_equal(t.n_prompt_tokens, N_SHARED + 10 * N);
+        close_world(&w);
+    }
+}
+
+// Each turn's prompt is the last one's, what was written, and something new.
+static void a_conversation_computes_only_what_is_new(void **state) {
+    (void)state;
+    enum { TURNS = 10, N_NEW = 15, N_WRITTEN = 8 };
+    static text t;
+    world w = open_world(1, N_CTX, 4);
+    int32_t history[MAX_PROMPT];
+    int n = 0, n_recomputed = 0;
+    for (int turn = 0; turn < TURNS; turn++) {
+        for (int i = 0; i < N_NEW; i++) history[n++] = (turn * 31 + i * 7) % N_VOCAB;
+        t = (text){.n_prompt = n, .n_most = N_WRITTEN};
+        memcpy(t.prompt, history, (size_t)n * sizeof *history);
+        submit(&w, &t);
+        while (step(&w)) continue;
+        if (turn > 0) n_recomputed += n - N_NEW - t.n_cached;
+        memcpy(history + n, t.made, sizeof *history * N_WRITTEN);
+        n += N_WRITTEN;
+    }
+    assert_int_equal(n_recomputed, 0);
+    close_world(&w);
+}
+
+static void a_cancelled_text_leaves_at_once_and_the_others_go_on(void **state) {
+    (void)state;
+    enum { N = 6 };
+    static text texts[N], alone[N];
+    for (int i = 0; i < N; i++) make_text(&texts[i], i + 2, 0, 30 + 60 * (i % 2), 20);
+    run_alone(texts, alone, N);
+    for (int members = 1; members <= 3; members += 2) {
+        for (int when = 0; when < 12; when++) {
+            static text now[N];
+            world w = open_world(members, N_CTX, 4); // so two wait
+            memcpy(now, texts, sizeof now);
+            for (int i = 0; i < N; i++) submit(&w, &now[i]);
+            for (int i = 0; i < when; i++) step(&w);
+            for (int i = 1; i < N; i += 2) {
+                if (now[i].g) kin_scheduler_cancel(w.s, now[i].g);
+            }
+            while (step(&w)) continue;
+            for (int i = 0; i < N; i += 2) expect_same(&now[i], &alone[i]);
+            for (int i = 1; i < N; i += 2) assert_int_equal(now[i].n_ended, 1);
+            expect_all_free(&w);
+            close_world(&w);
+        }
+    }
+}
+
+static void a_cancelled_prompt_is_not_sent_on(void **state) {
+    (void)state;
+    static text t;
+    world w = open_world(3, N_CTX, 2); // several pieces are in flight
+    make_text(&t, 2, 0, MAX_PROMPT, 1);
+    submit(&w, &t);
+    step(&w);
+    uint64_t n_before = kin_scheduler_get_stats(w.s).n_prompt_tokens;
+    kin_scheduler_cancel(w.s, t.g);
+    while (step(&w)) continue;
+    uint64_t n_after = kin_scheduler_get_stats(w.s).n_prompt_tokens;
+    assert_int_equal(t.how, KIN_GENERATION_CANCELLED);
+    assert_true(n_before > 0 && n_after < MAX_PROMPT);
+    expect_all_free(&w);
+    close_world(&w);
+}
+
+static void take_hidden(void *user, int pos, const float *rows, int n) {
+    text *t = user;
+    (void)rows;
+    t->n_made = pos == 0 ? n : t->n_made + n; // from the beginning again where it lost its place
+}
+
+static void submit_either(world *w, text *t, int i, bool wants_hidden) {
+    make_text(t, i + 2, wants_hidden ? 0 : MAX_PROMPT, 10 + i * 13 % 200, 30);
+    kin_generation_options o = {.prompt = t->prompt, .n_prompt = t->n_prompt, .next = next, .ended = ended, .user = t};
+    kin_err err;
+    o.no_cache = wants_hidden;
+    if (wants_hidden) o.hidden = take_hidden;
+    assert_int_equal(kin_scheduler_submit(w->s, &o, &t->g, &err), 0);
+}
+
+static void texts_of_both_kinds_share_a_context_that_is_full(void **state) {
+    (void)state;
+    enum { N = 24, ROUNDS = 12 };
+    static text texts[N];
+    int rounds[N] = {0};
+    world w = open_world(1, 16 * 64, N);
+    for (bool busy = true; busy;) {
+        for (int i = 0; i < N; i++) {
+            if (texts[i].g || rounds[i] == ROUNDS) continue;
+            if (rounds[i] > 0) {
+                assert_int_equal(texts[i].how, KIN_GENERATION_DONE);
+                assert_int_equal(texts[i].n_made, (i + rounds[i]) % 2 ? 30 : texts[i].n_prompt);
+            }
+            submit_either(&w, &texts[i], i, (i + rounds[i]++) % 2);
+        }
+        busy = step(&w);
+    }
+    assert_true(kin_scheduler_get_stats(w.s).n_preempted < 4 * N * ROUNDS); // none goes round and round
+    expect_all_free(&w);
+    close_world(&w);
+}
+
+static void a_text_ends_when_the_context_has_no_room_for_it(void **state) {
+    (void)state;
+    static text t;
+    world w = open_world(1, 64, 2);
+    make_text(&t, 2, 0, 60, 40);
+    submit(&w, &t);
+    while (step(&w)) continue;
+    assert_int_equal(t.how, KIN_GENERATION_FULL);
+    assert_int_equal(t.n_made, 5); // positions 60 to 63, and one token that needs none
+    make_text(&t, 2, 0, 64, 40);
+    submit(&w, &t);
+    while (step(&w)) continue;
+    assert_int_equal(t.n_made, 1);
+    kin_generation *g;
+    kin_err err;
+    assert_int_equal(kin_scheduler_submit(w.s, &(kin_generation_options){.prompt = t.prompt, .n_prompt = 65}, &g, &err),
+                     KIN_FAIL);
+    assert_string_equal(err.text, "the prompt has 65 tokens, but the context is 64");
+    assert_int_equal(kin_scheduler_submit(w.s, &(kin_generation_options){.prompt = t.prompt}, &g, &err), KIN_FAIL);
+    close_world(&w);
+}
+
+static void texts_go_on_with_another_ring(void **state) {
+    (void)state;
+    enum { N = 4 };
+    static text texts[N], alone[N];
+    kin_err err;
+    for (int i = 0; i < N; i++) make_text(&texts[i], i + 2, 20, 40, 20);
+    run_alone(texts, alone, N);
+    world w = open_world(3, N_CTX, 3), other = open_world(2, N_CTX, 3);
+    for (int i = 0; i < N; i++) submit(&w, &texts[i]);
+    for (int i = 0; i < 15; i++) step(&w);
+    assert_int_equal(kin_scheduler_settle(w.s, &err), 0);
+    assert_int_equal(kin_scheduler_set_head(w.s, kin_thread_ring_head(other.ring), &err), 0);
+    while (step(&w)) continue;
+    for (int i = 0; i < N; i++) expect_same(&texts[i], &alone[i]);
+    close_world(&other);
+    close_world(&w);
+}
+
+static void a_failure_ends_all_with_its_reason(void **state) {
+    (void)state;
+    enum { N = 3 };
+    static text texts[N];
+    static const kin_err why = {"device 3 is lost"};
+    world w = open_world(1, N_CTX, 2);
+    for (int i = 0; i < N; i++) make_text(&texts[i], i + 2, 0, 20, 20);
+    for (int i = 0; i < N; i++) submit(&w, &texts[i]);
+    for (int i = 0; i < 4; i++) step(&w);
+    kin_scheduler_fail(w.s, &why);
+    for (int i = 0; i < N; i++) {
+        assert_int_equal(texts[i].how, KIN_GENERATION_FAILED);
+        assert_string_equal(texts[i].why.text, "device 3 is lost");
+    }
+    assert_false(step(&w));
+    close_world(&w);
+}
+
+static void a_prompt_beside_texts_comes_in_pieces(void **state) {
+    (void)state;
+    static text texts[2];
+    world w = open_world(1, N_CTX, 4);
+    make_text(&texts[0], 2, 0, 10, 40);
+    make_text(&texts[1], 3, 0, 300, 1);
+    submit(&w, &texts[0]);
+    while (texts[0].n_made == 0) step(&w);
+    submit(&w, &texts[1]);
+    int n_before = texts[0].n_made;
+    while (step(&w)) {
+        assert_true(texts[0].n_made - n_before <= 1);
+        if (texts[0].n_ended == 0) assert_int_equal(texts[0].n_made, n_before + 1); // in every step
+        n_before = texts[0].n_made;
+    }
+    close_world(&w);
+}
+
+// Where weights are read for every step, a step has all texts; else they are shared among the steps in flight.
+static void with_one_step_in_flight_it_has_all_texts(void **state) {
+    (void)state;
+    enum { N = 4, N_MADE = 20 };
+    static text texts[N];
+    for (int at_once = 0; at_once <= 1; at_once++) {
+        world w = open_world(3, N_CTX, N);
+        kin_scheduler_set_in_flight(w.s, at_once);
+        for (int i = 0; i < N; i++) make_text(&texts[i], i + 2, 0, 8, N_MADE);
+        for (int i = 0; i < N; i++) submit(&w, &texts[i]);
+        while (step(&w)) continue;
+        uint64_t n_steps = kin_scheduler_get_stats(w.s).n_steps;
+        assert_true(at_once ? n_steps <= N_MADE + 5 : n_steps > 2 * N_MADE);
+        close_world(&w);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(in_any_company_a_text_is_what_it_is_alone),
+        cmocka_unit_test(the_youngest_waits_when_the_context_is_full),
+        cmocka_unit_test(a_common_prefix_is_computed_once),
+        cmocka_unit_test(a_conversation_computes_only_what_is_new),
+        cmocka_unit_test(a_cancelled_text_leaves_at_once_and_the_others_go_on),
+        cmocka_unit_test(a_cancelled_prompt_is_not_sent_on),
+        cmocka_unit_test(texts_of_both_kinds_share_a_context_that_is_full),
+        cmocka_unit_test(a_text_ends_when_the_context_has_no_room_for_it),
+        cmocka_unit_test(texts_go_on_with_another_ring),
+        cmocka_unit_test(a_failure_ends_all_with_its_reason),
+        cmocka_unit_test(with_one_step_in_flight_it_has_all_texts),
+        cmocka_unit_test(a_prompt_beside_texts_comes_in_pieces),
+    };
+    return cmocka_run_group_tests(tests, make_model, remove_model);
+}

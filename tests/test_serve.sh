@@ -1,0 +1,219 @@
+#!/bin/sh
+# kin serve as its clients' programs meet it: statuses, refusals, the queue, keys, signals. Runs the built-in demo model.
+#
+#   test_serve.sh PATH_TO_KIN
+set -u
+command -v curl >/dev/null || { echo 'skipped: no curl' && exit 77; }
+# shellcheck source=tests/checks.sh
+. "$(dirname "$0")/checks.sh"
+server=
+trap '[ -z "$server" ] || kill -9 $server 2>/dev/null; rm -rf "$dir"' EXIT
+log=$dir/log
+: >"$err"
+
+# serve OPTION...: a server of its own; its address is in $base. The one before has ended.
+serve() {
+    : >"$log"
+    "$kin" serve --port 0 -t 1 --metrics "$@" 2>"$log" >/dev/null </dev/null &
+    server=$!
+    until_says "$log" 'serving .* at http'
+    base=$(sed -n 's,.*serving .* at \(http://[^ ]*\).*,\1,p' "$log")
+}
+until_says() { # FILE PATTERN
+    n=0
+    while [ $n -lt 600 ] && ! grep -q -e "$2" "$1" 2>/dev/null; do
+        sleep 0.05
+        n=$((n + 1))
+    done
+    says "$1" "$2"
+}
+ends_well() {
+    wait "$server"
+    got=$?
+    server=
+    n_checks=$((n_checks + 1))
+    [ $got -eq 0 ] || fail "the server ended with $got"
+}
+stop() {
+    kill "$server"
+    ends_well
+}
+
+# answers STATUS PATH [CURL OPTION...]: the body is in $out, the header in $dir/head.
+answers() {
+    want=$1 path=$2
+    shift 2
+    got=$(curl -s -m 60 -o "$out" -D "$dir/head" -w '%{http_code}' "$@" "$base$path")
+    n_checks=$((n_checks + 1))
+    [ "$got" = "$want" ] || fail "$path: status $got, not $want: $*"
+}
+user='"messages": [{"role": "user", "content": "Tell me a story."}]'
+chat() { answers "$1" /v1/chat/completions -d "{$user, $2}"; } # STATUS FIELDS
+long=$(printf 'The dragon went up the hill. %.0s' 1 2 3 4 5 6 7 8 9 10)
+
+serve --ctx 2048
+
+# ---- paths
+
+claim='who asks whether it is there gets an answer'
+answers 200 /health
+says "$out" '"ok"'
+answers 200 / -I
+answers 200 /v1/models
+says "$out" '"id":"demo"'
+
+claim='an unknown path is 404, another method 405 with those that are allowed'
+answers 404 /nope
+says "$out" '"type":"not_found_error"'
+answers 405 /v1/chat/completions
+says "$dir/head" '^Allow: POST'
+
+claim='a page of another name cannot ask'
+answers 403 /v1/models -H 'Host: evil.example'
+says "$out" '--allow-hosts NAME'
+
+# ---- refusals
+
+claim='what is wrong with a request is a 400 that names it'
+for body in '' '[]' '{' '{}' '{"messages": []}' '{"messages": "hi"}' '{"messages": [{"role": "user"}]}' "{$user, \"temperature\": \"hot\"}" \
+    "{$user, \"n\": 0}" "{$user, \"n\": 129}" "{$user, \"max_tokens\": -5}" "{$user, \"tool_choice\": \"bogus\"}" \
+    "{$user, \"response_format\": {\"type\": \"xml\"}}" "{$user, \"json_schema\": {\"type\": \"nonsense\"}}" "{$user, \"grammar\": \"root ::= foo\"}"; do
+    answers 400 /v1/chat/completions -d "$body"
+    says "$out" '"type":"invalid_request_error"'
+done
+answers 400 /v1/messages -d '{}'
+says "$out" '^{"type":"error"'
+answers 400 /v1/completions -d '{"prompt": [1, 999999999]}'
+
+claim='a prompt longer than the context is refused with both numbers'
+printf '{"prompt": "%s"}' "$(printf 'x%.0s' $(seq 5000))" >"$dir/body"
+answers 400 /v1/completions -d "@$dir/body"
+says "$out" '"type":"exceed_context_size_error"'
+says "$out" '"n_ctx":2048'
+
+claim='a request of more texts than there is ever room for is told so, and takes nobody else room'
+answers 400 /v1/completions -d "{\"prompt\": [$(printf '"a",%.0s' $(seq 15))\"a\"], \"n\": 128}"
+says "$out" 'for 2048 texts'
+chat 200 '"max_tokens": 1'
+
+# ---- texts
+
+claim='n, several prompts, stop words, seeds and probabilities are as asked'
+chat 200 '"n": 128, "max_tokens": 1'
+n=$(grep -o '"index":' "$out" | wc -l)
+[ "$n" -eq 128 ] || fail "$n choices"
+answers 200 /v1/completions -d '{"prompt": ["One day", "There was"], "n": 2, "max_tokens": 2}'
+says "$out" '"index":3'
+answers 200 /completion -d '{"prompt": "One", "stop": [" "], "n_predict": 50}'
+says "$out" '"stop_type":"word"'
+chat 200 '"logprobs": true, "top_logprobs": 3, "max_tokens": 1'
+says "$out" '"top_logprobs":\[{'
+for i in 1 2; do
+    answers 200 /v1/completions -d '{"prompt": "One", "max_tokens": 20, "seed": 7, "temperature": 1.5}'
+    sed 's/.*"text":"\([^"]*\)".*/\1/' "$out" >"$dir/text$i"
+done
+same "$dir/text1" "$dir/text2"
+
+claim='a grammar, a schema and a required tool hold'
+answers 200 /completion -d '{"prompt": "x", "grammar": "root ::= \"yes\"", "n_predict": 10}'
+says "$out" '"content":"yes"'
+schema='{"type": "object", "properties": {"a": {"enum": ["x"]}}, "required": ["a"], "additionalProperties": false}'
+tools="\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": $schema}}], \"parallel_tool_calls\": false"
+chat 200 "$tools, \"tool_choice\": \"required\""
+says "$out" '"name":"f"'
+says "$out" '"finish_reason":"tool_calls"'
+
+claim='a prompt that was there is not computed again, and the usage says so'
+for stream in false true; do
+    for i in 1 2; do
+        answers 200 /v1/chat/completions \
+            -d "{\"messages\": [{\"role\": \"user\", \"content\": \"$stream $long\"}], \"max_tokens\": 2, \"stream\": $stream, \"stream_options\": {\"include_usage\": true}}"
+    done
+    says "$out" '"cached_tokens":[1-9][0-9]'
+done
+
+claim='the same text in all APIs'
+answers 200 /v1/messages -d "{$user, \"max_tokens\": 2}"
+says "$out" '"stop_reason":"max_tokens"'
+answers 200 /v1/responses -d '{"input": "hi", "max_output_tokens": 2}'
+says "$out" '"status":"incomplete"'
+answers 200 /api/chat -d "{\"model\": \"demo\", $user, \"stream\": false, \"options\": {\"num_predict\": 2}}"
+says "$out" '"done_reason":"length"'
+
+# ---- clients that go away
+
+claim='clients that vanish leave nothing behind'
+vanish='{"prompt": "One", "max_tokens": 1900, "ignore_eos": true, "stream": true}'
+for i in $(seq 40); do
+    curl -sN -m 0.$((1 + i % 5)) -o /dev/null "$base/v1/completions" -d "$vanish" &
+    gone="${gone:-} $!"
+done
+# shellcheck disable=SC2086 # a list of numbers
+wait $gone
+n=0
+while answers 200 /metrics && ! grep -q '^llamacpp:requests_processing 0' "$out" && [ $n -lt 200 ]; do
+    sleep 0.05
+    n=$((n + 1))
+done
+says "$out" '^llamacpp:requests_processing 0'
+says "$out" '^llamacpp:requests_deferred 0'
+says "$out" '^kin:requests_cancelled_total [1-9][0-9]'
+
+claim='two servers cannot have one port'
+status 1 "$kin" serve --port "${base##*:}"
+says "$err" 'address already in use'
+stop
+
+# ---- the queue, and signals
+
+# A text that goes on until the context is full.
+endless() { # FILE
+    curl -sN -m 60 -o "$1" "$base/v1/completions" -d '{"prompt": "One", "ignore_eos": true, "stream": true}' &
+    client=$!
+    until_says "$1" '"text"'
+}
+
+claim='who comes when all places are taken is told to come again, and health is still answered'
+serve --ctx 8192 --parallel 1 --max-queue 0 --api-key one,two
+answers 200 /health
+answers 401 /v1/models
+answers 401 /v1/models -H 'Authorization: Bearer on'
+answers 200 /v1/models -H 'X-Api-Key: two'
+stop
+serve --ctx 4096 --parallel 1 --max-queue 0
+endless "$dir/stream"
+chat 429 '"max_tokens": 1'
+says "$dir/head" '^Retry-After: '
+answers 200 /health
+
+claim='SIGTERM lets the texts end that are being written'
+kill -TERM "$server"
+ends_well
+wait "$client" || fail "the client ended with $?"
+says "$dir/stream" '"finish_reason":"length"'
+says "$dir/stream" '^data: \[DONE\]'
+
+claim='a second signal ends them, and they are told'
+serve --ctx 8192
+endless "$dir/stream2"
+kill -INT "$server"
+kill -TERM "$server"
+ends_well
+wait "$client"
+says_not "$dir/stream2" '^data: \[DONE\]'
+says "$dir/stream2" 'the server stops'
+
+claim='a wrong option is a usage error'
+for words in '--nope' '--port 99999' '--parallel 0'; do
+    # shellcheck disable=SC2086 # a list of words
+    status 2 "$kin" serve $words
+done
+claim='what would open the server to others by mistake is refused'
+status 1 "$kin" serve --port 0 --host 0.0.0.0
+says "$err" '--api-key KEY'
+status 1 "$kin" serve --port 0 --cors-origins evil.example
+says "$err" '--cors-origins'
+status 1 "$kin" serve --port 0 --api-key-file "$dir/none"
+says "$err" 'no such file'
+
+tally

@@ -1,0 +1,296 @@
+// The computing side of a server (serve/service.h): jobs come, go away at any moment, and each text is what it is alone.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "serve/service.h"
+#include "sys/cond.h"
+
+enum { N_CTX = 2048, MAX_MADE = 24, N_PROMPT = 40 };
+
+static kin_session session;
+static atomic_bool never;
+
+static void say_nothing(const char *fmt, ...) {
+    (void)fmt;
+}
+static void show_nothing(const char *line) {
+    (void)line;
+}
+static void no_progress(void *user, const char *what, uint64_t done, uint64_t total) {
+    (void)user, (void)what, (void)done, (void)total;
+}
+static void clear_nothing(void) {}
+
+static const kin_console console = {
+    .stop = &never, .say = say_nothing, .status = show_nothing, .progress = no_progress, .clear_progress = clear_nothing};
+
+static int open_session(void **state) {
+    (void)state;
+    kin_session_options o = kin_session_options_defaults();
+    kin_err err;
+    o.console = &console;
+    o.n_threads = 1;
+    o.n_ctx = N_CTX;
+    o.gpu_layers = "0";
+    return kin_session_open_model(&session, &o, &err) != 0 || kin_session_open(&session, &o, N_CTX, &err) != 0 ? -1 : 0;
+}
+
+static int close_session(void **state) {
+    (void)state;
+    kin_session_close(&session);
+    return 0;
+}
+
+// ---- a service, and the loop's side of it
+
+typedef struct world {
+    kin_service *service;
+    pthread_t thread;
+    pthread_mutex_t mutex;
+    pthread_cond_t woken;
+    bool has_woken;
+} world;
+
+typedef struct text {
+    kin_job *job;
+    int32_t made[MAX_MADE];
+    int n_made, n_ended;
+    kin_job_end how;
+} text;
+
+static void wake(void *user) {
+    world *w = user;
+    pthread_mutex_lock(&w->mutex);
+    w->has_woken = true;
+    pthread_cond_signal(&w->woken);
+    pthread_mutex_unlock(&w->mutex);
+}
+
+static void *run(void *user) {
+    kin_err err;
+    assert_int_equal(kin_service_run(((world *)user)->service, &err), 0);
+    return NULL;
+}
+
+static void wait_for_news(world *w) {
+    pthread_mutex_lock(&w->mutex);
+    while (!w->has_woken) pthread_cond_wait(&w->woken, &w->mutex);
+    w->has_woken = false;
+    pthread_mutex_unlock(&w->mutex);
+}
+
+static void open_world(world *w, int n_parallel, int max_waiting, bool keeps) {
+    kin_err err;
+    *w = (world){0};
+    pthread_mutex_init(&w->mutex, NULL);
+    kin_cond_init(&w->woken);
+    kin_service_options o = {
+        .session = &session, .n_parallel = n_parallel, .max_waiting = max_waiting, .keeps = keeps, .wake = wake, .wake_user = w};
+    assert_int_equal(kin_service_open(&w->service, &o, &err), 0);
+    assert_int_equal(pthread_create(&w->thread, NULL, run, w), 0);
+    while (!kin_service_get_status(w->service).is_up) wait_for_news(w);
+}
+
+static void end_run(world *w) {
+    kin_service_stop(w->service);
+    pthread_join(w->thread, NULL);
+}
+
+static void close_world(world *w) {
+    kin_service_close(w->service);
+    pthread_cond_destroy(&w->woken);
+    pthread_mutex_destroy(&w->mutex);
+}
+
+// A text of its own, with a secret in the prompt; even ones are greedy, odd ones are drawn.
+static kin_job_options options_of(int i, int n_predict) {
+    kin_job_options o = {.n_prompt = N_PROMPT, .n_predict = n_predict, .n_probs = -1, .ignore_eos = true};
+    kin_sampler_options so = kin_sampler_options_defaults();
+    kin_err err;
+    so.seed = (uint64_t)i;
+    if (i % 2 == 0) so.temperature = 0;
+    assert_int_equal(kin_sampler_new(&o.sampler, kin_vocab_n_tokens(session.vocab), &so, &err), 0);
+    o.prompt = malloc(N_PROMPT * sizeof *o.prompt);
+    for (int k = 0; k < N_PROMPT; k++) o.prompt[k] = k < N_PROMPT / 2 ? 300 + k : 300 + (i * 131 + k * k * 7) % 900;
+    return o;
+}
+
+static void submit(world *w, text *t, int i, int n_predict) {
+    kin_job_options o = options_of(i, n_predict);
+    kin_err err;
+    *t = (text){0};
+    o.user = t;
+    assert_int_equal(kin_job_new(&t->job, &o, &err), 0);
+    kin_service_submit(w->service, t->job);
+}
+
+static int take_all(world *w) {
+    kin_job_event e;
+    int n_ended = 0;
+    while (kin_service_take(w->service, &e)) {
+        text *t = e.user;
+        free(e.top);
+        assert_int_equal(t->n_ended, 0);
+        if (e.kind == KIN_JOB_TOKEN) t->made[t->n_made++] = e.id;
+        if (e.kind != KIN_JOB_ENDED) continue;
+        t->n_ended = 1;
+        t->how = e.how;
+        kin_job_free(e.job);
+        t->job = NULL;
+        n_ended++;
+    }
+    return n_ended;
+}
+
+static void wait_for(world *w, int n) {
+    while ((n -= take_all(w)) > 0) wait_for_news(w);
+}
+
+static void wait_until_idle(world *w) {
+    kin_service_status status;
+    while (status = kin_service_get_status(w->service), status.n_waiting + status.n_running > 0) wait_for_news(w);
+}
+
+// ---- claims
+
+static void at_once_64_texts_are_what_each_is_alone(void **state) {
+    (void)state;
+    enum { N = 64 };
+    static text alone[N], now[N];
+    world w;
+    open_world(&w, 1, 0, false);
+    for (int i = 0; i < N; i++) {
+        submit(&w, &alone[i], i, MAX_MADE);
+        wait_for(&w, 1);
+    }
+    end_run(&w);
+    close_world(&w);
+    for (int keeps = 0; keeps < 2; keeps++) {
+        open_world(&w, 32, N, keeps);
+        for (int i = 0; i < N; i++) submit(&w, &now[i], i, MAX_MADE);
+        wait_for(&w, N);
+        for (int i = 0; i < N; i++) {
+            assert_int_equal(now[i].n_made, MAX_MADE);
+            assert_memory_equal(now[i].made, alone[i].made, sizeof now[i].made);
+        }
+        end_run(&w);
+        close_world(&w);
+    }
+    assert_memory_not_equal(alone[0].made, alone[2].made, sizeof alone[0].made);
+}
+
+static void a_job_may_be_cancelled_before_it_was_seen(void **state) {
+    (void)state;
+    enum { ROUNDS = 300, N = 32 };
+    static text texts[N];
+    world w;
+    open_world(&w, 4, N, true);
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int i = 0; i < N; i++) {
+            submit(&w, &texts[i], i, MAX_MADE);
+            kin_service_cancel(w.service, texts[i].job);
+        }
+        wait_for(&w, N);
+        for (int i = 0; i < N; i++) assert_int_equal(texts[i].how, KIN_JOB_CANCELLED);
+    }
+    end_run(&w);
+    close_world(&w);
+}
+
+static void a_job_may_be_cancelled_when_its_end_was_not_yet_taken(void **state) {
+    (void)state;
+    static text first, second;
+    world w;
+    open_world(&w, 2, 2, true);
+    submit(&w, &first, 0, 1);
+    wait_until_idle(&w);
+    kin_service_cancel(w.service, first.job);
+    wait_for(&w, 1); // and is freed
+    assert_int_equal(first.how, KIN_JOB_LENGTH);
+    submit(&w, &second, 1, MAX_MADE);
+    wait_for(&w, 1);
+    assert_int_equal(second.how, KIN_JOB_LENGTH);
+    end_run(&w);
+    close_world(&w);
+}
+
+static void jobs_that_leave_at_any_moment_leave_nothing_behind(void **state) {
+    (void)state;
+    enum { N = 200 };
+    static text texts[N];
+    world w;
+    kin_rng rng;
+    int n_ended = 0;
+    kin_rng_seed(&rng, 1);
+    open_world(&w, 16, N, false);
+    for (int i = 0; i < N; i++) {
+        submit(&w, &texts[i], i, MAX_MADE);
+        int other = (int)(kin_rng_u64(&rng) % (uint64_t)(i + 1));
+        if (texts[other].job) kin_service_cancel(w.service, texts[other].job);
+        if (kin_rng_u64(&rng) % 4 == 0) wait_for_news(&w);
+        n_ended += take_all(&w);
+    }
+    for (int i = 0; i < N; i++) {
+        if (texts[i].job) kin_service_cancel(w.service, texts[i].job);
+    }
+    wait_for(&w, N - n_ended);
+    submit(&w, &texts[0], 0, 1); // a last step, after which the numbers are known
+    wait_for(&w, 1);
+    end_run(&w);
+    kin_service_status status = kin_service_get_status(w.service);
+    assert_int_equal(status.n_running + status.n_waiting, 0);
+    assert_int_equal(status.scheduler.n_free_blocks, status.scheduler.n_blocks);
+    close_world(&w);
+}
+
+static void there_is_room_for_so_many_jobs(void **state) {
+    (void)state;
+    static text texts[5];
+    world w;
+    open_world(&w, 2, 3, true);
+    assert_int_equal(kin_service_max_jobs(w.service), 5);
+    for (int i = 0; i < 2; i++) submit(&w, &texts[i], i, MAX_MADE);
+    assert_false(kin_service_has_room(w.service, 6));
+    wait_for(&w, 2);
+    assert_true(kin_service_has_room(w.service, 5));
+    for (int i = 0; i < 5; i++) submit(&w, &texts[i], i, MAX_MADE);
+    wait_for(&w, 5);
+    assert_true(kin_service_has_room(w.service, 5));
+    end_run(&w);
+    close_world(&w);
+}
+
+static void what_comes_after_the_end_ends_at_once(void **state) {
+    (void)state;
+    static text before, after;
+    world w;
+    open_world(&w, 2, 3, true);
+    submit(&w, &before, 0, MAX_MADE);
+    end_run(&w);
+    submit(&w, &after, 1, MAX_MADE);
+    wait_for(&w, 2);
+    assert_int_equal(before.n_ended, 1); // written, or failed
+    assert_int_equal(after.how, KIN_JOB_FAILED);
+    close_world(&w);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(at_once_64_texts_are_what_each_is_alone),
+        cmocka_unit_test(a_job_may_be_cancelled_before_it_was_seen),
+        cmocka_unit_test(a_job_may_be_cancelled_when_its_end_was_not_yet_taken),
+        cmocka_unit_test(jobs_that_leave_at_any_moment_leave_nothing_behind),
+        cmocka_unit_test(there_is_room_for_so_many_jobs),
+        cmocka_unit_test(what_comes_after_the_end_ends_at_once),
+    };
+    return cmocka_run_group_tests(tests, open_session, close_session);
+}

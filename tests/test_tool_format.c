@@ -1,0 +1,598 @@
+// Formats of tool calls: real chat templates are told apart, and a grammar lets a model write calls of the offered tools only,
+// which the reply parser then reads.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "pure/text/constraint.h"
+#include "pure/text/json.h"
+#include "pure/text/tool_format.h"
+#include "testkit/small_vocab.h"
+
+#define TEMPLATES KIN_SOURCE_DIR "/../shared/templates/"
+
+static kin_str str(const char *text) {
+    return (kin_str){text, strlen(text)};
+}
+
+// ---- templates
+
+static kin_tool_format format_of(const char *source, size_t len) {
+    kin_jinja *jinja;
+    kin_tool_format format;
+    kin_err err = {""};
+    kin_jinja_new(&jinja, source, len, &err);
+    assert_string_equal(err.text, "");
+    assert_int_equal(kin_tool_format_of(&format, jinja, source, len, &err), 0);
+    kin_jinja_free(jinja);
+    return format;
+}
+
+static char *read_template(const char *name) {
+    char path[512];
+    snprintf(path, sizeof path, "%s%s.jinja", TEMPLATES, name);
+    FILE *file = fopen(path, "rb");
+    if (!file) return NULL;
+    char *text = calloc(1, 1 << 16);
+    assert_non_null(text);
+    size_t n = fread(text, 1, (1 << 16) - 1, file);
+    assert_true(n > 0);
+    fclose(file);
+    return text;
+}
+
+static void real_templates_are_told_apart(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        kin_tool_format format;
+    } all[] = {
+        {"Mistral-Small-3.2-24B-Instruct-2506", {KIN_REPLY_MISTRAL_ARGS, .n_call_id = 9, .takes_system = true}},
+        {"NousResearch-Hermes-3-Llama-3.1-8B-tool_use", {KIN_REPLY_HERMES, .takes_system = true}},
+        {"Qwen-QwQ-32B", {KIN_REPLY_HERMES, .thinks = true, .takes_system = true}},
+        {"Qwen-Qwen2.5-7B-Instruct", {KIN_REPLY_HERMES, .takes_system = true}},
+        {"Qwen-Qwen3-0.6B", {KIN_REPLY_HERMES, .thinks = true, .takes_system = true}},
+        {"Qwen3-Coder", {KIN_REPLY_XML, .takes_system = true}},
+        {"deepseek-ai-DeepSeek-R1-Distill-Llama-8B",
+         {KIN_REPLY_HERMES, .is_generic = true, .thinks = true, .takes_system = true}},
+        {"deepseek-ai-DeepSeek-R1-Distill-Qwen-32B",
+         {KIN_REPLY_HERMES, .is_generic = true, .thinks = true, .takes_system = true}},
+        {"google-gemma-2-2b-it", {KIN_REPLY_HERMES, .is_generic = true}},
+        {"meta-llama-Llama-3.1-8B-Instruct", {KIN_REPLY_LLAMA, .one_call = true, .takes_system = true}},
+        {"meta-llama-Llama-3.2-3B-Instruct", {KIN_REPLY_LLAMA, .one_call = true, .takes_system = true}},
+        {"microsoft-Phi-3.5-mini-instruct", {KIN_REPLY_HERMES, .is_generic = true, .takes_system = true}},
+        {"mistralai-Mistral-Nemo-Instruct-2407", {KIN_REPLY_MISTRAL, .n_call_id = 9, .takes_system = true}},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        char *source = read_template(all[i].name);
+        if (!source) skip();
+        kin_tool_format format = format_of(source, strlen(source)), expected = all[i].format;
+        bool same = format.calls == expected.calls && format.is_generic == expected.is_generic &&
+                    format.one_call == expected.one_call && format.n_call_id == expected.n_call_id &&
+                    format.thinks == expected.thinks && format.takes_system == expected.takes_system;
+        if (!same)
+            fail_msg("%s: calls %d generic %d one %d id %d thinks %d system %d", all[i].name, format.calls, format.is_generic,
+                     format.one_call, format.n_call_id, format.thinks, format.takes_system);
+        free(source);
+    }
+}
+
+// Markers alone, for where those templates are not.
+static void a_template_that_tells_no_tools_gets_the_generic_form(void **state) {
+    (void)state;
+    static const char tells[] = "{% for t in tools %}{{ t | tojson }}{% endfor %}{{ messages[0].content }}";
+    static const struct {
+        const char *markers;
+        kin_reply_format calls;
+    } all[] = {
+        {"{# <tool_call> arguments #}", KIN_REPLY_HERMES},  {"{# <tool_call><function=f> #}", KIN_REPLY_XML},
+        {"{# [TOOL_CALLS][{ #}", KIN_REPLY_MISTRAL},        {"{# [TOOL_CALLS]f[ARGS] #}", KIN_REPLY_MISTRAL_ARGS},
+        {"{# ipython \"parameters\": #}", KIN_REPLY_LLAMA},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        char source[256];
+        snprintf(source, sizeof source, "%s%s", tells, all[i].markers);
+        kin_tool_format format = format_of(source, strlen(source));
+        assert_int_equal(format.calls, all[i].calls);
+        assert_false(format.is_generic || format.one_call || format.thinks);
+        assert_true(format.takes_system);
+        snprintf(source, sizeof source, "{{ messages[-1].content }}%s", all[i].markers);
+        format = format_of(source, strlen(source));
+        assert_int_equal(format.calls, KIN_REPLY_HERMES);
+        assert_true(format.is_generic);
+        assert_false(format.takes_system);
+    }
+    assert_true(format_of(tells, strlen(tells)).is_generic);
+    assert_true(format_of("{{ raise_exception('no') }}", 27).is_generic);
+}
+
+// A file may have one template for chats and one for tools.
+static void what_a_template_renders_says_more_than_a_source(void **state) {
+    (void)state;
+    static const char hermes[] = "{{ messages[-1].content }}{% for t in tools %}<tool_call>arguments{{ t | tojson }}{% endfor %}";
+    static const char other[] = "{{ messages[0].content }} [TOOL_CALLS]";
+    kin_jinja *jinja;
+    kin_tool_format format;
+    assert_int_equal(kin_jinja_new(&jinja, hermes, sizeof hermes - 1, NULL), 0);
+    assert_int_equal(kin_tool_format_of(&format, jinja, other, sizeof other - 1, NULL), 0);
+    assert_int_equal(format.calls, KIN_REPLY_HERMES);
+    assert_false(format.is_generic);
+    kin_jinja_free(jinja);
+}
+
+static void ids_of_calls_are_made_to_fit(void **state) {
+    (void)state;
+    kin_tool_format format = {.n_call_id = 9};
+    kin_text_buffer one = {0}, again = {0}, other = {0};
+    kin_tool_format_put_id(&format, str("abcDEF123"), &one);
+    assert_string_equal(one.at, "abcDEF123");
+    one.len = 0;
+    kin_tool_format_put_id(&format, str("call_abcDEF123"), &one);
+    kin_tool_format_put_id(&format, str("call_abcDEF123"), &again);
+    kin_tool_format_put_id(&format, str("abc-EF123"), &other);
+    assert_int_equal(one.len, 9);
+    assert_int_equal(strspn(one.at, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"), 9);
+    assert_string_equal(one.at, again.at);
+    assert_int_equal(other.len, 9);
+    assert_string_not_equal(other.at, "abc-EF123");
+    assert_string_not_equal(one.at, other.at);
+    format.n_call_id = other.len = 0;
+    kin_tool_format_put_id(&format, str("call_1"), &other);
+    assert_string_equal(other.at, "call_1");
+    kin_text_fini(&other);
+    kin_text_fini(&again);
+    kin_text_fini(&one);
+}
+
+static void a_prompt_tells_whether_reasoning_has_begun(void **state) {
+    (void)state;
+    kin_tool_format format = {.thinks = true};
+    assert_int_equal(kin_reply_thinking_of(&format, str("<|im_start|>assistant\n<think>\n")), KIN_THINKING_BEGUN);
+    assert_int_equal(kin_reply_thinking_of(&format, str("assistant\n<think>\n\n</think>\n\n")), KIN_THINKING_NONE);
+    assert_int_equal(kin_reply_thinking_of(&format, str("assistant\n")), KIN_THINKING_MAY_BEGIN);
+    format.thinks = false;
+    assert_int_equal(kin_reply_thinking_of(&format, str("assistant\n")), KIN_THINKING_NONE);
+    assert_int_equal(kin_reply_thinking_of(&format, str("")), KIN_THINKING_NONE);
+}
+
+// ---- grammars
+
+#define WEATHER                                                                                                                  \
+    "{\"type\":\"object\",\"properties\":{\"city\":{\"type\":\"string\"},\"days\":{\"type\":\"integer\",\"minimum\":1,"          \
+    "\"maximum\":9},"                                                                                                            \
+    "\"unit\":{\"enum\":[\"C\",\"F\"]}},\"required\":[\"city\"]}"
+
+static const kin_reply_tool tools[] = {
+    {.name = {"weather", 7}, .parameters = {WEATHER, sizeof WEATHER - 1}},
+    {.name = {"time", 4}},
+};
+
+static kin_reply_rules rules_of(kin_reply_format format, bool required) {
+    return (kin_reply_rules){.format = format, .tools = tools, .n_tools = 2, .required = required, .parallel = true};
+}
+
+typedef struct judge {
+    kin_grammar *grammar;
+    kin_matcher *m;
+} judge;
+
+static judge open_judge(const kin_reply_rules *rules) {
+    judge j;
+    kin_err err = {""};
+    kin_text_buffer gbnf = {0};
+    kin_reply_rules_to_gbnf(rules, NULL, &gbnf, &err);
+    assert_string_equal(err.text, "");
+    kin_grammar_compile(&j.grammar, gbnf.at, gbnf.len, &err);
+    assert_string_equal(err.text, "");
+    kin_text_fini(&gbnf);
+    assert_int_equal(kin_matcher_new(&j.m, j.grammar, NULL, NULL), 0);
+    return j;
+}
+
+static void close_judge(judge *j) {
+    kin_matcher_free(j->m);
+    kin_grammar_free(j->grammar);
+}
+
+static bool allows(const judge *j, const char *reply) {
+    kin_place place = {0};
+    bool allowed;
+    assert_int_equal(kin_matcher_begin(j->m, &place), 0);
+    assert_int_equal(kin_matcher_accept_bytes(j->m, &place, reply, strlen(reply), &allowed), 0);
+    bool ends = allowed && kin_place_may_end(&place);
+    kin_place_fini(&place);
+    return ends;
+}
+
+static void expect(const kin_reply_rules *rules, bool expected, const char *const *replies) {
+    judge j = open_judge(rules);
+    for (; *replies; replies++) {
+        if (allows(&j, *replies) != expected) fail_msg("%s: '%s'", expected ? "refused" : "allowed", *replies);
+    }
+    close_judge(&j);
+}
+
+#define REPLIES(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+#define H(name, arguments) "<tool_call>\n{\"name\": \"" name "\", \"arguments\": " arguments "}\n</tool_call>"
+
+static void a_required_call_is_one_of_an_offered_tool(void **state) {
+    (void)state;
+    kin_reply_rules rules = rules_of(KIN_REPLY_HERMES, true);
+    expect(&rules, true,
+           REPLIES(H("weather", "{\"city\": \"Rom\"}"), " " H("time", "{}"),
+                   H("time", "{}") "\n" H("weather", "{\"city\": \"Rom\", \"days\": 3, \"unit\": \"F\"}"),
+                   "<tool_call>{\"name\":\"time\",\"arguments\":{\"any\":[1]}}</tool_call>"));
+    expect(&rules, false,
+           REPLIES("", "No.", "No. " H("time", "{}"), H("weather", "{}"), H("nobody", "{}"),
+                   H("weather", "{\"city\": \"Rom\", \"days\": 10}"), H("time", "{}") " Yes.", H("time", "[]"),
+                   "<think>Hm</think>" H("time", "{}")));
+    rules.parallel = false;
+    expect(&rules, true, REPLIES(H("time", "{}")));
+    expect(&rules, false, REPLIES(H("time", "{}") "\n" H("time", "{}")));
+    rules.n_tools = 1; // tool_choice names it
+    expect(&rules, false, REPLIES(H("time", "{}")));
+}
+
+static void with_auto_a_call_that_has_begun_is_valid(void **state) {
+    (void)state;
+    kin_reply_rules rules = rules_of(KIN_REPLY_HERMES, false);
+    expect(&rules, true,
+           REPLIES("", "No.", "a < b <tool <<tool_cal\n<tool_call", "\xc3\xa9\n\n", H("time", "{}"), "I look.\n<" H("time", "{}"),
+                   "<think>Hm <tool_cal</think>", "{\"name\": \"x\"}"));
+    expect(&rules, false,
+           REPLIES("<tool_call>", "I <tool_call>x", "<<tool_call>", H("nobody", "{}"), H("time", "{}") " Yes.", "\xff",
+                   "<think><tool_call></think>"));
+}
+
+static void reasoning_comes_first_where_it_may(void **state) {
+    (void)state;
+    kin_reply_rules rules = rules_of(KIN_REPLY_HERMES, true);
+    rules.thinking = KIN_THINKING_MAY_BEGIN;
+    expect(&rules, true,
+           REPLIES(H("time", "{}"), "<think>\nHm </thin <tool_call> x\n</think>\n\n" H("time", "{}"),
+                   "\n<think></think>" H("time", "{}")));
+    expect(&rules, false, REPLIES("<think>Hm", "<think>Hm</think>", "<think>Hm</think>No.", "Hm</think>" H("time", "{}")));
+    rules.thinking = KIN_THINKING_BEGUN;
+    expect(&rules, true, REPLIES("\nHm <tool_call> x\n</think>\n\n" H("time", "{}")));
+    expect(&rules, false, REPLIES("Hm", H("time", "{}")));
+    rules.required = false;
+    expect(&rules, true,
+           REPLIES("Hm", "Hm <tool_call> x</think>Yes.", "Hm</think>\n\n" H("time", "{}"), "Hm</think>I look." H("time", "{}")));
+    expect(&rules, false, REPLIES("Hm</think><tool_call>x", "Hm</think>" H("nobody", "{}")));
+    rules.thinking = KIN_THINKING_MAY_BEGIN;
+    expect(&rules, true, REPLIES("<think>Hm <tool_call> x</think>Yes.", "<think>Hm", "Yes.", H("time", "{}")));
+}
+
+static void a_response_format_holds_of_the_text(void **state) {
+    (void)state;
+    kin_reply_rules rules = {.thinking = KIN_THINKING_MAY_BEGIN, .schema = str("{\"type\":\"integer\"}")};
+    expect(&rules, true, REPLIES("5", "<think>five</think>\n5"));
+    expect(&rules, false, REPLIES("five", "<think>five</think>five", "<think>five"));
+    rules = rules_of(KIN_REPLY_HERMES, false);
+    rules.schema = str("{\"type\":\"integer\"}");
+    expect(&rules, true, REPLIES("5", H("time", "{}")));
+    expect(&rules, false, REPLIES("five", "5" H("time", "{}")));
+}
+
+#define L(name, parameters) "{\"name\": \"" name "\", \"parameters\": " parameters "}"
+
+static void llama_calls_are_told_from_other_json(void **state) {
+    (void)state;
+    kin_reply_rules rules = rules_of(KIN_REPLY_LLAMA, true);
+    expect(&rules, true,
+           REPLIES(L("time", "{}"), L("time", "{}") "; " L("weather", "{\"city\": \"Rom\"}"), "<|python_tag|>" L("time", "{}")));
+    expect(&rules, false, REPLIES("No.", L("nobody", "{}"), L("weather", "{}"), "<|python_tag|>print(1)"));
+    rules.required = false;
+    expect(&rules, true,
+           REPLIES("", "No.", "\n No. {\"name\": \"time\"", "{", "{}", "{ 1", L("time", "{}"), " \n" L("time", "{}"),
+                   L("nobody", "{}"), "{\"name\": 5}", "{\"city\": \"time\"}", "{\"name\": \"Bob\", \"age\": 5} and more",
+                   "{\"name\": \"tim\"}"));
+    expect(&rules, false,
+           REPLIES(L("weather", "{}"), " {\"name\":\"time\"}", L("time", "{}") " Yes.", "{\"name\": \"time\", \"age\": 5}"));
+}
+
+static void mistral_calls_are_lists_or_have_labels(void **state) {
+    (void)state;
+    kin_reply_rules rules = rules_of(KIN_REPLY_MISTRAL, true);
+    expect(&rules, true,
+           REPLIES("[TOOL_CALLS][{\"name\": \"time\", \"arguments\": {}}]",
+                   "[TOOL_CALLS] [{\"name\": \"time\", \"arguments\": {}, \"id\": \"abcdef123\"}, {\"name\": \"time\", "
+                   "\"arguments\": {}}]"));
+    expect(&rules, false, REPLIES("[TOOL_CALLS][]", "[TOOL_CALLS][{\"name\": \"weather\", \"arguments\": {}}]", "No."));
+    rules.required = false;
+    expect(&rules, true, REPLIES("No [1] [TOOL_CALL", "Yes [[TOOL_CALLS][{\"name\": \"time\", \"arguments\": {}}]"));
+    expect(&rules, false, REPLIES("No [TOOL_CALLS] no"));
+    rules = rules_of(KIN_REPLY_MISTRAL_ARGS, true);
+    expect(&rules, true,
+           REPLIES("[TOOL_CALLS]time[ARGS]{}",
+                   "[TOOL_CALLS]time[CALL_ID]abcdef123[ARGS]{}[TOOL_CALLS]weather[ARGS]{\"city\": \"Rom\"}"));
+    expect(&rules, false, REPLIES("[TOOL_CALLS]time{}", "[TOOL_CALLS]nobody[ARGS]{}", "[TOOL_CALLS]weather[ARGS]{}"));
+}
+
+#define X(name, parameters) "<tool_call>\n<function=" name ">\n" parameters "</function>\n</tool_call>"
+#define P(key, value) "<parameter=" key ">\n" value "\n</parameter>\n"
+
+static void xml_parameters_are_those_of_the_schema(void **state) {
+    (void)state;
+    kin_reply_rules rules = rules_of(KIN_REPLY_XML, true);
+    expect(&rules, true,
+           REPLIES(X("weather", P("city", "Rom <b>\n</param")), X("weather", P("city", "") P("days", "3") P("unit", "C")),
+                   X("time", ""), X("time", P("any", "x") P("thing", "y")) "\n" X("time", ""),
+                   "<tool_call><function=time></function></tool_call>"));
+    expect(&rules, false,
+           REPLIES(X("weather", ""), X("weather", P("days", "3")), X("weather", P("city", "Rom") P("days", "soon")),
+                   X("weather", P("city", "Rom") P("unit", "K")), X("nobody", ""), X("weather", P("city", "Rom") P("other", "x")),
+                   "No."));
+    rules.required = false;
+    expect(&rules, true, REPLIES("a <func <function </function>", "I look. " X("time", "")));
+    expect(&rules, false, REPLIES("<function=", "<tool_call>", X("nobody", "")));
+}
+
+static void what_schemas_cannot_say_is_any_object_unless_strict(void **state) {
+    (void)state;
+    kin_reply_tool tool = {.name = {"f", 1}, .parameters = str("{\"properties\":{\"a\":{\"not\":{}}}}")};
+    kin_reply_rules rules = {.format = KIN_REPLY_HERMES, .tools = &tool, .n_tools = 1, .required = true};
+    kin_text_buffer gbnf = {0};
+    kin_err err;
+    expect(&rules, true, REPLIES(H("f", "{}"), H("f", "{\"b\": 1}")));
+    expect(&rules, false, REPLIES(H("f", "1")));
+    tool.strict = true;
+    assert_int_equal(kin_reply_rules_to_gbnf(&rules, NULL, &gbnf, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "tool f: "));
+    assert_non_null(strstr(err.text, "not"));
+    kin_text_fini(&gbnf);
+    tool.parameters = str("{\"type\":\"array\"}");
+    assert_int_equal(kin_reply_rules_to_gbnf(&rules, NULL, &gbnf, &err), KIN_FAIL);
+    kin_text_fini(&gbnf);
+    tool.parameters =
+        str(" {\"properties\":{\"a\":{\"type\":\"integer\"}},\"required\":[\"a\"]}"); // an object, though it does not say so
+    expect(&rules, true, REPLIES(H("f", "{\"a\": 1}")));
+    expect(&rules, false, REPLIES(H("f", "1"), H("f", "{}")));
+}
+
+static void many_tools_have_room_in_every_format(void **state) {
+    (void)state;
+    static kin_reply_tool many[KIN_REPLY_MAX_TOOLS + 1];
+    static char names[KIN_REPLY_MAX_TOOLS + 1][16];
+    kin_text_buffer schema = {0};
+    kin_text_print(&schema, "{\"type\":\"object\",\"properties\":{");
+    for (int i = 0; i < 12; i++)
+        kin_text_print(&schema, "%s\"p%d\":{\"type\":\"%s\"}", i > 0 ? "," : "", i, i % 2 ? "string" : "integer");
+    kin_text_print(&schema, "}}");
+    for (int i = 0; i <= KIN_REPLY_MAX_TOOLS; i++) {
+        snprintf(names[i], sizeof names[i], "tool_%d", i);
+        many[i] = (kin_reply_tool){.name = str(names[i]), .parameters = {schema.at, schema.len}};
+    }
+    for (int format = KIN_REPLY_HERMES; format <= KIN_REPLY_MISTRAL_ARGS; format++) {
+        kin_reply_rules rules = {.format = (kin_reply_format)format, .tools = many, .n_tools = KIN_REPLY_MAX_TOOLS};
+        kin_grammar *grammar;
+        kin_err err = {""};
+        rules.thinking = KIN_THINKING_MAY_BEGIN;
+        if (kin_reply_grammar_new(&grammar, &rules, NULL, &err) != 0) fail_msg("format %d: %s", format, err.text);
+        kin_grammar_free(grammar);
+        rules.n_tools++;
+        assert_int_equal(kin_reply_grammar_new(&grammar, &rules, NULL, &err), KIN_FAIL);
+        assert_non_null(strstr(err.text, "at most 512"));
+    }
+    kin_text_fini(&schema);
+}
+
+static void what_cannot_be_is_refused_in_a_sentence(void **state) {
+    (void)state;
+    kin_reply_tool tool = {.name = {"a b", 3}};
+    kin_reply_rules rules = {.format = KIN_REPLY_MISTRAL_ARGS, .tools = &tool, .n_tools = 1};
+    kin_grammar *grammar;
+    kin_err err;
+    assert_int_equal(kin_reply_grammar_new(&grammar, &rules, NULL, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "tool a b: "));
+    rules.n_tools = 0;
+    rules.required = true;
+    assert_int_equal(kin_reply_grammar_new(&grammar, &rules, NULL, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "there is no tool"));
+    rules = (kin_reply_rules){.schema = str("{\"not\":{}}")};
+    assert_int_equal(kin_reply_grammar_new(&grammar, &rules, NULL, &err), KIN_FAIL);
+    assert_null(grammar);
+}
+
+// ---- control tokens, and the way there and back
+
+enum { TOOL_CALLS = SMALL_BPE_N, ARGS, CALL_ID, TAG, END_TAG, THINK, END_THINK, PYTHON, N_TOKENS };
+
+// Bytes, some words, and the markers; control: as control tokens.
+static kin_vocab *marker_vocab(bool control) {
+    static const char *const markers[] = {"[TOOL_CALLS]", "[ARGS]",  "[CALL_ID]", "<tool_call>",
+                                          "</tool_call>", "<think>", "</think>",  "<|python_tag|>"};
+    static kin_str texts[N_TOKENS];
+    static int32_t types[N_TOKENS];
+    kin_vocab_spec spec = small_bpe_spec("gpt-2");
+    memcpy(texts, spec.tokens, SMALL_BPE_N * sizeof *texts);
+    memcpy(types, spec.types, SMALL_BPE_N * sizeof *types);
+    for (int i = SMALL_BPE_N; i < N_TOKENS; i++) {
+        texts[i] = str(markers[i - SMALL_BPE_N]);
+        types[i] = control ? KIN_TOKEN_CONTROL : KIN_TOKEN_USER_DEFINED;
+    }
+    spec.tokens = texts;
+    spec.types = types;
+    spec.n_tokens = N_TOKENS;
+    return small_vocab(spec);
+}
+
+// A walk with random allowed tokens; what the parser makes of it must be calls of offered tools with arguments that are JSON.
+// Returns whether it came to an end.
+static bool walk(kin_constraint *c, const kin_vocab *vocab, const kin_reply_options *options, kin_rng *rng, int *n_calls,
+                 int *n_texts) {
+    kin_reply_parser *p;
+    const kin_reply_event *events;
+    kin_text_buffer arguments = {0};
+    int n, length = 0, n_open = 0, n_spelled = 0;
+    int32_t id = 0;
+    *n_calls = *n_texts = 0;
+    assert_int_equal(kin_reply_parser_new(&p, options, NULL), 0);
+    assert_int_equal(kin_constraint_reset(c, NULL), 0);
+    for (bool ended = false; !ended;) {
+        const uint64_t *set = kin_constraint_mask(c);
+        enum { MAX_CHOICES = 2048 };
+        int32_t choices[MAX_CHOICES], n_choices = 0;
+        for (int32_t i = 0; i < N_TOKENS; i++) {
+            bool is_marker = i >= SMALL_BPE_N, is_end = kin_vocab_is_eog(vocab, i);
+            bool is_letter = i >= ' ' && i < 0x7f;
+            if (!kin_token_set_has(set, i)) continue;
+            bool is_closing = i == '"' || i == '}' || i == ']' || i == '<';
+            int weight = is_end ? 20 : is_marker ? 8 : is_closing ? (length > 100 ? 60 : 6) : is_letter;
+            for (int k = 0; k < weight && n_choices < MAX_CHOICES; k++) choices[n_choices++] = i;
+        }
+        if (n_choices == 0) { // a character beyond ASCII was begun, or white space is asked for
+            for (int32_t i = 0; i < N_TOKENS; i++) {
+                if (kin_token_set_has(set, i)) choices[n_choices++] = i;
+            }
+        }
+        assert_true(n_choices > 0);
+        id = choices[kin_rng_u64(rng) % (uint64_t)n_choices];
+        int32_t next = "</parameter>"[n_spelled]; // by chance that is never written
+        if (next && length > 100 && kin_token_set_has(set, next) && kin_rng_u64(rng) % 16 > 0) id = next;
+        n_spelled = id == next && next ? n_spelled + 1 : id == '<';
+        assert_int_equal(kin_constraint_accept(c, id, NULL), 0);
+        ended = kin_vocab_is_eog(vocab, id) || ++length > 600;
+        kin_str piece = kin_vocab_piece(vocab, id);
+        int rc = ended ? kin_reply_parser_flush(p, &events, &n) : kin_reply_parser_push(p, piece.at, piece.len, &events, &n);
+        assert_int_equal(rc, 0);
+        for (int i = 0; i < n; i++) {
+            kin_json json;
+            *n_texts += events[i].kind == KIN_REPLY_TEXT;
+            if (events[i].kind == KIN_REPLY_TOOL_BEGIN) {
+                ++*n_calls;
+                n_open++;
+                arguments.len = 0;
+            }
+            if (events[i].kind == KIN_REPLY_TOOL_ARGUMENTS) kin_text_put(&arguments, events[i].text.at, events[i].text.len);
+            if (events[i].kind != KIN_REPLY_TOOL_END) continue;
+            n_open--;
+            assert_int_equal(kin_json_parse(&json, arguments.at, arguments.len, NULL), 0);
+            kin_json_fini(&json);
+        }
+    }
+    bool is_whole = kin_vocab_is_eog(vocab, id);
+    if (is_whole) assert_int_equal(n_open, 0);
+    kin_text_fini(&arguments);
+    kin_reply_parser_free(p);
+    return is_whole;
+}
+
+static void what_the_grammar_allows_the_parser_reads(void **state) {
+    (void)state;
+    kin_rng rng;
+    kin_rng_seed(&rng, 16);
+    for (int round = 0; round < 40; round++) {
+        kin_reply_format format = (kin_reply_format)(KIN_REPLY_HERMES + round % 5);
+        bool control = round / 5 % 2, required = round / 10 % 2, thinks = round / 20 % 2;
+        kin_vocab *vocab = marker_vocab(control);
+        kin_reply_rules rules = rules_of(format, required);
+        rules.thinking = thinks ? KIN_THINKING_MAY_BEGIN : KIN_THINKING_NONE;
+        kin_reply_options options = {.format = format, .tools = tools, .n_tools = 2, .reasoning = thinks};
+        kin_grammar *grammar;
+        kin_token_trie *trie;
+        kin_matcher *m;
+        kin_constraint *c;
+        kin_err err = {""};
+        kin_reply_grammar_new(&grammar, &rules, vocab, &err);
+        assert_string_equal(err.text, "");
+        assert_int_equal(kin_token_trie_new(&trie, vocab, NULL), 0);
+        assert_int_equal(kin_matcher_new(&m, grammar, trie, NULL), 0);
+        assert_int_equal(kin_constraint_new(&c, m, str(""), NULL), 0);
+        int n_whole = 0, n_with_calls = 0;
+        for (int i = 0; i < 10; i++) {
+            int n_calls, n_texts;
+            bool whole = walk(c, vocab, &options, &rng, &n_calls, &n_texts);
+            if (whole && required) assert_true(n_calls > 0 && n_texts == 0);
+            n_whole += whole;
+            n_with_calls += n_calls > 0;
+        }
+        if (required && !thinks && n_whole == 0) fail_msg("format %d control %d: no walk came to an end", format, control);
+        if (required && n_whole > 0) assert_true(n_with_calls >= n_whole);
+        kin_constraint_free(c);
+        kin_matcher_free(m);
+        kin_token_trie_free(trie);
+        kin_grammar_free(grammar);
+        kin_vocab_free(vocab);
+    }
+}
+
+static void a_control_token_begins_a_call_and_its_letters_do_not(void **state) {
+    (void)state;
+    kin_vocab *vocab = marker_vocab(true);
+    kin_reply_rules rules = rules_of(KIN_REPLY_MISTRAL_ARGS, true);
+    kin_grammar *grammar;
+    kin_token_trie *trie;
+    kin_matcher *m;
+    kin_constraint *c;
+    assert_int_equal(kin_reply_grammar_new(&grammar, &rules, vocab, NULL), 0);
+    assert_int_equal(kin_token_trie_new(&trie, vocab, NULL), 0);
+    assert_int_equal(kin_matcher_new(&m, grammar, trie, NULL), 0);
+    assert_int_equal(kin_constraint_new(&c, m, str(""), NULL), 0);
+    assert_true(kin_constraint_allows(c, TOOL_CALLS));
+    assert_false(kin_constraint_allows(c, '['));
+    assert_int_equal(kin_constraint_accept(c, TOOL_CALLS, NULL), 0);
+    for (const char *name = "time"; *name; name++) assert_int_equal(kin_constraint_accept(c, *name, NULL), 0);
+    assert_true(kin_constraint_allows(c, ARGS) && kin_constraint_allows(c, CALL_ID));
+    assert_false(kin_constraint_allows(c, '{') || kin_constraint_allows(c, TOOL_CALLS));
+    kin_constraint_free(c);
+    kin_matcher_free(m);
+    kin_token_trie_free(trie);
+    kin_grammar_free(grammar);
+    kin_vocab_free(vocab);
+}
+
+// ---- the generic form
+
+static void generic_calls_are_written_as_they_are_read(void **state) {
+    (void)state;
+    const kin_str offered[] = {str("{\"name\":\"time\"}"), str("{\"name\":\"weather\"}")};
+    kin_text_buffer text = {0};
+    kin_reply_rules rules = rules_of(KIN_REPLY_HERMES, true);
+    kin_tool_format_put_call(str("weather"), str("{\"city\": \"Rom\"}"), &text);
+    expect(&rules, true, REPLIES(text.at));
+    kin_tool_format_put_call(str("time"), str("{}"), &text);
+    expect(&rules, true, REPLIES(text.at));
+    assert_non_null(strstr(text.at, "</tool_call>\n<tool_call>"));
+    text.len = 0;
+    kin_tool_format_put_instructions(offered, 2, &text);
+    assert_non_null(strstr(text.at, "<tools>\n{\"name\":\"time\"}\n{\"name\":\"weather\"}\n</tools>"));
+    assert_non_null(strstr(text.at, "<tool_call>\n{\"name\": <function-name>"));
+    text.len = 0;
+    kin_tool_format_put_result(str("20 C"), &text);
+    assert_string_equal(text.at, "<tool_response>\n20 C\n</tool_response>");
+    kin_text_fini(&text);
+}
+
+int main(void) {
+    const struct CMUnitTest all[] = {
+        cmocka_unit_test(real_templates_are_told_apart),
+        cmocka_unit_test(a_template_that_tells_no_tools_gets_the_generic_form),
+        cmocka_unit_test(what_a_template_renders_says_more_than_a_source),
+        cmocka_unit_test(ids_of_calls_are_made_to_fit),
+        cmocka_unit_test(a_prompt_tells_whether_reasoning_has_begun),
+        cmocka_unit_test(a_required_call_is_one_of_an_offered_tool),
+        cmocka_unit_test(with_auto_a_call_that_has_begun_is_valid),
+        cmocka_unit_test(reasoning_comes_first_where_it_may),
+        cmocka_unit_test(a_response_format_holds_of_the_text),
+        cmocka_unit_test(llama_calls_are_told_from_other_json),
+        cmocka_unit_test(mistral_calls_are_lists_or_have_labels),
+        cmocka_unit_test(xml_parameters_are_those_of_the_schema),
+        cmocka_unit_test(what_schemas_cannot_say_is_any_object_unless_strict),
+        cmocka_unit_test(many_tools_have_room_in_every_format),
+        cmocka_unit_test(what_cannot_be_is_refused_in_a_sentence),
+        cmocka_unit_test(what_the_grammar_allows_the_parser_reads),
+        cmocka_unit_test(a_control_token_begins_a_call_and_its_letters_do_not),
+        cmocka_unit_test(generic_calls_are_written_as_they_are_read),
+    };
+    return cmocka_run_group_tests(all, NULL, NULL);
+}
