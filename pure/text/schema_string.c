@@ -265,13 +265,25 @@ static int parse_atom(parser *p) {
     return 0;
 }
 
+// Decimal digits; saturated, since the compiler of grammars limits repetitions far below. False if there are none.
+static bool parse_count(parser *p, uint32_t *count) {
+    const char *begin = p->at;
+    uint32_t n = 0;
+    for (; p->at < p->end && *p->at >= '0' && *p->at <= '9'; p->at++)
+        if (n < 100000000) n = n * 10 + (uint32_t)(*p->at - '0');
+    *count = n;
+    return p->at > begin;
+}
+
 static int parse_repetition(parser *p) {
     if (!is_repetition(p)) return 0;
     const char *begin = p->at++;
     if (*begin == '{') {
-        while (p->at < p->end && ((*p->at >= '0' && *p->at <= '9') || *p->at == ',')) p->at++;
-        if (!skip_char(p, '}') || p->at[-2] == '{' || begin[1] == ',')
-            return fail_pattern(p, "a repetition is {m}, {m,} or {m,n}");
+        uint32_t least, most;
+        if (!parse_count(p, &least)) return fail_pattern(p, "a repetition is {m}, {m,} or {m,n}");
+        if (skip_char(p, ',') && parse_count(p, &most) && most < least)
+            return fail_pattern(p, "a repetition has a minimum above its maximum");
+        if (!skip_char(p, '}')) return fail_pattern(p, "a repetition is {m}, {m,} or {m,n}");
     }
     kin_text_put(p->gbnf, begin, (size_t)(p->at - begin));
     skip_char(p, '?'); // as few as possible: the same strings
