@@ -8,7 +8,6 @@
 #include "app/llama_options.h"
 #include "app/option_tables.h"
 #include "serve/server.h"
-#include "sys/whole_file.h"
 
 typedef struct serve_options {
     kin_session_options session;
@@ -16,7 +15,8 @@ typedef struct serve_options {
     const char *host;
     int port;
     const char *alias, *pooling, *chat_template_file, *prefix;
-    int n_parallel, max_waiting, n_predict, ping_s;
+    const char *models_dir;
+    int n_parallel, max_waiting, models_max, n_predict, ping_s;
     kin_sampler_options sampler;
     uint64_t seed;
     const char *api_keys, *api_key_file, *allow_hosts, *cors;
@@ -24,7 +24,7 @@ typedef struct serve_options {
     bool open, metrics, no_slots, strict_model, no_prefix_cache;
 } serve_options;
 
-enum { N_SERVE_OPTIONS = 28, DEFAULT_PORT = 8080, DEFAULT_CTX = 16384, MAX_TEMPLATE = 1 << 20 };
+enum { N_SERVE_OPTIONS = 30, DEFAULT_PORT = 8080, DEFAULT_CTX = 16384 };
 
 typedef struct tables {
     kin_option own[N_SERVE_OPTIONS];
@@ -41,6 +41,7 @@ static void fill_serve_tables(serve_options *o, tables *t) {
     o->port = DEFAULT_PORT;
     o->n_parallel = 16;
     o->max_waiting = 512;
+    o->models_max = 1;
     o->n_predict = -1;
     o->seed = UINT64_MAX;
     o->ping_s = 30;
@@ -49,6 +50,10 @@ static void fill_serve_tables(serve_options *o, tables *t) {
          "where clients reach it (default: 127.0.0.1, this machine only; 0.0.0.0: all; NAME.sock: a Unix socket)", 0, 0},
         {KIN_OPTION_INT, "port", 0, &o->port, "N", "... and its port (default: 8080; 0: any)", 0, 65535},
         {KIN_OPTION_STRING, "alias", 0, &o->alias, "NAME", "the model's name for clients (default: its file's)", 0, 0},
+        {KIN_OPTION_STRING, "models-dir", 0, &o->models_dir, "FOLDER",
+         "serve every model file in it; a request's `model` is the file's name, and is loaded when it is asked for", 0, 0},
+        {KIN_OPTION_INT, "models-max", 0, &o->models_max, "N",
+         "models in memory at once (default: 1); the one not used for longest makes room", 1, KIN_MODEL_FILES_MAX},
         {KIN_OPTION_INT, "parallel", 0, &o->n_parallel, "N", "texts that are computed at once (default: 16)", 1,
          KIN_SCHEDULER_MAX_PARALLEL},
         {KIN_OPTION_INT, "max-queue", 0, &o->max_waiting, "N", "further texts that may wait; one more is refused (default: 512)",
@@ -104,12 +109,11 @@ static void fill_serve_tables(serve_options *o, tables *t) {
 typedef struct serving {
     const serve_options *o;
     kin_server *server;
-    kin_tls_ctx *tls; // NULL: none
-    kin_service *service;
-    kin_session session;
-    kin_prompter *prompter;
-    kin_token_trie *trie;
-    uint8_t *template;
+    kin_tls_ctx *tls;       // NULL: none
+    kin_loaded_model model; // or several:
+    kin_model_file *files;  // [n_files]
+    int n_files;
+    kin_model_host *host;
     char alias[256];
     atomic_bool drained;
 } serving;
@@ -177,6 +181,8 @@ static int open_server(serving *v, kin_err *err) {
                              .metrics = o->metrics,
                              .slots = !o->no_slots,
                              .n_parallel = o->n_parallel,
+                             .models_max = o->models_max,
+                             .max_waiting = o->n_parallel + o->max_waiting,
                              .ping_s = o->ping_s,
                              .pooling = pooling_of(o),
                              .defaults = {.sampler = o->sampler, .n_predict = o->n_predict},
@@ -193,60 +199,103 @@ static int open_server(serving *v, kin_err *err) {
     return kin_server_open(&v->server, &so, err);
 }
 
-static int open_model(serving *v, kin_err *err) {
+static kin_loaded_model_options loading_of(serving *v) {
     const serve_options *o = v->o;
-    kin_session *s = &v->session;
-    size_t n;
-    if (kin_session_open_model(s, &o->session, err) != 0) return KIN_FAIL;
-    if (o->chat_template_file && kin_whole_input_read(o->chat_template_file, MAX_TEMPLATE, &v->template, &n, err) != 0)
-        return KIN_FAIL;
-    if (kin_prompter_open(&v->prompter, s, (const char *)v->template, err) != 0) return KIN_FAIL;
-    if (kin_token_trie_new(&v->trie, s->vocab, err) != 0) return KIN_FAIL;
-    if (kin_session_open(s, &o->session, DEFAULT_CTX, err) != 0) return KIN_FAIL;
-    kin_service_options so = {.session = s,
-                              .n_parallel = o->n_parallel,
-                              .max_waiting = o->max_waiting,
-                              .keeps = !o->no_prefix_cache,
-                              .stop = &kin_app_stop,
-                              .wake = kin_server_wake,
-                              .wake_user = v->server};
-    return kin_service_open(&v->service, &so, err);
+    return (kin_loaded_model_options){.session = o->session,
+                                      .n_ctx = DEFAULT_CTX,
+                                      .chat_template_file = o->chat_template_file,
+                                      .has_seed = o->seed != UINT64_MAX,
+                                      .seed = o->seed,
+                                      .service = {.n_parallel = o->n_parallel,
+                                                  .max_waiting = o->max_waiting,
+                                                  .keeps = !o->no_prefix_cache,
+                                                  .stop = &kin_app_stop,
+                                                  .wake = kin_server_wake,
+                                                  .wake_user = v->server}};
 }
+
+// ---- several models
+
+// The usable ones of the folder; behind the model of the command line, if there is one.
+static int find_files(serving *v, kin_err *err) {
+    const char *first = v->o->session.model;
+    kin_model_file *found;
+    int n;
+    if (kin_model_files_find(&found, &n, v->o->models_dir, err) != 0) return KIN_FAIL;
+    v->files = calloc((size_t)n + 1, sizeof *v->files);
+    if (v->files && first) {
+        kin_model_file_read(&v->files[0], first);
+        snprintf(v->files[0].name, sizeof v->files[0].name, "%s", v->alias);
+        v->n_files = 1;
+    }
+    for (int i = 0; i < n && v->files; i++) {
+        if (!found[i].is_usable)
+            kin_app_say("left out: %s", found[i].why.text);
+        else if (!first || strcmp(found[i].name, v->alias) != 0)
+            v->files[v->n_files++] = found[i];
+    }
+    free(found);
+    if (!v->files) return kin_err_set(err, "out of memory");
+    if (v->n_files == 0) return kin_err_set(err, "%s has no model file (*.gguf) that can be used", v->o->models_dir);
+    if (first && !v->files[0].is_usable) return kin_err_set(err, "%s", v->files[0].why.text);
+    return 0;
+}
+
+static int open_host(serving *v, kin_err *err) {
+    if (v->o->session.fleet.cluster)
+        return kin_err_set(err, "--models-dir and --cluster: a ring computes one model; give it with -m, or leave --cluster out");
+    if (find_files(v, err) != 0) return KIN_FAIL;
+    const kin_model_host_options ho = {
+        .files = v->files, .n = v->n_files, .loading = loading_of(v), .has_first = v->o->session.model != NULL};
+    return kin_model_host_open(&v->host, &ho, err);
+}
+
+// ---- serving
 
 static void say_where(const serving *v) {
     const char *host = v->o->host;
     uint16_t port = kin_server_port(v->server);
     bool is_v6 = strchr(host, ':') != NULL;
+    char what[sizeof v->alias];
+    snprintf(what, sizeof what, "%s", v->alias);
+    if (v->host) snprintf(what, sizeof what, "%d model%s", v->n_files, v->n_files > 1 ? "s" : "");
     if (port)
-        kin_app_say("serving %s at http%s://%s%s%s:%u%s (OpenAI: /v1)", v->alias, v->tls ? "s" : "", is_v6 ? "[" : "", host,
+        kin_app_say("serving %s at http%s://%s%s%s:%u%s (OpenAI: /v1)", what, v->tls ? "s" : "", is_v6 ? "[" : "", host,
                     is_v6 ? "]" : "", (unsigned)port, v->o->prefix ? v->o->prefix : "");
     else
-        kin_app_say("serving %s at %s", v->alias, host);
+        kin_app_say("serving %s at %s", what, host);
+}
+
+static int serve_one(serving *v, kin_err *err) {
+    const kin_loaded_model_options lo = loading_of(v);
+    if (kin_loaded_model_open(&v->model, &lo, err) != 0) return KIN_FAIL;
+    kin_server_set_model(v->server, v->model.service, &v->model.preparer);
+    say_where(v);
+    return kin_service_run(v->model.service, err);
+}
+
+static int serve_several(serving *v, kin_err *err) {
+    if (open_host(v, err) != 0) return KIN_FAIL;
+    kin_server_set_models(v->server, v->host);
+    if (kin_model_host_begin(v->host, err) != 0) return KIN_FAIL;
+    say_where(v);
+    return kin_model_host_run(v->host, err);
 }
 
 static int serve(serving *v, kin_err *err) {
     name_model(v);
-    if (open_server(v, err) != 0 || open_model(v, err) != 0) return KIN_FAIL;
-    const kin_preparer preparer = {.session = &v->session,
-                                   .prompter = v->prompter,
-                                   .trie = v->trie,
-                                   .has_seed = v->o->seed != UINT64_MAX,
-                                   .seed = v->o->seed};
-    kin_server_set_model(v->server, v->service, &preparer);
-    say_where(v);
-    return kin_service_run(v->service, err);
+    if (open_server(v, err) != 0) return KIN_FAIL;
+    return v->o->models_dir ? serve_several(v, err) : serve_one(v, err);
 }
 
 // Until the session is closed its threads tell the server what is being done.
 static void close_serving(serving *v) {
     kin_server_stop(v->server);
-    kin_service_close(v->service);
-    kin_session_close(&v->session);
+    kin_model_host_close(v->host);
+    kin_loaded_model_close(&v->model);
     kin_server_close(v->server);
     kin_tls_ctx_close(v->tls);
-    kin_token_trie_free(v->trie);
-    kin_prompter_close(v->prompter);
-    free(v->template);
+    free(v->files);
 }
 
 static int run_serve(serve_options *o) {
@@ -294,7 +343,8 @@ const kin_command kin_command_serve = {
         "Clients get the base URL http://127.0.0.1:8080/v1 (OpenAI) or http://127.0.0.1:8080 (the others). Many texts are "
         "computed\n"
         "at once. They share the context (--ctx): what they have in common at their beginning is computed once, and when the\n"
-        "context is full the youngest text waits. llama-server's names of options are understood.",
+        "context is full the youngest text waits. llama-server's names of options are understood.\n"
+        "With --models-dir there are many models: 'kin models FOLDER' lists them.",
     .run = command_serve,
     .options = with_serve_options,
 };

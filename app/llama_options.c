@@ -81,7 +81,8 @@ static const llama_option options[] = {
     {"-hf", REFUSED, "kin reads files; fetch it first (curl -LO ADDRESS)"},
     {"--hf-repo", REFUSED, "kin reads files; fetch it first (curl -LO ADDRESS)"},
     {"--slot-save-path", REFUSED, "kin cannot save a text's place yet"},
-    {"--models-dir", REFUSED, "kin serves one model at a time"},
+    {"--models-autoload", NOTHING, "a model is loaded when it is asked for"},
+    {"--models-preset", REFUSED, "all models have the same options"},
 };
 
 enum { N_OPTIONS = sizeof options / sizeof *options };

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "model/arch.h"
+#include "node/model_files.h"
 #include "serve/json_out.h"
 #include "serve/ollama.h"
 #include "serve/refuse.h"
@@ -29,26 +30,29 @@ static void reply_buffer(kin_http_exchange *x, kin_text_buffer *body) {
 
 // ---- the model
 
-// The type that most of the weights' bytes have.
-static const char *type_of(const kin_gguf *gguf, uint64_t *n_bytes) {
-    uint64_t bytes[64] = {0};
-    int best = 0;
-    *n_bytes = 0;
-    for (size_t i = 0; i < kin_gguf_n_tensors(gguf); i++) {
-        const kin_gguf_tensor *t = kin_gguf_tensor_at(gguf, i);
-        *n_bytes += t->n_bytes;
-        if (t->type < 64) bytes[t->type] += t->n_bytes;
-    }
-    for (int type = 1; type < 64; type++) best = bytes[type] > bytes[best] ? type : best;
-    return kin_gguf_type_name(best);
+static kin_model_card card_of_file(const kin_call_world *world, const kin_model_file *f) {
+    return (kin_model_card){.id = world->model,
+                            .created_s = f->modified_s,
+                            .ftype = f->type,
+                            .arch = f->family,
+                            .digest = "",
+                            .vocab_type = f->is_bpe ? 2 : 1,
+                            .n_vocab = f->n_vocab,
+                            .n_ctx_train = f->n_ctx_train,
+                            .n_embd = f->n_embd,
+                            .n_layer = f->n_layer,
+                            .n_params = (int64_t)f->n_params,
+                            .n_bytes = (int64_t)f->n_bytes,
+                            .status = "unloaded"};
 }
 
-static kin_model_card card_of(const kin_about *a) {
-    const kin_session *s = a->world->preparer.session;
+kin_model_card kin_about_card(const kin_call_world *world, const kin_model_file *file, int64_t created_s) {
+    if (!world->service) return card_of_file(world, file);
+    const kin_session *s = world->preparer.session;
     uint64_t n_bytes;
-    kin_model_card card = {.id = a->world->model,
-                           .created_s = a->created_s,
-                           .ftype = type_of(s->model.gguf, &n_bytes),
+    kin_model_card card = {.id = world->model,
+                           .created_s = file ? file->modified_s : created_s,
+                           .ftype = kin_model_main_type(s->model.gguf, &n_bytes),
                            .vocab_type = kin_vocab_get_kind(s->vocab) == KIN_VOCAB_BPE ? 2 : 1,
                            .n_vocab = s->model.hp.n_vocab,
                            .n_ctx = s->n_ctx,
@@ -59,26 +63,40 @@ static kin_model_card card_of(const kin_about *a) {
                            .digest = "",
                            .n_params = (int64_t)kin_model_n_params(&s->model),
                            .has_tools = true,
-                           .has_thinking = kin_prompter_format(a->world->preparer.prompter)->thinks};
+                           .has_thinking = kin_prompter_format(world->preparer.prompter)->thinks,
+                           .status = file ? "loaded" : NULL};
     card.n_bytes = (int64_t)n_bytes;
     return card;
 }
 
-static bool is_name(kin_str path, const char *name) {
-    size_t n = strlen(name);
-    return path.len > n && path.at[path.len - n - 1] == '/' && memcmp(path.at + path.len - n, name, n) == 0;
+// The name in "/v1/models/NAME" or "/models/NAME"; empty: there is none.
+static kin_str name_in(kin_str path) {
+    static const char *const folders[] = {"/v1/models/", "/models/"};
+    for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++) {
+        size_t n = strlen(folders[i]);
+        if (path.len > n && memcmp(path.at, folders[i], n) == 0) return (kin_str){path.at + n, path.len - n};
+    }
+    return (kin_str){"", 0};
+}
+
+static const kin_model_card *find_card(const kin_about *a, kin_str name) {
+    for (int i = 0; i < a->n_cards; i++) {
+        if (strlen(a->cards[i].id) == name.len && memcmp(a->cards[i].id, name.at, name.len) == 0) return &a->cards[i];
+    }
+    return NULL;
 }
 
 void kin_about_models(const kin_about *a, kin_http_exchange *x) {
-    kin_model_card card = card_of(a);
-    kin_str path = kin_http_path(x);
+    kin_str name = name_in(kin_http_path(x));
+    const kin_model_card *card = find_card(a, name);
     kin_api_error error;
-    if (is_name(path, "models") || is_name(path, "models/")) {
-        reply_json(x, kin_models_json(&card, 1));
-    } else if (is_name(path, card.id)) {
-        reply_json(x, kin_model_json(&card));
+    if (name.len == 0) {
+        reply_json(x, kin_models_json(a->cards, a->n_cards));
+    } else if (card) {
+        reply_json(x, kin_model_json(card));
     } else {
-        kin_api_error_set(&error, 404, "model", "there is no such model; this server has '%s'", card.id);
+        kin_api_error_set(&error, 404, "model", "there is no such model; this server has '%.200s'%s",
+                          a->n_cards ? a->cards[0].id : "none", a->n_cards > 1 ? " and others, see /v1/models" : "");
         error.code = "model_not_found";
         kin_refuse(x, NULL, &error);
     }
@@ -95,7 +113,7 @@ static const char *token_text(const kin_vocab *vocab, int32_t id, char *text, si
 
 void kin_about_props(const kin_about *a, kin_http_exchange *x) {
     const kin_session *s = a->world->preparer.session;
-    kin_model_card card = card_of(a);
+    const kin_model_card *card = a->card;
     kin_request request = {0};
     kin_api_error error;
     char bos[256], eos[256];
@@ -107,8 +125,8 @@ void kin_about_props(const kin_about *a, kin_http_exchange *x) {
         kin_server_props props = {.defaults = &request,
                                   .n_ctx = s->n_ctx,
                                   .n_slots = a->n_parallel,
-                                  .alias = card.id,
-                                  .ftype = card.ftype,
+                                  .alias = card->id,
+                                  .ftype = card->ftype,
                                   .path = s->model_name,
                                   .chat_template = template ? template : "",
                                   .bos_token = token_text(s->vocab, kin_vocab_bos(s->vocab), bos, sizeof bos),
@@ -116,8 +134,8 @@ void kin_about_props(const kin_about *a, kin_http_exchange *x) {
                                   .build = "kin " KIN_VERSION,
                                   .has_slots = a->has_slots,
                                   .has_metrics = a->has_metrics,
-                                  .has_tools = card.has_tools,
-                                  .has_thinking = card.has_thinking};
+                                  .has_tools = card->has_tools,
+                                  .has_thinking = card->has_thinking};
         reply_json(x, kin_props_json(&props));
     }
     kin_request_fini(&request);
@@ -158,21 +176,25 @@ void kin_about_ollama_version(const kin_about *a, kin_http_exchange *x) {
 
 void kin_about_ollama_tags(const kin_about *a, kin_http_exchange *x) {
     kin_text_buffer body = {0};
-    kin_model_card card = card_of(a);
-    kin_ollama_put_tags(&card, 1, &body);
+    kin_ollama_put_tags(a->cards, a->n_cards, &body);
     reply_buffer(x, &body);
 }
 
 void kin_about_ollama_ps(const kin_about *a, kin_http_exchange *x) {
     kin_text_buffer body = {0};
-    kin_model_card card = card_of(a);
-    kin_ollama_put_ps(&card, 1, &body);
+    kin_model_card *loaded = malloc(((size_t)a->n_cards + 1) * sizeof *loaded);
+    int n = 0;
+    for (int i = 0; i < a->n_cards && loaded; i++) {
+        if (!a->cards[i].status || strcmp(a->cards[i].status, "loaded") == 0) loaded[n++] = a->cards[i];
+    }
+    body.failed = !loaded;
+    if (loaded) kin_ollama_put_ps(loaded, n, &body);
+    free(loaded);
     reply_buffer(x, &body);
 }
 
 void kin_about_ollama_show(const kin_about *a, kin_http_exchange *x) {
     kin_text_buffer body = {0};
-    kin_model_card card = card_of(a);
-    kin_ollama_put_show(&card, &body);
+    kin_ollama_put_show(a->card, &body);
     reply_buffer(x, &body);
 }

@@ -17,6 +17,7 @@ typedef struct errand {
     const kin_request_defaults *defaults;
     kin_errand_fn fn;
     const kin_api_format *format;
+    int *n_open;
     uv_work_t work;
     char *body;
     size_t n_body;
@@ -40,6 +41,7 @@ static void done(uv_work_t *work, int status) {
         kin_http_reply(e->x, 200, "application/json; charset=utf-8", e->answer.at, e->answer.len);
     else if (e->x)
         kin_refuse(e->x, e->format, &e->error);
+    --*e->n_open;
     kin_text_fini(&e->answer);
     free(e->body);
     free(e);
@@ -50,13 +52,14 @@ static void gone(void *self) {
 }
 
 void kin_errand_begin(uv_loop_t *loop, const kin_preparer *preparer, const kin_request_defaults *defaults, kin_errand_fn fn,
-                      const kin_api_format *format, kin_http_exchange *x) {
+                      const kin_api_format *format, int *n_open, kin_http_exchange *x) {
     errand *e = calloc(1, sizeof *e);
     if (!e) {
         kin_http_reply_error(x, 500, "out of memory");
         return;
     }
-    *e = (errand){.x = x, .preparer = preparer, .defaults = defaults, .fn = fn, .format = format};
+    *e = (errand){.x = x, .preparer = preparer, .defaults = defaults, .fn = fn, .format = format, .n_open = n_open};
+    ++*n_open;
     e->data = (kin_exchange_data){gone, e};
     kin_http_set_data(x, &e->data);
     e->body = kin_http_take_body(x, &e->n_body);

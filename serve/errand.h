@@ -14,8 +14,9 @@ typedef int (*kin_errand_fn)(const kin_preparer *preparer, const kin_request_def
                              kin_api_error *err);
 
 // Runs it and answers. format: in whose shape errors are. The preparer and the defaults are borrowed until the loop has ended.
+// *n_open counts those that are under way.
 void kin_errand_begin(uv_loop_t *loop, const kin_preparer *preparer, const kin_request_defaults *defaults, kin_errand_fn fn,
-                      const kin_api_format *format, kin_http_exchange *x);
+                      const kin_api_format *format, int *n_open, kin_http_exchange *x);
 
 int kin_errand_tokenize(const kin_preparer *p, const kin_request_defaults *d, json_t *body, json_t **answer, kin_api_error *err);
 int kin_errand_detokenize(const kin_preparer *p, const kin_request_defaults *d, json_t *body, json_t **answer,

@@ -41,6 +41,10 @@ char *kin_http_take_body(kin_http_exchange *x, size_t *n) {
     return kin_http_request_take_body(x->request, n);
 }
 
+void kin_http_give_body(kin_http_exchange *x, char *body, size_t n) {
+    kin_http_request_give_body(x->request, body, n);
+}
+
 void kin_http_set_data(kin_http_exchange *x, void *data) {
     x->data = data;
 }

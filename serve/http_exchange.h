@@ -37,6 +37,7 @@ kin_str kin_http_header(const kin_http_exchange *x, const char *name); // any ca
 kin_str kin_http_body(const kin_http_exchange *x);                     // a NUL follows; at NULL: empty
 // The same for whoever needs it longer, for example in another thread; the caller frees it. NULL: empty.
 char *kin_http_take_body(kin_http_exchange *x, size_t *n);
+void kin_http_give_body(kin_http_exchange *x, char *body, size_t n); // back, to be taken once more
 
 void kin_http_set_data(kin_http_exchange *x, void *data); // the owner's
 void *kin_http_data(const kin_http_exchange *x);

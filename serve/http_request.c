@@ -320,3 +320,7 @@ char *kin_http_request_take_body(kin_http_request *r, size_t *n) {
     r->body = (kin_text_buffer){0};
     return body;
 }
+
+void kin_http_request_give_body(kin_http_request *r, char *body, size_t n) {
+    r->body = (kin_text_buffer){.at = body, .len = n, .cap = n};
+}

@@ -47,3 +47,4 @@ bool kin_http_request_keeps_alive(const kin_http_request *r);
 kin_str kin_http_request_body(const kin_http_request *r); // a NUL follows; at NULL: empty
 // The same, but the caller frees it. It is counted until the request is freed.
 char *kin_http_request_take_body(kin_http_request *r, size_t *n);
+void kin_http_request_give_body(kin_http_request *r, char *body, size_t n);

@@ -8,11 +8,11 @@
 #include <time.h>
 
 #include "serve/about.h"
-#include "serve/embed.h"
 #include "serve/errand.h"
 #include "serve/json_out.h"
 #include "serve/metrics_text.h"
 #include "serve/refuse.h"
+#include "serve/router.h"
 
 enum { TICK_MS = 250, MAX_EVENTS = 4096 };
 
@@ -25,14 +25,14 @@ struct kin_server {
     uv_signal_t interrupt, terminate;
     kin_http *http;
     kin_access *access;
-    kin_call_world world;
-    kin_embed_world embed;
+    kin_router router; // without models: loading
     int64_t begun_s;
     bool is_draining, has_drained, has_loop;
     // Under the mutex.
     pthread_mutex_t mutex;
-    kin_service *service; // NULL: loading
+    kin_service *service; // of one model; NULL, and no host: loading
     kin_preparer preparer;
+    kin_model_host *host; // of several
     char doing[200];
     double percent;
     bool drain, close;
@@ -43,13 +43,24 @@ struct kin_server {
 typedef struct route route;
 typedef void (*answer_fn)(kin_server *s, kin_http_exchange *x);
 
+// What a route is for.
+typedef enum scope {
+    LOADED, // a model in memory: it is loaded if it is not
+    MODEL,  // a model
+    SERVER,
+} scope;
+
 struct route {
     const char *method, *path; // a path that ends in "/" stands for all below it
-    answer_fn answer;          // at once
+    answer_fn answer;          // at once, of the server
     void (*about)(const kin_about *about, kin_http_exchange *x);
+    void (*manage)(kin_server *s, kin_served_model *model, kin_http_exchange *x);
     kin_errand_fn errand; // in the pool; call.format: of its errors
-    kin_call_route call;  // else
-    bool is_always;       // while the model is being loaded, too
+    bool embeds;
+    kin_embed_api embed;
+    kin_call_route call; // else
+    scope scope;
+    bool is_always; // while the model is being loaded, too
 };
 
 static void reply_json(kin_http_exchange *x, int status, json_t *json) {
@@ -68,7 +79,8 @@ static void reply_text(kin_http_exchange *x, kin_text_buffer *body, const char *
 }
 
 static bool is_up(const kin_server *s) {
-    return s->world.service && kin_service_get_status(s->world.service).is_up;
+    if (s->router.host) return kin_model_host_is_up(s->router.host);
+    return s->router.n > 0 && kin_service_get_status(s->router.models[0].world.service).is_up;
 }
 
 // In whose shape errors are that have to do with a path.
@@ -121,20 +133,21 @@ static void root(kin_server *s, kin_http_exchange *x) {
 
 static void metrics(kin_server *s, kin_http_exchange *x);
 
-static void embeddings(kin_server *s, kin_http_exchange *x);
-static void llama_embedding(kin_server *s, kin_http_exchange *x);
-static void ollama_embed(kin_server *s, kin_http_exchange *x);
 static void no_reranking(kin_server *s, kin_http_exchange *x);
+static void load_model(kin_server *s, kin_served_model *model, kin_http_exchange *x);
+static void unload_model(kin_server *s, kin_served_model *model, kin_http_exchange *x);
 
 static const route routes[] = {
     {"GET", "/", .answer = root, .is_always = true},
     {"GET", "/health", .answer = health, .is_always = true},
     {"GET", "/v1/health", .answer = health, .is_always = true},
     {"GET", "/metrics", .answer = metrics},
-    {"GET", "/v1/models", .about = kin_about_models},
-    {"GET", "/models", .about = kin_about_models},
-    {"GET", "/v1/models/", .about = kin_about_models},
-    {"GET", "/models/", .about = kin_about_models},
+    {"GET", "/v1/models", .about = kin_about_models, .scope = SERVER},
+    {"GET", "/models", .about = kin_about_models, .scope = SERVER},
+    {"GET", "/v1/models/", .about = kin_about_models, .scope = SERVER},
+    {"GET", "/models/", .about = kin_about_models, .scope = SERVER},
+    {"POST", "/models/load", .manage = load_model},
+    {"POST", "/models/unload", .manage = unload_model, .scope = MODEL},
     {"GET", "/props", .about = kin_about_props},
     {"GET", "/slots", .about = kin_about_slots},
     {"POST", "/tokenize", .errand = kin_errand_tokenize},
@@ -152,16 +165,16 @@ static const route routes[] = {
     {"POST", "/v1/responses", .call = {&kin_format_responses, KIN_BODY_RESPONSES}},
     {"POST", "/responses", .call = {&kin_format_responses, KIN_BODY_RESPONSES}},
     {"POST", "/v1/messages", .call = {&kin_format_messages, KIN_BODY_MESSAGES}},
-    {"GET", "/api/version", .about = kin_about_ollama_version, .is_always = true},
-    {"GET", "/api/tags", .about = kin_about_ollama_tags},
-    {"GET", "/api/ps", .about = kin_about_ollama_ps},
-    {"POST", "/api/show", .about = kin_about_ollama_show},
+    {"GET", "/api/version", .about = kin_about_ollama_version, .scope = SERVER, .is_always = true},
+    {"GET", "/api/tags", .about = kin_about_ollama_tags, .scope = SERVER},
+    {"GET", "/api/ps", .about = kin_about_ollama_ps, .scope = SERVER},
+    {"POST", "/api/show", .about = kin_about_ollama_show, .scope = MODEL},
     {"POST", "/api/chat", .call = {&kin_format_ollama_chat, KIN_BODY_OLLAMA_CHAT}},
     {"POST", "/api/generate", .call = {&kin_format_ollama_generate, KIN_BODY_OLLAMA_GENERATE}},
-    {"POST", "/v1/embeddings", .answer = embeddings},
-    {"POST", "/embeddings", .answer = llama_embedding},
-    {"POST", "/embedding", .answer = llama_embedding},
-    {"POST", "/api/embed", .answer = ollama_embed},
+    {"POST", "/v1/embeddings", .embeds = true, .embed = KIN_EMBED_OPENAI},
+    {"POST", "/embeddings", .embeds = true, .embed = KIN_EMBED_LLAMA},
+    {"POST", "/embedding", .embeds = true, .embed = KIN_EMBED_LLAMA},
+    {"POST", "/api/embed", .embeds = true, .embed = KIN_EMBED_OLLAMA},
     {"POST", "/v1/rerank", .answer = no_reranking},
     {"POST", "/rerank", .answer = no_reranking},
 };
@@ -189,6 +202,42 @@ static const route *find_route(kin_http_exchange *x, char *allow, size_t n_allow
     return NULL;
 }
 
+// model: that the request is for; NULL: it is for none.
+static void tell(kin_server *s, const route *r, const kin_served_model *model, kin_http_exchange *x) {
+    int n = s->router.n;
+    kin_model_card *cards = malloc(((size_t)n + 1) * sizeof *cards);
+    if (!cards) {
+        kin_http_reply_error(x, 500, "out of memory");
+        return;
+    }
+    for (int i = 0; i < n; i++) {
+        const kin_served_model *m = &s->router.models[i];
+        cards[i] = kin_about_card(&m->world, m->file, s->begun_s);
+        if (m->state == KIN_MODEL_LOADING) cards[i].status = "loading";
+    }
+    kin_about about = {
+        .cards = cards, .n_cards = n, .n_parallel = s->o.n_parallel, .has_metrics = s->o.metrics, .has_slots = s->o.slots};
+    if (model) about.card = &cards[model - s->router.models];
+    if (model) about.world = &model->world;
+    r->about(&about, x);
+    free(cards);
+}
+
+static void begin(void *user, kin_served_model *m, const void *of, kin_http_exchange *x) {
+    kin_server *s = user;
+    const route *r = of;
+    if (r->about)
+        tell(s, r, m, x);
+    else if (r->manage)
+        r->manage(s, m, x);
+    else if (r->errand)
+        kin_errand_begin(&s->loop, &m->world.preparer, &m->world.defaults, r->errand, r->call.format, &m->n_errands, x);
+    else if (r->embeds)
+        kin_embed_begin(&m->embed, r->embed, x);
+    else
+        kin_call_begin(&m->world, &r->call, x);
+}
+
 static void on_request(void *user, kin_http_exchange *x) {
     kin_server *s = user;
     char allow[64];
@@ -203,12 +252,12 @@ static void on_request(void *user, kin_http_exchange *x) {
         reply_loading(s, x);
     } else if (r->answer) {
         r->answer(s, x);
-    } else if (r->about) {
-        r->about(&(kin_about){&s->world, s->o.n_parallel, s->o.metrics, s->o.slots, s->begun_s}, x);
-    } else if (r->errand) {
-        kin_errand_begin(&s->loop, &s->world.preparer, &s->world.defaults, r->errand, r->call.format, x);
+    } else if (r->scope == SERVER) {
+        tell(s, r, NULL, x);
+    } else if (s->router.host) {
+        kin_router_take(&s->router, x, r, format_of(kin_http_path(x)), r->scope == LOADED);
     } else {
-        kin_call_begin(&s->world, &r->call, x);
+        begin(s, &s->router.models[0], r, x);
     }
 }
 
@@ -222,16 +271,24 @@ static void on_gone(void *user, kin_http_exchange *x) {
     if (data) data->gone(data->self);
 }
 
-static void embeddings(kin_server *s, kin_http_exchange *x) {
-    kin_embed_begin(&s->embed, KIN_EMBED_OPENAI, x);
+static void reply_success(kin_http_exchange *x) {
+    reply_json(x, 200, json_pack("{s:b}", "success", 1));
 }
 
-static void llama_embedding(kin_server *s, kin_http_exchange *x) {
-    kin_embed_begin(&s->embed, KIN_EMBED_LLAMA, x);
+static void load_model(kin_server *s, kin_served_model *model, kin_http_exchange *x) {
+    (void)s, (void)model; // it is there
+    reply_success(x);
 }
 
-static void ollama_embed(kin_server *s, kin_http_exchange *x) {
-    kin_embed_begin(&s->embed, KIN_EMBED_OLLAMA, x);
+static void unload_model(kin_server *s, kin_served_model *model, kin_http_exchange *x) {
+    if (!s->router.host) {
+        kin_http_reply_error(x, 501, "this server has one model, which stays: start it with --models-dir for several");
+    } else if (model->state != KIN_MODEL_LOADED) {
+        kin_http_reply_error(x, 400, "the model is not loaded");
+    } else {
+        model->is_unwanted = true;
+        reply_success(x);
+    }
 }
 
 static void no_reranking(kin_server *s, kin_http_exchange *x) {
@@ -247,33 +304,38 @@ static void metrics(kin_server *s, kin_http_exchange *x) {
         return;
     }
     kin_text_buffer text = {0};
-    kin_service_status status = kin_service_get_status(s->world.service);
-    kin_metrics_put(&s->world.counters, &status, &text);
+    struct kin_call_counters counters;
+    kin_service_status status;
+    kin_router_sum(&s->router, &counters, &status);
+    kin_metrics_put(&counters, &status, &text);
     reply_text(x, &text, "text/plain; version=0.0.4");
 }
 
 // ---- the loop
 
-static void take_session(kin_server *s) {
-    const kin_session *session = s->world.preparer.session;
-    s->world.fim = kin_fim_tokens_of(session->vocab);
-    s->embed.loop = &s->loop;
-    s->embed.service = s->world.service;
-    s->embed.prompter = s->world.preparer.prompter;
-    s->embed.model = s->o.alias;
-    s->embed.n_embd = session->model.hp.n_embd;
-    s->embed.n_ctx = session->n_ctx;
-    s->embed.pooling = s->o.pooling;
-}
-
 // Once: the pool reads it, too.
 static void take_model(kin_server *s) {
-    if (s->world.service) return;
+    if (s->router.n > 0 || s->router.host) return;
     pthread_mutex_lock(&s->mutex);
-    s->world.service = s->service;
-    s->world.preparer = s->preparer;
+    kin_service *service = s->service;
+    kin_model_host *host = s->host;
+    kin_preparer preparer = s->preparer;
     pthread_mutex_unlock(&s->mutex);
-    if (s->world.service) take_session(s);
+    if (!service && !host) return;
+    kin_router_options o = {.loop = &s->loop,
+                            .world = {.loop = &s->loop,
+                                      .defaults = s->o.defaults,
+                                      .model = s->o.alias,
+                                      .fingerprint = "kin-" KIN_VERSION,
+                                      .strict_model = s->o.strict_model,
+                                      .ping_s = s->o.ping_s},
+                            .embed = {.loop = &s->loop, .pooling = s->o.pooling},
+                            .n_max = s->o.models_max,
+                            .max_waiting = s->o.max_waiting,
+                            .begin = begin,
+                            .user = s};
+    // Without memory it is tried again at the next tick.
+    (void)(host ? kin_router_open(&s->router, &o, host) : kin_router_open_one(&s->router, &o, service, &preparer));
 }
 
 static void begin_drain(kin_server *s) {
@@ -283,7 +345,10 @@ static void begin_drain(kin_server *s) {
 }
 
 static void check_drained(kin_server *s) {
-    if (!s->is_draining || s->has_drained || kin_http_n_exchanges(s->http) > 0 || s->world.calls || s->embed.n_open > 0) return;
+    if (!s->is_draining || s->has_drained || kin_http_n_exchanges(s->http) > 0) return;
+    for (int i = 0; i < s->router.n; i++) {
+        if (!kin_router_is_idle(&s->router.models[i])) return;
+    }
     s->has_drained = true;
     s->o.drained(s->o.user);
 }
@@ -297,18 +362,23 @@ static void close_loop(kin_server *s) {
     uv_close((uv_handle_t *)&s->terminate, NULL);
 }
 
-static void on_wake(uv_async_t *handle) {
-    kin_server *s = handle->data;
+static void take_events(kin_server *s, kin_served_model *m) {
     kin_job_event event;
-    take_model(s);
     int n = 0;
-    for (; n < MAX_EVENTS && s->world.service && kin_service_take(s->world.service, &event); n++) {
+    for (; n < MAX_EVENTS && m->world.service && kin_service_take(m->world.service, &event); n++) {
         if (event.pooling)
             kin_embed_take(&event);
         else
-            kin_call_take(&s->world, &event);
+            kin_call_take(&m->world, &event);
     }
     if (n == MAX_EVENTS) uv_async_send(&s->wake); // there may be more
+}
+
+static void on_wake(uv_async_t *handle) {
+    kin_server *s = handle->data;
+    take_model(s);
+    for (int i = 0; i < s->router.n; i++) take_events(s, &s->router.models[i]);
+    kin_router_tick(&s->router, kin_clock_now());
     pthread_mutex_lock(&s->mutex);
     bool drain = s->drain, close = s->close;
     pthread_mutex_unlock(&s->mutex);
@@ -319,7 +389,7 @@ static void on_wake(uv_async_t *handle) {
 
 static void on_tick(uv_timer_t *handle) {
     kin_server *s = handle->data;
-    kin_call_tick(&s->world, kin_clock_now());
+    for (int i = 0; i < s->router.n; i++) kin_call_tick(&s->router.models[i].world, kin_clock_now());
     on_wake(&s->wake);
 }
 
@@ -360,12 +430,6 @@ int kin_server_open(kin_server **out, const kin_server_options *o, kin_err *err)
     s->begun_s = (int64_t)time(NULL);
     s->percent = -1;
     pthread_mutex_init(&s->mutex, NULL);
-    s->world = (kin_call_world){.loop = &s->loop,
-                                .defaults = o->defaults,
-                                .model = s->o.alias,
-                                .fingerprint = "kin-" KIN_VERSION,
-                                .strict_model = o->strict_model,
-                                .ping_s = o->ping_s};
     int rc = kin_access_open(&s->access, &o->access, err);
     if (rc == 0) rc = open_loop(s, err);
     if (rc == 0 && uv_thread_create(&s->thread, run, s) != 0) rc = kin_err_set(err, "the server's thread cannot be started");
@@ -398,6 +462,7 @@ void kin_server_stop(kin_server *s) {
 void kin_server_close(kin_server *s) {
     if (!s) return;
     kin_server_stop(s);
+    kin_router_fini(&s->router);
     kin_access_close(s->access);
     pthread_mutex_destroy(&s->mutex);
     free(s);
@@ -415,6 +480,13 @@ void kin_server_set_model(kin_server *s, kin_service *service, const kin_prepare
     pthread_mutex_lock(&s->mutex);
     s->service = service;
     s->preparer = *preparer;
+    pthread_mutex_unlock(&s->mutex);
+    kin_server_wake(s);
+}
+
+void kin_server_set_models(kin_server *s, kin_model_host *host) {
+    pthread_mutex_lock(&s->mutex);
+    s->host = host;
     pthread_mutex_unlock(&s->mutex);
     kin_server_wake(s);
 }

@@ -9,6 +9,7 @@
 #include "serve/access.h"
 #include "serve/call.h"
 #include "serve/http.h"
+#include "serve/model_host.h"
 
 typedef struct kin_server kin_server;
 
@@ -19,6 +20,8 @@ typedef struct kin_server_options {
     bool strict_model;   // a request that names another model is refused
     bool metrics, slots; // /metrics and /slots answer
     int n_parallel;      // texts at once
+    int models_max;      // of several models: how many are in memory
+    int max_waiting;     // requests that may wait for a model that is not
     int ping_s;          // -1: never
     kin_pooling pooling; // of embeddings
     kin_request_defaults defaults;
@@ -36,6 +39,8 @@ uint16_t kin_server_port(const kin_server *server);
 
 // The model is there, and stays until close. The service's `wake` is kin_server_wake.
 void kin_server_set_model(kin_server *server, kin_service *service, const kin_preparer *preparer);
+// Several models, in place of one. The host's `wake` is kin_server_wake, too.
+void kin_server_set_models(kin_server *server, kin_model_host *host);
 void kin_server_wake(void *server);
 
 // What is waited for while there is no model, or no ring: shown to clients.

@@ -27,7 +27,7 @@ static json_t *meta_json(const kin_model_card *card) {
     json_t *meta = json_object();
     set_whole(meta, "vocab_type", card->vocab_type);
     set_whole(meta, "n_vocab", card->n_vocab);
-    set_whole(meta, "n_ctx", card->n_ctx);
+    if (card->n_ctx > 0) set_whole(meta, "n_ctx", card->n_ctx); // 0: it is not loaded
     set_whole(meta, "n_ctx_train", card->n_ctx_train);
     set_whole(meta, "n_embd", card->n_embd);
     set_whole(meta, "n_params", card->n_params);

@@ -271,6 +271,10 @@ bool kin_service_has_room(kin_service *s, int n) {
     return has_room;
 }
 
+static void call(kin_service *s) {
+    if (s->o.called) s->o.called(s->o.called_user);
+}
+
 void kin_service_submit(kin_service *s, kin_job *j) {
     j->service = s;
     pthread_mutex_lock(&s->mutex);
@@ -285,6 +289,7 @@ void kin_service_submit(kin_service *s, kin_job *j) {
     }
     pthread_mutex_unlock(&s->mutex);
     if (over) end_job(j, KIN_JOB_FAILED, &stops);
+    call(s);
 }
 
 // A job is cancelled once: there is room for all that there can be. One that has ended may be freed before it were looked at.
@@ -297,6 +302,7 @@ void kin_service_cancel(kin_service *s, kin_job *j) {
         pthread_cond_signal(&s->changed);
     }
     pthread_mutex_unlock(&s->mutex);
+    call(s);
 }
 
 void kin_service_stop(kin_service *s) {
@@ -381,13 +387,17 @@ static int leave(kin_service *s, kin_err *err) {
     return rc;
 }
 
+static bool is_turn_over(const kin_service *s) {
+    return s->o.called || (s->o.session->with_others && kin_clock_now() - s->entered > SETTLE_NS);
+}
+
 static int compute(kin_service *s, kin_err *err) {
     bool busy = true;
     while (busy && !is_stopped(s)) {
         take_inbox(s);
         if (kin_scheduler_step(s->scheduler, &busy, err) != 0) return KIN_FAIL;
         publish(s, true);
-        if (s->o.session->with_others && kin_clock_now() - s->entered > SETTLE_NS) break;
+        if (is_turn_over(s)) break;
     }
     return 0;
 }
@@ -402,19 +412,43 @@ static int serve_jobs(kin_service *s, kin_err *err) {
     return 0;
 }
 
-int kin_service_run(kin_service *s, kin_err *err) {
-    int rc = enter(s, err);
-    if (rc == 0) rc = leave(s, err);
-    while (rc == 0 && !is_stopped(s)) {
-        bool goes_on = kin_scheduler_get_stats(s->scheduler).n_running > 0;
-        if (goes_on || wait_for_jobs(s)) rc = serve_jobs(s, err);
-    }
+static bool has_texts(const kin_service *s) {
+    kin_scheduler_stats stats = kin_scheduler_get_stats(s->scheduler);
+    return stats.n_running > 0 || stats.n_waiting > 0;
+}
+
+static bool has_jobs(kin_service *s) {
+    pthread_mutex_lock(&s->mutex);
+    bool any = s->inbox != NULL;
+    pthread_mutex_unlock(&s->mutex);
+    return any || has_texts(s);
+}
+
+int kin_service_begin(kin_service *s, kin_err *err) {
+    return enter(s, err) == 0 ? leave(s, err) : KIN_FAIL;
+}
+
+int kin_service_turn(kin_service *s, bool *busy, kin_err *err) {
+    int rc = has_jobs(s) ? serve_jobs(s, err) : 0;
+    *busy = rc == 0 && has_jobs(s);
+    return rc;
+}
+
+void kin_service_finish(kin_service *s, const kin_err *why) {
     publish(s, false);
     pthread_mutex_lock(&s->mutex);
     s->over = true;
     pthread_mutex_unlock(&s->mutex);
     take_inbox(s); // the last ones
-    kin_scheduler_fail(s->scheduler, rc == 0 ? &stops : err);
+    kin_scheduler_fail(s->scheduler, why ? why : &stops);
+}
+
+int kin_service_run(kin_service *s, kin_err *err) {
+    int rc = kin_service_begin(s, err);
+    while (rc == 0 && !is_stopped(s)) {
+        if (has_texts(s) || wait_for_jobs(s)) rc = serve_jobs(s, err);
+    }
+    kin_service_finish(s, rc == 0 ? NULL : err);
     return rc;
 }
 

@@ -80,6 +80,9 @@ typedef struct kin_service_options {
     atomic_bool *stop;
     void (*wake)(void *user); // there is something to take, or the state has changed; any thread
     void *wake_user;
+    // Of a service that shares the computing thread with others (kin_service_turn): there is something to do. Any thread.
+    void (*called)(void *user); // NULL: it has the thread for itself (kin_service_run)
+    void *called_user;
 } kin_service_options;
 
 int kin_service_open(kin_service **out, const kin_service_options *options, kin_err *err);
@@ -87,6 +90,12 @@ void kin_service_close(kin_service *service); // after run; NULL is allowed
 
 // The computing thread's work, until stop is set or kin_service_stop was called. Fails when the ring cannot be brought up.
 int kin_service_run(kin_service *service, kin_err *err);
+
+// The same in turns, of a session without other devices: begin, then a turn (one step) as long as it is busy and whenever it was
+// called, then finish. Texts that are left fail, with `why`.
+int kin_service_begin(kin_service *service, kin_err *err);
+int kin_service_turn(kin_service *service, bool *busy, kin_err *err);
+void kin_service_finish(kin_service *service, const kin_err *why);
 
 // ---- the loop's thread
 

@@ -3,50 +3,10 @@
 #
 #   test_serve.sh PATH_TO_KIN
 set -u
-command -v curl >/dev/null || { echo 'skipped: no curl' && exit 77; }
 # shellcheck source=tests/checks.sh
 . "$(dirname "$0")/checks.sh"
-server=
-trap '[ -z "$server" ] || kill -9 $server 2>/dev/null; rm -rf "$dir"' EXIT
-log=$dir/log
-: >"$err"
-
-# serve OPTION...: a server of its own; its address is in $base. The one before has ended.
-serve() {
-    : >"$log"
-    "$kin" serve --port 0 -t 1 --metrics "$@" 2>"$log" >/dev/null </dev/null &
-    server=$!
-    until_says "$log" 'serving .* at http'
-    base=$(sed -n 's,.*serving .* at \(http://[^ ]*\).*,\1,p' "$log")
-}
-until_says() { # FILE PATTERN
-    n=0
-    while [ $n -lt 600 ] && ! grep -q -e "$2" "$1" 2>/dev/null; do
-        sleep 0.05
-        n=$((n + 1))
-    done
-    says "$1" "$2"
-}
-ends_well() {
-    wait "$server"
-    got=$?
-    server=
-    n_checks=$((n_checks + 1))
-    [ $got -eq 0 ] || fail "the server ended with $got"
-}
-stop() {
-    kill "$server"
-    ends_well
-}
-
-# answers STATUS PATH [CURL OPTION...]: the body is in $out, the header in $dir/head.
-answers() {
-    want=$1 path=$2
-    shift 2
-    got=$(curl -s -m 60 -o "$out" -D "$dir/head" -w '%{http_code}' "$@" "$base$path")
-    n_checks=$((n_checks + 1))
-    [ "$got" = "$want" ] || fail "$path: status $got, not $want: $*"
-}
+# shellcheck source=tests/serving.sh
+. "$(dirname "$0")/serving.sh"
 user='"messages": [{"role": "user", "content": "Tell me a story."}]'
 chat() { answers "$1" /v1/chat/completions -d "{$user, $2}"; } # STATUS FIELDS
 long=$(printf 'The dragon went up the hill. %.0s' 1 2 3 4 5 6 7 8 9 10)

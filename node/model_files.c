@@ -1,0 +1,164 @@
+#include "node/model_files.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/str.h"
+#include "model/arch.h"
+
+static const char suffix[] = ".gguf";
+
+const char *kin_model_main_type(const kin_gguf *gguf, uint64_t *n_bytes) {
+    uint64_t bytes[64] = {0};
+    int best = 0;
+    *n_bytes = 0;
+    for (size_t i = 0; i < kin_gguf_n_tensors(gguf); i++) {
+        const kin_gguf_tensor *t = kin_gguf_tensor_at(gguf, i);
+        *n_bytes += t->n_bytes;
+        if (t->type < 64) bytes[t->type] += t->n_bytes;
+    }
+    for (int type = 1; type < 64; type++) best = bytes[type] > bytes[best] ? type : best;
+    return kin_gguf_type_name(best);
+}
+
+// ---- names
+
+static bool ends_in(const char *text, const char *end) {
+    size_t n = strlen(text), n_end = strlen(end);
+    return n > n_end && strcmp(text + n - n_end, end) == 0;
+}
+
+// The number of a part, NAME-00002-of-00003.gguf; 0: it is no part. *n_name: bytes before it.
+static int part_of(const char *file, size_t *n_name) {
+    int part = 0, n_parts = 0, n = 0;
+    *n_name = strlen(file) - (sizeof suffix - 1);
+    if (*n_name <= 15) return 0;
+    const char *at = file + *n_name - 15;
+    if (sscanf(at, "-%5d-of-%5d%n", &part, &n_parts, &n) != 2 || n != 15 || part < 1) return 0;
+    *n_name -= 15;
+    return part;
+}
+
+static const char *file_of(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+// "Qwen3-0.6B-Q8_0" of "/models/Qwen3-0.6B-Q8_0.gguf"
+static void name_by_path(kin_model_file *f) {
+    const char *file = file_of(f->path);
+    size_t n = strlen(file);
+    if (ends_in(file, suffix)) part_of(file, &n);
+    snprintf(f->name, sizeof f->name, "%.*s", (int)n, file);
+}
+
+static int compare(const void *a, const void *b) {
+    const kin_model_file *x = a, *y = b;
+    int order = strcmp(x->name, y->name);
+    return order ? order : strcmp(x->path, y->path);
+}
+
+// Files of one name in several folders are told apart by their folders.
+static void tell_apart(kin_model_file *files, int n) {
+    for (int i = n - 1; i > 0; i--) {
+        char folder[sizeof files->path], name[sizeof files->name];
+        if (strcmp(files[i].name, files[i - 1].name) != 0) continue;
+        snprintf(folder, sizeof folder, "%s", files[i].path);
+        folder[file_of(folder) - folder - 1] = 0;
+        snprintf(name, sizeof name, "%s", files[i].name);
+        snprintf(files[i].name, sizeof files[i].name, "%.100s/%.150s", file_of(folder), name);
+    }
+    qsort(files, (size_t)n, sizeof *files, compare);
+}
+
+// ---- files
+
+static void describe(kin_model_file *f, const kin_model *m) {
+    kin_str kind = {"", 0};
+    kin_gguf_get_str(m->gguf, "tokenizer.ggml.model", &kind, NULL);
+    f->is_usable = true;
+    f->family = m->hp.arch->name;
+    f->type = kin_model_main_type(m->gguf, &f->n_bytes);
+    f->n_params = kin_model_n_params(m);
+    f->n_ctx_train = m->hp.n_ctx_train;
+    f->n_vocab = m->hp.n_vocab;
+    f->n_embd = m->hp.n_embd;
+    f->n_layer = m->hp.n_layer;
+    f->is_bpe = kind.len == 4 && memcmp(kind.at, "gpt2", 4) == 0;
+}
+
+void kin_model_file_read(kin_model_file *f, const char *path) {
+    struct stat st;
+    kin_model m = {0};
+    *f = (kin_model_file){0};
+    if (strlen(path) >= sizeof f->path) {
+        kin_err_set(&f->why, "the path is too long");
+        return;
+    }
+    snprintf(f->path, sizeof f->path, "%s", path);
+    name_by_path(f);
+    if (stat(path, &st) == 0) f->modified_s = (int64_t)st.st_mtime;
+    if (kin_model_open(&m, path, &f->why) != 0) return;
+    describe(f, &m);
+    kin_model_close(&m);
+}
+
+typedef struct list {
+    kin_model_file *at; // [cap]
+    int n, cap;
+} list;
+
+static int add(list *l, const char *path, kin_err *err) {
+    size_t n_name;
+    if (part_of(file_of(path), &n_name) > 1) return 0;
+    if (l->n == KIN_MODEL_FILES_MAX) return kin_err_set(err, "more than %d model files", KIN_MODEL_FILES_MAX);
+    if (l->n == l->cap) {
+        int cap = l->cap ? 2 * l->cap : 16;
+        kin_model_file *larger = realloc(l->at, (size_t)cap * sizeof *larger);
+        if (!larger) return kin_err_set(err, "out of memory");
+        l->at = larger;
+        l->cap = cap;
+    }
+    kin_model_file_read(&l->at[l->n++], path);
+    return 0;
+}
+
+// deeper: folders, too, but not those in them.
+static int add_folder(list *l, const char *dir, bool deeper, kin_err *err) {
+    DIR *d = opendir(dir);
+    int rc = 0;
+    if (!d) return deeper ? kin_err_set(err, "%s: %s", dir, strerror(errno)) : 0;
+    for (struct dirent *e; rc == 0 && (e = readdir(d));) {
+        char path[1024];
+        struct stat st;
+        int n = snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
+        if (e->d_name[0] == '.' || n < 0 || (size_t)n >= sizeof path || stat(path, &st) != 0) continue;
+        if (S_ISREG(st.st_mode) && ends_in(e->d_name, suffix))
+            rc = add(l, path, err);
+        else if (S_ISDIR(st.st_mode) && deeper)
+            rc = add_folder(l, path, false, err);
+    }
+    closedir(d);
+    return rc;
+}
+
+int kin_model_files_find(kin_model_file **files, int *n, const char *dir, kin_err *err) {
+    list l = {0};
+    *files = NULL;
+    *n = 0;
+    if (add_folder(&l, dir, true, err) != 0) {
+        free(l.at);
+        return KIN_FAIL;
+    }
+    if (l.n > 1) {
+        qsort(l.at, (size_t)l.n, sizeof *l.at, compare);
+        tell_apart(l.at, l.n);
+    }
+    *files = l.at;
+    *n = l.n;
+    return 0;
+}

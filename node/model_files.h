@@ -1,0 +1,37 @@
+// The model files of a folder: what each is, without its weights being read.
+//
+// Owner: the caller. Plain functions.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "model/model.h"
+
+typedef struct kin_model_file {
+    char name[256]; // its file's without ".gguf", and without the number of a split one's part; "FOLDER/NAME" where two are alike
+    char path[1024];
+    bool is_usable;     // else `why` says what is wrong with it, and only name, path and modified_s are known
+    int64_t modified_s; // when the file was
+    const char *family; // "qwen3"
+    const char *type;   // that most of its weights' bytes have: "Q4_K"
+    uint64_t n_bytes;   // of weights
+    uint64_t n_params;
+    int n_ctx_train, n_vocab, n_embd, n_layer;
+    bool is_bpe; // its vocabulary; else SentencePiece
+    kin_err why;
+} kin_model_file;
+
+enum { KIN_MODEL_FILES_MAX = 1024 };
+
+// The files NAME.gguf in a folder and in the folders in it (not further down), by name; of a split model the first part. *files
+// is the caller's to free, and NULL where there is none. Fails when the folder cannot be read, or has more than
+// KIN_MODEL_FILES_MAX.
+int kin_model_files_find(kin_model_file **files, int *n, const char *dir, kin_err *err);
+
+// One file. What is wrong with it is in file->why.
+void kin_model_file_read(kin_model_file *file, const char *path);
+
+// The type that most of the weights' bytes have. n_bytes: of all weights.
+const char *kin_model_main_type(const kin_gguf *gguf, uint64_t *n_bytes);

@@ -1,0 +1,408 @@
+#include "serve/router.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/refuse.h"
+
+static const kin_time LONGEST_WAIT_NS = UINT64_C(600000000000); // as long as OpenAI's SDKs wait for an answer
+
+struct kin_router_waiter {
+    kin_router_waiter *next; // of its model's
+    kin_exchange_data data;
+    kin_http_exchange *x; // NULL: the client is gone
+    kin_router *router;
+    kin_served_model *model; // NULL: not known yet
+    const void *route;
+    const kin_api_format *format;
+    bool needs, is_unwanted;
+    uv_work_t work;
+    char *body;
+    size_t n_body;
+    int rc;
+    kin_api_error error;
+    char name[512];
+    bool is_named;
+    kin_time since;
+};
+
+// ---- open, close
+
+static int open_models(kin_router *r, const kin_router_options *o, int n) {
+    *r = (kin_router){.o = *o};
+    r->models = calloc((size_t)n + 1, sizeof *r->models);
+    if (!r->models) return KIN_FAIL;
+    r->n = n;
+    for (int i = 0; i < n; i++) {
+        kin_served_model *m = &r->models[i];
+        m->world = o->world;
+        m->embed = o->embed;
+        m->waiting_end = &m->waiting;
+    }
+    return 0;
+}
+
+static void use(kin_served_model *m, kin_service *service, const kin_preparer *preparer) {
+    const kin_session *session = preparer->session;
+    m->world.service = m->embed.service = service;
+    m->world.preparer = *preparer;
+    m->world.fim = kin_fim_tokens_of(session->vocab);
+    m->embed.prompter = preparer->prompter;
+    m->embed.model = m->world.model;
+    m->embed.n_embd = session->model.hp.n_embd;
+    m->embed.n_ctx = session->n_ctx;
+    m->state = KIN_MODEL_LOADED;
+    m->leaves = m->is_unwanted = false;
+}
+
+int kin_router_open_one(kin_router *r, const kin_router_options *o, kin_service *service, const kin_preparer *preparer) {
+    if (open_models(r, o, 1) != 0) return KIN_FAIL;
+    use(&r->models[0], service, preparer);
+    return 0;
+}
+
+int kin_router_open(kin_router *r, const kin_router_options *o, kin_model_host *host) {
+    const kin_model_host_options *ho = kin_model_host_get_options(host);
+    if (open_models(r, o, ho->n) != 0) return KIN_FAIL;
+    r->host = host;
+    for (int i = 0; i < ho->n; i++) {
+        kin_served_model *m = &r->models[i];
+        m->file = &ho->files[i];
+        m->world.model = m->embed.model = ho->files[i].name;
+        m->world.strict_model = false; // the name was looked at here
+    }
+    if (ho->has_first) { // its answer comes without an order
+        r->models[0].state = KIN_MODEL_LOADING;
+        r->is_ordered = true;
+    }
+    return 0;
+}
+
+static void free_waiter(kin_router_waiter *w) {
+    free(w->body);
+    free(w);
+}
+
+void kin_router_fini(kin_router *r) {
+    free(r->models);
+    *r = (kin_router){0};
+}
+
+// ---- waiting
+
+static void put_in_line(kin_served_model *m, kin_router_waiter *w) {
+    w->model = m;
+    w->next = NULL;
+    *m->waiting_end = w;
+    m->waiting_end = &w->next;
+    w->router->n_waiting++;
+}
+
+static void leave_line(kin_router_waiter *w) {
+    kin_served_model *m = w->model;
+    kin_router_waiter **at = &m->waiting;
+    while (*at != w) at = &(*at)->next;
+    *at = w->next;
+    if (!*at) m->waiting_end = at;
+    w->router->n_waiting--;
+}
+
+static void gone(void *self) {
+    kin_router_waiter *w = self;
+    w->x = NULL;
+    if (!w->model) return; // the pool has it
+    leave_line(w);
+    free_waiter(w);
+}
+
+static void refuse(kin_router_waiter *w, const kin_api_error *error) {
+    if (w->x) kin_refuse(w->x, w->format, error);
+    free_waiter(w);
+}
+
+static void begin(kin_router_waiter *w, kin_served_model *m) {
+    kin_router *r = w->router;
+    kin_http_exchange *x = w->x;
+    const void *route = w->route;
+    if (w->needs) m->used = r->n_requests;
+    if (w->needs) m->is_unwanted = w->is_unwanted;
+    if (w->body) kin_http_give_body(x, w->body, w->n_body);
+    w->body = NULL;
+    kin_http_set_data(x, NULL);
+    free_waiter(w);
+    r->o.begin(r->o.user, m, route, x);
+}
+
+static void begin_all(kin_served_model *m) {
+    while (m->waiting) {
+        kin_router_waiter *w = m->waiting;
+        leave_line(w);
+        begin(w, m);
+    }
+}
+
+static void refuse_all(kin_served_model *m, const kin_api_error *error) {
+    while (m->waiting) {
+        kin_router_waiter *w = m->waiting;
+        leave_line(w);
+        refuse(w, error);
+    }
+}
+
+// ---- loading and unloading
+
+bool kin_router_is_idle(const kin_served_model *m) {
+    return !m->world.calls && m->embed.n_open == 0 && m->n_errands == 0;
+}
+
+static void order(kin_router *r, kin_served_model *m, bool load) {
+    if (!load) {
+        kin_scheduler_stats stats = kin_service_get_status(m->world.service).scheduler;
+        r->past.n_steps += stats.n_steps;
+        r->past.n_preempted += stats.n_preempted;
+        r->past.n_decode_rows += stats.n_decode_rows;
+        m->world.service = m->embed.service = NULL;
+        m->world.preparer = (kin_preparer){0};
+        m->embed.prompter = NULL;
+    }
+    m->state = load ? KIN_MODEL_LOADING : KIN_MODEL_UNLOADING;
+    r->is_ordered = true;
+    kin_model_host_order(r->host, (int)(m - r->models), load);
+}
+
+// The model that is not loaded and whose request waits longest. NULL: there is none.
+static kin_served_model *find_wanted(kin_router *r) {
+    kin_served_model *wanted = NULL;
+    for (int i = 0; i < r->n; i++) {
+        kin_served_model *m = &r->models[i];
+        if (m->state != KIN_MODEL_UNLOADED || !m->waiting) continue;
+        if (!wanted || m->waiting->since < wanted->waiting->since) wanted = m;
+    }
+    return wanted;
+}
+
+static bool is_better_to_unload(const kin_served_model *a, const kin_served_model *b) {
+    if (a->leaves != b->leaves) return a->leaves;
+    if (kin_router_is_idle(a) != kin_router_is_idle(b)) return kin_router_is_idle(a);
+    return a->used < b->used;
+}
+
+// NULL: there is room for one more.
+static kin_served_model *find_leaver(kin_router *r) {
+    kin_served_model *leaver = NULL;
+    int n_loaded = 0;
+    for (int i = 0; i < r->n; i++) {
+        kin_served_model *m = &r->models[i];
+        if (m->state != KIN_MODEL_LOADED) continue;
+        n_loaded++;
+        if (!leaver || is_better_to_unload(m, leaver)) leaver = m;
+    }
+    return n_loaded < r->o.n_max ? NULL : leaver;
+}
+
+// No model must make room any more: those who waited for one that was to leave go on with it.
+static void stay_all(kin_router *r) {
+    for (int i = 0; i < r->n; i++) {
+        kin_served_model *m = &r->models[i];
+        if (m->state != KIN_MODEL_LOADED) continue;
+        m->leaves = false;
+        begin_all(m);
+    }
+}
+
+void kin_router_plan(kin_router *r) {
+    if (!r->host || r->is_ordered) return;
+    for (int i = 0; i < r->n; i++) {
+        kin_served_model *m = &r->models[i];
+        if (m->state != KIN_MODEL_LOADED || !m->is_unwanted || m->waiting || !kin_router_is_idle(m)) continue;
+        order(r, m, false);
+        return;
+    }
+    kin_served_model *wanted = find_wanted(r), *leaver = wanted ? find_leaver(r) : NULL;
+    if (!wanted) {
+        stay_all(r);
+    } else if (!leaver) {
+        order(r, wanted, true);
+    } else {
+        leaver->leaves = true;
+        if (kin_router_is_idle(leaver)) order(r, leaver, false);
+    }
+}
+
+static void take_answer(kin_router *r, const kin_model_answer *a) {
+    kin_served_model *m = &r->models[a->model];
+    r->is_ordered = false;
+    if (a->loaded) {
+        use(m, a->loaded->service, &a->loaded->preparer);
+        begin_all(m);
+        return;
+    }
+    m->state = KIN_MODEL_UNLOADED;
+    m->leaves = m->is_unwanted = false;
+    if (!a->failed) return;
+    kin_api_error error;
+    kin_api_error_set(&error, 500, "model", "the model '%.100s' cannot be loaded: %.300s", m->world.model, a->why.text);
+    refuse_all(m, &error);
+}
+
+void kin_router_tick(kin_router *r, kin_time now) {
+    kin_model_answer answer;
+    if (!r->host) return;
+    if (kin_model_host_take(r->host, &answer)) take_answer(r, &answer);
+    for (int i = 0; i < r->n; i++) {
+        kin_served_model *m = &r->models[i];
+        while (m->waiting && now - m->waiting->since > LONGEST_WAIT_NS && now > m->waiting->since) {
+            kin_router_waiter *w = m->waiting;
+            kin_api_error error;
+            kin_api_error_set(&error, 503, "model", "the model '%.100s' is not loaded yet: try again later", m->world.model);
+            leave_line(w);
+            refuse(w, &error);
+        }
+    }
+    kin_router_plan(r);
+}
+
+// ---- whose a request is
+
+kin_served_model *kin_router_find(kin_router *r, kin_str name) {
+    static const char latest[] = ":latest";
+    for (int i = 0; i < r->n; i++) {
+        size_t n = strlen(r->models[i].world.model);
+        if (name.len < n || memcmp(name.at, r->models[i].world.model, n) != 0) continue;
+        kin_str rest = {name.at + n, name.len - n};
+        if (rest.len == 0 || (rest.len == sizeof latest - 1 && memcmp(rest.at, latest, rest.len) == 0)) return &r->models[i];
+    }
+    return NULL;
+}
+
+// Of a request that names none: the command line's model, or the only one, or the last that was used of those in memory.
+static kin_served_model *find_default(kin_router *r) {
+    kin_served_model *best = NULL;
+    if (r->n == 1 || kin_model_host_get_options(r->host)->has_first) return &r->models[0];
+    for (int i = 0; i < r->n; i++) {
+        kin_served_model *m = &r->models[i];
+        if (m->state == KIN_MODEL_LOADED && (!best || m->used > best->used)) best = m;
+    }
+    return best;
+}
+
+static void route(kin_router_waiter *w) {
+    kin_router *r = w->router;
+    kin_api_error error;
+    kin_served_model *m = w->is_named ? kin_router_find(r, (kin_str){w->name, strlen(w->name)}) : find_default(r);
+    r->n_requests++;
+    w->since = kin_clock_now();
+    if (!m && w->is_named) {
+        kin_api_error_set(&error, 404, "model", "there is no model '%.100s': /v1/models lists those of this server", w->name);
+        error.code = "model_not_found";
+        refuse(w, &error);
+    } else if (!m) {
+        kin_api_error_set(&error, 400, "model", "this server has several models: say which one, /v1/models lists them");
+        refuse(w, &error);
+    } else if (!w->needs || (m->state == KIN_MODEL_LOADED && !m->leaves)) {
+        begin(w, m);
+    } else if (r->n_waiting >= r->o.max_waiting) {
+        kin_api_error_set(&error, 429, NULL, "too many requests wait already: try again in a moment");
+        refuse(w, &error);
+    } else {
+        put_in_line(m, w);
+    }
+    kin_router_plan(r);
+}
+
+static void take_name(kin_router_waiter *w, kin_str name) {
+    w->is_named = name.len > 0;
+    size_t n = name.len < sizeof w->name - 1 ? name.len : sizeof w->name - 1;
+    if (n > 0) memcpy(w->name, name.at, n);
+    w->name[n] = 0;
+}
+
+// Ollama's: 0, or "0s", means that the model is to go.
+static bool is_zero(const json_t *keep_alive) {
+    if (json_is_number(keep_alive)) return json_number_value(keep_alive) == 0;
+    return json_is_string(keep_alive) && json_string_value(keep_alive)[0] == '0';
+}
+
+static void read_in_pool(uv_work_t *work) {
+    kin_router_waiter *w = work->data;
+    json_t *body = w->n_body ? kin_request_parse((kin_str){w->body, w->n_body}, &w->error) : json_object();
+    w->rc = body ? 0 : KIN_FAIL;
+    const json_t *name = json_object_get(body, "model");
+    if (!json_is_string(name)) name = json_object_get(body, "name"); // Ollama's show of old
+    if (json_is_string(name)) take_name(w, (kin_str){json_string_value(name), json_string_length(name)});
+    w->is_unwanted = is_zero(json_object_get(body, "keep_alive"));
+    json_decref(body);
+}
+
+static void was_read(uv_work_t *work, int status) {
+    kin_router_waiter *w = work->data;
+    if (status != 0) w->rc = kin_api_error_set(&w->error, 503, NULL, "the server stops");
+    if (!w->x)
+        free_waiter(w);
+    else if (w->rc != 0)
+        refuse(w, &w->error);
+    else
+        route(w);
+}
+
+void kin_router_take(kin_router *r, kin_http_exchange *x, const void *route_of, const kin_api_format *format, bool needs) {
+    kin_str method = kin_http_method(x);
+    kin_router_waiter *w = calloc(1, sizeof *w);
+    if (!w) {
+        kin_http_reply_error(x, 500, "out of memory");
+        return;
+    }
+    *w = (kin_router_waiter){.x = x, .router = r, .route = route_of, .format = format, .needs = needs};
+    w->data = (kin_exchange_data){gone, w};
+    kin_http_set_data(x, &w->data);
+    if (method.len == 3 && memcmp(method.at, "GET", 3) == 0) {
+        take_name(w, kin_http_query(x, "model"));
+        route(w);
+        return;
+    }
+    w->body = kin_http_take_body(x, &w->n_body);
+    w->work.data = w;
+    uv_queue_work(r->o.loop, &w->work, read_in_pool, was_read);
+}
+
+// ---- sums
+
+static void add_counters(struct kin_call_counters *to, const struct kin_call_counters *c) {
+    to->n_requests += c->n_requests;
+    to->n_failed += c->n_failed;
+    to->n_cancelled += c->n_cancelled;
+    for (int i = 0; i < 16; i++) {
+        to->ttft_buckets[i] += c->ttft_buckets[i];
+        to->gap_buckets[i] += c->gap_buckets[i];
+    }
+    to->ttft_s += c->ttft_s;
+    to->gap_s += c->gap_s;
+    to->n_prompt += c->n_prompt;
+    to->n_cached += c->n_cached;
+    to->n_generated += c->n_generated;
+    to->prompt_s += c->prompt_s;
+    to->generated_s += c->generated_s;
+}
+
+static void add_status(kin_service_status *to, const kin_service_status *status) {
+    const kin_scheduler_stats *t = &status->scheduler;
+    to->n_running += status->n_running;
+    to->n_waiting += status->n_waiting;
+    to->scheduler.n_blocks += t->n_blocks;
+    to->scheduler.n_free_blocks += t->n_free_blocks;
+    to->scheduler.n_steps += t->n_steps;
+    to->scheduler.n_preempted += t->n_preempted;
+    to->scheduler.n_decode_rows += t->n_decode_rows;
+}
+
+void kin_router_sum(const kin_router *r, struct kin_call_counters *counters, kin_service_status *sum) {
+    *counters = (struct kin_call_counters){0};
+    *sum = (kin_service_status){.scheduler = r->past, .n_waiting = r->n_waiting};
+    for (int i = 0; i < r->n; i++) {
+        const kin_call_world *w = &r->models[i].world;
+        add_counters(counters, &w->counters);
+        if (!w->service) continue;
+        kin_service_status status = kin_service_get_status(w->service);
+        add_status(sum, &status);
+    }
+}

@@ -1,0 +1,220 @@
+#!/bin/sh
+# Many models: kin models, and kin serve --models-dir, where requests say which one they want.
+#
+#   test_models.sh PATH_TO_KIN      (mkmodel lies beside it)
+set -u
+# shellcheck source=tests/checks.sh
+. "$(dirname "$0")/checks.sh"
+# shellcheck source=tests/serving.sh
+. "$(dirname "$0")/serving.sh"
+
+models=$dir/models
+mkdir -p "$models/more" "$models/more/deeper"
+cp "$(dirname "$0")/../assets/demo.gguf" "$models/demo.gguf"
+"$mkmodel" --preset tiny --arch qwen3 --layers 2 -o "$models/more/small.gguf" >/dev/null
+"$mkmodel" --preset tiny --layers 2 --seed 2 --split 2 -o "$models/parts" >/dev/null
+cp "$models/demo.gguf" "$models/more/demo.gguf"
+cp "$models/demo.gguf" "$models/more/deeper/unseen.gguf"
+head -c 5000 "$models/demo.gguf" >"$models/broken.gguf"
+echo 'not a model' >"$models/notes.txt"
+
+# ---- kin models
+
+claim='kin models lists what a folder has, and says what is wrong with the rest'
+status 0 "$kin" models "$models"
+says "$out" '^demo  *llama  *6.6M  *q4_K  *3.87 MiB  *512'
+says "$out" '^more/demo '
+says "$out" '^parts '
+says "$out" '^small  *qwen3 '
+lines "$out" 5
+says "$err" 'not usable: .*broken.gguf: '
+status 0 "$kin" models "$models" --json
+says "$out" '"parameters": 6623488'
+says "$out" '"error": ".*broken.gguf'
+status 1 "$kin" models "$dir/nowhere"
+says "$err" 'No such file or directory'
+
+# ---- one in memory
+
+asks() { # STATUS MODEL [FIELDS]: of /v1/completions
+    answers "$1" /v1/completions -d "{\"model\": \"$2\", \"prompt\": \"One\", \"max_tokens\": 4, \"temperature\": 0${3:-}}"
+}
+loaded() { # NAME...: these are, and no other
+    answers 200 /api/ps
+    got=$(grep -o '"name":"[^"]*"' "$out" | tr -d '\n')
+    want=$(for name; do printf '"name":"%s"' "$name"; done)
+    [ "$got" = "$want" ] || fail "loaded: $got"
+}
+
+serve --models-dir "$models"
+claim='all models are listed, and none is loaded before it is asked for'
+says "$log" 'left out: .*broken.gguf'
+loaded
+for path in /v1/models /models; do
+    answers 200 $path
+    for name in demo more/demo parts small; do says "$out" "\"id\":\"$name\""; done
+    says "$out" '"status":{"value":"unloaded"}'
+    says_not "$out" '"value":"loaded"'
+done
+answers 200 /api/tags
+says "$out" '"name":"small"'
+answers 200 /v1/models/more/demo
+answers 200 /api/show -d '{"model": "small"}'
+says "$out" '"family":"qwen3"'
+loaded
+
+claim='a request gets the model that it names, which takes the place of the one before'
+asks 200 demo
+says "$out" '"model":"demo"'
+says "$out" '"text":" day, a'
+loaded demo
+asks 200 small
+says "$out" '"model":"small"'
+loaded small
+answers 200 /v1/models
+says "$out" '"id":"small".*"status":{"value":"loaded"}'
+asks 200 parts
+asks 200 demo:latest
+answers 200 '/props?model=more/demo'
+says "$out" '"model_alias":"more/demo"'
+loaded more/demo
+answers 200 /api/chat -d '{"model": "demo", "stream": false, "messages": [{"role": "user", "content": "a"}], "options": {"num_predict": 2}}'
+says "$out" '"model":"demo"'
+answers 200 /v1/embeddings -d '{"model": "parts", "input": "a"}'
+answers 200 /tokenize -d '{"model": "demo", "content": "One day"}'
+loaded demo
+
+claim='a model that is not there is 404 in the form of each API'
+asks 404 nope
+says "$out" '"code":"model_not_found"'
+answers 404 /v1/messages -d '{"model": "nope", "max_tokens": 1, "messages": []}'
+says "$out" '^{"type":"error","error":{"type":"not_found_error"'
+answers 404 /api/chat -d '{"model": "../demo", "messages": []}'
+says "$out" '^{"error":"'
+answers 404 /v1/models/nope
+answers 400 /v1/completions -d '{"model": '
+loaded demo
+
+claim='a request that names none gets the model that is there; none is there: it is asked to'
+answers 200 /v1/completions -d '{"prompt": "One", "max_tokens": 1}'
+says "$out" '"model":"demo"'
+claim='keep_alive 0, and /models/unload, take a model out of memory when its texts are written'
+answers 200 /api/generate \
+    -d '{"model": "demo", "prompt": "One", "raw": true, "stream": false, "keep_alive": 0, "options": {"num_predict": 50, "stop": []}}'
+says "$out" '"done":true'
+n=0
+while answers 200 /api/ps && grep -q '"name"' "$out" && [ $n -lt 100 ]; do
+    sleep 0.05
+    n=$((n + 1))
+done
+loaded
+answers 400 /v1/completions -d '{"prompt": "One", "max_tokens": 1}'
+says "$out" 'say which one'
+answers 200 /models/load -d '{"model": "small"}'
+loaded small
+answers 200 /models/unload -d '{"model": "small"}'
+answers 400 /models/unload -d '{"model": "demo"}'
+asks 200 demo
+loaded demo
+
+claim='a text is written to its end before another model takes the place of its model'
+curl -sN -m 60 -o "$dir/stream" "$base/v1/completions" \
+    -d '{"model": "demo", "prompt": "One", "max_tokens": 300, "ignore_eos": true, "stream": true}' &
+client=$!
+until_says "$dir/stream" '"text"'
+curl -s -m 60 -o "$dir/other" "$base/v1/completions" -d '{"model": "small", "prompt": "One", "max_tokens": 4}' &
+other=$!
+asks 200 demo ', "ignore_eos": true' # it may come behind the other model
+wait "$other" "$client" || fail "a client ended with $?"
+says "$dir/other" '"model":"small"'
+says "$dir/stream" '"finish_reason":"length"'
+says "$dir/stream" '"completion_tokens":300'
+says "$dir/stream" '^data: \[DONE\]'
+
+claim='who asks for several models at once gets each of them, in turns'
+clients=
+for i in 1 2 3; do
+    for name in demo small parts; do
+        curl -s -m 60 -o "$dir/turn-$name-$i" "$base/v1/completions" \
+            -d "{\"model\": \"$name\", \"prompt\": \"One\", \"max_tokens\": 4, \"temperature\": 0}" &
+        clients="$clients $!"
+    done
+done
+# shellcheck disable=SC2086 # a list of numbers
+wait $clients
+for i in 1 2 3; do
+    for name in demo small parts; do
+        says "$dir/turn-$name-$i" "\"model\":\"$name\".*\"completion_tokens\":4"
+        sed 's/.*"text":\("[^"]*"\).*/\1/' "$dir/turn-$name-$i" >"$dir/text-$name-$i"
+        same "$dir/text-$name-1" "$dir/text-$name-$i"
+    done
+done
+
+claim='a model that cannot be loaded any more is refused with the reason, and others go on'
+asks 200 demo
+mv "$models/more/small.gguf" "$dir/away"
+asks 500 small
+says "$out" "the model 'small' cannot be loaded: .*small.gguf"
+asks 200 demo
+mv "$dir/away" "$models/more/small.gguf"
+asks 200 small
+stop
+
+# ---- more in memory
+
+claim='two may be in memory; the one not used for longest makes room'
+serve --models-dir "$models" --models-max 2 --ctx 16384 -m "$models/demo.gguf" --alias mine
+loaded mine
+asks 200 small
+asks 200 mine
+loaded mine small
+asks 200 parts
+loaded mine parts
+answers 200 /v1/completions -d '{"prompt": "One", "max_tokens": 1}'
+says "$out" '"model":"mine"'
+answers 200 /metrics
+says "$out" '^llamacpp:n_decode_total [1-9]'
+says "$out" '^kin:requests_total 4$'
+
+claim='texts of two models are written at the same time'
+endless() { # FILE MODEL
+    curl -sN -m 60 -o "$1" "$base/v1/completions" \
+        -d "{\"model\": \"$2\", \"prompt\": \"One\", \"ignore_eos\": true, \"stream\": true}" &
+    client=$!
+    until_says "$1" '"text"'
+}
+endless "$dir/both" mine
+asks 200 parts
+says_not "$dir/both" '^data: \[DONE\]'
+kill "$client"
+stop
+
+claim='clients that wait for a model may go away, and not too many may wait'
+serve --models-dir "$models" --ctx 16384 --parallel 1 --max-queue 0
+endless "$dir/long" demo
+curl -s -m 0.3 -o /dev/null "$base/v1/completions" -d '{"model": "small", "prompt": "One"}'
+curl -s -m 60 -o "$dir/late" "$base/v1/completions" -d '{"model": "small", "prompt": "One", "max_tokens": 4}' &
+late=$!
+answers 200 /metrics
+n=0
+while answers 200 /metrics && ! grep -q '^llamacpp:requests_deferred 1' "$out" && [ $n -lt 100 ]; do
+    sleep 0.05
+    n=$((n + 1))
+done
+asks 429 small
+says "$dir/head" '^Retry-After: '
+answers 200 /health
+says_not "$dir/long" '^data: \[DONE\]'
+kill "$client"
+wait "$late" || fail "the client ended with $?"
+says "$dir/late" '"model":"small"'
+stop
+
+claim='what cannot be served together is refused'
+status 1 "$kin" serve --port 0 --models-dir "$models" --cluster
+says "$err" 'a ring computes one model'
+status 1 "$kin" serve --port 0 --models-dir "$models/more/deeper/none"
+status 1 "$kin" serve --port 0 --models-dir "$dir/cache"
+says "$err" 'No such file\|no model file'
+
+tally
