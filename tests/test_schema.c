@@ -213,9 +213,9 @@ static void patterns_match_as_regular_expressions_do(void **state) {
     assert_fit("{'type':'string','pattern':'^.[^a]\\\\.$'}", "'ab.'", "'\xc3\xa9\\n.'");
     assert_no_fit("{'type':'string','pattern':'^.[^a]\\\\.$'}", "'aa.'", "'abx'", "'\\nb.'");
     assert_fit("{'type':'string','pattern':'^[\\\\w-]{1,}?\\\\/$'}", "'a-_9/'");
-    static const char *const bad[] = {"(?=a)", "(?<!a)b", "(a)\\\\1", "\\\\bx", "a^b", "(^a)", "a(b",
-                                      "a)",    "[a",      "[z-a]",    "*a",     "a**", "a{x}", "\\\\pL",
-                                      "a{4,1}", "a{1,2,3}", "a{1,,}", "a{,2}", "a{2"};
+    static const char *const bad[] = {"(?=a)",  "(?<!a)b",  "(a)\\\\1", "\\\\bx", "a^b", "(^a)", "a(b",
+                                      "a)",     "[a",       "[z-a]",    "*a",     "a**", "a{x}", "\\\\pL",
+                                      "a{4,1}", "a{1,2,3}", "a{1,,}",   "a{,2}",  "a{2"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         char schema[100];
         snprintf(schema, sizeof schema, "{'type':'string','pattern':'%s'}", bad[i]);
