@@ -80,7 +80,7 @@ static const llama_option options[] = {
     {"--model-draft", REFUSED, "kin has no draft models yet"},
     {"-hf", REFUSED, "kin reads files; fetch it first (curl -LO ADDRESS)"},
     {"--hf-repo", REFUSED, "kin reads files; fetch it first (curl -LO ADDRESS)"},
-    {"--slot-save-path", REFUSED, "kin cannot save a text's place yet"},
+    {"--slot-save-path", REFUSED, "kin does not write its KV cache to files"},
     {"--models-autoload", NOTHING, "a model is loaded when it is asked for"},
     {"--models-preset", REFUSED, "all models have the same options"},
 };

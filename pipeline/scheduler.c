@@ -34,7 +34,7 @@ struct kin_generation {
 typedef struct slot {
     kin_generation *owner; // NULL: none
     int32_t *tokens;       // [n] of a text that has ended; n 0: the slot is free
-    int n;
+    int n, tag;
     uint64_t used; // when it ended or was last useful, in steps
 } slot;
 
@@ -199,6 +199,7 @@ static void leave_slot(kin_scheduler *s, kin_generation *g, bool keep) {
     if (keep && s->head && g->n_done > 0) {
         own->tokens = g->tokens;
         own->n = g->n_done;
+        own->tag = g->o.tag;
         own->used = s->stats.n_steps;
         g->tokens = NULL;
     } else {
@@ -240,6 +241,17 @@ static bool evict(kin_scheduler *s, int but) {
     }
     if (oldest != NO_SLOT) free_slot(s, oldest);
     return oldest != NO_SLOT;
+}
+
+int kin_scheduler_erase(kin_scheduler *s, int tag) {
+    int n = 0;
+    for (int i = 0; i < KIN_SCHEDULER_MAX_SEQUENCES; i++) {
+        const slot *t = &s->slots[i];
+        if (t->n == 0 || t->tag != tag) continue;
+        n += t->n;
+        free_slot(s, i);
+    }
+    return n;
 }
 
 static bool make_room(kin_scheduler *s, int n_blocks, int but) {

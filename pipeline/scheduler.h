@@ -42,6 +42,7 @@ typedef struct kin_generation_options {
     const int32_t *prompt; // [n_prompt], copied
     int n_prompt;
     bool no_cache; // neither takes a prefix from others nor leaves one
+    int tag;       // of kin_scheduler_erase
     // The next token, from logits // f32 [n_vocab], which may be written to; KIN_GENERATION_NO_TOKEN: the text ends.
     int32_t (*next)(void *user, float *logits);
     // In place of `next`: the hidden states of the tokens from `pos` on, rows // f32 [n, n_embd], piece by piece. The text ends
@@ -69,6 +70,9 @@ int kin_scheduler_submit(kin_scheduler *scheduler, const kin_generation_options 
 
 // The text ends; at once, or when the steps that it is in have come back.
 void kin_scheduler_cancel(kin_scheduler *scheduler, kin_generation *generation);
+
+// Forgets the texts with this tag that have ended and stay as prefixes. Returns how many tokens they had.
+int kin_scheduler_erase(kin_scheduler *scheduler, int tag);
 
 // All texts end as failed.
 void kin_scheduler_fail(kin_scheduler *scheduler, const kin_err *why);

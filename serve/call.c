@@ -358,7 +358,9 @@ static void end_choice(kin_call *c, kin_choice *choice, kin_finish_reason reason
     if (reason == KIN_FINISH_EOS && choice->stop_word >= 0) reason = KIN_FINISH_STOP_WORD;
     if (reason == KIN_FINISH_EOS && choice->has_calls) reason = KIN_FINISH_TOOL_CALLS;
     kin_timings timings = kin_choice_timings(choice);
+    int id_slot = c->prepared.request.id_slot;
     kin_finish finish_of = {.choice = choice->index,
+                            .slot = id_slot < 0 ? 0 : id_slot,
                             .reason = reason,
                             .stop_word = choice->stop_word >= 0 ? c->prepared.request.stops[choice->stop_word] : (kin_str){"", 0},
                             .n_prompt = timings.n_prompt,

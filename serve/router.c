@@ -355,8 +355,8 @@ void kin_router_take(kin_router *r, kin_http_exchange *x, const void *route_of, 
     *w = (kin_router_waiter){.x = x, .router = r, .route = route_of, .format = format, .needs = needs};
     w->data = (kin_exchange_data){gone, w};
     kin_http_set_data(x, &w->data);
+    take_name(w, kin_http_query(x, "model"));
     if (method.len == 3 && memcmp(method.at, "GET", 3) == 0) {
-        take_name(w, kin_http_query(x, "model"));
         route(w);
         return;
     }

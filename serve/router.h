@@ -59,7 +59,7 @@ int kin_router_open(kin_router *router, const kin_router_options *options, kin_m
 void kin_router_fini(kin_router *router); // when the loop has ended
 
 // Begins the request with its model, sooner or later, or refuses it. The name is in the body's `model` (Ollama's show: or
-// `name`), or the parameter `model` of a GET. format: of refusals. needs: the model must be loaded.
+// `name`), or the parameter `model` of the path. format: of refusals. needs: the model must be loaded.
 void kin_router_take(kin_router *router, kin_http_exchange *x, const void *route, const kin_api_format *format, bool needs);
 
 // By name, or by name and ":latest". NULL: there is none.

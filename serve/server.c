@@ -13,6 +13,7 @@
 #include "serve/metrics_text.h"
 #include "serve/refuse.h"
 #include "serve/router.h"
+#include "serve/slots.h"
 
 enum { TICK_MS = 250, MAX_EVENTS = 4096 };
 
@@ -136,6 +137,7 @@ static void metrics(kin_server *s, kin_http_exchange *x);
 static void no_reranking(kin_server *s, kin_http_exchange *x);
 static void load_model(kin_server *s, kin_served_model *model, kin_http_exchange *x);
 static void unload_model(kin_server *s, kin_served_model *model, kin_http_exchange *x);
+static void act_on_slot(kin_server *s, kin_served_model *model, kin_http_exchange *x);
 
 static const route routes[] = {
     {"GET", "/", .answer = root, .is_always = true},
@@ -150,6 +152,7 @@ static const route routes[] = {
     {"POST", "/models/unload", .manage = unload_model, .scope = MODEL},
     {"GET", "/props", .about = kin_about_props},
     {"GET", "/slots", .about = kin_about_slots},
+    {"POST", "/slots/", .manage = act_on_slot},
     {"POST", "/tokenize", .errand = kin_errand_tokenize},
     {"POST", "/detokenize", .errand = kin_errand_detokenize},
     {"POST", "/apply-template", .errand = kin_errand_apply_template},
@@ -296,6 +299,13 @@ static void no_reranking(kin_server *s, kin_http_exchange *x) {
     kin_http_reply_error(x, 501, "this server has no reranking");
 }
 
+static void act_on_slot(kin_server *s, kin_served_model *model, kin_http_exchange *x) {
+    if (s->o.slots)
+        kin_slots_begin(model->world.service, &model->n_errands, x);
+    else
+        kin_http_reply_error(x, 501, "the server was started with --no-slots");
+}
+
 // ---- metrics
 
 static void metrics(kin_server *s, kin_http_exchange *x) {
@@ -366,7 +376,9 @@ static void take_events(kin_server *s, kin_served_model *m) {
     kin_job_event event;
     int n = 0;
     for (; n < MAX_EVENTS && m->world.service && kin_service_take(m->world.service, &event); n++) {
-        if (event.pooling)
+        if (event.kind == KIN_TEXTS_ERASED)
+            kin_slots_take(&event);
+        else if (event.pooling)
             kin_embed_take(&event);
         else
             kin_call_take(&m->world, &event);

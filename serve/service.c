@@ -26,6 +26,12 @@ struct kin_job {
     kin_err why;
 };
 
+typedef struct erasure {
+    int tag;
+    void *user;
+    struct erasure *next;
+} erasure;
+
 struct kin_service {
     kin_service_options o;
     kin_scheduler *scheduler;
@@ -35,6 +41,7 @@ struct kin_service {
     kin_job *inbox, **inbox_end;
     kin_job *cancelled[KIN_SERVICE_MAX_JOBS]; // [n_cancelled] that have not ended
     int n_cancelled;
+    erasure *erasures;     // wanted
     kin_job_event *outbox; // [cap_out] cyclic
     size_t first_out, n_out, cap_out;
     int n_jobs;   // submitted, not ended
@@ -240,6 +247,7 @@ static void start_job(kin_service *s, kin_job *j) {
     kin_generation_options o = {.prompt = j->o.prompt,
                                 .n_prompt = j->o.n_prompt,
                                 .no_cache = j->o.no_cache,
+                                .tag = j->o.tag,
                                 .next = next,
                                 .hidden = j->o.pooling ? hidden : NULL,
                                 .progress = progress,
@@ -305,6 +313,35 @@ void kin_service_cancel(kin_service *s, kin_job *j) {
     call(s);
 }
 
+int kin_service_erase(kin_service *s, int tag, void *user) {
+    erasure *e = malloc(sizeof *e);
+    if (!e) return KIN_FAIL;
+    pthread_mutex_lock(&s->mutex);
+    bool over = s->over;
+    *e = (erasure){tag, user, s->erasures};
+    if (!over) s->erasures = e;
+    pthread_cond_signal(&s->changed);
+    pthread_mutex_unlock(&s->mutex);
+    if (over) {
+        put(s, &(kin_job_event){.kind = KIN_TEXTS_ERASED, .user = user});
+        free(e);
+    }
+    call(s);
+    return 0;
+}
+
+static void erase(kin_service *s) {
+    pthread_mutex_lock(&s->mutex);
+    erasure *e = s->erasures;
+    s->erasures = NULL;
+    pthread_mutex_unlock(&s->mutex);
+    for (erasure *following; e; e = following) {
+        following = e->next;
+        put(s, &(kin_job_event){.kind = KIN_TEXTS_ERASED, .user = e->user, .n_done = kin_scheduler_erase(s->scheduler, e->tag)});
+        free(e);
+    }
+}
+
 void kin_service_stop(kin_service *s) {
     pthread_mutex_lock(&s->mutex);
     s->stopped = true;
@@ -334,12 +371,14 @@ static void take_inbox(kin_service *s) {
         if (cancelled) kin_scheduler_cancel(s->scheduler, cancelled->generation);
         any = jobs || cancelled;
     }
+    erase(s);
 }
 
 static bool wait_for_jobs(kin_service *s) {
     pthread_mutex_lock(&s->mutex);
-    while (!s->inbox && !s->stopped && !(s->o.stop && atomic_load(s->o.stop))) kin_cond_wait_for(&s->changed, &s->mutex, LOOK_NS);
-    bool any = s->inbox != NULL && !s->stopped;
+    while (!s->inbox && !s->erasures && !s->stopped && !(s->o.stop && atomic_load(s->o.stop)))
+        kin_cond_wait_for(&s->changed, &s->mutex, LOOK_NS);
+    bool any = (s->inbox || s->erasures) && !s->stopped;
     pthread_mutex_unlock(&s->mutex);
     return any;
 }
@@ -419,7 +458,7 @@ static bool has_texts(const kin_service *s) {
 
 static bool has_jobs(kin_service *s) {
     pthread_mutex_lock(&s->mutex);
-    bool any = s->inbox != NULL;
+    bool any = s->inbox || s->erasures;
     pthread_mutex_unlock(&s->mutex);
     return any || has_texts(s);
 }

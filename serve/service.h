@@ -30,6 +30,7 @@ typedef struct kin_job_options {
     int n_predict; // -1: until the context is full; 0: the prompt only
     int n_probs;   // likeliest tokens that are reported with each one; -1: no probabilities at all
     bool ignore_eos, no_cache;
+    int tag;              // of kin_service_erase
     kin_pooling pooling;  // not NONE: nothing is written, the text becomes a vector
     kin_sampler *sampler; // NULL: pooling
     kin_grammar *grammar; // NULL, as the next two: none
@@ -52,7 +53,7 @@ typedef struct kin_job_prob {
     float logprob;
 } kin_job_prob;
 
-typedef enum kin_job_event_kind { KIN_JOB_PROGRESS, KIN_JOB_TOKEN, KIN_JOB_ENDED } kin_job_event_kind;
+typedef enum kin_job_event_kind { KIN_JOB_PROGRESS, KIN_JOB_TOKEN, KIN_JOB_ENDED, KIN_TEXTS_ERASED } kin_job_event_kind;
 
 enum { KIN_JOB_MAX_PROBS = 100, KIN_SERVICE_MAX_JOBS = 4096 };
 
@@ -62,7 +63,7 @@ typedef struct kin_job_event {
     void *user;
     kin_pooling pooling; // the job's
     kin_time at;
-    int n_done, n_cached; // PROGRESS
+    int n_done, n_cached; // PROGRESS; n_done: tokens of ERASED, which has no job
     int32_t id;           // TOKEN
     float logprob;
     kin_job_prob *top; // [n_top] of TOKEN, the event's own: free it
@@ -114,6 +115,9 @@ void kin_service_submit(kin_service *service, kin_job *job);
 void kin_service_cancel(kin_service *service, kin_job *job); // ENDED follows, or is there already
 // The next event; false: there is none.
 bool kin_service_take(kin_service *service, kin_job_event *event);
+// Forgets the texts with this tag that have ended and stay as prefixes of others. ERASED follows, with `user`; KIN_FAIL: no
+// memory.
+int kin_service_erase(kin_service *service, int tag, void *user);
 void kin_service_stop(kin_service *service); // any thread
 
 // ---- any thread

@@ -92,6 +92,25 @@ for stream in false true; do
     says "$out" '"cached_tokens":[1-9][0-9]'
 done
 
+claim='a slot that is erased loses its texts, and no other one does'
+slot() { answers 200 /completion -d "{\"prompt\": \"slot $1 $long\", \"id_slot\": $1, \"n_predict\": 2}"; }
+cached() { says "$out" "\"cache_n\":$1"; }
+for id in 3 4; do slot $id; done
+slot 3
+says "$out" '"id_slot":3'
+cached '[1-9][0-9]'
+answers 200 '/slots/3?action=erase' -X POST
+says "$out" '^{"id_slot":3,"n_erased":[1-9][0-9]*}$'
+answers 200 '/slots/3?action=erase' -X POST
+says "$out" '"n_erased":0'
+slot 3
+cached '0,'
+slot 4
+cached '[1-9][0-9]'
+answers 501 '/slots/3?action=save' -d '{"filename": "a"}'
+answers 400 '/slots/3?action=nonsense' -X POST
+answers 400 '/slots/3x?action=erase' -X POST
+
 claim='the same text in all APIs'
 answers 200 /v1/messages -d "{$user, \"max_tokens\": 2}"
 says "$out" '"stop_reason":"max_tokens"'
