@@ -7,7 +7,7 @@
 #include "app/app.h"
 #include "app/option_tables.h"
 #include "app/plan_compare.h"
-#include "app/plan_view.h"
+#include "app/plan_print.h"
 #include "node/facts_file.h"
 #include "node/session.h"
 #include "sys/highs.h"
@@ -209,7 +209,7 @@ static int show_plan(const plan_options *o, const kin_facts *facts, const kin_pl
     static kin_plan_view view;
     if (kin_plan_view_make(&view, facts, how, scheduler, err) != 0) return KIN_FAIL;
     if (o->json) return print_json(kin_plan_view_json(&view), err);
-    kin_plan_view_print(&view, stdout);
+    kin_plan_print(&view, stdout);
     return 0;
 }
 

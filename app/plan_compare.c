@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "app/plan_view.h"
+#include "app/plan_print.h"
 #include "app/table.h"
 #include "pure/text/escape.h"
 
@@ -59,22 +59,22 @@ void kin_plan_compare_print(const kin_plan_compare *c, FILE *file) {
     if (!table) return;
     kin_table_init(table, "lrrrrl", titles);
     for (int i = 0; i < c->n; i++) {
-        char token[KIN_PLAN_VIEW_TIME], prompt[KIN_PLAN_VIEW_TIME], layers[56];
+        char token[KIN_PLAN_PRINT_TIME], prompt[KIN_PLAN_PRINT_TIME], layers[56];
         const kin_prediction *p = &c->entries[i].prediction;
         kin_table_row(table);
         kin_table_cell(table, 0, "%s", c->entries[i].scheduler->name);
         if (!c->entries[i].has_plan) continue;
         describe_plan(c->facts, &c->entries[i].plan, layers, sizeof layers);
-        kin_table_cell(table, 1, "%s", kin_plan_view_time(p->tpot_s, token));
+        kin_table_cell(table, 1, "%s", kin_plan_print_time(p->tpot_s, token));
         if (c->entries[0].has_plan) kin_table_cell(table, 2, "x %.2f", p->tpot_s / c->entries[0].prediction.tpot_s);
-        kin_table_cell(table, 3, "%s", kin_plan_view_time(p->ttft_s, prompt));
+        kin_table_cell(table, 3, "%s", kin_plan_print_time(p->ttft_s, prompt));
         kin_table_cell(table, 4, "%d", c->entries[i].plan.n_rounds);
         kin_table_cell(table, 5, "%s", layers);
     }
     kin_table_print(table, file);
     free(table);
     print_without_plan(c, file);
-    kin_plan_view_print_sentences(c->facts, c->sentences, file);
+    kin_plan_print_sentences(c->facts, c->sentences, file);
 }
 
 static json_t *shares_json(const kin_facts *facts, const kin_plan *plan) {

@@ -150,11 +150,16 @@ function(kin_preloads folder)
     endforeach()
 endfunction()
 
-# kin_embed(TARGET MACRO SOURCE FILE): SOURCE puts the bytes of FILE into the program; MACRO is FILE's path there.
-function(kin_embed target macro source file)
+# kin_embed(MACRO SOURCE FILE_OR_FOLDER): SOURCE puts the bytes of the file, or of the folder's files, into the program (base/embed.h);
+# MACRO is its path there.
+function(kin_embed macro source file)
+    set(files ${PROJECT_SOURCE_DIR}/${file})
+    if(IS_DIRECTORY ${files})
+        file(GLOB files CONFIGURE_DEPENDS ${files}/*)
+    endif()
     set_source_files_properties(${source} PROPERTIES
         COMPILE_DEFINITIONS ${macro}="${PROJECT_SOURCE_DIR}/${file}"
-        OBJECT_DEPENDS ${PROJECT_SOURCE_DIR}/${file})
+        OBJECT_DEPENDS "${files}")
 endfunction()
 
 # kin_manual(TARGET): the manual page and the completions, which the program itself prints, and where they are installed. Not where it

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "app/plan_view.c"
+#include "app/plan_print.c"
 #include "app/table.c"
 #include "node/facts_fields.h"
 #include "node/facts_file.h"
@@ -38,7 +38,7 @@ static void show(const kin_plan_view *view) {
     size_t n;
     FILE *file = open_memstream(&text, &n);
     kin_assert(file != NULL);
-    kin_plan_view_print(view, file);
+    kin_plan_print(view, file);
     fclose(file);
     free(text);
     json_t *json = kin_plan_view_json(view);

@@ -1,12 +1,11 @@
-// A plan as people see it: who computes what, how long a token and a prompt will take, where the time goes, and why. As a table
-// and sentences, or as JSON.
+// A plan as people see it: who computes what, how long a token and a prompt will take, where the time goes, and why. As JSON;
+// app/plan_print.h has it as a table and sentences.
 //
 // Wherever the facts come from (a file, measurements), everything after them is here: making the plan with a scheduler,
-// predicting, printing. It changes nothing and runs nothing. Main thread.
+// predicting. It changes nothing and runs nothing. Plain functions; with several devices they take up to seconds.
 #pragma once
 
 #include <jansson.h>
-#include <stdio.h>
 
 #include "pure/plan/explain.h"
 #include "pure/plan/timeline.h"
@@ -32,15 +31,13 @@ int kin_plan_view_screen(const kin_facts *facts, kin_device_set *refused, char s
 int kin_plan_view_make(kin_plan_view *view, const kin_facts *facts, const kin_plan_options *options,
                        const kin_plan_scheduler *scheduler, kin_err *err);
 
-void kin_plan_view_print(const kin_plan_view *view, FILE *file);
+// The plan in force, whatever made it (kin_planner_last), and what leaving a device out would change.
+int kin_plan_view_of(kin_plan_view *view, const kin_facts *facts, const kin_plan *plan, const kin_plan_options *options,
+                     kin_err *err);
 
-// Those that are not empty, below an empty line.
-void kin_plan_view_print_sentences(const kin_facts *facts, const char sentences[][KIN_PLAN_EXPLAIN_MAX], FILE *file);
+// What the device's GPU holds beside its KV cache and buffers.
+double kin_plan_view_gpu_bytes(const kin_plan_view *view, int device);
 
 // New references.
 json_t *kin_plan_view_json(const kin_plan_view *view);
 json_t *kin_plan_view_work_json(const kin_facts *facts);
-
-// "12.3 ms", "1.39 s"
-enum { KIN_PLAN_VIEW_TIME = 24 };
-const char *kin_plan_view_time(double seconds, char buf[KIN_PLAN_VIEW_TIME]);

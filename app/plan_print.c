@@ -1,0 +1,154 @@
+#include "app/plan_print.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "app/table.h"
+#include "base/units.h"
+#include "pure/text/escape.h"
+
+const char *kin_plan_print_time(double seconds, char buf[KIN_PLAN_PRINT_TIME]) {
+    double ms = seconds * 1e3;
+    if (ms >= 999.5)
+        snprintf(buf, KIN_PLAN_PRINT_TIME, "%.3g s", seconds);
+    else
+        snprintf(buf, KIN_PLAN_PRINT_TIME, ms >= 0.995 ? "%.3g ms" : "%.2f ms", ms);
+    return buf;
+}
+
+static const char *size_of(double bytes, char buf[32]) {
+    return kin_size_format(bytes > 0 && bytes < 1e18 ? (uint64_t)bytes : 0, buf, 32);
+}
+
+static const char *plural(int n) {
+    return n == 1 ? "" : "s";
+}
+
+static double weights_bytes(const kin_model_facts *m) {
+    return m->n_layer * kin_facts_layer_bytes(m) + kin_facts_bytes_sum(m->output_bytes);
+}
+
+// "44", or "3 x 9, 2 x 8" where a token comes by several times
+static void describe_windows(const kin_plan *plan, const kin_layer_share *share, char *text, size_t size) {
+    int least = share->n_layer / plan->n_rounds, longer = share->n_layer % plan->n_rounds, shorter = plan->n_rounds - longer;
+    if (plan->n_rounds == 1)
+        snprintf(text, size, "%d", share->n_layer);
+    else if (longer == 0)
+        snprintf(text, size, "%d x %d", shorter, least);
+    else
+        snprintf(text, size, "%d x %d, %d x %d", longer, least + 1, shorter, least);
+}
+
+enum { NAME, LAYERS, ON_GPU, WINDOWS, IN_RAM, IN_VRAM, STREAMED, COMPUTE, DISK, HOP };
+
+static void fill_size(kin_table *table, int column, double bytes) {
+    char text[32];
+    if (bytes > 0) kin_table_cell(table, column, "%s", size_of(bytes, text));
+}
+
+static void fill_time(kin_table *table, int column, double seconds) {
+    char text[KIN_PLAN_PRINT_TIME];
+    if (seconds > 0) kin_table_cell(table, column, "%s", kin_plan_print_time(seconds, text));
+}
+
+static void fill_row(kin_table *table, const kin_plan_view *view, int device, bool relay) {
+    const kin_layer_share *share = &view->plan.shares[device];
+    const kin_device_prediction *p = &view->prediction.devices[device];
+    char windows[64];
+    kin_table_row(table);
+    kin_table_cell(table, NAME, "%.24s", view->facts->devices[device].name);
+    if (relay) {
+        kin_table_cell(table, WINDOWS, "relay");
+        return;
+    }
+    kin_table_cell(table, LAYERS, "%d", share->n_layer);
+    if (share->n_layer > 0) {
+        describe_windows(&view->plan, share, windows, sizeof windows);
+        kin_table_cell(table, WINDOWS, "%s", windows);
+    }
+    if (share->n_layer_gpu > 0) kin_table_cell(table, ON_GPU, "%d", share->n_layer_gpu);
+    fill_size(table, IN_RAM, p->resident_bytes);
+    fill_size(table, IN_VRAM, kin_plan_view_gpu_bytes(view, device));
+    fill_size(table, STREAMED, p->streamed_bytes);
+    fill_time(table, COMPUTE, p->compute_s + p->windows_s);
+    fill_time(table, DISK, p->exposed_s + p->experts_s);
+    fill_time(table, HOP, p->hop_s);
+}
+
+static void print_devices(const kin_plan_view *view, FILE *file) {
+    static const char *const titles[] = {"DEVICE",  "LAYERS",   "ON GPU",  "WINDOWS", "IN RAM",
+                                         "IN VRAM", "STREAMED", "COMPUTE", "DISK",    "TO NEXT"};
+    kin_table *table = malloc(sizeof *table);
+    if (!table) return;
+    kin_table_init(table, "lrrlrrrrrr", titles);
+    for (int s = 0; s < view->plan.n_stops; s++) fill_row(table, view, view->plan.stops[s].device, view->plan.stops[s].relay);
+    kin_table_print(table, file);
+    free(table);
+}
+
+// "  network             112 ms   8 %  ###"; what cannot be seen is left out.
+static void print_part(FILE *file, const char *what, double seconds, double of_s, const char *remark) {
+    static const char bar[] = "########################################";
+    char text[KIN_PLAN_PRINT_TIME];
+    double share = seconds / of_s;
+    if (share < 0.005) return;
+    int n = (int)fmax(1, fmin(round(share * (sizeof bar - 1)), sizeof bar - 1));
+    fprintf(file, "  %-18s %8s  %3.0f %%  %.*s%s%s\n", what, kin_plan_print_time(seconds, text), 100 * share, n, bar,
+            remark[0] ? "  " : "", remark);
+}
+
+static void print_parts(const kin_plan_view *view, FILE *file) {
+    const kin_prediction *p = &view->prediction;
+    char name[KIN_FACTS_MAX_NAME], pace[KIN_FACTS_MAX_NAME + 32] = "";
+    if (p->slowest_disk >= 0) {
+        const char *slowest = view->facts->devices[p->slowest_disk].name;
+        kin_escape(name, sizeof name, slowest, strlen(slowest));
+        snprintf(pace, sizeof pace, "(the disk of %s sets the pace)", name);
+    }
+    print_part(file, "computing", p->compute_s, p->tpot_s, "");
+    print_part(file, "waiting for disks", p->exposed_s + p->disk_bound_s, p->tpot_s, pace);
+    print_part(file, "network", p->hops_s, p->tpot_s, "");
+    print_part(file, "starting windows", p->windows_s, p->tpot_s, "");
+}
+
+static double gap(const kin_plan *plan) {
+    return fmax(0, 1 - plan->bound_s / plan->tpot_s);
+}
+
+static void print_times(const kin_plan_view *view, FILE *file) {
+    const kin_plan *plan = &view->plan;
+    const kin_work_facts *work = &view->facts->work;
+    const kin_prediction *p = &view->prediction;
+    char text[KIN_PLAN_PRINT_TIME];
+    fprintf(file, p->tpot_s > 1e-3 ? "a token     %8s  %.3g tokens/s" : "a token     %8s  %.0f tokens/s",
+            kin_plan_print_time(p->tpot_s, text), 1 / p->tpot_s);
+    fprintf(file, " after %d tokens; %d time%s round the ring", work->n_cached, plan->n_rounds, plural(plan->n_rounds));
+    if (plan->bound_s > 0 && gap(plan) < 5e-4) fprintf(file, "; no plan is faster");
+    if (plan->bound_s > 0 && gap(plan) >= 5e-4) fprintf(file, "; no plan is more than %.1f %% faster", 100 * gap(plan));
+    fprintf(file, "\n");
+    print_parts(view, file);
+    fprintf(file, "a prompt    %8s  of %d tokens\n", kin_plan_print_time(p->ttft_s, text), work->n_prompt);
+}
+
+void kin_plan_print_sentences(const kin_facts *facts, const char sentences[][KIN_PLAN_EXPLAIN_MAX], FILE *file) {
+    const char *gap_line = "\n";
+    for (int i = 0; i < facts->n_device; i++) {
+        char sentence[KIN_PLAN_EXPLAIN_MAX];
+        if (!sentences[i][0]) continue;
+        fprintf(file, "%s%s\n", gap_line, kin_escape(sentence, sizeof sentence, sentences[i], strlen(sentences[i])));
+        gap_line = "";
+    }
+}
+
+void kin_plan_print(const kin_plan_view *view, FILE *file) {
+    const kin_facts *f = view->facts;
+    char text[32];
+    fprintf(file, "%d device%s; %d layer%s and the output, %s of weights; context %d; scheduler %s\n\n", f->n_device,
+            plural(f->n_device), f->model.n_layer, plural(f->model.n_layer), size_of(weights_bytes(&f->model), text),
+            f->work.n_ctx, view->scheduler->name);
+    print_devices(view, file);
+    fprintf(file, "\n");
+    print_times(view, file);
+    kin_plan_print_sentences(f, view->sentences, file);
+}

@@ -1,0 +1,130 @@
+#include "node/plan_view.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+// ---- making it
+
+int kin_plan_view_screen(const kin_facts *facts, kin_device_set *refused, char sentences[][KIN_PLAN_EXPLAIN_MAX], kin_err *err) {
+    char reasons[KIN_FACTS_MAX_DEVICES][KIN_FACTS_MAX_REASON];
+    kin_device_set usable;
+    if (kin_facts_screen(facts, &usable, reasons, err) != 0) return KIN_FAIL;
+    *refused = 0;
+    for (int i = 0; i < facts->n_device; i++) {
+        sentences[i][0] = '\0';
+        if (usable & kin_device_bit(i)) continue;
+        *refused |= kin_device_bit(i);
+        snprintf(sentences[i], KIN_PLAN_EXPLAIN_MAX, "%s refused: %.*s", facts->devices[i].name, KIN_FACTS_MAX_REASON - 1,
+                 reasons[i]);
+    }
+    return 0;
+}
+
+// Less memory than was hoped for is often a device that was refused.
+static int fail_with_refused(const kin_plan_view *view, kin_err *err) {
+    for (int i = 0; i < view->facts->n_device && err; i++) {
+        size_t n = strlen(err->text);
+        if (view->refused & kin_device_bit(i)) snprintf(err->text + n, sizeof err->text - n, "; %s", view->sentences[i]);
+    }
+    return KIN_FAIL;
+}
+
+int kin_plan_view_ask(const kin_facts *facts, const kin_plan_options *options, const kin_plan_scheduler *scheduler,
+                      kin_plan *plan, kin_prediction *prediction, kin_err *err) {
+    if (options->n_rounds > facts->model.n_layer && facts->model.n_layer > 0)
+        return kin_err_set(err, "%d rounds for %d layers: a device needs a layer in every round", options->n_rounds,
+                           facts->model.n_layer);
+    if (scheduler->plan(facts, options, plan, err) != 0) return KIN_FAIL;
+    if (options->n_rounds > 0 && plan->n_rounds != options->n_rounds)
+        return kin_err_set(err, "%s itself chooses how often a token goes round the ring", scheduler->name);
+    return kin_timeline_predict(facts, plan, prediction, err);
+}
+
+int kin_plan_view_make(kin_plan_view *view, const kin_facts *facts, const kin_plan_options *options,
+                       const kin_plan_scheduler *scheduler, kin_err *err) {
+    view->facts = facts;
+    view->scheduler = scheduler;
+    if (kin_plan_view_screen(facts, &view->refused, view->sentences, err) != 0) return KIN_FAIL;
+    if (kin_plan_view_ask(facts, options, scheduler, &view->plan, &view->prediction, err) != 0)
+        return fail_with_refused(view, err);
+    return scheduler->plan == kin_plan_playoff ? kin_plan_explain(facts, options, &view->plan, view->sentences, err) : 0;
+}
+
+int kin_plan_view_of(kin_plan_view *view, const kin_facts *facts, const kin_plan *plan, const kin_plan_options *options,
+                     kin_err *err) {
+    view->facts = facts;
+    view->scheduler = &kin_plan_schedulers[0];
+    view->plan = *plan;
+    if (kin_plan_view_screen(facts, &view->refused, view->sentences, err) != 0) return KIN_FAIL;
+    if (kin_timeline_predict(facts, plan, &view->prediction, err) != 0) return KIN_FAIL;
+    return kin_plan_explain(facts, options, plan, view->sentences, err);
+}
+
+// ---- as JSON
+
+double kin_plan_view_gpu_bytes(const kin_plan_view *view, int device) {
+    const kin_model_facts *m = &view->facts->model;
+    int n_gpu = view->plan.shares[device].n_layer_gpu;
+    if (n_gpu == 0) return 0;
+    return view->prediction.devices[device].gpu_bytes - m->gpu_buffer_bytes - n_gpu * m->kv_bytes * view->facts->work.n_ctx;
+}
+
+static json_t *windows_json(const kin_plan *plan, int device) {
+    kin_windows windows;
+    json_t *list = json_array();
+    kin_plan_windows(plan, device, &windows);
+    for (int i = 0; i < windows.n; i++)
+        json_array_append_new(list, json_pack("{s:i, s:i, s:i}", "layer_begin", windows.at[i].layer_begin, "layer_end",
+                                              windows.at[i].layer_end, "gpu_layers", windows.at[i].n_gpu_layers));
+    return list;
+}
+
+static json_t *device_json(const kin_plan_view *view, int device) {
+    const kin_layer_share *share = &view->plan.shares[device];
+    const kin_device_prediction *p = &view->prediction.devices[device];
+    json_t *json = json_pack("{s:s, s:b, s:i, s:i, s:o}", "name", view->facts->devices[device].name, "refused",
+                             (view->refused & kin_device_bit(device)) != 0, "layers", share->n_layer, "gpu_layers",
+                             share->n_layer_gpu, "windows", windows_json(&view->plan, device));
+    const struct {
+        const char *key;
+        double value;
+    } sizes[] = {{"resident_bytes", p->resident_bytes},
+                 {"gpu_resident_bytes", kin_plan_view_gpu_bytes(view, device)},
+                 {"streamed_bytes", p->streamed_bytes},
+                 {"memory_bytes", p->memory_bytes},
+                 {"gpu_bytes", p->gpu_bytes}},
+      times[] = {{"compute_ms", p->compute_s},   {"windows_ms", p->windows_s}, {"experts_ms", p->experts_s},
+                 {"disk_wait_ms", p->exposed_s}, {"disk_ms", p->load_s},       {"hop_ms", p->hop_s}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        json_object_set_new(json, sizes[i].key, json_integer((json_int_t)round(sizes[i].value)));
+    for (size_t i = 0; i < sizeof times / sizeof *times; i++)
+        json_object_set_new(json, times[i].key, json_real(times[i].value * 1e3));
+    if (view->sentences[device][0]) json_object_set_new(json, "why", json_string(view->sentences[device]));
+    return json;
+}
+
+static json_t *ring_json(const kin_plan_view *view) {
+    json_t *ring = json_array();
+    for (int s = 0; s < view->plan.n_stops; s++)
+        json_array_append_new(ring, json_pack("{s:s, s:b}", "name", view->facts->devices[view->plan.stops[s].device].name,
+                                              "relay", view->plan.stops[s].relay));
+    return ring;
+}
+
+json_t *kin_plan_view_work_json(const kin_facts *facts) {
+    const kin_work_facts *w = &facts->work;
+    return json_pack("{s:i, s:i, s:i, s:i}", "n_ctx", w->n_ctx, "n_cached", w->n_cached, "n_prompt", w->n_prompt, "n_batch",
+                     w->n_batch);
+}
+
+json_t *kin_plan_view_json(const kin_plan_view *view) {
+    const kin_prediction *p = &view->prediction;
+    json_t *devices = json_array();
+    for (int i = 0; i < view->facts->n_device; i++) json_array_append_new(devices, device_json(view, i));
+    return json_pack("{s:s, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:o, s:o}", "scheduler", view->scheduler->name,
+                     "rounds", view->plan.n_rounds, "tpot_ms", p->tpot_s * 1e3, "ttft_ms", p->ttft_s * 1e3, "bound_ms",
+                     view->plan.bound_s * 1e3, "compute_ms", p->compute_s * 1e3, "windows_ms", p->windows_s * 1e3, "disk_wait_ms",
+                     p->exposed_s * 1e3, "disk_bound_ms", p->disk_bound_s * 1e3, "hops_ms", p->hops_s * 1e3, "work",
+                     kin_plan_view_work_json(view->facts), "ring", ring_json(view), "devices", devices);
+}
