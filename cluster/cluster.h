@@ -72,6 +72,11 @@ void kin_cluster_measure(kin_cluster *cluster);
 // Waits, for at most half a second, until what the devices did so far is in the timeline.
 void kin_cluster_gather(kin_cluster *cluster);
 
+// Any thread: asks how head and devices are. `take` is called in another thread, at most about half a second later, with JSON
+// (observe/status_json.h) that it frees; NULL: out of memory. One at a time: until then another call does nothing. Not called any
+// more when close has returned.
+void kin_cluster_ask_status(kin_cluster *cluster, void (*take)(void *user, char *text), void *user);
+
 // Valid until close; to be used between begin and end.
 kin_head *kin_cluster_head(kin_cluster *cluster);
 kin_shard *kin_cluster_shard(kin_cluster *cluster); // the head's own, of the plan in force; NULL before the first

@@ -154,6 +154,25 @@ int kin_cluster_open_status(kin_cluster *c, kin_err *err) {
     return kin_status_subscribers_open(&c->subscribers, &callbacks, c, err);
 }
 
+typedef struct status_wish {
+    kin_cluster *cluster;
+    kin_status_take_fn take;
+    void *user;
+} status_wish;
+
+static void on_status_wish(void *arg) {
+    status_wish *w = arg;
+    kin_status_subscribers_ask(w->cluster->subscribers, w->take, w->user);
+    free(w);
+}
+
+void kin_cluster_ask_status(kin_cluster *c, kin_status_take_fn take, void *user) {
+    status_wish *w = malloc(sizeof *w);
+    kin_assert(w);
+    *w = (status_wish){c, take, user};
+    if (!kin_endpoint_call(c->endpoint, on_status_wish, w)) free(w);
+}
+
 void kin_cluster_take_status_link(kin_cluster *c, kin_link *link) {
     if (kin_status_subscribers_add(c->subscribers, link))
         kin_endpoint_send_accept(c->endpoint, link);

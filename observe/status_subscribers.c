@@ -16,10 +16,18 @@ typedef struct observer {
     int n_waited; // ticks since it asked
 } observer;
 
+// Who asks in this process.
+typedef struct own_observer {
+    kin_status_take_fn take; // NULL: nobody does
+    void *user;
+    int n_waited;
+} own_observer;
+
 struct kin_status_subscribers {
     kin_status_subscribers_callbacks callbacks;
     void *user;
     observer observers[KIN_STATUS_SUBSCRIBERS_MAX];
+    own_observer own;
     int n_since_ask; // ticks
 };
 
@@ -89,9 +97,23 @@ static void send_report(kin_link *link, const char *text) {
     kin_link_send(link, KIN_FRAME_REPORT, 0, 2, parts);
 }
 
+void kin_status_subscribers_ask(kin_status_subscribers *a, kin_status_take_fn take, void *user) {
+    if (a->own.take) return;
+    a->own = (own_observer){take, user, 0};
+    if (a->n_since_ask >= ASK_TICKS) ask_for_status(a);
+}
+
+static void answer_own(kin_status_subscribers *a, bool answered) {
+    own_observer o = a->own;
+    if (!o.take || (!answered && a->own.n_waited++ < PATIENCE_TICKS)) return;
+    a->own.take = NULL;
+    o.take(o.user, a->callbacks.report(a->user));
+}
+
 void kin_status_subscribers_tick(kin_status_subscribers *a) {
-    bool any = false, answered = a->callbacks.has_answered(a->user);
+    bool any = a->own.take != NULL, answered = a->callbacks.has_answered(a->user);
     char *text = NULL;
+    answer_own(a, answered);
     for (int i = 0; i < KIN_STATUS_SUBSCRIBERS_MAX; i++) {
         observer *o = &a->observers[i];
         any = any || o->link;

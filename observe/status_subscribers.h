@@ -3,6 +3,8 @@
 //
 // At most ten reports a second are made, however many clients ask.
 //
+// One more client may be in this process, without a link: kin serve's page.
+//
 // Owner: cluster/cluster.c. Thread: the loop's.
 #pragma once
 
@@ -26,6 +28,11 @@ void kin_status_subscribers_close(kin_status_subscribers *subscribers, const cha
 
 // Takes a link over; its OPEN is the caller's to answer. False: there are too many, and it was not taken.
 bool kin_status_subscribers_add(kin_status_subscribers *subscribers, kin_link *link);
+
+// The report for this process: `take` gets it as the others do theirs, by the next ticks, and frees it; NULL: out of memory. It
+// is not called after close. One at a time: until then another call does nothing.
+typedef void (*kin_status_take_fn)(void *user, char *text);
+void kin_status_subscribers_ask(kin_status_subscribers *subscribers, kin_status_take_fn take, void *user);
 
 // To be called ten times a second.
 void kin_status_subscribers_tick(kin_status_subscribers *subscribers);

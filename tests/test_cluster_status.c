@@ -181,6 +181,49 @@ static void a_head_reports_all_members_and_draws_what_they_did(void **state) {
 
 // ---- who is no observer, or no head
 
+typedef struct own_report {
+    pthread_mutex_t mutex;
+    pthread_cond_t came;
+    char *text;
+    int n;
+} own_report;
+
+static void take_own_report(void *user, char *text) {
+    own_report *r = user;
+    pthread_mutex_lock(&r->mutex);
+    free(r->text);
+    r->text = text;
+    r->n++;
+    pthread_cond_signal(&r->came);
+    pthread_mutex_unlock(&r->mutex);
+}
+
+static void this_process_is_told_as_others_are_once_for_each_question(void **state) {
+    (void)state;
+    own_report r = {.mutex = PTHREAD_MUTEX_INITIALIZER, .came = PTHREAD_COND_INITIALIZER};
+    kin_err err;
+    kin_cluster *c = open_cluster(NULL);
+    static device d;
+    open_device(&d, 0, kin_cluster_port(c));
+    if (kin_cluster_begin(c, &err) != 0) fail_msg("%s", err.text);
+    for (int i = 0; i < 3; i++) kin_cluster_ask_status(c, take_own_report, &r); // one is under way then
+    pthread_mutex_lock(&r.mutex);
+    while (r.n == 0) pthread_cond_wait(&r.came, &r.mutex);
+    json_t *own = json_loads(r.text, 0, NULL);
+    pthread_mutex_unlock(&r.mutex);
+    json_t *other = report_of(kin_cluster_port(c), 1); // a later one
+    assert_int_equal(json_array_size(json_object_get(own, "devices")), 2);
+    assert_true(is_text(device_in(own, 0), "name", "anna"));
+    assert_int_equal(number(device_in(own, 0), "layers"), number(device_in(other, 0), "layers"));
+    json_decref(own);
+    json_decref(other);
+    kin_cluster_end(c);
+    kin_cluster_close(c);
+    assert_int_equal(r.n, 1);
+    close_device(&d);
+    free(r.text);
+}
+
 static void who_has_no_key_sees_nothing(void **state) {
     (void)state;
     kin_cluster *c = open_cluster(NULL);
@@ -320,6 +363,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_head_reports_all_members_and_draws_what_they_did),
         cmocka_unit_test(a_head_goes_on_while_its_planner_thinks),
+        cmocka_unit_test(this_process_is_told_as_others_are_once_for_each_question),
         cmocka_unit_test(who_has_no_key_sees_nothing),
         cmocka_unit_test(one_observer_too_many_is_told_so),
         cmocka_unit_test(a_head_that_is_none_is_an_error),
