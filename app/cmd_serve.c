@@ -21,10 +21,10 @@ typedef struct serve_options {
     uint64_t seed;
     const char *api_keys, *api_key_file, *allow_hosts, *cors;
     kin_https_options https;
-    bool open, metrics, no_slots, strict_model, no_prefix_cache;
+    bool open, metrics, no_slots, no_webui, strict_model, no_prefix_cache;
 } serve_options;
 
-enum { N_SERVE_OPTIONS = 30, DEFAULT_PORT = 8080, DEFAULT_CTX = 16384 };
+enum { N_SERVE_OPTIONS = 31, DEFAULT_PORT = 8080, DEFAULT_CTX = 16384 };
 
 typedef struct tables {
     kin_option own[N_SERVE_OPTIONS];
@@ -89,6 +89,7 @@ static void fill_serve_tables(serve_options *o, tables *t) {
         {KIN_OPTION_STRING, "ssl-key-file", 0, &o->https.key_file, "FILE", "... and its private key", 0, 0},
         {KIN_OPTION_FLAG, "metrics", 0, &o->metrics, NULL, "answer /metrics, for Prometheus", 0, 0},
         {KIN_OPTION_FLAG, "no-slots", 0, &o->no_slots, NULL, "do not answer /slots, which shows what is being computed", 0, 0},
+        {KIN_OPTION_FLAG, "no-webui", 0, &o->no_webui, NULL, "no page for browsers at /", 0, 0},
         {KIN_OPTION_FLAG, "strict-model", 0, &o->strict_model, NULL, "refuse requests that name another model than --alias", 0,
          0},
         {KIN_OPTION_FLAG, "no-prefix-cache", 0, &o->no_prefix_cache, NULL,
@@ -180,6 +181,8 @@ static int open_server(serving *v, kin_err *err) {
                              .strict_model = o->strict_model,
                              .metrics = o->metrics,
                              .slots = !o->no_slots,
+                             .webui = !o->no_webui,
+                             .shows_code = is_loopback(o->host) || !o->open,
                              .n_parallel = o->n_parallel,
                              .models_max = o->models_max,
                              .max_waiting = o->n_parallel + o->max_waiting,

@@ -258,6 +258,7 @@ static int open_alone(kin_session *s, const kin_session_options *o, kin_shard_op
     if (rc != 0 || o->only_looks) return rc;
     if (kin_loopback_head_open(&s->alone, &s->model, s->shard, so->n_batch, err) != 0) return KIN_FAIL;
     s->head = s->alone.head;
+    s->n_gpu_layers = kin_windows_n_gpu_layers(&so->windows);
     kin_head_on_progress(s->head, s->console->progress, NULL);
     kin_head_record(s->head, kin_timeline_own(s->timeline));
     return 0;

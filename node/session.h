@@ -56,6 +56,7 @@ typedef struct kin_session {
     kin_device_facts facts; // of this machine, if it was measured
     kin_planner *planner;   // NULL: nothing is expected; with others the fleet's
     kin_shard *shard;
+    int n_gpu_layers; // on its own
     kin_head *head;
     kin_timeline *timeline; // NULL: none
     bool timeline_has_ended;

@@ -134,6 +134,7 @@ void kin_about_props(const kin_about *a, kin_http_exchange *x) {
                                   .build = "kin " KIN_VERSION,
                                   .has_slots = a->has_slots,
                                   .has_metrics = a->has_metrics,
+                                  .has_ui = a->has_ui,
                                   .has_tools = card->has_tools,
                                   .has_thinking = card->has_thinking};
         reply_json(x, kin_props_json(&props));

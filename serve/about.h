@@ -13,7 +13,7 @@ typedef struct kin_about {
     const kin_model_card *card;
     const kin_call_world *world;
     int n_parallel;
-    bool has_metrics, has_slots;
+    bool has_metrics, has_slots, has_ui;
 } kin_about;
 
 // One model. file: of a server with several models, else NULL. Without a service in its world the model is not loaded.

@@ -9,8 +9,10 @@
 
 #include "serve/about.h"
 #include "serve/errand.h"
+#include "serve/events.h"
 #include "serve/json_out.h"
 #include "serve/metrics_text.h"
+#include "serve/page.h"
 #include "serve/refuse.h"
 #include "serve/router.h"
 #include "serve/slots.h"
@@ -27,6 +29,7 @@ struct kin_server {
     kin_http *http;
     kin_access *access;
     kin_router router; // without models: loading
+    kin_events *events;
     int64_t begun_s;
     bool is_draining, has_drained, has_loop;
     // Under the mutex.
@@ -101,12 +104,22 @@ static void put_refusal(kin_str path, const kin_api_error *error, kin_text_buffe
     format_of(path)->error(error, body);
 }
 
+static void read_loading(kin_server *s, char doing[200], double *percent) {
+    pthread_mutex_lock(&s->mutex);
+    memcpy(doing, s->doing, sizeof s->doing);
+    *percent = s->percent;
+    pthread_mutex_unlock(&s->mutex);
+}
+
+static bool look(void *server, char doing[200], double *percent) {
+    read_loading(server, doing, percent);
+    return is_up(server);
+}
+
 static void reply_loading(kin_server *s, kin_http_exchange *x) {
     char doing[sizeof s->doing];
-    pthread_mutex_lock(&s->mutex);
-    memcpy(doing, s->doing, sizeof doing);
-    double percent = s->percent;
-    pthread_mutex_unlock(&s->mutex);
+    double percent;
+    read_loading(s, doing, &percent);
     kin_http_add_header(x, "Retry-After", "1");
     if (format_of(kin_http_path(x)) != &kin_format_chat) {
         kin_http_reply_error(x, 503, "Loading model");
@@ -127,9 +140,41 @@ static void health(kin_server *s, kin_http_exchange *x) {
 }
 
 static void root(kin_server *s, kin_http_exchange *x) {
-    (void)s;
     static const char text[] = "kin is running. Its API is at /v1/.\n";
-    kin_http_reply(x, 200, "text/plain; charset=utf-8", text, sizeof text - 1);
+    if (s->o.webui && kin_page_is_wanted(x))
+        kin_page_reply(x, s->o.http.prefix);
+    else
+        kin_http_reply(x, 200, "text/plain; charset=utf-8", text, sizeof text - 1);
+}
+
+static void page_file(kin_server *s, kin_http_exchange *x) {
+    if (s->o.webui)
+        kin_page_reply_file(x);
+    else
+        kin_http_reply_error(x, 404, "the server was started with --no-webui");
+}
+
+static void events(kin_server *s, kin_http_exchange *x) {
+    kin_events_add(s->events, x);
+}
+
+// Only for who sees it on this machine anyway, or has a key; and for no page but the server's own.
+static void join_code(kin_server *s, kin_http_exchange *x) {
+    char code[KIN_CODE_TEXT];
+    kin_err err;
+    kin_str site = kin_http_header(x, "sec-fetch-site");
+    const kin_session *session = s->router.n > 0 && !s->router.host ? s->router.models[0].world.preparer.session : NULL;
+    if (!s->o.shows_code || (site.at && !(site.len == 11 && memcmp(site.at, "same-origin", 11) == 0))) {
+        kin_http_reply_error(x, 403, "the code is shown to who has a key, or is on this machine; run 'kin code' there");
+    } else if (!session || !session->with_others) {
+        kin_http_reply_error(x, 404, "the server was started without --cluster: nobody can join it");
+    } else if (kin_identity_code(code, &session->fleet.o.net, &err) != 0) {
+        kin_http_reply_error(x, 404, err.text);
+    } else {
+        kin_http_add_header(x, "Cache-Control", "no-store");
+        reply_json(x, 200, json_pack("{s:s, s:i}", "code", code, "port", kin_cluster_port(session->fleet.cluster)));
+        kin_code_wipe(code, sizeof code);
+    }
 }
 
 static void metrics(kin_server *s, kin_http_exchange *x);
@@ -141,6 +186,9 @@ static void act_on_slot(kin_server *s, kin_served_model *model, kin_http_exchang
 
 static const route routes[] = {
     {"GET", "/", .answer = root, .is_always = true},
+    {"GET", "/page/", .answer = page_file, .is_always = true},
+    {"GET", "/kin/events", .answer = events, .is_always = true},
+    {"GET", "/kin/code", .answer = join_code, .is_always = true},
     {"GET", "/health", .answer = health, .is_always = true},
     {"GET", "/v1/health", .answer = health, .is_always = true},
     {"GET", "/metrics", .answer = metrics},
@@ -218,8 +266,12 @@ static void tell(kin_server *s, const route *r, const kin_served_model *model, k
         cards[i] = kin_about_card(&m->world, m->file, s->begun_s);
         if (m->state == KIN_MODEL_LOADING) cards[i].status = "loading";
     }
-    kin_about about = {
-        .cards = cards, .n_cards = n, .n_parallel = s->o.n_parallel, .has_metrics = s->o.metrics, .has_slots = s->o.slots};
+    kin_about about = {.cards = cards,
+                       .n_cards = n,
+                       .n_parallel = s->o.n_parallel,
+                       .has_metrics = s->o.metrics,
+                       .has_slots = s->o.slots,
+                       .has_ui = s->o.webui};
     if (model) about.card = &cards[model - s->router.models];
     if (model) about.world = &model->world;
     r->about(&about, x);
@@ -351,6 +403,7 @@ static void take_model(kin_server *s) {
 static void begin_drain(kin_server *s) {
     if (s->is_draining) return;
     s->is_draining = true;
+    kin_events_stop(s->events);
     kin_http_drain(s->http);
 }
 
@@ -364,6 +417,7 @@ static void check_drained(kin_server *s) {
 }
 
 static void close_loop(kin_server *s) {
+    if (s->events) kin_events_stop(s->events);
     kin_http_close(s->http);
     s->http = NULL;
     uv_close((uv_handle_t *)&s->wake, NULL);
@@ -402,6 +456,7 @@ static void on_wake(uv_async_t *handle) {
 static void on_tick(uv_timer_t *handle) {
     kin_server *s = handle->data;
     for (int i = 0; i < s->router.n; i++) kin_call_tick(&s->router.models[i].world, kin_clock_now());
+    kin_events_tick(s->events, kin_clock_now());
     on_wake(&s->wake);
 }
 
@@ -442,7 +497,10 @@ int kin_server_open(kin_server **out, const kin_server_options *o, kin_err *err)
     s->begun_s = (int64_t)time(NULL);
     s->percent = -1;
     pthread_mutex_init(&s->mutex, NULL);
+    kin_events_options eo = {
+        .router = &s->router, .alias = s->o.alias, .n_parallel = o->n_parallel, .begun_s = s->begun_s, .look = look, .user = s};
     int rc = kin_access_open(&s->access, &o->access, err);
+    if (rc == 0) rc = kin_events_open(&s->events, &s->loop, &eo, err);
     if (rc == 0) rc = open_loop(s, err);
     if (rc == 0 && uv_thread_create(&s->thread, run, s) != 0) rc = kin_err_set(err, "the server's thread cannot be started");
     if (rc == 0) {
@@ -454,6 +512,7 @@ int kin_server_open(kin_server **out, const kin_server_options *o, kin_err *err)
         run(s);
         uv_loop_close(&s->loop);
     }
+    kin_events_close(s->events);
     kin_access_close(s->access);
     pthread_mutex_destroy(&s->mutex);
     free(s);
@@ -475,6 +534,7 @@ void kin_server_close(kin_server *s) {
     if (!s) return;
     kin_server_stop(s);
     kin_router_fini(&s->router);
+    kin_events_close(s->events);
     kin_access_close(s->access);
     pthread_mutex_destroy(&s->mutex);
     free(s);

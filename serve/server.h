@@ -19,6 +19,8 @@ typedef struct kin_server_options {
     const char *alias;   // the model's name for clients
     bool strict_model;   // a request that names another model is refused
     bool metrics, slots; // /metrics and /slots answer
+    bool webui;          // the page for browsers at /
+    bool shows_code;     // ... may show the code that devices join with: who asks has a key, or is on this machine
     int n_parallel;      // texts at once
     int models_max;      // of several models: how many are in memory
     int max_waiting;     // requests that may wait for a model that is not

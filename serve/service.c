@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "sys/cond.h"
 
-enum { LOOK_NS = 100000000 }; // whether to stop is looked at so often while there is nothing to do
+enum { WEIGH_NS = 1000000000, LOOK_NS = 100000000 }; // whether to stop is looked at so often while there is nothing to do
 
 static const kin_time SETTLE_NS = UINT64_C(10000000000); // the ring is left and entered again so often: plans may change then
 static const kin_err stops = {"the server stops"};
@@ -51,7 +51,7 @@ struct kin_service {
     // The computing thread's.
     const kin_head *head; // that the scheduler has
     uint64_t ring_number;
-    kin_time entered;
+    kin_time entered, weighed; // `weighed`: the shard's stats were read
 };
 
 // ---- jobs
@@ -385,7 +385,19 @@ static bool wait_for_jobs(kin_service *s) {
 
 // ---- running
 
+// A cluster tells how its shards are (kin_cluster_ask_status).
+static void publish_shard(kin_service *s) {
+    kin_time now = kin_clock_now();
+    if (s->o.session->with_others || now - s->weighed < WEIGH_NS) return;
+    s->weighed = now;
+    kin_shard_stats stats = kin_shard_get_stats(s->o.session->shard);
+    pthread_mutex_lock(&s->mutex);
+    s->status.shard = stats;
+    pthread_mutex_unlock(&s->mutex);
+}
+
 static void publish(kin_service *s, bool is_up) {
+    publish_shard(s);
     kin_scheduler_stats stats = kin_scheduler_get_stats(s->scheduler);
     pthread_mutex_lock(&s->mutex);
     bool changed = s->status.is_up != is_up;

@@ -127,6 +127,7 @@ typedef struct kin_service_status {
     char doing[200]; // while it is not
     int n_running, n_waiting;
     kin_scheduler_stats scheduler; // of the last step
+    kin_shard_stats shard;         // of a machine on its own, at most a second old
 } kin_service_status;
 
 kin_service_status kin_service_get_status(kin_service *service);

@@ -53,6 +53,9 @@ static void without_keys_everybody_may_ask(void **state) {
     assert_true(kin_access_is_public(str("/health")));
     assert_true(kin_access_is_public(str("/v1/health")));
     assert_true(kin_access_is_public(str("/")));
+    assert_true(kin_access_is_public(str("/page/main.js")));
+    assert_false(kin_access_is_public(str("/page/")));
+    assert_false(kin_access_is_public(str("/kin/events")));
     assert_false(kin_access_is_public(str("/v1/models")));
     assert_false(kin_access_is_public(str("/health/")));
     assert_false(kin_access_is_public(str("")));

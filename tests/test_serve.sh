@@ -32,6 +32,44 @@ claim='a page of another name cannot ask'
 answers 403 /v1/models -H 'Host: evil.example'
 says "$out" '--allow-hosts NAME'
 
+# ---- the page
+
+claim='browsers get a page at /, others a line; it may load, run and ask nothing but what this server has'
+answers 200 / -H 'Accept: */*'
+says "$out" '^kin is running'
+answers 200 / -H 'Accept: text/html,*/*;q=0.8'
+says "$out" '<!doctype html>'
+says "$dir/head" "^Content-Security-Policy: default-src 'none'; script-src 'self'; .*frame-ancestors 'none'"
+says "$dir/head" '^X-Content-Type-Options: nosniff'
+for file in $(sed -n 's/.*="\(page\/[a-z.]*\)".*/\1/p' "$out"); do answers 200 "/$file"; done
+says "$dir/head" '^Content-Type: text/javascript'
+answers 304 /page/main.js -H "If-None-Match: $(sed -n 's/^ETag: //p' "$dir/head" | tr -d '\r')"
+answers 404 /page/none.js
+answers 404 /page/../page.c --path-as-is
+
+claim='who listens to events is told of the machine within a second, and does not keep the server from its end'
+curl -sN -m 30 -o "$dir/events" "$base/kin/events" &
+listener=$!
+until_says "$dir/events" '"cluster":{"head":{.*"devices":\[{'
+until_says "$dir/events" '"is_up":true'
+
+claim='no more than 16 listen, and those that went away are forgotten'
+for i in $(seq 15); do
+    curl -sN -m 60 -o "$dir/listener$i" "$base/kin/events" &
+    others="${others:-} $!"
+done
+for i in $(seq 15); do until_says "$dir/listener$i" '^event: state'; done
+answers 503 /kin/events
+# shellcheck disable=SC2086 # a list of numbers
+kill $others
+n=0
+while ! curl -s -m 0.3 "$base/kin/events" | grep -q '^event: state' && [ $n -lt 20 ]; do n=$((n + 1)); done
+[ $n -lt 20 ] || fail 'no place was given back'
+
+claim='there is no code to join a machine on its own'
+answers 404 /kin/code
+answers 403 /kin/code -H 'Sec-Fetch-Site: same-site'
+
 # ---- refusals
 
 claim='what is wrong with a request is a 400 that names it'
@@ -142,6 +180,7 @@ claim='two servers cannot have one port'
 status 1 "$kin" serve --port "${base##*:}"
 says "$err" 'address already in use'
 stop
+wait "$listener" || fail "the listener's stream ended with $?"
 
 # ---- the queue, and signals
 
@@ -158,6 +197,25 @@ answers 200 /health
 answers 401 /v1/models
 answers 401 /v1/models -H 'Authorization: Bearer on'
 answers 200 /v1/models -H 'X-Api-Key: two'
+
+claim='the page needs no key, what it asks for does'
+answers 200 / -H 'Accept: text/html'
+answers 200 /page/main.js
+answers 401 /kin/events
+answers 401 /kin/code
+stop
+
+claim='the page can be behind a prefix, and be left out'
+serve --api-prefix /deep/kin
+answers 200 / -H 'Accept: text/html'
+says "$out" '="/deep/kin/page/main.js"'
+says_not "$out" '="page/'
+answers 200 /page/main.js
+stop
+serve --no-ui
+answers 200 / -H 'Accept: text/html'
+says "$out" '^kin is running'
+answers 404 /page/main.js
 stop
 serve --ctx 4096 --parallel 1 --max-queue 0
 endless "$dir/stream"

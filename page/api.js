@@ -1,0 +1,90 @@
+// The server: requests with the key, and streams of server-sent events. Its paths are beside the page's folder, so a prefix
+// (--api-prefix) or a proxy in front changes nothing.
+
+const BASE = new URL('..', import.meta.url);
+
+export const url = (path) => new URL(path, BASE);
+
+/** Where the server is, as people type it. */
+export const origin = () => BASE.href.replace(/\/$/, '');
+
+export function getKey() {
+  try {
+    return localStorage.getItem('kin.key') ?? '';
+  } catch {
+    return '';
+  }
+}
+
+export function setKey(key) {
+  if (key) localStorage.setItem('kin.key', key);
+  else localStorage.removeItem('kin.key');
+}
+
+/** What went wrong: `status` is HTTP's, 0 where the server was not reached; `loading` is {what, percent} of a 503. */
+export class ApiError extends Error {
+  constructor(message, status, loading) {
+    super(message);
+    this.status = status;
+    this.loading = loading;
+  }
+}
+
+async function refused(answer) {
+  let error = {};
+  try {
+    error = (await answer.json()).error ?? {};
+  } catch {} // not kin's
+  return new ApiError(error.message ?? `The server answered ${answer.status}.`, answer.status, error.loading);
+}
+
+export async function request(path, { body, signal } = {}) {
+  const headers = {};
+  if (getKey()) headers.Authorization = `Bearer ${getKey()}`;
+  if (body) headers['Content-Type'] = 'application/json';
+  let answer;
+  try {
+    answer = await fetch(url(path), { method: body ? 'POST' : 'GET', headers, signal, body: body && JSON.stringify(body), cache: 'no-store' });
+  } catch (err) {
+    if (err.name === 'AbortError') throw err;
+    throw new ApiError('The server cannot be reached.', 0);
+  }
+  if (!answer.ok) throw await refused(answer);
+  return answer;
+}
+
+export const getJson = async (path) => (await request(path)).json();
+
+/** Events of a stream: calls take(name, data) for each; the data is JSON, but for "[DONE]", which ends it. */
+export async function stream(path, options, take) {
+  const answer = await request(path, options);
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = '';
+  for (;;) {
+    let piece;
+    try {
+      piece = await reader.read();
+    } catch (err) {
+      if (err.name === 'AbortError') throw err;
+      throw new ApiError('The connection to the server was lost.', 0);
+    }
+    if (piece.done) return;
+    const events = (rest + piece.value).split(/\r?\n\r?\n/);
+    rest = events.pop();
+    for (const text of events) {
+      const event = readEvent(text);
+      if (event.data === '[DONE]') return;
+      if (event.data) take(event.name, JSON.parse(event.data));
+    }
+  }
+}
+
+function readEvent(text) {
+  let name = 'message';
+  const data = [];
+  for (const line of text.split(/\r?\n/)) {
+    if (line.startsWith('event:')) name = line.slice(6).trim();
+    if (line.startsWith('data:')) data.push(line.slice(5).replace(/^ /, ''));
+  }
+  return { name, data: data.join('\n') };
+}

@@ -1,0 +1,66 @@
+// A card for each device: its layers within the model, its memory, what it does.
+
+import { h } from './dom.js';
+import { bytes, count, ms } from './format.js';
+import { layersOf } from './ring.js';
+
+const STATES = { computing: 'computing', waiting: 'ready', joined: 'joined', preparing: 'preparing', greeted: 'arriving', failed: 'failed', lost: 'lost', left: 'left' };
+
+function layerStrip(device, nLayer) {
+  const cells = Array.from({ length: nLayer }, () => 'cell');
+  for (const w of device.windows ?? [])
+    for (let i = w.layer_begin; i < w.layer_end && i < nLayer; i++) cells[i] = i >= w.layer_end - (w.n_gpu ?? 0) ? 'cell own gpu' : 'cell own';
+  const what = device.layers ? `layers ${layersOf(device)}${device.gpu_layers ? `, ${device.gpu_layers} on the GPU` : ''}` : 'no layers';
+  return h('div', { class: 'strip', role: 'img', 'aria-label': what, title: what }, cells.map((c) => h('i', { class: c })));
+}
+
+// Parts of the last second; the disk works beside the others.
+function shares(device) {
+  const parts = [['compute', device.compute_share, 'computing'], ['wait', device.wait_share, 'waiting'], ['disk', device.disk_share, 'reading from the disk']];
+  return parts.filter(([, v]) => v > 0.005).map(([, v, word]) => `${Math.round(100 * v)} % ${word}`).join(', ');
+}
+
+function line(name, value, extra) {
+  return value ? h('div', { class: 'line' }, h('span', {}, name), h('span', {}, value), extra) : null;
+}
+
+function meter(share, label) {
+  const i = h('i');
+  i.style.width = `${Math.round(100 * Math.min(1, share))}%`;
+  if (share > 0.9) i.className = 'high';
+  return h('span', { class: 'bar', role: 'img', 'aria-label': label }, i);
+}
+
+function memory(device) {
+  const weights = device.resident_bytes || device.weights_bytes || 0, cache = device.kv_bytes ?? 0;
+  const of = device.memory_planned || device.memory_lent || 0, used = weights + cache;
+  const words = `${bytes(weights)} weights, ${bytes(cache)} context`;
+  return [
+    line('Memory', of ? `${words}, of ${bytes(of)}` : words, of ? meter(used / of, `${Math.round((100 * used) / of)} % of what it lends`) : null),
+    device.memory_free ? line('Free here', device.memory_total ? `${bytes(device.memory_free)} of ${bytes(device.memory_total)}` : bytes(device.memory_free), device.memory_total ? meter(1 - device.memory_free / device.memory_total, 'memory in use') : null) : null,
+  ];
+}
+
+function streamed(planned) {
+  return planned?.streamed_bytes > 0 ? line('From disk', `${bytes(planned.streamed_bytes)} for every token`) : null;
+}
+
+function card(device, nLayer, planned, index) {
+  const isGone = ['lost', 'failed', 'left'].includes(device.state);
+  return h('article', { class: `card c${index % 8}${isGone ? ' gone' : ''}`, 'aria-label': device.name },
+    h('header', {}, h('span', { class: `dot ${device.state}` }), h('h3', {}, device.name), device.role === 'head' && h('span', { class: 'tag' }, 'head'), h('span', { class: 'state' }, STATES[device.state] ?? device.state)),
+    nLayer > 0 && layerStrip(device, nLayer),
+    device.stage > 0 && line('Layers', device.layers ? `${layersOf(device)}${device.gpu_layers ? ` (${device.gpu_layers} on the GPU)` : ''}` : 'none: embedding and output'),
+    device.stage > 0 && memory(device),
+    streamed(planned),
+    line('Last second', shares(device)),
+    line('To the next', device.rtt_ms ? ms(device.rtt_ms) : ''),
+    line('Processor', [device.cpu, device.threads && `${count(device.threads)} threads`, device.gpu].filter(Boolean).join(', ')),
+    device.doing && device.role !== 'head' && h('p', { class: 'doing' }, device.doing),
+    device.last_error && h('p', { class: 'doing bad' }, device.last_error));
+}
+
+export function drawCards(devices, nLayer, plan, index) {
+  if (!devices.length) return h('p', { class: 'quiet' }, 'None yet.');
+  return devices.map((d) => card(d, nLayer, plan?.devices?.find((p) => p.name === d.name), index(d)));
+}

@@ -1,0 +1,36 @@
+// How a device joins: the command, and the code that it asks for, shown when it is wanted.
+
+import { getJson, origin } from './api.js';
+import { copyText, h, icon, toast } from './dom.js';
+
+function command(text) {
+  const button = h('button', { type: 'button', class: 'copy', 'aria-label': `Copy: ${text}`, onclick: async () => (await copyText(text), toast('Copied.')) }, icon('copy'));
+  return h('div', { class: 'command' }, h('code', {}, text), button);
+}
+
+function codeBox() {
+  const box = h('div', { class: 'code-box' });
+  const show = h('button', { type: 'button', class: 'plain', onclick: ask }, icon('key'), 'Show the code');
+  async function ask() {
+    try {
+      const { code, port } = await getJson('kin/code');
+      const host = new URL(origin()).hostname;
+      const where = /^(localhost|127\.|\[::1\])/.test(host) ? 'ADDRESS' : host;
+      box.replaceChildren(h('output', { class: 'pairing', 'aria-label': `The code is ${code}` }, code), h('p', { class: 'quiet' }, 'Asked for once on each device. If it does not find this machine by itself:'), command(`kin join ${where}:${port}`));
+    } catch (err) {
+      box.replaceChildren(h('p', { class: 'problem', role: 'alert' }, err.message), show);
+    }
+  }
+  box.append(show);
+  return box;
+}
+
+/** What to do, for a server with and without a cluster. */
+export function drawJoin(state) {
+  if (state.has_others === undefined) return h('p', { class: 'quiet' }, 'When the model is there.');
+  if (!state.has_others) {
+    return [h('p', {}, 'This server computes on one machine. With others, models larger than its memory run, and large ones run faster. Start it with:'),
+      command(`kin serve --cluster -m ${state.model === 'demo' ? 'MODEL.gguf' : `${state.model}.gguf`}`), h('p', { class: 'quiet' }, 'It prints a code; on each other machine:'), command('kin join')];
+  }
+  return [h('ol', { class: 'steps' }, h('li', {}, 'On the other machine, on the same network:', command('kin join')), h('li', {}, 'Type the code:', codeBox()), h('li', {}, 'It gets its layers over the network, and appears here.'))];
+}

@@ -1,0 +1,106 @@
+// The page: its bar, its two views, and what connects them.
+
+import { Chat } from './chat.js';
+import { ClusterView } from './cluster.js';
+import { h, iconButton, toast } from './dom.js';
+import { chooseModel, server, untilReady } from './server.js';
+import { openSettings } from './settings.js';
+import { Sidebar } from './sidebar.js';
+import { listConversations, openStore } from './store.js';
+
+const THEMES = [['auto', 'The system’s colours'], ['light', 'Light colours'], ['dark', 'Dark colours']];
+const $ = (id) => document.getElementById(id);
+
+const chat = new Chat($('chat'), () => sidebar.draw().then(() => sidebar.select(chat.conversation)));
+const sidebar = new Sidebar($('sidebar'), { open: (c) => (showView('chat'), chat.open(c)), changed: (list) => chat.reload(list) });
+const cluster = new ClusterView($('cluster'));
+
+// ---- the bar
+
+const tabs = ['chat', 'cluster'].map((name) => h('button', { type: 'button', 'data-view': name, onclick: () => showView(name) }, name === 'chat' ? 'Chat' : 'Cluster'));
+const modelBox = h('div', { class: 'model' });
+const pill = h('div', { class: 'pill', role: 'status' });
+const themeButton = iconButton('auto', '', nextTheme);
+
+$('bar').append(
+  iconButton('menu', 'Conversations', () => sidebar.show(true), { class: 'icon-button only-narrow' }),
+  h('div', { class: 'tabs', role: 'group', 'aria-label': 'View' }, tabs), modelBox, pill, h('span', { class: 'spring' }),
+  themeButton, iconButton('settings', 'Settings', () => openSettings(() => untilReady())),
+);
+
+function showView(name) {
+  for (const view of ['chat', 'cluster']) $(view).hidden = view !== name;
+  for (const tab of tabs) tab.setAttribute('aria-pressed', String(tab.dataset.view === name));
+  cluster.show(name === 'cluster');
+  if (location.hash.slice(1) !== name) history.replaceState(null, '', name === 'chat' ? location.pathname + location.search : '#cluster');
+  $('skip').textContent = name === 'chat' ? 'Skip to the conversation' : 'Skip to the cluster';
+  $('skip').href = `#${name}`;
+}
+
+function drawModel() {
+  const { models, model } = server;
+  if (models.length > 1) {
+    modelBox.replaceChildren(h('select', { 'aria-label': 'Model', onchange: (e) => chooseModel(e.target.value) }, models.map((m) => h('option', { value: m.id, selected: m.id === model }, m.id))));
+  } else {
+    modelBox.replaceChildren(model);
+  }
+}
+
+function drawPill() {
+  const { state, doing, percent } = server;
+  const words = { loading: `${doing || 'Loading'}${percent === null ? '' : ` ${Math.floor(percent)} %`}`, unreachable: 'The server cannot be reached', refused: 'A key is needed' }[state] ?? '';
+  pill.className = `pill ${state}`;
+  pill.hidden = !words;
+  pill.textContent = words;
+}
+
+server.addEventListener('changed', () => (drawModel(), drawPill()));
+
+// ---- colours
+
+function theme() {
+  return document.documentElement.dataset.theme ?? 'auto';
+}
+
+function drawTheme() {
+  const [name, label] = THEMES.find(([n]) => n === theme());
+  const made = iconButton(name === 'auto' ? 'auto' : name === 'light' ? 'sun' : 'moon', label, nextTheme);
+  themeButton.replaceChildren(...made.childNodes);
+  themeButton.setAttribute('aria-label', label);
+  themeButton.title = label;
+}
+
+function nextTheme() {
+  const next = THEMES[(THEMES.findIndex(([n]) => n === theme()) + 1) % THEMES.length][0];
+  if (next === 'auto') delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = next;
+  localStorage.setItem('kin.theme', next);
+  drawTheme();
+}
+
+// ---- the beginning
+
+addEventListener('keydown', (e) => {
+  if (e.ctrlKey && e.shiftKey && e.key.toLowerCase() === 'o') (e.preventDefault(), sidebar.open(null), chat.input.focus());
+});
+addEventListener('hashchange', () => showView(location.hash === '#cluster' ? 'cluster' : 'chat'));
+
+drawTheme();
+drawPill();
+showView(location.hash === '#cluster' ? 'cluster' : 'chat');
+if (!(await openStore())) toast('This browser keeps nothing: conversations are lost when the page is closed.');
+await sidebar.draw();
+await chat.open(await lastConversation());
+sidebar.select(chat.conversation);
+untilReady();
+
+/** The one that was open when the page was loaded again. */
+async function lastConversation() {
+  const id = sessionStorage.getItem('kin.open');
+  return (await listConversations()).find((c) => c.id === id) ?? null;
+}
+
+addEventListener('pagehide', () => {
+  if (chat.conversation) sessionStorage.setItem('kin.open', chat.conversation.id);
+  else sessionStorage.removeItem('kin.open');
+});

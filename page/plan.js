@@ -1,0 +1,66 @@
+// The plan: what a token is expected to take, where the time goes, why each device has its layers, and what changes without it.
+
+import { h } from './dom.js';
+import { ms, plural, rate } from './format.js';
+
+const PARTS = [['compute', 'computing'], ['disk', 'waiting for disks'], ['network', 'network'], ['windows', 'starting windows']];
+
+function partsOf(plan) {
+  const of = { compute: plan.compute_ms, disk: plan.disk_wait_ms + (plan.disk_bound_ms ?? 0), network: plan.hops_ms, windows: plan.windows_ms };
+  return PARTS.map(([key, name]) => ({ key, name, ms: of[key] ?? 0 })).filter((p) => p.ms > 0.005 * plan.tpot_ms);
+}
+
+function stack(parts, total) {
+  const box = h('div', { class: 'stack', role: 'img', 'aria-label': parts.map((p) => `${p.name} ${ms(p.ms)}`).join(', ') });
+  for (const p of parts) {
+    const i = h('i', { class: p.key, title: `${p.name}: ${ms(p.ms)}` });
+    i.style.width = `${(100 * p.ms) / total}%`;
+    box.append(i);
+  }
+  return box;
+}
+
+// The way of a token round the ring: what each device takes, then its hop, one after the other.
+function pathRows(plan, index) {
+  const whole = plan.tpot_ms || 1;
+  let at = 0;
+  const rows = [];
+  for (const stop of plan.ring ?? []) {
+    const d = plan.devices.find((x) => x.name === stop.name);
+    if (!d || d.compute_ms === undefined) continue;
+    const own = (d.compute_ms ?? 0) + (d.windows_ms ?? 0) + (d.disk_wait_ms ?? 0) + (d.experts_ms ?? 0), hop = d.hop_ms ?? 0;
+    const bar = h('span', { class: `way c${index(d) % 8}` }), a = h('i', { class: 'own' }), b = h('i', { class: 'hop' });
+    a.style.marginLeft = `${Math.min(99, (100 * at) / whole)}%`;
+    a.style.width = `${(100 * own) / whole}%`;
+    b.style.width = `${(100 * hop) / whole}%`;
+    bar.append(a, b);
+    rows.push(h('li', {}, h('span', { class: 'who' }, d.name), bar, h('span', { class: 'took' }, ms(own))));
+    at += own + hop;
+  }
+  return rows.length > 1 ? h('ol', { class: 'ways', 'aria-label': 'A token on its way round the ring' }, rows) : null;
+}
+
+// "kitchen: 3 layers; without it 12 ms/token more": said by the planner.
+function reasons(plan) {
+  const list = plan.devices.filter((d) => d.why);
+  return list.length ? h('ul', { class: 'reasons' }, list.map((d) => h('li', {}, d.why))) : null;
+}
+
+function leaving(plan) {
+  const list = plan.devices.map((d) => [d.name, d.why?.match(/without it (.*)$/)?.[1]]).filter(([, w]) => w);
+  if (!list.length) return null;
+  return [h('h3', {}, 'If one leaves'), h('ul', { class: 'leaves' }, list.map(([name, w]) => h('li', { class: /no place/.test(w) ? 'bad' : '' }, h('strong', {}, name), ` ${/no place/.test(w) ? 'the model does not fit into the others: everything stops' : `a token takes ${w.replace('/token', '')}`}`)))];
+}
+
+export function drawPlan(plan, index) {
+  const round = plan.rounds > 1 ? `, ${plural(plan.rounds, 'time')} round the ring` : '';
+  if (plan.not_predicted || !(plan.tpot_ms > 0)) return h('p', { class: 'quiet' }, `What a token takes is not known: ${plan.not_predicted ?? 'nothing was measured'}.`);
+  const parts = partsOf(plan);
+  return [
+    h('p', { class: 'expect' }, h('strong', {}, ms(plan.tpot_ms)), ` expected for a token (${rate(1000 / plan.tpot_ms)} tokens/s)${round}`),
+    stack(parts, plan.tpot_ms),
+    h('ul', { class: 'legend' }, parts.map((p) => h('li', {}, h('i', { class: p.key }), `${p.name} ${ms(p.ms)}`))),
+    pathRows(plan, index),
+    h('h3', {}, 'Why so'), reasons(plan), leaving(plan),
+  ].flat().filter(Boolean);
+}

@@ -1,0 +1,73 @@
+// What the page knows of the server: whether it is ready, its models, the length of its context. `changed` events tell of news.
+
+import { ApiError, getJson } from './api.js';
+import { askForKey } from './settings.js';
+
+export const server = Object.assign(new EventTarget(), {
+  state: 'unknown', // 'ready', 'loading', 'unreachable', 'refused'
+  doing: '',
+  percent: null,
+  models: [],
+  model: '',
+});
+
+let waiting = null;
+
+function set(state, doing = '', percent = null) {
+  if (server.state === state && server.doing === doing && server.percent === percent) return;
+  Object.assign(server, { state, doing, percent });
+  server.dispatchEvent(new Event('changed'));
+}
+
+export const contextLength = () => server.models.find((m) => m.id === server.model)?.meta?.n_ctx ?? server.models[0]?.meta?.n_ctx ?? 0;
+
+export function chooseModel(id) {
+  server.model = id;
+  try {
+    localStorage.setItem('kin.model', id);
+  } catch {} // it is asked again next time
+  server.dispatchEvent(new Event('changed'));
+}
+
+const sleep = (ms) => new Promise((later) => setTimeout(later, ms));
+
+async function readModels() {
+  const { data } = await getJson('v1/models');
+  server.models = data ?? [];
+  const kept = localStorage.getItem('kin.model');
+  server.model = server.models.some((m) => m.id === kept) ? kept : (server.models[0]?.id ?? '');
+}
+
+/** An error of a request as the server's state; false: it says nothing of it. */
+export function takeError(err) {
+  if (err.loading || err.status === 503) set('loading', err.loading?.what ?? 'waiting', err.loading?.percent ?? null);
+  else if (err.status === 0) set('unreachable');
+  else return false;
+  return true;
+}
+
+async function wait() {
+  for (;;) {
+    try {
+      await getJson('health');
+      await readModels();
+      set('ready');
+      return true;
+    } catch (err) {
+      if (!(err instanceof ApiError)) throw err;
+      if (err.status === 401) {
+        set('refused');
+        if (!(await askForKey('It was started with --api-key. Ask who runs it for a key.'))) return false;
+      } else if (!takeError(err)) {
+        set('unreachable');
+      }
+      await sleep(server.state === 'loading' ? 500 : 1500);
+    }
+  }
+}
+
+/** Until the server answers. False: it wants a key, and nobody gave one. */
+export function untilReady() {
+  waiting ??= wait().finally(() => (waiting = null));
+  return waiting;
+}

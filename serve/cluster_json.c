@@ -1,0 +1,88 @@
+#include "serve/cluster_json.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "node/plan_view.h"
+#include "observe/status_json.h"
+#include "sys/highs.h"
+#include "sys/memory.h"
+
+enum { MAX_REPORT = 1 << 16 };
+
+static kin_status_json_head describe(const kin_session *s, const char *model, const kin_service_status *status) {
+    const kin_scheduler_stats *stats = &status->scheduler;
+    return (kin_status_json_head){.name = "this machine",
+                                  .version = KIN_VERSION,
+                                  .model = model,
+                                  .doing = status->n_running > 0 ? "computing" : "waiting for requests",
+                                  .state = status->is_up ? KIN_MEMBERSHIP_SERVING : KIN_MEMBERSHIP_PREPARING,
+                                  .n_rounds = 1,
+                                  .n_layer = s->model.hp.n_layer,
+                                  .n_ctx = s->n_ctx,
+                                  .n_requests = status->n_running,
+                                  .n_prompt = stats->n_prompt_tokens,
+                                  .n_generated = stats->n_generated_tokens};
+}
+
+static kin_status_sample sample_of(const kin_service_status *status) {
+    const kin_shard_stats *shard = &status->shard;
+    const kin_weights_stats *w = &shard->weights;
+    uint64_t weights = w->mapped_bytes + w->cached_bytes + w->packed_bytes + w->gpu_bytes;
+    kin_status_sample sample = {.has_now = true};
+    sample.now.state = status->n_running > 0 ? KIN_PROTO_COMPUTING : KIN_PROTO_WAITING;
+    sample.now.streamed_bytes = w->stream.read_bytes;
+    sample.now.resident_bytes = w->stream.resident_bytes + w->anonymous_bytes;
+    sample.now.memory_free = kin_memory_read().available;
+    sample.now.tokens = status->scheduler.n_prompt_tokens + status->scheduler.n_generated_tokens;
+    sample.ready = (kin_proto_ready){
+        .kv_bytes = shard->kv_bytes, .weights_bytes = weights, .compute_bytes = shard->compute_bytes, .gpu_bytes = w->gpu_bytes};
+    return sample;
+}
+
+char *kin_alone_status_json(const kin_session *s, const char *model, const kin_service_status *status) {
+    kin_status_json *r = calloc(1, sizeof *r);
+    if (!r) return NULL;
+    kin_member_windows windows = {.windows = kin_windows_one(0, s->model.hp.n_layer, s->n_gpu_layers)};
+    r->head = describe(s, model, status);
+    r->members[r->n_members++] = (kin_status_json_member){.sample = sample_of(status), .windows = &windows, .stage = 1};
+    char *text = kin_status_json_write(r, MAX_REPORT);
+    free(r);
+    return text;
+}
+
+// ---- the plan
+
+static json_t *links_json(const kin_plan_basis *b) {
+    json_t *links = json_array();
+    for (int s = 0; s < b->plan.n_stops && b->plan.n_stops > 1; s++) {
+        int from = b->plan.stops[s].device, to = b->plan.stops[(s + 1) % b->plan.n_stops].device;
+        const kin_link_facts *link = &b->facts.links[from][to];
+        json_array_append_new(links, json_pack("{s:s, s:s, s:f, s:f}", "from", b->facts.devices[from].name, "to",
+                                               b->facts.devices[to].name, "rtt_ms", link->rtt_s * 1e3, "bytes_s", link->bytes_s));
+    }
+    return links;
+}
+
+static json_t *unmeasured_json(const kin_plan_basis *b, const char *why) {
+    json_t *ring = json_array(), *devices = json_array();
+    for (int s = 0; s < b->plan.n_stops; s++)
+        json_array_append_new(ring, json_pack("{s:s}", "name", b->facts.devices[b->plan.stops[s].device].name));
+    for (int i = 0; i < b->facts.n_device; i++)
+        json_array_append_new(devices, json_pack("{s:s, s:i, s:i}", "name", b->facts.devices[i].name, "layers",
+                                                 b->plan.shares[i].n_layer, "gpu_layers", b->plan.shares[i].n_layer_gpu));
+    return json_pack("{s:i, s:s, s:o, s:o}", "rounds", b->plan.n_rounds, "not_predicted", why, "ring", ring, "devices", devices);
+}
+
+json_t *kin_plan_basis_json(const kin_plan_basis *b) {
+    kin_plan_options options = kin_plan_options_defaults();
+    kin_plan_view *view = malloc(sizeof *view);
+    kin_err err;
+    if (!view) return NULL;
+    if (kin_highs_is_there()) options.ilp = kin_highs_solve;
+    bool is_known = kin_plan_view_of(view, &b->facts, &b->plan, &options, &err) == 0;
+    json_t *json = is_known ? kin_plan_view_json(view) : unmeasured_json(b, err.text);
+    if (json) json_object_set_new(json, "links", links_json(b));
+    free(view);
+    return json;
+}

@@ -1,0 +1,252 @@
+#include "serve/events.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "serve/cluster_json.h"
+#include "serve/json_out.h"
+#include "serve/refuse.h"
+
+static const kin_time SPACING_NS = UINT64_C(950000000);
+
+typedef struct listener {
+    kin_exchange_data data;
+    kin_events *events;
+    kin_http_exchange *x; // NULL: free place
+    uint64_t plan;        // number of the plan that it has
+} listener;
+
+struct kin_events {
+    kin_events_options o;
+    uv_loop_t *loop;
+    listener listeners[KIN_EVENTS_MAX];
+    int n;
+    bool is_stopped;
+    kin_time sent_at;
+    // The plan. The planner may be busy for seconds, so it is asked in libuv's pool.
+    uv_work_t work;
+    kin_planner *planner;
+    bool is_looking;
+    kin_plan_basis *seen, *now; // that `plan` is of; what the pool found
+    bool has_changed;           // the pool's answer
+    json_t *found;              // likewise
+    kin_text_buffer plan;       // the event; empty: none
+    uint64_t n_plans;
+    // Under the mutex: the cluster answers in its own thread.
+    pthread_mutex_t mutex;
+    char *status; // JSON; NULL: none yet
+};
+
+int kin_events_open(kin_events **out, uv_loop_t *loop, const kin_events_options *o, kin_err *err) {
+    kin_events *e = *out = calloc(1, sizeof *e);
+    if (!e) return kin_err_set(err, "out of memory");
+    e->o = *o;
+    e->loop = loop;
+    e->seen = calloc(1, sizeof *e->seen);
+    e->now = calloc(1, sizeof *e->now);
+    pthread_mutex_init(&e->mutex, NULL);
+    if (e->seen && e->now) return 0;
+    kin_events_close(e);
+    *out = NULL;
+    return kin_err_set(err, "out of memory");
+}
+
+void kin_events_stop(kin_events *e) {
+    e->is_stopped = true;
+    for (int i = 0; i < KIN_EVENTS_MAX; i++) {
+        kin_http_exchange *x = e->listeners[i].x;
+        e->listeners[i].x = NULL;
+        if (x) kin_http_end(x);
+    }
+    e->n = 0;
+}
+
+void kin_events_close(kin_events *e) {
+    if (!e) return;
+    pthread_mutex_destroy(&e->mutex);
+    kin_text_fini(&e->plan);
+    json_decref(e->found);
+    free(e->status);
+    free(e->seen);
+    free(e->now);
+    free(e);
+}
+
+// The model that was used last, of those in memory; NULL: none is.
+static const kin_served_model *last_used(const kin_events *e) {
+    const kin_served_model *last = NULL;
+    for (int i = 0; i < e->o.router->n; i++) {
+        const kin_served_model *m = &e->o.router->models[i];
+        if (m->world.service && (!last || m->used > last->used)) last = m;
+    }
+    return last;
+}
+
+// ---- what is asked
+
+static void take_status(void *user, char *text) {
+    kin_events *e = user;
+    pthread_mutex_lock(&e->mutex);
+    char *before = e->status;
+    e->status = text;
+    pthread_mutex_unlock(&e->mutex);
+    free(before);
+}
+
+static void ask_for_status(kin_events *e) {
+    const kin_served_model *m = last_used(e);
+    if (!m) {
+        take_status(e, NULL);
+    } else if (m->world.preparer.session->with_others) {
+        kin_cluster_ask_status(m->world.preparer.session->fleet.cluster, take_status, e);
+    } else {
+        kin_service_status status = kin_service_get_status(m->world.service);
+        take_status(e, kin_alone_status_json(m->world.preparer.session, m->world.model, &status));
+    }
+}
+
+// libuv's pool.
+static void look_at_plan(uv_work_t *work) {
+    kin_events *e = work->data;
+    bool is_there = kin_planner_last(e->planner, &e->now->facts, &e->now->plan);
+    e->has_changed = is_there && memcmp(e->now, e->seen, sizeof *e->now) != 0;
+    e->found = e->has_changed ? kin_plan_basis_json(e->now) : NULL;
+}
+
+static void take_plan(uv_work_t *work, int status) {
+    kin_events *e = work->data;
+    e->is_looking = false;
+    if (status != 0 || !e->found) return;
+    kin_plan_basis *before = e->seen;
+    e->seen = e->now;
+    e->now = before;
+    e->plan.len = 0;
+    kin_json_put_event("plan", e->found, &e->plan);
+    e->found = NULL;
+    e->n_plans++;
+}
+
+// Of a model that stays: another one's planner could be gone meanwhile.
+static void ask_for_plan(kin_events *e) {
+    if (e->is_looking || e->o.router->host || e->o.router->n == 0) return;
+    e->planner = e->o.router->models[0].world.preparer.session->planner;
+    if (!e->planner) return;
+    e->work.data = e;
+    e->is_looking = uv_queue_work(e->loop, &e->work, look_at_plan, take_plan) == 0;
+}
+
+// ---- what is told
+
+static void add_texts(kin_events *e, const kin_call_world *world, json_t *texts) {
+    kin_slot_view *views = calloc((size_t)e->o.n_parallel, sizeof *views);
+    int n = views ? kin_call_views(world, views, e->o.n_parallel) : 0;
+    for (int i = 0; i < n; i++)
+        json_array_append_new(texts, json_pack("{s:i, s:i, s:i, s:i}", "n_prompt", views[i].n_prompt, "n_done", views[i].n_done,
+                                               "n_cached", views[i].n_cached, "n_generated", views[i].n_generated));
+    free(views);
+}
+
+static void set_count(json_t *o, const char *key, uint64_t n) {
+    json_object_set_new(o, key, json_integer((json_int_t)n));
+}
+
+static void set_service(kin_events *e, json_t *o) {
+    struct kin_call_counters counters;
+    kin_service_status of_all;
+    kin_router_sum(e->o.router, &counters, &of_all);
+    const kin_service_status *status = &of_all;
+    const kin_scheduler_stats *s = &of_all.scheduler;
+    const struct kin_call_counters *c = &counters;
+    json_t *texts = json_array();
+    const struct {
+        const char *key;
+        uint64_t n;
+    } counts[] = {{"running", (uint64_t)status->n_running},
+                  {"waiting", (uint64_t)status->n_waiting},
+                  {"kv_blocks", (uint64_t)s->n_blocks},
+                  {"kv_blocks_free", (uint64_t)s->n_free_blocks},
+                  {"prompt_tokens", s->n_prompt_tokens},
+                  {"cached_tokens", s->n_cached_tokens},
+                  {"generated_tokens", s->n_generated_tokens},
+                  {"preempted", s->n_preempted},
+                  {"requests", c->n_requests},
+                  {"failed", c->n_failed},
+                  {"cancelled", c->n_cancelled}};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) set_count(o, counts[i].key, counts[i].n);
+    for (int i = 0; i < e->o.router->n; i++) add_texts(e, &e->o.router->models[i].world, texts);
+    json_object_set_new(o, "texts", texts);
+}
+
+static void set_cluster(kin_events *e, json_t *o) {
+    pthread_mutex_lock(&e->mutex);
+    if (e->status) json_object_set_new(o, "cluster", json_loads(e->status, 0, NULL));
+    pthread_mutex_unlock(&e->mutex);
+}
+
+static json_t *state_json(kin_events *e) {
+    const kin_served_model *m = last_used(e);
+    char doing[200] = "";
+    double percent = -1;
+    bool is_up = e->o.look(e->o.user, doing, &percent);
+    json_t *o = json_pack("{s:s, s:s, s:b, s:i, s:I}", "version", KIN_VERSION, "model", m ? m->world.model : e->o.alias, "is_up",
+                          is_up, "n_parallel", e->o.n_parallel, "uptime_s", (json_int_t)(time(NULL) - e->o.begun_s));
+    if (m) {
+        json_object_set_new(o, "n_ctx", json_integer(m->world.preparer.session->n_ctx));
+        json_object_set_new(o, "has_others", json_boolean(m->world.preparer.session->with_others));
+    }
+    if (e->o.router->n > 0) set_service(e, o);
+    if (m) set_cluster(e, o);
+    if (!is_up && doing[0]) json_object_set_new(o, "doing", json_string(doing));
+    if (!is_up && percent >= 0) json_object_set_new(o, "percent", json_real(percent));
+    return o;
+}
+
+static void tell(kin_events *e, listener *l, const kin_text_buffer *state) {
+    if (!state->failed) kin_http_write(l->x, state->at, state->len);
+    if (l->plan == e->n_plans || e->plan.failed || e->plan.len == 0) return;
+    l->plan = e->n_plans;
+    kin_http_write(l->x, e->plan.at, e->plan.len);
+}
+
+static void tell_all(kin_events *e) {
+    kin_text_buffer state = {0};
+    kin_json_put_event("state", state_json(e), &state);
+    for (int i = 0; i < KIN_EVENTS_MAX; i++)
+        if (e->listeners[i].x) tell(e, &e->listeners[i], &state);
+    kin_text_fini(&state);
+}
+
+void kin_events_tick(kin_events *e, kin_time now) {
+    if (e->n == 0 || now - e->sent_at < SPACING_NS) return;
+    e->sent_at = now;
+    tell_all(e);
+    ask_for_status(e); // for the next time
+    ask_for_plan(e);
+}
+
+// ---- who listens
+
+static void gone(void *self) {
+    listener *l = self;
+    l->x = NULL;
+    l->events->n--;
+}
+
+void kin_events_add(kin_events *e, kin_http_exchange *x) {
+    listener *l = NULL;
+    for (int i = 0; i < KIN_EVENTS_MAX && !l; i++)
+        if (!e->listeners[i].x) l = &e->listeners[i];
+    if (!l || e->is_stopped) {
+        kin_http_reply_error(x, 503, e->is_stopped ? "the server stops" : "too many listen already");
+        return;
+    }
+    *l = (listener){.data = {gone, l}, .events = e, .x = x};
+    kin_http_set_data(x, &l->data);
+    kin_http_add_header(x, "Cache-Control", "no-store");
+    kin_http_begin(x, 200, "text/event-stream");
+    e->n++;
+    if (e->n == 1) ask_for_status(e);
+    e->sent_at = 0; // the next tick tells what is known
+}

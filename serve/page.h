@@ -1,0 +1,27 @@
+// The web page: the files of page/, which are in the program.
+//
+// It asks the server's own APIs, as any client does, and serve/events.h for what the cluster does. It needs no key to be read;
+// what it asks for does.
+//
+// Plain functions; an exchange is the loop's thread's.
+#pragma once
+
+#include "serve/http_exchange.h"
+
+typedef struct kin_page_file {
+    const char *name, *type; // "main.js", its Content-Type
+    const uint8_t *bytes;
+    size_t n;
+} kin_page_file;
+
+// By its name; NULL: there is none.
+const kin_page_file *kin_page_find(kin_str name);
+const kin_page_file *kin_page_at(int i); // NULL: there are no more
+
+// Whether the client wants to see a page at "/": its Accept says text/html.
+bool kin_page_is_wanted(const kin_http_exchange *x);
+
+// Answers with the page. prefix: of all the server's paths, "/kin"; NULL: none.
+void kin_page_reply(kin_http_exchange *x, const char *prefix);
+// /page/NAME: answers with that file, 304 if the client has it, or 404.
+void kin_page_reply_file(kin_http_exchange *x);
