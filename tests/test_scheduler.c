@@ -11,12 +11,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "base/rng.h"
 #include "pipeline/scheduler.h"
 #include "testkit/model_gen.h"
 #include "testkit/thread_ring.h"
 
-enum { N_VOCAB = 320, N_LAYER = 6, N_CTX = 1024, N_BATCH = 64, MAX_PROMPT = 300, MAX_MADE = 40, MAX_TEXTS = 64 };
+enum { N_VOCAB = 320, N_LAYER = 6, N_CTX = 1024, N_BATCH = 64, MAX_PROMPT = 2100, MAX_MADE = 40, MAX_TEXTS = 64 };
 
 static char model_path[] = "/tmp/kin-test-scheduler-XXXXXX";
 
@@ -42,6 +43,7 @@ static int remove_model(void **state) {
 typedef struct text {
     int32_t prompt[MAX_PROMPT], made[MAX_MADE];
     int n_prompt, n_made, n_most;
+    uint64_t logits; // a hash of all that it got
     int n_cached, n_ended;
     kin_generation_end how;
     kin_err why;
@@ -51,6 +53,7 @@ typedef struct text {
 static int32_t next(void *user, float *logits) {
     text *t = user;
     int32_t best = 0;
+    t->logits = kin_hash64(logits, N_VOCAB * sizeof *logits, t->logits);
     if (t->n_made == t->n_most) return KIN_GENERATION_NO_TOKEN;
     for (int32_t i = 1; i < N_VOCAB; i++) best = logits[i] > logits[best] ? i : best;
     return t->made[t->n_made++] = best;
@@ -128,6 +131,7 @@ static void expect_same(const text *a, const text *b) {
     assert_int_equal(a->how, KIN_GENERATION_DONE);
     assert_int_equal(a->n_made, b->n_made);
     assert_memory_equal(a->made, b->made, (size_t)a->n_made * sizeof *a->made);
+    assert_int_equal(a->logits, b->logits);
 }
 
 static void expect_all_free(world *w) {
@@ -171,6 +175,26 @@ static void in_any_company_a_text_is_what_it_is_alone(void **state) {
     }
 }
 
+// The texts differ in a secret of 8 tokens only, behind one of six prefixes that they share; what follows it is the same for all.
+static void a_secret_per_stream_never_crosses(void **state) {
+    (void)state;
+    enum { N = 64, N_SECRET = 8, N_AFTER = 12, N_FAMILIES = 6 };
+    static const int n_shared[N_FAMILIES] = {0, 9, 40, 64, 100, 128};
+    static text texts[N], alone[N];
+    for (int i = 0; i < N; i++) {
+        int n = n_shared[i % N_FAMILIES];
+        make_text(&texts[i], 1, 0, n + N_SECRET + N_AFTER, 6);
+        for (int k = 0; k < N_SECRET; k++) texts[i].prompt[n + k] = (i * 5 + k * k * i + k) % N_VOCAB;
+    }
+    run_alone(texts, alone, N);
+    for (int i = 0; i < N; i++) {
+        for (int j = 0; j < i; j++) assert_int_not_equal(alone[i].logits, alone[j].logits);
+    }
+    run_in_company(texts, alone, N, 1, 8 * N_CTX, N, 1);
+    run_in_company(texts, alone, N, 3, 8 * N_CTX, N, 2);
+    run_in_company(texts, alone, N, 1, N_CTX / 2, N, 3); // prefixes leave, texts wait and are computed again
+}
+
 static void the_youngest_waits_when_the_context_is_full(void **state) {
     (void)state;
     enum { N = 3 };
@@ -185,12 +209,12 @@ static void the_youngest_waits_when_the_context_is_full(void **state) {
     close_world(&w);
 }
 
-static void a_common_prefix_is_computed_once(void **state) {
+static void of_16_users_a_common_prefix_of_2048_tokens_is_computed_once(void **state) {
     (void)state;
-    enum { N = 16, N_SHARED = 256 };
+    enum { N = 16, N_SHARED = 2048 };
     static text texts[N];
     for (int members = 1; members <= 3; members += 2) {
-        world w = open_world(members, N_CTX * 2, N);
+        world w = open_world(members, N_CTX * 4, N);
         for (int i = 0; i < N; i++) make_text(&texts[i], i + 2, N_SHARED, N_SHARED + 10, 3);
         for (int i = 0; i < N; i++) submit(&w, &texts[i]);
         while (step(&w)) continue;
@@ -202,9 +226,9 @@ static void a_common_prefix_is_computed_once(void **state) {
 }
 
 // Each turn's prompt is the last one's, what was written, and something new.
-static void a_conversation_computes_only_what_is_new(void **state) {
+static void an_agent_of_20_turns_computes_only_what_is_new(void **state) {
     (void)state;
-    enum { TURNS = 10, N_NEW = 15, N_WRITTEN = 8 };
+    enum { TURNS = 20, N_NEW = 15, N_WRITTEN = 8 };
     static text t;
     world w = open_world(1, N_CTX, 4);
     int32_t history[MAX_PROMPT];
@@ -250,9 +274,10 @@ static void a_cancelled_text_leaves_at_once_and_the_others_go_on(void **state) {
 
 static void a_cancelled_prompt_is_not_sent_on(void **state) {
     (void)state;
+    enum { N_LONG = 300 };
     static text t;
     world w = open_world(3, N_CTX, 2); // several pieces are in flight
-    make_text(&t, 2, 0, MAX_PROMPT, 1);
+    make_text(&t, 2, 0, N_LONG, 1);
     submit(&w, &t);
     step(&w);
     uint64_t n_before = kin_scheduler_get_stats(w.s).n_prompt_tokens;
@@ -260,7 +285,7 @@ static void a_cancelled_prompt_is_not_sent_on(void **state) {
     while (step(&w)) continue;
     uint64_t n_after = kin_scheduler_get_stats(w.s).n_prompt_tokens;
     assert_int_equal(t.how, KIN_GENERATION_CANCELLED);
-    assert_true(n_before > 0 && n_after < MAX_PROMPT);
+    assert_true(n_before > 0 && n_after < N_LONG);
     expect_all_free(&w);
     close_world(&w);
 }
@@ -398,9 +423,10 @@ static void with_one_step_in_flight_it_has_all_texts(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(in_any_company_a_text_is_what_it_is_alone),
+        cmocka_unit_test(a_secret_per_stream_never_crosses),
         cmocka_unit_test(the_youngest_waits_when_the_context_is_full),
-        cmocka_unit_test(a_common_prefix_is_computed_once),
-        cmocka_unit_test(a_conversation_computes_only_what_is_new),
+        cmocka_unit_test(of_16_users_a_common_prefix_of_2048_tokens_is_computed_once),
+        cmocka_unit_test(an_agent_of_20_turns_computes_only_what_is_new),
         cmocka_unit_test(a_cancelled_text_leaves_at_once_and_the_others_go_on),
         cmocka_unit_test(a_cancelled_prompt_is_not_sent_on),
         cmocka_unit_test(texts_of_both_kinds_share_a_context_that_is_full),
