@@ -275,6 +275,20 @@ export default async function (check, { root, v1, key, model, nContext }) {
     assert.equal(answer.status, 405);
     assert.match(answer.headers.get('allow'), /POST/);
   });
+  // What a turn shares with the next is its whole prompt, and its text; a call's arguments are written again by the template, in its way.
+  await check('openai: of 20 turns of an agent 99 % of the shared prefix is cached', async () => {
+    const messages = [{ role: 'system', content: `You are the agent of ${Date.now()}. ` + 'Use the tools. '.repeat(100) }, ...ask];
+    let shared = 0, cached = 0;
+    for (let turn = 0, before = 0; turn < 20; turn++) {
+      const { usage, choices } = await chat({ messages, tools, tool_choice: turn % 4 === 3 ? 'auto' : named('get_weather'), max_tokens: 60, seed: turn });
+      const { message, message: { tool_calls } } = choices[0];
+      shared += before;
+      cached += usage.prompt_tokens_details.cached_tokens;
+      before = usage.prompt_tokens + (tool_calls ? 0 : usage.completion_tokens);
+      messages.push(message, tool_calls ? { role: 'tool', tool_call_id: tool_calls[0].id, content: `Turn ${turn}: rain.` } : { role: 'user', content: `And on day ${turn}?` });
+    }
+    assert.ok(cached >= 0.99 * shared, `${cached} of ${shared} tokens`);
+  });
   if (nContext) {
     await check('openai: a prompt longer than the context is refused with both sizes', async () => {
       const messages = [{ role: 'user', content: 'x yz '.repeat(nContext) }];
