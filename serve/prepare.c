@@ -119,6 +119,44 @@ static int open_sampler(const kin_preparer *p, const kin_request *r, kin_job_opt
     return 0;
 }
 
+// ---- reasoning
+
+// The tokens that end it: the request's message, and the marker.
+static int encode_end(const kin_preparer *p, const char *message, int32_t **ids, int *n, kin_api_error *err) {
+    int32_t *marker = NULL, *text = NULL;
+    int n_marker = 0, n_text = 0, rc = 0;
+    json_t *first = json_string(message ? message : ""), *last = json_string("</think>");
+    *ids = NULL;
+    if (!first || !last) rc = out_of_memory(err);
+    if (rc == 0 && message) rc = kin_prompter_encode_json(p->prompter, first, false, false, &text, &n_text, err);
+    if (rc == 0) rc = kin_prompter_encode_json(p->prompter, last, false, true, &marker, &n_marker, err);
+    if (rc == 0) {
+        *n = n_text + n_marker;
+        *ids = malloc((size_t)(*n + 1) * sizeof **ids);
+        if (!*ids) rc = out_of_memory(err);
+    }
+    for (int i = 0; i < n_text && rc == 0; i++) (*ids)[i] = text[i];
+    for (int i = 0; i < n_marker && rc == 0; i++) (*ids)[n_text + i] = marker[i];
+    json_decref(first);
+    json_decref(last);
+    free(marker);
+    free(text);
+    return rc;
+}
+
+static int limit_thinking(const kin_preparer *p, const kin_prepared *out, kin_job_options *job, kin_api_error *err) {
+    const kin_request *r = &out->request;
+    int32_t *ids;
+    int n = 0;
+    kin_err why;
+    if (!r->is_chat || r->thinking_budget < 0 || out->thinking == KIN_THINKING_NONE) return 0;
+    if (encode_end(p, r->thinking_budget_message, &ids, &n, err) != 0) return KIN_FAIL;
+    bool begun = out->thinking == KIN_THINKING_BEGUN;
+    int rc = n == 0 ? 0 : kin_thinking_budget_new(&job->budget, r->thinking_budget, begun, ids, n, &why);
+    free(ids);
+    return rc == 0 ? 0 : kin_api_error_set(err, 500, NULL, "%s", why.text);
+}
+
 // ---- texts
 
 static int fill_job(const kin_preparer *p, kin_prepared *out, int i, const int32_t *ids, int n, kin_api_error *err) {
@@ -136,7 +174,8 @@ static int fill_job(const kin_preparer *p, kin_prepared *out, int i, const int32
     memcpy(job->prompt, ids, (size_t)n * sizeof *ids);
     uint64_t seed = r->has_seed ? r->sampler.seed : p->seed;
     out->seeds[i] = r->has_seed || p->has_seed ? seed + (uint64_t)(i % r->n_choices) : draw_seed();
-    return open_sampler(p, r, job, out->seeds[i], err) != 0 ? KIN_FAIL : constrain(p, out, job, err);
+    if (open_sampler(p, r, job, out->seeds[i], err) != 0 || constrain(p, out, job, err) != 0) return KIN_FAIL;
+    return limit_thinking(p, out, job, err);
 }
 
 static int check_length(const kin_preparer *p, int n, kin_api_error *err) {

@@ -322,6 +322,7 @@ static const kin_request_field chat_fields[] = {
     KIN_ROW_OTHER("reasoning_effort", read_effort),
     KIN_ROW_OTHER("reasoning_format", read_reasoning_format),
     KIN_ROW_WHOLE("reasoning_budget_tokens", thinking_budget, -1, INT32_MAX),
+    KIN_ROW_WHOLE("reasoning_budget", thinking_budget, -1, INT32_MAX),
     KIN_ROW_WHOLE("thinking_budget_tokens", thinking_budget, -1, INT32_MAX),
     KIN_ROW_STRING("reasoning_budget_message", thinking_budget_message),
     KIN_ROW_OTHER("thinking", read_thinking),

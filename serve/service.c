@@ -57,6 +57,7 @@ struct kin_service {
 // ---- jobs
 
 void kin_job_options_fini(kin_job_options *o) {
+    kin_thinking_budget_free(o->budget);
     kin_constraint_free(o->constraint);
     kin_matcher_free(o->matcher);
     kin_grammar_free(o->grammar);
@@ -167,6 +168,20 @@ static int32_t stop(kin_job *j, kin_job_end how) {
     return KIN_GENERATION_NO_TOKEN;
 }
 
+// A control token is its name.
+static void spend(kin_job *j, const kin_vocab *vocab, int32_t id) {
+    if (!j->o.budget) return;
+    kin_str text = kin_vocab_piece(vocab, id);
+    kin_thinking_budget_accept(j->o.budget, text.len > 0 ? text : kin_vocab_text(vocab, id));
+}
+
+// An id that must come, because reasoning has used its budget up; else one that is sampled.
+static int32_t choose_id(kin_job *j, float *logits) {
+    int32_t id = j->o.budget ? kin_thinking_budget_next(j->o.budget) : KIN_FAIL;
+    if (id >= 0 && (!j->o.constraint || kin_constraint_allows(j->o.constraint, id))) return id;
+    return kin_sampler_sample_constrained(j->o.sampler, logits, j->o.constraint);
+}
+
 static int32_t choose(kin_job *j, float *logits, kin_job_event *event) {
     kin_constraint *constraint = j->o.constraint;
     const kin_session *session = j->service->o.session;
@@ -178,7 +193,7 @@ static int32_t choose(kin_job *j, float *logits, kin_job_event *event) {
         raw = malloc((size_t)n_vocab * sizeof *raw); // the sampler writes to the logits
         if (raw) memcpy(raw, logits, (size_t)n_vocab * sizeof *raw);
     }
-    int32_t id = kin_sampler_sample_constrained(j->o.sampler, logits, constraint);
+    int32_t id = choose_id(j, logits);
     if (id >= 0 && raw) event->logprob = raw[id] - (float)log_sum;
     free(raw);
     if (id < 0) {
@@ -187,6 +202,7 @@ static int32_t choose(kin_job *j, float *logits, kin_job_event *event) {
         return KIN_FAIL;
     }
     kin_sampler_accept(j->o.sampler, id);
+    spend(j, session->vocab, id);
     return constraint && kin_constraint_accept(constraint, id, &j->why) != 0 ? KIN_FAIL : id;
 }
 

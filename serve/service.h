@@ -16,6 +16,7 @@
 #include "pipeline/scheduler.h"
 #include "pure/text/constraint.h"
 #include "pure/text/sampler.h"
+#include "pure/text/thinking_budget.h"
 
 typedef struct kin_service kin_service;
 typedef struct kin_job kin_job;
@@ -33,11 +34,12 @@ typedef struct kin_job_options {
     int tag;              // of kin_service_erase
     kin_pooling pooling;  // not NONE: nothing is written, the text becomes a vector
     kin_sampler *sampler; // NULL: pooling
-    kin_grammar *grammar; // NULL, as the next two: none
+    kin_grammar *grammar; // NULL, as the next three: none
     kin_matcher *matcher;
     kin_constraint *constraint;
-    uint64_t t_max_predict_ns; // from the first token on; 0: no limit
-    void *user;                // the loop's
+    kin_thinking_budget *budget; // of reasoning
+    uint64_t t_max_predict_ns;   // from the first token on; 0: no limit
+    void *user;                  // the loop's
 } kin_job_options;
 
 typedef enum kin_job_end {

@@ -182,6 +182,31 @@ says "$err" 'address already in use'
 stop
 wait "$listener" || fail "the listener's stream ended with $?"
 
+# ---- reasoning
+
+claim='reasoning ends when its budget is spent, with the message that was asked for'
+printf '{%% for m in messages %%}{{ m.content }}{%% endfor %%}<think>' >"$dir/thinks.jinja"
+serve --ctx 2048 --chat-template-file "$dir/thinks.jinja"
+thinks() { chat 200 "\"seed\": 1, \"max_tokens\": 60, $1"; }
+thinks '"thinking_budget_tokens": 10'
+says "$out" '"reasoning_content":"[^"]'
+says "$out" '"content":"[^"]'
+n_marker=$(sed -n 's/.*"reasoning_tokens":\([0-9]*\).*/\1/p' "$out")
+[ "$n_marker" -ge 10 ] && [ "$n_marker" -lt 20 ] || fail "$n_marker tokens of reasoning"
+thinks '"reasoning_budget": 10, "reasoning_budget_message": " No more."'
+says "$out" '"reasoning_content":"[^"]* No more."'
+thinks '"thinking_budget_tokens": 0'
+says_not "$out" '"reasoning_content":"[^"]'
+says "$out" '"content":"[^"]'
+thinks '"thinking_budget_tokens": -1'
+says "$out" '"reasoning_tokens":60'
+answers 200 /v1/messages -d "{$user, \"max_tokens\": 60, \"thinking\": {\"type\": \"enabled\", \"budget_tokens\": 10}}"
+says "$out" '"type":"thinking".*"type":"text"'
+schema='{"type": "object", "properties": {"a": {"enum": ["x"]}}, "required": ["a"], "additionalProperties": false}'
+thinks "\"thinking_budget_tokens\": 10, \"json_schema\": $schema"
+says "$out" '"content":"[^"]*{[^x]*x[^}]*}'
+stop
+
 # ---- the queue, and signals
 
 # A text that goes on until the context is full.

@@ -1,0 +1,78 @@
+#include "pure/text/thinking_budget.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char begin_marker[] = "<think>", end_marker[] = "</think>";
+
+typedef enum state {
+    BEFORE,   // nothing but white space, or a part of <think>, has come
+    THINKING, // in it
+    ENDING,   // its end is forced
+    OVER,     // it has ended, or will not begin
+} state;
+
+struct kin_thinking_budget {
+    state state;
+    int n_left;    // tokens
+    int n_matched; // bytes of the marker that is looked for
+    int n_given;   // tokens of the end
+    int n_end;
+    int32_t end[];
+};
+
+int kin_thinking_budget_new(kin_thinking_budget **out, int n_tokens, bool begun, const int32_t *end, int n_end, kin_err *err) {
+    kin_assert(n_tokens >= 0 && n_end > 0);
+    kin_thinking_budget *b = *out = malloc(sizeof *b + (size_t)n_end * sizeof *end);
+    if (!b) return kin_err_set(err, "out of memory");
+    *b = (kin_thinking_budget){.state = !begun ? BEFORE : n_tokens > 0 ? THINKING : ENDING, .n_left = n_tokens, .n_end = n_end};
+    memcpy(b->end, end, (size_t)n_end * sizeof *end);
+    return 0;
+}
+
+void kin_thinking_budget_free(kin_thinking_budget *b) {
+    free(b);
+}
+
+int32_t kin_thinking_budget_next(const kin_thinking_budget *b) {
+    return b->state == ENDING ? b->end[b->n_given] : KIN_FAIL;
+}
+
+// One byte more; whether the marker is whole. It has its first byte nowhere else.
+static bool match(kin_thinking_budget *b, const char *marker, char byte) {
+    if (byte != marker[b->n_matched]) b->n_matched = 0;
+    b->n_matched += byte == marker[b->n_matched];
+    if (marker[b->n_matched]) return false;
+    b->n_matched = 0;
+    return true;
+}
+
+static bool is_space(char byte) {
+    return byte == ' ' || byte == '\n' || byte == '\r' || byte == '\t';
+}
+
+static void take_byte(kin_thinking_budget *b, char byte) {
+    if (b->state == THINKING && match(b, end_marker, byte)) {
+        b->state = OVER;
+    } else if (b->state == BEFORE) {
+        bool may_be = b->n_matched > 0 ? byte == begin_marker[b->n_matched] : is_space(byte) || byte == begin_marker[0];
+        if (!may_be)
+            b->state = OVER;
+        else if (match(b, begin_marker, byte))
+            b->state = THINKING;
+    }
+}
+
+void kin_thinking_budget_accept(kin_thinking_budget *b, kin_str text) {
+    if (b->state == ENDING) {
+        if (++b->n_given == b->n_end) b->state = OVER;
+        return;
+    }
+    bool was_thinking = b->state == THINKING;
+    for (size_t i = 0; i < text.len; i++) take_byte(b, text.at[i]);
+    if (b->state != THINKING) return;
+    b->n_left -= was_thinking;
+    if (b->n_left > 0) return;
+    b->state = ENDING;
+    b->n_matched = 0;
+}
