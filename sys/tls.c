@@ -3,6 +3,7 @@
 #include <openssl/crypto.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <openssl/x509v3.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,6 +29,8 @@ struct kin_tls_ctx {
     BIO_METHOD *bio;
     uint8_t key[KIN_TLS_KEY_BYTES];
     bool has_certificate; // and no key
+    char host[256];       // of a client that looks at certificates
+    bool is_named;        // the host is no number
 };
 
 struct kin_tls {
@@ -187,6 +190,29 @@ int kin_tls_ctx_open_server(kin_tls_ctx **out, const char *cert_file, const char
     return KIN_FAIL;
 }
 
+int kin_tls_ctx_open_client(kin_tls_ctx **out, const char *host, const char *ca_file, kin_err *err) {
+    *out = NULL;
+    kin_tls_ctx *ctx = open_ctx(TLS1_2_VERSION);
+    if (!ctx) return kin_err_set(err, "this OpenSSL cannot do TLS 1.2 (%s)", last_reason());
+    X509_VERIFY_PARAM *who = SSL_CTX_get0_param(ctx->ssl);
+    size_t n = strlen(host);
+    ctx->has_certificate = true;
+    ctx->is_named = X509_VERIFY_PARAM_set1_ip_asc(who, host) != 1;
+    if (n < sizeof ctx->host) memcpy(ctx->host, host, n + 1);
+    if (n >= sizeof ctx->host || (ctx->is_named && X509_VERIFY_PARAM_set1_host(who, host, n) != 1))
+        kin_err_set(err, "'%.100s' is no name of a host", host);
+    else if (SSL_CTX_set_cipher_list(ctx->ssl, "ECDHE+AESGCM:ECDHE+CHACHA20") != 1 ||
+             SSL_CTX_set_default_verify_paths(ctx->ssl) != 1)
+        kin_err_set(err, "this OpenSSL cannot look at certificates (%s)", last_reason());
+    else if (ca_file && SSL_CTX_load_verify_locations(ctx->ssl, ca_file, NULL) != 1)
+        kin_err_set(err, "%s: no certificate in PEM format can be read from it (%s)", ca_file, last_reason());
+    else
+        *out = ctx;
+    if (*out) return 0;
+    kin_tls_ctx_close(ctx);
+    return KIN_FAIL;
+}
+
 void kin_tls_ctx_close(kin_tls_ctx *ctx) {
     if (!ctx) return;
     SSL_CTX_free(ctx->ssl);
@@ -241,8 +267,9 @@ int kin_tls_open(kin_tls **out, kin_tls_ctx *ctx, bool is_client, kin_err *err) 
         return 0;
     }
     SSL_set_connect_state(t->ssl);
-    // There are no authorities, so a certificate, which only an impostor would send, is never believed.
+    // Between two with a key there are no authorities, so a certificate, which only an impostor would send, is never believed.
     SSL_set_verify(t->ssl, SSL_VERIFY_PEER, NULL);
+    if (ctx->is_named) SSL_set_tlsext_host_name(t->ssl, ctx->host);
     if (kin_tls_feed(t, NULL, 0, err) == 0) return 0;
     kin_tls_close(t);
     *out = NULL;
@@ -272,7 +299,10 @@ int kin_tls_feed(kin_tls *t, const void *bytes, size_t n, kin_err *err) {
     }
     t->state = KIN_TLS_FAILED;
     t->n_input = 0;
-    return has_certificate ? kin_err_set(err, "the TLS handshake failed (%s)", last_reason()) : handshake_failed(t, err);
+    if (!has_certificate) return handshake_failed(t, err);
+    long why = SSL_is_server(t->ssl) ? X509_V_OK : SSL_get_verify_result(t->ssl);
+    return why == X509_V_OK ? kin_err_set(err, "the TLS handshake failed (%s)", last_reason())
+                            : kin_err_set(err, "its certificate is not trusted (%s)", X509_verify_cert_error_string(why));
 }
 
 int kin_tls_read(kin_tls *t, void *buf, size_t n, size_t *n_read, kin_err *err) {

@@ -9,7 +9,8 @@
 // The same key serves both roles: whoever can redirect traffic can lead a client back to its own server. Say who you are inside,
 // and refuse yourself.
 //
-// A server with a certificate, for HTTP: TLS 1.2 or 1.3, for any client, which is not asked who it is.
+// A server with a certificate, for HTTP: TLS 1.2 or 1.3, for any client, which is not asked who it is. And a client of such a
+// server, which goes on only where the certificate is of the host and of somebody who is trusted.
 //
 // Owner: who opened it. Thread: a context may be shared by connections of several threads; a connection belongs to one thread.
 #pragma once
@@ -36,6 +37,9 @@ typedef enum kin_tls_state {
 int kin_tls_ctx_open(kin_tls_ctx **out, const uint8_t key[KIN_TLS_KEY_BYTES], kin_err *err);
 // PEM files: the certificate, with those above it behind it if there are any, and its private key. For servers only.
 int kin_tls_ctx_open_server(kin_tls_ctx **out, const char *cert_file, const char *key_file, kin_err *err);
+// For connections to this host: a name, or numbers. Trusted are those whom the system trusts, and the certificates in ca_file (PEM;
+// NULL: none).
+int kin_tls_ctx_open_client(kin_tls_ctx **out, const char *host, const char *ca_file, kin_err *err);
 void kin_tls_ctx_close(kin_tls_ctx *ctx);
 
 // A client has its first bytes to send at once.
