@@ -25,7 +25,7 @@ extern const kin_command *const kin_commands[]; // in the order of help; NULL en
 
 extern const kin_command kin_command_run, kin_command_eval, kin_command_bench, kin_command_info, kin_command_cache,
     kin_command_join, kin_command_status, kin_command_plan, kin_command_profile, kin_command_demo, kin_command_code,
-    kin_command_serve, kin_command_models;
+    kin_command_serve, kin_command_models, kin_command_chat;
 
 // How the program was called: "build/kin".
 extern const char *kin_app_name;
@@ -53,6 +53,10 @@ void kin_app_progress(void *user, const char *what, uint64_t done, uint64_t tota
 // What is waited for: on a terminal a line that overwrites itself; elsewhere a line, but none for figures that have moved only
 // (what follows "; ", or ": " and a digit).
 void kin_app_status(const char *line);
+
+// What is called around a sentence on stderr, in the thread that says it: it makes room on the terminal (begins), and puts there
+// again what stood there. NULL: nothing does.
+void kin_app_set_frame(void (*frame)(bool begins));
 
 // Removes a progress line, if one stands.
 void kin_app_progress_clear(void);

@@ -16,13 +16,21 @@ enum { MAX_LINE = 1024, MAX_SHOWN = 4 * MAX_LINE };
 
 static pthread_mutex_t progress_mutex = PTHREAD_MUTEX_INITIALIZER; // over what stands on the terminal
 static bool progress_shown;
+static void (*_Atomic frame)(bool begins);
 
 // ---- sentences
 
 static void say_line(const char *begin, const char *text) {
     char shown[MAX_SHOWN];
+    void (*around)(bool begins) = atomic_load(&frame);
     kin_app_progress_clear();
+    if (around) around(true);
     fprintf(stderr, "%s: %s\n", begin, kin_escape(shown, sizeof shown, text, strlen(text)));
+    if (around) around(false);
+}
+
+void kin_app_set_frame(void (*around)(bool begins)) {
+    atomic_store(&frame, around);
 }
 
 void kin_app_say(const char *fmt, ...) {

@@ -1,5 +1,6 @@
 // Any bytes as a server's answer, in pieces: text, reasoning and figures are the same wherever they are cut, figures are in their
 // range, or the stream is refused with a sentence. The first byte chooses how the bytes are cut.
+#include <stdint.h>
 #include <string.h>
 
 #include "serve/chat_stream.h"

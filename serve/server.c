@@ -484,6 +484,7 @@ static int open_loop(kin_server *s, kin_err *err) {
     s->wake.data = s->tick.data = s->interrupt.data = s->terminate.data = s;
     if (kin_http_open(&s->http, &s->loop, &s->o.http, &callbacks, s, err) != 0) return KIN_FAIL;
     uv_timer_start(&s->tick, on_tick, TICK_MS, TICK_MS);
+    if (s->o.leaves_signals) return 0;
     uv_signal_start(&s->interrupt, on_signal, SIGINT);
     uv_signal_start(&s->terminate, on_signal, SIGTERM);
     return 0;

@@ -27,6 +27,7 @@ typedef struct kin_server_options {
     int ping_s;          // -1: never
     kin_pooling pooling; // of embeddings
     kin_request_defaults defaults;
+    bool leaves_signals;         // SIGINT and SIGTERM are the program's: they do not drain
     void (*drained)(void *user); // once, after SIGTERM, SIGINT or kin_server_drain: no request is left. The loop's thread
     void (*hurry)(void *user);   // a second signal. The loop's thread
     void *user;

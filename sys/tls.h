@@ -37,8 +37,8 @@ typedef enum kin_tls_state {
 int kin_tls_ctx_open(kin_tls_ctx **out, const uint8_t key[KIN_TLS_KEY_BYTES], kin_err *err);
 // PEM files: the certificate, with those above it behind it if there are any, and its private key. For servers only.
 int kin_tls_ctx_open_server(kin_tls_ctx **out, const char *cert_file, const char *key_file, kin_err *err);
-// For connections to this host: a name, or numbers. Trusted are those whom the system trusts, and the certificates in ca_file (PEM;
-// NULL: none).
+// For connections to this host: a name, or numbers. Trusted are those whom the system trusts, and the certificates in ca_file
+// (PEM; NULL: none).
 int kin_tls_ctx_open_client(kin_tls_ctx **out, const char *host, const char *ca_file, kin_err *err);
 void kin_tls_ctx_close(kin_tls_ctx *ctx);
 

@@ -1,0 +1,247 @@
+#include "app/chat_loop.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "app/app.h"
+#include "app/line_editor.h"
+#include "base/clock.h"
+
+typedef struct chat {
+    const kin_chat_loop_options *o;
+    kin_line_editor *editor;
+    bool is_over;
+} chat;
+
+static volatile sig_atomic_t is_interrupted; // since the message was sent
+
+static void on_interrupt(int sig) {
+    (void)sig;
+    is_interrupted = 1;
+}
+
+bool kin_chat_loop_goes_on(void) {
+    return !is_interrupted && !atomic_load(&kin_app_stop);
+}
+
+// ---- an answer
+
+typedef struct view {
+    size_t n_text, n_reasoning; // bytes that are shown
+    bool is_dim;
+    kin_time asked, first, last;
+} view;
+
+static const char reading[] = "reading the messages";
+
+static void set_dim(view *v, bool on) {
+    if (v->is_dim == on) return;
+    printf("%s", on ? "\033[2m" : "\033[0m\n\n");
+    v->is_dim = on;
+}
+
+static void show_more(const kin_text_buffer *text, size_t *n_shown) {
+    kin_err err; // a terminal that is gone ends the program by SIGHUP
+    kin_app_write(text->at + *n_shown, text->len - *n_shown, &err);
+    *n_shown = text->len;
+}
+
+static void on_grown(void *user, const kin_chat_stream *s) {
+    view *v = user;
+    bool has_more = s->text.len > v->n_text || s->reasoning.len > v->n_reasoning;
+    if (!has_more) {
+        if (s->n_prompt > 0 && !v->first) kin_app_progress(NULL, reading, (uint64_t)s->n_done, (uint64_t)s->n_prompt);
+        return;
+    }
+    v->last = kin_clock_now();
+    if (!v->first) v->first = v->last;
+    kin_app_progress_clear();
+    if (s->reasoning.len > v->n_reasoning) {
+        set_dim(v, true);
+        show_more(&s->reasoning, &v->n_reasoning);
+    }
+    if (s->text.len > v->n_text) {
+        set_dim(v, false);
+        show_more(&s->text, &v->n_text);
+    }
+}
+
+static void end_view(view *v, const kin_chat_stream *s) {
+    const kin_text_buffer *last = s->text.len > 0 ? &s->text : &s->reasoning;
+    kin_app_progress_clear();
+    if (v->is_dim) printf("\033[0m");
+    v->is_dim = false;
+    if (last->len > 0 && last->at[last->len - 1] != '\n') printf("\n");
+    fflush(stdout);
+}
+
+static void show_stats(const view *v, const kin_chat_stream *s) {
+    double ms = s->generated_ms > 0 ? s->generated_ms : v->first ? kin_clock_ms(v->first, v->last) : 0;
+    double prompt_ms = s->prompt_ms > 0 ? s->prompt_ms : v->first ? kin_clock_ms(v->asked, v->first) : 0;
+    int n_read = s->n_prompt - s->n_cached;
+    printf("\033[2m");
+    if (s->n_generated > 1 && ms > 0) printf("%d tokens, %.1f a second; ", s->n_generated, (s->n_generated - 1) * 1e3 / ms);
+    if (s->n_prompt > 0) printf("%d tokens read and %d known before; ", n_read, s->n_cached);
+    printf("%.2f s to the first token, %.2f s to write\033[0m\n", prompt_ms / 1e3, ms / 1e3);
+}
+
+static void say_end(const chat *c, kin_http_client_end end, const kin_chat_stream *s, bool is_new, const kin_err *err) {
+    const char *again = s->text.len == 0 && is_new ? "; Up brings the message back" : "";
+    if (atomic_load(&kin_app_stop)) return;
+    if (end == KIN_HTTP_CLIENT_STOPPED)
+        kin_app_say("stopped%s", again);
+    else if (end == KIN_HTTP_CLIENT_FAILED)
+        kin_app_say("%s. The conversation is kept%s", err->text, again);
+    else if (s->is_cut && c->o->facts.n_ctx > 0)
+        kin_app_say("the answer was cut at its most tokens (-n), or at the context of %d: /clear begins anew", c->o->facts.n_ctx);
+    else if (s->is_cut)
+        kin_app_say("the answer was cut at the most tokens that it may have");
+}
+
+// Asks, and shows the answer. What was written before it ended stays in the conversation, as far as there is something.
+static void ask(chat *c, kin_str text) {
+    kin_chat_stream answer = {0};
+    view v = {.asked = kin_clock_now()};
+    kin_err err;
+    json_t *asked = kin_conversation_ask(c->o->conversation, text);
+    if (!asked) {
+        kin_app_say("there is no message yet that could be answered");
+        return;
+    }
+    kin_http_client_end end = kin_chat_client_ask(c->o->client, asked, &answer, on_grown, &v, &err);
+    end_view(&v, &answer);
+    say_end(c, end, &answer, text.at != NULL, &err);
+    if (answer.text.len > 0 || end == KIN_HTTP_CLIENT_DONE)
+        kin_conversation_answer(c->o->conversation, asked, kin_text_str(&answer.text));
+    else
+        json_decref(asked);
+    if (c->o->stats && end == KIN_HTTP_CLIENT_DONE) show_stats(&v, &answer);
+    printf("\n");
+    fflush(stdout);
+    kin_chat_stream_fini(&answer);
+}
+
+// ---- commands
+
+static void set_system(chat *c, const char *rest) {
+    kin_conversation_set_system(c->o->conversation, (kin_str){rest, strlen(rest)});
+    kin_app_say("%s", rest[0] ? "the model is told so from now on" : "the model is told nothing besides the messages");
+}
+
+static void regenerate(chat *c, const char *rest) {
+    (void)rest;
+    ask(c, (kin_str){NULL, 0});
+}
+
+static void save(chat *c, const char *rest) {
+    kin_err err;
+    if (kin_conversation_save(c->o->conversation, rest, &err) == 0)
+        kin_app_say("%s has the conversation, %zu messages", rest, json_array_size(c->o->conversation->messages));
+    else
+        kin_app_say("%s", err.text);
+}
+
+static void load(chat *c, const char *rest) {
+    kin_err err;
+    size_t n;
+    if (kin_conversation_load(c->o->conversation, rest, &n, &err) == 0)
+        kin_app_say("%zu messages of %s: the conversation goes on from there", n, rest);
+    else
+        kin_app_say("%s", err.text);
+}
+
+static void clear(chat *c, const char *rest) {
+    (void)rest;
+    kin_conversation_clear(c->o->conversation);
+    kin_app_say("a new conversation");
+}
+
+static void quit(chat *c, const char *rest) {
+    (void)rest;
+    c->is_over = true;
+}
+
+static void help(chat *c, const char *rest);
+
+static const struct {
+    const char *name, *operand, *help;
+    void (*run)(chat *c, const char *rest);
+} commands[] = {
+    {"system", "TEXT", "tells the model how to answer; without a text, nothing", set_system},
+    {"regen", "", "answers the last message again", regenerate},
+    {"save", "FILE", "writes the conversation into a file (JSON)", save},
+    {"load", "FILE", "goes on with the conversation of a file", load},
+    {"clear", "", "begins a new conversation", clear},
+    {"help", "", "shows this", help},
+    {"quit", "", "ends the chat, as Ctrl-D does", quit},
+};
+
+enum { N_COMMANDS = sizeof commands / sizeof *commands };
+
+static void help(chat *c, const char *rest) {
+    (void)c, (void)rest;
+    for (int i = 0; i < N_COMMANDS; i++) printf("  /%-6s %-5s %s\n", commands[i].name, commands[i].operand, commands[i].help);
+    printf(
+        "A line that ends with \\ goes on in the next one; so does all between two \"\"\". Alt-Enter makes a new line anywhere.\n"
+        "Ctrl-C stops an answer. Up and Down: earlier messages. A space before a / makes it a message.\n\n");
+}
+
+// "/name rest": whether it is a command, or meant to be one.
+static bool take_command(chat *c, kin_str text) {
+    size_t n = 1;
+    while (n < text.len && text.at[n] >= 'a' && text.at[n] <= 'z') n++;
+    bool has_rest = n < text.len;
+    if (text.len == 0 || text.at[0] != '/' || n == 1 || (has_rest && text.at[n] != ' ' && text.at[n] != '\n')) return false;
+    char *rest = strndup(text.at + n + has_rest, text.len - n - has_rest);
+    int i = 0;
+    while (i < N_COMMANDS && (strlen(commands[i].name) != n - 1 || memcmp(commands[i].name, text.at + 1, n - 1) != 0)) i++;
+    if (i == N_COMMANDS)
+        kin_app_say("there is no command '%.*s'; /help lists them", (int)(n < 20 ? n : 20), text.at);
+    else if (rest)
+        commands[i].run(c, rest);
+    free(rest);
+    return true;
+}
+
+// ----
+
+static bool is_blank(kin_str text) {
+    for (size_t i = 0; i < text.len; i++) {
+        if (!strchr(" \t\n", text.at[i])) return false;
+    }
+    return true;
+}
+
+static void talk(chat *c) {
+    bool may_end = false;
+    while (!c->is_over && !atomic_load(&kin_app_stop)) {
+        kin_str text;
+        is_interrupted = 0;
+        kin_line_outcome outcome = kin_line_editor_read(c->editor, &text);
+        c->is_over = outcome == KIN_LINE_END || (outcome == KIN_LINE_INTERRUPTED && may_end);
+        may_end = outcome == KIN_LINE_INTERRUPTED;
+        if (!c->is_over && may_end) kin_app_say("once more, Ctrl-D or /quit ends the chat");
+        if (outcome == KIN_LINE_TEXT && !is_blank(text) && !take_command(c, text)) ask(c, text);
+    }
+}
+
+static void greet(const kin_chat_loop_options *o) {
+    char ctx[64] = "";
+    if (o->facts.n_ctx > 0) snprintf(ctx, sizeof ctx, ", %d tokens of context", o->facts.n_ctx);
+    kin_app_say("%s%s; /help lists the commands", o->facts.model[0] ? o->facts.model : "a server that does not name its model",
+                ctx);
+    if (o->facts.lacks_template)
+        kin_app_say("this model has no chat template: it reads the messages one after the other, and goes on from there");
+}
+
+int kin_chat_loop_run(const kin_chat_loop_options *o, kin_err *err) {
+    chat c = {.o = o};
+    greet(o);
+    if (kin_line_editor_open(&c.editor, err) != 0) return KIN_FAIL;
+    sigaction(SIGINT, &(struct sigaction){.sa_handler = on_interrupt}, NULL);
+    talk(&c);
+    kin_line_editor_close(c.editor);
+    return 0;
+}

@@ -1,0 +1,221 @@
+// kin chat: a conversation in the terminal, or one answer in a pipe.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "app/app.h"
+#include "app/chat_loop.h"
+#include "app/chat_server.h"
+#include "app/option_tables.h"
+#include "sys/whole_file.h"
+
+typedef struct chat_options {
+    kin_session_options session;
+    kin_console console;
+    const char *server, *api_key, *ca_file, *system;
+    int n_predict;
+    uint64_t seed;
+    float temperature;
+    bool stats;
+} chat_options;
+
+enum { N_CHAT_OPTIONS = 9, MAX_INPUT = 16 << 20 };
+
+typedef struct tables {
+    kin_option own[N_CHAT_OPTIONS];
+    kin_session_tables session;
+} tables;
+
+// Once the model is there, the terminal is the conversation's: what is waited for is said with the answer that waits (show_wait).
+static atomic_bool is_loaded;
+
+static void show_status(const char *line) {
+    if (!atomic_load(&is_loaded)) kin_app_status(line);
+}
+
+static void show_progress(void *user, const char *what, uint64_t done, uint64_t total) {
+    if (!atomic_load(&is_loaded)) kin_app_progress(user, what, done, total);
+}
+
+static void fill_chat_tables(chat_options *o, tables *t) {
+    o->session = kin_session_options_defaults();
+    o->console = kin_app_console;
+    o->console.status = show_status;
+    o->console.progress = show_progress;
+    o->session.console = &o->console;
+    o->n_predict = -1;
+    o->seed = UINT64_MAX;
+    o->temperature = NAN;
+    const kin_option own[N_CHAT_OPTIONS] = {
+        {KIN_OPTION_STRING, "server", 0, &o->server, "URL",
+         "talk to a running kin serve, or another server of OpenAI's API (https://desk:8080); -m names its model", 0, 0},
+        {KIN_OPTION_STRING, "api-key", 0, &o->api_key, "KEY", "... that wants this key", 0, 0},
+        {KIN_OPTION_STRING, "ca-file", 0, &o->ca_file, "FILE",
+         "... whose certificate (PEM) the system does not know: ~/.config/kin/https.crt of kin serve --https", 0, 0},
+        {KIN_OPTION_STRING, "system", 0, &o->system, "TEXT", "how the model is to answer, as /system says it", 0, 0},
+        {KIN_OPTION_INT, "n", 'n', &o->n_predict, "N", "most tokens of an answer (default: until it ends)", 1, 1 << 27},
+        {KIN_OPTION_U64, "seed", 0, &o->seed, "N", "the same seed gives the same answers (default: another one each time)", 0, 0},
+        {KIN_OPTION_FLOAT, "temp", 0, &o->temperature, "T", "temperature (default: the server's; 0.8 without --server)", 0, 100},
+        {KIN_OPTION_FLAG, "stats", 0, &o->stats, NULL, "a line of figures after each answer", 0, 0},
+        {0},
+    };
+    memcpy(t->own, own, sizeof own);
+    kin_session_option_tables(&o->session, &t->session);
+    for (kin_option *row = t->session.own; row->kind != KIN_OPTION_END; row++) {
+        if (row->name && strcmp(row->name, "ctx") == 0) row->help = "tokens of context (default: 16384, at most the model's)";
+    }
+}
+
+typedef struct chatting {
+    const chat_options *o;
+    kin_chat_server *server; // NULL: another program's
+    kin_chat_client *client;
+    kin_conversation conversation;
+    kin_chat_server_facts facts;
+    json_t *fields;
+    size_t n_written; // of an answer in a pipe
+    int write_rc;
+    kin_err write_err;
+} chatting;
+
+// ---- what is waited for
+
+static bool goes_on(void *user) {
+    chatting *v = user;
+    kin_err err;
+    return kin_chat_loop_goes_on() && v->write_rc == 0 && !(v->server && kin_chat_server_has_failed(v->server, &err));
+}
+
+static void show_wait(void *user, const char *what, double percent) {
+    const chatting *v = user;
+    char line[300];
+    if (v->server && !v->facts.model[0]) return; // it is this program that loads, and says so itself
+    snprintf(line, sizeof line, percent >= 0 ? "%.200s: %.0f %%" : "%.200s", what, percent);
+    kin_app_status(line);
+}
+
+// ---- in a pipe: all of stdin is one message, the answer is all of stdout
+
+static void on_grown(void *user, const kin_chat_stream *s) {
+    chatting *v = user;
+    if (s->text.len > v->n_written && v->write_rc == 0)
+        v->write_rc = kin_app_write(s->text.at + v->n_written, s->text.len - v->n_written, &v->write_err);
+    v->n_written = s->text.len;
+}
+
+static int answer_input(chatting *v, kin_err *err) {
+    uint8_t *bytes;
+    size_t n;
+    kin_chat_stream answer = {0};
+    if (kin_whole_input_read("-", MAX_INPUT, &bytes, &n, err) != 0) return KIN_FAIL;
+    while (n > 0 && bytes[n - 1] == '\n') n--;
+    json_t *asked = n > 0 ? kin_conversation_ask(&v->conversation, (kin_str){(const char *)bytes, n}) : NULL;
+    free(bytes);
+    if (n == 0) return kin_err_set(err, "stdin has no message");
+    kin_http_client_end end = kin_chat_client_ask(v->client, asked, &answer, on_grown, v, err);
+    json_decref(asked);
+    bool ends_line = answer.text.len > 0 && answer.text.at[answer.text.len - 1] == '\n';
+    if (v->write_rc == 0 && v->n_written > 0 && !ends_line) v->write_rc = kin_app_write("\n", 1, &v->write_err);
+    if (end == KIN_HTTP_CLIENT_DONE && answer.is_cut) kin_app_say("the answer was cut at the most tokens that it may have");
+    kin_chat_stream_fini(&answer);
+    if (v->write_rc == 0) return end == KIN_HTTP_CLIENT_DONE ? 0 : KIN_FAIL;
+    *err = v->write_err;
+    return KIN_FAIL;
+}
+
+// ----
+
+static json_t *fields_of(const chat_options *o) {
+    json_t *fields = json_object();
+    if (o->n_predict > 0) json_object_set_new(fields, "max_tokens", json_integer(o->n_predict));
+    if (o->seed != UINT64_MAX) json_object_set_new(fields, "seed", json_integer((json_int_t)(o->seed & INT64_MAX)));
+    if (!isnan(o->temperature)) json_object_set_new(fields, "temperature", json_real((double)o->temperature));
+    return fields;
+}
+
+// On the command line, not in the environment: that is for commands that open files.
+static const char *named_model(const chat_options *o) {
+    return o->session.model && o->session.model != getenv("KIN_MODEL") ? o->session.model : NULL;
+}
+
+static int open_client(chatting *v, kin_err *err) {
+    const chat_options *o = v->o;
+    v->fields = fields_of(o);
+    if (!o->server && kin_chat_server_open(&v->server, &o->session, err) != 0) return KIN_FAIL;
+    const kin_chat_client_options co = {.http = {.url = v->server ? kin_chat_server_url(v->server) : o->server,
+                                                 .api_key = v->server ? kin_chat_server_key(v->server) : o->api_key,
+                                                 .ca_file = o->ca_file,
+                                                 .goes_on = goes_on,
+                                                 .user = v},
+                                        .model = o->server ? named_model(o) : NULL,
+                                        .fields = v->fields,
+                                        .waits = show_wait,
+                                        .user = v};
+    if (kin_chat_client_open(&v->client, &co, err) != 0) return KIN_FAIL;
+    return kin_chat_client_greet(v->client, &v->facts, err) == KIN_HTTP_CLIENT_DONE ? 0 : KIN_FAIL;
+}
+
+static int chat(chatting *v, kin_err *err) {
+    if (kin_conversation_open(&v->conversation, err) != 0 || open_client(v, err) != 0) return KIN_FAIL;
+    if (v->o->system) kin_conversation_set_system(&v->conversation, (kin_str){v->o->system, strlen(v->o->system)});
+    atomic_store(&is_loaded, true);
+    kin_app_progress_clear();
+    if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO)) return answer_input(v, err);
+    const kin_chat_loop_options lo = {
+        .client = v->client, .conversation = &v->conversation, .facts = v->facts, .stats = v->o->stats};
+    return kin_chat_loop_run(&lo, err);
+}
+
+static int run_chat(const chat_options *o) {
+    chatting v = {.o = o};
+    kin_err err;
+    int rc = chat(&v, &err);
+    if (rc != 0 && v.server && !atomic_load(&kin_app_stop)) kin_chat_server_has_failed(v.server, &err); // then that is why
+    int status = rc == 0 ? KIN_EXIT_OK : kin_app_fail(&err);
+    if (atomic_load(&kin_app_stop)) status = KIN_EXIT_INTERRUPTED;
+    kin_chat_client_close(v.client);
+    kin_chat_server_close(v.server);
+    kin_conversation_close(&v.conversation);
+    json_decref(v.fields);
+    return status;
+}
+
+static int check_options(const chat_options *o, const char *operand, kin_err *err) {
+    if (o->server && (operand || o->session.fleet.cluster))
+        return kin_err_set(err, "--server and %s exclude each other", operand ? "a model's file" : "--cluster");
+    if (!o->server && o->ca_file) return kin_err_set(err, "--ca-file needs --server");
+    return 0;
+}
+
+static int command_chat(int argc, char **argv) {
+    chat_options o = {0};
+    tables t;
+    kin_err err;
+    const char *operand = NULL;
+    fill_chat_tables(&o, &t);
+    if (kin_options_parse((kin_option_tables){t.own, t.session.own, t.session.fleet}, argc, argv, &operand, &err) != 0 ||
+        check_options(&o, operand, &err) != 0 || kin_session_take_operand(&o.session, operand, &err) != 0)
+        return kin_app_usage("chat", &err);
+    return run_chat(&o);
+}
+
+static void with_chat_options(void (*use)(kin_option_tables tables, void *user), void *user) {
+    chat_options o = {0};
+    tables t;
+    fill_chat_tables(&o, &t);
+    use((kin_option_tables){t.own, t.session.own, t.session.fleet}, user);
+}
+
+const kin_command kin_command_chat = {
+    .name = "chat",
+    .args = "[MODEL | --server URL]",
+    .summary = "a conversation with a model; with --cluster together with other devices",
+    .help = "Messages are typed at a prompt; /help there lists commands and keys. Ctrl-C stops an answer, at the prompt a second "
+            "one or\n"
+            "Ctrl-D ends the chat. Where stdin is a file or a pipe, all of it is one message, and the answer goes to stdout:\n"
+            "echo 'Why is the sky blue?' | kin chat -m MODEL.",
+    .run = command_chat,
+    .options = with_chat_options,
+};

@@ -1,0 +1,248 @@
+#!/bin/sh
+# kin chat at a terminal (tmux), in a pipe, and as a client of kin serve: commands, Ctrl-C at each moment, what a terminal does.
+#
+#   test_chat.sh PATH_TO_KIN      (mkmodel lies beside it)
+set -u
+command -v tmux >/dev/null || { echo 'skipped: no tmux' && exit 77; }
+# shellcheck source=tests/checks.sh
+. "$(dirname "$0")/checks.sh"
+# shellcheck source=tests/serving.sh
+. "$(dirname "$0")/serving.sh"
+t() { tmux -u -S "$dir/tmux" -f /dev/null "$@"; }
+trap 't kill-server 2>/dev/null; [ -z "$server" ] || kill -9 $server 2>/dev/null; rm -rf "$dir"' EXIT
+screen=$dir/screen
+cd "$dir" || exit 1 # names of files are short, so that sentences with them fit on a line
+
+# chat OPTION...: in a new terminal of 60 x 24; its status comes into the file `ended`.
+chat() {
+    rm -f ended
+    t resize-window -x 60 -y 24
+    # shellcheck disable=SC2016 # the inner shell's
+    t respawn-pane -k sh -c 'trap : INT; "$@"; echo $? >ended.new; mv ended.new ended; sleep 60' sh "$kin" chat -t 1 "$@"
+}
+resize() { t resize-window -x "$1" -y "$2" && sleep 0.35; } # tmux tells its programs a quarter of a second later
+type() { t send-keys -l -- "$1"; }
+key() { t send-keys "$@"; }
+line() { type "$1" && key Enter; }
+look() { t capture-pane -p >"$screen"; }
+wait_for() { # COMMAND...
+    n=0
+    while [ $n -lt 500 ] && ! "$@"; do
+        sleep 0.02
+        n=$((n + 1))
+    done
+    n_checks=$((n_checks + 1))
+    [ $n -lt 500 ]
+}
+shows_now() { look && grep -q -e "$1" "$screen"; }
+shows() { # PATTERN
+    wait_for shows_now "$1" || { fail "no '$1' on the screen" && cat "$screen"; }
+}
+hides() {
+    wait_for hidden_now "$1" || { fail "'$1' on the screen" && cat "$screen"; }
+}
+hidden_now() { look && ! grep -q -e "$1" "$screen"; }
+ends() { # STATUS
+    wait_for test -f ended || fail 'it does not end'
+    [ "$(cat ended)" = "$1" ] || fail "status $(cat ended), not $1"
+}
+long_now() { look && [ "$(wc -c <"$screen")" -gt 400 ]; } # some lines of an answer
+fresh() { key C-l && hides '/help'; } # an empty screen
+t new-session -d -x 60 -y 24 'sleep 600'
+"$mkmodel" --layers 2 --vocab 8000 -o slow.gguf >"$out"
+
+# ---- in a pipe
+
+claim='in a pipe stdin is one message, and stdout has the answer only'
+printf 'Once upon a time\nthere was' | "$kin" chat -t 1 -n 5 --temp 0 >"$out" 2>"$err" || fail "status $?"
+lines "$out" 1
+says "$err" 'cut at the most tokens'
+printf 'x' | "$kin" chat -t 1 -n 5 --temp 0 --system 'Be kind.' >"$dir/2" 2>"$err" || fail "status $?"
+cmp -s "$out" "$dir/2" && fail 'another message has the same answer'
+status 1 "$kin" chat -t 1
+says "$err" 'stdin has no message'
+status 1 "$kin" chat --server http://127.0.0.1:1
+says "$err" '^kin: the server at 127.0.0.1:1: Connection refused$'
+status 2 "$kin" chat --server desk --cluster
+if [ -w /dev/full ]; then
+    printf x | "$kin" chat -t 1 -n 5 >/dev/full 2>"$err" && fail 'a full disk is no error'
+    says "$err" '^kin: stdout: '
+fi
+
+# ---- at a terminal
+
+claim='a conversation: answers, and every command'
+chat -n 12 --seed 2 --stats --temp 0
+shows '^kin: demo, .* /help lists'
+shows 'no chat template'
+line 'Once upon a time'
+shows 'tokens a second\|a second;'
+fresh
+line /help
+shows '/regen '
+line /nope
+shows "no command '/nope'"
+fresh
+line /regen
+shows 'a second;'
+line '/system Be kind.'
+shows 'is told so from now on'
+line "/save talk.json"
+shows 'has the conversation'
+says talk.json '"role": "system"'
+says talk.json '"content": "Once upon a time"'
+[ "$(grep -c '"role": "assistant"' talk.json)" -eq 1 ] || fail 'the answer is not there once'
+printf 'precious' >mine
+line "/save mine"
+shows 'is no conversation'
+says mine '^precious$'
+fresh
+line /clear
+shows 'a new conversation'
+line /regen
+shows 'no message yet'
+line "/load mine"
+shows 'line 1: '
+line "/load none"
+shows 'no such file'
+line "/load talk.json"
+shows '3 messages'
+line "/save again.json"
+shows 'again.json has the conversation'
+same talk.json again.json
+line /quit
+ends 0
+
+claim='UTF-8, wide and combining characters, editing, and a terminal that is resized'
+chat -n 3 --temp 0
+shows '^>'
+type "ab 世界🙂 e$(printf '\314\201')x"
+key Left BSpace BSpace BSpace BSpace # é as one, and 🙂, and 界
+type 'é'
+shows '^> ab 世éx$'
+key Home
+type '['
+key End
+type ']'
+key C-Left
+type '|'
+shows '^> \[ab |世éx\]$'
+key C-e C-u
+type "a word $(printf '%080d' 7) end"
+shows '^000.*7 end$'
+resize 40 20
+shows '^> a word 0*$'
+type ' more'
+shows '7 end more$'
+resize 100 30
+shows '^> a word 0*7 end more$'
+[ "$(grep -c 'a word' "$screen")" -eq 1 ] || { fail 'the message is there twice' && cat "$screen"; }
+key Enter
+shows 'was cut at'
+type 'next'
+key Up Up Up
+shows '^> a word 0*7 end more$'
+key Down
+shows '^> next$'
+
+claim='a message of several lines: with a backslash, between marks, pasted'
+key C-c
+shows 'once more, Ctrl-D or /quit'
+fresh
+line 'first\'
+shows '^> first$'
+line 'second'
+shows 'was cut'
+fresh
+line '"""one'
+line 'two"""'
+shows 'was cut'
+fresh
+printf 'p1\\\n/quit\n\033[31mp3' | t load-buffer -
+t paste-buffer -p
+shows '^  .31mp3$\|^  \[31mp3$'
+key Enter
+shows 'was cut'
+line "/save lines.json"
+shows 'has the conversation'
+says lines.json '"first.nsecond"'
+says lines.json '"one.ntwo"'
+says lines.json '"p1.*.n/quit.n.31mp3"'
+
+claim='Ctrl-C drops what is typed, a second one ends the chat, as Ctrl-D does'
+type 'something'
+key C-c
+shows 'once more, Ctrl-D or /quit'
+key C-c
+ends 0
+chat -n 3
+shows '^>'
+key C-d
+ends 0
+t send-keys 'x' 2>/dev/null
+
+claim='Ctrl-C while it waits for devices ends the program'
+chat --cluster --devices 1 --listen 127.0.0.1 --port 0 --key-file "$dir/key" --hidden
+shows 'kin: '
+key C-c
+ends 130
+
+claim='Ctrl-C stops an answer, and a prompt that is being computed; what was written is kept'
+chat -m slow.gguf -c 30000 --temp 0
+shows '^>'
+line 'tell me'
+wait_for long_now || fail 'nothing is written'
+key C-c
+shows '^kin: stopped$'
+line "/save part.json"
+shows 'has the conversation, 2 messages'
+line /clear
+yes 'The dragon went up the hill and saw.' | head -n 600 | t load-buffer -
+t paste-buffer -p
+shows 'dragon'
+key Enter C-c
+shows 'stopped; Up brings'
+key C-d
+ends 0
+
+# ---- a server
+
+claim='a client of kin serve: the key, a server that hangs, one that is lost, and one that is back'
+serve --ctx 30000 -m "$dir/slow.gguf" --api-key secret
+status 1 "$kin" chat --server "$base"
+says "$err" '--api-key'
+printf 'hi' | "$kin" chat --server "$base/v1" --api-key secret -n 4 >"$out" 2>"$err" || fail "status $?"
+lines "$out" 1
+chat --server "$base" --api-key secret --temp 0
+shows '^kin: slow, 30000 tokens\|^kin: slow, '
+kill -STOP "$server"
+line 'hello'
+key C-c
+shows 'stopped; Up brings'
+kill -CONT "$server"
+fresh
+line 'tell me'
+wait_for long_now || fail 'nothing is written'
+kill -9 "$server"
+wait "$server" 2>/dev/null
+shows 'The conversation is kept'
+fresh
+line 'and now'
+shows 'Connection refused. The$'
+shows '^conversation is kept; Up brings the message back$'
+port=${base##*:}
+"$kin" serve --port "$port" -t 1 --ctx 30000 -m "$dir/slow.gguf" --api-key secret 2>"$log" >/dev/null </dev/null &
+server=$!
+until_says "$log" 'serving .* at http'
+fresh
+key Up Enter
+wait_for long_now || fail 'the server that is back does not answer'
+key C-c
+shows '^kin: stopped$'
+line "/save lost.json"
+shows 'has the conversation, 4 messages'
+key C-d
+ends 0
+stop
+
+tally
