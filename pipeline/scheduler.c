@@ -15,6 +15,7 @@ enum {
     LEAST_PREFIX = 8, // tokens that are worth a place in somebody's cache
     FIRST_PIECE = 16, // tokens of a prompt beside other texts, before anything was measured
     LEAST_PIECE = 4,
+    MOST_ROWS = 32, // of logits of prompts in a step: 20 MB with a vocabulary of 151k
 };
 
 struct kin_generation {
@@ -41,7 +42,9 @@ typedef struct slot {
 typedef struct part {
     kin_generation *g;
     int n;          // tokens
-    int row;        // of logits; -1: none wanted
+    int row;        // of logits: the last token's, or the first one's
+    bool all;       // each token's is wanted; else the last one's, if is_last
+    bool is_last;   // of the text so far
     bool is_prompt; // a piece of a prompt or a history, not the one token that was chosen last
 } part;
 
@@ -49,8 +52,9 @@ typedef struct flight {
     uint64_t number;
     part parts[KIN_SCHEDULER_MAX_PARALLEL];
     int n_parts, n_tokens, n_out, n_prompt;
-    bool hidden;   // all rows' hidden states are wanted, no logits
-    float *logits; // f32 [cap_out, n_vocab], or hidden states in the same memory
+    int n_prompt_rows; // of n_out
+    bool hidden;       // all rows' hidden states are wanted, no logits
+    float *logits;     // f32 [cap_out, n_vocab], or hidden states in the same memory
     int cap_out;
     kin_time sent;
 } flight;
@@ -412,20 +416,26 @@ static int blocks_for(const kin_generation *g, int n) {
     return blocks_of(g->n_sent + n) - blocks_of(g->n_sent);
 }
 
+static bool wants_rows(const kin_generation *g) {
+    return g->o.prompt_logits && g->n_sent < g->o.n_prompt;
+}
+
 // Tokens of the text join the step; there are blocks for them.
 static int add_part(kin_scheduler *s, flight *f, kin_generation *g, int n, kin_err *err) {
-    bool is_last = g->n_sent + n == g->n;
+    bool is_last = g->n_sent + n == g->n, all = f->hidden || wants_rows(g);
     part *p = &f->parts[f->n_parts++];
-    *p = (part){.g = g, .n = n, .row = is_last || f->hidden ? f->n_out : -1, .is_prompt = n > 1 || g->n_sent < g->o.n_prompt};
+    *p = (part){.g = g, .n = n, .row = f->n_out, .all = all, .is_last = is_last};
+    p->is_prompt = n > 1 || g->n_sent < g->o.n_prompt;
+    if (all) f->n_prompt_rows += n;
     for (int i = 0; i < n; i++, f->n_tokens++) {
         int64_t cell;
         s->tokens[f->n_tokens] = g->tokens[g->n_sent + i];
         s->seq[f->n_tokens] = g->slot;
         s->pos[f->n_tokens] = g->n_sent + i;
-        if (f->hidden) s->out[f->n_out++] = f->n_tokens;
+        if (all) s->out[f->n_out++] = f->n_tokens;
         if (kin_kv_blocks_append(s->blocks, g->slot, g->n_sent + i, &cell, err) != 0) return KIN_FAIL;
     }
-    if (is_last && !f->hidden) s->out[f->n_out++] = f->n_tokens - 1;
+    if (is_last && !all) s->out[f->n_out++] = f->n_tokens - 1;
     if (p->is_prompt) f->n_prompt += n;
     g->n_sent += n;
     g->n_steps++;
@@ -485,8 +495,10 @@ static int add_prompts(kin_scheduler *s, flight *f, kin_err *err) {
         if (n_pending(g, f->hidden) == 0) continue;
         int share = (left + n_prompts - 1) / n_prompts;
         n_prompts--;
-        int n = fit(s, g, min_int(share, n_pending(g, f->hidden)));
-        if (n == 0) continue;
+        int n = min_int(share, n_pending(g, f->hidden));
+        if (wants_rows(g)) n = min_int(n, MOST_ROWS - f->n_prompt_rows);
+        n = fit(s, g, n);
+        if (n <= 0) continue;
         if (add_part(s, f, g, n, err) != 0) return KIN_FAIL;
         left -= n;
     }
@@ -519,7 +531,7 @@ static bool may_send(const kin_scheduler *s) {
 // *sent: there was something to send.
 static int send_step(kin_scheduler *s, bool *sent, kin_err *err) {
     flight *f = &s->flights[(s->first_flight + s->n_flights) % KIN_STEPS_IN_FLIGHT];
-    f->n_parts = f->n_tokens = f->n_out = f->n_prompt = 0;
+    f->n_parts = f->n_tokens = f->n_out = f->n_prompt = f->n_prompt_rows = 0;
     bool hidden = s->stats.n_steps % 2; // the two kinds in turns; where one has no room, the other goes on
     if (fill_step(s, f, hidden, err) != 0 || (f->n_tokens == 0 && fill_step(s, f, !hidden, err) != 0)) return KIN_FAIL;
     *sent = f->n_tokens > 0;
@@ -583,8 +595,10 @@ static void take_part(kin_scheduler *s, const part *p, float *logits) {
     } else if (g->o.hidden) {
         g->o.hidden(g->o.user, g->n_done - p->n, logits + (size_t)p->row * (size_t)s->o.n_embd, p->n);
         if (g->n_done == g->n) end_generation(s, g, KIN_GENERATION_DONE, NULL);
-    } else if (p->row >= 0) {
-        take_logits(s, g, logits + (size_t)p->row * (size_t)s->o.n_vocab);
+    } else {
+        float *rows = logits + (size_t)p->row * (size_t)s->o.n_vocab;
+        if (p->all) g->o.prompt_logits(g->o.user, g->n_done - p->n, rows, p->n);
+        if (p->is_last) take_logits(s, g, p->all ? rows + (size_t)(p->n - 1) * (size_t)s->o.n_vocab : rows);
     }
 }
 

@@ -45,6 +45,9 @@ typedef struct kin_generation_options {
     int tag;       // of kin_scheduler_erase
     // The next token, from logits // f32 [n_vocab], which may be written to; KIN_GENERATION_NO_TOKEN: the text ends.
     int32_t (*next)(void *user, float *logits);
+    // The logits after the prompt's tokens from `pos` on, rows // f32 [n, n_vocab], piece by piece, before `next` gets the last
+    // of them; some come again when the text has lost its place. Goes with no_cache. NULL: not wanted.
+    void (*prompt_logits)(void *user, int pos, const float *rows, int n);
     // In place of `next`: the hidden states of the tokens from `pos` on, rows // f32 [n, n_embd], piece by piece. The text ends
     // with its prompt, and is computed in steps of its own.
     void (*hidden)(void *user, int pos, const float *rows, int n);

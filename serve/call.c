@@ -348,6 +348,13 @@ static void take_probs(kin_call *c, const kin_job_event *e) {
     c->probs = (kin_token_probs){{e->id, kin_vocab_piece(vocab, e->id), e->logprob}, c->top, e->n_top};
 }
 
+// A token of the prompt.
+static void take_echo(kin_call *c, const kin_choice *choice, const kin_job_event *e) {
+    take_probs(c, e);
+    kin_delta delta = {.choice = choice->index, .tokens = &e->id, .probs = &c->probs, .n_tokens = 1, .is_prompt = true};
+    c->route->format->delta(c->writer, &delta, &c->out);
+}
+
 static void end_choice(kin_call *c, kin_choice *choice, kin_finish_reason reason, bool truncated) {
     kin_err err;
     struct kin_call_counters *t = &c->world->counters;
@@ -435,6 +442,8 @@ void kin_call_take(kin_call_world *world, kin_job_event *e) {
         take_end(c, choice, e);
     else if (!is_over && e->kind == KIN_JOB_TOKEN)
         take_token(c, choice, e);
+    else if (!is_over && e->kind == KIN_JOB_ECHO)
+        take_echo(c, choice, e);
     else if (!is_over)
         take_progress(c, choice, e);
     free(e->top);

@@ -166,7 +166,8 @@ static int fill_job(const kin_preparer *p, kin_prepared *out, int i, const int32
                              .n_predict = r->n_predict,
                              .n_probs = r->n_probs > KIN_JOB_MAX_PROBS ? KIN_JOB_MAX_PROBS : r->n_probs,
                              .ignore_eos = r->ignore_eos,
-                             .no_cache = !r->cache_prompt,
+                             .echoes = r->echo && r->n_probs >= 0,
+                             .no_cache = !r->cache_prompt || (r->echo && r->n_probs >= 0),
                              .tag = r->id_slot < 0 ? 0 : r->id_slot,
                              .t_max_predict_ns = (uint64_t)(r->t_max_predict_ms > 0 ? r->t_max_predict_ms : 0) * 1000000};
     job->prompt = malloc((size_t)(n + 1) * sizeof *job->prompt);

@@ -18,7 +18,7 @@ struct kin_job {
     kin_service *service;
     kin_generation *generation; // NULL: not with the scheduler
     kin_job *next;              // in the inbox
-    int n_generated;
+    int n_generated, n_echoed;
     kin_time first;        // token
     float *vector;         // [n_embd] with pooling
     bool cancelled, ended; // under the service's mutex
@@ -226,6 +226,24 @@ static int32_t next(void *user, float *logits) {
     return id;
 }
 
+// Row i is after the token at pos + i: it says how likely the next one was.
+static void prompt_logits(void *user, int pos, const float *rows, int n) {
+    kin_job *j = user;
+    int n_vocab = kin_vocab_n_tokens(j->service->o.session->vocab), n_row = j->service->o.session->model.hp.n_vocab;
+    for (int i = -1; i < n; i++) { // -1: the first token, before which there is nothing
+        kin_job_event event = {.kind = KIN_JOB_ECHO, .job = j, .user = j->o.user, .at = kin_clock_now(), .logprob = NAN};
+        double log_sum;
+        if (pos + i + 1 != j->n_echoed || j->n_echoed == j->o.n_prompt) continue; // it was here before
+        event.id = j->o.prompt[j->n_echoed++];
+        if (i >= 0) {
+            const float *logits = rows + (size_t)i * (size_t)n_row;
+            find_likeliest(j, logits, n_vocab, &event, &log_sum);
+            if (event.id < n_vocab) event.logprob = logits[event.id] - (float)log_sum;
+        }
+        put(j->service, &event);
+    }
+}
+
 static void progress(void *user, int n_done, int n_cached) {
     kin_job *j = user;
     kin_job_event event = {.kind = KIN_JOB_PROGRESS, .job = j, .user = j->o.user, .pooling = j->o.pooling, .at = kin_clock_now()};
@@ -266,6 +284,7 @@ static void start_job(kin_service *s, kin_job *j) {
                                 .tag = j->o.tag,
                                 .next = next,
                                 .hidden = j->o.pooling ? hidden : NULL,
+                                .prompt_logits = j->o.echoes ? prompt_logits : NULL,
                                 .progress = progress,
                                 .ended = ended,
                                 .user = j};

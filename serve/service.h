@@ -31,6 +31,7 @@ typedef struct kin_job_options {
     int n_predict; // -1: until the context is full; 0: the prompt only
     int n_probs;   // likeliest tokens that are reported with each one; -1: no probabilities at all
     bool ignore_eos, no_cache;
+    bool echoes;          // with n_probs: those of the prompt's tokens, too
     int tag;              // of kin_service_erase
     kin_pooling pooling;  // not NONE: nothing is written, the text becomes a vector
     kin_sampler *sampler; // NULL: pooling
@@ -55,7 +56,13 @@ typedef struct kin_job_prob {
     float logprob;
 } kin_job_prob;
 
-typedef enum kin_job_event_kind { KIN_JOB_PROGRESS, KIN_JOB_TOKEN, KIN_JOB_ENDED, KIN_TEXTS_ERASED } kin_job_event_kind;
+typedef enum kin_job_event_kind {
+    KIN_JOB_PROGRESS,
+    KIN_JOB_ECHO,
+    KIN_JOB_TOKEN,
+    KIN_JOB_ENDED,
+    KIN_TEXTS_ERASED
+} kin_job_event_kind;
 
 enum { KIN_JOB_MAX_PROBS = 100, KIN_SERVICE_MAX_JOBS = 4096 };
 
@@ -66,9 +73,9 @@ typedef struct kin_job_event {
     kin_pooling pooling; // the job's
     kin_time at;
     int n_done, n_cached; // PROGRESS; n_done: tokens of ERASED, which has no job
-    int32_t id;           // TOKEN
-    float logprob;
-    kin_job_prob *top; // [n_top] of TOKEN, the event's own: free it
+    int32_t id;           // TOKEN, ECHO: one of the prompt's, in order
+    float logprob;        // NAN: of the prompt's first one
+    kin_job_prob *top;    // [n_top] the event's own: free it
     int n_top;
     kin_job_end how;     // ENDED
     const float *vector; // of EOS with pooling: f32 [n_embd], the job's
