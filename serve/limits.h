@@ -10,7 +10,7 @@ typedef struct kin_http_limits {
     size_t max_memory;   // bytes of all requests at once: 256 MiB; more is 503
     int max_connections; // 16384; one more ends the one that has been idle longest, or is refused
     uint32_t header_ms;  // 15000: a request must be whole within that, and another second for each 16 KiB of it; else 408
-    uint32_t idle_ms;    // 75000: a connection without a request is kept that long
+    uint32_t idle_ms;    // 75000: a connection is kept that long after a request; one that never had any, header_ms
     uint32_t stall_ms;   // 30000: a client that takes no byte of a response for that long is cut off
     size_t max_pending;  // bytes of a stream that the client has not taken: 4 MiB; another piece then ends the connection
 } kin_http_limits;
