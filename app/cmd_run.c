@@ -12,8 +12,8 @@
 #include "app/option_tables.h"
 #include "app/ring_view.h"
 #include "base/units.h"
+#include "node/compute_loop.h"
 #include "node/session.h"
-#include "pipeline/sequence.h"
 #include "pure/text/detok.h"
 #include "pure/text/sampler.h"
 #include "sys/memory.h"
@@ -109,14 +109,16 @@ typedef struct timing {
 typedef struct generation {
     const run_options *o;
     kin_session *s;
-    kin_sequence *text;
+    kin_compute_loop *loop;
     kin_sampler *sampler;
     kin_constrained constrained;
     kin_detok *detok;
-    float *logits; // [n_vocab]
-    FILE *trace;   // NULL: none
+    FILE *trace; // NULL: none
     int n_max;
     timing t;
+    // Of the text that is written.
+    bool failed;
+    kin_err why;
 } generation;
 
 // How memory moves while tokens come: for plots.
@@ -129,9 +131,9 @@ static int write_trace(const generation *g, kin_err *err) {
 }
 
 // The next token, or KIN_FAIL.
-static int32_t sample(generation *g, kin_err *err) {
+static int32_t sample(generation *g, float *logits, kin_err *err) {
     kin_constraint *constraint = g->constrained.constraint;
-    int32_t id = kin_sampler_sample_constrained(g->sampler, g->logits, constraint);
+    int32_t id = kin_sampler_sample_constrained(g->sampler, logits, constraint);
     if (id < 0)
         return kin_err_set(err, "the model gave no usable probabilities (all%s are NaN or -inf): is the file damaged?",
                            constraint ? " that the grammar allows" : "");
@@ -139,32 +141,64 @@ static int32_t sample(generation *g, kin_err *err) {
     return constraint && kin_constraint_accept(constraint, id, err) != 0 ? KIN_FAIL : id;
 }
 
+// Shows the token. *ends: it is the last one.
+static int write_token(generation *g, int32_t id, bool *ends, kin_err *err) {
+    const kin_constraint *constraint = g->constrained.constraint;
+    if (g->t.n_generated++ == 0) g->t.first = kin_clock_now();
+    *ends = kin_vocab_is_eog(g->s->vocab, id) && !g->o->ignore_eos;
+    if (*ends) return 0;
+    if (write_trace(g, err) != 0) return KIN_FAIL;
+    kin_str piece = kin_detok_push(g->detok, id);
+    if (kin_app_write(piece.at, piece.len, err) != 0) return KIN_FAIL;
+    *ends = (constraint && kin_constraint_is_complete(constraint)) || g->t.n_generated == g->n_max;
+    return 0;
+}
+
+static int32_t next(void *user, float *logits) {
+    generation *g = user;
+    bool ends;
+    kin_session_mark(g->s);
+    if (atomic_load(&kin_app_stop)) return KIN_GENERATION_NO_TOKEN;
+    int32_t id = sample(g, logits, &g->why);
+    g->failed = id < 0 || write_token(g, id, &ends, &g->why) != 0;
+    return g->failed || ends ? KIN_GENERATION_NO_TOKEN : id;
+}
+
+static void show_progress(void *user, int n_done, int n_cached) {
+    const generation *g = user;
+    kin_app_progress(NULL, "reading the prompt", (uint64_t)n_done, (uint64_t)g->t.n_prompt);
+    (void)n_cached;
+}
+
+static void ended(void *user, kin_generation_end how, const kin_err *why) {
+    generation *g = user;
+    if (how != KIN_GENERATION_FAILED) return;
+    g->failed = true;
+    g->why = *why;
+}
+
+static const kin_err stopped = {"stopped"};
+
 static int generate(generation *g, const int32_t *prompt, int n_prompt, kin_err *err) {
-    kin_head *head = g->s->head;
-    kin_sequence *text = g->text;
+    const kin_generation_options o = {
+        .prompt = prompt, .n_prompt = n_prompt, .next = next, .progress = show_progress, .ended = ended, .user = g};
+    kin_scheduler *scheduler = kin_compute_loop_scheduler(g->loop);
     kin_constraint *constraint = g->constrained.constraint;
+    kin_generation *text;
     if (constraint && kin_constraint_reset(constraint, err) != 0) return KIN_FAIL;
+    g->failed = false;
     g->t.begun = kin_clock_now();
     g->t.n_prompt = n_prompt;
-    kin_sequence_truncate(text, head, 0);
     for (int i = 0; i < n_prompt; i++) kin_sampler_accept(g->sampler, prompt[i]);
-    if (kin_sequence_extend(text, head, prompt, n_prompt, g->logits, 1, err) != 0) return KIN_FAIL;
-    kin_session_mark(g->s);
-
-    while (g->t.n_generated < g->n_max && !atomic_load(&kin_app_stop)) {
-        int32_t id = sample(g, err);
-        if (id < 0) return KIN_FAIL;
-        if (g->t.n_generated++ == 0) g->t.first = kin_clock_now();
-        if (kin_vocab_is_eog(g->s->vocab, id) && !g->o->ignore_eos) break;
-        if (write_trace(g, err) != 0) return KIN_FAIL;
-        kin_str piece = kin_detok_push(g->detok, id);
-        if (kin_app_write(piece.at, piece.len, err) != 0) return KIN_FAIL;
-        if (constraint && kin_constraint_is_complete(constraint)) break;
-        if (g->t.n_generated == g->n_max || kin_sequence_n_tokens(text) == g->s->n_ctx) break;
-        if (kin_sequence_extend(text, head, &id, 1, g->logits, 1, err) != 0) return KIN_FAIL;
-        kin_session_mark(g->s);
+    if (kin_scheduler_submit(scheduler, &o, &text, err) != 0) return KIN_FAIL;
+    int rc = 0;
+    for (bool busy = true; rc == 0 && busy && !atomic_load(&kin_app_stop);) rc = kin_compute_loop_step(g->loop, &busy, err);
+    kin_scheduler_fail(scheduler, rc == 0 ? &stopped : err); // it has ended, but for these two
+    if (rc == 0 && g->failed) {
+        *err = g->why;
+        rc = KIN_FAIL;
     }
-    return 0;
+    return atomic_load(&kin_app_stop) ? 0 : rc;
 }
 
 static void print_stats(const generation *g) {
@@ -206,9 +240,7 @@ static int open_generation(generation *g, const run_options *o, int n_ctx, kin_e
     if (o->trace && !(g->trace = fopen(o->trace, "w"))) return kin_err_set(err, "%s: %s", o->trace, strerror(errno));
     if (g->trace) fprintf(g->trace, "ms,budget_bytes,resident_bytes,tokens\n");
     unsigned flags = o->special ? KIN_DETOK_SPECIAL : 0;
-    g->logits = malloc((size_t)s->model.hp.n_vocab * sizeof *g->logits);
-    if (!g->logits) return kin_err_set(err, "out of memory");
-    if (kin_sequence_open(&g->text, 0, err) != 0) return KIN_FAIL;
+    if (kin_compute_loop_open(&g->loop, s, 1, false, err) != 0) return KIN_FAIL;
     if (kin_detok_new(&g->detok, s->vocab, flags, err) != 0) return KIN_FAIL;
     // The sampler sees only ids that the vocabulary can write: an embedding may be padded beyond them.
     return kin_sampler_new(&g->sampler, kin_vocab_n_tokens(s->vocab), &o->sampler, err);
@@ -216,11 +248,10 @@ static int open_generation(generation *g, const run_options *o, int n_ctx, kin_e
 
 static void close_generation(generation *g) {
     if (g->trace) fclose(g->trace);
-    kin_sequence_close(g->text, NULL);
+    kin_compute_loop_close(g->loop);
     kin_sampler_free(g->sampler);
     kin_constrained_close(&g->constrained);
     kin_detok_free(g->detok);
-    free(g->logits);
 }
 
 // How many tokens to make after n_prompt.
@@ -251,14 +282,14 @@ static int say_end(kin_err *err) {
 static int write_text(generation *g, kin_str text, const int32_t *prompt, int n_prompt, kin_err *err) {
     const run_options *o = g->o;
     g->t = (timing){0};
-    if (plan_length(g, n_prompt, err) != 0 || kin_session_begin(g->s, err) != 0) return KIN_FAIL;
+    if (plan_length(g, n_prompt, err) != 0 || kin_compute_loop_enter(g->loop, err) != 0) return KIN_FAIL;
     int rc = o->no_echo ? 0 : kin_app_write(text.at, text.len, err);
     if (rc == 0 && generate(g, prompt, n_prompt, err) != 0) rc = say_end(err);
     g->t.ended = kin_clock_now();
     if (rc == 0) rc = kin_session_end_timeline(g->s, &o->session, err);
     if (end_text(g, rc == 0 ? err : NULL) != 0) rc = KIN_FAIL;
     if (o->stats && g->t.n_generated > 0) print_stats(g);
-    kin_session_end(g->s);
+    kin_compute_loop_leave(g->loop);
     return rc;
 }
 

@@ -17,6 +17,13 @@ enum { MAX_LINE = 1024, MAX_SHOWN = 4 * MAX_LINE };
 static pthread_mutex_t progress_mutex = PTHREAD_MUTEX_INITIALIZER; // over what stands on the terminal
 static bool progress_shown;
 static void (*_Atomic frame)(bool begins);
+static bool text_open; // text on stdout, on the same terminal, has not ended its line
+
+// What is said in the middle of a text has lines of its own.
+static void begin_line(void) {
+    if (text_open && isatty(STDERR_FILENO)) fputc('\n', stderr);
+    text_open = false;
+}
 
 // ---- sentences
 
@@ -24,6 +31,7 @@ static void say_line(const char *begin, const char *text) {
     char shown[MAX_SHOWN];
     void (*around)(bool begins) = atomic_load(&frame);
     kin_app_progress_clear();
+    begin_line();
     if (around) around(true);
     fprintf(stderr, "%s: %s\n", begin, kin_escape(shown, sizeof shown, text, strlen(text)));
     if (around) around(false);
@@ -78,6 +86,7 @@ static void show_progress(const char *what, uint64_t done, uint64_t total) {
         clear_progress();
     } else if (kin_clock_ms(begun, now) > 400 && kin_clock_ms(shown, now) > 100) {
         shown = now;
+        begin_line();
         progress_shown = true;
         fprintf(stderr, "\r\033[K%s: %d %%", what, (int)(100 * done / total));
         fflush(stderr);
@@ -105,6 +114,7 @@ static void show_status(const char *line) {
     char shown[MAX_SHOWN];
     pthread_mutex_lock(&progress_mutex);
     clear_progress();
+    begin_line();
     progress_shown = true;
     fprintf(stderr, "%.*s", 100, kin_escape(shown, sizeof shown, line, strlen(line)));
     fflush(stderr);
@@ -146,7 +156,9 @@ static size_t put_shown(const char *text, size_t n) {
 
 int kin_app_write(const char *text, size_t n, kin_err *err) {
     if (isatty(STDOUT_FILENO)) {
+        kin_app_progress_clear();
         for (size_t i = 0; i < n;) i += put_shown(text + i, n - i);
+        if (n > 0) text_open = text[n - 1] != '\n';
     } else {
         fwrite(text, 1, n, stdout);
     }

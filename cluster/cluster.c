@@ -288,6 +288,7 @@ static void publish(kin_cluster *c) {
         c->snapshot.n_rounds = c->plan->n_rounds;
         c->snapshot.n_members = c->plan->ring.n_members;
     }
+    atomic_store(&c->yields, kin_membership_yields(c->membership));
     c->snapshot.version++;
     c->snapshot.epoch = epoch;
     c->snapshot.up = kin_membership_state_now(c->membership) == KIN_MEMBERSHIP_SERVING;

@@ -7,7 +7,7 @@
 //   kin_cluster_begin ─► requests by kin_cluster_head ─► kin_cluster_end, and again
 //
 // When a device is lost, the request fails with a sentence that names it. The cluster stays: the next begin waits until the
-// ring is up again, with who is there by then.
+// ring is up again, with who is there by then. node/compute_loop.h makes a pause of it.
 //
 // Owner and thread: the computing thread; `plan` and `measured` are called in one of their own, and may take seconds.
 #pragma once
@@ -64,6 +64,8 @@ uint16_t kin_cluster_port(const kin_cluster *cluster);
 // Waits until the ring is up. KIN_FAIL: stopped, or the head itself cannot do its part, or it gives up.
 int kin_cluster_begin(kin_cluster *cluster, kin_err *err);
 void kin_cluster_end(kin_cluster *cluster);
+// A better plan waits for kin_cluster_end.
+bool kin_cluster_yields(const kin_cluster *cluster);
 
 // Waits until the planner knows what the last tokens took: half a second at most for the devices' answers, and as long as it
 // takes to see whether another plan would win. Happens by itself after each request.

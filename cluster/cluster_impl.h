@@ -90,6 +90,7 @@ struct kin_cluster {
     kin_time reconnect_at;    // when the ring's link is tried again; 0: not
     kin_cluster_poll gather;  // of the devices' last events
     kin_cluster_poll measure; // of what their tokens took
+    kin_time measured_at;     // when its last one ended
     uint64_t n_requests;
     uint32_t request_epoch;  // of the request that the membership counts; 0: none
     uint32_t measured_epoch; // of the last request
@@ -104,6 +105,7 @@ struct kin_cluster {
 
     kin_completion beginning; // whether the request of `wanted_epoch` has begun
     atomic_uint wanted_epoch;
+    atomic_bool yields; // a better plan waits for the end of the request
 
     // The computing thread.
     kin_cluster_snapshot *seen; // the snapshot that the shard is opened for

@@ -12,7 +12,8 @@
 #include "pure/proto/label.h"
 
 enum {
-    GIVE_UP_MS = 6000, // for links that are measured late, after which there may be a plan
+    GIVE_UP_MS = 6000,  // for links that are measured late, after which there may be a plan
+    MEASURE_MS = 10000, // while requests run, at most so long from one measurement to the next
     N_DEVICES_MAX = KIN_FACTS_MAX_DEVICES - 1,
 };
 
@@ -286,7 +287,12 @@ static void planning_is_done(void *user) {
 
 void kin_cluster_planning_tick(kin_cluster *c, kin_time now) {
     kin_pairwise_tests_tick(c->tests, now);
-    if (kin_cluster_poll_ends(c, &c->measure, now)) end_measuring(c);
+    if (kin_cluster_poll_ends(c, &c->measure, now)) {
+        c->measured_at = now;
+        end_measuring(c);
+    } else if (c->request_epoch && kin_clock_ms(c->measured_at, now) > MEASURE_MS && c->measure.until == 0) {
+        kin_cluster_on_measure(c);
+    }
 }
 
 void kin_cluster_measure(kin_cluster *c) {

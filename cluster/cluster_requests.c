@@ -123,6 +123,10 @@ void kin_cluster_end(kin_cluster *c) {
     kin_endpoint_call(c->endpoint, kin_cluster_on_ends, c);
 }
 
+bool kin_cluster_yields(const kin_cluster *c) {
+    return atomic_load(&c->yields);
+}
+
 kin_head *kin_cluster_head(kin_cluster *c) {
     return c->head;
 }

@@ -224,6 +224,10 @@ bool kin_session_expects(kin_session *s, kin_expectation *out) {
     return kin_planner_expects(s->planner, out);
 }
 
+bool kin_session_yields(const kin_session *s) {
+    return s->with_others && kin_cluster_yields(s->fleet.cluster);
+}
+
 bool kin_session_streams(const kin_session *s) {
     kin_expectation e;
     if (!s->planner || !kin_planner_expects(s->planner, &e)) return false;

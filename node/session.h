@@ -78,6 +78,10 @@ int kin_session_open(kin_session *s, const kin_session_options *o, int n_ctx, ki
 int kin_session_begin(kin_session *s, kin_err *err);
 void kin_session_end(kin_session *s);
 
+// Within a request: a better plan is there, for another device or because times have changed. It comes into force when the
+// request ends and the next one begins.
+bool kin_session_yields(const kin_session *s);
+
 // Of a session that only looks: devices, links, model and work, after waiting for `fleet.n_devices` devices, or until nobody has
 // joined for a while.
 int kin_session_look(kin_session *s, const kin_session_options *o, kin_facts *facts, kin_err *err);

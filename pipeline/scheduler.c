@@ -334,6 +334,11 @@ static bool take_slot(kin_scheduler *s, kin_generation *g, match m) {
     return true;
 }
 
+// A text that has begun to be written has its prompt behind it, also where that is computed again.
+static void tell_progress(const kin_generation *g) {
+    if (g->o.progress && !g->cancelled && g->n == g->o.n_prompt) g->o.progress(g->o.user, g->n_done, g->n_cached);
+}
+
 static void admit(kin_scheduler *s) {
     for (kin_generation *g = s->waiting, *next; g && s->n_running < s->o.n_parallel; g = next) {
         next = g->next;
@@ -343,7 +348,7 @@ static void admit(kin_scheduler *s) {
         leave_line(s, g);
         start_running(s, g);
         s->stats.n_cached_tokens += (uint64_t)g->n_cached;
-        if (g->o.progress) g->o.progress(g->o.user, g->n_cached, g->n_cached);
+        tell_progress(g);
     }
 }
 
@@ -589,7 +594,7 @@ static void take_part(kin_scheduler *s, const part *p, float *logits) {
     kin_generation *g = p->g;
     g->n_steps--;
     g->n_done += p->n;
-    if (p->is_prompt && g->o.progress && !g->cancelled) g->o.progress(g->o.user, g->n_done, g->n_cached);
+    if (p->is_prompt) tell_progress(g);
     if (g->cancelled) {
         if (g->n_steps == 0) end_generation(s, g, KIN_GENERATION_CANCELLED, NULL);
     } else if (g->o.hidden) {

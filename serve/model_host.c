@@ -151,15 +151,12 @@ static void obey(kin_model_host *h) {
 }
 
 // A step of each model that has texts.
-static int take_turns(kin_model_host *h, bool *busy, kin_err *err) {
-    *busy = false;
+static bool take_turns(kin_model_host *h) {
+    bool busy = false;
     for (int i = 0; i < h->o.n; i++) {
-        bool goes_on;
-        if (!h->loaded[i]) continue;
-        if (kin_service_turn(h->loaded[i]->service, &goes_on, err) != 0) return KIN_FAIL;
-        *busy |= goes_on;
+        if (h->loaded[i]) busy |= kin_service_turn(h->loaded[i]->service);
     }
-    return 0;
+    return busy;
 }
 
 static void wait_for_work(kin_model_host *h) {
@@ -169,16 +166,12 @@ static void wait_for_work(kin_model_host *h) {
     pthread_mutex_unlock(&h->mutex);
 }
 
-int kin_model_host_run(kin_model_host *h, kin_err *err) {
-    bool busy = false;
-    int rc = 0;
-    while (rc == 0 && !is_stopped(h)) {
+void kin_model_host_run(kin_model_host *h) {
+    for (bool busy = false; !is_stopped(h); busy = take_turns(h)) {
         if (!busy) wait_for_work(h);
         obey(h);
-        rc = take_turns(h, &busy, err);
     }
     for (int i = 0; i < h->o.n; i++) {
-        if (h->loaded[i]) kin_service_finish(h->loaded[i]->service, rc == 0 ? NULL : err);
+        if (h->loaded[i]) kin_service_finish(h->loaded[i]->service, NULL);
     }
-    return rc;
 }

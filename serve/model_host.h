@@ -27,7 +27,7 @@ void kin_model_host_close(kin_model_host *host); // after run, and when the loop
 
 // The computing thread: loads the first model; then all its work, until loading.service.stop is set.
 int kin_model_host_begin(kin_model_host *host, kin_err *err);
-int kin_model_host_run(kin_model_host *host, kin_err *err);
+void kin_model_host_run(kin_model_host *host);
 
 // ---- the loop's thread
 

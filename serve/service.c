@@ -6,11 +6,11 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "node/compute_loop.h"
 #include "sys/cond.h"
 
 enum { WEIGH_NS = 1000000000, LOOK_NS = 100000000 }; // whether to stop is looked at so often while there is nothing to do
 
-static const kin_time SETTLE_NS = UINT64_C(10000000000); // the ring is left and entered again so often: plans may change then
 static const kin_err stops = {"the server stops"};
 
 struct kin_job {
@@ -34,7 +34,8 @@ typedef struct erasure {
 
 struct kin_service {
     kin_service_options o;
-    kin_scheduler *scheduler;
+    kin_compute_loop *loop;
+    kin_scheduler *scheduler; // the loop's
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     // Under the mutex.
@@ -48,10 +49,7 @@ struct kin_service {
     bool stopped; // kin_service_stop
     bool over;    // kin_service_run is: what is submitted ends at once
     kin_service_status status;
-    // The computing thread's.
-    const kin_head *head; // that the scheduler has
-    uint64_t ring_number;
-    kin_time entered, weighed; // `weighed`: the shard's stats were read
+    kin_time weighed; // the shard's stats were read; the computing thread's
 };
 
 // ---- jobs
@@ -252,10 +250,11 @@ static void progress(void *user, int n_done, int n_cached) {
     put(j->service, &event);
 }
 
-// The mean, the first or the last of the rows.
+// The mean, the first or the last of the rows. A text that lost its place in the KV cache begins again.
 static void hidden(void *user, int pos, const float *rows, int n) {
     kin_job *j = user;
     int n_embd = j->service->o.session->model.hp.n_embd;
+    if (pos == 0) memset(j->vector, 0, (size_t)n_embd * sizeof *j->vector);
     for (int i = 0; i < n; i++, pos++) {
         bool is_first = pos == 0, is_last = pos == j->o.n_prompt - 1;
         const float *row = rows + (size_t)i * (size_t)n_embd;
@@ -451,51 +450,34 @@ kin_service_status kin_service_get_status(kin_service *s) {
     return status;
 }
 
-// Enters the ring; what the KV cache held is known to be there only in the same ring.
 static int enter(kin_service *s, kin_err *err) {
-    if (kin_session_begin(s->o.session, err) != 0) return KIN_FAIL;
-    kin_head *head = s->o.session->head;
-    if (s->head != head || s->ring_number != kin_head_ring_number(head)) {
-        if (kin_scheduler_set_head(s->scheduler, head, err) != 0) return KIN_FAIL;
-        s->head = head;
-        s->ring_number = kin_head_ring_number(head);
-    }
-    kin_scheduler_set_in_flight(s->scheduler, kin_session_streams(s->o.session) ? 1 : 0);
-    s->entered = kin_clock_now();
+    if (kin_compute_loop_enter(s->loop, err) != 0) return KIN_FAIL;
     publish(s, true);
     return 0;
 }
 
-static int leave(kin_service *s, kin_err *err) {
-    int rc = kin_scheduler_settle(s->scheduler, err);
-    kin_session_end(s->o.session);
+static void leave(kin_service *s) {
+    kin_compute_loop_leave(s->loop);
     publish(s, true);
-    return rc;
-}
-
-static bool is_turn_over(const kin_service *s) {
-    return s->o.called || (s->o.session->with_others && kin_clock_now() - s->entered > SETTLE_NS);
 }
 
 static int compute(kin_service *s, kin_err *err) {
     bool busy = true;
     while (busy && !is_stopped(s)) {
         take_inbox(s);
-        if (kin_scheduler_step(s->scheduler, &busy, err) != 0) return KIN_FAIL;
+        if (kin_compute_loop_step(s->loop, &busy, err) != 0) return KIN_FAIL;
         publish(s, true);
-        if (is_turn_over(s)) break;
+        if (s->o.called) break; // others' turn
     }
     return 0;
 }
 
-// All texts that there are, until there is none.
-static int serve_jobs(kin_service *s, kin_err *err) {
-    if (enter(s, err) != 0) return KIN_FAIL;
-    bool computed = compute(s, err) == 0, left = leave(s, computed ? err : &(kin_err){""}) == 0;
-    if (computed && left) return 0;
-    s->head = NULL;
-    if (!is_stopped(s)) kin_scheduler_fail(s->scheduler, err);
-    return 0;
+// All texts that there are, until there is none. Where the ring cannot be brought up, they fail; the next ones try again.
+static void serve_jobs(kin_service *s) {
+    kin_err err;
+    bool computed = enter(s, &err) == 0 && compute(s, &err) == 0;
+    leave(s);
+    if (!computed && !is_stopped(s)) kin_scheduler_fail(s->scheduler, &err);
 }
 
 static bool has_texts(const kin_service *s) {
@@ -511,13 +493,14 @@ static bool has_jobs(kin_service *s) {
 }
 
 int kin_service_begin(kin_service *s, kin_err *err) {
-    return enter(s, err) == 0 ? leave(s, err) : KIN_FAIL;
+    int rc = enter(s, err);
+    leave(s);
+    return rc;
 }
 
-int kin_service_turn(kin_service *s, bool *busy, kin_err *err) {
-    int rc = has_jobs(s) ? serve_jobs(s, err) : 0;
-    *busy = rc == 0 && has_jobs(s);
-    return rc;
+bool kin_service_turn(kin_service *s) {
+    if (has_jobs(s)) serve_jobs(s);
+    return has_jobs(s);
 }
 
 void kin_service_finish(kin_service *s, const kin_err *why) {
@@ -532,7 +515,7 @@ void kin_service_finish(kin_service *s, const kin_err *why) {
 int kin_service_run(kin_service *s, kin_err *err) {
     int rc = kin_service_begin(s, err);
     while (rc == 0 && !is_stopped(s)) {
-        if (has_texts(s) || wait_for_jobs(s)) rc = serve_jobs(s, err);
+        if (has_texts(s) || wait_for_jobs(s)) serve_jobs(s);
     }
     kin_service_finish(s, rc == 0 ? NULL : err);
     return rc;
@@ -547,15 +530,11 @@ int kin_service_open(kin_service **out, const kin_service_options *o, kin_err *e
     s->inbox_end = &s->inbox;
     pthread_mutex_init(&s->mutex, NULL);
     kin_cond_init(&s->changed);
-    kin_scheduler_options so = {.n_ctx = o->session->n_ctx,
-                                .n_vocab = o->session->model.hp.n_vocab,
-                                .n_embd = o->session->model.hp.n_embd,
-                                .n_parallel = o->n_parallel,
-                                .keeps = o->keeps};
-    if (kin_scheduler_open(&s->scheduler, &so, err) != 0) {
+    if (kin_compute_loop_open(&s->loop, o->session, o->n_parallel, o->keeps, err) != 0) {
         kin_service_close(s);
         return KIN_FAIL;
     }
+    s->scheduler = kin_compute_loop_scheduler(s->loop);
     *out = s;
     return 0;
 }
@@ -567,7 +546,7 @@ void kin_service_close(kin_service *s) {
         free(event.top);
         if (event.kind == KIN_JOB_ENDED) kin_job_free(event.job);
     }
-    kin_scheduler_close(s->scheduler);
+    kin_compute_loop_close(s->loop);
     pthread_cond_destroy(&s->changed);
     pthread_mutex_destroy(&s->mutex);
     free(s->outbox);

@@ -104,7 +104,7 @@ int kin_service_run(kin_service *service, kin_err *err);
 // The same in turns, of a session without other devices: begin, then a turn (one step) as long as it is busy and whenever it was
 // called, then finish. Texts that are left fail, with `why`.
 int kin_service_begin(kin_service *service, kin_err *err);
-int kin_service_turn(kin_service *service, bool *busy, kin_err *err);
+bool kin_service_turn(kin_service *service); // whether it is busy
 void kin_service_finish(kin_service *service, const kin_err *why);
 
 // ---- the loop's thread

@@ -9,7 +9,6 @@ static int node_of(const kin_membership_device *d) {
 }
 
 static void ask_planner(kin_sim *w, const kin_membership_action *a) {
-    kin_assert(w->request == 0); // nobody is disturbed
     w->question = a->question;
     w->n_asked = a->n_devices;
     for (int i = 0; i < a->n_devices; i++) w->asked[i] = node_of(kin_membership_device_at(w->membership, a->devices[i]));
@@ -22,6 +21,7 @@ static void ask_planner(kin_sim *w, const kin_membership_action *a) {
 
 static void send_plan(kin_sim *w, const kin_membership_action *a) {
     kin_assert(a->epoch < KIN_SIM_EPOCHS);
+    kin_assert(w->request == 0); // no request is disturbed by a better plan
     uint64_t *plan = &w->plan_of[a->epoch];
     if (*plan == 0) w->totals->n_epochs++;
     kin_assert(*plan == 0 || *plan == w->plan); // one epoch, one plan
@@ -132,7 +132,7 @@ static void send_step(kin_sim *w, uint64_t step) {
 void kin_sim_take_result(kin_sim *w, const kin_sim_message *m) {
     if (!kin_membership_takes(w->membership, m->epoch) || m->request != w->request) return;
     bool is_aborted = kin_sim_below(w, 100) == 0;
-    if (m->value < 8 && !is_aborted) {
+    if (m->value < 8 && !is_aborted && !kin_membership_yields(w->membership)) {
         send_step(w, m->value + 1);
         return;
     }

@@ -201,13 +201,15 @@ grows() { # waits until the text does
 }
 milliseconds() { date +%s%3N; }
 
-claim='a device that is killed in mid-request: the request ends with its name, the head serves on'
+claim='a device that is killed in mid-text: it is named, the text goes on without it, and it may come back'
 grows
 mark "$dir/head.log"
 begun=$(milliseconds)
 kill -9 "$pid_ben"
-wait_for 5 "$dir/head.log" "device 'ben'.*\(broke\|gone\)"
+wait_for 5 "$dir/head.log" "device 'ben'.*\(broke\|gone\).*; the text goes on"
 check [ $(($(milliseconds) - begun)) -lt 2500 ]
+wait_for 10 "$dir/head.log" "serving on 2 devices"
+grows
 join ben
 wait_for 15 "$dir/head.log" "serving on 3 devices"
 grows
@@ -216,15 +218,17 @@ claim='a device that hangs is noticed within two seconds'
 mark "$dir/head.log"
 begun=$(milliseconds)
 kill -STOP "$pid_anna"
-wait_for 5 "$dir/head.log" "device 'anna'.*\(broke\|gone\)"
+wait_for 5 "$dir/head.log" "device 'anna'.*\(broke\|gone\).*; the text goes on"
 check [ $(($(milliseconds) - begun)) -lt 2500 ]
+grows
 kill -CONT "$pid_anna"
 wait_for 15 "$dir/head.log" "serving on 3 devices"
 grows
-claim='every text is the same as far as it goes'
+claim='every text is the same, also of those that lost a device in the middle'
 strangers=$(awk '{ lines[NR] = $0; if (length($0) > length(longest)) longest = $0 }
     END { for (i = 1; i <= NR; i++) n += index(longest, lines[i]) != 1; print n + 0 }' "$dir/text")
 check [ "$strangers" -eq 0 ]
+check [ "$(grep -c 'the text ends here' "$dir/head.log")" -eq 0 ]
 
 claim='Ctrl-C ends the head cleanly'
 for child in $(cat "/proc/$head_pid/task/$head_pid/children"); do kill -INT "$child"; done
@@ -236,6 +240,45 @@ claim='Ctrl-C ends a device cleanly'
 kill -INT "$pid_cleo"
 wait "$pid_cleo"
 check [ $? -eq 0 ]
+
+claim='kin serve: a device that is killed is a pause for its clients, and their texts are the same'
+join dora
+HOME=$dir/head "$kin" serve --cluster --devices 3 --name desk --key-file "$dir/head/key" --listen 127.0.0.1 --cluster-port "$port" \
+    --hidden -t 1 --port 0 --metrics >"$dir/serve.log" 2>&1 &
+head_pid=$!
+pids="$pids $head_pid"
+seen=0
+wait_for 20 "$dir/serve.log" 'serving on 3 devices'
+base=$(sed -n 's,.*serving .* at \(http://[^ ]*\).*,\1,p' "$dir/serve.log")
+ask() { # FILE SEED
+    curl -s -m 60 -N -d "{\"prompt\": \"Once upon a time\", \"n_predict\": 300, \"ignore_eos\": true, \"stream\": true, \"seed\": $2}" \
+        "$base/completion" >"$1"
+}
+ask_all() { # NAME
+    asking=
+    for i in 1 2 3; do
+        ask "$dir/$1$i" $i &
+        asking="$asking $!"
+    done
+}
+words() { sed -n 's/^data: {.*"content":"\([^"]*\)".*/\1/p' "$1" | tr -d '\n'; }
+ask_all whole
+wait $asking
+ask_all cut
+n=0
+while [ "$(wc -c <"$dir/cut1")" -lt 2000 ] && [ $n -lt 200 ]; do
+    sleep 0.05
+    n=$((n + 1))
+done
+kill -9 "$pid_dora"
+wait $asking
+for i in 1 2 3; do
+    check [ "$(words "$dir/whole$i" | wc -c)" -gt 500 ]
+    check [ "$(words "$dir/whole$i")" = "$(words "$dir/cut$i")" ]
+done
+says "$dir/serve.log" "device 'dora'.*; the text goes on"
+kill "$head_pid"
+wait "$head_pid"
 
 claim='code: the one that the head showed, from a file that is its user'"'"'s alone'
 mkdir "$dir/new"

@@ -12,7 +12,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "pipeline/sequence.h"
 #include "testkit/model_gen.h"
 #include "testkit/thread_ring.h"
 
@@ -88,34 +87,6 @@ static void one_machine(void **state) {
     kin_thread_ring_close(ring);
     const kin_round_share half = {N_LAYER / 2, 0};
     expect_same_bits(1, &half, 2); // rounds that meet nobody
-}
-
-// Three devices, of which one is lost, are two: what the caches of the first ring held is computed again.
-static void a_sequence_goes_on_in_another_ring(void **state) {
-    (void)state;
-    // The output's rows beyond a multiple of 16 are computed by ggml, in other bits for one token than for several.
-    enum { SAME_BYTES = (N_VOCAB & ~15) * sizeof(float) };
-    static float got[N_VOCAB];
-    const kin_round_share three[] = {{4, 0}, {4, 0}, {4, 0}}, two[] = {{6, 0}, {6, 0}};
-    kin_thread_ring *rings[2] = {open_ring(3, three), open_ring(2, two)};
-    kin_sequence *sequence;
-    kin_err err;
-    assert_int_equal(kin_sequence_open(&sequence, 3, &err), 0);
-    for (int i = 0; i <= N_MADE; i++) {
-        kin_head *head = kin_thread_ring_head(rings[i > N_MADE / 2]);
-        const float *row = want + (size_t)(N_IDS + i - 1) * N_VOCAB;
-        int32_t id = i == 0 ? 0 : largest(row - N_VOCAB);
-        int rc = kin_sequence_extend(sequence, head, i == 0 ? ids : &id, i == 0 ? N_IDS : 1, got, 1, &err);
-        assert_int_equal(rc, 0);
-        assert_memory_equal(got, row, SAME_BYTES);
-    }
-    assert_int_equal(kin_sequence_n_tokens(sequence), N_IDS + N_MADE);
-    kin_head *head = kin_thread_ring_head(rings[1]);
-    kin_sequence_truncate(sequence, head, N_IDS - 1);
-    assert_int_equal(kin_sequence_extend(sequence, head, ids + N_IDS - 1, 1, got, 1, &err), 0);
-    assert_memory_equal(got, want + (size_t)(N_IDS - 1) * N_VOCAB, SAME_BYTES);
-    kin_sequence_close(sequence, head);
-    for (int i = 0; i < 2; i++) kin_thread_ring_close(rings[i]);
 }
 
 static void rings_of_two_to_six_give_its_bits(void **state) {
@@ -217,7 +188,6 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_machine), // makes what the others compare with
         cmocka_unit_test(rings_of_two_to_six_give_its_bits),
-        cmocka_unit_test(a_sequence_goes_on_in_another_ring),
         cmocka_unit_test(more_rounds_give_its_bits),
         cmocka_unit_test(uneven_windows_and_last_rounds_give_its_bits),
         cmocka_unit_test(relays_and_a_head_without_layers_give_its_bits),

@@ -15,7 +15,7 @@ kin_membership_options kin_membership_options_default(void) {
         .epoch_first = 1,
         .plan_wait_ns = SECOND / 4,
         .join_wait_ns = SECOND,
-        .lost_wait_ns = 3 * SECOND,
+        .lost_wait_ns = 3 * SECOND / 10,
         .facts_wait_ns = 3 * SECOND,
         .break_wait_ns = SECOND / 5,
         .spacing_ns = SECOND / 4,
@@ -374,12 +374,17 @@ const kin_membership_device *kin_membership_device_at(const kin_membership *r, i
 }
 
 kin_membership_state kin_membership_state_now(const kin_membership *r) {
-    if (r->in_force) return r->is_up ? KIN_MEMBERSHIP_SERVING : KIN_MEMBERSHIP_PREPARING;
+    bool begins = r->is_up && !(r->yields && r->n_requests == 0);
+    if (r->in_force) return begins ? KIN_MEMBERSHIP_SERVING : KIN_MEMBERSHIP_PREPARING;
     return r->is_short && !r->asking ? KIN_MEMBERSHIP_SHORT : KIN_MEMBERSHIP_GATHERING;
 }
 
 uint32_t kin_membership_epoch(const kin_membership *r) {
     return r->epoch;
+}
+
+bool kin_membership_yields(const kin_membership *r) {
+    return r->yields && r->n_requests > 0;
 }
 
 int kin_membership_n_requests(const kin_membership *r) {

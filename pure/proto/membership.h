@@ -7,7 +7,7 @@
 //
 //     joins ─► facts ─► ask the planner ─► plan: epoch + 1 ─► every member ready, every ring link open ─► the ring is up
 //                            ▲                                                                              │
-//                            └── a device joined (only between requests) ◄───────────────────────────────────┤
+//                            └── a device joined: another plan waits until the requests have made room ◄─────┤
 //                            └── a member or a ring link lost, a member failed: the epoch ends ◄─────────────┘
 //
 // An epoch is one plan in force; its number only grows (pure/proto/epoch.h), and ring frames of any other epoch are dropped.
@@ -51,7 +51,7 @@ typedef struct kin_membership_options {
     int n_expected;                 // devices that are going to join; 0: not known
     uint64_t plan_wait_ns;          // quiet time after a device joined, before the first plan: devices fetch meanwhile (250 ms)
     uint64_t join_wait_ns;          // the same before the first plan can be used, and before a plan in force is made anew (1 s)
-    uint64_t lost_wait_ns;          // for a lost member to come back, before a plan is made without it (3 s)
+    uint64_t lost_wait_ns;          // for a lost member to come back, before a plan is made without it (0.3 s)
     uint64_t facts_wait_ns;         // from ACCEPT to DEVICE (3 s)
     uint64_t break_wait_ns; // from a broken ring link to reporting it: mostly a device is lost, and that is reported instead (200
                             // ms: less than spacing_ns)
@@ -101,7 +101,7 @@ typedef enum kin_membership_event_kind {
     KIN_MEMBERSHIP_LEFT,        // link, reason: it announced that it stops; the next plan does not wait for it
     KIN_MEMBERSHIP_PLANNED,     // question, plan
     KIN_MEMBERSHIP_NO_PLAN,     // question, reason: the model does not fit on the devices that are there
-    KIN_MEMBERSHIP_DRIFT,       // the planner would now answer otherwise: it is asked again between requests
+    KIN_MEMBERSHIP_DRIFT,       // the planner would now answer otherwise: it is asked again
     KIN_MEMBERSHIP_BEGINS,      // a request begins
     KIN_MEMBERSHIP_ENDS,        // epoch in which it began
     KIN_MEMBERSHIP_ABORTED,     // epoch: the user cancelled it
@@ -201,6 +201,7 @@ typedef enum kin_membership_state {
 kin_membership_state kin_membership_state_now(const kin_membership *membership);
 uint32_t kin_membership_epoch(const kin_membership *membership); // the last one, also when it is over
 int kin_membership_n_requests(const kin_membership *membership);
+bool kin_membership_yields(const kin_membership *membership); // a better plan waits for the end of the running requests
 
 // One sentence for a person: "waiting for device 'tower', which is lost: ...". Returns buf.
 const char *kin_membership_doing(const kin_membership *membership, char *buf, size_t n);

@@ -32,7 +32,7 @@ static void fail_requests(kin_membership *r, const char *reason) {
 
 void kin_membership_end_epoch(kin_membership *r, const char *reason) {
     if (!r->in_force) return;
-    r->in_force = r->is_up = r->own_ring_open = false;
+    r->in_force = r->is_up = r->own_ring_open = r->yields = false;
     r->own_ring_trouble[0] = '\0';
     r->ended_at = r->now;
     r->change++; // the same plan again is a new epoch
@@ -105,7 +105,7 @@ static bool somebody_enters(const kin_membership *r) {
 
 void kin_membership_look_due(kin_membership *r) {
     if (r->change == r->change_answered || (r->asking && r->change == r->change_asked)) return;
-    if (r->n_requests > 0 || r->now < due(r) || somebody_enters(r)) return;
+    if ((r->n_requests > 0 && r->yields) || r->now < due(r) || somebody_enters(r)) return;
     kin_membership_action *ask = kin_membership_act(r, KIN_MEMBERSHIP_ASK);
     ask->question = ++r->question;
     for (int i = 0; i < KIN_MEMBERSHIP_DEVICES; i++) {
@@ -195,7 +195,11 @@ void kin_membership_take_plan(kin_membership *r, const kin_membership_event *eve
     uint64_t windows[KIN_MEMBERSHIP_DEVICES];
     read_plan(r, event->plan, members, windows);
     bool is_same = is_same_plan(r, event->plan->n_stages, members, windows);
-    if (!is_same && r->n_requests > 0) return; // asked again after them
+    if (!is_same && r->n_requests > 0) { // it is asked again after them
+        r->yields = r->changed = true;
+        return;
+    }
+    r->yields = false;
     if (!is_same) kin_membership_end_epoch(r, "there is a better plan for who is there now");
     r->change_answered = r->change;
     if (!is_same) begin_epoch(r, event->plan->n_stages, members, windows);
@@ -204,6 +208,8 @@ void kin_membership_take_plan(kin_membership *r, const kin_membership_event *eve
 void kin_membership_take_no_plan(kin_membership *r, const kin_membership_event *event) {
     if (!is_for_now(r, event)) return;
     r->change_answered = r->change;
+    r->yields = false;
+    r->changed = true;
     if (r->in_force) return; // the epoch in force goes on: all its members are there
     r->is_short = true;
     kin_label_set(r->short_reason, sizeof r->short_reason - 1, event->reason);
@@ -330,7 +336,7 @@ void kin_membership_look_ready(kin_membership *r) {
 
 void kin_membership_take_request(kin_membership *r, const kin_membership_event *event) {
     if (event->kind == KIN_MEMBERSHIP_BEGINS) {
-        if (r->is_up) {
+        if (r->is_up && !r->yields) {
             r->n_requests++;
             r->broken[0] = '\0'; // of an earlier one, which has ended by itself
             return;
@@ -342,6 +348,7 @@ void kin_membership_take_request(kin_membership *r, const kin_membership_event *
     }
     if (!kin_membership_takes(r, event->epoch) || r->n_requests == 0) return;
     r->n_requests--;
+    if (r->yields) r->changed = true;
     if (event->kind == KIN_MEMBERSHIP_ABORTED) return;
     for (int m = 0; m < r->n_members; m++) r->devices[r->members[m]].n_failures = 0;
 }

@@ -24,6 +24,7 @@ struct kin_membership {
     kin_time own_ring_since;
     char own_ring_trouble[KIN_MEMBERSHIP_REASON];
     int n_requests; // of this epoch
+    bool yields;    // another plan is better, and waits for the end of the running requests; none begins until it is there
 
     // A ring link broke and the epoch is over; which device is lost may be known in a moment. "": no such break, or it was
     // reported.

@@ -112,7 +112,12 @@ const char *kin_membership_doing(const kin_membership *r, char *buf, size_t n) {
     switch (kin_membership_state_now(r)) {
     case KIN_MEMBERSHIP_GATHERING: say_gathering(r, buf, n); break;
     case KIN_MEMBERSHIP_SHORT: say_short(r, buf, n); break;
-    case KIN_MEMBERSHIP_PREPARING: say_preparing(r, buf, n); break;
+    case KIN_MEMBERSHIP_PREPARING:
+        if (r->yields)
+            snprintf(buf, n, "making a plan");
+        else
+            say_preparing(r, buf, n);
+        break;
     case KIN_MEMBERSHIP_SERVING: say_serving(r, buf, n); break;
     }
     return buf;

@@ -1,0 +1,93 @@
+#include "node/compute_loop.h"
+
+#include <stdlib.h>
+
+enum { MOST_LOSSES = 5 }; // in a row, without a token that any text got: then it is not a device that left by chance
+
+struct kin_compute_loop {
+    kin_session *session;
+    kin_scheduler *scheduler;
+    const kin_head *head; // that the scheduler has; NULL: none
+    uint64_t ring_number; // of that head
+    bool entered;
+    int n_losses;
+    uint64_t n_generated; // tokens, when the ring was lost last
+};
+
+int kin_compute_loop_open(kin_compute_loop **out, kin_session *session, int n_parallel, bool keeps, kin_err *err) {
+    kin_scheduler_options o = {.n_ctx = session->n_ctx,
+                               .n_vocab = session->model.hp.n_vocab,
+                               .n_embd = session->model.hp.n_embd,
+                               .n_parallel = n_parallel,
+                               .keeps = keeps};
+    kin_compute_loop *l = *out = calloc(1, sizeof *l);
+    if (!l) return kin_err_set(err, "out of memory");
+    l->session = session;
+    if (kin_scheduler_open(&l->scheduler, &o, err) == 0) return 0;
+    kin_compute_loop_close(l);
+    *out = NULL;
+    return KIN_FAIL;
+}
+
+void kin_compute_loop_close(kin_compute_loop *l) {
+    if (!l) return;
+    kin_scheduler_close(l->scheduler);
+    free(l);
+}
+
+kin_scheduler *kin_compute_loop_scheduler(kin_compute_loop *l) {
+    return l->scheduler;
+}
+
+static int set_head(kin_compute_loop *l, kin_err *err) {
+    kin_head *head = l->session->head;
+    if (l->head == head && l->ring_number == kin_head_ring_number(head)) return 0;
+    l->head = NULL;
+    if (kin_scheduler_set_head(l->scheduler, head, err) != 0) return KIN_FAIL;
+    l->head = head;
+    l->ring_number = kin_head_ring_number(head);
+    return 0;
+}
+
+int kin_compute_loop_enter(kin_compute_loop *l, kin_err *err) {
+    if (kin_session_begin(l->session, err) != 0) return KIN_FAIL;
+    l->entered = true;
+    if (set_head(l, err) != 0) {
+        kin_compute_loop_leave(l);
+        return KIN_FAIL;
+    }
+    kin_scheduler_set_in_flight(l->scheduler, kin_session_streams(l->session) ? 1 : 0);
+    return 0;
+}
+
+void kin_compute_loop_leave(kin_compute_loop *l) {
+    kin_err err;
+    if (!l->entered) return;
+    if (l->head && kin_scheduler_settle(l->scheduler, &err) != 0) l->head = NULL;
+    kin_session_end(l->session);
+    l->entered = false;
+}
+
+// Whether it is worth entering again.
+static bool may_go_on(kin_compute_loop *l) {
+    const atomic_bool *stop = l->session->console->stop;
+    uint64_t n_generated = kin_scheduler_get_stats(l->scheduler).n_generated_tokens;
+    if (!l->session->with_others || (stop && atomic_load(stop))) return false;
+    if (n_generated > l->n_generated) l->n_losses = 0;
+    l->n_generated = n_generated;
+    return ++l->n_losses <= MOST_LOSSES;
+}
+
+int kin_compute_loop_step(kin_compute_loop *l, bool *busy, kin_err *err) {
+    if (kin_session_yields(l->session)) {
+        kin_compute_loop_leave(l);
+        if (kin_compute_loop_enter(l, err) != 0) return KIN_FAIL;
+    }
+    if (kin_scheduler_step(l->scheduler, busy, err) == 0) return 0;
+    l->head = NULL;
+    kin_compute_loop_leave(l);
+    if (!may_go_on(l)) return KIN_FAIL;
+    l->session->console->say("%s; the text goes on when the ring is up again", err->text);
+    *busy = true;
+    return kin_compute_loop_enter(l, err);
+}
