@@ -165,6 +165,7 @@ static int fill_job(const kin_preparer *p, kin_prepared *out, int i, const int32
     *job = (kin_job_options){.n_prompt = n,
                              .n_predict = r->n_predict,
                              .n_probs = r->n_probs > KIN_JOB_MAX_PROBS ? KIN_JOB_MAX_PROBS : r->n_probs,
+                             .has_drawn_probs = r->post_sampling_probs,
                              .ignore_eos = r->ignore_eos,
                              .echoes = r->echo && r->n_probs >= 0,
                              .no_cache = !r->cache_prompt || (r->echo && r->n_probs >= 0),

@@ -173,34 +173,52 @@ static void spend(kin_job *j, const kin_vocab *vocab, int32_t id) {
     kin_thinking_budget_accept(j->o.budget, text.len > 0 ? text : kin_vocab_text(vocab, id));
 }
 
-// An id that must come, because reasoning has used its budget up; else one that is sampled.
-static int32_t choose_id(kin_job *j, float *logits) {
+// An id that must come, because reasoning has used its budget up; KIN_FAIL: one is to be sampled.
+static int32_t find_forced(const kin_job *j) {
     int32_t id = j->o.budget ? kin_thinking_budget_next(j->o.budget) : KIN_FAIL;
-    if (id >= 0 && (!j->o.constraint || kin_constraint_allows(j->o.constraint, id))) return id;
-    return kin_sampler_sample_constrained(j->o.sampler, logits, j->o.constraint);
+    return id >= 0 && j->o.constraint && !kin_constraint_allows(j->o.constraint, id) ? KIN_FAIL : id;
 }
 
-static int32_t choose(kin_job *j, float *logits, kin_job_event *event) {
-    kin_constraint *constraint = j->o.constraint;
-    const kin_session *session = j->service->o.session;
+// The probabilities of what the sampler drew from.
+static void find_drawn(const kin_job *j, int32_t id, kin_job_event *event) {
+    if (j->o.n_probs > 0) event->top = malloc((size_t)j->o.n_probs * sizeof *event->top);
+    for (size_t i = 0; i < kin_sampler_n_drawn(j->o.sampler); i++) {
+        double p;
+        int32_t other = kin_sampler_drawn(j->o.sampler, i, &p);
+        if (other == id) event->logprob = (float)log(p);
+        if (event->top) rank(event->top, &event->n_top, j->o.n_probs, other, (float)log(p));
+    }
+}
+
+// The next id, and its probabilities as they were asked for. Writes to the logits.
+static int32_t sample(kin_job *j, float *logits, kin_job_event *event) {
     double log_sum = 0;
     float *raw = NULL;
-    int n_vocab = kin_vocab_n_tokens(session->vocab);
-    if (j->o.n_probs >= 0) {
+    int n_vocab = kin_vocab_n_tokens(j->service->o.session->vocab);
+    bool has_models = j->o.n_probs >= 0 && !j->o.has_drawn_probs;
+    if (has_models) {
         find_likeliest(j, logits, n_vocab, event, &log_sum);
         raw = malloc((size_t)n_vocab * sizeof *raw); // the sampler writes to the logits
         if (raw) memcpy(raw, logits, (size_t)n_vocab * sizeof *raw);
     }
-    int32_t id = choose_id(j, logits);
+    int32_t forced = find_forced(j);
+    int32_t id = forced >= 0 ? forced : kin_sampler_sample_constrained(j->o.sampler, logits, j->o.constraint);
     if (id >= 0 && raw) event->logprob = raw[id] - (float)log_sum;
+    if (id >= 0 && forced < 0 && j->o.n_probs >= 0 && !has_models) find_drawn(j, id, event);
     free(raw);
+    return id;
+}
+
+static int32_t choose(kin_job *j, float *logits, kin_job_event *event) {
+    kin_constraint *constraint = j->o.constraint;
+    int32_t id = sample(j, logits, event);
     if (id < 0) {
         kin_err_set(&j->why, "the model gave no usable probabilities (all%s are NaN or -inf)",
                     constraint ? " that the grammar allows" : "");
         return KIN_FAIL;
     }
     kin_sampler_accept(j->o.sampler, id);
-    spend(j, session->vocab, id);
+    spend(j, j->service->o.session->vocab, id);
     return constraint && kin_constraint_accept(constraint, id, &j->why) != 0 ? KIN_FAIL : id;
 }
 

@@ -31,6 +31,7 @@ typedef struct kin_job_options {
     int n_predict; // -1: until the context is full; 0: the prompt only
     int n_probs;   // likeliest tokens that are reported with each one; -1: no probabilities at all
     bool ignore_eos, no_cache;
+    bool has_drawn_probs; // they are those of what the sampler draws from, not the model's
     bool echoes;          // with n_probs: those of the prompt's tokens, too
     int tag;              // of kin_service_erase
     kin_pooling pooling;  // not NONE: nothing is written, the text becomes a vector

@@ -152,6 +152,46 @@ static void temperature_bends_the_probabilities(void **state) {
     assert_true(chi_square < 18.47);
 }
 
+// The probabilities of what the last id was drawn from; of others 0. Returns their sum.
+static double told_of(const kin_sampler *sampler, double *p, int32_t n_vocab) {
+    double sum = 0;
+    for (int32_t id = 0; id < n_vocab; id++) p[id] = 0;
+    for (size_t i = 0; i < kin_sampler_n_drawn(sampler); i++) {
+        double one;
+        int32_t id = kin_sampler_drawn(sampler, i, &one);
+        p[id] = one;
+        sum += one;
+    }
+    return sum;
+}
+
+static void what_an_id_was_drawn_from_is_told(void **state) {
+    (void)state;
+    const float logits[] = {logf(1), logf(4), logf(2), logf(3)};
+    double p[4];
+    kin_sampler_options options = plain();
+    for (int k = 0; k < 5; k++) {
+        options.top_k = k;
+        kin_sampler *sampler = sampler_of(4, options);
+        sample(sampler, logits, 4);
+        double sum_of_kept = k == 1 ? 4 : k == 2 ? 7 : k == 3 ? 9 : 10;
+        assert_float_equal(told_of(sampler, p, 4), 1, 1e-9);
+        assert_float_equal(p[1], 4 / sum_of_kept, 1e-6);
+        assert_float_equal(p[3], k == 1 ? 0 : 3 / sum_of_kept, 1e-6);
+        assert_float_equal(p[0], k == 0 || k == 4 ? 0.1 : 0, 1e-6);
+        kin_sampler_free(sampler);
+    }
+    options.temperature = 0;
+    kin_sampler *sampler = sampler_of(4, options);
+    assert_int_equal(sample(sampler, logits, 4), 1);
+    assert_float_equal(told_of(sampler, p, 4), 1, 0);
+    assert_float_equal(p[1], 1, 0);
+    const float nothing[] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY};
+    assert_int_equal(sample(sampler, nothing, 4), KIN_FAIL);
+    assert_int_equal(kin_sampler_n_drawn(sampler), 0);
+    kin_sampler_free(sampler);
+}
+
 static void temperature_0_takes_the_largest_and_of_equals_the_first(void **state) {
     (void)state;
     kin_sampler_options options = plain();
@@ -550,6 +590,7 @@ int main(void) {
         cmocka_unit_test(exp_is_the_same_everywhere),
         cmocka_unit_test(draws_follow_the_probabilities),
         cmocka_unit_test(temperature_bends_the_probabilities),
+        cmocka_unit_test(what_an_id_was_drawn_from_is_told),
         cmocka_unit_test(temperature_0_takes_the_largest_and_of_equals_the_first),
         cmocka_unit_test(top_k_keeps_the_k_largest),
         cmocka_unit_test(top_p_keeps_the_fewest_that_reach_p),

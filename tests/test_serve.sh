@@ -129,6 +129,16 @@ for n in 0 1; do
     esac
 done
 
+claim='with post_sampling_probs they are those of what the sampler draws from'
+post='"prompt": "One", "n_predict": 1, "n_probs": 5, "post_sampling_probs": true'
+answers 200 /completion -d "{$post, \"top_k\": 2, \"top_p\": 1, \"min_p\": 0}"
+n=$(grep -o '"prob":' "$out" | wc -l)
+[ "$n" -eq 3 ] || fail "$n probabilities, not the chosen one and two"
+answers 200 /completion -d "{$post, \"temperature\": 0}"
+says "$out" '"prob":1.0,"top_probs":\[{[^}]*"prob":1.0}\]'
+answers 200 /completion -d "{$post, \"grammar\": \"root ::= \\\"zebra\\\"\"}"
+says "$out" '"prob":0\.[0-9]*[1-9]\|"prob":1.0'
+
 claim='a grammar, a schema and a required tool hold'
 answers 200 /completion -d '{"prompt": "x", "grammar": "root ::= \"yes\"", "n_predict": 10}'
 says "$out" '"content":"yes"'

@@ -20,6 +20,8 @@ struct kin_sampler {
     int32_t n_vocab;
     kin_rng rng;
     candidate *candidates; // [n_vocab]
+    size_t n_drawn;        // the first ones are what the last id was drawn from
+    double drawn_sum;      // of their weights
 
     int32_t *history; // ring of the last n_history accepted ids
     int32_t n_history, i_next;
@@ -279,11 +281,20 @@ static int32_t draw(kin_rng *rng, const candidate *candidates, size_t n, double 
     return candidates[i_last].id; // target was rounded up to the sum
 }
 
+static int32_t take_best(kin_sampler *sampler, const float *logits) {
+    int32_t id = greedy(logits, sampler->n_vocab);
+    sampler->candidates[0] = (candidate){.id = id, .weight = 1};
+    sampler->drawn_sum = 1;
+    sampler->n_drawn = id >= 0;
+    return id;
+}
+
 // Stages 3 to 7.
 static int32_t choose(kin_sampler *sampler, const float *logits, kin_rng *rng) {
     const kin_sampler_options *options = &sampler->options;
     candidate *candidates = sampler->candidates;
-    if (options->temperature == 0) return greedy(logits, sampler->n_vocab);
+    sampler->n_drawn = 0;
+    if (options->temperature == 0) return take_best(sampler, logits);
 
     bool is_sorted = options->top_k > 0 && options->top_k < sampler->n_vocab;
     size_t n = is_sorted ? select_top_k(candidates, (size_t)options->top_k, logits, sampler->n_vocab)
@@ -294,8 +305,19 @@ static int32_t choose(kin_sampler *sampler, const float *logits, kin_rng *rng) {
         if (options->top_p < 1) n = cut_top_p(candidates, n, is_sorted, sum, (double)options->top_p);
         if (options->min_p > 0) n = cut_min_p(candidates, n, (double)options->min_p);
     }
-    double sum = weigh(candidates, n, (double)options->temperature);
-    return draw(rng, candidates, n, sum);
+    sampler->n_drawn = n;
+    sampler->drawn_sum = weigh(candidates, n, (double)options->temperature);
+    return draw(rng, candidates, n, sampler->drawn_sum);
+}
+
+size_t kin_sampler_n_drawn(const kin_sampler *sampler) {
+    return sampler->n_drawn;
+}
+
+int32_t kin_sampler_drawn(const kin_sampler *sampler, size_t i, double *probability) {
+    kin_assert(i < sampler->n_drawn);
+    *probability = sampler->candidates[i].weight / sampler->drawn_sum;
+    return sampler->candidates[i].id;
 }
 
 int32_t kin_sampler_sample_constrained(kin_sampler *sampler, float *logits, kin_constraint *constraint) {

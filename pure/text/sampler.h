@@ -69,6 +69,11 @@ int32_t kin_sampler_sample(kin_sampler *sampler, float *logits);
 // has a probability. Does not accept the id, neither here nor there.
 int32_t kin_sampler_sample_constrained(kin_sampler *sampler, float *logits, kin_constraint *constraint);
 
+// What the last id was drawn from: so many ids, after all stages (greedy: the one alone), and the i-th with its probability.
+// Under a constraint that refused one, those that remained.
+size_t kin_sampler_n_drawn(const kin_sampler *sampler);
+int32_t kin_sampler_drawn(const kin_sampler *sampler, size_t i, double *probability);
+
 // Takes an id into the history that the penalties look at: every sampled id, and the prompt's if they shall count.
 void kin_sampler_accept(kin_sampler *sampler, int32_t id);
 
