@@ -6,15 +6,20 @@
 
 #include <cmocka.h>
 
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/rng.h"
+#include "ref/dequant.h"
+#include "ref/forward.h"
 #include "serve/service.h"
 #include "sys/cond.h"
+#include "testkit/logits.h"
+#include "testkit/ref_load.h"
 
-enum { N_CTX = 2048, MAX_MADE = 24, N_PROMPT = 40 };
+enum { N_CTX = 2048, MAX_MADE = 24, N_PROMPT = 40, N_EMBD = 256 };
 
 static kin_session session;
 static atomic_bool never;
@@ -65,6 +70,7 @@ typedef struct text {
     int32_t made[MAX_MADE];
     int n_made, n_ended;
     kin_job_end how;
+    float vector[N_EMBD]; // with pooling
 } text;
 
 static void wake(void *user) {
@@ -144,6 +150,7 @@ static int take_all(world *w) {
         if (e.kind != KIN_JOB_ENDED) continue;
         t->n_ended = 1;
         t->how = e.how;
+        if (e.pooling && e.how == KIN_JOB_EOS) memcpy(t->vector, e.vector, sizeof t->vector);
         kin_job_free(e.job);
         t->job = NULL;
         n_ended++;
@@ -283,6 +290,90 @@ static void what_comes_after_the_end_ends_at_once(void **state) {
     close_world(&w);
 }
 
+// ---- embeddings
+
+enum { N_WORDS = 30 };
+
+static int32_t word(int i, int k) {
+    return 300 + (i * 131 + k * k * 7) % 900;
+}
+
+static void submit_embedding(world *w, text *t, int i, int n, kin_pooling pooling) {
+    kin_job_options o = {.n_prompt = n, .pooling = pooling, .n_probs = -1, .user = t};
+    kin_err err;
+    o.prompt = malloc((size_t)n * sizeof *o.prompt);
+    for (int k = 0; k < n; k++) o.prompt[k] = word(i, k);
+    *t = (text){0};
+    assert_int_equal(kin_job_new(&t->job, &o, &err), 0);
+    kin_service_submit(w->service, t->job);
+}
+
+// The reference engine's hidden states of text i behind the output norm, pooled: vectors // [KIN_POOLING_CLS + 1][n_embd]
+static void make_reference(float vectors[][N_EMBD], int i) {
+    kin_gguf *gguf;
+    kin_ref_model m;
+    kin_err err;
+    float x[N_EMBD], weights[N_EMBD];
+    assert_int_equal(kin_gguf_open(&gguf, KIN_SOURCE_DIR "/assets/demo.gguf", &err), 0);
+    assert_int_equal(kin_ref_load(&m, gguf, &err), 0);
+    assert_int_equal(m.n_embd, N_EMBD);
+    kin_ref_session *s = kin_ref_session_open(&m, 0, m.n_layer, N_WORDS);
+    kin_ref_dequant(m.output_norm.type, m.output_norm.data, N_EMBD, weights);
+    memset(vectors, 0, (KIN_POOLING_CLS + 1) * sizeof *vectors);
+    for (int pos = 0; pos < N_WORDS; pos++) {
+        double squares = 0;
+        assert_int_equal(kin_ref_session_embed(s, word(i, pos), x), 0);
+        assert_int_equal(kin_ref_session_run(s, 0, m.n_layer, pos, x), 0);
+        for (int k = 0; k < N_EMBD; k++) squares += (double)x[k] * x[k];
+        for (int k = 0; k < N_EMBD; k++) {
+            float normed = (float)(x[k] / sqrt(squares / N_EMBD + m.rms_eps)) * weights[k];
+            vectors[KIN_POOLING_MEAN][k] += normed / N_WORDS;
+            vectors[KIN_POOLING_LAST][k] = normed;
+            if (pos == 0) vectors[KIN_POOLING_CLS][k] = normed;
+        }
+    }
+    kin_ref_session_close(s);
+    kin_ref_unload(&m);
+    kin_gguf_close(gguf);
+}
+
+static void an_embedding_is_made_of_the_references_hidden_states(void **state) {
+    (void)state;
+    static float want[KIN_POOLING_CLS + 1][N_EMBD];
+    static text t;
+    world w;
+    make_reference(want, 1);
+    open_world(&w, 1, 1, true);
+    for (kin_pooling pooling = KIN_POOLING_MEAN; pooling <= KIN_POOLING_CLS; pooling++) {
+        submit_embedding(&w, &t, 1, N_WORDS, pooling);
+        wait_for(&w, 1);
+        assert_int_equal(t.how, KIN_JOB_EOS);
+        double error = kin_logits_error(t.vector, want[pooling], N_EMBD);
+        print_message("             pooling %d: error %.1e\n", pooling, error);
+        assert_true(error < 0.08);
+    }
+    end_run(&w);
+    close_world(&w);
+}
+
+static void embeddings_that_lose_their_place_begin_again(void **state) {
+    (void)state;
+    enum { N = 4, N_LONG = 600 }; // of which three have room
+    static text alone[N], now[N];
+    world w;
+    open_world(&w, N, N, false);
+    for (int i = 0; i < N; i++) {
+        submit_embedding(&w, &alone[i], i, N_LONG, KIN_POOLING_MEAN + i % 3);
+        wait_for(&w, 1);
+    }
+    for (int i = 0; i < N; i++) submit_embedding(&w, &now[i], i, N_LONG, KIN_POOLING_MEAN + i % 3);
+    wait_for(&w, N);
+    for (int i = 0; i < N; i++) assert_memory_equal(now[i].vector, alone[i].vector, sizeof now[i].vector);
+    assert_true(kin_service_get_status(w.service).scheduler.n_preempted > 0);
+    end_run(&w);
+    close_world(&w);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(at_once_64_texts_are_what_each_is_alone),
@@ -291,6 +382,8 @@ int main(void) {
         cmocka_unit_test(jobs_that_leave_at_any_moment_leave_nothing_behind),
         cmocka_unit_test(there_is_room_for_so_many_jobs),
         cmocka_unit_test(what_comes_after_the_end_ends_at_once),
+        cmocka_unit_test(an_embedding_is_made_of_the_references_hidden_states),
+        cmocka_unit_test(embeddings_that_lose_their_place_begin_again),
     };
     return cmocka_run_group_tests(tests, open_session, close_session);
 }
