@@ -155,12 +155,20 @@ bool kin_router_is_idle(const kin_served_model *m) {
     return !m->world.calls && m->embed.n_open == 0 && m->n_errands == 0;
 }
 
+// What only grows.
+static void add_counts(kin_scheduler_stats *to, const kin_scheduler_stats *t) {
+    to->n_steps += t->n_steps;
+    to->n_prompt_tokens += t->n_prompt_tokens;
+    to->n_cached_tokens += t->n_cached_tokens;
+    to->n_generated_tokens += t->n_generated_tokens;
+    to->n_preempted += t->n_preempted;
+    to->n_decode_rows += t->n_decode_rows;
+}
+
 static void order(kin_router *r, kin_served_model *m, bool load) {
     if (!load) {
         kin_scheduler_stats stats = kin_service_get_status(m->world.service).scheduler;
-        r->past.n_steps += stats.n_steps;
-        r->past.n_preempted += stats.n_preempted;
-        r->past.n_decode_rows += stats.n_decode_rows;
+        add_counts(&r->past, &stats);
         m->world.service = m->embed.service = NULL;
         m->world.preparer = (kin_preparer){0};
         m->embed.prompter = NULL;
@@ -390,9 +398,7 @@ static void add_status(kin_service_status *to, const kin_service_status *status)
     to->n_waiting += status->n_waiting;
     to->scheduler.n_blocks += t->n_blocks;
     to->scheduler.n_free_blocks += t->n_free_blocks;
-    to->scheduler.n_steps += t->n_steps;
-    to->scheduler.n_preempted += t->n_preempted;
-    to->scheduler.n_decode_rows += t->n_decode_rows;
+    add_counts(&to->scheduler, t);
 }
 
 void kin_router_sum(const kin_router *r, struct kin_call_counters *counters, kin_service_status *sum) {

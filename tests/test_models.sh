@@ -175,6 +175,10 @@ says "$out" '"model":"mine"'
 answers 200 /metrics
 says "$out" '^llamacpp:n_decode_total [1-9]'
 says "$out" '^kin:requests_total 4$'
+curl -sN -m 30 -o "$dir/events" "$base/kin/events" &
+client=$!
+until_says "$dir/events" '"generated_tokens":9,'
+kill "$client"
 
 claim='texts of two models are written at the same time'
 endless() { # FILE MODEL
