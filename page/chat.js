@@ -24,7 +24,7 @@ export class Chat {
     this.scrolledTo = 0;
     this.isAtEnd = true;
     this.build(box);
-    addEventListener('pagehide', () => this.writing && store.putMessage(this.writing.message));
+    addEventListener('pagehide', () => this.writing && store.putLast(this.writing.message));
     server.addEventListener('changed', () => this.drawMeter());
   }
 
@@ -72,6 +72,8 @@ export class Chat {
   /** What was being written when the page was left. */
   async mend(m) {
     if (m.state !== 'writing' || (m.tab !== store.tab && Date.now() - m.kept < LOST_MS)) return;
+    const last = store.takeLast(m.id);
+    if (last) Object.assign(m, { content: last.content, reasoning: last.reasoning, calls: last.calls });
     m.state = 'interrupted';
     await store.putMessage(m);
   }

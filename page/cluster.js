@@ -2,7 +2,7 @@
 
 import { h, svg, toast } from './dom.js';
 import { drawCards } from './devices.js';
-import { count, rate, uptime } from './format.js';
+import { count, plural, rate, uptime } from './format.js';
 import { drawJoin } from './join.js';
 import { Live } from './live.js';
 import { drawPlan } from './plan.js';
@@ -94,7 +94,8 @@ export class ClusterView {
     const s = this.state, devices = s.cluster?.devices ?? [], index = (d) => this.index(d);
     this.figures.replaceChildren(...this.drawFigures(s));
     const shown = devices.map((d) => [d.name, d.stage, d.state, d.layers, d.gpu_layers, Math.round(20 * (d.compute_share ?? 0)), d.rtt_ms && Math.round(d.rtt_ms * 50)]);
-    this.replace(this.picture, [shown, this.planData?.links], () => (devices.length ? drawRing(devices, this.planData?.links, s.cluster.head.layers, index) : h('p', { class: 'quiet' }, 'The machines are shown when the model is there.')));
+    const narrow = this.picture.clientWidth < 480;
+    this.replace(this.picture, [shown, this.planData?.links, narrow], () => (devices.length ? drawRing(devices, this.planData?.links, s.cluster.head.layers, index, narrow) : h('p', { class: 'quiet' }, 'The machines are shown when the model is there.')));
     this.replace(this.cards, devices, () => drawCards(devices, s.cluster?.head?.layers ?? 0, this.planData, index));
     this.replace(this.texts, [s.texts, s.waiting], () => this.drawTexts(s));
     this.planPart.hidden = !this.planData;
@@ -113,13 +114,13 @@ export class ClusterView {
       this.figure('Speed', rate(speeds.at(-1) ?? 0), 'tokens/s', this.sparkline(speeds)),
       this.figure('Texts', count(s.running), `of ${count(s.n_parallel)}`, h('span', { class: 'figure-more' }, s.waiting ? `${count(s.waiting)} in the queue` : 'no queue')),
       this.figure('Context in use', `${Math.round(100 * used)}`, '%', h('span', { class: 'gauge', 'aria-hidden': 'true' }, this.gauge(used))),
-      this.figure('Written', count(s.generated_tokens), 'tokens', h('span', { class: 'figure-more' }, `${count(s.requests)} request${s.requests === 1 ? '' : 's'} in ${uptime(s.uptime_s)}`)),
+      this.figure('Written', count(s.generated_tokens), 'tokens', h('span', { class: 'figure-more' }, `${plural(s.requests, 'request')} in ${uptime(s.uptime_s)}`)),
       this.figure('Model', s.model, '', h('span', { class: 'figure-more' }, head ? `${head.layers} layers, context ${count(s.n_ctx)}` : '')),
     ];
   }
 
   gauge(share) {
-    return svg('svg', { viewBox: '0 0 100 6', preserveAspectRatio: 'none' }, svg('rect', { width: 100, height: 6, class: 'track' }), svg('rect', { width: 100 * share, height: 6, class: share > 0.9 ? 'load high' : 'load' }));
+    return svg('svg', { viewBox: '0 0 100 6', preserveAspectRatio: 'none' }, svg('rect', { width: 100, height: 6, class: 'track' }), svg('rect', { width: 100 * share, height: 6, class: 'load' }));
   }
 
   sparkline(values) {
@@ -132,7 +133,7 @@ export class ClusterView {
     if (!s.texts?.length) return h('p', { class: 'quiet' }, s.waiting ? `${count(s.waiting)} wait.` : 'Nothing right now.');
     const rows = s.texts.map((t, i) => {
       const isReading = t.n_done < t.n_prompt && !t.n_generated;
-      const doing = isReading ? `reading ${count(t.n_done)} of ${count(t.n_prompt)}` : `${count(t.n_generated)} tokens after ${count(t.n_prompt)}`;
+      const doing = isReading ? `reading the prompt, ${count(t.n_done)} of ${count(t.n_prompt)}` : `${plural(t.n_generated, 'token')}, prompt of ${count(t.n_prompt)}`;
       return h('li', {}, h('span', { class: isReading ? 'mark reading' : 'mark' }), `Text ${i + 1}`, h('span', { class: 'quiet' }, doing));
     });
     return [h('ul', { class: 'plain-list' }, rows), s.waiting ? h('p', { class: 'quiet' }, `and ${count(s.waiting)} in the queue`) : ''];

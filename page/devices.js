@@ -1,7 +1,7 @@
 // A card for each device: its layers within the model, its memory, what it does.
 
 import { h } from './dom.js';
-import { bytes, count, ms } from './format.js';
+import { bytes, ms, plural } from './format.js';
 import { layersOf } from './ring.js';
 
 const STATES = { computing: 'computing', waiting: 'ready', joined: 'joined', preparing: 'preparing', greeted: 'arriving', failed: 'failed', lost: 'lost', left: 'left' };
@@ -55,8 +55,8 @@ function card(device, nLayer, planned, index) {
     streamed(planned),
     line('Last second', shares(device)),
     line('To the next', device.rtt_ms ? ms(device.rtt_ms) : ''),
-    line('Processor', [device.cpu, device.threads && `${count(device.threads)} threads`, device.gpu].filter(Boolean).join(', ')),
-    device.doing && device.role !== 'head' && h('p', { class: 'doing' }, device.doing),
+    line('Processor', [device.cpu, device.threads && plural(device.threads, 'thread'), device.gpu].filter(Boolean).join(', ')),
+    device.doing && device.role !== 'head' && !['computing', 'waiting'].includes(device.state) && h('p', { class: 'doing' }, device.doing),
     device.last_error && h('p', { class: 'doing bad' }, device.last_error));
 }
 

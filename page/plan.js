@@ -43,13 +43,13 @@ function pathRows(plan, index) {
 // "kitchen: 3 layers; without it 12 ms/token more": said by the planner.
 function reasons(plan) {
   const list = plan.devices.filter((d) => d.why);
-  return list.length ? h('ul', { class: 'reasons' }, list.map((d) => h('li', {}, d.why))) : null;
+  return list.length ? h('ul', { class: 'reasons' }, list.map((d) => h('li', {}, d.why.replace(/; without it .*$/, '')))) : null;
 }
 
 function leaving(plan) {
   const list = plan.devices.map((d) => [d.name, d.why?.match(/without it (.*)$/)?.[1]]).filter(([, w]) => w);
   if (!list.length) return null;
-  return [h('h3', {}, 'If one leaves'), h('ul', { class: 'leaves' }, list.map(([name, w]) => h('li', { class: /no place/.test(w) ? 'bad' : '' }, h('strong', {}, name), ` ${/no place/.test(w) ? 'the model does not fit into the others: everything stops' : `a token takes ${w.replace('/token', '')}`}`)))];
+  return [h('h3', {}, 'If one leaves'), h('ul', { class: 'leaves' }, list.map(([name, w]) => h('li', { class: /no place/.test(w) ? 'bad' : '' }, h('strong', {}, name), `: ${/no place/.test(w) ? 'the others have no room for the model, so it stops' : `a token takes ${w.replace('/token', '')}`}`)))];
 }
 
 export function drawPlan(plan, index) {

@@ -4,7 +4,8 @@
 import { svg } from './dom.js';
 import { bytes, ms, plural } from './format.js';
 
-const W = 760, NODE_W = 164, NODE_H = 76, MAX_LABEL = 20;
+const NODE_W = 164, NODE_H = 76, MAX_LABEL = 15;
+let W = 760; // of the picture; the pages of phones have a narrower one
 
 const cut = (text) => (text.length > MAX_LABEL ? `${text.slice(0, MAX_LABEL - 1)}…` : text);
 const text = (x, y, what, cls, anchor = 'middle') => svg('text', { x, y, class: cls, 'text-anchor': anchor }, what);
@@ -40,9 +41,9 @@ const load = (device) => Math.min(1, device.compute_share ?? 0);
 // A curve from one node to the next, bent outward, with an arrow and what the link takes.
 function drawLink(a, b, center, link, isBusy) {
   const mid = { x: (a.x + b.x) / 2, y: (a.y + b.y) / 2 };
-  const out = { x: mid.x - center.x, y: mid.y - center.y }, far = Math.hypot(out.x, out.y) || 1;
-  const nx = a.n === 2 ? 0 : out.x / far, ny = a.n === 2 ? (a.x < b.x ? -1 : 1) : out.y / far;
-  const bend = a.n === 2 ? 96 : 44;
+  const out = { x: mid.x - center.x, y: mid.y - center.y }, length = Math.hypot(out.x, out.y) || 1;
+  const nx = a.n === 2 ? 0 : out.x / length, ny = a.n === 2 ? (a.x < b.x ? -1 : 1) : out.y / length;
+  const bend = a.n === 2 ? 96 : W < 500 ? 26 : 40;
   const c = { x: mid.x + nx * bend, y: mid.y + ny * bend };
   const g = svg('g', { class: isBusy ? 'link busy' : 'link' }, svg('path', { d: `M${a.x} ${a.y} Q${c.x} ${c.y} ${b.x} ${b.y}`, 'marker-mid': 'none' }));
   const at = { x: (a.x + 2 * c.x + b.x) / 4, y: (a.y + 2 * c.y + b.y) / 4 };
@@ -50,8 +51,8 @@ function drawLink(a, b, center, link, isBusy) {
   g.append(svg('path', { class: 'arrow', d: 'M-6 -6 L6 0 L-6 6 Z', transform: `translate(${at.x} ${at.y}) rotate(${angle})` }));
   if (link) {
     const anchor = Math.abs(nx) < 0.4 ? 'middle' : nx > 0 ? 'start' : 'end';
-    const dy = ny < -0.4 ? -26 : ny > 0.4 ? 22 : -4;
-    const lx = at.x + nx * 14, ly = at.y + dy;
+    const [far, up, down] = W < 500 ? [30, -8, 4] : [18, -24, 24];
+    const lx = at.x + nx * far, ly = at.y + (ny < -0.1 ? up : ny > 0.1 ? down : -4);
     if (link.rtt_ms > 0) g.append(text(lx, ly, ms(link.rtt_ms), 'latency', anchor));
     if (link.bytes_s > 0) g.append(text(lx, ly + 15, `${bytes(link.bytes_s)}/s`, 'speed', anchor));
   }
@@ -60,7 +61,7 @@ function drawLink(a, b, center, link, isBusy) {
 
 function places(n, height) {
   const center = { x: W / 2, y: height / 2 };
-  const rx = n === 2 ? 190 : 250, ry = n === 2 ? 0 : height / 2 - NODE_H / 2 - 34;
+  const rx = n === 2 ? W / 4 + 10 : Math.min(262, (W - NODE_W) / 2 - 4), ry = n === 2 ? 0 : height / 2 - NODE_H / 2 - 8;
   const at = Array.from({ length: n }, (_, i) => {
     const angle = n === 2 ? Math.PI * (1 - i) : Math.PI / 2 + ((i + 1) * 2 * Math.PI) / n; // the head, the last one, is at the bottom
     return { x: center.x + rx * Math.cos(angle), y: center.y + ry * Math.sin(angle), n };
@@ -70,7 +71,7 @@ function places(n, height) {
 
 function drawAlone(device, nLayer) {
   const g = svg('g', { class: 'alone' });
-  const w = 460, x = (W - w) / 2, y = 34, n = Math.max(1, nLayer), step = w / n, gap = n > 60 ? 0.5 : 2;
+  const w = Math.min(460, W - 110), x = (W - w) / 2, y = 34, n = Math.max(1, nLayer), step = w / n, gap = n > 60 ? 0.5 : 2;
   g.append(svg('rect', { x: x - 34, y, width: w + 68, height: 148, rx: 22, class: 'box' }),
     svg('circle', { cx: x - 2, cy: y + 36, r: 7, class: device.state === 'computing' ? 'dot active' : 'dot' }),
     text(x + 16, y + 42, cut(device.name ?? 'this machine'), 'name', 'start'),
@@ -80,12 +81,13 @@ function drawAlone(device, nLayer) {
   return g;
 }
 
-/** The picture. links: [{from, to, rtt_ms, bytes_s}] of the plan. index(device): of its colour. */
-export function drawRing(devices, links, nLayer, index) {
+/** The picture. narrow: for a phone. links: [{from, to, rtt_ms, bytes_s}] of the plan. index(device): of its colour. */
+export function drawRing(devices, links, nLayer, index, narrow) {
+  W = narrow ? 400 : 760;
   const members = devices.filter((d) => d.stage > 0), others = devices.filter((d) => !d.stage);
   const label = `${plural(members.length, 'device')} in the ring: ${members.map((d) => `${d.name}, ${describe(d)}, ${d.state}`).join('; ') || 'none'}${others.length ? `. Outside: ${others.map((d) => `${d.name}, ${d.state}`).join('; ')}` : ''}`;
-  const ring = members.length < 2 ? 216 : members.length === 2 ? 250 : 340 + Math.max(0, members.length - 4) * 40;
-  const extra = others.length && members.length ? Math.ceil(others.length / 4) * (NODE_H + 18) + 26 : 0;
+  const ring = members.length < 2 ? 216 : members.length === 2 ? 250 : 370 + Math.max(0, members.length - 4) * (narrow ? 90 : 50);
+  const inRow = narrow ? 2 : 4, extra = others.length && members.length ? Math.ceil(others.length / inRow) * (NODE_H + 18) + 26 : 0;
   const picture = svg('svg', { viewBox: `0 0 ${W} ${ring + extra}`, role: 'img', 'aria-label': label, class: 'ring' });
   const isBusy = members.some((d) => d.state === 'computing');
   if (members.length === 1) picture.append(drawAlone(members[0], nLayer));
@@ -99,8 +101,8 @@ export function drawRing(devices, links, nLayer, index) {
     members.forEach((d, i) => picture.append(drawNode(d, at[i].x, at[i].y, index(d))));
   }
   others.forEach((d, i) => {
-    const row = Math.floor(i / 4), inRow = Math.min(4, others.length - row * 4);
-    const x = W / 2 + ((i % 4) - (inRow - 1) / 2) * (NODE_W + 18);
+    const row = Math.floor(i / inRow), here = Math.min(inRow, others.length - row * inRow);
+    const x = W / 2 + ((i % inRow) - (here - 1) / 2) * (NODE_W + 18);
     picture.append(drawNode(d, x, (members.length ? ring + 40 : 60) + row * (NODE_H + 18), index(d)));
   });
   return picture;

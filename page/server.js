@@ -57,8 +57,10 @@ async function wait() {
       if (!(err instanceof ApiError)) throw err;
       if (err.status === 401) {
         set('refused');
-        if (!(await askForKey('It was started with --api-key. Ask who runs it for a key.'))) return false;
-      } else if (!takeError(err)) {
+        if (await askForKey('It was started with --api-key. Ask who runs it for a key.')) continue;
+        return false;
+      }
+      if (!takeError(err)) {
         set('unreachable');
       }
       await sleep(server.state === 'loading' ? 500 : 1500);

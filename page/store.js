@@ -42,6 +42,28 @@ async function put(store, value) {
 export const putConversation = (conversation) => put('conversations', conversation);
 export const putMessage = (message) => put('messages', message);
 
+// When the page is left, a change of the database may come too late; this does not.
+const LAST = `kin.last.${tab}`;
+
+/** Keeps a message at once, until takeLast. */
+export function putLast(message) {
+  try {
+    sessionStorage.setItem(LAST, JSON.stringify(message));
+  } catch {} // then it is as it was kept last
+}
+
+/** What putLast has kept, if it is this message. */
+export function takeLast(id) {
+  try {
+    const last = JSON.parse(sessionStorage.getItem(LAST));
+    if (last?.id !== id) return null;
+    sessionStorage.removeItem(LAST);
+    return last;
+  } catch {
+    return null;
+  }
+}
+
 export async function listConversations() {
   const all = db ? await done(db.transaction('conversations').objectStore('conversations').getAll()) : [...memory.conversations.values()];
   return all.sort((a, b) => b.updated - a.updated);

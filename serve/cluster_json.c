@@ -58,6 +58,7 @@ static json_t *links_json(const kin_plan_basis *b) {
     for (int s = 0; s < b->plan.n_stops && b->plan.n_stops > 1; s++) {
         int from = b->plan.stops[s].device, to = b->plan.stops[(s + 1) % b->plan.n_stops].device;
         const kin_link_facts *link = &b->facts.links[from][to];
+        if (!kin_facts_link_usable(link)) continue; // not measured
         json_array_append_new(links, json_pack("{s:s, s:s, s:f, s:f}", "from", b->facts.devices[from].name, "to",
                                                b->facts.devices[to].name, "rtt_ms", link->rtt_s * 1e3, "bytes_s", link->bytes_s));
     }
@@ -80,7 +81,11 @@ json_t *kin_plan_basis_json(const kin_plan_basis *b) {
     kin_err err;
     if (!view) return NULL;
     if (kin_highs_is_there()) options.ilp = kin_highs_solve;
-    bool is_known = kin_plan_view_of(view, &b->facts, &b->plan, &options, &err) == 0;
+    bool is_measured = b->facts.n_device > 0, is_known = false;
+    if (!is_measured)
+        kin_err_set(&err, "it was made by rule, and nothing was measured");
+    else
+        is_known = kin_plan_view_of(view, &b->facts, &b->plan, &options, &err) == 0;
     json_t *json = is_known ? kin_plan_view_json(view) : unmeasured_json(b, err.text);
     if (json) json_object_set_new(json, "links", links_json(b));
     free(view);
