@@ -1,0 +1,190 @@
+// What one does with the chat.
+import assert from 'node:assert/strict';
+import { readFile, writeFile } from 'node:fs/promises';
+import { answer, ask, check, click, close, openPage, until } from './world.mjs';
+
+const bodies = (page) => page.locator('.message > .body').allInnerTexts();
+const longText = (page) => page.waitForFunction(() => (document.querySelector('.message:last-of-type .markdown')?.textContent.length ?? 0) > 30);
+
+async function answering({ base, browser }) {
+  const page = await openPage(browser, base);
+  await ask(page, 'Tell me a story about a dragon.');
+  const text = await answer(page);
+  assert.ok(text.length > 40, text);
+  const stats = await page.locator('.assistant .stats').innerText();
+  assert.match(stats, /^[\d,.]+ tokens\/s · [\d,]+ tokens · .*context [\d,]+ of 16,384/);
+  assert.equal(await page.locator('.row.here .title').innerText(), 'Tell me a story about a dragon.');
+  await close(page);
+}
+
+async function stopping({ base, browser, stage }) {
+  const page = await openPage(browser, base);
+  stage.delay = 25;
+  await ask(page, 'Tell me a long story.');
+  await longText(page);
+  await page.click('[aria-label=Stop]');
+  const begun = await answer(page);
+  assert.match(await page.locator('.message:last-of-type .note').innerText(), /Interrupted/);
+  stage.delay = 0;
+  await page.click('[aria-label="Continue this answer"]');
+  const whole = await until('a longer answer', async () => (await page.locator('.note:not([hidden])').count()) === 0 && answer(page));
+  assert.ok(whole.startsWith(begun) && whole.length > begun.length, `${begun} | ${whole}`);
+  assert.equal(stage.bodies.at(-1).messages.at(-1).role, 'assistant');
+  await close(page);
+}
+
+async function branching({ base, browser, stage }) {
+  const page = await openPage(browser, base);
+  await ask(page, 'First question');
+  const first = await answer(page);
+  await page.hover('.message.user');
+  await page.click('[aria-label="Edit and send again"]');
+  await page.fill('.message.editing textarea', 'Second question');
+  await answer(page, () => page.press('.message.editing textarea', 'Enter'));
+  assert.equal((await bodies(page))[0], 'Second question');
+  assert.deepEqual(stage.bodies.at(-1).messages.map((m) => m.content), ['Second question']);
+  assert.equal(await page.locator('.message.user .branch-at').innerText(), '2/2');
+  assert.equal(await answer(page, click(page, '.message.user [aria-label="Version before"]')), first);
+  assert.equal((await bodies(page))[0], 'First question');
+  await answer(page, click(page, '.message.assistant [aria-label="Another answer"]'));
+  assert.equal(await page.locator('.message.assistant .branch-at').innerText(), '2/2');
+  await page.reload();
+  await page.waitForSelector('.branch-at');
+  assert.equal(await page.locator('.message.assistant .branch-at').innerText(), '2/2');
+  assert.equal(await answer(page, click(page, '.message.assistant [aria-label="Version before"]')), first);
+  await close(page);
+}
+
+async function reloading({ base, browser, stage }) {
+  const page = await openPage(browser, base);
+  stage.delay = 25;
+  await ask(page, 'Tell me a long story.');
+  await longText(page);
+  const begun = await page.locator('.message.assistant .markdown').innerText();
+  await page.reload();
+  await page.waitForSelector('.message.assistant .note:not([hidden])');
+  const kept = await answer(page);
+  assert.ok(kept.length >= begun.length - 1 && kept.startsWith(begun.slice(0, 30)), `${begun} | ${kept}`);
+  assert.match(await page.locator('.note:not([hidden])').last().innerText(), /Interrupted/);
+  stage.delay = 0;
+  await page.click('[aria-label="Continue this answer"]');
+  const whole = await until('a longer answer', async () => (await page.locator('.note:not([hidden])').count()) === 0 && answer(page));
+  assert.ok(whole.startsWith(kept) && whole.length > kept.length, `${kept} | ${whole}`);
+  await close(page);
+}
+
+async function files({ base, browser, dir }) {
+  const page = await openPage(browser, base);
+  await ask(page, 'To be kept');
+  const text = await answer(page);
+  const [file] = await Promise.all([page.waitForEvent('download'), page.click('text=Export')]);
+  const path = `${dir}/export.json`;
+  await file.saveAs(path);
+  assert.equal(JSON.parse(await readFile(path, 'utf8')).conversations.length, 1);
+  await page.hover('.row');
+  await page.click('[aria-label="Delete “To be kept”"]');
+  await page.click('dialog .primary');
+  await page.waitForSelector('.row', { state: 'detached' });
+  await page.waitForSelector('.empty');
+  await page.setInputFiles('input[type=file]', path);
+  assert.equal(await answer(page, click(page, '.row .title')), text);
+  await writeFile(path, '{"format": "other"}');
+  await page.setInputFiles('input[type=file]', path);
+  await page.waitForSelector('.toast:has-text("could not be read")');
+  assert.equal(await page.locator('.row').count(), 1);
+  await close(page);
+}
+
+async function keys({ keyedBase, browser, keyedStage }) {
+  const page = await openPage(browser, keyedBase);
+  await page.fill('#ask-key', 'wrong');
+  await page.press('#ask-key', 'Enter');
+  await page.waitForFunction(() => document.querySelector('#ask-key')?.value === '');
+  await page.fill('#ask-key', 'sesame');
+  await page.press('#ask-key', 'Enter');
+  await page.waitForSelector('.model:has-text("demo")');
+  await ask(page, 'Hello');
+  await answer(page);
+  assert.equal(keyedStage.keys.at(-1), 'Bearer sesame');
+  await page.reload();
+  await page.waitForSelector('.model:has-text("demo")');
+  assert.equal(await page.locator('dialog').count(), 0);
+  await close(page);
+}
+
+async function waiting({ base, browser, stage }) {
+  stage.loading = { what: 'reading weights', percent: 43 };
+  const page = await openPage(browser, base);
+  await page.waitForSelector('.pill:has-text("reading weights 43 %")');
+  await ask(page, 'Are you there?');
+  await page.waitForSelector('.pulse:has-text("43 %")');
+  stage.loading.percent = 87;
+  await page.waitForSelector('.pulse:has-text("87 %")');
+  stage.loading = null;
+  assert.ok(await answer(page));
+  await page.waitForSelector('.pill', { state: 'hidden' });
+  await close(page);
+}
+
+async function settings({ base, browser, stage }) {
+  const page = await openPage(browser, base);
+  await page.click('[aria-label=Settings]');
+  await page.fill('#set-system', 'Speak like a pirate.');
+  for (const [name, value] of [['temperature', '0'], ['top_k', '7'], ['max_tokens', '5'], ['seed', '3']]) await page.fill(`#set-${name}`, value);
+  await page.fill('#set-top_p', '7');
+  await page.click('text=Save');
+  assert.match(await page.locator('.problem').innerText(), /Top P/);
+  await page.fill('#set-top_p', '0.5');
+  await page.click('text=Save');
+  await ask(page, 'Hello');
+  await answer(page);
+  const { temperature, top_k, top_p, max_tokens, seed, messages } = stage.bodies.at(-1);
+  assert.deepEqual({ temperature, top_k, top_p, max_tokens, seed }, { temperature: 0, top_k: 7, top_p: 0.5, max_tokens: 5, seed: 3 });
+  assert.deepEqual(messages[0], { role: 'system', content: 'Speak like a pirate.' });
+  assert.match(await page.locator('.message:last-of-type .note').innerText(), /Cut off/);
+  await close(page);
+}
+
+async function parts({ base, browser, stage }) {
+  const page = await openPage(browser, base);
+  stage.played = [{ reasoning_content: 'Let me think. ' }, { reasoning_content: 'Yes.' }, { content: 'I ask.' },
+    { tool_calls: [{ index: 0, id: 'c1', function: { name: 'get_weather', arguments: '{"city":' } }] }, { tool_calls: [{ index: 0, function: { arguments: '"Oslo"}' } }] }];
+  await ask(page, 'Weather?');
+  assert.equal(await answer(page), 'I ask.');
+  assert.equal(await page.locator('.thought').isVisible(), false);
+  await page.click('text=Reasoning');
+  assert.equal(await page.locator('.thought').innerText(), 'Let me think. Yes.');
+  assert.match(await page.locator('.call pre').innerText(), /"city": "Oslo"/);
+  stage.played = [{ content: 'It rains.' }];
+  await page.fill('.result input', 'rain');
+  await page.press('.result input', 'Enter');
+  await page.waitForSelector('text=It rains.');
+  stage.played = null;
+  const sent = stage.bodies.at(-1).messages;
+  assert.deepEqual(sent.slice(-1), [{ role: 'tool', tool_call_id: 'c1', content: 'rain' }]);
+  assert.equal(sent.at(-2).tool_calls[0].function.arguments, '{"city":"Oslo"}');
+  await close(page);
+}
+
+async function failing({ base, browser }) {
+  const page = await openPage(browser, base);
+  await page.route('**/v1/chat/completions', (route) => route.abort());
+  await ask(page, 'Hello');
+  await page.waitForSelector('.note.bad:has-text("cannot be reached")');
+  await page.unroute('**/v1/chat/completions');
+  assert.ok(await answer(page, click(page, '[aria-label="Another answer"]')));
+  await close(page);
+}
+
+export async function chats(world) {
+  await check('a question gets an answer, with its speed and the context that it fills', () => answering(world));
+  await check('a stopped answer keeps what was written, and can be continued', () => stopping(world));
+  await check('an edited message and another answer are branches; the others stay, also when the page is loaded again', () => branching(world));
+  await check('a page that is loaded again in mid-answer has what was written', () => reloading(world));
+  await check('conversations go out to a file and come back; another file changes nothing', () => files(world));
+  await check('a server with a key is asked with the one that was typed, which is kept', () => keys(world));
+  await check('while the model is loaded its progress is shown, and the question waits', () => waiting(world));
+  await check('settings are sent; a number that cannot be is refused', () => settings(world));
+  await check('reasoning is folded, calls of tools are shown and answered', () => parts(world));
+  await check('a server that cannot be reached is said, and the answer can be tried again', () => failing(world));
+}

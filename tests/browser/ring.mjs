@@ -1,0 +1,18 @@
+// A ring of three processes: desk serves, anna and bert have joined.
+import { mkdir, writeFile } from 'node:fs/promises';
+import { addressOf, start } from './world.mjs';
+
+const KEY = `${'0'.repeat(63)}7\n`;
+
+export async function startRing({ kin, model, dir }) {
+  const port = String(20000 + (process.pid % 20000));
+  const env = { KIN_PLAN: 'even' };
+  const join = async (name) => {
+    await mkdir(`${dir}/${name}`, { recursive: true });
+    return start(kin, ['join', `127.0.0.1:${port}`, '--name', name, '--key-file', `${dir}/key`, '--listen', '127.0.0.1', '--cache', `${dir}/${name}`, '-t', '1'], env);
+  };
+  await writeFile(`${dir}/key`, KEY, { mode: 0o600 });
+  const head = start(kin, ['serve', model, '--port', '0', '-t', '1', '--ctx', '2048', '--cluster', '--devices', '2', '--name', 'desk', '--key-file', `${dir}/key`, '--listen', '127.0.0.1', '--cluster-port', port, '--hidden'], env);
+  const devices = { anna: await join('anna'), bert: await join('bert') };
+  return { base: `${await addressOf(head)}/`, devices, join };
+}

@@ -1,0 +1,20 @@
+// The page in Chromium.
+//
+//   node run.mjs KIN MODEL DIR     MODEL: the demo model with room for long conversations; DIR: for scratch
+import { report, stopAll } from './world.mjs';
+import { openWorld } from './servers.mjs';
+import { chats } from './chat.mjs';
+import { looks } from './looks.mjs';
+import { clusters } from './cluster.mjs';
+
+const [kin, model, dir] = process.argv.slice(2);
+const world = await openWorld(kin, model, dir);
+try {
+  await chats(world);
+  await looks(world);
+  await clusters(world);
+} finally {
+  await world.close();
+  await stopAll();
+}
+process.exit(report());

@@ -1,0 +1,104 @@
+// The tests' world: kin's processes, a browser, checks that are counted.
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { chromium } from 'playwright-core';
+
+const BROWSERS = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'];
+const children = [];
+const failed = [];
+let passed = 0;
+export const hosts = new Set(); // that the page asked
+
+export async function check(name, action) {
+  const begun = Date.now();
+  try {
+    await action();
+    passed++;
+    console.log(`ok - ${name} (${Date.now() - begun} ms)`);
+  } catch (err) {
+    failed.push(name);
+    console.log(`not ok - ${name}\n    ${String(err.stack ?? err).split('\n').slice(0, 8).join('\n    ')}`);
+  }
+}
+
+export function report() {
+  console.log(`${passed} passed, ${failed.length} failed${failed.length ? `: ${failed.join('; ')}` : ''}`);
+  return failed.length ? 1 : 0;
+}
+
+export function start(kin, words, env = {}) {
+  const child = spawn(kin, words, { stdio: ['ignore', 'ignore', 'pipe'], env: { ...process.env, ...env } });
+  child.said = '';
+  child.stderr.on('data', (text) => (child.said += text));
+  children.push(child);
+  return child;
+}
+
+export async function until(what, test, ms = 20000) {
+  for (const end = Date.now() + ms; Date.now() < end; await new Promise((later) => setTimeout(later, 30))) {
+    const value = await test();
+    if (value) return value;
+  }
+  throw new Error(`not within ${ms / 1000} s: ${what}`);
+}
+
+/** The address of a server that was started. */
+export const addressOf = (child) => until('kin serves', () => child.said.match(/serving .* at (http:\/\/\S+)/)?.[1]);
+
+export async function stop(child) {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  child.kill('SIGKILL');
+  await once(child, 'exit');
+}
+
+export async function stopAll() {
+  await Promise.all(children.map(stop));
+}
+
+export async function openBrowser() {
+  const { existsSync } = await import('node:fs');
+  const path = process.env.CHROMIUM ?? BROWSERS.find(existsSync);
+  return chromium.launch({ executablePath: path, args: process.getuid?.() === 0 ? ['--no-sandbox'] : [] });
+}
+
+/** A page of a browser that has been nowhere yet. What it says on its console as an error fails the test that closes it. */
+export async function openPage(browser, url, options = {}) {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options });
+  const page = await context.newPage();
+  page.problems = [];
+  page.on('pageerror', (err) => page.problems.push(String(err)));
+  page.on('console', (m) => m.type() === 'error' && !/Failed to load resource/.test(m.text()) && page.problems.push(m.text()));
+  page.on('request', (r) => hosts.add(new URL(r.url()).protocol.startsWith('http') ? new URL(r.url()).host : new URL(r.url()).protocol));
+  page.setDefaultTimeout(10000);
+  await page.goto(url);
+  return page;
+}
+
+export async function close(page) {
+  await page.context().close();
+  if (page.problems.length) throw new Error(`the page said: ${page.problems.join('; ')}`);
+}
+
+const last = (page) => page.evaluate(() => document.querySelector('.message:last-of-type')?.dataset.id);
+
+/** Sends a message; its answer has begun then. */
+export async function ask(page, text) {
+  const before = await last(page);
+  await page.fill('#prompt', text);
+  await page.press('#prompt', 'Enter');
+  await page.waitForFunction((id) => document.querySelector('.message:last-of-type.assistant') && document.querySelector('.message:last-of-type').dataset.id !== id, before);
+}
+
+export const click = (page, selector) => () => page.click(selector);
+
+
+/** The text of the last answer, when it has ended. action: after which there is another last answer; without one: it has begun. */
+export async function answer(page, action) {
+  const before = action && (await last(page));
+  if (action) await action();
+  await page.waitForFunction((id) => {
+    const message = document.querySelector('.message:last-of-type');
+    return message?.matches('.assistant[aria-busy="false"]') && message.dataset.id !== id;
+  }, before ?? '');
+  return page.locator('.message.assistant .markdown').last().textContent(); // innerText leaves out what is not in sight
+}

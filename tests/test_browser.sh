@@ -1,0 +1,23 @@
+#!/bin/sh
+# The page of kin serve in Chromium (tests/browser): chats, looks, the cluster of one machine and of three real processes.
+#
+#   test_browser.sh PATH_TO_KIN
+#
+# Skipped where there is no Chromium (apt-get install chromium), or no driver: npm install --prefix tests/browser
+set -u
+kin=$1
+tests=$(dirname "$0")/browser
+browser=${CHROMIUM:-$(command -v chromium || command -v chromium-browser || command -v google-chrome)}
+if [ -z "$browser" ] || ! command -v node >/dev/null || [ ! -d "$tests/node_modules" ]; then
+    echo 'skipped: apt-get install chromium && npm install --prefix tests/browser'
+    exit 77
+fi
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
+trap 'exit 130' INT TERM
+for name in $(env | sed -n 's/^\(KIN_[A-Z_]*\)=.*/\1/p'); do unset "$name"; done
+export HOME="$dir" XDG_CACHE_HOME="$dir/cache" OMP_WAIT_POLICY=passive GOMP_SPINCOUNT=0 CHROMIUM="$browser"
+unset XDG_CONFIG_HOME
+# The demo model, but for its context: conversations are longer.
+LC_ALL=C sed 's/\(llama.context_length....\)\x00\x02/\1\x00\x40/' "$(dirname "$0")/../assets/demo.gguf" >"$dir/demo.gguf"
+node "$tests/run.mjs" "$kin" "$dir/demo.gguf" "$dir"
