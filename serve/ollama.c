@@ -1,6 +1,7 @@
 #include "serve/ollama.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "serve/chat_build.h"
@@ -101,13 +102,20 @@ static int add_common(translation *t, kin_api_error *err) {
     return add_probs(t, err);
 }
 
+bool kin_ollama_lets_go(const json_t *keep_alive) {
+    if (json_is_number(keep_alive)) return json_number_value(keep_alive) == 0;
+    if (!json_is_string(keep_alive)) return false;
+    const char *text = json_string_value(keep_alive);
+    char *end;
+    return strtod(text, &end) == 0 && end != text;
+}
+
 // Without anything to generate, a body asks for the model only; keep_alive 0 asks for its end.
 static kin_ollama_kind only_model(translation *t) {
     const json_t *keep = kin_fields_any(&t->body, "keep_alive");
-    bool ends = json_is_number(keep) ? json_number_value(keep) == 0 : json_is_string(keep) && json_string_value(keep)[0] == '0';
     json_object_clear(t->out);
     kin_fields_copy_as(&t->body, "model", t->out, "model");
-    return ends ? KIN_OLLAMA_UNLOAD : KIN_OLLAMA_LOAD;
+    return kin_ollama_lets_go(keep) ? KIN_OLLAMA_UNLOAD : KIN_OLLAMA_LOAD;
 }
 
 static int finish_translation(translation *t, json_t **out, int rc) {

@@ -23,6 +23,9 @@ int kin_ollama_translate_generate(kin_ollama_kind *kind, json_t **out, const jso
 // /api/embed and its elder, /api/embeddings: the body of /v1/embeddings.
 int kin_ollama_translate_embed(json_t **out, const json_t *body, kin_api_error *err);
 
+// Whether a body's keep_alive (0, "0", "0s"; NULL: not said) means that the model is to go.
+bool kin_ollama_lets_go(const json_t *keep_alive);
+
 // ---- answers
 
 void kin_ollama_put_loaded(kin_ollama_kind kind, bool is_chat, const char *model, int64_t now_s, kin_text_buffer *out);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "serve/ollama.h"
 #include "serve/refuse.h"
 
 static const kin_time LONGEST_WAIT_NS = UINT64_C(600000000000); // as long as OpenAI's SDKs wait for an answer
@@ -325,12 +326,6 @@ static void take_name(kin_router_waiter *w, kin_str name) {
     w->name[n] = 0;
 }
 
-// Ollama's: 0, or "0s", means that the model is to go.
-static bool is_zero(const json_t *keep_alive) {
-    if (json_is_number(keep_alive)) return json_number_value(keep_alive) == 0;
-    return json_is_string(keep_alive) && json_string_value(keep_alive)[0] == '0';
-}
-
 static void read_in_pool(uv_work_t *work) {
     kin_router_waiter *w = work->data;
     json_t *body = w->n_body ? kin_request_parse((kin_str){w->body, w->n_body}, &w->error) : json_object();
@@ -338,7 +333,7 @@ static void read_in_pool(uv_work_t *work) {
     const json_t *name = json_object_get(body, "model");
     if (!json_is_string(name)) name = json_object_get(body, "name"); // Ollama's show of old
     if (json_is_string(name)) take_name(w, (kin_str){json_string_value(name), json_string_length(name)});
-    w->is_unwanted = is_zero(json_object_get(body, "keep_alive"));
+    w->is_unwanted = kin_ollama_lets_go(json_object_get(body, "keep_alive"));
     json_decref(body);
 }
 

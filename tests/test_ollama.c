@@ -95,6 +95,10 @@ static void without_a_prompt_only_the_model_is_wanted(void **state) {
     assert_int_equal(kind, KIN_OLLAMA_LOAD);
     expect_chat(translate_chat, "{'model':'m','messages':[],'keep_alive':0}", "{'model':'m'}");
     assert_int_equal(kind, KIN_OLLAMA_UNLOAD);
+    expect_chat(translate_chat, "{'model':'m','messages':[],'keep_alive':'0s'}", "{'model':'m'}");
+    assert_int_equal(kind, KIN_OLLAMA_UNLOAD);
+    expect_chat(translate_chat, "{'model':'m','messages':[],'keep_alive':'0.5h'}", "{'model':'m'}");
+    assert_int_equal(kind, KIN_OLLAMA_LOAD);
     kin_ollama_put_loaded(KIN_OLLAMA_LOAD, false, "m", 0, &out);
     expect_json(read_json(out.at, out.len),
                 "{'model':'m','created_at':'1970-01-01T00:00:00Z','response':'','done':true,'done_reason':'load'}");
