@@ -16,7 +16,7 @@ typedef struct serve_options {
     int port;
     const char *alias, *pooling, *chat_template_file, *prefix;
     const char *models_dir;
-    int n_parallel, max_waiting, models_max, n_predict, ping_s;
+    int n_parallel, max_waiting, models_max, n_predict, reasoning_budget, ping_s;
     kin_sampler_options sampler;
     uint64_t seed;
     const char *api_keys, *api_key_file, *allow_hosts, *cors;
@@ -24,7 +24,7 @@ typedef struct serve_options {
     bool open, metrics, no_slots, no_webui, strict_model, no_prefix_cache;
 } serve_options;
 
-enum { N_SERVE_OPTIONS = 31, DEFAULT_PORT = 8080, DEFAULT_CTX = 16384 };
+enum { N_SERVE_OPTIONS = 32, DEFAULT_PORT = 8080, DEFAULT_CTX = 16384 };
 
 typedef struct tables {
     kin_option own[N_SERVE_OPTIONS];
@@ -42,6 +42,7 @@ static void fill_serve_tables(serve_options *o, tables *t) {
     o->n_parallel = 16;
     o->max_waiting = 512;
     o->models_max = 1;
+    o->reasoning_budget = -1;
     o->n_predict = -1;
     o->seed = UINT64_MAX;
     o->ping_s = 30;
@@ -60,6 +61,8 @@ static void fill_serve_tables(serve_options *o, tables *t) {
          0, 2048},
         {KIN_OPTION_INT, "n-predict", 0, &o->n_predict, "N",
          "most tokens of a text, unless its request says (default: -1, until the context is full)", -1, 1 << 27},
+        {KIN_OPTION_INT, "reasoning-budget", 0, &o->reasoning_budget, "N",
+         "most tokens of reasoning, likewise (default: -1, no limit)", -1, 1 << 27},
         {KIN_OPTION_U64, "seed", 0, &o->seed, "N", "seed of requests that name none (default: another one each time)", 0, 0},
         {KIN_OPTION_FLOAT, "temp", 0, &o->sampler.temperature, "T", "temperature, unless a request says (default: 0.8)", 0, 100},
         {KIN_OPTION_INT, "top-k", 0, &o->sampler.top_k, "N", "top_k, likewise: only the N likeliest tokens (default: 40; 0: all)",
@@ -188,7 +191,10 @@ static int open_server(serving *v, kin_err *err) {
                              .max_waiting = o->n_parallel + o->max_waiting,
                              .ping_s = o->ping_s,
                              .pooling = pooling_of(o),
-                             .defaults = {.sampler = o->sampler, .n_predict = o->n_predict},
+                             .defaults = {.sampler = o->sampler,
+                                          .n_predict = o->n_predict,
+                                          .limits_thinking = o->reasoning_budget >= 0,
+                                          .thinking_budget = o->reasoning_budget},
                              .drained = on_drained,
                              .hurry = on_hurry,
                              .user = v};

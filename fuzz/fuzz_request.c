@@ -49,7 +49,7 @@ static int parse_infill(kin_request *out, json_t *body, const kin_request_defaul
 
 // A generation, of one of several APIs.
 static void try_request(parse_request *parse, json_t *body) {
-    kin_request_defaults defaults = {kin_sampler_options_defaults(), -1};
+    kin_request_defaults defaults = {.sampler = kin_sampler_options_defaults(), .n_predict = -1};
     kin_request request;
     kin_api_error err = {0};
     if (parse(&request, body, &defaults, &err) == 0) {

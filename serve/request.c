@@ -28,7 +28,7 @@ int kin_request_begin(kin_request *out, json_t *body, const kin_request_defaults
         .body = body,
         .parallel_tool_calls = true,
         .thinking = KIN_UNSET,
-        .thinking_budget = -1,
+        .thinking_budget = defaults->limits_thinking ? defaults->thinking_budget : -1,
         .add_generation_prompt = true,
         .add_special = true,
         .parse_special = true,

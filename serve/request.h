@@ -85,6 +85,8 @@ json_t *kin_request_parse(kin_str body, kin_api_error *err);
 typedef struct kin_request_defaults {
     kin_sampler_options sampler;
     int n_predict;
+    bool limits_thinking;
+    int thinking_budget; // if it limits
 } kin_request_defaults;
 
 int kin_request_from_chat(kin_request *out, json_t *body, const kin_request_defaults *defaults, kin_api_error *err);

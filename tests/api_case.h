@@ -93,7 +93,7 @@ typedef int parse_request(kin_request *out, json_t *body, const kin_request_defa
 // The same for the request of a body. Its prompts are "Once" each.
 static inline void begin_answer(written *w, const kin_api_format *format, parse_request *parse, const char *body) {
     static const kin_str prompts[] = {{"Once", 4}, {"Once", 4}, {"Once", 4}};
-    kin_request_defaults defaults = {kin_sampler_options_defaults(), -1};
+    kin_request_defaults defaults = {.sampler = kin_sampler_options_defaults(), .n_predict = -1};
     kin_api_error error = {0};
     kin_err err;
     *w = (written){

@@ -31,7 +31,7 @@ static json_t *parse_json(const char *text) {
 }
 
 static kin_request_defaults make_defaults(void) {
-    return (kin_request_defaults){kin_sampler_options_defaults(), 77};
+    return (kin_request_defaults){.sampler = kin_sampler_options_defaults(), .n_predict = 77};
 }
 
 static int parse(parse_request *parser, kin_request *out, const char *body, kin_api_error *err) {

@@ -10,7 +10,7 @@
 
 static const kin_request_defaults *defaults(void) {
     static kin_request_defaults d;
-    d = (kin_request_defaults){kin_sampler_options_defaults(), -1};
+    d = (kin_request_defaults){.sampler = kin_sampler_options_defaults(), .n_predict = -1};
     return &d;
 }
 
