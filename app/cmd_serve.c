@@ -314,6 +314,7 @@ static int run_serve(serve_options *o) {
     shown = &v;
     o->console.progress = show_progress;
     o->console.status = show_status;
+    o->session.predicts = o->session.fleet.cluster; // texts are divided by what the plan is expected to take
     int rc = serve(&v, &err);
     close_serving(&v);
     if (atomic_load(&v.drained)) return KIN_EXIT_OK; // it was told to end

@@ -2,16 +2,20 @@
 
 #include <stdlib.h>
 
+#include "pipeline/steps.h"
+
 enum { MOST_LOSSES = 5 }; // in a row, without a token that any text got: then it is not a device that left by chance
 
 struct kin_compute_loop {
     kin_session *session;
     kin_scheduler *scheduler;
+    int n_parallel;
     const kin_head *head; // that the scheduler has; NULL: none
     uint64_t ring_number; // of that head
     bool entered;
     int n_losses;
-    uint64_t n_generated; // tokens, when the ring was lost last
+    uint64_t n_generated;                         // tokens, when the ring was lost last
+    double rates[KIN_SCHEDULER_MAX_PARALLEL + 1]; // expected, by the number of texts; 0: not known
 };
 
 int kin_compute_loop_open(kin_compute_loop **out, kin_session *session, int n_parallel, bool keeps, kin_err *err) {
@@ -23,6 +27,7 @@ int kin_compute_loop_open(kin_compute_loop **out, kin_session *session, int n_pa
     kin_compute_loop *l = *out = calloc(1, sizeof *l);
     if (!l) return kin_err_set(err, "out of memory");
     l->session = session;
+    l->n_parallel = n_parallel;
     if (kin_scheduler_open(&l->scheduler, &o, err) == 0) return 0;
     kin_compute_loop_close(l);
     *out = NULL;
@@ -39,6 +44,22 @@ kin_scheduler *kin_compute_loop_scheduler(kin_compute_loop *l) {
     return l->scheduler;
 }
 
+double kin_compute_loop_rate(const kin_compute_loop *l, int n_texts) {
+    return n_texts >= 0 && n_texts <= KIN_SCHEDULER_MAX_PARALLEL ? l->rates[n_texts] : 0;
+}
+
+// As many steps at once as suit the plan, for each number of texts. Not known: as many as the ring has members.
+static void divide_texts(kin_compute_loop *l) {
+    uint8_t n_steps[KIN_SCHEDULER_MAX_PARALLEL + 1] = {0};
+    kin_batching b;
+    for (int n = 1; n <= l->n_parallel; n++) {
+        bool known = kin_session_batching(l->session, n, KIN_STEPS_IN_FLIGHT, &b);
+        n_steps[n] = known ? (uint8_t)b.n_batches : 0;
+        l->rates[n] = known ? b.rate : 0;
+    }
+    kin_scheduler_set_in_flight(l->scheduler, n_steps);
+}
+
 static int set_head(kin_compute_loop *l, kin_err *err) {
     kin_head *head = l->session->head;
     if (l->head == head && l->ring_number == kin_head_ring_number(head)) return 0;
@@ -46,6 +67,7 @@ static int set_head(kin_compute_loop *l, kin_err *err) {
     if (kin_scheduler_set_head(l->scheduler, head, err) != 0) return KIN_FAIL;
     l->head = head;
     l->ring_number = kin_head_ring_number(head);
+    l->rates[1] = 0;
     return 0;
 }
 
@@ -56,7 +78,7 @@ int kin_compute_loop_enter(kin_compute_loop *l, kin_err *err) {
         kin_compute_loop_leave(l);
         return KIN_FAIL;
     }
-    kin_scheduler_set_in_flight(l->scheduler, kin_session_streams(l->session) ? 1 : 0);
+    if (l->rates[1] == 0) divide_texts(l); // a link may have been measured after the plan was made
     return 0;
 }
 

@@ -21,6 +21,9 @@ void kin_compute_loop_close(kin_compute_loop *loop); // NULL is allowed
 // The loop's own, for submitting and cancelling texts, and for its statistics.
 kin_scheduler *kin_compute_loop_scheduler(kin_compute_loop *loop);
 
+// Tokens per second that n_texts texts together are expected to get with the ring that was entered last; 0: not known.
+double kin_compute_loop_rate(const kin_compute_loop *loop, int n_texts);
+
 // Waits until the ring is up. What the KV cache held is still there if it is the same ring as before.
 int kin_compute_loop_enter(kin_compute_loop *loop, kin_err *err);
 

@@ -404,6 +404,15 @@ bool kin_planner_expects(kin_planner *p, kin_expectation *out) {
     return known;
 }
 
+bool kin_planner_batching(kin_planner *p, int n_texts, int most, kin_batching *out) {
+    kin_err err;
+    pthread_mutex_lock(&p->mutex);
+    bool known =
+        p->now.is_predicted && kin_batching_choose(corrected_facts(p, &p->now), &p->now.plan, n_texts, most, out, &err) == 0;
+    pthread_mutex_unlock(&p->mutex);
+    return known;
+}
+
 void kin_planner_wait(kin_planner *p, uint64_t ns) {
     pthread_mutex_lock(&p->mutex);
     kin_cond_wait_for(&p->asked, &p->mutex, ns);

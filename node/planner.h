@@ -12,6 +12,7 @@
 #pragma once
 
 #include "cluster/cluster.h"
+#include "pure/plan/batching.h"
 #include "pure/plan/correction.h"
 #include "pure/plan/latency.h"
 #include "pure/plan/manual_plan.h"
@@ -56,6 +57,9 @@ typedef struct kin_expectation {
     kin_prediction before, corrected;
 } kin_expectation;
 bool kin_planner_expects(kin_planner *planner, kin_expectation *out);
+
+// How n_texts texts are best divided with the plan in force, by the same (pure/plan/batching.h). False: not known.
+bool kin_planner_batching(kin_planner *planner, int n_texts, int most, kin_batching *out);
 
 // The facts of the last question, uncorrected, and the plan that was made of it (none, where it only looks). False: there was no
 // question yet.

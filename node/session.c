@@ -228,13 +228,8 @@ bool kin_session_yields(const kin_session *s) {
     return s->with_others && kin_cluster_yields(s->fleet.cluster);
 }
 
-bool kin_session_streams(const kin_session *s) {
-    kin_expectation e;
-    if (!s->planner || !kin_planner_expects(s->planner, &e)) return false;
-    for (int i = 0; i < KIN_FACTS_MAX_DEVICES; i++) {
-        if (e.before.devices[i].streamed_bytes > 0) return true;
-    }
-    return false;
+bool kin_session_batching(const kin_session *s, int n_texts, int most, kin_batching *out) {
+    return s->planner && kin_planner_batching(s->planner, n_texts, most, out);
 }
 
 // Devices that search for a head ask again every few seconds.

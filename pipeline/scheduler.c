@@ -69,8 +69,8 @@ struct kin_scheduler {
     kin_generation *waiting;
     int n_waiting;
     uint64_t next_number;
-    int n_in_flight;                     // 0: as many as the ring has members
-    flight flights[KIN_STEPS_IN_FLIGHT]; // cyclic
+    uint8_t n_in_flight[KIN_SCHEDULER_MAX_PARALLEL + 1]; // of texts that are written; 0: as many as the ring has members
+    flight flights[KIN_STEPS_IN_FLIGHT];                 // cyclic
     int first_flight, n_flights;
     int turn;                          // whose prompt comes first in the next step
     int32_t *tokens, *seq, *pos, *out; // [cap_step] of the step that is made
@@ -112,9 +112,9 @@ void kin_scheduler_close(kin_scheduler *s) {
     free(s);
 }
 
-void kin_scheduler_set_in_flight(kin_scheduler *s, int n) {
-    kin_assert(n >= 0 && n <= KIN_STEPS_IN_FLIGHT);
-    s->n_in_flight = n;
+void kin_scheduler_set_in_flight(kin_scheduler *s, const uint8_t *n) {
+    for (int i = 0; i <= KIN_SCHEDULER_MAX_PARALLEL; i++) kin_assert(n[i] <= KIN_STEPS_IN_FLIGHT);
+    memcpy(s->n_in_flight, n, sizeof s->n_in_flight);
 }
 
 // ---- the texts
@@ -449,7 +449,8 @@ static int add_part(kin_scheduler *s, flight *f, kin_generation *g, int n, kin_e
 
 // How many steps are in flight at once while texts are written: each of them has its share of the texts.
 static int n_shares(const kin_scheduler *s) {
-    return s->n_in_flight ? s->n_in_flight : kin_head_n_members(s->head);
+    int n = s->n_in_flight[n_written(s)];
+    return n ? n : kin_head_n_members(s->head);
 }
 
 static int add_tokens(kin_scheduler *s, flight *f, kin_err *err) {

@@ -65,8 +65,9 @@ void kin_scheduler_close(kin_scheduler *scheduler); // no `ended` is called. NUL
 // KV cache is computed again. No step may be in flight.
 int kin_scheduler_set_head(kin_scheduler *scheduler, kin_head *head, kin_err *err);
 
-// Steps at once; 0 (as after open): as many as the ring has members. 1 where weights are streamed: a pass reads them once.
-void kin_scheduler_set_in_flight(kin_scheduler *scheduler, int n);
+// Steps at once while so many texts are written: n [KIN_SCHEDULER_MAX_PARALLEL + 1], copied. 0 (as all are after open): as many
+// as the ring has members. pure/plan/batching.h chooses; where weights are streamed it is 1, for a pass reads them once.
+void kin_scheduler_set_in_flight(kin_scheduler *scheduler, const uint8_t *n);
 
 // Fails when the prompt is empty or leaves no room in the context. *out lives until `ended`.
 int kin_scheduler_submit(kin_scheduler *scheduler, const kin_generation_options *options, kin_generation **out, kin_err *err);

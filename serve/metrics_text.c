@@ -46,6 +46,9 @@ void kin_metrics_put(const struct kin_call_counters *c, const kin_service_status
     put_number(out, "llamacpp:requests_deferred", "gauge", "Texts that wait.", status->n_waiting);
     put_number(out, "llamacpp:n_busy_slots_per_decode", "gauge", "Texts in a step.",
                t->n_steps ? (double)t->n_decode_rows / (double)t->n_steps : 0);
+    put_number(out, "kin:expected_tokens_per_second", "gauge",
+               "What the plan lets expect of the texts that are computed now, all together; 0: not known.",
+               status->expected_rate);
     put_count(out, "kin:requests_total", "Requests for texts.", c->n_requests);
     put_count(out, "kin:requests_failed_total", "... that ended with an error.", c->n_failed);
     put_count(out, "kin:requests_cancelled_total", "... whose client went away.", c->n_cancelled);

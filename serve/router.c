@@ -390,6 +390,7 @@ static void add_counters(struct kin_call_counters *to, const struct kin_call_cou
 static void add_status(kin_service_status *to, const kin_service_status *status) {
     const kin_scheduler_stats *t = &status->scheduler;
     to->n_running += status->n_running;
+    to->expected_rate += status->expected_rate;
     to->n_waiting += status->n_waiting;
     to->scheduler.n_blocks += t->n_blocks;
     to->scheduler.n_free_blocks += t->n_free_blocks;

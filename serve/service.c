@@ -456,6 +456,7 @@ static void publish(kin_service *s, bool is_up) {
     s->status.is_up = is_up;
     s->status.scheduler = stats;
     s->status.n_running = stats.n_running;
+    s->status.expected_rate = kin_compute_loop_rate(s->loop, stats.n_running);
     pthread_mutex_unlock(&s->mutex);
     if (changed) s->o.wake(s->o.wake_user);
 }

@@ -136,6 +136,7 @@ typedef struct kin_service_status {
     bool is_up;      // texts are computed
     char doing[200]; // while it is not
     int n_running, n_waiting;
+    double expected_rate;          // tokens per second of the running texts together, by the plan; 0: not known
     kin_scheduler_stats scheduler; // of the last step
     kin_shard_stats shard;         // of a machine on its own, at most a second old
 } kin_service_status;

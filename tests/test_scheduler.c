@@ -410,7 +410,9 @@ static void with_one_step_in_flight_it_has_all_texts(void **state) {
     static text texts[N];
     for (int at_once = 0; at_once <= 1; at_once++) {
         world w = open_world(3, N_CTX, N);
-        kin_scheduler_set_in_flight(w.s, at_once);
+        uint8_t in_flight[KIN_SCHEDULER_MAX_PARALLEL + 1];
+        memset(in_flight, at_once, sizeof in_flight);
+        kin_scheduler_set_in_flight(w.s, in_flight);
         for (int i = 0; i < N; i++) make_text(&texts[i], i + 2, 0, 8, N_MADE);
         for (int i = 0; i < N; i++) submit(&w, &texts[i]);
         while (step(&w)) continue;

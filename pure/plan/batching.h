@@ -1,0 +1,25 @@
+// Batching: into how many micro-batches the texts that are written at the same time are divided, and what they get together.
+//
+// A micro-batch is a step with the next token of b texts. m of them follow each other round the ring; each takes T(b) for all
+// rounds, and for busy_d(b) of that it has device d to itself (latency.h). All of them come round once in
+//
+//     period(m, b) = max(T(b), m max_d busy_d(b))            rate = n_texts / period(m, ceil(n_texts / m))
+//
+// Where weights are resident, more micro-batches keep more devices at work. Where they are streamed, a pass reads them once for
+// all its texts: busy_d is at least the disk's work, and one micro-batch is best until computing binds.
+#pragma once
+
+#include "pure/plan/latency.h"
+
+typedef struct kin_batching {
+    int n_batches;   // micro-batches at once
+    double period_s; // from a text's token to its next
+    double rate;     // tokens per second of all texts together
+} kin_batching;
+
+enum { KIN_BATCHING_MAX_TEXTS = 256 };
+
+// The best for n_texts (1 to KIN_BATCHING_MAX_TEXTS), with at most `most` micro-batches, at facts->work.n_cached. The fewest
+// micro-batches win where the rates are within 2 %. Texts are counted as tokens of one sequence: that each reads its own keys and
+// values is not. Fails where kin_latency_pass does.
+int kin_batching_choose(const kin_facts *facts, const kin_plan *plan, int n_texts, int most, kin_batching *out, kin_err *err);
