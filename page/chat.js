@@ -11,6 +11,8 @@ import { Tree } from './tree.js';
 
 const SAVE_MS = 300; // a text that is being written is kept so often
 const LOST_MS = 5000; // another tab's answer that was not kept for that long is not written any more
+// What the demo model can; and what others can.
+const STORIES = ['Tell me a story about a brave little dragon.', 'Tell me a story about a lost kitten.', 'Tell me a story about a day at the sea.', 'Tell me a story about two good friends.'];
 const STARTERS = ['Tell me a story about a brave little dragon.', 'Explain how a rainbow is made, in three sentences.', 'Write a haiku about the sea.', 'Compare tea and coffee in a table.'];
 
 export class Chat {
@@ -25,7 +27,7 @@ export class Chat {
     this.isAtEnd = true;
     this.build(box);
     addEventListener('pagehide', () => this.writing && store.putLast(this.writing.message));
-    server.addEventListener('changed', () => this.drawMeter());
+    server.addEventListener('changed', () => (this.log.querySelector('.empty')?.replaceWith(this.empty()), this.drawMeter()));
   }
 
   build(box) {
@@ -105,7 +107,7 @@ export class Chat {
     const use = (text) => ((this.input.value = text), this.grow(), this.submit());
     return h('div', { class: 'empty' }, h('h1', {}, 'What shall we talk about?'),
       h('p', {}, 'The model runs on your own machines. Nothing you write leaves them.'),
-      h('div', { class: 'starters' }, STARTERS.map((s) => h('button', { type: 'button', class: 'starter', onclick: () => use(s) }, s))));
+      h('div', { class: 'starters' }, (server.model === 'demo' ? STORIES : STARTERS).map((s) => h('button', { type: 'button', class: 'starter', onclick: () => use(s) }, s))));
   }
 
   async choose(message) {
@@ -189,6 +191,7 @@ export class Chat {
     if (this.writing === job) this.writing = this.abort = null;
     this.setButton();
     await store.putMessage(message);
+    if (!contextLength()) await untilReady(); // the model was loaded for this answer
     job.view.update();
     if (message.conversation === this.conversation?.id) (this.drawMeter(), this.scrollToEnd());
   }

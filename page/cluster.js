@@ -2,7 +2,7 @@
 
 import { h, svg, toast } from './dom.js';
 import { drawCards } from './devices.js';
-import { count, plural, rate, uptime } from './format.js';
+import { count, plural, rate, sentence, uptime } from './format.js';
 import { drawJoin } from './join.js';
 import { Live } from './live.js';
 import { drawPlan } from './plan.js';
@@ -24,7 +24,7 @@ export class ClusterView {
     this.note = h('p', { class: 'note', role: 'status', hidden: true });
     const part = (title, ...content) => h('section', { class: 'part', 'aria-label': title }, h('h2', {}, title), content);
     box.append(h('div', { class: 'cluster-body' }, h('h1', { class: 'off-screen' }, 'Cluster'), this.note, this.figures,
-      h('div', { class: 'columns' }, h('div', { class: 'wide' }, part('The ring', this.picture), part('Devices', this.cards)),
+      h('div', { class: 'columns' }, h('div', { class: 'wide' }, (this.ringPart = part('The ring', this.picture)), part('Devices', this.cards)),
         h('div', { class: 'narrow' }, part('What is being written', this.texts), (this.planPart = part('The plan', this.plan)), part('Add a device', this.join)))));
     this.planPart.hidden = true;
   }
@@ -47,7 +47,7 @@ export class ClusterView {
 
   takeState(state) {
     this.note.hidden = state.is_up;
-    this.note.textContent = state.is_up ? '' : `${state.doing || 'Loading the model'}${state.percent >= 0 ? `: ${Math.floor(state.percent)} %` : ''}`;
+    this.note.textContent = state.is_up ? '' : `${sentence(state.doing ?? '') || 'Loading the model'}${state.percent >= 0 ? `: ${Math.floor(state.percent)} %` : ''}`;
     this.announce(this.state?.cluster, state.cluster);
     this.state = state;
     this.history.push({ at: performance.now(), tokens: state.generated_tokens ?? 0 });
@@ -93,6 +93,7 @@ export class ClusterView {
   draw() {
     const s = this.state, devices = s.cluster?.devices ?? [], index = (d) => this.index(d);
     this.figures.replaceChildren(...this.drawFigures(s));
+    this.ringPart.firstChild.textContent = s.has_others ? 'The ring' : 'The model on this machine';
     const shown = devices.map((d) => [d.name, d.stage, d.state, d.layers, d.gpu_layers, Math.round(20 * (d.compute_share ?? 0)), d.rtt_ms && Math.round(d.rtt_ms * 50)]);
     const narrow = this.picture.clientWidth < 480;
     this.replace(this.picture, [shown, this.planData?.links, narrow], () => (devices.length ? drawRing(devices, this.planData?.links, s.cluster.head.layers, index, narrow) : h('p', { class: 'quiet' }, 'The machines are shown when the model is there.')));

@@ -45,10 +45,10 @@ function streamed(planned) {
   return planned?.streamed_bytes > 0 ? line('From disk', `${bytes(planned.streamed_bytes)} for every token`) : null;
 }
 
-function card(device, nLayer, planned, index) {
+function card(device, nLayer, planned, index, isAlone) {
   const isGone = ['lost', 'failed', 'left'].includes(device.state);
   return h('article', { class: `card c${index % 8}${isGone ? ' gone' : ''}`, 'aria-label': device.name },
-    h('header', {}, h('span', { class: `dot ${device.state}` }), h('h3', {}, device.name), device.role === 'head' && h('span', { class: 'tag' }, 'head'), h('span', { class: 'state' }, STATES[device.state] ?? device.state)),
+    h('header', {}, h('span', { class: `dot ${device.state}` }), h('h3', {}, device.name), device.role === 'head' && !isAlone && h('span', { class: 'tag' }, 'head'), h('span', { class: 'state' }, STATES[device.state] ?? device.state)),
     nLayer > 0 && layerStrip(device, nLayer),
     device.stage > 0 && line('Layers', device.layers ? `${layersOf(device)}${device.gpu_layers ? ` (${device.gpu_layers} on the GPU)` : ''}` : 'none: embedding and output'),
     device.stage > 0 && memory(device),
@@ -62,5 +62,5 @@ function card(device, nLayer, planned, index) {
 
 export function drawCards(devices, nLayer, plan, index) {
   if (!devices.length) return h('p', { class: 'quiet' }, 'None yet.');
-  return devices.map((d) => card(d, nLayer, plan?.devices?.find((p) => p.name === d.name), index(d)));
+  return devices.map((d) => card(d, nLayer, plan?.devices?.find((p) => p.name === d.name), index(d), devices.length === 1));
 }

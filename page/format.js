@@ -36,3 +36,5 @@ export function uptime(s) {
   const d = Math.floor(s / 86400), hours = Math.floor((s % 86400) / 3600), min = Math.floor((s % 3600) / 60);
   return d ? `${d} d ${hours} h` : hours ? `${hours} h ${min} min` : min ? `${min} min` : `${Math.floor(s)} s`;
 }
+
+export const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);

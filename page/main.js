@@ -3,6 +3,7 @@
 import { Chat } from './chat.js';
 import { ClusterView } from './cluster.js';
 import { h, iconButton, toast } from './dom.js';
+import { sentence } from './format.js';
 import { chooseModel, server, untilReady } from './server.js';
 import { openSettings } from './settings.js';
 import { Sidebar } from './sidebar.js';
@@ -48,7 +49,7 @@ function drawModel() {
 
 function drawPill() {
   const { state, doing, percent } = server;
-  const words = { loading: `${doing || 'Loading'}${percent === null ? '' : ` ${Math.floor(percent)} %`}`, unreachable: 'The server cannot be reached', refused: 'A key is needed' }[state] ?? '';
+  const words = { loading: `${sentence(doing) || 'Loading'}${percent === null ? '' : ` ${Math.floor(percent)} %`}`, unreachable: 'The server cannot be reached', refused: 'A key is needed' }[state] ?? '';
   pill.className = `pill ${state}`;
   pill.hidden = !words;
   pill.textContent = words;

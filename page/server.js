@@ -52,6 +52,7 @@ async function wait() {
       await getJson('health');
       await readModels();
       set('ready');
+      server.dispatchEvent(new Event('changed'));
       return true;
     } catch (err) {
       if (!(err instanceof ApiError)) throw err;

@@ -4,12 +4,12 @@ import { getKey, setKey } from './api.js';
 import { h, openDialog } from './dom.js';
 
 const NUMBERS = [
-  ['temperature', 'Temperature', 'How far from the likeliest words it goes; 0: not at all', { min: 0, max: 5, step: 0.05 }, 'server’s'],
-  ['top_p', 'Top P', 'Only the likeliest tokens with so much probability together', { min: 0.01, max: 1, step: 0.01 }, 'server’s'],
-  ['top_k', 'Top K', 'Only so many of the likeliest tokens; 0: all', { min: 0, max: 1000, step: 1 }, 'server’s'],
-  ['min_p', 'Min P', 'Only tokens so likely relative to the likeliest', { min: 0, max: 1, step: 0.01 }, 'server’s'],
-  ['max_tokens', 'Longest answer', 'In tokens', { min: 1, max: 1000000, step: 1 }, 'until the context is full'],
-  ['seed', 'Seed', 'The same seed gives the same answer', { min: 0, max: 4294967295, step: 1 }, 'another each time'],
+  ['temperature', 'Temperature', 'How far from the likeliest words it goes; 0: not at all', { min: 0, max: 5, step: 0.05 }, 'default'],
+  ['top_p', 'Top P', 'Only the likeliest tokens with so much probability together', { min: 0.01, max: 1, step: 0.01 }, 'default'],
+  ['top_k', 'Top K', 'Only so many of the likeliest tokens; 0: all', { min: 0, max: 1000, step: 1 }, 'default'],
+  ['min_p', 'Min P', 'Only tokens so likely relative to the likeliest', { min: 0, max: 1, step: 0.01 }, 'default'],
+  ['max_tokens', 'Longest answer', 'In tokens', { min: 1, max: 1000000, step: 1 }, 'no limit'],
+  ['seed', 'Seed', 'The same seed gives the same answer', { min: 0, max: 4294967295, step: 1 }, 'random'],
 ];
 
 let current = read();

@@ -166,6 +166,8 @@ static void join_code(kin_server *s, kin_http_exchange *x) {
     const kin_session *session = s->router.n > 0 && !s->router.host ? s->router.models[0].world.preparer.session : NULL;
     if (!s->o.shows_code || (site.at && !(site.len == 11 && memcmp(site.at, "same-origin", 11) == 0))) {
         kin_http_reply_error(x, 403, "the code is shown to who has a key, or is on this machine; run 'kin code' there");
+    } else if (s->router.n == 0) {
+        reply_loading(s, x);
     } else if (!session || !session->with_others) {
         kin_http_reply_error(x, 404, "the server was started without --cluster: nobody can join it");
     } else if (kin_identity_code(code, &session->fleet.o.net, &err) != 0) {

@@ -60,7 +60,7 @@ async function reloading({ base, browser, stage }) {
   stage.delay = 25;
   await ask(page, 'Tell me a long story.');
   await longText(page);
-  const begun = await page.locator('.message.assistant .markdown').innerText();
+  const begun = await page.locator('.message.assistant .markdown').textContent();
   await page.reload();
   await page.waitForSelector('.message.assistant .note:not([hidden])');
   const kept = await answer(page);
@@ -115,7 +115,7 @@ async function keys({ keyedBase, browser, keyedStage }) {
 async function waiting({ base, browser, stage }) {
   stage.loading = { what: 'reading weights', percent: 43 };
   const page = await openPage(browser, base);
-  await page.waitForSelector('.pill:has-text("reading weights 43 %")');
+  await page.waitForSelector('.pill:has-text("Reading weights 43 %")');
   await ask(page, 'Are you there?');
   await page.waitForSelector('.pulse:has-text("43 %")');
   stage.loading.percent = 87;

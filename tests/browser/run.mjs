@@ -1,6 +1,7 @@
 // The page in Chromium.
 //
-//   node run.mjs KIN MODEL DIR     MODEL: the demo model with room for long conversations; DIR: for scratch
+//   node run.mjs KIN MODEL DIR [WORDS]     MODEL: the demo model with room for long conversations; DIR: for scratch;
+//                                          WORDS: only checks with these in their name
 import { report, stopAll } from './world.mjs';
 import { openWorld } from './servers.mjs';
 import { chats } from './chat.mjs';
