@@ -11,7 +11,7 @@ user='"messages": [{"role": "user", "content": "Tell me a story."}]'
 chat() { answers "$1" /v1/chat/completions -d "{$user, $2}"; } # STATUS FIELDS
 long=$(printf 'The dragon went up the hill. %.0s' 1 2 3 4 5 6 7 8 9 10)
 
-serve --ctx 2048
+serve --ctx 2048 --seed 5
 
 # ---- paths
 
@@ -111,6 +111,14 @@ for i in 1 2; do
     sed 's/.*"text":"\([^"]*\)".*/\1/' "$out" >"$dir/text$i"
 done
 same "$dir/text1" "$dir/text2"
+
+claim='a request that names no seed has that of --seed, and another one has its own'
+for seed in '' '' ', "seed": 6'; do
+    answers 200 /v1/completions -d "{\"prompt\": \"One\", \"max_tokens\": 20, \"temperature\": 1.5$seed}"
+    { sed 's/.*"text":"\([^"]*\)".*/\1/' "$out" && echo; } >>"$dir/seeded"
+done
+n=$(sort -u "$dir/seeded" | wc -l)
+[ "$n" -eq 2 ] || fail "$n different texts, not 2"
 
 claim="with echo a prompt's tokens have the probabilities that they had when they were written"
 numbers() { sed 's/.*"token_logprobs":\[\([^]]*\)\].*/\1/' "$out"; }
