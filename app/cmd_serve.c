@@ -185,7 +185,7 @@ static int open_server(serving *v, kin_err *err) {
                              .metrics = o->metrics,
                              .slots = !o->no_slots,
                              .webui = !o->no_webui,
-                             .shows_code = is_loopback(o->host) || !o->open,
+                             .shows_code = !o->no_webui && (is_loopback(o->host) || !o->open),
                              .n_parallel = o->n_parallel,
                              .models_max = o->models_max,
                              .max_waiting = o->n_parallel + o->max_waiting,

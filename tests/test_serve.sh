@@ -276,6 +276,7 @@ serve --no-ui
 answers 200 / -H 'Accept: text/html'
 says "$out" '^kin is running'
 answers 404 /page/main.js
+answers 403 /kin/code
 stop
 serve --ctx 4096 --parallel 1 --max-queue 0
 endless "$dir/stream"
