@@ -302,7 +302,8 @@ int kin_tls_feed(kin_tls *t, const void *bytes, size_t n, kin_err *err) {
     if (!has_certificate) return handshake_failed(t, err);
     long why = SSL_is_server(t->ssl) ? X509_V_OK : SSL_get_verify_result(t->ssl);
     return why == X509_V_OK ? kin_err_set(err, "the TLS handshake failed (%s)", last_reason())
-                            : kin_err_set(err, "its certificate is not trusted (%s)", X509_verify_cert_error_string(why));
+                            : kin_err_set(err, "its certificate is not trusted (%s): --ca-file names one that is",
+                                          X509_verify_cert_error_string(why));
 }
 
 int kin_tls_read(kin_tls *t, void *buf, size_t n, size_t *n_read, kin_err *err) {

@@ -47,6 +47,17 @@ ends() { # STATUS
     [ "$(cat ended)" = "$1" ] || fail "status $(cat ended), not $1"
 }
 long_now() { look && [ "$(wc -c <"$screen")" -gt 400 ]; } # some lines of an answer
+# Another process may have the port for a moment.
+serve_again() { # PORT
+    for _ in 1 2 3 4 5; do
+        "$kin" serve --port "$1" -t 1 --ctx 30000 -m "$dir/slow.gguf" --api-key secret 2>"$log" >/dev/null </dev/null &
+        server=$!
+        while kill -0 $server 2>/dev/null && ! grep -q 'serving .* at http' "$log"; do sleep 0.05; done
+        kill -0 $server 2>/dev/null && return
+        sleep 0.5
+    done
+    fail 'no server on the port of the one before' && cat "$log"
+}
 fresh() { key C-l && hides '/help'; } # an empty screen
 t new-session -d -x 60 -y 24 'sleep 600'
 "$mkmodel" --layers 2 --vocab 8000 -o slow.gguf >"$out"
@@ -149,6 +160,7 @@ claim='a message of several lines: with a backslash, between marks, pasted'
 key C-c
 shows 'once more, Ctrl-D or /quit'
 fresh
+# shellcheck disable=SC1003 # it ends with a backslash
 line 'first\'
 shows '^> first$'
 line 'second'
@@ -194,7 +206,8 @@ line 'tell me'
 wait_for long_now || fail 'nothing is written'
 key C-c
 shows '^kin: stopped$'
-line "/save part.json"
+type '/save part.json'
+key Enter C-c # a file is written as a whole or not at all
 shows 'has the conversation, 2 messages'
 line /clear
 yes 'The dragon went up the hill and saw.' | head -n 600 | t load-buffer -
@@ -230,10 +243,7 @@ fresh
 line 'and now'
 shows 'Connection refused. The$'
 shows '^conversation is kept; Up brings the message back$'
-port=${base##*:}
-"$kin" serve --port "$port" -t 1 --ctx 30000 -m "$dir/slow.gguf" --api-key secret 2>"$log" >/dev/null </dev/null &
-server=$!
-until_says "$log" 'serving .* at http'
+serve_again "${base##*:}"
 fresh
 key Up Enter
 wait_for long_now || fail 'the server that is back does not answer'
