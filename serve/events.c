@@ -9,7 +9,7 @@
 #include "serve/json_out.h"
 #include "serve/refuse.h"
 
-static const kin_time SPACING_NS = UINT64_C(950000000);
+static const kin_time SPACING_NS = UINT64_C(950000000), LOOKED_AT_NS = UINT64_C(60000000000);
 
 typedef struct listener {
     kin_exchange_data data;
@@ -24,7 +24,7 @@ struct kin_events {
     listener listeners[KIN_EVENTS_MAX];
     int n;
     bool is_stopped;
-    kin_time sent_at;
+    kin_time sent_at, asked_until;
     // The plan. The planner may be busy for seconds, so it is asked in libuv's pool.
     uv_work_t work;
     kin_planner *planner;
@@ -219,11 +219,20 @@ static void tell_all(kin_events *e) {
 }
 
 void kin_events_tick(kin_events *e, kin_time now) {
-    if (e->n == 0 || now - e->sent_at < SPACING_NS) return;
+    if ((e->n == 0 && now > e->asked_until) || now - e->sent_at < SPACING_NS) return;
     e->sent_at = now;
-    tell_all(e);
+    if (e->n > 0) tell_all(e);
     ask_for_status(e); // for the next time
-    ask_for_plan(e);
+    if (e->n > 0) ask_for_plan(e);
+}
+
+json_t *kin_events_cluster(kin_events *e) {
+    json_t *cluster;
+    e->asked_until = kin_clock_now() + LOOKED_AT_NS;
+    pthread_mutex_lock(&e->mutex);
+    cluster = e->status ? json_loads(e->status, 0, NULL) : NULL;
+    pthread_mutex_unlock(&e->mutex);
+    return cluster;
 }
 
 // ---- who listens

@@ -8,7 +8,7 @@
 //
 // Of several models the counts are those of all; `model` and `cluster` are of the one that was used last.
 //
-// While nobody listens nothing is asked and nothing made.
+// While nobody listens nothing is made, and nothing asked unless somebody looks by kin_events_cluster.
 //
 // Owner: the server. Thread: the loop's.
 #pragma once
@@ -32,6 +32,10 @@ typedef struct kin_events_options {
 int kin_events_open(kin_events **out, uv_loop_t *loop, const kin_events_options *options, kin_err *err);
 void kin_events_stop(kin_events *events);  // ends the streams; no further ones. Before the loop ends
 void kin_events_close(kin_events *events); // after it, and after the session's cluster. NULL is allowed
+
+// The last state of the cluster (observe/status_json.h); the caller's. NULL: none yet. From now on it is asked for once a second,
+// for a minute.
+json_t *kin_events_cluster(kin_events *events);
 
 void kin_events_add(kin_events *events, kin_http_exchange *x); // answers it
 void kin_events_tick(kin_events *events, kin_time now);        // some times a second

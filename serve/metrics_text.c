@@ -30,6 +30,55 @@ static void put_histogram(kin_text_buffer *out, const char *name, const char *he
     kin_text_print(out, "%s_sum %.6g\n%s_count %" PRIu64 "\n", name, sum, name, n);
 }
 
+// A figure of a device, as a metric with the device's name.
+typedef struct device_metric {
+    const char *key, *name, *kind, *help;
+} device_metric;
+
+static const device_metric device_metrics[] = {
+    {"compute_share", "kin:device_compute_ratio", "gauge", "Share of the last second in which the device computed."},
+    {"wait_share", "kin:device_wait_ratio", "gauge", "... in which it waited for the other devices."},
+    {"disk_share", "kin:device_disk_ratio", "gauge", "... in which its disk read weights."},
+    {"memory_lent", "kin:device_memory_lent_bytes", "gauge", "Memory that it lets kin use."},
+    {"memory_free", "kin:device_memory_free_bytes", "gauge", "Memory of the machine that is free."},
+    {"resident_bytes", "kin:device_weights_resident_bytes", "gauge", "Weights in memory."},
+    {"streamed_bytes", "kin:device_weights_streamed_bytes", "gauge", "Weights that are read for every step."},
+    {"bytes_in", "kin:device_received_bytes_total", "counter", "Bytes that came from other devices."},
+    {"bytes_out", "kin:device_sent_bytes_total", "counter", "Bytes sent to other devices."},
+};
+
+// A label's value: quotes, backslashes and line ends escaped, as Prometheus has it.
+static void put_label(kin_text_buffer *out, const char *text) {
+    for (; *text; text++) {
+        if (*text == '\n')
+            kin_text_print(out, "\\n");
+        else
+            kin_text_print(out, *text == '"' || *text == '\\' ? "\\%c" : "%c", *text);
+    }
+}
+
+static void put_device_metric(const device_metric *m, const json_t *devices, kin_text_buffer *out) {
+    bool has_head = false;
+    size_t i;
+    const json_t *device;
+    json_array_foreach(devices, i, device) {
+        const json_t *value = json_object_get(device, m->key);
+        const char *name = json_string_value(json_object_get(device, "name"));
+        if (!json_is_number(value) || !name) continue;
+        if (!has_head) put_head(out, m->name, m->kind, m->help);
+        has_head = true;
+        kin_text_print(out, "%s{device=\"", m->name);
+        put_label(out, name);
+        kin_text_print(out, "\"} %.15g\n", json_number_value(value));
+    }
+}
+
+void kin_metrics_put_devices(const json_t *cluster, kin_text_buffer *out) {
+    const json_t *devices = json_object_get(cluster, "devices");
+    for (size_t i = 0; i < sizeof device_metrics / sizeof *device_metrics; i++)
+        put_device_metric(&device_metrics[i], devices, out);
+}
+
 void kin_metrics_put(const struct kin_call_counters *c, const kin_service_status *status, kin_text_buffer *out) {
     const kin_scheduler_stats *t = &status->scheduler;
     put_count(out, "llamacpp:prompt_tokens_total", "Prompt tokens of all requests.", c->n_prompt);

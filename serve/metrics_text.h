@@ -1,6 +1,12 @@
-// What a server tells Prometheus: llama-server's names, and histograms of the time to the first token and between tokens.
+// What a server tells Prometheus: llama-server's names, histograms of the time to the first token and between tokens, and what
+// each device of the ring does.
 #pragma once
+
+#include <jansson.h>
 
 #include "serve/call.h"
 
 void kin_metrics_put(const struct kin_call_counters *counters, const kin_service_status *status, kin_text_buffer *out);
+
+// cluster: as of observe/status_json.h, borrowed; NULL: not known. What a device does not tell is left out.
+void kin_metrics_put_devices(const json_t *cluster, kin_text_buffer *out);

@@ -372,6 +372,9 @@ static void metrics(kin_server *s, kin_http_exchange *x) {
     kin_service_status status;
     kin_router_sum(&s->router, &counters, &status);
     kin_metrics_put(&counters, &status, &text);
+    json_t *cluster = kin_events_cluster(s->events);
+    kin_metrics_put_devices(cluster, &text);
+    json_decref(cluster);
     reply_text(x, &text, "text/plain; version=0.0.4");
 }
 

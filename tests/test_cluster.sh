@@ -263,6 +263,12 @@ ask_all() { # NAME
 }
 words() { sed -n 's/^data: {.*"content":"\([^"]*\)".*/\1/p' "$1" | tr -d '\n'; }
 ask_all whole
+n=0
+until curl -s -m 10 "$base/metrics" >"$dir/metrics" && grep -q '^kin:device' "$dir/metrics" || [ $n -ge 60 ]; do
+    sleep 0.05
+    n=$((n + 1))
+done
+for who in anna ben dora desk; do says "$dir/metrics" "^kin:device_compute_ratio{device=\"$who\"} [01]"; done
 wait $asking
 ask_all cut
 n=0
