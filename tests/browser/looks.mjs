@@ -205,8 +205,8 @@ async function hostile({ base, browser, stage }) {
   await close(page);
 }
 
-async function alone({ base, keyedBase }) {
-  const own = new Set([new URL(base).host, new URL(keyedBase).host, 'data:', 'blob:']);
+async function alone({ base, keyedBase, ring }) {
+  const own = new Set([...[base, keyedBase, (await ring).base].map((url) => new URL(url).host), 'data:', 'blob:']);
   assert.deepEqual([...hosts].filter((h) => !own.has(h)), []);
   assert.ok(hosts.size >= 2);
 }

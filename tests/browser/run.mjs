@@ -11,9 +11,8 @@ import { clusters } from './cluster.mjs';
 const [kin, model, dir] = process.argv.slice(2);
 const world = await openWorld(kin, model, dir);
 try {
-  await chats(world);
+  await Promise.all([chats(world), clusters(world)]); // the ring is mostly waited for
   await looks(world);
-  await clusters(world);
 } finally {
   await world.close();
   await stopAll();
