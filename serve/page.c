@@ -45,7 +45,7 @@ FILES(EMBED)
 #define N_FILES_OF(id, name, type) +1
 enum { N_FILES = 0 FILES(N_FILES_OF), MAX_TAG = 24 };
 
-static const char folder[] = "/page/";
+#define FOLDER "/page/"
 
 const kin_page_file *kin_page_at(int i) {
     static kin_page_file files[N_FILES];
@@ -119,7 +119,7 @@ void kin_page_reply(kin_http_exchange *x, const char *prefix) {
 
 void kin_page_reply_file(kin_http_exchange *x) {
     kin_str path = kin_http_path(x);
-    const kin_page_file *f = kin_page_find((kin_str){path.at + sizeof folder - 1, path.len - sizeof folder + 1});
+    const kin_page_file *f = kin_page_find((kin_str){path.at + sizeof FOLDER - 1, path.len - sizeof FOLDER + 1});
     if (f)
         reply(x, f->type, f->bytes, f->n);
     else
