@@ -2,9 +2,8 @@
 
 #include <stdlib.h>
 
+#include "node/losses.h"
 #include "pipeline/steps.h"
-
-enum { MOST_LOSSES = 5 }; // in a row, without a token that any text got: then it is not a device that left by chance
 
 struct kin_compute_loop {
     kin_session *session;
@@ -13,8 +12,7 @@ struct kin_compute_loop {
     const kin_head *head; // that the scheduler has; NULL: none
     uint64_t ring_number; // of that head
     bool entered;
-    int n_losses;
-    uint64_t n_generated;                         // tokens, when the ring was lost last
+    kin_losses losses;
     double rates[KIN_SCHEDULER_MAX_PARALLEL + 1]; // expected, by the number of texts; 0: not known
 };
 
@@ -93,11 +91,9 @@ void kin_compute_loop_leave(kin_compute_loop *l) {
 // Whether it is worth entering again.
 static bool may_go_on(kin_compute_loop *l) {
     const atomic_bool *stop = l->session->console->stop;
-    uint64_t n_generated = kin_scheduler_get_stats(l->scheduler).n_generated_tokens;
+    kin_scheduler_stats stats = kin_scheduler_get_stats(l->scheduler);
     if (!l->session->with_others || (stop && atomic_load(stop))) return false;
-    if (n_generated > l->n_generated) l->n_losses = 0;
-    l->n_generated = n_generated;
-    return ++l->n_losses <= MOST_LOSSES;
+    return kin_losses_add(&l->losses, stats.n_generated_tokens + stats.n_done);
 }
 
 int kin_compute_loop_step(kin_compute_loop *l, bool *busy, kin_err *err) {

@@ -220,13 +220,14 @@ static void end_generation(kin_scheduler *s, kin_generation *g, kin_generation_e
         stop_running(s, g);
         leave_slot(s, g, s->o.keeps && !g->o.no_cache);
     }
+    s->stats.n_done += how == KIN_GENERATION_DONE;
     g->o.ended(g->o.user, how, why);
     free_generation(g);
 }
 
 void kin_scheduler_cancel(kin_scheduler *s, kin_generation *g) {
     g->cancelled = true;
-    if (g->n_steps == 0) end_generation(s, g, KIN_GENERATION_CANCELLED, NULL);
+    if (g->n_steps == 0 || !s->head) end_generation(s, g, KIN_GENERATION_CANCELLED, NULL);
 }
 
 void kin_scheduler_fail(kin_scheduler *s, const kin_err *why) {
@@ -601,7 +602,7 @@ static void take_part(kin_scheduler *s, const part *p, float *logits) {
     } else if (g->o.hidden) {
         g->o.hidden(g->o.user, g->n_done - p->n, logits + (size_t)p->row * (size_t)s->o.n_embd, p->n);
         if (g->n_done == g->n) end_generation(s, g, KIN_GENERATION_DONE, NULL);
-    } else {
+    } else if (p->all || p->is_last) { // else there may be no logits at all
         float *rows = logits + (size_t)p->row * (size_t)s->o.n_vocab;
         if (p->all) g->o.prompt_logits(g->o.user, g->n_done - p->n, rows, p->n);
         if (p->is_last) take_logits(s, g, p->all ? rows + (size_t)(p->n - 1) * (size_t)s->o.n_vocab : rows);

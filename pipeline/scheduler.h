@@ -72,7 +72,7 @@ void kin_scheduler_set_in_flight(kin_scheduler *scheduler, const uint8_t *n);
 // Fails when the prompt is empty or leaves no room in the context. *out lives until `ended`.
 int kin_scheduler_submit(kin_scheduler *scheduler, const kin_generation_options *options, kin_generation **out, kin_err *err);
 
-// The text ends; at once, or when the steps that it is in have come back.
+// The text ends; at once, or when the steps that it is in have come back. Those of a step that failed do not come back.
 void kin_scheduler_cancel(kin_scheduler *scheduler, kin_generation *generation);
 
 // Forgets the texts with this tag that have ended and stay as prefixes. Returns how many tokens they had.
@@ -93,6 +93,7 @@ typedef struct kin_scheduler_stats {
     int n_blocks, n_free_blocks; // of the KV cache
     uint64_t n_steps;
     uint64_t n_prompt_tokens, n_cached_tokens, n_generated_tokens;
+    uint64_t n_done;               // texts that ended as KIN_GENERATION_DONE
     uint64_t n_preempted;          // texts that lost their place in the KV cache
     uint64_t n_decode_rows;        // of all steps, one for each text that is written
     double step_s, prompt_token_s; // what a step without prompts takes, and each token of a prompt more

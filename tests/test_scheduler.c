@@ -349,6 +349,27 @@ static void a_text_ends_when_the_context_has_no_room_for_it(void **state) {
     close_world(&w);
 }
 
+static void a_text_is_cancelled_at_once_when_its_step_has_failed(void **state) {
+    (void)state;
+    static text texts[2];
+    bool busy;
+    kin_err err;
+    world w = open_world(1, N_CTX, 2);
+    for (int i = 0; i < 2; i++) make_text(&texts[i], i + 2, 0, 20, 20);
+    texts[1].prompt[3] = N_VOCAB; // which cannot be embedded
+    for (int i = 0; i < 2; i++) submit(&w, &texts[i]);
+    assert_int_equal(kin_scheduler_step(w.s, &busy, &err), KIN_FAIL);
+    kin_scheduler_cancel(w.s, texts[1].g);
+    assert_int_equal(texts[1].n_ended, 1);
+    assert_int_equal(texts[1].how, KIN_GENERATION_CANCELLED);
+    assert_int_equal(texts[0].n_ended, 0);
+    assert_int_equal(kin_scheduler_set_head(w.s, kin_thread_ring_head(w.ring), &err), 0);
+    while (step(&w)) continue;
+    assert_int_equal(texts[0].n_made, 20);
+    assert_int_equal(kin_scheduler_get_stats(w.s).n_done, 1);
+    close_world(&w);
+}
+
 static void texts_go_on_with_another_ring(void **state) {
     (void)state;
     enum { N = 4 };
@@ -431,6 +452,7 @@ int main(void) {
         cmocka_unit_test(an_agent_of_20_turns_computes_only_what_is_new),
         cmocka_unit_test(a_cancelled_text_leaves_at_once_and_the_others_go_on),
         cmocka_unit_test(a_cancelled_prompt_is_not_sent_on),
+        cmocka_unit_test(a_text_is_cancelled_at_once_when_its_step_has_failed),
         cmocka_unit_test(texts_of_both_kinds_share_a_context_that_is_full),
         cmocka_unit_test(a_text_ends_when_the_context_has_no_room_for_it),
         cmocka_unit_test(texts_go_on_with_another_ring),
