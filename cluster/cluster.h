@@ -61,6 +61,9 @@ void kin_cluster_close(kin_cluster *cluster);
 
 uint16_t kin_cluster_port(const kin_cluster *cluster);
 
+// What is called every 100 ms or so while kin_cluster_begin waits, in the caller's thread. NULL: nothing is.
+void kin_cluster_set_meanwhile(kin_cluster *cluster, void (*meanwhile)(void *user), void *user);
+
 // Waits until the ring is up. KIN_FAIL: stopped, or the head itself cannot do its part, or it gives up.
 int kin_cluster_begin(kin_cluster *cluster, kin_err *err);
 void kin_cluster_end(kin_cluster *cluster);

@@ -115,6 +115,8 @@ struct kin_cluster {
     kin_head *head;
     uint32_t epoch;
     bool in_request;
+    void (*meanwhile)(void *user); // NULL: nothing is called while the ring is waited for
+    void *meanwhile_user;
 };
 
 // ---- cluster.c

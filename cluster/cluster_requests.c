@@ -4,6 +4,8 @@
 #include <string.h>
 #include <time.h>
 
+enum { MEANWHILE_NS = 100000000 };
+
 static void out(void *user, kin_message_buffer *buffer) {
     kin_cluster *c = user;
     kin_neighbours_send(c->neighbours, buffer);
@@ -67,7 +69,12 @@ static bool is_stopped(const kin_cluster *c) {
 // Until there is another snapshot than `seen`, or the user stops it.
 static void wait_for_change(kin_cluster *c, kin_cluster_snapshot *seen) {
     uv_mutex_lock(&c->mutex);
-    while (c->snapshot.version == seen->version && !is_stopped(c)) uv_cond_wait(&c->changed, &c->mutex);
+    while (c->snapshot.version == seen->version && !is_stopped(c)) {
+        if (uv_cond_timedwait(&c->changed, &c->mutex, MEANWHILE_NS) == 0 || !c->meanwhile) continue;
+        uv_mutex_unlock(&c->mutex);
+        c->meanwhile(c->meanwhile_user);
+        uv_mutex_lock(&c->mutex);
+    }
     *seen = c->snapshot;
     uv_mutex_unlock(&c->mutex);
 }
@@ -101,6 +108,11 @@ static bool asks_to_begin(kin_cluster *c) {
     atomic_store(&c->wanted_epoch, c->epoch);
     uint32_t generation = kin_completion_ask(&c->beginning);
     return kin_endpoint_call(c->endpoint, kin_cluster_on_begins, c) && kin_completion_wait(&c->beginning, generation);
+}
+
+void kin_cluster_set_meanwhile(kin_cluster *c, void (*meanwhile)(void *user), void *user) {
+    c->meanwhile = meanwhile;
+    c->meanwhile_user = user;
 }
 
 int kin_cluster_begin(kin_cluster *c, kin_err *err) {

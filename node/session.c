@@ -340,6 +340,10 @@ int kin_session_open(kin_session *s, const kin_session_options *o, int n_ctx, ki
     return 0;
 }
 
+void kin_session_set_meanwhile(kin_session *s, void (*meanwhile)(void *user), void *user) {
+    if (s->with_others) kin_cluster_set_meanwhile(s->fleet.cluster, meanwhile, user);
+}
+
 int kin_session_begin(kin_session *s, kin_err *err) {
     if (!s->with_others) return 0;
     if (kin_cluster_begin(s->fleet.cluster, err) != 0) return KIN_FAIL;

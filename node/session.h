@@ -78,6 +78,9 @@ int kin_session_open(kin_session *s, const kin_session_options *o, int n_ctx, ki
 int kin_session_begin(kin_session *s, kin_err *err);
 void kin_session_end(kin_session *s);
 
+// Of an opened session: kin_cluster_set_meanwhile. Alone there is no wait.
+void kin_session_set_meanwhile(kin_session *s, void (*meanwhile)(void *user), void *user);
+
 // Within a request: a better plan is there, for another device or because times have changed. It comes into force when the
 // request ends and the next one begins.
 bool kin_session_yields(const kin_session *s);

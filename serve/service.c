@@ -469,6 +469,13 @@ kin_service_status kin_service_get_status(kin_service *s) {
     return status;
 }
 
+// While a ring is waited for, clients come and go.
+static void meanwhile(void *user) {
+    kin_service *s = user;
+    take_inbox(s);
+    publish(s, s->status.is_up);
+}
+
 static int enter(kin_service *s, kin_err *err) {
     if (kin_compute_loop_enter(s->loop, err) != 0) return KIN_FAIL;
     publish(s, true);
@@ -554,6 +561,7 @@ int kin_service_open(kin_service **out, const kin_service_options *o, kin_err *e
         return KIN_FAIL;
     }
     s->scheduler = kin_compute_loop_scheduler(s->loop);
+    kin_session_set_meanwhile(o->session, meanwhile, s);
     *out = s;
     return 0;
 }

@@ -198,6 +198,31 @@ static void take_own_report(void *user, char *text) {
     pthread_mutex_unlock(&r->mutex);
 }
 
+// Lets a device join when it is called for the second time.
+typedef struct caller {
+    kin_cluster *cluster;
+    device device;
+    int n;
+} caller;
+
+static void on_wait(void *user) {
+    caller *w = user;
+    if (++w->n == 2) open_device(&w->device, 0, kin_cluster_port(w->cluster));
+}
+
+static void who_waits_for_the_ring_is_called_meanwhile(void **state) {
+    (void)state;
+    static caller w;
+    kin_err err;
+    w.cluster = open_cluster(NULL);
+    kin_cluster_set_meanwhile(w.cluster, on_wait, &w);
+    if (kin_cluster_begin(w.cluster, &err) != 0) fail_msg("%s", err.text);
+    assert_true(w.n >= 2);
+    kin_cluster_end(w.cluster);
+    kin_cluster_close(w.cluster);
+    close_device(&w.device);
+}
+
 static void this_process_is_told_as_others_are_once_for_each_question(void **state) {
     (void)state;
     own_report r = {.mutex = PTHREAD_MUTEX_INITIALIZER, .came = PTHREAD_COND_INITIALIZER};
@@ -363,6 +388,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_head_reports_all_members_and_draws_what_they_did),
         cmocka_unit_test(a_head_goes_on_while_its_planner_thinks),
+        cmocka_unit_test(who_waits_for_the_ring_is_called_meanwhile),
         cmocka_unit_test(this_process_is_told_as_others_are_once_for_each_question),
         cmocka_unit_test(who_has_no_key_sees_nothing),
         cmocka_unit_test(one_observer_too_many_is_told_so),
