@@ -59,7 +59,9 @@ static void report(void *user, const char *what, uint64_t done, uint64_t total) 
     if (due) kin_endpoint_call(j->endpoint, on_progress, j);
 }
 
+// What fails because the user stops this device is no failure: it takes its leave in a moment.
 static void tell(kin_join *j, const result *r) {
+    if (!r->ok && atomic_load(j->o.stop)) return;
     result *copy = malloc(sizeof *copy);
     kin_assert(copy);
     *copy = *r;
