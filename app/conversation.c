@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "serve/json_out.h"
 #include "sys/whole_file.h"
 
 enum { MAX_FILE = 64 << 20, PATH_BYTES = 4096 };
@@ -21,7 +22,7 @@ void kin_conversation_close(kin_conversation *c) {
 static json_t *message_of(const char *role, kin_str text) {
     json_t *message = json_object();
     json_object_set_new(message, "role", json_string(role));
-    json_object_set_new(message, "content", json_stringn(text.at, text.len));
+    json_object_set_new(message, "content", kin_json_text(text));
     return message;
 }
 

@@ -51,12 +51,14 @@ static kin_key_press text_press(const kin_key_reader *r) {
     return r->text.len > 0 ? (kin_key_press){KIN_PRESS_TEXT, r->text.at, r->text.len} : press(KIN_PRESS_NONE);
 }
 
-// A character that begins with this byte, behind what is in the text; it is dropped if it is none.
+// A character that begins with this byte, behind what is in the text; it is dropped if it is none. What cuts it off is a key of
+// its own.
 static void add_character(kin_key_reader *r, int first, int ms) {
     char bytes[KIN_UTF8_MAX] = {(char)first};
     size_t n = 1;
     int c;
     while (kin_utf8_len(bytes, n) == 0 && n < sizeof bytes && (c = get(r, ms)) >= 0) bytes[n++] = (char)c;
+    if (n > 1 && kin_utf8_len(bytes, n) < 0) r->next--;
     if (kin_utf8_len(bytes, n) == (int)n) kin_text_put(&r->text, bytes, n);
 }
 

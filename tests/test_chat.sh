@@ -70,6 +70,11 @@ lines "$out" 1
 says "$err" 'cut at the most tokens'
 printf 'x' | "$kin" chat -t 1 -n 5 --temp 0 --system 'Be kind.' >"$dir/2" 2>"$err" || fail "status $?"
 cmp -s "$out" "$dir/2" && fail 'another message has the same answer'
+claim='what is no UTF-8 is U+FFFD in the message'
+printf 'x\377\303' | "$kin" chat -t 1 -n 5 --temp 0 >"$out" 2>"$err" || fail "status $?: $(cat "$err")"
+printf 'x\357\277\275\357\277\275' | "$kin" chat -t 1 -n 5 --temp 0 >"$dir/2" 2>"$err" || fail "status $?"
+cmp -s "$out" "$dir/2" || fail 'another answer'
+claim='in a pipe without a message, or a server, it fails with a sentence'
 status 1 "$kin" chat -t 1
 says "$err" 'stdin has no message'
 status 1 "$kin" chat --server http://127.0.0.1:1
@@ -155,6 +160,14 @@ key Up Up Up
 shows '^> a word 0*7 end more$'
 key Down
 shows '^> next$'
+
+claim='a key behind half a character is a key'
+key C-c
+shows 'once more, Ctrl-D or /quit'
+fresh
+type 'half'
+key -H c3 0d
+shows 'was cut'
 
 claim='a message of several lines: with a backslash, between marks, pasted'
 key C-c
