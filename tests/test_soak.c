@@ -1,5 +1,6 @@
-// A ring of real processes on loopback under random faults: as long as the head lives, each text is the right one, to its end, and
-// afterwards the ring works again. Nothing hangs, and nobody ends on its own; with sanitizers, no process reports a leak or a race.
+// A ring of real processes on loopback under random faults: as long as the head lives, each text is the right one, to its end,
+// and afterwards the ring works again. Nothing hangs, and nobody ends on its own; with sanitizers, no process reports a leak or a
+// race.
 //
 //     test_soak [FAULTS [SEED]]      or SOAK_FAULTS and SOAK_SEED of the environment; a few if neither is there. The same seed
 //     gives
