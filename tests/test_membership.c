@@ -443,6 +443,23 @@ static void who_yields_for_nothing_begins_again(void **state) {
     assert_int_equal(kin_membership_n_requests(membership), 1);
 }
 
+static void who_comes_and_goes_does_not_hold_those_who_made_room(void **state) {
+    (void)state;
+    begin_with_two();
+    request(KIN_MEMBERSHIP_BEGINS);
+    joins(13, 3, "phone");
+    wait_ms(1000);
+    planned(2, "123", 9);
+    joins(14, 4, "tablet"); // a moment before there is room
+    forget();
+    request(KIN_MEMBERSHIP_ENDS);
+    expect("ask 3: tower laptop phone tablet\n");
+    of_link(KIN_MEMBERSHIP_LOST, 14, "connection reset");
+    expect_words("ask 4: tower laptop phone\n");
+    planned(4, "123", 9);
+    expect_words("plan 2 to 13\n");
+}
+
 static void the_same_plan_changes_nothing(void **state) {
     (void)state;
     begin_with_two();
@@ -838,6 +855,7 @@ int main(void) {
         STORY(the_heads_name_is_nobody_elses),
         STORY(a_better_plan_waits_for_the_end_of_the_requests_and_none_begins_before_it),
         STORY(who_yields_for_nothing_begins_again),
+        STORY(who_comes_and_goes_does_not_hold_those_who_made_room),
         STORY(the_same_plan_changes_nothing),
         STORY(an_answer_about_who_is_gone_is_not_used),
         STORY(a_device_that_fails_rests_longer_each_time),

@@ -105,7 +105,8 @@ static bool somebody_enters(const kin_membership *r) {
 
 void kin_membership_look_due(kin_membership *r) {
     if (r->change == r->change_answered || (r->asking && r->change == r->change_asked)) return;
-    if ((r->n_requests > 0 && r->yields) || r->now < due(r) || somebody_enters(r)) return;
+    if (r->yields && r->n_requests > 0) return;
+    if (!r->yields && (r->now < due(r) || somebody_enters(r))) return; // texts that made room wait for nobody
     kin_membership_action *ask = kin_membership_act(r, KIN_MEMBERSHIP_ASK);
     ask->question = ++r->question;
     for (int i = 0; i < KIN_MEMBERSHIP_DEVICES; i++) {
