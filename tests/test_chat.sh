@@ -50,6 +50,7 @@ long_now() { look && [ "$(wc -c <"$screen")" -gt 400 ]; } # some lines of an ans
 # Another process may have the port for a moment.
 serve_again() { # PORT
     for _ in 1 2 3 4 5; do
+        : >"$log" # else the line of the server before is taken for this one's
         "$kin" serve --port "$1" -t 1 --ctx 30000 -m "$dir/slow.gguf" --api-key secret 2>"$log" >/dev/null </dev/null &
         server=$!
         while kill -0 $server 2>/dev/null && ! grep -q 'serving .* at http' "$log"; do sleep 0.05; done
