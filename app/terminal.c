@@ -17,12 +17,11 @@ enum { MAX_LINE = 1024, MAX_SHOWN = 4 * MAX_LINE };
 static pthread_mutex_t progress_mutex = PTHREAD_MUTEX_INITIALIZER; // over what stands on the terminal
 static bool progress_shown;
 static void (*_Atomic frame)(bool begins);
-static bool text_open; // text on stdout, on the same terminal, has not ended its line
+static atomic_bool text_open; // text on stdout, on the same terminal, has not ended its line
 
 // What is said in the middle of a text has lines of its own.
 static void begin_line(void) {
-    if (text_open && isatty(STDERR_FILENO)) fputc('\n', stderr);
-    text_open = false;
+    if (atomic_exchange(&text_open, false) && isatty(STDERR_FILENO)) fputc('\n', stderr);
 }
 
 // ---- sentences
@@ -158,7 +157,7 @@ int kin_app_write(const char *text, size_t n, kin_err *err) {
     if (isatty(STDOUT_FILENO)) {
         kin_app_progress_clear();
         for (size_t i = 0; i < n;) i += put_shown(text + i, n - i);
-        if (n > 0) text_open = text[n - 1] != '\n';
+        if (n > 0) atomic_store(&text_open, text[n - 1] != '\n');
     } else {
         fwrite(text, 1, n, stdout);
     }
