@@ -2,7 +2,7 @@
 BUILD ?= build
 JOBS  ?= $(shell getconf _NPROCESSORS_ONLN)
 # At once: some of them mostly wait.
-TESTS ?= $(shell expr $(JOBS) + 1)
+TESTS ?= $(shell expr $(JOBS) + 2)
 
 .PHONY: all setup demo test bench format demo-model clean
 
