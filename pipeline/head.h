@@ -73,7 +73,7 @@ typedef struct kin_head_step {
     int n_out;
     float *logits; // f32 [n_out, n_vocab], or with `hidden` the hidden states // f32 [n_out, n_embd]
     bool hidden;
-    int n_prompt; // tokens that belong to prompts; the others are one of each text
+    int n_prompt; // tokens that belong to prompts; the others are the last ones of texts, and drafted ones
     bool more;    // another chunk of the same prompt follows
 } kin_head_step;
 

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "pipeline/steps.h"
+#include "pure/plan/speculation.h"
 
 // By so much of itself a step may take longer because of prompts. Steps vary: with 1.0 the p95 of a step among 4 texts was 2.4
 // times the steady one (1B model, 2 threads).
@@ -28,6 +29,7 @@ struct kin_generation {
     int n_sent, n_done; // tokens that steps have, or have had; that have come back: they are in the KV cache
     int n_steps;        // in flight that have tokens of it
     int n_cached;       // that others had computed
+    kin_draft draft;    // for the step that it is in
     bool cancelled;
 };
 
@@ -46,6 +48,8 @@ typedef struct part {
     bool all;       // each token's is wanted; else the last one's, if is_last
     bool is_last;   // of the text so far
     bool is_prompt; // a piece of a prompt or a history, not the one token that was chosen last
+    int n_draft;    // tokens of the text's draft that are verified
+    int draft_row;  // of logits: after the first one of these
 } part;
 
 typedef struct flight {
@@ -53,6 +57,7 @@ typedef struct flight {
     part parts[KIN_SCHEDULER_MAX_PARALLEL];
     int n_parts, n_tokens, n_out, n_prompt;
     int n_prompt_rows; // of n_out
+    int n_draft;       // of n_tokens
     bool hidden;       // all rows' hidden states are wanted, no logits
     float *logits;     // f32 [cap_out, n_vocab], or hidden states in the same memory
     int cap_out;
@@ -77,6 +82,7 @@ struct kin_scheduler {
     int cap_step;
     kin_time last_done;
     double prompt_alone_s; // a token of a prompt in steps without other texts; 0: not known
+    kin_speculation speculation;
     kin_scheduler_stats stats;
 };
 
@@ -86,6 +92,8 @@ int kin_scheduler_open(kin_scheduler **out, const kin_scheduler_options *o, kin_
     kin_scheduler *s = calloc(1, sizeof *s);
     if (!s) return kin_err_set(err, "out of memory");
     s->o = *o;
+    kin_speculation_init(&s->speculation);
+    s->speculation.always = o->always_drafts;
     *out = s;
     return 0;
 }
@@ -196,11 +204,19 @@ static void free_slot(kin_scheduler *s, int i) {
     change(s, (kin_kv_op){i, i, 0}, &err); // to forget all of a sequence always works
 }
 
+// Drafted tokens that were wrong leave the KV cache. Their blocks are the text's own, so this works.
+static void forget_rejected(kin_scheduler *s, const kin_generation *g) {
+    kin_err err;
+    if (!s->head || kin_kv_blocks_n_tokens(s->blocks, g->slot) <= g->n_done) return;
+    change(s, (kin_kv_op){g->slot, g->slot, g->n_done}, &err);
+}
+
 // The text has no part in the KV cache any more. keep: what it has there stays, as a prefix for others.
 static void leave_slot(kin_scheduler *s, kin_generation *g, bool keep) {
     slot *own = &s->slots[g->slot];
     own->owner = NULL;
     if (keep && s->head && g->n_done > 0) {
+        forget_rejected(s, g);
         own->tokens = g->tokens;
         own->n = g->n_done;
         own->tag = g->o.tag;
@@ -448,6 +464,74 @@ static int add_part(kin_scheduler *s, flight *f, kin_generation *g, int n, kin_e
     return 0;
 }
 
+// Of a prompt, for a step of that kind.
+static int n_pending(const kin_generation *g, bool hidden) {
+    if ((g->o.hidden != NULL) != hidden || g->cancelled) return 0;
+    return is_ready(g) && !hidden ? 0 : g->n - g->n_sent;
+}
+
+// As many of n tokens as there are blocks for.
+static int fit(kin_scheduler *s, const kin_generation *g, int n) {
+    while (n > 0 && !make_room(s, blocks_for(g, n), NO_SLOT)) n = n > KIN_KV_CELLS ? n - KIN_KV_CELLS : n - 1;
+    return n;
+}
+
+// ---- drafts
+
+static bool has_prompts(const kin_scheduler *s) {
+    for (int i = 0; i < s->n_running; i++) {
+        if (n_pending(s->running[i], false) > 0) return true;
+    }
+    return false;
+}
+
+// Whether any source of the step's texts has a guess.
+static bool propose(kin_scheduler *s, flight *f, const kin_draft **drafts) {
+    bool any = false;
+    for (int i = 0; i < f->n_parts; i++) {
+        kin_generation *g = f->parts[i].g;
+        int most = min_int(KIN_DRAFT_MAX, s->o.n_ctx - g->n);
+        drafts[i] = &g->draft;
+        g->draft.n = 0;
+        if (g->o.drafts && most > 0) g->o.drafts->propose(g->o.drafts->user, g->tokens, g->n, most, &g->draft);
+        kin_assert(g->draft.n <= KIN_DRAFT_MAX);
+        any = any || g->draft.n > 0;
+    }
+    return any;
+}
+
+// n drafted tokens join the step behind those of all texts.
+static int add_draft(kin_scheduler *s, flight *f, part *p, int n, kin_err *err) {
+    kin_generation *g = p->g;
+    p->n_draft = fit(s, g, n);
+    p->draft_row = f->n_out;
+    f->n_draft += p->n_draft;
+    for (int i = 0; i < p->n_draft; i++, f->n_tokens++) {
+        int64_t cell;
+        s->tokens[f->n_tokens] = g->draft.tokens[i];
+        s->seq[f->n_tokens] = g->slot;
+        s->pos[f->n_tokens] = g->n + i;
+        s->out[f->n_out++] = f->n_tokens;
+        if (kin_kv_blocks_append(s->blocks, g->slot, g->n + i, &cell, err) != 0) return KIN_FAIL;
+    }
+    return 0;
+}
+
+// Into a step of nothing but texts' last tokens, where it makes texts faster. Prompts have no rows to spare.
+static int add_drafts(kin_scheduler *s, flight *f, kin_err *err) {
+    const kin_draft *drafts[KIN_SPECULATION_MAX_TEXTS];
+    int taken[KIN_SPECULATION_MAX_TEXTS], n_free = kin_head_n_batch(s->head) - f->n_tokens;
+    if (f->n_parts == 0 || has_prompts(s) || !kin_speculation_wants(&s->speculation, f->n_parts) || !propose(s, f, drafts))
+        return 0;
+    kin_speculation_choose(&s->speculation, f->n_parts, n_free, drafts, f->n_parts, taken);
+    for (int i = 0; i < f->n_parts; i++) {
+        if (taken[i] > 0 && add_draft(s, f, &f->parts[i], taken[i], err) != 0) return KIN_FAIL;
+    }
+    return 0;
+}
+
+// ---- filling a step
+
 // How many steps are in flight at once while texts are written: each of them has its share of the texts.
 static int n_shares(const kin_scheduler *s) {
     int n = s->n_in_flight[n_written(s)];
@@ -463,7 +547,7 @@ static int add_tokens(kin_scheduler *s, flight *f, kin_err *err) {
         if (g->slot == NO_SLOT || kin_kv_blocks_n_free(s->blocks) < blocks_for(g, 1)) continue;
         if (add_part(s, f, g, 1, err) != 0) return KIN_FAIL;
     }
-    return 0;
+    return add_drafts(s, f, err);
 }
 
 // Tokens of prompts that a step may have beside those of texts that are written.
@@ -474,18 +558,6 @@ static int prompt_budget(const kin_scheduler *s) {
     if (t->step_s <= 0 || token_s <= 0) return FIRST_PIECE;
     double n = MOST_LONGER * t->step_s / token_s;
     return n < LEAST_PIECE ? LEAST_PIECE : n > s->cap_step ? s->cap_step : (int)n;
-}
-
-// Of a prompt, for a step of that kind.
-static int n_pending(const kin_generation *g, bool hidden) {
-    if ((g->o.hidden != NULL) != hidden || g->cancelled) return 0;
-    return is_ready(g) && !hidden ? 0 : g->n - g->n_sent;
-}
-
-// As many of n tokens as there are blocks for.
-static int fit(kin_scheduler *s, const kin_generation *g, int n) {
-    while (n > 0 && !make_room(s, blocks_for(g, n), NO_SLOT)) n = n > KIN_KV_CELLS ? n - KIN_KV_CELLS : n - 1;
-    return n;
 }
 
 static int add_prompts(kin_scheduler *s, flight *f, kin_err *err) {
@@ -538,7 +610,7 @@ static bool may_send(const kin_scheduler *s) {
 // *sent: there was something to send.
 static int send_step(kin_scheduler *s, bool *sent, kin_err *err) {
     flight *f = &s->flights[(s->first_flight + s->n_flights) % KIN_STEPS_IN_FLIGHT];
-    f->n_parts = f->n_tokens = f->n_out = f->n_prompt = f->n_prompt_rows = 0;
+    f->n_parts = f->n_tokens = f->n_out = f->n_prompt = f->n_prompt_rows = f->n_draft = 0;
     bool hidden = s->stats.n_steps % 2; // the two kinds in turns; where one has no room, the other goes on
     if (fill_step(s, f, hidden, err) != 0 || (f->n_tokens == 0 && fill_step(s, f, !hidden, err) != 0)) return KIN_FAIL;
     *sent = f->n_tokens > 0;
@@ -571,6 +643,8 @@ static void measure(kin_scheduler *s, const flight *f, kin_time now) {
     double took = kin_clock_ms(begun, now) / 1e3;
     s->last_done = now;
     if (f->hidden) return;
+    if (f->n_prompt == 0) kin_speculation_learn_time(&s->speculation, f->n_tokens, took);
+    if (f->n_draft > 0) return;
     if (f->n_prompt == 0)
         blend(&s->stats.step_s, took);
     else if (f->n_prompt == f->n_tokens)
@@ -579,17 +653,57 @@ static void measure(kin_scheduler *s, const flight *f, kin_time now) {
         blend(&s->stats.prompt_token_s, took > s->stats.step_s ? (took - s->stats.step_s) / f->n_prompt : 1e-9);
 }
 
-static void take_logits(kin_scheduler *s, kin_generation *g, float *logits) {
-    kin_err err;
-    int32_t id = g->o.next(g->o.user, logits);
-    if (id == KIN_GENERATION_NO_TOKEN) {
-        end_generation(s, g, KIN_GENERATION_DONE, NULL);
-    } else if (append(g, &id, 1, &err) != 0) {
-        end_generation(s, g, KIN_GENERATION_FAILED, &err);
-    } else {
-        s->stats.n_generated_tokens++;
-        if (g->n > s->o.n_ctx) end_generation(s, g, KIN_GENERATION_FULL, NULL);
+typedef enum outcome { GOES_ON, AGREES, ENDS } outcome; // AGREES: with the draft
+
+static outcome end_with(kin_scheduler *s, kin_generation *g, kin_generation_end how, const kin_err *why) {
+    end_generation(s, g, how, why);
+    return ENDS;
+}
+
+static void count_drafts(kin_scheduler *s, const kin_generation *g, kin_draft_counts change) {
+    kin_draft_counts *all[] = {&s->stats.drafts, g->o.draft_counts};
+    for (int i = 0; i < 2 && all[i]; i++) {
+        all[i]->n_passes += change.n_passes;
+        all[i]->n_written += change.n_written;
+        for (int k = 0; k < KIN_DRAFT_N_SOURCES; k++) {
+            all[i]->drafted[k] += change.drafted[k];
+            all[i]->accepted[k] += change.accepted[k];
+        }
     }
+}
+
+// The token of one row. i: so many drafted ones, of n_draft, were right so far.
+static outcome take_row(kin_scheduler *s, kin_generation *g, float *logits, int i, int n_draft) {
+    kin_err err;
+    const kin_draft *d = &g->draft;
+    kin_draft_counts counts = {.n_written = 1};
+    int32_t id = g->o.next(g->o.user, logits);
+    bool agrees = i < n_draft && id == d->tokens[i];
+    if (i < n_draft && id != KIN_GENERATION_NO_TOKEN) kin_speculation_learn_token(&s->speculation, d->kind, d->grades[i], agrees);
+    counts.accepted[d->kind] = agrees;
+    count_drafts(s, g, counts);
+    if (id == KIN_GENERATION_NO_TOKEN) return end_with(s, g, KIN_GENERATION_DONE, NULL);
+    if (append(g, &id, 1, &err) != 0) return end_with(s, g, KIN_GENERATION_FAILED, &err);
+    s->stats.n_generated_tokens++;
+    if (g->n > s->o.n_ctx) return end_with(s, g, KIN_GENERATION_FULL, NULL);
+    if (!agrees) return GOES_ON;
+    g->n_sent++; // its keys and values are there
+    g->n_done++;
+    return AGREES;
+}
+
+// rows: of the step; last: the one after the text's last token.
+static void take_rows(kin_scheduler *s, const part *p, float *rows, int last) {
+    kin_generation *g = p->g;
+    kin_draft_counts counts = {.n_passes = 1};
+    counts.drafted[g->draft.kind] = (uint64_t)p->n_draft;
+    count_drafts(s, g, counts);
+    outcome o = AGREES;
+    for (int i = 0; o == AGREES; i++) {
+        int row = i == 0 ? last : p->draft_row + i - 1;
+        o = take_row(s, g, rows + (size_t)row * (size_t)s->o.n_vocab, i, p->n_draft);
+    }
+    if (o == GOES_ON && p->n_draft > 0) forget_rejected(s, g);
 }
 
 static void take_part(kin_scheduler *s, const part *p, float *logits) {
@@ -605,7 +719,7 @@ static void take_part(kin_scheduler *s, const part *p, float *logits) {
     } else if (p->all || p->is_last) { // else there may be no logits at all
         float *rows = logits + (size_t)p->row * (size_t)s->o.n_vocab;
         if (p->all) g->o.prompt_logits(g->o.user, g->n_done - p->n, rows, p->n);
-        if (p->is_last) take_logits(s, g, p->all ? rows + (size_t)(p->n - 1) * (size_t)s->o.n_vocab : rows);
+        if (p->is_last) take_rows(s, p, logits, p->all ? p->row + p->n - 1 : p->row);
     }
 }
 
@@ -618,7 +732,7 @@ static int receive_step(kin_scheduler *s, kin_err *err) {
     s->n_flights--;
     s->stats.n_steps++;
     s->stats.n_prompt_tokens += (uint64_t)f->n_prompt;
-    s->stats.n_decode_rows += (uint64_t)(f->n_tokens - f->n_prompt);
+    s->stats.n_decode_rows += (uint64_t)(f->n_tokens - f->n_prompt - f->n_draft);
     measure(s, f, kin_clock_now());
     for (int i = 0; i < f->n_parts; i++) take_part(s, &f->parts[i], f->logits);
     return 0;

@@ -9,22 +9,28 @@
 // later. So the order and the company of texts change when a token comes, never which one it is, as long as the kernels compute
 // a row alike in every batch (kernels/kernels.h).
 //
+// A text may have a source of drafts (pure/text/draft.h). Then a step has drafted tokens behind the text's last one, as many as
+// are worth it (pure/plan/speculation.h): next() is called for row after row while it gives what was drafted, and the KV cache
+// forgets the rest with the next step. So next() sees the same logits, in the same order, as without drafts.
+//
 //   kin_scheduler_submit ─► kin_scheduler_step, again and again ─► next() for each token ─► ended()
 //
 // Owner: the caller. Thread: the head's, for every function and callback.
 #pragma once
 
 #include "pipeline/head.h"
+#include "pure/text/draft.h"
 
 typedef struct kin_scheduler kin_scheduler;
 typedef struct kin_generation kin_generation; // a text that was submitted
 
 typedef struct kin_scheduler_options {
-    int n_ctx;      // tokens in the KV cache, of all texts together; a single one has at most as many
-    int n_vocab;    // of the model
-    int n_embd;     // the same; 0: no text asks for hidden states
-    int n_parallel; // texts at once, at most KIN_SCHEDULER_MAX_PARALLEL; further ones wait
-    bool keeps;     // texts that have ended stay as prefixes of others
+    int n_ctx;          // tokens in the KV cache, of all texts together; a single one has at most as many
+    int n_vocab;        // of the model
+    int n_embd;         // the same; 0: no text asks for hidden states
+    int n_parallel;     // texts at once, at most KIN_SCHEDULER_MAX_PARALLEL; further ones wait
+    bool keeps;         // texts that have ended stay as prefixes of others
+    bool always_drafts; // all drafted tokens are verified, whether it pays or not: for tests and measurements
 } kin_scheduler_options;
 
 enum { KIN_SCHEDULER_MAX_PARALLEL = 256, KIN_SCHEDULER_MAX_SEQUENCES = 512 };
@@ -53,6 +59,8 @@ typedef struct kin_generation_options {
     void (*hidden)(void *user, int pos, const float *rows, int n);
     // n_done of the prompt's tokens are in the KV cache; n_cached of them were there before. NULL: not wanted.
     void (*progress)(void *user, int n_done, int n_cached);
+    const kin_draft_source *drafts; // NULL: none; borrowed, as the counts, until `ended`
+    kin_draft_counts *draft_counts; // what comes of them, added up; NULL: not wanted
     // The last call. why: of KIN_GENERATION_FAILED.
     void (*ended)(void *user, kin_generation_end how, const kin_err *why);
     void *user;
@@ -95,7 +103,8 @@ typedef struct kin_scheduler_stats {
     uint64_t n_prompt_tokens, n_cached_tokens, n_generated_tokens;
     uint64_t n_done;               // texts that ended as KIN_GENERATION_DONE
     uint64_t n_preempted;          // texts that lost their place in the KV cache
-    uint64_t n_decode_rows;        // of all steps, one for each text that is written
+    uint64_t n_decode_rows;        // of all steps, one for each text that is written; drafted ones do not count
+    kin_draft_counts drafts;       // of all texts
     double step_s, prompt_token_s; // what a step without prompts takes, and each token of a prompt more
 } kin_scheduler_stats;
 

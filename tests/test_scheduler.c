@@ -14,6 +14,7 @@
 #include "base/hash.h"
 #include "base/rng.h"
 #include "pipeline/scheduler.h"
+#include "pure/text/sampler.h"
 #include "testkit/model_gen.h"
 #include "testkit/thread_ring.h"
 
@@ -48,6 +49,13 @@ typedef struct text {
     kin_generation_end how;
     kin_err why;
     kin_generation *g;
+    kin_sampler *sampler; // NULL: the likeliest token
+    // Of drafts: the text as it will be, of which each token is drafted rightly with this chance.
+    const struct text *known;
+    double chance;
+    kin_rng rng;
+    kin_draft_source source;
+    kin_draft_counts drafts;
 } text;
 
 static int32_t next(void *user, float *logits) {
@@ -56,6 +64,7 @@ static int32_t next(void *user, float *logits) {
     t->logits = kin_hash64(logits, N_VOCAB * sizeof *logits, t->logits);
     if (t->n_made == t->n_most) return KIN_GENERATION_NO_TOKEN;
     for (int32_t i = 1; i < N_VOCAB; i++) best = logits[i] > logits[best] ? i : best;
+    if (t->sampler) kin_sampler_accept(t->sampler, best = kin_sampler_sample(t->sampler, logits));
     return t->made[t->n_made++] = best;
 }
 
@@ -78,6 +87,26 @@ static void make_text(text *t, int seed, int n_shared, int n_prompt, int n_made)
     for (int i = 0; i < n_prompt; i++) t->prompt[i] = ((i < n_shared ? 1 : seed) * (i + 7) * 37 + i / 3) % N_VOCAB;
 }
 
+// Any number of tokens, also beyond the end of what is known.
+static void propose(void *user, const int32_t *tokens, int n, int most, kin_draft *out) {
+    text *t = user;
+    int at = n - t->n_prompt;
+    assert_int_equal(at, t->n_made);
+    assert_memory_equal(tokens + t->n_prompt, t->made, (size_t)at * sizeof *tokens);
+    *out = (kin_draft){.kind = KIN_DRAFT_ORACLE, .n = (int)(kin_rng_u64(&t->rng) % (uint64_t)(most + 1))};
+    for (int i = 0; i < out->n; i++) {
+        bool is_right = at + i < t->known->n_made && kin_rng_unit(&t->rng) < t->chance;
+        out->tokens[i] = is_right ? t->known->made[at + i] : (int32_t)(kin_rng_u64(&t->rng) % N_VOCAB);
+    }
+}
+
+static void draft(text *t, const text *known, double chance, uint64_t seed) {
+    t->known = known;
+    t->chance = chance;
+    t->source = (kin_draft_source){propose, t};
+    kin_rng_seed(&t->rng, seed);
+}
+
 typedef struct world {
     kin_thread_ring *ring;
     kin_scheduler *s;
@@ -86,7 +115,8 @@ typedef struct world {
 static world open_world(int n_members, int n_ctx, int n_parallel) {
     kin_thread_ring_options o = {.n_members = n_members, .n_batch = N_BATCH, .n_ctx = n_ctx, .n_steps = n_members > 1 ? 8 : 1};
     for (int i = 0; i < n_members; i++) o.shares[i] = (kin_round_share){N_LAYER / n_members, 0};
-    kin_scheduler_options so = {.n_ctx = n_ctx, .n_vocab = N_VOCAB, .n_embd = 256, .n_parallel = n_parallel, .keeps = true};
+    kin_scheduler_options so = {
+        .n_ctx = n_ctx, .n_vocab = N_VOCAB, .n_embd = 256, .n_parallel = n_parallel, .keeps = true, .always_drafts = true};
     world w;
     kin_err err;
     if (kin_thread_ring_open(&w.ring, model_path, &o, &err) != 0 || kin_scheduler_open(&w.s, &so, &err) != 0 ||
@@ -101,8 +131,14 @@ static void close_world(world *w) {
 }
 
 static void submit(world *w, text *t) {
-    kin_generation_options o = {
-        .prompt = t->prompt, .n_prompt = t->n_prompt, .next = next, .progress = progress, .ended = ended, .user = t};
+    kin_generation_options o = {.prompt = t->prompt,
+                                .n_prompt = t->n_prompt,
+                                .next = next,
+                                .progress = progress,
+                                .drafts = t->known ? &t->source : NULL,
+                                .draft_counts = &t->drafts,
+                                .ended = ended,
+                                .user = t};
     kin_err err;
     if (kin_scheduler_submit(w->s, &o, &t->g, &err) != 0) fail_msg("%s", err.text);
 }
@@ -146,6 +182,9 @@ static void expect_all_free(world *w) {
 
 // ---- claims
 
+static double with_drafts = -1; // chance that a drafted token is right; below 0: there are none
+static kin_draft_counts came;   // of them in the last world
+
 static void run_in_company(const text *texts, const text *alone, int n, int n_members, int n_ctx, int n_parallel, uint64_t seed) {
     static text now[MAX_TEXTS];
     world w = open_world(n_members, n_ctx, n_parallel);
@@ -153,11 +192,13 @@ static void run_in_company(const text *texts, const text *alone, int n, int n_me
     int n_in = 0;
     kin_rng_seed(&rng, seed);
     memcpy(now, texts, (size_t)n * sizeof *now);
+    for (int i = 0; i < n && with_drafts >= 0; i++) draft(&now[i], &alone[i], with_drafts, seed + (uint64_t)i);
     for (bool busy = true; busy || n_in < n;) {
         while (n_in < n && kin_rng_u64(&rng) % 3) submit(&w, &now[n_in++]);
         busy = step(&w);
     }
     for (int i = 0; i < n; i++) expect_same(&now[i], &alone[i]);
+    came = kin_scheduler_get_stats(w.s).drafts;
     expect_all_free(&w);
     close_world(&w);
 }
@@ -173,6 +214,95 @@ static void in_any_company_a_text_is_what_it_is_alone(void **state) {
         run_in_company(texts, alone, N, 3, N_CTX, 8, seed);
         run_in_company(texts, alone, N, 2, 4 * 64, 8, seed); // so little room that some wait, and are computed again
     }
+}
+
+static void with_drafts_each_text_is_what_it_is_without(void **state) {
+    (void)state;
+    enum { N = 6 };
+    static text texts[N], alone[N];
+    for (int i = 0; i < N; i++) make_text(&texts[i], i + 2, i % 3 ? 70 : 0, 1 + i * i % 150, 5 + 3 * i);
+    run_alone(texts, alone, N);
+    for (int i = 0; i < 3; i++) {
+        with_drafts = (const double[]){0, 0.7, 1}[i];
+        run_in_company(texts, alone, N, 1, N_CTX, 8, 1);
+        assert_true(came.drafted[KIN_DRAFT_ORACLE] > 0);
+        assert_true(i == 0 || came.accepted[KIN_DRAFT_ORACLE] > 0);
+        assert_true(came.accepted[KIN_DRAFT_ORACLE] <= came.drafted[KIN_DRAFT_ORACLE] && came.n_passes <= came.n_written);
+        run_in_company(texts, alone, N, 3, N_CTX, 8, 2);
+        run_in_company(texts, alone, N, 2, 4 * 64, 8, 3); // so little room that some wait, and are computed again
+        run_in_company(texts, alone, N, 1, N_CTX, 1, 4);
+    }
+    with_drafts = -1;
+}
+
+static kin_sampler *open_sampler(const kin_sampler_options *o) {
+    kin_sampler *sampler;
+    kin_err err;
+    if (kin_sampler_new(&sampler, N_VOCAB, o, &err) != 0) fail_msg("%s", err.text);
+    return sampler;
+}
+
+// A seed's text, with every stage of the sampler, is that without drafts: no random number is used for a token that is not taken.
+static void a_seed_gives_the_text_that_it_gives_without_drafts(void **state) {
+    (void)state;
+    static text without, with;
+    kin_sampler_options o = kin_sampler_options_defaults();
+    for (int i = 0; i < 8; i++) {
+        o.seed = (uint64_t)i;
+        o.temperature = i % 4 == 0 ? 0 : 1.5f;
+        o.top_p = i % 4 == 2 ? 0.7f : 1;
+        o.penalty_repeat = i % 4 == 3 || i == 0 ? 1.3f : 1;
+        make_text(&without, 3, 0, 20, MAX_MADE);
+        with = without;
+        for (int k = 0; k < 2; k++) {
+            world w = open_world(1 + i % 3, N_CTX, 2);
+            text *t = k ? &with : &without;
+            t->sampler = open_sampler(&o);
+            if (k) draft(t, &without, 0.8, 5);
+            submit(&w, t);
+            while (step(&w)) continue;
+            kin_sampler_free(t->sampler);
+            close_world(&w);
+        }
+        expect_same(&with, &without);
+        assert_true(with.drafts.accepted[KIN_DRAFT_ORACLE] > 0 && with.drafts.n_passes < with.drafts.n_written);
+    }
+}
+
+// Cancelled in any step, at the context's end, and as a prefix of the next text.
+static void rejected_tokens_leave_the_cache_however_a_text_ends(void **state) {
+    (void)state;
+    static text texts[2], alone[2], after, after_alone;
+    for (int i = 0; i < 2; i++) make_text(&texts[i], i + 2, 0, 30, 20);
+    run_alone(texts, alone, 2);
+    for (int when = 0; when < 12; when++) {
+        static text now[2];
+        world w = open_world(1 + when % 3, N_CTX, 4);
+        memcpy(now, texts, sizeof now);
+        for (int i = 0; i < 2; i++) draft(&now[i], &alone[i], 0.7, (uint64_t)when);
+        for (int i = 0; i < 2; i++) submit(&w, &now[i]);
+        for (int i = 0; i < when; i++) step(&w);
+        if (now[1].g) kin_scheduler_cancel(w.s, now[1].g);
+        while (step(&w)) continue;
+        expect_same(&now[0], &alone[0]);
+        make_text(&after, 2, 0, 45, 10); // goes on from the first one
+        memcpy(after.prompt + 30, alone[0].made, 10 * sizeof *after.prompt);
+        if (when == 0) run_alone(&after, &after_alone, 1);
+        submit(&w, &after);
+        while (step(&w)) continue;
+        assert_int_equal(after.n_cached, 40);
+        expect_same(&after, &after_alone);
+        expect_all_free(&w);
+        close_world(&w);
+    }
+    world w = open_world(1, 64, 2);
+    make_text(&texts[0], 2, 0, 60, 40);
+    draft(&texts[0], &alone[0], 1, 1);
+    submit(&w, &texts[0]);
+    while (step(&w)) continue;
+    assert_int_equal(texts[0].how, KIN_GENERATION_FULL);
+    assert_int_equal(texts[0].n_made, 5);
+    close_world(&w);
 }
 
 // The texts differ in a secret of 8 tokens only, behind one of six prefixes that they share; what follows it is the same for all.
@@ -377,6 +507,7 @@ static void texts_go_on_with_another_ring(void **state) {
     kin_err err;
     for (int i = 0; i < N; i++) make_text(&texts[i], i + 2, 20, 40, 20);
     run_alone(texts, alone, N);
+    for (int i = 0; i < N; i += 2) draft(&texts[i], &alone[i], 0.3, 1);
     world w = open_world(3, N_CTX, 3), other = open_world(2, N_CTX, 3);
     for (int i = 0; i < N; i++) submit(&w, &texts[i]);
     for (int i = 0; i < 15; i++) step(&w);
@@ -446,6 +577,9 @@ static void with_one_step_in_flight_it_has_all_texts(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(in_any_company_a_text_is_what_it_is_alone),
+        cmocka_unit_test(with_drafts_each_text_is_what_it_is_without),
+        cmocka_unit_test(a_seed_gives_the_text_that_it_gives_without_drafts),
+        cmocka_unit_test(rejected_tokens_leave_the_cache_however_a_text_ends),
         cmocka_unit_test(a_secret_per_stream_never_crosses),
         cmocka_unit_test(the_youngest_waits_when_the_context_is_full),
         cmocka_unit_test(of_16_users_a_common_prefix_of_2048_tokens_is_computed_once),

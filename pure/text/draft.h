@@ -1,0 +1,40 @@
+// A draft: tokens that a text may go on with, guessed cheaply. The model verifies several in one pass (pipeline/scheduler.h):
+// those that it would have written itself stay, so a wrong guess costs time and changes nothing.
+//
+// A source says for each token how sure it is of it, as a grade. What a grade is worth is learnt while texts are written
+// (pure/plan/speculation.h).
+#pragma once
+
+#include <stdint.h>
+
+enum { KIN_DRAFT_MAX = 31, KIN_DRAFT_GRADES = 8 };
+
+typedef enum kin_draft_source_kind {
+    KIN_DRAFT_NGRAM,  // what followed the same tokens before (ngram_draft.h)
+    KIN_DRAFT_MODEL,  // a smaller model
+    KIN_DRAFT_ORACLE, // a known text, for measurements
+    KIN_DRAFT_N_SOURCES,
+} kin_draft_source_kind;
+
+typedef struct kin_draft {
+    kin_draft_source_kind kind;
+    int n;
+    int32_t tokens[KIN_DRAFT_MAX];
+    uint8_t grades[KIN_DRAFT_MAX]; // below KIN_DRAFT_GRADES, of the token if those before it are right
+} kin_draft;
+
+typedef struct kin_draft_source {
+    // What may follow tokens [n], at most `most` (KIN_DRAFT_MAX) tokens; out->n 0: it has no guess. Between two calls for the
+    // same text tokens are only added at its end.
+    void (*propose)(void *user, const int32_t *tokens, int n, int most, kin_draft *out);
+    void *user;
+} kin_draft_source;
+
+// What came of drafts so far.
+typedef struct kin_draft_counts {
+    uint64_t n_passes, n_written;           // passes that gave tokens, and these
+    uint64_t drafted[KIN_DRAFT_N_SOURCES];  // tokens that were verified, by source
+    uint64_t accepted[KIN_DRAFT_N_SOURCES]; // and were right
+} kin_draft_counts;
+
+const char *kin_draft_source_name(kin_draft_source_kind kind); // "ngram"

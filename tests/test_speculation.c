@@ -1,0 +1,202 @@
+// How many drafted tokens a step verifies (pure/plan/speculation.h): simulated machines and texts, whose best is known.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+
+#include "base/rng.h"
+#include "pure/plan/speculation.h"
+
+// ---- machines: seconds of a step of n rows
+
+static double memory_bound(int n) { // kin's kernels with AVX-512
+    return n <= 8 ? 0.020 * (1 + 0.05 * (n - 1)) : 0.020 * (1.35 + 0.125 * (n - 8));
+}
+
+static double compute_bound(int n) {
+    return 0.020 * (0.2 + 0.8 * n);
+}
+
+static double disk_bound(int n) {
+    return fmax(0.300, memory_bound(n));
+}
+
+static double experts_from_disk(int n) {
+    return 0.020 + 0.100 * n;
+}
+
+typedef struct world {
+    double (*time_of)(int n_rows);
+    double chance;
+    double noise; // of times
+    int n_texts;
+    kin_rng rng;
+    kin_speculation s;
+    double took_s, n_written, n_drafted;
+} world;
+
+static world make_world(double (*time_of)(int n_rows), double chance, int n_texts) {
+    world w = {.time_of = time_of, .chance = chance, .n_texts = n_texts};
+    kin_rng_seed(&w.rng, 1);
+    kin_speculation_init(&w.s);
+    return w;
+}
+
+static void verify(world *w, const kin_draft *d, int n) {
+    bool accepted = true;
+    w->n_written++;
+    for (int i = 0; i < n && accepted; i++) {
+        accepted = kin_rng_unit(&w->rng) < w->chance;
+        kin_speculation_learn_token(&w->s, d->kind, d->grades[i], accepted);
+        w->n_written += accepted;
+    }
+}
+
+static void step(world *w) {
+    kin_draft draft = {.kind = KIN_DRAFT_NGRAM, .n = KIN_DRAFT_MAX};
+    const kin_draft *drafts[KIN_SPECULATION_MAX_TEXTS];
+    int taken[KIN_SPECULATION_MAX_TEXTS] = {0}, n_rows = w->n_texts;
+    for (int i = 0; i < w->n_texts; i++) drafts[i] = &draft;
+    if (kin_speculation_wants(&w->s, w->n_texts))
+        kin_speculation_choose(&w->s, w->n_texts, KIN_DRAFT_MAX, drafts, w->n_texts, taken);
+    for (int i = 0; i < w->n_texts; i++) n_rows += taken[i];
+    assert_true(n_rows <= KIN_SPECULATION_MAX_ROWS);
+    double took = w->time_of(n_rows) * (1 + w->noise * kin_rng_unit(&w->rng));
+    if (w->noise > 0 && kin_rng_u64(&w->rng) % 50 == 0) took *= 5; // somebody else had the processor
+    kin_speculation_learn_time(&w->s, n_rows, took);
+    for (int i = 0; i < w->n_texts; i++) verify(w, &draft, taken[i]);
+    w->took_s += w->time_of(n_rows);
+    w->n_drafted += n_rows - w->n_texts;
+}
+
+// Tokens per second of n steps, as a multiple of those without drafts.
+static double gain_of(world *w, int n_steps) {
+    w->took_s = w->n_written = w->n_drafted = 0;
+    for (int i = 0; i < n_steps; i++) step(w);
+    return w->n_written / w->took_s * w->time_of(w->n_texts) / w->n_texts;
+}
+
+// Of a chain of one text, if everything is known.
+static double best_gain(double (*time_of)(int n_rows), double chance) {
+    double best = 1, expected = 1;
+    for (int n = 2; n <= KIN_SPECULATION_MAX_ROWS; n++) {
+        expected += pow(chance, n - 1);
+        best = fmax(best, expected * time_of(1) / time_of(n));
+    }
+    return best;
+}
+
+// ---- claims
+
+static void wrong_drafts_cost_less_than_3_percent(void **state) {
+    (void)state;
+    double (*const machines[])(int) = {memory_bound, compute_bound, disk_bound, experts_from_disk};
+    for (int i = 0; i < 4; i++) {
+        for (int noise = 0; noise < 2; noise++) {
+            for (int n_texts = 1; n_texts <= 8; n_texts += 7) {
+                world w = make_world(machines[i], 0, n_texts);
+                w.noise = 0.3 * noise;
+                assert_true(gain_of(&w, 300) >= 0.97);
+                assert_true(gain_of(&w, 2000) >= 0.99);
+            }
+        }
+    }
+}
+
+static void right_drafts_gain_nearly_what_they_can(void **state) {
+    (void)state;
+    double (*const machines[])(int) = {memory_bound, compute_bound, disk_bound, experts_from_disk};
+    for (int i = 0; i < 4; i++) {
+        for (double chance = 0.5; chance < 0.95; chance += 0.2) {
+            world w = make_world(machines[i], chance, 1);
+            gain_of(&w, 100);
+            assert_true(gain_of(&w, 2000) >= 0.93 * best_gain(machines[i], chance));
+            w.noise = 0.3;
+            assert_true(gain_of(&w, 2000) >= 0.9 * best_gain(machines[i], chance));
+        }
+    }
+    world w = make_world(memory_bound, 0.8, 1);
+    assert_true(gain_of(&w, 1000) > 2);
+    w = make_world(disk_bound, 0.8, 1);
+    assert_true(gain_of(&w, 1000) > 3.5);
+}
+
+static void where_each_row_costs_as_much_as_the_first_none_is_verified(void **state) {
+    (void)state;
+    world w = make_world(experts_from_disk, 0.9, 1);
+    gain_of(&w, 100);
+    assert_true(gain_of(&w, 2000) >= 0.97);
+    assert_true(w.n_drafted < 200);
+}
+
+static void texts_that_change_are_noticed(void **state) {
+    (void)state;
+    world w = make_world(memory_bound, 0, 1);
+    gain_of(&w, 2000);
+    w.chance = 0.9;
+    gain_of(&w, 3000); // tries are rare by now
+    assert_true(gain_of(&w, 500) > 2.5);
+    w.chance = 0;
+    assert_true(gain_of(&w, 1000) > 0.97);
+}
+
+static void a_machine_that_changes_is_noticed(void **state) {
+    (void)state;
+    world w = make_world(disk_bound, 0.8, 1);
+    gain_of(&w, 500);
+    w.time_of = compute_bound;
+    gain_of(&w, 100);
+    assert_true(gain_of(&w, 1000) > 0.95);
+    w.time_of = disk_bound;
+    gain_of(&w, 1000);
+    assert_true(gain_of(&w, 1000) > 3.3);
+}
+
+static void many_texts_have_fewer_rows_to_spare(void **state) {
+    (void)state;
+    world w = make_world(memory_bound, 0.8, 4);
+    gain_of(&w, 100);
+    assert_true(gain_of(&w, 1000) > 1.3);
+    w = make_world(memory_bound, 0.8, KIN_SPECULATION_MAX_ROWS);
+    gain_of(&w, 100);
+    assert_true(w.n_drafted == 0);
+}
+
+// The surer text gets the rows.
+static void the_likeliest_tokens_are_verified(void **state) {
+    (void)state;
+    kin_draft a = {.n = 4, .grades = {0, 0, 0, 0}}, b = {.n = 4, .grades = {7, 7, 7, 7}};
+    const kin_draft *drafts[] = {&a, &b};
+    int taken[2];
+    kin_speculation s;
+    kin_speculation_init(&s);
+    for (int i = 0; i < 100; i++) {
+        kin_speculation_learn_token(&s, KIN_DRAFT_NGRAM, 0, i % 3 == 0);
+        kin_speculation_learn_token(&s, KIN_DRAFT_NGRAM, 7, true);
+    }
+    for (int i = 0; i < 3; i++) kin_speculation_learn_time(&s, 2, 0.020);
+    kin_speculation_choose(&s, 2, 4, drafts, 2, taken);
+    assert_int_equal(taken[0], 0);
+    assert_int_equal(taken[1], 4);
+    kin_speculation_choose(&s, 2, 5, drafts, 2, taken);
+    assert_int_equal(taken[0], 1);
+    kin_speculation_choose(&s, 2, 0, drafts, 2, taken);
+    assert_int_equal(taken[0] + taken[1], 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(wrong_drafts_cost_less_than_3_percent),
+        cmocka_unit_test(right_drafts_gain_nearly_what_they_can),
+        cmocka_unit_test(where_each_row_costs_as_much_as_the_first_none_is_verified),
+        cmocka_unit_test(texts_that_change_are_noticed),
+        cmocka_unit_test(a_machine_that_changes_is_noticed),
+        cmocka_unit_test(many_texts_have_fewer_rows_to_spare),
+        cmocka_unit_test(the_likeliest_tokens_are_verified),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
