@@ -162,6 +162,20 @@ function(kin_embed macro source file)
         OBJECT_DEPENDS "${files}")
 endfunction()
 
+# kin_web(FOLDER): the engine for browsers, in BUILD/FOLDER, where clang-19 and its lld are: a build of its own, for another machine.
+function(kin_web folder)
+    find_program(KIN_WEB_COMPILER clang-19)
+    find_program(KIN_WEB_LINKER wasm-ld-19)
+    if(NOT KIN_WEB_COMPILER OR NOT KIN_WEB_LINKER OR KIN_SANITIZE OR KIN_FUZZ)
+        return()
+    endif()
+    set(build ${PROJECT_BINARY_DIR}/${folder})
+    add_custom_target(kin_${folder} ALL
+        COMMAND ${CMAKE_COMMAND} -S ${PROJECT_SOURCE_DIR}/${folder} -B ${build} -G ${CMAKE_GENERATOR} -DCMAKE_C_COMPILER=${KIN_WEB_COMPILER} >${build}.log
+        COMMAND ${CMAKE_COMMAND} --build ${build}
+        BYPRODUCTS ${build}/build.ninja VERBATIM USES_TERMINAL)
+endfunction()
+
 # kin_manual(TARGET): the manual page and the completions, which the program itself prints, and where they are installed. Not where it
 # cannot run, or only under conditions.
 function(kin_manual target)

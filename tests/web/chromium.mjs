@@ -1,0 +1,69 @@
+// The same as engine.mjs in headless Chromium: a server here gives it the scripts, the modules and the cases, and takes what it computed.
+// With one thread the page is not isolated from others, and has no shared memory. Exit 77: there is no Chromium.
+import { spawn } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import { tmpdir } from 'node:os';
+
+const [modules, unit, threads, ...cases] = process.argv.slice(2);
+const root = new URL('../..', import.meta.url).pathname;
+const types = { html: 'text/html', js: 'text/javascript', mjs: 'text/javascript', wasm: 'application/wasm' };
+
+const typeOf = (path) => types[path.split('.').at(-1)] ?? 'application/octet-stream';
+
+// /kin/PATH of the sources, /code/NAME of the modules, /case/I, /model/I; POST /out/I, /failed, /done.
+function fileOf(path) {
+  const [, kind, rest] = path.match(/^\/(\w+)\/([\w./]+)$/) ?? [];
+  if (kind === 'kin' && !rest.includes('..')) return root + rest;
+  if (kind === 'code' && /^\w+\.wasm$/.test(rest)) return `${modules}/${rest}`;
+  return { model: cases[3 * rest], case: cases[3 * rest + 1] }[kind];
+}
+
+function take(path, body) {
+  if (path.startsWith('/out/')) return writeFileSync(cases[3 * path.slice(5) + 2], body);
+  console.error(body.toString());
+  end(path === '/done' ? 0 : 1);
+}
+
+const server = createServer(async (request, response) => {
+  if (request.method === 'POST') {
+    const parts = [];
+    for await (const part of request) parts.push(part);
+    response.end();
+    return take(request.url, Buffer.concat(parts));
+  }
+  const path = fileOf(request.url.split('?')[0]);
+  if (!path) return response.writeHead(404).end();
+  const isolated = threads === '1' ? {} : { 'Cross-Origin-Opener-Policy': 'same-origin', 'Cross-Origin-Embedder-Policy': 'require-corp' };
+  response.writeHead(200, { 'Content-Type': typeOf(path), ...isolated }).end(readFileSync(path));
+});
+
+const profile = mkdtempSync(`${tmpdir()}/kin-chromium-`);
+const MOST_MS = 100_000;
+let browser;
+
+function end(code) {
+  process.exitCode = code;
+  clearTimeout(timer);
+  browser.kill();
+  server.close();
+  server.closeAllConnections();
+}
+
+// Chromium's last helpers may write to it yet.
+function removeProfile() {
+  try {
+    rmSync(profile, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 });
+  } catch (e) {
+    console.error(e.message);
+  }
+}
+
+const timer = setTimeout(() => take('/failed', Buffer.from('no answer')), MOST_MS);
+
+server.listen(0, '127.0.0.1', () => {
+  const url = `http://127.0.0.1:${server.address().port}/kin/tests/web/page.html?unit=${unit}&threads=${threads}&n=${cases.length / 3}`;
+  browser = spawn(process.env.CHROMIUM ?? 'chromium', ['--headless', '--no-sandbox', '--disable-gpu', `--user-data-dir=${profile}`, url], { stdio: 'ignore' });
+  browser.on('error', () => end(77));
+  browser.on('close', removeProfile);
+});

@@ -1,0 +1,41 @@
+// Computes cases in node: node engine.mjs MODULES UNIT THREADS MODEL CASE OUT [MODEL CASE OUT ...]
+// MODULES: the folder of tools/web. Exit 77: this node does not know the unit's instructions.
+import { closeSync, fstatSync, openSync, readFileSync, readSync, writeFileSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';
+
+import { Engine, vectorUnit } from '../../web/engine.js';
+import { runThread } from '../../web/engine_thread.js';
+import { compute } from './case.mjs';
+
+const files = new Map(); // name -> descriptor
+
+const host = (modules) => ({
+  code: (name) => readFile(`${modules}/${name}`),
+  thread: (set) => new Promise((done) => {
+    const worker = new Worker(new URL(import.meta.url), { workerData: set });
+    worker.unref();
+    worker.once('message', () => done(true));
+    worker.once('error', (e) => (console.error(e), done(false)));
+  }),
+  size: (name) => fstatSync(files.get(name)).size,
+  read: (name, at, bytes) => readSync(files.get(name), bytes, 0, bytes.length, at) === bytes.length,
+  log: console.error,
+});
+
+if (isMainThread) {
+  const [modules, unit, threads, ...cases] = process.argv.slice(2);
+  if (unit === 'relaxed' && vectorUnit() !== 'relaxed') process.exit(77);
+  const engine = await Engine.open(host(modules), { threads: Number(threads), unit });
+  if (engine.threads !== Number(threads) || engine.kernels !== unit) throw new Error(`${engine.threads} threads, ${engine.kernels}`);
+  for (let i = 0; i < cases.length; i += 3) {
+    files.set(cases[i], openSync(cases[i]));
+    const begun = performance.now();
+    writeFileSync(cases[i + 2], Buffer.concat(compute(engine, readFileSync(cases[i + 1]), cases[i])));
+    if (process.env.WEB_TIMES) console.error(`${cases[i]}: ${(performance.now() - begun).toFixed(1)} ms`);
+    closeSync(files.get(cases[i]));
+  }
+  process.exit(0);
+} else {
+  runThread(workerData, () => parentPort.postMessage('started'));
+}

@@ -1,0 +1,34 @@
+// In Chromium: computes the cases that the server has, and gives it what came of them.
+import { Engine } from '../../web/engine.js';
+import { compute } from './case.mjs';
+
+const asked = new URLSearchParams(location.search);
+const models = new Map();
+const get = async (path) => new Uint8Array(await (await fetch(path)).arrayBuffer());
+const give = (path, body) => fetch(path, { method: 'POST', body });
+
+const host = {
+  code: (name) => get(`/code/${name}`),
+  thread: (set) => new Promise((done) => {
+    const worker = new Worker('/kin/web/engine_thread.js', { type: 'module' });
+    worker.onmessage = () => done(true);
+    worker.onerror = () => done(false);
+    worker.postMessage(set);
+  }),
+  size: (name) => models.get(name).length,
+  read: (name, at, bytes) => (bytes.set(models.get(name).subarray(at, at + bytes.length)), true),
+  log: (line) => give('/failed', line),
+};
+
+try {
+  const threads = Number(asked.get('threads'));
+  const engine = await Engine.open(host, { threads, unit: asked.get('unit') });
+  if (engine.threads !== threads || engine.kernels !== asked.get('unit')) throw new Error(`${engine.threads} threads, ${engine.kernels}`);
+  for (let i = 0; i < Number(asked.get('n')); i++) {
+    models.set('model', await get(`/model/${i}`));
+    await give(`/out/${i}`, new Blob(compute(engine, await get(`/case/${i}`), 'model')));
+  }
+  await give('/done', `${navigator.userAgent}, isolated: ${crossOriginIsolated}`);
+} catch (e) {
+  await give('/failed', `${e.stack}`);
+}

@@ -1,0 +1,119 @@
+// kin's engine (web/): its WebAssembly modules, their memory and their threads. It computes a member's layers: the payload of a PLAN
+// frame opens them, that of a STEP frame goes in and the next member's comes out.
+//
+// It waits and computes where it is called: in a Web Worker, not in a page. `host` is what is around it, a browser's or a test's:
+//   code(name)    promise of the bytes of a module, "engine_relaxed.wasm"
+//   thread(set)   promise of a helper thread that runs engine_thread.js's runThread with `set`; null: there are none
+//   size(name)    bytes of a file of the model, -1 if it is not here
+//   read(name, at, bytes)   fills the bytes from there on; whether they were there
+//   log(line)
+
+const PAGES = [65536, 32768, 16384, 8192]; // most memory, in 64 KiB: what this browser will reserve
+const STACK_BYTES = 1 << 20;
+
+// A module with these bytes is valid where relaxed vector instructions are known: (func (result v128) i16x8.relaxed_dot_i8x16_i7x16_s).
+const RELAXED = Uint8Array.of(0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 123, 3, 2, 1, 0, 10, 15, 1, 13, 0, 65, 1, 253, 15, 65, 2, 253, 15, 253, 146, 2, 11);
+
+export const vectorUnit = () => (WebAssembly.validate(RELAXED) ? 'relaxed' : 'simd128');
+
+function makeMemory(shared) {
+  for (const maximum of PAGES) {
+    try {
+      return new WebAssembly.Memory({ initial: 64, maximum, shared });
+    } catch { /* fewer */ }
+  }
+  throw new Error('this browser has no memory left for another WebAssembly module');
+}
+
+// What a module imports (web/host.h). Text and bytes that others may write to meanwhile are copied before they are looked at.
+export function imports(memory, host) {
+  const bytes = (at, n) => new Uint8Array(memory.buffer, at, n);
+  const text = (at, n) => new TextDecoder().decode(bytes(at >>> 0, n).slice());
+  return {
+    env: { memory },
+    kin: {
+      log: (at, n) => host.log(text(at, n)),
+      now: () => performance.now(),
+      size: (at, n) => host.size(text(at, n)),
+      read: (at, n, from, to, count) => (host.read(text(at, n), from, bytes(to >>> 0, count >>> 0)) ? 1 : 0),
+    },
+  };
+}
+
+export class Engine {
+  // threads: wanted at most; one where there can be no others. unit: a vector unit, for tests.
+  static async open(host, { threads = 1, unit = vectorUnit() } = {}) {
+    const shared = threads > 1 && typeof SharedArrayBuffer === 'function' && (globalThis.crossOriginIsolated ?? true);
+    const module = await WebAssembly.compile(await host.code(`engine_${unit}${shared ? '_threads' : ''}.wasm`));
+    const memory = makeMemory(shared);
+    const engine = new Engine(memory, await WebAssembly.instantiate(module, imports(memory, host)));
+    for (let i = 1; shared && i < threads; i++) {
+      const stack = engine.#alloc(STACK_BYTES) + STACK_BYTES;
+      if (!(await host.thread({ module, memory, stack, i }))) break;
+      engine.threads++;
+    }
+    return engine;
+  }
+
+  constructor(memory, instance) {
+    this.memory = memory;
+    this.exports = instance.exports;
+    this.threads = 1;
+  }
+
+  #alloc(n) {
+    const at = this.exports.alloc(n) >>> 0;
+    if (!at) throw new Error('out of memory');
+    return at;
+  }
+
+  #text(at) {
+    const bytes = new Uint8Array(this.memory.buffer);
+    let end = (at >>>= 0);
+    while (bytes[end]) end++;
+    return new TextDecoder().decode(bytes.slice(at, end));
+  }
+
+  // Copies bytes to the module, for the call.
+  #lend(bytes, call) {
+    const at = this.#alloc(bytes.length);
+    new Uint8Array(this.memory.buffer).set(bytes, at);
+    try {
+      return call(at);
+    } finally {
+      this.exports.free(at);
+    }
+  }
+
+  #check(result) {
+    if (result < 0) throw new Error(this.#text(this.exports.error()));
+    return result;
+  }
+
+  get kernels() {
+    return this.#text(this.exports.kernels());
+  }
+
+  // plan: a PLAN's payload. name: the model's file.
+  openPlan(plan, name) {
+    const zeroed = new TextEncoder().encode(`${name}\0`);
+    this.#check(this.#lend(zeroed, (at) => this.#lend(plan, (p) => this.exports.open(p, plan.length, at, this.threads))));
+  }
+
+  closePlan() {
+    this.exports.close();
+  }
+
+  // A STEP's payload -> the next member's.
+  step(payload) {
+    const at = this.exports.payload(payload.length) >>> 0;
+    if (!at) throw new Error('out of memory');
+    new Uint8Array(this.memory.buffer).set(payload, at);
+    const n = this.#check(this.exports.step(payload.length));
+    return new Uint8Array(this.memory.buffer, this.exports.payload(n) >>> 0, n).slice();
+  }
+
+  reset() {
+    this.exports.reset();
+  }
+}

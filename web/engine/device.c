@@ -1,0 +1,25 @@
+// engine/device.h: the one device is this module.
+#include "engine/device.h"
+
+#include <string.h>
+
+#include "web/engine/threads.h"
+
+kin_device_options kin_device_options_defaults(void) {
+    return (kin_device_options){.repack = true};
+}
+
+int kin_devices_open(kin_devices *devices, const kin_device_options *options, kin_err *err) {
+    *devices = (kin_devices){.n_threads = options->n_threads ? options->n_threads : 1, .options = *options};
+    if (options->gpu) return kin_err_set(err, "a browser lends no GPU");
+    devices->cpu.kernels = options->ggml_kernels ? NULL : kin_kernels_choose(err);
+    if (!options->ggml_kernels && !devices->cpu.kernels) return KIN_FAIL;
+    devices->cpu.packs = options->repack;
+    memcpy(devices->cpu.name, "CPU", sizeof "CPU");
+    kin_threads_set(devices->n_threads);
+    return 0;
+}
+
+void kin_devices_close(kin_devices *devices) {
+    *devices = (kin_devices){0};
+}

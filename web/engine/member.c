@@ -1,0 +1,69 @@
+// One member's computing: pipeline/engine_instance.h over the page's bytes.
+#include <stdlib.h>
+#include <string.h>
+
+#include "net/message_buffer.h"
+#include "pipeline/engine_instance.h"
+#include "web/exports.h"
+
+static kin_err last_error;
+static kin_engine_instance *instance;
+static char *model_name;
+static kin_message_buffer step; // the one that is computed
+
+// There is one buffer: what a step is put into.
+void kin_message_pool_give(kin_message_pool *pool, kin_message_buffer *buffer) {
+    (void)pool, (void)buffer;
+}
+
+void *kin_web_alloc(size_t n) {
+    return malloc(n);
+}
+
+void kin_web_free(void *p) {
+    free(p);
+}
+
+const char *kin_web_error(void) {
+    return last_error.text;
+}
+
+const char *kin_web_kernels(void) {
+    return kin_kernels_at(0)->name;
+}
+
+int kin_web_open(const uint8_t *bytes, size_t n, const char *name, int n_threads) {
+    kin_proto_plan plan;
+    kin_web_close();
+    if (kin_proto_decode_plan(bytes, n, &plan, &last_error) != 0) return KIN_FAIL;
+    model_name = strdup(name);
+    if (!model_name) return kin_err_set(&last_error, "out of memory");
+    const kin_engine_instance_options o = {.model_path = model_name, .in_parts = true, .n_threads = n_threads};
+    return kin_engine_instance_open(&instance, &plan, &o, &last_error);
+}
+
+void kin_web_close(void) {
+    kin_engine_instance_close(instance);
+    instance = NULL;
+    free(model_name);
+    model_name = NULL;
+}
+
+uint8_t *kin_web_payload(size_t n) {
+    if (n <= step.cap) return step.payload;
+    uint8_t *larger = realloc(step.payload, n);
+    if (!larger) return NULL;
+    step.payload = larger;
+    step.cap = n;
+    return larger;
+}
+
+int kin_web_step(size_t n) {
+    kin_assert(instance && n <= step.cap);
+    step.frame = (kin_frame){.type = KIN_FRAME_STEP, .length = (uint32_t)n};
+    return kin_worker_take(kin_engine_instance_worker(instance), &step, &last_error) ? (int)step.frame.length : KIN_FAIL;
+}
+
+void kin_web_reset(void) {
+    kin_stage_executor_reset(kin_engine_instance_executor(instance));
+}

@@ -1,0 +1,40 @@
+// What the module gives to the page around it (web/engine.js). Pointers are into the module's memory; memory that is handed over
+// comes from kin_web_alloc.
+//
+// Thread: the module's main one, but for kin_web_thread.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __wasm__
+#define KIN_EXPORT(name) __attribute__((export_name(name)))
+#else
+#define KIN_EXPORT(name)
+#endif
+
+KIN_EXPORT("alloc") void *kin_web_alloc(size_t n); // NULL: out of memory
+KIN_EXPORT("free") void kin_web_free(void *p);
+
+// The sentence of the last call that failed, until the next one.
+KIN_EXPORT("error") const char *kin_web_error(void);
+
+// The vector unit that this module was compiled for: "relaxed".
+KIN_EXPORT("kernels") const char *kin_web_kernels(void);
+
+// A helper: computes its share of every job, for ever. Its stack (__stack_pointer) is its own.
+KIN_EXPORT("thread") void kin_web_thread(int ith);
+
+// Opens what a plan asks for: `plan` is the payload of a PLAN frame [n], `name` the model's file as the page's functions know it.
+// 0, or -1.
+KIN_EXPORT("open") int kin_web_open(const uint8_t *plan, size_t n, const char *name, int n_threads);
+KIN_EXPORT("close") void kin_web_close(void);
+
+// Where to put the payload of a STEP frame of n bytes. NULL: out of memory.
+KIN_EXPORT("payload") uint8_t *kin_web_payload(size_t n);
+// Computes this member's layers of the step that was put there: its payload is then the next member's, of so many bytes. -1: it
+// failed, and the step is over.
+KIN_EXPORT("step") int kin_web_step(size_t n);
+
+// As after open: no step, an empty KV cache.
+KIN_EXPORT("reset") void kin_web_reset(void);

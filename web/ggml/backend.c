@@ -1,0 +1,198 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "ggml-alloc.h"
+#include "ggml_impl.h"
+#include "web/engine/threads.h"
+
+// ---- memory
+
+struct ggml_backend_buffer {
+    void *memory;
+};
+
+ggml_backend_buffer_t ggml_backend_cpu_buffer_from_ptr(void *ptr, size_t n) {
+    (void)n;
+    ggml_backend_buffer_t buffer = malloc(sizeof *buffer);
+    if (buffer) buffer->memory = ptr;
+    return buffer;
+}
+
+void ggml_backend_buffer_free(ggml_backend_buffer_t buffer) {
+    free(buffer);
+}
+
+enum ggml_status ggml_backend_tensor_alloc(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor, void *at) {
+    tensor->buffer = buffer;
+    tensor->data = at;
+    return GGML_STATUS_SUCCESS;
+}
+
+void ggml_backend_tensor_set(struct ggml_tensor *tensor, const void *data, size_t offset, size_t n) {
+    memcpy((char *)tensor->data + offset, data, n);
+}
+
+void ggml_backend_tensor_get(const struct ggml_tensor *tensor, void *data, size_t offset, size_t n) {
+    memcpy(data, (const char *)tensor->data + offset, n);
+}
+
+// ---- memory of a graph
+
+enum { ALIGN = 64 };
+
+struct ggml_gallocr {
+    struct ggml_backend_buffer buffer;
+    size_t size;
+};
+
+ggml_gallocr_t ggml_gallocr_new(ggml_backend_buffer_type_t buft) {
+    (void)buft;
+    return calloc(1, sizeof(struct ggml_gallocr));
+}
+
+void ggml_gallocr_free(ggml_gallocr_t g) {
+    if (!g) return;
+    free(g->buffer.memory);
+    free(g);
+}
+
+size_t ggml_gallocr_get_buffer_size(ggml_gallocr_t g, int i) {
+    (void)i;
+    return g->size;
+}
+
+static struct ggml_tensor *root_of(struct ggml_tensor *t) {
+    return t->view_src ? t->view_src : t;
+}
+
+// From the node that writes a tensor (inputs: from the beginning) to the last one that reads it (outputs: to the end). Those with
+// memory of their own, weights and caches, are left alone.
+static void find_lives(struct ggml_cgraph *graph) {
+    for (int i = 0; i < graph->n; i++) {
+        struct ggml_tensor *t = graph->nodes[i], *root = root_of(t);
+        if (root == t) t->first = t->last = i;
+        if (t->is_output) root->last = graph->n;
+        for (int k = 0; k < GGML_MAX_SRC; k++) {
+            struct ggml_tensor *src = t->src[k] ? root_of(t->src[k]) : NULL;
+            if (src && src->op == GGML_OP_NONE) src->first = 0;
+            if (src && src->last < i) src->last = i;
+        }
+        if (root->last < i) root->last = i;
+    }
+}
+
+// A tensor's place: the lowest one that no other tensor has which lives at the same time. placed // [n] by their place
+typedef struct places {
+    struct ggml_tensor **placed;
+    size_t *at;
+    int n;
+    size_t size;
+} places;
+
+static void insert(places *p, struct ggml_tensor *t, size_t at) {
+    int i = p->n++;
+    for (; i > 0 && p->at[i - 1] > at; i--) {
+        p->at[i] = p->at[i - 1];
+        p->placed[i] = p->placed[i - 1];
+    }
+    p->at[i] = at;
+    p->placed[i] = t;
+}
+
+static size_t bytes_of(const struct ggml_tensor *t) {
+    return (ggml_nbytes(t) + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+static void place(places *p, struct ggml_tensor *t) {
+    size_t at = 0, bytes = bytes_of(t);
+    if (t->is_placed) return;
+    t->is_placed = true;
+    for (int i = 0; i < p->n; i++) {
+        const struct ggml_tensor *other = p->placed[i];
+        if (other->last < t->first || t->last < other->first) continue;
+        if (p->at[i] >= at + bytes) break;
+        size_t end = p->at[i] + bytes_of(other);
+        if (end > at) at = end;
+    }
+    insert(p, t, at);
+    if (at + bytes > p->size) p->size = at + bytes;
+}
+
+static void place_all(places *p, struct ggml_cgraph *graph) {
+    find_lives(graph);
+    for (int i = 0; i < graph->n; i++) {
+        struct ggml_tensor *t = graph->nodes[i];
+        for (int k = 0; k < GGML_MAX_SRC; k++) {
+            struct ggml_tensor *src = t->src[k] ? root_of(t->src[k]) : NULL;
+            if (src && src->op == GGML_OP_NONE && !src->data) place(p, src);
+        }
+        if (root_of(t) == t) place(p, t);
+    }
+}
+
+static bool grow(ggml_gallocr_t g, size_t size) {
+    if (size <= g->size) return true;
+    free(g->buffer.memory);
+    g->buffer.memory = malloc(size);
+    g->size = g->buffer.memory ? size : 0;
+    return g->size;
+}
+
+static void give(ggml_gallocr_t g, struct ggml_cgraph *graph, const places *p) {
+    for (int i = 0; i < p->n; i++) {
+        p->placed[i]->buffer = &g->buffer;
+        p->placed[i]->data = (char *)g->buffer.memory + p->at[i];
+    }
+    for (int i = 0; i < graph->n; i++) {
+        struct ggml_tensor *t = graph->nodes[i];
+        if (!t->view_src) continue;
+        t->buffer = t->view_src->buffer;
+        t->data = (char *)t->view_src->data + t->view_offs;
+    }
+}
+
+static bool allocate(ggml_gallocr_t g, struct ggml_cgraph *graph, bool gives) {
+    size_t most = (size_t)graph->n * (GGML_MAX_SRC + 1);
+    places p = {.placed = calloc(most, sizeof *p.placed), .at = calloc(most, sizeof *p.at)};
+    bool ok = p.placed && p.at;
+    if (ok) place_all(&p, graph);
+    ok = ok && grow(g, p.size);
+    if (ok && gives) give(g, graph, &p);
+    free(p.placed);
+    free(p.at);
+    return ok;
+}
+
+bool ggml_gallocr_reserve(ggml_gallocr_t g, struct ggml_cgraph *graph) {
+    return allocate(g, graph, false);
+}
+
+bool ggml_gallocr_alloc_graph(ggml_gallocr_t g, struct ggml_cgraph *graph) {
+    return allocate(g, graph, true);
+}
+
+// ---- computing
+
+static void get_rows(struct ggml_tensor *t, int ith, int nth) {
+    const struct ggml_tensor *a = t->src[0], *rows = t->src[1];
+    for (int64_t i = ith; i < t->ne[1]; i += nth) {
+        size_t row = (size_t)((const int32_t *)rows->data)[i];
+        memcpy((char *)t->data + (size_t)i * t->nb[1], (const char *)a->data + row * a->nb[1], t->nb[1]);
+    }
+}
+
+static void compute_node(void *user, int i_node, int ith, int nth) {
+    struct ggml_tensor *t = ((struct ggml_cgraph *)user)->nodes[i_node];
+    if (t->op == GGML_OP_CUSTOM) t->fun(t, ith, nth, t->userdata);
+    if (t->op == GGML_OP_GET_ROWS) get_rows(t, ith, nth);
+}
+
+enum ggml_status ggml_backend_graph_compute(ggml_backend_t backend, struct ggml_cgraph *graph) {
+    (void)backend;
+    kin_threads_run(compute_node, graph, graph->n);
+    return GGML_STATUS_SUCCESS;
+}
+
+const char *ggml_status_to_string(enum ggml_status status) {
+    return status == GGML_STATUS_SUCCESS ? "success" : "aborted";
+}
