@@ -7,7 +7,7 @@
 
 #include "app/app.h"
 #include "app/option_tables.h"
-#include "node/session.h"
+#include "node/compute_loop.h"
 #include "sys/whole_file.h"
 
 typedef struct eval_options {
@@ -67,51 +67,97 @@ static int32_t likeliest(const float *logits, int n_vocab) {
     return best;
 }
 
-static int write_rows(FILE *f, const float *rows, size_t n, kin_err *err) {
-    return !f || fwrite(rows, sizeof *rows, n, f) == n ? 0 : kin_err_set(err, "the logits cannot be written");
+// Ids that are fed, and what comes back of them.
+typedef struct evaluation {
+    int n_vocab, n_greedy, n_made, n_seen;                        // n_seen: tokens fed whose logits came
+    FILE *logits;                                                 // NULL: not wanted
+    void (*row)(struct evaluation *e, int pos, const float *row); // after each token fed, in order; NULL: not wanted
+    bool failed;
+    kin_err why;
+    // of a perplexity
+    const int32_t *ids; // [n_ids]
+    int n_ids, n_scored;
+    double sum;
+} evaluation;
+
+static void take_row(evaluation *e, const float *row) {
+    if (e->row) e->row(e, e->n_seen, row);
+    e->n_seen++;
+    if (!e->logits || e->failed || fwrite(row, sizeof *row, (size_t)e->n_vocab, e->logits) == (size_t)e->n_vocab) return;
+    e->failed = true;
+    kin_err_set(&e->why, "the logits cannot be written");
 }
 
-static int eval_ids(kin_session *s, const eval_options *o, const int32_t *ids, int n, float *logits, FILE *f, kin_err *err) {
-    int n_vocab = s->model.hp.n_vocab;
-    if (kin_head_eval(s->head, 0, 0, ids, n, logits, n, err) != 0) return KIN_FAIL;
-    if (write_rows(f, logits, (size_t)n * (size_t)n_vocab, err) != 0) return KIN_FAIL;
-    const float *row = logits + (size_t)(n - 1) * (size_t)n_vocab;
-    for (int i = 0; i < o->greedy; i++) {
-        int32_t id = likeliest(row, n_vocab);
-        printf("%s%d", i ? " " : "", id);
-        if (kin_head_eval(s->head, 0, n + i, &id, 1, logits, 1, err) != 0) return KIN_FAIL;
-        if (write_rows(f, logits, (size_t)n_vocab, err) != 0) return KIN_FAIL;
-        row = logits;
+// Rows come again when a ring was lost.
+static void take_prompt_logits(void *user, int pos, const float *rows, int n) {
+    evaluation *e = user;
+    for (int i = e->n_seen - pos; i < n; i++) take_row(e, rows + (size_t)i * (size_t)e->n_vocab);
+}
+
+static int32_t next_greedy(void *user, float *logits) {
+    evaluation *e = user;
+    if (e->n_made > 0) take_row(e, logits);
+    if (e->n_made == e->n_greedy || e->failed) return KIN_GENERATION_NO_TOKEN;
+    int32_t id = likeliest(logits, e->n_vocab);
+    printf("%s%d", e->n_made++ ? " " : "", id);
+    return id;
+}
+
+static void ended(void *user, kin_generation_end how, const kin_err *why) {
+    evaluation *e = user;
+    if (how != KIN_GENERATION_FAILED) return;
+    e->failed = true;
+    e->why = *why;
+}
+
+static int evaluate(kin_compute_loop *loop, evaluation *e, const int32_t *ids, int n, kin_err *err) {
+    const kin_generation_options o = {.prompt = ids,
+                                      .n_prompt = n,
+                                      .no_cache = true,
+                                      .next = next_greedy,
+                                      .prompt_logits = take_prompt_logits,
+                                      .ended = ended,
+                                      .user = e};
+    kin_generation *text;
+    if (kin_scheduler_submit(kin_compute_loop_scheduler(loop), &o, &text, err) != 0) return KIN_FAIL;
+    int rc = kin_compute_loop_finish(loop, err);
+    if (rc == 0 && e->failed) {
+        *err = e->why;
+        rc = KIN_FAIL;
     }
-    if (o->greedy) printf("\n");
-    return 0;
+    return rc;
+}
+
+static int open_loop(kin_session *s, const eval_options *o, int n_tokens, kin_compute_loop **loop, kin_err *err) {
+    if (kin_session_open(s, &o->session, n_tokens, err) != 0) return KIN_FAIL;
+    if (kin_compute_loop_open(loop, s, 1, false, err) != 0) return KIN_FAIL;
+    return kin_compute_loop_enter(*loop, err);
+}
+
+static void close_loop(kin_compute_loop *loop) {
+    if (loop) kin_compute_loop_leave(loop);
+    kin_compute_loop_close(loop);
 }
 
 static int eval_tokens(kin_session *s, const eval_options *o, kin_err *err) {
-    const int32_t *ids = o->ids;
-    float *logits = NULL;
-    FILE *f = NULL;
-    int n = o->n_ids, rc = KIN_FAIL;
-    if (kin_session_open(s, &o->session, n + o->greedy, err) != 0) goto done;
-    if (n + o->greedy > s->n_ctx) {
-        kin_err_set(err, "%d tokens do not fit into the context of %d", n + o->greedy, s->n_ctx);
+    kin_compute_loop *loop = NULL;
+    evaluation e = {.n_vocab = s->model.hp.n_vocab, .n_greedy = o->greedy};
+    int n = o->n_ids + o->greedy, rc = KIN_FAIL;
+    if (open_loop(s, o, n, &loop, err) != 0) goto done;
+    if (n > s->n_ctx) {
+        kin_err_set(err, "%d tokens do not fit into the context of %d", n, s->n_ctx);
         goto done;
     }
-    logits = malloc((size_t)n * (size_t)s->model.hp.n_vocab * sizeof *logits);
-    if (!logits) {
-        kin_err_set(err, "out of memory for the logits of %d tokens", n);
-        goto done;
-    }
-    if (o->logits && !(f = fopen(o->logits, "wb"))) {
+    if (o->logits && !(e.logits = fopen(o->logits, "wb"))) {
         kin_err_set(err, "%s: %s", o->logits, strerror(errno));
         goto done;
     }
-    if (kin_session_begin(s, err) == 0) rc = eval_ids(s, o, ids, n, logits, f, err);
-    kin_session_end(s);
+    rc = evaluate(loop, &e, o->ids, o->n_ids, err);
+    if (o->greedy) printf("\n");
 
 done:
-    if (f && fclose(f) != 0 && rc == 0) rc = kin_err_set(err, "%s: %s", o->logits, strerror(errno));
-    free(logits);
+    if (e.logits && fclose(e.logits) != 0 && rc == 0) rc = kin_err_set(err, "%s: %s", o->logits, strerror(errno));
+    close_loop(loop);
     return rc;
 }
 
@@ -158,43 +204,43 @@ static double surprise(const float *row, int n_vocab, int32_t id) {
     return log(sum) + max - row[id];
 }
 
+static void score_row(evaluation *e, int pos, const float *row) {
+    if (pos < e->n_ids / 2 || pos + 1 >= e->n_ids) return;
+    e->sum += surprise(row, e->n_vocab, e->ids[pos + 1]);
+    e->n_scored++;
+}
+
 // As llama.cpp counts: the text in pieces of one context, in each the second half is scored, seen from the first.
-static int score(kin_session *s, int32_t *ids, int n, kin_err *err) {
-    int n_ctx = s->n_ctx < n ? s->n_ctx : n, n_vocab = s->model.hp.n_vocab, n_scored = 0;
+static int score(kin_session *s, kin_compute_loop *loop, int32_t *ids, int n, kin_err *err) {
+    int n_ctx = s->n_ctx < n ? s->n_ctx : n, rc = 0;
     int32_t bos = kin_vocab_add_bos(s->vocab) ? kin_vocab_bos(s->vocab) : KIN_TOKEN_NONE;
-    double sum = 0;
-    float *logits = malloc((size_t)n_ctx * (size_t)n_vocab * sizeof *logits);
-    if (!logits) return kin_err_set(err, "out of memory");
-    int rc = 0;
+    evaluation e = {.n_vocab = s->model.hp.n_vocab, .row = score_row, .n_ids = n_ctx};
     for (int begin = 0; begin + n_ctx <= n && rc == 0; begin += n_ctx) {
         int32_t first = ids[begin];
         if (bos != KIN_TOKEN_NONE) ids[begin] = bos;
-        kin_head_clear(s->head);
-        rc = kin_head_eval(s->head, 0, 0, ids + begin, n_ctx, logits, n_ctx, err);
+        e.ids = ids + begin;
+        e.n_seen = 0;
+        rc = evaluate(loop, &e, e.ids, n_ctx, err);
         ids[begin] = first;
-        for (int i = n_ctx / 2; i + 1 < n_ctx && rc == 0; i++, n_scored++) {
-            sum += surprise(logits + (size_t)i * (size_t)n_vocab, n_vocab, ids[begin + i + 1]);
-        }
         kin_app_progress(NULL, "scoring", (uint64_t)(begin + n_ctx), (uint64_t)n);
     }
     kin_app_progress_clear();
-    if (rc == 0 && n_scored == 0) rc = kin_err_set(err, "the text is too short: %d tokens", n);
-    if (rc == 0) printf("perplexity %.4f over %d tokens (%.4f nats each)\n", exp(sum / n_scored), n_scored, sum / n_scored);
-    free(logits);
+    if (rc == 0 && e.n_scored == 0) rc = kin_err_set(err, "the text is too short: %d tokens", n);
+    if (rc == 0)
+        printf("perplexity %.4f over %d tokens (%.4f nats each)\n", exp(e.sum / e.n_scored), e.n_scored, e.sum / e.n_scored);
     return rc;
 }
 
 static int eval_ppl(kin_session *s, const eval_options *o, kin_err *err) {
+    kin_compute_loop *loop = NULL;
     uint8_t *text;
     size_t len;
     int32_t *ids = NULL;
     int n = 0, rc = KIN_FAIL;
     if (kin_whole_input_read(o->ppl, MAX_TEXT, &text, &len, err) != 0) return KIN_FAIL;
-    if (kin_session_encode(s, (const char *)text, len, false, &ids, &n, err) == 0 &&
-        kin_session_open(s, &o->session, PPL_CTX, err) == 0 && kin_session_begin(s, err) == 0) {
-        rc = score(s, ids, n, err);
-    }
-    kin_session_end(s);
+    if (kin_session_encode(s, (const char *)text, len, false, &ids, &n, err) == 0 && open_loop(s, o, PPL_CTX, &loop, err) == 0)
+        rc = score(s, loop, ids, n, err);
+    close_loop(loop);
     free(ids);
     free(text);
     return rc;

@@ -177,12 +177,9 @@ static void ended(void *user, kin_generation_end how, const kin_err *why) {
     g->why = *why;
 }
 
-static const kin_err stopped = {"stopped"};
-
 static int generate(generation *g, const int32_t *prompt, int n_prompt, kin_err *err) {
     const kin_generation_options o = {
         .prompt = prompt, .n_prompt = n_prompt, .next = next, .progress = show_progress, .ended = ended, .user = g};
-    kin_scheduler *scheduler = kin_compute_loop_scheduler(g->loop);
     kin_constraint *constraint = g->constrained.constraint;
     kin_generation *text;
     if (constraint && kin_constraint_reset(constraint, err) != 0) return KIN_FAIL;
@@ -190,10 +187,8 @@ static int generate(generation *g, const int32_t *prompt, int n_prompt, kin_err 
     g->t.begun = kin_clock_now();
     g->t.n_prompt = n_prompt;
     for (int i = 0; i < n_prompt; i++) kin_sampler_accept(g->sampler, prompt[i]);
-    if (kin_scheduler_submit(scheduler, &o, &text, err) != 0) return KIN_FAIL;
-    int rc = 0;
-    for (bool busy = true; rc == 0 && busy && !atomic_load(&kin_app_stop);) rc = kin_compute_loop_step(g->loop, &busy, err);
-    kin_scheduler_fail(scheduler, rc == 0 ? &stopped : err); // it has ended, but for these two
+    if (kin_scheduler_submit(kin_compute_loop_scheduler(g->loop), &o, &text, err) != 0) return KIN_FAIL;
+    int rc = kin_compute_loop_finish(g->loop, err);
     if (rc == 0 && g->failed) {
         *err = g->why;
         rc = KIN_FAIL;

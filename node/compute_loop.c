@@ -88,11 +88,15 @@ void kin_compute_loop_leave(kin_compute_loop *l) {
     l->entered = false;
 }
 
+static bool is_stopped(const kin_compute_loop *l) {
+    const atomic_bool *stop = l->session->console->stop;
+    return stop && atomic_load(stop);
+}
+
 // Whether it is worth entering again.
 static bool may_go_on(kin_compute_loop *l) {
-    const atomic_bool *stop = l->session->console->stop;
     kin_scheduler_stats stats = kin_scheduler_get_stats(l->scheduler);
-    if (!l->session->with_others || (stop && atomic_load(stop))) return false;
+    if (!l->session->with_others || is_stopped(l)) return false;
     return kin_losses_add(&l->losses, stats.n_generated_tokens + stats.n_done);
 }
 
@@ -108,4 +112,12 @@ int kin_compute_loop_step(kin_compute_loop *l, bool *busy, kin_err *err) {
     l->session->console->say("%s; the text goes on when the ring is up again", err->text);
     *busy = true;
     return kin_compute_loop_enter(l, err);
+}
+
+int kin_compute_loop_finish(kin_compute_loop *l, kin_err *err) {
+    static const kin_err stopped = {"stopped"};
+    int rc = 0;
+    for (bool busy = true; rc == 0 && busy && !is_stopped(l);) rc = kin_compute_loop_step(l, &busy, err);
+    kin_scheduler_fail(l->scheduler, rc == 0 ? &stopped : err);
+    return rc;
 }

@@ -33,5 +33,9 @@ int kin_compute_loop_enter(kin_compute_loop *loop, kin_err *err);
 // enter again, or end them with kin_scheduler_fail.
 int kin_compute_loop_step(kin_compute_loop *loop, bool *busy, kin_err *err);
 
+// Steps until no text is left. Those that are there when the session is stopped (its console's `stop`: no failure of this
+// call), or when a step fails, end as failed.
+int kin_compute_loop_finish(kin_compute_loop *loop, kin_err *err);
+
 // Receives the steps in flight, and gives the ring back: plans may change then. Without effect when it was left already.
 void kin_compute_loop_leave(kin_compute_loop *loop);
