@@ -3,6 +3,7 @@
 
 #include <jansson.h>
 #include <stdatomic.h>
+#include <stdio.h>
 
 #include "app/options.h"
 #include "node/console.h"
@@ -46,6 +47,9 @@ int kin_app_fail(const kin_err *err);
 
 // The same for a mistake on the command line, with a hint to the command's help; returns KIN_EXIT_USAGE.
 int kin_app_usage(const char *command, const kin_err *err);
+
+// Whether a stream is a terminal that knows escape sequences: TERM is set, and not "dumb".
+bool kin_app_takes_escapes(FILE *stream);
 
 // A kin_progress: a line that overwrites itself, on a terminal only and only for work that takes a while. Any thread.
 void kin_app_progress(void *user, const char *what, uint64_t done, uint64_t total);

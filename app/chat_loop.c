@@ -36,9 +36,14 @@ typedef struct view {
 
 static const char reading[] = "reading the messages";
 
+static void put_dim(bool on) {
+    if (kin_app_takes_escapes(stdout)) fputs(on ? "\033[2m" : "\033[0m", stdout);
+}
+
 static void set_dim(view *v, bool on) {
     if (v->is_dim == on) return;
-    printf("%s", on ? "\033[2m" : "\033[0m\n\n");
+    put_dim(on);
+    if (!on) printf("\n\n");
     v->is_dim = on;
 }
 
@@ -71,7 +76,7 @@ static void on_grown(void *user, const kin_chat_stream *s) {
 static void end_view(view *v, const kin_chat_stream *s) {
     const kin_text_buffer *last = s->text.len > 0 ? &s->text : &s->reasoning;
     kin_app_progress_clear();
-    if (v->is_dim) printf("\033[0m");
+    if (v->is_dim) put_dim(false);
     v->is_dim = false;
     if (last->len > 0 && last->at[last->len - 1] != '\n') printf("\n");
     fflush(stdout);
@@ -81,10 +86,12 @@ static void show_stats(const view *v, const kin_chat_stream *s) {
     double ms = s->generated_ms > 0 ? s->generated_ms : v->first ? kin_clock_ms(v->first, v->last) : 0;
     double prompt_ms = s->prompt_ms > 0 ? s->prompt_ms : v->first ? kin_clock_ms(v->asked, v->first) : 0;
     int n_read = s->n_prompt - s->n_cached;
-    printf("\033[2m");
+    put_dim(true);
     if (s->n_generated > 1 && ms > 0) printf("%d tokens, %.1f a second; ", s->n_generated, (s->n_generated - 1) * 1e3 / ms);
     if (s->n_prompt > 0) printf("%d tokens read and %d known before; ", n_read, s->n_cached);
-    printf("%.2f s to the first token, %.2f s to write\033[0m\n", prompt_ms / 1e3, ms / 1e3);
+    printf("%.2f s to the first token, %.2f s to write", prompt_ms / 1e3, ms / 1e3);
+    put_dim(false);
+    printf("\n");
 }
 
 static void say_end(const chat *c, kin_http_client_end end, const kin_chat_stream *s, bool is_new, const kin_err *err) {

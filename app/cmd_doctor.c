@@ -49,7 +49,7 @@ static void print_json(const kin_doctor_report *r, int n_problems) {
 
 static void print_text(const kin_doctor_report *r, int n_problems) {
     char shown[4 * sizeof r->at[0].text];
-    bool has_colour = isatty(STDOUT_FILENO);
+    bool has_colour = kin_app_takes_escapes(stdout);
     static const char *const colours[] = {"\033[32m", "\033[33m", "\033[31m"};
     for (int i = 0; i < r->n; i++) {
         const kin_finding *f = &r->at[i];

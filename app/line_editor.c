@@ -25,6 +25,7 @@ struct kin_line_editor {
     char *history[MAX_HISTORY];
     int n_history, i_history; // i_history == n_history: what is typed
     char *draft;              // what was typed when the history was opened
+    bool is_plain;            // the terminal knows no escape sequences: its own line is taken as it is
     pthread_mutex_t mutex;    // over what follows: other threads say sentences
     bool is_shown;
     int shown_row; // of the cursor, from the first row that is shown
@@ -322,8 +323,32 @@ static kin_line_outcome read_keys(kin_line_editor *e) {
     return goes_on ? KIN_LINE_END : outcome;
 }
 
+// Lines as the terminal gives them, after Enter.
+static kin_line_outcome read_plain(kin_line_editor *e) {
+    char bytes[4096];
+    const char *prompt = "> ";
+    for (;;) {
+        fputs(prompt, stdout);
+        fflush(stdout);
+        ssize_t n = read(STDIN_FILENO, bytes, sizeof bytes);
+        if (n < 0 && errno == EINTR && !atomic_load(&kin_app_stop)) return KIN_LINE_INTERRUPTED;
+        if (n <= 0) return e->text.len > 0 ? KIN_LINE_TEXT : KIN_LINE_END;
+        bool is_line = bytes[n - 1] == '\n';
+        e->at = e->text.len;
+        insert(e, bytes, (size_t)(n - is_line));
+        if (is_line && is_whole(e)) return KIN_LINE_TEXT;
+        prompt = is_line ? ". " : "";
+    }
+}
+
 kin_line_outcome kin_line_editor_read(kin_line_editor *e, kin_str *text) {
     e->text.len = e->at = 0;
+    if (e->is_plain) {
+        kin_line_outcome outcome = read_plain(e);
+        if (outcome != KIN_LINE_TEXT) printf("\n");
+        *text = message(e);
+        return outcome;
+    }
     e->i_history = e->n_history;
     has_resized = 0;
     tcsetattr(STDIN_FILENO, TCSADRAIN, &typing);
@@ -355,25 +380,32 @@ int kin_line_editor_open(kin_line_editor **out, kin_err *err) {
         return kin_err_set(err, "this is no terminal");
     }
     pthread_mutex_init(&e->mutex, NULL);
+    *out = e;
+    e->is_plain = !kin_app_takes_escapes(stdout);
+    if (e->is_plain) return 0;
     set_modes();
     sigaction(SIGWINCH, &(struct sigaction){.sa_handler = on_resize}, NULL);
     sigaction(SIGCONT, &(struct sigaction){.sa_handler = on_continue}, NULL);
     tcsetattr(STDIN_FILENO, TCSADRAIN, &waiting);
     printf("\033[?2004h"); // pasted text comes between marks
     fflush(stdout);
-    *out = the_editor = e;
+    the_editor = e;
     kin_app_set_frame(frame);
     return 0;
 }
 
-void kin_line_editor_close(kin_line_editor *e) {
-    if (!e) return;
+static void leave_terminal(void) {
     kin_app_set_frame(NULL);
     signal(SIGCONT, SIG_DFL);
     signal(SIGWINCH, SIG_DFL);
     printf("\033[?2004l");
     fflush(stdout);
     tcsetattr(STDIN_FILENO, TCSADRAIN, &original);
+}
+
+void kin_line_editor_close(kin_line_editor *e) {
+    if (!e) return;
+    if (!e->is_plain) leave_terminal();
     for (int i = 0; i < e->n_history; i++) free(e->history[i]);
     free(e->draft);
     kin_text_fini(&e->text);

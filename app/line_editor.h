@@ -9,6 +9,8 @@
 //
 // Why not libedit: it has no bracketed paste and edits one line. readline has both, but not kin's licence.
 //
+// A terminal that knows no escape sequences (TERM=dumb) edits its lines itself; \ and """ are as above.
+//
 // From open to close the terminal gives out characters as they are typed, without showing them: what is typed while an answer
 // comes stands in the next message. Sentences of other threads (kin_app_say) appear above the message (kin_app_set_frame).
 //

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -67,6 +68,11 @@ int kin_app_usage(const char *command, const kin_err *err) {
 // ---- progress
 
 // Under the mutex.
+bool kin_app_takes_escapes(FILE *stream) {
+    const char *term = getenv("TERM");
+    return isatty(fileno(stream)) && term && strcmp(term, "dumb") != 0;
+}
+
 static void clear_progress(void) {
     if (progress_shown) fputs("\r\033[K", stderr);
     progress_shown = false;
@@ -94,7 +100,7 @@ static void show_progress(const char *what, uint64_t done, uint64_t total) {
 
 void kin_app_progress(void *user, const char *what, uint64_t done, uint64_t total) {
     (void)user;
-    if (!isatty(STDERR_FILENO) || total == 0) return;
+    if (total == 0 || !kin_app_takes_escapes(stderr)) return;
     pthread_mutex_lock(&progress_mutex);
     show_progress(what, done, total);
     pthread_mutex_unlock(&progress_mutex);
@@ -123,7 +129,7 @@ static void show_status(const char *line) {
 void kin_app_status(const char *line) {
     static char said[128];
     size_t n = stem(line);
-    if (isatty(STDERR_FILENO)) {
+    if (kin_app_takes_escapes(stderr)) {
         show_status(line);
         return;
     }

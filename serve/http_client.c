@@ -26,6 +26,7 @@ enum {
     SILENT_S = 10,     // of the other side's system, until it is asked for a sign of life
     SIGN_S = 5,
     N_SIGNS = 3, // ... and how often: a machine that has left is noticed after 25 seconds
+    SILENT_MS = 30000,
     READ_BYTES = 16 << 10,
     MAX_HEAD = 64 << 10,
 };
@@ -49,6 +50,7 @@ typedef struct connection {
     void *user;
     int status;
     size_t n_head;
+    bool has_time; // the answer may take as long as it wants
     bool has_head, is_whole, is_enough;
 } connection;
 
@@ -183,11 +185,14 @@ static int send_tls(connection *x, kin_err *err) {
 
 // The bytes that are there, at least one; 0: the end; KIN_FAIL: stopped or lost.
 static ssize_t receive(connection *x, char *bytes, size_t n, kin_err *err) {
+    const kin_http_client *c = x->c;
+    kin_time until = x->has_time ? 0 : kin_clock_now() + (uint64_t)c->o.silent_ms * UINT64_C(1000000);
     for (;;) {
         ssize_t got = recv(x->fd, bytes, n, 0);
         if (got >= 0) return got;
-        if (errno != EAGAIN && errno != EINTR) return lost(x->c, strerror(errno), err);
-        if (!wait_for(x, POLLIN, 0)) return kin_err_set(err, "stopped");
+        if (errno != EAGAIN && errno != EINTR) return lost(c, strerror(errno), err);
+        if (wait_for(x, POLLIN, until)) continue;
+        return goes_on(c) ? lost(c, "it took the connection, but does not answer", err) : kin_err_set(err, "stopped");
     }
 }
 
@@ -307,6 +312,7 @@ kin_http_client_end kin_http_client_ask(kin_http_client *c, const char *path, ki
     int rc = connect_any(&x, err);
     if (rc == 0) rc = open_tls(&x, err);
     if (rc == 0) rc = send_request(&x, path, body, err);
+    x.has_time = body.at != NULL;
     if (rc == 0) rc = read_answer(&x, err);
     kin_tls_close(x.tls);
     if (x.fd >= 0) close(x.fd);
@@ -322,6 +328,7 @@ int kin_http_client_open(kin_http_client **out, const kin_http_client_options *o
     kin_http_client *c = calloc(1, sizeof *c);
     if (!c) return kin_err_set(err, "out of memory");
     c->o = *o;
+    if (c->o.silent_ms == 0) c->o.silent_ms = SILENT_MS;
     bool has_odd_key = o->api_key && strcspn(o->api_key, "\r\n") != strlen(o->api_key);
     int rc = has_odd_key ? kin_err_set(err, "an API key is one line") : kin_http_url_parse(o->url, &c->url, err);
     if (rc == 0 && c->url.is_tls) rc = kin_tls_ctx_open_client(&c->tls, c->url.host, o->ca_file, err);

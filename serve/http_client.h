@@ -27,8 +27,9 @@ int kin_http_url_parse(const char *text, kin_http_url *url, kin_err *err);
 
 typedef struct kin_http_client_options {
     const char *url;
-    const char *api_key;         // sent as "Authorization: Bearer KEY"; NULL: none
-    const char *ca_file;         // PEM: whose certificates are trusted, besides those that the system trusts; NULL: none
+    const char *api_key; // sent as "Authorization: Bearer KEY"; NULL: none
+    const char *ca_file; // PEM: whose certificates are trusted, besides those that the system trusts; NULL: none
+    int silent_ms;       // a GET or a handshake fails after so long without a byte; 0: 30 s. What is posted may take any time
     bool (*goes_on)(void *user); // false: what is being done ends, as KIN_HTTP_CLIENT_STOPPED
     void *user;
 } kin_http_client_options;

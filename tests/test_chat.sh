@@ -18,7 +18,7 @@ chat() {
     rm -f ended
     t resize-window -x 60 -y 24
     # shellcheck disable=SC2016 # the inner shell's
-    t respawn-pane -k sh -c 'trap : INT; "$@"; echo $? >ended.new; mv ended.new ended; sleep 60' sh "$kin" chat -t 1 "$@"
+    t respawn-pane -k env "TERM=${TERM_OF_CHAT:-screen}" sh -c 'trap : INT; "$@"; echo $? >ended.new; mv ended.new ended; sleep 60' sh "$kin" chat -t 1 "$@"
 }
 resize() { t resize-window -x "$1" -y "$2" && sleep 0.35; } # tmux tells its programs a quarter of a second later
 type() { t send-keys -l -- "$1"; }
@@ -59,6 +59,7 @@ serve_again() { # PORT
     done
     fail 'no server on the port of the one before' && cat "$log"
 }
+prompts_now() { look && [ "$(grep -c '^>' "$screen")" -ge "$1" ]; }
 fresh() { key C-l && hides '/help'; } # an empty screen
 t new-session -d -x 60 -y 24 'sleep 600'
 "$mkmodel" --layers 2 --vocab 8000 -o slow.gguf >"$out"
@@ -229,6 +230,21 @@ t paste-buffer -p
 shows 'dragon'
 key Enter C-c
 shows 'stopped; Up brings'
+key C-d
+ends 0
+
+claim='a terminal without escape sequences edits its lines itself'
+TERM_OF_CHAT=dumb chat --temp 0 -n 8
+shows '^kin: .*/help'
+line 'tell me\'
+shows '^\. $\|^\.$'
+line 'a story'
+wait_for prompts_now 2 || fail 'no answer'
+key C-c
+wait_for prompts_now 3 || fail 'Ctrl-C at the prompt'
+line '/save dumb.json'
+shows 'has the conversation, 2 messages'
+grep -q 'me\\na story' dumb.json || fail 'two lines are not one message'
 key C-d
 ends 0
 

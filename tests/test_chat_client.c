@@ -362,6 +362,20 @@ static void a_silent_server_does_not_hold_up_who_stops(void **state) {
     kin_chat_client_close(c);
 }
 
+static void a_server_that_never_says_what_it_is_is_given_up(void **state) {
+    (void)state;
+    static const char *const answers[] = {"", NULL};
+    server s = {0};
+    kin_chat_server_facts facts;
+    kin_err err = {""};
+    start(&s, answers);
+    kin_chat_client *c = client_of(&s, (kin_chat_client_options){.http = {.silent_ms = 50}}, "127.0.0.1");
+    assert_int_equal(kin_chat_client_greet(c, &facts, &err), KIN_HTTP_CLIENT_FAILED);
+    assert_non_null(strstr(err.text, "does not answer"));
+    stop(&s);
+    kin_chat_client_close(c);
+}
+
 static void a_certificate_must_be_trusted_and_of_the_host(void **state) {
     (void)state;
     static const char *const names[] = {"localhost", "127.0.0.1"};
@@ -419,6 +433,7 @@ int main(void) {
         cmocka_unit_test(what_goes_wrong_is_said_and_the_text_so_far_is_kept),
         cmocka_unit_test(a_server_that_is_loading_is_waited_for),
         cmocka_unit_test(a_silent_server_does_not_hold_up_who_stops),
+        cmocka_unit_test(a_server_that_never_says_what_it_is_is_given_up),
         cmocka_unit_test(a_certificate_must_be_trusted_and_of_the_host),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
