@@ -21,7 +21,7 @@ export function setKey(key) {
   else localStorage.removeItem('kin.key');
 }
 
-/** What went wrong: `status` is HTTP's, 0 where the server was not reached; `loading` is {what, percent} of a 503. */
+/** What went wrong: `status` is HTTP's, 0 where the server was not reached; `loading` is {what, percent, seconds_left} of a 503. */
 export class ApiError extends Error {
   constructor(message, status, loading) {
     super(message);

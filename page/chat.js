@@ -211,7 +211,7 @@ export class Chat {
   }
 
   async waitForServer(job, signal) {
-    const show = () => ((job.progress = { waiting: `Waiting: ${server.doing || 'the model is being loaded'}${server.percent === null ? '' : ` (${Math.floor(server.percent)} %)`}` }), this.draw(job));
+    const show = () => ((job.progress = { waiting: `Waiting: ${server.doing || 'the model is being loaded'}${server.progress}` }), this.draw(job));
     server.addEventListener('changed', show);
     show();
     const aborted = new Promise((_, no) => signal.addEventListener('abort', () => no(new DOMException('stopped', 'AbortError')), { once: true }));

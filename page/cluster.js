@@ -2,7 +2,7 @@
 
 import { h, svg, toast } from './dom.js';
 import { drawCards } from './devices.js';
-import { count, plural, rate, sentence, uptime } from './format.js';
+import { count, plural, progress, rate, sentence, uptime } from './format.js';
 import { drawJoin } from './join.js';
 import { Live } from './live.js';
 import { drawPlan } from './plan.js';
@@ -47,7 +47,7 @@ export class ClusterView {
 
   takeState(state) {
     this.note.hidden = state.is_up;
-    this.note.textContent = state.is_up ? '' : `${sentence(state.doing ?? '') || 'Loading the model'}${state.percent >= 0 ? `: ${Math.floor(state.percent)} %` : ''}`;
+    this.note.textContent = state.is_up ? '' : `${sentence(state.doing ?? '') || 'Loading the model'}${progress(state.percent, state.seconds_left)}`;
     this.announce(this.state?.cluster, state.cluster);
     this.state = state;
     this.history.push({ at: performance.now(), tokens: state.generated_tokens ?? 0 });

@@ -37,4 +37,10 @@ export function uptime(s) {
   return d ? `${d} d ${hours} h` : hours ? `${hours} h ${min} min` : min ? `${min} min` : `${Math.floor(s)} s`;
 }
 
+/** " 43 %, 12 s left", or what is known of it. */
+export function progress(percent, secondsLeft) {
+  if (!(percent >= 0)) return '';
+  return ` ${Math.floor(percent)} %${secondsLeft > 0 ? `, ${uptime(secondsLeft)} left` : ''}`;
+}
+
 export const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);

@@ -48,8 +48,8 @@ function drawModel() {
 }
 
 function drawPill() {
-  const { state, doing, percent } = server;
-  const words = { loading: `${sentence(doing) || 'Loading'}${percent === null ? '' : ` ${Math.floor(percent)} %`}`, unreachable: 'The server cannot be reached', refused: 'A key is needed' }[state] ?? '';
+  const { state, doing } = server;
+  const words = { loading: `${sentence(doing) || 'Loading'}${server.progress}`, unreachable: 'The server cannot be reached', refused: 'A key is needed' }[state] ?? '';
   pill.className = `pill ${state}`;
   pill.hidden = !words;
   pill.textContent = words;

@@ -1,21 +1,22 @@
 // What the page knows of the server: whether it is ready, its models, the length of its context. `changed` events tell of news.
 
 import { ApiError, getJson } from './api.js';
+import { progress } from './format.js';
 import { askForKey } from './settings.js';
 
 export const server = Object.assign(new EventTarget(), {
   state: 'unknown', // 'ready', 'loading', 'unreachable', 'refused'
   doing: '',
-  percent: null,
+  progress: '', // of what it is doing
   models: [],
   model: '',
 });
 
 let waiting = null;
 
-function set(state, doing = '', percent = null) {
-  if (server.state === state && server.doing === doing && server.percent === percent) return;
-  Object.assign(server, { state, doing, percent });
+function set(state, doing = '', done = '') {
+  if (server.state === state && server.doing === doing && server.progress === done) return;
+  Object.assign(server, { state, doing, progress: done });
   server.dispatchEvent(new Event('changed'));
 }
 
@@ -40,7 +41,7 @@ async function readModels() {
 
 /** An error of a request as the server's state; false: it says nothing of it. */
 export function takeError(err) {
-  if (err.loading || err.status === 503) set('loading', err.loading?.what ?? 'waiting', err.loading?.percent ?? null);
+  if (err.loading || err.status === 503) set('loading', err.loading?.what ?? 'waiting', progress(err.loading?.percent, err.loading?.seconds_left));
   else if (err.status === 0) set('unreachable');
   else return false;
   return true;

@@ -392,7 +392,7 @@ static void end_choice(kin_call *c, kin_choice *choice, kin_finish_reason reason
 
 static void take_token(kin_call *c, kin_choice *choice, const kin_job_event *e) {
     kin_err err;
-    if (choice->stop_word >= 0) return; // it came after the stop word
+    if (kin_choice_is_cut(choice)) return; // it came after the text's end
     count_token(c, choice, e->at);
     if (c->prepared.request.n_probs >= 0) take_probs(c, e);
     c->token = e->id;
@@ -403,16 +403,16 @@ static void take_token(kin_call *c, kin_choice *choice, const kin_job_event *e) 
     }
     if (c->has_token) send_delta(c, choice, NULL, 0);
     if (is_stream(c)) flush(c);
-    if (choice->stop_word < 0) return;
+    if (!kin_choice_is_cut(choice)) return;
     kin_service_cancel(c->world->service, choice->job);
-    end_choice(c, choice, KIN_FINISH_STOP_WORD, false);
+    end_choice(c, choice, choice->stop_word >= 0 ? KIN_FINISH_STOP_WORD : KIN_FINISH_LENGTH, false);
 }
 
 static void take_end(kin_call *c, kin_choice *choice, const kin_job_event *e) {
     choice->job = NULL;
     c->n_jobs--;
     bool is_over = !c->x || c->has_failed;
-    if (!is_over && choice->stop_word < 0) {
+    if (!is_over && !kin_choice_is_cut(choice)) {
         switch (e->how) {
         case KIN_JOB_EOS: end_choice(c, choice, KIN_FINISH_EOS, false); return;
         case KIN_JOB_LENGTH: end_choice(c, choice, KIN_FINISH_LENGTH, false); return;

@@ -4,7 +4,7 @@
 
 int kin_choice_open(kin_choice *c, const kin_vocab *vocab, const kin_request *request, const kin_reply_options *reply,
                     kin_err *err) {
-    *c = (kin_choice){.vocab = vocab, .request = request, .stop_word = -1};
+    *c = (kin_choice){.vocab = vocab, .request = request, .stop_word = -1, .indent = -1};
     unsigned flags = KIN_DETOK_REPLACE | (request->parse_special && !request->is_chat ? KIN_DETOK_SPECIAL : 0);
     if (kin_detok_new(&c->detok, vocab, flags, err) != 0) return KIN_FAIL;
     if (request->n_stops > 0 && kin_stop_words_new(&c->stop, request->stops, (size_t)request->n_stops, err) != 0) return KIN_FAIL;
@@ -40,7 +40,25 @@ static int parse(kin_choice *c, kin_str text, kin_err *err) {
     return 0;
 }
 
+// Of a text, what comes before the first line whose white space is too short.
+static kin_str cut_at_outdent(kin_choice *c, kin_str text) {
+    for (size_t i = 0; i < text.len; i++) {
+        bool is_white = text.at[i] == ' ' || text.at[i] == '\t';
+        if (text.at[i] == '\n') {
+            c->indent = 0;
+        } else if (c->indent >= 0 && is_white) {
+            c->indent++;
+        } else if (c->indent >= 0) {
+            c->is_outdented = c->indent < c->request->n_indent;
+            c->indent = -1;
+            if (c->is_outdented) return (kin_str){text.at, i};
+        }
+    }
+    return text;
+}
+
 static int push_text(kin_choice *c, kin_str text, kin_err *err) {
+    if (c->request->n_indent > 0) text = cut_at_outdent(c, text);
     if (c->stop && kin_stop_words_push(c->stop, text.at, text.len, &text, &c->stop_word) != 0) return out_of_memory(err);
     return parse(c, text, err);
 }
@@ -64,7 +82,7 @@ int kin_choice_push(kin_choice *c, int32_t id, kin_str bytes, kin_err *err) {
 int kin_choice_flush(kin_choice *c, kin_err *err) {
     const kin_reply_event *events;
     int n;
-    if (c->stop_word < 0) {
+    if (!kin_choice_is_cut(c)) {
         kin_str rest = kin_detok_flush(c->detok);
         if (push_text(c, rest, err) != 0) return KIN_FAIL;
     }

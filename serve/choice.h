@@ -20,7 +20,9 @@ typedef struct kin_choice {
     const kin_request *request;
     void (*take)(void *user, int index, const kin_reply_event *events, int n);
     void *user;
-    int stop_word; // that was found; -1: none
+    int stop_word;     // that was found; -1: none
+    int indent;        // white space at the beginning of the line; -1: its beginning is over, or it is the first one
+    bool is_outdented; // a line began with less white space than the request's n_indent
     int n_prompt, n_cached, n_generated, n_reasoning;
     bool in_reasoning, has_calls;
     kin_time submitted, first, last; // first: when the first token came
@@ -31,7 +33,12 @@ int kin_choice_open(kin_choice *choice, const kin_vocab *vocab, const kin_reques
                     kin_err *err);
 void kin_choice_close(kin_choice *choice); // zeroed is allowed; the job is not its own
 
-// What a token, or its bytes (id -1), adds to the reply: `take` is called for each piece of it, perhaps never. Sets stop_word.
+// Whether the text ended before the model said so: by a stop word or a line's indentation.
+static inline bool kin_choice_is_cut(const kin_choice *choice) {
+    return choice->stop_word >= 0 || choice->is_outdented;
+}
+
+// What a token, or its bytes (id -1), adds to the reply: `take` is called for each piece of it, perhaps never. May cut the text.
 int kin_choice_push(kin_choice *choice, int32_t id, kin_str bytes, kin_err *err);
 // The end: what was held back.
 int kin_choice_flush(kin_choice *choice, kin_err *err);

@@ -187,9 +187,8 @@ static void set_cluster(kin_events *e, json_t *o) {
 
 static json_t *state_json(kin_events *e) {
     const kin_served_model *m = last_used(e);
-    char doing[200] = "";
-    double percent = -1;
-    bool is_up = e->o.look(e->o.user, doing, &percent);
+    kin_loading loading;
+    bool is_up = e->o.look(e->o.user, &loading);
     json_t *o = json_pack("{s:s, s:s, s:b, s:i, s:I}", "version", KIN_VERSION, "model", m ? m->world.model : e->o.alias, "is_up",
                           is_up, "n_parallel", e->o.n_parallel, "uptime_s", (json_int_t)(time(NULL) - e->o.begun_s));
     if (m) {
@@ -198,8 +197,9 @@ static json_t *state_json(kin_events *e) {
     }
     if (e->o.router->n > 0) set_service(e, o);
     if (m) set_cluster(e, o);
-    if (!is_up && doing[0]) json_object_set_new(o, "doing", json_string(doing));
-    if (!is_up && percent >= 0) json_object_set_new(o, "percent", json_real(percent));
+    if (!is_up && loading.what[0]) json_object_set_new(o, "doing", json_string(loading.what));
+    if (!is_up && loading.percent >= 0) json_object_set_new(o, "percent", json_real(loading.percent));
+    if (!is_up && loading.seconds_left >= 0) json_object_set_new(o, "seconds_left", json_real(loading.seconds_left));
     return o;
 }
 

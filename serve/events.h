@@ -1,9 +1,9 @@
 // Events for the web page: what the server and its machines do, about once a second while somebody listens.
 //
 //   GET /kin/events     text/event-stream
-//     state    {version, model, is_up, doing, percent, n_ctx, n_parallel, uptime_s, has_others, running, waiting, kv_blocks,
-//               kv_blocks_free, prompt_tokens, cached_tokens, generated_tokens, requests, failed, cancelled, preempted,
-//               texts: [{n_prompt, n_done, n_cached, n_generated}], cluster: as of `kin status --json`}
+//     state    {version, model, is_up, doing, percent, seconds_left, n_ctx, n_parallel, uptime_s, has_others, running, waiting,
+//               kv_blocks, kv_blocks_free, prompt_tokens, cached_tokens, generated_tokens, requests, failed, cancelled,
+//               preempted, texts: [{n_prompt, n_done, n_cached, n_generated}], cluster: as of `kin status --json`}
 //     plan     when it has changed: as of `kin plan --json`, with the ring's links
 //
 // Of several models the counts are those of all; `model` and `cluster` are of the one that was used last.
@@ -13,6 +13,7 @@
 // Owner: the server. Thread: the loop's.
 #pragma once
 
+#include "serve/loading.h"
 #include "serve/router.h"
 
 enum { KIN_EVENTS_MAX = 16 }; // who listens at once; one more is 503
@@ -25,7 +26,7 @@ typedef struct kin_events_options {
     int n_parallel;
     int64_t begun_s;
     // Whether texts can be computed; if not, what is waited for.
-    bool (*look)(void *user, char doing[200], double *percent);
+    bool (*look)(void *user, kin_loading *loading);
     void *user;
 } kin_events_options;
 

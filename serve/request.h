@@ -56,7 +56,7 @@ typedef struct kin_request {
     int n_probs;   // tokens with probabilities at each place (top_logprobs); -1: none wanted, 0: only the chosen one's
     bool post_sampling_probs;
     int64_t t_max_predict_ms; // 0: none
-    int n_indent;             // a line with less white space at its start ends the text; 0: off
+    int n_indent;             // a line, but the first, with less white space at its start ends the text; 0: off
     kin_str stops[KIN_REQUEST_MAX_STOPS];
     int n_stops;
     kin_sampler_options sampler; // .bias points to `bias`

@@ -37,8 +37,7 @@ struct kin_server {
     kin_service *service; // of one model; NULL, and no host: loading
     kin_preparer preparer;
     kin_model_host *host; // of several
-    char doing[200];
-    double percent;
+    kin_loading loading;
     bool drain, close;
 };
 
@@ -104,32 +103,27 @@ static void put_refusal(kin_str path, const kin_api_error *error, kin_text_buffe
     format_of(path)->error(error, body);
 }
 
-static void read_loading(kin_server *s, char doing[200], double *percent) {
+static bool look(void *server, kin_loading *loading) {
+    kin_server *s = server;
     pthread_mutex_lock(&s->mutex);
-    memcpy(doing, s->doing, sizeof s->doing);
-    *percent = s->percent;
+    *loading = s->loading;
     pthread_mutex_unlock(&s->mutex);
-}
-
-static bool look(void *server, char doing[200], double *percent) {
-    read_loading(server, doing, percent);
-    return is_up(server);
+    return is_up(s);
 }
 
 static void reply_loading(kin_server *s, kin_http_exchange *x) {
-    char doing[sizeof s->doing];
-    double percent;
-    read_loading(s, doing, &percent);
-    kin_http_add_header(x, "Retry-After", "1");
+    kin_loading loading;
+    char seconds[16];
+    look(s, &loading);
+    snprintf(seconds, sizeof seconds, "%d", kin_loading_retry_after_s(&loading));
+    kin_http_add_header(x, "Retry-After", seconds);
     if (format_of(kin_http_path(x)) != &kin_format_chat) {
         kin_http_reply_error(x, 503, "Loading model");
         return;
     }
-    json_t *loading = json_pack("{s:s}", "what", doing[0] ? doing : "loading the model");
-    if (percent >= 0) json_object_set_new(loading, "percent", json_real((int)(percent * 10) / 10.0));
     reply_json(x, 503,
                json_pack("{s:{s:i, s:s, s:s, s:o}}", "error", "code", 503, "message", "Loading model", "type",
-                         "unavailable_error", "loading", loading));
+                         "unavailable_error", "loading", kin_loading_json(&loading)));
 }
 
 static void health(kin_server *s, kin_http_exchange *x) {
@@ -501,7 +495,7 @@ int kin_server_open(kin_server **out, const kin_server_options *o, kin_err *err)
     if (!s) return kin_err_set(err, "out of memory");
     s->o = *o;
     s->begun_s = (int64_t)time(NULL);
-    s->percent = -1;
+    kin_loading_init(&s->loading);
     pthread_mutex_init(&s->mutex, NULL);
     kin_events_options eo = {
         .router = &s->router, .alias = s->o.alias, .n_parallel = o->n_parallel, .begun_s = s->begun_s, .look = look, .user = s};
@@ -571,8 +565,7 @@ void kin_server_set_models(kin_server *s, kin_model_host *host) {
 
 void kin_server_set_doing(kin_server *s, const char *what, double percent) {
     pthread_mutex_lock(&s->mutex);
-    snprintf(s->doing, sizeof s->doing, "%s", what);
-    s->percent = percent;
+    kin_loading_set(&s->loading, what, percent, kin_clock_now());
     pthread_mutex_unlock(&s->mutex);
 }
 

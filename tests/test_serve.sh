@@ -104,6 +104,9 @@ answers 200 /v1/completions -d '{"prompt": ["One day", "There was"], "n": 2, "ma
 says "$out" '"index":3'
 answers 200 /completion -d '{"prompt": "One", "stop": [" "], "n_predict": 50}'
 says "$out" '"stop_type":"word"'
+answers 200 /completion -d '{"prompt": "One", "temperature": 0, "grammar": "root ::= \"a\\n  b\\n    c\\n  d\\n e\\n   f\"", "n_indent": 2}'
+says "$out" '"content":"a\\n  b\\n    c\\n  d\\n "'
+says "$out" '"stop_type":"limit"'
 chat 200 '"logprobs": true, "top_logprobs": 3, "max_tokens": 1'
 says "$out" '"top_logprobs":\[{'
 for i in 1 2; do

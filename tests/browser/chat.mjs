@@ -118,8 +118,8 @@ async function waiting({ base, browser, stage }) {
   await page.waitForSelector('.pill:has-text("Reading weights 43 %")');
   await ask(page, 'Are you there?');
   await page.waitForSelector('.pulse:has-text("43 %")');
-  stage.loading.percent = 87;
-  await page.waitForSelector('.pulse:has-text("87 %")');
+  Object.assign(stage.loading, { percent: 87, seconds_left: 4 });
+  await page.waitForSelector('.pulse:has-text("87 %, 4 s left")');
   stage.loading = null;
   assert.ok(await answer(page));
   await page.waitForSelector('.pill', { state: 'hidden' });
