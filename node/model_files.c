@@ -9,6 +9,7 @@
 
 #include "base/str.h"
 #include "model/arch.h"
+#include "pure/text/escape.h"
 
 static const char suffix[] = ".gguf";
 
@@ -53,7 +54,7 @@ static void name_by_path(kin_model_file *f) {
     const char *file = file_of(f->path);
     size_t n = strlen(file);
     if (ends_in(file, suffix)) part_of(file, &n);
-    snprintf(f->name, sizeof f->name, "%.*s", (int)n, file);
+    kin_escape(f->name, sizeof f->name, file, n);
 }
 
 static int compare(const void *a, const void *b) {
@@ -65,12 +66,13 @@ static int compare(const void *a, const void *b) {
 // Files of one name in several folders are told apart by their folders.
 static void tell_apart(kin_model_file *files, int n) {
     for (int i = n - 1; i > 0; i--) {
-        char folder[sizeof files->path], name[sizeof files->name];
+        char folder[sizeof files->path], shown[101], name[151];
         if (strcmp(files[i].name, files[i - 1].name) != 0) continue;
         snprintf(folder, sizeof folder, "%s", files[i].path);
         folder[file_of(folder) - folder - 1] = 0;
-        snprintf(name, sizeof name, "%s", files[i].name);
-        snprintf(files[i].name, sizeof files[i].name, "%.100s/%.150s", file_of(folder), name);
+        kin_escape(name, sizeof name, files[i].name, strlen(files[i].name));
+        kin_escape(shown, sizeof shown, file_of(folder), strlen(file_of(folder)));
+        snprintf(files[i].name, sizeof files[i].name, "%s/%s", shown, name);
     }
     qsort(files, (size_t)n, sizeof *files, compare);
 }

@@ -10,7 +10,9 @@
 #include "model/model.h"
 
 typedef struct kin_model_file {
-    char name[256]; // its file's without ".gguf", and without the number of a split one's part; "FOLDER/NAME" where two are alike
+    // Its file's without ".gguf", and without the number of a split one's part; "FOLDER/NAME" where two are alike. UTF-8: bytes
+    // that are none, and control characters, are escaped (pure/text/escape.h).
+    char name[256];
     char path[1024];
     bool is_usable;     // else `why` says what is wrong with it, and only name, path and modified_s are known
     int64_t modified_s; // when the file was

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pure/text/escape.h"
 #include "serve/ollama.h"
 #include "serve/refuse.h"
 
@@ -23,6 +24,7 @@ struct kin_router_waiter {
     int rc;
     kin_api_error error;
     char name[512];
+    size_t n_name; // at most sizeof name
     bool is_named;
     kin_time since;
 };
@@ -298,11 +300,13 @@ static kin_served_model *find_default(kin_router *r) {
 static void route(kin_router_waiter *w) {
     kin_router *r = w->router;
     kin_api_error error;
-    kin_served_model *m = w->is_named ? kin_router_find(r, (kin_str){w->name, strlen(w->name)}) : find_default(r);
+    kin_served_model *m = w->is_named ? kin_router_find(r, (kin_str){w->name, w->n_name}) : find_default(r);
     r->n_requests++;
     w->since = kin_clock_now();
     if (!m && w->is_named) {
-        kin_api_error_set(&error, 404, "model", "there is no model '%.100s': /v1/models lists those of this server", w->name);
+        char name[101];
+        kin_api_error_set(&error, 404, "model", "there is no model '%s': /v1/models lists those of this server",
+                          kin_escape(name, sizeof name, w->name, w->n_name));
         error.code = "model_not_found";
         refuse(w, &error);
     } else if (!m) {
@@ -321,9 +325,8 @@ static void route(kin_router_waiter *w) {
 
 static void take_name(kin_router_waiter *w, kin_str name) {
     w->is_named = name.len > 0;
-    size_t n = name.len < sizeof w->name - 1 ? name.len : sizeof w->name - 1;
-    if (n > 0) memcpy(w->name, name.at, n);
-    w->name[n] = 0;
+    w->n_name = name.len < sizeof w->name ? name.len : sizeof w->name;
+    if (name.len > 0) memcpy(w->name, name.at, w->n_name);
 }
 
 static void read_in_pool(uv_work_t *work) {

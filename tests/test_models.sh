@@ -15,6 +15,8 @@ cp "$(dirname "$0")/../assets/demo.gguf" "$models/demo.gguf"
 "$mkmodel" --preset tiny --layers 2 --seed 2 --split 2 -o "$models/parts" >/dev/null
 cp "$models/demo.gguf" "$models/more/demo.gguf"
 cp "$models/demo.gguf" "$models/more/deeper/unseen.gguf"
+odd=$(printf 'caf\351') # Latin-1
+cp "$models/demo.gguf" "$models/$odd.gguf"
 head -c 5000 "$models/demo.gguf" >"$models/broken.gguf"
 echo 'not a model' >"$models/notes.txt"
 
@@ -26,7 +28,8 @@ says "$out" '^demo  *llama  *6.6M  *q4_K  *3.87 MiB  *512'
 says "$out" '^more/demo '
 says "$out" '^parts '
 says "$out" '^small  *qwen3 '
-lines "$out" 5
+says "$out" '^caf\\xe9 '
+lines "$out" 6
 says "$err" 'not usable: .*broken.gguf: '
 status 0 "$kin" models "$models" --json
 says "$out" '"parameters": 6623488'
@@ -52,7 +55,7 @@ says "$log" 'left out: .*broken.gguf'
 loaded
 for path in /v1/models /models; do
     answers 200 $path
-    for name in demo more/demo parts small; do says "$out" "\"id\":\"$name\""; done
+    for name in demo more/demo parts small 'caf\\\\xe9'; do says "$out" "\"id\":\"$name\""; done
     says "$out" '"status":{"value":"unloaded"}'
     says_not "$out" '"value":"loaded"'
 done
@@ -92,6 +95,8 @@ says "$out" '^{"type":"error","error":{"type":"not_found_error"'
 answers 404 /api/chat -d '{"model": "../demo", "messages": []}'
 says "$out" '^{"error":"'
 answers 404 /v1/models/nope
+asks 404 'demo\u0000x'
+says "$out" 'no model .demo.*x00x'
 answers 400 /v1/completions -d '{"model": '
 loaded demo
 
