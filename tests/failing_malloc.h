@@ -1,0 +1,176 @@
+// Out of memory: an operation runs again and again, first with its first allocation failing, then with its second, until it needs
+// no further one. Each failure must be a sentence, or be made up for; nothing may be left allocated; and the last run must
+// succeed.
+//
+// Included by one file of a program test_no_memory_*, which cmake/options.cmake links with --wrap. What shared libraries allocate
+// is not counted and never fails, but for jansson, which is told to use these functions. Allocations of other threads neither.
+#pragma once
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <jansson.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+
+enum { FAILING_MAX_LIVE = 1 << 16, FAILING_ALL = 200 }; // of the first so many allocations each fails, of later ones a part
+
+// What there is and may fail while a run is counted.
+static struct {
+    pthread_mutex_t mutex;
+    void *live[FAILING_MAX_LIVE]; // a hash table; NULL: empty
+    size_t n_live;
+    void *failed_in; // who asked for what was refused
+} failing = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+static _Thread_local bool failing_counts;  // of this thread
+static _Thread_local long failing_left;    // allocations until one fails; 0: none does
+static _Thread_local bool failing_goes_on; // those after it fail too
+static _Thread_local bool failing_has_failed;
+
+void *__real_malloc(size_t n);
+void *__real_calloc(size_t n, size_t size);
+void *__real_realloc(void *p, size_t n);
+int __real_posix_memalign(void **p, size_t align, size_t n);
+void __real_free(void *p);
+void *__wrap_malloc(size_t n);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_realloc(void *p, size_t n);
+int __wrap_posix_memalign(void **p, size_t align, size_t n);
+void __wrap_free(void *p);
+char *__wrap_strdup(const char *s);
+char *__wrap_strndup(const char *s, size_t n);
+
+static size_t failing_slot(const void *p) {
+    size_t at = (size_t)((uintptr_t)p >> 4) * 0x9E3779B97F4A7C15u % FAILING_MAX_LIVE;
+    while (failing.live[at] && failing.live[at] != p) at = (at + 1) % FAILING_MAX_LIVE;
+    return at;
+}
+
+static void *failing_add(void *p) {
+    if (!p || !failing_counts) return p;
+    pthread_mutex_lock(&failing.mutex);
+    kin_assert(failing.n_live < FAILING_MAX_LIVE / 2);
+    failing.live[failing_slot(p)] = p;
+    failing.n_live++;
+    pthread_mutex_unlock(&failing.mutex);
+    return p;
+}
+
+// Before it is given back, so that no other thread can get the same address meanwhile.
+static void failing_remove(const void *p) {
+    if (!p) return;
+    pthread_mutex_lock(&failing.mutex);
+    size_t at = failing.n_live > 0 ? failing_slot(p) : 0;
+    if (failing.n_live > 0 && failing.live[at]) {
+        failing.live[at] = NULL;
+        failing.n_live--;
+        for (size_t i = (at + 1) % FAILING_MAX_LIVE; failing.live[i]; i = (i + 1) % FAILING_MAX_LIVE) {
+            void *moved = failing.live[i]; // one that made way for p is found from its own place again
+            failing.live[i] = NULL;
+            failing.live[failing_slot(moved)] = moved;
+        }
+    }
+    pthread_mutex_unlock(&failing.mutex);
+}
+
+static bool failing_now(void *caller) {
+    if (!failing_counts || failing_left == 0) return false;
+    if (failing_left > 1) {
+        failing_left--;
+        return false;
+    }
+    if (!failing_goes_on) failing_left = 0;
+    if (!failing_has_failed) failing.failed_in = caller;
+    failing_has_failed = true;
+    errno = ENOMEM;
+    return true;
+}
+
+void *__wrap_malloc(size_t n) {
+    return failing_now(__builtin_return_address(0)) ? NULL : failing_add(__real_malloc(n));
+}
+
+void *__wrap_calloc(size_t n, size_t size) {
+    return failing_now(__builtin_return_address(0)) ? NULL : failing_add(__real_calloc(n, size));
+}
+
+void *__wrap_realloc(void *p, size_t n) {
+    if (failing_now(__builtin_return_address(0))) return NULL;
+    failing_remove(p);
+    void *moved = __real_realloc(p, n);
+    return failing_add(moved);
+}
+
+int __wrap_posix_memalign(void **p, size_t align, size_t n) {
+    if (failing_now(__builtin_return_address(0))) return ENOMEM;
+    int rc = __real_posix_memalign(p, align, n);
+    if (rc == 0) failing_add(*p);
+    return rc;
+}
+
+void __wrap_free(void *p) {
+    failing_remove(p);
+    __real_free(p);
+}
+
+char *__wrap_strdup(const char *s) {
+    return __wrap_strndup(s, strlen(s));
+}
+
+char *__wrap_strndup(const char *s, size_t n) {
+    if (failing_now(__builtin_return_address(0))) return NULL;
+    n = strnlen(s, n);
+    char *copy = failing_add(__real_malloc(n + 1));
+    if (!copy) return NULL;
+    memcpy(copy, s, n);
+    copy[n] = 0;
+    return copy;
+}
+
+// An operation: opens, uses and closes. 0, or KIN_FAIL with a sentence. What gives no sentence has one set by the operation.
+typedef int failing_run(void *arg, kin_err *err);
+
+// Whether the n-th allocation was asked for.
+static bool run_failing_at(failing_run *run, void *arg, long n, bool goes_on) {
+    kin_err err = {""};
+    failing_left = n;
+    failing_goes_on = goes_on;
+    failing_has_failed = false;
+    failing.failed_in = NULL;
+    if (failing.n_live > 0) memset(failing.live, 0, sizeof failing.live); // of a test that failed
+    failing.n_live = 0;
+    failing_counts = true;
+    int rc = run(arg, &err);
+    failing_counts = false;
+    failing_left = 0;
+    if (failing.n_live != 0) {
+        fail_msg("allocation %ld failed (for %p), %s: %zu are left of what was allocated", n, failing.failed_in,
+                 goes_on ? "and all after it" : "it alone", failing.n_live);
+    }
+    if (rc != 0 && err.text[0] == 0) fail_msg("allocation %ld failed (for %p): no sentence", n, failing.failed_in);
+    if (rc != 0 && !failing_has_failed) fail_msg("it fails with all the memory that it asks for: %s", err.text);
+    return failing_has_failed;
+}
+
+// Runs it with each of its allocations failing, alone and with all that come after it. Of long operations: with the first
+// FAILING_ALL, and of the others the more apart the later they come.
+static inline void without_memory(failing_run *run, void *arg) {
+    json_set_alloc_funcs(__wrap_malloc, __wrap_free);
+    assert_false(run_failing_at(run, arg, 0, false)); // what is allocated once in a process is there now
+    long n = 1;
+    while (run_failing_at(run, arg, n, false)) {
+        run_failing_at(run, arg, n, true);
+        n += 1 + n / FAILING_ALL;
+    }
+    assert_true(n > 1); // it allocates
+}

@@ -1,0 +1,109 @@
+// Computing without memory (failing_malloc.h): the shard, the head and the scheduler are opened, or say why not; a text that
+// fails for want of memory takes nothing else with it.
+#include "failing_malloc.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#include "pipeline/scheduler.h"
+#include "testkit/model_gen.h"
+#include "testkit/thread_ring.h"
+
+enum { N_VOCAB = 300, N_CTX = 256, N_BATCH = 16, N_PROMPT = 20, N_MADE = 3 };
+
+static char model_path[] = "/tmp/kin-no-memory-XXXXXX";
+
+static int make_model(void **state) {
+    kin_model_spec spec = kin_model_spec_defaults();
+    kin_err err;
+    (void)state;
+    spec.n_layer = 1;
+    spec.n_embd = spec.n_ff = 64;
+    spec.n_head = spec.n_head_kv = 2;
+    spec.n_vocab = N_VOCAB;
+    int fd = mkstemp(model_path);
+    return fd < 0 || close(fd) != 0 || kin_model_gen(&spec, model_path, &err) != 0 ? -1 : 0;
+}
+
+static int remove_model(void **state) {
+    (void)state;
+    return unlink(model_path);
+}
+
+static const kin_thread_ring_options alone = {
+    .n_members = 1, .n_batch = N_BATCH, .n_ctx = N_CTX, .n_steps = 1, .shares = {{1, 0}}};
+
+typedef struct text {
+    int n_made, n_ended;
+    kin_generation_end how;
+    kin_err why;
+} text;
+
+static int32_t next(void *user, float *logits) {
+    text *t = user;
+    (void)logits;
+    return t->n_made == N_MADE ? KIN_GENERATION_NO_TOKEN : ++t->n_made;
+}
+
+static void ended(void *user, kin_generation_end how, const kin_err *why) {
+    text *t = user;
+    t->n_ended++;
+    t->how = how;
+    if (why) t->why = *why;
+}
+
+static int write_texts(kin_scheduler *s, text *texts, int n, int *n_submitted, kin_err *err) {
+    int32_t prompt[N_PROMPT];
+    for (int i = 0; i < N_PROMPT; i++) prompt[i] = 3 + i;
+    for (int i = 0; i < n; i++) {
+        const kin_generation_options o = {
+            .prompt = prompt, .n_prompt = N_PROMPT, .next = next, .ended = ended, .user = &texts[i]};
+        kin_generation *g;
+        if (kin_scheduler_submit(s, &o, &g, err) != 0) return KIN_FAIL;
+        *n_submitted = i + 1;
+    }
+    for (bool busy = true; busy;) {
+        if (kin_scheduler_step(s, &busy, err) != 0) return KIN_FAIL;
+    }
+    return 0;
+}
+
+static int run_texts(kin_scheduler *s, kin_head *head, kin_err *err) {
+    text texts[3] = {0};
+    int n = 0;
+    if (kin_scheduler_set_head(s, head, err) != 0) return KIN_FAIL;
+    int rc = write_texts(s, texts, 3, &n, err);
+    if (rc != 0) kin_scheduler_fail(s, err);
+    for (int i = 0; i < n; i++) {
+        assert_int_equal(texts[i].n_ended, 1);
+        if (rc == 0 && texts[i].how != KIN_GENERATION_DONE) rc = kin_err_set(err, "%s", texts[i].why.text);
+    }
+    return rc;
+}
+
+static int compute(void *arg, kin_err *err) {
+    const kin_scheduler_options o = {.n_ctx = N_CTX, .n_vocab = N_VOCAB, .n_parallel = 2, .keeps = true};
+    kin_thread_ring *ring;
+    kin_scheduler *s;
+    (void)arg;
+    if (kin_thread_ring_open(&ring, model_path, &alone, err) != 0) return KIN_FAIL;
+    int rc = kin_scheduler_open(&s, &o, err);
+    if (rc == 0) {
+        rc = run_texts(s, kin_thread_ring_head(ring), err);
+        kin_scheduler_close(s);
+    }
+    kin_thread_ring_close(ring);
+    return rc;
+}
+
+static void every_text_ends_once(void **state) {
+    (void)state;
+    without_memory(compute, NULL);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_text_ends_once),
+    };
+    return cmocka_run_group_tests(tests, make_model, remove_model);
+}
