@@ -455,7 +455,7 @@ typedef struct verifying {
     kin_store *store;
     const atomic_bool *stop;
     bool drop; // what the reading brings into the page cache
-    atomic_uint_least32_t next, n_lost;
+    atomic_uint_least32_t next, n_lost, n_unchecked;
 } verifying;
 
 static bool is_unverified(kin_store *s, uint32_t i_chunk) {
@@ -472,6 +472,7 @@ static void verify_chunk(verifying *v, uint32_t i_chunk) {
         forget_chunk(s, i_chunk);
         atomic_fetch_add(&v->n_lost, 1);
     }
+    if (check == KIN_CHUNK_UNCHECKED) atomic_fetch_add(&v->n_unchecked, 1);
     if (check != KIN_CHUNK_RIGHT) return;
     pthread_mutex_lock(&s->mutex);
     kin_chunk_notes_set(&s->there, i_chunk, true);
@@ -495,13 +496,14 @@ static void verify_some(void *user, size_t i_thread) {
 int kin_store_verify(kin_store *s, int n_threads, const atomic_bool *stop, kin_err *err) {
     verifying v = {.store = s, .stop = stop, .drop = kin_store_size_on_disk(s) > kin_memory_read().available / 2};
     kin_parallel(n_threads, n_threads > 1 ? (size_t)n_threads : 1, verify_some, &v);
-    uint32_t n_lost = atomic_load(&v.n_lost);
+    uint32_t n_lost = atomic_load(&v.n_lost), n_unchecked = atomic_load(&v.n_unchecked);
+    const char *path = s->files[0].path;
     if (n_lost > 0) {
-        kin_log(KIN_LOG_WARN, "%s: was damaged, cut or replaced: %" PRIu32 " of its chunks must be fetched again",
-                s->files[0].path, n_lost);
+        kin_log(KIN_LOG_WARN, "%s: was damaged, cut or replaced: %" PRIu32 " of its chunks must be fetched again", path, n_lost);
     }
-    return atomic_load(&v.next) < s->manifest.n_chunks ? kin_err_set(err, "%s: the reading was interrupted", s->files[0].path)
-                                                       : 0;
+    if (atomic_load(&v.next) < s->manifest.n_chunks) return kin_err_set(err, "%s: the reading was interrupted", path);
+    if (n_unchecked > 0) return kin_err_set(err, "%s: out of memory: %" PRIu32 " chunks were not checked", path, n_unchecked);
+    return 0;
 }
 
 // ---- inspection
