@@ -1,4 +1,5 @@
 // kin bench: how fast a model runs here, as medians over repetitions.
+#include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,6 +7,7 @@
 
 #include "app/app.h"
 #include "app/option_tables.h"
+#include "app/oracle_bench.h"
 #include "base/median.h"
 #include "base/units.h"
 #include "model/arch.h"
@@ -17,10 +19,11 @@
 typedef struct bench_options {
     kin_session_options session;
     int n_prompt, n_gen, n_rows, n_reps;
+    float oracle; // below 0: not asked for
     bool json;
 } bench_options;
 
-enum { N_BENCH_OPTIONS = 7, MAX_REPS = 1000, MAX_ROWS = 64 };
+enum { N_BENCH_OPTIONS = 8, MAX_REPS = 1000, MAX_ROWS = 64 };
 
 typedef struct tables {
     kin_option own[N_BENCH_OPTIONS];
@@ -34,11 +37,14 @@ static void fill_bench_tables(bench_options *o, tables *t) {
     o->n_gen = 32;
     o->n_rows = 1;
     o->n_reps = 5;
+    o->oracle = -1;
     const kin_option own[N_BENCH_OPTIONS] = {
         {KIN_OPTION_INT, "prompt", 0, &o->n_prompt, "N", "tokens of the prompt (default 128)", 1, 1 << 20},
         {KIN_OPTION_INT, "gen", 0, &o->n_gen, "N", "tokens to generate (default 32)", 1, 1 << 20},
         {KIN_OPTION_INT, "rows", 0, &o->n_rows, "N", "tokens of each pass while generating, TPOT is a pass's time (default 1)", 1,
          MAX_ROWS},
+        {KIN_OPTION_FLOAT, "oracle", 0, &o->oracle, "P",
+         "write texts without drafts and with drafts that are right with probability P, in turns", 0, 1},
         {KIN_OPTION_INT, "reps", 0, &o->n_reps, "N", "repetitions (default 5)", 1, MAX_REPS},
         kin_session_timeline_option(&o->session),
         {KIN_OPTION_FLAG, "json", 0, &o->json, NULL, "print JSON", 0, 0},
@@ -62,6 +68,7 @@ typedef struct result {
 
     // What was expected (docs/PLANNING.md): by the profiles alone, held against all repetitions; and with what the first half of
     // them taught, held against the second half. 0: nothing was.
+    kin_oracle_result oracle; // of --oracle
     double predicted_ttft_ms, predicted_tpot_ms, corrected_tpot_ms, second_half_tpot_ms;
 } result;
 
@@ -110,7 +117,7 @@ static int n_to_learn_from(int n_reps) {
 
 // What is predicted is streaming, and fused attention.
 static bool can_be_predicted(const bench_options *o) {
-    return strcmp(o->session.weights, "stream") == 0 && !o->session.no_flash && o->n_rows == 1;
+    return strcmp(o->session.weights, "stream") == 0 && !o->session.no_flash && o->n_rows == 1 && o->oracle < 0;
 }
 
 static void expect(kin_session *s, const bench_options *o, result *r) {
@@ -140,6 +147,20 @@ static int measure_all(kin_session *s, const bench_options *o, const int32_t *pr
     return 0;
 }
 
+static int measure_drafts(kin_session *s, const bench_options *o, const int32_t *prompt, result *r, kin_err *err) {
+    if (kin_oracle_bench(s, prompt, o->n_prompt, o->n_gen, o->n_reps, o->oracle, &r->oracle, err) != 0) return KIN_FAIL;
+    r->tpot_ms = r->oracle.drafted_ms;
+    return 0;
+}
+
+static int measure_tokens(kin_session *s, const bench_options *o, const int32_t *prompt, float *logits, result *r, kin_err *err) {
+    int rc = kin_session_begin(s, err);
+    if (rc == 0) rc = measure_all(s, o, prompt, logits, r, err);
+    if (rc == 0) rc = kin_session_end_timeline(s, &o->session, err);
+    kin_session_end(s);
+    return rc;
+}
+
 static int bench(kin_session *s, const bench_options *o, result *r, kin_err *err) {
     kin_memory before = kin_memory_read();
     if (o->n_gen > INT32_MAX / 2 / o->n_rows) return kin_err_set(err, "--gen %d is too much", o->n_gen);
@@ -150,10 +171,7 @@ static int bench(kin_session *s, const bench_options *o, result *r, kin_err *err
     float *logits = malloc((size_t)s->model.hp.n_vocab * (size_t)o->n_rows * sizeof *logits);
     int rc = prompt && logits ? 0 : kin_err_set(err, "out of memory");
     for (int i = 0; i < o->n_prompt && rc == 0; i++) prompt[i] = (int32_t)((uint64_t)i * 7919 % (uint64_t)s->model.hp.n_vocab);
-    if (rc == 0) rc = kin_session_begin(s, err);
-    if (rc == 0) rc = measure_all(s, o, prompt, logits, r, err);
-    if (rc == 0) rc = kin_session_end_timeline(s, &o->session, err);
-    kin_session_end(s);
+    if (rc == 0) rc = o->oracle >= 0 ? measure_drafts(s, o, prompt, r, err) : measure_tokens(s, o, prompt, logits, r, err);
 
     kin_memory after = kin_memory_read();
     r->load_ms = s->load_ms;
@@ -195,18 +213,42 @@ static void add_prediction(json_t *root, const char *key, const char *error_key,
     json_object_set_new(root, error_key, json_real(error_of(predicted_ms, measured_ms)));
 }
 
+static void print_drafts(const bench_options *o, const kin_oracle_result *r) {
+    const kin_draft_counts *c = &r->drafts;
+    printf("generate %-7d TPOT %.2f ms without drafts, %.2f ms with drafts (%.0f %% right): %.2f times as fast\n", o->n_gen,
+           r->plain_ms, r->drafted_ms, 100 * (double)o->oracle, r->plain_ms / r->drafted_ms);
+    printf("drafts           %" PRIu64 " drafted, %" PRIu64 " accepted; %" PRIu64 " passes, %.2f tokens each; the same text\n",
+           kin_draft_counts_drafted(c), kin_draft_counts_accepted(c), c->n_passes, (double)c->n_written / (double)c->n_passes);
+}
+
+static void print_times(const bench_options *o, const result *r) {
+    printf("prompt %-9d TTFT %.1f ms   %.1f tokens/s\n", o->n_prompt, r->ttft_ms, o->n_prompt / r->ttft_ms * 1e3);
+    printf("generate %-7d TPOT %.2f ms   %.2f tokens/s   %.1f GB/s\n", o->n_gen, r->tpot_ms, o->n_rows * 1e3 / r->tpot_ms,
+           (double)r->bytes_per_token / r->tpot_ms / 1e6);
+}
+
 static void print_text(const kin_session *s, const bench_options *o, const result *r) {
     char a[32], b[32], name[1024];
     printf("model            %s (%s, %d layers), %s per token\n",
            kin_escape(name, sizeof name, s->model_name, strlen(s->model_name)), s->model.hp.arch->name, s->model.hp.n_layer,
            kin_size_format(r->bytes_per_token, a, sizeof a));
     printf("load             %.0f ms\n", r->load_ms);
-    printf("prompt %-9d TTFT %.1f ms   %.1f tokens/s\n", o->n_prompt, r->ttft_ms, o->n_prompt / r->ttft_ms * 1e3);
-    printf("generate %-7d TPOT %.2f ms   %.2f tokens/s   %.1f GB/s\n", o->n_gen, r->tpot_ms, o->n_rows * 1e3 / r->tpot_ms,
-           (double)r->bytes_per_token / r->tpot_ms / 1e6);
+    if (o->oracle >= 0)
+        print_drafts(o, &r->oracle);
+    else
+        print_times(o, r);
     print_streaming(r);
     print_prediction(r);
     printf("memory           peak %s, pressure %.1f %%\n", kin_size_format(r->peak_bytes, b, sizeof b), 100 * r->memory_pressure);
+}
+
+static void add_drafts(json_t *root, const bench_options *o, const kin_oracle_result *r) {
+    json_object_set_new(root, "oracle", json_real((double)o->oracle));
+    json_object_set_new(root, "plain_tpot_ms", json_real(r->plain_ms));
+    json_object_set_new(root, "draft_n", json_integer((json_int_t)kin_draft_counts_drafted(&r->drafts)));
+    json_object_set_new(root, "draft_n_accepted", json_integer((json_int_t)kin_draft_counts_accepted(&r->drafts)));
+    json_object_set_new(root, "pass_n", json_integer((json_int_t)r->drafts.n_passes));
+    json_object_set_new(root, "tokens_per_pass", json_real((double)r->drafts.n_written / (double)r->drafts.n_passes));
 }
 
 static void print_json(const kin_session *s, const bench_options *o, const result *r) {
@@ -245,10 +287,17 @@ static void print_json(const kin_session *s, const bench_options *o, const resul
         double value = figures[i].value;
         json_object_set_new(root, figures[i].name, figures[i].whole ? json_integer((json_int_t)value) : json_real(value));
     }
+    if (o->oracle >= 0) add_drafts(root, o, &r->oracle);
     add_prediction(root, "predicted_tpot_ms", "predicted_tpot_error", r->predicted_tpot_ms, r->tpot_ms);
     add_prediction(root, "predicted_ttft_ms", "predicted_ttft_error", r->predicted_ttft_ms, r->ttft_ms);
     add_prediction(root, "corrected_tpot_ms", "corrected_tpot_error", r->corrected_tpot_ms, r->second_half_tpot_ms);
     kin_app_write_json(root, 0);
+}
+
+static int check_oracle(const bench_options *o, kin_err *err) {
+    if (o->oracle < 0) return 0;
+    if (o->n_rows > 1) return kin_err_set(err, "--rows and --oracle exclude each other");
+    return o->n_gen > 1 ? 0 : kin_err_set(err, "--oracle needs --gen 2 or more");
 }
 
 static int command_bench(int argc, char **argv) {
@@ -260,7 +309,7 @@ static int command_bench(int argc, char **argv) {
     const char *model = NULL;
     fill_bench_tables(&o, &t);
     if (kin_options_parse((kin_option_tables){t.own, t.session.own, t.session.fleet}, argc, argv, &model, &err) != 0 ||
-        kin_session_take_operand(&o.session, model, &err) != 0)
+        kin_session_take_operand(&o.session, model, &err) != 0 || check_oracle(&o, &err) != 0)
         return kin_app_usage("bench", &err);
     o.session.predicts = can_be_predicted(&o);
     o.session.n_prompt = o.n_prompt;

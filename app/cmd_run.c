@@ -31,7 +31,7 @@ typedef struct run_options {
     bool ignore_eos, special, no_echo, lines, stats;
 } run_options;
 
-enum { N_RUN_OPTIONS = 25, MAX_BIAS = 64, MAX_UNASKED = 4096, MAX_PROMPT = 1 << 30 };
+enum { N_RUN_OPTIONS = 26, MAX_BIAS = 64, MAX_UNASKED = 4096, MAX_PROMPT = 1 << 30 };
 
 typedef struct tables {
     kin_option own[N_RUN_OPTIONS];
@@ -73,6 +73,7 @@ static void fill_run_tables(run_options *o, tables *t) {
         {KIN_OPTION_FLAG, "no-echo", 0, &o->no_echo, NULL, "do not repeat the prompt before the text", 0, 0},
         {KIN_OPTION_STRING, "trace", 0, &o->trace, "FILE", "write a line per token: ms, memory budget, resident bytes, tokens", 0,
          0},
+        kin_session_draft_option(&o->session),
         kin_session_timeline_option(&o->session),
         {KIN_OPTION_FLAG, "lines", 0, &o->lines, NULL, "a prompt a line from the standard input, until it ends", 0, 0},
         {KIN_OPTION_FLAG, "stats", 0, &o->stats, NULL, "speed and memory at the end", 0, 0},
@@ -113,6 +114,8 @@ typedef struct generation {
     kin_sampler *sampler;
     kin_constrained constrained;
     kin_detok *detok;
+    kin_drafter *drafter; // NULL: none
+    kin_draft_counts drafts;
     FILE *trace; // NULL: none
     int n_max;
     timing t;
@@ -178,12 +181,19 @@ static void ended(void *user, kin_generation_end how, const kin_err *why) {
 }
 
 static int generate(generation *g, const int32_t *prompt, int n_prompt, kin_err *err) {
-    const kin_generation_options o = {
-        .prompt = prompt, .n_prompt = n_prompt, .next = next, .progress = show_progress, .ended = ended, .user = g};
+    const kin_generation_options o = {.prompt = prompt,
+                                      .n_prompt = n_prompt,
+                                      .next = next,
+                                      .progress = show_progress,
+                                      .drafts = kin_drafter_source(g->drafter),
+                                      .draft_counts = &g->drafts,
+                                      .ended = ended,
+                                      .user = g};
     kin_constraint *constraint = g->constrained.constraint;
     kin_generation *text;
     if (constraint && kin_constraint_reset(constraint, err) != 0) return KIN_FAIL;
     g->failed = false;
+    g->drafts = (kin_draft_counts){0};
     g->t.begun = kin_clock_now();
     g->t.n_prompt = n_prompt;
     for (int i = 0; i < n_prompt; i++) kin_sampler_accept(g->sampler, prompt[i]);
@@ -194,6 +204,17 @@ static int generate(generation *g, const int32_t *prompt, int n_prompt, kin_err 
         rc = KIN_FAIL;
     }
     return atomic_load(&kin_app_stop) ? 0 : rc;
+}
+
+static void print_drafts(const kin_draft_counts *c) {
+    if (kin_draft_counts_drafted(c) == 0) return;
+    fprintf(stderr, "kin: %" PRIu64 " passes, %.2f tokens each;", c->n_passes, (double)c->n_written / (double)c->n_passes);
+    for (int i = 0; i < KIN_DRAFT_N_SOURCES; i++) {
+        if (c->drafted[i] == 0) continue;
+        fprintf(stderr, " %s: %" PRIu64 " drafted, %" PRIu64 " accepted (%.0f %%)", kin_draft_source_name(i), c->drafted[i],
+                c->accepted[i], 100 * (double)c->accepted[i] / (double)c->drafted[i]);
+    }
+    fprintf(stderr, "\n");
 }
 
 static void print_stats(const generation *g) {
@@ -210,6 +231,7 @@ static void print_stats(const generation *g) {
         fprintf(stderr, "kin: %d tokens written, %.2f ms each (%.1f tokens/s), reading %.1f GB/s of weights\n", t->n_generated,
                 tpot, 1e3 / tpot, bytes / tpot / 1e6);
     }
+    print_drafts(&g->drafts);
     fprintf(stderr, "kin: weights %s mapped + %s prepacked + %s on the GPU; KV cache %s for %d tokens; peak memory %s\n",
             kin_size_format(st.weights.mapped_bytes, a, sizeof a),
             kin_size_format(st.weights.cached_bytes + st.weights.packed_bytes, b, sizeof b),
@@ -236,6 +258,7 @@ static int open_generation(generation *g, const run_options *o, int n_ctx, kin_e
     if (g->trace) fprintf(g->trace, "ms,budget_bytes,resident_bytes,tokens\n");
     unsigned flags = o->special ? KIN_DETOK_SPECIAL : 0;
     if (kin_compute_loop_open(&g->loop, s, 1, false, err) != 0) return KIN_FAIL;
+    if (kin_compute_loop_open_drafter(g->loop, &g->drafter, err) != 0) return KIN_FAIL;
     if (kin_detok_new(&g->detok, s->vocab, flags, err) != 0) return KIN_FAIL;
     // The sampler sees only ids that the vocabulary can write: an embedding may be padded beyond them.
     return kin_sampler_new(&g->sampler, kin_vocab_n_tokens(s->vocab), &o->sampler, err);
@@ -244,6 +267,7 @@ static int open_generation(generation *g, const run_options *o, int n_ctx, kin_e
 static void close_generation(generation *g) {
     if (g->trace) fclose(g->trace);
     kin_compute_loop_close(g->loop);
+    kin_drafter_close(g->drafter);
     kin_sampler_free(g->sampler);
     kin_constrained_close(&g->constrained);
     kin_detok_free(g->detok);

@@ -24,7 +24,7 @@ typedef struct serve_options {
     bool open, metrics, no_slots, no_webui, strict_model, no_prefix_cache;
 } serve_options;
 
-enum { N_SERVE_OPTIONS = 32, DEFAULT_PORT = 8080, DEFAULT_CTX = 16384 };
+enum { N_SERVE_OPTIONS = 33, DEFAULT_PORT = 8080, DEFAULT_CTX = 16384 };
 
 typedef struct tables {
     kin_option own[N_SERVE_OPTIONS];
@@ -97,6 +97,7 @@ static void fill_serve_tables(serve_options *o, tables *t) {
          0},
         {KIN_OPTION_FLAG, "no-prefix-cache", 0, &o->no_prefix_cache, NULL,
          "compute every text from its beginning, and keep none that has ended", 0, 0},
+        kin_session_draft_option(&o->session),
         {0},
     };
     memcpy(t->own, own, sizeof own);

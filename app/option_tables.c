@@ -76,6 +76,19 @@ void kin_session_option_tables(kin_session_options *o, kin_session_tables *table
     fleet_table(&o->fleet, tables->fleet);
 }
 
+kin_option kin_session_draft_option(kin_session_options *o) {
+    return (kin_option){
+        KIN_OPTION_STRING,
+        "draft",
+        0,
+        &o->draft,
+        "auto|off|ngram",
+        "guess several tokens and check them together, where that is faster: auto (default, never changes the text), "
+        "ngram (also on GPUs and with ggml's kernels, where it may)",
+        0,
+        0};
+}
+
 kin_option kin_session_timeline_option(kin_session_options *o) {
     return (kin_option){KIN_OPTION_STRING,
                         "timeline",

@@ -287,6 +287,9 @@ static void publish(kin_cluster *c) {
         c->snapshot.own_memory = c->plan->ring.memory[own];
         c->snapshot.n_rounds = c->plan->n_rounds;
         c->snapshot.n_members = c->plan->ring.n_members;
+        c->snapshot.on_gpus = false;
+        for (int i = 0; i < c->plan->ring.n_members; i++)
+            c->snapshot.on_gpus = c->snapshot.on_gpus || kin_windows_n_gpu_layers(&c->plan->windows[i].windows) > 0;
     }
     atomic_store(&c->yields, kin_membership_yields(c->membership));
     c->snapshot.version++;

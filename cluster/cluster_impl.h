@@ -53,6 +53,7 @@ typedef struct kin_cluster_snapshot {
     kin_member_windows own;
     uint64_t own_memory;
     int n_rounds, n_members;
+    bool on_gpus;                         // layers of any member are
     char broken[KIN_MEMBERSHIP_SENTENCE]; // why the last request was ended
     char doing[KIN_MEMBERSHIP_SENTENCE];
     kin_err given_up; // why; empty: not

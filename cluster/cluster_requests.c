@@ -46,7 +46,8 @@ static int enter(kin_cluster *c, const kin_cluster_snapshot *n, kin_err *err) {
                           .shard = kin_local_stage_shard(c->local_stage),
                           .counts = kin_local_stage_counts(c->local_stage),
                           .n_rounds = n->n_rounds,
-                          .n_members = n->n_members};
+                          .n_members = n->n_members,
+                          .exact = !n->on_gpus && kin_shard_is_exact(kin_local_stage_shard(c->local_stage))};
     if (c->head) {
         kin_head_set_ring(c->head, &ring);
         return 0;

@@ -7,6 +7,7 @@
 #include "base/units.h"
 #include "engine/governor.h"
 #include "engine/stage.h"
+#include "kernels/kernels.h"
 #include "model/arch.h"
 #include "model/blocks.h"
 #include "model/kernel_ops.h"
@@ -410,6 +411,31 @@ void kin_shard_close(kin_shard *s) {
     free(s->half);
     free(s->tile);
     free(s);
+}
+
+// Of a layer: norms and biases are no matrices.
+static bool is_multiplied_exactly(const struct ggml_tensor *w) {
+    return !w || w->ne[1] == 1 || kin_ops_multiply(w);
+}
+
+// The rows of the output that are too few for a panel are ggml's, which computes them one by one.
+static bool is_tile_exact(const struct ggml_tensor *w) {
+    return w->ne[1] < KIN_PANEL_ROWS || kin_ops_multiply(w);
+}
+
+bool kin_shard_is_exact(const kin_shard *s) {
+    if (!s->devices.cpu.kernels || kin_windows_n_gpu_layers(&s->o.windows) > 0) return false;
+    for (int i = 0; i < s->o.windows.n; i++) {
+        for (int il = s->o.windows.at[i].layer_begin; il < s->o.windows.at[i].layer_end; il++) {
+            for (int k = 0; k < KIN_W_COUNT; k++) {
+                if (!is_multiplied_exactly(s->layers[il].w[k])) return false;
+            }
+        }
+    }
+    for (int i = 0; s->o.output && i < kin_weights_n_tiles(s->weights); i++) {
+        if (!is_tile_exact(kin_weights_tile(s->weights, i))) return false;
+    }
+    return true;
 }
 
 int kin_shard_n_windows(const kin_shard *s) {

@@ -52,6 +52,10 @@ void kin_shard_close(kin_shard *shard);
 // Whether CPUs that have kin's kernels compute this model with them.
 bool kin_shard_has_kernels(const kin_model *model, const kin_shard_options *options);
 
+// Whether each row of a step has the bits that it has in every other company: kin's kernels multiply with all weights that are
+// there so far. Else ggml's do with some, whose rows depend on how many there are.
+bool kin_shard_is_exact(const kin_shard *shard);
+
 // What a shard sets aside before weights get memory: compute buffers of its CPU layers or of its GPU layers; the program itself;
 // the CPU's buffers, the program, and the KV cache of its CPU layers.
 uint64_t kin_shard_buffer_bytes(const kin_model *model, const kin_shard_options *options, bool on_gpu);

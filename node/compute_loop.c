@@ -21,7 +21,8 @@ int kin_compute_loop_open(kin_compute_loop **out, kin_session *session, int n_pa
                                .n_vocab = session->model.hp.n_vocab,
                                .n_embd = session->model.hp.n_embd,
                                .n_parallel = n_parallel,
-                               .keeps = keeps};
+                               .keeps = keeps,
+                               .inexact_drafts = session->draft == KIN_DRAFT_ALSO_INEXACT};
     kin_compute_loop *l = *out = calloc(1, sizeof *l);
     if (!l) return kin_err_set(err, "out of memory");
     l->session = session;
@@ -40,6 +41,11 @@ void kin_compute_loop_close(kin_compute_loop *l) {
 
 kin_scheduler *kin_compute_loop_scheduler(kin_compute_loop *l) {
     return l->scheduler;
+}
+
+int kin_compute_loop_open_drafter(kin_compute_loop *l, kin_drafter **out, kin_err *err) {
+    *out = NULL;
+    return l->session->draft == KIN_DRAFT_OFF ? 0 : kin_drafter_open(out, err);
 }
 
 double kin_compute_loop_rate(const kin_compute_loop *l, int n_texts) {

@@ -297,9 +297,19 @@ static int check_timeline(const char *path, kin_err *err) {
     return f && fclose(f) == 0 ? 0 : kin_err_set(err, "%s: %s", path, strerror(errno));
 }
 
+static int read_draft_mode(kin_session *s, const kin_session_options *o, kin_err *err) {
+    static const char *const words[] = {[KIN_DRAFT_AUTO] = "auto", [KIN_DRAFT_OFF] = "off", [KIN_DRAFT_ALSO_INEXACT] = "ngram"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        s->draft = (kin_draft_mode)i;
+        if (strcmp(o->draft ? o->draft : "auto", words[i]) == 0) return 0;
+    }
+    return kin_err_set(err, "--draft %s: write auto, off or ngram", o->draft);
+}
+
 int kin_session_open(kin_session *s, const kin_session_options *o, int n_ctx, kin_err *err) {
     kin_time begun = kin_clock_now();
     kin_shard_options so = kin_shard_options_defaults(&s->model);
+    if (read_draft_mode(s, o, err) != 0) return KIN_FAIL;
     if (o->timeline && check_timeline(o->timeline, err) != 0) return KIN_FAIL;
     so.windows.at[0].n_gpu_layers = n_gpu_layers_of(o, s->model.hp.n_layer);
     so.kv_type = kv_type_of(o);

@@ -11,6 +11,12 @@
 #include "pure/text/tokenizer.h"
 #include "pure/text/vocab.h"
 
+typedef enum kin_draft_mode {
+    KIN_DRAFT_AUTO, // n-gram lookup, where it does not change the text
+    KIN_DRAFT_OFF,
+    KIN_DRAFT_ALSO_INEXACT, // ... and where ggml's kernels or a GPU compute
+} kin_draft_mode;
+
 typedef struct kin_session_options {
     const kin_console *console; // borrowed
     const char *model;          // NULL: the demo model
@@ -32,6 +38,7 @@ typedef struct kin_session_options {
     bool only_looks;       // nothing is going to run here, and no device gets work
     int n_cached;          // of a token in the middle of what the command does, in the KV cache; 0: half the context
     int n_prompt;          // tokens of its prompt; 0: 128
+    const char *draft;     // "auto", "off" or "ngram"; NULL: auto
     const char *timeline;  // file for a picture of the first tokens; NULL: none. For commands that call kin_session_mark
     bool records;          // the timeline is wanted without a file, too
     kin_fleet_options fleet;
@@ -61,6 +68,7 @@ typedef struct kin_session {
     kin_timeline *timeline; // NULL: none
     bool timeline_has_ended;
     int n_ctx;
+    kin_draft_mode draft;
     double load_ms;
 } kin_session;
 

@@ -170,6 +170,10 @@ int kin_head_n_members(const kin_head *h) {
     return h->ring.n_members;
 }
 
+bool kin_head_is_exact(const kin_head *h) {
+    return h->ring.exact;
+}
+
 int kin_head_n_in_flight(const kin_head *h) {
     return (int)(h->next_step - h->done_step);
 }

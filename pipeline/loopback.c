@@ -93,7 +93,8 @@ int kin_loopback_head_open(kin_loopback_head *out, const kin_model *model, kin_s
                           .executor = out->executor,
                           .shard = shard,
                           .n_rounds = 1,
-                          .n_members = 1};
+                          .n_members = 1,
+                          .exact = kin_shard_is_exact(shard)};
     if (kin_head_open(&out->head, model, &ring, n_batch, n_steps, err) == 0) return 0;
     kin_loopback_head_close(out);
     return KIN_FAIL;

@@ -521,6 +521,7 @@ static int add_draft(kin_scheduler *s, flight *f, part *p, int n, kin_err *err) 
 static int add_drafts(kin_scheduler *s, flight *f, kin_err *err) {
     const kin_draft *drafts[KIN_SPECULATION_MAX_TEXTS];
     int taken[KIN_SPECULATION_MAX_TEXTS], n_free = kin_head_n_batch(s->head) - f->n_tokens;
+    if (!s->o.inexact_drafts && !kin_head_is_exact(s->head)) return 0;
     if (f->n_parts == 0 || has_prompts(s) || !kin_speculation_wants(&s->speculation, f->n_parts) || !propose(s, f, drafts))
         return 0;
     kin_speculation_choose(&s->speculation, f->n_parts, n_free, drafts, f->n_parts, taken);
@@ -660,16 +661,9 @@ static outcome end_with(kin_scheduler *s, kin_generation *g, kin_generation_end 
     return ENDS;
 }
 
-static void count_drafts(kin_scheduler *s, const kin_generation *g, kin_draft_counts change) {
-    kin_draft_counts *all[] = {&s->stats.drafts, g->o.draft_counts};
-    for (int i = 0; i < 2 && all[i]; i++) {
-        all[i]->n_passes += change.n_passes;
-        all[i]->n_written += change.n_written;
-        for (int k = 0; k < KIN_DRAFT_N_SOURCES; k++) {
-            all[i]->drafted[k] += change.drafted[k];
-            all[i]->accepted[k] += change.accepted[k];
-        }
-    }
+static void count_drafts(kin_scheduler *s, const kin_generation *g, kin_draft_counts more) {
+    kin_draft_counts_add(&s->stats.drafts, &more);
+    if (g->o.draft_counts) kin_draft_counts_add(g->o.draft_counts, &more);
 }
 
 // The token of one row. i: so many drafted ones, of n_draft, were right so far.

@@ -25,12 +25,13 @@ typedef struct kin_scheduler kin_scheduler;
 typedef struct kin_generation kin_generation; // a text that was submitted
 
 typedef struct kin_scheduler_options {
-    int n_ctx;          // tokens in the KV cache, of all texts together; a single one has at most as many
-    int n_vocab;        // of the model
-    int n_embd;         // the same; 0: no text asks for hidden states
-    int n_parallel;     // texts at once, at most KIN_SCHEDULER_MAX_PARALLEL; further ones wait
-    bool keeps;         // texts that have ended stay as prefixes of others
-    bool always_drafts; // all drafted tokens are verified, whether it pays or not: for tests and measurements
+    int n_ctx;           // tokens in the KV cache, of all texts together; a single one has at most as many
+    int n_vocab;         // of the model
+    int n_embd;          // the same; 0: no text asks for hidden states
+    int n_parallel;      // texts at once, at most KIN_SCHEDULER_MAX_PARALLEL; further ones wait
+    bool keeps;          // texts that have ended stay as prefixes of others
+    bool inexact_drafts; // also where a row's logits depend on the rows beside it, so that a text may differ
+    bool always_drafts;  // all drafted tokens are verified, whether it pays or not: for tests and measurements
 } kin_scheduler_options;
 
 enum { KIN_SCHEDULER_MAX_PARALLEL = 256, KIN_SCHEDULER_MAX_SEQUENCES = 512 };

@@ -376,6 +376,7 @@ static void end_choice(kin_call *c, kin_choice *choice, kin_finish_reason reason
                             .n_reasoning = choice->n_reasoning,
                             .prompt_ms = timings.prompt_ms,
                             .generated_ms = timings.generated_ms,
+                            .drafts = timings.drafts,
                             .truncated = truncated,
                             .seed = c->prepared.seeds[choice->index]};
     t->n_prompt += (uint64_t)timings.n_prompt;
@@ -394,6 +395,7 @@ static void take_token(kin_call *c, kin_choice *choice, const kin_job_event *e) 
     kin_err err;
     if (kin_choice_is_cut(choice)) return; // it came after the text's end
     count_token(c, choice, e->at);
+    choice->drafts = e->drafts;
     if (c->prepared.request.n_probs >= 0) take_probs(c, e);
     c->token = e->id;
     c->has_token = true;
@@ -410,6 +412,7 @@ static void take_token(kin_call *c, kin_choice *choice, const kin_job_event *e) 
 
 static void take_end(kin_call *c, kin_choice *choice, const kin_job_event *e) {
     choice->job = NULL;
+    choice->drafts = e->drafts;
     c->n_jobs--;
     bool is_over = !c->x || c->has_failed;
     if (!is_over && !kin_choice_is_cut(choice)) {

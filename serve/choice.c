@@ -98,6 +98,7 @@ kin_timings kin_choice_timings(const kin_choice *c) {
     return (kin_timings){.n_prompt = c->n_prompt,
                          .n_cached = c->n_cached,
                          .n_generated = c->n_generated,
+                         .drafts = c->drafts,
                          .prompt_ms = first > c->submitted ? kin_clock_ms(c->submitted, first) : 0,
                          .generated_ms = c->last > first ? kin_clock_ms(first, c->last) : 0};
 }

@@ -25,6 +25,7 @@ typedef struct kin_choice {
     bool is_outdented; // a line began with less white space than the request's n_indent
     int n_prompt, n_cached, n_generated, n_reasoning;
     bool in_reasoning, has_calls;
+    kin_draft_counts drafts;
     kin_time submitted, first, last; // first: when the first token came
 } kin_choice;
 

@@ -102,6 +102,8 @@ void kin_metrics_put(const struct kin_call_counters *c, const kin_service_status
     put_count(out, "kin:requests_failed_total", "... that ended with an error.", c->n_failed);
     put_count(out, "kin:requests_cancelled_total", "... whose client went away.", c->n_cancelled);
     put_count(out, "kin:preemptions_total", "Texts that lost their place in the KV cache for a while.", t->n_preempted);
+    put_count(out, "kin:draft_tokens_total", "Drafted tokens that were verified.", kin_draft_counts_drafted(&t->drafts));
+    put_count(out, "kin:draft_tokens_accepted_total", "... and were right.", kin_draft_counts_accepted(&t->drafts));
     put_number(out, "kin:kv_cache_usage_ratio", "gauge", "Blocks of the KV cache in use, prefixes among them.",
                t->n_blocks ? 1 - (double)t->n_free_blocks / t->n_blocks : 0);
     put_histogram(out, "kin:time_to_first_token_seconds", "Time to the first token.", c->ttft_buckets, c->ttft_s);

@@ -59,6 +59,7 @@ void kin_usage_add(kin_usage *usage, const kin_finish *finish, bool is_first_of_
     t->prompt_ms += finish->prompt_ms;
     t->n_generated += finish->n_generated;
     t->generated_ms += finish->generated_ms;
+    kin_draft_counts_add(&t->drafts, &finish->drafts);
     usage->n_reasoning += finish->n_reasoning;
     usage->n_choices++;
 }
@@ -71,7 +72,8 @@ json_t *kin_usage_json(const kin_usage *usage) {
 }
 
 kin_timings kin_finish_timings(const kin_finish *finish) {
-    return (kin_timings){finish->n_prompt, finish->n_cached, finish->n_generated, finish->prompt_ms, finish->generated_ms};
+    return (kin_timings){finish->n_prompt,  finish->n_cached,     finish->n_generated,
+                         finish->prompt_ms, finish->generated_ms, finish->drafts};
 }
 
 // To microseconds.
@@ -84,6 +86,23 @@ static void set_rates(json_t *o, const char *per_token, const char *per_second, 
     json_object_set_new(o, per_second, json_real(ms > 0 && n > 0 ? rounded(1e3 * n / ms) : 0));
 }
 
+// llama-server's names, where tokens were drafted; passes and sources are kin's own.
+static void set_drafts(json_t *o, const kin_draft_counts *c) {
+    if (kin_draft_counts_drafted(c) == 0) return;
+    json_t *sources = json_object();
+    json_object_set_new(o, "draft_n", json_integer((json_int_t)kin_draft_counts_drafted(c)));
+    json_object_set_new(o, "draft_n_accepted", json_integer((json_int_t)kin_draft_counts_accepted(c)));
+    json_object_set_new(o, "pass_n", json_integer((json_int_t)c->n_passes));
+    json_object_set_new(o, "tokens_per_pass", json_real(rounded((double)c->n_written / (double)c->n_passes)));
+    for (int i = 0; i < KIN_DRAFT_N_SOURCES; i++) {
+        if (c->drafted[i] == 0) continue;
+        json_object_set_new(
+            sources, kin_draft_source_name(i),
+            json_pack("{s:I, s:I}", "draft_n", (json_int_t)c->drafted[i], "draft_n_accepted", (json_int_t)c->accepted[i]));
+    }
+    json_object_set_new(o, "draft_sources", sources);
+}
+
 json_t *kin_timings_json(const kin_timings *t, int n_choices) {
     int n_computed = t->n_prompt - t->n_cached;
     json_t *o = json_object();
@@ -94,6 +113,7 @@ json_t *kin_timings_json(const kin_timings *t, int n_choices) {
     json_object_set_new(o, "predicted_n", json_integer(t->n_generated));
     json_object_set_new(o, "predicted_ms", json_real(rounded(t->generated_ms)));
     set_rates(o, "predicted_per_token_ms", "predicted_per_second", t->generated_ms, t->n_generated - n_choices);
+    set_drafts(o, &t->drafts);
     return o;
 }
 

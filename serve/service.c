@@ -19,8 +19,10 @@ struct kin_job {
     kin_generation *generation; // NULL: not with the scheduler
     kin_job *next;              // in the inbox
     int n_generated, n_echoed;
-    kin_time first;        // token
-    float *vector;         // [n_embd] with pooling
+    kin_time first;       // token
+    float *vector;        // [n_embd] with pooling
+    kin_drafter *drafter; // NULL: none
+    kin_draft_counts drafts;
     bool cancelled, ended; // under the service's mutex
     kin_job_end how;       // once next() has ended it
     kin_err why;
@@ -78,6 +80,7 @@ int kin_job_new(kin_job **out, const kin_job_options *o, kin_err *err) {
 void kin_job_free(kin_job *j) {
     if (!j) return;
     kin_job_options_fini(&j->o);
+    kin_drafter_close(j->drafter);
     free(j->vector);
     free(j);
 }
@@ -134,6 +137,7 @@ static void end_job(kin_job *j, kin_job_end how, const kin_err *why) {
     kin_job_event event = {
         .kind = KIN_JOB_ENDED, .job = j, .user = j->o.user, .pooling = j->o.pooling, .at = kin_clock_now(), .how = how};
     if (why) event.why = *why;
+    event.drafts = j->drafts;
     if (how == KIN_JOB_EOS) event.vector = j->vector;
     put(j->service, &event);
 }
@@ -233,6 +237,7 @@ static int32_t next(void *user, float *logits) {
     }
     event.id = id;
     event.at = kin_clock_now();
+    event.drafts = j->drafts;
     j->n_generated++;
     put(j->service, &event);
     if (j->o.constraint && kin_constraint_is_complete(j->o.constraint)) return stop(j, KIN_JOB_EOS);
@@ -303,9 +308,15 @@ static void start_job(kin_service *s, kin_job *j) {
                                 .hidden = j->o.pooling ? hidden : NULL,
                                 .prompt_logits = j->o.echoes ? prompt_logits : NULL,
                                 .progress = progress,
+                                .draft_counts = &j->drafts,
                                 .ended = ended,
                                 .user = j};
     kin_err err;
+    if (!j->o.pooling && kin_compute_loop_open_drafter(s->loop, &j->drafter, &err) != 0) {
+        end_job(j, KIN_JOB_FAILED, &err);
+        return;
+    }
+    o.drafts = kin_drafter_source(j->drafter);
     if (j->o.pooling) {
         o.no_cache = true;
         j->vector = calloc((size_t)s->o.session->model.hp.n_embd, sizeof *j->vector);

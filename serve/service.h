@@ -73,10 +73,11 @@ typedef struct kin_job_event {
     void *user;
     kin_pooling pooling; // the job's
     kin_time at;
-    int n_done, n_cached; // PROGRESS; n_done: tokens of ERASED, which has no job
-    int32_t id;           // TOKEN, ECHO: one of the prompt's, in order
-    float logprob;        // NAN: of the prompt's first one
-    kin_job_prob *top;    // [n_top] the event's own: free it
+    int n_done, n_cached;    // PROGRESS; n_done: tokens of ERASED, which has no job
+    kin_draft_counts drafts; // TOKEN, ENDED: so far
+    int32_t id;              // TOKEN, ECHO: one of the prompt's, in order
+    float logprob;           // NAN: of the prompt's first one
+    kin_job_prob *top;       // [n_top] the event's own: free it
     int n_top;
     kin_job_end how;     // ENDED
     const float *vector; // of EOS with pooling: f32 [n_embd], the job's

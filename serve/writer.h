@@ -4,6 +4,7 @@
 // Pure translation: no I/O, no threads; times and ids come from outside. Owner and thread: the loop's.
 #pragma once
 
+#include "pure/text/draft.h"
 #include "pure/text/reply_parser.h" // kin_reply_event
 #include "pure/text/text_buffer.h"
 #include "serve/request.h"
@@ -25,6 +26,7 @@ typedef struct kin_token_probs {
 typedef struct kin_timings {
     int n_prompt, n_cached, n_generated; // n_cached of n_prompt were in the prefix cache
     double prompt_ms, generated_ms;
+    kin_draft_counts drafts;
 } kin_timings;
 
 // What one step of a choice gave: events (zero or more; text of several tokens may come late, held back), and its tokens.
@@ -54,6 +56,7 @@ typedef struct kin_finish {
     kin_str stop_word;                                // KIN_FINISH_STOP_WORD
     int n_prompt, n_cached, n_generated, n_reasoning; // tokens; n_cached of n_prompt were in the prefix cache
     double prompt_ms, generated_ms;
+    kin_draft_counts drafts;
     bool truncated; // the context is full
     uint64_t seed;
     int slot;

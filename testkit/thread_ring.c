@@ -124,7 +124,8 @@ static int open_head(kin_thread_ring *r, kin_err *err) {
                           .executor = m->executor,
                           .shard = m->shard,
                           .n_rounds = r->n_rounds,
-                          .n_members = r->o.n_members};
+                          .n_members = r->o.n_members,
+                          .exact = !r->o.gpu};
     if (kin_head_open(&r->head, &r->model, &ring, r->o.n_batch, r->o.n_steps, err) != 0) return KIN_FAIL;
     kin_head_set_chunk(r->head, r->o.n_chunk);
     return 0;

@@ -267,6 +267,24 @@ done
 status 0 "$kin" run -p "$prompt" --no-echo --json-schema ' {"enum":["red",7]}'
 says "$out" '^\("red"\|7\)$'
 
+claim='drafts change no text, whatever chooses its tokens'
+# A prompt that repeats itself has n-grams to find.
+again="$prompt, Tom and Lily had a red ball. $prompt, Tom and Lily had a red"
+printf 'root ::= ("Tom " | "Lily ")+ "end"\n' >"$dir/again.gbnf"
+for words in '--temp 0' '--seed 3 --temp 1 --top-p 0.9' '--seed 4 --repeat-penalty 1.3 --presence-penalty 0.5' \
+    "--seed 5 --grammar $dir/again.gbnf" '--temp 0 --memory 22M --ctx 512 --batch 16'; do
+    # shellcheck disable=SC2086 # options and their values
+    status 0 "$kin" run -p "$again" -n 80 --ignore-eos --draft off $words
+    cp "$out" "$dir/plain"
+    # shellcheck disable=SC2086
+    status 0 "$kin" run -p "$again" -n 80 --ignore-eos --draft auto --stats $words
+    same "$out" "$dir/plain"
+done
+status 0 "$kin" run -p "$again" -n 250 --temp 0 --ignore-eos --stats
+says "$err" 'ngram: [0-9]* drafted, [0-9]* accepted'
+status 0 "$kin" run -p "$again" -n 250 --temp 0 --ignore-eos --stats --kernels ggml
+says_not "$err" 'ngram: '
+
 claim='a bad grammar or schema is a sentence'
 printf 'root ::= "a" x\n' >"$dir/bad.gbnf"
 status 1 "$kin" run -p "$prompt" --grammar "$dir/bad.gbnf"
@@ -356,6 +374,15 @@ if command -v python3 >/dev/null; then python3 -m json.tool "$out" >/dev/null ||
 for key in predicted_tpot_ms predicted_tpot_error predicted_ttft_ms corrected_tpot_ms corrected_tpot_error; do
     says "$out" "\"$key\": [-0-9]"
 done
+
+claim='bench writes the same text with an oracle'\''s drafts, and says what they gained'
+status 0 "$kin" bench --prompt 8 --gen 24 --reps 2 --oracle 0.8
+says "$out" 'times as fast'
+says "$out" 'the same text'
+status 0 "$kin" bench --prompt 8 --gen 24 --reps 2 --oracle 0.8 --json
+for key in plain_tpot_ms tpot_ms tokens_per_pass; do says "$out" "\"$key\": [0-9]"; done
+status 2 "$kin" bench --rows 2 --oracle 0.8
+says "$err" '--rows and --oracle exclude each other'
 
 claim='the peak of a first run is that of the work, not of measuring the machine'
 peak() { sed -n 's/.*"peak_bytes": \([0-9]*\).*/\1/p' "$out"; }

@@ -23,7 +23,7 @@ static void write_token(written *w, int choice, const char *text, int32_t token,
     if (text) event.text = (kin_str){text, strlen(text)};
     kin_delta delta = {
         .choice = choice, .events = &event, .n_events = text ? 1 : 0, .tokens = &token, .n_tokens = 1, .probs = probs};
-    delta.so_far = (kin_timings){9, 4, 7, 2, 3};
+    delta.so_far = (kin_timings){.n_prompt = 9, .n_cached = 4, .n_generated = 7, .prompt_ms = 2, .generated_ms = 3};
     w->format->delta(w->writer, &delta, &w->out);
 }
 

@@ -46,7 +46,7 @@ static void write_token(written *w, int choice, const char *text, const char *pi
     delta.events = &event;
     delta.n_events = text ? 1 : 0;
     delta.is_prompt = is_prompt;
-    delta.so_far = (kin_timings){9, 4, 7, 2, 3};
+    delta.so_far = (kin_timings){.n_prompt = 9, .n_cached = 4, .n_generated = 7, .prompt_ms = 2, .generated_ms = 3};
     w->format->delta(w->writer, &delta, &w->out);
 }
 

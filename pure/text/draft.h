@@ -37,4 +37,8 @@ typedef struct kin_draft_counts {
     uint64_t accepted[KIN_DRAFT_N_SOURCES]; // and were right
 } kin_draft_counts;
 
+void kin_draft_counts_add(kin_draft_counts *counts, const kin_draft_counts *more);
+uint64_t kin_draft_counts_drafted(const kin_draft_counts *counts); // of all sources
+uint64_t kin_draft_counts_accepted(const kin_draft_counts *counts);
+
 const char *kin_draft_source_name(kin_draft_source_kind kind); // "ngram"

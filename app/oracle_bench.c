@@ -1,0 +1,108 @@
+#include "app/oracle_bench.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "app/app.h"
+#include "base/median.h"
+#include "base/rng.h"
+#include "node/compute_loop.h"
+
+enum { MAX_REPS = 1000 };
+
+typedef struct writing {
+    kin_compute_loop *loop;
+    const int32_t *prompt;
+    int n_prompt, n_gen, n_vocab;
+    double chance;
+    kin_rng rng;
+    int32_t *known, *made; // [n_gen]: without drafts, and now
+    int n_made;
+    kin_time first, last;
+    kin_err why;
+    bool failed;
+} writing;
+
+static int32_t next(void *user, float *logits) {
+    writing *w = user;
+    int32_t best = 0;
+    for (int32_t i = 1; i < w->n_vocab; i++) best = logits[i] > logits[best] ? i : best;
+    w->last = kin_clock_now();
+    if (w->n_made == 0) w->first = w->last;
+    w->made[w->n_made++] = best;
+    return w->n_made == w->n_gen || atomic_load(&kin_app_stop) ? KIN_GENERATION_NO_TOKEN : best;
+}
+
+static void ended(void *user, kin_generation_end how, const kin_err *why) {
+    writing *w = user;
+    w->failed = how == KIN_GENERATION_FAILED || how == KIN_GENERATION_FULL;
+    if (how == KIN_GENERATION_FAILED) w->why = *why;
+    if (how == KIN_GENERATION_FULL) kin_err_set(&w->why, "the context is full");
+}
+
+static void propose(void *user, const int32_t *tokens, int n, int most, kin_draft *out) {
+    writing *w = user;
+    int at = n - w->n_prompt;
+    (void)tokens;
+    *out = (kin_draft){.kind = KIN_DRAFT_ORACLE};
+    for (; out->n < most && at + out->n < w->n_gen; out->n++) {
+        int32_t right = w->known[at + out->n];
+        out->tokens[out->n] = kin_rng_unit(&w->rng) < w->chance ? right : (right + 1) % w->n_vocab;
+    }
+}
+
+// Writes the text. *ms: per token after the first one.
+static int write_text(writing *w, kin_draft_counts *drafts, double *ms, kin_err *err) {
+    const kin_draft_source oracle = {propose, w};
+    kin_generation_options o = {.prompt = w->prompt, .n_prompt = w->n_prompt, .next = next, .ended = ended, .user = w};
+    kin_generation *text;
+    if (drafts) o.drafts = &oracle;
+    o.draft_counts = drafts;
+    w->n_made = 0;
+    w->failed = false;
+    if (kin_scheduler_submit(kin_compute_loop_scheduler(w->loop), &o, &text, err) != 0) return KIN_FAIL;
+    int rc = kin_compute_loop_finish(w->loop, err);
+    if (rc == 0 && w->failed) rc = kin_err_set(err, "%s", w->why.text);
+    if (rc == 0 && atomic_load(&kin_app_stop)) rc = kin_err_set(err, "stopped");
+    *ms = w->n_made > 1 ? kin_clock_ms(w->first, w->last) / (w->n_made - 1) : 0;
+    return rc;
+}
+
+static int write_pair(writing *w, kin_draft_counts *drafts, double *plain_ms, double *drafted_ms, kin_err *err) {
+    if (write_text(w, NULL, plain_ms, err) != 0) return KIN_FAIL;
+    memcpy(w->known, w->made, (size_t)w->n_gen * sizeof *w->known);
+    if (write_text(w, drafts, drafted_ms, err) != 0) return KIN_FAIL;
+    bool same = memcmp(w->known, w->made, (size_t)w->n_gen * sizeof *w->known) == 0;
+    return same ? 0 : kin_err_set(err, "the text with drafts is not the one without them");
+}
+
+static int write_pairs(writing *w, int n_reps, kin_oracle_result *out, kin_err *err) {
+    double plain_ms[MAX_REPS], drafted_ms[MAX_REPS];
+    kin_draft_counts warm = {0};
+    if (write_pair(w, &warm, plain_ms, drafted_ms, err) != 0) return KIN_FAIL; // not counted, as in all of kin bench
+    for (int i = 0; i < n_reps; i++) {
+        if (write_pair(w, &out->drafts, &plain_ms[i], &drafted_ms[i], err) != 0) return KIN_FAIL;
+        kin_app_progress(NULL, "measuring", (uint64_t)i + 1, (uint64_t)n_reps);
+    }
+    out->plain_ms = kin_median(plain_ms, n_reps);
+    out->drafted_ms = kin_median(drafted_ms, n_reps);
+    return 0;
+}
+
+int kin_oracle_bench(kin_session *s, const int32_t *prompt, int n_prompt, int n_gen, int n_reps, double chance,
+                     kin_oracle_result *out, kin_err *err) {
+    writing w = {.prompt = prompt, .n_prompt = n_prompt, .n_gen = n_gen, .n_vocab = s->model.hp.n_vocab, .chance = chance};
+    kin_assert(n_reps > 0 && n_reps <= MAX_REPS);
+    *out = (kin_oracle_result){0};
+    kin_rng_seed(&w.rng, 1);
+    w.known = malloc((size_t)n_gen * sizeof *w.known);
+    w.made = malloc((size_t)n_gen * sizeof *w.made);
+    int rc = w.known && w.made ? kin_compute_loop_open(&w.loop, s, 1, false, err) : kin_err_set(err, "out of memory");
+    if (rc == 0) rc = kin_compute_loop_enter(w.loop, err);
+    if (rc == 0) rc = write_pairs(&w, n_reps, out, err);
+    if (w.loop) kin_compute_loop_leave(w.loop);
+    kin_compute_loop_close(w.loop);
+    free(w.known);
+    free(w.made);
+    return rc;
+}
