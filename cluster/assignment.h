@@ -13,7 +13,8 @@ typedef struct kin_assignment {
     kin_ring_plan ring;
     kin_proto_id ids[KIN_ROUNDS_MAX_MEMBERS]; // of the members but the head
     kin_member_windows windows[KIN_ROUNDS_MAX_MEMBERS];
-    int n_rounds; // 0: there is no plan yet
+    int n_rounds;      // 0: there is no plan yet
+    uint32_t question; // of the planner, that it answers
 } kin_assignment;
 
 // From ring and ids: the windows of all.

@@ -62,6 +62,7 @@ static void on_message(void *user, uint32_t from, uint32_t epoch, kin_proto_mess
         e.kind = m->next.is_open ? KIN_MEMBERSHIP_RING_OPENED : KIN_MEMBERSHIP_RING_CLOSED;
         e.reason = m->next.reason;
         break;
+    case KIN_FRAME_PREFETCHED: kin_cluster_take_prefetched(c, from, &m->prefetched); return;
     case KIN_FRAME_HAVE: relay_have(c, from, &m->have); return;
     case KIN_FRAME_EVENTS: kin_cluster_take_events(c, from, &m->events); return;
     default:
@@ -130,11 +131,11 @@ static void relay_begun(void *user, const kin_proto_id *from, const kin_proto_id
 
 // ---- the plan in force
 
-// The plan that was asked for is in force from now on.
-static void take_asked(kin_cluster *c) {
-    kin_assignment *before = c->plan;
-    c->plan = c->asked;
-    c->asked = before;
+// The planner's answer to that question is in force from now on.
+static void take_answer(kin_cluster *c, uint32_t question) {
+    kin_assignment **answer = kin_cluster_answer_of(c, question), *before = c->plan;
+    c->plan = *answer;
+    *answer = before;
     c->had_plan = true;
 }
 
@@ -160,16 +161,10 @@ static void fill_neighbour(kin_cluster *c, int i, int neighbour, kin_proto_id *i
     }
 }
 
-static void send_plan(kin_cluster *c, const kin_membership_action *a) {
-    const kin_membership_device *d = kin_membership_device_at(c->membership, a->device);
-    kin_link *link = kin_connections_link(c->connections, a->link);
-    int i = kin_assignment_find(c->plan, &d->id);
-    if (!link || i < 0) return;
+void kin_cluster_fill_plan(const kin_cluster *c, const kin_assignment *of, int i, kin_proto_plan *plan) {
     const kin_shard_options *so = &c->o.shard;
-    kin_proto_message *m = c->message;
-    kin_proto_plan *plan = &m->plan;
-    memset(m, 0, sizeof *m);
-    m->type = KIN_FRAME_PLAN;
+    const kin_device_options *devices = &c->o.devices->options;
+    memset(plan, 0, sizeof *plan);
     memcpy(plan->model.bytes, c->o.manifest->hash, sizeof plan->model.bytes);
     plan->n_files = c->o.manifest->n_files;
     for (int k = 0; k < plan->n_files; k++) plan->file_size[k] = c->o.manifest->files[k].size;
@@ -178,16 +173,24 @@ static void send_plan(kin_cluster *c, const kin_membership_action *a) {
     plan->n_seq = (uint16_t)(so->n_ctx < KIN_CLUSTER_SEQUENCES - 1 ? so->n_ctx : KIN_CLUSTER_SEQUENCES - 1);
     plan->kv_type = so->kv_type == GGML_TYPE_Q8_0 ? KIN_PROTO_KV_Q8_0 : KIN_PROTO_KV_F16;
     plan->wire_type = c->o.wire_type;
-    const kin_device_options *devices = &c->o.devices->options;
     plan->flags = (so->flash ? KIN_PROTO_PLAN_FLASH : 0) | (devices->repack ? KIN_PROTO_PLAN_REPACK : 0) |
                   (devices->ggml_kernels ? KIN_PROTO_PLAN_GGML : 0) | (c->o.timeline ? KIN_PROTO_PLAN_TIMELINE : 0);
     plan->mode = so->mode == KIN_STREAM_MMAP       ? KIN_PROTO_MMAP
                  : so->mode == KIN_STREAM_WILLNEED ? KIN_PROTO_WILLNEED
                                                    : KIN_PROTO_STREAM;
     plan->n_threads = (uint16_t)c->o.n_threads_hint;
-    kin_assignment_fill(c->plan, i, plan);
-    fill_neighbour(c, i, i + 1, &plan->next_id, &plan->next);
-    fill_neighbour(c, i, i - 1, &plan->previous_id, &plan->previous);
+    kin_assignment_fill(of, i, plan);
+}
+
+static void send_plan(kin_cluster *c, const kin_membership_action *a) {
+    const kin_membership_device *d = kin_membership_device_at(c->membership, a->device);
+    int i = kin_assignment_find(c->plan, &d->id);
+    kin_proto_message *m = c->message;
+    if (!kin_connections_link(c->connections, a->link) || i < 0) return;
+    m->type = KIN_FRAME_PLAN;
+    kin_cluster_fill_plan(c, c->plan, i, &m->plan);
+    fill_neighbour(c, i, i + 1, &m->plan.next_id, &m->plan.next);
+    fill_neighbour(c, i, i - 1, &m->plan.previous_id, &m->plan.previous);
     kin_connections_send(c->connections, a->link, a->epoch, m);
     kin_connections_tell(c->connections, a->link);
 }
@@ -236,6 +239,7 @@ static void take_action(kin_cluster *c, const kin_membership_action *a) {
         kin_connections_drop(c->connections, a->link, a->text);
         break;
     case KIN_MEMBERSHIP_ASK: kin_cluster_ask_planner(c, a); break;
+    case KIN_MEMBERSHIP_PREFETCH: kin_cluster_prefetch(c, a); break;
     case KIN_MEMBERSHIP_SEND_PLAN: send_plan(c, a); break;
     case KIN_MEMBERSHIP_SEND_END: say_end(c, a); break;
     case KIN_MEMBERSHIP_OPEN_RING:
@@ -328,7 +332,7 @@ static void run_queued(kin_cluster *c, const kin_cluster_action *a) {
         take_action(c, &a->of_membership);
         return;
     }
-    if (a->of_membership.epoch != c->entered) take_asked(c);
+    if (a->of_membership.epoch != c->entered) take_answer(c, a->of_membership.question);
     c->entered = a->of_membership.epoch;
     enter_epoch(c);
 }
@@ -348,8 +352,9 @@ static void drain(kin_cluster *c) {
 
 void kin_cluster_act(kin_cluster *c, const kin_membership_event *event) {
     const kin_membership_actions *actions = kin_membership_step(c->membership, kin_clock_now(), event);
-    *queue_action(&c->actions) =
-        (kin_cluster_action){.kind = KIN_CLUSTER_ENTERS, .of_membership.epoch = kin_membership_epoch(c->membership)};
+    *queue_action(&c->actions) = (kin_cluster_action){.kind = KIN_CLUSTER_ENTERS,
+                                                      .of_membership.epoch = kin_membership_epoch(c->membership),
+                                                      .of_membership.question = kin_membership_planned_by(c->membership)};
     for (int i = 0; i < actions->n; i++)
         *queue_action(&c->actions) = (kin_cluster_action){.kind = KIN_CLUSTER_ACTS, .of_membership = actions->at[i]};
     bool has_changed = event->kind != KIN_MEMBERSHIP_TICK || actions->n > 0;
@@ -485,10 +490,11 @@ static int open_membership(kin_cluster *c, kin_err *err) {
 
 static int open_all(kin_cluster *c, kin_err *err) {
     c->plan = calloc(1, sizeof *c->plan);
+    c->next = calloc(1, sizeof *c->next);
     c->asked = calloc(1, sizeof *c->asked);
     c->message = calloc(1, sizeof *c->message);
     c->seen = calloc(1, sizeof *c->seen);
-    if (!c->plan || !c->asked || !c->message || !c->seen) return kin_err_set(err, "out of memory");
+    if (!c->plan || !c->next || !c->asked || !c->message || !c->seen) return kin_err_set(err, "out of memory");
     static const kin_connections_callbacks connection_callbacks = {.message = on_message, .lost = on_lost};
     kin_local_stage_options oo = {.model = c->o.model, .devices = c->o.devices, .shard = c->o.shard};
     if (kin_connections_open(&c->connections, &connection_callbacks, c, err) != 0 ||
@@ -496,6 +502,7 @@ static int open_all(kin_cluster *c, kin_err *err) {
         return KIN_FAIL;
     if (kin_relay_open(&c->relay, relay_begun, c, err) != 0) return KIN_FAIL;
     if (kin_cluster_open_status(c, err) != 0 || kin_cluster_open_planning(c, err) != 0) return KIN_FAIL;
+    if (kin_cluster_open_prefetch(c, err) != 0) return KIN_FAIL;
     if (kin_message_pool_open(&c->pool, N_BUFFERS, err) != 0 || kin_message_queue_open(&c->in, err) != 0) return KIN_FAIL;
     if (kin_loopback_open(&c->loopback, c->o.shard.n_batch, c->o.model->hp.n_embd, KIN_STEPS_IN_FLIGHT, err) != 0)
         return KIN_FAIL;
@@ -531,6 +538,7 @@ int kin_cluster_open(kin_cluster **out_cluster, const kin_cluster_options *o, ki
 void kin_cluster_close(kin_cluster *c) {
     if (!c) return;
     kin_planning_stop(c->planning); // its thread leaves calls in the loop
+    kin_prepacking_stop(c->prepacking);
     kin_endpoint_close(c->endpoint, end, c);
     if (c->in) kin_message_queue_drain(c->in, c->pool);
     kin_connections_close(c->connections, NULL);
@@ -539,6 +547,7 @@ void kin_cluster_close(kin_cluster *c) {
     kin_neighbours_close(c->neighbours, NULL);
     kin_cluster_close_requests(c);
     kin_cluster_close_planning(c);
+    kin_cluster_close_prefetch(c);
     kin_membership_free(c->membership);
     kin_message_queue_close(c->in);
     kin_message_pool_close(c->pool);
@@ -549,6 +558,7 @@ void kin_cluster_close(kin_cluster *c) {
     uv_mutex_destroy(&c->mutex);
     kin_key_wipe(&c->o.key);
     free(c->plan);
+    free(c->next);
     free(c->asked);
     free(c->message);
     free(c->seen);

@@ -1,5 +1,6 @@
-// Inside of kin_cluster, for cluster.c (the membership and the devices), cluster_plan.c (planning), cluster_status.c (what
-// status clients see), all three in the loop's thread, and cluster_requests.c (the computing thread).
+// Inside of kin_cluster, for cluster.c (the membership and the devices), cluster_plan.c (planning), cluster_prefetch.c (what is
+// prepared for plans that are not in force), cluster_status.c (what status clients see), all in the loop's thread, and
+// cluster_requests.c (the computing thread).
 #pragma once
 
 #include <uv.h>
@@ -18,6 +19,7 @@
 #include "pipeline/local_stage.h"
 #include "pipeline/loopback.h"
 #include "pipeline/neighbours.h"
+#include "pipeline/prepacking.h"
 #include "pipeline/relay.h"
 #include "pipeline/remote_ring.h"
 #include "pure/proto/membership.h"
@@ -84,8 +86,11 @@ struct kin_cluster {
     kin_time begun, counted_at;   // the last look at the tokens
     uint64_t counted;
     double tokens_per_s;
-    kin_assignment *plan, *asked; // in force; the last answer of the planner
-    kin_proto_message *message;   // a plan that is being sent
+    kin_assignment *plan, *next, *asked; // in force; prepared beside it; the last answer of the planner
+    kin_prepacking *prepacking;          // of the head's own part of the next one
+    kin_prepacking_job *own_job;
+    uint32_t own_ticket;        // of what is packed, or was
+    kin_proto_message *message; // a plan that is being sent
     kin_cluster_actions actions;
     uint32_t entered;         // the epoch whose plan is in force here
     kin_time reconnect_at;    // when the ring's link is tried again; 0: not
@@ -125,6 +130,9 @@ struct kin_cluster {
 // One step of the membership, and what it asks for.
 void kin_cluster_act(kin_cluster *c, const kin_membership_event *event);
 
+// The i-th member's part of a plan, without its neighbours.
+void kin_cluster_fill_plan(const kin_cluster *c, const kin_assignment *of, int i, kin_proto_plan *plan);
+
 // The device behind that control link; NULL: none yet.
 const kin_membership_device *kin_cluster_device_of(const kin_cluster *c, uint32_t link);
 
@@ -153,6 +161,21 @@ void kin_cluster_ask_planner(kin_cluster *c, const kin_membership_action *ask);
 void kin_cluster_on_measure(void *cluster); // kin_mailbox_fn
 // Ten times a second.
 void kin_cluster_planning_tick(kin_cluster *c, kin_time now);
+
+// ---- cluster_prefetch.c; the loop's thread
+
+int kin_cluster_open_prefetch(kin_cluster *c, kin_err *err);
+void kin_cluster_close_prefetch(kin_cluster *c);
+
+// The answer to that question: the last one, or the one that is prepared.
+kin_assignment **kin_cluster_answer_of(kin_cluster *c, uint32_t question);
+// After the membership has seen the planner's last answer: it may be what is prepared from now on.
+void kin_cluster_keep_next(kin_cluster *c);
+
+// The membership's PREFETCH.
+void kin_cluster_prefetch(kin_cluster *c, const kin_membership_action *a);
+// A device's answer to it.
+void kin_cluster_take_prefetched(kin_cluster *c, uint32_t from, const kin_proto_prefetched *m);
 
 // ---- cluster_requests.c
 

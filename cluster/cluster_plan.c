@@ -184,6 +184,7 @@ static void say_planned(kin_cluster *c, uint32_t question, const kin_assignment 
     }
     kin_membership_plan plan = {.n_stages = n, .stages = stages};
     kin_cluster_act(c, &(kin_membership_event){.kind = KIN_MEMBERSHIP_PLANNED, .question = question, .plan = &plan});
+    kin_cluster_keep_next(c);
     free(bytes);
 }
 
@@ -192,6 +193,7 @@ static void take_answer(kin_cluster *c, kin_planning_answer *a) {
     kin_assignment *p = c->asked;
     int rc = a->has_plan ? 0 : KIN_FAIL;
     if (rc == 0) {
+        p->question = a->question;
         p->ring = a->plan;
         for (int i = 0; i < p->ring.n_members - 1; i++) p->ids[i] = a->ids[p->ring.candidate[i]];
         rc = kin_assignment_lay_out(p, c->o.model->hp.n_layer, &a->why);

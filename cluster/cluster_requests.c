@@ -28,6 +28,7 @@ static kin_steps steps_of(const kin_cluster *c, int n_rounds) {
 }
 
 static int enter(kin_cluster *c, const kin_cluster_snapshot *n, kin_err *err) {
+    kin_prepacking_pause(c->prepacking);
     if (kin_local_stage_set(c->local_stage, &n->own, n->n_rounds, n->own_memory, err) != 0)
         return kin_err_prefix(err, "the head's own layers");
     *c->seen = *n;

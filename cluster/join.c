@@ -64,6 +64,7 @@ static void take_message(kin_join *j, uint32_t epoch, const kin_proto_message *m
     switch (m->type) {
     case KIN_FRAME_REFUSE: kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_REFUSED, .reason = m->refuse.reason}); break;
     case KIN_FRAME_PLAN: kin_join_take_plan(j, epoch, &m->plan); break;
+    case KIN_FRAME_PREFETCH: kin_join_take_prefetch(j, &m->prefetch); break;
     case KIN_FRAME_END: kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_END, .epoch = epoch}); break;
     case KIN_FRAME_STATUS_WANTED: kin_join_send_status(j); break;
     case KIN_FRAME_MEASURE: kin_join_take_measure(j, &m->measure); break;
@@ -90,6 +91,7 @@ static void control_accepted(void *user, kin_link *link, const kin_proto_accept 
     kin_link_accept(link, &callbacks, j);
     kin_link_set_frame_max(link, KIN_FRAME_CAP_LARGE);
     j->head_id = accept->id;
+    kin_join_end_prefetch(j); // tickets are the head's
     note_accepted(j);
     kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_ACCEPTED, .name = accept->name});
     kin_join_send_have(j);
@@ -237,6 +239,7 @@ static void on_tick(void *user) {
     if (atomic_load(j->o.stop)) kin_message_queue_interrupt(j->in, true); // the computing thread looks whether to stop
     leave_unresponsive_head(j);
     kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_TICK});
+    kin_join_prefetch_tick(j);
     kin_join_send_events(j);
 }
 
@@ -324,6 +327,7 @@ static int open_all(kin_join *j, kin_err *err) {
                                .port = j->o.port};
     static const kin_endpoint_callbacks callbacks = {.tick = on_tick, .opened = on_link};
     if (kin_endpoint_open(&j->endpoint, &so, &callbacks, j, err) != 0) return KIN_FAIL;
+    if (kin_join_open_prefetch(j, err) != 0) return KIN_FAIL;
     kin_neighbours_options no = {.endpoint = j->endpoint, .pool = j->pool, .in = j->in, .trace = kin_metrics_trace(j->metrics)};
     if (kin_neighbours_open(&j->neighbours, &no, on_hop, j, err) != 0) return KIN_FAIL;
     return kin_endpoint_start(j->endpoint, begin, j, err);
@@ -331,6 +335,7 @@ static int open_all(kin_join *j, kin_err *err) {
 
 static void close_all(kin_join *j) {
     kin_engine_instance_close(j->instance); // first: threads that pack for it report through the endpoint
+    kin_prepacking_stop(j->prepacking);
     kin_endpoint_close(j->endpoint, end, j);
     if (j->in) kin_message_queue_drain(j->in, j->pool);
     kin_metrics_close(j->metrics);
@@ -338,6 +343,7 @@ static void close_all(kin_join *j) {
     kin_message_queue_close(j->in);
     kin_message_pool_close(j->pool);
     kin_member_free(j->member);
+    kin_join_close_prefetch(j);
     free(j->plan);
     free(j->arriving);
     free(j->message);

@@ -69,33 +69,41 @@ static void tell(kin_join *j, const result *r) {
     if (!kin_endpoint_call(j->endpoint, on_result, copy)) free(copy);
 }
 
+kin_engine_instance_options kin_join_instance_options(const kin_join *j, const char *path) {
+    return (kin_engine_instance_options){.model_path = path,
+                                         .in_parts = !j->o.model_path || strcmp(path, j->o.model_path) != 0,
+                                         .cache_dir = j->o.no_cache ? NULL : j->o.cache_dir,
+                                         .cache_cap = j->o.cache_cap,
+                                         .memory = j->o.memory,
+                                         .n_threads = j->o.n_threads,
+                                         .no_gpu = j->o.no_gpu,
+                                         .pool = j->pool,
+                                         .stop = j->o.stop};
+}
+
+void kin_join_copy_path(kin_join *j, char path[KIN_JOIN_PATH]) {
+    pthread_mutex_lock(&j->mutex);
+    memcpy(path, j->model_path, KIN_JOIN_PATH);
+    pthread_mutex_unlock(&j->mutex);
+}
+
 static void open_instance(kin_join *j, const kin_message_buffer *buffer) {
     result r = {.ticket = buffer->frame.epoch};
     kin_err err;
-    char path[sizeof j->model_path];
+    char path[KIN_JOIN_PATH];
     kin_proto_plan *plan = malloc(sizeof *plan);
     kin_assert(plan);
-    pthread_mutex_lock(&j->mutex);
-    memcpy(path, j->model_path, sizeof path);
-    pthread_mutex_unlock(&j->mutex);
+    kin_join_copy_path(j, path);
+    kin_prepacking_pause(j->prepacking);
     kin_engine_instance_close(j->instance);
     j->instance = NULL;
     kin_metrics_take_instance(j->metrics);
-    bool in_parts = !j->o.model_path || strcmp(path, j->o.model_path) != 0;
     j->view = (kin_lazy_load_view){j->lazy_load, buffer->frame.epoch, false};
     j->arrival = kin_lazy_load_arrival(&j->view);
-    kin_engine_instance_options o = {.model_path = path,
-                                     .in_parts = in_parts,
-                                     .arrival = in_parts ? &j->arrival : NULL,
-                                     .cache_dir = j->o.no_cache ? NULL : j->o.cache_dir,
-                                     .cache_cap = j->o.cache_cap,
-                                     .memory = j->o.memory,
-                                     .n_threads = j->o.n_threads,
-                                     .no_gpu = j->o.no_gpu,
-                                     .pool = j->pool,
-                                     .stop = j->o.stop,
-                                     .progress = report,
-                                     .progress_user = j};
+    kin_engine_instance_options o = kin_join_instance_options(j, path);
+    o.arrival = o.in_parts ? &j->arrival : NULL;
+    o.progress = report;
+    o.progress_user = j;
     r.ok = kin_proto_decode_plan(buffer->payload, buffer->frame.length, plan, &err) == 0 &&
            kin_engine_instance_open(&j->instance, plan, &o, &err) == 0;
     if (r.ok) {

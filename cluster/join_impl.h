@@ -1,6 +1,6 @@
 // Inside of joining, for join.c (links, the membership and what it wants: the loop's thread), join_messages.c (messages to the
-// head), join_measure.c (links to be measured), join_prepare.c (from a plan to a model's file) and join_compute.c (the
-// computing thread).
+// head), join_measure.c (links to be measured), join_prepare.c (from a plan to a model's file), join_prefetch.c (what later plans
+// will need) and join_compute.c (the computing thread).
 #pragma once
 
 #include <pthread.h>
@@ -16,6 +16,7 @@
 #include "pipeline/engine_instance.h"
 #include "pipeline/metrics.h"
 #include "pipeline/neighbours.h"
+#include "pipeline/prepacking.h"
 #include "pure/proto/member.h"
 
 // What the membership wants, in the order of its steps. Actions may cause events, and so steps: their actions wait at the end.
@@ -29,6 +30,12 @@ typedef struct kin_join_actions {
     int next, n, cap;
     bool is_draining;
 } kin_join_actions;
+
+enum { KIN_JOIN_PATH = 1024 };
+
+typedef struct kin_layer_set {
+    bool has[KIN_PROTO_MAX_LAYERS];
+} kin_layer_set;
 
 typedef struct kin_join {
     kin_join_options o;
@@ -62,6 +69,13 @@ typedef struct kin_join {
     kin_proto_id fetching_from;
     char fetching_address[KIN_MEMBER_ADDRESS];
     uint16_t fetching_port;
+    kin_layer_set here;                 // layers of that model that are here as a whole
+    kin_proto_prefetch *order;          // what is to be fetched ahead; ticket 0: nothing
+    bool is_order_begun, fetches_ahead; // it is under way; the fetch works for it, not for a plan
+    kin_time told_at;                   // when the head was told of it last
+    kin_proto_progress ahead;           // how far it is
+    kin_prepacking *prepacking;
+    kin_prepacking_job *job;
     int n_embd;                                      // of the model that the instance has open; 0: none yet
     uint32_t ticket;                                 // of the last preparation, and what there is of it already
     bool is_fetched, is_instance_open, begins_early; // early: with its first window, while others come
@@ -81,8 +95,8 @@ typedef struct kin_join {
 
     pthread_mutex_t mutex; // over the following
     kin_proto_progress computing_progress;
-    char model_path[1024];        // to open the next instance by
-    bool given_up, has_other_key; // the latter: and why
+    char model_path[KIN_JOIN_PATH]; // to open the next instance by
+    bool given_up, has_other_key;   // the latter: and why
     kin_err why;
 } kin_join;
 
@@ -119,10 +133,37 @@ void kin_join_send_have(kin_join *j); // what it can give to others, for a head 
 void kin_join_prepare(kin_join *j, uint32_t ticket);
 void kin_join_reuse(kin_join *j, uint32_t epoch);
 
+// Fetches what these windows of `plan`'s model need; callbacks follow, for join_prepare.c or join_prefetch.c.
+void kin_join_fetch(kin_join *j, const kin_proto_plan *plan, const kin_windows *windows, bool ahead);
+bool kin_join_has_own_file(const kin_join *j, const kin_proto_plan *plan);
+
 // The instance of the preparation `ticket` is open.
 void kin_join_take_instance(kin_join *j, uint32_t ticket, const kin_proto_ready *ready);
 
-// ---- join_work.c
+// ---- join_prefetch.c; the loop's thread
+
+int kin_join_open_prefetch(kin_join *j, kin_err *err);
+void kin_join_close_prefetch(kin_join *j); // when the loop and the computing thread have ended
+
+void kin_join_take_prefetch(kin_join *j, const kin_proto_prefetch *order);
+void kin_join_end_prefetch(kin_join *j); // another head, or a plan, which is more important
+// Begins it when there is nothing more important to fetch; tells the head how far it is. Ten times a second.
+void kin_join_prefetch_tick(kin_join *j);
+
+// Whether all layers of these windows are here.
+bool kin_join_has_layers(const kin_join *j, const kin_proto_plan *plan, const kin_windows *windows);
+void kin_join_note_layers(kin_join *j, const kin_windows *windows);
+
+// Of a fetch that works for it.
+void kin_join_prefetch_progress(kin_join *j, const kin_proto_progress *progress);
+void kin_join_prefetch_fetched(kin_join *j);
+void kin_join_prefetch_failed(kin_join *j, const char *reason);
+
+// ---- join_compute.c
+
+// Any thread: how instances over that file are opened.
+kin_engine_instance_options kin_join_instance_options(const kin_join *j, const char *path);
+void kin_join_copy_path(kin_join *j, char path[KIN_JOIN_PATH]);
 
 // The computing thread's life. Returns as kin_join_run does.
 int kin_join_compute(kin_join *j, kin_err *err);

@@ -57,6 +57,10 @@ static void fetch_opened(void *user, kin_chunk_store *chunks) {
 
 static void fetch_progress(void *user, const kin_fetch_progress *p) {
     kin_join *j = user;
+    if (j->fetches_ahead) {
+        kin_join_prefetch_progress(j, &p->sent);
+        return;
+    }
     j->progress = p->sent;
     if (j->o.progress) j->o.progress(j->o.user, "fetching weights", p->sent.done, p->sent.total, p->sent.rate);
     kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_PROGRESS, .ticket = j->ticket});
@@ -100,12 +104,17 @@ void kin_join_take_have(kin_join *j, const kin_proto_have *have) {
     kin_fetch_have(j->fetch, &reached);
 }
 
-static void fetch_headers(void *user) {
-    kin_join *j = user;
+// The files can be opened as a model: the computing thread waits for what it needs of them.
+static void open_store(kin_join *j) {
     kin_store *store = kin_chunk_store_store(j->chunks);
     kin_lazy_load_begin(j->lazy_load, j->ticket, store);
     set_path(j, kin_store_path(store, 0));
     queue_plan(j);
+}
+
+static void fetch_headers(void *user) {
+    kin_join *j = user;
+    if (!j->fetches_ahead) open_store(j);
 }
 
 static void fetch_kept(void *user) {
@@ -113,23 +122,44 @@ static void fetch_kept(void *user) {
     kin_lazy_load_arrived(j->lazy_load);
 }
 
-static void fetch_done(void *user) {
-    kin_join *j = user;
+// All weights of the plan that is prepared.
+static void be_fetched(kin_join *j) {
     j->is_fetched = true;
     atomic_store(&j->is_fetching, false);
     kin_lazy_load_is_whole(j->lazy_load);
     look_prepared(j);
 }
 
+static void fetch_done(void *user) {
+    kin_join *j = user;
+    if (j->fetches_ahead) {
+        kin_join_prefetch_fetched(j);
+        return;
+    }
+    kin_join_note_layers(j, &j->windows.windows);
+    be_fetched(j);
+}
+
 static void fetch_failed(void *user, const char *reason) {
     kin_join *j = user;
     kin_fetch_cancel(j->fetch);
     j->fetch = NULL;
+    if (j->fetches_ahead) {
+        kin_join_prefetch_failed(j, reason);
+        return;
+    }
     kin_lazy_load_end(j->lazy_load, reason);
     fail(j, "fetching weights", reason);
 }
 
-static void fetch(kin_join *j, const kin_windows *windows) {
+static void fail_fetch(kin_join *j, const char *reason) {
+    if (j->fetches_ahead)
+        kin_join_prefetch_failed(j, reason);
+    else
+        fail(j, "fetching weights", reason);
+}
+
+void kin_join_fetch(kin_join *j, const kin_proto_plan *plan, const kin_windows *windows, bool ahead) {
     static const kin_fetch_callbacks callbacks = {.opened = fetch_opened,
                                                   .progress = fetch_progress,
                                                   .have_changed = fetch_have,
@@ -140,10 +170,13 @@ static void fetch(kin_join *j, const kin_windows *windows) {
     kin_err err;
     bool same_head = kin_proto_id_equal(&j->fetching_from, &j->head_id) && strcmp(j->fetching_address, j->head_address) == 0 &&
                      j->fetching_port == j->head_port;
-    if (j->fetch && same_head && memcmp(&j->fetching, &j->plan->model, sizeof j->fetching) == 0) {
+    bool same_model = memcmp(&j->fetching, &plan->model, sizeof j->fetching) == 0;
+    j->fetches_ahead = ahead;
+    if (j->fetch && same_head && same_model) {
         kin_fetch_set_windows(j->fetch, windows);
         return;
     }
+    if (!same_model) memset(&j->here, 0, sizeof j->here);
     kin_fetch_cancel(j->fetch);
     j->fetching_from = j->head_id;
     j->fetching_port = j->head_port;
@@ -154,9 +187,9 @@ static void fetch(kin_join *j, const kin_windows *windows) {
     o.version = j->o.version;
     o.cache_dir = j->o.cache_dir;
     o.cache_cap = j->o.cache_cap;
-    o.model = j->fetching = j->plan->model;
-    o.n_files = j->plan->n_files;
-    o.file_sizes = j->plan->file_size;
+    o.model = j->fetching = plan->model;
+    o.n_files = plan->n_files;
+    o.file_sizes = plan->file_size;
     o.head_address = j->head_address;
     o.head_port = j->head_port;
     o.head_id = j->head_id;
@@ -164,27 +197,36 @@ static void fetch(kin_join *j, const kin_windows *windows) {
     o.chunks = j->chunks; // it may be held still
     if (kin_fetch_start(&j->fetch, kin_endpoint_loop(j->endpoint), &o, &callbacks, j, &err) == 0) return;
     j->fetch = NULL;
-    fail(j, "fetching weights", err.text);
+    fail_fetch(j, err.text);
+}
+
+bool kin_join_has_own_file(const kin_join *j, const kin_proto_plan *plan) {
+    return j->o.model_path && memcmp(&j->o.model_hash, &plan->model, sizeof plan->model) == 0;
 }
 
 void kin_join_prepare(kin_join *j, uint32_t ticket) {
     kin_err err;
     kin_lazy_load_end(j->lazy_load, "another plan has come");
+    kin_join_end_prefetch(j);
     j->ticket = ticket;
     j->is_fetched = j->is_instance_open = false;
     atomic_store(&j->is_fetching, false);
     j->begins_early = j->plan->n_windows > 1;
     if (kin_engine_instance_windows(j->plan, KIN_PROTO_MAX_LAYERS, &j->windows, &err) != 0) {
         fail(j, "reading the plan", err.text);
-    } else if (j->o.model_path && memcmp(&j->o.model_hash, &j->plan->model, sizeof j->plan->model) == 0) {
+    } else if (kin_join_has_own_file(j, j->plan)) {
         kin_fetch_cancel(j->fetch); // of another plan
         j->fetch = NULL;
+        j->fetches_ahead = false;
         j->is_fetched = true;
         set_path(j, j->o.model_path);
         queue_plan(j);
+    } else if (kin_join_has_layers(j, j->plan, &j->windows.windows)) {
+        open_store(j);
+        be_fetched(j);
     } else {
         atomic_store(&j->is_fetching, true);
-        fetch(j, &j->windows.windows);
+        kin_join_fetch(j, j->plan, &j->windows.windows, false);
     }
 }
 

@@ -45,8 +45,15 @@ struct kin_packed {
     uint64_t file_bytes;
     size_t n_blocks;
     block *blocks;
-    pthread_mutex_t mutex; // over sealing and mending
+    pthread_mutex_t mutex; // over what blocks say of themselves, and over sealing and mending
+
+    int n_users; // under `shared_mutex`, as the list
+    kin_packed *next;
 };
+
+// The files that this process shares.
+static pthread_mutex_t shared_mutex = PTHREAD_MUTEX_INITIALIZER;
+static kin_packed *shared;
 
 static uint64_t align_up(uint64_t n) {
     return (n + KIN_PACKED_ALIGN - 1) / KIN_PACKED_ALIGN * KIN_PACKED_ALIGN;
@@ -198,6 +205,23 @@ bool kin_packed_exists(const char *dir, kin_packed_key key) {
     return name_file(path, sizeof path, dir, key) && stat(path, &st) == 0;
 }
 
+static void free_packed(kin_packed *p) {
+    if (p->state) save_checks(p);
+    if (p->fd >= 0) close(p->fd);
+    pthread_mutex_destroy(&p->mutex);
+    free(p->blocks);
+    free(p);
+}
+
+static kin_packed *find_shared(const char *path, uint64_t source_stamp, size_t n_blocks, const uint64_t *block_bytes) {
+    for (kin_packed *p = shared; p; p = p->next) {
+        bool is_same = strcmp(p->path, path) == 0 && p->source_stamp == source_stamp && p->n_blocks == n_blocks;
+        for (size_t i = 0; i < n_blocks && is_same; i++) is_same = p->blocks[i].bytes == block_bytes[i];
+        if (is_same) return p;
+    }
+    return NULL;
+}
+
 int kin_packed_open(kin_packed **out, const char *dir, kin_packed_key key, uint64_t source_stamp, size_t n_blocks,
                     const uint64_t *block_bytes, kin_err *err) {
     *out = NULL;
@@ -224,17 +248,36 @@ int kin_packed_open(kin_packed **out, const char *dir, kin_packed_key key, uint6
     return 0;
 
 fail:
-    kin_packed_close(p);
+    free_packed(p);
     return KIN_FAIL;
+}
+
+int kin_packed_share(kin_packed **out, const char *dir, kin_packed_key key, uint64_t source_stamp, size_t n_blocks,
+                     const uint64_t *block_bytes, kin_err *err) {
+    char path[1024];
+    int rc = 0;
+    pthread_mutex_lock(&shared_mutex);
+    *out = name_file(path, sizeof path, dir, key) ? find_shared(path, source_stamp, n_blocks, block_bytes) : NULL;
+    if (!*out) {
+        rc = kin_packed_open(out, dir, key, source_stamp, n_blocks, block_bytes, err);
+        if (rc == 0) (*out)->next = shared;
+        if (rc == 0) shared = *out;
+    }
+    if (*out) (*out)->n_users++;
+    pthread_mutex_unlock(&shared_mutex);
+    return rc;
 }
 
 void kin_packed_close(kin_packed *p) {
     if (!p) return;
-    if (p->state) save_checks(p);
-    if (p->fd >= 0) close(p->fd);
-    pthread_mutex_destroy(&p->mutex);
-    free(p->blocks);
-    free(p);
+    pthread_mutex_lock(&shared_mutex);
+    if (p->n_users == 0 || --p->n_users == 0) {
+        kin_packed **at = &shared;
+        while (*at && *at != p) at = &(*at)->next;
+        if (*at) *at = p->next;
+        free_packed(p);
+    }
+    pthread_mutex_unlock(&shared_mutex);
 }
 
 int kin_packed_fd(const kin_packed *p) {
@@ -249,8 +292,11 @@ uint64_t kin_packed_offset(const kin_packed *p, size_t i) {
     return p->blocks[i].offset;
 }
 
-bool kin_packed_has(const kin_packed *p, size_t i) {
-    return p->blocks[i].valid;
+bool kin_packed_has(kin_packed *p, size_t i) {
+    pthread_mutex_lock(&p->mutex);
+    bool has = p->blocks[i].valid;
+    pthread_mutex_unlock(&p->mutex);
+    return has;
 }
 
 // ---- whether a block can be trusted
@@ -292,8 +338,11 @@ bool kin_packed_renew(kin_packed *p, size_t i, uint64_t source_hash) {
     return true;
 }
 
-bool kin_packed_is_checked(const kin_packed *p, size_t i) {
-    return p->blocks[i].checked || p->blocks[i].written;
+bool kin_packed_is_checked(kin_packed *p, size_t i) {
+    pthread_mutex_lock(&p->mutex);
+    bool is = p->blocks[i].checked || p->blocks[i].written;
+    pthread_mutex_unlock(&p->mutex);
+    return is;
 }
 
 // In pieces, so that it can also be computed of what is read in pieces.
@@ -363,7 +412,9 @@ static int write_content(kin_packed *p, size_t i, const void *bytes, uint64_t so
 
 int kin_packed_write(kin_packed *p, size_t i, const void *bytes, uint64_t source_hash, kin_err *err) {
     if (write_content(p, i, bytes, source_hash, err) != 0) return KIN_FAIL;
+    pthread_mutex_lock(&p->mutex);
     p->blocks[i].written = true;
+    pthread_mutex_unlock(&p->mutex);
     return 0;
 }
 
@@ -397,7 +448,7 @@ int kin_packed_seal(kin_packed *p, kin_err *err) {
         block *b = &p->blocks[i];
         if (!b->written) continue;
         rc = write_entry(p, i, true, err);
-        b->valid = rc == 0;
+        b->valid = b->checked = rc == 0; // what was written came from memory just now
         b->written = false;
     }
     if (rc == 0) rc = sync_file(p, err);

@@ -21,7 +21,7 @@
 //       the others and of the key) says "valid"
 //   then the blocks, each at a multiple of KIN_PACKED_ALIGN
 //
-// Owner: one kin_weights. Threads: any for what concerns a block, as long as each block has one at a time.
+// Owner: each kin_weights its own opening. Threads: any for what concerns a block, as long as each block has one at a time.
 #pragma once
 
 #include <stdatomic.h>
@@ -51,6 +51,11 @@ bool kin_packed_exists(const char *dir, kin_packed_key key);
 int kin_packed_open(kin_packed **out, const char *dir, kin_packed_key key, uint64_t source_stamp, size_t n_blocks,
                     const uint64_t *block_bytes, kin_err *err);
 
+// The same, and the process has the file open once: who shares it again has what the others know of its blocks, and is not locked
+// out by their writing. Each closes it.
+int kin_packed_share(kin_packed **out, const char *dir, kin_packed_key key, uint64_t source_stamp, size_t n_blocks,
+                     const uint64_t *block_bytes, kin_err *err);
+
 // Notes what was checked, if the file has not changed since it was opened.
 void kin_packed_close(kin_packed *packed);
 
@@ -60,7 +65,7 @@ int kin_packed_fd(const kin_packed *packed); // open until close
 // Where block i is in the file.
 uint64_t kin_packed_offset(const kin_packed *packed, size_t i);
 
-bool kin_packed_has(const kin_packed *packed, size_t i);
+bool kin_packed_has(kin_packed *packed, size_t i);
 
 // Whether the source's files look as they did when block i was made, or last compared.
 bool kin_packed_is_current(const kin_packed *packed, size_t i);
@@ -70,7 +75,7 @@ bool kin_packed_is_current(const kin_packed *packed, size_t i);
 bool kin_packed_renew(kin_packed *packed, size_t i, uint64_t source_hash);
 
 // Whether the content of block i was checked already, or written by us.
-bool kin_packed_is_checked(const kin_packed *packed, size_t i);
+bool kin_packed_is_checked(kin_packed *packed, size_t i);
 
 // Checks the content of block i against its hash: as it is at `bytes` // [its size], or NULL: in the file. Where it is not what
 // was written the block is dropped.

@@ -154,8 +154,8 @@ static bool output_on_gpu(const kin_shard *s) {
     return s->o.output && kin_windows_n_gpu_layers(&s->o.windows) == s->model->hp.n_layer;
 }
 
-static int open_weights(kin_shard *s, kin_err *err) {
-    kin_weights_options w = {
+static kin_weights_options weights_options(const kin_shard *s) {
+    return (kin_weights_options){
         .windows = s->o.windows,
         .output = s->o.output,
         .output_on_gpu = output_on_gpu(s),
@@ -163,11 +163,15 @@ static int open_weights(kin_shard *s, kin_err *err) {
         .cache_cap = s->o.cache_cap,
         .identity = s->o.identity,
         .mode = s->o.mode,
+        .budget = s->weights_budget,
         .arrival = s->o.arrival,
         .progress = s->o.progress,
         .progress_user = s->o.progress_user,
     };
-    w.budget = s->weights_budget;
+}
+
+static int open_weights(kin_shard *s, kin_err *err) {
+    kin_weights_options w = weights_options(s);
     return kin_weights_open(&s->weights, s->model, &s->devices, &w, err);
 }
 
@@ -357,19 +361,38 @@ static int open_shard(kin_shard *s, kin_err *err) {
     return kin_weights_is_arriving(s->weights) ? 0 : open_governor(s, err);
 }
 
-int kin_shard_open(kin_shard **out, const kin_model *model, const kin_devices *devices, const kin_shard_options *o,
-                   kin_err *err) {
-    *out = NULL;
+static kin_shard *new_shard(const kin_model *model, const kin_devices *devices, const kin_shard_options *o) {
     kin_assert(kin_windows_valid(&o->windows, model->hp.n_layer));
     kin_assert(o->n_ctx > 0 && o->n_batch > 0 && o->n_steps > 0);
     kin_shard *s = calloc(1, sizeof *s);
-    if (!s) return kin_err_set(err, "out of memory");
+    if (!s) return NULL;
     s->model = model;
     s->devices = *devices;
     s->o = *o;
     if (!kin_shard_has_kernels(model, o)) s->devices.cpu.kernels = NULL;
     if (!s->devices.cpu.kernels) s->o.ggml_kernels = true;
     if (s->o.n_batch > s->o.n_ctx) s->o.n_batch = s->o.n_ctx;
+    return s;
+}
+
+int kin_shard_prepack(const kin_model *model, const kin_devices *devices, const kin_shard_options *o, const kin_windows *but,
+                      const atomic_bool *stop, kin_packed **held, kin_err *err) {
+    *held = NULL;
+    kin_shard *s = new_shard(model, devices, o);
+    if (!s) return kin_err_set(err, "out of memory");
+    kin_weights_options w = weights_options(s);
+    w.arrival = NULL;
+    w.budget = UINT64_MAX;
+    int rc = kin_weights_prepack(model, &s->devices, &w, but, stop, held, err);
+    free(s);
+    return rc;
+}
+
+int kin_shard_open(kin_shard **out, const kin_model *model, const kin_devices *devices, const kin_shard_options *o,
+                   kin_err *err) {
+    *out = NULL;
+    kin_shard *s = new_shard(model, devices, o);
+    if (!s) return kin_err_set(err, "out of memory");
     if (open_shard(s, err) != 0) {
         kin_shard_close(s);
         return KIN_FAIL;

@@ -49,6 +49,10 @@ int kin_shard_open(kin_shard **out, const kin_model *model, const kin_devices *d
                    kin_err *err);
 void kin_shard_close(kin_shard *shard);
 
+// Packs ahead, into the prepacked cache, what an opening with these options would pack: see kin_weights_prepack. Any thread.
+int kin_shard_prepack(const kin_model *model, const kin_devices *devices, const kin_shard_options *options,
+                      const kin_windows *but, const atomic_bool *stop, kin_packed **held, kin_err *err);
+
 // Whether CPUs that have kin's kernels compute this model with them.
 bool kin_shard_has_kernels(const kin_model *model, const kin_shard_options *options);
 

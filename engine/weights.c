@@ -228,10 +228,10 @@ static int check_slices(const kin_weights *w, kin_err *err) {
     return 0;
 }
 
-int kin_weights_open(kin_weights **out, const kin_model *model, const kin_devices *devices, const kin_weights_options *o,
-                     kin_err *err) {
-    *out = NULL;
-    kin_weights *w = calloc(1, sizeof *w);
+// The blocks are known, the cache file is open where it is of use.
+static int begin(kin_weights **out, const kin_model *model, const kin_devices *devices, const kin_weights_options *o,
+                 kin_err *err) {
+    kin_weights *w = *out = calloc(1, sizeof *w);
     if (!w) return kin_err_set(err, "out of memory");
     w->model = model;
     w->devices = devices;
@@ -239,9 +239,31 @@ int kin_weights_open(kin_weights **out, const kin_model *model, const kin_device
     w->is_arriving = w->has_later = o->arrival && o->windows.n > 1;
     pthread_mutex_init(&w->mutex, NULL);
     pthread_cond_init(&w->changed, NULL);
-    if (alloc_state(w, err) != 0 || check_slices(w, err) != 0) goto fail;
+    if (alloc_state(w, err) != 0 || check_slices(w, err) != 0) return KIN_FAIL;
     kin_weights_collect_blocks(w);
     kin_weights_try_cache(w);
+    return 0;
+}
+
+int kin_weights_prepack(const kin_model *model, const kin_devices *devices, const kin_weights_options *o, const kin_windows *but,
+                        const atomic_bool *stop, kin_packed **held, kin_err *err) {
+    kin_weights *w;
+    *held = NULL;
+    int rc = begin(&w, model, devices, o, err);
+    if (rc == 0 && w->packed) rc = kin_weights_pack_ahead(w, but, stop, err);
+    if (rc == 0) {
+        *held = w->packed;
+        w->packed = NULL;
+    }
+    kin_weights_close(w);
+    return rc;
+}
+
+int kin_weights_open(kin_weights **out, const kin_model *model, const kin_devices *devices, const kin_weights_options *o,
+                     kin_err *err) {
+    kin_weights *w;
+    *out = NULL;
+    if (begin(&w, model, devices, o, err) != 0) goto fail;
     if (kin_weights_place_cpu(w, err) != 0 || kin_weights_place_gpu(w, err) != 0) goto fail;
     if (!w->is_arriving && start_streaming(w, err) != 0) goto fail;
     if (w->is_arriving && w->must_stream && open_stream(w, true, err) != 0) goto fail;

@@ -20,6 +20,7 @@
 
 #include "engine/arrival.h"
 #include "engine/device.h"
+#include "engine/packed.h"
 #include "engine/stream.h"
 #include "model/model.h"
 #include "model/slice.h"
@@ -47,6 +48,13 @@ typedef struct kin_weights_options {
 // The model and the devices are borrowed until close.
 int kin_weights_open(kin_weights **out, const kin_model *model, const kin_devices *devices, const kin_weights_options *options,
                      kin_err *err);
+
+// Writes to the prepacked cache what kin_weights_open with these options would pack, but for the layers in `but`, block by block
+// in the caller's thread; no more than a block is in memory. *held keeps the file open, with what is known of its blocks, so that
+// an opening soon after this finds them checked: close it later (kin_packed_close); NULL: no cache is of use here. Other weights
+// may be open, even of the same file, if they have none of these layers. Fails with "stopped" where `stop` says so.
+int kin_weights_prepack(const kin_model *model, const kin_devices *devices, const kin_weights_options *options,
+                        const kin_windows *but, const atomic_bool *stop, kin_packed **held, kin_err *err);
 
 // Ends waits for what has not arrived. Waits until a cache file that was begun is safely on the disk.
 void kin_weights_close(kin_weights *weights);

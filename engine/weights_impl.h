@@ -128,6 +128,9 @@ void kin_weights_try_cache(kin_weights *w);
 int kin_weights_place_cpu(kin_weights *w, kin_err *err);
 int kin_weights_place_gpu(kin_weights *w, kin_err *err);
 
+// All packed blocks but those of the layers in `but` are in the cache file afterwards, sealed.
+int kin_weights_pack_ahead(kin_weights *w, const kin_windows *but, const atomic_bool *stop, kin_err *err);
+
 void kin_weights_fill_later(kin_weights *w);                                                     // of the CPU. Any thread
 int kin_weights_copy_blocks(kin_weights *w, size_t begin, size_t end, bool later, kin_err *err); // those of the GPU among them
 

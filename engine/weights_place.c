@@ -88,7 +88,7 @@ static int open_cache(kin_weights *w, kin_err *err) {
     int rc = key.model ? 0 : model_identity(m, &key.model, err); // a file that is here in parts has no samples everywhere
     if (rc == 0 && !kin_packed_exists(w->o.cache_dir, key))
         rc = kin_cache_dir_make_room(w->o.cache_dir, total, w->o.cache_cap, err);
-    if (rc == 0) rc = kin_packed_open(&w->packed, w->o.cache_dir, key, w->source_stamp, n, bytes, err);
+    if (rc == 0) rc = kin_packed_share(&w->packed, w->o.cache_dir, key, w->source_stamp, n, bytes, err);
     free(bytes);
     return rc;
 }
@@ -435,6 +435,50 @@ int kin_weights_place_cpu(kin_weights *w, kin_err *err) {
         return KIN_FAIL;
     }
     return w->has_later ? 0 : kin_weights_settle_cpu(w, err);
+}
+
+// ---- packing ahead
+
+static bool is_in(const kin_windows *windows, int il) {
+    for (int i = 0; i < windows->n; i++) {
+        if (il >= windows->at[i].layer_begin && il < windows->at[i].layer_end) return true;
+    }
+    return false;
+}
+
+// Packed, written and forgotten: at any time one block is in memory.
+static int pack_one_ahead(kin_weights *w, kin_weights_block *b, kin_err *err) {
+    if (kin_packed_has(w->packed, b->i_packed)) {
+        bool is_other = !kin_packed_is_current(w->packed, b->i_packed) &&
+                        !kin_packed_renew(w->packed, b->i_packed, kin_weights_source_hash(b));
+        if (!is_other && !kin_packed_is_checked(w->packed, b->i_packed))
+            is_other = kin_packed_check_behind(w->packed, b->i_packed, NULL) == KIN_PACKED_DAMAGED;
+        if (!is_other) return 0;
+    }
+    if (place_block(w, b, err) != 0) return KIN_FAIL;
+    b->source_hash = w->source_stamp ? kin_weights_source_hash(b) : 0;
+    int rc = kin_weights_pack(b, b->base, err);
+    if (rc == 0) rc = kin_packed_write(w->packed, b->i_packed, b->base, b->source_hash, err);
+    munmap(b->base, kin_weights_align_up(b->packed_bytes, KIN_PACKED_ALIGN));
+    b->base = NULL;
+    forget_source(w, b);
+    report(w, "packing weights", b->packed_bytes);
+    return rc;
+}
+
+int kin_weights_pack_ahead(kin_weights *w, const kin_windows *but, const atomic_bool *stop, kin_err *err) {
+    if (open_homes(w, err) != 0) return KIN_FAIL;
+    for (size_t i = 0; i < w->n_blocks; i++) {
+        if (w->blocks[i].pack) atomic_fetch_add(&w->n_total, w->blocks[i].packed_bytes);
+    }
+    int rc = 0;
+    for (size_t i = 0; i < w->n_blocks && rc == 0; i++) {
+        kin_weights_block *b = &w->blocks[i];
+        if (!b->pack || is_in(but, (int)(b->i_packed / KIN_WEIGHT_BLOCK_COUNT))) continue;
+        if (atomic_load(stop)) return kin_err_set(err, "stopped");
+        rc = pack_one_ahead(w, b, err);
+    }
+    return rc == 0 ? kin_packed_seal(w->packed, err) : KIN_FAIL;
 }
 
 // ---- placing the GPU's blocks

@@ -4,11 +4,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
+
+enum {
+    SLICE_BYTES = 64 << 10, // of a chunk that is fetched gently, asked for at once: half a millisecond of a gigabit link
+    SLICE_REST = 3,         // then it waits so many times as long as that took: a quarter of the link at most
+};
 
 // A chunk in flight.
 typedef struct buffer {
-    uint32_t i_chunk, n, n_here;
+    uint32_t i_chunk, n, n_here, n_asked;
     uint8_t *bytes; // [n], NULL until the first of them come
 } buffer;
 
@@ -17,7 +23,9 @@ struct kin_download {
     kin_link *link; // NULL: not yet
     kin_download_callbacks callbacks;
     void *user;
-    bool wants_hashes;
+    bool wants_hashes, is_gentle;
+    kin_proto_hash model;         // of the chunks
+    kin_time sliced_at, slice_at; // when the last slice was asked for; when the next one may be, 0: none waits
     buffer buffers[KIN_DOWNLOAD_REQUESTS];
     int n_buffers;
 };
@@ -75,12 +83,50 @@ static buffer take_buffer(kin_download *s, int i) {
     return p;
 }
 
+static bool send_message(kin_download *s, kin_frame_type type, const uint8_t *bytes, size_t n) {
+    kin_link_sent sent = kin_link_send(s->link, type, 0, 1, &(kin_frame_part){bytes, n});
+    return sent == KIN_LINK_SENT || sent == KIN_LINK_QUEUED;
+}
+
+// All that was not asked for yet, or gently a slice of it.
+static bool ask_more(kin_download *s, buffer *p) {
+    uint32_t n = p->n - p->n_asked;
+    if (s->is_gentle && n > SLICE_BYTES) n = SLICE_BYTES;
+    kin_proto_get m = {.model = s->model, .i_chunk = p->i_chunk, .offset = p->n_asked, .length = n};
+    uint8_t bytes[sizeof m];
+    p->n_asked += n;
+    s->sliced_at = kin_clock_now();
+    s->slice_at = 0;
+    return send_message(s, KIN_FRAME_GET, bytes, kin_proto_encode_get(bytes, sizeof bytes, &m));
+}
+
+// A slice is here.
+static void rest(kin_download *s) {
+    kin_time now = kin_clock_now();
+    s->slice_at = now + (s->is_gentle ? SLICE_REST * (now - s->sliced_at) : 0) + 1;
+    if (!s->is_gentle) kin_download_tick(s);
+}
+
+void kin_download_tick(kin_download *s) {
+    if (!s->slice_at || kin_clock_now() < s->slice_at) return;
+    for (int i = 0; i < s->n_buffers; i++) {
+        buffer *p = &s->buffers[i];
+        if (p->n_here == p->n_asked && p->n_asked < p->n) ask_more(s, p); // what cannot be sent ends the link
+    }
+    s->slice_at = 0;
+}
+
+void kin_download_set_gently(kin_download *s, bool is_gentle) {
+    s->is_gentle = is_gentle;
+    if (!is_gentle && s->slice_at) s->slice_at = 1;
+}
+
 static int take_data(kin_download *s, const kin_frame *frame, const uint8_t *payload, kin_err *err) {
     kin_proto_data m;
     if (kin_proto_decode_data(payload, frame->length, &m, err) != 0) return KIN_FAIL;
     int i = find_buffer(s, m.i_chunk);
     buffer *p = i < 0 ? NULL : &s->buffers[i];
-    if (!p || m.offset != p->n_here || m.n_bytes > p->n - p->n_here) {
+    if (!p || m.offset != p->n_here || m.n_bytes > p->n_asked - p->n_here) {
         return kin_err_set(err, "bytes of chunk %" PRIu32 " came that nobody asked for", m.i_chunk);
     }
     if (!p->bytes) p->bytes = malloc(p->n);
@@ -88,6 +134,7 @@ static int take_data(kin_download *s, const kin_frame *frame, const uint8_t *pay
     memcpy(p->bytes + p->n_here, m.bytes, m.n_bytes);
     p->n_here += m.n_bytes;
     s->callbacks.heard(s->user, m.n_bytes);
+    if (p->n_here < p->n && p->n_here == p->n_asked) rest(s);
     if (p->n_here < p->n) return 0;
     buffer whole = take_buffer(s, i);
     s->callbacks.chunk(s->user, whole.i_chunk, whole.bytes, whole.n);
@@ -158,11 +205,6 @@ int kin_download_open(kin_download **out, uv_loop_t *loop, const kin_dial_option
 
 // ---- asking
 
-static bool send_message(kin_download *s, kin_frame_type type, const uint8_t *bytes, size_t n) {
-    kin_link_sent sent = kin_link_send(s->link, type, 0, 1, &(kin_frame_part){bytes, n});
-    return sent == KIN_LINK_SENT || sent == KIN_LINK_QUEUED;
-}
-
 bool kin_download_ask_hashes(kin_download *s, const kin_proto_hash *model) {
     kin_proto_hashes_wanted m = {.model = *model};
     uint8_t bytes[sizeof m];
@@ -171,11 +213,10 @@ bool kin_download_ask_hashes(kin_download *s, const kin_proto_hash *model) {
 }
 
 bool kin_download_ask(kin_download *s, const kin_proto_hash *model, uint32_t i_chunk, uint32_t n) {
-    kin_proto_get m = {.model = *model, .i_chunk = i_chunk, .length = n};
-    uint8_t bytes[sizeof m];
     if (!s->link || s->n_buffers == KIN_DOWNLOAD_REQUESTS || find_buffer(s, i_chunk) >= 0) return false;
-    s->buffers[s->n_buffers++] = (buffer){.i_chunk = i_chunk, .n = n};
-    return send_message(s, KIN_FRAME_GET, bytes, kin_proto_encode_get(bytes, sizeof bytes, &m));
+    s->model = *model;
+    s->buffers[s->n_buffers] = (buffer){.i_chunk = i_chunk, .n = n};
+    return ask_more(s, &s->buffers[s->n_buffers++]);
 }
 
 // ---- inspection

@@ -45,6 +45,11 @@ void kin_download_close(kin_download *source, const char *reason);
 bool kin_download_ask_hashes(kin_download *source, const kin_proto_hash *model);
 bool kin_download_ask(kin_download *source, const kin_proto_hash *model, uint32_t i_chunk, uint32_t n);
 
+// Gently: small slices of a chunk, with a pause after each that leaves most of the link to others. Then call tick often, every
+// few milliseconds.
+void kin_download_set_gently(kin_download *source, bool is_gentle);
+void kin_download_tick(kin_download *source);
+
 // ---- inspection
 
 bool kin_download_is_accepted(const kin_download *source);

@@ -36,6 +36,7 @@ struct kin_download_peers {
     kin_rng rng;
     peer *list[KIN_DOWNLOAD_PEERS_MAX]; // they stay where they are: links point to them
     int n;
+    bool is_gentle;
 };
 
 static int number_of(const peer *p) {
@@ -99,7 +100,10 @@ static void open_link(peer *p) {
     o.to = kin_dial_address(p->endpoint.address[p->i_address], p->endpoint.port);
     o.open = all->o.self;
     o.answers = p->id;
-    if (kin_download_open(&p->source, all->loop, &o, &callbacks, p, &err) != 0) wait_after_failure(p, err.text);
+    if (kin_download_open(&p->source, all->loop, &o, &callbacks, p, &err) == 0)
+        kin_download_set_gently(p->source, all->is_gentle);
+    else
+        wait_after_failure(p, err.text);
 }
 
 // ---- the list
@@ -222,6 +226,25 @@ bool kin_download_peers_ask_hashes(kin_download_peers *all, int i, const kin_pro
 
 bool kin_download_peers_ask(kin_download_peers *all, int i, const kin_proto_hash *model, uint32_t i_chunk, uint32_t n) {
     return all->list[i]->source && kin_download_ask(all->list[i]->source, model, i_chunk, n);
+}
+
+int kin_download_peers_n_asked_all(const kin_download_peers *all) {
+    int n = 0;
+    for (int i = 0; i < all->n; i++) n += kin_download_peers_n_asked(all, i);
+    return n;
+}
+
+void kin_download_peers_set_gently(kin_download_peers *all, bool is_gentle) {
+    all->is_gentle = is_gentle;
+    for (int i = 0; i < all->n; i++) {
+        if (all->list[i]->source) kin_download_set_gently(all->list[i]->source, is_gentle);
+    }
+}
+
+void kin_download_peers_pace(kin_download_peers *all) {
+    for (int i = 0; i < all->n; i++) {
+        if (all->list[i]->source) kin_download_tick(all->list[i]->source);
+    }
 }
 
 int kin_download_peers_n_asked(const kin_download_peers *all, int i) {

@@ -55,11 +55,16 @@ const uint8_t *kin_download_peers_offer(const kin_download_peers *peers, int pee
 // Opens links: to the head, and to devices that have something of `missing` // bits [(n_chunks + 7) / 8], or NULL: the head only.
 void kin_download_peers_tick(kin_download_peers *peers, const uint8_t *missing, uint32_t n_chunks);
 
+// As kin_download_set_gently and kin_download_tick, for all links.
+void kin_download_peers_set_gently(kin_download_peers *peers, bool is_gentle);
+void kin_download_peers_pace(kin_download_peers *peers);
+
 // ---- an open one
 
 bool kin_download_peers_is_open(const kin_download_peers *peers, int peer);
 bool kin_download_peers_ask_hashes(kin_download_peers *peers, int peer, const kin_proto_hash *model);
 bool kin_download_peers_ask(kin_download_peers *peers, int peer, const kin_proto_hash *model, uint32_t i_chunk, uint32_t n);
+int kin_download_peers_n_asked_all(const kin_download_peers *peers);
 int kin_download_peers_n_asked(const kin_download_peers *peers, int peer);
 uint32_t kin_download_peers_asked(const kin_download_peers *peers, int peer, int i);
 

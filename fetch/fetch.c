@@ -10,6 +10,7 @@
 
 enum {
     TICK_MS = 100,
+    PACE_MS = 5,   // the tick of a gentle fetch: between two slices (fetch/download.c)
     TELL_MS = 500, // between two calls of `progress`, and of `have_changed`
 };
 
@@ -132,6 +133,7 @@ void kin_fetch_pump(kin_fetch *f) {
         return;
     }
     for (;;) {
+        if (f->is_gentle && kin_download_peers_n_asked_all(f->peers) > 0) return;
         kin_swarm_action a = kin_swarm_next(f->swarm, kin_clock_now());
         if (a.verb == KIN_SWARM_WAIT) return;
         if (a.verb == KIN_SWARM_GIVE_UP) {
@@ -264,6 +266,11 @@ static void tick_fetching(kin_fetch *f) {
 
 static void tick(uv_timer_t *timer) {
     kin_fetch *f = timer->data;
+    if (f->is_gentle && f->phase < KIN_FETCH_FAILED) kin_download_peers_pace(f->peers);
+    if (f->is_gentle && ++f->n_paces % (TICK_MS / PACE_MS) != 0 && f->phase == KIN_FETCH_FETCHING && !f->windows_changed) {
+        kin_fetch_pump(f);
+        return;
+    }
     if (f->phase == KIN_FETCH_ASKING) tick_asking(f);
     if (f->phase == KIN_FETCH_OPENING && !f->is_working && kin_clock_now() >= f->retry_at) kin_fetch_begin_open(f);
     if (f->phase == KIN_FETCH_FETCHING)
@@ -274,7 +281,7 @@ static void tick(uv_timer_t *timer) {
 }
 
 void kin_fetch_kick(kin_fetch *f) {
-    uv_timer_start(&f->timer, tick, 0, TICK_MS);
+    uv_timer_start(&f->timer, tick, 0, f->is_gentle ? PACE_MS : TICK_MS);
 }
 
 // ---- start and cancel
@@ -349,6 +356,14 @@ void kin_fetch_set_windows(kin_fetch *f, const kin_windows *windows) {
     f->windows = *windows;
     f->windows_changed = true;
     kin_fetch_kick(f);
+}
+
+void kin_fetch_set_gently(kin_fetch *f, bool is_gentle) {
+    if (f->phase >= KIN_FETCH_FAILED || f->is_gentle == is_gentle) return;
+    f->is_gentle = is_gentle;
+    kin_download_peers_set_gently(f->peers, is_gentle);
+    kin_download_peers_pace(f->peers);
+    if (f->phase != KIN_FETCH_RESTING) kin_fetch_kick(f);
 }
 
 void kin_fetch_have(kin_fetch *f, const kin_proto_have *have) {

@@ -87,6 +87,9 @@ void kin_fetch_cancel(kin_fetch *fetch);
 // any more.
 void kin_fetch_set_windows(kin_fetch *fetch, const kin_windows *windows);
 
+// Gently: what is fetched must not disturb what else uses the link, and takes a quarter of it at most. At first it is not.
+void kin_fetch_set_gently(kin_fetch *fetch, bool is_gentle);
+
 // HAVE as the head passes it on: who has what, and where. Of another model, of this device itself, or without an address:
 // ignored.
 void kin_fetch_have(kin_fetch *fetch, const kin_proto_have *have);

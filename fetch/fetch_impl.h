@@ -42,6 +42,8 @@ struct kin_fetch {
     int n_files;
     uint64_t file_sizes[KIN_PROTO_MAX_FILES];
     kin_windows windows;
+    bool is_gentle;
+    unsigned n_paces;
     bool windows_changed; // since the last survey began
     int n_in_flight_all;
     uint32_t answer_ms, give_up_ms;

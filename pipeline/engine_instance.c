@@ -43,8 +43,7 @@ static int n_threads(const kin_proto_plan *plan, const kin_engine_instance_optio
     return plan->n_threads && plan->n_threads < n_cores ? plan->n_threads : n_cores;
 }
 
-static int open_shard(kin_engine_instance *s, const kin_proto_plan *plan, const kin_engine_instance_options *o, kin_err *err) {
-    static const kin_stream_mode modes[] = {KIN_STREAM_RESIDENT, KIN_STREAM_MMAP, KIN_STREAM_WILLNEED};
+static int open_devices(kin_engine_instance *s, const kin_proto_plan *plan, const kin_engine_instance_options *o, kin_err *err) {
     kin_device_options dopts = kin_device_options_defaults();
     dopts.n_threads = n_threads(plan, o);
     dopts.gpu = kin_windows_n_gpu_layers(&s->windows.windows) > 0;
@@ -52,8 +51,12 @@ static int open_shard(kin_engine_instance *s, const kin_proto_plan *plan, const 
     dopts.ggml_kernels = plan->flags & KIN_PROTO_PLAN_GGML;
     dopts.stop = o->stop;
     if (dopts.gpu && o->no_gpu) return kin_err_set(err, "the plan has layers for a GPU, which this device does not lend");
-    if (kin_devices_open(&s->devices, &dopts, err) != 0) return KIN_FAIL;
+    return kin_devices_open(&s->devices, &dopts, err);
+}
 
+static kin_shard_options shard_options(const kin_engine_instance *s, const kin_proto_plan *plan,
+                                       const kin_engine_instance_options *o) {
+    static const kin_stream_mode modes[] = {KIN_STREAM_RESIDENT, KIN_STREAM_MMAP, KIN_STREAM_WILLNEED};
     kin_shard_options so = kin_shard_options_defaults(&s->model);
     so.windows = s->windows.windows;
     so.n_ctx = (int)plan->n_ctx;
@@ -61,7 +64,7 @@ static int open_shard(kin_engine_instance *s, const kin_proto_plan *plan, const 
     so.n_steps = KIN_STEPS_IN_FLIGHT;
     so.kv_type = plan->kv_type == KIN_PROTO_KV_Q8_0 ? GGML_TYPE_Q8_0 : GGML_TYPE_F16;
     so.flash = plan->flags & KIN_PROTO_PLAN_FLASH;
-    so.ggml_kernels = dopts.ggml_kernels;
+    so.ggml_kernels = plan->flags & KIN_PROTO_PLAN_GGML;
     so.output = false;
     so.mode = modes[plan->mode];
     so.memory = o->memory && (!plan->memory || o->memory < plan->memory) ? o->memory : plan->memory;
@@ -71,12 +74,51 @@ static int open_shard(kin_engine_instance *s, const kin_proto_plan *plan, const 
     so.arrival = o->arrival;
     so.progress = o->progress;
     so.progress_user = o->progress_user;
+    return so;
+}
+
+// What a plan asks of the engine.
+static int open_model(kin_engine_instance *s, const kin_proto_plan *plan, const kin_engine_instance_options *o, kin_err *err) {
+    if (kin_model_open(&s->model, o->model_path, err) != 0) return KIN_FAIL;
+    if (kin_engine_instance_windows(plan, s->model.hp.n_layer, &s->windows, err) != 0) return KIN_FAIL;
+    return s->windows.windows.n > 0 ? open_devices(s, plan, o, err) : 0;
+}
+
+static int open_shard(kin_engine_instance *s, const kin_proto_plan *plan, const kin_engine_instance_options *o, kin_err *err) {
+    kin_shard_options so = shard_options(s, plan, o);
     return kin_shard_open(&s->shard, &s->model, &s->devices, &so, err);
 }
 
+// What is for the GPU is not packed, and the GPU is the computing thread's.
+static kin_proto_plan without_gpu(const kin_proto_plan *plan) {
+    kin_proto_plan p = *plan;
+    p.n_windows = 0;
+    for (int i = 0; i < plan->n_windows; i++) {
+        kin_proto_window w = plan->window[i];
+        w.layer_end = (uint16_t)(w.layer_end - w.n_gpu);
+        w.n_gpu = 0;
+        if (w.layer_end > w.layer_begin) p.window[p.n_windows++] = w;
+    }
+    return p;
+}
+
+int kin_engine_instance_prepack(const kin_proto_plan *of, const kin_engine_instance_options *o, const kin_windows *but,
+                                const atomic_bool *stop, kin_packed **held, kin_err *err) {
+    kin_proto_plan plan = without_gpu(of);
+    *held = NULL;
+    kin_engine_instance *s = calloc(1, sizeof *s);
+    if (!s) return kin_err_set(err, "out of memory");
+    int rc = open_model(s, &plan, o, err);
+    if (rc == 0 && s->windows.windows.n > 0) {
+        kin_shard_options so = shard_options(s, &plan, o);
+        rc = kin_shard_prepack(&s->model, &s->devices, &so, but, stop, held, err);
+    }
+    kin_engine_instance_close(s);
+    return rc;
+}
+
 static int open_instance(kin_engine_instance *s, const kin_proto_plan *plan, const kin_engine_instance_options *o, kin_err *err) {
-    if (kin_model_open(&s->model, o->model_path, err) != 0) return KIN_FAIL;
-    if (kin_engine_instance_windows(plan, s->model.hp.n_layer, &s->windows, err) != 0) return KIN_FAIL;
+    if (open_model(s, plan, o, err) != 0) return KIN_FAIL;
     if (s->windows.windows.n > 0 && open_shard(s, plan, o, err) != 0) return KIN_FAIL;
     kin_stage_executor_options po = {.shard = s->shard,
                                      .windows = s->windows.windows,

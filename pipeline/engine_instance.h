@@ -33,6 +33,11 @@ int kin_engine_instance_open(kin_engine_instance **out, const kin_proto_plan *pl
                              kin_err *err);
 void kin_engine_instance_close(kin_engine_instance *instance);
 
+// Packs ahead what such an instance will need, but for the layers in `but`; see kin_shard_prepack. All of it is in the files. Any
+// thread.
+int kin_engine_instance_prepack(const kin_proto_plan *plan, const kin_engine_instance_options *options, const kin_windows *but,
+                                const atomic_bool *stop, kin_packed **held, kin_err *err);
+
 kin_worker *kin_engine_instance_worker(kin_engine_instance *instance);
 kin_stage_executor *kin_engine_instance_executor(kin_engine_instance *instance);
 int kin_engine_instance_n_embd(const kin_engine_instance *instance);

@@ -52,6 +52,23 @@ static bool is_same(const kin_local_stage *stage, const kin_member_windows *wind
            memcmp(stage->windows.rounds, windows->rounds, (size_t)a->n * sizeof windows->rounds[0]) == 0;
 }
 
+static kin_shard_options shard_options(const kin_local_stage_options *o, const kin_member_windows *windows, uint64_t memory) {
+    kin_shard_options so = o->shard;
+    so.windows = windows->windows;
+    so.output = true;
+    so.n_steps = KIN_STEPS_IN_FLIGHT;
+    if (memory && (!so.memory || memory < so.memory)) so.memory = memory;
+    return so;
+}
+
+int kin_local_stage_prepack(const kin_local_stage_options *o, const kin_windows *windows, const kin_windows *but,
+                            const atomic_bool *stop, kin_packed **held, kin_err *err) {
+    kin_shard_options so = shard_options(o, &(kin_member_windows){.windows = *windows}, 0);
+    so.progress = NULL;
+    so.output = false;
+    return kin_shard_prepack(o->model, o->devices, &so, but, stop, held, err);
+}
+
 int kin_local_stage_set(kin_local_stage *stage, const kin_member_windows *windows, int n_rounds, uint64_t memory, kin_err *err) {
     if (is_same(stage, windows, n_rounds, memory)) {
         kin_stage_executor_reset(stage->executor);
@@ -61,11 +78,7 @@ int kin_local_stage_set(kin_local_stage *stage, const kin_member_windows *window
     stage->windows = *windows;
     stage->n_rounds = n_rounds;
     stage->memory = memory;
-    kin_shard_options so = stage->o.shard;
-    so.windows = windows->windows;
-    so.output = true;
-    so.n_steps = KIN_STEPS_IN_FLIGHT;
-    if (memory && (!so.memory || memory < so.memory)) so.memory = memory;
+    kin_shard_options so = shard_options(&stage->o, windows, memory);
     if (kin_shard_open(&stage->shard, stage->o.model, stage->o.devices, &so, err) != 0) return KIN_FAIL;
     kin_stage_executor_options po = {.shard = windows->windows.n ? stage->shard : NULL,
                                      .windows = windows->windows,

@@ -21,6 +21,11 @@ void kin_local_stage_close(kin_local_stage *stage); // NULL is allowed
 // Takes over this work; memory: 0: as the options say.
 int kin_local_stage_set(kin_local_stage *stage, const kin_member_windows *windows, int n_rounds, uint64_t memory, kin_err *err);
 
+// Any thread: packs ahead what these windows will need, but for the layers in `but`; see kin_shard_prepack. The output layer is
+// packed already: each local stage has it.
+int kin_local_stage_prepack(const kin_local_stage_options *options, const kin_windows *windows, const kin_windows *but,
+                            const atomic_bool *stop, kin_packed **held, kin_err *err);
+
 kin_shard *kin_local_stage_shard(kin_local_stage *stage); // NULL before the first work
 kin_stage_executor *kin_local_stage_executor(kin_local_stage *stage);
 kin_head_counts *kin_local_stage_counts(kin_local_stage *stage);

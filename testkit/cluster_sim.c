@@ -130,8 +130,10 @@ void kin_sim_start(kin_sim *w, int node) {
     options.model = (kin_proto_hash){{1}};
     options.epoch_first = 1 + (uint32_t)(w->now / (250 * KIN_SIM_MS));
     options.rest_max_ns = 4000 * KIN_SIM_MS;
+    options.prefetch_wait_ns = 2500 * KIN_SIM_MS;
     w->membership = kin_membership_new(&options, w->now);
     w->n_planned = 0;
+    w->answered = w->next = (kin_sim_plan){0};
 }
 
 void kin_sim_stop(kin_sim *w, int node, bool quietly) {
@@ -243,6 +245,7 @@ void kin_sim_happen(kin_sim *w, const kin_sim_event *e) {
     if (e->what == KIN_SIM_TICK) tick(w, e->node);
     if (e->what == KIN_SIM_ANSWER) kin_sim_answer_planner(w, e->ticket);
     if (e->what == KIN_SIM_PREPARED) kin_sim_prepared(w, e->node, e->ticket);
+    if (e->what == KIN_SIM_PREFETCHED) kin_sim_prefetched(w, e->node, e->ticket);
     if (e->what == KIN_SIM_COMPUTED) kin_sim_computed(w, e->node, &e->message);
     if (e->what == KIN_SIM_FOUND) kin_sim_device_step(w, e->node, found);
 }

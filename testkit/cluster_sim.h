@@ -35,6 +35,7 @@ enum {
 
 typedef struct kin_sim_totals { // of many simulations
     uint64_t n_steps, n_epochs, n_done, n_failed, n_actions_max, n_back, n_relayed, n_left_out;
+    uint64_t n_prefetched, n_switched, n_given_up; // plans that were prepared beside an epoch, that began so, that were given up
 } kin_sim_totals;
 
 // What is said on a link.
@@ -44,6 +45,8 @@ typedef enum kin_sim_word {
     KIN_SIM_REFUSE,
     KIN_SIM_FACTS,
     KIN_SIM_PLAN,
+    KIN_SIM_PREFETCH,
+    KIN_SIM_PREFETCH_ENDS,
     KIN_SIM_END,
     KIN_SIM_READY,
     KIN_SIM_FAILED,
@@ -58,7 +61,7 @@ typedef struct kin_sim_message {
     kin_sim_word word;
     uint32_t epoch, request;
     uint64_t value; // PLAN: hash of the whole plan; RING: 1: opened by its receiver; RING_OK: is it; STEP: its number; FACTS: the
-                    // model
+                    // model; PREFETCH_ENDS: all is here
     int node;       // PLAN: the next member; HELLO: who; RING: the other end of the hop
     int previous;   // PLAN: the previous member
     char text[96];
@@ -70,6 +73,7 @@ typedef enum kin_sim_what {
     KIN_SIM_TICK,
     KIN_SIM_ANSWER,
     KIN_SIM_PREPARED,
+    KIN_SIM_PREFETCHED,
     KIN_SIM_COMPUTED,
     KIN_SIM_FOUND,
     KIN_SIM_FAULT,
@@ -86,6 +90,13 @@ typedef struct kin_sim_event {
     uint32_t ticket; // question, ticket, request
     kin_sim_message message;
 } kin_sim_event;
+
+// An answer of the planner.
+typedef struct kin_sim_plan {
+    uint32_t question;
+    int nodes[KIN_SIM_NODES], n;
+    uint64_t hash;
+} kin_sim_plan;
 
 // A connection. Side 0 made it.
 typedef struct kin_sim_link {
@@ -117,6 +128,7 @@ typedef struct kin_sim_node {
     int control;                 // link or -1
     uint32_t ticket;             // of the last preparation
     int wanted, preparing, held; // work: of the plan, of the last preparation, done; 0: none
+    uint32_t order;              // to prefetch; 0: none
 } kin_sim_node;
 
 typedef struct kin_sim {
@@ -139,6 +151,7 @@ typedef struct kin_sim {
     int asked[KIN_SIM_NODES], n_asked;
     int planned[KIN_SIM_NODES], n_planned; // the plan in force, as nodes
     uint64_t plan_variant, plan;
+    kin_sim_plan answered, next; // the last answer; the one that is prepared beside the plan in force
     struct {
         int from, to;
         int links[2];         // of the sender, of the receiver; -1: not there
@@ -206,6 +219,7 @@ void kin_sim_head_step(kin_sim *w, kin_membership_event e);
 void kin_sim_head_tick(kin_sim *w);
 void kin_sim_head_ring(kin_sim *w, kin_sim_side side, bool is_open, uint32_t epoch, const char *reason);
 void kin_sim_head_receive(kin_sim *w, int at, const kin_sim_message *m);
+void kin_sim_head_prefetched(kin_sim *w, uint32_t question); // the head's own part
 void kin_sim_answer_planner(kin_sim *w, uint32_t question);
 void kin_sim_take_result(kin_sim *w, const kin_sim_message *m);
 
@@ -216,4 +230,5 @@ void kin_sim_device_ring(kin_sim *w, int node, kin_sim_side side, bool is_open, 
 void kin_sim_take_step(kin_sim *w, int node, const kin_sim_message *m);
 void kin_sim_device_receive(kin_sim *w, int node, const kin_sim_message *m);
 void kin_sim_prepared(kin_sim *w, int node, uint32_t ticket);
+void kin_sim_prefetched(kin_sim *w, int node, uint32_t ticket);
 void kin_sim_computed(kin_sim *w, int node, const kin_sim_message *m);

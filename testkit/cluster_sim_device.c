@@ -107,11 +107,37 @@ static void take_plan(kin_sim *w, int node, const kin_sim_message *m) {
     d->plan = m->value;
 }
 
+// The same order again only changes its pace.
+static void take_prefetch(kin_sim *w, int node, uint32_t ticket) {
+    kin_sim_node *d = &w->nodes[node];
+    kin_time span = kin_sim_between_ms(w, 0, kin_sim_below(w, 4) ? 200 : 3000);
+    bool is_deaf = !kin_sim_is_calm(w) && kin_sim_below(w, 30) == 0;
+    if (d->order == ticket) return;
+    d->order = ticket;
+    if (is_deaf) return;
+    kin_sim_push(
+        w, (kin_sim_event){.at = w->now + span, .what = KIN_SIM_PREFETCHED, .node = node, .serial = d->life, .ticket = ticket});
+}
+
+void kin_sim_prefetched(kin_sim *w, int node, uint32_t ticket) {
+    kin_sim_message m = {.word = KIN_SIM_PREFETCH_ENDS, .request = ticket};
+    if (node == KIN_SIM_HEAD) {
+        kin_sim_head_prefetched(w, ticket);
+        return;
+    }
+    if (w->nodes[node].order != ticket) return;
+    bool fails = !kin_sim_is_calm(w) && kin_sim_below(w, 15) == 0;
+    m.value = !fails;
+    if (fails) snprintf(m.text, sizeof m.text, "a full disk");
+    device_send(w, node, m);
+}
+
 void kin_sim_device_receive(kin_sim *w, int node, const kin_sim_message *m) {
     kin_member_event e = {.epoch = m->epoch, .name = "head", .reason = m->text};
     switch (m->word) {
     case KIN_SIM_ACCEPT:
         e.kind = KIN_MEMBER_ACCEPTED;
+        w->nodes[node].order = 0; // another head counts anew
         kin_sim_device_step(w, node, e);
         break;
     case KIN_SIM_REFUSE:
@@ -119,6 +145,7 @@ void kin_sim_device_receive(kin_sim *w, int node, const kin_sim_message *m) {
         kin_sim_device_step(w, node, e);
         break;
     case KIN_SIM_PLAN: take_plan(w, node, m); break;
+    case KIN_SIM_PREFETCH: take_prefetch(w, node, m->request); break;
     case KIN_SIM_END:
         e.kind = KIN_MEMBER_END;
         kin_sim_device_step(w, node, e);

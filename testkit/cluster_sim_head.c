@@ -36,6 +36,24 @@ static void send_plan(kin_sim *w, const kin_membership_action *a) {
         (kin_sim_message){.word = KIN_SIM_PLAN, .epoch = a->epoch, .value = w->plan, .node = next, .previous = previous});
 }
 
+static void prefetch(kin_sim *w, const kin_membership_action *a) {
+    kin_assert(kin_membership_state_now(w->membership) == KIN_MEMBERSHIP_SERVING); // the epoch in force goes on
+    kin_assert(a->question == kin_membership_prepares(w->membership));
+    if (a->link != KIN_MEMBERSHIP_OWN) {
+        int at = kin_sim_link_at(w, a->link);
+        if (at >= 0) kin_sim_send(w, at, 1, (kin_sim_message){.word = KIN_SIM_PREFETCH, .request = a->question});
+        return;
+    }
+    kin_sim_push(w, (kin_sim_event){.at = w->now + kin_sim_between_ms(w, 0, 200),
+                                    .what = KIN_SIM_PREFETCHED,
+                                    .serial = w->nodes[KIN_SIM_HEAD].life,
+                                    .ticket = a->question});
+}
+
+static void note_given_up(kin_sim *w, const char *line) {
+    w->totals->n_given_up += strstr(line, "cannot get ready for a better plan") != NULL;
+}
+
 static void fail_requests(kin_sim *w, const kin_membership_action *a) {
     KIN_SIM_TELL(w, "head: the request fails: %s", a->text);
     kin_assert(w->request != 0);
@@ -59,6 +77,7 @@ static void head_act(kin_sim *w, const kin_membership_action *a) {
     case KIN_MEMBERSHIP_DROP: kin_sim_shut(w, at, 1); break;
     case KIN_MEMBERSHIP_ASK: ask_planner(w, a); break;
     case KIN_MEMBERSHIP_SEND_PLAN: send_plan(w, a); break;
+    case KIN_MEMBERSHIP_PREFETCH: prefetch(w, a); break;
     case KIN_MEMBERSHIP_SEND_END: kin_sim_send(w, at, 1, (kin_sim_message){.word = KIN_SIM_END, .epoch = a->epoch}); break;
     case KIN_MEMBERSHIP_OPEN_RING:
         n->neighbours[KIN_SIM_NEXT] = w->planned[0];
@@ -73,15 +92,36 @@ static void head_act(kin_sim *w, const kin_membership_action *a) {
     case KIN_MEMBERSHIP_FAIL: fail_requests(w, a); break;
     case KIN_MEMBERSHIP_LOG:
         w->totals->n_left_out += strncmp(a->text, "no link from", 12) == 0;
+        note_given_up(w, a->text);
         KIN_SIM_TELL(w, "head: %s", a->text);
         break;
     case KIN_MEMBERSHIP_STATUS: break;
     }
 }
 
+static void enter_epoch(kin_sim *w) {
+    bool was_next = kin_membership_planned_by(w->membership) == w->next.question;
+    const kin_sim_plan *p = was_next ? &w->next : &w->answered;
+    kin_assert(kin_membership_planned_by(w->membership) == p->question);
+    memcpy(w->planned, p->nodes, sizeof w->planned);
+    w->n_planned = p->n;
+    w->plan = p->hash;
+    w->totals->n_switched += was_next;
+}
+
+static void keep_next(kin_sim *w) {
+    uint32_t question = kin_membership_prepares(w->membership);
+    if (!question || question == w->next.question) return;
+    kin_assert(question == w->answered.question);
+    w->next = w->answered;
+    w->totals->n_prefetched++;
+}
+
 void kin_sim_head_step(kin_sim *w, kin_membership_event e) {
     uint32_t before = kin_membership_epoch(w->membership);
     const kin_membership_actions *actions = kin_membership_step(w->membership, w->now, &e);
+    if (kin_membership_epoch(w->membership) != before) enter_epoch(w);
+    keep_next(w);
     w->totals->n_steps++;
     if ((uint64_t)actions->n > w->totals->n_actions_max) w->totals->n_actions_max = (uint64_t)actions->n;
     kin_assert(kin_membership_epoch(w->membership) >= before);
@@ -97,25 +137,25 @@ void kin_sim_answer_planner(kin_sim *w, uint32_t question) {
     }
     kin_membership_stage stages[KIN_SIM_NODES];
     uint8_t works[KIN_SIM_NODES][2];
-    int planned[KIN_SIM_NODES], before[KIN_SIM_NODES], n_before = w->n_planned;
-    memcpy(before, w->planned, sizeof before);
+    w->answered = (kin_sim_plan){.question = question, .n = w->n_asked};
     for (int i = 0; i < w->n_asked; i++) {
-        planned[i] = w->asked[(i + (int)w->plan_variant) % w->n_asked];
+        int node = w->answered.nodes[i] = w->asked[(i + (int)w->plan_variant) % w->n_asked];
         works[i][0] = (uint8_t)i;
         works[i][1] = (uint8_t)w->n_asked;
-        stages[i] = (kin_membership_stage){.id.bytes = {(uint8_t)planned[i]}, .windows = works[i], .n_windows = 2};
+        stages[i] = (kin_membership_stage){.id.bytes = {(uint8_t)node}, .windows = works[i], .n_windows = 2};
     }
-    uint32_t epoch = kin_membership_epoch(w->membership);
-    uint64_t old = w->plan;
-    memcpy(w->planned, planned, sizeof planned);
-    w->n_planned = w->n_asked;
-    w->plan = 1 + kin_hash64(planned, (size_t)w->n_planned * sizeof planned[0], 0) / 2;
-    kin_membership_plan plan = {.n_stages = w->n_planned, .stages = stages};
+    w->answered.hash = 1 + kin_hash64(w->answered.nodes, (size_t)w->n_asked * sizeof w->answered.nodes[0], 0) / 2;
+    kin_membership_plan plan = {.n_stages = w->n_asked, .stages = stages};
     kin_sim_head_step(w, (kin_membership_event){.kind = KIN_MEMBERSHIP_PLANNED, .question = question, .plan = &plan});
-    if (kin_membership_epoch(w->membership) != epoch) return;
-    memcpy(w->planned, before, sizeof before); // not taken, or the same
-    w->n_planned = n_before;
-    w->plan = old;
+}
+
+void kin_sim_head_prefetched(kin_sim *w, uint32_t question) {
+    const char *reason = kin_sim_below(w, 10) == 0 ? "a full disk" : NULL;
+    kin_sim_head_step(w, (kin_membership_event){.kind = KIN_MEMBERSHIP_PREFETCHED,
+                                                .link = KIN_MEMBERSHIP_OWN,
+                                                .question = question,
+                                                .is_here = !reason,
+                                                .reason = reason});
 }
 
 static void send_step(kin_sim *w, uint64_t step) {
@@ -159,6 +199,7 @@ void kin_sim_head_tick(kin_sim *w) {
 
 void kin_sim_head_receive(kin_sim *w, int at, const kin_sim_message *m) {
     kin_sim_link *l = &w->links[at];
+    kin_proto_progress progress = {KIN_PROTO_FETCHING, 1, 2, 0, 0};
     kin_membership_event e = {.link = l->serial, .epoch = m->epoch, .stage = "loading", .reason = m->text};
     char name[16];
     kin_membership_hello hello = {.id.bytes = {(uint8_t)m->node}, .run = m->value, .name = name, .features = 1};
@@ -180,6 +221,13 @@ void kin_sim_head_receive(kin_sim *w, int at, const kin_sim_message *m) {
         break;
     case KIN_SIM_READY: e.kind = KIN_MEMBERSHIP_READY; break;
     case KIN_SIM_FAILED: e.kind = KIN_MEMBERSHIP_FAILED; break;
+    case KIN_SIM_PREFETCH_ENDS:
+        e.kind = KIN_MEMBERSHIP_PREFETCHED;
+        e.question = m->request;
+        e.is_here = m->value;
+        e.progress = &progress;
+        if (!m->text[0]) e.reason = NULL;
+        break;
     case KIN_SIM_RING_OK: e.kind = m->value ? KIN_MEMBERSHIP_RING_OPENED : KIN_MEMBERSHIP_RING_CLOSED; break;
     default: return;
     }

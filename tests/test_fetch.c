@@ -193,6 +193,26 @@ static void another_plan_in_the_middle_leaves_what_is_not_needed_any_more(void *
     assert_true(kin_fetch_stats_now(n->fetch).bytes_head < kin_manifest_total(&w->manifest) * 3 / 4);
 }
 
+// In chunks of megabytes, by slices; then what is left of a chunk at once.
+static void a_gentle_fetch_brings_the_same_and_may_hurry_in_the_middle(void **state) {
+    world *w = *state;
+    node *n = &w->devices[0];
+    n->windows = kin_windows_one(0, 1, 0);
+    start(n);
+    kin_fetch_set_gently(n->fetch, true);
+    expect_done(n);
+    expect_needed_chunks(n, true);
+    n->windows = kin_windows_one(0, 3, 0);
+    kin_fetch_set_windows(n->fetch, &n->windows);
+    uint64_t before = kin_fetch_stats_now(n->fetch).bytes_head;
+    RUN_UNTIL(w, kin_fetch_stats_now(n->fetch).bytes_head > before);
+    assert_true(kin_fetch_stats_now(n->fetch).bytes_head - before <= 64 << 10); // a slice
+    kin_fetch_set_gently(n->fetch, false);
+    RUN_UNTIL(w, n->n_done == 2);
+    expect_needed_chunks(n, true);
+    expect_layers(n);
+}
+
 static void a_stock_that_is_held_can_be_filled_by_the_next_fetch(void **state) {
     world *w = *state;
     node *n = &w->devices[0];
@@ -251,6 +271,8 @@ int main(void) {
         TEST(a_complete_device_needs_no_head),
         TEST(another_plan_fetches_only_what_is_new),
         TEST(another_plan_in_the_middle_leaves_what_is_not_needed_any_more),
+        cmocka_unit_test_setup_teardown(a_gentle_fetch_brings_the_same_and_may_hurry_in_the_middle, open_large_world,
+                                        close_world),
         TEST(a_stock_that_is_held_can_be_filled_by_the_next_fetch),
         TEST(a_fetch_can_be_cancelled_in_any_callback),
         TEST(a_fetch_can_be_cancelled_at_any_time),

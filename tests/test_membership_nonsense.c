@@ -48,7 +48,9 @@ static const kin_membership_actions *roster_event(kin_membership *membership, ki
                               .facts = &facts,
                               .progress = &progress,
                               .stage = "\xff",
-                              .reason = "nonsense"};
+                              .question = kin_membership_prepares(membership) + (uint32_t)(x >> 42 & 1),
+                              .is_here = x >> 43 & 1,
+                              .reason = kind == KIN_MEMBERSHIP_PREFETCHED && (x >> 44 & 7) ? NULL : "nonsense"};
     return kin_membership_step(membership, now, &e);
 }
 
@@ -72,7 +74,7 @@ static void no_order_of_events_breaks_the_roster(void **state) {
         assert_non_null(kin_membership_doing(membership, doing, sizeof doing));
         n_serving += kin_membership_state_now(membership) == KIN_MEMBERSHIP_SERVING;
     }
-    assert_true(kin_membership_epoch(membership) > 1000 && n_serving > 1000); // it was not all refused
+    assert_true(kin_membership_epoch(membership) > 500 && n_serving > 1000); // it was not all refused
     kin_membership_free(membership);
 }
 

@@ -202,7 +202,10 @@ static void every_schedule_of_faults_ends_well(void **state) {
            (unsigned long long)totals.n_done, (unsigned long long)totals.n_failed, (unsigned long long)totals.n_actions_max);
     printf("%llu links opened by who receives, %llu by way of the head, %llu times somebody was left out\n",
            (unsigned long long)totals.n_back, (unsigned long long)totals.n_relayed, (unsigned long long)totals.n_left_out);
+    printf("%llu better plans were prepared beside an epoch, %llu of them began, %llu were given up\n",
+           (unsigned long long)totals.n_prefetched, (unsigned long long)totals.n_switched, (unsigned long long)totals.n_given_up);
     assert_true(totals.n_done > n && totals.n_failed > n / 10); // else nothing was tested
+    assert_true(totals.n_switched > n / 2 && totals.n_prefetched > totals.n_switched && totals.n_given_up > n / 20);
     assert_true(totals.n_back > n / 10 && totals.n_relayed > n / 10);
 }
 

@@ -559,6 +559,30 @@ static void a_damaged_file_in_use_is_left_alone(void **state) {
     remove_dir(&d, path.text);
 }
 
+static void a_process_that_shares_its_file_writes_while_it_reads(void **state) {
+    (void)state;
+    temp_dir d = make_dir();
+    kin_packed *a, *b;
+    kin_err err;
+    assert_int_equal(kin_packed_share(&a, d.path, key, STAMP, N_BLOCKS, block_bytes, &err), 0);
+    fill(a, 0, true);
+    assert_int_equal(kin_packed_share(&b, d.path, key, STAMP, N_BLOCKS, block_bytes, &err), 0);
+    assert_ptr_equal(a, b);
+    fill(b, 1, true); // a reads
+    kin_packed_close(a);
+    assert_true(kin_packed_is_checked(b, 0) && kin_packed_is_checked(b, 1)); // written just now
+    expect_bytes(b, 0);
+    expect_bytes(b, 1);
+    file_path path;
+    snprintf(path.text, sizeof path.text, "%s", kin_packed_path(b));
+    kin_packed_close(b);
+    kin_packed *alone = open_packed(&d, key); // all have closed it
+    fill(alone, 2, true);
+    expect_bytes(alone, 1);
+    kin_packed_close(alone);
+    remove_dir(&d, path.text);
+}
+
 // ---- folders and disks
 
 // On a read-only disk, or another user's.
@@ -923,6 +947,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_file_that_is_being_written_is_refused_until_sealed),
         cmocka_unit_test(whoever_may_not_write_still_holds_the_file_as_a_reader),
         cmocka_unit_test(a_damaged_file_in_use_is_left_alone),
+        cmocka_unit_test(a_process_that_shares_its_file_writes_while_it_reads),
         cmocka_unit_test(a_file_that_may_only_be_read_is_used),
         cmocka_unit_test(what_is_no_file_is_refused),
         cmocka_unit_test(missing_folders_are_made),

@@ -143,6 +143,10 @@ static void make_run(kin_proto_message *m) {
     case KIN_FRAME_STEP: m->step = golden_step(); break;
     case KIN_FRAME_NEXT: m->next = (kin_proto_next){true, "fine"}; break;
     case KIN_FRAME_END: m->end = (kin_proto_end){"device 3 is lost"}; break;
+    case KIN_FRAME_PREFETCH: m->prefetch = (kin_proto_prefetch){5, KIN_PROTO_FOR_SPARE, true, golden_plan()}; break;
+    case KIN_FRAME_PREFETCHED:
+        m->prefetched = (kin_proto_prefetched){5, false, {KIN_PROTO_FETCHING, 100, 400, 50, 25}, "no room on the disk"};
+        break;
     }
 }
 
@@ -325,6 +329,11 @@ static void lies_of_a_device_are_refused_with_a_sentence(void **state) {
         {KIN_FRAME_PROGRESS, 16, "ff", "total is beyond"},
         {KIN_FRAME_PROGRESS, 24, "ff", "rate is beyond"},
         {KIN_FRAME_PROGRESS, 32, "ff", "from_peers is beyond"},
+        {KIN_FRAME_PREFETCHED, 0, "00000000", "ticket is 0"},
+        {KIN_FRAME_PREFETCHED, 4, "02", "is_here is 2"},
+        {KIN_FRAME_PREFETCHED, 4, "01", "it is here, and has failed"},
+        {KIN_FRAME_PREFETCHED, 5, "04", "stage is 4"},
+        {KIN_FRAME_PREFETCHED, 38, "e903", "reason has 1001 bytes"},
         {KIN_FRAME_READY, 7, "ff", "kv_bytes is beyond"},
         {KIN_FRAME_READY, 15, "ff", "weights_bytes is beyond"},
         {KIN_FRAME_READY, 23, "ff", "resident_bytes is beyond"},
@@ -339,6 +348,10 @@ static void lies_of_a_device_are_refused_with_a_sentence(void **state) {
 static void lies_in_a_plan_are_refused_with_a_sentence(void **state) {
     (void)state;
     static const lie lies[] = {
+        {KIN_FRAME_PREFETCH, 0, "00000000", "ticket is 0"},
+        {KIN_FRAME_PREFETCH, 4, "02", "purpose is 2"},
+        {KIN_FRAME_PREFETCH, 5, "02", "gently is 2"},
+        {KIN_FRAME_PREFETCH, 38, "00000000", "n_ctx is 0"},
         {KIN_FRAME_PLAN, 32, "00000000", "n_ctx is 0"},
         {KIN_FRAME_PLAN, 32, "01000008", "n_ctx is 134217729"},
         {KIN_FRAME_PLAN, 36, "00000000", "n_batch is 0"},
@@ -540,7 +553,7 @@ static void an_unknown_type_of_message_is_refused(void **state) {
     kin_proto_message m;
     kin_err err;
     assert_int_equal(kin_proto_decode(KIN_FRAME_N_TYPES + 1, (const uint8_t *)"", 0, &m, &err), KIN_FAIL);
-    assert_string_equal(err.text, "unknown type of message: 29");
+    assert_string_equal(err.text, "unknown type of message: 31");
 }
 
 static void an_empty_payload_may_be_no_memory(void **state) {

@@ -71,7 +71,9 @@ enum { KIN_PROTO_N_ROLES = 6 };
     X(25, REPORT, report, KIN_FRAME_REPORT_BYTES + 4, "o", 0)                                                                    \
     X(26, PROFILE, profile, KIN_FRAME_CAP_SMALL, "c", 0)                                                                         \
     X(27, MEASURE, measure, KIN_FRAME_CAP_SMALL, "c", 0)                                                                         \
-    X(28, MEASURED, measured, KIN_FRAME_CAP_SMALL, "c", 0)
+    X(28, MEASURED, measured, KIN_FRAME_CAP_SMALL, "c", 0)                                                                       \
+    X(29, PREFETCH, prefetch, KIN_FRAME_CAP_SMALL, "c", 0)                                                                       \
+    X(30, PREFETCHED, prefetched, KIN_FRAME_CAP_SMALL, "c", 0)
 
 typedef enum kin_frame_type {
 #define KIN_FRAME_ENUM(number, NAME, name, cap, links, epoch) KIN_FRAME_##NAME = number,
@@ -79,7 +81,7 @@ typedef enum kin_frame_type {
 #undef KIN_FRAME_ENUM
 } kin_frame_type;
 
-enum { KIN_FRAME_N_TYPES = 28 }; // types are 1 to this
+enum { KIN_FRAME_N_TYPES = 30 }; // types are 1 to this
 
 // A piece of a payload that is sent from where it lies.
 typedef struct kin_frame_part {

@@ -20,6 +20,8 @@ kin_membership_options kin_membership_options_default(void) {
         .break_wait_ns = SECOND / 5,
         .spacing_ns = SECOND / 4,
         .ring_wait_ns = 8 * SECOND,
+        .prefetch_wait_ns = 90 * SECOND,
+        .gentle_ns = SECOND,
         .rest_min_ns = 2 * SECOND,
         .rest_max_ns = 60 * SECOND,
     };
@@ -126,6 +128,7 @@ static void part(kin_membership *r, int i, kin_device_state state, kin_log_level
     bool worked = r->in_force && kin_membership_is_member(r, i);
     if (kin_membership_is_available(r, i)) r->change++;
     kin_membership_set_state(r, i, state);
+    kin_membership_drop_next_with(r, i);
     if (worked) kin_membership_end_epoch(r, sentence);
     r->changed = true;
 }
@@ -253,19 +256,24 @@ static void take_model(kin_membership *r, const kin_proto_hash *model) {
 
 // ---- working
 
+uint64_t kin_membership_rest_ns(const kin_membership *r, int n_failures) {
+    uint64_t rest = r->options.rest_min_ns;
+    for (int n = 0; n < n_failures && rest < r->options.rest_max_ns; n++) rest *= 2;
+    return rest < r->options.rest_max_ns ? rest : r->options.rest_max_ns;
+}
+
 void kin_membership_leave_out(kin_membership *r, int i, const char *sentence) {
     kin_membership_device *d = &r->devices[i];
     char with_rest[KIN_MEMBERSHIP_SENTENCE * 2 + 64];
-    uint64_t rest = r->options.rest_min_ns;
-    for (int n = 0; n < d->n_failures && rest < r->options.rest_max_ns; n++) rest *= 2;
-    if (rest > r->options.rest_max_ns) rest = r->options.rest_max_ns;
-    d->n_failures++;
+    uint64_t rest = kin_membership_rest_ns(r, d->n_failures++);
+    bool works = r->in_force && kin_membership_is_member(r, i);
     r->rest_until[i] = r->now + rest;
     snprintf(with_rest, sizeof with_rest, "%s; it is left out for %.1f s", sentence, (double)rest / (double)SECOND);
     kin_membership_say_once(r, i, KIN_LOG_WARN, with_rest);
     kin_membership_set_state(r, i, KIN_DEVICE_FAILED);
+    kin_membership_drop_next_with(r, i);
     r->change++;
-    kin_membership_end_epoch(r, with_rest);
+    if (works) kin_membership_end_epoch(r, with_rest);
 }
 
 static void take_failed(kin_membership *r, int i, const kin_membership_event *event) {
@@ -347,6 +355,7 @@ const kin_membership_actions *kin_membership_step(kin_membership *r, kin_time no
     case KIN_MEMBERSHIP_FAILED:
     case KIN_MEMBERSHIP_LOST:
     case KIN_MEMBERSHIP_LEFT: take_from_device(r, event); break;
+    case KIN_MEMBERSHIP_PREFETCHED: kin_membership_take_prefetched(r, event); break;
     case KIN_MEMBERSHIP_RING_OPENED:
     case KIN_MEMBERSHIP_RING_CLOSED: kin_membership_take_ring(r, event); break;
     case KIN_MEMBERSHIP_PLANNED: kin_membership_take_plan(r, event); break;
@@ -359,6 +368,7 @@ const kin_membership_actions *kin_membership_step(kin_membership *r, kin_time no
     take_time(r);
     kin_membership_look_at_break(r);
     kin_membership_look_at_ring(r);
+    kin_membership_look_at_next(r);
     kin_membership_look_due(r);
     kin_membership_look_ready(r);
     if (r->changed) kin_membership_act(r, KIN_MEMBERSHIP_STATUS);
@@ -374,8 +384,7 @@ const kin_membership_device *kin_membership_device_at(const kin_membership *r, i
 }
 
 kin_membership_state kin_membership_state_now(const kin_membership *r) {
-    bool begins = r->is_up && !(r->yields && r->n_requests == 0);
-    if (r->in_force) return begins ? KIN_MEMBERSHIP_SERVING : KIN_MEMBERSHIP_PREPARING;
+    if (r->in_force) return r->is_up ? KIN_MEMBERSHIP_SERVING : KIN_MEMBERSHIP_PREPARING;
     return r->is_short && !r->asking ? KIN_MEMBERSHIP_SHORT : KIN_MEMBERSHIP_GATHERING;
 }
 
@@ -385,6 +394,14 @@ uint32_t kin_membership_epoch(const kin_membership *r) {
 
 bool kin_membership_yields(const kin_membership *r) {
     return r->yields && r->n_requests > 0;
+}
+
+uint32_t kin_membership_planned_by(const kin_membership *r) {
+    return r->planned_by;
+}
+
+uint32_t kin_membership_prepares(const kin_membership *r) {
+    return r->next.question;
 }
 
 int kin_membership_n_requests(const kin_membership *r) {

@@ -7,8 +7,12 @@
 //
 //     joins ─► facts ─► ask the planner ─► plan: epoch + 1 ─► every member ready, every ring link open ─► the ring is up
 //                            ▲                                                                              │
-//                            └── a device joined: another plan waits until the requests have made room ◄─────┤
-//                            └── a member or a ring link lost, a member failed: the epoch ends ◄─────────────┘
+//                            ├── a device joined, times drift: a better plan is prepared beside it ◄──────────┤
+//                            └── a member or a ring link lost, a member failed: the epoch ends ◄──────────────┘
+//
+// While the ring is up, a better plan does not replace it at once. Its members are told to fetch and pack what it needs
+// (PREFETCH), and the epoch in force goes on. When all have it, the requests make room between two steps (yields), and the
+// next epoch begins. The plan is given up when a member is lost, cannot fetch, or says nothing for too long.
 //
 // An epoch is one plan in force; its number only grows (pure/proto/epoch.h), and ring frames of any other epoch are dropped.
 // When it ends, the running requests fail with a sentence that names device and stage. Devices keep what they have loaded, so
@@ -31,7 +35,7 @@
 
 enum {
     KIN_MEMBERSHIP_DEVICES = 32,  // most at a time
-    KIN_MEMBERSHIP_ACTIONS = 160, // more than any step gives: 4 for each device and some more
+    KIN_MEMBERSHIP_ACTIONS = 192, // more than any step gives: 5 for each device and some more
     KIN_MEMBERSHIP_NAME = 64,     // bytes with the NUL, of names
     KIN_MEMBERSHIP_REASON = 256,  // of reasons; longer ones are cut
     KIN_MEMBERSHIP_SENTENCE = 512,
@@ -57,8 +61,10 @@ typedef struct kin_membership_options {
                             // ms: less than spacing_ns)
     uint64_t spacing_ns;    // least time from the end of an epoch to the next (250 ms): one break, one new plan
     uint64_t ring_wait_ns;  // for a ring link to open, before one of its ends is left out (8 s)
-    uint64_t rest_min_ns;   // a device that failed is left out for this long (2 s), doubling each time
-    uint64_t rest_max_ns;   // up to this (60 s)
+    uint64_t prefetch_wait_ns; // without a word of who prefetches, before that plan is given up (90 s: a fetch gives up after 60)
+    uint64_t gentle_ns;        // after the last request others may prefetch as fast as they can (1 s)
+    uint64_t rest_min_ns;      // a device that failed is left out for this long (2 s), doubling each time
+    uint64_t rest_max_ns;      // up to this (60 s)
 } kin_membership_options;
 
 kin_membership_options kin_membership_options_default(void);
@@ -99,6 +105,7 @@ typedef enum kin_membership_event_kind {
     KIN_MEMBERSHIP_RING_CLOSED, // link, epoch, reason
     KIN_MEMBERSHIP_LOST,        // link, reason: the control link has ended
     KIN_MEMBERSHIP_LEFT,        // link, reason: it announced that it stops; the next plan does not wait for it
+    KIN_MEMBERSHIP_PREFETCHED,  // link (the head's own: KIN_MEMBERSHIP_OWN), question, is_here, progress, reason: NULL or why not
     KIN_MEMBERSHIP_PLANNED,     // question, plan
     KIN_MEMBERSHIP_NO_PLAN,     // question, reason: the model does not fit on the devices that are there
     KIN_MEMBERSHIP_DRIFT,       // the planner would now answer otherwise: it is asked again
@@ -112,6 +119,7 @@ typedef struct kin_membership_event { // only what the kind names is looked at; 
     uint32_t link; // any number that no other control link has now
     uint32_t epoch;
     uint32_t question;
+    bool is_here; // all that was to be prefetched
     const kin_membership_hello *hello;
     const kin_proto_device *facts;
     const kin_proto_progress *progress;
@@ -123,14 +131,16 @@ typedef struct kin_membership_event { // only what the kind names is looked at; 
 // ---- actions
 
 typedef enum kin_membership_action_kind {
-    KIN_MEMBERSHIP_ACCEPT,     // link: send ACCEPT
-    KIN_MEMBERSHIP_REFUSE,     // link, text: send REFUSE and close; the membership has forgotten the link
-    KIN_MEMBERSHIP_DROP,       // link, text: close; the membership has forgotten it
-    KIN_MEMBERSHIP_ASK,        // question, devices: ask the planner; an answer to an older question is ignored
-    KIN_MEMBERSHIP_SEND_PLAN,  // link, device, epoch
-    KIN_MEMBERSHIP_SEND_END,   // link, device, epoch, text: send END; the device closes its ring link, keeps what it holds and
-                               // waits
-    KIN_MEMBERSHIP_OPEN_RING,  // device, epoch: connect to the first member, again and again until the epoch ends
+    KIN_MEMBERSHIP_ACCEPT,    // link: send ACCEPT
+    KIN_MEMBERSHIP_REFUSE,    // link, text: send REFUSE and close; the membership has forgotten the link
+    KIN_MEMBERSHIP_DROP,      // link, text: close; the membership has forgotten it
+    KIN_MEMBERSHIP_ASK,       // question, devices: ask the planner; an answer to an older question is ignored
+    KIN_MEMBERSHIP_PREFETCH,  // link, device, question, gently: send PREFETCH of that question's plan; the head's own part of it:
+                              // link is KIN_MEMBERSHIP_OWN
+    KIN_MEMBERSHIP_SEND_PLAN, // link, device, epoch
+    KIN_MEMBERSHIP_SEND_END,  // link, device, epoch, text: send END; the device closes its ring link, keeps what it holds and
+                              // waits
+    KIN_MEMBERSHIP_OPEN_RING, // device, epoch: connect to the first member, again and again until the epoch ends
     KIN_MEMBERSHIP_CLOSE_RING, // epoch: close it
     KIN_MEMBERSHIP_UP,         // epoch: requests may begin
     KIN_MEMBERSHIP_FAIL,       // epoch, text: end all running requests with this sentence
@@ -144,6 +154,7 @@ typedef struct kin_membership_action {
     uint32_t epoch;
     uint32_t question;
     int device; // index for kin_membership_device_at
+    bool gently;
     int n_devices;
     uint8_t devices[KIN_MEMBERSHIP_DEVICES]; // indices of the devices that are there
     kin_log_level level;
@@ -178,7 +189,7 @@ typedef struct kin_membership_device {
     char name[KIN_MEMBERSHIP_NAME]; // unique, and not the head's
     uint32_t link;
     kin_proto_device facts;
-    kin_proto_progress progress;
+    kin_proto_progress progress, prefetch;  // prefetch: for a plan that waits; total 0: nothing
     bool ring_open;                         // its link to the next member
     kin_time ring_since;                    // when the epoch began, or that link broke
     char ring_error[KIN_MEMBERSHIP_REASON]; // why it is not; "": not known
@@ -202,6 +213,10 @@ kin_membership_state kin_membership_state_now(const kin_membership *membership);
 uint32_t kin_membership_epoch(const kin_membership *membership); // the last one, also when it is over
 int kin_membership_n_requests(const kin_membership *membership);
 bool kin_membership_yields(const kin_membership *membership); // a better plan waits for the end of the running requests
+
+// The question whose answer is the last epoch's plan; the one whose plan is prepared beside it, 0: none.
+uint32_t kin_membership_planned_by(const kin_membership *membership);
+uint32_t kin_membership_prepares(const kin_membership *membership);
 
 // One sentence for a person: "waiting for device 'tower', which is lost: ...". Returns buf.
 const char *kin_membership_doing(const kin_membership *membership, char *buf, size_t n);

@@ -32,7 +32,8 @@ static void fail_requests(kin_membership *r, const char *reason) {
 
 void kin_membership_end_epoch(kin_membership *r, const char *reason) {
     if (!r->in_force) return;
-    r->in_force = r->is_up = r->own_ring_open = r->yields = false;
+    r->in_force = r->is_up = r->own_ring_open = false;
+    kin_membership_drop_next(r);
     r->own_ring_trouble[0] = '\0';
     r->ended_at = r->now;
     r->change++; // the same plan again is a new epoch
@@ -60,7 +61,7 @@ void kin_membership_end_epoch(kin_membership *r, const char *reason) {
 
 // ---- when to ask the planner
 
-static kin_time later(kin_time from, uint64_t ns) {
+kin_time kin_membership_later(kin_time from, uint64_t ns) {
     return ns > UINT64_MAX - from ? UINT64_MAX : from + ns;
 }
 
@@ -83,15 +84,15 @@ static bool everybody_is_here(const kin_membership *r) {
 }
 
 static kin_time due(const kin_membership *r) {
-    kin_time at = later(r->ended_at, r->options.spacing_ns);
-    if (r->in_force) return latest(at, later(r->joined_at, r->options.join_wait_ns));
+    kin_time at = kin_membership_later(r->ended_at, r->options.spacing_ns);
+    if (r->in_force) return latest(at, kin_membership_later(r->joined_at, r->options.join_wait_ns));
     if (everybody_is_here(r)) return at;
     for (int m = 0; m < r->n_members; m++) {
         bool is_lost = r->devices[r->members[m]].state == KIN_DEVICE_LOST;
-        if (is_lost) at = latest(at, later(r->ended_at, r->options.lost_wait_ns));
+        if (is_lost) at = latest(at, kin_membership_later(r->ended_at, r->options.lost_wait_ns));
     }
-    if (!r->was_up && n_available(r) > 0) return latest(at, later(r->joined_at, r->options.plan_wait_ns));
-    return latest(at, later(r->joined_at, r->options.join_wait_ns));
+    if (!r->was_up && n_available(r) > 0) return latest(at, kin_membership_later(r->joined_at, r->options.plan_wait_ns));
+    return latest(at, kin_membership_later(r->joined_at, r->options.join_wait_ns));
 }
 
 // Joined a moment ago, and about to say what it has.
@@ -105,8 +106,7 @@ static bool somebody_enters(const kin_membership *r) {
 
 void kin_membership_look_due(kin_membership *r) {
     if (r->change == r->change_answered || (r->asking && r->change == r->change_asked)) return;
-    if (r->yields && r->n_requests > 0) return;
-    if (!r->yields && (r->now < due(r) || somebody_enters(r))) return; // texts that made room wait for nobody
+    if (r->now < due(r) || somebody_enters(r)) return;
     kin_membership_action *ask = kin_membership_act(r, KIN_MEMBERSHIP_ASK);
     ask->question = ++r->question;
     for (int i = 0; i < KIN_MEMBERSHIP_DEVICES; i++) {
@@ -164,7 +164,8 @@ static void say_plan(kin_membership *r) {
         kin_membership_log(r, KIN_LOG_DEBUG, "plan %u: %d device%s", r->epoch, r->n_members, r->n_members == 1 ? "" : "s");
 }
 
-static void begin_epoch(kin_membership *r, int n, const uint8_t *members, const uint64_t *windows) {
+void kin_membership_begin_epoch(kin_membership *r, uint32_t question, int n, const uint8_t *members, const uint64_t *windows) {
+    r->planned_by = question;
     r->epoch = kin_epoch_next(r->epoch);
     r->has_plan = r->in_force = true;
     r->n_members = n;
@@ -196,20 +197,22 @@ void kin_membership_take_plan(kin_membership *r, const kin_membership_event *eve
     uint64_t windows[KIN_MEMBERSHIP_DEVICES];
     read_plan(r, event->plan, members, windows);
     bool is_same = is_same_plan(r, event->plan->n_stages, members, windows);
-    if (!is_same && r->n_requests > 0) { // it is asked again after them
-        r->yields = r->changed = true;
-        return;
-    }
-    r->yields = false;
-    if (!is_same) kin_membership_end_epoch(r, "there is a better plan for who is there now");
     r->change_answered = r->change;
-    if (!is_same) begin_epoch(r, event->plan->n_stages, members, windows);
+    if (is_same) {
+        kin_membership_drop_next(r);
+    } else if (r->is_up) {
+        kin_membership_prepare_next(r, event, members, windows);
+    } else {
+        kin_membership_end_epoch(r, "there is a better plan for who is there now");
+        r->change_answered = r->change;
+        kin_membership_begin_epoch(r, event->question, event->plan->n_stages, members, windows);
+    }
 }
 
 void kin_membership_take_no_plan(kin_membership *r, const kin_membership_event *event) {
     if (!is_for_now(r, event)) return;
     r->change_answered = r->change;
-    r->yields = false;
+    kin_membership_drop_next(r);
     r->changed = true;
     if (r->in_force) return; // the epoch in force goes on: all its members are there
     r->is_short = true;
@@ -287,7 +290,7 @@ static bool is_late(const kin_membership *r, int m) {
     const kin_membership_device *d = m < 0 ? NULL : &r->devices[r->members[m]];
     bool is_open = d ? d->ring_open : r->own_ring_open;
     kin_time since = d ? d->ring_since : r->own_ring_since;
-    return !is_open && r->now >= later(since, r->options.ring_wait_ns);
+    return !is_open && r->now >= kin_membership_later(since, r->options.ring_wait_ns);
 }
 
 // Of the two ends the one whose other link is late, too; else the one that is called. Never the head.
@@ -318,7 +321,7 @@ void kin_membership_look_at_ring(kin_membership *r) {
 // The first plan is made early, so that its devices get ready while others may still join.
 static bool may_be_up(const kin_membership *r) {
     if (r->was_up || (r->options.n_expected > 0 && n_available(r) >= r->options.n_expected)) return true;
-    return r->change == r->change_answered && r->now >= later(r->joined_at, r->options.join_wait_ns);
+    return r->change == r->change_answered && r->now >= kin_membership_later(r->joined_at, r->options.join_wait_ns);
 }
 
 void kin_membership_look_ready(kin_membership *r) {
@@ -349,6 +352,7 @@ void kin_membership_take_request(kin_membership *r, const kin_membership_event *
     }
     if (!kin_membership_takes(r, event->epoch) || r->n_requests == 0) return;
     r->n_requests--;
+    r->last_request_at = r->now;
     if (r->yields) r->changed = true;
     if (event->kind == KIN_MEMBERSHIP_ABORTED) return;
     for (int m = 0; m < r->n_members; m++) r->devices[r->members[m]].n_failures = 0;

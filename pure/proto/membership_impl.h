@@ -1,5 +1,5 @@
-// Inside of kin_membership, for membership.c (the devices), membership_epoch.c (epochs: plans, ring links, requests) and
-// membership_words.c (log lines and sentences).
+// Inside of kin_membership, for membership.c (the devices), membership_epoch.c (epochs: plans, ring links, requests),
+// membership_next.c (the plan that is prepared meanwhile) and membership_words.c (log lines and sentences).
 #pragma once
 
 #include "base/err.h"
@@ -24,7 +24,21 @@ struct kin_membership {
     kin_time own_ring_since;
     char own_ring_trouble[KIN_MEMBERSHIP_REASON];
     int n_requests; // of this epoch
-    bool yields;    // another plan is better, and waits for the end of the running requests; none begins until it is there
+    bool yields;    // all is here that the next plan needs, and it waits for the end of the requests; none begins until then
+    kin_time last_request_at;
+    uint32_t planned_by; // the question whose answer was the last plan
+
+    // A better plan, whose members fetch what it needs while the epoch in force goes on.
+    struct {
+        uint32_t question; // 0: there is none
+        int n_members;
+        uint8_t members[KIN_MEMBERSHIP_DEVICES];
+        uint64_t windows[KIN_MEMBERSHIP_DEVICES];
+        bool has[KIN_MEMBERSHIP_DEVICES], own_has, gently;
+        kin_time heard_at; // of one of them
+    } next;
+    kin_time no_next_until; // a member of the ring could not prefetch: until then the ring stays as it is; 0: it may change
+    int n_next_failures;    // in a row
 
     // A ring link broke and the epoch is over; which device is lost may be known in a moment. "": no such break, or it was
     // reported.
@@ -63,10 +77,25 @@ bool kin_membership_is_member(const kin_membership *r, int i);
 
 // The epoch is over because of `reason`; requests fail with it. Nothing happens when none is in force.
 void kin_membership_end_epoch(kin_membership *r, const char *reason);
-// The device is left out for a while, longer each time, and the epoch is over because of `sentence`.
+// The device is left out for a while, longer each time; an epoch that it is part of is over because of `sentence`.
 void kin_membership_leave_out(kin_membership *r, int i, const char *sentence);
+uint64_t kin_membership_rest_ns(const kin_membership *r, int n_failures); // how long that is, with so many before
 void kin_membership_set_state(kin_membership *r, int i, kin_device_state state);
 
+// ---- membership_next.c: the plan that is prepared beside the epoch in force
+
+// The planner's answer is better than the plan in force: it is prepared from now on, or was already.
+void kin_membership_prepare_next(kin_membership *r, const kin_membership_event *event, const uint8_t *members,
+                                 const uint64_t *windows);
+void kin_membership_drop_next(kin_membership *r);
+void kin_membership_drop_next_with(kin_membership *r, int i); // if device i is part of it
+void kin_membership_take_prefetched(kin_membership *r, const kin_membership_event *event);
+void kin_membership_look_at_next(kin_membership *r); // is it time to switch, to hurry, to give it up?
+
+// ---- membership_epoch.c
+
+kin_time kin_membership_later(kin_time from, uint64_t ns);
+void kin_membership_begin_epoch(kin_membership *r, uint32_t question, int n, const uint8_t *members, const uint64_t *windows);
 void kin_membership_take_plan(kin_membership *r, const kin_membership_event *event);
 void kin_membership_take_no_plan(kin_membership *r, const kin_membership_event *event);
 void kin_membership_take_ring(kin_membership *r, const kin_membership_event *event);

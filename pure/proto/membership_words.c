@@ -11,6 +11,7 @@ kin_membership_action *kin_membership_act(kin_membership *r, kin_membership_acti
     action->epoch = r->epoch;
     action->question = 0;
     action->device = 0;
+    action->gently = false;
     action->n_devices = 0;
     action->level = KIN_LOG_INFO;
     action->text[0] = '\0';
@@ -70,14 +71,18 @@ static void say_short(const kin_membership *r, char *buf, size_t n) {
     snprintf(buf, n, "device '%s' %s (%s), and without it: %s", d->name, how, d->trouble, r->short_reason);
 }
 
+static const char *const stages[] = {"hashing", "fetching", "packing", "loading"}; // kin_proto_stage
+
+static int percent(const kin_proto_progress *p) {
+    return p->total ? (int)((double)p->done / (double)p->total * 100) : 0;
+}
+
 static void say_preparing(const kin_membership *r, char *buf, size_t n) {
     int i = member_in(r, KIN_DEVICE_PREPARING);
     if (i >= 0) {
         const kin_membership_device *d = &r->devices[i];
-        static const char *const stages[] = {"hashing", "fetching", "packing", "loading"}; // kin_proto_stage
-        int percent = d->progress.total ? (int)((double)d->progress.done / (double)d->progress.total * 100) : 0;
         if (d->progress.total)
-            snprintf(buf, n, "device '%s' is %s: %d %%", d->name, stages[d->progress.stage], percent);
+            snprintf(buf, n, "device '%s' is %s: %d %%", d->name, stages[d->progress.stage], percent(&d->progress));
         else
             snprintf(buf, n, "device '%s' gets ready", d->name);
         return;
@@ -101,23 +106,31 @@ static void say_preparing(const kin_membership *r, char *buf, size_t n) {
                  trouble);
 }
 
-static void say_serving(const kin_membership *r, char *buf, size_t n) {
-    if (r->n_members == 0)
-        snprintf(buf, n, "serving alone");
+// What a better plan waits for.
+static void say_next(const kin_membership *r, char *buf, size_t n) {
+    int m = 0;
+    if (!r->next.question) return;
+    while (m < r->next.n_members && r->next.has[m]) m++;
+    const kin_membership_device *d = m < r->next.n_members ? &r->devices[r->next.members[m]] : NULL;
+    if (d && d->prefetch.total > 0)
+        snprintf(buf, n, "; for a better plan '%s' is %s: %d %%", d->name, stages[d->prefetch.stage], percent(&d->prefetch));
+    else if (d)
+        snprintf(buf, n, "; for a better plan '%s' gets ready", d->name);
     else
-        snprintf(buf, n, "serving on %d device%s", r->n_members, r->n_members == 1 ? "" : "s");
+        snprintf(buf, n, "; a better plan is about to begin");
+}
+
+static void say_serving(const kin_membership *r, char *buf, size_t n) {
+    int used = r->n_members == 0 ? snprintf(buf, n, "serving alone")
+                                 : snprintf(buf, n, "serving on %d device%s", r->n_members, r->n_members == 1 ? "" : "s");
+    if (used > 0 && (size_t)used < n) say_next(r, buf + used, n - (size_t)used);
 }
 
 const char *kin_membership_doing(const kin_membership *r, char *buf, size_t n) {
     switch (kin_membership_state_now(r)) {
     case KIN_MEMBERSHIP_GATHERING: say_gathering(r, buf, n); break;
     case KIN_MEMBERSHIP_SHORT: say_short(r, buf, n); break;
-    case KIN_MEMBERSHIP_PREPARING:
-        if (r->yields)
-            snprintf(buf, n, "making a plan");
-        else
-            say_preparing(r, buf, n);
-        break;
+    case KIN_MEMBERSHIP_PREPARING: say_preparing(r, buf, n); break;
     case KIN_MEMBERSHIP_SERVING: say_serving(r, buf, n); break;
     }
     return buf;

@@ -16,7 +16,7 @@
 //
 // Nothing is allocated, nothing is kept: any thread. The byte tables stand beside the codecs:
 //   message_link.c    OPEN ACCEPT REFUSE PING PONG BYE
-//   message_plan.c    DEVICE PLAN PROGRESS NEXT READY FAILED END
+//   message_plan.c    DEVICE PLAN PROGRESS NEXT READY FAILED END PREFETCH PREFETCHED
 //   message_step.c    STEP
 //   message_status.c  STATUS_WANTED STATUS EVENTS REPORT
 //   message_fetch.c   HASHES_WANTED HASHES GET DATA LACK HAVE
@@ -167,6 +167,21 @@ typedef struct kin_proto_plan {
     kin_proto_endpoint previous;
 } kin_proto_plan;
 
+// What weights are fetched for before a plan needs them.
+typedef enum kin_proto_purpose {
+    KIN_PROTO_FOR_PLAN,  // a better plan, which waits for them
+    KIN_PROTO_FOR_SPARE, // the plans without one of the other devices
+} kin_proto_purpose;
+
+// Head -> device: fetch and pack the windows of this plan in the background, whatever epoch is in force. The same ticket again:
+// only `gently` is another one. Another ticket, or PLAN, takes its place; what is there stays.
+typedef struct kin_proto_prefetch {
+    uint32_t ticket; // the head's number for it, >= 1
+    kin_proto_purpose purpose;
+    bool gently;         // requests run: a small part of the link, and no processor time that others want
+    kin_proto_plan plan; // without neighbours
+} kin_proto_prefetch;
+
 typedef enum kin_proto_stage {
     KIN_PROTO_HASHING,
     KIN_PROTO_FETCHING,
@@ -180,6 +195,14 @@ typedef struct kin_proto_progress {
     uint64_t rate;        // bytes per second
     uint64_t from_peers;  // bytes that came from other devices than the head
 } kin_proto_progress;
+
+// Device -> head: how far the PREFETCH of that ticket is; from time to time, and when it ends.
+typedef struct kin_proto_prefetched {
+    uint32_t ticket;
+    bool is_here; // all of it
+    kin_proto_progress progress;
+    char reason[KIN_PROTO_MAX_REASON + 1]; // why it failed; empty: it has not
+} kin_proto_prefetched;
 
 typedef struct kin_proto_ready {
     uint64_t kv_bytes, weights_bytes, resident_bytes, compute_bytes, gpu_bytes;

@@ -231,3 +231,48 @@ static void take_end(kin_reader *r, kin_proto_end *m) {
 }
 
 KIN_PROTO_DEFINE(END, end)
+
+//     PREFETCH
+//     byte  0  u32  ticket (>= 1)
+//           4  u8   purpose: 0 a plan, 1 a spare
+//           5  u8   gently (0 or 1)
+//           6  PLAN, as above
+
+static void put_prefetch(kin_writer *w, const kin_proto_prefetch *m) {
+    kin_writer_u32(w, m->ticket);
+    kin_writer_u8(w, (uint8_t)m->purpose);
+    kin_writer_u8(w, m->gently);
+    put_plan(w, &m->plan);
+}
+
+static void take_prefetch(kin_reader *r, kin_proto_prefetch *m) {
+    m->ticket = (uint32_t)kin_reader_range(r, kin_reader_u32(r), 1, UINT32_MAX, "ticket");
+    m->purpose = kin_reader_range(r, kin_reader_u8(r), 0, KIN_PROTO_FOR_SPARE, "purpose");
+    m->gently = kin_reader_range(r, kin_reader_u8(r), 0, 1, "gently");
+    take_plan(r, &m->plan);
+}
+
+KIN_PROTO_DEFINE(PREFETCH, prefetch)
+
+//     PREFETCHED
+//     byte  0  u32  ticket (>= 1)
+//           4  u8   is_here (0 or 1)
+//           5  PROGRESS, as above
+//          38  str  reason (at most 1000 bytes)
+
+static void put_prefetched(kin_writer *w, const kin_proto_prefetched *m) {
+    kin_writer_u32(w, m->ticket);
+    kin_writer_u8(w, m->is_here);
+    put_progress(w, &m->progress);
+    kin_writer_str(w, m->reason, KIN_PROTO_MAX_REASON);
+}
+
+static void take_prefetched(kin_reader *r, kin_proto_prefetched *m) {
+    m->ticket = (uint32_t)kin_reader_range(r, kin_reader_u32(r), 1, UINT32_MAX, "ticket");
+    m->is_here = kin_reader_range(r, kin_reader_u8(r), 0, 1, "is_here");
+    take_progress(r, &m->progress);
+    kin_reader_str(r, m->reason, KIN_PROTO_MAX_REASON, "reason");
+    if (m->is_here && m->reason[0]) kin_reader_fail(r, "it is here, and has failed");
+}
+
+KIN_PROTO_DEFINE(PREFETCHED, prefetched)

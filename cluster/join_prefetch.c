@@ -1,0 +1,183 @@
+// What later plans will need: the head orders it (PREFETCH), the device fetches it when nothing more important is to be fetched,
+// then packs it in a thread that gives way to all others, and says how far it is (PREFETCHED).
+//
+// A plan ends an order: if it is the plan that the order was for, all is here.
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "cluster/join_impl.h"
+#include "pure/proto/label.h"
+
+enum { TELL_MS = 1000 };
+
+// ---- what is here
+
+bool kin_join_has_layers(const kin_join *j, const kin_proto_plan *plan, const kin_windows *windows) {
+    if (!j->chunks || memcmp(&j->fetching, &plan->model, sizeof j->fetching) != 0 || windows->n == 0) return false;
+    for (int i = 0; i < windows->n; i++) {
+        for (int il = windows->at[i].layer_begin; il < windows->at[i].layer_end; il++) {
+            if (!j->here.has[il]) return false;
+        }
+    }
+    return true;
+}
+
+void kin_join_note_layers(kin_join *j, const kin_windows *windows) {
+    for (int i = 0; i < windows->n; i++) {
+        for (int il = windows->at[i].layer_begin; il < windows->at[i].layer_end; il++) j->here.has[il] = true;
+    }
+}
+
+// ---- telling
+
+static void tell(kin_join *j, bool is_here, const char *reason) {
+    kin_proto_message m = {.type = KIN_FRAME_PREFETCHED};
+    m.prefetched = (kin_proto_prefetched){.ticket = j->order->ticket, .is_here = is_here, .progress = j->ahead};
+    if (reason) kin_label_set(m.prefetched.reason, KIN_PROTO_MAX_REASON, reason[0] ? reason : "it failed");
+    j->told_at = kin_clock_now();
+    kin_join_send(j, 0, &m);
+}
+
+static void end(kin_join *j, const char *reason) {
+    if (!reason) j->ahead.done = j->ahead.total;
+    tell(j, !reason, reason);
+    j->order->ticket = 0;
+}
+
+// ---- packing
+
+typedef struct packed {
+    kin_join *join;
+    uint32_t ticket;
+} packed;
+
+// What could not be packed ahead is packed when its plan begins.
+static void on_packed(void *arg) {
+    packed *p = arg;
+    if (p->join->order->ticket == p->ticket) end(p->join, NULL);
+    free(p);
+}
+
+static void packing_is_done(void *user, uint32_t ticket, const char *reason) {
+    kin_join *j = user;
+    packed *p = malloc(sizeof *p);
+    (void)reason;
+    kin_assert(p);
+    *p = (packed){j, ticket};
+    if (!kin_endpoint_call(j->endpoint, on_packed, p)) free(p);
+}
+
+static int pack(void *user, const kin_prepacking_job *job, const atomic_bool *stop, kin_packed **held, kin_err *err) {
+    kin_join *j = user;
+    kin_engine_instance_options o = kin_join_instance_options(j, job->path);
+    o.n_threads = 1;
+    return kin_engine_instance_prepack(&job->plan, &o, &job->but, stop, held, err);
+}
+
+// What is open or being opened packs its own layers.
+static void begin_packing(kin_join *j) {
+    kin_prepacking_job *job = j->job;
+    const char *path =
+        kin_join_has_own_file(j, &j->order->plan) ? j->o.model_path : kin_store_path(kin_chunk_store_store(j->chunks), 0);
+    if (j->o.no_cache || j->order->plan.n_windows == 0) {
+        end(j, NULL);
+        return;
+    }
+    job->ticket = j->order->ticket;
+    job->plan = j->order->plan;
+    job->but = j->ticket ? j->windows.windows : (kin_windows){0};
+    snprintf(job->path, sizeof job->path, "%s", path);
+    j->ahead.stage = KIN_PROTO_PACKING;
+    kin_prepacking_begin(j->prepacking, job);
+}
+
+// ---- the fetch
+
+void kin_join_prefetch_progress(kin_join *j, const kin_proto_progress *progress) {
+    if (!j->order->ticket) return;
+    j->ahead = *progress;
+    if (j->o.progress) j->o.progress(j->o.user, "fetching ahead", progress->done, progress->total, progress->rate);
+}
+
+void kin_join_prefetch_fetched(kin_join *j) {
+    kin_member_windows w;
+    kin_err err;
+    j->fetches_ahead = false;
+    if (!j->order->ticket || kin_engine_instance_windows(&j->order->plan, KIN_PROTO_MAX_LAYERS, &w, &err) != 0) return;
+    kin_join_note_layers(j, &w.windows);
+    kin_log(KIN_LOG_DEBUG, "fetched ahead: %d layers for %s", kin_windows_n_layers(&w.windows),
+            j->order->purpose == KIN_PROTO_FOR_PLAN ? "a better plan" : "plans without one of the others");
+    begin_packing(j);
+}
+
+void kin_join_prefetch_failed(kin_join *j, const char *reason) {
+    j->fetches_ahead = false;
+    if (j->order->ticket) end(j, reason);
+}
+
+static void begin(kin_join *j) {
+    const kin_proto_plan *plan = &j->order->plan;
+    kin_member_windows w;
+    kin_err err;
+    j->is_order_begun = true;
+    if (kin_engine_instance_windows(plan, KIN_PROTO_MAX_LAYERS, &w, &err) != 0) {
+        end(j, err.text);
+    } else if (kin_join_has_own_file(j, plan) || kin_join_has_layers(j, plan, &w.windows) || w.windows.n == 0) {
+        begin_packing(j);
+    } else {
+        kin_join_fetch(j, plan, &w.windows, true);
+        if (j->fetch) kin_fetch_set_gently(j->fetch, j->order->gently);
+    }
+}
+
+// ---- orders
+
+// A fetch for a plan in force, or that is being prepared, goes first.
+static bool may_begin(kin_join *j) {
+    return kin_member_state_now(j->member) != KIN_MEMBER_PREPARING && !atomic_load(&j->is_fetching);
+}
+
+void kin_join_prefetch_tick(kin_join *j) {
+    if (!j->order->ticket) return;
+    if (!j->is_order_begun && may_begin(j)) begin(j);
+    if (j->order->ticket && kin_clock_ms(j->told_at, kin_clock_now()) >= TELL_MS) tell(j, false, NULL);
+}
+
+void kin_join_take_prefetch(kin_join *j, const kin_proto_prefetch *order) {
+    bool is_new = order->ticket != j->order->ticket;
+    if (is_new) {
+        kin_join_end_prefetch(j);
+        *j->order = *order;
+        j->told_at = kin_clock_now();
+        j->ahead = (kin_proto_progress){.stage = KIN_PROTO_FETCHING};
+        kin_join_prefetch_tick(j);
+    } else {
+        j->order->gently = order->gently;
+        if (j->fetches_ahead) kin_fetch_set_gently(j->fetch, order->gently);
+    }
+}
+
+void kin_join_end_prefetch(kin_join *j) {
+    j->order->ticket = 0;
+    j->is_order_begun = false;
+    kin_prepacking_cancel(j->prepacking);
+    if (j->fetches_ahead) kin_fetch_set_windows(j->fetch, &(kin_windows){0});
+    if (j->fetch) kin_fetch_set_gently(j->fetch, false);
+}
+
+// ---- opening and closing
+
+int kin_join_open_prefetch(kin_join *j, kin_err *err) {
+    kin_prepacking_options o = {.pack = pack, .done = packing_is_done, .user = j};
+    j->order = calloc(1, sizeof *j->order);
+    j->job = calloc(1, sizeof *j->job);
+    if (!j->order || !j->job) return kin_err_set(err, "out of memory");
+    return kin_prepacking_open(&j->prepacking, &o, err);
+}
+
+void kin_join_close_prefetch(kin_join *j) {
+    kin_prepacking_close(j->prepacking);
+    free(j->order);
+    free(j->job);
+}

@@ -1,0 +1,165 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "pure/proto/label.h"
+#include "pure/proto/membership_impl.h"
+
+void kin_membership_drop_next(kin_membership *r) {
+    if (!r->next.question) return;
+    for (int m = 0; m < r->next.n_members; m++) r->devices[r->next.members[m]].prefetch = (kin_proto_progress){0};
+    r->next.question = 0;
+    r->yields = false;
+    r->changed = true;
+}
+
+void kin_membership_drop_next_with(kin_membership *r, int i) {
+    for (int m = 0; m < r->next.n_members && r->next.question; m++) {
+        if (r->next.members[m] == i) kin_membership_drop_next(r);
+    }
+}
+
+// ---- preparing it
+
+static bool is_prepared_already(const kin_membership *r, int n, const uint8_t *members, const uint64_t *windows) {
+    return r->next.question && n == r->next.n_members && memcmp(members, r->next.members, (size_t)n) == 0 &&
+           memcmp(windows, r->next.windows, (size_t)n * sizeof *windows) == 0;
+}
+
+// It works with these windows now.
+static bool has_already(const kin_membership *r, int i, uint64_t windows) {
+    for (int m = 0; m < r->n_members; m++) {
+        if (r->members[m] == i) return r->windows[m] == windows;
+    }
+    return false;
+}
+
+static void tell(kin_membership *r, uint32_t link, int i) {
+    kin_membership_action *prefetch = kin_membership_act(r, KIN_MEMBERSHIP_PREFETCH);
+    prefetch->link = link;
+    prefetch->device = i;
+    prefetch->question = r->next.question;
+    prefetch->gently = r->next.gently;
+}
+
+static void tell_all(kin_membership *r) {
+    for (int m = 0; m < r->next.n_members; m++) {
+        if (!r->next.has[m]) tell(r, r->devices[r->next.members[m]].link, r->next.members[m]);
+    }
+    if (!r->next.own_has) tell(r, KIN_MEMBERSHIP_OWN, 0);
+}
+
+static bool is_busy(const kin_membership *r) {
+    bool was_busy = r->last_request_at > 0 && r->now < kin_membership_later(r->last_request_at, r->options.gentle_ns);
+    return r->n_requests > 0 || was_busy;
+}
+
+void kin_membership_prepare_next(kin_membership *r, const kin_membership_event *event, const uint8_t *members,
+                                 const uint64_t *windows) {
+    int n = event->plan->n_stages;
+    if (r->now < r->no_next_until || is_prepared_already(r, n, members, windows)) return;
+    kin_membership_drop_next(r);
+    r->next.question = event->question;
+    r->next.n_members = n;
+    r->next.own_has = false;
+    r->next.gently = is_busy(r);
+    r->next.heard_at = r->now;
+    for (int m = 0; m < n; m++) {
+        r->next.members[m] = members[m];
+        r->next.windows[m] = windows[m];
+        r->next.has[m] = has_already(r, members[m], windows[m]);
+    }
+    kin_membership_log(r, KIN_LOG_DEBUG, "a better plan, with %d device%s, is prepared", n, n == 1 ? "" : "s");
+    tell_all(r);
+    r->changed = true;
+}
+
+// ---- how it goes
+
+static int find_member(const kin_membership *r, uint32_t link) {
+    for (int m = 0; m < r->next.n_members; m++) {
+        if (r->devices[r->next.members[m]].link == link) return m;
+    }
+    return -1;
+}
+
+// Who works in the ring goes on with what it has; another plan is made a while later. Who does not is left out.
+static void give_up(kin_membership *r, int m, const char *reason) {
+    char whom[KIN_MEMBERSHIP_SENTENCE], sentence[KIN_MEMBERSHIP_SENTENCE + KIN_MEMBERSHIP_REASON + 64],
+        why[KIN_MEMBERSHIP_REASON];
+    int i = r->next.members[m];
+    kin_label_set(why, sizeof why - 1, reason);
+    snprintf(sentence, sizeof sentence, "%s cannot get ready for a better plan: %s", kin_membership_whom(r, i, whom), why);
+    if (!kin_membership_is_member(r, i)) {
+        kin_membership_leave_out(r, i, sentence);
+        return;
+    }
+    kin_membership_log(r, KIN_LOG_WARN, "%s", sentence);
+    r->no_next_until = r->now + kin_membership_rest_ns(r, r->n_next_failures++);
+    kin_membership_drop_next(r);
+}
+
+void kin_membership_take_prefetched(kin_membership *r, const kin_membership_event *event) {
+    if (!r->next.question || event->question != r->next.question) return;
+    bool is_own = event->link == KIN_MEMBERSHIP_OWN;
+    int m = is_own ? -1 : find_member(r, event->link);
+    if (m < 0 && !is_own) return;
+    r->next.heard_at = r->now;
+    r->changed = true;
+    if (is_own) {
+        r->next.own_has = event->is_here || event->reason; // what it could not pack it packs when it begins
+    } else if (event->reason) {
+        give_up(r, m, event->reason);
+    } else {
+        r->next.has[m] = event->is_here;
+        r->devices[r->next.members[m]].prefetch = *event->progress;
+    }
+}
+
+static int who_is_missing(const kin_membership *r) {
+    for (int m = 0; m < r->next.n_members; m++) {
+        if (!r->next.has[m]) return m;
+    }
+    return -1;
+}
+
+static void switch_to_next(kin_membership *r) {
+    uint8_t members[KIN_MEMBERSHIP_DEVICES];
+    uint64_t windows[KIN_MEMBERSHIP_DEVICES];
+    uint32_t question = r->next.question, answered = r->change_answered, change = r->change;
+    int n = r->next.n_members;
+    memcpy(members, r->next.members, sizeof members);
+    memcpy(windows, r->next.windows, sizeof windows);
+    kin_membership_end_epoch(r, "all is here for a better plan");
+    r->change_answered = r->change - (change - answered); // who joined meanwhile is still to be asked for
+    r->n_next_failures = 0;
+    kin_membership_begin_epoch(r, question, n, members, windows);
+}
+
+// A ring that went up has not forgotten that another one was better.
+static void look_again(kin_membership *r) {
+    if (!r->no_next_until || r->now < r->no_next_until) return;
+    r->no_next_until = 0;
+    r->change++;
+}
+
+void kin_membership_look_at_next(kin_membership *r) {
+    look_again(r);
+    if (!r->next.question) return;
+    int m = who_is_missing(r);
+    if (m < 0 && r->next.own_has) {
+        if (!r->yields) r->changed = true;
+        r->yields = true;
+        if (r->n_requests == 0) switch_to_next(r);
+        return;
+    }
+    if (r->now >= kin_membership_later(r->next.heard_at, r->options.prefetch_wait_ns)) {
+        if (m >= 0)
+            give_up(r, m, "it says nothing of it");
+        else
+            r->next.own_has = true; // it packs when it begins
+        return;
+    }
+    if (r->next.gently == is_busy(r)) return;
+    r->next.gently = !r->next.gently;
+    tell_all(r);
+}
