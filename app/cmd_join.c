@@ -13,12 +13,12 @@ typedef struct join_options {
     kin_identity_options net;
     const char *model;
     int n_threads;
-    uint64_t memory, cache_size;
+    uint64_t memory, cache_size, spare_disk;
     const char *cache_dir, *profile;
     bool no_cache, no_gpu, ask_code;
 } join_options;
 
-enum { N_OPTIONS = KIN_IDENTITY_N_OPTIONS + 10 };
+enum { N_OPTIONS = KIN_IDENTITY_N_OPTIONS + 11 };
 
 static void fill_join_table(join_options *o, kin_option table[N_OPTIONS]) {
     const kin_option own[] = {
@@ -30,6 +30,8 @@ static void fill_join_table(join_options *o, kin_option table[N_OPTIONS]) {
          "where fetched and prepacked weights are kept (default: the user's cache directory)", 0, 0},
         {KIN_OPTION_SIZE, "cache-size", 0, &o->cache_size, "SIZE",
          "what prepacked weights may take there in all, and fetched ones (default: a fifth, and half of the disk)", 0, 0},
+        {KIN_OPTION_SIZE, "spare-disk", 0, &o->spare_disk, "SIZE",
+         "what may be fetched for the case that another device is lost (default: a tenth of the free disk; 0: nothing)", 0, 0},
         {KIN_OPTION_STRING, "profile", 0, &o->profile, "FILE",
          "what this machine can do, as 'kin profile --json' prints it (default: measured once)", 0, 0},
         {KIN_OPTION_FLAG, "no-cache", 0, &o->no_cache, NULL, "keep no prepacked weights on disk", 0, 0},
@@ -124,6 +126,7 @@ static int run_join(const join_options *o, const kin_head_address *head) {
                            .cache_dir = o->cache_dir ? o->cache_dir : kin_session_default_cache(cache, sizeof cache),
                            .no_cache = o->no_cache,
                            .cache_cap = o->cache_size,
+                           .spare_disk = o->spare_disk,
                            .memory = o->memory,
                            .n_threads = o->n_threads,
                            .no_gpu = o->no_gpu,
@@ -160,7 +163,7 @@ static int run_join(const join_options *o, const kin_head_address *head) {
 }
 
 static int command_join(int argc, char **argv) {
-    join_options o = {0};
+    join_options o = {.spare_disk = KIN_JOIN_SPARE_DISK};
     kin_option table[N_OPTIONS];
     const char *operand = NULL;
     kin_head_address head;
@@ -173,7 +176,7 @@ static int command_join(int argc, char **argv) {
 }
 
 static void with_join_options(void (*use)(kin_option_tables tables, void *user), void *user) {
-    join_options o = {0};
+    join_options o = {.spare_disk = KIN_JOIN_SPARE_DISK};
     kin_option table[N_OPTIONS];
     fill_join_table(&o, table);
     use((kin_option_tables){table}, user);

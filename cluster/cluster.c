@@ -389,6 +389,7 @@ static void on_tick(void *user) {
     if (is_due(&c->give_up_at, now)) publish(c);
     kin_cluster_status_tick(c, now);
     kin_cluster_planning_tick(c, now);
+    kin_cluster_prefetch_tick(c, now);
 }
 
 static void on_hop(void *user, kin_side side, uint32_t epoch, bool is_open, const char *reason) {

@@ -47,9 +47,11 @@ typedef struct kin_cluster_options {
     bool gives_up;                 // when those are there and make no plan; else others are waited for
     const kin_device_facts *facts; // the head's own; NULL: devices and links are not measured
     int (*plan)(void *user, const kin_cluster_question *question, kin_ring_plan *out, kin_err *err);
+    // What the plan would be without candidate i. NULL: nothing is prepared for that.
+    int (*without)(void *user, const kin_cluster_question *question, int i, kin_ring_plan *out, kin_err *err);
     // After requests. True: the planner wants to be asked again. NULL: not used.
     bool (*measured)(void *user, const kin_cluster_measured *measured);
-    void *plan_user; // of both; they are called in a thread of their own, one at a time
+    void *plan_user; // of all three; they are called in a thread of their own, one at a time
 
     atomic_bool *stop;
     void (*status)(void *user, const char *line); // what begin waits for; in the caller's thread

@@ -47,6 +47,18 @@ typedef struct kin_cluster_actions {
     bool is_draining;
 } kin_cluster_actions;
 
+// What is fetched beforehand for the plans without one of the devices.
+typedef struct kin_cluster_spares {
+    uint32_t epoch; // that they are for; 0: none
+    int n_devices;  // that were there
+    kin_time since; // when both were seen first
+    bool is_asked, is_known, gently;
+    uint32_t ticket;
+    kin_time busy_at;                 // a request ran
+    kin_planning_spares *plans;       // the planner's answer
+    bool has[KIN_MEMBERSHIP_DEVICES]; // it is there, or not to be had; devices as in the membership
+} kin_cluster_spares;
+
 // A state snapshot of the epoch for the computing thread.
 typedef struct kin_cluster_snapshot {
     uint64_t version; // another one with each change
@@ -89,7 +101,9 @@ struct kin_cluster {
     kin_assignment *plan, *next, *asked; // in force; prepared beside it; the last answer of the planner
     kin_prepacking *prepacking;          // of the head's own part of the next one
     kin_prepacking_job *own_job;
-    uint32_t own_ticket;        // of what is packed, or was
+    uint32_t own_ticket; // of what is packed, or was
+    kin_cluster_spares spares;
+    kin_assignment *spare;      // scratch
     kin_proto_message *message; // a plan that is being sent
     kin_cluster_actions actions;
     uint32_t entered;         // the epoch whose plan is in force here
@@ -154,6 +168,9 @@ void kin_cluster_say_apart(kin_cluster *c, const kin_proto_id *from, const kin_p
 // A device said what it has. True: it measures its links first, and the membership hears of it later.
 bool kin_cluster_meets(kin_cluster *c, uint32_t from, const kin_proto_device *device);
 
+// The plans without each of these devices (indices of the membership), for the planner; the answer: kin_cluster_take_spares.
+void kin_cluster_ask_spares(kin_cluster *c, uint32_t number, const uint8_t *devices, int n_devices);
+
 // The membership's question, for the planner.
 void kin_cluster_ask_planner(kin_cluster *c, const kin_membership_action *ask);
 
@@ -174,7 +191,9 @@ void kin_cluster_keep_next(kin_cluster *c);
 
 // The membership's PREFETCH.
 void kin_cluster_prefetch(kin_cluster *c, const kin_membership_action *a);
-// A device's answer to it.
+void kin_cluster_prefetch_tick(kin_cluster *c, kin_time now); // ten times a second: spares
+void kin_cluster_take_spares(kin_cluster *c);                 // the planner's answer may be there
+// A device's answer to PREFETCH.
 void kin_cluster_take_prefetched(kin_cluster *c, uint32_t from, const kin_proto_prefetched *m);
 
 // ---- cluster_requests.c

@@ -123,23 +123,33 @@ static const kin_facts *facts_of(kin_cluster *c, const kin_proto_id *ids, int n,
     return c->facts;
 }
 
-static void ask_planner(kin_cluster *c, const kin_membership_action *ask) {
+typedef void question_fn(kin_planning *planning, uint32_t number, const kin_cluster_question *about);
+
+static void ask_about(kin_cluster *c, question_fn *ask, uint32_t number, const uint8_t *devices, int n_devices) {
     kin_candidate candidates[KIN_ROUNDS_MAX_MEMBERS];
     kin_proto_id ids[KIN_ROUNDS_MAX_MEMBERS];
     uint64_t memory = own_memory(c);
     int n = 0;
-    if (ask->n_devices > N_DEVICES_MAX)
-        kin_log(KIN_LOG_WARN, "%d devices are there; %d can be planned with", ask->n_devices, N_DEVICES_MAX);
-    for (int i = 0; i < ask->n_devices && n < N_DEVICES_MAX; i++) {
-        const kin_membership_device *d = kin_membership_device_at(c->membership, ask->devices[i]);
+    for (int i = 0; i < n_devices && n < N_DEVICES_MAX; i++) {
+        const kin_membership_device *d = kin_membership_device_at(c->membership, devices[i]);
         candidates[n] = (kin_candidate){.name = d->name, .memory = d->facts.memory};
         ids[n++] = d->id;
     }
     candidates[n] = (kin_candidate){.name = c->o.name, .memory = memory};
     ids[n++] = c->o.id;
     kin_cluster_question question = {.n = n, .candidates = candidates, .ids = ids, .facts = facts_of(c, ids, n, memory)};
+    ask(c->planning, number, &question);
+}
+
+static void ask_planner(kin_cluster *c, const kin_membership_action *ask) {
+    if (ask->n_devices > N_DEVICES_MAX)
+        kin_log(KIN_LOG_WARN, "%d devices are there; %d can be planned with", ask->n_devices, N_DEVICES_MAX);
     c->question = ask->question;
-    kin_planning_ask(c->planning, ask->question, &question);
+    ask_about(c, kin_planning_ask, ask->question, ask->devices, ask->n_devices);
+}
+
+void kin_cluster_ask_spares(kin_cluster *c, uint32_t number, const uint8_t *devices, int n_devices) {
+    ask_about(c, kin_planning_ask_spares, number, devices, n_devices);
 }
 
 // Keeps why there is no plan. why NULL: there is one, or there may be one later.
@@ -280,6 +290,7 @@ static void take_planned(void *arg) {
         kin_completion_done(&c->measure.completion, generation, true);
     }
     if (kin_planning_take_answer(c->planning, c->answer)) take_answer(c, c->answer);
+    kin_cluster_take_spares(c);
 }
 
 static void planning_is_done(void *user) {
@@ -310,8 +321,12 @@ int kin_cluster_open_planning(kin_cluster *c, kin_err *err) {
     c->answer = calloc(1, sizeof *c->answer);
     if (!c->facts || !c->answer) return kin_err_set(err, "out of memory");
     if (c->o.facts) enter(c, &c->o.id, c->o.name, c->o.facts);
-    kin_planning_options po = {
-        .plan = c->o.plan, .measured = c->o.measured, .user = c->o.plan_user, .done = planning_is_done, .done_user = c};
+    kin_planning_options po = {.plan = c->o.plan,
+                               .without = c->o.without,
+                               .measured = c->o.measured,
+                               .user = c->o.plan_user,
+                               .done = planning_is_done,
+                               .done_user = c};
     return kin_planning_open(&c->planning, &po, err);
 }
 

@@ -6,6 +6,13 @@
 #include "cluster/cluster_impl.h"
 #include "pure/proto/id.h"
 
+#define SPARE UINT32_C(0x80000000) // tickets of spares; others are questions
+
+enum {
+    SPARE_MS = 3000, // a plan is in force and the devices are the same, before spares are ordered
+    QUIET_MS = 1000, // without a request, before they are fetched as fast as can be
+};
+
 // ---- whose plan
 
 kin_assignment **kin_cluster_answer_of(kin_cluster *c, uint32_t question) {
@@ -92,7 +99,134 @@ void kin_cluster_prefetch(kin_cluster *c, const kin_membership_action *a) {
     kin_connections_tell(c->connections, a->link);
 }
 
+// ---- spares: what the others would need if a device were lost
+
+static bool is_there(const kin_membership_device *d) {
+    return d && (d->state == KIN_DEVICE_JOINED || d->state == KIN_DEVICE_PREPARING || d->state == KIN_DEVICE_READY);
+}
+
+static int list_devices(const kin_cluster *c, uint8_t devices[KIN_MEMBERSHIP_DEVICES]) {
+    int n = 0;
+    for (int i = 0; i < KIN_MEMBERSHIP_DEVICES; i++) {
+        if (is_there(kin_membership_device_at(c->membership, i))) devices[n++] = (uint8_t)i;
+    }
+    return n;
+}
+
+static void mark(bool *layers, const kin_windows *windows, bool value) {
+    for (int i = 0; i < windows->n; i++) {
+        for (int il = windows->at[i].layer_begin; il < windows->at[i].layer_end; il++) layers[il] = value;
+    }
+}
+
+// What device `id` has to do in the plan without candidate i.
+static void mark_of_plan(kin_cluster *c, int i, const kin_proto_id *id, bool *layers) {
+    const kin_planning_spares *s = c->spares.plans;
+    kin_assignment *scratch = c->spare;
+    kin_err err;
+    if (!s->has[i]) return;
+    scratch->ring = s->plans[i];
+    for (int m = 0; m < scratch->ring.n_members - 1; m++) scratch->ids[m] = s->ids[scratch->ring.candidate[m]];
+    int at = kin_assignment_find(scratch, id);
+    if (at < 0 || kin_assignment_lay_out(scratch, c->o.model->hp.n_layer, &err) != 0) return;
+    mark(layers, &scratch->windows[at].windows, true);
+}
+
+// Each layer is a window: a device takes as many as its disk may hold.
+static void fill_spare(kin_proto_plan *plan, const bool *layers, int n_layer) {
+    plan->n_windows = 0;
+    for (int il = 0; il < n_layer && plan->n_windows < KIN_MAX_WINDOWS; il++) {
+        if (!layers[il]) continue;
+        plan->window[plan->n_windows] =
+            (kin_proto_window){.round = (uint16_t)plan->n_windows, .layer_begin = (uint16_t)il, .layer_end = (uint16_t)(il + 1)};
+        plan->n_windows++;
+    }
+    plan->n_rounds = (uint16_t)(plan->n_windows ? plan->n_windows : 1);
+}
+
+static void order_spare(kin_cluster *c, int i) {
+    const kin_membership_device *d = kin_membership_device_at(c->membership, i);
+    const kin_planning_spares *s = c->spares.plans;
+    bool layers[KIN_PROTO_MAX_LAYERS] = {false};
+    for (int k = 0; k < s->n - 1; k++) {
+        if (!kin_proto_id_equal(&s->ids[k], &d->id)) mark_of_plan(c, k, &d->id, layers);
+    }
+    int now = kin_assignment_find(c->plan, &d->id);
+    if (now >= 0) mark(layers, &c->plan->windows[now].windows, false);
+    kin_proto_message *m = c->message;
+    m->type = KIN_FRAME_PREFETCH;
+    m->prefetch.ticket = c->spares.ticket;
+    m->prefetch.purpose = KIN_PROTO_FOR_SPARE;
+    m->prefetch.gently = c->spares.gently;
+    kin_cluster_fill_plan(c, c->plan, 0, &m->prefetch.plan); // but for its windows
+    fill_spare(&m->prefetch.plan, layers, c->o.model->hp.n_layer);
+    c->spares.has[i] = m->prefetch.plan.n_windows == 0;
+    if (c->spares.has[i]) return;
+    kin_connections_send(c->connections, d->link, 0, m);
+    kin_connections_tell(c->connections, d->link);
+}
+
+static void order_spares(kin_cluster *c) {
+    uint8_t devices[KIN_MEMBERSHIP_DEVICES];
+    int n = list_devices(c, devices);
+    for (int i = 0; i < n; i++) {
+        if (!c->spares.has[devices[i]]) order_spare(c, devices[i]);
+    }
+}
+
+void kin_cluster_take_spares(kin_cluster *c) {
+    kin_cluster_spares *s = &c->spares;
+    if (!kin_planning_take_spares(c->planning, s->plans) || s->plans->number != s->ticket || !s->epoch) return;
+    s->is_known = true;
+    order_spares(c);
+}
+
+static bool is_quiet(kin_cluster *c, kin_time now) {
+    if (kin_membership_n_requests(c->membership) > 0) c->spares.busy_at = now;
+    return c->spares.busy_at == 0 || kin_clock_ms(c->spares.busy_at, now) >= QUIET_MS;
+}
+
+// A plan that waits comes first; spares are then for the plan after it.
+void kin_cluster_prefetch_tick(kin_cluster *c, kin_time now) {
+    kin_cluster_spares *s = &c->spares;
+    uint8_t devices[KIN_MEMBERSHIP_DEVICES];
+    uint32_t epoch = kin_membership_epoch(c->membership);
+    int n = list_devices(c, devices);
+    bool gently = !is_quiet(c, now);
+    bool is_up = kin_membership_state_now(c->membership) == KIN_MEMBERSHIP_SERVING && !kin_membership_prepares(c->membership);
+    if (!c->o.without || !is_up || c->plan->ring.n_members < 2) {
+        s->epoch = 0;
+    } else if (s->epoch != epoch || s->n_devices != n) {
+        s->epoch = epoch;
+        s->n_devices = n;
+        s->since = now;
+        s->is_asked = s->is_known = false;
+        memset(s->has, 0, sizeof s->has);
+    } else if (!s->is_asked && kin_clock_ms(s->since, now) >= SPARE_MS) {
+        s->is_asked = true;
+        s->ticket = SPARE | (s->ticket + 1);
+        s->gently = gently;
+        kin_cluster_ask_spares(c, s->ticket, devices, n);
+    } else if (s->is_known && s->gently != gently) {
+        s->gently = gently;
+        order_spares(c);
+    }
+}
+
+static void take_spare(kin_cluster *c, uint32_t from, const kin_proto_prefetched *m) {
+    for (int i = 0; i < KIN_MEMBERSHIP_DEVICES && m->ticket == c->spares.ticket; i++) {
+        const kin_membership_device *d = kin_membership_device_at(c->membership, i);
+        if (d && d->link == from) c->spares.has[i] = m->is_here || m->reason[0];
+    }
+}
+
+// ---- answers
+
 void kin_cluster_take_prefetched(kin_cluster *c, uint32_t from, const kin_proto_prefetched *m) {
+    if (m->ticket & SPARE) {
+        take_spare(c, from, m);
+        return;
+    }
     kin_cluster_act(c, &(kin_membership_event){.kind = KIN_MEMBERSHIP_PREFETCHED,
                                                .link = from,
                                                .question = m->ticket,
@@ -105,7 +239,9 @@ void kin_cluster_take_prefetched(kin_cluster *c, uint32_t from, const kin_proto_
 
 int kin_cluster_open_prefetch(kin_cluster *c, kin_err *err) {
     c->own_job = calloc(1, sizeof *c->own_job);
-    if (!c->own_job) return kin_err_set(err, "out of memory");
+    c->spares.plans = calloc(1, sizeof *c->spares.plans);
+    c->spare = calloc(1, sizeof *c->spare);
+    if (!c->own_job || !c->spares.plans || !c->spare) return kin_err_set(err, "out of memory");
     kin_prepacking_options o = {.pack = pack, .done = packing_is_done, .user = c};
     return kin_prepacking_open(&c->prepacking, &o, err);
 }
@@ -113,4 +249,6 @@ int kin_cluster_open_prefetch(kin_cluster *c, kin_err *err) {
 void kin_cluster_close_prefetch(kin_cluster *c) {
     kin_prepacking_close(c->prepacking);
     free(c->own_job);
+    free(c->spares.plans);
+    free(c->spare);
 }

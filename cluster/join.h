@@ -11,6 +11,8 @@
 #include "net/key.h"
 #include "pure/proto/message.h"
 
+#define KIN_JOIN_SPARE_DISK UINT64_MAX
+
 typedef struct kin_join_options {
     kin_proto_id id;
     uint64_t run; // of this process: tells it from a copy of this machine (kin_proto_open)
@@ -27,9 +29,10 @@ typedef struct kin_join_options {
     const char *cache_dir;     // of fetched models and of prepacked weights
     bool no_cache;             // no prepacked weights
     uint64_t cache_cap;
-    uint64_t memory; // most bytes to use; 0: what the machine can spare
-    int n_threads;   // 0: one per core
-    bool no_gpu;     // do not lend it
+    uint64_t spare_disk; // bytes to fetch for plans without one of the others; KIN_JOIN_SPARE_DISK: a tenth of what is free
+    uint64_t memory;     // most bytes to use; 0: what the machine can spare
+    int n_threads;       // 0: one per core
+    bool no_gpu;         // do not lend it
     // What was measured of it; its memory is looked up anew each time. NULL: the head gets no profile.
     const kin_device_facts *facts;
     const char *cpu, *gpu; // what they are called, for people; NULL: not known, none

@@ -84,6 +84,10 @@ static void fill_doing(const kin_join *j, kin_member_state state, char *to) {
     snprintf(line, sizeof line, "%s", j->doing);
     if (state == KIN_MEMBER_READY && atomic_load(&j->is_fetching) && p->total > 0)
         snprintf(line, sizeof line, "%s, with %.0f %% of its weights here", j->doing, 100 * (double)p->done / (double)p->total);
+    else if (j->order->ticket && j->ahead.total > 0)
+        snprintf(line, sizeof line, "%s; %.0f %% of what %s needs is here", j->doing,
+                 100 * (double)j->ahead.done / (double)j->ahead.total,
+                 j->order->purpose == KIN_PROTO_FOR_PLAN ? "a better plan" : "the loss of another device");
     kin_label_set(to, KIN_PROTO_MAX_STR, line);
 }
 

@@ -8,8 +8,12 @@
 #include "base/log.h"
 #include "cluster/join_impl.h"
 #include "pure/proto/label.h"
+#include "sys/disk.h"
 
-enum { TELL_MS = 1000 };
+enum {
+    TELL_MS = 1000,
+    SPARE_PART = 10, // of the free disk, for spares
+};
 
 // ---- what is here
 
@@ -105,6 +109,8 @@ void kin_join_prefetch_fetched(kin_join *j) {
     kin_err err;
     j->fetches_ahead = false;
     if (!j->order->ticket || kin_engine_instance_windows(&j->order->plan, KIN_PROTO_MAX_LAYERS, &w, &err) != 0) return;
+    int n_windows = kin_fetch_stats_now(j->fetch).n_windows; // as many as the disk may hold
+    if (n_windows < w.windows.n) w.windows.n = j->order->plan.n_windows = n_windows;
     kin_join_note_layers(j, &w.windows);
     kin_log(KIN_LOG_DEBUG, "fetched ahead: %d layers for %s", kin_windows_n_layers(&w.windows),
             j->order->purpose == KIN_PROTO_FOR_PLAN ? "a better plan" : "plans without one of the others");
@@ -116,18 +122,26 @@ void kin_join_prefetch_failed(kin_join *j, const char *reason) {
     if (j->order->ticket) end(j, reason);
 }
 
+static uint64_t spare_disk(const kin_join *j) {
+    return j->o.spare_disk == KIN_JOIN_SPARE_DISK ? kin_disk_free(j->o.cache_dir) / SPARE_PART : j->o.spare_disk;
+}
+
 static void begin(kin_join *j) {
     const kin_proto_plan *plan = &j->order->plan;
     kin_member_windows w;
     kin_err err;
     j->is_order_begun = true;
+    bool is_spare = j->order->purpose == KIN_PROTO_FOR_SPARE;
     if (kin_engine_instance_windows(plan, KIN_PROTO_MAX_LAYERS, &w, &err) != 0) {
         end(j, err.text);
+    } else if (is_spare && j->o.spare_disk == 0) {
+        end(j, "it lends no disk space for spares");
     } else if (kin_join_has_own_file(j, plan) || kin_join_has_layers(j, plan, &w.windows) || w.windows.n == 0) {
         begin_packing(j);
     } else {
         kin_join_fetch(j, plan, &w.windows, true);
         if (j->fetch) kin_fetch_set_gently(j->fetch, j->order->gently);
+        if (j->fetch && is_spare) kin_fetch_set_most(j->fetch, spare_disk(j));
     }
 }
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "cluster/join_impl.h"
 
 static void fail(kin_join *j, const char *stage, const char *reason) {
@@ -222,6 +223,7 @@ void kin_join_prepare(kin_join *j, uint32_t ticket) {
         set_path(j, j->o.model_path);
         queue_plan(j);
     } else if (kin_join_has_layers(j, j->plan, &j->windows.windows)) {
+        kin_log(KIN_LOG_DEBUG, "all layers of the plan are here");
         open_store(j);
         be_fetched(j);
     } else {

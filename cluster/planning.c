@@ -28,9 +28,11 @@ struct kin_planning {
 
     pthread_mutex_t mutex; // over the following
     pthread_cond_t changed;
-    bool is_closing, asks, has_question, has_measurement, has_answer, has_round;
+    bool is_closing, asks, has_question, has_measurement, has_answer, has_round, has_spares_question, has_spares;
     uint32_t round;
     inquiry question;        // that waits
+    inquiry spares_question; // the same
+    kin_planning_spares spares;
     measurement measurement; // that waits
     kin_planning_answer answer;
 
@@ -38,22 +40,42 @@ struct kin_planning {
     inquiry question_now;
     measurement measurement_now;
     kin_planning_answer answer_now;
+    kin_planning_spares spares_now;
 };
 
 // ---- the planning thread
 
+static kin_cluster_question as_question(inquiry *q) {
+    for (int i = 0; i < q->n; i++) q->candidates[i].name = q->names[i];
+    return (kin_cluster_question){
+        .n = q->n, .candidates = q->candidates, .ids = q->ids, .facts = q->has_facts ? &q->facts : NULL};
+}
+
 static void plan(kin_planning *p) {
     inquiry *q = &p->question_now;
     kin_planning_answer *a = &p->answer_now;
-    for (int i = 0; i < q->n; i++) q->candidates[i].name = q->names[i];
-    kin_cluster_question question = {
-        .n = q->n, .candidates = q->candidates, .ids = q->ids, .facts = q->has_facts ? &q->facts : NULL};
+    kin_cluster_question question = as_question(q);
     *a = (kin_planning_answer){.question = q->number, .n_asked = q->n};
     for (int i = 0; i < q->n; i++) a->ids[i] = q->ids[i];
     a->has_plan = p->o.plan(p->o.user, &question, &a->plan, &a->why) == 0;
     pthread_mutex_lock(&p->mutex);
     p->answer = *a;
     p->has_answer = true;
+    pthread_mutex_unlock(&p->mutex);
+    p->o.done(p->o.done_user);
+}
+
+static void plan_spares(kin_planning *p) {
+    inquiry *q = &p->question_now;
+    kin_planning_spares *s = &p->spares_now;
+    kin_cluster_question question = as_question(q);
+    kin_err err;
+    *s = (kin_planning_spares){.number = q->number, .n = q->n};
+    for (int i = 0; i < q->n; i++) s->ids[i] = q->ids[i];
+    for (int i = 0; i < q->n - 1; i++) s->has[i] = p->o.without(p->o.user, &question, i, &s->plans[i], &err) == 0;
+    pthread_mutex_lock(&p->mutex);
+    p->spares = *s;
+    p->has_spares = true;
     pthread_mutex_unlock(&p->mutex);
     p->o.done(p->o.done_user);
 }
@@ -76,17 +98,21 @@ static void *work(void *arg) {
     pthread_mutex_lock(&p->mutex);
     while (!p->is_closing) {
         bool learns = p->has_measurement, plans = !learns && p->has_question;
+        bool spares = !learns && !plans && p->has_spares_question;
         if (learns) p->measurement_now = p->measurement;
         if (plans) p->question_now = p->question;
         if (learns) p->has_measurement = false;
         if (plans) p->has_question = false;
-        if (!learns && !plans) {
+        if (spares) p->question_now = p->spares_question;
+        if (spares) p->has_spares_question = false;
+        if (!learns && !plans && !spares) {
             pthread_cond_wait(&p->changed, &p->mutex);
             continue;
         }
         pthread_mutex_unlock(&p->mutex);
         if (learns) learn(p);
         if (plans) plan(p);
+        if (spares) plan_spares(p);
         pthread_mutex_lock(&p->mutex);
     }
     pthread_mutex_unlock(&p->mutex);
@@ -128,10 +154,8 @@ void kin_planning_close(kin_planning *p) {
 
 // ---- the loop's thread
 
-void kin_planning_ask(kin_planning *p, uint32_t number, const kin_cluster_question *about) {
+static void copy_question(inquiry *q, uint32_t number, const kin_cluster_question *about) {
     kin_assert(about->n <= KIN_ROUNDS_MAX_MEMBERS);
-    pthread_mutex_lock(&p->mutex);
-    inquiry *q = &p->question;
     q->number = number;
     q->n = about->n;
     for (int i = 0; i < q->n; i++) {
@@ -141,7 +165,21 @@ void kin_planning_ask(kin_planning *p, uint32_t number, const kin_cluster_questi
     }
     q->has_facts = about->facts != NULL;
     if (q->has_facts) q->facts = *about->facts;
+}
+
+void kin_planning_ask(kin_planning *p, uint32_t number, const kin_cluster_question *about) {
+    pthread_mutex_lock(&p->mutex);
+    copy_question(&p->question, number, about);
     p->has_question = true;
+    pthread_cond_signal(&p->changed);
+    pthread_mutex_unlock(&p->mutex);
+}
+
+void kin_planning_ask_spares(kin_planning *p, uint32_t number, const kin_cluster_question *about) {
+    if (!p->o.without) return;
+    pthread_mutex_lock(&p->mutex);
+    copy_question(&p->spares_question, number, about);
+    p->has_spares_question = true;
     pthread_cond_signal(&p->changed);
     pthread_mutex_unlock(&p->mutex);
 }
@@ -172,6 +210,15 @@ bool kin_planning_take_round(kin_planning *p, uint32_t *round, bool *asks) {
     *round = p->round;
     *asks = p->asks;
     p->has_round = false;
+    pthread_mutex_unlock(&p->mutex);
+    return has;
+}
+
+bool kin_planning_take_spares(kin_planning *p, kin_planning_spares *out) {
+    pthread_mutex_lock(&p->mutex);
+    bool has = p->has_spares;
+    if (has) *out = p->spares;
+    p->has_spares = false;
     pthread_mutex_unlock(&p->mutex);
     return has;
 }

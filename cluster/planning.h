@@ -34,8 +34,10 @@ typedef struct kin_planning kin_planning;
 
 typedef struct kin_planning_options {
     int (*plan)(void *user, const kin_cluster_question *question, kin_ring_plan *out, kin_err *err);
+    // What the plan would be without candidate i; NULL: it is not asked.
+    int (*without)(void *user, const kin_cluster_question *question, int i, kin_ring_plan *out, kin_err *err);
     bool (*measured)(void *user, const kin_cluster_measured *measured);
-    void *user;               // of both
+    void *user;               // of all three
     void (*done)(void *user); // there is something to take
     void *done_user;
 } kin_planning_options;
@@ -46,9 +48,12 @@ void kin_planning_stop(kin_planning *planning);
 // Stops, and frees it, when the loop has ended. NULL is allowed.
 void kin_planning_close(kin_planning *planning);
 
-// Both copy what they are given.
+// All copy what they are given.
 void kin_planning_ask(kin_planning *planning, uint32_t question, const kin_cluster_question *about);
 void kin_planning_tell(kin_planning *planning, uint32_t round, const kin_cluster_measured *measured);
+
+// Asks for the plans without each of the devices; after everything else.
+void kin_planning_ask_spares(kin_planning *planning, uint32_t number, const kin_cluster_question *about);
 
 typedef struct kin_planning_answer {
     uint32_t question;
@@ -63,3 +68,14 @@ typedef struct kin_planning_answer {
 bool kin_planning_take_answer(kin_planning *planning, kin_planning_answer *out);
 // The latest round whose measurements the planner has taken, once, and whether it wants to be asked again. False: there is none.
 bool kin_planning_take_round(kin_planning *planning, uint32_t *round, bool *asks);
+
+// Plans without each of the devices of a question.
+typedef struct kin_planning_spares {
+    uint32_t number;
+    int n; // candidates, the head is the last
+    kin_proto_id ids[KIN_ROUNDS_MAX_MEMBERS];
+    bool has[KIN_ROUNDS_MAX_MEMBERS]; // without candidate i: there is a plan
+    kin_ring_plan plans[KIN_ROUNDS_MAX_MEMBERS];
+} kin_planning_spares;
+
+bool kin_planning_take_spares(kin_planning *planning, kin_planning_spares *out); // the latest, once

@@ -318,6 +318,7 @@ int kin_fetch_start(kin_fetch **out, uv_loop_t *loop, const kin_fetch_options *o
     f->n_files = o->n_files;
     memcpy(f->file_sizes, o->file_sizes, (size_t)o->n_files * sizeof *o->file_sizes);
     f->windows = *o->windows;
+    f->most = UINT64_MAX;
     f->n_in_flight_all = o->n_in_flight_all;
     f->answer_ms = o->answer_ms;
     f->give_up_ms = o->give_up_ms;
@@ -354,8 +355,13 @@ void kin_fetch_cancel(kin_fetch *f) {
 void kin_fetch_set_windows(kin_fetch *f, const kin_windows *windows) {
     if (f->phase >= KIN_FETCH_FAILED) return;
     f->windows = *windows;
+    f->most = UINT64_MAX;
     f->windows_changed = true;
     kin_fetch_kick(f);
+}
+
+void kin_fetch_set_most(kin_fetch *f, uint64_t bytes) {
+    f->most = bytes;
 }
 
 void kin_fetch_set_gently(kin_fetch *f, bool is_gentle) {
@@ -390,6 +396,7 @@ kin_fetch_stats kin_fetch_stats_now(const kin_fetch *f) {
                              .bytes_peers = f->bytes_peers,
                              .n_chunks = f->bitmap.n_chunks,
                              .n_wanted = f->bitmap.n_wanted,
+                             .n_windows = f->survey.n_groups > 0 ? f->survey.n_groups - 1 : 0,
                              .n_here = f->bitmap.n_wanted - f->bitmap.n_missing};
     if (f->peers) {
         stats.n_links = kin_download_peers_n_open(f->peers);

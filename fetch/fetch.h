@@ -87,6 +87,10 @@ void kin_fetch_cancel(kin_fetch *fetch);
 // any more.
 void kin_fetch_set_windows(kin_fetch *fetch, const kin_windows *windows);
 
+// Right after start or set_windows: of these windows only so many, from the first one on, as take no more than so many bytes that
+// are not here yet. kin_fetch_stats has how many those were.
+void kin_fetch_set_most(kin_fetch *fetch, uint64_t bytes);
+
 // Gently: what is fetched must not disturb what else uses the link, and takes a quarter of it at most. At first it is not.
 void kin_fetch_set_gently(kin_fetch *fetch, bool is_gentle);
 
@@ -102,6 +106,7 @@ void kin_fetch_gone(kin_fetch *fetch, const kin_proto_id *id);
 typedef struct kin_fetch_stats {
     uint64_t bytes_head, bytes_peers; // of chunks, that came
     uint32_t n_chunks;                // of the model; 0: not known yet
+    int n_windows;                    // that it fetches, or has: see kin_fetch_set_most
     uint32_t n_wanted, n_here;        // chunks; those of the wanted ones that are here
     int n_links;                      // open now
     int n_bad_peers;                  // sources that sent wrong bytes

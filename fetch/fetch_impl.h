@@ -42,6 +42,7 @@ struct kin_fetch {
     int n_files;
     uint64_t file_sizes[KIN_PROTO_MAX_FILES];
     kin_windows windows;
+    uint64_t most; // bytes to fetch for them
     bool is_gentle;
     unsigned n_paces;
     bool windows_changed; // since the last survey began
@@ -54,6 +55,7 @@ struct kin_fetch {
     int rc;
     kin_err err;
     kin_windows work_windows;
+    uint64_t work_most;
     kin_missing_chunks survey;
     kin_store *opened;
 

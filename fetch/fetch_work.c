@@ -122,9 +122,27 @@ static int make_room_for_model(kin_fetch *f) {
     return kin_cache_dir_make_room_for_model(f->cache_dir, need, f->cache_cap, &f->err);
 }
 
+// As many windows as may come, the first ones.
+static void cut_windows(kin_fetch *f) {
+    kin_store *store = kin_chunk_store_store(f->chunks);
+    uint64_t need = 0;
+    size_t at = 0;
+    for (int g = 0; g < f->survey.n_groups; g++) {
+        for (; at < f->survey.ends[g]; at++) {
+            uint32_t i_chunk = f->survey.chunks[at];
+            if (!kin_store_has(store, i_chunk)) need += kin_manifest_chunk(kin_store_manifest(store), i_chunk).bytes;
+        }
+        if (g == 0 || need <= f->work_most) continue;
+        f->survey.n_groups = g;
+        f->survey.n = f->survey.ends[g - 1];
+        return;
+    }
+}
+
 static void run_survey(uv_work_t *work) {
     kin_fetch *f = work->data;
     f->rc = kin_missing_chunks_make(&f->survey, kin_chunk_store_store(f->chunks), &f->work_windows, &f->err);
+    if (f->rc == 0 && f->survey.is_whole) cut_windows(f);
     if (f->rc == 0) f->rc = make_room_for_model(f);
 }
 
@@ -200,6 +218,7 @@ static void on_surveyed(uv_work_t *work, int status) {
 
 void kin_fetch_begin_survey(kin_fetch *f) {
     f->work_windows = f->windows;
+    f->work_most = f->most;
     f->windows_changed = f->is_first_told = false;
     kin_missing_chunks_fini(&f->survey);
     begin_work(f, KIN_FETCH_SURVEYING, run_survey, on_surveyed);

@@ -79,6 +79,10 @@ static int plan(void *user, const kin_cluster_question *question, kin_ring_plan 
     return kin_planner_ask(user, question, out, err);
 }
 
+static int plan_without(void *user, const kin_cluster_question *question, int i, kin_ring_plan *out, kin_err *err) {
+    return kin_planner_without(user, question, i, out, err);
+}
+
 static bool measured(void *user, const kin_cluster_measured *m) {
     return kin_planner_take_measured(user, m);
 }
@@ -123,6 +127,7 @@ int kin_fleet_open(kin_fleet *f, const kin_fleet_options *o, const kin_fleet_bas
                               .timeline = base->timeline,
                               .facts = base->facts,
                               .plan = plan,
+                              .without = plan_without,
                               .measured = base->facts ? measured : NULL,
                               .stop = base->console->stop,
                               .status = show_status,

@@ -176,15 +176,20 @@ static kin_device_set far_devices(const kin_facts *facts) {
     return far;
 }
 
-static int schedule(const kin_planner *p, const kin_facts *facts, kin_plan *plan, kin_err *err) {
+static int schedule_but(const kin_planner *p, const kin_facts *facts, kin_device_set but, kin_plan *plan, kin_err *err) {
     kin_plan_options o = kin_plan_options_defaults();
     o.ilp = kin_highs_solve;
+    o.leave_out = but;
     o.n_rounds = facts->n_device == 1 ? 1 : p->o.n_rounds;
     if (p->scheduler->plan(facts, &o, plan, err) != 0) return KIN_FAIL;
     if (passes_each_once(plan)) return 0;
-    o.leave_out = far_devices(facts);
+    o.leave_out = but | far_devices(facts);
     if (p->scheduler->plan(facts, &o, plan, err) != 0) return KIN_FAIL;
     return passes_each_once(plan) ? 0 : kin_err_set(err, "the devices' links make no ring that passes each of them once");
+}
+
+static int schedule(const kin_planner *p, const kin_facts *facts, kin_plan *plan, kin_err *err) {
+    return schedule_but(p, facts, 0, plan, err);
 }
 
 static void say_refused(kin_planner *p) {
@@ -258,15 +263,28 @@ static int read_ring(kin_planner *p, const kin_ring_plan *ring, kin_err *err) {
     return plan->n_rounds > 0 ? 0 : KIN_FAIL;
 }
 
+static int apply_rule(const kin_planner *p, const kin_candidate *candidates, int n, kin_ring_plan *out, kin_err *err) {
+    int n_rounds = p->o.n_rounds ? p->o.n_rounds : 1;
+    if (p->hand.n_entries) return kin_manual_plan_apply(&p->hand, candidates, n, out, err);
+    if (strcmp(p->o.plan, "even") == 0) return kin_plan_even(candidates, n, p->model.n_layer, n_rounds, out, err);
+    return kin_plan_by_memory(candidates, n, p->model.n_layer, n_rounds, out, err);
+}
+
 static int plan_by_rule(kin_planner *p, const kin_cluster_question *q, kin_ring_plan *out, kin_err *err) {
-    int n_rounds = p->o.n_rounds ? p->o.n_rounds : 1, rc;
-    if (p->hand.n_entries)
-        rc = kin_manual_plan_apply(&p->hand, q->candidates, q->n, out, err);
-    else if (strcmp(p->o.plan, "even") == 0)
-        rc = kin_plan_even(q->candidates, q->n, p->model.n_layer, n_rounds, out, err);
-    else
-        rc = kin_plan_by_memory(q->candidates, q->n, p->model.n_layer, n_rounds, out, err);
-    return rc == 0 ? read_ring(p, out, err) : KIN_FAIL;
+    return apply_rule(p, q->candidates, q->n, out, err) == 0 ? read_ring(p, out, err) : KIN_FAIL;
+}
+
+// ---- plans without a device
+
+static int rule_without(const kin_planner *p, const kin_cluster_question *q, int i, kin_ring_plan *out, kin_err *err) {
+    kin_candidate others[KIN_ROUNDS_MAX_MEMBERS];
+    int n = 0;
+    for (int k = 0; k < q->n; k++) {
+        if (k != i) others[n++] = q->candidates[k];
+    }
+    if (apply_rule(p, others, n, out, err) != 0) return KIN_FAIL;
+    for (int m = 0; m < out->n_members; m++) out->candidate[m] += out->candidate[m] >= i;
+    return 0;
 }
 
 // ---- questions
@@ -312,6 +330,19 @@ int kin_planner_ask(kin_planner *p, const kin_cluster_question *q, kin_ring_plan
     pthread_mutex_lock(&p->mutex);
     int rc = answer_question(p, q, out, err);
     pthread_cond_broadcast(&p->asked);
+    pthread_mutex_unlock(&p->mutex);
+    return rc;
+}
+
+int kin_planner_without(kin_planner *p, const kin_cluster_question *q, int i, kin_ring_plan *out, kin_err *err) {
+    kin_plan plan;
+    kin_assert(i >= 0 && i < q->n - 1);
+    if (p->o.only_looks) return kin_err_set(err, "nobody has work");
+    pthread_mutex_lock(&p->mutex);
+    read_question(p, q);
+    int rc = p->scheduler ? schedule_but(p, corrected_facts(p, &p->next), kin_device_bit(i + 1), &plan, err)
+                          : rule_without(p, q, i, out, err);
+    if (rc == 0 && p->scheduler) write_ring(&plan, q->n, out);
     pthread_mutex_unlock(&p->mutex);
     return rc;
 }

@@ -41,6 +41,9 @@ int kin_planner_n_named(const kin_planner *planner);
 // The cluster's question (kin_cluster_options.plan).
 int kin_planner_ask(kin_planner *planner, const kin_cluster_question *question, kin_ring_plan *out, kin_err *err);
 
+// What the plan would be without candidate i of the question, which is not the head. The plan in force stays what it is.
+int kin_planner_without(kin_planner *planner, const kin_cluster_question *question, int i, kin_ring_plan *out, kin_err *err);
+
 // A machine on its own has `n_gpu` layers on its GPU, all others on its CPU.
 int kin_planner_set_alone(kin_planner *planner, const kin_device_facts *device, int n_gpu, kin_err *err);
 

@@ -169,6 +169,11 @@ static int measure_file(int fd, size_t n, const atomic_bool *stop, kin_disk_spee
     return failed ? kin_err_set(err, "reading: %s", strerror(failed)) : 0;
 }
 
+uint64_t kin_disk_free(const char *folder) {
+    struct statvfs vfs;
+    return statvfs(folder, &vfs) == 0 ? (uint64_t)vfs.f_bavail * vfs.f_frsize : 0;
+}
+
 int kin_disk_measure(const char *folder, uint64_t bytes, const atomic_bool *stop, kin_disk_speed *speed, kin_err *err) {
     struct statvfs vfs;
     *speed = (kin_disk_speed){0};

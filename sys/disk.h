@@ -11,6 +11,9 @@
 
 #include "base/err.h"
 
+// Bytes that a user may still write to the disk of that folder; 0: not known.
+uint64_t kin_disk_free(const char *folder);
+
 // Bytes per second of large direct reads, several in flight, over up to `bytes` of the file, spread over all of it.
 // Fails where the file cannot be read past the page cache: the figure would be the cache's.
 int kin_disk_rate(const char *path, uint64_t bytes, double *rate, kin_err *err);

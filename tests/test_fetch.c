@@ -193,6 +193,24 @@ static void another_plan_in_the_middle_leaves_what_is_not_needed_any_more(void *
     assert_true(kin_fetch_stats_now(n->fetch).bytes_head < kin_manifest_total(&w->manifest) * 3 / 4);
 }
 
+static void of_many_windows_as_many_come_as_may_take_room(void **state) {
+    world *w = *state;
+    node *n = &w->devices[0];
+    n->windows = kin_windows_one(0, 1, 0);
+    start(n);
+    expect_done(n);
+    uint64_t layer = bytes_needed_by(n);
+    n->windows = (kin_windows){.n = N_LAYER};
+    for (int il = 0; il < N_LAYER; il++) n->windows.at[il] = (kin_window){il, il + 1, 0};
+    kin_fetch_set_windows(n->fetch, &n->windows);
+    kin_fetch_set_most(n->fetch, 2 * layer);
+    RUN_UNTIL(w, n->n_done == 2);
+    int n_windows = n->windows.n = kin_fetch_stats_now(n->fetch).n_windows;
+    assert_in_range(n_windows, 2, N_LAYER - 1);
+    expect_needed_chunks(n, true);
+    assert_true(kin_fetch_stats_now(n->fetch).bytes_head <= 3 * layer);
+}
+
 // In chunks of megabytes, by slices; then what is left of a chunk at once.
 static void a_gentle_fetch_brings_the_same_and_may_hurry_in_the_middle(void **state) {
     world *w = *state;
@@ -270,6 +288,7 @@ int main(void) {
         TEST(weights_beyond_the_caches_limit_are_refused_before_they_are_fetched),
         TEST(a_complete_device_needs_no_head),
         TEST(another_plan_fetches_only_what_is_new),
+        TEST(of_many_windows_as_many_come_as_may_take_room),
         TEST(another_plan_in_the_middle_leaves_what_is_not_needed_any_more),
         cmocka_unit_test_setup_teardown(a_gentle_fetch_brings_the_same_and_may_hurry_in_the_middle, open_large_world,
                                         close_world),

@@ -1,6 +1,6 @@
 #!/bin/sh
-# A device joins while texts are written: what it needs is fetched while they go on, and the switch comes after it. Real processes
-# on loopback.
+# A device joins while texts are written: what it needs is fetched while they go on, and the switch comes after it. A device is
+# lost: what the others need then was fetched before. Real processes on loopback.
 #
 #   test_join_beside.sh PATH_TO_KIN
 set -u
@@ -110,9 +110,34 @@ check [ "$(sed -n '/is over: all is here/,/serving on 2 devices/p' "$dir/serve.l
 claim='nothing was lost for it'
 check [ "$(grep -c 'the text goes on' "$dir/serve.log")" -eq 0 ]
 
+claim='when a device is lost, the others have what the plan without it needs: it was fetched beforehand'
+wait_for 20 "$dir/cleo.log" 'fetched ahead: [0-9]* layers for plans without one of the others'
+texts losing &
+writer=$!
+n=0
+while [ ! -s "$dir/losing.texts" ] && [ $n -lt 200 ]; do
+    sleep 0.05
+    n=$((n + 1))
+done
+before=$(wc -l <"$dir/cleo.log")
+kill -9 "$pid_anna"
+wait_for 20 "$dir/serve.log" "device 'anna'.*; the text goes on"
+n=0
+until [ "$(grep -c 'serving on 1 device' "$dir/serve.log")" -ge 2 ] || [ $n -ge 400 ]; do
+    sleep 0.05
+    n=$((n + 1))
+done
+check [ $n -lt 400 ]
+: >"$dir/losing.enough"
+wait $writer
+are_the_same losing
+tail -n +$((before + 1)) "$dir/cleo.log" >"$dir/after.log"
+in_order "$dir/after.log" 'getting ready for the head' 'all layers of the plan are here' 'working for the head'
+check [ "$(sort -u "$dir/joining.texts" "$dir/losing.texts" | wc -l)" -eq 1 ]
+
 claim='kin status says what is prepared: nothing any more'
 HOME=$dir/head "$kin" status "127.0.0.1:$port" --key-file "$dir/head/key" >"$dir/status.log" 2>&1
-check grep -q "^head 'desk': serving on 2 devices$" "$dir/status.log"
+check grep -q "^head 'desk': serving on 1 device$" "$dir/status.log"
 
 kill "$pid_head"
 wait "$pid_head"

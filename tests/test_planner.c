@@ -121,6 +121,29 @@ static void a_little_better_changes_nothing_and_much_better_does(void **state) {
     kin_planner_close(p);
 }
 
+static void what_if_a_device_left_is_the_plan_of_those_who_stay_and_changes_nothing(void **state) {
+    (void)state;
+    static const char *const plans[] = {"auto", "even"};
+    for (int i = 0; i < 2; i++) {
+        static asked all, less;
+        kin_ring_plan ring, without, alone, again;
+        kin_err err;
+        ask_about(&all, (int[]){0, 1, 2}, 3);
+        ask_about(&less, (int[]){0, 2}, 2);
+        kin_planner *p = open_planner(plans[i], "exact"), *other = open_planner(plans[i], "exact");
+        answer_to(p, &all, &ring);
+        answer_to(other, &less, &alone);
+        int left = all.ids[0].bytes[0] == 2 ? 0 : 1; // the candidate that is device 1
+        if (kin_planner_without(p, &all.question, left, &without, &err) != 0) fail_msg("%s", err.text);
+        for (int who = 0; who < 3; who++) assert_int_equal(layers_of(&without, &all, who), layers_of(&alone, &less, who));
+        assert_int_equal(layers_of(&without, &all, 1), 0);
+        answer_to(p, &all, &again);
+        assert_memory_equal(&ring, &again, sizeof ring);
+        kin_planner_close(p);
+        kin_planner_close(other);
+    }
+}
+
 static void without_a_member_there_is_another_plan(void **state) {
     (void)state;
     static asked all, less;
@@ -366,6 +389,7 @@ int main(void) {
         cmocka_unit_test_setup(the_answer_is_the_schedulers_plan_with_the_head_last, setup),
         cmocka_unit_test_setup(alone_there_is_no_plan_until_somebody_has_joined, setup),
         cmocka_unit_test_setup(a_little_better_changes_nothing_and_much_better_does, setup),
+        cmocka_unit_test_setup(what_if_a_device_left_is_the_plan_of_those_who_stay_and_changes_nothing, setup),
         cmocka_unit_test_setup(without_a_member_there_is_another_plan, setup),
         cmocka_unit_test_setup(what_was_measured_corrects_the_expectation_and_follows_its_device, setup),
         cmocka_unit_test_setup(it_wants_to_be_asked_again_only_if_another_plan_would_win, setup),

@@ -51,6 +51,14 @@ static int plan(void *user, const kin_cluster_question *q, kin_ring_plan *out, k
     return 0;
 }
 
+static int without(void *user, const kin_cluster_question *q, int i, kin_ring_plan *out, kin_err *err) {
+    char what[32];
+    snprintf(what, sizeof what, "without-%s", q->candidates[i].name);
+    pass(user, what);
+    *out = (kin_ring_plan){.n_members = q->n - 1};
+    return i == 0 ? 0 : kin_err_set(err, "no plan");
+}
+
 static bool measured(void *user, const kin_cluster_measured *m) {
     char what[32];
     snprintf(what, sizeof what, "measured-%d-%d", m->n_cached, m->facts ? m->facts->n_device : 0);
@@ -69,7 +77,7 @@ static void done(void *user) {
 static void open_bench(bench *b) {
     kin_err err;
     *b = (bench){.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
-    kin_planning_options o = {.plan = plan, .measured = measured, .user = b, .done = done, .done_user = b};
+    kin_planning_options o = {.plan = plan, .without = without, .measured = measured, .user = b, .done = done, .done_user = b};
     assert_int_equal(kin_planning_open(&b->planning, &o, &err), 0);
 }
 
@@ -108,6 +116,27 @@ static void only_the_latest_question_is_thought_about(void **state) {
     assert_int_equal(answer.question, 3);
     assert_false(kin_planning_take_answer(b.planning, &answer)); // once
     assert_string_equal(b.log, "first third ");
+    kin_planning_close(b.planning);
+}
+
+static void plans_without_each_of_the_devices_come_after_everything_else(void **state) {
+    (void)state;
+    bench b;
+    static kin_planning_spares spares;
+    const kin_candidate candidates[] = {{"a", 0}, {"b", 0}, {"head", 0}};
+    const kin_proto_id ids[] = {{{1}}, {{2}}, {{3}}};
+    open_bench(&b);
+    ask(&b, 1, "first", 0);
+    wait_until(&b, &b.n_begun, 1);
+    kin_planning_ask_spares(b.planning, 8, &(kin_cluster_question){.n = 3, .candidates = candidates, .ids = ids});
+    ask(&b, 2, "second", 0);
+    raise_to(&b, &b.n_let_go, 4);
+    wait_until(&b, &b.n_done, 3);
+    assert_string_equal(b.log, "first second without-a without-b ");
+    assert_true(kin_planning_take_spares(b.planning, &spares));
+    assert_true(spares.number == 8 && spares.n == 3 && spares.ids[1].bytes[0] == 2);
+    assert_true(spares.has[0] && !spares.has[1] && spares.plans[0].n_members == 2);
+    assert_false(kin_planning_take_spares(b.planning, &spares)); // once
     kin_planning_close(b.planning);
 }
 
@@ -157,6 +186,7 @@ static void stopping_waits_for_what_runs_and_begins_nothing_more(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_the_latest_question_is_thought_about),
+        cmocka_unit_test(plans_without_each_of_the_devices_come_after_everything_else),
         cmocka_unit_test(what_was_measured_comes_before_a_question),
         cmocka_unit_test(stopping_waits_for_what_runs_and_begins_nothing_more),
     };
