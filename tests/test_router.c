@@ -1,0 +1,574 @@
+// The router of a server with several models (serve/router.h): which model is
+// loaded, which one makes room, who waits and is told what. The model host is
+// this test's: it answers an order when the test says so, and every model is
+// the demo.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "pure/text/text_buffer.h"
+#include "serve/http.h"
+#include "serve/http_connection.h"
+#include "serve/refuse.h"
+#include "serve/router.h"
+
+enum { A, B, C, N_MODELS, MAX_CLIENTS = 32, HANG_S = 60 };
+
+static kin_loaded_model demo;
+
+// ---- the model host
+
+struct kin_model_host {
+    kin_model_host_options o;
+    bool has_order, load, has_answer;
+    int ordered;
+    kin_model_answer answer;
+};
+
+const kin_model_host_options *kin_model_host_get_options(const kin_model_host *host) {
+    return &host->o;
+}
+
+void kin_model_host_order(kin_model_host *host, int model, bool load) {
+    assert_false(host->has_order || host->has_answer); // one at a time
+    host->has_order = true;
+    host->ordered = model;
+    host->load = load;
+}
+
+bool kin_model_host_take(kin_model_host *host, kin_model_answer *answer) {
+    bool any = host->has_answer;
+    *answer = host->answer;
+    host->has_answer = false;
+    return any;
+}
+
+// ---- a router, with clients of which each has a connection of its own
+
+typedef struct world world;
+
+typedef struct client {
+    world *w;
+    kin_http_service service;
+    kin_http_connection *c;
+    kin_http_exchange *x;    // it waits, or its model works for it
+    kin_served_model *model; // that its request began with; NULL: it has not begun
+    kin_text_buffer got;
+} client;
+
+struct world {
+    uv_loop_t loop;
+    kin_model_file files[N_MODELS];
+    kin_model_host host;
+    kin_router router;
+    client clients[MAX_CLIENTS];
+    int n_clients, n_begun;
+    bool needs;
+};
+
+static void send_bytes(void *socket, const void *bytes, size_t n) {
+    kin_text_put(&((client *)socket)->got, bytes, n);
+}
+
+static size_t count_pending(const void *socket, uint64_t *n_out) {
+    *n_out = ((const client *)socket)->got.len;
+    return 0;
+}
+
+static void set_reading(void *socket, bool on) {
+    (void)socket, (void)on;
+}
+
+static void end_socket(void *socket) {
+    (void)socket;
+}
+
+static void on_request(void *user, kin_http_exchange *x) {
+    client *c = user;
+    c->x = x;
+    kin_router_take(&c->w->router, x, c, NULL, c->w->needs);
+}
+
+static void on_gone(void *user, kin_http_exchange *x) {
+    client *c = user;
+    const kin_exchange_data *data = kin_http_data(x);
+    if (data) data->gone(data->self);
+    if (c->model) c->model->n_errands--;
+    c->x = NULL;
+}
+
+// The route is the client.
+static void begin(void *user, kin_served_model *model, const void *route, kin_http_exchange *x) {
+    client *c = (client *)route;
+    assert_ptr_equal(c->x, x);
+    assert_null(c->model);
+    c->model = model;
+    model->n_errands++; // it is busy with it
+    ((world *)user)->n_begun++;
+}
+
+static void open_world(world *w, int n_max, int max_waiting, bool has_first) {
+    static const char *const names[] = {"a", "b", "c"};
+    *w = (world){.needs = true};
+    assert_int_equal(uv_loop_init(&w->loop), 0);
+    for (int i = 0; i < N_MODELS; i++) snprintf(w->files[i].name, sizeof w->files[i].name, "%s", names[i]);
+    w->host.o = (kin_model_host_options){.files = w->files, .n = N_MODELS, .has_first = has_first};
+    kin_router_options o = {.loop = &w->loop, .n_max = n_max, .max_waiting = max_waiting, .begin = begin, .user = w};
+    assert_int_equal(kin_router_open(&w->router, &o, &w->host), 0);
+}
+
+// The server ends: connections first, then the loop.
+static void close_world(world *w) {
+    for (int i = 0; i < w->n_clients; i++) {
+        kin_http_connection_free(w->clients[i].c);
+        kin_text_fini(&w->clients[i].got);
+    }
+    alarm(HANG_S);
+    uv_run(&w->loop, UV_RUN_DEFAULT);
+    alarm(0);
+    assert_int_equal(w->router.n_waiting, 0);
+    kin_router_fini(&w->router);
+    assert_int_equal(uv_loop_close(&w->loop), 0);
+}
+
+static client *send_text(world *w, const char *text) {
+    static const kin_http_socket_ops ops = {send_bytes, count_pending, set_reading, end_socket, end_socket};
+    assert_true(w->n_clients < MAX_CLIENTS);
+    client *c = &w->clients[w->n_clients++];
+    c->w = w;
+    c->service = (kin_http_service){.limits = kin_http_options_default().limits,
+                                    .memory = {.max = 1 << 20},
+                                    .callbacks = {.request = on_request, .gone = on_gone},
+                                    .user = c};
+    kin_rng_seed(&c->service.rng, 1);
+    assert_int_equal(kin_http_connection_open(&c->c, &c->service, &ops, c, NULL), 0);
+    kin_http_connection_feed(c->c, text, strlen(text));
+    return c;
+}
+
+// A request for the model; NULL: it names none.
+static client *ask(world *w, const char *name) {
+    char text[200];
+    snprintf(text, sizeof text, "GET /x%s%s HTTP/1.1\r\nHost: a\r\n\r\n", name ? "?model=" : "", name ? name : "");
+    return send_text(w, text);
+}
+
+static client *post(world *w, const char *body) {
+    char text[400];
+    snprintf(text, sizeof text, "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: %zu\r\n\r\n%s", strlen(body), body);
+    return send_text(w, text);
+}
+
+static void disconnect(client *c) {
+    kin_http_connection_end(c->c);
+}
+
+// Its answer is written.
+static void finish(client *c) {
+    kin_http_exchange *x = c->x;
+    assert_non_null(c->model);
+    c->x = NULL;
+    kin_http_reply(x, 200, NULL, "done", 4);
+    c->model->n_errands--;
+    kin_router_plan(&c->w->router);
+}
+
+static void tick(world *w) {
+    kin_router_tick(&w->router, kin_clock_now());
+}
+
+static void expect_order(const world *w, int model, bool load) {
+    assert_true(w->host.has_order);
+    assert_int_equal(w->host.ordered, model);
+    assert_int_equal(w->host.load, load);
+}
+
+// The host does what it was told to.
+static void obey(world *w) {
+    assert_true(w->host.has_order);
+    w->host.has_order = false;
+    w->host.answer = (kin_model_answer){.model = w->host.ordered, .loaded = w->host.load ? &demo : NULL};
+    w->host.has_answer = true;
+    tick(w);
+}
+
+static void fail_to(world *w, const char *why) {
+    assert_true(w->host.has_order && w->host.load);
+    w->host.has_order = false;
+    w->host.answer = (kin_model_answer){.model = w->host.ordered, .failed = true};
+    snprintf(w->host.answer.why.text, sizeof w->host.answer.why.text, "%s", why);
+    w->host.has_answer = true;
+    tick(w);
+}
+
+static void expect_begun(const world *w, const client *c, int model) {
+    assert_ptr_equal(c->model, &w->router.models[model]);
+}
+
+static void expect_waits(const client *c) {
+    assert_non_null(c->x);
+    assert_null(c->model);
+    assert_int_equal(c->got.len, 0);
+}
+
+static void expect_refused(const client *c, const char *status, const char *words) {
+    assert_null(c->model);
+    assert_non_null(c->got.at);
+    if (!strstr(c->got.at, status) || !strstr(c->got.at, words)) fail_msg("no '%s' and '%s' in: %s", status, words, c->got.at);
+}
+
+// Loads the model by a request that is answered at once.
+static void use(world *w, const char *name) {
+    client *c = ask(w, name);
+    while (w->host.has_order) obey(w);
+    finish(c);
+}
+
+// ---- which model is in memory
+
+static void a_request_waits_until_its_model_is_loaded(void **state) {
+    (void)state;
+    world w;
+    open_world(&w, 1, 10, false);
+    assert_false(w.host.has_order); // nobody asks
+    client *first = ask(&w, "b"), *second = ask(&w, "b:latest");
+    expect_order(&w, B, true);
+    expect_waits(first);
+    kin_service_status status;
+    struct kin_call_counters counters;
+    kin_router_sum(&w.router, &counters, &status);
+    assert_int_equal(status.n_waiting, 2);
+    obey(&w);
+    expect_begun(&w, first, B);
+    expect_begun(&w, second, B);
+    assert_false(w.host.has_order);
+    client *third = ask(&w, "b");
+    expect_begun(&w, third, B); // at once
+    close_world(&w);
+}
+
+static void the_least_recently_used_idle_model_makes_room(void **state) {
+    (void)state;
+    world w;
+    open_world(&w, 2, 10, false);
+    use(&w, "a");
+    use(&w, "b");
+    use(&w, "a");
+    client *c = ask(&w, "c");
+    expect_order(&w, B, false);
+    obey(&w);
+    expect_order(&w, C, true);
+    obey(&w);
+    expect_begun(&w, c, C);
+    client *b = ask(&w, "b"); // c was used last, but a is idle
+    expect_order(&w, A, false);
+    obey(&w);
+    obey(&w);
+    expect_begun(&w, b, B);
+    close_world(&w);
+}
+
+static void an_idle_model_makes_room_before_a_busy_one_that_was_used_earlier(void **state) {
+    (void)state;
+    world w;
+    open_world(&w, 2, 10, false);
+    client *a = ask(&w, "a");
+    obey(&w);
+    use(&w, "b");
+    ask(&w, "c");
+    expect_order(&w, B, false);
+    expect_begun(&w, a, A);
+    close_world(&w);
+}
+
+static void a_model_that_makes_room_takes_no_further_requests(void **state) {
+    (void)state;
+    world w;
+    open_world(&w, 1, 10, false);
+    client *a = ask(&w, "a");
+    obey(&w);
+    client *b = ask(&w, "b"), *later = ask(&w, "a");
+    assert_false(w.host.has_order); // a works
+    expect_waits(b);
+    expect_waits(later);
+    finish(a);
+    expect_order(&w, A, false);
+    obey(&w);
+    expect_order(&w, B, true);
+    obey(&w);
+    expect_begun(&w, b, B);
+    expect_waits(later);
+    finish(b);
+    expect_order(&w, B, false); // whose turn it is now
+    obey(&w);
+    obey(&w);
+    expect_begun(&w, later, A);
+    close_world(&w);
+}
+
+static void whose_request_waits_longest_is_loaded_first(void **state) {
+    (void)state;
+    world w;
+    open_world(&w, 1, 10, false);
+    client *a = ask(&w, "a");
+    client *c = ask(&w, "c"), *b = ask(&w, "b");
+    obey(&w);
+    finish(a);
+    obey(&w);
+    expect_order(&w, C, true);
+    obey(&w);
+    expect_begun(&w, c, C);
+    expect_waits(b);
+    close_world(&w);
+}
+
+static void the_first_model_of_the_host_comes_without_an_order(void **state) {
+    (void)state;
+    world w;
+    open_world(&w, 1, 10, true);
+    client *any = ask(&w, NULL), *b = ask(&w, "b");
+    assert_false(w.host.has_order);
+    w.host.answer = (kin_model_answer){.model = A, .loaded = &demo};
+    w.host.has_answer = true;
+    tick(&w);
+    expect_begun(&w, any, A);
+    expect_waits(b);
+    finish(any);
+    expect_order(&w, A, false);
+    close_world(&w);
+}
+
+static void keep_alive_0_takes_a_model_out_when_it_is_idle(void **state) {
+    (void)state;
+    world w;
+    open_world(&w, 2, 10, false);
+    client *a = post(&w, "{\"model\":\"a\",\"keep_alive\":0}");
+    alarm(HANG_S);
+    while (!w.host.has_order) uv_run(&w.loop, UV_RUN_ONCE);
+    alarm(0);
+    obey(&w);
+    expect_begun(&w, a, A);
+    kin_str body = kin_http_body(a->x); // it is back, for who answers
+    assert_int_equal(body.len, strlen("{\"model\":\"a\",\"keep_alive\":0}"));
+    assert_false(w.host.has_order);
+    finish(a);
+    expect_order(&w, A, false);
+    close_world(&w);
+}
+
+// ---- who is refused
+
+static void a_name_that_is_not_there_is_404(void **state) {
+    (void)state;
+    world w;
+    open_world(&w, 1, 10, false);
+    expect_refused(ask(&w, "nope"), " 404 ", "model_not_found");
+    expect_refused(ask(&w, "a:other"), " 404 ", "a:other");
+    expect_refused(ask(&w, "ab"), " 404 ", "'ab'");
+    assert_false(w.host.has_order);
+    close_world(&w);
+}
+
+static void without_a_name_it_is_the_model_used_last_or_none(void **state) {
+    (void)state;
+    world w;
+    open_world(&w, 2, 10, false);
+    expect_refused(ask(&w, NULL), " 400 ", "say which one");
+    use(&w, "a");
+    use(&w, "b");
+    expect_begun(&w, ask(&w, NULL), B);
+    close_world(&w);
+}
+
+static void what_needs_no_model_in_memory_loads_none(void **state) {
+    (void)state;
+    world w;
+    open_world(&w, 1, 10, false);
+    w.needs = false;
+    expect_begun(&w, ask(&w, "c"), C);
+    assert_false(w.host.has_order);
+    close_world(&w);
+}
+
+static void so_many_requests_wait_and_further_ones_are_429(void **state) {
+    (void)state;
+    world w;
+    open_world(&w, 1, 2, false);
+    client *a = ask(&w, "a"), *b = ask(&w, "b"), *third = ask(&w, "b");
+    expect_waits(a);
+    expect_waits(b);
+    expect_refused(third, " 429 ", "Retry-After");
+    obey(&w);
+    expect_begun(&w, a, A);
+    expect_waits(ask(&w, "c")); // there is room again
+    expect_refused(ask(&w, "c"), " 429 ", "wait already");
+    expect_waits(b);
+    close_world(&w);
+}
+
+static void all_who_wait_are_told_why_a_model_cannot_be_loaded(void **state) {
+    (void)state;
+    world w;
+    open_world(&w, 1, 10, false);
+    client *first = ask(&w, "a"), *second = ask(&w, "a"), *b = ask(&w, "b");
+    fail_to(&w, "its file is cut");
+    expect_refused(first, " 500 ", "'a' cannot be loaded: its file is cut");
+    expect_refused(second, " 500 ", "its file is cut");
+    expect_waits(b);
+    expect_order(&w, B, true); // others are not held up
+    obey(&w);
+    finish(b);
+    ask(&w, "a"); // it is tried again
+    obey(&w);
+    expect_order(&w, A, true);
+    close_world(&w);
+}
+
+static void who_waits_too_long_is_503(void **state) {
+    (void)state;
+    world w;
+    open_world(&w, 1, 10, false);
+    client *a = ask(&w, "a");
+    kin_router_tick(&w.router, kin_clock_now() + (kin_time)590e9);
+    expect_waits(a);
+    kin_router_tick(&w.router, kin_clock_now() + (kin_time)601e9);
+    expect_refused(a, " 503 ", "not loaded yet");
+    assert_int_equal(w.router.n_waiting, 0);
+    obey(&w); // it is there all the same
+    expect_begun(&w, ask(&w, "a"), A);
+    close_world(&w);
+}
+
+// ---- clients that go away
+
+static void whoever_goes_away_does_not_wait_any_more(void **state) {
+    (void)state;
+    world w;
+    open_world(&w, 1, 3, false);
+    client *first = ask(&w, "a"), *second = ask(&w, "a"), *third = ask(&w, "a");
+    disconnect(second); // in the middle
+    assert_int_equal(w.router.n_waiting, 2);
+    disconnect(third); // the last one
+    client *fourth = ask(&w, "a");
+    disconnect(first);
+    obey(&w);
+    expect_begun(&w, fourth, A);
+    assert_int_equal(w.n_begun, 1);
+    close_world(&w);
+}
+
+static void a_model_stays_when_nobody_waits_for_its_place(void **state) {
+    (void)state;
+    world w;
+    open_world(&w, 1, 10, false);
+    client *a = ask(&w, "a");
+    obey(&w);
+    client *b = ask(&w, "b"), *later = ask(&w, "a");
+    expect_waits(later);
+    disconnect(b);
+    tick(&w);
+    expect_begun(&w, later, A);
+    expect_begun(&w, ask(&w, "a"), A);
+    finish(a);
+    assert_false(w.host.has_order);
+    close_world(&w);
+}
+
+static void a_client_may_go_away_while_its_body_is_read(void **state) {
+    (void)state;
+    world w;
+    open_world(&w, 1, 10, false);
+    disconnect(post(&w, "{\"model\":\"a\"}"));
+    alarm(HANG_S);
+    uv_run(&w.loop, UV_RUN_DEFAULT);
+    alarm(0);
+    assert_int_equal(w.n_begun, 0);
+    assert_false(w.host.has_order);
+    close_world(&w);
+}
+
+static void who_waits_when_the_server_ends_is_forgotten(void **state) {
+    (void)state;
+    world w;
+    open_world(&w, 1, 10, false);
+    ask(&w, "a");
+    ask(&w, "b");
+    post(&w, "{\"model\":\"c\"}"); // in the pool
+    close_world(&w);
+    assert_int_equal(w.n_begun, 0);
+}
+
+// ----
+
+static atomic_bool never;
+
+static void say_nothing(const char *fmt, ...) {
+    (void)fmt;
+}
+
+static void show_nothing(const char *line) {
+    (void)line;
+}
+
+static void no_progress(void *user, const char *what, uint64_t done, uint64_t total) {
+    (void)user, (void)what, (void)done, (void)total;
+}
+
+static void clear_nothing(void) {}
+
+static void wake(void *user) {
+    (void)user;
+}
+
+static int open_demo(void **state) {
+    static const kin_console console = {
+        .stop = &never, .say = say_nothing, .status = show_nothing, .progress = no_progress, .clear_progress = clear_nothing};
+    kin_loaded_model_options o = {.session = kin_session_options_defaults(), .n_ctx = 256};
+    kin_err err;
+    (void)state;
+    o.session.console = &console;
+    o.session.n_threads = 1;
+    o.session.gpu_layers = "0";
+    o.service = (kin_service_options){.n_parallel = 1, .max_waiting = 1, .stop = &never, .wake = wake};
+    if (kin_loaded_model_open(&demo, &o, &err) == 0) return 0;
+    print_error("%s\n", err.text);
+    return -1;
+}
+
+static int close_demo(void **state) {
+    (void)state;
+    kin_loaded_model_close(&demo);
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_request_waits_until_its_model_is_loaded),
+        cmocka_unit_test(the_least_recently_used_idle_model_makes_room),
+        cmocka_unit_test(an_idle_model_makes_room_before_a_busy_one_that_was_used_earlier),
+        cmocka_unit_test(a_model_that_makes_room_takes_no_further_requests),
+        cmocka_unit_test(whose_request_waits_longest_is_loaded_first),
+        cmocka_unit_test(the_first_model_of_the_host_comes_without_an_order),
+        cmocka_unit_test(keep_alive_0_takes_a_model_out_when_it_is_idle),
+        cmocka_unit_test(a_name_that_is_not_there_is_404),
+        cmocka_unit_test(without_a_name_it_is_the_model_used_last_or_none),
+        cmocka_unit_test(what_needs_no_model_in_memory_loads_none),
+        cmocka_unit_test(so_many_requests_wait_and_further_ones_are_429),
+        cmocka_unit_test(all_who_wait_are_told_why_a_model_cannot_be_loaded),
+        cmocka_unit_test(who_waits_too_long_is_503),
+        cmocka_unit_test(whoever_goes_away_does_not_wait_any_more),
+        cmocka_unit_test(a_model_stays_when_nobody_waits_for_its_place),
+        cmocka_unit_test(a_client_may_go_away_while_its_body_is_read),
+        cmocka_unit_test(who_waits_when_the_server_ends_is_forgotten),
+    };
+    return cmocka_run_group_tests(tests, open_demo, close_demo);
+}
