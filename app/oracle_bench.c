@@ -14,7 +14,7 @@ typedef struct writing {
     kin_compute_loop *loop;
     const int32_t *prompt;
     int n_prompt, n_gen, n_vocab;
-    double chance;
+    double chance; // below 0: the text is an edited copy
     kin_rng rng;
     int32_t *known, *made; // [n_gen]: without drafts, and now
     int n_made;
@@ -23,10 +23,17 @@ typedef struct writing {
     bool failed;
 } writing;
 
+static int32_t edited(const writing *w, int i) {
+    enum { EVERY = 24 };
+    int at = i % w->n_prompt;
+    return at % EVERY == EVERY / 2 ? (w->prompt[at] + 1) % w->n_vocab : w->prompt[at];
+}
+
 static int32_t next(void *user, float *logits) {
     writing *w = user;
     int32_t best = 0;
     for (int32_t i = 1; i < w->n_vocab; i++) best = logits[i] > logits[best] ? i : best;
+    if (w->chance < 0) best = edited(w, w->n_made); // what sampling takes has been taken
     w->last = kin_clock_now();
     if (w->n_made == 0) w->first = w->last;
     w->made[w->n_made++] = best;
@@ -52,11 +59,10 @@ static void propose(void *user, const int32_t *tokens, int n, int most, kin_draf
 }
 
 // Writes the text. *ms: per token after the first one.
-static int write_text(writing *w, kin_draft_counts *drafts, double *ms, kin_err *err) {
-    const kin_draft_source oracle = {propose, w};
+static int write_text(writing *w, const kin_draft_source *source, kin_draft_counts *drafts, double *ms, kin_err *err) {
     kin_generation_options o = {.prompt = w->prompt, .n_prompt = w->n_prompt, .next = next, .ended = ended, .user = w};
     kin_generation *text;
-    if (drafts) o.drafts = &oracle;
+    o.drafts = source;
     o.draft_counts = drafts;
     w->n_made = 0;
     w->failed = false;
@@ -68,10 +74,20 @@ static int write_text(writing *w, kin_draft_counts *drafts, double *ms, kin_err 
     return rc;
 }
 
+static int write_drafted(writing *w, kin_draft_counts *drafts, double *ms, kin_err *err) {
+    const kin_draft_source oracle = {propose, w};
+    kin_drafter *drafter;
+    if (w->chance >= 0) return write_text(w, &oracle, drafts, ms, err);
+    if (kin_drafter_open(&drafter, err) != 0) return KIN_FAIL;
+    int rc = write_text(w, kin_drafter_source(drafter), drafts, ms, err);
+    kin_drafter_close(drafter);
+    return rc;
+}
+
 static int write_pair(writing *w, kin_draft_counts *drafts, double *plain_ms, double *drafted_ms, kin_err *err) {
-    if (write_text(w, NULL, plain_ms, err) != 0) return KIN_FAIL;
+    if (write_text(w, NULL, NULL, plain_ms, err) != 0) return KIN_FAIL;
     memcpy(w->known, w->made, (size_t)w->n_gen * sizeof *w->known);
-    if (write_text(w, drafts, drafted_ms, err) != 0) return KIN_FAIL;
+    if (write_drafted(w, drafts, drafted_ms, err) != 0) return KIN_FAIL;
     bool same = memcmp(w->known, w->made, (size_t)w->n_gen * sizeof *w->known) == 0;
     return same ? 0 : kin_err_set(err, "the text with drafts is not the one without them");
 }

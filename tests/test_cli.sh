@@ -375,14 +375,16 @@ for key in predicted_tpot_ms predicted_tpot_error predicted_ttft_ms corrected_tp
     says "$out" "\"$key\": [-0-9]"
 done
 
-claim='bench writes the same text with an oracle'\''s drafts, and says what they gained'
+claim='bench writes the same text with drafts, and says what they gained'
 status 0 "$kin" bench --prompt 8 --gen 24 --reps 2 --oracle 0.8
 says "$out" 'times as fast'
 says "$out" 'the same text'
 status 0 "$kin" bench --prompt 8 --gen 24 --reps 2 --oracle 0.8 --json
 for key in plain_tpot_ms tpot_ms tokens_per_pass; do says "$out" "\"$key\": [0-9]"; done
 status 2 "$kin" bench --rows 2 --oracle 0.8
-says "$err" '--rows and --oracle exclude each other'
+says "$err" '--rows goes with neither --oracle nor --edit'
+status 0 "$kin" bench --prompt 40 --gen 60 --reps 1 --edit
+says "$out" 'the same text'
 
 claim='the peak of a first run is that of the work, not of measuring the machine'
 peak() { sed -n 's/.*"peak_bytes": \([0-9]*\).*/\1/p' "$out"; }

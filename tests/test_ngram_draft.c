@@ -25,9 +25,9 @@ static void what_followed_before_is_drafted(void **state) {
     assert_int_equal(out.kind, KIN_DRAFT_NGRAM);
     assert_int_equal(out.n, 3);
     for (int i = 0; i < 3; i++) assert_int_equal(out.tokens[i], 4 + i);
-    assert_int_equal(out.grades[0], 0); // 3 tokens match, then 4, then 5
-    assert_int_equal(out.grades[1], 1);
-    assert_int_equal(out.grades[2], 1);
+    assert_int_equal(out.grades[0], 1); // 3 tokens match, then 4, then 5
+    assert_int_equal(out.grades[1], 2);
+    assert_int_equal(out.grades[2], 2);
     kin_ngram_draft_propose(d, tokens, 10, KIN_DRAFT_MAX, &out);
     assert_int_equal(out.n, KIN_DRAFT_MAX);
     for (int i = 0; i < KIN_DRAFT_MAX; i++) assert_int_equal(out.tokens[i], (i + 3) % 7 + 1); // and again and again
@@ -58,6 +58,26 @@ static void the_longest_match_wins_and_then_the_latest(void **state) {
     d = open_draft();
     kin_ngram_draft_propose(d, latest, 11, 1, &out);
     assert_int_equal(out.tokens[0], 60);
+    kin_ngram_draft_close(d);
+}
+
+// After a token that replaces another one the draft goes on behind that.
+static void an_edited_copy_is_drafted_on(void **state) {
+    (void)state;
+    int32_t tokens[120];
+    kin_ngram_draft *d = open_draft();
+    kin_draft out;
+    for (int i = 0; i < 120; i++) tokens[i] = i < 60 ? i : i - 60;
+    for (int i = 70; i < 120; i += 10) tokens[i] = 1000;
+    for (int n = 63; n < 119; n++) {
+        kin_ngram_draft_propose(d, tokens, n, 1, &out);
+        assert_int_equal(out.n, 1);
+        assert_int_equal(out.tokens[0], n - 60); // right, or what was replaced
+        assert_int_equal(out.grades[0] == 0, n >= 70 && (n - 60) % 10 >= 1 && (n - 60) % 10 <= 3);
+    }
+    for (int i = 100; i < 120; i++) tokens[i] = 2000 + i; // nothing of it comes any more
+    for (int n = 101; n < 120; n++) kin_ngram_draft_propose(d, tokens, n, 1, &out);
+    assert_int_equal(out.n, 0);
     kin_ngram_draft_close(d);
 }
 
@@ -102,6 +122,7 @@ int main(void) {
         cmocka_unit_test(what_followed_before_is_drafted),
         cmocka_unit_test(without_a_match_of_three_there_is_no_draft),
         cmocka_unit_test(the_longest_match_wins_and_then_the_latest),
+        cmocka_unit_test(an_edited_copy_is_drafted_on),
         cmocka_unit_test(a_long_match_has_the_best_grade),
         cmocka_unit_test(a_text_that_grows_is_one_that_was_there),
     };

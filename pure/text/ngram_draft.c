@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { N_LOOKS = 32, FIRST_CAP = 1024, NONE = -1 };
+enum { N_LOOKS = 32, FIRST_CAP = 1024, NONE = -1, N_BESIDE = 8 };
 
 // Chains as in LZ77: places whose LEAST tokens have the same hash, latest first. A place is the position after them.
 struct kin_ngram_draft {
@@ -12,6 +12,8 @@ struct kin_ngram_draft {
     int32_t *previous; // [cap], by place
     int cap;           // a power of two, above n
     int n;             // tokens that are in it
+    int distance;      // from the text's end back to the last place; 0: none
+    int n_matched;     // tokens that the text had then
 };
 
 int kin_ngram_draft_open(kin_ngram_draft **out, kin_err *err) {
@@ -55,7 +57,7 @@ static bool grow(kin_ngram_draft *d, int n) {
 // The last tokens are left out: nothing follows them yet.
 static bool take_in(kin_ngram_draft *d, const int32_t *tokens, int n) {
     if (n >= d->cap && !grow(d, n)) return false;
-    if (n < d->n) d->n = 0;
+    if (n < d->n) d->n = d->distance = 0;
     if (d->n == 0) memset(d->latest, 0xff, (size_t)d->cap * sizeof *d->latest); // NONE
     for (int place = d->n < KIN_NGRAM_LEAST ? KIN_NGRAM_LEAST : d->n; place < n; place++) add(d, tokens, place);
     d->n = n;
@@ -69,22 +71,41 @@ static int match_length(const int32_t *tokens, int n, int place) {
 }
 
 static uint8_t grade(int match) {
-    static const uint8_t of_match[KIN_NGRAM_MOST + 1] = {0, 0, 0, 0, 1, 1, 2, 2, 3, 3, 3, 3, 4,
-                                                         4, 4, 4, 5, 5, 5, 5, 6, 6, 6, 6, 7};
+    static const uint8_t of_match[KIN_NGRAM_MOST + 1] = {0, 1, 1, 1, 2, 2, 3, 3, 4, 4, 4, 4, 5,
+                                                         5, 5, 5, 6, 6, 6, 6, 6, 6, 6, 6, 7};
     return of_match[match < KIN_NGRAM_MOST ? match : KIN_NGRAM_MOST];
+}
+
+// The place with the longest match; *longest: its length. NONE: there is none.
+static int find(const kin_ngram_draft *d, const int32_t *tokens, int n, int *longest) {
+    int best = NONE, place = d->latest[hash(tokens + n - KIN_NGRAM_LEAST) & (uint32_t)(d->cap - 1)];
+    *longest = KIN_NGRAM_LEAST - 1;
+    for (int i = 0; i < N_LOOKS && place != NONE && *longest < KIN_NGRAM_MOST; i++, place = d->previous[place]) {
+        int m = match_length(tokens, n, place);
+        if (m <= *longest) continue;
+        *longest = m;
+        best = place;
+    }
+    return best;
+}
+
+// Where the text goes on if a token of it replaced one beside the last place.
+static int find_beside(const kin_ngram_draft *d, int n) {
+    bool is_near = d->distance > 0 && n > d->n_matched && n - d->n_matched <= N_BESIDE;
+    return is_near ? n - d->distance : NONE;
 }
 
 void kin_ngram_draft_propose(kin_ngram_draft *d, const int32_t *tokens, int n, int most, kin_draft *out) {
     out->kind = KIN_DRAFT_NGRAM;
     out->n = 0;
     if (n < KIN_NGRAM_LEAST || most <= 0 || !take_in(d, tokens, n)) return;
-    int best = NONE, longest = KIN_NGRAM_LEAST - 1;
-    int place = d->latest[hash(tokens + n - KIN_NGRAM_LEAST) & (uint32_t)(d->cap - 1)];
-    for (int i = 0; i < N_LOOKS && place != NONE && longest < KIN_NGRAM_MOST; i++, place = d->previous[place]) {
-        int m = match_length(tokens, n, place);
-        if (m <= longest) continue;
-        longest = m;
-        best = place;
+    int longest, best = find(d, tokens, n, &longest);
+    if (best == NONE) {
+        longest = 0;
+        best = find_beside(d, n);
+    } else {
+        d->distance = n - best;
+        d->n_matched = n;
     }
     if (best == NONE) return;
     for (int i = 0; i < most && i < KIN_DRAFT_MAX; i++, out->n++) {

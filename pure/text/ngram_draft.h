@@ -2,8 +2,11 @@
 // is all of the text: system prompt, earlier turns, the document that is to be edited, what was written so far.
 //
 // Of the places where the last LEAST tokens occurred, the latest ones are looked at; the one with the longest match before it
-// wins, the latest of equals. A match of m tokens has grade 0 (3), 1 (4, 5), 2 (6, 7), 3 (8 to 11), 4 (12 to 15), 5 (16 to 19), 6
-// (20 to 23), 7 (24 and more); the tokens of a draft each count the ones before them.
+// wins, the latest of equals. Where there is none, the text may go on beside the last place after another word in it, as an
+// edited copy does: that is guessed for a few tokens.
+//
+// Grades: 0 such a guess; 1 a match of 3 tokens, 2 of 4 or 5, 3 of 6 or 7, 4 of 8 to 11, 5 of 12 to 15, 6 of 16 to 23, 7 of 24
+// and more. The tokens of a draft each count the ones before them.
 //
 // Memory: 8 bytes for each token of the text, and at most as much again. Owner: one text. Thread: one.
 #pragma once
