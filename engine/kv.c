@@ -201,6 +201,53 @@ void kin_kv_mask(const kin_kv *kv, const kin_batch *batch, const int32_t *rows, 
     }
 }
 
+// ---- pages
+
+size_t kin_kv_page_bytes(const kin_kv *kv) {
+    size_t n = 0;
+    for (int il = 0; il < kv->n_layer; il++) {
+        if (kv->k[il]) n += (kv->k[il]->nb[1] + kv->v[il]->nb[1]) * KIN_KV_CELLS;
+    }
+    return n;
+}
+
+static size_t block_offset(const kin_kv *kv, int32_t seq, int i, const struct ggml_tensor *t) {
+    int n;
+    const int32_t *table = kin_kv_blocks_table(kv->blocks, seq, &n);
+    kin_assert(i >= 0 && i < n);
+    return (size_t)table[i] * KIN_KV_CELLS * t->nb[1];
+}
+
+void kin_kv_page_get(const kin_kv *kv, int32_t seq, int i, uint8_t *page) {
+    for (int k = 0; k < 2 * kv->n_layer; k++) {
+        struct ggml_tensor *t = k % 2 ? kv->v[k / 2] : kv->k[k / 2];
+        if (!t) continue;
+        size_t bytes = t->nb[1] * KIN_KV_CELLS, at = block_offset(kv, seq, i, t);
+        if (t->buffer == kv->cpu_buf)
+            memcpy(page, (const char *)t->data + at, bytes);
+        else
+            ggml_backend_tensor_get(t, page, at, bytes);
+        page += bytes;
+    }
+}
+
+void kin_kv_page_set(kin_kv *kv, int32_t seq, int i, const uint8_t *page) {
+    for (int k = 0; k < 2 * kv->n_layer; k++) {
+        struct ggml_tensor *t = k % 2 ? kv->v[k / 2] : kv->k[k / 2];
+        if (!t) continue;
+        size_t bytes = t->nb[1] * KIN_KV_CELLS, at = block_offset(kv, seq, i, t);
+        if (t->buffer == kv->cpu_buf)
+            memcpy((char *)t->data + at, page, bytes);
+        else
+            ggml_backend_tensor_set(t, page, at, bytes);
+        page += bytes;
+    }
+}
+
+int kin_kv_n_tokens(const kin_kv *kv, int32_t seq) {
+    return kin_kv_blocks_n_tokens(kv->blocks, seq);
+}
+
 struct ggml_tensor *kin_kv_k(const kin_kv *kv, int il) {
     return kv->k[il];
 }

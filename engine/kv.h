@@ -13,6 +13,7 @@
 
 #include "engine/device.h"
 #include "engine/kv_blocks.h"
+#include "engine/kv_page.h"
 #include "kernels/kernels.h"
 #include "model/hparams.h"
 #include "pure/plan/window.h"
@@ -25,6 +26,18 @@ typedef struct kin_kv_options {
     enum ggml_type type; // GGML_TYPE_F16 or GGML_TYPE_Q8_0
 } kin_kv_options;
 
+enum { KIN_PAGES_MAX = 8 }; // in one request: 512 tokens
+
+// Pages of a sequence, to be kept on each member's disk or to be taken from there: its blocks first .. first + n - 1. To be kept
+// they must be full; to be taken the sequence must have all blocks before them, full, and none of them. Afterwards it has them,
+// whether they were found or not: the answer says how many of the first ones hold what they should, the head forgets the others.
+typedef struct kin_page_request {
+    bool loads; // from the disk; else they are kept
+    int32_t seq;
+    int first, n;                     // 1 <= n <= KIN_PAGES_MAX
+    kin_page_key keys[KIN_PAGES_MAX]; // [n]
+} kin_page_request;
+
 // Tokens of one step, and changes of the cache before them. The arrays are borrowed.
 typedef struct kin_batch {
     int n_tokens;
@@ -35,6 +48,7 @@ typedef struct kin_batch {
     bool no_output;       // kin_shard_output will not follow: its weights need not be made ready
     const kin_kv_op *ops; // [n_ops]
     int n_ops;
+    const kin_page_request *pages; // in place of tokens, after the changes; NULL: none
 } kin_batch;
 
 // Whether an operation forgets tokens that the batch has.
@@ -75,6 +89,14 @@ void kin_kv_table(const kin_kv *kv, int32_t seq, int32_t *table);
 // mask // f16 [n_rows, n_kv]: 0 where row i's token may look (its own sequence, up to its own position), else -inf.
 // rows: numbers of tokens in the batch, NULL: all.
 void kin_kv_mask(const kin_kv *kv, const kin_batch *batch, const int32_t *rows, int n_rows, int n_kv, ggml_fp16_t *mask);
+
+// A page is what a block holds, layer after layer, keys before values, as they lie in the cache: so the same layers, type and
+// kernels read it again. Bytes of one; 0: no layers.
+size_t kin_kv_page_bytes(const kin_kv *kv);
+// Block `i` of a sequence, which has it in full -> page // [kin_kv_page_bytes], and back.
+void kin_kv_page_get(const kin_kv *kv, int32_t seq, int i, uint8_t *page);
+void kin_kv_page_set(kin_kv *kv, int32_t seq, int i, const uint8_t *page);
+int kin_kv_n_tokens(const kin_kv *kv, int32_t seq);
 
 // [n_embd_kv, n_cells] each; on the CPU with kin's kernels a block's bytes are as kin_kv_layout says.
 struct ggml_tensor *kin_kv_k(const kin_kv *kv, int il);

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bytes.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "engine/governor.h"
@@ -53,6 +55,7 @@ struct kin_shard {
     kin_shard_options o;
     kin_weights *weights;
     kin_kv *kv;
+    kin_kv_pages *pages;     // NULL: no disk for them, or not yet
     kin_graph_layer *layers; // [n_layer], those of the windows filled in
     layers_stage cpu, gpu;
     kin_stage *output;
@@ -419,6 +422,7 @@ void kin_shard_close(kin_shard *s) {
     kin_stage_close(s->cpu.stage);
     kin_stage_close(s->gpu.stage);
     kin_stage_close(s->output);
+    kin_kv_pages_close(s->pages);
     kin_kv_close(s->kv);
     kin_weights_close(s->weights);
     close_steps(s);
@@ -517,6 +521,37 @@ void kin_shard_end(kin_shard *s, int number, bool keep) {
     kin_assert(st->open);
     st->open = false;
     if (!keep) kin_kv_undo(s->kv, &st->batch);
+}
+
+// ---- pages
+
+// What a page's bytes depend on beside the tokens: the model, which layers they are of and where those are computed, and how.
+static int make_variant(const kin_shard *s, uint8_t variant[KIN_KV_VARIANT_BYTES], kin_err *err) {
+    const kin_windows *w = &s->o.windows;
+    const int32_t how[] = {(int32_t)s->o.kv_type, s->devices.cpu.kernels != NULL, s->flash};
+    uint64_t model = s->o.identity;
+    if (!model && kin_weights_model_identity(s->model, &model, err) != 0) return KIN_FAIL;
+    memset(variant, 0, KIN_KV_VARIANT_BYTES);
+    kin_put_u64(variant, model);
+    kin_put_u64(variant + 8, kin_kv_page_bytes(s->kv));
+    kin_put_u64(variant + 16, kin_hash64(w->at, (size_t)w->n * sizeof w->at[0], kin_hash64(how, sizeof how, 1)));
+    return 0;
+}
+
+// The disk is not touched before there is a page. That it cannot be used is told once.
+static void open_pages(kin_shard *s) {
+    uint8_t variant[KIN_KV_VARIANT_BYTES];
+    kin_err err;
+    if (s->pages || !s->o.kv_disk.dir) return;
+    if (make_variant(s, variant, &err) == 0 && kin_kv_pages_open(&s->pages, s->kv, &s->o.kv_disk, variant, &err) == 0) return;
+    kin_log(KIN_LOG_WARN, "texts are not kept on the disk for later: %s", err.text);
+    s->o.kv_disk.dir = NULL;
+}
+
+int kin_shard_pages(kin_shard *s, const kin_batch *batch, kin_err *err) {
+    if (kin_kv_place(s->kv, &(kin_batch){.ops = batch->ops, .n_ops = batch->n_ops}, NULL, err) != 0) return KIN_FAIL;
+    open_pages(s);
+    return kin_kv_pages_take(s->pages, s->kv, batch->pages, err);
 }
 
 // ---- running

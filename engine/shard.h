@@ -15,6 +15,7 @@
 
 #include "engine/device.h"
 #include "engine/kv.h"
+#include "engine/kv_pages.h"
 #include "engine/weights.h"
 #include "model/model.h"
 #include "pure/plan/window.h"
@@ -32,6 +33,7 @@ typedef struct kin_shard_options {
     bool output;                // hold the output layer too (the head's shard does)
     const char *cache_dir;      // of the prepacked cache; NULL: none
     uint64_t cache_cap;         // bytes that all caches there may take; 0: a fifth of the disk
+    kin_kv_disk kv_disk;        // where pages of the KV cache are kept; dir NULL: nowhere
     uint64_t identity;          // of the model's content, if it is known; 0: samples of the file tell
     uint64_t memory;            // bytes that all of it may take: weights, KV cache, buffers; 0: what the machine can spare
     kin_stream_mode mode;       // how weights that do not fit are read
@@ -71,6 +73,11 @@ int kin_shard_n_windows(const kin_shard *shard);
 // Begins a step: the KV cache is changed as the batch says, and its tokens get cells. The batch is copied. Returns the step's
 // number, or KIN_FAIL when the context or all n_steps are full.
 int kin_shard_begin(kin_shard *shard, const kin_batch *batch, kin_err *err);
+
+// What batch->pages asks for, after the changes of the KV cache. Returns how many of the first pages are as they should be: kept,
+// or found and taken over, which is no more than were to be taken over; a page that is not is no failure. KIN_FAIL: the changes
+// failed, or the pages cannot be where the request says.
+int kin_shard_pages(kin_shard *shard, const kin_batch *batch, kin_err *err);
 
 // Runs one window. x // f32 [n_tokens, n_embd] before its layers -> y // f32 [n, n_embd] after them, where n is
 // kin_batch_n_out(batch) if the window ends with the model's last layer, else n_tokens. x and y may be the same memory.

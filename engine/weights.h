@@ -45,6 +45,10 @@ typedef struct kin_weights_options {
     void *progress_user;
 } kin_weights_options;
 
+// Names, shapes, types and a sample of every tensor: what agrees in all of it is one model, though perhaps one that was mended
+// since. Of a file that is here as a whole.
+int kin_weights_model_identity(const kin_model *model, uint64_t *identity, kin_err *err);
+
 // The model and the devices are borrowed until close.
 int kin_weights_open(kin_weights **out, const kin_model *model, const kin_devices *devices, const kin_weights_options *options,
                      kin_err *err);

@@ -25,9 +25,8 @@ enum {
 
 // ---- the prepacked cache
 
-// Names, shapes, types and a sample of every tensor: what agrees in all of it is one model, though perhaps one that was mended
-// since. Each block of the file remembers what it was made from (packed.h).
-static int model_identity(const kin_model *model, uint64_t *identity, kin_err *err) {
+// Each block of the cache file remembers what it was made from (packed.h).
+int kin_weights_model_identity(const kin_model *model, uint64_t *identity, kin_err *err) {
     uint64_t h = 1;
     for (size_t i = 0; i < kin_gguf_n_tensors(model->gguf); i++) {
         const kin_gguf_tensor *t = kin_gguf_tensor_at(model->gguf, i);
@@ -85,7 +84,8 @@ static int open_cache(kin_weights *w, kin_err *err) {
     kin_packed_key key = {.variant = hash_slices(&w->o.slices, variant)};
     key.model = w->o.identity;
     w->source_stamp = key.model ? 0 : source_stamp(m);
-    int rc = key.model ? 0 : model_identity(m, &key.model, err); // a file that is here in parts has no samples everywhere
+    int rc =
+        key.model ? 0 : kin_weights_model_identity(m, &key.model, err); // a file that is here in parts has no samples everywhere
     if (rc == 0 && !kin_packed_exists(w->o.cache_dir, key))
         rc = kin_cache_dir_make_room(w->o.cache_dir, total, w->o.cache_cap, err);
     if (rc == 0) rc = kin_packed_share(&w->packed, w->o.cache_dir, key, w->source_stamp, n, bytes, err);

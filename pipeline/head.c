@@ -15,6 +15,8 @@ typedef struct flight {
     int n_logits;             // rows of it: n_out, or 0
     bool hidden;              // they are hidden states
     int n_prompt;
+    kin_page_request pages; // in place of tokens: batch.pages says so
+    int n_good;
 } flight;
 
 struct kin_head {
@@ -36,6 +38,7 @@ struct kin_head {
     kin_step_timing timing;
     uint64_t next_step; // numbers are never used twice, so what comes back of a step that was given up is known
     uint64_t done_step; // the one that is next to be done; the others in flight follow
+    int n_pages;        // of those in flight that are for pages
 };
 
 static int alloc_flights(kin_head *h, kin_err *err) {
@@ -103,6 +106,7 @@ void kin_head_set_ring(kin_head *h, const kin_head_ring *ring) {
     h->ring_number++;
     h->n_ops = 0; // its caches are empty
     h->done_step = h->next_step;
+    h->n_pages = 0;
     if (!h->ring.counts) h->ring.counts = &h->own_counts;
     h->timing = (kin_step_timing){0};
     publish_timing(h);
@@ -213,8 +217,14 @@ static flight *flight_of(kin_head *h, uint64_t step) {
     return &h->flights[step % (uint64_t)h->n_steps];
 }
 
+// Steps, without requests for pages: what is timed.
+static int n_steps_in_flight(const kin_head *h) {
+    return kin_head_n_in_flight(h) - h->n_pages;
+}
+
 static void give_up(kin_head *h) {
     h->done_step = h->next_step;
+    h->n_pages = 0;
     h->ring.transport.drop(h->ring.transport.user);
 }
 
@@ -255,11 +265,36 @@ static int send_step(kin_head *h, const kin_head_step *s, uint64_t step, kin_err
 
 int kin_head_send(kin_head *h, const kin_head_step *s, uint64_t *number, kin_err *err) {
     kin_assert(s->n > 0 && s->n <= h->n_batch && s->n_out <= s->n && kin_head_has_room(h));
-    if (kin_head_n_in_flight(h) == 0) kin_step_timing_begin(&h->timing, kin_clock_now());
+    if (n_steps_in_flight(h) == 0) kin_step_timing_begin(&h->timing, kin_clock_now());
     *number = h->next_step++;
     if (send_step(h, s, *number, err) == 0) return 0;
     give_up(h);
     return KIN_FAIL;
+}
+
+// The others work on it while the head does its own part.
+static int send_pages(kin_head *h, flight *f, uint64_t number, kin_err *err) {
+    f->batch = (kin_batch){.ops = h->ops, .n_ops = h->n_ops, .pages = &f->pages};
+    kin_hop hop = {.step = number, .n_good = f->pages.n};
+    if (h->ring.transport.send(h->ring.transport.user, &hop, &f->batch, h->x, err) != 0) return KIN_FAIL;
+    f->n_good = kin_stage_executor_pages(h->ring.executor, &f->batch, err);
+    f->batch.n_ops = h->n_ops = 0;
+    return f->n_good < 0 ? KIN_FAIL : 0;
+}
+
+int kin_head_send_pages(kin_head *h, const kin_page_request *request, uint64_t *number, kin_err *err) {
+    kin_assert(request->n > 0 && request->n <= KIN_PAGES_MAX && kin_head_has_room(h));
+    *number = h->next_step++;
+    h->n_pages++;
+    flight *f = flight_of(h, *number);
+    f->pages = *request;
+    if (send_pages(h, f, *number, err) == 0) return 0;
+    give_up(h);
+    return KIN_FAIL;
+}
+
+int kin_head_n_good(const kin_head *h, uint64_t number) {
+    return h->flights[number % (uint64_t)h->n_steps].n_good;
 }
 
 static void computed(kin_head *h, uint64_t step, int round, kin_time begun) {
@@ -290,12 +325,22 @@ static void count_step(kin_head *h, const flight *f) {
     atomic_fetch_add(&h->ring.counts->n_prompt, (uint64_t)f->n_prompt);
     atomic_fetch_add(&h->ring.counts->n_generated, (uint64_t)n_tokens);
     if (is_token) atomic_store(&h->ring.counts->token_pos, (uint64_t)f->pos[0]);
-    if (kin_head_n_in_flight(h) == 0) end_step(h, is_token);
+    if (n_steps_in_flight(h) == 0) end_step(h, is_token);
+}
+
+static int take_pages(kin_head *h, const kin_hop *hop, bool *done) {
+    flight *f = flight_of(h, hop->step);
+    f->n_good = min_int(f->n_good, hop->n_good);
+    h->done_step++;
+    h->n_pages--;
+    *done = true;
+    return 0;
 }
 
 // A step came back to us at the end of a round: our own window, then the next round or the output. *done: it was the last.
 static int take_hop(kin_head *h, kin_hop *hop, bool *done, kin_err *err) {
     const flight *f = flight_of(h, hop->step);
+    if (f->batch.pages) return take_pages(h, hop, done);
     kin_time begun = kin_clock_now();
     begin_work(h, begun);
     int round = hop->round++;

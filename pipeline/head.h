@@ -89,6 +89,13 @@ bool kin_head_has_room(const kin_head *head); // for one more in flight
 // sequences hold is not known, until they are forgotten.
 int kin_head_send(kin_head *head, const kin_head_step *step, uint64_t *number, kin_err *err);
 
+// Sends a request for pages of the KV cache round the ring, in order with the steps, among which it counts; its keys are copied.
+// kin_head_receive gives its number back when all members have done it. Failure is as above.
+int kin_head_send_pages(kin_head *head, const kin_page_request *request, uint64_t *number, kin_err *err);
+
+// Of a request that kin_head_receive gave back just now: how many of its first pages all members have kept, or found.
+int kin_head_n_good(const kin_head *head, uint64_t number);
+
 // Works on what comes back until a step is done: its number is in *number, its logits are where they were wanted. Steps are done
 // in the order in which they were sent.
 int kin_head_receive(kin_head *head, uint64_t *number, kin_err *err);

@@ -80,7 +80,7 @@ static void take_step(hop *h, const kin_frame *frame, const uint8_t *payload) {
 static void link_frame(void *user, kin_link *link, const kin_frame *frame, const uint8_t *payload) {
     hop *h = user;
     (void)link;
-    bool is_step = frame->type == KIN_FRAME_STEP;
+    bool is_step = frame->type == KIN_FRAME_STEP || frame->type == KIN_FRAME_PAGES;
     if (h->side == KIN_SIDE_PREVIOUS && is_step)
         take_step(h, frame, payload);
     else

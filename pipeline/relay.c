@@ -54,7 +54,7 @@ void kin_relay_enter(kin_relay *r, uint32_t epoch, uint32_t frame_max) {
 
 static void link_frame(void *user, kin_link *link, const kin_frame *frame, const uint8_t *payload) {
     hop *h = user;
-    bool is_step = frame->type == KIN_FRAME_STEP;
+    bool is_step = frame->type == KIN_FRAME_STEP || frame->type == KIN_FRAME_PAGES;
     if (link != h->links[SENDER] || !h->links[RECEIVER] || !is_step) {
         end_hop(h, "a ring link carries steps");
     } else if (frame->epoch == h->of->epoch) {

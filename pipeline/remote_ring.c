@@ -6,7 +6,8 @@ void kin_remote_ring_init(kin_remote_ring *w, const kin_remote_ring_options *o) 
 
 static int send(void *user, const kin_hop *hop, const kin_batch *batch, const float *x, kin_err *err) {
     const kin_remote_ring_options *o = &((kin_remote_ring *)user)->o;
-    kin_message_buffer *buffer = kin_steps_pack(&o->steps, o->pool, o->epoch, hop, batch, x);
+    kin_message_buffer *buffer = batch->pages ? kin_steps_pack_pages(o->pool, o->epoch, hop, batch)
+                                              : kin_steps_pack(&o->steps, o->pool, o->epoch, hop, batch, x);
     if (!buffer) return kin_err_set(err, "out of memory for a step's %d rows", hop->n_rows);
     o->out(o->user, buffer);
     return 0;
@@ -14,6 +15,13 @@ static int send(void *user, const kin_hop *hop, const kin_batch *batch, const fl
 
 static int unpack(const kin_remote_ring_options *o, const kin_message_buffer *buffer, kin_hop *hop, float *x, kin_err *err) {
     kin_proto_step m;
+    if (buffer->frame.type == KIN_FRAME_PAGES) {
+        kin_proto_pages pages;
+        if (kin_proto_decode_pages(buffer->payload, buffer->frame.length, &pages, err) != 0)
+            return kin_err_prefix(err, "ring: the last device sent");
+        *hop = (kin_hop){.step = pages.step, .n_good = pages.n_good};
+        return 0;
+    }
     if (kin_steps_check(&o->steps, buffer, &m, err) != 0) return kin_err_prefix(err, "ring: the last device sent");
     *hop = (kin_hop){.step = m.step, .round = m.round, .n_rows = (int)m.n_rows, .more = (m.flags & KIN_PROTO_STEP_MORE) != 0};
     kin_activations_decode(x, m.activations, (size_t)m.n_rows * m.n_embd, m.type);

@@ -104,6 +104,11 @@ int kin_stage_executor_begin(kin_stage_executor *p, uint64_t step, const kin_bat
     return 0;
 }
 
+int kin_stage_executor_pages(kin_stage_executor *p, const kin_batch *batch, kin_err *err) {
+    end_lost_steps(p, batch);
+    return p->o.shard ? kin_shard_pages(p->o.shard, batch, err) : batch->pages->n;
+}
+
 int kin_stage_executor_match(kin_stage_executor *p, uint64_t step, uint32_t n_tokens, uint32_t n_out, kin_err *err) {
     passing *s = find_step(p, true, step);
     if (!s || (n_tokens == (uint32_t)s->n_tokens && n_out == (uint32_t)s->n_out)) return 0; // who runs it finds out

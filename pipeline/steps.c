@@ -1,5 +1,7 @@
 #include "pipeline/steps.h"
 
+#include <string.h>
+
 #include "base/bytes.h"
 
 static kin_proto_step message_of(const kin_steps *s, const kin_hop *hop, const kin_batch *batch) {
@@ -20,6 +22,13 @@ static kin_proto_step message_of(const kin_steps *s, const kin_hop *hop, const k
     return m;
 }
 
+static void encode_ops(uint8_t *to, const kin_batch *batch) {
+    for (int i = 0; i < batch->n_ops; i++) {
+        const int32_t op[] = {batch->ops[i].seq, batch->ops[i].from, batch->ops[i].n};
+        kin_proto_i32_encode(to + sizeof op * (size_t)i, op, 3);
+    }
+}
+
 kin_message_buffer *kin_steps_pack(const kin_steps *s, kin_message_pool *pool, uint32_t epoch, const kin_hop *hop,
                                    const kin_batch *batch, const float *x) {
     kin_proto_step m = message_of(s, hop, batch);
@@ -36,13 +45,19 @@ kin_message_buffer *kin_steps_pack(const kin_steps *s, kin_message_pool *pool, u
             kin_proto_i32_encode(buffer->payload + at.seq + 4 * i, &seq, 1);
         }
         if (batch->out) kin_proto_i32_encode(buffer->payload + at.out, batch->out, (size_t)batch->n_out);
-        for (int i = 0; i < batch->n_ops; i++) {
-            const int32_t op[] = {batch->ops[i].seq, batch->ops[i].from, batch->ops[i].n};
-            kin_proto_i32_encode(buffer->payload + at.ops + sizeof op * (size_t)i, op, 3);
-        }
+        encode_ops(buffer->payload + at.ops, batch);
     }
     kin_activations_encode(buffer->payload + at.activations, x, (size_t)hop->n_rows * (size_t)s->n_embd, s->type);
     return buffer;
+}
+
+static int check_ops(const kin_steps *s, const uint8_t *ops, size_t n_ops, kin_err *err) {
+    for (size_t i = 0; i < n_ops; i++) {
+        int32_t seq = kin_proto_i32_at(ops, 3 * i), from = kin_proto_i32_at(ops, 3 * i + 1);
+        if (seq >= s->n_seq || from >= s->n_seq)
+            return kin_err_set(err, "sequence %d of %d", (int)(seq > from ? seq : from), s->n_seq);
+    }
+    return 0;
 }
 
 static int check_numbers(const kin_steps *s, const kin_proto_step *m, kin_err *err) {
@@ -57,12 +72,7 @@ static int check_numbers(const kin_steps *s, const kin_proto_step *m, kin_err *e
         int32_t seq = kin_proto_i32_at(m->seq, i);
         if (seq >= s->n_seq) return kin_err_set(err, "sequence %d of %d", (int)seq, s->n_seq);
     }
-    for (size_t i = 0; i < m->n_ops; i++) {
-        int32_t seq = kin_proto_i32_at(m->ops, 3 * i), from = kin_proto_i32_at(m->ops, 3 * i + 1);
-        if (seq >= s->n_seq || from >= s->n_seq)
-            return kin_err_set(err, "sequence %d of %d", (int)(seq > from ? seq : from), s->n_seq);
-    }
-    return 0;
+    return check_ops(s, m->ops, m->n_ops, err);
 }
 
 int kin_steps_check(const kin_steps *s, const kin_message_buffer *buffer, kin_proto_step *m, kin_err *err) {
@@ -70,15 +80,18 @@ int kin_steps_check(const kin_steps *s, const kin_message_buffer *buffer, kin_pr
     return check_numbers(s, m, err);
 }
 
+static void decode_ops(kin_kv_op *to, const uint8_t *ops, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        to[i] = (kin_kv_op){kin_proto_i32_at(ops, 3 * i), kin_proto_i32_at(ops, 3 * i + 1), kin_proto_i32_at(ops, 3 * i + 2)};
+    }
+}
+
 kin_batch kin_steps_batch(const kin_proto_step *m, int32_t *pos, int32_t *seq, int32_t *out, kin_kv_op *ops) {
     bool all = m->flags & KIN_PROTO_STEP_ALL_ROWS;
     kin_proto_i32_decode(pos, m->pos, m->n_tokens);
     kin_proto_i32_decode(seq, m->seq, m->n_tokens);
     if (!all) kin_proto_i32_decode(out, m->out, m->n_out);
-    for (size_t i = 0; i < m->n_ops; i++) {
-        ops[i] = (kin_kv_op){kin_proto_i32_at(m->ops, 3 * i), kin_proto_i32_at(m->ops, 3 * i + 1),
-                             kin_proto_i32_at(m->ops, 3 * i + 2)};
-    }
+    decode_ops(ops, m->ops, m->n_ops);
     return (kin_batch){.n_tokens = (int)m->n_tokens,
                        .pos = pos,
                        .seq = seq,
@@ -87,6 +100,43 @@ kin_batch kin_steps_batch(const kin_proto_step *m, int32_t *pos, int32_t *seq, i
                        .no_output = m->flags & KIN_PROTO_STEP_NO_OUTPUT,
                        .ops = ops,
                        .n_ops = m->n_ops};
+}
+
+// ---- pages
+
+_Static_assert((int)KIN_PAGES_MAX == (int)KIN_PROTO_MAX_PAGES, "a request fits a message");
+_Static_assert(sizeof(kin_page_key) == sizeof(kin_proto_page_key), "keys are the same bytes");
+
+kin_message_buffer *kin_steps_pack_pages(kin_message_pool *pool, uint32_t epoch, const kin_hop *hop, const kin_batch *batch) {
+    const kin_page_request *r = batch->pages;
+    kin_proto_pages m = {.step = hop->step,
+                         .loads = r->loads,
+                         .n_pages = (uint16_t)r->n,
+                         .n_good = (uint16_t)hop->n_good,
+                         .n_ops = (uint16_t)batch->n_ops,
+                         .seq = r->seq,
+                         .first = (uint32_t)r->first};
+    enum { AT_OPS = 24 };
+    memcpy(m.key, r->keys, (size_t)r->n * sizeof m.key[0]);
+    size_t n = kin_proto_size_pages(&m);
+    kin_message_buffer *buffer = kin_message_pool_take(pool, n);
+    if (!buffer) return NULL;
+    buffer->frame = (kin_frame){.type = KIN_FRAME_PAGES, .epoch = epoch, .length = (uint32_t)n};
+    kin_proto_encode_pages(buffer->payload, n, &m); // leaves room for the changes
+    encode_ops(buffer->payload + AT_OPS, batch);
+    return buffer;
+}
+
+int kin_steps_unpack_pages(const kin_steps *s, const kin_message_buffer *buffer, kin_proto_pages *m, kin_page_request *r,
+                           kin_kv_op *ops, kin_batch *batch, kin_err *err) {
+    if (kin_proto_decode_pages(buffer->payload, buffer->frame.length, m, err) != 0) return KIN_FAIL;
+    if (m->seq >= s->n_seq) return kin_err_set(err, "sequence %d of %d", (int)m->seq, s->n_seq);
+    if (check_ops(s, m->ops, m->n_ops, err) != 0) return KIN_FAIL;
+    decode_ops(ops, m->ops, m->n_ops);
+    *r = (kin_page_request){.loads = m->loads, .seq = m->seq, .first = (int)m->first, .n = m->n_pages};
+    memcpy(r->keys, m->key, m->n_pages * sizeof m->key[0]);
+    *batch = (kin_batch){.ops = ops, .n_ops = m->n_ops, .pages = r};
+    return 0;
 }
 
 bool kin_steps_peek(const kin_message_buffer *buffer, uint64_t *step, int *round) {

@@ -25,6 +25,13 @@ typedef struct kin_steps {
 kin_message_buffer *kin_steps_pack(const kin_steps *steps, kin_message_pool *pool, uint32_t epoch, const kin_hop *hop,
                                    const kin_batch *batch, const float *x);
 
+// A frame PAGES of the batch's request.
+kin_message_buffer *kin_steps_pack_pages(kin_message_pool *pool, uint32_t epoch, const kin_hop *hop, const kin_batch *batch);
+
+// A received one, checked; the batch's request and its ops // [KIN_PROTO_MAX_OPS] are the caller's.
+int kin_steps_unpack_pages(const kin_steps *steps, const kin_message_buffer *buffer, kin_proto_pages *message,
+                           kin_page_request *request, kin_kv_op *ops, kin_batch *batch, kin_err *err);
+
 // Its payload, checked. The message's pointers are into the payload.
 int kin_steps_check(const kin_steps *steps, const kin_message_buffer *buffer, kin_proto_step *message, kin_err *err);
 

@@ -70,11 +70,25 @@ static int run_step_here(kin_worker *w, kin_message_buffer *buffer, kin_err *err
     return 0;
 }
 
+static int take_pages(kin_worker *w, kin_message_buffer *buffer, kin_err *err) {
+    kin_proto_pages m;
+    kin_page_request request;
+    kin_batch batch;
+    if (kin_steps_unpack_pages(&w->steps, buffer, &m, &request, w->ops, &batch, err) != 0) return KIN_FAIL;
+    int n_good = kin_stage_executor_pages(w->executor, &batch, err);
+    if (n_good < 0) return KIN_FAIL;
+    if (n_good < m.n_good) m.n_good = (uint16_t)n_good;
+    m.ops = NULL; // they are in place
+    kin_proto_encode_pages(buffer->payload, buffer->cap, &m);
+    return 0;
+}
+
 kin_message_buffer *kin_worker_take(kin_worker *w, kin_message_buffer *buffer, kin_err *err) {
     kin_time begun = kin_clock_now();
-    int rc = run_step_here(w, buffer, err);
-    w->stats.compute_ns += kin_clock_now() - begun;
-    w->stats.n_steps++;
+    bool is_step = buffer->frame.type != KIN_FRAME_PAGES;
+    int rc = is_step ? run_step_here(w, buffer, err) : take_pages(w, buffer, err);
+    if (is_step) w->stats.compute_ns += kin_clock_now() - begun;
+    w->stats.n_steps += is_step;
     if (rc == 0) return buffer;
     kin_message_pool_give(w->pool, buffer);
     return NULL;

@@ -13,7 +13,7 @@ typedef struct kin_worker kin_worker;
 int kin_worker_open(kin_worker **out, kin_stage_executor *executor, const kin_steps *steps, kin_message_pool *pool, kin_err *err);
 void kin_worker_close(kin_worker *worker);
 
-// Takes a STEP; gives the same buffer or another one for the next member. NULL: it failed, and the sentence says why;
+// Takes a STEP or PAGES; gives the same buffer or another one for the next member. NULL: it failed, and the sentence says why;
 // the buffer is back in the pool.
 kin_message_buffer *kin_worker_take(kin_worker *worker, kin_message_buffer *buffer, kin_err *err);
 

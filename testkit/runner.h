@@ -16,6 +16,7 @@ typedef struct kin_runner_options {
     enum ggml_type kv_type;
     bool flash;
     const char *cache_dir; // NULL: no prepacked cache
+    const char *kv_dir;    // for pages of the KV cache; NULL: none
     uint64_t memory;       // bytes that all of it may take; 0: what the machine can spare
     kin_stream_mode mode;  // how weights that do not fit are read
 } kin_runner_options;

@@ -91,6 +91,7 @@ static int open_shard(kin_thread_ring *r, member *m, kin_err *err) {
     so.n_batch = r->o.n_batch;
     so.n_steps = r->o.n_steps;
     so.output = head;
+    so.kv_disk.dir = r->o.kv_dirs[m->i];
     return w->windows.n || head ? kin_shard_open(&m->shard, &r->model, &m->devices, &so, err) : 0;
 }
 

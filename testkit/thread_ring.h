@@ -14,7 +14,8 @@ typedef struct kin_thread_ring_options {
     kin_round_share shares[KIN_THREAD_RING_MEMBERS];
     int n_batch, n_chunk, n_ctx, n_steps;
     kin_activation_type type;
-    bool gpu; // open the GPU for members with GPU layers
+    const char *kv_dirs[KIN_THREAD_RING_MEMBERS]; // for pages of the KV cache; NULL: none
+    bool gpu;                                     // open the GPU for members with GPU layers
 } kin_thread_ring_options;
 
 typedef struct kin_thread_ring kin_thread_ring;

@@ -75,6 +75,14 @@ static kin_proto_step golden_step(void) {
                             .activations = activations};
 }
 
+static kin_proto_pages golden_pages(void) {
+    static uint8_t ops[24];
+    kin_proto_i32_encode(ops, (int32_t[]){2, 1, 64, 3, 3, 0}, 6);
+    kin_proto_pages m = {.step = 42, .loads = true, .n_pages = 3, .n_good = 2, .n_ops = 2, .seq = 5, .first = 9, .ops = ops};
+    for (int i = 0; i < 48; i++) m.key[i / 16].bytes[i % 16] = (uint8_t)(0x50 + i);
+    return m;
+}
+
 static void make_fetch(kin_proto_message *m) {
     static uint8_t hashes[64];
     for (int i = 0; i < 64; i++) hashes[i] = (uint8_t)(0x50 + i);
@@ -141,6 +149,7 @@ static void make_run(kin_proto_message *m) {
     case KIN_FRAME_REPORT: m->report = (kin_proto_report){15, (const uint8_t *)"{\"head\":\"desk\"}"}; break;
     case KIN_FRAME_PLAN: m->plan = golden_plan(); break;
     case KIN_FRAME_STEP: m->step = golden_step(); break;
+    case KIN_FRAME_PAGES: m->pages = golden_pages(); break;
     case KIN_FRAME_NEXT: m->next = (kin_proto_next){true, "fine"}; break;
     case KIN_FRAME_END: m->end = (kin_proto_end){"device 3 is lost"}; break;
     case KIN_FRAME_PREFETCH: m->prefetch = (kin_proto_prefetch){5, KIN_PROTO_FOR_SPARE, true, golden_plan()}; break;
@@ -412,6 +421,17 @@ static void lies_in_a_step_are_refused_with_a_sentence(void **state) {
         {KIN_FRAME_STEP, 64, "feffffff", "sequence -2 becomes 64 tokens of 0"},
         {KIN_FRAME_STEP, 68, "ffffffff", "sequence 1 becomes 64 tokens of -1"},
         {KIN_FRAME_STEP, 72, "ffffffff", "sequence 1 becomes -1 tokens of 0"},
+        {KIN_FRAME_PAGES, 8, "02", "loads is 2"},
+        {KIN_FRAME_PAGES, 9, "00", "n_pages is 0"},
+        {KIN_FRAME_PAGES, 9, "09", "n_pages is 9"},
+        {KIN_FRAME_PAGES, 9, "02", "16 bytes too many"},
+        {KIN_FRAME_PAGES, 10, "04", "n_good is 4, not from 0 to 3"},
+        {KIN_FRAME_PAGES, 11, "01", "byte 11 is 1"},
+        {KIN_FRAME_PAGES, 12, "0110", "n_ops is 4097"},
+        {KIN_FRAME_PAGES, 14, "01", "byte 14 is 1"},
+        {KIN_FRAME_PAGES, 16, "00000080", "seq is 2147483648"},
+        {KIN_FRAME_PAGES, 20, "01002000", "first is 2097153"},
+        {KIN_FRAME_PAGES, 24, "feffffff", "sequence -2 becomes 64 tokens of 1"},
     };
     expect_lies_refused(lies, sizeof lies / sizeof *lies);
 }
@@ -553,7 +573,7 @@ static void an_unknown_type_of_message_is_refused(void **state) {
     kin_proto_message m;
     kin_err err;
     assert_int_equal(kin_proto_decode(KIN_FRAME_N_TYPES + 1, (const uint8_t *)"", 0, &m, &err), KIN_FAIL);
-    assert_string_equal(err.text, "unknown type of message: 31");
+    assert_string_equal(err.text, "unknown type of message: 32");
 }
 
 static void an_empty_payload_may_be_no_memory(void **state) {

@@ -17,7 +17,7 @@
 // Nothing is allocated, nothing is kept: any thread. The byte tables stand beside the codecs:
 //   message_link.c    OPEN ACCEPT REFUSE PING PONG BYE
 //   message_plan.c    DEVICE PLAN PROGRESS NEXT READY FAILED END PREFETCH PREFETCHED
-//   message_step.c    STEP
+//   message_step.c    STEP PAGES
 //   message_status.c  STATUS_WANTED STATUS EVENTS REPORT
 //   message_fetch.c   HASHES_WANTED HASHES GET DATA LACK HAVE
 //   message_measure.c PROFILE MEASURE MEASURED ECHO
@@ -40,8 +40,10 @@ enum {
     KIN_PROTO_MAX_WINDOWS = 1024, // of one device; rounds too
     KIN_PROTO_MAX_LAYERS = 4096,
     KIN_PROTO_MAX_CONTEXT = 1 << 27,
+    KIN_PROTO_MAX_BLOCKS = 1 << 21, // of 64 tokens, in a context
     KIN_PROTO_MAX_TOKENS = 1 << 16, // in one step
     KIN_PROTO_MAX_OPS = 1 << 12,    // changes of the KV cache in one step
+    KIN_PROTO_MAX_PAGES = 8,        // of the KV cache in one request
     KIN_PROTO_MAX_EMBD = 1 << 20,
     KIN_PROTO_MAX_EVENTS = 1024,         // in one frame
     KIN_PROTO_MAX_HASHES = 1 << 14,      // in one frame
@@ -251,6 +253,23 @@ typedef struct kin_proto_step {
     const uint8_t *ops;         // i32 [n_ops, 3]: seq (>= -1), from, n (>= 0): see kin_kv_op (engine/kv_blocks.h)
     const uint8_t *activations; // type [n_rows, n_embd]
 } kin_proto_step;
+
+typedef struct kin_proto_page_key {
+    uint8_t bytes[16];
+} kin_proto_page_key;
+
+// Round the ring once, in order with the steps: pages of the KV cache are kept on each member's disk, or taken from there.
+typedef struct kin_proto_pages {
+    uint64_t step; // its number among the steps
+    bool loads;
+    uint16_t n_pages; // 1 to KIN_PROTO_MAX_PAGES
+    uint16_t n_good;  // of the first ones, that all members so far have
+    uint16_t n_ops;
+    int32_t seq;        // >= 0
+    uint32_t first;     // block of the sequence, at most KIN_PROTO_MAX_BLOCKS
+    const uint8_t *ops; // as of a step
+    kin_proto_page_key key[KIN_PROTO_MAX_PAGES];
+} kin_proto_pages;
 
 // ---- status
 

@@ -88,14 +88,15 @@ static void take_wanted(kin_reader *r, kin_proto_step *m) {
     }
 }
 
-static void take_ops(kin_reader *r, kin_proto_step *m) {
-    m->ops = kin_reader_take(r, (size_t)12 * m->n_ops);
-    for (size_t i = 0; m->ops && i < m->n_ops; i++) {
-        int32_t seq = kin_proto_i32_at(m->ops, 3 * i), from = kin_proto_i32_at(m->ops, 3 * i + 1);
-        int32_t n = kin_proto_i32_at(m->ops, 3 * i + 2);
+static const uint8_t *take_ops(kin_reader *r, size_t n_ops) {
+    const uint8_t *ops = kin_reader_take(r, 12 * n_ops);
+    for (size_t i = 0; ops && i < n_ops; i++) {
+        int32_t seq = kin_proto_i32_at(ops, 3 * i), from = kin_proto_i32_at(ops, 3 * i + 1);
+        int32_t n = kin_proto_i32_at(ops, 3 * i + 2);
         if (seq < -1 || from < -1 || n < 0 || (from < 0 && seq >= 0))
             kin_reader_fail(r, "sequence %d becomes %d tokens of %d", (int)seq, (int)n, (int)from);
     }
+    return ops;
 }
 
 static void take_positions(kin_reader *r, kin_proto_step *m) {
@@ -105,7 +106,7 @@ static void take_positions(kin_reader *r, kin_proto_step *m) {
     check_not_negative(r, m->pos, m->n_tokens, "position");
     check_not_negative(r, m->seq, m->n_tokens, "sequence");
     if (!has(m, KIN_PROTO_STEP_ALL_ROWS)) take_wanted(r, m);
-    take_ops(r, m);
+    m->ops = take_ops(r, m->n_ops);
 }
 
 static void take_step(kin_reader *r, kin_proto_step *m) {
@@ -133,6 +134,50 @@ size_t kin_proto_encode_step_head(uint8_t *buf, size_t cap, const kin_proto_step
     put_step_head(&w, m);
     return w.n;
 }
+
+//     PAGES
+//     byte  0  u64  step
+//           8  u8   loads (0 or 1)
+//           9  u8   n_pages (1 to 8)
+//          10  u8   n_good (<= n_pages)
+//          11  u8   0
+//          12  u16  n_ops (<= 4096)
+//          14  u16  0
+//          16  i32  seq (>= 0)
+//          20  u32  first (<= 2^21)
+//          24  i32 ops [n_ops, 3]
+//              n_pages x 16 bytes key
+
+static void put_pages(kin_writer *w, const kin_proto_pages *m) {
+    kin_assert(m->n_pages >= 1 && m->n_pages <= KIN_PROTO_MAX_PAGES && m->n_good <= m->n_pages);
+    kin_writer_u64(w, m->step);
+    kin_writer_u8(w, m->loads);
+    kin_writer_u8(w, (uint8_t)m->n_pages);
+    kin_writer_u8(w, (uint8_t)m->n_good);
+    kin_writer_u8(w, 0);
+    kin_writer_u16(w, m->n_ops);
+    kin_writer_u16(w, 0);
+    kin_writer_u32(w, (uint32_t)m->seq);
+    kin_writer_u32(w, m->first);
+    kin_writer_bytes(w, m->ops, (size_t)12 * m->n_ops);
+    for (int i = 0; i < m->n_pages; i++) kin_writer_bytes(w, m->key[i].bytes, sizeof m->key[i].bytes);
+}
+
+static void take_pages(kin_reader *r, kin_proto_pages *m) {
+    m->step = kin_reader_u64(r);
+    m->loads = kin_reader_range(r, kin_reader_u8(r), 0, 1, "loads");
+    m->n_pages = (uint16_t)kin_reader_range(r, kin_reader_u8(r), 1, KIN_PROTO_MAX_PAGES, "n_pages");
+    m->n_good = (uint16_t)kin_reader_range(r, kin_reader_u8(r), 0, m->n_pages, "n_good");
+    kin_reader_range(r, kin_reader_u8(r), 0, 0, "byte 11");
+    m->n_ops = (uint16_t)kin_reader_range(r, kin_reader_u16(r), 0, KIN_PROTO_MAX_OPS, "n_ops");
+    kin_reader_range(r, kin_reader_u16(r), 0, 0, "byte 14");
+    m->seq = (int32_t)kin_reader_range(r, kin_reader_u32(r), 0, INT32_MAX, "seq");
+    m->first = kin_reader_range(r, kin_reader_u32(r), 0, KIN_PROTO_MAX_BLOCKS, "first");
+    m->ops = take_ops(r, m->n_ops);
+    for (int i = 0; i < m->n_pages; i++) kin_reader_copy(r, m->key[i].bytes, sizeof m->key[i].bytes);
+}
+
+KIN_PROTO_DEFINE(PAGES, pages)
 
 int32_t kin_proto_i32_at(const uint8_t *array, size_t i) {
     return (int32_t)kin_get_u32(array + 4 * i);

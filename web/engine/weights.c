@@ -112,6 +112,11 @@ static int read_all(kin_weights *w, const kin_windows *windows, kin_err *err) {
     return w->model->rope_factors ? read_weight(w, w->model->rope_factors, false, &w->rope_factors, err) : 0;
 }
 
+int kin_weights_model_identity(const kin_model *model, uint64_t *identity, kin_err *err) {
+    (void)model, (void)identity;
+    return kin_err_set(err, "not known in a page");
+}
+
 int kin_weights_open(kin_weights **out, const kin_model *model, const kin_devices *devices, const kin_weights_options *o,
                      kin_err *err) {
     *out = NULL;

@@ -1,0 +1,466 @@
+// Pages of the KV cache on a disk: as bytes (engine/kv_page.h), as files (engine/kv_store.h), and in a shard that goes on with
+// what another one has computed.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "engine/kv_room.h"
+#include "engine/kv_store.h"
+#include "testkit/model_gen.h"
+#include "testkit/runner.h"
+
+enum { N_CONTENT = 20, N_VOCAB = 300, N_PAGES = 3, N_PROMPT = N_PAGES * KIN_KV_CELLS + 5, N_CTX = 320 };
+
+static const kin_page_key key = {{200, 201, 202, 203, 204, 205, 206, 207, 208, 209, 210, 211, 212, 213, 214, 215}};
+
+// ---- bytes
+
+// Made by another program (Python's cryptography): secret 0 .. 31, variant 100 .. 131, key 200 .. 215, nonce 50 .. 61, content
+// byte i is 7 i + 3.
+static const uint8_t golden[N_CONTENT + KIN_KV_PAGE_FRAME] = {
+    0x6b, 0x69, 0x6e, 0x70, 0x61, 0x67, 0x65, 0x31, 0xc8, 0xc9, 0xca, 0xcb, 0xcc, 0xcd, 0xce, 0xcf, 0xd0, 0xd1, 0xd2, 0xd3, 0xd4,
+    0xd5, 0xd6, 0xd7, 0x14, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x32, 0x33, 0x34, 0x35, 0x36, 0x37, 0x38, 0x39, 0x3a, 0x3b,
+    0x3c, 0x3d, 0x00, 0x00, 0x00, 0x00, 0xc5, 0x51, 0xfe, 0xd8, 0xda, 0x1a, 0xac, 0xd7, 0x56, 0x45, 0xa3, 0xd6, 0x0c, 0xb3, 0x9a,
+    0x94, 0x15, 0xc9, 0x9a, 0x09, 0xda, 0xcc, 0x96, 0x4f, 0x11, 0xa9, 0x35, 0x8c, 0xe4, 0x46, 0x09, 0x13, 0x47, 0xe9, 0xf4, 0x48,
+};
+
+static kin_kv_page_seal a_seal(void) {
+    kin_kv_page_seal seal;
+    for (int i = 0; i < 32; i++) {
+        seal.secret[i] = (uint8_t)i;
+        seal.variant[i] = (uint8_t)(100 + i);
+    }
+    return seal;
+}
+
+static void expect_content(const uint8_t *content) {
+    for (int i = 0; i < N_CONTENT; i++) assert_int_equal(content[i], (uint8_t)(7 * i + 3));
+}
+
+static void a_page_is_the_bytes_of_the_table(void **state) {
+    (void)state;
+    uint8_t page[sizeof golden];
+    kin_kv_page_seal seal = a_seal();
+    kin_err err;
+    memcpy(page, golden, sizeof page);
+    assert_int_equal(kin_kv_page_unseal(&seal, &key, page, sizeof page, N_CONTENT, &err), 0);
+    expect_content(page + KIN_KV_PAGE_HEAD);
+    assert_int_equal(kin_kv_page_seal_up(&seal, &key, page, N_CONTENT, &err), 0);
+    assert_memory_equal(page, golden, 32);
+    assert_memory_not_equal(page + 32, golden + 32, sizeof golden - 32); // another nonce
+    assert_int_equal(kin_kv_page_unseal(&seal, &key, page, sizeof page, N_CONTENT, &err), 0);
+    expect_content(page + KIN_KV_PAGE_HEAD);
+}
+
+static void a_page_with_any_bit_changed_does_not_open(void **state) {
+    (void)state;
+    kin_kv_page_seal seal = a_seal();
+    kin_err err;
+    for (size_t bit = 0; bit < 8 * sizeof golden; bit++) {
+        uint8_t page[sizeof golden];
+        memcpy(page, golden, sizeof page);
+        page[bit / 8] ^= (uint8_t)(1 << bit % 8);
+        assert_int_equal(kin_kv_page_unseal(&seal, &key, page, sizeof page, N_CONTENT, &err), KIN_FAIL);
+    }
+}
+
+static void a_page_of_another_size_secret_variant_or_key_does_not_open(void **state) {
+    (void)state;
+    for (int what = 0; what < 4; what++) {
+        uint8_t page[sizeof golden];
+        kin_kv_page_seal seal = a_seal();
+        kin_page_key other = key;
+        kin_err err;
+        memcpy(page, golden, sizeof page);
+        seal.secret[9] ^= what == 0;
+        seal.variant[9] ^= what == 1;
+        other.bytes[9] ^= what == 2;
+        size_t n = what == 3 ? N_CONTENT - 1 : N_CONTENT;
+        assert_int_equal(kin_kv_page_unseal(&seal, &other, page, sizeof page, n, &err), KIN_FAIL);
+    }
+    kin_kv_page_seal seal = a_seal();
+    for (size_t n = 0; n < sizeof golden; n++) {
+        uint8_t page[sizeof golden];
+        kin_err err;
+        memcpy(page, golden, sizeof page);
+        assert_int_equal(kin_kv_page_unseal(&seal, &key, page, n, N_CONTENT, &err), KIN_FAIL);
+    }
+}
+
+// ---- files
+
+static char dir[64];
+
+static int make_dir(void **state) {
+    (void)state;
+    strcpy(dir, "/tmp/kin-test-kv-pages-XXXXXX");
+    return mkdtemp(dir) ? 0 : -1;
+}
+
+static int remove_dir(void **state) {
+    (void)state;
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf %s", dir);
+    return system(command);
+}
+
+static kin_kv_disk disk_here(void) {
+    return (kin_kv_disk){.dir = dir, .cap = 1 << 24};
+}
+
+static kin_kv_store *open_store(const kin_kv_disk *disk, uint8_t variant) {
+    const uint8_t variants[32] = {variant};
+    kin_kv_store *s;
+    kin_err err;
+    if (kin_kv_store_open(&s, disk, variants, N_CONTENT, &err) != 0) fail_msg("%s", err.text);
+    return s;
+}
+
+static void keep(kin_kv_store *s, const kin_page_key *k) {
+    uint8_t *content = kin_kv_store_begin(s);
+    assert_non_null(content);
+    for (int i = 0; i < N_CONTENT; i++) content[i] = (uint8_t)(7 * i + 3);
+    kin_kv_store_keep(s, k, content);
+}
+
+static void keep_one(const kin_kv_disk *disk) {
+    kin_kv_store *s = open_store(disk, 1);
+    keep(s, &key);
+    kin_kv_store_close(s);
+}
+
+// The only file of all folders; the number of files.
+static int find_file(char *path, size_t n_path) {
+    char folder[256];
+    int n = 0;
+    snprintf(folder, sizeof folder, "%s/kv", dir);
+    DIR *d = opendir(folder);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        char inner[600];
+        if (e->d_name[0] == '.') continue;
+        snprintf(inner, sizeof inner, "%s/%s", folder, e->d_name);
+        DIR *in = opendir(inner);
+        for (struct dirent *f; in && (f = readdir(in));) {
+            if (f->d_name[0] == '.') continue;
+            if (path) snprintf(path, n_path, "%.500s/%.200s", inner, f->d_name);
+            n++;
+        }
+        if (in) closedir(in);
+    }
+    if (d) closedir(d);
+    return n;
+}
+
+static void a_page_that_was_kept_is_there_for_the_next_process(void **state) {
+    (void)state;
+    kin_kv_disk disk = disk_here();
+    keep_one(&disk);
+    kin_kv_store *s = open_store(&disk, 1);
+    assert_true(kin_kv_store_has(s, &key));
+    const uint8_t *content = kin_kv_store_read(s, &key);
+    assert_non_null(content);
+    expect_content(content);
+    kin_page_key other = key;
+    other.bytes[0]++;
+    assert_false(kin_kv_store_has(s, &other));
+    assert_null(kin_kv_store_read(s, &other));
+    kin_kv_store_close(s);
+}
+
+static void a_page_of_another_variant_or_secret_is_not_found(void **state) {
+    (void)state;
+    kin_kv_disk disk = disk_here();
+    keep_one(&disk);
+    kin_kv_store *s = open_store(&disk, 2);
+    assert_null(kin_kv_store_read(s, &key));
+    kin_kv_store_close(s);
+    disk.secret[31] = 1;
+    s = open_store(&disk, 1);
+    assert_null(kin_kv_store_read(s, &key));
+    kin_kv_store_close(s);
+}
+
+static void a_file_says_nothing_of_its_content(void **state) {
+    (void)state;
+    kin_kv_disk disk = disk_here();
+    char path[1000];
+    uint8_t bytes[256], plain[N_CONTENT];
+    struct stat st;
+    keep_one(&disk);
+    assert_int_equal(find_file(path, sizeof path), 1);
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0600);
+    int fd = open(path, O_RDONLY);
+    assert_int_equal(read(fd, bytes, sizeof bytes), N_CONTENT + KIN_KV_PAGE_FRAME);
+    close(fd);
+    for (int i = 0; i < N_CONTENT; i++) plain[i] = (uint8_t)(7 * i + 3);
+    assert_null(memmem(bytes, sizeof bytes, plain, 4));
+}
+
+static void damage(void (*how)(int fd)) {
+    char path[1000];
+    assert_int_equal(find_file(path, sizeof path), 1);
+    int fd = open(path, O_RDWR);
+    assert_true(fd >= 0);
+    how(fd);
+    close(fd);
+}
+
+static void flip(int fd) {
+    uint8_t byte;
+    assert_int_equal(pread(fd, &byte, 1, 60), 1);
+    byte ^= 4;
+    assert_int_equal(pwrite(fd, &byte, 1, 60), 1);
+}
+
+static void cut(int fd) {
+    assert_int_equal(ftruncate(fd, 70), 0);
+}
+
+static void lengthen(int fd) {
+    assert_int_equal(ftruncate(fd, 700), 0);
+}
+
+static void empty(int fd) {
+    assert_int_equal(ftruncate(fd, 0), 0);
+}
+
+static int n_warnings;
+
+static void count_warning(void *user, kin_log_level level, const char *line) {
+    (void)user;
+    (void)line;
+    n_warnings += level == KIN_LOG_WARN;
+}
+
+static void a_damaged_page_is_told_and_removed(void **state) {
+    (void)state;
+    void (*const ways[])(int) = {flip, cut, lengthen, empty};
+    kin_kv_disk disk = disk_here();
+    kin_log_set_sink(count_warning, NULL);
+    for (int i = 0; i < 4; i++) {
+        n_warnings = 0;
+        keep_one(&disk);
+        damage(ways[i]);
+        kin_kv_store *s = open_store(&disk, 1);
+        assert_null(kin_kv_store_read(s, &key));
+        assert_int_equal(n_warnings, 1);
+        assert_int_equal(kin_kv_store_get_stats(s).n_damaged, 1);
+        assert_int_equal(find_file(NULL, 0), 0);
+        kin_kv_store_close(s);
+    }
+    kin_log_set_sink(NULL, NULL);
+}
+
+static void a_folder_that_cannot_be_written_is_told_once(void **state) {
+    (void)state;
+    kin_kv_disk disk = disk_here();
+    char path[128];
+    snprintf(path, sizeof path, "%s/kv", dir);
+    int fd = open(path, O_CREAT | O_WRONLY, 0600); // a file where the folder should be
+    assert_true(fd >= 0);
+    close(fd);
+    n_warnings = 0;
+    kin_log_set_sink(count_warning, NULL);
+    kin_kv_store *s = open_store(&disk, 1);
+    keep(s, &key);
+    keep(s, &key);
+    assert_null(kin_kv_store_read(s, &key));
+    kin_kv_store_close(s);
+    kin_log_set_sink(NULL, NULL);
+    assert_int_equal(n_warnings, 1);
+}
+
+static void the_least_recently_used_pages_leave(void **state) {
+    (void)state;
+    kin_kv_disk disk = disk_here();
+    disk.cap = 10 * 4096; // each file has a block of the disk
+    kin_kv_store *s = open_store(&disk, 1);
+    kin_page_key k = key;
+    char path[1000];
+    for (int i = 0; i < 40; i++) {
+        k.bytes[0] = (uint8_t)i;
+        keep(s, &k);
+        assert_true(find_file(path, sizeof path) <= 11);
+    }
+    kin_kv_store_close(s);
+    s = open_store(&disk, 1);
+    assert_true(kin_kv_store_has(s, &k)); // the last one
+    k.bytes[0] = 0;
+    assert_false(kin_kv_store_has(s, &k));
+    kin_kv_store_close(s);
+    assert_in_range(find_file(NULL, 0), 5, 11);
+}
+
+static void a_page_beyond_the_cap_is_left_out(void **state) {
+    (void)state;
+    kin_kv_room room = {.cap = 8192};
+    kin_err err;
+    assert_int_equal(kin_kv_room_make(&room, dir, 8192, &err), 0);
+    room = (kin_kv_room){.cap = 8192};
+    assert_int_equal(kin_kv_room_make(&room, dir, 8193, &err), KIN_FAIL);
+}
+
+// ---- a shard
+
+static char model_path[] = "/tmp/kin-test-kv-pages-model-XXXXXX";
+
+static int make_model(void **state) {
+    (void)state;
+    kin_model_spec spec = kin_model_spec_defaults();
+    kin_err err;
+    spec.n_layer = 3;
+    spec.n_embd = spec.n_ff = 256;
+    spec.n_vocab = N_VOCAB;
+    spec.mix = "q4_k_m";
+    int fd = mkstemp(model_path);
+    return fd < 0 || close(fd) != 0 || kin_model_gen(&spec, model_path, &err) != 0 ? -1 : 0;
+}
+
+static int remove_model(void **state) {
+    (void)state;
+    return unlink(model_path);
+}
+
+static void open_runner(kin_runner *r, enum ggml_type type, bool kernels) {
+    kin_runner_options o = kin_runner_options_defaults();
+    kin_err err;
+    o.device.n_threads = 1;
+    o.device.ggml_kernels = !kernels;
+    o.kv_type = type;
+    o.n_ctx = N_CTX;
+    o.kv_dir = dir;
+    if (kin_runner_open(r, model_path, &o, &err) != 0) fail_msg("%s", err.text);
+}
+
+static void feed(kin_runner *r, int32_t seq, int from, int n, float *logits) {
+    int32_t tokens[N_PROMPT];
+    kin_err err;
+    for (int i = 0; i < n; i++) tokens[i] = (from + i) * 37 % N_VOCAB;
+    if (kin_head_eval(r->head, seq, from, tokens, n, logits, 1, &err) != 0) fail_msg("%s", err.text);
+}
+
+static int ask(kin_runner *r, bool loads, int32_t seq, int first, int n) {
+    kin_page_request request = {.loads = loads, .seq = seq, .first = first, .n = n};
+    uint64_t number, got;
+    kin_err err;
+    for (int i = 0; i < n; i++) request.keys[i].bytes[3] = (uint8_t)(first + i);
+    if (kin_head_send_pages(r->head, &request, &number, &err) != 0) fail_msg("%s", err.text);
+    if (kin_head_receive(r->head, &got, &err) != 0) fail_msg("%s", err.text);
+    assert_int_equal(got, number);
+    assert_int_equal(kin_head_n_in_flight(r->head), 0);
+    return kin_head_n_good(r->head, number);
+}
+
+static void compute_and_keep(enum ggml_type type, bool kernels, float *logits) {
+    kin_runner r;
+    open_runner(&r, type, kernels);
+    feed(&r, 4, 0, N_PROMPT, logits);
+    assert_int_equal(ask(&r, false, 4, 0, N_PAGES), N_PAGES);
+    kin_runner_close(&r);
+    assert_int_equal(find_file(NULL, 0), N_PAGES);
+}
+
+// The pages lie in other blocks than before: another text is there first.
+static void pages_give_the_bits_that_were_computed(void **state) {
+    (void)state;
+    const struct {
+        enum ggml_type type;
+        bool kernels;
+    } cases[] = {{GGML_TYPE_F16, true}, {GGML_TYPE_Q8_0, true}, {GGML_TYPE_F16, false}, {GGML_TYPE_Q8_0, false}};
+    for (int i = 0; i < 4; i++) {
+        float expected[N_VOCAB], got[N_VOCAB], other[N_VOCAB];
+        remove_dir(NULL);
+        compute_and_keep(cases[i].type, cases[i].kernels, expected);
+        kin_runner r;
+        open_runner(&r, cases[i].type, cases[i].kernels);
+        feed(&r, 7, 0, 40, other);
+        assert_int_equal(ask(&r, true, 1, 0, 2), 2);
+        assert_int_equal(ask(&r, true, 1, 2, 1), 1);
+        feed(&r, 1, N_PAGES * KIN_KV_CELLS, N_PROMPT - N_PAGES * KIN_KV_CELLS, got);
+        if (cases[i].kernels) assert_memory_equal(got, expected, sizeof expected); // a row's bits do not depend on its batch
+        kin_runner_close(&r);
+    }
+}
+
+static void pages_of_other_kernels_or_types_are_not_taken(void **state) {
+    (void)state;
+    float logits[N_VOCAB];
+    compute_and_keep(GGML_TYPE_F16, true, logits);
+    kin_runner r;
+    open_runner(&r, GGML_TYPE_F16, false);
+    assert_int_equal(ask(&r, true, 0, 0, N_PAGES), 0);
+    kin_runner_close(&r);
+    open_runner(&r, GGML_TYPE_Q8_0, true);
+    assert_int_equal(ask(&r, true, 0, 0, N_PAGES), 0);
+    kin_runner_close(&r);
+}
+
+// What was not found is forgotten, and computed.
+static void pages_after_a_missing_one_are_not_taken(void **state) {
+    (void)state;
+    float expected[N_VOCAB], got[N_VOCAB];
+    compute_and_keep(GGML_TYPE_F16, true, expected);
+    kin_runner r;
+    open_runner(&r, GGML_TYPE_F16, true);
+    assert_int_equal(ask(&r, true, 0, 0, N_PAGES + 1), N_PAGES); // there are only so many
+    kin_head_truncate(r.head, 0, KIN_KV_CELLS);
+    feed(&r, 0, KIN_KV_CELLS, N_PROMPT - KIN_KV_CELLS, got);
+    assert_memory_equal(got, expected, sizeof expected);
+    kin_runner_close(&r);
+}
+
+static void pages_that_cannot_be_are_refused(void **state) {
+    (void)state;
+    float logits[N_VOCAB];
+    kin_runner r;
+    open_runner(&r, GGML_TYPE_F16, true);
+    kin_page_request request = {.seq = 0, .first = 0, .n = 1};
+    uint64_t number;
+    kin_err err;
+    feed(&r, 0, 0, KIN_KV_CELLS - 1, logits);
+    assert_int_equal(kin_head_send_pages(r.head, &request, &number, &err), KIN_FAIL); // not full
+    request.loads = true;
+    assert_int_equal(kin_head_send_pages(r.head, &request, &number, &err), KIN_FAIL); // not at its end
+    request = (kin_page_request){.loads = true, .seq = 1, .n = 8};
+    assert_int_equal(kin_head_send_pages(r.head, &request, &number, &err), KIN_FAIL); // more than the context
+    kin_runner_close(&r);
+}
+
+int main(void) {
+    const struct CMUnitTest bytes[] = {
+        cmocka_unit_test(a_page_is_the_bytes_of_the_table),
+        cmocka_unit_test(a_page_with_any_bit_changed_does_not_open),
+        cmocka_unit_test(a_page_of_another_size_secret_variant_or_key_does_not_open),
+    };
+    const struct CMUnitTest files[] = {
+        cmocka_unit_test_setup_teardown(a_page_that_was_kept_is_there_for_the_next_process, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(a_page_of_another_variant_or_secret_is_not_found, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(a_file_says_nothing_of_its_content, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(a_damaged_page_is_told_and_removed, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(a_folder_that_cannot_be_written_is_told_once, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(the_least_recently_used_pages_leave, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(a_page_beyond_the_cap_is_left_out, make_dir, remove_dir),
+    };
+    const struct CMUnitTest shards[] = {
+        cmocka_unit_test_setup_teardown(pages_give_the_bits_that_were_computed, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(pages_of_other_kernels_or_types_are_not_taken, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(pages_after_a_missing_one_are_not_taken, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(pages_that_cannot_be_are_refused, make_dir, remove_dir),
+    };
+    int rc = cmocka_run_group_tests(bytes, NULL, NULL);
+    if (rc == 0) rc = cmocka_run_group_tests(files, NULL, NULL);
+    return rc ? rc : cmocka_run_group_tests(shards, make_model, remove_model);
+}

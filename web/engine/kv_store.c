@@ -1,0 +1,32 @@
+// engine/kv_store.h: a page has no disk, so nothing is kept there.
+#include "engine/kv_store.h"
+
+int kin_kv_store_open(kin_kv_store **out, const kin_kv_disk *disk, const uint8_t variant[KIN_KV_VARIANT_BYTES], size_t n_page,
+                      kin_err *err) {
+    (void)disk, (void)variant, (void)n_page;
+    *out = NULL;
+    return kin_err_set(err, "a page has no disk");
+}
+
+void kin_kv_store_close(kin_kv_store *store) {
+    (void)store;
+}
+
+bool kin_kv_store_has(const kin_kv_store *store, const kin_page_key *key) {
+    (void)store, (void)key;
+    return false;
+}
+
+uint8_t *kin_kv_store_begin(kin_kv_store *store) {
+    (void)store;
+    return NULL;
+}
+
+void kin_kv_store_keep(kin_kv_store *store, const kin_page_key *key, uint8_t *content) {
+    (void)store, (void)key, (void)content;
+}
+
+const uint8_t *kin_kv_store_read(kin_kv_store *store, const kin_page_key *key) {
+    (void)store, (void)key;
+    return NULL;
+}
