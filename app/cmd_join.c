@@ -13,12 +13,12 @@ typedef struct join_options {
     kin_identity_options net;
     const char *model;
     int n_threads;
-    uint64_t memory, cache_size, spare_disk;
+    uint64_t memory, cache_size, spare_disk, kv_disk_size;
     const char *cache_dir, *profile;
-    bool no_cache, no_gpu, ask_code;
+    bool no_cache, no_kv_disk, no_gpu, ask_code;
 } join_options;
 
-enum { N_OPTIONS = KIN_IDENTITY_N_OPTIONS + 11 };
+enum { N_OPTIONS = KIN_IDENTITY_N_OPTIONS + KIN_KV_DISK_N_OPTIONS + 11 };
 
 static void fill_join_table(join_options *o, kin_option table[N_OPTIONS]) {
     const kin_option own[] = {
@@ -40,6 +40,8 @@ static void fill_join_table(join_options *o, kin_option table[N_OPTIONS]) {
     };
     int n = (int)(sizeof own / sizeof own[0]) - 1;
     memcpy(table, own, sizeof own - sizeof own[0]);
+    kin_kv_disk_option_table(&o->kv_disk_size, &o->no_kv_disk, table + n);
+    n += KIN_KV_DISK_N_OPTIONS;
     kin_identity_option_table(&o->net, table + n);
     table[n + KIN_IDENTITY_N_OPTIONS] = (kin_option){0};
 }
@@ -127,6 +129,8 @@ static int run_join(const join_options *o, const kin_head_address *head) {
                            .no_cache = o->no_cache,
                            .cache_cap = o->cache_size,
                            .spare_disk = o->spare_disk,
+                           .keeps_kv = !o->no_kv_disk,
+                           .kv_cap = o->kv_disk_size,
                            .memory = o->memory,
                            .n_threads = o->n_threads,
                            .no_gpu = o->no_gpu,

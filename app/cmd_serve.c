@@ -24,7 +24,7 @@ typedef struct serve_options {
     bool open, metrics, no_slots, no_webui, strict_model, no_prefix_cache;
 } serve_options;
 
-enum { N_SERVE_OPTIONS = 33, DEFAULT_PORT = 8080, DEFAULT_CTX = 16384 };
+enum { N_SERVE_OPTIONS = 35, DEFAULT_PORT = 8080, DEFAULT_CTX = 16384 };
 
 typedef struct tables {
     kin_option own[N_SERVE_OPTIONS];
@@ -35,6 +35,7 @@ static void fill_serve_tables(serve_options *o, tables *t) {
     o->session = kin_session_options_defaults();
     o->console = kin_app_console;
     o->session.console = &o->console;
+    o->session.keeps_kv = true;
     o->sampler = kin_sampler_options_defaults();
     o->host = "127.0.0.1";
     o->cors = "localhost";
@@ -101,6 +102,9 @@ static void fill_serve_tables(serve_options *o, tables *t) {
         {0},
     };
     memcpy(t->own, own, sizeof own);
+    kin_kv_disk_option_table(&o->session.kv_disk_size, &o->session.no_kv_disk,
+                             t->own + N_SERVE_OPTIONS - 1 - KIN_KV_DISK_N_OPTIONS);
+    t->own[N_SERVE_OPTIONS - 1] = (kin_option){0};
     kin_session_option_tables(&o->session, &t->session);
     for (kin_option *row = t->session.own; row->kind != KIN_OPTION_END; row++) {
         if (row->name && strcmp(row->name, "ctx") == 0)

@@ -89,6 +89,16 @@ kin_option kin_session_draft_option(kin_session_options *o) {
         0};
 }
 
+void kin_kv_disk_option_table(uint64_t *size, bool *none, kin_option table[KIN_KV_DISK_N_OPTIONS]) {
+    const kin_option options[KIN_KV_DISK_N_OPTIONS] = {
+        {KIN_OPTION_SIZE, "kv-disk", 0, size, "SIZE",
+         "what keys and values of texts may take on the disk, encrypted, for when they go on later (default: a twentieth of it)",
+         0, 0},
+        {KIN_OPTION_FLAG, "no-kv-disk", 0, none, NULL, "keep nothing of texts on this disk", 0, 0},
+    };
+    memcpy(table, options, sizeof options);
+}
+
 kin_option kin_session_timeline_option(kin_session_options *o) {
     return (kin_option){KIN_OPTION_STRING,
                         "timeline",

@@ -24,6 +24,10 @@ kin_option kin_session_draft_option(kin_session_options *o);
 // The option of commands that can draw a timeline.
 kin_option kin_session_timeline_option(kin_session_options *o);
 
+// Where pages of the KV cache are kept on the disk: of commands that keep texts. Without an end.
+enum { KIN_KV_DISK_N_OPTIONS = 2 };
+void kin_kv_disk_option_table(uint64_t *size, bool *none, kin_option table[KIN_KV_DISK_N_OPTIONS]);
+
 // A word of the command line that is no option, where it is the model's file. NULL is allowed. Fails if there is another one.
 int kin_session_take_operand(kin_session_options *o, const char *operand, kin_err *err);
 

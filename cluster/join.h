@@ -30,6 +30,8 @@ typedef struct kin_join_options {
     bool no_cache;             // no prepacked weights
     uint64_t cache_cap;
     uint64_t spare_disk; // bytes to fetch for plans without one of the others; KIN_JOIN_SPARE_DISK: a tenth of what is free
+    bool keeps_kv;       // pages of the KV cache in cache_dir, where the head asks for it
+    uint64_t kv_cap;     // of all of them; 0: a twentieth of the disk
     uint64_t memory;     // most bytes to use; 0: what the machine can spare
     int n_threads;       // 0: one per core
     bool no_gpu;         // do not lend it

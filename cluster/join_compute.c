@@ -69,11 +69,18 @@ static void tell(kin_join *j, const result *r) {
     if (!kin_endpoint_call(j->endpoint, on_result, copy)) free(copy);
 }
 
+static kin_kv_disk kv_disk_of(const kin_join *j) {
+    kin_kv_disk disk = {.dir = j->o.cache_dir, .cap = j->o.kv_cap};
+    if (!j->o.keeps_kv || kin_key_derive(disk.secret, &j->o.key, KIN_KEY_FOR_PAGES, NULL) != 0) disk.dir = NULL;
+    return disk;
+}
+
 kin_engine_instance_options kin_join_instance_options(const kin_join *j, const char *path) {
     return (kin_engine_instance_options){.model_path = path,
                                          .in_parts = !j->o.model_path || strcmp(path, j->o.model_path) != 0,
                                          .cache_dir = j->o.no_cache ? NULL : j->o.cache_dir,
                                          .cache_cap = j->o.cache_cap,
+                                         .kv_disk = kv_disk_of(j),
                                          .memory = j->o.memory,
                                          .n_threads = j->o.n_threads,
                                          .no_gpu = j->o.no_gpu,

@@ -14,6 +14,7 @@
 
 #include "base/hex.h"
 #include "sys/io.h"
+#include "sys/sha256.h"
 #include "sys/whole_file.h"
 
 enum {
@@ -99,6 +100,17 @@ int kin_key_from_code(kin_key *key, const char code[KIN_CODE_TEXT], kin_err *err
 
 void kin_key_wipe(kin_key *key) {
     OPENSSL_cleanse(key, sizeof *key);
+}
+
+int kin_key_derive(uint8_t secret[KIN_KEY_BYTES], const kin_key *key, const char *purpose, kin_err *err) {
+    uint8_t of[64 + KIN_KEY_BYTES];
+    size_t n = strlen(purpose);
+    kin_assert(n <= 64);
+    memcpy(of, purpose, n);
+    memcpy(of + n, key->bytes, KIN_KEY_BYTES);
+    int rc = kin_sha256(of, n + KIN_KEY_BYTES, secret, err);
+    OPENSSL_cleanse(of, sizeof of);
+    return rc;
 }
 
 bool kin_key_is_same(const kin_key *a, const kin_key *b) {

@@ -34,6 +34,11 @@ int kin_key_from_code(kin_key *key, const char code[KIN_CODE_TEXT], kin_err *err
 
 void kin_key_wipe(kin_key *key);
 
+// Another secret, which tells nothing of the key: SHA-256 of the purpose and the key.
+int kin_key_derive(uint8_t secret[KIN_KEY_BYTES], const kin_key *key, const char *purpose, kin_err *err);
+
+#define KIN_KEY_FOR_PAGES "kin kv pages 1" // what pages of the KV cache are encrypted with, at the head and at devices
+
 bool kin_key_is_same(const kin_key *a, const kin_key *b); // in constant time
 
 // The same as kin_key_wipe for a code, or a line that had one // [n]

@@ -2,12 +2,14 @@
 
 #include <stdlib.h>
 
+#include "base/log.h"
 #include "node/losses.h"
 #include "pipeline/steps.h"
 
 struct kin_compute_loop {
     kin_session *session;
     kin_scheduler *scheduler;
+    kin_prefix_pages *pages; // NULL: none are kept on disks
     int n_parallel;
     const kin_head *head; // that the scheduler has; NULL: none
     uint64_t ring_number; // of that head
@@ -15,6 +17,14 @@ struct kin_compute_loop {
     kin_losses losses;
     double rates[KIN_SCHEDULER_MAX_PARALLEL + 1]; // expected, by the number of texts; 0: not known
 };
+
+static void open_pages(kin_compute_loop *l) {
+    const kin_session *s = l->session;
+    kin_prefix_pages_options o = {.disk = s->kv_disk, .context = &s->kv_context, .n_context = sizeof s->kv_context};
+    kin_err err;
+    if (o.disk.dir && kin_prefix_pages_open(&l->pages, &o, &err) != 0)
+        kin_log(KIN_LOG_WARN, "texts are not kept on the disk for later: %s", err.text);
+}
 
 int kin_compute_loop_open(kin_compute_loop **out, kin_session *session, int n_parallel, bool keeps, kin_err *err) {
     kin_scheduler_options o = {.n_ctx = session->n_ctx,
@@ -27,6 +37,8 @@ int kin_compute_loop_open(kin_compute_loop **out, kin_session *session, int n_pa
     if (!l) return kin_err_set(err, "out of memory");
     l->session = session;
     l->n_parallel = n_parallel;
+    if (keeps) open_pages(l);
+    o.pages = l->pages;
     if (kin_scheduler_open(&l->scheduler, &o, err) == 0) return 0;
     kin_compute_loop_close(l);
     *out = NULL;
@@ -36,6 +48,7 @@ int kin_compute_loop_open(kin_compute_loop **out, kin_session *session, int n_pa
 void kin_compute_loop_close(kin_compute_loop *l) {
     if (!l) return;
     kin_scheduler_close(l->scheduler);
+    kin_prefix_pages_close(l->pages);
     free(l);
 }
 

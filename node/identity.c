@@ -140,6 +140,14 @@ int kin_identity_head_key(kin_key *key, const kin_identity_options *o, const kin
     return rc;
 }
 
+int kin_identity_own_key(kin_key *key, const kin_identity_options *o, kin_err *err) {
+    char path[MAX_PATH];
+    if (!path_beside_key(o, "kv.key", path, sizeof path)) return kin_err_set(err, "no home directory to keep a key in");
+    if (kin_key_is_there(path)) return kin_key_load(key, path, err);
+    if (getentropy(key->bytes, sizeof key->bytes) != 0) return kin_err_set(err, "no random numbers");
+    return kin_key_save(key, path, err);
+}
+
 static int check_code(const char code[KIN_CODE_TEXT], const char *path, kin_err *err) {
     kin_key kept, made;
     int rc = kin_key_load(&kept, path, err);

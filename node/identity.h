@@ -35,6 +35,10 @@ int kin_identity_open_visitor(kin_identity *self, const kin_identity_options *o,
 // The head's key: the file's; without one a new code is made, shown (console->new_code), and both are kept.
 int kin_identity_head_key(kin_key *key, const kin_identity_options *o, const kin_console *console, kin_err *err);
 
+// What this machine encrypts with that keeps texts for itself alone: in the file kv.key beside the cluster's key, made when it is
+// missing. The caller wipes it.
+int kin_identity_own_key(kin_key *key, const kin_identity_options *o, kin_err *err);
+
 // The code of which the head's key was made. Fails where none is kept, or where it is of another key. The caller wipes it.
 int kin_identity_code(char code[KIN_CODE_TEXT], const kin_identity_options *o, kin_err *err);
 // Another code and its key, kept from now on. Fails while a process of this machine uses the key. The caller wipes it.

@@ -8,6 +8,7 @@
 #include <strings.h>
 #include <sys/stat.h>
 
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "engine/model_facts.h"
@@ -306,6 +307,32 @@ static int read_draft_mode(kin_session *s, const kin_session_options *o, kin_err
     return kin_err_set(err, "--draft %s: write auto, off or ngram", o->draft);
 }
 
+// Alone with a key of this machine's, with others with the cluster's, so that a code that is changed makes old pages useless.
+static int open_kv_disk(kin_session *s, const kin_session_options *o, const kin_shard_options *so, kin_err *err) {
+    kin_key key;
+    const char *dir = cache_dir(o, s->kv_dir, sizeof s->kv_dir);
+    if (!dir) return kin_err_set(err, "there is no home directory: give --cache DIR");
+    int rc = o->fleet.cluster ? kin_identity_head_key(&key, &o->fleet.net, s->console, err)
+                              : kin_identity_own_key(&key, &o->fleet.net, err);
+    if (rc == 0) rc = kin_key_derive(s->kv_disk.secret, &key, KIN_KEY_FOR_PAGES, err);
+    if (rc == 0) rc = kin_weights_model_identity(&s->model, &s->kv_context, err);
+    kin_key_wipe(&key);
+    const int32_t numbers[] = {so->kv_type, so->flash, so->ggml_kernels, strcmp(o->fleet.wire, "f16") == 0};
+    s->kv_context = kin_hash64(numbers, sizeof numbers, s->kv_context);
+    s->kv_disk.cap = o->kv_disk_size;
+    s->kv_disk.dir = rc == 0 ? dir : NULL;
+    return rc;
+}
+
+// Where that cannot be done, texts are computed.
+static void use_kv_disk(kin_session *s, const kin_session_options *o, kin_shard_options *so) {
+    kin_err err;
+    if (!o->keeps_kv || o->no_kv_disk) return;
+    if (open_kv_disk(s, o, so, &err) != 0)
+        kin_log(KIN_LOG_WARN, "texts are not kept on the disk for later: %s (--no-kv-disk: they need not be)", err.text);
+    so->kv_disk = s->kv_disk;
+}
+
 int kin_session_open(kin_session *s, const kin_session_options *o, int n_ctx, kin_err *err) {
     kin_time begun = kin_clock_now();
     kin_shard_options so = kin_shard_options_defaults(&s->model);
@@ -327,6 +354,7 @@ int kin_session_open(kin_session *s, const kin_session_options *o, int n_ctx, ki
     so.flash = !o->no_flash;
     so.ggml_kernels = wants_ggml_kernels(o);
     so.progress = s->console->progress;
+    use_kv_disk(s, o, &so);
 
     kin_device_options dopts = kin_device_options_defaults();
     dopts.n_threads = o->n_threads;

@@ -33,6 +33,9 @@ typedef struct kin_session_options {
     const char *weights;   // "stream", "mmap", "mmap+willneed"
     const char *cache_dir; // NULL: the user's cache directory
     uint64_t cache_size;   // 0: a fifth of the disk
+    bool keeps_kv;         // the command keeps texts: pages of its KV cache are kept on the disk, beside the other caches
+    bool no_kv_disk;       // ... but the user does not want it
+    uint64_t kv_disk_size; // 0: a twentieth of the disk
     const char *profile;   // file of this machine's; NULL: measured once, and kept
     bool predicts;         // the command wants to know what its tokens are expected to take
     bool only_looks;       // nothing is going to run here, and no device gets work
@@ -54,7 +57,9 @@ typedef struct kin_session {
     kin_tokenizer *tokenizer; // NULL if the model's vocabulary is of a kind that we do not know: `vocab_err` says why
     kin_err vocab_err;
     kin_devices devices;
-    char cache_dir[1000];
+    char cache_dir[1000], kv_dir[1000];
+    kin_kv_disk kv_disk;  // dir NULL: no pages are kept
+    uint64_t kv_context;  // what they depend on beside the tokens
     char demo_path[1024]; // of the demo model as a file, if it is shared
     // On its own: a shard with all layers. With others: a fleet, whose head and shard may change with every request.
     kin_loopback_head alone;

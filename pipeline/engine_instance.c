@@ -70,6 +70,7 @@ static kin_shard_options shard_options(const kin_engine_instance *s, const kin_p
     so.memory = o->memory && (!plan->memory || o->memory < plan->memory) ? o->memory : plan->memory;
     so.cache_dir = o->cache_dir;
     so.cache_cap = o->cache_cap;
+    so.kv_disk = o->kv_disk;
     if (o->in_parts) memcpy(&so.identity, plan->model.bytes, sizeof so.identity);
     so.arrival = o->arrival;
     so.progress = o->progress;

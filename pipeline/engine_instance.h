@@ -17,6 +17,7 @@ typedef struct kin_engine_instance_options {
     bool in_parts;          // it has only what the plan needs
     const char *cache_dir;  // of prepacked weights; NULL: none
     uint64_t cache_cap;
+    kin_kv_disk kv_disk;
     uint64_t memory; // cap of this device; 0: none
     int n_threads;   // 0: what the plan says, or one per core
     bool no_gpu;

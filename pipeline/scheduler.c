@@ -30,6 +30,7 @@ struct kin_generation {
     int n_steps;        // in flight that have tokens of it
     int n_cached;       // that others had computed
     kin_draft draft;    // for the step that it is in
+    int n_found;        // blocks that are on the disks; those beyond n_sent are being taken from there
     bool cancelled;
 };
 
@@ -38,6 +39,7 @@ typedef struct slot {
     kin_generation *owner; // NULL: none
     int32_t *tokens;       // [n] of a text that has ended; n 0: the slot is free
     int n, tag;
+    int n_kept;    // blocks that are on the disks, or on their way
     uint64_t used; // when it ended or was last useful, in steps
 } slot;
 
@@ -52,8 +54,11 @@ typedef struct part {
     int draft_row;  // of logits: after the first one of these
 } part;
 
+typedef enum flight_kind { TOKENS, LOAD, KEEP } flight_kind;
+
 typedef struct flight {
     uint64_t number;
+    flight_kind kind; // LOAD: one part, its pages; KEEP: none
     part parts[KIN_SCHEDULER_MAX_PARALLEL];
     int n_parts, n_tokens, n_out, n_prompt;
     int n_prompt_rows; // of n_out
@@ -77,6 +82,7 @@ struct kin_scheduler {
     uint8_t n_in_flight[KIN_SCHEDULER_MAX_PARALLEL + 1]; // of texts that are written; 0: as many as the ring has members
     flight flights[KIN_STEPS_IN_FLIGHT];                 // cyclic
     int first_flight, n_flights;
+    int n_page_flights;                // of them not of tokens
     int turn;                          // whose prompt comes first in the next step
     int32_t *tokens, *seq, *pos, *out; // [cap_step] of the step that is made
     int cap_step;
@@ -226,7 +232,7 @@ static void leave_slot(kin_scheduler *s, kin_generation *g, bool keep) {
         free_slot(s, g->slot);
     }
     g->slot = NO_SLOT;
-    g->n_sent = g->n_done = 0;
+    g->n_sent = g->n_done = g->n_found = 0;
 }
 
 static void end_generation(kin_scheduler *s, kin_generation *g, kin_generation_end how, const kin_err *why) {
@@ -270,6 +276,7 @@ int kin_scheduler_erase(kin_scheduler *s, int tag) {
         const slot *t = &s->slots[i];
         if (t->n == 0 || t->tag != tag) continue;
         n += t->n;
+        if (s->o.pages) kin_prefix_pages_forget(s->o.pages, t->tokens, t->n / KIN_KV_CELLS);
         free_slot(s, i);
     }
     return n;
@@ -348,7 +355,20 @@ static bool take_slot(kin_scheduler *s, kin_generation *g, match m) {
     g->slot = i;
     g->n_sent = g->n_done = g->n_cached = m.n;
     s->slots[i].owner = g;
+    s->slots[i].n_kept = m.n / KIN_KV_CELLS;
     return true;
+}
+
+// Where the disks have more of the text than the cache, that is to be taken from them, from the last whole block on.
+static void look_on_disks(kin_scheduler *s, kin_generation *g) {
+    kin_err err;
+    int first = g->n_sent / KIN_KV_CELLS;
+    if (!s->o.pages || !s->o.keeps || g->o.no_cache) return;
+    int n = kin_prefix_pages_find(s->o.pages, g->tokens, first, (g->n - 1) / KIN_KV_CELLS);
+    if (n * KIN_KV_CELLS <= g->n_sent) return;
+    if (g->n_sent % KIN_KV_CELLS && change(s, (kin_kv_op){g->slot, g->slot, first * KIN_KV_CELLS}, &err) != 0) return;
+    g->n_sent = g->n_done = g->n_cached = first * KIN_KV_CELLS;
+    g->n_found = n;
 }
 
 // A text that has begun to be written has its prompt behind it, also where that is computed again.
@@ -364,6 +384,7 @@ static void admit(kin_scheduler *s) {
         if (!take_slot(s, g, m)) return; // those behind it wait, too
         leave_line(s, g);
         start_running(s, g);
+        look_on_disks(s, g);
         s->stats.n_cached_tokens += (uint64_t)g->n_cached;
         tell_progress(g);
     }
@@ -385,7 +406,7 @@ static bool preempt(kin_scheduler *s, const kin_generation *but) {
 
 int kin_scheduler_set_head(kin_scheduler *s, kin_head *head, kin_err *err) {
     s->head = NULL; // what follows changes nothing in it
-    s->n_flights = 0;
+    s->n_flights = s->n_page_flights = 0;
     for (int i = s->n_running - 1; i >= 0; i--) {
         kin_generation *g = s->running[i];
         g->n_steps = 0;
@@ -464,9 +485,13 @@ static int add_part(kin_scheduler *s, flight *f, kin_generation *g, int n, kin_e
     return 0;
 }
 
+static bool is_loading(const kin_generation *g) {
+    return g->n_found * KIN_KV_CELLS > g->n_done;
+}
+
 // Of a prompt, for a step of that kind.
 static int n_pending(const kin_generation *g, bool hidden) {
-    if ((g->o.hidden != NULL) != hidden || g->cancelled) return 0;
+    if ((g->o.hidden != NULL) != hidden || g->cancelled || is_loading(g)) return 0;
     return is_ready(g) && !hidden ? 0 : g->n - g->n_sent;
 }
 
@@ -602,16 +627,25 @@ static int reserve_logits(const kin_scheduler *s, flight *f, kin_err *err) {
     return f->logits ? 0 : kin_err_set(err, "out of memory for the logits of %d texts", f->n_out);
 }
 
+static flight *new_flight(kin_scheduler *s, flight_kind kind) {
+    flight *f = &s->flights[(s->first_flight + s->n_flights) % KIN_STEPS_IN_FLIGHT];
+    f->n_parts = f->n_tokens = f->n_out = f->n_prompt = f->n_prompt_rows = f->n_draft = 0;
+    f->kind = kind;
+    return f;
+}
+
+static bool has_room(const kin_scheduler *s) {
+    return kin_head_has_room(s->head) && s->n_flights < KIN_STEPS_IN_FLIGHT;
+}
+
 // Whether pieces of prompts are all that there is: they follow each other round the ring, as many as the head takes.
 static bool may_send(const kin_scheduler *s) {
-    if (!kin_head_has_room(s->head) || s->n_flights == KIN_STEPS_IN_FLIGHT) return false;
-    return s->n_flights < n_shares(s) || n_written(s) == 0;
+    return has_room(s) && (s->n_flights - s->n_page_flights < n_shares(s) || n_written(s) == 0);
 }
 
 // *sent: there was something to send.
 static int send_step(kin_scheduler *s, bool *sent, kin_err *err) {
-    flight *f = &s->flights[(s->first_flight + s->n_flights) % KIN_STEPS_IN_FLIGHT];
-    f->n_parts = f->n_tokens = f->n_out = f->n_prompt = f->n_prompt_rows = f->n_draft = 0;
+    flight *f = new_flight(s, TOKENS);
     bool hidden = s->stats.n_steps % 2; // the two kinds in turns; where one has no room, the other goes on
     if (fill_step(s, f, hidden, err) != 0 || (f->n_tokens == 0 && fill_step(s, f, !hidden, err) != 0)) return KIN_FAIL;
     *sent = f->n_tokens > 0;
@@ -630,6 +664,87 @@ static int send_step(kin_scheduler *s, bool *sent, kin_err *err) {
                           .more = f->n_out == 0};
     if (kin_head_send(s->head, &step, &f->number, err) != 0) return KIN_FAIL;
     s->n_flights++;
+    return 0;
+}
+
+// ---- pages on the disks
+
+static int send_pages(kin_scheduler *s, flight *f, const kin_page_request *r, kin_err *err) {
+    if (kin_head_send_pages(s->head, r, &f->number, err) != 0) return KIN_FAIL;
+    s->n_flights++;
+    s->n_page_flights++;
+    return 0;
+}
+
+// The next pages of a text that is found on the disks. Without room for them the rest is computed, when there is.
+static int send_load(kin_scheduler *s, kin_generation *g, kin_err *err) {
+    kin_page_request r = {.loads = true, .seq = g->slot, .first = g->n_sent / KIN_KV_CELLS};
+    r.n = min_int(KIN_PAGES_MAX, g->n_found - r.first);
+    if (!make_room(s, r.n, NO_SLOT) || !kin_prefix_pages_name(s->o.pages, g->tokens, r.first, r.n, r.keys)) {
+        g->n_found = 0;
+        return 0;
+    }
+    flight *f = new_flight(s, LOAD);
+    f->parts[f->n_parts++] = (part){.g = g, .n = r.n * KIN_KV_CELLS};
+    for (int i = 0; i < r.n * KIN_KV_CELLS; i++) {
+        int64_t cell;
+        if (kin_kv_blocks_append(s->blocks, g->slot, g->n_sent++, &cell, err) != 0) return KIN_FAIL;
+    }
+    g->n_steps++;
+    return send_pages(s, f, &r, err);
+}
+
+static int send_loads(kin_scheduler *s, kin_err *err) {
+    for (int i = 0; i < s->n_running && has_room(s); i++) {
+        kin_generation *g = s->running[i];
+        if (is_loading(g) && g->n_steps == 0 && !g->cancelled && send_load(s, g, err) != 0) return KIN_FAIL;
+    }
+    return 0;
+}
+
+// What was not found is forgotten, and computed.
+static int take_load(kin_scheduler *s, const flight *f, kin_err *err) {
+    kin_generation *g = f->parts[0].g;
+    int n = kin_head_n_good(s->head, f->number) * KIN_KV_CELLS;
+    g->n_steps--;
+    g->n_done += n;
+    g->n_cached += n;
+    s->stats.n_cached_tokens += (uint64_t)n;
+    s->slots[g->slot].n_kept = g->n_done / KIN_KV_CELLS;
+    if (n < f->parts[0].n) {
+        g->n_found = 0;
+        g->n_sent = g->n_done;
+        if (change(s, (kin_kv_op){g->slot, g->slot, g->n_done}, err) != 0) return KIN_FAIL;
+    }
+    tell_progress(g);
+    if (g->cancelled) end_generation(s, g, KIN_GENERATION_CANCELLED, NULL);
+    return 0;
+}
+
+// A text, or one that has ended, with blocks that are not kept yet: its tokens, *n of its blocks full. NULL: not this one.
+static const int32_t *find_unkept(const slot *t, int *n) {
+    const kin_generation *g = t->owner;
+    if (g && (g->o.no_cache || is_loading(g))) return NULL;
+    *n = (g ? g->n_done : t->n) / KIN_KV_CELLS;
+    return *n > t->n_kept ? (g ? g->tokens : t->tokens) : NULL;
+}
+
+// *sent: there was something to keep.
+static int send_keep(kin_scheduler *s, bool *sent, kin_err *err) {
+    *sent = false;
+    if (!s->head || !s->o.pages || !s->o.keeps || !has_room(s)) return 0;
+    for (int i = 0; i < KIN_SCHEDULER_MAX_SEQUENCES; i++) {
+        slot *t = &s->slots[i];
+        int n_full;
+        const int32_t *tokens = find_unkept(t, &n_full);
+        if (!tokens) continue;
+        kin_page_request r = {.seq = i, .first = t->n_kept, .n = min_int(KIN_PAGES_MAX, n_full - t->n_kept)};
+        t->n_kept += r.n;
+        if (!kin_prefix_pages_name(s->o.pages, tokens, r.first, r.n, r.keys)) return 0;
+        kin_prefix_pages_keep(s->o.pages, tokens, r.first, r.n, r.keys);
+        *sent = true;
+        return send_pages(s, new_flight(s, KEEP), &r, err);
+    }
     return 0;
 }
 
@@ -717,6 +832,11 @@ static void take_part(kin_scheduler *s, const part *p, float *logits) {
     }
 }
 
+static int take_pages(kin_scheduler *s, const flight *f, kin_err *err) {
+    s->last_done = kin_clock_now(); // no step took this time
+    return f->kind == LOAD ? take_load(s, f, err) : 0;
+}
+
 static int receive_step(kin_scheduler *s, kin_err *err) {
     flight *f = &s->flights[s->first_flight];
     uint64_t number;
@@ -724,6 +844,8 @@ static int receive_step(kin_scheduler *s, kin_err *err) {
     kin_assert(number == f->number);
     s->first_flight = (s->first_flight + 1) % KIN_STEPS_IN_FLIGHT;
     s->n_flights--;
+    s->n_page_flights -= f->kind != TOKENS;
+    if (f->kind != TOKENS) return take_pages(s, f, err);
     s->stats.n_steps++;
     s->stats.n_prompt_tokens += (uint64_t)f->n_prompt;
     s->stats.n_decode_rows += (uint64_t)(f->n_tokens - f->n_prompt - f->n_draft);
@@ -741,11 +863,13 @@ static void untie(kin_scheduler *s) {
 }
 
 static int step(kin_scheduler *s, kin_err *err) {
+    bool kept;
     admit(s);
+    if (send_loads(s, err) != 0) return KIN_FAIL;
     for (bool sent = true; sent && may_send(s);) {
         if (send_step(s, &sent, err) != 0) return KIN_FAIL;
     }
-    if (s->n_flights > 0) return receive_step(s, err);
+    if (s->n_flights > 0) return receive_step(s, err) == 0 ? send_keep(s, &kept, err) : KIN_FAIL;
     if (s->n_running > 0) untie(s);
     return 0;
 }
@@ -753,7 +877,7 @@ static int step(kin_scheduler *s, kin_err *err) {
 // What failed is not known to be in the KV cache or not.
 static int fail(kin_scheduler *s) {
     s->head = NULL;
-    s->n_flights = 0;
+    s->n_flights = s->n_page_flights = 0;
     return KIN_FAIL;
 }
 
@@ -765,8 +889,9 @@ int kin_scheduler_step(kin_scheduler *s, bool *busy, kin_err *err) {
 }
 
 int kin_scheduler_settle(kin_scheduler *s, kin_err *err) {
-    while (s->n_flights > 0) {
-        if (receive_step(s, err) != 0) return fail(s);
+    for (bool sent = true; s->n_flights > 0 || sent;) {
+        if (s->n_flights > 0 && receive_step(s, err) != 0) return fail(s);
+        if (send_keep(s, &sent, err) != 0) return fail(s);
     }
     return 0;
 }

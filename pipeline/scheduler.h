@@ -5,9 +5,10 @@
 //
 // Texts share one budget of context (engine/kv_blocks.h). A prefix that another text has, or had, is not computed again: texts
 // that have ended stay in the KV cache until their room is needed, the least recently used leaves first. Where many begin with a
-// prefix that is just being computed, they wait for it. When the budget is full, the youngest text waits, and is computed again
-// later. So the order and the company of texts change when a token comes, never which one it is, as long as the kernels compute
-// a row alike in every batch (kernels/kernels.h).
+// prefix that is just being computed, they wait for it. What is longer on the disks (engine/kv_store.h) is taken from there, in
+// pages, while other texts go on; each block that gets full is kept there. When the budget is full, the youngest text waits, and
+// is computed again later. So the order and the company of texts change when a token comes, never which one it is, as long as the
+// kernels compute a row alike in every batch (kernels/kernels.h).
 //
 // A text may have a source of drafts (pure/text/draft.h). Then a step has drafted tokens behind the text's last one, as many as
 // are worth it (pure/plan/speculation.h): next() is called for row after row while it gives what was drafted, and the KV cache
@@ -19,19 +20,21 @@
 #pragma once
 
 #include "pipeline/head.h"
+#include "pipeline/prefix_pages.h"
 #include "pure/text/draft.h"
 
 typedef struct kin_scheduler kin_scheduler;
 typedef struct kin_generation kin_generation; // a text that was submitted
 
 typedef struct kin_scheduler_options {
-    int n_ctx;           // tokens in the KV cache, of all texts together; a single one has at most as many
-    int n_vocab;         // of the model
-    int n_embd;          // the same; 0: no text asks for hidden states
-    int n_parallel;      // texts at once, at most KIN_SCHEDULER_MAX_PARALLEL; further ones wait
-    bool keeps;          // texts that have ended stay as prefixes of others
-    bool inexact_drafts; // also where a row's logits depend on the rows beside it, so that a text may differ
-    bool always_drafts;  // all drafted tokens are verified, whether it pays or not: for tests and measurements
+    int n_ctx;               // tokens in the KV cache, of all texts together; a single one has at most as many
+    int n_vocab;             // of the model
+    int n_embd;              // the same; 0: no text asks for hidden states
+    int n_parallel;          // texts at once, at most KIN_SCHEDULER_MAX_PARALLEL; further ones wait
+    bool keeps;              // texts that have ended stay as prefixes of others
+    kin_prefix_pages *pages; // with keeps: texts are kept on the disks, too, and found there later; borrowed, NULL: they are not
+    bool inexact_drafts;     // also where a row's logits depend on the rows beside it, so that a text may differ
+    bool always_drafts;      // all drafted tokens are verified, whether it pays or not: for tests and measurements
 } kin_scheduler_options;
 
 enum { KIN_SCHEDULER_MAX_PARALLEL = 256, KIN_SCHEDULER_MAX_SEQUENCES = 512 };
@@ -84,7 +87,7 @@ int kin_scheduler_submit(kin_scheduler *scheduler, const kin_generation_options 
 // The text ends; at once, or when the steps that it is in have come back. Those of a step that failed do not come back.
 void kin_scheduler_cancel(kin_scheduler *scheduler, kin_generation *generation);
 
-// Forgets the texts with this tag that have ended and stay as prefixes. Returns how many tokens they had.
+// Forgets the texts with this tag that have ended and stay as prefixes, on the disks, too. Returns how many tokens they had.
 int kin_scheduler_erase(kin_scheduler *scheduler, int tag);
 
 // All texts end as failed.
@@ -94,7 +97,7 @@ void kin_scheduler_fail(kin_scheduler *scheduler, const kin_err *why);
 // is lost; the texts stay: give it a head again, or fail them.
 int kin_scheduler_step(kin_scheduler *scheduler, bool *busy, kin_err *err);
 
-// Waits for the steps in flight, without sending others: the ring may be left afterwards.
+// Waits for the steps in flight, without sending others but for pages to be kept: the ring may be left afterwards.
 int kin_scheduler_settle(kin_scheduler *scheduler, kin_err *err);
 
 typedef struct kin_scheduler_stats {

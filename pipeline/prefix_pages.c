@@ -1,0 +1,88 @@
+#include "pipeline/prefix_pages.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "sys/sha256.h"
+
+enum { CONTENT = 4 * KIN_KV_CELLS }; // i32 tokens, little-endian
+
+struct kin_prefix_pages {
+    uint8_t seed[KIN_SHA256_BYTES]; // of the secret and the context
+    kin_kv_store *store;
+};
+
+int kin_prefix_pages_open(kin_prefix_pages **out, const kin_prefix_pages_options *o, kin_err *err) {
+    static const uint8_t variant[32] = "tokens";
+    kin_sha256_stream *hash = NULL;
+    kin_prefix_pages *p = *out = calloc(1, sizeof *p);
+    if (!p) return kin_err_set(err, "out of memory");
+    bool ok = kin_sha256_open(&hash, err) == 0 && kin_sha256_add(hash, o->disk.secret, sizeof o->disk.secret, err) == 0 &&
+              kin_sha256_add(hash, o->context, o->n_context, err) == 0 && kin_sha256_end(hash, p->seed, err) == 0 &&
+              kin_kv_store_open(&p->store, &o->disk, variant, CONTENT, err) == 0;
+    kin_sha256_close(hash);
+    if (ok) return 0;
+    free(p);
+    *out = NULL;
+    return KIN_FAIL;
+}
+
+void kin_prefix_pages_close(kin_prefix_pages *p) {
+    if (!p) return;
+    kin_kv_store_close(p->store);
+    free(p);
+}
+
+static void put_tokens(uint8_t *to, const int32_t *tokens) {
+    for (int i = 0; i < KIN_KV_CELLS; i++) kin_put_u32(to + 4 * i, (uint32_t)tokens[i]);
+}
+
+// A link of the chain: *key of the block before (zeros: none) -> of this one
+static bool name_next(const kin_prefix_pages *p, const int32_t *tokens, kin_page_key *key) {
+    uint8_t of[sizeof p->seed + sizeof *key + CONTENT], hash[KIN_SHA256_BYTES];
+    memcpy(of, p->seed, sizeof p->seed);
+    memcpy(of + sizeof p->seed, key, sizeof *key);
+    put_tokens(of + sizeof p->seed + sizeof *key, tokens);
+    if (kin_sha256(of, sizeof of, hash, NULL) != 0) return false;
+    memcpy(key, hash, sizeof *key);
+    return true;
+}
+
+bool kin_prefix_pages_name(kin_prefix_pages *p, const int32_t *tokens, int first, int n, kin_page_key *keys) {
+    kin_page_key key = {{0}};
+    for (int i = 0; i < first + n; i++) {
+        if (!name_next(p, tokens + (size_t)i * KIN_KV_CELLS, &key)) return false;
+        if (i >= first) keys[i - first] = key;
+    }
+    return true;
+}
+
+int kin_prefix_pages_find(kin_prefix_pages *p, const int32_t *tokens, int first, int n_blocks) {
+    kin_page_key key = {{0}};
+    uint8_t wanted[CONTENT];
+    for (int i = 0; i < n_blocks; i++) {
+        const int32_t *block = tokens + (size_t)i * KIN_KV_CELLS;
+        if (!name_next(p, block, &key)) return i;
+        if (i < first) continue;
+        const uint8_t *kept = kin_kv_store_read(p->store, &key);
+        put_tokens(wanted, block);
+        if (!kept || memcmp(kept, wanted, sizeof wanted) != 0) return i;
+    }
+    return n_blocks;
+}
+
+void kin_prefix_pages_forget(kin_prefix_pages *p, const int32_t *tokens, int n_blocks) {
+    kin_page_key key = {{0}};
+    for (int i = 0; i < n_blocks && name_next(p, tokens + (size_t)i * KIN_KV_CELLS, &key); i++)
+        kin_kv_store_remove(p->store, &key);
+}
+
+void kin_prefix_pages_keep(kin_prefix_pages *p, const int32_t *tokens, int first, int n, const kin_page_key *keys) {
+    for (int i = 0; i < n; i++) {
+        uint8_t *content = kin_kv_store_has(p->store, &keys[i]) ? NULL : kin_kv_store_begin(p->store);
+        if (!content) continue;
+        put_tokens(content, tokens + (size_t)(first + i) * KIN_KV_CELLS);
+        kin_kv_store_keep(p->store, &keys[i], content);
+    }
+}

@@ -1,0 +1,390 @@
+// Texts whose keys and values come from the disks (pipeline/prefix_pages.h): they are what they are without, on one machine and
+// in a ring, whatever is missing or damaged there.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "pipeline/scheduler.h"
+#include "testkit/model_gen.h"
+#include "testkit/thread_ring.h"
+
+enum {
+    N_VOCAB = 320,
+    N_LAYER = 6,
+    N_CTX = 1024,
+    N_BATCH = 64,
+    N_PROMPT = 590,
+    N_MADE = 5,
+    N_FULL = N_PROMPT / KIN_KV_CELLS,
+    SHORT = 140,
+    N = 3
+};
+
+static char model_path[] = "/tmp/kin-test-prefix-pages-XXXXXX", root[64];
+
+static void ignore(void *user, kin_log_level level, const char *line) {
+    (void)user;
+    (void)level;
+    (void)line;
+}
+
+static int make_model(void **state) {
+    (void)state;
+    kin_model_spec spec = kin_model_spec_defaults();
+    kin_err err;
+    spec.n_layer = N_LAYER;
+    spec.n_embd = spec.n_ff = 256;
+    spec.n_vocab = N_VOCAB;
+    spec.mix = "q4_k_m";
+    kin_log_set_sink(ignore, NULL);
+    int fd = mkstemp(model_path);
+    return fd < 0 || close(fd) != 0 || kin_model_gen(&spec, model_path, &err) != 0 ? -1 : 0;
+}
+
+static int remove_model(void **state) {
+    (void)state;
+    return unlink(model_path);
+}
+
+static int make_root(void **state) {
+    (void)state;
+    strcpy(root, "/tmp/kin-test-prefix-XXXXXX");
+    return mkdtemp(root) ? 0 : -1;
+}
+
+static int remove_root(void **state) {
+    (void)state;
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf %s", root);
+    return system(command);
+}
+
+// ---- a ring, all of whose members keep pages: DIR/0, DIR/1, ...; the head's tokens are in DIR/head
+
+typedef struct world {
+    kin_thread_ring *ring;
+    kin_scheduler *s;
+    kin_prefix_pages *pages;
+    char dirs[KIN_THREAD_RING_MEMBERS][80];
+} world;
+
+static void open_world(world *w, int n_members, int n_ctx, bool has_pages) {
+    kin_thread_ring_options o = {.n_members = n_members, .n_batch = N_BATCH, .n_ctx = n_ctx, .n_steps = n_members > 1 ? 8 : 1};
+    char head[80];
+    kin_err err;
+    *w = (world){0};
+    for (int i = 0; i < n_members; i++) {
+        o.shares[i] = (kin_round_share){N_LAYER / n_members, 0};
+        snprintf(w->dirs[i], sizeof w->dirs[i], "%s/%d", root, i);
+        if (has_pages) o.kv_dirs[i] = w->dirs[i];
+    }
+    snprintf(head, sizeof head, "%s/head", root);
+    kin_prefix_pages_options po = {.disk = {.dir = head}, .context = "model", .n_context = 5};
+    kin_scheduler_options so = {.n_ctx = n_ctx, .n_vocab = N_VOCAB, .n_embd = 256, .n_parallel = 4, .keeps = true};
+    if (has_pages && kin_prefix_pages_open(&w->pages, &po, &err) != 0) fail_msg("%s", err.text);
+    so.pages = w->pages;
+    if (kin_thread_ring_open(&w->ring, model_path, &o, &err) != 0 || kin_scheduler_open(&w->s, &so, &err) != 0 ||
+        kin_scheduler_set_head(w->s, kin_thread_ring_head(w->ring), &err) != 0)
+        fail_msg("%s", err.text);
+}
+
+// As a process that ends: what is in memory is lost.
+static void close_world(world *w) {
+    kin_err err;
+    if (kin_scheduler_settle(w->s, &err) != 0) fail_msg("%s", err.text);
+    kin_scheduler_close(w->s);
+    kin_prefix_pages_close(w->pages);
+    kin_thread_ring_close(w->ring);
+}
+
+typedef struct text {
+    int32_t prompt[N_PROMPT];
+    int n_prompt, n_made;
+    uint64_t logits; // a hash of all that it got
+    int n_cached, n_ended;
+    kin_generation_end how;
+} text;
+
+static int32_t next(void *user, float *logits) {
+    text *t = user;
+    int32_t best = 0;
+    t->logits = kin_hash64(logits, N_VOCAB * sizeof *logits, t->logits);
+    for (int32_t i = 1; i < N_VOCAB; i++) best = logits[i] > logits[best] ? i : best;
+    return t->n_made++ == N_MADE ? KIN_GENERATION_NO_TOKEN : best;
+}
+
+static void progress(void *user, int n_done, int n_cached) {
+    text *t = user;
+    assert_true(n_done >= n_cached);
+    t->n_cached = n_cached;
+}
+
+static void ended(void *user, kin_generation_end how, const kin_err *why) {
+    text *t = user;
+    (void)why;
+    t->n_ended++;
+    t->how = how;
+}
+
+static text new_text(int seed, int n_prompt) {
+    text t = {.n_prompt = n_prompt};
+    for (int i = 0; i < n_prompt; i++) t.prompt[i] = (seed * (i + 7) * 37 + i / 3) % N_VOCAB;
+    return t;
+}
+
+static void submit(world *w, text *t, bool no_cache) {
+    kin_generation_options o = {.prompt = t->prompt,
+                                .n_prompt = t->n_prompt,
+                                .no_cache = no_cache,
+                                .next = next,
+                                .progress = progress,
+                                .ended = ended,
+                                .user = t};
+    kin_generation *g;
+    kin_err err;
+    if (kin_scheduler_submit(w->s, &o, &g, &err) != 0) fail_msg("%s", err.text);
+}
+
+static void run(world *w) {
+    bool busy = true;
+    kin_err err;
+    while (busy) {
+        if (kin_scheduler_step(w->s, &busy, &err) != 0) fail_msg("%s", err.text);
+    }
+}
+
+static text run_one(int n_members, bool has_pages, int seed, int n_prompt) {
+    world w;
+    text t = new_text(seed, n_prompt);
+    open_world(&w, n_members, N_CTX, has_pages);
+    submit(&w, &t, false);
+    run(&w);
+    close_world(&w);
+    assert_int_equal(t.how, KIN_GENERATION_DONE);
+    return t;
+}
+
+static void expect_same(const text *got, const text *expected) {
+    assert_int_equal(got->n_ended, 1);
+    assert_int_equal(got->n_made, expected->n_made);
+    assert_int_equal(got->logits, expected->logits);
+}
+
+static void a_text_is_found_after_a_restart(void **state) {
+    (void)state;
+    const int n_members[] = {1, N};
+    for (int i = 0; i < 2; i++) {
+        remove_root(NULL);
+        text without = run_one(n_members[i], false, 1, N_PROMPT), first = run_one(n_members[i], true, 1, N_PROMPT);
+        assert_int_equal(first.n_cached, 0);
+        expect_same(&first, &without);
+        text again = run_one(n_members[i], true, 1, N_PROMPT);
+        assert_int_equal(again.n_cached, N_FULL * KIN_KV_CELLS);
+        expect_same(&again, &without);
+    }
+}
+
+// Its last block, too, where it is full: all but one token is found, for the last one gives the logits.
+static void a_prompt_of_whole_blocks_computes_its_last_one(void **state) {
+    (void)state;
+    text first = run_one(1, true, 1, 2 * KIN_KV_CELLS), again = run_one(1, true, 1, 2 * KIN_KV_CELLS);
+    assert_int_equal(again.n_cached, KIN_KV_CELLS);
+    expect_same(&again, &first);
+}
+
+static void a_text_with_another_beginning_is_not_found(void **state) {
+    (void)state;
+    run_one(1, true, 1, N_PROMPT);
+    text t = new_text(1, N_PROMPT), without;
+    t.prompt[0] = (t.prompt[0] + 1) % N_VOCAB;
+    world w;
+    for (int k = 0; k < 2; k++) {
+        text copy = t;
+        open_world(&w, 1, N_CTX, k == 1);
+        submit(&w, &copy, false);
+        run(&w);
+        close_world(&w);
+        if (k == 0) without = copy;
+        if (k == 1) assert_int_equal(copy.n_cached, 0);
+        if (k == 1) expect_same(&copy, &without);
+    }
+}
+
+static void a_text_that_must_not_be_cached_is_neither_kept_nor_found(void **state) {
+    (void)state;
+    world w;
+    text t = new_text(1, N_PROMPT);
+    open_world(&w, 1, N_CTX, true);
+    submit(&w, &t, true);
+    run(&w);
+    close_world(&w);
+    text first = run_one(1, true, 1, N_PROMPT);
+    assert_int_equal(first.n_cached, 0);
+    open_world(&w, 1, N_CTX, true);
+    text again = new_text(1, N_PROMPT);
+    submit(&w, &again, true);
+    run(&w);
+    close_world(&w);
+    assert_int_equal(again.n_cached, 0);
+    expect_same(&again, &first);
+}
+
+// The pages of one member are wiped: all is computed, and kept again.
+static void a_member_without_its_pages_is_made_up_for(void **state) {
+    (void)state;
+    for (int i = 0; i < N; i++) {
+        char command[128];
+        text first = run_one(N, true, 1, SHORT);
+        snprintf(command, sizeof command, "rm -rf %s/%d", root, i);
+        assert_int_equal(system(command), 0);
+        text again = run_one(N, true, 1, SHORT), third = run_one(N, true, 1, SHORT);
+        assert_int_equal(again.n_cached, 0);
+        assert_int_equal(third.n_cached, SHORT / KIN_KV_CELLS * KIN_KV_CELLS);
+        expect_same(&again, &first);
+        expect_same(&third, &first);
+    }
+}
+
+// Changes a byte of one page of a member, or removes every other one.
+static void harm(int member, bool removes) {
+    char path[200];
+    int n = 0;
+    snprintf(path, sizeof path, "%s/%d/kv", root, member);
+    DIR *d = opendir(path);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        char inner[600];
+        snprintf(inner, sizeof inner, "%s/%s", path, e->d_name);
+        DIR *in = e->d_name[0] == '.' ? NULL : opendir(inner);
+        for (struct dirent *f; in && (f = readdir(in));) {
+            char file[1000];
+            if (f->d_name[0] == '.') continue;
+            snprintf(file, sizeof file, "%s/%s", inner, f->d_name);
+            n++;
+            if (removes && n % 2) unlink(file);
+            int fd = !removes && n == 3 ? open(file, O_WRONLY) : -1;
+            if (fd >= 0) assert_int_equal(pwrite(fd, "x", 1, 4000), 1);
+            if (fd >= 0) close(fd);
+        }
+        if (in) closedir(in);
+    }
+    if (d) closedir(d);
+}
+
+static void damaged_and_missing_pages_are_computed(void **state) {
+    (void)state;
+    for (int removes = 0; removes < 2; removes++) {
+        text first = run_one(N, true, 1, N_PROMPT);
+        harm(1, removes);
+        text again = run_one(N, true, 1, N_PROMPT);
+        assert_true(again.n_cached < N_FULL * KIN_KV_CELLS);
+        expect_same(&again, &first);
+        text third = run_one(N, true, 1, N_PROMPT);
+        assert_int_equal(third.n_cached, N_FULL * KIN_KV_CELLS);
+        expect_same(&third, &first);
+    }
+}
+
+// Texts that are computed beside those that are loaded, that share a beginning with them, or have another one.
+static void texts_beside_each_other_are_what_they_are_alone(void **state) {
+    (void)state;
+    text alone[4], texts[4];
+    const int seeds[] = {1, 2, 1, 3}, n_prompts[] = {300, 200, 260, 100};
+    for (int i = 0; i < 4; i++) alone[i] = run_one(N, false, seeds[i], n_prompts[i]);
+    run_one(N, true, 1, 300);
+    run_one(N, true, 2, 130);
+    for (int k = 0; k < 2; k++) { // the second time all are found
+        world w;
+        open_world(&w, N, N_CTX, true);
+        for (int i = 0; i < 4; i++) {
+            texts[i] = new_text(seeds[i], n_prompts[i]);
+            submit(&w, &texts[i], false);
+        }
+        run(&w);
+        close_world(&w);
+        for (int i = 0; i < 4; i++) expect_same(&texts[i], &alone[i]);
+        assert_int_equal(texts[0].n_cached, 256);
+        assert_int_equal(texts[1].n_cached, k ? 192 : 128);
+        assert_int_equal(texts[3].n_cached, k ? 64 : 0);
+    }
+}
+
+// What is in memory is taken from there; what goes on beyond it, from the disks.
+static void the_disks_have_more_than_the_memory(void **state) {
+    (void)state;
+    text alone = run_one(1, false, 1, 500);
+    run_one(1, true, 1, 500);
+    world w;
+    open_world(&w, 1, N_CTX, true);
+    text shorter = new_text(1, 100), again = new_text(1, 500);
+    submit(&w, &shorter, false);
+    run(&w);
+    submit(&w, &again, false);
+    run(&w);
+    close_world(&w);
+    assert_int_equal(again.n_cached, 500 / KIN_KV_CELLS * KIN_KV_CELLS);
+    expect_same(&again, &alone);
+}
+
+static void a_text_that_is_erased_is_not_found_any_more(void **state) {
+    (void)state;
+    world w;
+    text t = new_text(1, 200);
+    open_world(&w, 1, N_CTX, true);
+    submit(&w, &t, false);
+    run(&w);
+    assert_int_equal(kin_scheduler_erase(w.s, 0), 200 + N_MADE);
+    text again = new_text(1, 200);
+    submit(&w, &again, false);
+    run(&w);
+    close_world(&w);
+    assert_int_equal(again.n_cached, 0);
+    expect_same(&again, &t);
+}
+
+static void a_text_is_cancelled_while_it_is_loaded(void **state) {
+    (void)state;
+    run_one(N, true, 1, N_PROMPT);
+    world w;
+    open_world(&w, N, N_CTX, true);
+    text t = new_text(1, N_PROMPT);
+    kin_generation_options o = {.prompt = t.prompt, .n_prompt = N_PROMPT, .next = next, .ended = ended, .user = &t};
+    kin_generation *g;
+    kin_err err;
+    bool busy;
+    assert_int_equal(kin_scheduler_submit(w.s, &o, &g, &err), 0);
+    assert_int_equal(kin_scheduler_step(w.s, &busy, &err), 0);
+    assert_true(kin_head_n_in_flight(kin_thread_ring_head(w.ring)) == 0);
+    kin_scheduler_cancel(w.s, g);
+    run(&w);
+    assert_int_equal(t.n_ended, 1);
+    assert_int_equal(t.how, KIN_GENERATION_CANCELLED);
+    close_world(&w);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_text_is_found_after_a_restart, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(a_prompt_of_whole_blocks_computes_its_last_one, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(a_text_with_another_beginning_is_not_found, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(a_text_that_must_not_be_cached_is_neither_kept_nor_found, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(a_member_without_its_pages_is_made_up_for, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(damaged_and_missing_pages_are_computed, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(texts_beside_each_other_are_what_they_are_alone, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(the_disks_have_more_than_the_memory, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(a_text_that_is_erased_is_not_found_any_more, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(a_text_is_cancelled_while_it_is_loaded, make_root, remove_root),
+    };
+    return cmocka_run_group_tests(tests, make_model, remove_model);
+}
