@@ -13,11 +13,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/bytes.h"
-#include "base/rng.h"
-#include "pipeline/engine_instance.h"
 #include "testkit/model_gen.h"
 #include "testkit/process.h"
+#include "testkit/web_case.h"
 
 #define MODULES KIN_BINARY_DIR "/web"
 
@@ -41,102 +39,37 @@ static char folder[] = "/tmp/kin-test-web-XXXXXX";
 static char paths[3][N_MODELS][MAX_PATH]; // models, cases, what was computed of them
 enum { MODEL, CASE, OUT };
 
-// ---- cases: parts of bytes, each after its length in 4 bytes
-
-static void write_part(FILE *f, const uint8_t *bytes, size_t n) {
-    uint8_t length[4];
-    kin_put_u32(length, (uint32_t)n);
-    assert_int_equal(fwrite(length, 1, 4, f), 4);
-    assert_int_equal(fwrite(bytes, 1, n, f), n);
-}
-
-static kin_proto_plan plan_of(const kin_model *m, const model *spec) {
-    int middle = m->hp.n_layer / 2;
-    return (kin_proto_plan){
-        .n_files = 1,
-        .file_size = {kin_gguf_file_size(m->gguf, 0)},
-        .n_ctx = N_CTX,
-        .n_batch = N_BATCH,
-        .n_seq = 4,
-        .kv_type = spec->kv,
-        .wire_type = KIN_ACTIVATION_F32,
-        .flags = KIN_PROTO_PLAN_FLASH | KIN_PROTO_PLAN_REPACK,
-        .n_rounds = 2,
-        .n_windows = 2,
-        .window = {{.round = 0, .layer_begin = 0, .layer_end = (uint16_t)middle},
-                   {.round = 1, .layer_begin = (uint16_t)middle, .layer_end = (uint16_t)m->hp.n_layer}},
-    };
-}
-
-typedef struct maker {
-    kin_engine_instance *engine;
-    kin_message_pool *pool;
-    kin_steps steps;
-    kin_rng rng;
-    uint64_t step;
-    float *x;
-    FILE *given, *expected;
-} maker;
-
-// A step through both rounds; what comes out of the first goes into the second. Only the last row is wanted.
-static void compute_step(maker *m, int32_t seq, int32_t pos, int n, const kin_kv_op *ops, int n_ops) {
-    int32_t positions[N_BATCH], seqs[N_BATCH], out = n - 1;
-    kin_err err;
-    for (int i = 0; i < n; i++) {
-        positions[i] = pos + i;
-        seqs[i] = seq;
-    }
-    for (int i = 0; i < n * m->steps.n_embd; i++) m->x[i] = (float)(4 * kin_rng_unit(&m->rng) - 2);
-    const kin_batch batch = {.n_tokens = n, .pos = positions, .seq = seqs, .out = &out, .n_out = 1, .ops = ops, .n_ops = n_ops};
-    m->step++;
-    for (int round = 0; round < 2; round++) {
-        const kin_hop hop = {.step = m->step, .round = round, .n_rows = n};
-        kin_message_buffer *b = kin_steps_pack(&m->steps, m->pool, 1, &hop, &batch, m->x);
-        write_part(m->given, b->payload, b->frame.length);
-        b = kin_worker_take(kin_engine_instance_worker(m->engine), b, &err);
-        if (!b) fail_msg("%s", err.text);
-        write_part(m->expected, b->payload, b->frame.length);
-        kin_proto_step said;
-        if (kin_steps_check(&m->steps, b, &said, &err) != 0) fail_msg("%s", err.text);
-        kin_activations_decode(m->x, said.activations, (size_t)said.n_rows * (size_t)m->steps.n_embd, m->steps.type);
-        kin_message_pool_give(m->pool, b);
-    }
-}
-
-// A prompt longer than a span of attention, tokens of it and of another sequence, one that shares its beginning.
-static void compute_steps(maker *m) {
-    compute_step(m, 0, 0, 520, NULL, 0);
-    compute_step(m, 1, 0, 37, NULL, 0);
-    for (int i = 0; i < 3; i++) compute_step(m, 0, 520 + i, 1, NULL, 0);
-    compute_step(m, 1, 37, 3, NULL, 0);
-    compute_step(m, 2, 100, 2, &(kin_kv_op){2, 0, 100}, 1);
-}
+// ---- cases
 
 static FILE *expected[N_MODELS];
 
-static void make_case(int i) {
-    kin_model model;
+static void step(kin_web_case *c, int32_t seq, int32_t pos, int n, const kin_kv_op *ops, int n_ops) {
+    uint64_t ns;
     kin_err err;
-    maker m = {0};
-    atomic_bool stop = false;
-    if (kin_model_open(&model, paths[MODEL][i], &err) != 0) fail_msg("%s", err.text);
-    kin_proto_plan plan = plan_of(&model, &models[i]);
-    m.steps = kin_engine_instance_steps(&plan, model.hp.n_embd);
-    m.x = malloc(N_BATCH * (size_t)model.hp.n_embd * sizeof *m.x);
-    kin_rng_seed(&m.rng, 7);
-    m.given = fopen(paths[CASE][i], "wb");
-    m.expected = expected[i] = tmpfile();
-    if (kin_message_pool_open(&m.pool, 4, &err) != 0) fail_msg("%s", err.text);
-    const kin_engine_instance_options o = {.model_path = paths[MODEL][i], .n_threads = 2, .pool = m.pool, .stop = &stop};
-    if (kin_engine_instance_open(&m.engine, &plan, &o, &err) != 0) fail_msg("%s", err.text);
-    uint8_t bytes[KIN_FRAME_CAP_SMALL];
-    write_part(m.given, bytes, kin_proto_encode_plan(bytes, sizeof bytes, &plan));
-    compute_steps(&m);
-    fclose(m.given);
-    kin_engine_instance_close(m.engine);
-    kin_message_pool_close(m.pool);
-    kin_model_close(&model);
-    free(m.x);
+    if (kin_web_case_step(c, seq, pos, n, ops, n_ops, &ns, &err) != 0) fail_msg("%s", err.text);
+}
+
+// A prompt longer than a span of attention, tokens of it and of another sequence, one that shares its beginning.
+static void make_case(int i) {
+    kin_web_case *c;
+    kin_err err;
+    expected[i] = tmpfile();
+    const kin_web_case_options o = {.model_path = paths[MODEL][i],
+                                    .kv_type = models[i].kv,
+                                    .n_ctx = N_CTX,
+                                    .n_batch = N_BATCH,
+                                    .n_threads = 2,
+                                    .given = fopen(paths[CASE][i], "wb"),
+                                    .expected = expected[i]};
+    assert_true(o.given && o.expected);
+    if (kin_web_case_open(&c, &o, &err) != 0) fail_msg("%s", err.text);
+    step(c, 0, 0, 520, NULL, 0);
+    step(c, 1, 0, 37, NULL, 0);
+    for (int k = 0; k < 3; k++) step(c, 0, 520 + k, 1, NULL, 0);
+    step(c, 1, 37, 3, NULL, 0);
+    step(c, 2, 100, 2, &(kin_kv_op){2, 0, 100}, 1);
+    kin_web_case_close(c);
+    fclose(o.given);
 }
 
 static void make_model(int i) {

@@ -16,6 +16,7 @@ enum {
 typedef struct kernel {
     kin_unpack unpack;
     const kin_dot *dots;
+    kin_fused fused; // NULL: unpacked for a single row, too
     size_t block_bytes;
 } kernel;
 
@@ -29,6 +30,10 @@ static void tile(kernel k, const uint8_t *panel, int64_t columns, const kin_act 
         int left = columns - c < KIN_ACT_COLUMNS ? (int)(columns - c) : KIN_ACT_COLUMNS;
         // The processor's own prefetcher stops where unpacking pauses: 44 GB/s instead of 22 to 34 (2 cores of Zen 5, limit 44).
         for (size_t ahead = 0; ahead < k.block_bytes; ahead += 64) __builtin_prefetch(panel + 2 * k.block_bytes + ahead);
+        if (n == 1 && k.fused) {
+            k.fused(panel, left, act, f[0]);
+            continue;
+        }
         k.unpack(panel, left, &e);
         int64_t i = 0;
         for (; i + SIMD_ROWS <= n; i += SIMD_ROWS) k.dots[SIMD_ROWS - 1](&e, left, act + i, f + i);
@@ -41,6 +46,7 @@ static void packed(const kin_matrix *w, const kin_act *act, int64_t n, float *y,
     kernel k = {
         .unpack = SIMD_FN(kin_unpack_of)(w->type),
         .dots = SIMD_FN(kin_dots_of)(w->type),
+        .fused = SIMD_FN(kin_fused_of)(w->type),
         .block_bytes = kin_panel_bytes(w->type, KIN_ACT_COLUMNS),
     };
     kin_assert(k.unpack && k.dots);

@@ -12,6 +12,7 @@
 #define SIMD_ROWS 4 // activation rows that a product keeps in registers
 #ifdef __wasm_relaxed_simd__
 #define SIMD_NAME "relaxed"
+#define SIMD_FUSED          // a single row is multiplied as it is unpacked (fused.c)
 #define SIMD_SUB_MOST 32767 // sums of bytes are 16 bits wide
 #define SIMD_S8_BIAS 0
 #else

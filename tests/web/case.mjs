@@ -9,14 +9,24 @@ export function* partsOf(bytes) {
   }
 }
 
-export function compute(engine, bytes, model) {
+// times: what each step took, in milliseconds, is added to it.
+export function compute(engine, bytes, model, times = []) {
   const [plan, ...steps] = partsOf(bytes);
   engine.openPlan(plan, model);
   const out = [];
   for (const step of steps) {
+    const begun = performance.now();
     const payload = engine.step(step);
+    times.push(performance.now() - begun);
     out.push(new Uint8Array(Uint32Array.of(payload.length).buffer), payload);
   }
   engine.closePlan();
   return out;
+}
+
+// For bench/web: a token is two steps, the fastest third of the last ones counts.
+export function say(times) {
+  const tokens = times.flatMap((ms, i) => (i % 2 ? [times[i - 1] + ms] : []));
+  const sorted = tokens.slice(1).sort((a, b) => a - b);
+  return `prompt ${tokens[0].toFixed(1)} ms, token ${sorted[0].toFixed(2)} ms at best, ${sorted[sorted.length >> 1].toFixed(2)} in the median`;
 }

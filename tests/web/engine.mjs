@@ -6,7 +6,7 @@ import { isMainThread, parentPort, Worker, workerData } from 'node:worker_thread
 
 import { Engine, vectorUnit } from '../../web/engine.js';
 import { runThread } from '../../web/engine_thread.js';
-import { compute } from './case.mjs';
+import { compute, say } from './case.mjs';
 
 const files = new Map(); // name -> descriptor
 
@@ -30,9 +30,9 @@ if (isMainThread) {
   if (engine.threads !== Number(threads) || engine.kernels !== unit) throw new Error(`${engine.threads} threads, ${engine.kernels}`);
   for (let i = 0; i < cases.length; i += 3) {
     files.set(cases[i], openSync(cases[i]));
-    const begun = performance.now();
-    writeFileSync(cases[i + 2], Buffer.concat(compute(engine, readFileSync(cases[i + 1]), cases[i])));
-    if (process.env.WEB_TIMES) console.error(`${cases[i]}: ${(performance.now() - begun).toFixed(1)} ms`);
+    const times = [];
+    writeFileSync(cases[i + 2], Buffer.concat(compute(engine, readFileSync(cases[i + 1]), cases[i], times)));
+    console.error(say(times));
     closeSync(files.get(cases[i]));
   }
   process.exit(0);

@@ -1,6 +1,6 @@
 // In Chromium: computes the cases that the server has, and gives it what came of them.
 import { Engine } from '../../web/engine.js';
-import { compute } from './case.mjs';
+import { compute, say } from './case.mjs';
 
 const asked = new URLSearchParams(location.search);
 const models = new Map();
@@ -24,11 +24,14 @@ try {
   const threads = Number(asked.get('threads'));
   const engine = await Engine.open(host, { threads, unit: asked.get('unit') });
   if (engine.threads !== threads || engine.kernels !== asked.get('unit')) throw new Error(`${engine.threads} threads, ${engine.kernels}`);
+  const said = [`${navigator.userAgent}, isolated: ${crossOriginIsolated}`];
   for (let i = 0; i < Number(asked.get('n')); i++) {
     models.set('model', await get(`/model/${i}`));
-    await give(`/out/${i}`, new Blob(compute(engine, await get(`/case/${i}`), 'model')));
+    const times = [];
+    await give(`/out/${i}`, new Blob(compute(engine, await get(`/case/${i}`), 'model', times)));
+    said.push(say(times));
   }
-  await give('/done', `${navigator.userAgent}, isolated: ${crossOriginIsolated}`);
+  await give('/done', said.join('\n'));
 } catch (e) {
   await give('/failed', `${e.stack}`);
 }
