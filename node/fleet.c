@@ -10,7 +10,7 @@
 
 kin_fleet_options kin_fleet_options_defaults(void) {
     kin_planner_options planner = kin_planner_options_defaults();
-    return (kin_fleet_options){.plan = planner.plan, .scheduler = planner.scheduler, .wire = "f32"};
+    return (kin_fleet_options){.plan = planner.plan, .scheduler = planner.scheduler, .accept = planner.accept, .wire = "f32"};
 }
 
 // ---- the content hash
@@ -97,6 +97,7 @@ static void show_status(void *user, const char *line) {
 static int open_planner(kin_fleet *f, const kin_fleet_base *base, kin_err *err) {
     kin_planner_options o = {.plan = f->o.plan,
                              .scheduler = f->o.scheduler,
+                             .accept = f->o.accept,
                              .n_rounds = f->o.n_rounds,
                              .head_name = f->self.name,
                              .only_looks = base->only_looks};

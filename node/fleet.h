@@ -12,6 +12,7 @@ typedef struct kin_fleet_options {
     int n_devices;         // to wait for; 0: whoever is there after a second
     const char *plan;      // "auto", "even", "memory" or a file
     const char *scheduler; // of "auto"
+    const char *accept;    // of "auto": see kin_planner_options
     int n_rounds;          // of all but a file; 0: the scheduler chooses, by rule 1
     const char *wire;      // "f32" or "f16"
     int n_chunk;           // 0: what suits the ring

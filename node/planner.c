@@ -6,8 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "node/plan_file.h"
+#include "pure/plan/acceptance.h"
 #include "pure/plan/timeline.h"
 #include "pure/proto/id.h"
 #include "pure/proto/label.h"
@@ -33,16 +35,18 @@ struct kin_planner {
     kin_work_facts work;
     const kin_plan_scheduler *scheduler; // NULL: by rule or by hand
     kin_manual_plan hand;
+    bool by_thesis;  // its rule decides whether another plan takes the place of the one in force
     bool was_joined; // somebody was there: from then on the head goes on alone if it must
 
     pthread_cond_t asked;  // a question came
     pthread_mutex_t mutex; // over the following
     standing now, next;    // in force; what is being thought about
+    kin_time changed_at;   // when the plan in force was chosen
     kin_facts corrected;   // scratch
 };
 
 kin_planner_options kin_planner_options_defaults(void) {
-    return (kin_planner_options){.plan = "auto", .scheduler = "exact"};
+    return (kin_planner_options){.plan = "auto", .scheduler = "exact", .accept = "margin"};
 }
 
 static bool is_word(const char *plan) {
@@ -59,6 +63,9 @@ static int no_scheduler(const char *name, kin_err *err) {
 }
 
 static int read_options(kin_planner *p, kin_err *err) {
+    p->by_thesis = strcmp(p->o.accept, "thesis") == 0;
+    if (!p->by_thesis && strcmp(p->o.accept, "margin") != 0)
+        return kin_err_set(err, "--accept %s: there is no such rule (margin, thesis)", p->o.accept);
     if (!is_word(p->o.plan)) return kin_plan_file_read(p->o.plan, p->o.head_name, &p->hand, err);
     if (strcmp(p->o.plan, "auto") != 0) return 0;
     p->scheduler = kin_plan_scheduler_find(p->o.scheduler);
@@ -205,6 +212,27 @@ static void say_refused(kin_planner *p) {
     memcpy(p->next.refused, reasons, sizeof reasons);
 }
 
+// Layers that a device does not have in the present plan it has to fetch. The head has the file.
+static bool thesis_accepts(const kin_planner *p, const kin_facts *facts, const kin_plan *present, double now_s,
+                           const kin_plan *candidate, double then_s) {
+    kin_acceptance_options o = kin_acceptance_options_published();
+    kin_acceptance_cost cost = kin_acceptance_cost_of(then_s * 1e6, 0);
+    double layer_bytes = 0, since_s = kin_clock_ms(p->changed_at, kin_clock_now()) / 1e3;
+    for (int q = 0; q < KIN_N_QUANT; q++) layer_bytes += p->model.layer_bytes[q] + p->model.expert_bytes[q];
+    for (int i = 1; i < facts->n_device; i++) {
+        int n_new = candidate->shares[i].n_layer - present->shares[i].n_layer;
+        if (candidate->shares[i].n_layer == 0) continue;
+        double init_us = kin_acceptance_init_us(&o, n_new > 0 ? n_new * layer_bytes : 0, facts->links[0][i].bytes_s);
+        cost = kin_acceptance_add(cost, kin_acceptance_cost_of(0, kin_acceptance_penalty(&o, init_us, true, since_s)));
+    }
+    return kin_acceptance_takes(&o, &cost, now_s * 1e6);
+}
+
+static bool is_worth_changing(const kin_planner *p, const kin_facts *facts, const kin_plan *present, double now_s,
+                              const kin_plan *candidate, double then_s) {
+    return p->by_thesis ? thesis_accepts(p, facts, present, now_s, candidate, then_s) : kin_plan_is_worth_changing(now_s, then_s);
+}
+
 // The plan in force, if it can go on and nothing is better by the margin.
 static bool keeps(kin_planner *p, const kin_facts *facts, const kin_plan *candidate) {
     kin_plan present;
@@ -213,7 +241,7 @@ static bool keeps(kin_planner *p, const kin_facts *facts, const kin_plan *candid
     if (!p->now.is_there || !renumber(&p->now, &p->next, &present)) return false;
     if (kin_timeline_predict(facts, &present, &now, &err) != 0 || kin_timeline_predict(facts, candidate, &then, &err) != 0)
         return false;
-    if (!isfinite(now.tpot_s) || kin_plan_is_worth_changing(now.tpot_s, then.tpot_s)) return false;
+    if (!isfinite(now.tpot_s) || is_worth_changing(p, facts, &present, now.tpot_s, candidate, then.tpot_s)) return false;
     p->next.plan = present;
     return true;
 }
@@ -235,7 +263,10 @@ static int plan_measured(kin_planner *p, kin_ring_plan *out, kin_err *err) {
     say_refused(p);
     const kin_facts *facts = corrected_facts(p, &p->next);
     if (schedule(p, facts, &candidate, err) != 0) return KIN_FAIL;
-    if (!keeps(p, facts, &candidate)) p->next.plan = candidate;
+    if (!keeps(p, facts, &candidate)) {
+        p->next.plan = candidate;
+        p->changed_at = kin_clock_now();
+    }
     write_ring(&p->next.plan, p->next.n, out);
     return 0;
 }
@@ -406,7 +437,8 @@ static bool would_change(kin_planner *p) {
     kin_err err;
     const kin_facts *facts = corrected_facts(p, &p->now);
     if (schedule(p, facts, &candidate, &err) != 0 || kin_timeline_predict(facts, &candidate, &then, &err) != 0) return false;
-    return kin_timeline_predict(facts, &p->now.plan, &now, &err) == 0 && kin_plan_is_worth_changing(now.tpot_s, then.tpot_s);
+    return kin_timeline_predict(facts, &p->now.plan, &now, &err) == 0 &&
+           is_worth_changing(p, facts, &p->now.plan, now.tpot_s, &candidate, then.tpot_s);
 }
 
 bool kin_planner_take_measured(kin_planner *p, const kin_cluster_measured *m) {

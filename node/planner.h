@@ -21,6 +21,7 @@
 typedef struct kin_planner_options {
     const char *plan;      // "auto", "even", "memory" or a file
     const char *scheduler; // of "auto": a name of pure/plan/scheduler.h
+    const char *accept;    // when another plan of "auto" takes the place of the one in force: "margin" (5 %) or "thesis"
     int n_rounds;          // 0: the scheduler chooses; by rule: 1
     const char *head_name;
     bool only_looks; // gives nobody work (the answer is the head alone), and remembers the facts

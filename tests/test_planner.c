@@ -121,6 +121,34 @@ static void a_little_better_changes_nothing_and_much_better_does(void **state) {
     kin_planner_close(p);
 }
 
+// A device that joins has everything to fetch: by the thesis's rule that counts, for a minute or so.
+static void by_the_thesis_fetching_counts_against_a_better_plan(void **state) {
+    (void)state;
+    static asked some, all;
+    kin_ring_plan first, margin, thesis;
+    kin_planner_options o = kin_planner_options_defaults();
+    kin_planner *p = open_planner("auto", "exact"), *q;
+    kin_err err;
+    o.head_name = "head";
+    o.accept = "thesis";
+    ask_about(&some, (int[]){0, 2}, 2);
+    ask_about(&all, (int[]){0, 1, 2}, 3);
+    for (int i = 1; i < 3; i++) all.facts.links[0][i].bytes_s = some.facts.links[0][1].bytes_s = 1e6; // minutes
+    assert_int_equal(kin_planner_open(&q, &o, &cluster.model, &cluster.work, &err), 0);
+    answer_to(p, &some, &first);
+    answer_to(p, &all, &margin);
+    answer_to(q, &some, &first);
+    answer_to(q, &all, &thesis);
+    assert_true(layers_of(&margin, &all, 1) > 0);
+    assert_int_equal(layers_of(&thesis, &all, 1), 0);
+    for (int who = 0; who < 3; who += 2) assert_int_equal(layers_of(&thesis, &all, who), layers_of(&first, &some, who));
+    kin_planner_close(p);
+    kin_planner_close(q);
+    o.accept = "luck";
+    assert_int_equal(kin_planner_open(&q, &o, &cluster.model, &cluster.work, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "there is no such rule"));
+}
+
 static void what_if_a_device_left_is_the_plan_of_those_who_stay_and_changes_nothing(void **state) {
     (void)state;
     static const char *const plans[] = {"auto", "even"};
@@ -389,6 +417,7 @@ int main(void) {
         cmocka_unit_test_setup(the_answer_is_the_schedulers_plan_with_the_head_last, setup),
         cmocka_unit_test_setup(alone_there_is_no_plan_until_somebody_has_joined, setup),
         cmocka_unit_test_setup(a_little_better_changes_nothing_and_much_better_does, setup),
+        cmocka_unit_test_setup(by_the_thesis_fetching_counts_against_a_better_plan, setup),
         cmocka_unit_test_setup(what_if_a_device_left_is_the_plan_of_those_who_stay_and_changes_nothing, setup),
         cmocka_unit_test_setup(without_a_member_there_is_another_plan, setup),
         cmocka_unit_test_setup(what_was_measured_corrects_the_expectation_and_follows_its_device, setup),
