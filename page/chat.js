@@ -12,7 +12,7 @@ import { Tree } from './tree.js';
 const SAVE_MS = 300; // a text that is being written is kept so often
 const LOST_MS = 5000; // another tab's answer that was not kept for that long is not written any more
 // What the demo model can; and what others can.
-const STORIES = ['Tell me a story about a brave little dragon.', 'Tell me a story about a lost kitten.', 'Tell me a story about a day at the sea.', 'Tell me a story about two good friends.'];
+const STORIES = ['Tell me a story about a brave little dragon.', 'Tell me a story about a girl named Mia and a ball.', 'Tell me a story about two good friends.', 'What can you do?'];
 const STARTERS = ['Tell me a story about a brave little dragon.', 'Explain how a rainbow is made, in three sentences.', 'Write a haiku about the sea.', 'Compare tea and coffee in a table.'];
 
 export class Chat {

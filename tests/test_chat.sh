@@ -92,7 +92,6 @@ fi
 claim='a conversation: answers, and every command'
 chat -n 12 --seed 2 --stats --temp 0
 shows '^kin: demo, .* /help lists'
-shows 'no chat template'
 line 'Once upon a time'
 shows 'tokens a second\|a second;'
 fresh
@@ -216,6 +215,7 @@ ends 130
 
 claim='Ctrl-C stops an answer, and a prompt that is being computed; what was written is kept'
 chat -m slow.gguf -c 30000 --temp 0
+shows 'no chat template'
 shows '^>'
 line 'tell me'
 wait_for long_now || fail 'nothing is written'

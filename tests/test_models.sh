@@ -24,7 +24,7 @@ echo 'not a model' >"$models/notes.txt"
 
 claim='kin models lists what a folder has, and says what is wrong with the rest'
 status 0 "$kin" models "$models"
-says "$out" '^demo  *llama  *6.6M  *q4_K  *3.87 MiB  *512'
+says "$out" '^demo  *llama  *6.7M  *q4_K  *3.90 MiB  *512'
 says "$out" '^more/demo '
 says "$out" '^parts '
 says "$out" '^small  *qwen3 '
@@ -32,7 +32,7 @@ says "$out" '^caf\\xe9 '
 lines "$out" 6
 says "$err" 'not usable: .*broken.gguf: '
 status 0 "$kin" models "$models" --json
-says "$out" '"parameters": 6623488'
+says "$out" '"parameters": 6656256'
 says "$out" '"error": ".*broken.gguf'
 status 1 "$kin" models "$dir/nowhere"
 says "$err" 'No such file or directory'

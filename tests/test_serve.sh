@@ -224,7 +224,8 @@ wait "$listener" || fail "the listener's stream ended with $?"
 
 claim='reasoning ends when its budget is spent, with the message that was asked for'
 printf '{%% for m in messages %%}{{ m.content }}{%% endfor %%}<think>' >"$dir/thinks.jinja"
-serve --ctx 2048 --chat-template-file "$dir/thinks.jinja" --reasoning-budget 0
+"$mkmodel" --layers 2 --vocab 8000 -o "$dir/endless.gguf" >/dev/null # its texts have no end of their own
+serve --ctx 2048 -m "$dir/endless.gguf" --chat-template-file "$dir/thinks.jinja" --reasoning-budget 0
 thinks() { chat 200 "\"seed\": 1, \"max_tokens\": 60, $1"; }
 thinks '"thinking_budget_tokens": 10'
 says "$out" '"reasoning_content":"[^"]'

@@ -2,17 +2,19 @@
 """Byte-level BPE, the GPT-2 way: train a vocabulary, encode, decode.
 
     bpe.py train stories.txt vocab.json --size 1280
+    bpe.py extend vocab.json stories.txt chats.txt longer.json --size 1408
     bpe.py show vocab.json "Once upon a time"
 
-Ids 0..255 are the bytes, in GPT-2's order; then one id per merge; the last id is <|endoftext|>, both the beginning and
-the end of every story. Text is cut into words by GPT-2's regular expression, written here for ASCII letters and digits.
+Ids 0..255 are the bytes, in GPT-2's order; then one id per merge; then the control tokens: <|endoftext|>, both the
+beginning and the end of every story, and, in a vocabulary that was extended for conversations, <|im_start|> and
+<|im_end|>. Text is cut into words by GPT-2's regular expression, written here for ASCII letters and digits.
 """
 import collections
 import json
 import re
 import sys
 
-EOT = "<|endoftext|>"
+EOT, IM_START, IM_END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
 WORDS = re.compile(r"'s|'t|'re|'ve|'m|'ll|'d| ?[A-Za-z]+| ?[0-9]+| ?[^\sA-Za-z0-9]+|\s+(?!\S)|\s+")
 
 
@@ -32,18 +34,34 @@ def spell(word):
 
 
 def train(text, size):
+    """The merges of a vocabulary of so many tokens."""
+    counts = collections.Counter(WORDS.findall(text.replace(EOT + "\n", "")))
+    return grow([(spell(w), n) for w, n in sorted(counts.items())], size - 257)
+
+
+def extend(vocab, old_text, new_text, size):
+    """More merges, for what new_text has and old_text has not: the old text keeps its tokens."""
+    def cut(text):
+        for control in (EOT, IM_START, IM_END):
+            text = text.replace(control + "\n", "\n").replace(control, "\n")
+        counts = collections.Counter(WORDS.findall(text))
+        return [([vocab.tokens[i] for i in vocab.word(w)], n) for w, n in sorted(counts.items())]
+
+    never = {p for w, _ in cut(old_text) for p in zip(w, w[1:])}
+    return vocab.merges + grow(cut(new_text), size - 259 - len(vocab.merges), never)
+
+
+def grow(words, n_merges, never=()):
     """The merges: the most frequent pair of neighbours within words becomes one token, again and again. Ties are
     broken by the alphabet, so the result depends on nothing but the text."""
-    counts = collections.Counter(WORDS.findall(text.replace(EOT + "\n", "")))
-    words = [(spell(w), n) for w, n in sorted(counts.items())]
     pairs, where = collections.Counter(), collections.defaultdict(set)
     for i, (w, n) in enumerate(words):
         for p in zip(w, w[1:]):
             pairs[p] += n
             where[p].add(i)
     merges = []
-    while len(merges) < size - 257 and pairs:
-        best = max(pairs, key=lambda p: (pairs[p], p))
+    while len(merges) < n_merges:
+        best = max((p for p in pairs if p not in never), key=lambda p: (pairs[p], p))
         merges.append(best)
         for i in sorted(where[best]):
             w, n = words[i]
@@ -73,9 +91,9 @@ def merge(word, pair):
 
 
 class Vocab:
-    def __init__(self, merges):
-        self.merges = [tuple(m) for m in merges]
-        self.tokens = list(BYTE_CHAR.values()) + [a + b for a, b in self.merges] + [EOT]
+    def __init__(self, merges, control=(EOT,)):
+        self.merges, self.control = [tuple(m) for m in merges], list(control)
+        self.tokens = list(BYTE_CHAR.values()) + [a + b for a, b in self.merges] + self.control
         self.id = {t: i for i, t in enumerate(self.tokens)}
         self.rank = {m: i for i, m in enumerate(self.merges)}
         self.eot = self.id[EOT]
@@ -85,7 +103,13 @@ class Vocab:
     @staticmethod
     def load(path):
         with open(path) as f:
-            return Vocab(json.load(f)["merges"])
+            v = json.load(f)
+        return Vocab(v["merges"], v["control"])
+
+    def save(self, path):
+        with open(path, "w") as f:
+            json.dump({"control": self.control, "merges": self.merges}, f, indent=0)
+        print(f"{len(self.merges)} merges, {len(self.tokens)} tokens")
 
     def word(self, word):
         if word not in self.cache:
@@ -102,16 +126,21 @@ class Vocab:
         return [i for w in WORDS.findall(text) for i in self.word(w)]
 
     def decode(self, ids):
-        return bytes(CHAR_BYTE[c] for i in ids if i != self.eot for c in self.tokens[i]).decode(errors="replace")
+        return bytes(CHAR_BYTE[c] for i in ids if self.tokens[i] not in self.control for c in self.tokens[i]).decode(errors="replace")
+
+
+def read(path):
+    with open(path) as f:
+        return f.read()
 
 
 def main():
     if sys.argv[1:2] == ["train"] and len(sys.argv) == 6:
-        with open(sys.argv[2]) as f:
-            merges = train(f.read(), int(sys.argv[5]))
-        with open(sys.argv[3], "w") as f:
-            json.dump({"merges": merges}, f, indent=0)
-        print(f"{len(merges)} merges, {257 + len(merges)} tokens")
+        Vocab(train(read(sys.argv[2]), int(sys.argv[5]))).save(sys.argv[3])
+    elif sys.argv[1:2] == ["extend"] and len(sys.argv) == 8:
+        v = Vocab.load(sys.argv[2])
+        merges = extend(v, read(sys.argv[3]), read(sys.argv[4]), int(sys.argv[7]))
+        Vocab(merges, [EOT, IM_START, IM_END]).save(sys.argv[5])
     elif sys.argv[1:2] == ["show"] and len(sys.argv) == 4:
         v = Vocab.load(sys.argv[2])
         print([v.tokens[i] for i in v.encode(sys.argv[3])])

@@ -101,6 +101,13 @@ def load(path):
     return meta, w
 
 
+def vocab_of(meta):
+    merges, tokens = [m.split(" ") for m in meta["tokenizer.ggml.merges"]], meta["tokenizer.ggml.tokens"]
+    vocab = bpe.Vocab(merges, tokens[256 + len(merges):])
+    assert vocab.tokens == tokens
+    return vocab
+
+
 class Model:
     def __init__(self, meta, w):
         a = "llama."
@@ -109,6 +116,10 @@ class Model:
         self.hd, self.eps = meta[a + "rope.dimension_count"], meta[a + "attention.layer_norm_rms_epsilon"]
         self.freq = meta[a + "rope.freq_base"] ** (-np.arange(0, self.hd, 2) / self.hd)
         self.reset()
+
+    def rewind(self, n):
+        """Forgets all but the first n tokens."""
+        self.k, self.v, self.n_past = [k[:n] for k in self.k], [v[:n] for v in self.v], n
 
     def reset(self):
         self.k, self.v, self.n_past = [None] * self.n_layer, [None] * self.n_layer, 0
@@ -193,8 +204,7 @@ def main():
     ap.add_argument("--seed", type=int, default=1)
     args = ap.parse_args()
     meta, w = load(args.gguf)
-    vocab = bpe.Vocab([m.split(" ") for m in meta["tokenizer.ggml.merges"]])
-    assert vocab.tokens == meta["tokenizer.ggml.tokens"]
+    vocab = vocab_of(meta)
     model = Model(meta, w)
     if args.weights:
         float_w = dict(np.load(args.weights))

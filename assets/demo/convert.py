@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Float weights to a GGUF file with K-quants, in numpy alone.
 
-    convert.py --weights DIR/model.npz --config DIR/config.json --vocab vocab.json --out demo.gguf
+    convert.py --weights DIR/model.npz --config DIR/config.json --vocab vocab.json --out demo.gguf [--name NAME]
 
 Matrices become Q4_K, and Q6_K where an error costs most: the embedding (which is also the output matrix), and attn_v
 and ffn_down in half of the layers, as llama.cpp's Q4_K_M chooses. Norms stay float32.
@@ -20,8 +20,10 @@ import struct
 import numpy as np
 
 import bpe
+import chats
 
 F32, Q4_K, Q6_K = 0, 12, 14             # ggml's type numbers
+NORMAL, CONTROL = 1, 3                  # and those of tokens
 FILE_TYPE_Q4_K_M = 15
 U32, FLOAT, BOOL, STRING, ARRAY, I32 = 4, 6, 7, 8, 9, 5
 ALIGNMENT = 32
@@ -147,12 +149,13 @@ def key(name, kind, v, item=None):
     return string(name) + struct.pack("<I", kind) + value(kind, v)
 
 
-def metadata(c, vocab):
+def metadata(c, vocab, name):
     n = len(vocab.tokens)
+    talks = bpe.IM_END in vocab.control
     return [
         key("general.architecture", STRING, "llama"),
         key("general.type", STRING, "model"),
-        key("general.name", STRING, "kin demo storyteller"),
+        key("general.name", STRING, name),
         key("general.description", STRING, "A very small model that tells stories for small children"),
         key("general.license", STRING, "mit"),
         key("general.alignment", U32, ALIGNMENT),
@@ -171,27 +174,30 @@ def metadata(c, vocab):
         key("tokenizer.ggml.model", STRING, "gpt2"),
         key("tokenizer.ggml.pre", STRING, "gpt-2"),
         key("tokenizer.ggml.tokens", ARRAY, vocab.tokens, STRING),
-        key("tokenizer.ggml.token_type", ARRAY, [3 if t == bpe.EOT else 1 for t in vocab.tokens], I32),
+        key("tokenizer.ggml.token_type", ARRAY, [CONTROL if t in vocab.control else NORMAL for t in vocab.tokens], I32),
         key("tokenizer.ggml.merges", ARRAY, [a + " " + b for a, b in vocab.merges], STRING),
         key("tokenizer.ggml.bos_token_id", U32, vocab.eot),
         key("tokenizer.ggml.eos_token_id", U32, vocab.eot),
         key("tokenizer.ggml.add_bos_token", BOOL, True),
         key("tokenizer.ggml.add_eos_token", BOOL, False),
-    ]
+    ] + [
+        key("tokenizer.ggml.eot_token_id", U32, vocab.id[bpe.IM_END]),
+        key("tokenizer.chat_template", STRING, chats.TEMPLATE),
+    ] * talks
 
 
 def pad(n):
     return b"\0" * (-n % ALIGNMENT)
 
 
-def write(path, weights, c, vocab):
-    keys, infos, data = metadata(c, vocab), [], []
+def write(path, weights, c, vocab, name):
+    keys, infos, data = metadata(c, vocab, name), [], []
     at = 0
-    for name, w in weights.items():
-        kind = type_of(name, w, c["n_layer"])
-        assert w.ndim == 1 or w.shape[1] % 256 == 0, name
+    for tensor, w in weights.items():
+        kind = type_of(tensor, w, c["n_layer"])
+        assert w.ndim == 1 or w.shape[1] % 256 == 0, tensor
         raw = QUANTIZE[kind](w)
-        infos.append(string(name) + struct.pack("<I", w.ndim) + struct.pack(f"<{w.ndim}Q", *reversed(w.shape))
+        infos.append(string(tensor) + struct.pack("<I", w.ndim) + struct.pack(f"<{w.ndim}Q", *reversed(w.shape))
                      + struct.pack("<IQ", kind, at))
         data += [raw, pad(len(raw))]
         at += len(raw) + len(data[-1])
@@ -208,10 +214,11 @@ def main():
     ap.add_argument("--config", required=True)
     ap.add_argument("--vocab", required=True)
     ap.add_argument("--out", required=True)
+    ap.add_argument("--name", default="kin demo storyteller")
     args = ap.parse_args()
     with open(args.config) as f:
         c = json.load(f)
-    size = write(args.out, dict(np.load(args.weights)), c, bpe.Vocab.load(args.vocab))
+    size = write(args.out, dict(np.load(args.weights)), c, bpe.Vocab.load(args.vocab), args.name)
     print(f"{args.out}: {size} bytes")
 
 

@@ -4,7 +4,7 @@
 //   node tests/clients/agent.mjs PATH_TO_KIN [opencode|codex] [FOLDER]
 //
 // Each gets a task and a folder of its own. What must be: it ends with 0, its requests were answered in full, streamed, and it ran the tool that
-// it was told to, and sent the result in its next request. The built-in demo model writes stories and never calls a tool by itself, and agents
+// it was told to, and sent the result in its next request. The built-in demo model calls a tool by itself only for the questions it knows, and agents
 // have no setting for tool_choice. So a proxy stands between them here, which changes nothing but that field: a harmless tool by name in the
 // first request, none afterwards. kin's grammar then enforces the call. KIN_AGENT_MODEL=FILE takes another model, and lets it decide by itself.
 // Skipped (77) where neither is installed.
