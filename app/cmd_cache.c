@@ -1,4 +1,4 @@
-// kin cache: the weights that earlier runs left on the disk, prepacked and fetched.
+// kin cache: what earlier runs left on the disk: weights, prepacked and fetched, and pages of texts.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ enum { N_CACHE_OPTIONS = 2 };
 
 static void fill_cache_table(const char **dir, kin_option table[N_CACHE_OPTIONS]) {
     const kin_option own[N_CACHE_OPTIONS] = {
-        {KIN_OPTION_STRING, "cache", 0, dir, "DIR", "where weights are kept (default: the user's cache directory)", 0, 0},
+        {KIN_OPTION_STRING, "cache", 0, dir, "DIR", "where they are kept (default: the user's cache directory)", 0, 0},
         {0},
     };
     memcpy(table, own, sizeof own);
@@ -39,14 +39,18 @@ static void name_model(const kin_cache_entry *entry, char *shown, size_t n) {
     free(bytes);
 }
 
+static const char *kind_of(const kin_cache_entry *entry) {
+    static const char *const kinds[] = {"prepacked", "fetched ", "texts (keys and values)"};
+    return kinds[entry->kind];
+}
+
 static void print_one(const kin_cache_entry *entry) {
     const char *name = kin_cache_entry_name(entry);
     char size[32], when[32], shown[1024], model[1024] = "";
     strftime(when, sizeof when, "%Y-%m-%d %H:%M", localtime(&entry->used));
     if (entry->kind == KIN_CACHE_MODEL) name_model(entry, model, sizeof model);
     printf("%-38s  %10s  used %s  %s%s\n", kin_escape(shown, sizeof shown, name, strlen(name)),
-           kin_size_format(entry->bytes, size, sizeof size), when, entry->kind == KIN_CACHE_MODEL ? "fetched " : "prepacked",
-           model);
+           kin_size_format(entry->bytes, size, sizeof size), when, kind_of(entry), model);
 }
 
 static bool is_wanted(const kin_cache_entry *entry, const char *wanted) {
@@ -118,10 +122,12 @@ static void with_cache_options(void (*use)(kin_option_tables tables, void *user)
 const kin_command kin_command_cache = {
     .name = "cache",
     .args = "ls | rm NAME | rm all",
-    .summary = "show or remove the prepacked and fetched weights on the disk",
+    .summary = "show or remove what runs left on the disk: prepacked and fetched weights, and what is kept of texts",
     .help =
         "The first run of a model packs its weights into the layout that this CPU multiplies fastest and keeps them in a file;\n"
-        "later runs map it. Removing it costs only the time to pack again. A device keeps what it has fetched of a model, too.",
+        "later runs map it. Removing it costs only the time to pack again. A device keeps what it has fetched of a model, too.\n"
+        "kin serve keeps keys and values of texts, encrypted, for when they go on later; 'texts' are those. rm all removes them, "
+        "too.",
     .run = command_cache,
     .options = with_cache_options,
     .operands = "ls rm all",

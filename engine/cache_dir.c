@@ -58,7 +58,7 @@ static void add_file(kin_cache_entry *entry, const char *path) {
     if (st.st_mtime > entry->used) entry->used = st.st_mtime;
 }
 
-static void look_into_model(kin_cache_entry *entry) {
+static void look_into_folder(kin_cache_entry *entry) {
     DIR *d = opendir(entry->path);
     for (struct dirent *e; d && (e = readdir(d));) {
         deep_path path;
@@ -78,9 +78,9 @@ static size_t list_kind(const char *dir, kin_cache_kind kind, kin_cache_entry *l
         if (!(kind == KIN_CACHE_PACK ? is_pack(e->d_name) : is_hash(e->d_name))) continue;
         int len = snprintf(entry->path, sizeof entry->path, "%s/%s", dir, e->d_name);
         if (len >= (int)sizeof entry->path || lstat(entry->path, &st) != 0) continue;
-        if (kind == KIN_CACHE_MODEL && !S_ISDIR(st.st_mode)) continue;
-        if (kind == KIN_CACHE_MODEL) {
-            look_into_model(entry);
+        if (kind != KIN_CACHE_PACK && !S_ISDIR(st.st_mode)) continue;
+        if (kind != KIN_CACHE_PACK) {
+            look_into_folder(entry);
         } else {
             add_file(entry, entry->path);
             add_file(entry, note_of(entry).text);
@@ -92,11 +92,12 @@ static size_t list_kind(const char *dir, kin_cache_kind kind, kin_cache_entry *l
 }
 
 size_t kin_cache_dir_list(const char *dir, kin_cache_entry **list) {
-    char models[sizeof((kin_cache_entry *)0)->path];
+    char folder[sizeof((kin_cache_entry *)0)->path];
     *list = calloc(MAX_ENTRIES, sizeof **list);
     if (!*list) return 0;
     size_t n = list_kind(dir, KIN_CACHE_PACK, *list, 0);
-    if (snprintf(models, sizeof models, "%s/models", dir) < (int)sizeof models) n = list_kind(models, KIN_CACHE_MODEL, *list, n);
+    if (snprintf(folder, sizeof folder, "%s/models", dir) < (int)sizeof folder) n = list_kind(folder, KIN_CACHE_MODEL, *list, n);
+    if (snprintf(folder, sizeof folder, "%s/kv", dir) < (int)sizeof folder) n = list_kind(folder, KIN_CACHE_KV, *list, n);
     qsort(*list, n, sizeof **list, oldest_first);
     return n;
 }
@@ -112,7 +113,7 @@ static bool take_alone(const char *path, int *fd) {
     return false;
 }
 
-static int remove_model(const char *folder, kin_err *err) {
+static int remove_folder(const char *folder, kin_err *err) {
     int fd = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
     if (!d && fd >= 0) close(fd);
@@ -126,11 +127,12 @@ static int remove_model(const char *folder, kin_err *err) {
 int kin_cache_dir_remove(const kin_cache_entry *entry, kin_err *err) {
     deep_path locked;
     int fd, rc;
-    // A process that uses a model locks its manifest (model/store.h); one that uses a packed file locks that file.
+    // A process that uses a model locks its manifest (model/store.h); one that uses a packed file locks that file. Who uses pages
+    // computes what is gone.
     snprintf(locked.text, sizeof locked.text, entry->kind == KIN_CACHE_MODEL ? "%s/manifest" : "%s", entry->path);
     if (!take_alone(locked.text, &fd)) return kin_err_set(err, "%s: a kin is using it", entry->path);
-    if (entry->kind == KIN_CACHE_MODEL) {
-        rc = remove_model(entry->path, err);
+    if (entry->kind != KIN_CACHE_PACK) {
+        rc = remove_folder(entry->path, err);
     } else {
         rc = unlink(entry->path) == 0 ? 0 : kin_err_set(err, "%s: %s", entry->path, strerror(errno));
         if (rc == 0) unlink(note_of(entry).text);

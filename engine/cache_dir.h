@@ -1,9 +1,11 @@
-// The folder of prepacked and of fetched weights: what is there, how much it may hold, and what is removed first.
+// The folder of caches, prepacked and fetched weights and what texts left: what is there, how much it may hold, and what is
+// removed first.
 //
 //   DIR/*.pack                 prepacked weights (engine/packed.h)
 //   DIR/models/HASH16/         what a device has fetched of a model (model/store.h)
+//   DIR/kv/HASH16/             pages of the KV cache, of texts (engine/kv_store.h); they have a limit of their own
 //
-// Below DIR and DIR/models, which may be links to another disk, symbolic links are not followed.
+// Below DIR, DIR/models and DIR/kv, which may be links to another disk, symbolic links are not followed.
 #pragma once
 
 #include <stddef.h>
@@ -15,6 +17,7 @@
 typedef enum kin_cache_kind {
     KIN_CACHE_PACK,
     KIN_CACHE_MODEL,
+    KIN_CACHE_KV,
 } kin_cache_kind;
 
 typedef struct kin_cache_entry {

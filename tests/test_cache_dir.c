@@ -255,6 +255,32 @@ static void a_disk_is_not_filled_to_the_brim(void **state) {
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
+static void pages_of_texts_are_an_entry_and_can_be_removed(void **state) {
+    (void)state;
+    char dir[] = "/tmp/kin-cache-dir-XXXXXX", path[200];
+    kin_cache_entry *list;
+    kin_err err;
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/kv", dir);
+    assert_int_equal(mkdir(path, 0755), 0);
+    snprintf(path, sizeof path, "%s/kv/0123456789abcdef", dir);
+    assert_int_equal(mkdir(path, 0755), 0);
+    snprintf(path, sizeof path, "%s/kv/0123456789abcdef/00", dir);
+    int fd = open(path, O_RDWR | O_CREAT, 0600);
+    assert_int_equal(ftruncate(fd, 1), 0);
+    close(fd);
+    assert_int_equal(kin_cache_dir_list(dir, &list), 1);
+    assert_int_equal(list[0].kind, KIN_CACHE_KV);
+    assert_string_equal(kin_cache_entry_name(&list[0]), "0123456789abcdef");
+    assert_int_equal(kin_cache_dir_remove(&list[0], &err), 0);
+    free(list);
+    assert_int_equal(kin_cache_dir_list(dir, &list), 0);
+    free(list);
+    snprintf(path, sizeof path, "%s/kv", dir);
+    assert_int_equal(rmdir(path), 0);
+    assert_int_equal(rmdir(dir), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(least_recently_used_leaves_first),
@@ -266,6 +292,7 @@ int main(void) {
         cmocka_unit_test(fetched_models_leave_for_others_but_not_those_in_use),
         cmocka_unit_test(removing_a_model_follows_no_links),
         cmocka_unit_test(a_disk_is_not_filled_to_the_brim),
+        cmocka_unit_test(pages_of_texts_are_an_entry_and_can_be_removed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
