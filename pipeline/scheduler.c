@@ -407,6 +407,7 @@ static bool preempt(kin_scheduler *s, const kin_generation *but) {
 int kin_scheduler_set_head(kin_scheduler *s, kin_head *head, kin_err *err) {
     s->head = NULL; // what follows changes nothing in it
     s->n_flights = s->n_page_flights = 0;
+    kin_speculation_forget_times(&s->speculation);
     for (int i = s->n_running - 1; i >= 0; i--) {
         kin_generation *g = s->running[i];
         g->n_steps = 0;

@@ -9,6 +9,7 @@
 #include <ctype.h>
 #include <math.h>
 
+#include "serve/openai_json.h"
 #include "tests/api_case.h"
 
 #define MESSAGES "'messages':[{'role':'user','content':'Hi'}]"
@@ -381,6 +382,16 @@ static void documents_have_the_shape_of_llama_servers(void **state) {
                       "'predicted_per_token_ms':1.238,'predicted_per_second':807.7544426494346}}");
 }
 
+static void drafts_have_llama_servers_names(void **state) {
+    (void)state;
+    kin_timings t = {
+        .n_generated = 4, .generated_ms = 3, .drafts = {.n_passes = 4, .n_written = 10, .drafted = {8}, .accepted = {6}}};
+    expect_json(kin_timings_json(&t, 1),
+                "{'cache_n':0,'prompt_n':0,'prompt_ms':0.0,'prompt_per_token_ms':0.0,'prompt_per_second':0.0,'predicted_n':4,"
+                "'predicted_ms':3.0,'predicted_per_token_ms':1.0,'predicted_per_second':1000.0,'draft_n':8,'draft_n_accepted':6,"
+                "'pass_n':4,'tokens_per_pass':2.5,'draft_sources':{'ngram':{'draft_n':8,'draft_n_accepted':6}}}");
+}
+
 // ---- completions
 
 #define TEXT(i, text) "{'choices':[{'text':'" text "','index':" #i ",'logprobs':null,'finish_reason':null}]}"
@@ -510,6 +521,7 @@ static void an_idle_stream_gets_comments_and_a_broken_one_an_error(void **state)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(drafts_have_llama_servers_names),
         cmocka_unit_test(a_stream_begins_with_the_role_and_ends_with_the_reason),
         cmocka_unit_test(each_end_has_its_reason),
         cmocka_unit_test(usage_comes_in_a_chunk_without_choices_if_it_is_wanted),

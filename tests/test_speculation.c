@@ -156,6 +156,17 @@ static void a_machine_that_changes_is_noticed(void **state) {
     assert_true(gain_of(&w, 1000) > 3.3);
 }
 
+static void with_another_ring_times_are_measured_first(void **state) {
+    (void)state;
+    world w = make_world(disk_bound, 0.9, 1);
+    gain_of(&w, 200);
+    w.time_of = experts_from_disk;
+    kin_speculation_forget_times(&w.s);
+    gain_of(&w, 3);
+    assert_true(w.n_drafted == 0);
+    assert_true(gain_of(&w, 100) > 0.95);
+}
+
 static void many_texts_have_fewer_rows_to_spare(void **state) {
     (void)state;
     world w = make_world(memory_bound, 0.8, 4);
@@ -195,6 +206,7 @@ int main(void) {
         cmocka_unit_test(where_each_row_costs_as_much_as_the_first_none_is_verified),
         cmocka_unit_test(texts_that_change_are_noticed),
         cmocka_unit_test(a_machine_that_changes_is_noticed),
+        cmocka_unit_test(with_another_ring_times_are_measured_first),
         cmocka_unit_test(many_texts_have_fewer_rows_to_spare),
         cmocka_unit_test(the_likeliest_tokens_are_verified),
     };

@@ -74,6 +74,10 @@ void kin_speculation_learn_time(kin_speculation *s, int n_rows, double took_s) {
     s->times[n_rows].step = s->step;
 }
 
+void kin_speculation_forget_times(kin_speculation *s) {
+    memset(s->times, 0, sizeof s->times);
+}
+
 // ---- chances
 
 void kin_speculation_learn_token(kin_speculation *s, kin_draft_source_kind kind, int grade, bool accepted) {

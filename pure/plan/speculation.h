@@ -56,5 +56,8 @@ void kin_speculation_choose(kin_speculation *speculation, int n_rows, int n_free
 // A step of n_rows rows, drafted ones included, took so long.
 void kin_speculation_learn_time(kin_speculation *speculation, int n_rows, double took_s);
 
+// Steps are computed by other machines from now on, or by as many others: what was measured says nothing any more.
+void kin_speculation_forget_times(kin_speculation *speculation);
+
 // A token whose predecessors were right was right, or not.
 void kin_speculation_learn_token(kin_speculation *speculation, kin_draft_source_kind kind, int grade, bool accepted);
