@@ -1,6 +1,6 @@
 // hop: how long a frame takes from one device's compute thread to the next one's, over loopback, without any compute.
 //
-//     compute A ─post─► net A ═══ link: TLS over TCP ═══► net B ─queue─► compute B        and back, one frame at a time
+//     compute A ─mailbox─► net A ═══ link: TLS over TCP ═══► net B ─queue─► compute B        and back, one frame at a time
 //
 // Each way is timed by one clock: from the frame built to the frame taken out of the other side's queue. Beside it: the same
 // between the two net threads alone, and plain TCP between two threads that block in read(), which is the floor.
@@ -122,7 +122,7 @@ typedef struct device {
     kin_tls_ctx *tls;
     kin_listener *listener; // of the second one
     kin_link *link;
-    kin_mailbox *post;
+    kin_mailbox *mailbox;
     size_t n_bytes;
     bool is_first, hands_over; // to and from the compute thread
     samples *samples;          // both devices' hops; one frame is under way at a time
@@ -139,7 +139,7 @@ static void end_device(void *arg) {
     device *d = arg;
     kin_link_close(d->link, NULL);
     kin_listener_close(d->listener);
-    kin_mailbox_close(d->post);
+    kin_mailbox_close(d->mailbox);
     d->link = NULL;
     d->listener = NULL;
 }
@@ -181,7 +181,7 @@ static void *compute(void *arg) {
         if (is_ended) return NULL;
         bool is_last = !count_hop(d);
         if (!is_last) build_frame(d);
-        kin_mailbox_call(d->post, is_last ? end_device : send_frame, d);
+        kin_mailbox_call(d->mailbox, is_last ? end_device : send_frame, d);
         if (is_last) return NULL;
     }
 }
@@ -239,7 +239,7 @@ static void open_device(device *d, const device *other) {
     pthread_cond_init(&d->filled, NULL);
     d->frame = calloc(1, d->n_bytes);
     d->received = calloc(1, d->n_bytes);
-    int rc = kin_mailbox_open(&d->post, &d->loop, N_POSTS, &err);
+    int rc = kin_mailbox_open(&d->mailbox, &d->loop, N_POSTS, &err);
     kin_link_options o = kin_link_options_default(d->tls);
     kin_listener_options lo = kin_listener_options_default(d->tls);
     if (rc == 0 && d->is_first)
@@ -274,7 +274,7 @@ static void time_links(samples *s, size_t n_bytes, bool hands_over) {
     for (int i = 0; i < 2; i++) {
         if (hands_over) pthread_join(d[i].compute, NULL);
         pthread_join(d[i].net, NULL);
-        kin_mailbox_free(d[i].post);
+        kin_mailbox_free(d[i].mailbox);
         free(d[i].frame);
         free(d[i].received);
     }

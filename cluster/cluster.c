@@ -445,7 +445,7 @@ static void end(void *arg) {
     kin_discovery_close(c->discovery);
 }
 
-// ---- posts of the computing thread
+// ---- calls from the computing thread, through the mailbox
 
 void kin_cluster_on_begins(void *arg) {
     kin_cluster *c = arg;

@@ -88,5 +88,4 @@ void kin_cluster_ask_status(kin_cluster *cluster, void (*take)(void *user, char 
 kin_head *kin_cluster_head(kin_cluster *cluster);
 kin_shard *kin_cluster_shard(kin_cluster *cluster); // the head's own, of the plan in force; NULL before the first
 
-int kin_cluster_n_rounds(const kin_cluster *cluster);
 int kin_cluster_n_members(const kin_cluster *cluster); // with the head

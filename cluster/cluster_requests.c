@@ -149,10 +149,6 @@ kin_shard *kin_cluster_shard(kin_cluster *c) {
     return kin_local_stage_shard(c->local_stage);
 }
 
-int kin_cluster_n_rounds(const kin_cluster *c) {
-    return c->seen->n_rounds;
-}
-
 int kin_cluster_n_members(const kin_cluster *c) {
     return c->seen->n_members;
 }

@@ -108,7 +108,7 @@ void kin_join_act(kin_join *j, const kin_member_event *event);
 // Where this device reaches it. No addresses: the head, where this device reached it; loopback only on the head's machine.
 void kin_join_fill_endpoint(const kin_join *j, kin_proto_endpoint *to);
 
-// ---- join_say.c; the loop's thread
+// ---- join_messages.c; the loop's thread
 
 void kin_join_tell_status(kin_join *j);                                      // to the person, if it has changed
 void kin_join_send(kin_join *j, uint32_t epoch, const kin_proto_message *m); // to the head, if there is one

@@ -1,4 +1,5 @@
-// From a plan to a device that is ready for it: the model's file, or the parts of it that are fetched, and a instance over them.
+// From a plan to a device that is ready for it: the model's file, or the parts of it that are fetched, and an engine instance
+// over them.
 //
 // The two overlap. As soon as the files' headers are there the instance is opened; it waits for the weights where it needs them
 // (fetch/lazy_load.h) and packs the first ones while the last are still in flight. A device of several windows is ready when

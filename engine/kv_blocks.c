@@ -181,13 +181,6 @@ int kin_kv_blocks_n_free(const kin_kv_blocks *b) {
     return b->n_free;
 }
 
-int kin_kv_blocks_n_own(const kin_kv_blocks *b, int32_t seq) {
-    int n, n_own = 0;
-    const int32_t *table = kin_kv_blocks_table(b, seq, &n);
-    for (int i = 0; i < n; i++) n_own += b->refs[table[i]] == 1;
-    return n_own;
-}
-
 int kin_kv_blocks_end(const kin_kv_blocks *b) {
     int n = b->n_blocks;
     while (n > 0 && b->refs[n - 1] == 0) n--;

@@ -48,7 +48,5 @@ int kin_kv_blocks_n_tokens(const kin_kv_blocks *blocks, int32_t seq);
 const int32_t *kin_kv_blocks_table(const kin_kv_blocks *blocks, int32_t seq, int *n);
 int kin_kv_blocks_n(const kin_kv_blocks *blocks);
 int kin_kv_blocks_n_free(const kin_kv_blocks *blocks);
-// Blocks that are free again when the sequence is forgotten: those that no other one shares.
-int kin_kv_blocks_n_own(const kin_kv_blocks *blocks, int32_t seq);
 // The highest block in use + 1.
 int kin_kv_blocks_end(const kin_kv_blocks *blocks);

@@ -24,13 +24,13 @@ typedef struct kin_benchmark_options {
     bool mean;      // the mean counts: a quota takes its time from long runs only. Else the median
 } kin_benchmark_options;
 
-int kin_micro_benchmark_init(kin_micro_benchmark *gauge, const kin_device *device, size_t n_nodes, kin_err *err);
-void kin_micro_benchmark_fini(kin_micro_benchmark *gauge);
+int kin_micro_benchmark_init(kin_micro_benchmark *bench, const kin_device *device, size_t n_nodes, kin_err *err);
+void kin_micro_benchmark_fini(kin_micro_benchmark *bench);
 
 // Whether the device can compute every node.
-bool kin_micro_benchmark_possible(const kin_micro_benchmark *gauge);
+bool kin_micro_benchmark_possible(const kin_micro_benchmark *bench);
 
-int kin_micro_benchmark_ready(kin_micro_benchmark *gauge, kin_err *err);
+int kin_micro_benchmark_ready(kin_micro_benchmark *bench, kin_err *err);
 
 // Seconds of one run.
-int kin_micro_benchmark_time(kin_micro_benchmark *gauge, const kin_benchmark_options *options, double *seconds, kin_err *err);
+int kin_micro_benchmark_time(kin_micro_benchmark *bench, const kin_benchmark_options *options, double *seconds, kin_err *err);

@@ -113,7 +113,7 @@ static uint64_t compute_estimate(const kin_model *model, const kin_shard_options
     return per_token * (uint64_t)o->n_batch;
 }
 
-// Kin's kernels know by position what a token sees.
+// Without ggml's kernels there are no masks: kin's know by position what a token sees.
 uint64_t kin_shard_buffer_bytes(const kin_model *model, const kin_shard_options *o, bool on_gpu) {
     kin_shard_options own = *o;
     if (own.n_batch > own.n_ctx) own.n_batch = own.n_ctx;

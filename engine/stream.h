@@ -11,7 +11,8 @@
 //           I/O threads ──┘ filled            room ┘
 //
 // Owner: one kin_weights. Threads: begin, acquire and release from the computing thread; set_budget from any; the I/O
-// threads are ours. One mutex guards all state and is never held during a read.
+// threads are ours. `mutex` guards the state, and is never held during a read; `budget_mutex`,
+// taken before it, is for one set_budget at a time.
 #pragma once
 
 #include <stdbool.h>

@@ -27,7 +27,7 @@ int kin_weights_start_finisher(kin_weights *w, kin_err *err) {
     bool has_work = w->packed && (kin_weights_has_dirty(w) || kin_weights_has_unchecked(w));
     if (!w->has_later && !has_work) return 0;
     w->finishing = pthread_create(&w->finisher, NULL, run_finisher, w) == 0;
-    return w->finishing || !w->has_later ? 0 : kin_err_set(err, "no thread for weights that are still on their way");
+    return w->finishing || !w->has_later ? 0 : kin_err_set(err, "cannot start the thread that loads the remaining weights");
 }
 
 void kin_weights_stop_finisher(kin_weights *w) {

@@ -30,13 +30,13 @@ typedef struct kin_chunk_server_options {
 
 kin_chunk_server_options kin_chunk_server_options_default(void);
 
-// Shares nothing until it has a chunks. options: NULL for the defaults.
+// Shares nothing until it has a chunk store. options: NULL for the defaults.
 int kin_chunk_server_open(kin_chunk_server **out, uv_loop_t *loop, const kin_chunk_server_options *options, kin_err *err);
 
 // Links are closed with a sentence, reads that are under way come to nothing. NULL is allowed.
 void kin_chunk_server_close(kin_chunk_server *server);
 
-// What is shared from now on; held by the share until another takes its place. NULL: nothing.
+// What is shared from now on; held by the server until another takes its place. NULL: nothing.
 void kin_chunk_server_set_store(kin_chunk_server *server, kin_chunk_store *chunks);
 
 // Takes over a FETCH link whose OPEN was answered by ACCEPT.

@@ -404,7 +404,3 @@ kin_fetch_stats kin_fetch_stats_now(const kin_fetch *f) {
     }
     return stats;
 }
-
-kin_chunk_store *kin_fetch_stock(const kin_fetch *f) {
-    return f->chunks;
-}

@@ -66,7 +66,7 @@ typedef struct kin_fetch_callbacks { // each may be NULL but `failed`
     // The headers are there: the files can be opened as a model. Its weights are still in flight. Once for each set of
     // windows.
     void (*headers_here)(void *user);
-    // A chunk is there, checked: weights may be read as far as the chunks's store has them.
+    // A chunk is there, checked: weights may be read as far as the chunk store has them.
     void (*kept)(void *user);
     // The headers and all weights of the first window are there. Comes before `done`, and if nothing was to be fetched, too.
     void (*first_window_here)(void *user);
@@ -113,6 +113,3 @@ typedef struct kin_fetch_stats {
 } kin_fetch_stats;
 
 kin_fetch_stats kin_fetch_stats_now(const kin_fetch *fetch);
-
-// NULL until `opened`. Valid until kin_fetch_cancel, or while it is held.
-kin_chunk_store *kin_fetch_stock(const kin_fetch *fetch);

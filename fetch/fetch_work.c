@@ -34,7 +34,7 @@ static int check_sizes(const kin_fetch *f, const kin_manifest *m, kin_err *err) 
     return same ? 0 : kin_err_set(err, "the plan names other sizes of files than the model has");
 }
 
-// Nothing to find where there is a chunks.
+// Nothing to find where there is a chunk store.
 static void run_find(uv_work_t *work) {
     kin_fetch *f = work->data;
     if (!f->chunks) f->rc = kin_store_find_manifest(&f->manifest, f->cache_dir, f->model.bytes, &f->err);

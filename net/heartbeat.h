@@ -21,10 +21,10 @@ typedef struct kin_heartbeat {
 
 // A PONG: the PING left at `sent`, the answer came at `now`, both by our clock; `theirs` is the other side's clock in between.
 // Times that cannot be true (in the future, or more than a minute ago) are ignored: the other side made them up.
-void kin_heartbeat_add(kin_heartbeat *pulse, uint64_t sent, uint64_t theirs, uint64_t now);
+void kin_heartbeat_add(kin_heartbeat *heartbeat, uint64_t sent, uint64_t theirs, uint64_t now);
 
 // Median of those kept; 0: none yet.
-uint64_t kin_heartbeat_rtt(const kin_heartbeat *pulse);
+uint64_t kin_heartbeat_rtt(const kin_heartbeat *heartbeat);
 
 // From the shortest round trip of those kept, which had the least room for error; 0: none yet.
-int64_t kin_heartbeat_clock_ahead(const kin_heartbeat *pulse);
+int64_t kin_heartbeat_clock_ahead(const kin_heartbeat *heartbeat);

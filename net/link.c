@@ -112,7 +112,7 @@ kin_link_sent kin_link_send(kin_link *l, kin_frame_type type, uint32_t epoch, in
     for (int i = 0; i < n_parts; i++) n += parts[i].n;
     kin_assert(n <= kin_frame_cap(type));
     size_t n_wire = kin_frame_writer_wire_bytes(n), n_waiting = waiting(l);
-    // Why a link closes is said even to who does not read: there is room for one BYE more.
+    // A BYE may go beyond the limit, so that a peer that reads slowly still gets the reason.
     size_t n_most = l->o.queue_max + (type == KIN_FRAME_BYE ? n_wire : 0);
     if (n_waiting > 0 && n_waiting + n_wire > n_most) {
         l->n_refused = n_wire;

@@ -17,7 +17,7 @@
 #include "sys/highs.h"
 
 // A plan and the devices it is about, as its question had them: the head first.
-typedef struct standing {
+typedef struct active_plan {
     bool is_there;
     int n;
     kin_proto_id ids[KIN_FACTS_MAX_DEVICES];
@@ -27,20 +27,20 @@ typedef struct standing {
     kin_prediction predicted;    // by these facts
     kin_corrections corrections; // of these devices, since
     char refused[KIN_FACTS_MAX_DEVICES][KIN_FACTS_MAX_REASON];
-} standing;
+} active_plan;
 
 struct kin_planner {
     kin_planner_options o;
     kin_model_facts model;
     kin_work_facts work;
     const kin_plan_scheduler *scheduler; // NULL: by rule or by hand
-    kin_manual_plan hand;
+    kin_manual_plan manual;
     bool by_thesis;  // its rule decides whether another plan takes the place of the one in force
     bool was_joined; // somebody was there: from then on the head goes on alone if it must
 
     pthread_cond_t asked;  // a question came
     pthread_mutex_t mutex; // over the following
-    standing now, next;    // in force; what is being thought about
+    active_plan now, next; // in force; what is being thought about
     kin_time changed_at;   // when the plan in force was chosen
     kin_facts corrected;   // scratch
 };
@@ -66,7 +66,7 @@ static int read_options(kin_planner *p, kin_err *err) {
     p->by_thesis = strcmp(p->o.accept, "thesis") == 0;
     if (!p->by_thesis && strcmp(p->o.accept, "margin") != 0)
         return kin_err_set(err, "--accept %s: there is no such rule (margin, thesis)", p->o.accept);
-    if (!is_word(p->o.plan)) return kin_plan_file_read(p->o.plan, p->o.head_name, &p->hand, err);
+    if (!is_word(p->o.plan)) return kin_plan_file_read(p->o.plan, p->o.head_name, &p->manual, err);
     if (strcmp(p->o.plan, "auto") != 0) return 0;
     p->scheduler = kin_plan_scheduler_find(p->o.scheduler);
     if (!p->scheduler) return no_scheduler(p->o.scheduler, err);
@@ -99,13 +99,13 @@ void kin_planner_close(kin_planner *p) {
 
 int kin_planner_n_named(const kin_planner *p) {
     int n = 0;
-    for (int i = 0; i < p->hand.n_entries; i++) n += strcmp(p->hand.entries[i].name, p->o.head_name) != 0;
+    for (int i = 0; i < p->manual.n_entries; i++) n += strcmp(p->manual.entries[i].name, p->o.head_name) != 0;
     return n;
 }
 
 // ---- from one question to the next: devices have other numbers in each
 
-static int find_device(const standing *s, const kin_proto_id *id) {
+static int find_device(const active_plan *s, const kin_proto_id *id) {
     for (int i = 0; i < s->n; i++) {
         if (kin_proto_id_equal(&s->ids[i], id)) return i;
     }
@@ -113,7 +113,7 @@ static int find_device(const standing *s, const kin_proto_id *id) {
 }
 
 // The plan of `from` with the numbers of `to`. False: a device of it is not there any more.
-static bool renumber(const standing *from, const standing *to, kin_plan *plan) {
+static bool renumber(const active_plan *from, const active_plan *to, kin_plan *plan) {
     *plan = from->plan;
     memset(plan->shares, 0, sizeof plan->shares);
     for (int i = 0; i < from->n; i++) {
@@ -129,7 +129,7 @@ static bool renumber(const standing *from, const standing *to, kin_plan *plan) {
 }
 
 // What was learned of devices that are there again.
-static void renumber_corrections(const standing *from, standing *to) {
+static void renumber_corrections(const active_plan *from, active_plan *to) {
     kin_corrections_init(&to->corrections);
     if (!from->is_there) return;
     int at[KIN_FACTS_MAX_DEVICES];
@@ -148,7 +148,7 @@ static void renumber_corrections(const standing *from, standing *to) {
 // ---- what is expected
 
 // Valid until the next call.
-static const kin_facts *corrected_facts(kin_planner *p, const standing *s) {
+static const kin_facts *corrected_facts(kin_planner *p, const active_plan *s) {
     p->corrected = s->facts;
     kin_corrections_apply(&s->corrections, &p->corrected);
     return &p->corrected;
@@ -296,7 +296,7 @@ static int read_ring(kin_planner *p, const kin_ring_plan *ring, kin_err *err) {
 
 static int apply_rule(const kin_planner *p, const kin_candidate *candidates, int n, kin_ring_plan *out, kin_err *err) {
     int n_rounds = p->o.n_rounds ? p->o.n_rounds : 1;
-    if (p->hand.n_entries) return kin_manual_plan_apply(&p->hand, candidates, n, out, err);
+    if (p->manual.n_entries) return kin_manual_plan_apply(&p->manual, candidates, n, out, err);
     if (strcmp(p->o.plan, "even") == 0) return kin_plan_even(candidates, n, p->model.n_layer, n_rounds, out, err);
     return kin_plan_by_memory(candidates, n, p->model.n_layer, n_rounds, out, err);
 }
@@ -321,7 +321,7 @@ static int rule_without(const kin_planner *p, const kin_cluster_question *q, int
 // ---- questions
 
 static void read_question(kin_planner *p, const kin_cluster_question *q) {
-    standing *next = &p->next;
+    active_plan *next = &p->next;
     kin_assert(q->n >= 1 && q->n <= KIN_FACTS_MAX_DEVICES);
     memset(next, 0, sizeof *next);
     next->n = q->n;
@@ -410,7 +410,7 @@ int kin_planner_choose_alone(kin_planner *p, const kin_device_facts *device, int
 // ---- what was measured since
 
 // Links of the ring that were not known when it was planned, because measuring them took longer than a plan may wait.
-static void learn_links(standing *now, const kin_cluster_measured *m) {
+static void learn_links(active_plan *now, const kin_cluster_measured *m) {
     kin_err err;
     for (int i = 0; i < m->n; i++) {
         for (int k = 0; k < m->n; k++) {
@@ -423,7 +423,7 @@ static void learn_links(standing *now, const kin_cluster_measured *m) {
 }
 
 // The prediction for tokens at the depth of those that were measured.
-static bool predict_at(const standing *now, int n_cached, kin_facts *scratch, kin_prediction *out) {
+static bool predict_at(const active_plan *now, int n_cached, kin_facts *scratch, kin_prediction *out) {
     kin_err err;
     *scratch = now->facts;
     if (n_cached > 0) scratch->work.n_cached = n_cached;

@@ -1,4 +1,6 @@
-// Everything that a command needs to run a model: the options they share, and opening it all in the right order.
+// What a command opens to run a model: the options that all commands share; model, devices, then shard or fleet, opened in order.
+//
+// Owner: the command. Thread: the computing one. After a call that failed, kin_session_close.
 #pragma once
 
 #include "base/clock.h"

@@ -1,7 +1,7 @@
 // The head: the user's machine. It has the model's two ends (embedding, output layer), and sends what is between them round the
 // ring: hidden states, never tokens or text.
 //
-//   tokens ─► embedding ─► round 0: port ─► own window ─► round 1: ... ─► own window ─► output ─► logits
+//   tokens ─► embedding ─► round 0: transport ─► own window ─► round 1: ... ─► own window ─► output ─► logits
 //
 // A step is tokens of any sequences, and changes of the KV cache before them. Several steps may be in flight at once. A machine
 // on its own is a ring of one: the same code over a loopback transport (pipeline/loopback.h). The head keeps no text and makes no
@@ -41,7 +41,7 @@ typedef struct kin_head_ring {
     kin_head_counts *counts; // borrowed, NULL: none
 } kin_head_ring;
 
-// n_batch: most tokens per step. n_steps: most steps in flight at once, of the part and the port.
+// n_batch: most tokens per step. n_steps: most steps in flight at once, of the executor and the transport.
 int kin_head_open(kin_head **out, const kin_model *model, const kin_head_ring *ring, int n_batch, int n_steps, kin_err *err);
 void kin_head_close(kin_head *head);
 

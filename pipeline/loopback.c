@@ -84,12 +84,12 @@ int kin_loopback_head_open(kin_loopback_head *out, const kin_model *model, kin_s
                                      .n_rounds = 1,
                                      .n_layer = hp->n_layer,
                                      .n_steps = n_steps};
-    if (kin_loopback_open(&out->alone, n_batch, hp->n_embd, n_steps, err) != 0 ||
+    if (kin_loopback_open(&out->loopback, n_batch, hp->n_embd, n_steps, err) != 0 ||
         kin_stage_executor_open(&out->executor, &po, err) != 0) {
         kin_loopback_head_close(out);
         return KIN_FAIL;
     }
-    kin_head_ring ring = {.transport = kin_loopback_transport(out->alone),
+    kin_head_ring ring = {.transport = kin_loopback_transport(out->loopback),
                           .executor = out->executor,
                           .shard = shard,
                           .n_rounds = 1,
@@ -103,6 +103,6 @@ int kin_loopback_head_open(kin_loopback_head *out, const kin_model *model, kin_s
 void kin_loopback_head_close(kin_loopback_head *h) {
     kin_head_close(h->head);
     kin_stage_executor_close(h->executor);
-    kin_loopback_close(h->alone);
+    kin_loopback_close(h->loopback);
     *h = (kin_loopback_head){0};
 }

@@ -8,14 +8,14 @@ typedef struct kin_loopback kin_loopback;
 
 // For steps of at most n_batch rows of n_embd, n_steps at once.
 int kin_loopback_open(kin_loopback **out, int n_batch, int n_embd, int n_steps, kin_err *err);
-void kin_loopback_close(kin_loopback *alone);
+void kin_loopback_close(kin_loopback *loopback);
 
 // Valid until close.
-kin_ring_transport kin_loopback_transport(kin_loopback *alone);
+kin_ring_transport kin_loopback_transport(kin_loopback *loopback);
 
 // A head over one shard with all layers and the output, and what belongs to it.
 typedef struct kin_loopback_head {
-    kin_loopback *alone;
+    kin_loopback *loopback;
     kin_stage_executor *executor;
     kin_head *head;
 } kin_loopback_head;

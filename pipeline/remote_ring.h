@@ -26,7 +26,7 @@ typedef struct kin_remote_ring {
     kin_remote_ring_options o;
 } kin_remote_ring;
 
-void kin_remote_ring_init(kin_remote_ring *wire, const kin_remote_ring_options *options);
+void kin_remote_ring_init(kin_remote_ring *ring, const kin_remote_ring_options *options);
 
-// Valid as long as the wire.
-kin_ring_transport kin_remote_ring_transport(kin_remote_ring *wire);
+// Valid as long as the ring.
+kin_ring_transport kin_remote_ring_transport(kin_remote_ring *ring);

@@ -9,7 +9,7 @@
 
 // By so much of itself a step may take longer because of prompts. Steps vary: with 1.0 the p95 of a step among 4 texts was 2.4
 // times the steady one (1B model, 2 threads).
-static const double MOST_LONGER = 0.7;
+static const double MOST_SLOWDOWN = 0.7;
 
 enum {
     NO_SLOT = -1,
@@ -583,7 +583,7 @@ static int prompt_budget(const kin_scheduler *s) {
     if (n_written(s) == 0) return s->cap_step;
     double token_s = t->prompt_token_s > 0 ? t->prompt_token_s : s->prompt_alone_s;
     if (t->step_s <= 0 || token_s <= 0) return FIRST_PIECE;
-    double n = MOST_LONGER * t->step_s / token_s;
+    double n = MOST_SLOWDOWN * t->step_s / token_s;
     return n < LEAST_PIECE ? LEAST_PIECE : n > s->cap_step ? s->cap_step : (int)n;
 }
 
@@ -639,7 +639,8 @@ static bool has_room(const kin_scheduler *s) {
     return kin_head_has_room(s->head) && s->n_flights < KIN_STEPS_IN_FLIGHT;
 }
 
-// Whether pieces of prompts are all that there is: they follow each other round the ring, as many as the head takes.
+// Whether one more step may be in flight: while texts are written as many as suit them, of prompts alone as many as the head
+// takes.
 static bool may_send(const kin_scheduler *s) {
     return has_room(s) && (s->n_flights - s->n_page_flights < n_shares(s) || n_written(s) == 0);
 }

@@ -1,7 +1,8 @@
 // The scheduler: many texts at once through one head, by continuous batching.
 //
 // Each step takes the next token of every text that is being written, and fills up with pieces of prompts in turn: of so many
-// tokens that the step takes about twice as long as one without them. In a ring of several members several steps are in flight.
+// tokens that the step takes at most 1.7 times as long as one without them. In a ring of several members several steps are in
+// flight.
 //
 // Texts share one budget of context (engine/kv_blocks.h). A prefix that another text has, or had, is not computed again: texts
 // that have ended stay in the KV cache until their room is needed, the least recently used leaves first. Where many begin with a
@@ -81,7 +82,7 @@ int kin_scheduler_set_head(kin_scheduler *scheduler, kin_head *head, kin_err *er
 // as the ring has members. pure/plan/batching.h chooses; where weights are streamed it is 1, for a pass reads them once.
 void kin_scheduler_set_in_flight(kin_scheduler *scheduler, const uint8_t *n);
 
-// Fails when the prompt is empty or leaves no room in the context. *out lives until `ended`.
+// Fails when the prompt is empty or longer than the context. *out lives until `ended`.
 int kin_scheduler_submit(kin_scheduler *scheduler, const kin_generation_options *options, kin_generation **out, kin_err *err);
 
 // The text ends; at once, or when the steps that it is in have come back. Those of a step that failed do not come back.

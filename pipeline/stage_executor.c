@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-typedef struct passing {
+typedef struct executor_step {
     bool open;
     uint64_t step;
     int shard_step;
@@ -10,12 +10,12 @@ typedef struct passing {
     int cap;
     int n_tokens, n_out;
     int round; // that comes next
-} passing;
+} executor_step;
 
 struct kin_stage_executor {
     kin_stage_executor_options o;
-    int *windows;   // [n_rounds] the window of each round, or NONE
-    passing *steps; // [n_steps]
+    int *windows;         // [n_rounds] the window of each round, or NONE
+    executor_step *steps; // [n_steps]
 };
 
 enum { NONE = -1 };
@@ -49,20 +49,20 @@ void kin_stage_executor_close(kin_stage_executor *p) {
     free(p);
 }
 
-static passing *find_step(kin_stage_executor *p, bool open, uint64_t step) {
+static executor_step *find_step(kin_stage_executor *p, bool open, uint64_t step) {
     for (int i = 0; i < p->o.n_steps; i++) {
-        passing *s = &p->steps[i];
+        executor_step *s = &p->steps[i];
         if (s->open == open && (!open || s->step == step)) return s;
     }
     return NULL;
 }
 
-static void end_step(kin_stage_executor *p, passing *s, bool keep) {
+static void end_step(kin_stage_executor *p, executor_step *s, bool keep) {
     s->open = false;
     if (p->o.shard) kin_shard_end(p->o.shard, s->shard_step, keep);
 }
 
-static bool grow_step(passing *s, int n) {
+static bool grow_step(executor_step *s, int n) {
     if (n <= s->cap) return true;
     int32_t *pos = realloc(s->pos, (size_t)n * sizeof *pos);
     if (pos) s->pos = pos;
@@ -75,7 +75,7 @@ static bool grow_step(passing *s, int n) {
 // What is in flight of tokens that are forgotten is given up.
 static void end_lost_steps(kin_stage_executor *p, const kin_batch *batch) {
     for (int i = 0; i < p->o.n_steps; i++) {
-        passing *s = &p->steps[i];
+        executor_step *s = &p->steps[i];
         const kin_batch held = {.n_tokens = s->n_tokens, .pos = s->pos, .seq = s->seq};
         for (int k = 0; k < batch->n_ops && s->open; k++) {
             if (kin_batch_loses(&held, &batch->ops[k])) end_step(p, s, false);
@@ -86,7 +86,7 @@ static void end_lost_steps(kin_stage_executor *p, const kin_batch *batch) {
 int kin_stage_executor_begin(kin_stage_executor *p, uint64_t step, const kin_batch *batch, kin_err *err) {
     end_lost_steps(p, batch);
     if (find_step(p, true, step)) return kin_err_set(err, "step %llu came twice", (unsigned long long)step);
-    passing *s = find_step(p, false, 0);
+    executor_step *s = find_step(p, false, 0);
     if (!s) return kin_err_set(err, "more than %d steps are in flight", p->o.n_steps);
     if (!grow_step(s, batch->n_tokens)) return kin_err_set(err, "out of memory for a step of %d tokens", batch->n_tokens);
     int number = p->o.shard ? kin_shard_begin(p->o.shard, batch, err) : 0;
@@ -110,7 +110,7 @@ int kin_stage_executor_pages(kin_stage_executor *p, const kin_batch *batch, kin_
 }
 
 int kin_stage_executor_match(kin_stage_executor *p, uint64_t step, uint32_t n_tokens, uint32_t n_out, kin_err *err) {
-    passing *s = find_step(p, true, step);
+    executor_step *s = find_step(p, true, step);
     if (!s || (n_tokens == (uint32_t)s->n_tokens && n_out == (uint32_t)s->n_out)) return 0; // who runs it finds out
     end_step(p, s, false);
     return kin_err_set(err, "step %llu came with %u tokens, %u of them wanted; it began with %d and %d", (unsigned long long)step,
@@ -118,7 +118,7 @@ int kin_stage_executor_match(kin_stage_executor *p, uint64_t step, uint32_t n_to
 }
 
 // What comes from others may be of a round that is over or not yet due, or have rows that the step has not.
-static int check(const kin_stage_executor *p, const passing *s, int round, int n_rows, kin_err *err) {
+static int check(const kin_stage_executor *p, const executor_step *s, int round, int n_rows, kin_err *err) {
     unsigned long long step = s->step;
     if (round != s->round) return kin_err_set(err, "step %llu came in round %d, not in %d", step, round, s->round);
     if (n_rows == s->n_tokens || (n_rows == s->n_out && p->windows[round] == NONE)) return 0;
@@ -126,7 +126,7 @@ static int check(const kin_stage_executor *p, const passing *s, int round, int n
 }
 
 int kin_stage_executor_run(kin_stage_executor *p, uint64_t step, int round, int n_rows, float *x, kin_err *err) {
-    passing *s = find_step(p, true, step);
+    executor_step *s = find_step(p, true, step);
     if (!s) return kin_err_set(err, "step %llu came without its positions", (unsigned long long)step);
     kin_assert(round >= 0 && round < p->o.n_rounds);
     if (check(p, s, round, n_rows, err) != 0) {

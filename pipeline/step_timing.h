@@ -38,11 +38,11 @@ typedef struct kin_step_timing {
     uint64_t mark_ns, mark_read_bytes; // busy_ns and read_bytes
 } kin_step_timing;
 
-void kin_step_timing_begin(kin_step_timing *pace, kin_time now);
-void kin_step_timing_enter(kin_step_timing *pace, kin_time now, const kin_stream_stats *stream);
-void kin_step_timing_leave(kin_step_timing *pace, kin_time now, const kin_stream_stats *stream);
+void kin_step_timing_begin(kin_step_timing *timing, kin_time now);
+void kin_step_timing_enter(kin_step_timing *timing, kin_time now, const kin_stream_stats *stream);
+void kin_step_timing_leave(kin_step_timing *timing, kin_time now, const kin_stream_stats *stream);
 // is_token: it counts. The first end ever does not: what was read before is not known.
-void kin_step_timing_end(kin_step_timing *pace, kin_time now, const kin_stream_stats *stream, bool is_token);
+void kin_step_timing_end(kin_step_timing *timing, kin_time now, const kin_stream_stats *stream, bool is_token);
 
 // The median of each number on its own.
-kin_token_times kin_step_timing_median(const kin_step_timing *pace);
+kin_token_times kin_step_timing_median(const kin_step_timing *timing);

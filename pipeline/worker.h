@@ -9,7 +9,7 @@
 
 typedef struct kin_worker kin_worker;
 
-// The part and the pool are borrowed until close.
+// The executor and the pool are borrowed until close.
 int kin_worker_open(kin_worker **out, kin_stage_executor *executor, const kin_steps *steps, kin_message_pool *pool, kin_err *err);
 void kin_worker_close(kin_worker *worker);
 

@@ -495,7 +495,7 @@ static int enter(kin_service *s, kin_err *err) {
 
 static void leave(kin_service *s) {
     kin_compute_loop_leave(s->loop);
-    publish(s, true);
+    publish(s, true); // even if the ring was not brought up: the next text tries again
 }
 
 static int compute(kin_service *s, kin_err *err) {

@@ -134,8 +134,7 @@ void kin_service_stop(kin_service *service); // any thread
 // ---- any thread
 
 typedef struct kin_service_status {
-    bool is_up;      // texts are computed
-    char doing[200]; // while it is not
+    bool is_up; // texts are computed
     int n_running, n_waiting;
     double expected_rate;          // tokens per second of the running texts together, by the plan; 0: not known
     kin_scheduler_stats scheduler; // of the last step

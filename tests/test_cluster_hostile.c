@@ -62,7 +62,7 @@ static kin_proto_plan plan_of_all(int n_ctx, int n_batch) {
     return p;
 }
 
-typedef struct desk { // a instance, and what it is given
+typedef struct desk { // an engine instance, and what it is given
     kin_message_pool *pool;
     kin_engine_instance *instance;
 } desk;

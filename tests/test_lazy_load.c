@@ -16,7 +16,7 @@
 
 enum { TICKET = 3, N_TOKENS = 4, HEADER_CHUNKS = 8 };
 
-// A store that is filled bit by bit, and somebody who opens a instance over it.
+// A store that is filled bit by bit, and somebody who opens an engine instance over it.
 typedef struct bench {
     char cache[64];
     kin_store *store, *whole;
@@ -134,7 +134,7 @@ static void compute(kin_engine_instance *instance, float *x) {
         fail_msg("%s", err.text);
 }
 
-// What a instance over the whole model computes.
+// What an instance over the whole model computes.
 static void compute_whole(bench *b, float *x) {
     kin_proto_plan plan = plan_of_all(b->n_gpu);
     kin_engine_instance_options o = {.model_path = model_path, .n_threads = 2, .pool = b->pool, .stop = &b->stop};

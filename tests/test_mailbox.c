@@ -15,7 +15,7 @@ enum { N_POSTERS = 3, N_CALLS = 20000, N_MAX = 64 };
 
 typedef struct board {
     uv_loop_t loop;
-    kin_mailbox *post;
+    kin_mailbox *mailbox;
     pthread_t owner;
     int last[N_POSTERS]; // number of each poster's last call
     int n_calls, n_ended;
@@ -40,14 +40,14 @@ static void take(void *arg) {
     if (c->number != b->last[c->i_poster] + 1 || !pthread_equal(pthread_self(), b->owner)) b->is_wrong = true;
     b->last[c->i_poster] = c->number;
     b->n_calls++;
-    if (c->number == N_CALLS && ++b->n_ended == N_POSTERS) kin_mailbox_close(b->post);
+    if (c->number == N_CALLS && ++b->n_ended == N_POSTERS) kin_mailbox_close(b->mailbox);
 }
 
 static void *run_poster(void *arg) {
     poster *p = arg;
     for (int i = 0; i < N_CALLS; i++) {
         p->calls[i] = (call){p->b, p->i, i + 1};
-        assert_true(kin_mailbox_call_when_room(p->b->post, take, &p->calls[i]));
+        assert_true(kin_mailbox_call_when_room(p->b->mailbox, take, &p->calls[i]));
     }
     return NULL;
 }
@@ -57,7 +57,7 @@ static void calls_of_many_threads_run_once_and_in_order(void **state) {
     board b = {.owner = pthread_self()};
     poster posters[N_POSTERS];
     uv_loop_init(&b.loop);
-    assert_int_equal(kin_mailbox_open(&b.post, &b.loop, N_MAX, NULL), 0);
+    assert_int_equal(kin_mailbox_open(&b.mailbox, &b.loop, N_MAX, NULL), 0);
     for (int i = 0; i < N_POSTERS; i++) {
         posters[i] = (poster){.b = &b, .i = i, .calls = calloc(N_CALLS, sizeof(call))};
         assert_int_equal(pthread_create(&posters[i].thread, NULL, run_poster, &posters[i]), 0);
@@ -71,7 +71,7 @@ static void calls_of_many_threads_run_once_and_in_order(void **state) {
     assert_int_equal(b.n_calls, N_POSTERS * N_CALLS);
     assert_false(b.is_wrong);
     assert_int_equal(uv_loop_close(&b.loop), 0);
-    kin_mailbox_free(b.post);
+    kin_mailbox_free(b.mailbox);
 }
 
 static void count(void *arg) {
@@ -81,40 +81,40 @@ static void count(void *arg) {
 static void a_full_post_says_so_and_has_room_again(void **state) {
     (void)state;
     uv_loop_t loop;
-    kin_mailbox *post;
+    kin_mailbox *mailbox;
     int n = 0;
     uv_loop_init(&loop);
-    assert_int_equal(kin_mailbox_open(&post, &loop, 2, NULL), 0);
-    assert_true(kin_mailbox_call(post, count, &n));
-    assert_true(kin_mailbox_call(post, count, &n));
-    assert_false(kin_mailbox_call(post, count, &n));
+    assert_int_equal(kin_mailbox_open(&mailbox, &loop, 2, NULL), 0);
+    assert_true(kin_mailbox_call(mailbox, count, &n));
+    assert_true(kin_mailbox_call(mailbox, count, &n));
+    assert_false(kin_mailbox_call(mailbox, count, &n));
     assert_int_equal(n, 0);
     uv_run(&loop, UV_RUN_ONCE);
     assert_int_equal(n, 2);
-    assert_true(kin_mailbox_call(post, count, &n));
-    kin_mailbox_close(post);
+    assert_true(kin_mailbox_call(mailbox, count, &n));
+    kin_mailbox_close(mailbox);
     uv_run(&loop, UV_RUN_DEFAULT);
     assert_int_equal(uv_loop_close(&loop), 0);
-    kin_mailbox_free(post);
+    kin_mailbox_free(mailbox);
 }
 
 static void closing_runs_what_was_left(void **state) {
     (void)state;
     uv_loop_t loop;
-    kin_mailbox *post;
+    kin_mailbox *mailbox;
     int n = 0;
     uv_loop_init(&loop);
-    assert_int_equal(kin_mailbox_open(&post, &loop, 8, NULL), 0);
-    for (int i = 0; i < 5; i++) kin_mailbox_call(post, count, &n);
-    kin_mailbox_close(post);
+    assert_int_equal(kin_mailbox_open(&mailbox, &loop, 8, NULL), 0);
+    for (int i = 0; i < 5; i++) kin_mailbox_call(mailbox, count, &n);
+    kin_mailbox_close(mailbox);
     assert_int_equal(n, 5);
     uv_run(&loop, UV_RUN_DEFAULT);
     assert_int_equal(uv_loop_close(&loop), 0);
-    kin_mailbox_free(post);
+    kin_mailbox_free(mailbox);
 }
 
 typedef struct chain {
-    kin_mailbox *post;
+    kin_mailbox *mailbox;
     uv_timer_t timer;
     int n_calls;
     bool is_stopped;
@@ -123,14 +123,14 @@ typedef struct chain {
 static void post_again(void *arg) {
     chain *c = arg;
     c->n_calls++;
-    if (!c->is_stopped) assert_true(kin_mailbox_call(c->post, post_again, c));
+    if (!c->is_stopped) assert_true(kin_mailbox_call(c->mailbox, post_again, c));
 }
 
 static void stop_chain(uv_timer_t *timer) {
     chain *c = timer->data;
     c->is_stopped = true;
     uv_close((uv_handle_t *)timer, NULL);
-    kin_mailbox_close(c->post);
+    kin_mailbox_close(c->mailbox);
 }
 
 static void calls_that_leave_calls_do_not_hold_up_the_loop(void **state) {
@@ -140,19 +140,19 @@ static void calls_that_leave_calls_do_not_hold_up_the_loop(void **state) {
     uv_loop_init(&loop);
     uv_timer_init(&loop, &c.timer);
     c.timer.data = &c;
-    assert_int_equal(kin_mailbox_open(&c.post, &loop, 4, NULL), 0);
-    kin_mailbox_call(c.post, post_again, &c);
+    assert_int_equal(kin_mailbox_open(&c.mailbox, &loop, 4, NULL), 0);
+    kin_mailbox_call(c.mailbox, post_again, &c);
     uv_timer_start(&c.timer, stop_chain, 20, 0);
     uv_run(&loop, UV_RUN_DEFAULT); // ends: the timer gets its turn
     assert_true(c.n_calls > 1);
     assert_int_equal(uv_loop_close(&loop), 0);
-    kin_mailbox_free(c.post);
+    kin_mailbox_free(c.mailbox);
 }
 
 static int n_filled; // the loop's
 
-static void *fill(void *post) {
-    while (kin_mailbox_call_when_room(post, count, &n_filled)) continue;
+static void *fill(void *mailbox) {
+    while (kin_mailbox_call_when_room(mailbox, count, &n_filled)) continue;
     return NULL;
 }
 
@@ -160,21 +160,21 @@ static void *fill(void *post) {
 static void after_the_end_of_the_loop_calls_are_refused(void **state) {
     (void)state;
     uv_loop_t loop;
-    kin_mailbox *post;
+    kin_mailbox *mailbox;
     pthread_t threads[N_POSTERS];
     int n = 0;
     uv_loop_init(&loop);
-    assert_int_equal(kin_mailbox_open(&post, &loop, 2, NULL), 0);
-    for (int i = 0; i < N_POSTERS; i++) assert_int_equal(pthread_create(&threads[i], NULL, fill, post), 0);
+    assert_int_equal(kin_mailbox_open(&mailbox, &loop, 2, NULL), 0);
+    for (int i = 0; i < N_POSTERS; i++) assert_int_equal(pthread_create(&threads[i], NULL, fill, mailbox), 0);
     for (int i = 0; i < 100; i++) uv_run(&loop, UV_RUN_ONCE);
-    kin_mailbox_close(post);
+    kin_mailbox_close(mailbox);
     uv_run(&loop, UV_RUN_DEFAULT);
     assert_int_equal(uv_loop_close(&loop), 0);
-    assert_false(kin_mailbox_call_when_room(post, count, &n));
-    assert_false(kin_mailbox_call(post, count, &n));
+    assert_false(kin_mailbox_call_when_room(mailbox, count, &n));
+    assert_false(kin_mailbox_call(mailbox, count, &n));
     for (int i = 0; i < N_POSTERS; i++) pthread_join(threads[i], NULL);
     assert_int_equal(n, 0);
-    kin_mailbox_free(post);
+    kin_mailbox_free(mailbox);
     kin_mailbox_free(NULL);
 }
 

@@ -86,7 +86,7 @@ static void a_head_knows_what_its_tokens_take(void **state) {
     kin_token_times t = kin_head_token_times(kin_head_get_counts(alone.head));
     assert_true(t.compute_ns > 0 && t.total_ns >= t.compute_ns && t.stall_ns == 0 && t.disk_bytes == 0);
 
-    const kin_head_ring ring = {.transport = kin_loopback_transport(alone.alone),
+    const kin_head_ring ring = {.transport = kin_loopback_transport(alone.loopback),
                                 .executor = alone.executor,
                                 .shard = shard,
                                 .n_rounds = 1,
