@@ -131,7 +131,7 @@ line /quit
 ends 0
 
 claim='UTF-8, wide and combining characters, editing, and a terminal that is resized'
-chat -n 3 --temp 0
+chat -m slow.gguf -n 3 --temp 0
 shows '^>'
 type "ab 世界🙂 e$(printf '\314\201')x"
 key Left BSpace BSpace BSpace BSpace # é as one, and 🙂, and 界
