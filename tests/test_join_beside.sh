@@ -114,9 +114,12 @@ claim='when a device is lost, the others have what the plan without it needs: it
 wait_for 20 "$dir/cleo.log" 'fetched ahead: [0-9]* layers for plans without one of the others'
 texts losing &
 writer=$!
+# A text that is being written when the device is lost; between two of the others nothing may be.
+curl -sN -m 60 -d '{"prompt": "One day", "n_predict": 250, "ignore_eos": true, "seed": 5, "stream": true}' "$base/completion" >"$dir/stream" &
+streaming=$!
 n=0
-while [ ! -s "$dir/losing.texts" ] && [ $n -lt 200 ]; do
-    sleep 0.05
+while [ "$(grep -c '^data' "$dir/stream")" -lt 3 ] && [ $n -lt 500 ]; do
+    sleep 0.02
     n=$((n + 1))
 done
 before=$(wc -l <"$dir/cleo.log")
@@ -128,9 +131,14 @@ until [ "$(grep -c 'serving on 1 device' "$dir/serve.log")" -ge 2 ] || [ $n -ge 
     n=$((n + 1))
 done
 check [ $n -lt 400 ]
+while [ "$(wc -l <"$dir/losing.texts")" -lt 2 ] && [ $n -lt 600 ]; do
+    sleep 0.05
+    n=$((n + 1))
+done
 : >"$dir/losing.enough"
-wait $writer
+wait $writer $streaming
 are_the_same losing
+check grep -q '"stop":true' "$dir/stream"
 tail -n +$((before + 1)) "$dir/cleo.log" >"$dir/after.log"
 in_order "$dir/after.log" 'getting ready for the head' 'all layers of the plan are here' 'working for the head'
 check [ "$(sort -u "$dir/joining.texts" "$dir/losing.texts" | wc -l)" -eq 1 ]

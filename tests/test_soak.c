@@ -33,7 +33,7 @@
 
 enum {
     N_DEVICES = 2,
-    N_TOKENS = 60, // of a text; none of them has a line break
+    N_TOKENS = 60, // of a text; a grammar keeps line breaks away
     TEXT_BYTES = 4096,
     REQUEST_MS = 150000, // far more than anything may take, sanitizers and a busy machine included
 };
@@ -46,7 +46,7 @@ static const char *const names[] = {"anna", "ben"}, *const prompts[] = {"Once up
 
 typedef struct soak {
     kin_rng rng;
-    char dir[64], profile[96];
+    char dir[64], profile[96], grammar[96];
     kin_key key;
     kin_process head, devices[N_DEVICES];
     kin_proxy *proxies[N_DEVICES]; // between a device and the head
@@ -131,10 +131,10 @@ static void start_head(soak *s) {
     snprintf(port, sizeof port, "%u", (unsigned)s->port);
     snprintf(n, sizeof n, "%d", N_TOKENS);
     const char *const arguments[] = {
-        "run",    "--cluster", "--lines",   "--hidden", "--devices", "2",          "--name",
-        "desk",   "--listen",  "127.0.0.1", "--port",   port,        "--key-file", key_path(s, "desk", key),
-        "--plan", "even",      "--rounds",  "2",        "--temp",    "0",          "-n",
-        n,        "-t",        "1",         NULL};
+        "run",    "--cluster", "--lines",   "--hidden",  "--devices", "2",          "--name",
+        "desk",   "--listen",  "127.0.0.1", "--port",    port,        "--key-file", key_path(s, "desk", key),
+        "--plan", "even",      "--rounds",  "2",         "--temp",    "0",          "-n",
+        n,        "-t",        "1",         "--grammar", s->grammar,  NULL};
     s->n_line = 0;
     start(s, &s->head, "desk", arguments, true);
     fcntl(s->head.out, F_SETFL, O_NONBLOCK);
@@ -475,10 +475,15 @@ static void prepare(soak *s) {
     assert_non_null(f);
     fputs(profile, f);
     fclose(f);
+    snprintf(s->grammar, sizeof s->grammar, "%s/line.gbnf", s->dir);
+    f = fopen(s->grammar, "w");
+    assert_non_null(f);
+    fputs("root ::= [^\\n]*\n", f);
+    fclose(f);
     for (int i = 0; i < 2; i++) {
         char n[16];
         snprintf(n, sizeof n, "%d", N_TOKENS);
-        const char *const writes[] = {"run", "--temp", "0", "-n", n, "-t", "1", "-p", prompts[i], NULL};
+        const char *const writes[] = {"run", "--temp", "0", "-n", n, "-t", "1", "--grammar", s->grammar, "-p", prompts[i], NULL};
         run_alone(s, "alone", writes, s->want[i], sizeof s->want[i]);
         assert_null(strchr(s->want[i], '\n'));
     }
