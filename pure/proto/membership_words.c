@@ -73,8 +73,10 @@ static void say_short(const kin_membership *r, char *buf, size_t n) {
 
 static const char *const stages[] = {"hashing", "fetching", "packing", "loading"}; // kin_proto_stage
 
+// A device may say anything of itself.
 static int percent(const kin_proto_progress *p) {
-    return p->total ? (int)((double)p->done / (double)p->total * 100) : 0;
+    if (p->total == 0) return 0;
+    return p->done < p->total ? (int)((double)p->done / (double)p->total * 100) : 100;
 }
 
 static void say_preparing(const kin_membership *r, char *buf, size_t n) {
