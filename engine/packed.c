@@ -301,7 +301,7 @@ bool kin_packed_has(kin_packed *p, size_t i) {
 
 // ---- whether a block can be trusted
 
-// Sealed, or with zeros for the seal.
+// Sealed, or with zeros for the seal. Under the mutex, as the two that follow.
 static int write_entry(kin_packed *p, size_t i, bool sealed, kin_err *err) {
     const block *b = &p->blocks[i];
     uint8_t entry[ENTRY_BYTES];
@@ -322,11 +322,7 @@ static void drop_unit(kin_packed *p, size_t i) {
     if (write_entry(p, i, false, &err) != 0) kin_log(KIN_LOG_DEBUG, "%s", err.text);
 }
 
-bool kin_packed_is_current(const kin_packed *p, size_t i) {
-    return p->source_stamp == 0 || p->blocks[i].source_stamp == p->source_stamp;
-}
-
-bool kin_packed_renew(kin_packed *p, size_t i, uint64_t source_hash) {
+static bool renew(kin_packed *p, size_t i, uint64_t source_hash) {
     kin_err err;
     block *b = &p->blocks[i];
     if (b->source_hash != source_hash) {
@@ -336,6 +332,20 @@ bool kin_packed_renew(kin_packed *p, size_t i, uint64_t source_hash) {
     b->source_stamp = p->source_stamp;
     if (write_entry(p, i, true, &err) != 0) kin_log(KIN_LOG_DEBUG, "%s", err.text); // the next start compares again
     return true;
+}
+
+bool kin_packed_is_current(kin_packed *p, size_t i) {
+    pthread_mutex_lock(&p->mutex);
+    bool is = p->source_stamp == 0 || p->blocks[i].source_stamp == p->source_stamp;
+    pthread_mutex_unlock(&p->mutex);
+    return is;
+}
+
+bool kin_packed_renew(kin_packed *p, size_t i, uint64_t source_hash) {
+    pthread_mutex_lock(&p->mutex);
+    bool is_same = renew(p, i, source_hash);
+    pthread_mutex_unlock(&p->mutex);
+    return is_same;
 }
 
 bool kin_packed_is_checked(kin_packed *p, size_t i) {
@@ -353,12 +363,14 @@ uint64_t kin_packed_hash(const void *bytes, size_t n, uint64_t seed) {
 }
 
 static kin_packed_result judge(kin_packed *p, size_t i, uint64_t hash) {
-    if (hash == p->blocks[i].hash) {
+    pthread_mutex_lock(&p->mutex);
+    bool is_sound = hash == p->blocks[i].hash;
+    if (is_sound)
         p->blocks[i].checked = true;
-        return KIN_PACKED_SOUND;
-    }
-    drop_unit(p, i);
-    return KIN_PACKED_DAMAGED;
+    else
+        drop_unit(p, i);
+    pthread_mutex_unlock(&p->mutex);
+    return is_sound ? KIN_PACKED_SOUND : KIN_PACKED_DAMAGED;
 }
 
 static kin_packed_result check_file(kin_packed *p, size_t i, int fd, const atomic_bool *stop) {
@@ -400,19 +412,27 @@ static int lock_for_writing(kin_packed *p, kin_err *err) {
     return kin_err_set(err, "%s: another kin is using it", p->path);
 }
 
-static int write_content(kin_packed *p, size_t i, const void *bytes, uint64_t source_hash, kin_err *err) {
-    block *b = &p->blocks[i];
+static int write_content(kin_packed *p, size_t i, const void *bytes, uint64_t *hash, kin_err *err) {
+    const block *b = &p->blocks[i];
     if (lock_for_writing(p, err) != 0) return KIN_FAIL;
     if (kin_io_write(p->fd, bytes, b->bytes, b->offset) != 0) return kin_err_set(err, "%s: %s", p->path, strerror(errno));
-    b->hash = kin_packed_hash(bytes, b->bytes, 0);
-    b->source_hash = source_hash;
-    b->source_stamp = p->source_stamp;
+    *hash = kin_packed_hash(bytes, b->bytes, 0);
     return 0;
 }
 
+static void note_content(kin_packed *p, size_t i, uint64_t hash, uint64_t source_hash) {
+    block *b = &p->blocks[i];
+    b->hash = hash;
+    b->source_hash = source_hash;
+    b->source_stamp = p->source_stamp;
+}
+
+// Two threads may write a block at once: the same bytes.
 int kin_packed_write(kin_packed *p, size_t i, const void *bytes, uint64_t source_hash, kin_err *err) {
-    if (write_content(p, i, bytes, source_hash, err) != 0) return KIN_FAIL;
+    uint64_t hash;
+    if (write_content(p, i, bytes, &hash, err) != 0) return KIN_FAIL;
     pthread_mutex_lock(&p->mutex);
+    note_content(p, i, hash, source_hash);
     p->blocks[i].written = true;
     pthread_mutex_unlock(&p->mutex);
     return 0;
@@ -431,8 +451,10 @@ static int sync_file(const kin_packed *p, kin_err *err) {
 }
 
 int kin_packed_mend(kin_packed *p, size_t i, const void *bytes, uint64_t source_hash, kin_err *err) {
+    uint64_t hash = 0;
     pthread_mutex_lock(&p->mutex);
-    int rc = write_content(p, i, bytes, source_hash, err);
+    int rc = write_content(p, i, bytes, &hash, err);
+    if (rc == 0) note_content(p, i, hash, source_hash);
     if (rc == 0) rc = sync_file(p, err);
     if (rc == 0) rc = write_entry(p, i, true, err);
     p->blocks[i].valid = p->blocks[i].checked = rc == 0;

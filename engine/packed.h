@@ -68,7 +68,7 @@ uint64_t kin_packed_offset(const kin_packed *packed, size_t i);
 bool kin_packed_has(kin_packed *packed, size_t i);
 
 // Whether the source's files look as they did when block i was made, or last compared.
-bool kin_packed_is_current(const kin_packed *packed, size_t i);
+bool kin_packed_is_current(kin_packed *packed, size_t i);
 
 // Where it is not current: source_hash is the source's hash now. True if the block was made from that source; else it is
 // dropped.

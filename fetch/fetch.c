@@ -396,7 +396,7 @@ kin_fetch_stats kin_fetch_stats_now(const kin_fetch *f) {
                              .bytes_peers = f->bytes_peers,
                              .n_chunks = f->bitmap.n_chunks,
                              .n_wanted = f->bitmap.n_wanted,
-                             .n_windows = f->survey.n_groups > 0 ? f->survey.n_groups - 1 : 0,
+                             .n_windows = f->n_windows,
                              .n_here = f->bitmap.n_wanted - f->bitmap.n_missing};
     if (f->peers) {
         stats.n_links = kin_download_peers_n_open(f->peers);

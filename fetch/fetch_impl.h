@@ -56,7 +56,8 @@ struct kin_fetch {
     kin_err err;
     kin_windows work_windows;
     uint64_t work_most;
-    kin_missing_chunks survey;
+    kin_missing_chunks survey; // the work's while there is some
+    int n_windows;             // that it found
     kin_store *opened;
 
     kin_download_peers *peers;

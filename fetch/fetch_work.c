@@ -204,6 +204,7 @@ static void on_surveyed(uv_work_t *work, int status) {
         kin_fetch_fail(f, f->err.text);
     } else {
         f->phase = KIN_FETCH_FETCHING;
+        f->n_windows = f->survey.n_groups > 0 ? f->survey.n_groups - 1 : 0;
         want_all(f);
         kin_fetch_kick(f);
         if (f->survey.is_whole && !f->windows_changed && f->callbacks.headers_here) f->callbacks.headers_here(f->user);
@@ -220,6 +221,7 @@ void kin_fetch_begin_survey(kin_fetch *f) {
     f->work_windows = f->windows;
     f->work_most = f->most;
     f->windows_changed = f->is_first_told = false;
+    f->n_windows = 0;
     kin_missing_chunks_fini(&f->survey);
     begin_work(f, KIN_FETCH_SURVEYING, run_survey, on_surveyed);
 }
