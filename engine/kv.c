@@ -13,6 +13,7 @@ struct kin_kv {
 
     struct ggml_context *cpu_ctx, *gpu_ctx;
     int n_layer;
+    size_t row_bytes;            // of a token's keys in a layer, and of its values
     struct ggml_tensor **k, **v; // [n_layer] of the model; NULL for layers of others
     ggml_backend_buffer_t cpu_buf, gpu_buf;
     void *cpu_memory;
@@ -72,12 +73,13 @@ int kin_kv_open(kin_kv **out, const kin_hparams *hp, const kin_kv_options *o,
     if (!kv) return kin_err_set(err, "out of memory");
     kv->o = *o;
     kv->n_layer = hp->n_layer;
+    kv->row_bytes = ggml_row_size(o->type, n_embd_kv(hp));
     kv->k = calloc((size_t)hp->n_layer, sizeof *kv->k);
     kv->v = calloc((size_t)hp->n_layer, sizeof *kv->v);
     struct ggml_init_params params = {.mem_size = (2 * n_layer + 1) * ggml_tensor_overhead(), .no_alloc = true};
     kv->cpu_ctx = ggml_init(params);
     kv->gpu_ctx = ggml_init(params);
-    kv->block_copy = malloc(ggml_row_size(o->type, n_embd_kv(hp)) * KIN_KV_CELLS);
+    kv->block_copy = malloc(kv->row_bytes * KIN_KV_CELLS);
     if (!kv->block_copy || !kv->k || !kv->v || !kv->cpu_ctx || !kv->gpu_ctx) {
         kin_err_set(err, "out of memory");
         goto fail;
@@ -204,43 +206,47 @@ void kin_kv_mask(const kin_kv *kv, const kin_batch *batch, const int32_t *rows, 
 // ---- pages
 
 size_t kin_kv_page_bytes(const kin_kv *kv) {
-    size_t n = 0;
-    for (int il = 0; il < kv->n_layer; il++) {
-        if (kv->k[il]) n += (kv->k[il]->nb[1] + kv->v[il]->nb[1]) * KIN_KV_CELLS;
-    }
-    return n;
+    return 2 * kv->row_bytes * KIN_KV_CELLS;
 }
 
-static size_t block_offset(const kin_kv *kv, int32_t seq, int i, const struct ggml_tensor *t) {
+int kin_kv_n_layers(const kin_kv *kv) {
+    return kv->n_layer;
+}
+
+bool kin_kv_has_layer(const kin_kv *kv, int il) {
+    return kv->k[il] != NULL;
+}
+
+bool kin_kv_is_on_gpu(const kin_kv *kv, int il) {
+    return kv->k[il]->buffer != kv->cpu_buf;
+}
+
+static size_t block_offset(const kin_kv *kv, int32_t seq, int i) {
     int n;
     const int32_t *table = kin_kv_blocks_table(kv->blocks, seq, &n);
     kin_assert(i >= 0 && i < n);
-    return (size_t)table[i] * KIN_KV_CELLS * t->nb[1];
+    return (size_t)table[i] * KIN_KV_CELLS * kv->row_bytes;
 }
 
-void kin_kv_page_get(const kin_kv *kv, int32_t seq, int i, uint8_t *page) {
-    for (int k = 0; k < 2 * kv->n_layer; k++) {
-        struct ggml_tensor *t = k % 2 ? kv->v[k / 2] : kv->k[k / 2];
-        if (!t) continue;
-        size_t bytes = t->nb[1] * KIN_KV_CELLS, at = block_offset(kv, seq, i, t);
-        if (t->buffer == kv->cpu_buf)
-            memcpy(page, (const char *)t->data + at, bytes);
+void kin_kv_page_get(const kin_kv *kv, int32_t seq, int i, int il, uint8_t *page) {
+    size_t bytes = kv->row_bytes * KIN_KV_CELLS, at = block_offset(kv, seq, i);
+    struct ggml_tensor *of[] = {kv->k[il], kv->v[il]};
+    for (int k = 0; k < 2; k++, page += bytes) {
+        if (of[k]->buffer == kv->cpu_buf)
+            memcpy(page, (const char *)of[k]->data + at, bytes);
         else
-            ggml_backend_tensor_get(t, page, at, bytes);
-        page += bytes;
+            ggml_backend_tensor_get(of[k], page, at, bytes);
     }
 }
 
-void kin_kv_page_set(kin_kv *kv, int32_t seq, int i, const uint8_t *page) {
-    for (int k = 0; k < 2 * kv->n_layer; k++) {
-        struct ggml_tensor *t = k % 2 ? kv->v[k / 2] : kv->k[k / 2];
-        if (!t) continue;
-        size_t bytes = t->nb[1] * KIN_KV_CELLS, at = block_offset(kv, seq, i, t);
-        if (t->buffer == kv->cpu_buf)
-            memcpy((char *)t->data + at, page, bytes);
+void kin_kv_page_set(kin_kv *kv, int32_t seq, int i, int il, const uint8_t *page) {
+    size_t bytes = kv->row_bytes * KIN_KV_CELLS, at = block_offset(kv, seq, i);
+    struct ggml_tensor *of[] = {kv->k[il], kv->v[il]};
+    for (int k = 0; k < 2; k++, page += bytes) {
+        if (of[k]->buffer == kv->cpu_buf)
+            memcpy((char *)of[k]->data + at, page, bytes);
         else
-            ggml_backend_tensor_set(t, page, at, bytes);
-        page += bytes;
+            ggml_backend_tensor_set(of[k], page, at, bytes);
     }
 }
 

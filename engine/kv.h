@@ -90,12 +90,15 @@ void kin_kv_table(const kin_kv *kv, int32_t seq, int32_t *table);
 // rows: numbers of tokens in the batch, NULL: all.
 void kin_kv_mask(const kin_kv *kv, const kin_batch *batch, const int32_t *rows, int n_rows, int n_kv, ggml_fp16_t *mask);
 
-// A page is what a block holds, layer after layer, keys before values, as they lie in the cache: so the same layers, type and
-// kernels read it again. Bytes of one; 0: no layers.
+// A page is what a block holds in a layer, keys before values, as they lie in the cache: so the same layer, type and kernels read
+// it again. Bytes of one, alike in all layers.
 size_t kin_kv_page_bytes(const kin_kv *kv);
-// Block `i` of a sequence, which has it in full -> page // [kin_kv_page_bytes], and back.
-void kin_kv_page_get(const kin_kv *kv, int32_t seq, int i, uint8_t *page);
-void kin_kv_page_set(kin_kv *kv, int32_t seq, int i, const uint8_t *page);
+// Block `i` of a sequence, which has it in full, in a layer that is here -> page // [kin_kv_page_bytes], and back.
+void kin_kv_page_get(const kin_kv *kv, int32_t seq, int i, int il, uint8_t *page);
+void kin_kv_page_set(kin_kv *kv, int32_t seq, int i, int il, const uint8_t *page);
+int kin_kv_n_layers(const kin_kv *kv); // of the model
+bool kin_kv_has_layer(const kin_kv *kv, int il);
+bool kin_kv_is_on_gpu(const kin_kv *kv, int il); // of a layer that is here
 int kin_kv_n_tokens(const kin_kv *kv, int32_t seq);
 
 // [n_embd_kv, n_cells] each; on the CPU with kin's kernels a block's bytes are as kin_kv_layout says.

@@ -3,16 +3,17 @@
 #include <stdlib.h>
 
 struct kin_kv_pages {
-    kin_kv_store *store; // NULL: the cache has no layers, and so every page that there can be
+    kin_kv_store *store;
+    kin_page_key *missing; // [KIN_PAGES_MAX * layers of the model]
 };
 
 int kin_kv_pages_open(kin_kv_pages **out, const kin_kv *kv, const kin_kv_disk *disk, const uint8_t variant[KIN_KV_VARIANT_BYTES],
                       kin_err *err) {
-    size_t n_page = kin_kv_page_bytes(kv);
     kin_kv_pages *p = *out = calloc(1, sizeof *p);
-    if (!p) return kin_err_set(err, "out of memory");
-    if (n_page == 0 || kin_kv_store_open(&p->store, disk, variant, n_page, err) == 0) return 0;
-    free(p);
+    if (p) p->missing = malloc((size_t)kin_kv_n_layers(kv) * KIN_PAGES_MAX * sizeof *p->missing);
+    if (p && p->missing && kin_kv_store_open(&p->store, disk, variant, kin_kv_page_bytes(kv), err) == 0) return 0;
+    if (!p || !p->missing) kin_err_set(err, "out of memory");
+    kin_kv_pages_close(p);
     *out = NULL;
     return KIN_FAIL;
 }
@@ -20,27 +21,62 @@ int kin_kv_pages_open(kin_kv_pages **out, const kin_kv *kv, const kin_kv_disk *d
 void kin_kv_pages_close(kin_kv_pages *p) {
     if (!p) return;
     kin_kv_store_close(p->store);
+    free(p->missing);
     free(p);
+}
+
+// The first layer from `il` on that is here; the number of layers: there is none.
+static int next_layer(const kin_kv *kv, int il) {
+    while (il < kin_kv_n_layers(kv) && !kin_kv_has_layer(kv, il)) il++;
+    return il;
+}
+
+static kin_page_key key_of(const kin_kv *kv, const kin_page_request *r, int i, int il) {
+    return kin_page_key_of_layer(&r->keys[i], il, kin_kv_is_on_gpu(kv, il));
+}
+
+// False: not in all layers.
+static bool keep_page(kin_kv_pages *p, const kin_kv *kv, const kin_page_request *r, int i) {
+    for (int il = next_layer(kv, 0); il < kin_kv_n_layers(kv); il = next_layer(kv, il + 1)) {
+        kin_page_key key = key_of(kv, r, i, il);
+        if (kin_kv_store_has(p->store, &key)) continue;
+        uint8_t *page = kin_kv_store_begin(p->store);
+        if (!page) return false;
+        kin_kv_page_get(kv, r->seq, r->first + i, il, page);
+        kin_kv_store_keep(p->store, &key, page);
+    }
+    return true;
 }
 
 static int keep(kin_kv_pages *p, const kin_kv *kv, const kin_page_request *r, kin_err *err) {
     if (kin_kv_n_tokens(kv, r->seq) < (r->first + r->n) * KIN_KV_CELLS)
         return kin_err_set(err, "pages %d to %d of sequence %d are not full", r->first, r->first + r->n - 1, (int)r->seq);
-    for (int i = 0; i < r->n && p && p->store; i++) {
-        if (kin_kv_store_has(p->store, &r->keys[i])) continue;
-        uint8_t *page = kin_kv_store_begin(p->store);
-        if (!page) return i;
-        kin_kv_page_get(kv, r->seq, r->first + i, page);
-        kin_kv_store_keep(p->store, &r->keys[i], page);
-    }
-    return p ? r->n : 0;
+    int n = 0;
+    while (p && n < r->n && keep_page(p, kv, r, n)) n++;
+    return n;
 }
 
-static bool find(kin_kv_pages *p, kin_kv *kv, const kin_page_request *r, int i) {
-    if (!p || !p->store) return p != NULL;
-    const uint8_t *page = kin_kv_store_read(p->store, &r->keys[i]);
-    if (page) kin_kv_page_set(kv, r->seq, r->first + i, page);
-    return page != NULL;
+// What is not on this disk may be on others'.
+static void fetch_missing(kin_kv_pages *p, const kin_kv *kv, const kin_page_request *r) {
+    int n = 0;
+    for (int i = 0; i < r->n; i++) {
+        for (int il = next_layer(kv, 0); il < kin_kv_n_layers(kv); il = next_layer(kv, il + 1)) {
+            kin_page_key key = key_of(kv, r, i, il);
+            if (!kin_kv_store_has(p->store, &key)) p->missing[n++] = key;
+        }
+    }
+    if (n > 0) kin_kv_store_fetch(p->store, p->missing, n);
+}
+
+// False: not in all layers.
+static bool find_page(kin_kv_pages *p, kin_kv *kv, const kin_page_request *r, int i) {
+    for (int il = next_layer(kv, 0); il < kin_kv_n_layers(kv); il = next_layer(kv, il + 1)) {
+        kin_page_key key = key_of(kv, r, i, il);
+        const uint8_t *page = kin_kv_store_read(p->store, &key);
+        if (!page) return false;
+        kin_kv_page_set(kv, r->seq, r->first + i, il, page);
+    }
+    return true;
 }
 
 // The cells of a page, which all members give out alike, whatever they find.
@@ -58,9 +94,10 @@ int kin_kv_pages_take(kin_kv_pages *p, kin_kv *kv, const kin_page_request *r, ki
     kin_assert(r->seq >= 0 && r->first >= 0 && r->n > 0 && r->n <= KIN_PAGES_MAX);
     if (!r->loads) return keep(p, kv, r, err);
     int n_good = 0;
+    if (p) fetch_missing(p, kv, r);
     for (int i = 0; i < r->n; i++) {
         if (place(kv, r, i, err) != 0) return KIN_FAIL;
-        if (n_good == i && find(p, kv, r, i)) n_good++;
+        if (p && n_good == i && find_page(p, kv, r, i)) n_good++;
     }
     return n_good;
 }

@@ -16,7 +16,7 @@ enum { SHARE = 20, FREE_SHARE = 20, LOOKS = 16, MAX_FILES = 1 << 20, BLOCK = 409
 static const uint64_t FREE_MOST = (uint64_t)1 << 30;
 
 typedef struct file {
-    char name[64]; // HASH16/KEY32
+    char name[96]; // HASH16/KEY32
     time_t used;
     uint64_t bytes;
 } file;

@@ -1,30 +1,20 @@
 #include "engine/kv_store.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/clock.h"
-#include "base/hex.h"
 #include "base/log.h"
-#include "engine/kv_room.h"
 #include "sys/cond.h"
-#include "sys/io.h"
 #include "sys/sha256.h"
-#include "sys/whole_file.h"
 
 enum {
-    MAX_QUEUED = 8,              // pages in memory that are to be written: of a prompt's step of 512 tokens, ...
-    MAX_QUEUED_BYTES = 32 << 20, // ... but no more bytes, if that is a page
+    MAX_QUEUED = 1024,           // pages in memory that are to be written: of a prompt's step of 512 tokens in 128 layers, ...
+    MAX_QUEUED_BYTES = 64 << 20, // ... but no more bytes, if that is a page
     WAIT_NS = 100000000,
     END_MS = 2000, // for writing what is queued, at close and before a page is removed
-    NAME_DIGITS = 32,
-    FOLDER_DIGITS = 16,
 };
 
 typedef struct queued {
@@ -33,7 +23,9 @@ typedef struct queued {
 } queued;
 
 struct kin_kv_store {
-    char dir[1000], folder[1024];
+    char dir[1000];
+    const kin_kv_peers *peers; // NULL: none
+    uint8_t folder[sizeof((kin_page_name *)0)->folder];
     kin_kv_page_seal seal;
     size_t n_page;
     uint8_t *page; // for reading
@@ -51,35 +43,21 @@ struct kin_kv_store {
     kin_kv_store_stats stats;
 };
 
-typedef struct page_path {
-    char text[1024 + NAME_DIGITS + 32];
-} page_path;
-
-static page_path path_of(const kin_kv_store *s, const kin_page_key *key, const char *suffix) {
-    page_path path;
-    char name[NAME_DIGITS + 1];
-    *kin_hex_put(name, key->bytes, sizeof key->bytes) = '\0';
-    snprintf(path.text, sizeof path.text, "%s/%s%s", s->folder, name, suffix);
-    return path;
+static kin_page_name name_of(const kin_kv_store *s, const kin_page_key *key) {
+    kin_page_name name = {.key = *key};
+    memcpy(name.folder, s->folder, sizeof name.folder);
+    return name;
 }
 
 // ---- writing, in the store's thread
 
-// Under a name of this process's own first. The data need not reach the disk before the name does: a torn page does not open.
 static int write_page(kin_kv_store *s, const queued *q, kin_err *err) {
-    char suffix[32];
-    snprintf(suffix, sizeof suffix, ".%ld", (long)getpid());
-    page_path path = path_of(s, &q->key, ""), passing = path_of(s, &q->key, suffix);
+    kin_page_name name = name_of(s, &q->key);
     size_t n = s->n_page + KIN_KV_PAGE_FRAME;
     if (kin_kv_page_seal_up(&s->seal, &q->key, q->page, s->n_page, err) != 0) return KIN_FAIL;
-    if (kin_folder_make(s->folder, err) != 0 || kin_kv_room_make(&s->room, s->dir, n, err) != 0) return KIN_FAIL;
-    int fd = open(passing.text, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
-    bool ok = fd >= 0 && kin_io_write(fd, q->page, n, 0) == 0;
-    if (!ok) kin_err_set(err, "%s: %s", passing.text, strerror(errno));
-    if (fd >= 0 && close(fd) != 0 && ok) ok = kin_err_set(err, "%s: %s", passing.text, strerror(errno)) == 0;
-    if (ok && rename(passing.text, path.text) != 0) ok = kin_err_set(err, "%s: %s", path.text, strerror(errno)) == 0;
-    if (!ok && fd >= 0) unlink(passing.text);
-    return ok ? 0 : KIN_FAIL;
+    if (kin_kv_file_write(s->dir, &s->room, &name, q->page, n, err) != 0) return KIN_FAIL;
+    if (s->peers) s->peers->written(s->peers->user, &name, n);
+    return 0;
 }
 
 // The first failure is told. Later pages are tried: room may be there again.
@@ -136,7 +114,8 @@ void kin_kv_store_keep(kin_kv_store *s, const kin_page_key *key, uint8_t *conten
 }
 
 bool kin_kv_store_has(const kin_kv_store *s, const kin_page_key *key) {
-    return access(path_of(s, key, "").text, F_OK) == 0;
+    kin_page_name name = name_of(s, key);
+    return kin_kv_file_has(s->dir, &name);
 }
 
 // Until what is queued is written, or the time is over. The mutex is held.
@@ -149,32 +128,28 @@ void kin_kv_store_remove(kin_kv_store *s, const kin_page_key *key) {
     pthread_mutex_lock(&s->mutex);
     wait_for_writes(s);
     pthread_mutex_unlock(&s->mutex);
-    unlink(path_of(s, key, "").text);
+    kin_page_name name = name_of(s, key);
+    kin_kv_file_remove(s->dir, &name);
+}
+
+// ---- asking others
+
+void kin_kv_store_fetch(kin_kv_store *s, const kin_page_key *keys, int n) {
+    kin_page_name *names = s->peers && n > 0 ? malloc((size_t)n * sizeof *names) : NULL;
+    for (int i = 0; names && i < n; i++) names[i] = name_of(s, &keys[i]);
+    if (names) s->peers->fetch(s->peers->user, names, n, s->n_page + KIN_KV_PAGE_FRAME);
+    free(names);
 }
 
 // ---- reading
 
-// As much as a page has, and a byte more where there is more. KIN_ABSENT: there is none.
-static int read_file(const kin_kv_store *s, const char *path, size_t *n, kin_err *err) {
-    int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0 && (errno == ENOENT || errno == ENOTDIR)) return KIN_ABSENT;
-    ssize_t got = fd >= 0 ? kin_io_read(fd, s->page, s->n_page + KIN_KV_PAGE_FRAME + 1, 0) : -1;
-    if (got < 0) kin_err_set(err, "%s", strerror(errno));
-    if (fd >= 0) {
-        futimens(fd, NULL); // it was used
-        close(fd);
-    }
-    *n = got < 0 ? 0 : (size_t)got;
-    return got < 0 ? KIN_FAIL : 0;
-}
-
 const uint8_t *kin_kv_store_read(kin_kv_store *s, const kin_page_key *key) {
-    page_path path = path_of(s, key, "");
-    size_t n;
+    kin_page_name name = name_of(s, key);
+    size_t n, most = s->n_page + KIN_KV_PAGE_FRAME + 1; // a byte more, where there is more
     kin_err err;
-    if (!s->page) s->page = malloc(s->n_page + KIN_KV_PAGE_FRAME + 1);
+    if (!s->page) s->page = malloc(most);
     if (!s->page) return NULL;
-    int rc = read_file(s, path.text, &n, &err);
+    int rc = kin_kv_file_read(s->dir, &name, s->page, most, &n, &err);
     if (rc == KIN_ABSENT) return NULL;
     if (rc == 0) rc = kin_kv_page_unseal(&s->seal, key, s->page, n, s->n_page, &err);
     pthread_mutex_lock(&s->mutex);
@@ -185,9 +160,10 @@ const uint8_t *kin_kv_store_read(kin_kv_store *s, const kin_page_key *key) {
     pthread_mutex_unlock(&s->mutex);
     if (rc == 0) return s->page + KIN_KV_PAGE_HEAD;
     if (!s->has_told_damage)
-        kin_log(KIN_LOG_WARN, "%s: a damaged page of an earlier text is removed, and computed again (%s)", path.text, err.text);
+        kin_log(KIN_LOG_WARN, "%s: a damaged page of an earlier text is removed, and computed again (%s)",
+                kin_kv_file_path(s->dir, &name).text, err.text);
     s->has_told_damage = true; // there may be many
-    unlink(path.text);
+    kin_kv_file_remove(s->dir, &name);
     return NULL;
 }
 
@@ -202,13 +178,10 @@ kin_kv_store_stats kin_kv_store_get_stats(kin_kv_store *s) {
 
 static int name_folder(kin_kv_store *s, const kin_kv_disk *disk, kin_err *err) {
     uint8_t hash[KIN_SHA256_BYTES];
-    char name[FOLDER_DIGITS + 1];
     if (kin_sha256(&s->seal, sizeof s->seal, hash, err) != 0) return KIN_FAIL;
-    *kin_hex_put(name, hash, FOLDER_DIGITS / 2) = '\0';
-    int n = snprintf(s->dir, sizeof s->dir, "%s/kv", disk->dir);
-    if (n < 0 || n >= (int)sizeof s->dir) return kin_err_set(err, "%s: the name is too long", disk->dir);
-    snprintf(s->folder, sizeof s->folder, "%s/%s", s->dir, name);
-    return 0;
+    memcpy(s->folder, hash, sizeof s->folder);
+    int n = snprintf(s->dir, sizeof s->dir, "%s", disk->dir);
+    return n >= 0 && n < (int)sizeof s->dir ? 0 : kin_err_set(err, "%s: the name is too long", disk->dir);
 }
 
 int kin_kv_store_open(kin_kv_store **out, const kin_kv_disk *disk, const uint8_t variant[KIN_KV_VARIANT_BYTES], size_t n_page,
@@ -223,6 +196,7 @@ int kin_kv_store_open(kin_kv_store **out, const kin_kv_disk *disk, const uint8_t
               : n_page < MAX_QUEUED_BYTES            ? (int)(MAX_QUEUED_BYTES / n_page)
                                                      : 1;
     s->room.cap = disk->cap;
+    s->peers = disk->peers;
     memcpy(s->seal.secret, disk->secret, sizeof s->seal.secret);
     memcpy(s->seal.variant, variant, sizeof s->seal.variant);
     if (name_folder(s, disk, err) != 0) {

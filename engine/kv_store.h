@@ -1,26 +1,35 @@
 // Pages of the KV cache on this machine's disk, encrypted: what was computed once need not be computed again after a restart.
 //
-//   DIR/kv/HASH16/KEY32        a page (engine/kv_page.h); HASH16 is of the secret and of the variant
-//
-// A page is written by a thread of the store, once, under a passing name, and then has its own: who reads finds a whole page or
-// none. If the disk is slower than what is to be written, pages are left out. What is damaged is removed and told in the log;
-// what cannot be written is told once. All folders together stay within a cap: the least recently used pages leave. Several
-// processes may share a folder.
+// Pages are files (engine/kv_file.h) in a folder whose name is a hash of the secret and of the variant. A page is written by a
+// thread of the store, once. If the disk is slower than what is to be written, pages are left out. What is damaged is removed and
+// told in the log; what cannot be written is told once. All folders together stay within a cap: the least recently used pages
+// leave. Several processes may share a folder.
 //
 // Owner and thread: who opened it, one.
 #pragma once
 
 #include <stdbool.h>
 
-#include "engine/kv_page.h"
+#include "engine/kv_file.h"
 
 typedef struct kin_kv_store kin_kv_store;
 
+// Other devices that have copies of pages, and keep copies. The callbacks may come from different threads at a time.
+typedef struct kin_kv_peers {
+    // A page was written: a file of n bytes. The store's thread.
+    void (*written)(void *user, const kin_page_name *name, size_t n);
+    // These pages, files of `bytes` each, are wanted on the disk: returns when they are there, or are not to be had in time. The
+    // store's owner's thread.
+    void (*fetch)(void *user, const kin_page_name *names, int n, size_t bytes);
+    void *user;
+} kin_kv_peers;
+
 // Where pages are kept, and what they are encrypted with.
 typedef struct kin_kv_disk {
-    const char *dir;    // of caches; NULL: no pages are kept
-    uint64_t cap;       // bytes of all pages there; 0: a twentieth of the disk
-    uint8_t secret[32]; // who has another one finds nothing and reads nothing
+    const char *dir;           // of caches; NULL: no pages are kept
+    uint64_t cap;              // bytes of all pages there; 0: a twentieth of the disk
+    uint8_t secret[32];        // who has another one finds nothing and reads nothing
+    const kin_kv_peers *peers; // borrowed until close; NULL: none
 } kin_kv_disk;
 
 // variant: of the content; n_page: bytes of each page's content. Nothing is written before the first page.
@@ -38,6 +47,9 @@ void kin_kv_store_keep(kin_kv_store *store, const kin_page_key *key, uint8_t *co
 
 // The page is gone, also if it was to be written: waits until that is done, for some seconds at most.
 void kin_kv_store_remove(kin_kv_store *store, const kin_page_key *key);
+
+// Asks the peers, if there are any, for pages that are not here.
+void kin_kv_store_fetch(kin_kv_store *store, const kin_page_key *keys, int n);
 
 // The content of a page, until the next call. NULL: there is none, or none that can be used.
 const uint8_t *kin_kv_store_read(kin_kv_store *store, const kin_page_key *key);

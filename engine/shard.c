@@ -525,16 +525,15 @@ void kin_shard_end(kin_shard *s, int number, bool keep) {
 
 // ---- pages
 
-// What a page's bytes depend on beside the tokens: the model, which layers they are of and where those are computed, and how.
+// What a page's bytes depend on beside the tokens and the layer: the model, and how it is computed. Not on which layers are here.
 static int make_variant(const kin_shard *s, uint8_t variant[KIN_KV_VARIANT_BYTES], kin_err *err) {
-    const kin_windows *w = &s->o.windows;
     const int32_t how[] = {(int32_t)s->o.kv_type, s->devices.cpu.kernels != NULL, s->flash};
     uint64_t model = s->o.identity;
     if (!model && kin_weights_model_identity(s->model, &model, err) != 0) return KIN_FAIL;
     memset(variant, 0, KIN_KV_VARIANT_BYTES);
     kin_put_u64(variant, model);
     kin_put_u64(variant + 8, kin_kv_page_bytes(s->kv));
-    kin_put_u64(variant + 16, kin_hash64(w->at, (size_t)w->n * sizeof w->at[0], kin_hash64(how, sizeof how, 1)));
+    kin_put_u64(variant + 16, kin_hash64(how, sizeof how, 2));
     return 0;
 }
 

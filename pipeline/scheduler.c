@@ -29,6 +29,7 @@ struct kin_generation {
     int n_sent, n_done; // tokens that steps have, or have had; that have come back: they are in the KV cache
     int n_steps;        // in flight that have tokens of it
     int n_cached;       // that others had computed
+    int n_once;         // tokens that have been in the KV cache, at most; if it lost them, they are computed again
     kin_draft draft;    // for the step that it is in
     int n_found;        // blocks that are on the disks; those beyond n_sent are being taken from there
     bool cancelled;
@@ -704,12 +705,19 @@ static int send_loads(kin_scheduler *s, kin_err *err) {
     return 0;
 }
 
+// So many tokens more of the text are in the KV cache. computed: by a step, not taken from a disk.
+static void count_done(kin_scheduler *s, kin_generation *g, int n, bool computed) {
+    if (computed && g->n_done < g->n_once) s->stats.n_replayed_tokens += (uint64_t)min_int(n, g->n_once - g->n_done);
+    g->n_done += n;
+    if (g->n_done > g->n_once) g->n_once = g->n_done;
+}
+
 // What was not found is forgotten, and computed.
 static int take_load(kin_scheduler *s, const flight *f, kin_err *err) {
     kin_generation *g = f->parts[0].g;
     int n = kin_head_n_good(s->head, f->number) * KIN_KV_CELLS;
     g->n_steps--;
-    g->n_done += n;
+    count_done(s, g, n, false);
     g->n_cached += n;
     s->stats.n_cached_tokens += (uint64_t)n;
     s->slots[g->slot].n_kept = g->n_done / KIN_KV_CELLS;
@@ -799,7 +807,7 @@ static outcome take_row(kin_scheduler *s, kin_generation *g, float *logits, int 
     if (g->n > s->o.n_ctx) return end_with(s, g, KIN_GENERATION_FULL, NULL);
     if (!agrees) return GOES_ON;
     g->n_sent++; // its keys and values are there
-    g->n_done++;
+    count_done(s, g, 1, true);
     return AGREES;
 }
 
@@ -820,7 +828,7 @@ static void take_rows(kin_scheduler *s, const part *p, float *rows, int last) {
 static void take_part(kin_scheduler *s, const part *p, float *logits) {
     kin_generation *g = p->g;
     g->n_steps--;
-    g->n_done += p->n;
+    count_done(s, g, p->n, true);
     if (p->is_prompt) tell_progress(g);
     if (g->cancelled) {
         if (g->n_steps == 0) end_generation(s, g, KIN_GENERATION_CANCELLED, NULL);

@@ -101,6 +101,8 @@ void kin_metrics_put(const struct kin_call_counters *c, const kin_service_status
     put_count(out, "kin:requests_total", "Requests for texts.", c->n_requests);
     put_count(out, "kin:requests_failed_total", "... that ended with an error.", c->n_failed);
     put_count(out, "kin:requests_cancelled_total", "... whose client went away.", c->n_cancelled);
+    put_count(out, "kin:replayed_tokens_total", "Tokens computed again: the ring was another one, or a text had lost its place.",
+              t->n_replayed_tokens);
     put_count(out, "kin:preemptions_total", "Texts that lost their place in the KV cache for a while.", t->n_preempted);
     put_count(out, "kin:draft_tokens_total", "Drafted tokens that were verified.", kin_draft_counts_drafted(&t->drafts));
     put_count(out, "kin:draft_tokens_accepted_total", "... and were right.", kin_draft_counts_accepted(&t->drafts));

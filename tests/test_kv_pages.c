@@ -21,7 +21,7 @@
 #include "testkit/model_gen.h"
 #include "testkit/runner.h"
 
-enum { N_CONTENT = 20, N_VOCAB = 300, N_PAGES = 3, N_PROMPT = N_PAGES * KIN_KV_CELLS + 5, N_CTX = 320 };
+enum { N_LAYER = 3, N_CONTENT = 20, N_VOCAB = 300, N_PAGES = 3, N_PROMPT = N_PAGES * KIN_KV_CELLS + 5, N_CTX = 320 };
 
 static const kin_page_key key = {{200, 201, 202, 203, 204, 205, 206, 207, 208, 209, 210, 211, 212, 213, 214, 215}};
 
@@ -321,7 +321,7 @@ static int make_model(void **state) {
     (void)state;
     kin_model_spec spec = kin_model_spec_defaults();
     kin_err err;
-    spec.n_layer = 3;
+    spec.n_layer = N_LAYER;
     spec.n_embd = spec.n_ff = 256;
     spec.n_vocab = N_VOCAB;
     spec.mix = "q4_k_m";
@@ -370,7 +370,7 @@ static void compute_and_keep(enum ggml_type type, bool kernels, float *logits) {
     feed(&r, 4, 0, N_PROMPT, logits);
     assert_int_equal(ask(&r, false, 4, 0, N_PAGES), N_PAGES);
     kin_runner_close(&r);
-    assert_int_equal(find_file(NULL, 0), N_PAGES);
+    assert_int_equal(find_file(NULL, 0), N_PAGES * N_LAYER);
 }
 
 // The pages lie in other blocks than before: another text is there first.

@@ -80,6 +80,8 @@ typedef struct world {
     char dirs[KIN_THREAD_RING_MEMBERS][80];
 } world;
 
+static bool is_one_disk; // of all members
+
 static void open_world(world *w, int n_members, int n_ctx, bool has_pages) {
     kin_thread_ring_options o = {.n_members = n_members, .n_batch = N_BATCH, .n_ctx = n_ctx, .n_steps = n_members > 1 ? 8 : 1};
     char head[80];
@@ -87,7 +89,7 @@ static void open_world(world *w, int n_members, int n_ctx, bool has_pages) {
     *w = (world){0};
     for (int i = 0; i < n_members; i++) {
         o.shares[i] = (kin_round_share){N_LAYER / n_members, 0};
-        snprintf(w->dirs[i], sizeof w->dirs[i], "%s/%d", root, i);
+        snprintf(w->dirs[i], sizeof w->dirs[i], "%s/%d", root, is_one_disk ? 0 : i);
         if (has_pages) o.kv_dirs[i] = w->dirs[i];
     }
     snprintf(head, sizeof head, "%s/head", root);
@@ -296,6 +298,44 @@ static void damaged_and_missing_pages_are_computed(void **state) {
     }
 }
 
+// Pages are of layers: other members take them over, if they are on their disks.
+static void members_of_another_plan_find_the_pages(void **state) {
+    (void)state;
+    is_one_disk = true;
+    text first = run_one(N, true, 1, N_PROMPT), fewer = run_one(2, true, 1, N_PROMPT), alone = run_one(1, true, 1, N_PROMPT);
+    is_one_disk = false;
+    assert_int_equal(first.n_cached, 0);
+    assert_int_equal(fewer.n_cached, N_FULL * KIN_KV_CELLS);
+    assert_int_equal(alone.n_cached, N_FULL * KIN_KV_CELLS);
+    expect_same(&fewer, &first);
+    expect_same(&alone, &first);
+}
+
+// Another ring in the middle of a text: what is not in a page is computed again, no more.
+static void a_text_goes_on_in_another_ring_with_its_pages(void **state) {
+    (void)state;
+    world w, smaller;
+    bool busy = true;
+    kin_err err;
+    text expected = run_one(N, false, 1, N_PROMPT), t = new_text(1, N_PROMPT);
+    is_one_disk = true;
+    open_world(&w, N, N_CTX, true);
+    open_world(&smaller, 2, N_CTX, true);
+    is_one_disk = false;
+    submit(&w, &t, false);
+    while (t.n_made < 2) assert_int_equal(kin_scheduler_step(w.s, &busy, &err), 0);
+    assert_int_equal(kin_scheduler_settle(w.s, &err), 0);
+    kin_thread_ring_close(w.ring); // waits until its pages are written
+    assert_int_equal(kin_scheduler_set_head(w.s, kin_thread_ring_head(smaller.ring), &err), 0);
+    w.ring = NULL;
+    run(&w);
+    uint64_t n_replayed = kin_scheduler_get_stats(w.s).n_replayed_tokens;
+    assert_in_range(n_replayed, 1, KIN_KV_CELLS);
+    expect_same(&t, &expected);
+    close_world(&w);
+    close_world(&smaller);
+}
+
 // Texts that are computed beside those that are loaded, that share a beginning with them, or have another one.
 static void texts_beside_each_other_are_what_they_are_alone(void **state) {
     (void)state;
@@ -380,6 +420,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_text_with_another_beginning_is_not_found, make_root, remove_root),
         cmocka_unit_test_setup_teardown(a_text_that_must_not_be_cached_is_neither_kept_nor_found, make_root, remove_root),
         cmocka_unit_test_setup_teardown(a_member_without_its_pages_is_made_up_for, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(members_of_another_plan_find_the_pages, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(a_text_goes_on_in_another_ring_with_its_pages, make_root, remove_root),
         cmocka_unit_test_setup_teardown(damaged_and_missing_pages_are_computed, make_root, remove_root),
         cmocka_unit_test_setup_teardown(texts_beside_each_other_are_what_they_are_alone, make_root, remove_root),
         cmocka_unit_test_setup_teardown(the_disks_have_more_than_the_memory, make_root, remove_root),

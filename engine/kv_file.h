@@ -1,0 +1,41 @@
+// Files of pages of the KV cache (engine/kv_page.h) on a disk, as bytes that are not looked into:
+//
+//   DIR/kv/HASH16/KEY32        HASH16 and KEY32 are the page's name in hexadecimal digits
+//
+// A page is written under a passing name first, and then has its own: who reads finds a whole page or none. The data need not
+// reach the disk before the name does: a torn page does not open. Several processes may share a folder.
+//
+// Plain functions: any thread, blocking.
+#pragma once
+
+#include <stdbool.h>
+
+#include "engine/kv_page.h"
+#include "engine/kv_room.h"
+
+// Where pages of all kinds lie on the disks: in a folder for a secret and a variant (engine/kv_store.h), by their key.
+typedef struct kin_page_name {
+    uint8_t folder[8];
+    kin_page_key key;
+} kin_page_name;
+
+typedef struct kin_kv_path {
+    char text[1200];
+} kin_kv_path;
+
+kin_kv_path kin_kv_file_path(const char *dir, const kin_page_name *name);
+
+bool kin_kv_file_has(const char *dir, const kin_page_name *name);
+
+// bytes // u8 [n]. Other pages leave where there is no room.
+int kin_kv_file_write(const char *dir, kin_kv_room *room, const kin_page_name *name, const uint8_t *bytes, size_t n,
+                      kin_err *err);
+
+// All of a file: as many bytes as it has, at most `most` -> bytes // u8 [*n]. KIN_ABSENT: there is none.
+int kin_kv_file_read(const char *dir, const kin_page_name *name, uint8_t *bytes, size_t most, size_t *n, kin_err *err);
+
+// A piece of one that has `size` bytes in all: n of them from `at` on. KIN_ABSENT: there is none, or it has another size.
+int kin_kv_file_read_piece(const char *dir, const kin_page_name *name, uint64_t size, uint64_t at, uint8_t *bytes, size_t n,
+                           kin_err *err);
+
+void kin_kv_file_remove(const char *dir, const kin_page_name *name);
