@@ -262,7 +262,7 @@ static void a_pass_may_stop_anywhere(void **state) {
     rng_state = 2;
     for (int round = 0; round < 3; round++) {
         kin_stream *s = open_stream(w, KIN_STREAM_RESIDENT, min_budget(w) + random_below(w->total));
-        for (int pass = 0; pass < 40; pass++) assert_false(run_pass(w, s, random_below(2), random_below(2 * N_BLOCKS)).failed);
+        for (int pass = 0; pass < 20; pass++) assert_false(run_pass(w, s, random_below(2), random_below(2 * N_BLOCKS)).failed);
         kin_stream_close(s);
     }
 }
@@ -408,7 +408,7 @@ typedef struct changer {
 static void *change_budgets(void *arg) {
     changer *c = arg;
     uint64_t at = 7, everything = min_budget(c->w) + c->w->total;
-    for (int i = 0; i < 1500; i++) {
+    for (int i = 0; i < 600; i++) {
         at = kin_hash64(&i, sizeof i, at);
         uint64_t budget = i % 10 == 0 ? 0 : i % 10 == 5 ? UINT64_MAX : at % (everything + everything / 8);
         uint64_t resident = kin_stream_set_budget(c->s, budget);
@@ -618,7 +618,7 @@ static void runs_in_any_order_give_the_files_bytes(void **state) {
     const world *w = *state;
     for (uint64_t k = 0; k <= 4; k++) {
         kin_stream *s = open_stream(w, KIN_STREAM_RESIDENT, min_budget(w) + w->total * k / 5);
-        for (int run = 0; run < 60; run++) {
+        for (int run = 0; run < 20; run++) {
             size_t begin = random_below(w->n_blocks);
             while (begin > 0 && group_end(w, begin - 1) != begin) begin--;
             run_from(w, s, begin, random_below(2), begin + random_below(w->n_blocks));

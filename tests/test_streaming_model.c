@@ -37,10 +37,10 @@ enum {
 
 // ---- models
 
-static kin_model_spec dense(const char *mix, int n_vocab) {
+static kin_model_spec dense(const char *mix, int n_layer, int n_vocab) {
     kin_model_spec s = kin_model_spec_defaults();
     s.mix = mix;
-    s.n_layer = 6;
+    s.n_layer = n_layer;
     s.n_embd = 512;
     s.n_ff = 1536;
     s.n_vocab = n_vocab;
@@ -214,19 +214,19 @@ static int set_up(void **state, which i, kin_model_spec spec, enum ggml_type kv_
 }
 
 static int set_up_q4_k_m(void **state) {
-    return set_up(state, Q4_K_M, dense("q4_k_m", MAX_VOCAB), GGML_TYPE_F16); // its output layer has two tiles
+    return set_up(state, Q4_K_M, dense("q4_k_m", 6, MAX_VOCAB), GGML_TYPE_F16); // its output layer has two tiles
 }
 
 static int set_up_small(void **state) {
-    return set_up(state, SMALL, dense("q4_k_m", 4096), GGML_TYPE_F16);
+    return set_up(state, SMALL, dense("q4_k_m", 6, 4096), GGML_TYPE_F16);
 }
 
 static int set_up_q8_0_cache(void **state) {
-    return set_up(state, Q8_0_CACHE, dense("q4_k_m", 4096), GGML_TYPE_Q8_0);
+    return set_up(state, Q8_0_CACHE, dense("q4_k_m", 6, 4096), GGML_TYPE_Q8_0);
 }
 
 static int set_up_f16(void **state) {
-    return set_up(state, F16, dense("f16", 4096), GGML_TYPE_F16);
+    return set_up(state, F16, dense("f16", 3, 4096), GGML_TYPE_F16);
 }
 
 static int set_up_mixtral(void **state) {

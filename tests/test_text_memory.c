@@ -20,18 +20,10 @@
 #include "pure/text/schema.h"
 #include "pure/text/stop_words.h"
 #include "pure/text/tokenizer.h"
+#include "testkit/sanitized.h"
 #include "testkit/small_vocab.h"
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED
-#endif
-
-#if defined(__GLIBC__) && !defined(SANITIZED)
+#if defined(__GLIBC__) && !KIN_SANITIZED
 
 void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t n, size_t size);

@@ -1,0 +1,18 @@
+// KIN_SANITIZED: 1 under AddressSanitizer or ThreadSanitizer, where a test that computes much may compute less: how long things
+// take is seen without them.
+#ifndef KIN_TESTKIT_SANITIZED_H
+#define KIN_TESTKIT_SANITIZED_H
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define KIN_SANITIZED 1
+#endif
+#endif
+#if !defined(KIN_SANITIZED) && (defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__))
+#define KIN_SANITIZED 1
+#endif
+#ifndef KIN_SANITIZED
+#define KIN_SANITIZED 0
+#endif
+
+#endif
