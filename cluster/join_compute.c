@@ -137,12 +137,10 @@ static void compute(kin_join *j, kin_message_buffer *buffer) {
         return;
     }
     kin_metrics_begin(j->metrics, buffer, j->instance);
-    kin_message_buffer *out = kin_worker_take(kin_engine_instance_worker(j->instance), buffer, &err);
+    int rc = kin_worker_take(kin_engine_instance_worker(j->instance), &buffer, &err);
     kin_metrics_end(j->metrics, j->instance);
-    if (out) {
-        kin_neighbours_send(j->neighbours, out);
-        return;
-    }
+    if (buffer) kin_neighbours_send(j->neighbours, buffer);
+    if (rc == 0) return;
     result r = {.epoch = epoch, .of_step = true};
     kin_label_set(r.reason, KIN_PROTO_MAX_REASON, err.text);
     tell(j, &r);

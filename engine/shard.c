@@ -51,6 +51,8 @@ typedef struct step {
 
 struct kin_shard {
     const kin_model *model;
+    kin_hparams hp;      // of the share of each layer
+    kin_graph_sums sums; // of a share's
     kin_devices devices; // borrowed, but for which kernels compute this model
     kin_shard_options o;
     kin_weights *weights;
@@ -98,12 +100,14 @@ static kin_kv_options kv_options(const kin_shard_options *o) {
 }
 
 bool kin_shard_has_kernels(const kin_model *model, const kin_shard_options *o) {
-    return o->flash && !o->ggml_kernels && kin_ops_fit(&model->hp, o->kv_type);
+    kin_hparams hp = kin_share_hparams(&o->share, &model->hp);
+    return o->flash && !o->ggml_kernels && kin_ops_fit(&hp, o->kv_type);
 }
 
 // Prompts are computed in batches of activations: an estimate of ggml's compute buffer and work memory for the largest.
 static uint64_t compute_estimate(const kin_model *model, const kin_shard_options *o, bool has_masks) {
-    const kin_hparams *hp = &model->hp;
+    kin_hparams own = kin_share_hparams(&o->share, &model->hp);
+    const kin_hparams *hp = &own;
     uint64_t experts = (uint64_t)hp->n_ff_exp * (uint64_t)hp->n_expert_used, dense = (uint64_t)hp->n_ff;
     uint64_t widest = dense > experts ? dense : experts;
     // Activations in float32; the same quantized, for the products; two masks of 16 bits.
@@ -127,7 +131,8 @@ uint64_t kin_shard_overhead_bytes(void) {
 static uint64_t cpu_kv_bytes(const kin_model *model, const kin_shard_options *o) {
     kin_kv_options kv = kv_options(o);
     for (int i = 0; i < kv.windows.n; i++) kv.windows.at[i].layer_end -= kv.windows.at[i].n_gpu_layers;
-    return kin_kv_bytes(&model->hp, &kv);
+    kin_hparams hp = kin_share_hparams(&o->share, &model->hp);
+    return kin_kv_bytes(&hp, &kv);
 }
 
 uint64_t kin_shard_fixed_bytes(const kin_model *model, const kin_shard_options *o) {
@@ -160,6 +165,7 @@ static bool output_on_gpu(const kin_shard *s) {
 static kin_weights_options weights_options(const kin_shard *s) {
     return (kin_weights_options){
         .windows = s->o.windows,
+        .slices = kin_share_slices(&s->o.share, &s->model->hp),
         .output = s->o.output,
         .output_on_gpu = output_on_gpu(s),
         .cache_dir = s->o.cache_dir,
@@ -182,6 +188,7 @@ static void fill_layers(kin_shard *s) {
     for (int i = 0; i < s->o.windows.n; i++) {
         for (int il = s->o.windows.at[i].layer_begin; il < s->o.windows.at[i].layer_end; il++) {
             memcpy(s->layers[il].w, kin_weights_layer(s->weights, il), sizeof s->layers[il].w);
+            if (s->o.share.rank > 0) s->layers[il].w[KIN_W_ATTN_OUT_BIAS] = NULL; // once in a sum
             s->layers[il].k = kin_kv_k(s->kv, il);
             s->layers[il].v = kin_kv_v(s->kv, il);
         }
@@ -190,7 +197,7 @@ static void fill_layers(kin_shard *s) {
 
 // Whether a device has the fused attention operator for this model's heads and cache type.
 static bool supports_flash(const kin_shard *s, const kin_device *device) {
-    const kin_hparams *hp = &s->model->hp;
+    const kin_hparams *hp = &s->hp;
     struct ggml_init_params params = {.mem_size = 8 * ggml_tensor_overhead(), .no_alloc = true};
     struct ggml_context *ctx = ggml_init(params);
     struct ggml_tensor *q = ggml_new_tensor_3d(ctx, GGML_TYPE_F32, hp->head_dim, 1, hp->n_head);
@@ -254,13 +261,14 @@ static int n_layers_on(const layers_stage *ls, int i_window) {
 }
 
 static int open_stage(kin_shard *s, layers_stage *ls, bool on_gpu, kin_err *err) {
-    const kin_hparams *hp = &s->model->hp;
+    const kin_hparams *hp = &s->hp;
     const kin_device *device = on_gpu ? &s->devices.gpu : &s->devices.cpu;
     kin_graph proto = {
         .hp = hp,
         .layers = s->layers,
         .rope_factors = kin_weights_rope_factors(s->weights, device),
         .flash = s->flash,
+        .sums = kin_share_is_whole(&s->o.share) ? NULL : &s->sums,
         .kernels = device->kernels,
         .n_threads = s->devices.n_threads,
     };
@@ -309,7 +317,7 @@ static int open_steps(kin_shard *s, kin_err *err) {
 }
 
 static int open_inputs(kin_shard *s, kin_err *err) {
-    const kin_hparams *hp = &s->model->hp;
+    const kin_hparams *hp = &s->hp;
     size_t n_batch = (size_t)s->o.n_batch, n_cells = (size_t)kin_kv_n_cells(s->o.n_ctx);
     s->layers = calloc((size_t)hp->n_layer, sizeof *s->layers);
     s->out_pos = malloc(n_batch * sizeof *s->out_pos);
@@ -352,10 +360,13 @@ static int open_shard(kin_shard *s, kin_err *err) {
     int n_gpu_layers = kin_windows_n_gpu_layers(&o->windows);
     if (n_gpu_layers > 0 && !s->devices.gpu.backend)
         return kin_err_set(err, "%d layers for the GPU, but no GPU is open", n_gpu_layers);
+    if (n_gpu_layers > 0 && !kin_share_is_whole(&o->share))
+        return kin_err_set(err, "the devices of a group share layers on their processors, not on a GPU");
+    if (kin_share_check(&o->share, s->model, (int)o->kv_type, err) != 0) return KIN_FAIL;
     if (plan_memory(s, err) != 0 || open_inputs(s, err) != 0 || open_weights(s, err) != 0) return KIN_FAIL;
 
     kin_kv_options kv = kv_options(o);
-    if (kin_kv_open(&s->kv, &s->model->hp, &kv, device_of_layer, s->weights, err) != 0) return KIN_FAIL;
+    if (kin_kv_open(&s->kv, &s->hp, &kv, device_of_layer, s->weights, err) != 0) return KIN_FAIL;
     fill_layers(s);
 
     s->flash = o->flash && supports_flash(s, &s->devices.cpu) && (n_gpu_layers == 0 || supports_flash(s, &s->devices.gpu));
@@ -370,6 +381,8 @@ static kin_shard *new_shard(const kin_model *model, const kin_devices *devices, 
     kin_shard *s = calloc(1, sizeof *s);
     if (!s) return NULL;
     s->model = model;
+    s->hp = kin_share_hparams(&o->share, &model->hp);
+    s->sums.sum = o->sum;
     s->devices = *devices;
     s->o = *o;
     if (!kin_shard_has_kernels(model, o)) s->devices.cpu.kernels = NULL;
@@ -533,7 +546,7 @@ static int make_variant(const kin_shard *s, uint8_t variant[KIN_KV_VARIANT_BYTES
     memset(variant, 0, KIN_KV_VARIANT_BYTES);
     kin_put_u64(variant, model);
     kin_put_u64(variant + 8, kin_kv_page_bytes(s->kv));
-    kin_put_u64(variant + 16, kin_hash64(how, sizeof how, 2));
+    kin_put_u64(variant + 16, kin_hash64(how, sizeof how, kin_hash64(&s->o.share, sizeof s->o.share, 2)));
     return 0;
 }
 
@@ -726,7 +739,7 @@ kin_shard_stats kin_shard_get_stats(const kin_shard *s) {
     kin_kv_options kv = kv_options(&s->o);
     kin_shard_stats stats = {
         .weights = kin_weights_get_stats(s->weights),
-        .kv_bytes = kin_kv_bytes(&s->model->hp, &kv),
+        .kv_bytes = kin_kv_bytes(&s->hp, &kv),
         .weights_budget = s->governor ? kin_governor_budget(s->governor) : s->weights_budget,
         .flash = s->flash,
     };

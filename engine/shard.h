@@ -17,13 +17,17 @@
 #include "engine/kv.h"
 #include "engine/kv_pages.h"
 #include "engine/weights.h"
+#include "model/graph.h"
 #include "model/model.h"
+#include "model/share.h"
 #include "pure/plan/window.h"
 
 typedef struct kin_shard kin_shard;
 
 typedef struct kin_shard_options {
     kin_windows windows;
+    kin_share share;            // of each layer, in a group of devices; zeros: whole layers. Without GPU layers
+    kin_sum sum;                // for a share: adds up what the devices of the group have computed
     int n_ctx;                  // cells of the KV cache
     int n_batch;                // most tokens per step
     int n_steps;                // most steps at once

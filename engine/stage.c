@@ -32,7 +32,7 @@ int kin_stage_open(kin_stage **out, const kin_device *device, const kin_graph *p
     s->build = build;
     s->user = user;
     s->n_nodes = n_nodes;
-    s->proto.max_ops = s->proto.kernels ? (int)n_nodes : 0;
+    s->proto.max_ops = s->proto.kernels || s->proto.sums ? (int)n_nodes : 0;
     s->meta_bytes = n_nodes * ggml_tensor_overhead() + ggml_graph_overhead_custom(n_nodes, false);
     s->meta = malloc(s->meta_bytes);
     s->proto.ops = calloc((size_t)s->proto.max_ops + 1, kin_op_bytes());
@@ -143,10 +143,15 @@ int kin_stage_run(kin_stage *s, kin_stage_shape shape, const kin_stage_inputs *i
     s->g.all.plain = in->all;
     s->g.out.plain = in->out;
 
+    if (s->g.sums) s->g.sums->failed = false;
     enum ggml_status status = kin_ops_compute(&s->g, s->device->backend);
     if (status == GGML_STATUS_ABORTED) return kin_err_set(err, "stopped");
     if (status != GGML_STATUS_SUCCESS)
         return kin_err_set(err, "%s failed to compute: %s", s->device->name, ggml_status_to_string(status));
+    if (s->g.sums && s->g.sums->failed) {
+        *err = s->g.sums->err;
+        return KIN_FAIL;
+    }
     ggml_backend_tensor_get(s->y, y, 0, ggml_nbytes(s->y));
     return 0;
 }

@@ -38,7 +38,7 @@ typedef struct kin_stage_inputs {
 // Adds the nodes of one of the stage's graphs to g and returns the result. x: f32 [n_embd or n_ff, n_tokens]
 typedef struct ggml_tensor *(*kin_stage_build)(const void *user, kin_graph *g, struct ggml_tensor *x, int variant);
 
-// `proto`: hp, layers, rope_factors, flash and kernels, borrowed; n_nodes: an upper bound of the graph's nodes.
+// `proto`: hp, layers, rope_factors, flash, sums and kernels, borrowed; n_nodes: an upper bound of the graph's nodes.
 int kin_stage_open(kin_stage **out, const kin_device *device, const kin_graph *proto, size_t n_nodes, kin_stage_build build,
                    const void *user, kin_err *err);
 void kin_stage_close(kin_stage *stage);

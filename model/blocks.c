@@ -25,9 +25,10 @@ static struct ggml_tensor *linear(kin_graph *g, struct ggml_tensor *weight, stru
     return bias ? ggml_add(g->ctx, y, bias) : y;
 }
 
-// The same plus a residual [n_out, n].
+// The same plus a residual [n_out, n]. The end of a block: the devices of a group add their parts up here.
 static struct ggml_tensor *linear_onto(kin_graph *g, struct ggml_tensor *weight, struct ggml_tensor *bias, struct ggml_tensor *x,
                                        struct ggml_tensor *residual) {
+    if (g->sums) return kin_op_sum(g, linear(g, weight, bias, x), residual);
     if (g->kernels && kin_ops_multiply(weight)) return kin_op_linear(g, x, &weight, bias ? &bias : NULL, 1, residual);
     return ggml_add(g->ctx, linear(g, weight, bias, x), residual);
 }
@@ -140,9 +141,8 @@ struct ggml_tensor *kin_block_attention(kin_graph *g, int il, struct ggml_tensor
     struct ggml_tensor *q = linear(g, w[KIN_W_ATTN_Q], w[KIN_W_ATTN_Q_BIAS], cur); // [n_embd_q, n]
     q = heads(g, q, hp->n_head, w[KIN_W_ATTN_Q_NORM], rows);
 
-    cur = attend(g, layer, q, rows);                                 // [n_embd_q, n]
-    cur = linear(g, w[KIN_W_ATTN_OUT], w[KIN_W_ATTN_OUT_BIAS], cur); // [n_embd, n]
-    return ggml_add(g->ctx, cur, x);
+    cur = attend(g, layer, q, rows); // [n_embd_q, n]
+    return linear_onto(g, w[KIN_W_ATTN_OUT], w[KIN_W_ATTN_OUT_BIAS], cur, x);
 }
 
 struct ggml_tensor *kin_block_ffn_dense_in(kin_graph *g, int il, struct ggml_tensor *x) {
@@ -197,9 +197,12 @@ struct ggml_tensor *kin_block_ffn_experts(kin_graph *g, int il, struct ggml_tens
     struct ggml_tensor *const *w = g->layers[il].w;
     int64_t n = x->ne[1];
     struct ggml_tensor *cur = kin_block_norm(g, x, w[KIN_W_FFN_NORM]); // [n_embd, n]
-    if (experts_by_kernels(g, il))
-        return kin_op_experts(g, x, cur, route_by_kernels(g, il, cur), w[KIN_W_FFN_GATE_EXPS], w[KIN_W_FFN_UP_EXPS],
-                              w[KIN_W_FFN_DOWN_EXPS]);
+    struct ggml_tensor *sum = g->sums ? NULL : x;
+    if (experts_by_kernels(g, il)) {
+        sum = kin_op_experts(g, sum, cur, route_by_kernels(g, il, cur), w[KIN_W_FFN_GATE_EXPS], w[KIN_W_FFN_UP_EXPS],
+                             w[KIN_W_FFN_DOWN_EXPS]);
+        return g->sums ? kin_op_sum(g, sum, x) : sum;
+    }
 
     struct ggml_tensor *chosen;
     struct ggml_tensor *weights = route(g, w[KIN_W_FFN_ROUTER], cur, &chosen); // [1, n_used, n]
@@ -214,9 +217,9 @@ struct ggml_tensor *kin_block_ffn_experts(kin_graph *g, int il, struct ggml_tens
 
     for (int i = 0; i < hp->n_expert_used; i++) {
         struct ggml_tensor *one = ggml_view_2d(ctx, cur, hp->n_embd, n, cur->nb[2], (size_t)i * cur->nb[1]); // [n_embd, n]
-        x = ggml_add(ctx, x, one);
+        sum = sum ? ggml_add(ctx, sum, one) : ggml_cont(ctx, one);
     }
-    return x;
+    return g->sums ? kin_op_sum(g, sum, x) : sum;
 }
 
 struct ggml_tensor *kin_block_route(kin_graph *g, int il, struct ggml_tensor *x) {

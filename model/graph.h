@@ -44,6 +44,21 @@ typedef struct kin_graph_rounded {
     struct ggml_tensor *act;
 } kin_graph_rounded;
 
+// How the devices of a group add up what each has computed with its share of a layer (model/share.h).
+typedef struct kin_sum {
+    // x // f32 [n_rows, n_embd], this device's part -> the sum of all devices' parts, added in the order of their ranks, so that
+    // all devices have the same bits. Called by one thread at a time, while the others of the pool wait.
+    int (*add)(void *user, float *x, int n_rows, int n_embd, kin_err *err);
+    void *user;
+} kin_sum;
+
+// A run's sums: after one that failed no other is tried.
+typedef struct kin_graph_sums {
+    kin_sum sum;
+    bool failed;
+    kin_err err;
+} kin_graph_sums;
+
 typedef struct kin_graph {
     struct ggml_context *ctx;
     struct ggml_cgraph *gf;
@@ -51,6 +66,7 @@ typedef struct kin_graph {
     const kin_graph_layer *layers;    // [n_layer], by the model's layer number
     struct ggml_tensor *rope_factors; // f32 [n_rot / 2], NULL if the model has none
     bool flash;                       // use the fused attention operator
+    kin_graph_sums *sums;             // of a group whose devices share each layer; NULL: the layers are whole
 
     int n_kv;                     // cells that attention looks at
     struct ggml_tensor *cells;    // i64 [all.n]: the cache cell that each token writes

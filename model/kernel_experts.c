@@ -164,16 +164,19 @@ static void run_round_experts(struct ggml_tensor *act, struct kin_op *op, int n_
     }
 }
 
-// Nodes read: x, the experts' outputs by slot, the routing, the slots.
+// Nodes read: the experts' outputs by slot, the routing, the slots, x if it is added.
 static void run_sum(struct ggml_tensor *out, struct kin_op *op, int n_threads) {
-    const struct ggml_tensor *x = out->src[0], *y = out->src[1], *routed = out->src[2];
+    const struct ggml_tensor *y = out->src[0], *routed = out->src[1], *x = op->has_residual ? out->src[3] : NULL;
     int64_t n_embd = out->ne[0];
     int n_used = op->hp->n_expert_used;
-    slots s = slots_of(out->src[3], op->hp);
+    slots s = slots_of(out->src[2], op->hp);
     for (int i; kin_op_take(op, n_threads, (int)out->ne[1], &i);) {
         float *to = (float *)out->data + i * n_embd;
         const float *share = (const float *)routed->data + i * routed->ne[0] + n_used;
-        memcpy(to, (const float *)x->data + i * n_embd, (size_t)n_embd * sizeof *to);
+        if (x)
+            memcpy(to, (const float *)x->data + i * n_embd, (size_t)n_embd * sizeof *to);
+        else
+            memset(to, 0, (size_t)n_embd * sizeof *to);
         for (int j = 0; j < n_used; j++)
             op->kernels->add_scaled(n_embd, share[j], (const float *)y->data + s.slot[(int64_t)i * n_used + j] * n_embd, to);
     }
@@ -182,7 +185,7 @@ static void run_sum(struct ggml_tensor *out, struct kin_op *op, int n_threads) {
 struct ggml_tensor *kin_op_experts(kin_graph *g, struct ggml_tensor *x, struct ggml_tensor *normed, struct ggml_tensor *routed,
                                    struct ggml_tensor *gate, struct ggml_tensor *up, struct ggml_tensor *down) {
     kin_act_kind kind = kin_kernel_act_kind((int)gate->type), down_kind = kin_kernel_act_kind((int)down->type);
-    int64_t n = x->ne[1], n_slots = n * g->hp->n_expert_used;
+    int64_t n = normed->ne[1], n_embd = normed->ne[0], n_slots = n * g->hp->n_expert_used;
     kin_assert(kind == kin_kernel_act_kind((int)up->type));
 
     struct kin_op *op = kin_op_new(g);
@@ -207,7 +210,9 @@ struct ggml_tensor *kin_op_experts(kin_graph *g, struct ggml_tensor *x, struct g
     }
     op = kin_op_new(g);
     op->kind[0] = down_kind;
-    struct ggml_tensor *y = kin_op_node(g, GGML_TYPE_F32, x->ne[0], n_slots, (struct ggml_tensor *[]){counted, h, down}, 3,
+    struct ggml_tensor *y = kin_op_node(g, GGML_TYPE_F32, n_embd, n_slots, (struct ggml_tensor *[]){counted, h, down}, 3,
                                         run_down_experts, op); // [n_embd, n_slots]
-    return kin_op_node(g, GGML_TYPE_F32, x->ne[0], n, (struct ggml_tensor *[]){x, y, routed, counted}, 4, run_sum, kin_op_new(g));
+    op = kin_op_new(g);
+    op->has_residual = x != NULL;
+    return kin_op_node(g, GGML_TYPE_F32, n_embd, n, (struct ggml_tensor *[]){y, routed, counted, x}, x ? 4 : 3, run_sum, op);
 }

@@ -36,7 +36,7 @@ static void release(void *at) {
 struct kin_op *kin_op_new(kin_graph *g) {
     kin_assert(g->n_ops < g->max_ops);
     struct kin_op *op = &g->ops[g->n_ops++];
-    *op = (struct kin_op){.kernels = g->kernels, .hp = g->hp, .graph = g->ops};
+    *op = (struct kin_op){.kernels = g->kernels, .hp = g->hp, .graph = g->ops, .sums = g->sums};
     return op;
 }
 
@@ -293,4 +293,22 @@ struct ggml_tensor *kin_op_gated(kin_graph *g, struct ggml_tensor *x, struct ggm
     struct kin_op *op = kin_op_new(g);
     op->kind[0] = kind;
     return kin_op_node(g, GGML_TYPE_F32, gate->ne[1], x->ne[1], args, 3, run_gated, op);
+}
+
+// ---- sums
+
+// Nodes read: the residual. One thread talks to the other devices; what it adds is little.
+static void run_sum(struct ggml_tensor *y, struct kin_op *op, int n_threads) {
+    const float *residual = y->src[1]->data;
+    int64_t n = y->ne[0] * y->ne[1];
+    kin_graph_sums *s = op->sums;
+    float *x = y->data;
+    for (int i; kin_op_take(op, n_threads, 1, &i);) {
+        if (!s->failed) s->failed = s->sum.add(s->sum.user, x, (int)y->ne[1], (int)y->ne[0], &s->err) != 0;
+        for (int64_t k = 0; k < n; k++) x[k] += residual[k];
+    }
+}
+
+struct ggml_tensor *kin_op_sum(kin_graph *g, struct ggml_tensor *y, struct ggml_tensor *residual) {
+    return kin_op_inplace(g, y, &residual, 1, run_sum, kin_op_new(g));
 }

@@ -57,11 +57,16 @@ struct ggml_tensor *kin_op_heads(kin_graph *g, int il, struct ggml_tensor *y, in
 // Attention of rows of heads // [at least n_embd_q, n], queries first -> [n_embd_q, n]
 struct ggml_tensor *kin_op_attend(kin_graph *g, int il, struct ggml_tensor *heads, kin_graph_rows *rows);
 
+// y + residual, where y // [n_embd, n] is this device's part of what the group's devices compute: all parts are added up first.
+// Changes y. For g->sums.
+struct ggml_tensor *kin_op_sum(kin_graph *g, struct ggml_tensor *y, struct ggml_tensor *residual);
+
 // ---- experts
 
 // The experts of each row: x // [n_embd, n] -> i32 [2 * n_used, n]: their numbers, then the bits of their shares.
 struct ggml_tensor *kin_op_route(kin_graph *g, struct ggml_tensor *logits);
 
-// x + the sum over a token's experts of share * down(silu(gate x') * (up x')), x' the normed x // [n_embd, n]
+// x + the sum over a token's experts of share * down(silu(gate x') * (up x')), x' the normed x // [n_embd, n]. x NULL: without
+// it.
 struct ggml_tensor *kin_op_experts(kin_graph *g, struct ggml_tensor *x, struct ggml_tensor *normed, struct ggml_tensor *routed,
                                    struct ggml_tensor *gate, struct ggml_tensor *up, struct ggml_tensor *down);

@@ -26,6 +26,7 @@ struct kin_op {
     bool has_residual;
     const kin_graph_rows *rows;
     int n_q, n_kv; // heads
+    kin_graph_sums *sums;
     bool has_q_norm, has_k_norm, has_factors, has_partial;
 
     char apart[64];        // what follows is written all the time: it shares no cache line with what is read

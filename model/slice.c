@@ -19,6 +19,11 @@ static int64_t split_size(const kin_gguf_tensor *t, kin_slice_dim dim, int64_t *
     return size % *step == 0 ? size : 0;
 }
 
+int64_t kin_slice_step(const kin_gguf_tensor *t, kin_slice_dim dim) {
+    int64_t step;
+    return split_size(t, dim, &step) > 0 ? step : 0;
+}
+
 bool kin_slice_can_split(const kin_gguf_tensor *t, kin_slice_dim dim, int n_parts) {
     int64_t step, size = split_size(t, dim, &step);
     return n_parts > 0 && size / step >= n_parts;
@@ -46,7 +51,7 @@ kin_slice_view kin_slice_view_of(const kin_slice *s, const kin_gguf_tensor *t) {
     // Of a piece of the dimension that is split: a row, or a block of columns.
     int64_t n_piece = by_elements ? ggml_blck_size((enum ggml_type)t->type) : 1;
     uint64_t row = t->n_bytes / (uint64_t)(t->ne[1] * t->ne[2]);
-    uint64_t piece = by_elements ? ggml_type_size((enum ggml_type)t->type) : row;
+    uint64_t piece = by_elements ? ggml_row_size((enum ggml_type)t->type, n_piece) : row;
     v.ne[by_elements ? 0 : 1] = s->end - s->begin;
     v.first = (uint64_t)(s->begin / n_piece) * piece;
     v.run = (uint64_t)((s->end - s->begin) / n_piece) * piece;

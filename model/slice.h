@@ -38,6 +38,9 @@ typedef struct kin_slice_view {
     uint64_t stride; // from a run to the next
 } kin_slice_view;
 
+// What the ends of a tensor's slices of that dimension are multiples of; 0: it has none.
+int64_t kin_slice_step(const kin_gguf_tensor *tensor, kin_slice_dim dim);
+
 // Whether a tensor can be split into n_parts slices of that dimension: its size there is a multiple of what a slice's ends are
 // aligned to, and there is one such piece for each part at least.
 bool kin_slice_can_split(const kin_gguf_tensor *tensor, kin_slice_dim dim, int n_parts);

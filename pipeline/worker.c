@@ -8,6 +8,8 @@ struct kin_worker {
     kin_stage_executor *executor;
     kin_steps steps;
     kin_message_pool *pool;
+    void (*pass)(void *user, kin_message_buffer *buffer); // NULL: steps are passed on when they are computed
+    void *pass_user;
     float *x;                 // f32 [n_batch, n_embd]
     int32_t *pos, *seq, *out; // [n_batch]
     kin_kv_op *ops;           // [KIN_PROTO_MAX_OPS]
@@ -46,7 +48,13 @@ void kin_worker_close(kin_worker *w) {
     free(w);
 }
 
-static int run_step_here(kin_worker *w, kin_message_buffer *buffer, kin_err *err) {
+void kin_worker_pass_early(kin_worker *w, void (*pass)(void *user, kin_message_buffer *buffer), void *user) {
+    w->pass = pass;
+    w->pass_user = user;
+}
+
+static int run_step_here(kin_worker *w, kin_message_buffer **at_buffer, kin_err *err) {
+    kin_message_buffer *buffer = *at_buffer;
     kin_proto_step m;
     if (kin_steps_check(&w->steps, buffer, &m, err) != 0) return KIN_FAIL;
     if (m.flags & KIN_PROTO_STEP_POSITIONS) {
@@ -58,8 +66,13 @@ static int run_step_here(kin_worker *w, kin_message_buffer *buffer, kin_err *err
     }
     size_t n_embd = (size_t)w->steps.n_embd;
     kin_activations_decode(w->x, m.activations, m.n_rows * n_embd, m.type);
+    if (w->pass) {
+        *at_buffer = NULL;
+        w->pass(w->pass_user, buffer);
+    }
     int n_rows = kin_stage_executor_run(w->executor, m.step, m.round, (int)m.n_rows, w->x, err);
     if (n_rows < 0) return KIN_FAIL;
+    if (w->pass) return 0;
     // The rows that are not wanted have left: the frame gets shorter, all else in it stays.
     m.n_rows = (uint32_t)n_rows;
     kin_proto_step_layout at = kin_proto_step_lay_out(&m);
@@ -83,15 +96,16 @@ static int take_pages(kin_worker *w, kin_message_buffer *buffer, kin_err *err) {
     return 0;
 }
 
-kin_message_buffer *kin_worker_take(kin_worker *w, kin_message_buffer *buffer, kin_err *err) {
+int kin_worker_take(kin_worker *w, kin_message_buffer **buffer, kin_err *err) {
     kin_time begun = kin_clock_now();
-    bool is_step = buffer->frame.type != KIN_FRAME_PAGES;
-    int rc = is_step ? run_step_here(w, buffer, err) : take_pages(w, buffer, err);
+    bool is_step = (*buffer)->frame.type != KIN_FRAME_PAGES;
+    int rc = is_step ? run_step_here(w, buffer, err) : take_pages(w, *buffer, err);
     if (is_step) w->stats.compute_ns += kin_clock_now() - begun;
     w->stats.n_steps += is_step;
-    if (rc == 0) return buffer;
-    kin_message_pool_give(w->pool, buffer);
-    return NULL;
+    if (rc == 0) return 0;
+    kin_message_pool_give(w->pool, *buffer);
+    *buffer = NULL;
+    return KIN_FAIL;
 }
 
 kin_worker_stats kin_worker_get_stats(const kin_worker *w) {

@@ -13,9 +13,13 @@ typedef struct kin_worker kin_worker;
 int kin_worker_open(kin_worker **out, kin_stage_executor *executor, const kin_steps *steps, kin_message_pool *pool, kin_err *err);
 void kin_worker_close(kin_worker *worker);
 
-// Takes a STEP or PAGES; gives the same buffer or another one for the next member. NULL: it failed, and the sentence says why;
-// the buffer is back in the pool.
-kin_message_buffer *kin_worker_take(kin_worker *worker, kin_message_buffer *buffer, kin_err *err);
+// The member is one of a group that share each layer, and not its last one: `pass` takes each step to the next member as it came,
+// before it is computed here. What comes of it is the same for all of the group, and its last member passes that on.
+void kin_worker_pass_early(kin_worker *worker, void (*pass)(void *user, kin_message_buffer *buffer), void *user);
+
+// Takes a STEP or PAGES, which is *buffer; afterwards that is for the next member, or NULL where it was passed on early. On
+// failure it is NULL, too, and back in the pool if it was not passed on.
+int kin_worker_take(kin_worker *worker, kin_message_buffer **buffer, kin_err *err);
 
 // What it has done since open.
 typedef struct kin_worker_stats {

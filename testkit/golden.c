@@ -70,7 +70,8 @@ static bool is_clear(const float *exact, int n) {
 
 typedef struct check {
     const kin_golden *golden;
-    kin_runner runner;
+    kin_head *head;
+    const kin_model *model;
     float *exact, *got;                // [n_ids, n_vocab]
     double errors[KIN_GOLDEN_MAX_IDS]; // [n_ids]
     kin_golden_result *result;
@@ -78,13 +79,13 @@ typedef struct check {
 
 // Whether a row is what another choice of experts gives: far more wrong than rounding makes it.
 static bool is_other_experts(const check *c, double error) {
-    return c->runner.model.hp.n_expert > 0 && error > other_experts_factor * c->golden->error_median;
+    return c->model->hp.n_expert > 0 && error > other_experts_factor * c->golden->error_median;
 }
 
 static int check_accuracy(check *c, kin_err *err) {
     const kin_golden *g = c->golden;
     kin_golden_result *r = c->result;
-    if (kin_head_eval(c->runner.head, 0, 0, g->ids, g->n_ids, c->got, g->n_ids, err) != 0) return KIN_FAIL;
+    if (kin_head_eval(c->head, 0, 0, g->ids, g->n_ids, c->got, g->n_ids, err) != 0) return KIN_FAIL;
     for (int i = 0; i < g->n_ids; i++) {
         const float *exact = c->exact + i * g->n_vocab, *got = c->got + i * g->n_vocab;
         double error = c->errors[i] = kin_logits_error(got, exact, g->n_vocab);
@@ -101,7 +102,7 @@ static int check_accuracy(check *c, kin_err *err) {
     if (r->error_median > median_factor * g->error_median) {
         return kin_err_set(err, "the median error is %.2e, llama.cpp's %.2e", r->error_median, g->error_median);
     }
-    int n_allowed = c->runner.model.hp.n_expert > 0 ? g->n_ids / ROWS_PER_EXCEPTION : 0;
+    int n_allowed = c->model->hp.n_expert > 0 ? g->n_ids / ROWS_PER_EXCEPTION : 0;
     if (r->n_other_experts > n_allowed) return kin_err_set(err, "%d rows are those of other experts", r->n_other_experts);
     if (r->n_above > n_allowed) {
         return kin_err_set(err, "%d rows are above the maximum: the largest error is %.2e, llama.cpp's %.2e", r->n_above,
@@ -113,8 +114,8 @@ static int check_accuracy(check *c, kin_err *err) {
 static int check_generation(check *c, kin_err *err) {
     const kin_golden *g = c->golden;
     float *logits = c->got;
-    kin_head_clear(c->runner.head);
-    if (kin_head_eval(c->runner.head, 0, 0, g->ids, g->n_prompt, logits, 1, err) != 0) return KIN_FAIL;
+    kin_head_clear(c->head);
+    if (kin_head_eval(c->head, 0, 0, g->ids, g->n_prompt, logits, 1, err) != 0) return KIN_FAIL;
     for (int i = g->n_prompt; i < g->n_ids; i++) {
         const float *exact = c->exact + (i - 1) * g->n_vocab;
         if (!is_clear(exact, g->n_vocab)) return 0;
@@ -124,7 +125,7 @@ static int check_generation(check *c, kin_err *err) {
             return kin_err_set(err, "generated id %d is %d, llama.cpp's %d", i - g->n_prompt, id, g->ids[i]);
         }
         c->result->n_generated++;
-        if (kin_head_eval(c->runner.head, 0, i, &id, 1, logits, 1, err) != 0) return KIN_FAIL;
+        if (kin_head_eval(c->head, 0, i, &id, 1, logits, 1, err) != 0) return KIN_FAIL;
     }
     return 0;
 }
@@ -140,22 +141,29 @@ static int read_exact(const char *dir, const kin_golden *g, float *exact, kin_er
     return ok ? 0 : kin_err_set(err, "%s does not have a row for each id", path);
 }
 
-int kin_golden_check(const char *dir, const kin_golden *g, const kin_runner_options *o, kin_golden_result *result, kin_err *err) {
-    check c = {.golden = g, .result = result};
-    char path[1024];
+int kin_golden_check_head(const char *dir, const kin_golden *g, kin_head *head, const kin_model *model, kin_golden_result *result,
+                          kin_err *err) {
+    check c = {.golden = g, .head = head, .model = model, .result = result};
     size_t n = (size_t)g->n_ids * (size_t)g->n_vocab;
     *result = (kin_golden_result){0};
+    if (model->hp.n_vocab != g->n_vocab) return kin_err_set(err, "%s: the vocabulary is not the table's", g->name);
     c.exact = malloc(n * sizeof *c.exact);
     c.got = malloc(n * sizeof *c.got);
     kin_assert(c.exact && c.got);
-    snprintf(path, sizeof path, "%s/%s.gguf", dir, g->name);
     int rc = read_exact(dir, g, c.exact, err);
-    if (rc == 0) rc = kin_runner_open(&c.runner, path, o, err);
-    if (rc == 0 && c.runner.model.hp.n_vocab != g->n_vocab) rc = kin_err_set(err, "the vocabulary is not the table's");
     if (rc == 0) rc = check_accuracy(&c, err);
     if (rc == 0) rc = check_generation(&c, err);
-    kin_runner_close(&c.runner);
     free(c.got);
     free(c.exact);
     return rc == 0 ? 0 : kin_err_prefix(err, "%s", g->name);
+}
+
+int kin_golden_check(const char *dir, const kin_golden *g, const kin_runner_options *o, kin_golden_result *result, kin_err *err) {
+    char path[1024];
+    kin_runner runner;
+    snprintf(path, sizeof path, "%s/%s.gguf", dir, g->name);
+    if (kin_runner_open(&runner, path, o, err) != 0) return KIN_FAIL;
+    int rc = kin_golden_check_head(dir, g, runner.head, &runner.model, result, err);
+    kin_runner_close(&runner);
+    return rc;
 }

@@ -41,3 +41,7 @@ typedef struct kin_golden_result {
 // Fails with a sentence that says what is not so.
 int kin_golden_check(const char *dir, const kin_golden *golden, const kin_runner_options *options, kin_golden_result *result,
                      kin_err *err);
+
+// The same of a head with that model, whose KV cache is empty.
+int kin_golden_check_head(const char *dir, const kin_golden *golden, kin_head *head, const kin_model *model,
+                          kin_golden_result *result, kin_err *err);

@@ -1,11 +1,13 @@
 #include "testkit/thread_ring.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "engine/device.h"
 #include "pipeline/loopback.h"
 #include "pipeline/worker.h"
+#include "testkit/memory_sum.h"
 
 typedef struct member {
     kin_thread_ring *ring;
@@ -14,6 +16,9 @@ typedef struct member {
     kin_stage_executor *executor;
     kin_worker *worker; // not the head's
     kin_message_queue *in;
+    kin_share share;
+    kin_memory_sum *sums; // of the group that begins here; NULL: none does
+    char cache_dir[256];
     pthread_t thread;
     bool running;
     int i;
@@ -37,11 +42,23 @@ static member *head_of(kin_thread_ring *r) {
     return &r->members[r->o.n_members - 1];
 }
 
+static kin_memory_sum *sums_of(kin_thread_ring *r, int i) {
+    return r->members[i - r->o.group[i].rank].sums;
+}
+
 static void fail(kin_thread_ring *r, int i, const kin_err *why) {
     pthread_mutex_lock(&r->mutex);
-    kin_err_set(&r->trouble, "member %d: %s", i, why->text);
+    if (!r->trouble.text[0]) kin_err_set(&r->trouble, "member %d: %s", i, why->text); // what follows is its consequence
     pthread_mutex_unlock(&r->mutex);
     kin_message_queue_interrupt(head_of(r)->in, true);
+    for (int k = 0; k < r->o.n_members; k++) {
+        if (r->members[k].sums) kin_memory_sum_break(r->members[k].sums);
+    }
+}
+
+static void pass(void *user, kin_message_buffer *buffer) {
+    member *m = user;
+    kin_message_queue_put(m->ring->members[m->i + 1].in, buffer);
 }
 
 static void *work(void *arg) {
@@ -49,11 +66,8 @@ static void *work(void *arg) {
     kin_message_buffer *buffer;
     while ((buffer = kin_message_queue_take(m->in, -1))) {
         kin_err err;
-        buffer = kin_worker_take(m->worker, buffer, &err);
-        if (buffer)
-            kin_message_queue_put(m->ring->members[m->i + 1].in, buffer);
-        else
-            fail(m->ring, m->i, &err);
+        if (kin_worker_take(m->worker, &buffer, &err) != 0) fail(m->ring, m->i, &err);
+        if (buffer) pass(m, buffer);
     }
     return NULL;
 }
@@ -78,11 +92,26 @@ static kin_steps steps_of(const kin_thread_ring *r) {
                        .type = r->o.type};
 }
 
+// The shares of the group that begins with member i, and its windows for all of it.
+static int open_group(kin_thread_ring *r, int i, kin_err *err) {
+    double weights[KIN_THREAD_RING_MEMBERS];
+    kin_share shares[KIN_SHARE_RANKS];
+    int n = r->o.group[i].n_ranks, kv_type = r->o.kv_type ? (int)r->o.kv_type : GGML_TYPE_F16;
+    for (int k = 0; k < n; k++) weights[k] = r->o.group[i + k].weight;
+    if (kin_share_split(&r->model, kv_type, weights, n, shares, err) != 0) return KIN_FAIL;
+    for (int k = 0; k < n; k++) {
+        r->members[i + k].share = shares[k];
+        r->windows[i + k] = r->windows[i];
+    }
+    return kin_memory_sum_open(&r->members[i].sums, n, err);
+}
+
 static int open_shard(kin_thread_ring *r, member *m, kin_err *err) {
     const kin_member_windows *w = &r->windows[m->i];
     bool head = m == head_of(r);
     kin_device_options dopts = kin_device_options_defaults();
     dopts.n_threads = 1;
+    dopts.repack = !r->o.no_repack;
     dopts.gpu = r->o.gpu && kin_windows_n_gpu_layers(&w->windows) > 0;
     if (kin_devices_open(&m->devices, &dopts, err) != 0) return KIN_FAIL;
     kin_shard_options so = kin_shard_options_defaults(&r->model);
@@ -92,13 +121,22 @@ static int open_shard(kin_thread_ring *r, member *m, kin_err *err) {
     so.n_steps = r->o.n_steps;
     so.output = head;
     so.kv_disk.dir = r->o.kv_dirs[m->i];
+    if (r->o.kv_type) so.kv_type = r->o.kv_type;
+    so.memory = r->o.budget;
+    if (r->o.cache_dir) {
+        snprintf(m->cache_dir, sizeof m->cache_dir, "%s/%d", r->o.cache_dir, m->i);
+        so.cache_dir = m->cache_dir;
+    }
+    so.share = m->share;
+    if (!kin_share_is_whole(&so.share)) so.sum = kin_memory_sum_of(sums_of(r, m->i), so.share.rank);
     return w->windows.n || head ? kin_shard_open(&m->shard, &r->model, &m->devices, &so, err) : 0;
 }
 
 static int open_member(kin_thread_ring *r, int i, kin_err *err) {
     member *m = &r->members[i];
     const kin_member_windows *w = &r->windows[i];
-    *m = (member){.ring = r, .i = i};
+    m->ring = r;
+    m->i = i;
     if (open_shard(r, m, err) != 0 || kin_message_queue_open(&m->in, err) != 0) return KIN_FAIL;
     kin_stage_executor_options po = {.shard = w->windows.n ? m->shard : NULL,
                                      .windows = w->windows,
@@ -110,6 +148,7 @@ static int open_member(kin_thread_ring *r, int i, kin_err *err) {
     if (m == head_of(r)) return 0;
     kin_steps steps = steps_of(r);
     if (kin_worker_open(&m->worker, m->executor, &steps, r->pool, err) != 0) return KIN_FAIL;
+    if (m->share.rank + 1 < m->share.n_ranks) kin_worker_pass_early(m->worker, pass, m);
     m->running = pthread_create(&m->thread, NULL, work, m) == 0;
     return m->running ? 0 : kin_err_set(err, "no thread");
 }
@@ -136,6 +175,10 @@ static int open_all(kin_thread_ring *r, const char *path, kin_err *err) {
     if (kin_model_open(&r->model, path, err) != 0) return KIN_FAIL;
     r->n_rounds = kin_rounds_lay_out(r->o.shares, r->o.n_members, r->model.hp.n_layer, r->windows, err);
     if (r->n_rounds < 0 || kin_message_pool_open(&r->pool, 2 * r->o.n_steps + 8, err) != 0) return KIN_FAIL;
+    for (int i = 0; i < r->o.n_members; i++) {
+        bool begins = r->o.group[i].n_ranks > 0 && r->o.group[i].rank == 0;
+        if (begins && open_group(r, i, err) != 0) return KIN_FAIL;
+    }
     for (int i = r->o.n_members - 1; i >= 0; i--) { // who sends comes after who receives
         if (open_member(r, i, err) != 0) return KIN_FAIL;
     }
@@ -164,6 +207,7 @@ static void drain(kin_thread_ring *r, kin_message_queue *queue) {
 void kin_thread_ring_close(kin_thread_ring *r) {
     if (!r) return;
     for (int i = 0; i < r->o.n_members; i++) {
+        if (r->members[i].sums) kin_memory_sum_break(r->members[i].sums);
         if (!r->members[i].running) continue;
         kin_message_queue_interrupt(r->members[i].in, true);
         pthread_join(r->members[i].thread, NULL);
@@ -178,6 +222,7 @@ void kin_thread_ring_close(kin_thread_ring *r) {
         kin_shard_close(m->shard);
         if (m->ring) kin_devices_close(&m->devices);
     }
+    for (int i = 0; i < r->o.n_members; i++) kin_memory_sum_close(r->members[i].sums);
     kin_message_pool_close(r->pool);
     kin_model_close(&r->model);
     pthread_mutex_destroy(&r->mutex);
@@ -190,6 +235,22 @@ kin_head *kin_thread_ring_head(kin_thread_ring *r) {
 
 const kin_model *kin_thread_ring_model(const kin_thread_ring *r) {
     return &r->model;
+}
+
+kin_shard_stats kin_thread_ring_stats(const kin_thread_ring *r, int i) {
+    return kin_shard_get_stats(r->members[i].shard);
+}
+
+const kin_share *kin_thread_ring_share(const kin_thread_ring *r, int i) {
+    return &r->members[i].share;
+}
+
+uint64_t kin_thread_ring_bits(kin_thread_ring *r, int i, uint64_t *n_sums) {
+    return kin_memory_sum_bits(sums_of(r, i), r->members[i].share.rank, n_sums);
+}
+
+void kin_thread_ring_break(kin_thread_ring *r, int i) {
+    kin_memory_sum_break(sums_of(r, i));
 }
 
 int kin_thread_ring_n_rounds(const kin_thread_ring *r) {

@@ -1,8 +1,10 @@
-// A ring of threads in one process: every member with a shard of its own, frames by queues instead of links.
+// A ring of threads in one process: every member with a shard of its own, frames by queues instead of links. Members that follow
+// each other may be a group that shares each layer; their sums meet in memory.
 //
 // Owner: the test. The head belongs to the calling thread, the other members compute in threads of their own.
 #pragma once
 
+#include "model/share.h"
 #include "pipeline/head.h"
 #include "pipeline/remote_ring.h"
 #include "pure/plan/rounds.h"
@@ -16,6 +18,15 @@ typedef struct kin_thread_ring_options {
     kin_activation_type type;
     const char *kv_dirs[KIN_THREAD_RING_MEMBERS]; // for pages of the KV cache; NULL: none
     bool gpu;                                     // open the GPU for members with GPU layers
+    // A group is n_ranks members from rank 0 on, of which only that one has layers in `shares`; zeros: no group.
+    struct {
+        int rank, n_ranks;
+        double weight; // of its share
+    } group[KIN_THREAD_RING_MEMBERS];
+    enum ggml_type kv_type; // 0: F16
+    const char *cache_dir;  // of prepacked weights; each member has a folder of this name and its number. NULL: none
+    uint64_t budget;        // bytes that each member may take; 0: what the machine can spare
+    bool no_repack;
 } kin_thread_ring_options;
 
 typedef struct kin_thread_ring kin_thread_ring;
@@ -25,4 +36,10 @@ void kin_thread_ring_close(kin_thread_ring *ring);
 
 kin_head *kin_thread_ring_head(kin_thread_ring *ring);
 const kin_model *kin_thread_ring_model(const kin_thread_ring *ring);
+kin_shard_stats kin_thread_ring_stats(const kin_thread_ring *ring, int member);
+const kin_share *kin_thread_ring_share(const kin_thread_ring *ring, int member);
+// Of the group of that member: see kin_memory_sum_bits. While no step is in flight.
+uint64_t kin_thread_ring_bits(kin_thread_ring *ring, int member, uint64_t *n_sums);
+// All its sums fail from now on.
+void kin_thread_ring_break(kin_thread_ring *ring, int member);
 int kin_thread_ring_n_rounds(const kin_thread_ring *ring);

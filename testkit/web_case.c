@@ -112,8 +112,7 @@ int kin_web_case_step(kin_web_case *c, int32_t seq, int32_t pos, int n, const ki
         kin_message_buffer *b = kin_steps_pack(&c->steps, c->pool, 1, &hop, &batch, c->x);
         if (!b) return kin_err_set(err, "out of memory");
         int rc = write_part(c->o.given, b->payload, b->frame.length, err);
-        b = kin_worker_take(worker, b, err);
-        if (!b) return KIN_FAIL;
+        if (kin_worker_take(worker, &b, err) != 0) return KIN_FAIL;
         if (rc == 0) rc = take_result(c, b, err);
         kin_message_pool_give(c->pool, b);
         if (rc != 0) return KIN_FAIL;

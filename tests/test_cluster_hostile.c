@@ -92,9 +92,9 @@ static int give_rows(desk *d, uint64_t step, int round, int n_tokens, int n_out,
     kin_message_buffer *buffer = kin_steps_pack(&s, d->pool, 1, &hop, &batch, x);
     assert_non_null(buffer);
     err->text[0] = '\0';
-    buffer = kin_worker_take(kin_engine_instance_worker(d->instance), buffer, err);
+    int rc = kin_worker_take(kin_engine_instance_worker(d->instance), &buffer, err);
     kin_message_pool_give(d->pool, buffer);
-    return buffer ? 0 : KIN_FAIL;
+    return rc;
 }
 
 static int give_step(desk *d, uint64_t step, int round, int n_tokens, kin_err *err) {

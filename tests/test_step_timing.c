@@ -141,8 +141,7 @@ static void give_round(desk *d, uint64_t step, int round, int first, int n_token
     kin_hop hop = {.step = step, .round = round, .n_rows = n_tokens};
     kin_message_buffer *buffer = kin_steps_pack(&s, d->pool, 1, &hop, &batch, x);
     kin_metrics_begin(d->metrics, buffer, d->instance);
-    buffer = kin_worker_take(kin_engine_instance_worker(d->instance), buffer, &err);
-    if (!buffer) fail_msg("%s", err.text);
+    if (kin_worker_take(kin_engine_instance_worker(d->instance), &buffer, &err) != 0) fail_msg("%s", err.text);
     kin_metrics_end(d->metrics, d->instance);
     kin_message_pool_give(d->pool, buffer);
 }

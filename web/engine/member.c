@@ -61,7 +61,8 @@ uint8_t *kin_web_payload(size_t n) {
 int kin_web_step(size_t n) {
     kin_assert(instance && n <= step.cap);
     step.frame = (kin_frame){.type = KIN_FRAME_STEP, .length = (uint32_t)n};
-    return kin_worker_take(kin_engine_instance_worker(instance), &step, &last_error) ? (int)step.frame.length : KIN_FAIL;
+    kin_message_buffer *buffer = &step;
+    return kin_worker_take(kin_engine_instance_worker(instance), &buffer, &last_error) == 0 ? (int)step.frame.length : KIN_FAIL;
 }
 
 void kin_web_reset(void) {
