@@ -24,7 +24,7 @@ typedef struct bench_options {
     bool json;
 } bench_options;
 
-enum { N_BENCH_OPTIONS = 9, MAX_REPS = 1000, MAX_ROWS = 64 };
+enum { N_BENCH_OPTIONS = 9 + KIN_DRAFT_N_OPTIONS, MAX_REPS = 1000, MAX_ROWS = 64 };
 
 typedef struct tables {
     kin_option own[N_BENCH_OPTIONS];
@@ -54,6 +54,9 @@ static void fill_bench_tables(bench_options *o, tables *t) {
         {0},
     };
     memcpy(t->own, own, sizeof own);
+    kin_option *draft = t->own + N_BENCH_OPTIONS - 1 - KIN_DRAFT_N_OPTIONS;
+    kin_draft_option_table(&o->session, draft);
+    draft->help = "the same with texts that the model writes, and drafts of these sources, as kin run has them";
     kin_session_option_tables(&o->session, &t->session);
 }
 
@@ -119,7 +122,7 @@ static int n_to_learn_from(int n_reps) {
 }
 
 static bool compares_drafts(const bench_options *o) {
-    return o->oracle >= 0 || o->edit;
+    return o->oracle >= 0 || o->edit || o->session.draft;
 }
 
 // What is predicted is streaming, and fused attention.
@@ -155,7 +158,8 @@ static int measure_all(kin_session *s, const bench_options *o, const int32_t *pr
 }
 
 static int measure_drafts(kin_session *s, const bench_options *o, const int32_t *prompt, result *r, kin_err *err) {
-    if (kin_oracle_bench(s, prompt, o->n_prompt, o->n_gen, o->n_reps, o->oracle, &r->oracle, err) != 0) return KIN_FAIL;
+    kin_oracle_text text = o->oracle >= 0 ? KIN_ORACLE_KNOWS : o->edit ? KIN_ORACLE_EDITS : KIN_ORACLE_NONE;
+    if (kin_oracle_bench(s, text, prompt, o->n_prompt, o->n_gen, o->n_reps, o->oracle, &r->oracle, err) != 0) return KIN_FAIL;
     r->tpot_ms = r->oracle.drafted_ms;
     return 0;
 }
@@ -303,9 +307,10 @@ static void print_json(const kin_session *s, const bench_options *o, const resul
 
 static int check_drafts(const bench_options *o, kin_err *err) {
     if (!compares_drafts(o)) return 0;
-    if (o->oracle >= 0 && o->edit) return kin_err_set(err, "--oracle and --edit exclude each other");
-    if (o->n_rows > 1) return kin_err_set(err, "--rows goes with neither --oracle nor --edit");
-    return o->n_gen > 1 ? 0 : kin_err_set(err, "--oracle and --edit need --gen 2 or more");
+    if ((o->oracle >= 0) + o->edit + (o->session.draft != NULL) > 1)
+        return kin_err_set(err, "--oracle, --edit and --draft exclude each other");
+    if (o->n_rows > 1) return kin_err_set(err, "--rows goes with none of --oracle, --edit and --draft");
+    return o->n_gen > 1 ? 0 : kin_err_set(err, "--oracle, --edit and --draft need --gen 2 or more");
 }
 
 static int command_bench(int argc, char **argv) {

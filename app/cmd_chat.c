@@ -21,7 +21,7 @@ typedef struct chat_options {
     bool stats;
 } chat_options;
 
-enum { N_CHAT_OPTIONS = 9, MAX_INPUT = 16 << 20 };
+enum { N_CHAT_OPTIONS = 9 + KIN_DRAFT_N_OPTIONS, MAX_INPUT = 16 << 20 };
 
 typedef struct tables {
     kin_option own[N_CHAT_OPTIONS];
@@ -62,6 +62,7 @@ static void fill_chat_tables(chat_options *o, tables *t) {
         {0},
     };
     memcpy(t->own, own, sizeof own);
+    kin_draft_option_table(&o->session, t->own + N_CHAT_OPTIONS - 1 - KIN_DRAFT_N_OPTIONS);
     kin_session_option_tables(&o->session, &t->session);
     for (kin_option *row = t->session.own; row->kind != KIN_OPTION_END; row++) {
         if (row->name && strcmp(row->name, "ctx") == 0) row->help = "tokens of context (default: 16384, at most the model's)";

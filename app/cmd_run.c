@@ -31,7 +31,7 @@ typedef struct run_options {
     bool ignore_eos, special, no_echo, lines, stats;
 } run_options;
 
-enum { N_RUN_OPTIONS = 26, MAX_BIAS = 64, MAX_UNASKED = 4096, MAX_PROMPT = 1 << 30 };
+enum { N_RUN_OPTIONS = 23 + KIN_DRAFT_N_OPTIONS, MAX_BIAS = 64, MAX_UNASKED = 4096, MAX_PROMPT = 1 << 30 };
 
 typedef struct tables {
     kin_option own[N_RUN_OPTIONS];
@@ -73,13 +73,13 @@ static void fill_run_tables(run_options *o, tables *t) {
         {KIN_OPTION_FLAG, "no-echo", 0, &o->no_echo, NULL, "do not repeat the prompt before the text", 0, 0},
         {KIN_OPTION_STRING, "trace", 0, &o->trace, "FILE", "write a line per token: ms, memory budget, resident bytes, tokens", 0,
          0},
-        kin_session_draft_option(&o->session),
         kin_session_timeline_option(&o->session),
         {KIN_OPTION_FLAG, "lines", 0, &o->lines, NULL, "a prompt a line from the standard input, until it ends", 0, 0},
         {KIN_OPTION_FLAG, "stats", 0, &o->stats, NULL, "speed and memory at the end", 0, 0},
         {0},
     };
     memcpy(t->own, own, sizeof own);
+    kin_draft_option_table(&o->session, t->own + N_RUN_OPTIONS - 1 - KIN_DRAFT_N_OPTIONS);
     kin_session_option_tables(&o->session, &t->session);
 }
 

@@ -24,7 +24,7 @@ typedef struct serve_options {
     bool open, metrics, no_slots, no_webui, strict_model, no_prefix_cache;
 } serve_options;
 
-enum { N_SERVE_OPTIONS = 35, DEFAULT_PORT = 8080, DEFAULT_CTX = 16384 };
+enum { N_SERVE_OPTIONS = 34 + KIN_DRAFT_N_OPTIONS, DEFAULT_PORT = 8080, DEFAULT_CTX = 16384 };
 
 typedef struct tables {
     kin_option own[N_SERVE_OPTIONS];
@@ -98,12 +98,12 @@ static void fill_serve_tables(serve_options *o, tables *t) {
          0},
         {KIN_OPTION_FLAG, "no-prefix-cache", 0, &o->no_prefix_cache, NULL,
          "compute every text from its beginning, and keep none that has ended", 0, 0},
-        kin_session_draft_option(&o->session),
         {0},
     };
     memcpy(t->own, own, sizeof own);
-    kin_kv_disk_option_table(&o->session.kv_disk_size, &o->session.no_kv_disk,
-                             t->own + N_SERVE_OPTIONS - 1 - KIN_KV_DISK_N_OPTIONS);
+    kin_option *shared = t->own + N_SERVE_OPTIONS - 1 - KIN_KV_DISK_N_OPTIONS - KIN_DRAFT_N_OPTIONS;
+    kin_draft_option_table(&o->session, shared);
+    kin_kv_disk_option_table(&o->session.kv_disk_size, &o->session.no_kv_disk, shared + KIN_DRAFT_N_OPTIONS);
     t->own[N_SERVE_OPTIONS - 1] = (kin_option){0};
     kin_session_option_tables(&o->session, &t->session);
     for (kin_option *row = t->session.own; row->kind != KIN_OPTION_END; row++) {

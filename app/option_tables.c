@@ -79,17 +79,20 @@ void kin_session_option_tables(kin_session_options *o, kin_session_tables *table
     fleet_table(&o->fleet, tables->fleet);
 }
 
-kin_option kin_session_draft_option(kin_session_options *o) {
-    return (kin_option){
-        KIN_OPTION_STRING,
-        "draft",
-        0,
-        &o->draft,
-        "auto|off|ngram",
-        "guess several tokens and check them together, where that is faster: auto (default, never changes the text), "
-        "ngram (also on GPUs and with ggml's kernels, where it may)",
-        0,
-        0};
+void kin_draft_option_table(kin_session_options *o, kin_option table[KIN_DRAFT_N_OPTIONS]) {
+    const kin_option options[KIN_DRAFT_N_OPTIONS] = {
+        {KIN_OPTION_STRING, "draft", 0, &o->draft, "auto|off|ngram|FILE",
+         "guess several tokens and check them together, where that is faster: auto (default: from the text, which never changes "
+         "it), FILE (also with a smaller model of the same vocabulary), ngram or ngram,FILE (also on GPUs and with ggml's "
+         "kernels, "
+         "where texts may change)",
+         0, 0},
+        {KIN_OPTION_INT, "draft-max", 0, &o->draft_max, "N", "guess at most N tokens of a text at once (default 31)", 1,
+         KIN_DRAFT_MAX},
+        {KIN_OPTION_INT, "draft-min", 0, &o->draft_min, "N", "check N of them even where it is slower (default 0)", 0,
+         KIN_DRAFT_MAX},
+    };
+    memcpy(table, options, sizeof options);
 }
 
 void kin_kv_disk_option_table(uint64_t *size, bool *none, kin_option table[KIN_KV_DISK_N_OPTIONS]) {

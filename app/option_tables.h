@@ -18,8 +18,9 @@ typedef struct kin_session_tables {
 
 void kin_session_option_tables(kin_session_options *o, kin_session_tables *tables);
 
-// The option of commands that write texts.
-kin_option kin_session_draft_option(kin_session_options *o);
+// Of commands that write texts: drafts. Without an end.
+enum { KIN_DRAFT_N_OPTIONS = 3 };
+void kin_draft_option_table(kin_session_options *o, kin_option table[KIN_DRAFT_N_OPTIONS]);
 
 // The option of commands that can draw a timeline.
 kin_option kin_session_timeline_option(kin_session_options *o);

@@ -14,7 +14,8 @@ typedef struct writing {
     kin_compute_loop *loop;
     const int32_t *prompt;
     int n_prompt, n_gen, n_vocab;
-    double chance; // below 0: the text is an edited copy
+    kin_oracle_text text;
+    double chance; // of the oracle
     kin_rng rng;
     int32_t *known, *made; // [n_gen]: without drafts, and now
     int n_made;
@@ -33,7 +34,7 @@ static int32_t next(void *user, float *logits) {
     writing *w = user;
     int32_t best = 0;
     for (int32_t i = 1; i < w->n_vocab; i++) best = logits[i] > logits[best] ? i : best;
-    if (w->chance < 0) best = edited(w, w->n_made); // what sampling takes has been taken
+    if (w->text == KIN_ORACLE_EDITS) best = edited(w, w->n_made); // what sampling takes has been taken
     w->last = kin_clock_now();
     if (w->n_made == 0) w->first = w->last;
     w->made[w->n_made++] = best;
@@ -77,7 +78,7 @@ static int write_text(writing *w, const kin_draft_source *source, kin_draft_coun
 static int write_drafted(writing *w, kin_draft_counts *drafts, double *ms, kin_err *err) {
     const kin_draft_source oracle = {propose, w};
     kin_drafter *drafter;
-    if (w->chance >= 0) return write_text(w, &oracle, drafts, ms, err);
+    if (w->text == KIN_ORACLE_KNOWS) return write_text(w, &oracle, drafts, ms, err);
     if (kin_drafter_open(&drafter, err) != 0) return KIN_FAIL;
     int rc = write_text(w, kin_drafter_source(drafter), drafts, ms, err);
     kin_drafter_close(drafter);
@@ -105,9 +106,10 @@ static int write_pairs(writing *w, int n_reps, kin_oracle_result *out, kin_err *
     return 0;
 }
 
-int kin_oracle_bench(kin_session *s, const int32_t *prompt, int n_prompt, int n_gen, int n_reps, double chance,
-                     kin_oracle_result *out, kin_err *err) {
-    writing w = {.prompt = prompt, .n_prompt = n_prompt, .n_gen = n_gen, .n_vocab = s->model.hp.n_vocab, .chance = chance};
+int kin_oracle_bench(kin_session *s, kin_oracle_text text, const int32_t *prompt, int n_prompt, int n_gen, int n_reps,
+                     double chance, kin_oracle_result *out, kin_err *err) {
+    writing w = {
+        .text = text, .prompt = prompt, .n_prompt = n_prompt, .n_gen = n_gen, .n_vocab = s->model.hp.n_vocab, .chance = chance};
     kin_assert(n_reps > 0 && n_reps <= MAX_REPS);
     *out = (kin_oracle_result){0};
     kin_rng_seed(&w.rng, 1);

@@ -1,6 +1,6 @@
-// Of kin bench: what drafts gain. A text is written without drafts, then again with drafts, in turns. Either of an oracle that
-// knows the text, and is wrong as often as was asked for; or by n-gram lookup, where the text is an edited copy of its prompt: a
-// token in 24 is another one, whatever the model says, as if it had been told to change a name.
+// Of kin bench: what drafts gain. A text is written without drafts, then again with drafts, in turns. Of an oracle that knows the
+// text, and is wrong as often as was asked for; or by n-gram lookup, where the text is an edited copy of its prompt: a token in
+// 24 is another one, whatever the model says, as if it had been told to change a name; or of all sources that the session has.
 #pragma once
 
 #include "node/session.h"
@@ -11,7 +11,13 @@ typedef struct kin_oracle_result {
     kin_draft_counts drafts;     // of all texts with drafts
 } kin_oracle_result;
 
-// Texts of n_gen tokens behind prompt [n_prompt], n_reps times each. chance: that a token of the oracle is right; below 0: a copy
-// of the prompt, again and again. Fails also when two of the texts differ.
-int kin_oracle_bench(kin_session *session, const int32_t *prompt, int n_prompt, int n_gen, int n_reps, double chance,
-                     kin_oracle_result *out, kin_err *err);
+typedef enum kin_oracle_text {
+    KIN_ORACLE_KNOWS, // what the model says; the oracle drafts
+    KIN_ORACLE_EDITS, // a copy of the prompt, again and again
+    KIN_ORACLE_NONE,  // what the model says
+} kin_oracle_text;
+
+// Texts of n_gen tokens behind prompt [n_prompt], n_reps times each. chance: that a token of the oracle is right. Fails also when
+// two of the texts differ.
+int kin_oracle_bench(kin_session *session, kin_oracle_text text, const int32_t *prompt, int n_prompt, int n_gen, int n_reps,
+                     double chance, kin_oracle_result *out, kin_err *err);

@@ -111,7 +111,8 @@ void kin_cluster_take_link(kin_cluster *c, uint32_t from, const kin_proto_measur
 // ---- the question
 
 static uint64_t own_memory(const kin_cluster *c) {
-    return kin_governor_room(c->o.shard.memory); // what its shard will take at most
+    uint64_t room = kin_governor_room(c->o.shard.memory), beside = c->o.shard.beside;
+    return room > beside ? room - beside : 0; // what its shard will take at most
 }
 
 static const kin_facts *facts_of(kin_cluster *c, const kin_proto_id *ids, int n, uint64_t memory) {

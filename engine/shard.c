@@ -143,18 +143,18 @@ uint64_t kin_shard_fixed_bytes(const kin_model *model, const kin_shard_options *
 static int plan_memory(kin_shard *s, kin_err *err) {
     const kin_shard_options *o = &s->o;
     uint64_t memory = kin_governor_room(o->memory), kv_bytes = cpu_kv_bytes(s->model, o);
-    s->fixed_bytes = kin_shard_fixed_bytes(s->model, o);
+    s->fixed_bytes = kin_shard_fixed_bytes(s->model, o) + o->beside;
     if (s->fixed_bytes <= memory) {
         s->weights_budget = o->mode == KIN_STREAM_RESIDENT ? memory - s->fixed_bytes : UINT64_MAX;
         return 0;
     }
     char a[32], b[32], c[32];
     return kin_err_set(err,
-                       "a context of %d tokens in batches of %d needs %s for its KV cache and %s for computing, but only %s of "
+                       "a context of %d tokens in batches of %d needs %s for its KV cache and %s for computing%s, but only %s of "
                        "memory is %s: try a smaller --ctx or --batch",
                        o->n_ctx, o->n_batch, kin_size_format(kv_bytes, a, sizeof a),
-                       kin_size_format(s->fixed_bytes - kv_bytes, b, sizeof b), kin_size_format(memory, c, sizeof c),
-                       o->memory && memory == o->memory ? "allowed" : "available");
+                       kin_size_format(s->fixed_bytes - kv_bytes, b, sizeof b), o->beside ? " and drafts" : "",
+                       kin_size_format(memory, c, sizeof c), o->memory && memory == o->memory ? "allowed" : "available");
 }
 
 // Only a model that is on the GPU as a whole has its output there.

@@ -40,6 +40,7 @@ typedef struct kin_shard_options {
     kin_kv_disk kv_disk;        // where pages of the KV cache are kept; dir NULL: nowhere
     uint64_t identity;          // of the model's content, if it is known; 0: samples of the file tell
     uint64_t memory;            // bytes that all of it may take: weights, KV cache, buffers; 0: what the machine can spare
+    uint64_t beside;            // of these, what is not this shard's: a draft model
     kin_stream_mode mode;       // how weights that do not fit are read
     const kin_arrival *arrival; // of weights that are not in the files yet, borrowed until close; NULL: all are
     kin_progress progress;

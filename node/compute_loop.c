@@ -32,7 +32,10 @@ int kin_compute_loop_open(kin_compute_loop **out, kin_session *session, int n_pa
                                .n_embd = session->model.hp.n_embd,
                                .n_parallel = n_parallel,
                                .keeps = keeps,
-                               .inexact_drafts = session->draft == KIN_DRAFT_ALSO_INEXACT};
+                               .inexact_drafts = session->draft == KIN_DRAFT_ALSO_INEXACT,
+                               .draft_model = session->draft_model,
+                               .draft_least = session->draft_min,
+                               .draft_most = session->draft_max};
     kin_compute_loop *l = *out = calloc(1, sizeof *l);
     if (!l) return kin_err_set(err, "out of memory");
     l->session = session;

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,8 @@
 #include "sys/whole_file.h"
 
 static const uint64_t GPU_WORTH_BYTES = (uint64_t)256 << 20; // of weights for a token
+
+enum { MOST_DRAFT_BATCH = 128 }; // tokens in a pass of the draft model: its buffers are small
 
 kin_session_options kin_session_options_defaults(void) {
     return (kin_session_options){.n_batch = 512, .kv_type = "f16", .weights = "stream", .fleet = kin_fleet_options_defaults()};
@@ -181,6 +184,7 @@ static int expect_alone(kin_session *s, const kin_session_options *o, kin_shard_
     if (kin_model_facts_of(&model, &s->model, so, err) != 0 || kin_planner_open(&s->planner, &po, &model, &work, err) != 0)
         return KIN_FAIL;
     if (so->memory && (double)so->memory < s->facts.memory_bytes) s->facts.memory_bytes = (double)so->memory;
+    s->facts.memory_bytes -= fmin((double)so->beside, s->facts.memory_bytes);
     int *n_gpu = &so->windows.at[0].n_gpu_layers;
     if (may_use_gpu(s, o)) {
         if (kin_planner_choose_alone(s->planner, &s->facts, n_gpu, err) != 0) return KIN_FAIL;
@@ -298,13 +302,44 @@ static int check_timeline(const char *path, kin_err *err) {
     return f && fclose(f) == 0 ? 0 : kin_err_set(err, "%s: %s", path, strerror(errno));
 }
 
-static int read_draft_mode(kin_session *s, const kin_session_options *o, kin_err *err) {
+// "auto", "off", "ngram", FILE, "auto,FILE" or "ngram,FILE". *file: NULL: none.
+static int read_draft(kin_session *s, const kin_session_options *o, const char **file, kin_err *err) {
     static const char *const words[] = {[KIN_DRAFT_AUTO] = "auto", [KIN_DRAFT_OFF] = "off", [KIN_DRAFT_ALSO_INEXACT] = "ngram"};
+    const char *text = o->draft ? o->draft : "auto";
+    *file = NULL;
+    s->draft_min = o->draft_min;
+    s->draft_max = o->draft_max;
+    if (o->draft_max > 0 && o->draft_min > o->draft_max)
+        return kin_err_set(err, "--draft-min %d is more than --draft-max %d", o->draft_min, o->draft_max);
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        size_t n = strlen(words[i]);
         s->draft = (kin_draft_mode)i;
-        if (strcmp(o->draft ? o->draft : "auto", words[i]) == 0) return 0;
+        if (strcmp(text, words[i]) == 0) return 0;
+        *file = text + n + 1;
+        if (i != KIN_DRAFT_OFF && strncmp(text, words[i], n) == 0 && text[n] == ',') return 0;
     }
-    return kin_err_set(err, "--draft %s: write auto, off or ngram", o->draft);
+    s->draft = KIN_DRAFT_AUTO;
+    *file = text;
+    if (strchr(text, '.') || strchr(text, '/')) return 0;
+    return kin_err_set(err, "--draft %s: write auto, off, ngram, or the file of a draft model", text);
+}
+
+// Before the model's own shard, which gets the memory that is left.
+static int open_draft_model(kin_session *s, const char *file, kin_shard_options *so, kin_err *err) {
+    if (!file || s->draft == KIN_DRAFT_OFF) return 0;
+    if (!s->vocab) return kin_err_set(err, "%s: %s", s->model_name, s->vocab_err.text);
+    kin_draft_model_options o = {.path = file,
+                                 .vocab = s->vocab,
+                                 .devices = &s->devices,
+                                 .n_ctx = so->n_ctx,
+                                 .n_batch = so->n_batch < MOST_DRAFT_BATCH ? so->n_batch : MOST_DRAFT_BATCH,
+                                 .kv_type = so->kv_type,
+                                 .cache_dir = so->cache_dir,
+                                 .cache_cap = so->cache_cap,
+                                 .progress = so->progress};
+    if (kin_draft_model_open(&s->draft_model, &o, err) != 0) return KIN_FAIL;
+    so->beside = kin_draft_model_bytes(s->draft_model);
+    return 0;
 }
 
 // Alone with a key of this machine's, with others with the cluster's, so that a code that is changed makes old pages useless.
@@ -336,7 +371,8 @@ static void use_kv_disk(kin_session *s, const kin_session_options *o, kin_shard_
 int kin_session_open(kin_session *s, const kin_session_options *o, int n_ctx, kin_err *err) {
     kin_time begun = kin_clock_now();
     kin_shard_options so = kin_shard_options_defaults(&s->model);
-    if (read_draft_mode(s, o, err) != 0) return KIN_FAIL;
+    const char *draft_file;
+    if (read_draft(s, o, &draft_file, err) != 0) return KIN_FAIL;
     if (o->timeline && check_timeline(o->timeline, err) != 0) return KIN_FAIL;
     so.windows.at[0].n_gpu_layers = n_gpu_layers_of(o, s->model.hp.n_layer);
     so.kv_type = kv_type_of(o);
@@ -364,6 +400,7 @@ int kin_session_open(kin_session *s, const kin_session_options *o, int n_ctx, ki
     dopts.gpu_if_any = o->only_looks || (o->fleet.cluster && wants_facts(o)) || looks_for_gpu(s, o);
     dopts.stop = s->console->stop;
     if (kin_devices_open(&s->devices, &dopts, err) != 0) return KIN_FAIL;
+    if (!o->only_looks && open_draft_model(s, draft_file, &so, err) != 0) return KIN_FAIL;
     kin_time measuring = kin_clock_now();
     if (needs_facts(s, o)) {
         int rc = measure_machine(s, o, err);
@@ -432,6 +469,8 @@ void kin_session_close(kin_session *s) {
         kin_planner_close(s->planner);
     }
     s->planner = NULL;
+    kin_draft_model_close(s->draft_model);
+    s->draft_model = NULL;
     kin_timeline_close(s->timeline);
     s->timeline = NULL;
     kin_devices_close(&s->devices);

@@ -9,12 +9,13 @@
 #include "node/console.h"
 #include "node/fleet.h"
 #include "observe/timeline.h"
+#include "pipeline/draft_model.h"
 #include "pipeline/loopback.h"
 #include "pure/text/tokenizer.h"
 #include "pure/text/vocab.h"
 
 typedef enum kin_draft_mode {
-    KIN_DRAFT_AUTO, // n-gram lookup, where it does not change the text
+    KIN_DRAFT_AUTO, // n-gram lookup, and a draft model if there is one, where they do not change the text
     KIN_DRAFT_OFF,
     KIN_DRAFT_ALSO_INEXACT, // ... and where ggml's kernels or a GPU compute
 } kin_draft_mode;
@@ -31,21 +32,22 @@ typedef struct kin_session_options {
     const char *kernels; // "kin" or "ggml"; NULL: kin
     bool no_flash;
     bool no_cache;
-    uint64_t memory;       // 0: what the machine can spare
-    const char *weights;   // "stream", "mmap", "mmap+willneed"
-    const char *cache_dir; // NULL: the user's cache directory
-    uint64_t cache_size;   // 0: a fifth of the disk
-    bool keeps_kv;         // the command keeps texts: pages of its KV cache are kept on the disk, beside the other caches
-    bool no_kv_disk;       // ... but the user does not want it
-    uint64_t kv_disk_size; // 0: a twentieth of the disk
-    const char *profile;   // file of this machine's; NULL: measured once, and kept
-    bool predicts;         // the command wants to know what its tokens are expected to take
-    bool only_looks;       // nothing is going to run here, and no device gets work
-    int n_cached;          // of a token in the middle of what the command does, in the KV cache; 0: half the context
-    int n_prompt;          // tokens of its prompt; 0: 128
-    const char *draft;     // "auto", "off" or "ngram"; NULL: auto
-    const char *timeline;  // file for a picture of the first tokens; NULL: none. For commands that call kin_session_mark
-    bool records;          // the timeline is wanted without a file, too
+    uint64_t memory;          // 0: what the machine can spare
+    const char *weights;      // "stream", "mmap", "mmap+willneed"
+    const char *cache_dir;    // NULL: the user's cache directory
+    uint64_t cache_size;      // 0: a fifth of the disk
+    bool keeps_kv;            // the command keeps texts: pages of its KV cache are kept on the disk, beside the other caches
+    bool no_kv_disk;          // ... but the user does not want it
+    uint64_t kv_disk_size;    // 0: a twentieth of the disk
+    const char *profile;      // file of this machine's; NULL: measured once, and kept
+    bool predicts;            // the command wants to know what its tokens are expected to take
+    bool only_looks;          // nothing is going to run here, and no device gets work
+    int n_cached;             // of a token in the middle of what the command does, in the KV cache; 0: half the context
+    int n_prompt;             // tokens of its prompt; 0: 128
+    const char *draft;        // "auto", "off", "ngram", a draft model's file, or "ngram,FILE"; NULL: auto
+    int draft_min, draft_max; // drafted tokens of each text in a step: see kin_scheduler_options
+    const char *timeline;     // file for a picture of the first tokens; NULL: none. For commands that call kin_session_mark
+    bool records;             // the timeline is wanted without a file, too
     kin_fleet_options fleet;
 } kin_session_options;
 
@@ -76,6 +78,8 @@ typedef struct kin_session {
     bool timeline_has_ended;
     int n_ctx;
     kin_draft_mode draft;
+    kin_draft_model *draft_model; // NULL: none
+    int draft_min, draft_max;
     double load_ms;
 } kin_session;
 

@@ -100,7 +100,8 @@ int kin_scheduler_open(kin_scheduler **out, const kin_scheduler_options *o, kin_
     if (!s) return kin_err_set(err, "out of memory");
     s->o = *o;
     kin_speculation_init(&s->speculation);
-    s->speculation.always = o->always_drafts;
+    s->speculation.least = o->draft_least;
+    if (o->draft_most > 0 && o->draft_most < KIN_DRAFT_MAX) s->speculation.most = o->draft_most;
     *out = s;
     return 0;
 }
@@ -243,6 +244,7 @@ static void end_generation(kin_scheduler *s, kin_generation *g, kin_generation_e
         stop_running(s, g);
         leave_slot(s, g, s->o.keeps && !g->o.no_cache);
     }
+    if (s->o.draft_model) kin_draft_model_end(s->o.draft_model, g->number);
     s->stats.n_done += how == KIN_GENERATION_DONE;
     g->o.ended(g->o.user, how, why);
     free_generation(g);
@@ -512,19 +514,47 @@ static bool has_prompts(const kin_scheduler *s) {
     return false;
 }
 
-// Whether any source of the step's texts has a guess.
-static bool propose(kin_scheduler *s, flight *f, const kin_draft **drafts) {
-    bool any = false;
+// Tokens that a draft of the text may have.
+static int most_drafted(const kin_scheduler *s, const kin_generation *g) {
+    return min_int(s->speculation.most, s->o.n_ctx - g->n);
+}
+
+// The draft model's, where they are likelier than those that are there. Returns the seconds that it took.
+static double compute_drafts(kin_scheduler *s, flight *f, int n_free) {
+    kin_draft_wish wishes[KIN_DRAFT_MODEL_MAX_TEXTS];
+    int n = 0;
+    for (int i = 0; i < f->n_parts && s->o.draft_model; i++) {
+        kin_generation *g = f->parts[i].g;
+        int most = most_drafted(s, g);
+        if (!g->o.drafts || most <= 0 || !kin_speculation_prefers_model(&s->speculation, &g->draft)) continue;
+        wishes[n++] = (kin_draft_wish){.text = g->number, .tokens = g->tokens, .n = g->n, .most = most, .out = &g->draft};
+    }
+    if (n == 0) return 0;
+    kin_draft_limits limits = kin_speculation_limit_model(&s->speculation, f->n_parts, n_free, n);
+    if (limits.most == 0) return 0;
+    kin_draft_spent spent = kin_draft_model_propose(s->o.draft_model, wishes, n, &limits);
+    if (spent.n_passes > 0)
+        kin_speculation_learn_pass(&s->speculation, (double)spent.n_rows / spent.n_passes, spent.passes_s / spent.n_passes);
+    return spent.all_s;
+}
+
+// Guesses that cost no time.
+static void propose(kin_scheduler *s, flight *f, const kin_draft **drafts) {
     for (int i = 0; i < f->n_parts; i++) {
         kin_generation *g = f->parts[i].g;
-        int most = min_int(KIN_DRAFT_MAX, s->o.n_ctx - g->n);
+        int most = most_drafted(s, g);
         drafts[i] = &g->draft;
         g->draft.n = 0;
         if (g->o.drafts && most > 0) g->o.drafts->propose(g->o.drafts->user, g->tokens, g->n, most, &g->draft);
         kin_assert(g->draft.n <= KIN_DRAFT_MAX);
-        any = any || g->draft.n > 0;
     }
-    return any;
+}
+
+static bool any_draft(const flight *f) {
+    for (int i = 0; i < f->n_parts; i++) {
+        if (f->parts[i].g->draft.n > 0) return true;
+    }
+    return false;
 }
 
 // n drafted tokens join the step behind those of all texts.
@@ -549,9 +579,11 @@ static int add_drafts(kin_scheduler *s, flight *f, kin_err *err) {
     const kin_draft *drafts[KIN_SPECULATION_MAX_TEXTS];
     int taken[KIN_SPECULATION_MAX_TEXTS], n_free = kin_head_n_batch(s->head) - f->n_tokens;
     if (!s->o.inexact_drafts && !kin_head_is_exact(s->head)) return 0;
-    if (f->n_parts == 0 || has_prompts(s) || !kin_speculation_wants(&s->speculation, f->n_parts) || !propose(s, f, drafts))
-        return 0;
-    kin_speculation_choose(&s->speculation, f->n_parts, n_free, drafts, f->n_parts, taken);
+    if (f->n_parts == 0 || has_prompts(s) || !kin_speculation_wants(&s->speculation, f->n_parts)) return 0;
+    propose(s, f, drafts);
+    double took_s = compute_drafts(s, f, n_free);
+    if (!any_draft(f)) return 0;
+    kin_speculation_choose(&s->speculation, f->n_parts, n_free, drafts, f->n_parts, took_s, taken);
     for (int i = 0; i < f->n_parts; i++) {
         if (taken[i] > 0 && add_draft(s, f, &f->parts[i], taken[i], err) != 0) return KIN_FAIL;
     }

@@ -11,15 +11,17 @@
 // is computed again later. So the order and the company of texts change when a token comes, never which one it is, as long as the
 // kernels compute a row alike in every batch (kernels/kernels.h).
 //
-// A text may have a source of drafts (pure/text/draft.h). Then a step has drafted tokens behind the text's last one, as many as
-// are worth it (pure/plan/speculation.h): next() is called for row after row while it gives what was drafted, and the KV cache
-// forgets the rest with the next step. So next() sees the same logits, in the same order, as without drafts.
+// A text may have a source of drafts (pure/text/draft.h), and share a draft model (pipeline/draft_model.h), which computes on
+// this thread before a step. Then a step has drafted tokens behind the text's last one, as many as are worth it
+// (pure/plan/speculation.h): next() is called for row after row while it gives what was drafted, and the KV cache forgets the
+// rest with the next step. So next() sees the same logits, in the same order, as without drafts.
 //
 //   kin_scheduler_submit ─► kin_scheduler_step, again and again ─► next() for each token ─► ended()
 //
 // Owner: the caller. Thread: the head's, for every function and callback.
 #pragma once
 
+#include "pipeline/draft_model.h"
 #include "pipeline/head.h"
 #include "pipeline/prefix_pages.h"
 #include "pure/text/draft.h"
@@ -35,7 +37,9 @@ typedef struct kin_scheduler_options {
     bool keeps;              // texts that have ended stay as prefixes of others
     kin_prefix_pages *pages; // with keeps: texts are kept on the disks, too, and found there later; borrowed, NULL: they are not
     bool inexact_drafts;     // also where a row's logits depend on the rows beside it, so that a text may differ
-    bool always_drafts;      // all drafted tokens are verified, whether it pays or not: for tests and measurements
+    kin_draft_model *draft_model; // drafts for texts that have a source of drafts, too; borrowed, NULL: none
+    int draft_least, draft_most;  // drafted tokens of each text in a step: so many are verified whether it pays or not (0: none),
+                                  // and no more than these (0: KIN_DRAFT_MAX)
 } kin_scheduler_options;
 
 enum { KIN_SCHEDULER_MAX_PARALLEL = 256, KIN_SCHEDULER_MAX_SEQUENCES = 512 };

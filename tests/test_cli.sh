@@ -268,6 +268,7 @@ status 0 "$kin" run -p "$prompt" --no-echo --json-schema ' {"enum":["red",7]}'
 says "$out" '^\("red"\|7\)$'
 
 claim='drafts change no text, whatever chooses its tokens'
+assets=$(dirname "$0")/../assets
 # A prompt that repeats itself has n-grams to find.
 again="$prompt, Tom and Lily had a red ball. $prompt, Tom and Lily had a red"
 printf 'root ::= ("Tom " | "Lily ")+ "end"\n' >"$dir/again.gbnf"
@@ -279,7 +280,16 @@ for words in '--temp 0' '--seed 3 --temp 1 --top-p 0.9' '--seed 4 --repeat-penal
     # shellcheck disable=SC2086
     status 0 "$kin" run -p "$again" -n 80 --ignore-eos --draft auto --stats $words
     same "$out" "$dir/plain"
+    # shellcheck disable=SC2086
+    status 0 "$kin" run -p "$again" -n 80 --ignore-eos --draft "$assets/demo-draft.gguf" --draft-min 3 --stats $words
+    same "$out" "$dir/plain"
+    says "$err" 'model: [0-9]* drafted, [0-9]* accepted'
 done
+status 1 "$kin" run -p "$again" --draft ngrams
+status 1 "$kin" run -p "$again" --draft auto,/no/such.gguf
+says "$err" '/no/such.gguf'
+status 1 "$kin" run -p "$again" --draft-min 3 --draft-max 2
+says "$err" '--draft-min 3 is more than --draft-max 2'
 status 0 "$kin" run -p "$again" -n 250 --temp 0 --ignore-eos --stats
 says "$err" 'ngram: [0-9]* drafted, [0-9]* accepted'
 status 0 "$kin" run -p "$again" -n 250 --temp 0 --ignore-eos --stats --kernels ggml
@@ -382,8 +392,10 @@ says "$out" 'the same text'
 status 0 "$kin" bench --prompt 8 --gen 24 --reps 2 --oracle 0.8 --json
 for key in plain_tpot_ms tpot_ms tokens_per_pass; do says "$out" "\"$key\": [0-9]"; done
 status 2 "$kin" bench --rows 2 --oracle 0.8
-says "$err" '--rows goes with neither --oracle nor --edit'
+says "$err" '--rows goes with none of --oracle, --edit and --draft'
 status 0 "$kin" bench --prompt 40 --gen 60 --reps 1 --edit
+says "$out" 'the same text'
+status 0 "$kin" bench --prompt 8 --gen 60 --reps 1 --draft "$assets/demo-draft.gguf" --draft-min 2 --draft-max 2
 says "$out" 'the same text'
 
 claim='the peak of a first run is that of the work, not of measuring the machine'

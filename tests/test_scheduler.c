@@ -13,6 +13,7 @@
 
 #include "base/hash.h"
 #include "base/rng.h"
+#include "model/vocab_load.h"
 #include "pipeline/scheduler.h"
 #include "pure/text/sampler.h"
 #include "testkit/model_gen.h"
@@ -112,11 +113,18 @@ typedef struct world {
     kin_scheduler *s;
 } world;
 
+static kin_draft_model *draft_model; // of worlds; NULL: none
+
 static world open_world(int n_members, int n_ctx, int n_parallel) {
     kin_thread_ring_options o = {.n_members = n_members, .n_batch = N_BATCH, .n_ctx = n_ctx, .n_steps = n_members > 1 ? 8 : 1};
     for (int i = 0; i < n_members; i++) o.shares[i] = (kin_round_share){N_LAYER / n_members, 0};
-    kin_scheduler_options so = {
-        .n_ctx = n_ctx, .n_vocab = N_VOCAB, .n_embd = 256, .n_parallel = n_parallel, .keeps = true, .always_drafts = true};
+    kin_scheduler_options so = {.n_ctx = n_ctx,
+                                .n_vocab = N_VOCAB,
+                                .n_embd = 256,
+                                .n_parallel = n_parallel,
+                                .keeps = true,
+                                .draft_least = KIN_DRAFT_MAX,
+                                .draft_model = draft_model};
     world w;
     kin_err err;
     if (kin_thread_ring_open(&w.ring, model_path, &o, &err) != 0 || kin_scheduler_open(&w.s, &so, &err) != 0 ||
@@ -233,6 +241,39 @@ static void with_drafts_each_text_is_what_it_is_without(void **state) {
         run_in_company(texts, alone, N, 1, N_CTX, 1, 4);
     }
     with_drafts = -1;
+}
+
+// The model is its own draft model here: what it says is mostly right. Where the other source is silent, or less likely, it
+// speaks.
+static void with_a_draft_model_each_text_is_what_it_is_without(void **state) {
+    (void)state;
+    enum { N = 6 };
+    static text texts[N], alone[N];
+    kin_devices devices;
+    kin_device_options dopts = kin_device_options_defaults();
+    kin_gguf *gguf;
+    kin_vocab *vocab;
+    kin_err err;
+    for (int i = 0; i < N; i++) make_text(&texts[i], i + 2, i % 3 ? 70 : 0, 1 + i * i % 150, 5 + 3 * i);
+    run_alone(texts, alone, N);
+    assert_int_equal(kin_devices_open(&devices, &dopts, &err), 0);
+    assert_int_equal(kin_gguf_open(&gguf, model_path, &err), 0);
+    assert_int_equal(kin_vocab_load(&vocab, gguf, &err), 0);
+    kin_draft_model_options o = {
+        .path = model_path, .vocab = vocab, .devices = &devices, .n_ctx = 512, .n_batch = 64, .kv_type = GGML_TYPE_F16};
+    assert_int_equal(kin_draft_model_open(&draft_model, &o, &err), 0);
+    with_drafts = 0;
+    for (int i = 0; i < 4; i++) {
+        run_in_company(texts, alone, N, 1 + i % 3, i < 2 ? N_CTX : 4 * 64, i ? 8 : 1, (uint64_t)i);
+        assert_true(came.drafted[KIN_DRAFT_MODEL] > 0);
+        assert_true(i > 0 || came.accepted[KIN_DRAFT_MODEL] > came.drafted[KIN_DRAFT_MODEL] / 4);
+    }
+    with_drafts = -1;
+    kin_draft_model_close(draft_model);
+    draft_model = NULL;
+    kin_vocab_free(vocab);
+    kin_gguf_close(gguf);
+    kin_devices_close(&devices);
 }
 
 static kin_sampler *open_sampler(const kin_sampler_options *o) {
@@ -578,6 +619,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(in_any_company_a_text_is_what_it_is_alone),
         cmocka_unit_test(with_drafts_each_text_is_what_it_is_without),
+        cmocka_unit_test(with_a_draft_model_each_text_is_what_it_is_without),
         cmocka_unit_test(a_seed_gives_the_text_that_it_gives_without_drafts),
         cmocka_unit_test(rejected_tokens_leave_the_cache_however_a_text_ends),
         cmocka_unit_test(a_secret_per_stream_never_crosses),

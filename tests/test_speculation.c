@@ -32,11 +32,12 @@ static double experts_from_disk(int n) {
 typedef struct world {
     double (*time_of)(int n_rows);
     double chance;
-    double noise; // of times
+    double noise;  // of times
+    double pass_s; // 0: drafts cost nothing; else a draft model's, of a pass
     int n_texts;
     kin_rng rng;
     kin_speculation s;
-    double took_s, n_written, n_drafted;
+    double took_s, n_written, n_drafted, drafting_s;
 } world;
 
 static world make_world(double (*time_of)(int n_rows), double chance, int n_texts) {
@@ -44,6 +45,19 @@ static world make_world(double (*time_of)(int n_rows), double chance, int n_text
     kin_rng_seed(&w.rng, 1);
     kin_speculation_init(&w.s);
     return w;
+}
+
+// A draft model's, which is as sure of each token as of the others. It computes one that is not worth it, too, to know that.
+static double compute(world *w, kin_draft *draft) {
+    kin_draft_limits l = kin_speculation_limit_model(&w->s, w->n_texts, KIN_DRAFT_MAX, w->n_texts);
+    double chance = 1;
+    *draft = (kin_draft){.kind = KIN_DRAFT_MODEL};
+    assert_true(l.most >= 0 && l.most <= KIN_DRAFT_MAX);
+    if (l.most == 0) return 0;
+    while (draft->n < l.most && (chance *= l.chances[0]) >= l.least[draft->n]) draft->n++;
+    int n_passes = draft->n < l.most ? draft->n + 1 : draft->n;
+    kin_speculation_learn_pass(&w->s, w->n_texts, w->pass_s);
+    return n_passes * w->pass_s;
 }
 
 static void verify(world *w, const kin_draft *d, int n) {
@@ -60,34 +74,42 @@ static void step(world *w) {
     kin_draft draft = {.kind = KIN_DRAFT_NGRAM, .n = KIN_DRAFT_MAX};
     const kin_draft *drafts[KIN_SPECULATION_MAX_TEXTS];
     int taken[KIN_SPECULATION_MAX_TEXTS] = {0}, n_rows = w->n_texts;
+    double drafting_s = 0;
     for (int i = 0; i < w->n_texts; i++) drafts[i] = &draft;
-    if (kin_speculation_wants(&w->s, w->n_texts))
-        kin_speculation_choose(&w->s, w->n_texts, KIN_DRAFT_MAX, drafts, w->n_texts, taken);
+    if (kin_speculation_wants(&w->s, w->n_texts)) {
+        if (w->pass_s > 0) drafting_s = compute(w, &draft);
+        if (draft.n > 0) kin_speculation_choose(&w->s, w->n_texts, KIN_DRAFT_MAX, drafts, w->n_texts, drafting_s, taken);
+    }
     for (int i = 0; i < w->n_texts; i++) n_rows += taken[i];
     assert_true(n_rows <= KIN_SPECULATION_MAX_ROWS);
     double took = w->time_of(n_rows) * (1 + w->noise * kin_rng_unit(&w->rng));
     if (w->noise > 0 && kin_rng_u64(&w->rng) % 50 == 0) took *= 5; // somebody else had the processor
     kin_speculation_learn_time(&w->s, n_rows, took);
     for (int i = 0; i < w->n_texts; i++) verify(w, &draft, taken[i]);
-    w->took_s += w->time_of(n_rows);
+    w->took_s += w->time_of(n_rows) + drafting_s;
+    w->drafting_s += drafting_s;
     w->n_drafted += n_rows - w->n_texts;
 }
 
 // Tokens per second of n steps, as a multiple of those without drafts.
 static double gain_of(world *w, int n_steps) {
-    w->took_s = w->n_written = w->n_drafted = 0;
+    w->took_s = w->n_written = w->n_drafted = w->drafting_s = 0;
     for (int i = 0; i < n_steps; i++) step(w);
     return w->n_written / w->took_s * w->time_of(w->n_texts) / w->n_texts;
 }
 
 // Of a chain of one text, if everything is known.
-static double best_gain(double (*time_of)(int n_rows), double chance) {
+static double best_gain_with(double (*time_of)(int n_rows), double chance, double pass_s) {
     double best = 1, expected = 1;
     for (int n = 2; n <= KIN_SPECULATION_MAX_ROWS; n++) {
         expected += pow(chance, n - 1);
-        best = fmax(best, expected * time_of(1) / time_of(n));
+        best = fmax(best, expected * time_of(1) / (time_of(n) + pass_s * (n - 1)));
     }
     return best;
+}
+
+static double best_gain(double (*time_of)(int n_rows), double chance) {
+    return best_gain_with(time_of, chance, 0);
 }
 
 // ---- claims
@@ -167,6 +189,52 @@ static void with_another_ring_times_are_measured_first(void **state) {
     assert_true(gain_of(&w, 100) > 0.95);
 }
 
+// Passes of a tenth of a step's time, and for a disk of a hundredth.
+static void a_draft_model_gains_nearly_what_it_can_and_never_loses(void **state) {
+    (void)state;
+    double (*const machines[])(int) = {memory_bound, compute_bound, disk_bound, experts_from_disk};
+    for (int i = 0; i < 4; i++) {
+        double pass_s = machines[i](1) / (i == 2 ? 100 : 10);
+        for (double chance = 0; chance < 1; chance += 0.3) {
+            world w = make_world(machines[i], chance, 1);
+            w.pass_s = pass_s;
+            assert_true(gain_of(&w, 300) >= 0.97);
+            assert_true(gain_of(&w, 2000) >= 0.9 * best_gain_with(machines[i], chance, pass_s));
+            if (chance == 0) assert_true(w.drafting_s < 0.01 * w.took_s);
+        }
+    }
+    world w = make_world(memory_bound, 0.8, 4); // the passes of several texts are shared
+    w.pass_s = 0.002;
+    gain_of(&w, 100);
+    assert_true(gain_of(&w, 1000) > 1.2);
+    w = make_world(memory_bound, 0.9, 1);
+    w.pass_s = 0.020; // as large as the model itself
+    gain_of(&w, 100);
+    assert_true(gain_of(&w, 2000) >= 0.98);
+}
+
+static void so_many_tokens_are_verified_as_were_asked_for(void **state) {
+    (void)state;
+    kin_draft draft = {.kind = KIN_DRAFT_MODEL, .n = 5};
+    const kin_draft *drafts[] = {&draft, &draft};
+    int taken[2];
+    kin_speculation s;
+    kin_speculation_init(&s);
+    s.least = s.most = 5;
+    for (int known = 0; known < 2; known++) {
+        assert_true(kin_speculation_wants(&s, 2));
+        kin_draft_limits l = kin_speculation_limit_model(&s, 2, 31, 2);
+        assert_int_equal(l.most, 5);
+        for (int i = 0; i < 5; i++) assert_true(l.least[i] == 0);
+        kin_speculation_choose(&s, 2, 31, drafts, 2, 0.001, taken);
+        assert_true(taken[0] == 5 && taken[1] == 5);
+        kin_speculation_choose(&s, 2, 7, drafts, 2, 0.001, taken);
+        assert_int_equal(taken[0] + taken[1], 7);
+        for (int i = 0; i < 3; i++) kin_speculation_learn_time(&s, 2, 0.020);
+        for (int i = 0; i < 3; i++) kin_speculation_learn_time(&s, 12, 2.0); // never worth it
+    }
+}
+
 static void many_texts_have_fewer_rows_to_spare(void **state) {
     (void)state;
     world w = make_world(memory_bound, 0.8, 4);
@@ -190,12 +258,12 @@ static void the_likeliest_tokens_are_verified(void **state) {
         kin_speculation_learn_token(&s, KIN_DRAFT_NGRAM, 7, true);
     }
     for (int i = 0; i < 3; i++) kin_speculation_learn_time(&s, 2, 0.020);
-    kin_speculation_choose(&s, 2, 4, drafts, 2, taken);
+    kin_speculation_choose(&s, 2, 4, drafts, 2, 0, taken);
     assert_int_equal(taken[0], 0);
     assert_int_equal(taken[1], 4);
-    kin_speculation_choose(&s, 2, 5, drafts, 2, taken);
+    kin_speculation_choose(&s, 2, 5, drafts, 2, 0, taken);
     assert_int_equal(taken[0], 1);
-    kin_speculation_choose(&s, 2, 0, drafts, 2, taken);
+    kin_speculation_choose(&s, 2, 0, drafts, 2, 0, taken);
     assert_int_equal(taken[0] + taken[1], 0);
 }
 
@@ -207,6 +275,8 @@ int main(void) {
         cmocka_unit_test(texts_that_change_are_noticed),
         cmocka_unit_test(a_machine_that_changes_is_noticed),
         cmocka_unit_test(with_another_ring_times_are_measured_first),
+        cmocka_unit_test(a_draft_model_gains_nearly_what_it_can_and_never_loses),
+        cmocka_unit_test(so_many_tokens_are_verified_as_were_asked_for),
         cmocka_unit_test(many_texts_have_fewer_rows_to_spare),
         cmocka_unit_test(the_likeliest_tokens_are_verified),
     };

@@ -1,11 +1,13 @@
 #include "pure/plan/speculation.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/median.h"
 
-static const double WORTH = 1.05;       // a smaller gain is none
-static const double FIRST_CHANCE = 0.5; // of a grade that nothing is known of
+static const double WORTH = 1.05;         // a smaller gain is none
+static const double FIRST_CHANCE = 0.5;   // of a grade that nothing is known of
+static const double CATCH_UP_SHARE = 0.7; // of a step: by so much longer the texts' next tokens may take, as for prompts
 
 enum {
     N_FIRST = 3,       // tokens that the first chance counts as
@@ -18,8 +20,10 @@ enum {
 };
 
 void kin_speculation_init(kin_speculation *s) {
-    *s = (kin_speculation){.probe_gap = FIRST_GAP};
+    *s = (kin_speculation){.probe_gap = FIRST_GAP, .most = KIN_DRAFT_MAX};
     for (int i = 0; i < KIN_DRAFT_N_SOURCES; i++) {
+        s->mean[i].chance = FIRST_CHANCE;
+        s->mean[i].n = N_FIRST;
         for (int k = 0; k < KIN_DRAFT_GRADES; k++) {
             s->grades[i][k].chance = FIRST_CHANCE;
             s->grades[i][k].n = N_FIRST;
@@ -30,7 +34,7 @@ void kin_speculation_init(kin_speculation *s) {
 // ---- times
 
 // Rows of kin's kernels with AVX-512 beside one row: 1.4 for 8, 2.4 for 16 (docs/KERNELS.md).
-static double shape(int n_rows) {
+static double shape(double n_rows) {
     return n_rows <= 8 ? 1 + 0.05 * (n_rows - 1) : 1.35 + 0.125 * (n_rows - 8);
 }
 
@@ -80,14 +84,16 @@ void kin_speculation_forget_times(kin_speculation *s) {
 
 // ---- chances
 
-void kin_speculation_learn_token(kin_speculation *s, kin_draft_source_kind kind, int grade, bool accepted) {
-    double *chance = &s->grades[kind][grade].chance;
-    int *n = &s->grades[kind][grade].n;
+static void learn(double *chance, int *n, bool accepted) {
     if (*n < N_REMEMBERED) ++*n;
     *chance += (accepted - *chance) / *n;
-    if (!s->is_probe) return;
+}
+
+void kin_speculation_learn_token(kin_speculation *s, kin_draft_source_kind kind, int grade, bool accepted) {
+    learn(&s->grades[kind][grade].chance, &s->grades[kind][grade].n, accepted);
+    learn(&s->mean[kind].chance, &s->mean[kind].n, accepted);
+    if (s->is_probe && accepted) s->probe_gap = FIRST_GAP;
     s->is_probe = false;
-    s->probe_gap = accepted ? FIRST_GAP : s->probe_gap < LONGEST_GAP ? 2 * s->probe_gap : LONGEST_GAP;
 }
 
 static double chance_of(const kin_speculation *s, const kin_draft *d, int i) {
@@ -96,10 +102,17 @@ static double chance_of(const kin_speculation *s, const kin_draft *d, int i) {
 
 // ---- choosing
 
-bool kin_speculation_wants(const kin_speculation *s, int n_rows) {
-    if (n_rows >= KIN_SPECULATION_MAX_ROWS) return false;
-    if (s->always) return true;
+static bool has_times(const kin_speculation *s, int n_rows) {
     return s->times[n_rows].n >= N_COMPARED && s->step - s->times[n_rows].step < COMPARE;
+}
+
+bool kin_speculation_wants(const kin_speculation *s, int n_rows) {
+    return n_rows < KIN_SPECULATION_MAX_ROWS && s->most > 0 && (s->least > 0 || has_times(s, n_rows));
+}
+
+static void begin_probe(kin_speculation *s) {
+    s->next_probe = s->step + s->probe_gap;
+    s->probe_gap = s->probe_gap < LONGEST_GAP ? 2 * s->probe_gap : LONGEST_GAP;
 }
 
 typedef struct candidates {
@@ -107,6 +120,8 @@ typedef struct candidates {
     int n;
     int taken[KIN_SPECULATION_MAX_TEXTS];
     double chances[KIN_SPECULATION_MAX_TEXTS]; // that all tokens that were taken and the next one are right
+    int n_taken;
+    double expected; // tokens of these
 } candidates;
 
 // The text with the likeliest next token; -1: there is none.
@@ -118,45 +133,117 @@ static int likeliest(const candidates *c) {
     return best;
 }
 
-static void begin(candidates *c, const kin_speculation *s, const kin_draft *const *drafts, int n) {
+static void take_of(candidates *c, const kin_speculation *s, int i) {
+    c->n_taken++;
+    c->expected += c->chances[i];
+    if (++c->taken[i] < c->drafts[i]->n) c->chances[i] *= chance_of(s, c->drafts[i], c->taken[i]);
+}
+
+// Takes the likeliest token. False: there is none.
+static bool take(candidates *c, const kin_speculation *s) {
+    int i = likeliest(c);
+    if (i >= 0) take_of(c, s, i);
+    return i >= 0;
+}
+
+// With those that are verified in any case.
+static void begin(candidates *c, const kin_speculation *s, int n_free, const kin_draft *const *drafts, int n) {
     *c = (candidates){.drafts = drafts, .n = n};
     for (int i = 0; i < n; i++) c->chances[i] = drafts[i]->n > 0 ? chance_of(s, drafts[i], 0) : 0;
+    for (int k = 0; k < s->least; k++) {
+        for (int i = 0; i < n && c->n_taken < n_free; i++) {
+            if (c->taken[i] == k && k < drafts[i]->n) take_of(c, s, i);
+        }
+    }
 }
 
-// Takes the likeliest token. Returns its chance; below 0: there is none.
-static double take(candidates *c, const kin_speculation *s) {
-    int i = likeliest(c);
-    if (i < 0) return -1;
-    double chance = c->chances[i];
-    if (++c->taken[i] < c->drafts[i]->n) c->chances[i] *= chance_of(s, c->drafts[i], c->taken[i]);
-    return chance;
-}
-
-// Number of tokens with the largest E / T. A row more never takes less time, whatever was measured.
-static int count_best(const kin_speculation *s, int n_rows, int n_free, candidates *c) {
-    double expected = n_rows, took = time_of(s, n_rows), best_rate = WORTH * n_rows / took, chance;
-    int best = 0;
-    for (int k = 1; k <= n_free && (chance = take(c, s)) >= 0; k++) {
-        double longer = time_of(s, n_rows + k);
+// Number of tokens with the largest E / (T + drafting_s). A row more never takes less time, whatever was measured.
+static int count_best(const kin_speculation *s, int n_rows, int n_free, double drafting_s, candidates *c) {
+    int best = c->n_taken;
+    double took = time_of(s, n_rows + best) + drafting_s, best_rate = (best ? 1 : WORTH) * (n_rows + c->expected) / took;
+    while (c->n_taken < n_free && take(c, s)) {
+        double longer = time_of(s, n_rows + c->n_taken) + drafting_s;
         if (longer > took) took = longer;
-        expected += chance;
-        if (expected / took <= best_rate) continue;
-        best_rate = expected / took;
-        best = k;
+        if ((n_rows + c->expected) / took <= best_rate) continue;
+        best_rate = (n_rows + c->expected) / took;
+        best = c->n_taken;
     }
     return best;
 }
 
-void kin_speculation_choose(kin_speculation *s, int n_rows, int n_free, const kin_draft *const *drafts, int n, int *taken) {
+void kin_speculation_choose(kin_speculation *s, int n_rows, int n_free, const kin_draft *const *drafts, int n, double drafting_s,
+                            int *taken) {
     candidates c;
     kin_assert(n <= KIN_SPECULATION_MAX_TEXTS && kin_speculation_wants(s, n_rows));
     if (n_free > KIN_SPECULATION_MAX_ROWS - n_rows) n_free = KIN_SPECULATION_MAX_ROWS - n_rows;
-    begin(&c, s, drafts, n);
-    int best = s->always ? n_free : count_best(s, n_rows, n_free, &c);
-    s->is_probe = best == 0 && n_free > 0 && s->step >= s->next_probe;
-    if (best == 0 && s->is_probe) best = 1;
-    if (best > 0) s->next_probe = s->step + s->probe_gap;
-    begin(&c, s, drafts, n);
-    for (int k = 0; k < best; k++) take(&c, s);
+    begin(&c, s, n_free, drafts, n);
+    int best = has_times(s, n_rows) ? count_best(s, n_rows, n_free, drafting_s, &c) : c.n_taken;
+    s->is_probe = best == 0 && n_free > 0 && (s->model_probes || s->step >= s->next_probe);
+    if (s->is_probe && !s->model_probes) begin_probe(s);
+    if (s->is_probe) best = 1;
+    if (best > 0 && !s->is_probe) s->next_probe = s->step + s->probe_gap;
+    s->model_probes = false;
+    begin(&c, s, n_free, drafts, n);
+    while (c.n_taken < best && take(&c, s)) continue;
     for (int i = 0; i < n; i++) taken[i] = c.taken[i];
+}
+
+// ---- a draft model
+
+bool kin_speculation_prefers_model(const kin_speculation *s, const kin_draft *d) {
+    return d->n == 0 || chance_of(s, d, 0) < s->mean[KIN_DRAFT_MODEL].chance;
+}
+
+void kin_speculation_learn_pass(kin_speculation *s, double n, double took_s) {
+    s->pass_s[s->n_passes++ % KIN_SPECULATION_SAMPLES] = took_s / shape(n);
+}
+
+// Of n texts; 0: not known yet.
+static double pass_time(const kin_speculation *s, int n) {
+    double values[KIN_SPECULATION_SAMPLES];
+    int n_known = s->n_passes < KIN_SPECULATION_SAMPLES ? s->n_passes : KIN_SPECULATION_SAMPLES;
+    memcpy(values, s->pass_s, sizeof values);
+    return n_known > 0 ? kin_median(values, n_known) * shape(n) : 0;
+}
+
+// A token more for each of n texts is worth it while its chance is above what a token costs at the best rate. Up to that rate's
+// number of tokens rows cost what they do on average, beyond it what the next ones do.
+static void limit_by_rate(const kin_speculation *s, int n_rows, int n, kin_draft_limits *l) {
+    double chance = s->mean[KIN_DRAFT_MODEL].chance, pass = pass_time(s, n), alone = time_of(s, n_rows), all = 1;
+    double expected = n_rows, best_rate = WORTH * n_rows / alone, times[KIN_DRAFT_MAX + 1];
+    int best = 0;
+    times[0] = alone;
+    for (int k = 1; k <= l->most; k++) {
+        times[k] = fmax(times[k - 1], time_of(s, n_rows + n * k));
+        expected += n * (all *= chance);
+        double rate = expected / (times[k] + k * pass);
+        if (rate <= best_rate) continue;
+        best_rate = rate;
+        best = k;
+    }
+    for (int k = 0; k < l->most; k++) {
+        double row = k < best ? (times[best] - alone) / (n * best) : (times[k + 1] - times[k]) / n;
+        l->least[k] = best_rate * (pass / n + row);
+    }
+    if (best == 0) l->most = 0;
+}
+
+kin_draft_limits kin_speculation_limit_model(kin_speculation *s, int n_rows, int n_free, int n) {
+    kin_draft_limits l = {.most = KIN_DRAFT_MAX};
+    if (n_free > KIN_SPECULATION_MAX_ROWS - n_rows) n_free = KIN_SPECULATION_MAX_ROWS - n_rows;
+    if (l.most > s->most) l.most = s->most;
+    if (l.most > n_free / n) l.most = n_free / n;
+    for (int i = 0; i < KIN_DRAFT_GRADES; i++) l.chances[i] = s->grades[KIN_DRAFT_MODEL][i].chance;
+    l.catch_up_s = has_times(s, n_rows) ? CATCH_UP_SHARE * time_of(s, n_rows) : INFINITY;
+    int most = l.most, least = s->least < most ? s->least : most;
+    if (has_times(s, n_rows))
+        limit_by_rate(s, n_rows, n, &l);
+    else
+        l.most = least;
+    s->model_probes = l.most == 0 && least == 0 && most > 0 && s->step >= s->next_probe;
+    if (s->model_probes) begin_probe(s);
+    if (s->model_probes) least = 1;
+    if (l.most < least) l.most = least;
+    for (int k = 0; k < least; k++) l.least[k] = 0;
+    return l;
 }

@@ -11,7 +11,12 @@
 // proportion, beyond them as on a CPU with kin's kernels. Chances are learnt for each source and grade. What is not worth it is
 // tried again, more and more rarely; a step without drafts is measured now and then, for comparison.
 //
-// With `always` set, all drafted tokens that fit are verified: for tests and measurements.
+// A draft model computes its tokens, one pass for each token of all texts that ask. With its tokens the step takes T(r + k) + D,
+// where D is what its passes took. Whether it is asked, and for how many tokens, is decided before by the same quotient, with the
+// mean chance of its tokens; it stops before a token that is not worth its time by its own confidence.
+//
+// `least` tokens of each text are verified whether it pays or not, never more than `most`: for comparison, tests and
+// measurements.
 //
 // Plain data. Owner and thread: the scheduler's.
 #pragma once
@@ -35,13 +40,16 @@ typedef struct kin_speculation {
     } times[KIN_SPECULATION_MAX_ROWS + 1];
     struct {
         double chance;
-        int n; // tokens it was learnt from, up to a limit
-    } grades[KIN_DRAFT_N_SOURCES][KIN_DRAFT_GRADES];
-    uint64_t step;       // steps so far
-    uint64_t next_probe; // step after which one token is verified although it is not worth it
-    uint64_t probe_gap;  // steps between two of these
-    bool is_probe;       // the last choice was one
-    bool always;
+        int n;                                                                  // tokens it was learnt from, up to a limit
+    } grades[KIN_DRAFT_N_SOURCES][KIN_DRAFT_GRADES], mean[KIN_DRAFT_N_SOURCES]; // mean: of all grades
+    double pass_s[KIN_SPECULATION_SAMPLES]; // cyclic: of the last passes of the draft model, for one text
+    int n_passes;                           // of these, in all
+    uint64_t step;                          // steps so far
+    uint64_t next_probe;                    // step after which one token is verified although it is not worth it
+    uint64_t probe_gap;                     // steps between two of these
+    bool model_probes;                      // the draft model was asked for one
+    bool is_probe;                          // the last choice was one
+    int least, most;                        // drafted tokens of each text
 } kin_speculation;
 
 void kin_speculation_init(kin_speculation *speculation);
@@ -49,12 +57,22 @@ void kin_speculation_init(kin_speculation *speculation);
 // Whether a step of n_rows rows should have drafts at all; if not, no source needs to be asked.
 bool kin_speculation_wants(const kin_speculation *speculation, int n_rows);
 
-// How many tokens of each of n drafts join a step of n_rows rows: taken [n]. At most n_free in all.
+// Whether a draft model would do better than this draft, as far as is known.
+bool kin_speculation_prefers_model(const kin_speculation *speculation, const kin_draft *draft);
+
+// How far a draft model goes for n of a step's texts, where it is wanted. At most n_free tokens in all.
+kin_draft_limits kin_speculation_limit_model(kin_speculation *speculation, int n_rows, int n_free, int n);
+
+// How many tokens of each of n drafts join a step of n_rows rows: taken [n]. At most n_free in all. drafting_s: what computing
+// the drafts took.
 void kin_speculation_choose(kin_speculation *speculation, int n_rows, int n_free, const kin_draft *const *drafts, int n,
-                            int *taken);
+                            double drafting_s, int *taken);
 
 // A step of n_rows rows, drafted ones included, took so long.
 void kin_speculation_learn_time(kin_speculation *speculation, int n_rows, double took_s);
+
+// A pass of the draft model for n texts took so long.
+void kin_speculation_learn_pass(kin_speculation *speculation, double n, double took_s);
 
 // Steps are computed by other machines from now on, or by as many others: what was measured says nothing any more.
 void kin_speculation_forget_times(kin_speculation *speculation);

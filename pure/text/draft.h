@@ -30,6 +30,14 @@ typedef struct kin_draft_source {
     void *user;
 } kin_draft_source;
 
+// How far a source goes for which each token costs time (pipeline/draft_model.h).
+typedef struct kin_draft_limits {
+    int most;                         // tokens for each text, at most KIN_DRAFT_MAX; 0: it is not worth asking
+    double least[KIN_DRAFT_MAX];      // [most] chance that a token and all before it must have of being right
+    double chances[KIN_DRAFT_GRADES]; // that a token of this grade is right if those before it are
+    double catch_up_s;                // time that reading what the source does not know of the texts may take
+} kin_draft_limits;
+
 // What came of drafts so far.
 typedef struct kin_draft_counts {
     uint64_t n_passes, n_written;           // passes that gave tokens, and these

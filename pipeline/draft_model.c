@@ -1,0 +1,349 @@
+#include "pipeline/draft_model.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "model/vocab_load.h"
+#include "pipeline/loopback.h"
+
+enum {
+    FEW_TOKENS = 4,   // new ones of each text, as after a step whose draft was right
+    FIRST_PIECE = 32, // tokens of a prompt, before their time was measured
+};
+
+// A sequence of the KV cache.
+typedef struct slot {
+    uint64_t text;
+    bool lives;      // the text does
+    int32_t *tokens; // [n] that the cache has, of cap
+    int n, cap;
+    uint64_t used; // the call that it was last used in
+    int n_most;    // tokens that it may have in that call
+} slot;
+
+struct kin_draft_model {
+    kin_model model;
+    kin_shard *shard;
+    kin_loopback_head loop;
+    int n_ctx, n_batch, n_vocab; // n_vocab: tokens that may be drafted
+    slot slots[KIN_DRAFT_MODEL_MAX_TEXTS];
+    uint64_t n_calls;
+    double token_s;                    // of a prompt; 0: not known
+    int32_t *tokens, *seq, *pos, *out; // [n_batch] of the pass that is made
+    int n, n_out;
+    float *logits; // f32 [KIN_DRAFT_MODEL_MAX_TEXTS, the model's n_vocab]
+    bool failed;
+};
+
+// ---- opening
+
+static int check_vocab(const kin_vocab *a, const kin_vocab *b, const char *path, kin_err *err) {
+    int n = kin_vocab_n_tokens(a);
+    bool same = n == kin_vocab_n_tokens(b) && kin_vocab_get_kind(a) == kin_vocab_get_kind(b);
+    for (int32_t id = 0; id < n && same; id++) {
+        kin_str x = kin_vocab_text(a, id), y = kin_vocab_text(b, id);
+        same = x.len == y.len && memcmp(x.at, y.at, x.len) == 0;
+        if (!same) return kin_err_set(err, "%s cannot draft for this model: token %d is another one there", path, id);
+    }
+    if (same) return 0;
+    return kin_err_set(err, "%s cannot draft for this model: its vocabulary is another one (%d tokens, and the model's has %d)",
+                       path, kin_vocab_n_tokens(b), n);
+}
+
+static int open_model(kin_draft_model *m, const kin_draft_model_options *o, kin_err *err) {
+    kin_vocab *vocab = NULL;
+    if (kin_model_open(&m->model, o->path, err) != 0) return KIN_FAIL;
+    int rc = kin_vocab_load(&vocab, m->model.gguf, err);
+    if (rc != 0) kin_err_prefix(err, "%s", o->path);
+    if (rc == 0) rc = check_vocab(o->vocab, vocab, o->path, err);
+    m->n_vocab = kin_vocab_n_tokens(o->vocab) < m->model.hp.n_vocab ? kin_vocab_n_tokens(o->vocab) : m->model.hp.n_vocab;
+    kin_vocab_free(vocab);
+    return rc;
+}
+
+// Its weights are read in every pass that it makes, so they are not streamed.
+static int open_shard(kin_draft_model *m, const kin_draft_model_options *o, kin_err *err) {
+    kin_shard_options so = kin_shard_options_defaults(&m->model);
+    kin_devices devices = *o->devices;
+    memset(&devices.gpu, 0, sizeof devices.gpu);
+    so.n_ctx = o->n_ctx;
+    so.n_batch = o->n_batch;
+    so.kv_type = o->kv_type;
+    so.mode = KIN_STREAM_MMAP;
+    so.ggml_kernels = !o->devices->cpu.kernels;
+    so.cache_dir = o->cache_dir;
+    so.cache_cap = o->cache_cap;
+    so.progress = o->progress;
+    if (kin_shard_open(&m->shard, &m->model, &devices, &so, err) != 0) return KIN_FAIL;
+    return kin_loopback_head_open(&m->loop, &m->model, m->shard, o->n_batch, err);
+}
+
+static int open_arrays(kin_draft_model *m, kin_err *err) {
+    int32_t **arrays[] = {&m->tokens, &m->seq, &m->pos, &m->out};
+    bool ok = true;
+    for (int i = 0; i < 4; i++) ok = (*arrays[i] = malloc((size_t)m->n_batch * sizeof **arrays[i])) && ok;
+    m->logits = malloc((size_t)KIN_DRAFT_MODEL_MAX_TEXTS * (size_t)m->model.hp.n_vocab * sizeof *m->logits);
+    return ok && m->logits ? 0 : kin_err_set(err, "out of memory");
+}
+
+int kin_draft_model_open(kin_draft_model **out, const kin_draft_model_options *o, kin_err *err) {
+    kin_draft_model *m = *out = calloc(1, sizeof *m);
+    if (!m) return kin_err_set(err, "out of memory");
+    m->n_ctx = o->n_ctx;
+    m->n_batch = o->n_batch;
+    if (open_model(m, o, err) == 0 && open_arrays(m, err) == 0) {
+        if (open_shard(m, o, err) == 0) return 0;
+        kin_err_prefix(err, "the draft model %s", o->path);
+    }
+    kin_draft_model_close(m);
+    *out = NULL;
+    return KIN_FAIL;
+}
+
+void kin_draft_model_close(kin_draft_model *m) {
+    if (!m) return;
+    kin_loopback_head_close(&m->loop);
+    kin_shard_close(m->shard);
+    kin_model_close(&m->model);
+    for (int i = 0; i < KIN_DRAFT_MODEL_MAX_TEXTS; i++) free(m->slots[i].tokens);
+    free(m->tokens);
+    free(m->seq);
+    free(m->pos);
+    free(m->out);
+    free(m->logits);
+    free(m);
+}
+
+uint64_t kin_draft_model_bytes(const kin_draft_model *m) {
+    kin_shard_stats st = kin_shard_get_stats(m->shard);
+    return st.kv_bytes + st.compute_bytes + st.weights.mapped_bytes + st.weights.cached_bytes + st.weights.packed_bytes;
+}
+
+// ---- sequences
+
+static int blocks_of(int n) {
+    return (n + KIN_KV_CELLS - 1) / KIN_KV_CELLS;
+}
+
+static void truncate(kin_draft_model *m, slot *s, int n, kin_err *err) {
+    int32_t seq = (int32_t)(s - m->slots);
+    if (s->n == n) return;
+    s->n = n;
+    m->failed = m->failed || kin_head_change(m->loop.head, (kin_kv_op){seq, seq, n}, err) != 0;
+}
+
+static int common_prefix(const slot *s, const kin_draft_wish *w) {
+    int i = 0, n = s->n < w->n - 1 ? s->n : w->n - 1; // the last token gives the logits
+    while (i < n && s->tokens[i] == w->tokens[i]) i++;
+    return i;
+}
+
+// Whether a is to be given up before b: of a text that has ended, then the one that was not used for longest.
+static bool is_older(const slot *a, const slot *b) {
+    return a->lives != b->lives ? !a->lives : a->used < b->used;
+}
+
+// The text's; or of a text that has ended the one that knows most of this one; or the least useful one.
+static slot *find_slot(kin_draft_model *m, const kin_draft_wish *w) {
+    slot *best = NULL, *oldest = &m->slots[0];
+    int n_best = 0;
+    for (int i = 0; i < KIN_DRAFT_MODEL_MAX_TEXTS; i++) {
+        slot *s = &m->slots[i];
+        if (s->lives && s->text == w->text) return s;
+        int n = s->lives ? 0 : common_prefix(s, w);
+        if (n > n_best) best = s;
+        if (n > n_best) n_best = n;
+        if (is_older(s, oldest)) oldest = s;
+    }
+    return best ? best : oldest;
+}
+
+// Room for the text with what may be drafted. False: other texts of this call have it.
+static bool make_room(kin_draft_model *m, const slot *mine, int n, kin_err *err) {
+    for (;;) {
+        int n_blocks = blocks_of(n);
+        slot *oldest = NULL;
+        for (int i = 0; i < KIN_DRAFT_MODEL_MAX_TEXTS; i++) {
+            slot *s = &m->slots[i];
+            if (s == mine) continue;
+            n_blocks += blocks_of(s->used == m->n_calls ? s->n_most : s->n);
+            if (s->n > 0 && s->used < m->n_calls && (!oldest || is_older(s, oldest))) oldest = s;
+        }
+        if (n_blocks <= m->n_ctx / KIN_KV_CELLS) return true;
+        if (!oldest) return false;
+        truncate(m, oldest, 0, err);
+    }
+}
+
+static bool reserve(slot *s, int n) {
+    if (n <= s->cap) return true;
+    int32_t *larger = realloc(s->tokens, 2 * (size_t)n * sizeof *larger);
+    if (!larger) return false;
+    s->tokens = larger;
+    s->cap = 2 * n;
+    return true;
+}
+
+// The text's sequence, with nothing in it that the text does not have. NULL: there is none for it now.
+static slot *place(kin_draft_model *m, const kin_draft_wish *w, int most, kin_err *err) {
+    slot *s = find_slot(m, w);
+    if (s->used == m->n_calls) return NULL;
+    s->used = m->n_calls;
+    s->text = w->text;
+    s->lives = true;
+    truncate(m, s, common_prefix(s, w), err);
+    s->n_most = s->n;
+    if (!reserve(s, w->n + most) || !make_room(m, s, w->n + most, err)) return NULL;
+    s->n_most = w->n + most;
+    return s;
+}
+
+void kin_draft_model_end(kin_draft_model *m, uint64_t text) {
+    for (int i = 0; i < KIN_DRAFT_MODEL_MAX_TEXTS; i++) {
+        if (m->slots[i].text == text) m->slots[i].lives = false;
+    }
+}
+
+// ---- passes
+
+// A text of this call that still wants tokens.
+typedef struct writing {
+    const kin_draft_wish *w;
+    slot *s;
+    int row;       // of logits; -1: none in this pass
+    int n;         // tokens of its draft so far
+    double chance; // that all of these are right
+} writing;
+
+static void add_tokens(kin_draft_model *m, slot *s, const int32_t *tokens, int n) {
+    for (int i = 0; i < n; i++, m->n++) {
+        m->tokens[m->n] = tokens[i];
+        m->seq[m->n] = (int32_t)(s - m->slots);
+        m->pos[m->n] = s->n;
+        s->tokens[s->n++] = tokens[i];
+    }
+}
+
+static int want_logits(kin_draft_model *m) {
+    m->out[m->n_out] = m->n - 1;
+    return m->n_out++;
+}
+
+static int run_pass(kin_draft_model *m, double *took_s, kin_err *err) {
+    kin_time begun = kin_clock_now();
+    kin_head_step step = {.n = m->n,
+                          .tokens = m->tokens,
+                          .seq = m->seq,
+                          .pos = m->pos,
+                          .out = m->out,
+                          .n_out = m->n_out,
+                          .logits = m->logits,
+                          .more = m->n_out == 0};
+    uint64_t number;
+    if (kin_head_send(m->loop.head, &step, &number, err) != 0 || kin_head_receive(m->loop.head, &number, err) != 0)
+        return KIN_FAIL;
+    *took_s = kin_clock_ms(begun, kin_clock_now()) / 1e3;
+    return 0;
+}
+
+static uint8_t grade_of(double probability) {
+    static const double above[KIN_DRAFT_GRADES - 1] = {0.3, 0.5, 0.65, 0.8, 0.9, 0.95, 0.99};
+    uint8_t grade = 0;
+    while (grade < KIN_DRAFT_GRADES - 1 && probability >= above[grade]) grade++;
+    return grade;
+}
+
+static int32_t likeliest(const float *logits, int n, uint8_t *grade) {
+    int32_t best = 0;
+    double sum = 0;
+    for (int32_t i = 1; i < n; i++) best = logits[i] > logits[best] ? i : best;
+    for (int32_t i = 0; i < n; i++) sum += (double)expf(logits[i] - logits[best]);
+    *grade = grade_of(1 / sum);
+    return best;
+}
+
+// The next token of a draft, if it is worth its time. False: the draft is complete.
+static bool take_token(kin_draft_model *m, writing *t, const kin_draft_limits *l) {
+    kin_draft *d = t->w->out;
+    uint8_t grade;
+    int32_t id = likeliest(m->logits + (size_t)t->row * (size_t)m->model.hp.n_vocab, m->n_vocab, &grade);
+    t->chance *= l->chances[grade];
+    if (t->chance < l->least[t->n]) return false;
+    if (t->n == 0) *d = (kin_draft){.kind = KIN_DRAFT_MODEL};
+    d->tokens[t->n] = id;
+    d->grades[t->n++] = grade;
+    d->n = t->n;
+    return d->n < l->most && d->n < t->w->most;
+}
+
+// What is new of the texts, as much as may be.
+static void add_new(kin_draft_model *m, writing *texts, int n, double catch_up_s) {
+    double most = m->token_s > 0 ? catch_up_s / m->token_s : catch_up_s < INFINITY ? FIRST_PIECE : m->n_batch;
+    int left = most < m->n_batch ? (int)most : m->n_batch;
+    if (left < FEW_TOKENS * n) left = FEW_TOKENS * n < m->n_batch ? FEW_TOKENS * n : m->n_batch;
+    for (int i = 0; i < n; i++) {
+        writing *t = &texts[i];
+        int n_new = t->w->n - t->s->n, n_now = n_new < left ? n_new : left;
+        add_tokens(m, t->s, t->w->tokens + t->s->n, n_now);
+        left -= n_now;
+        t->row = n_now == n_new ? want_logits(m) : -1;
+    }
+}
+
+static void count(kin_draft_model *m, kin_draft_spent *spent, int n, double took_s) {
+    if (m->n > FEW_TOKENS * n) {
+        m->token_s = took_s / m->n;
+        return;
+    }
+    spent->n_passes++;
+    spent->n_rows += m->n;
+    spent->passes_s += took_s;
+}
+
+// Passes until no text wants another token.
+static int write_drafts(kin_draft_model *m, writing *texts, int n, const kin_draft_limits *l, kin_draft_spent *spent,
+                        kin_err *err) {
+    double took_s;
+    m->n = m->n_out = 0;
+    add_new(m, texts, n, l->catch_up_s);
+    while (m->n > 0) {
+        if (run_pass(m, &took_s, err) != 0) return KIN_FAIL;
+        count(m, spent, n, took_s);
+        int n_left = 0;
+        for (int i = 0; i < n; i++) {
+            if (texts[i].row >= 0 && take_token(m, &texts[i], l)) texts[n_left++] = texts[i];
+        }
+        n = n_left;
+        m->n = m->n_out = 0;
+        for (int i = 0; i < n; i++) {
+            const kin_draft *d = texts[i].w->out;
+            add_tokens(m, texts[i].s, &d->tokens[d->n - 1], 1);
+            texts[i].row = want_logits(m);
+        }
+    }
+    return 0;
+}
+
+kin_draft_spent kin_draft_model_propose(kin_draft_model *m, const kin_draft_wish *wishes, int n, const kin_draft_limits *l) {
+    writing texts[KIN_DRAFT_MODEL_MAX_TEXTS];
+    kin_draft_spent spent = {0};
+    kin_time begun = kin_clock_now();
+    kin_err err = {""};
+    int n_texts = 0;
+    kin_assert(n <= KIN_DRAFT_MODEL_MAX_TEXTS && l->most <= KIN_DRAFT_MAX);
+    if (m->failed) return spent;
+    m->n_calls++;
+    for (int i = 0; i < n; i++) {
+        slot *s = l->most > 0 && wishes[i].most > 0 ? place(m, &wishes[i], l->most, &err) : NULL;
+        if (s) texts[n_texts++] = (writing){.w = &wishes[i], .s = s, .chance = 1};
+    }
+    if (m->failed || write_drafts(m, texts, n_texts, l, &spent, &err) != 0) {
+        m->failed = true;
+        kin_log(KIN_LOG_WARN, "the draft model drafts no more: %s", err.text);
+    }
+    spent.all_s = kin_clock_ms(begun, kin_clock_now()) / 1e3;
+    return spent;
+}

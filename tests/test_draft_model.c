@@ -1,0 +1,223 @@
+// A draft model (pipeline/draft_model.h): whatever it was asked before, a text's draft is what a fresh one would say.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "model/vocab_load.h"
+#include "pipeline/draft_model.h"
+#include "testkit/model_gen.h"
+
+enum { N_VOCAB = 320, N_CTX = 512, N_BATCH = 64, MOST = 6, MAX_TOKENS = 400 };
+
+static char path[] = "/tmp/kin-test-draft-XXXXXX", other_path[] = "/tmp/kin-test-draft-XXXXXX";
+static kin_devices devices;
+static kin_vocab *vocab;
+
+static void make_file(char *name, int n_vocab) {
+    kin_model_spec spec = kin_model_spec_defaults();
+    kin_err err;
+    spec.n_layer = 2;
+    spec.n_embd = spec.n_ff = 256;
+    spec.n_vocab = n_vocab;
+    spec.mix = "q4_k_m";
+    int fd = mkstemp(name);
+    if (fd < 0 || close(fd) != 0 || kin_model_gen(&spec, name, &err) != 0) fail_msg("%s", err.text);
+}
+
+static int begin(void **state) {
+    (void)state;
+    kin_device_options o = kin_device_options_defaults();
+    kin_gguf *gguf;
+    kin_err err;
+    make_file(path, N_VOCAB);
+    make_file(other_path, N_VOCAB + 1);
+    o.n_threads = 1;
+    if (kin_devices_open(&devices, &o, &err) != 0 || kin_gguf_open(&gguf, path, &err) != 0 ||
+        kin_vocab_load(&vocab, gguf, &err) != 0)
+        fail_msg("%s", err.text);
+    kin_gguf_close(gguf);
+    return 0;
+}
+
+static int end(void **state) {
+    (void)state;
+    kin_vocab_free(vocab);
+    kin_devices_close(&devices);
+    return unlink(path) | unlink(other_path);
+}
+
+static kin_draft_model *open_model(int n_ctx) {
+    kin_draft_model_options o = {
+        .path = path, .vocab = vocab, .devices = &devices, .n_ctx = n_ctx, .n_batch = N_BATCH, .kv_type = GGML_TYPE_F16};
+    kin_draft_model *m;
+    kin_err err;
+    if (kin_draft_model_open(&m, &o, &err) != 0) fail_msg("%s", err.text);
+    return m;
+}
+
+static kin_draft_limits limits(int most) {
+    kin_draft_limits l = {.most = most, .catch_up_s = INFINITY};
+    for (int i = 0; i < KIN_DRAFT_GRADES; i++) l.chances[i] = 0.5;
+    return l;
+}
+
+static void make_tokens(int32_t *tokens, int n, int seed) {
+    for (int i = 0; i < n; i++) tokens[i] = ((i + 7) * (37 + seed) + i / 3) % N_VOCAB;
+}
+
+// Asks until the text is read.
+static kin_draft ask(kin_draft_model *m, uint64_t text, const int32_t *tokens, int n, int most) {
+    kin_draft d = {0};
+    kin_draft_limits l = limits(most);
+    kin_draft_wish w = {.text = text, .tokens = tokens, .n = n, .most = most, .out = &d};
+    for (int i = 0; i <= n / N_BATCH && d.n == 0; i++) kin_draft_model_propose(m, &w, 1, &l);
+    return d;
+}
+
+static kin_draft ask_fresh(const int32_t *tokens, int n, int most) {
+    kin_draft_model *m = open_model(N_CTX);
+    kin_draft d = ask(m, 1, tokens, n, most);
+    kin_draft_model_close(m);
+    assert_int_equal(d.n, most);
+    assert_int_equal(d.kind, KIN_DRAFT_MODEL);
+    return d;
+}
+
+static void expect_same(const kin_draft *a, const kin_draft *b) {
+    assert_int_equal(a->n, b->n);
+    assert_memory_equal(a->tokens, b->tokens, (size_t)a->n * sizeof *a->tokens);
+    assert_memory_equal(a->grades, b->grades, (size_t)a->n);
+}
+
+static void what_was_taken_is_followed_and_what_was_not_is_forgotten(void **state) {
+    (void)state;
+    int32_t tokens[MAX_TOKENS];
+    kin_draft_model *m = open_model(N_CTX);
+    make_tokens(tokens, 20, 1);
+    for (int n = 20, n_taken = 0; n < 60; n_taken = (n_taken + 1) % (MOST + 1)) {
+        kin_draft d = ask(m, 1, tokens, n, MOST), fresh = ask_fresh(tokens, n, MOST);
+        expect_same(&d, &fresh);
+        memcpy(tokens + n, d.tokens, (size_t)n_taken * sizeof *tokens);
+        n += n_taken;
+        tokens[n++] = (n_taken < MOST ? d.tokens[n_taken] + 1 : 5) % N_VOCAB; // what the text has in its place
+    }
+    kin_draft_model_close(m);
+}
+
+// With room for some of them only, those that have a draft have the right one.
+static void texts_of_one_call_have_the_drafts_that_they_have_alone(void **state) {
+    (void)state;
+    enum { N = 5 };
+    static int32_t tokens[N][MAX_TOKENS];
+    static kin_draft alone[N];
+    for (int i = 0; i < N; i++) {
+        make_tokens(tokens[i], 3 + 12 * i, i);
+        alone[i] = ask_fresh(tokens[i], 3 + 12 * i, MOST);
+    }
+    for (int n_ctx = 64; n_ctx <= N_CTX; n_ctx *= 2) {
+        kin_draft_model *m = open_model(n_ctx);
+        for (int turn = 0; turn < 6; turn++) {
+            kin_draft d[N] = {{0}};
+            kin_draft_wish w[N];
+            kin_draft_limits l = limits(MOST);
+            int n_drafts = 0;
+            for (int i = 0; i < N; i++)
+                w[i] = (kin_draft_wish){.text = (uint64_t)i, .tokens = tokens[i], .n = 3 + 12 * i, .most = MOST, .out = &d[i]};
+            kin_draft_model_propose(m, w, N, &l);
+            for (int i = 0; i < N; i++) {
+                if (d[i].n > 0) expect_same(&d[i], &alone[i]);
+                n_drafts += d[i].n > 0;
+            }
+            assert_true(n_drafts > 0 || turn < 3);
+            if (n_ctx == N_CTX && turn >= 3) assert_int_equal(n_drafts, N);
+        }
+        kin_draft_model_close(m);
+    }
+}
+
+static void a_long_prompt_is_read_in_pieces(void **state) {
+    (void)state;
+    static int32_t tokens[MAX_TOKENS];
+    kin_draft_model *m = open_model(N_CTX);
+    kin_draft d = {0}, fresh;
+    kin_draft_limits l = limits(MOST);
+    kin_draft_wish w = {.text = 1, .tokens = tokens, .n = 200, .most = MOST, .out = &d};
+    int n_calls = 0;
+    make_tokens(tokens, 200, 3);
+    fresh = ask_fresh(tokens, 200, MOST);
+    for (l.catch_up_s = 0; d.n == 0; n_calls++) kin_draft_model_propose(m, &w, 1, &l);
+    assert_true(n_calls > 200 / N_BATCH && n_calls < 200);
+    expect_same(&d, &fresh);
+    kin_draft_model_close(m);
+}
+
+static void a_token_that_is_not_worth_its_time_is_not_computed(void **state) {
+    (void)state;
+    int32_t tokens[20];
+    kin_draft_model *m = open_model(N_CTX);
+    kin_draft d = {.n = 1, .tokens = {7}};
+    kin_draft_limits l = limits(MOST); // chances 0.5, 0.25, ...
+    kin_draft_wish w = {.text = 1, .tokens = tokens, .n = 20, .most = MOST, .out = &d};
+    make_tokens(tokens, 20, 1);
+    for (int i = 0; i < MOST; i++) l.least[i] = 0.6;
+    kin_draft_model_propose(m, &w, 1, &l);
+    assert_true(d.kind == KIN_DRAFT_NGRAM && d.n == 1 && d.tokens[0] == 7); // what was there stays
+    for (int i = 0; i < MOST; i++) l.least[i] = 0.2;
+    kin_draft_spent spent = kin_draft_model_propose(m, &w, 1, &l);
+    assert_true(d.kind == KIN_DRAFT_MODEL && d.n == 2);
+    assert_int_equal(spent.n_passes, 3);
+    w.most = 1; // room in the context
+    kin_draft_model_propose(m, &w, 1, &l);
+    assert_int_equal(d.n, 1);
+    kin_draft_model_close(m);
+}
+
+static void the_next_turn_of_a_conversation_is_not_read_anew(void **state) {
+    (void)state;
+    int32_t tokens[MAX_TOKENS];
+    kin_draft_model *m = open_model(N_CTX);
+    kin_draft d;
+    kin_draft_limits l = limits(1);
+    make_tokens(tokens, 52, 1);
+    ask(m, 1, tokens, 50, 1);
+    kin_draft_wish w = {.text = 2, .tokens = tokens, .n = 52, .most = 1, .out = &d};
+    kin_draft_model_end(m, 1);
+    assert_int_equal(kin_draft_model_propose(m, &w, 1, &l).n_passes, 1); // a pass of few tokens
+    w.text = 3;                                                          // beside the second one, which lives
+    assert_int_equal(kin_draft_model_propose(m, &w, 1, &l).n_passes, 0);
+    kin_draft_model_close(m);
+}
+
+static void another_vocabulary_is_refused(void **state) {
+    (void)state;
+    kin_draft_model_options o = {
+        .path = other_path, .vocab = vocab, .devices = &devices, .n_ctx = N_CTX, .n_batch = N_BATCH, .kv_type = GGML_TYPE_F16};
+    kin_draft_model *m;
+    kin_err err;
+    assert_int_equal(kin_draft_model_open(&m, &o, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "its vocabulary is another one (321 tokens, and the model's has 320)"));
+    assert_null(m);
+    o.path = "/no/such/model.gguf";
+    assert_int_equal(kin_draft_model_open(&m, &o, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "/no/such/model.gguf"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_was_taken_is_followed_and_what_was_not_is_forgotten),
+        cmocka_unit_test(texts_of_one_call_have_the_drafts_that_they_have_alone),
+        cmocka_unit_test(a_long_prompt_is_read_in_pieces),
+        cmocka_unit_test(a_token_that_is_not_worth_its_time_is_not_computed),
+        cmocka_unit_test(the_next_turn_of_a_conversation_is_not_read_anew),
+        cmocka_unit_test(another_vocabulary_is_refused),
+    };
+    return cmocka_run_group_tests(tests, begin, end);
+}
