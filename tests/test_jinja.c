@@ -443,5 +443,6 @@ int main(int argc, char **argv) {
         cmocka_unit_test(every_limit_of_memory_gives_an_error_or_the_text),
         cmocka_unit_test(threads_share_a_template),
     };
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

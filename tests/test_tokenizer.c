@@ -610,7 +610,7 @@ static void only_trusted_parts_of_a_prompt_spell_control_tokens(void **state) {
     pair_free(p);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(deepseek_coder_lines_match),
         cmocka_unit_test(deepseek_llm_lines_match),
@@ -643,5 +643,6 @@ int main(void) {
         cmocka_unit_test(hostile_texts_pass_every_bpe_expression),
         cmocka_unit_test(hostile_texts_pass_spm),
     };
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
