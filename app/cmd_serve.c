@@ -21,10 +21,10 @@ typedef struct serve_options {
     uint64_t seed;
     const char *api_keys, *api_key_file, *allow_hosts, *cors;
     kin_https_options https;
-    bool open, metrics, no_slots, no_webui, strict_model, no_prefix_cache;
+    bool open, metrics, no_slots, no_webui, no_browsers, strict_model, no_prefix_cache;
 } serve_options;
 
-enum { N_SERVE_OPTIONS = 34 + KIN_DRAFT_N_OPTIONS, DEFAULT_PORT = 8080, DEFAULT_CTX = 16384 };
+enum { N_SERVE_OPTIONS = 35 + KIN_DRAFT_N_OPTIONS, DEFAULT_PORT = 8080, DEFAULT_CTX = 16384 };
 
 typedef struct tables {
     kin_option own[N_SERVE_OPTIONS];
@@ -94,6 +94,7 @@ static void fill_serve_tables(serve_options *o, tables *t) {
         {KIN_OPTION_FLAG, "metrics", 0, &o->metrics, NULL, "answer /metrics, for Prometheus", 0, 0},
         {KIN_OPTION_FLAG, "no-slots", 0, &o->no_slots, NULL, "do not answer /slots, which shows what is being computed", 0, 0},
         {KIN_OPTION_FLAG, "no-webui", 0, &o->no_webui, NULL, "no page for browsers at /", 0, 0},
+        {KIN_OPTION_FLAG, "no-browsers", 0, &o->no_browsers, NULL, "let no browser join the ring: no page at /join", 0, 0},
         {KIN_OPTION_FLAG, "strict-model", 0, &o->strict_model, NULL, "refuse requests that name another model than --alias", 0,
          0},
         {KIN_OPTION_FLAG, "no-prefix-cache", 0, &o->no_prefix_cache, NULL,
@@ -190,6 +191,7 @@ static int open_server(serving *v, kin_err *err) {
                              .metrics = o->metrics,
                              .slots = !o->no_slots,
                              .webui = !o->no_webui,
+                             .browsers = !o->no_browsers,
                              .shows_code = !o->no_webui && (is_loopback(o->host) || !o->open),
                              .n_parallel = o->n_parallel,
                              .models_max = o->models_max,

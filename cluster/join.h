@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "net/key.h"
+#include "pipeline/remote_engine.h"
 #include "pure/proto/message.h"
 
 #define KIN_JOIN_SPARE_DISK UINT64_MAX
@@ -35,6 +36,8 @@ typedef struct kin_join_options {
     uint64_t memory;     // most bytes to use; 0: what the machine can spare
     int n_threads;       // 0: one per core
     bool no_gpu;         // do not lend it
+    // Computes in this process's place: model_path is then only looked at, and nothing is said to be here. NULL: it does itself.
+    const kin_remote_engine *engine;
     // What was measured of it; its memory is looked up anew each time. NULL: the head gets no profile.
     const kin_device_facts *facts;
     const char *cpu, *gpu; // what they are called, for people; NULL: not known, none

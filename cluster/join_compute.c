@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "cluster/join_impl.h"
 #include "pure/proto/label.h"
 
@@ -84,6 +85,7 @@ kin_engine_instance_options kin_join_instance_options(const kin_join *j, const c
                                          .memory = j->o.memory,
                                          .n_threads = j->o.n_threads,
                                          .no_gpu = j->o.no_gpu,
+                                         .remote = j->o.engine,
                                          .pool = j->pool,
                                          .stop = j->o.stop};
 }
@@ -137,13 +139,22 @@ static void compute(kin_join *j, kin_message_buffer *buffer) {
         return;
     }
     kin_metrics_begin(j->metrics, buffer, j->instance);
-    int rc = kin_worker_take(kin_engine_instance_worker(j->instance), &buffer, &err);
+    int rc = kin_engine_instance_take(j->instance, &buffer, &err);
     kin_metrics_end(j->metrics, j->instance);
     if (buffer) kin_neighbours_send(j->neighbours, buffer);
     if (rc == 0) return;
     result r = {.epoch = epoch, .of_step = true};
     kin_label_set(r.reason, KIN_PROTO_MAX_REASON, err.text);
     tell(j, &r);
+}
+
+// What cannot be cleared is closed: steps find no instance then, and the next plan opens another one.
+static void reset(kin_join *j) {
+    kin_err err;
+    if (!j->instance || kin_engine_instance_reset(j->instance, &err) == 0) return;
+    kin_log(KIN_LOG_WARN, "what was computed cannot be cleared: %s", err.text);
+    kin_engine_instance_close(j->instance);
+    j->instance = NULL;
 }
 
 static void handle(kin_join *j, kin_message_buffer *buffer) {
@@ -153,7 +164,7 @@ static void handle(kin_join *j, kin_message_buffer *buffer) {
         kin_message_pool_give(j->pool, buffer);
         break;
     case KIN_FRAME_END:
-        if (j->instance) kin_stage_executor_reset(kin_engine_instance_executor(j->instance));
+        reset(j);
         kin_message_pool_give(j->pool, buffer);
         break;
     case KIN_FRAME_STATUS_WANTED: // metrics are published after each message

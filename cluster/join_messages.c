@@ -9,6 +9,12 @@
 #include "sys/cpu.h"
 #include "sys/memory.h"
 
+#ifdef __APPLE__
+#define KIN_OS "macOS"
+#else
+#define KIN_OS "Linux"
+#endif
+
 void kin_join_tell_status(kin_join *j) {
     char line[KIN_MEMBER_SENTENCE];
     kin_member_doing(j->member, line, sizeof line);
@@ -52,20 +58,16 @@ void kin_join_send_facts(kin_join *j) {
     kin_memory memory = kin_memory_read();
     kin_proto_device *d = &m.device;
     d->n_threads = (uint16_t)(j->o.n_threads ? j->o.n_threads : kin_cpu_n_cores());
-    d->memory = kin_governor_room(j->o.memory);
-    d->memory_total = memory.total;
+    d->memory = j->o.engine ? j->o.engine->memory : kin_governor_room(j->o.memory);
+    d->memory_total = j->o.engine ? j->o.engine->memory : memory.total;
     if (j->o.cpu) kin_label_set(d->cpu, KIN_PROTO_MAX_STR, j->o.cpu);
     if (j->o.gpu) kin_label_set(d->gpu, KIN_PROTO_MAX_STR, j->o.gpu);
     double gpu_bytes = j->o.gpu && j->o.facts ? j->o.facts->gpu_memory_bytes : 0;
     if (gpu_bytes > 0 && gpu_bytes < 0x1p53) d->gpu_memory = (uint64_t)gpu_bytes;
-    if (j->o.model_path) d->model = j->o.model_hash;
+    if (j->o.model_path && !j->o.engine) d->model = j->o.model_hash;
     d->endpoint.port = kin_endpoint_port(j->endpoint);
     say_addresses(j, &d->endpoint);
-#ifdef __APPLE__
-    kin_label_set(d->os, KIN_PROTO_MAX_STR, "macOS");
-#else
-    kin_label_set(d->os, KIN_PROTO_MAX_STR, "Linux");
-#endif
+    kin_label_set(d->os, KIN_PROTO_MAX_STR, j->o.engine ? j->o.engine->os : KIN_OS);
     say_profile(j, d->memory);
     kin_join_send(j, 0, &m);
 }
@@ -110,6 +112,7 @@ void kin_join_send_status(kin_join *j) {
     m.status.state = state == KIN_MEMBER_READY       ? is_computing ? KIN_PROTO_COMPUTING : KIN_PROTO_WAITING
                      : state == KIN_MEMBER_PREPARING ? KIN_PROTO_PREPARING
                                                      : KIN_PROTO_JOINED;
+    if (j->o.engine) m.status.memory_free = 0; // not known
     m.status.net_in = net.net_in;
     m.status.net_out = net.net_out;
     m.status.rtt_ns = net.rtt_ns;

@@ -18,6 +18,12 @@ find_library(LLHTTP_LIBRARY llhttp HINTS ${PROJECT_SOURCE_DIR}/build/llhttp/lib 
 add_library(llhttp::llhttp UNKNOWN IMPORTED)
 set_target_properties(llhttp::llhttp PROPERTIES IMPORTED_LOCATION ${LLHTTP_LIBRARY} INTERFACE_INCLUDE_DIRECTORIES ${LLHTTP_INCLUDE_DIR})
 
+# wslay: the WebSocket protocol of serve/.
+find_path(WSLAY_INCLUDE_DIR wslay/wslay.h REQUIRED)
+find_library(WSLAY_LIBRARY wslay REQUIRED)
+add_library(wslay::wslay UNKNOWN IMPORTED)
+set_target_properties(wslay::wslay PROPERTIES IMPORTED_LOCATION ${WSLAY_LIBRARY} INTERFACE_INCLUDE_DIRECTORIES ${WSLAY_INCLUDE_DIR})
+
 # HiGHS: solves the integer programs of the published scheduler (sys/highs.c). Optional: without it that scheduler says so.
 find_path(HIGHS_INCLUDE_DIR interfaces/highs_c_api.h PATH_SUFFIXES highs)
 find_library(HIGHS_LIBRARY highs)

@@ -167,25 +167,33 @@ endfunction()
 function(kin_embed macro source file)
     set(files ${PROJECT_SOURCE_DIR}/${file})
     if(IS_DIRECTORY ${files})
-        file(GLOB files CONFIGURE_DEPENDS ${files}/*)
+        file(GLOB_RECURSE files CONFIGURE_DEPENDS ${files}/*)
     endif()
     set_source_files_properties(${source} PROPERTIES
         COMPILE_DEFINITIONS ${macro}="${PROJECT_SOURCE_DIR}/${file}"
         OBJECT_DEPENDS "${files}")
 endfunction()
 
-# kin_web(FOLDER): the engine for browsers, in BUILD/FOLDER, where clang-19 and its lld are: a build of its own, for another machine.
-function(kin_web folder)
+# kin_web(FOLDER SOURCE): the engine for browsers, in BUILD/FOLDER, where clang-19 and its lld are: a build of its own, for another
+# machine. SOURCE puts its modules, compressed, into the program; KIN_WEB_MODULES is their folder there.
+function(kin_web folder source)
     find_program(KIN_WEB_COMPILER clang-19)
     find_program(KIN_WEB_LINKER wasm-ld-19)
     if(NOT KIN_WEB_COMPILER OR NOT KIN_WEB_LINKER OR KIN_SANITIZE OR KIN_FUZZ)
         return()
     endif()
     set(build ${PROJECT_BINARY_DIR}/${folder})
+    set(modules ${build}/engine_relaxed.wasm ${build}/engine_relaxed_threads.wasm ${build}/engine_simd128.wasm ${build}/engine_simd128_threads.wasm)
     add_custom_target(kin_${folder} ALL
         COMMAND ${CMAKE_COMMAND} -S ${PROJECT_SOURCE_DIR}/${folder} -B ${build} -G ${CMAKE_GENERATOR} -DCMAKE_C_COMPILER=${KIN_WEB_COMPILER} >${build}.log
         COMMAND ${CMAKE_COMMAND} --build ${build}
-        BYPRODUCTS ${build}/build.ninja VERBATIM USES_TERMINAL)
+        BYPRODUCTS ${build}/build.ninja ${modules} VERBATIM USES_TERMINAL)
+    foreach(module ${modules})
+        add_custom_command(OUTPUT ${module}.gz COMMAND gzip -9 -n -k -f ${module} DEPENDS kin_${folder} ${module} VERBATIM)
+        list(APPEND compressed ${module}.gz)
+    endforeach()
+    set_property(SOURCE ${source} APPEND PROPERTY COMPILE_DEFINITIONS KIN_WEB_MODULES="${build}")
+    set_property(SOURCE ${source} APPEND PROPERTY OBJECT_DEPENDS "${compressed}")
 endfunction()
 
 # kin_manual(TARGET): the manual page and the completions, which the program itself prints, and where they are installed. Not where it

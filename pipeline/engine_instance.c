@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "sys/cpu.h"
 
 struct kin_engine_instance {
@@ -13,6 +14,13 @@ struct kin_engine_instance {
     kin_shard *shard; // NULL: a relay
     kin_stage_executor *executor;
     kin_worker *worker;
+    // Of a remote engine.
+    const kin_remote_engine *remote; // NULL: none
+    kin_message_pool *pool;
+    kin_steps steps;
+    kin_proto_ready ready;
+    kin_kv_op *ops; // [KIN_PROTO_MAX_OPS]
+    kin_worker_stats stats;
 };
 
 int kin_engine_instance_windows(const kin_proto_plan *plan, int n_layer, kin_member_windows *out, kin_err *err) {
@@ -118,7 +126,20 @@ int kin_engine_instance_prepack(const kin_proto_plan *of, const kin_engine_insta
     return rc;
 }
 
+static int open_remote(kin_engine_instance *s, const kin_proto_plan *plan, const kin_engine_instance_options *o, kin_err *err) {
+    if (kin_model_open(&s->model, o->model_path, err) != 0) return KIN_FAIL;
+    if (kin_engine_instance_windows(plan, s->model.hp.n_layer, &s->windows, err) != 0) return KIN_FAIL;
+    s->remote = o->remote;
+    s->pool = o->pool;
+    s->n_rounds = plan->n_rounds;
+    s->steps = kin_engine_instance_steps(plan, s->model.hp.n_embd);
+    s->ops = malloc(KIN_PROTO_MAX_OPS * sizeof *s->ops);
+    if (!s->ops) return kin_err_set(err, "out of memory");
+    return o->remote->open(o->remote->user, plan, &s->ready, err);
+}
+
 static int open_instance(kin_engine_instance *s, const kin_proto_plan *plan, const kin_engine_instance_options *o, kin_err *err) {
+    if (o->remote) return open_remote(s, plan, o, err);
     if (open_model(s, plan, o, err) != 0) return KIN_FAIL;
     if (s->windows.windows.n > 0 && open_shard(s, plan, o, err) != 0) return KIN_FAIL;
     kin_stage_executor_options po = {.shard = s->shard,
@@ -153,7 +174,66 @@ void kin_engine_instance_close(kin_engine_instance *s) {
     kin_shard_close(s->shard);
     kin_devices_close(&s->devices);
     kin_model_close(&s->model);
+    free(s->ops);
     free(s);
+}
+
+// ---- a remote engine's steps
+
+// Rows that are not wanted have left; nothing else of a step changes.
+static bool is_answer(const kin_proto_step *to, const kin_proto_step *answer) {
+    return answer->step == to->step && answer->round == to->round && answer->flags == to->flags &&
+           answer->n_tokens == to->n_tokens && answer->n_out == to->n_out && answer->n_ops == to->n_ops &&
+           answer->n_rows <= to->n_rows;
+}
+
+static int take_remote_step(kin_engine_instance *s, kin_message_buffer *buffer, kin_err *err) {
+    kin_proto_step m, answer;
+    if (kin_steps_check(&s->steps, buffer, &m, err) != 0) return KIN_FAIL;
+    if (m.flags & KIN_PROTO_STEP_POSITIONS) s->stats.n_tokens += m.n_tokens;
+    if (s->remote->take(s->remote->user, buffer, err) != 0) return KIN_FAIL;
+    if (kin_steps_check(&s->steps, buffer, &answer, err) != 0) return kin_err_prefix(err, "what was computed");
+    return is_answer(&m, &answer) ? 0 : kin_err_set(err, "what was computed is of another step");
+}
+
+static int take_remote_pages(kin_engine_instance *s, kin_message_buffer *buffer, kin_err *err) {
+    kin_proto_pages m, answer;
+    kin_page_request request;
+    kin_batch batch;
+    if (kin_steps_unpack_pages(&s->steps, buffer, &m, &request, s->ops, &batch, err) != 0) return KIN_FAIL;
+    if (s->remote->take(s->remote->user, buffer, err) != 0) return KIN_FAIL;
+    if (kin_steps_unpack_pages(&s->steps, buffer, &answer, &request, s->ops, &batch, err) != 0)
+        return kin_err_prefix(err, "the answer about pages");
+    bool fits = answer.step == m.step && answer.n_pages == m.n_pages && answer.n_ops == m.n_ops && answer.n_good <= m.n_good;
+    return fits ? 0 : kin_err_set(err, "the answer is about other pages");
+}
+
+static int take_remote(kin_engine_instance *s, kin_message_buffer **buffer, kin_err *err) {
+    kin_time begun = kin_clock_now();
+    bool is_step = (*buffer)->frame.type == KIN_FRAME_STEP;
+    int rc = is_step ? take_remote_step(s, *buffer, err) : take_remote_pages(s, *buffer, err);
+    if (is_step) s->stats.compute_ns += kin_clock_now() - begun;
+    s->stats.n_steps += is_step;
+    if (rc == 0) return 0;
+    kin_message_pool_give(s->pool, *buffer);
+    *buffer = NULL;
+    return KIN_FAIL;
+}
+
+int kin_engine_instance_take(kin_engine_instance *s, kin_message_buffer **buffer, kin_err *err) {
+    return s->remote ? take_remote(s, buffer, err) : kin_worker_take(s->worker, buffer, err);
+}
+
+int kin_engine_instance_reset(kin_engine_instance *s, kin_err *err) {
+    if (s->remote) return s->remote->reset(s->remote->user, err);
+    kin_stage_executor_reset(s->executor);
+    return 0;
+}
+
+// ---- inspection
+
+kin_worker_stats kin_engine_instance_worker_stats(const kin_engine_instance *s) {
+    return s->remote ? s->stats : kin_worker_get_stats(s->worker);
 }
 
 kin_worker *kin_engine_instance_worker(kin_engine_instance *s) {
@@ -173,7 +253,12 @@ kin_stage_executor *kin_engine_instance_executor(kin_engine_instance *s) {
 }
 
 kin_shard_stats kin_engine_instance_stats(const kin_engine_instance *s) {
-    return s->shard ? kin_shard_get_stats(s->shard) : (kin_shard_stats){0};
+    kin_shard_stats stats = {0};
+    if (s->shard) return kin_shard_get_stats(s->shard);
+    stats.kv_bytes = s->ready.kv_bytes;
+    stats.weights.packed_bytes = stats.weights.anonymous_bytes = s->ready.weights_bytes;
+    stats.compute_bytes = s->ready.compute_bytes;
+    return stats;
 }
 
 size_t kin_engine_instance_take_intervals(kin_engine_instance *s, kin_stream_record record, kin_interval *out, size_t n_max) {

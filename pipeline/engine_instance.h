@@ -1,5 +1,5 @@
 // An engine instance: what a device computes its part of a plan with. Model file, compute devices, shard, and the worker over
-// them.
+// them; or, with a remote engine, the model's header, and what is checked of the answers.
 //
 // Owner and thread: the computing thread.
 #pragma once
@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 
 #include "engine/shard.h"
+#include "pipeline/remote_engine.h"
 #include "pipeline/worker.h"
 #include "pure/plan/rounds.h"
 
@@ -23,6 +24,7 @@ typedef struct kin_engine_instance_options {
     bool no_gpu;
     const kin_arrival *arrival; // of what is not in the files yet, borrowed until close; NULL: all is
     kin_message_pool *pool;
+    const kin_remote_engine *remote; // computes in this process's place, borrowed; NULL: it does itself
     atomic_bool *stop;
     kin_progress progress;
     void *progress_user;
@@ -39,12 +41,19 @@ void kin_engine_instance_close(kin_engine_instance *instance);
 int kin_engine_instance_prepack(const kin_proto_plan *plan, const kin_engine_instance_options *options, const kin_windows *but,
                                 const atomic_bool *stop, kin_packed **held, kin_err *err);
 
+// As kin_worker_take.
+int kin_engine_instance_take(kin_engine_instance *instance, kin_message_buffer **buffer, kin_err *err);
+// As after open: no step, an empty KV cache. Only a remote engine may fail.
+int kin_engine_instance_reset(kin_engine_instance *instance, kin_err *err);
+kin_worker_stats kin_engine_instance_worker_stats(const kin_engine_instance *instance);
+
+// Not of a remote engine.
 kin_worker *kin_engine_instance_worker(kin_engine_instance *instance);
 kin_stage_executor *kin_engine_instance_executor(kin_engine_instance *instance);
 int kin_engine_instance_n_embd(const kin_engine_instance *instance);
 int kin_engine_instance_n_rounds(const kin_engine_instance *instance);
 
-// Zeros for a relay.
+// Zeros for a relay; of a remote engine what it said when it was opened.
 kin_shard_stats kin_engine_instance_stats(const kin_engine_instance *instance);
 
 // When weights were read from the disk, and waited for: see kin_stream_take_intervals.

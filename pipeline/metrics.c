@@ -141,7 +141,7 @@ static void publish_memory(kin_metrics *v, const kin_engine_instance *instance, 
 
 void kin_metrics_publish(kin_metrics *v, kin_engine_instance *instance, bool has_computed) {
     kin_worker_stats worker = {0};
-    if (instance) worker = kin_worker_get_stats(kin_engine_instance_worker(instance));
+    if (instance) worker = kin_engine_instance_worker_stats(instance);
     if (instance && kin_trace_is_on(v->trace)) record_disk(v, instance);
     pthread_mutex_lock(&v->mutex);
     v->worker = worker;

@@ -91,7 +91,9 @@ bool kin_access_has_key(const kin_access *a, kin_str authorization, kin_str x_ap
 
 bool kin_access_is_public(kin_str path) {
     static const char page[] = "/page/"; // it asks for the key
-    return is(path, "/") || is(path, "/health") || is(path, "/v1/health") ||
+    static const char tab[] = "/join/";  // it asks for the code
+    return is(path, "/") || is(path, "/join") || (path.len > sizeof tab - 1 && memcmp(path.at, tab, sizeof tab - 1) == 0) ||
+           is(path, "/health") || is(path, "/v1/health") ||
            (path.len > sizeof page - 1 && memcmp(path.at, page, sizeof page - 1) == 0);
 }
 

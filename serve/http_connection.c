@@ -15,6 +15,7 @@ typedef enum phase {
     RECEIVING, // a request; perhaps no byte of it is here yet
     ANSWERING, // the exchange is the owner's
     SENDING,   // the rest of a response; the next request follows
+    TUNNEL,    // another protocol has taken its place: all bytes are its own
     FINISHING  // the rest of the last response; what still comes is dropped until the client closes
 } phase;
 
@@ -130,6 +131,10 @@ static size_t take_input(kin_http_connection *c, const char *bytes, size_t n) {
     return at;
 }
 
+static void give_tunnel(kin_http_connection *c, const char *bytes, size_t n) {
+    if (n > 0 && !c->is_closing) c->x.tunnel.bytes(c->x.tunnel.user, (const uint8_t *)bytes, n);
+}
+
 static void keep_input(kin_http_connection *c, const char *bytes, size_t n) {
     kin_http_memory *memory = &c->service->memory;
     if (n == 0 || c->is_closing || c->phase == FINISHING) return;
@@ -147,6 +152,10 @@ static void take_kept(kin_http_connection *c) {
     size_t n_taken = take_input(c, c->input.at + c->input_at, c->input.len - c->input_at);
     c->input_at += n_taken;
     if (c->phase == FINISHING) return;
+    if (c->phase == TUNNEL) {
+        give_tunnel(c, c->input.at + c->input_at, c->input.len - c->input_at);
+        c->input_at = c->input.len;
+    }
     if (c->input_at == c->input.len) drop_input(c);
     if (c->input.len - c->input_at < INPUT_KEPT) set_reading(c, true);
 }
@@ -154,7 +163,10 @@ static void take_kept(kin_http_connection *c) {
 void kin_http_connection_feed(kin_http_connection *c, const char *bytes, size_t n) {
     if (c->is_closing) return;
     size_t n_taken = c->phase == RECEIVING ? take_input(c, bytes, n) : 0;
-    keep_input(c, bytes + n_taken, n - n_taken);
+    if (c->phase == TUNNEL)
+        give_tunnel(c, bytes + n_taken, n - n_taken);
+    else
+        keep_input(c, bytes + n_taken, n - n_taken);
 }
 
 // ---- responses
@@ -183,6 +195,23 @@ static void on_ended(kin_http_exchange *x) {
         finish(c);
     else if (pending(c) == 0)
         next_request(c);
+}
+
+static void on_upgraded(kin_http_exchange *x) {
+    kin_http_connection *c = (kin_http_connection *)x;
+    kin_http_tunnel tunnel = x->tunnel;
+    kin_assert(c->phase == ANSWERING);
+    kin_http_exchange_reset(x);
+    x->tunnel = tunnel;
+    enter(c, TUNNEL);
+}
+
+static size_t on_pending(const kin_http_exchange *x) {
+    return pending((const kin_http_connection *)x);
+}
+
+static void on_close(kin_http_exchange *x) {
+    close_socket((kin_http_connection *)x);
 }
 
 void kin_http_connection_sent(kin_http_connection *c) {
@@ -239,13 +268,21 @@ int kin_http_connection_open(kin_http_connection **out, kin_http_service *servic
     c->socket = socket;
     c->x.send = on_send;
     c->x.ended = on_ended;
+    c->x.upgraded = on_upgraded;
+    c->x.pending = on_pending;
+    c->x.close = on_close;
     c->x.refusal = service->callbacks.refusal;
     return 0;
 }
 
 static void tell_gone(kin_http_connection *c) {
-    if (c->phase != ANSWERING) return;
+    bool is_tunnel = c->phase == TUNNEL;
+    if (c->phase != ANSWERING && !is_tunnel) return;
     enter(c, SENDING);
+    if (is_tunnel) {
+        c->x.tunnel.closed(c->x.tunnel.user);
+        return;
+    }
     c->service->callbacks.gone(c->service->user, &c->x);
 }
 

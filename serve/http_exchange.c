@@ -179,3 +179,31 @@ void kin_http_end(kin_http_exchange *x) {
     if (out.len > 0) send(x, &out);
     end(x);
 }
+
+// ---- tunnels
+
+void kin_http_upgrade(kin_http_exchange *x, const char *protocol, const kin_http_tunnel *tunnel) {
+    kin_text_buffer out = {0};
+    kin_assert(x->answer == KIN_HTTP_UNANSWERED);
+    x->answer = KIN_HTTP_ANSWERED;
+    x->tunnel = *tunnel;
+    put(&out, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n");
+    put_field(&out, "Upgrade", protocol);
+    if (x->header.len > 0) kin_text_put(&out, x->header.at, x->header.len);
+    put(&out, "\r\n");
+    send(x, &out);
+    x->upgraded(x);
+}
+
+void kin_http_tunnel_send(kin_http_exchange *x, const void *bytes, size_t n) {
+    kin_text_buffer out = {.at = (char *)bytes, .len = n, .cap = n}; // borrowed
+    if (n > 0) x->send(x, &out);
+}
+
+size_t kin_http_tunnel_pending(const kin_http_exchange *x) {
+    return x->pending(x);
+}
+
+void kin_http_tunnel_close(kin_http_exchange *x) {
+    x->close(x);
+}

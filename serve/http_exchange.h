@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/str.h"
 #include "pure/text/text_buffer.h"
@@ -41,6 +42,22 @@ void kin_http_give_body(kin_http_exchange *x, char *body, size_t n); // back, to
 
 void kin_http_set_data(kin_http_exchange *x, void *data); // the owner's
 void *kin_http_data(const kin_http_exchange *x);
+
+// ---- another protocol in place of a response
+
+// Bytes in both directions, after an upgrade.
+typedef struct kin_http_tunnel {
+    void (*bytes)(void *user, const uint8_t *bytes, size_t n); // from the client
+    void (*closed)(void *user); // it is gone after the call, whoever ended it; never from inside a function on tunnels
+    void *user;
+} kin_http_tunnel;
+
+// 101, with the headers that were added, and `Upgrade: protocol`. Only in `request`. The exchange then is the tunnel, until
+// `closed`.
+void kin_http_upgrade(kin_http_exchange *x, const char *protocol, const kin_http_tunnel *tunnel);
+void kin_http_tunnel_send(kin_http_exchange *x, const void *bytes, size_t n); // copied
+size_t kin_http_tunnel_pending(const kin_http_exchange *x);                   // bytes that are not out yet
+void kin_http_tunnel_close(kin_http_exchange *x);                             // `closed` follows
 
 // ---- the response. `type` is its Content-Type; NULL: none
 

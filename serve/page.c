@@ -52,7 +52,8 @@ const kin_page_file *kin_page_at(int i) {
     if (!files[0].name) {
         int n = 0;
 #define FILL(id, name_, type_)                                                                                                   \
-    files[n++] = (kin_page_file){name_, type_, kin_page_##id##_begin, (size_t)(kin_page_##id##_end - kin_page_##id##_begin)};
+    files[n++] =                                                                                                                 \
+        (kin_page_file){name_, type_, kin_page_##id##_begin, (size_t)(kin_page_##id##_end - kin_page_##id##_begin), false};
         FILES(FILL)
     }
     return i >= 0 && i < N_FILES ? &files[i] : NULL;
@@ -73,10 +74,12 @@ bool kin_page_is_wanted(const kin_http_exchange *x) {
 }
 
 // Nothing but what this server has may be loaded, run or asked.
-static void add_headers(kin_http_exchange *x, const char *tag) {
-    kin_http_add_header(x, "Content-Security-Policy",
-                        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
-                        "base-uri 'none'; frame-ancestors 'none'; form-action 'none'");
+#define POLICY                                                                                                                   \
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "                        \
+    "base-uri 'none'; frame-ancestors 'none'; form-action 'none'"
+
+static void add_headers(kin_http_exchange *x, const char *policy, const char *tag) {
+    kin_http_add_header(x, "Content-Security-Policy", policy);
     kin_http_add_header(x, "X-Content-Type-Options", "nosniff");
     kin_http_add_header(x, "Referrer-Policy", "no-referrer");
     kin_http_add_header(x, "Cache-Control", "no-cache"); // it is asked each time whether it has changed
@@ -84,15 +87,16 @@ static void add_headers(kin_http_exchange *x, const char *tag) {
     kin_http_add_header(x, "ETag", tag);
 }
 
-static void reply(kin_http_exchange *x, const char *type, const void *bytes, size_t n) {
+void kin_page_reply_with(kin_http_exchange *x, const char *policy, const kin_page_file *f) {
     char tag[MAX_TAG];
-    snprintf(tag, sizeof tag, "\"%016" PRIx64 "\"", kin_hash64(bytes, n, 0));
+    snprintf(tag, sizeof tag, "\"%016" PRIx64 "\"", kin_hash64(f->bytes, f->n, 0));
     kin_str known = kin_http_header(x, "if-none-match");
-    add_headers(x, tag);
+    add_headers(x, policy, tag);
+    if (f->is_gzip) kin_http_add_header(x, "Content-Encoding", "gzip");
     if (known.at && memmem(known.at, known.len, tag, strlen(tag)))
         kin_http_reply(x, 304, NULL, NULL, 0);
     else
-        kin_http_reply(x, 200, type, bytes, n);
+        kin_http_reply(x, 200, f->type, f->bytes, f->n);
 }
 
 // Its links begin with "page/". At /kin, without a slash at its end, the browser would look for them at /page/.
@@ -113,7 +117,7 @@ void kin_page_reply(kin_http_exchange *x, const char *prefix) {
     if (out.failed)
         kin_http_reply_error(x, 500, "out of memory");
     else
-        reply(x, f->type, out.at, out.len);
+        kin_page_reply_with(x, POLICY, &(kin_page_file){f->name, f->type, (const uint8_t *)out.at, out.len, false});
     kin_text_fini(&out);
 }
 
@@ -121,7 +125,7 @@ void kin_page_reply_file(kin_http_exchange *x) {
     kin_str path = kin_http_path(x);
     const kin_page_file *f = kin_page_find((kin_str){path.at + sizeof FOLDER - 1, path.len - sizeof FOLDER + 1});
     if (f)
-        reply(x, f->type, f->bytes, f->n);
+        kin_page_reply_with(x, POLICY, f);
     else
         kin_http_reply_error(x, 404, "File Not Found");
 }

@@ -12,6 +12,7 @@ typedef struct kin_page_file {
     const char *name, *type; // "main.js", its Content-Type
     const uint8_t *bytes;
     size_t n;
+    bool is_gzip; // the bytes are compressed
 } kin_page_file;
 
 // By its name; NULL: there is none.
@@ -23,5 +24,7 @@ bool kin_page_is_wanted(const kin_http_exchange *x);
 
 // Answers with the page. prefix: of all the server's paths, "/kin"; NULL: none.
 void kin_page_reply(kin_http_exchange *x, const char *prefix);
+// Answers with the file, or 304 if the client has it; with a Content-Security-Policy.
+void kin_page_reply_with(kin_http_exchange *x, const char *policy, const kin_page_file *file);
 // /page/NAME: answers with that file, 304 if the client has it, or 404.
 void kin_page_reply_file(kin_http_exchange *x);

@@ -7,15 +7,18 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/log.h"
 #include "serve/about.h"
 #include "serve/errand.h"
 #include "serve/events.h"
+#include "serve/join_page.h"
 #include "serve/json_out.h"
 #include "serve/metrics_text.h"
 #include "serve/page.h"
 #include "serve/refuse.h"
 #include "serve/router.h"
 #include "serve/slots.h"
+#include "serve/tabs.h"
 
 enum { TICK_MS = 250, MAX_EVENTS = 4096 };
 
@@ -30,6 +33,7 @@ struct kin_server {
     kin_access *access;
     kin_router router; // without models: loading
     kin_events *events;
+    kin_tabs *tabs; // NULL: there is no ring to join
     int64_t begun_s;
     bool is_draining, has_drained, has_loop;
     // Under the mutex.
@@ -173,6 +177,38 @@ static void join_code(kin_server *s, kin_http_exchange *x) {
     }
 }
 
+// What of /join cannot be answered is refused; true: it was.
+static bool refuse_browsers(kin_server *s, kin_http_exchange *x) {
+    if (!s->o.browsers)
+        kin_http_reply_error(x, 404, "the server was started with --no-browsers");
+    else if (!kin_join_page_has_engine())
+        kin_http_reply_error(x, 404, "this kin was built without its engine for browsers: that needs clang-19 and lld-19");
+    else if (s->router.n == 0)
+        reply_loading(s, x);
+    else if (!s->tabs)
+        kin_http_reply_error(x, 404,
+                             "browsers cannot join: the server was started without --cluster, or keeps no code ('kin code')");
+    else
+        return false;
+    return true;
+}
+
+static void join_page(kin_server *s, kin_http_exchange *x) {
+    if (!refuse_browsers(s, x)) kin_join_page_reply(x);
+}
+
+static void join_file(kin_server *s, kin_http_exchange *x) {
+    if (!refuse_browsers(s, x)) kin_join_page_reply_file(x);
+}
+
+static void join_socket(kin_server *s, kin_http_exchange *x) {
+    if (!refuse_browsers(s, x)) kin_tabs_connect(s->tabs, x);
+}
+
+static void join_chunk(kin_server *s, kin_http_exchange *x) {
+    if (!refuse_browsers(s, x)) kin_tabs_reply_chunk(s->tabs, x);
+}
+
 static void metrics(kin_server *s, kin_http_exchange *x);
 
 static void no_reranking(kin_server *s, kin_http_exchange *x);
@@ -185,6 +221,10 @@ static const route routes[] = {
     {"GET", "/page/", .answer = page_file, .is_always = true},
     {"GET", "/kin/events", .answer = events, .is_always = true},
     {"GET", "/kin/code", .answer = join_code, .is_always = true},
+    {"GET", "/join", .answer = join_page, .is_always = true},
+    {"GET", "/join/ws", .answer = join_socket, .is_always = true},
+    {"GET", "/join/chunks/", .answer = join_chunk, .is_always = true},
+    {"GET", "/join/", .answer = join_file, .is_always = true},
     {"GET", "/health", .answer = health, .is_always = true},
     {"GET", "/v1/health", .answer = health, .is_always = true},
     {"GET", "/metrics", .answer = metrics},
@@ -374,6 +414,11 @@ static void metrics(kin_server *s, kin_http_exchange *x) {
 
 // ---- the loop
 
+static void open_tabs(kin_server *s, const kin_session *session) {
+    kin_err err;
+    if (kin_tabs_open(&s->tabs, &s->loop, session, &err) != 0) kin_log(KIN_LOG_INFO, "browsers cannot join: %s", err.text);
+}
+
 // Once: the pool reads it, too.
 static void take_model(kin_server *s) {
     if (s->router.n > 0 || s->router.host) return;
@@ -397,6 +442,8 @@ static void take_model(kin_server *s) {
                             .user = s};
     // Without memory it is tried again at the next tick.
     (void)(host ? kin_router_open(&s->router, &o, host) : kin_router_open_one(&s->router, &o, service, &preparer));
+    if (s->router.n > 0 && service && preparer.session && preparer.session->with_others && s->o.browsers)
+        open_tabs(s, preparer.session);
 }
 
 static void begin_drain(kin_server *s) {
@@ -417,6 +464,7 @@ static void check_drained(kin_server *s) {
 
 static void close_loop(kin_server *s) {
     if (s->events) kin_events_stop(s->events);
+    kin_tabs_stop(s->tabs);
     kin_http_close(s->http);
     s->http = NULL;
     uv_close((uv_handle_t *)&s->wake, NULL);
@@ -456,6 +504,7 @@ static void on_tick(uv_timer_t *handle) {
     kin_server *s = handle->data;
     for (int i = 0; i < s->router.n; i++) kin_call_tick(&s->router.models[i].world, kin_clock_now());
     kin_events_tick(s->events, kin_clock_now());
+    if (s->tabs) kin_tabs_tick(s->tabs, kin_clock_now());
     on_wake(&s->wake);
 }
 
@@ -527,6 +576,8 @@ void kin_server_stop(kin_server *s) {
     uv_async_send(&s->wake);
     uv_thread_join(&s->thread);
     uv_loop_close(&s->loop);
+    kin_tabs_close(s->tabs); // they use the ring
+    s->tabs = NULL;
     s->has_loop = false;
 }
 

@@ -20,6 +20,7 @@ typedef struct kin_server_options {
     bool strict_model;   // a request that names another model is refused
     bool metrics, slots; // /metrics and /slots answer
     bool webui;          // the page for browsers at /
+    bool browsers;       // may join the ring, where there is one: the page at /join
     bool shows_code;     // ... may show the code that devices join with: who asks has a key, or is on this machine
     int n_parallel;      // texts at once
     int models_max;      // of several models: how many are in memory

@@ -8,7 +8,9 @@
 //   read(name, at, bytes)   fills the bytes from there on; whether they were there
 //   log(line)
 
-const PAGES = [65536, 32768, 16384, 8192]; // most memory, in 64 KiB: what this browser will reserve
+const MEMORY_PAGES = [65536, 32768, 16384, 8192]; // most memory, in 64 KiB: what this browser will reserve
+export const STEP = 11; // types of frames
+export const PAGES = 31;
 const STACK_BYTES = 1 << 20;
 
 // A module with these bytes is valid where relaxed vector instructions are known: (func (result v128) i16x8.relaxed_dot_i8x16_i7x16_s).
@@ -17,7 +19,7 @@ const RELAXED = Uint8Array.of(0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 12
 export const vectorUnit = () => (WebAssembly.validate(RELAXED) ? 'relaxed' : 'simd128');
 
 function makeMemory(shared) {
-  for (const maximum of PAGES) {
+  for (const maximum of MEMORY_PAGES) {
     try {
       return new WebAssembly.Memory({ initial: 64, maximum, shared });
     } catch { /* fewer */ }
@@ -104,13 +106,19 @@ export class Engine {
     this.exports.close();
   }
 
-  // A STEP's payload -> the next member's.
-  step(payload) {
+  // A STEP's payload, or that of PAGES -> the next member's.
+  take(payload, type = STEP) {
     const at = this.exports.payload(payload.length) >>> 0;
     if (!at) throw new Error('out of memory');
     new Uint8Array(this.memory.buffer).set(payload, at);
-    const n = this.#check(this.exports.step(payload.length));
+    const n = this.#check(this.exports.take(payload.length, type));
     return new Uint8Array(this.memory.buffer, this.exports.payload(n) >>> 0, n).slice();
+  }
+
+  // Bytes, as READY has them: the KV cache, weights, those that stay in memory, compute buffers, GPU.
+  sizes() {
+    const [kv, weights, compute] = [0, 1, 2].map((of) => this.exports.bytes(of));
+    return [kv, weights, weights, compute, 0];
   }
 
   reset() {

@@ -30,11 +30,14 @@ KIN_EXPORT("thread") void kin_web_thread(int ith);
 KIN_EXPORT("open") int kin_web_open(const uint8_t *plan, size_t n, const char *name, int n_threads);
 KIN_EXPORT("close") void kin_web_close(void);
 
-// Where to put the payload of a STEP frame of n bytes. NULL: out of memory.
+// Where to put the payload of a STEP or PAGES frame of n bytes. NULL: out of memory.
 KIN_EXPORT("payload") uint8_t *kin_web_payload(size_t n);
-// Computes this member's layers of the step that was put there: its payload is then the next member's, of so many bytes. -1: it
-// failed, and the step is over.
-KIN_EXPORT("step") int kin_web_step(size_t n);
+// Computes this member's layers of the step that was put there, or looks for the pages (type: the frame's, KIN_FRAME_STEP or
+// KIN_FRAME_PAGES): its payload is then the next member's, of so many bytes. -1: it failed, and the step is over.
+KIN_EXPORT("take") int kin_web_take(size_t n, int type);
+
+// What is open takes so many bytes: of the KV cache (0), of weights (1), of compute buffers (2).
+KIN_EXPORT("bytes") double kin_web_bytes(int of);
 
 // As after open: no step, an empty KV cache.
 KIN_EXPORT("reset") void kin_web_reset(void);

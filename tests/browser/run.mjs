@@ -7,11 +7,13 @@ import { openWorld } from './servers.mjs';
 import { chats } from './chat.mjs';
 import { looks } from './looks.mjs';
 import { clusters } from './cluster.mjs';
+import { tabs } from './tabs.mjs';
 
 const [kin, model, dir] = process.argv.slice(2);
 const world = await openWorld(kin, model, dir);
 try {
   await Promise.all([chats(world), clusters(world)]); // the ring is mostly waited for
+  await tabs(world);
   await looks(world);
 } finally {
   await world.close();

@@ -16,7 +16,7 @@ export function compute(engine, bytes, model, times = []) {
   const out = [];
   for (const step of steps) {
     const begun = performance.now();
-    const payload = engine.step(step);
+    const payload = engine.take(step);
     times.push(performance.now() - begun);
     out.push(new Uint8Array(Uint32Array.of(payload.length).buffer), payload);
   }

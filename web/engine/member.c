@@ -58,13 +58,19 @@ uint8_t *kin_web_payload(size_t n) {
     return larger;
 }
 
-int kin_web_step(size_t n) {
+int kin_web_take(size_t n, int type) {
     kin_assert(instance && n <= step.cap);
-    step.frame = (kin_frame){.type = KIN_FRAME_STEP, .length = (uint32_t)n};
+    step.frame = (kin_frame){.type = type == KIN_FRAME_PAGES ? KIN_FRAME_PAGES : KIN_FRAME_STEP, .length = (uint32_t)n};
     kin_message_buffer *buffer = &step;
-    return kin_worker_take(kin_engine_instance_worker(instance), &buffer, &last_error) == 0 ? (int)step.frame.length : KIN_FAIL;
+    return kin_engine_instance_take(instance, &buffer, &last_error) == 0 ? (int)step.frame.length : KIN_FAIL;
 }
 
 void kin_web_reset(void) {
-    kin_stage_executor_reset(kin_engine_instance_executor(instance));
+    kin_engine_instance_reset(instance, &last_error);
+}
+
+double kin_web_bytes(int of) {
+    if (!instance) return 0;
+    kin_shard_stats stats = kin_engine_instance_stats(instance);
+    return (double)(of == 0 ? stats.kv_bytes : of == 1 ? stats.weights.packed_bytes : stats.compute_bytes);
 }

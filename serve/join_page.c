@@ -1,0 +1,97 @@
+#include "serve/join_page.h"
+
+#include <string.h>
+
+#include "base/embed.h"
+
+#define HTML "text/html; charset=utf-8"
+#define CSS "text/css; charset=utf-8"
+#define JS "text/javascript; charset=utf-8"
+#define WASM "application/wasm"
+
+// index.html is the first one.
+#define FILES(X)                                                                                                                 \
+    X(join_index, "page/index.html", HTML)                                                                                       \
+    X(join_style, "page/join.css", CSS)                                                                                          \
+    X(join_main, "page/join.js", JS)                                                                                             \
+    X(join_socket, "page/socket.js", JS)                                                                                         \
+    X(join_computer, "page/computer.js", JS)                                                                                     \
+    X(join_chunks, "page/chunks.js", JS)                                                                                         \
+    X(join_frames, "page/frames.js", JS)                                                                                         \
+    X(join_engine, "engine.js", JS)                                                                                              \
+    X(join_thread, "engine_thread.js", JS)
+
+#ifdef KIN_WEB_MODULES
+#define MODULES(X)                                                                                                               \
+    X(module_relaxed, "engine_relaxed.wasm", WASM)                                                                               \
+    X(module_relaxed_threads, "engine_relaxed_threads.wasm", WASM)                                                               \
+    X(module_simd128, "engine_simd128.wasm", WASM)                                                                               \
+    X(module_simd128_threads, "engine_simd128_threads.wasm", WASM)
+#else
+#define MODULES(X)
+#endif
+
+// clang-format off
+#define EMBED(id, name, type) KIN_EMBED(kin_page_##id, KIN_WEB "/" name)
+FILES(EMBED)
+#define EMBED_MODULE(id, name, type) KIN_EMBED(kin_page_##id, KIN_WEB_MODULES "/" name ".gz")
+MODULES(EMBED_MODULE)
+// clang-format on
+
+#define N_FILES_OF(id, name, type) +1
+enum { N_FILES = 0 FILES(N_FILES_OF) MODULES(N_FILES_OF) };
+
+#define FOLDER "/join/"
+
+// Scripts may compile WebAssembly, and nothing else may be loaded, run or asked than what this server has.
+#define POLICY                                                                                                                   \
+    "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; style-src 'self'; connect-src 'self'; "        \
+    "img-src 'self' data:; base-uri 'none'; frame-ancestors 'none'; form-action 'none'"
+
+bool kin_join_page_has_engine(void) {
+    return (0 MODULES(N_FILES_OF)) > 0;
+}
+
+const kin_page_file *kin_join_page_at(int i) {
+    static kin_page_file files[N_FILES];
+    if (!files[0].name) {
+        int n = 0;
+#define FILL(id, name_, type_)                                                                                                   \
+    files[n++] =                                                                                                                 \
+        (kin_page_file){name_, type_, kin_page_##id##_begin, (size_t)(kin_page_##id##_end - kin_page_##id##_begin), false};
+#define FILL_MODULE(id, name_, type_)                                                                                            \
+    files[n++] =                                                                                                                 \
+        (kin_page_file){name_, type_, kin_page_##id##_begin, (size_t)(kin_page_##id##_end - kin_page_##id##_begin), true};
+        FILES(FILL)
+        MODULES(FILL_MODULE)
+    }
+    return i >= 0 && i < N_FILES ? &files[i] : NULL;
+}
+
+static const kin_page_file *find(kin_str name) {
+    const kin_page_file *f;
+    for (int i = 0; (f = kin_join_page_at(i)); i++)
+        if (strlen(f->name) == name.len && memcmp(f->name, name.at, name.len) == 0) return f;
+    return NULL;
+}
+
+// Isolated from other sites: then memory may be shared between threads.
+static void reply(kin_http_exchange *x, const kin_page_file *f) {
+    kin_http_add_header(x, "Cross-Origin-Opener-Policy", "same-origin");
+    kin_http_add_header(x, "Cross-Origin-Embedder-Policy", "require-corp");
+    kin_http_add_header(x, "Cross-Origin-Resource-Policy", "same-origin");
+    kin_page_reply_with(x, POLICY, f);
+}
+
+void kin_join_page_reply(kin_http_exchange *x) {
+    reply(x, kin_join_page_at(0));
+}
+
+void kin_join_page_reply_file(kin_http_exchange *x) {
+    kin_str path = kin_http_path(x);
+    const kin_page_file *f = find((kin_str){path.at + sizeof FOLDER - 1, path.len - sizeof FOLDER + 1});
+    if (f)
+        reply(x, f);
+    else
+        kin_http_reply_error(x, 404, "File Not Found");
+}

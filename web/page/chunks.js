@@ -1,0 +1,131 @@
+// The parts of the model that this tab needs: fetched by their hashes, checked, and kept in the browser's own file system (OPFS), so that
+// they are fetched once. Where there is none, they are in memory while a plan is opened.
+
+const FOLDER = 'kin-chunks';
+const AT_ONCE = 4;
+
+const hex = (bytes) => Array.from(bytes, (b) => b.toString(16).padStart(2, '0')).join('');
+
+async function openFolder() {
+  try {
+    return await (await navigator.storage.getDirectory()).getDirectoryHandle(FOLDER, { create: true });
+  } catch {
+    return null; // a private window, or a browser without
+  }
+}
+
+const isRight = async (hash, bytes) => hex(new Uint8Array(await crypto.subtle.digest('SHA-256', bytes))) === hash;
+
+export class Chunks {
+  // base: URL of the folder of chunks. cap: bytes to keep.
+  constructor(base, cap) {
+    this.base = base;
+    this.cap = cap;
+    this.fetched = 0; // bytes over the network, so far
+    this.bytes = new Map(); // hash -> Uint8Array, while a plan is opened
+  }
+
+  async #kept(folder, hash, size) {
+    try {
+      const file = await (await folder.getFileHandle(hash)).getFile();
+      if (file.size !== size) return null;
+      const bytes = new Uint8Array(await file.arrayBuffer());
+      return (await isRight(hash, bytes)) ? bytes : null;
+    } catch {
+      return null;
+    }
+  }
+
+  // Another tab may be writing the same one: then it is kept by that one.
+  async #keep(folder, hash, bytes) {
+    try {
+      const file = await (await folder.getFileHandle(hash, { create: true })).createSyncAccessHandle();
+      try {
+        file.truncate(0);
+        file.write(bytes, { at: 0 });
+        file.flush();
+      } finally {
+        file.close();
+      }
+    } catch { /* no room, or no such file system: it is fetched again the next time */ }
+  }
+
+  // The least recently written ones leave.
+  async #makeRoom(folder, wanted, bytes) {
+    const others = [];
+    let used = bytes;
+    for await (const [name, handle] of folder.entries()) {
+      if (wanted.has(name)) continue;
+      const file = await handle.getFile();
+      others.push({ name, size: file.size, at: file.lastModified });
+      used += file.size;
+    }
+    others.sort((a, b) => a.at - b.at);
+    for (const { name, size } of others) {
+      if (used <= this.cap) break;
+      await folder.removeEntry(name).catch(() => {});
+      used -= size;
+    }
+  }
+
+  async #fetch(hash, size, token) {
+    const response = await fetch(new URL(hash, this.base), { headers: { 'X-Kin-Tab': token } });
+    if (!response.ok) throw new Error(`the head does not give a part of the model: ${response.status}`);
+    const bytes = new Uint8Array(await response.arrayBuffer());
+    if (bytes.length !== size || !(await isRight(hash, bytes))) throw new Error('a part of the model came damaged');
+    this.fetched += size;
+    return bytes;
+  }
+
+  // weights: the head's message. progress(done, total, fetched), in bytes.
+  async open(weights, progress) {
+    const folder = await openFolder();
+    const total = weights.chunks.reduce((sum, [, , , size]) => sum + size, 0);
+    let done = 0, next = 0;
+    this.weights = weights;
+    this.close();
+    if (folder) await this.#makeRoom(folder, new Set(weights.chunks.map(([hash]) => hash)), total);
+    const work = async () => {
+      while (next < weights.chunks.length) {
+        const [hash, , , size] = weights.chunks[next++];
+        let bytes = folder && (await this.#kept(folder, hash, size));
+        if (!bytes) {
+          bytes = await this.#fetch(hash, size, weights.token);
+          if (folder && total <= this.cap) await this.#keep(folder, hash, bytes);
+        }
+        this.bytes.set(hash, bytes);
+        done += size;
+        progress(done, total, this.fetched);
+      }
+    };
+    await Promise.all(Array.from({ length: AT_ONCE }, work));
+    this.places = weights.files.map(() => new Map()); // of each file: number of the chunk in it -> hash
+    for (const [hash, file, offset] of weights.chunks) this.places[file].set(Math.floor(offset / weights.chunk_bytes), hash);
+  }
+
+  #file(name) {
+    return this.weights.files.findIndex((f) => f.name === name);
+  }
+
+  size(name) {
+    return this.weights.files[this.#file(name)]?.size ?? -1;
+  }
+
+  // Fills `to` with what is at `at` of the file. Where nothing was fetched: false.
+  read(name, at, to) {
+    const places = this.places[this.#file(name)], each = this.weights.chunk_bytes;
+    for (let n = 0; n < to.length;) {
+      const i = Math.floor((at + n) / each), bytes = this.bytes.get(places?.get(i)), from = at + n - i * each;
+      if (!bytes || from >= bytes.length) return false;
+      const part = bytes.subarray(from, from + to.length - n);
+      to.set(part, n);
+      n += part.length;
+    }
+    return true;
+  }
+
+  // What a plan has opened is in the module's memory.
+  close() {
+    this.bytes.clear();
+  }
+}

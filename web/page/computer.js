@@ -1,0 +1,79 @@
+// The worker that computes: plans and steps as frames in, what they give out. It blocks while it does.
+import { Engine, vectorUnit } from '../engine.js';
+import { Chunks } from './chunks.js';
+import { END, PAGES, PLAN, STEP, readFrame, writeFailed, writeFrame, writeReady } from './frames.js';
+
+const here = (path) => new URL(path, import.meta.url);
+
+async function bytesOf(name) {
+  const response = await fetch(here(`../${name}`));
+  if (!response.ok) throw new Error('this kin was built without its engine for browsers (clang-19)');
+  return response.arrayBuffer();
+}
+
+const startThread = (set) => new Promise((done) => {
+  const worker = new Worker(here('../engine_thread.js'), { type: 'module' });
+  worker.onmessage = () => done(true);
+  worker.onerror = () => done(false);
+  worker.postMessage(set);
+});
+
+let engine, chunks, weights;
+let work = Promise.resolve(); // one thing after the other
+
+const host = {
+  code: bytesOf,
+  thread: startThread,
+  size: (name) => chunks.size(name),
+  read: (name, at, bytes) => chunks.read(name, at, bytes),
+  log: (line) => console.warn(line),
+};
+
+async function start({ threads, cap }) {
+  engine = await Engine.open(host, { threads });
+  chunks = new Chunks(here('../chunks/'), cap);
+  postMessage({ type: 'engine', unit: vectorUnit(), threads: engine.threads });
+}
+
+async function openPlan(epoch, payload) {
+  const begun = performance.now(), before = chunks.fetched;
+  engine.closePlan();
+  await chunks.open(weights, (done, total, fetched) => postMessage({ type: 'progress', done, total, fetched: fetched - before }));
+  engine.openPlan(payload, weights.files[0].name);
+  chunks.close();
+  postMessage({ type: 'opened', windows: weights.windows, layers: weights.layers, fetched: chunks.fetched - before, ms: performance.now() - begun });
+  return writeReady(epoch, engine.sizes());
+}
+
+function compute(type, epoch, payload) {
+  const begun = performance.now();
+  const answer = writeFrame(type, epoch, engine.take(payload, type));
+  if (type === STEP) postMessage({ type: 'step', ms: performance.now() - begun, tokens: new DataView(payload.buffer, payload.byteOffset).getUint32(16, true) });
+  return answer;
+}
+
+async function answerTo({ type, epoch, payload }) {
+  if (type === PLAN) return openPlan(epoch, payload);
+  if (type === STEP || type === PAGES) return compute(type, epoch, payload);
+  if (type === END) engine.reset();
+  return null;
+}
+
+async function takeFrame(buffer) {
+  const frame = readFrame(buffer);
+  try {
+    const answer = await answerTo(frame);
+    if (answer) postMessage(answer, [answer]);
+  } catch (e) {
+    const answer = writeFailed(frame.epoch, e.message);
+    postMessage(answer, [answer]);
+  }
+}
+
+async function take(data) {
+  if (data instanceof ArrayBuffer) return takeFrame(data);
+  if (data.type === 'start') return start(data);
+  weights = data; // of the PLAN that follows
+}
+
+onmessage = ({ data }) => (work = work.then(() => take(data)).catch((e) => postMessage({ type: 'broken', reason: e.message })));

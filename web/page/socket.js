@@ -1,0 +1,57 @@
+// The worker that talks with the head. It computes nothing, so that it answers at once, also while the other worker computes and while the
+// page is hidden: timers of hidden pages are slowed down, messages are not.
+const here = (path) => new URL(path, import.meta.url);
+
+let computer, socket, wanted;
+
+function say(message) {
+  if (socket?.readyState === WebSocket.OPEN) socket.send(message instanceof ArrayBuffer ? message : JSON.stringify(message));
+}
+
+function end(reason) {
+  computer?.terminate();
+  computer = null;
+  if (socket) socket.onclose = null;
+  socket?.close();
+  socket = null;
+  if (wanted) postMessage({ type: 'ended', reason });
+  wanted = null;
+}
+
+function takeText(m) {
+  if (m.type === 'ping') return say({ type: 'pong' });
+  if (m.type === 'weights') return computer.postMessage(m);
+  if (m.type === 'refused') return end(m.reason);
+  postMessage(m);
+}
+
+function connect({ unit, threads }) {
+  const url = here('../ws');
+  url.protocol = url.protocol.replace('http', 'ws');
+  socket = new WebSocket(url);
+  socket.binaryType = 'arraybuffer';
+  socket.onopen = () => say({ type: 'hello', code: wanted.code, name: wanted.name, cpu: `${wanted.browser}, ${unit}`, threads, memory: wanted.memory });
+  socket.onmessage = ({ data }) => (typeof data === 'string' ? takeText(JSON.parse(data)) : computer.postMessage(data, [data]));
+  socket.onclose = () => end('the connection to the head ended');
+}
+
+function takeComputer({ data }) {
+  if (data instanceof ArrayBuffer) return say(data);
+  if (data.type === 'broken') return end(data.reason);
+  if (data.type === 'engine') connect(data);
+  postMessage(data);
+}
+
+function join(options) {
+  wanted = options;
+  computer = new Worker(here('./computer.js'), { type: 'module' });
+  computer.onmessage = takeComputer;
+  computer.onerror = (e) => end(e.message || 'the engine cannot be started');
+  computer.postMessage({ type: 'start', threads: options.threads, cap: options.cap });
+}
+
+onmessage = ({ data }) => {
+  if (data.type === 'join') return join(data);
+  say({ type: 'leave' });
+  end('This tab has left.');
+};
