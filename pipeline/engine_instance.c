@@ -135,7 +135,8 @@ static int open_remote(kin_engine_instance *s, const kin_proto_plan *plan, const
     s->steps = kin_engine_instance_steps(plan, s->model.hp.n_embd);
     s->ops = malloc(KIN_PROTO_MAX_OPS * sizeof *s->ops);
     if (!s->ops) return kin_err_set(err, "out of memory");
-    return o->remote->open(o->remote->user, plan, &s->ready, err);
+    const kin_remote_open open = {.plan = plan, .progress = o->progress, .progress_user = o->progress_user};
+    return o->remote->open(o->remote->user, &open, &s->ready, err);
 }
 
 static int open_instance(kin_engine_instance *s, const kin_proto_plan *plan, const kin_engine_instance_options *o, kin_err *err) {

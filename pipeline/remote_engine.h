@@ -7,12 +7,19 @@
 #include "net/message_buffer.h"
 #include "pure/proto/message.h"
 
+typedef struct kin_remote_open {
+    const kin_proto_plan *plan;
+    void (*progress)(void *user, const char *what, uint64_t done, uint64_t total); // NULL: not asked for
+    void *progress_user;
+} kin_remote_open;
+
 typedef struct kin_remote_engine {
     const char *os;  // in DEVICE: what it runs on
     uint64_t memory; // that it lends, bytes
     void *user;
-    // Opens what the plan asks for, in place of what was open, and fills `ready`.
-    int (*open)(void *user, const kin_proto_plan *plan, kin_proto_ready *ready, kin_err *err);
+    // Opens what the plan asks for, in place of what was open, and fills `ready`. progress may be called from another thread
+    // until it returns.
+    int (*open)(void *user, const kin_remote_open *o, kin_proto_ready *ready, kin_err *err);
     // Computes a STEP or PAGES. The answer takes its place in the buffer; it is not longer.
     int (*take)(void *user, kin_message_buffer *buffer, kin_err *err);
     // As after open: no step, an empty KV cache.

@@ -35,8 +35,9 @@ typedef struct call {
     call_state state;
     kin_text_buffer *before; // a text that goes before it; NULL: none
     kin_frame frame;
-    uint8_t *payload; // [frame.length], borrowed: the answer's, too
-    bool is_answered; // an answer follows
+    uint8_t *payload;            // [frame.length], borrowed: the answer's, too
+    bool is_answered;            // an answer follows
+    const kin_remote_open *open; // of a plan
     kin_proto_ready *ready;
     kin_err err;
 } call;
@@ -199,7 +200,8 @@ static json_t *chunks_json(const kin_session *s, const kin_proto_plan *plan, kin
     return NULL;
 }
 
-static int open_plan(void *user, const kin_proto_plan *plan, kin_proto_ready *ready, kin_err *err) {
+static int open_plan(void *user, const kin_remote_open *o, kin_proto_ready *ready, kin_err *err) {
+    const kin_proto_plan *plan = o->plan;
     kin_tab *t = user;
     const kin_session *s = t->world->session;
     json_t *chunks = chunks_json(s, plan, err);
@@ -218,6 +220,7 @@ static int open_plan(void *user, const kin_proto_plan *plan, kin_proto_ready *re
                   .frame = {.type = KIN_FRAME_PLAN, .epoch = ++t->n_plans, .length = (uint32_t)n},
                   .payload = payload,
                   .is_answered = true,
+                  .open = o,
                   .ready = ready};
         rc = ask(t, &c, err);
     }
@@ -365,6 +368,15 @@ static void take_pong(kin_tab *t, kin_time now) {
         join_ring(t);
 }
 
+// Of the plan that is being opened.
+static void take_progress(kin_tab *t, const json_t *m) {
+    double total = number(m, "total", 1, 0x1p53, 0), done = number(m, "done", 0, total, 0);
+    pthread_mutex_lock(&t->mutex);
+    const kin_remote_open *o = t->call.state == CALL_SENT ? t->call.open : NULL;
+    if (o && o->progress && total > 0) o->progress(o->progress_user, "weights", (uint64_t)done, (uint64_t)total);
+    pthread_mutex_unlock(&t->mutex);
+}
+
 static void take_text(kin_tab *t, const uint8_t *bytes, size_t n) {
     json_t *m = json_loadb((const char *)bytes, n, 0, NULL);
     const char *type = json_string_value(json_object_get(m, "type"));
@@ -376,6 +388,8 @@ static void take_text(kin_tab *t, const uint8_t *bytes, size_t n) {
         refuse(t, "the code comes first");
     else if (strcmp(type, "pong") == 0)
         take_pong(t, t->heard_at);
+    else if (strcmp(type, "progress") == 0)
+        take_progress(t, m);
     else if (strcmp(type, "leave") == 0)
         kin_tab_end(t, "the tab has left");
     else

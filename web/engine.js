@@ -11,6 +11,12 @@
 const MEMORY_PAGES = [65536, 32768, 16384, 8192]; // most memory, in 64 KiB: what this browser will reserve
 export const STEP = 11; // types of frames
 export const PAGES = 31;
+
+// Types of weights that are measured: their numbers in GGUF, and bits of a weight.
+const TYPES = {
+  F16: { type: 1, bits: 16 }, Q4_0: { type: 2, bits: 4.5 }, Q8_0: { type: 8, bits: 8.5 }, Q4_K: { type: 12, bits: 4.5 }, Q5_K: { type: 13, bits: 5.5 }, Q6_K: { type: 14, bits: 6.5625 },
+};
+const PROMPT_ROWS = 64;
 const STACK_BYTES = 1 << 20;
 
 // A module with these bytes is valid where relaxed vector instructions are known: (func (result v128) i16x8.relaxed_dot_i8x16_i7x16_s).
@@ -94,6 +100,17 @@ export class Engine {
 
   get kernels() {
     return this.#text(this.exports.kernels());
+  }
+
+  // What a planner asks for, in bytes, FLOP and seconds. Takes about a second.
+  rates() {
+    const rates = { token_bytes_s: {}, prompt_flop_s: {}, op_s: this.exports.op_s(this.threads) };
+    for (const [name, { type, bits }] of Object.entries(TYPES)) {
+      const token = this.exports.product_s(type, 1, this.threads), prompt = this.exports.product_s(type, PROMPT_ROWS, this.threads);
+      if (token > 0) rates.token_bytes_s[name] = 1 / token;
+      if (prompt > 0) rates.prompt_flop_s[name] = (2 * 8 * PROMPT_ROWS) / bits / prompt;
+    }
+    return rates;
   }
 
   // plan: a PLAN's payload. name: the model's file.

@@ -36,6 +36,12 @@ KIN_EXPORT("payload") uint8_t *kin_web_payload(size_t n);
 // KIN_FRAME_PAGES): its payload is then the next member's, of so many bytes. -1: it failed, and the step is over.
 KIN_EXPORT("take") int kin_web_take(size_t n, int type);
 
+// Before anything is open: seconds per byte of a matrix of that type (the number of GGUF) times so many rows, weights from
+// memory. -1: there is no kernel, or no memory.
+KIN_EXPORT("product_s") double kin_web_product_s(int type, int n_rows, int n_threads);
+// Seconds for the threads to meet once.
+KIN_EXPORT("op_s") double kin_web_op_s(int n_threads);
+
 // What is open takes so many bytes: of the KV cache (0), of weights (1), of compute buffers (2).
 KIN_EXPORT("bytes") double kin_web_bytes(int of);
 

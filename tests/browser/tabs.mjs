@@ -1,7 +1,9 @@
 // Tabs as members of a ring: real pages of a head, which type the code and compute layers. What the ring writes is compared with what one
 // machine writes.
+import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
+import { connect } from 'node:net';
 import { addressOf, check, close, openPage, start, stop, until } from './world.mjs';
 
 const PROMPT = 'Once upon a time there was a small robot who';
@@ -49,6 +51,63 @@ async function write(base, n = 60, onPart) {
 
 function same(got, want) {
   if (got !== want) throw new Error(`the ring wrote ${JSON.stringify(got)}, one machine ${JSON.stringify(want)}`);
+}
+
+// ---- a client that is no page
+
+// Opens a WebSocket by hand: { status, socket, said } with what came behind the header.
+async function knock(ring, { origin = ring.base, path = '/join/ws', host } = {}) {
+  const { hostname, port } = new URL(ring.base);
+  const socket = connect(Number(port), hostname);
+  const client = { socket, said: Buffer.alloc(0), closed: false };
+  socket.on('data', (bytes) => (client.said = Buffer.concat([client.said, bytes])));
+  socket.on('close', () => (client.closed = true));
+  socket.on('error', () => {});
+  socket.write(`GET ${path} HTTP/1.1\r\nHost: ${host ?? `${hostname}:${port}`}\r\n${origin ? `Origin: ${origin}\r\n` : ''}Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: ${randomBytes(16).toString('base64')}\r\n\r\n`);
+  await until('an answer', () => client.said.includes('\r\n\r\n') || client.closed);
+  client.status = Number(client.said.toString('latin1').split(' ')[1]);
+  return client;
+}
+
+// A masked frame; the mask is zeros.
+function message(payload, opcode = 1) {
+  const n = payload.length, length = n < 126 ? Buffer.of(0x80 | n) : n < 65536 ? Buffer.of(0xfe, n >> 8, n & 255) : Buffer.concat([Buffer.of(0xff, 0, 0, 0, 0), Buffer.of(n >>> 24, (n >> 16) & 255, (n >> 8) & 255, n & 255)]);
+  return Buffer.concat([Buffer.of(0x80 | opcode), length, Buffer.alloc(4), payload]);
+}
+
+const hello = (ring) => message(Buffer.from(JSON.stringify({ type: 'hello', code: ring.code, name: 'stranger', threads: 1, memory: 1e9 })));
+
+async function expectEnd(ring, name, ...parts) {
+  const client = await knock(ring);
+  if (client.status !== 101) throw new Error(`${name}: ${client.status}`);
+  for (const part of parts) client.socket.write(part);
+  await until(`${name} ends it`, () => client.closed, 8000);
+}
+
+async function hostile(ring) {
+  const refused = async (what, options, status) => {
+    const client = await knock(ring, options);
+    client.socket.destroy();
+    if (client.status !== status) throw new Error(`${what}: ${client.status}, not ${status}`);
+  };
+  await refused('another origin', { origin: 'http://evil.example' }, 403);
+  await refused('no origin', { origin: null }, 403);
+  await refused('another host', { host: 'evil.example', origin: 'http://evil.example' }, 403);
+  const chunk = await fetch(`${ring.base}/join/chunks/${'0'.repeat(64)}`);
+  if (chunk.status !== 403) throw new Error(`a chunk without a token: ${chunk.status}`);
+  await expectEnd(ring, 'no JSON', message(Buffer.from('hello')));
+  await expectEnd(ring, 'frames before the code', message(Buffer.alloc(100), 2));
+  await expectEnd(ring, 'a long message before the code', message(Buffer.alloc(20000, 32)));
+  await expectEnd(ring, 'a frame that nobody asked for', hello(ring), message(Buffer.alloc(100), 2));
+  await expectEnd(ring, 'an unknown message', hello(ring), message(Buffer.from('{"type":"plan"}')));
+  await expectEnd(ring, 'an oversized message', hello(ring), message(Buffer.alloc(1 << 20), 2));
+  await expectEnd(ring, 'bytes of no protocol', randomBytes(1000));
+  await expectEnd(ring, 'a mask that is missing', Buffer.of(0x81, 2, 0x7b, 0x7d));
+  const idle = await Promise.all(Array.from({ length: 200 }, () => knock(ring)));
+  const n = idle.filter((c) => c.status === 101).length;
+  if (n > 8 || idle.some((c) => ![101, 503].includes(c.status))) throw new Error(`${n} of 200 idle sockets were let in: ${idle.map((c) => c.status)}`);
+  await until('idle sockets are closed', () => idle.every((c) => c.closed || c.status === 503), 8000);
+  idle.forEach((c) => c.socket.destroy());
 }
 
 async function closedInTheMiddle(ring, tab, want) {
@@ -107,5 +166,46 @@ export async function tabs(world) {
     await tab.waitForSelector('#form:not([hidden])');
     await stop(ring.head);
     await close(tab);
+  });
+
+  await check('a tab that is reloaded is back, and fetches no weights again; it answers as before', async () => {
+    const ring = await startHead(world, 1);
+    const tab = await openTab(world, ring, 'phone');
+    await computes(tab);
+    await isUp(ring);
+    const before = Number(await tab.getAttribute('#fetched', 'data-bytes'));
+    if (!(before > 0)) throw new Error(`${before} bytes were fetched at first`);
+    const begun = Date.now();
+    await tab.reload();
+    await computes(tab);
+    await isUp(ring);
+    console.log(`    back after ${Date.now() - begun} ms`);
+    const after = Number(await tab.getAttribute('#fetched', 'data-bytes'));
+    if (after !== 0) throw new Error(`${after} bytes were fetched again`);
+    same(await write(ring.base), want);
+    await stop(ring.head);
+    await close(tab);
+  });
+
+  await check('strangers with wrong origins, garbage, long messages and 200 idle sockets leave the ring as it is', async () => {
+    const ring = await startHead(world, 1);
+    const tab = await openTab(world, ring, 'phone');
+    await computes(tab);
+    await isUp(ring);
+    let attack;
+    const text = await write(ring.base, 200, () => (attack ??= hostile(ring)));
+    await attack;
+    same(text.slice(0, want.length), want);
+    same(await write(ring.base), want);
+    if (!(await tab.isVisible('#state'))) throw new Error('the tab has left');
+    await stop(ring.head);
+    await close(tab);
+  });
+
+  await check('--no-browsers: there is no page, and no WebSocket', async () => {
+    const head = start(world.kin, ['serve', world.model, '--port', '0', '-t', '1', '--ctx', '512', '--no-browsers']);
+    const base = await addressOf(head);
+    for (const path of ['/join', '/join/ws', '/join/page/join.js']) if ((await fetch(base + path)).status !== 404) throw new Error(path);
+    await stop(head);
   });
 }

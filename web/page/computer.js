@@ -3,6 +3,8 @@ import { Engine, vectorUnit } from '../engine.js';
 import { Chunks } from './chunks.js';
 import { END, PAGES, PLAN, STEP, readFrame, writeFailed, writeFrame, writeReady } from './frames.js';
 
+const PROGRESS_MS = 200;
+
 const here = (path) => new URL(path, import.meta.url);
 
 async function bytesOf(name) {
@@ -29,16 +31,22 @@ const host = {
   log: (line) => console.warn(line),
 };
 
-async function start({ threads, cap }) {
+// rates: that were measured before; null: none.
+async function start({ threads, cap, rates }) {
   engine = await Engine.open(host, { threads });
   chunks = new Chunks(here('../chunks/'), cap);
-  postMessage({ type: 'engine', unit: vectorUnit(), threads: engine.threads });
+  postMessage({ type: 'engine', unit: vectorUnit(), threads: engine.threads, rates: rates ?? engine.rates() });
 }
 
 async function openPlan(epoch, payload) {
   const begun = performance.now(), before = chunks.fetched;
   engine.closePlan();
-  await chunks.open(weights, (done, total, fetched) => postMessage({ type: 'progress', done, total, fetched: fetched - before }));
+  let told = 0;
+  await chunks.open(weights, (done, total, fetched) => {
+    if (done < total && performance.now() - told < PROGRESS_MS) return;
+    told = performance.now();
+    postMessage({ type: 'progress', done, total, fetched: fetched - before });
+  });
   engine.openPlan(payload, weights.files[0].name);
   chunks.close();
   postMessage({ type: 'opened', windows: weights.windows, layers: weights.layers, fetched: chunks.fetched - before, ms: performance.now() - begun });

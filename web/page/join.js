@@ -4,7 +4,7 @@ const KEPT = 'kin-join'; // for a reload of this tab
 const GIB = 2 ** 30, MOST_GIB = 3.5; // a module has 4 GiB
 const SPEED_MS = 2000;
 
-let worker, wakeLock, steps = [];
+let worker, wakeLock, rates = null, steps = [];
 
 const bytes = (n) => (n >= GIB ? `${(n / GIB).toFixed(1)} GiB` : n >= 2 ** 20 ? `${Math.round(n / 2 ** 20)} MiB` : `${Math.round(n / 1024)} KiB`);
 
@@ -44,7 +44,10 @@ function showSpeed() {
 }
 
 const says = {
-  engine: (m) => ($('engine').textContent = `${m.unit}, ${m.threads} thread${m.threads > 1 ? 's' : ''}`),
+  engine: (m) => {
+    rates = m.rates;
+    $('engine').textContent = `${m.unit}, ${m.threads} thread${m.threads > 1 ? 's' : ''}`;
+  },
   welcome: (m) => {
     $('line').textContent = `Joined ${m.head}, which runs ${m.model}.`;
     sessionStorage.setItem(KEPT, JSON.stringify(settings()));
@@ -65,7 +68,7 @@ const says = {
   ended: (m) => stop(m.reason),
 };
 
-const settings = () => ({ code: $('code').value, name: $('name').value, memory: Number($('memory').value) });
+const settings = () => ({ code: $('code').value, name: $('name').value, memory: Number($('memory').value), rates });
 
 function stop(reason) {
   worker?.terminate();
@@ -82,7 +85,7 @@ function join() {
   show(null);
   $('form').hidden = true;
   $('state').hidden = false;
-  $('line').textContent = 'Starting …';
+  $('line').textContent = rates ? 'Starting …' : 'Measuring what this browser computes …';
   worker = new Worker(new URL('./socket.js', import.meta.url), { type: 'module' });
   worker.onmessage = ({ data }) => says[data.type]?.(data);
   worker.onerror = (e) => stop(e.message || 'This browser cannot run the page\'s workers.');
@@ -107,6 +110,7 @@ function begin() {
   if (!kept) return;
   $('code').value = kept.code;
   $('name').value = kept.name;
+  rates = kept.rates;
   if (Number.isFinite(kept.memory)) $('memory').value = String(kept.memory);
   join();
 }

@@ -25,12 +25,12 @@ function takeText(m) {
   postMessage(m);
 }
 
-function connect({ unit, threads }) {
+function connect({ unit, threads, rates }) {
   const url = here('../ws');
   url.protocol = url.protocol.replace('http', 'ws');
   socket = new WebSocket(url);
   socket.binaryType = 'arraybuffer';
-  socket.onopen = () => say({ type: 'hello', code: wanted.code, name: wanted.name, cpu: `${wanted.browser}, ${unit}`, threads, memory: wanted.memory });
+  socket.onopen = () => say({ type: 'hello', code: wanted.code, name: wanted.name, cpu: `${wanted.browser}, ${unit}`, threads, memory: wanted.memory, rates });
   socket.onmessage = ({ data }) => (typeof data === 'string' ? takeText(JSON.parse(data)) : computer.postMessage(data, [data]));
   socket.onclose = () => end('the connection to the head ended');
 }
@@ -39,6 +39,7 @@ function takeComputer({ data }) {
   if (data instanceof ArrayBuffer) return say(data);
   if (data.type === 'broken') return end(data.reason);
   if (data.type === 'engine') connect(data);
+  if (data.type === 'progress') say({ type: 'progress', done: data.done, total: data.total });
   postMessage(data);
 }
 
@@ -47,7 +48,7 @@ function join(options) {
   computer = new Worker(here('./computer.js'), { type: 'module' });
   computer.onmessage = takeComputer;
   computer.onerror = (e) => end(e.message || 'the engine cannot be started');
-  computer.postMessage({ type: 'start', threads: options.threads, cap: options.cap });
+  computer.postMessage({ type: 'start', threads: options.threads, cap: options.cap, rates: options.rates });
 }
 
 onmessage = ({ data }) => {
