@@ -7,6 +7,7 @@
 #include "app/app.h"
 #include "app/option_tables.h"
 #include "app/plan_compare.h"
+#include "app/plan_draft.h"
 #include "app/plan_print.h"
 #include "node/facts_file.h"
 #include "node/session.h"
@@ -14,14 +15,14 @@
 
 typedef struct plan_options {
     kin_session_options session; // of these: the model, what sizes its cache, the work, the scheduler and its rounds
-    const char *what_if, *save;
+    const char *what_if, *save, *draft;
     bool all, json;
 } plan_options;
 
 // What each kind of plan heeds. Where a table does not apply it is empty, so its options are unknown.
 typedef struct plan_tables {
     kin_option always[11];
-    kin_option one[2];   // not with --all
+    kin_option one[3];   // not with --all
     kin_option model[2]; // where the model is read from its file
     kin_option here[7];  // not with --what-if
     kin_option others[KIN_IDENTITY_N_OPTIONS + 3];
@@ -82,6 +83,14 @@ static void fill_plan_tables(plan_options *o, plan_tables *t) {
                              "what the plan is made by (default: exact; 'help' lists them)",
                              0,
                              0};
+    t->one[1] = (kin_option){KIN_OPTION_STRING,
+                             "draft",
+                             0,
+                             &o->draft,
+                             "FILE",
+                             "what this draft model would gain, at several shares of right tokens",
+                             0,
+                             0};
     t->model[0] = (kin_option){KIN_OPTION_STRING,
                                "kv-type",
                                0,
@@ -139,10 +148,10 @@ static int parse(plan_options *o, int argc, char **argv, kin_err *err) {
 
 // ---- where facts come from
 
-static int model_from_file(const kin_session_options *o, kin_facts *facts, kin_err *err) {
+static int model_from_file(const kin_session_options *o, const kin_work_facts *work, kin_model_facts *model, kin_err *err) {
     kin_session s;
     if (kin_session_open_model(&s, o, err) != 0) return KIN_FAIL;
-    int rc = kin_session_model_facts(&s, o, &facts->work, &facts->model, err);
+    int rc = kin_session_model_facts(&s, o, work, model, err);
     kin_session_close(&s);
     return rc;
 }
@@ -172,7 +181,7 @@ static int facts_from_file(const plan_options *o, kin_facts *facts, kin_err *err
     if (kin_facts_file_read(o->what_if, facts, err) != 0) return KIN_FAIL;
     override_work(o, &facts->work);
     if (fit_work(o, &facts->work, err) != 0) return KIN_FAIL;
-    if (o->session.model) return model_from_file(&o->session, facts, err);
+    if (o->session.model) return model_from_file(&o->session, &facts->work, &facts->model, err);
     if (facts->model.n_layer == 0) return kin_err_set(err, "%s: no \"model\" in it: give one with -m", o->what_if);
     return 0;
 }
@@ -204,12 +213,33 @@ static int print_json(json_t *json, kin_err *err) {
     return 0;
 }
 
+// What the draft model of --draft would gain.
+static int find_gain(const plan_options *o, const kin_facts *facts, const kin_plan_options *how,
+                     const kin_plan_scheduler *scheduler, kin_draft_gain *gain, kin_err *err) {
+    kin_session_options so = o->session;
+    kin_model_facts draft;
+    kin_work_facts work = facts->work;
+    so.model = o->draft;
+    so.fleet.cluster = false;
+    if (work.n_batch > KIN_DRAFT_MODEL_BATCH) work.n_batch = KIN_DRAFT_MODEL_BATCH;
+    if (model_from_file(&so, &work, &draft, err) != 0) return KIN_FAIL;
+    draft.cpu_buffer_bytes -= (double)kin_shard_overhead_bytes(); // the program is there once
+    return kin_draft_gain_make(gain, facts, how, scheduler, &draft, err);
+}
+
 static int show_plan(const plan_options *o, const kin_facts *facts, const kin_plan_options *how,
                      const kin_plan_scheduler *scheduler, kin_err *err) {
     static kin_plan_view view;
+    kin_draft_gain gain;
     if (kin_plan_view_make(&view, facts, how, scheduler, err) != 0) return KIN_FAIL;
-    if (o->json) return print_json(kin_plan_view_json(&view), err);
+    if (o->draft && find_gain(o, facts, how, scheduler, &gain, err) != 0) return KIN_FAIL;
+    if (o->json) {
+        json_t *json = kin_plan_view_json(&view);
+        if (o->draft) json_object_set_new(json, "draft", kin_plan_draft_json(&gain));
+        return print_json(json, err);
+    }
     kin_plan_print(&view, stdout);
+    if (o->draft) kin_plan_draft_print(&gain, stdout);
     return 0;
 }
 

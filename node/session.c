@@ -20,8 +20,6 @@
 
 static const uint64_t GPU_WORTH_BYTES = (uint64_t)256 << 20; // of weights for a token
 
-enum { MOST_DRAFT_BATCH = 128 }; // tokens in a pass of the draft model: its buffers are small
-
 kin_session_options kin_session_options_defaults(void) {
     return (kin_session_options){.n_batch = 512, .kv_type = "f16", .weights = "stream", .fleet = kin_fleet_options_defaults()};
 }
@@ -332,7 +330,7 @@ static int open_draft_model(kin_session *s, const char *file, kin_shard_options 
                                  .vocab = s->vocab,
                                  .devices = &s->devices,
                                  .n_ctx = so->n_ctx,
-                                 .n_batch = so->n_batch < MOST_DRAFT_BATCH ? so->n_batch : MOST_DRAFT_BATCH,
+                                 .n_batch = so->n_batch < KIN_DRAFT_MODEL_BATCH ? so->n_batch : KIN_DRAFT_MODEL_BATCH,
                                  .kv_type = so->kv_type,
                                  .cache_dir = so->cache_dir,
                                  .cache_cap = so->cache_cap,

@@ -19,7 +19,10 @@
 
 typedef struct kin_draft_model kin_draft_model;
 
-enum { KIN_DRAFT_MODEL_MAX_TEXTS = KIN_DRAFT_MAX + 1 };
+enum {
+    KIN_DRAFT_MODEL_MAX_TEXTS = KIN_DRAFT_MAX + 1,
+    KIN_DRAFT_MODEL_BATCH = 128, // tokens in a pass that suit it: its buffers are small
+};
 
 typedef struct kin_draft_model_options {
     const char *path;

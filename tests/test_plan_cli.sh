@@ -129,6 +129,19 @@ says "$err" 'none.gguf'
 plan 0 --what-if "$facts/home.json" -m "$dir/one.gguf"
 says "$out" '; 1 layer and the output'
 
+claim='what a draft model would gain, and whether it is worth its memory'
+draft=$root/assets/demo-draft.gguf
+plan 0 --what-if "$facts/a4-8b.json" --draft "$draft"
+says "$out" '^a draft .* of the head.s memory'
+says "$out" '^  90 % right .* times as fast, with [0-9]* drafted in a pass'
+says "$out" '^The draft model is worth its memory where at least [0-9]* % of its tokens are right'
+plan 0 --what-if "$facts/home.json" -m "$draft" --draft "$draft" # of itself
+says "$out" '^The draft model is not worth its memory here'
+plan 0 --what-if "$facts/a4-8b.json" --draft "$draft" --json
+for key in memory_bytes pass_ms plain_ms beside_ms worth_from; do says "$out" "\"$key\": [0-9]"; done
+plan 1 --what-if "$facts/a4-8b.json" --draft "$dir/none.gguf"
+says "$err" 'none.gguf'
+
 # ---- schedulers
 
 claim='each scheduler can be asked, and all beside each other'

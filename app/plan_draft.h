@@ -1,0 +1,11 @@
+// What a draft model would gain by a plan (pure/plan/draft_gain.h), as text and as JSON. Plain functions.
+#pragma once
+
+#include <jansson.h>
+#include <stdio.h>
+
+#include "pure/plan/draft_gain.h"
+
+void kin_plan_draft_print(const kin_draft_gain *gain, FILE *file);
+
+json_t *kin_plan_draft_json(const kin_draft_gain *gain); // a new reference

@@ -1,0 +1,148 @@
+#!/bin/sh
+# Whether drafts change a byte of a text: TOKENS tokens on one machine, with streamed weights, on a ring of four local processes and
+# for eight users of a server, each written without drafts, by the policy with a draft model, and with four drafted tokens in every
+# pass. A quarter each: greedy, temperature with top-p, penalties, a grammar.
+#
+#   bench/drafts_equal.sh [TOKENS [KIN]]      default: 10000 tokens each, build/kin; needs curl and jq
+#
+# Prints a line for each way, and ends with 1 if a text differs.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+tokens=${1:-10000} kin=${2:-build/kin}
+draft=assets/demo-draft.gguf n_each=400
+work=$(mktemp -d) || exit 1
+pids=
+cleanup() {
+    # shellcheck disable=SC2086 # a list of numbers
+    [ -z "$pids" ] || kill $pids 2>/dev/null
+    wait
+    rm -rf "$work"
+}
+trap cleanup EXIT
+trap 'exit 130' INT TERM
+export OMP_WAIT_POLICY=passive GOMP_SPINCOUNT=0 HOME="$work/head"
+mkdir "$HOME"
+n_texts=$(((tokens / 4 + n_each - 1) / n_each)) n_differ=0
+
+# Prompts of several kinds, one a line.
+i=0
+while [ $i -lt $n_texts ]; do
+    for who in 'a girl named Lily' 'a dog named Max' 'an old man' 'a big red bus' 'a boy named Tim'; do
+        for what in 'wanted to play' 'saw a bird' 'lost a toy' 'went to the park' 'had a plan'; do
+            echo "Once upon a time there was $who who $what. $who"
+        done
+    done
+    i=$((i + 25))
+done | head -n $n_texts >"$work/prompts"
+cat >"$work/text.gbnf" <<'END'
+root ::= (word (", " | " "))+
+word ::= [A-Z]? [a-z]+
+END
+samplers='greedy top_p penalties grammar'
+options_of() { # SAMPLER
+    case $1 in
+    greedy) echo --temp 0 ;;
+    top_p) echo --seed 3 --temp 1 --top-p 0.9 ;;
+    penalties) echo --seed 4 --temp 0.7 --repeat-penalty 1.2 --presence-penalty 0.3 --frequency-penalty 0.1 ;;
+    grammar) echo --seed 5 --temp 0.8 --grammar "$work/text.gbnf" ;;
+    esac
+}
+fields_of() { # SAMPLER
+    case $1 in
+    greedy) echo '"temperature": 0' ;;
+    top_p) echo '"seed": 3, "temperature": 1, "top_p": 0.9' ;;
+    penalties) echo '"seed": 4, "temperature": 0.7, "repeat_penalty": 1.2, "presence_penalty": 0.3, "frequency_penalty": 0.1' ;;
+    grammar) printf '"seed": 5, "temperature": 0.8, "grammar": %s\n' "$(jq -Rs . "$work/text.gbnf")" ;;
+    esac
+}
+
+compare() { # WAY WITH: the texts of the way without drafts and with these
+    n=$(cat "$work/$1".*.off.n | awk '{ n += $1 } END { print n }')
+    for sampler in $samplers; do
+        cmp -s "$work/$1.$sampler.off" "$work/$1.$sampler.$2" && continue
+        echo "$1, $2, $sampler: the texts differ"
+        n_differ=$((n_differ + 1))
+    done
+    cat "$work/$1".*."$2".log | awk -v way="$1" -v with="$2" -v n="$n" '
+        { for (i = 2; i <= NF; i++) { if ($i ~ /^passes/) passes += $(i - 1)
+              if ($i ~ /^drafted/) drafted += $(i - 1); if ($i ~ /^accepted/) accepted += $(i - 1) } }
+        END { printf "%-9s %-7s %6d tokens, of these %5d drafted ones that were right, of %6d; %6d passes\n", way, with, n, accepted,
+                  drafted, passes }'
+}
+
+# ---- kin run
+
+write_texts() { # WAY WITH OPTION...
+    way=$1 with=$2
+    shift 2
+    for sampler in $samplers; do
+        # shellcheck disable=SC2046 # options and their values
+        "$kin" run --lines -n $n_each --ignore-eos --no-echo -t 1 --stats $(options_of "$sampler") "$@" <"$work/prompts" \
+            >"$work/$way.$sampler.$with" 2>"$work/$way.$sampler.$with.log" || {
+            tail -n 3 "$work/$way.$sampler.$with.log"
+            n_differ=$((n_differ + 1))
+        }
+        sed -n 's/^kin: \([0-9]*\) tokens written.*/\1/p' "$work/$way.$sampler.$with.log" >"$work/$way.$sampler.$with.n"
+    done
+}
+write_ways() { # WAY OPTION...
+    way_now=$1
+    shift
+    write_texts "$way_now" off "$@" --draft off
+    write_texts "$way_now" policy "$@" --draft $draft
+    compare "$way_now" policy
+    write_texts "$way_now" four "$@" --draft $draft --draft-min 4
+    compare "$way_now" four
+}
+write_ways alone
+write_ways streamed --memory 24M --ctx 512 --batch 16
+
+port=$((20000 + $$ % 20000))
+"$kin" profile --no-gpu -t 1 --json >"$work/profile.json" 2>"$work/profile.log"
+for who in head anna ben cleo; do
+    mkdir -p "$work/$who"
+    (umask 077 && printf '%064d\n' 7 >"$work/$who/key")
+    [ $who = head ] && continue
+    HOME=$work/$who "$kin" join "127.0.0.1:$port" --name $who --key-file "$work/$who/key" --listen 127.0.0.1 -t 1 \
+        --profile "$work/profile.json" >"$work/$who.log" 2>&1 &
+    pids="$pids $!"
+done
+write_ways ring --cluster --name desk --key-file "$work/head/key" --listen 127.0.0.1 --port $port --hidden --devices 3 --plan even \
+    --profile "$work/profile.json"
+# shellcheck disable=SC2086
+kill $pids
+wait
+pids=
+
+# ---- kin serve, eight users at once
+
+ask() { # WITH OPTION...
+    with=$1
+    shift
+    "$kin" serve --port 0 -t 1 --parallel 8 --no-prefix-cache --metrics "$@" 2>"$work/serve.log" >/dev/null </dev/null &
+    pids=$!
+    until grep -qs 'serving .* at http' "$work/serve.log"; do kill -0 "$pids" || return 1; done
+    base=$(sed -n 's,.*serving .* at \(http://[^ ]*\).*,\1,p' "$work/serve.log")
+    for sampler in $samplers; do
+        fields=$(fields_of "$sampler") i=0
+        while read -r prompt; do
+            i=$((i + 1))
+            printf '{"prompt": "%s", "n_predict": %d, "ignore_eos": true, %s}' "$prompt" $n_each "$fields" >"$work/body.$i"
+        done <"$work/prompts"
+        seq $i | xargs -P 8 -I N curl -s -m 600 -o "$work/answer.N" -d "@$work/body.N" "$base/completion"
+        for k in $(seq $i); do jq -r .content "$work/answer.$k"; done >"$work/users.$sampler.$with"
+        for k in $(seq $i); do jq -e .timings.predicted_n "$work/answer.$k" || n_differ=1; done >"$work/users.$sampler.$with.n"
+        for k in $(seq $i); do
+            jq -r '.timings | "\(.pass_n // 0) passes \(.draft_n // 0) drafted \(.draft_n_accepted // 0) accepted"' "$work/answer.$k"
+        done >"$work/users.$sampler.$with.log"
+    done
+    kill "$pids"
+    wait "$pids"
+    pids=
+}
+ask off --draft off
+ask policy --draft $draft
+compare users policy
+ask four --draft $draft --draft-min 4
+compare users four
+[ $n_differ -eq 0 ]
