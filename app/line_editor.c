@@ -73,10 +73,12 @@ int kin_line_editor_columns(void) {
 
 // ---- what is shown. Under the mutex
 
+// Behind a space: tmux takes clearing from the very first cell for clearing the screen, and keeps what was there in its history,
+// from where it comes back when the terminal grows.
 static void erase(kin_line_editor *e) {
     if (!e->is_shown) return;
     if (e->shown_row > 0) printf("\033[%dA", e->shown_row);
-    printf("\r\033[J");
+    printf("\r \033[J\r");
     e->is_shown = false;
 }
 

@@ -130,6 +130,21 @@ same talk.json again.json
 line /quit
 ends 0
 
+claim='a message that begins in the first row is not kept by tmux as cleared from the screen'
+chat -m slow.gguf -n 3 --temp 0
+shows '^>'
+key C-l
+hides 'slow.gguf'
+t clear-history
+type 'a word'
+shows '^> a word$'
+type ' more'
+shows '^> a word more$'
+[ "$(t capture-pane -p -S - | grep -c 'a word')" -eq 1 ] || fail 'it is in the history'
+key C-u
+line /quit
+ends 0
+
 claim='UTF-8, wide and combining characters, editing, and a terminal that is resized'
 chat -m slow.gguf -n 3 --temp 0
 shows '^>'
