@@ -57,7 +57,8 @@ static void fill_row(kin_table *table, const kin_plan_view *view, int device, bo
     const kin_device_prediction *p = &view->prediction.devices[device];
     char windows[64];
     kin_table_row(table);
-    kin_table_cell(table, NAME, "%.24s", view->facts->devices[device].name);
+    const kin_device_facts *facts = &view->facts->devices[device];
+    kin_table_cell(table, NAME, "%.24s%s", facts->name, facts->os == KIN_OS_BROWSER ? " (browser)" : "");
     if (relay) {
         kin_table_cell(table, WINDOWS, "relay");
         return;

@@ -10,8 +10,11 @@
 #include "pure/plan/facts.h"
 #include "pure/proto/label.h"
 
-static const char *const os_names[] = {
-    [KIN_OS_LINUX] = "linux", [KIN_OS_MACOS] = "macos", [KIN_OS_ANDROID] = "android", [KIN_OS_OTHER] = "other"};
+static const char *const os_names[] = {[KIN_OS_LINUX] = "linux",
+                                       [KIN_OS_MACOS] = "macos",
+                                       [KIN_OS_ANDROID] = "android",
+                                       [KIN_OS_OTHER] = "other",
+                                       [KIN_OS_BROWSER] = "browser"};
 
 enum { N_OS = sizeof os_names / sizeof *os_names };
 
@@ -62,7 +65,7 @@ static int read_os(const json_t *json, kin_os *os, kin_err *err) {
         *os = (kin_os)i;
         return 0;
     }
-    return kin_err_set(err, "must be \"linux\", \"macos\", \"android\" or \"other\"");
+    return kin_err_set(err, "must be \"linux\", \"macos\", \"android\", \"browser\" or \"other\"");
 }
 
 static int find_quant(const char *name) {

@@ -32,5 +32,5 @@ export function drawJoin(state) {
     return [h('p', {}, 'This server computes on one machine. With others, models larger than its memory run, and large ones run faster. Start it with:'),
       command(`kin serve --cluster -m ${state.model === 'demo' ? 'MODEL.gguf' : `${state.model}.gguf`}`), h('p', { class: 'quiet' }, 'It prints a code; on each other machine:'), command('kin join')];
   }
-  return [h('ol', { class: 'steps' }, h('li', {}, 'On the other machine, on the same network:', command('kin join')), h('li', {}, 'Type the code:', codeBox()), h('li', {}, 'It gets its layers over the network, and appears here.'))];
+  return [h('ol', { class: 'steps' }, h('li', {}, 'On the other machine, on the same network:', command('kin join')), h('li', {}, 'Type the code:', codeBox()), h('li', {}, 'It gets its layers over the network, and appears here.')), h('p', { class: 'quiet' }, 'A phone, or anything with a browser: open ', h('a', { href: `${origin()}/join` }, `${origin()}/join`), ' there, and type the code.')];
 }

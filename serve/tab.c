@@ -321,7 +321,7 @@ static void read_label(char *to, size_t most, const json_t *json, const char *ke
 static void read_facts(kin_tab *t, const json_t *m) {
     const json_t *rates = json_object_get(m, "rates");
     kin_engine_facts *cpu = &t->facts.cpu;
-    t->facts = (kin_device_facts){.os = KIN_OS_OTHER, .memory_bytes = number(m, "memory", 1 << 20, 0x1p32, 0x1p30)};
+    t->facts = (kin_device_facts){.os = KIN_OS_BROWSER, .memory_bytes = number(m, "memory", 1 << 20, 0x1p32, 0x1p30)};
     double bytes_s = number(rates, "bytes_s", 1e6, 1e12, 2e9), flop_s = number(rates, "flop_s", 1e6, 1e14, 1e10);
     for (int q = 0; q < KIN_N_QUANT; q++) {
         cpu->token_bytes_s[q] = number(json_object_get(rates, "token_bytes_s"), kin_quant_name((kin_quant)q), 1e6, 1e12, bytes_s);

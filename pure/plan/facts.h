@@ -33,7 +33,7 @@ typedef enum kin_quant {
 const char *kin_quant_name(kin_quant quant);
 
 // The systems reclaim memory differently; only the published objective asks for it.
-typedef enum kin_os { KIN_OS_LINUX, KIN_OS_MACOS, KIN_OS_ANDROID, KIN_OS_OTHER } kin_os;
+typedef enum kin_os { KIN_OS_LINUX, KIN_OS_MACOS, KIN_OS_ANDROID, KIN_OS_OTHER, KIN_OS_BROWSER } kin_os;
 
 // In place of a rate: this engine cannot multiply weights of that type. 0: not measured.
 #define KIN_RATE_CANNOT (-1.0)

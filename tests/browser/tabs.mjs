@@ -1,5 +1,6 @@
 // Tabs as members of a ring: real pages of a head, which type the code and compute layers. What the ring writes is compared with what one
 // machine writes.
+import { execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
@@ -15,16 +16,16 @@ async function startHead({ kin, model, dir }, nDevices, ...words) {
   const home = `${dir}/tabs${n_heads++}`, port = String(41000 + (process.pid % 9000) + n_heads);
   await mkdir(home, { recursive: true });
   const head = start(kin, ['serve', model, '--port', '0', '-t', '1', '--ctx', '2048', '--cluster', '--devices', String(nDevices), '--name', 'desk', '--key-file', `${home}/key`, '--listen', '127.0.0.1', '--cluster-port', port, '--hidden', ...words], env);
-  const base = await addressOf(head);
+  const base = await until('kin serves', () => head.said.match(/serving .* at (https?:\/\/\S+)/)?.[1]);
   const device = async (name) => {
     await mkdir(`${home}/${name}`, { recursive: true });
     return start(kin, ['join', `127.0.0.1:${port}`, '--name', name, '--key-file', `${home}/key`, '--listen', '127.0.0.1', '--cache', `${home}/${name}`, '-t', '1'], env);
   };
-  return { head, base, device, code: readFileSync(`${home}/key.code`, 'utf8').trim() };
+  return { head, base, port, key: `${home}/key`, device, code: readFileSync(`${home}/key.code`, 'utf8').trim() };
 }
 
-async function openTab(world, ring, name, query = '?threads=1') {
-  const page = await openPage(world.browser, `${ring.base}/join${query}`);
+async function openTab(world, ring, name, query = '?threads=1', options = {}) {
+  const page = await openPage(world.browser, `${ring.base}/join${query}`, options);
   await page.fill('#name', name);
   await page.fill('#code', ring.code);
   await page.click('#join');
@@ -207,5 +208,29 @@ export async function tabs(world) {
     const base = await addressOf(head);
     for (const path of ['/join', '/join/ws', '/join/page/join.js']) if ((await fetch(base + path)).status !== 404) throw new Error(path);
     await stop(head);
+  });
+
+  await check('over https with a certificate that is its own, on a phone: the link has the code, the views say that it is a browser', async () => {
+    const ring = await startHead(world, 1, '--https');
+    const phone = { ignoreHTTPSErrors: true, viewport: { width: 390, height: 844 }, isMobile: true, hasTouch: true };
+    const tab = await openPage(world.browser, `${ring.base}/join#${ring.code}`, phone);
+    if ((await tab.inputValue('#code')) !== ring.code) throw new Error('the code of the link is not there');
+    await tab.fill('#name', 'telephone');
+    await tab.click('#join');
+    await computes(tab);
+    const text = await until('a text', () => tab.evaluate(async (prompt) => {
+      const body = JSON.stringify({ prompt, n_predict: 60, temperature: 0, ignore_eos: true });
+      const response = await fetch('/completion', { method: 'POST', body });
+      return response.ok && (await response.json()).content;
+    }, PROMPT));
+    same(text, want);
+    if (await tab.evaluate(() => document.documentElement.scrollWidth > innerWidth)) throw new Error('the page is wider than the phone');
+    const status = execFileSync(world.kin, ['status', `127.0.0.1:${ring.port}`, '--key-file', ring.key], { encoding: 'utf8' });
+    if (!/telephone \(browser\)/.test(status)) throw new Error(status);
+    const view = await openPage(world.browser, `${ring.base}/#cluster`, { ignoreHTTPSErrors: true });
+    await view.waitForSelector('article[aria-label=telephone] .tag:text("browser")', { timeout: 10000 }).catch(async () => { throw new Error(await view.textContent('#cluster')); });
+    await close(view);
+    await stop(ring.head);
+    await close(tab);
   });
 }
