@@ -460,7 +460,11 @@ static void on_send(void *user, const uint8_t *bytes, size_t n) {
 
 static void on_bytes(void *user, const uint8_t *bytes, size_t n) {
     kin_tab *t = user;
-    if (!t->is_ending && !kin_websocket_feed(t->ws, bytes, n)) end(t, KIN_WEBSOCKET_NORMAL, "the tab was closed");
+    if (t->is_ending) return;
+    if (!kin_websocket_feed(t->ws, bytes, n))
+        end(t, KIN_WEBSOCKET_NORMAL, "the tab was closed");
+    else if (t->x && kin_http_tunnel_pending(t->x) > MAX_OTHER + 2 * t->out_cap)
+        refuse(t, "it does not read what it is told"); // answers to its pings, for example
 }
 
 static void on_closed(void *user) {

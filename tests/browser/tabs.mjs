@@ -15,13 +15,14 @@ let n_heads = 0;
 async function startHead({ kin, model, dir }, nDevices, ...words) {
   const home = `${dir}/tabs${n_heads++}`, port = String(41000 + (process.pid % 9000) + n_heads);
   await mkdir(home, { recursive: true });
-  const head = start(kin, ['serve', model, '--port', '0', '-t', '1', '--ctx', '2048', '--cluster', '--devices', String(nDevices), '--name', 'desk', '--key-file', `${home}/key`, '--listen', '127.0.0.1', '--cluster-port', port, '--hidden', ...words], env);
+  const serve = (n, http) => start(kin, ['serve', model, '--port', http, '-t', '1', '--ctx', '2048', '--cluster', '--devices', String(n), '--name', 'desk', '--key-file', `${home}/key`, '--listen', '127.0.0.1', '--cluster-port', port, '--hidden', ...words], env);
+  const head = serve(nDevices, '0');
   const base = await until('kin serves', () => head.said.match(/serving .* at (https?:\/\/\S+)/)?.[1]);
   const device = async (name) => {
     await mkdir(`${home}/${name}`, { recursive: true });
     return start(kin, ['join', `127.0.0.1:${port}`, '--name', name, '--key-file', `${home}/key`, '--listen', '127.0.0.1', '--cache', `${home}/${name}`, '-t', '1'], env);
   };
-  return { head, base, port, key: `${home}/key`, device, code: readFileSync(`${home}/key.code`, 'utf8').trim() };
+  return { head, base, port, key: `${home}/key`, device, restart: async () => serve(1, new URL(base).port), code: readFileSync(`${home}/key.code`, 'utf8').trim() };
 }
 
 async function openTab(world, ring, name, query = '?threads=1', options = {}) {
@@ -148,6 +149,26 @@ export async function tabs(world) {
     await stop(ring.head);
     await stop(native);
     await close(two);
+  });
+
+  await check('three tabs and a native device; a tab whose head was restarted joins again by itself', async () => {
+    const ring = await startHead(world, 4);
+    const native = await ring.device('anna'), tabs = [];
+    for (const name of ['phone', 'tablet', 'laptop']) tabs.push(await openTab(world, ring, name));
+    await Promise.all(tabs.map((tab) => computes(tab)));
+    await isUp(ring);
+    same(await write(ring.base), want);
+    await Promise.all(tabs.slice(1).map((tab) => close(tab)));
+    await stop(native);
+    const layers = () => tabs[0].getAttribute('#layers', 'data-n');
+    await stop(ring.head);
+    await tabs[0].waitForFunction(() => document.querySelector('#line').textContent.includes('Trying again'));
+    const again = await ring.restart();
+    await isUp(ring);
+    if (!(await layers() > 0)) throw new Error('the tab has no layers');
+    same(await write(ring.base), want);
+    await stop(again);
+    await close(tabs[0]);
   });
 
   await check('a wrong code is refused with a sentence, and the next one waits', async () => {

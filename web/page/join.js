@@ -2,9 +2,9 @@
 const $ = (id) => document.getElementById(id);
 const KEPT = 'kin-join'; // for a reload of this tab
 const GIB = 2 ** 30, MOST_GIB = 3.5; // a module has 4 GiB
-const SPEED_MS = 2000;
+const SPEED_MS = 2000, AGAIN_MS = 2000, TRIES = 30;
 
-let worker, wakeLock, rates = null, steps = [];
+let worker, wakeLock, rates = null, steps = [], wasIn = false, tries = 0;
 
 const bytes = (n) => (n >= GIB ? `${(n / GIB).toFixed(1)} GiB` : n >= 2 ** 20 ? `${Math.round(n / 2 ** 20)} MiB` : `${Math.round(n / 1024)} KiB`);
 
@@ -50,6 +50,8 @@ const says = {
   },
   welcome: (m) => {
     $('line').textContent = `Joined ${m.head}, which runs ${m.model}.`;
+    wasIn = true;
+    tries = 0;
     sessionStorage.setItem(KEPT, JSON.stringify(settings()));
     show(null);
   },
@@ -65,12 +67,22 @@ const says = {
     Object.assign($('fetched').dataset, { bytes: m.fetched, ms: Math.round(m.ms) });
   },
   step: (m) => steps.push({ at: performance.now(), ...m }),
-  ended: (m) => stop(m.reason),
+  ended: (m) => (m.lost && wasIn ? again(m.reason) : stop(m.reason)),
 };
 
 const settings = () => ({ code: $('code').value, name: $('name').value, memory: Number($('memory').value), rates });
 
+// The head was restarted, or the network was away.
+function again(reason) {
+  worker?.terminate();
+  worker = null;
+  if (tries++ >= TRIES) return stop(reason);
+  $('line').textContent = `${reason} Trying again …`;
+  setTimeout(() => $('form').hidden && join(), AGAIN_MS);
+}
+
 function stop(reason) {
+  wasIn = false;
   worker?.terminate();
   worker = null;
   wakeLock?.release();
@@ -100,7 +112,7 @@ function begin() {
   $('code').value = decodeURIComponent(location.hash.slice(1)); // a link may have it: what follows # is not sent
   if (!isSecureContext) return show('Browsers compute for others only on pages that they call secure: open this one with https://, or on the machine itself.');
   $('form').onsubmit = (e) => (e.preventDefault(), join());
-  $('leave').onclick = () => worker?.postMessage({ type: 'leave' });
+  $('leave').onclick = () => (worker ? worker.postMessage({ type: 'leave' }) : stop('This tab has left.'));
   document.onvisibilitychange = () => {
     if (document.hidden && worker) $('hidden-note').hidden = false;
     if (!document.hidden && worker) keepAwake();

@@ -8,13 +8,14 @@ function say(message) {
   if (socket?.readyState === WebSocket.OPEN) socket.send(message instanceof ArrayBuffer ? message : JSON.stringify(message));
 }
 
-function end(reason) {
+// lost: the head may be back in a moment.
+function end(reason, lost = false) {
   computer?.terminate();
   computer = null;
   if (socket) socket.onclose = null;
   socket?.close();
   socket = null;
-  if (wanted) postMessage({ type: 'ended', reason });
+  if (wanted) postMessage({ type: 'ended', reason, lost });
   wanted = null;
 }
 
@@ -32,7 +33,7 @@ function connect({ unit, threads, rates }) {
   socket.binaryType = 'arraybuffer';
   socket.onopen = () => say({ type: 'hello', code: wanted.code, name: wanted.name, cpu: `${wanted.browser}, ${unit}`, threads, memory: wanted.memory, rates });
   socket.onmessage = ({ data }) => (typeof data === 'string' ? takeText(JSON.parse(data)) : computer.postMessage(data, [data]));
-  socket.onclose = () => end('the connection to the head ended');
+  socket.onclose = () => end('The connection to the head ended.', true);
 }
 
 function takeComputer({ data }) {
