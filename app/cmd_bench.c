@@ -56,7 +56,9 @@ static void fill_bench_tables(bench_options *o, tables *t) {
     memcpy(t->own, own, sizeof own);
     kin_option *draft = t->own + N_BENCH_OPTIONS - 1 - KIN_DRAFT_N_OPTIONS;
     kin_draft_option_table(&o->session, draft);
-    draft->help = "the same with texts that the model writes, and drafts of these sources, as kin run has them";
+    draft->help =
+        "the same with texts that the model writes, and drafts of these sources, as kin run has them; with --oracle the draft "
+        "model takes its time, but says what the oracle does";
     kin_session_option_tables(&o->session, &t->session);
 }
 
@@ -307,8 +309,7 @@ static void print_json(const kin_session *s, const bench_options *o, const resul
 
 static int check_drafts(const bench_options *o, kin_err *err) {
     if (!compares_drafts(o)) return 0;
-    if ((o->oracle >= 0) + o->edit + (o->session.draft != NULL) > 1)
-        return kin_err_set(err, "--oracle, --edit and --draft exclude each other");
+    if (o->edit && (o->oracle >= 0 || o->session.draft)) return kin_err_set(err, "--edit goes with neither --oracle nor --draft");
     if (o->n_rows > 1) return kin_err_set(err, "--rows goes with none of --oracle, --edit and --draft");
     return o->n_gen > 1 ? 0 : kin_err_set(err, "--oracle, --edit and --draft need --gen 2 or more");
 }

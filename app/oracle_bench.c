@@ -15,7 +15,8 @@ typedef struct writing {
     const int32_t *prompt;
     int n_prompt, n_gen, n_vocab;
     kin_oracle_text text;
-    double chance; // of the oracle
+    double chance;                // of the oracle
+    kin_draft_model *draft_model; // NULL: none
     kin_rng rng;
     int32_t *known, *made; // [n_gen]: without drafts, and now
     int n_made;
@@ -59,6 +60,11 @@ static void propose(void *user, const int32_t *tokens, int n, int most, kin_draf
     }
 }
 
+static void say_nothing(void *user, const int32_t *tokens, int n, int most, kin_draft *out) {
+    (void)user, (void)tokens, (void)n, (void)most;
+    out->n = 0;
+}
+
 // Writes the text. *ms: per token after the first one.
 static int write_text(writing *w, const kin_draft_source *source, kin_draft_counts *drafts, double *ms, kin_err *err) {
     kin_generation_options o = {.prompt = w->prompt, .n_prompt = w->n_prompt, .next = next, .ended = ended, .user = w};
@@ -76,9 +82,15 @@ static int write_text(writing *w, const kin_draft_source *source, kin_draft_coun
 }
 
 static int write_drafted(writing *w, kin_draft_counts *drafts, double *ms, kin_err *err) {
-    const kin_draft_source oracle = {propose, w};
+    const kin_draft_source oracle = {propose, w}, silent = {say_nothing, NULL};
     kin_drafter *drafter;
-    if (w->text == KIN_ORACLE_KNOWS) return write_text(w, &oracle, drafts, ms, err);
+    if (w->text == KIN_ORACLE_KNOWS && !w->draft_model) return write_text(w, &oracle, drafts, ms, err);
+    if (w->text == KIN_ORACLE_KNOWS) {
+        kin_draft_model_prompt(w->draft_model, &oracle);
+        int rc = write_text(w, &silent, drafts, ms, err);
+        kin_draft_model_prompt(w->draft_model, NULL);
+        return rc;
+    }
     if (kin_drafter_open(&drafter, err) != 0) return KIN_FAIL;
     int rc = write_text(w, kin_drafter_source(drafter), drafts, ms, err);
     kin_drafter_close(drafter);
@@ -108,8 +120,13 @@ static int write_pairs(writing *w, int n_reps, kin_oracle_result *out, kin_err *
 
 int kin_oracle_bench(kin_session *s, kin_oracle_text text, const int32_t *prompt, int n_prompt, int n_gen, int n_reps,
                      double chance, kin_oracle_result *out, kin_err *err) {
-    writing w = {
-        .text = text, .prompt = prompt, .n_prompt = n_prompt, .n_gen = n_gen, .n_vocab = s->model.hp.n_vocab, .chance = chance};
+    writing w = {.text = text,
+                 .prompt = prompt,
+                 .n_prompt = n_prompt,
+                 .n_gen = n_gen,
+                 .n_vocab = s->model.hp.n_vocab,
+                 .chance = chance,
+                 .draft_model = s->draft_model};
     kin_assert(n_reps > 0 && n_reps <= MAX_REPS);
     *out = (kin_oracle_result){0};
     kin_rng_seed(&w.rng, 1);

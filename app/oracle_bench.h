@@ -1,6 +1,7 @@
 // Of kin bench: what drafts gain. A text is written without drafts, then again with drafts, in turns. Of an oracle that knows the
-// text, and is wrong as often as was asked for; or by n-gram lookup, where the text is an edited copy of its prompt: a token in
-// 24 is another one, whatever the model says, as if it had been told to change a name; or of all sources that the session has.
+// text, and is wrong as often as was asked for, if there is a draft model in its words and its time; or by n-gram lookup, where
+// the text is an edited copy of its prompt: a token in 24 is another one, whatever the model says, as if it had been told to
+// change a name; or of all sources that the session has.
 #pragma once
 
 #include "node/session.h"

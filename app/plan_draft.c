@@ -31,7 +31,7 @@ void kin_plan_draft_print(const kin_draft_gain *g, FILE *file) {
 }
 
 json_t *kin_plan_draft_json(const kin_draft_gain *g) {
-    json_t *rows = json_array();
+    json_t *rows = json_array(), *passes = json_array();
     double from = kin_draft_gain_worth_from(g);
     for (int i = 0; i < N_ACCEPTANCES; i++) {
         int n;
@@ -39,7 +39,8 @@ json_t *kin_plan_draft_json(const kin_draft_gain *g) {
         json_array_append_new(rows, json_pack("{s:f, s:i, s:f, s:f}", "acceptance", acceptances[i], "n_drafted", n, "tpot_ms",
                                               tpot_s * 1e3, "gain", g->plain_s / tpot_s));
     }
-    return json_pack("{s:I, s:f, s:f, s:f, s:o, s:o}", "memory_bytes", (json_int_t)g->memory_bytes, "pass_ms", g->pass_s * 1e3,
-                     "plain_ms", g->plain_s * 1e3, "beside_ms", g->rows_s[1] * 1e3, "rows", rows, "worth_from",
-                     from <= 1 ? json_real(from) : json_null());
+    for (int n = 1; n <= KIN_DRAFT_MAX + 1; n++) json_array_append_new(passes, json_real(g->rows_s[n] * 1e3));
+    return json_pack("{s:I, s:f, s:f, s:f, s:o, s:o, s:o}", "memory_bytes", (json_int_t)g->memory_bytes, "pass_ms",
+                     g->pass_s * 1e3, "plain_ms", g->plain_s * 1e3, "beside_ms", g->rows_s[1] * 1e3, "passes_ms", passes, "rows",
+                     rows, "worth_from", from <= 1 ? json_real(from) : json_null());
 }

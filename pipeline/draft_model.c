@@ -34,7 +34,8 @@ struct kin_draft_model {
     double token_s;                    // of a prompt; 0: not known
     int32_t *tokens, *seq, *pos, *out; // [n_batch] of the pass that is made
     int n, n_out;
-    float *logits; // f32 [KIN_DRAFT_MODEL_MAX_TEXTS, the model's n_vocab]
+    float *logits;                    // f32 [KIN_DRAFT_MODEL_MAX_TEXTS, the model's n_vocab]
+    const kin_draft_source *prompter; // NULL: none
     bool failed;
 };
 
@@ -265,6 +266,17 @@ static int32_t likeliest(const float *logits, int n, uint8_t *grade) {
     return best;
 }
 
+void kin_draft_model_prompt(kin_draft_model *m, const kin_draft_source *source) {
+    m->prompter = source;
+}
+
+static int32_t prompted(const kin_draft_model *m, const writing *t, int32_t own) {
+    kin_draft d = {0};
+    if (!m->prompter) return own;
+    m->prompter->propose(m->prompter->user, t->w->tokens, t->w->n, t->n + 1, &d);
+    return d.n > t->n ? d.tokens[t->n] : own;
+}
+
 // The next token of a draft, if it is worth its time. False: the draft is complete.
 static bool take_token(kin_draft_model *m, writing *t, const kin_draft_limits *l) {
     kin_draft *d = t->w->out;
@@ -273,7 +285,7 @@ static bool take_token(kin_draft_model *m, writing *t, const kin_draft_limits *l
     t->chance *= l->chances[grade];
     if (t->chance < l->least[t->n]) return false;
     if (t->n == 0) *d = (kin_draft){.kind = KIN_DRAFT_MODEL};
-    d->tokens[t->n] = id;
+    d->tokens[t->n] = prompted(m, t, id);
     d->grades[t->n++] = grade;
     d->n = t->n;
     return d->n < l->most && d->n < t->w->most;

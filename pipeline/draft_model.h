@@ -62,5 +62,9 @@ typedef struct kin_draft_spent {
 kin_draft_spent kin_draft_model_propose(kin_draft_model *model, const kin_draft_wish *wishes, int n,
                                         const kin_draft_limits *limits);
 
+// For measurements with models of random weights: it takes the time that it takes, but says what this source does, where that has
+// a guess. Borrowed; NULL: its own words.
+void kin_draft_model_prompt(kin_draft_model *model, const kin_draft_source *source);
+
 // The text lives no more.
 void kin_draft_model_end(kin_draft_model *model, uint64_t text);

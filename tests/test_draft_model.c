@@ -196,6 +196,27 @@ static void the_next_turn_of_a_conversation_is_not_read_anew(void **state) {
     kin_draft_model_close(m);
 }
 
+static void say_seven(void *user, const int32_t *tokens, int n, int most, kin_draft *out) {
+    (void)user, (void)tokens, (void)n;
+    *out = (kin_draft){.n = most < 3 ? most : 3, .tokens = {7, 8, 9}};
+}
+
+static void a_prompted_model_says_what_it_is_told_as_far_as_it_is_told(void **state) {
+    (void)state;
+    const kin_draft_source source = {say_seven, NULL};
+    int32_t tokens[30];
+    kin_draft_model *m = open_model(N_CTX);
+    make_tokens(tokens, 20, 1);
+    memcpy(tokens + 20, (const int32_t[]){7, 8, 9}, 3 * sizeof *tokens);
+    kin_draft rest = ask_fresh(tokens, 23, MOST - 3);
+    kin_draft_model_prompt(m, &source);
+    kin_draft d = ask(m, 1, tokens, 20, MOST);
+    assert_int_equal(d.n, MOST);
+    assert_memory_equal(d.tokens, tokens + 20, 3 * sizeof *tokens);
+    assert_memory_equal(d.tokens + 3, rest.tokens, (MOST - 3) * sizeof *tokens); // it goes on from there
+    kin_draft_model_close(m);
+}
+
 static void another_vocabulary_is_refused(void **state) {
     (void)state;
     kin_draft_model_options o = {
@@ -217,6 +238,7 @@ int main(void) {
         cmocka_unit_test(a_long_prompt_is_read_in_pieces),
         cmocka_unit_test(a_token_that_is_not_worth_its_time_is_not_computed),
         cmocka_unit_test(the_next_turn_of_a_conversation_is_not_read_anew),
+        cmocka_unit_test(a_prompted_model_says_what_it_is_told_as_far_as_it_is_told),
         cmocka_unit_test(another_vocabulary_is_refused),
     };
     return cmocka_run_group_tests(tests, begin, end);
