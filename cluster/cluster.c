@@ -64,6 +64,7 @@ static void on_message(void *user, uint32_t from, uint32_t epoch, kin_proto_mess
         break;
     case KIN_FRAME_PREFETCHED: kin_cluster_take_prefetched(c, from, &m->prefetched); return;
     case KIN_FRAME_HAVE: relay_have(c, from, &m->have); return;
+    case KIN_FRAME_KEPT: kin_cluster_take_kept(c, from, m); return;
     case KIN_FRAME_EVENTS: kin_cluster_take_events(c, from, &m->events); return;
     default:
         kin_log(KIN_LOG_WARN, "%s sent %s, which is not for a head", kin_link_name(kin_connections_link(c->connections, from)),
@@ -193,6 +194,7 @@ static void send_plan(kin_cluster *c, const kin_membership_action *a) {
     fill_neighbour(c, i, i - 1, &m->plan.previous_id, &m->plan.previous);
     kin_connections_send(c->connections, a->link, a->epoch, m);
     kin_connections_tell(c->connections, a->link);
+    kin_cluster_introduce(c, a->link);
 }
 
 // ---- the membership's wishes
@@ -332,7 +334,9 @@ static void run_queued(kin_cluster *c, const kin_cluster_action *a) {
         take_action(c, &a->of_membership);
         return;
     }
-    if (a->of_membership.epoch != c->entered) take_answer(c, a->of_membership.question);
+    bool is_new = a->of_membership.epoch != c->entered;
+    if (is_new) take_answer(c, a->of_membership.question);
+    if (is_new) kin_cluster_meet_pages(c);
     c->entered = a->of_membership.epoch;
     enter_epoch(c);
 }
@@ -419,6 +423,7 @@ static void begin(void *arg) {
     kin_cluster *c = arg;
     kin_err err;
     open_chunk_server(c);
+    kin_cluster_open_pages(c);
     if (!c->o.hidden) {
         kin_discovery_options o = {.port = KIN_DISCOVERY_PORT};
         memcpy(o.key, c->o.key.bytes, sizeof o.key);
@@ -440,6 +445,7 @@ static void end(void *arg) {
     c->relay = NULL;
     kin_neighbours_close(c->neighbours, "the head was stopped");
     c->neighbours = NULL;
+    kin_cluster_close_pages(c);
     kin_chunk_server_close(c->server);
     kin_chunk_store_let_go(c->chunks);
     kin_discovery_close(c->discovery);
@@ -523,6 +529,7 @@ int kin_cluster_open(kin_cluster **out_cluster, const kin_cluster_options *o, ki
     if (!c) return kin_err_set(err, "out of memory");
     c->o = *o;
     if (c->o.shard.n_batch > c->o.shard.n_ctx) c->o.shard.n_batch = c->o.shard.n_ctx;
+    kin_cluster_init_pages(c);
     uv_mutex_init(&c->mutex);
     uv_cond_init(&c->changed);
     kin_completion_init(&c->beginning);

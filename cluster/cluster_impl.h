@@ -1,6 +1,6 @@
 // Inside of kin_cluster, for cluster.c (the membership and the devices), cluster_plan.c (planning), cluster_prefetch.c (what is
-// prepared for plans that are not in force), cluster_status.c (what status clients see), all in the loop's thread, and
-// cluster_requests.c (the computing thread).
+// prepared for plans that are not in force), cluster_pages.c (pages of texts), cluster_status.c (what status clients see), all in
+// the loop's thread, and cluster_requests.c (the computing thread).
 #pragma once
 
 #include <uv.h>
@@ -13,6 +13,7 @@
 #include "cluster/pairwise_tests.h"
 #include "cluster/planning.h"
 #include "fetch/chunk_server.h"
+#include "fetch/page_fetch.h"
 #include "net/discovery.h"
 #include "net/endpoint.h"
 #include "observe/status_subscribers.h"
@@ -59,6 +60,15 @@ typedef struct kin_cluster_spares {
     bool has[KIN_MEMBERSHIP_DEVICES]; // it is there, or not to be had; devices as in the membership
 } kin_cluster_spares;
 
+// Of texts, on the devices' disks and on the head's.
+typedef struct kin_cluster_pages {
+    kin_kv_peers peers;
+    kin_page_fetch *fetch;                        // NULL: none are kept
+    kin_proto_id keepers[KIN_MEMBERSHIP_DEVICES]; // devices that have said that they keep pages
+    int n_keepers;
+    uint64_t bytes; // of which copies were to be made
+} kin_cluster_pages;
+
 // A state snapshot of the epoch for the computing thread.
 typedef struct kin_cluster_snapshot {
     uint64_t version; // another one with each change
@@ -103,6 +113,7 @@ struct kin_cluster {
     kin_prepacking_job *own_job;
     uint32_t own_ticket; // of what is packed, or was
     kin_cluster_spares spares;
+    kin_cluster_pages pages;
     kin_assignment *spare;      // scratch
     kin_proto_message *message; // a plan that is being sent
     kin_cluster_actions actions;
@@ -195,6 +206,17 @@ void kin_cluster_prefetch_tick(kin_cluster *c, kin_time now); // ten times a sec
 void kin_cluster_take_spares(kin_cluster *c);                 // the planner's answer may be there
 // A device's answer to PREFETCH.
 void kin_cluster_take_prefetched(kin_cluster *c, uint32_t from, const kin_proto_prefetched *m);
+
+// ---- cluster_pages.c; the loop's thread, but for init
+
+void kin_cluster_init_pages(kin_cluster *c);
+void kin_cluster_open_pages(kin_cluster *c);
+void kin_cluster_close_pages(kin_cluster *c);
+void kin_cluster_meet_pages(kin_cluster *c); // a plan is in force
+// Tells that device where the others are reached.
+void kin_cluster_introduce(kin_cluster *c, uint32_t link);
+// A device's KEPT.
+void kin_cluster_take_kept(kin_cluster *c, uint32_t from, const kin_proto_message *said);
 
 // ---- cluster_requests.c
 

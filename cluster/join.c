@@ -69,6 +69,7 @@ static void take_message(kin_join *j, uint32_t epoch, const kin_proto_message *m
     case KIN_FRAME_STATUS_WANTED: kin_join_send_status(j); break;
     case KIN_FRAME_MEASURE: kin_join_take_measure(j, &m->measure); break;
     case KIN_FRAME_HAVE: kin_join_take_have(j, &m->have); break;
+    case KIN_FRAME_KEPT: kin_join_take_kept(j, &m->kept); break;
     default: leave_head(j, "that message is not for a device"); break;
     }
 }
@@ -278,6 +279,7 @@ static void begin(void *arg) {
         give_up(j, err.text);
         return;
     }
+    kin_join_open_pages(j);
     if (!j->o.head) {
         kin_discovery_options o = {.port = KIN_DISCOVERY_PORT};
         memcpy(o.key, j->o.key.bytes, sizeof o.key);
@@ -297,6 +299,7 @@ static void end(void *arg) {
     kin_lazy_load_end(j->lazy_load, "the device was stopped");
     kin_probe_queue_close(j->probes);
     kin_fetch_cancel(j->fetch);
+    kin_join_end_pages(j);
     kin_chunk_server_close(j->server);
     kin_chunk_store_let_go(j->chunks);
     kin_discovery_close(j->discovery);
@@ -349,6 +352,7 @@ static void close_all(kin_join *j) {
     free(j->message);
     free(j->work);
     free(j->actions.at);
+    kin_join_fini_pages(j);
     pthread_mutex_destroy(&j->mutex);
     kin_key_wipe(&j->o.key);
     free(j);
@@ -359,6 +363,7 @@ int kin_join_run(const kin_join_options *o, kin_err *err) {
     if (!j) return kin_err_set(err, "out of memory");
     j->o = *o;
     pthread_mutex_init(&j->mutex, NULL);
+    kin_join_init_pages(j);
     int rc = open_all(j, err) == 0 ? kin_join_compute(j, err) : KIN_FAIL;
     close_all(j);
     return rc;

@@ -71,7 +71,7 @@ static void tell(kin_join *j, const result *r) {
 }
 
 static kin_kv_disk kv_disk_of(const kin_join *j) {
-    kin_kv_disk disk = {.dir = j->o.cache_dir, .cap = j->o.kv_cap};
+    kin_kv_disk disk = {.dir = j->o.cache_dir, .cap = j->o.kv_cap, .peers = &j->pages.peers};
     if (!j->o.keeps_kv || kin_key_derive(disk.secret, &j->o.key, KIN_KEY_FOR_PAGES, NULL) != 0) disk.dir = NULL;
     return disk;
 }

@@ -1,6 +1,6 @@
 // Inside of joining, for join.c (links, the membership and what it wants: the loop's thread), join_messages.c (messages to the
 // head), join_measure.c (links to be measured), join_prepare.c (from a plan to a model's file), join_prefetch.c (what later plans
-// will need) and join_compute.c (the computing thread).
+// will need), join_pages.c (pages of texts) and join_compute.c (the computing thread).
 #pragma once
 
 #include <pthread.h>
@@ -10,6 +10,7 @@
 #include "fetch/chunk_server.h"
 #include "fetch/fetch.h"
 #include "fetch/lazy_load.h"
+#include "fetch/page_fetch.h"
 #include "net/dial.h"
 #include "net/discovery.h"
 #include "net/endpoint.h"
@@ -36,6 +37,18 @@ enum { KIN_JOIN_PATH = 1024 };
 typedef struct kin_layer_set {
     bool has[KIN_PROTO_MAX_LAYERS];
 } kin_layer_set;
+
+enum { KIN_JOIN_PAGES_MAX = 4 * KIN_PROTO_MAX_KEPT };
+
+// Of texts, on this disk and on others'.
+typedef struct kin_join_pages {
+    kin_kv_peers peers;
+    kin_page_fetch *fetch;                     // NULL: none are kept
+    pthread_mutex_t mutex;                     // over the following
+    kin_page_name written[KIN_JOIN_PAGES_MAX]; // that the head does not know yet
+    int n_written;
+    size_t bytes; // of each one's file
+} kin_join_pages;
 
 typedef struct kin_join {
     kin_join_options o;
@@ -76,6 +89,7 @@ typedef struct kin_join {
     kin_proto_progress ahead;           // how far it is
     kin_prepacking *prepacking;
     kin_prepacking_job *job;
+    kin_join_pages pages;
     int n_embd;                                      // of the model that the instance has open; 0: none yet
     uint32_t ticket;                                 // of the last preparation, and what there is of it already
     bool is_fetched, is_instance_open, begins_early; // early: with its first window, while others come
@@ -158,6 +172,15 @@ void kin_join_note_layers(kin_join *j, const kin_windows *windows);
 void kin_join_prefetch_progress(kin_join *j, const kin_proto_progress *progress);
 void kin_join_prefetch_fetched(kin_join *j);
 void kin_join_prefetch_failed(kin_join *j, const char *reason);
+
+// ---- join_pages.c; the loop's thread, but for init and fini
+
+void kin_join_init_pages(kin_join *j);
+void kin_join_open_pages(kin_join *j);
+void kin_join_meet_pages(kin_join *j); // a plan: the head is told of, and will tell of others
+void kin_join_take_kept(kin_join *j, const kin_proto_kept *kept);
+void kin_join_end_pages(kin_join *j);
+void kin_join_fini_pages(kin_join *j);
 
 // ---- join_compute.c
 

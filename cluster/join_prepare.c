@@ -266,6 +266,7 @@ void kin_join_take_plan(kin_join *j, uint32_t epoch, const kin_proto_plan *plan)
     kin_member_event event = {.kind = KIN_MEMBER_PLAN, .epoch = epoch, .work = j->work, .n_work = n};
     event.next_by_head = goes_by_head(j, &plan->next, &plan->next_id);
     event.previous_by_head = goes_by_head(j, &plan->previous, &plan->previous_id);
+    kin_join_meet_pages(j);
     kin_join_act(j, &event);
     if (kin_member_epoch(j->member) == epoch_before) { // of an epoch that is over, or a second one of the same
         j->arriving = j->plan;

@@ -78,19 +78,12 @@ int kin_kv_file_read(const char *dir, const kin_page_name *name, uint8_t *bytes,
     return rc == 0 ? read_at(fd, path.text, bytes, most, 0, n, err) : rc;
 }
 
-int kin_kv_file_read_piece(const char *dir, const kin_page_name *name, uint64_t size, uint64_t at, uint8_t *bytes, size_t n,
-                           kin_err *err) {
+int kin_kv_file_read_piece(const char *dir, const kin_page_name *name, uint64_t at, uint8_t *bytes, size_t n, kin_err *err) {
     kin_kv_path path = kin_kv_file_path(dir, name);
-    struct stat st;
     size_t got;
     int fd, rc = open_file(path.text, &fd, err);
-    if (rc != 0) return rc;
-    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || (uint64_t)st.st_size != size) {
-        close(fd);
-        return KIN_ABSENT;
-    }
-    if (read_at(fd, path.text, bytes, n, at, &got, err) != 0) return KIN_FAIL;
-    return got == n ? 0 : KIN_ABSENT;
+    if (rc == 0) rc = read_at(fd, path.text, bytes, n, at, &got, err);
+    return rc == 0 && got < n ? KIN_ABSENT : rc;
 }
 
 void kin_kv_file_remove(const char *dir, const kin_page_name *name) {

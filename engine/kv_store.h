@@ -26,9 +26,10 @@ typedef struct kin_kv_peers {
 
 // Where pages are kept, and what they are encrypted with.
 typedef struct kin_kv_disk {
-    const char *dir;           // of caches; NULL: no pages are kept
-    uint64_t cap;              // bytes of all pages there; 0: a twentieth of the disk
-    uint8_t secret[32];        // who has another one finds nothing and reads nothing
+    const char *dir;    // of caches; NULL: no pages are kept
+    uint64_t cap;       // bytes of all pages there; 0: a twentieth of the disk
+    uint8_t secret[32]; // who has another one finds nothing and reads nothing
+    uint64_t model;     // of a ring: the beginning of its content hash, the same at all members; 0: the shard's own identity
     const kin_kv_peers *peers; // borrowed until close; NULL: none
 } kin_kv_disk;
 

@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "fetch/manifest_transfer.h"
+#include "fetch/page_fetch.h"
 #include "pure/proto/message.h"
 
 enum { REQUESTS_MAX = 64, DATA_HEAD = 8, LACK_BYTES = 4, QUEUE_BYTES = 2 << 20 };
@@ -15,12 +16,14 @@ enum { REQUESTS_MAX = 64, DATA_HEAD = 8, LACK_BYTES = 4, QUEUE_BYTES = 2 << 20 }
 typedef enum request_kind {
     WANTS_HASHES, // [at, ...) of the chunks are still to be sent
     WANTS_BYTES,  // [at, end) of the chunk
+    WANTS_PAGE,   // the same of a page of the KV cache
     GETS_LACK,
 } request_kind;
 
 typedef struct request {
     request_kind kind;
     uint32_t i_chunk, at, end;
+    kin_page_name page;
 } request;
 
 // A link, and what it waits for.
@@ -31,8 +34,9 @@ typedef struct client {
     int first, n;
 
     uv_work_t work;
-    bool is_reading; // the thread pool has what follows
-    kin_chunk_store *chunks;
+    bool is_reading;         // the thread pool has what follows
+    kin_chunk_store *chunks; // NULL: the piece is of the page
+    kin_page_name page;
     uint32_t i_chunk, offset;
     uint32_t n_bytes; // of the piece; after reading, 0: nothing to be sent
     uint8_t *bytes;   // [KIN_FRAME_DATA_BYTES]
@@ -44,6 +48,7 @@ struct kin_chunk_server {
     uv_loop_t *loop;
     kin_chunk_server_options o;
     kin_chunk_store *chunks; // NULL: none
+    char *pages_dir;         // NULL: no pages are given
     client **clients;        // [n_links], NULL: a free place
     int turn;                // whose turn it is to read
     int n_reading;
@@ -63,6 +68,7 @@ static void free_client(client *c) {
 }
 
 static void free_share(kin_chunk_server *s) {
+    free(s->pages_dir);
     free(s->clients);
     free(s);
 }
@@ -163,7 +169,7 @@ static bool advance(client *c) {
             if (!send_hashes(c)) return false;
         } else if (c->n_bytes > 0) {
             if (!send_piece(c)) return false;
-        } else if (has_chunk(c->server, r->i_chunk)) {
+        } else if (r->kind == WANTS_PAGE || has_chunk(c->server, r->i_chunk)) {
             return true;
         } else {
             r->kind = GETS_LACK;
@@ -178,14 +184,15 @@ static void read_next(kin_chunk_server *s);
 
 static void read_piece(uv_work_t *work) {
     client *c = work->data;
-    c->rc = kin_store_read(kin_chunk_store_store(c->chunks), c->i_chunk, c->offset, c->bytes, c->n_bytes, &c->err);
+    c->rc = c->chunks ? kin_store_read(kin_chunk_store_store(c->chunks), c->i_chunk, c->offset, c->bytes, c->n_bytes, &c->err)
+                      : kin_kv_file_read_piece(c->server->pages_dir, &c->page, c->offset, c->bytes, c->n_bytes, &c->err);
 }
 
 static void on_piece(uv_work_t *work, int status) {
     (void)status; // nothing here cancels work
     client *c = work->data;
     kin_chunk_server *s = c->server;
-    kin_chunk_store_let_go(c->chunks);
+    if (c->chunks) kin_chunk_store_let_go(c->chunks);
     c->chunks = NULL;
     c->is_reading = false;
     s->n_reading--;
@@ -197,9 +204,9 @@ static void on_piece(uv_work_t *work, int status) {
     if (!c->link) {
         free_client(c);
     } else {
-        if (c->rc != 0) kin_log(KIN_LOG_WARN, "a part of the model cannot be shared: %s", c->err.text);
+        if (c->rc == KIN_FAIL) kin_log(KIN_LOG_WARN, "it cannot be shared: %s", c->err.text);
         if (c->rc != 0) front(c)->kind = GETS_LACK;
-        if (front(c)->kind != WANTS_BYTES) c->n_bytes = 0;
+        if (front(c)->kind != WANTS_BYTES && front(c)->kind != WANTS_PAGE) c->n_bytes = 0;
         advance(c);
     }
     read_next(s);
@@ -208,7 +215,8 @@ static void on_piece(uv_work_t *work, int status) {
 static void begin_reading(client *c) {
     const request *r = front(c);
     uint32_t n = r->end - r->at;
-    c->chunks = kin_chunk_store_hold(c->server->chunks);
+    c->chunks = r->kind == WANTS_PAGE ? NULL : kin_chunk_store_hold(c->server->chunks);
+    c->page = r->page;
     c->i_chunk = r->i_chunk;
     c->offset = r->at;
     c->n_bytes = n < KIN_FRAME_DATA_BYTES ? n : KIN_FRAME_DATA_BYTES;
@@ -250,9 +258,23 @@ static void take_hashes_wanted(client *c, const kin_proto_hashes_wanted *m) {
     read_next(c->server);
 }
 
+// There, the chunk is a number of the asker's.
+static void take_get_page(client *c, const kin_proto_get *m, const kin_page_name *name) {
+    request *r = new_request(c);
+    if (!r) return;
+    *r = (request){WANTS_PAGE, m->i_chunk, m->offset, m->offset + m->length, *name};
+    if (!c->server->pages_dir) r->kind = GETS_LACK;
+    read_next(c->server);
+}
+
 static void take_get(client *c, const kin_proto_get *m) {
     kin_chunk_server *s = c->server;
     uint32_t i = m->i_chunk;
+    kin_page_name page;
+    if (kin_page_fetch_name(&m->model, &page)) {
+        take_get_page(c, m, &page);
+        return;
+    }
     if (s->chunks && !is_ours(s, &m->model)) {
         end_client(c, "a part of another model was asked for");
         return;
@@ -270,7 +292,7 @@ static void take_get(client *c, const kin_proto_get *m) {
     }
     request *r = new_request(c);
     if (!r) return;
-    *r = (request){WANTS_BYTES, i, m->offset, m->offset + m->length};
+    *r = (request){.kind = WANTS_BYTES, .i_chunk = i, .at = m->offset, .end = m->offset + m->length};
     if (!manifest) *r = (request){.kind = GETS_LACK, .i_chunk = KIN_PROTO_NO_CHUNK};
     read_next(s);
 }
@@ -344,10 +366,19 @@ void kin_chunk_server_set_store(kin_chunk_server *s, kin_chunk_store *chunks) {
     s->chunks = chunks;
     for (int i = 0; i < s->o.n_links; i++) { // what was asked for was of the former one
         client *c = s->clients[i];
-        for (int k = 0; c && k < c->n; k++) c->requests[(c->first + k) % REQUESTS_MAX].kind = GETS_LACK;
+        for (int k = 0; c && k < c->n; k++) {
+            request *r = &c->requests[(c->first + k) % REQUESTS_MAX];
+            if (r->kind != WANTS_PAGE) r->kind = GETS_LACK;
+        }
         if (c && !c->is_reading) c->n_bytes = 0;
     }
     read_next(s);
+}
+
+int kin_chunk_server_give_pages(kin_chunk_server *s, const char *dir, kin_err *err) {
+    kin_assert(!s->pages_dir);
+    s->pages_dir = strdup(dir);
+    return s->pages_dir ? 0 : kin_err_set(err, "out of memory");
 }
 
 void kin_chunk_server_accept(kin_chunk_server *s, kin_link *link) {

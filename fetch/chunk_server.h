@@ -1,5 +1,5 @@
 // The chunk server: sends parts of the model file on FETCH links (messages HASHES_WANTED and GET of pure/proto/message.h). A
-// head serves its own files, a device what it has fetched so far.
+// head serves its own files, a device what it has fetched so far. And pages of the KV cache, under their names.
 //
 // The owner answers OPEN and then hands the link over. No client is trusted: one that asks for what cannot exist, or for too
 // much at a time, gets a sentence and loses its link; the others go on. A chunk that is not here is answered by LACK.
@@ -38,6 +38,9 @@ void kin_chunk_server_close(kin_chunk_server *server);
 
 // What is shared from now on; held by the server until another takes its place. NULL: nothing.
 void kin_chunk_server_set_store(kin_chunk_server *server, kin_chunk_store *chunks);
+
+// Pages of the KV cache (engine/kv_file.h) in this folder of caches are given, too. Once.
+int kin_chunk_server_give_pages(kin_chunk_server *server, const char *dir, kin_err *err);
 
 // Takes over a FETCH link whose OPEN was answered by ACCEPT.
 void kin_chunk_server_accept(kin_chunk_server *server, kin_link *link);

@@ -14,6 +14,7 @@ enum {
 
 // A chunk in flight.
 typedef struct buffer {
+    kin_proto_hash of; // the model, or the page
     uint32_t i_chunk, n, n_here, n_asked;
     uint8_t *bytes; // [n], NULL until the first of them come
 } buffer;
@@ -24,7 +25,6 @@ struct kin_download {
     kin_download_callbacks callbacks;
     void *user;
     bool wants_hashes, is_gentle;
-    kin_proto_hash model;         // of the chunks
     kin_time sliced_at, slice_at; // when the last slice was asked for; when the next one may be, 0: none waits
     buffer buffers[KIN_DOWNLOAD_REQUESTS];
     int n_buffers;
@@ -92,7 +92,7 @@ static bool send_message(kin_download *s, kin_frame_type type, const uint8_t *by
 static bool ask_more(kin_download *s, buffer *p) {
     uint32_t n = p->n - p->n_asked;
     if (s->is_gentle && n > SLICE_BYTES) n = SLICE_BYTES;
-    kin_proto_get m = {.model = s->model, .i_chunk = p->i_chunk, .offset = p->n_asked, .length = n};
+    kin_proto_get m = {.model = p->of, .i_chunk = p->i_chunk, .offset = p->n_asked, .length = n};
     uint8_t bytes[sizeof m];
     p->n_asked += n;
     s->sliced_at = kin_clock_now();
@@ -214,8 +214,7 @@ bool kin_download_ask_hashes(kin_download *s, const kin_proto_hash *model) {
 
 bool kin_download_ask(kin_download *s, const kin_proto_hash *model, uint32_t i_chunk, uint32_t n) {
     if (!s->link || s->n_buffers == KIN_DOWNLOAD_REQUESTS || find_buffer(s, i_chunk) >= 0) return false;
-    s->model = *model;
-    s->buffers[s->n_buffers] = (buffer){.i_chunk = i_chunk, .n = n};
+    s->buffers[s->n_buffers] = (buffer){.of = *model, .i_chunk = i_chunk, .n = n};
     return ask_more(s, &s->buffers[s->n_buffers++]);
 }
 

@@ -43,6 +43,7 @@ static void check_message(const kin_proto_message *m) {
         kin_assert(m->hashes.first + m->hashes.n_hashes <= kin_proto_n_chunks(&m->hashes));
         for (int i = 0; i < m->hashes.n_files; i++) kin_assert(!strchr(m->hashes.file[i].name, '/'));
         break;
+    case KIN_FRAME_KEPT: touch(m->kept.names, sizeof(kin_proto_hash) * m->kept.n_names); break;
     case KIN_FRAME_HAVE:
         for (uint32_t i = 0; i < m->have.n_chunks; i++) touched += kin_proto_have_chunk(&m->have, i);
         break;

@@ -79,6 +79,7 @@ static kin_shard_options shard_options(const kin_engine_instance *s, const kin_p
     so.cache_dir = o->cache_dir;
     so.cache_cap = o->cache_cap;
     so.kv_disk = o->kv_disk;
+    memcpy(&so.kv_disk.model, plan->model.bytes, sizeof so.kv_disk.model);
     if (o->in_parts) memcpy(&so.identity, plan->model.bytes, sizeof so.identity);
     so.arrival = o->arrival;
     so.progress = o->progress;

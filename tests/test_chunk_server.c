@@ -53,7 +53,7 @@ static void expect_closed(raw *r, const char *words) {
 static void who_asks_for_what_cannot_be_loses_the_link_and_nobody_else(void **state) {
     world *w = *state;
     const uint8_t *model = w->manifest.hash;
-    uint8_t other[32] = {1};
+    uint8_t other[32] = {[31] = 1};
     uint32_t last = w->manifest.n_chunks - 1;
     raw *r = connect_raw(w);
     send_get(r, other, 0, 0, 1);

@@ -87,6 +87,7 @@ static void make_fetch(kin_proto_message *m) {
     static uint8_t hashes[64];
     for (int i = 0; i < 64; i++) hashes[i] = (uint8_t)(0x50 + i);
     switch ((int)m->type) {
+    case KIN_FRAME_KEPT: m->kept = (kin_proto_kept){id_from(0x30), {7118, 1, {"10.0.0.3"}}, 131136, 2, hashes}; break;
     case KIN_FRAME_HASHES_WANTED: m->hashes_wanted.model = hash_from(0x40); break;
     case KIN_FRAME_HASHES:
         m->hashes = (kin_proto_hashes){.chunk_bytes = 1 << 22,
@@ -500,6 +501,10 @@ static void lies_about_chunks_are_refused_with_a_sentence(void **state) {
         {KIN_FRAME_HAVE, 61, "00000000", "number of chunks is 0"},
         {KIN_FRAME_HAVE, 61, "01004000", "number of chunks is 4194305"},
         {KIN_FRAME_HAVE, 66, "04", "bits beyond the last chunk"},
+        {KIN_FRAME_KEPT, 18, "09", "number of addresses is 9"},
+        {KIN_FRAME_KEPT, 29, "00000000", "page_bytes is 0"},
+        {KIN_FRAME_KEPT, 29, "01000004", "page_bytes is 67108865"},
+        {KIN_FRAME_KEPT, 33, "0104", "number of names is 1025"},
     };
     expect_lies_refused(lies, sizeof lies / sizeof *lies);
 }
@@ -573,7 +578,7 @@ static void an_unknown_type_of_message_is_refused(void **state) {
     kin_proto_message m;
     kin_err err;
     assert_int_equal(kin_proto_decode(KIN_FRAME_N_TYPES + 1, (const uint8_t *)"", 0, &m, &err), KIN_FAIL);
-    assert_string_equal(err.text, "unknown type of message: 32");
+    assert_string_equal(err.text, "unknown type of message: 33");
 }
 
 static void an_empty_payload_may_be_no_memory(void **state) {
@@ -640,6 +645,12 @@ static void the_largest_messages_fit_their_caps(void **state) {
     have.have.n_chunks = KIN_PROTO_MAX_CHUNKS;
     have.have.bitmap = zeros;
     expect_fits(&have);
+
+    kin_proto_message kept = golden_message(KIN_FRAME_KEPT);
+    fill_endpoint(&kept.kept.endpoint);
+    kept.kept.n_names = KIN_PROTO_MAX_KEPT;
+    kept.kept.names = zeros;
+    expect_fits(&kept);
     free(zeros);
 }
 

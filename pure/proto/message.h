@@ -19,7 +19,7 @@
 //   message_plan.c    DEVICE PLAN PROGRESS NEXT READY FAILED END PREFETCH PREFETCHED
 //   message_step.c    STEP PAGES
 //   message_status.c  STATUS_WANTED STATUS EVENTS REPORT
-//   message_fetch.c   HASHES_WANTED HASHES GET DATA LACK HAVE
+//   message_fetch.c   HASHES_WANTED HASHES GET DATA LACK HAVE KEPT
 //   message_measure.c PROFILE MEASURE MEASURED ECHO
 #pragma once
 
@@ -348,6 +348,7 @@ typedef struct kin_proto_hashes {
     const uint8_t *hashes; // [n_hashes, 32]
 } kin_proto_hashes;
 
+// Of a model, or of a page of the KV cache: then `model` is its name, and i_chunk a number that the answer has.
 typedef struct kin_proto_get {
     kin_proto_hash model;
     uint32_t i_chunk;
@@ -373,6 +374,18 @@ typedef struct kin_proto_have {
     uint32_t n_chunks;     // of the model, >= 1
     const uint8_t *bitmap; // [(n_chunks + 7) / 8], chunk i is bit i % 8 of byte i / 8
 } kin_proto_have;
+
+enum { KIN_PROTO_MAX_KEPT = 1024 }; // names in one frame
+
+// Device -> head: these pages of the KV cache are on its disk. Head -> device: that one is reached there, and may have pages on
+// its disk; of those that are named a copy is to be kept.
+typedef struct kin_proto_kept {
+    kin_proto_id id; // of the device that has them
+    kin_proto_endpoint endpoint;
+    uint32_t page_bytes;  // of each file, 1 to KIN_PROTO_MAX_CHUNK_BYTES
+    uint32_t n_names;     // 0 to KIN_PROTO_MAX_KEPT
+    const uint8_t *names; // [n_names] hashes
+} kin_proto_kept;
 
 // ---- measurements
 

@@ -179,3 +179,29 @@ bool kin_proto_have_chunk(const kin_proto_have *m, uint32_t i_chunk) {
     kin_assert(i_chunk < m->n_chunks);
     return m->bitmap[i_chunk / 8] >> i_chunk % 8 & 1;
 }
+
+//     KEPT
+//     byte  0  id    of the device that has the pages
+//          16  endpoint of that device
+//              u32   page_bytes (1 to 2^26)
+//              u16   n_names (0 to 1024)
+//              n_names x hash: name of a page
+
+static void put_kept(kin_writer *w, const kin_proto_kept *m) {
+    kin_assert(m->n_names <= KIN_PROTO_MAX_KEPT);
+    kin_proto_put_id(w, &m->id);
+    kin_proto_put_endpoint(w, &m->endpoint);
+    kin_writer_u32(w, m->page_bytes);
+    kin_writer_u16(w, (uint16_t)m->n_names);
+    kin_writer_bytes(w, m->names, sizeof(kin_proto_hash) * m->n_names);
+}
+
+static void take_kept(kin_reader *r, kin_proto_kept *m) {
+    kin_proto_take_id(r, &m->id);
+    kin_proto_take_endpoint(r, &m->endpoint);
+    m->page_bytes = kin_reader_range(r, kin_reader_u32(r), 1, KIN_PROTO_MAX_CHUNK_BYTES, "page_bytes");
+    m->n_names = kin_reader_range(r, kin_reader_u16(r), 0, KIN_PROTO_MAX_KEPT, "number of names");
+    m->names = kin_reader_take(r, sizeof(kin_proto_hash) * m->n_names);
+}
+
+KIN_PROTO_DEFINE(KEPT, kept)

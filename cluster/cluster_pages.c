@@ -1,0 +1,116 @@
+// Pages of texts on the devices' disks and on the head's (engine/kv_store.h): of what a device has written, the next member that
+// keeps pages has a copy, or else the head. Whose layers are others' after a loss, or in a better plan, fetches what it lacks
+// (fetch/page_fetch.h): so all are told where the others are reached.
+#include <string.h>
+
+#include "base/log.h"
+#include "cluster/cluster_impl.h"
+#include "pure/proto/id.h"
+
+// kin_kv_peers. What the head itself has written needs no copy: without it there are no texts.
+static void on_page_written(void *user, const kin_page_name *name, size_t n) {
+    (void)user, (void)name, (void)n;
+}
+
+// The computing thread.
+static void on_pages_wanted(void *user, const kin_page_name *names, int n, size_t bytes) {
+    kin_cluster *c = user;
+    if (c->pages.fetch) kin_page_fetch_want(c->pages.fetch, names, n, bytes);
+}
+
+void kin_cluster_init_pages(kin_cluster *c) {
+    c->pages.peers = (kin_kv_peers){.written = on_page_written, .fetch = on_pages_wanted, .user = c};
+    c->o.shard.kv_disk.peers = &c->pages.peers;
+    memcpy(&c->o.shard.kv_disk.model, c->o.manifest->hash, sizeof c->o.shard.kv_disk.model);
+}
+
+// Without them texts are computed.
+void kin_cluster_open_pages(kin_cluster *c) {
+    const kin_kv_disk *disk = &c->o.shard.kv_disk;
+    kin_page_fetch_options o = {.endpoint = c->endpoint, .dir = disk->dir, .cap = disk->cap};
+    kin_err err;
+    if (!disk->dir || !c->server) return;
+    if (kin_chunk_server_give_pages(c->server, disk->dir, &err) != 0 || kin_page_fetch_open(&c->pages.fetch, &o, &err) != 0)
+        kin_log(KIN_LOG_WARN, "pages of texts are not shared with devices: %s", err.text);
+}
+
+void kin_cluster_close_pages(kin_cluster *c) {
+    kin_page_fetch_close(c->pages.fetch);
+    c->pages.fetch = NULL;
+}
+
+// Each device that is there, but for that link: kept->id and endpoint are its. False: no more. *i: from 0 on.
+static bool next_device(const kin_cluster *c, int *i, uint32_t but, kin_proto_kept *kept) {
+    for (; *i < KIN_MEMBERSHIP_DEVICES; ++*i) {
+        const kin_membership_device *d = kin_membership_device_at(c->membership, *i);
+        if (!d || d->link == but || !kin_connections_endpoint(c->connections, d->link, &kept->endpoint)) continue;
+        kept->id = d->id;
+        ++*i;
+        return true;
+    }
+    return false;
+}
+
+void kin_cluster_meet_pages(kin_cluster *c) {
+    kin_proto_kept kept = {0};
+    if (!c->pages.fetch) return;
+    kin_page_fetch_forget(c->pages.fetch);
+    for (int i = 0; next_device(c, &i, 0, &kept);) kin_page_fetch_know(c->pages.fetch, &kept.id, &kept.endpoint);
+}
+
+void kin_cluster_introduce(kin_cluster *c, uint32_t link) {
+    kin_proto_message m = {.type = KIN_FRAME_KEPT, .kept = {.page_bytes = 1}};
+    if (!c->pages.fetch) return;
+    for (int i = 0; next_device(c, &i, link, &m.kept);) kin_connections_send(c->connections, link, 0, &m);
+}
+
+// ---- copies
+
+static bool is_keeper(const kin_cluster *c, const kin_proto_id *id) {
+    for (int i = 0; i < c->pages.n_keepers; i++) {
+        if (kin_proto_id_equal(&c->pages.keepers[i], id)) return true;
+    }
+    return false;
+}
+
+static void note_keeper(kin_cluster *c, const kin_proto_id *id) {
+    kin_cluster_pages *p = &c->pages;
+    if (is_keeper(c, id)) return;
+    if (p->n_keepers == KIN_MEMBERSHIP_DEVICES) p->n_keepers = 0; // they will say it again
+    p->keepers[p->n_keepers++] = *id;
+}
+
+static uint32_t link_of(const kin_cluster *c, const kin_proto_id *id) {
+    for (int i = 0; i < KIN_MEMBERSHIP_DEVICES; i++) {
+        const kin_membership_device *d = kin_membership_device_at(c->membership, i);
+        if (d && kin_proto_id_equal(&d->id, id) && kin_connections_link(c->connections, d->link)) return d->link;
+    }
+    return 0;
+}
+
+// The next member behind the i-th that keeps pages; 0: the head.
+static uint32_t find_buddy(const kin_cluster *c, int i) {
+    for (int k = i + 1; k < c->plan->ring.n_members - 1; k++) {
+        uint32_t link = is_keeper(c, &c->plan->ids[k]) ? link_of(c, &c->plan->ids[k]) : 0;
+        if (link) return link;
+    }
+    return 0;
+}
+
+void kin_cluster_take_kept(kin_cluster *c, uint32_t from, const kin_proto_message *said) {
+    const kin_membership_device *d = kin_cluster_device_of(c, from);
+    kin_proto_message m = *said;
+    if (!d || !c->pages.fetch || !kin_connections_endpoint(c->connections, from, &m.kept.endpoint)) return;
+    int i = kin_assignment_find(c->plan, &d->id);
+    m.kept.id = d->id;
+    note_keeper(c, &d->id);
+    if (i < 0) return;
+    uint32_t buddy = find_buddy(c, i);
+    c->pages.bytes += (uint64_t)m.kept.n_names * m.kept.page_bytes;
+    if (buddy) {
+        kin_connections_send(c->connections, buddy, 0, &m);
+    } else {
+        kin_page_fetch_know(c->pages.fetch, &m.kept.id, &m.kept.endpoint);
+        kin_page_fetch_copy(c->pages.fetch, &m.kept);
+    }
+}

@@ -1,0 +1,90 @@
+// Pages of texts on this device's disk (engine/kv_store.h) and on others': the head is told what was written here, and says of
+// whom copies are to be kept; what a new plan's layers lack is fetched from whoever has it (fetch/page_fetch.h).
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "cluster/join_impl.h"
+
+// As many names as a message has. Returns how many.
+static int take_written(kin_join_pages *p, kin_proto_hash *names, size_t *bytes) {
+    pthread_mutex_lock(&p->mutex);
+    int n = p->n_written < KIN_PROTO_MAX_KEPT ? p->n_written : KIN_PROTO_MAX_KEPT;
+    for (int i = 0; i < n; i++) names[i] = kin_page_fetch_hash(&p->written[i]);
+    p->n_written -= n;
+    memmove(p->written, p->written + n, (size_t)p->n_written * sizeof *p->written);
+    *bytes = p->bytes;
+    pthread_mutex_unlock(&p->mutex);
+    return n;
+}
+
+// kin_mailbox_fn: the head is told of pages that were written. What it cannot be told of now has no copy.
+static void tell_written(void *arg) {
+    kin_join *j = arg;
+    kin_proto_hash names[KIN_PROTO_MAX_KEPT];
+    size_t bytes;
+    for (int n; (n = take_written(&j->pages, names, &bytes)) > 0;) {
+        kin_proto_message m = {.type = KIN_FRAME_KEPT};
+        m.kept = (kin_proto_kept){
+            .id = j->o.id, .page_bytes = (uint32_t)bytes, .n_names = (uint32_t)n, .names = (const uint8_t *)names};
+        if (j->control) kin_endpoint_send_message(j->control, 0, &m);
+    }
+}
+
+// kin_kv_peers. The store's thread. What finds no room has no copy.
+static void on_page_written(void *user, const kin_page_name *name, size_t n) {
+    kin_join *j = user;
+    kin_join_pages *p = &j->pages;
+    pthread_mutex_lock(&p->mutex);
+    if (n != p->bytes) p->n_written = 0; // of another model
+    p->bytes = n;
+    bool is_first = p->n_written == 0;
+    if (p->n_written < KIN_JOIN_PAGES_MAX) p->written[p->n_written++] = *name;
+    pthread_mutex_unlock(&p->mutex);
+    if (is_first) kin_endpoint_call(j->endpoint, tell_written, j);
+}
+
+// The computing thread.
+static void on_pages_wanted(void *user, const kin_page_name *names, int n, size_t bytes) {
+    kin_join *j = user;
+    if (j->pages.fetch) kin_page_fetch_want(j->pages.fetch, names, n, bytes);
+}
+
+void kin_join_init_pages(kin_join *j) {
+    pthread_mutex_init(&j->pages.mutex, NULL);
+    j->pages.peers = (kin_kv_peers){.written = on_page_written, .fetch = on_pages_wanted, .user = j};
+}
+
+// Without them texts are computed.
+void kin_join_open_pages(kin_join *j) {
+    kin_err err;
+    kin_page_fetch_options o = {.endpoint = j->endpoint, .dir = j->o.cache_dir, .cap = j->o.kv_cap};
+    if (!j->o.keeps_kv || !j->o.cache_dir) return;
+    if (kin_chunk_server_give_pages(j->server, j->o.cache_dir, &err) != 0 || kin_page_fetch_open(&j->pages.fetch, &o, &err) != 0)
+        kin_log(KIN_LOG_WARN, "pages of texts are not shared with other devices: %s", err.text);
+}
+
+void kin_join_meet_pages(kin_join *j) {
+    kin_proto_endpoint head = {.port = j->head_port};
+    if (!j->pages.fetch) return;
+    kin_page_fetch_forget(j->pages.fetch);
+    kin_join_fill_endpoint(j, &head);
+    kin_page_fetch_know(j->pages.fetch, &j->head_id, &head);
+}
+
+void kin_join_take_kept(kin_join *j, const kin_proto_kept *kept) {
+    kin_proto_kept reached = *kept;
+    if (!j->pages.fetch) return;
+    kin_join_fill_endpoint(j, &reached.endpoint);
+    kin_page_fetch_know(j->pages.fetch, &reached.id, &reached.endpoint);
+    kin_page_fetch_copy(j->pages.fetch, &reached);
+}
+
+void kin_join_end_pages(kin_join *j) {
+    kin_page_fetch_close(j->pages.fetch);
+    j->pages.fetch = NULL;
+}
+
+void kin_join_fini_pages(kin_join *j) {
+    pthread_mutex_destroy(&j->pages.mutex);
+}

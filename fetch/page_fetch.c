@@ -1,0 +1,458 @@
+#include "fetch/page_fetch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "fetch/download.h"
+#include "pure/proto/id.h"
+#include "pure/proto/swarm.h"
+#include "sys/completion.h"
+
+enum {
+    PEERS_MAX = KIN_SWARM_SOURCES,
+    COPIES_MAX = 4096, // that wait
+    JOBS_MAX = KIN_DOWNLOAD_REQUESTS + 1,
+    PACE_MS = 5,        // between two slices of a copy
+    PATIENCE_MS = 1000, // for what is wanted, since something came
+    DIAL_MS = 600,      // for a link to open
+    RETRY_MS = 3000,    // before a peer that could not be reached is tried again
+    NOBODY = -1,
+    LATE = -2,
+};
+
+typedef struct peer {
+    kin_page_fetch *fetch;
+    kin_proto_id id;
+    kin_proto_endpoint endpoint;
+    kin_download *link; // NULL: none
+    bool is_known;
+    kin_time retry_at;
+} peer;
+
+// A page that a peer was asked for; its place is the number of the chunk in messages.
+typedef struct job {
+    enum { FREE, ASKED, WRITING } state;
+    kin_page_name name;
+    int peer;
+    int i_wanted; // NOBODY: a copy; LATE: it was wanted
+} job;
+
+typedef struct copy {
+    kin_page_name name;
+    uint32_t bytes;
+    int peer;
+} copy;
+
+typedef enum want_state { MISSING, IN_FLIGHT, LACKED, HERE } want_state; // lacked: by the peer whose turn it is
+
+typedef struct written {
+    uv_work_t work;
+    kin_page_fetch *fetch;
+    int i_job;
+    kin_page_name name;
+    uint8_t *bytes; // [n]
+    size_t n;
+    int rc;
+    kin_err err;
+} written;
+
+struct kin_page_fetch {
+    kin_endpoint *endpoint;
+    uv_loop_t *loop;
+    char *dir;
+    uv_timer_t timer;
+    bool is_closed, has_told_failure;
+    int n_held; // by the owner, the timer and the thread pool
+    peer *peers[PEERS_MAX];
+    int n_peers;
+    job jobs[JOBS_MAX];
+    copy copies[COPIES_MAX]; // cyclic
+    int first_copy, n_copies;
+    bool is_copying;
+    kin_page_fetch_stats stats;
+
+    // What is wanted; names NULL: nothing.
+    const kin_page_name *names; // [n]
+    uint8_t *states;            // [n] want_state
+    int n, n_tried, turn;       // of the peers; whose turn it is
+    size_t bytes;
+    kin_time heard_at;
+    kin_completion done;
+    struct {
+        const kin_page_name *names;
+        int n;
+        size_t bytes;
+    } asked; // by the thread that waits; read when the loop's thread was told
+
+    uv_mutex_t mutex; // one page is written at a time
+    kin_kv_room room;
+};
+
+kin_proto_hash kin_page_fetch_hash(const kin_page_name *name) {
+    kin_proto_hash hash = {{0}};
+    memcpy(hash.bytes, name->folder, sizeof name->folder);
+    memcpy(hash.bytes + sizeof name->folder, name->key.bytes, sizeof name->key.bytes);
+    return hash;
+}
+
+bool kin_page_fetch_name(const kin_proto_hash *hash, kin_page_name *name) {
+    static const uint8_t zeros[sizeof hash->bytes - sizeof *name];
+    memcpy(name->folder, hash->bytes, sizeof name->folder);
+    memcpy(name->key.bytes, hash->bytes + sizeof name->folder, sizeof name->key.bytes);
+    return memcmp(hash->bytes + sizeof *name, zeros, sizeof zeros) == 0;
+}
+
+// ---- jobs
+
+static void advance(kin_page_fetch *f);
+
+static int find_free_job(const kin_page_fetch *f) {
+    int i = 0;
+    while (i < JOBS_MAX && f->jobs[i].state != FREE) i++;
+    return i < JOBS_MAX ? i : NOBODY;
+}
+
+// False: not now.
+static bool ask(kin_page_fetch *f, int i_peer, const kin_page_name *name, uint32_t bytes, int i_wanted) {
+    int i = find_free_job(f);
+    kin_proto_hash hash = kin_page_fetch_hash(name);
+    if (i == NOBODY || !kin_download_ask(f->peers[i_peer]->link, &hash, (uint32_t)i, bytes)) return false;
+    f->jobs[i] = (job){ASKED, *name, i_peer, i_wanted};
+    if (i_wanted == NOBODY) f->is_copying = true;
+    return true;
+}
+
+// A job is over.
+static void end_job(kin_page_fetch *f, int i, bool is_here) {
+    job j = f->jobs[i];
+    f->jobs[i].state = FREE;
+    if (j.i_wanted == NOBODY) {
+        f->is_copying = false;
+        f->stats.n_copied += is_here;
+        f->stats.n_left_out += !is_here;
+    } else if (j.i_wanted != LATE) {
+        f->states[j.i_wanted] = is_here ? HERE : LACKED;
+        f->stats.n_found += is_here;
+        if (is_here) f->heard_at = kin_clock_now();
+    }
+}
+
+static void let_go(kin_page_fetch *f) {
+    if (--f->n_held > 0) return;
+    kin_completion_fini(&f->done);
+    uv_mutex_destroy(&f->mutex);
+    for (int i = 0; i < f->n_peers; i++) free(f->peers[i]);
+    free(f->dir);
+    free(f);
+}
+
+static void write_page(uv_work_t *work) {
+    written *w = work->data;
+    kin_page_fetch *f = w->fetch;
+    uv_mutex_lock(&f->mutex);
+    w->rc = kin_kv_file_write(f->dir, &f->room, &w->name, w->bytes, w->n, &w->err);
+    uv_mutex_unlock(&f->mutex);
+}
+
+static void on_written(uv_work_t *work, int status) {
+    (void)status; // nothing here cancels work
+    written *w = work->data;
+    kin_page_fetch *f = w->fetch;
+    if (w->rc != 0 && !f->has_told_failure) kin_log(KIN_LOG_WARN, "a page of a text is not kept: %s", w->err.text);
+    f->has_told_failure = f->has_told_failure || w->rc != 0;
+    if (!f->is_closed) {
+        end_job(f, w->i_job, w->rc == 0);
+        advance(f);
+    }
+    free(w->bytes);
+    free(w);
+    let_go(f);
+}
+
+// ---- what peers say. The chunk's number is the job's
+
+static void on_accepted(void *user) {
+    advance(((peer *)user)->fetch);
+}
+
+static void on_hashes(void *user, const kin_proto_hashes *hashes) {
+    (void)user, (void)hashes; // none is asked for
+}
+
+static void on_heard(void *user, uint32_t n_bytes) {
+    kin_page_fetch *f = ((peer *)user)->fetch;
+    f->stats.bytes += n_bytes;
+    f->heard_at = kin_clock_now();
+}
+
+static void on_page(void *user, uint32_t i, uint8_t *bytes, uint32_t n) {
+    kin_page_fetch *f = ((peer *)user)->fetch;
+    written *w = calloc(1, sizeof *w);
+    if (!w) {
+        free(bytes);
+        end_job(f, (int)i, false);
+        advance(f);
+        return;
+    }
+    *w = (written){.work.data = w, .fetch = f, .i_job = (int)i, .name = f->jobs[i].name, .bytes = bytes, .n = n};
+    f->jobs[i].state = WRITING;
+    f->n_held++;
+    uv_queue_work(f->loop, &w->work, write_page, on_written);
+    advance(f); // the next one may be asked for meanwhile
+}
+
+static void on_lacks(void *user, uint32_t i) {
+    kin_page_fetch *f = ((peer *)user)->fetch;
+    if (i < JOBS_MAX && f->jobs[i].state == ASKED) end_job(f, (int)i, false);
+    advance(f);
+}
+
+static void end_jobs_of(kin_page_fetch *f, const peer *p) {
+    for (int i = 0; i < JOBS_MAX; i++) {
+        if (f->jobs[i].state == ASKED && f->peers[f->jobs[i].peer] == p) end_job(f, i, false);
+    }
+}
+
+static void on_closed(void *user, const char *reason) {
+    peer *p = user;
+    kin_log(KIN_LOG_DEBUG, "no pages of texts from there: %s", reason);
+    p->link = NULL;
+    p->retry_at = kin_clock_now() + RETRY_MS * UINT64_C(1000000);
+    p->fetch->heard_at = kin_clock_now();
+    end_jobs_of(p->fetch, p);
+    advance(p->fetch);
+}
+
+// ---- peers
+
+// Whether it can be asked, now or when its link is open.
+static bool is_of_use(peer *p) {
+    static const kin_download_callbacks callbacks = {on_accepted, on_hashes, on_heard, on_page, on_lacks, on_closed};
+    kin_page_fetch *f = p->fetch;
+    kin_err err;
+    if (!p->is_known || p->link) return p->is_known;
+    if (kin_clock_now() < p->retry_at) return false;
+    kin_dial_options o = kin_dial_options_default(kin_endpoint_tls(f->endpoint));
+    o.to = p->endpoint;
+    o.open = kin_endpoint_self(f->endpoint);
+    o.open.role = KIN_PROTO_FETCH;
+    o.answers = p->id;
+    o.limit_ms = DIAL_MS;
+    if (kin_download_open(&p->link, f->loop, &o, &callbacks, p, &err) == 0) return true;
+    p->retry_at = kin_clock_now() + RETRY_MS * UINT64_C(1000000);
+    return false;
+}
+
+static int find_peer(const kin_page_fetch *f, const kin_proto_id *id) {
+    for (int i = 0; i < f->n_peers; i++) {
+        if (kin_proto_id_equal(&f->peers[i]->id, id)) return i;
+    }
+    return NOBODY;
+}
+
+static void close_link(peer *p) {
+    kin_download_close(p->link, NULL);
+    p->link = NULL;
+    end_jobs_of(p->fetch, p);
+}
+
+void kin_page_fetch_forget(kin_page_fetch *f) {
+    for (int i = 0; i < f->n_peers; i++) f->peers[i]->is_known = false;
+}
+
+void kin_page_fetch_know(kin_page_fetch *f, const kin_proto_id *id, const kin_proto_endpoint *endpoint) {
+    kin_proto_id self = kin_endpoint_self(f->endpoint).id;
+    int i = find_peer(f, id);
+    if (kin_proto_id_equal(id, &self) || endpoint->n_addresses == 0) return;
+    if (i == NOBODY && f->n_peers < PEERS_MAX) {
+        peer *p = calloc(1, sizeof *p);
+        if (!p) return;
+        *p = (peer){.fetch = f, .id = *id};
+        i = f->n_peers;
+        f->peers[f->n_peers++] = p;
+    }
+    if (i == NOBODY) return;
+    f->peers[i]->endpoint = *endpoint;
+    f->peers[i]->is_known = true;
+    f->peers[i]->retry_at = 0;
+}
+
+// ---- what is wanted
+
+static int count(const kin_page_fetch *f, want_state state) {
+    int n = 0;
+    for (int i = 0; i < f->n; i++) n += f->states[i] == state;
+    return n;
+}
+
+static void end_want(kin_page_fetch *f) {
+    kin_log(KIN_LOG_DEBUG, "pages of texts: %d of %d that are wanted came from others", f->states ? count(f, HERE) : 0, f->n);
+    f->names = NULL;
+    for (int i = 0; i < JOBS_MAX; i++) { // what still comes is kept
+        if (f->jobs[i].i_wanted != NOBODY) f->jobs[i].i_wanted = LATE;
+    }
+    free(f->states);
+    f->states = NULL;
+    kin_completion_done(&f->done, kin_completion_asked(&f->done), true);
+}
+
+static void ask_for_missing(kin_page_fetch *f) {
+    kin_download_set_gently(f->peers[f->turn]->link, false);
+    for (int i = 0; i < f->n; i++) {
+        if (f->states[i] != MISSING) continue;
+        if (!ask(f, f->turn, &f->names[i], (uint32_t)f->bytes, i)) return;
+        f->states[i] = IN_FLIGHT;
+    }
+}
+
+// The next one is asked for what this one lacks.
+static void take_turns(kin_page_fetch *f) {
+    for (int i = 0; i < f->n; i++) {
+        if (f->states[i] == LACKED) f->states[i] = MISSING;
+    }
+    f->turn = f->n_peers > 0 ? (f->turn + 1) % f->n_peers : 0;
+    f->n_tried++;
+}
+
+static void advance_wanted(kin_page_fetch *f) {
+    while (f->n_tried < f->n_peers && count(f, HERE) < f->n) {
+        peer *p = f->peers[f->turn];
+        if (is_of_use(p)) {
+            if (!kin_download_is_accepted(p->link)) return; // callbacks follow
+            ask_for_missing(f);
+            if (count(f, IN_FLIGHT) > 0) return;
+            if (count(f, MISSING) > 0 && find_free_job(f) == NOBODY) return; // until something is written
+        }
+        take_turns(f);
+    }
+    if (count(f, IN_FLIGHT) == 0) end_want(f);
+}
+
+// kin_mailbox_fn
+static void on_want(void *arg) {
+    kin_page_fetch *f = arg;
+    f->names = f->asked.names;
+    f->n = f->asked.n;
+    f->bytes = f->asked.bytes;
+    f->n_tried = 0;
+    f->turn = f->n_peers > 0 ? f->turn % f->n_peers : 0; // first the one who had some the last time
+    f->heard_at = kin_clock_now();
+    f->stats.n_wanted += (uint64_t)f->n;
+    f->states = calloc((size_t)f->n, 1);
+    if (f->states)
+        advance(f);
+    else
+        end_want(f);
+}
+
+void kin_page_fetch_want(kin_page_fetch *f, const kin_page_name *names, int n, size_t bytes) {
+    if (n <= 0 || bytes > KIN_PROTO_MAX_CHUNK_BYTES) return;
+    uint32_t generation = kin_completion_ask(&f->done);
+    f->asked.names = names;
+    f->asked.n = n;
+    f->asked.bytes = bytes;
+    if (kin_endpoint_call(f->endpoint, on_want, f)) kin_completion_wait(&f->done, generation);
+}
+
+// ---- copies
+
+void kin_page_fetch_copy(kin_page_fetch *f, const kin_proto_kept *kept) {
+    int i_peer = find_peer(f, &kept->id);
+    for (uint32_t i = 0; i_peer != NOBODY && i < kept->n_names; i++) {
+        copy c = {.bytes = kept->page_bytes, .peer = i_peer};
+        kin_proto_hash hash;
+        memcpy(hash.bytes, kept->names + sizeof hash * i, sizeof hash);
+        if (!kin_page_fetch_name(&hash, &c.name)) continue;
+        if (f->n_copies == COPIES_MAX) {
+            f->first_copy = (f->first_copy + 1) % COPIES_MAX;
+            f->n_copies--;
+            f->stats.n_left_out++;
+        }
+        f->copies[(f->first_copy + f->n_copies++) % COPIES_MAX] = c;
+    }
+    advance(f);
+}
+
+static void advance_copies(kin_page_fetch *f) {
+    while (f->n_copies > 0 && !f->is_copying) {
+        const copy *c = &f->copies[f->first_copy];
+        peer *p = f->peers[c->peer];
+        bool is_of_some_use = is_of_use(p);
+        if (is_of_some_use && !kin_download_is_accepted(p->link)) return;
+        if (is_of_some_use) {
+            kin_download_set_gently(p->link, true);
+            if (!ask(f, c->peer, &c->name, c->bytes, NOBODY)) return; // when another one has come
+        } else {
+            f->stats.n_left_out++;
+        }
+        f->first_copy = (f->first_copy + 1) % COPIES_MAX;
+        f->n_copies--;
+    }
+}
+
+// ---- time
+
+static void on_timer(uv_timer_t *timer) {
+    kin_page_fetch *f = timer->data;
+    for (int i = 0; i < f->n_peers; i++) {
+        peer *p = f->peers[i];
+        if (p->link && kin_download_is_accepted(p->link)) kin_download_tick(p->link);
+        if (p->link && !p->is_known) close_link(p);
+    }
+    if (f->names && kin_clock_ms(f->heard_at, kin_clock_now()) > PATIENCE_MS) end_want(f);
+    advance(f);
+}
+
+// The timer runs while something is to come.
+static void advance(kin_page_fetch *f) {
+    if (f->names)
+        advance_wanted(f);
+    else
+        advance_copies(f);
+    bool is_busy = f->names || f->n_copies > 0 || f->is_copying;
+    if (f->is_closed) return;
+    if (!is_busy)
+        uv_timer_stop(&f->timer);
+    else if (!uv_is_active((uv_handle_t *)&f->timer))
+        uv_timer_start(&f->timer, on_timer, PACE_MS, PACE_MS);
+}
+
+// ---- life
+
+int kin_page_fetch_open(kin_page_fetch **out, const kin_page_fetch_options *o, kin_err *err) {
+    kin_page_fetch *f = *out = calloc(1, sizeof *f);
+    if (f) f->dir = strdup(o->dir);
+    if (!f || !f->dir) {
+        free(f);
+        *out = NULL;
+        return kin_err_set(err, "out of memory");
+    }
+    f->endpoint = o->endpoint;
+    f->loop = kin_endpoint_loop(o->endpoint);
+    f->room.cap = o->cap;
+    f->n_held = 1;
+    kin_completion_init(&f->done);
+    uv_mutex_init(&f->mutex);
+    uv_timer_init(f->loop, &f->timer);
+    f->timer.data = f;
+    return 0;
+}
+
+static void on_timer_closed(uv_handle_t *handle) {
+    let_go(handle->data);
+}
+
+void kin_page_fetch_close(kin_page_fetch *f) {
+    if (!f) return;
+    f->is_closed = true;
+    for (int i = 0; i < f->n_peers; i++) close_link(f->peers[i]);
+    f->n_held++;
+    uv_close((uv_handle_t *)&f->timer, on_timer_closed);
+    let_go(f);
+}
+
+kin_page_fetch_stats kin_page_fetch_stats_now(const kin_page_fetch *f) {
+    return f->stats;
+}

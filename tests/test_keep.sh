@@ -1,0 +1,140 @@
+#!/bin/sh
+# A text goes on with the keys and values that are there: in a ring of three a device is killed, and its layers' pages come from
+# the copy that another member has; a device joins, and fetches those of its layers. Real processes on loopback.
+#
+#   test_keep.sh PATH_TO_KIN      (mkmodel lies beside it)
+set -u
+kin=$1
+dir=$(mktemp -d) || exit 1
+pids=
+stop_all() {
+    [ -z "${KEEP:-}" ] || cp -r "$dir" "$KEEP"
+    for pid in $pids; do kill -9 "$pid" 2>/dev/null; done
+    rm -rf "$dir"
+}
+trap stop_all EXIT
+trap 'exit 130' INT TERM
+for name in $(env | sed -n 's/^\(KIN_[A-Z_]*\)=.*/\1/p'); do unset "$name"; done
+unset XDG_CACHE_HOME XDG_CONFIG_HOME
+export OMP_WAIT_POLICY=passive GOMP_SPINCOUNT=0
+port=$((20000 + $$ % 20000))
+n_checks=0 n_failed=0 claim=
+
+fail() {
+    echo "FAILED: $claim: $*"
+    tail -n 12 "$dir"/*.log
+    n_failed=$((n_failed + 1))
+}
+check() { # COMMAND...
+    n_checks=$((n_checks + 1))
+    "$@" || fail "$*"
+}
+# Asks again and again, for so many seconds.
+wait_until() { # SECONDS COMMAND...
+    n=0
+    most=$(($1 * 20))
+    n_checks=$((n_checks + 1))
+    shift
+    while [ $n -lt $most ]; do
+        "$@" && return 0
+        sleep 0.05
+        n=$((n + 1))
+    done
+    fail "not within the time: $*"
+}
+has_line() { # FILE PATTERN
+    grep -q -e "$2" "$1" 2>/dev/null
+}
+key() { # NAME: a home with the cluster's key
+    mkdir -p "$dir/$1"
+    (umask 077 && printf '%064d\n' 7 >"$dir/$1/key")
+}
+join() { # NAME OPTION...
+    who=$1
+    key "$who"
+    shift
+    HOME=$dir/$who "$kin" join "127.0.0.1:$port" --name "$who" --key-file "$dir/$who/key" --listen 127.0.0.1 -t 1 "$@" \
+        >>"$dir/$who.log" 2>&1 &
+    pids="$pids $!"
+    eval "pid_$who=$!"
+}
+serve() { # OPTION...
+    key head
+    HOME=$dir/head "$kin" serve --cluster --devices 2 --name desk --key-file "$dir/head/key" --listen 127.0.0.1 \
+        --cluster-port "$port" --hidden -t 1 --port 0 --metrics --ctx 2048 -m "$dir/model.gguf" "$@" >"$dir/serve.log" 2>&1 &
+    pid_head=$!
+    pids="$pids $pid_head"
+    wait_until 20 has_line "$dir/serve.log" 'serving on 2 devices'
+    base=$(sed -n 's,.*serving .* at \(http://[^ ]*\).*,\1,p' "$dir/serve.log")
+}
+counter() { # NAME: of the metrics
+    curl -s -m 10 "$base/metrics" | sed -n "s/^kin:$1 //p"
+}
+text() { # NAME N: so many tokens, in the background
+    curl -sN -m 100 -d "{\"prompt\": \"$prompt\", \"n_predict\": $2, \"ignore_eos\": true, \"seed\": 5, \"stream\": true}" \
+        "$base/completion" >"$dir/$1.stream" &
+    writer=$!
+}
+has_events() { # NAME N
+    [ "$(grep -c '^data' "$dir/$1.stream")" -ge "$2" ]
+}
+said() { # NAME: the text
+    sed -n 's/^data: .*"content":"\(.*\)","tokens".*/\1/p' "$dir/$1.stream" | tr -d '\n'
+}
+begins_alike() { # NAME: as the text of an undisturbed ring
+    case $expected in "$(said "$1")"*) [ "$(said "$1" | wc -c)" -gt 1000 ] ;; *) false ;; esac
+}
+copies() { # NAME: pages on that device's disk
+    find "$dir/$1/.cache/kin/kv" -type f 2>/dev/null | wc -l
+}
+prompt='Once upon a time there was a little girl who lived in a house by the sea with her mother and a dog, and every morning she'
+"$(dirname "$kin")/mkmodel" --preset 25m --layers 9 --ctx 2048 --vocab 4000 --type q8_0 --seed 3 -o "$dir/model.gguf" >/dev/null || fail 'no model'
+"$kin" profile --no-gpu --cache "$dir" -t 1 --json >"$dir/profile.json" 2>"$dir/head.log" || fail 'no profile'
+export KIN_PLAN=even KIN_PROFILE="$dir/profile.json" KIN_VERBOSE=1
+
+claim='a text of an undisturbed ring'
+join anna
+join bert
+serve --no-kv-disk
+text alone 1100
+wait $writer
+check has_events alone 900
+expected=$(said alone)
+kill "$pid_head" "$pid_anna" "$pid_bert"
+wait "$pid_head" "$pid_anna" "$pid_bert" 2>/dev/null
+check [ "$(copies anna)" -eq 0 ]
+rm -f "$dir/serve.log"
+
+claim='a device is killed: its pages come from the other one, and hardly a token is computed again'
+join anna
+join bert
+serve
+first=$(sed -n "s/.*device '\(.*\)' (stage 1 of 2.*/\1/p" "$dir/serve.log" | head -n 1)
+[ -n "$first" ] || first=anna
+text killed 500
+wait_until 60 has_events killed 330
+eval "kill -9 \$pid_$first"
+wait $writer
+check begins_alike killed
+check has_line "$dir/serve.log" 'the text goes on'
+n_lost=$(counter replayed_tokens_total)
+echo "after the loss of $first: $n_lost tokens were computed again"
+check [ "${n_lost:-9999}" -lt 128 ]
+
+claim='a device joins: it fetches the pages of its layers'
+text joined 1100
+wait_until 60 has_events joined 100
+join cleo
+wait_until 40 has_line "$dir/serve.log" 'all is here for a better plan'
+check kill -0 $writer # in the middle of the text
+wait $writer
+check begins_alike joined
+check has_line "$dir/cleo.log" 'pages of texts: [1-9]'
+n_joined=$(($(counter replayed_tokens_total) - n_lost))
+echo "after cleo has joined: $n_joined tokens were computed again"
+check [ "$n_joined" -lt 128 ]
+
+kill "$pid_head"
+wait "$pid_head" 2>/dev/null
+echo "$n_checks checks, $n_failed failed"
+[ $n_failed -eq 0 ]
