@@ -1,0 +1,325 @@
+// Pages from other processes' disks (fetch/page_fetch.h): what is wanted is found wherever it is, and nobody waits for what is
+// not; copies come by themselves.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "fetch/chunk_server.h"
+#include "fetch/page_fetch.h"
+#include "sys/completion.h"
+
+enum { N_NODES = 3, BYTES = 70000, PATIENCE_MS = 20000 };
+
+typedef struct node {
+    kin_endpoint *endpoint;
+    kin_chunk_server *server;
+    kin_page_fetch *fetch;
+    kin_proto_id id;
+    char dir[80];
+    // A call in the loop's thread.
+    kin_completion called;
+    void (*fn)(struct node *node, const void *arg);
+    const void *arg;
+} node;
+
+static char root[64];
+static node nodes[N_NODES];
+static int n_warnings;
+
+static void on_line(void *user, kin_log_level level, const char *line) {
+    (void)user, (void)line;
+    n_warnings += level == KIN_LOG_WARN;
+}
+
+// ---- processes
+
+static void on_link(void *user, kin_link *link, uint32_t epoch, const kin_proto_open *open) {
+    node *n = user;
+    (void)epoch;
+    assert_int_equal(open->role, KIN_PROTO_FETCH);
+    kin_endpoint_send_accept(n->endpoint, link);
+    kin_chunk_server_accept(n->server, link);
+}
+
+static void begin(void *arg) {
+    node *n = arg;
+    kin_page_fetch_options o = {.endpoint = n->endpoint, .dir = n->dir, .cap = 1 << 26};
+    kin_err err;
+    if (kin_chunk_server_open(&n->server, kin_endpoint_loop(n->endpoint), NULL, &err) != 0 ||
+        kin_chunk_server_give_pages(n->server, n->dir, &err) != 0 || kin_page_fetch_open(&n->fetch, &o, &err) != 0)
+        fail_msg("%s", err.text);
+}
+
+static void end(void *arg) {
+    node *n = arg;
+    kin_page_fetch_close(n->fetch);
+    kin_chunk_server_close(n->server);
+}
+
+static void run_call(void *arg) {
+    node *n = arg;
+    n->fn(n, n->arg);
+    kin_completion_done(&n->called, kin_completion_asked(&n->called), true);
+}
+
+// In the node's loop.
+static void in_loop(node *n, void (*fn)(node *n, const void *arg), const void *arg) {
+    uint32_t generation = kin_completion_ask(&n->called);
+    n->fn = fn;
+    n->arg = arg;
+    assert_true(kin_endpoint_call(n->endpoint, run_call, n));
+    kin_completion_wait(&n->called, generation);
+}
+
+static void nothing(node *n, const void *arg) {
+    (void)n, (void)arg;
+}
+
+static int open_nodes(void **state) {
+    static const kin_endpoint_callbacks callbacks = {.opened = on_link};
+    kin_err err;
+    (void)state;
+    strcpy(root, "/tmp/kin-test-page-fetch-XXXXXX");
+    if (!mkdtemp(root)) return -1;
+    n_warnings = 0;
+    kin_log_set_sink(on_line, NULL);
+    for (int i = 0; i < N_NODES; i++) {
+        node *n = &nodes[i];
+        *n = (node){.id = {{(uint8_t)(i + 1)}}};
+        snprintf(n->dir, sizeof n->dir, "%s/%d", root, i);
+        kin_completion_init(&n->called);
+        kin_endpoint_options o = {.id = n->id, .name = "node", .version = "1", .key = {{7}}, .listen = "127.0.0.1"};
+        if (kin_endpoint_open(&n->endpoint, &o, &callbacks, n, &err) != 0 || kin_endpoint_start(n->endpoint, begin, n, &err) != 0)
+            fail_msg("%s", err.text);
+        in_loop(n, nothing, NULL); // it has begun
+    }
+    return 0;
+}
+
+static int close_nodes(void **state) {
+    char command[128];
+    (void)state;
+    for (int i = 0; i < N_NODES; i++) {
+        kin_endpoint_close(nodes[i].endpoint, end, &nodes[i]);
+        kin_completion_fini(&nodes[i].called);
+    }
+    kin_log_set_sink(NULL, NULL);
+    snprintf(command, sizeof command, "rm -rf %s", root);
+    return system(command);
+}
+
+static void know(node *n, const void *arg) {
+    const node *other = arg;
+    kin_proto_endpoint at = {kin_endpoint_port(other->endpoint), 1, {"127.0.0.1"}};
+    kin_page_fetch_know(n->fetch, &other->id, &at);
+}
+
+static void know_nobody(node *n, const void *arg) {
+    kin_proto_endpoint at = {1, 1, {"127.0.0.1"}}; // nobody listens there
+    (void)arg;
+    kin_page_fetch_know(n->fetch, &(kin_proto_id){{99}}, &at);
+}
+
+static void forget(node *n, const void *arg) {
+    (void)arg;
+    kin_page_fetch_forget(n->fetch);
+}
+
+// ---- pages
+
+static kin_page_name name_of(int i) {
+    return (kin_page_name){.folder = {1, 2}, .key = {{3, (uint8_t)i}}};
+}
+
+static void fill(uint8_t *bytes, int i) {
+    for (int k = 0; k < BYTES; k++) bytes[k] = (uint8_t)(k * 31 + i * 7 + k / 256);
+}
+
+static void give(const node *n, int from, int to, size_t bytes) {
+    static uint8_t page[BYTES];
+    kin_kv_room room = {.cap = 1 << 26};
+    kin_err err;
+    for (int i = from; i < to; i++) {
+        kin_page_name name = name_of(i);
+        fill(page, i);
+        if (kin_kv_file_write(n->dir, &room, &name, page, bytes, &err) != 0) fail_msg("%s", err.text);
+    }
+}
+
+static int count_here(const node *n, int to) {
+    static uint8_t expected[BYTES], got[BYTES + 1];
+    int n_here = 0;
+    kin_err err;
+    for (int i = 0; i < to; i++) {
+        kin_page_name name = name_of(i);
+        size_t n_got;
+        if (kin_kv_file_read(n->dir, &name, got, sizeof got, &n_got, &err) != 0) continue;
+        fill(expected, i);
+        assert_int_equal(n_got, BYTES);
+        assert_memory_equal(got, expected, BYTES);
+        n_here++;
+    }
+    return n_here;
+}
+
+static void want(node *n, int to) {
+    kin_page_name names[64];
+    for (int i = 0; i < to; i++) names[i] = name_of(i);
+    kin_page_fetch_want(n->fetch, names, to, BYTES);
+}
+
+static void what_is_wanted_comes_from_whoever_has_it(void **state) {
+    (void)state;
+    give(&nodes[0], 0, 20, BYTES);
+    give(&nodes[1], 20, 40, BYTES);
+    in_loop(&nodes[2], know, &nodes[0]);
+    in_loop(&nodes[2], know, &nodes[1]);
+    in_loop(&nodes[2], know, &nodes[2]); // oneself is not asked
+    want(&nodes[2], 50);
+    assert_int_equal(count_here(&nodes[2], 50), 40);
+    give(&nodes[1], 40, 50, BYTES);
+    want(&nodes[2], 50); // those that are there, too: who asks has looked
+    assert_int_equal(count_here(&nodes[2], 50), 50);
+}
+
+static void who_is_not_there_is_passed_over(void **state) {
+    (void)state;
+    give(&nodes[0], 0, 5, BYTES);
+    in_loop(&nodes[2], know_nobody, NULL);
+    in_loop(&nodes[2], know, &nodes[0]);
+    want(&nodes[2], 5);
+    assert_int_equal(count_here(&nodes[2], 5), 5);
+}
+
+static void nobody_is_asked_who_is_forgotten(void **state) {
+    (void)state;
+    give(&nodes[0], 0, 5, BYTES);
+    want(&nodes[2], 5); // nobody is known
+    in_loop(&nodes[2], know, &nodes[0]);
+    in_loop(&nodes[2], forget, NULL);
+    want(&nodes[2], 5);
+    assert_int_equal(count_here(&nodes[2], 5), 0);
+    in_loop(&nodes[2], know, &nodes[0]);
+    want(&nodes[2], 5);
+    assert_int_equal(count_here(&nodes[2], 5), 5);
+}
+
+static void a_page_of_another_size_is_lacking(void **state) {
+    (void)state;
+    give(&nodes[0], 0, 1, BYTES - 1);
+    give(&nodes[0], 1, 2, BYTES);
+    in_loop(&nodes[2], know, &nodes[0]);
+    want(&nodes[2], 2);
+    assert_int_equal(count_here(&nodes[2], 2), 1);
+}
+
+static void a_disk_that_cannot_be_written_is_told_once(void **state) {
+    char path[100];
+    (void)state;
+    assert_int_equal(mkdir(nodes[2].dir, 0700), 0);
+    snprintf(path, sizeof path, "%s/kv", nodes[2].dir);
+    int fd = open(path, O_CREAT | O_WRONLY, 0600); // a file where the folder should be
+    assert_true(fd >= 0);
+    close(fd);
+    give(&nodes[0], 0, 4, BYTES);
+    in_loop(&nodes[2], know, &nodes[0]);
+    want(&nodes[2], 4);
+    want(&nodes[2], 4);
+    assert_int_equal(n_warnings, 1);
+}
+
+// ---- copies
+
+static void copy(node *n, const void *arg) {
+    uint8_t names[6 * sizeof(kin_proto_hash)];
+    kin_proto_kept kept = {.id = nodes[0].id, .page_bytes = BYTES, .n_names = 6, .names = names};
+    (void)arg;
+    for (int i = 0; i < 6; i++) {
+        kin_page_name name = name_of(i);
+        kin_proto_hash hash = kin_page_fetch_hash(&name);
+        if (i == 5) hash.bytes[31] = 1; // that is no page's
+        memcpy(names + sizeof hash * (size_t)i, &hash, sizeof hash);
+    }
+    kin_page_fetch_copy(n->fetch, &kept);
+}
+
+static kin_page_fetch_stats stats;
+
+static void read_stats(node *n, const void *arg) {
+    (void)arg;
+    stats = kin_page_fetch_stats_now(n->fetch);
+}
+
+static void wait_for_copies(node *n, uint64_t n_copied, uint64_t n_left_out) {
+    kin_time begun = kin_clock_now();
+    do {
+        in_loop(n, read_stats, NULL);
+        assert_true(kin_clock_ms(begun, kin_clock_now()) < PATIENCE_MS);
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    } while (stats.n_copied < n_copied || stats.n_left_out < n_left_out);
+}
+
+static void copies_come_by_themselves(void **state) {
+    (void)state;
+    give(&nodes[0], 0, 4, BYTES);   // the fifth is gone meanwhile
+    in_loop(&nodes[2], copy, NULL); // of somebody whom it does not know: nothing
+    in_loop(&nodes[2], know, &nodes[0]);
+    in_loop(&nodes[2], copy, NULL);
+    wait_for_copies(&nodes[2], 4, 1);
+    assert_int_equal(count_here(&nodes[2], 5), 4);
+    assert_int_equal(stats.bytes, 4 * BYTES);
+    assert_int_equal(stats.n_wanted, 0);
+}
+
+// What is wanted does not wait for copies, nor they for ever.
+static void copies_wait_for_what_is_wanted(void **state) {
+    (void)state;
+    give(&nodes[0], 0, 5, BYTES);
+    give(&nodes[1], 0, 30, BYTES);
+    in_loop(&nodes[2], know, &nodes[0]);
+    in_loop(&nodes[2], know, &nodes[1]);
+    in_loop(&nodes[2], copy, NULL);
+    want(&nodes[2], 30);
+    assert_int_equal(count_here(&nodes[2], 30), 30);
+    wait_for_copies(&nodes[2], 5, 0);
+}
+
+static void names_are_told_from_hashes_of_models(void **state) {
+    (void)state;
+    kin_page_name name = name_of(200), back;
+    kin_proto_hash hash = kin_page_fetch_hash(&name);
+    assert_true(kin_page_fetch_name(&hash, &back));
+    assert_memory_equal(&back, &name, sizeof name);
+    for (int i = 24; i < 32; i++) {
+        kin_proto_hash other = hash;
+        other.bytes[i] = 1;
+        assert_false(kin_page_fetch_name(&other, &back));
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(what_is_wanted_comes_from_whoever_has_it, open_nodes, close_nodes),
+        cmocka_unit_test_setup_teardown(who_is_not_there_is_passed_over, open_nodes, close_nodes),
+        cmocka_unit_test_setup_teardown(nobody_is_asked_who_is_forgotten, open_nodes, close_nodes),
+        cmocka_unit_test_setup_teardown(a_page_of_another_size_is_lacking, open_nodes, close_nodes),
+        cmocka_unit_test_setup_teardown(a_disk_that_cannot_be_written_is_told_once, open_nodes, close_nodes),
+        cmocka_unit_test_setup_teardown(copies_come_by_themselves, open_nodes, close_nodes),
+        cmocka_unit_test_setup_teardown(copies_wait_for_what_is_wanted, open_nodes, close_nodes),
+        cmocka_unit_test(names_are_told_from_hashes_of_models),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
