@@ -17,6 +17,7 @@ const TYPES = {
   F16: { type: 1, bits: 16 }, Q4_0: { type: 2, bits: 4.5 }, Q8_0: { type: 8, bits: 8.5 }, Q4_K: { type: 12, bits: 4.5 }, Q5_K: { type: 13, bits: 5.5 }, Q6_K: { type: 14, bits: 6.5625 },
 };
 const PROMPT_ROWS = 64;
+const LEAST_OP_S = 1e-6; // what is done beside the threads' meeting
 const STACK_BYTES = 1 << 20;
 
 // A module with these bytes is valid where relaxed vector instructions are known: (func (result v128) i16x8.relaxed_dot_i8x16_i7x16_s).
@@ -104,7 +105,7 @@ export class Engine {
 
   // What a planner asks for, in bytes, FLOP and seconds. Takes about a second.
   rates() {
-    const rates = { token_bytes_s: {}, prompt_flop_s: {}, op_s: this.exports.op_s(this.threads) };
+    const rates = { token_bytes_s: {}, prompt_flop_s: {}, op_s: Math.max(LEAST_OP_S, this.exports.op_s(this.threads)) };
     for (const [name, { type, bits }] of Object.entries(TYPES)) {
       const token = this.exports.product_s(type, 1, this.threads), prompt = this.exports.product_s(type, PROMPT_ROWS, this.threads);
       if (token > 0) rates.token_bytes_s[name] = 1 / token;

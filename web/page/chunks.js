@@ -43,7 +43,6 @@ export class Chunks {
       try {
         file.truncate(0);
         file.write(bytes, { at: 0 });
-        file.flush();
       } finally {
         file.close();
       }
