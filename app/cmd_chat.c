@@ -21,7 +21,7 @@ typedef struct chat_options {
     bool stats;
 } chat_options;
 
-enum { N_CHAT_OPTIONS = 9 + KIN_DRAFT_N_OPTIONS, MAX_INPUT = 16 << 20 };
+enum { N_CHAT_OPTIONS = 9 + KIN_DRAFT_N_OPTIONS + KIN_KV_DISK_N_OPTIONS, MAX_INPUT = 16 << 20 };
 
 typedef struct tables {
     kin_option own[N_CHAT_OPTIONS];
@@ -62,7 +62,10 @@ static void fill_chat_tables(chat_options *o, tables *t) {
         {0},
     };
     memcpy(t->own, own, sizeof own);
-    kin_draft_option_table(&o->session, t->own + N_CHAT_OPTIONS - 1 - KIN_DRAFT_N_OPTIONS);
+    kin_option *shared = t->own + N_CHAT_OPTIONS - 1 - KIN_KV_DISK_N_OPTIONS - KIN_DRAFT_N_OPTIONS;
+    kin_draft_option_table(&o->session, shared);
+    kin_kv_disk_option_table(&o->session.kv_disk_size, &o->session.no_kv_disk, shared + KIN_DRAFT_N_OPTIONS);
+    t->own[N_CHAT_OPTIONS - 1] = (kin_option){0};
     kin_session_option_tables(&o->session, &t->session);
     for (kin_option *row = t->session.own; row->kind != KIN_OPTION_END; row++) {
         if (row->name && strcmp(row->name, "ctx") == 0) row->help = "tokens of context (default: 16384, at most the model's)";
@@ -199,6 +202,7 @@ static int command_chat(int argc, char **argv) {
     if (kin_options_parse((kin_option_tables){t.own, t.session.own, t.session.fleet}, argc, argv, &operand, &err) != 0 ||
         check_options(&o, operand, &err) != 0 || kin_session_take_operand(&o.session, operand, &err) != 0)
         return kin_app_usage("chat", &err);
+    o.session.keeps_kv = o.session.fleet.cluster; // a text goes on after a loss with what there is of it
     return run_chat(&o);
 }
 

@@ -31,7 +31,12 @@ typedef struct run_options {
     bool ignore_eos, special, no_echo, lines, stats;
 } run_options;
 
-enum { N_RUN_OPTIONS = 23 + KIN_DRAFT_N_OPTIONS, MAX_BIAS = 64, MAX_UNASKED = 4096, MAX_PROMPT = 1 << 30 };
+enum {
+    N_RUN_OPTIONS = 23 + KIN_DRAFT_N_OPTIONS + KIN_KV_DISK_N_OPTIONS,
+    MAX_BIAS = 64,
+    MAX_UNASKED = 4096,
+    MAX_PROMPT = 1 << 30
+};
 
 typedef struct tables {
     kin_option own[N_RUN_OPTIONS];
@@ -79,7 +84,10 @@ static void fill_run_tables(run_options *o, tables *t) {
         {0},
     };
     memcpy(t->own, own, sizeof own);
-    kin_draft_option_table(&o->session, t->own + N_RUN_OPTIONS - 1 - KIN_DRAFT_N_OPTIONS);
+    kin_option *shared = t->own + N_RUN_OPTIONS - 1 - KIN_KV_DISK_N_OPTIONS - KIN_DRAFT_N_OPTIONS;
+    kin_draft_option_table(&o->session, shared);
+    kin_kv_disk_option_table(&o->session.kv_disk_size, &o->session.no_kv_disk, shared + KIN_DRAFT_N_OPTIONS);
+    t->own[N_RUN_OPTIONS - 1] = (kin_option){0};
     kin_session_option_tables(&o->session, &t->session);
 }
 
@@ -232,6 +240,8 @@ static void print_stats(const generation *g) {
                 tpot, 1e3 / tpot, bytes / tpot / 1e6);
     }
     print_drafts(&g->drafts);
+    uint64_t n_replayed = kin_scheduler_get_stats(kin_compute_loop_scheduler(g->loop)).n_replayed_tokens;
+    if (n_replayed > 0) fprintf(stderr, "kin: %" PRIu64 " tokens were computed again, after a change of the ring\n", n_replayed);
     fprintf(stderr, "kin: weights %s mapped + %s prepacked + %s on the GPU; KV cache %s for %d tokens; peak memory %s\n",
             kin_size_format(st.weights.mapped_bytes, a, sizeof a),
             kin_size_format(st.weights.cached_bytes + st.weights.packed_bytes, b, sizeof b),
@@ -257,7 +267,7 @@ static int open_generation(generation *g, const run_options *o, int n_ctx, kin_e
     if (o->trace && !(g->trace = fopen(o->trace, "w"))) return kin_err_set(err, "%s: %s", o->trace, strerror(errno));
     if (g->trace) fprintf(g->trace, "ms,budget_bytes,resident_bytes,tokens\n");
     unsigned flags = o->special ? KIN_DETOK_SPECIAL : 0;
-    if (kin_compute_loop_open(&g->loop, s, 1, false, err) != 0) return KIN_FAIL;
+    if (kin_compute_loop_open(&g->loop, s, 1, s->kv_disk.dir != NULL, err) != 0) return KIN_FAIL;
     if (kin_compute_loop_open_drafter(g->loop, &g->drafter, err) != 0) return KIN_FAIL;
     if (kin_detok_new(&g->detok, s->vocab, flags, err) != 0) return KIN_FAIL;
     // The sampler sees only ids that the vocabulary can write: an embedding may be padded beyond them.
@@ -408,6 +418,7 @@ static int command_run(int argc, char **argv) {
     o.sampler.bias = bias;
     o.sampler.seed = o.seed;
     o.session.records = o.stats && o.session.fleet.cluster;
+    o.session.keeps_kv = o.session.fleet.cluster; // a text goes on after a loss with what there is of it
     return run_prompts(&o);
 }
 

@@ -76,7 +76,7 @@ text() { # NAME N: so many tokens, in the background
     writer=$!
 }
 has_events() { # NAME N
-    [ "$(grep -c '^data' "$dir/$1.stream")" -ge "$2" ]
+    [ -e "$dir/$1.stream" ] && [ "$(grep -c '^data' "$dir/$1.stream")" -ge "$2" ]
 }
 said() { # NAME: the text
     sed -n 's/^data: .*"content":"\(.*\)","tokens".*/\1/p' "$dir/$1.stream" | tr -d '\n'
@@ -136,5 +136,30 @@ check [ "$n_joined" -lt 128 ]
 
 kill "$pid_head"
 wait "$pid_head" 2>/dev/null
+
+claim='kin run goes on with them, too'
+run() { # NAME OPTION...: in the background
+    who=$1
+    shift
+    HOME=$dir/head "$kin" run --cluster --devices 2 --name desk --key-file "$dir/head/key" --listen 127.0.0.1 --port "$port" --hidden \
+        -t 1 --ctx 2048 -m "$dir/model.gguf" --seed 5 --ignore-eos --no-echo --stats -n 500 "$@" >"$dir/$who.text" 2>"$dir/$who.log" &
+    writer=$!
+    pids="$pids $writer"
+}
+has_bytes() { # NAME N
+    [ -e "$dir/$1.text" ] && [ "$(wc -c <"$dir/$1.text")" -gt "$2" ]
+}
+run still -p 'A day at the sea' --no-kv-disk
+wait $writer
+size=$(wc -c <"$dir/still.text")
+run lost -p 'A day at the sea'
+wait_until 40 has_bytes lost $((size * 6 / 10))
+kill -9 "$pid_cleo"
+wait $writer
+check cmp "$dir/still.text" "$dir/lost.text"
+check has_line "$dir/lost.log" 'the text goes on'
+n_again=$(sed -n 's/^kin: \([0-9]*\) tokens were computed again.*/\1/p' "$dir/lost.log")
+echo "kin run, after the loss of cleo: ${n_again:-0} tokens were computed again"
+check [ "${n_again:-0}" -lt 128 ]
 echo "$n_checks checks, $n_failed failed"
 [ $n_failed -eq 0 ]
