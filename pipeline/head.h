@@ -97,7 +97,7 @@ int kin_head_send_pages(kin_head *head, const kin_page_request *request, uint64_
 int kin_head_n_good(const kin_head *head, uint64_t number);
 
 // Works on what comes back until a step is done: its number is in *number, its logits are where they were wanted. Steps are done
-// in the order in which they were sent.
+// in the order in which they were sent. A step whose tokens a later one forgets is done when it comes back, without logits.
 int kin_head_receive(kin_head *head, uint64_t *number, kin_err *err);
 
 // Feeds tokens [n] of sequence `seq` at positions pos, pos + 1, ..., in chunks; no step may be in flight.

@@ -31,7 +31,13 @@ struct kin_generation {
     int n_cached;       // that others had computed
     int n_once;         // tokens that have been in the KV cache, at most; if it lost them, they are computed again
     kin_draft draft;    // for the step that it is in
-    int n_found;        // blocks that are on the disks; those beyond n_sent are being taken from there
+    int n_steps_wanted; // that it may be in at once, while it is written alone
+    struct {
+        int32_t token;
+        uint8_t kind, grade;
+    } ahead[KIN_STEPS_IN_FLIGHT]; // [n_ahead] drafted tokens behind its last one that steps in flight have, one each
+    int n_ahead;
+    int n_found; // blocks that are on the disks; those beyond n_sent are being taken from there
     bool cancelled;
 };
 
@@ -45,14 +51,15 @@ typedef struct slot {
 } slot;
 
 typedef struct part {
-    kin_generation *g;
-    int n;          // tokens
-    int row;        // of logits: the last token's, or the first one's
-    bool all;       // each token's is wanted; else the last one's, if is_last
-    bool is_last;   // of the text so far
-    bool is_prompt; // a piece of a prompt or a history, not the one token that was chosen last
-    int n_draft;    // tokens of the text's draft that are verified
-    int draft_row;  // of logits: after the first one of these
+    kin_generation *g; // NULL: who wanted it wants it no more
+    int n;             // tokens
+    int row;           // of logits: the last token's, or the first one's
+    bool all;          // each token's is wanted; else the last one's, if is_last
+    bool is_last;      // of the text so far
+    bool is_ahead;     // of a step behind the one with the text's last token
+    bool is_prompt;    // a piece of a prompt or a history, not the one token that was chosen last
+    int n_draft;       // tokens of the text's draft that are verified
+    int draft_row;     // of logits: after the first one of these
 } part;
 
 typedef enum flight_kind { TOKENS, LOAD, KEEP } flight_kind;
@@ -65,6 +72,7 @@ typedef struct flight {
     int n_prompt_rows; // of n_out
     int n_draft;       // of n_tokens
     bool hidden;       // all rows' hidden states are wanted, no logits
+    bool in_chain;     // of a text that is in several steps at once
     float *logits;     // f32 [cap_out, n_vocab], or hidden states in the same memory
     int cap_out;
     kin_time sent;
@@ -90,6 +98,10 @@ struct kin_scheduler {
     kin_time last_done;
     double prompt_alone_s; // a token of a prompt in steps without other texts; 0: not known
     kin_speculation speculation;
+    struct {
+        int n_steps, n_tokens;
+        double took_s;
+    } chain; // of texts in several steps at once, since the policy was told
     kin_scheduler_stats stats;
 };
 
@@ -219,10 +231,25 @@ static void forget_rejected(kin_scheduler *s, const kin_generation *g) {
     change(s, (kin_kv_op){g->slot, g->slot, g->n_done}, &err);
 }
 
+// The steps behind the text's last token go on without it: they guessed wrong, or are not wanted.
+static void drop_ahead(kin_scheduler *s, kin_generation *g) {
+    for (int i = s->n_flights - 1; i >= 0 && g->n_ahead > 0; i--) {
+        flight *f = &s->flights[(s->first_flight + i) % KIN_STEPS_IN_FLIGHT];
+        for (int k = 0; k < f->n_parts; k++) {
+            if (f->kind != TOKENS || f->parts[k].g != g) continue;
+            f->parts[k].g = NULL;
+            g->n_ahead--;
+            g->n_steps--;
+        }
+    }
+    g->n_ahead = g->n_steps_wanted = 0; // where the flights are gone, too
+}
+
 // The text has no part in the KV cache any more. keep: what it has there stays, as a prefix for others.
 static void leave_slot(kin_scheduler *s, kin_generation *g, bool keep) {
     slot *own = &s->slots[g->slot];
     own->owner = NULL;
+    drop_ahead(s, g);
     if (keep && s->head && g->n_done > 0) {
         forget_rejected(s, g);
         own->tokens = g->tokens;
@@ -252,6 +279,7 @@ static void end_generation(kin_scheduler *s, kin_generation *g, kin_generation_e
 
 void kin_scheduler_cancel(kin_scheduler *s, kin_generation *g) {
     g->cancelled = true;
+    drop_ahead(s, g);
     if (g->n_steps == 0 || !s->head) end_generation(s, g, KIN_GENERATION_CANCELLED, NULL);
 }
 
@@ -539,15 +567,11 @@ static double compute_drafts(kin_scheduler *s, flight *f, int n_free) {
 }
 
 // Guesses that cost no time.
-static void propose(kin_scheduler *s, flight *f, const kin_draft **drafts) {
-    for (int i = 0; i < f->n_parts; i++) {
-        kin_generation *g = f->parts[i].g;
-        int most = most_drafted(s, g);
-        drafts[i] = &g->draft;
-        g->draft.n = 0;
-        if (g->o.drafts && most > 0) g->o.drafts->propose(g->o.drafts->user, g->tokens, g->n, most, &g->draft);
-        kin_assert(g->draft.n <= KIN_DRAFT_MAX);
-    }
+static void propose(const kin_scheduler *s, kin_generation *g) {
+    int most = most_drafted(s, g);
+    g->draft.n = 0;
+    if (g->o.drafts && most > 0) g->o.drafts->propose(g->o.drafts->user, g->tokens, g->n, most, &g->draft);
+    kin_assert(g->draft.n <= KIN_DRAFT_MAX);
 }
 
 static bool any_draft(const flight *f) {
@@ -557,21 +581,58 @@ static bool any_draft(const flight *f) {
     return false;
 }
 
+// A drafted token joins the step.
+static int add_token(kin_scheduler *s, flight *f, const kin_generation *g, int32_t token, int pos, kin_err *err) {
+    int64_t cell;
+    s->tokens[f->n_tokens] = token;
+    s->seq[f->n_tokens] = g->slot;
+    s->pos[f->n_tokens] = pos;
+    s->out[f->n_out++] = f->n_tokens++;
+    return kin_kv_blocks_append(s->blocks, g->slot, pos, &cell, err);
+}
+
 // n drafted tokens join the step behind those of all texts.
 static int add_draft(kin_scheduler *s, flight *f, part *p, int n, kin_err *err) {
     kin_generation *g = p->g;
     p->n_draft = fit(s, g, n);
     p->draft_row = f->n_out;
     f->n_draft += p->n_draft;
-    for (int i = 0; i < p->n_draft; i++, f->n_tokens++) {
-        int64_t cell;
-        s->tokens[f->n_tokens] = g->draft.tokens[i];
-        s->seq[f->n_tokens] = g->slot;
-        s->pos[f->n_tokens] = g->n + i;
-        s->out[f->n_out++] = f->n_tokens;
-        if (kin_kv_blocks_append(s->blocks, g->slot, g->n + i, &cell, err) != 0) return KIN_FAIL;
+    for (int i = 0; i < p->n_draft; i++) {
+        if (add_token(s, f, g, g->draft.tokens[i], g->n + i, err) != 0) return KIN_FAIL;
     }
     return 0;
+}
+
+// Steps in which a text that is written alone may be at once; 1: one with all that is drafted. Where weights are read for every
+// step, texts are in one (kin_scheduler_set_in_flight), and so is this one.
+static int count_steps(const kin_scheduler *s, const kin_draft *d, int n_free) {
+    int n = min_int(kin_head_n_members(s->head), KIN_STEPS_IN_FLIGHT);
+    if (s->n_running > 1 || d->n == 0 || n < 2) return 1;
+    if (s->o.always_ahead) return n;
+    if (s->n_in_flight[n] > 0) n = min_int(n, s->n_in_flight[n]);
+    return kin_speculation_prefers_ahead(&s->speculation, d, n_free, n) ? n : 1;
+}
+
+// A step with the token that is drafted behind those in flight, if the source still says what these have.
+static int add_ahead(kin_scheduler *s, flight *f, kin_err *err) {
+    kin_generation *g = s->n_running == 1 ? s->running[0] : NULL;
+    if (!g || g->n_steps == 0 || g->n_steps >= g->n_steps_wanted || !kin_speculation_wants(&s->speculation, 1)) return 0;
+    propose(s, g);
+    const kin_draft *d = &g->draft;
+    for (int i = 0; i < g->n_ahead; i++) {
+        if (i >= d->n || d->tokens[i] != g->ahead[i].token) return 0;
+    }
+    int i = g->n_ahead;
+    if (d->n <= i || fit(s, g, i + 1) <= i) return 0;
+    g->ahead[i].token = d->tokens[i];
+    g->ahead[i].kind = (uint8_t)d->kind;
+    g->ahead[i].grade = d->grades[i];
+    g->n_ahead++;
+    g->n_steps++;
+    f->in_chain = true;
+    f->n_draft = 1;
+    f->parts[f->n_parts++] = (part){.g = g, .n = 1, .row = f->n_out, .is_last = true, .is_ahead = true};
+    return add_token(s, f, g, d->tokens[i], g->n + i, err);
 }
 
 // Into a step of nothing but texts' last tokens, where it makes texts faster. Prompts have no rows to spare.
@@ -580,7 +641,13 @@ static int add_drafts(kin_scheduler *s, flight *f, kin_err *err) {
     int taken[KIN_SPECULATION_MAX_TEXTS], n_free = kin_head_n_batch(s->head) - f->n_tokens;
     if (!s->o.inexact_drafts && !kin_head_is_exact(s->head)) return 0;
     if (f->n_parts == 0 || has_prompts(s) || !kin_speculation_wants(&s->speculation, f->n_parts)) return 0;
-    propose(s, f, drafts);
+    for (int i = 0; i < f->n_parts; i++) {
+        propose(s, f->parts[i].g);
+        drafts[i] = &f->parts[i].g->draft;
+    }
+    f->parts[0].g->n_steps_wanted = count_steps(s, drafts[0], n_free);
+    f->in_chain = f->parts[0].g->n_steps_wanted > 1;
+    if (f->in_chain) return 0;
     double took_s = compute_drafts(s, f, n_free);
     if (!any_draft(f)) return 0;
     kin_speculation_choose(&s->speculation, f->n_parts, n_free, drafts, f->n_parts, took_s, taken);
@@ -606,8 +673,9 @@ static int add_tokens(kin_scheduler *s, flight *f, kin_err *err) {
         while (!make_room(s, blocks_for(g, 1), NO_SLOT) && preempt(s, g)) continue;
         if (g->slot == NO_SLOT || kin_kv_blocks_n_free(s->blocks) < blocks_for(g, 1)) continue;
         if (add_part(s, f, g, 1, err) != 0) return KIN_FAIL;
+        g->n_steps_wanted = 1;
     }
-    return add_drafts(s, f, err);
+    return f->n_parts > 0 ? add_drafts(s, f, err) : add_ahead(s, f, err);
 }
 
 // Tokens of prompts that a step may have beside those of texts that are written.
@@ -664,6 +732,7 @@ static int reserve_logits(const kin_scheduler *s, flight *f, kin_err *err) {
 static flight *new_flight(kin_scheduler *s, flight_kind kind) {
     flight *f = &s->flights[(s->first_flight + s->n_flights) % KIN_STEPS_IN_FLIGHT];
     f->n_parts = f->n_tokens = f->n_out = f->n_prompt = f->n_prompt_rows = f->n_draft = 0;
+    f->in_chain = false;
     f->kind = kind;
     return f;
 }
@@ -675,7 +744,8 @@ static bool has_room(const kin_scheduler *s) {
 // Whether one more step may be in flight: while texts are written as many as suit them, of prompts alone as many as the head
 // takes.
 static bool may_send(const kin_scheduler *s) {
-    return has_room(s) && (s->n_flights - s->n_page_flights < n_shares(s) || n_written(s) == 0);
+    int n_most = s->n_running == 1 && s->running[0]->n_steps_wanted > 1 ? s->running[0]->n_steps_wanted : n_shares(s);
+    return has_room(s) && (s->n_flights - s->n_page_flights < n_most || n_written(s) == 0);
 }
 
 // *sent: there was something to send.
@@ -796,11 +866,23 @@ static void blend(double *mean, double value) {
     *mean = *mean > 0 ? 0.75 * *mean + 0.25 * value : value;
 }
 
+// Of a step of a text that is in several at once.
+static void measure_chain(kin_scheduler *s, double took_s) {
+    enum { N_STEPS = 16 };
+    kin_speculation_learn_time(&s->speculation, 0, took_s); // a step, but of no number of rows
+    s->chain.took_s += took_s;
+    if (++s->chain.n_steps < N_STEPS) return;
+    kin_speculation_learn_ahead(&s->speculation, s->chain.n_tokens, s->chain.took_s);
+    s->chain.n_steps = s->chain.n_tokens = 0;
+    s->chain.took_s = 0;
+}
+
 static void measure(kin_scheduler *s, const flight *f, kin_time now) {
     kin_time begun = f->sent > s->last_done ? f->sent : s->last_done;
     double took = kin_clock_ms(begun, now) / 1e3;
     s->last_done = now;
     if (f->hidden) return;
+    if (f->in_chain) return measure_chain(s, took);
     if (f->n_prompt == 0) kin_speculation_learn_time(&s->speculation, f->n_tokens, took);
     if (f->n_draft > 0) return;
     if (f->n_prompt == 0)
@@ -823,6 +905,24 @@ static void count_drafts(kin_scheduler *s, const kin_generation *g, kin_draft_co
     if (g->o.draft_counts) kin_draft_counts_add(g->o.draft_counts, &more);
 }
 
+// The step behind the one that gave the text's last token has that token, or is dropped with all behind it.
+static outcome follow_ahead(kin_scheduler *s, kin_generation *g, int32_t id) {
+    bool agrees = g->ahead[0].token == id;
+    kin_draft_counts counts = {0};
+    counts.drafted[g->ahead[0].kind] = 1;
+    counts.accepted[g->ahead[0].kind] = agrees;
+    count_drafts(s, g, counts);
+    kin_speculation_learn_token(&s->speculation, (kin_draft_source_kind)g->ahead[0].kind, g->ahead[0].grade, agrees);
+    if (agrees) {
+        g->n_sent++;
+        memmove(&g->ahead[0], &g->ahead[1], (size_t)--g->n_ahead * sizeof g->ahead[0]);
+    } else {
+        drop_ahead(s, g);
+        forget_rejected(s, g);
+    }
+    return GOES_ON;
+}
+
 // The token of one row. i: so many drafted ones, of n_draft, were right so far.
 static outcome take_row(kin_scheduler *s, kin_generation *g, float *logits, int i, int n_draft) {
     kin_err err;
@@ -837,6 +937,7 @@ static outcome take_row(kin_scheduler *s, kin_generation *g, float *logits, int 
     if (append(g, &id, 1, &err) != 0) return end_with(s, g, KIN_GENERATION_FAILED, &err);
     s->stats.n_generated_tokens++;
     if (g->n > s->o.n_ctx) return end_with(s, g, KIN_GENERATION_FULL, NULL);
+    if (g->n_ahead > 0) return follow_ahead(s, g, id);
     if (!agrees) return GOES_ON;
     g->n_sent++; // its keys and values are there
     count_done(s, g, 1, true);
@@ -846,7 +947,7 @@ static outcome take_row(kin_scheduler *s, kin_generation *g, float *logits, int 
 // rows: of the step; last: the one after the text's last token.
 static void take_rows(kin_scheduler *s, const part *p, float *rows, int last) {
     kin_generation *g = p->g;
-    kin_draft_counts counts = {.n_passes = 1};
+    kin_draft_counts counts = {.n_passes = !p->is_ahead};
     counts.drafted[g->draft.kind] = (uint64_t)p->n_draft;
     count_drafts(s, g, counts);
     outcome o = AGREES;
@@ -859,6 +960,7 @@ static void take_rows(kin_scheduler *s, const part *p, float *rows, int last) {
 
 static void take_part(kin_scheduler *s, const part *p, float *logits) {
     kin_generation *g = p->g;
+    if (!g) return;
     g->n_steps--;
     count_done(s, g, p->n, true);
     if (p->is_prompt) tell_progress(g);
@@ -892,7 +994,9 @@ static int receive_step(kin_scheduler *s, kin_err *err) {
     s->stats.n_prompt_tokens += (uint64_t)f->n_prompt;
     s->stats.n_decode_rows += (uint64_t)(f->n_tokens - f->n_prompt - f->n_draft);
     measure(s, f, kin_clock_now());
+    uint64_t n_before = s->stats.n_generated_tokens;
     for (int i = 0; i < f->n_parts; i++) take_part(s, &f->parts[i], f->logits);
+    if (f->in_chain) s->chain.n_tokens += (int)(s->stats.n_generated_tokens - n_before);
     return 0;
 }
 
@@ -926,7 +1030,7 @@ static int fail(kin_scheduler *s) {
 int kin_scheduler_step(kin_scheduler *s, bool *busy, kin_err *err) {
     kin_assert(s->head);
     if (step(s, err) != 0) return fail(s);
-    *busy = s->n_running > 0 || s->waiting;
+    *busy = s->n_running > 0 || s->waiting || s->n_flights > s->n_page_flights;
     return 0;
 }
 

@@ -36,6 +36,7 @@ typedef struct kin_scheduler_options {
     int n_parallel;          // texts at once, at most KIN_SCHEDULER_MAX_PARALLEL; further ones wait
     bool keeps;              // texts that have ended stay as prefixes of others
     kin_prefix_pages *pages; // with keeps: texts are kept on the disks, too, and found there later; borrowed, NULL: they are not
+    bool always_ahead;       // a text that is written alone is in as many steps at once as the ring has members: for tests
     bool inexact_drafts;     // also where a row's logits depend on the rows beside it, so that a text may differ
     kin_draft_model *draft_model; // drafts for texts that have a source of drafts, too; borrowed, NULL: none
     int draft_least, draft_most;  // drafted tokens of each text in a step: so many are verified whether it pays or not (0: none),

@@ -109,6 +109,10 @@ int kin_stage_executor_pages(kin_stage_executor *p, const kin_batch *batch, kin_
     return p->o.shard ? kin_shard_pages(p->o.shard, batch, err) : batch->pages->n;
 }
 
+bool kin_stage_executor_has(kin_stage_executor *p, uint64_t step) {
+    return find_step(p, true, step) != NULL;
+}
+
 int kin_stage_executor_match(kin_stage_executor *p, uint64_t step, uint32_t n_tokens, uint32_t n_out, kin_err *err) {
     executor_step *s = find_step(p, true, step);
     if (!s || (n_tokens == (uint32_t)s->n_tokens && n_out == (uint32_t)s->n_out)) return 0; // who runs it finds out

@@ -33,6 +33,9 @@ int kin_stage_executor_begin(kin_stage_executor *executor, uint64_t step, const 
 // Changes of the KV cache as above, and then its pages instead of a step (kin_shard_pages): how many are as they should be.
 int kin_stage_executor_pages(kin_stage_executor *executor, const kin_batch *batch, kin_err *err);
 
+// Whether a step is in flight here; not if its tokens were forgotten since it began.
+bool kin_stage_executor_has(kin_stage_executor *executor, uint64_t step);
+
 // Whether a later round names as many tokens and wanted rows as the step began with. Else it fails, and the step is over.
 int kin_stage_executor_match(kin_stage_executor *executor, uint64_t step, uint32_t n_tokens, uint32_t n_out, kin_err *err);
 

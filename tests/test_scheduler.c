@@ -114,6 +114,7 @@ typedef struct world {
 } world;
 
 static kin_draft_model *draft_model; // of worlds; NULL: none
+static bool always_ahead;
 
 static world open_world(int n_members, int n_ctx, int n_parallel) {
     kin_thread_ring_options o = {.n_members = n_members, .n_batch = N_BATCH, .n_ctx = n_ctx, .n_steps = n_members > 1 ? 8 : 1};
@@ -124,6 +125,7 @@ static world open_world(int n_members, int n_ctx, int n_parallel) {
                                 .n_parallel = n_parallel,
                                 .keeps = true,
                                 .draft_least = KIN_DRAFT_MAX,
+                                .always_ahead = always_ahead,
                                 .draft_model = draft_model};
     world w;
     kin_err err;
@@ -247,7 +249,7 @@ static void with_drafts_each_text_is_what_it_is_without(void **state) {
 // speaks.
 static void with_a_draft_model_each_text_is_what_it_is_without(void **state) {
     (void)state;
-    enum { N = 6 };
+    enum { N = 4 };
     static text texts[N], alone[N];
     kin_devices devices;
     kin_device_options dopts = kin_device_options_defaults();
@@ -263,8 +265,8 @@ static void with_a_draft_model_each_text_is_what_it_is_without(void **state) {
         .path = model_path, .vocab = vocab, .devices = &devices, .n_ctx = 512, .n_batch = 64, .kv_type = GGML_TYPE_F16};
     assert_int_equal(kin_draft_model_open(&draft_model, &o, &err), 0);
     with_drafts = 0;
-    for (int i = 0; i < 4; i++) {
-        run_in_company(texts, alone, N, 1 + i % 3, i < 2 ? N_CTX : 4 * 64, i ? 8 : 1, (uint64_t)i);
+    for (int i = 0; i < 3; i++) {
+        run_in_company(texts, alone, N, 1 + i % 3, i < 1 ? N_CTX : 4 * 64, i ? 8 : 1, (uint64_t)i);
         assert_true(came.drafted[KIN_DRAFT_MODEL] > 0);
         assert_true(i > 0 || came.accepted[KIN_DRAFT_MODEL] > came.drafted[KIN_DRAFT_MODEL] / 4);
     }
@@ -344,6 +346,24 @@ static void rejected_tokens_leave_the_cache_however_a_text_ends(void **state) {
     assert_int_equal(texts[0].how, KIN_GENERATION_FULL);
     assert_int_equal(texts[0].n_made, 5);
     close_world(&w);
+}
+
+// Several steps of a text in flight, each with a token that is guessed: they are dropped where it was wrong.
+static void in_several_steps_at_once_a_text_is_what_it_is_in_one(void **state) {
+    enum { N = 3 };
+    static text texts[N], alone[N];
+    for (int i = 0; i < N; i++) make_text(&texts[i], i + 2, i % 3 ? 70 : 0, 1 + i * i % 150, 5 + 15 * i);
+    run_alone(texts, alone, N);
+    always_ahead = true;
+    for (int i = 0; i < 4; i++) {
+        with_drafts = (const double[]){0, 0.7, 1}[i % 3];
+        run_in_company(texts, alone, N, 2 + i % 2, i < 2 ? N_CTX : 4 * 64, i % 2 ? 1 : 8, (uint64_t)i);
+        assert_true(i % 3 == 0 || came.accepted[KIN_DRAFT_ORACLE] > 0);
+    }
+    with_drafts = -1;
+    a_seed_gives_the_text_that_it_gives_without_drafts(state);
+    rejected_tokens_leave_the_cache_however_a_text_ends(state);
+    always_ahead = false;
 }
 
 // The texts differ in a secret of 8 tokens only, behind one of six prefixes that they share; what follows it is the same for all.
@@ -622,6 +642,7 @@ int main(void) {
         cmocka_unit_test(with_a_draft_model_each_text_is_what_it_is_without),
         cmocka_unit_test(a_seed_gives_the_text_that_it_gives_without_drafts),
         cmocka_unit_test(rejected_tokens_leave_the_cache_however_a_text_ends),
+        cmocka_unit_test(in_several_steps_at_once_a_text_is_what_it_is_in_one),
         cmocka_unit_test(a_secret_per_stream_never_crosses),
         cmocka_unit_test(the_youngest_waits_when_the_context_is_full),
         cmocka_unit_test(of_16_users_a_common_prefix_of_2048_tokens_is_computed_once),

@@ -79,6 +79,7 @@ void kin_speculation_learn_time(kin_speculation *s, int n_rows, double took_s) {
 }
 
 void kin_speculation_forget_times(kin_speculation *s) {
+    s->ahead_s = 0;
     memset(s->times, 0, sizeof s->times);
 }
 
@@ -158,7 +159,7 @@ static void begin(candidates *c, const kin_speculation *s, int n_free, const kin
 }
 
 // Number of tokens with the largest E / (T + drafting_s). A row more never takes less time, whatever was measured.
-static int count_best(const kin_speculation *s, int n_rows, int n_free, double drafting_s, candidates *c) {
+static int count_best(const kin_speculation *s, int n_rows, int n_free, double drafting_s, candidates *c, double *rate) {
     int best = c->n_taken;
     double took = time_of(s, n_rows + best) + drafting_s, best_rate = (best ? 1 : WORTH) * (n_rows + c->expected) / took;
     while (c->n_taken < n_free && take(c, s)) {
@@ -168,16 +169,18 @@ static int count_best(const kin_speculation *s, int n_rows, int n_free, double d
         best_rate = (n_rows + c->expected) / took;
         best = c->n_taken;
     }
+    *rate = best_rate;
     return best;
 }
 
 void kin_speculation_choose(kin_speculation *s, int n_rows, int n_free, const kin_draft *const *drafts, int n, double drafting_s,
                             int *taken) {
     candidates c;
+    double rate;
     kin_assert(n <= KIN_SPECULATION_MAX_TEXTS && kin_speculation_wants(s, n_rows));
     if (n_free > KIN_SPECULATION_MAX_ROWS - n_rows) n_free = KIN_SPECULATION_MAX_ROWS - n_rows;
     begin(&c, s, n_free, drafts, n);
-    int best = has_times(s, n_rows) ? count_best(s, n_rows, n_free, drafting_s, &c) : c.n_taken;
+    int best = has_times(s, n_rows) ? count_best(s, n_rows, n_free, drafting_s, &c, &rate) : c.n_taken;
     s->is_probe = best == 0 && n_free > 0 && (s->model_probes || s->step >= s->next_probe);
     if (s->is_probe && !s->model_probes) begin_probe(s);
     if (s->is_probe) best = 1;
@@ -186,6 +189,25 @@ void kin_speculation_choose(kin_speculation *s, int n_rows, int n_free, const ki
     begin(&c, s, n_free, drafts, n);
     while (c.n_taken < best && take(&c, s)) continue;
     for (int i = 0; i < n; i++) taken[i] = c.taken[i];
+}
+
+// ---- several steps at once
+
+bool kin_speculation_prefers_ahead(const kin_speculation *s, const kin_draft *d, int n_free, int n_steps) {
+    candidates c;
+    double rate, length = 1 / (1 - fmin(chance_of(s, d, 0), 0.99));
+    double ahead_s = time_of(s, 1) * (1 + (length - 1) / n_steps) / length;
+    if (s->ahead_s > 0 && s->step - s->ahead_step < FORGET) ahead_s = s->ahead_s;
+    begin(&c, s, n_free, &d, 1);
+    count_best(s, 1, n_free, 0, &c, &rate);
+    return n_steps > 1 && s->least == 0 && 1 / ahead_s > WORTH * rate;
+}
+
+void kin_speculation_learn_ahead(kin_speculation *s, int n_tokens, double took_s) {
+    double each = took_s / (n_tokens > 0 ? n_tokens : 1);
+    bool known = s->ahead_s > 0 && s->step - s->ahead_step < FORGET;
+    s->ahead_s = known ? (s->ahead_s + each) / 2 : each;
+    s->ahead_step = s->step;
 }
 
 // ---- a draft model

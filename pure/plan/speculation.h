@@ -15,6 +15,14 @@
 // where D is what its passes took. Whether it is asked, and for how many tokens, is decided before by the same quotient, with the
 // mean chance of its tokens; it stops before a token that is not worth its time by its own confidence.
 //
+// In a ring where computing is the limit, and no disk, a text that is written alone may be in several steps at once: the first
+// has its last token, those behind it a drafted token each. Of M steps in flight each right one gives a token after T / M; behind
+// a wrong one the text begins anew:
+//
+//     tokens per second = L / (T(1) (1 + (L - 1) / M))      L = 1 / (1 - chance)
+//
+// That is done where it beats one step of several rows; what was measured of it takes the formula's place.
+//
 // `least` tokens of each text are verified whether it pays or not, never more than `most`: for comparison, tests and
 // measurements.
 //
@@ -49,6 +57,8 @@ typedef struct kin_speculation {
     uint64_t probe_gap;                     // steps between two of these
     bool model_probes;                      // the draft model was asked for one
     bool is_probe;                          // the last choice was one
+    double ahead_s;                         // a token's time with several steps in flight, as measured; 0: not known
+    uint64_t ahead_step;                    // when that was
     int least, most;                        // drafted tokens of each text
 } kin_speculation;
 
@@ -70,6 +80,13 @@ void kin_speculation_choose(kin_speculation *speculation, int n_rows, int n_free
 
 // A step of n_rows rows, drafted ones included, took so long.
 void kin_speculation_learn_time(kin_speculation *speculation, int n_rows, double took_s);
+
+// Whether the text that is written alone is better in n_steps steps at once than in one with as many tokens of this draft as are
+// best.
+bool kin_speculation_prefers_ahead(const kin_speculation *speculation, const kin_draft *draft, int n_free, int n_steps);
+
+// With several steps in flight n_tokens took so long.
+void kin_speculation_learn_ahead(kin_speculation *speculation, int n_tokens, double took_s);
 
 // A pass of the draft model for n texts took so long.
 void kin_speculation_learn_pass(kin_speculation *speculation, double n, double took_s);
