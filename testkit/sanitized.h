@@ -1,7 +1,6 @@
 // KIN_SANITIZED: 1 under AddressSanitizer or ThreadSanitizer, where a test that computes much may compute less: how long things
 // take is seen without them.
-#ifndef KIN_TESTKIT_SANITIZED_H
-#define KIN_TESTKIT_SANITIZED_H
+#pragma once
 
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
@@ -13,6 +12,4 @@
 #endif
 #ifndef KIN_SANITIZED
 #define KIN_SANITIZED 0
-#endif
-
 #endif

@@ -7,172 +7,7 @@
 
 #include <cmocka.h>
 
-#include <stdio.h>
-#include <string.h>
-
-#include "pure/proto/epoch.h"
-#include "pure/proto/goodbye.h"
-#include "pure/proto/membership.h"
-#include "tests/trace.h"
-
-static kin_membership *membership;
-static kin_membership_actions last;
-
-// ---- telling the trace
-
-static void add_action(const kin_membership_action *a) {
-    switch (a->kind) {
-    case KIN_MEMBERSHIP_ACCEPT: add("accept %u\n", a->link); break;
-    case KIN_MEMBERSHIP_REFUSE: add("refuse %u: %s\n", a->link, a->text); break;
-    case KIN_MEMBERSHIP_DROP: add("drop %u: %s\n", a->link, a->text); break;
-    case KIN_MEMBERSHIP_ASK:
-        add("ask %u:", a->question);
-        for (int i = 0; i < a->n_devices; i++) add(" %s", kin_membership_device_at(membership, a->devices[i])->name);
-        add("\n");
-        break;
-    case KIN_MEMBERSHIP_PREFETCH:
-        add("prefetch %u to ", a->question);
-        if (a->link == KIN_MEMBERSHIP_OWN)
-            add("itself\n");
-        else
-            add("%u%s\n", a->link, a->gently ? ", gently" : "");
-        break;
-    case KIN_MEMBERSHIP_SEND_PLAN: add("plan %u to %u\n", a->epoch, a->link); break;
-    case KIN_MEMBERSHIP_SEND_END: add("end %u to %u\n", a->epoch, a->link); break;
-    case KIN_MEMBERSHIP_OPEN_RING:
-        add("open ring %u to %s\n", a->epoch, kin_membership_device_at(membership, a->device)->name);
-        break;
-    case KIN_MEMBERSHIP_CLOSE_RING: add("close ring %u\n", a->epoch); break;
-    case KIN_MEMBERSHIP_UP: add("up %u\n", a->epoch); break;
-    case KIN_MEMBERSHIP_FAIL: add("fail: %s\n", a->text); break;
-    case KIN_MEMBERSHIP_LOG: add("%s %s\n", a->level == KIN_LOG_DEBUG ? "whisper" : "say", a->text); break;
-    case KIN_MEMBERSHIP_STATUS: break;
-    }
-}
-
-static void step(kin_membership_event e) {
-    const kin_membership_actions *actions = kin_membership_step(membership, now, &e);
-    last = *actions;
-    for (int i = 0; i < actions->n; i++) add_action(&actions->at[i]);
-}
-
-static void expect_words(const char *words) {
-    if (!strstr(trace, words)) fail_msg("'%s' is not in:\n%s", words, trace);
-    forget();
-}
-
-// ---- what happens
-
-static void begin(kin_membership_options o) {
-    o.id = (kin_proto_id){{255}};
-    o.features = 3;
-    o.model = (kin_proto_hash){{9}};
-    kin_membership_free(membership);
-    now = 1000 * MS;
-    membership = kin_membership_new(&o, now);
-    assert_non_null(membership);
-    forget();
-}
-
-static void begin_default(void) {
-    begin(kin_membership_options_default());
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    kin_membership_free(membership);
-    membership = NULL;
-    return 0;
-}
-
-// Lets time pass in ticks.
-static void wait_ms(int ms) {
-    for (kin_time end = now + (kin_time)ms * MS; now < end;) {
-        now += 50 * MS;
-        step((kin_membership_event){.kind = KIN_MEMBERSHIP_TICK});
-    }
-}
-
-static void hello(uint32_t link, uint8_t id, const char *name, uint32_t features) {
-    kin_membership_hello h = {.id = {{id}}, .name = name, .features = features};
-    step((kin_membership_event){.kind = KIN_MEMBERSHIP_JOINS, .link = link, .hello = &h});
-}
-
-static void facts(uint32_t link, uint8_t model) {
-    kin_proto_device f = {.n_threads = 4, .memory = 1u << 30, .model = {{model}}};
-    step((kin_membership_event){.kind = KIN_MEMBERSHIP_FACTS, .link = link, .facts = &f});
-}
-
-static void joins(uint32_t link, uint8_t id, const char *name) {
-    hello(link, id, name, 3);
-    facts(link, 0);
-}
-
-// The planner's answer to the last question: these devices in this order, each with the work `work`.
-static void planned(uint32_t question, const char *ids, uint8_t work) {
-    kin_membership_stage stages[KIN_MEMBERSHIP_DEVICES];
-    int n = (int)strlen(ids);
-    for (int i = 0; i < n; i++) {
-        stages[i] = (kin_membership_stage){.id = {{(uint8_t)(ids[i] - '0')}}, .windows = &work, .n_windows = 1};
-    }
-    kin_membership_plan plan = {.n_stages = n, .stages = stages};
-    step((kin_membership_event){.kind = KIN_MEMBERSHIP_PLANNED, .question = question, .plan = &plan});
-}
-
-// What link (KIN_MEMBERSHIP_OWN: the head itself) has of what it was to prefetch.
-static void prefetched(uint32_t link, uint32_t question, bool is_here, const char *reason) {
-    kin_proto_progress progress = {KIN_PROTO_FETCHING, is_here ? 400 : 100, 400, 0, 0};
-    step((kin_membership_event){.kind = KIN_MEMBERSHIP_PREFETCHED,
-                                .link = link,
-                                .question = question,
-                                .is_here = is_here,
-                                .progress = &progress,
-                                .reason = reason});
-}
-
-static void does_not_fit(uint32_t question) {
-    step((kin_membership_event){.kind = KIN_MEMBERSHIP_NO_PLAN, .question = question, .reason = "2.0 GiB are missing"});
-}
-
-static void of_link(kin_membership_event_kind kind, uint32_t link, const char *reason) {
-    step((kin_membership_event){
-        .kind = kind, .link = link, .epoch = kin_membership_epoch(membership), .stage = "compute", .reason = reason});
-}
-
-static void ready(uint32_t link) {
-    of_link(KIN_MEMBERSHIP_READY, link, NULL);
-}
-
-static void ring_opens(uint32_t link) {
-    of_link(KIN_MEMBERSHIP_RING_OPENED, link, NULL);
-}
-
-static void request(kin_membership_event_kind kind) {
-    step((kin_membership_event){.kind = kind, .epoch = kin_membership_epoch(membership)});
-}
-
-static const char *doing(void) {
-    static char text[KIN_MEMBERSHIP_SENTENCE];
-    return kin_membership_doing(membership, text, sizeof text);
-}
-
-// Devices tower (id 1, link 11) and laptop (id 2, link 12) in a ring that is up.
-static void begin_with_two(void) {
-    begin_default();
-    joins(11, 1, "tower");
-    joins(12, 2, "laptop");
-    wait_ms(1000);
-    planned(1, "12", 7);
-    ring_opens(KIN_MEMBERSHIP_OWN);
-    ready(11);
-    ready(12);
-    ring_opens(11);
-    ring_opens(12);
-    assert_int_equal(kin_membership_state_now(membership), KIN_MEMBERSHIP_SERVING);
-    forget();
-}
-
-// ---- the stories
+#include "tests/membership_story.h"
 
 static void two_devices_become_a_ring(void **state) {
     (void)state;
@@ -246,6 +81,17 @@ static void a_head_alone_serves_if_the_planner_says_so(void **state) {
     expect("ask 1:\n");
     planned(1, "", 0);
     expect("whisper plan 1: no device\nup 1\nwhisper serving alone\n");
+}
+
+static void a_head_that_serves_alone_beside_a_device_says_so(void **state) {
+    (void)state;
+    begin_default();
+    joins(11, 1, "tower");
+    wait_ms(250);
+    expect_words("accept 11\nsay device 'tower' has joined\nask 1: tower\n");
+    planned(1, "", 0);
+    wait_ms(750);
+    expect_words("up 1\nsay serving alone: the plan leaves out 'tower'; 'kin plan' says why\n");
 }
 
 static void expected_devices_are_not_waited_for_any_longer(void **state) {
@@ -413,170 +259,6 @@ static void the_heads_name_is_nobody_elses(void **state) {
     assert_string_equal(kin_membership_device_at(membership, 1)->name, "desk-3");
 }
 
-// Two devices at work, a request that runs, and a third one that has joined: the answer to question 2 is a better plan.
-static void begin_with_better_plan(void) {
-    begin_with_two();
-    request(KIN_MEMBERSHIP_BEGINS);
-    joins(13, 3, "phone");
-    forget();
-    wait_ms(1000);
-    expect("ask 2: tower laptop phone\n");
-    planned(2, "123", 9);
-    expect("whisper a better plan, with 3 devices, is prepared\n"
-           "prefetch 2 to 11, gently\nprefetch 2 to 12, gently\nprefetch 2 to 13, gently\nprefetch 2 to itself\n");
-}
-
-static void a_better_plan_begins_when_all_have_what_it_needs_and_requests_have_made_room(void **state) {
-    (void)state;
-    begin_with_better_plan();
-    assert_int_equal(kin_membership_prepares(membership), 2);
-    prefetched(13, 2, false, NULL);
-    assert_string_equal(doing(), "serving on 2 devices; for a better plan 'tower' gets ready");
-    prefetched(11, 2, true, NULL);
-    prefetched(12, 2, true, NULL);
-    prefetched(KIN_MEMBERSHIP_OWN, 2, true, NULL);
-    assert_string_equal(doing(), "serving on 2 devices; for a better plan 'phone' is fetching: 25 %");
-    wait_ms(5000); // nobody is asked again, and the epoch goes on
-    expect("");
-    assert_false(kin_membership_yields(membership));
-    prefetched(13, 2, true, NULL);
-    assert_true(kin_membership_yields(membership));
-    assert_int_equal(kin_membership_state_now(membership), KIN_MEMBERSHIP_SERVING);
-    request(KIN_MEMBERSHIP_BEGINS); // too late
-    expect("fail: serving on 2 devices; a better plan is about to begin\n");
-    request(KIN_MEMBERSHIP_ENDS);
-    expect("close ring 1\nend 1 to 11\nend 1 to 12\n"
-           "whisper plan 1 is over: all is here for a better plan\n"
-           "whisper plan 2: 3 devices\nplan 2 to 13\nplan 2 to 12\nplan 2 to 11\nopen ring 2 to tower\n");
-    assert_int_equal(kin_membership_planned_by(membership), 2);
-    assert_int_equal(kin_membership_prepares(membership), 0);
-    wait_ms(5000);
-    expect(""); // the planner need not say it again
-}
-
-static void where_nothing_runs_it_begins_at_once_and_is_fetched_as_fast_as_can_be(void **state) {
-    (void)state;
-    begin_with_better_plan();
-    request(KIN_MEMBERSHIP_ENDS);
-    expect("");
-    wait_ms(1100);
-    expect("prefetch 2 to 11\nprefetch 2 to 12\nprefetch 2 to 13\nprefetch 2 to itself\n");
-    prefetched(11, 2, true, NULL);
-    request(KIN_MEMBERSHIP_BEGINS);
-    expect("prefetch 2 to 12, gently\nprefetch 2 to 13, gently\nprefetch 2 to itself\n");
-    request(KIN_MEMBERSHIP_ENDS);
-    wait_ms(1100);
-    prefetched(12, 2, true, NULL);
-    prefetched(13, 2, true, NULL);
-    forget();
-    prefetched(KIN_MEMBERSHIP_OWN, 2, false, "a full disk"); // what it could not pack ahead it packs later
-    expect_words("plan 2 to 13\n");
-}
-
-static void who_has_the_same_work_has_all_it_needs(void **state) {
-    (void)state;
-    begin_with_two();
-    joins(13, 3, "phone");
-    wait_ms(1000);
-    forget();
-    planned(2, "132", 7); // the work of plan 1
-    expect("whisper a better plan, with 3 devices, is prepared\nprefetch 2 to 13\nprefetch 2 to itself\n");
-}
-
-static void a_plan_that_is_better_no_more_is_forgotten(void **state) {
-    (void)state;
-    begin_with_better_plan();
-    request(KIN_MEMBERSHIP_DRIFT);
-    expect("ask 3: tower laptop phone\n");
-    planned(3, "123", 9); // still the same
-    expect("");
-    assert_int_equal(kin_membership_prepares(membership), 2);
-    request(KIN_MEMBERSHIP_DRIFT);
-    planned(4, "12", 7); // the planner has changed its mind
-    assert_int_equal(kin_membership_prepares(membership), 0);
-    forget();
-    for (uint32_t link = 11; link <= 13; link++) prefetched(link, 2, true, NULL);
-    expect("");
-    assert_false(kin_membership_yields(membership));
-    request(KIN_MEMBERSHIP_DRIFT);
-    forget();
-    planned(5, "312", 9);
-    expect_words("prefetch 5 to 13, gently\n");
-    assert_int_equal(kin_membership_prepares(membership), 5);
-}
-
-static void who_joins_meanwhile_does_not_hold_a_plan_for_which_there_is_room(void **state) {
-    (void)state;
-    begin_with_better_plan();
-    for (uint32_t link = 11; link <= 13; link++) prefetched(link, 2, true, NULL);
-    prefetched(KIN_MEMBERSHIP_OWN, 2, true, NULL);
-    joins(14, 4, "tablet");
-    forget();
-    request(KIN_MEMBERSHIP_ENDS);
-    expect_words("plan 2 to 13\n");
-    wait_ms(1000);
-    expect("ask 3: tower laptop phone tablet\n");
-}
-
-static void a_plan_is_given_up_with_a_member_that_is_lost(void **state) {
-    (void)state;
-    begin_with_better_plan();
-    of_link(KIN_MEMBERSHIP_LOST, 13, "connection reset");
-    assert_int_equal(kin_membership_prepares(membership), 0);
-    assert_int_equal(kin_membership_n_requests(membership), 1);
-    expect_words("ask 3: tower laptop\n");
-    begin_with_better_plan(); // the other way round: a member of the ring is lost, and the new one is there
-    of_link(KIN_MEMBERSHIP_LOST, 12, "connection reset");
-    assert_int_equal(kin_membership_prepares(membership), 0);
-    assert_int_equal(kin_membership_n_requests(membership), 0);
-    forget();
-    wait_ms(300);
-    expect("ask 3: tower phone\n");
-    planned(3, "13", 8);
-    expect_words("plan 2 to 13\nplan 2 to 11\n"); // nothing runs that could go on meanwhile
-}
-
-static void a_newcomer_that_cannot_fetch_is_left_out_and_the_ring_goes_on(void **state) {
-    (void)state;
-    begin_with_better_plan();
-    prefetched(13, 2, false, "no room on the disk");
-    expect("say device 'phone' cannot get ready for a better plan: no room on the disk; it is left out for 2.0 s\n"
-           "ask 3: tower laptop\n");
-    assert_int_equal(kin_membership_n_requests(membership), 1);
-    planned(3, "12", 7);
-    wait_ms(2000);
-    expect("ask 4: tower laptop phone\n");
-}
-
-static void a_member_that_cannot_fetch_keeps_its_work_and_the_ring_is_left_as_it_is_for_a_while(void **state) {
-    (void)state;
-    begin_with_better_plan();
-    prefetched(12, 2, false, "no room on the disk");
-    expect("say device 'laptop' (stage 2 of 2) cannot get ready for a better plan: no room on the disk\n");
-    assert_int_equal(kin_membership_n_requests(membership), 1);
-    request(KIN_MEMBERSHIP_DRIFT);
-    forget();
-    planned(3, "123", 9);
-    expect("");
-    wait_ms(2000);
-    expect("ask 4: tower laptop phone\n");
-    planned(4, "123", 9);
-    expect_words("prefetch 4 to 13, gently\n");
-}
-
-static void nobody_waits_for_ever_for_who_says_nothing(void **state) {
-    (void)state;
-    begin_with_better_plan();
-    for (uint32_t link = 11; link <= 12; link++) prefetched(link, 2, true, NULL);
-    wait_ms(60000);
-    prefetched(13, 2, false, NULL);
-    wait_ms(89000);
-    expect("");
-    wait_ms(2000);
-    expect_words("say device 'phone' cannot get ready for a better plan: it says nothing of it; it is left out");
-    assert_int_equal(kin_membership_n_requests(membership), 1);
-}
-
 static void the_same_plan_changes_nothing(void **state) {
     (void)state;
     begin_with_two();
@@ -724,7 +406,7 @@ static void a_plan_without_devices_may_wait_for_others(void **state) {
     assert_string_equal(doing(), "waiting for devices to join");
     wait_ms(750);
     assert_int_equal(kin_membership_state_now(membership), KIN_MEMBERSHIP_SERVING);
-    assert_string_equal(doing(), "serving alone");
+    assert_string_equal(doing(), "serving alone: the plan leaves out 'tower'; 'kin plan' says why");
 }
 
 static void ring_links_may_come_and_go_before_the_ring_is_up(void **state) {
@@ -955,11 +637,11 @@ static void after_the_last_number_epochs_count_from_one(void **state) {
 }
 
 int main(void) {
-#define STORY(name) cmocka_unit_test_teardown(name, tear_down)
     const struct CMUnitTest tests[] = {
         STORY(two_devices_become_a_ring),
         STORY(who_joins_while_the_first_plan_gets_ready_is_in_the_next),
         STORY(a_head_alone_serves_if_the_planner_says_so),
+        STORY(a_head_that_serves_alone_beside_a_device_says_so),
         STORY(expected_devices_are_not_waited_for_any_longer),
         STORY(drift_asks_the_planner_also_while_requests_run),
         STORY(a_lost_device_fails_the_request_and_is_waited_for),
@@ -970,15 +652,6 @@ int main(void) {
         STORY(a_device_that_connects_anew_replaces_itself),
         STORY(a_copy_of_a_device_is_refused_and_the_first_one_stays),
         STORY(the_heads_name_is_nobody_elses),
-        STORY(a_better_plan_begins_when_all_have_what_it_needs_and_requests_have_made_room),
-        STORY(where_nothing_runs_it_begins_at_once_and_is_fetched_as_fast_as_can_be),
-        STORY(who_has_the_same_work_has_all_it_needs),
-        STORY(a_plan_that_is_better_no_more_is_forgotten),
-        STORY(who_joins_meanwhile_does_not_hold_a_plan_for_which_there_is_room),
-        STORY(a_plan_is_given_up_with_a_member_that_is_lost),
-        STORY(a_newcomer_that_cannot_fetch_is_left_out_and_the_ring_goes_on),
-        STORY(a_member_that_cannot_fetch_keeps_its_work_and_the_ring_is_left_as_it_is_for_a_while),
-        STORY(nobody_waits_for_ever_for_who_says_nothing),
         STORY(the_same_plan_changes_nothing),
         STORY(an_answer_about_who_is_gone_is_not_used),
         STORY(a_device_that_fails_rests_longer_each_time),

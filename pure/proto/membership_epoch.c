@@ -69,7 +69,7 @@ static kin_time latest(kin_time a, kin_time b) {
     return a > b ? a : b;
 }
 
-static int n_available(const kin_membership *r) {
+int kin_membership_n_available(const kin_membership *r) {
     int n = 0;
     for (int i = 0; i < KIN_MEMBERSHIP_DEVICES; i++) n += kin_membership_is_available(r, i);
     return n;
@@ -80,7 +80,7 @@ static bool everybody_is_here(const kin_membership *r) {
     for (int m = 0; m < r->n_members; m++) {
         if (!kin_membership_is_available(r, r->members[m])) return false;
     }
-    return n_available(r) >= r->options.n_expected;
+    return kin_membership_n_available(r) >= r->options.n_expected;
 }
 
 static kin_time due(const kin_membership *r) {
@@ -91,7 +91,8 @@ static kin_time due(const kin_membership *r) {
         bool is_lost = r->devices[r->members[m]].state == KIN_DEVICE_LOST;
         if (is_lost) at = latest(at, kin_membership_later(r->ended_at, r->options.lost_wait_ns));
     }
-    if (!r->was_up && n_available(r) > 0) return latest(at, kin_membership_later(r->joined_at, r->options.plan_wait_ns));
+    if (!r->was_up && kin_membership_n_available(r) > 0)
+        return latest(at, kin_membership_later(r->joined_at, r->options.plan_wait_ns));
     return latest(at, kin_membership_later(r->joined_at, r->options.join_wait_ns));
 }
 
@@ -154,7 +155,7 @@ static bool is_same_plan(const kin_membership *r, int n, const uint8_t *members,
 
 // A plan without devices before the ring was ever up is no news for a person.
 static kin_log_level level_of_plan(const kin_membership *r) {
-    return r->n_members == 0 && !r->was_up ? KIN_LOG_DEBUG : KIN_LOG_INFO;
+    return r->n_members == 0 && !r->was_up && kin_membership_n_available(r) == 0 ? KIN_LOG_DEBUG : KIN_LOG_INFO;
 }
 
 static void say_plan(kin_membership *r) {
@@ -320,7 +321,7 @@ void kin_membership_look_at_ring(kin_membership *r) {
 
 // The first plan is made early, so that its devices get ready while others may still join.
 static bool may_be_up(const kin_membership *r) {
-    if (r->was_up || (r->options.n_expected > 0 && n_available(r) >= r->options.n_expected)) return true;
+    if (r->was_up || (r->options.n_expected > 0 && kin_membership_n_available(r) >= r->options.n_expected)) return true;
     return r->change == r->change_answered && r->now >= kin_membership_later(r->joined_at, r->options.join_wait_ns);
 }
 

@@ -73,6 +73,7 @@ void kin_membership_say_once(kin_membership *r, int i, kin_log_level level, cons
 
 // Connected, with known facts, and not left out for a while.
 bool kin_membership_is_available(const kin_membership *r, int i);
+int kin_membership_n_available(const kin_membership *r);
 bool kin_membership_is_member(const kin_membership *r, int i);
 
 // The epoch is over because of `reason`; requests fail with it. Nothing happens when none is in force.

@@ -122,8 +122,16 @@ static void say_next(const kin_membership *r, char *buf, size_t n) {
         snprintf(buf, n, "; a better plan is about to begin");
 }
 
+static int say_alone(const kin_membership *r, char *buf, size_t n) {
+    int i = 0, n_there = kin_membership_n_available(r);
+    while (i < KIN_MEMBERSHIP_DEVICES && !kin_membership_is_available(r, i)) i++;
+    if (n_there == 0) return snprintf(buf, n, "serving alone");
+    if (n_there > 1) return snprintf(buf, n, "serving alone: the plan leaves out all %d devices; 'kin plan' says why", n_there);
+    return snprintf(buf, n, "serving alone: the plan leaves out '%s'; 'kin plan' says why", r->devices[i].name);
+}
+
 static void say_serving(const kin_membership *r, char *buf, size_t n) {
-    int used = r->n_members == 0 ? snprintf(buf, n, "serving alone")
+    int used = r->n_members == 0 ? say_alone(r, buf, n)
                                  : snprintf(buf, n, "serving on %d device%s", r->n_members, r->n_members == 1 ? "" : "s");
     if (used > 0 && (size_t)used < n) say_next(r, buf + used, n - (size_t)used);
 }

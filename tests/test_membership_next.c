@@ -1,0 +1,188 @@
+// A better plan beside the ring that runs: who has what it needs, when all switch, and when it is given up.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/membership_story.h"
+
+// Two devices at work, a request that runs, and a third one that has joined: the answer to question 2 is a better plan.
+static void begin_with_better_plan(void) {
+    begin_with_two();
+    request(KIN_MEMBERSHIP_BEGINS);
+    joins(13, 3, "phone");
+    forget();
+    wait_ms(1000);
+    expect("ask 2: tower laptop phone\n");
+    planned(2, "123", 9);
+    expect("whisper a better plan, with 3 devices, is prepared\n"
+           "prefetch 2 to 11, gently\nprefetch 2 to 12, gently\nprefetch 2 to 13, gently\nprefetch 2 to itself\n");
+}
+
+static void a_better_plan_begins_when_all_have_what_it_needs_and_requests_have_made_room(void **state) {
+    (void)state;
+    begin_with_better_plan();
+    assert_int_equal(kin_membership_prepares(membership), 2);
+    prefetched(13, 2, false, NULL);
+    assert_string_equal(doing(), "serving on 2 devices; for a better plan 'tower' gets ready");
+    prefetched(11, 2, true, NULL);
+    prefetched(12, 2, true, NULL);
+    prefetched(KIN_MEMBERSHIP_OWN, 2, true, NULL);
+    assert_string_equal(doing(), "serving on 2 devices; for a better plan 'phone' is fetching: 25 %");
+    wait_ms(5000); // nobody is asked again, and the epoch goes on
+    expect("");
+    assert_false(kin_membership_yields(membership));
+    prefetched(13, 2, true, NULL);
+    assert_true(kin_membership_yields(membership));
+    assert_int_equal(kin_membership_state_now(membership), KIN_MEMBERSHIP_SERVING);
+    request(KIN_MEMBERSHIP_BEGINS); // too late
+    expect("fail: serving on 2 devices; a better plan is about to begin\n");
+    request(KIN_MEMBERSHIP_ENDS);
+    expect("close ring 1\nend 1 to 11\nend 1 to 12\n"
+           "whisper plan 1 is over: all is here for a better plan\n"
+           "whisper plan 2: 3 devices\nplan 2 to 13\nplan 2 to 12\nplan 2 to 11\nopen ring 2 to tower\n");
+    assert_int_equal(kin_membership_planned_by(membership), 2);
+    assert_int_equal(kin_membership_prepares(membership), 0);
+    wait_ms(5000);
+    expect(""); // the planner need not say it again
+}
+
+static void where_nothing_runs_it_begins_at_once_and_is_fetched_as_fast_as_can_be(void **state) {
+    (void)state;
+    begin_with_better_plan();
+    request(KIN_MEMBERSHIP_ENDS);
+    expect("");
+    wait_ms(1100);
+    expect("prefetch 2 to 11\nprefetch 2 to 12\nprefetch 2 to 13\nprefetch 2 to itself\n");
+    prefetched(11, 2, true, NULL);
+    request(KIN_MEMBERSHIP_BEGINS);
+    expect("prefetch 2 to 12, gently\nprefetch 2 to 13, gently\nprefetch 2 to itself\n");
+    request(KIN_MEMBERSHIP_ENDS);
+    wait_ms(1100);
+    prefetched(12, 2, true, NULL);
+    prefetched(13, 2, true, NULL);
+    forget();
+    prefetched(KIN_MEMBERSHIP_OWN, 2, false, "a full disk"); // what it could not pack ahead it packs later
+    expect_words("plan 2 to 13\n");
+}
+
+static void who_has_the_same_work_has_all_it_needs(void **state) {
+    (void)state;
+    begin_with_two();
+    joins(13, 3, "phone");
+    wait_ms(1000);
+    forget();
+    planned(2, "132", 7); // the work of plan 1
+    expect("whisper a better plan, with 3 devices, is prepared\nprefetch 2 to 13\nprefetch 2 to itself\n");
+}
+
+static void a_plan_that_is_better_no_more_is_forgotten(void **state) {
+    (void)state;
+    begin_with_better_plan();
+    request(KIN_MEMBERSHIP_DRIFT);
+    expect("ask 3: tower laptop phone\n");
+    planned(3, "123", 9); // still the same
+    expect("");
+    assert_int_equal(kin_membership_prepares(membership), 2);
+    request(KIN_MEMBERSHIP_DRIFT);
+    planned(4, "12", 7); // the planner has changed its mind
+    assert_int_equal(kin_membership_prepares(membership), 0);
+    forget();
+    for (uint32_t link = 11; link <= 13; link++) prefetched(link, 2, true, NULL);
+    expect("");
+    assert_false(kin_membership_yields(membership));
+    request(KIN_MEMBERSHIP_DRIFT);
+    forget();
+    planned(5, "312", 9);
+    expect_words("prefetch 5 to 13, gently\n");
+    assert_int_equal(kin_membership_prepares(membership), 5);
+}
+
+static void who_joins_meanwhile_does_not_hold_a_plan_for_which_there_is_room(void **state) {
+    (void)state;
+    begin_with_better_plan();
+    for (uint32_t link = 11; link <= 13; link++) prefetched(link, 2, true, NULL);
+    prefetched(KIN_MEMBERSHIP_OWN, 2, true, NULL);
+    joins(14, 4, "tablet");
+    forget();
+    request(KIN_MEMBERSHIP_ENDS);
+    expect_words("plan 2 to 13\n");
+    wait_ms(1000);
+    expect("ask 3: tower laptop phone tablet\n");
+}
+
+static void a_plan_is_given_up_with_a_member_that_is_lost(void **state) {
+    (void)state;
+    begin_with_better_plan();
+    of_link(KIN_MEMBERSHIP_LOST, 13, "connection reset");
+    assert_int_equal(kin_membership_prepares(membership), 0);
+    assert_int_equal(kin_membership_n_requests(membership), 1);
+    expect_words("ask 3: tower laptop\n");
+    begin_with_better_plan(); // the other way round: a member of the ring is lost, and the new one is there
+    of_link(KIN_MEMBERSHIP_LOST, 12, "connection reset");
+    assert_int_equal(kin_membership_prepares(membership), 0);
+    assert_int_equal(kin_membership_n_requests(membership), 0);
+    forget();
+    wait_ms(300);
+    expect("ask 3: tower phone\n");
+    planned(3, "13", 8);
+    expect_words("plan 2 to 13\nplan 2 to 11\n"); // nothing runs that could go on meanwhile
+}
+
+static void a_newcomer_that_cannot_fetch_is_left_out_and_the_ring_goes_on(void **state) {
+    (void)state;
+    begin_with_better_plan();
+    prefetched(13, 2, false, "no room on the disk");
+    expect("say device 'phone' cannot get ready for a better plan: no room on the disk; it is left out for 2.0 s\n"
+           "ask 3: tower laptop\n");
+    assert_int_equal(kin_membership_n_requests(membership), 1);
+    planned(3, "12", 7);
+    wait_ms(2000);
+    expect("ask 4: tower laptop phone\n");
+}
+
+static void a_member_that_cannot_fetch_keeps_its_work_and_the_ring_is_left_as_it_is_for_a_while(void **state) {
+    (void)state;
+    begin_with_better_plan();
+    prefetched(12, 2, false, "no room on the disk");
+    expect("say device 'laptop' (stage 2 of 2) cannot get ready for a better plan: no room on the disk\n");
+    assert_int_equal(kin_membership_n_requests(membership), 1);
+    request(KIN_MEMBERSHIP_DRIFT);
+    forget();
+    planned(3, "123", 9);
+    expect("");
+    wait_ms(2000);
+    expect("ask 4: tower laptop phone\n");
+    planned(4, "123", 9);
+    expect_words("prefetch 4 to 13, gently\n");
+}
+
+static void nobody_waits_for_ever_for_who_says_nothing(void **state) {
+    (void)state;
+    begin_with_better_plan();
+    for (uint32_t link = 11; link <= 12; link++) prefetched(link, 2, true, NULL);
+    wait_ms(60000);
+    prefetched(13, 2, false, NULL);
+    wait_ms(89000);
+    expect("");
+    wait_ms(2000);
+    expect_words("say device 'phone' cannot get ready for a better plan: it says nothing of it; it is left out");
+    assert_int_equal(kin_membership_n_requests(membership), 1);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        STORY(a_better_plan_begins_when_all_have_what_it_needs_and_requests_have_made_room),
+        STORY(where_nothing_runs_it_begins_at_once_and_is_fetched_as_fast_as_can_be),
+        STORY(who_has_the_same_work_has_all_it_needs),
+        STORY(a_plan_that_is_better_no_more_is_forgotten),
+        STORY(who_joins_meanwhile_does_not_hold_a_plan_for_which_there_is_room),
+        STORY(a_plan_is_given_up_with_a_member_that_is_lost),
+        STORY(a_newcomer_that_cannot_fetch_is_left_out_and_the_ring_goes_on),
+        STORY(a_member_that_cannot_fetch_keeps_its_work_and_the_ring_is_left_as_it_is_for_a_while),
+        STORY(nobody_waits_for_ever_for_who_says_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
