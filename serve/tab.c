@@ -93,7 +93,7 @@ static void end(kin_tab *t, int status, const char *reason) {
     t->is_ending = true;
     give_up_calls(t);
     if (!t->x) return;
-    say(t, json_pack("{s:s, s:s}", "type", "refused", "reason", reason));
+    say(t, json_pack("{s:s, s:s, s:b}", "type", "refused", "reason", reason, "again", status == KIN_WEBSOCKET_AWAY));
     kin_websocket_end(t->ws, status, reason);
     kin_http_tunnel_close(t->x);
 }
@@ -301,7 +301,7 @@ static void join_ring(kin_tab *t) {
     if (pthread_create(&t->thread, NULL, run, t) == 0)
         t->has_thread = true;
     else
-        kin_tab_end(t, "the head has no thread left");
+        end(t, KIN_WEBSOCKET_NORMAL, "the head has no thread left");
 }
 
 // ---- from the tab: texts
@@ -327,7 +327,7 @@ static void read_facts(kin_tab *t, const json_t *m) {
         cpu->token_bytes_s[q] = number(json_object_get(rates, "token_bytes_s"), kin_quant_name((kin_quant)q), 1e6, 1e12, bytes_s);
         cpu->prompt_flop_s[q] = number(json_object_get(rates, "prompt_flop_s"), kin_quant_name((kin_quant)q), 1e6, 1e14, flop_s);
     }
-    cpu->read_bytes_s = number(rates, "read_bytes_s", 1e6, 1e12, bytes_s);
+    cpu->read_bytes_s = number(rates, "read_bytes_s", 1e6, 1e12, cpu->token_bytes_s[KIN_QUANT_F16]);
     cpu->kv_copy_s = number(rates, "kv_copy_s", 0, 1, 1e-6);
     cpu->op_s = number(rates, "op_s", 0, 1, 5e-6);
     kin_label_set(t->facts.name, sizeof t->facts.name - 1, t->name);
@@ -391,7 +391,7 @@ static void take_text(kin_tab *t, const uint8_t *bytes, size_t n) {
     else if (strcmp(type, "progress") == 0)
         take_progress(t, m);
     else if (strcmp(type, "leave") == 0)
-        kin_tab_end(t, "the tab has left");
+        end(t, KIN_WEBSOCKET_NORMAL, "the tab has left");
     else
         refuse(t, "that message is not for a head");
     json_decref(m);
@@ -513,7 +513,7 @@ bool kin_tab_step(kin_tab *t) {
     bool has_ended = t->has_ended;
     pthread_mutex_unlock(&t->mutex);
     if (status[0]) say(t, json_pack("{s:s, s:s}", "type", "status", "line", status));
-    if (has_ended) kin_tab_end(t, t->why.text[0] ? t->why.text : "the tab has left");
+    if (has_ended) end(t, KIN_WEBSOCKET_NORMAL, t->why.text[0] ? t->why.text : "the tab has left");
     return t->x || (t->has_thread && !has_ended);
 }
 

@@ -7,7 +7,7 @@
 // it. What is not a member's work is JSON, in texts with a "type":
 //
 //   from the tab   hello {code, name, cpu, threads, memory, rates}   progress {done, total}   pong   leave
-//   to the tab     ping   welcome {head, model}   refused {reason}   status {line}   weights {files, chunks, windows, ...}
+//   to the tab     ping   welcome {head, model}   refused {reason, again}   status {line}   weights {files, chunks, windows, ...}
 //
 // Owner: serve/tabs.c. Thread: the loop's for all functions.
 #pragma once
@@ -40,6 +40,6 @@ bool kin_tab_step(kin_tab *tab);
 void kin_tab_free(kin_tab *tab); // waits for its thread
 // What takes too long. Several times a second.
 void kin_tab_tick(kin_tab *tab, kin_time now);
-void kin_tab_end(kin_tab *tab, const char *reason);
+void kin_tab_end(kin_tab *tab, const char *reason); // it may come again
 
 bool kin_tab_is_admitted(const kin_tab *tab); // it knew the code

@@ -250,6 +250,90 @@ static void waiting_for_the_owner_takes_any_time(void **state) {
     close_world(&w);
 }
 
+// ---- tunnels
+
+typedef struct tunnel {
+    world w;
+    kin_text_buffer got;
+    int n_closed;
+} tunnel;
+
+static void take_bytes(void *user, const uint8_t *bytes, size_t n) {
+    kin_text_put(&((tunnel *)user)->got, (const char *)bytes, n);
+}
+
+static void count_closed(void *user) {
+    ((tunnel *)user)->n_closed++;
+}
+
+static void upgrade_it(void *user, kin_http_exchange *x) {
+    tunnel *t = user; // the world is its first
+    t->w.open = x;
+    kin_http_upgrade(x, "echo", &(kin_http_tunnel){.bytes = take_bytes, .closed = count_closed, .user = t});
+}
+
+static void open_tunnel(tunnel *t, const char *behind) {
+    memset(t, 0, sizeof *t);
+    open_world(&t->w);
+    t->w.service.callbacks.request = upgrade_it;
+    feed(&t->w, "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r");
+    char end[100] = "\n";
+    feed(&t->w, strncat(end, behind, sizeof end - 2));
+    assert_non_null(strstr(t->w.sent.at, "HTTP/1.1 101 Switching Protocols\r\n"));
+    assert_non_null(strstr(t->w.sent.at, "Upgrade: echo\r\n"));
+}
+
+static void close_tunnel(tunnel *t) {
+    close_world(&t->w);
+    kin_text_fini(&t->got);
+    assert_int_equal(t->n_closed, 1);
+    assert_int_equal(t->w.n_gone, 0);
+}
+
+static void after_an_upgrade_all_bytes_are_the_tunnels(void **state) {
+    (void)state;
+    tunnel t;
+    open_tunnel(&t, "GET / HTTP/1.1\r\n");
+    feed(&t.w, "\r\nmore");
+    assert_string_equal(t.got.at, "GET / HTTP/1.1\r\n\r\nmore");
+    size_t n = t.w.sent.len;
+    kin_http_tunnel_send(t.w.open, "answer", 6);
+    assert_int_equal(t.w.sent.len, n + 6);
+    assert_memory_equal(t.w.sent.at + n, "answer", 6);
+    pass(&t.w, 3600000); // it may be silent as long as it likes
+    assert_false(t.w.is_closed);
+    assert_int_equal(t.n_closed, 0);
+    close_tunnel(&t);
+}
+
+static void a_tunnel_ends_with_its_client_or_when_it_is_closed(void **state) {
+    (void)state;
+    for (int is_client = 0; is_client < 2; is_client++) {
+        tunnel t;
+        open_tunnel(&t, "");
+        if (is_client)
+            kin_http_connection_eof(t.w.c);
+        else
+            kin_http_tunnel_close(t.w.open);
+        assert_true(t.w.is_closed);
+        feed(&t.w, "too late");
+        assert_int_equal(t.got.len, 0);
+        close_tunnel(&t);
+    }
+}
+
+static void a_tunnel_whose_client_takes_nothing_is_closed(void **state) {
+    (void)state;
+    tunnel t;
+    open_tunnel(&t, "");
+    t.w.takes_nothing = true;
+    kin_http_tunnel_send(t.w.open, "answer", 6);
+    assert_int_equal(kin_http_tunnel_pending(t.w.open), 6);
+    pass(&t.w, t.w.service.limits.stall_ms + 1);
+    assert_true(t.w.is_closed);
+    close_tunnel(&t);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_refused_client_can_read_why_and_has_two_seconds_to_close),
@@ -260,6 +344,9 @@ int main(void) {
         cmocka_unit_test(an_exchange_that_ends_after_its_client_went_is_not_gone_too),
         cmocka_unit_test(a_large_body_has_more_time_than_a_header),
         cmocka_unit_test(waiting_for_the_owner_takes_any_time),
+        cmocka_unit_test(after_an_upgrade_all_bytes_are_the_tunnels),
+        cmocka_unit_test(a_tunnel_ends_with_its_client_or_when_it_is_closed),
+        cmocka_unit_test(a_tunnel_whose_client_takes_nothing_is_closed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,11 +13,11 @@ let n_heads = 0;
 
 // A head that waits for n devices.
 async function startHead({ kin, model, dir }, nDevices, ...words) {
-  const home = `${dir}/tabs${n_heads++}`, port = String(41000 + (process.pid % 9000) + n_heads);
+  const home = `${dir}/tabs${n_heads++}`, port = String(10000 + 10 * (process.pid % 900) + n_heads);
   await mkdir(home, { recursive: true });
   const serve = (n, http) => start(kin, ['serve', model, '--port', http, '-t', '1', '--ctx', '2048', '--cluster', '--devices', String(n), '--name', 'desk', '--key-file', `${home}/key`, '--listen', '127.0.0.1', '--cluster-port', port, '--hidden', ...words], env);
   const head = serve(nDevices, '0');
-  const base = await until('kin serves', () => head.said.match(/serving .* at (https?:\/\/\S+)/)?.[1]);
+  const base = await until('kin serves', () => head.said.match(/serving .* at (https?:\/\/\S+)/)?.[1]).catch((err) => { throw new Error(`${err.message}: ${head.said}`); });
   const device = async (name) => {
     await mkdir(`${home}/${name}`, { recursive: true });
     return start(kin, ['join', `127.0.0.1:${port}`, '--name', name, '--key-file', `${home}/key`, '--listen', '127.0.0.1', '--cache', `${home}/${name}`, '-t', '1'], env);
@@ -161,7 +161,8 @@ export async function tabs(world) {
     await Promise.all(tabs.slice(1).map((tab) => close(tab)));
     await stop(native);
     const layers = () => tabs[0].getAttribute('#layers', 'data-n');
-    await stop(ring.head);
+    ring.head.kill('SIGINT');
+    await until('the head has ended', () => ring.head.exitCode !== null);
     await tabs[0].waitForFunction(() => document.querySelector('#line').textContent.includes('Trying again'));
     const again = await ring.restart();
     await isUp(ring);

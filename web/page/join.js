@@ -61,7 +61,7 @@ const says = {
     $('fetched').textContent = bytes(m.fetched);
   },
   opened: (m) => {
-    $('layers').textContent = m.windows.map(([from, to]) => (to - from > 1 ? `${from + 1} to ${to}` : `${to}`)).join(', ') + ` of ${m.layers}`;
+    $('layers').textContent = m.windows.map(([from, to]) => (to - from > 1 ? `${from}–${to - 1}` : `${from}`)).join(', ') + ` of ${m.layers}`;
     $('layers').dataset.n = m.windows.reduce((n, [from, to]) => n + to - from, 0);
     $('fetched').textContent = bytes(m.fetched);
     Object.assign($('fetched').dataset, { bytes: m.fetched, ms: Math.round(m.ms) });

@@ -22,7 +22,7 @@ function end(reason, lost = false) {
 function takeText(m) {
   if (m.type === 'ping') return say({ type: 'pong' });
   if (m.type === 'weights') return computer.postMessage(m);
-  if (m.type === 'refused') return end(m.reason);
+  if (m.type === 'refused') return end(m.reason, m.again);
   postMessage(m);
 }
 
