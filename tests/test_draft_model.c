@@ -35,7 +35,7 @@ static void make_file(char *name, int n_vocab) {
 static int begin(void **state) {
     (void)state;
     kin_device_options o = kin_device_options_defaults();
-    kin_gguf *gguf;
+    kin_gguf *gguf = NULL;
     kin_err err;
     make_file(path, N_VOCAB);
     make_file(other_path, N_VOCAB + 1);

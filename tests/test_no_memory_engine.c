@@ -2,9 +2,11 @@
 // fails for want of memory takes nothing else with it.
 #include "failing_malloc.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <unistd.h>
 
+#include "model/vocab_load.h"
 #include "pipeline/scheduler.h"
 #include "testkit/model_gen.h"
 #include "testkit/thread_ring.h"
@@ -101,8 +103,42 @@ static void every_text_ends_once(void **state) {
     without_memory(compute, NULL);
 }
 
+// A draft that there is no memory for is none.
+static int write_drafts(void *arg, kin_err *err) {
+    kin_draft_model_options o = {.path = model_path, .n_ctx = N_CTX, .n_batch = N_BATCH, .kv_type = GGML_TYPE_F16};
+    kin_draft_limits limits = {.most = 3, .catch_up_s = INFINITY};
+    int32_t tokens[N_PROMPT];
+    kin_draft draft = {0};
+    kin_draft_wish wish = {.text = 1, .tokens = tokens, .n = N_PROMPT, .most = 3, .out = &draft};
+    kin_devices devices;
+    kin_gguf *gguf = NULL;
+    kin_vocab *vocab = NULL;
+    kin_draft_model *model = NULL;
+    (void)arg;
+    const kin_device_options dopts = kin_device_options_defaults();
+    if (kin_devices_open(&devices, &dopts, err) != 0) return KIN_FAIL;
+    for (int i = 0; i < N_PROMPT; i++) tokens[i] = 3 + i;
+    int rc = kin_gguf_open(&gguf, model_path, err);
+    if (rc == 0) rc = kin_vocab_load(&vocab, gguf, err);
+    o.vocab = vocab;
+    o.devices = &devices;
+    if (rc == 0) rc = kin_draft_model_open(&model, &o, err);
+    for (int i = 0; i < 2 && rc == 0; i++) kin_draft_model_propose(model, &wish, 1, &limits);
+    kin_draft_model_close(model);
+    kin_vocab_free(vocab);
+    kin_gguf_close(gguf);
+    kin_devices_close(&devices);
+    return rc;
+}
+
+static void a_draft_model_is_opened_or_says_why_not(void **state) {
+    (void)state;
+    without_memory(write_drafts, NULL);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_draft_model_is_opened_or_says_why_not),
         cmocka_unit_test(every_text_ends_once),
     };
     return cmocka_run_group_tests(tests, make_model, remove_model);
