@@ -100,6 +100,7 @@ static void describe_head(kin_cluster *c, kin_status_json_head *h, char doing[KI
                                 .n_prompt = atomic_load(&counts->n_prompt),
                                 .n_generated = atomic_load(&counts->n_generated),
                                 .tokens_per_s = c->tokens_per_s,
+                                .pages_bytes = c->pages.bytes,
                                 .uptime_s = kin_clock_ms(c->begun, kin_clock_now()) / 1e3};
     memcpy(h->model_hash.bytes, c->o.manifest->hash, sizeof h->model_hash.bytes);
 }

@@ -50,6 +50,7 @@ static json_t *head_of(const kin_status_json_head *h, const brevity *brief) {
     set_bytes(o, "prompt_tokens", h->n_prompt);
     set_bytes(o, "tokens", h->n_generated);
     json_object_set_new(o, "tokens_per_s", json_real(h->tokens_per_s));
+    json_object_set_new(o, "pages_bytes", json_integer((json_int_t)h->pages_bytes));
     json_object_set_new(o, "uptime_s", json_real(h->uptime_s));
     return o;
 }

@@ -2,7 +2,7 @@
 //
 //   head     name, version, port, state ("gathering", "short", "preparing", "serving"), doing, epoch, rounds, model, model_hash,
 //            layers, context, requests (running, and since the start: requests_total), prompt_tokens, tokens, tokens_per_s,
-//            uptime_s
+//            pages_bytes (of pages of texts, of which copies were to be made), uptime_s
 //   devices  one for each device that is known, and the head itself, the ring's members first and in its order:
 //            name, role ("device", "head"), address, state ("greeted", "joined", "preparing", "waiting", "computing", "failed",
 //            "lost", "left"), stage (place in the ring, from 1; 0: none), doing, last_error,
@@ -39,7 +39,7 @@ typedef struct kin_status_json_head {
     uint32_t epoch;
     int n_rounds, n_layer, n_ctx, n_requests;
     kin_proto_hash model_hash;
-    uint64_t n_requests_total, n_prompt, n_generated;
+    uint64_t n_requests_total, n_prompt, n_generated, pages_bytes;
     double tokens_per_s, uptime_s;
 } kin_status_json_head;
 

@@ -75,8 +75,13 @@ static void put_device_metric(const device_metric *m, const json_t *devices, kin
 
 void kin_metrics_put_devices(const json_t *cluster, kin_text_buffer *out) {
     const json_t *devices = json_object_get(cluster, "devices");
+    const json_t *pages = json_object_get(json_object_get(cluster, "head"), "pages_bytes");
     for (size_t i = 0; i < sizeof device_metrics / sizeof *device_metrics; i++)
         put_device_metric(&device_metrics[i], devices, out);
+    if (pages)
+        put_count(out, "kin:page_copies_bytes_total",
+                  "Pages of texts that devices have written, and of which others were to keep a copy.",
+                  (uint64_t)json_integer_value(pages));
 }
 
 void kin_metrics_put(const struct kin_call_counters *c, const kin_service_status *status, kin_text_buffer *out) {

@@ -81,13 +81,20 @@ has_events() { # NAME N
 said() { # NAME: the text
     sed -n 's/^data: .*"content":"\(.*\)","tokens".*/\1/p' "$dir/$1.stream" | tr -d '\n'
 }
+copied_as_the_formula_says() { # NAME N: of a text of so many tokens
+    n_tokens=$(sed -n 's/.*"prompt_n":\([0-9]*\).*/\1/p' "$dir/$1.stream" | tail -n 1)
+    n_tokens=$((${n_tokens:-0} + $2 - 1)) # the last one is not computed
+    page=$((2 * 128 * 2 * 64 + 64))       # keys and values, their width, F16, tokens; what encryption adds
+    n_copied=$(counter page_copies_bytes_total)
+    [ "${n_copied:-0}" -eq $((n_tokens / 64 * 6 * page)) ] # the devices' layers: those of the head have no copies
+}
 begins_alike() { # NAME: as the text of an undisturbed ring
     case $expected in "$(said "$1")"*) [ "$(said "$1" | wc -c)" -gt 1000 ] ;; *) false ;; esac
 }
 copies() { # NAME: pages on that device's disk
     find "$dir/$1/.cache/kin/kv" -type f 2>/dev/null | wc -l
 }
-prompt='Once upon a time there was a little girl who lived in a house by the sea with her mother and a dog, and every morning she'
+story='Once upon a time there was a little girl who lived in a house by the sea with her mother and a dog, and every morning she'
 "$(dirname "$kin")/mkmodel" --preset 25m --layers 9 --ctx 2048 --vocab 4000 --type q8_0 --seed 3 -o "$dir/model.gguf" >/dev/null || fail 'no model'
 "$kin" profile --no-gpu --cache "$dir" -t 1 --json >"$dir/profile.json" 2>"$dir/head.log" || fail 'no profile'
 export KIN_PLAN=even KIN_PROFILE="$dir/profile.json" KIN_VERBOSE=1
@@ -96,6 +103,7 @@ claim='a text of an undisturbed ring'
 join anna
 join bert
 serve --no-kv-disk
+prompt=$story
 text alone 1100
 wait $writer
 check has_events alone 900
@@ -109,6 +117,11 @@ claim='a device is killed: its pages come from the other one, and hardly a token
 join anna
 join bert
 serve
+prompt='Another day'
+text short 200
+wait $writer
+wait_until 10 copied_as_the_formula_says short 200
+prompt=$story
 first=$(sed -n "s/.*device '\(.*\)' (stage 1 of 2.*/\1/p" "$dir/serve.log" | head -n 1)
 [ -n "$first" ] || first=anna
 text killed 500
