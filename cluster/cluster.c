@@ -112,6 +112,7 @@ static void on_link(void *user, kin_link *link, uint32_t epoch, const kin_proto_
         kin_endpoint_send_accept(c->endpoint, link);
         kin_chunk_server_accept(c->server, link);
         break;
+    case KIN_PROTO_GROUP: kin_group_links_take(c->group_links, link, epoch, open); break;
     case KIN_PROTO_RING:
     case KIN_PROTO_BACK:
         if (!kin_neighbours_take(c->neighbours, link, epoch, open)) take_relay(c, link, epoch, open);
@@ -149,17 +150,22 @@ static bool member_endpoint(kin_cluster *c, int i, kin_proto_endpoint *out) {
     return false;
 }
 
-// A neighbour of the i-th member: which one, and where it is reached. No addresses: by way of the head, which for the head itself
-// is where that member reached it.
-static void fill_neighbour(kin_cluster *c, int i, int neighbour, kin_proto_id *id, kin_proto_endpoint *endpoint) {
-    bool is_head = neighbour < 0 || neighbour == c->plan->ring.n_members - 1;
-    *id = is_head ? c->o.id : c->plan->ids[neighbour];
-    if (!is_head && !kin_measurements_is_apart(c->measurements, &c->plan->ids[i], id)) member_endpoint(c, neighbour, endpoint);
+// A member as another one, the i-th, reaches it: which device, and where. No addresses: by way of the head, which for the head
+// itself is where that member reached it.
+static void fill_member(kin_cluster *c, int i, int other, kin_proto_id *id, kin_proto_endpoint *endpoint) {
+    bool is_head = other < 0 || other == c->plan->ring.n_members - 1;
+    *id = is_head ? c->o.id : c->plan->ids[other];
+    if (!is_head && !kin_measurements_is_apart(c->measurements, &c->plan->ids[i], id)) member_endpoint(c, other, endpoint);
     if (!is_head) return;
     endpoint->port = kin_endpoint_port(c->endpoint);
     for (int k = 0; k < c->o.n_advertise; k++) {
         kin_label_set(endpoint->address[endpoint->n_addresses++], KIN_PROTO_MAX_STR, c->o.advertise[k]);
     }
+}
+
+// The devices of the i-th member's group, to be reached from there.
+static void fill_group(kin_cluster *c, int i, kin_proto_group *g) {
+    for (int r = 0; r < g->n_ranks; r++) fill_member(c, i, i - g->rank + r, &g->id[r], &g->endpoint[r]);
 }
 
 void kin_cluster_fill_plan(const kin_cluster *c, const kin_assignment *of, int i, kin_proto_plan *plan) {
@@ -190,8 +196,10 @@ static void send_plan(kin_cluster *c, const kin_membership_action *a) {
     if (!kin_connections_link(c->connections, a->link) || i < 0) return;
     m->type = KIN_FRAME_PLAN;
     kin_cluster_fill_plan(c, c->plan, i, &m->plan);
-    fill_neighbour(c, i, i + 1, &m->plan.next_id, &m->plan.next);
-    fill_neighbour(c, i, i - 1, &m->plan.previous_id, &m->plan.previous);
+    m->plan.group.allreduce = c->o.allreduce;
+    fill_member(c, i, i + 1, &m->plan.next_id, &m->plan.next);
+    fill_member(c, i, i - 1, &m->plan.previous_id, &m->plan.previous);
+    fill_group(c, i, &m->plan.group);
     kin_connections_send(c->connections, a->link, a->epoch, m);
     kin_connections_tell(c->connections, a->link);
     kin_cluster_introduce(c, a->link);
@@ -289,10 +297,13 @@ static void publish(kin_cluster *c) {
     if (epoch && c->snapshot.epoch != epoch) {
         kin_cluster_name_rows(c);
         int own = c->plan->ring.n_members - 1;
-        c->snapshot.own = c->plan->windows[own];
-        c->snapshot.own_memory = c->plan->ring.memory[own];
-        c->snapshot.n_rounds = c->plan->n_rounds;
+        c->snapshot.own = (kin_local_work){.windows = c->plan->windows[own],
+                                           .share = c->plan->shares[own],
+                                           .n_rounds = c->plan->n_rounds,
+                                           .memory = c->plan->ring.memory[own]};
         c->snapshot.n_members = c->plan->ring.n_members;
+        c->snapshot.n_stages = 0;
+        for (int i = 0; i < c->plan->ring.n_members; i++) c->snapshot.n_stages += c->plan->shares[i].rank == 0;
         c->snapshot.on_gpus = false;
         for (int i = 0; i < c->plan->ring.n_members; i++)
             c->snapshot.on_gpus = c->snapshot.on_gpus || kin_windows_n_gpu_layers(&c->plan->windows[i].windows) > 0;
@@ -307,6 +318,22 @@ static void publish(kin_cluster *c) {
     uv_mutex_unlock(&c->mutex);
 }
 
+// The group that the head belongs to, as its last device.
+static void enter_group(kin_cluster *c, uint32_t epoch) {
+    int own = c->plan->ring.n_members - 1;
+    kin_proto_group group = {0};
+    if (epoch && own > 0) {
+        kin_share share = c->plan->shares[own];
+        group.n_ranks = share.n_ranks;
+        group.rank = share.rank;
+        group.allreduce = c->o.allreduce;
+        fill_group(c, own, &group);
+    }
+    if (epoch != c->grouped) c->is_next_open = false;
+    c->grouped = epoch;
+    kin_group_links_enter(c->group_links, epoch, &group, c->o.wire_type);
+}
+
 static void enter_epoch(kin_cluster *c) {
     uint32_t epoch = kin_membership_epoch(c->membership);
     bool in_force = kin_membership_takes(c->membership, epoch);
@@ -317,6 +344,7 @@ static void enter_epoch(kin_cluster *c) {
     if (n_others > 0) place.who[KIN_SIDE_NEXT] = c->plan->ids[0];
     if (n_others > 0) place.who[KIN_SIDE_PREVIOUS] = c->plan->ids[n_others - 1];
     kin_neighbours_enter(c->neighbours, &place);
+    enter_group(c, place.epoch);
     kin_relay_enter(c->relay, place.epoch, place.frame_max);
 }
 
@@ -392,18 +420,49 @@ static void on_tick(void *user) {
     if (is_due(&c->reconnect_at, now) && c->wants_ring) connect_ring(c);
     if (is_due(&c->give_up_at, now)) publish(c);
     kin_cluster_status_tick(c, now);
+    kin_group_links_tick(c->group_links);
     kin_cluster_planning_tick(c, now);
     kin_cluster_prefetch_tick(c, now);
 }
 
-static void on_hop(void *user, kin_side side, uint32_t epoch, bool is_open, const char *reason) {
-    kin_cluster *c = user;
-    if (side == KIN_SIDE_PREVIOUS) return; // the last member tells how that one is
-    if (!is_open) c->reconnect_at = kin_clock_now() + RECONNECT_MS * UINT64_C(1000000);
+static void say_ring(kin_cluster *c, uint32_t epoch, bool is_open, const char *reason) {
     kin_cluster_act(c, &(kin_membership_event){.kind = is_open ? KIN_MEMBERSHIP_RING_OPENED : KIN_MEMBERSHIP_RING_CLOSED,
                                                .link = KIN_MEMBERSHIP_OWN,
                                                .epoch = epoch,
                                                .reason = reason});
+}
+
+// The head takes part when its link to the next member and those of its group are open.
+static void on_hop(void *user, kin_side side, uint32_t epoch, bool is_open, const char *reason) {
+    kin_cluster *c = user;
+    if (side == KIN_SIDE_PREVIOUS) return; // the last member tells how that one is
+    if (!is_open) c->reconnect_at = kin_clock_now() + RECONNECT_MS * UINT64_C(1000000);
+    c->is_next_open = is_open;
+    if (!is_open || kin_group_links_is_complete(c->group_links)) say_ring(c, epoch, is_open, reason);
+}
+
+static void on_group(void *user, uint32_t epoch, bool is_complete, const char *reason) {
+    kin_cluster *c = user;
+    if (!is_complete || c->is_next_open) say_ring(c, epoch, is_complete, reason);
+}
+
+// A sum failed: nothing of this epoch can go on.
+static void on_group_broken(void *arg) {
+    kin_cluster *c = arg;
+    uv_mutex_lock(&c->mutex);
+    kin_err why = c->group_trouble;
+    uint32_t epoch = c->group_trouble_epoch;
+    uv_mutex_unlock(&c->mutex);
+    say_ring(c, epoch, false, why.text);
+}
+
+static void sum_failed(void *user, uint32_t epoch, const char *reason) {
+    kin_cluster *c = user;
+    uv_mutex_lock(&c->mutex);
+    kin_err_set(&c->group_trouble, "%s", reason);
+    c->group_trouble_epoch = epoch;
+    uv_mutex_unlock(&c->mutex);
+    kin_endpoint_call(c->endpoint, on_group_broken, c);
 }
 
 static void open_chunk_server(kin_cluster *c) {
@@ -446,6 +505,8 @@ static void end(void *arg) {
     kin_neighbours_close(c->neighbours, "the head was stopped");
     c->neighbours = NULL;
     kin_cluster_close_pages(c);
+    kin_group_links_close(c->group_links);
+    c->group_links = NULL;
     kin_chunk_server_close(c->server);
     kin_chunk_store_let_go(c->chunks);
     kin_discovery_close(c->discovery);
@@ -503,7 +564,9 @@ static int open_all(kin_cluster *c, kin_err *err) {
     c->seen = calloc(1, sizeof *c->seen);
     if (!c->plan || !c->next || !c->asked || !c->message || !c->seen) return kin_err_set(err, "out of memory");
     static const kin_connections_callbacks connection_callbacks = {.message = on_message, .lost = on_lost};
-    kin_local_stage_options oo = {.model = c->o.model, .devices = c->o.devices, .shard = c->o.shard};
+    if (kin_exchange_open(&c->exchange, sum_failed, c, err) != 0) return KIN_FAIL;
+    kin_local_stage_options oo = {
+        .model = c->o.model, .devices = c->o.devices, .shard = c->o.shard, .sum = kin_exchange_sum(c->exchange)};
     if (kin_connections_open(&c->connections, &connection_callbacks, c, err) != 0 ||
         kin_local_stage_open(&c->local_stage, &oo, err) != 0)
         return KIN_FAIL;
@@ -520,6 +583,7 @@ static int open_all(kin_cluster *c, kin_err *err) {
     if (kin_endpoint_open(&c->endpoint, &so, &callbacks, c, err) != 0) return KIN_FAIL;
     kin_neighbours_options no = {.endpoint = c->endpoint, .pool = c->pool, .in = c->in, .trace = kin_timeline_own(c->o.timeline)};
     if (kin_neighbours_open(&c->neighbours, &no, on_hop, c, err) != 0) return KIN_FAIL;
+    if (kin_group_links_open(&c->group_links, c->endpoint, c->exchange, on_group, c, err) != 0) return KIN_FAIL;
     return kin_endpoint_start(c->endpoint, begin, c, err);
 }
 
@@ -553,6 +617,7 @@ void kin_cluster_close(kin_cluster *c) {
     kin_status_subscribers_close(c->subscribers, NULL);
     kin_relay_close(c->relay, NULL);
     kin_neighbours_close(c->neighbours, NULL);
+    kin_group_links_close(c->group_links);
     kin_cluster_close_requests(c);
     kin_cluster_close_planning(c);
     kin_cluster_close_prefetch(c);

@@ -39,9 +39,10 @@ typedef struct kin_cluster_options {
     const kin_devices *devices;
     kin_shard_options shard; // the windows are the plan's
     kin_activation_type wire_type;
-    int n_threads_hint;     // for devices; 0: their own choice
-    const char *model_name; // for people; NULL: none
-    kin_timeline *timeline; // filled with what all do; NULL: not used
+    kin_proto_allreduce allreduce; // of groups
+    int n_threads_hint;            // for devices; 0: their own choice
+    const char *model_name;        // for people; NULL: none
+    kin_timeline *timeline;        // filled with what all do; NULL: not used
 
     int n_expected;                // devices to wait for before the first plan; 0: whoever is there after a second of quiet
     bool gives_up;                 // when those are there and make no plan; else others are waited for

@@ -17,6 +17,8 @@
 #include "net/discovery.h"
 #include "net/endpoint.h"
 #include "observe/status_subscribers.h"
+#include "pipeline/exchange.h"
+#include "pipeline/group_links.h"
 #include "pipeline/local_stage.h"
 #include "pipeline/loopback.h"
 #include "pipeline/neighbours.h"
@@ -74,9 +76,8 @@ typedef struct kin_cluster_snapshot {
     uint64_t version; // another one with each change
     uint32_t epoch;   // 0: none
     bool up;
-    kin_member_windows own;
-    uint64_t own_memory;
-    int n_rounds, n_members;
+    kin_local_work own;
+    int n_members, n_stages;              // a group is one stage
     bool on_gpus;                         // layers of any member are
     char broken[KIN_MEMBERSHIP_SENTENCE]; // why the last request was ended
     char doing[KIN_MEMBERSHIP_SENTENCE];
@@ -100,7 +101,10 @@ struct kin_cluster {
     kin_measurements *measurements;
     kin_pairwise_tests *tests;
     kin_relay *relay;
-    kin_facts *facts; // for a question
+    kin_group_links *group_links;
+    uint32_t grouped;  // the epoch that they are of
+    bool is_next_open; // the link to the next member, but not all of the group's
+    kin_facts *facts;  // for a question
     kin_planning *planning;
     kin_planning_answer *answer;
     uint32_t question;            // the planner's last one
@@ -133,10 +137,14 @@ struct kin_cluster {
     uv_mutex_t mutex; // over the following
     uv_cond_t changed;
     kin_cluster_snapshot snapshot;
+    kin_err group_trouble; // why a sum failed, and in which epoch
+    uint32_t group_trouble_epoch;
 
     kin_completion beginning; // whether the request of `wanted_epoch` has begun
     atomic_uint wanted_epoch;
     atomic_bool yields; // a better plan waits for the end of the request
+
+    kin_exchange *exchange; // of the group that the head belongs to
 
     // The computing thread.
     kin_cluster_snapshot *seen; // the snapshot that the shard is opened for

@@ -207,7 +207,7 @@ static void take_answer(kin_cluster *c, kin_planning_answer *a) {
         p->question = a->question;
         p->ring = a->plan;
         for (int i = 0; i < p->ring.n_members - 1; i++) p->ids[i] = a->ids[p->ring.candidate[i]];
-        rc = kin_assignment_lay_out(p, c->o.model->hp.n_layer, &a->why);
+        rc = kin_assignment_lay_out(p, c->o.model, (int)c->o.shard.kv_type, &a->why);
     }
     note_no_plan(c, rc == 0 ? NULL : &a->why, a->n_asked - 1);
     if (rc == 0)

@@ -72,7 +72,8 @@ static void prefetch_own(kin_cluster *c, uint32_t question) {
     c->own_ticket = job->ticket = question;
     job->windows = p->windows[p->ring.n_members - 1].windows;
     job->but = now->windows[now->ring.n_members - 1].windows;
-    if (has_work(&job->windows, &job->but) && c->o.shard.cache_dir)
+    bool is_whole = kin_share_is_whole(&p->shares[p->ring.n_members - 1]); // a share is packed when its plan begins
+    if (has_work(&job->windows, &job->but) && c->o.shard.cache_dir && is_whole)
         kin_prepacking_begin(c->prepacking, job);
     else
         say_own(c, question);
@@ -128,7 +129,7 @@ static void mark_of_plan(kin_cluster *c, int i, const kin_proto_id *id, bool *la
     scratch->ring = s->plans[i];
     for (int m = 0; m < scratch->ring.n_members - 1; m++) scratch->ids[m] = s->ids[scratch->ring.candidate[m]];
     int at = kin_assignment_find(scratch, id);
-    if (at < 0 || kin_assignment_lay_out(scratch, c->o.model->hp.n_layer, &err) != 0) return;
+    if (at < 0 || kin_assignment_lay_out(scratch, c->o.model, (int)c->o.shard.kv_type, &err) != 0) return;
     mark(layers, &scratch->windows[at].windows, true);
 }
 
@@ -159,6 +160,7 @@ static void order_spare(kin_cluster *c, int i) {
     m->prefetch.purpose = KIN_PROTO_FOR_SPARE;
     m->prefetch.gently = c->spares.gently;
     kin_cluster_fill_plan(c, c->plan, 0, &m->prefetch.plan); // but for its windows
+    m->prefetch.plan.group = (kin_proto_group){0};           // layers as a whole
     fill_spare(&m->prefetch.plan, layers, c->o.model->hp.n_layer);
     c->spares.has[i] = m->prefetch.plan.n_windows == 0;
     if (c->spares.has[i]) return;

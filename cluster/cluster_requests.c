@@ -29,11 +29,11 @@ static kin_steps steps_of(const kin_cluster *c, int n_rounds) {
 
 static int enter(kin_cluster *c, const kin_cluster_snapshot *n, kin_err *err) {
     kin_prepacking_pause(c->prepacking);
-    if (kin_local_stage_set(c->local_stage, &n->own, n->n_rounds, n->own_memory, err) != 0)
-        return kin_err_prefix(err, "the head's own layers");
+    kin_exchange_use(c->exchange, n->epoch);
+    if (kin_local_stage_set(c->local_stage, &n->own, err) != 0) return kin_err_prefix(err, "the head's own layers");
     *c->seen = *n;
     c->epoch = n->epoch;
-    kin_remote_ring_init(&c->remote, &(kin_remote_ring_options){.steps = steps_of(c, n->n_rounds),
+    kin_remote_ring_init(&c->remote, &(kin_remote_ring_options){.steps = steps_of(c, n->own.n_rounds),
                                                                 .epoch = n->epoch,
                                                                 .pool = c->pool,
                                                                 .in = c->in,
@@ -46,8 +46,8 @@ static int enter(kin_cluster *c, const kin_cluster_snapshot *n, kin_err *err) {
                           .executor = kin_local_stage_executor(c->local_stage),
                           .shard = kin_local_stage_shard(c->local_stage),
                           .counts = kin_local_stage_counts(c->local_stage),
-                          .n_rounds = n->n_rounds,
-                          .n_members = n->n_members,
+                          .n_rounds = n->own.n_rounds,
+                          .n_members = n->n_stages,
                           .exact = !n->on_gpus && kin_shard_is_exact(kin_local_stage_shard(c->local_stage))};
     if (c->head) {
         kin_head_set_ring(c->head, &ring);
@@ -167,5 +167,6 @@ void kin_cluster_gather(kin_cluster *c) {
 void kin_cluster_close_requests(kin_cluster *c) {
     kin_head_close(c->head);
     kin_local_stage_close(c->local_stage);
+    kin_exchange_close(c->exchange);
     kin_loopback_close(c->loopback);
 }

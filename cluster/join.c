@@ -153,6 +153,18 @@ static void connect_ring(kin_join *j, kin_side side, bool by_head) {
     kin_neighbours_connect(j->neighbours, side, &to, is_head ? &j->head_id : NULL);
 }
 
+static void enter_group(kin_join *j, uint32_t epoch) {
+    kin_proto_group group = {0};
+    if (epoch == j->entered) return;
+    j->entered = epoch;
+    j->is_next_open = false;
+    if (epoch) group = j->plan->group;
+    for (int r = 0; r < group.n_ranks; r++) {
+        if (r != group.rank) kin_join_fill_endpoint(j, &group.endpoint[r]);
+    }
+    kin_group_links_enter(j->group_links, epoch, &group, j->plan->wire_type);
+}
+
 static void enter_epoch(kin_join *j, uint32_t epoch) {
     size_t frame_max = 0;
     if (epoch && j->n_embd) frame_max = kin_proto_step_size_max(j->plan->n_batch, (uint32_t)j->n_embd, j->plan->wire_type);
@@ -161,6 +173,7 @@ static void enter_epoch(kin_join *j, uint32_t epoch) {
                             .frame_max = frame_max > KIN_FRAME_CAP_STEP ? KIN_FRAME_CAP_STEP : (uint32_t)frame_max,
                             .who = {j->plan->next_id, j->plan->previous_id}};
     kin_neighbours_enter(j->neighbours, &place);
+    enter_group(j, epoch);
 }
 
 static void search(kin_join *j) {
@@ -240,16 +253,49 @@ static void on_tick(void *user) {
     if (atomic_load(j->o.stop)) kin_message_queue_interrupt(j->in, true); // the computing thread looks whether to stop
     leave_unresponsive_head(j);
     kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_TICK});
+    kin_group_links_tick(j->group_links);
     kin_join_prefetch_tick(j);
     kin_join_send_events(j);
 }
 
-static void on_hop(void *user, kin_side side, uint32_t epoch, bool is_open, const char *reason) {
+static void say_hop(kin_join *j, kin_side side, uint32_t epoch, bool is_open, const char *reason) {
     static const kin_member_event_kind kinds[KIN_N_SIDES][2] = {
         [KIN_SIDE_NEXT] = {KIN_MEMBER_NEXT_CLOSED, KIN_MEMBER_NEXT_OPENED},
         [KIN_SIDE_PREVIOUS] = {KIN_MEMBER_PREVIOUS_CLOSED, KIN_MEMBER_PREVIOUS_OPENED},
     };
-    kin_join_act(user, &(kin_member_event){.kind = kinds[side][is_open], .epoch = epoch, .reason = reason});
+    kin_join_act(j, &(kin_member_event){.kind = kinds[side][is_open], .epoch = epoch, .reason = reason});
+}
+
+// The device takes part when its link to the next member and those of its group are open.
+static void on_hop(void *user, kin_side side, uint32_t epoch, bool is_open, const char *reason) {
+    kin_join *j = user;
+    if (side == KIN_SIDE_NEXT) j->is_next_open = is_open;
+    if (side == KIN_SIDE_NEXT && is_open && !kin_group_links_is_complete(j->group_links)) return;
+    say_hop(j, side, epoch, is_open, reason);
+}
+
+static void on_group(void *user, uint32_t epoch, bool is_complete, const char *reason) {
+    kin_join *j = user;
+    if (!is_complete || j->is_next_open) say_hop(j, KIN_SIDE_NEXT, epoch, is_complete, reason);
+}
+
+// A sum failed: nothing of this epoch can go on.
+static void on_group_broken(void *arg) {
+    kin_join *j = arg;
+    pthread_mutex_lock(&j->mutex);
+    kin_err why = j->group_trouble;
+    uint32_t epoch = j->group_trouble_epoch;
+    pthread_mutex_unlock(&j->mutex);
+    say_hop(j, KIN_SIDE_NEXT, epoch, false, why.text);
+}
+
+static void sum_failed(void *user, uint32_t epoch, const char *reason) {
+    kin_join *j = user;
+    pthread_mutex_lock(&j->mutex);
+    kin_err_set(&j->group_trouble, "%s", reason);
+    j->group_trouble_epoch = epoch;
+    pthread_mutex_unlock(&j->mutex);
+    kin_endpoint_call(j->endpoint, on_group_broken, j);
 }
 
 static void on_link(void *user, kin_link *link, uint32_t epoch, const kin_proto_open *open) {
@@ -258,6 +304,8 @@ static void on_link(void *user, kin_link *link, uint32_t epoch, const kin_proto_
     if (is_ring) {
         if (!kin_neighbours_take(j->neighbours, link, epoch, open))
             kin_endpoint_refuse(link, "identity: this is another device than the one that is called");
+    } else if (open->role == KIN_PROTO_GROUP) {
+        kin_group_links_take(j->group_links, link, epoch, open);
     } else if (open->role == KIN_PROTO_FETCH) {
         kin_endpoint_send_accept(j->endpoint, link);
         kin_chunk_server_accept(j->server, link);
@@ -296,6 +344,8 @@ static void end(void *arg) {
     drop_control(j, KIN_GOODBYE_STOPPED);
     kin_neighbours_close(j->neighbours, KIN_GOODBYE_STOPPED);
     j->neighbours = NULL;
+    kin_group_links_close(j->group_links);
+    j->group_links = NULL;
     kin_lazy_load_end(j->lazy_load, "the device was stopped");
     kin_probe_queue_close(j->probes);
     kin_fetch_cancel(j->fetch);
@@ -320,6 +370,7 @@ static int open_all(kin_join *j, kin_err *err) {
     j->member = kin_member_new(&mo, kin_clock_now());
     if (!j->plan || !j->arriving || !j->message || !j->work || !j->member) return kin_err_set(err, "out of memory");
     if (kin_message_pool_open(&j->pool, N_BUFFERS, err) != 0 || kin_message_queue_open(&j->in, err) != 0) return KIN_FAIL;
+    if (kin_exchange_open(&j->exchange, sum_failed, j, err) != 0) return KIN_FAIL;
     if (kin_metrics_open(&j->metrics, err) != 0 || kin_lazy_load_open(&j->lazy_load, j->o.stop, err) != 0) return KIN_FAIL;
     kin_endpoint_options so = {.id = j->o.id,
                                .run = j->o.run,
@@ -333,6 +384,7 @@ static int open_all(kin_join *j, kin_err *err) {
     if (kin_join_open_prefetch(j, err) != 0) return KIN_FAIL;
     kin_neighbours_options no = {.endpoint = j->endpoint, .pool = j->pool, .in = j->in, .trace = kin_metrics_trace(j->metrics)};
     if (kin_neighbours_open(&j->neighbours, &no, on_hop, j, err) != 0) return KIN_FAIL;
+    if (kin_group_links_open(&j->group_links, j->endpoint, j->exchange, on_group, j, err) != 0) return KIN_FAIL;
     return kin_endpoint_start(j->endpoint, begin, j, err);
 }
 
@@ -340,6 +392,7 @@ static void close_all(kin_join *j) {
     kin_engine_instance_close(j->instance); // first: threads that pack for it report through the endpoint
     kin_prepacking_stop(j->prepacking);
     kin_endpoint_close(j->endpoint, end, j);
+    kin_exchange_close(j->exchange);
     if (j->in) kin_message_queue_drain(j->in, j->pool);
     kin_metrics_close(j->metrics);
     kin_lazy_load_close(j->lazy_load);

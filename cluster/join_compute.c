@@ -86,6 +86,7 @@ kin_engine_instance_options kin_join_instance_options(const kin_join *j, const c
                                          .n_threads = j->o.n_threads,
                                          .no_gpu = j->o.no_gpu,
                                          .remote = j->o.engine,
+                                         .sum = kin_exchange_sum(j->exchange),
                                          .pool = j->pool,
                                          .stop = j->o.stop};
 }
@@ -94,6 +95,11 @@ void kin_join_copy_path(kin_join *j, char path[KIN_JOIN_PATH]) {
     pthread_mutex_lock(&j->mutex);
     memcpy(path, j->model_path, KIN_JOIN_PATH);
     pthread_mutex_unlock(&j->mutex);
+}
+
+static void pass(void *user, kin_message_buffer *buffer) {
+    kin_join *j = user;
+    kin_neighbours_send(j->neighbours, buffer);
 }
 
 static void open_instance(kin_join *j, const kin_message_buffer *buffer) {
@@ -115,6 +121,8 @@ static void open_instance(kin_join *j, const kin_message_buffer *buffer) {
     o.progress_user = j;
     r.ok = kin_proto_decode_plan(buffer->payload, buffer->frame.length, plan, &err) == 0 &&
            kin_engine_instance_open(&j->instance, plan, &o, &err) == 0;
+    if (r.ok && kin_engine_instance_passes_early(j->instance))
+        kin_worker_pass_early(kin_engine_instance_worker(j->instance), pass, j);
     if (r.ok) {
         kin_shard_stats s = kin_engine_instance_stats(j->instance);
         r.n_embd = kin_engine_instance_n_embd(j->instance);
@@ -138,11 +146,12 @@ static void compute(kin_join *j, kin_message_buffer *buffer) {
         kin_message_pool_give(j->pool, buffer);
         return;
     }
+    kin_exchange_use(j->exchange, epoch);
     kin_metrics_begin(j->metrics, buffer, j->instance);
     int rc = kin_engine_instance_take(j->instance, &buffer, &err);
     kin_metrics_end(j->metrics, j->instance);
     if (buffer) kin_neighbours_send(j->neighbours, buffer);
-    if (rc == 0) return;
+    if (rc == 0 || kin_exchange_is_broken(j->exchange)) return; // the head is told of the broken group
     result r = {.epoch = epoch, .of_step = true};
     kin_label_set(r.reason, KIN_PROTO_MAX_REASON, err.text);
     tell(j, &r);

@@ -15,6 +15,7 @@
 #include "net/discovery.h"
 #include "net/endpoint.h"
 #include "pipeline/engine_instance.h"
+#include "pipeline/group_links.h"
 #include "pipeline/metrics.h"
 #include "pipeline/neighbours.h"
 #include "pipeline/prepacking.h"
@@ -56,6 +57,7 @@ typedef struct kin_join {
     kin_message_queue *in;
     kin_endpoint *endpoint;
     kin_neighbours *neighbours;
+    kin_exchange *exchange; // of the group that this device belongs to
     kin_metrics *metrics;
     kin_lazy_load *lazy_load; // of the preparation that runs
 
@@ -63,6 +65,9 @@ typedef struct kin_join {
     kin_member *member;
     kin_join_actions actions;
     kin_discovery *discovery;
+    kin_group_links *group_links;
+    bool is_next_open; // the link to the next member, but not all of the group's
+    uint32_t entered;  // the epoch that both are of
     kin_chunk_server *server;
     kin_fetch *fetch;
     kin_chunk_store *chunks;    // what the fetch fills
@@ -112,6 +117,8 @@ typedef struct kin_join {
     char model_path[KIN_JOIN_PATH]; // to open the next instance by
     bool given_up, has_other_key;   // the latter: and why
     kin_err why;
+    kin_err group_trouble; // why a sum failed, and in which epoch
+    uint32_t group_trouble_epoch;
 } kin_join;
 
 // ---- join.c

@@ -256,6 +256,8 @@ void kin_join_take_plan(kin_join *j, uint32_t epoch, const kin_proto_plan *plan)
     memset(&work.next_id, 0, sizeof work.next_id);
     memset(&work.previous_id, 0, sizeof work.previous_id);
     work.next = work.previous = (kin_proto_endpoint){0};
+    memset(work.group.id, 0, sizeof work.group.id);
+    memset(work.group.endpoint, 0, sizeof work.group.endpoint);
     work.flags &= ~(uint32_t)KIN_PROTO_PLAN_TIMELINE;
     size_t n = kin_proto_encode_plan(j->work, kin_frame_cap(KIN_FRAME_PLAN), &work);
     *j->arriving = *plan;

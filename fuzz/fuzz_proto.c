@@ -30,7 +30,9 @@ static void check_message(const kin_proto_message *m) {
     case KIN_FRAME_STEP: check_step(&m->step); break;
     case KIN_FRAME_PLAN:
         for (int i = 0; i < m->plan.n_windows; i++) kin_assert(m->plan.window[i].layer_begin < m->plan.window[i].layer_end);
+        kin_assert(m->plan.group.n_ranks != 1 && m->plan.group.n_ranks <= KIN_PROTO_MAX_RANKS);
         break;
+    case KIN_FRAME_SUM: touch(m->sum.values, m->sum.n_values * kin_activation_size(m->sum.type)); break;
     case KIN_FRAME_REPORT: touch(m->report.bytes, m->report.n_bytes); break;
     case KIN_FRAME_DATA: touch(m->data.bytes, m->data.n_bytes); break;
     case KIN_FRAME_ECHO:

@@ -46,6 +46,7 @@ typedef struct kin_graph_rounded {
 
 // How the devices of a group add up what each has computed with its share of a layer (model/share.h).
 typedef struct kin_sum {
+    void (*begin)(void *user, uint64_t step, int round); // the sums that follow are of that round of that step; may be NULL
     // x // f32 [n_rows, n_embd], this device's part -> the sum of all devices' parts, added in the order of their ranks, so that
     // all devices have the same bits. Called by one thread at a time, while the others of the pool wait.
     int (*add)(void *user, float *x, int n_rows, int n_embd, kin_err *err);

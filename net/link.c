@@ -356,6 +356,15 @@ void kin_link_close(kin_link *l, const char *reason) {
     l->begun = kin_clock_now();
 }
 
+int kin_link_take(kin_link *l, int *fd, kin_tls **tls, kin_err *err) {
+    if (l->phase != OPEN) return kin_err_set(err, "the link is not open");
+    if (l->stream->transport->take(l->stream, fd, tls, err) != 0) return KIN_FAIL;
+    l->is_owned = false;
+    l->stream = NULL;
+    end(l);
+    return 0;
+}
+
 // ---- inspection
 
 kin_link_stats kin_link_stats_now(const kin_link *l) {

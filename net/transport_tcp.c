@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "net/address.h"
@@ -274,6 +275,22 @@ static void begin_handshake(stream *s) {
     if (rc != 0) end_because(s, "the connection broke: %s", uv_strerror(rc));
 }
 
+static int stream_take(kin_byte_stream *base, int *fd, kin_tls **tls, kin_err *err) {
+    stream *s = (stream *)base;
+    uint8_t byte;
+    size_t n_read;
+    uv_os_fd_t own;
+    if (s->phase != OPEN || stream_counts(base).waiting > 0) return kin_err_set(err, "bytes wait to be sent");
+    if (kin_tls_read(s->tls, &byte, 1, &n_read, err) != 0) return KIN_FAIL;
+    if (n_read > 0) return kin_err_set(err, "more came than was expected");
+    if (uv_fileno((uv_handle_t *)&s->tcp, &own) != 0 || (*fd = dup(own)) < 0)
+        return kin_err_set(err, "no file descriptor is left");
+    *tls = s->tls;
+    s->tls = NULL;
+    stream_close(base);
+    return 0;
+}
+
 // ---- connecting
 
 static int open_stream(stream **out, uv_loop_t *loop, const kin_byte_stream_options *o,
@@ -480,6 +497,7 @@ const kin_transport kin_transport_tcp = {
     .read = stream_read,
     .finish = stream_finish,
     .close = stream_close,
+    .take = stream_take,
     .tick = stream_tick,
     .counts = stream_counts,
     .has_other_key = stream_has_other_key,

@@ -10,7 +10,8 @@
 
 kin_fleet_options kin_fleet_options_defaults(void) {
     kin_planner_options planner = kin_planner_options_defaults();
-    return (kin_fleet_options){.plan = planner.plan, .scheduler = planner.scheduler, .accept = planner.accept, .wire = "f32"};
+    return (kin_fleet_options){
+        .plan = planner.plan, .scheduler = planner.scheduler, .accept = planner.accept, .wire = "f32", .allreduce = "mesh"};
 }
 
 // ---- the content hash
@@ -113,6 +114,15 @@ static int open_cluster(kin_fleet *f, kin_cluster_options *co, kin_err *err) {
     return kin_cluster_open(&f->cluster, co, err);
 }
 
+static int find_allreduce(const char *name, kin_proto_allreduce *out, kin_err *err) {
+    static const char *const names[KIN_PROTO_ALLREDUCE_N] = {"mesh", "star", "tree", "ring"};
+    for (int i = 0; i < KIN_PROTO_ALLREDUCE_N; i++) {
+        *out = i;
+        if (strcmp(name, names[i]) == 0) return 0;
+    }
+    return kin_err_set(err, "--allreduce %s: there is no such way (mesh, star, tree, ring)", name);
+}
+
 int kin_fleet_open(kin_fleet *f, const kin_fleet_options *o, const kin_fleet_base *base, kin_err *err) {
     *f = (kin_fleet){.o = *o, .console = base->console};
     kin_cluster_options co = {.version = KIN_VERSION,
@@ -133,6 +143,7 @@ int kin_fleet_open(kin_fleet *f, const kin_fleet_options *o, const kin_fleet_bas
                               .stop = base->console->stop,
                               .status = show_status,
                               .status_user = f};
+    if (find_allreduce(o->allreduce, &co.allreduce, err) != 0) return KIN_FAIL;
     if (kin_identity_open(&f->self, &o->net, err) != 0) return KIN_FAIL;
     if (open_planner(f, base, err) != 0) return KIN_FAIL;
     co.plan_user = f->planner;

@@ -15,6 +15,7 @@ typedef struct kin_fleet_options {
     const char *accept;    // of "auto": see kin_planner_options
     int n_rounds;          // of all but a file; 0: the scheduler chooses, by rule 1
     const char *wire;      // "f32" or "f16"
+    const char *allreduce; // of groups: "mesh", "star", "tree" or "ring"
     int n_chunk;           // 0: what suits the ring
     bool hidden;
 } kin_fleet_options;

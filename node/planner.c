@@ -23,6 +23,7 @@ typedef struct active_plan {
     kin_proto_id ids[KIN_FACTS_MAX_DEVICES];
     kin_facts facts; // uncorrected
     kin_plan plan;
+    bool has_groups; // whose time is not predicted
     bool is_predicted;
     kin_prediction predicted;    // by these facts
     kin_corrections corrections; // of these devices, since
@@ -50,7 +51,7 @@ kin_planner_options kin_planner_options_defaults(void) {
 }
 
 static bool is_word(const char *plan) {
-    return strcmp(plan, "auto") == 0 || strcmp(plan, "even") == 0 || strcmp(plan, "memory") == 0;
+    return strcmp(plan, "auto") == 0 || strcmp(plan, "even") == 0 || strcmp(plan, "memory") == 0 || strcmp(plan, "tp") == 0;
 }
 
 static int no_scheduler(const char *name, kin_err *err) {
@@ -157,8 +158,9 @@ static const kin_facts *corrected_facts(kin_planner *p, const active_plan *s) {
 static void take_next(kin_planner *p) {
     kin_err err;
     p->next.is_there = true;
-    p->next.is_predicted = kin_timeline_predict(&p->next.facts, &p->next.plan, &p->next.predicted, &err) == 0;
-    if (!p->next.is_predicted) kin_log(KIN_LOG_DEBUG, "the plan's time is not known: %s", err.text);
+    p->next.is_predicted =
+        !p->next.has_groups && kin_timeline_predict(&p->next.facts, &p->next.plan, &p->next.predicted, &err) == 0;
+    if (!p->next.is_predicted && !p->next.has_groups) kin_log(KIN_LOG_DEBUG, "the plan's time is not known: %s", err.text);
     p->now = p->next;
 }
 
@@ -287,6 +289,7 @@ static int read_ring(kin_planner *p, const kin_ring_plan *ring, kin_err *err) {
             (kin_layer_share){kin_windows_n_layers(&windows[i].windows), kin_windows_n_gpu_layers(&windows[i].windows)};
         plan->stops[stop].device = device;
         plan->stops[stop].relay = stop > 0 && plan->shares[device].n_layer == 0;
+        p->next.has_groups = p->next.has_groups || ring->groups[i].n_ranks > 0;
         if (ring->memory[i]) p->next.facts.devices[device].memory_bytes = (double)ring->memory[i];
     }
     plan->n_stops = ring->n_members;
@@ -297,6 +300,7 @@ static int read_ring(kin_planner *p, const kin_ring_plan *ring, kin_err *err) {
 static int apply_rule(const kin_planner *p, const kin_candidate *candidates, int n, kin_ring_plan *out, kin_err *err) {
     int n_rounds = p->o.n_rounds ? p->o.n_rounds : 1;
     if (p->manual.n_entries) return kin_manual_plan_apply(&p->manual, candidates, n, out, err);
+    if (strcmp(p->o.plan, "tp") == 0) return kin_plan_one_group(candidates, n, p->model.n_layer, out, err);
     if (strcmp(p->o.plan, "even") == 0) return kin_plan_even(candidates, n, p->model.n_layer, n_rounds, out, err);
     return kin_plan_by_memory(candidates, n, p->model.n_layer, n_rounds, out, err);
 }

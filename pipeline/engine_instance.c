@@ -11,6 +11,7 @@ struct kin_engine_instance {
     kin_devices devices;
     kin_member_windows windows;
     int n_rounds;
+    kin_share share;
     kin_shard *shard; // NULL: a relay
     kin_stage_executor *executor;
     kin_worker *worker;
@@ -62,11 +63,23 @@ static int open_devices(kin_engine_instance *s, const kin_proto_plan *plan, cons
     return kin_devices_open(&s->devices, &dopts, err);
 }
 
+static kin_share share_of(const kin_proto_group *g) {
+    if (g->n_ranks == 0) return (kin_share){0};
+    return (kin_share){.rank = g->rank,
+                       .n_ranks = g->n_ranks,
+                       .head_begin = g->head_begin,
+                       .head_end = g->head_end,
+                       .ff_begin = (int)g->ff_begin,
+                       .ff_end = (int)g->ff_end};
+}
+
 static kin_shard_options shard_options(const kin_engine_instance *s, const kin_proto_plan *plan,
                                        const kin_engine_instance_options *o) {
     static const kin_stream_mode modes[] = {KIN_STREAM_RESIDENT, KIN_STREAM_MMAP, KIN_STREAM_WILLNEED};
     kin_shard_options so = kin_shard_options_defaults(&s->model);
     so.windows = s->windows.windows;
+    so.share = s->share;
+    so.sum = o->sum;
     so.n_ctx = (int)plan->n_ctx;
     so.n_batch = (int)plan->n_batch;
     so.n_steps = KIN_STEPS_IN_FLIGHT;
@@ -91,6 +104,7 @@ static kin_shard_options shard_options(const kin_engine_instance *s, const kin_p
 static int open_model(kin_engine_instance *s, const kin_proto_plan *plan, const kin_engine_instance_options *o, kin_err *err) {
     if (kin_model_open(&s->model, o->model_path, err) != 0) return KIN_FAIL;
     if (kin_engine_instance_windows(plan, s->model.hp.n_layer, &s->windows, err) != 0) return KIN_FAIL;
+    s->share = share_of(&plan->group);
     return s->windows.windows.n > 0 ? open_devices(s, plan, o, err) : 0;
 }
 
@@ -130,6 +144,7 @@ int kin_engine_instance_prepack(const kin_proto_plan *of, const kin_engine_insta
 static int open_remote(kin_engine_instance *s, const kin_proto_plan *plan, const kin_engine_instance_options *o, kin_err *err) {
     if (kin_model_open(&s->model, o->model_path, err) != 0) return KIN_FAIL;
     if (kin_engine_instance_windows(plan, s->model.hp.n_layer, &s->windows, err) != 0) return KIN_FAIL;
+    if (plan->group.n_ranks > 0) return kin_err_set(err, "this device shares no layers with others");
     s->remote = o->remote;
     s->pool = o->pool;
     s->n_rounds = plan->n_rounds;
@@ -143,13 +158,15 @@ static int open_remote(kin_engine_instance *s, const kin_proto_plan *plan, const
 static int open_instance(kin_engine_instance *s, const kin_proto_plan *plan, const kin_engine_instance_options *o, kin_err *err) {
     if (o->remote) return open_remote(s, plan, o, err);
     if (open_model(s, plan, o, err) != 0) return KIN_FAIL;
+    if (!kin_share_is_whole(&s->share) && !o->sum.add) return kin_err_set(err, "this device shares no layers with others");
     if (s->windows.windows.n > 0 && open_shard(s, plan, o, err) != 0) return KIN_FAIL;
     kin_stage_executor_options po = {.shard = s->shard,
                                      .windows = s->windows.windows,
                                      .rounds = s->windows.rounds,
                                      .n_rounds = plan->n_rounds,
                                      .n_layer = s->model.hp.n_layer,
-                                     .n_steps = KIN_STEPS_IN_FLIGHT};
+                                     .n_steps = KIN_STEPS_IN_FLIGHT,
+                                     .sum = kin_share_is_whole(&s->share) ? (kin_sum){0} : o->sum};
     kin_steps steps = kin_engine_instance_steps(plan, s->model.hp.n_embd);
     s->n_rounds = plan->n_rounds;
     if (kin_stage_executor_open(&s->executor, &po, err) != 0) return KIN_FAIL;
@@ -240,6 +257,10 @@ kin_worker_stats kin_engine_instance_worker_stats(const kin_engine_instance *s) 
 
 kin_worker *kin_engine_instance_worker(kin_engine_instance *s) {
     return s->worker;
+}
+
+bool kin_engine_instance_passes_early(const kin_engine_instance *s) {
+    return s->share.rank + 1 < s->share.n_ranks;
 }
 
 int kin_engine_instance_n_embd(const kin_engine_instance *s) {

@@ -23,6 +23,7 @@ typedef struct kin_engine_instance_options {
     int n_threads;   // 0: what the plan says, or one per core
     bool no_gpu;
     const kin_arrival *arrival; // of what is not in the files yet, borrowed until close; NULL: all is
+    kin_sum sum;                // for plans with a group; zeros: this device takes part in none
     kin_message_pool *pool;
     const kin_remote_engine *remote; // computes in this process's place, borrowed; NULL: it does itself
     atomic_bool *stop;
@@ -49,6 +50,7 @@ kin_worker_stats kin_engine_instance_worker_stats(const kin_engine_instance *ins
 
 // Not of a remote engine.
 kin_worker *kin_engine_instance_worker(kin_engine_instance *instance);
+bool kin_engine_instance_passes_early(const kin_engine_instance *instance); // see kin_worker_pass_early
 kin_stage_executor *kin_engine_instance_executor(kin_engine_instance *instance);
 int kin_engine_instance_n_embd(const kin_engine_instance *instance);
 int kin_engine_instance_n_rounds(const kin_engine_instance *instance);

@@ -11,9 +11,7 @@ enum { PUBLISH_NS = 100000000 };
 
 struct kin_local_stage {
     kin_local_stage_options o;
-    kin_member_windows windows;
-    int n_rounds;
-    uint64_t memory;
+    kin_local_work work;
     kin_shard *shard;
     kin_stage_executor *executor;
     kin_head_counts counts;
@@ -45,45 +43,48 @@ void kin_local_stage_close(kin_local_stage *stage) {
     free(stage);
 }
 
-static bool is_same(const kin_local_stage *stage, const kin_member_windows *windows, int n_rounds, uint64_t memory) {
-    const kin_windows *a = &stage->windows.windows, *b = &windows->windows;
-    return stage->executor && stage->n_rounds == n_rounds && stage->memory == memory && a->n == b->n &&
+static bool is_same(const kin_local_stage *stage, const kin_local_work *work) {
+    const kin_local_work *has = &stage->work;
+    const kin_windows *a = &has->windows.windows, *b = &work->windows.windows;
+    return stage->executor && has->n_rounds == work->n_rounds && has->memory == work->memory && a->n == b->n &&
+           memcmp(&has->share, &work->share, sizeof has->share) == 0 &&
            memcmp(a->at, b->at, (size_t)a->n * sizeof a->at[0]) == 0 &&
-           memcmp(stage->windows.rounds, windows->rounds, (size_t)a->n * sizeof windows->rounds[0]) == 0;
+           memcmp(has->windows.rounds, work->windows.rounds, (size_t)a->n * sizeof has->windows.rounds[0]) == 0;
 }
 
-static kin_shard_options shard_options(const kin_local_stage_options *o, const kin_member_windows *windows, uint64_t memory) {
+static kin_shard_options shard_options(const kin_local_stage_options *o, const kin_local_work *work) {
     kin_shard_options so = o->shard;
-    so.windows = windows->windows;
+    so.windows = work->windows.windows;
+    so.share = work->share;
+    so.sum = o->sum;
     so.output = true;
     so.n_steps = KIN_STEPS_IN_FLIGHT;
-    if (memory && (!so.memory || memory < so.memory)) so.memory = memory;
+    if (work->memory && (!so.memory || work->memory < so.memory)) so.memory = work->memory;
     return so;
 }
 
 int kin_local_stage_prepack(const kin_local_stage_options *o, const kin_windows *windows, const kin_windows *but,
                             const atomic_bool *stop, kin_packed **held, kin_err *err) {
-    kin_shard_options so = shard_options(o, &(kin_member_windows){.windows = *windows}, 0);
+    kin_shard_options so = shard_options(o, &(kin_local_work){.windows.windows = *windows});
     so.progress = NULL;
     so.output = false;
     return kin_shard_prepack(o->model, o->devices, &so, but, stop, held, err);
 }
 
-int kin_local_stage_set(kin_local_stage *stage, const kin_member_windows *windows, int n_rounds, uint64_t memory, kin_err *err) {
-    if (is_same(stage, windows, n_rounds, memory)) {
+int kin_local_stage_set(kin_local_stage *stage, const kin_local_work *work, kin_err *err) {
+    if (is_same(stage, work)) {
         kin_stage_executor_reset(stage->executor);
         return 0;
     }
     close_work(stage);
-    stage->windows = *windows;
-    stage->n_rounds = n_rounds;
-    stage->memory = memory;
-    kin_shard_options so = shard_options(&stage->o, windows, memory);
+    stage->work = *work;
+    kin_shard_options so = shard_options(&stage->o, work);
     if (kin_shard_open(&stage->shard, stage->o.model, stage->o.devices, &so, err) != 0) return KIN_FAIL;
-    kin_stage_executor_options po = {.shard = windows->windows.n ? stage->shard : NULL,
-                                     .windows = windows->windows,
-                                     .rounds = windows->rounds,
-                                     .n_rounds = n_rounds,
+    kin_stage_executor_options po = {.shard = work->windows.windows.n ? stage->shard : NULL,
+                                     .windows = work->windows.windows,
+                                     .rounds = work->windows.rounds,
+                                     .n_rounds = work->n_rounds,
+                                     .sum = kin_share_is_whole(&work->share) ? (kin_sum){0} : stage->o.sum,
                                      .n_layer = stage->o.model->hp.n_layer,
                                      .n_steps = KIN_STEPS_IN_FLIGHT};
     if (kin_stage_executor_open(&stage->executor, &po, err) == 0) return 0;

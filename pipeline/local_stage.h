@@ -12,14 +12,23 @@ typedef struct kin_local_stage kin_local_stage;
 typedef struct kin_local_stage_options {
     const kin_model *model; // borrowed, as all here
     const kin_devices *devices;
-    kin_shard_options shard; // but for windows, output and steps
+    kin_shard_options shard; // but for windows, share, output and steps
+    kin_sum sum;             // for shares
 } kin_local_stage_options;
 
 int kin_local_stage_open(kin_local_stage **out, const kin_local_stage_options *options, kin_err *err);
 void kin_local_stage_close(kin_local_stage *stage); // NULL is allowed
 
-// Takes over this work; memory: 0: as the options say.
-int kin_local_stage_set(kin_local_stage *stage, const kin_member_windows *windows, int n_rounds, uint64_t memory, kin_err *err);
+// What the head has to do.
+typedef struct kin_local_work {
+    kin_member_windows windows;
+    kin_share share; // of each layer
+    int n_rounds;
+    uint64_t memory; // 0: as the options say
+} kin_local_work;
+
+// Takes over this work.
+int kin_local_stage_set(kin_local_stage *stage, const kin_local_work *work, kin_err *err);
 
 // Any thread: packs ahead what these windows will need, but for the layers in `but`; see kin_shard_prepack. The output layer is
 // packed already: each local stage has it.

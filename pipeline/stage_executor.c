@@ -140,6 +140,7 @@ int kin_stage_executor_run(kin_stage_executor *p, uint64_t step, int round, int 
     s->round++;
     int window = p->windows[round];
     if (window != NONE) {
+        if (p->o.sum.begin) p->o.sum.begin(p->o.sum.user, step, round);
         if (kin_shard_run(p->o.shard, s->shard_step, window, x, x, err) != 0) {
             end_step(p, s, false);
             return KIN_FAIL;

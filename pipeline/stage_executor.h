@@ -21,6 +21,7 @@ typedef struct kin_stage_executor_options {
     int n_rounds;        // k
     int n_layer;         // of the model
     int n_steps;         // most steps in flight at once
+    kin_sum sum;         // the shard's; zeros: the layers are whole
 } kin_stage_executor_options;
 
 int kin_stage_executor_open(kin_stage_executor **out, const kin_stage_executor_options *options, kin_err *err);

@@ -279,6 +279,11 @@ static const char *stream_address(const kin_byte_stream *base) {
     return ADDRESS;
 }
 
+static int stream_take(kin_byte_stream *base, int *fd, kin_tls **tls, kin_err *err) {
+    (void)base, (void)fd, (void)tls;
+    return kin_err_set(err, "there is no file descriptor below");
+}
+
 // ---- the pair
 
 int kin_pair_open(kin_pair **out, uv_loop_t *loop, kin_err *err) {
@@ -294,6 +299,7 @@ int kin_pair_open(kin_pair **out, uv_loop_t *loop, kin_err *err) {
                                .read = stream_read,
                                .finish = stream_finish,
                                .close = stream_close,
+                               .take = stream_take,
                                .tick = stream_tick,
                                .counts = stream_counts,
                                .has_other_key = stream_has_other_key,

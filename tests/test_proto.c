@@ -49,6 +49,15 @@ static kin_proto_plan golden_plan(void) {
         .next = {7118, 1, {"nuc.lan"}},
         .previous_id = id_from(0x70),
         .previous = {7119, 1, {"fd00::3"}},
+        .group = {.n_ranks = 2,
+                  .rank = 1,
+                  .allreduce = KIN_PROTO_ALLREDUCE_TREE,
+                  .head_begin = 3,
+                  .head_end = 5,
+                  .ff_begin = 512,
+                  .ff_end = 1280,
+                  .id = {id_from(0x90), id_from(0xa0)},
+                  .endpoint = {{7120, 1, {"10.0.0.4"}}}},
     };
 }
 
@@ -81,6 +90,12 @@ static kin_proto_pages golden_pages(void) {
     kin_proto_pages m = {.step = 42, .loads = true, .n_pages = 3, .n_good = 2, .n_ops = 2, .seq = 5, .first = 9, .ops = ops};
     for (int i = 0; i < 48; i++) m.key[i / 16].bytes[i % 16] = (uint8_t)(0x50 + i);
     return m;
+}
+
+static kin_proto_sum golden_sum(void) {
+    static uint8_t values[8];
+    kin_activations_encode(values, (float[]){1, -2}, 2, KIN_ACTIVATION_F32);
+    return (kin_proto_sum){.step = 42, .round = 1, .i_sum = 5, .n_values = 2, .values = values};
 }
 
 static void make_fetch(kin_proto_message *m) {
@@ -151,6 +166,7 @@ static void make_run(kin_proto_message *m) {
     case KIN_FRAME_PLAN: m->plan = golden_plan(); break;
     case KIN_FRAME_STEP: m->step = golden_step(); break;
     case KIN_FRAME_PAGES: m->pages = golden_pages(); break;
+    case KIN_FRAME_SUM: m->sum = golden_sum(); break;
     case KIN_FRAME_NEXT: m->next = (kin_proto_next){true, "fine"}; break;
     case KIN_FRAME_END: m->end = (kin_proto_end){"device 3 is lost"}; break;
     case KIN_FRAME_PREFETCH: m->prefetch = (kin_proto_prefetch){5, KIN_PROTO_FOR_SPARE, true, golden_plan()}; break;
@@ -303,7 +319,7 @@ static void expect_lies_refused(const lie *lies, size_t n) {
 static void lies_of_a_device_are_refused_with_a_sentence(void **state) {
     (void)state;
     static const lie lies[] = {
-        {KIN_FRAME_OPEN, 0, "06", "OPEN: role is 6, not from 0 to 5"},
+        {KIN_FRAME_OPEN, 0, "07", "OPEN: role is 7, not from 0 to 6"},
         {KIN_FRAME_OPEN, 41, "0000", "lowest version is 0, not from 1 to 65535"},
         {KIN_FRAME_OPEN, 43, "0400", "highest version is 4, not from 5 to 65535"},
         {KIN_FRAME_ACCEPT, 18, "0400", "highest version is 4, not from 5 to 65535"},
@@ -387,6 +403,15 @@ static void lies_in_a_plan_are_refused_with_a_sentence(void **state) {
         {KIN_FRAME_PLAN, 91, "0700", "the layers of window 1 do not come after those before"},
         {KIN_FRAME_PLAN, 93, "0110", "layer_end is 4097"},
         {KIN_FRAME_PLAN, 113, "0000", "addresses without a port"},
+        {KIN_FRAME_PLAN, 153, "09", "number of ranks is 9"},
+        {KIN_FRAME_PLAN, 153, "01", "a group of one device"},
+        {KIN_FRAME_PLAN, 153, "00", "63 bytes too many"},
+        {KIN_FRAME_PLAN, 154, "02", "rank is 2, not from 0 to 1"},
+        {KIN_FRAME_PLAN, 155, "04", "allreduce is 4"},
+        {KIN_FRAME_PLAN, 156, "01", "byte after allreduce is 1"},
+        {KIN_FRAME_PLAN, 157, "0500", "head_end is 5, not from 6"},
+        {KIN_FRAME_PLAN, 161, "00050000", "ff_end is 1280, not from 1281"},
+        {KIN_FRAME_PLAN, 185, "0000", "addresses without a port"},
         {KIN_FRAME_NEXT, 0, "02", "is_open is 2"},
         {KIN_FRAME_NEXT, 1, "e903", "reason has 1001 bytes"},
         {KIN_FRAME_END, 0, "e903", "reason has 1001 bytes"},
@@ -422,6 +447,12 @@ static void lies_in_a_step_are_refused_with_a_sentence(void **state) {
         {KIN_FRAME_STEP, 64, "feffffff", "sequence -2 becomes 64 tokens of 0"},
         {KIN_FRAME_STEP, 68, "ffffffff", "sequence 1 becomes 64 tokens of -1"},
         {KIN_FRAME_STEP, 72, "ffffffff", "sequence 1 becomes -1 tokens of 0"},
+        {KIN_FRAME_SUM, 8, "0004", "round is 1024"},
+        {KIN_FRAME_SUM, 10, "0040", "i_sum is 16384"},
+        {KIN_FRAME_SUM, 12, "02", "type is 2"},
+        {KIN_FRAME_SUM, 14, "01", "byte 14 is 1"},
+        {KIN_FRAME_SUM, 16, "00000000", "n_values is 0"},
+        {KIN_FRAME_SUM, 16, "01000000", "4 bytes too many"},
         {KIN_FRAME_PAGES, 8, "02", "loads is 2"},
         {KIN_FRAME_PAGES, 9, "00", "n_pages is 0"},
         {KIN_FRAME_PAGES, 9, "09", "n_pages is 9"},
@@ -578,7 +609,7 @@ static void an_unknown_type_of_message_is_refused(void **state) {
     kin_proto_message m;
     kin_err err;
     assert_int_equal(kin_proto_decode(KIN_FRAME_N_TYPES + 1, (const uint8_t *)"", 0, &m, &err), KIN_FAIL);
-    assert_string_equal(err.text, "unknown type of message: 33");
+    assert_string_equal(err.text, "unknown type of message: 34");
 }
 
 static void an_empty_payload_may_be_no_memory(void **state) {
@@ -616,6 +647,8 @@ static void the_largest_messages_fit_their_caps(void **state) {
     plan.plan.n_files = KIN_PROTO_MAX_FILES;
     for (int i = 0; i < KIN_PROTO_MAX_FILES; i++) plan.plan.file_size[i] = 1ull << 53;
     fill_endpoint(&plan.plan.next);
+    plan.plan.group.n_ranks = KIN_PROTO_MAX_RANKS;
+    for (int i = 0; i < KIN_PROTO_MAX_RANKS; i++) fill_endpoint(&plan.plan.group.endpoint[i]);
     expect_fits(&plan);
 
     kin_proto_message events = golden_message(KIN_FRAME_EVENTS);

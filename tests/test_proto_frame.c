@@ -84,7 +84,7 @@ static void an_unknown_type_is_malformed(void **state) {
     bytes[5] = 0;
     expect_malformed(bytes, 6, "unknown type of frame: 0");
     bytes[5] = KIN_FRAME_N_TYPES + 1;
-    expect_malformed(bytes, 6, "unknown type of frame: 32");
+    expect_malformed(bytes, 6, "unknown type of frame: 34");
 }
 
 static void bytes_that_must_be_zero_are(void **state) {
@@ -107,7 +107,7 @@ static void frames_of_a_plan_name_its_epoch(void **state) {
         kin_put_u32(bytes + 8, 0);
         n_refused += kin_frame_decode(bytes, sizeof bytes, &frame, NULL) == KIN_FAIL;
     }
-    assert_int_equal(n_refused, 6); // PLAN, READY, STEP, END, NEXT, PAGES
+    assert_int_equal(n_refused, 7); // PLAN, READY, STEP, END, NEXT, PAGES, SUM
     uint8_t step[KIN_FRAME_HEADER];
     kin_frame_encode(step, &(kin_frame){KIN_FRAME_STEP, 1, 0});
     kin_put_u32(step + 8, 0);

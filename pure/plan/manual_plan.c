@@ -43,6 +43,25 @@ int kin_plan_by_memory(const kin_candidate *candidates, int n, int n_layer, int 
     return in_proportion(weights, n, n_layer, n_rounds, out, err);
 }
 
+void kin_ring_plan_share_windows(const kin_ring_plan *plan, kin_member_windows *windows) {
+    for (int i = 0; i < plan->n_members; i++) {
+        if (plan->groups[i].rank > 0) windows[i] = windows[i - plan->groups[i].rank];
+    }
+}
+
+int kin_plan_one_group(const kin_candidate *candidates, int n, int n_layer, kin_ring_plan *out, kin_err *err) {
+    (void)candidates;
+    kin_assert(n > 0);
+    if (n > KIN_ROUNDS_MAX_MEMBERS) return kin_err_set(err, "%d devices in a group", n);
+    *out = (kin_ring_plan){.n_members = n};
+    out->shares[0].n_layers = n_layer;
+    for (int i = 0; i < n; i++) {
+        out->candidate[i] = i;
+        if (n > 1) out->groups[i] = (kin_ring_group){i, n, 1};
+    }
+    return 0;
+}
+
 // The head, which is the last, before a device that has its name.
 static int find_candidate(const kin_candidate *candidates, int n, const char *name) {
     for (int i = n - 1; i >= 0; i--) {
@@ -56,10 +75,32 @@ static void append(kin_ring_plan *out, int candidate, const kin_manual_plan_entr
     out->candidate[i] = candidate;
     out->shares[i] = (kin_round_share){e->n_layers, e->n_gpu_layers};
     out->memory[i] = e->memory;
+    out->groups[i] = (kin_ring_group){e->group, 0, e->weight}; // rank: see number_ranks
+}
+
+// Members with the same number of a group, which follow each other, become ranks; the first one has the layers.
+static int number_ranks(kin_ring_plan *out, kin_err *err) {
+    bool seen[KIN_ROUNDS_MAX_MEMBERS + 1] = {false};
+    for (int i = 0, n; i < out->n_members; i += n) {
+        int group = out->groups[i].rank, n_layers = 0;
+        for (n = 1; group && i + n < out->n_members && out->groups[i + n].rank == group;) n++;
+        if (group && (seen[group] || n < 2))
+            return kin_err_set(err, "the devices of a group must follow each other; a group with the head comes last");
+        seen[group] = true;
+        for (int k = 0; k < n; k++) {
+            kin_ring_group *g = &out->groups[i + k];
+            *g = (kin_ring_group){group ? k : 0, group ? n : 0, g->weight};
+            if (!group) continue;
+            n_layers += out->shares[i + k].n_layers;
+            out->shares[i + k] = (kin_round_share){0};
+        }
+        if (group) out->shares[i].n_layers = n_layers;
+    }
+    return 0;
 }
 
 int kin_manual_plan_apply(const kin_manual_plan *plan, const kin_candidate *candidates, int n, kin_ring_plan *out, kin_err *err) {
-    kin_manual_plan_entry head = {{0}, 0, 0, 0}; // without an entry it has no layers
+    kin_manual_plan_entry head = {.n_layers = 0}; // without an entry it has no layers
     *out = (kin_ring_plan){0};
     for (int i = 0; i < plan->n_entries; i++) {
         const kin_manual_plan_entry *e = &plan->entries[i];
@@ -74,5 +115,5 @@ int kin_manual_plan_apply(const kin_manual_plan *plan, const kin_candidate *cand
             append(out, candidate, e);
     }
     append(out, n - 1, &head);
-    return 0;
+    return number_ranks(out, err);
 }

@@ -34,7 +34,7 @@ uint32_t kin_frame_cap(kin_frame_type type) {
 
 bool kin_frame_belongs(kin_frame_type type, kin_proto_role role) {
     kin_assert((unsigned)role < KIN_PROTO_N_ROLES);
-    return strchr(spec_of(type)->links, "crfopb"[role]) != NULL;
+    return strchr(spec_of(type)->links, "crfopbg"[role]) != NULL;
 }
 
 void kin_frame_encode(uint8_t to[KIN_FRAME_HEADER], const kin_frame *frame) {

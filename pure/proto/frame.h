@@ -30,9 +30,10 @@ typedef enum kin_proto_role {
     KIN_PROTO_OBSERVE, // status client -> head
     KIN_PROTO_PROBE,   // anyone -> anyone, to measure the path between them
     KIN_PROTO_BACK,    // each member -> its previous member, for a ring link that only this end can open: the steps come to it
+    KIN_PROTO_GROUP,   // each device of a group -> those that come after it, for the sums (pipeline/exchange.h)
 } kin_proto_role;
 
-enum { KIN_PROTO_N_ROLES = 6 };
+enum { KIN_PROTO_N_ROLES = 7 };
 
 #define KIN_FRAME_CAP_SMALL (64u << 10)
 #define KIN_FRAME_CAP_LARGE (1u << 20)
@@ -41,19 +42,19 @@ enum { KIN_PROTO_N_ROLES = 6 };
 #define KIN_FRAME_REPORT_BYTES (64u << 10) // of text
 #define KIN_FRAME_ECHO_BYTES (1u << 20)    // of filler, in one ECHO
 
-// X(number, NAME, name, largest payload, links: c control, r ring, f fetch, o observe, p probe, b back, epoch: 1 if only a
-// plan can cause it)
+// X(number, NAME, name, largest payload, links: c control, r ring, f fetch, o observe, p probe, b back, g group, epoch: 1 if only
+// a plan can cause it)
 #define KIN_FRAME_TYPES(X)                                                                                                       \
-    X(1, OPEN, open, KIN_FRAME_CAP_SMALL, "crfopb", 0)                                                                           \
-    X(2, ACCEPT, accept, KIN_FRAME_CAP_SMALL, "crfopb", 0)                                                                       \
-    X(3, REFUSE, refuse, KIN_FRAME_CAP_SMALL, "crfopb", 0)                                                                       \
+    X(1, OPEN, open, KIN_FRAME_CAP_SMALL, "crfopbg", 0)                                                                          \
+    X(2, ACCEPT, accept, KIN_FRAME_CAP_SMALL, "crfopbg", 0)                                                                      \
+    X(3, REFUSE, refuse, KIN_FRAME_CAP_SMALL, "crfopbg", 0)                                                                      \
     X(4, DEVICE, device, KIN_FRAME_CAP_SMALL, "c", 0)                                                                            \
     X(5, PLAN, plan, KIN_FRAME_CAP_SMALL, "c", 1)                                                                                \
     X(6, PROGRESS, progress, KIN_FRAME_CAP_SMALL, "c", 0)                                                                        \
     X(7, READY, ready, KIN_FRAME_CAP_SMALL, "c", 1)                                                                              \
     X(8, FAILED, failed, KIN_FRAME_CAP_SMALL, "c", 0)                                                                            \
-    X(9, PING, ping, KIN_FRAME_CAP_SMALL, "crfopb", 0)                                                                           \
-    X(10, PONG, pong, KIN_FRAME_CAP_SMALL, "crfopb", 0)                                                                          \
+    X(9, PING, ping, KIN_FRAME_CAP_SMALL, "crfopbg", 0)                                                                          \
+    X(10, PONG, pong, KIN_FRAME_CAP_SMALL, "crfopbg", 0)                                                                         \
     X(11, STEP, step, KIN_FRAME_CAP_STEP, "rb", 1)                                                                               \
     X(12, ECHO, echo, KIN_FRAME_ECHO_BYTES + 12, "p", 0)                                                                         \
     X(13, STATUS_WANTED, status_wanted, 0, "co", 0)                                                                              \
@@ -65,7 +66,7 @@ enum { KIN_PROTO_N_ROLES = 6 };
     X(19, DATA, data, KIN_FRAME_DATA_BYTES + 8, "f", 0)                                                                          \
     X(20, LACK, lack, KIN_FRAME_CAP_SMALL, "f", 0)                                                                               \
     X(21, HAVE, have, KIN_FRAME_CAP_LARGE, "c", 0)                                                                               \
-    X(22, BYE, bye, KIN_FRAME_CAP_SMALL, "crfopb", 0)                                                                            \
+    X(22, BYE, bye, KIN_FRAME_CAP_SMALL, "crfopbg", 0)                                                                           \
     X(23, END, end, KIN_FRAME_CAP_SMALL, "c", 1)                                                                                 \
     X(24, NEXT, next, KIN_FRAME_CAP_SMALL, "c", 1)                                                                               \
     X(25, REPORT, report, KIN_FRAME_REPORT_BYTES + 4, "o", 0)                                                                    \
@@ -75,7 +76,8 @@ enum { KIN_PROTO_N_ROLES = 6 };
     X(29, PREFETCH, prefetch, KIN_FRAME_CAP_SMALL, "c", 0)                                                                       \
     X(30, PREFETCHED, prefetched, KIN_FRAME_CAP_SMALL, "c", 0)                                                                   \
     X(31, PAGES, pages, KIN_FRAME_CAP_SMALL, "rb", 1)                                                                            \
-    X(32, KEPT, kept, KIN_FRAME_CAP_SMALL, "c", 0)
+    X(32, KEPT, kept, KIN_FRAME_CAP_SMALL, "c", 0)                                                                               \
+    X(33, SUM, sum, KIN_FRAME_CAP_STEP, "g", 1)
 
 typedef enum kin_frame_type {
 #define KIN_FRAME_ENUM(number, NAME, name, cap, links, epoch) KIN_FRAME_##NAME = number,
@@ -83,7 +85,7 @@ typedef enum kin_frame_type {
 #undef KIN_FRAME_ENUM
 } kin_frame_type;
 
-enum { KIN_FRAME_N_TYPES = 32 }; // types are 1 to this
+enum { KIN_FRAME_N_TYPES = 33 }; // types are 1 to this
 
 // A piece of a payload that is sent from where it lies.
 typedef struct kin_frame_part {

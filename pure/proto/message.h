@@ -17,7 +17,7 @@
 // Nothing is allocated, nothing is kept: any thread. The byte tables stand beside the codecs:
 //   message_link.c    OPEN ACCEPT REFUSE PING PONG BYE
 //   message_plan.c    DEVICE PLAN PROGRESS NEXT READY FAILED END PREFETCH PREFETCHED
-//   message_step.c    STEP PAGES
+//   message_step.c    STEP PAGES SUM
 //   message_status.c  STATUS_WANTED STATUS EVENTS REPORT
 //   message_fetch.c   HASHES_WANTED HASHES GET DATA LACK HAVE KEPT
 //   message_measure.c PROFILE MEASURE MEASURED ECHO
@@ -45,6 +45,8 @@ enum {
     KIN_PROTO_MAX_OPS = 1 << 12,    // changes of the KV cache in one step
     KIN_PROTO_MAX_PAGES = 8,        // of the KV cache in one request
     KIN_PROTO_MAX_EMBD = 1 << 20,
+    KIN_PROTO_MAX_RANKS = 8,             // devices of a group
+    KIN_PROTO_MAX_SUMS = 1 << 14,        // in one round of a step
     KIN_PROTO_MAX_EVENTS = 1024,         // in one frame
     KIN_PROTO_MAX_HASHES = 1 << 14,      // in one frame
     KIN_PROTO_MAX_CHUNKS = 1 << 22,      // of a model
@@ -145,6 +147,28 @@ enum {
     KIN_PROTO_PLAN_FLAGS = 15
 };
 
+// How the devices of a group add up what each has computed.
+typedef enum kin_proto_allreduce {
+    KIN_PROTO_ALLREDUCE_MESH, // each sends its part to all
+    KIN_PROTO_ALLREDUCE_STAR, // all send to the last one, which sends the sum to all
+    KIN_PROTO_ALLREDUCE_TREE, // by halves to the first one, and back the same way
+    KIN_PROTO_ALLREDUCE_RING, // pieces go round, twice
+} kin_proto_allreduce;
+
+enum { KIN_PROTO_ALLREDUCE_N = 4 };
+
+// A device of a group has a share of each layer of its windows (model/share.h).
+typedef struct kin_proto_group {
+    int n_ranks; // 0: the layers are whole, and nothing else counts; else 2 to KIN_PROTO_MAX_RANKS
+    int rank;    // of the device
+    kin_proto_allreduce allreduce;
+    uint16_t head_begin, head_end; // not empty
+    uint32_t ff_begin, ff_end;     // not empty
+    // All devices of the group, also this one. No addresses: the head, where the device reached it.
+    kin_proto_id id[KIN_PROTO_MAX_RANKS];
+    kin_proto_endpoint endpoint[KIN_PROTO_MAX_RANKS];
+} kin_proto_group;
+
 // Head -> device: everything that it needs to know to take part.
 typedef struct kin_proto_plan {
     kin_proto_hash model;
@@ -167,6 +191,7 @@ typedef struct kin_proto_plan {
     kin_proto_endpoint next;
     kin_proto_id previous_id;
     kin_proto_endpoint previous;
+    kin_proto_group group;
 } kin_proto_plan;
 
 // What weights are fetched for before a plan needs them.
@@ -270,6 +295,16 @@ typedef struct kin_proto_pages {
     const uint8_t *ops; // as of a step
     kin_proto_page_key key[KIN_PROTO_MAX_PAGES];
 } kin_proto_pages;
+
+// Between the devices of a group: values of a sum, of all rows or of a piece of them.
+typedef struct kin_proto_sum {
+    uint64_t step;
+    uint16_t round;
+    uint16_t i_sum; // in that round, < KIN_PROTO_MAX_SUMS
+    kin_activation_type type;
+    uint32_t n_values;     // >= 1
+    const uint8_t *values; // type [n_values]
+} kin_proto_sum;
 
 // ---- status
 
@@ -464,7 +499,10 @@ kin_proto_step_layout kin_proto_step_lay_out(const kin_proto_step *m);
 // For senders of a frame in parts: all of the payload but the activations (layout.activations bytes), or but the file's bytes
 // (8).
 size_t kin_proto_encode_step_head(uint8_t *buf, size_t cap, const kin_proto_step *m);
+size_t kin_proto_encode_sum_head(uint8_t *buf, size_t cap, const kin_proto_sum *m); // but the values (KIN_PROTO_SUM_HEAD bytes)
 size_t kin_proto_encode_data_head(uint8_t *buf, size_t cap, const kin_proto_data *m);
+
+enum { KIN_PROTO_SUM_HEAD = 20 };
 
 // The largest payload of a step in a ring with these numbers. Beyond KIN_FRAME_CAP_STEP there can be no such ring.
 size_t kin_proto_step_size_max(uint32_t n_batch, uint32_t n_embd, kin_activation_type type);

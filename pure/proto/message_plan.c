@@ -59,6 +59,13 @@ KIN_PROTO_DEFINE(DEVICE, device)
 //              endpoint of the next member
 //              id    previous member
 //              endpoint of the previous member
+//              u8    n_ranks (0, or 2 to 8) of the group that the device belongs to; 0: none, and nothing follows
+//              u8    rank (< n_ranks)
+//              u8    allreduce: 0 mesh, 1 star, 2 tree, 3 ring
+//              u8    0
+//              u16   head_begin, u16 head_end (> head_begin)
+//              u32   ff_begin, u32 ff_end (> ff_begin)
+//              n_ranks x { id, endpoint }
 // Windows: rounds ascend, layers too, none is empty, n_gpu is at most the window's layers.
 
 static void put_window(kin_writer *w, const kin_proto_window *window) {
@@ -66,6 +73,23 @@ static void put_window(kin_writer *w, const kin_proto_window *window) {
     kin_writer_u16(w, window->layer_begin);
     kin_writer_u16(w, window->layer_end);
     kin_writer_u16(w, window->n_gpu);
+}
+
+static void put_group(kin_writer *w, const kin_proto_group *g) {
+    kin_assert(g->n_ranks >= 0 && g->n_ranks <= KIN_PROTO_MAX_RANKS);
+    kin_writer_u8(w, (uint8_t)g->n_ranks);
+    if (g->n_ranks == 0) return;
+    kin_writer_u8(w, (uint8_t)g->rank);
+    kin_writer_u8(w, (uint8_t)g->allreduce);
+    kin_writer_u8(w, 0);
+    kin_writer_u16(w, g->head_begin);
+    kin_writer_u16(w, g->head_end);
+    kin_writer_u32(w, g->ff_begin);
+    kin_writer_u32(w, g->ff_end);
+    for (int i = 0; i < g->n_ranks; i++) {
+        kin_proto_put_id(w, &g->id[i]);
+        kin_proto_put_endpoint(w, &g->endpoint[i]);
+    }
 }
 
 static void put_plan(kin_writer *w, const kin_proto_plan *m) {
@@ -90,6 +114,24 @@ static void put_plan(kin_writer *w, const kin_proto_plan *m) {
     kin_proto_put_endpoint(w, &m->next);
     kin_proto_put_id(w, &m->previous_id);
     kin_proto_put_endpoint(w, &m->previous);
+    put_group(w, &m->group);
+}
+
+static void take_group(kin_reader *r, kin_proto_group *g) {
+    g->n_ranks = (int)kin_reader_range(r, kin_reader_u8(r), 0, KIN_PROTO_MAX_RANKS, "number of ranks");
+    if (g->n_ranks == 0) return;
+    if (g->n_ranks == 1) kin_reader_fail(r, "a group of one device");
+    g->rank = (int)kin_reader_range(r, kin_reader_u8(r), 0, (uint32_t)g->n_ranks - 1, "rank");
+    g->allreduce = kin_reader_range(r, kin_reader_u8(r), 0, KIN_PROTO_ALLREDUCE_N - 1, "allreduce");
+    kin_reader_range(r, kin_reader_u8(r), 0, 0, "byte after allreduce");
+    g->head_begin = kin_reader_u16(r);
+    g->head_end = (uint16_t)kin_reader_range(r, kin_reader_u16(r), g->head_begin + 1u, UINT16_MAX, "head_end");
+    g->ff_begin = (uint32_t)kin_reader_range(r, kin_reader_u32(r), 0, INT32_MAX - 1, "ff_begin");
+    g->ff_end = (uint32_t)kin_reader_range(r, kin_reader_u32(r), g->ff_begin + 1, INT32_MAX, "ff_end");
+    for (int i = 0; i < g->n_ranks; i++) {
+        kin_proto_take_id(r, &g->id[i]);
+        kin_proto_take_endpoint(r, &g->endpoint[i]);
+    }
 }
 
 static void take_files(kin_reader *r, kin_proto_plan *m) {
@@ -135,6 +177,7 @@ static void take_plan(kin_reader *r, kin_proto_plan *m) {
     kin_proto_take_endpoint(r, &m->next);
     kin_proto_take_id(r, &m->previous_id);
     kin_proto_take_endpoint(r, &m->previous);
+    take_group(r, &m->group);
 }
 
 KIN_PROTO_DEFINE(PLAN, plan)

@@ -1,4 +1,4 @@
-// Messages that go round the ring.
+// Messages that go round the ring, or from one device of a group to another.
 #include "pure/proto/message_impl.h"
 
 //     STEP
@@ -178,6 +178,50 @@ static void take_pages(kin_reader *r, kin_proto_pages *m) {
 }
 
 KIN_PROTO_DEFINE(PAGES, pages)
+
+//     SUM
+//     byte  0  u64  step
+//           8  u16  round (< 1024)
+//          10  u16  i_sum (< 2^14)
+//          12  u16  type: 0 f32, 1 f16
+//          14  u16  0
+//          16  u32  n_values (1 to (2^28 - 20) / 4)
+//          20  values
+
+enum { MAX_VALUES = (KIN_FRAME_CAP_STEP - KIN_PROTO_SUM_HEAD) / 4 };
+
+static void put_sum_head(kin_writer *w, const kin_proto_sum *m) {
+    kin_assert(m->n_values >= 1 && m->n_values <= MAX_VALUES);
+    kin_writer_u64(w, m->step);
+    kin_writer_u16(w, m->round);
+    kin_writer_u16(w, m->i_sum);
+    kin_writer_u16(w, (uint16_t)m->type);
+    kin_writer_u16(w, 0);
+    kin_writer_u32(w, m->n_values);
+}
+
+static void put_sum(kin_writer *w, const kin_proto_sum *m) {
+    put_sum_head(w, m);
+    kin_writer_bytes(w, m->values, m->n_values * kin_activation_size(m->type));
+}
+
+static void take_sum(kin_reader *r, kin_proto_sum *m) {
+    m->step = kin_reader_u64(r);
+    m->round = (uint16_t)kin_reader_range(r, kin_reader_u16(r), 0, KIN_PROTO_MAX_WINDOWS - 1, "round");
+    m->i_sum = (uint16_t)kin_reader_range(r, kin_reader_u16(r), 0, KIN_PROTO_MAX_SUMS - 1, "i_sum");
+    m->type = kin_reader_range(r, kin_reader_u16(r), 0, KIN_ACTIVATION_N_TYPES - 1, "type");
+    kin_reader_range(r, kin_reader_u16(r), 0, 0, "byte 14");
+    m->n_values = kin_reader_range(r, kin_reader_u32(r), 1, MAX_VALUES, "n_values");
+    m->values = kin_reader_take(r, m->n_values * kin_activation_size(m->type));
+}
+
+KIN_PROTO_DEFINE(SUM, sum)
+
+size_t kin_proto_encode_sum_head(uint8_t *buf, size_t cap, const kin_proto_sum *m) {
+    kin_writer w = {.to = buf, .cap = cap};
+    put_sum_head(&w, m);
+    return w.n;
+}
 
 int32_t kin_proto_i32_at(const uint8_t *array, size_t i) {
     return (int32_t)kin_get_u32(array + 4 * i);
