@@ -8,6 +8,7 @@
 #include "app/llama_options.h"
 #include "app/option_tables.h"
 #include "serve/server.h"
+#include "sys/whole_file.h"
 
 typedef struct serve_options {
     kin_session_options session;
@@ -19,12 +20,12 @@ typedef struct serve_options {
     int n_parallel, max_waiting, models_max, n_predict, reasoning_budget, ping_s;
     kin_sampler_options sampler;
     uint64_t seed;
-    const char *api_keys, *api_key_file, *allow_hosts, *cors;
+    const char *api_keys, *api_key_file, *allow_hosts, *cors, *slot_save_path;
     kin_https_options https;
     bool open, metrics, no_slots, no_webui, no_browsers, strict_model, no_prefix_cache;
 } serve_options;
 
-enum { N_SERVE_OPTIONS = 35 + KIN_DRAFT_N_OPTIONS, DEFAULT_PORT = 8080, DEFAULT_CTX = 16384 };
+enum { N_SERVE_OPTIONS = 36 + KIN_DRAFT_N_OPTIONS, DEFAULT_PORT = 8080, DEFAULT_CTX = 16384 };
 
 typedef struct tables {
     kin_option own[N_SERVE_OPTIONS];
@@ -93,6 +94,8 @@ static void fill_serve_tables(serve_options *o, tables *t) {
         {KIN_OPTION_STRING, "ssl-key-file", 0, &o->https.key_file, "FILE", "... and its private key", 0, 0},
         {KIN_OPTION_FLAG, "metrics", 0, &o->metrics, NULL, "answer /metrics, for Prometheus", 0, 0},
         {KIN_OPTION_FLAG, "no-slots", 0, &o->no_slots, NULL, "do not answer /slots, which shows what is being computed", 0, 0},
+        {KIN_OPTION_STRING, "slot-save-path", 0, &o->slot_save_path, "FOLDER",
+         "where /slots/ID?action=save writes the tokens of texts, and restore reads them", 0, 0},
         {KIN_OPTION_FLAG, "no-webui", 0, &o->no_webui, NULL, "no page for browsers at /", 0, 0},
         {KIN_OPTION_FLAG, "no-browsers", 0, &o->no_browsers, NULL, "let no browser join the ring: no page at /join", 0, 0},
         {KIN_OPTION_FLAG, "strict-model", 0, &o->strict_model, NULL, "refuse requests that name another model than --alias", 0,
@@ -178,6 +181,15 @@ static kin_pooling pooling_of(const serve_options *o) {
     return strcmp(o->pooling, "last") == 0 ? KIN_POOLING_LAST : KIN_POOLING_CLS;
 }
 
+// Texts lie there: for nobody else.
+static int make_slot_folder(const char *path, kin_err *err) {
+    char file[4096];
+    snprintf(file, sizeof file, "%s/slot", path);
+    int rc = kin_folder_make_private_above(file, err);
+    if (rc != 0) kin_err_prefix(err, "--slot-save-path");
+    return rc;
+}
+
 static int open_server(serving *v, kin_err *err) {
     const serve_options *o = v->o;
     kin_cors cors;
@@ -185,11 +197,13 @@ static int open_server(serving *v, kin_err *err) {
     if (!is_loopback(o->host) && !o->api_keys && !o->api_key_file && !o->open)
         return kin_err_set(err, "--host %s lets the whole network ask: give --api-key KEY, or --no-api-key if that is meant",
                            o->host);
+    if (o->slot_save_path && make_slot_folder(o->slot_save_path, err) != 0) return KIN_FAIL;
     kin_server_options so = {.http = kin_http_options_default(),
                              .alias = v->alias,
                              .strict_model = o->strict_model,
                              .metrics = o->metrics,
                              .slots = !o->no_slots,
+                             .slot_save_path = o->slot_save_path,
                              .webui = !o->no_webui,
                              .browsers = !o->no_browsers,
                              .shows_code = !o->no_webui && (is_loopback(o->host) || !o->open),

@@ -87,7 +87,6 @@ static const llama_option options[] = {
     {"--gpu-layers-draft", NOTHING_WITH_VALUE, "the CPU computes drafts"},
     {"-hf", REFUSED, "kin reads files; fetch it first (curl -LO ADDRESS)"},
     {"--hf-repo", REFUSED, "kin reads files; fetch it first (curl -LO ADDRESS)"},
-    {"--slot-save-path", REFUSED, "kin does not write its KV cache to files"},
     {"--models-autoload", NOTHING, "a model is loaded when it is asked for"},
     {"--models-preset", REFUSED, "all models have the same options"},
 };

@@ -313,6 +313,18 @@ int kin_scheduler_erase(kin_scheduler *s, int tag) {
     return n;
 }
 
+int kin_scheduler_read_text(const kin_scheduler *s, int tag, int32_t **tokens) {
+    const slot *last = NULL;
+    *tokens = NULL;
+    for (int i = 0; i < KIN_SCHEDULER_MAX_SEQUENCES; i++) {
+        const slot *t = &s->slots[i];
+        if (t->n > 0 && t->tag == tag && (!last || t->used > last->used)) last = t;
+    }
+    if (last) *tokens = malloc((size_t)last->n * sizeof **tokens);
+    if (*tokens) memcpy(*tokens, last->tokens, (size_t)last->n * sizeof **tokens);
+    return *tokens ? last->n : 0;
+}
+
 static bool make_room(kin_scheduler *s, int n_blocks, int but) {
     while (kin_kv_blocks_n_free(s->blocks) < n_blocks) {
         if (!evict(s, but)) return false;

@@ -95,6 +95,8 @@ void kin_scheduler_cancel(kin_scheduler *scheduler, kin_generation *generation);
 
 // Forgets the texts with this tag that have ended and stay as prefixes, on the disks, too. Returns how many tokens they had.
 int kin_scheduler_erase(kin_scheduler *scheduler, int tag);
+// A copy of the tokens of the last of these, the caller's to free. Returns how many; 0: there is none, or no memory, and NULL.
+int kin_scheduler_read_text(const kin_scheduler *scheduler, int tag, int32_t **tokens);
 
 // All texts end as failed.
 void kin_scheduler_fail(kin_scheduler *scheduler, const kin_err *why);

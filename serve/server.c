@@ -389,7 +389,13 @@ static void no_reranking(kin_server *s, kin_http_exchange *x) {
 
 static void act_on_slot(kin_server *s, kin_served_model *model, kin_http_exchange *x) {
     if (s->o.slots)
-        kin_slots_begin(model->world.service, &model->n_errands, x);
+        kin_slots_begin(&(kin_slots_world){.loop = &s->loop,
+                                           .service = model->world.service,
+                                           .save_path = s->o.slot_save_path,
+                                           .n_vocab = kin_vocab_n_tokens(model->world.preparer.session->vocab),
+                                           .n_ctx = model->embed.n_ctx,
+                                           .n_open = &model->n_errands},
+                        x);
     else
         kin_http_reply_error(x, 501, "the server was started with --no-slots");
 }
@@ -477,7 +483,7 @@ static void take_events(kin_server *s, kin_served_model *m) {
     kin_job_event event;
     int n = 0;
     for (; n < MAX_EVENTS && m->world.service && kin_service_take(m->world.service, &event); n++) {
-        if (event.kind == KIN_TEXTS_ERASED)
+        if (event.kind == KIN_TEXTS_ERASED || event.kind == KIN_TEXT_READ || event.restores)
             kin_slots_take(&event);
         else if (event.pooling)
             kin_embed_take(&event);

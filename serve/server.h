@@ -16,17 +16,18 @@ typedef struct kin_server kin_server;
 typedef struct kin_server_options {
     kin_http_options http;
     kin_access_options access;
-    const char *alias;   // the model's name for clients
-    bool strict_model;   // a request that names another model is refused
-    bool metrics, slots; // /metrics and /slots answer
-    bool webui;          // the page for browsers at /
-    bool browsers;       // may join the ring, where there is one: the page at /join
-    bool shows_code;     // ... may show the code that devices join with: who asks has a key, or is on this machine
-    int n_parallel;      // texts at once
-    int models_max;      // of several models: how many are in memory
-    int max_waiting;     // requests that may wait for a model that is not
-    int ping_s;          // -1: never
-    kin_pooling pooling; // of embeddings
+    const char *alias;          // the model's name for clients
+    bool strict_model;          // a request that names another model is refused
+    bool metrics, slots;        // /metrics and /slots answer
+    const char *slot_save_path; // folder of saved slots; NULL: none
+    bool webui;                 // the page for browsers at /
+    bool browsers;              // may join the ring, where there is one: the page at /join
+    bool shows_code;            // ... may show the code that devices join with: who asks has a key, or is on this machine
+    int n_parallel;             // texts at once
+    int models_max;             // of several models: how many are in memory
+    int max_waiting;            // requests that may wait for a model that is not
+    int ping_s;                 // -1: never
+    kin_pooling pooling;        // of embeddings
     kin_request_defaults defaults;
     bool leaves_signals;         // SIGINT and SIGTERM are the program's: they do not drain
     void (*drained)(void *user); // once, after SIGTERM, SIGINT or kin_server_drain: no request is left. The loop's thread

@@ -28,11 +28,13 @@ struct kin_job {
     kin_err why;
 };
 
-typedef struct erasure {
+// Of the texts with a tag that have ended.
+typedef struct wish {
+    kin_job_event_kind kind; // KIN_TEXTS_ERASED or KIN_TEXT_READ
     int tag;
     void *user;
-    struct erasure *next;
-} erasure;
+    struct wish *next;
+} wish;
 
 struct kin_service {
     kin_service_options o;
@@ -44,7 +46,7 @@ struct kin_service {
     kin_job *inbox, **inbox_end;
     kin_job *cancelled[KIN_SERVICE_MAX_JOBS]; // [n_cancelled] that have not ended
     int n_cancelled;
-    erasure *erasures;     // wanted
+    wish *wishes;
     kin_job_event *outbox; // [cap_out] cyclic
     size_t first_out, n_out, cap_out;
     int n_jobs;   // submitted, not ended
@@ -134,8 +136,13 @@ bool kin_service_take(kin_service *s, kin_job_event *event) {
 }
 
 static void end_job(kin_job *j, kin_job_end how, const kin_err *why) {
-    kin_job_event event = {
-        .kind = KIN_JOB_ENDED, .job = j, .user = j->o.user, .pooling = j->o.pooling, .at = kin_clock_now(), .how = how};
+    kin_job_event event = {.kind = KIN_JOB_ENDED,
+                           .job = j,
+                           .user = j->o.user,
+                           .pooling = j->o.pooling,
+                           .restores = j->o.restores,
+                           .at = kin_clock_now(),
+                           .how = how};
     if (why) event.why = *why;
     event.drafts = j->drafts;
     if (how == KIN_JOB_EOS) event.vector = j->vector;
@@ -267,7 +274,12 @@ static void prompt_logits(void *user, int pos, const float *rows, int n) {
 
 static void progress(void *user, int n_done, int n_cached) {
     kin_job *j = user;
-    kin_job_event event = {.kind = KIN_JOB_PROGRESS, .job = j, .user = j->o.user, .pooling = j->o.pooling, .at = kin_clock_now()};
+    kin_job_event event = {.kind = KIN_JOB_PROGRESS,
+                           .job = j,
+                           .user = j->o.user,
+                           .pooling = j->o.pooling,
+                           .restores = j->o.restores,
+                           .at = kin_clock_now()};
     event.n_done = n_done;
     event.n_cached = n_cached;
     put(j->service, &event);
@@ -376,32 +388,45 @@ void kin_service_cancel(kin_service *s, kin_job *j) {
     call(s);
 }
 
-int kin_service_erase(kin_service *s, int tag, void *user) {
-    erasure *e = malloc(sizeof *e);
-    if (!e) return KIN_FAIL;
+static int wish_for(kin_service *s, kin_job_event_kind kind, int tag, void *user) {
+    wish *w = malloc(sizeof *w);
+    if (!w) return KIN_FAIL;
     pthread_mutex_lock(&s->mutex);
     bool over = s->over;
-    *e = (erasure){tag, user, s->erasures};
-    if (!over) s->erasures = e;
+    *w = (wish){kind, tag, user, s->wishes};
+    if (!over) s->wishes = w;
     pthread_cond_signal(&s->changed);
     pthread_mutex_unlock(&s->mutex);
     if (over) {
-        put(s, &(kin_job_event){.kind = KIN_TEXTS_ERASED, .user = user});
-        free(e);
+        put(s, &(kin_job_event){.kind = kind, .user = user});
+        free(w);
     }
     call(s);
     return 0;
 }
 
-static void erase(kin_service *s) {
+int kin_service_erase(kin_service *s, int tag, void *user) {
+    return wish_for(s, KIN_TEXTS_ERASED, tag, user);
+}
+
+int kin_service_read_text(kin_service *s, int tag, void *user) {
+    return wish_for(s, KIN_TEXT_READ, tag, user);
+}
+
+static void fulfil(kin_service *s) {
     pthread_mutex_lock(&s->mutex);
-    erasure *e = s->erasures;
-    s->erasures = NULL;
+    wish *w = s->wishes;
+    s->wishes = NULL;
     pthread_mutex_unlock(&s->mutex);
-    for (erasure *following; e; e = following) {
-        following = e->next;
-        put(s, &(kin_job_event){.kind = KIN_TEXTS_ERASED, .user = e->user, .n_done = kin_scheduler_erase(s->scheduler, e->tag)});
-        free(e);
+    for (wish *following; w; w = following) {
+        kin_job_event event = {.kind = w->kind, .user = w->user};
+        if (w->kind == KIN_TEXTS_ERASED)
+            event.n_done = kin_scheduler_erase(s->scheduler, w->tag);
+        else
+            event.n_done = kin_scheduler_read_text(s->scheduler, w->tag, &event.tokens);
+        put(s, &event);
+        following = w->next;
+        free(w);
     }
 }
 
@@ -434,14 +459,14 @@ static void take_inbox(kin_service *s) {
         if (cancelled) kin_scheduler_cancel(s->scheduler, cancelled->generation);
         any = jobs || cancelled;
     }
-    erase(s);
+    fulfil(s);
 }
 
 static bool wait_for_jobs(kin_service *s) {
     pthread_mutex_lock(&s->mutex);
-    while (!s->inbox && !s->erasures && !s->stopped && !(s->o.stop && atomic_load(s->o.stop)))
+    while (!s->inbox && !s->wishes && !s->stopped && !(s->o.stop && atomic_load(s->o.stop)))
         kin_cond_wait_for(&s->changed, &s->mutex, LOOK_NS);
-    bool any = (s->inbox || s->erasures) && !s->stopped;
+    bool any = (s->inbox || s->wishes) && !s->stopped;
     pthread_mutex_unlock(&s->mutex);
     return any;
 }
@@ -524,7 +549,7 @@ static bool has_texts(const kin_service *s) {
 
 static bool has_jobs(kin_service *s) {
     pthread_mutex_lock(&s->mutex);
-    bool any = s->inbox || s->erasures;
+    bool any = s->inbox || s->wishes;
     pthread_mutex_unlock(&s->mutex);
     return any || has_texts(s);
 }

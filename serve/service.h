@@ -33,7 +33,8 @@ typedef struct kin_job_options {
     bool ignore_eos, no_cache;
     bool has_drawn_probs; // they are those of what the sampler draws from, not the model's
     bool echoes;          // with n_probs: those of the prompt's tokens, too
-    int tag;              // of kin_service_erase
+    int tag;              // of kin_service_erase and kin_service_read_text
+    bool restores;        // of a slot (serve/slots.h): the prompt only, without a sampler
     kin_pooling pooling;  // not NONE: nothing is written, the text becomes a vector
     kin_sampler *sampler; // NULL: pooling
     kin_grammar *grammar; // NULL, as the next three: none
@@ -62,7 +63,8 @@ typedef enum kin_job_event_kind {
     KIN_JOB_ECHO,
     KIN_JOB_TOKEN,
     KIN_JOB_ENDED,
-    KIN_TEXTS_ERASED
+    KIN_TEXTS_ERASED, // as the next one without a job
+    KIN_TEXT_READ
 } kin_job_event_kind;
 
 enum { KIN_JOB_MAX_PROBS = 100, KIN_SERVICE_MAX_JOBS = 4096 };
@@ -72,8 +74,10 @@ typedef struct kin_job_event {
     kin_job *job; // after ENDED it is the loop's to free
     void *user;
     kin_pooling pooling; // the job's
+    bool restores;       // likewise
     kin_time at;
-    int n_done, n_cached;    // PROGRESS; n_done: tokens of ERASED, which has no job
+    int n_done, n_cached;    // PROGRESS; n_done: tokens of ERASED and READ
+    int32_t *tokens;         // [n_done] of READ: the event's own, free it. NULL: there are none
     kin_draft_counts drafts; // TOKEN, ENDED: so far
     int32_t id;              // TOKEN, ECHO: one of the prompt's, in order
     float logprob;           // NAN: of the prompt's first one
@@ -129,6 +133,8 @@ bool kin_service_take(kin_service *service, kin_job_event *event);
 // Forgets the texts with this tag that have ended and stay as prefixes of others. ERASED follows, with `user`; KIN_FAIL: no
 // memory.
 int kin_service_erase(kin_service *service, int tag, void *user);
+// The tokens of the last text with this tag that has ended and stays as a prefix. READ follows, likewise.
+int kin_service_read_text(kin_service *service, int tag, void *user);
 void kin_service_stop(kin_service *service); // any thread
 
 // ---- any thread

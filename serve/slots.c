@@ -2,22 +2,172 @@
 
 #include <jansson.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "serve/json_out.h"
 #include "serve/refuse.h"
+#include "serve/request.h"
+#include "sys/whole_file.h"
 
-typedef struct erasing {
+enum { MAX_NAME = 255, MAX_PATH = 4096, MAX_FILE = 256 << 20, FORMAT = 1 };
+
+typedef struct action {
     kin_exchange_data data;
     kin_http_exchange *x; // NULL: the client is gone
+    kin_slots_world world;
     int id;
-    int *n_open;
-} erasing;
+    kin_time begun;
+    uv_work_t work;
+    char name[MAX_NAME + 1], path[MAX_PATH];
+    int32_t *tokens; // [n]
+    int n;
+    size_t n_file; // bytes
+    kin_job *job;  // that restores
+    int rc;
+    kin_api_error error;
+} action;
+
+// ---- the answers
+
+static void end(action *a) {
+    --*a->world.n_open;
+    free(a->tokens);
+    free(a);
+}
+
+static void answer(action *a, json_t *json) {
+    kin_text_buffer body = {0};
+    kin_json_put(json, &body);
+    if (a->x) kin_http_reply(a->x, 200, "application/json; charset=utf-8", body.at ? body.at : "", body.len);
+    kin_text_fini(&body);
+    end(a);
+}
+
+static void refuse(action *a) {
+    if (a->x) kin_refuse(a->x, NULL, &a->error);
+    end(a);
+}
+
+static double took_ms(const action *a) {
+    return kin_clock_ms(a->begun, kin_clock_now());
+}
 
 static void gone(void *self) {
-    ((erasing *)self)->x = NULL;
+    action *a = self;
+    a->x = NULL;
+    if (a->job) kin_service_cancel(a->world.service, a->job);
 }
+
+// ---- save: the tokens of the tag's last text, then a file
+
+static void write_file(uv_work_t *work) {
+    action *a = work->data;
+    kin_text_buffer text = {0};
+    kin_err err;
+    json_t *ids = json_array();
+    for (int i = 0; i < a->n; i++) json_array_append_new(ids, json_integer(a->tokens[i]));
+    kin_json_put(json_pack("{s:i, s:i, s:o}", "kin_slot", FORMAT, "n_vocab", a->world.n_vocab, "tokens", ids), &text);
+    a->n_file = text.len;
+    if (text.failed)
+        a->rc = kin_api_error_memory(&a->error);
+    else if (kin_whole_file_write(a->path, text.at, text.len, &err) != 0)
+        a->rc = kin_api_error_set(&a->error, 500, NULL, "%s", err.text);
+    kin_text_fini(&text);
+}
+
+static void file_is_written(uv_work_t *work, int status) {
+    action *a = work->data;
+    if (status != 0) a->rc = kin_api_error_set(&a->error, 503, NULL, "the server stops");
+    if (a->rc != 0)
+        refuse(a);
+    else
+        answer(a, json_pack("{s:i, s:s, s:i, s:I, s:{s:f}}", "id_slot", a->id, "filename", a->name, "n_saved", a->n, "n_written",
+                            (json_int_t)a->n_file, "timings", "save_ms", took_ms(a)));
+}
+
+static void take_text(action *a, kin_job_event *event) {
+    a->tokens = event->tokens;
+    a->n = event->n_done;
+    if (a->n > 0) {
+        uv_queue_work(a->world.loop, &a->work, write_file, file_is_written);
+        return;
+    }
+    kin_api_error_set(&a->error, 400, NULL, "no text of slot %d has ended and is kept: there is nothing to save", a->id);
+    refuse(a);
+}
+
+// ---- restore: a file, then a job that writes nothing
+
+static int take_tokens(action *a, const json_t *file) {
+    const json_t *ids = json_object_get(file, "tokens");
+    size_t n = json_array_size(ids);
+    if (json_integer_value(json_object_get(file, "kin_slot")) != FORMAT || n == 0)
+        return kin_api_error_set(&a->error, 400, "filename", "%s is no file of a slot", a->name);
+    if (json_integer_value(json_object_get(file, "n_vocab")) != a->world.n_vocab)
+        return kin_api_error_set(&a->error, 400, "filename", "%s is of a model with another vocabulary", a->name);
+    if (n > (size_t)a->world.n_ctx)
+        return kin_api_error_set(&a->error, 400, "filename", "%s has %zu tokens, but the context is %d", a->name, n,
+                                 a->world.n_ctx);
+    a->tokens = malloc(n * sizeof *a->tokens);
+    if (!a->tokens) return kin_api_error_memory(&a->error);
+    for (a->n = 0; a->n < (int)n; a->n++) {
+        const json_t *id = json_array_get(ids, (size_t)a->n);
+        if (!json_is_integer(id) || json_integer_value(id) < 0 || json_integer_value(id) >= a->world.n_vocab)
+            return kin_api_error_set(&a->error, 400, "filename", "%s is damaged: its token %d is none", a->name, a->n);
+        a->tokens[a->n] = (int32_t)json_integer_value(id);
+    }
+    return 0;
+}
+
+static void read_file(uv_work_t *work) {
+    action *a = work->data;
+    uint8_t *bytes;
+    kin_err err;
+    int rc = kin_whole_file_read(a->path, MAX_FILE, &bytes, &a->n_file, &err);
+    if (rc != 0) {
+        a->rc = rc == KIN_ABSENT ? kin_api_error_set(&a->error, 404, "filename", "there is no file %s of a slot", a->name)
+                                 : kin_api_error_set(&a->error, 500, NULL, "%s", err.text);
+        return;
+    }
+    json_t *file = json_loadb((const char *)bytes, a->n_file, 0, NULL);
+    a->rc = take_tokens(a, file);
+    json_decref(file);
+    free(bytes);
+}
+
+static int restore(action *a) {
+    kin_job_options o = {.prompt = a->tokens, .n_prompt = a->n, .n_probs = -1, .tag = a->id, .restores = true, .user = a};
+    kin_err err;
+    if (!kin_service_has_room(a->world.service, 1))
+        return kin_api_error_set(&a->error, 429, NULL, "too many requests wait already: try again in a moment");
+    a->tokens = NULL;
+    if (kin_job_new(&a->job, &o, &err) != 0) return kin_api_error_memory(&a->error);
+    kin_service_submit(a->world.service, a->job);
+    return 0;
+}
+
+static void file_is_read(uv_work_t *work, int status) {
+    action *a = work->data;
+    if (status != 0) a->rc = kin_api_error_set(&a->error, 503, NULL, "the server stops");
+    if (!a->x || a->rc != 0 || restore(a) != 0) refuse(a);
+}
+
+static void take_end(action *a, kin_job_event *event) {
+    a->job = NULL;
+    kin_job_free(event->job);
+    if (event->how == KIN_JOB_LENGTH) {
+        answer(a, json_pack("{s:i, s:s, s:i, s:I, s:{s:f}}", "id_slot", a->id, "filename", a->name, "n_restored", a->n, "n_read",
+                            (json_int_t)a->n_file, "timings", "restore_ms", took_ms(a)));
+        return;
+    }
+    kin_api_error_set(&a->error, 503, NULL, "%s", event->how == KIN_JOB_FAILED ? event->why.text : "the text was given up");
+    refuse(a);
+}
+
+// ---- requests
 
 // The number in "/slots/12"; -1: it is none.
 static int id_of(kin_str path) {
@@ -31,43 +181,62 @@ static int id_of(kin_str path) {
     return id;
 }
 
-static void begin_erasing(kin_service *service, int id, int *n_open, kin_http_exchange *x) {
-    erasing *e = malloc(sizeof *e);
-    if (e) *e = (erasing){.data = {gone, e}, .x = x, .id = id, .n_open = n_open};
-    if (!e || kin_service_erase(service, id, e) != 0) {
-        free(e);
-        kin_http_reply_error(x, 500, "out of memory");
-        return;
-    }
-    ++*n_open;
-    kin_http_set_data(x, &e->data);
-}
-
 static bool is(kin_str a, const char *b) {
     return a.at && a.len == strlen(b) && memcmp(a.at, b, a.len) == 0;
 }
 
-void kin_slots_begin(kin_service *service, int *n_open, kin_http_exchange *x) {
-    kin_str action = kin_http_query(x, "action");
+// A plain name, of a file in the folder: no request reaches another one.
+static int take_name(action *a, kin_http_exchange *x) {
+    json_t *body = kin_request_parse(kin_http_body(x), &a->error);
+    const char *name = json_string_value(json_object_get(body, "filename"));
+    bool is_plain = name && name[0] && name[0] != '.' && strlen(name) <= MAX_NAME && !strpbrk(name, "/\\:");
+    int rc = !body ? KIN_FAIL : 0;
+    for (const char *c = name; is_plain && *c; c++) is_plain = (unsigned char)*c >= ' ' && *c != 0x7f;
+    if (rc == 0 && !is_plain)
+        rc = kin_api_error_set(&a->error, 400, "filename", "filename must be a plain name, without a folder");
+    if (rc == 0) snprintf(a->name, sizeof a->name, "%s", name);
+    if (rc == 0 && snprintf(a->path, sizeof a->path, "%s/%s", a->world.save_path, name) >= (int)sizeof a->path)
+        rc = kin_api_error_set(&a->error, 400, "filename", "its path is too long");
+    json_decref(body);
+    return rc;
+}
+
+static int start(action *a, kin_http_exchange *x, kin_str what) {
+    bool saves = is(what, "save"), erases = is(what, "erase");
+    if (!erases && !a->world.save_path)
+        return kin_api_error_set(&a->error, 501, NULL, "this server saves no slots: start it with --slot-save-path FOLDER");
+    if (!erases && take_name(a, x) != 0) return KIN_FAIL;
+    if (!saves && !erases) {
+        uv_queue_work(a->world.loop, &a->work, read_file, file_is_read);
+        return 0;
+    }
+    int rc = saves ? kin_service_read_text(a->world.service, a->id, a) : kin_service_erase(a->world.service, a->id, a);
+    return rc == 0 ? 0 : kin_api_error_memory(&a->error);
+}
+
+void kin_slots_begin(const kin_slots_world *world, kin_http_exchange *x) {
+    kin_str what = kin_http_query(x, "action");
     int id = id_of(kin_http_path(x));
+    action *a = NULL;
     if (id < 0)
         kin_http_reply_error(x, 400, "a slot is a number: /slots/0?action=erase");
-    else if (is(action, "erase"))
-        begin_erasing(service, id, n_open, x);
-    else if (is(action, "save") || is(action, "restore"))
-        kin_http_reply_error(x, 501, "this server does not write its KV cache to files, only 'erase' is there");
-    else
+    else if (!is(what, "erase") && !is(what, "save") && !is(what, "restore"))
         kin_http_reply_error(x, 400, "action must be erase, save or restore");
+    else if (!(a = calloc(1, sizeof *a)))
+        kin_http_reply_error(x, 500, "out of memory");
+    if (!a) return;
+    *a = (action){.data = {gone, a}, .x = x, .world = *world, .id = id, .begun = kin_clock_now(), .work.data = a};
+    ++*world->n_open;
+    kin_http_set_data(x, &a->data);
+    if (start(a, x, what) != 0) refuse(a);
 }
 
 void kin_slots_take(kin_job_event *event) {
-    erasing *e = event->user;
-    --*e->n_open;
-    if (e->x) {
-        kin_text_buffer body = {0};
-        kin_json_put(json_pack("{s:i, s:i}", "id_slot", e->id, "n_erased", event->n_done), &body);
-        kin_http_reply(e->x, 200, "application/json; charset=utf-8", body.at ? body.at : "", body.len);
-        kin_text_fini(&body);
-    }
-    free(e);
+    action *a = event->user;
+    if (event->kind == KIN_TEXTS_ERASED)
+        answer(a, json_pack("{s:i, s:i}", "id_slot", a->id, "n_erased", event->n_done));
+    else if (event->kind == KIN_TEXT_READ)
+        take_text(a, event);
+    else if (event->kind == KIN_JOB_ENDED)
+        take_end(a, event);
 }

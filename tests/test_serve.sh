@@ -184,6 +184,7 @@ cached '0,'
 slot 4
 cached '[1-9][0-9]'
 answers 501 '/slots/3?action=save' -d '{"filename": "a"}'
+says "$out" 'slot-save-path'
 answers 400 '/slots/3?action=nonsense' -X POST
 answers 400 '/slots/3x?action=erase' -X POST
 
@@ -270,6 +271,33 @@ answers 401 /kin/code
 stop
 
 claim='the page can be behind a prefix, and be left out'
+claim='a slot is saved to a file, and restored after a restart'
+slots() { answers "$1" "/slots/$2" -d "$3"; } # STATUS SLOT?ACTION BODY
+serve --ctx 2048 --no-kv-disk --slot-save-path "$dir/slots"
+slot 3
+slots 200 '3?action=save' '{"filename": "a.bin"}'
+says "$out" '^{"id_slot":3,"filename":"a.bin","n_saved":[1-9][0-9]*,"n_written":[1-9]'
+check_mode=$(ls -ld "$dir/slots" "$dir/slots/a.bin" | cut -c1-10 | tr '\n' ' ')
+[ "$check_mode" = 'drwx------ -rw------- ' ] || fail "others can read it: $check_mode"
+slots 400 '8?action=save' '{"filename": "b.bin"}'
+for name in ../a /etc/passwd .hidden '' 'a/b'; do
+    slots 400 '3?action=save' "{\"filename\": \"$name\"}"
+    slots 400 '3?action=restore' "{\"filename\": \"$name\"}"
+done
+slots 404 '3?action=restore' '{"filename": "c.bin"}'
+echo '{"kin_slot": 1, "n_vocab": 7, "tokens": [1]}' >"$dir/slots/other"
+echo 'nothing' >"$dir/slots/bad"
+slots 400 '3?action=restore' '{"filename": "other"}'
+says "$out" 'another vocabulary'
+slots 400 '3?action=restore' '{"filename": "bad"}'
+stop
+serve --ctx 2048 --no-kv-disk --slot-save-path "$dir/slots"
+slots 200 '5?action=restore' '{"filename": "a.bin"}'
+says "$out" '"id_slot":5,"filename":"a.bin","n_restored":[1-9][0-9]*,"n_read":[1-9]'
+slot 3
+cached '[1-9][0-9]'
+answers 200 '/slots/5?action=erase' -X POST
+stop
 serve --api-prefix /deep/kin
 answers 200 / -H 'Accept: text/html'
 says "$out" '="/deep/kin/page/main.js"'
