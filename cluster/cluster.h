@@ -45,6 +45,7 @@ typedef struct kin_cluster_options {
     kin_timeline *timeline;        // filled with what all do; NULL: not used
 
     int n_expected;                // devices to wait for before the first plan; 0: whoever is there after a second of quiet
+    bool only_looks;               // nobody is given work, see kin_membership_options
     bool gives_up;                 // when those are there and make no plan; else others are waited for
     const kin_device_facts *facts; // the head's own; NULL: devices and links are not measured
     int (*plan)(void *user, const kin_cluster_question *question, kin_ring_plan *out, kin_err *err);

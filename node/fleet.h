@@ -10,6 +10,7 @@ typedef struct kin_fleet_options {
     bool cluster; // let other devices join
     kin_identity_options net;
     int n_devices;         // to wait for; 0: whoever is there after a second
+    bool begins_alone;     // ... or nobody; else at least one device is waited for
     const char *plan;      // "auto", "even", "memory" or a file
     const char *scheduler; // of "auto"
     const char *accept;    // of "auto": see kin_planner_options

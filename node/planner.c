@@ -359,7 +359,7 @@ static int answer_question(kin_planner *p, const kin_cluster_question *q, kin_ri
 }
 
 int kin_planner_ask(kin_planner *p, const kin_cluster_question *q, kin_ring_plan *out, kin_err *err) {
-    if (q->n == 1 && !p->was_joined && !p->o.only_looks)
+    if (q->n == 1 && !p->was_joined && !p->o.begins_alone && !p->o.only_looks)
         return kin_err_set(err, "no device has joined yet: run 'kin join' on one");
     p->was_joined = true;
     pthread_mutex_lock(&p->mutex);

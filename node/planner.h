@@ -24,7 +24,8 @@ typedef struct kin_planner_options {
     const char *accept;    // when another plan of "auto" takes the place of the one in force: "margin" (5 %) or "thesis"
     int n_rounds;          // 0: the scheduler chooses; by rule: 1
     const char *head_name;
-    bool only_looks; // gives nobody work (the answer is the head alone), and remembers the facts
+    bool begins_alone; // the head has work before the first device joins
+    bool only_looks;   // gives nobody work (the answer is the head alone), and remembers the facts
 } kin_planner_options;
 
 kin_planner_options kin_planner_options_defaults(void);

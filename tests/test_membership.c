@@ -80,7 +80,7 @@ static void a_head_alone_serves_if_the_planner_says_so(void **state) {
     wait_ms(1000);
     expect("ask 1:\n");
     planned(1, "", 0);
-    expect("whisper plan 1: no device\nup 1\nwhisper serving alone\n");
+    expect("whisper plan 1: no device\nup 1\nsay serving alone\n");
 }
 
 static void a_head_that_serves_alone_beside_a_device_says_so(void **state) {

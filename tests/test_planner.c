@@ -38,15 +38,24 @@ static void ask_about(asked *a, const int *who, int n) {
     a->question = (kin_cluster_question){.n = n, .candidates = a->candidates, .ids = a->ids, .facts = &a->facts};
 }
 
-static kin_planner *open_planner(const char *plan, const char *scheduler) {
-    kin_planner *p;
-    kin_err err;
+static kin_planner_options options_of(const char *plan, const char *scheduler) {
     kin_planner_options o = kin_planner_options_defaults();
     o.plan = plan;
     o.scheduler = scheduler;
     o.head_name = "head";
-    if (kin_planner_open(&p, &o, &cluster.model, &cluster.work, &err) != 0) fail_msg("%s", err.text);
+    return o;
+}
+
+static kin_planner *open_with(const kin_planner_options *o) {
+    kin_planner *p;
+    kin_err err;
+    if (kin_planner_open(&p, o, &cluster.model, &cluster.work, &err) != 0) fail_msg("%s", err.text);
     return p;
+}
+
+static kin_planner *open_planner(const char *plan, const char *scheduler) {
+    kin_planner_options o = options_of(plan, scheduler);
+    return open_with(&o);
 }
 
 static void answer_to(kin_planner *p, const asked *a, kin_ring_plan *out) {
@@ -99,6 +108,19 @@ static void alone_there_is_no_plan_until_somebody_has_joined(void **state) {
     assert_int_equal(kin_planner_ask(p, &alone.question, &ring, &err), KIN_FAIL);
     assert_non_null(strstr(err.text, "no device has joined yet"));
     answer_to(p, &both, &ring);
+    answer_to(p, &alone, &ring);
+    assert_int_equal(ring.n_members, 1);
+    kin_planner_close(p);
+}
+
+static void a_head_that_begins_alone_has_a_plan_at_once(void **state) {
+    (void)state;
+    static asked alone;
+    kin_ring_plan ring;
+    ask_about(&alone, (int[]){0}, 1);
+    kin_planner_options o = options_of("even", "exact");
+    o.begins_alone = true;
+    kin_planner *p = open_with(&o);
     answer_to(p, &alone, &ring);
     assert_int_equal(ring.n_members, 1);
     kin_planner_close(p);
@@ -416,6 +438,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(the_answer_is_the_schedulers_plan_with_the_head_last, setup),
         cmocka_unit_test_setup(alone_there_is_no_plan_until_somebody_has_joined, setup),
+        cmocka_unit_test_setup(a_head_that_begins_alone_has_a_plan_at_once, setup),
         cmocka_unit_test_setup(a_little_better_changes_nothing_and_much_better_does, setup),
         cmocka_unit_test_setup(by_the_thesis_fetching_counts_against_a_better_plan, setup),
         cmocka_unit_test_setup(what_if_a_device_left_is_the_plan_of_those_who_stay_and_changes_nothing, setup),

@@ -53,6 +53,7 @@ typedef struct kin_membership_options {
     kin_proto_hash model;           // the model's content hash; zeros: not known yet, see KIN_MEMBERSHIP_MODEL
     uint32_t epoch_first;           // newer than all epochs of an earlier run of this head (pure/proto/epoch.h)
     int n_expected;                 // devices that are going to join; 0: not known
+    bool only_looks;                // nobody is given work: that the head is alone then is not said
     uint64_t plan_wait_ns;          // quiet time after a device joined, before the first plan: devices fetch meanwhile (250 ms)
     uint64_t join_wait_ns;          // the same before the first plan can be used, and before a plan in force is made anew (1 s)
     uint64_t lost_wait_ns;          // for a lost member to come back, before a plan is made without it (0.3 s)

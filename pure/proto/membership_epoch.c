@@ -155,7 +155,7 @@ static bool is_same_plan(const kin_membership *r, int n, const uint8_t *members,
 
 // A plan without devices before the ring was ever up is no news for a person.
 static kin_log_level level_of_plan(const kin_membership *r) {
-    return r->n_members == 0 && !r->was_up && kin_membership_n_available(r) == 0 ? KIN_LOG_DEBUG : KIN_LOG_INFO;
+    return r->options.only_looks ? KIN_LOG_DEBUG : KIN_LOG_INFO;
 }
 
 static void say_plan(kin_membership *r) {
