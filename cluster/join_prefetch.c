@@ -84,7 +84,8 @@ static void begin_packing(kin_join *j) {
     kin_prepacking_job *job = j->job;
     const char *path =
         kin_join_has_own_file(j, &j->order->plan) ? j->o.model_path : kin_store_path(kin_chunk_store_store(j->chunks), 0);
-    if (j->o.no_cache || j->order->plan.n_windows == 0) {
+    bool keeps = j->o.engine ? j->o.engine->prefetch != NULL : !j->o.no_cache;
+    if (!keeps || j->order->plan.n_windows == 0) {
         end(j, NULL);
         return;
     }

@@ -130,6 +130,7 @@ int kin_engine_instance_prepack(const kin_proto_plan *of, const kin_engine_insta
                                 const atomic_bool *stop, kin_packed **held, kin_err *err) {
     kin_proto_plan plan = without_gpu(of);
     *held = NULL;
+    if (o->remote) return o->remote->prefetch ? o->remote->prefetch(o->remote->user, of, stop, err) : 0;
     kin_engine_instance *s = calloc(1, sizeof *s);
     if (!s) return kin_err_set(err, "out of memory");
     int rc = open_model(s, &plan, o, err);

@@ -37,8 +37,8 @@ int kin_engine_instance_open(kin_engine_instance **out, const kin_proto_plan *pl
                              kin_err *err);
 void kin_engine_instance_close(kin_engine_instance *instance);
 
-// Packs ahead what such an instance will need, but for the layers in `but`; see kin_shard_prepack. All of it is in the files. Any
-// thread.
+// Packs ahead (a remote engine fetches) what such an instance will need, but for the layers in `but`; see kin_shard_prepack. All
+// of it is in the files. Any thread.
 int kin_engine_instance_prepack(const kin_proto_plan *plan, const kin_engine_instance_options *options, const kin_windows *but,
                                 const atomic_bool *stop, kin_packed **held, kin_err *err);
 

@@ -4,6 +4,8 @@
 // Owner: whoever gives it to the member (kin_join_options). Thread: its functions are called by the computing one, and may block.
 #pragma once
 
+#include <stdatomic.h>
+
 #include "net/message_buffer.h"
 #include "pure/proto/message.h"
 
@@ -22,6 +24,8 @@ typedef struct kin_remote_engine {
     int (*open)(void *user, const kin_remote_open *o, kin_proto_ready *ready, kin_err *err);
     // Computes a STEP or PAGES. The answer takes its place in the buffer; it is not longer.
     int (*take)(void *user, kin_message_buffer *buffer, kin_err *err);
+    // Fetches what another plan will need, while steps are computed, until `stop`. From a thread of its own. NULL: it cannot.
+    int (*prefetch)(void *user, const kin_proto_plan *plan, const atomic_bool *stop, kin_err *err);
     // As after open: no step, an empty KV cache.
     int (*reset)(void *user, kin_err *err);
 } kin_remote_engine;

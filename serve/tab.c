@@ -12,6 +12,7 @@
 #include "pure/proto/label.h"
 #include "serve/json_out.h"
 #include "serve/websocket.h"
+#include "sys/cond.h"
 
 enum {
     MAX_HELLO = 16 << 10, // bytes of a message before the code is known
@@ -19,7 +20,8 @@ enum {
     MAX_NAME = 60,        // bytes
     MAX_THREADS = 256,
     PING_MS = 500,
-    N_PINGS = 4, // before it joins: the path to it
+    LOOK_NS = 100000000, // whether what is fetched ahead is still wanted
+    N_PINGS = 4,         // before it joins: the path to it
 };
 
 // What the join's threads ask of the tab, one thing at a time.
@@ -41,6 +43,13 @@ typedef struct call {
     kin_proto_ready *ready;
     kin_err err;
 } call;
+
+// What a later plan needs is fetched beside that.
+typedef struct ahead {
+    call_state state;
+    kin_text_buffer *text;
+    uint32_t ticket;
+} ahead;
 
 struct kin_tab {
     const kin_tab_world *world;
@@ -64,6 +73,7 @@ struct kin_tab {
     pthread_mutex_t mutex; // over the following
     pthread_cond_t answered;
     call call;
+    ahead ahead;
     bool is_over; // no answer comes any more
     bool has_ended;
     char status[256];
@@ -200,20 +210,27 @@ static json_t *chunks_json(const kin_session *s, const kin_proto_plan *plan, kin
     return NULL;
 }
 
+// What the tab is to fetch for a plan. type: "weights" of the PLAN that follows, or "ahead" of a later one.
+static int put_weights(const kin_tab *t, const char *type, uint32_t ticket, const kin_proto_plan *plan, kin_text_buffer *out,
+                       kin_err *err) {
+    const kin_session *s = t->world->session;
+    const kin_manifest *m = &s->fleet.manifest;
+    json_t *chunks = chunks_json(s, plan, err);
+    if (!chunks) return KIN_FAIL;
+    kin_json_put(json_pack("{s:s, s:I, s:s, s:I, s:i, s:o, s:o, s:o}", "type", type, "ticket", (json_int_t)ticket, "token",
+                           t->world->token, "chunk_bytes", (json_int_t)m->chunk_bytes, "layers", s->model.hp.n_layer, "files",
+                           files_json(m), "windows", windows_json(plan), "chunks", chunks),
+                 out);
+    return out->failed ? kin_err_set(err, "out of memory") : 0;
+}
+
 static int open_plan(void *user, const kin_remote_open *o, kin_proto_ready *ready, kin_err *err) {
     const kin_proto_plan *plan = o->plan;
     kin_tab *t = user;
-    const kin_session *s = t->world->session;
-    json_t *chunks = chunks_json(s, plan, err);
-    if (!chunks) return KIN_FAIL;
     kin_text_buffer before = {0};
-    kin_json_put(json_pack("{s:s, s:s, s:I, s:i, s:o, s:o, s:o}", "type", "weights", "token", t->world->token, "chunk_bytes",
-                           (json_int_t)s->fleet.manifest.chunk_bytes, "layers", s->model.hp.n_layer, "files",
-                           files_json(&s->fleet.manifest), "windows", windows_json(plan), "chunks", chunks),
-                 &before);
     size_t n = kin_proto_size_plan(plan);
     uint8_t *payload = malloc(n);
-    int rc = payload && !before.failed ? 0 : kin_err_set(err, "out of memory");
+    int rc = payload ? put_weights(t, "weights", 0, plan, &before, err) : kin_err_set(err, "out of memory");
     if (rc == 0) {
         kin_proto_encode_plan(payload, n, plan);
         call c = {.before = &before,
@@ -243,6 +260,27 @@ static int reset(void *user, kin_err *err) {
     uint8_t no_reason[2] = {0};
     call c = {.frame = {.type = KIN_FRAME_END, .epoch = t->n_plans, .length = sizeof no_reason}, .payload = no_reason};
     return ask(t, &c, err);
+}
+
+// ---- the join's thread that prepares later plans
+
+static int prefetch(void *user, const kin_proto_plan *plan, const atomic_bool *stop, kin_err *err) {
+    kin_tab *t = user;
+    kin_text_buffer text = {0};
+    pthread_mutex_lock(&t->mutex);
+    uint32_t ticket = t->ahead.ticket + 1;
+    pthread_mutex_unlock(&t->mutex);
+    int rc = put_weights(t, "ahead", ticket, plan, &text, err);
+    pthread_mutex_lock(&t->mutex);
+    t->ahead = (ahead){CALL_NEW, &text, ticket};
+    if (rc == 0) t->world->wake(t->world->user);
+    while (rc == 0 && !t->is_over && !atomic_load(stop) && t->ahead.state < CALL_DONE)
+        kin_cond_wait_for(&t->answered, &t->mutex, LOOK_NS);
+    if (rc == 0 && t->ahead.state != CALL_DONE) rc = kin_err_set(err, "the tab '%s' does not fetch it", t->name);
+    t->ahead.state = CALL_NONE;
+    pthread_mutex_unlock(&t->mutex);
+    kin_text_fini(&text);
+    return rc;
 }
 
 // ---- the join's threads
@@ -296,6 +334,7 @@ static void join_ring(kin_tab *t) {
                                     .memory = (uint64_t)t->facts.memory_bytes,
                                     .user = t,
                                     .open = open_plan,
+                                    .prefetch = prefetch,
                                     .take = take_step,
                                     .reset = reset};
     if (pthread_create(&t->thread, NULL, run, t) == 0)
@@ -377,6 +416,15 @@ static void take_progress(kin_tab *t, const json_t *m) {
     pthread_mutex_unlock(&t->mutex);
 }
 
+static void take_ahead(kin_tab *t, const json_t *m) {
+    json_int_t ticket = json_integer_value(json_object_get(m, "ticket"));
+    pthread_mutex_lock(&t->mutex);
+    if (t->ahead.state == CALL_SENT && ticket == t->ahead.ticket)
+        t->ahead.state = json_is_true(json_object_get(m, "here")) ? CALL_DONE : CALL_FAILED;
+    pthread_cond_broadcast(&t->answered);
+    pthread_mutex_unlock(&t->mutex);
+}
+
 static void take_text(kin_tab *t, const uint8_t *bytes, size_t n) {
     json_t *m = json_loadb((const char *)bytes, n, 0, NULL);
     const char *type = json_string_value(json_object_get(m, "type"));
@@ -390,6 +438,8 @@ static void take_text(kin_tab *t, const uint8_t *bytes, size_t n) {
         take_pong(t, t->heard_at);
     else if (strcmp(type, "progress") == 0)
         take_progress(t, m);
+    else if (strcmp(type, "ahead") == 0)
+        take_ahead(t, m);
     else if (strcmp(type, "leave") == 0)
         end(t, KIN_WEBSOCKET_NORMAL, "the tab has left");
     else
@@ -490,7 +540,7 @@ int kin_tab_open(kin_tab **out, const kin_tab_world *world, kin_http_exchange *x
     t->x = x;
     t->opened_at = t->heard_at = kin_clock_now();
     pthread_mutex_init(&t->mutex, NULL);
-    pthread_cond_init(&t->answered, NULL);
+    kin_cond_init(&t->answered);
     kin_http_upgrade(x, "websocket", &(kin_http_tunnel){.bytes = on_bytes, .closed = on_closed, .user = t});
     return 0;
 }
@@ -508,6 +558,8 @@ bool kin_tab_step(kin_tab *t) {
     char status[sizeof t->status] = "";
     pthread_mutex_lock(&t->mutex);
     if (t->call.state == CALL_NEW) send_call(t);
+    if (t->ahead.state == CALL_NEW && t->x && kin_websocket_send(t->ws, true, t->ahead.text->at, t->ahead.text->len))
+        t->ahead.state = CALL_SENT;
     if (t->has_status) memcpy(status, t->status, sizeof status);
     t->has_status = false;
     bool has_ended = t->has_ended;

@@ -124,6 +124,10 @@ async function closedInTheMiddle(ring, tab, want) {
 }
 
 export async function tabs(world) {
+  const without = start(world.kin, ['serve', world.model, '--port', '0', '-t', '1', '--ctx', '512', '--cluster', '--hidden', '--key-file', `${world.dir}/tabs.key`, '--cluster-port', String(9000 + (process.pid % 900))]);
+  const answer = await fetch(`${await addressOf(without)}/join`);
+  await stop(without);
+  if (answer.status === 404 && (await answer.text()).includes('built without')) return console.log('skipped: tabs, without clang-19 and lld-19 there is no engine for browsers');
   const alone = start(world.kin, ['serve', world.model, '--port', '0', '-t', '1', '--ctx', '2048']);
   const want = await write(await addressOf(alone));
   await stop(alone);
@@ -170,6 +174,24 @@ export async function tabs(world) {
     same(await write(ring.base), want);
     await stop(again);
     await close(tabs[0]);
+  });
+
+  await check('a tab that joins while a text is written has fetched its weights when its plan begins; the text is the same', async () => {
+    const ring = await startHead(world, 1);
+    const native = await ring.device('anna');
+    await isUp(ring);
+    const all = await write(ring.base, 600);
+    let tab;
+    const text = await write(ring.base, 600, async () => (tab ??= await openTab(world, ring, 'phone')));
+    same(text, all);
+    const more = await write(ring.base, 600, () => tab.getAttribute('#layers', 'data-n'));
+    same(more, all);
+    await computes(tab);
+    const bytes = await tab.getAttribute('#fetched', 'data-bytes');
+    if (bytes !== '0') throw new Error(`${bytes} bytes were fetched when the plan had begun`);
+    await stop(ring.head);
+    await stop(native);
+    await close(tab);
   });
 
   await check('a wrong code is refused with a sentence, and the next one waits', async () => {

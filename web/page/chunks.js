@@ -102,6 +102,19 @@ export class Chunks {
     for (const [hash, file, offset] of weights.chunks) this.places[file].set(Math.floor(offset / weights.chunk_bytes), hash);
   }
 
+  // What a later plan needs, one after the other. False: it cannot be kept.
+  async fetchAhead(weights) {
+    const folder = await openFolder();
+    const total = weights.chunks.reduce((sum, [, , , size]) => sum + size, 0);
+    if (!folder || total > this.cap) return false;
+    await this.#makeRoom(folder, new Set(weights.chunks.map(([hash]) => hash)), total);
+    for (const [hash, , , size] of weights.chunks) {
+      const kept = await folder.getFileHandle(hash).then((handle) => handle.getFile(), () => null);
+      if (kept?.size !== size) await this.#keep(folder, hash, await this.#fetch(hash, size, weights.token));
+    }
+    return true;
+  }
+
   #file(name) {
     return this.weights.files.findIndex((f) => f.name === name);
   }

@@ -1,8 +1,10 @@
 // The worker that talks with the head. It computes nothing, so that it answers at once, also while the other worker computes and while the
 // page is hidden: timers of hidden pages are slowed down, messages are not.
+import { Chunks } from './chunks.js';
+
 const here = (path) => new URL(path, import.meta.url);
 
-let computer, socket, wanted;
+let computer, socket, wanted, chunks;
 
 function say(message) {
   if (socket?.readyState === WebSocket.OPEN) socket.send(message instanceof ArrayBuffer ? message : JSON.stringify(message));
@@ -19,8 +21,16 @@ function end(reason, lost = false) {
   wanted = null;
 }
 
+// While the other worker computes.
+async function fetchAhead(m) {
+  chunks ??= new Chunks(here('../chunks/'), wanted.cap);
+  const isHere = await chunks.fetchAhead(m).catch(() => false);
+  say({ type: 'ahead', ticket: m.ticket, here: isHere });
+}
+
 function takeText(m) {
   if (m.type === 'ping') return say({ type: 'pong' });
+  if (m.type === 'ahead') return fetchAhead(m);
   if (m.type === 'weights') return computer.postMessage(m);
   if (m.type === 'refused') return end(m.reason, m.again);
   postMessage(m);
