@@ -14,7 +14,7 @@ enum {
     PEERS_MAX = KIN_SWARM_SOURCES,
     COPIES_MAX = 4096, // that wait
     JOBS_MAX = KIN_DOWNLOAD_REQUESTS + 1,
-    PACE_MS = 5,        // between two slices of a copy
+    PACE_MS = 5,        // between two copies
     PATIENCE_MS = 1000, // for what is wanted, since something came
     DIAL_MS = 600,      // for a link to open
     RETRY_MS = 3000,    // before a peer that could not be reached is tried again
@@ -71,6 +71,7 @@ struct kin_page_fetch {
     copy copies[COPIES_MAX]; // cyclic
     int first_copy, n_copies;
     bool is_copying;
+    kin_time copied_from, copy_at; // when the last one was asked for; when the next one may be
     kin_page_fetch_stats stats;
 
     // What is wanted; names NULL: nothing.
@@ -120,7 +121,10 @@ static bool ask(kin_page_fetch *f, int i_peer, const kin_page_name *name, uint32
     kin_proto_hash hash = kin_page_fetch_hash(name);
     if (i == NOBODY || !kin_download_ask(f->peers[i_peer]->link, &hash, (uint32_t)i, bytes)) return false;
     f->jobs[i] = (job){ASKED, *name, i_peer, i_wanted};
-    if (i_wanted == NOBODY) f->is_copying = true;
+    if (i_wanted == NOBODY) {
+        f->is_copying = true;
+        f->copied_from = kin_clock_now();
+    }
     return true;
 }
 
@@ -129,7 +133,9 @@ static void end_job(kin_page_fetch *f, int i, bool is_here) {
     job j = f->jobs[i];
     f->jobs[i].state = FREE;
     if (j.i_wanted == NOBODY) {
+        kin_time now = kin_clock_now();
         f->is_copying = false;
+        f->copy_at = now + (now - f->copied_from); // half of a link at most
         f->stats.n_copied += is_here;
         f->stats.n_left_out += !is_here;
     } else if (j.i_wanted != LATE) {
@@ -299,7 +305,6 @@ static void end_want(kin_page_fetch *f) {
 }
 
 static void ask_for_missing(kin_page_fetch *f) {
-    kin_download_set_gently(f->peers[f->turn]->link, false);
     for (int i = 0; i < f->n; i++) {
         if (f->states[i] != MISSING) continue;
         if (!ask(f, f->turn, &f->names[i], (uint32_t)f->bytes, i)) return;
@@ -376,17 +381,13 @@ void kin_page_fetch_copy(kin_page_fetch *f, const kin_proto_kept *kept) {
 }
 
 static void advance_copies(kin_page_fetch *f) {
-    while (f->n_copies > 0 && !f->is_copying) {
+    while (f->n_copies > 0 && !f->is_copying && kin_clock_now() >= f->copy_at) {
         const copy *c = &f->copies[f->first_copy];
         peer *p = f->peers[c->peer];
         bool is_of_some_use = is_of_use(p);
         if (is_of_some_use && !kin_download_is_accepted(p->link)) return;
-        if (is_of_some_use) {
-            kin_download_set_gently(p->link, true);
-            if (!ask(f, c->peer, &c->name, c->bytes, NOBODY)) return; // when another one has come
-        } else {
-            f->stats.n_left_out++;
-        }
+        if (is_of_some_use && !ask(f, c->peer, &c->name, c->bytes, NOBODY)) return; // when another one has come
+        f->stats.n_left_out += !is_of_some_use;
         f->first_copy = (f->first_copy + 1) % COPIES_MAX;
         f->n_copies--;
     }
@@ -398,7 +399,6 @@ static void on_timer(uv_timer_t *timer) {
     kin_page_fetch *f = timer->data;
     for (int i = 0; i < f->n_peers; i++) {
         peer *p = f->peers[i];
-        if (p->link && kin_download_is_accepted(p->link)) kin_download_tick(p->link);
         if (p->link && !p->is_known) close_link(p);
     }
     if (f->names && kin_clock_ms(f->heard_at, kin_clock_now()) > PATIENCE_MS) end_want(f);

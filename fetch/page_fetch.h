@@ -2,8 +2,8 @@
 //
 //   wanted   those that a shard needs now, because its layers were another's before: each peer is asked in turn for what is still
 //            missing, until all is here, nobody has more, or nothing has come for a second
-//   copies   of what another device has written, for the day when it is lost: one at a time, gently (fetch/download.h), from
-//            that device. While pages are wanted copies wait; if there are too many, the oldest are left out
+//   copies   of what another device has written, for the day when it is lost: one at a time, from that device, with a rest after
+//            each as long as it took. While pages are wanted copies wait; if there are too many, the oldest are left out
 //
 // Pages come as files of bytes, encrypted, and are written by libuv's thread pool. They are looked into by who uses them
 // (engine/kv_page.h): a page of a bad peer does not open, and is computed.
