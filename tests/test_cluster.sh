@@ -3,86 +3,19 @@
 #
 #   test_cluster.sh PATH_TO_KIN
 set -u
-kin=$1
-dir=$(mktemp -d) || exit 1
-pids=
-stop_all() {
-    [ -z "${KEEP:-}" ] || cp -r "$dir" "$KEEP"
-    for pid in $pids; do kill -9 "$pid" 2>/dev/null; done
-    rm -rf "$dir"
-}
-trap stop_all EXIT
-trap 'exit 130' INT TERM
-for name in $(env | sed -n 's/^\(KIN_[A-Z_]*\)=.*/\1/p'); do unset "$name"; done
-unset XDG_CACHE_HOME XDG_CONFIG_HOME
-export OMP_WAIT_POLICY=passive GOMP_SPINCOUNT=0
-port=$((20000 + $$ % 20000))
-n_checks=0 n_failed=0 claim=
-
-fail() {
-    echo "FAILED: $claim: $*"
-    tail -n 5 "$dir"/*.log
-    n_failed=$((n_failed + 1))
-}
-check() { # COMMAND...
-    n_checks=$((n_checks + 1))
-    "$@" || fail "$*"
-}
-says() { n_checks=$((n_checks + 1)) && grep -q -e "$2" "$1" || fail "no '$2' in $(basename "$1")"; } # FILE PATTERN
-same() { n_checks=$((n_checks + 1)) && cmp -s "$1" "$2" || fail "$(basename "$1") and $(basename "$2") differ"; }
-seen=0
-mark() { seen=$(wc -l <"$1"); } # FILE: from now on wait_for looks at new lines of it only
-wait_for() { # SECONDS FILE PATTERN
-    n=0
-    n_checks=$((n_checks + 1))
-    while [ $n -lt $(($1 * 20)) ]; do
-        tail -n +$((seen + 1)) "$2" 2>/dev/null | grep -q -e "$3" && return 0
-        sleep 0.05
-        n=$((n + 1))
-    done
-    fail "no '$3' in $(basename "$2") within $1 s"
-    return 1
-}
-
-key() { # NAME [DIGIT]: a home with the cluster's key
-    mkdir -p "$dir/$1"
-    [ -f "$dir/$1/key" ] || (umask 077 && printf '%064d\n' "${2:-7}" >"$dir/$1/key")
-}
-join() { # NAME OPTION...
-    who=$1
-    key "$who"
-    shift
-    HOME=$dir/$who "$kin" join "127.0.0.1:$port" --name "$who" --key-file "$dir/$who/key" --listen 127.0.0.1 -t 1 "$@" \
-        >>"$dir/$who.log" 2>&1 &
-    pids="$pids $!"
-    eval "pid_$who=$!"
-}
-head() { # COMMAND OPTION...: to the end
-    what=$1
-    key head
-    shift
-    HOME=$dir/head timeout 60 "$kin" "$what" --cluster --name desk --key-file "$dir/head/key" --listen 127.0.0.1 --port "$port" \
-        --hidden -t 1 "$@" 2>>"$dir/head.log"
-}
-alone() {
-    what=$1
-    shift
-    HOME=$dir/head "$kin" "$what" -t 1 "$@" 2>>"$dir/head.log"
-}
-# Plans by rule, unless a check says otherwise; and nobody measures its machine, which takes seconds.
-"$kin" profile --no-gpu --cache "$dir" -t 1 --json >"$dir/profile.json" 2>"$dir/head.log" || fail 'no profile'
-export KIN_PLAN=even KIN_PROFILE="$dir/profile.json"
+# shellcheck source=tests/ring.sh
+. "$(dirname "$0")/ring.sh"
 tokens='1 50 60 70 80 90 100 110 120 130 140 150 160 170 180 190 200'
 
 claim='two devices without the model give the bits of one machine'
 alone eval --tokens "$tokens" --batch 8 --greedy 24 --logits "$dir/want" >"$dir/want.ids"
 join anna
 join ben
-head eval --devices 2 --batch 8 --chunk 8 --tokens "$tokens" --greedy 24 --logits "$dir/got" >"$dir/got.ids"
+on_head eval --devices 2 --batch 8 --chunk 8 --tokens "$tokens" --greedy 24 --logits "$dir/got" >"$dir/got.ids"
 same "$dir/want.ids" "$dir/got.ids"
 same "$dir/want" "$dir/got"
 claim='so they do in four rounds, planned by memory, and the devices outlive their head'
-head eval --devices 2 --rounds 4 --plan memory --batch 8 --chunk 8 --tokens "$tokens" --greedy 24 --logits "$dir/got" >"$dir/got.ids"
+on_head eval --devices 2 --rounds 4 --plan memory --batch 8 --chunk 8 --tokens "$tokens" --greedy 24 --logits "$dir/got" >"$dir/got.ids"
 same "$dir/want.ids" "$dir/got.ids"
 same "$dir/want" "$dir/got"
 claim='a plan by hand: a relay, uneven windows, a head without layers'
@@ -90,7 +23,7 @@ cat >"$dir/plan.json" <<END
 {"devices": [{"device": "anna", "window": 3}, {"device": "ben", "window": 0}, {"device": "cleo", "window": 2, "memory": "1G"}]}
 END
 join cleo
-head eval --plan "$dir/plan.json" --batch 8 --chunk 8 --tokens "$tokens" --greedy 24 --logits "$dir/got" >"$dir/got.ids"
+on_head eval --plan "$dir/plan.json" --batch 8 --chunk 8 --tokens "$tokens" --greedy 24 --logits "$dir/got" >"$dir/got.ids"
 same "$dir/want.ids" "$dir/got.ids"
 same "$dir/want" "$dir/got"
 
@@ -100,7 +33,7 @@ HOME=$dir/anna "$kin" join "127.0.0.1:$port" --name twin --key-file "$dir/anna/k
     >>"$dir/twin.log" 2>&1 &
 pid_twin=$!
 pids="$pids $pid_twin"
-head eval --devices 5 --batch 8 --chunk 8 --tokens "$tokens" --greedy 24 --logits "$dir/got" >"$dir/got.ids"
+on_head eval --devices 5 --batch 8 --chunk 8 --tokens "$tokens" --greedy 24 --logits "$dir/got" >"$dir/got.ids"
 same "$dir/want.ids" "$dir/got.ids"
 says "$dir/head.log" "device 'desk-2' (stage . of 5) is ready"
 says "$dir/head.log" "device 'twin' (stage . of 5) is ready"
@@ -109,7 +42,7 @@ kill "$pid_desk" "$pid_twin"
 wait "$pid_desk" "$pid_twin"
 
 claim='a timeline: a row for each device, with bars, in a file that is whole'
-head run --plan "$dir/plan.json" -p 'Once upon a time' --temp 0 -n 12 --timeline "$dir/line.svg" >"$dir/line.txt"
+on_head run --plan "$dir/plan.json" -p 'Once upon a time' --temp 0 -n 12 --timeline "$dir/line.svg" >"$dir/line.txt"
 check [ "$(grep -c 'class="device"' "$dir/line.svg")" -eq 4 ]
 for who in anna ben cleo desk; do
     n_checks=$((n_checks + 1))
@@ -121,7 +54,7 @@ done
 check [ "$(grep -c '>token ' "$dir/line.svg")" -eq 8 ]
 check [ "$(tail -n 1 "$dir/line.svg")" = '</svg>' ]
 check [ "$(grep -o '<[a-z]*[ >]' "$dir/line.svg" | wc -l)" -eq "$(grep -o -e '</' -e '/>' "$dir/line.svg" | wc -l)" ]
-head run --plan "$dir/plan.json" -p 'Once upon a time' --temp 0 -n 12 >"$dir/plain.txt"
+on_head run --plan "$dir/plan.json" -p 'Once upon a time' --temp 0 -n 12 >"$dir/plain.txt"
 same "$dir/line.txt" "$dir/plain.txt"
 claim='a machine alone has a timeline, too'
 alone run -p 'Once upon a time' --temp 0 -n 12 --timeline "$dir/one.svg" >"$dir/one.txt"
@@ -132,15 +65,15 @@ alone run -p 'Once upon a time' --temp 0 -n 1 --timeline "$dir/none.svg" >"$dir/
 
 claim='a plan that cannot be is refused with the place'
 echo '{"devices": [{"device": "anna", "windows": 3}]}' >"$dir/wrong.json"
-head run --plan "$dir/wrong.json" -p x && fail "it ran"
+on_head run --plan "$dir/wrong.json" -p x && fail "it ran"
 says "$dir/head.log" 'wrong.json: device 1: "windows" is not known'
 
 claim='when all devices that are waited for are there, and there is no plan, nobody waits any longer'
 echo '{"devices": [{"device": "zoe", "window": 3}, {"device": "desk", "window": 2}]}' >"$dir/zoe.json"
-head run --plan "$dir/zoe.json" --devices 3 -p x && fail "it ran"
+on_head run --plan "$dir/zoe.json" --devices 3 -p x && fail "it ran"
 says "$dir/head.log" '3 devices are here, as many as were to be: .*zoe'
 claim='but a plan by hand waits for those whom it names, whoever else is there'
-head run --plan "$dir/zoe.json" -p 'Once upon a time' --temp 0 -n 12 >"$dir/zoe.txt" &
+on_head run --plan "$dir/zoe.json" -p 'Once upon a time' --temp 0 -n 12 >"$dir/zoe.txt" &
 waiting=$!
 sleep 7 # longer than it would take to give up
 join zoe
@@ -154,9 +87,9 @@ key eve 8
 join eve
 mkfifo "$dir/prompts"
 mark "$dir/head.log"
-head run --devices 3 --lines --temp 0 -n 60 <"$dir/prompts" >"$dir/text" &
-head_pid=$!
-pids="$pids $head_pid"
+on_head run --devices 3 --lines --temp 0 -n 60 <"$dir/prompts" >"$dir/text" &
+pid_head=$!
+pids="$pids $pid_head"
 while echo 'Once upon a time'; do :; done >"$dir/prompts" 2>/dev/null &
 pids="$pids $!"
 wait_for 10 "$dir/head.log" 'another key'
@@ -231,8 +164,8 @@ check [ "$strangers" -eq 0 ]
 check [ "$(grep -c 'the text ends here' "$dir/head.log")" -eq 0 ]
 
 claim='Ctrl-C ends the head cleanly'
-for child in $(cat "/proc/$head_pid/task/$head_pid/children"); do kill -INT "$child"; done
-wait "$head_pid"
+for child in $(cat "/proc/$pid_head/task/$pid_head/children"); do kill -INT "$child"; done
+wait "$pid_head"
 status=$?
 check [ $status -eq 130 ] || echo "status $status"
 
@@ -243,13 +176,8 @@ check [ $? -eq 0 ]
 
 claim='kin serve: a device that is killed is a pause for its clients, and their texts are the same'
 join dora
-HOME=$dir/head "$kin" serve --cluster --devices 3 --name desk --key-file "$dir/head/key" --listen 127.0.0.1 --cluster-port "$port" \
-    --hidden -t 1 --port 0 --metrics >"$dir/serve.log" 2>&1 &
-head_pid=$!
-pids="$pids $head_pid"
 seen=0
-wait_for 20 "$dir/serve.log" 'serving on 3 devices'
-base=$(sed -n 's,.*serving .* at \(http://[^ ]*\).*,\1,p' "$dir/serve.log")
+serve_with 3 --metrics
 ask() { # FILE SEED
     curl -s -m 60 -N -d "{\"prompt\": \"Once upon a time\", \"n_predict\": 300, \"ignore_eos\": true, \"stream\": true, \"seed\": $2}" \
         "$base/completion" >"$1"
@@ -283,8 +211,8 @@ for i in 1 2 3; do
     check [ "$(words "$dir/whole$i")" = "$(words "$dir/cut$i")" ]
 done
 says "$dir/serve.log" "device 'dora'.*; the text goes on"
-kill "$head_pid"
-wait "$head_pid"
+kill "$pid_head"
+wait "$pid_head"
 
 claim='code: the one that the head showed, from a file that is its user'"'"'s alone'
 mkdir "$dir/new"
@@ -294,8 +222,8 @@ says "$dir/code.log" 'no cluster yet'
 serve() { # a head that makes its key, or has it; it waits for devices
     HOME=$dir/new timeout 120 "$kin" run --cluster --name desk --key-file "$dir/new/key" --listen 127.0.0.1 --port "$port" --hidden \
         -t 1 --temp 0 -n 12 -p 'Once upon a time' >"$dir/new.txt" 2>>"$dir/new.log" &
-    head_pid=$!
-    pids="$pids $head_pid"
+    pid_head=$!
+    pids="$pids $pid_head"
 }
 seen=0
 serve
@@ -308,8 +236,8 @@ claim='code --new: not while a head runs; then another one'
 code_of --new && fail 'a key in use was changed'
 says "$dir/code.log" 'end it, then'
 check [ "$(code_of)" = "$code" ]
-kill "$head_pid"
-wait "$head_pid"
+kill "$pid_head"
+wait "$pid_head"
 cp "$dir/new/key" "$dir/old.key"
 new_code=$(code_of --new)
 says "$dir/code.log" 'must join again'
@@ -348,12 +276,11 @@ claim='on a terminal the code is asked for again, and kept when the head has acc
 printf '%s\n%s\n' "$code" "$new_code" | HOME=$dir/gus SHELL=/bin/sh script -qec \
     "exec $kin join 127.0.0.1:$port --name gus --key-file $dir/gus/key --listen 127.0.0.1 -t 1" /dev/null >"$dir/tty.log" 2>&1 &
 pids="$pids $!"
-wait "$head_pid"
+wait "$pid_head"
 check [ $? -eq 0 ]
 same "$dir/plain.txt" "$dir/new.txt"
 same "$dir/new/key" "$dir/gus/key"
 check [ "$(grep -c 'another key' "$dir/tty.log")" -eq 2 ]
 check [ "$(ls -l "$dir/gus/key" | cut -c1-10)" = -rw------- ]
 
-echo "$n_checks checks, $n_failed failed"
-[ $n_failed -eq 0 ]
+tally

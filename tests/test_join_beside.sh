@@ -4,54 +4,9 @@
 #
 #   test_join_beside.sh PATH_TO_KIN
 set -u
-kin=$1
-dir=$(mktemp -d) || exit 1
-pids=
-stop_all() {
-    [ -z "${KEEP:-}" ] || cp -r "$dir" "$KEEP"
-    for pid in $pids; do kill -9 "$pid" 2>/dev/null; done
-    rm -rf "$dir"
-}
-trap stop_all EXIT
-trap 'exit 130' INT TERM
-for name in $(env | sed -n 's/^\(KIN_[A-Z_]*\)=.*/\1/p'); do unset "$name"; done
-unset XDG_CACHE_HOME XDG_CONFIG_HOME
-export OMP_WAIT_POLICY=passive GOMP_SPINCOUNT=0
-port=$((20000 + $$ % 20000))
-n_checks=0 n_failed=0 claim=
-
-fail() {
-    echo "FAILED: $claim: $*"
-    tail -n 12 "$dir"/*.log
-    n_failed=$((n_failed + 1))
-}
-check() { # COMMAND...
-    n_checks=$((n_checks + 1))
-    "$@" || fail "$*"
-}
-wait_for() { # SECONDS FILE PATTERN
-    n=0
-    n_checks=$((n_checks + 1))
-    while [ $n -lt $(($1 * 20)) ]; do
-        grep -q -e "$3" "$2" 2>/dev/null && return 0
-        sleep 0.05
-        n=$((n + 1))
-    done
-    fail "no '$3' in $(basename "$2") within $1 s"
-}
-key() { # NAME: a home with the cluster's key
-    mkdir -p "$dir/$1"
-    (umask 077 && printf '%064d\n' 7 >"$dir/$1/key")
-}
-join() { # NAME OPTION...
-    who=$1
-    key "$who"
-    shift
-    HOME=$dir/$who "$kin" join "127.0.0.1:$port" --name "$who" --key-file "$dir/$who/key" --listen 127.0.0.1 -t 1 "$@" \
-        >>"$dir/$who.log" 2>&1 &
-    pids="$pids $!"
-    eval "pid_$who=$!"
-}
+# shellcheck source=tests/ring.sh
+. "$(dirname "$0")/ring.sh"
+export KIN_VERBOSE=1
 # Lines of a file in this order, others between them.
 in_order() { # FILE PATTERN...
     n_checks=$((n_checks + 1))
@@ -63,17 +18,9 @@ in_order() { # FILE PATTERN...
         at=$found
     done
 }
-"$kin" profile --no-gpu --cache "$dir" -t 1 --json >"$dir/profile.json" 2>"$dir/head.log" || fail 'no profile'
-export KIN_PLAN=even KIN_PROFILE="$dir/profile.json" KIN_VERBOSE=1
 
 join anna
-key head
-HOME=$dir/head "$kin" serve --cluster --devices 1 --name desk --key-file "$dir/head/key" --listen 127.0.0.1 --cluster-port "$port" \
-    --hidden -t 1 --port 0 >"$dir/serve.log" 2>&1 &
-pid_head=$!
-pids="$pids $pid_head"
-wait_for 20 "$dir/serve.log" 'serving on 1 device'
-base=$(sed -n 's,.*serving .* at \(http://[^ ]*\).*,\1,p' "$dir/serve.log")
+serve_with 1
 texts() { # NAME: one after the other, until the file NAME.enough is there
     i=0
     while [ ! -e "$dir/$1.enough" ] && [ $i -lt 500 ]; do
@@ -149,5 +96,4 @@ check grep -q "^head 'desk': serving on 1 device$" "$dir/status.log"
 
 kill "$pid_head"
 wait "$pid_head"
-echo "$n_checks checks, $n_failed failed"
-[ $n_failed -eq 0 ]
+tally

@@ -1,0 +1,102 @@
+# shellcheck shell=sh disable=SC2034,SC2154
+# Rings of real processes on loopback, for the test that sources this: a folder of its own, homes with one key, devices that join, a head
+# that runs to its end, logs that are waited for. Nothing of this machine's settings; processes end with the test.
+#
+# Takes the test's $1, the program; mkmodel lies beside it. A test sets `claim` before it checks, and ends with `tally`. KEEP=FOLDER keeps
+# the logs.
+kin=$1
+mkmodel=$(dirname "$kin")/mkmodel
+dir=$(mktemp -d) || exit 1
+pids=
+stop_all() {
+    [ -z "${KEEP:-}" ] || cp -r "$dir" "$KEEP"
+    for pid in $pids; do kill -9 "$pid" 2>/dev/null; done
+    rm -rf "$dir"
+}
+trap stop_all EXIT
+trap 'exit 130' INT TERM
+for name in $(env | sed -n 's/^\(KIN_[A-Z_]*\)=.*/\1/p'); do unset "$name"; done
+unset XDG_CACHE_HOME XDG_CONFIG_HOME
+export OMP_WAIT_POLICY=passive GOMP_SPINCOUNT=0
+port=$((20000 + $$ % 20000))
+n_checks=0 n_failed=0 claim=
+
+fail() {
+    echo "FAILED: $claim: $*"
+    tail -n 12 "$dir"/*.log
+    n_failed=$((n_failed + 1))
+}
+check() { # COMMAND...
+    n_checks=$((n_checks + 1))
+    "$@" || fail "$*"
+}
+says() { n_checks=$((n_checks + 1)) && grep -q -e "$2" "$1" || fail "no '$2' in $(basename "$1")"; } # FILE PATTERN
+same() { n_checks=$((n_checks + 1)) && cmp -s "$1" "$2" || fail "$(basename "$1") and $(basename "$2") differ"; }
+
+# Asks again and again, for so many seconds.
+wait_until() { # SECONDS COMMAND...
+    n=0
+    most=$(($1 * 20))
+    n_checks=$((n_checks + 1))
+    shift
+    while [ $n -lt $most ]; do
+        "$@" && return 0
+        sleep 0.05
+        n=$((n + 1))
+    done
+    fail "not within the time: $*"
+    return 1
+}
+seen=0
+mark() { seen=$(wc -l <"$1"); } # FILE: from now on wait_for looks at new lines of it only
+has_line() { # FILE PATTERN
+    tail -n +$((seen + 1)) "$1" 2>/dev/null | grep -q -e "$2"
+}
+wait_for() { wait_until "$1" has_line "$2" "$3"; } # SECONDS FILE PATTERN
+
+key() { # NAME [DIGIT]: a home with the cluster's key
+    mkdir -p "$dir/$1"
+    [ -f "$dir/$1/key" ] || (umask 077 && printf '%064d\n' "${2:-7}" >"$dir/$1/key")
+}
+join() { # NAME OPTION...
+    who=$1
+    key "$who"
+    shift
+    HOME=$dir/$who "$kin" join "127.0.0.1:$port" --name "$who" --key-file "$dir/$who/key" --listen 127.0.0.1 -t 1 "$@" \
+        >>"$dir/$who.log" 2>&1 &
+    pids="$pids $!"
+    eval "pid_$who=$!"
+}
+on_head() { # COMMAND OPTION...: to the end
+    what=$1
+    key head
+    shift
+    HOME=$dir/head timeout 60 "$kin" "$what" --cluster --name desk --key-file "$dir/head/key" --listen 127.0.0.1 --port "$port" \
+        --hidden -t 1 "$@" 2>>"$dir/head.log"
+}
+serve_with() { # N OPTION...: a server that has waited for N devices; $base, $pid_head
+    n_devices=$1
+    key head
+    shift
+    HOME=$dir/head "$kin" serve --cluster --devices "$n_devices" --name desk --key-file "$dir/head/key" --listen 127.0.0.1 \
+        --cluster-port "$port" --hidden -t 1 --port 0 "$@" >"$dir/serve.log" 2>&1 &
+    pid_head=$!
+    pids="$pids $pid_head"
+    wait_for 20 "$dir/serve.log" "serving on $n_devices device"
+    base=$(sed -n 's,.*serving .* at \(http://[^ ]*\).*,\1,p' "$dir/serve.log")
+}
+alone() { # COMMAND OPTION...: without others
+    what=$1
+    shift
+    HOME=$dir/head "$kin" "$what" -t 1 "$@" 2>>"$dir/head.log"
+}
+
+# Plans by rule, unless a check says otherwise; and nobody measures its machine, which takes seconds.
+"$kin" profile --no-gpu --cache "$dir" -t 1 --json >"$dir/profile.json" 2>"$dir/head.log" || fail 'no profile'
+export KIN_PLAN=even KIN_PROFILE="$dir/profile.json"
+
+# The end of the test, and its status.
+tally() {
+    echo "$n_checks checks, $n_failed failed"
+    [ "$n_failed" -eq 0 ]
+}
