@@ -97,6 +97,8 @@ function join() {
   show(null);
   $('form').hidden = true;
   $('state').hidden = false;
+  $('layers').textContent = 'none yet';
+  delete $('layers').dataset.n;
   $('line').textContent = rates ? 'Starting …' : 'Measuring what this browser computes …';
   worker = new Worker(new URL('./socket.js', import.meta.url), { type: 'module' });
   worker.onmessage = ({ data }) => says[data.type]?.(data);
@@ -110,6 +112,7 @@ function begin() {
   fillMemory();
   $('name').value = deviceName();
   $('code').value = decodeURIComponent(location.hash.slice(1)); // a link may have it: what follows # is not sent
+  $('form').hidden = !isSecureContext;
   if (!isSecureContext) return show('Browsers compute for others only on pages that they call secure: open this one with https://, or on the machine itself.');
   $('form').onsubmit = (e) => (e.preventDefault(), join());
   $('leave').onclick = () => (worker ? worker.postMessage({ type: 'leave' }) : stop('This tab has left.'));

@@ -1,0 +1,20 @@
+#!/bin/sh
+# A ring with a tab, without a browser (tests/web/tab.mjs): the texts are those of one machine, also when the tab is lost.
+#
+#   test_tabs.sh PATH_TO_KIN
+#
+# Skipped where there are no modules (clang-19, lld-19), or no node.
+set -u
+kin=$1
+modules=$(dirname "$kin")/web
+if [ ! -f "$modules/engine_simd128.wasm" ] || ! command -v node >/dev/null; then
+    echo 'skipped: apt-get install clang-19 lld-19 nodejs'
+    exit 77
+fi
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
+trap 'exit 130' INT TERM
+for name in $(env | sed -n 's/^\(KIN_[A-Z_]*\)=.*/\1/p'); do unset "$name"; done
+export HOME="$dir" XDG_CACHE_HOME="$dir/cache" OMP_WAIT_POLICY=passive GOMP_SPINCOUNT=0
+unset XDG_CONFIG_HOME
+node --no-warnings "$(dirname "$0")/web/tab.mjs" "$kin" "$(dirname "$0")/../assets/demo.gguf" "$dir" "$modules"

@@ -1,0 +1,135 @@
+// A ring of a head and a tab that is a node: no browser, but the engine's modules, the frames and the messages of a tab.
+//
+//   node tab.mjs KIN MODEL DIR MODULES       exit 0, or 1
+import { createHash } from 'node:crypto';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdirSync, readFileSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import { Engine } from '../../web/engine.js';
+import { END, PLAN, readFrame, writeFailed, writeFrame, writeReady } from '../../web/page/frames.js';
+import { openWebSocket } from './websocket.mjs';
+
+const [kin, model, dir, modules] = process.argv.slice(2);
+const MOST_MS = 60000;
+const children = [];
+
+async function until(what, test) {
+  for (const end = Date.now() + MOST_MS; Date.now() < end; await new Promise((later) => setTimeout(later, 20))) {
+    const value = await test();
+    if (value) return value;
+  }
+  throw new Error(`never: ${what}`);
+}
+
+async function serve(...words) {
+  const child = spawn(kin, ['serve', model, '--port', '0', '-t', '1', '--ctx', '512', ...words], { stdio: ['ignore', 'ignore', 'pipe'], env: { ...process.env, KIN_PLAN: 'even' } });
+  children.push(child);
+  child.said = '';
+  child.stderr.on('data', (text) => (child.said += text));
+  child.base = await until('kin serves', () => child.said.match(/serving .* at (http:\/\/\S+)/)?.[1]).catch((e) => { throw new Error(`${e.message}: ${child.said}`); });
+  return child;
+}
+
+async function stop(child) {
+  child.kill('SIGKILL');
+  await once(child, 'exit');
+}
+
+// begun: called when the first words are here.
+async function write(base, n = 40, begun = () => {}) {
+  const body = JSON.stringify({ prompt: 'Once upon a time', n_predict: n, temperature: 0, ignore_eos: true, stream: true });
+  const response = await until('a text', async () => {
+    const r = await fetch(`${base}/completion`, { method: 'POST', body });
+    return r.ok && r;
+  });
+  let lines = '';
+  for await (const part of response.body.pipeThrough(new TextDecoderStream())) {
+    if (lines === '') begun();
+    lines += part;
+  }
+  return lines.split('\n').filter((line) => line.startsWith('data: {')).map((line) => JSON.parse(line.slice(6)).content ?? '').join('');
+}
+
+function same(got, want, what) {
+  if (got !== want) throw new Error(`${what}: ${JSON.stringify(got)}, not ${JSON.stringify(want)}`);
+  console.log(`ok - ${what}`);
+}
+
+// ---- the tab
+
+async function joinAsTab(base, code) {
+  const tab = { layers: 0, steps: 0, files: new Map(), said: [] };
+  const host = {
+    code: (name) => readFile(`${modules}/${name}`),
+    log: console.error,
+    size: (name) => tab.files.get(name)?.length ?? -1,
+    read: (name, at, bytes) => (bytes.set(tab.files.get(name).subarray(at, at + bytes.length)), true),
+  };
+  const engine = await Engine.open(host, { threads: 1, unit: 'simd128' });
+  let weights;
+  async function fetchWeights() {
+    for (const { name, size } of weights.files) tab.files.set(name, new Uint8Array(size));
+    for (const [hash, file, offset] of weights.chunks) {
+      const bytes = Buffer.from(await (await fetch(`${base}/join/chunks/${hash}`, { headers: { 'X-Kin-Tab': weights.token } })).arrayBuffer());
+      if (createHash('sha256').update(bytes).digest('hex') !== hash) throw new Error('a chunk is damaged');
+      tab.files.get(weights.files[file].name).set(bytes, offset);
+    }
+  }
+  async function answerTo({ type, epoch, payload }) {
+    if (type === END) return engine.reset();
+    tab.steps += type !== PLAN;
+    if (type !== PLAN) return writeFrame(type, epoch, engine.take(payload, type));
+    await fetchWeights();
+    engine.openPlan(payload, weights.files[0].name);
+    tab.layers = weights.windows.reduce((n, [from, to]) => n + to - from, 0);
+    return writeReady(epoch, engine.sizes());
+  }
+  let work = Promise.resolve();
+  async function takeFrame(buffer) {
+    const frame = readFrame(buffer);
+    const answer = await answerTo(frame).catch((e) => writeFailed(frame.epoch, e.message));
+    if (answer) socket.send(answer);
+  }
+  function take(message) {
+    if (message instanceof ArrayBuffer) return (work = work.then(() => takeFrame(message)));
+    const m = JSON.parse(message);
+    tab.said.push(m);
+    if (m.type === 'ping') socket.send(JSON.stringify({ type: 'pong' }));
+    if (m.type === 'weights') work = work.then(() => (weights = m));
+  }
+  const socket = openWebSocket(`${base}/join/ws`, take, () => (tab.ended = true));
+  socket.send(JSON.stringify({ type: 'hello', code, name: 'node', cpu: 'node', threads: 1, memory: 2 ** 30 }));
+  tab.close = socket.close;
+  return tab;
+}
+
+try {
+  const alone = await serve();
+  const want = await write(alone.base);
+  await stop(alone);
+  mkdirSync(dir, { recursive: true });
+  const head = await serve('--cluster', '--devices', '1', '--key-file', `${dir}/key`, '--listen', '127.0.0.1', '--cluster-port', String(9900 + (process.pid % 90)), '--hidden');
+  const stranger = await joinAsTab(head.base, '0000-0000-0000-0000');
+  await until('a wrong code is refused', () => stranger.ended);
+  if (!stranger.said.some((m) => m.type === 'refused' && m.reason.includes('does not fit'))) throw new Error('no sentence');
+  const code = readFileSync(`${dir}/key.code`, 'utf8').trim();
+  const tab = await until('the code is looked at again', async () => { // after a wrong one none is for a second
+    const one = await joinAsTab(head.base, code);
+    await until('an answer', () => one.ended || one.said.some((m) => m.type === 'welcome'));
+    return !one.ended && one;
+  });
+  await until('the tab has layers', () => tab.layers);
+  await until('the ring is up', async () => (await fetch(`${head.base}/health`)).ok);
+  same(await write(head.base), want, 'a ring with a tab writes what one machine writes');
+  if (!tab.steps) throw new Error('the tab was not asked for anything');
+  const long = await write(head.base, 400);
+  same(await write(head.base, 400, tab.close), long, 'a text goes on when the tab is lost');
+  same(await write(head.base), want, 'the head goes on alone');
+} catch (e) {
+  console.log(`not ok - ${e.stack}`);
+  process.exitCode = 1;
+} finally {
+  for (const child of children) child.kill('SIGKILL');
+}
+process.exit();
