@@ -13,8 +13,8 @@ const [kin, model, dir] = process.argv.slice(2);
 const world = await openWorld(kin, model, dir);
 try {
   await Promise.all([chats(world), clusters(world)]); // the ring is mostly waited for
-  await tabs(world);
   await looks(world);
+  await tabs(world); // after them: it has servers of its own
 } finally {
   await world.close();
   await stopAll();
