@@ -1,11 +1,7 @@
-#include "pipeline/scheduler.h"
+#include "pipeline/scheduler_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#include "base/clock.h"
-#include "pipeline/steps.h"
-#include "pure/plan/speculation.h"
 
 // By so much of itself a step may take longer because of prompts. Steps vary: with 1.0 the p95 of a step among 4 texts was 2.4
 // times the steady one (1B model, 2 threads).
@@ -17,92 +13,6 @@ enum {
     FIRST_PIECE = 16, // tokens of a prompt beside other texts, before anything was measured
     LEAST_PIECE = 4,
     MOST_ROWS = 32, // of logits of prompts in a step: 20 MB with a vocabulary of 151k
-};
-
-struct kin_generation {
-    kin_generation_options o;
-    kin_generation *next; // of those that wait, oldest first
-    uint64_t number;      // in the order of submission
-    int32_t *tokens;      // [cap], n of them: the prompt, and what was written
-    int n, cap;
-    int slot;           // NO_SLOT: it waits
-    int n_sent, n_done; // tokens that steps have, or have had; that have come back: they are in the KV cache
-    int n_steps;        // in flight that have tokens of it
-    int n_cached;       // that others had computed
-    int n_once;         // tokens that have been in the KV cache, at most; if it lost them, they are computed again
-    kin_draft draft;    // for the step that it is in
-    int n_steps_wanted; // that it may be in at once, while it is written alone
-    struct {
-        int32_t token;
-        uint8_t kind, grade;
-    } ahead[KIN_STEPS_IN_FLIGHT]; // [n_ahead] drafted tokens behind its last one that steps in flight have, one each
-    int n_ahead;
-    int n_found; // blocks that are on the disks; those beyond n_sent are being taken from there
-    bool cancelled;
-};
-
-// A sequence of the KV cache: of a text that runs, or of one that has ended.
-typedef struct slot {
-    kin_generation *owner; // NULL: none
-    int32_t *tokens;       // [n] of a text that has ended; n 0: the slot is free
-    int n, tag;
-    int n_kept;    // blocks that are on the disks, or on their way
-    uint64_t used; // when it ended or was last useful, in steps
-} slot;
-
-typedef struct part {
-    kin_generation *g; // NULL: who wanted it wants it no more
-    int n;             // tokens
-    int row;           // of logits: the last token's, or the first one's
-    bool all;          // each token's is wanted; else the last one's, if is_last
-    bool is_last;      // of the text so far
-    bool is_ahead;     // of a step behind the one with the text's last token
-    bool is_prompt;    // a piece of a prompt or a history, not the one token that was chosen last
-    int n_draft;       // tokens of the text's draft that are verified
-    int draft_row;     // of logits: after the first one of these
-} part;
-
-typedef enum flight_kind { TOKENS, LOAD, KEEP } flight_kind;
-
-typedef struct flight {
-    uint64_t number;
-    flight_kind kind; // LOAD: one part, its pages; KEEP: none
-    part parts[KIN_SCHEDULER_MAX_PARALLEL];
-    int n_parts, n_tokens, n_out, n_prompt;
-    int n_prompt_rows; // of n_out
-    int n_draft;       // of n_tokens
-    bool hidden;       // all rows' hidden states are wanted, no logits
-    bool in_chain;     // of a text that is in several steps at once
-    float *logits;     // f32 [cap_out, n_vocab], or hidden states in the same memory
-    int cap_out;
-    kin_time sent;
-} flight;
-
-struct kin_scheduler {
-    kin_scheduler_options o;
-    kin_head *head; // NULL: none, or it failed
-    kin_kv_blocks *blocks;
-    slot slots[KIN_SCHEDULER_MAX_SEQUENCES];
-    kin_generation *running[KIN_SCHEDULER_MAX_PARALLEL]; // oldest first
-    int n_running;
-    kin_generation *waiting;
-    int n_waiting;
-    uint64_t next_number;
-    uint8_t n_in_flight[KIN_SCHEDULER_MAX_PARALLEL + 1]; // of texts that are written; 0: as many as the ring has members
-    flight flights[KIN_STEPS_IN_FLIGHT];                 // cyclic
-    int first_flight, n_flights;
-    int n_page_flights;                // of them not of tokens
-    int turn;                          // whose prompt comes first in the next step
-    int32_t *tokens, *seq, *pos, *out; // [cap_step] of the step that is made
-    int cap_step;
-    kin_time last_done;
-    double prompt_alone_s; // a token of a prompt in steps without other texts; 0: not known
-    kin_speculation speculation;
-    struct {
-        int n_steps, n_tokens;
-        double took_s;
-    } chain; // of texts in several steps at once, since the policy was told
-    kin_scheduler_stats stats;
 };
 
 int kin_scheduler_open(kin_scheduler **out, const kin_scheduler_options *o, kin_err *err) {
@@ -210,8 +120,7 @@ int kin_scheduler_submit(kin_scheduler *s, const kin_generation_options *o, kin_
 
 // ---- the KV cache
 
-// Without a head nothing is in the cache. The head has memory for as many operations as there are sequences.
-static int change(kin_scheduler *s, kin_kv_op op, kin_err *err) {
+int kin_scheduler_change(kin_scheduler *s, kin_kv_op op, kin_err *err) {
     kin_kv_copy copy; // the caches make it
     if (!s->head) return 0;
     return kin_kv_blocks_apply(s->blocks, &op, &copy, err) == 0 ? kin_head_change(s->head, op, err) : KIN_FAIL;
@@ -220,38 +129,17 @@ static int change(kin_scheduler *s, kin_kv_op op, kin_err *err) {
 static void free_slot(kin_scheduler *s, int i) {
     kin_err err;
     free(s->slots[i].tokens);
-    s->slots[i] = (slot){0};
-    change(s, (kin_kv_op){i, i, 0}, &err); // to forget all of a sequence always works
-}
-
-// Drafted tokens that were wrong leave the KV cache. Their blocks are the text's own, so this works.
-static void forget_rejected(kin_scheduler *s, const kin_generation *g) {
-    kin_err err;
-    if (!s->head || kin_kv_blocks_n_tokens(s->blocks, g->slot) <= g->n_done) return;
-    change(s, (kin_kv_op){g->slot, g->slot, g->n_done}, &err);
-}
-
-// The steps behind the text's last token go on without it: they guessed wrong, or are not wanted.
-static void drop_ahead(kin_scheduler *s, kin_generation *g) {
-    for (int i = s->n_flights - 1; i >= 0 && g->n_ahead > 0; i--) {
-        flight *f = &s->flights[(s->first_flight + i) % KIN_STEPS_IN_FLIGHT];
-        for (int k = 0; k < f->n_parts; k++) {
-            if (f->kind != TOKENS || f->parts[k].g != g) continue;
-            f->parts[k].g = NULL;
-            g->n_ahead--;
-            g->n_steps--;
-        }
-    }
-    g->n_ahead = g->n_steps_wanted = 0; // where the flights are gone, too
+    s->slots[i] = (kin_slot){0};
+    kin_scheduler_change(s, (kin_kv_op){i, i, 0}, &err); // to forget all of a sequence always works
 }
 
 // The text has no part in the KV cache any more. keep: what it has there stays, as a prefix for others.
 static void leave_slot(kin_scheduler *s, kin_generation *g, bool keep) {
-    slot *own = &s->slots[g->slot];
+    kin_slot *own = &s->slots[g->slot];
     own->owner = NULL;
-    drop_ahead(s, g);
+    kin_scheduler_drop_ahead(s, g);
     if (keep && s->head && g->n_done > 0) {
-        forget_rejected(s, g);
+        kin_scheduler_forget_rejected(s, g);
         own->tokens = g->tokens;
         own->n = g->n_done;
         own->tag = g->o.tag;
@@ -279,7 +167,7 @@ static void end_generation(kin_scheduler *s, kin_generation *g, kin_generation_e
 
 void kin_scheduler_cancel(kin_scheduler *s, kin_generation *g) {
     g->cancelled = true;
-    drop_ahead(s, g);
+    kin_scheduler_drop_ahead(s, g);
     if (g->n_steps == 0 || !s->head) end_generation(s, g, KIN_GENERATION_CANCELLED, NULL);
 }
 
@@ -293,7 +181,7 @@ void kin_scheduler_fail(kin_scheduler *s, const kin_err *why) {
 static bool evict(kin_scheduler *s, int but) {
     int oldest = NO_SLOT;
     for (int i = 0; i < KIN_SCHEDULER_MAX_SEQUENCES; i++) {
-        const slot *t = &s->slots[i];
+        const kin_slot *t = &s->slots[i];
         if (t->n == 0 || i == but) continue;
         if (oldest == NO_SLOT || t->used < s->slots[oldest].used) oldest = i;
     }
@@ -304,7 +192,7 @@ static bool evict(kin_scheduler *s, int but) {
 int kin_scheduler_erase(kin_scheduler *s, int tag) {
     int n = 0;
     for (int i = 0; i < KIN_SCHEDULER_MAX_SEQUENCES; i++) {
-        const slot *t = &s->slots[i];
+        const kin_slot *t = &s->slots[i];
         if (t->n == 0 || t->tag != tag) continue;
         n += t->n;
         if (s->o.pages) kin_prefix_pages_forget(s->o.pages, t->tokens, t->n / KIN_KV_CELLS);
@@ -314,10 +202,10 @@ int kin_scheduler_erase(kin_scheduler *s, int tag) {
 }
 
 int kin_scheduler_read_text(const kin_scheduler *s, int tag, int32_t **tokens) {
-    const slot *last = NULL;
+    const kin_slot *last = NULL;
     *tokens = NULL;
     for (int i = 0; i < KIN_SCHEDULER_MAX_SEQUENCES; i++) {
-        const slot *t = &s->slots[i];
+        const kin_slot *t = &s->slots[i];
         if (t->n > 0 && t->tag == tag && (!last || t->used > last->used)) last = t;
     }
     if (last) *tokens = malloc((size_t)last->n * sizeof **tokens);
@@ -356,7 +244,7 @@ static match find_prefix(const kin_scheduler *s, const kin_generation *g) {
     int n_soon = 0;
     if (g->o.no_cache || !s->o.keeps) return best;
     for (int i = 0; i < KIN_SCHEDULER_MAX_SEQUENCES; i++) {
-        const slot *t = &s->slots[i];
+        const kin_slot *t = &s->slots[i];
         const kin_generation *o = t->owner;
         if (o && o->o.no_cache) continue;
         int n = o ? common_prefix(g, o->tokens, o->n_done) : common_prefix(g, t->tokens, t->n);
@@ -373,25 +261,21 @@ static int blocks_of(int n_tokens) {
     return (n_tokens + KIN_KV_CELLS - 1) / KIN_KV_CELLS;
 }
 
-static int min_int(int a, int b) {
-    return a < b ? a : b;
-}
-
 // A place in the KV cache for a text that waits, with the prefix that is there. A text that has ended gives its own place where
 // that loses nothing, or where there is no other room.
 static bool take_slot(kin_scheduler *s, kin_generation *g, match m) {
     kin_err err;
     bool gives = m.slot != NO_SLOT && !s->slots[m.slot].owner;
-    bool fits = make_room(s, blocks_of(min_int(g->n + 1, s->o.n_ctx)) - m.n / KIN_KV_CELLS, m.slot);
+    bool fits = make_room(s, blocks_of(kin_scheduler_min(g->n + 1, s->o.n_ctx)) - m.n / KIN_KV_CELLS, m.slot);
     if (!fits && (s->n_running > 0 || !gives)) return false;
     int i = gives && (!fits || m.n == s->slots[m.slot].n) ? m.slot : find_free_slot(s, m.slot);
     if (i == NO_SLOT) return false;
     if (m.slot != NO_SLOT) s->slots[m.slot].used = s->stats.n_steps;
     if (i == m.slot) {
         free(s->slots[i].tokens);
-        s->slots[i] = (slot){0};
+        s->slots[i] = (kin_slot){0};
     }
-    if (m.n > 0 && change(s, (kin_kv_op){i, m.slot, m.n}, &err) != 0) {
+    if (m.n > 0 && kin_scheduler_change(s, (kin_kv_op){i, m.slot, m.n}, &err) != 0) {
         free_slot(s, i);
         m.n = 0;
     }
@@ -409,7 +293,8 @@ static void look_on_disks(kin_scheduler *s, kin_generation *g) {
     if (!s->o.pages || !s->o.keeps || g->o.no_cache) return;
     int n = kin_prefix_pages_find(s->o.pages, g->tokens, first, (g->n - 1) / KIN_KV_CELLS);
     if (n * KIN_KV_CELLS <= g->n_sent) return;
-    if (g->n_sent % KIN_KV_CELLS && change(s, (kin_kv_op){g->slot, g->slot, first * KIN_KV_CELLS}, &err) != 0) return;
+    if (g->n_sent % KIN_KV_CELLS && kin_scheduler_change(s, (kin_kv_op){g->slot, g->slot, first * KIN_KV_CELLS}, &err) != 0)
+        return;
     g->n_sent = g->n_done = g->n_cached = first * KIN_KV_CELLS;
     g->n_found = n;
 }
@@ -508,10 +393,10 @@ static bool wants_rows(const kin_generation *g) {
 }
 
 // Tokens of the text join the step; there are blocks for them.
-static int add_part(kin_scheduler *s, flight *f, kin_generation *g, int n, kin_err *err) {
+static int add_part(kin_scheduler *s, kin_flight *f, kin_generation *g, int n, kin_err *err) {
     bool is_last = g->n_sent + n == g->n, all = f->hidden || wants_rows(g);
-    part *p = &f->parts[f->n_parts++];
-    *p = (part){.g = g, .n = n, .row = f->n_out, .all = all, .is_last = is_last};
+    kin_part *p = &f->parts[f->n_parts++];
+    *p = (kin_part){.g = g, .n = n, .row = f->n_out, .all = all, .is_last = is_last};
     p->is_prompt = n > 1 || g->n_sent < g->o.n_prompt;
     if (all) f->n_prompt_rows += n;
     for (int i = 0; i < n; i++, f->n_tokens++) {
@@ -539,134 +424,16 @@ static int n_pending(const kin_generation *g, bool hidden) {
     return is_ready(g) && !hidden ? 0 : g->n - g->n_sent;
 }
 
-// As many of n tokens as there are blocks for.
-static int fit(kin_scheduler *s, const kin_generation *g, int n) {
+int kin_scheduler_fit(kin_scheduler *s, const kin_generation *g, int n) {
     while (n > 0 && !make_room(s, blocks_for(g, n), NO_SLOT)) n = n > KIN_KV_CELLS ? n - KIN_KV_CELLS : n - 1;
     return n;
 }
 
-// ---- drafts
-
-static bool has_prompts(const kin_scheduler *s) {
+bool kin_scheduler_has_prompts(const kin_scheduler *s) {
     for (int i = 0; i < s->n_running; i++) {
         if (n_pending(s->running[i], false) > 0) return true;
     }
     return false;
-}
-
-// Tokens that a draft of the text may have.
-static int most_drafted(const kin_scheduler *s, const kin_generation *g) {
-    return min_int(s->speculation.most, s->o.n_ctx - g->n);
-}
-
-// The draft model's, where they are likelier than those that are there. Returns the seconds that it took.
-static double compute_drafts(kin_scheduler *s, flight *f, int n_free) {
-    kin_draft_wish wishes[KIN_DRAFT_MODEL_MAX_TEXTS];
-    int n = 0;
-    for (int i = 0; i < f->n_parts && s->o.draft_model; i++) {
-        kin_generation *g = f->parts[i].g;
-        int most = most_drafted(s, g);
-        if (!g->o.drafts || most <= 0 || !kin_speculation_prefers_model(&s->speculation, &g->draft)) continue;
-        wishes[n++] = (kin_draft_wish){.text = g->number, .tokens = g->tokens, .n = g->n, .most = most, .out = &g->draft};
-    }
-    if (n == 0) return 0;
-    kin_draft_limits limits = kin_speculation_limit_model(&s->speculation, f->n_parts, n_free, n);
-    if (limits.most == 0) return 0;
-    kin_draft_spent spent = kin_draft_model_propose(s->o.draft_model, wishes, n, &limits);
-    if (spent.n_passes > 0)
-        kin_speculation_learn_pass(&s->speculation, (double)spent.n_rows / spent.n_passes, spent.passes_s / spent.n_passes);
-    return spent.all_s;
-}
-
-// Guesses that cost no time.
-static void propose(const kin_scheduler *s, kin_generation *g) {
-    int most = most_drafted(s, g);
-    g->draft.n = 0;
-    if (g->o.drafts && most > 0) g->o.drafts->propose(g->o.drafts->user, g->tokens, g->n, most, &g->draft);
-    kin_assert(g->draft.n <= KIN_DRAFT_MAX);
-}
-
-static bool any_draft(const flight *f) {
-    for (int i = 0; i < f->n_parts; i++) {
-        if (f->parts[i].g->draft.n > 0) return true;
-    }
-    return false;
-}
-
-// A drafted token joins the step.
-static int add_token(kin_scheduler *s, flight *f, const kin_generation *g, int32_t token, int pos, kin_err *err) {
-    int64_t cell;
-    s->tokens[f->n_tokens] = token;
-    s->seq[f->n_tokens] = g->slot;
-    s->pos[f->n_tokens] = pos;
-    s->out[f->n_out++] = f->n_tokens++;
-    return kin_kv_blocks_append(s->blocks, g->slot, pos, &cell, err);
-}
-
-// n drafted tokens join the step behind those of all texts.
-static int add_draft(kin_scheduler *s, flight *f, part *p, int n, kin_err *err) {
-    kin_generation *g = p->g;
-    p->n_draft = fit(s, g, n);
-    p->draft_row = f->n_out;
-    f->n_draft += p->n_draft;
-    for (int i = 0; i < p->n_draft; i++) {
-        if (add_token(s, f, g, g->draft.tokens[i], g->n + i, err) != 0) return KIN_FAIL;
-    }
-    return 0;
-}
-
-// Steps in which a text that is written alone may be at once; 1: one with all that is drafted. Where weights are read for every
-// step, texts are in one (kin_scheduler_set_in_flight), and so is this one.
-static int count_steps(const kin_scheduler *s, const kin_draft *d, int n_free) {
-    int n = min_int(kin_head_n_members(s->head), KIN_STEPS_IN_FLIGHT);
-    if (s->n_running > 1 || d->n == 0 || n < 2) return 1;
-    if (s->o.always_ahead) return n;
-    if (s->n_in_flight[n] > 0) n = min_int(n, s->n_in_flight[n]);
-    return kin_speculation_prefers_ahead(&s->speculation, d, n_free, n) ? n : 1;
-}
-
-// A step with the token that is drafted behind those in flight, if the source still says what these have.
-static int add_ahead(kin_scheduler *s, flight *f, kin_err *err) {
-    kin_generation *g = s->n_running == 1 ? s->running[0] : NULL;
-    if (!g || g->n_steps == 0 || g->n_steps >= g->n_steps_wanted || !kin_speculation_wants(&s->speculation, 1)) return 0;
-    propose(s, g);
-    const kin_draft *d = &g->draft;
-    for (int i = 0; i < g->n_ahead; i++) {
-        if (i >= d->n || d->tokens[i] != g->ahead[i].token) return 0;
-    }
-    int i = g->n_ahead;
-    if (d->n <= i || fit(s, g, i + 1) <= i) return 0;
-    g->ahead[i].token = d->tokens[i];
-    g->ahead[i].kind = (uint8_t)d->kind;
-    g->ahead[i].grade = d->grades[i];
-    g->n_ahead++;
-    g->n_steps++;
-    f->in_chain = true;
-    f->n_draft = 1;
-    f->parts[f->n_parts++] = (part){.g = g, .n = 1, .row = f->n_out, .is_last = true, .is_ahead = true};
-    return add_token(s, f, g, d->tokens[i], g->n + i, err);
-}
-
-// Into a step of nothing but texts' last tokens, where it makes texts faster. Prompts have no rows to spare.
-static int add_drafts(kin_scheduler *s, flight *f, kin_err *err) {
-    const kin_draft *drafts[KIN_SPECULATION_MAX_TEXTS];
-    int taken[KIN_SPECULATION_MAX_TEXTS], n_free = kin_head_n_batch(s->head) - f->n_tokens;
-    if (!s->o.inexact_drafts && !kin_head_is_exact(s->head)) return 0;
-    if (f->n_parts == 0 || has_prompts(s) || !kin_speculation_wants(&s->speculation, f->n_parts)) return 0;
-    for (int i = 0; i < f->n_parts; i++) {
-        propose(s, f->parts[i].g);
-        drafts[i] = &f->parts[i].g->draft;
-    }
-    f->parts[0].g->n_steps_wanted = count_steps(s, drafts[0], n_free);
-    f->in_chain = f->parts[0].g->n_steps_wanted > 1;
-    if (f->in_chain) return 0;
-    double took_s = compute_drafts(s, f, n_free);
-    if (!any_draft(f)) return 0;
-    kin_speculation_choose(&s->speculation, f->n_parts, n_free, drafts, f->n_parts, took_s, taken);
-    for (int i = 0; i < f->n_parts; i++) {
-        if (taken[i] > 0 && add_draft(s, f, &f->parts[i], taken[i], err) != 0) return KIN_FAIL;
-    }
-    return 0;
 }
 
 // ---- filling a step
@@ -677,7 +444,7 @@ static int n_shares(const kin_scheduler *s) {
     return n ? n : kin_head_n_members(s->head);
 }
 
-static int add_tokens(kin_scheduler *s, flight *f, kin_err *err) {
+static int add_tokens(kin_scheduler *s, kin_flight *f, kin_err *err) {
     int n_most = (n_written(s) + n_shares(s) - 1) / n_shares(s), n_batch = kin_head_n_batch(s->head);
     for (int i = 0; i < s->n_running && f->n_parts < n_most && f->n_tokens < n_batch; i++) {
         kin_generation *g = s->running[i];
@@ -687,7 +454,7 @@ static int add_tokens(kin_scheduler *s, flight *f, kin_err *err) {
         if (add_part(s, f, g, 1, err) != 0) return KIN_FAIL;
         g->n_steps_wanted = 1;
     }
-    return f->n_parts > 0 ? add_drafts(s, f, err) : add_ahead(s, f, err);
+    return f->n_parts > 0 ? kin_scheduler_add_drafts(s, f, err) : kin_scheduler_add_ahead(s, f, err);
 }
 
 // Tokens of prompts that a step may have beside those of texts that are written.
@@ -700,23 +467,23 @@ static int prompt_budget(const kin_scheduler *s) {
     return n < LEAST_PIECE ? LEAST_PIECE : n > s->cap_step ? s->cap_step : (int)n;
 }
 
-static int add_prompts(kin_scheduler *s, flight *f, kin_err *err) {
+static int add_prompts(kin_scheduler *s, kin_flight *f, kin_err *err) {
     int n_prompts = 0, n_all = 0, n_batch = kin_head_n_batch(s->head);
     for (int i = 0; i < s->n_running; i++) {
         n_prompts += n_pending(s->running[i], f->hidden) > 0;
         n_all += n_pending(s->running[i], f->hidden);
     }
     if (n_prompts == 0) return 0;
-    int left = min_int(prompt_budget(s), n_batch - f->n_tokens);
-    left = min_int(left, kin_head_n_chunk(s->head, n_all));
+    int left = kin_scheduler_min(prompt_budget(s), n_batch - f->n_tokens);
+    left = kin_scheduler_min(left, kin_head_n_chunk(s->head, n_all));
     for (int k = 0, i = s->turn++; k < s->n_running && left > 0; k++, i++) {
         kin_generation *g = s->running[i % s->n_running];
         if (n_pending(g, f->hidden) == 0) continue;
         int share = (left + n_prompts - 1) / n_prompts;
         n_prompts--;
-        int n = min_int(share, n_pending(g, f->hidden));
-        if (wants_rows(g)) n = min_int(n, MOST_ROWS - f->n_prompt_rows);
-        n = fit(s, g, n);
+        int n = kin_scheduler_min(share, n_pending(g, f->hidden));
+        if (wants_rows(g)) n = kin_scheduler_min(n, MOST_ROWS - f->n_prompt_rows);
+        n = kin_scheduler_fit(s, g, n);
         if (n <= 0) continue;
         if (add_part(s, f, g, n, err) != 0) return KIN_FAIL;
         left -= n;
@@ -724,13 +491,13 @@ static int add_prompts(kin_scheduler *s, flight *f, kin_err *err) {
     return 0;
 }
 
-static int fill_step(kin_scheduler *s, flight *f, bool hidden, kin_err *err) {
+static int fill_step(kin_scheduler *s, kin_flight *f, bool hidden, kin_err *err) {
     f->hidden = hidden;
     if (!hidden && add_tokens(s, f, err) != 0) return KIN_FAIL;
     return add_prompts(s, f, err);
 }
 
-static int reserve_logits(const kin_scheduler *s, flight *f, kin_err *err) {
+static int reserve_logits(const kin_scheduler *s, kin_flight *f, kin_err *err) {
     // A row of logits has room for more than one of hidden states.
     int n_rows =
         f->hidden ? (int)(((size_t)f->n_out * (size_t)s->o.n_embd + (size_t)s->o.n_vocab - 1) / (size_t)s->o.n_vocab) : f->n_out;
@@ -741,8 +508,8 @@ static int reserve_logits(const kin_scheduler *s, flight *f, kin_err *err) {
     return f->logits ? 0 : kin_err_set(err, "out of memory for the logits of %d texts", f->n_out);
 }
 
-static flight *new_flight(kin_scheduler *s, flight_kind kind) {
-    flight *f = &s->flights[(s->first_flight + s->n_flights) % KIN_STEPS_IN_FLIGHT];
+static kin_flight *new_flight(kin_scheduler *s, kin_flight_kind kind) {
+    kin_flight *f = &s->flights[(s->first_flight + s->n_flights) % KIN_STEPS_IN_FLIGHT];
     f->n_parts = f->n_tokens = f->n_out = f->n_prompt = f->n_prompt_rows = f->n_draft = 0;
     f->in_chain = false;
     f->kind = kind;
@@ -762,7 +529,7 @@ static bool may_send(const kin_scheduler *s) {
 
 // *sent: there was something to send.
 static int send_step(kin_scheduler *s, bool *sent, kin_err *err) {
-    flight *f = new_flight(s, TOKENS);
+    kin_flight *f = new_flight(s, KIN_FLIGHT_TOKENS);
     bool hidden = s->stats.n_steps % 2; // the two kinds in turns; where one has no room, the other goes on
     if (fill_step(s, f, hidden, err) != 0 || (f->n_tokens == 0 && fill_step(s, f, !hidden, err) != 0)) return KIN_FAIL;
     *sent = f->n_tokens > 0;
@@ -786,7 +553,7 @@ static int send_step(kin_scheduler *s, bool *sent, kin_err *err) {
 
 // ---- pages on the disks
 
-static int send_pages(kin_scheduler *s, flight *f, const kin_page_request *r, kin_err *err) {
+static int send_pages(kin_scheduler *s, kin_flight *f, const kin_page_request *r, kin_err *err) {
     if (kin_head_send_pages(s->head, r, &f->number, err) != 0) return KIN_FAIL;
     s->n_flights++;
     s->n_page_flights++;
@@ -796,13 +563,13 @@ static int send_pages(kin_scheduler *s, flight *f, const kin_page_request *r, ki
 // The next pages of a text that is found on the disks. Without room for them the rest is computed, when there is.
 static int send_load(kin_scheduler *s, kin_generation *g, kin_err *err) {
     kin_page_request r = {.loads = true, .seq = g->slot, .first = g->n_sent / KIN_KV_CELLS};
-    r.n = min_int(KIN_PAGES_MAX, g->n_found - r.first);
+    r.n = kin_scheduler_min(KIN_PAGES_MAX, g->n_found - r.first);
     if (!make_room(s, r.n, NO_SLOT) || !kin_prefix_pages_name(s->o.pages, g->tokens, r.first, r.n, r.keys)) {
         g->n_found = 0;
         return 0;
     }
-    flight *f = new_flight(s, LOAD);
-    f->parts[f->n_parts++] = (part){.g = g, .n = r.n * KIN_KV_CELLS};
+    kin_flight *f = new_flight(s, KIN_FLIGHT_LOAD);
+    f->parts[f->n_parts++] = (kin_part){.g = g, .n = r.n * KIN_KV_CELLS};
     for (int i = 0; i < r.n * KIN_KV_CELLS; i++) {
         int64_t cell;
         if (kin_kv_blocks_append(s->blocks, g->slot, g->n_sent++, &cell, err) != 0) return KIN_FAIL;
@@ -821,13 +588,13 @@ static int send_loads(kin_scheduler *s, kin_err *err) {
 
 // So many tokens more of the text are in the KV cache. computed: by a step, not taken from a disk.
 static void count_done(kin_scheduler *s, kin_generation *g, int n, bool computed) {
-    if (computed && g->n_done < g->n_once) s->stats.n_replayed_tokens += (uint64_t)min_int(n, g->n_once - g->n_done);
+    if (computed && g->n_done < g->n_once) s->stats.n_replayed_tokens += (uint64_t)kin_scheduler_min(n, g->n_once - g->n_done);
     g->n_done += n;
     if (g->n_done > g->n_once) g->n_once = g->n_done;
 }
 
 // What was not found is forgotten, and computed.
-static int take_load(kin_scheduler *s, const flight *f, kin_err *err) {
+static int take_load(kin_scheduler *s, const kin_flight *f, kin_err *err) {
     kin_generation *g = f->parts[0].g;
     int n = kin_head_n_good(s->head, f->number) * KIN_KV_CELLS;
     g->n_steps--;
@@ -838,7 +605,7 @@ static int take_load(kin_scheduler *s, const flight *f, kin_err *err) {
     if (n < f->parts[0].n) {
         g->n_found = 0;
         g->n_sent = g->n_done;
-        if (change(s, (kin_kv_op){g->slot, g->slot, g->n_done}, err) != 0) return KIN_FAIL;
+        if (kin_scheduler_change(s, (kin_kv_op){g->slot, g->slot, g->n_done}, err) != 0) return KIN_FAIL;
     }
     tell_progress(g);
     if (g->cancelled) end_generation(s, g, KIN_GENERATION_CANCELLED, NULL);
@@ -846,7 +613,7 @@ static int take_load(kin_scheduler *s, const flight *f, kin_err *err) {
 }
 
 // A text, or one that has ended, with blocks that are not kept yet: its tokens, *n of its blocks full. NULL: not this one.
-static const int32_t *find_unkept(const slot *t, int *n) {
+static const int32_t *find_unkept(const kin_slot *t, int *n) {
     const kin_generation *g = t->owner;
     if (g && (g->o.no_cache || is_loading(g))) return NULL;
     *n = (g ? g->n_done : t->n) / KIN_KV_CELLS;
@@ -858,16 +625,16 @@ static int send_keep(kin_scheduler *s, bool *sent, kin_err *err) {
     *sent = false;
     if (!s->head || !s->o.pages || !s->o.keeps || !has_room(s)) return 0;
     for (int i = 0; i < KIN_SCHEDULER_MAX_SEQUENCES; i++) {
-        slot *t = &s->slots[i];
+        kin_slot *t = &s->slots[i];
         int n_full;
         const int32_t *tokens = find_unkept(t, &n_full);
         if (!tokens) continue;
-        kin_page_request r = {.seq = i, .first = t->n_kept, .n = min_int(KIN_PAGES_MAX, n_full - t->n_kept)};
+        kin_page_request r = {.seq = i, .first = t->n_kept, .n = kin_scheduler_min(KIN_PAGES_MAX, n_full - t->n_kept)};
         t->n_kept += r.n;
         if (!kin_prefix_pages_name(s->o.pages, tokens, r.first, r.n, r.keys)) return 0;
         kin_prefix_pages_keep(s->o.pages, tokens, r.first, r.n, r.keys);
         *sent = true;
-        return send_pages(s, new_flight(s, KEEP), &r, err);
+        return send_pages(s, new_flight(s, KIN_FLIGHT_KEEP), &r, err);
     }
     return 0;
 }
@@ -878,23 +645,12 @@ static void blend(double *mean, double value) {
     *mean = *mean > 0 ? 0.75 * *mean + 0.25 * value : value;
 }
 
-// Of a step of a text that is in several at once.
-static void measure_chain(kin_scheduler *s, double took_s) {
-    enum { N_STEPS = 16 };
-    kin_speculation_learn_time(&s->speculation, 0, took_s); // a step, but of no number of rows
-    s->chain.took_s += took_s;
-    if (++s->chain.n_steps < N_STEPS) return;
-    kin_speculation_learn_ahead(&s->speculation, s->chain.n_tokens, s->chain.took_s);
-    s->chain.n_steps = s->chain.n_tokens = 0;
-    s->chain.took_s = 0;
-}
-
-static void measure(kin_scheduler *s, const flight *f, kin_time now) {
+static void measure(kin_scheduler *s, const kin_flight *f, kin_time now) {
     kin_time begun = f->sent > s->last_done ? f->sent : s->last_done;
     double took = kin_clock_ms(begun, now) / 1e3;
     s->last_done = now;
     if (f->hidden) return;
-    if (f->in_chain) return measure_chain(s, took);
+    if (f->in_chain) return kin_scheduler_measure_chain(s, took);
     if (f->n_prompt == 0) kin_speculation_learn_time(&s->speculation, f->n_tokens, took);
     if (f->n_draft > 0) return;
     if (f->n_prompt == 0)
@@ -912,29 +668,6 @@ static outcome end_with(kin_scheduler *s, kin_generation *g, kin_generation_end 
     return ENDS;
 }
 
-static void count_drafts(kin_scheduler *s, const kin_generation *g, kin_draft_counts more) {
-    kin_draft_counts_add(&s->stats.drafts, &more);
-    if (g->o.draft_counts) kin_draft_counts_add(g->o.draft_counts, &more);
-}
-
-// The step behind the one that gave the text's last token has that token, or is dropped with all behind it.
-static outcome follow_ahead(kin_scheduler *s, kin_generation *g, int32_t id) {
-    bool agrees = g->ahead[0].token == id;
-    kin_draft_counts counts = {0};
-    counts.drafted[g->ahead[0].kind] = 1;
-    counts.accepted[g->ahead[0].kind] = agrees;
-    count_drafts(s, g, counts);
-    kin_speculation_learn_token(&s->speculation, (kin_draft_source_kind)g->ahead[0].kind, g->ahead[0].grade, agrees);
-    if (agrees) {
-        g->n_sent++;
-        memmove(&g->ahead[0], &g->ahead[1], (size_t)--g->n_ahead * sizeof g->ahead[0]);
-    } else {
-        drop_ahead(s, g);
-        forget_rejected(s, g);
-    }
-    return GOES_ON;
-}
-
 // The token of one row. i: so many drafted ones, of n_draft, were right so far.
 static outcome take_row(kin_scheduler *s, kin_generation *g, float *logits, int i, int n_draft) {
     kin_err err;
@@ -944,12 +677,15 @@ static outcome take_row(kin_scheduler *s, kin_generation *g, float *logits, int 
     bool agrees = i < n_draft && id == d->tokens[i];
     if (i < n_draft && id != KIN_GENERATION_NO_TOKEN) kin_speculation_learn_token(&s->speculation, d->kind, d->grades[i], agrees);
     counts.accepted[d->kind] = agrees;
-    count_drafts(s, g, counts);
+    kin_scheduler_count_drafts(s, g, counts);
     if (id == KIN_GENERATION_NO_TOKEN) return end_with(s, g, KIN_GENERATION_DONE, NULL);
     if (append(g, &id, 1, &err) != 0) return end_with(s, g, KIN_GENERATION_FAILED, &err);
     s->stats.n_generated_tokens++;
     if (g->n > s->o.n_ctx) return end_with(s, g, KIN_GENERATION_FULL, NULL);
-    if (g->n_ahead > 0) return follow_ahead(s, g, id);
+    if (g->n_ahead > 0) {
+        kin_scheduler_follow_ahead(s, g, id);
+        return GOES_ON;
+    }
     if (!agrees) return GOES_ON;
     g->n_sent++; // its keys and values are there
     count_done(s, g, 1, true);
@@ -957,20 +693,20 @@ static outcome take_row(kin_scheduler *s, kin_generation *g, float *logits, int 
 }
 
 // rows: of the step; last: the one after the text's last token.
-static void take_rows(kin_scheduler *s, const part *p, float *rows, int last) {
+static void take_rows(kin_scheduler *s, const kin_part *p, float *rows, int last) {
     kin_generation *g = p->g;
     kin_draft_counts counts = {.n_passes = !p->is_ahead};
     counts.drafted[g->draft.kind] = (uint64_t)p->n_draft;
-    count_drafts(s, g, counts);
+    kin_scheduler_count_drafts(s, g, counts);
     outcome o = AGREES;
     for (int i = 0; o == AGREES; i++) {
         int row = i == 0 ? last : p->draft_row + i - 1;
         o = take_row(s, g, rows + (size_t)row * (size_t)s->o.n_vocab, i, p->n_draft);
     }
-    if (o == GOES_ON && p->n_draft > 0) forget_rejected(s, g);
+    if (o == GOES_ON && p->n_draft > 0) kin_scheduler_forget_rejected(s, g);
 }
 
-static void take_part(kin_scheduler *s, const part *p, float *logits) {
+static void take_part(kin_scheduler *s, const kin_part *p, float *logits) {
     kin_generation *g = p->g;
     if (!g) return;
     g->n_steps--;
@@ -988,20 +724,20 @@ static void take_part(kin_scheduler *s, const part *p, float *logits) {
     }
 }
 
-static int take_pages(kin_scheduler *s, const flight *f, kin_err *err) {
+static int take_pages(kin_scheduler *s, const kin_flight *f, kin_err *err) {
     s->last_done = kin_clock_now(); // no step took this time
-    return f->kind == LOAD ? take_load(s, f, err) : 0;
+    return f->kind == KIN_FLIGHT_LOAD ? take_load(s, f, err) : 0;
 }
 
 static int receive_step(kin_scheduler *s, kin_err *err) {
-    flight *f = &s->flights[s->first_flight];
+    kin_flight *f = &s->flights[s->first_flight];
     uint64_t number;
     if (kin_head_receive(s->head, &number, err) != 0) return KIN_FAIL;
     kin_assert(number == f->number);
     s->first_flight = (s->first_flight + 1) % KIN_STEPS_IN_FLIGHT;
     s->n_flights--;
-    s->n_page_flights -= f->kind != TOKENS;
-    if (f->kind != TOKENS) return take_pages(s, f, err);
+    s->n_page_flights -= f->kind != KIN_FLIGHT_TOKENS;
+    if (f->kind != KIN_FLIGHT_TOKENS) return take_pages(s, f, err);
     s->stats.n_steps++;
     s->stats.n_prompt_tokens += (uint64_t)f->n_prompt;
     s->stats.n_decode_rows += (uint64_t)(f->n_tokens - f->n_prompt - f->n_draft);

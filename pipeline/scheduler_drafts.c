@@ -1,0 +1,170 @@
+#include <string.h>
+
+#include "pipeline/scheduler_impl.h"
+
+void kin_scheduler_forget_rejected(kin_scheduler *s, const kin_generation *g) {
+    kin_err err;
+    if (!s->head || kin_kv_blocks_n_tokens(s->blocks, g->slot) <= g->n_done) return;
+    kin_scheduler_change(s, (kin_kv_op){g->slot, g->slot, g->n_done}, &err);
+}
+
+void kin_scheduler_drop_ahead(kin_scheduler *s, kin_generation *g) {
+    for (int i = s->n_flights - 1; i >= 0 && g->n_ahead > 0; i--) {
+        kin_flight *f = &s->flights[(s->first_flight + i) % KIN_STEPS_IN_FLIGHT];
+        for (int k = 0; k < f->n_parts; k++) {
+            if (f->kind != KIN_FLIGHT_TOKENS || f->parts[k].g != g) continue;
+            f->parts[k].g = NULL;
+            g->n_ahead--;
+            g->n_steps--;
+        }
+    }
+    g->n_ahead = g->n_steps_wanted = 0; // where the flights are gone, too
+}
+
+// ---- what joins a step
+
+// Tokens that a draft of the text may have.
+static int most_drafted(const kin_scheduler *s, const kin_generation *g) {
+    return kin_scheduler_min(s->speculation.most, s->o.n_ctx - g->n);
+}
+
+// The draft model's, where they are likelier than those that are there. Returns the seconds that it took.
+static double compute_drafts(kin_scheduler *s, kin_flight *f, int n_free) {
+    kin_draft_wish wishes[KIN_DRAFT_MODEL_MAX_TEXTS];
+    int n = 0;
+    for (int i = 0; i < f->n_parts && s->o.draft_model; i++) {
+        kin_generation *g = f->parts[i].g;
+        int most = most_drafted(s, g);
+        if (!g->o.drafts || most <= 0 || !kin_speculation_prefers_model(&s->speculation, &g->draft)) continue;
+        wishes[n++] = (kin_draft_wish){.text = g->number, .tokens = g->tokens, .n = g->n, .most = most, .out = &g->draft};
+    }
+    if (n == 0) return 0;
+    kin_draft_limits limits = kin_speculation_limit_model(&s->speculation, f->n_parts, n_free, n);
+    if (limits.most == 0) return 0;
+    kin_draft_spent spent = kin_draft_model_propose(s->o.draft_model, wishes, n, &limits);
+    if (spent.n_passes > 0)
+        kin_speculation_learn_pass(&s->speculation, (double)spent.n_rows / spent.n_passes, spent.passes_s / spent.n_passes);
+    return spent.all_s;
+}
+
+// Guesses that cost no time.
+static void propose(const kin_scheduler *s, kin_generation *g) {
+    int most = most_drafted(s, g);
+    g->draft.n = 0;
+    if (g->o.drafts && most > 0) g->o.drafts->propose(g->o.drafts->user, g->tokens, g->n, most, &g->draft);
+    kin_assert(g->draft.n <= KIN_DRAFT_MAX);
+}
+
+static bool any_draft(const kin_flight *f) {
+    for (int i = 0; i < f->n_parts; i++) {
+        if (f->parts[i].g->draft.n > 0) return true;
+    }
+    return false;
+}
+
+// A drafted token joins the step.
+static int add_token(kin_scheduler *s, kin_flight *f, const kin_generation *g, int32_t token, int pos, kin_err *err) {
+    int64_t cell;
+    s->tokens[f->n_tokens] = token;
+    s->seq[f->n_tokens] = g->slot;
+    s->pos[f->n_tokens] = pos;
+    s->out[f->n_out++] = f->n_tokens++;
+    return kin_kv_blocks_append(s->blocks, g->slot, pos, &cell, err);
+}
+
+// n drafted tokens join the step behind those of all texts.
+static int add_draft(kin_scheduler *s, kin_flight *f, kin_part *p, int n, kin_err *err) {
+    kin_generation *g = p->g;
+    p->n_draft = kin_scheduler_fit(s, g, n);
+    p->draft_row = f->n_out;
+    f->n_draft += p->n_draft;
+    for (int i = 0; i < p->n_draft; i++) {
+        if (add_token(s, f, g, g->draft.tokens[i], g->n + i, err) != 0) return KIN_FAIL;
+    }
+    return 0;
+}
+
+// Steps in which a text that is written alone may be at once; 1: one with all that is drafted. Where weights are read for every
+// step, texts are in one (kin_scheduler_set_in_flight), and so is this one.
+static int count_steps(const kin_scheduler *s, const kin_draft *d, int n_free) {
+    int n = kin_scheduler_min(kin_head_n_members(s->head), KIN_STEPS_IN_FLIGHT);
+    if (s->n_running > 1 || d->n == 0 || n < 2) return 1;
+    if (s->o.always_ahead) return n;
+    if (s->n_in_flight[n] > 0) n = kin_scheduler_min(n, s->n_in_flight[n]);
+    return kin_speculation_prefers_ahead(&s->speculation, d, n_free, n) ? n : 1;
+}
+
+int kin_scheduler_add_ahead(kin_scheduler *s, kin_flight *f, kin_err *err) {
+    kin_generation *g = s->n_running == 1 ? s->running[0] : NULL;
+    if (!g || g->n_steps == 0 || g->n_steps >= g->n_steps_wanted || !kin_speculation_wants(&s->speculation, 1)) return 0;
+    propose(s, g);
+    const kin_draft *d = &g->draft;
+    for (int i = 0; i < g->n_ahead; i++) {
+        if (i >= d->n || d->tokens[i] != g->ahead[i].token) return 0;
+    }
+    int i = g->n_ahead;
+    if (d->n <= i || kin_scheduler_fit(s, g, i + 1) <= i) return 0;
+    g->ahead[i].token = d->tokens[i];
+    g->ahead[i].kind = (uint8_t)d->kind;
+    g->ahead[i].grade = d->grades[i];
+    g->n_ahead++;
+    g->n_steps++;
+    f->in_chain = true;
+    f->n_draft = 1;
+    f->parts[f->n_parts++] = (kin_part){.g = g, .n = 1, .row = f->n_out, .is_last = true, .is_ahead = true};
+    return add_token(s, f, g, d->tokens[i], g->n + i, err);
+}
+
+int kin_scheduler_add_drafts(kin_scheduler *s, kin_flight *f, kin_err *err) {
+    const kin_draft *drafts[KIN_SPECULATION_MAX_TEXTS];
+    int taken[KIN_SPECULATION_MAX_TEXTS], n_free = kin_head_n_batch(s->head) - f->n_tokens;
+    if (!s->o.inexact_drafts && !kin_head_is_exact(s->head)) return 0;
+    if (f->n_parts == 0 || kin_scheduler_has_prompts(s) || !kin_speculation_wants(&s->speculation, f->n_parts)) return 0;
+    for (int i = 0; i < f->n_parts; i++) {
+        propose(s, f->parts[i].g);
+        drafts[i] = &f->parts[i].g->draft;
+    }
+    f->parts[0].g->n_steps_wanted = count_steps(s, drafts[0], n_free);
+    f->in_chain = f->parts[0].g->n_steps_wanted > 1;
+    if (f->in_chain) return 0;
+    double took_s = compute_drafts(s, f, n_free);
+    if (!any_draft(f)) return 0;
+    kin_speculation_choose(&s->speculation, f->n_parts, n_free, drafts, f->n_parts, took_s, taken);
+    for (int i = 0; i < f->n_parts; i++) {
+        if (taken[i] > 0 && add_draft(s, f, &f->parts[i], taken[i], err) != 0) return KIN_FAIL;
+    }
+    return 0;
+}
+
+// ---- what came of it
+
+void kin_scheduler_measure_chain(kin_scheduler *s, double took_s) {
+    enum { N_STEPS = 16 };
+    kin_speculation_learn_time(&s->speculation, 0, took_s); // a step, but of no number of rows
+    s->chain.took_s += took_s;
+    if (++s->chain.n_steps < N_STEPS) return;
+    kin_speculation_learn_ahead(&s->speculation, s->chain.n_tokens, s->chain.took_s);
+    s->chain.n_steps = s->chain.n_tokens = 0;
+    s->chain.took_s = 0;
+}
+
+void kin_scheduler_count_drafts(kin_scheduler *s, const kin_generation *g, kin_draft_counts more) {
+    kin_draft_counts_add(&s->stats.drafts, &more);
+    if (g->o.draft_counts) kin_draft_counts_add(g->o.draft_counts, &more);
+}
+
+void kin_scheduler_follow_ahead(kin_scheduler *s, kin_generation *g, int32_t id) {
+    bool agrees = g->ahead[0].token == id;
+    kin_draft_counts counts = {0};
+    counts.drafted[g->ahead[0].kind] = 1;
+    counts.accepted[g->ahead[0].kind] = agrees;
+    kin_scheduler_count_drafts(s, g, counts);
+    kin_speculation_learn_token(&s->speculation, (kin_draft_source_kind)g->ahead[0].kind, g->ahead[0].grade, agrees);
+    if (agrees) {
+        g->n_sent++;
+        memmove(&g->ahead[0], &g->ahead[1], (size_t)--g->n_ahead * sizeof g->ahead[0]);
+    } else {
+        kin_scheduler_drop_ahead(s, g);
+        kin_scheduler_forget_rejected(s, g);
+    }
+}
