@@ -277,7 +277,8 @@ static int32_t prompted(const kin_draft_model *m, const writing *t, int32_t own)
     return d.n > t->n ? d.tokens[t->n] : own;
 }
 
-// The next token of a draft, if it is worth its time. False: the draft is complete.
+// The next token of a draft, if it is worth its time. False: the draft is complete, or a further token would not be worth its
+// pass.
 static bool take_token(kin_draft_model *m, writing *t, const kin_draft_limits *l) {
     kin_draft *d = t->w->out;
     uint8_t grade;
@@ -288,7 +289,7 @@ static bool take_token(kin_draft_model *m, writing *t, const kin_draft_limits *l
     d->tokens[t->n] = prompted(m, t, id);
     d->grades[t->n++] = grade;
     d->n = t->n;
-    return d->n < l->most && d->n < t->w->most;
+    return d->n < l->most && d->n < t->w->most && t->chance * l->mean_chance >= l->least[d->n];
 }
 
 // What is new of the texts, as much as may be.

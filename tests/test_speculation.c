@@ -54,8 +54,13 @@ static double compute(world *w, kin_draft *draft) {
     *draft = (kin_draft){.kind = KIN_DRAFT_MODEL};
     assert_true(l.most >= 0 && l.most <= KIN_DRAFT_MAX);
     if (l.most == 0) return 0;
-    while (draft->n < l.most && (chance *= l.chances[0]) >= l.least[draft->n]) draft->n++;
-    int n_passes = draft->n < l.most ? draft->n + 1 : draft->n;
+    int n_passes = 0;
+    do {
+        n_passes++;
+        chance *= l.chances[0];
+        if (chance < l.least[draft->n]) break;
+        draft->n++;
+    } while (draft->n < l.most && chance * l.mean_chance >= l.least[draft->n]);
     kin_speculation_learn_pass(&w->s, w->n_texts, w->pass_s);
     return n_passes * w->pass_s;
 }

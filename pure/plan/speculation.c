@@ -255,6 +255,7 @@ kin_draft_limits kin_speculation_limit_model(kin_speculation *s, int n_rows, int
     if (n_free > KIN_SPECULATION_MAX_ROWS - n_rows) n_free = KIN_SPECULATION_MAX_ROWS - n_rows;
     if (l.most > s->most) l.most = s->most;
     if (l.most > n_free / n) l.most = n_free / n;
+    l.mean_chance = s->mean[KIN_DRAFT_MODEL].chance;
     for (int i = 0; i < KIN_DRAFT_GRADES; i++) l.chances[i] = s->grades[KIN_DRAFT_MODEL][i].chance;
     l.catch_up_s = has_times(s, n_rows) ? CATCH_UP_SHARE * time_of(s, n_rows) : INFINITY;
     int most = l.most, least = s->least < most ? s->least : most;

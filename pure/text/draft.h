@@ -35,6 +35,7 @@ typedef struct kin_draft_limits {
     int most;                         // tokens for each text, at most KIN_DRAFT_MAX; 0: it is not worth asking
     double least[KIN_DRAFT_MAX];      // [most] chance that a token and all before it must have of being right
     double chances[KIN_DRAFT_GRADES]; // that a token of this grade is right if those before it are
+    double mean_chance;               // of tokens of all grades: of one that is not computed yet
     double catch_up_s;                // time that reading what the source does not know of the texts may take
 } kin_draft_limits;
 
