@@ -86,7 +86,8 @@ copied_as_the_formula_says() { # NAME N: of a text of so many tokens
     n_tokens=$((${n_tokens:-0} + $2 - 1)) # the last one is not computed
     page=$((2 * 128 * 2 * 64 + 64))       # keys and values, their width, F16, tokens; what encryption adds
     n_copied=$(counter page_copies_bytes_total)
-    [ "${n_copied:-0}" -eq $((n_tokens / 64 * 6 * page)) ] # the devices' layers: those of the head have no copies
+    n_blocks=$((n_tokens / 64))
+    [ "${n_copied:-0}" -eq $((n_blocks * 6 * page)) ] # the devices' layers: those of the head have no copies
 }
 begins_alike() { # NAME: as the text of an undisturbed ring
     case $expected in "$(said "$1")"*) [ "$(said "$1" | wc -c)" -gt 1000 ] ;; *) false ;; esac
