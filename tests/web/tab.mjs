@@ -109,7 +109,7 @@ try {
   const want = await write(alone.base);
   await stop(alone);
   mkdirSync(dir, { recursive: true });
-  const head = await serve('--cluster', '--devices', '1', '--key-file', `${dir}/key`, '--listen', '127.0.0.1', '--cluster-port', String(9900 + (process.pid % 90)), '--hidden');
+  const head = await serve('--cluster', '--devices', '1', '--key-file', `${dir}/key`, '--listen', '127.0.0.1', '--cluster-port', String(8100 + (process.pid % 800)), '--hidden');
   const stranger = await joinAsTab(head.base, '0000-0000-0000-0000');
   await until('a wrong code is refused', () => stranger.ended);
   if (!stranger.said.some((m) => m.type === 'refused' && m.reason.includes('does not fit'))) throw new Error('no sentence');
