@@ -151,5 +151,6 @@ void kin_plan_print(const kin_plan_view *view, FILE *file) {
     print_devices(view, file);
     fprintf(file, "\n");
     print_times(view, file);
+    if (view->group[0]) fprintf(file, "\n%s\n", view->group);
     kin_plan_print_sentences(f, view->sentences, file);
 }

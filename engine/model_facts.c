@@ -167,6 +167,9 @@ int kin_model_facts_of(kin_model_facts *f, const kin_model *m, const kin_shard_o
     set_blocks(f, m);
     f->kv_bytes = 2.0 * (double)ggml_row_size(o->kv_type, kin_hparams_n_embd_kv(hp));
     f->kv_reads = (double)hp->n_head / hp->n_head_kv;
+    kin_share_pieces pieces = kin_share_pieces_of(m, (int)o->kv_type);
+    f->share_heads = pieces.n_heads;
+    f->share_ff = pieces.n_ff;
     f->cpu_buffer_bytes = (double)(kin_shard_buffer_bytes(m, o, false) + kin_shard_overhead_bytes());
     f->gpu_buffer_bytes = (double)kin_shard_buffer_bytes(m, o, true);
     f->output_ops = 2 + (f->output_blocks > 1 ? 2 : 1) * f->output_blocks; // norm, its weight; a tile's product, its copy

@@ -1,6 +1,8 @@
 #include "model/share.h"
 
 #include <ggml.h>
+
+#include "pure/plan/deal.h"
 static int n_columns(const kin_hparams *hp) {
     return hp->n_expert ? hp->n_ff_exp : hp->n_ff;
 }
@@ -69,27 +71,6 @@ kin_share_pieces kin_share_pieces_of(const kin_model *m, int kv_type) {
 
 // ---- shares
 
-// n pieces in proportion to weights: one for each rank, the others one by one to the rank that is furthest behind its share; of
-// equal ones the first.
-static void deal(int n, const double *weights, int n_ranks, int *counts) {
-    double sum = 0;
-    for (int r = 0; r < n_ranks; r++) {
-        counts[r] = 1;
-        sum += weights[r];
-    }
-    for (int left = n - n_ranks; left > 0; left--) {
-        int best = 0;
-        double most = -1e300;
-        for (int r = 0; r < n_ranks; r++) {
-            double behind = weights[r] / sum * n - counts[r];
-            if (behind <= most) continue;
-            most = behind;
-            best = r;
-        }
-        counts[best]++;
-    }
-}
-
 int kin_share_split(const kin_model *m, int kv_type, const double *weights, int n_ranks, kin_share *shares, kin_err *err) {
     kin_share_pieces p = kin_share_pieces_of(m, kv_type);
     int heads[KIN_SHARE_RANKS], ff[KIN_SHARE_RANKS];
@@ -103,8 +84,8 @@ int kin_share_split(const kin_model *m, int kv_type, const double *weights, int 
                            "%d devices cannot share the layers of this model: its weights can be cut into %d pieces of "
                            "attention and %d of the feed-forward block",
                            n_ranks, p.n_heads, p.n_ff);
-    deal(p.n_heads, weights, n_ranks, heads);
-    deal(p.n_ff, weights, n_ranks, ff);
+    kin_deal(p.n_heads, weights, n_ranks, heads);
+    kin_deal(p.n_ff, weights, n_ranks, ff);
     for (int r = 0, head = 0, column = 0; r < n_ranks; r++) {
         shares[r] = (kin_share){.rank = r, .n_ranks = n_ranks, .head_begin = head, .ff_begin = column};
         shares[r].head_end = head += heads[r] * p.heads;

@@ -149,6 +149,8 @@ static const kin_field model_fields[] = {
     {KIN_FIELD_NUMBER, "layer_blocks", offsetof(kin_model_facts, layer_blocks), false, 0},
     {KIN_FIELD_NUMBER, "output_blocks", offsetof(kin_model_facts, output_blocks), false, 0},
     {KIN_FIELD_SIZE, "kv_bytes", offsetof(kin_model_facts, kv_bytes), true, 0},
+    {KIN_FIELD_NUMBER, "share_heads", offsetof(kin_model_facts, share_heads), false, 0},
+    {KIN_FIELD_NUMBER, "share_ff", offsetof(kin_model_facts, share_ff), false, 0},
     {KIN_FIELD_NUMBER, "kv_reads", offsetof(kin_model_facts, kv_reads), false, 0},
     {KIN_FIELD_SIZE, "cpu_buffer_bytes", offsetof(kin_model_facts, cpu_buffer_bytes), false, 0},
     {KIN_FIELD_SIZE, "gpu_buffer_bytes", offsetof(kin_model_facts, gpu_buffer_bytes), false, 0},

@@ -41,6 +41,14 @@ int kin_plan_view_ask(const kin_facts *facts, const kin_plan_options *options, c
     return kin_timeline_predict(facts, plan, prediction, err);
 }
 
+static void look_at_groups(kin_plan_view *view) {
+    kin_group_plan group;
+    view->group[0] = '\0';
+    if (view->facts->n_device < 2 || view->scheduler->plan != kin_plan_playoff) return;
+    kin_group_best(view->facts, view->refused, &group);
+    kin_group_say(view->facts, &group, view->prediction.tpot_s, view->prediction.compute_s, view->group, sizeof view->group);
+}
+
 int kin_plan_view_make(kin_plan_view *view, const kin_facts *facts, const kin_plan_options *options,
                        const kin_plan_scheduler *scheduler, kin_err *err) {
     view->facts = facts;
@@ -48,6 +56,7 @@ int kin_plan_view_make(kin_plan_view *view, const kin_facts *facts, const kin_pl
     if (kin_plan_view_screen(facts, &view->refused, view->sentences, err) != 0) return KIN_FAIL;
     if (kin_plan_view_ask(facts, options, scheduler, &view->plan, &view->prediction, err) != 0)
         return fail_with_refused(view, err);
+    look_at_groups(view);
     return scheduler->plan == kin_plan_playoff ? kin_plan_explain(facts, options, &view->plan, view->sentences, err) : 0;
 }
 
@@ -58,6 +67,7 @@ int kin_plan_view_of(kin_plan_view *view, const kin_facts *facts, const kin_plan
     view->plan = *plan;
     if (kin_plan_view_screen(facts, &view->refused, view->sentences, err) != 0) return KIN_FAIL;
     if (kin_timeline_predict(facts, plan, &view->prediction, err) != 0) return KIN_FAIL;
+    look_at_groups(view);
     return kin_plan_explain(facts, options, plan, view->sentences, err);
 }
 
@@ -122,9 +132,12 @@ json_t *kin_plan_view_json(const kin_plan_view *view) {
     const kin_prediction *p = &view->prediction;
     json_t *devices = json_array();
     for (int i = 0; i < view->facts->n_device; i++) json_array_append_new(devices, device_json(view, i));
-    return json_pack("{s:s, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:o, s:o}", "scheduler", view->scheduler->name,
-                     "rounds", view->plan.n_rounds, "tpot_ms", p->tpot_s * 1e3, "ttft_ms", p->ttft_s * 1e3, "bound_ms",
-                     view->plan.bound_s * 1e3, "compute_ms", p->compute_s * 1e3, "windows_ms", p->windows_s * 1e3, "disk_wait_ms",
-                     p->exposed_s * 1e3, "disk_bound_ms", p->disk_bound_s * 1e3, "hops_ms", p->hops_s * 1e3, "work",
-                     kin_plan_view_work_json(view->facts), "ring", ring_json(view), "devices", devices);
+    json_t *json =
+        json_pack("{s:s, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:o, s:o}", "scheduler", view->scheduler->name,
+                  "rounds", view->plan.n_rounds, "tpot_ms", p->tpot_s * 1e3, "ttft_ms", p->ttft_s * 1e3, "bound_ms",
+                  view->plan.bound_s * 1e3, "compute_ms", p->compute_s * 1e3, "windows_ms", p->windows_s * 1e3, "disk_wait_ms",
+                  p->exposed_s * 1e3, "disk_bound_ms", p->disk_bound_s * 1e3, "hops_ms", p->hops_s * 1e3, "work",
+                  kin_plan_view_work_json(view->facts), "ring", ring_json(view), "devices", devices);
+    if (json && view->group[0]) json_object_set_new(json, "group", json_string(view->group));
+    return json;
 }

@@ -8,6 +8,7 @@
 #include <jansson.h>
 
 #include "pure/plan/explain.h"
+#include "pure/plan/group.h"
 #include "pure/plan/timeline.h"
 
 typedef struct kin_plan_view {
@@ -15,7 +16,8 @@ typedef struct kin_plan_view {
     const kin_plan_scheduler *scheduler;
     kin_plan plan;
     kin_prediction prediction;
-    kin_device_set refused; // their facts cannot be, or nothing joins them with the head
+    char group[KIN_GROUP_SAY_MAX]; // whether devices had better share each layer; empty: there is one, or another scheduler
+    kin_device_set refused;        // their facts cannot be, or nothing joins them with the head
     char sentences[KIN_FACTS_MAX_DEVICES]
                   [KIN_PLAN_EXPLAIN_MAX]; // of every device; of other schedulers than `exact` of refused ones only
 } kin_plan_view;

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "node/plan_file.h"
 #include "pure/plan/acceptance.h"
+#include "pure/plan/group.h"
 #include "pure/plan/timeline.h"
 #include "pure/proto/id.h"
 #include "pure/proto/label.h"
@@ -248,6 +249,30 @@ static bool keeps(kin_planner *p, const kin_facts *facts, const kin_plan *candid
     return true;
 }
 
+// Whether the best group is better than the best ring by the margin; one that is in force stays until the ring is.
+static bool chooses_group(kin_planner *p, const kin_facts *facts, const kin_plan *ring, kin_group_plan *group) {
+    kin_prediction then;
+    kin_err err;
+    char text[KIN_GROUP_SAY_MAX];
+    if (p->o.n_rounds || facts->n_device < 2 || kin_timeline_predict(facts, ring, &then, &err) != 0) return false;
+    kin_group_best(facts, 0, group);
+    bool had = p->now.is_there && p->now.has_groups;
+    bool chosen = group->n > 0 && (had ? !kin_plan_is_worth_changing(group->tpot_s, then.tpot_s)
+                                       : kin_plan_is_worth_changing(then.tpot_s, group->tpot_s));
+    kin_group_say(facts, group, then.tpot_s, then.compute_s, text, sizeof text);
+    kin_log(chosen && !had ? KIN_LOG_INFO : KIN_LOG_DEBUG, "%s", text);
+    return chosen;
+}
+
+static void write_group(const kin_group_plan *group, int n_layer, int n_device, kin_ring_plan *out) {
+    *out = (kin_ring_plan){.n_rounds = 1, .n_members = group->n, .shares = {{n_layer, 0}}};
+    for (int i = 0; i < group->n; i++) {
+        int device = group->devices[i];
+        out->candidate[i] = device == 0 ? n_device - 1 : device - 1;
+        out->groups[i] = (kin_ring_group){i, group->n, group->weights[i]};
+    }
+}
+
 // In the order of the ring, the head last; a question has the head last, facts have it first.
 static void write_ring(const kin_plan *plan, int n_device, kin_ring_plan *out) {
     *out = (kin_ring_plan){.n_rounds = plan->n_rounds};
@@ -265,7 +290,14 @@ static int plan_measured(kin_planner *p, kin_ring_plan *out, kin_err *err) {
     say_refused(p);
     const kin_facts *facts = corrected_facts(p, &p->next);
     if (schedule(p, facts, &candidate, err) != 0) return KIN_FAIL;
-    if (!keeps(p, facts, &candidate)) {
+    kin_group_plan group;
+    p->next.has_groups = chooses_group(p, facts, &candidate, &group);
+    if (p->next.has_groups) {
+        p->next.plan = candidate; // what the devices would do without
+        write_group(&group, p->model.n_layer, p->next.n, out);
+        return 0;
+    }
+    if (p->now.has_groups || !keeps(p, facts, &candidate)) {
         p->next.plan = candidate;
         p->changed_at = kin_clock_now();
     }

@@ -84,6 +84,8 @@ static int check_sizes(const kin_model_facts *m, kin_err *err) {
     if (check_number(m->layer_blocks, 0, 1e6, "blocks of a layer", err) != 0) return KIN_FAIL;
     if (check_number(m->output_blocks, 0, 1e6, "blocks of the output", err) != 0) return KIN_FAIL;
     if (check_number(m->kv_bytes, 0, 1e9, "KV bytes of a token", err) != 0) return KIN_FAIL;
+    if (check_number(m->share_heads, 0, 1e6, "pieces of attention", err) != 0) return KIN_FAIL;
+    if (check_number(m->share_ff, 0, 1e6, "pieces of the feed-forward block", err) != 0) return KIN_FAIL;
     if (check_number(m->kv_reads, 0, 1e6, "heads on the same keys", err) != 0) return KIN_FAIL;
     if (check_number(m->cpu_buffer_bytes, 0, MAX_MEMORY_BYTES, "CPU buffers", err) != 0) return KIN_FAIL;
     return check_number(m->gpu_buffer_bytes, 0, MAX_MEMORY_BYTES, "GPU buffers", err);
