@@ -94,10 +94,10 @@ typedef struct kin_model_facts {
     double gpu_layer_ops;               // of a layer on a GPU; 0: as on a CPU
     double layer_blocks, output_blocks; // graphs that they are cut into while weights stream
     int n_vocab;
-    double kv_bytes;         // keys and values of one token in one layer
+    double kv_bytes;              // keys and values of one token in one layer
     double share_heads, share_ff; // pieces that devices of a group can share: of its attention, of its feed-forward block
-    double kv_reads;         // heads that look at the same keys and values, each for itself; 0: one
-    double cpu_buffer_bytes; // compute buffers and the program itself
+    double kv_reads;              // heads that look at the same keys and values, each for itself; 0: one
+    double cpu_buffer_bytes;      // compute buffers and the program itself
     double gpu_buffer_bytes;
 } kin_model_facts;
 
