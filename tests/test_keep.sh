@@ -4,69 +4,10 @@
 #
 #   test_keep.sh PATH_TO_KIN      (mkmodel lies beside it)
 set -u
-kin=$1
-dir=$(mktemp -d) || exit 1
-pids=
-stop_all() {
-    [ -z "${KEEP:-}" ] || cp -r "$dir" "$KEEP"
-    for pid in $pids; do kill -9 "$pid" 2>/dev/null; done
-    rm -rf "$dir"
-}
-trap stop_all EXIT
-trap 'exit 130' INT TERM
-for name in $(env | sed -n 's/^\(KIN_[A-Z_]*\)=.*/\1/p'); do unset "$name"; done
-unset XDG_CACHE_HOME XDG_CONFIG_HOME
-export OMP_WAIT_POLICY=passive GOMP_SPINCOUNT=0
-port=$((20000 + $$ % 20000))
-n_checks=0 n_failed=0 claim=
-
-fail() {
-    echo "FAILED: $claim: $*"
-    tail -n 12 "$dir"/*.log
-    n_failed=$((n_failed + 1))
-}
-check() { # COMMAND...
-    n_checks=$((n_checks + 1))
-    "$@" || fail "$*"
-}
-# Asks again and again, for so many seconds.
-wait_until() { # SECONDS COMMAND...
-    n=0
-    most=$(($1 * 20))
-    n_checks=$((n_checks + 1))
-    shift
-    while [ $n -lt $most ]; do
-        "$@" && return 0
-        sleep 0.05
-        n=$((n + 1))
-    done
-    fail "not within the time: $*"
-}
-has_line() { # FILE PATTERN
-    grep -q -e "$2" "$1" 2>/dev/null
-}
-key() { # NAME: a home with the cluster's key
-    mkdir -p "$dir/$1"
-    (umask 077 && printf '%064d\n' 7 >"$dir/$1/key")
-}
-join() { # NAME OPTION...
-    who=$1
-    key "$who"
-    shift
-    HOME=$dir/$who "$kin" join "127.0.0.1:$port" --name "$who" --key-file "$dir/$who/key" --listen 127.0.0.1 -t 1 "$@" \
-        >>"$dir/$who.log" 2>&1 &
-    pids="$pids $!"
-    eval "pid_$who=$!"
-}
-serve() { # OPTION...
-    key head
-    HOME=$dir/head "$kin" serve --cluster --devices 2 --name desk --key-file "$dir/head/key" --listen 127.0.0.1 \
-        --cluster-port "$port" --hidden -t 1 --port 0 --metrics --ctx 2048 -m "$dir/model.gguf" "$@" >"$dir/serve.log" 2>&1 &
-    pid_head=$!
-    pids="$pids $pid_head"
-    wait_until 20 has_line "$dir/serve.log" 'serving on 2 devices'
-    base=$(sed -n 's,.*serving .* at \(http://[^ ]*\).*,\1,p' "$dir/serve.log")
-}
+# shellcheck source=tests/ring.sh
+. "$(dirname "$0")/ring.sh"
+export KIN_VERBOSE=1
+serve() { serve_with 2 --metrics --ctx 2048 -m "$dir/model.gguf" "$@"; } # OPTION...
 counter() { # NAME: of the metrics
     curl -s -m 10 "$base/metrics" | sed -n "s/^kin:$1 //p"
 }
@@ -96,9 +37,7 @@ copies() { # NAME: pages on that device's disk
     find "$dir/$1/.cache/kin/kv" -type f 2>/dev/null | wc -l
 }
 story='Once upon a time there was a little girl who lived in a house by the sea with her mother and a dog, and every morning she'
-"$(dirname "$kin")/mkmodel" --preset 25m --layers 9 --ctx 2048 --vocab 4000 --type q8_0 --seed 3 -o "$dir/model.gguf" >/dev/null || fail 'no model'
-"$kin" profile --no-gpu --cache "$dir" -t 1 --json >"$dir/profile.json" 2>"$dir/head.log" || fail 'no profile'
-export KIN_PLAN=even KIN_PROFILE="$dir/profile.json" KIN_VERBOSE=1
+"$mkmodel" --preset 25m --layers 9 --ctx 2048 --vocab 4000 --type q8_0 --seed 3 -o "$dir/model.gguf" >/dev/null || fail 'no model'
 
 claim='a text of an undisturbed ring'
 join anna
@@ -175,5 +114,4 @@ check has_line "$dir/lost.log" 'the text goes on'
 n_again=$(sed -n 's/^kin: \([0-9]*\) tokens were computed again.*/\1/p' "$dir/lost.log")
 echo "kin run, after the loss of cleo: ${n_again:-0} tokens were computed again"
 check [ "${n_again:-0}" -lt 128 ]
-echo "$n_checks checks, $n_failed failed"
-[ $n_failed -eq 0 ]
+tally
