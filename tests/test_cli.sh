@@ -68,7 +68,7 @@ wrong '--gpu-layers many: must be a number, all or auto' run -p x --gpu-layers m
 wrong '--kv-type f32: must be f16 or q8_0' run -p x --kv-type f32
 wrong '--weights : must be stream, mmap or mmap+willneed' run -p x --weights ''
 wrong '--scheduler nope: must be exact, halda' run -p x --cluster --scheduler nope
-wrong '--plan : must be auto, even, memory or a FILE' run -p x --cluster --plan ''
+wrong '--plan : must be auto, even, memory, tp or a FILE' run -p x --cluster --plan ''
 wrong '--listen here: must be an address in numbers' run -p x --cluster --listen here
 wrong '--listen here: must be an address in numbers' join --listen here
 wrong 'exclude each other' run -p x --grammar a --json-schema b
