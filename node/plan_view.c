@@ -45,6 +45,7 @@ static void look_at_groups(kin_plan_view *view) {
     kin_group_plan group;
     view->group[0] = '\0';
     if (view->facts->n_device < 2 || view->scheduler->plan != kin_plan_playoff) return;
+    if (view->facts->model.share_heads <= 0) return; // facts that do not say how layers can be cut
     kin_group_best(view->facts, view->refused, &group);
     kin_group_say(view->facts, &group, view->prediction.tpot_s, view->prediction.compute_s, view->group, sizeof view->group);
 }
