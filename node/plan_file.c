@@ -90,7 +90,7 @@ static int read_entries(json_t *root, const char *head_name, kin_manual_plan *pl
         if (e->group && e->group != last->group && strcmp(e->name, head_name) == 0)
             return kin_err_set(err, "a group with the head comes last");
     }
-    return 0;
+    return kin_manual_plan_check(plan, err);
 }
 
 int kin_plan_file_read(const char *path, const char *head_name, kin_manual_plan *plan, kin_err *err) {

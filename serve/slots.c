@@ -188,8 +188,10 @@ static bool is(kin_str a, const char *b) {
 // A plain name, of a file in the folder: no request reaches another one.
 static int take_name(action *a, kin_http_exchange *x) {
     json_t *body = kin_request_parse(kin_http_body(x), &a->error);
-    const char *name = json_string_value(json_object_get(body, "filename"));
-    bool is_plain = name && name[0] && name[0] != '.' && strlen(name) <= MAX_NAME && !strpbrk(name, "/\\:");
+    const json_t *given = json_object_get(body, "filename");
+    const char *name = json_string_value(given);
+    bool is_plain = name && strlen(name) == json_string_length(given); // no NUL in it
+    is_plain = is_plain && name[0] && name[0] != '.' && strlen(name) <= MAX_NAME && !strpbrk(name, "/\\:");
     int rc = !body ? KIN_FAIL : 0;
     for (const char *c = name; is_plain && *c; c++) is_plain = (unsigned char)*c >= ' ' && *c != 0x7f;
     if (rc == 0 && !is_plain)

@@ -44,7 +44,7 @@ static int read_all(int fd, uint8_t *bytes, size_t n) {
 
 int kin_whole_file_read(const char *path, size_t max, uint8_t **bytes, size_t *n, kin_err *err) {
     struct stat st;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); // a pipe without a writer must not block
     *bytes = NULL;
     if (fd < 0 && errno == ENOENT) return KIN_ABSENT;
     if (fd < 0 || fstat(fd, &st) != 0) goto failed;

@@ -88,7 +88,8 @@ static void devices_that_are_missing_or_named_twice_are_said(void **state) {
     kin_err err;
     assert_int_equal(kin_manual_plan_apply(&missing, home, N_HOME, &p, &err), KIN_FAIL);
     assert_string_equal(err.text, "device 'attic' of the plan is not here");
-    assert_int_equal(kin_manual_plan_apply(&twice, home, N_HOME, &p, &err), KIN_FAIL);
+    assert_int_equal(kin_manual_plan_check(&missing, &err), 0);
+    assert_int_equal(kin_manual_plan_check(&twice, &err), KIN_FAIL);
     assert_string_equal(err.text, "the plan names device 'tower' twice");
 }
 
@@ -135,6 +136,8 @@ static void mistakes_in_a_file_are_said_with_their_place(void **state) {
         {"{\"devices\": [{\"device\": \"a\", \"window\": 1, \"gpu\": 1}]}", "\"gpu\" is not known"},
         {"{\"devices\": [{\"device\": \"a\", \"window\": 1, \"memory\": \"much\"}]}", "much"},
         {"{\"devices\": [{\"device\": \"a\", \"window\": 1, \"memory\": -5}]}", "\"memory\" must be a size"},
+        {"{\"devices\": [{\"group\": [\"a\", \"a\"], \"window\": 1}]}", "names device 'a' twice"},
+        {"{\"devices\": [{\"device\": \"head\", \"window\": 1}, {\"device\": \"desk\", \"window\": 1}]}", "'desk' twice"},
     };
     for (size_t i = 0; i < sizeof mistakes / sizeof mistakes[0]; i++) {
         kin_manual_plan p;

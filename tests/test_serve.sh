@@ -280,7 +280,7 @@ says "$out" '^{"id_slot":3,"filename":"a.bin","n_saved":[1-9][0-9]*,"n_written":
 check_mode=$(ls -ld "$dir/slots" "$dir/slots/a.bin" | cut -c1-10 | tr '\n' ' ')
 [ "$check_mode" = 'drwx------ -rw------- ' ] || fail "others can read it: $check_mode"
 slots 400 '8?action=save' '{"filename": "b.bin"}'
-for name in ../a /etc/passwd .hidden '' 'a/b'; do
+for name in ../a /etc/passwd .hidden '' 'a/b' 'a.bin\u0000b'; do
     slots 400 '3?action=save' "{\"filename\": \"$name\"}"
     slots 400 '3?action=restore' "{\"filename\": \"$name\"}"
 done

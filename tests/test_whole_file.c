@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "sys/whole_file.h"
@@ -59,9 +60,26 @@ static void what_is_read_is_what_was_written_and_a_nul(void **state) {
     assert_int_equal(kin_whole_file_read(path, 1, &(uint8_t *){NULL}, &(size_t){0}, &err), KIN_ABSENT);
 }
 
+static void a_pipe_that_nobody_writes_to_is_refused(void **state) {
+    (void)state;
+    char path[80];
+    uint8_t *bytes;
+    size_t n;
+    kin_err err;
+    snprintf(path, sizeof path, "%s/pipe", folder);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    alarm(5); // ends a test that waits for a writer
+    assert_int_equal(kin_whole_file_read(path, 100, &bytes, &n, &err), KIN_FAIL);
+    alarm(0);
+    assert_null(bytes);
+    assert_non_null(strstr(err.text, "not a file"));
+    unlink(path);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_is_read_is_what_was_written_and_a_nul, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(a_pipe_that_nobody_writes_to_is_refused, make_folder, remove_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

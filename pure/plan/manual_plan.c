@@ -99,6 +99,16 @@ static int number_ranks(kin_ring_plan *out, kin_err *err) {
     return 0;
 }
 
+int kin_manual_plan_check(const kin_manual_plan *plan, kin_err *err) {
+    for (int i = 0; i < plan->n_entries; i++) {
+        const char *name = plan->entries[i].name;
+        for (int k = 0; k < i; k++) {
+            if (strcmp(plan->entries[k].name, name) == 0) return kin_err_set(err, "the plan names device '%s' twice", name);
+        }
+    }
+    return 0;
+}
+
 int kin_manual_plan_apply(const kin_manual_plan *plan, const kin_candidate *candidates, int n, kin_ring_plan *out, kin_err *err) {
     kin_manual_plan_entry head = {.n_layers = 0}; // without an entry it has no layers
     *out = (kin_ring_plan){0};
@@ -106,9 +116,6 @@ int kin_manual_plan_apply(const kin_manual_plan *plan, const kin_candidate *cand
         const kin_manual_plan_entry *e = &plan->entries[i];
         int candidate = find_candidate(candidates, n, e->name);
         if (candidate < 0) return kin_err_set(err, "device '%s' of the plan is not here", e->name);
-        for (int k = 0; k < i; k++) {
-            if (strcmp(plan->entries[k].name, e->name) == 0) return kin_err_set(err, "the plan names device '%s' twice", e->name);
-        }
         if (candidate == n - 1)
             head = *e;
         else

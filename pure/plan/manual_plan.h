@@ -55,6 +55,9 @@ int kin_plan_by_memory(const kin_candidate *candidates, int n, int n_layer, int 
 // All of them are one group, which shares all layers; on its own the head has them.
 int kin_plan_one_group(const kin_candidate *candidates, int n, int n_layer, kin_ring_plan *out, kin_err *err);
 
-// As written, in the order written. A group with the head comes last. Fails while one of the named devices is not among the
-// candidates.
+// Whether some devices could be those of the plan: fails where it names one twice.
+int kin_manual_plan_check(const kin_manual_plan *plan, kin_err *err);
+
+// As written, in the order written, of a plan that was checked. A group with the head comes last. Fails while one of the named
+// devices is not among the candidates.
 int kin_manual_plan_apply(const kin_manual_plan *plan, const kin_candidate *candidates, int n, kin_ring_plan *out, kin_err *err);
