@@ -96,8 +96,8 @@ void kin_link_set_queue_max(kin_link *link, size_t n);
 void kin_link_close(kin_link *link, const char *reason);
 
 // Ends the link, but not its connection: *fd, which does not block, and *tls are the caller's, who reads and writes frames itself
-// from now on. Of an open link, of which nothing waits; may be called inside of `frame`, for the last frame that has come. The
-// owner is not called any more. On failure the link is as it was.
+// from now on: the first ones may have come already (kin_tls_read before the socket). Of an open link, of which nothing waits to
+// be sent; may be called inside of `frame`. The owner is not called any more. On failure the link is as it was.
 int kin_link_take(kin_link *link, int *fd, kin_tls **tls, kin_err *err);
 
 // ---- inspection

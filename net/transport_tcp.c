@@ -277,12 +277,9 @@ static void begin_handshake(stream *s) {
 
 static int stream_take(kin_byte_stream *base, int *fd, kin_tls **tls, kin_err *err) {
     stream *s = (stream *)base;
-    uint8_t byte;
-    size_t n_read;
     uv_os_fd_t own;
     if (s->phase != OPEN || stream_counts(base).waiting > 0) return kin_err_set(err, "bytes wait to be sent");
-    if (kin_tls_read(s->tls, &byte, 1, &n_read, err) != 0) return KIN_FAIL;
-    if (n_read > 0) return kin_err_set(err, "more came than was expected");
+    if (kin_tls_keep_input(s->tls, err) != 0) return KIN_FAIL;
     if (uv_fileno((uv_handle_t *)&s->tcp, &own) != 0 || (*fd = dup(own)) < 0)
         return kin_err_set(err, "no file descriptor is left");
     *tls = s->tls;

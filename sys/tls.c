@@ -39,6 +39,7 @@ struct kin_tls {
     bool has_other_key;   // the other side
     const uint8_t *input; // [n_input] what was fed and OpenSSL has not read yet; borrowed
     size_t n_input;
+    uint8_t *kept;   // the memory of that, where it is not borrowed
     uint8_t *output; // [output_bytes], of which n_output are to be sent
     size_t n_output, output_bytes;
     size_t n_records; // at most, that were encrypted with the present key
@@ -280,7 +281,18 @@ void kin_tls_close(kin_tls *t) {
     if (!t) return;
     SSL_free(t->ssl);
     free(t->output);
+    free(t->kept);
     free(t);
+}
+
+int kin_tls_keep_input(kin_tls *t, kin_err *err) {
+    if (t->n_input == 0) return 0;
+    uint8_t *kept = malloc(t->n_input);
+    if (!kept) return kin_err_set(err, "out of memory");
+    memcpy(kept, t->input, t->n_input);
+    free(t->kept);
+    t->input = t->kept = kept;
+    return 0;
 }
 
 int kin_tls_feed(kin_tls *t, const void *bytes, size_t n, kin_err *err) {

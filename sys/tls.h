@@ -51,6 +51,9 @@ void kin_tls_close(kin_tls *tls);
 // has another key".
 int kin_tls_feed(kin_tls *tls, const void *bytes, size_t n, kin_err *err);
 
+// What was fed and not read yet is borrowed no more: the connection has a copy.
+int kin_tls_keep_input(kin_tls *tls, kin_err *err);
+
 // Decrypts up to n bytes of what was fed into buf, and says in *n_read how many; 0: nothing (more) for now, or the end (see the
 // state). Read until 0 after each feed. Fails on bytes that were tampered with.
 int kin_tls_read(kin_tls *tls, void *buf, size_t n, size_t *n_read, kin_err *err);

@@ -1,6 +1,8 @@
 // Links over real sockets: frames arrive whole and in order, and a link ends with one clear sentence.
 #include "tests/link_world.h"
 
+#include <sys/socket.h>
+
 #include "base/rng.h"
 
 // ---- frames
@@ -46,6 +48,43 @@ static void round_trips_and_bytes_are_counted(void **state) {
     assert_int_equal(a.bytes_in, b.bytes_out);
     assert_int_equal(a.queued, 0);
     assert_int_equal(server->n_frames, 1); // the pings are not the owner's
+    close_end(w, &client);
+}
+
+static int taken_fd;
+static kin_tls *taken_tls;
+
+static void take_the_link(end *e) {
+    kin_err err;
+    if (kin_link_take(e->link, &taken_fd, &taken_tls, &err) != 0) fail_msg("%s", err.text);
+    e->link = NULL;
+}
+
+static void what_came_behind_the_frame_that_a_link_is_taken_at_is_not_lost(void **state) {
+    world *w = *state;
+    uint8_t bytes[2 * KIN_FRAME_HEADER];
+    size_t n = 0, n_read;
+    end client;
+    kin_err err;
+    end *server = connect_pair(w, &client);
+    server->on_frame = take_the_link;
+    assert_int_equal(send_bytes(&client, KIN_FRAME_STATUS, "", 0), KIN_LINK_SENT); // both in one segment
+    assert_int_equal(send_bytes(&client, KIN_FRAME_STATUS, "", 0), KIN_LINK_SENT);
+    RUN_UNTIL(w, !server->link);
+    run_for(w, 20);                // the link's memory is freed
+    while (n < KIN_FRAME_HEADER) { // what had not come is in the socket
+        uint8_t more[256];
+        assert_int_equal(kin_tls_read(taken_tls, bytes + n, sizeof bytes - n, &n_read, &err), 0);
+        n += n_read;
+        ssize_t got = n_read > 0 ? 0 : recv(taken_fd, more, sizeof more, MSG_DONTWAIT);
+        if (got > 0) assert_int_equal(kin_tls_feed(taken_tls, more, (size_t)got, &err), 0);
+        if (n < KIN_FRAME_HEADER) turn(w);
+    }
+    kin_frame frame;
+    assert_int_equal(kin_frame_decode(bytes, n, &frame, &err), KIN_FRAME_HEADER);
+    assert_int_equal(frame.type, KIN_FRAME_STATUS);
+    close(taken_fd);
+    kin_tls_close(taken_tls);
     close_end(w, &client);
 }
 
@@ -367,6 +406,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(frames_of_all_lengths_arrive_as_they_were_sent),
         TEST(round_trips_and_bytes_are_counted),
+        TEST(what_came_behind_the_frame_that_a_link_is_taken_at_is_not_lost),
         TEST(links_go_by_name_and_by_both_families),
         TEST(of_a_names_addresses_the_one_that_answers_is_taken),
         TEST(who_is_not_there_is_told_to_closed),
