@@ -57,7 +57,7 @@ struct kin_tab {
     kin_http_exchange *x; // NULL: its WebSocket is closed
     kin_websocket *ws;
     bool is_admitted, is_ending, has_thread;
-    kin_time opened_at, heard_at, ping_at;
+    kin_time opened_at, heard_at, ping_at, ticked_at;
     int n_pings;
     double rtt_s; // the least; of a small message and its answer
     uint8_t *out; // [out_cap] a frame with its header
@@ -575,6 +575,9 @@ void kin_tab_tick(kin_tab *t, kin_time now) {
         if (kin_clock_ms(t->opened_at, now) > KIN_TAB_HELLO_MS) refuse(t, "no code came");
         return;
     }
+    // A late tick: this process was stopped or busy, and what the tab sent waits to be read.
+    if (t->ticked_at && kin_clock_ms(t->ticked_at, now) > KIN_TAB_SILENCE_MS / 2) t->heard_at = now;
+    t->ticked_at = now;
     if (kin_clock_ms(t->heard_at, now) > KIN_TAB_SILENCE_MS)
         refuse(t, "it was silent for too long: hidden pages are put to sleep by some browsers");
     else if (t->has_thread && kin_clock_ms(t->ping_at, now) >= PING_MS) {

@@ -175,6 +175,20 @@ export async function tabs(world) {
     await close(tabs[0]);
   });
 
+  await check('a tab stays when the head itself stood still for longer than a tab may be silent', async () => {
+    const ring = await startHead(world, 1);
+    const tab = await openTab(world, ring, 'phone');
+    await computes(tab);
+    await isUp(ring);
+    ring.head.kill('SIGSTOP');
+    await new Promise((later) => setTimeout(later, 5000)); // KIN_TAB_SILENCE_MS and a second
+    ring.head.kill('SIGCONT');
+    same(await write(ring.base), want);
+    if (ring.head.said.includes('sent away')) throw new Error(ring.head.said);
+    await stop(ring.head);
+    await close(tab);
+  });
+
   await check('a tab that joins while a text is written has fetched its weights when its plan begins; the text is the same', async () => {
     const ring = await startHead(world, 1);
     const native = await ring.device('anna');
