@@ -55,7 +55,8 @@ static void rounds_that_cannot_be_are_refused(void **state) {
 
 static void a_written_plan_keeps_its_order_with_the_head_last(void **state) {
     (void)state;
-    const kin_manual_plan hand = {.n_entries = 3, .entries = {{"desk", 1, 0, 0}, {"tower", 6, 4, GB}, {"phone", 0, 0, 0}}};
+    const kin_manual_plan hand = {.n_entries = 3,
+                                  .entries = {{"desk", 1, 0, 0, 0, 0}, {"tower", 6, 4, GB, 0, 0}, {"phone", 0, 0, 0, 0, 0}}};
     kin_ring_plan p;
     kin_err err;
     assert_int_equal(kin_manual_plan_apply(&hand, home, N_HOME, &p, &err), 0);
@@ -71,7 +72,7 @@ static void a_written_plan_keeps_its_order_with_the_head_last(void **state) {
 
 static void a_plan_without_the_head_gives_it_no_layers(void **state) {
     (void)state;
-    const kin_manual_plan hand = {.n_entries = 1, .entries = {{"tower", 6, 0, 0}}};
+    const kin_manual_plan hand = {.n_entries = 1, .entries = {{"tower", 6, 0, 0, 0, 0}}};
     kin_ring_plan p;
     kin_err err;
     assert_int_equal(kin_manual_plan_apply(&hand, home, N_HOME, &p, &err), 0);
@@ -82,8 +83,8 @@ static void a_plan_without_the_head_gives_it_no_layers(void **state) {
 
 static void devices_that_are_missing_or_named_twice_are_said(void **state) {
     (void)state;
-    const kin_manual_plan missing = {.n_entries = 1, .entries = {{"attic", 6, 0, 0}}};
-    const kin_manual_plan twice = {.n_entries = 2, .entries = {{"tower", 6, 0, 0}, {"tower", 1, 0, 0}}};
+    const kin_manual_plan missing = {.n_entries = 1, .entries = {{"attic", 6, 0, 0, 0, 0}}};
+    const kin_manual_plan twice = {.n_entries = 2, .entries = {{"tower", 6, 0, 0, 0, 0}, {"tower", 1, 0, 0, 0, 0}}};
     kin_ring_plan p;
     kin_err err;
     assert_int_equal(kin_manual_plan_apply(&missing, home, N_HOME, &p, &err), KIN_FAIL);
