@@ -68,7 +68,11 @@ static int read_options(kin_planner *p, kin_err *err) {
     p->by_thesis = strcmp(p->o.accept, "thesis") == 0;
     if (!p->by_thesis && strcmp(p->o.accept, "margin") != 0)
         return kin_err_set(err, "--accept %s: there is no such rule (margin, thesis)", p->o.accept);
-    if (!is_word(p->o.plan)) return kin_plan_file_read(p->o.plan, p->o.head_name, &p->manual, err);
+    if (!is_word(p->o.plan)) {
+        if (kin_plan_file_read(p->o.plan, p->o.head_name, &p->manual, err) != 0) return KIN_FAIL;
+        if (kin_manual_plan_check_layers(&p->manual, p->model.n_layer, err) != 0) return kin_err_prefix(err, "%s", p->o.plan);
+        return 0;
+    }
     if (strcmp(p->o.plan, "auto") != 0) return 0;
     p->scheduler = kin_plan_scheduler_find(p->o.scheduler);
     if (!p->scheduler) return no_scheduler(p->o.scheduler, err);

@@ -7,12 +7,19 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "serve/json_out.h"
 #include "serve/refuse.h"
 #include "serve/request.h"
 #include "sys/whole_file.h"
 
-enum { MAX_NAME = 255, MAX_PATH = 4096, MAX_FILE = 256 << 20, FORMAT = 1 };
+enum {
+    MAX_NAME = 240, // bytes: a file that is being written has some more
+    MAX_PATH = 4096,
+    TOKEN_TEXT = 12, // bytes of a token in a file, at most
+    FRAME_TEXT = 256,
+    FORMAT = 1
+};
 
 typedef struct action {
     kin_exchange_data data;
@@ -61,6 +68,12 @@ static void gone(void *self) {
     if (a->job) kin_service_cancel(a->world.service, a->job);
 }
 
+// The log has the path; clients need not know it.
+static int cannot(action *a, const char *what, const kin_err *why) {
+    kin_log(KIN_LOG_WARN, "a slot's file: %s", why->text);
+    return kin_api_error_set(&a->error, 500, NULL, "the file %s cannot be %s; the server's log says why", a->name, what);
+}
+
 // ---- save: the tokens of the tag's last text, then a file
 
 static void write_file(uv_work_t *work) {
@@ -74,7 +87,7 @@ static void write_file(uv_work_t *work) {
     if (text.failed)
         a->rc = kin_api_error_memory(&a->error);
     else if (kin_whole_file_write(a->path, text.at, text.len, &err) != 0)
-        a->rc = kin_api_error_set(&a->error, 500, NULL, "%s", err.text);
+        a->rc = cannot(a, "written", &err);
     kin_text_fini(&text);
 }
 
@@ -126,10 +139,11 @@ static void read_file(uv_work_t *work) {
     action *a = work->data;
     uint8_t *bytes;
     kin_err err;
-    int rc = kin_whole_file_read(a->path, MAX_FILE, &bytes, &a->n_file, &err);
+    size_t most = FRAME_TEXT + (size_t)a->world.n_ctx * TOKEN_TEXT;
+    int rc = kin_whole_file_read(a->path, most, &bytes, &a->n_file, &err);
     if (rc != 0) {
         a->rc = rc == KIN_ABSENT ? kin_api_error_set(&a->error, 404, "filename", "there is no file %s of a slot", a->name)
-                                 : kin_api_error_set(&a->error, 500, NULL, "%s", err.text);
+                                 : cannot(a, "read", &err);
         return;
     }
     json_t *file = json_loadb((const char *)bytes, a->n_file, 0, NULL);

@@ -21,7 +21,9 @@ static int make_folders(const char *text, bool is_folder, mode_t mode, kin_err *
     memcpy(path, text, len + 1);
     for (char *slash = strchr(path + 1, '/'); slash || is_folder; slash = strchr(slash + 1, '/')) {
         if (slash) *slash = '\0';
+        struct stat st;
         if (mkdir(path, mode) != 0 && errno != EEXIST) return kin_err_set(err, "%s: %s", path, strerror(errno));
+        if (stat(path, &st) == 0 && !S_ISDIR(st.st_mode)) return kin_err_set(err, "%s: %s", path, strerror(ENOTDIR));
         if (!slash) break;
         *slash = '/';
     }

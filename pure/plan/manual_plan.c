@@ -109,6 +109,14 @@ int kin_manual_plan_check(const kin_manual_plan *plan, kin_err *err) {
     return 0;
 }
 
+int kin_manual_plan_check_layers(const kin_manual_plan *plan, int n_layer, kin_err *err) {
+    kin_round_share shares[KIN_ROUNDS_MAX_MEMBERS];
+    kin_member_windows windows[KIN_ROUNDS_MAX_MEMBERS];
+    for (int i = 0; i < plan->n_entries; i++)
+        shares[i] = (kin_round_share){plan->entries[i].n_layers, plan->entries[i].n_gpu_layers};
+    return kin_rounds_lay_out(shares, plan->n_entries, n_layer, windows, err) < 0 ? KIN_FAIL : 0;
+}
+
 int kin_manual_plan_apply(const kin_manual_plan *plan, const kin_candidate *candidates, int n, kin_ring_plan *out, kin_err *err) {
     kin_manual_plan_entry head = {.n_layers = 0}; // without an entry it has no layers
     *out = (kin_ring_plan){0};

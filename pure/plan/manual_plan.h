@@ -57,6 +57,8 @@ int kin_plan_one_group(const kin_candidate *candidates, int n, int n_layer, kin_
 
 // Whether some devices could be those of the plan: fails where it names one twice.
 int kin_manual_plan_check(const kin_manual_plan *plan, kin_err *err);
+// Whether its windows could be those of n_layer layers.
+int kin_manual_plan_check_layers(const kin_manual_plan *plan, int n_layer, kin_err *err);
 
 // As written, in the order written, of a plan that was checked. A group with the head comes last. Fails while one of the named
 // devices is not among the candidates.
