@@ -245,6 +245,9 @@ static void several_steps_at_once_are_for_rings_whose_computing_is_the_limit(voi
     (void)state;
     kin_draft d = {.kind = KIN_DRAFT_ORACLE, .n = 20};
     double (*const machines[])(int) = {compute_bound, disk_bound};
+    kin_speculation nothing_known;
+    kin_speculation_init(&nothing_known);
+    assert_false(kin_speculation_prefers_ahead(&nothing_known, &d, 31, 4));
     for (int i = 0; i < 2; i++) {
         world w = make_world(machines[i], 0.8, 1);
         gain_of(&w, 500);

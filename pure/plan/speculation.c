@@ -195,12 +195,13 @@ void kin_speculation_choose(kin_speculation *s, int n_rows, int n_free, const ki
 
 bool kin_speculation_prefers_ahead(const kin_speculation *s, const kin_draft *d, int n_free, int n_steps) {
     candidates c;
+    if (n_steps < 2 || s->least > 0 || !has_times(s, 1)) return false;
     double rate, length = 1 / (1 - fmin(chance_of(s, d, 0), 0.99));
     double ahead_s = time_of(s, 1) * (1 + (length - 1) / n_steps) / length;
     if (s->ahead_s > 0 && s->step - s->ahead_step < FORGET) ahead_s = s->ahead_s;
     begin(&c, s, n_free, &d, 1);
     count_best(s, 1, n_free, 0, &c, &rate);
-    return n_steps > 1 && s->least == 0 && 1 / ahead_s > WORTH * rate;
+    return 1 / ahead_s > WORTH * rate;
 }
 
 void kin_speculation_learn_ahead(kin_speculation *s, int n_tokens, double took_s) {
