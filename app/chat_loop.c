@@ -247,7 +247,9 @@ int kin_chat_loop_run(const kin_chat_loop_options *o, kin_err *err) {
     chat c = {.o = o};
     greet(o);
     if (kin_line_editor_open(&c.editor, err) != 0) return KIN_FAIL;
-    sigaction(SIGINT, &(struct sigaction){.sa_handler = on_interrupt}, NULL);
+    // What is being written goes on: stdio takes an interrupted write for an error. What waits does so in poll, which is never
+    // restarted.
+    sigaction(SIGINT, &(struct sigaction){.sa_handler = on_interrupt, .sa_flags = SA_RESTART}, NULL);
     talk(&c);
     kin_line_editor_close(c.editor);
     return 0;

@@ -332,7 +332,9 @@ static kin_line_outcome read_plain(kin_line_editor *e) {
     for (;;) {
         fputs(prompt, stdout);
         fflush(stdout);
-        ssize_t n = read(STDIN_FILENO, bytes, sizeof bytes);
+        struct pollfd p = {.fd = STDIN_FILENO, .events = POLLIN};
+        ssize_t n = poll(&p, 1, -1); // interrupted by a signal, as reading is not
+        if (n >= 0) n = read(STDIN_FILENO, bytes, sizeof bytes);
         if (n < 0 && errno == EINTR && !atomic_load(&kin_app_stop)) return KIN_LINE_INTERRUPTED;
         if (n <= 0) return e->text.len > 0 ? KIN_LINE_TEXT : KIN_LINE_END;
         bool is_line = bytes[n - 1] == '\n';
@@ -386,8 +388,8 @@ int kin_line_editor_open(kin_line_editor **out, kin_err *err) {
     e->is_plain = !kin_app_takes_escapes(stdout);
     if (e->is_plain) return 0;
     set_modes();
-    sigaction(SIGWINCH, &(struct sigaction){.sa_handler = on_resize}, NULL);
-    sigaction(SIGCONT, &(struct sigaction){.sa_handler = on_continue}, NULL);
+    sigaction(SIGWINCH, &(struct sigaction){.sa_handler = on_resize, .sa_flags = SA_RESTART}, NULL);
+    sigaction(SIGCONT, &(struct sigaction){.sa_handler = on_continue, .sa_flags = SA_RESTART}, NULL);
     tcsetattr(STDIN_FILENO, TCSADRAIN, &waiting);
     printf("\033[?2004h"); // pasted text comes between marks
     fflush(stdout);
