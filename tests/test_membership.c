@@ -94,6 +94,19 @@ static void a_head_that_serves_alone_beside_a_device_says_so(void **state) {
     expect_words("up 1\nsay serving alone: the plan leaves out 'tower'; 'kin plan' says why\n");
 }
 
+static void a_device_that_changes_nothing_for_a_head_alone_is_said_to_be_left_out(void **state) {
+    (void)state;
+    begin_default();
+    wait_ms(1000);
+    planned(1, "", 0);
+    forget();
+    joins(11, 1, "tower");
+    wait_ms(1000);
+    expect_words("accept 11\nsay device 'tower' has joined\nask 2: tower\n");
+    planned(2, "", 0);
+    expect_words("say serving alone: the plan leaves out 'tower'; 'kin plan' says why\n");
+}
+
 static void expected_devices_are_not_waited_for_any_longer(void **state) {
     (void)state;
     kin_membership_options o = kin_membership_options_default();
@@ -642,6 +655,7 @@ int main(void) {
         STORY(who_joins_while_the_first_plan_gets_ready_is_in_the_next),
         STORY(a_head_alone_serves_if_the_planner_says_so),
         STORY(a_head_that_serves_alone_beside_a_device_says_so),
+        STORY(a_device_that_changes_nothing_for_a_head_alone_is_said_to_be_left_out),
         STORY(expected_devices_are_not_waited_for_any_longer),
         STORY(drift_asks_the_planner_also_while_requests_run),
         STORY(a_lost_device_fails_the_request_and_is_waited_for),

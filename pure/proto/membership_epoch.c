@@ -192,15 +192,21 @@ void kin_membership_begin_epoch(kin_membership *r, uint32_t question, int n, con
     kin_membership_look_ready(r);
 }
 
+static void say_doing(kin_membership *r) {
+    char doing[KIN_MEMBERSHIP_SENTENCE];
+    kin_membership_log(r, level_of_plan(r), "%s", kin_membership_doing(r, doing, sizeof doing));
+}
+
 void kin_membership_take_plan(kin_membership *r, const kin_membership_event *event) {
     if (!is_for_now(r, event)) return;
     uint8_t members[KIN_MEMBERSHIP_DEVICES];
     uint64_t windows[KIN_MEMBERSHIP_DEVICES];
     read_plan(r, event->plan, members, windows);
-    bool is_same = is_same_plan(r, event->plan->n_stages, members, windows);
+    bool is_same = is_same_plan(r, event->plan->n_stages, members, windows), is_news = r->change_answered != r->change;
     r->change_answered = r->change;
     if (is_same) {
         kin_membership_drop_next(r);
+        if (is_news && r->is_up && r->n_members == 0) say_doing(r);
     } else if (r->is_up) {
         kin_membership_prepare_next(r, event, members, windows);
     } else {
@@ -331,10 +337,9 @@ void kin_membership_look_ready(kin_membership *r) {
         const kin_membership_device *d = &r->devices[r->members[m]];
         if (d->state != KIN_DEVICE_READY || !d->ring_open) return;
     }
-    char doing[KIN_MEMBERSHIP_SENTENCE];
     r->is_up = true;
     kin_membership_act(r, KIN_MEMBERSHIP_UP);
-    kin_membership_log(r, level_of_plan(r), "%s", kin_membership_doing(r, doing, sizeof doing));
+    say_doing(r);
     r->was_up = true;
     r->changed = true;
 }
