@@ -49,6 +49,29 @@ static void load_cpu(void) {
     globfree(&found);
 }
 
+// Without a GPU's device file only Vulkan's software renderer is left, and LLVM with it: 45 MB that stay in memory while weights
+// are read again for them. Who wants it names it as for any program of ggml.
+static bool may_have_gpu(void) {
+#ifdef __linux__
+    static const char *const nodes[] = {
+        "/dev/dri/renderD*", "/dev/nvidiactl",      // Mesa and NVIDIA
+        "/dev/kfd",          "/dev/dxg",            // ROCm, Windows' subsystem
+        "/dev/kgsl-3d0",     "/dev/mali0",          // phones
+        "/dev/nvhost-gpu",   "/dev/nvhost-ctrl-gpu" // Jetson
+    };
+    const char *named = getenv("GGML_VK_VISIBLE_DEVICES");
+    bool found = named && named[0];
+    for (size_t i = 0; i < sizeof nodes / sizeof *nodes && !found; i++) {
+        glob_t g = {0};
+        found = glob(nodes[i], GLOB_NOSORT, NULL, &g) == 0;
+        globfree(&g);
+    }
+    return found;
+#else
+    return true;
+#endif
+}
+
 kin_device_options kin_device_options_defaults(void) {
     return (kin_device_options){.repack = true};
 }
@@ -127,14 +150,15 @@ static int open_gpu(kin_devices *ds, kin_err *err) {
 
 int kin_devices_open(kin_devices *ds, const kin_device_options *o, kin_err *err) {
     static pthread_once_t cpu_once = PTHREAD_ONCE_INIT, all_once = PTHREAD_ONCE_INIT;
-    if (o->gpu || o->gpu_if_any)
+    bool wants_gpu = o->gpu || (o->gpu_if_any && may_have_gpu());
+    if (wants_gpu)
         pthread_once(&all_once, load_all);
     else
         pthread_once(&cpu_once, load_cpu);
 
     *ds = (kin_devices){.options = *o};
     bool ok = open_cpu(ds, o, err) == 0;
-    if (ok && (o->gpu || o->gpu_if_any)) ok = open_gpu(ds, err) == 0 || !o->gpu;
+    if (ok && wants_gpu) ok = open_gpu(ds, err) == 0 || !o->gpu;
     if (!ok) kin_devices_close(ds);
     return ok ? 0 : KIN_FAIL;
 }

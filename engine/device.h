@@ -14,7 +14,7 @@
 typedef struct kin_device_options {
     int n_threads;     // 0: one per physical core
     bool gpu;          // open the first GPU; an error if there is none, unless:
-    bool gpu_if_any;   // open it if there is one
+    bool gpu_if_any;   // open it if there is one, in hardware or named by GGML_VK_VISIBLE_DEVICES
     bool repack;       // give CPU weights the layout that this CPU multiplies fastest
     bool ggml_kernels; // compute with ggml's kernels alone, for comparison
     atomic_bool *stop; // NULL, or: once true, a running computation ends early with an error

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -315,9 +316,18 @@ static int run_chunk(kin_stream *s, chunk *c) {
     return 0;
 }
 
+static atomic_ullong last_read; // of all streams
+
+bool kin_stream_is_reading(void) {
+    kin_time last = atomic_load(&last_read);
+    return last && kin_clock_now() < last + UINT64_C(1000000000);
+}
+
 static void count_end(kin_stream *s, const chunk *c) {
-    kin_busy_end(&s->reading, kin_clock_now());
+    kin_time now = kin_clock_now();
+    kin_busy_end(&s->reading, now);
     if (c->skip) return;
+    atomic_store(&last_read, now);
     if (c->to)
         s->stats.read_bytes += c->bytes;
     else

@@ -57,6 +57,10 @@ typedef struct kin_stream_options {
     kin_stream_mode mode;
 } kin_stream_options;
 
+// Whether a stream of this process has read within the last second: who reads or writes the same disk for later gives way. Any
+// thread.
+bool kin_stream_is_reading(void);
+
 // Fails if the budget cannot even hold the ring; the sentence says how much that is.
 int kin_stream_open(kin_stream **out, const kin_stream_options *options, kin_err *err);
 void kin_stream_close(kin_stream *stream);

@@ -85,9 +85,12 @@ void kin_weights_check_behind(kin_weights *w) {
     for (size_t i = 0; i < w->n_blocks && !atomic_load(&w->closing); i++) {
         kin_weights_block *b = &w->blocks[i];
         if (!b->experts || !b->unchecked) continue; // the others are the computing thread's
-        if (kin_packed_check_behind(w->packed, b->i_packed, &w->closing) != KIN_PACKED_DAMAGED) continue;
-        say_damaged(w, true);
-        atomic_store(&b->damaged, true);
-        atomic_fetch_add(&w->n_to_check, 1);
+        kin_time began = kin_clock_now();
+        if (kin_packed_check_behind(w->packed, b->i_packed, &w->closing) == KIN_PACKED_DAMAGED) {
+            say_damaged(w, true);
+            atomic_store(&b->damaged, true);
+            atomic_fetch_add(&w->n_to_check, 1);
+        }
+        kin_background_rest(began, kin_stream_is_reading, &w->closing);
     }
 }

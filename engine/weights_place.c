@@ -476,7 +476,9 @@ int kin_weights_pack_ahead(kin_weights *w, const kin_windows *but, const atomic_
         kin_weights_block *b = &w->blocks[i];
         if (!b->pack || is_in(but, (int)(b->i_packed / KIN_WEIGHT_BLOCK_COUNT))) continue;
         if (atomic_load(stop)) return kin_err_set(err, "stopped");
+        kin_time began = kin_clock_now();
         rc = pack_one_ahead(w, b, err);
+        kin_background_rest(began, kin_stream_is_reading, stop);
     }
     return rc == 0 ? kin_packed_seal(w->packed, err) : KIN_FAIL;
 }

@@ -1,5 +1,15 @@
 #include "sys/background.h"
 
+#include <time.h>
+
+enum { REST_PART = 19 }; // of a piece's time: it takes one part of twenty
+
+void kin_background_rest(kin_time began, bool (*is_needed)(void), const atomic_bool *stop) {
+    const struct timespec short_while = {.tv_nsec = 20 * 1000000};
+    kin_time now = kin_clock_now(), end = now + (now - began) * REST_PART;
+    for (; now < end && is_needed() && !(stop && atomic_load(stop)); now = kin_clock_now()) nanosleep(&short_while, NULL);
+}
+
 #ifdef __linux__
 
 #include <pthread.h>

@@ -34,4 +34,12 @@ rates 1e11 1e8
 status 0 on_gpu "$kin" run -p Once -n 2 --stats --gpu-layers auto --profile "$dir/rates.json"
 says "$err" ' 0 B on the GPU'
 
+claim='where no GPU is, none is looked for in software: its drivers would take memory from the weights'
+if ! ls /dev/dri /dev/nvidiactl /dev/kfd /dev/dxg >"$out" 2>&1; then
+    status 0 env LD_DEBUG=files LD_DEBUG_OUTPUT="$dir/files" "$kin" profile --refresh --json
+    cat "$dir"/files.* >"$out"
+    says "$out" 'libggml-cpu'
+    says_not "$out" 'libggml-vulkan'
+fi
+
 tally

@@ -455,6 +455,7 @@ static void in_willneed_mode_units_are_announced_and_come_from_the_mapping(void 
     kin_stream_stats stats = kin_stream_get_stats(s);
     assert_true(stats.read_bytes == 0 && stats.ring_bytes == 0);
     assert_true(stats.fetch_bytes >= 4 * w->total);
+    assert_true(kin_stream_is_reading());
     for (int pass = 0; pass < 20; pass++) assert_false(run_pass(w, s, random_below(2), random_below(2 * N_BLOCKS)).failed);
     kin_stream_close(s);
 }
