@@ -1,7 +1,5 @@
 #include "serve/join_page.h"
 
-#include <string.h>
-
 #include "base/embed.h"
 
 #define HTML "text/html; charset=utf-8"
@@ -38,8 +36,12 @@ FILES(EMBED)
 MODULES(EMBED_MODULE)
 // clang-format on
 
-#define N_FILES_OF(id, name, type) +1
-enum { N_FILES = 0 FILES(N_FILES_OF) MODULES(N_FILES_OF) };
+#define ENTRY(id, name, type) KIN_PAGE_FILE(id, name, type, false)
+#define MODULE_ENTRY(id, name, type) KIN_PAGE_FILE(id, name, type, true)
+static const kin_page_file files[] = {FILES(ENTRY) MODULES(MODULE_ENTRY)};
+
+#define ONE_MORE(id, name, type) +1
+enum { N_FILES = sizeof files / sizeof *files, N_MODULES = 0 MODULES(ONE_MORE) };
 
 #define FOLDER "/join/"
 
@@ -49,30 +51,11 @@ enum { N_FILES = 0 FILES(N_FILES_OF) MODULES(N_FILES_OF) };
     "img-src 'self' data:; base-uri 'none'; frame-ancestors 'none'; form-action 'none'"
 
 bool kin_join_page_has_engine(void) {
-    return (0 MODULES(N_FILES_OF)) > 0;
+    return N_MODULES > 0;
 }
 
 const kin_page_file *kin_join_page_at(int i) {
-    static kin_page_file files[N_FILES];
-    if (!files[0].name) {
-        int n = 0;
-#define FILL(id, name_, type_)                                                                                                   \
-    files[n++] =                                                                                                                 \
-        (kin_page_file){name_, type_, kin_page_##id##_begin, (size_t)(kin_page_##id##_end - kin_page_##id##_begin), false};
-#define FILL_MODULE(id, name_, type_)                                                                                            \
-    files[n++] =                                                                                                                 \
-        (kin_page_file){name_, type_, kin_page_##id##_begin, (size_t)(kin_page_##id##_end - kin_page_##id##_begin), true};
-        FILES(FILL)
-        MODULES(FILL_MODULE)
-    }
     return i >= 0 && i < N_FILES ? &files[i] : NULL;
-}
-
-static const kin_page_file *find(kin_str name) {
-    const kin_page_file *f;
-    for (int i = 0; (f = kin_join_page_at(i)); i++)
-        if (strlen(f->name) == name.len && memcmp(f->name, name.at, name.len) == 0) return f;
-    return NULL;
 }
 
 // Isolated from other sites: then memory may be shared between threads.
@@ -89,7 +72,8 @@ void kin_join_page_reply(kin_http_exchange *x) {
 
 void kin_join_page_reply_file(kin_http_exchange *x) {
     kin_str path = kin_http_path(x);
-    const kin_page_file *f = find((kin_str){path.at + sizeof FOLDER - 1, path.len - sizeof FOLDER + 1});
+    const kin_page_file *f =
+        kin_page_find_in(files, N_FILES, (kin_str){path.at + sizeof FOLDER - 1, path.len - sizeof FOLDER + 1});
     if (f)
         reply(x, f);
     else

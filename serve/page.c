@@ -42,29 +42,25 @@
 FILES(EMBED)
 // clang-format on
 
-#define N_FILES_OF(id, name, type) +1
-enum { N_FILES = 0 FILES(N_FILES_OF), MAX_TAG = 24 };
+#define ENTRY(id, name, type) KIN_PAGE_FILE(id, name, type, false)
+static const kin_page_file files[] = {FILES(ENTRY)};
+
+enum { N_FILES = sizeof files / sizeof *files, MAX_TAG = 24 };
 
 #define FOLDER "/page/"
 
 const kin_page_file *kin_page_at(int i) {
-    static kin_page_file files[N_FILES];
-    if (!files[0].name) {
-        int n = 0;
-#define FILL(id, name_, type_)                                                                                                   \
-    files[n++] =                                                                                                                 \
-        (kin_page_file){name_, type_, kin_page_##id##_begin, (size_t)(kin_page_##id##_end - kin_page_##id##_begin), false};
-        FILES(FILL)
-    }
     return i >= 0 && i < N_FILES ? &files[i] : NULL;
 }
 
-const kin_page_file *kin_page_find(kin_str name) {
-    for (int i = 0; i < N_FILES; i++) {
-        const kin_page_file *f = kin_page_at(i);
-        if (strlen(f->name) == name.len && memcmp(f->name, name.at, name.len) == 0) return f;
-    }
+const kin_page_file *kin_page_find_in(const kin_page_file *table, size_t n, kin_str name) {
+    for (size_t i = 0; i < n; i++)
+        if (strlen(table[i].name) == name.len && memcmp(table[i].name, name.at, name.len) == 0) return &table[i];
     return NULL;
+}
+
+const kin_page_file *kin_page_find(kin_str name) {
+    return kin_page_find_in(files, N_FILES, name);
 }
 
 bool kin_page_is_wanted(const kin_http_exchange *x) {
@@ -89,21 +85,22 @@ static void add_headers(kin_http_exchange *x, const char *policy, const char *ta
 
 void kin_page_reply_with(kin_http_exchange *x, const char *policy, const kin_page_file *f) {
     char tag[MAX_TAG];
-    snprintf(tag, sizeof tag, "\"%016" PRIx64 "\"", kin_hash64(f->bytes, f->n, 0));
+    size_t n = (size_t)(f->end - f->begin);
+    snprintf(tag, sizeof tag, "\"%016" PRIx64 "\"", kin_hash64(f->begin, n, 0));
     kin_str known = kin_http_header(x, "if-none-match");
     add_headers(x, policy, tag);
     if (f->is_gzip) kin_http_add_header(x, "Content-Encoding", "gzip");
     if (known.at && memmem(known.at, known.len, tag, strlen(tag)))
         kin_http_reply(x, 304, NULL, NULL, 0);
     else
-        kin_http_reply(x, 200, f->type, f->bytes, f->n);
+        kin_http_reply(x, 200, f->type, f->begin, n);
 }
 
 // Its links begin with "page/". At /kin, without a slash at its end, the browser would look for them at /page/.
 void kin_page_reply(kin_http_exchange *x, const char *prefix) {
     static const char link[] = "=\"page/";
     const kin_page_file *f = kin_page_at(0);
-    const char *at = (const char *)f->bytes, *end = at + f->n, *next;
+    const char *at = (const char *)f->begin, *end = (const char *)f->end, *next;
     size_t n_prefix = prefix ? strlen(prefix) : 0;
     kin_text_buffer out = {0};
     while (n_prefix > 0 && prefix[n_prefix - 1] == '/') n_prefix--;
@@ -114,10 +111,11 @@ void kin_page_reply(kin_http_exchange *x, const char *prefix) {
         at = next + 2;
     }
     kin_text_put(&out, at, (size_t)(end - at));
+    const uint8_t *text = (const uint8_t *)out.at;
     if (out.failed)
         kin_http_reply_error(x, 500, "out of memory");
     else
-        kin_page_reply_with(x, POLICY, &(kin_page_file){f->name, f->type, (const uint8_t *)out.at, out.len, false});
+        kin_page_reply_with(x, POLICY, &(kin_page_file){f->name, f->type, text, text + out.len, false});
     kin_text_fini(&out);
 }
 

@@ -10,10 +10,15 @@
 
 typedef struct kin_page_file {
     const char *name, *type; // "main.js", its Content-Type
-    const uint8_t *bytes;
-    size_t n;
+    const uint8_t *begin, *end;
     bool is_gzip; // the bytes are compressed
 } kin_page_file;
+
+// Of a table: a file that KIN_EMBED(kin_page_ID, ...) has put into the program.
+#define KIN_PAGE_FILE(id, name, type, is_gzip) {name, type, kin_page_##id##_begin, kin_page_##id##_end, is_gzip},
+
+// The file of that name among files // [n]; NULL: there is none.
+const kin_page_file *kin_page_find_in(const kin_page_file *files, size_t n, kin_str name);
 
 // By its name; NULL: there is none.
 const kin_page_file *kin_page_find(kin_str name);

@@ -18,7 +18,7 @@ static kin_str str(const char *text) {
 }
 
 static bool has(const kin_page_file *f, const char *text) {
-    return memmem(f->bytes, f->n, text, strlen(text)) != NULL;
+    return memmem(f->begin, (size_t)(f->end - f->begin), text, strlen(text)) != NULL;
 }
 
 static void every_file_of_the_folder_is_in_the_program(void **state) {
@@ -39,7 +39,7 @@ static void every_file_of_the_folder_is_in_the_program(void **state) {
 static void all_of_it_is_at_most_250_kb(void **state) {
     (void)state;
     size_t n = 0;
-    for (int i = 0; kin_page_at(i); i++) n += kin_page_at(i)->n;
+    for (int i = 0; kin_page_at(i); i++) n += (size_t)(kin_page_at(i)->end - kin_page_at(i)->begin);
     assert_true(n > 1000 && n <= MAX_PAGE);
 }
 

@@ -28,8 +28,9 @@ static void tile(kernel k, const uint8_t *panel, int64_t columns, const kin_act 
     for (int64_t i = 0; i < n; i++) vf_store(f[i], vf_zero());
     for (int64_t c = 0; c < columns; c += KIN_ACT_COLUMNS, panel += k.block_bytes, act += n_act) {
         int left = columns - c < KIN_ACT_COLUMNS ? (int)(columns - c) : KIN_ACT_COLUMNS;
-        // The processor's own prefetcher stops where unpacking pauses. Into the second-level cache: a block at once is more than the
-        // first level has buffers for, and loads wait behind it (2 cores of Zen 4: 25 GB/s, into the first level 16, none 19 to 23).
+        // The processor's own prefetcher stops where unpacking pauses. Into the second-level cache: a block at once is more than
+        // the first level has buffers for, and loads wait behind it (2 cores of Zen 4: 25 GB/s, into the first level 16, none 19
+        // to 23).
         for (size_t ahead = 0; ahead < k.block_bytes; ahead += 64) __builtin_prefetch(panel + 2 * k.block_bytes + ahead, 0, 2);
         if (n == 1 && k.fused) {
             k.fused(panel, left, act, f[0]);
