@@ -86,7 +86,7 @@ static void fill_serve_tables(serve_options *o, tables *t) {
         {KIN_OPTION_STRING, "api-key-file", 0, &o->api_key_file, "FILE", "the same, a key a line", 0, 0},
         {KIN_OPTION_FLAG, "no-api-key", 0, &o->open, NULL, "let everybody who reaches --host ask, without a key", 0, 0},
         {KIN_OPTION_STRING, "allow-hosts", 0, &o->allow_hosts, "NAME,NAME",
-         "names other than localhost that the header Host may have (only looked at on a loopback address)", 0, 0},
+         "names that the header Host may have, besides this machine's own (and a home's, with --no-api-key)", 0, 0},
         {KIN_OPTION_STRING, "cors-origins", 0, &o->cors, "none|localhost|*",
          "whose web pages may use it: nobody's, this machine's (default), everybody's", 0, 0},
         {KIN_OPTION_FLAG, "https", 0, &o->https.on, NULL,

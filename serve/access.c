@@ -20,8 +20,14 @@ typedef struct key_hash {
     uint8_t bytes[KIN_SHA256_BYTES];
 } key_hash;
 
+typedef enum host_rule {
+    ANY_HOST,
+    OWN_HOSTS,  // of this machine
+    HOME_HOSTS, // and those that only this network has
+} host_rule;
+
 struct kin_access {
-    bool checks_host;
+    host_rule hosts;
     char *allow_hosts; // NULL: none
     kin_cors cors;
     key_hash *keys; // [n_keys], n_keys 0: none are needed
@@ -100,20 +106,36 @@ bool kin_access_is_public(kin_str path) {
 // ---- hosts and origins
 
 // "localhost:8080", "127.0.0.1", "[::1]:80", without port and brackets.
-static bool is_this_machine(kin_str host, char name[MAX_NAME]) {
+static void name_of(kin_str host, char name[MAX_NAME]) {
     const char *end = host.len > 0 && host.at[0] == '[' ? memchr(host.at, ']', host.len) : memchr(host.at, ':', host.len);
     size_t from = host.len > 0 && host.at[0] == '[', n = (end ? (size_t)(end - host.at) : host.len) - from;
     if (n >= MAX_NAME) n = MAX_NAME - 1;
     memcpy(name, host.at + from, n);
     name[n] = '\0';
+}
+
+static bool is_this_machine(const char *name) {
     return strcasecmp(name, "localhost") == 0 || kin_address_is_loopback(name);
+}
+
+// Numbers, "desk", "desk.local": no name of these is given out to the world, so none is a stranger's.
+static bool is_of_home(const char *name) {
+    static const char *const ends[] = {".local", ".lan", ".home", ".internal", ".home.arpa", ".localdomain"};
+    kin_address numbers;
+    size_t n = strlen(name);
+    if (kin_address_parse(&numbers, name, 0)) return true;
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (n > strlen(ends[i]) && strcasecmp(name + n - strlen(ends[i]), ends[i]) == 0) return true;
+    return n > 0 && !strchr(name, '.');
 }
 
 bool kin_access_takes_host(const kin_access *a, kin_str host) {
     char name[MAX_NAME];
     const char *allowed = a->allow_hosts ? a->allow_hosts : "";
     kin_str word;
-    if (!a->checks_host || !host.at || is_this_machine(host, name)) return true;
+    if (a->hosts == ANY_HOST || !host.at) return true;
+    name_of(host, name);
+    if (is_this_machine(name) || (a->hosts == HOME_HOSTS && is_of_home(name))) return true;
     while (next_word(&allowed, ", ", &word))
         if (is_any_case(word, name)) return true;
     return false;
@@ -124,22 +146,33 @@ bool kin_access_takes_origin(const kin_access *a, kin_str origin) {
     const char *host = origin.at ? memmem(origin.at, origin.len, "://", 3) : NULL;
     if (!origin.at || a->cors == KIN_CORS_NONE) return false;
     if (a->cors == KIN_CORS_ALL) return true;
-    return host && is_this_machine((kin_str){host + 3, origin.len - (size_t)(host + 3 - origin.at)}, name);
+    if (!host) return false;
+    name_of((kin_str){host + 3, origin.len - (size_t)(host + 3 - origin.at)}, name);
+    return is_this_machine(name);
 }
 
 // ---- open and close
 
+// Who has no key cannot use a stranger's page for it, so Host matters only without keys beyond this machine.
+static host_rule host_rule_of(const char *host, int n_keys) {
+    kin_address numbers;
+    if (is_this_machine(host)) return OWN_HOSTS;
+    return n_keys == 0 && kin_address_parse(&numbers, host, 0) ? HOME_HOSTS : ANY_HOST;
+}
+
 int kin_access_open(kin_access **out, const kin_access_options *o, kin_err *err) {
     kin_access *a = *out = calloc(1, sizeof *a);
     if (!a) return kin_err_set(err, "out of memory");
-    a->checks_host = strcmp(o->host, "localhost") == 0 || kin_address_is_loopback(o->host);
     a->cors = o->cors;
     a->keys = calloc(MAX_KEYS, sizeof *a->keys);
     if (o->allow_hosts) a->allow_hosts = strdup(o->allow_hosts);
     int rc = a->keys && (a->allow_hosts || !o->allow_hosts) ? 0 : kin_err_set(err, "out of memory");
     if (rc == 0 && o->api_keys) rc = add_keys(a, o->api_keys, ",", "the list of API keys", err);
     if (rc == 0 && o->api_key_file) rc = read_keys(a, o->api_key_file, err);
-    if (rc == 0) return 0;
+    if (rc == 0) {
+        a->hosts = host_rule_of(o->host, a->n_keys);
+        return 0;
+    }
     kin_access_close(a);
     *out = NULL;
     return KIN_FAIL;
@@ -166,9 +199,10 @@ bool kin_access_admit(const kin_access *a, kin_http_exchange *x) {
         return false;
     }
     if (!kin_access_takes_host(a, kin_http_header(x, "host"))) {
-        kin_http_reply_error(x, 403,
-                             "This server answers to localhost only, and the Host header has another name. "
-                             "To allow that name too: --allow-hosts NAME.");
+        kin_http_reply_error(
+            x, 403,
+            "The Host header has a name that this server does not answer to, so that no web page reaches it under a "
+            "name of its own. To allow that name too: --allow-hosts NAME.");
         return false;
     }
     if (is(kin_http_method(x), "OPTIONS") || kin_access_is_public(kin_http_path(x)) ||

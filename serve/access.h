@@ -22,8 +22,8 @@ typedef enum kin_cors {
 } kin_cors;
 
 typedef struct kin_access_options {
-    const char *host;         // that the server listens on; Host is looked at if it is "localhost" or a loopback address
-    const char *allow_hosts;  // "desk.local,kin.lan": names that Host may have then, too; NULL: none
+    const char *host;         // that the server listens on, see kin_access_takes_host
+    const char *allow_hosts;  // "desk.example,kin.example": names that Host may have, too; NULL: none
     const char *api_keys;     // "KEY,KEY"; NULL: none. Without any key everybody may ask
     const char *api_key_file; // one key a line; NULL: none
     kin_cors cors;
@@ -42,5 +42,7 @@ bool kin_access_preflight(kin_http_exchange *x);
 // Takes as long for a wrong key as for a right one, however long it is and wherever it differs.
 bool kin_access_has_key(const kin_access *a, kin_str authorization, kin_str x_api_key);
 bool kin_access_is_public(kin_str path); // no key is needed
+// On a loopback address names of this machine; on others, where no key is needed, also numbers and names that only a home's
+// network knows ("desk", "desk.local"); else any.
 bool kin_access_takes_host(const kin_access *a, kin_str host);
 bool kin_access_takes_origin(const kin_access *a, kin_str origin); // its pages may read answers

@@ -116,10 +116,42 @@ static void a_server_of_this_machine_alone_looks_at_host(void **state) {
         kin_access_close(a);
     }
     for (int k = 0; k < 4; k++) {
-        kin_access *a = open_access(&(kin_access_options){.host = elsewhere[k]});
+        kin_access *a = open_access(&(kin_access_options){.host = elsewhere[k], .api_keys = "secret"});
         assert_true(kin_access_takes_host(a, str("any.example")));
         kin_access_close(a);
     }
+}
+
+static void without_keys_host_is_a_name_of_the_home(void **state) {
+    (void)state;
+    static const struct {
+        const char *host;
+        bool is_right;
+    } cases[] = {{"192.168.1.7:8080", true},
+                 {"[fe80::1]:8080", true},
+                 {"desk", true},
+                 {"desk:8080", true},
+                 {"Desk.Local", true},
+                 {"desk.lan:1", true},
+                 {"desk.home.arpa", true},
+                 {"kin.example", true},
+                 {"localhost", true},
+                 {NULL, true},
+                 {"evil.example", false},
+                 {"desk.local.evil.example", false},
+                 {"192.168.1.7.evil.example", false},
+                 {".local", false},
+                 {"", false}};
+    static const char *const bound[] = {"0.0.0.0", "::", "192.168.1.7"};
+    for (int k = 0; k < 3; k++) {
+        kin_access *a = open_access(&(kin_access_options){.host = bound[k], .allow_hosts = "kin.example"});
+        for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+            if (kin_access_takes_host(a, str(cases[i].host)) != cases[i].is_right) fail_msg("%s", cases[i].host);
+        kin_access_close(a);
+    }
+    kin_access *a = open_access(&(kin_access_options){.host = "/run/kin.sock"});
+    assert_true(kin_access_takes_host(a, str("any.example")));
+    kin_access_close(a);
 }
 
 static void origins_are_those_of_this_machine_or_as_said(void **state) {
@@ -238,6 +270,7 @@ int main(void) {
         cmocka_unit_test(without_keys_everybody_may_ask),
         cmocka_unit_test(keys_that_were_meant_and_are_none_are_said),
         cmocka_unit_test(a_server_of_this_machine_alone_looks_at_host),
+        cmocka_unit_test(without_keys_host_is_a_name_of_the_home),
         cmocka_unit_test(origins_are_those_of_this_machine_or_as_said),
         cmocka_unit_test(without_a_key_only_public_paths_answer),
         cmocka_unit_test(names_pointed_at_this_machine_are_refused),
