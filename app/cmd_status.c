@@ -106,10 +106,10 @@ static void print_devices(const json_t *devices) {
 static void print_remarks(const json_t *devices) {
     for (size_t i = 0; i < json_array_size(devices); i++) {
         const json_t *d = json_array_get(devices, i);
-        char name[CELL], doing[CELL], trouble[CELL];
+        char name[CELL], doing[CELL], error[CELL];
         words(d, "name", name);
         if (words(d, "doing", doing)[0]) printf("%s: %s\n", name, doing);
-        if (words(d, "last_error", trouble)[0]) printf("%s: %s\n", name, trouble);
+        if (words(d, "last_error", error)[0]) printf("%s: %s\n", name, error);
     }
 }
 

@@ -450,8 +450,8 @@ static void on_group(void *user, uint32_t epoch, bool is_complete, const char *r
 static void on_group_broken(void *arg) {
     kin_cluster *c = arg;
     uv_mutex_lock(&c->mutex);
-    kin_err why = c->group_trouble;
-    uint32_t epoch = c->group_trouble_epoch;
+    kin_err why = c->group_error;
+    uint32_t epoch = c->group_error_epoch;
     uv_mutex_unlock(&c->mutex);
     say_ring(c, epoch, false, why.text);
 }
@@ -459,8 +459,8 @@ static void on_group_broken(void *arg) {
 static void sum_failed(void *user, uint32_t epoch, const char *reason) {
     kin_cluster *c = user;
     uv_mutex_lock(&c->mutex);
-    kin_err_set(&c->group_trouble, "%s", reason);
-    c->group_trouble_epoch = epoch;
+    kin_err_set(&c->group_error, "%s", reason);
+    c->group_error_epoch = epoch;
     uv_mutex_unlock(&c->mutex);
     kin_endpoint_call(c->endpoint, on_group_broken, c);
 }

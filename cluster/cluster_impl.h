@@ -137,8 +137,8 @@ struct kin_cluster {
     uv_mutex_t mutex; // over the following
     uv_cond_t changed;
     kin_cluster_snapshot snapshot;
-    kin_err group_trouble; // why a sum failed, and in which epoch
-    uint32_t group_trouble_epoch;
+    kin_err group_error; // why a sum failed, and in which epoch
+    uint32_t group_error_epoch;
 
     kin_completion beginning; // whether the request of `wanted_epoch` has begun
     atomic_uint wanted_epoch;

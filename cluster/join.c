@@ -283,8 +283,8 @@ static void on_group(void *user, uint32_t epoch, bool is_complete, const char *r
 static void on_group_broken(void *arg) {
     kin_join *j = arg;
     pthread_mutex_lock(&j->mutex);
-    kin_err why = j->group_trouble;
-    uint32_t epoch = j->group_trouble_epoch;
+    kin_err why = j->group_error;
+    uint32_t epoch = j->group_error_epoch;
     pthread_mutex_unlock(&j->mutex);
     say_hop(j, KIN_SIDE_NEXT, epoch, false, why.text);
 }
@@ -292,8 +292,8 @@ static void on_group_broken(void *arg) {
 static void sum_failed(void *user, uint32_t epoch, const char *reason) {
     kin_join *j = user;
     pthread_mutex_lock(&j->mutex);
-    kin_err_set(&j->group_trouble, "%s", reason);
-    j->group_trouble_epoch = epoch;
+    kin_err_set(&j->group_error, "%s", reason);
+    j->group_error_epoch = epoch;
     pthread_mutex_unlock(&j->mutex);
     kin_endpoint_call(j->endpoint, on_group_broken, j);
 }

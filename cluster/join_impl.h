@@ -117,8 +117,8 @@ typedef struct kin_join {
     char model_path[KIN_JOIN_PATH]; // to open the next instance by
     bool given_up, has_other_key;   // the latter: and why
     kin_err why;
-    kin_err group_trouble; // why a sum failed, and in which epoch
-    uint32_t group_trouble_epoch;
+    kin_err group_error; // why a sum failed, and in which epoch
+    uint32_t group_error_epoch;
 } kin_join;
 
 // ---- join.c

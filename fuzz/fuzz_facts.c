@@ -89,16 +89,16 @@ static void lay_over(kin_facts *facts, const uint8_t *bytes, size_t size) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     static kin_facts facts;
-    json_error_t trouble;
+    json_error_t error;
     kin_err err = {""};
-    json_t *json = json_loadb((const char *)bytes, size, JSON_REJECT_DUPLICATES | JSON_DISABLE_EOF_CHECK, &trouble);
+    json_t *json = json_loadb((const char *)bytes, size, JSON_REJECT_DUPLICATES | JSON_DISABLE_EOF_CHECK, &error);
     if (!json) return 0;
     int rc = kin_facts_file_from_json(json, &facts, &err);
     json_decref(json);
     kin_assert(rc == 0 || err.text[0] != '\0');
     if (rc != 0) return 0;
     write_again(&facts);
-    lay_over(&facts, bytes + trouble.position, size - (size_t)trouble.position);
+    lay_over(&facts, bytes + error.position, size - (size_t)error.position);
     if (facts.n_device <= 4 && facts.model.n_layer <= 40) plan(&facts);
     return 0;
 }

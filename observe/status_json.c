@@ -124,7 +124,7 @@ static void set_device(json_t *o, const kin_membership_device *d, const brevity 
     set_bytes(o, "memory_total", d->facts.memory_total);
     set_bytes(o, "threads", d->facts.n_threads);
     if (brief->no_words) return;
-    set_text(o, "last_error", d->trouble);
+    set_text(o, "last_error", d->last_error);
     set_text(o, "cpu", d->facts.cpu);
     set_text(o, "gpu", d->facts.gpu);
     set_text(o, "os", d->facts.os);

@@ -34,8 +34,8 @@ struct kin_thread_ring {
     kin_remote_ring wire;
     kin_loopback *alone;
     kin_head *head;
-    pthread_mutex_t mutex; // over `trouble`
-    kin_err trouble;
+    pthread_mutex_t mutex; // over `error`
+    kin_err error;
 };
 
 static member *head_of(kin_thread_ring *r) {
@@ -48,7 +48,7 @@ static kin_memory_sum *sums_of(kin_thread_ring *r, int i) {
 
 static void fail(kin_thread_ring *r, int i, const kin_err *why) {
     pthread_mutex_lock(&r->mutex);
-    if (!r->trouble.text[0]) kin_err_set(&r->trouble, "member %d: %s", i, why->text); // what follows is its consequence
+    if (!r->error.text[0]) kin_err_set(&r->error, "member %d: %s", i, why->text); // what follows is its consequence
     pthread_mutex_unlock(&r->mutex);
     kin_message_queue_interrupt(head_of(r)->in, true);
     for (int k = 0; k < r->o.n_members; k++) {
@@ -80,7 +80,7 @@ static void out(void *user, kin_message_buffer *buffer) {
 static void broken(void *user, kin_err *err) {
     kin_thread_ring *r = user;
     pthread_mutex_lock(&r->mutex);
-    *err = r->trouble;
+    *err = r->error;
     pthread_mutex_unlock(&r->mutex);
 }
 

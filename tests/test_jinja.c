@@ -57,9 +57,9 @@ static rendering render(const char *source, const char *variables) {
 // ---- the language
 
 static json_t *load_snippets(void) {
-    json_error_t trouble;
-    json_t *snippets = json_load_file(KIN_SOURCE_DIR "/tests/jinja_snippets.json", JSON_ALLOW_NUL, &trouble);
-    if (!snippets) fail_msg("jinja_snippets.json:%d: %s", trouble.line, trouble.text);
+    json_error_t error;
+    json_t *snippets = json_load_file(KIN_SOURCE_DIR "/tests/jinja_snippets.json", JSON_ALLOW_NUL, &error);
+    if (!snippets) fail_msg("jinja_snippets.json:%d: %s", error.line, error.text);
     return snippets;
 }
 

@@ -382,21 +382,21 @@ static void a_device_that_was_stopped_has_left(void **state) {
     expect_words("say device 'tower' has left (low battery)\n");
 }
 
-static void a_trouble_that_is_over_is_forgotten(void **state) {
+static void an_error_that_is_over_is_forgotten(void **state) {
     (void)state;
     begin_with_two();
     of_link(KIN_MEMBERSHIP_FAILED, 12, "a disk error");
-    assert_string_equal(kin_membership_device_at(membership, 1)->trouble, "a disk error");
+    assert_string_equal(kin_membership_device_at(membership, 1)->last_error, "a disk error");
     wait_ms(2500);
     planned(2, "1", 7);
     planned(3, "12", 7);
-    assert_string_equal(kin_membership_device_at(membership, 1)->trouble, "a disk error"); // it has yet to show that it can
+    assert_string_equal(kin_membership_device_at(membership, 1)->last_error, "a disk error"); // it has yet to show that it can
     ready(12);
-    assert_string_equal(kin_membership_device_at(membership, 1)->trouble, "");
+    assert_string_equal(kin_membership_device_at(membership, 1)->last_error, "");
     of_link(KIN_MEMBERSHIP_LOST, 11, "connection reset");
-    assert_string_equal(kin_membership_device_at(membership, 0)->trouble, "connection reset");
+    assert_string_equal(kin_membership_device_at(membership, 0)->last_error, "connection reset");
     joins(21, 1, "tower");
-    assert_string_equal(kin_membership_device_at(membership, 0)->trouble, "");
+    assert_string_equal(kin_membership_device_at(membership, 0)->last_error, "");
 }
 
 static void the_heads_own_ring_link_counts_too(void **state) {
@@ -673,7 +673,7 @@ int main(void) {
         STORY(a_device_that_goes_is_said_once_though_its_links_broke_before),
         STORY(between_requests_it_is_one_line_too),
         STORY(a_device_that_was_stopped_has_left),
-        STORY(a_trouble_that_is_over_is_forgotten),
+        STORY(an_error_that_is_over_is_forgotten),
         STORY(the_heads_own_ring_link_counts_too),
         STORY(a_plan_without_devices_may_wait_for_others),
         STORY(ring_links_may_come_and_go_before_the_ring_is_up),

@@ -194,7 +194,7 @@ static void one_block_stays_or_leaves_whole(void **state) {
     assert_true(resident);
 }
 
-static void no_blocks_are_no_trouble(void **state) {
+static void no_blocks_are_no_error(void **state) {
     (void)state;
     kin_residency_order(NULL, 0, NULL);
     assert_int_equal(kin_residency_choose(NULL, 0, NULL, 10, NULL), 0);
@@ -245,7 +245,7 @@ int main(void) {
         cmocka_unit_test(what_fits_entirely_stays_entirely),
         cmocka_unit_test(without_a_budget_only_empty_blocks_stay),
         cmocka_unit_test(one_block_stays_or_leaves_whole),
-        cmocka_unit_test(no_blocks_are_no_trouble),
+        cmocka_unit_test(no_blocks_are_no_error),
         cmocka_unit_test(of_equal_blocks_the_sets_of_smaller_budgets_are_nested),
         cmocka_unit_test(a_smaller_budget_fetches_less_than_one_block_anew),
     };

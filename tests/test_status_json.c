@@ -174,7 +174,7 @@ static void a_device_that_said_nothing_yet_has_no_numbers(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         kin_status_json *r = new_report();
         kin_membership_device ben = device_of("ben \"the\" \\ one", cases[i].state, 0);
-        strcpy(ben.trouble, "no disk");
+        strcpy(ben.last_error, "no disk");
         r->members[r->n_members++] = (kin_status_json_member){.device = &ben};
         json_t *root = parse(r, KIN_FRAME_REPORT_BYTES), *d = json_array_get(json_object_get(root, "devices"), 0);
         expect_text(d, "name", "ben \"the\" \\ one");
@@ -195,7 +195,7 @@ static void the_largest_report_fits_and_says_what_it_leaves_out(void **state) {
     kin_status_sample sample = sample_of(KIN_PROTO_COMPUTING);
     kin_member_windows windows = windows_of(KIN_MAX_WINDOWS);
     memset(d.name, '"', sizeof d.name - 1);
-    memset(d.trouble, '\\', sizeof d.trouble - 1);
+    memset(d.last_error, '\\', sizeof d.last_error - 1);
     memset(d.facts.cpu, '"', sizeof d.facts.cpu - 1);
     memset(d.facts.gpu, '"', sizeof d.facts.gpu - 1);
     memset(d.facts.os, '"', sizeof d.facts.os - 1);

@@ -50,8 +50,8 @@ struct kin_member {
     retry control;
     unsigned n_searches; // without an answer
     kin_time tried_at, joined_at;
-    int n_twins;                           // times in a row that it was refused for another process with its identity
-    char trouble[KIN_MEMBER_SENTENCE / 2]; // why there is no head
+    int n_twins;                               // times in a row that it was refused for another process with its identity
+    char why_no_head[KIN_MEMBER_SENTENCE / 2]; // why there is no head
 
     uint32_t epoch;      // in force, 0: none
     uint32_t epoch_last; // newest from this head on this link
@@ -165,16 +165,16 @@ static void end_epoch(kin_member *m) {
 
 static void lose_head(kin_member *m, const char *reason) {
     if (is_joined(m) && m->now - m->joined_at >= m->options.steady_ns) m->control.wait_ns = 0;
-    char why[sizeof m->trouble];
+    char why[sizeof m->why_no_head];
     kin_label_set(why, sizeof why - 1, kin_goodbye_words(reason));
-    bool was_said = strcmp(why, m->trouble) == 0;
+    bool was_said = strcmp(why, m->why_no_head) == 0;
     if (is_joined(m))
         log_line(m, KIN_LOG_WARN, "the head '%s' is gone (%s)", m->head, why);
     else if (!was_said)
         log_line(m, KIN_LOG_INFO, "no head at '%s' yet: %s", m->head, why);
     end_epoch(m);
     m->epoch_last = 0;
-    memcpy(m->trouble, why, sizeof why);
+    memcpy(m->why_no_head, why, sizeof why);
     set_state(m, m->options.address[0] ? KIN_MEMBER_CONNECTING : KIN_MEMBER_SEARCHING);
     retry_later(m, &m->control);
 }
@@ -194,7 +194,7 @@ static void take_accepted(kin_member *m, const kin_member_event *event) {
     m->n_twins = 0;
     set_state(m, KIN_MEMBER_JOINED);
     act(m, KIN_MEMBER_SEND_FACTS);
-    m->trouble[0] = '\0';
+    m->why_no_head[0] = '\0';
     log_line(m, KIN_LOG_DEBUG, "joined the head '%s'", m->head); // the status says it
 }
 
@@ -202,7 +202,7 @@ static void take_refused(kin_member *m, const char *reason) {
     if (!m->control.is_trying) return;
     end_epoch(m); // a head may find out late that it has another model
     m->epoch_last = 0;
-    kin_label_set(m->trouble, sizeof m->trouble - 1, reason);
+    kin_label_set(m->why_no_head, sizeof m->why_no_head - 1, reason);
     kin_member_action *drop = act(m, KIN_MEMBER_DROP);
     snprintf(drop->text, sizeof drop->text, "it was refused");
     m->control.is_trying = false;
@@ -211,12 +211,12 @@ static void take_refused(kin_member *m, const char *reason) {
     if (kin_refusal_is_final(refusal) || m->n_twins == N_TWINS) {
         set_state(m, KIN_MEMBER_GIVEN_UP);
         kin_member_action *give_up = act(m, KIN_MEMBER_GIVE_UP);
-        snprintf(give_up->text, sizeof give_up->text, "the head '%s' refuses this device: %s", m->head, m->trouble);
+        snprintf(give_up->text, sizeof give_up->text, "the head '%s' refuses this device: %s", m->head, m->why_no_head);
         return;
     }
     m->control.at = m->now + (m->n_twins > 0 ? m->options.twin_ns : m->options.refused_ns);
     set_state(m, KIN_MEMBER_IS_REFUSED);
-    if (m->n_twins <= 1) log_line(m, KIN_LOG_WARN, "the head '%s' refuses this device for now: %s", m->head, m->trouble);
+    if (m->n_twins <= 1) log_line(m, KIN_LOG_WARN, "the head '%s' refuses this device for now: %s", m->head, m->why_no_head);
 }
 
 // ---- the shard
@@ -315,16 +315,16 @@ static void take_hop(kin_member *m, hop *h, bool is_open) {
 
 static void take_next(kin_member *m, const kin_member_event *event) {
     if (!kin_member_takes(m, event->epoch)) return;
-    char trouble[sizeof m->next_error] = "";
+    char error[sizeof m->next_error] = "";
     bool is_open = event->kind == KIN_MEMBER_NEXT_OPENED, was_open = m->next.is_open;
     take_hop(m, &m->next, is_open);
-    if (!is_open) kin_label_set(trouble, sizeof trouble - 1, event->reason);
-    bool is_known = is_open == was_open && strcmp(trouble, m->next_error) == 0;
-    memcpy(m->next_error, trouble, sizeof trouble);
+    if (!is_open) kin_label_set(error, sizeof error - 1, event->reason);
+    bool is_known = is_open == was_open && strcmp(error, m->next_error) == 0;
+    memcpy(m->next_error, error, sizeof error);
     if (is_known) return;
     kin_member_action *ring = act(m, KIN_MEMBER_SEND_RING);
     ring->is_open = is_open;
-    kin_label_set(ring->text, sizeof ring->text - 1, trouble);
+    kin_label_set(ring->text, sizeof ring->text - 1, error);
 }
 
 static void take_previous(kin_member *m, const kin_member_event *event) {
@@ -413,8 +413,8 @@ const char *kin_member_doing(const kin_member *m, char *buf, size_t n) {
     case KIN_MEMBER_JOINED: snprintf(buf, n, "joined the head '%s', waiting for work", m->head); break;
     case KIN_MEMBER_PREPARING: snprintf(buf, n, "getting ready for the head '%s'", m->head); break;
     case KIN_MEMBER_READY: snprintf(buf, n, "working for the head '%s'", m->head); break;
-    case KIN_MEMBER_IS_REFUSED: snprintf(buf, n, "the head '%s' refuses this device for now: %s", m->head, m->trouble); break;
-    case KIN_MEMBER_GIVEN_UP: snprintf(buf, n, "the head '%s' refuses this device: %s", m->head, m->trouble); break;
+    case KIN_MEMBER_IS_REFUSED: snprintf(buf, n, "the head '%s' refuses this device for now: %s", m->head, m->why_no_head); break;
+    case KIN_MEMBER_GIVEN_UP: snprintf(buf, n, "the head '%s' refuses this device: %s", m->head, m->why_no_head); break;
     }
     return buf;
 }

@@ -111,7 +111,7 @@ static void choose_name(kin_membership *r, int i, const char *wanted) {
 // ---- going
 
 static void say_gone(kin_membership *r, int i, kin_device_state state, kin_log_level level, char *sentence, size_t n) {
-    const char *why = r->devices[i].trouble;
+    const char *why = r->devices[i].last_error;
     char whom[KIN_MEMBERSHIP_SENTENCE];
     bool is_stopped = state == KIN_DEVICE_LEFT && strcmp(why, KIN_GOODBYE_STOPPED) == 0;
     snprintf(sentence, n, "%s %s%s%s%s", kin_membership_whom(r, i, whom), state == KIN_DEVICE_LEFT ? "has left" : "is gone",
@@ -123,7 +123,7 @@ static void say_gone(kin_membership *r, int i, kin_device_state state, kin_log_l
 static void part(kin_membership *r, int i, kin_device_state state, kin_log_level level, const char *reason) {
     kin_membership_device *d = &r->devices[i];
     char sentence[KIN_MEMBERSHIP_SENTENCE + KIN_MEMBERSHIP_REASON + 16];
-    kin_label_set(d->trouble, sizeof d->trouble - 1, kin_goodbye_words(reason));
+    kin_label_set(d->last_error, sizeof d->last_error - 1, kin_goodbye_words(reason));
     say_gone(r, i, state, level, sentence, sizeof sentence);
     bool worked = r->in_force && kin_membership_is_member(r, i);
     if (kin_membership_is_available(r, i)) r->change++;
@@ -208,7 +208,7 @@ static void take_join(kin_membership *r, const kin_membership_event *event) {
     kin_membership_set_state(r, i, KIN_DEVICE_GREETED);
     r->devices[i].link = event->link;
     r->devices[i].run = hello->run;
-    r->devices[i].trouble[0] = '\0';
+    r->devices[i].last_error[0] = '\0';
     kin_membership_action *accept = kin_membership_act(r, KIN_MEMBERSHIP_ACCEPT);
     accept->link = event->link;
     accept->device = i;
@@ -280,9 +280,9 @@ static void take_failed(kin_membership *r, int i, const kin_membership_event *ev
     kin_membership_device *d = &r->devices[i];
     char stage[KIN_MEMBERSHIP_NAME], whom[KIN_MEMBERSHIP_SENTENCE], sentence[KIN_MEMBERSHIP_SENTENCE * 2];
     kin_label_set(stage, sizeof stage - 1, event->stage);
-    kin_label_set(d->trouble, sizeof d->trouble - 1, event->reason);
+    kin_label_set(d->last_error, sizeof d->last_error - 1, event->reason);
     snprintf(sentence, sizeof sentence, "%s failed at %s: %s", kin_membership_whom(r, i, whom), stage[0] ? stage : "its work",
-             d->trouble);
+             d->last_error);
     kin_membership_leave_out(r, i, sentence);
 }
 
@@ -299,7 +299,7 @@ static void take_work(kin_membership *r, int i, const kin_membership_event *even
     } else if (event->kind == KIN_MEMBERSHIP_READY && d->state == KIN_DEVICE_PREPARING) {
         char whom[KIN_MEMBERSHIP_SENTENCE];
         kin_membership_set_state(r, i, KIN_DEVICE_READY);
-        d->trouble[0] = '\0'; // it is over
+        d->last_error[0] = '\0'; // it is over
         kin_membership_log(r, KIN_LOG_INFO, "%s is ready", kin_membership_whom(r, i, whom));
         r->changed = true;
         kin_membership_look_ready(r);

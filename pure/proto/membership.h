@@ -197,7 +197,7 @@ typedef struct kin_membership_device {
     int stage;                              // 1-based place in the ring of this epoch, 0: none
     kin_time since;                         // in this state
     int n_failures;                         // since the last request that went well
-    char trouble[KIN_MEMBERSHIP_REASON];
+    char last_error[KIN_MEMBERSHIP_REASON];
 } kin_membership_device;
 
 // i in [0, KIN_MEMBERSHIP_DEVICES). NULL: an empty place.

@@ -34,7 +34,7 @@ void kin_membership_end_epoch(kin_membership *r, const char *reason) {
     if (!r->in_force) return;
     r->in_force = r->is_up = r->own_ring_open = false;
     kin_membership_drop_next(r);
-    r->own_ring_trouble[0] = '\0';
+    r->own_ring_error[0] = '\0';
     r->ended_at = r->now;
     r->change++; // the same plan again is a new epoch
     if (r->n_requests > 0) fail_requests(r, reason);
@@ -286,7 +286,7 @@ void kin_membership_take_ring(kin_membership *r, const kin_membership_event *eve
     bool *was_open = d ? &d->ring_open : &r->own_ring_open;
     if (*was_open && !is_open) *(d ? &d->ring_since : &r->own_ring_since) = r->now;
     *was_open = is_open;
-    kin_label_set(d ? d->ring_error : r->own_ring_trouble, KIN_MEMBERSHIP_REASON - 1, is_open ? "" : event->reason);
+    kin_label_set(d ? d->ring_error : r->own_ring_error, KIN_MEMBERSHIP_REASON - 1, is_open ? "" : event->reason);
     r->changed = true;
     kin_membership_look_ready(r);
 }
@@ -316,12 +316,12 @@ void kin_membership_look_at_ring(kin_membership *r) {
     char sentence[KIN_MEMBERSHIP_SENTENCE * 2 + KIN_MEMBERSHIP_REASON + 128];
     if (m >= 0) kin_membership_whom(r, r->members[m], from);
     if (m + 1 < r->n_members) kin_membership_whom(r, r->members[m + 1], to);
-    const char *trouble = m >= 0 ? r->devices[r->members[m]].ring_error : r->own_ring_trouble;
+    const char *error = m >= 0 ? r->devices[r->members[m]].ring_error : r->own_ring_error;
     int out = r->members[end_to_leave_out(r, m)];
     kin_membership_device *d = &r->devices[out];
     snprintf(sentence, sizeof sentence, "no link from %s to %s (%s); let TCP port %u through the firewall of '%s'", from, to,
-             trouble[0] ? trouble : "no answer", d->facts.endpoint.port, d->name);
-    kin_label_set(d->trouble, sizeof d->trouble - 1, sentence);
+             error[0] ? error : "no answer", d->facts.endpoint.port, d->name);
+    kin_label_set(d->last_error, sizeof d->last_error - 1, sentence);
     kin_membership_leave_out(r, out, sentence);
 }
 

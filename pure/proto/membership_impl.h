@@ -22,7 +22,7 @@ struct kin_membership {
     bool is_up, was_up; // was: ever
     bool own_ring_open;
     kin_time own_ring_since;
-    char own_ring_trouble[KIN_MEMBERSHIP_REASON];
+    char own_ring_error[KIN_MEMBERSHIP_REASON];
     int n_requests; // of this epoch
     bool yields;    // all is here that the next plan needs, and it waits for the end of the requests; none begins until then
     kin_time last_request_at;

@@ -53,7 +53,7 @@ static void say_gathering(const kin_membership *r, char *buf, size_t n) {
     } else if (lost >= 0) {
         snprintf(buf, n, "waiting for device '%s' to come back", r->devices[lost].name);
     } else if (failed >= 0) {
-        snprintf(buf, n, "device '%s' failed: %s", r->devices[failed].name, r->devices[failed].trouble);
+        snprintf(buf, n, "device '%s' failed: %s", r->devices[failed].name, r->devices[failed].last_error);
     } else {
         snprintf(buf, n, "waiting for devices to join");
     }
@@ -68,7 +68,7 @@ static void say_short(const kin_membership *r, char *buf, size_t n) {
     }
     const kin_membership_device *d = &r->devices[missing];
     const char *how = d->state == KIN_DEVICE_LOST ? "is gone" : d->state == KIN_DEVICE_FAILED ? "failed" : "has left";
-    snprintf(buf, n, "device '%s' %s (%s), and without it: %s", d->name, how, d->trouble, r->short_reason);
+    snprintf(buf, n, "device '%s' %s (%s), and without it: %s", d->name, how, d->last_error, r->short_reason);
 }
 
 static const char *const stages[] = {"hashing", "fetching", "packing", "loading"}; // kin_proto_stage
@@ -98,14 +98,13 @@ static void say_preparing(const kin_membership *r, char *buf, size_t n) {
     }
     if (i == r->n_members) i--; // all are; what is missing is the link to the first
     const kin_membership_device *from = &r->devices[r->members[i]];
-    const char *trouble = r->own_ring_open ? from->ring_error : r->own_ring_trouble, *colon = trouble[0] ? ": " : "";
+    const char *error = r->own_ring_open ? from->ring_error : r->own_ring_error, *colon = error[0] ? ": " : "";
     if (!r->own_ring_open)
-        snprintf(buf, n, "connecting to device '%s'%s%s", r->devices[r->members[0]].name, colon, trouble);
+        snprintf(buf, n, "connecting to device '%s'%s%s", r->devices[r->members[0]].name, colon, error);
     else if (i + 1 >= r->n_members)
-        snprintf(buf, n, "device '%s' connects to the head%s%s", from->name, colon, trouble);
+        snprintf(buf, n, "device '%s' connects to the head%s%s", from->name, colon, error);
     else
-        snprintf(buf, n, "device '%s' connects to device '%s'%s%s", from->name, r->devices[r->members[i + 1]].name, colon,
-                 trouble);
+        snprintf(buf, n, "device '%s' connects to device '%s'%s%s", from->name, r->devices[r->members[i + 1]].name, colon, error);
 }
 
 // What a better plan waits for.

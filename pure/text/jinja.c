@@ -107,6 +107,6 @@ int kin_jinja_render(const kin_jinja *jinja, kin_values *values, const kin_value
     state.variables = variables->pairs;
     if (kin_run(&state, jinja->root) && write_text(values, &pieces, out)) return 0;
     if (state.failed) return KIN_FAIL;
-    kin_err_set(err, "line %u: %s", state.line, kin_values_trouble(values));
+    kin_err_set(err, "line %u: %s", state.line, kin_values_error(values));
     return KIN_FAIL;
 }

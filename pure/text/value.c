@@ -17,7 +17,7 @@ static const uint64_t max_steps = 20 * 1000 * 1000;
 struct kin_values {
     kin_arena *arena;
     uint64_t steps_left;
-    const char *trouble;
+    const char *error;
     kin_tail tail;
 };
 
@@ -46,28 +46,28 @@ void kin_values_free(kin_values *values) {
 }
 
 int kin_values_check(const kin_values *values, kin_err *err) {
-    return values->trouble ? kin_err_set(err, "%s", values->trouble) : 0;
+    return values->error ? kin_err_set(err, "%s", values->error) : 0;
 }
 
-const char *kin_values_trouble(const kin_values *values) {
-    return values->trouble;
+const char *kin_values_error(const kin_values *values) {
+    return values->error;
 }
 
-void kin_values_set_trouble(kin_values *values, const char *sentence) {
-    if (!values->trouble) values->trouble = sentence;
+void kin_values_set_error(kin_values *values, const char *sentence) {
+    if (!values->error) values->error = sentence;
 }
 
 void *kin_values_alloc(kin_values *values, size_t n) {
-    void *at = values->trouble ? NULL : kin_arena_alloc(values->arena, n);
-    if (!at) kin_values_set_trouble(values, "the request takes more memory than it may");
+    void *at = values->error ? NULL : kin_arena_alloc(values->arena, n);
+    if (!at) kin_values_set_error(values, "the request takes more memory than it may");
     return at;
 }
 
 bool kin_values_charge(kin_values *values, uint64_t steps) {
-    if (values->trouble) return false;
+    if (values->error) return false;
     if (steps > values->steps_left) {
         values->steps_left = 0;
-        kin_values_set_trouble(values, "the template takes more steps than it may");
+        kin_values_set_error(values, "the template takes more steps than it may");
         return false;
     }
     values->steps_left -= steps;
@@ -147,7 +147,7 @@ bool kin_value_set_depth(kin_values *values, kin_value *value) {
             if (value->pairs->at[i].item->depth > depth) depth = value->pairs->at[i].item->depth;
     }
     if (depth >= KIN_VALUE_MAX_DEPTH) {
-        kin_values_set_trouble(values, "lists and dicts are nested too deep");
+        kin_values_set_error(values, "lists and dicts are nested too deep");
         return false;
     }
     value->depth = (uint8_t)(depth + 1);
@@ -199,7 +199,7 @@ static size_t position_of(kin_values *values, const kin_pairs *pairs, const kin_
 }
 
 bool kin_pairs_put(kin_values *values, kin_pairs *pairs, const kin_value *key, const kin_value *item) {
-    if (!key || !item || kin_values_trouble(values) || !kin_value_hashable(key)) return false;
+    if (!key || !item || kin_values_error(values) || !kin_value_hashable(key)) return false;
     size_t i = position_of(values, pairs, key);
     if (i < pairs->n) {
         pairs->at[i].item = item;
@@ -253,13 +253,13 @@ kin_value *kin_value_float(kin_values *values, double f) {
 
 kin_value *kin_value_string(kin_values *values, const char *at, size_t len, kin_origin origin) {
     if (len > KIN_VALUE_MAX_STRING) {
-        kin_values_set_trouble(values, "a string is longer than 64 MiB");
+        kin_values_set_error(values, "a string is longer than 64 MiB");
         return NULL;
     }
     for (size_t i = 0; i < len;) {
         int n = (unsigned char)at[i] < 0x80 ? 1 : kin_utf8_len(at + i, len - i);
         if (n <= 0) {
-            kin_values_set_trouble(values, "a string is not UTF-8");
+            kin_values_set_error(values, "a string is not UTF-8");
             return NULL;
         }
         i += (size_t)n;
@@ -285,7 +285,7 @@ static bool enter_value(kin_values *values, kin_value *container, kin_value *ite
     kin_assert(!container->frozen);
     item->frozen = true;
     if (item->depth >= KIN_VALUE_MAX_DEPTH) {
-        kin_values_set_trouble(values, "lists and dicts are nested too deep");
+        kin_values_set_error(values, "lists and dicts are nested too deep");
         return false;
     }
     if (container->depth <= item->depth) container->depth = item->depth + 1;

@@ -32,7 +32,7 @@ typedef enum kin_origin {
 kin_values *kin_values_new(size_t max_bytes);
 void kin_values_free(kin_values *values); // NULL is fine
 
-// 0, or KIN_FAIL with the first trouble in the heap.
+// 0, or KIN_FAIL with the first error in the heap.
 int kin_values_check(const kin_values *values, kin_err *err);
 
 kin_value *kin_value_none(kin_values *values);

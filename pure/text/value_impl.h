@@ -78,17 +78,17 @@ extern const kin_value kin_the_undefined, kin_the_none, kin_the_true, kin_the_fa
 
 // ---- heap
 
-// Zeroed bytes; NULL at the limit, which becomes the heap's trouble.
+// Zeroed bytes; NULL at the limit, which becomes the heap's error.
 void *kin_values_alloc(kin_values *values, size_t n);
 
-// Takes steps from the budget. False when it is used up, which becomes the heap's trouble. One step is about one node of a
+// Takes steps from the budget. False when it is used up, which becomes the heap's error. One step is about one node of a
 // template, one item of a list, or 64 bytes of a string.
 bool kin_values_charge(kin_values *values, uint64_t steps);
 bool kin_values_charge_bytes(kin_values *values, size_t bytes);
 
-// A static sentence; NULL: none. Only the first trouble is kept.
-const char *kin_values_trouble(const kin_values *values);
-void kin_values_set_trouble(kin_values *values, const char *sentence);
+// A static sentence; NULL: none. Only the first error is kept.
+const char *kin_values_error(const kin_values *values);
+void kin_values_set_error(kin_values *values, const char *sentence);
 
 // The bytes behind a string that may be grown in place: see kin_string_concat.
 typedef struct kin_tail {
@@ -98,7 +98,7 @@ typedef struct kin_tail {
 } kin_tail;
 kin_tail *kin_values_tail(kin_values *values);
 
-// ---- making values; NULL in trouble
+// ---- making values; NULL after an error
 
 kin_value *kin_value_new(kin_values *values, kin_kind kind);
 const kin_value *kin_value_of_bool(bool b);
@@ -108,12 +108,12 @@ kin_value *kin_value_of_items(kin_values *values, kin_kind kind, kin_items items
 
 bool kin_items_push(kin_values *values, kin_items *items, const kin_value *item);
 
-// False for a key that cannot be one (a list, a dict) and in trouble.
+// False for a key that cannot be one (a list, a dict) and after an error.
 bool kin_pairs_put(kin_values *values, kin_pairs *pairs, const kin_value *key, const kin_value *item);
 const kin_value *kin_pairs_find(kin_values *values, const kin_pairs *pairs, const kin_value *key);
 const kin_value *kin_pairs_find_name(kin_values *values, const kin_pairs *pairs, const char *name, size_t len);
 
-// After its pairs or items are in place: fails, with trouble, if it is too deep.
+// After its pairs or items are in place: fails, with an error, if it is too deep.
 bool kin_value_set_depth(kin_values *values, kin_value *value);
 
 // ---- as Python sees them

@@ -19,7 +19,7 @@ typedef struct kin_arguments {
 } kin_arguments;
 
 // `self`: what is filtered or tested, or whose method it is; NULL for a global. `arg` [KIN_MAX_PARAMETERS]: by the parameters of
-// the row, NULL where none was given. `all`: as written. Returns NULL after kin_state_fail or in trouble.
+// the row, NULL where none was given. `all`: as written. Returns NULL after kin_state_fail or after an error.
 typedef const kin_value *(*kin_function_body)(kin_state *state, const kin_value *self, const kin_value **arg,
                                               const kin_arguments *all);
 
@@ -38,10 +38,10 @@ const kin_function *kin_global_find(kin_str name);
 
 extern const kin_function kin_list_filters[]; // those of list_filters.c, for kin_filter_find
 
-// The pairs of a dict as tuples. False in trouble.
+// The pairs of a dict as tuples. False after an error.
 bool kin_dict_items(kin_state *state, const kin_value *dict, kin_items *items);
 
-// A method of the object as a value; NULL: it has none of that name (or trouble).
+// A method of the object as a value; NULL: it has none of that name (or an error).
 const kin_value *kin_method_of(kin_state *state, const kin_value *object, kin_str name);
 // Python has a method of that name, which changes the object: so there is none here, and no key by that name either.
 bool kin_method_hidden(const kin_value *object, kin_str name);

@@ -247,7 +247,7 @@ const kin_value *kin_get_item(kin_state *state, const kin_value *of, const kin_v
 
 const kin_value *kin_str_of(kin_state *state, const kin_value *value) {
     const kin_value *text = kin_value_str(state->values, value);
-    if (text || kin_values_trouble(state->values)) return text;
+    if (text || kin_values_error(state->values)) return text;
     return kin_state_fail(state, "a %s cannot be written as text", kin_value_type_name(value));
 }
 

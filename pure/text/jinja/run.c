@@ -13,7 +13,7 @@ int kin_shown_len(const char *at, size_t len, size_t max) {
 
 void *kin_state_fail(kin_state *state, const char *format, ...) {
     char text[sizeof state->err->text];
-    if (state->failed || kin_values_trouble(state->values)) return NULL;
+    if (state->failed || kin_values_error(state->values)) return NULL;
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
@@ -293,5 +293,5 @@ bool kin_run(kin_state *state, const kin_node *body) {
         if (!kin_values_charge(state->values, 1) || !run_statement(state, body->kids[i])) return false;
     }
     state->depth--;
-    return kin_values_trouble(state->values) == NULL;
+    return kin_values_error(state->values) == NULL;
 }

@@ -3,5 +3,5 @@
 
 #include "pure/text/jinja/state.h"
 
-// bounds: begin, end, step; none where one is missing. NULL after kin_state_fail or in trouble.
+// bounds: begin, end, step; none where one is missing. NULL after kin_state_fail or after an error.
 const kin_value *kin_slice(kin_state *state, const kin_value *of, const kin_value *const bounds[3]);

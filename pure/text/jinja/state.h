@@ -49,7 +49,7 @@ int kin_shown_len(const char *at, size_t len, size_t max);
 // Writes the sentence, with the line, unless there is one already. Returns NULL.
 void *kin_state_fail(kin_state *state, const char *format, ...) KIN_PRINTF(2, 3);
 
-// NULL after kin_state_fail or in trouble.
+// NULL after kin_state_fail or after an error.
 const kin_value *kin_eval(kin_state *state, const kin_node *node);
 
 // A call with one more argument, `caller`, unless that is NULL.

@@ -47,6 +47,6 @@ typedef struct kin_pieces {
     size_t len; // bytes of all
 } kin_pieces;
 
-// The bytes are borrowed until the join. In trouble nothing is added.
+// The bytes are borrowed until the join. After an error nothing is added.
 void kin_pieces_add(kin_pieces *pieces, kin_string part);
-kin_value *kin_pieces_join(const kin_pieces *pieces); // NULL in trouble
+kin_value *kin_pieces_join(const kin_pieces *pieces); // NULL after an error

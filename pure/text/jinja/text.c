@@ -10,7 +10,7 @@
 #include "pure/text/jinja/sort.h"
 #include "pure/text/utf8.h"
 
-// Bytes that grow. `failed`: trouble, or a value that has no text.
+// Bytes that grow. `failed`: an error, or a value that has no text.
 typedef struct buffer {
     kin_values *values;
     char *at;
@@ -20,7 +20,7 @@ typedef struct buffer {
 
 static void put(buffer *out, const char *at, size_t len) {
     if (out->failed || len == 0) return;
-    if (out->len + len > KIN_VALUE_MAX_STRING) kin_values_set_trouble(out->values, "the text becomes longer than 64 MiB");
+    if (out->len + len > KIN_VALUE_MAX_STRING) kin_values_set_error(out->values, "the text becomes longer than 64 MiB");
     if (out->len + len > out->cap) {
         size_t cap = 2 * (out->len + len) + 64;
         char *grown = kin_values_alloc(out->values, cap);

@@ -4,7 +4,7 @@
 #include "pure/text/value_impl.h"
 
 // str(). A string is itself. Numbers, true, false and none are the template's bytes: they cannot spell a control token. A list
-// or dict becomes input as a whole. NULL without trouble: a value that has no text here (a macro, a generator).
+// or dict becomes input as a whole. NULL without an error: a value that has no text here (a macro, a generator).
 const kin_value *kin_value_str(kin_values *values, const kin_value *value);
 
 typedef struct kin_json_format {
@@ -14,7 +14,7 @@ typedef struct kin_json_format {
     const kin_string *key_separator;  // between a key and its item
 } kin_json_format;
 
-// JSON as json.dumps writes it, all of it input. NULL without trouble: a value that JSON does not have.
+// JSON as json.dumps writes it, all of it input. NULL without an error: a value that JSON does not have.
 const kin_value *kin_value_json(kin_values *values, const kin_value *value, const kin_json_format *format);
 
 enum { KIN_FLOAT_TEXT = 32 };

@@ -56,7 +56,7 @@ static void replace_nothing(kin_pieces *out, const kin_string *s, const kin_stri
     size_t i = 0;
     for (; max != 0 && i <= s->len; max--) {
         kin_pieces_add(out, *with);
-        if (i == s->len || kin_values_trouble(out->values)) return;
+        if (i == s->len || kin_values_error(out->values)) return;
         kin_string rest = kin_string_part(s, i, s->len);
         size_t n = kin_string_offset(out->values, &rest, 1);
         kin_pieces_add(out, kin_string_part(s, i, i + n));

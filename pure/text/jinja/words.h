@@ -12,7 +12,7 @@ typedef enum kin_casing {
     KIN_CASE_WORDS,      // Jinja's filter title: upper after white space and - ( { [ <
 } kin_casing;
 
-// All of these: NULL or false in trouble.
+// All of these: NULL or false after an error.
 kin_value *kin_string_case(kin_values *values, const kin_string *s, kin_casing casing);
 
 // The first `max` occurrences (all if max < 0) of `old` become `with`.
