@@ -120,6 +120,15 @@ static int parse_tables(plan_options *o, const plan_tables *t, int argc, char **
                                                                      : KIN_FAIL;
 }
 
+// Of all that kin run takes as --draft, the draft model's file.
+static int take_draft(plan_options *o, kin_err *err) {
+    kin_draft_mode mode;
+    const char *words = o->draft;
+    if (!words) return 0;
+    if (kin_draft_words_read(words, &mode, &o->draft, err) != 0) return KIN_FAIL;
+    return o->draft ? 0 : kin_err_set(err, "--draft %s: what a draft model would gain is said of its FILE", words);
+}
+
 // First with all tables, to see which kind of plan is asked for, then without those that such a plan does not heed.
 static int parse(plan_options *o, int argc, char **argv, kin_err *err) {
     static const char of_file[] = "--what-if plans with the devices of its file";
@@ -143,7 +152,7 @@ static int parse(plan_options *o, int argc, char **argv, kin_err *err) {
         for (size_t i = 0; i < n; i++) rules[i].table[0].kind = rules[i].is_heeded ? rules[i].table[0].kind : KIN_OPTION_END;
         if (parse_tables(o, &t, argc, argv, err) != 0) return kin_err_prefix(err, "%s", rules[n - 1].why);
     }
-    return 0;
+    return take_draft(o, err);
 }
 
 // ---- where facts come from
@@ -213,6 +222,20 @@ static int print_json(json_t *json, kin_err *err) {
     return 0;
 }
 
+// Its vocabulary is to be that of the model, where there is a file of it.
+static int check_draft(const plan_options *o, kin_err *err) {
+    kin_session s = {0};
+    kin_gguf *gguf = NULL;
+    if (!o->draft || (o->what_if && !o->session.model)) return 0;
+    int rc = kin_session_open_vocab(&s, &o->session, err);
+    if (rc == 0 && !s.vocab) rc = kin_err_set(err, "%s: %s", s.model_name, s.vocab_err.text);
+    if (rc == 0) rc = kin_gguf_open(&gguf, o->draft, err);
+    if (rc == 0) rc = kin_draft_model_check(gguf, o->draft, s.vocab, err);
+    kin_gguf_close(gguf);
+    kin_session_close(&s);
+    return rc;
+}
+
 // What the draft model of --draft would gain.
 static int find_gain(const plan_options *o, const kin_facts *facts, const kin_plan_options *how,
                      const kin_plan_scheduler *scheduler, kin_draft_gain *gain, kin_err *err) {
@@ -266,7 +289,7 @@ static int run_plan(const plan_options *o, const kin_plan_scheduler *scheduler) 
     kin_plan_options how = kin_plan_options_defaults();
     how.n_rounds = o->session.fleet.n_rounds;
     if (kin_highs_is_there()) how.ilp = kin_highs_solve;
-    int rc = find_facts(o, &facts, &err);
+    int rc = check_draft(o, &err) == 0 ? find_facts(o, &facts, &err) : KIN_FAIL;
     if (rc == 0) rc = o->all ? show_all(o, &facts, &how, &err) : show_plan(o, &facts, &how, scheduler, &err);
     return rc == 0 ? KIN_EXIT_OK : kin_app_fail(&err);
 }

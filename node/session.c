@@ -300,26 +300,31 @@ static int check_timeline(const char *path, kin_err *err) {
     return f && fclose(f) == 0 ? 0 : kin_err_set(err, "%s: %s", path, strerror(errno));
 }
 
-// "auto", "off", "ngram", FILE, "auto,FILE" or "ngram,FILE". *file: NULL: none.
-static int read_draft(kin_session *s, const kin_session_options *o, const char **file, kin_err *err) {
+int kin_draft_words_read(const char *text, kin_draft_mode *mode, const char **file, kin_err *err) {
     static const char *const words[] = {[KIN_DRAFT_AUTO] = "auto", [KIN_DRAFT_OFF] = "off", [KIN_DRAFT_ALSO_INEXACT] = "ngram"};
-    const char *text = o->draft ? o->draft : "auto";
     *file = NULL;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        size_t n = strlen(words[i]);
+        *mode = (kin_draft_mode)i;
+        if (strcmp(text, words[i]) == 0) return 0;
+        if (strncmp(text, words[i], n) != 0 || text[n] != ',') continue;
+        if (i == KIN_DRAFT_OFF) return kin_err_set(err, "--draft %s: off goes with no draft model", text);
+        if (text[n + 1] == '\0') return kin_err_set(err, "--draft %s: a draft model's file is missing behind the comma", text);
+        *file = text + n + 1;
+        return 0;
+    }
+    *mode = KIN_DRAFT_AUTO;
+    *file = text;
+    if (strchr(text, '.') || strchr(text, '/')) return 0;
+    return kin_err_set(err, "--draft %s: write auto, off, ngram, or the file of a draft model", text);
+}
+
+static int read_draft(kin_session *s, const kin_session_options *o, const char **file, kin_err *err) {
     s->draft_min = o->draft_min;
     s->draft_max = o->draft_max;
     if (o->draft_max > 0 && o->draft_min > o->draft_max)
         return kin_err_set(err, "--draft-min %d is more than --draft-max %d", o->draft_min, o->draft_max);
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        size_t n = strlen(words[i]);
-        s->draft = (kin_draft_mode)i;
-        if (strcmp(text, words[i]) == 0) return 0;
-        *file = text + n + 1;
-        if (i != KIN_DRAFT_OFF && strncmp(text, words[i], n) == 0 && text[n] == ',') return 0;
-    }
-    s->draft = KIN_DRAFT_AUTO;
-    *file = text;
-    if (strchr(text, '.') || strchr(text, '/')) return 0;
-    return kin_err_set(err, "--draft %s: write auto, off, ngram, or the file of a draft model", text);
+    return kin_draft_words_read(o->draft ? o->draft : "auto", &s->draft, file, err);
 }
 
 // Before the model's own shard, which gets the memory that is left.

@@ -20,6 +20,9 @@ typedef enum kin_draft_mode {
     KIN_DRAFT_ALSO_INEXACT, // ... and where ggml's kernels or a GPU compute
 } kin_draft_mode;
 
+// What --draft says: "auto", "off", "ngram", FILE, "auto,FILE" or "ngram,FILE". *file points into it; NULL: no draft model.
+int kin_draft_words_read(const char *words, kin_draft_mode *mode, const char **file, kin_err *err);
+
 typedef struct kin_session_options {
     const kin_console *console; // borrowed
     const char *model;          // NULL: the demo model
@@ -44,7 +47,7 @@ typedef struct kin_session_options {
     bool only_looks;          // nothing is going to run here, and no device gets work
     int n_cached;             // of a token in the middle of what the command does, in the KV cache; 0: half the context
     int n_prompt;             // tokens of its prompt; 0: 128
-    const char *draft;        // "auto", "off", "ngram", a draft model's file, or "ngram,FILE"; NULL: auto
+    const char *draft;        // as kin_draft_words_read has it; NULL: auto
     int draft_min, draft_max; // drafted tokens of each text in a step: see kin_scheduler_options
     const char *timeline;     // file for a picture of the first tokens; NULL: none. For commands that call kin_session_mark
     bool records;             // the timeline is wanted without a file, too

@@ -41,7 +41,7 @@ struct kin_draft_model {
 
 // ---- opening
 
-static int check_vocab(const kin_vocab *a, const kin_vocab *b, const char *path, kin_err *err) {
+static int compare_vocabs(const kin_vocab *a, const kin_vocab *b, const char *path, kin_err *err) {
     int n = kin_vocab_n_tokens(a);
     bool same = n == kin_vocab_n_tokens(b) && kin_vocab_get_kind(a) == kin_vocab_get_kind(b);
     for (int32_t id = 0; id < n && same; id++) {
@@ -54,15 +54,18 @@ static int check_vocab(const kin_vocab *a, const kin_vocab *b, const char *path,
                        path, kin_vocab_n_tokens(b), n);
 }
 
-static int open_model(kin_draft_model *m, const kin_draft_model_options *o, kin_err *err) {
-    kin_vocab *vocab = NULL;
-    if (kin_model_open(&m->model, o->path, err) != 0) return KIN_FAIL;
-    int rc = kin_vocab_load(&vocab, m->model.gguf, err);
-    if (rc != 0) kin_err_prefix(err, "%s", o->path);
-    if (rc == 0) rc = check_vocab(o->vocab, vocab, o->path, err);
-    m->n_vocab = kin_vocab_n_tokens(o->vocab) < m->model.hp.n_vocab ? kin_vocab_n_tokens(o->vocab) : m->model.hp.n_vocab;
-    kin_vocab_free(vocab);
+int kin_draft_model_check(const kin_gguf *gguf, const char *path, const kin_vocab *vocab, kin_err *err) {
+    kin_vocab *own = NULL;
+    if (kin_vocab_load(&own, gguf, err) != 0) return kin_err_prefix(err, "%s", path);
+    int rc = compare_vocabs(vocab, own, path, err);
+    kin_vocab_free(own);
     return rc;
+}
+
+static int open_model(kin_draft_model *m, const kin_draft_model_options *o, kin_err *err) {
+    if (kin_model_open(&m->model, o->path, err) != 0) return KIN_FAIL;
+    m->n_vocab = kin_vocab_n_tokens(o->vocab) < m->model.hp.n_vocab ? kin_vocab_n_tokens(o->vocab) : m->model.hp.n_vocab;
+    return kin_draft_model_check(m->model.gguf, o->path, o->vocab, err);
 }
 
 // Its weights are read in every pass that it makes, so they are not streamed.

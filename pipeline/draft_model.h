@@ -36,6 +36,9 @@ typedef struct kin_draft_model_options {
     kin_progress progress;
 } kin_draft_model_options;
 
+// Whether the model of this file (path: for the sentence) has the vocabulary of the texts: each token is the same.
+int kin_draft_model_check(const kin_gguf *gguf, const char *path, const kin_vocab *vocab, kin_err *err);
+
 // Fails when it is no model of the same vocabulary.
 int kin_draft_model_open(kin_draft_model **out, const kin_draft_model_options *options, kin_err *err);
 void kin_draft_model_close(kin_draft_model *model); // NULL is allowed

@@ -139,8 +139,16 @@ plan 0 --what-if "$facts/home.json" -m "$draft" --draft "$draft" # of itself
 says "$out" '^The draft model is not worth its memory here'
 plan 0 --what-if "$facts/a4-8b.json" --draft "$draft" --json
 for key in memory_bytes pass_ms plain_ms beside_ms worth_from; do says "$out" "\"$key\": [0-9]"; done
+plan 0 --what-if "$facts/a4-8b.json" --draft "ngram,$draft"
+says "$out" '^a draft '
 plan 1 --what-if "$facts/a4-8b.json" --draft "$dir/none.gguf"
 says "$err" 'none.gguf'
+plan 1 --what-if "$facts/home.json" -m "$dir/tiny.gguf" --draft "$draft"
+says "$err" 'demo-draft.gguf cannot draft for this model: '
+for words in auto off ngram auto, "off,$draft" nothing; do
+    plan 2 --what-if "$facts/a4-8b.json" --draft "$words"
+    says "$err" "^kin plan: --draft $words: "
+done
 
 # ---- schedulers
 
