@@ -9,13 +9,13 @@
 
 #define PIECE_WEIGHTS_MAX 256
 #define POOL_PIECES 16384
-#define POOL_PIECES_SLOW 2048 // for the types that need an importance matrix: they quantize 100 times slower
+#define SAMPLE_BLOCKS 64 // of a type with a code book
 
 struct kin_random_rows {
     enum ggml_type type;
     int64_t n_in;
     float scale;    // standard deviation of a weight
-    float *imatrix; // [n_in] all 1, for the types that cannot be quantized to without; else NULL
+    float unscaled; // likewise, where the scale of a block is 1: of a type with a code book; else 0
     size_t row_bytes;
     // The pool; NULL if every row is quantized.
     uint8_t *pool; // [n_pieces * piece_bytes]
@@ -54,17 +54,69 @@ static void *alloc(size_t n) {
     return at;
 }
 
+// ---- types with a code book
+
+// Quantizing to these searches a table that takes ggml seconds to make. It is not needed: all bits of a block but its scale may
+// be anything.
+static bool has_code_book(enum ggml_type type) {
+    switch (type) {
+    case GGML_TYPE_IQ2_XXS:
+    case GGML_TYPE_IQ2_XS:
+    case GGML_TYPE_IQ2_S:
+    case GGML_TYPE_IQ3_XXS:
+    case GGML_TYPE_IQ3_S:
+    case GGML_TYPE_IQ1_S:
+    case GGML_TYPE_IQ1_M: return true;
+    default: return false;
+    }
+}
+
+static void put_scale(enum ggml_type type, float scale, uint8_t *block) {
+    const ggml_fp16_t bits = ggml_fp32_to_fp16(scale);
+    if (type != GGML_TYPE_IQ1_M) { // it comes first
+        memcpy(block, &bits, sizeof bits);
+        return;
+    }
+    uint8_t *high = block + 49; // it is in the highest four bits of the last four 16-bit numbers
+    for (int i = 0; i < 4; i++) high[2 * i] = (uint8_t)((high[2 * i] & 0x0f) | (bits >> 4 * i & 0x0f) << 4);
+}
+
+// Scales are between 3/4 and 5/4 of the given one.
+static void draw_blocks(enum ggml_type type, float scale, uint64_t seed, size_t n_bytes, uint8_t *out) {
+    const size_t block_bytes = ggml_type_size(type);
+    for (size_t i = 0; i < n_bytes; i++) out[i] = (uint8_t)(next(&seed) >> 56);
+    for (size_t at = 0; at < n_bytes; at += block_bytes) {
+        put_scale(type, scale * (0.75f + (float)(next(&seed) % 512) / 1024), out + at);
+    }
+}
+
+static float measure_unscaled(enum ggml_type type) {
+    const size_t n_bytes = SAMPLE_BLOCKS * ggml_type_size(type);
+    const int64_t n = SAMPLE_BLOCKS * ggml_blck_size(type);
+    uint8_t *blocks = alloc(n_bytes);
+    float *weights = alloc((size_t)n * sizeof *weights);
+    draw_blocks(type, 1, 0, n_bytes, blocks);
+    ggml_get_type_traits(type)->to_float(blocks, weights, n);
+    double squares = 0;
+    for (int64_t i = 0; i < n; i++) squares += (double)weights[i] * weights[i];
+    free(weights);
+    free(blocks);
+    return (float)sqrt(squares / (double)n);
+}
+
+// ---- other types
+
 static void fill_pool(kin_random_rows *rows, uint64_t seed) {
     int64_t piece = PIECE_WEIGHTS_MAX;
     while (rows->n_in % piece != 0) piece /= 2;
     rows->piece = piece;
     rows->piece_bytes = ggml_row_size(rows->type, piece);
-    rows->n_pieces = rows->imatrix ? POOL_PIECES_SLOW : POOL_PIECES;
+    rows->n_pieces = POOL_PIECES;
     rows->pool = alloc((size_t)rows->n_pieces * rows->piece_bytes);
 
     float *weights = alloc((size_t)(rows->n_pieces * piece) * sizeof *weights);
     kin_random_gaussian(seed, rows->scale, rows->n_pieces * piece, weights);
-    ggml_quantize_chunk(rows->type, weights, rows->pool, 0, rows->n_pieces, piece, rows->imatrix);
+    ggml_quantize_chunk(rows->type, weights, rows->pool, 0, rows->n_pieces, piece, NULL);
     free(weights);
 }
 
@@ -73,18 +125,16 @@ kin_random_rows *kin_random_rows_new(int type, int64_t n_in, bool pooled, uint64
     kin_random_rows *rows = alloc(sizeof *rows);
     *rows = (kin_random_rows){.type = (enum ggml_type)type, .n_in = n_in, .scale = 1 / sqrtf((float)n_in)};
     rows->row_bytes = ggml_row_size(rows->type, n_in);
-    if (ggml_quantize_requires_imatrix(rows->type)) {
-        rows->imatrix = alloc((size_t)n_in * sizeof *rows->imatrix);
-        for (int64_t i = 0; i < n_in; i++) rows->imatrix[i] = 1;
-    }
-    if (pooled) fill_pool(rows, seed);
+    if (has_code_book(rows->type))
+        rows->unscaled = measure_unscaled(rows->type);
+    else if (pooled)
+        fill_pool(rows, seed);
     return rows;
 }
 
 void kin_random_rows_free(kin_random_rows *rows) {
     if (!rows) return;
     free(rows->pool);
-    free(rows->imatrix);
     free(rows);
 }
 
@@ -95,14 +145,16 @@ static void draw_row(const kin_random_rows *rows, uint64_t seed, uint8_t *out) {
 }
 
 void kin_random_rows_fill(const kin_random_rows *rows, uint64_t seed, uint64_t row_begin, uint64_t n_rows, uint8_t *out) {
-    float *weights = rows->pool ? NULL : alloc((size_t)rows->n_in * sizeof *weights);
+    float *weights = rows->pool || rows->unscaled > 0 ? NULL : alloc((size_t)rows->n_in * sizeof *weights);
     for (uint64_t i = 0; i < n_rows; i++, out += rows->row_bytes) {
         uint64_t row_seed = kin_random_mix(seed, row_begin + i);
-        if (rows->pool) {
+        if (rows->unscaled > 0) {
+            draw_blocks(rows->type, rows->scale / rows->unscaled, row_seed, rows->row_bytes, out);
+        } else if (rows->pool) {
             draw_row(rows, row_seed, out);
         } else {
             kin_random_gaussian(row_seed, rows->scale, rows->n_in, weights);
-            ggml_quantize_chunk(rows->type, weights, out, 0, 1, rows->n_in, rows->imatrix);
+            ggml_quantize_chunk(rows->type, weights, out, 0, 1, rows->n_in, NULL);
         }
     }
     free(weights);

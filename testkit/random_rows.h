@@ -6,7 +6,8 @@
 // Quantizing is slow (about 10 million weights/s for Q4_K), so a large model takes its weights from a pool: pieces of up to
 // 256 weights are quantized once, and every row is put together from pieces drawn at random. Rows still all differ
 // (8 pieces out of 16384 in a row of 2048), which rows drawn as a whole would not: equal rows of an output matrix are
-// equal logits. Blocks of all types stand for themselves, so pieces may be put together freely.
+// equal logits. Blocks of all types stand for themselves, so pieces may be put together freely. Blocks of types with a code book
+// (IQ1, IQ2, IQ3) are random bits and a scale: their weights are those of the book, not gaussian.
 //
 // Thread: rows are made by any number of threads at once, nothing mutates after new.
 #pragma once

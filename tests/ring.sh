@@ -92,8 +92,8 @@ alone() { # COMMAND OPTION...: without others
 }
 
 # Plans by rule, unless a check says otherwise; and nobody measures its machine, which takes seconds.
-"$kin" profile --no-gpu --cache "$dir" -t 1 --json >"$dir/profile.json" 2>"$dir/head.log" || fail 'no profile'
-export KIN_PLAN=even KIN_PROFILE="$dir/profile.json"
+KIN_PROFILE=$(dirname "$0")/machine.json
+export KIN_PLAN=even KIN_PROFILE
 
 # The end of the test, and its status.
 tally() {

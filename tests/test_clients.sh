@@ -59,8 +59,8 @@ ask() {
 serve alone
 ask 'one machine'
 
-"$kin" profile --no-gpu --cache "$dir" -t 1 --json >"$dir/profile.json" 2>/dev/null
-export KIN_PLAN=even KIN_PROFILE="$dir/profile.json"
+KIN_PROFILE=$(dirname "$0")/machine.json
+export KIN_PLAN=even KIN_PROFILE
 "$kin" join "127.0.0.1:$cluster_port" --name anna --key-file "$dir/key" --listen 127.0.0.1 -t 1 >"$dir/anna.log" 2>&1 &
 pids="$pids $!"
 serve ring --cluster --devices 1 --name desk --key-file "$dir/key" --listen 127.0.0.1 --cluster-port "$cluster_port" --hidden

@@ -10,13 +10,9 @@ ln -s "$(realpath "$kin")" "$dir/kin-of-the-demo" # what its processes are calle
 demo=$dir/kin-of-the-demo
 export TMPDIR="$dir/tmp"
 
+echo "$demo" >"$dir/name"
 running() { # the processes of the demo
-    for cmdline in /proc/[0-9]*/cmdline; do
-        if { tr '\000' ' ' <"$cmdline"; } 2>/dev/null | grep -q "^$demo demo"; then
-            cmdline=${cmdline#/proc/}
-            echo "${cmdline%/cmdline}"
-        fi
-    done
+    grep -lasxzF -f "$dir/name" /proc/[0-9]*/cmdline | cut -d / -f 3
 }
 nothing_is_left() {
     n=0

@@ -233,7 +233,6 @@ static void every_weight_type_gives_the_reference_logits(void **state) {
     snprintf(mixes, sizeof mixes, "%s", kin_model_mixes());
     for (char *mix = strtok(mixes, ", "); mix; mix = strtok(NULL, ", "), n++) {
         kin_model_spec spec = small_spec("llama", mix);
-        spec.n_layer = strncmp(mix, "iq", 2) == 0 ? 1 : 2; // quantizing to those is slow
         kin_runner_options o[2] = {kin_runner_options_defaults(), kin_runner_options_defaults()};
         double errors[2];
         o[1].device.repack = false;

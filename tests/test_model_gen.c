@@ -236,6 +236,26 @@ static void rows_do_not_depend_on_how_they_are_asked_for(void **state) {
     }
 }
 
+static void weights_of_every_type_have_the_same_deviation(void **state) {
+    (void)state;
+    enum { N_IN = 1024, N_ROWS = 16, N = N_IN * N_ROWS };
+    static const int types[] = {GGML_TYPE_Q4_K,   GGML_TYPE_IQ1_S, GGML_TYPE_IQ1_M,   GGML_TYPE_IQ2_XXS,
+                                GGML_TYPE_IQ2_XS, GGML_TYPE_IQ2_S, GGML_TYPE_IQ3_XXS, GGML_TYPE_IQ3_S};
+    static float weights[N];
+    static uint8_t bytes[N];
+    for (size_t it = 0; it < sizeof types / sizeof *types; it++) {
+        kin_random_rows *rows = kin_random_rows_new(types[it], N_IN, false, 1);
+        kin_random_rows_fill(rows, 9, 0, N_ROWS, bytes);
+        kin_random_rows_free(rows);
+        ggml_get_type_traits((enum ggml_type)types[it])->to_float(bytes, weights, N);
+        double sum = 0, squares = 0;
+        for (int i = 0; i < N; i++) sum += weights[i], squares += (double)weights[i] * weights[i];
+        double deviation = sqrt(squares / N);
+        if (fabs(deviation * sqrt(N_IN) - 1) > 0.1 || fabs(sum / N) > deviation / 20)
+            fail_msg("%s: mean %g, deviation %g", ggml_type_name((enum ggml_type)types[it]), sum / N, deviation);
+    }
+}
+
 static void large_model_is_made_from_a_pool_within_a_split(void **state) {
     (void)state;
     kin_model_spec s = small_spec("llama");
@@ -315,6 +335,7 @@ int main(void) {
         cmocka_unit_test(tokens_are_unique_words_of_any_vocabulary),
         cmocka_unit_test(weights_keep_the_size_of_their_input),
         cmocka_unit_test(rows_do_not_depend_on_how_they_are_asked_for),
+        cmocka_unit_test(weights_of_every_type_have_the_same_deviation),
         cmocka_unit_test(large_model_is_made_from_a_pool_within_a_split),
         cmocka_unit_test(impossible_specs_are_refused),
     };

@@ -11,6 +11,20 @@ fail() {
     exit 1
 }
 
+mkfifo "$dir/talking"
+measures() { # whether it begins to; then it is stopped
+    "$kin" profile --threads 1 --cache "$dir/cache" >/dev/null 2>"$dir/talking" &
+    pid=$!
+    {
+        status=0
+        grep -q "measuring" || status=1
+        kill $pid 2>/dev/null || true
+        cat >/dev/null
+    } <"$dir/talking"
+    wait $pid || true
+    return $status
+}
+
 "$kin" profile --threads 1 --cache "$dir/cache" --name tower --json >"$dir/first" 2>"$dir/talk"
 grep -q "measuring this machine" "$dir/talk" || fail "a first profile is not measured"
 for key in name memory_bytes cpu Q4_K F16 other; do
@@ -29,6 +43,14 @@ grep -v memory_bytes "$dir/first" >"$dir/a"
 grep -v memory_bytes "$dir/kept" >"$dir/b"
 cmp "$dir/a" "$dir/b" || fail "a kept profile reads back differently"
 
+if [ -w /dev/full ]; then
+    for words in '' --json; do
+        # shellcheck disable=SC2086 # none or one
+        "$kin" profile --threads 1 --cache "$dir/cache" $words >/dev/full 2>"$dir/talk" && fail "a full stdout is no error"
+        grep -q '^kin: stdout: No space left on device$' "$dir/talk" || fail "a full stdout is not said"
+    done
+fi
+
 # A disk that could not be measured is tried again, and nothing else; then it is kept.
 if grep -q '"disk_bytes_per_s"' "$dir/first" && command -v python3 >/dev/null; then
     python3 -c 'import json, sys
@@ -44,12 +66,10 @@ fi
 # A damaged file, and one of another machine.
 head -c 100 "$1" >"$dir/part"
 cp "$dir/part" "$1"
-"$kin" profile --threads 1 --cache "$dir/cache" >/dev/null 2>"$dir/talk"
-grep -q "measuring" "$dir/talk" || fail "a damaged profile is used"
+measures || fail "a damaged profile is used"
 sed 's/"fingerprint": "/&elsewhere /' "$1" >"$dir/moved"
 cp "$dir/moved" "$1"
-"$kin" profile --threads 1 --cache "$dir/cache" >/dev/null 2>"$dir/talk"
-grep -q "measuring" "$dir/talk" || fail "a profile of another machine is used"
+measures || fail "a profile of another machine is used"
 
 # A cache folder that cannot be: measured, not kept, and said so.
 : >"$dir/file"

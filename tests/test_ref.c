@@ -17,6 +17,7 @@
 #include "ref/forward.h"
 #include "testkit/gguf_write.h"
 #include "testkit/logits.h"
+#include "testkit/random_rows.h"
 #include "testkit/ref_load.h"
 #include "tests/null_malloc.h"
 
@@ -139,19 +140,18 @@ static void dequantized_rows_equal_ggmls(void **state) {
     (void)state;
     enum { N = 2048 };
     uint64_t seed = 1;
-    float floats[N];
     uint8_t row[N * sizeof(float)];
-    for (int i = 0; i < N; i++) floats[i] = random_float(&seed);
     for (size_t it = 0; it < COUNT(types); it++) {
         const enum ggml_type type = (enum ggml_type)types[it];
         assert_int_equal(kin_ref_block_n(type), ggml_blck_size(type));
         assert_int_equal(kin_ref_block_bytes(type), ggml_type_size(type));
-        ggml_quantize_chunk(type, floats, row, 0, 1, N, NULL);
+        kin_random_rows *rows = kin_random_rows_new(types[it], N, false, 1);
+        kin_random_rows_fill(rows, 1, 0, 1, row);
+        kin_random_rows_free(rows);
         assert_dequant_equals_ggmls(type, row, N);
         for (size_t i = 0; i < sizeof row; i++) row[i] = (uint8_t)(int)(random_float(&seed) * 128);
         assert_dequant_equals_ggmls(type, row, N);
     }
-    ggml_quantize_free();
 }
 
 static void every_f16_equals_ggmls(void **state) {
