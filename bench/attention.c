@@ -51,7 +51,7 @@ static uint64_t read_all(const void *data, size_t bytes) {
     const uint64_t *p = data;
     uint64_t sum[8] = {0};
     for (size_t i = 0; i + 8 <= bytes / 8; i += 8) {
-        __builtin_prefetch(p + i + 512); // 4 KiB: the next page, where the processor's own prefetcher would begin anew
+        __builtin_prefetch(p + i + 512, 0, 2); // 4 KiB: the next page, where the processor's own prefetcher would begin anew
         for (int j = 0; j < 8; j++) sum[j] += p[i + (size_t)j];
     }
     return sum[0] + sum[1] + sum[2] + sum[3] + sum[4] + sum[5] + sum[6] + sum[7];
