@@ -142,6 +142,42 @@ void kin_plan_print_sentences(const kin_facts *facts, const char sentences[][KIN
     }
 }
 
+enum { LOST, PAUSE, PAGES, COMPUTED, FETCH, BY };
+
+static void fill_loss(kin_table *table, const kin_plan_view *view, int device) {
+    const kin_loss *l = &view->losses[device];
+    kin_table_row(table);
+    kin_table_cell(table, LOST, "%.24s", view->facts->devices[device].name);
+    if (view->if_lost[device] == KIN_PLAN_VIEW_ENDS) {
+        kin_table_cell(table, BY, "nobody has room: texts wait for it");
+        return;
+    }
+    fill_time(table, PAUSE, l->pause_s);
+    fill_time(table, PAGES, l->pages_s);
+    fill_time(table, COMPUTED, l->compute_s);
+    fill_time(table, FETCH, l->fetch_s);
+    if (l->way == KIN_LOSS_PAGES)
+        kin_table_cell(table, BY, "pages, its own from %.24s", view->facts->devices[l->buddy].name);
+    else
+        kin_table_cell(table, BY, "computing %d token%s", l->n_computed, plural(l->n_computed));
+}
+
+// How long a text pauses without each device. Nothing where nothing is known.
+static void print_losses(const kin_plan_view *view, FILE *file) {
+    static const char *const titles[] = {"IF LOST", "PAUSE", "PAGES", "COMPUTED", "NO SPARES", "THE TEXT GOES ON BY"};
+    kin_table *table = malloc(sizeof *table);
+    if (!table) return;
+    kin_table_init(table, "lrrrrl", titles);
+    for (int i = 1; i < view->facts->n_device; i++) {
+        if (view->if_lost[i]) fill_loss(table, view, i);
+    }
+    if (table->n_rows > 1) {
+        fprintf(file, "\n");
+        kin_table_print(table, file);
+    }
+    free(table);
+}
+
 void kin_plan_print(const kin_plan_view *view, FILE *file) {
     const kin_facts *f = view->facts;
     char text[32];
@@ -153,4 +189,5 @@ void kin_plan_print(const kin_plan_view *view, FILE *file) {
     print_times(view, file);
     if (view->group[0]) fprintf(file, "\n%s\n", view->group);
     kin_plan_print_sentences(f, view->sentences, file);
+    print_losses(view, file);
 }

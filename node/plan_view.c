@@ -50,26 +50,42 @@ static void look_at_groups(kin_plan_view *view) {
     kin_group_say(view->facts, &group, view->prediction.tpot_s, view->prediction.compute_s, view->group, sizeof view->group);
 }
 
+// What is said of each device, and what its loss would cost. Only of plans that the playoff would make: others are not known
+// without it.
+static int explain(kin_plan_view *view, const kin_plan_options *options, kin_err *err) {
+    if (kin_plan_explain(view->facts, options, &view->plan, view->sentences, view->without, err) != 0) return KIN_FAIL;
+    for (int i = 1; i < view->facts->n_device; i++) {
+        if (view->plan.shares[i].n_layer == 0) continue;
+        view->if_lost[i] = KIN_PLAN_VIEW_ENDS;
+        if (view->without[i].n_stops == 0) continue;
+        bool is_known = kin_loss_predict(view->facts, &view->plan, &view->without[i], i, &view->losses[i], NULL) == 0;
+        view->if_lost[i] = is_known ? KIN_PLAN_VIEW_PAUSES : KIN_PLAN_VIEW_UNASKED;
+    }
+    return 0;
+}
+
 int kin_plan_view_make(kin_plan_view *view, const kin_facts *facts, const kin_plan_options *options,
                        const kin_plan_scheduler *scheduler, kin_err *err) {
     view->facts = facts;
     view->scheduler = scheduler;
+    memset(view->if_lost, 0, sizeof view->if_lost);
     if (kin_plan_view_screen(facts, &view->refused, view->sentences, err) != 0) return KIN_FAIL;
     if (kin_plan_view_ask(facts, options, scheduler, &view->plan, &view->prediction, err) != 0)
         return fail_with_refused(view, err);
     look_at_groups(view);
-    return scheduler->plan == kin_plan_playoff ? kin_plan_explain(facts, options, &view->plan, view->sentences, err) : 0;
+    return scheduler->plan == kin_plan_playoff ? explain(view, options, err) : 0;
 }
 
 int kin_plan_view_of(kin_plan_view *view, const kin_facts *facts, const kin_plan *plan, const kin_plan_options *options,
                      kin_err *err) {
     view->facts = facts;
     view->scheduler = &kin_plan_schedulers[0];
+    memset(view->if_lost, 0, sizeof view->if_lost);
     view->plan = *plan;
     if (kin_plan_view_screen(facts, &view->refused, view->sentences, err) != 0) return KIN_FAIL;
     if (kin_timeline_predict(facts, plan, &view->prediction, err) != 0) return KIN_FAIL;
     look_at_groups(view);
-    return kin_plan_explain(facts, options, plan, view->sentences, err);
+    return explain(view, options, err);
 }
 
 // ---- as JSON
@@ -89,6 +105,19 @@ static json_t *windows_json(const kin_plan *plan, int device) {
         json_array_append_new(list, json_pack("{s:i, s:i, s:i}", "layer_begin", windows.at[i].layer_begin, "layer_end",
                                               windows.at[i].layer_end, "gpu_layers", windows.at[i].n_gpu_layers));
     return list;
+}
+
+static json_t *loss_json(const kin_plan_view *view, int device) {
+    const kin_loss *l = &view->losses[device];
+    if (view->if_lost[device] != KIN_PLAN_VIEW_PAUSES) return json_pack("{s:s}", "way", "none");
+    json_t *json = json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:i}", "way", l->way == KIN_LOSS_PAGES ? "pages" : "computed",
+                             "pause_ms", l->pause_s * 1e3, "silence_ms", KIN_LOSS_SILENCE_S * 1e3, "fetch_ms", l->fetch_s * 1e3,
+                             "load_ms", l->load_s * 1e3, "compute_ms", l->compute_s * 1e3, "computed_tokens", l->n_computed);
+    if (json && l->way == KIN_LOSS_PAGES) {
+        json_object_set_new(json, "pages_ms", json_real(l->pages_s * 1e3));
+        json_object_set_new(json, "copies", json_string(view->facts->devices[l->buddy].name));
+    }
+    return json;
 }
 
 static json_t *device_json(const kin_plan_view *view, int device) {
@@ -111,6 +140,7 @@ static json_t *device_json(const kin_plan_view *view, int device) {
         json_object_set_new(json, sizes[i].key, json_integer((json_int_t)round(sizes[i].value)));
     for (size_t i = 0; i < sizeof times / sizeof *times; i++)
         json_object_set_new(json, times[i].key, json_real(times[i].value * 1e3));
+    if (view->if_lost[device]) json_object_set_new(json, "if_lost", loss_json(view, device));
     if (view->sentences[device][0]) json_object_set_new(json, "why", json_string(view->sentences[device]));
     return json;
 }

@@ -9,6 +9,7 @@
 
 #include "pure/plan/explain.h"
 #include "pure/plan/group.h"
+#include "pure/plan/loss.h"
 #include "pure/plan/timeline.h"
 
 typedef struct kin_plan_view {
@@ -19,7 +20,14 @@ typedef struct kin_plan_view {
     char group[KIN_GROUP_SAY_MAX]; // whether devices had better share each layer; empty: there is one, or another scheduler
     kin_device_set refused;        // their facts cannot be, or nothing joins them with the head
     char sentences[KIN_FACTS_MAX_DEVICES]
-                  [KIN_PLAN_EXPLAIN_MAX]; // of every device; of other schedulers than `exact` of refused ones only
+                  [KIN_PLAN_EXPLAIN_MAX];    // of every device; of other schedulers than `exact` of refused ones only
+    kin_plan without[KIN_FACTS_MAX_DEVICES]; // scratch: the plan without that device
+    enum {
+        KIN_PLAN_VIEW_UNASKED,
+        KIN_PLAN_VIEW_ENDS,
+        KIN_PLAN_VIEW_PAUSES
+    } if_lost[KIN_FACTS_MAX_DEVICES];       // texts, with that device
+    kin_loss losses[KIN_FACTS_MAX_DEVICES]; // of those that pause
 } kin_plan_view;
 
 // A scheduler's plan and what it will take. Fails, too, where the scheduler would not heed options->n_rounds.

@@ -46,10 +46,13 @@ function reasons(plan) {
   return list.length ? h('ul', { class: 'reasons' }, list.map((d) => h('li', {}, d.why.replace(/; without it .*$/, '')))) : null;
 }
 
+// "; texts pause for 1.9 s": what the loss of it is expected to cost, whatever becomes of its connection.
+const pauses = (lost) => (lost?.pause_ms > 0 ? `; texts pause for about ${ms(lost.pause_ms)}` : '');
+
 function leaving(plan) {
-  const list = plan.devices.map((d) => [d.name, d.why?.match(/without it (.*)$/)?.[1]]).filter(([, w]) => w);
+  const list = plan.devices.map((d) => [d.name, d.why?.match(/without it (.*)$/)?.[1], d.if_lost]).filter(([, w]) => w);
   if (!list.length) return null;
-  return [h('h3', {}, 'If one leaves'), h('ul', { class: 'leaves' }, list.map(([name, w]) => h('li', { class: /no place/.test(w) ? 'bad' : '' }, h('strong', {}, name), `: ${/no place/.test(w) ? 'the others have no room for the model, so it stops' : `a token takes ${w.replace('/token', '')}`}`)))];
+  return [h('h3', {}, 'If one leaves'), h('ul', { class: 'leaves' }, list.map(([name, w, lost]) => h('li', { class: /no place/.test(w) ? 'bad' : '' }, h('strong', {}, name), `: ${/no place/.test(w) ? 'the others have no room for the model, so it stops' : `a token takes ${w.replace('/token', '')}${pauses(lost)}`}`)))];
 }
 
 export function drawPlan(plan, index) {

@@ -21,7 +21,7 @@ static kin_plan explain(const kin_facts *facts, const kin_plan_options *options)
     kin_plan plan;
     kin_err err;
     if (kin_plan_playoff(facts, options, &plan, &err) != 0) fail_msg("%s", err.text);
-    assert_int_equal(kin_plan_explain(facts, options, &plan, sentences, &err), 0);
+    assert_int_equal(kin_plan_explain(facts, options, &plan, sentences, NULL, &err), 0);
     for (int i = 0; i < facts->n_device; i++) print_message("%s\n", sentences[i]);
     return plan;
 }

@@ -15,11 +15,9 @@ typedef struct question {
 } question;
 
 // The best plan under these options takes so much longer. False: there is none.
-static bool differs_by(const question *q, const kin_plan_options *options, double *more_s) {
-    kin_plan other;
+static bool differs_by(const question *q, const kin_plan_options *options, kin_plan *other, double *more_s) {
     double s;
-    if (kin_plan_playoff(q->facts, options, &other, NULL) != 0 || kin_timeline_play(q->facts, &other, &s, NULL) != 0)
-        return false;
+    if (kin_plan_playoff(q->facts, options, other, NULL) != 0 || kin_timeline_play(q->facts, other, &s, NULL) != 0) return false;
     *more_s = s - q->plan_s;
     return true;
 }
@@ -61,7 +59,7 @@ static void say_relay(const question *q, int stop, char *text, size_t size) {
 }
 
 // What a device takes that has layers: would another do as well?
-static void say_used(const question *q, int device, char *sentence) {
+static void say_used(const question *q, int device, char *sentence, kin_plan *without) {
     const kin_device_facts *d = &q->facts->devices[device];
     char share[80], ms[32], relay[2 * KIN_FACTS_MAX_NAME + 40] = "";
     double more_s;
@@ -77,7 +75,8 @@ static void say_used(const question *q, int device, char *sentence) {
     }
     options.leave_out |= kin_device_bit(device);
     options.force_in &= ~kin_device_bit(device);
-    if (!differs_by(q, &options, &more_s)) {
+    if (!differs_by(q, &options, without, &more_s)) {
+        without->n_stops = 0;
         snprintf(sentence, KIN_PLAN_EXPLAIN_MAX, "%s: %s%s; without it the model has no place", d->name, share, relay);
         return;
     }
@@ -99,9 +98,10 @@ static void say_unused(const question *q, int device, char *sentence) {
         it = "a layer there";
     }
     double more_s;
+    kin_plan with;
     kin_plan_options options = *q->options;
     options.force_in |= kin_device_bit(device);
-    if (!differs_by(q, &options, &more_s)) {
+    if (!differs_by(q, &options, &with, &more_s)) {
         snprintf(sentence, KIN_PLAN_EXPLAIN_MAX, "%s %s: it cannot hold a layer", name, role);
         return;
     }
@@ -112,20 +112,22 @@ static void say_unused(const question *q, int device, char *sentence) {
 }
 
 int kin_plan_explain(const kin_facts *facts, const kin_plan_options *options, const kin_plan *plan,
-                     char sentences[][KIN_PLAN_EXPLAIN_MAX], kin_err *err) {
+                     char sentences[][KIN_PLAN_EXPLAIN_MAX], kin_plan *without, kin_err *err) {
     question q = {facts, options, plan, 0};
     char reasons[KIN_FACTS_MAX_DEVICES][KIN_FACTS_MAX_REASON];
     kin_device_set usable;
+    kin_plan other;
     if (kin_facts_screen(facts, &usable, reasons, err) != 0) return KIN_FAIL;
     if (kin_timeline_play(facts, plan, &q.plan_s, err) != 0) return KIN_FAIL;
     for (int i = 0; i < facts->n_device; i++) {
         const char *name = facts->devices[i].name;
+        if (without) without[i].n_stops = 0;
         if (!(usable & kin_device_bit(i)))
             snprintf(sentences[i], KIN_PLAN_EXPLAIN_MAX, "%s refused: %.*s", name, KIN_FACTS_MAX_REASON - 1, reasons[i]);
         else if (options->leave_out & kin_device_bit(i))
             snprintf(sentences[i], KIN_PLAN_EXPLAIN_MAX, "%s left out, as was asked for", name);
         else if (plan->shares[i].n_layer > 0)
-            say_used(&q, i, sentences[i]);
+            say_used(&q, i, sentences[i], without ? &without[i] : &other);
         else
             say_unused(&q, i, sentences[i]);
     }

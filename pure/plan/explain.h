@@ -7,7 +7,8 @@
 
 enum { KIN_PLAN_EXPLAIN_MAX = 240 };
 
-// sentences // [n_device]. plan: of kin_plan_playoff with these options. n_device more plans are made.
-// "phone left out: it would add 180 ms/token", "desktop: 32 layers, all on the GPU; without it 240 ms/token more".
+// sentences // [n_device]. plan: of kin_plan_playoff with these options. n_device more plans are made; those without a device
+// that has layers come out in `without` // [n_device], where there is none n_stops is 0. NULL: not wanted. "phone left out: it
+// would add 180 ms/token", "desktop: 32 layers, all on the GPU; without it 240 ms/token more".
 int kin_plan_explain(const kin_facts *facts, const kin_plan_options *options, const kin_plan *plan,
-                     char sentences[][KIN_PLAN_EXPLAIN_MAX], kin_err *err);
+                     char sentences[][KIN_PLAN_EXPLAIN_MAX], kin_plan *without, kin_err *err);

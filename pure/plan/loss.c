@@ -1,0 +1,138 @@
+#include "pure/plan/loss.h"
+
+#include <math.h>
+
+#include "pure/plan/prompt.h"
+
+// Which device has each layer, and where.
+typedef struct place {
+    int device;
+    bool on_gpu;
+} place;
+
+typedef struct places {
+    place before[KIN_FACTS_MAX_LAYERS], after[KIN_FACTS_MAX_LAYERS]; // [n_layer]
+} places;
+
+static void find_places(const kin_plan *plan, int n_device, place at[KIN_FACTS_MAX_LAYERS]) {
+    kin_windows windows;
+    for (int d = 0; d < n_device; d++) {
+        kin_plan_windows(plan, d, &windows);
+        for (int i = 0; i < windows.n; i++) {
+            const kin_window *w = &windows.at[i];
+            for (int il = w->layer_begin; il < w->layer_end; il++) at[il] = (place){d, il >= kin_window_gpu_begin(w)};
+        }
+    }
+}
+
+static bool keeps_pages(const kin_facts *facts, int device) {
+    return facts->devices[device].os != KIN_OS_BROWSER;
+}
+
+// A GPU's pages have other bits than a CPU's, and are found by the like only.
+static bool all_keep_pages(const kin_facts *facts, const places *p) {
+    for (int il = 0; il < facts->model.n_layer; il++) {
+        const place *before = &p->before[il], *after = &p->after[il];
+        if (before->on_gpu != after->on_gpu) return false;
+        if (!keeps_pages(facts, before->device) || !keeps_pages(facts, after->device)) return false;
+    }
+    return true;
+}
+
+static int buddy_of(const kin_facts *facts, const kin_plan *plan, int device) {
+    bool is_behind = false;
+    for (int s = 1; s < plan->n_stops; s++) {
+        int d = plan->stops[s].device;
+        if (plan->stops[s].relay) continue;
+        if (is_behind && keeps_pages(facts, d)) return d;
+        is_behind = is_behind || d == device;
+    }
+    return 0;
+}
+
+static double weights_of(const kin_facts *facts, int il) {
+    return facts->model.layer_share[il] * kin_facts_layer_bytes(&facts->model);
+}
+
+// Bytes that each device has not had, and its disk, and the head's links.
+static void add_weights(const kin_facts *facts, const places *p, kin_loss *out) {
+    double sum = 0, best_rate = 0, bytes[KIN_FACTS_MAX_DEVICES] = {0};
+    for (int il = 0; il < facts->model.n_layer; il++) {
+        if (p->after[il].device != p->before[il].device) bytes[p->after[il].device] += weights_of(facts, il);
+    }
+    for (int d = 0; d < facts->n_device; d++) {
+        double disk = facts->devices[d].disk_bytes_s, rate = facts->links[0][d].bytes_s;
+        if (bytes[d] > 0 && disk > 0) out->load_s = fmax(out->load_s, bytes[d] / disk);
+        if (d == 0 || bytes[d] == 0 || rate <= 0) continue; // the head has the file; who does not reach it fetches from others
+        sum += bytes[d];
+        best_rate = fmax(best_rate, rate);
+        out->fetch_s = fmax(out->fetch_s, bytes[d] / rate);
+    }
+    if (sum > 0) out->fetch_s = fmax(out->fetch_s, sum / best_rate);
+}
+
+static double hops_of(const kin_facts *facts, const kin_plan *plan) {
+    double s = 0;
+    for (int i = 0; i < plan->n_stops && plan->n_stops > 1; i++)
+        s += facts->links[plan->stops[i].device][plan->stops[(i + 1) % plan->n_stops].device].rtt_s / 2;
+    return s;
+}
+
+// The time of a text's n_pages pages of all layers that moved. False: a device cannot have some from whoever has them.
+static bool fetch_pages(const kin_facts *facts, const places *p, const kin_plan *without, int lost, int buddy, int n_pages,
+                        double *s) {
+    double page_bytes = KIN_LOSS_PAGE_TOKENS * facts->model.kv_bytes;
+    int n_requests = (n_pages + KIN_LOSS_REQUEST_PAGES - 1) / KIN_LOSS_REQUEST_PAGES;
+    double rtt_s[KIN_FACTS_MAX_DEVICES] = {0};
+    *s = n_requests * hops_of(facts, without);
+    for (int il = 0; il < facts->model.n_layer; il++) {
+        int to = p->after[il].device, from = p->before[il].device == lost ? buddy : p->before[il].device;
+        if (to == from) continue;
+        const kin_link_facts *link = &facts->links[from][to];
+        if (!kin_facts_link_usable(link)) return false;
+        *s += n_pages * page_bytes / link->bytes_s;
+        rtt_s[to] = fmax(rtt_s[to], link->rtt_s);
+    }
+    for (int d = 0; d < facts->n_device; d++) *s += n_requests * rtt_s[d];
+    return true;
+}
+
+// n tokens, the last of them with its logits, after n_cached.
+static int compute(const kin_facts *facts, const kin_plan *plan, int n, int n_cached, double *s, kin_err *err) {
+    kin_prediction p;
+    int rc = kin_latency_pass(facts, plan, n, n_cached, 1, &p, err);
+    *s = rc == 0 ? p.tpot_s : 0;
+    return rc;
+}
+
+static int compute_all(const kin_facts *facts, const kin_plan *plan, double *s, kin_err *err) {
+    kin_facts all = *facts;
+    all.work.n_prompt = facts->work.n_cached + 1;
+    return kin_prompt_predict(&all, plan, s, err);
+}
+
+int kin_loss_predict(const kin_facts *facts, const kin_plan *plan, const kin_plan *without, int device, kin_loss *out,
+                     kin_err *err) {
+    int n_cached = facts->work.n_cached, n_pages = n_cached / KIN_LOSS_PAGE_TOKENS, n_tail = n_cached % KIN_LOSS_PAGE_TOKENS;
+    double tail_s;
+    places p;
+    kin_assert(device > 0 && device < facts->n_device);
+    *out = (kin_loss){.n_computed = n_cached};
+    if (kin_plan_check(plan, facts, err) != 0 || kin_plan_check(without, facts, err) != 0) return KIN_FAIL;
+    if (without->shares[device].n_layer > 0)
+        return kin_err_set(err, "the plan without '%s' has layers there", facts->devices[device].name);
+    find_places(plan, facts->n_device, p.before);
+    find_places(without, facts->n_device, p.after);
+    if (compute_all(facts, without, &out->compute_s, err) != 0) return KIN_FAIL;
+    if (compute(facts, without, n_tail + 1, n_pages * KIN_LOSS_PAGE_TOKENS, &tail_s, err) != 0) return KIN_FAIL;
+    out->buddy = buddy_of(facts, plan, device);
+    add_weights(facts, &p, out);
+    double pages_s;
+    if (n_pages > 0 && all_keep_pages(facts, &p) && fetch_pages(facts, &p, without, device, out->buddy, n_pages, &pages_s)) {
+        out->way = KIN_LOSS_PAGES;
+        out->pages_s = pages_s + tail_s;
+        out->n_computed = n_tail;
+    }
+    out->pause_s = KIN_LOSS_SWITCH_S + out->load_s + (out->way == KIN_LOSS_PAGES ? out->pages_s : out->compute_s);
+    return 0;
+}

@@ -1,0 +1,47 @@
+// What the loss of a device costs: how long texts pause until the others go on (docs/RING.md).
+//
+//     pause   = switch + load + pages, or where there are none: compute
+//     switch    KIN_LOSS_SWITCH_S: the device may come back, then the plan without it is told and entered
+//     load    = max over devices   bytes of their new layers / rate of the disk            (packed beforehand: spares)
+//     pages   = sum over devices   (bytes of their new layers' pages / rate of the link + requests * rtt) + requests * hops +
+//     T(tail) compute = TTFT of all tokens fetch   = max( max over devices bytes / rate of the head's link to it, all bytes / the
+//     best of these rates )
+//
+// Pages come from the device that had the layer, or, of the lost one's layers, from its buddy: the next member of the ring that
+// keeps pages, the head if there is none. Each member has its pages fetched when a request for KIN_LOSS_REQUEST_PAGES of them
+// comes round the ring, one after the other: so they are a sum. The tail, what is behind the last full page, is computed as one
+// pass.
+//
+// Plain functions.
+#pragma once
+
+#include "pure/plan/plan.h"
+
+enum {
+    KIN_LOSS_PAGE_TOKENS = 64,  // KIN_KV_CELLS
+    KIN_LOSS_REQUEST_PAGES = 8, // KIN_PAGES_MAX
+};
+
+static const double KIN_LOSS_SILENCE_S =
+    1.5; // until a device is noticed that says nothing; a connection that ends is noticed at once
+static const double KIN_LOSS_SWITCH_S = 0.4; // 0.3 s for it to come back (membership.h), 0.03 to 0.1 s measured for another plan
+
+typedef enum kin_loss_way { KIN_LOSS_COMPUTED, KIN_LOSS_PAGES } kin_loss_way;
+
+// Seconds.
+typedef struct kin_loss {
+    double pause_s;   // where the connection ends, the weights have been fetched beforehand, and kin goes its way
+    double fetch_s;   // more, where they have not
+    double load_s;    // part of the pause
+    double pages_s;   // the text's keys and values from pages; 0: nobody has them
+    double compute_s; // all of its tokens again
+    kin_loss_way way; // of the two that kin goes: pages wherever there are some
+    int buddy;        // the device that has copies of the lost one's pages; of KIN_LOSS_PAGES
+    int n_computed;   // tokens that this way computes again
+} kin_loss;
+
+// A text of work.n_cached tokens is being written when `device`, not the head, leaves `plan`; the others go on with `without`,
+// which gives it no layers. Fails where kin_latency_pass or kin_prompt_predict does, or where one of these plans does not fit the
+// facts.
+int kin_loss_predict(const kin_facts *facts, const kin_plan *plan, const kin_plan *without, int device, kin_loss *out,
+                     kin_err *err);

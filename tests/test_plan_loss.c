@@ -1,0 +1,180 @@
+// What the loss of a device costs (pure/plan/loss.h): each part of the formula, on facts that are easy to count with.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+
+#include "pure/plan/loss.h"
+#include "pure/plan/prompt.h"
+
+enum { N_LAYER = 8, HEAD = 0, FIRST = 1, SECOND = 2, N_CACHED = 1030 };
+
+// A head and two devices, of which each has some layers; links of 1 MB/s and 10 ms, disks of 4 MB/s, layers of 1 MB.
+static kin_facts three(void) {
+    kin_facts f = {.n_device = 3};
+    for (int i = 0; i < f.n_device; i++) {
+        kin_device_facts *d = &f.devices[i];
+        d->name[0] = (char)('a' + i);
+        d->memory_bytes = 1e9;
+        d->disk_bytes_s = 4e6;
+        d->cpu.token_bytes_s[KIN_QUANT_Q8_0] = d->cpu.token_bytes_s[KIN_QUANT_OTHER] = 1e8;
+        d->cpu.prompt_flop_s[KIN_QUANT_Q8_0] = d->cpu.prompt_flop_s[KIN_QUANT_OTHER] = 1e9;
+        d->cpu.read_bytes_s = 1e9;
+        for (int k = 0; k < f.n_device; k++) f.links[i][k] = (kin_link_facts){0.01, 1e6};
+    }
+    f.model = (kin_model_facts){.n_layer = N_LAYER,
+                                .hidden_bytes = 4096,
+                                .block_bytes = 1e5,
+                                .weight_block_bytes = 1e5,
+                                .input_bytes = 1e6,
+                                .layer_ops = 10,
+                                .output_ops = 1,
+                                .layer_blocks = 4,
+                                .output_blocks = 1,
+                                .n_vocab = 1000,
+                                .kv_bytes = 1000};
+    f.model.layer_bytes[KIN_QUANT_Q8_0] = f.model.output_bytes[KIN_QUANT_Q8_0] = 1e6;
+    f.model.layer_flops[KIN_QUANT_Q8_0] = f.model.output_flops[KIN_QUANT_Q8_0] = 2e6;
+    kin_facts_set_shares(&f.model, NULL);
+    f.work = (kin_work_facts){.n_ctx = 4096, .n_cached = N_CACHED, .n_prompt = 16, .n_batch = 512};
+    return f;
+}
+
+// The head last in a round: layers are handed out to the first device, the second one, the head.
+static kin_plan plan_of(int n_head, int n_first, int n_second) {
+    kin_plan p = {.n_rounds = 1, .n_stops = 1};
+    p.shares[HEAD].n_layer = n_head;
+    p.shares[FIRST].n_layer = n_first;
+    p.shares[SECOND].n_layer = n_second;
+    for (int d = FIRST; d <= SECOND; d++) {
+        if (p.shares[d].n_layer > 0) p.stops[p.n_stops++].device = d;
+    }
+    return p;
+}
+
+static kin_loss lose(const kin_facts *facts, const kin_plan *plan, const kin_plan *without, int device) {
+    kin_loss loss;
+    kin_err err;
+    if (kin_loss_predict(facts, plan, without, device, &loss, &err) != 0) fail_msg("%s", err.text);
+    return loss;
+}
+
+static double pass(const kin_facts *facts, const kin_plan *plan, int n, int n_cached) {
+    kin_prediction p;
+    kin_err err;
+    assert_int_equal(kin_latency_pass(facts, plan, n, n_cached, 1, &p, &err), 0);
+    return p.tpot_s;
+}
+
+static void near(double a, double b) {
+    if (fabs(a - b) > 1e-9 * fabs(b)) fail_msg("%.12g is not %.12g", a, b);
+}
+
+// 16 pages and 6 tokens behind them; two requests, of which each goes over two hops.
+static void the_buddy_reads_its_own_disk_and_the_others_what_moved(void **state) {
+    (void)state;
+    kin_facts f = three();
+    kin_plan plan = plan_of(2, 3, 3), without = plan_of(3, 0, 5); // 0-2 | 3-5 | 6-7 -> 0-4 | 5-7
+    kin_loss l = lose(&f, &plan, &without, FIRST);
+    assert_int_equal(l.way, KIN_LOSS_PAGES);
+    assert_int_equal(l.buddy, SECOND);
+    assert_int_equal(l.n_computed, N_CACHED % 64);
+    // The second device has layers 0 to 2 by its copies; the head gets layer 5 from it.
+    double requests = 2, hops = 0.01, moved = 16 * 64 * 1000.0 / 1e6 + requests * 0.01;
+    near(l.pages_s, requests * hops + moved + pass(&f, &without, 7, 1024));
+    near(l.load_s, 3e6 / 4e6);
+    near(l.fetch_s, 3e6 / 1e6);
+    near(l.pause_s, KIN_LOSS_SWITCH_S + l.load_s + l.pages_s);
+}
+
+static void of_the_last_device_the_head_has_copies(void **state) {
+    (void)state;
+    kin_facts f = three();
+    kin_plan plan = plan_of(2, 3, 3), without = plan_of(2, 6, 0);
+    kin_loss l = lose(&f, &plan, &without, SECOND);
+    assert_int_equal(l.buddy, HEAD);
+    near(l.pages_s, 2 * 0.01 + 3 * 16 * 64 * 1000.0 / 1e6 + 2 * 0.01 + pass(&f, &without, 7, 1024));
+}
+
+static void all_is_computed_where_nobody_has_pages(void **state) {
+    (void)state;
+    kin_facts f = three();
+    kin_plan plan = plan_of(2, 3, 3), without = plan_of(3, 0, 5);
+    f.devices[SECOND].os = KIN_OS_BROWSER;
+    kin_loss l = lose(&f, &plan, &without, FIRST);
+    assert_int_equal(l.way, KIN_LOSS_COMPUTED);
+    assert_int_equal(l.n_computed, N_CACHED);
+    assert_true(l.pages_s == 0);
+    double ttft_s;
+    kin_err err;
+    f.work.n_prompt = N_CACHED + 1;
+    assert_int_equal(kin_prompt_predict(&f, &without, &ttft_s, &err), 0);
+    near(l.compute_s, ttft_s);
+    near(l.pause_s, KIN_LOSS_SWITCH_S + l.load_s + ttft_s);
+}
+
+static void a_short_text_has_no_page(void **state) {
+    (void)state;
+    kin_facts f = three();
+    kin_plan plan = plan_of(2, 3, 3), without = plan_of(3, 0, 5);
+    f.work.n_cached = 63;
+    kin_loss l = lose(&f, &plan, &without, FIRST);
+    assert_int_equal(l.way, KIN_LOSS_COMPUTED);
+    assert_int_equal(l.n_computed, 63);
+}
+
+static void layers_that_come_to_a_gpu_are_computed(void **state) {
+    (void)state;
+    kin_facts f = three();
+    kin_plan plan = plan_of(2, 3, 3), without = plan_of(3, 0, 5);
+    f.devices[HEAD].has_gpu = true;
+    f.devices[HEAD].gpu = f.devices[HEAD].cpu;
+    f.devices[HEAD].gpu_memory_bytes = f.devices[HEAD].gpu_copy_bytes_s = 1e9;
+    without.shares[HEAD].n_layer_gpu = 1;
+    assert_int_equal(lose(&f, &plan, &without, FIRST).way, KIN_LOSS_COMPUTED);
+}
+
+// Three of the links at once are as fast as the head's own.
+static void what_is_fetched_shares_the_heads_link(void **state) {
+    (void)state;
+    kin_facts f = three();
+    f.links[HEAD][SECOND].bytes_s = 2e6;
+    kin_plan without = plan_of(2, 3, 3);
+    kin_facts four = f;
+    four.n_device = 4;
+    four.devices[3] = f.devices[FIRST];
+    for (int i = 0; i < 4; i++) four.links[i][3] = four.links[3][i] = (kin_link_facts){0.01, 1e6};
+    kin_plan lost = plan_of(7, 0, 0);
+    lost.n_stops = 2, lost.stops[1].device = 3, lost.shares[3].n_layer = 1;
+    kin_loss l = lose(&four, &lost, &without, 3);
+    near(l.fetch_s, 3); // the first one's 3 MB at 1 MB/s; all 6 MB at 2 MB/s take as long
+    four.links[HEAD][FIRST].bytes_s = 2e6;
+    near(lose(&four, &lost, &without, 3).fetch_s, 3); // 1.5 s each, but together
+}
+
+static void a_plan_that_still_has_the_device_is_refused(void **state) {
+    (void)state;
+    kin_facts f = three();
+    kin_plan plan = plan_of(2, 3, 3);
+    kin_loss l;
+    kin_err err;
+    assert_int_equal(kin_loss_predict(&f, &plan, &plan, FIRST, &l, &err), KIN_FAIL);
+    assert_string_equal(err.text, "the plan without 'b' has layers there");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_buddy_reads_its_own_disk_and_the_others_what_moved),
+        cmocka_unit_test(of_the_last_device_the_head_has_copies),
+        cmocka_unit_test(all_is_computed_where_nobody_has_pages),
+        cmocka_unit_test(a_short_text_has_no_page),
+        cmocka_unit_test(layers_that_come_to_a_gpu_are_computed),
+        cmocka_unit_test(what_is_fetched_shares_the_heads_link),
+        cmocka_unit_test(a_plan_that_still_has_the_device_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
