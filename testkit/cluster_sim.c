@@ -24,7 +24,7 @@ static bool is_sooner(const kin_sim_event *a, const kin_sim_event *b) {
 
 void kin_sim_push(kin_sim *w, kin_sim_event e) {
     kin_assert(w->n_queue < KIN_SIM_QUEUE);
-    e.order = ++w->n_orders;
+    if (e.order == 0) e.order = ++w->n_orders; // what waits keeps its place among those of the same time
     int i = w->n_queue++;
     for (; i > 0 && is_sooner(&e, &w->queue[(i - 1) / 2]); i = (i - 1) / 2) w->queue[i] = w->queue[(i - 1) / 2];
     w->queue[i] = e;
@@ -113,6 +113,7 @@ void kin_sim_start(kin_sim *w, int node) {
     n->control = -1;
     kin_sim_ring_init(w, node);
     n->held = 0;
+    n->busy_until = 0;
     KIN_SIM_TELL(w, "%d starts", node);
     kin_sim_push(w, (kin_sim_event){
                         .at = w->now + kin_sim_between_ms(w, 0, TICK_MS), .what = KIN_SIM_TICK, .node = node, .serial = n->life});

@@ -78,7 +78,8 @@ typedef enum kin_sim_what {
     KIN_SIM_FOUND,
     KIN_SIM_FAULT,
     KIN_SIM_RESTART,
-    KIN_SIM_CHECK
+    KIN_SIM_CHECK,
+    KIN_SIM_WRITTEN
 } kin_sim_what;
 
 typedef struct kin_sim_event {
@@ -129,7 +130,16 @@ typedef struct kin_sim_node {
     uint32_t ticket;             // of the last preparation
     int wanted, preparing, held; // work: of the plan, of the last preparation, done; 0: none
     uint32_t order;              // to prefetch; 0: none
+    kin_time busy_until;         // with steps, one after the other
+    uint32_t failed_epoch;       // computes nothing more in it
 } kin_sim_node;
+
+// Steps of a test that computes something in them. Without it requests are the world's, of eight steps that mean nothing.
+typedef struct kin_sim_steps {
+    void (*compute)(void *user, int node, uint64_t step); // a device has it, in the epoch of the ring
+    void (*back)(void *user, uint64_t step);              // the head has it back
+    void *user;
+} kin_sim_steps;
 
 typedef struct kin_sim {
     kin_rng rng;
@@ -159,6 +169,7 @@ typedef struct kin_sim {
     uint32_t request;         // that runs, 0: none
     uint32_t request_epoch, n_requests;
     uint64_t plan_of[KIN_SIM_EPOCHS];
+    kin_sim_steps steps; // compute NULL: none
     kin_sim_totals *totals;
     kin_time head_hit_at, hit_at; // the test's: the last fault of the head, and of anybody
 } kin_sim;
@@ -182,7 +193,7 @@ bool kin_sim_is_calm(const kin_sim *w); // no more faults
 void kin_sim_push(kin_sim *w, kin_sim_event e);
 kin_sim_event kin_sim_pop(kin_sim *w);
 
-// Everything but KIN_SIM_FAULT and KIN_SIM_CHECK, which are the test's. Sets the time.
+// Everything but KIN_SIM_FAULT, KIN_SIM_CHECK and KIN_SIM_WRITTEN, which are the test's. Sets the time.
 void kin_sim_happen(kin_sim *w, const kin_sim_event *e);
 
 // ---- processes
@@ -222,6 +233,10 @@ void kin_sim_head_receive(kin_sim *w, int at, const kin_sim_message *m);
 void kin_sim_head_prefetched(kin_sim *w, uint32_t question); // the head's own part
 void kin_sim_answer_planner(kin_sim *w, uint32_t question);
 void kin_sim_take_result(kin_sim *w, const kin_sim_message *m);
+// A request, where the ring is up and there is none; its steps; its end.
+void kin_sim_begin_request(kin_sim *w);
+void kin_sim_send_step(kin_sim *w, uint64_t step);
+void kin_sim_end_request(kin_sim *w, bool is_aborted);
 
 // ---- a device's driver
 

@@ -163,14 +163,12 @@ void kin_sim_device_ring(kin_sim *w, int node, kin_sim_side side, bool is_open, 
 }
 
 void kin_sim_take_step(kin_sim *w, int node, const kin_sim_message *m) {
-    const kin_sim_node *d = &w->nodes[node];
+    kin_sim_node *d = &w->nodes[node];
     if (!kin_member_takes(d->member, m->epoch)) return;
     kin_assert(d->plan == w->plan_of[m->epoch]);
-    kin_sim_push(w, (kin_sim_event){.at = w->now + kin_sim_between_ms(w, 1, 12),
-                                    .what = KIN_SIM_COMPUTED,
-                                    .node = node,
-                                    .serial = d->life,
-                                    .message = *m});
+    d->busy_until = (d->busy_until > w->now ? d->busy_until : w->now) + kin_sim_between_ms(w, 1, 12);
+    kin_sim_push(w,
+                 (kin_sim_event){.at = d->busy_until, .what = KIN_SIM_COMPUTED, .node = node, .serial = d->life, .message = *m});
 }
 
 void kin_sim_computed(kin_sim *w, int node, const kin_sim_message *m) {
@@ -178,11 +176,13 @@ void kin_sim_computed(kin_sim *w, int node, const kin_sim_message *m) {
     if (node == KIN_SIM_HEAD) {
         kin_sim_take_result(w, m);
     } else if (!kin_sim_is_calm(w) && kin_sim_below(w, 2000) == 0) {
+        d->failed_epoch = m->epoch;
         kin_sim_device_step(
             w, node,
             (kin_member_event){
                 .kind = KIN_MEMBER_COMPUTE_FAILED, .epoch = m->epoch, .stage = "computing", .reason = "a disk error"});
-    } else if (kin_member_takes(d->member, m->epoch)) {
+    } else if (kin_member_takes(d->member, m->epoch) && m->epoch != d->failed_epoch) {
+        if (w->steps.compute) w->steps.compute(w->steps.user, node, m->value);
         kin_sim_ring_send(w, node, *m);
     }
 }

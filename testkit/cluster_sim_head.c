@@ -158,7 +158,7 @@ void kin_sim_head_prefetched(kin_sim *w, uint32_t question) {
                                                 .reason = reason});
 }
 
-static void send_step(kin_sim *w, uint64_t step) {
+void kin_sim_send_step(kin_sim *w, uint64_t step) {
     kin_sim_message m = {.word = KIN_SIM_STEP, .epoch = w->request_epoch, .request = w->request, .value = step};
     if (w->n_planned == 0) {
         kin_sim_push(
@@ -169,17 +169,31 @@ static void send_step(kin_sim *w, uint64_t step) {
     }
 }
 
-void kin_sim_take_result(kin_sim *w, const kin_sim_message *m) {
-    if (!kin_membership_takes(w->membership, m->epoch) || m->request != w->request) return;
-    bool is_aborted = kin_sim_below(w, 100) == 0;
-    if (m->value < 8 && !is_aborted && !kin_membership_yields(w->membership)) {
-        send_step(w, m->value + 1);
-        return;
-    }
+void kin_sim_begin_request(kin_sim *w) {
+    kin_assert(w->request == 0);
+    kin_sim_head_step(w, (kin_membership_event){.kind = KIN_MEMBERSHIP_BEGINS});
+    w->request = ++w->n_requests;
+    w->request_epoch = kin_membership_epoch(w->membership);
+}
+
+void kin_sim_end_request(kin_sim *w, bool is_aborted) {
     w->request = 0;
     w->totals->n_done++;
     kin_sim_head_step(
-        w, (kin_membership_event){.kind = is_aborted ? KIN_MEMBERSHIP_ABORTED : KIN_MEMBERSHIP_ENDS, .epoch = m->epoch});
+        w, (kin_membership_event){.kind = is_aborted ? KIN_MEMBERSHIP_ABORTED : KIN_MEMBERSHIP_ENDS, .epoch = w->request_epoch});
+}
+
+void kin_sim_take_result(kin_sim *w, const kin_sim_message *m) {
+    if (!kin_membership_takes(w->membership, m->epoch) || m->request != w->request) return;
+    if (w->steps.back) {
+        w->steps.back(w->steps.user, m->value);
+        return;
+    }
+    bool is_aborted = kin_sim_below(w, 100) == 0;
+    if (m->value < 8 && !is_aborted && !kin_membership_yields(w->membership))
+        kin_sim_send_step(w, m->value + 1);
+    else
+        kin_sim_end_request(w, is_aborted);
 }
 
 void kin_sim_head_tick(kin_sim *w) {
@@ -188,11 +202,10 @@ void kin_sim_head_tick(kin_sim *w) {
     bool is_open = n->ring[KIN_SIM_NEXT] >= 0 || n->dials[KIN_SIM_NEXT] >= 0;
     if (is_forming && w->n_planned > 0 && !is_open) kin_sim_ring_connect(w, KIN_SIM_HEAD, KIN_SIM_NEXT, false);
     bool is_up = kin_membership_state_now(w->membership) == KIN_MEMBERSHIP_SERVING;
-    if (is_up && w->request == 0 && w->now < w->last_request_at && kin_sim_below(w, 3) == 0) {
-        kin_sim_head_step(w, (kin_membership_event){.kind = KIN_MEMBERSHIP_BEGINS});
-        w->request = ++w->n_requests;
-        w->request_epoch = kin_membership_epoch(w->membership);
-        send_step(w, 1);
+    bool may_begin = is_up && w->request == 0 && w->now < w->last_request_at && !w->steps.compute;
+    if (may_begin && kin_sim_below(w, 3) == 0) {
+        kin_sim_begin_request(w);
+        kin_sim_send_step(w, 1);
     }
     kin_sim_head_step(w, (kin_membership_event){.kind = KIN_MEMBERSHIP_TICK});
 }
