@@ -13,10 +13,11 @@ export const STEP = 11; // types of frames
 export const PAGES = 31;
 
 // Types of weights that are measured: their numbers in GGUF, and bits of a weight.
-const TYPES = {
+export const TYPES = {
   F16: { type: 1, bits: 16 }, Q4_0: { type: 2, bits: 4.5 }, Q8_0: { type: 8, bits: 8.5 }, Q4_K: { type: 12, bits: 4.5 }, Q5_K: { type: 13, bits: 5.5 }, Q6_K: { type: 14, bits: 6.5625 },
 };
 const PROMPT_ROWS = 64;
+const RATES_BYTES = 48 << 20; // of weights that are measured: more than the caches of phones
 const LEAST_OP_S = 1e-6; // what is done beside the threads' meeting
 const STACK_BYTES = 1 << 20;
 
@@ -107,7 +108,7 @@ export class Engine {
   rates() {
     const rates = { token_bytes_s: {}, prompt_flop_s: {}, op_s: Math.max(LEAST_OP_S, this.exports.op_s(this.threads)) };
     for (const [name, { type, bits }] of Object.entries(TYPES)) {
-      const token = this.exports.product_s(type, 1, this.threads), prompt = this.exports.product_s(type, PROMPT_ROWS, this.threads);
+      const [token, prompt] = [1, PROMPT_ROWS].map((rows) => this.exports.product_s(type, rows, this.threads, RATES_BYTES, 0));
       if (token > 0) rates.token_bytes_s[name] = 1 / token;
       if (prompt > 0) rates.prompt_flop_s[name] = (2 * 8 * PROMPT_ROWS) / bits / prompt;
     }

@@ -36,9 +36,10 @@ KIN_EXPORT("payload") uint8_t *kin_web_payload(size_t n);
 // KIN_FRAME_PAGES): its payload is then the next member's, of so many bytes. -1: it failed, and the step is over.
 KIN_EXPORT("take") int kin_web_take(size_t n, int type);
 
-// Before anything is open: seconds per byte of a matrix of that type (the number of GGUF) times so many rows, weights from
-// memory. -1: there is no kernel, or no memory.
-KIN_EXPORT("product_s") double kin_web_product_s(int type, int n_rows, int n_threads);
+// Before anything is open: seconds per byte of a matrix of that type (the number of GGUF) times so many rows. There are as many
+// matrices as `bytes`, so that they come from memory. backend: 0, this module's own; 1, plain C. -1: there is no kernel, or no
+// memory.
+KIN_EXPORT("product_s") double kin_web_product_s(int type, int n_rows, int n_threads, size_t bytes, int backend);
 // Seconds for the threads to meet once.
 KIN_EXPORT("op_s") double kin_web_op_s(int n_threads);
 

@@ -1,7 +1,8 @@
 // One activation row times a block of the types that most models have: weights are multiplied as they are unpacked, and nothing
 // is stored in between. For WebAssembly with relaxed vectors, where storing 4 KiB for a block and loading it takes longer than
 // the products of one row. Four rows at a time, which are one register: engines keep small loop bodies with few values in
-// registers, and no others.
+// registers, and no others. With eight, or with loads kept in order by hand, it is slower; what counts is that scales and minima
+// are made for 16 rows at once.
 //
 // Sums of integers are exact in any order, and floats are added as in dot.c: the bits are the same.
 #include "kernels/panel.h"
@@ -16,18 +17,23 @@ SIMD_INLINE v128_t add_pairs(v128_t sum, v128_t w, const int8_t *x) { return sim
 SIMD_INLINE v128_t low_bits(v128_t w) { return w & wasm_u8x16_const_splat(15); }
 SIMD_INLINE v128_t high_bits(v128_t w) { return wasm_u16x8_shr(w, 4) & wasm_u8x16_const_splat(15); }
 
-// sum + pairs * the scales of 4 rows
-SIMD_INLINE v128_t add_scaled(v128_t sum, v128_t pairs, const void *scale) {
-    v128_t s = wasm_v128_load32_zero(scale);
-    s = wasm_i16x8_extend_low_i8x16(wasm_i8x16_shuffle(s, s, 0, 0, 1, 1, 2, 2, 3, 3, 0, 0, 1, 1, 2, 2, 3, 3));
-    return wasm_i32x4_add(sum, wasm_i32x4_dot_i16x8(pairs, s));
+// A byte of each of 16 rows, twice in 16 bits: how pairs of products are multiplied with it // [4 rows][8]
+SIMD_INLINE void spread(v128_t to[4], v128_t bytes) {
+    v128_t low = wasm_i16x8_extend_low_i8x16(bytes), high = wasm_i16x8_extend_high_i8x16(bytes);
+    to[0] = wasm_i16x8_shuffle(low, low, 0, 0, 1, 1, 2, 2, 3, 3);
+    to[1] = wasm_i16x8_shuffle(low, low, 4, 4, 5, 5, 6, 6, 7, 7);
+    to[2] = wasm_i16x8_shuffle(high, high, 0, 0, 1, 1, 2, 2, 3, 3);
+    to[3] = wasm_i16x8_shuffle(high, high, 4, 4, 5, 5, 6, 6, 7, 7);
 }
 
-// sum + the minima of 4 rows, of 16 bits, times x
-SIMD_INLINE v128_t add_min(v128_t sum, const void *min, int32_t x) {
-    v128_t m = wasm_v128_load32_zero(min);
-    m = wasm_i32x4_extend_low_i16x8(wasm_i16x8_extend_low_i8x16(m));
-    return wasm_i32x4_add(sum, wasm_i32x4_mul(m, wasm_i32x4_splat(x)));
+// less += two bytes of each of 16 rows times x, a pair of 16 bits in each lane
+SIMD_INLINE void add_mins(v128_t less[4], v128_t first, v128_t second, v128_t x) {
+    v128_t low = wasm_i8x16_shuffle(first, second, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    v128_t high = wasm_i8x16_shuffle(first, second, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+    less[0] = simd_add_dot(less[0], wasm_i16x8_extend_low_i8x16(low), x);
+    less[1] = simd_add_dot(less[1], wasm_i16x8_extend_high_i8x16(low), x);
+    less[2] = simd_add_dot(less[2], wasm_i16x8_extend_low_i8x16(high), x);
+    less[3] = simd_add_dot(less[3], wasm_i16x8_extend_high_i8x16(high), x);
 }
 
 // f[0..3] += d_x * t
@@ -40,22 +46,34 @@ SIMD_INLINE v128_t f16(const uint8_t *p) { return simd_f16((const uint16_t *)p);
 
 // ---- Q4_K
 
-// Scales and minima as in unpack.c.
-static void unpack_scales(const kin_panel_scales_k4 *s, uint8_t scale[8][16], uint8_t min[8][16]) {
+// Scales, spread, and minima as in unpack.c.
+static void unpack_scales(const kin_panel_scales_k4 *s, v128_t scale[8][4], v128_t min[8]) {
     const v128_t top = wasm_u8x16_const_splat(0x30);
     for (int j = 0; j < 4; j++) {
         v128_t high = wasm_v128_load(s->high[j]), low = wasm_v128_load(s->low[j]), low_2 = wasm_v128_load(s->low[4 + j]);
-        wasm_v128_store(scale[j], low_bits(low) | (wasm_i16x8_shl(high, 4) & top));
-        wasm_v128_store(min[j], high_bits(low) | (high & top));
-        wasm_v128_store(scale[4 + j], low_bits(low_2) | (wasm_i16x8_shl(high, 2) & top));
-        wasm_v128_store(min[4 + j], high_bits(low_2) | (wasm_u16x8_shr(high, 2) & top));
+        spread(scale[j], low_bits(low) | (wasm_i16x8_shl(high, 4) & top));
+        spread(scale[4 + j], low_bits(low_2) | (wasm_i16x8_shl(high, 2) & top));
+        min[j] = high_bits(low) | (high & top);
+        min[4 + j] = high_bits(low_2) | (wasm_u16x8_shr(high, 2) & top);
     }
 }
 
-// The products of 4 rows. q, scale: of the first of them
-static v128_t rows_q4_k(const uint8_t *q, const uint8_t *scale, const int8_t *x) {
+// The minima of 16 rows times the sums of x.
+SIMD_INLINE void mins_q4_k(v128_t less[4], const v128_t min[8], const int16_t *sums) {
+    v128_t first = wasm_i32x4_extadd_pairwise_i16x8(wasm_v128_load(sums));
+    v128_t second = wasm_i32x4_extadd_pairwise_i16x8(wasm_v128_load(sums + 8));
+    v128_t x = wasm_i16x8_narrow_i32x4(first, second); // of 32 columns each
+    for (int r = 0; r < 4; r++) less[r] = wasm_i32x4_const_splat(0);
+    add_mins(less, min[0], min[1], wasm_i32x4_shuffle(x, x, 0, 0, 0, 0));
+    add_mins(less, min[2], min[3], wasm_i32x4_shuffle(x, x, 1, 1, 1, 1));
+    add_mins(less, min[4], min[5], wasm_i32x4_shuffle(x, x, 2, 2, 2, 2));
+    add_mins(less, min[6], min[7], wasm_i32x4_shuffle(x, x, 3, 3, 3, 3));
+}
+
+// The products of 4 rows. q, scale // [32 columns][4]: of the first of them
+static v128_t rows_q4_k(const uint8_t *q, const v128_t *scale, const int8_t *x) {
     v128_t sum = wasm_i32x4_const_splat(0);
-    for (int i = 0; i < 4; i++, q += 512, scale += 32, x += 64) {
+    for (int i = 0; i < 4; i++, q += 512, scale += 8, x += 64) {
         v128_t low = wasm_i32x4_const_splat(0), high = low;
 #pragma GCC unroll 8
         for (int j = 0; j < 8; j++) {
@@ -63,8 +81,8 @@ static v128_t rows_q4_k(const uint8_t *q, const uint8_t *scale, const int8_t *x)
             low = add_pairs(low, low_bits(w), x + 4 * j);
             high = add_pairs(high, high_bits(w), x + 32 + 4 * j);
         }
-        sum = add_scaled(sum, low, scale);
-        sum = add_scaled(sum, high, scale + 16);
+        sum = simd_add_dot(sum, low, scale[0]);
+        sum = simd_add_dot(sum, high, scale[4]);
     }
     return sum;
 }
@@ -72,63 +90,81 @@ static v128_t rows_q4_k(const uint8_t *q, const uint8_t *scale, const int8_t *x)
 static void fused_q4_k(const uint8_t *panel, int columns, const kin_act *a, float *f) {
     (void)columns;
     const kin_panel_q4_k *p = (const kin_panel_q4_k *)panel;
-    uint8_t scale[8][16], min[8][16];
+    v128_t scale[8][4], min[8], less[4];
     unpack_scales(&p->scales, scale, min);
-    for (int r = 0; r < 16; r += 4) {
-        v128_t sum = rows_q4_k(&p->q[0][4 * r], &scale[0][r], a->q), less = wasm_i32x4_const_splat(0);
-        for (int j = 0; j < 8; j++) less = add_min(less, &min[j][r], a->sum[2 * j] + a->sum[2 * j + 1]);
-        add_block(f + r, a->d[0], wasm_f32x4_sub(times(f16(p->d + 2 * r), sum), times(f16(p->d_min + 2 * r), less)));
+    mins_q4_k(less, min, a->sum);
+    for (int r = 0; r < 4; r++) {
+        v128_t sum = rows_q4_k(&p->q[0][16 * r], &scale[0][r], a->q);
+        add_block(f + 4 * r, a->d[0], wasm_f32x4_sub(times(f16(p->d + 8 * r), sum), times(f16(p->d_min + 8 * r), less[r])));
     }
 }
 
 // ---- Q6_K
 
-// 16 columns of 4 rows: weights are `low` bits and two of `high`, moved to bits 4 and 5. A sum of 16 bits holds two groups of 4.
-#define COLUMNS_Q6_K(sum, low, high, x, scale)                                                                                   \
-    for (int j = 0; j < 4; j += 2) {                                                                                             \
-        v128_t pairs = add_pairs(wasm_i32x4_const_splat(0), low(j) | (high(j) & top), (x) + 4 * j);                              \
-        sum = add_scaled(sum, add_pairs(pairs, low(j + 1) | (high(j + 1) & top), (x) + 4 * j + 4), scale);                       \
-    }
-#define LOW_0(j) low_bits(wasm_v128_load(low + 64 * (j)))
-#define LOW_1(j) low_bits(wasm_v128_load(low + 512 + 64 * (j)))
-#define LOW_2(j) high_bits(wasm_v128_load(low + 64 * (j)))
-#define LOW_3(j) high_bits(wasm_v128_load(low + 512 + 64 * (j)))
-#define HIGH_0(j) wasm_i16x8_shl(wasm_v128_load(high + 64 * (j)), 4)
-#define HIGH_1(j) wasm_i16x8_shl(wasm_v128_load(high + 64 * (j)), 2)
-#define HIGH_2(j) wasm_v128_load(high + 64 * (j))
-#define HIGH_3(j) wasm_u16x8_shr(wasm_v128_load(high + 64 * (j)), 2)
-
-static v128_t rows_q6_k(const uint8_t *low, const uint8_t *high, const int8_t *scale, const int8_t *x) {
+// 4 columns of 4 rows, of each quarter of 128 columns: two bits of `high` above 4 of `low`. sum += their products
+SIMD_INLINE void columns_q6_k(v128_t sum[4], const uint8_t *low, const uint8_t *high, const int8_t *x) {
     const v128_t top = wasm_u8x16_const_splat(0x30);
-    v128_t sum = wasm_i32x4_const_splat(0);
-    for (int i = 0; i < 4; i++) {
-        COLUMNS_Q6_K(sum, LOW_0, HIGH_0, x, scale)
-        COLUMNS_Q6_K(sum, LOW_1, HIGH_1, x + 32, scale + 32)
-        COLUMNS_Q6_K(sum, LOW_2, HIGH_2, x + 64, scale + 64)
-        COLUMNS_Q6_K(sum, LOW_3, HIGH_3, x + 96, scale + 96)
-        bool is_second = i % 2; // half of 32 columns; then the next 128
-        low += is_second ? 1024 - 256 : 256;
-        high += 256;
-        scale += is_second ? 128 - 16 : 16;
-        x += is_second ? 128 - 16 : 16;
-    }
-    return sum;
+    v128_t first = wasm_v128_load(low), second = wasm_v128_load(low + 512), above = wasm_v128_load(high);
+    sum[0] = add_pairs(sum[0], low_bits(first) | (wasm_i16x8_shl(above, 4) & top), x);
+    sum[1] = add_pairs(sum[1], low_bits(second) | (wasm_i16x8_shl(above, 2) & top), x + 32);
+    sum[2] = add_pairs(sum[2], high_bits(first) | (above & top), x + 64);
+    sum[3] = add_pairs(sum[3], high_bits(second) | (wasm_u16x8_shr(above, 2) & top), x + 96);
+}
+
+// The products of 4 rows. low, high, scale // [16 columns][4]: of the first of them. A sum of 16 bits holds two groups of 4
+// columns.
+static v128_t rows_q6_k(const uint8_t *low, const uint8_t *high, const v128_t *scale, const int8_t *x) {
+    v128_t all = wasm_i32x4_const_splat(0);
+    for (int h = 0; h < 2; h++, low += 1024 - 512, scale += 4 * (8 - 2), x += 128 - 32)
+        for (int half = 0; half < 2; half++, scale += 4)
+            for (int j = 0; j < 2; j++, low += 128, high += 128, x += 8) {
+                v128_t zero = wasm_i32x4_const_splat(0), sum[4] = {zero, zero, zero, zero};
+                columns_q6_k(sum, low, high, x);
+                columns_q6_k(sum, low + 64, high + 64, x + 4);
+                for (int t = 0; t < 4; t++) all = simd_add_dot(all, sum[t], scale[8 * t]);
+            }
+    return all;
 }
 
 static void fused_q6_k(const uint8_t *panel, int columns, const kin_act *a, float *f) {
     (void)columns;
     const kin_panel_q6_k *p = (const kin_panel_q6_k *)panel;
-    for (int r = 0; r < 16; r += 4) {
-        v128_t sum = rows_q6_k(&p->low[0][4 * r], &p->high[0][4 * r], &p->scale[0][r], a->q), less = wasm_i32x4_const_splat(0);
-        for (int j = 0; j < 16; j++) less = add_min(less, &p->scale[j][r], 32 * a->sum[j]);
-        add_block(f + r, a->d[0], times(f16(p->d + 2 * r), wasm_i32x4_sub(sum, less)));
+    v128_t scale[16][4], less[4], x[2] = {wasm_v128_load(a->sum), wasm_v128_load(a->sum + 8)};
+    for (int r = 0; r < 4; r++) less[r] = wasm_i32x4_const_splat(0);
+    for (int h = 0; h < 2; h++) {
+        v128_t s[8];
+        for (int j = 0; j < 8; j++) spread(scale[8 * h + j], s[j] = wasm_v128_load(p->scale[8 * h + j]));
+        add_mins(less, s[0], s[1], wasm_i32x4_shuffle(x[h], x[h], 0, 0, 0, 0));
+        add_mins(less, s[2], s[3], wasm_i32x4_shuffle(x[h], x[h], 1, 1, 1, 1));
+        add_mins(less, s[4], s[5], wasm_i32x4_shuffle(x[h], x[h], 2, 2, 2, 2));
+        add_mins(less, s[6], s[7], wasm_i32x4_shuffle(x[h], x[h], 3, 3, 3, 3));
     }
+    for (int r = 0; r < 4; r++) {
+        v128_t sum = rows_q6_k(&p->low[0][16 * r], &p->high[0][16 * r], &scale[0][r], a->q);
+        add_block(f + 4 * r, a->d[0], times(f16(p->d + 8 * r), wasm_i32x4_sub(sum, wasm_i32x4_shl(less[r], 5))));
+    }
+}
+
+// ---- Q8_0: 16 rows at a time, from where they lie
+
+static void fused_q8_0(const uint8_t *panel, int columns, const kin_act *a, float *f) {
+    const kin_panel_q8_0 *p = (const kin_panel_q8_0 *)panel;
+    const kin_panel_scale_f16 *scale = (const kin_panel_scale_f16 *)(p + columns / 32);
+    vf y = vf_load(f);
+    for (int g = 0; g < columns / 32; g++) {
+        vi sum = vi_zero();
+        for (int k = 0; k < 8; k++) sum = vi_dot_s8(sum, vb_load(p[g].q[k]), a->q + 32 * g + 4 * k);
+        vf d = vf_load_f16((const uint16_t *)scale[g].d);
+        y = vf_add(y, vf_mul(vf_mul(d, vf_set1(a->d[g])), vf_from_vi(sum)));
+    }
+    vf_store(f, y);
 }
 
 kin_fused SIMD_FN(kin_fused_of)(int type) {
     switch (type) {
     case KIN_TYPE_Q4_K: return fused_q4_k;
     case KIN_TYPE_Q6_K: return fused_q6_k;
+    case KIN_TYPE_Q8_0: return fused_q8_0;
     default: return NULL;
     }
 }

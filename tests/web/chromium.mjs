@@ -1,5 +1,5 @@
 // The same as engine.mjs in headless Chromium: a server here gives it the scripts, the modules and the cases, and takes what it computed.
-// With one thread the page is not isolated from others, and has no shared memory. Exit 77: there is no Chromium.
+// RATES=bytes=N&backend=N in the environment: products are timed, too (bench/web_kernels.sh). With one thread the page is not isolated from others, and has no shared memory. Exit 77: there is no Chromium.
 import { spawn } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
@@ -62,7 +62,7 @@ function removeProfile() {
 const timer = setTimeout(() => take('/failed', Buffer.from('no answer')), MOST_MS);
 
 server.listen(0, '127.0.0.1', () => {
-  const url = `http://127.0.0.1:${server.address().port}/kin/tests/web/page.html?unit=${unit}&threads=${threads}&n=${cases.length / 3}`;
+  const url = `http://127.0.0.1:${server.address().port}/kin/tests/web/page.html?unit=${unit}&threads=${threads}&n=${cases.length / 3}&${process.env.RATES ?? ''}`;
   browser = spawn(process.env.CHROMIUM ?? 'chromium', ['--headless', '--no-sandbox', '--disable-gpu', `--user-data-dir=${profile}`, url], { stdio: 'ignore' });
   browser.on('error', () => end(77));
   browser.on('close', removeProfile);

@@ -1,5 +1,5 @@
 // In Chromium: computes the cases that the server has, and gives it what came of them.
-import { Engine } from '../../web/engine.js';
+import { Engine, TYPES } from '../../web/engine.js';
 import { compute, say } from './case.mjs';
 
 const asked = new URLSearchParams(location.search);
@@ -20,6 +20,12 @@ const host = {
   log: (line) => give('/failed', line),
 };
 
+// For bench/web_kernels.sh: one row times weights of each type, GB/s, the best of several rounds.
+function sayRates(engine, bytes, backend) {
+  const rate = (type) => 1e-9 / engine.exports.product_s(type, 1, engine.threads, bytes, backend);
+  return Object.entries(TYPES).map(([name, { type }]) => `${name} ${Math.max(...Array.from({ length: 5 }, () => rate(type))).toFixed(2)}`);
+}
+
 try {
   const threads = Number(asked.get('threads'));
   const engine = await Engine.open(host, { threads, unit: asked.get('unit') });
@@ -31,6 +37,7 @@ try {
     await give(`/out/${i}`, new Blob(compute(engine, await get(`/case/${i}`), 'model', times)));
     said.push(say(times));
   }
+  if (asked.get('bytes')) said.push(...sayRates(engine, Number(asked.get('bytes')), Number(asked.get('backend'))));
   await give('/done', said.join('\n'));
 } catch (e) {
   await give('/failed', `${e.stack}`);

@@ -8,7 +8,7 @@
 #include "web/engine/threads.h"
 #include "web/exports.h"
 
-enum { WIDTH = 2048, WEIGHT_BYTES = 48 << 20, LEAST_NS = 15000000, N_SAME = 3, MOST_PASSES = 15, N_OPS = 300 };
+enum { WIDTH = 2048, LEAST_NS = 15000000, N_SAME = 3, MOST_PASSES = 15, N_OPS = 300 };
 
 typedef struct product {
     const kin_kernels *kernels;
@@ -26,13 +26,13 @@ static void multiply(void *user, int i, int ith, int nth) {
 }
 
 // Browsers compile a function once more, better, after it has run for a while: until it gets no faster.
-static double multiply_all(product *p, uint8_t *weights, size_t matrix_bytes) {
+static double multiply_all(product *p, uint8_t *weights, size_t n_matrices, size_t matrix_bytes) {
     double least = -1;
     for (int pass = 0, n_same = 0; pass < MOST_PASSES && n_same < N_SAME; pass++) {
         kin_time begun = kin_clock_now(), now;
         int n = 0;
         do {
-            p->w.data = weights + (size_t)n % (WEIGHT_BYTES / matrix_bytes) * matrix_bytes;
+            p->w.data = weights + (size_t)n % n_matrices * matrix_bytes;
             kin_threads_run(multiply, p, 1);
             n++;
             now = kin_clock_now();
@@ -44,12 +44,12 @@ static double multiply_all(product *p, uint8_t *weights, size_t matrix_bytes) {
     return least;
 }
 
-double kin_web_product_s(int type, int n_rows, int n_threads) {
-    product p = {.kernels = kin_kernels_at(0), .w = {.type = type, .columns = WIDTH, .rows = WIDTH}, .n = n_rows};
-    if (n_rows < 1 || !kin_kernel_has(type, WIDTH, WIDTH)) return -1;
+double kin_web_product_s(int type, int n_rows, int n_threads, size_t bytes, int backend) {
+    product p = {.kernels = kin_kernels_at(backend), .w = {.type = type, .columns = WIDTH, .rows = WIDTH}, .n = n_rows};
+    if (!p.kernels || n_rows < 1 || !kin_kernel_has(type, WIDTH, WIDTH)) return -1;
     kin_act_kind kind = kin_kernel_act_kind(type);
-    size_t matrix_bytes = WIDTH * ggml_row_size((enum ggml_type)type, WIDTH);
-    uint8_t *weights = calloc(1, WEIGHT_BYTES);
+    size_t matrix_bytes = WIDTH * ggml_row_size((enum ggml_type)type, WIDTH), n_matrices = bytes / matrix_bytes + 1;
+    uint8_t *weights = calloc(n_matrices, matrix_bytes);
     p.act = calloc(1, kin_act_bytes(WIDTH, n_rows));
     p.x = calloc((size_t)n_rows * WIDTH, sizeof *p.x);
     p.y = calloc((size_t)n_rows * WIDTH, sizeof *p.y);
@@ -57,7 +57,7 @@ double kin_web_product_s(int type, int n_rows, int n_threads) {
     if (weights && p.act && p.x && p.y) {
         kin_threads_set(n_threads);
         if (kind != KIN_ACT_F32) p.kernels->quantize(kind, WIDTH, n_rows, p.x, p.act, 0, WIDTH / KIN_ACT_COLUMNS * n_rows);
-        s = multiply_all(&p, weights, matrix_bytes);
+        s = multiply_all(&p, weights, n_matrices, matrix_bytes);
     }
     free(weights);
     free(p.act);
