@@ -1,0 +1,66 @@
+#!/bin/sh
+# A head that is killed in the middle of a text and started again: who asks again gets the same words, and of the prompt only what is
+# behind its last full page is computed, on one machine and in a ring. Real processes on loopback.
+#
+#   test_head_restart.sh PATH_TO_KIN      (mkmodel lies beside it)
+set -u
+# shellcheck source=tests/ring.sh
+. "$(dirname "$0")/ring.sh"
+"$mkmodel" --preset 25m --layers 9 --ctx 2048 --vocab 4000 --type q8_0 --seed 3 -o "$dir/model.gguf" >/dev/null || fail 'no model'
+story='Once upon a time there was a little girl who lived in a house by the sea with her mother and a dog, and every morning she'
+prompt="$story $story $story $story $story $story"
+options="--ctx 2048 --no-webui -m $dir/model.gguf"
+alone() { # one machine
+    key head
+    # shellcheck disable=SC2086 # several words
+    HOME=$dir/head "$kin" serve -t 1 --port 0 $options >"$dir/serve.log" 2>&1 &
+    pid_head=$!
+    pids="$pids $pid_head"
+    wait_for 20 "$dir/serve.log" 'serving .* at http'
+    base=$(sed -n 's,.*serving .* at \(http://[^ ]*\).*,\1,p' "$dir/serve.log")
+}
+# shellcheck disable=SC2086 # several words
+ring() { serve_with 2 $options; }
+ask() { # NAME: its text, in the background
+    curl -sN -m 60 -d "{\"prompt\": \"$prompt\", \"n_predict\": 120, \"ignore_eos\": true, \"seed\": 5, \"stream\": true}" \
+        "$base/completion" >"$dir/$1.stream" 2>/dev/null &
+    writer=$!
+}
+n_events() { grep -c '^data' "$dir/$1.stream"; }
+has_events() { [ -e "$dir/$1.stream" ] && [ "$(n_events "$1")" -ge "$2" ]; } # NAME N
+said() { sed -n 's/^data: .*"content":"\(.*\)","tokens".*/\1/p' "$dir/$1.stream" | tr -d '\n'; } # NAME
+number() { sed -n "s/.*\"$2\":\([0-9]*\).*/\1/p" "$dir/$1.stream" | tail -n 1; } # NAME KEY
+goes_on_from() { # NAME: what was written before the head died is the beginning
+    case $(said again) in "$(said "$1")"*) [ "$(said "$1" | wc -c)" -gt 100 ] ;; *) false ;; esac
+}
+lacks_only_a_page() { # fewer than 64 tokens of the prompt, and its last one, are computed
+    [ "$(number again prompt_n)" -le 64 ] && [ "$(number again cache_n)" -ge 256 ]
+}
+dies_and_is_asked_again() { # COMMAND: that starts the head
+    ask first
+    wait_until 30 has_events first 60
+    kill -9 "$pid_head"
+    wait "$writer" "$pid_head" 2>/dev/null
+    rm -f "$dir/serve.log"
+    "$1"
+    ask again
+    wait "$writer"
+    echo "$1: $(number again cache_n) tokens of the prompt from pages, $(number again prompt_n) computed"
+    check goes_on_from first
+    check lacks_only_a_page
+    check [ "$(number again predicted_n)" -eq 120 ]
+}
+
+claim='one machine'
+alone
+dies_and_is_asked_again alone
+kill "$pid_head"
+wait "$pid_head" 2>/dev/null
+rm -rf "$dir/serve.log" "$dir/head/.cache" "$dir"/*.stream
+
+claim='a ring: devices find the new head'
+join anna
+join bert
+ring
+dies_and_is_asked_again ring
+tally
