@@ -268,7 +268,7 @@ static int open_generation(generation *g, const run_options *o, int n_ctx, kin_e
     if (g->trace) fprintf(g->trace, "ms,budget_bytes,resident_bytes,tokens\n");
     unsigned flags = o->special ? KIN_DETOK_SPECIAL : 0;
     if (kin_compute_loop_open(&g->loop, s, 1, s->kv_disk.dir != NULL, err) != 0) return KIN_FAIL;
-    if (kin_compute_loop_open_drafter(g->loop, &g->drafter, err) != 0) return KIN_FAIL;
+    if (kin_compute_loop_open_drafter(g->loop, false, &g->drafter, err) != 0) return KIN_FAIL;
     if (kin_detok_new(&g->detok, s->vocab, flags, err) != 0) return KIN_FAIL;
     // The sampler sees only ids that the vocabulary can write: an embedding may be padded beyond them.
     return kin_sampler_new(&g->sampler, kin_vocab_n_tokens(s->vocab), &o->sampler, err);

@@ -91,7 +91,7 @@ static int write_drafted(writing *w, kin_draft_counts *drafts, double *ms, kin_e
         kin_draft_model_prompt(w->draft_model, NULL);
         return rc;
     }
-    if (kin_drafter_open(&drafter, err) != 0) return KIN_FAIL;
+    if (kin_drafter_open(&drafter, NULL, err) != 0) return KIN_FAIL;
     int rc = write_text(w, kin_drafter_source(drafter), drafts, ms, err);
     kin_drafter_close(drafter);
     return rc;

@@ -59,9 +59,9 @@ kin_scheduler *kin_compute_loop_scheduler(kin_compute_loop *l) {
     return l->scheduler;
 }
 
-int kin_compute_loop_open_drafter(kin_compute_loop *l, kin_drafter **out, kin_err *err) {
+int kin_compute_loop_open_drafter(kin_compute_loop *l, bool no_cache, kin_drafter **out, kin_err *err) {
     *out = NULL;
-    return l->session->draft == KIN_DRAFT_OFF ? 0 : kin_drafter_open(out, err);
+    return l->session->draft == KIN_DRAFT_OFF ? 0 : kin_drafter_open(out, no_cache ? NULL : l->pages, err);
 }
 
 double kin_compute_loop_rate(const kin_compute_loop *l, int n_texts) {

@@ -22,8 +22,8 @@ void kin_compute_loop_close(kin_compute_loop *loop); // NULL is allowed
 // The loop's own, for submitting and cancelling texts, and for its statistics.
 kin_scheduler *kin_compute_loop_scheduler(kin_compute_loop *loop);
 
-// Drafts for a text, as the session's options say; NULL: none.
-int kin_compute_loop_open_drafter(kin_compute_loop *loop, kin_drafter **out, kin_err *err);
+// Drafts for a text, as the session's options say; NULL: none. no_cache: not from earlier texts.
+int kin_compute_loop_open_drafter(kin_compute_loop *loop, bool no_cache, kin_drafter **out, kin_err *err);
 
 // Tokens per second that n_texts texts together are expected to get with the ring that was entered last; 0: not known.
 double kin_compute_loop_rate(const kin_compute_loop *loop, int n_texts);

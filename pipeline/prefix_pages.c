@@ -49,6 +49,14 @@ static bool name_next(const kin_prefix_pages *p, const int32_t *tokens, kin_page
     return true;
 }
 
+// Where the tokens of the block are kept that follows the one with this name. Names of two texts do not differ in these bytes
+// alone.
+static kin_page_key key_of_next(const kin_page_key *key) {
+    kin_page_key next = *key;
+    next.bytes[0] ^= 1;
+    return next;
+}
+
 bool kin_prefix_pages_name(kin_prefix_pages *p, const int32_t *tokens, int first, int n, kin_page_key *keys) {
     kin_page_key key = {{0}};
     for (int i = 0; i < first + n; i++) {
@@ -72,14 +80,44 @@ int kin_prefix_pages_find(kin_prefix_pages *p, const int32_t *tokens, int first,
     return n_blocks;
 }
 
+static void forget_block(kin_prefix_pages *p, const kin_page_key *key) {
+    kin_page_key next = key_of_next(key);
+    kin_kv_store_remove(p->store, key);
+    kin_kv_store_remove(p->store, &next);
+}
+
 void kin_prefix_pages_forget(kin_prefix_pages *p, const int32_t *tokens, int n_blocks) {
     kin_page_key key = {{0}};
-    for (int i = 0; i < n_blocks && name_next(p, tokens + (size_t)i * KIN_KV_CELLS, &key); i++)
-        kin_kv_store_remove(p->store, &key);
+    for (int i = 0; i < n_blocks && name_next(p, tokens + (size_t)i * KIN_KV_CELLS, &key); i++) forget_block(p, &key);
+}
+
+// What followed before gives way.
+static void keep_next(kin_prefix_pages *p, const kin_page_key *before, const int32_t *block) {
+    kin_page_key key = key_of_next(before);
+    uint8_t wanted[CONTENT];
+    const uint8_t *kept = kin_kv_store_read(p->store, &key);
+    put_tokens(wanted, block);
+    uint8_t *content = kept && memcmp(kept, wanted, sizeof wanted) == 0 ? NULL : kin_kv_store_begin(p->store);
+    if (!content) return;
+    memcpy(content, wanted, sizeof wanted);
+    kin_kv_store_keep(p->store, &key, content);
+}
+
+bool kin_prefix_pages_next(kin_prefix_pages *p, const int32_t *tokens, int n_blocks, int32_t *next) {
+    kin_page_key key;
+    kin_assert(n_blocks > 0);
+    if (!kin_prefix_pages_name(p, tokens, n_blocks - 1, 1, &key)) return false;
+    key = key_of_next(&key);
+    const uint8_t *kept = kin_kv_store_read(p->store, &key);
+    for (int i = 0; kept && i < KIN_KV_CELLS; i++) next[i] = (int32_t)kin_get_u32(kept + 4 * i);
+    return kept != NULL;
 }
 
 void kin_prefix_pages_keep(kin_prefix_pages *p, const int32_t *tokens, int first, int n, const kin_page_key *keys) {
-    for (int i = 0; i < n; i++) {
+    kin_page_key before;
+    bool has_before = first > 0 && kin_prefix_pages_name(p, tokens, first - 1, 1, &before);
+    for (int i = 0; i < n; i++, has_before = true) {
+        if (has_before) keep_next(p, i > 0 ? &keys[i - 1] : &before, tokens + (size_t)(first + i) * KIN_KV_CELLS);
         uint8_t *content = kin_kv_store_has(p->store, &keys[i]) ? NULL : kin_kv_store_begin(p->store);
         if (!content) continue;
         put_tokens(content, tokens + (size_t)(first + i) * KIN_KV_CELLS);

@@ -31,6 +31,10 @@ bool kin_prefix_pages_name(kin_prefix_pages *pages, const int32_t *tokens, int f
 // Of a text's n_blocks first blocks, so many have been kept, with just these tokens. Those before `first` are not looked for.
 int kin_prefix_pages_find(kin_prefix_pages *pages, const int32_t *tokens, int first, int n_blocks);
 
+// The block that followed a text's first n_blocks > 0 blocks when such a text was kept last -> next // i32 [KIN_KV_CELLS]. False:
+// not known.
+bool kin_prefix_pages_next(kin_prefix_pages *pages, const int32_t *tokens, int n_blocks, int32_t *next);
+
 // The first n_blocks blocks of a text are not found any more.
 void kin_prefix_pages_forget(kin_prefix_pages *pages, const int32_t *tokens, int n_blocks);
 

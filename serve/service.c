@@ -324,7 +324,7 @@ static void start_job(kin_service *s, kin_job *j) {
                                 .ended = ended,
                                 .user = j};
     kin_err err;
-    if (!j->o.pooling && kin_compute_loop_open_drafter(s->loop, &j->drafter, &err) != 0) {
+    if (!j->o.pooling && kin_compute_loop_open_drafter(s->loop, j->o.no_cache, &j->drafter, &err) != 0) {
         end_job(j, KIN_JOB_FAILED, &err);
         return;
     }

@@ -1,6 +1,6 @@
 #!/bin/sh
-# A head that is killed in the middle of a text and started again: who asks again gets the same words, and of the prompt only what is
-# behind its last full page is computed, on one machine and in a ring. Real processes on loopback.
+# A head that is killed in the middle of a text and started again: who asks again gets the same words; of the prompt only what is
+# behind its last full page is computed, and what was written of full pages is known and only verified. On one machine and in a ring. Real processes on loopback.
 #
 #   test_head_restart.sh PATH_TO_KIN      (mkmodel lies beside it)
 set -u
@@ -9,7 +9,7 @@ set -u
 "$mkmodel" --preset 25m --layers 9 --ctx 2048 --vocab 4000 --type q8_0 --seed 3 -o "$dir/model.gguf" >/dev/null || fail 'no model'
 story='Once upon a time there was a little girl who lived in a house by the sea with her mother and a dog, and every morning she'
 prompt="$story $story $story $story $story $story"
-options="--ctx 2048 --no-webui -m $dir/model.gguf"
+options="--ctx 2048 --no-webui --draft-min 8 -m $dir/model.gguf"
 alone() { # one machine
     key head
     # shellcheck disable=SC2086 # several words
@@ -36,9 +36,14 @@ goes_on_from() { # NAME: what was written before the head died is the beginning
 lacks_only_a_page() { # fewer than 64 tokens of the prompt, and its last one, are computed
     [ "$(number again prompt_n)" -le 64 ] && [ "$(number again cache_n)" -ge 256 ]
 }
+knows_what_it_wrote() { # of the block that was full, tokens are drafted
+    accepted=$(sed -n 's/.*"earlier":{"draft_n":[0-9]*,"draft_n_accepted":\([0-9]*\).*/\1/p' "$dir/again.stream" | tail -n 1)
+    echo "${accepted:-0} tokens were known, $(number again pass_n) passes"
+    [ "${accepted:-0}" -ge 20 ]
+}
 dies_and_is_asked_again() { # COMMAND: that starts the head
     ask first
-    wait_until 30 has_events first 60
+    wait_until 30 has_events first 100
     kill -9 "$pid_head"
     wait "$writer" "$pid_head" 2>/dev/null
     rm -f "$dir/serve.log"
@@ -49,6 +54,7 @@ dies_and_is_asked_again() { # COMMAND: that starts the head
     check goes_on_from first
     check lacks_only_a_page
     check [ "$(number again predicted_n)" -eq 120 ]
+    check knows_what_it_wrote
 }
 
 claim='one machine'

@@ -16,6 +16,7 @@
 
 #include "base/hash.h"
 #include "base/log.h"
+#include "pipeline/drafter.h"
 #include "pipeline/scheduler.h"
 #include "testkit/model_gen.h"
 #include "testkit/thread_ring.h"
@@ -413,9 +414,81 @@ static void a_text_is_cancelled_while_it_is_loaded(void **state) {
     close_world(&w);
 }
 
+// ---- what followed
+
+static kin_prefix_pages *open_pages(void) {
+    kin_prefix_pages *pages;
+    kin_prefix_pages_options o = {.disk = {.dir = root}, .context = "model", .n_context = 5};
+    kin_err err;
+    if (kin_prefix_pages_open(&pages, &o, &err) != 0) fail_msg("%s", err.text);
+    return pages;
+}
+
+static void keep_tokens(const int32_t *tokens, int first, int n) {
+    kin_page_key keys[KIN_PAGES_MAX];
+    kin_prefix_pages *pages = open_pages();
+    assert_true(kin_prefix_pages_name(pages, tokens, first, n, keys));
+    kin_prefix_pages_keep(pages, tokens, first, n, keys);
+    kin_prefix_pages_close(pages);
+}
+
+static void expect_next(const int32_t *tokens, int n_blocks, const int32_t *expected) {
+    int32_t next_block[KIN_KV_CELLS];
+    kin_prefix_pages *pages = open_pages();
+    assert_true(kin_prefix_pages_next(pages, tokens, n_blocks, next_block) == (expected != NULL));
+    if (expected) assert_memory_equal(next_block, expected, sizeof next_block);
+    kin_prefix_pages_close(pages);
+}
+
+static void what_followed_last_is_known(void **state) {
+    (void)state;
+    text a = new_text(1, N_PROMPT), b = a;
+    for (int i = 2 * KIN_KV_CELLS; i < N_PROMPT; i++) b.prompt[i] = 7;
+    keep_tokens(a.prompt, 0, 2);
+    expect_next(a.prompt, 1, a.prompt + KIN_KV_CELLS);
+    expect_next(a.prompt, 2, NULL);
+    keep_tokens(a.prompt, 2, 3);
+    expect_next(a.prompt, 2, a.prompt + 2 * KIN_KV_CELLS);
+    expect_next(a.prompt, 4, a.prompt + 4 * KIN_KV_CELLS);
+    keep_tokens(b.prompt, 2, 1);
+    expect_next(a.prompt, 2, b.prompt + 2 * KIN_KV_CELLS);
+    expect_next(a.prompt, 4, a.prompt + 4 * KIN_KV_CELLS);
+    kin_prefix_pages *pages = open_pages();
+    kin_prefix_pages_forget(pages, a.prompt, 2);
+    kin_prefix_pages_close(pages);
+    expect_next(a.prompt, 1, NULL);
+    expect_next(a.prompt, 2, NULL);
+}
+
+static void the_drafter_has_what_followed_as_long_as_it_fits(void **state) {
+    (void)state;
+    text a = new_text(1, N_PROMPT);
+    kin_drafter *drafter;
+    kin_draft draft;
+    kin_err err;
+    keep_tokens(a.prompt, 0, 3);
+    kin_prefix_pages *pages = open_pages();
+    assert_int_equal(kin_drafter_open(&drafter, pages, &err), 0);
+    const kin_draft_source *source = kin_drafter_source(drafter);
+    source->propose(source->user, a.prompt, KIN_KV_CELLS, KIN_DRAFT_MAX, &draft);
+    assert_int_equal(draft.kind, KIN_DRAFT_EARLIER);
+    assert_int_equal(draft.n, KIN_DRAFT_MAX);
+    assert_memory_equal(draft.tokens, a.prompt + KIN_KV_CELLS, sizeof draft.tokens);
+    source->propose(source->user, a.prompt, 3 * KIN_KV_CELLS - 2, KIN_DRAFT_MAX, &draft);
+    assert_int_equal(draft.n, 2);
+    assert_memory_equal(draft.tokens, a.prompt + 3 * KIN_KV_CELLS - 2, 2 * sizeof *draft.tokens);
+    a.prompt[3 * KIN_KV_CELLS - 2] = 3; // it went on otherwise
+    source->propose(source->user, a.prompt, 3 * KIN_KV_CELLS - 1, KIN_DRAFT_MAX, &draft);
+    assert_true(draft.n == 0 || draft.kind == KIN_DRAFT_NGRAM);
+    kin_drafter_close(drafter);
+    kin_prefix_pages_close(pages);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_text_is_found_after_a_restart, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(what_followed_last_is_known, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(the_drafter_has_what_followed_as_long_as_it_fits, make_root, remove_root),
         cmocka_unit_test_setup_teardown(a_prompt_of_whole_blocks_computes_its_last_one, make_root, remove_root),
         cmocka_unit_test_setup_teardown(a_text_with_another_beginning_is_not_found, make_root, remove_root),
         cmocka_unit_test_setup_teardown(a_text_that_must_not_be_cached_is_neither_kept_nor_found, make_root, remove_root),

@@ -1,7 +1,7 @@
 #include "pure/text/draft.h"
 
 const char *kin_draft_source_name(kin_draft_source_kind kind) {
-    static const char *const names[KIN_DRAFT_N_SOURCES] = {"ngram", "model", "oracle"};
+    static const char *const names[KIN_DRAFT_N_SOURCES] = {"ngram", "model", "oracle", "earlier"};
     return names[kind];
 }
 

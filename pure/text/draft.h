@@ -10,9 +10,10 @@
 enum { KIN_DRAFT_MAX = 31, KIN_DRAFT_GRADES = 8 };
 
 typedef enum kin_draft_source_kind {
-    KIN_DRAFT_NGRAM,  // what followed the same tokens before (ngram_draft.h)
-    KIN_DRAFT_MODEL,  // a smaller model
-    KIN_DRAFT_ORACLE, // a known text, for measurements
+    KIN_DRAFT_NGRAM,   // what followed the same tokens before (ngram_draft.h)
+    KIN_DRAFT_MODEL,   // a smaller model
+    KIN_DRAFT_ORACLE,  // a known text, for measurements
+    KIN_DRAFT_EARLIER, // what followed in an earlier text with the same tokens from its beginning (pipeline/prefix_pages.h)
     KIN_DRAFT_N_SOURCES,
 } kin_draft_source_kind;
 
