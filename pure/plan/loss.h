@@ -1,11 +1,12 @@
 // What the loss of a device costs: how long texts pause until the others go on (docs/RING.md).
 //
-//     pause   = switch + load + pages, or where there are none: compute
-//     switch    KIN_LOSS_SWITCH_S: the device may come back, then the plan without it is told and entered
-//     load    = max over devices   bytes of their new layers / rate of the disk            (packed beforehand: spares)
-//     pages   = sum over devices   (bytes of their new layers' pages / rate of the link + requests * rtt) + requests * hops +
-//     T(tail) compute = TTFT of all tokens fetch   = max( max over devices bytes / rate of the head's link to it, all bytes / the
-//     best of these rates )
+//     pause  = switch + load + pages, or where there are none: compute
+//     switch = KIN_LOSS_SWITCH_S: the device may come back, then the plan without it is told and entered
+//     load   = max over devices: bytes of their new layers / rate of the disk (packed beforehand: spares)
+//     pages  = sum over devices: bytes of their new layers' pages / rate of the link + requests * rtt,
+//              + requests * hops + T(tail)
+//     compute = TTFT of all tokens
+//     fetch  = max(max over devices: bytes / rate of the head's link to it, all bytes / the best of these rates)
 //
 // Pages come from the device that had the layer, or, of the lost one's layers, from its buddy: the next member of the ring that
 // keeps pages, the head if there is none. Each member has its pages fetched when a request for KIN_LOSS_REQUEST_PAGES of them
