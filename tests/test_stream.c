@@ -72,8 +72,9 @@ static void make_file(world *w, const char *dir, int i) {
     assert_true(fd >= 0);
     w->bytes[i] = malloc(n + sizeof(uint64_t));
     assert_non_null(w->bytes[i]);
-    for (size_t at = 0; at < n; at += sizeof(uint64_t)) {
-        uint64_t word = random_below(UINT64_MAX);
+    uint64_t word = random_below(UINT64_MAX) | 1;
+    for (size_t at = 0; at < n; at += sizeof word) {
+        word ^= word << 13, word ^= word >> 7, word ^= word << 17; // xorshift64
         memcpy(w->bytes[i] + at, &word, sizeof word);
     }
     write_all(fd, w->bytes[i], n);
@@ -86,7 +87,7 @@ static void make_file(world *w, const char *dir, int i) {
 // From a few bytes to more than one read; at any offset, now and then up to the file's last byte.
 static kin_extent random_extent(const world *w) {
     int i = (int)random_below(N_FILES);
-    uint64_t bytes = 1 + random_below(random_below(3) == 0 ? 500 : random_below(4) == 0 ? 3 << 20 : 300000);
+    uint64_t bytes = 1 + random_below(random_below(3) == 0 ? 500 : random_below(12) == 0 ? 3 << 20 : 200000);
     uint64_t last = file_bytes[i] - bytes, offset = random_below(5) == 0 ? last : random_below(last + 1);
     return (kin_extent){i, offset, bytes, w->maps[i] + offset};
 }
@@ -262,7 +263,7 @@ static void a_pass_may_stop_anywhere(void **state) {
     rng_state = 2;
     for (int round = 0; round < 3; round++) {
         kin_stream *s = open_stream(w, KIN_STREAM_RESIDENT, min_budget(w) + random_below(w->total));
-        for (int pass = 0; pass < 20; pass++) assert_false(run_pass(w, s, random_below(2), random_below(2 * N_BLOCKS)).failed);
+        for (int pass = 0; pass < 40; pass++) assert_false(run_pass(w, s, random_below(2), random_below(2 * N_BLOCKS)).failed);
         kin_stream_close(s);
     }
 }
@@ -408,7 +409,7 @@ typedef struct changer {
 static void *change_budgets(void *arg) {
     changer *c = arg;
     uint64_t at = 7, everything = min_budget(c->w) + c->w->total;
-    for (int i = 0; i < 600; i++) {
+    for (int i = 0; i < 1500; i++) {
         at = kin_hash64(&i, sizeof i, at);
         uint64_t budget = i % 10 == 0 ? 0 : i % 10 == 5 ? UINT64_MAX : at % (everything + everything / 8);
         uint64_t resident = kin_stream_set_budget(c->s, budget);
@@ -619,7 +620,7 @@ static void runs_in_any_order_give_the_files_bytes(void **state) {
     const world *w = *state;
     for (uint64_t k = 0; k <= 4; k++) {
         kin_stream *s = open_stream(w, KIN_STREAM_RESIDENT, min_budget(w) + w->total * k / 5);
-        for (int run = 0; run < 20; run++) {
+        for (int run = 0; run < 60; run++) {
             size_t begin = random_below(w->n_blocks);
             while (begin > 0 && group_end(w, begin - 1) != begin) begin--;
             run_from(w, s, begin, random_below(2), begin + random_below(w->n_blocks));
