@@ -36,6 +36,11 @@ SIMD_INLINE void add_mins(v128_t less[4], v128_t first, v128_t second, v128_t x)
     less[3] = simd_add_dot(less[3], wasm_i16x8_extend_high_i8x16(high), x);
 }
 
+// Reads a byte of each line. There is no prefetch instruction, but what is read early is there when it is wanted.
+SIMD_INLINE void touch(const uint8_t *p, size_t n) {
+    for (size_t i = 0; i < n; i += 64) (void)*(const volatile uint8_t *)(p + i);
+}
+
 // f[0..3] += d_x * t
 SIMD_INLINE void add_block(float *f, float d_x, v128_t t) {
     wasm_v128_store(f, wasm_f32x4_add(wasm_v128_load(f), wasm_f32x4_mul(wasm_f32x4_splat(d_x), t)));
@@ -87,13 +92,14 @@ static v128_t rows_q4_k(const uint8_t *q, const v128_t *scale, const int8_t *x) 
     return sum;
 }
 
-static void fused_q4_k(const uint8_t *panel, int columns, const kin_act *a, float *f) {
+static void fused_q4_k(const uint8_t *panel, const uint8_t *next, int columns, const kin_act *a, float *f) {
     (void)columns;
     const kin_panel_q4_k *p = (const kin_panel_q4_k *)panel;
     v128_t scale[8][4], min[8], less[4];
     unpack_scales(&p->scales, scale, min);
     mins_q4_k(less, min, a->sum);
     for (int r = 0; r < 4; r++) {
+        touch(next + sizeof *p / 4 * (size_t)r, sizeof *p / 4);
         v128_t sum = rows_q4_k(&p->q[0][16 * r], &scale[0][r], a->q);
         add_block(f + 4 * r, a->d[0], wasm_f32x4_sub(times(f16(p->d + 8 * r), sum), times(f16(p->d_min + 8 * r), less[r])));
     }
@@ -113,11 +119,12 @@ SIMD_INLINE void columns_q6_k(v128_t sum[4], const uint8_t *low, const uint8_t *
 
 // The products of 4 rows. low, high, scale // [16 columns][4]: of the first of them. A sum of 16 bits holds two groups of 4
 // columns.
-static v128_t rows_q6_k(const uint8_t *low, const uint8_t *high, const v128_t *scale, const int8_t *x) {
+static v128_t rows_q6_k(const uint8_t *low, const uint8_t *high, const v128_t *scale, const int8_t *x, const uint8_t *next) {
     v128_t all = wasm_i32x4_const_splat(0);
     for (int h = 0; h < 2; h++, low += 1024 - 512, scale += 4 * (8 - 2), x += 128 - 32)
         for (int half = 0; half < 2; half++, scale += 4)
-            for (int j = 0; j < 2; j++, low += 128, high += 128, x += 8) {
+            for (int j = 0; j < 2; j++, low += 128, high += 128, x += 8, next += sizeof(kin_panel_q6_k) / 32) {
+                touch(next, sizeof(kin_panel_q6_k) / 32);
                 v128_t zero = wasm_i32x4_const_splat(0), sum[4] = {zero, zero, zero, zero};
                 columns_q6_k(sum, low, high, x);
                 columns_q6_k(sum, low + 64, high + 64, x + 4);
@@ -126,7 +133,7 @@ static v128_t rows_q6_k(const uint8_t *low, const uint8_t *high, const v128_t *s
     return all;
 }
 
-static void fused_q6_k(const uint8_t *panel, int columns, const kin_act *a, float *f) {
+static void fused_q6_k(const uint8_t *panel, const uint8_t *next, int columns, const kin_act *a, float *f) {
     (void)columns;
     const kin_panel_q6_k *p = (const kin_panel_q6_k *)panel;
     v128_t scale[16][4], less[4], x[2] = {wasm_v128_load(a->sum), wasm_v128_load(a->sum + 8)};
@@ -140,19 +147,21 @@ static void fused_q6_k(const uint8_t *panel, int columns, const kin_act *a, floa
         add_mins(less, s[6], s[7], wasm_i32x4_shuffle(x[h], x[h], 3, 3, 3, 3));
     }
     for (int r = 0; r < 4; r++) {
-        v128_t sum = rows_q6_k(&p->low[0][16 * r], &p->high[0][16 * r], &scale[0][r], a->q);
+        v128_t sum = rows_q6_k(&p->low[0][16 * r], &p->high[0][16 * r], &scale[0][r], a->q, next + sizeof *p / 4 * (size_t)r);
         add_block(f + 4 * r, a->d[0], times(f16(p->d + 8 * r), wasm_i32x4_sub(sum, wasm_i32x4_shl(less[r], 5))));
     }
 }
 
 // ---- Q8_0: 16 rows at a time, from where they lie
 
-static void fused_q8_0(const uint8_t *panel, int columns, const kin_act *a, float *f) {
+static void fused_q8_0(const uint8_t *panel, const uint8_t *next, int columns, const kin_act *a, float *f) {
     const kin_panel_q8_0 *p = (const kin_panel_q8_0 *)panel;
     const kin_panel_scale_f16 *scale = (const kin_panel_scale_f16 *)(p + columns / 32);
     vf y = vf_load(f);
     for (int g = 0; g < columns / 32; g++) {
+        const size_t n = sizeof *p + sizeof *scale; // of 32 columns
         vi sum = vi_zero();
+        touch(next + n * (size_t)g, n);
         for (int k = 0; k < 8; k++) sum = vi_dot_s8(sum, vb_load(p[g].q[k]), a->q + 32 * g + 4 * k);
         vf d = vf_load_f16((const uint16_t *)scale[g].d);
         y = vf_add(y, vf_mul(vf_mul(d, vf_set1(a->d[g])), vf_from_vi(sum)));

@@ -20,9 +20,9 @@ typedef struct kernel {
     size_t block_bytes;
 } kernel;
 
-// n rows of act, which has n_act, times one panel.
-static void tile(kernel k, const uint8_t *panel, int64_t columns, const kin_act *act, int64_t n_act, int64_t n, float *y,
-                 int64_t ldy) {
+// n rows of act, which has n_act, times one panel. end: of what may be read.
+static void tile(kernel k, const uint8_t *panel, const uint8_t *end, int64_t columns, const kin_act *act, int64_t n_act,
+                 int64_t n, float *y, int64_t ldy) {
     float f[TILE_ROWS][16];
     kin_block e;
     for (int64_t i = 0; i < n; i++) vf_store(f[i], vf_zero());
@@ -33,7 +33,7 @@ static void tile(kernel k, const uint8_t *panel, int64_t columns, const kin_act 
         // to 23).
         for (size_t ahead = 0; ahead < k.block_bytes; ahead += 64) __builtin_prefetch(panel + 2 * k.block_bytes + ahead, 0, 2);
         if (n == 1 && k.fused) {
-            k.fused(panel, left, act, f[0]);
+            k.fused(panel, panel + 2 * k.block_bytes <= end ? panel + k.block_bytes : panel, left, act, f[0]);
             continue;
         }
         k.unpack(panel, left, &e);
@@ -53,11 +53,12 @@ static void packed(const kin_matrix *w, const kin_act *act, int64_t n, float *y,
     };
     kin_assert(k.unpack && k.dots);
     size_t panel_bytes = kin_panel_bytes(w->type, w->columns);
+    const uint8_t *data = w->data, *data_end = data + (size_t)end * panel_bytes;
     for (int64_t i = 0; i < n; i += TILE_ROWS) {
         int64_t rows = n - i < TILE_ROWS ? n - i : TILE_ROWS;
         for (int64_t p = begin; p < end; p++) {
-            const uint8_t *panel = (const uint8_t *)w->data + (size_t)p * panel_bytes;
-            tile(k, panel, w->columns, act + i, n, rows, y + i * ldy + p * KIN_PANEL_ROWS, ldy);
+            float *to = y + i * ldy + p * KIN_PANEL_ROWS;
+            tile(k, data + (size_t)p * panel_bytes, data_end, w->columns, act + i, n, rows, to, ldy);
         }
     }
 }
