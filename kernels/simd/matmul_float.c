@@ -29,7 +29,7 @@ SIMD_INLINE void tile(int type, const int n_w, const int n_x, const uint8_t *w, 
         for (int j = 0; j < n_x; j++) v[j] = vf_load(x + j * columns + c);
         for (int i = 0; i < n_w; i++) {
             const uint8_t *p = w + (size_t)i * row_bytes + (size_t)c * bytes;
-            __builtin_prefetch(p + TILE * row_bytes);
+            __builtin_prefetch(p + TILE * row_bytes, 0, 2); // second level: matmul.c
             vf row = load(type, p);
             for (int j = 0; j < n_x; j++) sum[i][j] = vf_add(sum[i][j], vf_mul(row, v[j]));
         }

@@ -6,7 +6,8 @@
 #include <stdint.h>
 #include <string.h>
 
-#define SIMD_ROWS 4 // activation rows that a product keeps in registers
+#define SIMD_ROWS 4   // activation rows that a product keeps in registers
+#define SIMD_FUSED_16 // a single row is multiplied as it is unpacked (fused.c)
 #ifdef __AVXVNNI__
 #define SIMD_NAME "avxvnni"
 #define SIMD_SUB_MOST 0
@@ -121,10 +122,11 @@ static inline vscale vscale_load(const int8_t *p) { return vi_load_i8(p); }
 static inline vi vi_add_scaled(vi sum, vs s, vscale scale) { return vi_mul_add(sum, s, scale); }
 static inline vi vi_from_vs(vs s) { return s; }
 static inline vi vi_dot_s8(vi sum, vb w, const int8_t *p) { return vs_dot(sum, w, p); }
-static inline void vb_store_s8(void *p, vb x) {
-    __m256i bias = _mm256_set1_epi8(-128);
-    vb_store(p, (vb){_mm256_xor_si256(x.a, bias), _mm256_xor_si256(x.b, bias)});
+static inline vb vb_s8(vb x) {
+    vb y = vb_set1(128);
+    return SIMD_EACH(vb, _mm256_xor_si256);
 }
+static inline void vb_store_s8(void *p, vb x) { vb_store(p, vb_s8(x)); }
 #else
 // gcc would compute the products of a whole group of columns first, keep them in memory, and add them up afterwards. An
 // instruction that it knows nothing of stays in its place: 256 instead of 178 GMAC/s for Q4_K (2 cores of Zen 5, gcc 12). clang
@@ -157,6 +159,7 @@ static inline vi vi_dot_s8(vi sum, vb w, const int8_t *p) {
     __m256i b = _mm256_maddubs_epi16(_mm256_abs_epi8(w.b), _mm256_sign_epi8(x, w.b));
     return vi_add(sum, (vi){_mm256_madd_epi16(a, one), _mm256_madd_epi16(b, one)});
 }
+static inline vb vb_s8(vb x) { return x; }
 static inline void vb_store_s8(void *p, vb x) { vb_store(p, x); }
 #endif
 

@@ -10,6 +10,7 @@
 #define SIMD_COLUMNS 4   // vectors that a product of attention keeps for each row
 #define SIMD_SUB_MOST 0  // sums of bytes are 32 bits wide
 #define SIMD_S8_BIAS 128 // signed bytes are stored with 128 added: the product takes unsigned ones
+#define SIMD_FUSED_16    // a single row is multiplied as it is unpacked (fused.c)
 
 typedef __m512 vf;
 typedef __m512i vi, vb, vs, vscale;
@@ -49,7 +50,8 @@ static inline vi vi_bits(vf a) { return _mm512_castps_si512(a); }
 
 static inline vb vb_load(const void *p) { return _mm512_loadu_si512(p); }
 static inline void vb_store(void *p, vb a) { _mm512_storeu_si512(p, a); }
-static inline void vb_store_s8(void *p, vb a) { _mm512_storeu_si512(p, _mm512_xor_si512(a, _mm512_set1_epi8(-128))); }
+static inline vb vb_s8(vb a) { return _mm512_xor_si512(a, _mm512_set1_epi8(-128)); }
+static inline void vb_store_s8(void *p, vb a) { _mm512_storeu_si512(p, vb_s8(a)); }
 static inline vb vb_set1(uint8_t x) { return _mm512_set1_epi8((char)x); }
 static inline vb vb_and(vb a, vb b) { return _mm512_and_si512(a, b); }
 static inline vb vb_or(vb a, vb b) { return _mm512_or_si512(a, b); }
