@@ -6,11 +6,11 @@
 #include "base/median.h"
 
 static const double WORTH = 1.05;         // a smaller gain is none
-static const double FIRST_CHANCE = 0.5;   // of a grade that nothing is known of
+static const double FIRST_CHANCE = 0.6;   // of a grade that nothing is known of
 static const double CATCH_UP_SHARE = 0.7; // of a step: by so much longer the texts' next tokens may take, as for prompts
 
 enum {
-    N_FIRST = 3,       // tokens that the first chance counts as
+    N_FIRST = 6,       // tokens that the first chance counts as; with 3 (at 0.5) one wrong token ended drafts for 48 steps
     N_REMEMBERED = 64, // tokens that a chance is learnt from
     COMPARE = 128,     // steps after which times are measured anew, those without drafts
     N_COMPARED = 3,    // times in a row
