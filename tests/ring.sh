@@ -84,6 +84,7 @@ serve_with() { # N OPTION...: a server that has waited for N devices; $base, $pi
     pids="$pids $pid_head"
     wait_for 20 "$dir/serve.log" "serving on $n_devices device"
     base=$(sed -n 's,.*serving .* at \(http://[^ ]*\).*,\1,p' "$dir/serve.log")
+    wait_until 20 curl -sf -o "$dir/health" "$base/health" # the head's own layers are there, too
 }
 alone() { # COMMAND OPTION...: without others
     what=$1

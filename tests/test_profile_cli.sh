@@ -64,11 +64,10 @@ json.dump(kept, open(sys.argv[1], "w"))' "$1"
 fi
 
 # A damaged file, and one of another machine.
-head -c 100 "$1" >"$dir/part"
-cp "$dir/part" "$1"
+cp "$1" "$dir/good"
+head -c 100 "$dir/good" >"$1"
 measures || fail "a damaged profile is used"
-sed 's/"fingerprint": "/&elsewhere /' "$1" >"$dir/moved"
-cp "$dir/moved" "$1"
+sed 's/"fingerprint": "/&elsewhere /' "$dir/good" >"$1"
 measures || fail "a profile of another machine is used"
 
 # A cache folder that cannot be: measured, not kept, and said so.
