@@ -176,7 +176,7 @@ static bool make_room(kin_draft_model *m, const slot *mine, int n, kin_err *err)
             n_blocks += blocks_of(s->used == m->n_calls ? s->n_most : s->n);
             if (s->n > 0 && s->used < m->n_calls && (!oldest || is_older(s, oldest))) oldest = s;
         }
-        if (n_blocks <= m->n_ctx / KIN_KV_CELLS) return true;
+        if (n_blocks <= blocks_of(m->n_ctx)) return true;
         if (!oldest) return false;
         truncate(m, oldest, 0, err);
     }
@@ -353,7 +353,8 @@ kin_draft_spent kin_draft_model_propose(kin_draft_model *m, const kin_draft_wish
     if (m->failed) return spent;
     m->n_calls++;
     for (int i = 0; i < n; i++) {
-        slot *s = l->most > 0 && wishes[i].most > 0 ? place(m, &wishes[i], l->most, &err) : NULL;
+        int most = l->most < wishes[i].most ? l->most : wishes[i].most;
+        slot *s = most > 0 ? place(m, &wishes[i], most, &err) : NULL;
         if (s) texts[n_texts++] = (writing){.w = &wishes[i], .s = s, .chance = 1};
     }
     if (m->failed || write_drafts(m, texts, n_texts, l, &spent, &err) != 0) {

@@ -143,6 +143,21 @@ static void texts_of_one_call_have_the_drafts_that_they_have_alone(void **state)
     }
 }
 
+static void the_last_tokens_of_a_context_are_drafted(void **state) {
+    (void)state;
+    enum { CTX = 72, N = 67 }; // the last block of the cache is not all of the context
+    int32_t tokens[N];
+    make_tokens(tokens, N, 3);
+    kin_draft alone = ask_fresh(tokens, N, CTX - N), d = {0};
+    kin_draft_model *m = open_model(CTX);
+    kin_draft_limits l = limits(MOST);
+    kin_draft_wish w = {.text = 1, .tokens = tokens, .n = N, .most = CTX - N, .out = &d};
+    for (int turn = 0; turn < 4 && d.n == 0; turn++) kin_draft_model_propose(m, &w, 1, &l);
+    assert_int_equal(d.n, CTX - N < MOST ? CTX - N : MOST);
+    expect_same(&d, &alone);
+    kin_draft_model_close(m);
+}
+
 static void a_long_prompt_is_read_in_pieces(void **state) {
     (void)state;
     static int32_t tokens[MAX_TOKENS];
@@ -235,6 +250,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_taken_is_followed_and_what_was_not_is_forgotten),
         cmocka_unit_test(texts_of_one_call_have_the_drafts_that_they_have_alone),
+        cmocka_unit_test(the_last_tokens_of_a_context_are_drafted),
         cmocka_unit_test(a_long_prompt_is_read_in_pieces),
         cmocka_unit_test(a_token_that_is_not_worth_its_time_is_not_computed),
         cmocka_unit_test(the_next_turn_of_a_conversation_is_not_read_anew),
