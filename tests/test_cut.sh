@@ -23,7 +23,7 @@ cut() {
         n_waits=$((n_waits + 1))
     done
     for path in $file; do truncate -s 4096 "$path"; done
-    echo 'd e f' >&3
+    (echo 'd e f' >&3) 2>"$dir/closed" # in a process of its own: kin may have ended
     exec 3>&-
     wait $pid
     got=$?
