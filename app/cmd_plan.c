@@ -126,7 +126,9 @@ static int take_draft(plan_options *o, kin_err *err) {
     const char *words = o->draft;
     if (!words) return 0;
     if (kin_draft_words_read(words, &mode, &o->draft, err) != 0) return KIN_FAIL;
-    return o->draft ? 0 : kin_err_set(err, "--draft %s: what a draft model would gain is said of its FILE", words);
+    const char *of_all = getenv("KIN_DRAFT"); // of all commands, so it need not be of use here
+    if (o->draft || (of_all && strcmp(of_all, words) == 0)) return 0;
+    return kin_err_set(err, "--draft %s: what a draft model would gain is said of its FILE", words);
 }
 
 // First with all tables, to see which kind of plan is asked for, then without those that such a plan does not heed.
@@ -246,6 +248,9 @@ static int find_gain(const plan_options *o, const kin_facts *facts, const kin_pl
     so.fleet.cluster = false;
     if (work.n_batch > KIN_DRAFT_MODEL_BATCH) work.n_batch = KIN_DRAFT_MODEL_BATCH;
     if (model_from_file(&so, &work, &draft, err) != 0) return KIN_FAIL;
+    if (draft.n_vocab != facts->model.n_vocab)
+        return kin_err_set(err, "%s: has %d tokens, the model %d: it cannot be its draft model", o->draft, draft.n_vocab,
+                           facts->model.n_vocab);
     draft.cpu_buffer_bytes -= (double)kin_shard_overhead_bytes(); // the program is there once
     return kin_draft_gain_make(gain, facts, how, scheduler, &draft, err);
 }

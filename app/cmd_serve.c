@@ -2,11 +2,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "app/app.h"
 #include "app/https.h"
 #include "app/llama_options.h"
 #include "app/option_tables.h"
+#include "net/address.h"
 #include "serve/server.h"
 #include "sys/whole_file.h"
 
@@ -164,7 +166,9 @@ static void name_model(serving *v) {
 }
 
 static bool is_loopback(const char *host) {
-    return strcmp(host, "localhost") == 0 || strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0 || strstr(host, ".sock");
+    size_t n = strlen(host);
+    bool is_socket = n >= 5 && strcmp(host + n - 5, ".sock") == 0;
+    return is_socket || strcasecmp(host, "localhost") == 0 || kin_address_is_loopback(host);
 }
 
 static int read_cors(const serve_options *o, kin_cors *cors, kin_err *err) {

@@ -11,7 +11,7 @@
 const char *kin_plan_print_time(double seconds, char buf[KIN_PLAN_PRINT_TIME]) {
     double ms = seconds * 1e3;
     if (ms >= 999.5)
-        snprintf(buf, KIN_PLAN_PRINT_TIME, "%.3g s", seconds);
+        snprintf(buf, KIN_PLAN_PRINT_TIME, seconds >= 999.5 ? "%.0f s" : "%.3g s", seconds);
     else
         snprintf(buf, KIN_PLAN_PRINT_TIME, ms >= 0.995 ? "%.3g ms" : "%.2f ms", ms);
     return buf;

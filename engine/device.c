@@ -54,10 +54,11 @@ static void load_cpu(void) {
 static bool may_have_gpu(void) {
 #ifdef __linux__
     static const char *const nodes[] = {
-        "/dev/dri/renderD*", "/dev/nvidiactl",      // Mesa and NVIDIA
-        "/dev/kfd",          "/dev/dxg",            // ROCm, Windows' subsystem
-        "/dev/kgsl-3d0",     "/dev/mali0",          // phones
-        "/dev/nvhost-gpu",   "/dev/nvhost-ctrl-gpu" // Jetson
+        "/dev/dri/renderD*", "/dev/nvidiactl",       // Mesa and NVIDIA
+        "/dev/kfd",          "/dev/dxg",             // ROCm, Windows' subsystem
+        "/dev/kgsl-3d0",     "/dev/mali0",           // phones
+        "/dev/nvhost-gpu",   "/dev/nvhost-ctrl-gpu", // Jetson
+        "/sys/module/nvidia"                         // its device files are made when a program first asks for them
     };
     const char *named = getenv("GGML_VK_VISIBLE_DEVICES");
     bool found = named && named[0];

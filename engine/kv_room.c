@@ -109,6 +109,9 @@ int kin_kv_room_make(kin_kv_room *room, const char *dir, uint64_t n, kin_err *er
     room->left = fits ? (most - list.bytes - n) / LOOKS : 0;
     free(list.at);
     if (fits) return 0;
-    return kin_err_set(err, "%s: no room for a page of %s: all pages there may take %s (--kv-disk)", dir,
-                       kin_size_format(n, a, sizeof a), kin_size_format(most, b, sizeof b));
+    kin_size_format(n, a, sizeof a);
+    if (room->cap == 0 || most < room->cap)
+        return kin_err_set(err, "%s: no room for a page of %s: the disk is too full to take more", dir, a);
+    return kin_err_set(err, "%s: no room for a page of %s: all pages there may take %s (--kv-disk)", dir, a,
+                       kin_size_format(most, b, sizeof b));
 }

@@ -111,33 +111,40 @@ static void name_of(kin_str host, char name[MAX_NAME]) {
     size_t from = host.len > 0 && host.at[0] == '[', n = (end ? (size_t)(end - host.at) : host.len) - from;
     if (n >= MAX_NAME) n = MAX_NAME - 1;
     memcpy(name, host.at + from, n);
+    if (n > 1 && name[n - 1] == '.') n--; // all of the name is there, says who writes the dot
     name[n] = '\0';
 }
 
+static bool ends_with(const char *name, const char *end) {
+    size_t n = strlen(name), n_end = strlen(end);
+    return n > n_end && strcasecmp(name + n - n_end, end) == 0;
+}
+
 static bool is_this_machine(const char *name) {
-    return strcasecmp(name, "localhost") == 0 || kin_address_is_loopback(name);
+    return strcasecmp(name, "localhost") == 0 || ends_with(name, ".localhost") || kin_address_is_loopback(name);
 }
 
 // Numbers, "desk", "desk.local": no name of these is given out to the world, so none is a stranger's.
 static bool is_of_home(const char *name) {
     static const char *const ends[] = {".local", ".lan", ".home", ".internal", ".home.arpa", ".localdomain"};
     kin_address numbers;
-    size_t n = strlen(name);
     if (kin_address_parse(&numbers, name, 0)) return true;
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
-        if (n > strlen(ends[i]) && strcasecmp(name + n - strlen(ends[i]), ends[i]) == 0) return true;
-    return n > 0 && !strchr(name, '.');
+        if (ends_with(name, ends[i])) return true;
+    return name[0] && !strchr(name, '.');
 }
 
 bool kin_access_takes_host(const kin_access *a, kin_str host) {
-    char name[MAX_NAME];
+    char name[MAX_NAME], other[MAX_NAME];
     const char *allowed = a->allow_hosts ? a->allow_hosts : "";
     kin_str word;
     if (a->hosts == ANY_HOST || !host.at) return true;
     name_of(host, name);
     if (is_this_machine(name) || (a->hosts == HOME_HOSTS && is_of_home(name))) return true;
-    while (next_word(&allowed, ", ", &word))
-        if (is_any_case(word, name)) return true;
+    while (next_word(&allowed, ", ", &word)) {
+        name_of(word, other); // it may have a port
+        if (is_any_case(word, name) || strcasecmp(other, name) == 0) return true;
+    }
     return false;
 }
 

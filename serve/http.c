@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/resource.h>
 
 #include "serve/http_listener.h"
@@ -112,7 +113,7 @@ static uint64_t tick_of(const kin_http_limits *l) {
 
 static int listen_on(kin_http *h, uv_loop_t *loop, const kin_http_options *o, kin_err *err) {
     static const char *const localhost[] = {"127.0.0.1", "::1"};
-    bool is_localhost = strcmp(o->host, "localhost") == 0;
+    bool is_localhost = strcasecmp(o->host, "localhost") == 0;
     const char *first = is_localhost ? localhost[0] : o->host;
     if (kin_http_listener_open(&h->listeners[0], loop, first, o->port, on_connected, h, err) != 0) return KIN_FAIL;
     h->port = kin_http_listener_port(h->listeners[0]);

@@ -66,8 +66,15 @@ static void reply(kin_http_exchange *x, const kin_page_file *f) {
     kin_page_reply_with(x, POLICY, f);
 }
 
+// Its links are of the folder that /join is in, whatever a proxy calls that.
 void kin_join_page_reply(kin_http_exchange *x) {
-    reply(x, kin_join_page_at(0));
+    kin_str path = kin_http_path(x);
+    if (path.at[path.len - 1] != '/') {
+        reply(x, kin_join_page_at(0));
+        return;
+    }
+    kin_http_add_header(x, "Location", "../join");
+    kin_http_reply(x, 308, NULL, NULL, 0);
 }
 
 void kin_join_page_reply_file(kin_http_exchange *x) {

@@ -144,7 +144,7 @@ static void without_keys_host_is_a_name_of_the_home(void **state) {
                  {"", false}};
     static const char *const bound[] = {"0.0.0.0", "::", "192.168.1.7"};
     for (int k = 0; k < 3; k++) {
-        kin_access *a = open_access(&(kin_access_options){.host = bound[k], .allow_hosts = "kin.example"});
+        kin_access *a = open_access(&(kin_access_options){.host = bound[k], .allow_hosts = "kin.example, port.example:8080"});
         for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
             if (kin_access_takes_host(a, str(cases[i].host)) != cases[i].is_right) fail_msg("%s", cases[i].host);
         kin_access_close(a);

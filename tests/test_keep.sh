@@ -6,7 +6,7 @@
 set -u
 # shellcheck source=tests/ring.sh
 . "$(dirname "$0")/ring.sh"
-export KIN_VERBOSE=1
+export KIN_VERBOSE=1 KIN_DRAFT=off # drafts of the same text would end it before anything happens
 serve() { serve_with 2 --metrics --ctx 2048 -m "$dir/model.gguf" "$@"; } # OPTION...
 counter() { # NAME: of the metrics
     curl -s -m 10 "$base/metrics" | sed -n "s/^kin:$1 //p"
@@ -44,7 +44,7 @@ join anna
 join bert
 serve --no-kv-disk
 prompt=$story
-text alone 1100
+text alone 1700
 wait $writer
 check has_events alone 900
 expected=$(said alone)
@@ -75,7 +75,7 @@ echo "after the loss of $first: $n_lost tokens were computed again"
 check [ "${n_lost:-9999}" -lt 128 ]
 
 claim='a device joins: it fetches the pages of its layers'
-text joined 1100
+text joined 1700
 wait_until 60 has_events joined 100
 join cleo
 wait_until 40 has_line "$dir/serve.log" 'all is here for a better plan'

@@ -131,20 +131,24 @@ says "$out" '; 1 layer and the output'
 
 claim='what a draft model would gain, and whether it is worth its memory'
 draft=$root/assets/demo-draft.gguf
-plan 0 --what-if "$facts/a4-8b.json" --draft "$draft"
+sed 's/"n_vocab": 128256/"n_vocab": 1408/' "$facts/a4-8b.json" >"$dir/8b.json" # the draft's
+plan 0 --what-if "$dir/8b.json" --draft "$draft"
 says "$out" '^a draft .* of the head.s memory'
 says "$out" '^  90 % right .* times as fast, with [0-9]* drafted in a pass'
 says "$out" '^The draft model is worth its memory where at least [0-9]* % of its tokens are right'
 plan 0 --what-if "$facts/home.json" -m "$draft" --draft "$draft" # of itself
 says "$out" '^The draft model is not worth its memory here'
-plan 0 --what-if "$facts/a4-8b.json" --draft "$draft" --json
+plan 0 --what-if "$dir/8b.json" --draft "$draft" --json
 for key in memory_bytes pass_ms plain_ms beside_ms worth_from; do says "$out" "\"$key\": [0-9]"; done
-plan 0 --what-if "$facts/a4-8b.json" --draft "ngram,$draft"
+plan 0 --what-if "$dir/8b.json" --draft "ngram,$draft"
 says "$out" '^a draft '
-plan 1 --what-if "$facts/a4-8b.json" --draft "$dir/none.gguf"
+plan 1 --what-if "$dir/8b.json" --draft "$dir/none.gguf"
 says "$err" 'none.gguf'
 plan 1 --what-if "$facts/home.json" -m "$dir/tiny.gguf" --draft "$draft"
 says "$err" 'demo-draft.gguf cannot draft for this model: '
+plan 1 --what-if "$facts/home.json" --draft "$draft"
+says "$err" 'demo-draft.gguf: has 1408 tokens, the model 128256: it cannot be its draft model'
+status 0 env KIN_DRAFT=off "$kin" plan --what-if "$facts/home.json" # which is for other commands
 for words in auto off ngram auto, "off,$draft" nothing; do
     plan 2 --what-if "$facts/a4-8b.json" --draft "$words"
     says "$err" "^kin plan: --draft $words: "

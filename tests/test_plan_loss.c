@@ -166,6 +166,17 @@ static void a_plan_that_still_has_the_device_is_refused(void **state) {
     assert_string_equal(err.text, "the plan without 'b' has layers there");
 }
 
+static void what_a_disk_of_no_known_rate_takes_is_not_known(void **state) {
+    (void)state;
+    kin_facts f = three();
+    kin_plan plan = plan_of(2, 3, 3), without = plan_of(4, 0, 4);
+    kin_loss l;
+    kin_err err;
+    f.devices[HEAD].disk_bytes_s = 0;
+    assert_int_equal(kin_loss_predict(&f, &plan, &without, FIRST, &l, &err), KIN_FAIL);
+    assert_string_equal(err.text, "the rate of a disk is not known");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_buddy_reads_its_own_disk_and_the_others_what_moved),
@@ -175,6 +186,7 @@ int main(void) {
         cmocka_unit_test(layers_that_come_to_a_gpu_are_computed),
         cmocka_unit_test(what_is_fetched_shares_the_heads_link),
         cmocka_unit_test(a_plan_that_still_has_the_device_is_refused),
+        cmocka_unit_test(what_a_disk_of_no_known_rate_takes_is_not_known),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -54,21 +54,25 @@ static double weights_of(const kin_facts *facts, int il) {
     return facts->model.layer_share[il] * kin_facts_layer_bytes(&facts->model);
 }
 
-// Bytes that each device has not had, and its disk, and the head's links.
-static void add_weights(const kin_facts *facts, const places *p, kin_loss *out) {
+// Bytes that each device has not had, and its disk, and the head's links. False: the rate of a disk is not known.
+static bool add_weights(const kin_facts *facts, const places *p, kin_loss *out) {
     double sum = 0, best_rate = 0, bytes[KIN_FACTS_MAX_DEVICES] = {0};
     for (int il = 0; il < facts->model.n_layer; il++) {
         if (p->after[il].device != p->before[il].device) bytes[p->after[il].device] += weights_of(facts, il);
     }
     for (int d = 0; d < facts->n_device; d++) {
-        double disk = facts->devices[d].disk_bytes_s, rate = facts->links[0][d].bytes_s;
-        if (bytes[d] > 0 && disk > 0) out->load_s = fmax(out->load_s, bytes[d] / disk);
-        if (d == 0 || bytes[d] == 0 || rate <= 0) continue; // the head has the file; who does not reach it fetches from others
+        const kin_link_facts *link = &facts->links[0][d];
+        double disk = facts->devices[d].disk_bytes_s;
+        if (bytes[d] == 0) continue;
+        if (disk <= 0) return false;
+        out->load_s = fmax(out->load_s, bytes[d] / disk);
+        if (d == 0 || !kin_facts_link_usable(link)) continue; // the head has the file; who does not reach it fetches from others
         sum += bytes[d];
-        best_rate = fmax(best_rate, rate);
-        out->fetch_s = fmax(out->fetch_s, bytes[d] / rate);
+        best_rate = fmax(best_rate, link->bytes_s);
+        out->fetch_s = fmax(out->fetch_s, bytes[d] / link->bytes_s);
     }
     if (sum > 0) out->fetch_s = fmax(out->fetch_s, sum / best_rate);
+    return true;
 }
 
 static double hops_of(const kin_facts *facts, const kin_plan *plan) {
@@ -126,7 +130,7 @@ int kin_loss_predict(const kin_facts *facts, const kin_plan *plan, const kin_pla
     if (compute_all(facts, without, &out->compute_s, err) != 0) return KIN_FAIL;
     if (compute(facts, without, n_tail + 1, n_pages * KIN_LOSS_PAGE_TOKENS, &tail_s, err) != 0) return KIN_FAIL;
     out->buddy = buddy_of(facts, plan, device);
-    add_weights(facts, &p, out);
+    if (!add_weights(facts, &p, out)) return kin_err_set(err, "the rate of a disk is not known");
     double pages_s;
     if (n_pages > 0 && all_keep_pages(facts, &p) && fetch_pages(facts, &p, without, device, out->buddy, n_pages, &pages_s)) {
         out->way = KIN_LOSS_PAGES;

@@ -42,7 +42,7 @@ typedef struct kin_loss {
 } kin_loss;
 
 // A text of work.n_cached tokens is being written when `device`, not the head, leaves `plan`; the others go on with `without`,
-// which gives it no layers. Fails where kin_latency_pass or kin_prompt_predict does, or where one of these plans does not fit the
-// facts.
+// which gives it no layers. Fails where kin_latency_pass or kin_prompt_predict does, where one of these plans does not fit the
+// facts, or where the rate of a disk that is to be read is not known.
 int kin_loss_predict(const kin_facts *facts, const kin_plan *plan, const kin_plan *without, int device, kin_loss *out,
                      kin_err *err);

@@ -97,6 +97,8 @@ async function hostile(ring) {
   await refused('another host', { host: 'evil.example', origin: 'http://evil.example' }, 403);
   const chunk = await fetch(`${ring.base}/join/chunks/${'0'.repeat(64)}`);
   if (chunk.status !== 403) throw new Error(`a chunk without a token: ${chunk.status}`);
+  const folder = await fetch(`${ring.base}/join/`);
+  if (!folder.ok || !folder.url.endsWith('/join')) throw new Error(`/join/: ${folder.status} ${folder.url}`);
   await expectEnd(ring, 'no JSON', message(Buffer.from('hello')));
   await expectEnd(ring, 'frames before the code', message(Buffer.alloc(100), 2));
   await expectEnd(ring, 'a long message before the code', message(Buffer.alloc(20000, 32)));
