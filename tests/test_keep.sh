@@ -44,7 +44,7 @@ join anna
 join bert
 serve --no-kv-disk
 prompt=$story
-text alone 1700
+text alone 1300
 wait $writer
 check has_events alone 900
 expected=$(said alone)
@@ -75,7 +75,7 @@ echo "after the loss of $first: $n_lost tokens were computed again"
 check [ "${n_lost:-9999}" -lt 128 ]
 
 claim='a device joins: it fetches the pages of its layers'
-text joined 1700
+text joined 1300
 wait_until 60 has_events joined 100
 join cleo
 wait_until 40 has_line "$dir/serve.log" 'all is here for a better plan'
