@@ -103,7 +103,7 @@ void kin_relay_add(kin_relay *r, kin_endpoint *endpoint, kin_link *link, const k
     if (end_of == SENDER) kin_link_set_frame_max(link, r->frame_max);
     if (end_of == RECEIVER) kin_link_set_queue_max(link, SIZE_MAX / 2); // bounded by the steps that can be in flight
     if (!h->links[!end_of]) return;
+    r->begun(r->user, &h->ids[SENDER], &h->ids[RECEIVER]); // before anybody can hear of it
     kin_endpoint_send_accept(endpoint, h->links[RECEIVER]);
     kin_endpoint_send_accept(endpoint, h->links[SENDER]);
-    r->begun(r->user, &h->ids[SENDER], &h->ids[RECEIVER]);
 }
