@@ -17,6 +17,7 @@ typedef struct flight {
     int n_prompt;
     kin_page_request pages; // in place of tokens: batch.pages says so
     int n_good;
+    bool is_back; // they are
 } flight;
 
 struct kin_head {
@@ -288,6 +289,7 @@ int kin_head_send_pages(kin_head *h, const kin_page_request *request, uint64_t *
     h->n_pages++;
     flight *f = flight_of(h, *number);
     f->pages = *request;
+    f->is_back = false;
     if (send_pages(h, f, *number, err) == 0) return 0;
     give_up(h);
     return KIN_FAIL;
@@ -328,19 +330,23 @@ static void count_step(kin_head *h, const flight *f) {
     if (n_steps_in_flight(h) == 0) end_step(h, is_token);
 }
 
-static int take_pages(kin_head *h, const kin_hop *hop, bool *done) {
-    flight *f = flight_of(h, hop->step);
-    f->n_good = min_int(f->n_good, hop->n_good);
+// They go round once, and so overtake steps of several rounds: they are done when it is their turn.
+static bool end_pages(kin_head *h) {
+    const flight *f = flight_of(h, h->done_step);
+    if (!f->batch.pages || !f->is_back) return false;
     h->done_step++;
     h->n_pages--;
-    *done = true;
-    return 0;
+    return true;
 }
 
 // A step came back to us at the end of a round: our own window, then the next round or the output. *done: it was the last.
 static int take_hop(kin_head *h, kin_hop *hop, bool *done, kin_err *err) {
-    const flight *f = flight_of(h, hop->step);
-    if (f->batch.pages) return take_pages(h, hop, done);
+    flight *f = flight_of(h, hop->step);
+    if (f->batch.pages) {
+        f->n_good = min_int(f->n_good, hop->n_good);
+        f->is_back = true;
+        return 0;
+    }
     if (!kin_stage_executor_has(h->ring.executor, hop->step)) { // forgotten: those that were sent before it are done
         h->done_step++;
         *done = true;
@@ -370,7 +376,8 @@ static int wait_for_hop(kin_head *h, kin_hop *hop, kin_err *err) {
 
 int kin_head_receive(kin_head *h, uint64_t *number, kin_err *err) {
     kin_assert(kin_head_n_in_flight(h) > 0);
-    for (bool done = false; !done;) {
+    *number = h->done_step;
+    for (bool done = end_pages(h); !done; done = done || end_pages(h)) {
         kin_hop hop;
         int rc = wait_for_hop(h, &hop, err);
         if (rc == 0 && hop.step < h->done_step) continue; // it was given up
@@ -381,7 +388,6 @@ int kin_head_receive(kin_head *h, uint64_t *number, kin_err *err) {
             give_up(h);
             return KIN_FAIL;
         }
-        *number = hop.step;
     }
     return 0;
 }

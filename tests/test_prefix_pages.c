@@ -82,6 +82,7 @@ typedef struct world {
 } world;
 
 static bool is_one_disk; // of all members
+static int n_rounds = 1;
 
 static void open_world(world *w, int n_members, int n_ctx, bool has_pages) {
     kin_thread_ring_options o = {.n_members = n_members, .n_batch = N_BATCH, .n_ctx = n_ctx, .n_steps = n_members > 1 ? 8 : 1};
@@ -89,7 +90,7 @@ static void open_world(world *w, int n_members, int n_ctx, bool has_pages) {
     kin_err err;
     *w = (world){0};
     for (int i = 0; i < n_members; i++) {
-        o.shares[i] = (kin_round_share){N_LAYER / n_members, 0};
+        o.shares[i] = (kin_round_share){N_LAYER / n_members / n_rounds, 0};
         snprintf(w->dirs[i], sizeof w->dirs[i], "%s/%d", root, is_one_disk ? 0 : i);
         if (has_pages) o.kv_dirs[i] = w->dirs[i];
     }
@@ -197,6 +198,18 @@ static void a_text_is_found_after_a_restart(void **state) {
         assert_int_equal(again.n_cached, N_FULL * KIN_KV_CELLS);
         expect_same(&again, &without);
     }
+}
+
+// Pages go round once, steps several times: none overtakes the steps before it.
+static void a_text_is_kept_and_found_in_a_ring_of_several_rounds(void **state) {
+    (void)state;
+    text without = run_one(N, false, 1, N_PROMPT);
+    n_rounds = 2;
+    text first = run_one(N, true, 1, N_PROMPT), again = run_one(N, true, 1, N_PROMPT);
+    n_rounds = 1;
+    expect_same(&first, &without);
+    assert_int_equal(again.n_cached, N_FULL * KIN_KV_CELLS);
+    expect_same(&again, &without);
 }
 
 // Its last block, too, where it is full: all but one token is found, for the last one gives the logits.
@@ -487,6 +500,7 @@ static void the_drafter_has_what_followed_as_long_as_it_fits(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_text_is_found_after_a_restart, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(a_text_is_kept_and_found_in_a_ring_of_several_rounds, make_root, remove_root),
         cmocka_unit_test_setup_teardown(what_followed_last_is_known, make_root, remove_root),
         cmocka_unit_test_setup_teardown(the_drafter_has_what_followed_as_long_as_it_fits, make_root, remove_root),
         cmocka_unit_test_setup_teardown(a_prompt_of_whole_blocks_computes_its_last_one, make_root, remove_root),
