@@ -314,7 +314,16 @@ static void end_step(kin_head *h, bool is_token) {
     publish_timing(h);
 }
 
-static int finish_step(kin_head *h, const flight *f, kin_err *err) {
+// A peer says which step it is.
+static int check_order(const kin_head *h, uint64_t step, kin_err *err) {
+    if (step == h->done_step) return 0;
+    return kin_err_set(err, "ring: step %llu came back before step %llu", (unsigned long long)step,
+                       (unsigned long long)h->done_step);
+}
+
+static int finish_step(kin_head *h, uint64_t step, kin_err *err) {
+    const flight *f = flight_of(h, step);
+    if (check_order(h, step, err) != 0) return KIN_FAIL;
     if (f->n_logits && f->hidden && kin_shard_hidden(h->ring.shard, f->n_logits, h->x, f->logits, err) != 0) return KIN_FAIL;
     if (f->n_logits && !f->hidden && kin_shard_output(h->ring.shard, f->n_logits, h->x, f->logits, err) != 0) return KIN_FAIL;
     h->done_step++;
@@ -348,6 +357,7 @@ static int take_hop(kin_head *h, kin_hop *hop, bool *done, kin_err *err) {
         return 0;
     }
     if (!kin_stage_executor_has(h->ring.executor, hop->step)) { // forgotten: those that were sent before it are done
+        if (check_order(h, hop->step, err) != 0) return KIN_FAIL;
         h->done_step++;
         *done = true;
         return 0;
@@ -357,7 +367,7 @@ static int take_hop(kin_head *h, kin_hop *hop, bool *done, kin_err *err) {
     int round = hop->round++;
     hop->n_rows = kin_stage_executor_run(h->ring.executor, hop->step, round, hop->n_rows, h->x, err);
     *done = hop->n_rows >= 0 && hop->round == h->ring.n_rounds;
-    int rc = hop->n_rows < 0 ? KIN_FAIL : *done ? finish_step(h, f, err) : 0;
+    int rc = hop->n_rows < 0 ? KIN_FAIL : *done ? finish_step(h, hop->step, err) : 0;
     computed(h, hop->step, round, begun);
     atomic_fetch_add(&h->ring.counts->n_steps, 1);
     if (rc == 0 && *done) count_step(h, f);

@@ -16,6 +16,7 @@ typedef struct member {
     kin_stage_executor *executor;
     kin_worker *worker; // not the head's
     kin_message_queue *in;
+    kin_message_buffer *held; // that is swapped with the next one; NULL: none
     kin_share share;
     kin_memory_sum *sums; // of the group that begins here; NULL: none does
     char cache_dir[256];
@@ -58,7 +59,12 @@ static void fail(kin_thread_ring *r, int i, const kin_err *why) {
 
 static void pass(void *user, kin_message_buffer *buffer) {
     member *m = user;
-    kin_message_queue_put(m->ring->members[m->i + 1].in, buffer);
+    kin_message_queue *to = m->ring->members[m->i + 1].in;
+    kin_message_buffer *held = m->held;
+    bool holds = m->ring->o.swaps && m->i + 1 == m->ring->o.n_members - 1 && !held;
+    m->held = holds ? buffer : NULL;
+    if (!holds) kin_message_queue_put(to, buffer);
+    if (held) kin_message_queue_put(to, held);
 }
 
 static void *work(void *arg) {
@@ -217,6 +223,7 @@ void kin_thread_ring_close(kin_thread_ring *r) {
     for (int i = 0; i < r->o.n_members; i++) {
         member *m = &r->members[i];
         if (m->in) drain(r, m->in);
+        if (m->held) kin_message_pool_give(r->pool, m->held);
         kin_worker_close(m->worker);
         kin_stage_executor_close(m->executor);
         kin_shard_close(m->shard);

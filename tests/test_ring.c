@@ -184,6 +184,26 @@ static void of_many_forgets_in_a_row_none_is_lost(void **state) {
     kin_thread_ring_close(ring);
 }
 
+// Which step came back is what a peer says.
+static void a_device_that_answers_out_of_order_is_an_error(void **state) {
+    (void)state;
+    const int32_t seq = 0, pos[] = {0, 1};
+    kin_thread_ring_options o = {
+        .n_members = 2, .shares = {{6, 0}, {6, 0}}, .n_batch = 16, .n_ctx = 128, .n_steps = 4, .swaps = true};
+    kin_thread_ring *ring;
+    kin_err err;
+    uint64_t number;
+    assert_int_equal(kin_thread_ring_open(&ring, model_path, &o, &err), 0);
+    kin_head *head = kin_thread_ring_head(ring);
+    for (int i = 0; i < 2; i++) {
+        kin_head_step step = {.n = 1, .tokens = &ids[i], .seq = &seq, .pos = &pos[i]};
+        assert_int_equal(kin_head_send(head, &step, &number, &err), 0);
+    }
+    assert_int_equal(kin_head_receive(head, &number, &err), KIN_FAIL);
+    assert_string_equal(err.text, "ring: step 2 came back before step 1");
+    kin_thread_ring_close(ring);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_machine), // makes what the others compare with
@@ -194,6 +214,7 @@ int main(void) {
         cmocka_unit_test(f16_on_the_wire_stays_close),
         cmocka_unit_test(a_step_that_fails_leaves_no_trace),
         cmocka_unit_test(of_many_forgets_in_a_row_none_is_lost),
+        cmocka_unit_test(a_device_that_answers_out_of_order_is_an_error),
     };
     return cmocka_run_group_tests(tests, make_model, remove_model);
 }
