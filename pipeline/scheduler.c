@@ -595,6 +595,7 @@ static void count_done(kin_scheduler *s, kin_generation *g, int n, bool computed
 
 // What was not found is forgotten, and computed.
 static int take_load(kin_scheduler *s, const kin_flight *f, kin_err *err) {
+    if (f->n_parts == 0) return 0; // its text has failed
     kin_generation *g = f->parts[0].g;
     int n = kin_head_n_good(s->head, f->number) * KIN_KV_CELLS;
     g->n_steps--;

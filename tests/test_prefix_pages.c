@@ -427,6 +427,34 @@ static void a_text_is_cancelled_while_it_is_loaded(void **state) {
     close_world(&w);
 }
 
+// As when a user stops it: pages that come back then are of texts that are no more.
+static void texts_fail_while_they_are_loaded(void **state) {
+    (void)state;
+    const kin_err why = {"stopped"};
+    text first = run_one(N, true, 1, SHORT), texts[2];
+    run_one(N, true, 2, SHORT);
+    world w;
+    bool busy;
+    kin_err err;
+    open_world(&w, N, N_CTX, true);
+    for (int i = 0; i < 2; i++) {
+        texts[i] = new_text(i + 1, SHORT);
+        submit(&w, &texts[i], false);
+    }
+    assert_int_equal(kin_scheduler_step(w.s, &busy, &err), 0);
+    assert_true(kin_head_n_in_flight(kin_thread_ring_head(w.ring)) > 0);
+    kin_scheduler_fail(w.s, &why);
+    uint64_t n_cached = kin_scheduler_get_stats(w.s).n_cached_tokens;
+    assert_int_equal(kin_scheduler_settle(w.s, &err), 0);
+    assert_int_equal(kin_scheduler_get_stats(w.s).n_cached_tokens, n_cached);
+    for (int i = 0; i < 2; i++) assert_int_equal(texts[i].how, KIN_GENERATION_FAILED);
+    text again = new_text(1, SHORT);
+    submit(&w, &again, false);
+    run(&w);
+    close_world(&w);
+    expect_same(&again, &first);
+}
+
 // ---- what followed
 
 static kin_prefix_pages *open_pages(void) {
@@ -514,6 +542,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(the_disks_have_more_than_the_memory, make_root, remove_root),
         cmocka_unit_test_setup_teardown(a_text_that_is_erased_is_not_found_any_more, make_root, remove_root),
         cmocka_unit_test_setup_teardown(a_text_is_cancelled_while_it_is_loaded, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(texts_fail_while_they_are_loaded, make_root, remove_root),
     };
     return cmocka_run_group_tests(tests, make_model, remove_model);
 }
