@@ -19,7 +19,7 @@
 #include "observe/status_subscribers.h"
 #include "tests/small_cluster.h"
 
-enum { N_TOKENS = 3 };
+enum { N_TOKENS = 3, PATIENCE_MS = 60000 };
 
 static const kin_key other_key = {{8}};
 
@@ -37,9 +37,13 @@ static kin_cluster *open_cluster(kin_timeline *timeline) {
     return open_small_cluster(&o);
 }
 
-static int observe_at(uint16_t port, const kin_key *with, int n_reports, char **text, kin_err *err) {
-    kin_status_client_options o = {
+static kin_status_client_options status_options(uint16_t port, const kin_key *with, int n_reports) {
+    return (kin_status_client_options){
         .id = {{50}}, .name = "eye", .version = "test", .key = *with, .head = "127.0.0.1", .port = port, .n_reports = n_reports};
+}
+
+static int observe_at(uint16_t port, const kin_key *with, int n_reports, char **text, kin_err *err) {
+    kin_status_client_options o = status_options(port, with, n_reports);
     err->text[0] = '\0';
     return kin_status_client_run(&o, text, err);
 }
@@ -68,6 +72,20 @@ static bool is_text(const json_t *o, const char *name, const char *text) {
     return got && strcmp(got, text) == 0;
 }
 
+static int bars_of(const kin_timeline *t, int row, kin_proto_event_kind kind) {
+    int n = 0;
+    for (int i = 0; i < kin_timeline_n_bars(t); i++) {
+        const kin_bar b = kin_timeline_bar(t, i);
+        n += b.row == row && b.event.kind == kind;
+    }
+    return n;
+}
+
+// Those of the device, the first row.
+static bool lacks_bars(const kin_timeline *t) {
+    return t && bars_of(t, 0, KIN_PROTO_EVENT_COMPUTE) < 2 * N_TOKENS;
+}
+
 static void run_request(kin_cluster *c, kin_timeline *t) {
     static float logits[N_VOCAB];
     const int32_t ids[] = {1, 50, 60, 70};
@@ -81,18 +99,9 @@ static void run_request(kin_cluster *c, kin_timeline *t) {
         kin_timeline_mark(t, kin_clock_now());
         kin_timeline_add_own(t, kin_timeline_row(t, "desk"));
     }
-    kin_cluster_gather(c);
+    for (int i = 0; i < 20 && (i == 0 || lacks_bars(t)); i++) kin_cluster_gather(c); // a device has half a second to answer
     kin_timeline_add_own(t, kin_timeline_row(t, "desk"));
     kin_cluster_end(c);
-}
-
-static int bars_of(const kin_timeline *t, int row, kin_proto_event_kind kind) {
-    int n = 0;
-    for (int i = 0; i < kin_timeline_n_bars(t); i++) {
-        const kin_bar b = kin_timeline_bar(t, i);
-        n += b.row == row && b.event.kind == kind;
-    }
-    return n;
 }
 
 // A planner that looks at its own head while it thinks.
@@ -133,8 +142,9 @@ static void a_head_goes_on_while_its_planner_thinks(void **state) {
     open_device(&anna, 0, kin_cluster_port(t.cluster));
     run_request(t.cluster, NULL);
     kin_cluster_measure(t.cluster);
-    assert_true(atomic_load(&t.n_plans) >= 1);
-    assert_true(atomic_load(&t.n_answered) >= atomic_load(&t.n_plans) + 1);
+    int n_plans = atomic_load(&t.n_plans); // another plan may be thought about
+    assert_true(n_plans >= 1);
+    assert_true(atomic_load(&t.n_answered) >= n_plans + 1);
     kin_cluster_close(t.cluster);
     close_device(&anna);
 }
@@ -182,18 +192,21 @@ static void a_head_reports_all_members_and_draws_what_they_did(void **state) {
 // ---- who is no observer, or no head
 
 typedef struct own_report {
+    kin_cluster *cluster;
     pthread_mutex_t mutex;
     pthread_cond_t came;
     char *text;
     int n;
 } own_report;
 
+// The first report has it ask three times more, in the loop's thread: nothing comes between the three.
 static void take_own_report(void *user, char *text) {
     own_report *r = user;
     pthread_mutex_lock(&r->mutex);
     free(r->text);
     r->text = text;
     r->n++;
+    for (int i = 0; i < 3 && r->n == 1; i++) kin_cluster_ask_status(r->cluster, take_own_report, r);
     pthread_cond_signal(&r->came);
     pthread_mutex_unlock(&r->mutex);
 }
@@ -231,12 +244,13 @@ static void this_process_is_told_as_others_are_once_for_each_question(void **sta
     static device d;
     open_device(&d, 0, kin_cluster_port(c));
     if (kin_cluster_begin(c, &err) != 0) fail_msg("%s", err.text);
-    for (int i = 0; i < 3; i++) kin_cluster_ask_status(c, take_own_report, &r); // one is under way then
+    r.cluster = c;
+    kin_cluster_ask_status(c, take_own_report, &r);
     pthread_mutex_lock(&r.mutex);
-    while (r.n == 0) pthread_cond_wait(&r.came, &r.mutex);
+    while (r.n < 2) pthread_cond_wait(&r.came, &r.mutex);
     json_t *own = json_loads(r.text, 0, NULL);
     pthread_mutex_unlock(&r.mutex);
-    json_t *other = report_of(kin_cluster_port(c), 1); // a later one
+    json_t *other = report_of(kin_cluster_port(c), 2); // later ones
     assert_int_equal(json_array_size(json_object_get(own, "devices")), 2);
     assert_true(is_text(device_in(own, 0), "name", "anna"));
     assert_int_equal(number(device_in(own, 0), "layers"), number(device_in(other, 0), "layers"));
@@ -244,7 +258,7 @@ static void this_process_is_told_as_others_are_once_for_each_question(void **sta
     json_decref(other);
     kin_cluster_end(c);
     kin_cluster_close(c);
-    assert_int_equal(r.n, 1);
+    assert_int_equal(r.n, 2); // of the three questions, one
     close_device(&d);
     free(r.text);
 }
@@ -263,40 +277,52 @@ static void who_has_no_key_sees_nothing(void **state) {
 
 typedef struct eye {
     uint16_t port;
+    atomic_bool *stop;
     pthread_t thread;
-    int rc;
-    char *text;
-    kin_err err;
 } eye;
 
+// Comes again where it was refused, and stays.
 static void *look(void *arg) {
     eye *e = arg;
-    e->rc = observe_at(e->port, &key, 3, &e->text, &e->err);
+    kin_status_client_options o = status_options(e->port, &key, INT32_MAX);
+    o.stop = e->stop;
+    while (!atomic_load(e->stop)) {
+        char *text = NULL;
+        kin_err err;
+        kin_status_client_run(&o, &text, &err);
+        free(text);
+    }
     return NULL;
+}
+
+// Looks again and again, until it ends so.
+static bool sees(uint16_t port, bool ok, const char *sentence) {
+    kin_time begun = kin_clock_now();
+    bool is_so = false;
+    while (!is_so && kin_clock_ms(begun, kin_clock_now()) < PATIENCE_MS) {
+        char *text = NULL;
+        kin_err err;
+        bool got = observe_at(port, &key, 1, &text, &err) == 0;
+        is_so = got == ok && (ok || strstr(err.text, sentence));
+        free(text);
+    }
+    return is_so;
 }
 
 static void one_observer_too_many_is_told_so(void **state) {
     (void)state;
     kin_cluster *c = open_cluster(NULL);
     static eye eyes[KIN_STATUS_SUBSCRIBERS_MAX];
-    bool refused = false;
+    atomic_bool stop = false;
     for (int i = 0; i < KIN_STATUS_SUBSCRIBERS_MAX; i++) {
-        eyes[i].port = kin_cluster_port(c);
+        eyes[i] = (eye){.port = kin_cluster_port(c), .stop = &stop};
         assert_int_equal(pthread_create(&eyes[i].thread, NULL, look, &eyes[i]), 0);
-        usleep(50000); // the listener has a limit of its own for who comes at once
     }
-    for (int i = 0; i < 20 && !refused; i++) { // until all of the others are there
-        eye one_more = {0};
-        one_more.rc = observe_at(kin_cluster_port(c), &key, 1, &one_more.text, &one_more.err);
-        refused = one_more.rc != 0 && strstr(one_more.err.text, "busy: too many are looking");
-        free(one_more.text);
-    }
-    assert_true(refused);
-    for (int i = 0; i < KIN_STATUS_SUBSCRIBERS_MAX; i++) {
-        pthread_join(eyes[i].thread, NULL);
-        free(eyes[i].text);
-    }
-    json_decref(report_of(kin_cluster_port(c), 1)); // there is room again
+    bool is_refused = sees(kin_cluster_port(c), false, "busy: too many are looking"); // once all of the others are there
+    atomic_store(&stop, true);
+    for (int i = 0; i < KIN_STATUS_SUBSCRIBERS_MAX; i++) pthread_join(eyes[i].thread, NULL);
+    assert_true(is_refused);
+    assert_true(sees(kin_cluster_port(c), true, NULL)); // there is room again
     kin_cluster_close(c);
 }
 
@@ -357,7 +383,7 @@ static void a_device_is_no_head(void **state) {
     static device anna;
     static const kin_endpoint_callbacks callbacks = {0};
     kin_endpoint *s;
-    kin_err err;
+    kin_err err = {""};
     char *text;
     kin_endpoint_options o = {.id = {{6}}, .name = "free", .version = "test", .key = key, .listen = "127.0.0.1"};
     assert_int_equal(kin_endpoint_open(&s, &o, &callbacks, NULL, &err), 0); // for a port
@@ -365,7 +391,7 @@ static void a_device_is_no_head(void **state) {
     kin_endpoint_close(s, NULL, NULL);
     open_device(&anna, port, 1);
     int rc = KIN_FAIL;
-    for (int i = 0; i < 100 && !strstr(err.text, "no head"); i++) { // until it listens
+    for (int i = 0; i < 1000 && !strstr(err.text, "no head"); i++) { // until it listens
         rc = observe_at(port, &key, 1, &text, &err);
         if (rc != 0 && !strstr(err.text, "no head")) usleep(50000);
     }
