@@ -18,7 +18,7 @@ trap 'exit 130' INT TERM
 for name in $(env | sed -n 's/^\(KIN_[A-Z_]*\)=.*/\1/p'); do unset "$name"; done
 unset XDG_CACHE_HOME XDG_CONFIG_HOME
 export OMP_WAIT_POLICY=passive GOMP_SPINCOUNT=0
-port=$((20000 + $$ % 20000))
+port=$((20000 + $$ % 12000)) # below those that Linux gives to who asks for any
 n_checks=0 n_failed=0 claim=
 
 fail() {
@@ -33,10 +33,10 @@ check() { # COMMAND...
 says() { n_checks=$((n_checks + 1)) && grep -q -e "$2" "$1" || fail "no '$2' in $(basename "$1")"; } # FILE PATTERN
 same() { n_checks=$((n_checks + 1)) && cmp -s "$1" "$2" || fail "$(basename "$1") and $(basename "$2") differ"; }
 
-# Asks again and again, for so many seconds.
+# Asks again and again, for so many seconds; four times as long where sanitizers or other tests make it slow.
 wait_until() { # SECONDS COMMAND...
     n=0
-    most=$(($1 * 20))
+    most=$(($1 * 80))
     n_checks=$((n_checks + 1))
     shift
     while [ $n -lt $most ]; do
@@ -71,7 +71,7 @@ on_head() { # COMMAND OPTION...: to the end
     what=$1
     key head
     shift
-    HOME=$dir/head timeout 60 "$kin" "$what" --cluster --name desk --key-file "$dir/head/key" --listen 127.0.0.1 --port "$port" \
+    HOME=$dir/head timeout 240 "$kin" "$what" --cluster --name desk --key-file "$dir/head/key" --listen 127.0.0.1 --port "$port" \
         --hidden -t 1 "$@" 2>>"$dir/head.log"
 }
 serve_with() { # N OPTION...: a server that has waited for N devices; $base, $pid_head

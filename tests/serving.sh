@@ -16,7 +16,7 @@ serve() {
 }
 until_says() { # FILE PATTERN
     n=0
-    while [ $n -lt 600 ] && ! grep -q -e "$2" "$1" 2>/dev/null; do
+    while [ $n -lt 2400 ] && ! grep -q -e "$2" "$1" 2>/dev/null; do
         sleep 0.05
         n=$((n + 1))
     done
@@ -38,7 +38,7 @@ stop() {
 answers() {
     want=$1 path=$2
     shift 2
-    got=$(curl -s -m 60 -o "$out" -D "$dir/head" -w '%{http_code}' "$@" "$base$path")
+    got=$(curl -s -m 240 -o "$out" -D "$dir/head" -w '%{http_code}' "$@" "$base$path")
     n_checks=$((n_checks + 1))
     [ "$got" = "$want" ] || fail "$path: status $got, not $want: $*"
 }

@@ -27,12 +27,12 @@ line() { type "$1" && key Enter; }
 look() { t capture-pane -p >"$screen"; }
 wait_for() { # COMMAND...
     n=0
-    while [ $n -lt 500 ] && ! "$@"; do
+    while [ $n -lt 3000 ] && ! "$@"; do
         sleep 0.02
         n=$((n + 1))
     done
     n_checks=$((n_checks + 1))
-    [ $n -lt 500 ]
+    [ $n -lt 3000 ]
 }
 shows_now() { look && grep -q -e "$1" "$screen"; }
 shows() { # PATTERN

@@ -21,7 +21,7 @@ unset XDG_CONFIG_HOME
 (umask 077 && printf '%064d\n' 7 >"$dir/key")
 # The demo model, but for its context: descriptions of tools are longer.
 LC_ALL=C sed 's/\(llama.context_length....\)\x00\x02/\1\x00\x40/' "$(dirname "$0")/../assets/demo.gguf" >"$dir/demo.gguf"
-cluster_port=$((20000 + $$ % 20000))
+cluster_port=$((20000 + $$ % 12000)) # below those that Linux gives to who asks for any
 n_failed=0
 
 # serve NAME OPTION...: starts a server and leaves its address in $base.
@@ -32,7 +32,7 @@ serve() {
     server=$!
     pids="$pids $server"
     base= n=0
-    while [ -z "$base" ] && [ $n -lt 600 ] && kill -0 $server 2>/dev/null; do
+    while [ -z "$base" ] && [ $n -lt 2400 ] && kill -0 $server 2>/dev/null; do
         base=$(sed -n 's,.*serving .* at \(http://[^ ]*\).*,\1,p' "$log" | head -n 1)
         sleep 0.1
         n=$((n + 1))

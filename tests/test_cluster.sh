@@ -126,13 +126,14 @@ says "$dir/status.log" '^kin: 127.0.0.1: '
 
 grows() { # waits until the text does
     size=$(wc -c <"$dir/text") n=0
-    while [ "$(wc -c <"$dir/text")" -le $((size + 2000)) ] && [ $n -lt 300 ]; do
+    while [ "$(wc -c <"$dir/text")" -le $((size + 2000)) ] && [ $n -lt 1200 ]; do
         sleep 0.05
         n=$((n + 1))
     done
-    check [ $n -lt 300 ]
+    check [ $n -lt 1200 ]
 }
 milliseconds() { date +%s%3N; }
+most_ms=5000 # two seconds, and what a busy machine adds
 
 claim='a device that is killed in mid-text: it is named, the text goes on without it, and it may come back'
 grows
@@ -140,7 +141,7 @@ mark "$dir/head.log"
 begun=$(milliseconds)
 kill -9 "$pid_ben"
 wait_for 5 "$dir/head.log" "device 'ben'.*\(broke\|gone\).*; the text goes on"
-check [ $(($(milliseconds) - begun)) -lt 2500 ]
+check [ $(($(milliseconds) - begun)) -lt $most_ms ]
 wait_for 10 "$dir/head.log" "serving on 2 devices"
 grows
 join ben
@@ -152,7 +153,7 @@ mark "$dir/head.log"
 begun=$(milliseconds)
 kill -STOP "$pid_anna"
 wait_for 5 "$dir/head.log" "device 'anna'.*\(broke\|gone\).*; the text goes on"
-check [ $(($(milliseconds) - begun)) -lt 2500 ]
+check [ $(($(milliseconds) - begun)) -lt $most_ms ]
 grows
 kill -CONT "$pid_anna"
 wait_for 15 "$dir/head.log" "serving on 3 devices"
@@ -179,7 +180,7 @@ join dora
 seen=0
 serve_with 3 --metrics
 ask() { # FILE SEED
-    curl -s -m 60 -N -d "{\"prompt\": \"Once upon a time\", \"n_predict\": 300, \"ignore_eos\": true, \"stream\": true, \"seed\": $2}" \
+    curl -s -m 240 -N -d "{\"prompt\": \"Once upon a time\", \"n_predict\": 300, \"ignore_eos\": true, \"stream\": true, \"seed\": $2}" \
         "$base/completion" >"$1"
 }
 ask_all() { # NAME
@@ -192,7 +193,7 @@ ask_all() { # NAME
 words() { sed -n 's/^data: {.*"content":"\([^"]*\)".*/\1/p' "$1" | tr -d '\n'; }
 ask_all whole
 n=0
-until curl -s -m 10 "$base/metrics" >"$dir/metrics" && grep -q '^kin:device' "$dir/metrics" || [ $n -ge 60 ]; do
+until curl -s -m 10 "$base/metrics" >"$dir/metrics" && grep -q '^kin:device' "$dir/metrics" || [ $n -ge 1200 ]; do
     sleep 0.05
     n=$((n + 1))
 done
@@ -200,7 +201,7 @@ for who in anna ben dora desk; do says "$dir/metrics" "^kin:device_compute_ratio
 wait $asking
 ask_all cut
 n=0
-while [ "$(wc -c <"$dir/cut1")" -lt 2000 ] && [ $n -lt 200 ]; do
+while [ "$(wc -c <"$dir/cut1")" -lt 2000 ] && [ $n -lt 1200 ]; do
     sleep 0.05
     n=$((n + 1))
 done
@@ -220,7 +221,7 @@ code_of() { "$kin" code --key-file "$dir/new/key" "$@" 2>"$dir/code.log"; }
 code_of && fail 'a code of nothing'
 says "$dir/code.log" 'no cluster yet'
 serve() { # a head that makes its key, or has it; it waits for devices
-    HOME=$dir/new timeout 120 "$kin" run --cluster --name desk --key-file "$dir/new/key" --listen 127.0.0.1 --port "$port" --hidden \
+    HOME=$dir/new timeout 480 "$kin" run --cluster --name desk --key-file "$dir/new/key" --listen 127.0.0.1 --port "$port" --hidden \
         -t 1 --temp 0 -n 12 -p 'Once upon a time' >"$dir/new.txt" 2>>"$dir/new.log" &
     pid_head=$!
     pids="$pids $pid_head"

@@ -18,7 +18,7 @@ cut() {
     exec 3>"$dir/prompts"
     echo 'a b c' >&3
     n_waits=0
-    while [ ! -s "$out" ] && [ $n_waits -lt 60 ]; do # until it writes
+    while [ ! -s "$out" ] && [ $n_waits -lt 480 ]; do # until it writes
         sleep 0.5
         n_waits=$((n_waits + 1))
     done

@@ -16,7 +16,7 @@ running() { # the processes of the demo
 }
 nothing_is_left() {
     n=0
-    while [ -n "$(running)$(ls "$dir/tmp")" ] && [ $n -lt 100 ]; do
+    while [ -n "$(running)$(ls "$dir/tmp")" ] && [ $n -lt 600 ]; do
         sleep 0.1
         n=$((n + 1))
     done
@@ -75,7 +75,7 @@ begin() { # as soon as the devices run one of them is stopped
     "$demo" demo >"$out" 2>"$err" </dev/null &
     pid=$!
     device='' n=0
-    while [ -z "$device" ] && [ $n -lt 500 ]; do
+    while [ -z "$device" ] && [ $n -lt 3000 ]; do
         supervisor=$(children $pid | cut -d ' ' -f 1)
         [ -z "$supervisor" ] || device=$(children "$supervisor" | cut -d ' ' -f 3)
         [ -n "$device" ] || sleep 0.01

@@ -53,7 +53,7 @@ on_head run --devices 1 -p 'Once upon a time' --temp 0 -n 400 --ignore-eos >"$di
 pid_head=$!
 wait_for 20 "$dir/head.log" 'serving on 1 device'
 n=0
-while [ ! -s "$dir/text" ] && [ $n -lt 400 ]; do sleep 0.05; n=$((n + 1)); done
+while [ ! -s "$dir/text" ] && [ $n -lt 2400 ]; do sleep 0.05; n=$((n + 1)); done
 kill -9 "$pid_anna"
 wait "$pid_head" || fail "it gave up"
 check [ "$(wc -c <"$dir/text")" -gt 400 ]

@@ -22,7 +22,7 @@ alone() { # one machine
 # shellcheck disable=SC2086 # several words
 ring() { serve_with 2 $options; }
 ask() { # NAME: its text, in the background
-    curl -sN -m 60 -d "{\"prompt\": \"$prompt\", \"n_predict\": 120, \"ignore_eos\": true, \"seed\": 5, \"stream\": true}" \
+    curl -sN -m 240 -d "{\"prompt\": \"$prompt\", \"n_predict\": 120, \"ignore_eos\": true, \"seed\": 5, \"stream\": true}" \
         "$base/completion" >"$dir/$1.stream" 2>/dev/null &
     writer=$!
 }

@@ -24,7 +24,7 @@ serve_with 1
 texts() { # NAME: one after the other, until the file NAME.enough is there
     i=0
     while [ ! -e "$dir/$1.enough" ] && [ $i -lt 500 ]; do
-        curl -s -m 60 -d '{"prompt": "Once upon a time", "n_predict": 200, "ignore_eos": true, "seed": 5}' "$base/completion" |
+        curl -s -m 240 -d '{"prompt": "Once upon a time", "n_predict": 200, "ignore_eos": true, "seed": 5}' "$base/completion" |
             sed -n 's/.*"content":"\(.*\)","tokens".*/\1/p' >>"$dir/$1.texts"
         echo >>"$dir/$1.texts"
         i=$((i + 1))
@@ -40,7 +40,7 @@ claim='a device joins while texts are written: it fetches beside them, then all 
 texts joining &
 writer=$!
 n=0
-while [ ! -s "$dir/joining.texts" ] && [ $n -lt 200 ]; do
+while [ ! -s "$dir/joining.texts" ] && [ $n -lt 1200 ]; do
     sleep 0.05
     n=$((n + 1))
 done
@@ -62,10 +62,10 @@ wait_for 20 "$dir/cleo.log" 'fetched ahead: [0-9]* layers for plans without one 
 texts losing &
 writer=$!
 # A text that is being written when the device is lost; between two of the others nothing may be.
-curl -sN -m 60 -d '{"prompt": "One day", "n_predict": 250, "ignore_eos": true, "seed": 5, "stream": true}' "$base/completion" >"$dir/stream" &
+curl -sN -m 240 -d '{"prompt": "One day", "n_predict": 250, "ignore_eos": true, "seed": 5, "stream": true}' "$base/completion" >"$dir/stream" &
 streaming=$!
 n=0
-while [ "$(grep -c '^data' "$dir/stream")" -lt 3 ] && [ $n -lt 500 ]; do
+while [ "$(grep -c '^data' "$dir/stream")" -lt 3 ] && [ $n -lt 3000 ]; do
     sleep 0.02
     n=$((n + 1))
 done
@@ -73,12 +73,12 @@ before=$(wc -l <"$dir/cleo.log")
 kill -9 "$pid_anna"
 wait_for 20 "$dir/serve.log" "device 'anna'.*; the text goes on"
 n=0
-until [ "$(grep -c 'serving on 1 device' "$dir/serve.log")" -ge 2 ] || [ $n -ge 400 ]; do
+until [ "$(grep -c 'serving on 1 device' "$dir/serve.log")" -ge 2 ] || [ $n -ge 1600 ]; do
     sleep 0.05
     n=$((n + 1))
 done
-check [ $n -lt 400 ]
-while [ "$(wc -l <"$dir/losing.texts")" -lt 2 ] && [ $n -lt 600 ]; do
+check [ $n -lt 1600 ]
+while [ "$(wc -l <"$dir/losing.texts")" -lt 2 ] && [ $n -lt 2400 ]; do
     sleep 0.05
     n=$((n + 1))
 done

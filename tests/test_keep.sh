@@ -12,7 +12,7 @@ counter() { # NAME: of the metrics
     curl -s -m 10 "$base/metrics" | sed -n "s/^kin:$1 //p"
 }
 text() { # NAME N: so many tokens, in the background
-    curl -sN -m 100 -d "{\"prompt\": \"$prompt\", \"n_predict\": $2, \"ignore_eos\": true, \"seed\": 5, \"stream\": true}" \
+    curl -sN -m 400 -d "{\"prompt\": \"$prompt\", \"n_predict\": $2, \"ignore_eos\": true, \"seed\": 5, \"stream\": true}" \
         "$base/completion" >"$dir/$1.stream" &
     writer=$!
 }

@@ -108,7 +108,7 @@ answers 200 /api/generate \
     -d '{"model": "demo", "prompt": "One", "raw": true, "stream": false, "keep_alive": 0, "options": {"num_predict": 50, "stop": []}}'
 says "$out" '"done":true'
 n=0
-while answers 200 /api/ps && grep -q '"name"' "$out" && [ $n -lt 100 ]; do
+while answers 200 /api/ps && grep -q '"name"' "$out" && [ $n -lt 1200 ]; do
     sleep 0.05
     n=$((n + 1))
 done
@@ -123,11 +123,11 @@ asks 200 demo
 loaded demo
 
 claim='a text is written to its end before another model takes the place of its model'
-curl -sN -m 60 -o "$dir/stream" "$base/v1/completions" \
+curl -sN -m 240 -o "$dir/stream" "$base/v1/completions" \
     -d '{"model": "demo", "prompt": "One", "max_tokens": 300, "ignore_eos": true, "stream": true}' &
 client=$!
 until_says "$dir/stream" '"text"'
-curl -s -m 60 -o "$dir/other" "$base/v1/completions" -d '{"model": "small", "prompt": "One", "max_tokens": 4}' &
+curl -s -m 240 -o "$dir/other" "$base/v1/completions" -d '{"model": "small", "prompt": "One", "max_tokens": 4}' &
 other=$!
 asks 200 demo ', "ignore_eos": true' # it may come behind the other model
 wait "$other" "$client" || fail "a client ended with $?"
@@ -140,7 +140,7 @@ claim='who asks for several models at once gets each of them, in turns'
 clients=
 for i in 1 2 3; do
     for name in demo small parts; do
-        curl -s -m 60 -o "$dir/turn-$name-$i" "$base/v1/completions" \
+        curl -s -m 240 -o "$dir/turn-$name-$i" "$base/v1/completions" \
             -d "{\"model\": \"$name\", \"prompt\": \"One\", \"max_tokens\": 4, \"temperature\": 0}" &
         clients="$clients $!"
     done
@@ -180,14 +180,14 @@ says "$out" '"model":"mine"'
 answers 200 /metrics
 says "$out" '^llamacpp:n_decode_total [1-9]'
 says "$out" '^kin:requests_total 4$'
-curl -sN -m 30 -o "$dir/events" "$base/kin/events" &
+curl -sN -m 240 -o "$dir/events" "$base/kin/events" &
 client=$!
 until_says "$dir/events" '"generated_tokens":9,'
 kill "$client"
 
 claim='texts of two models are written at the same time'
 endless() { # FILE MODEL
-    curl -sN -m 60 -o "$1" "$base/v1/completions" \
+    curl -sN -m 240 -o "$1" "$base/v1/completions" \
         -d "{\"model\": \"$2\", \"prompt\": \"One\", \"ignore_eos\": true, \"stream\": true}" &
     client=$!
     until_says "$1" '"text"'
@@ -202,11 +202,11 @@ claim='clients that wait for a model may go away, and not too many may wait'
 serve --models-dir "$models" --ctx 16384 --parallel 1 --max-queue 0
 endless "$dir/long" demo
 curl -s -m 0.3 -o /dev/null "$base/v1/completions" -d '{"model": "small", "prompt": "One"}'
-curl -s -m 60 -o "$dir/late" "$base/v1/completions" -d '{"model": "small", "prompt": "One", "max_tokens": 4}' &
+curl -s -m 240 -o "$dir/late" "$base/v1/completions" -d '{"model": "small", "prompt": "One", "max_tokens": 4}' &
 late=$!
 answers 200 /metrics
 n=0
-while answers 200 /metrics && ! grep -q '^llamacpp:requests_deferred 1' "$out" && [ $n -lt 100 ]; do
+while answers 200 /metrics && ! grep -q '^llamacpp:requests_deferred 1' "$out" && [ $n -lt 1200 ]; do
     sleep 0.05
     n=$((n + 1))
 done

@@ -4,7 +4,7 @@ import { mkdir } from 'node:fs/promises';
 import { addressOf, start, until } from './world.mjs';
 
 export async function startRing({ kin, model, dir }) {
-  const port = String(20000 + (process.pid % 20000));
+  const port = String(20000 + (process.pid % 12000)); // below those that Linux gives to who asks for any
   const env = { KIN_PLAN: 'even' };
   const join = async (name) => {
     await mkdir(`${dir}/${name}`, { recursive: true });

@@ -36,7 +36,7 @@ export function start(kin, words, env = {}) {
   return child;
 }
 
-export async function until(what, test, ms = 20000) {
+export async function until(what, test, ms = 60000) {
   for (const end = Date.now() + ms; Date.now() < end; await new Promise((later) => setTimeout(later, 30))) {
     const value = await test();
     if (value) return value;
@@ -71,7 +71,7 @@ export async function openPage(browser, url, options = {}) {
   page.on('pageerror', (err) => page.problems.push(String(err)));
   page.on('console', (m) => m.type() === 'error' && !/Failed to load resource/.test(m.text()) && page.problems.push(m.text()));
   page.on('request', (r) => hosts.add(new URL(r.url()).protocol.startsWith('http') ? new URL(r.url()).host : new URL(r.url()).protocol));
-  page.setDefaultTimeout(10000);
+  page.setDefaultTimeout(30000);
   await page.goto(url);
   return page;
 }
