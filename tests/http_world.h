@@ -16,7 +16,7 @@
 #include "serve/access.h"
 #include "serve/http.h"
 
-enum { OPEN_MOST = 64, HANG_S = 60 };
+enum { OPEN_MOST = 64, HANG_S = 240 };
 
 typedef struct world {
     uv_loop_t loop;

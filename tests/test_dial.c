@@ -3,7 +3,7 @@
 #include "pure/proto/versions.h"
 #include "tests/link_world.h"
 
-enum { SHORT_MS = 250 };
+enum { SHORT_MS = 1000 }; // in which a handshake is done, also on a busy machine
 
 static const kin_proto_id own_id = {{6}}, peer_id = {{5}}, other_id = {{9}};
 
@@ -84,6 +84,7 @@ static const kin_dial_callbacks told = {accepted, failed};
 static kin_dial_options options_of(world *w) {
     kin_dial_options o = kin_dial_options_default(w->tls);
     o.link.transport = w->o.link.transport;
+    o.link.handshake_ms = HANDSHAKE_MS;
     o.to = kin_dial_address("127.0.0.1", w->port);
     o.open = (kin_proto_open){.role = KIN_PROTO_FETCH, .id = own_id, .name = "anna", .version = "test"};
     o.epoch = 3;

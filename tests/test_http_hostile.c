@@ -167,7 +167,7 @@ static void slow_requests_and_idle_connections_end(void **state) {
     static const char *const slow[] = {"GET / HT", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nbo"};
     world w;
     open_world(&w);
-    w.o.limits.header_ms = w.o.limits.idle_ms = 50;
+    w.o.limits.header_ms = w.o.limits.idle_ms = 500; // in which `busy` and `once` are heard, also on a busy machine
     serve(&w);
     for (int i = 0; i < 2; i++) {
         client *c = connect_client(&w);
@@ -403,7 +403,7 @@ static void idle_longest_is_who_was_used_least_lately(void **state) {
     world w;
     open_world(&w);
     w.o.limits.max_connections = 3;
-    w.o.limits.header_ms = 50;
+    w.o.limits.header_ms = 500;
     serve(&w);
     client *first = connect_client(&w), *second = connect_client(&w), *slow = connect_client(&w);
     get(first, "/");

@@ -10,7 +10,7 @@ static void another_key_is_told_to_both_sides(void **state) {
     kin_link_options o = w->o.link;
     o.tls = w->other_tls;
     connect_end(w, &client, "127.0.0.1", &o);
-    RUN_UNTIL(w, !client.link);
+    RUN_UNTIL(w, !client.link && n_lines("the other side has another key") > 0);
     run_for(w, 20);
     assert_string_equal(client.reason, "the other side has another key");
     assert_int_equal(n_lines("the other side has another key"), 1); // the one who connected is told, as above
@@ -49,7 +49,7 @@ static void nothing_is_said_before_the_handshake(void **state) {
         hear(&s);
     }
     assert_int_equal(s.n_read, 0);
-    assert_true(kin_clock_ms(begun, kin_clock_now()) >= HANDSHAKE_MS);
+    assert_true(kin_clock_ms(begun, kin_clock_now()) >= HASTY_MS);
     RUN_UNTIL(w, n_lines("no handshake within 400 ms") == 1);
     leave(&s);
 }
@@ -67,7 +67,7 @@ static void a_handshake_byte_by_byte_ends_at_the_limit(void **state) {
         run_for(w, 10);
         hear(&s);
     }
-    assert_in_range(kin_clock_ms(begun, kin_clock_now()), HANDSHAKE_MS, HANDSHAKE_MS * 5);
+    assert_in_range(kin_clock_ms(begun, kin_clock_now()), HASTY_MS, PATIENCE_MS);
     assert_int_equal(w->n_ends, 0);
     leave(&s);
 }
@@ -103,7 +103,7 @@ static void strangers_cannot_fill_the_log(void **state) {
         }
         leave(&s);
     }
-    assert_in_range(n_lines("\n"), 1, 9);
+    assert_in_range(n_lines("\n"), 1, 9 + 9); // each 10 s, should it take so long
 }
 
 // ---- peers with the key that do wrong
@@ -180,7 +180,7 @@ static void a_silent_peer_is_lost_after_silence_ms(void **state) {
     stranger s = connect_insider(w, &other);
     kin_time begun = kin_clock_now();
     RUN_UNTIL(w, !other->link);
-    assert_in_range(kin_clock_ms(begun, kin_clock_now()), SILENCE_MS - 50, SILENCE_MS * 4);
+    assert_in_range(kin_clock_ms(begun, kin_clock_now()), SILENCE_MS - 50, PATIENCE_MS);
     assert_non_null(strstr(other->reason, "no answer for 0.4 s"));
     leave(&s);
 }
@@ -236,8 +236,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(another_key_is_told_to_both_sides),
         TEST(garbage_before_the_handshake_closes_that_connection_only),
-        TEST(nothing_is_said_before_the_handshake),
-        TEST(a_handshake_byte_by_byte_ends_at_the_limit),
+        cmocka_unit_test_setup_teardown(nothing_is_said_before_the_handshake, open_hasty_world, close_world),
+        cmocka_unit_test_setup_teardown(a_handshake_byte_by_byte_ends_at_the_limit, open_hasty_world, close_world),
         TEST(more_handshakes_than_allowed_drop_the_oldest),
         TEST(strangers_cannot_fill_the_log),
         TEST(garbage_after_the_handshake_closes_that_link_only),
