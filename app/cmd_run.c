@@ -228,6 +228,7 @@ static void print_drafts(const kin_draft_counts *c) {
 static void print_stats(const generation *g) {
     const timing *t = &g->t;
     const kin_session *s = g->s;
+    if (!s->shard) return; // a new ring's could not be opened
     kin_shard_stats st = kin_shard_get_stats(s->shard);
     char a[32], b[32], c[32], d[32], e[32];
     double ttft = kin_clock_ms(t->begun, t->first), rest = kin_clock_ms(t->first, t->ended);

@@ -424,9 +424,10 @@ void kin_session_set_meanwhile(kin_session *s, void (*meanwhile)(void *user), vo
 
 int kin_session_begin(kin_session *s, kin_err *err) {
     if (!s->with_others) return 0;
-    if (kin_cluster_begin(s->fleet.cluster, err) != 0) return KIN_FAIL;
-    s->head = kin_cluster_head(s->fleet.cluster);
+    int rc = kin_cluster_begin(s->fleet.cluster, err);
+    s->head = kin_cluster_head(s->fleet.cluster); // where it failed, too: what was there before may be closed
     s->shard = kin_cluster_shard(s->fleet.cluster);
+    if (rc != 0) return KIN_FAIL;
     kin_head_on_progress(s->head, s->console->progress, NULL);
     kin_head_set_chunk(s->head, s->fleet.o.n_chunk);
     return 0;
@@ -441,6 +442,7 @@ void kin_session_end(kin_session *s) {
 static void take_own_events(kin_session *s) {
     kin_interval intervals[64];
     size_t n = 0;
+    if (!s->shard) return;
     do {
         n = kin_shard_take_intervals(s->shard, KIN_STREAM_READS, intervals, 64);
         kin_trace_add_disk(kin_timeline_own(s->timeline), intervals, n);
