@@ -588,8 +588,17 @@ static int open_all(kin_cluster *c, kin_err *err) {
     return kin_endpoint_start(c->endpoint, begin, c, err);
 }
 
+static int check_batch(const kin_cluster_options *o, kin_err *err) {
+    int n = o->shard.n_batch < o->shard.n_ctx ? o->shard.n_batch : o->shard.n_ctx;
+    size_t bytes = kin_proto_step_size_max((uint32_t)n, (uint32_t)o->model->hp.n_embd, o->wire_type);
+    if (bytes <= KIN_FRAME_CAP_STEP && n <= KIN_PROTO_MAX_TOKENS) return 0;
+    return kin_err_set(err, "--batch %d: so many tokens do not fit a frame between devices, of %u MiB at most", n,
+                       KIN_FRAME_CAP_STEP >> 20);
+}
+
 int kin_cluster_open(kin_cluster **out_cluster, const kin_cluster_options *o, kin_err *err) {
     *out_cluster = NULL;
+    if (check_batch(o, err) != 0) return KIN_FAIL;
     kin_cluster *c = calloc(1, sizeof *c);
     if (!c) return kin_err_set(err, "out of memory");
     c->o = *o;

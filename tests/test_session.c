@@ -6,6 +6,8 @@
 
 #include <cmocka.h>
 
+#include <string.h>
+
 #include "node/session.h"
 #include "tests/small_cluster.h"
 
@@ -34,9 +36,22 @@ static void a_ring_that_does_not_come_up_leaves_no_shard_of_an_earlier_one(void 
     kin_timeline_close(s.timeline);
 }
 
+static void a_batch_that_fits_no_frame_is_an_error(void **state) {
+    (void)state;
+    kin_cluster_options o = cluster_options(0);
+    kin_cluster *c;
+    kin_err err;
+    o.plan = plan_nothing;
+    o.shard.n_ctx = o.shard.n_batch = 1 << 20;
+    assert_int_equal(kin_cluster_open(&c, &o, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "--batch 1048576: so many tokens do not fit a frame"));
+    assert_null(c);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_ring_that_does_not_come_up_leaves_no_shard_of_an_earlier_one),
+        cmocka_unit_test(a_batch_that_fits_no_frame_is_an_error),
     };
     return cmocka_run_group_tests(tests, open_model, close_model);
 }
