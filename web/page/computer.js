@@ -73,6 +73,8 @@ async function takeFrame(buffer) {
     const answer = await answerTo(frame);
     if (answer) postMessage(answer, [answer]);
   } catch (e) {
+    // A module that has trapped is as it was in the middle of its work, and so are its threads: nothing it computes is right any more.
+    if (e instanceof WebAssembly.RuntimeError) throw new Error(`The engine has failed (${e.message}). Reload this page to join again.`);
     const answer = writeFailed(frame.epoch, e.message);
     postMessage(answer, [answer]);
   }
