@@ -66,6 +66,8 @@ static void close_stream(kin_link *l) {
     snprintf(l->name, sizeof l->name, "%s", s->transport->name(s));
     snprintf(l->address, sizeof l->address, "%s", s->transport->address(s));
     l->has_other_key = s->transport->has_other_key(s);
+    l->stats.bytes_in = counts(l).in;
+    l->stats.bytes_out = counts(l).out;
     l->stream = NULL;
     s->transport->close(s);
 }
@@ -371,8 +373,8 @@ kin_link_stats kin_link_stats_now(const kin_link *l) {
     kin_link_stats stats = l->stats;
     kin_byte_stream_counts c = counts(l);
     stats.queued = c.waiting;
-    stats.bytes_in = c.in;
-    stats.bytes_out = c.out;
+    if (l->stream) stats.bytes_in = c.in;
+    if (l->stream) stats.bytes_out = c.out;
     stats.rtt_ns = kin_heartbeat_rtt(&l->pulse);
     stats.clock_ahead_ns = kin_heartbeat_clock_ahead(&l->pulse);
     return stats;

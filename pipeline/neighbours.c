@@ -44,11 +44,15 @@ static void tell(hop *h, bool is_open, const char *reason) {
 
 // ---- links in use
 
-static void drop_link(hop *h, const char *reason) {
-    if (!h->link) return;
+static void count_bytes(hop *h) {
     kin_link_stats stats = kin_link_stats_now(h->link);
     h->of->net_in += stats.bytes_in;
     h->of->net_out += stats.bytes_out;
+}
+
+static void drop_link(hop *h, const char *reason) {
+    if (!h->link) return;
+    count_bytes(h);
     kin_link_close(h->link, reason);
     h->link = NULL;
 }
@@ -90,6 +94,7 @@ static void link_frame(void *user, kin_link *link, const kin_frame *frame, const
 static void link_closed(void *user, kin_link *link, const char *reason) {
     hop *h = user;
     if (h->link != link) return;
+    count_bytes(h);
     h->link = NULL;
     tell(h, false, reason);
 }

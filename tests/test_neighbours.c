@@ -32,7 +32,8 @@ typedef struct member {
     int n_told[KIN_N_SIDES];
     bool is_open[KIN_N_SIDES];
     char reason[KIN_N_SIDES][256];
-    int n_begun; // hops that are passed on
+    int n_begun;      // hops that are passed on
+    uint64_t net_out; // when something was told last
 } member;
 
 static void on_hop(void *user, kin_side side, uint32_t epoch, bool is_open, const char *reason) {
@@ -41,6 +42,7 @@ static void on_hop(void *user, kin_side side, uint32_t epoch, bool is_open, cons
     assert_int_equal(epoch, EPOCH);
     m->n_told[side]++;
     m->is_open[side] = is_open;
+    m->net_out = kin_neighbours_stats_now(m->neighbours).net_out;
     snprintf(m->reason[side], sizeof m->reason[side], "%s", reason);
     pthread_mutex_unlock(&m->mutex);
 }
@@ -191,8 +193,12 @@ static void steps_pass_whoever_opened_the_link(void **state) {
             sends(&a, i % 2 ? 40 : FRAME_MAX);
             gets(&b, i % 2 ? 40 : FRAME_MAX);
         }
-        close_member(&a);
         close_member(&b);
+        assert_false(told(&a, KIN_SIDE_NEXT, 2, NULL));
+        pthread_mutex_lock(&a.mutex);
+        assert_true(a.net_out > UINT64_C(10) * FRAME_MAX); // of the link that has ended
+        pthread_mutex_unlock(&a.mutex);
+        close_member(&a);
     }
 }
 
