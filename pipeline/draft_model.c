@@ -309,14 +309,19 @@ static void add_new(kin_draft_model *m, writing *texts, int n, double catch_up_s
     }
 }
 
-static void count(kin_draft_model *m, kin_draft_spent *spent, int n, double took_s) {
+// A pass of n texts. is_first: with what is new of them.
+static void count(kin_draft_model *m, kin_draft_spent *spent, bool is_first, int n, double took_s) {
     if (m->n > FEW_TOKENS * n) {
         m->token_s = took_s / m->n;
-        return;
+    } else if (is_first) {
+        spent->first.took_s = took_s;
+        spent->first.n = 1;
+        spent->first.n_texts = n;
+    } else {
+        spent->further.took_s += took_s;
+        spent->further.n++;
+        spent->further.n_texts += n;
     }
-    spent->n_passes++;
-    spent->n_rows += m->n;
-    spent->passes_s += took_s;
 }
 
 // Passes until no text wants another token.
@@ -325,9 +330,9 @@ static int write_drafts(kin_draft_model *m, writing *texts, int n, const kin_dra
     double took_s;
     m->n = m->n_out = 0;
     add_new(m, texts, n, l->catch_up_s);
-    while (m->n > 0) {
+    for (bool is_first = true; m->n > 0; is_first = false) {
         if (run_pass(m, &took_s, err) != 0) return KIN_FAIL;
-        count(m, spent, n, took_s);
+        count(m, spent, is_first, n, took_s);
         int n_left = 0;
         for (int i = 0; i < n; i++) {
             if (texts[i].row >= 0 && take_token(m, &texts[i], l)) texts[n_left++] = texts[i];

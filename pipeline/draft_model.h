@@ -55,10 +55,14 @@ typedef struct kin_draft_wish {
     kin_draft *out; // stays as it is where the model has none
 } kin_draft_wish;
 
-// What a call took, in seconds; n_passes: of the passes that had a token or two of each text, with n_rows rows in all.
+// What a call took, in seconds. `first`: the pass with what is new of the texts, where that is few tokens; `further`: those
+// behind it, with a token of each text.
 typedef struct kin_draft_spent {
-    double all_s, passes_s;
-    int n_passes, n_rows;
+    double all_s;
+    struct {
+        double took_s;
+        int n, n_texts; // passes, and texts in all of them together
+    } first, further;
 } kin_draft_spent;
 
 // Drafts for n texts, at most KIN_DRAFT_MODEL_MAX_TEXTS.

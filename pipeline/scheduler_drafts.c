@@ -42,8 +42,10 @@ static double compute_drafts(kin_scheduler *s, kin_flight *f, int n_free) {
     kin_draft_limits limits = kin_speculation_limit_model(&s->speculation, f->n_parts, n_free, n);
     if (limits.most == 0) return 0;
     kin_draft_spent spent = kin_draft_model_propose(s->o.draft_model, wishes, n, &limits);
-    if (spent.n_passes > 0)
-        kin_speculation_learn_pass(&s->speculation, (double)spent.n_rows / spent.n_passes, spent.passes_s / spent.n_passes);
+    if (spent.first.n > 0) kin_speculation_learn_pass(&s->speculation, true, spent.first.n_texts, spent.first.took_s);
+    if (spent.further.n > 0)
+        kin_speculation_learn_pass(&s->speculation, false, (double)spent.further.n_texts / spent.further.n,
+                                   spent.further.took_s / spent.further.n);
     return spent.all_s;
 }
 

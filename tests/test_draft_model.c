@@ -188,8 +188,8 @@ static void a_token_that_is_not_worth_its_time_is_not_computed(void **state) {
     for (int i = 0; i < MOST; i++) l.least[i] = 0.2;
     kin_draft_spent spent = kin_draft_model_propose(m, &w, 1, &l);
     assert_true(d.kind == KIN_DRAFT_MODEL && d.n == 2);
-    assert_int_equal(spent.n_passes, 2); // the third one would be right with a chance of 0.125
-    w.most = 1;                          // room in the context
+    assert_true(spent.first.n == 1 && spent.further.n == 1); // the third one would be right with a chance of 0.125
+    w.most = 1;                                              // room in the context
     kin_draft_model_propose(m, &w, 1, &l);
     assert_int_equal(d.n, 1);
     kin_draft_model_close(m);
@@ -205,9 +205,9 @@ static void the_next_turn_of_a_conversation_is_not_read_anew(void **state) {
     ask(m, 1, tokens, 50, 1);
     kin_draft_wish w = {.text = 2, .tokens = tokens, .n = 52, .most = 1, .out = &d};
     kin_draft_model_end(m, 1);
-    assert_int_equal(kin_draft_model_propose(m, &w, 1, &l).n_passes, 1); // a pass of few tokens
-    w.text = 3;                                                          // beside the second one, which lives
-    assert_int_equal(kin_draft_model_propose(m, &w, 1, &l).n_passes, 0);
+    assert_int_equal(kin_draft_model_propose(m, &w, 1, &l).first.n, 1); // a pass of few tokens
+    w.text = 3;                                                         // beside the second one, which lives
+    assert_int_equal(kin_draft_model_propose(m, &w, 1, &l).first.n, 0);
     kin_draft_model_close(m);
 }
 

@@ -217,36 +217,41 @@ bool kin_speculation_prefers_model(const kin_speculation *s, const kin_draft *d)
     return d->n == 0 || chance_of(s, d, 0) < s->mean[KIN_DRAFT_MODEL].chance;
 }
 
-void kin_speculation_learn_pass(kin_speculation *s, double n, double took_s) {
-    s->pass_s[s->n_passes++ % KIN_SPECULATION_SAMPLES] = took_s / shape(n);
+void kin_speculation_learn_pass(kin_speculation *s, bool is_first, double n, double took_s) {
+    double *times = is_first ? s->first_pass.took_s : s->further_pass.took_s;
+    int *n_known = is_first ? &s->first_pass.n : &s->further_pass.n;
+    times[(*n_known)++ % KIN_SPECULATION_SAMPLES] = took_s / shape(n);
 }
 
-// Of n texts; 0: not known yet.
-static double pass_time(const kin_speculation *s, int n) {
+// For n texts; what is not known is as the other; 0: neither is.
+static double pass_time(const kin_speculation *s, bool is_first, int n) {
     double values[KIN_SPECULATION_SAMPLES];
-    int n_known = s->n_passes < KIN_SPECULATION_SAMPLES ? s->n_passes : KIN_SPECULATION_SAMPLES;
-    memcpy(values, s->pass_s, sizeof values);
+    bool takes_first = s->further_pass.n == 0 || (is_first && s->first_pass.n > 0);
+    int n_known = takes_first ? s->first_pass.n : s->further_pass.n;
+    if (n_known > KIN_SPECULATION_SAMPLES) n_known = KIN_SPECULATION_SAMPLES;
+    memcpy(values, takes_first ? s->first_pass.took_s : s->further_pass.took_s, sizeof values);
     return n_known > 0 ? kin_median(values, n_known) * shape(n) : 0;
 }
 
 // A token more for each of n texts is worth it while its chance is above what a token costs at the best rate. Up to that rate's
 // number of tokens rows cost what they do on average, beyond it what the next ones do.
 static void limit_by_rate(const kin_speculation *s, int n_rows, int n, kin_draft_limits *l) {
-    double chance = s->mean[KIN_DRAFT_MODEL].chance, pass = pass_time(s, n), alone = time_of(s, n_rows), all = 1;
+    double first = pass_time(s, true, n), further = pass_time(s, false, n);
+    double chance = s->mean[KIN_DRAFT_MODEL].chance, alone = time_of(s, n_rows), all = 1;
     double expected = n_rows, best_rate = WORTH * n_rows / alone, times[KIN_DRAFT_MAX + 1];
     int best = 0;
     times[0] = alone;
     for (int k = 1; k <= l->most; k++) {
         times[k] = fmax(times[k - 1], time_of(s, n_rows + n * k));
         expected += n * (all *= chance);
-        double rate = expected / (times[k] + k * pass);
+        double rate = expected / (times[k] + first + (k - 1) * further);
         if (rate <= best_rate) continue;
         best_rate = rate;
         best = k;
     }
     for (int k = 0; k < l->most; k++) {
         double row = k < best ? (times[best] - alone) / (n * best) : (times[k + 1] - times[k]) / n;
-        l->least[k] = best_rate * (pass / n + row);
+        l->least[k] = best_rate * ((k == 0 ? first : further) / n + row);
     }
     if (best == 0) l->most = 0;
 }

@@ -12,8 +12,9 @@
 // tried again, more and more rarely; a step without drafts is measured now and then, for comparison.
 //
 // A draft model computes its tokens, one pass for each token of all texts that ask. With its tokens the step takes T(r + k) + D,
-// where D is what its passes took. Whether it is asked, and for how many tokens, is decided before by the same quotient, with the
-// mean chance of its tokens; it stops before a token that is not worth its time by its own confidence.
+// where D is what its passes took; the first one reads what is new of the texts, and takes longer than the others. Whether it is
+// asked, and for how many tokens, is decided before by the same quotient, with the mean chance of its tokens; it stops before a
+// token that is not worth its time by its own confidence.
 //
 // In a ring where computing is the limit, and no disk, a text that is written alone may be in several steps at once: the first
 // has its last token, those behind it a drafted token each. Of M steps in flight each right one gives a token after T / M; behind
@@ -50,16 +51,18 @@ typedef struct kin_speculation {
         double chance;
         int n;                                                                  // tokens it was learnt from, up to a limit
     } grades[KIN_DRAFT_N_SOURCES][KIN_DRAFT_GRADES], mean[KIN_DRAFT_N_SOURCES]; // mean: of all grades
-    double pass_s[KIN_SPECULATION_SAMPLES]; // cyclic: of the last passes of the draft model, for one text
-    int n_passes;                           // of these, in all
-    uint64_t step;                          // steps so far
-    uint64_t next_probe;                    // step after which one token is verified although it is not worth it
-    uint64_t probe_gap;                     // steps between two of these
-    bool model_probes;                      // the draft model was asked for one
-    bool is_probe;                          // the last choice was one
-    double ahead_s;                         // a token's time with several steps in flight, as measured; 0: not known
-    uint64_t ahead_step;                    // when that was
-    int least, most;                        // drafted tokens of each text
+    struct {
+        double took_s[KIN_SPECULATION_SAMPLES]; // cyclic: of the last passes of the draft model, for one text
+        int n;                                  // of these, in all
+    } first_pass, further_pass;
+    uint64_t step;       // steps so far
+    uint64_t next_probe; // step after which one token is verified although it is not worth it
+    uint64_t probe_gap;  // steps between two of these
+    bool model_probes;   // the draft model was asked for one
+    bool is_probe;       // the last choice was one
+    double ahead_s;      // a token's time with several steps in flight, as measured; 0: not known
+    uint64_t ahead_step; // when that was
+    int least, most;     // drafted tokens of each text
 } kin_speculation;
 
 void kin_speculation_init(kin_speculation *speculation);
@@ -88,8 +91,8 @@ bool kin_speculation_prefers_ahead(const kin_speculation *speculation, const kin
 // With several steps in flight n_tokens took so long.
 void kin_speculation_learn_ahead(kin_speculation *speculation, int n_tokens, double took_s);
 
-// A pass of the draft model for n texts took so long.
-void kin_speculation_learn_pass(kin_speculation *speculation, double n, double took_s);
+// A pass of the draft model for n texts took so long. is_first: of those for a step.
+void kin_speculation_learn_pass(kin_speculation *speculation, bool is_first, double n, double took_s);
 
 // Steps are computed by other machines from now on, or by as many others: what was measured says nothing any more.
 void kin_speculation_forget_times(kin_speculation *speculation);
