@@ -4,7 +4,7 @@
 //
 // Each URL is a server with llama.cpp's native API (kin serve, llama-server). Every stream has its own prompt of about so many tokens,
 // greedy, without prefix cache. Prints for each number of streams and each server: tokens per second of all streams together (prompts
-// included), time to first token, time between tokens (p50, p95, p99); medians of the rounds, and their ratio to the last server's.
+// included), the same while all of them are written (steady; 0: that was never so), time to first token, time between tokens (p50, p95, p99); medians of the rounds, and their ratio to the last server's.
 // --long N: a prompt of about N tokens comes in among 4 streams; the longest gap between their tokens, and their steady gap.
 import process from 'node:process';
 
@@ -47,7 +47,9 @@ async function measure(url, n) {
   const all = await Promise.all(Array.from({ length: n }, () => stream(url, +options.prompt, +options.tokens)));
   const seconds = (performance.now() - begun) / 1000;
   const gaps = all.flatMap((s) => s.times.slice(1).map((t, i) => t - s.times[i]));
-  return { rate: all.reduce((sum, s) => sum + s.times.length, 0) / seconds, first: quantile(all.map((s) => s.times[0] - s.begun), 0.5),
+  const from = Math.max(...all.map((s) => s.times[0])), to = Math.min(...all.map((s) => s.times.at(-1)));
+  const steady = all.flatMap((s) => s.times).filter((t) => t > from && t <= to).length / Math.max(1e-3, to - from) * 1000;
+  return { rate: all.reduce((sum, s) => sum + s.times.length, 0) / seconds, steady, first: quantile(all.map((s) => s.times[0] - s.begun), 0.5),
     p50: quantile(gaps, 0.5), p95: quantile(gaps, 0.95), p99: quantile(gaps, 0.99) };
 }
 
@@ -74,4 +76,4 @@ async function table(what, run, columns) {
 }
 
 if (+options.long) await table(`${options.long} among 4`, disturb, ['steady', 'p95', 'longest', 'first']);
-else for (const n of options.streams.split(',').map(Number)) await table(`${n} streams`, (url) => measure(url, n), ['rate', 'first', 'p50', 'p95', 'p99']);
+else for (const n of options.streams.split(',').map(Number)) await table(`${n} streams`, (url) => measure(url, n), ['rate', 'steady', 'first', 'p50', 'p95', 'p99']);

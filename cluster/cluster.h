@@ -86,6 +86,9 @@ void kin_cluster_gather(kin_cluster *cluster);
 // more when close has returned.
 void kin_cluster_ask_status(kin_cluster *cluster, void (*take)(void *user, char *text), void *user);
 
+// Any thread: who waits for a step of the ring goes on without it (kin_head_receive), to look what else there is to do.
+void kin_cluster_wake(kin_cluster *cluster);
+
 // Valid until close; to be used between begin and end.
 kin_head *kin_cluster_head(kin_cluster *cluster);
 kin_shard *kin_cluster_shard(kin_cluster *cluster); // the head's own, of the plan in force; NULL before the first

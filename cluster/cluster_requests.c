@@ -112,6 +112,10 @@ static bool asks_to_begin(kin_cluster *c) {
     return kin_endpoint_call(c->endpoint, kin_cluster_on_begins, c) && kin_completion_wait(&c->beginning, generation);
 }
 
+void kin_cluster_wake(kin_cluster *c) {
+    kin_message_queue_wake(c->in);
+}
+
 void kin_cluster_set_meanwhile(kin_cluster *c, void (*meanwhile)(void *user), void *user) {
     c->meanwhile = meanwhile;
     c->meanwhile_user = user;

@@ -75,7 +75,7 @@ struct kin_message_queue {
     uv_mutex_t mutex;
     uv_cond_t came; // libuv's: its waits do not end early or late when somebody sets the clock
     kin_message_buffer *first, **end;
-    bool interrupted;
+    bool interrupted, woken;
 };
 
 int kin_message_queue_open(kin_message_queue **out, kin_err *err) {
@@ -137,10 +137,17 @@ bool kin_message_queue_is_interrupted(kin_message_queue *q) {
     return interrupted;
 }
 
+void kin_message_queue_wake(kin_message_queue *q) {
+    uv_mutex_lock(&q->mutex);
+    q->woken = true;
+    uv_cond_signal(&q->came);
+    uv_mutex_unlock(&q->mutex);
+}
+
 kin_message_buffer *kin_message_queue_take(kin_message_queue *q, int wait_ms) {
     kin_time now = kin_clock_now(), until = now + (wait_ms < 0 ? 0 : (uint64_t)wait_ms * 1000000);
     uv_mutex_lock(&q->mutex);
-    while (!q->first && !q->interrupted && (wait_ms < 0 || now < until)) {
+    while (!q->first && !q->interrupted && !q->woken && (wait_ms < 0 || now < until)) {
         if (wait_ms < 0)
             uv_cond_wait(&q->came, &q->mutex);
         else
@@ -151,6 +158,8 @@ kin_message_buffer *kin_message_queue_take(kin_message_queue *q, int wait_ms) {
     if (buffer) {
         q->first = buffer->next;
         if (!q->first) q->end = &q->first;
+    } else {
+        q->woken = false;
     }
     uv_mutex_unlock(&q->mutex);
     return buffer;

@@ -48,5 +48,8 @@ void kin_message_queue_interrupt(kin_message_queue *queue, bool interrupted);
 
 bool kin_message_queue_is_interrupted(kin_message_queue *queue);
 
-// Waits for one, at most wait_ms (negative: for ever). NULL: none came, or interrupted.
+// The thread that waits, or else the next one that would have to, gets NULL.
+void kin_message_queue_wake(kin_message_queue *queue);
+
+// Waits for one, at most wait_ms (negative: for ever). NULL: none came, or interrupted, or woken.
 kin_message_buffer *kin_message_queue_take(kin_message_queue *queue, int wait_ms);

@@ -72,7 +72,8 @@ double kin_compute_loop_rate(const kin_compute_loop *l, int n_texts) {
 static void divide_texts(kin_compute_loop *l) {
     uint8_t n_steps[KIN_SCHEDULER_MAX_PARALLEL + 1] = {0};
     kin_batching b;
-    for (int n = 1; n <= l->n_parallel; n++) {
+    int n_members = kin_head_n_members(l->head), most = l->n_parallel < n_members ? n_members : l->n_parallel;
+    for (int n = 1; n <= most; n++) {
         bool known = kin_session_batching(l->session, n, KIN_STEPS_IN_FLIGHT, &b);
         n_steps[n] = known ? (uint8_t)b.n_batches : 0;
         l->rates[n] = known ? b.rate : 0;

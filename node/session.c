@@ -227,6 +227,10 @@ bool kin_session_expects(kin_session *s, kin_expectation *out) {
     return kin_planner_expects(s->planner, out);
 }
 
+void kin_session_wake(const kin_session *s) {
+    if (s->with_others) kin_cluster_wake(s->fleet.cluster);
+}
+
 bool kin_session_yields(const kin_session *s) {
     return s->with_others && kin_cluster_yields(s->fleet.cluster);
 }

@@ -103,6 +103,10 @@ void kin_session_end(kin_session *s);
 // Of an opened session: kin_cluster_set_meanwhile. Alone there is no wait.
 void kin_session_set_meanwhile(kin_session *s, void (*meanwhile)(void *user), void *user);
 
+// Any thread: within a request, the computing thread does not wait for the ring any longer, but looks what else there is to do
+// (kin_head_receive). Alone it does not wait.
+void kin_session_wake(const kin_session *s);
+
 // Within a request: a better plan is there, for another device or because times have changed. It comes into force when the
 // request ends and the next one begins.
 bool kin_session_yields(const kin_session *s);

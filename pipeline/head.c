@@ -380,7 +380,7 @@ static int wait_for_hop(kin_head *h, kin_hop *hop, kin_err *err) {
     int rc = h->ring.transport.receive(h->ring.transport.user, hop, h->x, err);
     kin_time now = kin_clock_now();
     atomic_fetch_add(&h->ring.counts->wait_ns, now - begun);
-    if (rc == 0) kin_trace_add(h->trace, KIN_PROTO_EVENT_WAIT, hop->step, hop->round, begun, now);
+    if (rc == 0 && hop->step > 0) kin_trace_add(h->trace, KIN_PROTO_EVENT_WAIT, hop->step, hop->round, begun, now);
     return rc;
 }
 
@@ -390,6 +390,10 @@ int kin_head_receive(kin_head *h, uint64_t *number, kin_err *err) {
     for (bool done = end_pages(h); !done; done = done || end_pages(h)) {
         kin_hop hop;
         int rc = wait_for_hop(h, &hop, err);
+        if (rc == 0 && hop.step == 0) { // woken
+            *number = 0;
+            return 0;
+        }
         if (rc == 0 && hop.step < h->done_step) continue; // it was given up
         if (rc == 0 && hop.step >= h->next_step)
             rc = kin_err_set(err, "ring: step %llu was never sent", (unsigned long long)hop.step);
@@ -444,6 +448,7 @@ static int feed_all(kin_head *h, feed *f, kin_err *err) {
         }
         uint64_t number;
         if (kin_head_receive(h, &number, err) != 0) return KIN_FAIL;
+        if (number == 0) continue;
         f->done += flight_of(h, number)->batch.n_tokens;
         if (h->progress) h->progress(h->progress_user, "reading the prompt", (uint64_t)f->done, (uint64_t)f->n);
     }

@@ -98,6 +98,7 @@ int kin_head_n_good(const kin_head *head, uint64_t number);
 
 // Works on what comes back until a step is done: its number is in *number, its logits are where they were wanted. Steps are done
 // in the order in which they were sent. A step whose tokens a later one forgets is done when it comes back, without logits.
+// *number 0 (steps have numbers from 1 on): none is done yet, but somebody woke this thread (kin_message_queue_wake).
 int kin_head_receive(kin_head *head, uint64_t *number, kin_err *err);
 
 // Feeds tokens [n] of sequence `seq` at positions pos, pos + 1, ..., in chunks; no step may be in flight.

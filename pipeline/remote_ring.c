@@ -32,7 +32,7 @@ static bool is_stopped(const kin_remote_ring_options *o) {
     return o->stop && atomic_load(o->stop);
 }
 
-// The next frame of this epoch; NULL when the queue was interrupted: the ring is broken, or the user stops it.
+// The next frame of this epoch; NULL when the queue was interrupted (the ring is broken, or the user stops it), or woken.
 static kin_message_buffer *next_frame(const kin_remote_ring_options *o) {
     for (;;) {
         kin_message_buffer *buffer = kin_message_queue_take(o->in, -1);
@@ -44,6 +44,10 @@ static kin_message_buffer *next_frame(const kin_remote_ring_options *o) {
 static int receive(void *user, kin_hop *hop, float *x, kin_err *err) {
     const kin_remote_ring_options *o = &((kin_remote_ring *)user)->o;
     kin_message_buffer *buffer = next_frame(o);
+    if (!buffer && !kin_message_queue_is_interrupted(o->in)) {
+        *hop = (kin_hop){0};
+        return 0;
+    }
     if (!buffer) {
         kin_err_set(err, "stopped");
         if (!is_stopped(o)) o->broken(o->user, err);

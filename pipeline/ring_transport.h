@@ -25,7 +25,8 @@ typedef struct kin_ring_transport {
     void *user;
     // x // f32 [n_rows, n_embd], borrowed for the call. batch: the step's, with every round.
     int (*send)(void *user, const kin_hop *hop, const kin_batch *batch, const float *x, kin_err *err);
-    // Waits for the next one that comes back: x // f32 [n_rows, n_embd], room for a step's n_batch rows.
+    // Waits for the next one that comes back: x // f32 [n_rows, n_embd], room for a step's n_batch rows. hop->step 0: none has,
+    // but the one who waits is to look at what else there is to do.
     int (*receive)(void *user, kin_hop *hop, float *x, kin_err *err);
     // The steps in flight are given up: what comes back of them need not be kept.
     void (*drop)(void *user);

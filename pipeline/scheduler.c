@@ -438,10 +438,13 @@ bool kin_scheduler_has_prompts(const kin_scheduler *s) {
 
 // ---- filling a step
 
-// How many steps are in flight at once while texts are written: each of them has its share of the texts.
+// How many steps are in flight at once while texts are written: each of them has its share of the texts. Few texts do not keep a
+// ring at work; pieces of prompts follow theirs then, in steps of their own, as if there were a text for each member.
 static int n_shares(const kin_scheduler *s) {
-    int n = s->n_in_flight[n_written(s)];
-    return n ? n : kin_head_n_members(s->head);
+    int n_texts = n_written(s), n_members = kin_head_n_members(s->head);
+    if (n_texts < n_members && kin_scheduler_has_prompts(s)) n_texts = n_members;
+    int n = s->n_in_flight[n_texts];
+    return n ? n : n_members;
 }
 
 static int add_tokens(kin_scheduler *s, kin_flight *f, kin_err *err) {
@@ -461,7 +464,7 @@ static int add_tokens(kin_scheduler *s, kin_flight *f, kin_err *err) {
 static int prompt_budget(const kin_scheduler *s) {
     const kin_scheduler_stats *t = &s->stats;
     if (n_written(s) == 0) return s->cap_step;
-    double token_s = t->prompt_token_s > 0 ? t->prompt_token_s : s->prompt_alone_s;
+    double token_s = t->prompt_token_s > 0 ? t->prompt_token_s : s->prompt_alone_s * n_shares(s);
     if (t->step_s <= 0 || token_s <= 0) return FIRST_PIECE;
     double n = MOST_SLOWDOWN * t->step_s / token_s;
     return n < LEAST_PIECE ? LEAST_PIECE : n > s->cap_step ? s->cap_step : (int)n;
@@ -654,18 +657,19 @@ static void blend_cautiously(double *mean, double value) {
 
 static void measure(kin_scheduler *s, const kin_flight *f, kin_time now) {
     kin_time begun = f->sent > s->last_done ? f->sent : s->last_done;
-    double took = kin_clock_ms(begun, now) / 1e3;
+    double took_s = kin_clock_ms(begun, now) / 1e3;  // of the ring's time
+    double gap_s = kin_clock_ms(f->sent, now) / 1e3; // from a text's token to its next, with the steps in between
     s->last_done = now;
     if (f->hidden) return;
-    if (f->in_chain) return kin_scheduler_measure_chain(s, took);
-    if (f->n_prompt == 0) kin_speculation_learn_time(&s->speculation, f->n_tokens, took);
+    if (f->in_chain) return kin_scheduler_measure_chain(s, took_s);
+    if (f->n_prompt == 0) kin_speculation_learn_time(&s->speculation, f->n_tokens, took_s);
     if (f->n_draft > 0) return;
     if (f->n_prompt == 0)
-        blend(&s->stats.step_s, took);
+        blend(&s->stats.step_s, gap_s);
     else if (f->n_prompt == f->n_tokens)
-        blend(&s->prompt_alone_s, took / f->n_prompt);
+        blend(&s->prompt_alone_s, took_s / f->n_prompt);
     else if (s->stats.step_s > 0 && f->n_prompt >= LEAST_PIECE)
-        blend_cautiously(&s->stats.prompt_token_s, took > s->stats.step_s ? (took - s->stats.step_s) / f->n_prompt : 1e-9);
+        blend_cautiously(&s->stats.prompt_token_s, gap_s > s->stats.step_s ? (gap_s - s->stats.step_s) / f->n_prompt : 1e-9);
 }
 
 typedef enum outcome { GOES_ON, AGREES, ENDS } outcome; // AGREES: with the draft
@@ -740,6 +744,7 @@ static int receive_step(kin_scheduler *s, kin_err *err) {
     kin_flight *f = &s->flights[s->first_flight];
     uint64_t number;
     if (kin_head_receive(s->head, &number, err) != 0) return KIN_FAIL;
+    if (number == 0) return 0; // woken: texts may have come or gone
     kin_assert(number == f->number);
     s->first_flight = (s->first_flight + 1) % KIN_STEPS_IN_FLIGHT;
     s->n_flights--;

@@ -1,7 +1,7 @@
 // The scheduler: many texts at once through one head, by continuous batching.
 //
 // Each step takes the next token of every text that is being written, and fills up with pieces of prompts in turn: of so many
-// tokens that the step takes at most 1.7 times as long as one without them. In a ring of several members several steps are in
+// tokens that the step takes at most 1.5 times as long as one without them. In a ring of several members several steps are in
 // flight.
 //
 // Texts share one budget of context (engine/kv_blocks.h). A prefix that another text has, or had, is not computed again: texts
@@ -101,8 +101,8 @@ int kin_scheduler_read_text(const kin_scheduler *scheduler, int tag, int32_t **t
 // All texts end as failed.
 void kin_scheduler_fail(kin_scheduler *scheduler, const kin_err *why);
 
-// Sends what there is to send, and waits for one step to come back. *busy: there is more to do. On failure what the KV cache held
-// is lost; the texts stay: give it a head again, or fail them.
+// Sends what there is to send, and waits for one step to come back, or to be woken (kin_head_receive). *busy: there is more to
+// do. On failure what the KV cache held is lost; the texts stay: give it a head again, or fail them.
 int kin_scheduler_step(kin_scheduler *scheduler, bool *busy, kin_err *err);
 
 // Waits for the steps in flight, without sending others but for pages to be kept: the ring may be left afterwards.
@@ -118,7 +118,7 @@ typedef struct kin_scheduler_stats {
     uint64_t n_preempted;          // texts that lost their place in the KV cache
     uint64_t n_decode_rows;        // of all steps, one for each text that is written; drafted ones do not count
     kin_draft_counts drafts;       // of all texts
-    double step_s, prompt_token_s; // what a step without prompts takes, and each token of a prompt more
+    double step_s, prompt_token_s; // from a text's token to its next without prompts, and more for each token of them in its step
 } kin_scheduler_stats;
 
 kin_scheduler_stats kin_scheduler_get_stats(const kin_scheduler *scheduler);

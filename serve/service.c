@@ -354,7 +354,9 @@ bool kin_service_has_room(kin_service *s, int n) {
     return has_room;
 }
 
+// The computing thread, wherever it waits.
 static void call(kin_service *s) {
+    kin_session_wake(s->o.session);
     if (s->o.called) s->o.called(s->o.called_user);
 }
 

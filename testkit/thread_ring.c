@@ -205,6 +205,10 @@ int kin_thread_ring_open(kin_thread_ring **out_ring, const char *path, const kin
     return 0;
 }
 
+void kin_thread_ring_wake(kin_thread_ring *r) {
+    kin_message_queue_wake(head_of(r)->in);
+}
+
 static void drain(kin_thread_ring *r, kin_message_queue *queue) {
     kin_message_queue_drain(queue, r->pool);
     kin_message_queue_close(queue);

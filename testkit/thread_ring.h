@@ -36,6 +36,7 @@ int kin_thread_ring_open(kin_thread_ring **out, const char *path, const kin_thre
 void kin_thread_ring_close(kin_thread_ring *ring);
 
 kin_head *kin_thread_ring_head(kin_thread_ring *ring);
+void kin_thread_ring_wake(kin_thread_ring *ring); // the head, as kin_message_queue_wake
 const kin_model *kin_thread_ring_model(const kin_thread_ring *ring);
 kin_shard_stats kin_thread_ring_stats(const kin_thread_ring *ring, int member);
 const kin_share *kin_thread_ring_share(const kin_thread_ring *ring, int member);

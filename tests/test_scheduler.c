@@ -205,6 +205,7 @@ static void run_in_company(const text *texts, const text *alone, int n, int n_me
     for (int i = 0; i < n && with_drafts >= 0; i++) draft(&now[i], &alone[i], with_drafts, seed + (uint64_t)i);
     for (bool busy = true; busy || n_in < n;) {
         while (n_in < n && kin_rng_u64(&rng) % 3) submit(&w, &now[n_in++]);
+        if (kin_rng_u64(&rng) % 2) kin_thread_ring_wake(w.ring);
         busy = step(&w);
     }
     for (int i = 0; i < n; i++) expect_same(&now[i], &alone[i]);
@@ -616,6 +617,29 @@ static void a_prompt_beside_texts_comes_in_pieces(void **state) {
     close_world(&w);
 }
 
+// One text is in one step at a time; pieces of prompts follow it, and each stays small enough beside it.
+static void beside_few_texts_prompts_keep_the_ring_at_work(void **state) {
+    (void)state;
+    for (int streamed = 0; streamed <= 1; streamed++) {
+        static text texts[2];
+        world w = open_world(3, N_CTX, 4);
+        uint8_t in_flight[KIN_SCHEDULER_MAX_PARALLEL + 1];
+        for (int i = 0; i <= KIN_SCHEDULER_MAX_PARALLEL; i++) in_flight[i] = streamed || i < 3 ? 1 : 3;
+        kin_scheduler_set_in_flight(w.s, in_flight);
+        make_text(&texts[0], 2, 0, 10, 40);
+        make_text(&texts[1], 3, 0, 300, 1);
+        submit(&w, &texts[0]);
+        while (texts[0].n_made == 0) step(&w);
+        submit(&w, &texts[1]);
+        step(&w);
+        step(&w);
+        assert_int_equal(kin_head_n_in_flight(kin_thread_ring_head(w.ring)), streamed ? 0 : 2); // beside the one that came back
+        while (step(&w)) continue;
+        assert_int_equal(texts[1].n_ended, 1);
+        close_world(&w);
+    }
+}
+
 // Where weights are read for every step, a step has all texts; else they are shared among the steps in flight.
 static void with_one_step_in_flight_it_has_all_texts(void **state) {
     (void)state;
@@ -656,6 +680,7 @@ int main(void) {
         cmocka_unit_test(a_failure_ends_all_with_its_reason),
         cmocka_unit_test(with_one_step_in_flight_it_has_all_texts),
         cmocka_unit_test(a_prompt_beside_texts_comes_in_pieces),
+        cmocka_unit_test(beside_few_texts_prompts_keep_the_ring_at_work),
     };
     return cmocka_run_group_tests(tests, make_model, remove_model);
 }

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "pipeline/loopback.h"
+#include "pipeline/remote_ring.h"
 #include "pipeline/stage_executor.h"
 #include "pipeline/steps.h"
 
@@ -190,6 +191,31 @@ static void an_interrupted_queue_gives_nothing_until_it_is_not(void **state) {
     kin_message_pool_close(pool);
 }
 
+static void who_waits_is_woken_once(void **state) {
+    (void)state;
+    kin_message_pool *pool = open_pool(1);
+    kin_message_queue *queue;
+    kin_remote_ring ring;
+    kin_err err;
+    kin_hop hop = {.step = 7};
+    assert_int_equal(kin_message_queue_open(&queue, &err), 0);
+    kin_remote_ring_init(&ring, &(kin_remote_ring_options){.epoch = 1, .pool = pool, .in = queue});
+    kin_ring_transport transport = kin_remote_ring_transport(&ring);
+    kin_message_buffer *p = kin_message_pool_take(pool, 0);
+    kin_message_queue_put(queue, p);
+    kin_message_queue_wake(queue);
+    kin_message_queue_wake(queue);
+    assert_ptr_equal(kin_message_queue_take(queue, -1), p); // what is there comes first
+    assert_int_equal(transport.receive(transport.user, &hop, x, &err), 0);
+    assert_int_equal(hop.step, 0);
+    kin_message_queue_put(queue, p);
+    assert_ptr_equal(kin_message_queue_take(queue, -1), p);
+    assert_null(kin_message_queue_take(queue, 0));
+    kin_message_pool_give(pool, p);
+    kin_message_queue_close(queue);
+    kin_message_pool_close(pool);
+}
+
 static void alone_what_is_sent_comes_back_in_order(void **state) {
     (void)state;
     kin_loopback *alone;
@@ -248,6 +274,7 @@ int main(void) {
         cmocka_unit_test(numbers_that_are_not_the_rings_are_refused),
         cmocka_unit_test(a_pool_gives_as_many_as_it_has),
         cmocka_unit_test(a_queue_keeps_order_between_threads),
+        cmocka_unit_test(who_waits_is_woken_once),
         cmocka_unit_test(an_interrupted_queue_gives_nothing_until_it_is_not),
         cmocka_unit_test(alone_what_is_sent_comes_back_in_order),
         cmocka_unit_test(a_relay_ends_only_steps_of_what_is_forgotten),

@@ -730,7 +730,7 @@ static void run_schedule(uint64_t seed, bool tells) {
     t.w = calloc(1, sizeof *t.w);
     assert_non_null(t.w);
     t.w->tells = tells;
-    t.head = (kin_head){0};
+    t.head = (kin_head){.next = 1, .done = 1};
     for (int i = 0; i < KIN_STEPS_IN_FLIGHT; i++) t.head.steps[i].number = UINT64_MAX;
     set_up(t.w, &of_world, seed);
     make_texts();
