@@ -310,5 +310,7 @@ static void run_sum(struct ggml_tensor *y, struct kin_op *op, int n_threads) {
 }
 
 struct ggml_tensor *kin_op_sum(kin_graph *g, struct ggml_tensor *y, struct ggml_tensor *residual) {
-    return kin_op_inplace(g, y, &residual, 1, run_sum, kin_op_new(g));
+    struct ggml_tensor *sum = kin_op_inplace(g, y, &residual, 1, run_sum, kin_op_new(g));
+    ggml_set_name(sum, "sum");
+    return sum;
 }

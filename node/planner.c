@@ -24,9 +24,10 @@ typedef struct active_plan {
     kin_proto_id ids[KIN_FACTS_MAX_DEVICES];
     kin_facts facts; // uncorrected
     kin_plan plan;
-    bool has_groups; // whose time is not predicted
+    bool has_groups;
+    kin_group_plan group; // one of all members; n 0: no such plan
     bool is_predicted;
-    kin_prediction predicted;    // by these facts
+    kin_prediction predicted;    // by these facts, without groups
     kin_corrections corrections; // of these devices, since
     char refused[KIN_FACTS_MAX_DEVICES][KIN_FACTS_MAX_REASON];
 } active_plan;
@@ -253,16 +254,17 @@ static bool keeps(kin_planner *p, const kin_facts *facts, const kin_plan *candid
     return true;
 }
 
-// Whether the best group is better than the best ring by the margin; one that is in force stays until the ring is.
+// Whether the best group is better than the best ring. What is in force among the same number of devices has the margin.
 static bool chooses_group(kin_planner *p, const kin_facts *facts, const kin_plan *ring, kin_group_plan *group) {
     kin_prediction then;
     kin_err err;
     char text[KIN_GROUP_SAY_MAX];
     if (p->o.n_rounds || facts->n_device < 2 || kin_timeline_predict(facts, ring, &then, &err) != 0) return false;
     kin_group_best(facts, 0, group);
-    bool had = p->now.is_there && p->now.has_groups;
-    bool chosen = group->n > 0 && (had ? !kin_plan_is_worth_changing(group->tpot_s, then.tpot_s)
-                                       : kin_plan_is_worth_changing(then.tpot_s, group->tpot_s));
+    bool had = p->now.is_there && p->now.has_groups, is_first = !p->now.is_there || p->now.n != p->next.n;
+    bool chosen = group->n > 0 && (is_first ? group->tpot_s < then.tpot_s
+                                   : had    ? !kin_plan_is_worth_changing(group->tpot_s, then.tpot_s)
+                                            : kin_plan_is_worth_changing(then.tpot_s, group->tpot_s));
     kin_group_say(facts, group, then.tpot_s, then.compute_s, text, sizeof text);
     kin_log(chosen && !had ? KIN_LOG_INFO : KIN_LOG_DEBUG, "%s", text);
     return chosen;
@@ -298,6 +300,7 @@ static int plan_measured(kin_planner *p, kin_ring_plan *out, kin_err *err) {
     p->next.has_groups = chooses_group(p, facts, &candidate, &group);
     if (p->next.has_groups) {
         p->next.plan = candidate; // what the devices would do without
+        p->next.group = group;
         write_group(&group, p->model.n_layer, p->next.n, out);
         return 0;
     }
@@ -310,6 +313,17 @@ static int plan_measured(kin_planner *p, kin_ring_plan *out, kin_err *err) {
 }
 
 // ---- planning by rule or by hand
+
+// One group of all members, for the prediction.
+static void read_group(active_plan *next, const kin_ring_plan *ring) {
+    if (ring->n_members > KIN_GROUP_MAX) return;
+    for (int i = 0; i < ring->n_members; i++) {
+        if (ring->groups[i].n_ranks != ring->n_members) return;
+        next->group.devices[i] = (ring->candidate[i] + 1) % next->n;
+        next->group.weights[i] = ring->groups[i].weight;
+    }
+    next->group.n = ring->n_members;
+}
 
 // What the ring plan gives to each, for the prediction: layers in all.
 static int read_ring(kin_planner *p, const kin_ring_plan *ring, kin_err *err) {
@@ -329,6 +343,7 @@ static int read_ring(kin_planner *p, const kin_ring_plan *ring, kin_err *err) {
         if (ring->memory[i]) p->next.facts.devices[device].memory_bytes = (double)ring->memory[i];
     }
     plan->n_stops = ring->n_members;
+    read_group(&p->next, ring);
     free(windows);
     return plan->n_rounds > 0 ? 0 : KIN_FAIL;
 }
@@ -459,7 +474,7 @@ static void learn_links(active_plan *now, const kin_cluster_measured *m) {
             now->facts.links[from][to] = m->facts->links[i][k];
         }
     }
-    now->is_predicted = kin_timeline_predict(&now->facts, &now->plan, &now->predicted, &err) == 0;
+    now->is_predicted = !now->has_groups && kin_timeline_predict(&now->facts, &now->plan, &now->predicted, &err) == 0;
 }
 
 // The prediction for tokens at the depth of those that were measured.
@@ -495,11 +510,25 @@ bool kin_planner_take_measured(kin_planner *p, const kin_cluster_measured *m) {
     return asks;
 }
 
+static bool group_expects(const active_plan *now, kin_expectation *out) {
+    kin_group_plan group = now->group;
+    kin_device_set usable;
+    kin_err err;
+    if (kin_facts_screen(&now->facts, &usable, NULL, &err) != 0) return false;
+    for (int i = 0; i < group.n; i++) {
+        if (!(usable & kin_device_bit(group.devices[i]))) return false;
+    }
+    kin_group_time(&now->facts, &group);
+    *out = (kin_expectation){.before = {.tpot_s = group.tpot_s, .compute_s = group.compute_s}};
+    return group.n > 0;
+}
+
 bool kin_planner_expects(kin_planner *p, kin_expectation *out) {
     kin_err err;
     pthread_mutex_lock(&p->mutex);
     bool known = p->now.is_predicted;
-    if (known) {
+    if (p->now.has_groups) known = group_expects(&p->now, out);
+    if (p->now.is_predicted) {
         out->before = p->now.predicted;
         known = kin_timeline_predict(corrected_facts(p, &p->now), &p->now.plan, &out->corrected, &err) == 0;
     }

@@ -57,7 +57,8 @@ int kin_planner_choose_alone(kin_planner *planner, const kin_device_facts *devic
 bool kin_planner_take_measured(kin_planner *planner, const kin_cluster_measured *measured);
 
 // What the plan in force was expected to take, by the facts alone, and with what was learned since. False: nothing is expected,
-// because there is no plan or no measurement of some device.
+// because there is no plan or no measurement of some device, or groups are only a part of the ring. Of a group of all members:
+// before.tpot_s and compute_s only.
 typedef struct kin_expectation {
     kin_prediction before, corrected;
 } kin_expectation;

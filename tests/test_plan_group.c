@@ -14,36 +14,7 @@
 #include "pure/plan/group.h"
 #include "pure/plan/scheduler.h"
 #include "pure/plan/timeline.h"
-
-// n equal devices of 45 GB/s with an 8B-like model of Q4_K on links of 1 Gbit/s.
-static void set_facts(kin_facts *f, int n, double rtt_s) {
-    *f = (kin_facts){.n_device = n, .work = {.n_ctx = 1024, .n_cached = 128, .n_prompt = 128, .n_batch = 128}};
-    for (int i = 0; i < n; i++) {
-        kin_device_facts *d = &f->devices[i];
-        d->name[0] = (char)('a' + i);
-        for (int q = 0; q < KIN_N_QUANT; q++) {
-            d->cpu.token_bytes_s[q] = 45e9;
-            d->cpu.prompt_flop_s[q] = 2e11;
-        }
-        d->cpu.read_bytes_s = d->cpu.kv_bytes_s = d->cpu.prompt_read_bytes_s = 2e10;
-        d->memory_bytes = 16e9;
-        d->disk_bytes_s = d->disk_random_bytes_s = 1e9;
-        for (int k = 0; k < n; k++) f->links[i][k] = (kin_link_facts){rtt_s, 1.25e8};
-    }
-    kin_model_facts *m = &f->model;
-    *m = (kin_model_facts){.n_layer = 32, .n_vocab = 128256, .hidden_bytes = 4 * 4096, .kv_bytes = 4096, .kv_reads = 4};
-    m->layer_bytes[KIN_QUANT_Q4_K] = 124e6;
-    m->layer_flops[KIN_QUANT_Q4_K] = 4.36e8;
-    m->attn_bytes = 24e6;
-    m->output_bytes[KIN_QUANT_Q4_K] = 295e6;
-    m->output_flops[KIN_QUANT_Q4_K] = 1e9;
-    m->block_bytes = 33e6;
-    m->weight_block_bytes = 33e6;
-    m->input_bytes = 295e6;
-    m->share_heads = 8;
-    m->share_ff = 56;
-    kin_facts_set_shares(m, NULL);
-}
+#include "testkit/equal_devices.h"
 
 static double ring_s(const kin_facts *f, double *compute_s) {
     kin_plan_options o = kin_plan_options_defaults();
@@ -61,12 +32,12 @@ static void short_links_make_groups_and_long_ones_rings(void **state) {
     double compute_s;
     for (int n = 2; n <= 4; n += 2) {
         kin_group_plan near, far;
-        set_facts(&f, n, 1e-4);
+        kin_equal_devices(&f, n, 1e-4);
         double ring = ring_s(&f, &compute_s);
         kin_group_best(&f, 0, &near);
         assert_int_equal(near.n, n);
         assert_true(near.tpot_s < ring * 0.75);
-        set_facts(&f, n, 5e-3);
+        kin_equal_devices(&f, n, 5e-3);
         ring = ring_s(&f, &compute_s);
         kin_group_best(&f, 0, &far);
         assert_true(far.n >= 2 && far.tpot_s > ring * 1.5);
@@ -78,11 +49,11 @@ static void the_time_is_its_parts_and_grows_with_the_round_trip(void **state) {
     (void)state;
     static kin_facts f;
     kin_group_plan a, b;
-    set_facts(&f, 3, 1e-3);
+    kin_equal_devices(&f, 3, 1e-3);
     kin_group_predict(&f, 7, &a);
     assert_true(fabs(a.tpot_s - a.compute_s - a.sums_s - a.hops_s) < 1e-9);
     assert_true(fabs(a.sums_s - 64 * a.sum_s) < 1e-9);
-    set_facts(&f, 3, 2e-3);
+    kin_equal_devices(&f, 3, 2e-3);
     kin_group_predict(&f, 7, &b);
     assert_true(fabs(b.sum_s - a.sum_s - 5e-4) < 1e-9);
     assert_true(fabs(b.compute_s - a.compute_s) < 1e-12);
@@ -92,7 +63,7 @@ static void a_slow_device_gets_less_or_is_left_out(void **state) {
     (void)state;
     static kin_facts f;
     kin_group_plan g;
-    set_facts(&f, 3, 1e-4);
+    kin_equal_devices(&f, 3, 1e-4);
     for (int q = 0; q < KIN_N_QUANT; q++) {
         f.devices[1].cpu.token_bytes_s[q] = 15e9; // a third
         f.devices[2].cpu.token_bytes_s[q] = 1e9;  // a 45th
@@ -112,7 +83,7 @@ static void what_cannot_be_is_said(void **state) {
     kin_group_plan g;
     char text[KIN_GROUP_SAY_MAX];
     double compute_s;
-    set_facts(&f, 2, 1e-4);
+    kin_equal_devices(&f, 2, 1e-4);
     double ring = ring_s(&f, &compute_s);
     kin_group_best(&f, 0, &g);
     kin_group_say(&f, &g, ring, compute_s, text, sizeof text);
@@ -122,11 +93,11 @@ static void what_cannot_be_is_said(void **state) {
     kin_group_best(&f, 0, &g);
     kin_group_say(&f, &g, ring, compute_s, text, sizeof text);
     assert_non_null(strstr(text, "no group: the model's layers cannot be cut"));
-    set_facts(&f, 2, 1e-4);
+    kin_equal_devices(&f, 2, 1e-4);
     f.devices[1].memory_bytes = 1e9;
     kin_group_best(&f, 0, &g);
     assert_non_null(strstr(g.reason, "does not fit"));
-    set_facts(&f, 3, 1e-4);
+    kin_equal_devices(&f, 3, 1e-4);
     f.links[1][2].bytes_s = 0;
     kin_group_best(&f, 0, &g);
     assert_int_equal(g.n, 2); // 1 and 2 do not reach each other

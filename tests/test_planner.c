@@ -12,7 +12,9 @@
 
 #include "node/plan_file.h"
 #include "node/planner.h"
+#include "pure/plan/group.h"
 #include "pure/plan/timeline.h"
+#include "testkit/equal_devices.h"
 #include "testkit/paper_clusters.h"
 
 // A question about devices [n] of a paper's cluster; `who` are their numbers there, the head (0) first.
@@ -399,6 +401,80 @@ static void a_machine_alone_has_an_expectation(void **state) {
     kin_planner_close(p);
 }
 
+// What two equal devices take as a group, as a part of what the best ring takes.
+static double group_over_ring(const kin_facts *facts) {
+    kin_plan_options options = kin_plan_options_defaults();
+    kin_group_plan group;
+    kin_prediction ring;
+    kin_plan plan;
+    kin_err err;
+    kin_group_best(facts, 0, &group);
+    assert_int_equal(kin_plan_exact(facts, &options, &plan, &err), 0);
+    assert_int_equal(kin_timeline_predict(facts, &plan, &ring, &err), 0);
+    return group.tpot_s / ring.tpot_s;
+}
+
+static void ask_two(asked *a, double rtt_s) {
+    kin_equal_devices(&cluster, 2, rtt_s);
+    ask_about(a, (int[]){0, 1}, 2);
+}
+
+// With that round trip a group takes so much of the ring's time.
+static void ask_with_ratio(asked *a, double ratio) {
+    double low_s = 1e-5, high_s = 1e-2;
+    for (int i = 0; i < 40; i++) {
+        double rtt_s = (low_s + high_s) / 2;
+        ask_two(a, rtt_s);
+        *(group_over_ring(&a->facts) < ratio ? &low_s : &high_s) = rtt_s;
+    }
+    assert_true(fabs(group_over_ring(&a->facts) - ratio) < 1e-3);
+}
+
+static bool answers_group(kin_planner *p, const asked *a) {
+    kin_ring_plan ring;
+    answer_to(p, a, &ring);
+    return ring.groups[0].n_ranks == 2;
+}
+
+static void a_group_is_taken_where_it_is_faster_and_what_is_in_force_has_the_margin(void **state) {
+    (void)state;
+    static asked faster, slower, far;
+    ask_two(&far, 1e-2);
+    ask_with_ratio(&slower, 1.02);
+    ask_with_ratio(&faster, 0.98);
+    kin_planner *p = open_planner("auto", "exact"), *q = open_planner("auto", "exact");
+    assert_true(answers_group(p, &faster));
+    assert_true(answers_group(p, &slower));
+    assert_false(answers_group(p, &far));
+    assert_false(answers_group(q, &slower));
+    assert_false(answers_group(q, &faster));
+    ask_two(&faster, 1e-4);
+    assert_true(answers_group(q, &faster));
+    kin_planner_close(p);
+    kin_planner_close(q);
+}
+
+static void a_group_of_all_is_expected_to_take_its_own_time(void **state) {
+    (void)state;
+    static asked a;
+    kin_ring_plan ring;
+    kin_group_plan group;
+    kin_expectation e;
+    ask_two(&a, 1e-4);
+    kin_group_predict(&a.facts, 3, &group);
+    kin_planner *p = open_planner("tp", "exact");
+    answer_to(p, &a, &ring);
+    for (int i = 0; i < 2; i++) {
+        assert_true(kin_planner_expects(p, &e));
+        assert_true(fabs(e.before.tpot_s - group.tpot_s) < 1e-9);
+        // Medians of its tokens are no reason to expect a ring.
+        kin_cluster_measured m = {.n = 2, .members = {{.compute_s = 0.1}, {.compute_s = 0.1}}, .facts = &a.facts};
+        for (int k = 0; k < 2; k++) m.ids[(k + 1) % 2] = a.ids[k];
+        assert_false(kin_planner_take_measured(p, &m));
+    }
+    kin_planner_close(p);
+}
+
 static void who_only_looks_gives_nobody_work_but_sees_the_facts(void **state) {
     (void)state;
     static asked a;
@@ -452,6 +528,8 @@ int main(void) {
         cmocka_unit_test_setup(links_that_are_measured_late_complete_the_prediction, setup),
         cmocka_unit_test_setup(links_that_make_no_simple_ring_leave_devices_out, setup),
         cmocka_unit_test_setup(a_machine_alone_has_an_expectation, setup),
+        cmocka_unit_test_setup(a_group_is_taken_where_it_is_faster_and_what_is_in_force_has_the_margin, setup),
+        cmocka_unit_test_setup(a_group_of_all_is_expected_to_take_its_own_time, setup),
         cmocka_unit_test_setup(who_only_looks_gives_nobody_work_but_sees_the_facts, setup),
         cmocka_unit_test_setup(names_that_are_none_are_said, setup),
     };

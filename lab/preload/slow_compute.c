@@ -5,7 +5,8 @@
 //
 // Graphs are computed in parts of about PART_BYTES, and take so many times the sum of the least times that parts of such shapes
 // ever took; these are kept in the file KIN_LAB_BEST-PROGRAM, which processes share. Short parts, because it takes long until
-// neighbours leave a long one alone. GPUs are left as they are.
+// neighbours leave a long one alone. GPUs are left as they are. So is a node that is named KIN_LAB_APART: a group of devices
+// waits there for the others, and what was computed before it has taken its time when it begins.
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -15,6 +16,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <time.h>
@@ -38,6 +40,7 @@ typedef struct best_time {
 
 static compute_function *real_compute, *real_compute_async;
 static double times_best;
+static const char *apart;
 static best_time *best_times;
 static pthread_once_t opened = PTHREAD_ONCE_INIT;
 static _Atomic uint64_t n_graphs, all_ns, late_ns, best_ns, real_ns, learned_ns;
@@ -65,6 +68,7 @@ __attribute__((constructor)) static void begin(void) {
     *(void **)&real_compute = dlsym(RTLD_NEXT, "ggml_backend_graph_compute");
     *(void **)&real_compute_async = dlsym(RTLD_NEXT, "ggml_backend_graph_compute_async");
     times_best = slower ? atof(slower) : 0;
+    apart = getenv("KIN_LAB_APART");
 }
 
 __attribute__((destructor)) static void tell(void) {
@@ -122,6 +126,11 @@ static double cost(const struct ggml_tensor *t) {
         bytes = (double)(ggml_nbytes(b) + ggml_nbytes(c));
         flops = 2.0 * (double)(b->ne[0] * b->ne[1] + c->ne[0] * c->ne[1]) * (double)(a->ne[1] * a->ne[2]); // tokens, heads
         break;
+    case GGML_OP_CUSTOM: // kin's products: of the tensors that a node reads, the weights are the largest
+        for (int k = 0; k < GGML_MAX_SRC && t->src[k]; k++)
+            bytes = ggml_nbytes(t->src[k]) > bytes ? (double)ggml_nbytes(t->src[k]) : bytes;
+        flops = 2.0 * bytes * (double)t->ne[1];
+        break;
     default: break;
     }
     return OP_BYTES + (flops > FLOP_PER_BYTE * bytes ? flops / FLOP_PER_BYTE : bytes);
@@ -169,15 +178,34 @@ static long n_faults(void) {
     return r.ru_majflt;
 }
 
-// From node `i` on; returns the first node of the next part. Its least time is added to `ns`.
+static bool stands_apart(const struct ggml_tensor *t) {
+    return apart && strcmp(ggml_get_name(t), apart) == 0;
+}
+
+// What a graph takes on the slow processor.
+typedef struct pace {
+    uint64_t begun; // what follows a node that stood apart
+    uint64_t best;  // since then
+} pace;
+
+// What was computed since the last node that stood apart has taken its time.
+static void end_stretch(pace *p) {
+    const uint64_t takes = (uint64_t)(times_best * (double)p->best), due = p->begun + takes, done = now_ns();
+    all_ns += takes;
+    best_ns += p->best;
+    if (done > due) late_ns += done - due;
+    wait_until(due);
+}
+
+// From node `i` on; returns the first node of the next part.
 static int compute_part(compute_function *real, ggml_backend_t backend, struct ggml_cgraph *graph, int i,
-                        struct ggml_context *ctx, uint64_t *ns, enum ggml_status *status) {
+                        struct ggml_context *ctx, pace *p, enum ggml_status *status) {
     const int n = ggml_graph_n_nodes(graph);
     uint64_t shape = 0xcbf29ce484222325ull;
     double bytes = 0;
     ggml_reset(ctx);
     struct ggml_cgraph *part = ggml_new_graph_custom(ctx, (size_t)(n - i), false);
-    for (; i < n && bytes < PART_BYTES; i++) {
+    for (; i < n && bytes < PART_BYTES && !stands_apart(ggml_graph_node(graph, i)); i++) {
         struct ggml_tensor *t = ggml_graph_node(graph, i);
         ggml_graph_add_node(part, t);
         if (!computes(t)) continue;
@@ -189,19 +217,37 @@ static int compute_part(compute_function *real, ggml_backend_t backend, struct g
     *status = real(backend, part);
     const uint64_t took = now_ns() - begun,
                    best = *status == GGML_STATUS_SUCCESS ? best_of(shape, took, n_faults() == faults) : 0;
-    *ns += best ? best : took;
+    p->best += best ? best : took;
     real_ns += took;
     return i;
 }
 
-static enum ggml_status compute_in_parts(compute_function *real, ggml_backend_t backend, struct ggml_cgraph *graph,
-                                         uint64_t *ns) {
+static enum ggml_status compute_apart(compute_function *real, ggml_backend_t backend, struct ggml_tensor *t,
+                                      struct ggml_context *ctx, pace *p) {
+    end_stretch(p);
+    ggml_reset(ctx);
+    struct ggml_cgraph *part = ggml_new_graph_custom(ctx, 1, false);
+    ggml_graph_add_node(part, t);
+    const enum ggml_status status = real(backend, part);
+    *p = (pace){.begun = now_ns()};
+    return status;
+}
+
+static enum ggml_status compute_in_parts(compute_function *real, ggml_backend_t backend, struct ggml_cgraph *graph) {
     const int n = ggml_graph_n_nodes(graph);
     const struct ggml_init_params own = {.mem_size = ggml_graph_overhead_custom((size_t)n + 1, false), .no_alloc = true};
     struct ggml_context *ctx = ggml_init(own);
     enum ggml_status status = ctx ? GGML_STATUS_SUCCESS : GGML_STATUS_ALLOC_FAILED;
-    for (int i = 0; i < n && status == GGML_STATUS_SUCCESS;) i = compute_part(real, backend, graph, i, ctx, ns, &status);
+    pace p = {.begun = now_ns()};
+    for (int i = 0; i < n && status == GGML_STATUS_SUCCESS;) {
+        struct ggml_tensor *t = ggml_graph_node(graph, i);
+        if (stands_apart(t))
+            status = compute_apart(real, backend, t, ctx, &p), i++;
+        else
+            i = compute_part(real, backend, graph, i, ctx, &p, &status);
+    }
     ggml_free(ctx);
+    end_stretch(&p);
     return status;
 }
 
@@ -211,17 +257,10 @@ static enum ggml_status compute(compute_function *real, ggml_backend_t backend, 
     const bool on_cpu = ggml_backend_dev_type(ggml_backend_get_device(backend)) == GGML_BACKEND_DEVICE_TYPE_CPU;
     if (times_best <= 0 || depth > 0 || !on_cpu) return real(backend, graph);
     pthread_once(&opened, open_best_times);
-    const uint64_t begun = now_ns();
-    uint64_t best = 0;
     depth++;
-    const enum ggml_status status = compute_in_parts(real, backend, graph, &best);
+    const enum ggml_status status = compute_in_parts(real, backend, graph);
     depth--;
-    const uint64_t takes = (uint64_t)(times_best * (double)best), due = begun + takes, done = now_ns();
     n_graphs++;
-    all_ns += takes;
-    best_ns += best;
-    if (done > due) late_ns += done - due;
-    wait_until(due);
     return status;
 }
 

@@ -68,23 +68,18 @@ static bool fits(const kin_facts *facts, const kin_device_rates *r, double heads
     return need <= r->facts->memory_bytes;
 }
 
-void kin_group_predict(const kin_facts *facts, kin_device_set members, kin_group_plan *g) {
+void kin_group_time(const kin_facts *facts, kin_group_plan *g) {
     const kin_model_facts *m = &facts->model;
     kin_device_rates rates[KIN_GROUP_MAX];
     int heads[KIN_GROUP_MAX], ff[KIN_GROUP_MAX];
     double attn_s = 0, ff_s = 0, share = attn_time_share(m);
-    *g = (kin_group_plan){0};
-    list_members(facts, members, g);
     if (g->n < 2) return refuse(g, "there is nobody to share layers with");
     if (m->share_heads < g->n || m->share_ff < g->n) return refuse(g, "the model's layers cannot be cut into so many shares");
-    for (int i = 0; i < g->n; i++) {
-        kin_device_rates_init(&rates[i], facts, g->devices[i], 1, facts->work.n_cached, 1);
-        g->weights[i] = 1 / (rates[i].cpu_layer_s + rates[i].cpu_layer_fixed_s);
-    }
     kin_deal(m->share_heads, g->weights, g->n, heads);
     kin_deal(m->share_ff, g->weights, g->n, ff);
     for (int i = 0; i < g->n; i++) {
-        const kin_device_rates *r = &rates[i];
+        kin_device_rates *r = &rates[i];
+        kin_device_rates_init(r, facts, g->devices[i], 1, facts->work.n_cached, 1);
         double h = (double)heads[i] / m->share_heads, f = (double)ff[i] / m->share_ff;
         double ops_s = m->layer_ops * r->facts->cpu.op_s, cache_s = r->cpu_layer_fixed_s - ops_s;
         if (!fits(facts, r, h, f)) return refuse(g, "a share of the layers does not fit into the memory of each device");
@@ -97,6 +92,17 @@ void kin_group_predict(const kin_facts *facts, kin_device_set members, kin_group
     g->hops_s = hops_s(facts, g);
     g->compute_s = m->n_layer * (attn_s + ff_s) + rates[g->n - 1].output_s;
     g->tpot_s = g->compute_s + g->sums_s + g->hops_s + rates[g->n - 1].window_s;
+}
+
+void kin_group_predict(const kin_facts *facts, kin_device_set members, kin_group_plan *g) {
+    *g = (kin_group_plan){0};
+    list_members(facts, members, g);
+    for (int i = 0; i < g->n; i++) {
+        kin_device_rates r;
+        kin_device_rates_init(&r, facts, g->devices[i], 1, facts->work.n_cached, 1);
+        g->weights[i] = 1 / (r.cpu_layer_s + r.cpu_layer_fixed_s);
+    }
+    kin_group_time(facts, g);
 }
 
 // ---- the best one

@@ -29,7 +29,10 @@ typedef struct kin_group_plan {
     char reason[KIN_FACTS_MAX_REASON];
 } kin_group_plan;
 
-// The group of these devices; the head is one of them.
+// The group of `n` devices with these weights: the rest of it.
+void kin_group_time(const kin_facts *facts, kin_group_plan *group);
+
+// The group of these devices, with shares by speed; the head is one of them.
 void kin_group_predict(const kin_facts *facts, kin_device_set members, kin_group_plan *out);
 
 // The group with the least time among all that have the head. Up to KIN_GROUP_EXACT devices beside the head every set of them is

@@ -91,6 +91,7 @@ struct ggml_tensor *ggml_get_next_tensor(const struct ggml_context *ctx, struct 
 struct ggml_tensor *ggml_new_tensor_1d(struct ggml_context *ctx, enum ggml_type type, int64_t ne0);
 struct ggml_tensor *ggml_new_tensor_2d(struct ggml_context *ctx, enum ggml_type type, int64_t ne0, int64_t ne1);
 struct ggml_tensor *ggml_new_tensor_3d(struct ggml_context *ctx, enum ggml_type type, int64_t ne0, int64_t ne1, int64_t ne2);
+#define ggml_set_name(tensor, text) ((void)((tensor)->name = (text))) // a literal
 void ggml_set_input(struct ggml_tensor *tensor);
 void ggml_set_output(struct ggml_tensor *tensor);
 
