@@ -55,11 +55,11 @@ int kin_kv_file_write(const char *dir, kin_kv_room *room, const kin_page_name *n
     return ok ? 0 : KIN_FAIL;
 }
 
-// *fd: of the page, which was used. KIN_ABSENT: there is none.
-static int open_file(const char *path, int *fd, kin_err *err) {
+// *fd: of the page, which was used. KIN_ABSENT: there is none that can be opened now. That says nothing of its content: this
+// process may have too many files open.
+static int open_file(const char *path, int *fd) {
     *fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    if (*fd < 0 && (errno == ENOENT || errno == ENOTDIR)) return KIN_ABSENT;
-    if (*fd < 0) return kin_err_set(err, "%s: %s", path, strerror(errno));
+    if (*fd < 0) return KIN_ABSENT;
     futimens(*fd, NULL);
     return 0;
 }
@@ -74,14 +74,14 @@ static int read_at(int fd, const char *path, uint8_t *bytes, size_t n, uint64_t 
 
 int kin_kv_file_read(const char *dir, const kin_page_name *name, uint8_t *bytes, size_t most, size_t *n, kin_err *err) {
     kin_kv_path path = kin_kv_file_path(dir, name);
-    int fd, rc = open_file(path.text, &fd, err);
+    int fd, rc = open_file(path.text, &fd);
     return rc == 0 ? read_at(fd, path.text, bytes, most, 0, n, err) : rc;
 }
 
 int kin_kv_file_read_piece(const char *dir, const kin_page_name *name, uint64_t at, uint8_t *bytes, size_t n, kin_err *err) {
     kin_kv_path path = kin_kv_file_path(dir, name);
     size_t got;
-    int fd, rc = open_file(path.text, &fd, err);
+    int fd, rc = open_file(path.text, &fd);
     if (rc == 0) rc = read_at(fd, path.text, bytes, n, at, &got, err);
     return rc == 0 && got < n ? KIN_ABSENT : rc;
 }

@@ -31,10 +31,11 @@ bool kin_kv_file_has(const char *dir, const kin_page_name *name);
 int kin_kv_file_write(const char *dir, kin_kv_room *room, const kin_page_name *name, const uint8_t *bytes, size_t n,
                       kin_err *err);
 
-// All of a file: as many bytes as it has, at most `most` -> bytes // u8 [*n]. KIN_ABSENT: there is none.
+// All of a file: as many bytes as it has, at most `most` -> bytes // u8 [*n]. KIN_ABSENT: there is none, or it
+// cannot be opened now.
 int kin_kv_file_read(const char *dir, const kin_page_name *name, uint8_t *bytes, size_t most, size_t *n, kin_err *err);
 
-// n of its bytes, from `at` on. KIN_ABSENT: it has not so many, or there is none.
+// n of its bytes, from `at` on. KIN_ABSENT: it has not so many, or as above.
 int kin_kv_file_read_piece(const char *dir, const kin_page_name *name, uint64_t at, uint8_t *bytes, size_t n, kin_err *err);
 
 void kin_kv_file_remove(const char *dir, const kin_page_name *name);

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -264,6 +265,28 @@ static void a_damaged_page_is_told_and_removed(void **state) {
     kin_log_set_sink(NULL, NULL);
 }
 
+// As in a server with many clients.
+static void a_page_that_cannot_be_opened_now_is_there_later(void **state) {
+    (void)state;
+    kin_kv_disk disk = disk_here();
+    struct rlimit limit, none = {0};
+    keep_one(&disk);
+    kin_kv_store *s = open_store(&disk, 1);
+    n_warnings = 0;
+    kin_log_set_sink(count_warning, NULL);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    none.rlim_max = limit.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    const uint8_t *content = kin_kv_store_read(s, &key);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    assert_null(content);
+    assert_int_equal(n_warnings, 0);
+    assert_int_equal(kin_kv_store_get_stats(s).n_damaged, 0);
+    expect_content(kin_kv_store_read(s, &key));
+    kin_kv_store_close(s);
+    kin_log_set_sink(NULL, NULL);
+}
+
 static void a_folder_that_cannot_be_written_is_told_once(void **state) {
     (void)state;
     kin_kv_disk disk = disk_here();
@@ -450,6 +473,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_page_of_another_variant_or_secret_is_not_found, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(a_file_says_nothing_of_its_content, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(a_damaged_page_is_told_and_removed, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(a_page_that_cannot_be_opened_now_is_there_later, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(a_folder_that_cannot_be_written_is_told_once, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(the_least_recently_used_pages_leave, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(a_page_beyond_the_cap_is_left_out, make_dir, remove_dir),
