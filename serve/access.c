@@ -105,10 +105,20 @@ bool kin_access_is_public(kin_str path) {
 
 // ---- hosts and origins
 
-// "localhost:8080", "127.0.0.1", "[::1]:80", without port and brackets.
+// Nothing, or a colon and digits.
+static bool is_port(kin_str text) {
+    for (size_t i = 1; i < text.len; i++)
+        if (text.at[i] < '0' || text.at[i] > '9') return false;
+    return text.len == 0 || text.at[0] == ':';
+}
+
+// "localhost:8080", "127.0.0.1", "[::1]:80", without port and brackets; "" for what has another form.
 static void name_of(kin_str host, char name[MAX_NAME]) {
-    const char *end = host.len > 0 && host.at[0] == '[' ? memchr(host.at, ']', host.len) : memchr(host.at, ':', host.len);
-    size_t from = host.len > 0 && host.at[0] == '[', n = (end ? (size_t)(end - host.at) : host.len) - from;
+    bool in_brackets = host.len > 0 && host.at[0] == '[';
+    const char *end = memchr(host.at, in_brackets ? ']' : ':', host.len), *all = host.at + host.len;
+    const char *port = end ? end + in_brackets : all;
+    size_t from = in_brackets, n = (end ? (size_t)(end - host.at) : host.len) - from;
+    if ((in_brackets && !end) || !is_port((kin_str){port, (size_t)(all - port)})) n = 0;
     if (n >= MAX_NAME) n = MAX_NAME - 1;
     memcpy(name, host.at + from, n);
     if (n > 1 && name[n - 1] == '.') n--; // all of the name is there, says who writes the dot

@@ -81,7 +81,7 @@ void kin_join_page_reply_file(kin_http_exchange *x) {
     kin_str path = kin_http_path(x);
     const kin_page_file *f =
         kin_page_find_in(files, N_FILES, (kin_str){path.at + sizeof FOLDER - 1, path.len - sizeof FOLDER + 1});
-    if (f)
+    if (f && f != kin_join_page_at(0)) // whose links are of the folder above
         reply(x, f);
     else
         kin_http_reply_error(x, 404, "File Not Found");

@@ -105,6 +105,11 @@ static void a_server_of_this_machine_alone_looks_at_host(void **state) {
                  {"desk", false},
                  {"[", false},
                  {":", false},
+                 {"[::1]evil", false},
+                 {"[::1", false},
+                 {"[::1]:80evil", false},
+                 {"localhost:evil", false},
+                 {"localhost:80.evil.com", false},
                  {"desk.local,kin.lan", false},
                  {"127.0.0.1@evil", false}};
     static const char *const bound[] = {"localhost", "127.0.0.1", "::1"}, *const elsewhere[] = {"0.0.0.0", "::", "192.168.1.7",

@@ -45,6 +45,8 @@ for file in $(sed -n 's/.*="\(page\/[a-z.]*\)".*/\1/p' "$out"); do answers 200 "
 says "$dir/head" '^Content-Type: text/javascript'
 answers 304 /page/main.js -H "If-None-Match: $(sed -n 's/^ETag: //p' "$dir/head" | tr -d '\r')"
 answers 404 /page/none.js
+answers 404 /page/index.html
+answers 404 /join/page/index.html
 answers 404 /page/../page.c --path-as-is
 
 claim='who listens to events is told of the machine within a second, and does not keep the server from its end'
