@@ -323,7 +323,7 @@ static int command_bench(int argc, char **argv) {
     const char *model = NULL;
     fill_bench_tables(&o, &t);
     if (kin_options_parse((kin_option_tables){t.own, t.session.own, t.session.fleet}, argc, argv, &model, &err) != 0 ||
-        kin_session_take_operand(&o.session, model, &err) != 0 || check_drafts(&o, &err) != 0)
+        kin_session_end_parsing(&o.session, model, &err) != 0 || check_drafts(&o, &err) != 0)
         return kin_app_usage("bench", &err);
     o.session.predicts = can_be_predicted(&o);
     o.session.n_prompt = o.n_prompt;

@@ -200,7 +200,7 @@ static int command_chat(int argc, char **argv) {
     const char *operand = NULL;
     fill_chat_tables(&o, &t);
     if (kin_options_parse((kin_option_tables){t.own, t.session.own, t.session.fleet}, argc, argv, &operand, &err) != 0 ||
-        check_options(&o, operand, &err) != 0 || kin_session_take_operand(&o.session, operand, &err) != 0)
+        check_options(&o, operand, &err) != 0 || kin_session_end_parsing(&o.session, operand, &err) != 0)
         return kin_app_usage("chat", &err);
     o.session.keeps_kv = o.session.fleet.cluster; // a text goes on after a loss with what there is of it
     return run_chat(&o);

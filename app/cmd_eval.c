@@ -262,7 +262,7 @@ static int command_eval(int argc, char **argv) {
     const char *model = NULL;
     fill_eval_tables(&o, &t);
     if (kin_options_parse((kin_option_tables){t.own, t.session.own, t.session.fleet}, argc, argv, &model, &err) != 0 ||
-        kin_session_take_operand(&o.session, model, &err) != 0)
+        kin_session_end_parsing(&o.session, model, &err) != 0)
         return kin_app_usage("eval", &err);
     if (check(&o, &err) != 0) {
         free(o.ids);

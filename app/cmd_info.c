@@ -108,7 +108,7 @@ static int command_info(int argc, char **argv) {
     const char *operand = NULL;
     fill_info_table(&o, table);
     if (kin_options_parse((kin_option_tables){table}, argc, argv, &operand, &err) != 0 ||
-        kin_session_take_operand(&o.session, operand, &err) != 0)
+        kin_session_end_parsing(&o.session, operand, &err) != 0)
         return kin_app_usage("info", &err);
     if (kin_session_open_model(&s, &o.session, &err) != 0) return kin_app_fail(&err);
     print_model(&s.model, s.model_name, s.vocab, &s.vocab_err);

@@ -16,6 +16,7 @@
 typedef struct plan_options {
     kin_session_options session; // of these: the model, what sizes its cache, the work, the scheduler and its rounds
     const char *what_if, *save, *draft;
+    int n_cached; // tokens before the one that is predicted; -1: not asked for
     bool all, json;
 } plan_options;
 
@@ -40,8 +41,8 @@ static void fill_always(plan_options *o, kin_option table[11]) {
         {KIN_OPTION_INT, "batch", 0, &s->n_batch, "N", "prompt tokens processed at once (default: the file's, or 512)", 1, 8192},
         {KIN_OPTION_INT, "prompt", 0, &s->n_prompt, "N",
          "tokens of the prompt whose time is predicted (default: the file's, or 128)", 1, 1 << 27},
-        {KIN_OPTION_INT, "cached", 0, &s->n_cached, "N",
-         "tokens before the one whose time is predicted (default: the file's, or half the context)", 1, 1 << 27},
+        {KIN_OPTION_INT, "cached", 0, &o->n_cached, "N",
+         "tokens before the one whose time is predicted (default: the file's, or half the context)", 0, 1 << 27},
         {KIN_OPTION_INT, "rounds", 0, &s->fleet.n_rounds, "K", "times round the ring per token (default: what is fastest)", 0,
          KIN_MAX_WINDOWS},
         {KIN_OPTION_FLAG, "all", 'a', &o->all, NULL, "all schedulers beside each other", 0, 0},
@@ -69,7 +70,7 @@ static void fill_here(plan_options *o, kin_option table[7]) {
 }
 
 static void fill_plan_tables(plan_options *o, plan_tables *t) {
-    *o = (plan_options){.session = kin_session_options_defaults()};
+    *o = (plan_options){.session = kin_session_options_defaults(), .n_cached = -1};
     o->session.console = &kin_app_console;
     *t = (plan_tables){0};
     o->session.n_batch = 0; // not given
@@ -116,7 +117,7 @@ static void fill_plan_tables(plan_options *o, plan_tables *t) {
 static int parse_tables(plan_options *o, const plan_tables *t, int argc, char **argv, kin_err *err) {
     const char *operand = NULL;
     kin_option_tables tables = {t->always, t->one, t->model, t->here, t->others};
-    return kin_options_parse(tables, argc, argv, &operand, err) == 0 ? kin_session_take_operand(&o->session, operand, err)
+    return kin_options_parse(tables, argc, argv, &operand, err) == 0 ? kin_session_end_parsing(&o->session, operand, err)
                                                                      : KIN_FAIL;
 }
 
@@ -171,14 +172,14 @@ static void override_work(const plan_options *o, kin_work_facts *work) {
     if (o->session.n_ctx > 0) work->n_ctx = o->session.n_ctx;
     if (o->session.n_batch > 0) work->n_batch = o->session.n_batch;
     if (o->session.n_prompt > 0) work->n_prompt = o->session.n_prompt;
-    if (o->session.n_cached > 0) work->n_cached = o->session.n_cached;
+    if (o->n_cached >= 0) work->n_cached = o->n_cached;
 }
 
 // A prompt, and a token after those that are cached, must fit the context. What nobody asked for gives way to it.
 static int fit_work(const plan_options *o, kin_work_facts *work, kin_err *err) {
     bool gives_way = !o->what_if || o->session.n_ctx > 0;
     if (gives_way && o->session.n_prompt == 0 && work->n_prompt > work->n_ctx) work->n_prompt = work->n_ctx;
-    if (gives_way && o->session.n_cached == 0 && work->n_cached >= work->n_ctx) work->n_cached = work->n_ctx - 1;
+    if (gives_way && o->n_cached < 0 && work->n_cached >= work->n_ctx) work->n_cached = work->n_ctx - 1;
     if (work->n_prompt > work->n_ctx)
         return kin_err_set(err, "a prompt of %d tokens in a context of %d: use a smaller --prompt or a larger --ctx",
                            work->n_prompt, work->n_ctx);
@@ -208,6 +209,7 @@ static int facts_from_here(const plan_options *o, kin_facts *facts, kin_err *err
     if (rc == 0) rc = kin_session_open(&s, &so, N_CTX, err);
     if (rc == 0) rc = kin_session_look(&s, &so, facts, err);
     kin_session_close(&s);
+    override_work(o, &facts->work);
     return rc == 0 ? fit_work(o, &facts->work, err) : KIN_FAIL;
 }
 

@@ -391,7 +391,7 @@ static int take_operand(run_options *o, const char *operand, kin_err *err) {
     if (operand && !kin_session_is_model(operand))
         return kin_err_set(err, "unexpected argument '%s': a prompt needs -p before it, and no model's file has that name",
                            operand);
-    return kin_session_take_operand(&o->session, operand, err);
+    return kin_session_end_parsing(&o->session, operand, err);
 }
 
 static int check_prompts(const run_options *o, kin_err *err) {

@@ -357,7 +357,7 @@ static int command_serve(int argc, char **argv) {
     fill_serve_tables(&o, &t);
     int rc = kin_llama_options_translate(argc, argv, &words, &n_words, &texts, &err);
     if (rc == 0) rc = kin_options_parse((kin_option_tables){t.own, t.session.own, t.session.fleet}, n_words, words, &model, &err);
-    if (rc == 0) rc = kin_session_take_operand(&o.session, model, &err);
+    if (rc == 0) rc = kin_session_end_parsing(&o.session, model, &err);
     int status = rc == 0 ? run_serve(&o) : kin_app_usage("serve", &err);
     free(words);
     free(texts);

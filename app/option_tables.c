@@ -128,7 +128,16 @@ bool kin_session_is_model(const char *word) {
     return is_named_so || is_path || (stat(word, &st) == 0 && !S_ISDIR(st.st_mode));
 }
 
-int kin_session_take_operand(kin_session_options *o, const char *operand, kin_err *err) {
+static int check_drafts(const kin_session_options *o, kin_err *err) {
+    kin_draft_mode mode;
+    const char *file;
+    if (o->draft_max > 0 && o->draft_min > o->draft_max)
+        return kin_err_set(err, "--draft-min %d is more than --draft-max %d", o->draft_min, o->draft_max);
+    return o->draft ? kin_draft_words_read(o->draft, &mode, &file, err) : 0;
+}
+
+int kin_session_end_parsing(kin_session_options *o, const char *operand, kin_err *err) {
+    if (check_drafts(o, err) != 0) return KIN_FAIL;
     if (!operand) return 0;
     struct stat st;
     bool is_given = o->model && o->model != getenv("KIN_MODEL"); // the command line wins over the environment

@@ -29,8 +29,9 @@ kin_option kin_session_timeline_option(kin_session_options *o);
 enum { KIN_KV_DISK_N_OPTIONS = 2 };
 void kin_kv_disk_option_table(uint64_t *size, bool *none, kin_option table[KIN_KV_DISK_N_OPTIONS]);
 
-// A word of the command line that is no option, where it is the model's file. NULL is allowed. Fails if there is another one.
-int kin_session_take_operand(kin_session_options *o, const char *operand, kin_err *err);
+// When all options are read. operand: a word of the command line that is no option, where it is the model's file; NULL is
+// allowed. Fails if there is another model, or if what --draft, --draft-min and --draft-max say has no meaning.
+int kin_session_end_parsing(kin_session_options *o, const char *operand, kin_err *err);
 
 // Whether a word is meant as a model: NAME.gguf, a path, an address of the web, or any file that exists.
 bool kin_session_is_model(const char *word);

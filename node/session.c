@@ -326,8 +326,6 @@ int kin_draft_words_read(const char *text, kin_draft_mode *mode, const char **fi
 static int read_draft(kin_session *s, const kin_session_options *o, const char **file, kin_err *err) {
     s->draft_min = o->draft_min;
     s->draft_max = o->draft_max;
-    if (o->draft_max > 0 && o->draft_min > o->draft_max)
-        return kin_err_set(err, "--draft-min %d is more than --draft-max %d", o->draft_min, o->draft_max);
     return kin_draft_words_read(o->draft ? o->draft : "auto", &s->draft, file, err);
 }
 

@@ -285,16 +285,16 @@ for words in '--temp 0' '--seed 3 --temp 1 --top-p 0.9' '--seed 4 --repeat-penal
     same "$out" "$dir/plain"
     says "$err" 'model: [0-9]* drafted, [0-9]* accepted'
 done
-status 1 "$kin" run -p "$again" --draft ngrams
+status 2 "$kin" run -p "$again" --draft ngrams
 status 1 "$kin" run -p "$again" --draft auto,/no/such.gguf
 says "$err" '/no/such.gguf'
 for words in auto, ngram,; do
-    status 1 "$kin" run -p "$again" --draft $words
+    status 2 "$kin" run -p "$again" --draft $words
     says "$err" "--draft $words: a draft model's file is missing behind the comma"
 done
-status 1 "$kin" run -p "$again" --draft "off,$assets/demo-draft.gguf"
+status 2 "$kin" run -p "$again" --draft "off,$assets/demo-draft.gguf"
 says "$err" 'off goes with no draft model'
-status 1 "$kin" run -p "$again" --draft-min 3 --draft-max 2
+status 2 "$kin" run -p "$again" --draft-min 3 --draft-max 2
 says "$err" '--draft-min 3 is more than --draft-max 2'
 status 0 "$kin" run -p "$again" -n 250 --temp 0 --ignore-eos --stats
 says "$err" 'ngram: [0-9]* drafted, [0-9]* accepted'

@@ -224,6 +224,10 @@ for work in '"n_ctx": 1024' '"n_cached": 128' '"n_prompt": [0-9]' '"n_batch": [0
 says "$out" '"why": "phone left out: it would add 27.1 ms/token"'
 says "$out" '"layer_begin": '
 
+claim='of a text that has no token yet, as of a file with n_cached 0'
+plan 0 --what-if "$facts/a4-8b.json" --cached 0
+says "$out" ' after 0 tokens'
+
 claim='what lies on a GPU is told without its KV cache and buffers, as what lies in RAM is'
 if command -v python3 >/dev/null; then
     for n_ctx in 512 2048; do
