@@ -35,7 +35,8 @@ while [ $n -lt 1200 ] && ! grep -q 'listens on port' "$dir/log"; do
     sleep 0.05
     n=$((n + 1))
 done
-status 0 "$kin" doctor --port $port
+n=0
+until status 0 "$kin" doctor --port $port && grep -q "^ok  *cluster  *the head '" "$out" || [ $n -ge 10 ]; do n=$((n + 1)); done # it has 2.5 s
 says "$out" "^ok  *cluster  *the head '"
 says "$out" "^note  *ports  *TCP port $port, of a head: "
 kill $head

@@ -181,6 +181,15 @@ static void want(node *n, int to) {
     kin_page_fetch_want(n->fetch, names, to, BYTES);
 }
 
+// As many pages are here then. A busy machine may take longer than what is wanted is waited for: it is wanted again.
+static void expect_here(node *n, int to, int n_here) {
+    kin_time begun = kin_clock_now();
+    do {
+        want(n, to);
+    } while (count_here(n, to) < n_here && kin_clock_ms(begun, kin_clock_now()) < PATIENCE_MS);
+    assert_int_equal(count_here(n, to), n_here);
+}
+
 static void what_is_wanted_comes_from_whoever_has_it(void **state) {
     (void)state;
     give(&nodes[0], 0, 20, BYTES);
@@ -188,11 +197,9 @@ static void what_is_wanted_comes_from_whoever_has_it(void **state) {
     in_loop(&nodes[2], know, &nodes[0]);
     in_loop(&nodes[2], know, &nodes[1]);
     in_loop(&nodes[2], know, &nodes[2]); // oneself is not asked
-    want(&nodes[2], 50);
-    assert_int_equal(count_here(&nodes[2], 50), 40);
+    expect_here(&nodes[2], 50, 40);
     give(&nodes[1], 40, 50, BYTES);
-    want(&nodes[2], 50); // those that are there, too: who asks has looked
-    assert_int_equal(count_here(&nodes[2], 50), 50);
+    expect_here(&nodes[2], 50, 50); // it wants those that are there, too: who asks has looked
 }
 
 static void who_is_not_there_is_passed_over(void **state) {
@@ -200,8 +207,7 @@ static void who_is_not_there_is_passed_over(void **state) {
     give(&nodes[0], 0, 5, BYTES);
     in_loop(&nodes[2], know_nobody, NULL);
     in_loop(&nodes[2], know, &nodes[0]);
-    want(&nodes[2], 5);
-    assert_int_equal(count_here(&nodes[2], 5), 5);
+    expect_here(&nodes[2], 5, 5);
 }
 
 static void nobody_is_asked_who_is_forgotten(void **state) {
@@ -213,8 +219,7 @@ static void nobody_is_asked_who_is_forgotten(void **state) {
     want(&nodes[2], 5);
     assert_int_equal(count_here(&nodes[2], 5), 0);
     in_loop(&nodes[2], know, &nodes[0]);
-    want(&nodes[2], 5);
-    assert_int_equal(count_here(&nodes[2], 5), 5);
+    expect_here(&nodes[2], 5, 5);
 }
 
 static void a_page_of_another_size_is_lacking(void **state) {
@@ -222,8 +227,7 @@ static void a_page_of_another_size_is_lacking(void **state) {
     give(&nodes[0], 0, 1, BYTES - 1);
     give(&nodes[0], 1, 2, BYTES);
     in_loop(&nodes[2], know, &nodes[0]);
-    want(&nodes[2], 2);
-    assert_int_equal(count_here(&nodes[2], 2), 1);
+    expect_here(&nodes[2], 2, 1);
 }
 
 static void a_disk_that_cannot_be_written_is_told_once(void **state) {
@@ -236,7 +240,8 @@ static void a_disk_that_cannot_be_written_is_told_once(void **state) {
     close(fd);
     give(&nodes[0], 0, 4, BYTES);
     in_loop(&nodes[2], know, &nodes[0]);
-    want(&nodes[2], 4);
+    for (kin_time begun = kin_clock_now(); n_warnings == 0 && kin_clock_ms(begun, kin_clock_now()) < PATIENCE_MS;)
+        want(&nodes[2], 4);
     want(&nodes[2], 4);
     assert_int_equal(n_warnings, 1);
 }
@@ -292,8 +297,7 @@ static void copies_wait_for_what_is_wanted(void **state) {
     in_loop(&nodes[2], know, &nodes[0]);
     in_loop(&nodes[2], know, &nodes[1]);
     in_loop(&nodes[2], copy, NULL);
-    want(&nodes[2], 30);
-    assert_int_equal(count_here(&nodes[2], 30), 30);
+    expect_here(&nodes[2], 30, 30);
     wait_for_copies(&nodes[2], 5, 0);
 }
 

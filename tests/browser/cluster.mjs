@@ -21,7 +21,7 @@ async function oneMachine({ base, browser }) {
 async function ring(world) {
   const { base, devices, join } = await world.ring;
   const page = await openPage(world.browser, `${base}#cluster`);
-  const shows = (pattern) => until(String(pattern), async () => pattern.test((await page.locator('svg.ring').count()) ? await ringLabel(page) : ''), 25000);
+  const shows = (pattern) => until(String(pattern), async () => pattern.test((await page.locator('svg.ring').count()) ? await ringLabel(page) : ''));
   await shows(/^3 devices in the ring: (anna|bert), 3 layers.*desk, 2 layers/);
   assert.equal(await page.locator('.card').count(), 3);
   await page.click('text=Show the code');

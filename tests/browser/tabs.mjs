@@ -33,8 +33,8 @@ async function openTab(world, ring, name, query = '?threads=1', options = {}) {
   return page;
 }
 
-const computes = (page, ms = 30000) => page.waitForFunction(() => document.querySelector('#layers').dataset.n > 0, undefined, { timeout: ms });
-const isUp = (ring) => until('the ring is up', async () => (await fetch(`${ring.base}/health`).catch(() => null))?.ok, 30000);
+const computes = (page, ms = 60000) => page.waitForFunction(() => document.querySelector('#layers').dataset.n > 0, undefined, { timeout: ms });
+const isUp = (ring) => until('the ring is up', async () => (await fetch(`${ring.base}/health`).catch(() => null))?.ok);
 
 async function write(base, n = 60, onPart) {
   const response = await fetch(`${base}/completion`, { method: 'POST', body: JSON.stringify({ prompt: PROMPT, n_predict: n, temperature: 0, stream: true, ignore_eos: true }) });
@@ -83,7 +83,7 @@ async function expectEnd(ring, name, ...parts) {
   const client = await knock(ring);
   if (client.status !== 101) throw new Error(`${name}: ${client.status}`);
   for (const part of parts) client.socket.write(part);
-  await until(`${name} ends it`, () => client.closed, 8000);
+  await until(`${name} ends it`, () => client.closed);
 }
 
 async function hostile(ring) {
@@ -110,7 +110,7 @@ async function hostile(ring) {
   const idle = await Promise.all(Array.from({ length: 200 }, () => knock(ring)));
   const n = idle.filter((c) => c.status === 101).length;
   if (n > 8 || idle.some((c) => ![101, 503].includes(c.status))) throw new Error(`${n} of 200 idle sockets were let in: ${idle.map((c) => c.status)}`);
-  await until('idle sockets are closed', () => idle.every((c) => c.closed || c.status === 503), 8000);
+  await until('idle sockets are closed', () => idle.every((c) => c.closed || c.status === 503));
   idle.forEach((c) => c.socket.destroy());
 }
 
@@ -287,7 +287,7 @@ export async function tabs(world) {
     const status = execFileSync(world.kin, ['status', `127.0.0.1:${ring.port}`, '--key-file', ring.key], { encoding: 'utf8' });
     if (!/telephone \(browser\)/.test(status)) throw new Error(status);
     const view = await openPage(world.browser, `${ring.base}/#cluster`, { ignoreHTTPSErrors: true });
-    await view.waitForSelector('article[aria-label=telephone] .tag:text("browser")', { timeout: 10000 }).catch(async () => { throw new Error(await view.textContent('#cluster')); });
+    await view.waitForSelector('article[aria-label=telephone] .tag:text("browser")', { timeout: 30000 }).catch(async () => { throw new Error(await view.textContent('#cluster')); });
     await close(view);
     await stop(ring.head);
     await close(tab);
