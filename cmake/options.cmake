@@ -86,7 +86,8 @@ function(kin_program name folder)
 endfunction()
 
 # kin_tests(FOLDER LINK ... FIRST ... LONG ...): every test_*.c is one program and one CTest, every test_*.sh another, named test_*_sh; exit
-# 77 means skipped. Those of FIRST begin first, because they take longest. Those of LONG are labelled long: make test leaves them out.
+# 77 means skipped. Those of FIRST begin first, in this order, because they take longest. Those of LONG are labelled long: make test
+# leaves them out.
 function(kin_tests folder)
     cmake_parse_arguments(ARG "" "" "LINK;FIRST;LONG" ${ARGN})
     file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/test_*.c)
@@ -114,7 +115,11 @@ function(kin_tests folder)
     endforeach()
     get_property(tests DIRECTORY PROPERTY TESTS)
     set_tests_properties(${tests} PROPERTIES ENVIRONMENT "OMP_WAIT_POLICY=passive;GOMP_SPINCOUNT=0") # several at once share the cores
-    set_tests_properties(${ARG_FIRST} PROPERTIES COST 100)
+    set(cost 1000)
+    foreach(test ${ARG_FIRST})
+        set_tests_properties(${test} PROPERTIES COST ${cost})
+        math(EXPR cost "${cost} - 1")
+    endforeach()
     set_tests_properties(${ARG_LONG} PROPERTIES LABELS long)
 endfunction()
 
