@@ -14,7 +14,7 @@ enum {
     MAX_QUEUED = 1024,           // pages in memory that are to be written: of a prompt's step of 512 tokens in 128 layers, ...
     MAX_QUEUED_BYTES = 64 << 20, // ... but no more bytes, if that is a page
     WAIT_NS = 100000000,
-    END_MS = 2000, // for writing what is queued, at close and before a page is removed
+    END_MS = 2000, // for writing what is queued, at close and before pages are removed
 };
 
 typedef struct queued {
@@ -124,10 +124,13 @@ static void wait_for_writes(kin_kv_store *s) {
         kin_cond_wait_for(&s->changed, &s->mutex, WAIT_NS);
 }
 
-void kin_kv_store_remove(kin_kv_store *s, const kin_page_key *key) {
+void kin_kv_store_settle(kin_kv_store *s) {
     pthread_mutex_lock(&s->mutex);
     wait_for_writes(s);
     pthread_mutex_unlock(&s->mutex);
+}
+
+void kin_kv_store_remove(kin_kv_store *s, const kin_page_key *key) {
     kin_page_name name = name_of(s, key);
     kin_kv_file_remove(s->dir, &name);
 }

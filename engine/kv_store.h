@@ -46,7 +46,9 @@ bool kin_kv_store_has(const kin_kv_store *store, const kin_page_key *key);
 uint8_t *kin_kv_store_begin(kin_kv_store *store);
 void kin_kv_store_keep(kin_kv_store *store, const kin_page_key *key, uint8_t *content);
 
-// The page is gone, also if it was to be written: waits until that is done, for some seconds at most.
+// Waits until what was to be kept is written, for some seconds at most.
+void kin_kv_store_settle(kin_kv_store *store);
+// The page is gone. One that is still to be written comes back: see kin_kv_store_settle.
 void kin_kv_store_remove(kin_kv_store *store, const kin_page_key *key);
 
 // Asks the peers, if there are any, for pages that are not here.

@@ -88,6 +88,7 @@ static void forget_block(kin_prefix_pages *p, const kin_page_key *key) {
 
 void kin_prefix_pages_forget(kin_prefix_pages *p, const int32_t *tokens, int n_blocks) {
     kin_page_key key = {{0}};
+    kin_kv_store_settle(p->store);
     for (int i = 0; i < n_blocks && name_next(p, tokens + (size_t)i * KIN_KV_CELLS, &key); i++) forget_block(p, &key);
 }
 

@@ -501,6 +501,20 @@ static void what_followed_last_is_known(void **state) {
     expect_next(a.prompt, 2, NULL);
 }
 
+static void what_is_forgotten_is_not_written_later(void **state) {
+    (void)state;
+    text a = new_text(1, N_PROMPT);
+    kin_page_key keys[KIN_PAGES_MAX];
+    kin_prefix_pages *pages = open_pages();
+    assert_true(kin_prefix_pages_name(pages, a.prompt, 0, N_FULL, keys));
+    kin_prefix_pages_keep(pages, a.prompt, 0, N_FULL, keys);
+    kin_prefix_pages_forget(pages, a.prompt, N_FULL);
+    kin_prefix_pages_close(pages);
+    pages = open_pages();
+    assert_int_equal(kin_prefix_pages_find(pages, a.prompt, 0, N_FULL), 0);
+    kin_prefix_pages_close(pages);
+}
+
 static void the_drafter_has_what_followed_as_long_as_it_fits(void **state) {
     (void)state;
     text a = new_text(1, N_PROMPT);
@@ -530,6 +544,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_text_is_found_after_a_restart, make_root, remove_root),
         cmocka_unit_test_setup_teardown(a_text_is_kept_and_found_in_a_ring_of_several_rounds, make_root, remove_root),
         cmocka_unit_test_setup_teardown(what_followed_last_is_known, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(what_is_forgotten_is_not_written_later, make_root, remove_root),
         cmocka_unit_test_setup_teardown(the_drafter_has_what_followed_as_long_as_it_fits, make_root, remove_root),
         cmocka_unit_test_setup_teardown(a_prompt_of_whole_blocks_computes_its_last_one, make_root, remove_root),
         cmocka_unit_test_setup_teardown(a_text_with_another_beginning_is_not_found, make_root, remove_root),
