@@ -7,11 +7,15 @@
 // took 1.5 times their median (4 texts, 1B model, 2 threads of a virtual machine), and the longest with them shall be twice that.
 static const double MOST_SLOWDOWN = 0.4;
 
+// Pages may take so much longer than computing their tokens: links are opened, and what was computed may not be typical.
+static const double LOAD_PATIENCE_S = 0.25;
+
 enum {
     NO_SLOT = -1,
     LEAST_PREFIX = 8, // tokens that are worth a place in somebody's cache
     FIRST_PIECE = 16, // tokens of a prompt beside other texts, before a step without prompts was measured
     LEAST_PIECE = 4,  // the same, as long as no step with one was
+    FIRST_LOAD = 2,   // pages
     MOST_ROWS = 32,   // of logits of prompts in a step: 20 MB with a vocabulary of 151k
 };
 
@@ -564,15 +568,18 @@ static int send_pages(kin_scheduler *s, kin_flight *f, const kin_page_request *r
     return 0;
 }
 
-// The next pages of a text that is found on the disks. Without room for them the rest is computed, when there is.
+// The next pages of a text that is found on the disks, a few at first, which show how long they take. Without room for them the
+// rest is computed, when there is.
 static int send_load(kin_scheduler *s, kin_generation *g, kin_err *err) {
     kin_page_request r = {.loads = true, .seq = g->slot, .first = g->n_sent / KIN_KV_CELLS};
-    r.n = kin_scheduler_min(KIN_PAGES_MAX, g->n_found - r.first);
+    int most = r.first == 0 ? FIRST_LOAD : kin_scheduler_min(KIN_PAGES_MAX, 2 * r.first);
+    r.n = kin_scheduler_min(most, g->n_found - r.first);
     if (!make_room(s, r.n, NO_SLOT) || !kin_prefix_pages_name(s->o.pages, g->tokens, r.first, r.n, r.keys)) {
         g->n_found = 0;
         return 0;
     }
     kin_flight *f = new_flight(s, KIN_FLIGHT_LOAD);
+    f->sent = kin_clock_now();
     f->parts[f->n_parts++] = (kin_part){.g = g, .n = r.n * KIN_KV_CELLS};
     for (int i = 0; i < r.n * KIN_KV_CELLS; i++) {
         int64_t cell;
@@ -597,7 +604,14 @@ static void count_done(kin_scheduler *s, kin_generation *g, int n, bool computed
     if (g->n_done > g->n_once) g->n_once = g->n_done;
 }
 
-// What was not found is forgotten, and computed.
+// Whether pages are here sooner than their tokens would be computed: over a slow link, or from a slow disk, they are not.
+static bool pays(const kin_scheduler *s, const kin_flight *f) {
+    kin_time begun = f->sent > s->last_done ? f->sent : s->last_done;
+    double took_s = kin_clock_ms(begun, kin_clock_now()) / 1e3;
+    return s->prompt_alone_s <= 0 || took_s < LOAD_PATIENCE_S + s->prompt_alone_s * f->parts[0].n;
+}
+
+// What was not found is forgotten, and computed; so is the rest of what comes too slowly.
 static int take_load(kin_scheduler *s, const kin_flight *f, kin_err *err) {
     if (f->n_parts == 0) return 0; // its text has failed
     kin_generation *g = f->parts[0].g;
@@ -611,6 +625,8 @@ static int take_load(kin_scheduler *s, const kin_flight *f, kin_err *err) {
         g->n_found = 0;
         g->n_sent = g->n_done;
         if (kin_scheduler_change(s, (kin_kv_op){g->slot, g->slot, g->n_done}, err) != 0) return KIN_FAIL;
+    } else if (!pays(s, f)) {
+        g->n_found = 0;
     }
     tell_progress(g);
     if (g->cancelled) end_generation(s, g, KIN_GENERATION_CANCELLED, NULL);
@@ -675,6 +691,8 @@ static void measure(kin_scheduler *s, const kin_flight *f, kin_time now) {
         blend(&s->stats.step_s, gap_s);
     else if (f->n_prompt < f->n_tokens)
         measure_piece(s, f->n_prompt, gap_s - s->stats.step_s);
+    else
+        blend(&s->prompt_alone_s, took_s / f->n_prompt);
 }
 
 typedef enum outcome { GOES_ON, AGREES, ENDS } outcome; // AGREES: with the draft
@@ -741,8 +759,9 @@ static void take_part(kin_scheduler *s, const kin_part *p, float *logits) {
 }
 
 static int take_pages(kin_scheduler *s, const kin_flight *f, kin_err *err) {
+    int rc = f->kind == KIN_FLIGHT_LOAD ? take_load(s, f, err) : 0;
     s->last_done = kin_clock_now(); // no step took this time
-    return f->kind == KIN_FLIGHT_LOAD ? take_load(s, f, err) : 0;
+    return rc;
 }
 
 static int receive_step(kin_scheduler *s, kin_err *err) {

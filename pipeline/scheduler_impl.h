@@ -84,7 +84,8 @@ struct kin_scheduler {
     int32_t *tokens, *seq, *pos, *out; // [cap_step] of the step that is made
     int cap_step;
     kin_time last_done;
-    int largest_piece; // tokens of prompts beside other texts in a step that was measured
+    double prompt_alone_s; // a token of a prompt in steps without other texts; 0: not known
+    int largest_piece;     // tokens of prompts beside other texts in a step that was measured
     kin_speculation speculation;
     struct {
         int n_steps, n_tokens;

@@ -74,7 +74,7 @@ static void near(double a, double b) {
     if (fabs(a - b) > 1e-9 * fabs(b)) fail_msg("%.12g is not %.12g", a, b);
 }
 
-// 16 pages and 6 tokens behind them; two requests, of which each goes over two hops.
+// 16 pages and 6 tokens behind them; requests for 2, 4, 8 and 2, of which each goes over two hops.
 static void the_buddy_reads_its_own_disk_and_the_others_what_moved(void **state) {
     (void)state;
     kin_facts f = three();
@@ -84,7 +84,7 @@ static void the_buddy_reads_its_own_disk_and_the_others_what_moved(void **state)
     assert_int_equal(l.buddy, SECOND);
     assert_int_equal(l.n_computed, N_CACHED % 64);
     // The second device has layers 0 to 2 by its copies; the head gets layer 5 from it.
-    double requests = 2, hops = 0.01, moved = 16 * 64 * 1000.0 / 1e6 + requests * 0.01;
+    double requests = 4, hops = 0.01, moved = 16 * 64 * 1000.0 / 1e6 + requests * 0.01;
     near(l.pages_s, requests * hops + moved + pass(&f, &without, 7, 1024));
     near(l.load_s, 3e6 / 4e6);
     near(l.fetch_s, 3e6 / 1e6);
@@ -97,7 +97,7 @@ static void of_the_last_device_the_head_has_copies(void **state) {
     kin_plan plan = plan_of(2, 3, 3), without = plan_of(2, 6, 0);
     kin_loss l = lose(&f, &plan, &without, SECOND);
     assert_int_equal(l.buddy, HEAD);
-    near(l.pages_s, 2 * 0.01 + 3 * 16 * 64 * 1000.0 / 1e6 + 2 * 0.01 + pass(&f, &without, 7, 1024));
+    near(l.pages_s, 4 * 0.01 + 3 * 16 * 64 * 1000.0 / 1e6 + 4 * 0.01 + pass(&f, &without, 7, 1024));
 }
 
 static void all_is_computed_where_nobody_has_pages(void **state) {
@@ -115,6 +115,21 @@ static void all_is_computed_where_nobody_has_pages(void **state) {
     assert_int_equal(kin_prompt_predict(&f, &without, &ttft_s, &err), 0);
     near(l.compute_s, ttft_s);
     near(l.pause_s, KIN_LOSS_SWITCH_S + l.load_s + ttft_s);
+}
+
+// Two pages are tried: they take longer than their tokens.
+static void all_else_is_computed_where_pages_are_slow(void **state) {
+    (void)state;
+    kin_facts f = three();
+    kin_plan plan = plan_of(2, 3, 3), without = plan_of(3, 0, 5);
+    f.model.kv_bytes = 50000;
+    for (int i = 0; i < f.n_device; i++) f.devices[i].cpu.read_bytes_s = 1e12;
+    f.work.n_ctx = N_CACHED + 1;
+    kin_loss l = lose(&f, &plan, &without, FIRST);
+    assert_int_equal(l.way, KIN_LOSS_COMPUTED);
+    assert_int_equal(l.n_computed, N_CACHED - 2 * 64);
+    near(l.pause_s, KIN_LOSS_SWITCH_S + l.load_s + 0.01 + 2 * 64 * 50000.0 / 1e6 + 0.01 + l.compute_s);
+    assert_true(l.pages_s > l.compute_s);
 }
 
 static void a_short_text_has_no_page(void **state) {
@@ -182,6 +197,7 @@ int main(void) {
         cmocka_unit_test(the_buddy_reads_its_own_disk_and_the_others_what_moved),
         cmocka_unit_test(of_the_last_device_the_head_has_copies),
         cmocka_unit_test(all_is_computed_where_nobody_has_pages),
+        cmocka_unit_test(all_else_is_computed_where_pages_are_slow),
         cmocka_unit_test(a_short_text_has_no_page),
         cmocka_unit_test(layers_that_come_to_a_gpu_are_computed),
         cmocka_unit_test(what_is_fetched_shares_the_heads_link),

@@ -82,11 +82,18 @@ static double hops_of(const kin_facts *facts, const kin_plan *plan) {
     return s;
 }
 
+static int count_requests(int n_pages) {
+    int n = 0;
+    for (int i = 0; i < n_pages; n++)
+        i += i == 0 ? KIN_LOSS_FIRST_PAGES : 2 * i < KIN_LOSS_REQUEST_PAGES ? 2 * i : KIN_LOSS_REQUEST_PAGES;
+    return n;
+}
+
 // The time of a text's n_pages pages of all layers that moved. False: a device cannot have some from whoever has them.
 static bool fetch_pages(const kin_facts *facts, const places *p, const kin_plan *without, int lost, int buddy, int n_pages,
                         double *s) {
     double page_bytes = KIN_LOSS_PAGE_TOKENS * facts->model.kv_bytes;
-    int n_requests = (n_pages + KIN_LOSS_REQUEST_PAGES - 1) / KIN_LOSS_REQUEST_PAGES;
+    int n_requests = count_requests(n_pages);
     double rtt_s[KIN_FACTS_MAX_DEVICES] = {0};
     *s = n_requests * hops_of(facts, without);
     for (int il = 0; il < facts->model.n_layer; il++) {
@@ -115,13 +122,32 @@ static int compute_all(const kin_facts *facts, const kin_plan *plan, double *s, 
     return kin_prompt_predict(&all, plan, s, err);
 }
 
+// The way that kin goes, and how long it takes. tail_s: of the tokens behind the pages.
+static double choose(const kin_facts *facts, const kin_plan *without, const places *p, int device, double tail_s, kin_loss *out) {
+    int n_pages = facts->work.n_cached / KIN_LOSS_PAGE_TOKENS;
+    int n_first = n_pages < KIN_LOSS_FIRST_PAGES ? n_pages : KIN_LOSS_FIRST_PAGES;
+    double pages_s, first_s;
+    out->n_computed = facts->work.n_cached;
+    if (n_pages == 0 || !all_keep_pages(facts, p) || !fetch_pages(facts, p, without, device, out->buddy, n_pages, &pages_s) ||
+        !fetch_pages(facts, p, without, device, out->buddy, n_first, &first_s))
+        return out->compute_s;
+    out->pages_s = pages_s + tail_s;
+    if (out->pages_s > out->compute_s) {
+        out->n_computed -= n_first * KIN_LOSS_PAGE_TOKENS;
+        return first_s + out->compute_s;
+    }
+    out->way = KIN_LOSS_PAGES;
+    out->n_computed %= KIN_LOSS_PAGE_TOKENS;
+    return out->pages_s;
+}
+
 int kin_loss_predict(const kin_facts *facts, const kin_plan *plan, const kin_plan *without, int device, kin_loss *out,
                      kin_err *err) {
     int n_cached = facts->work.n_cached, n_pages = n_cached / KIN_LOSS_PAGE_TOKENS, n_tail = n_cached % KIN_LOSS_PAGE_TOKENS;
     double tail_s;
     places p;
     kin_assert(device > 0 && device < facts->n_device);
-    *out = (kin_loss){.n_computed = n_cached};
+    *out = (kin_loss){.way = KIN_LOSS_COMPUTED};
     if (kin_plan_check(plan, facts, err) != 0 || kin_plan_check(without, facts, err) != 0) return KIN_FAIL;
     if (without->shares[device].n_layer > 0)
         return kin_err_set(err, "the plan without '%s' has layers there", facts->devices[device].name);
@@ -131,12 +157,6 @@ int kin_loss_predict(const kin_facts *facts, const kin_plan *plan, const kin_pla
     if (compute(facts, without, n_tail + 1, n_pages * KIN_LOSS_PAGE_TOKENS, &tail_s, err) != 0) return KIN_FAIL;
     out->buddy = buddy_of(facts, plan, device);
     if (!add_weights(facts, &p, out)) return kin_err_set(err, "the rate of a disk is not known");
-    double pages_s;
-    if (n_pages > 0 && all_keep_pages(facts, &p) && fetch_pages(facts, &p, without, device, out->buddy, n_pages, &pages_s)) {
-        out->way = KIN_LOSS_PAGES;
-        out->pages_s = pages_s + tail_s;
-        out->n_computed = n_tail;
-    }
-    out->pause_s = KIN_LOSS_SWITCH_S + out->load_s + (out->way == KIN_LOSS_PAGES ? out->pages_s : out->compute_s);
+    out->pause_s = KIN_LOSS_SWITCH_S + out->load_s + choose(facts, without, &p, device, tail_s, out);
     return 0;
 }

@@ -1,6 +1,6 @@
 // What the loss of a device costs: how long texts pause until the others go on (docs/RING.md).
 //
-//     pause  = switch + load + pages, or where there are none: compute
+//     pause  = switch + load + pages, or where there are none: compute; where pages take longer: the first request's + compute
 //     switch = KIN_LOSS_SWITCH_S: the device may come back, then the plan without it is told and entered
 //     load   = max over devices: bytes of their new layers / rate of the disk (packed beforehand: spares)
 //     pages  = sum over devices: bytes of their new layers' pages / rate of the link + requests * rtt,
@@ -9,9 +9,10 @@
 //     fetch  = max(max over devices: bytes / rate of the head's link to it, all bytes / the best of these rates)
 //
 // Pages come from the device that had the layer, or, of the lost one's layers, from its buddy: the next member of the ring that
-// keeps pages, the head if there is none. Each member has its pages fetched when a request for KIN_LOSS_REQUEST_PAGES of them
-// comes round the ring, one after the other: so they are a sum. The tail, what is behind the last full page, is computed as one
-// pass.
+// keeps pages, the head if there is none. Each member has its pages fetched when a request for some of them comes round the
+// ring, one after the other: so they are a sum. The first request is for KIN_LOSS_FIRST_PAGES, others are for twice as many as
+// there are by then, at most KIN_LOSS_REQUEST_PAGES; if one takes longer than computing does, the rest is computed. The tail,
+// what is behind the last full page, is computed as one pass.
 //
 // Plain functions.
 #pragma once
@@ -19,7 +20,8 @@
 #include "pure/plan/plan.h"
 
 enum {
-    KIN_LOSS_PAGE_TOKENS = 64,  // KIN_KV_CELLS
+    KIN_LOSS_PAGE_TOKENS = 64, // KIN_KV_CELLS
+    KIN_LOSS_FIRST_PAGES = 2,
     KIN_LOSS_REQUEST_PAGES = 8, // KIN_PAGES_MAX
 };
 
@@ -36,7 +38,7 @@ typedef struct kin_loss {
     double load_s;    // part of the pause
     double pages_s;   // the text's keys and values from pages; 0: nobody has them
     double compute_s; // all of its tokens again
-    kin_loss_way way; // of the two that kin goes: pages wherever there are some
+    kin_loss_way way; // of the two that kin goes
     int buddy;        // the device that has copies of the lost one's pages; of KIN_LOSS_PAGES
     int n_computed;   // tokens that this way computes again
 } kin_loss;
