@@ -619,6 +619,7 @@ int kin_cluster_open(kin_cluster **out_cluster, const kin_cluster_options *o, ki
 
 void kin_cluster_close(kin_cluster *c) {
     if (!c) return;
+    kin_cluster_settle_pages(c);
     kin_planning_stop(c->planning); // its thread leaves calls in the loop
     kin_prepacking_stop(c->prepacking);
     kin_endpoint_close(c->endpoint, end, c);

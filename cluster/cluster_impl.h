@@ -219,6 +219,7 @@ void kin_cluster_take_prefetched(kin_cluster *c, uint32_t from, const kin_proto_
 
 void kin_cluster_init_pages(kin_cluster *c);
 void kin_cluster_open_pages(kin_cluster *c);
+void kin_cluster_settle_pages(kin_cluster *c); // the computing thread
 void kin_cluster_close_pages(kin_cluster *c);
 void kin_cluster_meet_pages(kin_cluster *c); // a plan is in force
 // Tells that device where the others are reached.

@@ -34,6 +34,11 @@ void kin_cluster_open_pages(kin_cluster *c) {
         kin_log(KIN_LOG_WARN, "pages of texts are not shared with devices: %s", err.text);
 }
 
+// What others have written while the head computed is here before it ends.
+void kin_cluster_settle_pages(kin_cluster *c) {
+    if (c->pages.fetch) kin_page_fetch_settle(c->pages.fetch);
+}
+
 void kin_cluster_close_pages(kin_cluster *c) {
     kin_page_fetch_close(c->pages.fetch);
     c->pages.fetch = NULL;

@@ -16,6 +16,7 @@ enum {
     JOBS_MAX = KIN_DOWNLOAD_REQUESTS + 1,
     PACE_MS = 5,        // between two copies
     PATIENCE_MS = 1000, // for what is wanted, since something came
+    SETTLE_MS = 2000,   // for copies, before all ends
     DIAL_MS = 600,      // for a link to open
     RETRY_MS = 3000,    // before a peer that could not be reached is tried again
     NOBODY = -1,
@@ -72,6 +73,8 @@ struct kin_page_fetch {
     int first_copy, n_copies;
     bool is_copying;
     kin_time copied_from, copy_at; // when the last one was asked for; when the next one may be
+    kin_time settle_by;            // until then somebody waits for copies; 0: nobody
+    kin_completion settled;
     kin_page_fetch_stats stats;
 
     // What is wanted; names NULL: nothing.
@@ -135,7 +138,7 @@ static void end_job(kin_page_fetch *f, int i, bool is_here) {
     if (j.i_wanted == NOBODY) {
         kin_time now = kin_clock_now();
         f->is_copying = false;
-        f->copy_at = now + (now - f->copied_from); // half of a link at most
+        f->copy_at = f->settle_by ? now : now + (now - f->copied_from); // half of a link at most
         f->stats.n_copied += is_here;
         f->stats.n_left_out += !is_here;
     } else if (j.i_wanted != LATE) {
@@ -148,6 +151,7 @@ static void end_job(kin_page_fetch *f, int i, bool is_here) {
 static void let_go(kin_page_fetch *f) {
     if (--f->n_held > 0) return;
     kin_completion_fini(&f->done);
+    kin_completion_fini(&f->settled);
     uv_mutex_destroy(&f->mutex);
     for (int i = 0; i < f->n_peers; i++) free(f->peers[i]);
     free(f->dir);
@@ -393,6 +397,26 @@ static void advance_copies(kin_page_fetch *f) {
     }
 }
 
+// kin_mailbox_fn
+static void on_settle(void *arg) {
+    kin_page_fetch *f = arg;
+    f->copy_at = 0;
+    f->settle_by = kin_clock_now() + SETTLE_MS * UINT64_C(1000000);
+    advance(f);
+}
+
+void kin_page_fetch_settle(kin_page_fetch *f) {
+    uint32_t generation = kin_completion_ask(&f->settled);
+    if (kin_endpoint_call(f->endpoint, on_settle, f)) kin_completion_wait(&f->settled, generation);
+}
+
+static void look_settled(kin_page_fetch *f) {
+    bool copies = f->n_copies > 0 || f->is_copying;
+    if (!f->settle_by || (copies && kin_clock_now() < f->settle_by)) return;
+    f->settle_by = 0;
+    kin_completion_done(&f->settled, kin_completion_asked(&f->settled), true);
+}
+
 // ---- time
 
 static void on_timer(uv_timer_t *timer) {
@@ -413,6 +437,7 @@ static void advance(kin_page_fetch *f) {
         advance_copies(f);
     bool is_busy = f->names || f->n_copies > 0 || f->is_copying;
     if (f->is_closed) return;
+    look_settled(f);
     if (!is_busy)
         uv_timer_stop(&f->timer);
     else if (!uv_is_active((uv_handle_t *)&f->timer))
@@ -434,6 +459,7 @@ int kin_page_fetch_open(kin_page_fetch **out, const kin_page_fetch_options *o, k
     f->room.cap = o->cap;
     f->n_held = 1;
     kin_completion_init(&f->done);
+    kin_completion_init(&f->settled);
     uv_mutex_init(&f->mutex);
     uv_timer_init(f->loop, &f->timer);
     f->timer.data = f;

@@ -8,7 +8,7 @@
 // Pages come as files of bytes, encrypted, and are written by libuv's thread pool. They are looked into by who uses them
 // (engine/kv_page.h): a page of a bad peer does not open, and is computed.
 //
-// Owner: a driver (cluster/cluster.h, cluster/join.h). Thread: the loop's, but for kin_page_fetch_want. After
+// Owner: a driver (cluster/cluster.h, cluster/join.h). Thread: the loop's, but for kin_page_fetch_want and _settle. After
 // kin_page_fetch_close the loop must run until it has nothing to do.
 #pragma once
 
@@ -39,6 +39,9 @@ void kin_page_fetch_copy(kin_page_fetch *fetch, const kin_proto_kept *kept);
 
 // Any other thread, one at a time: waits until these pages, files of `bytes` each, are here, or not to be had.
 void kin_page_fetch_want(kin_page_fetch *fetch, const kin_page_name *names, int n, size_t bytes);
+
+// Any other thread, one at a time: waits until the copies that were told of are here, without rests, for two seconds at most.
+void kin_page_fetch_settle(kin_page_fetch *fetch);
 
 // A page's name, as messages have it, and back.
 kin_proto_hash kin_page_fetch_hash(const kin_page_name *name);

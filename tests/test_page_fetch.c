@@ -289,6 +289,18 @@ static void copies_come_by_themselves(void **state) {
     assert_int_equal(stats.n_wanted, 0);
 }
 
+// Nobody waits for what is not there, nor where nothing is to come.
+static void what_ends_has_its_copies(void **state) {
+    (void)state;
+    give(&nodes[0], 0, 4, BYTES);
+    kin_page_fetch_settle(nodes[2].fetch);
+    in_loop(&nodes[2], know, &nodes[0]);
+    in_loop(&nodes[2], copy, NULL);
+    kin_page_fetch_settle(nodes[2].fetch);
+    assert_int_equal(count_here(&nodes[2], 5), 4);
+    kin_page_fetch_settle(nodes[2].fetch);
+}
+
 // What is wanted does not wait for copies, nor they for ever.
 static void copies_wait_for_what_is_wanted(void **state) {
     (void)state;
@@ -322,6 +334,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_page_of_another_size_is_lacking, open_nodes, close_nodes),
         cmocka_unit_test_setup_teardown(a_disk_that_cannot_be_written_is_told_once, open_nodes, close_nodes),
         cmocka_unit_test_setup_teardown(copies_come_by_themselves, open_nodes, close_nodes),
+        cmocka_unit_test_setup_teardown(what_ends_has_its_copies, open_nodes, close_nodes),
         cmocka_unit_test_setup_teardown(copies_wait_for_what_is_wanted, open_nodes, close_nodes),
         cmocka_unit_test(names_are_told_from_hashes_of_models),
     };
