@@ -210,6 +210,7 @@ void kin_cluster_keep_next(kin_cluster *c);
 
 // The membership's PREFETCH.
 void kin_cluster_prefetch(kin_cluster *c, const kin_membership_action *a);
+bool kin_cluster_is_quiet(kin_cluster *c, kin_time now);      // no request for a second
 void kin_cluster_prefetch_tick(kin_cluster *c, kin_time now); // ten times a second: spares
 void kin_cluster_take_spares(kin_cluster *c);                 // the planner's answer may be there
 // A device's answer to PREFETCH.

@@ -24,10 +24,14 @@ void kin_cluster_init_pages(kin_cluster *c) {
     memcpy(&c->o.shard.kv_disk.model, c->o.manifest->hash, sizeof c->o.shard.kv_disk.model);
 }
 
+static bool is_busy(void *user) {
+    return !kin_cluster_is_quiet(user, kin_clock_now());
+}
+
 // Without them texts are computed.
 void kin_cluster_open_pages(kin_cluster *c) {
     const kin_kv_disk *disk = &c->o.shard.kv_disk;
-    kin_page_fetch_options o = {.endpoint = c->endpoint, .dir = disk->dir, .cap = disk->cap};
+    kin_page_fetch_options o = {.endpoint = c->endpoint, .dir = disk->dir, .cap = disk->cap, .is_busy = is_busy, .user = c};
     kin_err err;
     if (!disk->dir || !c->server) return;
     if (kin_chunk_server_give_pages(c->server, disk->dir, &err) != 0 || kin_page_fetch_open(&c->pages.fetch, &o, &err) != 0)

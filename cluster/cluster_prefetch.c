@@ -183,7 +183,7 @@ void kin_cluster_take_spares(kin_cluster *c) {
     order_spares(c);
 }
 
-static bool is_quiet(kin_cluster *c, kin_time now) {
+bool kin_cluster_is_quiet(kin_cluster *c, kin_time now) {
     if (kin_membership_n_requests(c->membership) > 0) c->spares.busy_at = now;
     return c->spares.busy_at == 0 || kin_clock_ms(c->spares.busy_at, now) >= QUIET_MS;
 }
@@ -194,7 +194,7 @@ void kin_cluster_prefetch_tick(kin_cluster *c, kin_time now) {
     uint8_t devices[KIN_MEMBERSHIP_DEVICES];
     uint32_t epoch = kin_membership_epoch(c->membership);
     int n = list_devices(c, devices);
-    bool gently = !is_quiet(c, now);
+    bool gently = !kin_cluster_is_quiet(c, now);
     bool is_up = kin_membership_state_now(c->membership) == KIN_MEMBERSHIP_SERVING && !kin_membership_prepares(c->membership);
     if (!c->o.without || !is_up || c->plan->ring.n_members < 2) {
         s->epoch = 0;

@@ -150,6 +150,7 @@ static void compute(kin_join *j, kin_message_buffer *buffer) {
     kin_metrics_begin(j->metrics, buffer, j->instance);
     int rc = kin_engine_instance_take(j->instance, &buffer, &err);
     kin_metrics_end(j->metrics, j->instance);
+    atomic_store(&j->pages.computed_at, kin_clock_now());
     if (buffer) kin_neighbours_send(j->neighbours, buffer);
     if (rc == 0 || kin_exchange_is_broken(j->exchange)) return; // the head is told of the broken group
     result r = {.epoch = epoch, .of_step = true};

@@ -48,7 +48,8 @@ typedef struct kin_join_pages {
     pthread_mutex_t mutex;                     // over the following
     kin_page_name written[KIN_JOIN_PAGES_MAX]; // that the head does not know yet
     int n_written;
-    size_t bytes; // of each one's file
+    size_t bytes;                 // of each one's file
+    _Atomic kin_time computed_at; // when the last step was computed
 } kin_join_pages;
 
 typedef struct kin_join {

@@ -6,6 +6,8 @@
 #include "base/log.h"
 #include "cluster/join_impl.h"
 
+enum { BUSY_MS = 1000 }; // since the last step
+
 // As many names as a message has. Returns how many.
 static int take_written(kin_join_pages *p, kin_proto_hash *names, size_t *bytes) {
     pthread_mutex_lock(&p->mutex);
@@ -55,10 +57,16 @@ void kin_join_init_pages(kin_join *j) {
     j->pages.peers = (kin_kv_peers){.written = on_page_written, .fetch = on_pages_wanted, .user = j};
 }
 
+static bool is_busy(void *user) {
+    kin_join *j = user;
+    return kin_clock_ms(atomic_load(&j->pages.computed_at), kin_clock_now()) < BUSY_MS;
+}
+
 // Without them texts are computed.
 void kin_join_open_pages(kin_join *j) {
     kin_err err;
-    kin_page_fetch_options o = {.endpoint = j->endpoint, .dir = j->o.cache_dir, .cap = j->o.kv_cap};
+    kin_page_fetch_options o = {
+        .endpoint = j->endpoint, .dir = j->o.cache_dir, .cap = j->o.kv_cap, .is_busy = is_busy, .user = j};
     if (!j->o.keeps_kv || !j->o.cache_dir) return;
     if (kin_chunk_server_give_pages(j->server, j->o.cache_dir, &err) != 0 || kin_page_fetch_open(&j->pages.fetch, &o, &err) != 0)
         kin_log(KIN_LOG_WARN, "pages of texts are not shared with other devices: %s", err.text);

@@ -61,6 +61,8 @@ typedef struct written {
 
 struct kin_page_fetch {
     kin_endpoint *endpoint;
+    bool (*is_busy)(void *user);
+    void *user;
     uv_loop_t *loop;
     char *dir;
     uv_timer_t timer;
@@ -118,10 +120,16 @@ static int find_free_job(const kin_page_fetch *f) {
     return i < JOBS_MAX ? i : NOBODY;
 }
 
+// The links belong to steps.
+static bool goes_gently(const kin_page_fetch *f) {
+    return !f->settle_by && f->is_busy && f->is_busy(f->user);
+}
+
 // False: not now.
 static bool ask(kin_page_fetch *f, int i_peer, const kin_page_name *name, uint32_t bytes, int i_wanted) {
     int i = find_free_job(f);
     kin_proto_hash hash = kin_page_fetch_hash(name);
+    kin_download_set_gently(f->peers[i_peer]->link, i_wanted == NOBODY && goes_gently(f));
     if (i == NOBODY || !kin_download_ask(f->peers[i_peer]->link, &hash, (uint32_t)i, bytes)) return false;
     f->jobs[i] = (job){ASKED, *name, i_peer, i_wanted};
     if (i_wanted == NOBODY) {
@@ -138,7 +146,7 @@ static void end_job(kin_page_fetch *f, int i, bool is_here) {
     if (j.i_wanted == NOBODY) {
         kin_time now = kin_clock_now();
         f->is_copying = false;
-        f->copy_at = f->settle_by ? now : now + (now - f->copied_from); // half of a link at most
+        f->copy_at = goes_gently(f) ? now + (now - f->copied_from) : now;
         f->stats.n_copied += is_here;
         f->stats.n_left_out += !is_here;
     } else if (j.i_wanted != LATE) {
@@ -424,6 +432,7 @@ static void on_timer(uv_timer_t *timer) {
     for (int i = 0; i < f->n_peers; i++) {
         peer *p = f->peers[i];
         if (p->link && !p->is_known) close_link(p);
+        if (p->link) kin_download_tick(p->link);
     }
     if (f->names && kin_clock_ms(f->heard_at, kin_clock_now()) > PATIENCE_MS) end_want(f);
     advance(f);
@@ -455,6 +464,8 @@ int kin_page_fetch_open(kin_page_fetch **out, const kin_page_fetch_options *o, k
         return kin_err_set(err, "out of memory");
     }
     f->endpoint = o->endpoint;
+    f->is_busy = o->is_busy;
+    f->user = o->user;
     f->loop = kin_endpoint_loop(o->endpoint);
     f->room.cap = o->cap;
     f->n_held = 1;

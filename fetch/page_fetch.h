@@ -2,8 +2,9 @@
 //
 //   wanted   those that a shard needs now, because its layers were another's before: each peer is asked in turn for what is still
 //            missing, until all is here, nobody has more, or nothing has come for a second
-//   copies   of what another device has written, for the day when it is lost: one at a time, from that device, with a rest after
-//            each as long as it took. While pages are wanted copies wait; if there are too many, the oldest are left out
+//   copies   of what another device has written, for the day when it is lost: one at a time, from that device. While the process
+//            computes they are fetched in small slices (fetch/download.h), with a rest after each page as long as it took. While
+//            pages are wanted copies wait; if there are too many, the oldest are left out
 //
 // Pages come as files of bytes, encrypted, and are written by libuv's thread pool. They are looked into by who uses them
 // (engine/kv_page.h): a page of a bad peer does not open, and is computed.
@@ -21,9 +22,11 @@
 typedef struct kin_page_fetch kin_page_fetch;
 
 typedef struct kin_page_fetch_options {
-    kin_endpoint *endpoint; // borrowed
-    const char *dir;        // of caches; copied
-    uint64_t cap;           // bytes of all pages there; 0: a twentieth of the disk
+    kin_endpoint *endpoint;      // borrowed
+    const char *dir;             // of caches; copied
+    uint64_t cap;                // bytes of all pages there; 0: a twentieth of the disk
+    bool (*is_busy)(void *user); // steps are computed; in the loop's thread. NULL: never
+    void *user;
 } kin_page_fetch_options;
 
 // In the loop's thread.

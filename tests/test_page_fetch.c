@@ -29,6 +29,7 @@ typedef struct node {
     kin_page_fetch *fetch;
     kin_proto_id id;
     char dir[80];
+    bool is_busy; // set before something is to be copied
     // A call in the loop's thread.
     kin_completion called;
     void (*fn)(struct node *node, const void *arg);
@@ -54,9 +55,13 @@ static void on_link(void *user, kin_link *link, uint32_t epoch, const kin_proto_
     kin_chunk_server_accept(n->server, link);
 }
 
+static bool is_busy(void *user) {
+    return ((const node *)user)->is_busy;
+}
+
 static void begin(void *arg) {
     node *n = arg;
-    kin_page_fetch_options o = {.endpoint = n->endpoint, .dir = n->dir, .cap = 1 << 26};
+    kin_page_fetch_options o = {.endpoint = n->endpoint, .dir = n->dir, .cap = 1 << 26, .is_busy = is_busy, .user = n};
     kin_err err;
     if (kin_chunk_server_open(&n->server, kin_endpoint_loop(n->endpoint), NULL, &err) != 0 ||
         kin_chunk_server_give_pages(n->server, n->dir, &err) != 0 || kin_page_fetch_open(&n->fetch, &o, &err) != 0)
@@ -289,6 +294,19 @@ static void copies_come_by_themselves(void **state) {
     assert_int_equal(stats.n_wanted, 0);
 }
 
+// In slices, with rests.
+static void who_computes_copies_gently(void **state) {
+    (void)state;
+    give(&nodes[0], 0, 4, BYTES);
+    in_loop(&nodes[2], know, &nodes[0]);
+    nodes[2].is_busy = true;
+    in_loop(&nodes[2], copy, NULL);
+    wait_for_copies(&nodes[2], 4, 1);
+    assert_int_equal(count_here(&nodes[2], 5), 4);
+    want(&nodes[2], 5); // that link is not gentle any more
+    assert_int_equal(count_here(&nodes[2], 5), 4);
+}
+
 // Nobody waits for what is not there, nor where nothing is to come.
 static void what_ends_has_its_copies(void **state) {
     (void)state;
@@ -334,6 +352,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_page_of_another_size_is_lacking, open_nodes, close_nodes),
         cmocka_unit_test_setup_teardown(a_disk_that_cannot_be_written_is_told_once, open_nodes, close_nodes),
         cmocka_unit_test_setup_teardown(copies_come_by_themselves, open_nodes, close_nodes),
+        cmocka_unit_test_setup_teardown(who_computes_copies_gently, open_nodes, close_nodes),
         cmocka_unit_test_setup_teardown(what_ends_has_its_copies, open_nodes, close_nodes),
         cmocka_unit_test_setup_teardown(copies_wait_for_what_is_wanted, open_nodes, close_nodes),
         cmocka_unit_test(names_are_told_from_hashes_of_models),
