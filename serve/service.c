@@ -395,8 +395,10 @@ static int wish_for(kin_service *s, kin_job_event_kind kind, int tag, void *user
     if (!w) return KIN_FAIL;
     pthread_mutex_lock(&s->mutex);
     bool over = s->over;
-    *w = (wish){kind, tag, user, s->wishes};
-    if (!over) s->wishes = w;
+    *w = (wish){.kind = kind, .tag = tag, .user = user};
+    wish **last = &s->wishes; // fulfilled in the order in which they came
+    while (*last) last = &(*last)->next;
+    if (!over) *last = w;
     pthread_cond_signal(&s->changed);
     pthread_mutex_unlock(&s->mutex);
     if (over) {

@@ -111,7 +111,11 @@ function join() {
 function begin() {
   fillMemory();
   $('name').value = deviceName();
-  $('code').value = decodeURIComponent(location.hash.slice(1)); // a link may have it: what follows # is not sent
+  try {
+    $('code').value = decodeURIComponent(location.hash.slice(1)); // a link may have it: what follows # is not sent
+  } catch {
+    $('code').value = ''; // a % that is none of a link's
+  }
   $('form').hidden = !isSecureContext;
   if (!isSecureContext) return show('Browsers compute for others only on pages that they call secure: open this one with https://, or on the machine itself.');
   $('form').onsubmit = (e) => (e.preventDefault(), join());
