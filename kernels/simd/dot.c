@@ -45,7 +45,10 @@ SIMD_INLINE void group_s8(const kin_block *e, int g, const kin_act *a, vi *sum, 
 
 SIMD_INLINE void dot_256(const kin_block *e, const kin_act *a, float (*f)[16], const int n, const shape s) {
     vi sum[SIMD_ROWS], min[SIMD_ROWS];
-    for (int r = 0; r < n; r++) sum[r] = min[r] = vi_zero();
+    for (int r = 0; r < n; r++) {
+        sum[r] = vi_zero(); // not together: gcc 12 would copy the one to the other through memory
+        min[r] = vi_zero();
+    }
     for (int g = 0; g < 64; g += s.groups) {
         if (s.most)
             group_u8(e, g, a, sum, n, s);

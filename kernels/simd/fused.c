@@ -1,5 +1,5 @@
-// One activation row times a block of the types that most models have: weights are multiplied as they are unpacked, and nothing
-// is stored in between.
+// A few activation rows times a block of the types that most models have: weights are multiplied as they are unpacked, and
+// nothing is stored in between.
 //
 // Sums of integers are exact in any order, and floats are added as in dot.c: the bits are the same.
 #include "kernels/panel.h"
@@ -93,7 +93,7 @@ static v128_t rows_q4_k(const uint8_t *q, const v128_t *scale, const int8_t *x) 
     return sum;
 }
 
-static void fused_q4_k(const uint8_t *panel, const uint8_t *next, int columns, const kin_act *a, float *f) {
+static void fused_q4_k(const uint8_t *panel, const uint8_t *next, int columns, const kin_act *a, float (*f)[16]) {
     (void)columns;
     const kin_panel_q4_k *p = (const kin_panel_q4_k *)panel;
     v128_t scale[8][4], min[8], less[4];
@@ -102,7 +102,7 @@ static void fused_q4_k(const uint8_t *panel, const uint8_t *next, int columns, c
     for (int r = 0; r < 4; r++) {
         touch(next + sizeof *p / 4 * (size_t)r, sizeof *p / 4);
         v128_t sum = rows_q4_k(&p->q[0][16 * r], &scale[0][r], a->q);
-        add_block(f + 4 * r, a->d[0], wasm_f32x4_sub(times(f16(p->d + 8 * r), sum), times(f16(p->d_min + 8 * r), less[r])));
+        add_block(f[0] + 4 * r, a->d[0], wasm_f32x4_sub(times(f16(p->d + 8 * r), sum), times(f16(p->d_min + 8 * r), less[r])));
     }
 }
 
@@ -134,7 +134,7 @@ static v128_t rows_q6_k(const uint8_t *low, const uint8_t *high, const v128_t *s
     return all;
 }
 
-static void fused_q6_k(const uint8_t *panel, const uint8_t *next, int columns, const kin_act *a, float *f) {
+static void fused_q6_k(const uint8_t *panel, const uint8_t *next, int columns, const kin_act *a, float (*f)[16]) {
     (void)columns;
     const kin_panel_q6_k *p = (const kin_panel_q6_k *)panel;
     v128_t scale[16][4], less[4], x[2] = {wasm_v128_load(a->sum), wasm_v128_load(a->sum + 8)};
@@ -149,16 +149,16 @@ static void fused_q6_k(const uint8_t *panel, const uint8_t *next, int columns, c
     }
     for (int r = 0; r < 4; r++) {
         v128_t sum = rows_q6_k(&p->low[0][16 * r], &p->high[0][16 * r], &scale[0][r], a->q, next + sizeof *p / 4 * (size_t)r);
-        add_block(f + 4 * r, a->d[0], times(f16(p->d + 8 * r), wasm_i32x4_sub(sum, wasm_i32x4_shl(less[r], 5))));
+        add_block(f[0] + 4 * r, a->d[0], times(f16(p->d + 8 * r), wasm_i32x4_sub(sum, wasm_i32x4_shl(less[r], 5))));
     }
 }
 
 // ---- Q8_0: 16 rows at a time, from where they lie
 
-static void fused_q8_0(const uint8_t *panel, const uint8_t *next, int columns, const kin_act *a, float *f) {
+static void fused_q8_0(const uint8_t *panel, const uint8_t *next, int columns, const kin_act *a, float (*f)[16]) {
     const kin_panel_q8_0 *p = (const kin_panel_q8_0 *)panel;
     const kin_panel_scale_f16 *scale = (const kin_panel_scale_f16 *)(p + columns / 32);
-    vf y = vf_load(f);
+    vf y = vf_load(f[0]);
     for (int g = 0; g < columns / 32; g++) {
         const size_t n = sizeof *p + sizeof *scale; // of 32 columns
         vi sum = vi_zero();
@@ -167,10 +167,11 @@ static void fused_q8_0(const uint8_t *panel, const uint8_t *next, int columns, c
         vf d = vf_load_f16((const uint16_t *)scale[g].d);
         y = vf_add(y, vf_mul(vf_mul(d, vf_set1(a->d[g])), vf_from_vi(sum)));
     }
-    vf_store(f, y);
+    vf_store(f[0], y);
 }
 
-kin_fused SIMD_FN(kin_fused_of)(int type) {
+kin_fused SIMD_FN(kin_fused_of)(int type, int64_t n) {
+    if (n > 1) return NULL;
     switch (type) {
     case KIN_TYPE_Q4_K: return fused_q4_k;
     case KIN_TYPE_Q6_K: return fused_q6_k;
@@ -181,9 +182,12 @@ kin_fused SIMD_FN(kin_fused_of)(int type) {
 
 #elif defined(SIMD_FUSED_16)
 
-// Where a vector is one register or two: 16 rows at a time. Storing a block and loading it again takes as long as its products
-// (2 cores of Zen 4, weights in the third-level cache: Q4_K 155 instead of 88 GMAC/s with AVX-512, 127 instead of 90 with AVX2).
-// Q5_K gains nothing where they come from memory, Q6_K loses. The next blocks are prefetched by matmul.c.
+// Where a vector is one register or two: 16 rows of the matrix at a time, for up to SIMD_FUSED_16 activation rows. Storing a
+// block and loading it again takes as long as the products of two of them (cycles of a Zen 4 for a block of Q4_K and 1, 2, 4
+// rows: with AVX-512 145, 235, 420 instead of 290, 385, 530; with AVX2 193, 285, 533 instead of 285, 379, 554). The next blocks
+// are prefetched by matmul.c.
+
+enum { FUSED_ROWS = 4 };
 
 SIMD_INLINE vb low_bits(vb w) { return vb_and(w, vb_set1(15)); }
 SIMD_INLINE vb high_bits(vb w) { return vb_and(vb_shr(w, 4), vb_set1(15)); }
@@ -203,27 +207,35 @@ SIMD_INLINE void unpack_scales(const kin_panel_scales_k4 *s, int8_t scale[8][16]
     vb_store(min[4], vb_or(high_bits(low_2), vb_and(vb_shr(high, 2), top)));
 }
 
-static void fused_q4_k(const uint8_t *panel, const uint8_t *next, int columns, const kin_act *a, float *f) {
-    (void)next;
+SIMD_INLINE void q4_k(const uint8_t *panel, int columns, const kin_act *a, float (*f)[16], const int n) {
     (void)columns;
     const kin_panel_q4_k *p = (const kin_panel_q4_k *)panel;
     int8_t scale[8][16], min[8][16];
-    vi sum = vi_zero(), less = vi_zero();
+    vi sum[FUSED_ROWS], less[FUSED_ROWS];
+    for (int r = 0; r < n; r++) sum[r] = vi_zero();
+    for (int r = 0; r < n; r++) less[r] = vi_zero();
     unpack_scales(&p->scales, scale, min);
     for (int i = 0; i < 4; i++) {
-        vs low = vs_zero(), high = vs_zero();
+        vs low[FUSED_ROWS], high[FUSED_ROWS];
+        for (int r = 0; r < n; r++) low[r] = vs_zero();
+        for (int r = 0; r < n; r++) high[r] = vs_zero();
 #pragma GCC unroll 8
         for (int j = 0; j < 8; j++) {
             vb w = vb_load(p->q[8 * i + j]);
-            low = vs_dot(low, low_bits(w), a->q + 64 * i + 4 * j);
-            high = vs_dot(high, high_bits(w), a->q + 64 * i + 32 + 4 * j);
+            for (int r = 0; r < n; r++) low[r] = vs_dot(low[r], low_bits(w), a[r].q + 64 * i + 4 * j);
+            for (int r = 0; r < n; r++) high[r] = vs_dot(high[r], high_bits(w), a[r].q + 64 * i + 32 + 4 * j);
         }
-        sum = vi_add_scaled(sum, low, vscale_load(scale[2 * i]));
-        sum = vi_add_scaled(sum, high, vscale_load(scale[2 * i + 1]));
+        for (int r = 0; r < n; r++) {
+            sum[r] = vi_add_scaled(sum[r], low[r], vscale_load(scale[2 * i]));
+            sum[r] = vi_add_scaled(sum[r], high[r], vscale_load(scale[2 * i + 1]));
+        }
     }
-    for (int g = 0; g < 8; g++) less = vi_mul_add(less, vi_load_i8(min[g]), vi_set1(sum_of(a, g)));
-    vf t = vf_sub(vf_mul(f16(p->d), vf_from_vi(sum)), vf_mul(f16(p->d_min), vf_from_vi(less)));
-    vf_store(f, vf_add(vf_load(f), vf_mul(vf_set1(a->d[0]), t)));
+    for (int g = 0; g < 8; g++)
+        for (int r = 0; r < n; r++) less[r] = vi_mul_add(less[r], vi_load_i8(min[g]), vi_set1(sum_of(a + r, g)));
+    for (int r = 0; r < n; r++) {
+        vf t = vf_sub(vf_mul(f16(p->d), vf_from_vi(sum[r])), vf_mul(f16(p->d_min), vf_from_vi(less[r])));
+        vf_store(f[r], vf_add(vf_load(f[r]), vf_mul(vf_set1(a[r].d[0]), t)));
+    }
 }
 
 // ---- Q8_0, Q4_0
@@ -233,52 +245,76 @@ SIMD_INLINE vf add_group(vf y, const kin_panel_scale_f16 *scale, const kin_act *
     return vf_add(y, vf_mul(vf_mul(f16(scale[g].d), vf_set1(a->d[g])), vf_from_vi(sum)));
 }
 
-static void fused_q8_0(const uint8_t *panel, const uint8_t *next, int columns, const kin_act *a, float *f) {
-    (void)next;
+SIMD_INLINE void q8_0(const uint8_t *panel, int columns, const kin_act *a, float (*f)[16], const int n) {
     const kin_panel_q8_0 *p = (const kin_panel_q8_0 *)panel;
     const kin_panel_scale_f16 *scale = (const kin_panel_scale_f16 *)(p + columns / 32);
-    vf y = vf_load(f);
+    vf y[FUSED_ROWS];
+    for (int r = 0; r < n; r++) y[r] = vf_load(f[r]);
     for (int g = 0; g < columns / 32; g++) {
-        vi sum = vi_set1(-SIMD_S8_BIAS * sum_of(a, g));
+        vi sum[FUSED_ROWS];
+        for (int r = 0; r < n; r++) sum[r] = vi_set1(-SIMD_S8_BIAS * sum_of(a + r, g));
 #pragma GCC unroll 8
-        for (int j = 0; j < 8; j++) sum = vi_dot_s8(sum, vb_s8(vb_load(p[g].q[j])), a->q + 32 * g + 4 * j);
-        y = add_group(y, scale, a, g, sum);
+        for (int j = 0; j < 8; j++) {
+            vb w = vb_s8(vb_load(p[g].q[j]));
+            for (int r = 0; r < n; r++) sum[r] = vi_dot_s8(sum[r], w, a[r].q + 32 * g + 4 * j);
+        }
+        for (int r = 0; r < n; r++) y[r] = add_group(y[r], scale, a + r, g, sum[r]);
     }
-    vf_store(f, y);
+    for (int r = 0; r < n; r++) vf_store(f[r], y[r]);
 }
 
-static void fused_q4_0(const uint8_t *panel, const uint8_t *next, int columns, const kin_act *a, float *f) {
-    (void)next;
+SIMD_INLINE void q4_0(const uint8_t *panel, int columns, const kin_act *a, float (*f)[16], const int n) {
     const kin_panel_q4_0 *p = (const kin_panel_q4_0 *)panel;
     const kin_panel_scale_f16 *scale = (const kin_panel_scale_f16 *)(p + columns / 32);
-    vf y = vf_load(f);
+    vf y[FUSED_ROWS];
+    for (int r = 0; r < n; r++) y[r] = vf_load(f[r]);
     for (int g = 0; g < columns / 32; g++) {
-        vs low = vs_zero(), high = vs_zero();
+        vs low[FUSED_ROWS], high[FUSED_ROWS];
+        for (int r = 0; r < n; r++) low[r] = vs_zero();
+        for (int r = 0; r < n; r++) high[r] = vs_zero();
 #pragma GCC unroll 4
         for (int j = 0; j < 4; j++) {
             vb w = vb_load(p[g].q[j]);
-            low = vs_dot(low, low_bits(w), a->q + 32 * g + 4 * j);
-            high = vs_dot(high, high_bits(w), a->q + 32 * g + 16 + 4 * j);
+            for (int r = 0; r < n; r++) low[r] = vs_dot(low[r], low_bits(w), a[r].q + 32 * g + 4 * j);
+            for (int r = 0; r < n; r++) high[r] = vs_dot(high[r], high_bits(w), a[r].q + 32 * g + 16 + 4 * j);
         }
-        vi sum = vi_add(vi_from_vs(low), vi_from_vs(high));
-        y = add_group(y, scale, a, g, vi_add(vi_set1(-8 * sum_of(a, g)), sum));
+        for (int r = 0; r < n; r++) {
+            vi sum = vi_add(vi_from_vs(low[r]), vi_from_vs(high[r]));
+            y[r] = add_group(y[r], scale, a + r, g, vi_add(vi_set1(-8 * sum_of(a + r, g)), sum));
+        }
     }
-    vf_store(f, y);
+    for (int r = 0; r < n; r++) vf_store(f[r], y[r]);
 }
 
-kin_fused SIMD_FN(kin_fused_of)(int type) {
+// clang-format off
+#define FUSED(type, n) \
+    static void fused_##type##_##n(const uint8_t *panel, const uint8_t *next, int columns, const kin_act *a, float (*f)[16]) { \
+        (void)next; \
+        type(panel, columns, a, f, n); \
+    }
+#define FUSED_EACH(type) \
+    FUSED(type, 1) FUSED(type, 2) FUSED(type, 3) FUSED(type, 4) \
+    static const kin_fused fused_##type[FUSED_ROWS] = {fused_##type##_1, fused_##type##_2, fused_##type##_3, fused_##type##_4};
+// clang-format on
+FUSED_EACH(q4_k)
+FUSED_EACH(q8_0)
+FUSED_EACH(q4_0)
+
+kin_fused SIMD_FN(kin_fused_of)(int type, int64_t n) {
+    if (n > SIMD_FUSED_16) return NULL;
     switch (type) {
-    case KIN_TYPE_Q4_K: return fused_q4_k;
-    case KIN_TYPE_Q8_0: return fused_q8_0;
-    case KIN_TYPE_Q4_0: return fused_q4_0;
+    case KIN_TYPE_Q4_K: return fused_q4_k[n - 1];
+    case KIN_TYPE_Q8_0: return fused_q8_0[n - 1];
+    case KIN_TYPE_Q4_0: return fused_q4_0[n - 1];
     default: return NULL;
     }
 }
 
 #else
 
-kin_fused SIMD_FN(kin_fused_of)(int type) {
+kin_fused SIMD_FN(kin_fused_of)(int type, int64_t n) {
     (void)type;
+    (void)n;
     return NULL;
 }
 

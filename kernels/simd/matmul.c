@@ -16,7 +16,7 @@ enum {
 typedef struct kernel {
     kin_unpack unpack;
     const kin_dot *dots;
-    kin_fused fused; // NULL: unpacked for a single row, too
+    kin_fused fused; // for all rows of a tile; NULL: weights are unpacked first
     size_t block_bytes;
 } kernel;
 
@@ -32,8 +32,8 @@ static void tile(kernel k, const uint8_t *panel, const uint8_t *end, int64_t col
         // the first level has buffers for, and loads wait behind it (2 cores of Zen 4: 25 GB/s, into the first level 16, none 19
         // to 23).
         for (size_t ahead = 0; ahead < k.block_bytes; ahead += 64) __builtin_prefetch(panel + 2 * k.block_bytes + ahead, 0, 2);
-        if (n == 1 && k.fused) {
-            k.fused(panel, panel + 2 * k.block_bytes <= end ? panel + k.block_bytes : panel, left, act, f[0]);
+        if (k.fused) {
+            k.fused(panel, panel + 2 * k.block_bytes <= end ? panel + k.block_bytes : panel, left, act, f);
             continue;
         }
         k.unpack(panel, left, &e);
@@ -48,7 +48,6 @@ static void packed(const kin_matrix *w, const kin_act *act, int64_t n, float *y,
     kernel k = {
         .unpack = SIMD_FN(kin_unpack_of)(w->type),
         .dots = SIMD_FN(kin_dots_of)(w->type),
-        .fused = SIMD_FN(kin_fused_of)(w->type),
         .block_bytes = kin_panel_bytes(w->type, KIN_ACT_COLUMNS),
     };
     kin_assert(k.unpack && k.dots);
@@ -56,6 +55,7 @@ static void packed(const kin_matrix *w, const kin_act *act, int64_t n, float *y,
     const uint8_t *data = w->data, *data_end = data + (size_t)end * panel_bytes;
     for (int64_t i = 0; i < n; i += TILE_ROWS) {
         int64_t rows = n - i < TILE_ROWS ? n - i : TILE_ROWS;
+        k.fused = SIMD_FN(kin_fused_of)(w->type, rows);
         for (int64_t p = begin; p < end; p++) {
             float *to = y + i * ldy + p * KIN_PANEL_ROWS;
             tile(k, data + (size_t)p * panel_bytes, data_end, w->columns, act + i, n, rows, to, ldy);

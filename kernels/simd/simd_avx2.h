@@ -6,14 +6,15 @@
 #include <stdint.h>
 #include <string.h>
 
-#define SIMD_ROWS 4   // activation rows that a product keeps in registers
-#define SIMD_FUSED_16 // a single row is multiplied as it is unpacked (fused.c)
+#define SIMD_ROWS 4 // activation rows that a product keeps in registers
 #ifdef __AVXVNNI__
 #define SIMD_NAME "avxvnni"
+#define SIMD_FUSED_16 2 // so many rows are multiplied as weights are unpacked (fused.c), at most 4
 #define SIMD_SUB_MOST 0
 #define SIMD_S8_BIAS 128
 #else
 #define SIMD_NAME "avx2"
+#define SIMD_FUSED_16 4
 #define SIMD_SUB_MOST 32767 // sums of bytes are 16 bits wide
 #define SIMD_S8_BIAS 0
 #endif
@@ -105,12 +106,22 @@ static inline __m256i simd_bytes4(const void *p) {
     memcpy(&x, p, sizeof x);
     return _mm256_set1_epi32(x);
 }
+// gcc would compute the products of a whole group of columns first, keep them in memory, and add them up afterwards. An
+// instruction that it knows nothing of stays in its place: 256 instead of 178 GMAC/s for Q4_K (2 cores of Zen 5, gcc 12). clang
+// needs no such help.
+static inline __m256i simd_in_place(__m256i x) {
+#ifndef __clang__
+    __asm__("" : "+x"(x));
+#endif
+    return x;
+}
 static inline vs vs_zero(void) { return vi_zero(); }
 static inline vi vi_mul_add(vi sum, vi x, vi y) { return vi_add(sum, SIMD_EACH(vi, _mm256_mullo_epi32)); }
 static inline vi vi_add_pairs(vi sum, const int16_t *pairs, const int16_t *x2) {
     vi x = vi_load((const int32_t *)pairs);
     __m256i y = simd_bytes4(x2);
-    return vi_add(sum, (vi){_mm256_madd_epi16(x.a, y), _mm256_madd_epi16(x.b, y)});
+    return (vi){simd_in_place(_mm256_add_epi32(sum.a, _mm256_madd_epi16(x.a, y))),
+                simd_in_place(_mm256_add_epi32(sum.b, _mm256_madd_epi16(x.b, y)))};
 }
 
 #ifdef __AVXVNNI__
@@ -128,15 +139,6 @@ static inline vb vb_s8(vb x) {
 }
 static inline void vb_store_s8(void *p, vb x) { vb_store(p, vb_s8(x)); }
 #else
-// gcc would compute the products of a whole group of columns first, keep them in memory, and add them up afterwards. An
-// instruction that it knows nothing of stays in its place: 256 instead of 178 GMAC/s for Q4_K (2 cores of Zen 5, gcc 12). clang
-// needs no such help.
-static inline __m256i simd_in_place(__m256i x) {
-#ifndef __clang__
-    __asm__("" : "+x"(x));
-#endif
-    return x;
-}
 static inline vs vs_dot(vs sum, vb w, const int8_t *p) {
     __m256i x = simd_bytes4(p);
     return (vs){simd_in_place(_mm256_add_epi16(sum.a, _mm256_maddubs_epi16(w.a, x))),
@@ -148,7 +150,10 @@ static inline vscale vscale_load(const int8_t *p) { // each scale twice, for the
     return (vscale){_mm256_set_m128i(_mm_unpackhi_epi16(lo, lo), _mm_unpacklo_epi16(lo, lo)),
                     _mm256_set_m128i(_mm_unpackhi_epi16(hi, hi), _mm_unpacklo_epi16(hi, hi))};
 }
-static inline vi vi_add_scaled(vi sum, vs x, vscale y) { return vi_add(sum, SIMD_EACH(vi, _mm256_madd_epi16)); }
+static inline vi vi_add_scaled(vi sum, vs x, vscale y) {
+    return (vi){simd_in_place(_mm256_add_epi32(sum.a, _mm256_madd_epi16(x.a, y.a))),
+                simd_in_place(_mm256_add_epi32(sum.b, _mm256_madd_epi16(x.b, y.b)))};
+}
 static inline vi vi_from_vs(vs s) {
     __m256i one = _mm256_set1_epi16(1);
     return (vi){_mm256_madd_epi16(s.a, one), _mm256_madd_epi16(s.b, one)};
@@ -157,7 +162,8 @@ static inline vi vi_dot_s8(vi sum, vb w, const int8_t *p) {
     __m256i x = simd_bytes4(p), one = _mm256_set1_epi16(1);
     __m256i a = _mm256_maddubs_epi16(_mm256_abs_epi8(w.a), _mm256_sign_epi8(x, w.a));
     __m256i b = _mm256_maddubs_epi16(_mm256_abs_epi8(w.b), _mm256_sign_epi8(x, w.b));
-    return vi_add(sum, (vi){_mm256_madd_epi16(a, one), _mm256_madd_epi16(b, one)});
+    return (vi){simd_in_place(_mm256_add_epi32(sum.a, _mm256_madd_epi16(a, one))),
+                simd_in_place(_mm256_add_epi32(sum.b, _mm256_madd_epi16(b, one)))};
 }
 static inline vb vb_s8(vb x) { return x; }
 static inline void vb_store_s8(void *p, vb x) { vb_store(p, x); }

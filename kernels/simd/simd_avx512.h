@@ -10,7 +10,7 @@
 #define SIMD_COLUMNS 4   // vectors that a product of attention keeps for each row
 #define SIMD_SUB_MOST 0  // sums of bytes are 32 bits wide
 #define SIMD_S8_BIAS 128 // signed bytes are stored with 128 added: the product takes unsigned ones
-#define SIMD_FUSED_16    // a single row is multiplied as it is unpacked (fused.c)
+#define SIMD_FUSED_16 4  // so many rows are multiplied as weights are unpacked (fused.c), at most 4
 
 typedef __m512 vf;
 typedef __m512i vi, vb, vs, vscale;

@@ -176,17 +176,27 @@ static void unpack_q4_0(const uint8_t *panel, int columns, kin_block *e) {
     }
 }
 
+// 2^(e - 128) for 32 columns each.
+static void load_e8m0(const kin_panel_scale_e8m0 *scale, int n, float (*y)[16]) {
+    const uint8_t *e = (const uint8_t *)scale;
+    uint8_t has_tiny = 0; // the smallest two have no exponent: without them no loop has a condition
+    for (int i = 0; i < 16 * n; i++) has_tiny |= e[i] < 2;
+    for (int g = 0; g < n; g++) {
+        uint32_t bits[16];
+        for (int r = 0; r < 16; r++) bits[r] = (scale[g].e[r] - 1u) << 23;
+        memcpy(y[g], bits, sizeof bits);
+    }
+    for (int i = 0; i < 16 * n && has_tiny; i++)
+        if (e[i] < 2) y[i / 16][i % 16] = e[i] ? 0x1p-127f : 0x1p-128f;
+}
+
 // Twice the values of 4-bit floats, and 12 more: unsigned.
 static void unpack_mxfp4(const uint8_t *panel, int columns, kin_block *e) {
     static const int8_t table[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
     const kin_panel_q4_0 *p = (const kin_panel_q4_0 *)panel;
     const kin_panel_scale_e8m0 *scale = (const kin_panel_scale_e8m0 *)(p + columns / 32);
-    for (int g = 0; g < columns / 32; g++) {
-        look_up(p[g].q, table, false, e->q + 8 * g);
-        uint32_t bits[16];
-        for (int r = 0; r < 16; r++) bits[r] = scale[g].e[r] < 2 ? 0x200000u << scale[g].e[r] : (scale[g].e[r] - 1u) << 23;
-        memcpy(e->d_32[g], bits, sizeof bits);
-    }
+    for (int g = 0; g < columns / 32; g++) look_up(p[g].q, table, false, e->q + 8 * g);
+    load_e8m0(scale, columns / 32, e->d_32);
 }
 
 kin_unpack SIMD_FN(kin_unpack_of)(int type) {
