@@ -100,6 +100,19 @@ static void no_number_of_micro_batches_is_better_than_the_chosen_one(void **stat
     assert_true(n_seen > N / 4);
 }
 
+static void texts_share_the_context(void **state) {
+    (void)state;
+    kin_facts facts;
+    kin_plan plan;
+    make_ring(&facts, &plan, 64e9, 1e-4, (const int[]){8, 8, 8, 8});
+    facts.work.n_cached = 0;
+    double rate = choose(&facts, &plan, 8, MOST).rate;
+    facts.work.n_cached = 7; // less than one token for each
+    assert_true(choose(&facts, &plan, 8, MOST).rate == rate);
+    facts.work.n_cached = 700;
+    assert_true(choose(&facts, &plan, 8, MOST).rate < rate);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(four_equal_devices_have_a_text_each),
@@ -107,6 +120,7 @@ int main(void) {
         cmocka_unit_test(slow_links_take_more_micro_batches_than_there_are_devices),
         cmocka_unit_test(streamed_weights_are_read_once_for_all_texts),
         cmocka_unit_test(no_number_of_micro_batches_is_better_than_the_chosen_one),
+        cmocka_unit_test(texts_share_the_context),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
