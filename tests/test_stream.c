@@ -379,12 +379,18 @@ static void when_everything_is_in_memory_passes_run_without_the_stream(void **st
     kin_stream_close(s);
 }
 
+// Passes until one runs without the stream. More than one where the OS has taken pages back: fetching them faults, and what
+// faults is looked at once more.
+static void run_until_all_is_here(const world *w, kin_stream *s) {
+    int n = 0;
+    while (whole_pass(w, s, true).begun) assert_true(++n < 10);
+}
+
 static void a_budget_may_shrink_and_grow_between_passes(void **state) {
     const world *w = *state;
     kin_stream *s = open_stream(w, KIN_STREAM_RESIDENT, UINT64_MAX);
     for (int round = 0; round < 3; round++) {
-        whole_pass(w, s, true);
-        assert_false(whole_pass(w, s, true).begun);
+        run_until_all_is_here(w, s);
         assert_int_equal(kin_stream_set_budget(s, min_budget(w)), 0);
         outcome out = whole_pass(w, s, true);
         assert_true(out.begun);
