@@ -506,12 +506,12 @@ static void what_is_forgotten_is_not_written_later(void **state) {
     text a = new_text(1, N_PROMPT);
     kin_page_key keys[KIN_PAGES_MAX];
     kin_prefix_pages *pages = open_pages();
-    assert_true(kin_prefix_pages_name(pages, a.prompt, 0, N_FULL, keys));
-    kin_prefix_pages_keep(pages, a.prompt, 0, N_FULL, keys);
-    kin_prefix_pages_forget(pages, a.prompt, N_FULL);
+    assert_true(kin_prefix_pages_name(pages, a.prompt, 0, KIN_PAGES_MAX, keys));
+    kin_prefix_pages_keep(pages, a.prompt, 0, KIN_PAGES_MAX, keys);
+    kin_prefix_pages_forget(pages, a.prompt, KIN_PAGES_MAX);
     kin_prefix_pages_close(pages);
     pages = open_pages();
-    assert_int_equal(kin_prefix_pages_find(pages, a.prompt, 0, N_FULL), 0);
+    assert_int_equal(kin_prefix_pages_find(pages, a.prompt, 0, KIN_PAGES_MAX), 0);
     kin_prefix_pages_close(pages);
 }
 
