@@ -1,7 +1,7 @@
 // The scheduler: many texts at once through one head, by continuous batching.
 //
 // Each step takes the next token of every text that is being written, and fills up with pieces of prompts in turn: of so many
-// tokens that the step takes at most 1.5 times as long as one without them. In a ring of several members several steps are in
+// tokens that the step takes about 1.4 times as long as one without them. In a ring of several members several steps are in
 // flight.
 //
 // Texts share one budget of context (engine/kv_blocks.h). A prefix that another text has, or had, is not computed again: texts
