@@ -357,7 +357,7 @@ static void a_silent_server_does_not_hold_up_who_stops(void **state) {
     kin_chat_client *c = client_of(&s, (kin_chat_client_options){.http = {.goes_on = not_yet_asked, .user = &s}}, "127.0.0.1");
     kin_time begin = kin_clock_now();
     assert_int_equal(ask(c, &answer, &err), KIN_HTTP_CLIENT_STOPPED);
-    assert_true(kin_clock_ms(begin, kin_clock_now()) < 30000); // the server says nothing for ever
+    assert_true(kin_clock_ms(begin, kin_clock_now()) < 2000);
     stop(&s);
     kin_chat_client_close(c);
 }

@@ -67,7 +67,7 @@ static void a_handshake_byte_by_byte_ends_at_the_limit(void **state) {
         run_for(w, 10);
         hear(&s);
     }
-    assert_in_range(kin_clock_ms(begun, kin_clock_now()), HASTY_MS, PATIENCE_MS);
+    assert_in_range(kin_clock_ms(begun, kin_clock_now()), HASTY_MS, HASTY_MS * 5);
     assert_int_equal(w->n_ends, 0);
     leave(&s);
 }
@@ -103,7 +103,7 @@ static void strangers_cannot_fill_the_log(void **state) {
         }
         leave(&s);
     }
-    assert_in_range(n_lines("\n"), 1, 9 + 9); // each 10 s, should it take so long
+    assert_in_range(n_lines("\n"), 1, 9);
 }
 
 // ---- peers with the key that do wrong
@@ -180,7 +180,7 @@ static void a_silent_peer_is_lost_after_silence_ms(void **state) {
     stranger s = connect_insider(w, &other);
     kin_time begun = kin_clock_now();
     RUN_UNTIL(w, !other->link);
-    assert_in_range(kin_clock_ms(begun, kin_clock_now()), SILENCE_MS - 50, PATIENCE_MS);
+    assert_in_range(kin_clock_ms(begun, kin_clock_now()), SILENCE_MS - 50, SILENCE_MS * 4);
     assert_non_null(strstr(other->reason, "no answer for 0.4 s"));
     leave(&s);
 }
