@@ -11,7 +11,6 @@
 #include "pure/proto/label.h"
 
 enum {
-    N_BUFFERS = 2 * KIN_STEPS_IN_FLIGHT + 16,
     RECONNECT_MS = 300, // before the ring link is tried again
 };
 
@@ -574,7 +573,7 @@ static int open_all(kin_cluster *c, kin_err *err) {
     if (kin_relay_open(&c->relay, relay_begun, c, err) != 0) return KIN_FAIL;
     if (kin_cluster_open_status(c, err) != 0 || kin_cluster_open_planning(c, err) != 0) return KIN_FAIL;
     if (kin_cluster_open_prefetch(c, err) != 0) return KIN_FAIL;
-    if (kin_message_pool_open(&c->pool, N_BUFFERS, err) != 0 || kin_message_queue_open(&c->in, err) != 0) return KIN_FAIL;
+    if (kin_message_pool_open(&c->pool, KIN_STEPS_BUFFERS, err) != 0 || kin_message_queue_open(&c->in, err) != 0) return KIN_FAIL;
     if (kin_loopback_open(&c->loopback, c->o.shard.n_batch, c->o.model->hp.n_embd, KIN_STEPS_IN_FLIGHT, err) != 0)
         return KIN_FAIL;
     if (open_membership(c, err) != 0) return KIN_FAIL;

@@ -11,8 +11,6 @@
 #include "net/dial.h"
 #include "pure/proto/goodbye.h"
 
-enum { N_BUFFERS = 2 * KIN_STEPS_IN_FLIGHT + 16 };
-
 // ---- the control link
 
 static void drop_control(kin_join *j, const char *reason) {
@@ -369,7 +367,7 @@ static int open_all(kin_join *j, kin_err *err) {
     j->work = malloc(kin_frame_cap(KIN_FRAME_PLAN));
     j->member = kin_member_new(&mo, kin_clock_now());
     if (!j->plan || !j->arriving || !j->message || !j->work || !j->member) return kin_err_set(err, "out of memory");
-    if (kin_message_pool_open(&j->pool, N_BUFFERS, err) != 0 || kin_message_queue_open(&j->in, err) != 0) return KIN_FAIL;
+    if (kin_message_pool_open(&j->pool, KIN_STEPS_BUFFERS, err) != 0 || kin_message_queue_open(&j->in, err) != 0) return KIN_FAIL;
     if (kin_exchange_open(&j->exchange, sum_failed, j, err) != 0) return KIN_FAIL;
     if (kin_metrics_open(&j->metrics, err) != 0 || kin_lazy_load_open(&j->lazy_load, j->o.stop, err) != 0) return KIN_FAIL;
     kin_endpoint_options so = {.id = j->o.id,

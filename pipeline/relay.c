@@ -2,10 +2,16 @@
 
 #include <stdlib.h>
 
+#include "pipeline/steps.h"
 #include "pure/proto/id.h"
 #include "pure/proto/membership.h"
 
-enum { MAX_HOPS = KIN_MEMBERSHIP_DEVICES, SENDER = 0, RECEIVER = 1 };
+enum {
+    MAX_HOPS = KIN_MEMBERSHIP_DEVICES,
+    SENDER = 0,
+    RECEIVER = 1,
+    FRAME_MAX_LEAST = 64 << 10, // requests for pages, and what TLS adds to small frames
+};
 
 typedef struct hop {
     kin_relay *of;
@@ -49,7 +55,7 @@ void kin_relay_close(kin_relay *r, const char *reason) {
 void kin_relay_enter(kin_relay *r, uint32_t epoch, uint32_t frame_max) {
     if (r->epoch != epoch) end_all(r, "the epoch is over");
     r->epoch = epoch;
-    r->frame_max = frame_max;
+    r->frame_max = frame_max > FRAME_MAX_LEAST ? frame_max : FRAME_MAX_LEAST;
 }
 
 static void link_frame(void *user, kin_link *link, const kin_frame *frame, const uint8_t *payload) {
@@ -101,7 +107,7 @@ void kin_relay_add(kin_relay *r, kin_endpoint *endpoint, kin_link *link, const k
     h->links[end_of] = link;
     kin_link_accept(link, &callbacks, h);
     if (end_of == SENDER) kin_link_set_frame_max(link, r->frame_max);
-    if (end_of == RECEIVER) kin_link_set_queue_max(link, SIZE_MAX / 2); // bounded by the steps that can be in flight
+    if (end_of == RECEIVER) kin_link_set_queue_max(link, (size_t)KIN_STEPS_BUFFERS * r->frame_max);
     if (!h->links[!end_of]) return;
     r->begun(r->user, &h->ids[SENDER], &h->ids[RECEIVER]); // before anybody can hear of it
     kin_endpoint_send_accept(endpoint, h->links[RECEIVER]);

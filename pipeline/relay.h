@@ -4,7 +4,8 @@
 //
 //     device A ─► link ─► the head's loop ─► link ─► device B
 //
-// Which hops there are is the owner's to know. When one end is gone the other is closed.
+// Which hops there are is the owner's to know. When one end is gone the other is closed; both are when more waits for the
+// receiver than can be in flight.
 //
 // Owner: cluster/cluster.c. Thread: the loop's.
 #pragma once

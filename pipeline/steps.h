@@ -15,6 +15,9 @@
 // so many.
 enum { KIN_STEPS_IN_FLIGHT = KIN_PROMPT_CHUNKS_AT_ONCE };
 
+// Frames of an epoch that a member has room for: steps that come and go, and requests for pages. More are not in flight.
+enum { KIN_STEPS_BUFFERS = 2 * KIN_STEPS_IN_FLIGHT + 16 };
+
 // What all steps of an epoch have in common.
 typedef struct kin_steps {
     int n_embd, n_batch, n_seq, n_rounds;

@@ -383,6 +383,52 @@ static void a_relayed_hop_ends_with_its_epoch(void **state) {
     close_member(&head);
 }
 
+static void wait_for_leave(void *arg) {
+    pthread_mutex_lock(arg);
+    pthread_mutex_unlock(arg);
+}
+
+// Else the head's memory would fill with what a slow or hostile member does not take.
+static void a_relayed_hop_has_a_bound(void **state) {
+    (void)state;
+    enum { FRAME = 64 << 10 };
+    member head, a, b;
+    char reason[256];
+    open_member(&head, 100, true);
+    open_member(&a, 1, false);
+    open_member(&b, 2, false);
+    enter(&head, 1, 2);
+    head.place.frame_max = FRAME;
+    kin_endpoint_call(head.endpoint, enter_now, &head);
+    enter(&a, 2, 100);
+    enter(&b, 100, 1);
+    connects(&a, KIN_SIDE_NEXT, &head, true);
+    connects(&b, KIN_SIDE_PREVIOUS, &head, true);
+    assert_true(told(&a, KIN_SIDE_NEXT, 1, NULL) && told(&b, KIN_SIDE_PREVIOUS, 1, NULL));
+    pthread_mutex_t leave = PTHREAD_MUTEX_INITIALIZER; // to go on
+    pthread_mutex_lock(&leave);
+    kin_endpoint_call(b.endpoint, wait_for_leave, &leave);
+    for (bool is_over = false; !is_over;) {
+        kin_message_buffer *p = kin_message_pool_take(a.pool, FRAME);
+        if (p) {
+            p->frame = (kin_frame){KIN_FRAME_STEP, EPOCH, FRAME};
+            memset(p->payload, 0, FRAME);
+            kin_neighbours_send(a.neighbours, p);
+        } else {
+            usleep(100);
+        }
+        pthread_mutex_lock(&a.mutex);
+        is_over = a.n_told[KIN_SIDE_NEXT] == 2;
+        pthread_mutex_unlock(&a.mutex);
+    }
+    pthread_mutex_unlock(&leave);
+    assert_false(told(&a, KIN_SIDE_NEXT, 2, reason));
+    assert_string_equal(reason, "the other side closed the link: the next member takes no more");
+    close_member(&a);
+    close_member(&b);
+    close_member(&head);
+}
+
 static void a_device_passes_nothing_on(void **state) {
     (void)state;
     member a, b;
@@ -409,6 +455,7 @@ int main(void) {
         cmocka_unit_test(an_answer_with_another_id_is_not_believed),
         cmocka_unit_test(the_head_passes_on_what_two_cannot_send),
         cmocka_unit_test(a_relayed_hop_ends_with_its_epoch),
+        cmocka_unit_test(a_relayed_hop_has_a_bound),
         cmocka_unit_test(a_device_passes_nothing_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
