@@ -13,9 +13,9 @@ static void on_page_written(void *user, const kin_page_name *name, size_t n) {
 }
 
 // The computing thread.
-static void on_pages_wanted(void *user, const kin_page_name *names, int n, size_t bytes) {
+static void on_pages_wanted(void *user, const kin_page_name *names, int n, size_t bytes, int patience_ms) {
     kin_cluster *c = user;
-    if (c->pages.fetch) kin_page_fetch_want(c->pages.fetch, names, n, bytes);
+    if (c->pages.fetch) kin_page_fetch_want(c->pages.fetch, names, n, bytes, patience_ms);
 }
 
 void kin_cluster_init_pages(kin_cluster *c) {

@@ -32,7 +32,8 @@ enum { KIN_PAGES_MAX = 8 }; // in one request: 512 tokens
 // they must be full; to be taken the sequence must have all blocks before them, full, and none of them. Afterwards it has them,
 // whether they were found or not: the answer says how many of the first ones hold what they should, the head forgets the others.
 typedef struct kin_page_request {
-    bool loads; // from the disk; else they are kept
+    bool loads;      // from the disk; else they are kept
+    int patience_ms; // for pages that others' disks have; 0: none of them is fetched
     int32_t seq;
     int first, n;                     // 1 <= n <= KIN_PAGES_MAX
     kin_page_key keys[KIN_PAGES_MAX]; // [n]

@@ -65,7 +65,7 @@ static void fetch_missing(kin_kv_pages *p, const kin_kv *kv, const kin_page_requ
             if (!kin_kv_store_has(p->store, &key)) p->missing[n++] = key;
         }
     }
-    if (n > 0) kin_kv_store_fetch(p->store, p->missing, n);
+    if (n > 0) kin_kv_store_fetch(p->store, p->missing, n, r->patience_ms);
 }
 
 // False: not in all layers.
@@ -94,7 +94,7 @@ int kin_kv_pages_take(kin_kv_pages *p, kin_kv *kv, const kin_page_request *r, ki
     kin_assert(r->seq >= 0 && r->first >= 0 && r->n > 0 && r->n <= KIN_PAGES_MAX);
     if (!r->loads) return keep(p, kv, r, err);
     int n_good = 0;
-    if (p) fetch_missing(p, kv, r);
+    if (p && r->patience_ms > 0) fetch_missing(p, kv, r);
     for (int i = 0; i < r->n; i++) {
         if (place(kv, r, i, err) != 0) return KIN_FAIL;
         if (p && n_good == i && find_page(p, kv, r, i)) n_good++;

@@ -18,9 +18,9 @@ typedef struct kin_kv_store kin_kv_store;
 typedef struct kin_kv_peers {
     // A page was written: a file of n bytes. The store's thread.
     void (*written)(void *user, const kin_page_name *name, size_t n);
-    // These pages, files of `bytes` each, are wanted on the disk: returns when they are there, or are not to be had in time. The
-    // store's owner's thread.
-    void (*fetch)(void *user, const kin_page_name *names, int n, size_t bytes);
+    // These pages, files of `bytes` each, are wanted on the disk: returns when they are there, or are not to be had in
+    // patience_ms. The store's owner's thread.
+    void (*fetch)(void *user, const kin_page_name *names, int n, size_t bytes, int patience_ms);
     void *user;
 } kin_kv_peers;
 
@@ -51,8 +51,8 @@ void kin_kv_store_settle(kin_kv_store *store);
 // The page is gone. One that is still to be written comes back: see kin_kv_store_settle.
 void kin_kv_store_remove(kin_kv_store *store, const kin_page_key *key);
 
-// Asks the peers, if there are any, for pages that are not here.
-void kin_kv_store_fetch(kin_kv_store *store, const kin_page_key *keys, int n);
+// Asks the peers, if there are any, for pages that are not here, and waits for them, so long at most.
+void kin_kv_store_fetch(kin_kv_store *store, const kin_page_key *keys, int n, int patience_ms);
 
 // The content of a page, until the next call. NULL: there is none, or none that can be used.
 const uint8_t *kin_kv_store_read(kin_kv_store *store, const kin_page_key *key);

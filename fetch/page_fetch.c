@@ -84,12 +84,13 @@ struct kin_page_fetch {
     uint8_t *states;            // [n] want_state
     int n, n_tried, turn;       // of the peers; whose turn it is
     size_t bytes;
-    kin_time heard_at;
+    kin_time heard_at, want_by;
     kin_completion done;
     struct {
         const kin_page_name *names;
         int n;
         size_t bytes;
+        kin_time by;
     } asked; // by the thread that waits; read when the loop's thread was told
 
     uv_mutex_t mutex; // one page is written at a time
@@ -353,6 +354,7 @@ static void on_want(void *arg) {
     f->names = f->asked.names;
     f->n = f->asked.n;
     f->bytes = f->asked.bytes;
+    f->want_by = f->asked.by;
     f->n_tried = 0;
     f->turn = f->n_peers > 0 ? f->turn % f->n_peers : 0; // first the one who had some the last time
     f->heard_at = kin_clock_now();
@@ -364,12 +366,13 @@ static void on_want(void *arg) {
         end_want(f);
 }
 
-void kin_page_fetch_want(kin_page_fetch *f, const kin_page_name *names, int n, size_t bytes) {
+void kin_page_fetch_want(kin_page_fetch *f, const kin_page_name *names, int n, size_t bytes, int patience_ms) {
     if (n <= 0 || bytes > KIN_PROTO_MAX_CHUNK_BYTES) return;
     uint32_t generation = kin_completion_ask(&f->done);
     f->asked.names = names;
     f->asked.n = n;
     f->asked.bytes = bytes;
+    f->asked.by = kin_clock_now() + (kin_time)patience_ms * UINT64_C(1000000);
     if (kin_endpoint_call(f->endpoint, on_want, f)) kin_completion_wait(&f->done, generation);
 }
 
@@ -427,6 +430,14 @@ static void look_settled(kin_page_fetch *f) {
 
 // ---- time
 
+// What was wanted would come too late.
+static void close_slow_links(kin_page_fetch *f) {
+    for (int i = 0; i < JOBS_MAX; i++) {
+        const job *j = &f->jobs[i];
+        if (j->state == ASKED && j->i_wanted != NOBODY) close_link(f->peers[j->peer]);
+    }
+}
+
 static void on_timer(uv_timer_t *timer) {
     kin_page_fetch *f = timer->data;
     for (int i = 0; i < f->n_peers; i++) {
@@ -434,7 +445,11 @@ static void on_timer(uv_timer_t *timer) {
         if (p->link && !p->is_known) close_link(p);
         if (p->link) kin_download_tick(p->link);
     }
-    if (f->names && kin_clock_ms(f->heard_at, kin_clock_now()) > PATIENCE_MS) end_want(f);
+    kin_time now = kin_clock_now();
+    if (f->names && (now > f->want_by || kin_clock_ms(f->heard_at, now) > PATIENCE_MS)) {
+        close_slow_links(f);
+        end_want(f);
+    }
     advance(f);
 }
 

@@ -1,7 +1,8 @@
 // Pages of the KV cache from other processes' disks (engine/kv_file.h):
 //
 //   wanted   those that a shard needs now, because its layers were another's before: each peer is asked in turn for what is still
-//            missing, until all is here, nobody has more, or nothing has come for a second
+//            missing, until all is here, nobody has more, nothing has come for a second, or the patience is over. Links on which
+//            something is missing then are closed: they would bring it too late
 //   copies   of what another device has written, for the day when it is lost: one at a time, from that device. While the process
 //            computes they are fetched in small slices (fetch/download.h), with a rest after each page as long as it took. While
 //            pages are wanted copies wait; if there are too many, the oldest are left out
@@ -40,8 +41,8 @@ void kin_page_fetch_know(kin_page_fetch *fetch, const kin_proto_id *id, const ki
 // That device has written these pages.
 void kin_page_fetch_copy(kin_page_fetch *fetch, const kin_proto_kept *kept);
 
-// Any other thread, one at a time: waits until these pages, files of `bytes` each, are here, or not to be had.
-void kin_page_fetch_want(kin_page_fetch *fetch, const kin_page_name *names, int n, size_t bytes);
+// Any other thread, one at a time: waits until these pages, files of `bytes` each, are here, or not to be had in patience_ms.
+void kin_page_fetch_want(kin_page_fetch *fetch, const kin_page_name *names, int n, size_t bytes, int patience_ms);
 
 // Any other thread, one at a time: waits until the copies that were told of are here, without rests, for two seconds at most.
 void kin_page_fetch_settle(kin_page_fetch *fetch);

@@ -1,5 +1,6 @@
 #include "pipeline/scheduler_impl.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,6 +10,10 @@ static const double MOST_SLOWDOWN = 0.4;
 
 // Pages may take so much longer than computing their tokens: links are opened, and what was computed may not be typical.
 static const double LOAD_PATIENCE_S = 0.25;
+
+// So much longer than computing a member waits for pages of others' disks: links to them may have to be opened; the second:
+// where it is not known what computing takes.
+static const double FETCH_PATIENCE_S = 1, FETCH_PATIENCE_UNKNOWN_S = 10;
 
 enum {
     NO_SLOT = -1,
@@ -568,12 +573,18 @@ static int send_pages(kin_scheduler *s, kin_flight *f, const kin_page_request *r
     return 0;
 }
 
+static int fetch_patience_ms(const kin_scheduler *s, int n_tokens) {
+    double most_s = FETCH_PATIENCE_S + s->prompt_alone_s * n_tokens;
+    return (int)fmin(1e3 * (s->prompt_alone_s > 0 ? most_s : FETCH_PATIENCE_UNKNOWN_S), UINT16_MAX);
+}
+
 // The next pages of a text that is found on the disks, a few at first, which show how long they take. Without room for them the
 // rest is computed, when there is.
 static int send_load(kin_scheduler *s, kin_generation *g, kin_err *err) {
     kin_page_request r = {.loads = true, .seq = g->slot, .first = g->n_sent / KIN_KV_CELLS};
     int most = r.first == 0 ? FIRST_LOAD : kin_scheduler_min(KIN_PAGES_MAX, 2 * r.first);
     r.n = kin_scheduler_min(most, g->n_found - r.first);
+    r.patience_ms = fetch_patience_ms(s, r.n * KIN_KV_CELLS);
     if (!make_room(s, r.n, NO_SLOT) || !kin_prefix_pages_name(s->o.pages, g->tokens, r.first, r.n, r.keys)) {
         g->n_found = 0;
         return 0;

@@ -114,6 +114,7 @@ kin_message_buffer *kin_steps_pack_pages(kin_message_pool *pool, uint32_t epoch,
                          .n_pages = (uint16_t)r->n,
                          .n_good = (uint16_t)hop->n_good,
                          .n_ops = (uint16_t)batch->n_ops,
+                         .patience_ms = (uint16_t)r->patience_ms,
                          .seq = r->seq,
                          .first = (uint32_t)r->first};
     enum { AT_OPS = 24 };
@@ -133,7 +134,8 @@ int kin_steps_unpack_pages(const kin_steps *s, const kin_message_buffer *buffer,
     if (m->seq >= s->n_seq) return kin_err_set(err, "sequence %d of %d", (int)m->seq, s->n_seq);
     if (check_ops(s, m->ops, m->n_ops, err) != 0) return KIN_FAIL;
     decode_ops(ops, m->ops, m->n_ops);
-    *r = (kin_page_request){.loads = m->loads, .seq = m->seq, .first = (int)m->first, .n = m->n_pages};
+    *r = (kin_page_request){
+        .loads = m->loads, .patience_ms = m->patience_ms, .seq = m->seq, .first = (int)m->first, .n = m->n_pages};
     memcpy(r->keys, m->key, m->n_pages * sizeof m->key[0]);
     *batch = (kin_batch){.ops = ops, .n_ops = m->n_ops, .pages = r};
     return 0;

@@ -21,7 +21,7 @@
 #include "fetch/page_fetch.h"
 #include "sys/completion.h"
 
-enum { N_NODES = 3, BYTES = 70000, PATIENCE_MS = 20000 };
+enum { N_NODES = 3, BYTES = 70000, PATIENCE_MS = 20000, MOST_TRICKLED = 1000 };
 
 typedef struct node {
     kin_endpoint *endpoint;
@@ -29,7 +29,14 @@ typedef struct node {
     kin_page_fetch *fetch;
     kin_proto_id id;
     char dir[80];
-    bool is_busy; // set before something is to be copied
+    bool is_busy;  // set before something is to be copied
+    bool trickles; // set before it is asked for something: a byte at a time
+    struct {
+        uv_timer_t timer;
+        kin_link *link;
+        uint32_t i_chunk, n; // bytes that were sent, at most MOST_TRICKLED
+        bool is_over;
+    } trickle;
     // A call in the loop's thread.
     kin_completion called;
     void (*fn)(struct node *node, const void *arg);
@@ -47,12 +54,45 @@ static void on_line(void *user, kin_log_level level, const char *line) {
 
 // ---- processes
 
+static void send_byte(uv_timer_t *timer) {
+    node *n = timer->data;
+    static const uint8_t zero[1];
+    kin_proto_data m = {.i_chunk = n->trickle.i_chunk, .offset = n->trickle.n++, .n_bytes = 1, .bytes = zero};
+    uint8_t bytes[sizeof m];
+    kin_frame_part part = {bytes, kin_proto_encode_data(bytes, sizeof bytes, &m)};
+    kin_link_send(n->trickle.link, KIN_FRAME_DATA, 0, 1, &part);
+    if (n->trickle.n == MOST_TRICKLED) uv_timer_stop(timer);
+}
+
+static void on_trickle_frame(void *user, kin_link *link, const kin_frame *frame, const uint8_t *payload) {
+    node *n = user;
+    kin_proto_get m;
+    kin_err err;
+    assert_int_equal(kin_proto_decode_get(payload, frame->length, &m, &err), 0);
+    if (n->trickle.link) return;
+    n->trickle.link = link;
+    n->trickle.i_chunk = m.i_chunk;
+    uv_timer_init(kin_endpoint_loop(n->endpoint), &n->trickle.timer);
+    n->trickle.timer.data = n;
+    uv_timer_start(&n->trickle.timer, send_byte, 0, 10);
+}
+
+static void on_trickle_closed(void *user, kin_link *link, const char *reason) {
+    node *n = user;
+    (void)link, (void)reason;
+    if (n->trickle.link) uv_close((uv_handle_t *)&n->trickle.timer, NULL);
+    n->trickle.link = NULL;
+    n->trickle.is_over = true;
+}
+
 static void on_link(void *user, kin_link *link, uint32_t epoch, const kin_proto_open *open) {
+    static const kin_link_callbacks callbacks = {.frame = on_trickle_frame, .closed = on_trickle_closed};
     node *n = user;
     (void)epoch;
     assert_int_equal(open->role, KIN_PROTO_FETCH);
+    if (n->trickles) kin_link_accept(link, &callbacks, n);
     kin_endpoint_send_accept(n->endpoint, link);
-    kin_chunk_server_accept(n->server, link);
+    if (!n->trickles) kin_chunk_server_accept(n->server, link);
 }
 
 static bool is_busy(void *user) {
@@ -180,10 +220,14 @@ static int count_here(const node *n, int to) {
     return n_here;
 }
 
-static void want(node *n, int to) {
+static void want_for(node *n, int to, int patience_ms) {
     kin_page_name names[64];
     for (int i = 0; i < to; i++) names[i] = name_of(i);
-    kin_page_fetch_want(n->fetch, names, to, BYTES);
+    kin_page_fetch_want(n->fetch, names, to, BYTES, patience_ms);
+}
+
+static void want(node *n, int to) {
+    want_for(n, to, PATIENCE_MS);
 }
 
 // As many pages are here then. A busy machine may take longer than what is wanted is waited for: it is wanted again.
@@ -249,6 +293,33 @@ static void a_disk_that_cannot_be_written_is_told_once(void **state) {
         want(&nodes[2], 4);
     want(&nodes[2], 4);
     assert_int_equal(n_warnings, 1);
+}
+
+static bool is_over;
+static uint32_t n_trickled;
+
+static void look(node *n, const void *arg) {
+    (void)arg;
+    is_over = n->trickle.is_over;
+    n_trickled = n->trickle.n;
+}
+
+// Before all of it has come. Another one is asked over a link of its own, as ever.
+static void a_slow_peer_is_left(void **state) {
+    (void)state;
+    nodes[0].trickles = true;
+    give(&nodes[1], 0, 5, BYTES);
+    in_loop(&nodes[2], know, &nodes[0]);
+    want_for(&nodes[2], 5, 500);
+    assert_int_equal(count_here(&nodes[2], 5), 0);
+    for (kin_time begun = kin_clock_now(); !is_over && kin_clock_ms(begun, kin_clock_now()) < PATIENCE_MS;) {
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        in_loop(&nodes[0], look, NULL);
+    }
+    assert_true(is_over && n_trickled < MOST_TRICKLED);
+    in_loop(&nodes[2], forget, NULL);
+    in_loop(&nodes[2], know, &nodes[1]);
+    expect_here(&nodes[2], 5, 5);
 }
 
 // ---- copies
@@ -351,6 +422,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(nobody_is_asked_who_is_forgotten, open_nodes, close_nodes),
         cmocka_unit_test_setup_teardown(a_page_of_another_size_is_lacking, open_nodes, close_nodes),
         cmocka_unit_test_setup_teardown(a_disk_that_cannot_be_written_is_told_once, open_nodes, close_nodes),
+        cmocka_unit_test_setup_teardown(a_slow_peer_is_left, open_nodes, close_nodes),
         cmocka_unit_test_setup_teardown(copies_come_by_themselves, open_nodes, close_nodes),
         cmocka_unit_test_setup_teardown(who_computes_copies_gently, open_nodes, close_nodes),
         cmocka_unit_test_setup_teardown(what_ends_has_its_copies, open_nodes, close_nodes),

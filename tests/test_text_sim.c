@@ -288,7 +288,8 @@ static bool reaches(int from, int to) {
 }
 
 // At once, or not in time.
-void kin_kv_store_fetch(kin_kv_store *s, const kin_page_key *keys, int n) {
+void kin_kv_store_fetch(kin_kv_store *s, const kin_page_key *keys, int n, int patience_ms) {
+    assert_true(patience_ms > 0);
     for (int i = 0; i < n; i++) {
         const page *found = NULL;
         for (int from = 0; from < t.w->n_nodes && !found; from++) {

@@ -290,9 +290,10 @@ typedef struct kin_proto_pages {
     uint16_t n_pages; // 1 to KIN_PROTO_MAX_PAGES
     uint16_t n_good;  // of the first ones, that all members so far have
     uint16_t n_ops;
-    int32_t seq;        // >= 0
-    uint32_t first;     // block of the sequence, at most KIN_PROTO_MAX_BLOCKS
-    const uint8_t *ops; // as of a step
+    uint16_t patience_ms; // for pages of others' disks; what members so far have taken is off
+    int32_t seq;          // >= 0
+    uint32_t first;       // block of the sequence, at most KIN_PROTO_MAX_BLOCKS
+    const uint8_t *ops;   // as of a step
     kin_proto_page_key key[KIN_PROTO_MAX_PAGES];
 } kin_proto_pages;
 
