@@ -47,7 +47,7 @@ static int measure(int n, kin_proto_allreduce way, const char *name, int n_value
     kin_err err;
     void *failed = NULL;
     for (int i = 0; i < n; i++) {
-        if (kin_exchange_open(&exchanges[i], NULL, NULL, &err) != 0) return KIN_FAIL;
+        if (kin_exchange_open(&exchanges[i], &(kin_exchange_options){0}, &err) != 0) return KIN_FAIL;
         devices[i].exchange = exchanges[i];
         devices[i].epoch = epoch;
         devices[i].n_values = n_values;

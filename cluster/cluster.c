@@ -564,7 +564,8 @@ static int open_all(kin_cluster *c, kin_err *err) {
     c->seen = calloc(1, sizeof *c->seen);
     if (!c->plan || !c->next || !c->asked || !c->message || !c->seen) return kin_err_set(err, "out of memory");
     static const kin_connections_callbacks connection_callbacks = {.message = on_message, .lost = on_lost};
-    if (kin_exchange_open(&c->exchange, sum_failed, c, err) != 0) return KIN_FAIL;
+    const kin_exchange_options xo = {.broken = sum_failed, .user = c, .stop = c->o.stop};
+    if (kin_exchange_open(&c->exchange, &xo, err) != 0) return KIN_FAIL;
     kin_local_stage_options oo = {
         .model = c->o.model, .devices = c->o.devices, .shard = c->o.shard, .sum = kin_exchange_sum(c->exchange)};
     if (kin_connections_open(&c->connections, &connection_callbacks, c, err) != 0 ||

@@ -368,7 +368,8 @@ static int open_all(kin_join *j, kin_err *err) {
     j->member = kin_member_new(&mo, kin_clock_now());
     if (!j->plan || !j->arriving || !j->message || !j->work || !j->member) return kin_err_set(err, "out of memory");
     if (kin_message_pool_open(&j->pool, KIN_STEPS_BUFFERS, err) != 0 || kin_message_queue_open(&j->in, err) != 0) return KIN_FAIL;
-    if (kin_exchange_open(&j->exchange, sum_failed, j, err) != 0) return KIN_FAIL;
+    const kin_exchange_options xo = {.broken = sum_failed, .user = j, .stop = j->o.stop};
+    if (kin_exchange_open(&j->exchange, &xo, err) != 0) return KIN_FAIL;
     if (kin_metrics_open(&j->metrics, err) != 0 || kin_lazy_load_open(&j->lazy_load, j->o.stop, err) != 0) return KIN_FAIL;
     kin_endpoint_options so = {.id = j->o.id,
                                .run = j->o.run,

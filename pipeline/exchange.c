@@ -18,7 +18,7 @@
 
 enum {
     SPIN_NS = 50000,         // bench/sum.c: a sleep costs some 15 µs more
-    SLEEP_MS = 20,           // then it looks whether the epoch is over
+    SLEEP_MS = 20,           // then it looks whether the epoch is over, or the user stops it
     INPUT_BYTES = 256 << 10, // one read from a socket
     HEAD = KIN_FRAME_HEADER + KIN_PROTO_SUM_HEAD,
     OWN_FRAME_BYTES = 2048, // most of a frame that is none of ours: a PING of the link that this connection was
@@ -40,8 +40,7 @@ typedef struct peer {
 } peer;
 
 struct kin_exchange {
-    kin_exchange_broken broken;
-    void *user;
+    kin_exchange_options o;
 
     pthread_mutex_t mutex; // over the following
     kin_exchange_place place;
@@ -69,11 +68,10 @@ struct kin_exchange {
 
 // ---- life
 
-int kin_exchange_open(kin_exchange **out, kin_exchange_broken broken, void *user, kin_err *err) {
+int kin_exchange_open(kin_exchange **out, const kin_exchange_options *o, kin_err *err) {
     kin_exchange *x = *out = calloc(1, sizeof *x);
     if (!x) return kin_err_set(err, "out of memory");
-    x->broken = broken;
-    x->user = user;
+    x->o = *o;
     for (int r = 0; r < KIN_SHARE_RANKS; r++) x->peers[r].fd = x->given[r].fd = -1;
     pthread_mutex_init(&x->mutex, NULL);
     return 0;
@@ -310,6 +308,10 @@ static void sleep_until_some(const kin_exchange *x, uint32_t from) {
     poll(fds, n, SLEEP_MS);
 }
 
+static bool is_stopped(const kin_exchange *x) {
+    return x->o.stop && atomic_load(x->o.stop);
+}
+
 // Until what is posted is out, and a message of each of `from` is here.
 static int wait_for(kin_exchange *x, uint32_t from, kin_err *err) {
     kin_time moved_at = kin_clock_now();
@@ -318,6 +320,7 @@ static int wait_for(kin_exchange *x, uint32_t from, kin_err *err) {
         if (look(x, from, &moved, &done, err) != 0) return KIN_FAIL;
         if (done) return 0;
         if (atomic_load(&x->epoch) != x->used) return kin_err_set(err, "the group's plan is over");
+        if (is_stopped(x)) return kin_err_set(err, "stopped");
         kin_time now = kin_clock_now();
         if (moved) moved_at = now;
         if (now - moved_at >= SPIN_NS) sleep_until_some(x, from);
@@ -492,7 +495,7 @@ static int add(void *user, float *v, int n_rows, int n_embd, kin_err *err) {
     if (sum_up(x, v, (size_t)n_rows * (size_t)n_embd, err) != 0) {
         x->is_broken = true;
         x->why = *err;
-        if (x->broken) x->broken(x->user, x->used, err->text);
+        if (x->o.broken && !is_stopped(x)) x->o.broken(x->o.user, x->used, err->text);
         return KIN_FAIL;
     }
     x->i_sum++;

@@ -9,13 +9,14 @@
 // one.
 //
 // A sum waits for its messages by looking for SPIN_NS, then by sleeping. Every message says to which step, round and sum it
-// belongs, so devices that have lost each other's place notice. When a connection breaks, or the epoch ends, sums fail, and all
-// further ones of the epoch.
+// belongs, so devices that have lost each other's place notice. When a connection breaks, the epoch ends or the user stops the
+// program, sums fail, and all further ones of the epoch.
 //
 // Owner: a driver (cluster/cluster.h, cluster/join.h). Threads: enter, give and is_complete are the loop's; use and the sums are
 // the computing thread's.
 #pragma once
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -37,7 +38,13 @@ typedef struct kin_exchange_place {
 // A sum failed and will not succeed in this epoch; once for each. In the computing thread.
 typedef void (*kin_exchange_broken)(void *user, uint32_t epoch, const char *reason);
 
-int kin_exchange_open(kin_exchange **out, kin_exchange_broken broken, void *user, kin_err *err);
+typedef struct kin_exchange_options {
+    kin_exchange_broken broken; // NULL: nobody is told
+    void *user;
+    const atomic_bool *stop; // once true, sums fail, also one that waits, and nobody is told; NULL: never
+} kin_exchange_options;
+
+int kin_exchange_open(kin_exchange **out, const kin_exchange_options *options, kin_err *err);
 void kin_exchange_close(kin_exchange *exchange); // NULL is allowed. When both threads are done
 
 // ---- the loop's thread

@@ -18,6 +18,7 @@ enum { MAX = 5, N_EMBD = 96, MOST_ROWS = 700 }; // 262 KiB a part: more than a s
 
 static kin_exchange *exchanges[MAX];
 static int n_broken[MAX];
+static atomic_bool stop;
 
 static void ok(int rc, const kin_err *err) {
     if (rc != 0) fail_msg("%s", err->text);
@@ -28,12 +29,17 @@ static void broken(void *user, uint32_t epoch, const char *reason) {
     ++*(int *)user;
 }
 
+static int open_one(int i, kin_err *err) {
+    return kin_exchange_open(&exchanges[i], &(kin_exchange_options){broken, &n_broken[i], &stop}, err);
+}
+
 static int open_all(void **state) {
     (void)state;
     kin_err err;
     memset(n_broken, 0, sizeof n_broken);
+    atomic_store(&stop, false);
     for (int i = 0; i < MAX; i++) {
-        if (kin_exchange_open(&exchanges[i], broken, &n_broken[i], &err) != 0) return -1;
+        if (open_one(i, &err) != 0) return -1;
     }
     return 0;
 }
@@ -152,15 +158,24 @@ static void a_device_that_is_gone_ends_sums_of_its_epoch_and_the_next_one_works(
         assert_int_equal(n_broken[i], 1);
         free(d[i].x);
     }
-    ok(kin_exchange_open(&exchanges[2], broken, &n_broken[2], &err), &err);
+    ok(open_one(2, &err), &err);
     ok(kin_group_mesh_enter(exchanges, &next, &err), &err);
     expect_sums(3, KIN_PROTO_ALLREDUCE_MESH, KIN_ACTIVATION_F32, 2, 7);
 }
 
-static void the_end_of_the_epoch_wakes_who_waits(void **state) {
-    (void)state;
+static void end_epoch(void) {
+    const kin_exchange_place none = {0};
+    kin_exchange_enter(exchanges[0], &none);
+}
+
+static void stop_it(void) {
+    atomic_store(&stop, true);
+}
+
+// Of one who waits for a device that sends nothing.
+static void expect_end(void (*end)(void), const char *sentence, int n_told) {
     kin_err err;
-    const kin_exchange_place place = mesh_of(2, 5), none = {0};
+    const kin_exchange_place place = mesh_of(2, 5);
     int fds[2];
     kin_tls *tls[2];
     uint8_t byte;
@@ -172,13 +187,25 @@ static void the_end_of_the_epoch_wakes_who_waits(void **state) {
     device d = start(0, 5, 1, 1, 1); // the other one sends nothing
     assert_int_equal(pthread_create(&d.thread, NULL, sum_up, &d), 0);
     assert_int_equal(read(fds[1], &byte, 1), 1); // it is in the sum
-    kin_exchange_enter(exchanges[0], &none);
+    end();
     pthread_join(d.thread, NULL);
     assert_int_equal(d.rc, KIN_FAIL);
-    assert_string_equal(d.err.text, "the group's plan is over");
+    assert_string_equal(d.err.text, sentence);
+    assert_int_equal(n_broken[0], n_told);
     free(d.x);
     close(fds[1]);
     kin_tls_close(tls[1]);
+}
+
+static void the_end_of_the_epoch_wakes_who_waits(void **state) {
+    (void)state;
+    expect_end(end_epoch, "the group's plan is over", 1);
+}
+
+// Ctrl-C, while another device hangs.
+static void a_stop_wakes_who_waits(void **state) {
+    (void)state;
+    expect_end(stop_it, "stopped", 0);
 }
 
 static void devices_at_other_steps_notice(void **state) {
@@ -261,6 +288,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(parts_larger_than_a_socket_takes_do_not_block, open_all, close_all),
         cmocka_unit_test_setup_teardown(a_device_that_is_gone_ends_sums_of_its_epoch_and_the_next_one_works, open_all, close_all),
         cmocka_unit_test_setup_teardown(the_end_of_the_epoch_wakes_who_waits, open_all, close_all),
+        cmocka_unit_test_setup_teardown(a_stop_wakes_who_waits, open_all, close_all),
         cmocka_unit_test_setup_teardown(devices_at_other_steps_notice, open_all, close_all),
         cmocka_unit_test_setup_teardown(other_shapes_are_noticed, open_all, close_all),
         cmocka_unit_test_setup_teardown(nonsense_from_a_device_is_refused, open_all, close_all),
