@@ -11,6 +11,9 @@
 #include "net/dial.h"
 #include "pure/proto/goodbye.h"
 
+// One operation of 512 tokens may take half a minute on a slow processor.
+enum { HANG_MS = 120000 };
+
 // ---- the control link
 
 static void drop_control(kin_join *j, const char *reason) {
@@ -223,6 +226,7 @@ static kin_join_action *queue_action(kin_join_actions *q) {
 // At top level only: what an action causes is queued behind the others.
 void kin_join_act(kin_join *j, const kin_member_event *event) {
     kin_join_actions *q = &j->actions;
+    if (j->hangs) return;
     const kin_member_actions *actions = kin_member_step(j->member, kin_clock_now(), event);
     *queue_action(q) = (kin_join_action){.enters = true, .of_member.epoch = kin_member_epoch(j->member)};
     for (int i = 0; i < actions->n; i++) *queue_action(q) = (kin_join_action){.of_member = actions->at[i]};
@@ -246,9 +250,30 @@ static void leave_unresponsive_head(kin_join *j) {
     kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_LOST, .reason = reason});
 }
 
+// The computing thread hangs. The ring goes on without this device, which is of no use for another one, either.
+static void leave_for_good(kin_join *j) {
+    char why[128], line[160];
+    snprintf(why, sizeof why, "a step has not gone on for %d s: a disk or the driver of a GPU hangs",
+             (int)(j->watchdog.silent_ns / 1000000000));
+    snprintf(line, sizeof line, "left the head for good: %s", why);
+    j->hangs = true;
+    drop_control(j, why);
+    kin_neighbours_enter(j->neighbours, &(kin_ring_place){0});
+    kin_group_links_enter(j->group_links, 0, &(kin_proto_group){0}, KIN_ACTIVATION_F32);
+    give_up(j, why);
+    if (j->o.status) j->o.status(j->o.user, line);
+}
+
+static bool look_whether_it_hangs(kin_join *j) {
+    bool is_busy = atomic_load(&j->is_computing) && !atomic_load(&j->is_fetching); // else it may wait for weights
+    return kin_watchdog_look(&j->watchdog, kin_clock_now(), is_busy, atomic_load(&j->n_signs));
+}
+
 static void on_tick(void *user) {
     kin_join *j = user;
     if (atomic_load(j->o.stop)) kin_message_queue_interrupt(j->in, true); // the computing thread looks whether to stop
+    if (!j->hangs && look_whether_it_hangs(j)) leave_for_good(j);
+    if (j->hangs) return;
     leave_unresponsive_head(j);
     kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_TICK});
     kin_group_links_tick(j->group_links);
@@ -368,7 +393,7 @@ static int open_all(kin_join *j, kin_err *err) {
     j->member = kin_member_new(&mo, kin_clock_now());
     if (!j->plan || !j->arriving || !j->message || !j->work || !j->member) return kin_err_set(err, "out of memory");
     if (kin_message_pool_open(&j->pool, KIN_STEPS_BUFFERS, err) != 0 || kin_message_queue_open(&j->in, err) != 0) return KIN_FAIL;
-    const kin_exchange_options xo = {.broken = sum_failed, .user = j, .stop = j->o.stop};
+    const kin_exchange_options xo = {.broken = sum_failed, .user = j, .stop = j->o.stop, .n_signs = &j->n_signs};
     if (kin_exchange_open(&j->exchange, &xo, err) != 0) return KIN_FAIL;
     if (kin_metrics_open(&j->metrics, err) != 0 || kin_lazy_load_open(&j->lazy_load, j->o.stop, err) != 0) return KIN_FAIL;
     kin_endpoint_options so = {.id = j->o.id,
@@ -414,6 +439,7 @@ int kin_join_run(const kin_join_options *o, kin_err *err) {
     kin_join *j = calloc(1, sizeof *j);
     if (!j) return kin_err_set(err, "out of memory");
     j->o = *o;
+    j->watchdog.least_ns = (o->hang_ms ? o->hang_ms : HANG_MS) * UINT64_C(1000000);
     pthread_mutex_init(&j->mutex, NULL);
     kin_join_init_pages(j);
     int rc = open_all(j, err) == 0 ? kin_join_compute(j, err) : KIN_FAIL;

@@ -41,6 +41,7 @@ typedef struct kin_join_options {
     // What was measured of it; its memory is looked up anew each time. NULL: the head gets no profile.
     const kin_device_facts *facts;
     const char *cpu, *gpu; // what they are called, for people; NULL: not known, none
+    uint32_t hang_ms;      // a step that has not gone on for so long, at least, hangs: the device leaves; 0: two minutes
     atomic_bool *stop;
     bool *has_other_key; // set to true where it ends because the head at `head` has another key. NULL: not asked
     // A head has taken this device for the first time: the key is right. Called from the endpoint's thread; may be NULL.
@@ -52,6 +53,6 @@ typedef struct kin_join_options {
     void *user;
 } kin_join_options;
 
-// Returns 0 when `stop` was set; KIN_FAIL if it cannot begin, or if the head will never take this device: the one at
-// `head` has another key, or a reason of its own.
+// Returns 0 when `stop` was set; KIN_FAIL if it cannot begin, if a step hung and goes on after all, or if the head will never
+// take this device: the one at `head` has another key, or a reason of its own.
 int kin_join_run(const kin_join_options *options, kin_err *err);

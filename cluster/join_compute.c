@@ -46,6 +46,7 @@ static void on_progress(void *arg) {
 
 static void report(void *user, const char *what, uint64_t done, uint64_t total) {
     kin_join *j = user;
+    atomic_fetch_add(&j->n_signs, 1);
     if (atomic_load(&j->is_fetching)) return;
     if (j->o.progress) j->o.progress(j->o.user, what, done, total, 0);
     pthread_mutex_lock(&j->mutex); // several threads pack
@@ -76,7 +77,7 @@ static kin_kv_disk kv_disk_of(const kin_join *j) {
     return disk;
 }
 
-kin_engine_instance_options kin_join_instance_options(const kin_join *j, const char *path) {
+kin_engine_instance_options kin_join_instance_options(kin_join *j, const char *path) {
     return (kin_engine_instance_options){.model_path = path,
                                          .in_parts = !j->o.model_path || strcmp(path, j->o.model_path) != 0,
                                          .cache_dir = j->o.no_cache ? NULL : j->o.cache_dir,
@@ -88,7 +89,8 @@ kin_engine_instance_options kin_join_instance_options(const kin_join *j, const c
                                          .remote = j->o.engine,
                                          .sum = kin_exchange_sum(j->exchange),
                                          .pool = j->pool,
-                                         .stop = j->o.stop};
+                                         .stop = j->o.stop,
+                                         .n_signs = &j->n_signs};
 }
 
 void kin_join_copy_path(kin_join *j, char path[KIN_JOIN_PATH]) {
@@ -148,7 +150,10 @@ static void compute(kin_join *j, kin_message_buffer *buffer) {
     }
     kin_exchange_use(j->exchange, epoch);
     kin_metrics_begin(j->metrics, buffer, j->instance);
+    atomic_fetch_add(&j->n_signs, 1);
+    atomic_store(&j->is_computing, true);
     int rc = kin_engine_instance_take(j->instance, &buffer, &err);
+    atomic_store(&j->is_computing, false);
     kin_metrics_end(j->metrics, j->instance);
     atomic_store(&j->pages.computed_at, kin_clock_now());
     if (buffer) kin_neighbours_send(j->neighbours, buffer);

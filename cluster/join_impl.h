@@ -19,6 +19,7 @@
 #include "pipeline/metrics.h"
 #include "pipeline/neighbours.h"
 #include "pipeline/prepacking.h"
+#include "pipeline/watchdog.h"
 #include "pure/proto/member.h"
 
 // What the membership wants, in the order of its steps. Actions may cause events, and so steps: their actions wait at the end.
@@ -102,6 +103,8 @@ typedef struct kin_join {
     kin_proto_ready ready;
     kin_proto_progress progress;
     char doing[KIN_MEMBER_SENTENCE];
+    kin_watchdog watchdog; // of the computing thread
+    bool hangs;            // it does: the head was left for good
 
     // The computing thread.
     kin_engine_instance *instance;
@@ -112,6 +115,8 @@ typedef struct kin_join {
 
     atomic_bool is_publishing; // the computing thread has been asked to publish its metrics
     atomic_bool is_fetching;   // what is in flight is told, not what is packed meanwhile
+    atomic_bool is_computing;  // a step, or pages
+    atomic_uint n_signs;       // of life, of the computing thread and of those that pack for it
 
     pthread_mutex_t mutex; // over the following
     kin_proto_progress computing_progress;
@@ -124,7 +129,7 @@ typedef struct kin_join {
 
 // ---- join.c
 
-// One step of the membership, and what follows from it. Actions may cause events.
+// One step of the membership, and what follows from it. Actions may cause events. Nothing, once the computing thread hangs.
 void kin_join_act(kin_join *j, const kin_member_event *event);
 
 // Where this device reaches it. No addresses: the head, where this device reached it; loopback only on the head's machine.
@@ -193,7 +198,7 @@ void kin_join_fini_pages(kin_join *j);
 // ---- join_compute.c
 
 // Any thread: how instances over that file are opened.
-kin_engine_instance_options kin_join_instance_options(const kin_join *j, const char *path);
+kin_engine_instance_options kin_join_instance_options(kin_join *j, const char *path);
 void kin_join_copy_path(kin_join *j, char path[KIN_JOIN_PATH]);
 
 // The computing thread's life. Returns as kin_join_run does.

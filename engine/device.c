@@ -82,7 +82,9 @@ static void *device_proc(ggml_backend_dev_t dev, const char *name) {
 }
 
 static bool stop_requested(void *user) {
-    return atomic_load_explicit((atomic_bool *)user, memory_order_relaxed);
+    const kin_device_options *o = user;
+    if (o->n_signs) atomic_fetch_add_explicit(o->n_signs, 1, memory_order_relaxed);
+    return atomic_load_explicit(o->stop, memory_order_relaxed);
 }
 
 static int open_device(kin_device *d, ggml_backend_dev_t dev, kin_err *err) {
@@ -134,7 +136,7 @@ static int open_cpu(kin_devices *ds, const kin_device_options *o, kin_err *err) 
     if (set_threads) set_threads(ds->cpu.backend, ds->n_threads);
     ggml_backend_set_abort_callback_t set_abort =
         (ggml_backend_set_abort_callback_t)device_proc(dev, "ggml_backend_set_abort_callback");
-    if (set_abort && o->stop) set_abort(ds->cpu.backend, stop_requested, o->stop);
+    if (set_abort && o->stop) set_abort(ds->cpu.backend, stop_requested, &ds->options);
     if (o->repack) ds->cpu.repack_buft = find_repack_buft(dev);
     if (!o->ggml_kernels && choose_kernels(&ds->cpu, err) != 0) return KIN_FAIL;
     ds->cpu.packs = o->repack;

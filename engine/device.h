@@ -12,12 +12,13 @@
 #include "kernels/kernels.h"
 
 typedef struct kin_device_options {
-    int n_threads;     // 0: one per physical core
-    bool gpu;          // open the first GPU; an error if there is none, unless:
-    bool gpu_if_any;   // open it if there is one, in hardware or named by GGML_VK_VISIBLE_DEVICES
-    bool repack;       // give CPU weights the layout that this CPU multiplies fastest
-    bool ggml_kernels; // compute with ggml's kernels alone, for comparison
-    atomic_bool *stop; // NULL, or: once true, a running computation ends early with an error
+    int n_threads;        // 0: one per physical core
+    bool gpu;             // open the first GPU; an error if there is none, unless:
+    bool gpu_if_any;      // open it if there is one, in hardware or named by GGML_VK_VISIBLE_DEVICES
+    bool repack;          // give CPU weights the layout that this CPU multiplies fastest
+    bool ggml_kernels;    // compute with ggml's kernels alone, for comparison
+    atomic_bool *stop;    // NULL, or: once true, a running computation ends early with an error
+    atomic_uint *n_signs; // NULL, or: counts on between a computation's operations on the CPU; needs stop
 } kin_device_options;
 
 kin_device_options kin_device_options_defaults(void);

@@ -59,6 +59,7 @@ static int open_devices(kin_engine_instance *s, const kin_proto_plan *plan, cons
     dopts.repack = plan->flags & KIN_PROTO_PLAN_REPACK;
     dopts.ggml_kernels = plan->flags & KIN_PROTO_PLAN_GGML;
     dopts.stop = o->stop;
+    dopts.n_signs = o->n_signs;
     if (dopts.gpu && o->no_gpu) return kin_err_set(err, "the plan has layers for a GPU, which this device does not lend");
     return kin_devices_open(&s->devices, &dopts, err);
 }

@@ -27,6 +27,7 @@ typedef struct kin_engine_instance_options {
     kin_message_pool *pool;
     const kin_remote_engine *remote; // computes in this process's place, borrowed; NULL: it does itself
     atomic_bool *stop;
+    atomic_uint *n_signs; // as in kin_device_options
     kin_progress progress;
     void *progress_user;
 } kin_engine_instance_options;

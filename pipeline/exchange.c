@@ -321,6 +321,7 @@ static int wait_for(kin_exchange *x, uint32_t from, kin_err *err) {
         if (done) return 0;
         if (atomic_load(&x->epoch) != x->used) return kin_err_set(err, "the group's plan is over");
         if (is_stopped(x)) return kin_err_set(err, "stopped");
+        if (x->o.n_signs) atomic_fetch_add_explicit(x->o.n_signs, 1, memory_order_relaxed);
         kin_time now = kin_clock_now();
         if (moved) moved_at = now;
         if (now - moved_at >= SPIN_NS) sleep_until_some(x, from);

@@ -42,6 +42,7 @@ typedef struct kin_exchange_options {
     kin_exchange_broken broken; // NULL: nobody is told
     void *user;
     const atomic_bool *stop; // once true, sums fail, also one that waits, and nobody is told; NULL: never
+    atomic_uint *n_signs;    // counts on while a sum waits for others; NULL: not asked for
 } kin_exchange_options;
 
 int kin_exchange_open(kin_exchange **out, const kin_exchange_options *options, kin_err *err);

@@ -30,7 +30,8 @@ static void broken(void *user, uint32_t epoch, const char *reason) {
 }
 
 static int open_one(int i, kin_err *err) {
-    return kin_exchange_open(&exchanges[i], &(kin_exchange_options){broken, &n_broken[i], &stop}, err);
+    const kin_exchange_options o = {.broken = broken, .user = &n_broken[i], .stop = &stop};
+    return kin_exchange_open(&exchanges[i], &o, err);
 }
 
 static int open_all(void **state) {
