@@ -4,9 +4,13 @@ JOBS  ?= $(shell getconf _NPROCESSORS_ONLN)
 # At once: some of them mostly wait.
 TESTS ?= $(shell expr $(JOBS) + 2)
 
-.PHONY: all setup demo test bench format demo-model clean
+.PHONY: all everything setup demo test bench format demo-model clean
 
+# The program and its manual page; `everything` has the tests and tools too, which take as long again.
 all: $(BUILD)/CMakeCache.txt
+	@cmake --build $(BUILD) -j $(JOBS) --target kin kin_manual
+
+everything: $(BUILD)/CMakeCache.txt
 	@cmake --build $(BUILD) -j $(JOBS)
 
 $(BUILD)/CMakeCache.txt:
@@ -20,10 +24,10 @@ demo: setup
 	@$(BUILD)/kin demo
 
 test: setup
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory everything
 	@ctest --test-dir $(BUILD) --output-on-failure -j $(TESTS) -LE long
 
-bench: all
+bench: everything
 	@bench/compare.sh
 
 format:

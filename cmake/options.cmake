@@ -190,7 +190,7 @@ function(kin_web folder source)
     set(build ${PROJECT_BINARY_DIR}/${folder})
     set(modules ${build}/engine_relaxed.wasm ${build}/engine_relaxed_threads.wasm ${build}/engine_simd128.wasm ${build}/engine_simd128_threads.wasm)
     add_custom_target(kin_${folder} ALL
-        COMMAND ${CMAKE_COMMAND} -S ${PROJECT_SOURCE_DIR}/${folder} -B ${build} -G ${CMAKE_GENERATOR} -DCMAKE_C_COMPILER=${KIN_WEB_COMPILER} >${build}.log
+        COMMAND ${CMAKE_COMMAND} -S ${PROJECT_SOURCE_DIR}/${folder} -B ${build} -G ${CMAKE_GENERATOR} -DCMAKE_C_COMPILER=${KIN_WEB_COMPILER} > ${build}.log
         COMMAND ${CMAKE_COMMAND} --build ${build}
         BYPRODUCTS ${build}/build.ninja ${modules} VERBATIM USES_TERMINAL)
     foreach(module ${modules})
@@ -212,7 +212,7 @@ function(kin_manual target)
     foreach(form man=${target}.1 bash=${target} zsh=_${target})
         string(REGEX MATCH "^([a-z]*)=(.*)$" all ${form})
         add_custom_command(OUTPUT ${folder}/${CMAKE_MATCH_2}
-            COMMAND ${target} help --${CMAKE_MATCH_1} >${folder}/${CMAKE_MATCH_2} DEPENDS ${target} VERBATIM)
+            COMMAND ${target} help --${CMAKE_MATCH_1} > ${folder}/${CMAKE_MATCH_2} DEPENDS ${target} VERBATIM)
         list(APPEND files ${folder}/${CMAKE_MATCH_2})
     endforeach()
     add_custom_target(${target}_manual ALL DEPENDS ${files})

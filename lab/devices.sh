@@ -143,7 +143,7 @@ brake_set() {
         [ -z "$_speed" ] || set -- "$@" "${_braked_group:-cgroup v2, which is not here}" "$_speed"
     done
     [ $# -gt 0 ] || return 0
-    [ -x "$build/brake" ] || fail "there is no program $build/brake; build kin first"
+    [ -x "$build/brake" ] || fail "there is no program $build/brake; make everything"
     : >"$state/holding"
     "$build/brake" "$@" >"$state/holding" 2>"$out/brake.log" </dev/null 9>&- &
     echo $! >"$state/brake"

@@ -76,7 +76,7 @@ for command in $commands; do says "$dir/zsh" "'$command:"; done
 
 claim='cmake --install puts them where they are looked for'
 build=$(dirname "$kin")
-if [ -f "$build/manual/kin.1" ] && command -v cmake >/dev/null; then
+if [ -d "$build/manual" ] && command -v cmake >/dev/null; then
     status 0 cmake --install "$build" --prefix "$dir/installed"
     for file in bin/kin share/man/man1/kin.1 share/bash-completion/completions/kin share/zsh/site-functions/_kin; do
         [ -s "$dir/installed/$file" ] || fail "no $file"
