@@ -54,6 +54,7 @@ typedef struct chunk {
     const uint8_t *map;
     const block *block; // whose pages are fetched, NULL: of none
     bool maybe_evicted; // they may be there
+    bool huge;          // they were wished for as huge ones
     bool skip;
 } chunk;
 
@@ -223,6 +224,7 @@ static void push_fetches(kin_stream *s, step *st, const block *b) {
     for (int i = 0; i < b->spec.n_extents; i++) {
         const kin_extent *e = &b->spec.extents[i];
         uint64_t step_bytes = chunk_bytes(e);
+        bool huge = !s->exact && kin_pages_wish_huge((uint8_t *)e->map, e->bytes);
         for (uint64_t at = 0; at < e->bytes; at += step_bytes) {
             uint64_t n = e->bytes - at < step_bytes ? e->bytes - at : step_bytes;
             push_chunk(s, (chunk){.step = st,
@@ -230,6 +232,7 @@ static void push_fetches(kin_stream *s, step *st, const block *b) {
                                   .offset = e->offset + at,
                                   .bytes = n,
                                   .map = e->map + at,
+                                  .huge = huge,
                                   .block = b,
                                   .maybe_evicted = b->maybe_evicted});
         }
@@ -311,7 +314,7 @@ static int run_chunk(kin_stream *s, chunk *c) {
     if (c->maybe_evicted && kin_pages_held(c->map, c->bytes)) c->skip = true;
     if (c->skip) return 0;
     if (c->to) return read_all(s, c);
-    if (s->mode == KIN_STREAM_RESIDENT) return kin_pages_fetch(c->map, c->bytes);
+    if (s->mode == KIN_STREAM_RESIDENT) return kin_pages_fetch(c->map, c->bytes, c->huge);
     kin_pages_announce(c->map, c->bytes);
     return 0;
 }

@@ -59,8 +59,8 @@ void kin_pages_announce(const void *begin, uint64_t n) {
     for (uint64_t at = 0; at < n; at += AT_ONCE) madvise(pages + at, n - at < AT_ONCE ? n - at : AT_ONCE, MADV_WILLNEED);
 }
 
-int kin_pages_fetch(const void *begin, uint64_t n) {
-    kin_pages_announce(begin, n);
+int kin_pages_fetch(const void *begin, uint64_t n, bool huge) {
+    if (!huge) kin_pages_announce(begin, n); // Linux reads what is announced into small pages
     uint8_t *pages = pages_of(begin, &n);
 #ifdef MADV_POPULATE_READ
     if (madvise(pages, n, MADV_POPULATE_READ) == 0) return 0;
@@ -90,12 +90,13 @@ void kin_pages_drop(void *begin, uint64_t n) {
     if (n > 0) madvise(pages, n, MADV_DONTNEED);
 }
 
-void kin_pages_wish_huge(void *begin, uint64_t n) {
+bool kin_pages_wish_huge(void *begin, uint64_t n) {
 #ifdef MADV_HUGEPAGE
     void *pages = pages_inside(begin, &n);
-    if (n > 0) madvise(pages, n, MADV_HUGEPAGE);
+    return n > 0 && madvise(pages, n, MADV_HUGEPAGE) == 0;
 #else
     (void)begin;
     (void)n;
+    return false;
 #endif
 }

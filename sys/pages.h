@@ -22,7 +22,8 @@ bool kin_pages_held(const void *begin, uint64_t n);
 void kin_pages_announce(const void *begin, uint64_t n);
 
 // Reads them, in large pieces, and returns when they are there. 0, or an errno: touching them would be a bus error.
-int kin_pages_fetch(const void *begin, uint64_t n);
+// huge: they were wished for as huge ones.
+int kin_pages_fetch(const void *begin, uint64_t n, bool huge);
 
 // The whole pages inside the range leave this process's memory: those of a file are read again when they are touched.
 void kin_pages_drop(void *begin, uint64_t n);
@@ -30,5 +31,6 @@ void kin_pages_drop(void *begin, uint64_t n);
 // Whether touching one of them may read others around it too, as it does at first.
 void kin_pages_read_around(const void *begin, uint64_t n, bool wanted);
 
-// Asks for huge pages inside the range, before it is touched; the OS may ignore it.
-void kin_pages_wish_huge(void *begin, uint64_t n);
+// Asks for huge pages inside the range, before it is touched. True: the OS has such; it may use none all the same, as for a file
+// on most file systems.
+bool kin_pages_wish_huge(void *begin, uint64_t n);
