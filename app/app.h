@@ -37,6 +37,9 @@ extern atomic_bool kin_app_stop;
 extern atomic_bool kin_app_interrupted;
 void kin_app_catch_interrupts(void);
 
+// From now on of the log only warnings are said, if not KIN_VERBOSE: the terminal is a conversation's.
+void kin_app_be_quiet(void);
+
 // What is said may quote names and texts of files and of other machines: it is shown escaped (pure/text/escape.h), on one line.
 
 // "kin: SENTENCE" on stderr. Any thread, as the next two.

@@ -28,7 +28,8 @@ typedef struct tables {
     kin_session_tables session;
 } tables;
 
-// Once the model is there, the terminal is the conversation's: what is waited for is said with the answer that waits (show_wait).
+// Once the model is there, the terminal is the conversation's: what is waited for is said with the answer that waits (show_wait),
+// of a ring only that it was lost.
 static atomic_bool is_loaded;
 
 static void show_status(const char *line) {
@@ -95,7 +96,8 @@ static bool goes_on(void *user) {
 static void show_wait(void *user, const char *what, double percent) {
     const chatting *v = user;
     char line[300];
-    if (v->server && !v->facts.model[0]) return; // it is this program that loads, and says so itself
+    if (v->server && !v->facts.model[0]) return;                    // it is this program that loads, and says so itself
+    if (v->n_written > 0 && !kin_app_takes_escapes(stderr)) return; // no line of a log for each state of a ring that comes back
     snprintf(line, sizeof line, percent >= 0 ? "%.200s: %.0f %%" : "%.200s", what, percent);
     kin_app_status(line);
 }
@@ -165,6 +167,7 @@ static int chat(chatting *v, kin_err *err) {
     if (kin_conversation_open(&v->conversation, err) != 0 || open_client(v, err) != 0) return KIN_FAIL;
     if (v->o->system) kin_conversation_set_system(&v->conversation, (kin_str){v->o->system, strlen(v->o->system)});
     atomic_store(&is_loaded, true);
+    kin_app_be_quiet();
     kin_app_progress_clear();
     if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO)) return answer_input(v, err);
     const kin_chat_loop_options lo = {

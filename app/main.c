@@ -21,6 +21,7 @@ atomic_bool kin_app_stop, kin_app_interrupted;
 const char *kin_app_name = "kin";
 
 static bool verbose;
+static atomic_bool quiet;
 
 static void on_interrupt(int sig) {
     (void)sig;
@@ -43,8 +44,12 @@ void kin_app_catch_interrupts(void) {
 
 static void write_log(void *user, kin_log_level level, const char *line) {
     (void)user;
-    if (level == KIN_LOG_DEBUG && !verbose) return;
+    if (level < (atomic_load(&quiet) ? KIN_LOG_WARN : KIN_LOG_INFO) && !verbose) return;
     kin_app_say("%s", line);
+}
+
+void kin_app_be_quiet(void) {
+    atomic_store(&quiet, true);
 }
 
 static const kin_command *find_command(const char *name) {

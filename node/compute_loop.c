@@ -132,7 +132,8 @@ int kin_compute_loop_step(kin_compute_loop *l, bool *busy, kin_err *err) {
     l->head = NULL;
     kin_compute_loop_leave(l);
     if (!may_go_on(l)) return KIN_FAIL;
-    l->session->console->say("%s; the text goes on when the ring is up again", err->text);
+    if (kin_losses_is_news(&l->losses, err->text, kin_clock_now()))
+        l->session->console->say("%s; the text goes on when the ring is up again", err->text);
     *busy = true;
     return kin_compute_loop_enter(l, err);
 }

@@ -1,9 +1,22 @@
 #include "node/losses.h"
 
+#include <string.h>
+
 bool kin_losses_add(kin_losses *l, uint64_t progress) {
     if (progress > l->progress) l->n = 0;
     l->progress = progress;
     if (++l->n <= KIN_LOSSES_MOST) return true;
     l->n = 0;
     return false;
+}
+
+bool kin_losses_is_news(kin_losses *l, const char *sentence, kin_time now) {
+    const char *reason = strrchr(sentence, '(');
+    const int n = (int)(reason ? (size_t)(reason - sentence) : strlen(sentence));
+    kin_err about;
+    kin_err_set(&about, "%.*s", n, sentence);
+    if (strcmp(about.text, l->said.text) == 0 && kin_clock_ms(l->said_at, now) < KIN_LOSSES_QUIET_S * 1e3) return false;
+    l->said = about;
+    l->said_at = now;
+    return true;
 }
