@@ -6,6 +6,8 @@
 #include "node/losses.h"
 #include "pipeline/steps.h"
 
+enum { FEW_BEYOND_PAGE = 8 }; // tokens of a text
+
 struct kin_compute_loop {
     kin_session *session;
     kin_scheduler *scheduler;
@@ -14,6 +16,7 @@ struct kin_compute_loop {
     const kin_head *head; // that the scheduler has; NULL: none
     uint64_t ring_number; // of that head
     bool entered;
+    int n_delayed; // steps, since a better plan waits
     kin_losses losses;
     double rates[KIN_SCHEDULER_MAX_PARALLEL + 1]; // expected, by the number of texts; 0: not known
 };
@@ -123,8 +126,19 @@ static bool may_go_on(kin_compute_loop *l) {
     return kin_losses_add(&l->losses, stats.n_generated_tokens + stats.n_done);
 }
 
+// Whether to leave the ring for a better plan. What texts have behind their last full page of keys and values is computed again
+// there, which takes longer than all else: so not before that is little, if it is within the steps of a page.
+static bool is_time_to_yield(kin_compute_loop *l) {
+    if (!kin_session_yields(l->session)) {
+        l->n_delayed = 0;
+        return false;
+    }
+    const int n_texts = kin_scheduler_get_stats(l->scheduler).n_running;
+    return kin_scheduler_n_beyond_pages(l->scheduler) <= FEW_BEYOND_PAGE * n_texts || ++l->n_delayed > KIN_KV_CELLS;
+}
+
 int kin_compute_loop_step(kin_compute_loop *l, bool *busy, kin_err *err) {
-    if (kin_session_yields(l->session)) {
+    if (is_time_to_yield(l)) {
         kin_compute_loop_leave(l);
         if (kin_compute_loop_enter(l, err) != 0) return KIN_FAIL;
     }

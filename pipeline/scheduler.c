@@ -837,6 +837,13 @@ int kin_scheduler_settle(kin_scheduler *s, kin_err *err) {
     return 0;
 }
 
+int kin_scheduler_n_beyond_pages(const kin_scheduler *s) {
+    int n = 0;
+    if (!s->o.pages || !s->o.keeps) return 0;
+    for (int i = 0; i < s->n_running; i++) n += s->running[i]->o.no_cache ? 0 : s->running[i]->n_done % KIN_KV_CELLS;
+    return n;
+}
+
 kin_scheduler_stats kin_scheduler_get_stats(const kin_scheduler *s) {
     kin_scheduler_stats t = s->stats;
     t.n_running = s->n_running;

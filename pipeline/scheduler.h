@@ -108,6 +108,9 @@ int kin_scheduler_step(kin_scheduler *scheduler, bool *busy, kin_err *err);
 // Waits for the steps in flight, without sending others but for pages to be kept: the ring may be left afterwards.
 int kin_scheduler_settle(kin_scheduler *scheduler, kin_err *err);
 
+// Tokens of the running texts that have no full page and would be computed again in another ring; 0, if no pages are kept.
+int kin_scheduler_n_beyond_pages(const kin_scheduler *scheduler);
+
 typedef struct kin_scheduler_stats {
     int n_running, n_waiting;
     int n_blocks, n_free_blocks; // of the KV cache

@@ -257,6 +257,28 @@ static void a_text_that_must_not_be_cached_is_neither_kept_nor_found(void **stat
     expect_same(&again, &first);
 }
 
+// In steps, of running texts: what is behind the last full block of those that are kept.
+static void tokens_beyond_pages_are_counted(void **state) {
+    (void)state;
+    for (int k = 0; k < 3; k++) {
+        const bool has_pages = k != 1, no_cache = k == 2;
+        world w;
+        text t = new_text(1, N_PROMPT);
+        kin_err err;
+        bool busy = true;
+        open_world(&w, 1, N_CTX, has_pages);
+        submit(&w, &t, no_cache);
+        while (busy && t.n_ended == 0) {
+            if (kin_scheduler_step(w.s, &busy, &err) != 0) fail_msg("%s", err.text);
+            if (t.n_made == 0 || t.n_ended > 0) continue;
+            const int n_done = N_PROMPT + t.n_made - 1; // the last token is in no step yet
+            assert_int_equal(kin_scheduler_n_beyond_pages(w.s), has_pages && !no_cache ? n_done % KIN_KV_CELLS : 0);
+        }
+        assert_int_equal(kin_scheduler_n_beyond_pages(w.s), 0);
+        close_world(&w);
+    }
+}
+
 // The pages of one member are wiped: all is computed, and kept again.
 static void a_member_without_its_pages_is_made_up_for(void **state) {
     (void)state;
@@ -549,6 +571,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_prompt_of_whole_blocks_computes_its_last_one, make_root, remove_root),
         cmocka_unit_test_setup_teardown(a_text_with_another_beginning_is_not_found, make_root, remove_root),
         cmocka_unit_test_setup_teardown(a_text_that_must_not_be_cached_is_neither_kept_nor_found, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(tokens_beyond_pages_are_counted, make_root, remove_root),
         cmocka_unit_test_setup_teardown(a_member_without_its_pages_is_made_up_for, make_root, remove_root),
         cmocka_unit_test_setup_teardown(members_of_another_plan_find_the_pages, make_root, remove_root),
         cmocka_unit_test_setup_teardown(a_text_goes_on_in_another_ring_with_its_pages, make_root, remove_root),
