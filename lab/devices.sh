@@ -129,7 +129,7 @@ limits_set() { # NAME FACTS
     [ -z "$_cpus" ] || group_limit_cpuset "$_record" "$_cpus"
     _reads_rate=$(fact reads "$2") _slower=$(fact computes "$2")
     [ -z "$_reads_rate" ] || bytes "$_reads_rate" 1000 >/dev/null
-    [ -z "$_slower" ] || times_slower "$_slower" >/dev/null
+    [ -z "$_slower" ] || times_slower "$_slower" >"$state/slower.$1" || exit 1
     [ -z "$_disk_rate" ] || group_limit_disk "$_record" "$disk_of_work" "$(bytes "$_disk_rate" 1000)"
 }
 
@@ -195,7 +195,8 @@ device() { # NAME KEY=VALUE...
     [ -z "$(fact speed "$_facts")" ] || brake_set
 }
 
-# Other limits from now on; kin looks at most of them once, at its start. The page cache of the device's files goes.
+# Other limits from now on; kin looks at most of them once, at its start. `computes` holds at once, for what runs, too. With other limits the page
+# cache of the device's files goes.
 limit() { # NAME KEY=VALUE...
     _name=$1
     shift
@@ -206,7 +207,9 @@ limit() { # NAME KEY=VALUE...
         esac
     done
     _facts="$(facts_of "$_name") $*"
-    group_forget_pages "$state/groups/$_name"
+    case " $*" in
+    *" memory="* | *" speed="* | *" disk="* | *" reads="* | *" gpu="* | *" threads="*) group_forget_pages "$state/groups/$_name" ;;
+    esac
     limits_set "$_name" "$_facts"
     echo "$_facts" >"$state/devices/$_name"
     case " $*" in
@@ -248,7 +251,7 @@ device_exec() { # NAME COMMAND...
         OMP_WAIT_POLICY=passive GOMP_SPINCOUNT=0 "$@"
     [ -z "$_threads" ] || set -- KIN_THREADS="$_threads" "$@"
     [ -z "$_reads" ] || set -- KIN_LAB_READS="$(bytes "$_reads" 1000)" "$@"
-    [ -z "$_computes" ] || set -- KIN_LAB_COMPUTES="$(times_slower "$_computes")" KIN_LAB_LATE="$out/$_name.late" \
+    [ -z "$_computes" ] || set -- KIN_LAB_COMPUTES="$state/slower.$_name" KIN_LAB_LATE="$out/$_name.late" \
         KIN_LAB_APART=sum KIN_LAB_BEST="$build/lab/best-$(cat "$state/processor")-${_threads:-all}" "$@"
     # A sanitizer wants to be loaded first, and need not be.
     [ -z "$_preload" ] || set -- LD_PRELOAD="$_preload" ASAN_OPTIONS=verify_asan_link_order=0 "$@"

@@ -1,7 +1,8 @@
 // slow_compute: makes what a program computes with ggml (LD_PRELOAD) KIN_LAB_COMPUTES times as slow as the real processor is at
-// its best, whatever neighbours leave of it: "3" or more, or it is too often too late. At its end a program tells in a line of
-// the file KIN_LAB_LATE how many graphs it computed, and seconds: that they took, by which they were late, at their best, as the
-// real processor computed them, and of those where the best was not known yet (or turned out to be better by a hundredth).
+// its best, whatever neighbours leave of it: "3" or more, or it is too often too late. With a '/' it is the name of a file that
+// says so at any moment. At its end a program tells in a line of the file KIN_LAB_LATE how many graphs it computed, and seconds:
+// that they took, by which they were late, at their best, as the real processor computed them, and of those where the best was
+// not known yet (or turned out to be better by a hundredth).
 //
 // Graphs are computed in parts of about PART_BYTES, and take so many times the sum of the least times that parts of such shapes
 // ever took; these are kept in the file KIN_LAB_BEST-PROGRAM, which processes share. Short parts, because it takes long until
@@ -39,7 +40,8 @@ typedef struct best_time {
 } best_time;
 
 static compute_function *real_compute, *real_compute_async;
-static double times_best;
+static _Atomic double times_best;
+static int times_file = -1; // it says times_best
 static const char *apart;
 static best_time *best_times;
 static pthread_once_t opened = PTHREAD_ONCE_INIT;
@@ -63,11 +65,24 @@ static void open_best_times(void) {
     best_times = map;
 }
 
+// It may be changed while the program runs; while it is written it can be empty.
+static void look_at_file(void) {
+    char text[32];
+    const ssize_t n = times_file >= 0 ? pread(times_file, text, sizeof text - 1, 0) : 0;
+    if (n <= 0) return;
+    text[n] = '\0';
+    times_best = atof(text);
+}
+
 __attribute__((constructor)) static void begin(void) {
     const char *slower = getenv("KIN_LAB_COMPUTES");
     *(void **)&real_compute = dlsym(RTLD_NEXT, "ggml_backend_graph_compute");
     *(void **)&real_compute_async = dlsym(RTLD_NEXT, "ggml_backend_graph_compute_async");
-    times_best = slower ? atof(slower) : 0;
+    if (slower && strchr(slower, '/'))
+        times_file = open(slower, O_RDONLY | O_CLOEXEC);
+    else
+        times_best = slower ? atof(slower) : 0;
+    look_at_file();
     apart = getenv("KIN_LAB_APART");
 }
 
@@ -257,6 +272,7 @@ static enum ggml_status compute(compute_function *real, ggml_backend_t backend, 
     const bool on_cpu = ggml_backend_dev_type(ggml_backend_get_device(backend)) == GGML_BACKEND_DEVICE_TYPE_CPU;
     if (times_best <= 0 || depth > 0 || !on_cpu) return real(backend, graph);
     pthread_once(&opened, open_best_times);
+    look_at_file();
     depth++;
     const enum ggml_status status = compute_in_parts(real, backend, graph);
     depth--;
