@@ -288,24 +288,30 @@ static int open_host(serving *v, kin_err *err) {
 // ---- serving
 
 static void say_where(const serving *v) {
-    const char *host = v->o->host;
+    const char *host = v->o->host, *when = v->o->session.fleet.cluster ? ", once the ring is up" : "";
     uint16_t port = kin_server_port(v->server);
     bool is_v6 = strchr(host, ':') != NULL;
     char what[sizeof v->alias];
     snprintf(what, sizeof what, "%s", v->alias);
     if (v->host) snprintf(what, sizeof what, "%d model%s", v->n_files, v->n_files > 1 ? "s" : "");
     if (port)
-        kin_app_say("serving %s at http%s://%s%s%s:%u%s (OpenAI: /v1)", what, v->tls ? "s" : "", is_v6 ? "[" : "", host,
-                    is_v6 ? "]" : "", (unsigned)port, v->o->prefix ? v->o->prefix : "");
+        kin_app_say("serving %s at http%s://%s%s%s:%u%s (OpenAI: /v1)%s", what, v->tls ? "s" : "", is_v6 ? "[" : "", host,
+                    is_v6 ? "]" : "", (unsigned)port, v->o->prefix ? v->o->prefix : "", when);
     else
-        kin_app_say("serving %s at %s", what, host);
+        kin_app_say("serving %s at %s%s", what, host, when);
+}
+
+static void on_begun(void *user) {
+    (void)user;
+    kin_app_say("ready to answer");
 }
 
 static int serve_one(serving *v, kin_err *err) {
-    const kin_loaded_model_options lo = loading_of(v);
+    kin_loaded_model_options lo = loading_of(v);
+    if (v->o->session.fleet.cluster) lo.service.begun = on_begun;
     if (kin_loaded_model_open(&v->model, &lo, err) != 0) return KIN_FAIL;
     kin_server_set_model(v->server, v->model.service, &v->model.preparer);
-    say_where(v);
+    say_where(v); // of a ring before it is up: browsers need the address to join
     return kin_service_run(v->model.service, err);
 }
 

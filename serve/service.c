@@ -560,6 +560,7 @@ static bool has_jobs(kin_service *s) {
 
 int kin_service_begin(kin_service *s, kin_err *err) {
     int rc = enter(s, err);
+    if (rc == 0 && s->o.begun) s->o.begun(s->o.begun_user);
     leave(s);
     return rc;
 }

@@ -96,6 +96,8 @@ typedef struct kin_service_options {
     atomic_bool *stop;
     void (*wake)(void *user); // there is something to take, or the state has changed; any thread
     void *wake_user;
+    void (*begun)(void *user); // it can compute: head and ring are up. The computing thread; NULL: not asked for
+    void *begun_user;
     // Of a service that shares the computing thread with others (kin_service_turn): there is something to do. Any thread.
     void (*called)(void *user); // NULL: it has the thread for itself (kin_service_run)
     void *called_user;

@@ -63,6 +63,7 @@ typedef struct world {
     pthread_mutex_t mutex;
     pthread_cond_t woken;
     bool has_woken;
+    int n_begun;
 } world;
 
 typedef struct text {
@@ -79,6 +80,12 @@ static void wake(void *user) {
     w->has_woken = true;
     pthread_cond_signal(&w->woken);
     pthread_mutex_unlock(&w->mutex);
+}
+
+static void on_begun(void *user) {
+    world *w = user;
+    assert_true(kin_service_get_status(w->service).is_up);
+    w->n_begun++;
 }
 
 static void *run(void *user) {
@@ -101,6 +108,8 @@ static void open_world(world *w, int n_parallel, int max_waiting, bool keeps) {
     kin_cond_init(&w->woken);
     kin_service_options o = {
         .session = &session, .n_parallel = n_parallel, .max_waiting = max_waiting, .keeps = keeps, .wake = wake, .wake_user = w};
+    o.begun = on_begun;
+    o.begun_user = w;
     assert_int_equal(kin_service_open(&w->service, &o, &err), 0);
     assert_int_equal(pthread_create(&w->thread, NULL, run, w), 0);
     while (!kin_service_get_status(w->service).is_up) wait_for_news(w);
@@ -109,6 +118,7 @@ static void open_world(world *w, int n_parallel, int max_waiting, bool keeps) {
 static void end_run(world *w) {
     kin_service_stop(w->service);
     pthread_join(w->thread, NULL);
+    assert_int_equal(w->n_begun, 1);
 }
 
 static void close_world(world *w) {
