@@ -41,9 +41,19 @@ knows_what_it_wrote() { # of the block that was full, tokens are drafted
     echo "${accepted:-0} tokens were known, $(number again pass_n) passes"
     [ "${accepted:-0}" -ge 20 ]
 }
-dies_and_is_asked_again() { # COMMAND: that starts the head
+n_tokens() { # of the prompt
+    curl -s -m 10 -d "{\"content\": \"$prompt\", \"add_special\": true}" "$base/tokenize" | grep -o '[0-9]*' | wc -l
+}
+has_pages() { # NAME LAYERS: the head's, of all blocks that are full so far: a page of each of its layers, and the tokens
+    n_blocks=$(((n_prompt + $(n_events "$1")) / 64))
+    [ "$(find "$dir/head/.cache/kin/kv" -type f 2>/dev/null | wc -l)" -ge $((n_blocks * ($2 + 1))) ]
+}
+dies_and_is_asked_again() { # COMMAND LAYERS: that starts the head, which has so many
+    n_prompt=$(n_tokens)
     ask first
     wait_until 30 has_events first 100
+    wait_until 30 has_pages first "$2"
+    echo "$(n_events first) of 120 tokens were written when it was killed, behind $n_prompt of the prompt"
     kill -9 "$pid_head"
     wait "$writer" "$pid_head" 2>/dev/null
     rm -f "$dir/serve.log"
@@ -59,7 +69,7 @@ dies_and_is_asked_again() { # COMMAND: that starts the head
 
 claim='one machine'
 alone
-dies_and_is_asked_again alone
+dies_and_is_asked_again alone 9
 kill "$pid_head"
 wait "$pid_head" 2>/dev/null
 rm -rf "$dir/serve.log" "$dir/head/.cache" "$dir"/*.stream
@@ -68,5 +78,5 @@ claim='a ring: devices find the new head'
 join anna
 join bert
 ring
-dies_and_is_asked_again ring
+dies_and_is_asked_again ring 3
 tally

@@ -23,7 +23,7 @@ said() { # NAME: the text
     sed -n 's/^data: .*"content":"\(.*\)","tokens".*/\1/p' "$dir/$1.stream" | tr -d '\n'
 }
 copied_as_the_formula_says() { # NAME N: of a text of so many tokens
-    n_tokens=$(sed -n 's/.*"prompt_n":\([0-9]*\).*/\1/p' "$dir/$1.stream" | tail -n 1)
+    n_tokens=$(prompt_of "$1")
     n_tokens=$((${n_tokens:-0} + $2 - 1)) # the last one is not computed
     page=$((2 * 128 * 2 * 64 + 64))       # keys and values, their width, F16, tokens; what encryption adds
     n_copied=$(counter page_copies_bytes_total)
@@ -36,6 +36,14 @@ begins_alike() { # NAME: as the text of an undisturbed ring
 copies() { # NAME: pages on that device's disk
     find "$dir/$1/.cache/kin/kv" -type f 2>/dev/null | wc -l
 }
+prompt_of() { # NAME: its tokens
+    sed -n 's/.*"prompt_n":\([0-9]*\).*/\1/p' "$dir/$1.stream" | tail -n 1
+}
+has_short() { [ "$(copies "$1")" -ge 15 ]; } # DEVICE: own pages of three blocks, copies of two: the head may have those of the first
+has_copies() { # NAME DEVICE: of what is written of the text so far, own pages and copies of three layers each
+    n_blocks=$((($(prompt_of alone) + $(grep -c '^data' "$dir/$1.stream") - 2) / 64))
+    [ $(($(copies "$2") - n_before)) -ge $((6 * n_blocks)) ]
+}
 story='Once upon a time there was a little girl who lived in a house by the sea with her mother and a dog, and every morning she'
 "$mkmodel" --preset 25m --layers 9 --ctx 2048 --vocab 4000 --type q8_0 --seed 3 -o "$dir/model.gguf" >/dev/null || fail 'no model'
 
@@ -44,7 +52,7 @@ join anna
 join bert
 serve --no-kv-disk
 prompt=$story
-text alone 1300
+text alone 1900
 wait $writer
 check has_events alone 900
 expected=$(said alone)
@@ -64,8 +72,13 @@ wait_until 10 copied_as_the_formula_says short 200
 prompt=$story
 first=$(sed -n "s/.*device '\(.*\)' (stage 1 of 2.*/\1/p" "$dir/serve.log" | head -n 1)
 [ -n "$first" ] || first=anna
+case $first in anna) second=bert ;; *) second=anna ;; esac
+wait_until 20 has_short $second
+n_before=$(copies $second)
 text killed 500
 wait_until 60 has_events killed 330
+wait_until 60 has_copies killed $second
+echo "$(grep -c '^data' "$dir/killed.stream") of 500 tokens were written when $first was killed"
 eval "kill -9 \$pid_$first"
 wait $writer
 check begins_alike killed
@@ -75,7 +88,7 @@ echo "after the loss of $first: $n_lost tokens were computed again"
 check [ "${n_lost:-9999}" -lt 128 ]
 
 claim='a device joins: it fetches the pages of its layers'
-text joined 1300
+text joined 1900
 wait_until 60 has_events joined 100
 join cleo
 wait_until 40 has_line "$dir/serve.log" 'all is here for a better plan'
@@ -105,8 +118,12 @@ has_bytes() { # NAME N
 run still -p 'A day at the sea' --no-kv-disk
 wait $writer
 size=$(wc -c <"$dir/still.text")
+all_copies() { echo $(($(copies head) + $(copies bert) + $(copies anna) + $(copies cleo))); }
+has_blocks() { [ $(($(all_copies) - n_before)) -ge $(($1 * 15)) ]; } # N: each has a page of 9 layers, and copies of the devices' 6
+n_before=$(all_copies)
 run lost -p 'A day at the sea'
 wait_until 40 has_bytes lost $((size * 6 / 10))
+wait_until 40 has_blocks 4
 kill -9 "$pid_cleo"
 wait $writer
 check cmp "$dir/still.text" "$dir/lost.text"
