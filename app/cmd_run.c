@@ -202,6 +202,7 @@ static int generate(generation *g, const int32_t *prompt, int n_prompt, kin_err 
     if (constraint && kin_constraint_reset(constraint, err) != 0) return KIN_FAIL;
     g->failed = false;
     g->drafts = (kin_draft_counts){0};
+    kin_drafter_reset(g->drafter); // a line before was another text
     g->t.begun = kin_clock_now();
     g->t.n_prompt = n_prompt;
     for (int i = 0; i < n_prompt; i++) kin_sampler_accept(g->sampler, prompt[i]);

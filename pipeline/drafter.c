@@ -49,6 +49,13 @@ void kin_drafter_close(kin_drafter *d) {
     free(d);
 }
 
+void kin_drafter_reset(kin_drafter *d) {
+    if (!d) return;
+    kin_ngram_draft_reset(d->ngram);
+    d->n_blocks = 0;
+    d->has_next = false;
+}
+
 const kin_draft_source *kin_drafter_source(const kin_drafter *d) {
     return d ? &d->source : NULL;
 }

@@ -117,6 +117,20 @@ static void a_text_that_grows_is_one_that_was_there(void **state) {
     kin_ngram_draft_close(d);
 }
 
+// What the text before had at the same places is not in the way.
+static void another_text_begins_anew(void **state) {
+    (void)state;
+    const int32_t before[] = {11, 12, 13, 14, 15, 16}, text[] = {1, 2, 3, 4, 5, 1, 2, 3};
+    kin_ngram_draft *d = open_draft();
+    kin_draft out;
+    kin_ngram_draft_propose(d, before, 6, 4, &out);
+    kin_ngram_draft_reset(d);
+    kin_ngram_draft_propose(d, text, 8, 2, &out);
+    assert_int_equal(out.n, 2);
+    assert_true(out.tokens[0] == 4 && out.tokens[1] == 5);
+    kin_ngram_draft_close(d);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_followed_before_is_drafted),
@@ -125,6 +139,7 @@ int main(void) {
         cmocka_unit_test(an_edited_copy_is_drafted_on),
         cmocka_unit_test(a_long_match_has_the_best_grade),
         cmocka_unit_test(a_text_that_grows_is_one_that_was_there),
+        cmocka_unit_test(another_text_begins_anew),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

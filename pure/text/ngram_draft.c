@@ -28,6 +28,10 @@ void kin_ngram_draft_close(kin_ngram_draft *d) {
     free(d);
 }
 
+void kin_ngram_draft_reset(kin_ngram_draft *d) {
+    d->n = d->distance = 0;
+}
+
 static uint32_t hash(const int32_t *tokens) {
     uint32_t h = 0;
     for (int i = 0; i < KIN_NGRAM_LEAST; i++) h = (h ^ (uint32_t)tokens[i]) * UINT32_C(0x9e3779b1), h ^= h >> 15;
@@ -57,7 +61,7 @@ static bool grow(kin_ngram_draft *d, int n) {
 // The last tokens are left out: nothing follows them yet.
 static bool take_in(kin_ngram_draft *d, const int32_t *tokens, int n) {
     if (n >= d->cap && !grow(d, n)) return false;
-    if (n < d->n) d->n = d->distance = 0;
+    if (n < d->n) kin_ngram_draft_reset(d);
     if (d->n == 0) memset(d->latest, 0xff, (size_t)d->cap * sizeof *d->latest); // NONE
     for (int place = d->n < KIN_NGRAM_LEAST ? KIN_NGRAM_LEAST : d->n; place < n; place++) add(d, tokens, place);
     d->n = n;

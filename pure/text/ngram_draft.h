@@ -21,6 +21,9 @@ typedef struct kin_ngram_draft kin_ngram_draft;
 int kin_ngram_draft_open(kin_ngram_draft **out, kin_err *err);
 void kin_ngram_draft_close(kin_ngram_draft *draft); // NULL is allowed
 
+// Another text follows.
+void kin_ngram_draft_reset(kin_ngram_draft *draft);
+
 // See kin_draft_source. Without memory for tokens that were added there are no drafts any more. A text that is shorter than it
 // was begins again.
 void kin_ngram_draft_propose(kin_ngram_draft *draft, const int32_t *tokens, int n, int most, kin_draft *out);
