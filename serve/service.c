@@ -504,7 +504,8 @@ static void publish(kin_service *s, bool is_up) {
 kin_service_status kin_service_get_status(kin_service *s) {
     pthread_mutex_lock(&s->mutex);
     kin_service_status status = s->status;
-    status.n_waiting = s->n_jobs - s->status.n_running;
+    int n_waiting = s->n_jobs - s->status.n_running; // one that has just ended still runs, until the next publish
+    status.n_waiting = n_waiting > 0 ? n_waiting : 0;
     pthread_mutex_unlock(&s->mutex);
     return status;
 }

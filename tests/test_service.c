@@ -76,6 +76,7 @@ typedef struct text {
 
 static void wake(void *user) {
     world *w = user;
+    if (w->service) assert_true(kin_service_get_status(w->service).n_waiting >= 0);
     pthread_mutex_lock(&w->mutex);
     w->has_woken = true;
     pthread_cond_signal(&w->woken);
