@@ -85,14 +85,17 @@ static void remove_oldest(files *list, const char *dir, uint64_t most) {
     }
 }
 
-// What all pages may take: the cap, or less where the disk is short.
-static uint64_t most_of(const kin_kv_room *room, const char *dir, uint64_t bytes) {
+// What all pages may take: the cap, or less where the disk is short; *free_least then: what of it stays free, else 0.
+static uint64_t most_of(const kin_kv_room *room, const char *dir, uint64_t bytes, uint64_t *free_least) {
     struct statvfs fs;
+    *free_least = 0;
     if (statvfs(dir, &fs) != 0) return room->cap;
     uint64_t disk = (uint64_t)fs.f_blocks * fs.f_frsize, kept = disk / FREE_SHARE < FREE_MOST ? disk / FREE_SHARE : FREE_MOST;
     uint64_t cap = room->cap ? room->cap : disk / SHARE, free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
     uint64_t could = bytes + free_bytes > kept ? bytes + free_bytes - kept : 0;
-    return cap < could ? cap : could;
+    if (cap <= could) return cap;
+    *free_least = kept;
+    return could;
 }
 
 int kin_kv_room_make(kin_kv_room *room, const char *dir, uint64_t n, kin_err *err) {
@@ -103,15 +106,16 @@ int kin_kv_room_make(kin_kv_room *room, const char *dir, uint64_t n, kin_err *er
         return 0;
     }
     files list = list_files(dir);
-    uint64_t most = most_of(room, dir, list.bytes);
+    uint64_t free_least, most = most_of(room, dir, list.bytes, &free_least);
     if (n <= most && list.bytes + n > most) remove_oldest(&list, dir, most - n < most / 10 * 9 ? most - n : most / 10 * 9);
     bool fits = list.bytes + n <= most;
     room->left = fits ? (most - list.bytes - n) / LOOKS : 0;
     free(list.at);
     if (fits) return 0;
     kin_size_format(n, a, sizeof a);
-    if (room->cap == 0 || most < room->cap)
-        return kin_err_set(err, "%s: no room for a page of %s: the disk is too full to take more", dir, a);
+    if (free_least > 0)
+        return kin_err_set(err, "%s: no room for a page of %s: the disk is full, but for the %s that stay free", dir, a,
+                           kin_size_format(free_least, b, sizeof b));
     return kin_err_set(err, "%s: no room for a page of %s: all pages there may take %s (--kv-disk)", dir, a,
                        kin_size_format(most, b, sizeof b));
 }

@@ -334,6 +334,20 @@ static void a_page_beyond_the_cap_is_left_out(void **state) {
     assert_int_equal(kin_kv_room_make(&room, dir, 8192, &err), 0);
     room = (kin_kv_room){.cap = 8192};
     assert_int_equal(kin_kv_room_make(&room, dir, 8193, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "all pages there may take 8.00 KiB (--kv-disk)"));
+}
+
+// The disk's own size, or the share of it that is taken where no cap is given.
+static void it_is_said_what_a_page_finds_no_room_in(void **state) {
+    (void)state;
+    const uint64_t large = UINT64_C(1) << 60;
+    kin_kv_room room = {.cap = 2 * large};
+    kin_err err;
+    assert_int_equal(kin_kv_room_make(&room, dir, large, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, ": the disk is full, but for the "));
+    room = (kin_kv_room){0};
+    assert_int_equal(kin_kv_room_make(&room, dir, large, &err), KIN_FAIL);
+    assert_null(strstr(err.text, "too full"));
 }
 
 // ---- a shard
@@ -477,6 +491,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_folder_that_cannot_be_written_is_told_once, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(the_least_recently_used_pages_leave, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(a_page_beyond_the_cap_is_left_out, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(it_is_said_what_a_page_finds_no_room_in, make_dir, remove_dir),
     };
     const struct CMUnitTest shards[] = {
         cmocka_unit_test_setup_teardown(pages_give_the_bits_that_were_computed, make_dir, remove_dir),
