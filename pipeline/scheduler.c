@@ -713,11 +713,13 @@ static outcome end_with(kin_scheduler *s, kin_generation *g, kin_generation_end 
     return ENDS;
 }
 
-// The token of one row. i: so many drafted ones, of n_draft, were right so far.
-static outcome take_row(kin_scheduler *s, kin_generation *g, float *logits, int i, int n_draft) {
+// The token of one row of the step that has part p. i: so many drafted ones were right so far.
+static outcome take_row(kin_scheduler *s, const kin_part *p, float *logits, int i) {
     kin_err err;
+    kin_generation *g = p->g;
+    int n_draft = p->n_draft;
     const kin_draft *d = &g->draft;
-    kin_draft_counts counts = {.n_written = 1};
+    kin_draft_counts counts = {.n_written = !p->is_prompt};
     int32_t id = g->o.next(g->o.user, logits);
     bool agrees = i < n_draft && id == d->tokens[i];
     if (i < n_draft && id != KIN_GENERATION_NO_TOKEN) kin_speculation_learn_token(&s->speculation, d->kind, d->grades[i], agrees);
@@ -740,13 +742,13 @@ static outcome take_row(kin_scheduler *s, kin_generation *g, float *logits, int 
 // rows: of the step; last: the one after the text's last token.
 static void take_rows(kin_scheduler *s, const kin_part *p, float *rows, int last) {
     kin_generation *g = p->g;
-    kin_draft_counts counts = {.n_passes = !p->is_ahead};
+    kin_draft_counts counts = {.n_passes = !p->is_ahead && !p->is_prompt};
     counts.drafted[g->draft.kind] = (uint64_t)p->n_draft;
     kin_scheduler_count_drafts(s, g, counts);
     outcome o = AGREES;
     for (int i = 0; o == AGREES; i++) {
         int row = i == 0 ? last : p->draft_row + i - 1;
-        o = take_row(s, g, rows + (size_t)row * (size_t)s->o.n_vocab, i, p->n_draft);
+        o = take_row(s, p, rows + (size_t)row * (size_t)s->o.n_vocab, i);
     }
     if (o == GOES_ON && p->n_draft > 0) kin_scheduler_forget_rejected(s, g);
 }

@@ -231,14 +231,17 @@ static void with_drafts_each_text_is_what_it_is_without(void **state) {
     (void)state;
     enum { N = 6 };
     static text texts[N], alone[N];
+    uint64_t n_rows = 0; // of all texts, behind the prompts': the last one of each gives no token
     for (int i = 0; i < N; i++) make_text(&texts[i], i + 2, i % 3 ? 70 : 0, 1 + i * i % 150, 5 + 3 * i);
     run_alone(texts, alone, N);
+    for (int i = 0; i < N; i++) n_rows += (uint64_t)alone[i].n_made;
     for (int i = 0; i < 3; i++) {
         with_drafts = (const double[]){0, 0.7, 1}[i];
         run_in_company(texts, alone, N, 1, N_CTX, 8, 1);
         assert_true(came.drafted[KIN_DRAFT_ORACLE] > 0);
         assert_true(i == 0 || came.accepted[KIN_DRAFT_ORACLE] > 0);
         assert_true(came.accepted[KIN_DRAFT_ORACLE] <= came.drafted[KIN_DRAFT_ORACLE] && came.n_passes <= came.n_written);
+        assert_int_equal(came.n_written, n_rows);
         run_in_company(texts, alone, N, 3, N_CTX, 8, 2);
         run_in_company(texts, alone, N, 2, 4 * 64, 8, 3); // so little room that some wait, and are computed again
         run_in_company(texts, alone, N, 1, N_CTX, 1, 4);
