@@ -347,6 +347,11 @@ static int open_draft_model(kin_session *s, const char *file, kin_shard_options 
     return 0;
 }
 
+// Ways of groups' sums that give the same bits have the same number: mesh and star add in the order of the ranks.
+static int32_t order_of_sums(const char *allreduce) {
+    return strcmp(allreduce, "tree") == 0 ? 1 : strcmp(allreduce, "ring") == 0 ? 2 : 0;
+}
+
 // Alone with a key of this machine's, with others with the cluster's, so that a code that is changed makes old pages useless.
 static int open_kv_disk(kin_session *s, const kin_session_options *o, const kin_shard_options *so, kin_err *err) {
     kin_key key;
@@ -357,7 +362,8 @@ static int open_kv_disk(kin_session *s, const kin_session_options *o, const kin_
     if (rc == 0) rc = kin_key_derive(s->kv_disk.secret, &key, KIN_KEY_FOR_PAGES, err);
     if (rc == 0) rc = kin_weights_model_identity(&s->model, &s->kv_context, err);
     kin_key_wipe(&key);
-    const int32_t numbers[] = {so->kv_type, so->flash, so->ggml_kernels, strcmp(o->fleet.wire, "f16") == 0};
+    const int32_t numbers[] = {so->kv_type, so->flash, so->ggml_kernels, strcmp(o->fleet.wire, "f16") == 0,
+                               order_of_sums(o->fleet.allreduce)};
     s->kv_context = kin_hash64(numbers, sizeof numbers, s->kv_context);
     s->kv_disk.cap = o->kv_disk_size;
     s->kv_disk.dir = rc == 0 ? dir : NULL;

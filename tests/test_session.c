@@ -6,7 +6,10 @@
 
 #include <cmocka.h>
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "node/session.h"
 #include "tests/small_cluster.h"
@@ -48,10 +51,60 @@ static void a_batch_that_fits_no_frame_is_an_error(void **state) {
     assert_null(c);
 }
 
+static void say_nothing(const char *format, ...) {
+    (void)format;
+}
+
+static void show_nothing(const char *line) {
+    (void)line;
+}
+
+static void no_progress(void *user, const char *what, uint64_t done, uint64_t total) {
+    (void)user, (void)what, (void)done, (void)total;
+}
+
+static void clear_nothing(void) {}
+
+static uint64_t context_with(const char *allreduce) {
+    static atomic_bool stop;
+    static const kin_console console = {
+        .stop = &stop, .say = say_nothing, .status = show_nothing, .progress = no_progress, .clear_progress = clear_nothing};
+    kin_session_options o = kin_session_options_defaults();
+    kin_session s = {0};
+    kin_err err;
+    o.console = &console;
+    o.model = model_path;
+    o.gpu_layers = "0";
+    o.n_threads = 1;
+    o.keeps_kv = o.no_cache = true;
+    o.fleet.allreduce = allreduce;
+    if (kin_session_open_model(&s, &o, &err) != 0 || kin_session_open(&s, &o, N_CTX, &err) != 0) fail_msg("%s", err.text);
+    assert_non_null(s.kv_disk.dir);
+    uint64_t context = s.kv_context;
+    kin_session_close(&s);
+    return context;
+}
+
+// Sums in another order have other last bits, and so have keys and values.
+static void pages_are_of_one_order_of_sums(void **state) {
+    (void)state;
+    char home[] = "/tmp/kin-test-session-XXXXXX", command[64];
+    assert_non_null(mkdtemp(home));
+    setenv("HOME", home, 1);
+    unsetenv("XDG_CONFIG_HOME");
+    unsetenv("XDG_CACHE_HOME");
+    uint64_t mesh = context_with("mesh");
+    assert_true(context_with("star") == mesh);
+    assert_true(context_with("tree") != mesh && context_with("ring") != mesh && context_with("tree") != context_with("ring"));
+    snprintf(command, sizeof command, "rm -rf %s", home);
+    assert_int_equal(system(command), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_ring_that_does_not_come_up_leaves_no_shard_of_an_earlier_one),
         cmocka_unit_test(a_batch_that_fits_no_frame_is_an_error),
+        cmocka_unit_test(pages_are_of_one_order_of_sums),
     };
     return cmocka_run_group_tests(tests, open_model, close_model);
 }
