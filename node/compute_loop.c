@@ -7,6 +7,7 @@
 #include "pipeline/steps.h"
 
 enum { FEW_BEYOND_PAGE = 8 }; // tokens of a text
+static const kin_time DIVIDE_NS = 1000000000;
 
 struct kin_compute_loop {
     kin_session *session;
@@ -19,6 +20,8 @@ struct kin_compute_loop {
     int n_delayed; // steps, since a better plan waits
     kin_losses losses;
     double rates[KIN_SCHEDULER_MAX_PARALLEL + 1]; // expected, by the number of texts; 0: not known
+    int n_divided;                                // texts that ran when this was done for them,
+    kin_time divided;                             // at that time
 };
 
 static void open_pages(kin_compute_loop *l) {
@@ -71,17 +74,33 @@ double kin_compute_loop_rate(const kin_compute_loop *l, int n_texts) {
     return n_texts >= 0 && n_texts <= KIN_SCHEDULER_MAX_PARALLEL ? l->rates[n_texts] : 0;
 }
 
-// As many steps at once as suit the plan, for each number of texts. Not known: as many as the ring has members.
-static void divide_texts(kin_compute_loop *l) {
-    uint8_t n_steps[KIN_SCHEDULER_MAX_PARALLEL + 1] = {0};
+// As many steps at once as suit the plan. n_cached: tokens of each text, -1: their share of the context.
+static bool divide_texts(kin_compute_loop *l, int n, int n_cached) {
     kin_batching b;
+    if (!kin_session_batching(l->session, n, n_cached, KIN_STEPS_IN_FLIGHT, &b)) return false;
+    kin_scheduler_set_in_flight(l->scheduler, n, b.n_batches);
+    l->rates[n] = b.rate;
+    return true;
+}
+
+// Where it is not known, the ring has as many as it has members.
+static void divide_any_texts(kin_compute_loop *l) {
     int n_members = kin_head_n_members(l->head), most = l->n_parallel < n_members ? n_members : l->n_parallel;
     for (int n = 1; n <= most; n++) {
-        bool known = kin_session_batching(l->session, n, KIN_STEPS_IN_FLIGHT, &b);
-        n_steps[n] = known ? (uint8_t)b.n_batches : 0;
-        l->rates[n] = known ? b.rate : 0;
+        kin_scheduler_set_in_flight(l->scheduler, n, 0);
+        l->rates[n] = 0;
+        divide_texts(l, n, -1);
     }
-    kin_scheduler_set_in_flight(l->scheduler, n_steps);
+}
+
+// For those that run, by the tokens that they have and what was measured since.
+static void divide_running_texts(kin_compute_loop *l) {
+    kin_scheduler_stats stats = kin_scheduler_get_stats(l->scheduler);
+    kin_time now = kin_clock_now();
+    if (stats.n_running == 0 || (stats.n_running == l->n_divided && now - l->divided < DIVIDE_NS)) return;
+    l->n_divided = stats.n_running;
+    l->divided = now;
+    divide_texts(l, stats.n_running, (int)(stats.n_running_tokens / (uint64_t)stats.n_running));
 }
 
 static int set_head(kin_compute_loop *l, kin_err *err) {
@@ -102,7 +121,7 @@ int kin_compute_loop_enter(kin_compute_loop *l, kin_err *err) {
         kin_compute_loop_leave(l);
         return KIN_FAIL;
     }
-    if (l->rates[1] == 0) divide_texts(l); // a link may have been measured after the plan was made
+    if (l->rates[1] == 0) divide_any_texts(l); // a link may have been measured after the plan was made
     return 0;
 }
 
@@ -142,6 +161,7 @@ int kin_compute_loop_step(kin_compute_loop *l, bool *busy, kin_err *err) {
         kin_compute_loop_leave(l);
         if (kin_compute_loop_enter(l, err) != 0) return KIN_FAIL;
     }
+    divide_running_texts(l);
     if (kin_scheduler_step(l->scheduler, busy, err) == 0) return 0;
     l->head = NULL;
     kin_compute_loop_leave(l);

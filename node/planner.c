@@ -536,11 +536,12 @@ bool kin_planner_expects(kin_planner *p, kin_expectation *out) {
     return known;
 }
 
-bool kin_planner_batching(kin_planner *p, int n_texts, int most, kin_batching *out) {
+bool kin_planner_batching(kin_planner *p, int n_texts, int n_cached, int most, kin_batching *out) {
     kin_err err;
-    pthread_mutex_lock(&p->mutex);
-    bool known =
-        p->now.is_predicted && kin_batching_choose(corrected_facts(p, &p->now), &p->now.plan, n_texts, most, out, &err) == 0;
+    if (pthread_mutex_trylock(&p->mutex) != 0) return false;
+    if (n_cached < 0) n_cached = p->work.n_cached / n_texts;
+    bool known = p->now.is_predicted &&
+                 kin_batching_choose(corrected_facts(p, &p->now), &p->now.plan, n_texts, n_cached, most, out, &err) == 0;
     pthread_mutex_unlock(&p->mutex);
     return known;
 }

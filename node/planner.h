@@ -64,8 +64,9 @@ typedef struct kin_expectation {
 } kin_expectation;
 bool kin_planner_expects(kin_planner *planner, kin_expectation *out);
 
-// How n_texts texts are best divided with the plan in force, by the same (pure/plan/batching.h). False: not known.
-bool kin_planner_batching(kin_planner *planner, int n_texts, int most, kin_batching *out);
+// How n_texts texts are best divided with the plan in force, by the same (pure/plan/batching.h). n_cached: tokens that each has;
+// -1: its share of those that work was told of. False: not known, or not now, because a plan is being made.
+bool kin_planner_batching(kin_planner *planner, int n_texts, int n_cached, int most, kin_batching *out);
 
 // The facts of the last question, uncorrected, and the plan that was made of it (none, where it only looks). False: there was no
 // question yet.

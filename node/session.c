@@ -235,8 +235,8 @@ bool kin_session_yields(const kin_session *s) {
     return s->with_others && kin_cluster_yields(s->fleet.cluster);
 }
 
-bool kin_session_batching(const kin_session *s, int n_texts, int most, kin_batching *out) {
-    return s->planner && kin_planner_batching(s->planner, n_texts, most, out);
+bool kin_session_batching(const kin_session *s, int n_texts, int n_cached, int most, kin_batching *out) {
+    return s->planner && kin_planner_batching(s->planner, n_texts, n_cached, most, out);
 }
 
 // Devices that search for a head ask again every few seconds.

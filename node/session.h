@@ -116,7 +116,7 @@ bool kin_session_yields(const kin_session *s);
 int kin_session_look(kin_session *s, const kin_session_options *o, kin_facts *facts, kin_err *err);
 
 // How n_texts texts are best divided into steps at once, at most `most` of them, by the plan in force. False: not known.
-bool kin_session_batching(const kin_session *s, int n_texts, int most, kin_batching *out);
+bool kin_session_batching(const kin_session *s, int n_texts, int n_cached, int most, kin_batching *out);
 
 // Within a request, between tokens: what was expected, with what the last tokens took taken into account. False: not known.
 bool kin_session_expects(kin_session *s, kin_expectation *out);

@@ -59,9 +59,9 @@ void kin_scheduler_close(kin_scheduler *s) {
     free(s);
 }
 
-void kin_scheduler_set_in_flight(kin_scheduler *s, const uint8_t *n) {
-    for (int i = 0; i <= KIN_SCHEDULER_MAX_PARALLEL; i++) kin_assert(n[i] <= KIN_STEPS_IN_FLIGHT);
-    memcpy(s->n_in_flight, n, sizeof s->n_in_flight);
+void kin_scheduler_set_in_flight(kin_scheduler *s, int n_texts, int n_steps) {
+    kin_assert(n_texts > 0 && n_texts <= KIN_SCHEDULER_MAX_PARALLEL && n_steps >= 0 && n_steps <= KIN_STEPS_IN_FLIGHT);
+    s->n_in_flight[n_texts] = (uint8_t)n_steps;
 }
 
 // ---- the texts
@@ -850,6 +850,7 @@ kin_scheduler_stats kin_scheduler_get_stats(const kin_scheduler *s) {
     kin_scheduler_stats t = s->stats;
     t.n_running = s->n_running;
     t.n_waiting = s->n_waiting;
+    for (int i = 0; i < s->n_running; i++) t.n_running_tokens += (uint64_t)s->running[i]->n_done;
     t.n_blocks = s->blocks ? kin_kv_blocks_n(s->blocks) : 0;
     t.n_free_blocks = s->blocks ? kin_kv_blocks_n_free(s->blocks) : 0;
     return t;

@@ -83,9 +83,9 @@ void kin_scheduler_close(kin_scheduler *scheduler); // no `ended` is called. NUL
 // KV cache is computed again. No step may be in flight.
 int kin_scheduler_set_head(kin_scheduler *scheduler, kin_head *head, kin_err *err);
 
-// Steps at once while so many texts are written: n [KIN_SCHEDULER_MAX_PARALLEL + 1], copied. 0 (as all are after open): as many
-// as the ring has members. pure/plan/batching.h chooses; where weights are streamed it is 1, for a pass reads them once.
-void kin_scheduler_set_in_flight(kin_scheduler *scheduler, const uint8_t *n);
+// Steps at once while n_texts (1 to KIN_SCHEDULER_MAX_PARALLEL) are written. 0 (as for all after open): as many as the ring has
+// members. pure/plan/batching.h chooses; where weights are streamed it is often 1, for a pass reads them once.
+void kin_scheduler_set_in_flight(kin_scheduler *scheduler, int n_texts, int n_steps);
 
 // Fails when the prompt is empty or longer than the context. *out lives until `ended`.
 int kin_scheduler_submit(kin_scheduler *scheduler, const kin_generation_options *options, kin_generation **out, kin_err *err);
@@ -113,6 +113,7 @@ int kin_scheduler_n_beyond_pages(const kin_scheduler *scheduler);
 
 typedef struct kin_scheduler_stats {
     int n_running, n_waiting;
+    uint64_t n_running_tokens;   // in the KV cache, of the texts that run
     int n_blocks, n_free_blocks; // of the KV cache
     uint64_t n_steps;
     uint64_t n_prompt_tokens, n_cached_tokens, n_generated_tokens;

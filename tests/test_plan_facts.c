@@ -378,6 +378,37 @@ static void a_disk_is_corrected_by_its_rate_or_with_experts_by_its_time(void **s
     assert_true(c.devices[0].disk == 1.5);
 }
 
+static void who_streams_more_than_it_should_has_less_memory(void **state) {
+    (void)state;
+    kin_plan_options options = kin_plan_options_defaults();
+    kin_facts truth, facts;
+    kin_corrections c;
+    kin_prediction real, predicted, corrected;
+    kin_plan plan;
+    kin_err err;
+    kin_paper_facts(&truth, KIN_PAPER_TABLE_3, KIN_PAPER_70B, 4);
+    assert_int_equal(kin_plan_exact(&truth, &options, &plan, &err), 0);
+    assert_int_equal(kin_timeline_closed(&truth, &plan, &real, &err), 0);
+    int i = 0;
+    while (real.devices[i].streamed_bytes == 0) i++;
+    facts = truth;
+    facts.devices[i].memory_bytes += fmin(1e9, real.devices[i].streamed_bytes / 2);
+    kin_corrections_init(&c);
+    assert_int_equal(kin_timeline_closed(&facts, &plan, &predicted, &err), 0);
+    assert_true(predicted.devices[i].streamed_bytes < real.devices[i].streamed_bytes);
+    for (int again = 0; again < 2; again++) {
+        kin_measured measured = measure(&real, i);
+        kin_corrections_set(&c, i, &measured, &plan, &predicted);
+        kin_facts now = facts;
+        kin_corrections_apply(&c, &now);
+        assert_int_equal(kin_timeline_closed(&now, &plan, &corrected, &err), 0);
+        assert_true(fabs(corrected.tpot_s / real.tpot_s - 1) < 1e-6);
+        assert_true(fabs(corrected.devices[i].streamed_bytes / real.devices[i].streamed_bytes - 1) < 1e-6);
+    }
+    kin_corrections_set(&c, i, &(kin_measured){.disk_s = 1, .disk_bytes = 1}, &plan, &predicted);
+    assert_true(c.devices[i].missing_bytes == 0); // not more memory than was believed
+}
+
 static void a_ring_corrects_only_its_own_links(void **state) {
     (void)state;
     const kin_plan ring = {.n_rounds = 1, .n_stops = 3, .stops = {{0, false}, {2, false}, {1, false}}};
@@ -425,6 +456,7 @@ int main(void) {
         cmocka_unit_test(a_worker_needs_no_rate_for_the_output),
         cmocka_unit_test(any_numbers_at_all_are_refused_or_planned),
         cmocka_unit_test(a_ring_corrects_only_its_own_links),
+        cmocka_unit_test(who_streams_more_than_it_should_has_less_memory),
         cmocka_unit_test(running_corrections_find_the_true_facts),
         cmocka_unit_test(an_engine_is_corrected_by_what_it_did),
         cmocka_unit_test(what_is_not_known_corrects_nothing_and_nonsense_little),

@@ -460,6 +460,10 @@ static void keys_and_values_are_read_once_for_a_group_s_heads_and_a_batch_s_rows
     assert_close(p.tpot_s, 10 * (0.010 + hypot(10000 * 0.2e-6, 10000 * 0.4e-6)));
     assert_int_equal(kin_latency_pass(&facts, &plan, 5, 10000, 0, &p, NULL), 0);
     assert_close(p.tpot_s, 10 * (0.015 + hypot(10004 * 0.2e-6, 5 * 10002 * 0.4e-6)));
+    kin_prediction none;
+    assert_int_equal(kin_latency_texts(&facts, &plan, 5, 0, &none, NULL), 0); // but each text has its own
+    assert_int_equal(kin_latency_texts(&facts, &plan, 5, 10000, &p, NULL), 0);
+    assert_close(p.tpot_s - none.tpot_s, 10 * hypot(5 * 10000 * 0.2e-6, 5 * 10000 * 0.4e-6));
     facts.devices[0].cpu.kv_bytes_s = 0; // each head and each row reads for itself, at 10 GB/s
     assert_int_equal(kin_latency_pass(&facts, &plan, 5, 10000, 0, &p, NULL), 0);
     assert_close(p.tpot_s, 10 * (0.015 + 5 * 10002 * 4e-6));

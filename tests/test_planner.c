@@ -304,6 +304,30 @@ static void what_is_measured_deep_in_the_cache_is_held_against_that_depth(void *
     kin_planner_close(p);
 }
 
+static void texts_are_divided_by_the_tokens_that_they_have_and_by_what_was_measured(void **state) {
+    (void)state;
+    kin_batching share, same, deep, slow;
+    kin_prediction now;
+    kin_facts facts;
+    kin_plan plan;
+    kin_err err;
+    kin_paper_facts(&cluster, KIN_PAPER_A4, KIN_PAPER_8B, 0);
+    cluster.work.n_cached = 800;
+    kin_planner *p = open_planner("auto", "exact");
+    assert_false(kin_planner_batching(p, 4, -1, 16, &share)); // there is no plan yet
+    assert_int_equal(kin_planner_set_alone(p, &cluster.devices[0], 0, &err), 0);
+    assert_true(kin_planner_batching(p, 4, -1, 16, &share) && kin_planner_batching(p, 4, 200, 16, &same));
+    assert_true(share.rate == same.rate);
+    assert_true(kin_planner_batching(p, 4, 2000, 16, &deep));
+    assert_true(deep.rate < share.rate);
+    assert_true(kin_planner_last(p, &facts, &plan));
+    assert_int_equal(kin_timeline_predict(&facts, &plan, &now, &err), 0);
+    kin_planner_take_measured(p, &(kin_cluster_measured){.n = 1, .members = {{.compute_s = 2 * now.compute_s}}});
+    assert_true(kin_planner_batching(p, 4, 200, 16, &slow));
+    assert_true(slow.rate < 0.6 * share.rate);
+    kin_planner_close(p);
+}
+
 static void nonsense_of_one_device_does_not_sink_the_others(void **state) {
     (void)state;
     static asked a;
@@ -523,6 +547,7 @@ int main(void) {
         cmocka_unit_test_setup(it_wants_to_be_asked_again_only_if_another_plan_would_win, setup),
         cmocka_unit_test_setup(tokens_as_predicted_never_ask_again, setup),
         cmocka_unit_test_setup(what_is_measured_deep_in_the_cache_is_held_against_that_depth, setup),
+        cmocka_unit_test_setup(texts_are_divided_by_the_tokens_that_they_have_and_by_what_was_measured, setup),
         cmocka_unit_test_setup(nonsense_of_one_device_does_not_sink_the_others, setup),
         cmocka_unit_test_setup(a_plan_by_rule_is_predicted_too, setup),
         cmocka_unit_test_setup(links_that_are_measured_late_complete_the_prediction, setup),

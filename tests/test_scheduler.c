@@ -626,9 +626,7 @@ static void beside_few_texts_prompts_keep_the_ring_at_work(void **state) {
     for (int streamed = 0; streamed <= 1; streamed++) {
         static text texts[2];
         world w = open_world(3, N_CTX, 4);
-        uint8_t in_flight[KIN_SCHEDULER_MAX_PARALLEL + 1];
-        for (int i = 0; i <= KIN_SCHEDULER_MAX_PARALLEL; i++) in_flight[i] = streamed || i < 3 ? 1 : 3;
-        kin_scheduler_set_in_flight(w.s, in_flight);
+        for (int n = 1; n <= 4; n++) kin_scheduler_set_in_flight(w.s, n, streamed || n < 3 ? 1 : 3);
         make_text(&texts[0], 2, 0, 10, 40);
         make_text(&texts[1], 3, 0, 300, 1);
         submit(&w, &texts[0]);
@@ -650,9 +648,7 @@ static void with_one_step_in_flight_it_has_all_texts(void **state) {
     static text texts[N];
     for (int at_once = 0; at_once <= 1; at_once++) {
         world w = open_world(3, N_CTX, N);
-        uint8_t in_flight[KIN_SCHEDULER_MAX_PARALLEL + 1];
-        memset(in_flight, at_once, sizeof in_flight);
-        kin_scheduler_set_in_flight(w.s, in_flight);
+        for (int n = 1; n <= N; n++) kin_scheduler_set_in_flight(w.s, n, at_once);
         for (int i = 0; i < N; i++) make_text(&texts[i], i + 2, 0, 8, N_MADE);
         for (int i = 0; i < N; i++) submit(&w, &texts[i]);
         while (step(&w)) continue;

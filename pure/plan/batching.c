@@ -13,16 +13,16 @@ static double busiest_s(const kin_facts *facts, const kin_prediction *p) {
     return most;
 }
 
-int kin_batching_choose(const kin_facts *facts, const kin_plan *plan, int n_texts, int most, kin_batching *out, kin_err *err) {
-    kin_assert(n_texts >= 1 && n_texts <= KIN_BATCHING_MAX_TEXTS && most >= 1);
+int kin_batching_choose(const kin_facts *facts, const kin_plan *plan, int n_texts, int n_cached, int most, kin_batching *out,
+                        kin_err *err) {
+    kin_assert(n_texts >= 1 && n_texts <= KIN_BATCHING_MAX_TEXTS && n_cached >= 0 && most >= 1);
     *out = (kin_batching){0};
-    int n_cached = facts->work.n_cached / n_texts; // the texts share the context
     for (int m = 1, before = 0; m <= most && m <= n_texts; m++) {
         kin_prediction p;
         int n_each = (n_texts + m - 1) / m;
         if (n_each == before) continue; // more micro-batches of as many texts
         before = n_each;
-        if (kin_latency_pass(facts, plan, n_each, n_cached, n_each, &p, err) != 0) return KIN_FAIL;
+        if (kin_latency_texts(facts, plan, n_each, n_cached, &p, err) != 0) return KIN_FAIL;
         double alone_s = p.tpot_s, shared_s = m * busiest_s(facts, &p), period_s = alone_s > shared_s ? alone_s : shared_s;
         if (n_texts / period_s > out->rate * WORTH) *out = (kin_batching){m, period_s, n_texts / period_s};
     }

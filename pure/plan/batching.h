@@ -19,7 +19,7 @@ typedef struct kin_batching {
 
 enum { KIN_BATCHING_MAX_TEXTS = 256 };
 
-// The best for n_texts (1 to KIN_BATCHING_MAX_TEXTS), with at most `most` micro-batches. Texts share the context, so each has its
-// share of facts->work.n_cached before it. The fewest micro-batches win where the rates are within 2 %. Texts are counted as
-// tokens of one sequence: that each reads its own keys and values is not. Fails where kin_latency_pass does.
-int kin_batching_choose(const kin_facts *facts, const kin_plan *plan, int n_texts, int most, kin_batching *out, kin_err *err);
+// The best for n_texts (1 to KIN_BATCHING_MAX_TEXTS), each after n_cached tokens, with at most `most` micro-batches. The fewest
+// micro-batches win where the rates are within 2 %. Fails where kin_latency_texts does.
+int kin_batching_choose(const kin_facts *facts, const kin_plan *plan, int n_texts, int n_cached, int most, kin_batching *out,
+                        kin_err *err);

@@ -7,6 +7,7 @@ static const double FACTOR_LEAST = 0.1, FACTOR_MOST = 10;
 void kin_corrections_init(kin_corrections *c) {
     for (int i = 0; i < KIN_FACTS_MAX_DEVICES; i++) {
         c->devices[i].cpu = c->devices[i].gpu = c->devices[i].disk = 1;
+        c->devices[i].missing_bytes = 0;
         for (int to = 0; to < KIN_FACTS_MAX_DEVICES; to++) c->hops[i][to] = 1;
     }
 }
@@ -26,6 +27,11 @@ static double disk_factor(const kin_measured *measured, const kin_device_predict
     return predicted_bytes_s / (measured->disk_bytes / measured->disk_s);
 }
 
+static void set_missing(double *missing_bytes, const kin_measured *measured, const kin_device_prediction *p) {
+    if (p->streamed_bytes > 0 && p->experts_s == 0 && known(measured->disk_bytes))
+        *missing_bytes = fmin(fmax(measured->disk_bytes - p->streamed_bytes, 0), p->resident_bytes);
+}
+
 static void set_hops(kin_corrections *c, double factor, const kin_plan *plan) {
     for (int s = 0; s < plan->n_stops && plan->n_stops > 1; s++)
         set(&c->hops[plan->stops[s].device][plan->stops[(s + 1) % plan->n_stops].device], factor);
@@ -40,6 +46,7 @@ void kin_corrections_set(kin_corrections *c, int device, const kin_measured *mea
     if (cpu_s > 0) set(cpu, *cpu * missing);
     if (gpu_s > 0) set(gpu, *gpu * missing);
     if (known(measured->disk_s)) set(&c->devices[device].disk, disk_factor(measured, p));
+    set_missing(&c->devices[device].missing_bytes, measured, p);
     if (device == 0) set_hops(c, measured->hop_s / predicted->hops_s, plan);
 }
 
@@ -64,6 +71,7 @@ void kin_corrections_apply(const kin_corrections *c, kin_facts *facts) {
         d->from_gpu_s *= c->devices[i].gpu;
         d->gpu_copy_bytes_s /= c->devices[i].gpu;
         d->window_s *= c->devices[i].cpu;
+        d->memory_bytes -= fmax(0, fmin(c->devices[i].missing_bytes, d->memory_bytes));
         d->disk_bytes_s /= c->devices[i].disk;
         d->disk_random_bytes_s /= c->devices[i].disk;
         for (int to = 0; to < facts->n_device; to++) {

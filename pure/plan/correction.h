@@ -1,7 +1,7 @@
 // Running corrections: what a run measures, against what was predicted for it, corrects the facts for the next plan.
 //
 // Medians are taken where things are measured (pipeline/step_timing.h): each device reports those of its last tokens. Here there
-// are only factors, measured over predicted by the uncorrected facts, for each device's CPU, GPU and disk, and for each link.
+// are factors, measured over predicted by the uncorrected facts, for each device's CPU, GPU and disk, and for each link.
 //
 // A device measures its computing as a whole. If CPU and GPU both take part, both factors are multiplied by the same ratio, so
 // that they keep their proportion; an engine without work keeps its factor. So when a new plan moves layers from GPU to CPU,
@@ -11,6 +11,9 @@
 // Hops are known only as the sum over the ring: all its links get the same factor. Links that the plan does not use keep
 // theirs; with one factor for all of them two plans could alternate for ever, each overwriting what the other's ring has
 // shown.
+//
+// A device may have less memory for weights than it was believed to: the rest of the process has grown, or others need it. Then
+// it streams more, and its facts get so much less memory. It is not given more: what it streams is known to a weight block only.
 //
 // Factors stay between 0.1 and 10. A profile is wrong by less; more means that something else was measured (a machine that
 // slept), and without bounds one such plan could drive a device out of the ring for good.
@@ -28,7 +31,8 @@ typedef struct kin_measured {
 
 typedef struct kin_corrections {
     struct {
-        double cpu, gpu, disk;
+        double cpu, gpu, disk; // factors
+        double missing_bytes;  // of memory
     } devices[KIN_FACTS_MAX_DEVICES];
     double hops[KIN_FACTS_MAX_DEVICES][KIN_FACTS_MAX_DEVICES]; // [from][to]
 } kin_corrections;
@@ -40,5 +44,5 @@ void kin_corrections_init(kin_corrections *corrections);
 void kin_corrections_set(kin_corrections *corrections, int device, const kin_measured *measured, const kin_plan *plan,
                          const kin_prediction *predicted);
 
-// Divides the facts' rates, and multiplies their times, by the factors.
+// Divides the facts' rates, and multiplies their times, by the factors; takes away the memory that is missing.
 void kin_corrections_apply(const kin_corrections *corrections, kin_facts *facts);

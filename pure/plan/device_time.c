@@ -13,6 +13,12 @@ static const double KIN_EXPERT_FACTOR = 1.1, GGML_EXPERT_FACTOR = 2;
 static const int PROMPT_LOG2 = 7;      // a prompt's rate is that of 128 tokens
 static const int ATTENTION_BATCH = 32; // ggml's CPU attention takes keys and values for many tokens at once from so many on
 
+// Of a pass: n of one sequence after n_cached of it, or each of a text of its own, after n_cached of that.
+typedef struct tokens {
+    int n, n_cached;
+    bool of_texts;
+} tokens;
+
 static double rate_of(const double rates[KIN_N_QUANT], int q) {
     return rates[q] > 0 ? rates[q] : rates[KIN_QUANT_OTHER];
 }
@@ -74,27 +80,29 @@ static double shared_cache_s(const kin_engine_facts *e, const kin_model_facts *m
 
 // Otherwise attention goes over the cache for each token of a batch. Where its rate for batches is not known: a CPU's at a
 // token's rate, a GPU's once for all of them.
-static double cache_s(const kin_engine_facts *e, const kin_model_facts *m, int n_tokens, int n_cached, bool is_gpu) {
-    double reads = m->kv_reads > 0 ? m->kv_reads : 1, rate = e->read_bytes_s;
-    double cells = n_tokens * (n_cached + (n_tokens - 1) / 2.0), copy_s = n_tokens * e->kv_copy_s;
-    if (by_kins_kernels(e)) return copy_s + shared_cache_s(e, m, n_cached + n_tokens - 1, cells * reads);
-    if (n_tokens >= ATTENTION_BATCH && e->prompt_read_bytes_s > 0)
+static double cache_s(const kin_engine_facts *e, const kin_model_facts *m, const tokens *t, bool is_gpu) {
+    double reads = m->kv_reads > 0 ? m->kv_reads : 1, rate = e->read_bytes_s, copy_s = t->n * e->kv_copy_s;
+    double looks = t->n * (t->n_cached + (t->of_texts ? 0 : (t->n - 1) / 2.0)); // each token at those before it
+    double cells = t->of_texts ? looks : t->n_cached + t->n - 1;
+    if (by_kins_kernels(e)) return copy_s + shared_cache_s(e, m, cells, looks * reads);
+    if (t->n >= ATTENTION_BATCH && e->prompt_read_bytes_s > 0)
         rate = e->prompt_read_bytes_s;
     else if (is_gpu)
-        cells = n_cached + n_tokens - 1;
-    return copy_s + cells * m->kv_bytes * reads / rate;
+        looks = cells;
+    return copy_s + looks * m->kv_bytes * reads / rate;
 }
 
-static void set_speeds(kin_device_rates *r, const kin_model_facts *m, int n_tokens, int n_cached) {
+static void set_speeds(kin_device_rates *r, const kin_model_facts *m, const tokens *t) {
     const kin_device_facts *d = r->facts;
+    int n_tokens = t->n;
     r->cpu_layer_s = products_s(&d->cpu, m, n_tokens);
-    r->cpu_layer_fixed_s = m->layer_ops * d->cpu.op_s + cache_s(&d->cpu, m, n_tokens, n_cached, false);
+    r->cpu_layer_fixed_s = m->layer_ops * d->cpu.op_s + cache_s(&d->cpu, m, t, false);
     double missed = kin_facts_bytes_sum(m->expert_bytes) * experts_used(m, n_tokens);
     if (d->disk_random_bytes_s > 0) r->expert_miss_s = missed / d->disk_random_bytes_s; // else experts that miss do not fit
     if (!r->has_gpu) return;
     r->gpu_layer_s = products_s(&d->gpu, m, n_tokens);
     double gpu_ops = m->gpu_layer_ops > 0 ? m->gpu_layer_ops : m->layer_ops;
-    r->gpu_layer_fixed_s = gpu_ops * d->gpu.op_s + cache_s(&d->gpu, m, n_tokens, n_cached, true);
+    r->gpu_layer_fixed_s = gpu_ops * d->gpu.op_s + cache_s(&d->gpu, m, t, true);
     if (!d->uma) r->gpu_window_s = d->to_gpu_s + d->from_gpu_s + 2 * (n_tokens - 1) * m->hidden_bytes / d->gpu_copy_bytes_s;
 }
 
@@ -153,7 +161,7 @@ static void set_stages(kin_device_rates *r, const kin_model_facts *m) {
     s->first_s = first_s + s->layer_s[1] - fmax(s->layer_s[0], first_s);
 }
 
-void kin_device_rates_init(kin_device_rates *r, const kin_facts *facts, int device, int n_tokens, int n_cached, int n_out) {
+static void init_rates(kin_device_rates *r, const kin_facts *facts, int device, const tokens *t, int n_out) {
     const kin_model_facts *m = &facts->model;
     *r = (kin_device_rates){
         .layer_bytes = kin_facts_bytes_sum(m->layer_bytes),
@@ -172,7 +180,7 @@ void kin_device_rates_init(kin_device_rates *r, const kin_facts *facts, int devi
         .gpu_buffer_bytes = m->gpu_buffer_bytes,
     };
     for (int il = 0; il < m->n_layer; il++) r->layer_share_max = fmax(r->layer_share_max, m->layer_share[il]);
-    set_speeds(r, m, n_tokens, n_cached);
+    set_speeds(r, m, t);
     set_stages(r, m);
     if (device != 0) return;
     r->output_bytes = kin_facts_bytes_sum(m->output_bytes);
@@ -183,6 +191,14 @@ void kin_device_rates_init(kin_device_rates *r, const kin_facts *facts, int devi
     r->output_starts_s = m->output_blocks * r->window_s;
     r->output_s = output_s(&r->facts->cpu, m, n_out);
     if (r->has_gpu && r->gpu_output_s == 0) r->gpu_output_s = output_s(&r->facts->gpu, m, n_out);
+}
+
+void kin_device_rates_init(kin_device_rates *r, const kin_facts *facts, int device, int n_tokens, int n_cached, int n_out) {
+    init_rates(r, facts, device, &(tokens){n_tokens, n_cached, false}, n_out);
+}
+
+void kin_device_rates_init_texts(kin_device_rates *r, const kin_facts *facts, int device, int n_texts, int n_cached) {
+    init_rates(r, facts, device, &(tokens){n_texts, n_cached, true}, n_texts);
 }
 
 kin_load kin_load_of(int n_cpu, int n_gpu) {

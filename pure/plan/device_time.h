@@ -97,6 +97,9 @@ typedef struct kin_device_time {
 // borrowed.
 void kin_device_rates_init(kin_device_rates *rates, const kin_facts *facts, int device, int n_tokens, int n_cached, int n_out);
 
+// The same for passes with the next token of each of n_texts, all after n_cached of their own.
+void kin_device_rates_init_texts(kin_device_rates *rates, const kin_facts *facts, int device, int n_texts, int n_cached);
+
 kin_device_time kin_device_time_of(const kin_device_rates *rates, const kin_load *load);
 
 // A load of layers that are all of mean size.

@@ -55,8 +55,10 @@ static double add_device_times(const kin_device_rates *rates, const kin_load *lo
     return out->compute_s + out->experts_s + out->windows_s + out->exposed_s;
 }
 
-int kin_latency_pass(const kin_facts *facts, const kin_plan *plan, int n_tokens, int n_cached, int n_out, kin_prediction *out,
-                     kin_err *err) {
+enum { OF_TEXTS = -1 }; // in place of n_out: each token is of another text
+
+static int predict_pass(const kin_facts *facts, const kin_plan *plan, int n_tokens, int n_cached, int n_out, kin_prediction *out,
+                        kin_err *err) {
     kin_load loads[KIN_FACTS_MAX_DEVICES] = {0};
     double busy_s = 0, stall_s = 0;
     *out = (kin_prediction){.slowest_disk = -1};
@@ -65,7 +67,10 @@ int kin_latency_pass(const kin_facts *facts, const kin_plan *plan, int n_tokens,
     for (int i = 0; i < facts->n_device; i++) {
         kin_device_rates rates;
         if (i > 0 && plan->shares[i].n_layer == 0) continue;
-        kin_device_rates_init(&rates, facts, i, n_tokens, n_cached, n_out);
+        if (n_out == OF_TEXTS)
+            kin_device_rates_init_texts(&rates, facts, i, n_tokens, n_cached);
+        else
+            kin_device_rates_init(&rates, facts, i, n_tokens, n_cached, n_out);
         kin_device_time t = kin_device_time_of(&rates, &loads[i]);
         if (!t.fits)
             return kin_err_set(err, "plan: %s cannot hold %d layers, %d of them on the GPU", facts->devices[i].name,
@@ -82,4 +87,14 @@ int kin_latency_pass(const kin_facts *facts, const kin_plan *plan, int n_tokens,
     out->disk_bound_s = out->tpot_s - busy_s;
     if (stall_s <= busy_s) out->slowest_disk = -1;
     return 0;
+}
+
+int kin_latency_pass(const kin_facts *facts, const kin_plan *plan, int n_tokens, int n_cached, int n_out, kin_prediction *out,
+                     kin_err *err) {
+    return predict_pass(facts, plan, n_tokens, n_cached, n_out, out, err);
+}
+
+int kin_latency_texts(const kin_facts *facts, const kin_plan *plan, int n_texts, int n_cached, kin_prediction *out,
+                      kin_err *err) {
+    return predict_pass(facts, plan, n_texts, n_cached, OF_TEXTS, out, err);
 }

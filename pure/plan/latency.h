@@ -37,3 +37,6 @@ typedef struct kin_prediction {
 // cannot hold its part; the sentence says which.
 int kin_latency_pass(const kin_facts *facts, const kin_plan *plan, int n_tokens, int n_cached, int n_out, kin_prediction *out,
                      kin_err *err);
+
+// The same for a step with the next token of each of n_texts, all after n_cached of their own.
+int kin_latency_texts(const kin_facts *facts, const kin_plan *plan, int n_texts, int n_cached, kin_prediction *out, kin_err *err);
