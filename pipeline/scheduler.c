@@ -510,10 +510,23 @@ static int fill_step(kin_scheduler *s, kin_flight *f, bool hidden, kin_err *err)
     return add_prompts(s, f, err);
 }
 
-static int reserve_logits(const kin_scheduler *s, kin_flight *f, kin_err *err) {
+// The largest memory for logits of the flights that are done: so there is no more than for those at once.
+static void take_idle_logits(kin_scheduler *s, kin_flight *f) {
+    for (int i = s->n_flights; i < KIN_STEPS_IN_FLIGHT; i++) {
+        kin_flight *idle = &s->flights[(s->first_flight + i) % KIN_STEPS_IN_FLIGHT];
+        if (idle->cap_out <= f->cap_out) continue;
+        float *logits = f->logits;
+        int cap_out = f->cap_out;
+        f->logits = idle->logits, f->cap_out = idle->cap_out;
+        idle->logits = logits, idle->cap_out = cap_out;
+    }
+}
+
+static int reserve_logits(kin_scheduler *s, kin_flight *f, kin_err *err) {
     // A row of logits has room for more than one of hidden states.
     int n_rows =
         f->hidden ? (int)(((size_t)f->n_out * (size_t)s->o.n_embd + (size_t)s->o.n_vocab - 1) / (size_t)s->o.n_vocab) : f->n_out;
+    if (n_rows > f->cap_out) take_idle_logits(s, f);
     if (n_rows <= f->cap_out) return 0;
     free(f->logits);
     f->logits = malloc((size_t)n_rows * (size_t)s->o.n_vocab * sizeof *f->logits);
@@ -850,6 +863,8 @@ kin_scheduler_stats kin_scheduler_get_stats(const kin_scheduler *s) {
     kin_scheduler_stats t = s->stats;
     t.n_running = s->n_running;
     t.n_waiting = s->n_waiting;
+    for (int i = 0; i < KIN_STEPS_IN_FLIGHT; i++)
+        t.logits_bytes += (uint64_t)s->flights[i].cap_out * (uint64_t)s->o.n_vocab * sizeof(float);
     for (int i = 0; i < s->n_running; i++) t.n_running_tokens += (uint64_t)s->running[i]->n_done;
     t.n_blocks = s->blocks ? kin_kv_blocks_n(s->blocks) : 0;
     t.n_free_blocks = s->blocks ? kin_kv_blocks_n_free(s->blocks) : 0;

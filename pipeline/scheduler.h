@@ -115,6 +115,7 @@ typedef struct kin_scheduler_stats {
     int n_running, n_waiting;
     uint64_t n_running_tokens;   // in the KV cache, of the texts that run
     int n_blocks, n_free_blocks; // of the KV cache
+    uint64_t logits_bytes;       // of memory for the logits of steps
     uint64_t n_steps;
     uint64_t n_prompt_tokens, n_cached_tokens, n_generated_tokens;
     uint64_t n_done;               // texts that ended as KIN_GENERATION_DONE

@@ -654,6 +654,7 @@ static void with_one_step_in_flight_it_has_all_texts(void **state) {
         while (step(&w)) continue;
         uint64_t n_steps = kin_scheduler_get_stats(w.s).n_steps;
         assert_true(at_once ? n_steps <= N_MADE + 5 : n_steps > 2 * N_MADE);
+        if (at_once) assert_int_equal(kin_scheduler_get_stats(w.s).logits_bytes, N * N_VOCAB * sizeof(float)); // of one step
         close_world(&w);
     }
 }
