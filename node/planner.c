@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/units.h"
 #include "node/plan_file.h"
 #include "pure/plan/acceptance.h"
 #include "pure/plan/group.h"
@@ -496,6 +497,13 @@ static bool would_change(kin_planner *p) {
            is_worth_changing(p, facts, &p->now.plan, now.tpot_s, &candidate, then.tpot_s);
 }
 
+static void say_corrections(const active_plan *now, int i) {
+    char missing[32];
+    kin_log(KIN_LOG_DEBUG, "measured of '%s': computing %.2f times as long as predicted, its disk %.2f, %s of memory missing",
+            now->facts.devices[i].name, now->corrections.devices[i].cpu, now->corrections.devices[i].disk,
+            kin_size_format((uint64_t)now->corrections.devices[i].missing_bytes, missing, sizeof missing));
+}
+
 bool kin_planner_take_measured(kin_planner *p, const kin_cluster_measured *m) {
     kin_prediction predicted;
     pthread_mutex_lock(&p->mutex);
@@ -503,7 +511,9 @@ bool kin_planner_take_measured(kin_planner *p, const kin_cluster_measured *m) {
     bool known = p->now.is_predicted && predict_at(&p->now, m->n_cached, &p->corrected, &predicted);
     for (int i = 0; i < m->n && known; i++) {
         int at = p->now.n == 1 ? 0 : find_device(&p->now, &m->ids[i]);
-        if (at >= 0) kin_corrections_set(&p->now.corrections, at, &m->members[i], &p->now.plan, &predicted);
+        if (at < 0) continue;
+        kin_corrections_set(&p->now.corrections, at, &m->members[i], &p->now.plan, &predicted);
+        say_corrections(&p->now, at);
     }
     bool asks = known && p->scheduler && p->now.n > 1 && would_change(p);
     pthread_mutex_unlock(&p->mutex);

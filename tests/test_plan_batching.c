@@ -84,6 +84,19 @@ static void streamed_weights_are_read_once_for_all_texts(void **state) {
     assert_true(eight.rate > 6 * one.rate);
 }
 
+// Computing binds with so many texts, but reading ahead is for one pass.
+static void streamed_weights_in_several_rounds_are_read_for_one_pass_at_a_time(void **state) {
+    (void)state;
+    kin_facts facts;
+    kin_plan plan;
+    make_ring(&facts, &plan, 1.5e9, 1e-4, (const int[]){8, 8, 8, 8});
+    facts.work.n_ctx = 1024;
+    for (int i = 0; i < 4; i++) facts.devices[i].disk_bytes_s = 2e9;
+    assert_true(choose(&facts, &plan, 64, MOST).n_batches > 1);
+    plan.n_rounds = 2;
+    assert_int_equal(choose(&facts, &plan, 64, MOST).n_batches, 1);
+}
+
 static void no_number_of_micro_batches_is_better_than_the_chosen_one(void **state) {
     (void)state;
     enum { N = 200 };
@@ -124,6 +137,7 @@ int main(void) {
         cmocka_unit_test(where_one_device_has_almost_all_layers_texts_stay_together),
         cmocka_unit_test(slow_links_take_more_micro_batches_than_there_are_devices),
         cmocka_unit_test(streamed_weights_are_read_once_for_all_texts),
+        cmocka_unit_test(streamed_weights_in_several_rounds_are_read_for_one_pass_at_a_time),
         cmocka_unit_test(no_number_of_micro_batches_is_better_than_the_chosen_one),
         cmocka_unit_test(texts_with_more_tokens_are_slower),
     };

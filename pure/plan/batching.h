@@ -6,7 +6,8 @@
 //     period(m, b) = max(T(b), m max_d busy_d(b))            rate = n_texts / period(m, ceil(n_texts / m))
 //
 // Where weights are resident, more micro-batches keep more devices at work. Where they are streamed, a pass reads them once for
-// all its texts: busy_d is at least the disk's work, and one micro-batch is best until computing binds.
+// all its texts: busy_d is at least the disk's work, and one micro-batch is best until computing binds. In several rounds it is
+// the only choice there: the streamer reads ahead in the order of one pass (engine/stream.h), and drops that for another one.
 #pragma once
 
 #include "pure/plan/latency.h"

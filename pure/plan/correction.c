@@ -50,10 +50,10 @@ void kin_corrections_set(kin_corrections *c, int device, const kin_measured *mea
     if (device == 0) set_hops(c, measured->hop_s / predicted->hops_s, plan);
 }
 
+// What single tokens measure: not the arithmetic of a batch's rows.
 static void slow_engine(kin_engine_facts *e, double factor) {
     for (int q = 0; q < KIN_N_QUANT; q++) {
         if (e->token_bytes_s[q] != KIN_RATE_CANNOT) e->token_bytes_s[q] /= factor;
-        if (e->prompt_flop_s[q] != KIN_RATE_CANNOT) e->prompt_flop_s[q] /= factor;
     }
     e->read_bytes_s /= factor;
     e->prompt_read_bytes_s /= factor;
