@@ -36,7 +36,8 @@ train --vocab "$build/vocab-stories.json" --out "$build/stories" --steps "${STEP
 "$python" "$here/chats.py" --n 6000 --seed 9 >"$build/chats.txt"
 "$python" "$here/bpe.py" extend "$build/vocab-stories.json" "$build/stories.txt" "$build/chats.txt" "$build/vocab.json" --size 1408
 train --vocab "$build/vocab.json" --out "$build/chats" --steps "${STEPS:-3000}" --chats --seed 2 --lr 1e-3 \
-    --start "$build/stories/model.npz" --start-vocab "$build/vocab-stories.json"
+    --start "$build/stories/model.npz" --start-vocab "$build/vocab-stories.json" \
+    --keep "$build/stories/model.npz" --keep-vocab "$build/vocab-stories.json"
 convert "$build/chats" 'kin demo storyteller' "$build/demo.gguf"
 
 # and a smaller one learns to guess its words.

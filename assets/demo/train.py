@@ -2,11 +2,13 @@
 """Trains the storyteller: a small llama (RMSNorm, rotary positions on neighbouring pairs, SwiGLU, grouped heads).
 
     train.py --vocab vocab.json --out DIR --steps 3000                                           stories
-    train.py --vocab longer.json --out DIR2 --chats --start DIR/model.npz --start-vocab vocab.json   and conversations
+    train.py --vocab longer.json --out DIR2 --chats --start DIR/model.npz --start-vocab vocab.json
+             --keep DIR/model.npz --keep-vocab vocab.json                                        and conversations
     train.py --vocab longer.json --out DIR3 --chats --teacher DIR2/model.npz --layers 2           a draft for it
 
 Documents are made as they are needed (mix.py), so none is seen twice. Master weights and norms are float32, matrix
-products bfloat16 (on a CPU without bfloat16 instructions use --float32). With a teacher the model learns the teacher's
+products bfloat16 (on a CPU without bfloat16 instructions use --float32). With --keep half of what is learned of stories is
+what those weights think of them, so conversations do not make stories worse. With a teacher the model learns the teacher's
 probabilities, and begins with some of its layers. Writes DIR/model.npz (weights under llama.cpp's tensor names),
 DIR/config.json and DIR/log.json.
 """
@@ -99,10 +101,34 @@ def forward(w, c, ids, doc, dtype, wanted):
     return linear(rms_norm(x[wanted], w["output_norm.weight"], c["eps"]), "token_embd.weight").float()
 
 
-def loss_of(w, c, batch, dtype):
+class Storyteller:
+    """A model of stories alone, whose probabilities of their words are to be kept."""
+
+    def __init__(self, path, old, vocab):
+        self.w = grown(load(path), old, vocab)
+        self.unknown = torch.tensor([token not in old.id for token in vocab.tokens])
+        self.turn = vocab.id.get(bpe.IM_START, -1)
+
+    def probabilities(self, c, batch, dtype):
+        """(which tokens are of stories outside conversations, their probabilities)"""
+        ids, doc, _, weight = batch
+        turns = [set(d[i == self.turn].tolist()) for i, d in zip(ids, doc)]
+        story = torch.tensor([[n not in row for n in d.tolist()] for row, d in zip(turns, doc)]) & (weight > 0)
+        with torch.no_grad():
+            logits = forward(self.w, c, ids, doc, dtype, story)
+            return story, torch.softmax(logits.masked_fill(self.unknown, -math.inf), -1)
+
+
+def loss_of(w, c, batch, dtype, keep=None):
+    """Cross-entropy. With keep, half of what a story's token should be is what that storyteller thinks."""
     ids, doc, target, weight = batch
     learned = weight > 0
-    each = F.cross_entropy(forward(w, c, ids, doc, dtype, learned), target[learned], reduction="none")
+    logp = torch.log_softmax(forward(w, c, ids, doc, dtype, learned), -1)
+    each = -logp.gather(1, target[learned][:, None])[:, 0]
+    if keep:
+        story, p = keep.probabilities(c, batch, dtype)
+        story = story[learned]
+        each = each.index_put((story,), .5 * each[story] - .5 * (p * logp[story]).sum(-1))
     return (each * weight[learned]).sum() / weight.sum()
 
 
@@ -168,6 +194,8 @@ def arguments():
     ap.add_argument("--chats", action="store_true", help="conversations too")
     ap.add_argument("--start", help="weights to begin with")
     ap.add_argument("--start-vocab", help="their vocabulary, if it is another one")
+    ap.add_argument("--keep", help="weights that tell stories well, to be kept near in stories")
+    ap.add_argument("--keep-vocab", help="their vocabulary")
     ap.add_argument("--teacher", help="weights of a model of 8 layers to learn from")
     ap.add_argument("--layers", type=int, default=CONFIG["n_layer"])
     ap.add_argument("--steps", type=int, default=3000)
@@ -188,7 +216,7 @@ def first_weights(args, vocab, c, teacher):
     return grown(w, bpe.Vocab.load(args.start_vocab), vocab) if args.start_vocab else w
 
 
-def train(args, vocab, c, w, teacher, dtype):
+def train(args, vocab, c, w, teacher, keep, dtype):
     held = [b for b, _ in zip(batches(args, vocab, HELD_OUT_SEED), range(6))]
     opt = torch.optim.AdamW([{"params": [v for v in w.values() if v.ndim == 2], "weight_decay": .1},
                              {"params": [v for v in w.values() if v.ndim == 1], "weight_decay": 0}],
@@ -199,7 +227,7 @@ def train(args, vocab, c, w, teacher, dtype):
         cosine = .5 * (1 + math.cos(math.pi * done))
         for group in opt.param_groups:
             group["lr"] = args.lr * min(1, (step + 1) / 50) * (.02 + .98 * cosine)
-        loss = distance_of(w, c, batch, dtype, teacher, CONFIG) if teacher else loss_of(w, c, batch, dtype)
+        loss = distance_of(w, c, batch, dtype, teacher, CONFIG) if teacher else loss_of(w, c, batch, dtype, keep)
         opt.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(w.values(), 1.0)
@@ -232,8 +260,9 @@ def main():
     os.makedirs(args.out, exist_ok=True)
     vocab, c = bpe.Vocab.load(args.vocab), CONFIG | {"n_layer": args.layers}
     teacher = load(args.teacher) if args.teacher else None
+    keep = Storyteller(args.keep, bpe.Vocab.load(args.keep_vocab), vocab) if args.keep else None
     w = {k: v.requires_grad_() for k, v in first_weights(args, vocab, c, teacher).items()}
-    train(args, vocab, c, w, teacher, torch.float32 if args.float32 else torch.bfloat16)
+    train(args, vocab, c, w, teacher, keep, torch.float32 if args.float32 else torch.bfloat16)
 
 
 if __name__ == "__main__":
