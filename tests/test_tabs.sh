@@ -1,6 +1,6 @@
 #!/bin/sh
 # A ring with a tab, without a browser (tests/web/tab.mjs): the texts are those of one machine, also when the tab is lost. And what
-# a tab's worker says when its engine fails (tests/web/computer.mjs).
+# a tab's worker says when its engine fails (tests/web/computer.mjs), and what it keeps of a model (tests/web/chunks.mjs).
 #
 #   test_tabs.sh PATH_TO_KIN
 #
@@ -18,5 +18,6 @@ trap 'exit 130' INT TERM
 for name in $(env | sed -n 's/^\(KIN_[A-Z_]*\)=.*/\1/p'); do unset "$name"; done
 export HOME="$dir" XDG_CACHE_HOME="$dir/cache" OMP_WAIT_POLICY=passive GOMP_SPINCOUNT=0
 unset XDG_CONFIG_HOME
+node --no-warnings "$(dirname "$0")/web/chunks.mjs" || exit 1
 node --no-warnings "$(dirname "$0")/web/computer.mjs" "$modules" || exit 1
 node --no-warnings "$(dirname "$0")/web/tab.mjs" "$kin" "$(dirname "$0")/../assets/demo.gguf" "$dir" "$modules"

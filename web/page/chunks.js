@@ -49,6 +49,18 @@ export class Chunks {
     } catch { /* no room, or no such file system: it is fetched again the next time */ }
   }
 
+  // Of a plan's chunks the first ones that may be kept together, and their bytes.
+  #fitting(chunks) {
+    const names = new Set();
+    let bytes = 0;
+    for (const [hash, , , size] of chunks) {
+      if (bytes + size > this.cap) break;
+      names.add(hash);
+      bytes += size;
+    }
+    return { names, bytes };
+  }
+
   // The least recently written ones leave.
   async #makeRoom(folder, wanted, bytes) {
     const others = [];
@@ -83,14 +95,15 @@ export class Chunks {
     let done = 0, next = 0;
     this.weights = weights;
     this.close();
-    if (folder) await this.#makeRoom(folder, new Set(weights.chunks.map(([hash]) => hash)), total);
+    const fitting = this.#fitting(weights.chunks);
+    if (folder) await this.#makeRoom(folder, fitting.names, fitting.bytes);
     const work = async () => {
       while (next < weights.chunks.length) {
         const [hash, , , size] = weights.chunks[next++];
         let bytes = folder && (await this.#kept(folder, hash, size));
         if (!bytes) {
           bytes = await this.#fetch(hash, size, weights.token);
-          if (folder && total <= this.cap) await this.#keep(folder, hash, bytes);
+          if (folder && fitting.names.has(hash)) await this.#keep(folder, hash, bytes);
         }
         this.bytes.set(hash, bytes);
         done += size;
