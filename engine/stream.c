@@ -66,7 +66,7 @@ struct kin_stream {
     uint32_t *order; // [n_blocks] see residency.h
     bool *wanted;    // [n_blocks] scratch for set_budget
     kin_stream_mode mode;
-    bool exact;                     // faults read single pages
+    bool exact;                     // faults read single pages; under the mutex
     uint64_t n_faults;              // of this process, when they were looked at last
     int *fds, *direct_fds, n_files; // [n_files], -1: none; direct_fds are ours unless they are the same
 
@@ -422,9 +422,11 @@ static void choose_resident(kin_stream *s, uint64_t budget) {
 // A fault reads what is around its page, 128 KiB and more. Where memory is short, that pushes out what is wanted. Where all fits
 // it is the fastest way to get back what was taken.
 static void set_exact(kin_stream *s, bool exact) {
-    if (s->exact == exact) return;
+    pthread_mutex_lock(&s->mutex);
+    bool changes = s->exact != exact;
     s->exact = exact;
-    for (size_t i = 0; i < s->n_blocks; i++) {
+    pthread_mutex_unlock(&s->mutex);
+    for (size_t i = 0; changes && i < s->n_blocks; i++) {
         const kin_stream_block *b = &s->blocks[i].spec;
         for (int k = 0; k < b->n_extents; k++) kin_pages_read_around(b->extents[k].map, b->extents[k].bytes, !exact);
     }
