@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,7 +46,7 @@ typedef struct node {
 
 static char root[64];
 static node nodes[N_NODES];
-static int n_warnings;
+static atomic_int n_warnings;
 
 static void on_line(void *user, kin_log_level level, const char *line) {
     (void)user, (void)line;
