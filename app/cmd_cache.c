@@ -126,8 +126,8 @@ const kin_command kin_command_cache = {
     .help =
         "The first run of a model packs its weights into the layout that this CPU multiplies fastest and keeps them in a file;\n"
         "later runs map it. Removing it costs only the time to pack again. A device keeps what it has fetched of a model, too.\n"
-        "kin serve keeps keys and values of texts, encrypted, for when they go on later; 'texts' are those. rm all removes them, "
-        "too.",
+        "Keys and values of texts are kept, encrypted, for when they go on later: by kin serve, by kin join, and by kin run and\n"
+        "kin chat with --cluster; 'texts' are those. rm all removes them, too.",
     .run = command_cache,
     .options = with_cache_options,
     .operands = "ls rm all",

@@ -23,7 +23,7 @@ enum { N_PROFILE_OPTIONS = 8, MAX_THREADS = 1024 };
 static void fill_profile_table(profile_options *o, kin_option table[N_PROFILE_OPTIONS]) {
     *o = (profile_options){.name = "this machine"};
     const kin_option own[N_PROFILE_OPTIONS] = {
-        {KIN_OPTION_THREADS, "threads", 't', &o->n_threads, "N", "threads of the CPU (default: one per core)", 0, MAX_THREADS},
+        {KIN_OPTION_THREADS, "threads", 't', &o->n_threads, "N", "CPU threads (default: physical cores)", 0, MAX_THREADS},
         {KIN_OPTION_FLAG, "no-gpu", 0, &o->no_gpu, NULL, "leave the GPU out", 0, 0},
         {KIN_OPTION_FLAG, "no-repack", 0, &o->no_repack, NULL, "weights as they are in the file", 0, 0},
         {KIN_OPTION_FLAG, "refresh", 0, &o->refresh, NULL, "measure again", 0, 0},

@@ -16,7 +16,7 @@ typedef struct kin_kv_store kin_kv_store;
 
 // Other devices that have copies of pages, and keep copies. The callbacks may come from different threads at a time.
 typedef struct kin_kv_peers {
-    // A page was written: a file of n bytes. The store's thread.
+    // A page was written, a file of n bytes: to be copied to another device. The store's thread.
     void (*written)(void *user, const kin_page_name *name, size_t n);
     // These pages, files of `bytes` each, are wanted on the disk: returns when they are there, or are not to be had in
     // patience_ms. The store's owner's thread.

@@ -28,8 +28,8 @@ typedef enum kin_frame_reader_state {
 } kin_frame_reader_state;
 
 // frame_max: bytes of payload, of types other than the link's own (PING, PONG, BYE).
-kin_frame_reader_state kin_frame_reader_pull(kin_frame_reader *inbox, kin_byte_stream *stream, uint32_t frame_max, kin_err *err);
-void kin_frame_reader_fini(kin_frame_reader *inbox);
+kin_frame_reader_state kin_frame_reader_pull(kin_frame_reader *b, kin_byte_stream *stream, uint32_t frame_max, kin_err *err);
+void kin_frame_reader_fini(kin_frame_reader *b);
 
 // The link's own: PING, PONG, BYE, and the longest payload of them.
 bool kin_frame_reader_is_own(kin_frame_type type);

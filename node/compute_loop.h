@@ -1,8 +1,9 @@
 // The computing loop: the scheduler's texts through a session's ring, also when the ring is lost in the middle of them.
 //
 // A device that leaves, or hangs, ends the ring's epoch. The loop then waits for the next one, and the texts go on in it: the
-// scheduler computes their histories again, and each sampler goes on with the state it has. So callers see a pause, and the same
-// tokens as without it (where the kernels compute a row alike in every batch, kernels/kernels.h).
+// scheduler takes what it can of their keys and values from the members' disks and computes the rest again, and each sampler goes
+// on with the state it has. So callers see a pause, and the same tokens as without it (where the kernels compute a row alike in
+// every batch, kernels/kernels.h).
 //
 //   kin_compute_loop_enter ─► kin_compute_loop_step, while busy ─► kin_compute_loop_leave      between them the ring is kept
 //
@@ -15,7 +16,8 @@
 
 typedef struct kin_compute_loop kin_compute_loop;
 
-// Of texts through `session`, which is opened (kin_session_open), and borrowed.
+// Of texts through `session`, which is opened (kin_session_open), and borrowed. keeps: what was computed of a text stays for
+// others that begin alike, also on the members' disks.
 int kin_compute_loop_open(kin_compute_loop **out, kin_session *session, int n_parallel, bool keeps, kin_err *err);
 void kin_compute_loop_close(kin_compute_loop *loop); // NULL is allowed
 

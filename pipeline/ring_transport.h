@@ -18,7 +18,7 @@ typedef struct kin_hop {
     int round;
     int n_rows; // of its activations
     bool more;  // another chunk of the same prompt follows
-    int n_good; // of the batch's pages, which make one round: those that all members so far have; n_rows is 0
+    int n_good; // only for a request for pages, where n_rows is 0: so many of its first ones all members so far have
 } kin_hop;
 
 typedef struct kin_ring_transport {

@@ -11,14 +11,14 @@
 #include "serve/about.h"
 #include "serve/errand.h"
 #include "serve/events.h"
-#include "serve/join_page.h"
 #include "serve/json_out.h"
 #include "serve/metrics_text.h"
-#include "serve/page.h"
 #include "serve/refuse.h"
 #include "serve/router.h"
 #include "serve/slots.h"
+#include "serve/tab_page.h"
 #include "serve/tabs.h"
+#include "serve/webui.h"
 
 enum { TICK_MS = 250, MAX_EVENTS = 4096 };
 
@@ -139,15 +139,15 @@ static void health(kin_server *s, kin_http_exchange *x) {
 
 static void root(kin_server *s, kin_http_exchange *x) {
     static const char text[] = "kin is running. Its API is at /v1/.\n";
-    if (s->o.webui && kin_page_is_wanted(x))
-        kin_page_reply(x, s->o.http.prefix);
+    if (s->o.webui && kin_webui_is_wanted(x))
+        kin_webui_reply(x, s->o.http.prefix);
     else
         kin_http_reply(x, 200, "text/plain; charset=utf-8", text, sizeof text - 1);
 }
 
 static void page_file(kin_server *s, kin_http_exchange *x) {
     if (s->o.webui)
-        kin_page_reply_file(x);
+        kin_webui_reply_file(x);
     else
         kin_http_reply_error(x, 404, "the server was started with --no-webui");
 }
@@ -181,7 +181,7 @@ static void join_code(kin_server *s, kin_http_exchange *x) {
 static bool refuse_browsers(kin_server *s, kin_http_exchange *x) {
     if (!s->o.browsers)
         kin_http_reply_error(x, 404, "the server was started with --no-browsers");
-    else if (!kin_join_page_has_engine())
+    else if (!kin_tab_page_has_engine())
         kin_http_reply_error(x, 404, "this kin was built without its engine for browsers: that needs clang-19 and lld-19");
     else if (s->router.n == 0)
         reply_loading(s, x);
@@ -194,11 +194,11 @@ static bool refuse_browsers(kin_server *s, kin_http_exchange *x) {
 }
 
 static void join_page(kin_server *s, kin_http_exchange *x) {
-    if (!refuse_browsers(s, x)) kin_join_page_reply(x);
+    if (!refuse_browsers(s, x)) kin_tab_page_reply(x);
 }
 
 static void join_file(kin_server *s, kin_http_exchange *x) {
-    if (!refuse_browsers(s, x)) kin_join_page_reply_file(x);
+    if (!refuse_browsers(s, x)) kin_tab_page_reply_file(x);
 }
 
 static void join_socket(kin_server *s, kin_http_exchange *x) {

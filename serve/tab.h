@@ -1,4 +1,4 @@
-// A tab: a browser's page that computes layers (page/join). To the head it is a device like any other: a kin_join of this
+// A tab: a browser's page that computes layers (web/page). To the head it is a device like any other: a kin_join of this
 // process, whose engine is remote. Plans and steps go to the tab over its WebSocket, and what it computes comes back.
 //
 //   head ◄── control, ring links ──► kin_join (a thread) ── kin_remote_engine ──► loop's thread ◄── WebSocket ──► tab

@@ -9,7 +9,7 @@
 #include <dirent.h>
 #include <string.h>
 
-#include "serve/page.h"
+#include "serve/webui.h"
 
 enum { MAX_PAGE = 250 << 10 }; // bytes of all files
 
@@ -17,7 +17,7 @@ static kin_str str(const char *text) {
     return (kin_str){text, strlen(text)};
 }
 
-static bool has(const kin_page_file *f, const char *text) {
+static bool has(const kin_webui_file *f, const char *text) {
     return memmem(f->begin, (size_t)(f->end - f->begin), text, strlen(text)) != NULL;
 }
 
@@ -28,28 +28,28 @@ static void every_file_of_the_folder_is_in_the_program(void **state) {
     assert_non_null(folder);
     for (struct dirent *e; (e = readdir(folder));) {
         if (e->d_name[0] == '.') continue;
-        if (!kin_page_find(str(e->d_name))) fail_msg("page/%s is not in the table of serve/page.c", e->d_name);
+        if (!kin_webui_find(str(e->d_name))) fail_msg("page/%s is not in the table of serve/webui.c", e->d_name);
         n++;
     }
     closedir(folder);
-    while (kin_page_at(n_listed)) n_listed++;
+    while (kin_webui_at(n_listed)) n_listed++;
     assert_int_equal(n, n_listed);
 }
 
 static void all_of_it_is_at_most_250_kb(void **state) {
     (void)state;
     size_t n = 0;
-    for (int i = 0; kin_page_at(i); i++) n += (size_t)(kin_page_at(i)->end - kin_page_at(i)->begin);
+    for (int i = 0; kin_webui_at(i); i++) n += (size_t)(kin_webui_at(i)->end - kin_webui_at(i)->begin);
     assert_true(n > 1000 && n <= MAX_PAGE);
 }
 
 static void there_is_nothing_by_another_name(void **state) {
     (void)state;
-    static const char *const names[] = {"", ".", "..", "/", "../serve/page.c", "index", "index.html/", "INDEX.HTML"};
+    static const char *const names[] = {"", ".", "..", "/", "../serve/webui.c", "index", "index.html/", "INDEX.HTML"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (kin_page_find(str(names[i]))) fail_msg("'%s'", names[i]);
+        if (kin_webui_find(str(names[i]))) fail_msg("'%s'", names[i]);
     }
-    assert_null(kin_page_find((kin_str){"main.js\0", 8}));
+    assert_null(kin_webui_find((kin_str){"main.js\0", 8}));
 }
 
 // The headers forbid what a text could become; the page does not even try.
@@ -58,13 +58,13 @@ static void no_script_makes_markup_or_code_of_text(void **state) {
     static const char *const words[] = {
         "innerHTML", "outerHTML", "insertAdjacentHTML", "document.write",           "eval(",          "new Function(",
         "DOMParser", "srcdoc",    "setTimeout('",       "createContextualFragment", "javascript:void"};
-    for (int i = 0; kin_page_at(i); i++) {
+    for (int i = 0; kin_webui_at(i); i++) {
         for (size_t k = 0; k < sizeof words / sizeof *words; k++) {
-            if (has(kin_page_at(i), words[k])) fail_msg("%s has %s", kin_page_at(i)->name, words[k]);
+            if (has(kin_webui_at(i), words[k])) fail_msg("%s has %s", kin_webui_at(i)->name, words[k]);
         }
     }
-    assert_false(has(kin_page_find(str("index.html")), "onclick"));
-    assert_false(has(kin_page_find(str("index.html")), "style="));
+    assert_false(has(kin_webui_find(str("index.html")), "onclick"));
+    assert_false(has(kin_webui_find(str("index.html")), "style="));
 }
 
 int main(void) {

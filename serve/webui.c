@@ -1,4 +1,4 @@
-#include "serve/page.h"
+#include "serve/webui.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -38,32 +38,32 @@
     X(tree, "tree.js", JS)
 
 // clang-format off
-#define EMBED(id, name, type) KIN_EMBED(kin_page_##id, KIN_PAGE "/" name)
+#define EMBED(id, name, type) KIN_EMBED(kin_webui_##id, KIN_PAGE "/" name)
 FILES(EMBED)
 // clang-format on
 
-#define ENTRY(id, name, type) KIN_PAGE_FILE(id, name, type, false)
-static const kin_page_file files[] = {FILES(ENTRY)};
+#define ENTRY(id, name, type) KIN_WEBUI_FILE(id, name, type, false)
+static const kin_webui_file files[] = {FILES(ENTRY)};
 
 enum { N_FILES = sizeof files / sizeof *files, MAX_TAG = 24 };
 
 #define FOLDER "/page/"
 
-const kin_page_file *kin_page_at(int i) {
+const kin_webui_file *kin_webui_at(int i) {
     return i >= 0 && i < N_FILES ? &files[i] : NULL;
 }
 
-const kin_page_file *kin_page_find_in(const kin_page_file *table, size_t n, kin_str name) {
+const kin_webui_file *kin_webui_find_in(const kin_webui_file *table, size_t n, kin_str name) {
     for (size_t i = 0; i < n; i++)
         if (strlen(table[i].name) == name.len && memcmp(table[i].name, name.at, name.len) == 0) return &table[i];
     return NULL;
 }
 
-const kin_page_file *kin_page_find(kin_str name) {
-    return kin_page_find_in(files, N_FILES, name);
+const kin_webui_file *kin_webui_find(kin_str name) {
+    return kin_webui_find_in(files, N_FILES, name);
 }
 
-bool kin_page_is_wanted(const kin_http_exchange *x) {
+bool kin_webui_is_wanted(const kin_http_exchange *x) {
     static const char html[] = "text/html";
     kin_str accept = kin_http_header(x, "accept");
     return accept.at && memmem(accept.at, accept.len, html, sizeof html - 1);
@@ -83,7 +83,7 @@ static void add_headers(kin_http_exchange *x, const char *policy, const char *ta
     kin_http_add_header(x, "ETag", tag);
 }
 
-void kin_page_reply_with(kin_http_exchange *x, const char *policy, const kin_page_file *f) {
+void kin_webui_reply_with(kin_http_exchange *x, const char *policy, const kin_webui_file *f) {
     char tag[MAX_TAG];
     size_t n = (size_t)(f->end - f->begin);
     snprintf(tag, sizeof tag, "\"%016" PRIx64 "\"", kin_hash64(f->begin, n, 0));
@@ -97,9 +97,9 @@ void kin_page_reply_with(kin_http_exchange *x, const char *policy, const kin_pag
 }
 
 // Its links begin with "page/". At /kin, without a slash at its end, the browser would look for them at /page/.
-void kin_page_reply(kin_http_exchange *x, const char *prefix) {
+void kin_webui_reply(kin_http_exchange *x, const char *prefix) {
     static const char link[] = "=\"page/";
-    const kin_page_file *f = kin_page_at(0);
+    const kin_webui_file *f = kin_webui_at(0);
     const char *at = (const char *)f->begin, *end = (const char *)f->end, *next;
     size_t n_prefix = prefix ? strlen(prefix) : 0;
     kin_text_buffer out = {0};
@@ -115,15 +115,15 @@ void kin_page_reply(kin_http_exchange *x, const char *prefix) {
     if (out.failed)
         kin_http_reply_error(x, 500, "out of memory");
     else
-        kin_page_reply_with(x, POLICY, &(kin_page_file){f->name, f->type, text, text + out.len, false});
+        kin_webui_reply_with(x, POLICY, &(kin_webui_file){f->name, f->type, text, text + out.len, false});
     kin_text_fini(&out);
 }
 
-void kin_page_reply_file(kin_http_exchange *x) {
+void kin_webui_reply_file(kin_http_exchange *x) {
     kin_str path = kin_http_path(x);
-    const kin_page_file *f = kin_page_find((kin_str){path.at + sizeof FOLDER - 1, path.len - sizeof FOLDER + 1});
-    if (f && f != kin_page_at(0)) // whose links are of the folder above
-        kin_page_reply_with(x, POLICY, f);
+    const kin_webui_file *f = kin_webui_find((kin_str){path.at + sizeof FOLDER - 1, path.len - sizeof FOLDER + 1});
+    if (f && f != kin_webui_at(0)) // whose links are of the folder above
+        kin_webui_reply_with(x, POLICY, f);
     else
         kin_http_reply_error(x, 404, "File Not Found");
 }

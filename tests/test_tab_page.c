@@ -10,13 +10,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "serve/join_page.h"
+#include "serve/tab_page.h"
 
 enum { MAX_SCRIPTS = 40 << 10, MAX_ENGINE = 1200 << 10 }; // bytes of all files of a kind
 
-static const kin_page_file *find(const char *name) {
-    const kin_page_file *f = NULL;
-    for (int i = 0; (f = kin_join_page_at(i)) && strcmp(f->name, name) != 0;) i++;
+static const kin_webui_file *find(const char *name) {
+    const kin_webui_file *f = NULL;
+    for (int i = 0; (f = kin_tab_page_at(i)) && strcmp(f->name, name) != 0;) i++;
     return f;
 }
 
@@ -27,19 +27,19 @@ static void every_file_of_the_folder_is_in_the_program(void **state) {
     for (struct dirent *e; (e = readdir(folder));) {
         char name[300];
         snprintf(name, sizeof name, "page/%s", e->d_name);
-        if (e->d_name[0] != '.' && !find(name)) fail_msg("%s is not in the table of serve/join_page.c", name);
+        if (e->d_name[0] != '.' && !find(name)) fail_msg("%s is not in the table of serve/tab_page.c", name);
     }
     closedir(folder);
     assert_non_null(find("engine.js"));
     assert_non_null(find("engine_thread.js"));
-    assert_int_equal(find("engine_relaxed.wasm") != NULL, kin_join_page_has_engine());
+    assert_int_equal(find("engine_relaxed.wasm") != NULL, kin_tab_page_has_engine());
 }
 
 static void it_is_small_enough_for_a_phone(void **state) {
     (void)state;
     size_t n_engine = 0, n_scripts = 0;
-    const kin_page_file *f;
-    for (int i = 0; (f = kin_join_page_at(i)); i++) *(f->is_gzip ? &n_engine : &n_scripts) += (size_t)(f->end - f->begin);
+    const kin_webui_file *f;
+    for (int i = 0; (f = kin_tab_page_at(i)); i++) *(f->is_gzip ? &n_engine : &n_scripts) += (size_t)(f->end - f->begin);
     assert_true(n_scripts > 1000 && n_scripts <= MAX_SCRIPTS);
     assert_true(n_engine <= MAX_ENGINE);
 }
@@ -48,8 +48,8 @@ static void no_script_makes_markup_or_code_of_text(void **state) {
     (void)state;
     static const char *const words[] = {"innerHTML",     "outerHTML", "insertAdjacentHTML", "document.write", "eval(",
                                         "new Function(", " style="};
-    const kin_page_file *f;
-    for (int i = 0; (f = kin_join_page_at(i)); i++)
+    const kin_webui_file *f;
+    for (int i = 0; (f = kin_tab_page_at(i)); i++)
         for (size_t w = 0; w < sizeof words / sizeof *words; w++)
             if (!f->is_gzip && memmem(f->begin, (size_t)(f->end - f->begin), words[w], strlen(words[w])))
                 fail_msg("%s has %s", f->name, words[w]);
@@ -57,7 +57,7 @@ static void no_script_makes_markup_or_code_of_text(void **state) {
 
 static void modules_are_compressed(void **state) {
     (void)state;
-    const kin_page_file *f = find("engine_relaxed.wasm");
+    const kin_webui_file *f = find("engine_relaxed.wasm");
     if (!f) skip();
     assert_true(f->is_gzip && f->end - f->begin > 2);
     assert_memory_equal(f->begin, "\x1f\x8b", 2);

@@ -1,4 +1,4 @@
-#include "serve/join_page.h"
+#include "serve/tab_page.h"
 
 #include "base/embed.h"
 
@@ -30,15 +30,15 @@
 #endif
 
 // clang-format off
-#define EMBED(id, name, type) KIN_EMBED(kin_page_##id, KIN_WEB "/" name)
+#define EMBED(id, name, type) KIN_EMBED(kin_webui_##id, KIN_WEB "/" name)
 FILES(EMBED)
-#define EMBED_MODULE(id, name, type) KIN_EMBED(kin_page_##id, KIN_WEB_MODULES "/" name ".gz")
+#define EMBED_MODULE(id, name, type) KIN_EMBED(kin_webui_##id, KIN_WEB_MODULES "/" name ".gz")
 MODULES(EMBED_MODULE)
 // clang-format on
 
-#define ENTRY(id, name, type) KIN_PAGE_FILE(id, name, type, false)
-#define MODULE_ENTRY(id, name, type) KIN_PAGE_FILE(id, name, type, true)
-static const kin_page_file files[] = {FILES(ENTRY) MODULES(MODULE_ENTRY)};
+#define ENTRY(id, name, type) KIN_WEBUI_FILE(id, name, type, false)
+#define MODULE_ENTRY(id, name, type) KIN_WEBUI_FILE(id, name, type, true)
+static const kin_webui_file files[] = {FILES(ENTRY) MODULES(MODULE_ENTRY)};
 
 #define ONE_MORE(id, name, type) +1
 enum { N_FILES = sizeof files / sizeof *files, N_MODULES = 0 MODULES(ONE_MORE) };
@@ -50,38 +50,38 @@ enum { N_FILES = sizeof files / sizeof *files, N_MODULES = 0 MODULES(ONE_MORE) }
     "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; style-src 'self'; connect-src 'self'; "        \
     "img-src 'self' data:; base-uri 'none'; frame-ancestors 'none'; form-action 'none'"
 
-bool kin_join_page_has_engine(void) {
+bool kin_tab_page_has_engine(void) {
     return N_MODULES > 0;
 }
 
-const kin_page_file *kin_join_page_at(int i) {
+const kin_webui_file *kin_tab_page_at(int i) {
     return i >= 0 && i < N_FILES ? &files[i] : NULL;
 }
 
 // Isolated from other sites: then memory may be shared between threads.
-static void reply(kin_http_exchange *x, const kin_page_file *f) {
+static void reply(kin_http_exchange *x, const kin_webui_file *f) {
     kin_http_add_header(x, "Cross-Origin-Opener-Policy", "same-origin");
     kin_http_add_header(x, "Cross-Origin-Embedder-Policy", "require-corp");
     kin_http_add_header(x, "Cross-Origin-Resource-Policy", "same-origin");
-    kin_page_reply_with(x, POLICY, f);
+    kin_webui_reply_with(x, POLICY, f);
 }
 
 // Its links are of the folder that /join is in, whatever a proxy calls that.
-void kin_join_page_reply(kin_http_exchange *x) {
+void kin_tab_page_reply(kin_http_exchange *x) {
     kin_str path = kin_http_path(x);
     if (path.at[path.len - 1] != '/') {
-        reply(x, kin_join_page_at(0));
+        reply(x, kin_tab_page_at(0));
         return;
     }
     kin_http_add_header(x, "Location", "../join");
     kin_http_reply(x, 308, NULL, NULL, 0);
 }
 
-void kin_join_page_reply_file(kin_http_exchange *x) {
+void kin_tab_page_reply_file(kin_http_exchange *x) {
     kin_str path = kin_http_path(x);
-    const kin_page_file *f =
-        kin_page_find_in(files, N_FILES, (kin_str){path.at + sizeof FOLDER - 1, path.len - sizeof FOLDER + 1});
-    if (f && f != kin_join_page_at(0)) // whose links are of the folder above
+    const kin_webui_file *f =
+        kin_webui_find_in(files, N_FILES, (kin_str){path.at + sizeof FOLDER - 1, path.len - sizeof FOLDER + 1});
+    if (f && f != kin_tab_page_at(0)) // whose links are of the folder above
         reply(x, f);
     else
         kin_http_reply_error(x, 404, "File Not Found");

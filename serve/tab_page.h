@@ -4,13 +4,13 @@
 // Plain functions; an exchange is the loop's thread's.
 #pragma once
 
-#include "serve/page.h"
+#include "serve/webui.h"
 
-bool kin_join_page_has_engine(void); // the modules are here
+bool kin_tab_page_has_engine(void); // the modules are here
 
-const kin_page_file *kin_join_page_at(int i); // "page/join.js", "engine_relaxed.wasm"; NULL: there are no more
+const kin_webui_file *kin_tab_page_at(int i); // "page/join.js", "engine_relaxed.wasm"; NULL: there are no more
 
 // Answers /join with the page, and /join/ with where that is.
-void kin_join_page_reply(kin_http_exchange *x);
+void kin_tab_page_reply(kin_http_exchange *x);
 // /join/NAME: answers with that file, 304 if the client has it, or 404.
-void kin_join_page_reply_file(kin_http_exchange *x);
+void kin_tab_page_reply_file(kin_http_exchange *x);
