@@ -74,6 +74,9 @@ int kin_pages_fetch(const void *begin, uint64_t n, bool huge) {
 
 void kin_pages_read_around(const void *begin, uint64_t n, bool wanted) {
     uint8_t *pages = pages_of(begin, &n);
+#ifdef MADV_NOHUGEPAGE
+    if (!wanted) madvise(pages, n, MADV_NOHUGEPAGE); // where huge pages were wished for Linux reads 2 MiB, random or not
+#endif
     madvise(pages, n, wanted ? MADV_NORMAL : MADV_RANDOM);
 }
 

@@ -28,7 +28,7 @@ int kin_pages_fetch(const void *begin, uint64_t n, bool huge);
 // The whole pages inside the range leave this process's memory: those of a file are read again when they are touched.
 void kin_pages_drop(void *begin, uint64_t n);
 
-// Whether touching one of them may read others around it too, as it does at first.
+// Whether touching one of them may read others around it too, as it does at first. If not, no huge pages are wished for any more.
 void kin_pages_read_around(const void *begin, uint64_t n, bool wanted);
 
 // Asks for huge pages inside the range, before it is touched. True: the OS has such; it may use none all the same, as for a file
