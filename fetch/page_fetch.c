@@ -448,6 +448,7 @@ static void on_timer(uv_timer_t *timer) {
     kin_time now = kin_clock_now();
     if (f->names && (now > f->want_by || kin_clock_ms(f->heard_at, now) > PATIENCE_MS)) {
         close_slow_links(f);
+        take_turns(f); // the next time another one comes first
         end_want(f);
     }
     advance(f);
