@@ -281,7 +281,8 @@ static void speed_up(kin_engine_facts *e, double ratio) {
     e->kv_copy_s /= ratio;
 }
 
-// The profile thinks that D2 computes twice as fast as it does, that its disk is half as fast again, and that hops take half.
+// The profile thinks that D2 computes twice as fast as it does, that its disk is half as fast again, and that round trips take
+// half.
 static void running_corrections_find_the_true_facts(void **state) {
     (void)state;
     kin_plan_options options = kin_plan_options_defaults();
@@ -298,7 +299,7 @@ static void running_corrections_find_the_true_facts(void **state) {
     d->window_s /= 2, d->to_gpu_s /= 2, d->from_gpu_s /= 2;
     d->disk_bytes_s *= 1.5;
     for (int from = 0; from < 4; from++) {
-        for (int to = 0; to < 4; to++) facts.links[from][to].rtt_s /= 2, facts.links[from][to].bytes_s *= 2;
+        for (int to = 0; to < 4; to++) facts.links[from][to].rtt_s /= 2;
     }
     assert_int_equal(kin_plan_exact(&facts, &options, &plan, &err), 0);
     assert_int_equal(kin_timeline_closed(&truth, &plan, &real, &err), 0);
@@ -412,18 +413,47 @@ static void who_streams_more_than_it_should_has_less_memory(void **state) {
 static void a_ring_corrects_only_its_own_links(void **state) {
     (void)state;
     const kin_plan ring = {.n_rounds = 1, .n_stops = 3, .stops = {{0, false}, {2, false}, {1, false}}};
-    const kin_prediction predicted = {.hops_s = 2};
+    const kin_prediction predicted = {.hops_s = 2, .hops_latency_s = 1};
     kin_corrections c;
     static kin_facts facts;
     kin_corrections_init(&c);
-    kin_corrections_set(&c, 0, &(kin_measured){.hop_s = 6}, &ring, &predicted);
+    kin_corrections_set(&c, 0, &(kin_measured){.hop_s = 1}, &ring, &predicted);
     facts.n_device = 3;
     for (int from = 0; from < 3; from++) {
         for (int to = 0; to < 3; to++) facts.links[from][to] = (kin_link_facts){1, 3};
     }
     kin_corrections_apply(&c, &facts);
-    assert_true(facts.links[0][2].rtt_s == 3 && facts.links[2][1].bytes_s == 1 && facts.links[1][0].rtt_s == 3);
+    assert_true(facts.links[0][2].rtt_s == 0.5 && facts.links[2][1].bytes_s == 6 && facts.links[1][0].rtt_s == 0.5);
     assert_true(facts.links[2][0].rtt_s == 1 && facts.links[0][1].rtt_s == 1 && facts.links[1][2].bytes_s == 3);
+}
+
+// Each hop of a token waits a millisecond that no link knows of: so does each hop of 16 tokens, and no more than that.
+static void hops_that_wait_do_not_make_the_bytes_of_many_tokens_slower(void **state) {
+    (void)state;
+    const kin_plan ring = {.n_rounds = 2, .n_stops = 2, .stops = {{0, false}, {1, false}}, .shares = {{2, 0}, {2, 0}}};
+    kin_facts facts, truth, now;
+    kin_prediction predicted, real, corrected;
+    kin_corrections c;
+    kin_err err;
+    kin_paper_facts(&facts, KIN_PAPER_TABLE_3, KIN_PAPER_8B, 2);
+    facts.model.n_layer = 4;
+    facts.devices[0].memory_bytes = facts.devices[1].memory_bytes = 64e9;
+    facts.links[0][1] = (kin_link_facts){4e-4, 125e6};
+    facts.links[1][0] = (kin_link_facts){8e-4, 125e6};
+    truth = facts;
+    truth.links[0][1].rtt_s *= 3, truth.links[1][0].rtt_s *= 3;
+    assert_int_equal(kin_latency_pass(&facts, &ring, 1, 8, 1, &predicted, &err), 0);
+    assert_int_equal(kin_latency_pass(&truth, &ring, 1, 8, 1, &real, &err), 0);
+    assert_true(fabs(predicted.hops_latency_s - 2 * 6e-4) < 1e-9);
+    kin_corrections_init(&c);
+    kin_corrections_set(&c, 0, &(kin_measured){.hop_s = real.hops_s}, &ring, &predicted);
+    now = facts;
+    kin_corrections_apply(&c, &now);
+    for (int n = 1; n <= 16; n *= 16) {
+        assert_int_equal(kin_latency_texts(&truth, &ring, n, 8, &real, &err), 0);
+        assert_int_equal(kin_latency_texts(&now, &ring, n, 8, &corrected, &err), 0);
+        assert_true(fabs(corrected.hops_s / real.hops_s - 1) < 1e-6);
+    }
 }
 
 static void of_several_sweeps_the_middle_counts_figure_by_figure(void **state) {
@@ -456,6 +486,7 @@ int main(void) {
         cmocka_unit_test(a_worker_needs_no_rate_for_the_output),
         cmocka_unit_test(any_numbers_at_all_are_refused_or_planned),
         cmocka_unit_test(a_ring_corrects_only_its_own_links),
+        cmocka_unit_test(hops_that_wait_do_not_make_the_bytes_of_many_tokens_slower),
         cmocka_unit_test(who_streams_more_than_it_should_has_less_memory),
         cmocka_unit_test(running_corrections_find_the_true_facts),
         cmocka_unit_test(an_engine_is_corrected_by_what_it_did),

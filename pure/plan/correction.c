@@ -32,6 +32,12 @@ static void set_missing(double *missing_bytes, const kin_measured *measured, con
         *missing_bytes = fmin(fmax(measured->disk_bytes - p->streamed_bytes, 0), p->resident_bytes);
 }
 
+// Of a hop that is slower than predicted more is waiting, for threads and for their processors; one that is faster is so as a
+// whole.
+static double hops_factor(double hop_s, const kin_prediction *p) {
+    return hop_s > p->hops_s ? 1 + (hop_s - p->hops_s) / p->hops_latency_s : hop_s / p->hops_s;
+}
+
 static void set_hops(kin_corrections *c, double factor, const kin_plan *plan) {
     for (int s = 0; s < plan->n_stops && plan->n_stops > 1; s++)
         set(&c->hops[plan->stops[s].device][plan->stops[(s + 1) % plan->n_stops].device], factor);
@@ -47,7 +53,7 @@ void kin_corrections_set(kin_corrections *c, int device, const kin_measured *mea
     if (gpu_s > 0) set(gpu, *gpu * missing);
     if (known(measured->disk_s)) set(&c->devices[device].disk, disk_factor(measured, p));
     set_missing(&c->devices[device].missing_bytes, measured, p);
-    if (device == 0) set_hops(c, measured->hop_s / predicted->hops_s, plan);
+    if (device == 0) set_hops(c, hops_factor(measured->hop_s, predicted), plan);
 }
 
 // What single tokens measure: not the arithmetic of a batch's rows.
@@ -76,7 +82,7 @@ void kin_corrections_apply(const kin_corrections *c, kin_facts *facts) {
         d->disk_random_bytes_s /= c->devices[i].disk;
         for (int to = 0; to < facts->n_device; to++) {
             facts->links[i][to].rtt_s *= c->hops[i][to];
-            facts->links[i][to].bytes_s /= c->hops[i][to];
+            facts->links[i][to].bytes_s /= fmin(1, c->hops[i][to]);
         }
     }
 }

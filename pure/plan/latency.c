@@ -30,6 +30,7 @@ static double add_hops(const kin_facts *facts, const kin_plan *plan, int n_token
     for (int s = 0; plan->n_stops > 1 && s < plan->n_stops; s++) {
         int from = plan->stops[s].device, to = plan->stops[(s + 1) % plan->n_stops].device;
         double hop_s = plan->n_rounds * kin_hop_s(facts, from, to, n_tokens);
+        out->hops_latency_s += plan->n_rounds * kin_hop_s(facts, from, to, 0);
         if (!plan->stops[s].relay) sender = from;
         out->devices[sender].hop_s += hop_s;
         sum += hop_s;

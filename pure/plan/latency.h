@@ -27,6 +27,7 @@ typedef struct kin_device_prediction {
 typedef struct kin_prediction {
     double tpot_s, ttft_s;
     double compute_s, windows_s, exposed_s, hops_s; // sums; experts count as exposed
+    double hops_latency_s;                          // of hops_s, what does not grow with the tokens of a pass
     double disk_bound_s;                            // by how much TPOT exceeds these sums because a disk is the limit
     int slowest_disk;                               // that device, or -1
     kin_device_prediction devices[KIN_FACTS_MAX_DEVICES];
