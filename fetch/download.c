@@ -8,8 +8,9 @@
 #include "base/log.h"
 
 enum {
-    SLICE_BYTES = 64 << 10, // of a chunk that is fetched gently, asked for at once: half a millisecond of a gigabit link
-    SLICE_REST = 3,         // then it waits so many times as long as that took: a quarter of the link at most
+    SLICE_BYTES = 64 << 10,     // of a chunk that is fetched gently, asked for at once: half a millisecond of a gigabit link
+    SLICE_BYTES_MAX = 96 << 10, // the last one: no rest for a few bytes
+    SLICE_REST = 3,             // then it waits so many times as long as that took: a quarter of the link at most
 };
 
 // A chunk in flight.
@@ -25,7 +26,7 @@ struct kin_download {
     kin_download_callbacks callbacks;
     void *user;
     bool wants_hashes, is_gentle;
-    kin_time sliced_at, slice_at; // when the last slice was asked for; when the next one may be, 0: none waits
+    kin_time asked_at, next_at; // when a slice was asked for last; before that no other one shall be, 0: now
     buffer buffers[KIN_DOWNLOAD_REQUESTS];
     int n_buffers;
 };
@@ -91,34 +92,38 @@ static bool send_message(kin_download *s, kin_frame_type type, const uint8_t *by
 // All that was not asked for yet, or gently a slice of it.
 static bool ask_more(kin_download *s, buffer *p) {
     uint32_t n = p->n - p->n_asked;
-    if (s->is_gentle && n > SLICE_BYTES) n = SLICE_BYTES;
+    if (s->is_gentle && n > SLICE_BYTES_MAX) n = SLICE_BYTES;
     kin_proto_get m = {.model = p->of, .i_chunk = p->i_chunk, .offset = p->n_asked, .length = n};
     uint8_t bytes[sizeof m];
     p->n_asked += n;
-    s->sliced_at = kin_clock_now();
-    s->slice_at = 0;
+    s->asked_at = kin_clock_now();
     return send_message(s, KIN_FRAME_GET, bytes, kin_proto_encode_get(bytes, sizeof bytes, &m));
 }
 
 // A slice is here.
 static void rest(kin_download *s) {
     kin_time now = kin_clock_now();
-    s->slice_at = now + (s->is_gentle ? SLICE_REST * (now - s->sliced_at) : 0) + 1;
-    if (!s->is_gentle) kin_download_tick(s);
+    s->next_at = s->is_gentle ? now + SLICE_REST * (now - s->asked_at) : now;
+    kin_download_tick(s);
 }
 
 void kin_download_tick(kin_download *s) {
-    if (!s->slice_at || kin_clock_now() < s->slice_at) return;
+    if (kin_clock_now() < s->next_at) return;
     for (int i = 0; i < s->n_buffers; i++) {
         buffer *p = &s->buffers[i];
         if (p->n_here == p->n_asked && p->n_asked < p->n) ask_more(s, p); // what cannot be sent ends the link
     }
-    s->slice_at = 0;
+}
+
+kin_time kin_download_next_at(const kin_download *s) {
+    return s->next_at;
 }
 
 void kin_download_set_gently(kin_download *s, bool is_gentle) {
     s->is_gentle = is_gentle;
-    if (!is_gentle && s->slice_at) s->slice_at = 1;
+    if (is_gentle) return;
+    s->next_at = 0;
+    kin_download_tick(s);
 }
 
 static int take_data(kin_download *s, const kin_frame *frame, const uint8_t *payload, kin_err *err) {
@@ -134,9 +139,13 @@ static int take_data(kin_download *s, const kin_frame *frame, const uint8_t *pay
     memcpy(p->bytes + p->n_here, m.bytes, m.n_bytes);
     p->n_here += m.n_bytes;
     s->callbacks.heard(s->user, m.n_bytes);
-    if (p->n_here < p->n && p->n_here == p->n_asked) rest(s);
-    if (p->n_here < p->n) return 0;
+    if (p->n_here < p->n_asked) return 0;
+    if (p->n_here < p->n) {
+        rest(s);
+        return 0;
+    }
     buffer whole = take_buffer(s, i);
+    rest(s);
     s->callbacks.chunk(s->user, whole.i_chunk, whole.bytes, whole.n);
     return 0;
 }

@@ -14,6 +14,7 @@
 #include <stdint.h>
 #include <uv.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "net/dial.h"
 #include "net/link.h"
@@ -49,6 +50,7 @@ bool kin_download_ask(kin_download *source, const kin_proto_hash *model, uint32_
 // few milliseconds.
 void kin_download_set_gently(kin_download *source, bool is_gentle);
 void kin_download_tick(kin_download *source);
+kin_time kin_download_next_at(const kin_download *source); // the end of the pause; not gently: now, or in the past
 
 // ---- inspection
 

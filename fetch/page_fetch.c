@@ -14,7 +14,7 @@ enum {
     PEERS_MAX = KIN_SWARM_SOURCES,
     COPIES_MAX = 4096, // that wait
     JOBS_MAX = KIN_DOWNLOAD_REQUESTS + 1,
-    PACE_MS = 5,        // between two copies
+    TICK_MS = 2,        // pauses between slices end at a tick: a slice of 64 KiB at 1 Gbit/s has one of 1.6 ms
     PATIENCE_MS = 1000, // for what is wanted, since something came
     SETTLE_MS = 2000,   // for copies, before all ends
     DIAL_MS = 600,      // for a link to open
@@ -74,8 +74,8 @@ struct kin_page_fetch {
     copy copies[COPIES_MAX]; // cyclic
     int first_copy, n_copies;
     bool is_copying;
-    kin_time copied_from, copy_at; // when the last one was asked for; when the next one may be
-    kin_time settle_by;            // until then somebody waits for copies; 0: nobody
+    kin_time copy_at;   // when the next one may be asked for
+    kin_time settle_by; // until then somebody waits for copies; 0: nobody
     kin_completion settled;
     kin_page_fetch_stats stats;
 
@@ -133,10 +133,7 @@ static bool ask(kin_page_fetch *f, int i_peer, const kin_page_name *name, uint32
     kin_download_set_gently(f->peers[i_peer]->link, i_wanted == NOBODY && goes_gently(f));
     if (i == NOBODY || !kin_download_ask(f->peers[i_peer]->link, &hash, (uint32_t)i, bytes)) return false;
     f->jobs[i] = (job){ASKED, *name, i_peer, i_wanted};
-    if (i_wanted == NOBODY) {
-        f->is_copying = true;
-        f->copied_from = kin_clock_now();
-    }
+    f->is_copying = f->is_copying || i_wanted == NOBODY;
     return true;
 }
 
@@ -145,9 +142,9 @@ static void end_job(kin_page_fetch *f, int i, bool is_here) {
     job j = f->jobs[i];
     f->jobs[i].state = FREE;
     if (j.i_wanted == NOBODY) {
-        kin_time now = kin_clock_now();
+        const kin_download *link = f->peers[j.peer]->link;
         f->is_copying = false;
-        f->copy_at = goes_gently(f) ? now + (now - f->copied_from) : now;
+        f->copy_at = link && goes_gently(f) ? kin_download_next_at(link) : 0;
         f->stats.n_copied += is_here;
         f->stats.n_left_out += !is_here;
     } else if (j.i_wanted != LATE) {
@@ -466,7 +463,7 @@ static void advance(kin_page_fetch *f) {
     if (!is_busy)
         uv_timer_stop(&f->timer);
     else if (!uv_is_active((uv_handle_t *)&f->timer))
-        uv_timer_start(&f->timer, on_timer, PACE_MS, PACE_MS);
+        uv_timer_start(&f->timer, on_timer, TICK_MS, TICK_MS);
 }
 
 // ---- life

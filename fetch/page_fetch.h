@@ -4,8 +4,8 @@
 //            missing, until all is here, nobody has more, nothing has come for a second, or the patience is over. Links on which
 //            something is missing then are closed: they would bring it too late
 //   copies   of what another device has written, for the day when it is lost: one at a time, from that device. While the process
-//            computes they are fetched in small slices (fetch/download.h), with a rest after each page as long as it took. While
-//            pages are wanted copies wait; if there are too many, the oldest are left out
+//            computes they are fetched in small slices with rests (fetch/download.h). While pages are wanted copies wait; if
+//            there are too many, the oldest are left out
 //
 // Pages come as files of bytes, encrypted, and are written by libuv's thread pool. They are looked into by who uses them
 // (engine/kv_page.h): a page of a bad peer does not open, and is computed.

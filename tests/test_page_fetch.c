@@ -22,7 +22,7 @@
 #include "fetch/page_fetch.h"
 #include "sys/completion.h"
 
-enum { N_NODES = 3, BYTES = 70000, PATIENCE_MS = 20000, MOST_TRICKLED = 1000 };
+enum { N_NODES = 3, BYTES = 140000, PATIENCE_MS = 20000, MOST_TRICKLED = 1000 };
 
 typedef struct node {
     kin_endpoint *endpoint;
@@ -379,6 +379,22 @@ static void who_computes_copies_gently(void **state) {
     assert_int_equal(count_here(&nodes[2], 5), 4);
 }
 
+// While it waits for its next slice, other pages are wanted of the same peer.
+static void a_copy_goes_on_after_what_was_wanted(void **state) {
+    (void)state;
+    give(&nodes[0], 0, 5, BYTES);
+    in_loop(&nodes[2], know, &nodes[0]);
+    nodes[2].is_busy = true;
+    in_loop(&nodes[2], copy, NULL);
+    kin_time begun = kin_clock_now();
+    do {
+        nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL); // while pages are wanted no copy begins
+        want(&nodes[2], 1);
+        in_loop(&nodes[2], read_stats, NULL);
+        assert_true(kin_clock_ms(begun, kin_clock_now()) < PATIENCE_MS);
+    } while (stats.n_copied < 5);
+}
+
 // Nobody waits for what is not there, nor where nothing is to come.
 static void what_ends_has_its_copies(void **state) {
     (void)state;
@@ -426,6 +442,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_slow_peer_is_left, open_nodes, close_nodes),
         cmocka_unit_test_setup_teardown(copies_come_by_themselves, open_nodes, close_nodes),
         cmocka_unit_test_setup_teardown(who_computes_copies_gently, open_nodes, close_nodes),
+        cmocka_unit_test_setup_teardown(a_copy_goes_on_after_what_was_wanted, open_nodes, close_nodes),
         cmocka_unit_test_setup_teardown(what_ends_has_its_copies, open_nodes, close_nodes),
         cmocka_unit_test_setup_teardown(copies_wait_for_what_is_wanted, open_nodes, close_nodes),
         cmocka_unit_test(names_are_told_from_hashes_of_models),
