@@ -113,7 +113,7 @@ void kin_cluster_take_kept(kin_cluster *c, uint32_t from, const kin_proto_messag
     int i = kin_assignment_find(c->plan, &d->id);
     m.kept.id = d->id;
     note_keeper(c, &d->id);
-    if (i < 0) return;
+    if (i < 0 || m.kept.n_names == 0) return;
     uint32_t buddy = find_buddy(c, i);
     c->pages.bytes += (uint64_t)m.kept.n_names * m.kept.page_bytes;
     if (buddy) {

@@ -72,12 +72,19 @@ void kin_join_open_pages(kin_join *j) {
         kin_log(KIN_LOG_WARN, "pages of texts are not shared with other devices: %s", err.text);
 }
 
+// A KEPT without names: copies of others' pages may be kept here.
+static void offer_to_keep(kin_join *j) {
+    kin_proto_message m = {.type = KIN_FRAME_KEPT, .kept = {.id = j->o.id, .page_bytes = 1}};
+    if (j->control) kin_endpoint_send_message(j->control, 0, &m);
+}
+
 void kin_join_meet_pages(kin_join *j) {
     kin_proto_endpoint head = {.port = j->head_port};
     if (!j->pages.fetch) return;
     kin_page_fetch_forget(j->pages.fetch);
     kin_join_fill_endpoint(j, &head);
     kin_page_fetch_know(j->pages.fetch, &j->head_id, &head);
+    offer_to_keep(j);
 }
 
 void kin_join_take_kept(kin_join *j, const kin_proto_kept *kept) {

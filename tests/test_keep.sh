@@ -39,7 +39,7 @@ copies() { # NAME: pages on that device's disk
 prompt_of() { # NAME: its tokens
     sed -n 's/.*"prompt_n":\([0-9]*\).*/\1/p' "$dir/$1.stream" | tail -n 1
 }
-has_short() { [ "$(copies "$1")" -ge 15 ]; } # DEVICE: own pages of three blocks, copies of two: the head may have those of the first
+has_short() { [ "$(copies "$1")" -ge 18 ]; } # DEVICE: own pages of three blocks, and copies of them
 has_copies() { # NAME DEVICE: of what is written of the text so far, own pages and copies of three layers each
     n_blocks=$((($(prompt_of alone) + $(grep -c '^data' "$dir/$1.stream") - 2) / 64))
     [ $(($(copies "$2") - n_before)) -ge $((6 * n_blocks)) ]
