@@ -73,6 +73,9 @@ typedef struct result {
     double disk_rate, stream_rate; // bytes per second: the disk's own, reached while reading
     double compute_ms, bound_ms;   // per token
     double hidden_share;           // of the reading, behind computing
+    uint64_t window_bytes;         // of --weights window, by proposition 5 of TPI-LLM and as the ring and what stays take
+    uint64_t window_taken_bytes;
+    const char *window_state; // whether proposition 3, 4 or 6 holds
 
     // What was expected (docs/PLANNING.md): by the profiles alone, held against all repetitions; and with what the first half of
     // them taught, held against the second half. 0: nothing was.
@@ -141,6 +144,23 @@ static void expect(kin_session *s, const bench_options *o, result *r) {
     r->corrected_tpot_ms = e.corrected.tpot_s * 1e3;
 }
 
+// TPI-LLM's conditions beside what happened. Computing and sums are taken to be as long as a block is large.
+static void explain_window(kin_session *s, result *r) {
+    kin_weights_stats w = kin_shard_get_stats(s->shard).weights;
+    double layer_bytes = (double)(w.attn_bytes + w.ff_bytes);
+    if (w.sliding.n_blocks == 0 || layer_bytes <= 0 || r->disk_rate <= 0) return;
+    double attn = (double)w.attn_bytes / layer_bytes, layer_s = r->compute_ms / 1e3 / w.n_layers;
+    kin_sliding_times t = {.attn_s = layer_s * attn,
+                           .ff_s = layer_s * (1 - attn),
+                           .load_attn_s = (double)w.attn_bytes / r->disk_rate,
+                           .load_ff_s = (double)w.ff_bytes / r->disk_rate};
+    r->window_bytes = kin_sliding_window_bytes(&w.sliding, w.n_layers, w.attn_bytes, w.ff_bytes);
+    r->window_taken_bytes = w.stream.ring_bytes + w.stream.resident_bytes;
+    r->window_state = kin_sliding_window_is_tightly_steady(&t)                   ? "tightly steady"
+                      : kin_sliding_window_is_steady(&w.sliding, w.n_layers, &t) ? "steady"
+                                                                                 : "not steady";
+}
+
 static int measure_all(kin_session *s, const bench_options *o, const int32_t *prompt, float *logits, result *r, kin_err *err) {
     double ttft[MAX_REPS], tpot[MAX_REPS];
     if (measure(s, o, prompt, false, logits, ttft, tpot, err) != 0) return KIN_FAIL; // not counted: pages and caches get warm
@@ -156,6 +176,7 @@ static int measure_all(kin_session *s, const bench_options *o, const int32_t *pr
     r->tpot_ms = kin_median(tpot, o->n_reps);
     kin_stream_stats after = kin_shard_get_stats(s->shard).weights.stream;
     explain_streaming(s, &before, &after, r->tpot_ms, r);
+    explain_window(s, r);
     return 0;
 }
 
@@ -205,6 +226,10 @@ static void print_streaming(const result *r) {
            r->stream_rate / 1e9, r->disk_rate / 1e9, 100 * r->hidden_share);
     printf("bound            %.1f ms per token (computing alone %.1f ms); reached %.2f times that\n", r->bound_ms, r->compute_ms,
            r->tpot_ms / r->bound_ms);
+    if (r->window_state)
+        printf("window           %s by TPI-LLM's proposition 5, %s taken; its conditions: %s\n",
+               kin_size_format(r->window_bytes, a, sizeof a), kin_size_format(r->window_taken_bytes, b, sizeof b),
+               r->window_state);
 }
 
 static double error_of(double predicted, double measured) {
@@ -299,6 +324,11 @@ static void print_json(const kin_session *s, const bench_options *o, const resul
     for (size_t i = 0; i < sizeof figures / sizeof figures[0]; i++) {
         double value = figures[i].value;
         json_object_set_new(root, figures[i].name, figures[i].whole ? json_integer((json_int_t)value) : json_real(value));
+    }
+    if (r->window_state) {
+        json_object_set_new(root, "window_bytes", json_integer((json_int_t)r->window_bytes));
+        json_object_set_new(root, "window_taken_bytes", json_integer((json_int_t)r->window_taken_bytes));
+        json_object_set_new(root, "window_state", json_string(r->window_state));
     }
     if (compares_drafts(o)) add_drafts(root, o, &r->oracle);
     add_prediction(root, "predicted_tpot_ms", "predicted_tpot_error", r->predicted_tpot_ms, r->tpot_ms);

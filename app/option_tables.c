@@ -61,8 +61,12 @@ void kin_session_option_tables(kin_session_options *o, kin_session_tables *table
         {KIN_OPTION_STRING, "kv-type", 0, &o->kv_type, "f16|q8_0", "KV cache: f16 (default) or q8_0 (half the memory)", 0, 0},
         {KIN_OPTION_SIZE, "memory", 0, &o->memory, "SIZE",
          "memory to use; weights beyond it are streamed (default: what is free)", 0, 0},
-        {KIN_OPTION_STRING, "weights", 0, &o->weights, "stream|mmap|mmap+willneed",
+        {KIN_OPTION_STRING, "weights", 0, &o->weights, "stream|mmap|mmap+willneed|window",
          "how they are read (default: stream; the others for comparison)", 0, 0},
+        {KIN_OPTION_INT, "window", 0, &o->window, "N",
+         "with --weights window: so many halves of layers are in memory (default: 2)", 1, 1000},
+        {KIN_OPTION_INT, "retain", 0, &o->retain, "N",
+         "with --weights window: one feed-forward block in so many stays in memory (default: none)", 1, 1000},
         {KIN_OPTION_STRING, "cache", 0, &o->cache_dir, "DIR",
          "where prepacked weights are kept (default: the user's cache directory)", 0, 0},
         {KIN_OPTION_SIZE, "cache-size", 0, &o->cache_size, "SIZE",
@@ -138,6 +142,8 @@ static int check_drafts(const kin_session_options *o, kin_err *err) {
 
 int kin_session_end_parsing(kin_session_options *o, const char *operand, kin_err *err) {
     if (check_drafts(o, err) != 0) return KIN_FAIL;
+    if ((o->window || o->retain) && strcmp(o->weights, "window") != 0)
+        return kin_err_set(err, "--%s needs --weights window", o->window ? "window" : "retain");
     if (!operand) return 0;
     struct stat st;
     bool is_given = o->model && o->model != getenv("KIN_MODEL"); // the command line wins over the environment

@@ -8,7 +8,7 @@
 enum { KIN_IDENTITY_N_OPTIONS = 5 };
 void kin_identity_option_table(kin_identity_options *o, kin_option table[KIN_IDENTITY_N_OPTIONS]);
 
-enum { KIN_FLEET_N_OPTIONS = KIN_IDENTITY_N_OPTIONS + 12, KIN_SESSION_N_OPTIONS = 16 }; // with the table's end
+enum { KIN_FLEET_N_OPTIONS = KIN_IDENTITY_N_OPTIONS + 12, KIN_SESSION_N_OPTIONS = 18 }; // with the table's end
 
 // Tables whose values point into the session's options: what concerns this machine, and what concerns others.
 typedef struct kin_session_tables {

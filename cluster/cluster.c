@@ -183,7 +183,10 @@ void kin_cluster_fill_plan(const kin_cluster *c, const kin_assignment *of, int i
                   (devices->ggml_kernels ? KIN_PROTO_PLAN_GGML : 0) | (c->o.timeline ? KIN_PROTO_PLAN_TIMELINE : 0);
     plan->mode = so->mode == KIN_STREAM_MMAP       ? KIN_PROTO_MMAP
                  : so->mode == KIN_STREAM_WILLNEED ? KIN_PROTO_WILLNEED
+                 : so->sliding.n_blocks > 0        ? KIN_PROTO_WINDOW
                                                    : KIN_PROTO_STREAM;
+    plan->sliding_blocks = (uint16_t)so->sliding.n_blocks;
+    plan->sliding_retain = (uint16_t)so->sliding.retain;
     plan->n_threads = (uint16_t)c->o.n_threads_hint;
     kin_assignment_fill(of, i, plan);
 }

@@ -173,6 +173,7 @@ static kin_weights_options weights_options(const kin_shard *s) {
         .identity = s->o.identity,
         .mode = s->o.mode,
         .budget = s->weights_budget,
+        .sliding = s->o.sliding,
         .arrival = s->o.arrival,
         .progress = s->o.progress,
         .progress_user = s->o.progress_user,
@@ -342,7 +343,7 @@ static void set_budget(void *user, uint64_t budget) {
 // Only weights that can be streamed can make room.
 static int open_governor(kin_shard *s, kin_err *err) {
     uint64_t most = kin_weights_most_useful_budget(s->weights);
-    if (s->o.mode != KIN_STREAM_RESIDENT || most == 0) return 0;
+    if (s->o.mode != KIN_STREAM_RESIDENT || s->o.sliding.n_blocks > 0 || most == 0) return 0;
     kin_governor_options o = {
         .memory = s->o.memory,
         .fixed = s->fixed_bytes,

@@ -20,6 +20,7 @@
 #include "model/graph.h"
 #include "model/model.h"
 #include "model/share.h"
+#include "pure/plan/sliding_window.h"
 #include "pure/plan/window.h"
 
 typedef struct kin_shard kin_shard;
@@ -42,6 +43,7 @@ typedef struct kin_shard_options {
     uint64_t memory;            // bytes that all of it may take: weights, KV cache, buffers; 0: what the machine can spare
     uint64_t beside;            // of these, what is not this shard's: a draft model
     kin_stream_mode mode;       // how weights that do not fit are read
+    kin_sliding_window sliding; // with KIN_STREAM_RESIDENT: all are read through such a window, for comparison
     const kin_arrival *arrival; // of weights that are not in the files yet, borrowed until close; NULL: all are
     kin_progress progress;
     void *progress_user;

@@ -65,6 +65,7 @@ struct kin_stream {
     uint64_t total_bytes;
     uint32_t *order; // [n_blocks] see residency.h
     bool *wanted;    // [n_blocks] scratch for set_budget
+    bool has_window; // no budget changes what is resident
     kin_stream_mode mode;
     bool exact;                     // faults read single pages; under the mutex
     uint64_t n_faults;              // of this process, when they were looked at last
@@ -116,15 +117,30 @@ static uint64_t block_slot_bytes(const kin_stream_block *b) {
     return sum;
 }
 
-static uint64_t ring_size(const kin_stream_block *blocks, size_t n_blocks) {
+static uint64_t streamed_bytes(const kin_stream_block *b) {
+    return b->stays ? 0 : block_slot_bytes(b);
+}
+
+static uint64_t ring_size(const kin_stream_block *blocks, size_t n_blocks, unsigned slack_percent) {
     uint64_t group = 0, largest = 0;
     for (size_t i = 0; i < n_blocks; i++) {
         bool same = i > 0 && blocks[i].i_group == blocks[i - 1].i_group;
         group = (same ? group : 0) + block_slot_bytes(&blocks[i]);
         if (group > largest) largest = group;
     }
-    uint64_t page = kin_page_bytes(), bytes = largest + largest / 100 * RING_SLACK_PERCENT;
+    uint64_t page = kin_page_bytes(), bytes = largest + largest / 100 * slack_percent;
     return (bytes + page - 1) / page * page;
+}
+
+// The largest `window` parts in a row, but what stays; no less than any group needs.
+static uint64_t window_size(const kin_stream_options *o) {
+    uint64_t bytes = 0, largest = ring_size(o->blocks, o->n_blocks, 0);
+    for (size_t begin = 0, end = 0; end < o->n_blocks; end++) {
+        for (; o->blocks[end].i_part - o->blocks[begin].i_part >= o->window; begin++) bytes -= streamed_bytes(&o->blocks[begin]);
+        bytes += streamed_bytes(&o->blocks[end]);
+        if (bytes > largest) largest = bytes;
+    }
+    return largest;
 }
 
 static uint64_t all_bytes(const kin_stream_options *o) {
@@ -136,7 +152,7 @@ static uint64_t all_bytes(const kin_stream_options *o) {
 }
 
 uint64_t kin_stream_min_budget(const kin_stream_block *blocks, size_t n_blocks) {
-    return ring_size(blocks, n_blocks);
+    return ring_size(blocks, n_blocks, RING_SLACK_PERCENT);
 }
 
 // ---- the ring. All under the mutex.
@@ -413,6 +429,14 @@ static int alloc_ring(kin_stream *s, kin_err *err) {
 
 // Under the mutex, or before the threads start.
 static void choose_resident(kin_stream *s, uint64_t budget) {
+    if (s->has_window) {
+        s->stats.resident_bytes = 0;
+        for (size_t i = 0; i < s->n_blocks; i++) {
+            s->wanted[i] = s->blocks[i].spec.stays;
+            s->stats.resident_bytes += s->wanted[i] ? s->bytes[i] : 0;
+        }
+        return;
+    }
     uint64_t for_blocks = budget > s->ring_bytes ? budget - s->ring_bytes : 0;
     // Where all is resident nothing goes through the ring, and it takes no memory.
     if (s->mode != KIN_STREAM_RESIDENT || budget >= s->total_bytes) for_blocks = UINT64_MAX;
@@ -437,8 +461,8 @@ static bool streams(const kin_stream *s) {
 }
 
 int kin_stream_check_budget(const kin_stream_options *o, kin_err *err) {
-    uint64_t ring_bytes = ring_size(o->blocks, o->n_blocks);
-    if (o->mode != KIN_STREAM_RESIDENT || o->budget >= ring_bytes || o->budget >= all_bytes(o)) return 0;
+    uint64_t ring_bytes = kin_stream_min_budget(o->blocks, o->n_blocks);
+    if (o->mode != KIN_STREAM_RESIDENT || o->window || o->budget >= ring_bytes || o->budget >= all_bytes(o)) return 0;
     return kin_err_set(err, "%llu MiB are too little for weights: at least %llu MiB are needed to stream them through",
                        (unsigned long long)(o->budget >> 20), (unsigned long long)(ring_bytes + ((1 << 20) - 1)) >> 20);
 }
@@ -455,7 +479,8 @@ int kin_stream_open(kin_stream **out, const kin_stream_options *o, kin_err *err)
     s->chunk_first = s->chunk_next = SIZE_MAX / 2 / MAX_CHUNKS * MAX_CHUNKS;
     s->n_layer_blocks = o->n_layer_blocks;
     s->mode = o->mode;
-    s->ring_bytes = ring_size(o->blocks, o->n_blocks);
+    s->has_window = o->window > 0;
+    s->ring_bytes = s->has_window ? window_size(o) : kin_stream_min_budget(o->blocks, o->n_blocks);
     if (kin_stream_check_budget(o, err) != 0) goto fail;
     if (open_files(s, o, err) != 0 || alloc_state(s, o, err) != 0) goto fail;
     if (s->mode == KIN_STREAM_RESIDENT && alloc_ring(s, err) != 0) goto fail;

@@ -39,6 +39,8 @@ typedef struct kin_stream_block {
     kin_extent extents[KIN_STREAM_MAX_EXTENTS];
     int n_extents; // 0: the block is always in memory
     int i_group;   // blocks of one group are needed at the same time
+    int i_part;    // with a window: blocks of one part count as one of it
+    bool stays;    // with a window: resident
 } kin_stream_block;
 
 typedef enum kin_stream_mode {
@@ -54,6 +56,7 @@ typedef struct kin_stream_options {
     size_t n_blocks;
     size_t n_layer_blocks; // the first ones; the rest is the output layer's
     uint64_t budget;       // bytes for resident blocks and the ring together
+    int window;            // not 0: the ring has so many parts, and resident are the blocks that stay, whatever the budget
     kin_stream_mode mode;
 } kin_stream_options;
 

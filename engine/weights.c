@@ -12,10 +12,20 @@ enum { MAX_FETCH = 256 }; // experts' matrices asked for at once
 
 // ---- streaming
 
+// A block of the sliding window: the attention of a layer, the rest of it, or a tile.
+static void describe_part(const kin_weights *w, const kin_weights_block *b, kin_stream_block *d) {
+    int n = kin_weights_n_compute_blocks(&w->model->hp), n_layers = w->first_tile_compute_block / n;
+    int layer = b->i_compute_block / n;
+    bool is_tile = layer >= n_layers, is_ff = !is_tile && b->i_compute_block % n > 0;
+    d->i_part = is_tile ? n_layers + b->i_compute_block - n_layers * (n - 1) : 2 * layer + is_ff;
+    d->stays = is_ff && kin_sliding_window_retains(&w->o.sliding, layer);
+}
+
 // What the streamer must know of a block: file ranges and mappings. Packed: one range of the cache file; else one per weight.
 // will_be: as if it were in its file already.
 static kin_stream_block describe_unit(const kin_weights *w, const kin_weights_block *b, bool will_be) {
     kin_stream_block d = {.i_group = b->i_compute_block};
+    describe_part(w, b, &d);
     int n_files = kin_gguf_n_files(w->model->gguf);
     if ((!kin_weights_on_disk(w, b) && !(will_be && b->pack && w->packed)) || b->experts) return d;
     if (b->pack) {
@@ -38,7 +48,8 @@ static int open_stream(kin_weights *w, bool will_be, kin_err *err) {
         kin_err_set(err, "out of memory");
         goto done;
     }
-    kin_stream_options so = {.blocks = blocks, .mode = w->o.mode, .budget = w->o.budget, .fds = fds};
+    kin_stream_options so = {
+        .blocks = blocks, .mode = w->o.mode, .budget = w->o.budget, .window = w->o.sliding.n_blocks, .fds = fds};
     for (size_t i = 0; i < w->n_blocks; i++) {
         const kin_weights_block *b = &w->blocks[i];
         if (b->device->is_gpu || b->i_compute_block == KIN_WEIGHTS_NO_COMPUTE_BLOCK) continue;
@@ -236,6 +247,7 @@ static int begin(kin_weights **out, const kin_model *model, const kin_devices *d
     w->model = model;
     w->devices = devices;
     w->o = *o;
+    if (o->sliding.n_blocks > 0) w->o.budget = 0;
     w->is_arriving = w->has_later = o->arrival && o->windows.n > 1;
     pthread_mutex_init(&w->mutex, NULL);
     pthread_cond_init(&w->changed, NULL);
@@ -341,9 +353,17 @@ static uint64_t waited_ns(kin_weights *w) {
 
 kin_weights_stats kin_weights_get_stats(kin_weights *w) {
     kin_weights_stats stats = w->stats;
+    stats.sliding = w->o.sliding;
     for (size_t i = 0; i < w->n_blocks; i++) {
         const kin_weights_block *b = &w->blocks[i];
         if (b->pack && atomic_load(&b->here) && !atomic_load(&b->in_file)) stats.anonymous_bytes += b->packed_bytes;
+    }
+    int n_compute_blocks = kin_weights_n_compute_blocks(&w->model->hp);
+    stats.n_layers = w->first_tile_compute_block / n_compute_blocks;
+    for (size_t i = 0; i < w->n_blocks && stats.n_layers > 0; i++) {
+        const kin_weights_block *b = &w->blocks[i];
+        if (b->i_compute_block == 0) stats.attn_bytes += b->bytes;
+        if (b->i_compute_block > 0 && b->i_compute_block < n_compute_blocks && !b->experts) stats.ff_bytes += b->bytes;
     }
     if (w->stream) stats.stream = kin_stream_get_stats(w->stream);
     stats.stream.wait_ns += waited_ns(w);

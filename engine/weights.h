@@ -24,6 +24,7 @@
 #include "engine/stream.h"
 #include "model/model.h"
 #include "model/slice.h"
+#include "pure/plan/sliding_window.h"
 #include "pure/plan/window.h"
 
 typedef struct kin_weights kin_weights;
@@ -40,6 +41,7 @@ typedef struct kin_weights_options {
     uint64_t identity;     // of the model's content; 0: not known
     kin_stream_mode mode;
     uint64_t budget;            // bytes of memory for the CPU's weights; UINT64_MAX: all that they need
+    kin_sliding_window sliding; // in place of a budget
     const kin_arrival *arrival; // of weights that are not in the files yet, borrowed until close; NULL: all are
     kin_progress progress;      // NULL, or called while weights are packed or copied, from several threads
     void *progress_user;
@@ -125,6 +127,9 @@ typedef struct kin_weights_stats {
     uint64_t packed_bytes;    // packed at this start
     uint64_t anonymous_bytes; // of these, in memory that the OS cannot take back
     uint64_t gpu_bytes;
+    kin_sliding_window sliding;
+    int n_layers;                  // on the CPU
+    uint64_t attn_bytes, ff_bytes; // of the first of them, without experts
     kin_stream_stats stream;
 } kin_weights_stats;
 

@@ -388,6 +388,7 @@ int kin_session_open(kin_session *s, const kin_session_options *o, int n_ctx, ki
     so.windows.at[0].n_gpu_layers = n_gpu_layers_of(o, s->model.hp.n_layer);
     so.kv_type = kv_type_of(o);
     so.mode = mode_of(o);
+    if (strcmp(o->weights, "window") == 0) so.sliding = (kin_sliding_window){o->window > 0 ? o->window : 2, o->retain};
     so.memory = o->memory;
     so.cache_cap = o->cache_size;
 

@@ -36,7 +36,8 @@ typedef struct kin_session_options {
     bool no_flash;
     bool no_cache;
     uint64_t memory;          // 0: what the machine can spare
-    const char *weights;      // "stream", "mmap", "mmap+willneed"
+    const char *weights;      // "stream", "mmap", "mmap+willneed", "window"
+    int window, retain;       // of "window": see kin_sliding_window; 0: 2 blocks, and none stays
     const char *cache_dir;    // NULL: the user's cache directory
     uint64_t cache_size;      // 0: a fifth of the disk
     bool keeps_kv;            // the command keeps texts: pages of its KV cache are kept on the disk, beside the other caches

@@ -76,7 +76,7 @@ static kin_share share_of(const kin_proto_group *g) {
 
 static kin_shard_options shard_options(const kin_engine_instance *s, const kin_proto_plan *plan,
                                        const kin_engine_instance_options *o) {
-    static const kin_stream_mode modes[] = {KIN_STREAM_RESIDENT, KIN_STREAM_MMAP, KIN_STREAM_WILLNEED};
+    static const kin_stream_mode modes[] = {KIN_STREAM_RESIDENT, KIN_STREAM_MMAP, KIN_STREAM_WILLNEED, KIN_STREAM_RESIDENT};
     kin_shard_options so = kin_shard_options_defaults(&s->model);
     so.windows = s->windows.windows;
     so.share = s->share;
@@ -89,6 +89,7 @@ static kin_shard_options shard_options(const kin_engine_instance *s, const kin_p
     so.ggml_kernels = plan->flags & KIN_PROTO_PLAN_GGML;
     so.output = false;
     so.mode = modes[plan->mode];
+    so.sliding = (kin_sliding_window){plan->sliding_blocks, plan->sliding_retain};
     so.memory = o->memory && (!plan->memory || o->memory < plan->memory) ? o->memory : plan->memory;
     so.cache_dir = o->cache_dir;
     so.cache_cap = o->cache_cap;

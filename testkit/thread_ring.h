@@ -26,6 +26,7 @@ typedef struct kin_thread_ring_options {
     enum ggml_type kv_type; // 0: F16
     const char *cache_dir;  // of prepacked weights; each member has a folder of this name and its number. NULL: none
     uint64_t budget;        // bytes that each member may take; 0: what the machine can spare
+    kin_sliding_window sliding;
     bool no_repack;
     bool swaps; // the last member before the head gives its answers in pairs, the second one first
 } kin_thread_ring_options;

@@ -64,9 +64,12 @@ wrong "unknown option '--prompt'" info --prompt x
 wrong "unexpected argument 'word': a prompt needs -p" run -p x word
 wrong "unexpected argument 'word': no file of that name" bench word
 wrong "two models are given, 'a.gguf' and 'b.gguf'" run -m a.gguf -p x b.gguf
+wrong '--window needs --weights window' run -p x --window 4
+wrong '--retain needs --weights window' bench --weights mmap --retain 2
+wrong '--window 0: must be a whole number from 1 to 1000' run -p x --weights window --window 0
 wrong '--gpu-layers many: must be a number, all or auto' run -p x --gpu-layers many
 wrong '--kv-type f32: must be f16 or q8_0' run -p x --kv-type f32
-wrong '--weights : must be stream, mmap or mmap+willneed' run -p x --weights ''
+wrong '--weights : must be stream, mmap, mmap+willneed or window' run -p x --weights ''
 wrong '--scheduler nope: must be exact, halda' run -p x --cluster --scheduler nope
 wrong '--plan : must be auto, even, memory, tp or a FILE' run -p x --cluster --plan ''
 wrong '--listen here: must be an address in numbers' run -p x --cluster --listen here
@@ -417,7 +420,7 @@ status 0 "$kin" bench --prompt 8 --gen 60 --reps 1 --draft "$assets/demo-draft.g
 says "$out" 'the same text'
 
 claim='nothing is predicted of what the prediction is not about'
-for words in --no-flash '--weights mmap' '--weights mmap+willneed'; do
+for words in --no-flash '--weights mmap' '--weights mmap+willneed' '--weights window'; do
     # shellcheck disable=SC2086 # an option and its value
     status 0 "$kin" bench --prompt 8 --gen 2 --reps 1 $words
     says "$out" TPOT

@@ -24,6 +24,14 @@ claim='what is on the wire may be rounded'
 on_head eval --devices 1 --wire f16 --batch 8 --tokens "$tokens" --greedy 16 >"$dir/got.ids"
 check [ -s "$dir/got.ids" ]
 
+claim='weights come through a sliding window'
+for words in '' '--window 3 --retain 2'; do
+    # shellcheck disable=SC2086 # options and their values
+    on_head eval --devices 1 --weights window $words --batch 8 --tokens "$tokens" --greedy 16 --logits "$dir/got" >"$dir/got.ids"
+    same "$dir/want.ids" "$dir/got.ids"
+    same "$dir/first" "$dir/got"
+done
+
 claim='a group inside of a ring: before, with and after others'
 join ben
 cat >"$dir/plan.json" <<END
@@ -46,16 +54,22 @@ says "$dir/head.log" 'a group with the head comes last'
 on_head run --allreduce cube -p x && fail "it ran"
 says "$dir/head.log" 'must be mesh, star, tree or ring'
 
-claim='when a device dies in the middle of a text, the others finish it'
-kill "$pid_ben"
+claim='when devices of a group die in the middle of a text, the others write what they would have written'
+text() { on_head run --devices 2 -p 'Once upon a time' --temp 0 -n 1000 --ctx 1100 --ignore-eos; } # of three devices, while all live
+text >"$dir/want"
 mark "$dir/head.log"
-on_head run --devices 1 -p 'Once upon a time' --temp 0 -n 400 --ignore-eos >"$dir/text" &
+text >"$dir/text" &
 pid_head=$!
-wait_for 20 "$dir/head.log" 'serving on 1 device'
-n=0
-while [ ! -s "$dir/text" ] && [ $n -lt 2400 ]; do sleep 0.05; n=$((n + 1)); done
-kill -9 "$pid_anna"
+wait_for 20 "$dir/head.log" 'serving on 2 devices'
+written=0
+for pid in "$pid_anna" "$pid_ben"; do # three, two, one: each after more of the text
+    n=0
+    while [ "$(wc -c <"$dir/text")" -le $written ] && [ $n -lt 2400 ]; do sleep 0.05; n=$((n + 1)); done
+    check [ "$(wc -c <"$dir/text")" -lt "$(wc -c <"$dir/want")" ]
+    kill -9 "$pid"
+    written=$(wc -c <"$dir/text")
+done
 wait "$pid_head" || fail "it gave up"
-check [ "$(wc -c <"$dir/text")" -gt 400 ]
+same "$dir/want" "$dir/text"
 
 tally

@@ -285,6 +285,18 @@ static void streamed_slices_give_the_bits_of_resident_ones(void **state) {
         assert_true(s.weights.stream.read_bytes > 0);
         assert_int_equal(s.weights.packed_bytes > 0, !again); // the slices have a cache of their own
     }
+    o.budget = 0;
+    const kin_sliding_window windows[] = {{1, 0}, {2, 0}, {3, 2}};
+    for (size_t i = 0; i < sizeof windows / sizeof windows[0]; i++) {
+        o.sliding = windows[i];
+        ring = open_ring(&o);
+        run(ring, got);
+        s = kin_thread_ring_stats(ring, 0);
+        kin_thread_ring_close(ring);
+        assert_memory_equal(got, want, sizeof got);
+        assert_true(s.weights.stream.read_bytes > 0);
+        assert_int_equal(s.weights.stream.resident_bytes > 0, windows[i].retain > 0);
+    }
     assert_int_equal(nftw(dir, remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
 }
 

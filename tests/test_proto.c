@@ -263,6 +263,27 @@ static void every_message_survives_the_round_trip(void **state) {
     }
 }
 
+static void a_plan_says_how_large_a_sliding_window_is(void **state) {
+    (void)state;
+    static kin_proto_message m, got;
+    static uint8_t bytes[4096];
+    kin_err err;
+    m.type = KIN_FRAME_PLAN;
+    m.plan = golden_plan();
+    size_t without = (size_t)kin_proto_encode(NULL, 0, 1, &m);
+    m.plan.mode = KIN_PROTO_WINDOW;
+    m.plan.sliding_blocks = 4;
+    m.plan.sliding_retain = 300;
+    size_t n = (size_t)kin_proto_encode(bytes, sizeof bytes, 1, &m);
+    assert_int_equal(n, without + 4);
+    if (kin_proto_decode(KIN_FRAME_PLAN, bytes + KIN_FRAME_HEADER, n - KIN_FRAME_HEADER, &got, &err) != 0)
+        fail_msg("%s", err.text);
+    assert_int_equal(got.plan.mode, KIN_PROTO_WINDOW);
+    assert_int_equal(got.plan.sliding_blocks, 4);
+    assert_int_equal(got.plan.sliding_retain, 300);
+    assert_int_equal(got.plan.n_files, 2);
+}
+
 static void expect_refused(kin_frame_type type, const uint8_t *payload, size_t n, const char *sentence) {
     kin_proto_message m;
     kin_err err = {""};
@@ -390,7 +411,8 @@ static void lies_in_a_plan_are_refused_with_a_sentence(void **state) {
         {KIN_FRAME_PLAN, 56, "0104", "n_rounds is 1025"},
         {KIN_FRAME_PLAN, 58, "02", "kv_type is 2"},
         {KIN_FRAME_PLAN, 59, "02", "wire_type is 2"},
-        {KIN_FRAME_PLAN, 60, "03", "mode is 3"},
+        {KIN_FRAME_PLAN, 60, "04", "mode is 4"},
+        {KIN_FRAME_PLAN, 60, "030000", "sliding_blocks is 0"},
         {KIN_FRAME_PLAN, 61, "0000", "number of files is 0"},
         {KIN_FRAME_PLAN, 61, "4100", "number of files is 65"},
         {KIN_FRAME_PLAN, 63, "0000", "file 0 is empty"},
@@ -780,6 +802,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_message_has_its_golden_bytes),
         cmocka_unit_test(every_message_survives_the_round_trip),
+        cmocka_unit_test(a_plan_says_how_large_a_sliding_window_is),
         cmocka_unit_test(a_payload_cut_anywhere_is_refused),
         cmocka_unit_test(a_byte_too_many_is_refused),
         cmocka_unit_test(lies_of_a_device_are_refused_with_a_sentence),

@@ -492,6 +492,47 @@ static world with_even_blocks(const world *from) {
     return w;
 }
 
+static uint64_t slot_bytes_of(const kin_stream_block *b) {
+    uint64_t sum = 0;
+    for (int k = 0; k < b->n_extents; k++) sum += slot_bytes(&b->extents[k]);
+    return sum;
+}
+
+// The ring has the largest three groups in a row, and a budget of nothing is enough.
+static void a_window_holds_so_many_parts_and_what_stays(void **state) {
+    world w = *(const world *)*state;
+    uint64_t want = 0, stays = 0, largest = 0;
+    for (size_t i = 0; i < w.n_blocks; i++) {
+        w.blocks[i].i_part = w.blocks[i].i_group;
+        w.blocks[i].stays = i < N_LAYER_BLOCKS && i % 8 == 1;
+        for (int k = 0; w.blocks[i].stays && k < w.blocks[i].n_extents; k++) stays += w.blocks[i].extents[k].bytes;
+    }
+    for (size_t first = 0; first < w.n_blocks; first++) {
+        uint64_t sum = 0, group = 0;
+        for (size_t i = 0; i < w.n_blocks; i++) {
+            int from_first = w.blocks[i].i_part - w.blocks[first].i_part;
+            sum += from_first >= 0 && from_first < 3 && !w.blocks[i].stays ? slot_bytes_of(&w.blocks[i]) : 0;
+            group += from_first == 0 ? slot_bytes_of(&w.blocks[i]) : 0;
+        }
+        want = sum > want ? sum : want;
+        largest = group > largest ? group : largest;
+    }
+    want = want > largest ? want : largest;
+    kin_stream_options o = {.fds = w.fds, .n_files = N_FILES, .blocks = w.blocks, .n_blocks = w.n_blocks, .window = 3};
+    o.n_layer_blocks = N_LAYER_BLOCKS;
+    kin_stream *s;
+    kin_err err;
+    assert_int_equal(kin_stream_open(&s, &o, &err), 0);
+    for (int pass = 0; pass < 3; pass++) {
+        assert_int_equal(whole_pass(&w, s, true).resident_bytes, stays);
+        kin_stream_set_budget(s, pass ? UINT64_MAX : 0);
+    }
+    kin_stream_stats stats = kin_stream_get_stats(s);
+    assert_int_equal(stats.resident_bytes, stays);
+    assert_true(stats.ring_bytes >= want && stats.ring_bytes < want + kin_page_bytes());
+    kin_stream_close(s);
+}
+
 static void later_units_are_read_while_earlier_ones_are_computed(void **state) {
     world w = with_even_blocks(*state);
     kin_stream *s = open_stream(&w, KIN_STREAM_RESIDENT, min_budget(&w));
@@ -711,6 +752,7 @@ int main(int argc, char **argv) {
         STREAM_TEST(a_budget_may_change_at_any_moment_from_another_thread),
         STREAM_TEST(in_mmap_mode_every_pass_is_left_to_the_os),
         STREAM_TEST(in_willneed_mode_units_are_announced_and_come_from_the_mapping),
+        STREAM_TEST(a_window_holds_so_many_parts_and_what_stays),
         STREAM_TEST(later_units_are_read_while_earlier_ones_are_computed),
         STREAM_TEST(reading_goes_on_across_the_end_of_a_pass),
         STREAM_TEST(a_pass_reads_what_is_streamed_once),

@@ -137,7 +137,7 @@ typedef struct kin_proto_window {
 
 typedef enum kin_proto_kv_type { KIN_PROTO_KV_F16, KIN_PROTO_KV_Q8_0 } kin_proto_kv_type;
 
-typedef enum kin_proto_mode { KIN_PROTO_STREAM, KIN_PROTO_MMAP, KIN_PROTO_WILLNEED } kin_proto_mode;
+typedef enum kin_proto_mode { KIN_PROTO_STREAM, KIN_PROTO_MMAP, KIN_PROTO_WILLNEED, KIN_PROTO_WINDOW } kin_proto_mode;
 
 enum {
     KIN_PROTO_PLAN_FLASH = 1,
@@ -181,6 +181,8 @@ typedef struct kin_proto_plan {
     kin_activation_type wire_type;
     uint32_t flags; // KIN_PROTO_PLAN_*
     kin_proto_mode mode;
+    // Of KIN_PROTO_WINDOW, else 0: n_blocks >= 1 and retain of a kin_sliding_window.
+    uint16_t sliding_blocks, sliding_retain;
     uint64_t memory;    // bytes that all of it may take; 0: what the machine can spare
     uint16_t n_threads; // 0: as many as the device likes
     uint16_t n_rounds;  // >= 1

@@ -50,7 +50,8 @@ KIN_PROTO_DEFINE(DEVICE, device)
 //          56  u16   n_rounds (1 to 1024)
 //          58  u8    kv_type: 0 f16, 1 q8_0
 //          59  u8    wire_type: 0 f32, 1 f16
-//          60  u8    mode: 0 stream, 1 mmap, 2 willneed
+//          60  u8    mode: 0 stream, 1 mmap, 2 willneed, 3 window
+//              only with 3: u16 sliding_blocks (>= 1), u16 sliding_retain
 //          61  u16   n_files (1 to 64)
 //          63  n_files x u64 size (>= 1)
 //              u16   n_windows (0 to 1024)
@@ -106,6 +107,10 @@ static void put_plan(kin_writer *w, const kin_proto_plan *m) {
     kin_writer_u8(w, (uint8_t)m->kv_type);
     kin_writer_u8(w, (uint8_t)m->wire_type);
     kin_writer_u8(w, (uint8_t)m->mode);
+    if (m->mode == KIN_PROTO_WINDOW) {
+        kin_writer_u16(w, m->sliding_blocks);
+        kin_writer_u16(w, m->sliding_retain);
+    }
     kin_writer_u16(w, (uint16_t)m->n_files);
     for (int i = 0; i < m->n_files; i++) kin_writer_u64(w, m->file_size[i]);
     kin_writer_u16(w, (uint16_t)m->n_windows);
@@ -170,7 +175,11 @@ static void take_plan(kin_reader *r, kin_proto_plan *m) {
     m->n_rounds = (uint16_t)kin_reader_range(r, kin_reader_u16(r), 1, KIN_PROTO_MAX_WINDOWS, "n_rounds");
     m->kv_type = kin_reader_range(r, kin_reader_u8(r), 0, KIN_PROTO_KV_Q8_0, "kv_type");
     m->wire_type = kin_reader_range(r, kin_reader_u8(r), 0, KIN_ACTIVATION_N_TYPES - 1, "wire_type");
-    m->mode = kin_reader_range(r, kin_reader_u8(r), 0, KIN_PROTO_WILLNEED, "mode");
+    m->mode = kin_reader_range(r, kin_reader_u8(r), 0, KIN_PROTO_WINDOW, "mode");
+    if (m->mode == KIN_PROTO_WINDOW) {
+        m->sliding_blocks = (uint16_t)kin_reader_range(r, kin_reader_u16(r), 1, UINT16_MAX, "sliding_blocks");
+        m->sliding_retain = kin_reader_u16(r);
+    }
     take_files(r, m);
     take_windows(r, m);
     kin_proto_take_id(r, &m->next_id);

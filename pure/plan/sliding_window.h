@@ -1,0 +1,37 @@
+// TPI-LLM's sliding window memory scheduler (3.3): of a device's layers only so many blocks are in memory, those being computed
+// and the next ones. A block is the attention or the feed-forward part of a layer. Of the feed-forward blocks one in `retain`
+// stays.
+//
+//     t_attn, t_ff: computing a block   t_sum: an allreduce   tau_attn, tau_ff: loading a block     [seconds]
+//     l: the first l layers             T: retain             w: n_blocks
+//
+// kin's own scheduler is residency.h; this one is for comparison.
+//
+// Pure: no I/O, no clock, no threads.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct kin_sliding_window {
+    int n_blocks; // w; 0: no such window
+    int retain;   // T; 0: none stays
+} kin_sliding_window;
+
+// Whether the feed-forward block of this layer, from 0 on among those of the device, stays in memory.
+bool kin_sliding_window_retains(const kin_sliding_window *window, int layer);
+
+// Proposition 5 for a worker, with a scaling factor of 1: floor(w / 2) attention and floor((w + 1) / 2) feed-forward blocks; and,
+// not in it, the blocks that stay. Bytes.
+uint64_t kin_sliding_window_bytes(const kin_sliding_window *window, int n_layers, uint64_t attn_bytes, uint64_t ff_bytes);
+
+typedef struct kin_sliding_times {
+    double attn_s, ff_s, sum_s;    // t
+    double load_attn_s, load_ff_s; // tau
+} kin_sliding_times;
+
+// Proposition 4: each block and its sum take as long as loading the next one.
+bool kin_sliding_window_is_tightly_steady(const kin_sliding_times *times);
+
+// Propositions 3 and 6: whether loading is hidden in each of the first n_layers layers, with what stays.
+bool kin_sliding_window_is_steady(const kin_sliding_window *window, int n_layers, const kin_sliding_times *times);
