@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "pure/plan/ring_order.h"
 #include "pure/plan/timeline.h"
 
 typedef struct question {
@@ -80,6 +81,7 @@ static void say_used(const question *q, int device, char *sentence, kin_plan *wi
         snprintf(sentence, KIN_PLAN_EXPLAIN_MAX, "%s: %s%s; without it the model has no place", d->name, share, relay);
         return;
     }
+    kin_plan_keep_order(q->facts, q->plan, without);
     // Negative: it computes because it must, or the playoff did not try that plan.
     snprintf(sentence, KIN_PLAN_EXPLAIN_MAX, "%s: %s%s; without it %s ms/token %s", d->name, share, relay,
              say_ms(fabs(more_s), ms), more_s < 0 ? "less" : "more");
