@@ -256,12 +256,13 @@ static bool keeps(kin_planner *p, const kin_facts *facts, const kin_plan *candid
     return true;
 }
 
-// Devices keep the places that they have in the ring in force.
-static void keep_order(const kin_planner *p, const kin_facts *facts, kin_plan *plan) {
+// Devices keep the places that they have in the ring in force. By uncorrected facts: only hops of that ring have corrections, and
+// by these any order that was not tried may look better.
+static void keep_order(const kin_planner *p, kin_plan *plan) {
     kin_plan before = p->now.plan;
     if (!p->now.is_there || p->now.has_groups) return;
     for (int s = 0; s < before.n_stops; s++) before.stops[s].device = find_device(&p->next, &p->now.ids[before.stops[s].device]);
-    kin_plan_keep_order(facts, &before, plan);
+    kin_plan_keep_order(&p->next.facts, &before, plan);
 }
 
 // Whether the best group is better than the best ring. What is in force among the same number of devices has the margin.
@@ -315,7 +316,7 @@ static int plan_measured(kin_planner *p, kin_ring_plan *out, kin_err *err) {
         return 0;
     }
     if (p->now.has_groups || !keeps(p, facts, &candidate)) {
-        keep_order(p, facts, &candidate);
+        keep_order(p, &candidate);
         p->next.plan = candidate;
         p->changed_at = kin_clock_now();
     }
@@ -437,10 +438,10 @@ int kin_planner_without(kin_planner *p, const kin_cluster_question *q, int i, ki
     if (p->o.only_looks) return kin_err_set(err, "nobody has work");
     pthread_mutex_lock(&p->mutex);
     read_question(p, q);
-    const kin_facts *facts = corrected_facts(p, &p->next);
-    int rc = p->scheduler ? schedule_but(p, facts, kin_device_bit(i + 1), &plan, err) : rule_without(p, q, i, out, err);
+    int rc = p->scheduler ? schedule_but(p, corrected_facts(p, &p->next), kin_device_bit(i + 1), &plan, err)
+                          : rule_without(p, q, i, out, err);
     if (rc == 0 && p->scheduler) {
-        keep_order(p, facts, &plan);
+        keep_order(p, &plan);
         write_ring(&plan, q->n, out);
     }
     pthread_mutex_unlock(&p->mutex);
