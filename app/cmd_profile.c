@@ -59,9 +59,13 @@ static void print_rates(const kin_device_facts *f) {
 static void print_engine(const char *name, const kin_engine_facts *e) {
     printf("%-12s an operation %.2f us; attention reads %.1f GB/s (a prompt: %.1f); a token's keys and values %.2f us\n", name,
            e->op_s * 1e6, e->read_bytes_s / 1e9, e->prompt_read_bytes_s / 1e9, e->kv_copy_s * 1e6);
-    printf("%-12s products of 2, 4, 8, 16, 32 rows over reading and computing them apart:", "");
-    for (int i = 0; i < KIN_FACTS_BATCHES; i++) printf(" %.2f", e->batch_factor[i]);
-    printf("\n");
+    printf("%-12s products of 2, 4, 8, 16, 32 rows over reading and computing them apart:\n", "");
+    for (int q = 0; q < KIN_N_QUANT; q++) {
+        if (e->batch_factor[0][q] <= 0) continue;
+        printf("%-12s   %-5s", "", kin_quant_name((kin_quant)q));
+        for (int i = 0; i < KIN_FACTS_BATCHES; i++) printf(" %.2f", e->batch_factor[i][q]);
+        printf("\n");
+    }
 }
 
 static void print_text(const kin_device_facts *f, const kin_devices *devices) {

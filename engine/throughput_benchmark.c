@@ -233,8 +233,8 @@ static int measure_prompt(kin_throughput_benchmark *r, kin_quant q, const kin_be
     return 0;
 }
 
-// Types behave alike beside their own rates (docs/PROFILE.md), so three stand for all: the middle of those that can be
-// multiplied. A layer's matrices for 32 rows are enough, and for fewer rows the more.
+// Of three types, of which two are multiplied while they are unpacked (kernels/simd/fused.h); the middle of those that can be
+// multiplied stands for the others (docs/PROFILE.md). A layer's matrices for 32 rows are enough, and for fewer rows the more.
 static int measure_batch(kin_throughput_benchmark *r, int i, const kin_benchmark_options *p, kin_engine_facts *f, kin_err *err) {
     static const kin_quant chosen[] = {KIN_QUANT_Q4_K, KIN_QUANT_Q6_K, KIN_QUANT_Q8_0};
     enum { N_CHOSEN = sizeof chosen / sizeof *chosen, MOST_ROWS = 2 << (KIN_FACTS_BATCHES - 1) };
@@ -246,9 +246,10 @@ static int measure_batch(kin_throughput_benchmark *r, int i, const kin_benchmark
         if (f->token_bytes_s[q] <= 0 || f->prompt_flop_s[q] <= 0) continue;
         if (measure_products(r, types[q], n_rows, n_layers * N_SHAPES, p, &all, err) != 0) return KIN_FAIL;
         double apart_s = all.bytes / f->token_bytes_s[q] + all.flops / f->prompt_flop_s[q];
-        if (all.seconds > 0) factors[n++] = fmax(all.seconds - all.n * f->op_s, all.seconds / 2) / apart_s;
+        if (all.seconds <= 0) continue;
+        factors[n++] = f->batch_factor[i][q] = fmax(all.seconds - all.n * f->op_s, all.seconds / 2) / apart_s;
     }
-    if (n > 0) f->batch_factor[i] = kin_median(factors, n);
+    if (n > 0) f->batch_factor[i][KIN_QUANT_OTHER] = kin_median(factors, n);
     return 0;
 }
 

@@ -206,6 +206,7 @@ static bool goes_without_saying(const kin_field *f, const void *at) {
     case KIN_FIELD_SIZE: return *(const double *)at == 0;
     case KIN_FIELD_FLAG: return !*(const bool *)at;
     case KIN_FIELD_TYPES:
+    case KIN_FIELD_RATES:
         for (int q = 0; q < KIN_N_QUANT; q++) {
             if (((const double *)at)[q] != 0) return false;
         }

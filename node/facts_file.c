@@ -19,11 +19,11 @@
         {KIN_FIELD_NUMBER, "read_bytes_per_s", offsetof(kin_device_facts, engine.read_bytes_s), true, 0},                        \
         {KIN_FIELD_NUMBER, "prompt_read_bytes_per_s", offsetof(kin_device_facts, engine.prompt_read_bytes_s), false, 0},         \
         {KIN_FIELD_NUMBER, "kv_bytes_per_s", offsetof(kin_device_facts, engine.kv_bytes_s), false, 0},                           \
-        {KIN_FIELD_NUMBER, "batch_factor_2", offsetof(kin_device_facts, engine.batch_factor[0]), false, 0},                      \
-        {KIN_FIELD_NUMBER, "batch_factor_4", offsetof(kin_device_facts, engine.batch_factor[1]), false, 0},                      \
-        {KIN_FIELD_NUMBER, "batch_factor_8", offsetof(kin_device_facts, engine.batch_factor[2]), false, 0},                      \
-        {KIN_FIELD_NUMBER, "batch_factor_16", offsetof(kin_device_facts, engine.batch_factor[3]), false, 0},                     \
-        {KIN_FIELD_NUMBER, "batch_factor_32", offsetof(kin_device_facts, engine.batch_factor[4]), false, 0},                     \
+        {KIN_FIELD_RATES, "batch_factor_2", offsetof(kin_device_facts, engine.batch_factor[0]), false, 0},                       \
+        {KIN_FIELD_RATES, "batch_factor_4", offsetof(kin_device_facts, engine.batch_factor[1]), false, 0},                       \
+        {KIN_FIELD_RATES, "batch_factor_8", offsetof(kin_device_facts, engine.batch_factor[2]), false, 0},                       \
+        {KIN_FIELD_RATES, "batch_factor_16", offsetof(kin_device_facts, engine.batch_factor[3]), false, 0},                      \
+        {KIN_FIELD_RATES, "batch_factor_32", offsetof(kin_device_facts, engine.batch_factor[4]), false, 0},                      \
         {KIN_FIELD_NUMBER, "kv_copy_s", offsetof(kin_device_facts, engine.kv_copy_s), false, 0}, {                               \
         KIN_FIELD_NUMBER, "op_s", offsetof(kin_device_facts, engine.op_s), false, 0                                              \
     }

@@ -42,7 +42,7 @@ static void same_engine(const kin_engine_facts *a, const kin_engine_facts *b, do
     same_number(a->read_bytes_s, b->read_bytes_s, tolerance, "read_bytes_s");
     same_number(a->prompt_read_bytes_s, b->prompt_read_bytes_s, tolerance, "prompt_read_bytes_s");
     same_number(a->kv_bytes_s, b->kv_bytes_s, tolerance, "kv_bytes_s");
-    for (int i = 0; i < KIN_FACTS_BATCHES; i++) same_number(a->batch_factor[i], b->batch_factor[i], tolerance, "batch_factor");
+    for (int i = 0; i < KIN_FACTS_BATCHES; i++) same_types(a->batch_factor[i], b->batch_factor[i], tolerance, "batch_factor");
     same_number(a->kv_copy_s, b->kv_copy_s, tolerance, "kv_copy_s");
     same_number(a->op_s, b->op_s, tolerance, "op_s");
 }
@@ -130,7 +130,9 @@ static void add_variety(kin_facts *f, kin_rng *rng) {
     f->devices[0].cpu.op_s = 1e-5 * kin_rng_unit(rng);
     f->devices[0].cpu.token_bytes_s[KIN_QUANT_F16] = 0;
     f->devices[0].cpu.kv_bytes_s = 5e10 * kin_rng_unit(rng);
-    for (int i = 0; i < KIN_FACTS_BATCHES; i++) f->devices[0].cpu.batch_factor[i] = kin_rng_unit(rng);
+    for (int i = 0; i < KIN_FACTS_BATCHES; i++) {
+        for (int q = kin_random_below(rng, 2); q < KIN_N_QUANT; q += 3) f->devices[0].cpu.batch_factor[i][q] = kin_rng_unit(rng);
+    }
     f->devices[f->n_device - 1].memory_bytes *= kin_random_below(rng, 3) - 1;
 }
 

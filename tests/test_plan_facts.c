@@ -64,7 +64,7 @@ static void memory_rate_is_zero(kin_device_facts *d) {
 }
 
 static void batches_take_less_than_nothing(kin_device_facts *d) {
-    d->cpu.batch_factor[KIN_FACTS_BATCHES - 1] = -0.5;
+    d->cpu.batch_factor[KIN_FACTS_BATCHES - 1][KIN_QUANT_Q4_K] = -0.5;
 }
 static void keys_are_read_and_nothing_is_computed(kin_device_facts *d) {
     d->cpu.kv_bytes_s = 1e9;

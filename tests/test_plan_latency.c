@@ -426,7 +426,7 @@ static void a_batch_takes_what_was_measured_of_so_many_rows(void **state) {
     make_simple(&facts, 1);
     kin_plan plan = alone(&facts, 0);
     const double factors[KIN_FACTS_BATCHES] = {0.9, 0.8, 0.7, 0.9, 1.2};
-    memcpy(facts.devices[0].cpu.batch_factor, factors, sizeof factors);
+    for (int i = 0; i < KIN_FACTS_BATCHES; i++) facts.devices[0].cpu.batch_factor[i][KIN_QUANT_OTHER] = factors[i];
     const struct {
         int n_tokens;
         double layer_s;
@@ -442,6 +442,25 @@ static void a_batch_takes_what_was_measured_of_so_many_rows(void **state) {
     // Three tokens are drafted: all four rows pass through the output.
     assert_int_equal(kin_latency_pass(&facts, &plan, 4, 0, 4, &p, NULL), 0);
     assert_close(p.tpot_s, 11 * 0.8 * 0.014);
+}
+
+// The output's type gains nothing from few rows, the layers' type is one of the others.
+static void a_weight_type_has_a_factor_of_its_own(void **state) {
+    (void)state;
+    kin_facts facts;
+    kin_prediction p;
+    make_simple(&facts, 1);
+    kin_plan plan = alone(&facts, 0);
+    facts.model.output_bytes[KIN_QUANT_Q6_K] = facts.model.output_bytes[KIN_QUANT_Q4_K];
+    facts.model.output_flops[KIN_QUANT_Q6_K] = facts.model.output_flops[KIN_QUANT_Q4_K];
+    facts.model.output_bytes[KIN_QUANT_Q4_K] = facts.model.output_flops[KIN_QUANT_Q4_K] = 0;
+    facts.devices[0].cpu.batch_factor[1][KIN_QUANT_OTHER] = 0.6;
+    facts.devices[0].cpu.batch_factor[1][KIN_QUANT_Q6_K] = 0.95;
+    assert_int_equal(kin_latency_texts(&facts, &plan, 4, 0, &p, NULL), 0);
+    assert_close(p.tpot_s, (10 * 0.6 + 0.95) * 0.014);
+    assert_int_equal(kin_latency_texts(&facts, &plan, 3, 0, &p, NULL), 0); // between 1, for two rows, and what four have
+    double part = log2(3) - 1;
+    assert_close(p.tpot_s, (10 * (1 - 0.4 * part) + 1 - 0.05 * part) * 0.013);
 }
 
 // 4 heads of a group, 10 kB of keys and values a token: 0.2 us to read a cell, 0.4 us to compute one for all heads.
@@ -602,6 +621,7 @@ int main(void) {
         cmocka_unit_test(a_gpu_with_all_layers_has_the_output_too),
         cmocka_unit_test(attention_of_a_prompt_has_its_own_rate),
         cmocka_unit_test(a_batch_takes_what_was_measured_of_so_many_rows),
+        cmocka_unit_test(a_weight_type_has_a_factor_of_its_own),
         cmocka_unit_test(keys_and_values_are_read_once_for_a_group_s_heads_and_a_batch_s_rows),
         cmocka_unit_test(an_expert_s_products_are_slower_than_a_batch_s),
         cmocka_unit_test(better_facts_never_predict_a_longer_token),

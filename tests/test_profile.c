@@ -112,7 +112,11 @@ static void every_type_has_a_rate_and_a_plan_can_be_made_with_them(void **state)
     assert_true(facts.cpu.op_s > 0 && facts.cpu.op_s < 0.1);
     assert_true(facts.window_s > 0 && facts.window_s < 1);
     assert_true(facts.cpu.read_bytes_s > 1e6 && facts.cpu.prompt_read_bytes_s > 1e6 && facts.cpu.kv_bytes_s > 1e6);
-    for (int i = 0; i < KIN_FACTS_BATCHES; i++) assert_true(facts.cpu.batch_factor[i] > 0.01 && facts.cpu.batch_factor[i] < 100);
+    for (int i = 0; i < KIN_FACTS_BATCHES; i++) {
+        const double *factors = facts.cpu.batch_factor[i];
+        assert_true(factors[KIN_QUANT_OTHER] > 0.01 && factors[KIN_QUANT_OTHER] < 100);
+        assert_true(factors[KIN_QUANT_Q4_K] > 0.01 && factors[KIN_QUANT_Q6_K] > 0.01 && factors[KIN_QUANT_F16] == 0);
+    }
     assert_string_equal(facts.name, "tower");
     assert_true(facts.disk_bytes_s == 0 && facts.disk_random_bytes_s == 0); // no folder was given
     assert_false(facts.has_gpu);

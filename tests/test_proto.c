@@ -185,7 +185,9 @@ static void make_engine(kin_engine_facts *e, double first) {
     e->read_bytes_s = first + 50;
     e->prompt_read_bytes_s = first + 52;
     e->kv_bytes_s = first + 53;
-    for (int i = 0; i < KIN_FACTS_BATCHES; i++) e->batch_factor[i] = first + 60 + i;
+    for (int i = 0; i < KIN_FACTS_BATCHES; i++) {
+        for (int q = 0; q < KIN_N_QUANT; q++) e->batch_factor[i][q] = first + 1000 + 100 * i + q;
+    }
     e->kv_copy_s = first + 51;
     e->op_s = first + 0.5;
 }
@@ -513,8 +515,8 @@ static void lies_in_reports_and_measurements_are_refused_with_a_sentence(void **
         {KIN_FRAME_PROFILE, 1, "05", "os is 5"},
         {KIN_FRAME_PROFILE, 2, "02", "has_gpu is 2"},
         {KIN_FRAME_PROFILE, 3, "02", "uma is 2"},
-        {KIN_FRAME_PROFILE, 588, "30", "name has 48 bytes, more than 47"},
-        {KIN_FRAME_PROFILE, 590, "0a", "name is not UTF-8"},
+        {KIN_FRAME_PROFILE, 1388, "30", "name has 48 bytes, more than 47"},
+        {KIN_FRAME_PROFILE, 1390, "0a", "name is not UTF-8"},
         {KIN_FRAME_MEASURE, 16, "00000000", "hidden_bytes is 0"},
         {KIN_FRAME_MEASURE, 16, "01001000", "hidden_bytes is 1048577"},
         {KIN_FRAME_MEASURE, 20, "0000", "addresses without a port"},
@@ -618,7 +620,7 @@ static void measured_numbers_may_be_any_bits(void **state) {
         bytes b = golden_payload(KIN_FRAME_PROFILE);
         kin_proto_profile m;
         uint64_t bits;
-        kin_put_u64(b.at + 580, odd[i]); // the last number before the name
+        kin_put_u64(b.at + 1380, odd[i]); // the last number before the name
         assert_int_equal(kin_proto_decode_profile(b.at, b.n, &m, NULL), 0);
         memcpy(&bits, &m.facts.gpu.op_s, sizeof bits);
         assert_true(bits == odd[i]);

@@ -23,15 +23,19 @@ static double rate_of(const double rates[KIN_N_QUANT], int q) {
     return rates[q] > 0 ? rates[q] : rates[KIN_QUANT_OTHER];
 }
 
+static double factor_of(const kin_engine_facts *e, int i, int q) {
+    double factor = rate_of(e->batch_factor[i], q);
+    return factor > 0 ? factor : 1;
+}
+
 // What a batch takes over reading its weights and computing its rows, one after the other: few rows are computed while weights
 // are read. Between the measured numbers of rows it is linear in their logarithm; at those of a prompt it is 1.
-static double batch_factor(const kin_engine_facts *e, double n_tokens) {
+static double batch_factor(const kin_engine_facts *e, int q, double n_tokens) {
     double at = n_tokens < 2 ? INFINITY : log2(n_tokens) - 1;
     if (at >= PROMPT_LOG2 - 1) return 1;
     bool last = at >= KIN_FACTS_BATCHES - 1;
     int i = last ? KIN_FACTS_BATCHES - 1 : (int)at;
-    double before = e->batch_factor[i] > 0 ? e->batch_factor[i] : 1, after = 1;
-    if (!last && e->batch_factor[i + 1] > 0) after = e->batch_factor[i + 1];
+    double before = factor_of(e, i, q), after = last ? 1 : factor_of(e, i + 1, q);
     return before + (at - i) / (last ? PROMPT_LOG2 - KIN_FACTS_BATCHES : 1) * (after - before);
 }
 
@@ -40,7 +44,7 @@ static double batch_factor(const kin_engine_facts *e, double n_tokens) {
 static double product_s(const kin_engine_facts *e, int q, double bytes, double flops, double n_tokens) {
     double read_s = bytes > 0 ? bytes / rate_of(e->token_bytes_s, q) : 0;
     double compute_s = n_tokens > 1 && flops > 0 ? n_tokens * flops / rate_of(e->prompt_flop_s, q) : 0;
-    return (read_s + compute_s) * batch_factor(e, n_tokens);
+    return (read_s + compute_s) * batch_factor(e, q, n_tokens);
 }
 
 static double output_s(const kin_engine_facts *e, const kin_model_facts *m, int n_out) {

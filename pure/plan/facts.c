@@ -159,9 +159,9 @@ static int check_engine(const kin_engine_facts *e, const kin_model_facts *m, boo
     if (check_optional_rate(e->kv_bytes_s, MAX_BYTES_S, "bytes of keys and values per second", err) != 0) return KIN_FAIL;
     if (e->kv_bytes_s > 0 && e->prompt_read_bytes_s == 0)
         return kin_err_set(err, "a rate of keys and values, and none for a prompt's");
-    for (int i = 0; i < KIN_FACTS_BATCHES; i++) {
-        if (e->batch_factor[i] == 0) continue;
-        if (check_number(e->batch_factor[i], LEAST_FACTOR, MOST_FACTOR, "factor of a batch", err) != 0) return KIN_FAIL;
+    for (int i = 0; i < KIN_FACTS_BATCHES * KIN_N_QUANT; i++) {
+        double factor = e->batch_factor[i / KIN_N_QUANT][i % KIN_N_QUANT];
+        if (factor != 0 && check_number(factor, LEAST_FACTOR, MOST_FACTOR, "factor of a batch", err) != 0) return KIN_FAIL;
     }
     if (check_number(e->op_s, 0, MAX_SECONDS, "time of an operation", err) != 0) return KIN_FAIL;
     return check_number(e->kv_copy_s, 0, MAX_SECONDS, "KV copy time", err);
@@ -200,11 +200,11 @@ void kin_engine_facts_median(kin_engine_facts *out, const kin_engine_facts *swee
     for (int q = 0; q < KIN_N_QUANT; q++) {
         TAKE_MEDIAN(token_bytes_s[q]);
         TAKE_MEDIAN(prompt_flop_s[q]);
+        for (int i = 0; i < KIN_FACTS_BATCHES; i++) TAKE_MEDIAN(batch_factor[i][q]);
     }
     TAKE_MEDIAN(read_bytes_s);
     TAKE_MEDIAN(prompt_read_bytes_s);
     TAKE_MEDIAN(kv_bytes_s);
-    for (int i = 0; i < KIN_FACTS_BATCHES; i++) TAKE_MEDIAN(batch_factor[i]);
     TAKE_MEDIAN(kv_copy_s);
     TAKE_MEDIAN(op_s);
 }

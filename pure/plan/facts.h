@@ -43,14 +43,15 @@ enum { KIN_FACTS_BATCHES = 5 };
 
 // What computes: all cores of a CPU together, or a GPU.
 typedef struct kin_engine_facts {
-    double token_bytes_s[KIN_N_QUANT];      // weight bytes per second in matrix-vector products, compute and memory together
-    double prompt_flop_s[KIN_N_QUANT];      // FLOP per second in matrix products with a prompt batch
-    double read_bytes_s;                    // attention: bytes of the KV cache, counted once for each head that looks at them
-    double prompt_read_bytes_s;             // the same for a prompt batch, counted for each token too; 0: not known
-    double kv_bytes_s;                      // reading K and V where all heads of a group share it; 0: each head reads for itself
-    double batch_factor[KIN_FACTS_BATCHES]; // products of 2 << i rows over reading the weights plus the rows' FLOP; 0: 1
-    double kv_copy_s;                       // one token's keys and values into the cache of one layer
-    double op_s; // fixed cost of one operation of a graph: waking threads, their barrier, a kernel's start
+    double token_bytes_s[KIN_N_QUANT]; // weight bytes per second in matrix-vector products, compute and memory together
+    double prompt_flop_s[KIN_N_QUANT]; // FLOP per second in matrix products with a prompt batch
+    double read_bytes_s;               // attention: bytes of the KV cache, counted once for each head that looks at them
+    double prompt_read_bytes_s;        // the same for a prompt batch, counted for each token too; 0: not known
+    double kv_bytes_s;                 // reading K and V where all heads of a group share it; 0: each head reads for itself
+    // Products of 2 << i rows over reading the weights plus the rows' FLOP; 0: as KIN_QUANT_OTHER, and if that is 0, 1.
+    double batch_factor[KIN_FACTS_BATCHES][KIN_N_QUANT];
+    double kv_copy_s; // one token's keys and values into the cache of one layer
+    double op_s;      // fixed cost of one operation of a graph: waking threads, their barrier, a kernel's start
 } kin_engine_facts;
 
 typedef struct kin_device_facts {

@@ -2,14 +2,15 @@
 #include "pure/proto/message_impl.h"
 
 // A new field of the facts must be added here, and makes a new version of the protocol.
-_Static_assert(sizeof(kin_engine_facts) == 8 * (2 * KIN_N_QUANT + KIN_FACTS_BATCHES + 5), "a number that PROFILE does not carry");
+_Static_assert(sizeof(kin_engine_facts) == 8 * ((2 + KIN_FACTS_BATCHES) * KIN_N_QUANT + 5),
+               "a number that PROFILE does not carry");
 _Static_assert(sizeof(kin_device_facts) == KIN_FACTS_MAX_NAME + 8 + 2 * sizeof(kin_engine_facts) + 9 * 8, "the same");
 
 //     engine (of n_types weight types)
 //     byte  0  f64 [n_types]  token_bytes_s
 //              f64 [n_types]  prompt_flop_s
 //              f64  read_bytes_s, prompt_read_bytes_s, kv_bytes_s
-//              f64 [5]  batch_factor
+//              f64 [5] [n_types]  batch_factor
 //              f64  kv_copy_s, op_s
 
 static void put_engine(kin_writer *w, const kin_engine_facts *e) {
@@ -18,7 +19,9 @@ static void put_engine(kin_writer *w, const kin_engine_facts *e) {
     kin_writer_f64(w, e->read_bytes_s);
     kin_writer_f64(w, e->prompt_read_bytes_s);
     kin_writer_f64(w, e->kv_bytes_s);
-    for (int i = 0; i < KIN_FACTS_BATCHES; i++) kin_writer_f64(w, e->batch_factor[i]);
+    for (int i = 0; i < KIN_FACTS_BATCHES; i++) {
+        for (int q = 0; q < KIN_N_QUANT; q++) kin_writer_f64(w, e->batch_factor[i][q]);
+    }
     kin_writer_f64(w, e->kv_copy_s);
     kin_writer_f64(w, e->op_s);
 }
@@ -29,7 +32,9 @@ static void take_engine(kin_reader *r, kin_engine_facts *e) {
     e->read_bytes_s = kin_reader_f64(r);
     e->prompt_read_bytes_s = kin_reader_f64(r);
     e->kv_bytes_s = kin_reader_f64(r);
-    for (int i = 0; i < KIN_FACTS_BATCHES; i++) e->batch_factor[i] = kin_reader_f64(r);
+    for (int i = 0; i < KIN_FACTS_BATCHES; i++) {
+        for (int q = 0; q < KIN_N_QUANT; q++) e->batch_factor[i][q] = kin_reader_f64(r);
+    }
     e->kv_copy_s = kin_reader_f64(r);
     e->op_s = kin_reader_f64(r);
 }
@@ -49,8 +54,8 @@ static void take_engine(kin_reader *r, kin_engine_facts *e) {
 //          60  f64  gpu_copy_bytes_s
 //          68  f64  window_s
 //          76  engine cpu
-//         332  engine gpu
-//         588  str  name (at most 47 bytes)
+//         732  engine gpu
+//        1388  str  name (at most 47 bytes)
 
 static void put_profile(kin_writer *w, const kin_proto_profile *m) {
     const kin_device_facts *f = &m->facts;
