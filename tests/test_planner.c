@@ -211,6 +211,33 @@ static void without_a_member_there_is_another_plan(void **state) {
     kin_planner_close(p);
 }
 
+// Of three equal devices two have room for all layers. The first of them is lost, and by its links the other one should now be
+// first.
+static void without_a_member_the_others_keep_their_places(void **state) {
+    (void)state;
+    static asked all, less;
+    kin_ring_plan ring, then, beforehand;
+    kin_err err;
+    kin_equal_devices(&cluster, 4, 0.001);
+    cluster.model.share_heads = 0; // no groups
+    for (int i = 0; i < 4; i++) cluster.devices[i].memory_bytes = i == 0 ? 0.9e9 : 2.5e9;
+    kin_planner *p = open_planner("auto", "exact");
+    ask_about(&all, (int[]){0, 1, 2, 3}, 4);
+    answer_to(p, &all, &ring);
+    assert_int_equal(ring.n_members, 3); // the head is the last one
+    int gone = all.ids[ring.candidate[0]].bytes[0] - 1, stays = all.ids[ring.candidate[1]].bytes[0] - 1, comes = 6 - gone - stays;
+    cluster.links[0][stays].rtt_s = cluster.links[comes][0].rtt_s = 0.0009;
+    ask_about(&all, (int[]){0, 1, 2, 3}, 4);
+    if (kin_planner_without(p, &all.question, ring.candidate[0], &beforehand, &err) != 0) fail_msg("%s", err.text);
+    assert_int_equal(all.ids[beforehand.candidate[0]].bytes[0] - 1, comes);
+    assert_int_equal(all.ids[beforehand.candidate[1]].bytes[0] - 1, stays);
+    ask_about(&less, (int[]){0, stays, comes}, 3);
+    answer_to(p, &less, &then);
+    assert_int_equal(less.ids[then.candidate[0]].bytes[0] - 1, comes);
+    assert_int_equal(less.ids[then.candidate[1]].bytes[0] - 1, stays);
+    kin_planner_close(p);
+}
+
 static void measured_of(kin_planner *p, const asked *a, int who, double factor, kin_cluster_measured *m) {
     *m = (kin_cluster_measured){.n = 1, .ids = {{{(uint8_t)(who + 1)}}}};
     kin_facts facts;
@@ -544,6 +571,7 @@ int main(void) {
         cmocka_unit_test_setup(by_the_thesis_fetching_counts_against_a_better_plan, setup),
         cmocka_unit_test_setup(what_if_a_device_left_is_the_plan_of_those_who_stay_and_changes_nothing, setup),
         cmocka_unit_test_setup(without_a_member_there_is_another_plan, setup),
+        cmocka_unit_test_setup(without_a_member_the_others_keep_their_places, setup),
         cmocka_unit_test_setup(what_was_measured_corrects_the_expectation_and_follows_its_device, setup),
         cmocka_unit_test_setup(it_wants_to_be_asked_again_only_if_another_plan_would_win, setup),
         cmocka_unit_test_setup(tokens_as_predicted_never_ask_again, setup),
