@@ -233,7 +233,7 @@ static int measure_prompt(kin_throughput_benchmark *r, kin_quant q, const kin_be
     return 0;
 }
 
-// Of three types, of which two are multiplied while they are unpacked (kernels/simd/fused.h); the middle of those that can be
+// Of three types, of which two are multiplied while they are unpacked (kernels/simd/fused.c); the middle of those that can be
 // multiplied stands for the others (docs/PROFILE.md). A layer's matrices for 32 rows are enough, and for fewer rows the more.
 static int measure_batch(kin_throughput_benchmark *r, int i, const kin_benchmark_options *p, kin_engine_facts *f, kin_err *err) {
     static const kin_quant chosen[] = {KIN_QUANT_Q4_K, KIN_QUANT_Q6_K, KIN_QUANT_Q8_0};
