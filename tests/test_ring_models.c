@@ -22,7 +22,8 @@
 
 enum { N_MADE = 16, CHUNK = 4 };
 
-static const int32_t demo_prompt[] = {1, 50, 60, 70, 80, 90, 100, 110, 120};
+// "Once upon a time, there was a little": the likeliest token is far ahead of the others, so that a GPU finds it, too
+static const int32_t demo_prompt[] = {1405, 489, 514, 258, 410, 11, 378, 283, 258, 389};
 
 typedef struct run {
     int32_t ids[N_MADE];

@@ -9,7 +9,7 @@ import chats
 import stories
 from bpe import IM_END, IM_START
 
-SHARE_OF_STORIES = .4
+SHARE_OF_STORIES = .5
 WEIGHT = {chats.TELL: 1.0}
 ANSWER_WEIGHT = 3.0
 POOL = 48                   # documents to choose from when a row is filled
