@@ -90,9 +90,8 @@ export async function errorOf(action) {
 
 // A piece from the middle of a text that occurs nowhere before: good for a stop sequence.
 export function middleOf(text) {
-  for (let n = 3; n < text.length; n++) {
-    const at = Math.floor(text.length / 3);
-    const piece = text.slice(at, at + n);
+  for (let at = Math.floor(text.length / 3); at + 6 < text.length; at++) {
+    const piece = text.slice(at, at + 6);
     if (piece.trim() === piece && text.indexOf(piece) === at) return piece;
   }
   assert.fail(`no piece in ${JSON.stringify(text)}`);
