@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { readFile, writeFile } from 'node:fs/promises';
 import { answer, ask, check, click, close, openPage, until } from './world.mjs';
 
-const bodies = (page) => page.locator('.message > .body').allInnerTexts();
+const bodies = (page) => page.locator('.message > .body').allTextContents(); // innerText leaves out what is not in sight
 const longText = (page) => page.waitForFunction(() => (document.querySelector('.message:last-of-type .markdown')?.textContent.length ?? 0) > 30);
 
 async function answering({ base, browser }) {
