@@ -43,14 +43,14 @@ async function branching({ base, browser, stage }) {
   await answer(page, () => page.press('.message.editing textarea', 'Enter'));
   assert.equal((await bodies(page))[0], 'Second question');
   assert.deepEqual(stage.bodies.at(-1).messages.map((m) => m.content), ['Second question']);
-  assert.equal(await page.locator('.message.user .branch-at').innerText(), '2/2');
+  assert.equal(await page.locator('.message.user .branch-at').textContent(), '2/2');
   assert.equal(await answer(page, click(page, '.message.user [aria-label="Version before"]')), first);
   assert.equal((await bodies(page))[0], 'First question');
   await answer(page, click(page, '.message.assistant [aria-label="Another answer"]'));
-  assert.equal(await page.locator('.message.assistant .branch-at').innerText(), '2/2');
+  assert.equal(await page.locator('.message.assistant .branch-at').textContent(), '2/2');
   await page.reload();
   await page.waitForSelector('.branch-at');
-  assert.equal(await page.locator('.message.assistant .branch-at').innerText(), '2/2');
+  assert.equal(await page.locator('.message.assistant .branch-at').textContent(), '2/2');
   assert.equal(await answer(page, click(page, '.message.assistant [aria-label="Version before"]')), first);
   await close(page);
 }
