@@ -138,6 +138,7 @@ static void take_answer(kin_cluster *c, uint32_t question) {
     c->plan = *answer;
     *answer = before;
     c->had_plan = true;
+    if (c->o.in_force) c->o.in_force(c->o.plan_user, question);
 }
 
 // Where the i-th member is reached. False: it is gone.

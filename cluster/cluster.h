@@ -53,7 +53,9 @@ typedef struct kin_cluster_options {
     int (*without)(void *user, const kin_cluster_question *question, int i, kin_ring_plan *out, kin_err *err);
     // After requests. True: the planner wants to be asked again. NULL: not used.
     bool (*measured)(void *user, const kin_cluster_measured *measured);
-    void *plan_user; // of all three; they are called in a thread of their own, one at a time
+    // The answer to that question is in force from now on. In the loop's thread, which must not wait. NULL: not used.
+    void (*in_force)(void *user, uint32_t question);
+    void *plan_user; // of all four; the first three are called in a thread of their own, one at a time
 
     atomic_bool *stop;
     void (*status)(void *user, const char *line); // what begin waits for; in the caller's thread

@@ -48,7 +48,7 @@ struct kin_planning {
 static kin_cluster_question as_question(inquiry *q) {
     for (int i = 0; i < q->n; i++) q->candidates[i].name = q->names[i];
     return (kin_cluster_question){
-        .n = q->n, .candidates = q->candidates, .ids = q->ids, .facts = q->has_facts ? &q->facts : NULL};
+        .number = q->number, .n = q->n, .candidates = q->candidates, .ids = q->ids, .facts = q->has_facts ? &q->facts : NULL};
 }
 
 static void plan(kin_planning *p) {

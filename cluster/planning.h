@@ -16,6 +16,7 @@
 // What the planner is asked. Candidates and ids: the head is the last. Facts: only devices and links, the head is the first and
 // the others follow as the candidates are; NULL: nobody measured. For the call.
 typedef struct kin_cluster_question {
+    uint32_t number; // of its answer; 0: that is in force at once
     int n;
     const kin_candidate *candidates; // [n]
     const kin_proto_id *ids;         // [n]

@@ -88,6 +88,10 @@ static bool measured(void *user, const kin_cluster_measured *m) {
     return kin_planner_take_measured(user, m);
 }
 
+static void in_force(void *user, uint32_t question) {
+    kin_planner_in_force(user, question);
+}
+
 static void show_status(void *user, const char *line) {
     const kin_fleet *f = user;
     f->console->status(line);
@@ -141,6 +145,7 @@ int kin_fleet_open(kin_fleet *f, const kin_fleet_options *o, const kin_fleet_bas
                               .plan = plan,
                               .without = plan_without,
                               .measured = base->facts ? measured : NULL,
+                              .in_force = in_force,
                               .stop = base->console->stop,
                               .status = show_status,
                               .status_user = f};

@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,8 @@
 // A plan and the devices it is about, as its question had them: the head first.
 typedef struct active_plan {
     bool is_there;
+    uint32_t since, question; // the first of those in a row that had this answer, and the last
+    kin_ring_plan ring;       // the answer; candidates: devices of the question
     int n;
     kin_proto_id ids[KIN_FACTS_MAX_DEVICES];
     kin_facts facts; // uncorrected
@@ -43,11 +46,13 @@ struct kin_planner {
     bool by_thesis;  // its rule decides whether another plan takes the place of the one in force
     bool was_joined; // somebody was there: from then on the head goes on alone if it must
 
-    pthread_cond_t asked;  // a question came
-    pthread_mutex_t mutex; // over the following
-    active_plan now, next; // in force; what is being thought about
-    kin_time changed_at;   // when the plan in force was chosen
-    kin_facts corrected;   // scratch
+    _Atomic uint32_t in_force; // the question whose answer is
+    pthread_cond_t asked;      // a question came
+    pthread_mutex_t mutex;     // over the following
+    active_plan now, proposed; // in force; the last answer, until it is
+    active_plan next;          // what is being thought about
+    kin_time changed_at;       // when the last plan was chosen
+    kin_facts corrected;       // scratch
 };
 
 kin_planner_options kin_planner_options_defaults(void) {
@@ -154,6 +159,37 @@ static void renumber_corrections(const active_plan *from, active_plan *to) {
     }
 }
 
+// ---- what is in force, and what is proposed
+
+static bool is_same_answer(const active_plan *a, const active_plan *b) {
+    const kin_ring_plan *x = &a->ring, *y = &b->ring;
+    if (!a->is_there || x->n_members != y->n_members || x->n_rounds != y->n_rounds) return false;
+    for (int i = 0; i < x->n_members; i++) {
+        const kin_ring_group *g = &x->groups[i], *h = &y->groups[i];
+        if (!kin_proto_id_equal(&a->ids[(x->candidate[i] + 1) % a->n], &b->ids[(y->candidate[i] + 1) % b->n]) ||
+            x->shares[i].n_layers != y->shares[i].n_layers || x->shares[i].n_gpu_layers != y->shares[i].n_gpu_layers ||
+            x->memory[i] != y->memory[i] || g->rank != h->rank || g->n_ranks != h->n_ranks || g->weight != h->weight)
+            return false;
+    }
+    return true;
+}
+
+static void take_proposed(kin_planner *p) {
+    const active_plan *a = &p->proposed;
+    if (!a->is_there || atomic_load(&p->in_force) - a->since > a->question - a->since) return;
+    p->now = p->proposed;
+    p->proposed.is_there = false;
+}
+
+static void lock(kin_planner *p) {
+    pthread_mutex_lock(&p->mutex);
+    take_proposed(p);
+}
+
+static const active_plan *latest(const kin_planner *p) {
+    return p->proposed.is_there ? &p->proposed : &p->now;
+}
+
 // ---- what is expected
 
 // Valid until the next call.
@@ -163,13 +199,12 @@ static const kin_facts *corrected_facts(kin_planner *p, const active_plan *s) {
     return &p->corrected;
 }
 
-static void take_next(kin_planner *p) {
+static void predict_next(kin_planner *p) {
     kin_err err;
     p->next.is_there = true;
     p->next.is_predicted =
         !p->next.has_groups && kin_timeline_predict(&p->next.facts, &p->next.plan, &p->next.predicted, &err) == 0;
     if (!p->next.is_predicted && !p->next.has_groups) kin_log(KIN_LOG_DEBUG, "the plan's time is not known: %s", err.text);
-    p->now = p->next;
 }
 
 // ---- planning by what was measured
@@ -215,8 +250,8 @@ static void say_refused(kin_planner *p) {
     char reasons[KIN_FACTS_MAX_DEVICES][KIN_FACTS_MAX_REASON];
     if (kin_facts_screen(&p->next.facts, &usable, reasons, &err) != 0) return;
     for (int i = 0; i < p->next.n; i++) {
-        int before = find_device(&p->now, &p->next.ids[i]);
-        if (reasons[i][0] && (before < 0 || strcmp(reasons[i], p->now.refused[before]) != 0))
+        int before = find_device(latest(p), &p->next.ids[i]);
+        if (reasons[i][0] && (before < 0 || strcmp(reasons[i], latest(p)->refused[before]) != 0))
             kin_log(KIN_LOG_WARN, "device '%s' cannot be planned with: %s", p->next.facts.devices[i].name, reasons[i]);
     }
     memcpy(p->next.refused, reasons, sizeof reasons);
@@ -243,12 +278,12 @@ static bool is_worth_changing(const kin_planner *p, const kin_facts *facts, cons
     return p->by_thesis ? thesis_accepts(p, facts, present, now_s, candidate, then_s) : kin_plan_is_worth_changing(now_s, then_s);
 }
 
-// The plan in force, if it can go on and nothing is better by the margin.
-static bool keeps(kin_planner *p, const kin_facts *facts, const kin_plan *candidate) {
+// The plan of `from`, if it can go on and nothing is better by the margin.
+static bool keeps(kin_planner *p, const active_plan *from, const kin_facts *facts, const kin_plan *candidate) {
     kin_plan present;
     kin_prediction now, then;
     kin_err err;
-    if (!p->now.is_there || !renumber(&p->now, &p->next, &present)) return false;
+    if (!from->is_there || from->has_groups || !renumber(from, &p->next, &present)) return false;
     if (kin_timeline_predict(facts, &present, &now, &err) != 0 || kin_timeline_predict(facts, candidate, &then, &err) != 0)
         return false;
     if (!isfinite(now.tpot_s) || is_worth_changing(p, facts, &present, now.tpot_s, candidate, then.tpot_s)) return false;
@@ -315,7 +350,7 @@ static int plan_measured(kin_planner *p, kin_ring_plan *out, kin_err *err) {
         write_group(&group, p->model.n_layer, p->next.n, out);
         return 0;
     }
-    if (p->now.has_groups || !keeps(p, facts, &candidate)) {
+    if (!keeps(p, &p->now, facts, &candidate) && !keeps(p, &p->proposed, facts, &candidate)) {
         keep_order(p, &candidate);
         p->next.plan = candidate;
         p->changed_at = kin_clock_now();
@@ -410,6 +445,16 @@ static void look_at_candidates(kin_planner *p, kin_ring_plan *out) {
     *out = (kin_ring_plan){.n_rounds = 1, .n_members = 1, .candidate = {p->now.n - 1}, .shares = {{p->model.n_layer, 0}}};
 }
 
+static void propose_next(kin_planner *p, uint32_t question, const kin_ring_plan *answer) {
+    predict_next(p);
+    p->next.ring = *answer;
+    p->next.since = p->next.question = question;
+    if (is_same_answer(&p->now, &p->next)) p->next.since = p->now.since;
+    if (is_same_answer(&p->proposed, &p->next)) p->next.since = p->proposed.since;
+    p->proposed = p->next;
+    take_proposed(p);
+}
+
 static int answer_question(kin_planner *p, const kin_cluster_question *q, kin_ring_plan *out, kin_err *err) {
     read_question(p, q);
     if (p->o.only_looks) {
@@ -417,7 +462,7 @@ static int answer_question(kin_planner *p, const kin_cluster_question *q, kin_ri
         return 0;
     }
     if ((p->scheduler ? plan_measured(p, out, err) : plan_by_rule(p, q, out, err)) != 0) return KIN_FAIL;
-    take_next(p);
+    propose_next(p, q->number, out);
     return 0;
 }
 
@@ -425,18 +470,22 @@ int kin_planner_ask(kin_planner *p, const kin_cluster_question *q, kin_ring_plan
     if (q->n == 1 && !p->was_joined && !p->o.begins_alone && !p->o.only_looks)
         return kin_err_set(err, "no device has joined yet: run 'kin join' on one");
     p->was_joined = true;
-    pthread_mutex_lock(&p->mutex);
+    lock(p);
     int rc = answer_question(p, q, out, err);
     pthread_cond_broadcast(&p->asked);
     pthread_mutex_unlock(&p->mutex);
     return rc;
 }
 
+void kin_planner_in_force(kin_planner *p, uint32_t question) {
+    atomic_store(&p->in_force, question);
+}
+
 int kin_planner_without(kin_planner *p, const kin_cluster_question *q, int i, kin_ring_plan *out, kin_err *err) {
     kin_plan plan;
     kin_assert(i >= 0 && i < q->n - 1);
     if (p->o.only_looks) return kin_err_set(err, "nobody has work");
-    pthread_mutex_lock(&p->mutex);
+    lock(p);
     read_question(p, q);
     int rc = p->scheduler ? schedule_but(p, corrected_facts(p, &p->next), kin_device_bit(i + 1), &plan, err)
                           : rule_without(p, q, i, out, err);
@@ -457,21 +506,26 @@ static void read_alone(kin_planner *p, const kin_device_facts *device) {
     kin_corrections_init(&p->next.corrections);
 }
 
+static void take_alone(kin_planner *p) {
+    predict_next(p);
+    p->now = p->next;
+}
+
 int kin_planner_set_alone(kin_planner *p, const kin_device_facts *device, int n_gpu, kin_err *err) {
-    pthread_mutex_lock(&p->mutex);
+    lock(p);
     read_alone(p, device);
     p->next.plan = (kin_plan){.n_rounds = 1, .n_stops = 1, .shares = {{p->model.n_layer, n_gpu}}};
-    take_next(p);
+    take_alone(p);
     int rc = p->now.is_predicted ? 0 : kin_timeline_predict(&p->now.facts, &p->now.plan, &p->now.predicted, err);
     pthread_mutex_unlock(&p->mutex);
     return rc;
 }
 
 int kin_planner_choose_alone(kin_planner *p, const kin_device_facts *device, int *n_gpu, kin_err *err) {
-    pthread_mutex_lock(&p->mutex);
+    lock(p);
     read_alone(p, device);
     int rc = schedule(p, &p->next.facts, &p->next.plan, err);
-    if (rc == 0) take_next(p);
+    if (rc == 0) take_alone(p);
     *n_gpu = rc == 0 ? p->now.plan.shares[0].n_layer_gpu : 0;
     pthread_mutex_unlock(&p->mutex);
     return rc;
@@ -505,10 +559,11 @@ static bool would_change(kin_planner *p) {
     kin_plan candidate;
     kin_prediction now, then;
     kin_err err;
-    const kin_facts *facts = corrected_facts(p, &p->now);
+    const active_plan *present = latest(p);
+    const kin_facts *facts = corrected_facts(p, present);
     if (schedule(p, facts, &candidate, &err) != 0 || kin_timeline_predict(facts, &candidate, &then, &err) != 0) return false;
-    return kin_timeline_predict(facts, &p->now.plan, &now, &err) == 0 &&
-           is_worth_changing(p, facts, &p->now.plan, now.tpot_s, &candidate, then.tpot_s);
+    return kin_timeline_predict(facts, &present->plan, &now, &err) == 0 &&
+           is_worth_changing(p, facts, &present->plan, now.tpot_s, &candidate, then.tpot_s);
 }
 
 static void say_corrections(const active_plan *now, int i) {
@@ -520,7 +575,7 @@ static void say_corrections(const active_plan *now, int i) {
 
 bool kin_planner_take_measured(kin_planner *p, const kin_cluster_measured *m) {
     kin_prediction predicted;
-    pthread_mutex_lock(&p->mutex);
+    lock(p);
     if (p->now.is_there && !p->now.is_predicted && m->facts) learn_links(&p->now, m);
     bool known = p->now.is_predicted && predict_at(&p->now, m->n_cached, &p->corrected, &predicted);
     for (int i = 0; i < m->n && known; i++) {
@@ -529,6 +584,7 @@ bool kin_planner_take_measured(kin_planner *p, const kin_cluster_measured *m) {
         kin_corrections_set(&p->now.corrections, at, &m->members[i], &p->now.plan, &predicted);
         say_corrections(&p->now, at);
     }
+    if (p->proposed.is_there) renumber_corrections(&p->now, &p->proposed);
     bool asks = known && p->scheduler && p->now.n > 1 && would_change(p);
     pthread_mutex_unlock(&p->mutex);
     return asks;
@@ -549,7 +605,7 @@ static bool group_expects(const active_plan *now, kin_expectation *out) {
 
 bool kin_planner_expects(kin_planner *p, kin_expectation *out) {
     kin_err err;
-    pthread_mutex_lock(&p->mutex);
+    lock(p);
     bool known = p->now.is_predicted;
     if (p->now.has_groups) known = group_expects(&p->now, out);
     if (p->now.is_predicted) {
@@ -563,6 +619,7 @@ bool kin_planner_expects(kin_planner *p, kin_expectation *out) {
 bool kin_planner_batching(kin_planner *p, int n_texts, int n_cached, int most, kin_batching *out) {
     kin_err err;
     if (pthread_mutex_trylock(&p->mutex) != 0) return false;
+    take_proposed(p);
     if (n_cached < 0) n_cached = p->work.n_cached / n_texts;
     bool known = p->now.is_predicted &&
                  kin_batching_choose(corrected_facts(p, &p->now), &p->now.plan, n_texts, n_cached, most, out, &err) == 0;
@@ -577,7 +634,7 @@ void kin_planner_wait(kin_planner *p, uint64_t ns) {
 }
 
 bool kin_planner_last(kin_planner *p, kin_facts *facts, kin_plan *plan) {
-    pthread_mutex_lock(&p->mutex);
+    lock(p);
     bool is_there = p->now.is_there;
     *facts = p->now.facts;
     *plan = p->now.plan;

@@ -5,8 +5,9 @@
 //                                                           ▲                                            │
 //                                                           └────────── measured / predicted ◄───────────┘
 //
-// A plan in force stays until another one is better by a margin, so that noise moves nothing. A machine on its own is a question
-// with one device: the same prediction and corrections.
+// A plan in force stays until another one is better by a margin, so that noise moves nothing. An answer is a proposal until the
+// cluster says that it is in force: weights are fetched for it first, beside the ring in force, whose tokens are measured and
+// whose places count meanwhile. A machine on its own is a question with one device: the same prediction and corrections.
 //
 // Owner: the session. Thread: any; a mutex guards it. The cluster asks in a thread of its own, the commands look from theirs.
 #pragma once
@@ -43,6 +44,9 @@ int kin_planner_n_named(const kin_planner *planner);
 // The cluster's question (kin_cluster_options.plan).
 int kin_planner_ask(kin_planner *planner, const kin_cluster_question *question, kin_ring_plan *out, kin_err *err);
 
+// The answer to that question is in force from now on. Any thread; waits for nothing.
+void kin_planner_in_force(kin_planner *planner, uint32_t question);
+
 // What the plan would be without candidate i of the question, which is not the head. The plan in force stays what it is.
 int kin_planner_without(kin_planner *planner, const kin_cluster_question *question, int i, kin_ring_plan *out, kin_err *err);
 
@@ -68,8 +72,7 @@ bool kin_planner_expects(kin_planner *planner, kin_expectation *out);
 // -1: its share of those that work was told of. False: not known, or not now, because a plan is being made.
 bool kin_planner_batching(kin_planner *planner, int n_texts, int n_cached, int most, kin_batching *out);
 
-// The facts of the last question, uncorrected, and the plan that was made of it (none, where it only looks). False: there was no
-// question yet.
+// The facts that the plan in force was made of, uncorrected, and the plan (none, where it only looks). False: there is none yet.
 bool kin_planner_last(kin_planner *planner, kin_facts *facts, kin_plan *plan);
 
 // Waits for the next question, at most so long.

@@ -79,6 +79,11 @@ static bool measured(void *user, const kin_cluster_measured *m) {
     return atomic_fetch_add(&h->n_measured, 1) == 0 && h->wants_again;
 }
 
+static void in_force(void *user, uint32_t question) {
+    head *h = user;
+    kin_planner_in_force(h->planner, question);
+}
+
 // Every request changes the plan: by turns one round and two.
 static int alternate(void *user, const kin_cluster_question *q, kin_ring_plan *out, kin_err *err) {
     head *h = user;
@@ -118,6 +123,7 @@ static void open_head(head *h, double speed, int n_expected) {
     o.facts = &h->facts;
     o.plan = plans ? plans : alternates ? alternate : ask;
     o.measured = alternates ? always : measured;
+    o.in_force = in_force;
     o.plan_user = h;
     h->cluster = open_small_cluster(&o);
 }

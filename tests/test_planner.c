@@ -238,6 +238,35 @@ static void without_a_member_the_others_keep_their_places(void **state) {
     kin_planner_close(p);
 }
 
+// A device is lost while another order of the ring is prepared: the other one keeps the place that it has.
+static void what_is_proposed_gives_nobody_a_place(void **state) {
+    (void)state;
+    static asked both, less;
+    kin_ring_plan ring, proposed, then;
+    kin_equal_devices(&cluster, 4, 0.001);
+    cluster.model.share_heads = 0; // no groups
+    for (int i = 0; i < 4; i++) cluster.devices[i].memory_bytes = i == 0 ? 0.9e9 : 2.5e9;
+    kin_planner *p = open_planner("auto", "exact");
+    ask_about(&both, (int[]){0, 1, 2}, 3);
+    both.question.number = 1;
+    answer_to(p, &both, &ring);
+    assert_int_equal(ring.n_members, 3); // the head is the last one
+    kin_planner_in_force(p, 1);
+    int gone = both.ids[ring.candidate[0]].bytes[0] - 1, stays = both.ids[ring.candidate[1]].bytes[0] - 1;
+    cluster.links[gone][stays].rtt_s = 0.5;
+    cluster.links[0][stays].rtt_s = cluster.links[3][0].rtt_s = 0.0009;
+    ask_about(&both, (int[]){0, 1, 2}, 3);
+    both.question.number = 2;
+    answer_to(p, &both, &proposed);
+    assert_int_equal(both.ids[proposed.candidate[0]].bytes[0] - 1, stays);
+    ask_about(&less, (int[]){0, stays, 3}, 3);
+    less.question.number = 3;
+    answer_to(p, &less, &then);
+    assert_int_equal(less.ids[then.candidate[0]].bytes[0] - 1, 3);
+    assert_int_equal(less.ids[then.candidate[1]].bytes[0] - 1, stays);
+    kin_planner_close(p);
+}
+
 static void measured_of(kin_planner *p, const asked *a, int who, double factor, kin_cluster_measured *m) {
     *m = (kin_cluster_measured){.n = 1, .ids = {{{(uint8_t)(who + 1)}}}};
     kin_facts facts;
@@ -306,6 +335,47 @@ static void tokens_as_predicted_never_ask_again(void **state) {
         measured_of(p, &a, who, 1, &m);
         assert_false(kin_planner_take_measured(p, &m));
     }
+    kin_planner_close(p);
+}
+
+static int layers_in_force(kin_planner *p, int device) {
+    kin_facts facts;
+    kin_plan plan;
+    assert_true(kin_planner_last(p, &facts, &plan));
+    return plan.shares[device].n_layer;
+}
+
+// What is proposed is prepared beside the ring in force, whose tokens are measured meanwhile.
+static void a_better_plan_counts_when_it_is_in_force(void **state) {
+    (void)state;
+    static asked a;
+    kin_ring_plan first, second, again;
+    kin_cluster_measured m;
+    kin_expectation before, then;
+    ask_about(&a, (int[]){0, 1, 2}, 3);
+    kin_planner *p = open_planner("auto", "exact");
+    a.question.number = 3;
+    answer_to(p, &a, &first);
+    assert_false(kin_planner_expects(p, &before));
+    kin_planner_in_force(p, 3);
+    measured_of(p, &a, 1, 9, &m);
+    assert_true(kin_planner_take_measured(p, &m));
+    assert_true(kin_planner_expects(p, &before));
+    a.question.number = 4;
+    answer_to(p, &a, &second);
+    assert_true(layers_of(&second, &a, 1) < layers_of(&first, &a, 1));
+    assert_int_equal(layers_in_force(p, 1), layers_of(&first, &a, 1));
+    measured_of(p, &a, 1, 9.1, &m); // by the ring in force
+    assert_false(kin_planner_take_measured(p, &m));
+    assert_true(kin_planner_expects(p, &then));
+    assert_true(fabs(then.corrected.tpot_s - before.corrected.tpot_s) < 0.02 * before.corrected.tpot_s);
+    a.question.number = 5;
+    answer_to(p, &a, &again); // it stays; membership goes on with what it prepares for question 4
+    assert_memory_equal(&second, &again, sizeof second);
+    kin_planner_in_force(p, 4);
+    assert_int_equal(layers_in_force(p, 1), layers_of(&second, &a, 1));
+    assert_true(kin_planner_expects(p, &then));
+    assert_true(then.corrected.tpot_s < 0.95 * before.corrected.tpot_s);
     kin_planner_close(p);
 }
 
@@ -572,9 +642,11 @@ int main(void) {
         cmocka_unit_test_setup(what_if_a_device_left_is_the_plan_of_those_who_stay_and_changes_nothing, setup),
         cmocka_unit_test_setup(without_a_member_there_is_another_plan, setup),
         cmocka_unit_test_setup(without_a_member_the_others_keep_their_places, setup),
+        cmocka_unit_test_setup(what_is_proposed_gives_nobody_a_place, setup),
         cmocka_unit_test_setup(what_was_measured_corrects_the_expectation_and_follows_its_device, setup),
         cmocka_unit_test_setup(it_wants_to_be_asked_again_only_if_another_plan_would_win, setup),
         cmocka_unit_test_setup(tokens_as_predicted_never_ask_again, setup),
+        cmocka_unit_test_setup(a_better_plan_counts_when_it_is_in_force, setup),
         cmocka_unit_test_setup(what_is_measured_deep_in_the_cache_is_held_against_that_depth, setup),
         cmocka_unit_test_setup(texts_are_divided_by_the_tokens_that_they_have_and_by_what_was_measured, setup),
         cmocka_unit_test_setup(nonsense_of_one_device_does_not_sink_the_others, setup),
