@@ -121,6 +121,11 @@ static uint64_t streamed_bytes(const kin_stream_block *b) {
     return b->stays ? 0 : block_slot_bytes(b);
 }
 
+static uint64_t whole_pages(uint64_t bytes) {
+    uint64_t page = kin_page_bytes();
+    return (bytes + page - 1) / page * page;
+}
+
 static uint64_t ring_size(const kin_stream_block *blocks, size_t n_blocks, unsigned slack_percent) {
     uint64_t group = 0, largest = 0;
     for (size_t i = 0; i < n_blocks; i++) {
@@ -128,8 +133,7 @@ static uint64_t ring_size(const kin_stream_block *blocks, size_t n_blocks, unsig
         group = (same ? group : 0) + block_slot_bytes(&blocks[i]);
         if (group > largest) largest = group;
     }
-    uint64_t page = kin_page_bytes(), bytes = largest + largest / 100 * slack_percent;
-    return (bytes + page - 1) / page * page;
+    return whole_pages(largest + largest / 100 * slack_percent);
 }
 
 // The largest `window` parts in a row, but what stays; no less than any group needs.
@@ -140,7 +144,7 @@ static uint64_t window_size(const kin_stream_options *o) {
         bytes += streamed_bytes(&o->blocks[end]);
         if (bytes > largest) largest = bytes;
     }
-    return largest;
+    return whole_pages(largest);
 }
 
 static uint64_t all_bytes(const kin_stream_options *o) {

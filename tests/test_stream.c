@@ -254,6 +254,13 @@ static void pages_of_16_and_64_KiB_give_the_files_bytes(void **state) {
             whole_pass(w, s, true);
             kin_stream_close(s);
         }
+        kin_stream *s;
+        kin_err err;
+        kin_stream_options o = {.fds = w->fds, .n_files = N_FILES, .blocks = w->blocks, .n_blocks = w->n_blocks, .window = 1};
+        o.n_layer_blocks = N_LAYER_BLOCKS;
+        assert_int_equal(kin_stream_open(&s, &o, &err), 0);
+        whole_pass(w, s, true);
+        kin_stream_close(s);
         kin_page_bytes_fake(0);
     }
 }
