@@ -292,12 +292,16 @@ static bool keeps(kin_planner *p, const active_plan *from, const kin_facts *fact
 }
 
 // Devices keep the places that they have in the ring in force. By uncorrected facts: only hops of that ring have corrections, and
-// by these any order that was not tried may look better.
-static void keep_order(const kin_planner *p, kin_plan *plan) {
-    kin_plan before = p->now.plan;
+// by these any order that was not tried may look better. plan: of the devices of `about`, which fits the corrected facts and
+// still does.
+static void keep_order(const kin_planner *p, const active_plan *about, const kin_facts *facts, kin_plan *plan) {
+    kin_plan before = p->now.plan, kept = *plan;
+    kin_prediction then;
+    kin_err err;
     if (!p->now.is_there || p->now.has_groups) return;
-    for (int s = 0; s < before.n_stops; s++) before.stops[s].device = find_device(&p->next, &p->now.ids[before.stops[s].device]);
-    kin_plan_keep_order(&p->next.facts, &before, plan);
+    for (int s = 0; s < before.n_stops; s++) before.stops[s].device = find_device(about, &p->now.ids[before.stops[s].device]);
+    kin_plan_keep_order(&about->facts, &before, &kept);
+    if (kin_timeline_predict(facts, &kept, &then, &err) == 0) *plan = kept;
 }
 
 // Whether the best group is better than the best ring. What is in force among the same number of devices has the margin.
@@ -342,6 +346,7 @@ static int plan_measured(kin_planner *p, kin_ring_plan *out, kin_err *err) {
     say_refused(p);
     const kin_facts *facts = corrected_facts(p, &p->next);
     if (schedule(p, facts, &candidate, err) != 0) return KIN_FAIL;
+    keep_order(p, &p->next, facts, &candidate); // first: what is compared is what would come
     kin_group_plan group;
     p->next.has_groups = chooses_group(p, facts, &candidate, &group);
     if (p->next.has_groups) {
@@ -351,7 +356,6 @@ static int plan_measured(kin_planner *p, kin_ring_plan *out, kin_err *err) {
         return 0;
     }
     if (!keeps(p, &p->now, facts, &candidate) && !keeps(p, &p->proposed, facts, &candidate)) {
-        keep_order(p, &candidate);
         p->next.plan = candidate;
         p->changed_at = kin_clock_now();
     }
@@ -487,10 +491,10 @@ int kin_planner_without(kin_planner *p, const kin_cluster_question *q, int i, ki
     if (p->o.only_looks) return kin_err_set(err, "nobody has work");
     lock(p);
     read_question(p, q);
-    int rc = p->scheduler ? schedule_but(p, corrected_facts(p, &p->next), kin_device_bit(i + 1), &plan, err)
-                          : rule_without(p, q, i, out, err);
+    const kin_facts *facts = corrected_facts(p, &p->next);
+    int rc = p->scheduler ? schedule_but(p, facts, kin_device_bit(i + 1), &plan, err) : rule_without(p, q, i, out, err);
     if (rc == 0 && p->scheduler) {
-        keep_order(p, &plan);
+        keep_order(p, &p->next, facts, &plan);
         write_ring(&plan, q->n, out);
     }
     pthread_mutex_unlock(&p->mutex);
@@ -561,7 +565,9 @@ static bool would_change(kin_planner *p) {
     kin_err err;
     const active_plan *present = latest(p);
     const kin_facts *facts = corrected_facts(p, present);
-    if (schedule(p, facts, &candidate, &err) != 0 || kin_timeline_predict(facts, &candidate, &then, &err) != 0) return false;
+    if (schedule(p, facts, &candidate, &err) != 0) return false;
+    keep_order(p, present, facts, &candidate);
+    if (kin_timeline_predict(facts, &candidate, &then, &err) != 0) return false;
     return kin_timeline_predict(facts, &present->plan, &now, &err) == 0 &&
            is_worth_changing(p, facts, &present->plan, now.tpot_s, &candidate, then.tpot_s);
 }
