@@ -34,6 +34,7 @@ typedef struct kin_device {
     char name[64]; // "CPU", "Vulkan0"
 } kin_device;
 
+// Stays where it was opened: ggml holds on to its options. Copies may be used as long as it is open.
 typedef struct kin_devices {
     kin_device cpu;
     kin_device gpu; // backend NULL if not opened

@@ -81,13 +81,12 @@ static void facts_of(const opened *o, int n_ctx, kin_model_facts *facts) {
     ok(kin_model_facts_of(facts, &o->model, &so, &err), &err);
 }
 
-static kin_devices devices_of(int n_threads, bool repack, atomic_bool *stop) {
+static kin_devices devices_of(int n_threads, bool repack) {
     kin_devices devices;
     kin_err err;
     kin_device_options o = kin_device_options_defaults();
     o.n_threads = n_threads;
     o.repack = repack;
-    o.stop = stop;
     ok(kin_devices_open(&devices, &o, &err), &err);
     return devices;
 }
@@ -101,7 +100,7 @@ static void every_type_has_a_rate_and_a_plan_can_be_made_with_them(void **state)
     kin_model_spec spec = dense();
     kin_model_facts model;
     kin_device_facts facts;
-    kin_devices devices = devices_of(1, true, NULL);
+    kin_devices devices = devices_of(1, true);
     const kin_profile_options po = {.name = "tower"};
     ok(kin_profile_measure(&facts, &devices, &po, &err), &err);
     for (int q = 0; q < KIN_N_QUANT; q++) {
@@ -158,7 +157,7 @@ static void each_step_measures_the_kernels_that_the_engine_computes_with(void **
     enum { FIRST_PRODUCT = 4 };
     kin_err err;
     kin_throughput_benchmark *rates;
-    kin_devices devices = devices_of(1, true, NULL);
+    kin_devices devices = devices_of(1, true);
     kin_device device = devices.cpu;
     counted = device.kernels;
     kin_kernels counting = *counted;
@@ -186,7 +185,10 @@ static void a_stop_ends_measuring(void **state) {
     kin_err err;
     kin_device_facts facts;
     atomic_bool stop = true;
-    kin_devices devices = devices_of(1, true, &stop);
+    kin_devices devices;
+    kin_device_options o = kin_device_options_defaults();
+    o.stop = &stop;
+    ok(kin_devices_open(&devices, &o, &err), &err);
     const kin_profile_options po = {.name = "tower", .stop = &stop, .disk_dir = "/tmp"};
     assert_int_equal(kin_profile_measure(&facts, &devices, &po, &err), KIN_FAIL);
     assert_string_equal(err.text, "stopped");
@@ -195,7 +197,7 @@ static void a_stop_ends_measuring(void **state) {
 
 static void memory_is_read_anew_and_nothing_else(void **state) {
     (void)state;
-    kin_devices devices = devices_of(1, true, NULL);
+    kin_devices devices = devices_of(1, true);
     kin_device_facts facts, before;
     memset(&facts, 0x11, sizeof facts);
     before = facts;
@@ -211,7 +213,7 @@ static void memory_is_read_anew_and_nothing_else(void **state) {
 static void another_setting_has_another_fingerprint(void **state) {
     (void)state;
     char a[1024], b[1024], c[1024], again[1024];
-    kin_devices one = devices_of(1, true, NULL), two = devices_of(2, true, NULL), plain = devices_of(1, false, NULL);
+    kin_devices one = devices_of(1, true), two = devices_of(2, true), plain = devices_of(1, false);
     assert_true(one.cpu.kernels && one.cpu.packs && !plain.cpu.packs);
     kin_profile_fingerprint(&one, a, sizeof a);
     kin_profile_fingerprint(&one, again, sizeof again);
@@ -381,7 +383,7 @@ static void the_engine_divides_memory_as_predicted(void **state) {
     static kin_facts facts;
     kin_model_spec spec = dense();
     open_spec(&o, &spec);
-    kin_devices devices = devices_of(1, true, NULL);
+    kin_devices devices = devices_of(1, true);
     facts = (kin_facts){.n_device = 1, .work = {.n_ctx = 512, .n_cached = 128, .n_prompt = 128, .n_batch = 64}};
     kin_shard_options so = kin_shard_options_defaults(&o.model);
     so.n_ctx = 512;
