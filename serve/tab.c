@@ -19,6 +19,7 @@ enum {
     MAX_OTHER = 64 << 10, // ... and then, of those that are no answer to a step
     MAX_NAME = 60,        // bytes
     MAX_THREADS = 256,
+    HANG_MS = 1800000, // it gives no signs within a step, and a phone's piece of a prompt takes minutes
     PING_MS = 500,
     LOOK_NS = 100000000, // whether what is fetched ahead is still wanted
     N_PINGS = 4,         // before it joins: the path to it
@@ -310,6 +311,7 @@ static void *run(void *arg) {
                           .engine = &t->engine,
                           .facts = &t->facts,
                           .cpu = t->cpu,
+                          .hang_ms = HANG_MS,
                           .stop = &t->stop,
                           .status = show_status,
                           .user = t};
