@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "app/app.h"
+#include "app/bench_text.h"
 #include "app/option_tables.h"
 #include "app/oracle_bench.h"
 #include "base/median.h"
@@ -24,7 +25,7 @@ typedef struct bench_options {
     bool json;
 } bench_options;
 
-enum { N_BENCH_OPTIONS = 9 + KIN_DRAFT_N_OPTIONS, MAX_REPS = 1000, MAX_ROWS = 64 };
+enum { N_BENCH_OPTIONS = 9 + KIN_DRAFT_N_OPTIONS, MAX_REPS = 1000, MAX_ROWS = KIN_DRAFT_MAX + 1 };
 
 typedef struct tables {
     kin_option own[N_BENCH_OPTIONS];
@@ -83,22 +84,41 @@ typedef struct result {
     double predicted_ttft_ms, predicted_tpot_ms, corrected_tpot_ms, second_half_tpot_ms;
 } result;
 
-// One request: the prompt, then n_gen tokens, of ids that depend on nothing the model says (as llama-bench does).
-static int measure(kin_session *s, const bench_options *o, const int32_t *prompt, bool draws, float *logits, double *ttft,
-                   double *tpot, kin_err *err) {
-    kin_head_clear(s->head);
-    kin_time begun = kin_clock_now();
-    if (kin_head_eval(s->head, 0, 0, prompt, o->n_prompt, logits, 1, err) != 0) return KIN_FAIL;
-    kin_time first = kin_clock_now();
-    if (draws) kin_session_mark(s);
-    for (int i = 0; i < o->n_gen; i++) {
-        int32_t ids[MAX_ROWS];
-        for (int k = 0; k < o->n_rows; k++) ids[k] = prompt[(i * o->n_rows + k) % o->n_prompt];
-        if (kin_head_eval(s->head, 0, o->n_prompt + i * o->n_rows, ids, o->n_rows, logits, o->n_rows, err) != 0) return KIN_FAIL;
-        if (draws) kin_session_mark(s);
-    }
-    *ttft = kin_clock_ms(begun, first);
-    *tpot = kin_clock_ms(first, kin_clock_now()) / o->n_gen;
+// A text whose tokens depend on nothing the model says (as llama-bench does), in passes of n_rows tokens: the one that was
+// written last, and behind it those that follow, as drafts that are always right.
+typedef struct passes {
+    kin_session *s;
+    const bench_options *o;
+    const int32_t *prompt; // [o->n_prompt], again and again
+    bool draws;
+} passes;
+
+static int32_t choose(void *user, const float *logits, int i) {
+    const passes *p = user;
+    if (p->draws && i % p->o->n_rows == 0) kin_session_mark(p->s);
+    (void)logits;
+    return p->prompt[i % p->o->n_prompt];
+}
+
+static void foresee(void *user, const int32_t *tokens, int n, int most, kin_draft *out) {
+    const passes *p = user;
+    int at = n - p->o->n_prompt;
+    *out = (kin_draft){.kind = KIN_DRAFT_ORACLE};
+    for (; at > 0 && out->n < most; out->n++) out->tokens[out->n] = p->prompt[(at + out->n) % p->o->n_prompt];
+    (void)tokens;
+}
+
+static int measure(kin_compute_loop *loop, passes *p, double *ttft, double *tpot, kin_err *err) {
+    const bench_options *o = p->o;
+    const kin_draft_source rows = {foresee, p};
+    const kin_bench_text text = {.prompt = p->prompt,
+                                 .n_prompt = o->n_prompt,
+                                 .n_tokens = 1 + o->n_gen * o->n_rows, // the first one is of the prompt
+                                 .choose = choose,
+                                 .user = p,
+                                 .drafts = o->n_rows > 1 ? &rows : NULL};
+    if (kin_bench_write(loop, &text, ttft, tpot, err) != 0) return KIN_FAIL;
+    *tpot /= o->n_gen;
     return 0;
 }
 
@@ -161,19 +181,25 @@ static void explain_window(kin_session *s, result *r) {
                                                                                  : "not steady";
 }
 
-static int measure_all(kin_session *s, const bench_options *o, const int32_t *prompt, float *logits, result *r, kin_err *err) {
+static int measure_all(kin_compute_loop *loop, passes *p, result *r, kin_err *err) {
+    kin_session *s = p->s;
+    const bench_options *o = p->o;
     double ttft[MAX_REPS], tpot[MAX_REPS];
-    if (measure(s, o, prompt, false, logits, ttft, tpot, err) != 0) return KIN_FAIL; // not counted: pages and caches get warm
+    if (measure(loop, p, ttft, tpot, err) != 0) return KIN_FAIL; // not counted: pages and caches get warm
+    const kin_head *head = s->head;
+    uint64_t ring = kin_head_ring_number(head);
     kin_stream_stats before = kin_shard_get_stats(s->shard).weights.stream;
+    p->draws = true;
     for (int i = 0; i < o->n_reps; i++) {
         if (i == n_to_learn_from(o->n_reps)) expect(s, o, r);
-        if (measure(s, o, prompt, true, logits, &ttft[i], &tpot[i], err) != 0) return KIN_FAIL;
+        if (measure(loop, p, &ttft[i], &tpot[i], err) != 0) return KIN_FAIL;
         kin_app_progress(NULL, "measuring", (uint64_t)i + 1, (uint64_t)o->n_reps);
     }
     int learned = n_to_learn_from(o->n_reps);
     r->second_half_tpot_ms = kin_median(tpot + learned, o->n_reps - learned);
     r->ttft_ms = kin_median(ttft, o->n_reps);
     r->tpot_ms = kin_median(tpot, o->n_reps);
+    if (s->head != head || kin_head_ring_number(head) != ring) return 0; // another shard has counted since
     kin_stream_stats after = kin_shard_get_stats(s->shard).weights.stream;
     explain_streaming(s, &before, &after, r->tpot_ms, r);
     explain_window(s, r);
@@ -187,11 +213,17 @@ static int measure_drafts(kin_session *s, const bench_options *o, const int32_t 
     return 0;
 }
 
-static int measure_tokens(kin_session *s, const bench_options *o, const int32_t *prompt, float *logits, result *r, kin_err *err) {
-    int rc = kin_session_begin(s, err);
-    if (rc == 0) rc = measure_all(s, o, prompt, logits, r, err);
+static int measure_tokens(kin_session *s, const bench_options *o, const int32_t *prompt, result *r, kin_err *err) {
+    kin_compute_loop *loop;
+    passes p = {.s = s, .o = o, .prompt = prompt};
+    if (o->n_rows > 1) s->draft = KIN_DRAFT_ALSO_INEXACT; // whatever the kernels
+    s->draft_min = s->draft_max = o->n_rows - 1;
+    if (kin_compute_loop_open(&loop, s, 1, false, err) != 0) return KIN_FAIL;
+    int rc = kin_compute_loop_enter(loop, err);
+    if (rc == 0) rc = measure_all(loop, &p, r, err);
     if (rc == 0) rc = kin_session_end_timeline(s, &o->session, err);
-    kin_session_end(s);
+    kin_compute_loop_leave(loop);
+    kin_compute_loop_close(loop);
     return rc;
 }
 
@@ -202,10 +234,9 @@ static int bench(kin_session *s, const bench_options *o, result *r, kin_err *err
     if (kin_session_open(s, &o->session, n_tokens, err) != 0) return KIN_FAIL;
     if (n_tokens > s->n_ctx) return kin_err_set(err, "%d tokens do not fit into the context of %d", n_tokens, s->n_ctx);
     int32_t *prompt = malloc((size_t)o->n_prompt * sizeof *prompt);
-    float *logits = malloc((size_t)s->model.hp.n_vocab * (size_t)o->n_rows * sizeof *logits);
-    int rc = prompt && logits ? 0 : kin_err_set(err, "out of memory");
+    int rc = prompt ? 0 : kin_err_set(err, "out of memory");
     for (int i = 0; i < o->n_prompt && rc == 0; i++) prompt[i] = (int32_t)((uint64_t)i * 7919 % (uint64_t)s->model.hp.n_vocab);
-    if (rc == 0) rc = compares_drafts(o) ? measure_drafts(s, o, prompt, r, err) : measure_tokens(s, o, prompt, logits, r, err);
+    if (rc == 0) rc = compares_drafts(o) ? measure_drafts(s, o, prompt, r, err) : measure_tokens(s, o, prompt, r, err);
 
     kin_memory after = kin_memory_read();
     r->load_ms = s->load_ms;
@@ -214,7 +245,6 @@ static int bench(kin_session *s, const bench_options *o, result *r, kin_err *err
     r->memory_pressure =
         before.available > after.available ? (double)(before.available - after.available) / (double)before.total : 0;
     free(prompt);
-    free(logits);
     return rc;
 }
 
@@ -337,7 +367,8 @@ static void print_json(const kin_session *s, const bench_options *o, const resul
     kin_app_write_json(root, 0);
 }
 
-static int check_drafts(const bench_options *o, kin_err *err) {
+static int check(const bench_options *o, kin_err *err) {
+    if (o->n_rows > o->session.n_batch) return kin_err_set(err, "--rows %d needs --batch %d", o->n_rows, o->n_rows);
     if (!compares_drafts(o)) return 0;
     if (o->edit && (o->oracle >= 0 || o->session.draft)) return kin_err_set(err, "--edit goes with neither --oracle nor --draft");
     if (o->n_rows > 1) return kin_err_set(err, "--rows goes with none of --oracle, --edit and --draft");
@@ -353,7 +384,7 @@ static int command_bench(int argc, char **argv) {
     const char *model = NULL;
     fill_bench_tables(&o, &t);
     if (kin_options_parse((kin_option_tables){t.own, t.session.own, t.session.fleet}, argc, argv, &model, &err) != 0 ||
-        kin_session_end_parsing(&o.session, model, &err) != 0 || check_drafts(&o, &err) != 0)
+        kin_session_end_parsing(&o.session, model, &err) != 0 || check(&o, &err) != 0)
         return kin_app_usage("bench", &err);
     o.session.predicts = can_be_predicted(&o);
     o.session.n_prompt = o.n_prompt;

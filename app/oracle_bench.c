@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "app/app.h"
+#include "app/bench_text.h"
 #include "base/median.h"
-#include "node/compute_loop.h"
 
 enum { MAX_REPS = 1000 };
 
@@ -20,10 +20,6 @@ typedef struct writing {
     double luck;                  // of the last run of right tokens, 0 to 1
     bool *right;                  // [n_gen]: what the oracle says there is
     int32_t *known, *made;        // [n_gen]: without drafts, and now
-    int n_made;
-    kin_time first, last;
-    kin_err why;
-    bool failed;
 } writing;
 
 static int32_t edited(const writing *w, int i) {
@@ -32,22 +28,12 @@ static int32_t edited(const writing *w, int i) {
     return at % EVERY == EVERY / 2 ? (w->prompt[at] + 1) % w->n_vocab : w->prompt[at];
 }
 
-static int32_t next(void *user, float *logits) {
+static int32_t choose(void *user, const float *logits, int i) {
     writing *w = user;
     int32_t best = 0;
-    for (int32_t i = 1; i < w->n_vocab; i++) best = logits[i] > logits[best] ? i : best;
-    if (w->text == KIN_ORACLE_EDITS) best = edited(w, w->n_made); // what sampling takes has been taken
-    w->last = kin_clock_now();
-    if (w->n_made == 0) w->first = w->last;
-    w->made[w->n_made++] = best;
-    return w->n_made == w->n_gen || atomic_load(&kin_app_stop) ? KIN_GENERATION_NO_TOKEN : best;
-}
-
-static void ended(void *user, kin_generation_end how, const kin_err *why) {
-    writing *w = user;
-    w->failed = how == KIN_GENERATION_FAILED || how == KIN_GENERATION_FULL;
-    if (how == KIN_GENERATION_FAILED) w->why = *why;
-    if (how == KIN_GENERATION_FULL) kin_err_set(&w->why, "the context is full");
+    for (int32_t id = 1; id < w->n_vocab; id++) best = logits[id] > logits[best] ? id : best;
+    if (w->text == KIN_ORACLE_EDITS) best = edited(w, i); // what sampling takes has been taken
+    return w->made[i] = best;
 }
 
 // Where the oracle is right, in a text: whatever is asked when. Lengths of runs of right tokens are those of chance, but of luck
@@ -78,20 +64,19 @@ static void say_nothing(void *user, const int32_t *tokens, int n, int most, kin_
     out->n = 0;
 }
 
-// Writes the text. *ms: per token after the first one.
+// *ms: per token after the first one.
 static int write_text(writing *w, const kin_draft_source *source, kin_draft_counts *drafts, double *ms, kin_err *err) {
-    kin_generation_options o = {.prompt = w->prompt, .n_prompt = w->n_prompt, .next = next, .ended = ended, .user = w};
-    kin_generation *text;
-    o.drafts = source;
-    o.draft_counts = drafts;
-    w->n_made = 0;
-    w->failed = false;
-    if (kin_scheduler_submit(kin_compute_loop_scheduler(w->loop), &o, &text, err) != 0) return KIN_FAIL;
-    int rc = kin_compute_loop_finish(w->loop, err);
-    if (rc == 0 && w->failed) rc = kin_err_set(err, "%s", w->why.text);
-    if (rc == 0 && atomic_load(&kin_app_stop)) rc = kin_err_set(err, "stopped");
-    *ms = w->n_made > 1 ? kin_clock_ms(w->first, w->last) / (w->n_made - 1) : 0;
-    return rc;
+    const kin_bench_text text = {.prompt = w->prompt,
+                                 .n_prompt = w->n_prompt,
+                                 .n_tokens = w->n_gen,
+                                 .choose = choose,
+                                 .user = w,
+                                 .drafts = source,
+                                 .draft_counts = drafts};
+    double first_ms;
+    if (kin_bench_write(w->loop, &text, &first_ms, ms, err) != 0) return KIN_FAIL;
+    *ms /= w->n_gen - 1;
+    return 0;
 }
 
 static int write_drafted(writing *w, kin_draft_counts *drafts, double *ms, kin_err *err) {
