@@ -29,7 +29,6 @@ struct kin_call {
     kin_choice *choices; // [prepared.n_texts]
     int n_opened, n_running, n_jobs;
     bool is_answered; // by the preparation
-    bool has_begun;   // the stream's header is out
     bool has_failed;
     kin_time last_sign; // that the client got
     kin_text_buffer out;
@@ -68,12 +67,7 @@ static bool is_stream(const kin_call *c) {
 
 static void flush(kin_call *c) {
     if (c->out.len == 0 || !c->x) return;
-    if (!c->has_begun) {
-        kin_http_add_header(c->x, "Cache-Control", "no-cache");
-        kin_http_add_header(c->x, "X-Accel-Buffering", "no");
-        kin_http_begin(c->x, 200, c->route->format->stream_type);
-        c->has_begun = true;
-    }
+    if (!kin_http_has_begun(c->x)) kin_begin_stream(c->x, c->route->format);
     kin_http_write(c->x, c->out.at, c->out.len);
     c->out.len = 0;
     c->last_sign = kin_clock_now();
@@ -82,7 +76,7 @@ static void flush(kin_call *c) {
 static void fail(kin_call *c, const kin_api_error *error) {
     c->has_failed = true;
     c->world->counters.n_failed++;
-    if (c->x && c->has_begun) {
+    if (c->x && c->writer && kin_http_has_begun(c->x)) {
         c->route->format->fail(c->writer, error, &c->out);
         flush(c);
         kin_http_end(c->x);

@@ -229,8 +229,8 @@ static json_t *error_of(const kin_api_error *error) {
 }
 
 static void fail(kin_writer *w, const kin_api_error *error, kin_text_buffer *out) {
-    w->out = out;
-    put_event(w, "error", error_of(error));
+    (void)w;
+    kin_json_put_event("error", error_of(error), out);
 }
 
 static void put_error(const kin_api_error *error, kin_text_buffer *out) {

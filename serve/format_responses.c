@@ -293,7 +293,12 @@ static void ping(kin_writer *w, kin_text_buffer *out) {
     kin_text_put(out, KIN_OPENAI_PING, strlen(KIN_OPENAI_PING));
 }
 
+// Before there is a response that could fail the clients look for an error as in all of OpenAI's streams.
 static void fail(kin_writer *w, const kin_api_error *error, kin_text_buffer *out) {
+    if (!w) {
+        kin_openai_put_error_event(error, out);
+        return;
+    }
     w->out = out;
     put_response_event(w, "response.failed", FAILED, error);
 }

@@ -162,6 +162,10 @@ void kin_http_begin(kin_http_exchange *x, int status, const char *type) {
     send(x, &out);
 }
 
+bool kin_http_has_begun(const kin_http_exchange *x) {
+    return x->answer == KIN_HTTP_STREAMING;
+}
+
 void kin_http_write(kin_http_exchange *x, const void *bytes, size_t n) {
     kin_text_buffer out = {0};
     kin_assert(x->answer == KIN_HTTP_STREAMING);

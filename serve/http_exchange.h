@@ -66,5 +66,6 @@ void kin_http_reply(kin_http_exchange *x, int status, const char *type, const vo
 // A refusal as JSON (kin_http_callbacks.refusal). The message is a sentence that says what to do.
 void kin_http_reply_error(kin_http_exchange *x, int status, const char *message);
 void kin_http_begin(kin_http_exchange *x, int status, const char *type);
+bool kin_http_has_begun(const kin_http_exchange *x);                    // its header is out
 void kin_http_write(kin_http_exchange *x, const void *bytes, size_t n); // copied, on its way at once
 void kin_http_end(kin_http_exchange *x);

@@ -1,4 +1,4 @@
-// What everything that answers an exchange has in common: how it learns that the client is gone, and how it refuses.
+// What everything that answers an exchange has in common: how it learns that the client is gone, begins a stream, and refuses.
 //
 // Thread: the loop's.
 #pragma once
@@ -12,5 +12,8 @@ typedef struct kin_exchange_data {
     void *self;
 } kin_exchange_data;
 
-// Answers with error->status. format: in whose shape; NULL: OpenAI's.
+// The header of a stream of this format.
+void kin_begin_stream(kin_http_exchange *x, const kin_api_format *format);
+
+// Answers with error->status; a stream that has begun ends with the error. format: in whose shape; NULL: OpenAI's, of no stream.
 void kin_refuse(kin_http_exchange *x, const kin_api_format *format, const kin_api_error *error);

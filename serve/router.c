@@ -5,6 +5,7 @@
 
 #include "pure/text/escape.h"
 #include "serve/ollama.h"
+#include "serve/openai_json.h"
 #include "serve/refuse.h"
 
 static const kin_time LONGEST_WAIT_NS = UINT64_C(600000000000); // as long as OpenAI's SDKs wait for an answer
@@ -17,7 +18,8 @@ struct kin_router_waiter {
     kin_served_model *model; // NULL: not known yet
     const void *route;
     const kin_api_format *format;
-    bool needs, is_unwanted;
+    bool needs, streams, is_unwanted;
+    int ping_s; // a sign of life that often; 0: none
     uv_work_t work;
     char *body;
     size_t n_body;
@@ -26,7 +28,7 @@ struct kin_router_waiter {
     char name[512];
     size_t n_name; // at most sizeof name
     bool is_named;
-    kin_time since;
+    kin_time since, last_sign; // that the client got
 };
 
 // ---- open, close
@@ -257,12 +259,21 @@ static void take_answer(kin_router *r, const kin_model_answer *a) {
     refuse_all(m, &error);
 }
 
+// A comment, which no API's clients take for an event: events begin with the text's first one.
+static void ping(kin_router_waiter *w, kin_time now) {
+    if (w->ping_s <= 0 || now < w->last_sign + (kin_time)w->ping_s * 1000000000) return;
+    if (!kin_http_has_begun(w->x)) kin_begin_stream(w->x, w->format);
+    kin_http_write(w->x, KIN_OPENAI_PING, strlen(KIN_OPENAI_PING));
+    w->last_sign = now;
+}
+
 void kin_router_tick(kin_router *r, kin_time now) {
     kin_model_answer answer;
     if (!r->host) return;
     if (kin_model_host_take(r->host, &answer)) take_answer(r, &answer);
     for (int i = 0; i < r->n; i++) {
         kin_served_model *m = &r->models[i];
+        for (kin_router_waiter *w = m->waiting; w; w = w->next) ping(w, now);
         while (m->waiting && now - m->waiting->since > LONGEST_WAIT_NS && now > m->waiting->since) {
             kin_router_waiter *w = m->waiting;
             kin_api_error error;
@@ -303,7 +314,7 @@ static void route(kin_router_waiter *w) {
     kin_api_error error;
     kin_served_model *m = w->is_named ? kin_router_find(r, (kin_str){w->name, w->n_name}) : find_default(r);
     r->n_requests++;
-    w->since = kin_clock_now();
+    w->since = w->last_sign = kin_clock_now();
     if (!m && w->is_named) {
         char name[101];
         kin_api_error_set(&error, 404, "model", "there is no model '%s': /v1/models lists those of this server",
@@ -330,6 +341,15 @@ static void take_name(kin_router_waiter *w, kin_str name) {
     if (name.len > 0) memcpy(w->name, name.at, w->n_name);
 }
 
+// Ollama's streams have nothing that could be sent before their first line.
+static int read_ping(const kin_router_waiter *w, const json_t *body) {
+    const json_t *own = json_object_get(body, "sse_ping_interval");
+    bool is_own = json_is_integer(own) && json_integer_value(own) > 0 && json_integer_value(own) <= INT32_MAX;
+    if (!w->streams || !json_is_true(json_object_get(body, "stream")) || strcmp(w->format->stream_type, "text/event-stream") != 0)
+        return 0;
+    return is_own ? (int)json_integer_value(own) : w->router->o.world.ping_s;
+}
+
 static void read_in_pool(uv_work_t *work) {
     kin_router_waiter *w = work->data;
     json_t *body = w->n_body ? kin_request_parse((kin_str){w->body, w->n_body}, &w->error) : json_object();
@@ -338,6 +358,7 @@ static void read_in_pool(uv_work_t *work) {
     if (!json_is_string(name)) name = json_object_get(body, "name"); // Ollama's show of old
     if (json_is_string(name)) take_name(w, (kin_str){json_string_value(name), json_string_length(name)});
     w->is_unwanted = kin_ollama_lets_go(json_object_get(body, "keep_alive"));
+    w->ping_s = read_ping(w, body);
     json_decref(body);
 }
 
@@ -352,14 +373,15 @@ static void was_read(uv_work_t *work, int status) {
         route(w);
 }
 
-void kin_router_take(kin_router *r, kin_http_exchange *x, const void *route_of, const kin_api_format *format, bool needs) {
+void kin_router_take(kin_router *r, kin_http_exchange *x, const void *route_of, const kin_api_format *format, bool needs,
+                     bool streams) {
     kin_str method = kin_http_method(x);
     kin_router_waiter *w = calloc(1, sizeof *w);
     if (!w) {
         kin_http_reply_error(x, 500, "out of memory");
         return;
     }
-    *w = (kin_router_waiter){.x = x, .router = r, .route = route_of, .format = format, .needs = needs};
+    *w = (kin_router_waiter){.x = x, .router = r, .route = route_of, .format = format, .needs = needs, .streams = streams};
     w->data = (kin_exchange_data){gone, w};
     kin_http_set_data(x, &w->data);
     take_name(w, kin_http_query(x, "model"));

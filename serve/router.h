@@ -3,6 +3,9 @@
 //   request ─► libuv's pool: the body's `model` ─► its model is loaded: begin
 //                                                  else it waits ─► load, or first unload the least recently used ─► begin
 //
+// A stream of server-sent events that waits is kept alive by comments, as one that is written; its header is out then, and a
+// refusal is an event.
+//
 // At most n_max models are in memory (serve/model_host.h). One that has to make room takes no further requests, so that it is
 // idle soon; they wait until it is loaded again. A server with one model has a router of one, which nothing waits for.
 //
@@ -59,8 +62,10 @@ int kin_router_open(kin_router *router, const kin_router_options *options, kin_m
 void kin_router_fini(kin_router *router); // when the loop has ended
 
 // Begins the request with its model, sooner or later, or refuses it. The name is in the body's `model` (Ollama's show: or
-// `name`), or the parameter `model` of the path. format: of refusals. needs: the model must be loaded.
-void kin_router_take(kin_router *router, kin_http_exchange *x, const void *route, const kin_api_format *format, bool needs);
+// `name`), or the parameter `model` of the path. format: of refusals. needs: the model must be loaded. streams: the answer is a
+// stream of that format if the body asks for one.
+void kin_router_take(kin_router *router, kin_http_exchange *x, const void *route, const kin_api_format *format, bool needs,
+                     bool streams);
 
 // By name, or by name and ":latest". NULL: there is none.
 kin_served_model *kin_router_find(kin_router *router, kin_str name);

@@ -346,7 +346,8 @@ static void on_request(void *user, kin_http_exchange *x) {
     } else if (r->scope == SERVER) {
         tell(s, r, NULL, x);
     } else if (s->router.host) {
-        kin_router_take(&s->router, x, r, format_of(kin_http_path(x)), r->scope == LOADED);
+        const kin_api_format *format = r->call.format ? r->call.format : format_of(kin_http_path(x));
+        kin_router_take(&s->router, x, r, format, r->scope == LOADED, r->call.format && !r->errand);
     } else {
         begin(s, &s->router.models[0], r, x);
     }

@@ -89,7 +89,7 @@ typedef struct kin_api_format {
     void (*finish)(kin_writer *w, const kin_finish *finish, kin_text_buffer *out); // of one choice
     void (*end)(kin_writer *w, kin_text_buffer *out);                              // of all
     void (*ping)(kin_writer *w, kin_text_buffer *out);                             // keeps an idle stream alive
-    void (*fail)(kin_writer *w, const kin_api_error *error, kin_text_buffer *out); // in a stream that has begun
+    void (*fail)(kin_writer *w, const kin_api_error *error, kin_text_buffer *out); // in a stream; w NULL: before its start
     // The body of an answer with error->status. No writer is needed.
     void (*error)(const kin_api_error *error, kin_text_buffer *out);
 } kin_api_format;

@@ -198,6 +198,29 @@ says_not "$dir/both" '^data: \[DONE\]'
 kill "$client"
 stop
 
+claim='a stream that waits for its model is kept alive; why the model does not come is an event of it'
+serve --models-dir "$models" --ctx 16384 --sse-ping-interval 1
+endless "$dir/long" demo
+waits() { # FILE PATH BODY: in the background, until it got a sign of life
+    curl -sN -m 240 -o "$1" "$base$2" -d "$3" &
+    waiter=$!
+    until_says "$1" '^:$'
+}
+waits "$dir/chat" /v1/completions '{"model": "small", "prompt": "One", "max_tokens": 4, "stream": true}'
+chat=$waiter
+mv "$models/parts-00001-of-00002.gguf" "$dir/away"
+waits "$dir/claude" /v1/messages \
+    '{"model": "parts", "max_tokens": 4, "messages": [{"role": "user", "content": "One"}], "stream": true}'
+says_not "$dir/chat" '^data'
+kill "$client"
+wait "$chat" "$waiter" || fail "a client ended with $?"
+says "$dir/chat" '"model":"small"'
+says "$dir/chat" '^data: \[DONE\]'
+says "$dir/claude" '^event: error'
+says "$dir/claude" '^data: {"type":"error","error":{"type":"api_error","message":"the model .parts. cannot be loaded'
+mv "$dir/away" "$models/parts-00001-of-00002.gguf"
+stop
+
 claim='clients that wait for a model may go away, and not too many may wait'
 serve --models-dir "$models" --ctx 16384 --parallel 1 --max-queue 0
 endless "$dir/long" demo

@@ -73,6 +73,7 @@ struct world {
     client clients[MAX_CLIENTS];
     int n_clients, n_begun;
     bool needs;
+    const kin_api_format *format; // of what may be a stream; NULL: of no stream
 };
 
 static void send_bytes(void *socket, const void *bytes, size_t n) {
@@ -95,7 +96,7 @@ static void end_socket(void *socket) {
 static void on_request(void *user, kin_http_exchange *x) {
     client *c = user;
     c->x = x;
-    kin_router_take(&c->w->router, x, c, NULL, c->w->needs);
+    kin_router_take(&c->w->router, x, c, c->w->format, c->w->needs, c->w->format);
 }
 
 static void on_gone(void *user, kin_http_exchange *x) {
@@ -448,6 +449,91 @@ static void who_waits_too_long_is_503(void **state) {
     close_world(&w);
 }
 
+// ---- streams
+
+static int count(const client *c, const char *words) {
+    int n = 0;
+    for (const char *at = c->got.at; at && (at = strstr(at, words)); at++) n++;
+    return n;
+}
+
+static void wait_for_waiters(const world *w, int n) {
+    alarm(HANG_S);
+    while (w->router.n_waiting < n) uv_run((uv_loop_t *)&w->loop, UV_RUN_ONCE);
+    alarm(0);
+}
+
+static void a_stream_that_waits_is_kept_alive(void **state) {
+    (void)state;
+    world w;
+    open_world(&w, 1, 10, false);
+    w.format = &kin_format_messages;
+    w.router.o.world.ping_s = 30;
+    client *stream = post(&w, "{\"model\":\"a\",\"stream\":true}"), *plain = post(&w, "{\"model\":\"a\",\"stream\":false}");
+    client *own = post(&w, "{\"model\":\"a\",\"stream\":true,\"sse_ping_interval\":90}");
+    wait_for_waiters(&w, 3);
+    kin_time now = kin_clock_now();
+    kin_router_tick(&w.router, now + (kin_time)29e9);
+    expect_waits(stream);
+    for (int i = 0; i < 3; i++) kin_router_tick(&w.router, now + (kin_time)31e9);
+    assert_int_equal(count(stream, "text/event-stream"), 1);
+    assert_int_equal(count(stream, "\r\n:\n\n\r\n"), 1);
+    kin_router_tick(&w.router, now + (kin_time)62e9);
+    assert_int_equal(count(stream, "HTTP/1.1 200 "), 1);
+    assert_int_equal(count(stream, "\r\n:\n\n\r\n"), 2);
+    expect_waits(plain);
+    expect_waits(own);
+    obey(&w);
+    expect_begun(&w, stream, A);
+    expect_begun(&w, plain, A);
+    expect_begun(&w, own, A);
+    assert_true(kin_http_has_begun(stream->x));
+    assert_false(kin_http_has_begun(plain->x));
+    close_world(&w);
+}
+
+static void what_is_no_stream_of_events_is_sent_nothing(void **state) {
+    static const kin_api_format *const formats[] = {NULL, &kin_format_ollama_chat};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        world w;
+        open_world(&w, 1, 10, false);
+        w.format = formats[i];
+        w.router.o.world.ping_s = 30;
+        client *c = post(&w, "{\"model\":\"a\",\"stream\":true}");
+        wait_for_waiters(&w, 1);
+        kin_router_tick(&w.router, kin_clock_now() + (kin_time)100e9);
+        expect_waits(c);
+        close_world(&w);
+    }
+}
+
+static void a_stream_that_has_begun_is_refused_by_an_event(void **state) {
+    static const struct {
+        const kin_api_format *format;
+        const char *event;
+    } cases[] = {{&kin_format_chat, "data: {\"error\":{\"code\":500,"},
+                 {&kin_format_completions, "data: {\"error\":{\"code\":500,"},
+                 {&kin_format_native, "data: {\"error\":{\"code\":500,"},
+                 {&kin_format_responses, "data: {\"error\":{\"code\":500,"},
+                 {&kin_format_messages, "event: error\ndata: {\"type\":\"error\",\"error\":{"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        world w;
+        open_world(&w, 1, 10, false);
+        w.format = cases[i].format;
+        w.router.o.world.ping_s = 30;
+        client *c = post(&w, "{\"model\":\"a\",\"stream\":true}");
+        wait_for_waiters(&w, 1);
+        kin_router_tick(&w.router, kin_clock_now() + (kin_time)31e9);
+        fail_to(&w, "its file is cut");
+        expect_refused(c, "HTTP/1.1 200 ", cases[i].event);
+        assert_int_equal(count(c, "its file is cut"), 1);
+        assert_int_equal(count(c, "\r\n0\r\n\r\n"), 1); // and it ends
+        close_world(&w);
+    }
+}
+
 // ---- clients that go away
 
 static void whoever_goes_away_does_not_wait_any_more(void **state) {
@@ -565,6 +651,9 @@ int main(void) {
         cmocka_unit_test(so_many_requests_wait_and_further_ones_are_429),
         cmocka_unit_test(all_who_wait_are_told_why_a_model_cannot_be_loaded),
         cmocka_unit_test(who_waits_too_long_is_503),
+        cmocka_unit_test(a_stream_that_waits_is_kept_alive),
+        cmocka_unit_test(what_is_no_stream_of_events_is_sent_nothing),
+        cmocka_unit_test(a_stream_that_has_begun_is_refused_by_an_event),
         cmocka_unit_test(whoever_goes_away_does_not_wait_any_more),
         cmocka_unit_test(a_model_stays_when_nobody_waits_for_its_place),
         cmocka_unit_test(a_client_may_go_away_while_its_body_is_read),
