@@ -755,7 +755,7 @@ static outcome take_row(kin_scheduler *s, const kin_part *p, float *logits, int 
 // rows: of the step; last: the one after the text's last token.
 static void take_rows(kin_scheduler *s, const kin_part *p, float *rows, int last) {
     kin_generation *g = p->g;
-    kin_draft_counts counts = {.n_passes = !p->is_ahead && !p->is_prompt};
+    kin_draft_counts counts = {.n_passes = !p->is_ahead && !p->is_prompt, .n_drafts = p->n_draft > 0};
     counts.drafted[g->draft.kind] = (uint64_t)p->n_draft;
     kin_scheduler_count_drafts(s, g, counts);
     outcome o = AGREES;

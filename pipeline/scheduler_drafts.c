@@ -158,7 +158,7 @@ void kin_scheduler_count_drafts(kin_scheduler *s, const kin_generation *g, kin_d
 void kin_scheduler_follow_ahead(kin_scheduler *s, kin_generation *g, int32_t id) {
     bool agrees = g->ahead[0].token == id;
     kin_draft_counts counts = {0};
-    counts.drafted[g->ahead[0].kind] = 1;
+    counts.n_drafts = counts.drafted[g->ahead[0].kind] = 1;
     counts.accepted[g->ahead[0].kind] = agrees;
     kin_scheduler_count_drafts(s, g, counts);
     kin_speculation_learn_token(&s->speculation, (kin_draft_source_kind)g->ahead[0].kind, g->ahead[0].grade, agrees);

@@ -376,6 +376,8 @@ static void end_choice(kin_call *c, kin_choice *choice, kin_finish_reason reason
     t->n_prompt += (uint64_t)timings.n_prompt;
     t->n_cached += (uint64_t)timings.n_cached;
     t->n_generated += (uint64_t)timings.n_generated;
+    uint64_t n_all = (uint64_t)timings.n_prompt + (uint64_t)timings.n_generated;
+    if (n_all > t->n_longest) t->n_longest = n_all;
     t->prompt_s += timings.prompt_ms / 1e3;
     t->generated_s += timings.generated_ms / 1e3;
     c->route->format->finish(c->writer, &finish_of, &c->out);

@@ -49,6 +49,7 @@ typedef struct kin_call_world {
         uint64_t ttft_buckets[16], gap_buckets[16]; // see kin_call_bucket_s; the last one has the rest
         double ttft_s, gap_s;
         uint64_t n_prompt, n_cached, n_generated;
+        uint64_t n_longest; // tokens of a text, with its prompt
         double prompt_s, generated_s;
     } counters;
 } kin_call_world;

@@ -90,6 +90,13 @@ void kin_metrics_put(const struct kin_call_counters *c, const kin_service_status
     put_count(out, "llamacpp:prompt_tokens_cached_total", "... of these, tokens that were in the prefix cache.", c->n_cached);
     put_count(out, "llamacpp:tokens_predicted_total", "Tokens written.", c->n_generated);
     put_count(out, "llamacpp:n_decode_total", "Steps computed.", t->n_steps);
+    put_count(out, "llamacpp:n_tokens_max", "Tokens of the longest text, with its prompt.", c->n_longest);
+    put_count(out, "llamacpp:spec_decode_num_draft_tokens_total", "Drafted tokens that were verified.",
+              kin_draft_counts_drafted(&t->drafts));
+    put_count(out, "llamacpp:spec_decode_num_accepted_tokens_total", "... and were right.",
+              kin_draft_counts_accepted(&t->drafts));
+    put_count(out, "llamacpp:spec_decode_num_drafts_total", "Drafts that were verified, of one or more tokens.",
+              t->drafts.n_drafts);
     put_number(out, "llamacpp:prompt_seconds_total", "counter", "Seconds until first tokens.", c->prompt_s);
     put_number(out, "llamacpp:tokens_predicted_seconds_total", "counter", "Seconds after first tokens.", c->generated_s);
     put_number(out, "llamacpp:prompt_tokens_seconds", "gauge", "Prompt tokens per second.",
@@ -109,8 +116,6 @@ void kin_metrics_put(const struct kin_call_counters *c, const kin_service_status
     put_count(out, "kin:replayed_tokens_total", "Tokens computed again: the ring was another one, or a text had lost its place.",
               t->n_replayed_tokens);
     put_count(out, "kin:preemptions_total", "Texts that lost their place in the KV cache for a while.", t->n_preempted);
-    put_count(out, "kin:draft_tokens_total", "Drafted tokens that were verified.", kin_draft_counts_drafted(&t->drafts));
-    put_count(out, "kin:draft_tokens_accepted_total", "... and were right.", kin_draft_counts_accepted(&t->drafts));
     put_number(out, "kin:kv_cache_usage_ratio", "gauge", "Blocks of the KV cache in use, prefixes among them.",
                t->n_blocks ? 1 - (double)t->n_free_blocks / t->n_blocks : 0);
     put_histogram(out, "kin:time_to_first_token_seconds", "Time to the first token.", c->ttft_buckets, c->ttft_s);

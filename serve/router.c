@@ -169,6 +169,7 @@ static void add_counts(kin_scheduler_stats *to, const kin_scheduler_stats *t) {
     to->n_replayed_tokens += t->n_replayed_tokens;
     to->n_preempted += t->n_preempted;
     to->n_decode_rows += t->n_decode_rows;
+    kin_draft_counts_add(&to->drafts, &t->drafts);
 }
 
 static void order(kin_router *r, kin_served_model *m, bool load) {
@@ -409,6 +410,7 @@ static void add_counters(struct kin_call_counters *to, const struct kin_call_cou
     to->n_prompt += c->n_prompt;
     to->n_cached += c->n_cached;
     to->n_generated += c->n_generated;
+    if (c->n_longest > to->n_longest) to->n_longest = c->n_longest;
     to->prompt_s += c->prompt_s;
     to->generated_s += c->generated_s;
 }

@@ -1,5 +1,6 @@
 #include "serve/server.h"
 
+#include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -409,6 +410,7 @@ static void metrics(kin_server *s, kin_http_exchange *x) {
         return;
     }
     kin_text_buffer text = {0};
+    char begun[24];
     struct kin_call_counters counters;
     kin_service_status status;
     kin_router_sum(&s->router, &counters, &status);
@@ -416,6 +418,8 @@ static void metrics(kin_server *s, kin_http_exchange *x) {
     json_t *cluster = kin_events_cluster(s->events);
     kin_metrics_put_devices(cluster, &text);
     json_decref(cluster);
+    snprintf(begun, sizeof begun, "%" PRId64, s->begun_s);
+    kin_http_add_header(x, "Process-Start-Time-Unix", begun);
     reply_text(x, &text, "text/plain; version=0.0.4");
 }
 

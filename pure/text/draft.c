@@ -8,6 +8,7 @@ const char *kin_draft_source_name(kin_draft_source_kind kind) {
 void kin_draft_counts_add(kin_draft_counts *c, const kin_draft_counts *more) {
     c->n_passes += more->n_passes;
     c->n_written += more->n_written;
+    c->n_drafts += more->n_drafts;
     for (int i = 0; i < KIN_DRAFT_N_SOURCES; i++) {
         c->drafted[i] += more->drafted[i];
         c->accepted[i] += more->accepted[i];

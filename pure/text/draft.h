@@ -44,6 +44,7 @@ typedef struct kin_draft_limits {
 typedef struct kin_draft_counts {
     // Passes that gave tokens, and these: not the prompt's with the first one, nor passes behind another one of the text.
     uint64_t n_passes, n_written;
+    uint64_t n_drafts;                      // that were verified, of any number of tokens
     uint64_t drafted[KIN_DRAFT_N_SOURCES];  // tokens that were verified, by source
     uint64_t accepted[KIN_DRAFT_N_SOURCES]; // and were right
 } kin_draft_counts;
