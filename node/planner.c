@@ -291,9 +291,9 @@ static bool keeps(kin_planner *p, const active_plan *from, const kin_facts *fact
     return true;
 }
 
-// Devices keep the places that they have in the ring in force. By uncorrected facts: only hops of that ring have corrections, and
-// by these any order that was not tried may look better. plan: of the devices of `about`, which fits the corrected facts and
-// still does.
+// Devices keep the places that they have in the ring in force. By uncorrected facts: only hops between devices of that ring have
+// corrections, and by these any order with other devices may look better. plan: of the devices of `about`, which fits the
+// corrected facts and still does.
 static void keep_order(const kin_planner *p, const active_plan *about, const kin_facts *facts, kin_plan *plan) {
     kin_plan before = p->now.plan, kept = *plan;
     kin_prediction then;

@@ -410,7 +410,7 @@ static void who_streams_more_than_it_should_has_less_memory(void **state) {
     assert_true(c.devices[i].missing_bytes == 0); // not more memory than was believed
 }
 
-static void a_ring_corrects_only_its_own_links(void **state) {
+static void a_ring_corrects_only_links_between_its_devices(void **state) {
     (void)state;
     const kin_plan ring = {.n_rounds = 1, .n_stops = 3, .stops = {{0, false}, {2, false}, {1, false}}};
     const kin_prediction predicted = {.hops_s = 2, .hops_latency_s = 1};
@@ -418,13 +418,15 @@ static void a_ring_corrects_only_its_own_links(void **state) {
     static kin_facts facts;
     kin_corrections_init(&c);
     kin_corrections_set(&c, 0, &(kin_measured){.hop_s = 1}, &ring, &predicted);
-    facts.n_device = 3;
-    for (int from = 0; from < 3; from++) {
-        for (int to = 0; to < 3; to++) facts.links[from][to] = (kin_link_facts){1, 3};
+    facts.n_device = 4;
+    for (int from = 0; from < 4; from++) {
+        for (int to = 0; to < 4; to++) facts.links[from][to] = (kin_link_facts){1, 3};
     }
     kin_corrections_apply(&c, &facts);
-    assert_true(facts.links[0][2].rtt_s == 0.5 && facts.links[2][1].bytes_s == 6 && facts.links[1][0].rtt_s == 0.5);
-    assert_true(facts.links[2][0].rtt_s == 1 && facts.links[0][1].rtt_s == 1 && facts.links[1][2].bytes_s == 3);
+    for (int from = 0; from < 3; from++) {
+        for (int to = 0; to < 3; to++) assert_true(facts.links[from][to].rtt_s == 0.5 && facts.links[from][to].bytes_s == 6);
+        assert_true(facts.links[from][3].rtt_s == 1 && facts.links[3][from].bytes_s == 3);
+    }
 }
 
 // Each hop of a token waits a millisecond that no link knows of: so does each hop of 16 tokens, and no more than that.
@@ -485,7 +487,7 @@ int main(void) {
         cmocka_unit_test(a_type_without_a_rate_counts_as_other),
         cmocka_unit_test(a_worker_needs_no_rate_for_the_output),
         cmocka_unit_test(any_numbers_at_all_are_refused_or_planned),
-        cmocka_unit_test(a_ring_corrects_only_its_own_links),
+        cmocka_unit_test(a_ring_corrects_only_links_between_its_devices),
         cmocka_unit_test(hops_that_wait_do_not_make_the_bytes_of_many_tokens_slower),
         cmocka_unit_test(who_streams_more_than_it_should_has_less_memory),
         cmocka_unit_test(running_corrections_find_the_true_facts),

@@ -345,6 +345,30 @@ static void hops_that_are_slow_do_not_ask_for_an_order_that_does_not_come(void *
     kin_planner_close(p);
 }
 
+// Two workers are faster than the head, which has room for all. Their hops take ten times as long as was measured before.
+static void where_hops_turn_out_to_be_slow_the_head_goes_on_alone(void **state) {
+    (void)state;
+    static asked a;
+    kin_ring_plan first, second;
+    kin_expectation e;
+    kin_equal_devices(&cluster, 3, 0.004);
+    cluster.model.share_heads = 0; // no groups
+    for (int i = 1; i < 3; i++) {
+        for (int q = 0; q < KIN_N_QUANT; q++) cluster.devices[i].cpu.token_bytes_s[q] *= 2;
+        cluster.devices[i].memory_bytes = 2.5e9;
+    }
+    ask_about(&a, (int[]){0, 1, 2}, 3);
+    kin_planner *p = open_planner("auto", "exact");
+    answer_to(p, &a, &first);
+    assert_int_equal(first.n_members, 3);
+    assert_true(kin_planner_expects(p, &e));
+    const kin_cluster_measured m = {.n = 1, .ids = {{{1}}}, .members = {{.hop_s = 10 * e.before.hops_s}}};
+    assert_true(kin_planner_take_measured(p, &m));
+    answer_to(p, &a, &second);
+    assert_int_equal(second.n_members, 1);
+    kin_planner_close(p);
+}
+
 static void tokens_as_predicted_never_ask_again(void **state) {
     (void)state;
     static asked a;
@@ -669,6 +693,7 @@ int main(void) {
         cmocka_unit_test_setup(what_was_measured_corrects_the_expectation_and_follows_its_device, setup),
         cmocka_unit_test_setup(it_wants_to_be_asked_again_only_if_another_plan_would_win, setup),
         cmocka_unit_test_setup(hops_that_are_slow_do_not_ask_for_an_order_that_does_not_come, setup),
+        cmocka_unit_test_setup(where_hops_turn_out_to_be_slow_the_head_goes_on_alone, setup),
         cmocka_unit_test_setup(tokens_as_predicted_never_ask_again, setup),
         cmocka_unit_test_setup(a_better_plan_counts_when_it_is_in_force, setup),
         cmocka_unit_test_setup(what_is_measured_deep_in_the_cache_is_held_against_that_depth, setup),

@@ -39,8 +39,9 @@ static double hops_factor(double hop_s, const kin_prediction *p) {
 }
 
 static void set_hops(kin_corrections *c, double factor, const kin_plan *plan) {
-    for (int s = 0; s < plan->n_stops && plan->n_stops > 1; s++)
-        set(&c->hops[plan->stops[s].device][plan->stops[(s + 1) % plan->n_stops].device], factor);
+    for (int s = 0; s < plan->n_stops; s++) {
+        for (int to = 0; to < plan->n_stops; to++) set(&c->hops[plan->stops[s].device][plan->stops[to].device], factor);
+    }
 }
 
 void kin_corrections_set(kin_corrections *c, int device, const kin_measured *measured, const kin_plan *plan,

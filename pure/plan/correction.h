@@ -8,10 +8,12 @@
 // the CPU counts as fast as it was last measured, or as in its profile, until the first tokens of that plan are measured. A
 // device that loses all its layers keeps its factors.
 //
-// Hops are known only as the sum over the ring: all its links get the same factor. Links that the plan does not use keep
-// theirs; with one factor for all of them two plans could alternate for ever, each overwriting what the other's ring has
-// shown. The time by which hops are longer than predicted counts for their round trips, not for their bytes: a token's are few,
-// and a batch of 16 rows, expected by a factor for bytes too, took 0.7 of the time that was expected for it.
+// Hops are known only as the sum over the ring: all links between its devices get the same factor. Also those that the plan does
+// not use: the same devices in another order wait as long, and an order that looks faster only because it was not tried would
+// hide plans with fewer devices. Links of other devices keep theirs; with one factor for all of them two plans could alternate
+// for ever, each overwriting what the other's ring has shown. The time by which hops are longer than predicted counts for their
+// round trips, not for their bytes: a token's are few, and a batch of 16 rows, expected by a factor for bytes too, took 0.7 of
+// the time that was expected for it.
 //
 // A device may have less memory for weights than it was believed to: the rest of the process has grown, or others need it. Then
 // it streams more, and its facts get so much less memory. It is not given more: what it streams is known to a weight block only.
