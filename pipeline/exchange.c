@@ -1,35 +1,26 @@
 #include "pipeline/exchange.h"
 
-#include <errno.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "net/tls_socket.h"
 #include "sys/io.h"
-
-#ifndef MSG_NOSIGNAL
-#define MSG_NOSIGNAL 0 // macOS: the thread blocks the signal
-#endif
 
 enum {
     SPIN_NS = 50000,         // bench/sum.c: a sleep costs some 15 µs more
     SLEEP_MS = 20,           // then it looks whether the epoch is over, or the user stops it
-    INPUT_BYTES = 256 << 10, // one read from a socket
     HEAD = KIN_FRAME_HEADER + KIN_PROTO_SUM_HEAD,
     OWN_FRAME_BYTES = 2048, // most of a frame that is none of ours: a PING of the link that this connection was
 };
 
 // A connection, and the message that is coming on it.
 typedef struct peer {
-    int fd; // -1: none
-    kin_tls *tls;
-    size_t n_sent; // of the TLS output
-    uint8_t *input;
+    kin_tls_socket socket;
     uint8_t header[KIN_FRAME_HEADER];
     size_t n_header;
     kin_frame frame;
@@ -72,7 +63,7 @@ int kin_exchange_open(kin_exchange **out, const kin_exchange_options *o, kin_err
     kin_exchange *x = *out = calloc(1, sizeof *x);
     if (!x) return kin_err_set(err, "out of memory");
     x->o = *o;
-    for (int r = 0; r < KIN_SHARE_RANKS; r++) x->peers[r].fd = x->given[r].fd = -1;
+    for (int r = 0; r < KIN_SHARE_RANKS; r++) x->peers[r].socket.fd = x->given[r].fd = -1;
     pthread_mutex_init(&x->mutex, NULL);
     return 0;
 }
@@ -87,11 +78,9 @@ static void drop_given(kin_exchange *x) {
 }
 
 static void drop_peer(peer *p) {
-    if (p->fd >= 0) close(p->fd);
-    kin_tls_close(p->tls);
-    free(p->input);
+    kin_tls_socket_close(&p->socket);
     free(p->payload);
-    *p = (peer){.fd = -1};
+    *p = (peer){.socket.fd = -1};
 }
 
 void kin_exchange_close(kin_exchange *x) {
@@ -146,15 +135,11 @@ static int take_connections(kin_exchange *x, kin_err *err) {
     x->at = x->place;
     bool fits = x->at.epoch == x->used && x->n_given == x->at.n_ranks - 1;
     for (int r = 0; r < KIN_SHARE_RANKS && fits; r++) {
-        x->peers[r].fd = x->given[r].fd;
-        x->peers[r].tls = x->given[r].tls;
+        if (x->given[r].fd >= 0) fits = kin_tls_socket_open(&x->peers[r].socket, x->given[r].fd, x->given[r].tls, err) == 0;
         x->given[r].fd = -1;
         x->given[r].tls = NULL;
     }
     pthread_mutex_unlock(&x->mutex);
-    for (int r = 0; r < KIN_SHARE_RANKS; r++) {
-        if (x->peers[r].fd >= 0 && !(x->peers[r].input = malloc(INPUT_BYTES))) fits = false;
-    }
     return fits ? 0 : kin_err_set(err, "the group's connections are not there");
 }
 
@@ -181,48 +166,6 @@ kin_exchange_stats kin_exchange_get_stats(const kin_exchange *x) {
     return x->stats;
 }
 
-// ---- bytes
-
-static int ended(kin_err *err) {
-    return kin_err_set(err, "it ended its connection");
-}
-
-// What TLS has to send, as far as the OS takes it. *moved: it took something.
-static int send_some(peer *p, bool *moved, kin_err *err) {
-    size_t n;
-    const uint8_t *bytes = kin_tls_output(p->tls, &n);
-    while (p->n_sent < n) {
-        ssize_t sent = send(p->fd, bytes + p->n_sent, n - p->n_sent, MSG_DONTWAIT | MSG_NOSIGNAL);
-        if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return 0;
-        if (sent < 0) return ended(err);
-        p->n_sent += (size_t)sent;
-        *moved = true;
-    }
-    kin_tls_output_done(p->tls);
-    p->n_sent = 0;
-    return 0;
-}
-
-static bool has_to_send(const peer *p) {
-    size_t n;
-    kin_tls_output(p->tls, &n);
-    return n > 0;
-}
-
-// Up to n bytes of what has come; *n_read 0: nothing for now.
-static int receive_some(peer *p, uint8_t *to, size_t n, size_t *n_read, kin_err *err) {
-    for (;;) {
-        if (kin_tls_read(p->tls, to, n, n_read, err) != 0) return KIN_FAIL;
-        if (*n_read > 0) return 0;
-        if (kin_tls_state_now(p->tls) != KIN_TLS_OPEN) return ended(err);
-        ssize_t came = recv(p->fd, p->input, INPUT_BYTES, MSG_DONTWAIT);
-        if (came == 0) return ended(err);
-        if (came < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return 0;
-        if (came < 0) return ended(err);
-        if (kin_tls_feed(p->tls, p->input, (size_t)came, err) != 0) return KIN_FAIL;
-    }
-}
-
 // ---- messages that come
 
 // A frame's header is whole: room for its payload.
@@ -245,7 +188,7 @@ static int take_frame(peer *p, kin_err *err) {
     switch (p->frame.type) {
     case KIN_FRAME_PING:
     case KIN_FRAME_PONG: return 0;
-    case KIN_FRAME_BYE: return ended(err);
+    case KIN_FRAME_BYE: return kin_err_set(err, "it ended its connection");
     case KIN_FRAME_SUM: p->has_message = true; return kin_proto_decode_sum(p->payload, p->frame.length, &p->message, err);
     default: return kin_err_set(err, "it sent %s, which is not for a group", kin_frame_name(p->frame.type));
     }
@@ -253,12 +196,12 @@ static int take_frame(peer *p, kin_err *err) {
 
 static int read_some(kin_exchange *x, peer *p, size_t *n, kin_err *err) {
     if (p->n_header < KIN_FRAME_HEADER) {
-        if (receive_some(p, p->header + p->n_header, sizeof p->header - p->n_header, n, err) != 0) return KIN_FAIL;
+        if (kin_tls_socket_receive(&p->socket, p->header + p->n_header, sizeof p->header - p->n_header, n, err) != 0) return KIN_FAIL;
         p->n_header += *n;
         if (kin_frame_decode(p->header, p->n_header, &p->frame, err) < 0) return KIN_FAIL;
         if (p->n_header == KIN_FRAME_HEADER && begin_frame(x, p, err) != 0) return KIN_FAIL;
     } else {
-        if (receive_some(p, p->payload + p->n_payload, p->frame.length - p->n_payload, n, err) != 0) return KIN_FAIL;
+        if (kin_tls_socket_receive(&p->socket, p->payload + p->n_payload, p->frame.length - p->n_payload, n, err) != 0) return KIN_FAIL;
         p->n_payload += *n;
     }
     return p->n_header == KIN_FRAME_HEADER && p->n_payload == p->frame.length ? take_frame(p, err) : 0;
@@ -289,10 +232,10 @@ static int look(kin_exchange *x, uint32_t from, bool *moved, bool *done, kin_err
     *done = true;
     for (int r = 0; r < x->at.n_ranks; r++) {
         peer *p = &x->peers[r];
-        if (p->fd < 0) continue;
-        if (has_to_send(p) && send_some(p, moved, err) != 0) return fail_peer(r, err);
+        if (p->socket.fd < 0) continue;
+        if (kin_tls_socket_has_to_send(&p->socket) && kin_tls_socket_send(&p->socket, moved, err) != 0) return fail_peer(r, err);
         if (from & bit(r) && read_message(x, p, moved, err) != 0) return fail_peer(r, err);
-        *done = *done && !has_to_send(p) && (!(from & bit(r)) || p->has_message);
+        *done = *done && !kin_tls_socket_has_to_send(&p->socket) && (!(from & bit(r)) || p->has_message);
     }
     return 0;
 }
@@ -302,8 +245,8 @@ static void sleep_until_some(const kin_exchange *x, uint32_t from) {
     nfds_t n = 0;
     for (int r = 0; r < x->at.n_ranks; r++) {
         const peer *p = &x->peers[r];
-        short events = (short)((from & bit(r) && !p->has_message ? POLLIN : 0) | (p->fd >= 0 && has_to_send(p) ? POLLOUT : 0));
-        if (p->fd >= 0 && events) fds[n++] = (struct pollfd){.fd = p->fd, .events = events};
+        short events = (short)((from & bit(r) && !p->has_message ? POLLIN : 0) | (p->socket.fd >= 0 && kin_tls_socket_has_to_send(&p->socket) ? POLLOUT : 0));
+        if (p->socket.fd >= 0 && events) fds[n++] = (struct pollfd){.fd = p->socket.fd, .events = events};
     }
     poll(fds, n, SLEEP_MS);
 }
@@ -338,7 +281,7 @@ static int post(kin_exchange *x, int to, const float *values, size_t n, kin_err 
     kin_proto_encode_sum_head(x->out + KIN_FRAME_HEADER, KIN_PROTO_SUM_HEAD, &m);
     kin_activations_encode(x->out + HEAD, values, n, x->at.type);
     bool moved;
-    if (kin_tls_write(x->peers[to].tls, x->out, bytes, err) != 0 || send_some(&x->peers[to], &moved, err) != 0)
+    if (kin_tls_write(x->peers[to].socket.tls, x->out, bytes, err) != 0 || kin_tls_socket_send(&x->peers[to].socket, &moved, err) != 0)
         return fail_peer(to, err);
     return 0;
 }
