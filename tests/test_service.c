@@ -377,9 +377,12 @@ static void embeddings_that_lose_their_place_begin_again(void **state) {
         submit_embedding(&w, &alone[i], i, N_LONG, KIN_POOLING_MEAN + i % 3);
         wait_for(&w, 1);
     }
-    for (int i = 0; i < N; i++) submit_embedding(&w, &now[i], i, N_LONG, KIN_POOLING_MEAN + i % 3);
-    wait_for(&w, N);
-    for (int i = 0; i < N; i++) assert_memory_equal(now[i].vector, alone[i].vector, sizeof now[i].vector);
+    // A busy machine may be done with the first before the last one comes.
+    for (int tries = 0; tries < 20 && kin_service_get_status(w.service).scheduler.n_preempted == 0; tries++) {
+        for (int i = 0; i < N; i++) submit_embedding(&w, &now[i], i, N_LONG, KIN_POOLING_MEAN + i % 3);
+        wait_for(&w, N);
+        for (int i = 0; i < N; i++) assert_memory_equal(now[i].vector, alone[i].vector, sizeof now[i].vector);
+    }
     assert_true(kin_service_get_status(w.service).scheduler.n_preempted > 0);
     end_run(&w);
     close_world(&w);
