@@ -11,12 +11,36 @@
 #include "net/dial.h"
 #include "pure/proto/goodbye.h"
 
-// One operation of 512 tokens may take half a minute on a slow processor.
-enum { HANG_MS = 120000 };
+enum {
+    HANG_MS = 120000,            // one operation of 512 tokens may take half a minute on a slow processor
+    SEARCHES_UNTIL_GATEWAYS = 3, // so long the head itself has the time to answer
+};
+
+// ---- for devices that reach this one and not the head
+
+static void pass_links_on(kin_join *j, const char *head_name) {
+    kin_err err;
+    if (!j->gateway) return;
+    kin_gateway_set_head(j->gateway, j->head_address, j->head_port);
+    kin_discovery_options o = {.port = KIN_DISCOVERY_PORT};
+    memcpy(o.key, j->o.key.bytes, sizeof o.key);
+    kin_discovery_self self = {
+        .id = j->head_id, .name = head_name, .port = kin_endpoint_port(j->endpoint), .features = KIN_BEACON_IS_GATEWAY};
+    if (kin_discovery_answer(&j->announces, kin_endpoint_loop(j->endpoint), &o, &self, &err) == 0) return;
+    kin_log(KIN_LOG_DEBUG, "devices that do not reach the head do not find it by this one: %s", err.text);
+    j->announces = NULL;
+}
+
+static void pass_no_links_on(kin_join *j) {
+    kin_discovery_close(j->announces);
+    j->announces = NULL;
+    if (j->gateway) kin_gateway_set_head(j->gateway, NULL, 0);
+}
 
 // ---- the control link
 
 static void drop_control(kin_join *j, const char *reason) {
+    pass_no_links_on(j);
     kin_dial_cancel(j->dial, reason);
     kin_link_close(j->control, reason);
     j->dial = NULL;
@@ -47,6 +71,7 @@ static void control_closed(void *user, kin_link *link, const char *reason) {
     kin_join *j = user;
     if (j->control != link) return;
     j->control = NULL;
+    pass_no_links_on(j);
     kin_probe_queue_clear(j->probes);
     kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_LOST, .reason = reason});
 }
@@ -93,6 +118,9 @@ static void control_accepted(void *user, kin_link *link, const kin_proto_accept 
     kin_link_accept(link, &callbacks, j);
     kin_link_set_frame_max(link, KIN_FRAME_CAP_LARGE);
     j->head_id = accept->id;
+    j->n_searches = 0;
+    j->is_by_gateway = accept->features & KIN_PROTO_BY_GATEWAY;
+    pass_links_on(j, accept->name);
     kin_join_end_prefetch(j); // tickets are the head's
     note_accepted(j);
     kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_ACCEPTED, .name = accept->name});
@@ -140,10 +168,12 @@ static void leave_out_loopback(kin_proto_endpoint *to) {
 
 void kin_join_fill_endpoint(const kin_join *j, kin_proto_endpoint *to) {
     if (!kin_address_is_loopback(j->head_address)) leave_out_loopback(to);
-    if (to->n_addresses > 0) return;
+    // The device that passes links on is seen by the head in another network, with the same port.
+    bool is_gateway = j->is_by_gateway && to->port == j->head_port && to->n_addresses > 0;
+    if (to->n_addresses > 0 && !is_gateway) return;
     to->n_addresses = 1;
     snprintf(to->address[0], sizeof to->address[0], "%s", j->head_address);
-    if (to->port == 0) to->port = j->head_port;
+    to->port = j->head_port;
 }
 
 // Connects to the neighbour, or to the head, which relays.
@@ -179,6 +209,7 @@ static void enter_epoch(kin_join *j, uint32_t epoch) {
 
 static void search(kin_join *j) {
     kin_err err;
+    j->n_searches++;
     if (j->discovery && kin_discovery_ask(j->discovery, &err) != 0) kin_log(KIN_LOG_DEBUG, "search: %s", err.text);
 }
 
@@ -275,6 +306,7 @@ static void on_tick(void *user) {
     if (!j->hangs && look_whether_it_hangs(j)) leave_for_good(j);
     if (j->hangs) return;
     leave_unresponsive_head(j);
+    if (j->gateway) kin_gateway_tick(j->gateway);
     kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_TICK});
     kin_group_links_tick(j->group_links);
     kin_join_prefetch_tick(j);
@@ -324,6 +356,7 @@ static void sum_failed(void *user, uint32_t epoch, const char *reason) {
 static void on_link(void *user, kin_link *link, uint32_t epoch, const kin_proto_open *open) {
     kin_join *j = user;
     bool is_ring = open->role == KIN_PROTO_RING || open->role == KIN_PROTO_BACK;
+    if (j->gateway && kin_gateway_take(j->gateway, link, epoch, open)) return;
     if (is_ring) {
         if (!kin_neighbours_take(j->neighbours, link, epoch, open))
             kin_endpoint_refuse(link, "identity: this is another device than the one that is called");
@@ -339,6 +372,7 @@ static void on_link(void *user, kin_link *link, uint32_t epoch, const kin_proto_
 
 static void on_found(void *user, const kin_beacon *head, const char *address) {
     kin_join *j = user;
+    if (head->features & KIN_BEACON_IS_GATEWAY && j->n_searches < SEARCHES_UNTIL_GATEWAYS) return;
     kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_FOUND, .name = head->name, .address = address, .port = head->port});
 }
 
@@ -346,7 +380,7 @@ static void begin(void *arg) {
     kin_join *j = arg;
     kin_err err;
     if (kin_chunk_server_open(&j->server, kin_endpoint_loop(j->endpoint), NULL, &err) != 0 ||
-        kin_join_open_probes(j, &err) != 0) {
+        kin_join_open_probes(j, &err) != 0 || (!j->o.engine && kin_gateway_open(&j->gateway, j->endpoint, &err) != 0)) {
         give_up(j, err.text);
         return;
     }
@@ -376,6 +410,7 @@ static void end(void *arg) {
     kin_chunk_server_close(j->server);
     kin_chunk_store_let_go(j->chunks);
     kin_discovery_close(j->discovery);
+    kin_gateway_close(j->gateway);
 }
 
 // ---- opening and closing

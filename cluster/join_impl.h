@@ -14,6 +14,7 @@
 #include "net/dial.h"
 #include "net/discovery.h"
 #include "net/endpoint.h"
+#include "net/gateway.h"
 #include "pipeline/engine_instance.h"
 #include "pipeline/group_links.h"
 #include "pipeline/metrics.h"
@@ -67,6 +68,10 @@ typedef struct kin_join {
     kin_member *member;
     kin_join_actions actions;
     kin_discovery *discovery;
+    int n_searches;           // since it had a head
+    kin_gateway *gateway;     // for devices that reach this one and not the head; NULL: none
+    kin_discovery *announces; // what lets them find it
+    bool is_by_gateway;       // this one reaches its head so
     kin_group_links *group_links;
     bool is_next_open; // the link to the next member, but not all of the group's
     uint32_t entered;  // the epoch that both are of

@@ -41,12 +41,13 @@ static void say_profile(kin_join *j, uint64_t memory) {
     kin_join_send(j, 0, &m);
 }
 
-// None: where the head sees this device. A link-local address is of no use to other devices: each has its own names for the link.
-// Loopback is of use to those on this machine only, but for them it is the best.
+// None: where the head sees this device, which is not where a gateway passes its links on. A link-local address is of no use to
+// other devices: each has its own names for the link. Loopback is of use to those on this machine only, but for them it is the
+// best.
 static void say_addresses(const kin_join *j, kin_proto_endpoint *e) {
     char own[KIN_PROTO_MAX_ADDRESSES][KIN_ADDRESS_HOST];
     bool is_loopback = kin_address_is_loopback(j->head_address);
-    bool says_own = j->o.n_advertise == 0 && (is_loopback || strchr(j->head_address, '%'));
+    bool says_own = j->o.n_advertise == 0 && (is_loopback || j->is_by_gateway || strchr(j->head_address, '%'));
     int n_own = says_own ? kin_address_own(own, KIN_PROTO_MAX_ADDRESSES - is_loopback) : 0;
     if (n_own > 0 && is_loopback) kin_label_set(e->address[e->n_addresses++], KIN_PROTO_MAX_STR, j->head_address);
     for (int i = 0; i < j->o.n_advertise; i++) kin_label_set(e->address[e->n_addresses++], KIN_PROTO_MAX_STR, j->o.advertise[i]);

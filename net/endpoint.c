@@ -96,6 +96,11 @@ static void take_probe(kin_endpoint *s, kin_link *link) {
     kin_echo_responder_add(s->echo, link);
 }
 
+// It names a process that it means, which is not this one.
+static bool is_for_another(const kin_endpoint *s, const kin_proto_open *open) {
+    return !kin_proto_id_is_none(&open->peer) && !kin_proto_id_equal(&open->peer, &s->o.id);
+}
+
 static void sort_in(kin_endpoint *s, kin_link *link, uint32_t epoch, const kin_proto_open *open) {
     kin_err err;
     uint16_t version = kin_proto_versions_meet(&(kin_proto_speaker){s->o.name, s->o.version, s->o.versions},
@@ -104,7 +109,7 @@ static void sort_in(kin_endpoint *s, kin_link *link, uint32_t epoch, const kin_p
     if (version == 0) {
         kin_log(KIN_LOG_WARN, "%s: %s", kin_link_name(link), err.text);
         kin_endpoint_refuse(link, err.text);
-    } else if (open->role == KIN_PROTO_PROBE) {
+    } else if (open->role == KIN_PROTO_PROBE && !is_for_another(s, open)) {
         take_probe(s, link);
     } else if (s->cb.opened) {
         s->cb.opened(s->user, link, epoch, open);

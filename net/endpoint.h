@@ -1,6 +1,6 @@
 // An endpoint: this process in the network. It has the loop's thread, the listener and the TLS context, and sorts the links that
 // others open: each begins with OPEN, which says what it is for (kin_proto_open.role). Who speaks no version of the protocol that
-// this process speaks is refused. Probes are answered here
+// this process speaks is refused. Probes of this process are answered here
 // (net/echo_responder.h); every other link goes to the owner with its OPEN.
 //
 // Other threads reach the loop's thread through a mailbox: kin_endpoint_call.

@@ -8,6 +8,14 @@ bool kin_frame_reader_is_own(kin_frame_type type) {
     return type == KIN_FRAME_PING || type == KIN_FRAME_PONG || type == KIN_FRAME_BYE;
 }
 
+static bool is_whole(const kin_frame_reader *b) {
+    return b->n_header == KIN_FRAME_HEADER && b->n_payload == b->frame.length;
+}
+
+bool kin_frame_reader_has_part(const kin_frame_reader *b) {
+    return b->n_header > 0 && !is_whole(b);
+}
+
 void kin_frame_reader_fini(kin_frame_reader *b) {
     free(b->payload);
     *b = (kin_frame_reader){0};
@@ -44,12 +52,12 @@ static int read_payload(kin_frame_reader *b, kin_byte_stream *stream, size_t *n,
 }
 
 kin_frame_reader_state kin_frame_reader_pull(kin_frame_reader *b, kin_byte_stream *stream, uint32_t frame_max, kin_err *err) {
-    if (b->n_header == KIN_FRAME_HEADER && b->n_payload == b->frame.length) b->n_header = b->n_payload = 0; // was given out
+    if (is_whole(b)) b->n_header = b->n_payload = 0; // was given out
     for (;;) {
         size_t n = 0;
         int rc = b->n_header < KIN_FRAME_HEADER ? read_header(b, stream, frame_max, &n, err) : read_payload(b, stream, &n, err);
         if (rc != 0) return KIN_FRAME_READER_FAILED;
-        if (b->n_header == KIN_FRAME_HEADER && b->n_payload == b->frame.length) return KIN_FRAME_READER_FRAME;
+        if (is_whole(b)) return KIN_FRAME_READER_FRAME;
         if (n == 0) return KIN_FRAME_READER_MORE;
     }
 }

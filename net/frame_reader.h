@@ -32,5 +32,8 @@ kin_frame_reader_state kin_frame_reader_pull(kin_frame_reader *b, kin_byte_strea
 void kin_frame_reader_fini(kin_frame_reader *b);
 
 // The link's own: PING, PONG, BYE, and the longest payload of them.
+// A part of a frame has come, not all of it.
+bool kin_frame_reader_has_part(const kin_frame_reader *reader);
+
 bool kin_frame_reader_is_own(kin_frame_type type);
 enum { KIN_FRAME_READER_OWN_BYTES = 2 + KIN_PROTO_MAX_REASON };

@@ -360,6 +360,7 @@ void kin_link_close(kin_link *l, const char *reason) {
 
 int kin_link_take(kin_link *l, int *fd, kin_tls **tls, kin_err *err) {
     if (l->phase != OPEN) return kin_err_set(err, "the link is not open");
+    if (kin_frame_reader_has_part(&l->inbox)) return kin_err_set(err, "a part of a frame has come");
     if (l->stream->transport->take(l->stream, fd, tls, err) != 0) return KIN_FAIL;
     l->is_owned = false;
     l->stream = NULL;

@@ -97,7 +97,8 @@ void kin_link_close(kin_link *link, const char *reason);
 
 // Ends the link, but not its connection: *fd, which does not block, and *tls are the caller's, who reads and writes frames itself
 // from now on: the first ones may have come already (kin_tls_read before the socket). Of an open link, of which nothing waits to
-// be sent; may be called inside of `frame`. The owner is not called any more. On failure the link is as it was.
+// be sent, between two frames; may be called inside of `frame`. The owner is not called any more. On failure the link is as it
+// was.
 int kin_link_take(kin_link *link, int *fd, kin_tls **tls, kin_err *err);
 
 // ---- inspection

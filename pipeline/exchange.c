@@ -12,8 +12,8 @@
 #include "sys/io.h"
 
 enum {
-    SPIN_NS = 50000,         // bench/sum.c: a sleep costs some 15 µs more
-    SLEEP_MS = 20,           // then it looks whether the epoch is over, or the user stops it
+    SPIN_NS = 50000, // bench/sum.c: a sleep costs some 15 µs more
+    SLEEP_MS = 20,   // then it looks whether the epoch is over, or the user stops it
     HEAD = KIN_FRAME_HEADER + KIN_PROTO_SUM_HEAD,
     OWN_FRAME_BYTES = 2048, // most of a frame that is none of ours: a PING of the link that this connection was
 };
@@ -196,12 +196,14 @@ static int take_frame(peer *p, kin_err *err) {
 
 static int read_some(kin_exchange *x, peer *p, size_t *n, kin_err *err) {
     if (p->n_header < KIN_FRAME_HEADER) {
-        if (kin_tls_socket_receive(&p->socket, p->header + p->n_header, sizeof p->header - p->n_header, n, err) != 0) return KIN_FAIL;
+        if (kin_tls_socket_receive(&p->socket, p->header + p->n_header, sizeof p->header - p->n_header, n, err) != 0)
+            return KIN_FAIL;
         p->n_header += *n;
         if (kin_frame_decode(p->header, p->n_header, &p->frame, err) < 0) return KIN_FAIL;
         if (p->n_header == KIN_FRAME_HEADER && begin_frame(x, p, err) != 0) return KIN_FAIL;
     } else {
-        if (kin_tls_socket_receive(&p->socket, p->payload + p->n_payload, p->frame.length - p->n_payload, n, err) != 0) return KIN_FAIL;
+        if (kin_tls_socket_receive(&p->socket, p->payload + p->n_payload, p->frame.length - p->n_payload, n, err) != 0)
+            return KIN_FAIL;
         p->n_payload += *n;
     }
     return p->n_header == KIN_FRAME_HEADER && p->n_payload == p->frame.length ? take_frame(p, err) : 0;
@@ -245,7 +247,8 @@ static void sleep_until_some(const kin_exchange *x, uint32_t from) {
     nfds_t n = 0;
     for (int r = 0; r < x->at.n_ranks; r++) {
         const peer *p = &x->peers[r];
-        short events = (short)((from & bit(r) && !p->has_message ? POLLIN : 0) | (p->socket.fd >= 0 && kin_tls_socket_has_to_send(&p->socket) ? POLLOUT : 0));
+        short events = (short)((from & bit(r) && !p->has_message ? POLLIN : 0) |
+                               (p->socket.fd >= 0 && kin_tls_socket_has_to_send(&p->socket) ? POLLOUT : 0));
         if (p->socket.fd >= 0 && events) fds[n++] = (struct pollfd){.fd = p->socket.fd, .events = events};
     }
     poll(fds, n, SLEEP_MS);
@@ -281,7 +284,8 @@ static int post(kin_exchange *x, int to, const float *values, size_t n, kin_err 
     kin_proto_encode_sum_head(x->out + KIN_FRAME_HEADER, KIN_PROTO_SUM_HEAD, &m);
     kin_activations_encode(x->out + HEAD, values, n, x->at.type);
     bool moved;
-    if (kin_tls_write(x->peers[to].socket.tls, x->out, bytes, err) != 0 || kin_tls_socket_send(&x->peers[to].socket, &moved, err) != 0)
+    if (kin_tls_write(x->peers[to].socket.tls, x->out, bytes, err) != 0 ||
+        kin_tls_socket_send(&x->peers[to].socket, &moved, err) != 0)
         return fail_peer(to, err);
     return 0;
 }

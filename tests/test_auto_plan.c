@@ -17,6 +17,7 @@
 #include "node/plan_file.h"
 #include "node/planner.h"
 #include "pipeline/loopback.h"
+#include "testkit/free_port.h"
 #include "tests/small_cluster.h"
 
 enum { N_DEVICES = 3, PATIENCE_MS = 60000 };
@@ -277,6 +278,34 @@ static void two_that_do_not_reach_each_other_compute_by_way_of_the_head(void **s
     close_head(&h);
 }
 
+// The far device knows the near one's address alone.
+static void who_reaches_a_device_alone_joins_by_it(void **state) {
+    (void)state;
+    static float logits[N_VOCAB];
+    static device near, far;
+    static head h;
+    uint16_t port = free_port();
+    kin_device_facts facts = facts_of(100);
+    kin_join_options near_options = device_with_model(1, "near", 0), far_options = device_with_model(2, "far", port);
+    plans = take_all;
+    open_head(&h, 1, 2);
+    plans = NULL;
+    near_options.head_port = kin_cluster_port(h.cluster);
+    near_options.port = port;
+    start_device(&near, &near_options, &facts);
+    far_options.listen = "127.0.0.2"; // nobody reaches it
+    start_device(&far, &far_options, &facts);
+    for (int i = 0; i < 3; i++) request(&h, logits);
+    expect_the_logits_of_one_machine(logits);
+    assert_int_equal(kin_cluster_n_members(h.cluster), 3);
+    for (int from = 0; from < 3; from++) {
+        for (int to = 0; to < 3; to++) assert_true(from == to || kin_facts_link_usable(&h.asked.links[from][to]));
+    }
+    close_device(&far);
+    close_device(&near);
+    close_head(&h);
+}
+
 static void a_better_device_takes_over_between_requests(void **state) {
     (void)state;
     static float logits[N_VOCAB];
@@ -342,6 +371,7 @@ int main(void) {
         cmocka_unit_test(links_are_measured_between_all_who_meet),
         cmocka_unit_test(from_the_other_end_where_one_does_not_get_through),
         cmocka_unit_test(two_that_do_not_reach_each_other_compute_by_way_of_the_head),
+        cmocka_unit_test(who_reaches_a_device_alone_joins_by_it),
         cmocka_unit_test(a_better_device_takes_over_between_requests),
         cmocka_unit_test(drift_has_the_planner_asked_again),
         cmocka_unit_test(no_request_is_lost_to_a_better_plan),

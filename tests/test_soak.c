@@ -28,6 +28,7 @@
 #include "base/rng.h"
 #include "net/key.h"
 #include "net/link.h"
+#include "testkit/free_port.h"
 #include "testkit/process.h"
 #include "testkit/proxy.h"
 
@@ -433,16 +434,6 @@ static void suffer(soak *s, int number) {
 }
 
 // ---- the whole
-
-static uint16_t free_port(void) {
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t n = sizeof at;
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    assert_true(fd >= 0 && bind(fd, (struct sockaddr *)&at, sizeof at) == 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &n), 0);
-    close(fd);
-    return ntohs(at.sin_port);
-}
 
 // What a machine on its own writes, in the file that it says goes to.
 static void run_alone(soak *s, const char *name, const char *const *arguments, char *text, size_t n) {

@@ -1,9 +1,9 @@
 // Beacons: the two datagrams by which a device finds its head on a network without configuration.
 //
 // A device sends SEARCH with a fresh nonce to all machines on the local network. A head that has the same key answers
-// ANNOUNCE, to the asker alone, with the nonce and where it listens. Both end with an authenticator over all bytes before it,
-// made with the cluster's key: a head answers only devices of its cluster, and a device accepts only an answer to its own
-// question. An eavesdropper sees the head's name, identity and port, nothing else.
+// ANNOUNCE, to the asker alone, with the nonce and where it listens; so does a device that passes links on to it. Both end with
+// an authenticator over all bytes before it, made with the cluster's key: a head answers only devices of its cluster, and a
+// device accepts only an answer to its own question. An eavesdropper sees the head's name, identity and port, nothing else.
 //
 //     byte  0  u32  magic "KINB"
 //           4  u8   version of this layout, 1
@@ -34,6 +34,11 @@ enum {
     KIN_BEACON_NONCE = 16,
     KIN_BEACON_NAME = 64, // with the NUL
     KIN_BEACON_VERSION = 1,
+};
+
+// Features of an ANNOUNCE.
+enum {
+    KIN_BEACON_IS_GATEWAY = 1, // not the head answers, but a device that passes links on to it (net/gateway.h)
 };
 
 typedef enum kin_beacon_kind {

@@ -89,12 +89,17 @@ typedef struct kin_proto_open {
     uint32_t features;                   // bits; none is defined yet, unknown ones are ignored
 } kin_proto_open;
 
+// Features of ACCEPT.
+enum {
+    KIN_PROTO_BY_GATEWAY = 1, // a device passed it on (net/gateway.h)
+};
+
 typedef struct kin_proto_accept {
     kin_proto_id id;
     kin_proto_versions versions;
     char name[KIN_PROTO_MAX_STR + 1];
     char version[KIN_PROTO_MAX_STR + 1];
-    uint32_t features;
+    uint32_t features; // bits, unknown ones are ignored
 } kin_proto_accept;
 
 typedef struct kin_proto_refuse {
