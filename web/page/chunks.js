@@ -16,6 +16,18 @@ async function openFolder() {
 
 const isRight = async (hash, bytes) => hex(new Uint8Array(await crypto.subtle.digest('SHA-256', bytes))) === hash;
 
+// Chromium (156) never answers what a handle was asked that is collected as garbage meanwhile.
+const asked = new Set();
+
+async function ask(handle, question) {
+  asked.add(handle);
+  try {
+    return await question(handle);
+  } finally {
+    asked.delete(handle);
+  }
+}
+
 export class Chunks {
   // base: URL of the folder of chunks. cap: bytes to keep.
   constructor(base, cap) {
@@ -27,7 +39,7 @@ export class Chunks {
 
   async #kept(folder, hash, size) {
     try {
-      const file = await (await folder.getFileHandle(hash)).getFile();
+      const file = await ask(await folder.getFileHandle(hash), (handle) => handle.getFile());
       if (file.size !== size) return null;
       const bytes = new Uint8Array(await file.arrayBuffer());
       return (await isRight(hash, bytes)) ? bytes : null;
@@ -39,7 +51,7 @@ export class Chunks {
   // Another tab may be writing the same one: then it is kept by that one.
   async #keep(folder, hash, bytes) {
     try {
-      const file = await (await folder.getFileHandle(hash, { create: true })).createSyncAccessHandle();
+      const file = await ask(await folder.getFileHandle(hash, { create: true }), (handle) => handle.createSyncAccessHandle());
       try {
         file.truncate(0);
         file.write(bytes, { at: 0 });
@@ -122,7 +134,7 @@ export class Chunks {
     if (!folder || total > this.cap) return false;
     await this.#makeRoom(folder, new Set(weights.chunks.map(([hash]) => hash)), total);
     for (const [hash, , , size] of weights.chunks) {
-      const kept = await folder.getFileHandle(hash).then((handle) => handle.getFile(), () => null);
+      const kept = await folder.getFileHandle(hash).then((handle) => ask(handle, (h) => h.getFile()), () => null);
       if (kept?.size !== size) await this.#keep(folder, hash, await this.#fetch(hash, size, weights.token));
     }
     return true;
