@@ -77,6 +77,20 @@ static void a_slow_device_gets_less_or_is_left_out(void **state) {
     assert_int_equal(g.n, 0);
 }
 
+static void a_tab_is_in_no_group(void **state) {
+    (void)state;
+    static kin_facts f;
+    kin_group_plan g;
+    kin_equal_devices(&f, 3, 1e-4);
+    f.devices[1].os = KIN_OS_BROWSER;
+    kin_group_best(&f, 0, &g);
+    assert_int_equal(g.n, 2);
+    assert_int_equal(g.devices[0], 2);
+    f.devices[2].os = KIN_OS_BROWSER;
+    kin_group_best(&f, 0, &g);
+    assert_int_equal(g.n, 0);
+}
+
 static void what_cannot_be_is_said(void **state) {
     (void)state;
     static kin_facts f;
@@ -119,6 +133,7 @@ int main(void) {
         cmocka_unit_test(short_links_make_groups_and_long_ones_rings),
         cmocka_unit_test(the_time_is_its_parts_and_grows_with_the_round_trip),
         cmocka_unit_test(a_slow_device_gets_less_or_is_left_out),
+        cmocka_unit_test(a_tab_is_in_no_group),
         cmocka_unit_test(what_cannot_be_is_said),
         cmocka_unit_test(pieces_are_dealt_by_weight),
     };

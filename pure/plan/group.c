@@ -132,13 +132,22 @@ static int by_speed(const kin_facts *facts, kin_device_set among, int *order) {
     return n;
 }
 
+// A tab computes whole layers only.
+static kin_device_set browsers(const kin_facts *facts) {
+    kin_device_set set = 0;
+    for (int i = 0; i < facts->n_device; i++) {
+        if (facts->devices[i].os == KIN_OS_BROWSER) set |= kin_device_bit(i);
+    }
+    return set;
+}
+
 void kin_group_best(const kin_facts *facts, kin_device_set leave_out, kin_group_plan *best) {
     kin_device_set usable;
     kin_err err;
     int order[KIN_FACTS_MAX_DEVICES];
     refuse(best, "there is nobody to share layers with");
     if (kin_facts_screen(facts, &usable, NULL, &err) != 0) return refuse(best, "the facts of the head cannot be");
-    int n = by_speed(facts, usable & ~leave_out, order);
+    int n = by_speed(facts, usable & ~leave_out & ~browsers(facts), order);
     if (n > KIN_GROUP_EXACT) {
         kin_device_set members = kin_device_bit(0);
         for (int i = 0; i < n && i < KIN_GROUP_MAX - 1; i++) keep_better(facts, members |= kin_device_bit(order[i]), best);
