@@ -17,6 +17,7 @@ enum {
     TICK_MS = 2,        // pauses between slices end at a tick: a slice of 64 KiB at 1 Gbit/s has one of 1.6 ms
     PATIENCE_MS = 1000, // for what is wanted, since something came
     SETTLE_MS = 2000,   // for copies, before all ends
+    COPY_MS = 30000,    // for a copy, since something came: DATA of 256 KiB at 70 kbit/s
     DIAL_MS = 600,      // for a link to open
     RETRY_MS = 3000,    // before a peer that could not be reached is tried again
     NOBODY = -1,
@@ -65,6 +66,7 @@ struct kin_page_fetch {
     void *user;
     uv_loop_t *loop;
     char *dir;
+    uint32_t copy_patience_ms;
     uv_timer_t timer;
     bool is_closed, has_told_failure;
     int n_held; // by the owner, the timer and the thread pool
@@ -133,7 +135,10 @@ static bool ask(kin_page_fetch *f, int i_peer, const kin_page_name *name, uint32
     kin_download_set_gently(f->peers[i_peer]->link, i_wanted == NOBODY && goes_gently(f));
     if (i == NOBODY || !kin_download_ask(f->peers[i_peer]->link, &hash, (uint32_t)i, bytes)) return false;
     f->jobs[i] = (job){ASKED, *name, i_peer, i_wanted};
-    f->is_copying = f->is_copying || i_wanted == NOBODY;
+    if (i_wanted == NOBODY) {
+        f->is_copying = true;
+        f->heard_at = kin_clock_now();
+    }
     return true;
 }
 
@@ -435,6 +440,19 @@ static void close_slow_links(kin_page_fetch *f) {
     }
 }
 
+// Of whom a copy does not come, rests between slices apart.
+static void leave_hanging_peers(kin_page_fetch *f, kin_time now) {
+    for (int i = 0; i < JOBS_MAX; i++) {
+        const job *j = &f->jobs[i];
+        if (j->state != ASKED || j->i_wanted != NOBODY) continue;
+        peer *p = f->peers[j->peer];
+        kin_time rests_until = kin_download_next_at(p->link), since = rests_until > f->heard_at ? rests_until : f->heard_at;
+        if (now < since || kin_clock_ms(since, now) <= f->copy_patience_ms) continue;
+        close_link(p);
+        p->retry_at = now + RETRY_MS * UINT64_C(1000000);
+    }
+}
+
 static void on_timer(uv_timer_t *timer) {
     kin_page_fetch *f = timer->data;
     for (int i = 0; i < f->n_peers; i++) {
@@ -448,6 +466,7 @@ static void on_timer(uv_timer_t *timer) {
         take_turns(f); // the next time another one comes first
         end_want(f);
     }
+    leave_hanging_peers(f, now);
     advance(f);
 }
 
@@ -481,6 +500,7 @@ int kin_page_fetch_open(kin_page_fetch **out, const kin_page_fetch_options *o, k
     f->user = o->user;
     f->loop = kin_endpoint_loop(o->endpoint);
     f->room.cap = o->cap;
+    f->copy_patience_ms = o->copy_patience_ms ? o->copy_patience_ms : COPY_MS;
     f->n_held = 1;
     kin_completion_init(&f->done);
     kin_completion_init(&f->settled);

@@ -5,7 +5,8 @@
 //            something is missing then are closed: they would bring it too late
 //   copies   of what another device has written, for the day when it is lost: one at a time, from that device. While the process
 //            computes they are fetched in small slices with rests (fetch/download.h). While pages are wanted copies wait; if
-//            there are too many, the oldest are left out
+//            there are too many, the oldest are left out. A peer of whom nothing comes for half a minute, though its link is
+//            open, is left: its copies are left out, and those of others go on
 //
 // Pages come as files of bytes, encrypted, and are written by libuv's thread pool. They are looked into by who uses them
 // (engine/kv_page.h): a page of a bad peer does not open, and is computed.
@@ -28,6 +29,7 @@ typedef struct kin_page_fetch_options {
     uint64_t cap;                // bytes of all pages there; 0: a twentieth of the disk
     bool (*is_busy)(void *user); // steps are computed; in the loop's thread. NULL: never
     void *user;
+    uint32_t copy_patience_ms; // for a copy of which nothing comes; 0: half a minute
 } kin_page_fetch_options;
 
 // In the loop's thread.

@@ -22,7 +22,7 @@
 #include "fetch/page_fetch.h"
 #include "sys/completion.h"
 
-enum { N_NODES = 3, BYTES = 140000, PATIENCE_MS = 20000, MOST_TRICKLED = 1000 };
+enum { N_NODES = 3, BYTES = 140000, PATIENCE_MS = 20000, COPY_PATIENCE_MS = 3000, MOST_TRICKLED = 1000 };
 
 typedef struct node {
     kin_endpoint *endpoint;
@@ -32,6 +32,7 @@ typedef struct node {
     char dir[80];
     bool is_busy;  // set before something is to be copied
     bool trickles; // set before it is asked for something: a byte at a time
+    bool hangs;    // beside that: not even that
     struct {
         uv_timer_t timer;
         kin_link *link;
@@ -70,7 +71,7 @@ static void on_trickle_frame(void *user, kin_link *link, const kin_frame *frame,
     kin_proto_get m;
     kin_err err;
     assert_int_equal(kin_proto_decode_get(payload, frame->length, &m, &err), 0);
-    if (n->trickle.link) return;
+    if (n->trickle.link || n->hangs) return;
     n->trickle.link = link;
     n->trickle.i_chunk = m.i_chunk;
     n->trickle.n = 0;
@@ -104,6 +105,7 @@ static bool is_busy(void *user) {
 static void begin(void *arg) {
     node *n = arg;
     kin_page_fetch_options o = {.endpoint = n->endpoint, .dir = n->dir, .cap = 1 << 26, .is_busy = is_busy, .user = n};
+    o.copy_patience_ms = COPY_PATIENCE_MS;
     kin_err err;
     if (kin_chunk_server_open(&n->server, kin_endpoint_loop(n->endpoint), NULL, &err) != 0 ||
         kin_chunk_server_give_pages(n->server, n->dir, &err) != 0 || kin_page_fetch_open(&n->fetch, &o, &err) != 0)
@@ -159,7 +161,7 @@ static int open_nodes(void **state) {
 static int close_nodes(void **state) {
     char command[128];
     (void)state;
-    for (int i = 0; i < N_NODES; i++) {
+    for (int i = N_NODES; i-- > 0;) { // who asks ends first: its links end with it
         kin_endpoint_close(nodes[i].endpoint, end, &nodes[i]);
         kin_completion_fini(&nodes[i].called);
     }
@@ -325,10 +327,11 @@ static void a_slow_peer_is_left(void **state) {
 
 // ---- copies
 
+// Of that node; NULL: the first one.
 static void copy(node *n, const void *arg) {
+    const node *from = arg ? arg : &nodes[0];
     uint8_t names[6 * sizeof(kin_proto_hash)];
-    kin_proto_kept kept = {.id = nodes[0].id, .page_bytes = BYTES, .n_names = 6, .names = names};
-    (void)arg;
+    kin_proto_kept kept = {.id = from->id, .page_bytes = BYTES, .n_names = 6, .names = names};
     for (int i = 0; i < 6; i++) {
         kin_page_name name = name_of(i);
         kin_proto_hash hash = kin_page_fetch_hash(&name);
@@ -395,6 +398,19 @@ static void a_copy_goes_on_after_what_was_wanted(void **state) {
     } while (stats.n_copied < 5);
 }
 
+// Its disk is dead, and its heartbeat is not.
+static void a_peer_that_hangs_holds_up_no_copies_of_others(void **state) {
+    (void)state;
+    nodes[0].trickles = nodes[0].hangs = true;
+    give(&nodes[1], 0, 5, BYTES);
+    in_loop(&nodes[2], know, &nodes[0]);
+    in_loop(&nodes[2], know, &nodes[1]);
+    in_loop(&nodes[2], copy, &nodes[0]);
+    in_loop(&nodes[2], copy, &nodes[1]);
+    wait_for_copies(&nodes[2], 5, 5);
+    assert_int_equal(count_here(&nodes[2], 5), 5);
+}
+
 // Nobody waits for what is not there, nor where nothing is to come.
 static void what_ends_has_its_copies(void **state) {
     (void)state;
@@ -441,6 +457,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_disk_that_cannot_be_written_is_told_once, open_nodes, close_nodes),
         cmocka_unit_test_setup_teardown(a_slow_peer_is_left, open_nodes, close_nodes),
         cmocka_unit_test_setup_teardown(copies_come_by_themselves, open_nodes, close_nodes),
+        cmocka_unit_test_setup_teardown(a_peer_that_hangs_holds_up_no_copies_of_others, open_nodes, close_nodes),
         cmocka_unit_test_setup_teardown(who_computes_copies_gently, open_nodes, close_nodes),
         cmocka_unit_test_setup_teardown(a_copy_goes_on_after_what_was_wanted, open_nodes, close_nodes),
         cmocka_unit_test_setup_teardown(what_ends_has_its_copies, open_nodes, close_nodes),
