@@ -448,7 +448,7 @@ static int open_all(kin_join *j, kin_err *err) {
 }
 
 static void close_all(kin_join *j) {
-    kin_engine_instance_close(j->instance); // first: threads that pack for it report through the endpoint
+    kin_join_close_instance(j); // first: threads that pack for it report through the endpoint
     kin_prepacking_stop(j->prepacking);
     kin_endpoint_close(j->endpoint, end, j);
     kin_exchange_close(j->exchange);

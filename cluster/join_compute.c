@@ -104,6 +104,17 @@ static void pass(void *user, kin_message_buffer *buffer) {
     kin_neighbours_send(j->neighbours, buffer);
 }
 
+void kin_join_close_instance(kin_join *j) {
+    kin_shard_memory memory;
+    char text[200];
+    if (j->instance && kin_engine_instance_get_memory(j->instance, &memory)) {
+        kin_shard_memory_format(&memory, text, sizeof text);
+        kin_log(KIN_LOG_INFO, "memory: %s", text);
+    }
+    kin_engine_instance_close(j->instance);
+    j->instance = NULL;
+}
+
 static void open_instance(kin_join *j, const kin_message_buffer *buffer) {
     result r = {.ticket = buffer->frame.epoch};
     kin_err err;
@@ -112,8 +123,7 @@ static void open_instance(kin_join *j, const kin_message_buffer *buffer) {
     kin_assert(plan);
     kin_join_copy_path(j, path);
     kin_prepacking_pause(j->prepacking);
-    kin_engine_instance_close(j->instance);
-    j->instance = NULL;
+    kin_join_close_instance(j);
     kin_metrics_take_instance(j->metrics);
     j->view = (kin_lazy_load_view){j->lazy_load, buffer->frame.epoch, false};
     j->arrival = kin_lazy_load_arrival(&j->view);

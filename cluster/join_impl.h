@@ -206,5 +206,8 @@ void kin_join_fini_pages(kin_join *j);
 kin_engine_instance_options kin_join_instance_options(kin_join *j, const char *path);
 void kin_join_copy_path(kin_join *j, char path[KIN_JOIN_PATH]);
 
+// Closes it, and with a sliding window says what it took. The computing thread, or nobody else runs.
+void kin_join_close_instance(kin_join *join);
+
 // The computing thread's life. Returns as kin_join_run does.
 int kin_join_compute(kin_join *j, kin_err *err);

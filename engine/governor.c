@@ -41,6 +41,10 @@ uint64_t kin_governor_room(uint64_t cap) {
     return kin_budget_start(&memory);
 }
 
+uint64_t kin_governor_held(void) {
+    return kin_memory_read().own;
+}
+
 static void adjust_budget(kin_governor *g) {
     kin_budget_memory memory = read_memory(g->o.memory);
     memory.own_weights += g->o.anonymous;

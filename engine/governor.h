@@ -33,3 +33,6 @@ uint64_t kin_governor_budget(const kin_governor *governor); // in force now
 // Memory that this process may have at most now, by the machine and the user's cap together (0: no cap): about what a governor
 // will find when all of it is in use.
 uint64_t kin_governor_room(uint64_t memory);
+
+// What this process holds now and the OS cannot take back.
+uint64_t kin_governor_held(void);

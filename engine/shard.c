@@ -1,5 +1,6 @@
 #include "engine/shard.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,6 +31,10 @@ enum {
 // The program itself, its libraries and small things. bench/pressure.sh: an unlimited run has 12.7 MiB that cannot be taken back,
 // some KV cache among it (Linux, no GPU).
 #define OVERHEAD_BYTES (16u << 20)
+
+// What a process takes more once it computes, by measurement (docs/GROUPS.md): heaps of its threads, and of the kernel page
+// tables and sockets, 0.75 to 1 MiB.
+#define RUNNING_BYTES (3u << 20)
 
 // The graphs of one device, over the layers that it has of each window.
 typedef struct layers_stage {
@@ -62,6 +67,7 @@ struct kin_shard {
     layers_stage cpu, gpu;
     kin_stage *output;
     bool flash;
+    uint64_t program_bytes;  // of the process, before all this
     uint64_t fixed_bytes;    // KV cache, buffers and the program itself
     uint64_t weights_budget; // at the start
     kin_governor *governor;  // NULL: nothing to govern, or not yet
@@ -382,6 +388,7 @@ static kin_shard *new_shard(const kin_model *model, const kin_devices *devices, 
     kin_shard *s = calloc(1, sizeof *s);
     if (!s) return NULL;
     s->model = model;
+    s->program_bytes = kin_governor_held();
     s->hp = kin_share_hparams(&o->share, &model->hp);
     s->sums.sum = o->sum;
     s->devices = *devices;
@@ -748,6 +755,33 @@ kin_shard_stats kin_shard_get_stats(const kin_shard *s) {
     if (s->gpu.stage) stats.compute_bytes += kin_stage_bytes(s->gpu.stage);
     if (s->output) stats.compute_bytes += kin_stage_bytes(s->output);
     return stats;
+}
+
+bool kin_shard_get_memory(const kin_shard *s, kin_shard_memory *m) {
+    const kin_shard_stats stats = kin_shard_get_stats(s);
+    const kin_weights_stats *w = &stats.weights;
+    if (w->sliding.n_blocks == 0) return false;
+    uint64_t rows = (uint64_t)s->o.n_batch * (uint64_t)s->hp.n_embd * sizeof(float);
+    uint64_t half = s->half ? (uint64_t)s->o.n_batch * (uint64_t)s->hp.n_ff * sizeof *s->half : 0;
+    // A step that comes and one that goes; of a sum the message, the part, the total, and one of each other device.
+    uint64_t messages = 2 * rows + (kin_share_is_whole(&s->o.share) ? 0 : (uint64_t)(s->o.share.n_ranks + 2) * rows);
+    *m = (kin_shard_memory){.weights = kin_sliding_window_bytes(&w->sliding, &w->blocks),
+                            .kv = stats.kv_bytes,
+                            .buffers = stats.compute_bytes + half + messages,
+                            .program = s->program_bytes + RUNNING_BYTES,
+                            .taken = kin_governor_held() + w->stream.resident_bytes};
+    return true;
+}
+
+uint64_t kin_shard_memory_sum(const kin_shard_memory *m) {
+    return m->weights + m->kv + m->buffers + m->program;
+}
+
+void kin_shard_memory_format(const kin_shard_memory *m, char *text, size_t n) {
+    const double mib = 1 << 20;
+    snprintf(text, n, "%.1f MiB by the formula (weights %.1f, KV cache %.1f, buffers %.1f, the program %.1f), %.1f MiB taken",
+             (double)kin_shard_memory_sum(m) / mib, (double)m->weights / mib, (double)m->kv / mib, (double)m->buffers / mib,
+             (double)m->program / mib, (double)m->taken / mib);
 }
 
 size_t kin_shard_take_intervals(kin_shard *s, kin_stream_record record, kin_interval *out, size_t n_max) {

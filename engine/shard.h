@@ -112,5 +112,18 @@ typedef struct kin_shard_stats {
 
 kin_shard_stats kin_shard_get_stats(const kin_shard *shard);
 
+// What a shard with a sliding window should take by its sizes, what the process held before it, and what it holds now that the OS
+// cannot take back, with the blocks that stay. Bytes.
+typedef struct kin_shard_memory {
+    uint64_t weights; // by proposition 5 (pure/plan/sliding_window.h)
+    uint64_t kv, buffers, program;
+    uint64_t taken;
+} kin_shard_memory;
+
+// False: there is no such window.
+bool kin_shard_get_memory(const kin_shard *shard, kin_shard_memory *memory);
+uint64_t kin_shard_memory_sum(const kin_shard_memory *memory); // by the formula
+void kin_shard_memory_format(const kin_shard_memory *memory, char *text, size_t n);
+
 // When weights were read from the disk, and waited for: see kin_stream_take_intervals.
 size_t kin_shard_take_intervals(kin_shard *shard, kin_stream_record record, kin_interval *out, size_t n_max);

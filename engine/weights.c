@@ -1,5 +1,6 @@
 #include "engine/weights.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -8,7 +9,10 @@
 #include "engine/weights_impl.h"
 #include "sys/pages.h"
 
-enum { MAX_FETCH = 256 }; // experts' matrices asked for at once
+enum {
+    MAX_FETCH = 256, // experts' matrices asked for at once
+    READ_AHEAD_BYTES = 8 << 20,
+};
 
 // ---- streaming
 
@@ -187,16 +191,38 @@ uint64_t kin_weights_most_useful_budget(const kin_weights *w) {
 
 // ---- open and close
 
-// A token needs one row of the embedding, and where memory is short nothing around it.
-static void hint_embedding(const kin_weights *w, bool read_around) {
-    const kin_gguf_tensor *t = w->model->token_embd;
-    if (w->must_stream && w->o.output && t != w->model->output && kin_gguf_on_disk(w->model->gguf))
-        kin_pages_read_around(t->data, t->n_bytes, read_around);
+// A token needs one row of the embedding, and where memory is short nothing around it, nor around what is not streamed.
+static void hint_small_reads(const kin_weights *w, bool read_around) {
+    const kin_gguf_tensor *embedding = w->model->token_embd, *others[] = {w->model->output_norm, w->model->rope_factors};
+    if (!w->must_stream || !kin_gguf_on_disk(w->model->gguf)) return;
+    if (w->o.output && embedding != w->model->output) kin_pages_read_around(embedding->data, embedding->n_bytes, read_around);
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        if (others[i]) kin_pages_read_around(others[i]->data, others[i]->n_bytes, read_around);
+    }
+}
+
+// Reading a file's header has read what is behind it, too: up to 8 MiB. Where memory is short these pages go.
+static void forget_read_ahead(const kin_weights *w) {
+#ifdef POSIX_FADV_DONTNEED
+    const kin_gguf *gguf = w->model->gguf;
+    if (!w->must_stream || !kin_gguf_on_disk(gguf)) return;
+    for (int i = 0; i < kin_gguf_n_files(gguf); i++) {
+        uint64_t begin = UINT64_MAX;
+        for (size_t k = 0; k < kin_gguf_n_tensors(gguf); k++) {
+            const kin_gguf_tensor *t = kin_gguf_tensor_at(gguf, k);
+            if (t->i_file == i && t->offset < begin) begin = t->offset;
+        }
+        if (begin < UINT64_MAX) posix_fadvise(kin_gguf_file_fd(gguf, i), (off_t)begin, READ_AHEAD_BYTES, POSIX_FADV_DONTNEED);
+    }
+#else
+    (void)w;
+#endif
 }
 
 static int start_streaming(kin_weights *w, kin_err *err) {
     if (open_stream(w, false, err) != 0) return KIN_FAIL;
-    hint_embedding(w, false);
+    hint_small_reads(w, false);
+    forget_read_ahead(w);
     note_experts(w, w->o.budget);
     return 0;
 }
@@ -292,7 +318,7 @@ void kin_weights_close(kin_weights *w) {
     if (!w) return;
     kin_weights_stop_finisher(w);
     kin_stream_close(w->stream);
-    hint_embedding(w, true);
+    hint_small_reads(w, true);
     for (size_t i = 0; i < w->n_blocks; i++) {
         if (w->blocks[i].base) munmap(w->blocks[i].base, kin_weights_align_up(w->blocks[i].packed_bytes, KIN_PACKED_ALIGN));
     }
@@ -351,6 +377,33 @@ static uint64_t waited_ns(kin_weights *w) {
     return ns;
 }
 
+static uint64_t larger(uint64_t a, uint64_t b) {
+    return a > b ? a : b;
+}
+
+// What a sliding window goes over. Blocks are in the order of the layers.
+static kin_sliding_blocks measure_blocks(const kin_weights *w) {
+    int n = kin_weights_n_compute_blocks(&w->model->hp), layer = -1;
+    kin_sliding_blocks m = {.n_layers = w->first_tile_compute_block / n, .n_tiles = w->n_tiles};
+    uint64_t ff_bytes = 0; // of this layer so far
+    for (size_t i = 0; i < w->n_blocks; i++) {
+        const kin_weights_block *b = &w->blocks[i];
+        if (b->i_compute_block == KIN_WEIGHTS_NO_COMPUTE_BLOCK || b->experts) continue;
+        bool is_tile = b->i_compute_block >= w->first_tile_compute_block;
+        if (b->i_compute_block / n != layer) ff_bytes = 0;
+        layer = b->i_compute_block / n;
+        if (is_tile) {
+            m.tile_bytes = larger(m.tile_bytes, b->bytes);
+        } else if (b->i_compute_block % n == 0) {
+            m.attn_bytes = larger(m.attn_bytes, b->bytes);
+        } else {
+            ff_bytes += b->bytes;
+            m.ff_bytes = larger(m.ff_bytes, ff_bytes);
+        }
+    }
+    return m;
+}
+
 kin_weights_stats kin_weights_get_stats(kin_weights *w) {
     kin_weights_stats stats = w->stats;
     stats.sliding = w->o.sliding;
@@ -358,13 +411,7 @@ kin_weights_stats kin_weights_get_stats(kin_weights *w) {
         const kin_weights_block *b = &w->blocks[i];
         if (b->pack && atomic_load(&b->here) && !atomic_load(&b->in_file)) stats.anonymous_bytes += b->packed_bytes;
     }
-    int n_compute_blocks = kin_weights_n_compute_blocks(&w->model->hp);
-    stats.n_layers = w->first_tile_compute_block / n_compute_blocks;
-    for (size_t i = 0; i < w->n_blocks && stats.n_layers > 0; i++) {
-        const kin_weights_block *b = &w->blocks[i];
-        if (b->i_compute_block == 0) stats.attn_bytes += b->bytes;
-        if (b->i_compute_block > 0 && b->i_compute_block < n_compute_blocks && !b->experts) stats.ff_bytes += b->bytes;
-    }
+    stats.blocks = measure_blocks(w);
     if (w->stream) stats.stream = kin_stream_get_stats(w->stream);
     stats.stream.wait_ns += waited_ns(w);
     return stats;

@@ -128,8 +128,7 @@ typedef struct kin_weights_stats {
     uint64_t anonymous_bytes; // of these, in memory that the OS cannot take back
     uint64_t gpu_bytes;
     kin_sliding_window sliding;
-    int n_layers;                  // on the CPU
-    uint64_t attn_bytes, ff_bytes; // of the first of them, without experts
+    kin_sliding_blocks blocks; // on the CPU, without experts
     kin_stream_stats stream;
 } kin_weights_stats;
 

@@ -287,6 +287,10 @@ kin_shard_stats kin_engine_instance_stats(const kin_engine_instance *s) {
     return stats;
 }
 
+bool kin_engine_instance_get_memory(const kin_engine_instance *s, kin_shard_memory *memory) {
+    return s->shard && kin_shard_get_memory(s->shard, memory);
+}
+
 size_t kin_engine_instance_take_intervals(kin_engine_instance *s, kin_stream_record record, kin_interval *out, size_t n_max) {
     return s->shard ? kin_shard_take_intervals(s->shard, record, out, n_max) : 0;
 }

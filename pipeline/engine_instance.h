@@ -59,6 +59,9 @@ int kin_engine_instance_n_rounds(const kin_engine_instance *instance);
 // Zeros for a relay; of a remote engine what it said when it was opened.
 kin_shard_stats kin_engine_instance_stats(const kin_engine_instance *instance);
 
+// As kin_shard_get_memory.
+bool kin_engine_instance_get_memory(const kin_engine_instance *instance, kin_shard_memory *memory);
+
 // When weights were read from the disk, and waited for: see kin_stream_take_intervals.
 size_t kin_engine_instance_take_intervals(kin_engine_instance *instance, kin_stream_record record, kin_interval *out,
                                           size_t n_max);

@@ -1,5 +1,8 @@
 #include "sys/memory.h"
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -99,6 +102,12 @@ kin_memory kin_memory_read_below(const char *root) {
 
 kin_memory kin_memory_read(void) {
     return kin_memory_read_below("");
+}
+
+void kin_memory_trim(void) {
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
 }
 
 #ifdef __APPLE__

@@ -18,6 +18,9 @@ kin_memory kin_memory_read(void);
 // The same with control groups below another root (sys/cgroup.h). For tests.
 kin_memory kin_memory_read_below(const char *root);
 
+// What was freed goes back to the OS, as far as the C library can tell which.
+void kin_memory_trim(void);
+
 // Peak resident memory of this process in bytes, since it began or since the reset.
 uint64_t kin_memory_peak(void);
 

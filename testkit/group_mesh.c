@@ -3,6 +3,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+static const uint8_t key[KIN_TLS_KEY_BYTES] = {1, 2, 3};
+
 // What one has to say goes to the other.
 static int carry(kin_tls *from, kin_tls *to, kin_err *err) {
     uint8_t byte;
@@ -23,7 +25,6 @@ static int shake_hands(kin_tls *tls[2], kin_err *err) {
 }
 
 int kin_group_mesh_connect(int fds[2], kin_tls *tls[2], kin_err *err) {
-    const uint8_t key[KIN_TLS_KEY_BYTES] = {1, 2, 3};
     kin_tls_ctx *ctx;
     tls[0] = tls[1] = NULL;
     if (kin_tls_ctx_open(&ctx, key, err) != 0) return KIN_FAIL;
@@ -35,6 +36,40 @@ int kin_group_mesh_connect(int fds[2], kin_tls *tls[2], kin_err *err) {
     if (rc == 0) return 0;
     kin_tls_close(tls[0]);
     kin_tls_close(tls[1]);
+    return KIN_FAIL;
+}
+
+static int send_output(int fd, kin_tls *tls, kin_err *err) {
+    size_t n;
+    const uint8_t *bytes = kin_tls_output(tls, &n);
+    if (n > 0 && send(fd, bytes, n, MSG_NOSIGNAL) != (ssize_t)n) return kin_err_set(err, "cannot send");
+    kin_tls_output_done(tls);
+    return 0;
+}
+
+static int handshake(int fd, kin_tls *tls, kin_err *err) {
+    uint8_t bytes[4096], none;
+    size_t n_read;
+    if (send_output(fd, tls, err) != 0) return KIN_FAIL;
+    while (kin_tls_state_now(tls) == KIN_TLS_HANDSHAKING) {
+        ssize_t n = recv(fd, bytes, sizeof bytes, 0);
+        if (n <= 0) return kin_err_set(err, "it ended its connection");
+        if (kin_tls_feed(tls, bytes, (size_t)n, err) != 0 || kin_tls_read(tls, &none, 0, &n_read, err) != 0) return KIN_FAIL;
+        if (kin_tls_keep_input(tls, err) != 0 || send_output(fd, tls, err) != 0) return KIN_FAIL; // sums may come behind it
+    }
+    return kin_tls_state_now(tls) == KIN_TLS_OPEN ? 0 : kin_err_set(err, "no handshake");
+}
+
+int kin_group_mesh_shake_hands(int fd, bool is_client, kin_tls **tls, kin_err *err) {
+    kin_tls_ctx *ctx;
+    *tls = NULL;
+    if (kin_tls_ctx_open(&ctx, key, err) != 0) return KIN_FAIL;
+    int rc = kin_tls_open(tls, ctx, is_client, err);
+    if (rc == 0) rc = handshake(fd, *tls, err);
+    kin_tls_ctx_close(ctx); // the connection holds it
+    if (rc == 0) return 0;
+    kin_tls_close(*tls);
+    *tls = NULL;
     return KIN_FAIL;
 }
 

@@ -24,8 +24,22 @@ static void the_peak_is_that_of_proposition_5(void **state) {
         kin_sliding_window window;
         uint64_t want;
     } cases[] = {{{1, 0}, 129}, {{2, 0}, 64 + 129}, {{3, 0}, 64 + 2 * 129}, {{4, 0}, 2 * 64 + 2 * 129}, {{2, 4}, 64 + 9 * 129}};
+    const kin_sliding_blocks blocks = {.n_layers = 32, .attn_bytes = 64, .ff_bytes = 129};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-        assert_int_equal(kin_sliding_window_bytes(&cases[i].window, 32, 64, 129), cases[i].want);
+        assert_int_equal(kin_sliding_window_bytes(&cases[i].window, &blocks), cases[i].want);
+}
+
+static void the_head_has_tiles_in_place_of_blocks_that_are_smaller(void **state) {
+    (void)state;
+    const struct {
+        uint64_t tile;
+        int n_tiles;
+        uint64_t want;
+    } cases[] = {{16, 4, 2 * 64 + 2 * 129}, {100, 1, 64 + 2 * 129 + 100}, {200, 1, 64 + 2 * 129 + 200}, {200, 8, 4 * 200}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const kin_sliding_blocks blocks = {32, 64, 129, cases[i].n_tiles, cases[i].tile};
+        assert_int_equal(kin_sliding_window_bytes(&(kin_sliding_window){4, 0}, &blocks), cases[i].want);
+    }
 }
 
 // Section 4.4: four laptops and Llama 2-7B, of whose layers the paper says that they are steady, though not by the tight
@@ -49,6 +63,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_feed_forward_block_in_so_many_stays),
         cmocka_unit_test(the_peak_is_that_of_proposition_5),
+        cmocka_unit_test(the_head_has_tiles_in_place_of_blocks_that_are_smaller),
         cmocka_unit_test(four_laptops_are_loosely_steady_and_not_tightly),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

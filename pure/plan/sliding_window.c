@@ -9,9 +9,14 @@ static int n_retained(const kin_sliding_window *w, int l) {
     return w->retain > 0 ? (l + w->retain - 1) / w->retain : 0;
 }
 
-uint64_t kin_sliding_window_bytes(const kin_sliding_window *w, int n_layers, uint64_t attn_bytes, uint64_t ff_bytes) {
-    uint64_t n_attn = (uint64_t)(w->n_blocks / 2), n_ff = (uint64_t)((w->n_blocks + 1) / 2 + n_retained(w, n_layers));
-    return n_attn * attn_bytes + n_ff * ff_bytes;
+uint64_t kin_sliding_window_bytes(const kin_sliding_window *w, const kin_sliding_blocks *b) {
+    uint64_t most = 0;
+    for (int n_tiles = 0; n_tiles <= b->n_tiles && n_tiles <= w->n_blocks; n_tiles++) {
+        uint64_t n = (uint64_t)(w->n_blocks - n_tiles);
+        uint64_t bytes = n / 2 * b->attn_bytes + (n + 1) / 2 * b->ff_bytes + (uint64_t)n_tiles * b->tile_bytes;
+        if (bytes > most) most = bytes;
+    }
+    return most + (uint64_t)n_retained(w, b->n_layers) * b->ff_bytes;
 }
 
 bool kin_sliding_window_is_tightly_steady(const kin_sliding_times *t) {

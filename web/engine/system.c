@@ -58,6 +58,10 @@ int kin_file_read(const kin_file *file, uint64_t at, void *to, size_t n) {
 
 // ---- memory: what the page gave the module is all
 
+uint64_t kin_governor_held(void) {
+    return 0;
+}
+
 uint64_t kin_governor_room(uint64_t memory) {
     return memory ? memory : UINT32_MAX;
 }
