@@ -368,7 +368,9 @@ static void read_facts(kin_tab *t, const json_t *m) {
         cpu->token_bytes_s[q] = number(json_object_get(rates, "token_bytes_s"), kin_quant_name((kin_quant)q), 1e6, 1e12, bytes_s);
         cpu->prompt_flop_s[q] = number(json_object_get(rates, "prompt_flop_s"), kin_quant_name((kin_quant)q), 1e6, 1e14, flop_s);
     }
-    cpu->read_bytes_s = number(rates, "read_bytes_s", 1e6, 1e12, cpu->token_bytes_s[KIN_QUANT_F16]);
+    cpu->read_bytes_s = number(rates, "read_bytes_s", 1e6, 1e13, cpu->token_bytes_s[KIN_QUANT_F16]);
+    cpu->prompt_read_bytes_s = number(rates, "prompt_read_bytes_s", 1e6, 1e13, 0);
+    if (cpu->prompt_read_bytes_s > 0) cpu->kv_bytes_s = number(rates, "kv_bytes_s", 1e6, 1e13, 0);
     cpu->kv_copy_s = number(rates, "kv_copy_s", 0, 1, 1e-6);
     cpu->op_s = number(rates, "op_s", 0, 1, 5e-6);
     kin_label_set(t->facts.name, sizeof t->facts.name - 1, t->name);

@@ -17,7 +17,8 @@ export const TYPES = {
   F16: { type: 1, bits: 16 }, Q4_0: { type: 2, bits: 4.5 }, Q8_0: { type: 8, bits: 8.5 }, Q4_K: { type: 12, bits: 4.5 }, Q5_K: { type: 13, bits: 5.5 }, Q6_K: { type: 14, bits: 6.5625 },
 };
 const PROMPT_ROWS = 64;
-const RATES_BYTES = 48 << 20; // of weights that are measured: more than the caches of phones
+const RATES_BYTES = 128 << 20; // of weights that are measured: as many as native devices take
+const HEADS = 4; // of attention that share keys and values, as it is measured
 const LEAST_OP_S = 1e-6; // what is done beside the threads' meeting
 const STACK_BYTES = 1 << 20;
 
@@ -112,7 +113,15 @@ export class Engine {
       if (token > 0) rates.token_bytes_s[name] = 1 / token;
       if (prompt > 0) rates.prompt_flop_s[name] = (2 * 8 * PROMPT_ROWS) / bits / prompt;
     }
-    return rates;
+    return { ...rates, ...this.#attention() };
+  }
+
+  // Reading and arithmetic side by side, as the planner takes it: what a prompt does is arithmetic alone.
+  #attention() {
+    const [token, prompt] = [1, PROMPT_ROWS].map((rows) => this.exports.attend_s(rows, this.threads, RATES_BYTES));
+    if (token < 0 || prompt < 0) return {};
+    const compute = prompt / PROMPT_ROWS, read = Math.sqrt(Math.max(token ** 2 - compute ** 2, token ** 2 / 4));
+    return { read_bytes_s: HEADS / token, prompt_read_bytes_s: HEADS / compute, kv_bytes_s: 1 / read };
   }
 
   // plan: a PLAN's payload. name: the model's file.

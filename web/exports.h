@@ -40,6 +40,9 @@ KIN_EXPORT("take") int kin_web_take(size_t n, int type);
 // matrices as `bytes`, so that they come from memory. backend: 0, this module's own; 1, plain C. -1: there is no kernel, or no
 // memory.
 KIN_EXPORT("product_s") double kin_web_product_s(int type, int n_rows, int n_threads, size_t bytes, int backend);
+// Seconds per byte of the keys and values that so many tokens of one sequence see, 32 heads of 64 on 8; as many as `bytes`. -1:
+// there is no memory.
+KIN_EXPORT("attend_s") double kin_web_attend_s(int n_rows, int n_threads, size_t bytes);
 // Seconds for the threads to meet once.
 KIN_EXPORT("op_s") double kin_web_op_s(int n_threads);
 
