@@ -57,11 +57,15 @@ export async function stopAll() {
   await Promise.all(children.map(stop));
 }
 
-export async function openBrowser() {
+async function launching() {
   const { existsSync } = await import('node:fs');
-  const path = process.env.CHROMIUM ?? BROWSERS.find(existsSync);
-  return chromium.launch({ executablePath: path, args: process.getuid?.() === 0 ? ['--no-sandbox'] : [] });
+  return { executablePath: process.env.CHROMIUM ?? BROWSERS.find(existsSync), args: process.getuid?.() === 0 ? ['--no-sandbox'] : [] };
 }
+
+export const openBrowser = async () => chromium.launch(await launching());
+
+/** A browser that keeps its files in that folder, as people's do. It is its one context, too. */
+export const openProfile = async (folder) => chromium.launchPersistentContext(folder, await launching());
 
 /** A page of a browser that has been nowhere yet. What it says on its console as an error fails the test that closes it. */
 export async function openPage(browser, url, options = {}) {
