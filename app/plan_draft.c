@@ -40,7 +40,8 @@ json_t *kin_plan_draft_json(const kin_draft_gain *g) {
                                               tpot_s * 1e3, "gain", g->plain_s / tpot_s));
     }
     for (int n = 1; n <= KIN_DRAFT_MAX + 1; n++) json_array_append_new(passes, json_real(g->rows_s[n] * 1e3));
-    return json_pack("{s:I, s:f, s:f, s:f, s:o, s:o, s:o}", "memory_bytes", (json_int_t)g->memory_bytes, "pass_ms",
-                     g->pass_s * 1e3, "plain_ms", g->plain_s * 1e3, "beside_ms", g->rows_s[1] * 1e3, "passes_ms", passes, "rows",
-                     rows, "worth_from", from <= 1 ? json_real(from) : json_null());
+    return json_pack("{s:I, s:f, s:f, s:f, s:f, s:f, s:o, s:o, s:o}", "memory_bytes", (json_int_t)g->memory_bytes,
+                     "first_pass_ms", g->first_s * 1e3, "pass_ms", g->pass_s * 1e3, "second_token_ms", g->second_token_s * 1e3,
+                     "plain_ms", g->plain_s * 1e3, "beside_ms", g->rows_s[1] * 1e3, "passes_ms", passes, "rows", rows,
+                     "worth_from", from <= 1 ? json_real(from) : json_null());
 }

@@ -19,7 +19,7 @@
 #include "sys/quota.h"
 
 enum {
-    FORMAT = 8, // of what is measured, and how: another number makes kept profiles outdated
+    FORMAT = 9, // of what is measured, and how: another number makes kept profiles outdated
     N_SWEEPS = 3,
     SWEEP_MS = 3000, // after so long no other sweep begins
     N_WINDOW_NODES = 16,

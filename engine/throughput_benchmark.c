@@ -23,7 +23,7 @@ enum {
     CACHE_ALIGN = 64, // of kin's kernels
     N_INPUTS = 4,     // of products, at most: two, and each rounded
     N_SMALL = 400,    // small operations in a row
-    N_STEPS = 4 + 2 * KIN_N_QUANT + KIN_FACTS_BATCHES,
+    N_STEPS = 4 + 2 * KIN_N_QUANT + KIN_FACTS_BATCHES + KIN_FACTS_CACHED,
     MAX_KEPT = 8 * N_STEPS, // of steps, each a few times
 };
 
@@ -233,11 +233,14 @@ static int measure_prompt(kin_throughput_benchmark *r, kin_quant q, const kin_be
     return 0;
 }
 
-// Of three types, of which two are multiplied while they are unpacked (kernels/simd/fused.c); the middle of those that can be
-// multiplied stands for the others (docs/PROFILE.md). A layer's matrices for 32 rows are enough, and for fewer rows the more.
+// Three types, of which two are multiplied while they are unpacked (kernels/simd/fused.c); the middle of those that can be
+// multiplied stands for the others (docs/PROFILE.md).
+static const kin_quant chosen[] = {KIN_QUANT_Q4_K, KIN_QUANT_Q6_K, KIN_QUANT_Q8_0};
+enum { N_CHOSEN = sizeof chosen / sizeof *chosen };
+
+// A layer's matrices for 32 rows are enough, and for fewer rows the more.
 static int measure_batch(kin_throughput_benchmark *r, int i, const kin_benchmark_options *p, kin_engine_facts *f, kin_err *err) {
-    static const kin_quant chosen[] = {KIN_QUANT_Q4_K, KIN_QUANT_Q6_K, KIN_QUANT_Q8_0};
-    enum { N_CHOSEN = sizeof chosen / sizeof *chosen, MOST_ROWS = 2 << (KIN_FACTS_BATCHES - 1) };
+    enum { MOST_ROWS = 2 << (KIN_FACTS_BATCHES - 1) };
     double factors[N_CHOSEN];
     int n = 0, n_rows = 2 << i, n_layers = r->device->is_gpu ? 1 : MOST_ROWS / n_rows;
     for (int k = 0; k < N_CHOSEN; k++) {
@@ -250,6 +253,39 @@ static int measure_batch(kin_throughput_benchmark *r, int i, const kin_benchmark
         factors[n++] = f->batch_factor[i][q] = fmax(all.seconds - all.n * f->op_s, all.seconds / 2) / apart_s;
     }
     if (n > 0) f->batch_factor[i][KIN_QUANT_OTHER] = kin_median(factors, n);
+    return 0;
+}
+
+// So many bytes of weights, of which the processor's cache may hold all, or some.
+static int measure_some(kin_throughput_benchmark *r, enum ggml_type type, int64_t width, uint64_t bytes,
+                        const kin_benchmark_options *p, products *out, kin_err *err) {
+    kin_micro_benchmark g;
+    place at = {.rates = r};
+    *out = (products){0};
+    if (open_gauge(r, &g, MAX_MATRICES + N_INPUTS, 1, err) != 0) return KIN_FAIL;
+    struct ggml_tensor *x = input(&g, GGML_TYPE_F32, width, 1);
+    while (out->n < MAX_MATRICES && at.used < bytes && add_product(&at, &g, type, (int64_t[2]){width, width}, x)) out->n++;
+    out->bytes = (double)at.used;
+    return time_and_close(r, &g, p, &out->seconds, err);
+}
+
+// The matrices of each amount have a width of their own, so that the lab can tell them apart (lab/preload/slow_compute.c).
+static int measure_cached(kin_throughput_benchmark *r, int i, const kin_benchmark_options *p, kin_engine_facts *f, kin_err *err) {
+    static const int64_t widths[KIN_FACTS_CACHED] = {768, 1024, 1280, 1792};
+    double factors[N_CHOSEN];
+    uint64_t bytes = (uint64_t)KIN_FACTS_CACHED_LEAST << i;
+    int n = 0;
+    if (r->device->is_gpu || bytes >= r->bytes) return 0;
+    for (int k = 0; k < N_CHOSEN; k++) {
+        products some;
+        kin_quant q = chosen[k];
+        if (f->token_bytes_s[q] <= 0) continue;
+        if (measure_some(r, types[q], widths[i], bytes, p, &some, err) != 0) return KIN_FAIL;
+        if (some.seconds <= 0) continue;
+        double seconds = fmax(some.seconds - some.n * f->op_s, some.seconds / 2);
+        factors[n++] = f->cached_factor[i][q] = fmin(1, seconds * f->token_bytes_s[q] / some.bytes);
+    }
+    if (n > 0) f->cached_factor[i][KIN_QUANT_OTHER] = kin_median(factors, n);
     return 0;
 }
 
@@ -399,5 +435,7 @@ int kin_throughput_benchmark_step(kin_throughput_benchmark *r, int i, const kin_
     if (i < KIN_N_QUANT) return measure_token(r, (kin_quant)i, p, f, err);
     i -= KIN_N_QUANT;
     if (i < KIN_N_QUANT) return measure_prompt(r, (kin_quant)i, p, f, err);
-    return measure_batch(r, i - KIN_N_QUANT, p, f, err);
+    i -= KIN_N_QUANT;
+    if (i < KIN_FACTS_BATCHES) return measure_batch(r, i, p, f, err);
+    return measure_cached(r, i - KIN_FACTS_BATCHES, p, f, err);
 }

@@ -24,6 +24,10 @@
         {KIN_FIELD_RATES, "batch_factor_8", offsetof(kin_device_facts, engine.batch_factor[2]), false, 0},                       \
         {KIN_FIELD_RATES, "batch_factor_16", offsetof(kin_device_facts, engine.batch_factor[3]), false, 0},                      \
         {KIN_FIELD_RATES, "batch_factor_32", offsetof(kin_device_facts, engine.batch_factor[4]), false, 0},                      \
+        {KIN_FIELD_RATES, "cached_factor_16", offsetof(kin_device_facts, engine.cached_factor[0]), false, 0},                    \
+        {KIN_FIELD_RATES, "cached_factor_32", offsetof(kin_device_facts, engine.cached_factor[1]), false, 0},                    \
+        {KIN_FIELD_RATES, "cached_factor_64", offsetof(kin_device_facts, engine.cached_factor[2]), false, 0},                    \
+        {KIN_FIELD_RATES, "cached_factor_128", offsetof(kin_device_facts, engine.cached_factor[3]), false, 0},                   \
         {KIN_FIELD_NUMBER, "kv_copy_s", offsetof(kin_device_facts, engine.kv_copy_s), false, 0}, {                               \
         KIN_FIELD_NUMBER, "op_s", offsetof(kin_device_facts, engine.op_s), false, 0                                              \
     }

@@ -43,6 +43,7 @@ static void same_engine(const kin_engine_facts *a, const kin_engine_facts *b, do
     same_number(a->prompt_read_bytes_s, b->prompt_read_bytes_s, tolerance, "prompt_read_bytes_s");
     same_number(a->kv_bytes_s, b->kv_bytes_s, tolerance, "kv_bytes_s");
     for (int i = 0; i < KIN_FACTS_BATCHES; i++) same_types(a->batch_factor[i], b->batch_factor[i], tolerance, "batch_factor");
+    for (int i = 0; i < KIN_FACTS_CACHED; i++) same_types(a->cached_factor[i], b->cached_factor[i], tolerance, "cached_factor");
     same_number(a->kv_copy_s, b->kv_copy_s, tolerance, "kv_copy_s");
     same_number(a->op_s, b->op_s, tolerance, "op_s");
 }
@@ -133,6 +134,7 @@ static void add_variety(kin_facts *f, kin_rng *rng) {
     for (int i = 0; i < KIN_FACTS_BATCHES; i++) {
         for (int q = kin_random_below(rng, 2); q < KIN_N_QUANT; q += 3) f->devices[0].cpu.batch_factor[i][q] = kin_rng_unit(rng);
     }
+    for (int i = 0; i < KIN_FACTS_CACHED; i++) f->devices[0].cpu.cached_factor[i][KIN_QUANT_OTHER] = kin_rng_unit(rng);
     f->devices[f->n_device - 1].memory_bytes *= kin_random_below(rng, 3) - 1;
 }
 

@@ -42,9 +42,10 @@ static void in_plenty_of_memory_nothing_is_taken_from_the_model(void **state) {
     make_facts(&facts, &draft, 64e9);
     kin_draft_gain g = gain_of(&facts, &draft);
     assert_true(fabs(g.rows_s[1] - g.plain_s) < 1e-12 && g.pass_s > 0 && g.pass_s < g.plain_s / 8);
+    assert_true(g.second_token_s > 0 && g.second_token_s < g.pass_s);
     assert_true(fabs(kin_draft_gain_tpot(&g, 0.5, 0) - g.plain_s) < 1e-12);
-    for (int k = 1; k <= KIN_DRAFT_MAX; k++) { // all are right
-        double tpot = (g.rows_s[k + 1] + k * g.pass_s) / (k + 1);
+    for (int k = 1; k <= KIN_DRAFT_MAX; k++) {                                       // all are right
+        double tpot = (g.rows_s[k + 1] + k * g.pass_s + g.second_token_s) / (k + 1); // and the last one is read with the next
         assert_true(fabs(kin_draft_gain_tpot(&g, 1, k) - tpot) < 1e-12);
         assert_true(fabs(kin_draft_gain_tpot(&g, 0, k) - (g.rows_s[k + 1] + k * g.pass_s)) < 1e-12); // none is
     }
@@ -55,6 +56,30 @@ static void in_plenty_of_memory_nothing_is_taken_from_the_model(void **state) {
         for (int k = 0; k <= KIN_DRAFT_MAX; k++) assert_true(best <= kin_draft_gain_tpot(&g, a, k));
         before = best;
     }
+}
+
+// Its first pass of a step follows the model's own, the others follow each other.
+static void weights_that_stay_in_the_cache_between_two_passes_come_faster(void **state) {
+    (void)state;
+    kin_facts facts;
+    kin_model_facts draft;
+    make_facts(&facts, &draft, 64e9);
+    double scale = 24 * 1048576.0 / (2 * kin_facts_layer_bytes(&draft));
+    for (int q = 0; q < KIN_N_QUANT; q++) draft.layer_bytes[q] *= scale;
+    kin_draft_gain plain = gain_of(&facts, &draft);
+    assert_true(plain.first_s == plain.pass_s);
+    facts.devices[0].cpu.cached_factor[0][KIN_QUANT_OTHER] = 0.4;
+    facts.devices[0].cpu.cached_factor[1][KIN_QUANT_OTHER] = 0.6;
+    kin_draft_gain g = gain_of(&facts, &draft);
+    double factor = 0.4 + 0.2 * log2(24.0 / 16);
+    assert_true(g.first_s == plain.first_s && g.rows_s[2] == plain.rows_s[2] && g.second_token_s == plain.second_token_s);
+    assert_true(g.pass_s < plain.pass_s && g.pass_s > factor * plain.pass_s); // operations and attention take what they took
+    double fixed_s = (g.pass_s - factor * plain.pass_s) / (1 - factor);
+    assert_true(fixed_s >= 0 && fixed_s < plain.pass_s);
+    assert_true(fabs(kin_draft_gain_tpot(&g, 0, 3) - (g.rows_s[4] + g.first_s + 2 * g.pass_s)) < 1e-12);
+    for (int q = 0; q < KIN_N_QUANT; q++) draft.layer_bytes[q] *= 11; // 264 MB
+    g = gain_of(&facts, &draft);
+    assert_true(g.first_s == g.pass_s);
 }
 
 static void from_a_streaming_device_its_bytes_are_read_in_every_pass(void **state) {
@@ -105,6 +130,7 @@ static void a_draft_model_that_leaves_no_room_is_a_sentence(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(in_plenty_of_memory_nothing_is_taken_from_the_model),
+        cmocka_unit_test(weights_that_stay_in_the_cache_between_two_passes_come_faster),
         cmocka_unit_test(from_a_streaming_device_its_bytes_are_read_in_every_pass),
         cmocka_unit_test(advice_begins_where_tokens_come_5_percent_faster),
         cmocka_unit_test(a_draft_model_that_leaves_no_room_is_a_sentence),

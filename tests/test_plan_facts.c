@@ -66,6 +66,9 @@ static void memory_rate_is_zero(kin_device_facts *d) {
 static void batches_take_less_than_nothing(kin_device_facts *d) {
     d->cpu.batch_factor[KIN_FACTS_BATCHES - 1][KIN_QUANT_Q4_K] = -0.5;
 }
+static void a_cache_takes_less_than_nothing(kin_device_facts *d) {
+    d->cpu.cached_factor[0][KIN_QUANT_OTHER] = -0.5;
+}
 static void keys_are_read_and_nothing_is_computed(kin_device_facts *d) {
     d->cpu.kv_bytes_s = 1e9;
     d->cpu.prompt_read_bytes_s = 0;
@@ -89,6 +92,7 @@ static const struct {
     {window_takes_an_hour, "time to start a window cannot be"},
     {memory_rate_is_zero, "memory's bytes per second is zero"},
     {batches_take_less_than_nothing, "CPU: factor of a batch is negative"},
+    {a_cache_takes_less_than_nothing, "CPU: factor of a cache is negative"},
     {keys_are_read_and_nothing_is_computed, "CPU: a rate of keys and values, and none for a prompt's"},
 };
 enum { N_SPOILED = sizeof spoiled / sizeof *spoiled };
@@ -470,7 +474,7 @@ static void of_several_sweeps_the_middle_counts_figure_by_figure(void **state) {
     for (size_t i = 0; i < sizeof out / sizeof(double); i++) assert_true(((double *)&out)[i] == 3.0 * (double)(i + 1));
     kin_engine_facts_median(&out, sweeps, 4); // of 9, 1, 3 and 4 times
     assert_true(out.token_bytes_s[0] == 3.5);
-    sweeps[1].op_s = 1000; // one figure's sweep is not another's
+    sweeps[1].op_s = 1e6; // one figure's sweep is not another's
     kin_engine_facts_median(&out, sweeps, 1);
     assert_memory_equal(&out, &sweeps[0], sizeof out);
     kin_engine_facts_median(&out, sweeps, 3);

@@ -23,8 +23,8 @@ static double rate_of(const double rates[KIN_N_QUANT], int q) {
     return rates[q] > 0 ? rates[q] : rates[KIN_QUANT_OTHER];
 }
 
-static double factor_of(const kin_engine_facts *e, int i, int q) {
-    double factor = rate_of(e->batch_factor[i], q);
+static double factor_of(const double factors[KIN_N_QUANT], int q) {
+    double factor = rate_of(factors, q);
     return factor > 0 ? factor : 1;
 }
 
@@ -35,21 +35,32 @@ static double batch_factor(const kin_engine_facts *e, int q, double n_tokens) {
     if (at >= PROMPT_LOG2 - 1) return 1;
     bool last = at >= KIN_FACTS_BATCHES - 1;
     int i = last ? KIN_FACTS_BATCHES - 1 : (int)at;
-    double before = factor_of(e, i, q), after = last ? 1 : factor_of(e, i + 1, q);
+    double before = factor_of(e->batch_factor[i], q), after = last ? 1 : factor_of(e->batch_factor[i + 1], q);
     return before + (at - i) / (last ? PROMPT_LOG2 - KIN_FACTS_BATCHES : 1) * (after - before);
+}
+
+// What reading a weight takes over reading it from memory, if that is one of so many bytes that are read again and again: those
+// that a processor's cache holds come faster. Linear in the logarithm of the bytes; from twice the most that was measured on, 1.
+static double cached_factor(const kin_engine_facts *e, int q, double reread_bytes) {
+    double at = reread_bytes > 0 ? fmax(0, log2(reread_bytes / KIN_FACTS_CACHED_LEAST)) : INFINITY;
+    if (at >= KIN_FACTS_CACHED) return 1;
+    int i = (int)at;
+    double before = factor_of(e->cached_factor[i], q),
+           after = i + 1 < KIN_FACTS_CACHED ? factor_of(e->cached_factor[i + 1], q) : 1;
+    return before + (at - i) * (after - before);
 }
 
 // Matrix products: the weights are read once, and of a batch every token costs its FLOP. A rate for one token has both in it;
 // that of a batch was measured on weights that a cache holds, so a batch's weights are to be read beside.
-static double product_s(const kin_engine_facts *e, int q, double bytes, double flops, double n_tokens) {
-    double read_s = bytes > 0 ? bytes / rate_of(e->token_bytes_s, q) : 0;
+static double product_s(const kin_engine_facts *e, int q, double bytes, double flops, double n_tokens, double reread_bytes) {
+    double read_s = bytes > 0 ? bytes / rate_of(e->token_bytes_s, q) * cached_factor(e, q, reread_bytes) : 0;
     double compute_s = n_tokens > 1 && flops > 0 ? n_tokens * flops / rate_of(e->prompt_flop_s, q) : 0;
     return (read_s + compute_s) * batch_factor(e, q, n_tokens);
 }
 
-static double output_s(const kin_engine_facts *e, const kin_model_facts *m, int n_out) {
+static double output_s(const kin_engine_facts *e, const kin_model_facts *m, int n_out, double reread_bytes) {
     double sum = m->output_ops * e->op_s;
-    for (int q = 0; q < KIN_N_QUANT; q++) sum += product_s(e, q, m->output_bytes[q], m->output_flops[q], n_out);
+    for (int q = 0; q < KIN_N_QUANT; q++) sum += product_s(e, q, m->output_bytes[q], m->output_flops[q], n_out, reread_bytes);
     return sum;
 }
 
@@ -64,14 +75,14 @@ static bool by_kins_kernels(const kin_engine_facts *e) {
 }
 
 // Of a layer. An expert's products are slower than a batch's.
-static double products_s(const kin_engine_facts *e, const kin_model_facts *m, int n_tokens) {
+static double products_s(const kin_engine_facts *e, const kin_model_facts *m, int n_tokens, double reread_bytes) {
     double sum = 0, used = experts_used(m, n_tokens), factor = by_kins_kernels(e) ? KIN_EXPERT_FACTOR : GGML_EXPERT_FACTOR;
     for (int q = 0; q < KIN_N_QUANT; q++) {
         double token_bytes = m->expert_share * m->expert_bytes[q], all_bytes = m->layer_bytes[q] + token_bytes;
         double expert_flops = all_bytes > 0 ? m->layer_flops[q] * token_bytes / all_bytes : 0;
-        sum += product_s(e, q, m->layer_bytes[q], m->layer_flops[q] - expert_flops, n_tokens);
+        sum += product_s(e, q, m->layer_bytes[q], m->layer_flops[q] - expert_flops, n_tokens, reread_bytes);
         if (token_bytes <= 0) continue;
-        sum += product_s(e, q, used * m->expert_bytes[q], expert_flops * factor, n_tokens);
+        sum += product_s(e, q, used * m->expert_bytes[q], expert_flops * factor, n_tokens, reread_bytes);
     }
     return sum;
 }
@@ -96,15 +107,15 @@ static double cache_s(const kin_engine_facts *e, const kin_model_facts *m, const
     return copy_s + looks * m->kv_bytes * reads / rate;
 }
 
-static void set_speeds(kin_device_rates *r, const kin_model_facts *m, const tokens *t) {
+static void set_speeds(kin_device_rates *r, const kin_model_facts *m, const tokens *t, double reread_bytes) {
     const kin_device_facts *d = r->facts;
     int n_tokens = t->n;
-    r->cpu_layer_s = products_s(&d->cpu, m, n_tokens);
+    r->cpu_layer_s = products_s(&d->cpu, m, n_tokens, reread_bytes);
     r->cpu_layer_fixed_s = m->layer_ops * d->cpu.op_s + cache_s(&d->cpu, m, t, false);
     double missed = kin_facts_bytes_sum(m->expert_bytes) * experts_used(m, n_tokens);
     if (d->disk_random_bytes_s > 0) r->expert_miss_s = missed / d->disk_random_bytes_s; // else experts that miss do not fit
     if (!r->has_gpu) return;
-    r->gpu_layer_s = products_s(&d->gpu, m, n_tokens);
+    r->gpu_layer_s = products_s(&d->gpu, m, n_tokens, reread_bytes);
     double gpu_ops = m->gpu_layer_ops > 0 ? m->gpu_layer_ops : m->layer_ops;
     r->gpu_layer_fixed_s = gpu_ops * d->gpu.op_s + cache_s(&d->gpu, m, t, true);
     if (!d->uma) r->gpu_window_s = d->to_gpu_s + d->from_gpu_s + 2 * (n_tokens - 1) * m->hidden_bytes / d->gpu_copy_bytes_s;
@@ -184,7 +195,8 @@ static void init_rates(kin_device_rates *r, const kin_facts *facts, int device, 
         .gpu_buffer_bytes = m->gpu_buffer_bytes,
     };
     for (int il = 0; il < m->n_layer; il++) r->layer_share_max = fmax(r->layer_share_max, m->layer_share[il]);
-    set_speeds(r, m, t);
+    double reread_bytes = facts->work.reread_bytes;
+    set_speeds(r, m, t, reread_bytes);
     set_stages(r, m);
     if (device != 0) return;
     r->output_bytes = kin_facts_bytes_sum(m->output_bytes);
@@ -193,8 +205,8 @@ static void init_rates(kin_device_rates *r, const kin_facts *facts, int device, 
     }
     if (n_out == 0) return;
     r->output_starts_s = m->output_blocks * r->window_s;
-    r->output_s = output_s(&r->facts->cpu, m, n_out);
-    if (r->has_gpu && r->gpu_output_s == 0) r->gpu_output_s = output_s(&r->facts->gpu, m, n_out);
+    r->output_s = output_s(&r->facts->cpu, m, n_out, reread_bytes);
+    if (r->has_gpu && r->gpu_output_s == 0) r->gpu_output_s = output_s(&r->facts->gpu, m, n_out, reread_bytes);
 }
 
 void kin_device_rates_init(kin_device_rates *r, const kin_facts *facts, int device, int n_tokens, int n_cached, int n_out) {

@@ -7,15 +7,28 @@
 static const double WORTH = 1.05;
 static const double PLENTY = 1e15; // bytes: what is asked is how much it takes
 
-// One token of the draft model on the head's CPU, and its memory.
+// Weights that a token reads.
+static double read_bytes(const kin_model_facts *m) {
+    double layer_bytes = kin_facts_bytes_sum(m->layer_bytes) + m->expert_share * kin_facts_bytes_sum(m->expert_bytes);
+    return m->n_layer * layer_bytes + kin_facts_bytes_sum(m->output_bytes);
+}
+
+// The draft model's passes on the head's CPU, and its memory.
 static int predict_draft(kin_draft_gain *g, const kin_facts *facts, const kin_model_facts *draft, kin_err *err) {
     kin_facts alone = {.n_device = 1, .devices = {facts->devices[0]}, .model = *draft, .work = facts->work};
+    const int n_cached = facts->work.n_cached;
     kin_plan plan = {.n_rounds = 1, .n_stops = 1, .shares = {{draft->n_layer, 0}}};
-    kin_prediction p;
-    alone.devices[0].memory_bytes = PLENTY;
-    if (kin_timeline_predict(&alone, &plan, &p, err) != 0) return kin_err_prefix(err, "the draft model");
-    g->pass_s = p.tpot_s;
-    g->memory_bytes = p.devices[0].memory_bytes;
+    kin_prediction further, first, two;
+    alone.devices[0].memory_bytes = PLENTY; // so there is nothing to be simulated
+    int rc = kin_latency_pass(&alone, &plan, 1, n_cached, 1, &first, err);
+    if (rc == 0) rc = kin_latency_pass(&alone, &plan, 2, n_cached, 1, &two, err);
+    alone.work.reread_bytes = read_bytes(draft);
+    if (rc == 0) rc = kin_latency_pass(&alone, &plan, 1, n_cached, 1, &further, err);
+    if (rc != 0) return kin_err_prefix(err, "the draft model");
+    g->pass_s = further.tpot_s;
+    g->first_s = first.tpot_s;
+    g->second_token_s = two.tpot_s - first.tpot_s;
+    g->memory_bytes = further.devices[0].memory_bytes;
     return 0;
 }
 
@@ -43,7 +56,8 @@ int kin_draft_gain_make(kin_draft_gain *g, const kin_facts *facts, const kin_pla
 double kin_draft_gain_tpot(const kin_draft_gain *g, double acceptance, int n_drafted) {
     double expected = 1, chance = 1;
     for (int i = 0; i < n_drafted; i++) expected += chance *= acceptance;
-    return (g->rows_s[n_drafted + 1] + n_drafted * g->pass_s) / expected;
+    double drafting_s = n_drafted > 0 ? g->first_s + (n_drafted - 1) * g->pass_s + chance * g->second_token_s : 0;
+    return (g->rows_s[n_drafted + 1] + drafting_s) / expected;
 }
 
 int kin_draft_gain_best(const kin_draft_gain *g, double acceptance) {

@@ -4,10 +4,13 @@
 // are read in every pass: that is in T. With k drafted tokens in a pass, each right with chance `acceptance` if those before it
 // are,
 //
-//     TPOT(k) = (T(k + 1) + k pass) / E(k + 1)          E(n) = 1 + a + a^2 + ... + a^(n - 1)
+//     TPOT(k) = (T(k + 1) + first + (k - 1) pass + a^k more) / E(k + 1)          E(n) = 1 + a + a^2 + ... + a^(n - 1)
 //
-// where `pass` is the draft model's own time for a token, on the head's CPU. kin chooses k in every pass
-// (pure/plan/speculation.h); here it is the best one for all.
+// where `first` is the draft model's own time for a token, on the head's CPU, and `pass` that of a token which follows at once:
+// its weights may still be in the processor's cache. Before the first one of a step the model has read its own, so they come
+// from memory. Where all k were right, the last one was never read by the draft model, and its first pass for the next step
+// has two tokens: by `more` that takes longer. kin chooses k in every pass (pure/plan/speculation.h); here it is the best one for
+// all.
 //
 // Pure functions: any thread.
 #pragma once
@@ -16,9 +19,9 @@
 #include "pure/text/draft.h"
 
 typedef struct kin_draft_gain {
-    double plain_s;                   // TPOT without the draft model
-    double rows_s[KIN_DRAFT_MAX + 2]; // [n] T(n) of the plan beside it, n from 1
-    double pass_s;
+    double plain_s;                         // TPOT without the draft model
+    double rows_s[KIN_DRAFT_MAX + 2];       // [n] T(n) of the plan beside it, n from 1
+    double first_s, pass_s, second_token_s; // of the draft model; second_token_s: `more`
     double memory_bytes;
 } kin_draft_gain;
 

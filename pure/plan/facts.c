@@ -163,6 +163,10 @@ static int check_engine(const kin_engine_facts *e, const kin_model_facts *m, boo
         double factor = e->batch_factor[i / KIN_N_QUANT][i % KIN_N_QUANT];
         if (factor != 0 && check_number(factor, LEAST_FACTOR, MOST_FACTOR, "factor of a batch", err) != 0) return KIN_FAIL;
     }
+    for (int i = 0; i < KIN_FACTS_CACHED * KIN_N_QUANT; i++) {
+        double factor = e->cached_factor[i / KIN_N_QUANT][i % KIN_N_QUANT];
+        if (factor != 0 && check_number(factor, LEAST_FACTOR, MOST_FACTOR, "factor of a cache", err) != 0) return KIN_FAIL;
+    }
     if (check_number(e->op_s, 0, MAX_SECONDS, "time of an operation", err) != 0) return KIN_FAIL;
     return check_number(e->kv_copy_s, 0, MAX_SECONDS, "KV copy time", err);
 }
@@ -201,6 +205,7 @@ void kin_engine_facts_median(kin_engine_facts *out, const kin_engine_facts *swee
         TAKE_MEDIAN(token_bytes_s[q]);
         TAKE_MEDIAN(prompt_flop_s[q]);
         for (int i = 0; i < KIN_FACTS_BATCHES; i++) TAKE_MEDIAN(batch_factor[i][q]);
+        for (int i = 0; i < KIN_FACTS_CACHED; i++) TAKE_MEDIAN(cached_factor[i][q]);
     }
     TAKE_MEDIAN(read_bytes_s);
     TAKE_MEDIAN(prompt_read_bytes_s);

@@ -41,6 +41,9 @@ typedef enum kin_os { KIN_OS_LINUX, KIN_OS_MACOS, KIN_OS_ANDROID, KIN_OS_OTHER, 
 // Numbers of rows for which the products of a batch are measured: 2, 4, 8, 16, 32.
 enum { KIN_FACTS_BATCHES = 5 };
 
+// Amounts of weights for which it is known what a processor's cache makes of them: 16, 32, 64, 128 MB (powers of 1024).
+enum { KIN_FACTS_CACHED = 4, KIN_FACTS_CACHED_LEAST = 16 << 20 };
+
 // What computes: all cores of a CPU together, or a GPU.
 typedef struct kin_engine_facts {
     double token_bytes_s[KIN_N_QUANT]; // weight bytes per second in matrix-vector products, compute and memory together
@@ -50,6 +53,9 @@ typedef struct kin_engine_facts {
     double kv_bytes_s;                 // reading K and V where all heads of a group share it; 0: each head reads for itself
     // Products of 2 << i rows over reading the weights plus the rows' FLOP; 0: as KIN_QUANT_OTHER, and if that is 0, 1.
     double batch_factor[KIN_FACTS_BATCHES][KIN_N_QUANT];
+    // Reading 16 << i MB of weights again and again, over reading as many from memory; 0: as KIN_QUANT_OTHER, and if that is
+    // 0, 1.
+    double cached_factor[KIN_FACTS_CACHED][KIN_N_QUANT];
     double kv_copy_s; // one token's keys and values into the cache of one layer
     double op_s;      // fixed cost of one operation of a graph: waking threads, their barrier, a kernel's start
 } kin_engine_facts;
@@ -107,6 +113,9 @@ typedef struct kin_work_facts {
     int n_cached; // tokens in the cache for which TPOT is predicted: time
     int n_prompt; // tokens of the prompt for which TTFT is predicted
     int n_batch;  // most tokens in one pass
+    // Weights that are read again at once, pass after pass, as a draft model's; 0: others are read in between, so they come from
+    // memory.
+    double reread_bytes;
 } kin_work_facts;
 
 typedef struct kin_facts {
