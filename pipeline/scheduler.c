@@ -484,7 +484,7 @@ static int add_prompts(kin_scheduler *s, kin_flight *f, kin_err *err) {
     int n_prompts = 0, n_all = 0, n_batch = kin_head_n_batch(s->head);
     for (int i = 0; i < s->n_running; i++) {
         n_prompts += n_pending(s->running[i], f->hidden) > 0;
-        n_all += n_pending(s->running[i], f->hidden);
+        n_all += n_pending(s->running[i], f->hidden) > 0 ? s->running[i]->n - s->running[i]->n_cached : 0; // the whole prompt
     }
     if (n_prompts == 0) return 0;
     int left = kin_scheduler_min(prompt_budget(s), n_batch - f->n_tokens);

@@ -469,7 +469,7 @@ static void a_cancelled_text_leaves_at_once_and_the_others_go_on(void **state) {
 
 static void a_cancelled_prompt_is_not_sent_on(void **state) {
     (void)state;
-    enum { N_LONG = 300 };
+    enum { N_LONG = 600 };
     static text t;
     world w = open_world(3, N_CTX, 2); // several pieces are in flight
     make_text(&t, 2, 0, N_LONG, 1);
