@@ -1,15 +1,17 @@
 // What four streams notice of others at the same server: the time between their tokens, alone and beside them.
 //
-//   node bench/beside.mjs [--idle 10000] [--readers 8] [--seconds 10] [--pid PID] URL
+//   node bench/beside.mjs [--idle 10000] [--vanish 1000] [--slow 200] [--large 20] [--readers 8] [--seconds 10] [--pid PID] URL
 //
-// URL is a server with llama.cpp's native API (kin serve, llama-server), just started. Beside the four streams are, in turns: so many connections
-// that asked once, long ago; nobody; so many readers of streams with many bytes per token, who read; the same who take no byte of them; nobody.
-// With --pid also the memory of that process, and what one of the idle connections takes.
+// URL is a server with llama.cpp's native API (kin serve, llama-server) and its metrics, just started. Beside the four streams are, in turns: so many
+// connections that asked once, long ago; nobody; so many that vanish in the middle of a stream; so many whose header comes byte by byte; so many
+// bodies that are too large; as much garbage; so many readers of streams with many bytes per token, who read; the same who take no byte of them; nobody.
+// With --pid also the memory of that process, and what one of the idle connections takes. Ends with 1 if a stream had another text than before, one of
+// the others got what is not due, or something of them is left at the end.
 import fs from 'node:fs';
 import net from 'node:net';
 import process from 'node:process';
 
-const options = { idle: 10000, readers: 8, seconds: 10, pid: 0 };
+const options = { idle: 10000, vanish: 1000, slow: 200, large: 20, readers: 8, seconds: 10, pid: 0 };
 let url;
 for (let i = 2; i < process.argv.length; i++) {
   const word = process.argv[i];
@@ -24,19 +26,32 @@ if (!url) {
 const quantile = (list, q) => [...list].sort((a, b) => a - b)[Math.min(list.length - 1, Math.floor(q * list.length))];
 const rss = () => (options.pid ? +/VmRSS:\s*(\d+)/.exec(fs.readFileSync(`/proc/${options.pid}/status`, 'utf8'))[1] * 1024 : 0);
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
-let serial = 0;
+let serial = 0, n_failed = 0;
+const fail = (what) => n_failed++ < 20 && console.log(`failed: ${what}`);
+const first = new Map(); // the text of each prompt
+
+function check(prompt, text) {
+  const events = text.split('\n').filter((line) => line.startsWith('data: ')).map((line) => JSON.parse(line.slice(6)));
+  const got = events.map((e) => e.content).join('');
+  if (!events.at(-1)?.stop) return fail(`${prompt}: ends with ${JSON.stringify(text.slice(-100))}`);
+  if (!first.has(prompt)) first.set(prompt, got);
+  if (first.get(prompt) !== got) fail(`${prompt}: ${JSON.stringify(got)}, and before ${JSON.stringify(first.get(prompt))}`);
+}
 
 async function stream(until, gaps) {
   while (Date.now() < until) {
-    const body = JSON.stringify({ prompt: `${serial++} days ago a fox went up the hill`, n_predict: 100, stream: true, temperature: 0, ignore_eos: true });
+    const prompt = `${serial++ % 16} days ago a fox went up the hill`, decoder = new TextDecoder();
+    const body = JSON.stringify({ prompt, n_predict: 100, stream: true, temperature: 0, ignore_eos: true });
     const response = await fetch(new URL('/completion', url), { method: 'POST', body });
     if (!response.ok) throw new Error(`${response.status} ${await response.text()}`);
-    let last = 0;
+    let last = 0, text = '';
     for await (const piece of response.body) {
       const now = performance.now();
       if (last) gaps.push(now - last);
-      last = piece && now;
+      last = now;
+      text += decoder.decode(piece, { stream: true });
     }
+    check(prompt, text);
   }
 }
 
@@ -80,6 +95,62 @@ async function beside(what, reads) {
   await pause(500);
 }
 
+// ---- who does not behave
+
+const head = (length) => `POST /completion HTTP/1.1\r\nHost: localhost\r\nContent-Length: ${length}\r\n\r\n`;
+
+// Sends, and waits for an answer of that status, or for the end.
+async function expect(what, sent, answer) {
+  const socket = await connect();
+  let text = '';
+  const closed = new Promise((resolve) => socket.on('close', resolve));
+  socket.on('data', (piece) => (text += piece.toString('latin1')));
+  socket.write(sent);
+  await Promise.race([closed, pause(10000)]);
+  socket.destroy();
+  if (!answer.test(text)) fail(`${what}: ${JSON.stringify(text.slice(0, 200))}`);
+}
+
+// Goes away after a few bytes of a text that has no end.
+async function vanish(i) {
+  const body = JSON.stringify({ prompt: `${i} years ago`, n_predict: 100000, stream: true, ignore_eos: true });
+  const socket = await connect();
+  socket.write(head(body.length) + body);
+  for (let n = 0; n <= i % 5; n++) await new Promise((resolve) => socket.once('data', resolve).once('close', resolve));
+  socket.destroy();
+}
+
+// A header that does not end, a byte now and then.
+async function slow(i, until) {
+  const socket = await connect();
+  socket.write('GET /health HTTP/1.1\r\nHost: localhost\r\nX: ');
+  for (; Date.now() < until && !socket.destroyed; await pause(100 + (i % 50))) socket.write('x');
+  socket.destroy();
+}
+
+const large = () => expect('a large body', head(2 ** 32), /^HTTP\/1.1 413 /);
+const garbage = (i) => expect('garbage', [`\0${i}\r\n\r\n`, 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', `GET / HTTP/1.1\r\n${'X: y\r\n'.repeat(20000)}\r\n`][i % 3], /^HTTP\/1.1 [45]/);
+
+// n of them beside the streams, a few at a time, all before the streams end.
+async function crowd(what, n, one) {
+  const until = Date.now() + options.seconds * 1000;
+  let next = 0;
+  const some = async () => {
+    while (next < n) await one(next++, until);
+  };
+  await Promise.all([measure(`${n} ${what}`), ...Array.from({ length: one === slow ? n : 8 }, some)]);
+}
+
+// What is computed for others than these streams, when they have ended.
+async function left() {
+  let n = 'unknown';
+  for (let i = 0; i < 100 && n !== '0'; i++) {
+    n = /requests_processing (\d+)/.exec(await (await fetch(new URL('/metrics', url))).text())?.[1] ?? 'unknown';
+    await pause(20);
+  }
+  if (n !== '0') fail(`still processed: ${n}`);
+}
+
 // The second half tells what a connection takes: the first one may find room that the start has left.
 const idle = [];
 let half = 0;
@@ -95,7 +166,13 @@ console.log(`${''.padEnd(28)} of them ${idle.filter((s) => s.readyState === 'ope
 for (const socket of idle) socket.destroy();
 await pause(1000);
 await measure('nobody');
-await beside('who read', true);
-await beside('who stall', false);
+await crowd('that vanish', options.vanish, vanish);
+await left();
+await crowd('slow headers', options.slow, slow);
+await crowd('bodies too large', options.large, large);
+await crowd('pieces of garbage', options.large, garbage);
+if (options.readers) await beside('who read', true);
+if (options.readers) await beside('who stall', false);
 await measure('nobody');
-process.exit(0);
+await left();
+process.exit(n_failed ? 1 : 0);

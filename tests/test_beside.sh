@@ -1,0 +1,20 @@
+#!/bin/sh
+# Streams beside clients that do not behave (bench/beside.mjs), in small: idle connections, disconnects in mid-stream, slow headers, bodies that
+# are too large, garbage, readers that stall. Each text is what it was before, and nothing of the others is left.
+#
+#   test_beside.sh PATH_TO_KIN
+set -u
+# shellcheck source=tests/checks.sh
+. "$(dirname "$0")/checks.sh"
+# shellcheck source=tests/serving.sh
+. "$(dirname "$0")/serving.sh"
+command -v node >/dev/null || { echo 'skipped: no node' && exit 77; }
+
+claim='streams are what they are alone, whoever comes beside them'
+serve --ctx 32768 --parallel 16 -m "$(dirname "$0")/../assets/demo.gguf"
+status 0 node "$(dirname "$0")/../bench/beside.mjs" --idle 300 --vanish 60 --slow 20 --large 6 --readers 2 --seconds 2 "$base"
+says "$out" '60 that vanish'
+says_not "$out" '^failed'
+stop
+
+tally
