@@ -217,6 +217,7 @@ static const kin_bits_case cases[] = {
     {"integers", 0xcf80bf98dfafb349, primitive, KIN_PRIMITIVE_INTEGERS},
     {"bytes", 0x4878cbd18f6b16a6, primitive, KIN_PRIMITIVE_BYTES},
     {"dots", 0xc77426993f685094, primitive, KIN_PRIMITIVE_DOTS},
+    {"words", 0x0e72fe86daa4ef16, primitive, KIN_PRIMITIVE_WORDS},
     {"quantize 256", 0x5871abd2ba12cc57, rounded, KIN_ACT_256},
     {"quantize 32", 0x4ddf4a47b3810172, rounded, KIN_ACT_32},
     {"matmul Q4_K", 0xab6ef8da726c09f8, product, KIN_TYPE_Q4_K},
@@ -232,7 +233,7 @@ static const kin_bits_case cases[] = {
     {"matmul IQ4_XS", 0x689463a12bed674f, product, KIN_TYPE_IQ4_XS},
     {"matmul MXFP4", 0x2e86ca53ac988212, product, KIN_TYPE_MXFP4},
     {"attention F16", 0xf525684b373c4ea3, attention, KIN_TYPE_F16},
-    {"attention Q8_0", 0x13a8d7fc6e958cb3, attention, KIN_TYPE_Q8_0},
+    {"attention Q8_0", 0xb60672a10d539a3c, attention, KIN_TYPE_Q8_0},
 };
 
 const kin_bits_case *kin_bits_at(int i) {

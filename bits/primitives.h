@@ -14,6 +14,7 @@ typedef enum kin_primitive {
     KIN_PRIMITIVE_INTEGERS,
     KIN_PRIMITIVE_BYTES,
     KIN_PRIMITIVE_DOTS,
+    KIN_PRIMITIVE_WORDS, // products of bytes with numbers of 16 bits
 } kin_primitive;
 
 #define KIN_PRIMITIVE_BITS(id) uint64_t kin_primitive_bits_##id(kin_primitive which);

@@ -548,7 +548,7 @@ void kin_shard_end(kin_shard *s, int number, bool keep) {
 
 // What a page's bytes depend on beside the tokens and the layer: the model, and how it is computed. Not on which layers are here.
 static int make_variant(const kin_shard *s, uint8_t variant[KIN_KV_VARIANT_BYTES], kin_err *err) {
-    const int32_t how[] = {(int32_t)s->o.kv_type, s->devices.cpu.kernels != NULL, s->flash};
+    const int32_t how[] = {(int32_t)s->o.kv_type, s->devices.cpu.kernels ? KIN_KV_FORMAT : 0, s->flash};
     uint64_t model = s->o.kv_disk.model ? s->o.kv_disk.model : s->o.identity;
     if (!model && kin_weights_model_identity(s->model, &model, err) != 0) return KIN_FAIL;
     memset(variant, 0, KIN_KV_VARIANT_BYTES);

@@ -65,10 +65,13 @@ typedef struct kin_matrix {
 
 // The KV cache of a layer is two arrays of blocks, K and V. A block is KIN_KV_CELLS cells of one sequence, its positions 64 i ..
 // 64 i + 63, for all kv heads: [block][kv head], and in it
-//   K  f16   [head_dim][64 cells]                          V  f16   [64 cells][head_dim]
-//      q8_0  int8 [head_dim][64], f16 [head_dim / 32][64]     q8_0  int8 [64][head_dim], f16 [head_dim / 32][64]
+//   K  f16   [head_dim][64 cells]                                V  f16   [64 cells][head_dim]
+//      q8_0  int8 [head_dim / 4][64][4], f16 [head_dim / 32][64]     q8_0  int8 [64 / 4][head_dim][4], f16 [head_dim / 32][64]
 // q8_0 has one scale for 32 values of a cell's head. Blocks begin on 64 bytes.
-enum { KIN_KV_CELLS = 64 };
+enum {
+    KIN_KV_CELLS = 64,
+    KIN_KV_FORMAT = 2, // of blocks: those of another one are not read
+};
 
 typedef struct kin_kv_layout {
     int type; // the number of F16 or Q8_0

@@ -163,6 +163,35 @@ static void dots(run *r, int round) {
     add_ints(r, vi_add_scaled(vi_zero(), part, vscale_load(scale)));
 }
 
+// Bytes and numbers of all magnitudes, or the largest ones: 32 products of these are summed.
+static void words(run *r, int round) {
+    int32_t number[2][64];
+    int8_t p[64], x[SIMD_X_BYTES], positive[SIMD_X_BYTES];
+    vi a[2][4];
+    random_bytes(r, p, sizeof p);
+    for (int i = 0; i < 64; i++) {
+        if (round % 2) p[i] = p[i] & 1 ? 127 : -128;
+        number[0][i] = round % 2 ? 32512 - (p[i] < 0) * 65024 : (int32_t)(kin_rng_u64(&r->rng) % 65025) - 32512;
+        number[1][i] = number[0][i] < 0 ? -number[0][i] : number[0][i];
+    }
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < 4; i++) a[k][i] = vi_load(&number[k][16 * i]);
+    vx_store(x, a[0]);
+    vx_store_positive(positive, a[1]);
+    for (int half = 0; half < 2; half++) {
+        int32_t all = 0;
+        for (int i = 0; i < 32; i++) all += number[0][32 * half + i];
+        vd sum = vd_set1(-SIMD_S16_BIAS * all), weighed = vd_set1(0);
+        for (int g = 0; g < 8; g++) {
+            int at = (2 * half + g / 4) * SIMD_X_STEP;
+            sum = vd_dot(sum, vw_load(p), x + at, g % 4);
+            weighed = vd_dot_positive(weighed, vw_load_positive(p), positive + at, g % 4);
+        }
+        add_ints(r, vi_from_vd(sum));
+        add_ints(r, vi_from_vd(weighed));
+    }
+}
+
 uint64_t SIMD_FN(kin_primitive_bits)(kin_primitive which) {
     run r = {.hash = 0};
     kin_rng_seed(&r.rng, (uint64_t)which);
@@ -175,6 +204,7 @@ uint64_t SIMD_FN(kin_primitive_bits)(kin_primitive which) {
         case KIN_PRIMITIVE_INTEGERS: integers(&r); break;
         case KIN_PRIMITIVE_BYTES: bytes(&r); break;
         case KIN_PRIMITIVE_DOTS: dots(&r, i); break;
+        case KIN_PRIMITIVE_WORDS: words(&r, i); break;
         }
     }
     return r.hash;

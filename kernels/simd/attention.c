@@ -7,99 +7,49 @@
 // The softmax is online: 64 cells at a time, with the greatest score so far; after a span, its sum and values are merged into the
 // row's. Scores of cells that a query does not see are computed (lanes do not touch each other) and dropped before anything is
 // done with them; values of such cells are not read.
-#include "kernels/attention.h"
-
-#include <math.h>
-
-#include "kernels/panel.h"
-#include "kernels/simd/backend.h"
-#include "kernels/simd/simd.h"
+#include "kernels/simd/tile.h"
 
 enum {
-    CELLS = KIN_KV_CELLS,
-    MOST_DIM = 256,
-    QUERIES = KIN_TILE_QUERIES,
-    ROWS = 4,                   // queries that a chain keeps in registers
-    DIRECT_F16 = 8,             // so many queries convert f16 on the way
-    DIRECT_Q8_0 = SIMD_COLUMNS, // so many q8_0: with products of one column a block would be converted for each of these
-    FETCH_QUERIES = 16,         // so many are fast enough to wait for memory: the next block is fetched while they are computed
+    ROWS = 4,       // queries that a chain keeps in registers
+    DIRECT_F16 = 8, // so many queries convert f16 on the way
 };
 
-static const float LOWEST = -3e38f; // below every score
 // Scores are logarithms to the base 2: queries are multiplied with log2(e).
 static const float LOG2_E = 0x1.715476p0f;
-// They are taken relative to the greatest one of the blocks before, as long as none is greater by more than this: 2^SLACK is far
-// from overflow, and a new reference would cost as much as the block's exponentials.
-static const float SLACK = 11;
-// Scores that are further below it count as this much below: 2^-92 adds nothing to a sum, and its products with V are normal
-// numbers.
-static const float FLOOR = -92;
 
 // ---- products
 
-// Q8_0: K has its scales along the lanes, V along the chain.
-typedef enum source { FROM_F32, FROM_F16, FROM_Q8_0_K, FROM_Q8_0_V, N_SOURCES } source;
+typedef enum source { FROM_F32, FROM_F16, N_SOURCES } source;
 
 // out[i][j] += a[i][begin] b[begin][j] + a[i][begin + 1] b[begin + 1][j] + ... in this order, for groups of n rows, one after the
 // other, and 16 w columns.
 typedef struct chain_args {
-    float *out;                       // [groups * n][ldo]
-    const float *a;                   // [groups * n][lda]
-    const void *b;                    // [end][ldb] of the source's type
-    const void *next;                 // as b, what will be read after it: fetched meanwhile
-    const void *scales, *next_scales; // Q8_0. K: f16 [end / 32][CELLS]; V: f32 [ldb / 32][CELLS], no next ones
-    int column;                       // of b, in vectors
+    float *out;       // [groups * n][ldo]
+    const float *a;   // [groups * n][lda]
+    const void *b;    // [end][ldb] of the source's type
+    const void *next; // as b, what will be read after it: fetched meanwhile
     int ldo, lda, ldb;
     int begin, end;
     int groups;
     bool from_zero; // out is not read
 } chain_args;
 
-// F16 into the second-level cache: whole blocks ahead are more than the first level has buffers for (2 cores of Zen 4, one token
-// after 2048: 3.4 ms for 16 layers, so 2.6). Q8_0 is half of that, and the first level takes it (2.50 and 2.60 ms).
-enum { FETCH_F16 = 2, FETCH_NEAR = 3 };
-#define fetch(p, locality) __builtin_prefetch(p, 0, locality)
-
 SIMD_INLINE vf load_from(const void *b, int at, const source from) {
-    switch (from) {
-    case FROM_F32: return vf_load((const float *)b + at);
-    case FROM_F16: return vf_load_f16((const uint16_t *)b + at);
-    default: return vf_from_vi(vi_load_i8((const int8_t *)b + at));
-    }
+    return from == FROM_F32 ? vf_load((const float *)b + at) : vf_load_f16((const uint16_t *)b + at);
 }
-
-// What is unrolled is unrolled early: gcc 12 keeps the sums of a loop that it unrolls later on the stack as well.
-#define UNROLL _Pragma("GCC unroll 4")
 
 SIMD_INLINE void chain_group(const chain_args *c, float *out, const float *a, const source from, const int n, const int w) {
     const int ldo = c->ldo, lda = c->lda, ldb = c->ldb, end = c->end;
-    vf sum[ROWS][SIMD_COLUMNS], b[SIMD_COLUMNS], scale[SIMD_COLUMNS];
-    const float *scales[SIMD_COLUMNS];
+    vf sum[ROWS][SIMD_COLUMNS], b[SIMD_COLUMNS];
     UNROLL for (int i = 0; i < n; i++) {
         UNROLL for (int j = 0; j < w; j++) sum[i][j] = c->from_zero ? vf_zero() : vf_load(out + i * ldo + 16 * j);
     }
-    if (from == FROM_Q8_0_V)
-        UNROLL for (int j = 0; j < w; j++) scales[j] = (const float *)c->scales + (c->column + j) / 2 * CELLS;
-    for (int t = c->begin, stop; t < end;) {
-        stop = from == FROM_Q8_0_K ? t + 32 : end;
-        if (from == FROM_Q8_0_K) {
-            int at = t / 32 * CELLS + 16 * c->column;
-            UNROLL for (int j = 0; j < w; j++) scale[j] = vf_load_f16((const uint16_t *)c->scales + at + 16 * j);
-            UNROLL for (int j = 0; j < w; j += 2) fetch((const uint16_t *)c->next_scales + at + 16 * j, FETCH_NEAR);
-        }
-        for (; t < stop; t++) {
-            if (from == FROM_F16)
-                UNROLL for (int j = 0; j < w; j += 2) fetch((const uint16_t *)c->next + t * ldb + 16 * j, FETCH_F16);
-            if (from >= FROM_Q8_0_K) fetch((const int8_t *)c->next + t * ldb, FETCH_NEAR);
-            UNROLL for (int j = 0; j < w; j++) {
-                b[j] = load_from(c->b, t * ldb + 16 * j, from);
-                if (from == FROM_Q8_0_K) b[j] = vf_mul(scale[j], b[j]);
-                if (from == FROM_Q8_0_V) b[j] = vf_mul(vf_set1(scales[j][t]), b[j]);
-            }
-            UNROLL for (int i = 0; i < n; i++) {
-                vf x = vf_set1(a[i * lda + t]);
-                UNROLL for (int j = 0; j < w; j++) sum[i][j] = vf_add(sum[i][j], vf_mul(x, b[j]));
-            }
+    for (int t = c->begin; t < end; t++) {
+        if (from == FROM_F16) UNROLL for (int j = 0; j < w; j += 2) fetch((const uint16_t *)c->next + t * ldb + 16 * j);
+        UNROLL for (int j = 0; j < w; j++) b[j] = load_from(c->b, t * ldb + 16 * j, from);
+        UNROLL for (int i = 0; i < n; i++) {
+            vf x = vf_set1(a[i * lda + t]);
+            UNROLL for (int j = 0; j < w; j++) sum[i][j] = vf_add(sum[i][j], vf_mul(x, b[j]));
         }
     }
     UNROLL for (int i = 0; i < n; i++) { UNROLL for (int j = 0; j < w; j++) vf_store(out + i * ldo + 16 * j, sum[i][j]); }
@@ -124,15 +74,15 @@ typedef void (*chain_fn)(const chain_args *c);
 #define CHAINS_FROM(from) CHAINS(from, 1)
 #define NAMES_FROM(from) {NAMES(from, 1)}
 #endif
-CHAINS_FROM(FROM_F32) CHAINS_FROM(FROM_F16) CHAINS_FROM(FROM_Q8_0_K) CHAINS_FROM(FROM_Q8_0_V)
+CHAINS_FROM(FROM_F32) CHAINS_FROM(FROM_F16)
 static const chain_fn chains[N_SOURCES][SIMD_COLUMNS][ROWS] = {
-    NAMES_FROM(FROM_F32), NAMES_FROM(FROM_F16), NAMES_FROM(FROM_Q8_0_K), NAMES_FROM(FROM_Q8_0_V),
+    NAMES_FROM(FROM_F32), NAMES_FROM(FROM_F16),
 };
 // clang-format on
 
 // The same for n rows and any number of columns, a multiple of 16: in parts of nearly the same width. c is used up.
 static void chain_all(chain_args *c, source from, int n, int columns) {
-    static const size_t element_bytes[] = {[FROM_F32] = 4, [FROM_F16] = 2, [FROM_Q8_0_K] = 1, [FROM_Q8_0_V] = 1};
+    static const size_t element_bytes[] = {[FROM_F32] = 4, [FROM_F16] = 2};
     const float *a = c->a;
     float *out = c->out;
     for (int left = columns / 16, parts = (left + SIMD_COLUMNS - 1) / SIMD_COLUMNS; parts > 0; parts--) {
@@ -148,7 +98,6 @@ static void chain_all(chain_args *c, source from, int n, int columns) {
         out += 16 * w;
         c->b = (const char *)c->b + 16 * (size_t)w * element_bytes[from];
         c->next = (const char *)c->next + 16 * (size_t)w * element_bytes[from];
-        c->column += w;
         left -= w;
     }
 }
@@ -159,74 +108,17 @@ static void chain_all(chain_args *c, source from, int n, int columns) {
 typedef struct matrix {
     const void *data, *next; // next: of the block after this one
     source from;
-    const void *scales, *next_scales; // as in chain_args
 } matrix;
 
 // f16 [rows][ld] -> f32 [rows][ld], of which the first columns are wanted.
 static void widen_f16(const uint16_t *from, const uint16_t *next, int rows, int columns, int ld, float *to) {
     for (int row = 0; row < rows; row++, from += ld, next += ld, to += ld) {
-        for (int i = 0; i < columns; i += 32) fetch(next + i, FETCH_F16);
+        for (int i = 0; i < columns; i += 32) fetch(next + i);
         for (int i = 0; i < columns; i += 16) vf_store(to + i, vf_load_f16(from + i));
     }
 }
 
-// q8_0, K: [head_dim][CELLS]. Products of a scale (11 bits) and a byte are exact.
-static void widen_k(const int8_t *q, const int8_t *next, int head_dim, float *to) {
-    const uint16_t *scales = (const uint16_t *)(q + head_dim * CELLS);
-    for (int at = 0; at < head_dim / 32 * CELLS * 2; at += 64) fetch(next + head_dim * CELLS + at, FETCH_NEAR);
-    for (int begin = 0; begin < head_dim; begin += 32) {
-        vf scale[4];
-        for (int c = 0; c < 4; c++) scale[c] = vf_load_f16(scales + begin / 32 * CELLS + 16 * c);
-        for (int d = begin * CELLS; d < (begin + 32) * CELLS; d += CELLS) {
-            fetch(next + d, FETCH_NEAR);
-            for (int c = 0; c < 4; c++) vf_store(to + d + 16 * c, vf_mul(scale[c], vf_from_vi(vi_load_i8(q + d + 16 * c))));
-        }
-    }
-}
-
-// The scales of q8_0, V: f16 [head_dim / 32][CELLS] -> f32
-static void widen_scales(const int8_t *q, const int8_t *next, int head_dim, float *to) {
-    const int at = head_dim * CELLS;
-    widen_f16((const uint16_t *)(q + at), (const uint16_t *)(next + at), head_dim / 32, CELLS, CELLS, to);
-}
-
-// q8_0, V: [cells][head_dim]
-static void widen_v(const int8_t *q, const int8_t *next, int head_dim, int cells, float *to) {
-    float scales[MOST_DIM / 32 * CELLS];
-    widen_scales(q, next, head_dim, scales);
-    for (int c = 0; c < cells; c++) {
-        for (int d = 0; d < head_dim; d += 32) {
-            vf scale = vf_set1(scales[d / 32 * CELLS + c]);
-            int at = c * head_dim + d;
-            fetch(next + at, FETCH_NEAR);
-            vf_store(to + at, vf_mul(scale, vf_from_vi(vi_load_i8(q + at))));
-            vf_store(to + at + 16, vf_mul(scale, vf_from_vi(vi_load_i8(q + at + 16))));
-        }
-    }
-}
-
 // ---- a tile of queries of one kv head
-
-typedef struct tile {
-    // First what is read in vectors, so that each begins on 64 bytes.
-    float wide[MOST_DIM * CELLS];                 // K or V of a block
-    float q[KIN_TILE_VALUES];                     // [n][head_dim], with the scale
-    float values[KIN_TILE_VALUES];                // [n][head_dim] of this span
-    float total[KIN_TILE_VALUES];                 // [n][head_dim] of the spans so far
-    float sum[QUERIES][16];                       // of 2^(score - max), lanes are cells
-    float p[QUERIES][CELLS];                      // of the present block: scores, then 2^(score - max)
-    float max[QUERIES];                           // of the scores so far, in this span
-    float total_max[QUERIES], total_sum[QUERIES]; // of the spans so far
-    int begin[QUERIES], end[QUERIES];             // positions that a query sees
-    int see_begin[QUERIES], see_end[QUERIES];     // cells of the present block that it sees: none if they are equal
-    int seen;                                     // cells of the present block, from its first on, that any of them sees
-    int low, high;                                // positions that any of them sees
-    const kin_attention *a;
-    int head, group; // kv head; queries of one row that share it
-    int64_t row;     // of query 0
-    int first;       // of query 0, within its group: 0 but where a group is larger than a tile
-    int n;           // queries
-} __attribute__((aligned(64))) tile;
 
 static int64_t query_row(const tile *t, int i) { return t->row + (t->first + i) / t->group; }
 static int query_head(const tile *t, int i) { return t->head * t->group + (t->first + i) % t->group; }
@@ -251,30 +143,19 @@ static void load_queries(tile *t) {
         t->low = t->begin[i] < t->low ? t->begin[i] : t->low;
         t->high = t->end[i] > t->high ? t->end[i] : t->high;
     }
+    if (a->kv.type == KIN_TYPE_Q8_0) SIMD_FN(kin_round_queries)(t);
 }
 
 // Of two blocks of the cache, the second one after the first.
 static matrix block_of(tile *t, bool is_k, const int32_t block[2]) {
-    const kin_kv_layout *kv = &t->a->kv;
-    size_t bytes = kin_kv_block_bytes(kv), head_bytes = bytes / (size_t)kv->n_head_kv;
-    const char *cache = (const char *)(is_k ? t->a->k : t->a->v) + (size_t)t->head * head_bytes;
-    const void *data = cache + (size_t)block[0] * bytes, *next = t->n <= FETCH_QUERIES ? cache + (size_t)block[1] * bytes : data;
-    if (kv->type == KIN_TYPE_F16 && t->n <= DIRECT_F16) return (matrix){data, next, FROM_F16, NULL, NULL};
-    if (kv->type == KIN_TYPE_Q8_0 && t->n <= DIRECT_Q8_0) {
-        const char *scales = (const char *)data + kv->head_dim * CELLS, *next_scales = (const char *)next + kv->head_dim * CELLS;
-        if (is_k) return (matrix){data, next, FROM_Q8_0_K, scales, next_scales};
-        widen_scales(data, next, kv->head_dim, t->wide);
-        return (matrix){data, next, FROM_Q8_0_V, t->wide, NULL};
-    }
-    if (kv->type == KIN_TYPE_F16 && is_k)
-        widen_f16(data, next, kv->head_dim, (t->seen + 15) / 16 * 16, CELLS, t->wide);
-    else if (kv->type == KIN_TYPE_F16)
-        widen_f16(data, next, t->seen, kv->head_dim, kv->head_dim, t->wide);
-    else if (is_k)
-        widen_k(data, next, kv->head_dim, t->wide);
+    const int dim = t->a->kv.head_dim;
+    const cells b = tile_cells(t, is_k, block);
+    if (t->n <= DIRECT_F16) return (matrix){b.data, b.next, FROM_F16};
+    if (is_k)
+        widen_f16(b.data, b.next, dim, (t->seen + 15) / 16 * 16, CELLS, t->wide);
     else
-        widen_v(data, next, kv->head_dim, t->seen, t->wide);
-    return (matrix){t->wide, t->wide, FROM_F32, NULL, NULL};
+        widen_f16(b.data, b.next, t->seen, dim, dim, t->wide);
+    return (matrix){t->wide, t->wide, FROM_F32};
 }
 
 // Which of the 64 positions from `at` on each query sees.
@@ -296,8 +177,6 @@ static void score(tile *t, const matrix *k, int i, int n, int cells) {
                        .a = t->q + i * dim,
                        .b = k->data,
                        .next = k->next,
-                       .scales = k->scales,
-                       .next_scales = k->next_scales,
                        .ldo = CELLS,
                        .lda = dim,
                        .ldb = CELLS,
@@ -313,44 +192,6 @@ static void score_all(tile *t, const matrix *k) {
         for (next = i + 1; next < t->n && (t->see_end[next] + 15) / 16 * 16 == cells;) next++;
         if (cells) score(t, k, i, next - i, cells);
     }
-}
-
-// Sixteen in the middle for lanes that are seen. Lanes beyond `end` are unseen from 32 - end on, those before `begin` up to
-// 16 - begin.
-#define TIMES_16(x) x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x
-static const float unseen_score[48] = {TIMES_16(-INFINITY), TIMES_16(0), TIMES_16(-INFINITY)}; // to be added
-static const float unseen_share[48] = {TIMES_16(0), TIMES_16(1), TIMES_16(0)};                 // to be multiplied with
-
-// What was summed so far is taken relative to a reference that has grown by -difference.
-static void shrink(tile *t, int i, float difference) {
-    int dim = t->a->kv.head_dim;
-    vf factor = vf_exp2(vf_set1(difference));
-    vf_store(t->sum[i], vf_mul(vf_load(t->sum[i]), factor));
-    for (int d = 0; d < dim; d += 16) vf_store(t->values + i * dim + d, vf_mul(vf_load(t->values + i * dim + d), factor));
-}
-
-static bool sees_all(const tile *t, int i) { return t->see_end[i] - t->see_begin[i] == CELLS; }
-
-// Of 16 scores some are not seen: they become the lowest, whatever they are.
-static void hide(float *p, const float *unseen) { vf_store(p, vf_max(vf_add(vf_load(p), vf_load(unseen)), vf_set1(LOWEST))); }
-
-static float greatest_score(tile *t, int i) {
-    float *p = t->p[i];
-    if (sees_all(t, i)) return vf_greatest(vf_max(vf_max(vf_load(p), vf_load(p + 16)), vf_max(vf_load(p + 32), vf_load(p + 48))));
-    int begin = t->see_begin[i], end = t->see_end[i];
-    if (begin % 16) hide(p + begin / 16 * 16, unseen_score + 16 - begin % 16);
-    if (end % 16) hide(p + end / 16 * 16, unseen_score + 32 - end % 16);
-    vf max = vf_load(p + begin / 16 * 16);
-    for (int c = begin / 16 + 1; 16 * c < end; c++) max = vf_max(max, vf_load(p + 16 * c));
-    return vf_greatest(max);
-}
-
-// Looks at query i's scores: is its reference still good?
-static void raise_max(tile *t, int i) {
-    float max = greatest_score(t, i);
-    if (max <= t->max[i] + SLACK) return;
-    if (t->max[i] > LOWEST) shrink(t, i, t->max[i] - max);
-    t->max[i] = max;
 }
 
 // Query i's scores -> 2^(score - max)
@@ -372,9 +213,7 @@ static void soften_seen(tile *t, int i) {
         vf x = vf_sub(vf_load(t->p[i] + c), vf_set1(t->max[i]));
         vf_exp2_each(&x, 1, FLOOR);
         vf_store(t->p[i] + c, x);
-        if (c < begin) x = vf_mul(x, vf_load(unseen_share + 16 - (begin - c)));
-        if (end < c + 16) x = vf_mul(x, vf_load(unseen_share + 32 - (end - c)));
-        sum = vf_add(sum, x);
+        sum = vf_add(sum, only_seen(x, c, begin, end));
     }
     vf_store(t->sum[i], sum);
 }
@@ -386,7 +225,6 @@ static void add_values(tile *t, const matrix *v, int i, int n, int begin, int en
                        .a = t->p[i],
                        .b = v->data,
                        .next = v->next,
-                       .scales = v->scales,
                        .ldo = dim,
                        .lda = CELLS,
                        .ldb = dim,
@@ -413,7 +251,7 @@ static void run_block(tile *t, const int32_t block[2]) {
     matrix k = block_of(t, true, block);
     score_all(t, &k);
     for (int i = 0; i < t->n; i++)
-        if (t->see_begin[i] < t->see_end[i]) raise_max(t, i);
+        if (!sees_none(t, i)) raise_max(t, i);
     for (int i = 0; i < t->n; i++) {
         if (sees_all(t, i))
             soften_all(t, i);
@@ -442,7 +280,13 @@ static void run_span(tile *t, int begin, int end) {
     begin_span(t);
     for (int b = begin / CELLS; b * CELLS < end; b++) {
         see(t, b * CELLS);
-        run_block(t, (const int32_t[2]){blocks[b], (b + 1) * CELLS < t->high ? blocks[b + 1] : blocks[b]});
+        bool is_last = (b + 1) * CELLS >= t->high;
+        const int32_t block[2] = {blocks[b], is_last ? blocks[t->low / CELLS] : blocks[b + 1]};
+        t->next_head = is_last && t->head + 1 < t->a->kv.n_head_kv ? t->head + 1 : t->head;
+        if (t->a->kv.type == KIN_TYPE_F16)
+            run_block(t, block);
+        else
+            SIMD_FN(kin_attend_q8_0)(t, block);
     }
 }
 
@@ -532,9 +376,9 @@ static void run_all_spans(tile *t) {
 SIMD_INLINE void fetch_rows(const kin_attention *a, int64_t begin, int64_t end, int head) {
     int64_t at = (int64_t)head * (a->n_head / a->kv.n_head_kv) * a->kv.head_dim, n = a->n_head / a->kv.n_head_kv * a->kv.head_dim;
     for (int64_t row = begin; row < end; row++)
-        for (int64_t d = 0; d < n; d += 16) __builtin_prefetch(a->out + row * a->ldo + at + d, 1, FETCH_NEAR);
+        for (int64_t d = 0; d < n; d += 16) __builtin_prefetch(a->out + row * a->ldo + at + d, 1, 3);
     for (int64_t row = end; row < 2 * end - begin && row < a->n_rows; row++)
-        for (int64_t d = 0; d < n; d += 16) fetch(a->q + row * a->ldq + at + d, FETCH_NEAR);
+        for (int64_t d = 0; d < n; d += 16) __builtin_prefetch(a->q + row * a->ldq + at + d, 0, 3);
 }
 
 // Rows [begin, end) that stand together, for a kv head and one span, or all of them (a->n_spans is 1).

@@ -12,19 +12,23 @@ static uint16_t to_f16(float x) {
     return h[0];
 }
 
-// One head of one cell. K: values of a cell are `CELLS` apart; V: they stand together.
+// One head of one cell. F16: K's values of a cell are `CELLS` apart, V's stand together.
 static void store_f16(const float *x, int dim, int cell, bool is_k, uint16_t *to) {
     uint16_t h[MOST_DIM];
     for (int d = 0; d < dim; d += 16) vf_store_f16(h + d, vf_load(x + d));
     for (int d = 0; d < dim; d++) to[is_k ? d * CELLS + cell : cell * dim + d] = h[d];
 }
 
+// K: fours of a cell's values are 4 CELLS apart; V: four cells' values stand together.
 static void store_q8_0(const float *x, int dim, int cell, bool is_k, int8_t *to) {
     uint16_t *scales = (uint16_t *)(to + dim * CELLS);
     for (int j = 0; j < dim; j += 32) {
         int8_t q[32];
         scales[j / 32 * CELLS + cell] = to_f16(simd_round_s8(x + j, 32, q));
-        for (int d = 0; d < 32; d++) to[is_k ? (j + d) * CELLS + cell : cell * dim + j + d] = q[d];
+        if (is_k)
+            for (int d = 0; d < 32; d += 4) memcpy(to + (j + d) * CELLS + 4 * cell, q + d, 4);
+        else
+            for (int d = 0; d < 32; d++) to[cell / 4 * 4 * dim + 4 * (j + d) + cell % 4] = q[d];
     }
 }
 

@@ -28,9 +28,24 @@
 //   vi_pair(a, b)            the low 16 bits of a, above them the low 16 bits of b
 //   vi_mul_add(a, b, c)      a + b * c
 //   vi_add_pairs(a, p, x)    lane i: a + p[2i] * x[0] + p[2i+1] * x[1]
+//
+// Exact products of signed bytes with numbers of 16 bits, -32512 to 32512, of which 64 make SIMD_X_BYTES bytes:
+//   vw         16 lanes of 4 signed bytes      vd      16 sums of such products
+//   vx_store(x, a)           64 numbers: a[0] to a[3]
+//   vw_load(p)               64 bytes
+//   vd_dot(s, w, x, g)       each lane: s + its 4 bytes of w times the numbers 4 g to 4 g + 3, plus SIMD_S16_BIAS * their sum;
+//                            those of 16 i + 4 g are at x + SIMD_X_STEP * i
+//   vi_from_vd(s)            s in 32 bits
+//   vx_store_positive, vw_load_positive, vd_dot_positive    the same for numbers of 0 to 32512, without the bias
 #pragma once
 
 #include SIMD_HEADER
+
+#ifndef SIMD_POSITIVE // these are functions of their own
+#define vx_store_positive vx_store
+#define vw_load_positive vw_load
+#define vd_dot_positive vd_dot
+#endif
 
 #ifndef SIMD_COLUMNS
 #define SIMD_COLUMNS 1 // vectors of 16 columns that a product of attention keeps in registers, for each of 4 rows: 1 or 4

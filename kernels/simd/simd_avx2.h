@@ -7,6 +7,11 @@
 #include <string.h>
 
 #define SIMD_ROWS 4 // activation rows that a product keeps in registers
+#define SIMD_S16_BIAS 0
+#define SIMD_S16_ROWS 4    // queries that a product of attention with 16 bits keeps in registers,
+#define SIMD_S16_COLUMNS 1 // for each of so many vectors
+#define SIMD_X_BYTES 128
+#define SIMD_X_STEP 32
 #ifdef __AVXVNNI__
 #define SIMD_NAME "avxvnni"
 #define SIMD_FUSED_16 2 // so many rows are multiplied as weights are unpacked (fused.c), at most 4
@@ -168,6 +173,39 @@ static inline vi vi_dot_s8(vi sum, vb w, const int8_t *p) {
 static inline vb vb_s8(vb x) { return x; }
 static inline void vb_store_s8(void *p, vb x) { vb_store(p, x); }
 #endif
+
+// Words of 16 bits, of four numbers the first and the third one, then the others: as the even and the odd bytes of a lane stand.
+typedef vi vd;
+typedef struct vw {
+    vi even, odd;
+} vw;
+static inline void vx_store(int8_t *x, const vi a[4]) {
+    const __m256i order = _mm256_setr_epi8(0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15, 0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12,
+                                           13, 10, 11, 14, 15);
+    for (int i = 0; i < 4; i++) {
+        __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(a[i].a, a[i].b), 0xd8);
+        _mm256_storeu_si256((__m256i *)(x + 32 * i), _mm256_shuffle_epi8(words, order));
+    }
+}
+static inline vw vw_load(const int8_t *p) {
+    vi x = vi_load((const int32_t *)p);
+    return (vw){{_mm256_srai_epi16(_mm256_slli_epi16(x.a, 8), 8), _mm256_srai_epi16(_mm256_slli_epi16(x.b, 8), 8)},
+                {_mm256_srai_epi16(x.a, 8), _mm256_srai_epi16(x.b, 8)}};
+}
+static inline vd vd_set1(int32_t x) { return vi_set1(x); }
+static inline __m256i simd_add_words(__m256i sum, __m256i x, __m256i y) {
+#ifdef __AVXVNNI__
+    return _mm256_dpwssd_avx_epi32(sum, x, y);
+#else
+    return simd_in_place(_mm256_add_epi32(sum, _mm256_madd_epi16(x, y)));
+#endif
+}
+static inline vd vd_dot(vd sum, vw w, const int8_t *x, int g) {
+    __m256i even = simd_bytes4(x + 8 * g), odd = simd_bytes4(x + 8 * g + 4);
+    return (vd){simd_add_words(simd_add_words(sum.a, w.even.a, even), w.odd.a, odd),
+                simd_add_words(simd_add_words(sum.b, w.even.b, even), w.odd.b, odd)};
+}
+static inline vi vi_from_vd(vd s) { return s; }
 
 static inline float vf_sum(vf x) {
     __m256 b = _mm256_add_ps(x.a, x.b);

@@ -10,7 +10,13 @@
 #define SIMD_COLUMNS 4   // vectors that a product of attention keeps for each row
 #define SIMD_SUB_MOST 0  // sums of bytes are 32 bits wide
 #define SIMD_S8_BIAS 128 // signed bytes are stored with 128 added: the product takes unsigned ones
-#define SIMD_FUSED_16 4  // so many rows are multiplied as weights are unpacked (fused.c), at most 4
+#define SIMD_S16_BIAS 128
+#define SIMD_S16_ROWS 4    // queries that a product of attention with 16 bits keeps in registers,
+#define SIMD_S16_COLUMNS 2 // for each of so many vectors
+#define SIMD_X_BYTES 128
+#define SIMD_X_STEP 4
+#define SIMD_POSITIVE
+#define SIMD_FUSED_16 4 // so many rows are multiplied as weights are unpacked (fused.c), at most 4
 
 typedef __m512 vf;
 typedef __m512i vi, vb, vs, vscale;
@@ -77,6 +83,41 @@ static inline vi vi_mul_add(vi sum, vi a, vi b) { return _mm512_add_epi32(sum, _
 static inline vi vi_add_pairs(vi sum, const int16_t *pairs, const int16_t *x) {
     return _mm512_dpwssd_epi32(sum, _mm512_loadu_si512(pairs), simd_bytes4(x));
 }
+
+// A number of 16 bits is two digits of 8 bits: 64 high ones, then 64 low ones. The dwords of 4 digits are [g][i] of 16 i + 4 g,
+// as packing leaves them. The product takes bytes of which the first are unsigned: signed numbers have signed digits, and 128 is
+// added to the bytes that they are multiplied with; the digits of positive numbers are unsigned themselves.
+typedef __m512i vw;
+typedef struct vd {
+    __m512i high, low;
+} vd;
+static inline void simd_store_digits(int8_t *x, const vi a[4], __m512i flip) {
+    const __m512i byte = _mm512_set1_epi16(255);
+    __m512i first = _mm512_packus_epi32(a[0], a[1]), second = _mm512_packus_epi32(a[2], a[3]);
+    __m512i high = _mm512_packus_epi16(_mm512_srli_epi16(first, 8), _mm512_srli_epi16(second, 8));
+    __m512i low = _mm512_packus_epi16(_mm512_and_si512(first, byte), _mm512_and_si512(second, byte));
+    _mm512_storeu_si512(x, high);
+    _mm512_storeu_si512(x + 64, _mm512_xor_si512(low, flip));
+}
+static inline void vx_store(int8_t *x, const vi a[4]) {
+    const __m512i half = _mm512_set1_epi32(128), word = _mm512_set1_epi32(0xffff);
+    vi b[4];
+    for (int i = 0; i < 4; i++) b[i] = _mm512_and_si512(_mm512_add_epi32(a[i], half), word);
+    simd_store_digits(x, b, _mm512_set1_epi8(-128));
+}
+static inline void vx_store_positive(int8_t *x, const vi a[4]) { simd_store_digits(x, a, _mm512_setzero_si512()); }
+static inline vw vw_load(const int8_t *p) { return vb_s8(vb_load(p)); }
+static inline vw vw_load_positive(const int8_t *p) { return vb_load(p); }
+static inline vd vd_set1(int32_t x) { return (vd){_mm512_setzero_si512(), _mm512_set1_epi32(x)}; }
+static inline vd vd_dot(vd sum, vw w, const int8_t *x, int g) {
+    return (vd){_mm512_dpbusd_epi32(sum.high, w, simd_bytes4(x + 16 * g)),
+                _mm512_dpbusd_epi32(sum.low, w, simd_bytes4(x + 16 * g + 64))};
+}
+static inline vd vd_dot_positive(vd sum, vw w, const int8_t *x, int g) {
+    return (vd){_mm512_dpbusd_epi32(sum.high, simd_bytes4(x + 16 * g), w),
+                _mm512_dpbusd_epi32(sum.low, simd_bytes4(x + 16 * g + 64), w)};
+}
+static inline vi vi_from_vd(vd s) { return _mm512_add_epi32(_mm512_slli_epi32(s.high, 8), s.low); }
 
 static inline float vf_sum(vf a) {
     __m256 b = _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));

@@ -10,6 +10,11 @@
 #define SIMD_ROWS 4     // activation rows that a product keeps in registers
 #define SIMD_SUB_MOST 0 // sums of bytes are 32 bits wide
 #define SIMD_S8_BIAS 0
+#define SIMD_S16_BIAS 0
+#define SIMD_S16_ROWS 2    // queries that a product of attention with 16 bits keeps in registers,
+#define SIMD_S16_COLUMNS 1 // for each of so many vectors
+#define SIMD_X_BYTES 128
+#define SIMD_X_STEP 32
 
 typedef struct vf {
     float32x4_t a, b, c, d;
@@ -141,6 +146,26 @@ static inline vi vi_add_pairs(vi sum, const int16_t *pairs, const int16_t *x) {
                 simd_add_pairs(sum.c, vget_low_s16(high.val[0]), vget_low_s16(high.val[1]), x),
                 simd_add_pairs(sum.d, vget_high_s16(high.val[0]), vget_high_s16(high.val[1]), x)};
 }
+
+// A number of 16 bits is two signed digits of 8 bits: of 16 numbers the high ones, then the low ones.
+typedef vb vw;
+typedef struct vd {
+    vi high, low;
+} vd;
+static inline void vx_store(int8_t *x, const vi a[4]) {
+    for (int i = 0; i < 4; i++, x += 32) {
+        int16x8_t first = vcombine_s16(vmovn_s32(a[i].a), vmovn_s32(a[i].b)),
+                  second = vcombine_s16(vmovn_s32(a[i].c), vmovn_s32(a[i].d));
+        vst1q_s8(x, vcombine_s8(vrshrn_n_s16(first, 8), vrshrn_n_s16(second, 8)));
+        vst1q_s8(x + 16, vcombine_s8(vmovn_s16(first), vmovn_s16(second)));
+    }
+}
+static inline vw vw_load(const int8_t *p) { return vb_load(p); }
+static inline vd vd_set1(int32_t x) { return (vd){vi_zero(), vi_set1(x)}; }
+static inline vd vd_dot(vd sum, vw w, const int8_t *x, int g) {
+    return (vd){vi_dot_s8(sum.high, w, x + 4 * g), vi_dot_s8(sum.low, w, x + 4 * g + 16)};
+}
+static inline vi vi_from_vd(vd s) { return vi_add(vi_shl(s.high, 8), s.low); }
 
 static inline float vf_sum(vf x) {
     float32x4_t y = vaddq_f32(vaddq_f32(x.a, x.c), vaddq_f32(x.b, x.d));

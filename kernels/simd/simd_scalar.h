@@ -10,6 +10,11 @@
 #define SIMD_ROWS 4
 #define SIMD_SUB_MOST 0
 #define SIMD_S8_BIAS 0
+#define SIMD_S16_BIAS 0
+#define SIMD_S16_ROWS 4
+#define SIMD_S16_COLUMNS 1
+#define SIMD_X_BYTES 256
+#define SIMD_X_STEP 64
 
 typedef struct vf {
     float at[16];
@@ -144,6 +149,33 @@ static inline vi vi_dot_s8(vi sum, vb w, const int8_t *x) {
 static inline vi vi_add_pairs(vi sum, const int16_t *pairs, const int16_t *x) {
     SIMD_LANES(vi, sum.at[i] + pairs[2 * i] * x[0] + pairs[2 * i + 1] * x[1]);
 }
+
+// In floats, which compilers multiply in vectors on every processor: four products are below 2^24, and their sum is exact.
+typedef vi vd;
+typedef struct vw {
+    float at[4][16];
+} vw;
+static inline void vx_store(int8_t *x, const vi a[4]) {
+    for (int i = 0; i < 4; i++) {
+        vf number = vf_from_vi(a[i]);
+        memcpy(x + 64 * i, &number, sizeof number);
+    }
+}
+static inline vw vw_load(const int8_t *p) {
+    uint32_t four[16];
+    vw z;
+    memcpy(four, p, sizeof four);
+    for (int k = 0; k < 4; k++)
+        for (int i = 0; i < 16; i++) z.at[k][i] = (float)((int32_t)(four[i] << (24 - 8 * k)) >> 24);
+    return z;
+}
+static inline vd vd_set1(int32_t x) { return vi_set1(x); }
+static inline vd vd_dot(vd sum, vw w, const int8_t *x, int g) {
+    float y[4];
+    memcpy(y, x + 16 * g, sizeof y);
+    SIMD_LANES(vd, sum.at[i] + (int32_t)(w.at[0][i] * y[0] + w.at[1][i] * y[1] + w.at[2][i] * y[2] + w.at[3][i] * y[3]));
+}
+static inline vi vi_from_vd(vd s) { return s; }
 
 static inline float vf_sum(vf a) {
     for (int n = 8; n > 0; n /= 2)

@@ -21,6 +21,12 @@
 #define SIMD_S8_BIAS 128 // signed bytes are stored with 128 added: it is cheaper to widen unsigned ones
 #endif
 
+#define SIMD_S16_BIAS 0
+#define SIMD_S16_ROWS 4    // queries that a product of attention with 16 bits keeps in registers,
+#define SIMD_S16_COLUMNS 1 // for each of so many vectors
+#define SIMD_X_BYTES 128
+#define SIMD_X_STEP 32
+
 typedef struct vf {
     v128_t a, b, c, d;
 } vf;
@@ -196,6 +202,35 @@ static inline void vb_store_s8(void *p, vb x) {
     vb_store(p, SIMD_EACH(wasm_v128_xor));
 }
 #endif
+
+// Words of 16 bits, of four numbers the first and the third one, then the others: as the even and the odd bytes of a lane stand.
+typedef vi vd;
+typedef struct vw {
+    vi even, odd;
+} vw;
+static inline void vx_store(int8_t *x, const vi a[4]) {
+    for (int i = 0; i < 4; i++, x += 32) {
+        v128_t first = wasm_i16x8_narrow_i32x4(a[i].a, a[i].b), second = wasm_i16x8_narrow_i32x4(a[i].c, a[i].d);
+        wasm_v128_store(x, wasm_i16x8_shuffle(first, first, 0, 2, 1, 3, 4, 6, 5, 7));
+        wasm_v128_store(x + 16, wasm_i16x8_shuffle(second, second, 0, 2, 1, 3, 4, 6, 5, 7));
+    }
+}
+static inline v128_t simd_even(v128_t x) { return wasm_i16x8_shr(wasm_i16x8_shl(x, 8), 8); }
+static inline v128_t simd_odd(v128_t x) { return wasm_i16x8_shr(x, 8); }
+static inline vw vw_load(const int8_t *p) {
+    vi x = simd_load(p);
+    return (vw){SIMD_EACH_OF(simd_even), SIMD_EACH_OF(simd_odd)};
+}
+static inline vd vd_set1(int32_t x) { return vi_set1(x); }
+static inline v128_t simd_add_words(v128_t sum, v128_t w_even, v128_t even, v128_t w_odd, v128_t odd) {
+    return simd_add_dot(simd_add_dot(sum, w_even, even), w_odd, odd);
+}
+static inline vd vd_dot(vd sum, vw w, const int8_t *x, int g) {
+    v128_t even = wasm_v128_load32_splat(x + 8 * g), odd = wasm_v128_load32_splat(x + 8 * g + 4);
+    return (vd){simd_add_words(sum.a, w.even.a, even, w.odd.a, odd), simd_add_words(sum.b, w.even.b, even, w.odd.b, odd),
+                simd_add_words(sum.c, w.even.c, even, w.odd.c, odd), simd_add_words(sum.d, w.even.d, even, w.odd.d, odd)};
+}
+static inline vi vi_from_vd(vd s) { return s; }
 
 static inline float vf_sum(vf x) {
     v128_t y = wasm_f32x4_add(wasm_f32x4_add(x.a, x.c), wasm_f32x4_add(x.b, x.d));

@@ -1,0 +1,133 @@
+// A tile of attention: queries of one kv head that share its K and V, and what is done with their scores. For attention.c and
+// attention_q8_0.c; kernels/attention.h says how rows become tiles.
+#pragma once
+
+#include <math.h>
+
+#include "kernels/attention.h"
+#include "kernels/panel.h"
+#include "kernels/simd/backend.h"
+#include "kernels/simd/simd.h"
+
+enum {
+    CELLS = KIN_KV_CELLS,
+    MOST_DIM = 256,
+    QUERIES = KIN_TILE_QUERIES,
+    FETCH_QUERIES = 16, // so many are fast enough to wait for memory: the next block is fetched while they are computed
+};
+
+static const float LOWEST = -3e38f; // below every score
+// Scores are taken relative to the greatest one of the blocks before, as long as none is greater by more than this: 2^SLACK is
+// far from overflow, and a new reference would cost as much as the block's exponentials.
+static const float SLACK = 11;
+// Scores that are further below it count as this much below: 2^-92 adds nothing to a sum, and its products with V are normal
+// numbers.
+static const float FLOOR = -92;
+
+// Into the second-level cache: whole blocks ahead are more than the first level has buffers for (2 cores of Zen 4, one token
+// after 2048 with F16: 3.4 ms for 16 layers, so 2.6; after 4096 with Q8_0, head size 128: 8.6, so 7.8).
+#define fetch(p) __builtin_prefetch(p, 0, 2)
+
+// What is unrolled is unrolled early: gcc 12 keeps the sums of a loop that it unrolls later on the stack as well.
+#define UNROLL _Pragma("GCC unroll 4")
+
+// Queries over a cache of Q8_0, rounded to 16 bits. Columns are padded to a multiple of 64.
+typedef struct rounded {
+    int8_t q[QUERIES * 2 * SIMD_X_BYTES]; // [n][columns / 64][SIMD_X_BYTES]
+    int32_t sum[KIN_TILE_VALUES / 32];    // [n][head_dim / 32] of 32 columns
+    float scale[QUERIES];
+} rounded;
+
+typedef struct tile {
+    // First what is read in vectors, so that each begins on 64 bytes.
+    union {
+        float wide[MOST_DIM * CELLS]; // K or V of a block (F16)
+        rounded rounded;              // (Q8_0)
+    };
+    float q[KIN_TILE_VALUES];                     // [n][head_dim], with the scale
+    float values[KIN_TILE_VALUES];                // [n][head_dim] of this span
+    float total[KIN_TILE_VALUES];                 // [n][head_dim] of the spans so far
+    float sum[QUERIES][16];                       // of 2^(score - max), lanes are cells
+    float p[QUERIES][CELLS];                      // of the present block: scores, then 2^(score - max)
+    float max[QUERIES];                           // of the scores so far, in this span
+    float total_max[QUERIES], total_sum[QUERIES]; // of the spans so far
+    int begin[QUERIES], end[QUERIES];             // positions that a query sees
+    int see_begin[QUERIES], see_end[QUERIES];     // cells of the present block that it sees: none if they are equal
+    int seen;                                     // cells of the present block, from its first on, that any of them sees
+    int low, high;                                // positions that any of them sees
+    const kin_attention *a;
+    int head, group; // kv head; queries of one row that share it
+    int next_head;   // whose block is fetched
+    int64_t row;     // of query 0
+    int first;       // of query 0, within its group: 0 but where a group is larger than a tile
+    int n;           // queries
+} __attribute__((aligned(64))) tile;
+
+// A head's K or V of a block of the cache, and what is read after it: itself, where queries are too many to wait for memory.
+typedef struct cells {
+    const void *data, *next;
+} cells;
+
+// Of two blocks of the cache: this one, and the one to be fetched.
+static inline cells tile_cells(const tile *t, bool is_k, const int32_t block[2]) {
+    const kin_kv_layout *kv = &t->a->kv;
+    const char *cache = is_k ? t->a->k : t->a->v;
+    size_t bytes = kin_kv_block_bytes(kv), head_bytes = bytes / (size_t)kv->n_head_kv;
+    const char *data = cache + (size_t)block[0] * bytes + (size_t)t->head * head_bytes;
+    const char *next = cache + (size_t)block[1] * bytes + (size_t)t->next_head * head_bytes;
+    return (cells){data, t->n <= FETCH_QUERIES ? next : data};
+}
+
+static inline bool sees_all(const tile *t, int i) { return t->see_end[i] - t->see_begin[i] == CELLS; }
+static inline bool sees_none(const tile *t, int i) { return t->see_end[i] == t->see_begin[i]; }
+
+// Sixteen in the middle for lanes that are seen. Lanes beyond `end` are unseen from 32 - end on, those before `begin` up to
+// 16 - begin.
+#define TIMES_16(x) x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x
+static const float unseen_score[48] = {TIMES_16(-INFINITY), TIMES_16(0), TIMES_16(-INFINITY)}; // to be added
+static const float unseen_share[48] = {TIMES_16(0), TIMES_16(1), TIMES_16(0)};                 // to be multiplied with
+
+// Of the 16 cells from c on, those that are not seen become zeros.
+SIMD_INLINE vf only_seen(vf x, int c, int begin, int end) {
+    if (c < begin) x = vf_mul(x, vf_load(unseen_share + 16 - (begin - c)));
+    if (end < c + 16) x = vf_mul(x, vf_load(unseen_share + 32 - (end - c)));
+    return x;
+}
+
+// What was summed so far is taken relative to a reference that has grown by -difference.
+static inline void shrink(tile *t, int i, float difference) {
+    int dim = t->a->kv.head_dim;
+    vf factor = vf_exp2(vf_set1(difference));
+    vf_store(t->sum[i], vf_mul(vf_load(t->sum[i]), factor));
+    for (int d = 0; d < dim; d += 16) vf_store(t->values + i * dim + d, vf_mul(vf_load(t->values + i * dim + d), factor));
+}
+
+// Of 16 scores some are not seen: they become the lowest, whatever they are.
+static inline void hide(float *p, const float *unseen) {
+    vf_store(p, vf_max(vf_add(vf_load(p), vf_load(unseen)), vf_set1(LOWEST)));
+}
+
+static inline float greatest_score(tile *t, int i) {
+    float *p = t->p[i];
+    if (sees_all(t, i)) return vf_greatest(vf_max(vf_max(vf_load(p), vf_load(p + 16)), vf_max(vf_load(p + 32), vf_load(p + 48))));
+    int begin = t->see_begin[i], end = t->see_end[i];
+    if (begin % 16) hide(p + begin / 16 * 16, unseen_score + 16 - begin % 16);
+    if (end % 16) hide(p + end / 16 * 16, unseen_score + 32 - end % 16);
+    vf max = vf_load(p + begin / 16 * 16);
+    for (int c = begin / 16 + 1; 16 * c < end; c++) max = vf_max(max, vf_load(p + 16 * c));
+    return vf_greatest(max);
+}
+
+// Looks at query i's scores: is its reference still good? Returns the greatest of them.
+static inline float raise_max(tile *t, int i) {
+    float max = greatest_score(t, i);
+    if (max <= t->max[i] + SLACK) return max;
+    if (t->max[i] > LOWEST) shrink(t, i, t->max[i] - max);
+    t->max[i] = max;
+    return max;
+}
+
+// attention_q8_0.c: rounds the tile's queries; then adds what they see of a block, of two in the cache of which the second one
+// comes next.
+void SIMD_FN(kin_round_queries)(tile *t);
+void SIMD_FN(kin_attend_q8_0)(tile *t, const int32_t block[2]);
