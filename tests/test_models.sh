@@ -187,6 +187,7 @@ kill "$client"
 
 claim='texts of two models are written at the same time'
 endless() { # FILE MODEL
+    : >"$1"
     curl -sN -m 240 -o "$1" "$base/v1/completions" \
         -d "{\"model\": \"$2\", \"prompt\": \"One\", \"ignore_eos\": true, \"stream\": true}" &
     client=$!
@@ -202,6 +203,7 @@ claim='a stream that waits for its model is kept alive; why the model does not c
 serve --models-dir "$models" --ctx 16384 --sse-ping-interval 1
 endless "$dir/long" demo
 waits() { # FILE PATH BODY: in the background, until it got a sign of life
+    : >"$1"
     curl -sN -m 240 -o "$1" "$base$2" -d "$3" &
     waiter=$!
     until_says "$1" '^:$'
