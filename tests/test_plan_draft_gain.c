@@ -66,6 +66,7 @@ static void weights_that_stay_in_the_cache_between_two_passes_come_faster(void *
     make_facts(&facts, &draft, 64e9);
     double scale = 24 * 1048576.0 / (2 * kin_facts_layer_bytes(&draft));
     for (int q = 0; q < KIN_N_QUANT; q++) draft.layer_bytes[q] *= scale;
+    draft.attn_bytes *= scale;
     kin_draft_gain plain = gain_of(&facts, &draft);
     assert_true(plain.first_s == plain.pass_s);
     facts.devices[0].cpu.cached_factor[0][KIN_QUANT_OTHER] = 0.4;
