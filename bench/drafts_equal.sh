@@ -129,7 +129,7 @@ ask() { # WITH OPTION...
             i=$((i + 1))
             printf '{"prompt": "%s", "n_predict": %d, "ignore_eos": true, %s}' "$prompt" $n_each "$fields" >"$work/body.$i"
         done <"$work/prompts"
-        seq $i | xargs -P 8 -I N curl -s -m 600 -o "$work/answer.N" -d "@$work/body.N" "$base/completion"
+        seq $i | xargs -P 8 -I {} curl -s -m 600 -o "$work/answer.{}" -d "@$work/body.{}" "$base/completion"
         for k in $(seq $i); do jq -r .content "$work/answer.$k"; done >"$work/users.$sampler.$with"
         for k in $(seq $i); do jq -e .timings.predicted_n "$work/answer.$k" || n_differ=1; done >"$work/users.$sampler.$with.n"
         for k in $(seq $i); do
