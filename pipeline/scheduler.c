@@ -546,18 +546,46 @@ static bool has_room(const kin_scheduler *s) {
     return kin_head_has_room(s->head) && s->n_flights < KIN_STEPS_IN_FLIGHT;
 }
 
-// Whether one more step may be in flight: while texts are written as many as suit them, of prompts alone as many as the head
+// Steps that suit the texts that are written.
+static int n_most_in_flight(const kin_scheduler *s) {
+    return s->n_running == 1 && s->running[0]->n_steps_wanted > 1 ? s->running[0]->n_steps_wanted : n_shares(s);
+}
+
+// Whether any step may follow those in flight: while texts are written as many as suit them, of prompts alone as many as the head
 // takes.
+static bool may_send_any(const kin_scheduler *s) {
+    return s->n_flights - s->n_page_flights < n_most_in_flight(s) || n_written(s) == 0;
+}
+
+// Whether texts that are ready may follow more pieces of prompts than that: these were sent while fewer texts were written, or
+// while there were more of them.
+static bool may_send_ready(const kin_scheduler *s) {
+    int n_with_tokens = 0;
+    bool any_ready = false;
+    for (int i = 0; i < s->n_flights; i++) {
+        const kin_flight *f = &s->flights[(s->first_flight + i) % KIN_STEPS_IN_FLIGHT];
+        n_with_tokens += f->kind == KIN_FLIGHT_TOKENS && f->n_tokens > f->n_prompt;
+    }
+    for (int i = 0; i < s->n_running; i++) any_ready = any_ready || (is_ready(s->running[i]) && !s->running[i]->o.hidden);
+    return any_ready && n_with_tokens < n_most_in_flight(s);
+}
+
 static bool may_send(const kin_scheduler *s) {
-    int n_most = s->n_running == 1 && s->running[0]->n_steps_wanted > 1 ? s->running[0]->n_steps_wanted : n_shares(s);
-    return has_room(s) && (s->n_flights - s->n_page_flights < n_most || n_written(s) == 0);
+    return has_room(s) && (may_send_any(s) || may_send_ready(s));
+}
+
+static int fill_next_step(kin_scheduler *s, kin_flight *f, kin_err *err) {
+    bool hidden = s->stats.n_steps % 2; // the two kinds in turns; where one has no room, the other goes on
+    f->hidden = false;
+    if (!may_send_any(s)) return add_tokens(s, f, err);
+    if (fill_step(s, f, hidden, err) != 0) return KIN_FAIL;
+    return f->n_tokens > 0 ? 0 : fill_step(s, f, !hidden, err);
 }
 
 // *sent: there was something to send.
 static int send_step(kin_scheduler *s, bool *sent, kin_err *err) {
     kin_flight *f = new_flight(s, KIN_FLIGHT_TOKENS);
-    bool hidden = s->stats.n_steps % 2; // the two kinds in turns; where one has no room, the other goes on
-    if (fill_step(s, f, hidden, err) != 0 || (f->n_tokens == 0 && fill_step(s, f, !hidden, err) != 0)) return KIN_FAIL;
+    if (fill_next_step(s, f, err) != 0) return KIN_FAIL;
     *sent = f->n_tokens > 0;
     if (!*sent) return 0;
     if (reserve_logits(s, f, err) != 0) return KIN_FAIL;

@@ -29,7 +29,7 @@
 
 enum {
     N_SCHEDULES = 500,
-    N_SLOW = 100,
+    N_SLOW = 500,
     N_LAYER = 10,
     N_VOCAB = 2,
     N_CTX = 768,

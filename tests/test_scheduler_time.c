@@ -1,0 +1,193 @@
+// When the scheduler (pipeline/scheduler.h) sends what: texts in a ring of devices that only take time.
+//
+// This file stands in for pipeline/head.h (a pipeline of members, each of which does one step at a time) and base/clock.h (its
+// time), by the same names. A step takes STEP_MS and ROW_MS for each token, divided by the members.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "pipeline/scheduler.h"
+#include "pipeline/steps.h"
+
+enum { N_VOCAB = 2, N_CTX = 16384, N_BATCH = 512, MAX_MEMBERS = 8, MAX_PROMPT = 8192, MAX_MADE = 400, MAX_TEXTS = 8 };
+static const double STEP_MS = 30, ROW_MS = 0.7;
+
+struct kin_head {
+    int n_members;
+    uint64_t next, done;
+    double free_ms[MAX_MEMBERS];         // when each member is idle again
+    double back_ms[KIN_STEPS_IN_FLIGHT]; // of each step in flight
+};
+
+static struct {
+    kin_head head;
+    double now_ms;
+} t;
+
+kin_time kin_clock_now(void) {
+    return (kin_time)(t.now_ms * 1e6);
+}
+
+// ---- the head
+
+int kin_head_n_batch(const kin_head *h) {
+    (void)h;
+    return N_BATCH;
+}
+
+int kin_head_n_members(const kin_head *h) {
+    return h->n_members;
+}
+
+int kin_head_n_chunk(const kin_head *h, int n) {
+    return kin_prompt_chunk_tokens(n, h->n_members, N_BATCH);
+}
+
+bool kin_head_is_exact(const kin_head *h) {
+    (void)h;
+    return true;
+}
+
+bool kin_head_has_room(const kin_head *h) {
+    return h->next - h->done < (uint64_t)(h->n_members > 1 ? KIN_STEPS_IN_FLIGHT : 1);
+}
+
+int kin_head_change(kin_head *h, kin_kv_op op, kin_err *err) {
+    (void)h, (void)op, (void)err;
+    return 0;
+}
+
+void kin_head_clear(kin_head *h) {
+    (void)h;
+}
+
+int kin_head_send(kin_head *h, const kin_head_step *step, uint64_t *number, kin_err *err) {
+    (void)err;
+    double at_ms = t.now_ms, took_ms = STEP_MS + ROW_MS * step->n;
+    for (int i = 0; i < h->n_members; i++) {
+        if (h->free_ms[i] > at_ms) at_ms = h->free_ms[i];
+        h->free_ms[i] = at_ms += took_ms / h->n_members;
+    }
+    h->back_ms[h->next % KIN_STEPS_IN_FLIGHT] = at_ms;
+    memset(step->logits, 0, (size_t)step->n_out * N_VOCAB * sizeof *step->logits);
+    *number = h->next++;
+    return 0;
+}
+
+int kin_head_send_pages(kin_head *h, const kin_page_request *request, uint64_t *number, kin_err *err) {
+    (void)h, (void)request, (void)number;
+    return kin_err_set(err, "no text is kept here");
+}
+
+int kin_head_n_good(const kin_head *h, uint64_t number) {
+    (void)h, (void)number;
+    return 0;
+}
+
+int kin_head_receive(kin_head *h, uint64_t *number, kin_err *err) {
+    (void)err;
+    *number = h->done++;
+    double back_ms = h->back_ms[*number % KIN_STEPS_IN_FLIGHT];
+    if (back_ms > t.now_ms) t.now_ms = back_ms;
+    return 0;
+}
+
+void kin_draft_model_end(kin_draft_model *m, uint64_t text) {
+    (void)m, (void)text;
+}
+
+kin_draft_spent kin_draft_model_propose(kin_draft_model *m, const kin_draft_wish *wishes, int n, const kin_draft_limits *limits) {
+    (void)m, (void)wishes, (void)n, (void)limits;
+    return (kin_draft_spent){0};
+}
+
+// ---- texts
+
+typedef struct text {
+    int32_t prompt[MAX_PROMPT];
+    int n_prompt, n_made, n_most;
+    double made_ms[MAX_MADE];
+    bool has_ended;
+} text;
+
+static text texts[MAX_TEXTS];
+
+static int32_t next(void *user, float *logits) {
+    text *x = user;
+    (void)logits;
+    if (x->n_made == x->n_most) return KIN_GENERATION_NO_TOKEN;
+    x->made_ms[x->n_made++] = t.now_ms;
+    return 1;
+}
+
+static void ended(void *user, kin_generation_end how, const kin_err *why) {
+    (void)why;
+    assert_int_equal(how, KIN_GENERATION_DONE);
+    ((text *)user)->has_ended = true;
+}
+
+static kin_scheduler *open_scheduler(int n_members) {
+    kin_scheduler_options o = {.n_ctx = N_CTX, .n_vocab = N_VOCAB, .n_parallel = MAX_TEXTS};
+    kin_scheduler *s;
+    kin_err err;
+    memset(&t, 0, sizeof t);
+    memset(texts, 0, sizeof texts);
+    t.head = (kin_head){.n_members = n_members, .next = 1, .done = 1};
+    t.now_ms = 1000;
+    if (kin_scheduler_open(&s, &o, &err) != 0 || kin_scheduler_set_head(s, &t.head, &err) != 0) fail_msg("%s", err.text);
+    return s;
+}
+
+static void submit(kin_scheduler *s, int i, int n_prompt, int n_most) {
+    text *x = &texts[i];
+    kin_generation *g;
+    kin_err err;
+    x->n_prompt = n_prompt;
+    x->n_most = n_most;
+    for (int k = 0; k < n_prompt; k++) x->prompt[k] = (k * 7 + i) % N_VOCAB;
+    kin_generation_options o = {
+        .prompt = x->prompt, .n_prompt = n_prompt, .no_cache = true, .next = next, .ended = ended, .user = x};
+    if (kin_scheduler_submit(s, &o, &g, &err) != 0) fail_msg("%s", err.text);
+}
+
+static bool step(kin_scheduler *s) {
+    bool busy;
+    kin_err err;
+    if (kin_scheduler_step(s, &busy, &err) != 0) fail_msg("%s", err.text);
+    return busy;
+}
+
+// ---- claims
+
+// Its next token follows the last piece of the other's prompt round the ring, and does not wait until that is back.
+static void a_text_that_is_ready_follows_the_prompts_of_others(void **state) {
+    (void)state;
+    enum { N_MEMBERS = 4 };
+    for (int before = 0; before <= 1; before++) { // the text is written before the prompt comes, or both come at once
+        kin_scheduler *s = open_scheduler(N_MEMBERS);
+        for (int n = 1; n <= N_MEMBERS; n++) kin_scheduler_set_in_flight(s, n, n);
+        submit(s, 0, 40, 300);
+        while (before && texts[0].n_made < 20) step(s);
+        submit(s, 1, 900, 300);
+        while (texts[1].n_made == 0) step(s);
+        int n = 0; // tokens of the text before the prompt was computed
+        while (n < texts[0].n_made && texts[0].made_ms[n] < texts[1].made_ms[0]) n++;
+        while (texts[0].n_made <= n) step(s);
+        double after_ms = texts[0].made_ms[n] - texts[1].made_ms[0];
+        assert_true(n > 0);
+        if (after_ms > 0.5 * STEP_MS) fail_msg("a step takes %.0f ms, the text went on %.0f ms later", STEP_MS, after_ms);
+        kin_scheduler_close(s);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_text_that_is_ready_follows_the_prompts_of_others),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
