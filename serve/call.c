@@ -477,7 +477,7 @@ void kin_call_tick(kin_call_world *world, kin_time now) {
         int ping_s = c->prepared.request.sse_ping_s > 0 ? c->prepared.request.sse_ping_s : world->ping_s;
         if (!c->x || !c->writer || !is_stream(c) || ping_s <= 0) continue;
         if (now < c->last_sign + (kin_time)ping_s * 1000000000) continue;
-        c->route->format->ping(c->writer, &c->out);
+        if (c->route->format->ping) kin_text_print(&c->out, "%s", c->route->format->ping);
         flush(c);
     }
 }

@@ -241,15 +241,6 @@ static void end(kin_writer *w, kin_text_buffer *out) {
         end_document(w, out);
 }
 
-static void ping(kin_writer *w, kin_text_buffer *out) {
-    if (w->is_stream) kin_text_print(out, "%s", KIN_OPENAI_PING);
-}
-
-static void fail(kin_writer *w, const kin_api_error *error, kin_text_buffer *out) {
-    (void)w;
-    kin_openai_put_error_event(error, out);
-}
-
 const kin_api_format kin_format_chat = {.name = "chat",
                                         .stream_type = "text/event-stream",
                                         .open = open_writer,
@@ -259,6 +250,6 @@ const kin_api_format kin_format_chat = {.name = "chat",
                                         .delta = delta,
                                         .finish = finish,
                                         .end = end,
-                                        .ping = ping,
-                                        .fail = fail,
+                                        .ping = KIN_OPENAI_PING,
+                                        .fail = kin_openai_fail,
                                         .error = kin_openai_put_error};

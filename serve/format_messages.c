@@ -193,11 +193,6 @@ static void end(kin_writer *w, kin_text_buffer *out) {
     put_event(w, "message_stop", typed("message_stop"));
 }
 
-static void ping(kin_writer *w, kin_text_buffer *out) {
-    w->out = out;
-    put_event(w, "ping", typed("ping"));
-}
-
 // ---- errors
 
 static const char *error_type(int status) {
@@ -245,6 +240,6 @@ const kin_api_format kin_format_messages = {.name = "messages",
                                             .delta = delta,
                                             .finish = finish,
                                             .end = end,
-                                            .ping = ping,
+                                            .ping = "event: ping\ndata: {\"type\": \"ping\"}\n\n",
                                             .fail = fail,
                                             .error = put_error};

@@ -198,11 +198,6 @@ static void fail(kin_writer *w, const kin_api_error *error, kin_text_buffer *out
     kin_text_put(out, "\n", 1);
 }
 
-// The API has nothing that keeps a stream alive; its clients take an empty line for broken JSON.
-static void ping(kin_writer *w, kin_text_buffer *out) {
-    (void)w, (void)out;
-}
-
 const kin_api_format kin_format_ollama_chat = {.name = "ollama chat",
                                                .stream_type = "application/x-ndjson",
                                                .open = open_chat,
@@ -211,7 +206,6 @@ const kin_api_format kin_format_ollama_chat = {.name = "ollama chat",
                                                .delta = delta,
                                                .finish = finish,
                                                .end = end,
-                                               .ping = ping,
                                                .fail = fail,
                                                .error = put_error};
 
@@ -223,6 +217,5 @@ const kin_api_format kin_format_ollama_generate = {.name = "ollama generate",
                                                    .delta = delta,
                                                    .finish = finish,
                                                    .end = end,
-                                                   .ping = ping,
                                                    .fail = fail,
                                                    .error = put_error};

@@ -287,16 +287,10 @@ static void end(kin_writer *w, kin_text_buffer *out) {
         put_response_event(w, status == COMPLETED ? "response.completed" : "response.incomplete", status, NULL);
 }
 
-// A comment: clients know no event for it.
-static void ping(kin_writer *w, kin_text_buffer *out) {
-    (void)w;
-    kin_text_put(out, KIN_OPENAI_PING, strlen(KIN_OPENAI_PING));
-}
-
 // Before there is a response that could fail the clients look for an error as in all of OpenAI's streams.
 static void fail(kin_writer *w, const kin_api_error *error, kin_text_buffer *out) {
     if (!w) {
-        kin_openai_put_error_event(error, out);
+        kin_openai_fail(w, error, out);
         return;
     }
     w->out = out;
@@ -311,6 +305,6 @@ const kin_api_format kin_format_responses = {.name = "responses",
                                              .delta = delta,
                                              .finish = finish,
                                              .end = end,
-                                             .ping = ping,
+                                             .ping = KIN_OPENAI_PING,
                                              .fail = fail,
                                              .error = kin_openai_put_error};

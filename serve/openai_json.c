@@ -31,7 +31,8 @@ void kin_openai_put_error(const kin_api_error *error, kin_text_buffer *out) {
     kin_json_put(kin_openai_error(error), out);
 }
 
-void kin_openai_put_error_event(const kin_api_error *error, kin_text_buffer *out) {
+void kin_openai_fail(kin_writer *w, const kin_api_error *error, kin_text_buffer *out) {
+    (void)w;
     kin_json_put_event(NULL, kin_openai_error(error), out);
 }
 

@@ -11,9 +11,9 @@
 // else the status as a number, as llama-server has it.
 json_t *kin_openai_error(const kin_api_error *error);
 void kin_openai_put_error(const kin_api_error *error, kin_text_buffer *out); // kin_api_format.error
-// In a stream: an event with it.
-void kin_openai_put_error_event(const kin_api_error *error, kin_text_buffer *out);
-// Clients ignore a comment: kin_api_format.ping's text.
+// kin_api_format.fail: an event with it. w is not looked at.
+void kin_openai_fail(kin_writer *w, const kin_api_error *error, kin_text_buffer *out);
+// kin_api_format.ping: a comment, which clients ignore.
 #define KIN_OPENAI_PING ":\n\n"
 #define KIN_OPENAI_DONE "data: [DONE]\n\n" // the end of a stream that did not fail
 

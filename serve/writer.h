@@ -88,8 +88,8 @@ typedef struct kin_api_format {
     void (*delta)(kin_writer *w, const kin_delta *delta, kin_text_buffer *out);
     void (*finish)(kin_writer *w, const kin_finish *finish, kin_text_buffer *out); // of one choice
     void (*end)(kin_writer *w, kin_text_buffer *out);                              // of all
-    void (*ping)(kin_writer *w, kin_text_buffer *out);                             // keeps an idle stream alive
     void (*fail)(kin_writer *w, const kin_api_error *error, kin_text_buffer *out); // in a stream; w NULL: before its start
+    const char *ping; // what keeps an idle stream alive and no client takes for text; NULL: the API has nothing of the kind
     // The body of an answer with error->status. No writer is needed.
     void (*error)(const kin_api_error *error, kin_text_buffer *out);
 } kin_api_format;

@@ -503,7 +503,7 @@ static void an_idle_stream_gets_comments_and_a_broken_one_an_error(void **state)
     bool is_done;
     kin_api_error err;
     begin_chat(&w, "'stream':true");
-    w.format->ping(w.writer, &w.out);
+    kin_text_print(&w.out, "%s", w.format->ping);
     assert_string_equal(w.out.at + w.out.len - 3, ":\n\n");
     kin_api_error_set(&err, 503, NULL, "lost");
     (w.format->fail)(w.writer, &err, &w.out); // fail() is a macro of cmocka
@@ -512,10 +512,6 @@ static void an_idle_stream_gets_comments_and_a_broken_one_an_error(void **state)
     expect_json(json_incref(json_array_get(chunks, 1)),
                 "{'error':{'code':503,'message':'lost','type':'unavailable_error','param':null}}");
     json_decref(chunks);
-    drop_writing(&w);
-    begin_chat(&w, "");
-    w.format->ping(w.writer, &w.out);
-    assert_int_equal(w.out.len, 0);
     drop_writing(&w);
 }
 

@@ -276,7 +276,7 @@ static void an_idle_stream_is_pinged_and_a_broken_one_told(void **state) {
     written w;
     kin_api_error err;
     begin_writing(&w, &kin_format_messages, true);
-    w.format->ping(w.writer, &w.out);
+    kin_text_print(&w.out, "%s", w.format->ping);
     kin_api_error_set(&err, 503, NULL, "lost");
     (w.format->fail)(w.writer, &err, &w.out); // fail() is a macro of cmocka
     expect_events(&w, "[" START ",{'type':'ping'},{'type':'error','error':{'type':'overloaded_error','message':'lost'}}]");

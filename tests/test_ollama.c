@@ -171,7 +171,7 @@ static void a_chat_is_a_line_for_each_piece(void **state) {
     (void)state;
     written w;
     begin_writing(&w, &kin_format_ollama_chat, true);
-    w.format->ping(w.writer, &w.out);
+    assert_null(w.format->ping); // clients would take an empty line for broken JSON
     write_all_kinds(&w);
     end_writing(&w, KIN_FINISH_TOOL_CALLS, "");
     expect_lines(
