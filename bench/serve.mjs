@@ -6,7 +6,8 @@
 // greedy, without prefix cache. Prints for each number of streams and each server: tokens per second of all streams together (prompts
 // included), the same while all of them are written (steady; 0: that was never so), time to first token, time between tokens (p50, p95, p99); medians of the rounds, and their ratio to the last server's.
 // --cut 1: when one text has all its tokens, the others end with those that they have: what is steady is over.
-// --long N: a prompt of about N tokens comes in among 4 streams; the longest gap between their tokens, and their steady gap.
+// --long N: a prompt of about N tokens comes in among 4 streams; the longest gap between their tokens meanwhile, their steady gap, and the longest in two
+// seconds before.
 import process from 'node:process';
 
 const options = { streams: '1,2,4,8,16,32,64', tokens: 32, prompt: 32, rounds: 3, long: 0, cut: 0 };
@@ -26,9 +27,9 @@ const words = 'the quick brown fox jumps over the lazy dog and then it sleeps un
 const text = (seed, n) => `${seed}: ` + Array.from({ length: n - 3 }, (_, i) => words[(i * (seed % 7 + 1) + seed) % words.length]).join(' ');
 let serial = Date.now() % 100000;
 
-// When each token came, in ms.
+// When each event came, in ms, and how many tokens there were by then: an event has several where a character is of more than one.
 async function stream(url, nPrompt, nPredict, signal) {
-  const begun = performance.now(), times = [];
+  const begun = performance.now(), times = [], counts = [];
   const body = JSON.stringify({ prompt: text(serial++, nPrompt), n_predict: nPredict, stream: true, temperature: 0, ignore_eos: true, cache_prompt: false });
   const response = await fetch(`${url}/completion`, { method: 'POST', headers: { 'content-type': 'application/json' }, body, signal });
   if (!response.ok) throw new Error(`${url}: ${response.status} ${await response.text()}`);
@@ -39,12 +40,16 @@ async function stream(url, nPrompt, nPredict, signal) {
       rest += decoder.decode(piece, { stream: true });
       const events = rest.split('\n\n');
       rest = events.pop();
-      for (const event of events) if (event.startsWith('data:') && !event.includes('"stop":true')) times.push(performance.now());
+      for (const event of events) {
+        if (!event.startsWith('data:') || event.includes('"stop":true')) continue;
+        times.push(performance.now());
+        counts.push(+/"tokens_predicted":(\d+)/.exec(event)[1]);
+      }
     }
   } catch (error) {
     if (!signal?.aborted) throw error;
   }
-  return { begun, times };
+  return { begun, times, counts };
 }
 
 async function measure(url, n) {
@@ -70,10 +75,11 @@ async function disturb(url) {
   await new Promise((resolve) => setTimeout(resolve, 3000));
   const arrived = performance.now();
   const long = await stream(url, +options.long, 2);
-  const gaps = (await four).flatMap((s) => s.times.slice(1).map((t, i) => ({ at: t, gap: t - s.times[i] })));
+  const gaps = (await four).flatMap((s) => s.times.slice(1).map((t, i) => ({ at: t, gap: (t - s.times[i]) / (s.counts[i + 1] - s.counts[i]) })));
   const steady = gaps.filter((g) => g.at < arrived && g.at > arrived - 2000).map((g) => g.gap);
   const during = gaps.filter((g) => g.at > arrived && g.at - g.gap < long.times[0]).map((g) => g.gap);
-  return { steady: quantile(steady, 0.5), p95: quantile(during, 0.95), longest: Math.max(...during), first: long.times[0] - long.begun };
+  return { steady: quantile(steady, 0.5), before: Math.max(...steady), p95: quantile(during, 0.95), longest: Math.max(...during),
+    first: long.times[0] - long.begun };
 }
 
 async function table(what, run, columns) {
@@ -86,5 +92,5 @@ async function table(what, run, columns) {
   });
 }
 
-if (+options.long) await table(`${options.long} among 4`, disturb, ['steady', 'p95', 'longest', 'first']);
+if (+options.long) await table(`${options.long} among 4`, disturb, ['steady', 'before', 'p95', 'longest', 'first']);
 else for (const n of options.streams.split(',').map(Number)) await table(`${n} streams`, (url) => measure(url, n), ['rate', 'steady', 'first', 'p50', 'p95', 'p99']);

@@ -4,8 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-// By so much of itself a step may take longer because of prompts. Steps vary by themselves: the longest of 32 without prompts
-// took 1.5 times their median (4 texts, 1B model, 2 threads of a virtual machine), and the longest with them shall be twice that.
+// By so much of itself a step may take longer because of prompts. Steps vary by themselves: the longest of 100 without prompts
+// took 1.5 to 2 times their median (4 texts, 1B model, 2 threads of a virtual machine), and the longest with them shall be twice
+// that.
 static const double MOST_SLOWDOWN = 0.4;
 
 // Pages may take so much longer than computing their tokens: links are opened, and what was computed may not be typical.
@@ -17,11 +18,11 @@ static const double FETCH_PATIENCE_S = 1, FETCH_PATIENCE_UNKNOWN_S = 10;
 
 enum {
     NO_SLOT = -1,
-    LEAST_PREFIX = 8, // tokens that are worth a place in somebody's cache
-    FIRST_PIECE = 16, // tokens of a prompt beside other texts, before a step without prompts was measured
-    LEAST_PIECE = 4,  // the same, as long as no step with one was
-    FIRST_LOAD = 2,   // pages
-    MOST_ROWS = 32,   // of logits of prompts in a step: 20 MB with a vocabulary of 151k
+    LEAST_PREFIX = 8,   // tokens that are worth a place in somebody's cache
+    FIRST_PIECE = 16,   // tokens of a prompt beside other texts, before a step without prompts was measured
+    FIRST_MEASURED = 2, // the same, before a step with one was
+    FIRST_LOAD = 2,     // pages
+    MOST_ROWS = 32,     // of logits of prompts in a step: 20 MB with a vocabulary of 151k
 };
 
 int kin_scheduler_open(kin_scheduler **out, const kin_scheduler_options *o, kin_err *err) {
@@ -475,9 +476,10 @@ static int prompt_budget(const kin_scheduler *s) {
     const kin_scheduler_stats *t = &s->stats;
     if (n_written(s) == 0) return s->cap_step;
     if (t->step_s <= 0) return FIRST_PIECE;
-    double n = t->prompt_token_s > 0 ? MOST_SLOWDOWN * t->step_s / t->prompt_token_s : 0;
+    if (s->largest_piece == 0) return FIRST_MEASURED;
+    double n = MOST_SLOWDOWN * t->step_s / t->prompt_token_s;
     if (n > 2 * s->largest_piece) n = 2 * s->largest_piece;
-    return n < LEAST_PIECE ? LEAST_PIECE : n > s->cap_step ? s->cap_step : (int)n;
+    return n < 1 ? 1 : n > s->cap_step ? s->cap_step : (int)n;
 }
 
 static int add_prompts(kin_scheduler *s, kin_flight *f, kin_err *err) {
@@ -534,10 +536,15 @@ static int reserve_logits(kin_scheduler *s, kin_flight *f, kin_err *err) {
     return f->logits ? 0 : kin_err_set(err, "out of memory for the logits of %d texts", f->n_out);
 }
 
+// The i-th of those in flight, oldest first.
+static const kin_flight *flight_at(const kin_scheduler *s, int i) {
+    return &s->flights[(s->first_flight + i) % KIN_STEPS_IN_FLIGHT];
+}
+
 static kin_flight *new_flight(kin_scheduler *s, kin_flight_kind kind) {
     kin_flight *f = &s->flights[(s->first_flight + s->n_flights) % KIN_STEPS_IN_FLIGHT];
     f->n_parts = f->n_tokens = f->n_out = f->n_prompt = f->n_prompt_rows = f->n_draft = 0;
-    f->in_chain = false;
+    f->in_chain = f->follows_prompts = false;
     f->kind = kind;
     return f;
 }
@@ -563,7 +570,7 @@ static bool may_send_ready(const kin_scheduler *s) {
     int n_with_tokens = 0;
     bool any_ready = false;
     for (int i = 0; i < s->n_flights; i++) {
-        const kin_flight *f = &s->flights[(s->first_flight + i) % KIN_STEPS_IN_FLIGHT];
+        const kin_flight *f = flight_at(s, i);
         n_with_tokens += f->kind == KIN_FLIGHT_TOKENS && f->n_tokens > f->n_prompt;
     }
     for (int i = 0; i < s->n_running; i++) any_ready = any_ready || (is_ready(s->running[i]) && !s->running[i]->o.hidden);
@@ -589,6 +596,7 @@ static int send_step(kin_scheduler *s, bool *sent, kin_err *err) {
     *sent = f->n_tokens > 0;
     if (!*sent) return 0;
     if (reserve_logits(s, f, err) != 0) return KIN_FAIL;
+    for (int i = 0; i < s->n_flights; i++) f->follows_prompts |= flight_at(s, i)->n_prompt > 0;
     f->sent = kin_clock_now();
     kin_head_step step = {.n = f->n_tokens,
                           .tokens = s->tokens,
@@ -725,9 +733,19 @@ static void blend_cautiously(double *mean, double value) {
 }
 
 static void measure_piece(kin_scheduler *s, int n, double more_s) {
-    if (n < LEAST_PIECE || s->stats.step_s <= 0) return;
-    blend_cautiously(&s->stats.prompt_token_s, more_s > 0 ? more_s / n : 1e-9);
+    if (s->stats.step_s <= 0) return;
+    if (more_s > 0) blend_cautiously(&s->stats.prompt_token_s, more_s / n);
     if (n > s->largest_piece) s->largest_piece = n;
+}
+
+// What a step takes without prompts, and without drafts. Where all steps have some, one that took less says that it is less.
+static void learn_step(kin_scheduler *s, const kin_flight *f, double gap_s) {
+    bool is_plain = f->n_prompt == 0 && f->n_draft == 0 && !f->follows_prompts;
+    bool has_texts = f->n_prompt < f->n_tokens;
+    if (is_plain)
+        blend(&s->stats.step_s, gap_s);
+    else if (has_texts && gap_s < s->stats.step_s)
+        s->stats.step_s = gap_s;
 }
 
 static void measure(kin_scheduler *s, const kin_flight *f, kin_time now) {
@@ -738,10 +756,9 @@ static void measure(kin_scheduler *s, const kin_flight *f, kin_time now) {
     if (f->hidden) return;
     if (f->in_chain) return kin_scheduler_measure_chain(s, took_s);
     if (f->n_prompt == 0) kin_speculation_learn_time(&s->speculation, f->n_tokens, took_s);
-    if (f->n_draft > 0) return;
-    if (f->n_prompt == 0)
-        blend(&s->stats.step_s, gap_s);
-    else if (f->n_prompt < f->n_tokens)
+    learn_step(s, f, gap_s);
+    if (f->n_prompt == 0 || f->n_draft > 0) return;
+    if (f->n_prompt < f->n_tokens)
         measure_piece(s, f->n_prompt, gap_s - s->stats.step_s);
     else
         blend(&s->prompt_alone_s, took_s / f->n_prompt);

@@ -57,11 +57,12 @@ typedef struct kin_flight {
     kin_flight_kind kind; // LOAD: one part, its pages; KEEP: none
     kin_part parts[KIN_SCHEDULER_MAX_PARALLEL];
     int n_parts, n_tokens, n_out, n_prompt;
-    int n_prompt_rows; // of n_out
-    int n_draft;       // of n_tokens
-    bool hidden;       // all rows' hidden states are wanted, no logits
-    bool in_chain;     // of a text that is in several steps at once
-    float *logits;     // f32 [cap_out, n_vocab], or hidden states in the same memory
+    int n_prompt_rows;    // of n_out
+    int n_draft;          // of n_tokens
+    bool hidden;          // all rows' hidden states are wanted, no logits
+    bool in_chain;        // of a text that is in several steps at once
+    bool follows_prompts; // it was sent while pieces of prompts were in flight
+    float *logits;        // f32 [cap_out, n_vocab], or hidden states in the same memory
     int cap_out;
     kin_time sent;
 } kin_flight;
