@@ -37,6 +37,7 @@ struct kin_head {
     kin_interval stalls[KIN_BUSY_KEPT];
     kin_head_counts own_counts; // where the ring has none
     kin_step_timing timing;
+    bool was_alone;     // the step that is timed, so far
     uint64_t next_step; // numbers are never used twice, so what comes back of a step that was given up is known
     uint64_t done_step; // the one that is next to be done; the others in flight follow
     int n_pages;        // of those in flight that are for pages
@@ -266,7 +267,8 @@ static int send_step(kin_head *h, const kin_head_step *s, uint64_t step, kin_err
 
 int kin_head_send(kin_head *h, const kin_head_step *s, uint64_t *number, kin_err *err) {
     kin_assert(s->n > 0 && s->n <= h->n_batch && s->n_out <= s->n && kin_head_has_room(h));
-    if (n_steps_in_flight(h) == 0) kin_step_timing_begin(&h->timing, kin_clock_now());
+    h->was_alone = n_steps_in_flight(h) == 0;
+    if (h->was_alone) kin_step_timing_begin(&h->timing, kin_clock_now());
     *number = h->next_step++;
     if (send_step(h, s, *number, err) == 0) return 0;
     give_up(h);
@@ -336,7 +338,7 @@ static void count_step(kin_head *h, const flight *f) {
     atomic_fetch_add(&h->ring.counts->n_prompt, (uint64_t)f->n_prompt);
     atomic_fetch_add(&h->ring.counts->n_generated, (uint64_t)n_tokens);
     if (is_token) atomic_store(&h->ring.counts->token_pos, (uint64_t)f->pos[0]);
-    if (n_steps_in_flight(h) == 0) end_step(h, is_token);
+    if (n_steps_in_flight(h) == 0) end_step(h, is_token && h->was_alone);
 }
 
 // They go round once, and so overtake steps of several rounds: they are done when it is their turn.

@@ -93,7 +93,8 @@ static int count_steps(const kin_scheduler *s, const kin_draft *d, int n_free) {
     if (s->n_running > 1 || d->n == 0 || n < 2) return 1;
     if (s->o.always_ahead) return n;
     if (s->n_in_flight[n] > 0) n = kin_scheduler_min(n, s->n_in_flight[n]);
-    return kin_speculation_prefers_ahead(&s->speculation, d, n_free, n) ? n : 1;
+    double head_s = (double)kin_head_token_times(kin_head_get_counts(s->head)).compute_ns / 1e9;
+    return kin_speculation_prefers_ahead(&s->speculation, d, n_free, n, head_s) ? n : 1;
 }
 
 int kin_scheduler_add_ahead(kin_scheduler *s, kin_flight *f, kin_err *err) {

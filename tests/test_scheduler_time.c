@@ -99,6 +99,17 @@ int kin_head_receive(kin_head *h, uint64_t *number, kin_err *err) {
     return 0;
 }
 
+const kin_head_counts *kin_head_get_counts(const kin_head *h) {
+    (void)h;
+    return NULL;
+}
+
+// Not known.
+kin_token_times kin_head_token_times(const kin_head_counts *counts) {
+    (void)counts;
+    return (kin_token_times){0};
+}
+
 void kin_draft_model_end(kin_draft_model *m, uint64_t text) {
     (void)m, (void)text;
 }

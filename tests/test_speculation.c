@@ -275,18 +275,30 @@ static void several_steps_at_once_are_for_rings_whose_computing_is_the_limit(voi
     double (*const machines[])(int) = {compute_bound, disk_bound};
     kin_speculation nothing_known;
     kin_speculation_init(&nothing_known);
-    assert_false(kin_speculation_prefers_ahead(&nothing_known, &d, 31, 4));
+    assert_false(kin_speculation_prefers_ahead(&nothing_known, &d, 31, 4, 0));
     for (int i = 0; i < 2; i++) {
         world w = make_world(machines[i], 0.8, 1);
         gain_of(&w, 500);
         for (int k = 0; k < 500; k++) kin_speculation_learn_token(&w.s, KIN_DRAFT_ORACLE, 0, k % 5 != 0);
-        assert_true(kin_speculation_prefers_ahead(&w.s, &d, 31, 4) == (i == 0));
-        assert_false(kin_speculation_prefers_ahead(&w.s, &d, 31, 1));
+        assert_true(kin_speculation_prefers_ahead(&w.s, &d, 31, 4, 0) == (i == 0));
+        assert_false(kin_speculation_prefers_ahead(&w.s, &d, 31, 1, 0));
         kin_speculation_learn_ahead(&w.s, 16, 16 * w.time_of(1)); // as measured it gains nothing
-        assert_false(kin_speculation_prefers_ahead(&w.s, &d, 31, 4));
+        assert_false(kin_speculation_prefers_ahead(&w.s, &d, 31, 4, 0));
         gain_of(&w, 600); // that is long ago
-        assert_true(kin_speculation_prefers_ahead(&w.s, &d, 31, 4) == (i == 0));
+        assert_true(kin_speculation_prefers_ahead(&w.s, &d, 31, 4, 0) == (i == 0));
     }
+}
+
+// A quarter of a step's 20 ms, half of it, or nearly all.
+static void the_head_may_be_the_longest_stage_of_several_steps(void **state) {
+    (void)state;
+    kin_draft d = {.kind = KIN_DRAFT_ORACLE, .n = 20};
+    world w = make_world(compute_bound, 0.8, 1);
+    gain_of(&w, 500);
+    for (int k = 0; k < 500; k++) kin_speculation_learn_token(&w.s, KIN_DRAFT_ORACLE, 0, k % 5 != 0);
+    assert_true(kin_speculation_prefers_ahead(&w.s, &d, 31, 4, 0.005));  // 5 tokens in 40 ms
+    assert_true(kin_speculation_prefers_ahead(&w.s, &d, 31, 4, 0.010));  // in 60 ms
+    assert_false(kin_speculation_prefers_ahead(&w.s, &d, 31, 4, 0.019)); // in 96 ms, as one by one
 }
 
 static void many_texts_have_fewer_rows_to_spare(void **state) {
@@ -334,6 +346,7 @@ int main(void) {
         cmocka_unit_test(a_first_pass_that_takes_longer_does_not_end_a_draft),
         cmocka_unit_test(so_many_tokens_are_verified_as_were_asked_for),
         cmocka_unit_test(several_steps_at_once_are_for_rings_whose_computing_is_the_limit),
+        cmocka_unit_test(the_head_may_be_the_longest_stage_of_several_steps),
         cmocka_unit_test(many_texts_have_fewer_rows_to_spare),
         cmocka_unit_test(the_likeliest_tokens_are_verified),
     };

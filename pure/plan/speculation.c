@@ -193,11 +193,11 @@ void kin_speculation_choose(kin_speculation *s, int n_rows, int n_free, const ki
 
 // ---- several steps at once
 
-bool kin_speculation_prefers_ahead(const kin_speculation *s, const kin_draft *d, int n_free, int n_steps) {
+bool kin_speculation_prefers_ahead(const kin_speculation *s, const kin_draft *d, int n_free, int n_steps, double head_s) {
     candidates c;
     if (n_steps < 2 || s->least > 0 || !has_times(s, 1)) return false;
     double rate, length = 1 / (1 - fmin(chance_of(s, d, 0), 0.99));
-    double ahead_s = time_of(s, 1) * (1 + (length - 1) / n_steps) / length;
+    double alone_s = time_of(s, 1), ahead_s = (alone_s + (length - 1) * fmax(alone_s / n_steps, head_s)) / length;
     if (s->ahead_s > 0 && s->step - s->ahead_step < FORGET) ahead_s = s->ahead_s;
     begin(&c, s, n_free, &d, 1);
     count_best(s, 1, n_free, 0, &c, &rate);

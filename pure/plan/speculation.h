@@ -17,11 +17,12 @@
 // token that is not worth its time by its own confidence.
 //
 // In a ring where computing is the limit, and no disk, a text that is written alone may be in several steps at once: the first
-// has its last token, those behind it a drafted token each. Of M steps in flight each right one gives a token after T / M; behind
-// a wrong one the text begins anew:
+// has its last token, those behind it a drafted token each. Of M steps in flight each right one gives a token after a period P;
+// behind a wrong one the text begins anew:
 //
-//     tokens per second = L / (T(1) (1 + (L - 1) / M))      L = 1 / (1 - chance)
+//     tokens per second = L / (T(1) + (L - 1) P)      L = 1 / (1 - chance), P = max(T(1) / M, what the head computes of a step)
 //
+// The head has the output layer beside its window, so it may be the ring's longest stage.
 // That is done where it beats one step of several rows; what was measured of it takes the formula's place.
 //
 // `least` tokens of each text are verified whether it pays or not, never more than `most`: for comparison, tests and
@@ -85,8 +86,9 @@ void kin_speculation_choose(kin_speculation *speculation, int n_rows, int n_free
 void kin_speculation_learn_time(kin_speculation *speculation, int n_rows, double took_s);
 
 // Whether the text that is written alone is better in n_steps steps at once than in one with as many tokens of this draft as are
-// best.
-bool kin_speculation_prefers_ahead(const kin_speculation *speculation, const kin_draft *draft, int n_free, int n_steps);
+// best. head_s: what the head computes of a step of one row; 0: not known.
+bool kin_speculation_prefers_ahead(const kin_speculation *speculation, const kin_draft *draft, int n_free, int n_steps,
+                                   double head_s);
 
 // With several steps in flight n_tokens took so long.
 void kin_speculation_learn_ahead(kin_speculation *speculation, int n_tokens, double took_s);
