@@ -89,6 +89,7 @@ kin_engine_instance_options kin_join_instance_options(kin_join *j, const char *p
                                          .remote = j->o.engine,
                                          .sum = kin_exchange_sum(j->exchange),
                                          .pool = j->pool,
+                                         .in = j->in,
                                          .stop = j->o.stop,
                                          .n_signs = &j->n_signs};
 }

@@ -111,6 +111,14 @@ void kin_message_queue_put(kin_message_queue *q, kin_message_buffer *buffer) {
     uv_mutex_unlock(&q->mutex);
 }
 
+bool kin_message_queue_has(kin_message_queue *q, bool (*is_it)(void *user, const kin_message_buffer *buffer), void *user) {
+    uv_mutex_lock(&q->mutex);
+    const kin_message_buffer *buffer = q->first;
+    while (buffer && !is_it(user, buffer)) buffer = buffer->next;
+    uv_mutex_unlock(&q->mutex);
+    return buffer != NULL;
+}
+
 void kin_message_queue_drain(kin_message_queue *q, kin_message_pool *pool) {
     uv_mutex_lock(&q->mutex);
     kin_message_buffer *buffer = q->first, *next;

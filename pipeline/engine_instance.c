@@ -173,7 +173,9 @@ static int open_instance(kin_engine_instance *s, const kin_proto_plan *plan, con
     kin_steps steps = kin_engine_instance_steps(plan, s->model.hp.n_embd);
     s->n_rounds = plan->n_rounds;
     if (kin_stage_executor_open(&s->executor, &po, err) != 0) return KIN_FAIL;
-    return kin_worker_open(&s->worker, s->executor, &steps, o->pool, err);
+    if (kin_worker_open(&s->worker, s->executor, &steps, o->pool, err) != 0) return KIN_FAIL;
+    if (kin_share_is_whole(&s->share)) kin_worker_look_ahead(s->worker, o->in);
+    return 0;
 }
 
 int kin_engine_instance_open(kin_engine_instance **out, const kin_proto_plan *plan, const kin_engine_instance_options *o,

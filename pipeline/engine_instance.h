@@ -25,6 +25,7 @@ typedef struct kin_engine_instance_options {
     const kin_arrival *arrival; // of what is not in the files yet, borrowed until close; NULL: all is
     kin_sum sum;                // for plans with a group; zeros: this device takes part in none
     kin_message_pool *pool;
+    kin_message_queue *in;           // see kin_worker_look_ahead; NULL: it does not
     const kin_remote_engine *remote; // computes in this process's place, borrowed; NULL: it does itself
     atomic_bool *stop;
     atomic_uint *n_signs; // as in kin_device_options

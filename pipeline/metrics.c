@@ -19,6 +19,7 @@ struct kin_metrics {
     uint64_t step;
     int round;
     uint32_t n_tokens;
+    uint64_t n_dropped; // steps so far
     kin_time begun;
     kin_step_timing timing;
     uint64_t timing_step; // that the pace is of, and its rounds so far
@@ -80,6 +81,7 @@ void kin_metrics_waited(kin_metrics *v, kin_time begun, const kin_message_buffer
 static void timing_begin(kin_metrics *v, const kin_message_buffer *buffer, const kin_engine_instance *instance) {
     kin_stream_stats stream = kin_engine_instance_stats(instance).weights.stream;
     v->n_tokens = kin_steps_peek_tokens(buffer);
+    v->n_dropped = kin_engine_instance_worker_stats(instance).n_dropped;
     if (v->round == 0) {
         kin_step_timing_begin(&v->timing, v->begun);
         v->timing_step = v->step;
@@ -91,10 +93,11 @@ static void timing_begin(kin_metrics *v, const kin_message_buffer *buffer, const
 static void timing_end(kin_metrics *v, const kin_engine_instance *instance, kin_time now) {
     kin_stream_stats stream = kin_engine_instance_stats(instance).weights.stream;
     bool follows = v->step == v->timing_step && v->round == v->timing_rounds;
+    bool dropped = kin_engine_instance_worker_stats(instance).n_dropped > v->n_dropped;
     kin_step_timing_leave(&v->timing, now, &stream);
     v->timing_rounds++;
     if (v->round != kin_engine_instance_n_rounds(instance) - 1) return;
-    kin_step_timing_end(&v->timing, now, &stream, v->n_tokens == 1 && follows);
+    kin_step_timing_end(&v->timing, now, &stream, v->n_tokens == 1 && follows && !dropped);
 }
 
 void kin_metrics_begin(kin_metrics *v, const kin_message_buffer *buffer, const kin_engine_instance *instance) {

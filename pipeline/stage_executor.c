@@ -151,6 +151,11 @@ int kin_stage_executor_run(kin_stage_executor *p, uint64_t step, int round, int 
     return n_rows;
 }
 
+void kin_stage_executor_drop(kin_stage_executor *p, uint64_t step) {
+    executor_step *s = find_step(p, true, step);
+    if (s) end_step(p, s, true);
+}
+
 void kin_stage_executor_reset(kin_stage_executor *p) {
     for (int i = 0; i < p->o.n_steps; i++) {
         if (p->steps[i].open) end_step(p, &p->steps[i], false);

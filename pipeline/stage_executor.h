@@ -45,5 +45,9 @@ int kin_stage_executor_match(kin_stage_executor *executor, uint64_t step, uint32
 // are skipped or repeated, or n_rows is not what the step has.
 int kin_stage_executor_run(kin_stage_executor *executor, uint64_t step, int round, int n_rows, float *x, kin_err *err);
 
+// The step is over without having been computed; its tokens keep their cells, as on members that computed it. One that is not
+// here is over already.
+void kin_stage_executor_drop(kin_stage_executor *executor, uint64_t step);
+
 // As after open: no step, an empty KV cache.
 void kin_stage_executor_reset(kin_stage_executor *executor);

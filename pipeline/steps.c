@@ -80,10 +80,24 @@ int kin_steps_check(const kin_steps *s, const kin_message_buffer *buffer, kin_pr
     return check_numbers(s, m, err);
 }
 
+static kin_kv_op decode_op(const uint8_t *ops, size_t i) {
+    return (kin_kv_op){kin_proto_i32_at(ops, 3 * i), kin_proto_i32_at(ops, 3 * i + 1), kin_proto_i32_at(ops, 3 * i + 2)};
+}
+
 static void decode_ops(kin_kv_op *to, const uint8_t *ops, size_t n) {
-    for (size_t i = 0; i < n; i++) {
-        to[i] = (kin_kv_op){kin_proto_i32_at(ops, 3 * i), kin_proto_i32_at(ops, 3 * i + 1), kin_proto_i32_at(ops, 3 * i + 2)};
+    for (size_t i = 0; i < n; i++) to[i] = decode_op(ops, i);
+}
+
+bool kin_steps_forgets(const kin_message_buffer *buffer, const kin_batch *batch) {
+    kin_proto_step m;
+    kin_err err;
+    if (buffer->frame.type != KIN_FRAME_STEP || kin_proto_decode_step(buffer->payload, buffer->frame.length, &m, &err) != 0)
+        return false;
+    for (size_t i = 0; i < m.n_ops; i++) {
+        kin_kv_op op = decode_op(m.ops, i);
+        if (kin_batch_loses(batch, &op)) return true;
     }
+    return false;
 }
 
 kin_batch kin_steps_batch(const kin_proto_step *m, int32_t *pos, int32_t *seq, int32_t *out, kin_kv_op *ops) {

@@ -38,6 +38,9 @@ int kin_steps_unpack_pages(const kin_steps *steps, const kin_message_buffer *buf
 // Its payload, checked. The message's pointers are into the payload.
 int kin_steps_check(const kin_steps *steps, const kin_message_buffer *buffer, kin_proto_step *message, kin_err *err);
 
+// Whether it is a STEP that forgets tokens of this batch (kin_batch_loses). Of what is malformed nothing is said.
+bool kin_steps_forgets(const kin_message_buffer *buffer, const kin_batch *batch);
+
 // The batch of a checked message that carries positions; the arrays // i32 [n_batch] each, and ops [KIN_PROTO_MAX_OPS], are the
 // caller's.
 kin_batch kin_steps_batch(const kin_proto_step *message, int32_t *pos, int32_t *seq, int32_t *out, kin_kv_op *ops);

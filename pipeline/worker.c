@@ -10,6 +10,7 @@ struct kin_worker {
     kin_message_pool *pool;
     void (*pass)(void *user, kin_message_buffer *buffer); // NULL: steps are passed on when they are computed
     void *pass_user;
+    kin_message_queue *in;    // NULL: it is not looked at
     float *x;                 // f32 [n_batch, n_embd]
     int32_t *pos, *seq, *out; // [n_batch]
     kin_kv_op *ops;           // [KIN_PROTO_MAX_OPS]
@@ -53,6 +54,26 @@ void kin_worker_pass_early(kin_worker *w, void (*pass)(void *user, kin_message_b
     w->pass_user = user;
 }
 
+void kin_worker_look_ahead(kin_worker *w, kin_message_queue *in) {
+    w->in = in;
+}
+
+typedef struct lost {
+    uint32_t epoch;
+    kin_batch batch;
+} lost;
+
+static bool forgets(void *user, const kin_message_buffer *buffer) {
+    const lost *l = user;
+    return buffer->frame.epoch == l->epoch && kin_steps_forgets(buffer, &l->batch);
+}
+
+// A step of several rounds is given up when the later one begins: only the first round can be spared.
+static bool is_lost(const kin_worker *w, const kin_message_buffer *buffer, const kin_proto_step *m) {
+    lost l = {buffer->frame.epoch, {.n_tokens = (int)m->n_tokens, .pos = w->pos, .seq = w->seq}};
+    return w->in && (m->flags & KIN_PROTO_STEP_POSITIONS) && kin_message_queue_has(w->in, forgets, &l);
+}
+
 static int run_step_here(kin_worker *w, kin_message_buffer **at_buffer, kin_err *err) {
     kin_message_buffer *buffer = *at_buffer;
     kin_proto_step m;
@@ -63,6 +84,11 @@ static int run_step_here(kin_worker *w, kin_message_buffer **at_buffer, kin_err 
         w->stats.n_tokens += m.n_tokens;
     } else if (kin_stage_executor_match(w->executor, m.step, m.n_tokens, m.n_out, err) != 0) {
         return KIN_FAIL;
+    }
+    if (is_lost(w, buffer, &m)) {
+        kin_stage_executor_drop(w->executor, m.step);
+        w->stats.n_dropped++;
+        return 0;
     }
     size_t n_embd = (size_t)w->steps.n_embd;
     kin_activations_decode(w->x, m.activations, m.n_rows * n_embd, m.type);

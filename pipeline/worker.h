@@ -17,6 +17,10 @@ void kin_worker_close(kin_worker *worker);
 // before it is computed here. What comes of it is the same for all of the group, and its last member passes that on.
 void kin_worker_pass_early(kin_worker *worker, void (*pass)(void *user, kin_message_buffer *buffer), void *user);
 
+// The frames that follow wait in this queue, borrowed. A step is not computed but goes on as it came where a later one is there
+// already that forgets its tokens: a drafted token that was wrong. Not for a member of a group, which others wait for.
+void kin_worker_look_ahead(kin_worker *worker, kin_message_queue *in);
+
 // Takes a STEP or PAGES, which is *buffer; afterwards that is for the next member, or NULL where it was passed on early. On
 // failure it is NULL, too, and back in the pool if it was not passed on.
 int kin_worker_take(kin_worker *worker, kin_message_buffer **buffer, kin_err *err);
@@ -24,6 +28,7 @@ int kin_worker_take(kin_worker *worker, kin_message_buffer **buffer, kin_err *er
 // What it has done since open.
 typedef struct kin_worker_stats {
     uint64_t n_steps, n_tokens; // steps count once per round
+    uint64_t n_dropped;         // of these steps: not computed, for their tokens were forgotten
     uint64_t compute_ns;
 } kin_worker_stats;
 

@@ -156,6 +156,7 @@ static int open_member(kin_thread_ring *r, int i, kin_err *err) {
     kin_steps steps = steps_of(r);
     if (kin_worker_open(&m->worker, m->executor, &steps, r->pool, err) != 0) return KIN_FAIL;
     if (m->share.rank + 1 < m->share.n_ranks) kin_worker_pass_early(m->worker, pass, m);
+    if (kin_share_is_whole(&m->share)) kin_worker_look_ahead(m->worker, m->in);
     m->running = pthread_create(&m->thread, NULL, work, m) == 0;
     return m->running ? 0 : kin_err_set(err, "no thread");
 }

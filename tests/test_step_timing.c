@@ -6,6 +6,8 @@
 
 #include <cmocka.h>
 
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "pipeline/loopback.h"
@@ -101,48 +103,66 @@ static void a_head_knows_what_its_tokens_take(void **state) {
 
 typedef struct desk {
     kin_message_pool *pool;
+    kin_message_queue *in;
     kin_engine_instance *instance;
     kin_metrics *metrics;
     uint64_t n_steps;
-    int n_tokens;
+    int n_tokens, n_rounds;
 } desk;
 
-static void open_desk(desk *d) {
+static void open_desk_of(desk *d, int n_rounds) {
     kin_err err;
     kin_proto_plan plan = {.n_files = 1,
                            .n_ctx = N_CTX,
                            .n_seq = 1,
                            .n_batch = N_BATCH,
                            .n_threads = 1,
-                           .n_rounds = N_ROUNDS,
+                           .n_rounds = (uint16_t)n_rounds,
                            .n_windows = 1, // none in the second round
                            .window = {{0, 0, N_LAYER - 1, 0}}};
-    *d = (desk){0};
+    *d = (desk){.n_rounds = n_rounds};
     assert_int_equal(kin_message_pool_open(&d->pool, 4, &err), 0);
+    assert_int_equal(kin_message_queue_open(&d->in, &err), 0);
     assert_int_equal(kin_metrics_open(&d->metrics, &err), 0);
-    kin_engine_instance_options o = {.model_path = model_path, .n_threads = 1, .pool = d->pool};
+    kin_engine_instance_options o = {.model_path = model_path, .n_threads = 1, .pool = d->pool, .in = d->in};
     if (kin_engine_instance_open(&d->instance, &plan, &o, &err) != 0) fail_msg("%s", err.text);
+}
+
+static void open_desk(desk *d) {
+    open_desk_of(d, N_ROUNDS);
 }
 
 static void close_desk(desk *d) {
     kin_engine_instance_close(d->instance);
     kin_metrics_close(d->metrics);
+    kin_message_queue_close(d->in);
     kin_message_pool_close(d->pool);
 }
 
-// n_tokens from position `first` on.
-static void give_round(desk *d, uint64_t step, int round, int first, int n_tokens) {
-    static const float x[N_BATCH * N_EMBD];
+// n_tokens from position `first` on; n_kept: what was there behind so many is forgotten before. -1: nothing is.
+static kin_message_buffer *pack(desk *d, uint64_t step, int round, int first, int n_tokens, int n_kept) {
+    static float x[N_BATCH * N_EMBD];
     int32_t pos[N_BATCH];
-    kin_err err;
+    const kin_kv_op op = {.n = n_kept};
     for (int i = 0; i < N_BATCH; i++) pos[i] = first + i;
-    kin_steps s = {.n_embd = N_EMBD, .n_batch = N_BATCH, .n_seq = 1, .n_rounds = N_ROUNDS};
-    kin_batch batch = {.n_tokens = n_tokens, .pos = pos};
+    for (int i = 0; i < N_BATCH * N_EMBD; i++) x[i] = (float)(i % 7) - 3;
+    kin_steps s = {.n_embd = N_EMBD, .n_batch = N_BATCH, .n_seq = 1, .n_rounds = d->n_rounds};
+    kin_batch batch = {.n_tokens = n_tokens, .pos = pos, .ops = &op, .n_ops = n_kept >= 0 && round == 0};
     kin_hop hop = {.step = step, .round = round, .n_rows = n_tokens};
-    kin_message_buffer *buffer = kin_steps_pack(&s, d->pool, 1, &hop, &batch, x);
+    return kin_steps_pack(&s, d->pool, 1, &hop, &batch, x);
+}
+
+// The buffer is the caller's afterwards.
+static void take(desk *d, kin_message_buffer *buffer) {
+    kin_err err;
     kin_metrics_begin(d->metrics, buffer, d->instance);
     if (kin_worker_take(kin_engine_instance_worker(d->instance), &buffer, &err) != 0) fail_msg("%s", err.text);
     kin_metrics_end(d->metrics, d->instance);
+}
+
+static void give_round(desk *d, uint64_t step, int round, int first, int n_tokens) {
+    kin_message_buffer *buffer = pack(d, step, round, first, n_tokens, -1);
+    take(d, buffer);
     kin_message_pool_give(d->pool, buffer);
 }
 
@@ -190,6 +210,65 @@ static void steps_that_are_on_their_way_together_are_no_tokens(void **state) {
     close_desk(&d);
 }
 
+static uint64_t n_dropped(const desk *d) {
+    return kin_engine_instance_worker_stats(d->instance).n_dropped;
+}
+
+// Two steps with tokens 8 and 9 wait, and behind them another token 8, which goes on after eight as in a desk without the two.
+static void a_step_that_a_later_one_forgets_is_not_computed(void **state) {
+    (void)state;
+    desk d, other;
+    open_desk(&d);
+    open_desk(&other);
+    for (int i = 0; i < 8; i++) give_step(&d, 1);
+    for (int i = 0; i < 8; i++) give_step(&other, 1);
+    kin_message_buffer *waiting[3] = {pack(&d, 9, 0, 8, 1, -1), pack(&d, 10, 0, 9, 1, -1), pack(&d, 11, 0, 8, 1, 8)};
+    uint32_t length = waiting[1]->frame.length;
+    uint8_t *came = malloc(length);
+    memcpy(came, waiting[1]->payload, length);
+    kin_message_queue_put(d.in, waiting[1]);
+    kin_message_queue_put(d.in, waiting[2]);
+    waiting[2]->frame.epoch = 2; // of another one it says nothing
+    take(&d, waiting[0]);
+    assert_int_equal(n_dropped(&d), 0);
+    waiting[2]->frame.epoch = 1;
+    assert_ptr_equal(kin_message_queue_take(d.in, 0), waiting[1]);
+    take(&d, waiting[1]);
+    assert_int_equal(n_dropped(&d), 1);
+    assert_int_equal(waiting[1]->frame.length, length);
+    assert_memory_equal(waiting[1]->payload, came, length); // it goes on as it came
+    assert_ptr_equal(kin_message_queue_take(d.in, 0), waiting[2]);
+    kin_message_buffer *same = pack(&other, 11, 0, 8, 1, 8);
+    take(&d, waiting[2]);
+    take(&other, same);
+    assert_int_equal(n_dropped(&d), 1);
+    assert_int_equal(same->frame.length, waiting[2]->frame.length);
+    assert_memory_equal(same->payload, waiting[2]->payload, same->frame.length);
+    for (int i = 0; i < 3; i++) kin_message_pool_give(d.pool, waiting[i]);
+    kin_message_pool_give(other.pool, same);
+    free(came);
+    close_desk(&d);
+    close_desk(&other);
+}
+
+// What takes no time is no token's time.
+static void dropped_steps_are_no_tokens(void **state) {
+    (void)state;
+    desk d;
+    open_desk_of(&d, 1);
+    for (uint64_t step = 1; step < 100; step += 2) {
+        kin_message_buffer *lost = pack(&d, step, 0, 0, 1, 0), *last = pack(&d, step + 1, 0, 0, 2, 0);
+        kin_message_queue_put(d.in, last);
+        take(&d, lost);
+        assert_ptr_equal(kin_message_queue_take(d.in, 0), last);
+        kin_message_pool_give(d.pool, lost);
+        kin_message_pool_give(d.pool, last);
+    }
+    assert_int_equal(n_dropped(&d), 50);
+    assert_int_equal(status_of(&d).token_compute_ns, 0);
+    close_desk(&d);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_is_known_before_eight_tokens),
@@ -197,6 +276,8 @@ int main(void) {
         cmocka_unit_test(a_head_knows_what_its_tokens_take),
         cmocka_unit_test(a_device_knows_what_its_tokens_take),
         cmocka_unit_test(steps_that_are_on_their_way_together_are_no_tokens),
+        cmocka_unit_test(a_step_that_a_later_one_forgets_is_not_computed),
+        cmocka_unit_test(dropped_steps_are_no_tokens),
     };
     return cmocka_run_group_tests(tests, open_model, close_model);
 }
