@@ -111,6 +111,13 @@ void kin_message_queue_put(kin_message_queue *q, kin_message_buffer *buffer) {
     uv_mutex_unlock(&q->mutex);
 }
 
+bool kin_message_queue_is_ready(kin_message_queue *q) {
+    uv_mutex_lock(&q->mutex);
+    bool ready = q->first || q->interrupted || q->woken;
+    uv_mutex_unlock(&q->mutex);
+    return ready;
+}
+
 bool kin_message_queue_has(kin_message_queue *q, bool (*is_it)(void *user, const kin_message_buffer *buffer), void *user) {
     uv_mutex_lock(&q->mutex);
     const kin_message_buffer *buffer = q->first;

@@ -12,6 +12,7 @@
 enum {
     FEW_TOKENS = 4,   // new ones of each text, as after a step whose draft was right
     FIRST_PIECE = 32, // tokens of a prompt, before their time was measured
+    NOT_OWN = KIN_DRAFT_GRADES,
 };
 
 // A sequence of the KV cache.
@@ -19,7 +20,11 @@ typedef struct slot {
     uint64_t text;
     bool lives;      // the text does
     int32_t *tokens; // [n] that the cache has, of cap
+    uint8_t *grades; // [n] of those that the model chose; NOT_OWN: the others
     int n, cap;
+    bool has_next; // what the model chooses behind these is known:
+    int32_t next;
+    uint8_t next_grade;
     uint64_t used; // the call that it was last used in
     int n_most;    // tokens that it may have in that call
 } slot;
@@ -112,7 +117,10 @@ void kin_draft_model_close(kin_draft_model *m) {
     kin_loopback_head_close(&m->loop);
     kin_shard_close(m->shard);
     kin_model_close(&m->model);
-    for (int i = 0; i < KIN_DRAFT_MODEL_MAX_TEXTS; i++) free(m->slots[i].tokens);
+    for (int i = 0; i < KIN_DRAFT_MODEL_MAX_TEXTS; i++) {
+        free(m->slots[i].tokens);
+        free(m->slots[i].grades);
+    }
     free(m->tokens);
     free(m->seq);
     free(m->pos);
@@ -136,13 +144,23 @@ static void truncate(kin_draft_model *m, slot *s, int n, kin_err *err) {
     int32_t seq = (int32_t)(s - m->slots);
     if (s->n == n) return;
     s->n = n;
+    s->has_next = false;
     m->failed = m->failed || kin_head_change(m->loop.head, (kin_kv_op){seq, seq, n}, err) != 0;
 }
 
 static int common_prefix(const slot *s, const kin_draft_wish *w) {
-    int i = 0, n = s->n < w->n - 1 ? s->n : w->n - 1; // the last token gives the logits
+    int i = 0, n = s->n < w->n ? s->n : w->n;
     while (i < n && s->tokens[i] == w->tokens[i]) i++;
     return i;
+}
+
+// Tokens that the sequence may keep: the text's, and behind it what the model chose itself, if it knows how that goes on. Else
+// the text's last token is read again, for it gives the logits.
+static int n_useful(const slot *s, const kin_draft_wish *w) {
+    int n = common_prefix(s, w);
+    if (n < w->n) return n;
+    while (n < s->n && s->grades[n] != NOT_OWN) n++;
+    return n == s->n && s->has_next ? n : w->n - 1;
 }
 
 // Whether a is to be given up before b: of a text that has ended, then the one that was not used for longest.
@@ -184,11 +202,12 @@ static bool make_room(kin_draft_model *m, const slot *mine, int n, kin_err *err)
 
 static bool reserve(slot *s, int n) {
     if (n <= s->cap) return true;
-    int32_t *larger = realloc(s->tokens, 2 * (size_t)n * sizeof *larger);
-    if (!larger) return false;
-    s->tokens = larger;
-    s->cap = 2 * n;
-    return true;
+    int32_t *tokens = realloc(s->tokens, 2 * (size_t)n * sizeof *tokens);
+    if (tokens) s->tokens = tokens;
+    uint8_t *grades = realloc(s->grades, 2 * (size_t)n * sizeof *grades);
+    if (grades) s->grades = grades;
+    if (tokens && grades) s->cap = 2 * n;
+    return tokens && grades;
 }
 
 // The text's sequence, with nothing in it that the text does not have. NULL: there is none for it now.
@@ -198,7 +217,7 @@ static slot *place(kin_draft_model *m, const kin_draft_wish *w, int most, kin_er
     s->used = m->n_calls;
     s->text = w->text;
     s->lives = true;
-    truncate(m, s, common_prefix(s, w), err);
+    truncate(m, s, n_useful(s, w), err);
     s->n_most = s->n;
     if (!reserve(s, w->n + most) || !make_room(m, s, w->n + most, err)) return NULL;
     s->n_most = w->n + most;
@@ -222,13 +241,13 @@ typedef struct writing {
     double chance; // that all of these are right
 } writing;
 
-static void add_tokens(kin_draft_model *m, slot *s, const int32_t *tokens, int n) {
-    for (int i = 0; i < n; i++, m->n++) {
-        m->tokens[m->n] = tokens[i];
-        m->seq[m->n] = (int32_t)(s - m->slots);
-        m->pos[m->n] = s->n;
-        s->tokens[s->n++] = tokens[i];
-    }
+static void add_token(kin_draft_model *m, slot *s, int32_t token, uint8_t grade) {
+    m->tokens[m->n] = token;
+    m->seq[m->n] = (int32_t)(s - m->slots);
+    m->pos[m->n++] = s->n;
+    s->grades[s->n] = grade;
+    s->tokens[s->n++] = token;
+    s->has_next = false;
 }
 
 static int want_logits(kin_draft_model *m) {
@@ -247,7 +266,7 @@ static int run_pass(kin_draft_model *m, double *took_s, kin_err *err) {
                           .logits = m->logits,
                           .more = m->n_out == 0};
     uint64_t number;
-    if (kin_head_send(m->loop.head, &step, &number, err) != 0 || kin_head_receive(m->loop.head, &number, err) != 0)
+    if (kin_head_send(m->loop.head, &step, &number, err) != 0 || kin_head_receive(m->loop.head, NULL, &number, err) != 0)
         return KIN_FAIL;
     *took_s = kin_clock_ms(begun, kin_clock_now()) / 1e3;
     return 0;
@@ -273,40 +292,66 @@ void kin_draft_model_prompt(kin_draft_model *m, const kin_draft_source *source) 
     m->prompter = source;
 }
 
+// What the text is to go on with behind the sequence.
 static int32_t prompted(const kin_draft_model *m, const writing *t, int32_t own) {
     kin_draft d = {0};
+    int i = t->s->n - t->w->n;
     if (!m->prompter) return own;
-    m->prompter->propose(m->prompter->user, t->w->tokens, t->w->n, t->n + 1, &d);
-    return d.n > t->n ? d.tokens[t->n] : own;
+    m->prompter->propose(m->prompter->user, t->w->tokens, t->w->n, i + 1, &d);
+    return d.n > i ? d.tokens[i] : own;
 }
 
-// The next token of a draft, if it is worth its time. False: the draft is complete, or a further token would not be worth its
-// pass.
-static bool take_token(kin_draft_model *m, writing *t, const kin_draft_limits *l) {
+static void take_logits(kin_draft_model *m, writing *t) {
+    slot *s = t->s;
+    s->next = prompted(m, t, likeliest(m->logits + (size_t)t->row * (size_t)m->model.hp.n_vocab, m->n_vocab, &s->next_grade));
+    s->has_next = true;
+}
+
+// The next token of a draft, which is known, if it is worth its time. False: the draft is complete, or a further token would not
+// be worth its pass.
+static bool take_token(writing *t, const kin_draft_limits *l) {
     kin_draft *d = t->w->out;
-    uint8_t grade;
-    int32_t id = likeliest(m->logits + (size_t)t->row * (size_t)m->model.hp.n_vocab, m->n_vocab, &grade);
+    const slot *s = t->s;
+    int at = t->w->n + t->n;
+    uint8_t grade = at < s->n ? s->grades[at] : s->next_grade;
     t->chance *= l->chances[grade];
     if (t->chance < l->least[t->n]) return false;
     if (t->n == 0) *d = (kin_draft){.kind = KIN_DRAFT_MODEL};
-    d->tokens[t->n] = prompted(m, t, id);
+    d->tokens[t->n] = at < s->n ? s->tokens[at] : s->next;
     d->grades[t->n++] = grade;
     d->n = t->n;
     return d->n < l->most && d->n < t->w->most && t->chance * l->mean_chance >= l->least[d->n];
 }
 
-// What is new of the texts, as much as may be.
-static void add_new(kin_draft_model *m, writing *texts, int n, double catch_up_s) {
+// What is known of a draft. False: that is all of it, or the text is not read yet.
+static bool take_known(writing *t, const kin_draft_limits *l) {
+    bool more = t->s->n >= t->w->n;
+    while (more && t->w->n + t->n < t->s->n + t->s->has_next) more = take_token(t, l);
+    return more;
+}
+
+// Behind what is known.
+static void add_next(kin_draft_model *m, writing *t) {
+    add_token(m, t->s, t->s->next, t->s->next_grade);
+    t->row = want_logits(m);
+}
+
+// What is new of the texts, as much as may be. Returns how many have something new.
+static int add_new(kin_draft_model *m, writing *texts, int n, double catch_up_s) {
     double most = m->token_s > 0 ? catch_up_s / m->token_s : catch_up_s < INFINITY ? FIRST_PIECE : m->n_batch;
-    int left = most < m->n_batch ? (int)most : m->n_batch;
+    int left = most < m->n_batch ? (int)most : m->n_batch, n_texts = 0;
     if (left < FEW_TOKENS * n) left = FEW_TOKENS * n < m->n_batch ? FEW_TOKENS * n : m->n_batch;
     for (int i = 0; i < n; i++) {
         writing *t = &texts[i];
         int n_new = t->w->n - t->s->n, n_now = n_new < left ? n_new : left;
-        add_tokens(m, t->s, t->w->tokens + t->s->n, n_now);
+        t->row = -1;
+        if (n_now <= 0) continue;
+        for (int k = 0; k < n_now; k++) add_token(m, t->s, t->w->tokens[t->s->n], NOT_OWN);
         left -= n_now;
-        t->row = n_now == n_new ? want_logits(m) : -1;
+        n_texts++;
+        if (n_now == n_new) t->row = want_logits(m);
     }
+    return n_texts;
 }
 
 // A pass of n texts. is_first: with what is new of them.
@@ -324,48 +369,109 @@ static void count(kin_draft_model *m, kin_draft_spent *spent, bool is_first, int
     }
 }
 
-// Passes until no text wants another token.
-static int write_drafts(kin_draft_model *m, writing *texts, int n, const kin_draft_limits *l, kin_draft_spent *spent,
-                        kin_err *err) {
+// The pass that was made up, with tokens of n_in of the n texts.
+static int run_counted(kin_draft_model *m, writing *texts, int n, bool is_first, int n_in, kin_draft_spent *spent, kin_err *err) {
     double took_s;
-    m->n = m->n_out = 0;
-    add_new(m, texts, n, l->catch_up_s);
-    for (bool is_first = true; m->n > 0; is_first = false) {
-        if (run_pass(m, &took_s, err) != 0) return KIN_FAIL;
-        count(m, spent, is_first, n, took_s);
-        int n_left = 0;
-        for (int i = 0; i < n; i++) {
-            if (texts[i].row >= 0 && take_token(m, &texts[i], l)) texts[n_left++] = texts[i];
-        }
-        n = n_left;
-        m->n = m->n_out = 0;
-        for (int i = 0; i < n; i++) {
-            const kin_draft *d = texts[i].w->out;
-            add_tokens(m, texts[i].s, &d->tokens[d->n - 1], 1);
-            texts[i].row = want_logits(m);
-        }
+    if (run_pass(m, &took_s, err) != 0) return KIN_FAIL;
+    count(m, spent, is_first, n_in, took_s);
+    spent->n_passes++;
+    for (int i = 0; i < n; i++) {
+        if (texts[i].row >= 0) take_logits(m, &texts[i]);
+        texts[i].row = -1;
     }
+    m->n = m->n_out = 0;
     return 0;
 }
 
-kin_draft_spent kin_draft_model_propose(kin_draft_model *m, const kin_draft_wish *wishes, int n, const kin_draft_limits *l) {
+// Passes until no text wants another token.
+static int write_drafts(kin_draft_model *m, writing *texts, int n, const kin_draft_limits *l, kin_draft_spent *spent,
+                        kin_err *err) {
+    int n_new = add_new(m, texts, n, l->catch_up_s);
+    if (n_new > 0 && run_counted(m, texts, n, true, n_new, spent, err) != 0) return KIN_FAIL;
+    for (;;) {
+        int n_left = 0;
+        for (int i = 0; i < n; i++) {
+            if (take_known(&texts[i], l)) texts[n_left++] = texts[i];
+        }
+        n = n_left;
+        if (n == 0) return 0;
+        for (int i = 0; i < n; i++) add_next(m, &texts[i]);
+        if (run_counted(m, texts, n, false, n, spent, err) != 0) return KIN_FAIL;
+    }
+}
+
+// Whether a token behind those that are known may be of use: they must be right.
+static bool may_go_on(const writing *t, const kin_draft_limits *l) {
+    const slot *s = t->s;
+    int n_known = s->n + 1 - t->w->n;
+    if (!s->has_next || n_known >= l->most || n_known >= t->w->most) return false;
+    double chance = l->chances[s->next_grade];
+    for (int i = t->w->n; i < s->n; i++) chance *= l->chances[s->grades[i]];
+    return chance >= l->least[n_known];
+}
+
+// One pass, if there is something for it: a piece of what is to be read, or a token more of each text.
+static int write_ahead(kin_draft_model *m, writing *texts, int n, const kin_draft_limits *l, kin_draft_spent *spent,
+                       kin_err *err) {
+    int n_new = 0, n_next = 0;
+    bool reads = false;
+    for (int i = 0; i < n; i++) reads = reads || texts[i].w->n - texts[i].s->n > FEW_TOKENS;
+    bool fits = reads ? m->token_s > 0 && l->catch_up_s >= FEW_TOKENS * n * m->token_s : l->most > 0;
+    if (!fits) return 0;
+    n_new = add_new(m, texts, n, l->catch_up_s);
+    for (int i = 0; i < n && !reads; i++) {
+        if (texts[i].row >= 0 || !may_go_on(&texts[i], l)) continue;
+        add_next(m, &texts[i]);
+        n_next++;
+    }
+    return n_new + n_next > 0 ? run_counted(m, texts, n, n_new > 0, n_new + n_next, spent, err) : 0;
+}
+
+// Those of the texts that there is room for.
+static int place_all(kin_draft_model *m, const kin_draft_wish *wishes, int n, int most, writing *texts, kin_err *err) {
+    int n_texts = 0;
+    kin_assert(n <= KIN_DRAFT_MODEL_MAX_TEXTS && most <= KIN_DRAFT_MAX);
+    m->n_calls++;
+    for (int i = 0; i < n; i++) {
+        int n_most = most < wishes[i].most ? most : wishes[i].most;
+        slot *s = n_most > 0 ? place(m, &wishes[i], n_most, err) : NULL;
+        if (s) texts[n_texts++] = (writing){.w = &wishes[i], .s = s, .row = -1, .chance = 1};
+    }
+    return n_texts;
+}
+
+typedef int write_function(kin_draft_model *m, writing *texts, int n, const kin_draft_limits *l, kin_draft_spent *spent,
+                           kin_err *err);
+
+static kin_draft_spent work(kin_draft_model *m, const kin_draft_wish *wishes, int n, int most, const kin_draft_limits *l,
+                            write_function *write) {
     writing texts[KIN_DRAFT_MODEL_MAX_TEXTS];
     kin_draft_spent spent = {0};
     kin_time begun = kin_clock_now();
     kin_err err = {""};
-    int n_texts = 0;
-    kin_assert(n <= KIN_DRAFT_MODEL_MAX_TEXTS && l->most <= KIN_DRAFT_MAX);
     if (m->failed) return spent;
-    m->n_calls++;
-    for (int i = 0; i < n; i++) {
-        int most = l->most < wishes[i].most ? l->most : wishes[i].most;
-        slot *s = most > 0 ? place(m, &wishes[i], most, &err) : NULL;
-        if (s) texts[n_texts++] = (writing){.w = &wishes[i], .s = s, .chance = 1};
-    }
-    if (m->failed || write_drafts(m, texts, n_texts, l, &spent, &err) != 0) {
+    int n_texts = place_all(m, wishes, n, most, texts, &err);
+    m->n = m->n_out = 0;
+    if (m->failed || write(m, texts, n_texts, l, &spent, &err) != 0) {
         m->failed = true;
         kin_log(KIN_LOG_WARN, "the draft model drafts no more: %s", err.text);
     }
     spent.all_s = kin_clock_ms(begun, kin_clock_now()) / 1e3;
     return spent;
+}
+
+kin_draft_spent kin_draft_model_propose(kin_draft_model *m, const kin_draft_wish *wishes, int n, const kin_draft_limits *l) {
+    return work(m, wishes, n, l->most, l, write_drafts);
+}
+
+kin_draft_spent kin_draft_model_go_on(kin_draft_model *m, const kin_draft_wish *wishes, int n, const kin_draft_limits *l) {
+    return work(m, wishes, n, KIN_DRAFT_MAX, l, write_ahead);
+}
+
+int kin_draft_model_n_known(const kin_draft_model *m, const kin_draft_wish *w) {
+    for (int i = 0; i < KIN_DRAFT_MODEL_MAX_TEXTS; i++) {
+        const slot *s = &m->slots[i];
+        if (s->lives && s->text == w->text) return n_useful(s, w) >= w->n ? s->n + 1 - w->n : 0;
+    }
+    return 0;
 }

@@ -2,9 +2,10 @@
 // finds likeliest is a draft (pure/text/draft.h); how likely it finds it is the draft's grade.
 //
 // It has a KV cache of its own, in which it follows the texts: at each call it forgets what was not taken, and reads what is new
-// before it goes on. A long prompt is read in pieces, one at a call, so that other texts are not kept waiting; until it is read
-// there are no drafts for its text. Texts of one call share its passes. What it holds of texts that have ended stays until its
-// room is needed, for the next turn of a conversation.
+// before it goes on. While a step is verified it may go on as if its drafts were right (kin_draft_model_go_on); what it knows
+// then costs no time where it comes true. A long prompt is read in pieces, one at a call, so that other texts are not kept
+// waiting; until it is read there are no drafts for its text. Texts of one call share its passes. What it holds of texts that
+// have ended stays until its room is needed, for the next turn of a conversation.
 //
 // A model that cannot go on says so in the log, and has no drafts any more.
 //
@@ -56,9 +57,10 @@ typedef struct kin_draft_wish {
 } kin_draft_wish;
 
 // What a call took, in seconds. `first`: the pass with what is new of the texts, where that is few tokens; `further`: those
-// behind it, with a token of each text.
+// behind it, with a token of each text. n_passes: of all kinds.
 typedef struct kin_draft_spent {
     double all_s;
+    int n_passes;
     struct {
         double took_s;
         int n, n_texts; // passes, and texts in all of them together
@@ -68,6 +70,16 @@ typedef struct kin_draft_spent {
 // Drafts for n texts, at most KIN_DRAFT_MODEL_MAX_TEXTS.
 kin_draft_spent kin_draft_model_propose(kin_draft_model *model, const kin_draft_wish *wishes, int n,
                                         const kin_draft_limits *limits);
+
+// While a step verifies the texts' drafts: one pass, as if all of them were right, and what the model finds likeliest behind
+// them. Where that comes true, the next drafts are known. What it does not know of the texts it reads first, for l->catch_up_s at
+// most. limits: `most` tokens behind a text are known at last (0: there is only time to read), `least` is the chance that they
+// must have of being right. Of the wishes, `out` is not used. No pass: there is nothing to do.
+kin_draft_spent kin_draft_model_go_on(kin_draft_model *model, const kin_draft_wish *wishes, int n,
+                                      const kin_draft_limits *limits);
+
+// Tokens of a draft for the text that are known without a pass.
+int kin_draft_model_n_known(const kin_draft_model *model, const kin_draft_wish *wish);
 
 // For measurements with models of random weights: it takes the time that it takes, but says what this source does, where that has
 // a guess. Borrowed; NULL: its own words.

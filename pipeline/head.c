@@ -7,6 +7,18 @@
 #include "model/embed.h"
 #include "pure/plan/prompt.h"
 
+enum {
+    N_WAITS = 5,        // of steps of so many tokens
+    N_WAITS_LEAST = 3,  // before that nothing is known
+    MOST_WAIT_ROWS = 32 // steps of more tokens are prompts': they are taken together
+};
+
+// The last waits for steps of so many tokens, in seconds.
+typedef struct waits {
+    double took_s[N_WAITS]; // cyclic
+    int n;                  // of these, in all
+} waits;
+
 // A step in flight.
 typedef struct flight {
     kin_batch batch;
@@ -37,10 +49,11 @@ struct kin_head {
     kin_interval stalls[KIN_BUSY_KEPT];
     kin_head_counts own_counts; // where the ring has none
     kin_step_timing timing;
-    bool was_alone;     // the step that is timed, so far
-    uint64_t next_step; // numbers are never used twice, so what comes back of a step that was given up is known
-    uint64_t done_step; // the one that is next to be done; the others in flight follow
-    int n_pages;        // of those in flight that are for pages
+    bool was_alone;                  // the step that is timed, so far
+    waits waits[MOST_WAIT_ROWS + 1]; // by the step's tokens; 0: more
+    uint64_t next_step;              // numbers are never used twice, so what comes back of a step that was given up is known
+    uint64_t done_step;              // the one that is next to be done; the others in flight follow
+    int n_pages;                     // of those in flight that are for pages
 };
 
 static int alloc_flights(kin_head *h, kin_err *err) {
@@ -111,6 +124,7 @@ void kin_head_set_ring(kin_head *h, const kin_head_ring *ring) {
     h->n_pages = 0;
     if (!h->ring.counts) h->ring.counts = &h->own_counts;
     h->timing = (kin_step_timing){0};
+    memset(h->waits, 0, sizeof h->waits);
     publish_timing(h);
 }
 
@@ -377,21 +391,52 @@ static int take_hop(kin_head *h, kin_hop *hop, bool *done, kin_err *err) {
     return h->ring.transport.send(h->ring.transport.user, hop, &f->batch, h->x, err);
 }
 
-static int wait_for_hop(kin_head *h, kin_hop *hop, kin_err *err) {
+static waits *waits_for(kin_head *h, uint64_t step) {
+    int n = flight_of(h, step)->batch.n_tokens;
+    return &h->waits[n <= MOST_WAIT_ROWS ? n : 0];
+}
+
+static double shortest(const waits *w) {
+    double least = 0;
+    for (int i = 0; i < N_WAITS && w->n >= N_WAITS_LEAST && i < w->n; i++) {
+        if (i == 0 || w->took_s[i] < least) least = w->took_s[i];
+    }
+    return least;
+}
+
+// Returns when it was known last that nothing had come.
+static kin_time work_meanwhile(kin_head *h, const kin_head_meanwhile *m, kin_time begun) {
+    kin_time now = begun;
+    double wait_s = shortest(waits_for(h, h->done_step));
+    for (bool works = true; works && !h->ring.transport.is_here(h->ring.transport.user);) {
+        now = kin_clock_now();
+        double free_s = wait_s - kin_clock_ms(begun, now) / 1e3;
+        works = free_s > 0 && m->work(m->user, free_s);
+        if (!works) return 0; // till it comes
+    }
+    return now;
+}
+
+static int wait_for_hop(kin_head *h, const kin_head_meanwhile *meanwhile, kin_hop *hop, kin_err *err) {
     kin_time begun = kin_clock_now();
+    kin_time last = meanwhile ? work_meanwhile(h, meanwhile, begun) : 0;
     int rc = h->ring.transport.receive(h->ring.transport.user, hop, h->x, err);
     kin_time now = kin_clock_now();
     atomic_fetch_add(&h->ring.counts->wait_ns, now - begun);
+    if (rc == 0 && hop->step >= h->done_step && hop->step < h->next_step) {
+        waits *w = waits_for(h, hop->step);
+        w->took_s[w->n++ % N_WAITS] = kin_clock_ms(begun, last ? last : now) / 1e3;
+    }
     if (rc == 0 && hop->step > 0) kin_trace_add(h->trace, KIN_PROTO_EVENT_WAIT, hop->step, hop->round, begun, now);
     return rc;
 }
 
-int kin_head_receive(kin_head *h, uint64_t *number, kin_err *err) {
+int kin_head_receive(kin_head *h, const kin_head_meanwhile *meanwhile, uint64_t *number, kin_err *err) {
     kin_assert(kin_head_n_in_flight(h) > 0);
     *number = h->done_step;
     for (bool done = end_pages(h); !done; done = done || end_pages(h)) {
         kin_hop hop;
-        int rc = wait_for_hop(h, &hop, err);
+        int rc = wait_for_hop(h, meanwhile, &hop, err);
         if (rc == 0 && hop.step == 0) { // woken
             *number = 0;
             return 0;
@@ -449,7 +494,7 @@ static int feed_all(kin_head *h, feed *f, kin_err *err) {
             if (send_chunk(h, f, err) != 0) return KIN_FAIL;
         }
         uint64_t number;
-        if (kin_head_receive(h, &number, err) != 0) return KIN_FAIL;
+        if (kin_head_receive(h, NULL, &number, err) != 0) return KIN_FAIL;
         if (number == 0) continue;
         f->done += flight_of(h, number)->batch.n_tokens;
         if (h->progress) h->progress(h->progress_user, "reading the prompt", (uint64_t)f->done, (uint64_t)f->n);

@@ -96,10 +96,19 @@ int kin_head_send_pages(kin_head *head, const kin_page_request *request, uint64_
 // Of a request that kin_head_receive gave back just now: how many of its first pages all members have kept, or found.
 int kin_head_n_good(const kin_head *head, uint64_t number);
 
+// What this thread may do while the ring computes and nothing has come back. free_s: as long as that presumably goes on, by the
+// shortest of the last waits for a step of as many tokens. It is called again until it returns false, which is that there is
+// nothing that fits.
+typedef struct kin_head_meanwhile {
+    bool (*work)(void *user, double free_s);
+    void *user;
+} kin_head_meanwhile;
+
 // Works on what comes back until a step is done: its number is in *number, its logits are where they were wanted. Steps are done
 // in the order in which they were sent. A step whose tokens a later one forgets is done when it comes back, without logits.
 // *number 0 (steps have numbers from 1 on): none is done yet, but somebody woke this thread (kin_message_queue_wake).
-int kin_head_receive(kin_head *head, uint64_t *number, kin_err *err);
+// meanwhile: borrowed for the call, NULL: nothing.
+int kin_head_receive(kin_head *head, const kin_head_meanwhile *meanwhile, uint64_t *number, kin_err *err);
 
 // Feeds tokens [n] of sequence `seq` at positions pos, pos + 1, ..., in chunks; no step may be in flight.
 // logits: n_logits = 1: // f32 [n_vocab] after the last token; n_logits = n: // f32 [n, n_vocab] after each; 0: none, may be

@@ -65,13 +65,18 @@ static int receive(void *user, kin_hop *hop, float *x, kin_err *err) {
     return 0;
 }
 
+static bool is_here(void *user) {
+    (void)user;
+    return true;
+}
+
 static void drop(void *user) {
     kin_loopback *a = user;
     a->n = 0;
 }
 
 kin_ring_transport kin_loopback_transport(kin_loopback *a) {
-    return (kin_ring_transport){.user = a, .send = send, .receive = receive, .drop = drop};
+    return (kin_ring_transport){.user = a, .send = send, .receive = receive, .is_here = is_here, .drop = drop};
 }
 
 int kin_loopback_head_open(kin_loopback_head *out, const kin_model *model, kin_shard *shard, int n_batch, kin_err *err) {

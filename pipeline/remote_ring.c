@@ -58,11 +58,15 @@ static int receive(void *user, kin_hop *hop, float *x, kin_err *err) {
     return rc;
 }
 
+static bool is_here(void *user) {
+    return kin_message_queue_is_ready(((kin_remote_ring *)user)->o.in);
+}
+
 // They come back, and the head knows by their numbers that they are none of its.
 static void drop(void *user) {
     (void)user;
 }
 
 kin_ring_transport kin_remote_ring_transport(kin_remote_ring *w) {
-    return (kin_ring_transport){.user = w, .send = send, .receive = receive, .drop = drop};
+    return (kin_ring_transport){.user = w, .send = send, .receive = receive, .is_here = is_here, .drop = drop};
 }

@@ -28,6 +28,8 @@ typedef struct kin_ring_transport {
     // Waits for the next one that comes back: x // f32 [n_rows, n_embd], room for a step's n_batch rows. hop->step 0: none has,
     // but the one who waits is to look at what else there is to do.
     int (*receive)(void *user, kin_hop *hop, float *x, kin_err *err);
+    // Whether receive would not wait.
+    bool (*is_here)(void *user);
     // The steps in flight are given up: what comes back of them need not be kept.
     void (*drop)(void *user);
 } kin_ring_transport;

@@ -408,6 +408,7 @@ static int add_part(kin_scheduler *s, kin_flight *f, kin_generation *g, int n, k
     kin_part *p = &f->parts[f->n_parts++];
     *p = (kin_part){.g = g, .n = n, .row = f->n_out, .all = all, .is_last = is_last};
     p->is_prompt = n > 1 || g->n_sent < g->o.n_prompt;
+    g->draft.n = 0;
     if (all) f->n_prompt_rows += n;
     for (int i = 0; i < n; i++, f->n_tokens++) {
         int64_t cell;
@@ -838,7 +839,8 @@ static int take_pages(kin_scheduler *s, const kin_flight *f, kin_err *err) {
 static int receive_step(kin_scheduler *s, kin_err *err) {
     kin_flight *f = &s->flights[s->first_flight];
     uint64_t number;
-    if (kin_head_receive(s->head, &number, err) != 0) return KIN_FAIL;
+    const kin_head_meanwhile meanwhile = {kin_scheduler_draft_ahead, s};
+    if (kin_head_receive(s->head, s->o.draft_model ? &meanwhile : NULL, &number, err) != 0) return KIN_FAIL;
     if (number == 0) return 0; // woken: texts may have come or gone
     kin_assert(number == f->number);
     s->first_flight = (s->first_flight + 1) % KIN_STEPS_IN_FLIGHT;

@@ -28,25 +28,53 @@ static int most_drafted(const kin_scheduler *s, const kin_generation *g) {
     return kin_scheduler_min(s->speculation.most, s->o.n_ctx - g->n);
 }
 
+static void learn_passes(kin_scheduler *s, const kin_draft_spent *spent) {
+    if (spent->first.n > 0) kin_speculation_learn_pass(&s->speculation, true, spent->first.n_texts, spent->first.took_s);
+    if (spent->further.n > 0)
+        kin_speculation_learn_pass(&s->speculation, false, (double)spent->further.n_texts / spent->further.n,
+                                   spent->further.took_s / spent->further.n);
+}
+
 // The draft model's, where they are likelier than those that are there. Returns the seconds that it took.
 static double compute_drafts(kin_scheduler *s, kin_flight *f, int n_free) {
     kin_draft_wish wishes[KIN_DRAFT_MODEL_MAX_TEXTS];
-    int n = 0;
+    int n = 0, n_known = KIN_DRAFT_MAX;
     for (int i = 0; i < f->n_parts && s->o.draft_model; i++) {
         kin_generation *g = f->parts[i].g;
         int most = most_drafted(s, g);
         if (!g->o.drafts || most <= 0 || !kin_speculation_prefers_model(&s->speculation, &g->draft)) continue;
-        wishes[n++] = (kin_draft_wish){.text = g->number, .tokens = g->tokens, .n = g->n, .most = most, .out = &g->draft};
+        wishes[n] = (kin_draft_wish){.text = g->number, .tokens = g->tokens, .n = g->n, .most = most, .out = &g->draft};
+        n_known = kin_scheduler_min(n_known, kin_draft_model_n_known(s->o.draft_model, &wishes[n++]));
     }
     if (n == 0) return 0;
-    kin_draft_limits limits = kin_speculation_limit_model(&s->speculation, f->n_parts, n_free, n);
+    kin_draft_limits limits = kin_speculation_limit_model(&s->speculation, f->n_parts, n_free, n, n_known);
     if (limits.most == 0) return 0;
     kin_draft_spent spent = kin_draft_model_propose(s->o.draft_model, wishes, n, &limits);
-    if (spent.first.n > 0) kin_speculation_learn_pass(&s->speculation, true, spent.first.n_texts, spent.first.took_s);
-    if (spent.further.n > 0)
-        kin_speculation_learn_pass(&s->speculation, false, (double)spent.further.n_texts / spent.further.n,
-                                   spent.further.took_s / spent.further.n);
+    learn_passes(s, &spent);
     return spent.all_s;
+}
+
+// Whether the draft model can go on from what steps in flight have of the text: nothing that is drafted, or its own drafts.
+static bool may_go_on(const kin_generation *g) {
+    return g->o.drafts && !g->o.hidden && !g->cancelled && g->n_ahead == 0 && g->n_steps_wanted <= 1 &&
+           (g->draft.n == 0 || g->draft.kind == KIN_DRAFT_MODEL);
+}
+
+bool kin_scheduler_draft_ahead(void *user, double free_s) {
+    kin_scheduler *s = user;
+    kin_draft_wish wishes[KIN_DRAFT_MODEL_MAX_TEXTS];
+    int n = 0;
+    for (int i = 0; i < s->n_running && n < KIN_DRAFT_MODEL_MAX_TEXTS; i++) {
+        kin_generation *g = s->running[i];
+        int most = most_drafted(s, g);
+        if (!may_go_on(g) || most <= 0) continue;
+        wishes[n++] = (kin_draft_wish){.text = g->number, .tokens = g->tokens, .n = g->n, .most = most};
+    }
+    if (n == 0) return false;
+    kin_draft_limits limits = kin_speculation_limit_ahead(&s->speculation, n, free_s);
+    kin_draft_spent spent = kin_draft_model_go_on(s->o.draft_model, wishes, n, &limits);
+    learn_passes(s, &spent);
+    return spent.n_passes > 0;
 }
 
 // Guesses that cost no time.
@@ -134,6 +162,7 @@ int kin_scheduler_add_drafts(kin_scheduler *s, kin_flight *f, kin_err *err) {
     if (!any_draft(f)) return 0;
     kin_speculation_choose(&s->speculation, f->n_parts, n_free, drafts, f->n_parts, took_s, taken);
     for (int i = 0; i < f->n_parts; i++) {
+        if (taken[i] == 0) f->parts[i].g->draft.n = 0;
         if (taken[i] > 0 && add_draft(s, f, &f->parts[i], taken[i], err) != 0) return KIN_FAIL;
     }
     return 0;

@@ -18,7 +18,7 @@ struct kin_generation {
     int n_steps;        // in flight that have tokens of it
     int n_cached;       // that others had computed
     int n_once;         // tokens that have been in the KV cache, at most; if it lost them, they are computed again
-    kin_draft draft;    // for the step that it is in
+    kin_draft draft;    // for the step that it is in; n 0: that has none
     int n_steps_wanted; // that it may be in at once, while it is written alone
     struct {
         int32_t token;
@@ -113,6 +113,9 @@ bool kin_scheduler_has_prompts(const kin_scheduler *s);
 
 // Into a step of nothing but texts' last tokens, where it makes texts faster. Prompts have no rows to spare.
 int kin_scheduler_add_drafts(kin_scheduler *s, kin_flight *f, kin_err *err);
+
+// While the ring computes: one pass of the draft model (kin_head_meanwhile). user: the scheduler.
+bool kin_scheduler_draft_ahead(void *user, double free_s);
 
 // A step with the token that is drafted behind those in flight, if the source still says what these have.
 int kin_scheduler_add_ahead(kin_scheduler *s, kin_flight *f, kin_err *err);

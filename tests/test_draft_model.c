@@ -188,8 +188,9 @@ static void a_token_that_is_not_worth_its_time_is_not_computed(void **state) {
     for (int i = 0; i < MOST; i++) l.least[i] = 0.2;
     kin_draft_spent spent = kin_draft_model_propose(m, &w, 1, &l);
     assert_true(d.kind == KIN_DRAFT_MODEL && d.n == 2);
-    assert_true(spent.first.n == 1 && spent.further.n == 1); // the third one would be right with a chance of 0.125
-    w.most = 1;                                              // room in the context
+    assert_true(spent.first.n == 0 &&
+                spent.further.n == 1); // the first is known, the third would be right with a chance of 0.125
+    w.most = 1;                        // room in the context
     kin_draft_model_propose(m, &w, 1, &l);
     assert_int_equal(d.n, 1);
     kin_draft_model_close(m);
@@ -232,6 +233,89 @@ static void a_prompted_model_says_what_it_is_told_as_far_as_it_is_told(void **st
     kin_draft_model_close(m);
 }
 
+// As a step that verifies a draft gives its head time to.
+static int go_on(kin_draft_model *m, uint64_t text, const int32_t *tokens, int n, int n_passes) {
+    kin_draft_limits l = limits(KIN_DRAFT_MAX);
+    kin_draft_wish w = {.text = text, .tokens = tokens, .n = n, .most = KIN_DRAFT_MAX};
+    int n_made = 0;
+    for (int i = 0; i < n_passes; i++) n_made += kin_draft_model_go_on(m, &w, 1, &l).n_passes;
+    return n_made;
+}
+
+// Whether 0 to MOST drafted tokens come true, and the model's own guess behind them or another token.
+static void what_it_went_on_with_is_its_draft_where_it_comes_true(void **state) {
+    (void)state;
+    enum { N_AHEAD = 3 };
+    int32_t tokens[MAX_TOKENS];
+    kin_draft_model *m = open_model(N_CTX);
+    kin_draft_limits l = limits(MOST);
+    int n = 20, n_hits = 0;
+    make_tokens(tokens, n, 1);
+    for (int turn = 0; turn < 24; turn++) {
+        int n_taken = turn % 4 ? MOST : turn % MOST;
+        kin_draft d = ask(m, 1, tokens, n, MOST), longer = ask_fresh(tokens, n, MOST + 1);
+        assert_int_equal(go_on(m, 1, tokens, n, N_AHEAD), N_AHEAD);
+        memcpy(tokens + n, d.tokens, (size_t)n_taken * sizeof *tokens);
+        n += n_taken;
+        bool hit = n_taken == MOST && turn % 3 != 0;
+        n_hits += hit;
+        tokens[n++] = hit ? longer.tokens[MOST] : (longer.tokens[n_taken] + 1) % N_VOCAB;
+        kin_draft next = {0}, fresh = ask_fresh(tokens, n, MOST);
+        kin_draft_wish w = {.text = 1, .tokens = tokens, .n = n, .most = MOST, .out = &next};
+        assert_int_equal(kin_draft_model_n_known(m, &w), hit ? N_AHEAD - 1 : 0); // the first pass found the guess
+        kin_draft_spent spent = kin_draft_model_propose(m, &w, 1, &l);
+        expect_same(&next, &fresh);
+        assert_int_equal(spent.n_passes, hit ? MOST - (N_AHEAD - 1) : MOST);
+        assert_int_equal(spent.first.n, hit ? 0 : 1);
+    }
+    assert_true(n_hits >= 6);
+    kin_draft_model_close(m);
+}
+
+static void it_goes_on_as_far_as_that_may_be_of_use(void **state) {
+    (void)state;
+    int32_t tokens[20];
+    kin_draft_model *m = open_model(N_CTX);
+    kin_draft_limits l = limits(KIN_DRAFT_MAX); // chances 0.5, 0.25, ...
+    kin_draft_wish w = {.text = 1, .tokens = tokens, .n = 20, .most = KIN_DRAFT_MAX};
+    make_tokens(tokens, 20, 1);
+    for (int i = 0; i < KIN_DRAFT_MAX; i++) l.least[i] = 0.1;
+    assert_int_equal(kin_draft_model_n_known(m, &w), 0);
+    ask(m, 1, tokens, 20, 1); // the text is read
+    for (int i = 0; i < 3; i++) assert_int_equal(kin_draft_model_go_on(m, &w, 1, &l).n_passes, 1);
+    assert_int_equal(kin_draft_model_go_on(m, &w, 1, &l).n_passes, 0); // behind four tokens, right with a chance of 0.06
+    assert_int_equal(kin_draft_model_n_known(m, &w), 4);
+    w.most = 4;
+    assert_int_equal(kin_draft_model_go_on(m, &w, 1, &l).n_passes, 0);
+    l.most = 0;
+    w.n = 19;
+    assert_int_equal(kin_draft_model_go_on(m, &w, 1, &l).n_passes, 0); // no pass fits
+    kin_draft_model_close(m);
+}
+
+static void it_reads_a_prompt_as_far_as_there_is_time(void **state) {
+    (void)state;
+    static int32_t tokens[2][MAX_TOKENS];
+    kin_draft_model *m = open_model(N_CTX);
+    kin_draft_limits l = limits(0);
+    kin_draft d = {0};
+    kin_draft_wish w = {.text = 2, .tokens = tokens[1], .n = 200, .most = MOST, .out = &d};
+    for (int i = 0; i < 2; i++) make_tokens(tokens[i], 200, i);
+    kin_draft_spent spent = kin_draft_model_go_on(m, &w, 1, &l);
+    assert_int_equal(spent.n_passes, 0); // what its tokens take is not known
+    ask(m, 1, tokens[0], 200, 1);
+    l.catch_up_s = 1e-9;
+    assert_int_equal(kin_draft_model_go_on(m, &w, 1, &l).n_passes, 0);
+    l.catch_up_s = INFINITY;
+    for (int i = 0; i < 4; i++) assert_int_equal(kin_draft_model_go_on(m, &w, 1, &l).n_passes, 1); // of N_BATCH tokens
+    assert_int_equal(kin_draft_model_n_known(m, &w), 1);
+    kin_draft_limits one = limits(1);
+    assert_int_equal(kin_draft_model_propose(m, &w, 1, &one).n_passes, 0);
+    kin_draft fresh = ask_fresh(tokens[1], 200, 1);
+    expect_same(&d, &fresh);
+    kin_draft_model_close(m);
+}
+
 static void another_vocabulary_is_refused(void **state) {
     (void)state;
     kin_draft_model_options o = {
@@ -255,6 +339,9 @@ int main(void) {
         cmocka_unit_test(a_token_that_is_not_worth_its_time_is_not_computed),
         cmocka_unit_test(the_next_turn_of_a_conversation_is_not_read_anew),
         cmocka_unit_test(a_prompted_model_says_what_it_is_told_as_far_as_it_is_told),
+        cmocka_unit_test(what_it_went_on_with_is_its_draft_where_it_comes_true),
+        cmocka_unit_test(it_goes_on_as_far_as_that_may_be_of_use),
+        cmocka_unit_test(it_reads_a_prompt_as_far_as_there_is_time),
         cmocka_unit_test(another_vocabulary_is_refused),
     };
     return cmocka_run_group_tests(tests, begin, end);

@@ -395,7 +395,7 @@ static int ask(kin_runner *r, bool loads, int32_t seq, int first, int n) {
     kin_err err;
     for (int i = 0; i < n; i++) request.keys[i].bytes[3] = (uint8_t)(first + i);
     if (kin_head_send_pages(r->head, &request, &number, &err) != 0) fail_msg("%s", err.text);
-    if (kin_head_receive(r->head, &got, &err) != 0) fail_msg("%s", err.text);
+    if (kin_head_receive(r->head, NULL, &got, &err) != 0) fail_msg("%s", err.text);
     assert_int_equal(got, number);
     assert_int_equal(kin_head_n_in_flight(r->head), 0);
     return kin_head_n_good(r->head, number);

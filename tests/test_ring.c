@@ -199,7 +199,7 @@ static void a_device_that_answers_out_of_order_is_an_error(void **state) {
         kin_head_step step = {.n = 1, .tokens = &ids[i], .seq = &seq, .pos = &pos[i]};
         assert_int_equal(kin_head_send(head, &step, &number, &err), 0);
     }
-    assert_int_equal(kin_head_receive(head, &number, &err), KIN_FAIL);
+    assert_int_equal(kin_head_receive(head, NULL, &number, &err), KIN_FAIL);
     assert_string_equal(err.text, "ring: step 2 came back before step 1");
     kin_thread_ring_close(ring);
 }

@@ -35,6 +35,8 @@ typedef struct world {
     double noise;           // of times
     double pass_s;          // 0: drafts cost nothing; else a draft model's, of a pass
     double catch_up_s;      // what the first one takes longer
+    bool goes_on;           // the draft model does, while a step is verified
+    int n_known;            // tokens that it knows then
     int n_texts, n_unlucky; // n_unlucky: tokens that are wrong in any case, before others
     kin_rng rng;
     kin_speculation s;
@@ -50,21 +52,31 @@ static world make_world(double (*time_of)(int n_rows), double chance, int n_text
 
 // A draft model's, which is as sure of each token as of the others. It computes one that is not worth it, too, to know that.
 static double compute(world *w, kin_draft *draft) {
-    kin_draft_limits l = kin_speculation_limit_model(&w->s, w->n_texts, KIN_DRAFT_MAX, w->n_texts);
+    kin_draft_limits l = kin_speculation_limit_model(&w->s, w->n_texts, KIN_DRAFT_MAX, w->n_texts, w->n_known);
     double chance = 1;
     *draft = (kin_draft){.kind = KIN_DRAFT_MODEL};
     assert_true(l.most >= 0 && l.most <= KIN_DRAFT_MAX);
     if (l.most == 0) return 0;
-    int n_passes = 0;
+    int n_passes = 0, n_tokens = 0;
     do {
-        n_passes++;
+        n_passes += n_tokens++ >= w->n_known;
         chance *= l.chances[0];
         if (chance < l.least[draft->n]) break;
         draft->n++;
     } while (draft->n < l.most && chance * l.mean_chance >= l.least[draft->n]);
-    kin_speculation_learn_pass(&w->s, true, w->n_texts, w->pass_s + w->catch_up_s);
-    if (n_passes > 1) kin_speculation_learn_pass(&w->s, false, w->n_texts, w->pass_s);
-    return n_passes * w->pass_s + w->catch_up_s;
+    if (w->n_known == 0) kin_speculation_learn_pass(&w->s, true, w->n_texts, w->pass_s + w->catch_up_s);
+    if (n_passes > (w->n_known == 0)) kin_speculation_learn_pass(&w->s, false, w->n_texts, w->pass_s);
+    return n_passes * w->pass_s + (w->n_known == 0 ? w->catch_up_s : 0);
+}
+
+// While a step of took_s is verified: of the drafted tokens, the guess behind them and those after it.
+static int count_known(world *w, int n_drafted, double took_s) {
+    kin_draft_limits l = kin_speculation_limit_ahead(&w->s, w->n_texts, took_s);
+    int n_known = 0;
+    double chance = pow(l.chances[0], n_drafted + 1);
+    for (double left_s = took_s; l.most > 0 && left_s >= w->pass_s && chance >= l.least[0]; left_s -= w->pass_s, n_known++)
+        chance *= l.chances[0];
+    return n_known;
 }
 
 static void verify(world *w, const kin_draft *d, int n) {
@@ -76,6 +88,7 @@ static void verify(world *w, const kin_draft *d, int n) {
         kin_speculation_learn_token(&w->s, d->kind, d->grades[i], accepted);
         w->n_written += accepted;
     }
+    if (w->goes_on && (!accepted || kin_rng_unit(&w->rng) >= w->chance)) w->n_known = 0;
 }
 
 static void step(world *w) {
@@ -93,6 +106,7 @@ static void step(world *w) {
     double took = w->time_of(n_rows) * (1 + w->noise * kin_rng_unit(&w->rng));
     if (w->noise > 0 && kin_rng_u64(&w->rng) % 50 == 0) took *= 5; // somebody else had the processor
     kin_speculation_learn_time(&w->s, n_rows, took);
+    w->n_known = w->goes_on ? count_known(w, n_rows - w->n_texts, w->time_of(n_rows)) : 0;
     for (int i = 0; i < w->n_texts; i++) verify(w, &draft, taken[i]);
     w->took_s += w->time_of(n_rows) + drafting_s;
     w->drafting_s += drafting_s;
@@ -221,6 +235,40 @@ static void a_draft_model_gains_nearly_what_it_can_and_never_loses(void **state)
     assert_true(gain_of(&w, 2000) >= 0.98);
 }
 
+// Behind k drafted tokens the next ones are known in chance^(k + 1) of the steps.
+static void a_draft_model_that_goes_on_meanwhile_gains_more(void **state) {
+    (void)state;
+    double (*const machines[])(int) = {memory_bound, disk_bound};
+    for (int i = 0; i < 2; i++) {
+        double gains[2][4];
+        for (int goes_on = 0; goes_on < 2; goes_on++) {
+            for (int k = 0; k < 4; k++) {
+                world w = make_world(machines[i], 0.3 * k, 1);
+                w.goes_on = goes_on;
+                w.pass_s = 0.1 * machines[i](1);
+                gain_of(&w, 300);
+                gains[goes_on][k] = gain_of(&w, 20000);
+                assert_true(gains[goes_on][k] > 0.98);
+            }
+        }
+        for (int k = 0; k < 4; k++) assert_true(gains[1][k] > 0.99 * gains[0][k]);
+        assert_true(gains[1][3] > 1.05 * gains[0][3]);
+    }
+}
+
+static void a_pass_meanwhile_is_to_fit(void **state) {
+    (void)state;
+    kin_speculation s;
+    kin_speculation_init(&s);
+    assert_int_equal(kin_speculation_limit_ahead(&s, 1, 1).most, 0); // what it takes is not known
+    kin_speculation_learn_pass(&s, true, 1, 0.004);
+    kin_speculation_learn_pass(&s, false, 1, 0.003);
+    assert_int_equal(kin_speculation_limit_ahead(&s, 1, 0.0039).most, 0);
+    assert_int_equal(kin_speculation_limit_ahead(&s, 1, 0.0041).most, KIN_DRAFT_MAX);
+    assert_int_equal(kin_speculation_limit_ahead(&s, 8, 0.0041).most, 0); // 8 texts take longer
+    assert_true(kin_speculation_limit_ahead(&s, 1, 0.001).catch_up_s == 0.001);
+}
+
 static void some_wrong_tokens_at_first_end_nothing(void **state) {
     (void)state;
     world w = make_world(memory_bound, 0.7, 1);
@@ -256,7 +304,7 @@ static void so_many_tokens_are_verified_as_were_asked_for(void **state) {
     s.least = s.most = 5;
     for (int known = 0; known < 2; known++) {
         assert_true(kin_speculation_wants(&s, 2));
-        kin_draft_limits l = kin_speculation_limit_model(&s, 2, 31, 2);
+        kin_draft_limits l = kin_speculation_limit_model(&s, 2, 31, 2, 0);
         assert_int_equal(l.most, 5);
         for (int i = 0; i < 5; i++) assert_true(l.least[i] == 0);
         kin_speculation_choose(&s, 2, 31, drafts, 2, 0.001, taken);
@@ -342,6 +390,8 @@ int main(void) {
         cmocka_unit_test(a_machine_that_changes_is_noticed),
         cmocka_unit_test(with_another_ring_times_are_measured_first),
         cmocka_unit_test(a_draft_model_gains_nearly_what_it_can_and_never_loses),
+        cmocka_unit_test(a_draft_model_that_goes_on_meanwhile_gains_more),
+        cmocka_unit_test(a_pass_meanwhile_is_to_fit),
         cmocka_unit_test(some_wrong_tokens_at_first_end_nothing),
         cmocka_unit_test(a_first_pass_that_takes_longer_does_not_end_a_draft),
         cmocka_unit_test(so_many_tokens_are_verified_as_were_asked_for),

@@ -508,7 +508,8 @@ static bool is_lost(const kin_head *h) {
     return !lives(KIN_SIM_HEAD, h->life) || t.w->request != h->request;
 }
 
-int kin_head_receive(kin_head *h, uint64_t *number, kin_err *err) {
+int kin_head_receive(kin_head *h, const kin_head_meanwhile *meanwhile, uint64_t *number, kin_err *err) {
+    (void)meanwhile;
     step *s = &h->steps[h->done % KIN_STEPS_IN_FLIGHT];
     bool goes_on = true;
     while (!s->is_back && !is_lost(h) && goes_on) goes_on = pump();
@@ -529,6 +530,16 @@ void kin_draft_model_end(kin_draft_model *m, uint64_t text) {
 kin_draft_spent kin_draft_model_propose(kin_draft_model *m, const kin_draft_wish *wishes, int n, const kin_draft_limits *limits) {
     (void)m, (void)wishes, (void)n, (void)limits;
     return (kin_draft_spent){0};
+}
+
+kin_draft_spent kin_draft_model_go_on(kin_draft_model *m, const kin_draft_wish *wishes, int n, const kin_draft_limits *limits) {
+    (void)m, (void)wishes, (void)n, (void)limits;
+    return (kin_draft_spent){0};
+}
+
+int kin_draft_model_n_known(const kin_draft_model *m, const kin_draft_wish *wish) {
+    (void)m, (void)wish;
+    return 0;
 }
 
 // For steps in flight at once, which no text is in.

@@ -8,6 +8,7 @@
 static const double WORTH = 1.05;         // a smaller gain is none
 static const double FIRST_CHANCE = 0.6;   // of a grade that nothing is known of
 static const double CATCH_UP_SHARE = 0.7; // of a step: by so much longer the texts' next tokens may take, as for prompts
+static const double LEAST_USE = 0.1;      // chance that a pass while others compute must have of being of use: it takes power
 
 enum {
     N_FIRST = 6,       // tokens that the first chance counts as; with 3 (at 0.5) one wrong token ended drafts for 48 steps
@@ -233,10 +234,18 @@ static double pass_time(const kin_speculation *s, bool is_first, int n) {
     return n_known > 0 ? kin_median(values, n_known) * shape(n) : 0;
 }
 
+// Of k tokens for each of n texts, n_known of which need no pass.
+static double drafting_time(const kin_speculation *s, int n, int k, int n_known) {
+    double further = pass_time(s, false, n);
+    if (k <= n_known) return 0;
+    return n_known > 0 ? (k - n_known) * further : pass_time(s, true, n) + (k - 1) * further;
+}
+
 // A token more for each of n texts is worth it while its chance is above what a token costs at the best rate. Up to that rate's
 // number of tokens rows cost what they do on average, beyond it what the next ones do.
-static void limit_by_rate(const kin_speculation *s, int n_rows, int n, kin_draft_limits *l) {
-    double first = pass_time(s, true, n), further = pass_time(s, false, n);
+static void limit_by_rate(const kin_speculation *s, int n_rows, int n, int n_known, kin_draft_limits *l) {
+    double drafting[KIN_DRAFT_MAX + 1];
+    for (int k = 0; k <= l->most; k++) drafting[k] = drafting_time(s, n, k, n_known);
     double chance = s->mean[KIN_DRAFT_MODEL].chance, alone = time_of(s, n_rows), all = 1;
     double expected = n_rows, best_rate = WORTH * n_rows / alone, times[KIN_DRAFT_MAX + 1];
     int best = 0;
@@ -244,19 +253,19 @@ static void limit_by_rate(const kin_speculation *s, int n_rows, int n, kin_draft
     for (int k = 1; k <= l->most; k++) {
         times[k] = fmax(times[k - 1], time_of(s, n_rows + n * k));
         expected += n * (all *= chance);
-        double rate = expected / (times[k] + first + (k - 1) * further);
+        double rate = expected / (times[k] + drafting[k]);
         if (rate <= best_rate) continue;
         best_rate = rate;
         best = k;
     }
     for (int k = 0; k < l->most; k++) {
         double row = k < best ? (times[best] - alone) / (n * best) : (times[k + 1] - times[k]) / n;
-        l->least[k] = best_rate * ((k == 0 ? first : further) / n + row);
+        l->least[k] = best_rate * ((drafting[k + 1] - drafting[k]) / n + row);
     }
     if (best == 0) l->most = 0;
 }
 
-kin_draft_limits kin_speculation_limit_model(kin_speculation *s, int n_rows, int n_free, int n) {
+kin_draft_limits kin_speculation_limit_model(kin_speculation *s, int n_rows, int n_free, int n, int n_known) {
     kin_draft_limits l = {.most = KIN_DRAFT_MAX};
     if (n_free > KIN_SPECULATION_MAX_ROWS - n_rows) n_free = KIN_SPECULATION_MAX_ROWS - n_rows;
     if (l.most > s->most) l.most = s->most;
@@ -266,7 +275,7 @@ kin_draft_limits kin_speculation_limit_model(kin_speculation *s, int n_rows, int
     l.catch_up_s = has_times(s, n_rows) ? CATCH_UP_SHARE * time_of(s, n_rows) : INFINITY;
     int most = l.most, least = s->least < most ? s->least : most;
     if (has_times(s, n_rows))
-        limit_by_rate(s, n_rows, n, &l);
+        limit_by_rate(s, n_rows, n, n_known, &l);
     else
         l.most = least;
     s->model_probes = l.most == 0 && least == 0 && most > 0 && s->step >= s->next_probe;
@@ -274,5 +283,14 @@ kin_draft_limits kin_speculation_limit_model(kin_speculation *s, int n_rows, int
     if (s->model_probes) least = 1;
     if (l.most < least) l.most = least;
     for (int k = 0; k < least; k++) l.least[k] = 0;
+    return l;
+}
+
+kin_draft_limits kin_speculation_limit_ahead(const kin_speculation *s, int n, double free_s) {
+    kin_draft_limits l = {.most = KIN_DRAFT_MAX, .mean_chance = s->mean[KIN_DRAFT_MODEL].chance, .catch_up_s = free_s};
+    double pass_s = fmax(pass_time(s, true, n), pass_time(s, false, n));
+    if (pass_s <= 0 || pass_s > free_s) l.most = 0;
+    for (int i = 0; i < KIN_DRAFT_GRADES; i++) l.chances[i] = s->grades[KIN_DRAFT_MODEL][i].chance;
+    for (int i = 0; i < KIN_DRAFT_MAX; i++) l.least[i] = LEAST_USE;
     return l;
 }

@@ -16,6 +16,11 @@
 // asked, and for how many tokens, is decided before by the same quotient, with the mean chance of its tokens; it stops before a
 // token that is not worth its time by its own confidence.
 //
+// In a ring it goes on while a step is verified, as if all k drafted tokens were right, and its own guess behind them: in a^(k +
+// 1) of the steps the next tokens are known then, and take no pass. That costs nothing in a time in which the head only waits; a
+// pass that is not done when the step comes back delays the text by a part of itself. So one begins only if it fits into the
+// shortest of the last waits, and is of use in one case of ten.
+//
 // In a ring where computing is the limit, and no disk, a text that is written alone may be in several steps at once: the first
 // has its last token, those behind it a drafted token each. Of M steps in flight each right one gives a token after a period P;
 // behind a wrong one the text begins anew:
@@ -74,8 +79,12 @@ bool kin_speculation_wants(const kin_speculation *speculation, int n_rows);
 // Whether a draft model would do better than this draft, as far as is known.
 bool kin_speculation_prefers_model(const kin_speculation *speculation, const kin_draft *draft);
 
-// How far a draft model goes for n of a step's texts, where it is wanted. At most n_free tokens in all.
-kin_draft_limits kin_speculation_limit_model(kin_speculation *speculation, int n_rows, int n_free, int n);
+// How far a draft model goes for n of a step's texts, where it is wanted. At most n_free tokens in all. n_known: so many of each
+// it knows already.
+kin_draft_limits kin_speculation_limit_model(kin_speculation *speculation, int n_rows, int n_free, int n, int n_known);
+
+// How far it goes on while a step of n texts is verified and the head has nothing to do, presumably for free_s.
+kin_draft_limits kin_speculation_limit_ahead(const kin_speculation *speculation, int n, double free_s);
 
 // How many tokens of each of n drafts join a step of n_rows rows: taken [n]. At most n_free in all. drafting_s: what computing
 // the drafts took.
