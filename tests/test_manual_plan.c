@@ -44,6 +44,18 @@ static void by_memory_is_in_proportion(void **state) {
     assert_int_equal(p.shares[0].n_layers + p.shares[1].n_layers, 4);
 }
 
+static void ranks_of_a_group_follow_the_names(void **state) {
+    (void)state;
+    kin_ring_plan p;
+    kin_err err;
+    const int want[] = {1, 0, 2, 3};
+    assert_int_equal(kin_plan_one_group(home, N_HOME, 8, &p, &err), 0);
+    for (int i = 0; i < N_HOME; i++) {
+        assert_int_equal(p.candidate[i], want[i]); // laptop, phone, tower; the head
+        assert_true(p.groups[i].rank == i && p.groups[i].n_ranks == N_HOME);
+    }
+}
+
 static void rounds_that_cannot_be_are_refused(void **state) {
     (void)state;
     kin_ring_plan p;
@@ -159,6 +171,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(even_gives_the_odd_layers_to_the_first),
         cmocka_unit_test(by_memory_is_in_proportion),
+        cmocka_unit_test(ranks_of_a_group_follow_the_names),
         cmocka_unit_test(rounds_that_cannot_be_are_refused),
         cmocka_unit_test(a_written_plan_keeps_its_order_with_the_head_last),
         cmocka_unit_test(a_plan_without_the_head_gives_it_no_layers),

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "pure/plan/deal.h"
@@ -77,6 +78,20 @@ static void a_slow_device_gets_less_or_is_left_out(void **state) {
     assert_int_equal(g.n, 0);
 }
 
+// In whatever order they joined: their slices lie in their caches.
+static void ranks_follow_the_names(void **state) {
+    (void)state;
+    static kin_facts f;
+    kin_group_plan g;
+    static const char *const names[] = {"nuc", "den", "desk", "attic"};
+    kin_equal_devices(&f, 4, 1e-4);
+    for (int i = 0; i < 4; i++) snprintf(f.devices[i].name, sizeof f.devices[i].name, "%s", names[i]);
+    kin_group_best(&f, 0, &g);
+    assert_int_equal(g.n, 4);
+    const int want[] = {3, 1, 2, 0};
+    for (int rank = 0; rank < 4; rank++) assert_int_equal(g.devices[rank], want[rank]);
+}
+
 static void a_tab_is_in_no_group(void **state) {
     (void)state;
     static kin_facts f;
@@ -133,6 +148,7 @@ int main(void) {
         cmocka_unit_test(short_links_make_groups_and_long_ones_rings),
         cmocka_unit_test(the_time_is_its_parts_and_grows_with_the_round_trip),
         cmocka_unit_test(a_slow_device_gets_less_or_is_left_out),
+        cmocka_unit_test(ranks_follow_the_names),
         cmocka_unit_test(a_tab_is_in_no_group),
         cmocka_unit_test(what_cannot_be_is_said),
         cmocka_unit_test(pieces_are_dealt_by_weight),

@@ -16,11 +16,15 @@ static void refuse(kin_group_plan *g, const char *reason) {
     snprintf(g->reason, sizeof g->reason, "%s", reason);
 }
 
-// The head last.
+// By name, so that each has the rank, and the slices, that it had before the head started anew; the head last.
 static void list_members(const kin_facts *facts, kin_device_set members, kin_group_plan *g) {
     for (int i = 1; i <= facts->n_device; i++) {
-        int device = i % facts->n_device;
-        if (members & kin_device_bit(device) && g->n < KIN_GROUP_MAX) g->devices[g->n++] = device;
+        int device = i % facts->n_device, at = g->n;
+        if (!(members & kin_device_bit(device)) || g->n == KIN_GROUP_MAX) continue;
+        for (; device > 0 && at > 0 && strcmp(facts->devices[g->devices[at - 1]].name, facts->devices[device].name) > 0; at--)
+            g->devices[at] = g->devices[at - 1];
+        g->devices[at] = device;
+        g->n++;
     }
 }
 

@@ -50,13 +50,15 @@ void kin_ring_plan_share_windows(const kin_ring_plan *plan, kin_member_windows *
 }
 
 int kin_plan_one_group(const kin_candidate *candidates, int n, int n_layer, kin_ring_plan *out, kin_err *err) {
-    (void)candidates;
     kin_assert(n > 0);
     if (n > KIN_ROUNDS_MAX_MEMBERS) return kin_err_set(err, "%d devices in a group", n);
     *out = (kin_ring_plan){.n_members = n};
     out->shares[0].n_layers = n_layer;
     for (int i = 0; i < n; i++) {
-        out->candidate[i] = i;
+        int at = i;
+        for (; i < n - 1 && at > 0 && strcmp(candidates[out->candidate[at - 1]].name, candidates[i].name) > 0; at--)
+            out->candidate[at] = out->candidate[at - 1];
+        out->candidate[at] = i;
         if (n > 1) out->groups[i] = (kin_ring_group){i, n, 1};
     }
     return 0;

@@ -52,7 +52,8 @@ int kin_plan_even(const kin_candidate *candidates, int n, int n_layer, int n_rou
 // In proportion to memory.
 int kin_plan_by_memory(const kin_candidate *candidates, int n, int n_layer, int n_rounds, kin_ring_plan *out, kin_err *err);
 
-// All of them are one group, which shares all layers; on its own the head has them.
+// All of them are one group, which shares all layers; on its own the head has them. Ranks by name, the head last: each device
+// finds its slices in its cache, in whatever order they join.
 int kin_plan_one_group(const kin_candidate *candidates, int n, int n_layer, kin_ring_plan *out, kin_err *err);
 
 // Whether some devices could be those of the plan: fails where it names one twice.
