@@ -41,8 +41,9 @@ uint64_t kin_governor_room(uint64_t cap) {
     return kin_budget_start(&memory);
 }
 
-uint64_t kin_governor_held(void) {
-    return kin_memory_read().own;
+uint64_t kin_governor_held(bool with_rings) {
+    kin_memory memory = kin_memory_read();
+    return memory.own - (with_rings ? 0 : memory.rings);
 }
 
 static void adjust_budget(kin_governor *g) {

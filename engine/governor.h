@@ -8,6 +8,7 @@
 // Owner: one shard. Threads: its own; state from any.
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -34,5 +35,5 @@ uint64_t kin_governor_budget(const kin_governor *governor); // in force now
 // will find when all of it is in use.
 uint64_t kin_governor_room(uint64_t memory);
 
-// What this process holds now and the OS cannot take back.
-uint64_t kin_governor_held(void);
+// What this process holds now and the OS cannot take back, with or without the rings that weights stream through.
+uint64_t kin_governor_held(bool with_rings);

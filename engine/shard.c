@@ -14,6 +14,7 @@
 #include "model/arch.h"
 #include "model/blocks.h"
 #include "model/kernel_ops.h"
+#include "sys/tls.h"
 
 enum {
     MAX_OUTPUT_ROWS = 32, // rows of logits at once: a vocabulary is wide
@@ -31,10 +32,6 @@ enum {
 // The program itself, its libraries and small things. bench/pressure.sh: an unlimited run has 12.7 MiB that cannot be taken back,
 // some KV cache among it (Linux, no GPU).
 #define OVERHEAD_BYTES (16u << 20)
-
-// What a process takes more once it computes, by measurement (docs/GROUPS.md): heaps of its threads, and of the kernel page
-// tables and sockets, 0.75 to 1 MiB.
-#define RUNNING_BYTES (3u << 20)
 
 // The graphs of one device, over the layers that it has of each window.
 typedef struct layers_stage {
@@ -67,7 +64,7 @@ struct kin_shard {
     layers_stage cpu, gpu;
     kin_stage *output;
     bool flash;
-    uint64_t program_bytes;  // of the process, before all this
+    uint64_t program_bytes;  // of the process when all this was open and nothing computed: its buffers are still untouched
     uint64_t fixed_bytes;    // KV cache, buffers and the program itself
     uint64_t weights_budget; // at the start
     kin_governor *governor;  // NULL: nothing to govern, or not yet
@@ -388,7 +385,6 @@ static kin_shard *new_shard(const kin_model *model, const kin_devices *devices, 
     kin_shard *s = calloc(1, sizeof *s);
     if (!s) return NULL;
     s->model = model;
-    s->program_bytes = kin_governor_held();
     s->hp = kin_share_hparams(&o->share, &model->hp);
     s->sums.sum = o->sum;
     s->devices = *devices;
@@ -421,6 +417,7 @@ int kin_shard_open(kin_shard **out, const kin_model *model, const kin_devices *d
         kin_shard_close(s);
         return KIN_FAIL;
     }
+    s->program_bytes = kin_governor_held(false);
     *out = s;
     return 0;
 }
@@ -757,19 +754,27 @@ kin_shard_stats kin_shard_get_stats(const kin_shard *s) {
     return stats;
 }
 
+static bool is_alone(const kin_shard *s) {
+    return s->o.output && kin_share_is_whole(&s->o.share) && kin_windows_n_layers(&s->o.windows) == s->model->hp.n_layer;
+}
+
+// A step that comes, one that goes, and what the latter is encrypted; and what sums take.
+static uint64_t message_bytes(const kin_shard *s) {
+    size_t n_values = (size_t)s->o.n_batch * (size_t)s->hp.n_embd, step = n_values * sizeof(float);
+    if (is_alone(s)) return 0;
+    return 2 * step + kin_tls_output_bytes(step) + (s->o.sum.bytes ? s->o.sum.bytes(s->o.share.n_ranks, n_values) : 0);
+}
+
 bool kin_shard_get_memory(const kin_shard *s, kin_shard_memory *m) {
     const kin_shard_stats stats = kin_shard_get_stats(s);
     const kin_weights_stats *w = &stats.weights;
     if (w->sliding.n_blocks == 0) return false;
-    uint64_t rows = (uint64_t)s->o.n_batch * (uint64_t)s->hp.n_embd * sizeof(float);
     uint64_t half = s->half ? (uint64_t)s->o.n_batch * (uint64_t)s->hp.n_ff * sizeof *s->half : 0;
-    // A step that comes and one that goes; of a sum the message, the part, the total, and one of each other device.
-    uint64_t messages = 2 * rows + (kin_share_is_whole(&s->o.share) ? 0 : (uint64_t)(s->o.share.n_ranks + 2) * rows);
     *m = (kin_shard_memory){.weights = kin_sliding_window_bytes(&w->sliding, &w->blocks),
                             .kv = stats.kv_bytes,
-                            .buffers = stats.compute_bytes + half + messages,
-                            .program = s->program_bytes + RUNNING_BYTES,
-                            .taken = kin_governor_held() + w->stream.resident_bytes};
+                            .buffers = stats.compute_bytes + half + message_bytes(s),
+                            .program = s->program_bytes,
+                            .taken = kin_governor_held(true) + w->stream.resident_bytes};
     return true;
 }
 

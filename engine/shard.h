@@ -112,8 +112,8 @@ typedef struct kin_shard_stats {
 
 kin_shard_stats kin_shard_get_stats(const kin_shard *shard);
 
-// What a shard with a sliding window should take by its sizes, what the process held before it, and what it holds now that the OS
-// cannot take back, with the blocks that stay. Bytes.
+// What a shard with a sliding window should take by its sizes, what the process held when it was open and had computed nothing,
+// and what it holds now that the OS cannot take back, with the blocks that stay. Bytes.
 typedef struct kin_shard_memory {
     uint64_t weights; // by proposition 5 (pure/plan/sliding_window.h)
     uint64_t kv, buffers, program;

@@ -201,10 +201,12 @@ static void hint_small_reads(const kin_weights *w, bool read_around) {
     }
 }
 
-// Reading a file's header has read what is behind it, too: up to 8 MiB. Where memory is short these pages go.
+// Reading a file's header has read what is behind it, too: up to 8 MiB. Where memory is short these pages go; with a sliding
+// window all that nobody has mapped.
 static void forget_read_ahead(const kin_weights *w) {
 #ifdef POSIX_FADV_DONTNEED
     const kin_gguf *gguf = w->model->gguf;
+    const off_t n = w->o.sliding.n_blocks > 0 ? 0 : READ_AHEAD_BYTES; // 0: to the file's end
     if (!w->must_stream || !kin_gguf_on_disk(gguf)) return;
     for (int i = 0; i < kin_gguf_n_files(gguf); i++) {
         uint64_t begin = UINT64_MAX;
@@ -212,7 +214,7 @@ static void forget_read_ahead(const kin_weights *w) {
             const kin_gguf_tensor *t = kin_gguf_tensor_at(gguf, k);
             if (t->i_file == i && t->offset < begin) begin = t->offset;
         }
-        if (begin < UINT64_MAX) posix_fadvise(kin_gguf_file_fd(gguf, i), (off_t)begin, READ_AHEAD_BYTES, POSIX_FADV_DONTNEED);
+        if (begin < UINT64_MAX) posix_fadvise(kin_gguf_file_fd(gguf, i), (off_t)begin, n, POSIX_FADV_DONTNEED);
     }
 #else
     (void)w;

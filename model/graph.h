@@ -50,6 +50,8 @@ typedef struct kin_sum {
     // x // f32 [n_rows, n_embd], this device's part -> the sum of all devices' parts, added in the order of their ranks, so that
     // all devices have the same bits. Called by one thread at a time, while the others of the pool wait.
     int (*add)(void *user, float *x, int n_rows, int n_embd, kin_err *err);
+    // Most bytes that adding up so many values takes on each of n_ranks devices; may be NULL.
+    size_t (*bytes)(int n_ranks, size_t n_values);
     void *user;
 } kin_sum;
 

@@ -9,10 +9,8 @@
 #define MSG_NOSIGNAL 0 // macOS: the thread blocks the signal
 #endif
 
-enum { INPUT_BYTES = 256 << 10 };
-
 int kin_tls_socket_open(kin_tls_socket *s, int fd, kin_tls *tls, kin_err *err) {
-    *s = (kin_tls_socket){.fd = fd, .tls = tls, .input = malloc(INPUT_BYTES)};
+    *s = (kin_tls_socket){.fd = fd, .tls = tls, .input = malloc(KIN_TLS_SOCKET_INPUT)};
     if (s->input) return 0;
     kin_tls_socket_close(s);
     return kin_err_set(err, "out of memory");
@@ -59,7 +57,7 @@ int kin_tls_socket_receive(kin_tls_socket *s, void *to, size_t n, size_t *n_read
         if (kin_tls_read(s->tls, to, n, n_read, err) != 0) return KIN_FAIL;
         if (*n_read > 0) return 0;
         if (kin_tls_state_now(s->tls) != KIN_TLS_OPEN) return ended(err);
-        ssize_t came = recv(s->fd, s->input, INPUT_BYTES, MSG_DONTWAIT);
+        ssize_t came = recv(s->fd, s->input, KIN_TLS_SOCKET_INPUT, MSG_DONTWAIT);
         if (came < 0 && is_later()) return 0;
         if (came <= 0) return ended(err);
         if (kin_tls_feed(s->tls, s->input, (size_t)came, err) != 0) return KIN_FAIL;

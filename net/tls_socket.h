@@ -10,11 +10,13 @@
 #include "base/err.h"
 #include "sys/tls.h"
 
+enum { KIN_TLS_SOCKET_INPUT = 256 << 10 }; // bytes that one read takes at most
+
 typedef struct kin_tls_socket {
     int fd; // -1: none
     kin_tls *tls;
     size_t n_sent;  // of the TLS output
-    uint8_t *input; // one read from the socket
+    uint8_t *input; // [KIN_TLS_SOCKET_INPUT], one read from the socket
 } kin_tls_socket;
 
 // Takes over fd and tls, also where it fails.

@@ -452,6 +452,12 @@ static int add(void *user, float *v, int n_rows, int n_embd, kin_err *err) {
     return 0;
 }
 
+// The own message, part and total; of each other device its message, what goes to it, and what its socket gave.
+static size_t bytes_of(int n_ranks, size_t n_values) {
+    size_t values = n_values * sizeof(float), message = HEAD + values;
+    return message + 2 * values + (size_t)(n_ranks - 1) * (message + kin_tls_output_bytes(message) + KIN_TLS_SOCKET_INPUT);
+}
+
 kin_sum kin_exchange_sum(kin_exchange *x) {
-    return (kin_sum){.begin = begin, .add = add, .user = x};
+    return (kin_sum){.begin = begin, .add = add, .bytes = bytes_of, .user = x};
 }

@@ -18,6 +18,7 @@ enum {
     OUTPUT_FIRST = 32 << 10,  // bytes: a frame of 4096 floats and some
     OUTPUT_KEPT = 1 << 20,    // a larger buffer is given back when it is empty
     RECORD_BYTES = 16 << 10,  // of plain text, at most
+    RECORD_MORE = 5 + 1 + 16, // header, type of the content, tag (RFC 8446, 5.2)
     RECORDS_PER_KEY = 1 << 22 // AES-GCM stands 2^24.5 (RFC 8446, 5.5); then the sender goes on to its next key
 };
 
@@ -61,16 +62,21 @@ static int bio_read(BIO *bio, char *buf, size_t n, size_t *n_read) {
     return 1;
 }
 
+// Room for n bytes more. Where some wait already, others may follow.
+static bool reserve(kin_tls *t, size_t n) {
+    size_t want = t->n_output + n, least = t->n_output > 0 ? 2 * t->output_bytes : OUTPUT_FIRST;
+    if (want <= t->output_bytes) return true;
+    if (want < least) want = least;
+    uint8_t *grown = realloc(t->output, want);
+    if (!grown) return false;
+    t->output = grown;
+    t->output_bytes = want;
+    return true;
+}
+
 static int bio_write(BIO *bio, const char *bytes, size_t n, size_t *n_written) {
     kin_tls *t = BIO_get_data(bio);
-    if (t->output_bytes - t->n_output < n) {
-        size_t want = t->output_bytes ? t->output_bytes : OUTPUT_FIRST;
-        while (want - t->n_output < n) want *= 2;
-        uint8_t *grown = realloc(t->output, want);
-        if (!grown) return 0;
-        t->output = grown;
-        t->output_bytes = want;
-    }
+    if (!reserve(t, n)) return 0;
     memcpy(t->output + t->n_output, bytes, n);
     t->n_output += n;
     *n_written = n;
@@ -340,10 +346,15 @@ int kin_tls_read(kin_tls *t, void *buf, size_t n, size_t *n_read, kin_err *err) 
     return data_failed(err);
 }
 
+size_t kin_tls_output_bytes(size_t n) {
+    return n + (n / RECORD_BYTES + 1) * RECORD_MORE;
+}
+
 int kin_tls_write(kin_tls *t, const void *bytes, size_t n, kin_err *err) {
     kin_assert(t->state == KIN_TLS_OPEN || t->state == KIN_TLS_CLOSED);
     if (n == 0) return 0;
     size_t n_written;
+    (void)reserve(t, kin_tls_output_bytes(n)); // all at once; where there is no room, bio_write says so
     ERR_clear_error();
     t->n_records += n / RECORD_BYTES + 1;
     if (t->n_records > RECORDS_PER_KEY && SSL_key_update(t->ssl, SSL_KEY_UPDATE_NOT_REQUESTED) == 1) t->n_records = 0;

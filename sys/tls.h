@@ -61,6 +61,9 @@ int kin_tls_read(kin_tls *tls, void *buf, size_t n, size_t *n_read, kin_err *err
 // Encrypts all n bytes as records of at most 16 KiB, one for each call where they fit. Only when open.
 int kin_tls_write(kin_tls *tls, const void *bytes, size_t n, kin_err *err);
 
+// Most bytes of output that n bytes become.
+size_t kin_tls_output_bytes(size_t n);
+
 // Tells the other side that nothing follows.
 void kin_tls_finish(kin_tls *tls);
 

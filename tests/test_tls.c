@@ -143,6 +143,20 @@ static void nothing_follows_the_handshake_unasked(void **state) {
     close_pair(&p);
 }
 
+static void output_takes_no_more_than_is_said(void **state) {
+    (void)state;
+    static uint8_t bytes[100 << 10];
+    const size_t sizes[] = {1, 16 << 10, (16 << 10) + 1, sizeof bytes};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        size_t n;
+        pair p = open_shaken_pair();
+        assert_int_equal(kin_tls_write(p.client, bytes, sizes[i], NULL), 0);
+        kin_tls_output(p.client, &n);
+        assert_true(n > sizes[i] && n <= kin_tls_output_bytes(sizes[i]));
+        close_pair(&p);
+    }
+}
+
 static void every_connection_has_secrets_of_its_own(void **state) {
     (void)state;
     size_t n, m;
@@ -346,6 +360,7 @@ int main(void) {
         cmocka_unit_test(with_two_keys_both_say_so),
         cmocka_unit_test(the_server_says_nothing_unasked),
         cmocka_unit_test(nothing_follows_the_handshake_unasked),
+        cmocka_unit_test(output_takes_no_more_than_is_said),
         cmocka_unit_test(every_connection_has_secrets_of_its_own),
         cmocka_unit_test(garbage_instead_of_a_handshake_is_an_error),
         cmocka_unit_test(every_changed_bit_of_a_record_is_noticed),
