@@ -224,6 +224,28 @@ static void groups_inside_of_rings_are_near_too(void **state) {
     expect_near(&rounds, 0, 2, want, QUANTIZED, 0);
 }
 
+// Uneven, behind a device and a relay, in two rounds; dense and with experts.
+static void groups_of_three_and_four_inside_of_rings_are_near_too(void **state) {
+    (void)state;
+    static float want[N_ROWS * N_VOCAB];
+    static const family f32[] = {{"llama", "f32", EXACT}, {"qwen3moe", "f32", EXACT}};
+    const double uneven[] = {2, 1, 1, 1};
+    for (int i = 0; i < 2; i++) {
+        int n_excepted = i == 1 ? N_ROWS / 10 : 0;
+        kin_thread_ring_options o = one();
+        make(&f32[i]);
+        run_once(&o, want);
+        for (int n = 3; n <= 4; n++) {
+            kin_thread_ring_options ends = usual(n + 2), rounds = usual(n);
+            ends.shares[0].n_layers = 1;
+            group(&ends, 2, n, 1, uneven);
+            expect_near(&ends, 2, n, want, EXACT, n_excepted);
+            group(&rounds, 0, n, 1, uneven);
+            expect_near(&rounds, 0, n, want, EXACT, n_excepted);
+        }
+    }
+}
+
 static void a_device_has_its_slices_and_no_more(void **state) {
     (void)state;
     const double uneven[] = {3, 1};
@@ -384,6 +406,7 @@ int main(void) {
         cmocka_unit_test(two_three_and_four_devices_are_near_to_one_machine_with_equal_bits_everywhere),
         cmocka_unit_test(uneven_shares_and_a_q8_0_cache_and_ggmls_layout_are_near_too),
         cmocka_unit_test(groups_inside_of_rings_are_near_too),
+        cmocka_unit_test(groups_of_three_and_four_inside_of_rings_are_near_too),
         cmocka_unit_test(a_device_has_its_slices_and_no_more),
         cmocka_unit_test(streamed_slices_give_the_bits_of_resident_ones),
         cmocka_unit_test(a_sum_that_fails_ends_the_step_with_its_sentence),
