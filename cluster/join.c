@@ -11,10 +11,7 @@
 #include "net/dial.h"
 #include "pure/proto/goodbye.h"
 
-enum {
-    HANG_MS = 120000,            // one operation of 512 tokens may take half a minute on a slow processor
-    SEARCHES_UNTIL_GATEWAYS = 3, // so long the head itself has the time to answer
-};
+enum { HANG_MS = 120000 }; // one operation of 512 tokens may take half a minute on a slow processor
 
 // ---- for devices that reach this one and not the head
 
@@ -118,7 +115,6 @@ static void control_accepted(void *user, kin_link *link, const kin_proto_accept 
     kin_link_accept(link, &callbacks, j);
     kin_link_set_frame_max(link, KIN_FRAME_CAP_LARGE);
     j->head_id = accept->id;
-    j->n_searches = 0;
     j->is_by_gateway = accept->features & KIN_PROTO_BY_GATEWAY;
     pass_links_on(j, accept->name);
     kin_join_end_prefetch(j); // tickets are the head's
@@ -209,7 +205,6 @@ static void enter_epoch(kin_join *j, uint32_t epoch) {
 
 static void search(kin_join *j) {
     kin_err err;
-    j->n_searches++;
     if (j->discovery && kin_discovery_ask(j->discovery, &err) != 0) kin_log(KIN_LOG_DEBUG, "search: %s", err.text);
 }
 
@@ -366,14 +361,17 @@ static void on_link(void *user, kin_link *link, uint32_t epoch, const kin_proto_
         kin_endpoint_send_accept(j->endpoint, link);
         kin_chunk_server_accept(j->server, link);
     } else {
-        kin_endpoint_refuse(link, "other: this device is no head");
+        kin_endpoint_refuse(link, "no head: this is a device, and it has no head itself now");
     }
 }
 
 static void on_found(void *user, const kin_beacon *head, const char *address) {
     kin_join *j = user;
-    if (head->features & KIN_BEACON_IS_GATEWAY && j->n_searches < SEARCHES_UNTIL_GATEWAYS) return;
-    kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_FOUND, .name = head->name, .address = address, .port = head->port});
+    kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_FOUND,
+                                        .name = head->name,
+                                        .address = address,
+                                        .port = head->port,
+                                        .is_gateway = head->features & KIN_BEACON_IS_GATEWAY});
 }
 
 static void begin(void *arg) {

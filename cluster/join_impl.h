@@ -68,7 +68,6 @@ typedef struct kin_join {
     kin_member *member;
     kin_join_actions actions;
     kin_discovery *discovery;
-    int n_searches;           // since it had a head
     kin_gateway *gateway;     // for devices that reach this one and not the head; NULL: none
     kin_discovery *announces; // what lets them find it
     bool is_by_gateway;       // this one reaches its head so

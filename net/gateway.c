@@ -17,6 +17,7 @@
 
 enum {
     PIECE_BYTES = 64 << 10,
+    DIAL_MS = 3000,   // less than the device's own limit (KIN_DIAL_LIMIT_MS), so that it hears what is wrong
     LINGER_MS = 1000, // after one side has ended, for what is on its way to the other
 };
 
@@ -190,8 +191,7 @@ static void dial_failed(void *user, const kin_dial_failure *failure) {
     passage *p = user;
     char reason[KIN_PROTO_MAX_REASON + 1];
     p->dial = NULL;
-    snprintf(reason, sizeof reason, failure->end == KIN_DIAL_REFUSED ? "%s" : "other: the head does not answer: %s",
-             failure->reason);
+    snprintf(reason, sizeof reason, failure->end == KIN_DIAL_REFUSED ? "%s" : "no head: it does not answer: %s", failure->reason);
     refuse(p, reason);
 }
 
@@ -242,6 +242,7 @@ bool kin_gateway_take(kin_gateway *x, kin_link *link, uint32_t epoch, const kin_
     kin_link_accept(link, &of_link, p);
     kin_dial_options o = kin_dial_options_default(kin_endpoint_tls(x->endpoint));
     kin_err err;
+    o.limit_ms = DIAL_MS;
     o.to = x->head;
     o.open = *open;
     o.epoch = epoch;

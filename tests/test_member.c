@@ -92,6 +92,10 @@ static void found(const char *address) {
     step((kin_member_event){.kind = KIN_MEMBER_FOUND, .name = "desk", .address = address, .port = 4000});
 }
 
+static void found_gateway(const char *address) {
+    step((kin_member_event){.kind = KIN_MEMBER_FOUND, .name = "desk", .address = address, .port = 4000, .is_gateway = true});
+}
+
 static void accepted(void) {
     step((kin_member_event){.kind = KIN_MEMBER_ACCEPTED, .name = "desk"});
 }
@@ -179,6 +183,66 @@ static void from_nothing_to_ready(void **state) {
     assert_false(kin_member_takes(member, 0));
     wait_ms(60000);
     expect("");
+}
+
+// A device that reaches the head itself, and a gateway.
+static void the_head_is_preferred_to_a_gateway(void **state) {
+    (void)state;
+    begin("", 1);
+    wait_ms(20000);
+    forget();
+    found_gateway("10.0.0.2"); // whose answer was the quicker one
+    expect("");
+    found("10.0.0.1");
+    expect("say found the head 'desk' at 10.0.0.1, port 4000\nconnect to 10.0.0.1 port 4000\n");
+    wait_ms(1000);
+    expect("");
+}
+
+static void a_gateway_is_taken_where_the_head_does_not_answer(void **state) {
+    (void)state;
+    begin("", 1);
+    tick();
+    found_gateway("10.0.0.2"); // so early the head may not have heard the question
+    wait_ms(500);
+    assert_null(strstr(trace, "connect"));
+    wait_ms(5000);
+    forget();
+    found_gateway("10.0.0.2");
+    wait_ms(400);
+    assert_non_null(strstr(
+        trace, "say found a way to the head 'desk' by the device at 10.0.0.2, port 4000\nconnect to 10.0.0.2 port 4000\n"));
+}
+
+static void a_head_that_answers_searches_only_is_reached_by_a_gateway(void **state) {
+    (void)state;
+    begin("", 1);
+    tick();
+    found("10.0.0.1");
+    lost("no answer in time");
+    wait_ms(300);
+    forget();
+    found("10.0.0.1");
+    expect("");
+    found_gateway("10.0.0.2");
+    expect("say found a way to the head 'desk' by the device at 10.0.0.2, port 4000\nconnect to 10.0.0.2 port 4000\n");
+    lost("the connection ended");
+    wait_ms(600);
+    forget();
+    found_gateway("10.0.0.2");
+    found("10.0.0.1"); // nor that way: the head again
+    expect("say found the head 'desk' at 10.0.0.1, port 4000\nconnect to 10.0.0.1 port 4000\n");
+}
+
+static void a_gateway_without_a_head_is_asked_again_soon(void **state) {
+    (void)state;
+    begin("laptop.local", 1);
+    tick();
+    forget();
+    refused("no head: this is a device, and it has no head itself now");
+    expect("drop: it has no head\nsay no head at 'laptop.local' yet: this is a device, and it has no head itself now\n");
+    wait_ms(260);
+    expect("connect to laptop.local port 7577\n");
 }
 
 static void a_given_address_is_not_searched(void **state) {
@@ -623,6 +687,10 @@ int main(void) {
 #define STORY(name) cmocka_unit_test_teardown(name, tear_down)
     const struct CMUnitTest tests[] = {
         STORY(from_nothing_to_ready),
+        STORY(the_head_is_preferred_to_a_gateway),
+        STORY(a_gateway_is_taken_where_the_head_does_not_answer),
+        STORY(a_head_that_answers_searches_only_is_reached_by_a_gateway),
+        STORY(a_gateway_without_a_head_is_asked_again_soon),
         STORY(a_given_address_is_not_searched),
         STORY(searches_become_rarer_but_never_stop),
         STORY(two_devices_do_not_search_in_step),

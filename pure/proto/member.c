@@ -16,6 +16,7 @@
 enum {
     N_TWINS = 3,             // refusals in a row, then there is one
     SEARCHES_UNTIL_HINT = 4, // about ten seconds
+    SEARCHES_UNTIL_GATEWAYS = 3,
 };
 
 // A head with another key does not answer: it cannot be told from none.
@@ -38,6 +39,14 @@ typedef struct hop {
     kin_time since; // when it was first wanted
 } hop;
 
+// An answer to a search.
+typedef struct answer {
+    char name[64], address[KIN_MEMBER_ADDRESS];
+    uint16_t port;
+    bool is_gateway;
+    kin_time since; // 0: there is none
+} answer;
+
 typedef enum shard_state { SHARD_NONE, SHARD_PREPARING, SHARD_HELD } shard_state;
 
 struct kin_member {
@@ -49,6 +58,9 @@ struct kin_member {
     char head[64]; // its name, or its address as long as that is all we know
     retry control;
     unsigned n_searches; // without an answer
+    unsigned n_asked;    // searches since it had a head
+    answer held;         // taken if none that is preferred comes
+    bool is_by_gateway, prefers_gateways;
     kin_time tried_at, joined_at;
     int n_twins;                               // times in a row that it was refused for another process with its identity
     char why_no_head[KIN_MEMBER_SENTENCE / 2]; // why there is no head
@@ -77,6 +89,7 @@ kin_member_options kin_member_options_default(void) {
         .twin_ns = 2500 * MS,
         .progress_ns = 250 * MS,
         .back_ns = 700 * MS,
+        .hold_ns = 300 * MS,
         .relay_ns = 2000 * MS,
     };
 }
@@ -151,6 +164,7 @@ static void look_for_head(kin_member *m) {
     }
     set_state(m, KIN_MEMBER_SEARCHING);
     act(m, KIN_MEMBER_SEARCH);
+    m->n_asked++;
     if (++m->n_searches == SEARCHES_UNTIL_HINT) act(m, KIN_MEMBER_STATUS);
     retry_later(m, &m->control); // searches overlap: an answer to any of them counts
 }
@@ -174,23 +188,45 @@ static void lose_head(kin_member *m, const char *reason) {
         log_line(m, KIN_LOG_INFO, "no head at '%s' yet: %s", m->head, why);
     end_epoch(m);
     m->epoch_last = 0;
+    m->prefers_gateways = !is_joined(m) && !m->is_by_gateway;
     memcpy(m->why_no_head, why, sizeof why);
     set_state(m, m->options.address[0] ? KIN_MEMBER_CONNECTING : KIN_MEMBER_SEARCHING);
     retry_later(m, &m->control);
 }
 
+static void follow(kin_member *m, const answer *a) {
+    m->n_searches = 0;
+    memcpy(m->head, a->name, sizeof m->head);
+    m->is_by_gateway = a->is_gateway;
+    log_line(m, KIN_LOG_INFO,
+             a->is_gateway ? "found a way to the head '%s' by the device at %s, port %u" : "found the head '%s' at %s, port %u",
+             m->head, a->address, (unsigned)a->port);
+    connect_to(m, a->address, a->port);
+    m->held.since = 0;
+}
+
 static void take_found(kin_member *m, const kin_member_event *event) {
     if (m->state != KIN_MEMBER_SEARCHING) return;
-    m->n_searches = 0;
-    kin_label_set(m->head, sizeof m->head - 1, event->name);
-    log_line(m, KIN_LOG_INFO, "found the head '%s' at %s, port %u", m->head, event->address, (unsigned)event->port);
-    connect_to(m, event->address, event->port);
+    if (event->is_gateway && !m->prefers_gateways && m->n_asked < SEARCHES_UNTIL_GATEWAYS) return;
+    answer a = {.port = event->port, .is_gateway = event->is_gateway, .since = m->now};
+    kin_label_set(a.name, sizeof a.name - 1, event->name);
+    snprintf(a.address, sizeof a.address, "%s", event->address);
+    if (a.is_gateway == m->prefers_gateways)
+        follow(m, &a);
+    else if (m->held.since == 0)
+        m->held = a;
+}
+
+static void follow_held(kin_member *m) {
+    const answer a = m->held;
+    if (m->state == KIN_MEMBER_SEARCHING && a.since && m->now - a.since >= m->options.hold_ns) follow(m, &a);
 }
 
 static void take_accepted(kin_member *m, const kin_member_event *event) {
     if (m->state != KIN_MEMBER_CONNECTING || !m->control.is_trying) return;
     kin_label_set(m->head, sizeof m->head - 1, event->name);
     m->joined_at = m->now;
+    m->n_asked = 0;
     m->n_twins = 0;
     set_state(m, KIN_MEMBER_JOINED);
     act(m, KIN_MEMBER_SEND_FACTS);
@@ -200,6 +236,11 @@ static void take_accepted(kin_member *m, const kin_member_event *event) {
 
 static void take_refused(kin_member *m, const char *reason) {
     if (!m->control.is_trying) return;
+    if (kin_refusal_of(reason) == KIN_REFUSAL_NO_HEAD) {
+        snprintf(act(m, KIN_MEMBER_DROP)->text, KIN_MEMBER_SENTENCE, "it has no head");
+        lose_head(m, kin_refusal_words(reason));
+        return;
+    }
     end_epoch(m); // a head may find out late that it has another model
     m->epoch_last = 0;
     kin_label_set(m->why_no_head, sizeof m->why_no_head - 1, reason);
@@ -358,6 +399,7 @@ static void take_time(kin_member *m) {
         snprintf(act(m, KIN_MEMBER_DROP)->text, KIN_MEMBER_SENTENCE, "%s", reason);
         lose_head(m, reason);
     }
+    follow_held(m);
     if (!is_joined(m) && m->state != KIN_MEMBER_GIVEN_UP) look_for_head(m);
     look_for(m, &m->next, KIN_MEMBER_CONNECT_NEXT);
     look_for(m, &m->previous, KIN_MEMBER_CONNECT_PREVIOUS);

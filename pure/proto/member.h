@@ -15,6 +15,10 @@
 // A plan counts only if the step took it: afterwards kin_member_epoch is its epoch. The actions of that step refer to the new
 // plan, so the driver must hold it when it carries them out.
 //
+// The head and devices that pass links on to it (gateways) answer the same searches. The head is preferred: a gateway is heard
+// from the third search on, and then only if the head does not answer within hold_ns. After a connection that failed it is the
+// other way round, so that a head whose TCP port is closed is reached by a gateway.
+//
 // Owner: the device's driver. Thread: its loop's. Actions live until the next step.
 #pragma once
 
@@ -47,6 +51,7 @@ typedef struct kin_member_options {
     uint64_t twin_ns;     // the same where another process has this identity: if that one is dead, the head knows by then (2.5 s)
     uint64_t progress_ns; // between two reports of progress (250 ms)
     uint64_t back_ns;     // for the previous member to connect, before this one opens the link (700 ms)
+    uint64_t hold_ns;     // for a better answer to a search (300 ms)
     uint64_t relay_ns;    // for a hop to open from either end, before it goes through the head (2 s)
 } kin_member_options;
 
@@ -59,15 +64,15 @@ void kin_member_free(kin_member *member);
 // ---- events
 
 typedef enum kin_member_event_kind {
-    KIN_MEMBER_TICK,            // time passes; at least ten times a second
-    KIN_MEMBER_FOUND,           // name, address, port: a head answered a search
-    KIN_MEMBER_ACCEPTED,        // name: the head sent ACCEPT
-    KIN_MEMBER_REFUSED,         // reason: it sent REFUSE
-    KIN_MEMBER_LOST,            // reason: the control link has ended, or could not be opened
-    KIN_MEMBER_PLAN,            // epoch, work, next_by_head, previous_by_head: PLAN came
-    KIN_MEMBER_END,             // epoch: it is over
-    KIN_MEMBER_PROGRESS,        // ticket
-    KIN_MEMBER_PREPARED,        // ticket
+    KIN_MEMBER_TICK,     // time passes; at least ten times a second
+    KIN_MEMBER_FOUND,    // name, address, port, is_gateway: a head answered a search, or a device that passes links on to it
+    KIN_MEMBER_ACCEPTED, // name: the head sent ACCEPT
+    KIN_MEMBER_REFUSED,  // reason: it sent REFUSE
+    KIN_MEMBER_LOST,     // reason: the control link has ended, or could not be opened
+    KIN_MEMBER_PLAN,     // epoch, work, next_by_head, previous_by_head: PLAN came
+    KIN_MEMBER_END,      // epoch: it is over
+    KIN_MEMBER_PROGRESS, // ticket
+    KIN_MEMBER_PREPARED, // ticket
     KIN_MEMBER_PREPARE_FAILED,  // ticket, stage, reason: also after PREPARED, when weights of later windows fail to arrive
     KIN_MEMBER_COMPUTE_FAILED,  // epoch, stage, reason: a step could not be computed
     KIN_MEMBER_NEXT_OPENED,     // epoch: the ring link to the next member
@@ -84,6 +89,7 @@ typedef struct kin_member_event { // only what the kind names is looked at; poin
     const char *name, *address, *stage, *reason;
     const uint8_t *work; // the part of a plan that decides what has to be prepared, without the neighbours // u8 [n_work]
     size_t n_work;
+    bool is_gateway;
     bool next_by_head, previous_by_head; // it is known that this hop goes through the head
 } kin_member_event;
 

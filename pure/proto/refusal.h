@@ -13,6 +13,7 @@ typedef enum kin_refusal {
     KIN_REFUSAL_BUSY,     // "busy": no place now
     KIN_REFUSAL_IDENTITY, // "identity": it has the head's own id
     KIN_REFUSAL_TWIN,     // "twin": another process has its identity; asked again a few times, because that process may be dead
+    KIN_REFUSAL_NO_HEAD,  // "no head": a device answers, which has no head itself now (net/gateway.h)
     KIN_REFUSAL_OTHER,    // any other word
 } kin_refusal;
 
@@ -21,5 +22,9 @@ const char *kin_refusal_word(kin_refusal refusal);
 // Which one a sentence from the head is.
 kin_refusal kin_refusal_of(const char *sentence);
 
-// True: asking again is useless until this device is changed. False: ask again, slowly.
+// The sentence without that word.
+const char *kin_refusal_words(const char *sentence);
+
+// True: asking again is useless until this device is changed. False: ask again, slowly; KIN_REFUSAL_NO_HEAD: as if nobody
+// answered.
 bool kin_refusal_is_final(kin_refusal refusal);
