@@ -133,6 +133,13 @@ limits_set() { # NAME FACTS
     [ -z "$_disk_rate" ] || group_limit_disk "$_record" "$disk_of_work" "$(bytes "$_disk_rate" 1000)"
 }
 
+# A file system of its own for the home; whoever cleans up finds it below $work.
+home_mount() { # NAME SIZE
+    mkdir -p "$work/$1"
+    truncate -s "$(bytes "$2" 1024)" "$work/$1.disk"
+    mkfs.ext4 -q -m 0 -O ^has_journal "$work/$1.disk" && mount -o loop "$work/$1.disk" "$work/$1" || fail "there is no disk of $2 for $1"
+}
+
 # One program holds back all devices that have a speed, because looking costs time. It is started anew when one of them changes.
 brake_set() {
     brake_stop
@@ -160,7 +167,7 @@ brake_stop() {
 }
 
 lab_defaults='' lab_n_devices=0
-known_facts=' rate up down delay jitter memory speed computes cpu cpus disk reads gpu threads '
+known_facts=' rate up down delay jitter memory speed computes cpu cpus disk reads size gpu threads '
 
 # For the devices that follow.
 defaults() { lab_defaults="$lab_defaults $*"; } # KEY=VALUE...
@@ -191,6 +198,7 @@ device() { # NAME KEY=VALUE...
     ip -n "$_namespace" address add "$subnet.$lab_n_devices/24" broadcast + dev eth0
     ip -n "$_namespace" link set dev eth0 up
     ip -n "$_namespace" route add default dev eth0
+    [ -z "$(fact size "$_facts")" ] || home_mount "$_name" "$(fact size "$_facts")"
     for _folder in tmp .cache .config .local/share .run; do mkdir -p "$work/$_name/$_folder"; done
     [ -z "$(fact speed "$_facts")" ] || brake_set
 }

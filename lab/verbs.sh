@@ -25,6 +25,9 @@
 #   kill NAME                      SIGKILL to all that runs there
 #   stop NAME   cont NAME          SIGSTOP, SIGCONT
 #   cut NAME    mend NAME          its link goes down and comes back
+#   mute NAME   unmute NAME        what it sends is lost, and what others send arrives; it is heard again
+#   fill NAME   empty NAME         the disk of its home is full (size=...); it has room again
+#   hog NAME BYTES SECONDS         a program there takes so much memory within a second, and holds it so long; in the background
 #
 # A verb that fails ends the scenario, unless the scenario asks: `if until_says ...`.
 
@@ -188,6 +191,24 @@ stop() { facts_of "$1" >/dev/null && group_signal "$state/groups/$1" STOP; }
 cont() { facts_of "$1" >/dev/null && group_signal "$state/groups/$1" CONT; }
 cut() { ip -n "$switch" link set dev "$(cable_of "$1")" down; }
 mend() { ip -n "$switch" link set dev "$(cable_of "$1")" up; }
+# The queue loses all frames without a word, while the link is up.
+mute() { tc -n "kin-$lab-$1" qdisc replace dev eth0 root blackhole; }
+unmute() {
+    tc -n "kin-$lab-$1" qdisc del dev eth0 root
+    rates_set "$1" "$(facts_of "$1")"
+}
+fill() {
+    [ -n "$(device_fact "$1" size)" ] || fail "$1 has no disk of its own: device $1 size=..."
+    for _filler in 1 2 3; do # it may be smaller than what is free, and a table of blocks needs some, too
+        fallocate -l "$(df --output=avail -B 1 "$(home "$1")" | tail -n 1)" "$(home "$1")/filler.$_filler" 2>/dev/null || true
+    done
+    dd if=/dev/zero of="$(home "$1")/filler.rest" bs=4k 2>/dev/null || true
+}
+empty() { rm -f "$(home "$1")"/filler.*; }
+hog() { # NAME BYTES SECONDS
+    device_exec "$1" "$build/hog" --bytes "$2" --step "$(($(bytes "$2" 1024) / 16))" --every-ms 50 --wait-ms 0 --hold-ms "$(($3 * 1000))" \
+        >/dev/null 2>>"$out/$1.log" </dev/null &
+}
 
 # ---- figures
 
@@ -266,7 +287,7 @@ finish() {
 # lab/run --at PID VERB ARG...
 verb_at() { # VERB ARG...
     case $1 in
-    run | start | kill | stop | cont | cut | mend | forget | address | home) "$@" ;;
-    *) fail "'$1' cannot be said from outside; these can: run start kill stop cont cut mend forget address home" ;;
+    run | start | kill | stop | cont | cut | mend | mute | unmute | fill | empty | forget | address | home) "$@" ;;
+    *) fail "'$1' cannot be said from outside; these can: run start kill stop cont cut mend mute unmute fill empty forget address home" ;;
     esac
 }

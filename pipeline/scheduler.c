@@ -660,6 +660,7 @@ static int send_loads(kin_scheduler *s, kin_err *err) {
 
 // So many tokens more of the text are in the KV cache. computed: by a step, not taken from a disk.
 static void count_done(kin_scheduler *s, kin_generation *g, int n, bool computed) {
+    if (!computed) s->stats.n_loaded_tokens += (uint64_t)n;
     if (computed && g->n_done < g->n_once) s->stats.n_replayed_tokens += (uint64_t)kin_scheduler_min(n, g->n_once - g->n_done);
     g->n_done += n;
     if (g->n_done > g->n_once) g->n_once = g->n_done;

@@ -120,6 +120,7 @@ typedef struct kin_scheduler_stats {
     uint64_t n_prompt_tokens, n_cached_tokens, n_generated_tokens;
     uint64_t n_done;               // texts that ended as KIN_GENERATION_DONE
     uint64_t n_replayed_tokens;    // computed again, because the ring was another one, or a text had lost its place
+    uint64_t n_loaded_tokens;      // taken from pages on disks, this machine's or others'
     uint64_t n_preempted;          // texts that lost their place in the KV cache
     uint64_t n_decode_rows;        // of all steps, one for each text that is written; drafted ones do not count
     kin_draft_counts drafts;       // of all texts

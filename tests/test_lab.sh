@@ -136,6 +136,22 @@ check between 0 "$(labelled figures nothing slow memory_peak_bytes)" 3000000
 check says "$dir/said" 'not in 24M'
 rm "$dir/60MB"
 
+claim='a disk of its own is full, has room again, and goes with the lab'
+scenario '
+echo "number $lab"
+device small size=64M
+run small sh -c "echo before >one"
+fill small
+run small sh -c "head -c 8192 /dev/zero >two" || echo "no room"
+empty small
+run small sh -c "head -c 8000000 /dev/zero >three && cat one" && echo "room"'
+check [ $? -eq 0 ]
+check says "$dir/said" 'no room'
+check says "$dir/said" '^before'
+check says "$dir/said" '^room'
+check is_not grep -q "kin-lab.$(lab_number)/" /proc/mounts
+check nothing_left_of "$(lab_number)"
+
 claim='a slow processor is as slow for a millisecond of work as for more of it, and a limit can change while all stands'
 scenario '
 device slow speed=0.25 memory=24M
@@ -232,10 +248,12 @@ stop far; asked stopped
 cont far; sleep 0.2; asked continued
 cut far; asked cut
 mend far; sleep 0.2; asked mended
+mute far; asked mute
+unmute far; sleep 0.2; asked heard
 kill far; until_ends far 5 || true; asked killed'
 check [ $? -eq 0 ]
-for state in whole continued mended; do check says "$dir/said" "^$state: answers"; done
-for state in stopped cut killed; do check says "$dir/said" "^$state: silent"; done
+for state in whole continued mended heard; do check says "$dir/said" "^$state: answers"; done
+for state in stopped cut mute killed; do check says "$dir/said" "^$state: silent"; done
 
 # ---- the scenarios that come with it, with the stand-in
 
