@@ -50,10 +50,12 @@ static const llama_option options[] = {
     {"-fa", NOTHING_WITH_VALUE, "attention is always fused"},
     {"--flash-attn", NOTHING_WITH_VALUE, "attention is always fused"},
     {"--jinja", NOTHING, "chat templates are always Jinja"},
+    {"--no-jinja", REFUSED, "chat templates are always Jinja"},
     {"--chat-template", REFUSED, "give the template as a file, --chat-template-file"},
     {"--chat-template-kwargs", REFUSED, "a request says chat_template_kwargs"},
     {"--prefill-assistant", NOTHING, "a last message of the assistant is always gone on with"},
     {"--cache-prompt", NOTHING, "prefixes are always kept"},
+    {"--no-prefill-assistant", REFUSED, "a last message of the assistant is always gone on with"},
     {"--no-cache-prompt", SAME, "--no-prefix-cache"},
     {"--cache-idle-slots", NOTHING, "prefixes are always kept"},
     {"-cram", NOTHING_WITH_VALUE, "prefixes are kept within the context"},
@@ -90,7 +92,14 @@ static const llama_option options[] = {
     {"--samplers", REFUSED, "a request says samplers"},
     {"--sleep-idle-seconds", NOTHING_WITH_VALUE, "with --models-dir, /models/unload takes a model out of memory"},
     {"-v", NOTHING, "KIN_VERBOSE=1 says more"},
+    {"--verbose", NOTHING, "KIN_VERBOSE=1 says more"},
+    {"-lv", NOTHING_WITH_VALUE, "KIN_VERBOSE=1 says more"},
+    {"--verbosity", NOTHING_WITH_VALUE, "KIN_VERBOSE=1 says more"},
+    {"--log-disable", NOTHING, "what clients send is never logged"},
+    {"--offline", NOTHING, "kin asks nobody for models"},
+    {"--no-mmproj", NOTHING, "kin reads text only"},
     {"--context-shift", REFUSED, "a text ends when its context is full"},
+    {"--no-context-shift", NOTHING, "a text ends when its context is full"},
     {"--embedding", NOTHING, "embeddings are always there"},
     {"--embeddings", NOTHING, "embeddings are always there"},
     {"--rerank", REFUSED, "kin has no reranking"},
@@ -129,6 +138,15 @@ static const llama_option *find(const char *word) {
     return NULL;
 }
 
+// Of these -1 is llama-server's word for what it finds right, and for any seed.
+static bool is_left_open(const char *name, const char *value) {
+    static const char *const names[] = {"-np", "--parallel", "-t", "--threads", "-s", "--seed"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (strcmp(names[i], name) == 0) return strcmp(value, "-1") == 0;
+    }
+    return false;
+}
+
 int kin_llama_options_translate(int argc, char **argv, char ***out, int *n, char **texts, kin_err *err) {
     size_t n_text = 1, at = 0;
     for (int i = 0; i < argc; i++) n_text += strlen(argv[i]) + 64;
@@ -139,7 +157,9 @@ int kin_llama_options_translate(int argc, char **argv, char ***out, int *n, char
     for (int i = 0; i < argc; i++) {
         const llama_option *o = argv[i][0] == '-' ? find(argv[i]) : NULL;
         const char *value = strchr(argv[i], '=');
-        if (!o) {
+        if (i + 1 < argc && is_left_open(argv[i], argv[i + 1])) {
+            i++;
+        } else if (!o) {
             (*out)[(*n)++] = argv[i];
         } else if (o->treatment == REFUSED) {
             return kin_err_set(err, "%s: %s", o->name, o->as);

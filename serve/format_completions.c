@@ -14,6 +14,7 @@ typedef struct choice {
     kin_text_buffer text; // of a document
     json_t *logprobs;     // of a stream: what is not sent yet. NULL: none
     int n_chars;          // of the tokens before
+    size_t n_prompt;      // bytes of the prompt that its tokens had so far
     bool is_echoed;
     kin_finish_reason reason;
 } choice;
@@ -95,7 +96,19 @@ static void append(json_t *logprobs, const char *key, json_t *value) {
     json_array_append_new(json_object_get(logprobs, key), value);
 }
 
-static void add_probs(choice *c, const kin_delta *delta) {
+// What of the prompt is the token's: nothing of one that begins every text; a space that is put before a text is not in it.
+static kin_str take_from_prompt(const kin_writer_context *context, choice *c, int i, kin_str piece) {
+    if (!context->prompts) return piece;
+    kin_str prompt = context->prompts[i / context->request->n_choices];
+    kin_str rest = {prompt.at + c->n_prompt, prompt.len - c->n_prompt};
+    if (piece.len > 0 && piece.at[0] == ' ' && (rest.len == 0 || rest.at[0] != ' '))
+        piece = (kin_str){piece.at + 1, piece.len - 1};
+    if (piece.len > rest.len || memcmp(piece.at, rest.at, piece.len) != 0) return (kin_str){"", 0};
+    c->n_prompt += piece.len;
+    return piece;
+}
+
+static void add_probs(const kin_writer_context *context, choice *c, const kin_delta *delta) {
     if (!delta->probs || delta->n_tokens == 0) return;
     if (!c->logprobs)
         c->logprobs = json_pack("{s:[], s:[], s:[], s:[]}", "tokens", "token_logprobs", "top_logprobs", "text_offset");
@@ -106,7 +119,8 @@ static void add_probs(choice *c, const kin_delta *delta) {
         append(c->logprobs, "token_logprobs", has_none ? json_null() : json_real(kin_probs_number(p->chosen.logprob)));
         append(c->logprobs, "top_logprobs", has_none ? json_null() : top_json(p));
         append(c->logprobs, "text_offset", json_integer(c->n_chars));
-        c->n_chars += count_chars(p->chosen.piece);
+        kin_str piece = p->chosen.piece;
+        c->n_chars += count_chars(delta->is_prompt ? take_from_prompt(context, c, delta->choice, piece) : piece);
     }
 }
 
@@ -167,7 +181,7 @@ static void put_text(kin_writer *w, const kin_delta *delta, kin_str text, kin_te
 
 static void delta(kin_writer *w, const kin_delta *delta, kin_text_buffer *out) {
     choice *c = &w->choices[delta->choice];
-    add_probs(c, delta);
+    add_probs(w->context, c, delta);
     for (int i = 0; i < delta->n_events; i++) {
         kin_str text = delta->events[i].text;
         if (w->is_stream) {

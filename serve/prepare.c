@@ -252,6 +252,18 @@ static int prepare_chat(const kin_preparer *p, kin_prepared *out, kin_api_error 
     return rc;
 }
 
+// A prompt is given back as it was written: without the token that begins every text.
+static int keep_written(kin_prepared *out, int i, const json_t *prompt, kin_api_error *err) {
+    kin_text_buffer *text = &out->prompt_texts[i];
+    if (!out->request.echo || !json_is_string(prompt)) return 0;
+    kin_text_fini(text);
+    *text = (kin_text_buffer){0};
+    kin_text_put(text, json_string_value(prompt), json_string_length(prompt));
+    if (text->failed) return out_of_memory(err);
+    out->prompts[i] = (kin_str){text->at ? text->at : "", text->len};
+    return 0;
+}
+
 static int prepare_prompts(const kin_preparer *p, kin_prepared *out, kin_api_error *err) {
     const kin_request *r = &out->request;
     for (int i = 0; i < out->n_prompts; i++) {
@@ -262,7 +274,7 @@ static int prepare_prompts(const kin_preparer *p, kin_prepared *out, kin_api_err
             return KIN_FAIL;
         int rc = fill_prompt(p, out, i, ids, n, err);
         free(ids);
-        if (rc != 0) return KIN_FAIL;
+        if (rc != 0 || keep_written(out, i, json_array_get(r->prompts, (size_t)i), err) != 0) return KIN_FAIL;
     }
     return 0;
 }

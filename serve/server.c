@@ -264,7 +264,9 @@ static const route routes[] = {
     {"POST", "/embedding", .embeds = true, .embed = KIN_EMBED_LLAMA},
     {"POST", "/api/embed", .embeds = true, .embed = KIN_EMBED_OLLAMA},
     {"POST", "/v1/rerank", .answer = no_reranking},
+    {"POST", "/v1/reranking", .answer = no_reranking},
     {"POST", "/rerank", .answer = no_reranking},
+    {"POST", "/reranking", .answer = no_reranking},
 };
 
 enum { N_ROUTES = sizeof routes / sizeof *routes };

@@ -449,17 +449,18 @@ static void probabilities_have_the_shape_of_completions(void **state) {
     (void)state;
     written w;
     begin_completion(&w, "'prompt':'Once','logprobs':2,'echo':true");
-    write_token(&w, 0, NULL, "Once", true);
+    write_token(&w, 0, NULL, "<s>", true); // not in the text
+    write_token(&w, 0, NULL, " Once", true);
     write_token(&w, 0, NULL, "\xc3", false);
     write_token(&w, 0, "\xc3\xa9", "\xa9", false);
     write_token(&w, 0, "x", "x", false);
     end_writing(&w, KIN_FINISH_EOS, "");
     json_t *document = take_document(&w);
     expect_json(json_incref(json_object_get(document, "choices")),
-                "[{'text':'Once\xc3\xa9x','index':0,'logprobs':{'tokens':['Once','bytes:\\\\xc3','bytes:\\\\xa9','x'],"
-                "'token_logprobs':[null,-0.5,-0.5,-0.5],"
-                "'top_logprobs':[null,{'bytes:\\\\xc3':-0.5,'x':-9999.0},{'bytes:\\\\xa9':-0.5,'x':-9999.0},{'x':-0.5}],"
-                "'text_offset':[0,4,5,5]},'finish_reason':'stop'}]");
+                "[{'text':'Once\xc3\xa9x','index':0,'logprobs':{'tokens':['<s>',' Once','bytes:\\\\xc3','bytes:\\\\xa9','x'],"
+                "'token_logprobs':[null,null,-0.5,-0.5,-0.5],"
+                "'top_logprobs':[null,null,{'bytes:\\\\xc3':-0.5,'x':-9999.0},{'bytes:\\\\xa9':-0.5,'x':-9999.0},{'x':-0.5}],"
+                "'text_offset':[0,0,4,5,5]},'finish_reason':'stop'}]");
     json_decref(document);
 }
 

@@ -27,6 +27,9 @@ answers 404 /nope
 says "$out" '"type":"not_found_error"'
 answers 405 /v1/chat/completions
 says "$dir/head" '^Allow: POST'
+for path in /rerank /reranking /v1/rerank /v1/reranking; do
+    answers 501 $path -d '{}'
+done
 
 claim='a page of another name cannot ask'
 answers 403 /v1/models -H 'Host: evil.example'
@@ -136,6 +139,9 @@ answers 200 /v1/completions -d '{"prompt": "One", "max_tokens": 80, "temperature
 written=$(numbers)
 answers 200 /tokenize -d '{"content": "One", "add_special": true}'
 ids=$(sed 's/.*\[\([^]]*\)\].*/\1/' "$out"),$ids
+answers 200 /v1/completions -d '{"prompt": "One", "max_tokens": 1, "temperature": 0, "echo": true, "logprobs": 0}'
+says "$out" '"text":"One' # as it was written, without the token that begins every text
+says "$out" '"text_offset":\[0,0,'
 for n in 0 1; do
     answers 200 /v1/completions -d "{\"prompt\": [[$ids], [$ids]], \"max_tokens\": $n, \"echo\": true, \"logprobs\": 2}"
     got=$(numbers)
@@ -344,6 +350,10 @@ for words in '--nope' '--port 99999' '--parallel 0'; do
     # shellcheck disable=SC2086 # a list of words
     status 2 "$kin" serve $words
 done
+claim="llama-server's options are understood: -1 is its word for what it finds right"
+status 1 "$kin" serve "$dir/none.gguf" --port 0 --parallel -1 -t -1 --seed -1 --no-context-shift
+says "$err" 'none.gguf: No such file'
+says "$err" '--no-context-shift does nothing here'
 claim='what would open the server to others by mistake is refused'
 status 1 "$kin" serve --port 0 --host 0.0.0.0
 says "$err" '--api-key KEY'
