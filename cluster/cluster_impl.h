@@ -125,7 +125,8 @@ struct kin_cluster {
     kin_time reconnect_at;    // when the ring's link is tried again; 0: not
     kin_cluster_poll gather;  // of the devices' last events
     kin_cluster_poll measure; // of what their tokens took
-    kin_time measured_at;     // when its last one ended
+    kin_time measured_at;     // when its last one ended, or the first request of the ring began
+    int n_measured;           // in this ring
     uint64_t n_requests;
     uint32_t request_epoch;  // of the request that the membership counts; 0: none
     uint32_t measured_epoch; // of the last request
@@ -195,6 +196,8 @@ void kin_cluster_ask_planner(kin_cluster *c, const kin_membership_action *ask);
 
 // Asks the members what their tokens took, for the planner.
 void kin_cluster_on_measure(void *cluster); // kin_mailbox_fn
+// A request begins in this epoch.
+void kin_cluster_begin_measuring(kin_cluster *cluster, uint32_t epoch, kin_time now);
 // Ten times a second.
 void kin_cluster_planning_tick(kin_cluster *c, kin_time now);
 

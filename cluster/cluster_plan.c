@@ -2,6 +2,7 @@
 // the members' tokens took.
 #include "cluster/cluster_impl.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,8 +13,9 @@
 #include "pure/proto/label.h"
 
 enum {
-    GIVE_UP_MS = 6000,  // for links that are measured late, after which there may be a plan
-    MEASURE_MS = 10000, // while requests run, at most so long from one measurement to the next
+    GIVE_UP_MS = 6000,       // for links that are measured late, after which there may be a plan
+    MEASURE_MS = 10000,      // while requests run, at most so long from one measurement to the next,
+    FIRST_MEASURE_MS = 1000, // in a new ring a tenth first, and each time twice as long: predictions soon follow what steps take
     N_DEVICES_MAX = KIN_FACTS_MAX_DEVICES - 1,
 };
 
@@ -299,12 +301,24 @@ static void planning_is_done(void *user) {
     kin_endpoint_call(c->endpoint, take_planned, c);
 }
 
+static double measure_pause_ms(const kin_cluster *c) {
+    return fmin(ldexp(FIRST_MEASURE_MS, c->n_measured), MEASURE_MS);
+}
+
+void kin_cluster_begin_measuring(kin_cluster *c, uint32_t epoch, kin_time now) {
+    if (epoch == c->measured_epoch) return;
+    c->measured_epoch = epoch;
+    c->measured_at = now;
+    c->n_measured = 0;
+}
+
 void kin_cluster_planning_tick(kin_cluster *c, kin_time now) {
     kin_pairwise_tests_tick(c->tests, now);
     if (kin_cluster_poll_ends(c, &c->measure, now)) {
         c->measured_at = now;
+        c->n_measured++;
         end_measuring(c);
-    } else if (c->request_epoch && kin_clock_ms(c->measured_at, now) > MEASURE_MS && c->measure.until == 0) {
+    } else if (c->request_epoch && kin_clock_ms(c->measured_at, now) > measure_pause_ms(c) && c->measure.until == 0) {
         kin_cluster_on_measure(c);
     }
 }

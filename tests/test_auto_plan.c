@@ -182,6 +182,23 @@ static void wait_for_plan(head *h, const char *name) {
 
 // ---- claims
 
+// What is expected follows what steps take after a second, two more, and so on; not before ten.
+static void while_a_request_runs_it_is_measured_soon(void **state) {
+    (void)state;
+    static device fast;
+    head h;
+    kin_err err;
+    open_head(&h, 0.01, 1);
+    open_device(&fast, 1, "fast", 1000, kin_cluster_port(h.cluster));
+    if (kin_cluster_begin(h.cluster, &err) != 0) fail_msg("%s", err.text);
+    int n = 0;
+    for (; n < PATIENCE_MS / 50 && atomic_load(&h.n_measured) < 2; n++) usleep(50000);
+    kin_cluster_end(h.cluster);
+    assert_true(n < 8000 / 50);
+    close_device(&fast);
+    close_head(&h);
+}
+
 static void layers_go_where_the_facts_say(void **state) {
     (void)state;
     static float logits[N_VOCAB];
@@ -367,6 +384,7 @@ static void no_request_is_lost_to_a_better_plan(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(while_a_request_runs_it_is_measured_soon),
         cmocka_unit_test(layers_go_where_the_facts_say),
         cmocka_unit_test(links_are_measured_between_all_who_meet),
         cmocka_unit_test(from_the_other_end_where_one_does_not_get_through),
