@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -59,6 +60,30 @@ static void a_prompt_token_by_token_is_as_exact_as_llama_cpp(void **state) {
     check_all(&o);
 }
 
+// Where weights are F16, the cache's rounding is nearly all of the error.
+static void a_cache_of_q8_0_is_as_exact_as_ggml_s(void **state) {
+    (void)state;
+    int n_checked = 0;
+    for (int i = 0; i < n_models; i++) {
+        if (!strstr(models[i].name, ".f16")) continue;
+        kin_runner_options o = kin_runner_options_defaults();
+        kin_golden golden = models[i];
+        kin_golden_result kin, ggml;
+        kin_err err;
+        golden.error_median = golden.error_max = 1; // llama.cpp's are those of a cache of F16
+        o.kv_type = GGML_TYPE_Q8_0;
+        if (kin_golden_check(GOLDEN_DIR, &golden, &o, &kin, &err) != 0) fail_msg("%s", err.text);
+        o.device.ggml_kernels = true;
+        if (kin_golden_check(GOLDEN_DIR, &golden, &o, &ggml, &err) != 0) fail_msg("%s", err.text);
+        print_message("             %-20s errors %.2e %.2e (ggml %.2e %.2e)\n", golden.name, kin.error_median, kin.error_max,
+                      ggml.error_median, ggml.error_max);
+        assert_true(kin.error_median > models[i].error_median); // that of a cache of F16: the other type was used
+        assert_true(kin.error_median <= ggml.error_median);
+        n_checked++;
+    }
+    assert_true(n_checked > 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(repacked_weights_are_as_exact_as_llama_cpp),
@@ -66,6 +91,7 @@ int main(void) {
         cmocka_unit_test(plain_attention_is_as_exact_as_llama_cpp),
         cmocka_unit_test(a_prompt_in_small_batches_is_as_exact_as_llama_cpp),
         cmocka_unit_test(a_prompt_token_by_token_is_as_exact_as_llama_cpp),
+        cmocka_unit_test(a_cache_of_q8_0_is_as_exact_as_ggml_s),
     };
     kin_err err;
     n_models = kin_golden_load(GOLDEN_DIR, models, &err);
