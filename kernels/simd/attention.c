@@ -10,8 +10,9 @@
 #include "kernels/simd/tile.h"
 
 enum {
-    ROWS = 4,       // queries that a chain keeps in registers
-    DIRECT_F16 = 8, // so many queries convert f16 on the way
+    ROWS = 4,        // queries that a chain keeps in registers
+    DIRECT_F16 = 8,  // so many queries convert f16 on the way
+    FETCH_AHEAD = 2, // blocks: where Q8_0 is multiplied in integers, one is computed before memory has given the next
 };
 
 // Scores are logarithms to the base 2: queries are multiplied with log2(e).
@@ -106,7 +107,7 @@ static void chain_all(chain_args *c, source from, int n, int columns) {
 
 // [rows][columns] of one head as the chain reads it.
 typedef struct matrix {
-    const void *data, *next; // next: of the block after this one
+    const void *data, *next; // next: of the block to be fetched
     source from;
 } matrix;
 
@@ -146,7 +147,7 @@ static void load_queries(tile *t) {
     if (a->kv.type == KIN_TYPE_Q8_0) SIMD_FN(kin_round_queries)(t);
 }
 
-// Of two blocks of the cache, the second one after the first.
+// Of two blocks of the cache: this one, and the one to be fetched.
 static matrix block_of(tile *t, bool is_k, const int32_t block[2]) {
     const int dim = t->a->kv.head_dim;
     const cells b = tile_cells(t, is_k, block);
@@ -274,15 +275,23 @@ static void begin_span(tile *t) {
     for (int d = 0; d < t->n * t->a->kv.head_dim; d += 16) vf_store(t->values + d, vf_zero());
 }
 
+// The block that is read n blocks after b: one of the next head, where this head's end before it.
+static int32_t block_after(tile *t, int b, int n) {
+    const int32_t *blocks = t->a->blocks[t->row];
+    const int first = t->low / CELLS, last = (t->high - 1) / CELLS, beyond = b + n - last - 1;
+    t->next_head = t->head;
+    if (beyond < 0) return blocks[b + n];
+    if (t->head + 1 < t->a->kv.n_head_kv) t->next_head++;
+    return blocks[first + beyond < last ? first + beyond : last];
+}
+
 // The positions [begin, end) of a span, of which some query sees the first and the last.
 static void run_span(tile *t, int begin, int end) {
     const int32_t *blocks = t->a->blocks[t->row];
     begin_span(t);
     for (int b = begin / CELLS; b * CELLS < end; b++) {
         see(t, b * CELLS);
-        bool is_last = (b + 1) * CELLS >= t->high;
-        const int32_t block[2] = {blocks[b], is_last ? blocks[t->low / CELLS] : blocks[b + 1]};
-        t->next_head = is_last && t->head + 1 < t->a->kv.n_head_kv ? t->head + 1 : t->head;
+        const int32_t block[2] = {blocks[b], block_after(t, b, FETCH_AHEAD)};
         if (t->a->kv.type == KIN_TYPE_F16)
             run_block(t, block);
         else

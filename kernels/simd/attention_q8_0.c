@@ -173,7 +173,8 @@ typedef struct shares {
     uint16_t most[BLOCKS][CELLS];  // the greatest scale of the cells 0 .. c
     // Of the last query that sees less, the cells [begin, end).
     int begin, end;
-    float seen_factor[16], seen_inverse[16];
+    float seen_share[BLOCKS][CELLS]; // 0 for what it does not see
+    float seen_factor[16];
 } shares;
 
 // Weights of some queries as vd_dot_positive takes them.
@@ -182,11 +183,22 @@ typedef struct weights {
     float factor[ROWS][BLOCKS];
 } __attribute__((aligned(64))) weights;
 
-// greatest // f16 [16], magnitudes. Where one is infinite or not a number, its factor is not a number.
-static void factors_of(const uint16_t greatest[16], float factor[16], float inverse[16]) {
-    vf s = vf_load_f16(greatest);
-    vf_store(factor, vf_div(vf_add(s, vf_mul(s, vf_zero())), vf_set1(MOST_WEIGHT)));
+// greatest // f32 [16], magnitudes. Of what is not a number the factor is none either.
+static void factors_of(const float greatest[16], float factor[16], float inverse[16]) {
+    vf s = vf_load(greatest);
+    vf_store(factor, vf_div(s, vf_set1(MOST_WEIGHT)));
     vf_store(inverse, vf_div(vf_set1(MOST_WEIGHT), vf_max(s, vf_set1(0x1p-24f))));
+}
+
+// The greatest magnitude of a block's scales; not a number where one of them is infinite or not a number.
+static float greatest_scale(const uint16_t *scales) {
+    vf most = vf_zero(), zeros = vf_zero();
+    for (int c = 0; c < CELLS; c += 16) {
+        vf s = vf_load_f16(scales + c);
+        most = vf_max(most, vf_abs(s));
+        zeros = vf_add(zeros, vf_mul(s, vf_zero()));
+    }
+    return vf_greatest(most) + vf_sum(zeros);
 }
 
 static uint16_t greatest_half(const uint16_t *h, int begin, int end) {
@@ -197,10 +209,10 @@ static uint16_t greatest_half(const uint16_t *h, int begin, int end) {
 
 static void share_all(const tile *t, const cells *v, shares *s) {
     const int n_blocks = t->a->kv.head_dim / 32;
-    uint16_t greatest[16] = {0};
+    float greatest[16] = {0};
     const uint16_t *scales = scales_of(t, v);
     for (int b = 0; b < 2 * n_blocks; b++) fetch((const int8_t *)v->next + (n_blocks * 32 + b) * CELLS);
-    for (int b = 0; b < n_blocks; b++) greatest[b] = greatest_half(scales + b * CELLS, 0, CELLS);
+    for (int b = 0; b < n_blocks; b++) greatest[b] = greatest_scale(scales + b * CELLS);
     factors_of(greatest, s->factor, s->inverse);
     for (int b = 0; b < n_blocks; b++) {
         for (int c = 0; c < CELLS; c += 16)
@@ -220,41 +232,36 @@ static void find_most(const tile *t, const cells *v, shares *s) {
     }
 }
 
-// Query i as the y-th of the weights: it sees all cells.
-static void weigh_all(const tile *t, const shares *s, int i, float lift, weights *w, int y) {
-    const float *p = t->p[i];
-    for (int b = 0; b < t->a->kv.head_dim / 32; b++) {
-        vi x[4];
-        for (int c = 0; c < 4; c++) x[c] = vi_round(vf_mul(vf_load(p + 16 * c), vf_load(s->share[b] + 16 * c)));
-        vx_store_positive(w->x[y][b], x);
-        w->factor[y][b] = s->factor[b] * lift;
-    }
-}
-
 static void share_seen(const tile *t, const cells *v, int begin, int end, shares *s) {
-    uint16_t greatest[16] = {0};
+    const uint16_t *scales = scales_of(t, v);
+    uint16_t half[16] = {0};
+    float greatest[16], inverse[16];
     if (begin == s->begin && end == s->end) return; // another head of the same row
     for (int b = 0; b < t->a->kv.head_dim / 32; b++)
-        greatest[b] = begin ? greatest_half(scales_of(t, v) + b * CELLS, begin, end) : s->most[b][end - 1];
-    factors_of(greatest, s->seen_factor, s->seen_inverse);
+        half[b] = begin ? greatest_half(scales + b * CELLS, begin, end) : s->most[b][end - 1];
+    vf most = vf_load_f16(half);
+    vf_store(greatest, vf_add(most, vf_mul(most, vf_zero())));
+    factors_of(greatest, s->seen_factor, inverse);
+    for (int b = 0; b < t->a->kv.head_dim / 32; b++) {
+        for (int c = 0; c < CELLS; c += 16) {
+            vf share = vf_zero();
+            if (c < end && c + 16 > begin)
+                share = only_seen(vf_mul(vf_load_f16(scales + b * CELLS + c), vf_set1(inverse[b])), c, begin, end);
+            vf_store(s->seen_share[b] + c, vf_max(share, vf_zero())); // of cells that are not seen it may be no number
+        }
+    }
     s->begin = begin;
     s->end = end;
 }
 
-// The same for a query that sees some cells: scales of others may be anything.
-static void weigh_seen(const tile *t, const cells *v, shares *s, int i, float lift, weights *w, int y) {
-    const int begin = t->see_begin[i], end = t->see_end[i];
-    const uint16_t *scales = scales_of(t, v);
+// Query i as the y-th of the weights. Cells that it does not see have zeros in p.
+static void weigh(const tile *t, const float share[][CELLS], const float *factor, int i, float lift, weights *w, int y) {
     const float *p = t->p[i];
-    share_seen(t, v, begin, end, s);
     for (int b = 0; b < t->a->kv.head_dim / 32; b++) {
-        vi x[4] = {vi_zero(), vi_zero(), vi_zero(), vi_zero()};
-        for (int c = begin / 16; 16 * c < end; c++) {
-            vf share = vf_mul(vf_load_f16(scales + b * CELLS + 16 * c), vf_set1(s->seen_inverse[b]));
-            x[c] = vi_round(vf_max(vf_mul(vf_load(p + 16 * c), share), vf_zero())); // also if the share is not a number
-        }
+        vi x[4];
+        for (int c = 0; c < 4; c++) x[c] = vi_round(vf_mul(vf_load(p + 16 * c), vf_load(share[b] + 16 * c)));
         vx_store_positive(w->x[y][b], x);
-        w->factor[y][b] = s->seen_factor[b] * lift;
+        w->factor[y][b] = factor[b] * lift;
     }
 }
 
@@ -311,10 +318,12 @@ static void add_seen(tile *t, const cells *v, shares *s, const float *lift, int 
     for (int y = 0; y < n; y++) {
         begin = t->see_begin[i + y] < begin ? t->see_begin[i + y] : begin;
         end = t->see_end[i + y] > end ? t->see_end[i + y] : end;
-        if (sees_all(t, i + y))
-            weigh_all(t, s, i + y, lift[i + y], &w, y);
-        else
-            weigh_seen(t, v, s, i + y, lift[i + y], &w, y);
+        if (sees_all(t, i + y)) {
+            weigh(t, s->share, s->factor, i + y, lift[i + y], &w, y);
+        } else {
+            share_seen(t, v, t->see_begin[i + y], t->see_end[i + y], s);
+            weigh(t, s->seen_share, s->seen_factor, i + y, lift[i + y], &w, y);
+        }
     }
     adds[n - 1](t, v, &w, i, begin / 16, (end + 15) / 16);
 }

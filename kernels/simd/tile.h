@@ -13,7 +13,7 @@ enum {
     CELLS = KIN_KV_CELLS,
     MOST_DIM = 256,
     QUERIES = KIN_TILE_QUERIES,
-    FETCH_QUERIES = 16, // so many are fast enough to wait for memory: the next block is fetched while they are computed
+    FETCH_QUERIES = 16, // so many are fast enough to wait for memory: later blocks are fetched while they are computed
 };
 
 static const float LOWEST = -3e38f; // below every score
@@ -128,6 +128,6 @@ static inline float raise_max(tile *t, int i) {
 }
 
 // attention_q8_0.c: rounds the tile's queries; then adds what they see of a block, of two in the cache of which the second one
-// comes next.
+// is fetched.
 void SIMD_FN(kin_round_queries)(tile *t);
 void SIMD_FN(kin_attend_q8_0)(tile *t, const int32_t block[2]);
