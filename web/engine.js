@@ -19,7 +19,6 @@ export const TYPES = {
 const PROMPT_ROWS = 64;
 const RATES_BYTES = 128 << 20; // of weights that are measured: as many as native devices take
 const HEADS = 4; // of attention that share keys and values, as it is measured
-const LEAST_OP_S = 1e-6; // what is done beside the threads' meeting
 const STACK_BYTES = 1 << 20;
 
 // A module with these bytes is valid where relaxed vector instructions are known: (func (result v128) i16x8.relaxed_dot_i8x16_i7x16_s).
@@ -107,7 +106,7 @@ export class Engine {
 
   // What a planner asks for, in bytes, FLOP and seconds. Takes about a second.
   rates() {
-    const rates = { token_bytes_s: {}, prompt_flop_s: {}, op_s: Math.max(LEAST_OP_S, this.exports.op_s(this.threads)) };
+    const rates = { token_bytes_s: {}, prompt_flop_s: {}, op_s: this.exports.op_s(this.threads) };
     for (const [name, { type, bits }] of Object.entries(TYPES)) {
       const [token, prompt] = [1, PROMPT_ROWS].map((rows) => this.exports.product_s(type, rows, this.threads, RATES_BYTES, 0));
       if (token > 0) rates.token_bytes_s[name] = 1 / token;

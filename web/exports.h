@@ -36,14 +36,14 @@ KIN_EXPORT("payload") uint8_t *kin_web_payload(size_t n);
 // KIN_FRAME_PAGES): its payload is then the next member's, of so many bytes. -1: it failed, and the step is over.
 KIN_EXPORT("take") int kin_web_take(size_t n, int type);
 
-// Before anything is open: seconds per byte of a matrix of that type (the number of GGUF) times so many rows. There are as many
-// matrices as `bytes`, so that they come from memory. backend: 0, this module's own; 1, plain C. -1: there is no kernel, or no
-// memory.
+// Before anything is open: seconds per byte of weights of that type (the number of GGUF) times so many rows, in the shapes of a
+// layer (of several rows, of one matrix). There are as many layers as `bytes`, so that they come from memory. backend: 0, this
+// module's own; 1, plain C. -1: there is no kernel, or no memory.
 KIN_EXPORT("product_s") double kin_web_product_s(int type, int n_rows, int n_threads, size_t bytes, int backend);
 // Seconds per byte of the keys and values that so many tokens of one sequence see, 32 heads of 64 on 8; as many as `bytes`. -1:
 // there is no memory.
 KIN_EXPORT("attend_s") double kin_web_attend_s(int n_rows, int n_threads, size_t bytes);
-// Seconds for the threads to meet once.
+// Seconds for an operation of a layer beside products and attention, with the threads' meeting after it: the mean of a layer's.
 KIN_EXPORT("op_s") double kin_web_op_s(int n_threads);
 
 // What is open takes so many bytes: of the KV cache (0), of weights (1), of compute buffers (2).

@@ -35,6 +35,29 @@ typedef struct chain_args {
     bool from_zero; // out is not read
 } chain_args;
 
+#ifdef SIMD_HALVES
+
+// 8 columns after the other: w is 1.
+SIMD_INLINE vh load_from(const void *b, int at, const source from) {
+    return from == FROM_F32 ? vh_load((const float *)b + at) : vh_load_f16_normal((const uint16_t *)b + at);
+}
+
+SIMD_INLINE void chain_group(const chain_args *c, float *out, const float *a, const source from, const int n, const int w) {
+    const int ldo = c->ldo, lda = c->lda, ldb = c->ldb, end = c->end;
+    vh sum[ROWS];
+    (void)w;
+    for (int half = 0; half < 16; half += 8) {
+        UNROLL for (int i = 0; i < n; i++) sum[i] = c->from_zero ? vh_zero() : vh_load(out + i * ldo + half);
+        for (int t = c->begin; t < end; t++) {
+            vh b = load_from(c->b, t * ldb + half, from);
+            UNROLL for (int i = 0; i < n; i++) sum[i] = vh_add_times(sum[i], a + i * lda + t, b);
+        }
+        UNROLL for (int i = 0; i < n; i++) vh_store(out + i * ldo + half, sum[i]);
+    }
+}
+
+#else
+
 SIMD_INLINE vf load_from(const void *b, int at, const source from) {
     return from == FROM_F32 ? vf_load((const float *)b + at) : vf_load_f16((const uint16_t *)b + at);
 }
@@ -55,6 +78,8 @@ SIMD_INLINE void chain_group(const chain_args *c, float *out, const float *a, co
     }
     UNROLL for (int i = 0; i < n; i++) { UNROLL for (int j = 0; j < w; j++) vf_store(out + i * ldo + 16 * j, sum[i][j]); }
 }
+
+#endif
 
 SIMD_INLINE void chain(const chain_args *c, const source from, const int n, const int w) {
     float *out = c->out;
@@ -115,7 +140,7 @@ typedef struct matrix {
 static void widen_f16(const uint16_t *from, const uint16_t *next, int rows, int columns, int ld, float *to) {
     for (int row = 0; row < rows; row++, from += ld, next += ld, to += ld) {
         for (int i = 0; i < columns; i += 32) fetch(next + i);
-        for (int i = 0; i < columns; i += 16) vf_store(to + i, vf_load_f16(from + i));
+        for (int i = 0; i < columns; i += 16) vf_store(to + i, vf_load_f16_normal(from + i));
     }
 }
 

@@ -14,7 +14,7 @@ SIMD_INLINE size_t bytes_of(int type) { return type == KIN_TYPE_F32 ? 4 : 2; }
 
 SIMD_INLINE vf load(int type, const uint8_t *p) {
     if (type == KIN_TYPE_F32) return vf_load((const float *)p);
-    return type == KIN_TYPE_F16 ? vf_load_f16((const uint16_t *)p) : vf_load_bf16((const uint16_t *)p);
+    return type == KIN_TYPE_F16 ? vf_load_f16_normal((const uint16_t *)p) : vf_load_bf16((const uint16_t *)p);
 }
 
 // n_w rows of the matrix from w on, n_x rows of x -> y[row of x][row of w]

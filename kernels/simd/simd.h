@@ -13,6 +13,7 @@
 //   vf_max(a, b)             a > b ? a : b
 //   vf_sum(a)                lanes i and i + 8 are added, then i and i + 4, i + 2, i + 1
 //   vf_greatest(a)           of 16 numbers; something where one is not a number
+//   vf_load_f16_normal(p)    as vf_load_f16, for numbers of which few are subnormal
 //   vf_store_f16(p, a)       rounds to nearest, ties to even
 //   vi_store_i8(p, a)        of -128 to 127
 //   vb_store_s8(p, a)        stores signed bytes as vi_dot_s8 wants them
@@ -45,6 +46,10 @@
 #define vx_store_positive vx_store
 #define vw_load_positive vw_load
 #define vd_dot_positive vd_dot
+#endif
+
+#ifndef SIMD_F16_NORMAL
+#define vf_load_f16_normal vf_load_f16
 #endif
 
 #ifndef SIMD_COLUMNS

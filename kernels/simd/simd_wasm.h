@@ -24,6 +24,7 @@
 #define SIMD_S16_BIAS 0
 #define SIMD_S16_ROWS 4    // queries that a product of attention with 16 bits keeps in registers,
 #define SIMD_S16_COLUMNS 1 // for each of so many vectors
+#define SIMD_HALVES        // a product of attention with floats keeps 8 columns of 4 rows in registers: there are 16
 #define SIMD_X_BYTES 128
 #define SIMD_X_STEP 32
 
@@ -31,6 +32,11 @@ typedef struct vf {
     v128_t a, b, c, d;
 } vf;
 typedef vf vi, vb, vs, vscale;
+
+// Half a vector: 8 lanes.
+typedef struct vh {
+    v128_t a, b;
+} vh;
 
 #define SIMD_EACH(f)                                                                                                             \
     (vf) { f(x.a, y.a), f(x.b, y.b), f(x.c, y.c), f(x.d, y.d) }
@@ -74,6 +80,17 @@ static inline v128_t simd_f16(const uint16_t *p) {
     return x | wasm_i32x4_shl(wasm_u32x4_shr(h, 15), 31);
 }
 static inline vf vf_load_f16(const uint16_t *p) { return (vf){simd_f16(p), simd_f16(p + 4), simd_f16(p + 8), simd_f16(p + 12)}; }
+// With half of the instructions, but a subnormal half is a subnormal float on the way, which costs processors many cycles.
+#define SIMD_F16_NORMAL
+static inline v128_t simd_f16_normal(const uint16_t *p) {
+    v128_t h = wasm_i32x4_load16x4(p), top = wasm_i32x4_const_splat(0x7c00);
+    v128_t x = wasm_i32x4_shl(h, 13) & wasm_i32x4_const_splat((int32_t)0x8fffe000); // 2^-112 of what it should be
+    v128_t infinite = wasm_i32x4_eq(h & top, top) & wasm_i32x4_const_splat(255 << 23);
+    return wasm_f32x4_mul(x, wasm_f32x4_const_splat(0x1p112f)) | infinite;
+}
+static inline vf vf_load_f16_normal(const uint16_t *p) {
+    return (vf){simd_f16_normal(p), simd_f16_normal(p + 4), simd_f16_normal(p + 8), simd_f16_normal(p + 12)};
+}
 
 // Rounds to the nearest half, ties to even: as in simd_scalar.h. 16 bits in each lane of 32.
 static inline v128_t simd_to_f16(v128_t x) {
@@ -90,6 +107,17 @@ static inline v128_t simd_to_f16(v128_t x) {
 static inline void vf_store_f16(uint16_t *p, vf x) {
     wasm_v128_store(p, wasm_u16x8_narrow_i32x4(simd_to_f16(x.a), simd_to_f16(x.b)));
     wasm_v128_store(p + 8, wasm_u16x8_narrow_i32x4(simd_to_f16(x.c), simd_to_f16(x.d)));
+}
+static inline vh vh_zero(void) { return (vh){wasm_f32x4_const_splat(0), wasm_f32x4_const_splat(0)}; }
+static inline vh vh_load(const float *p) { return (vh){wasm_v128_load(p), wasm_v128_load(p + 4)}; }
+static inline vh vh_load_f16_normal(const uint16_t *p) { return (vh){simd_f16_normal(p), simd_f16_normal(p + 4)}; }
+static inline void vh_store(float *p, vh x) {
+    wasm_v128_store(p, x.a);
+    wasm_v128_store(p + 4, x.b);
+}
+static inline vh vh_add_times(vh sum, const float *x, vh y) {
+    v128_t z = wasm_v128_load32_splat(x);
+    return (vh){wasm_f32x4_add(sum.a, wasm_f32x4_mul(z, y.a)), wasm_f32x4_add(sum.b, wasm_f32x4_mul(z, y.b))};
 }
 static inline v128_t simd_bf16(const uint16_t *p) { return wasm_i32x4_shl(wasm_u32x4_load16x4(p), 16); }
 static inline vf vf_load_bf16(const uint16_t *p) {

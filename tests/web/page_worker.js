@@ -20,10 +20,12 @@ const host = {
   log: (line) => give('/failed', line),
 };
 
-// For bench/web_kernels.sh: one row times weights of each type, GB/s, the best of several rounds.
+// For bench/web_kernels.sh: one row times weights of each type, and attention over keys and values, GB/s, the best of several rounds.
 function sayRates(engine, bytes, backend) {
   const rate = (type) => 1e-9 / engine.exports.product_s(type, 1, engine.threads, bytes, backend);
-  return Object.entries(TYPES).map(([name, { type }]) => `${name} ${Math.max(...Array.from({ length: 5 }, () => rate(type))).toFixed(2)}`);
+  const best = (measure) => Math.max(...Array.from({ length: 5 }, measure)).toFixed(2);
+  const said = Object.entries(TYPES).map(([name, { type }]) => `${name} ${best(() => rate(type))}`);
+  return backend ? said : [...said, `attention ${best(() => 1e-9 / engine.exports.attend_s(1, engine.threads, bytes))}`];
 }
 
 try {

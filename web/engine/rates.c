@@ -1,5 +1,5 @@
-// How fast this browser computes, for the planner: products and attention of zeros, of so many matrices and caches that they do
-// not stay in a processor's cache. Kernels do the same work for any values.
+// How fast this browser computes, for the planner: products, attention and the small operations of a layer of width 2048, of
+// zeros, of so many layers and caches that they do not stay in a processor's cache. Kernels do the same work for any values.
 #include <ggml.h>
 #include <stdlib.h>
 
@@ -11,6 +11,7 @@
 
 enum {
     WIDTH = 2048,
+    WIDE = 8192, // of the feed-forward
     N_HEAD = 32,
     N_HEAD_KV = 8,
     HEAD_DIM = 64,
@@ -19,12 +20,12 @@ enum {
     LEAST_NS = 15000000,
     N_SAME = 5,
     MOST_PASSES = 15,
-    N_OPS = 300,
 };
 
 // Something to be done for one piece of the memory after the other.
 typedef struct work {
     kin_threads_step step;
+    int n_steps;
     void (*choose)(void *user, size_t piece);
     void *user;
     size_t n_pieces;
@@ -41,7 +42,7 @@ static double time_pieces(const work *w) {
         size_t n = 0;
         do {
             w->choose(w->user, piece++ % w->n_pieces);
-            kin_threads_run(w->step, w->user, 1);
+            kin_threads_run(w->step, w->user, w->n_steps);
             n++;
             now = kin_clock_now();
         } while (now - begun < LEAST_NS);
@@ -56,49 +57,63 @@ static double time_pieces(const work *w) {
 
 // ---- products
 
+// Of a layer, in order: what is read after one is what comes next in memory.
+static const struct shape {
+    int64_t columns, rows;
+} shapes[] = {{WIDTH, WIDTH}, {WIDTH, WIDTH / 4}, {WIDTH, WIDTH / 4}, {WIDTH, WIDTH},
+              {WIDTH, WIDE},  {WIDTH, WIDE},      {WIDE, WIDTH}};
+
+enum { N_SHAPES = sizeof shapes / sizeof *shapes };
+
 typedef struct product {
     const kin_kernels *kernels;
-    kin_matrix w;
-    uint8_t *weights;
-    size_t matrix_bytes;
-    kin_act *act; // [WIDTH / 256][n]
-    float *x, *y; // f32 [n, WIDTH]
+    int type, n_products; // of a layer
+    uint8_t *weights, *layer;
+    size_t layer_bytes;
+    kin_act *act; // [WIDE / 256][n]
+    float *x, *y; // f32 [n, WIDE]
     int64_t n;
 } product;
 
+static size_t bytes_of(int type, int i) {
+    return (size_t)shapes[i].rows * ggml_row_size((enum ggml_type)type, shapes[i].columns);
+}
+
 static void multiply(void *user, int i, int ith, int nth) {
     const product *p = user;
-    int64_t panels = WIDTH / KIN_PANEL_ROWS;
-    (void)i;
-    p->kernels->matmul(&p->w, p->act, p->x, p->n, p->y, WIDTH, panels * ith / nth, panels * (ith + 1) / nth);
+    kin_matrix w = {.type = p->type, .columns = shapes[i].columns, .rows = shapes[i].rows, .data = p->layer};
+    for (int before = 0; before < i; before++) w.data = (const uint8_t *)w.data + bytes_of(p->type, before);
+    int64_t panels = w.rows / KIN_PANEL_ROWS;
+    p->kernels->matmul(&w, p->act, p->x, p->n, p->y, w.rows, panels * ith / nth, panels * (ith + 1) / nth);
 }
 
-static void choose_matrix(void *user, size_t piece) {
+static void choose_layer(void *user, size_t piece) {
     product *p = user;
-    p->w.data = p->weights + piece * p->matrix_bytes;
+    p->layer = p->weights + piece * p->layer_bytes;
 }
 
+// Of a prompt, one product: reading does not count.
 double kin_web_product_s(int type, int n_rows, int n_threads, size_t bytes, int backend) {
-    product p = {.kernels = kin_kernels_at(backend), .w = {.type = type, .columns = WIDTH, .rows = WIDTH}, .n = n_rows};
+    product p = {.kernels = kin_kernels_at(backend), .type = type, .n_products = n_rows > 1 ? 1 : N_SHAPES, .n = n_rows};
     if (!p.kernels || n_rows < 1 || !kin_kernel_has(type, WIDTH, WIDTH)) return -1;
     kin_act_kind kind = kin_kernel_act_kind(type);
-    p.matrix_bytes = WIDTH * ggml_row_size((enum ggml_type)type, WIDTH);
-    size_t n_matrices = bytes / p.matrix_bytes + 1;
-    p.weights = calloc(n_matrices, p.matrix_bytes);
-    p.act = calloc(1, kin_act_bytes(WIDTH, n_rows));
-    p.x = calloc((size_t)n_rows * WIDTH, sizeof *p.x);
-    p.y = calloc((size_t)n_rows * WIDTH, sizeof *p.y);
+    for (int i = 0; i < p.n_products; i++) p.layer_bytes += bytes_of(type, i);
+    size_t n_layers = bytes > p.layer_bytes ? bytes / p.layer_bytes : 1;
+    p.weights = calloc(n_layers, p.layer_bytes);
+    p.act = calloc(1, kin_act_bytes(WIDE, n_rows));
+    p.x = calloc((size_t)n_rows * WIDE, sizeof *p.x);
+    p.y = calloc((size_t)n_rows * WIDE, sizeof *p.y);
     double s = -1;
     if (p.weights && p.act && p.x && p.y) {
         kin_threads_set(n_threads);
-        if (kind != KIN_ACT_F32) p.kernels->quantize(kind, WIDTH, n_rows, p.x, p.act, 0, WIDTH / KIN_ACT_COLUMNS * n_rows);
-        s = time_pieces(&(work){multiply, choose_matrix, &p, n_matrices});
+        if (kind != KIN_ACT_F32) p.kernels->quantize(kind, WIDE, n_rows, p.x, p.act, 0, WIDE / KIN_ACT_COLUMNS * n_rows);
+        s = time_pieces(&(work){multiply, p.n_products, choose_layer, &p, n_layers});
     }
     free(p.weights);
     free(p.act);
     free(p.x);
     free(p.y);
-    return s < 0 ? s : s / (double)p.matrix_bytes;
+    return s < 0 ? s : s / (double)p.layer_bytes;
 }
 
 // ---- attention
@@ -154,7 +169,7 @@ double kin_web_attend_s(int n_rows, int n_threads, size_t bytes) {
     if (at.caches && q && at.a.out) {
         kin_threads_set(n_threads);
         at.n_tasks = kin_attention_plan(&at.a, n_threads);
-        s = time_pieces(&(work){attend, choose_cache, &at, n_caches});
+        s = time_pieces(&(work){attend, 1, choose_cache, &at, n_caches});
     }
     free(at.caches);
     free(q);
@@ -162,14 +177,45 @@ double kin_web_attend_s(int n_rows, int n_threads, size_t bytes) {
     return s < 0 ? s : s / (2 * (double)at.half_bytes);
 }
 
-static void nothing(void *user, int i, int ith, int nth) {
-    (void)user, (void)i, (void)ith, (void)nth;
+// ---- small operations
+
+typedef struct small {
+    const kin_kernels *kernels;
+    float x[WIDE], y[WIDE], turns[HEAD_DIM];
+    kin_act act[WIDE / KIN_ACT_COLUMNS];
+} small;
+
+enum { NORM, ADD, ROTATE, ROUND, GATE, ROUND_WIDE, MEET };
+// The nodes of a layer's graph. Products and attention are measured above; of these the threads' meeting is left.
+static const int nodes[] = {NORM, ROUND, MEET, ROTATE, MEET, ROUND, MEET, ADD, NORM, ROUND, GATE, ROUND_WIDE};
+enum { N_NODES = sizeof nodes / sizeof *nodes };
+
+static void round_row(small *s, int64_t columns, int ith, int nth) {
+    int64_t n = columns / KIN_ACT_COLUMNS;
+    s->kernels->quantize(KIN_ACT_256, columns, 1, s->x, s->act, n * ith / nth, n * (ith + 1) / nth);
+}
+
+static void compute_small(void *user, int i, int ith, int nth) {
+    small *s = user;
+    const kin_kernels *k = s->kernels;
+    int begin = WIDE / nth / 16 * 16 * ith, end = ith + 1 == nth ? WIDE : WIDE / nth / 16 * 16 * (ith + 1);
+    int node = nodes[i % N_NODES];
+    if (node == NORM && ith == 0) k->rms_norm(WIDTH, s->x, s->x, 1e-5f, s->y);
+    if (node == ADD && ith == 0) k->add(WIDTH, s->y, s->x);
+    if (node == ROTATE)
+        for (int head = ith; head < N_HEAD + N_HEAD_KV; head += nth) k->rope(false, HEAD_DIM, s->turns, s->y + head * HEAD_DIM);
+    if (node == ROUND) round_row(s, WIDTH, ith, nth);
+    if (node == GATE) k->swiglu(end - begin, s->x + begin, s->y + begin, s->y + begin);
+    if (node == ROUND_WIDE) round_row(s, WIDE, ith, nth);
+}
+
+static void choose_none(void *user, size_t piece) {
+    (void)user, (void)piece;
 }
 
 double kin_web_op_s(int n_threads) {
+    static small s; // zeros
+    s.kernels = kin_kernels_at(0);
     kin_threads_set(n_threads);
-    kin_threads_run(nothing, NULL, N_OPS);
-    kin_time begun = kin_clock_now();
-    kin_threads_run(nothing, NULL, N_OPS);
-    return (double)(kin_clock_now() - begun) / 1e9 / N_OPS;
+    return time_pieces(&(work){compute_small, N_NODES, choose_none, &s, 1}) / N_NODES;
 }
