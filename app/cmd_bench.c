@@ -21,11 +21,12 @@ typedef struct bench_options {
     kin_session_options session;
     int n_prompt, n_gen, n_rows, n_reps;
     float oracle; // below 0: not asked for
+    float second; // of --oracle
     bool edit;
     bool json;
 } bench_options;
 
-enum { N_BENCH_OPTIONS = 9 + KIN_DRAFT_N_OPTIONS, MAX_REPS = 1000, MAX_ROWS = KIN_DRAFT_MAX + 1 };
+enum { N_BENCH_OPTIONS = 10 + KIN_DRAFT_N_OPTIONS, MAX_REPS = 1000, MAX_ROWS = KIN_DRAFT_MAX + 1 };
 
 typedef struct tables {
     kin_option own[N_BENCH_OPTIONS];
@@ -47,6 +48,8 @@ static void fill_bench_tables(bench_options *o, tables *t) {
          MAX_ROWS},
         {KIN_OPTION_FLOAT, "oracle", 0, &o->oracle, "P",
          "write texts without drafts and with drafts that are right with probability P, in turns", 0, 1},
+        {KIN_OPTION_FLOAT, "second", 0, &o->second, "P",
+         "with --oracle: where a token is not right, a second one is with probability P, so that drafts are trees", 0, 1},
         {KIN_OPTION_FLAG, "edit", 0, &o->edit, NULL,
          "the same with texts that are the prompt with one token in 24 changed, and n-gram lookup", 0, 0},
         {KIN_OPTION_INT, "reps", 0, &o->n_reps, "N", "repetitions (default 5)", 1, MAX_REPS},
@@ -213,8 +216,16 @@ static int measure_all(kin_compute_loop *loop, passes *p, result *r, kin_err *er
 }
 
 static int measure_drafts(kin_session *s, const bench_options *o, const int32_t *prompt, result *r, kin_err *err) {
-    kin_oracle_text text = o->oracle >= 0 ? KIN_ORACLE_KNOWS : o->edit ? KIN_ORACLE_EDITS : KIN_ORACLE_NONE;
-    if (kin_oracle_bench(s, text, prompt, o->n_prompt, o->n_gen, o->n_reps, o->oracle, &r->oracle, err) != 0) return KIN_FAIL;
+    const kin_oracle_options oracle = {
+        .text = o->oracle >= 0 ? KIN_ORACLE_KNOWS
+                : o->edit      ? KIN_ORACLE_EDITS
+                               : KIN_ORACLE_NONE,
+        .chance = (double)o->oracle,
+        .second_chance = (double)o->second,
+        .n_gen = o->n_gen,
+        .n_reps = o->n_reps,
+    };
+    if (kin_oracle_bench(s, &oracle, prompt, o->n_prompt, &r->oracle, err) != 0) return KIN_FAIL;
     r->tpot_ms = r->oracle.drafted_ms;
     return 0;
 }
@@ -300,6 +311,11 @@ static void print_drafts(const bench_options *o, const kin_oracle_result *r) {
            kin_draft_counts_drafted(c), kin_draft_counts_accepted(c), c->n_passes, (double)c->n_written / (double)c->n_passes);
 }
 
+static void print_branches(const kin_draft_counts *c) {
+    if (c->branches == 0) return;
+    printf("branches         %" PRIu64 " verified, %" PRIu64 " accepted\n", c->branches, c->accepted_branches);
+}
+
 static void print_times(const bench_options *o, const result *r) {
     printf("prompt %-9d TTFT %.1f ms   %.1f tokens/s\n", o->n_prompt, r->ttft_ms, o->n_prompt / r->ttft_ms * 1e3);
     printf("generate %-7d TPOT %.2f ms   %.2f tokens/s   %.1f GB/s\n", o->n_gen, r->tpot_ms, o->n_rows * 1e3 / r->tpot_ms,
@@ -316,6 +332,7 @@ static void print_text(const kin_session *s, const bench_options *o, const resul
         print_drafts(o, &r->oracle);
     else
         print_times(o, r);
+    print_branches(&r->oracle.drafts);
     print_streaming(r);
     print_prediction(r);
     printf("memory           peak %s, pressure %.1f %%\n", kin_size_format(r->peak_bytes, b, sizeof b), 100 * r->memory_pressure);
@@ -323,9 +340,14 @@ static void print_text(const kin_session *s, const bench_options *o, const resul
 
 static void add_drafts(json_t *root, const bench_options *o, const kin_oracle_result *r) {
     if (o->oracle >= 0) json_object_set_new(root, "oracle", json_real((double)o->oracle));
+    if (o->second > 0) json_object_set_new(root, "second", json_real((double)o->second));
     json_object_set_new(root, "plain_tpot_ms", json_real(r->plain_ms));
     json_object_set_new(root, "draft_n", json_integer((json_int_t)kin_draft_counts_drafted(&r->drafts)));
     json_object_set_new(root, "draft_n_accepted", json_integer((json_int_t)kin_draft_counts_accepted(&r->drafts)));
+    if (r->drafts.branches > 0) {
+        json_object_set_new(root, "branch_n", json_integer((json_int_t)r->drafts.branches));
+        json_object_set_new(root, "branch_n_accepted", json_integer((json_int_t)r->drafts.accepted_branches));
+    }
     json_object_set_new(root, "pass_n", json_integer((json_int_t)r->drafts.n_passes));
     json_object_set_new(root, "tokens_per_pass", json_real((double)r->drafts.n_written / (double)r->drafts.n_passes));
 }
@@ -382,9 +404,10 @@ static void print_json(const kin_session *s, const bench_options *o, const resul
 
 static int check(const bench_options *o, kin_err *err) {
     if (o->n_rows > o->session.n_batch) return kin_err_set(err, "--rows %d needs --batch %d", o->n_rows, o->n_rows);
-    if (!compares_drafts(o)) return 0;
+    if (!compares_drafts(o) && o->second == 0) return 0;
     if (o->edit && (o->oracle >= 0 || o->session.draft)) return kin_err_set(err, "--edit goes with neither --oracle nor --draft");
     if (o->n_rows > 1) return kin_err_set(err, "--rows goes with none of --oracle, --edit and --draft");
+    if (o->second > 0 && o->oracle < 0) return kin_err_set(err, "--second needs --oracle");
     return o->n_gen > 1 ? 0 : kin_err_set(err, "--oracle, --edit and --draft need --gen 2 or more");
 }
 

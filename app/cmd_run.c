@@ -223,6 +223,7 @@ static void print_drafts(const kin_draft_counts *c) {
         fprintf(stderr, " %s: %" PRIu64 " drafted, %" PRIu64 " accepted (%.0f %%)", kin_draft_source_name(i), c->drafted[i],
                 c->accepted[i], 100 * (double)c->accepted[i] / (double)c->drafted[i]);
     }
+    if (c->branches > 0) fprintf(stderr, " %" PRIu64 " branches, of these %" PRIu64 " right", c->branches, c->accepted_branches);
     fprintf(stderr, "\n");
 }
 

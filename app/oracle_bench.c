@@ -13,12 +13,13 @@ enum { MAX_REPS = 1000 };
 typedef struct writing {
     kin_compute_loop *loop;
     const int32_t *prompt;
-    int n_prompt, n_gen, n_vocab;
-    kin_oracle_text text;
-    double chance;                // of the oracle
+    int n_prompt, n_vocab;
+    kin_oracle_options o;
     kin_draft_model *draft_model; // NULL: none
     double luck;                  // of the last run of right tokens, 0 to 1
     bool *right;                  // [n_gen]: what the oracle says there is
+    double second_luck;           // of the last token where it is not
+    bool *second_right;           // [n_gen]: or what it says in the second place
     int32_t *known, *made;        // [n_gen]: without drafts, and now
 } writing;
 
@@ -32,7 +33,7 @@ static int32_t choose(void *user, const float *logits, int i) {
     writing *w = user;
     int32_t best = 0;
     for (int32_t id = 1; id < w->n_vocab; id++) best = logits[id] > logits[best] ? id : best;
-    if (w->text == KIN_ORACLE_EDITS) best = edited(w, i); // what sampling takes has been taken
+    if (w->o.text == KIN_ORACLE_EDITS) best = edited(w, i); // what sampling takes has been taken
     return w->made[i] = best;
 }
 
@@ -40,22 +41,51 @@ static int32_t choose(void *user, const float *logits, int i) {
 // that is spread evenly: texts are short (of 32 tokens with 70 % right their passes have 10 % more tokens or less, by chance 20).
 static void draw_luck(writing *w) {
     static const double GOLDEN = 0.6180339887498949;
-    for (int i = 0; i < w->n_gen; i++) {
+    for (int i = 0; i < w->o.n_gen; i++) {
         w->luck = fmod(w->luck + GOLDEN, 1);
-        double n = w->chance >= 1 ? INFINITY : w->chance <= 0 ? 0 : floor(log(w->luck) / log(w->chance));
-        for (; n > 0 && i < w->n_gen; n--) w->right[i++] = true;
-        if (i < w->n_gen) w->right[i] = false;
+        double n = w->o.chance >= 1 ? INFINITY : w->o.chance <= 0 ? 0 : floor(log(w->luck) / log(w->o.chance));
+        for (; n > 0 && i < w->o.n_gen; n--) w->right[i++] = true;
+        if (i == w->o.n_gen) return;
+        w->right[i] = false;
+        w->second_luck = fmod(w->second_luck + GOLDEN, 1);
+        w->second_right[i] = w->second_luck < w->o.second_chance;
     }
 }
 
+// What it says is at a place in the text, in the first or the second place.
+static int32_t say(const writing *w, int at, bool second) {
+    bool is_right = second ? !w->right[at] && w->second_right[at] : w->right[at];
+    return (w->known[at] + (is_right ? 0 : second ? 2 : 1)) % w->n_vocab;
+}
+
+// What may be behind a token that is in the draft.
+typedef struct choice {
+    int parent, at;
+    double chance; // that it and all before it are right
+    bool second;
+} choice;
+
+static void add_choices(const writing *w, choice *choices, int *n, int parent, int at, double chance) {
+    if (at == w->o.n_gen) return;
+    choices[(*n)++] = (choice){parent, at, chance * w->o.chance, false};
+    if (w->o.second_chance > 0) choices[(*n)++] = (choice){parent, at, chance * (1 - w->o.chance) * w->o.second_chance, true};
+}
+
+// The likeliest tokens, as far as the oracle knows itself.
 static void propose(void *user, const int32_t *tokens, int n, int most, kin_draft *out) {
-    writing *w = user;
-    int at = n - w->n_prompt;
+    const writing *w = user;
+    choice choices[2 * KIN_DRAFT_MAX + 2];
+    int n_choices = 0;
     (void)tokens;
     *out = (kin_draft){.kind = KIN_DRAFT_ORACLE};
-    for (; out->n < most && at + out->n < w->n_gen; out->n++) {
-        int32_t known = w->known[at + out->n];
-        out->tokens[out->n] = w->right[at + out->n] ? known : (known + 1) % w->n_vocab;
+    add_choices(w, choices, &n_choices, -1, n - w->n_prompt, 1);
+    while (out->n < most && n_choices > 0) {
+        int best = 0;
+        for (int i = 1; i < n_choices; i++) best = choices[i].chance > choices[best].chance ? i : best;
+        choice c = choices[best];
+        memmove(&choices[best], &choices[best + 1], (size_t)(--n_choices - best) * sizeof *choices);
+        kin_draft_add(out, c.parent, say(w, c.at, c.second), 0);
+        add_choices(w, choices, &n_choices, out->n - 1, c.at + 1, c.chance);
     }
 }
 
@@ -68,14 +98,14 @@ static void say_nothing(void *user, const int32_t *tokens, int n, int most, kin_
 static int write_text(writing *w, const kin_draft_source *source, kin_draft_counts *drafts, double *ms, kin_err *err) {
     const kin_bench_text text = {.prompt = w->prompt,
                                  .n_prompt = w->n_prompt,
-                                 .n_tokens = w->n_gen,
+                                 .n_tokens = w->o.n_gen,
                                  .choose = choose,
                                  .user = w,
                                  .drafts = source,
                                  .draft_counts = drafts};
     double first_ms;
     if (kin_bench_write(w->loop, &text, &first_ms, ms, err) != 0) return KIN_FAIL;
-    *ms /= w->n_gen - 1;
+    *ms /= w->o.n_gen - 1;
     return 0;
 }
 
@@ -83,8 +113,8 @@ static int write_drafted(writing *w, kin_draft_counts *drafts, double *ms, kin_e
     const kin_draft_source oracle = {propose, w}, silent = {say_nothing, NULL};
     kin_drafter *drafter;
     draw_luck(w);
-    if (w->text == KIN_ORACLE_KNOWS && !w->draft_model) return write_text(w, &oracle, drafts, ms, err);
-    if (w->text == KIN_ORACLE_KNOWS) {
+    if (w->o.text == KIN_ORACLE_KNOWS && !w->draft_model) return write_text(w, &oracle, drafts, ms, err);
+    if (w->o.text == KIN_ORACLE_KNOWS) {
         kin_draft_model_prompt(w->draft_model, &oracle);
         int rc = write_text(w, &silent, drafts, ms, err);
         kin_draft_model_prompt(w->draft_model, NULL);
@@ -98,9 +128,9 @@ static int write_drafted(writing *w, kin_draft_counts *drafts, double *ms, kin_e
 
 static int write_pair(writing *w, kin_draft_counts *drafts, double *plain_ms, double *drafted_ms, kin_err *err) {
     if (write_text(w, NULL, NULL, plain_ms, err) != 0) return KIN_FAIL;
-    memcpy(w->known, w->made, (size_t)w->n_gen * sizeof *w->known);
+    memcpy(w->known, w->made, (size_t)w->o.n_gen * sizeof *w->known);
     if (write_drafted(w, drafts, drafted_ms, err) != 0) return KIN_FAIL;
-    bool same = memcmp(w->known, w->made, (size_t)w->n_gen * sizeof *w->known) == 0;
+    bool same = memcmp(w->known, w->made, (size_t)w->o.n_gen * sizeof *w->known) == 0;
     return same ? 0 : kin_err_set(err, "the text with drafts is not the one without them");
 }
 
@@ -117,27 +147,25 @@ static int write_pairs(writing *w, int n_reps, kin_oracle_result *out, kin_err *
     return 0;
 }
 
-int kin_oracle_bench(kin_session *s, kin_oracle_text text, const int32_t *prompt, int n_prompt, int n_gen, int n_reps,
-                     double chance, kin_oracle_result *out, kin_err *err) {
-    writing w = {.text = text,
-                 .prompt = prompt,
-                 .n_prompt = n_prompt,
-                 .n_gen = n_gen,
-                 .n_vocab = s->model.hp.n_vocab,
-                 .chance = chance,
-                 .draft_model = s->draft_model};
-    kin_assert(n_reps > 0 && n_reps <= MAX_REPS);
+int kin_oracle_bench(kin_session *s, const kin_oracle_options *o, const int32_t *prompt, int n_prompt, kin_oracle_result *out,
+                     kin_err *err) {
+    writing w = {.o = *o, .prompt = prompt, .n_prompt = n_prompt, .n_vocab = s->model.hp.n_vocab, .draft_model = s->draft_model};
+    size_t n_gen = (size_t)o->n_gen;
+    kin_assert(o->n_reps > 0 && o->n_reps <= MAX_REPS);
     *out = (kin_oracle_result){0};
-    w.known = malloc((size_t)n_gen * sizeof *w.known);
-    w.made = malloc((size_t)n_gen * sizeof *w.made);
-    w.right = malloc((size_t)n_gen * sizeof *w.right);
-    int rc = w.known && w.made && w.right ? kin_compute_loop_open(&w.loop, s, 1, false, err) : kin_err_set(err, "out of memory");
+    w.known = malloc(n_gen * sizeof *w.known);
+    w.made = malloc(n_gen * sizeof *w.made);
+    w.right = malloc(n_gen * sizeof *w.right);
+    w.second_right = malloc(n_gen * sizeof *w.second_right);
+    bool ok = w.known && w.made && w.right && w.second_right;
+    int rc = ok ? kin_compute_loop_open(&w.loop, s, 1, false, err) : kin_err_set(err, "out of memory");
     if (rc == 0) rc = kin_compute_loop_enter(w.loop, err);
-    if (rc == 0) rc = write_pairs(&w, n_reps, out, err);
+    if (rc == 0) rc = write_pairs(&w, o->n_reps, out, err);
     if (w.loop) kin_compute_loop_leave(w.loop);
     kin_compute_loop_close(w.loop);
     free(w.known);
     free(w.made);
     free(w.right);
+    free(w.second_right);
     return rc;
 }

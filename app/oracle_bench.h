@@ -18,7 +18,13 @@ typedef enum kin_oracle_text {
     KIN_ORACLE_NONE,  // what the model says
 } kin_oracle_text;
 
-// Texts of n_gen tokens behind prompt [n_prompt], n_reps times each. chance: that a token of the oracle is right. Fails also when
-// two of the texts differ.
-int kin_oracle_bench(kin_session *session, kin_oracle_text text, const int32_t *prompt, int n_prompt, int n_gen, int n_reps,
-                     double chance, kin_oracle_result *out, kin_err *err);
+typedef struct kin_oracle_options {
+    kin_oracle_text text;
+    double chance;        // that a token of the oracle is right
+    double second_chance; // that a second one is where it is not; 0: there is none, drafts are chains
+    int n_gen, n_reps;    // tokens of a text; texts of each kind
+} kin_oracle_options;
+
+// Texts behind prompt [n_prompt]. Fails also when two of them differ.
+int kin_oracle_bench(kin_session *session, const kin_oracle_options *options, const int32_t *prompt, int n_prompt,
+                     kin_oracle_result *out, kin_err *err);

@@ -142,27 +142,62 @@ static void copy_block(kin_kv *kv, struct ggml_tensor *t, kin_kv_copy copy) {
     ggml_backend_tensor_set(t, kv->block_copy, to, bytes);
 }
 
-static int apply(kin_kv *kv, const kin_kv_op *op, kin_err *err) {
-    kin_kv_copy copy;
-    if (kin_kv_blocks_apply(kv->blocks, op, &copy, err) != 0) return KIN_FAIL;
-    for (int il = 0; copy.from >= 0 && il < kv->n_layer; il++) {
+static int apply(kin_kv *kv, const kin_kv_op *op, kin_kv_copy *copy, kin_err *err) {
+    if (kin_kv_blocks_apply(kv->blocks, op, copy, err) != 0) return KIN_FAIL;
+    for (int il = 0; copy->from >= 0 && il < kv->n_layer; il++) {
         if (!kv->k[il]) continue;
-        copy_block(kv, kv->k[il], copy);
-        copy_block(kv, kv->v[il], copy);
+        copy_block(kv, kv->k[il], *copy);
+        copy_block(kv, kv->v[il], *copy);
     }
     return 0;
 }
 
-int kin_kv_place(kin_kv *kv, const kin_batch *batch, int64_t *cells, kin_err *err) {
-    for (int i = 0; i < batch->n_ops; i++) {
-        if (apply(kv, &batch->ops[i], err) != 0) return KIN_FAIL;
+// The token's cell in block copy.from is to be in block copy.to, too, if it is one of the first n.
+static int copy_cell(kin_kv_copies *copies, int row, int64_t cell, kin_kv_copy copy, int n, kin_err *err) {
+    if (cell / KIN_KV_CELLS != copy.from || cell % KIN_KV_CELLS >= n) return 0;
+    if (!copies || copies->n == KIN_KV_COPIES)
+        return kin_err_set(err, "sequences that branch in a step have more than %d of its tokens in common", KIN_KV_COPIES);
+    copies->at[copies->n++] = (kin_row_cell){row, (int32_t)(copy.to * KIN_KV_CELLS + cell % KIN_KV_CELLS)};
+    return 0;
+}
+
+// A block was copied. The keys and values of the batch's first n_placed tokens are not there yet.
+static int copy_placed(const int64_t *cells, int n_placed, kin_kv_copies *copies, kin_kv_copy copy, int n, kin_err *err) {
+    int n_before = copies ? copies->n : 0;
+    for (int i = 0; i < n_placed; i++) {
+        if (copy_cell(copies, i, cells[i], copy, n, err) != 0) return KIN_FAIL;
     }
-    for (int i = 0; i < batch->n_tokens; i++) {
-        if (kin_kv_blocks_append(kv->blocks, seq_of(batch, i), batch->pos[i], &cells[i], err) == 0) continue;
-        while (--i >= 0) kin_kv_blocks_undo(kv->blocks, seq_of(batch, i), batch->pos[i]);
-        return KIN_FAIL;
+    for (int i = 0; i < n_before; i++) {
+        if (copy_cell(copies, copies->at[i].row, copies->at[i].cell, copy, n, err) != 0) return KIN_FAIL;
     }
     return 0;
+}
+
+// Operations from *i on, up to one that needs tokens of the batch behind its first n_placed.
+static int apply_ops(kin_kv *kv, const kin_batch *batch, int *i, int n_placed, const int64_t *cells, kin_kv_copies *copies,
+                     kin_err *err) {
+    for (; *i < batch->n_ops; ++*i) {
+        const kin_kv_op *op = &batch->ops[*i];
+        kin_kv_copy copy;
+        bool waits = op->seq >= 0 && op->seq != op->from && kin_kv_blocks_n_tokens(kv->blocks, op->from) < op->n;
+        if (waits && n_placed < batch->n_tokens) return 0;
+        if (apply(kv, op, &copy, err) != 0) return KIN_FAIL;
+        if (copy.from >= 0 && copy_placed(cells, n_placed, copies, copy, op->n % KIN_KV_CELLS, err) != 0) return KIN_FAIL;
+    }
+    return 0;
+}
+
+int kin_kv_place(kin_kv *kv, const kin_batch *batch, int64_t *cells, kin_kv_copies *copies, kin_err *err) {
+    int i = 0, i_op = 0;
+    if (copies) copies->n = 0;
+    for (; i < batch->n_tokens; i++) {
+        if (apply_ops(kv, batch, &i_op, i, cells, copies, err) != 0) goto fail;
+        if (kin_kv_blocks_append(kv->blocks, seq_of(batch, i), batch->pos[i], &cells[i], err) != 0) goto fail;
+    }
+    if (apply_ops(kv, batch, &i_op, i, cells, copies, err) == 0) return 0;
+fail:
+    while (--i >= 0) kin_kv_blocks_undo(kv->blocks, seq_of(batch, i), batch->pos[i]);
+    return KIN_FAIL;
 }
 
 void kin_kv_undo(kin_kv *kv, const kin_batch *batch) {

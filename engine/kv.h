@@ -15,6 +15,7 @@
 #include "engine/kv_blocks.h"
 #include "engine/kv_page.h"
 #include "kernels/kernels.h"
+#include "model/graph.h"
 #include "model/hparams.h"
 #include "pure/plan/window.h"
 
@@ -26,7 +27,10 @@ typedef struct kin_kv_options {
     enum ggml_type type; // GGML_TYPE_F16 or GGML_TYPE_Q8_0
 } kin_kv_options;
 
-enum { KIN_PAGES_MAX = 8 }; // in one request: 512 tokens
+enum {
+    KIN_PAGES_MAX = 8,   // in one request: 512 tokens
+    KIN_KV_COPIES = 256, // further cells of a batch's tokens, at most
+};
 
 // Pages of a sequence, to be kept on each member's disk or to be taken from there: its blocks first .. first + n - 1. To be kept
 // they must be full; to be taken the sequence must have all blocks before them, full, and none of them. Afterwards it has them,
@@ -71,10 +75,18 @@ int kin_kv_open(kin_kv **out, const kin_hparams *hp, const kin_kv_options *optio
                 const kin_device *(*device_of)(const void *user, int il), const void *user, kin_err *err);
 void kin_kv_close(kin_kv *kv);
 
-// Changes the cache (batch->ops), then gives each token of the batch a cell: cells // i64 [n_tokens]. Fails when there is no
-// room, when a position of a sequence would have two cells, or when one before it has none; operations that came before the
-// failure stay.
-int kin_kv_place(kin_kv *kv, const kin_batch *batch, int64_t *cells, kin_err *err);
+// Further cells of a batch's tokens: in sequences that took them within the batch.
+typedef struct kin_kv_copies {
+    kin_row_cell at[KIN_KV_COPIES];
+    int n;
+} kin_kv_copies;
+
+// Changes the cache (batch->ops), then gives each token of the batch a cell: cells // i64 [n_tokens]. An operation that takes
+// tokens of the batch itself waits for them, and those behind it wait with it: so sequences can branch within a batch. Where the
+// tokens taken end within a block, they go to the new sequence's block, too: to copies (NULL: there is no such operation).
+// Fails when there is no room, when a position of a sequence would have two cells, or when one before it has none; operations
+// that came before the failure stay.
+int kin_kv_place(kin_kv *kv, const kin_batch *batch, int64_t *cells, kin_kv_copies *copies, kin_err *err);
 
 // Takes back the tokens of a batch that was placed, and what was placed after them in their sequences.
 void kin_kv_undo(kin_kv *kv, const kin_batch *batch);

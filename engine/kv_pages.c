@@ -87,7 +87,7 @@ static int place(kin_kv *kv, const kin_page_request *r, int i, kin_err *err) {
         pos[k] = (r->first + i) * KIN_KV_CELLS + k;
         seq[k] = r->seq;
     }
-    return kin_kv_place(kv, &(kin_batch){.n_tokens = KIN_KV_CELLS, .pos = pos, .seq = seq}, cells, err);
+    return kin_kv_place(kv, &(kin_batch){.n_tokens = KIN_KV_CELLS, .pos = pos, .seq = seq}, cells, NULL, err);
 }
 
 int kin_kv_pages_take(kin_kv_pages *p, kin_kv *kv, const kin_page_request *r, kin_err *err) {

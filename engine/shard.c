@@ -48,6 +48,7 @@ typedef struct step {
     int32_t *n_seen;      // pos + 1: the cells of its sequence that a token looks at
     int32_t *plain_cells; // cells, in 32 bits
     int64_t *cells;
+    kin_kv_copies copies;
     int n_kv;
 } step;
 
@@ -506,13 +507,22 @@ static int settle(kin_shard *s, kin_err *err) {
     return open_governor(s, err);
 }
 
+// ggml's operator writes one cell for each token.
+static bool has_ggml_attention(const kin_shard *s) {
+    return !s->devices.cpu.kernels || kin_windows_n_gpu_layers(&s->o.windows) > 0;
+}
+
 int kin_shard_begin(kin_shard *s, const kin_batch *batch, kin_err *err) {
     kin_assert(batch->n_tokens > 0 && batch->n_tokens <= s->o.n_batch);
     kin_assert(!batch->out || (batch->n_out > 0 && batch->n_out <= batch->n_tokens));
     int number;
     step *st = free_step(s, &number);
     if (!st) return kin_err_set(err, "%d steps are in flight already", s->o.n_steps);
-    if (settle(s, err) != 0 || kin_kv_place(s->kv, batch, st->cells, err) != 0) return KIN_FAIL;
+    if (settle(s, err) != 0 || kin_kv_place(s->kv, batch, st->cells, &st->copies, err) != 0) return KIN_FAIL;
+    if (st->copies.n > 0 && has_ggml_attention(s)) {
+        kin_kv_undo(s->kv, batch);
+        return kin_err_set(err, "a step that branches needs kin's kernels for all layers");
+    }
     size_t n = (size_t)batch->n_tokens;
     memcpy(st->pos, batch->pos, n * sizeof *st->pos);
     if (batch->seq)
@@ -566,7 +576,7 @@ static void open_pages(kin_shard *s) {
 }
 
 int kin_shard_pages(kin_shard *s, const kin_batch *batch, kin_err *err) {
-    if (kin_kv_place(s->kv, &(kin_batch){.ops = batch->ops, .n_ops = batch->n_ops}, NULL, err) != 0) return KIN_FAIL;
+    if (kin_kv_place(s->kv, &(kin_batch){.ops = batch->ops, .n_ops = batch->n_ops}, NULL, NULL, err) != 0) return KIN_FAIL;
     open_pages(s);
     return kin_kv_pages_take(s->pages, s->kv, batch->pages, err);
 }
@@ -639,6 +649,8 @@ static void fill_rows(kin_shard *s, const step *st, bool plain, bool masks, kin_
     if (plain) fill_block_tables(s, st);
     if (masks) kin_kv_mask(s->kv, batch, NULL, batch->n_tokens, st->n_kv, s->mask);
     in->all = (kin_rows){.pos = st->pos, .cells = st->plain_cells, .n_cells = st->n_seen, .tables = s->table};
+    in->all.copies = st->copies.at;
+    in->all.n_copies = st->copies.n;
     if (!in->out_rows) return;
     int n_out = kin_batch_n_out(batch);
     if (masks) kin_kv_mask(s->kv, batch, st->out, n_out, st->n_kv, s->out_mask);

@@ -13,10 +13,17 @@
 
 enum { KIN_GRAPH_ROUNDED = 4 };
 
+// A further cell that a token of the batch writes: in a block of another sequence that has the token, too.
+typedef struct kin_row_cell {
+    int32_t row, cell;
+} kin_row_cell;
+
 // What kin's attention must know of a batch's tokens. Plain arrays [n], set for every run.
 typedef struct kin_rows {
     const int32_t *pos;
-    const int32_t *cells;         // of the cache, that each token writes
+    const int32_t *cells;       // of the cache, that each token writes
+    const kin_row_cell *copies; // [n_copies] and further ones
+    int n_copies;
     const int32_t *n_cells;       // of its sequence, that it looks at: up to itself
     const int32_t *const *tables; // the blocks of its sequence (kin_kv_table)
 } kin_rows;

@@ -58,6 +58,20 @@ static void turn_heads(const struct kin_op *op, float *head, int n, const float 
     }
 }
 
+// Tokens that several sequences have go into the blocks of all of them.
+static void store_copies(const struct kin_op *op, const kin_kv_rows *rows, int64_t begin, int64_t end) {
+    const kin_rows *plain = &op->rows->plain;
+    for (int i = 0; i < plain->n_copies; i++) {
+        const kin_row_cell *copy = &plain->copies[i];
+        if (copy->row < begin || copy->row >= end) continue;
+        kin_kv_rows one = *rows;
+        one.k_rows += copy->row * rows->ldk;
+        one.v_rows += copy->row * rows->ldv;
+        one.cells = &copy->cell;
+        op->kernels->kv_store(&one, 0, 1);
+    }
+}
+
 // Nodes read: the products, turns, K, V, the norm of queries and that of keys where there are such.
 static void run_heads(struct ggml_tensor *y, struct kin_op *op, int n_threads) {
     const kin_hparams *hp = op->hp;
@@ -84,7 +98,9 @@ static void run_heads(struct ggml_tensor *y, struct kin_op *op, int n_threads) {
             turn_heads(op, at, op->n_q, q_norm, turn);
             turn_heads(op, at + op->n_q * hp->head_dim, op->n_kv, k_norm, turn);
         }
-        if (op->n_kv) op->kernels->kv_store(&rows, begin, end);
+        if (!op->n_kv) continue;
+        op->kernels->kv_store(&rows, begin, end);
+        store_copies(op, &rows, begin, end);
     }
 }
 

@@ -13,18 +13,26 @@ enum {
     FEW_TOKENS = 4,   // new ones of each text, as after a step whose draft was right
     FIRST_PIECE = 32, // tokens of a prompt, before their time was measured
     NOT_OWN = KIN_DRAFT_GRADES,
+    NO_TOKEN = -1,
 };
+
+// What the model says at a place.
+typedef struct choice {
+    uint8_t grade;        // of the token that is there; NOT_OWN: the model did not choose it
+    uint8_t second_grade; // of the next likeliest token: its share of what the first one leaves
+    int32_t second;       // NO_TOKEN: none
+} choice;
 
 // A sequence of the KV cache.
 typedef struct slot {
     uint64_t text;
     bool lives;      // the text does
     int32_t *tokens; // [n] that the cache has, of cap
-    uint8_t *grades; // [n] of those that the model chose; NOT_OWN: the others
+    choice *choices; // [n] at the places of these tokens
     int n, cap;
     bool has_next; // what the model chooses behind these is known:
     int32_t next;
-    uint8_t next_grade;
+    choice next_choice;
     uint64_t used; // the call that it was last used in
     int n_most;    // tokens that it may have in that call
 } slot;
@@ -119,7 +127,7 @@ void kin_draft_model_close(kin_draft_model *m) {
     kin_model_close(&m->model);
     for (int i = 0; i < KIN_DRAFT_MODEL_MAX_TEXTS; i++) {
         free(m->slots[i].tokens);
-        free(m->slots[i].grades);
+        free(m->slots[i].choices);
     }
     free(m->tokens);
     free(m->seq);
@@ -159,7 +167,7 @@ static int common_prefix(const slot *s, const kin_draft_wish *w) {
 static int n_useful(const slot *s, const kin_draft_wish *w) {
     int n = common_prefix(s, w);
     if (n < w->n) return n;
-    while (n < s->n && s->grades[n] != NOT_OWN) n++;
+    while (n < s->n && s->choices[n].grade != NOT_OWN) n++;
     return n == s->n && s->has_next ? n : w->n - 1;
 }
 
@@ -204,10 +212,10 @@ static bool reserve(slot *s, int n) {
     if (n <= s->cap) return true;
     int32_t *tokens = realloc(s->tokens, 2 * (size_t)n * sizeof *tokens);
     if (tokens) s->tokens = tokens;
-    uint8_t *grades = realloc(s->grades, 2 * (size_t)n * sizeof *grades);
-    if (grades) s->grades = grades;
-    if (tokens && grades) s->cap = 2 * n;
-    return tokens && grades;
+    choice *choices = realloc(s->choices, 2 * (size_t)n * sizeof *choices);
+    if (choices) s->choices = choices;
+    if (tokens && choices) s->cap = 2 * n;
+    return tokens && choices;
 }
 
 // The text's sequence, with nothing in it that the text does not have. NULL: there is none for it now.
@@ -237,15 +245,16 @@ typedef struct writing {
     const kin_draft_wish *w;
     slot *s;
     int row;       // of logits; -1: none in this pass
-    int n;         // tokens of its draft so far
+    int n;         // tokens of its draft so far, without the second choices
+    int last;      // of these, in the draft; -1: none
     double chance; // that all of these are right
 } writing;
 
-static void add_token(kin_draft_model *m, slot *s, int32_t token, uint8_t grade) {
+static void add_token(kin_draft_model *m, slot *s, int32_t token, choice c) {
     m->tokens[m->n] = token;
     m->seq[m->n] = (int32_t)(s - m->slots);
     m->pos[m->n++] = s->n;
-    s->grades[s->n] = grade;
+    s->choices[s->n] = c;
     s->tokens[s->n++] = token;
     s->has_next = false;
 }
@@ -279,12 +288,20 @@ static uint8_t grade_of(double probability) {
     return grade;
 }
 
-static int32_t likeliest(const float *logits, int n, uint8_t *grade) {
-    int32_t best = 0;
+static int32_t likeliest(const float *logits, int n, choice *c) {
+    int32_t best = 0, second = NO_TOKEN;
     double sum = 0;
-    for (int32_t i = 1; i < n; i++) best = logits[i] > logits[best] ? i : best;
+    for (int32_t i = 1; i < n; i++) {
+        if (logits[i] > logits[best]) {
+            second = best;
+            best = i;
+        } else if (second < 0 || logits[i] > logits[second]) {
+            second = i;
+        }
+    }
     for (int32_t i = 0; i < n; i++) sum += (double)expf(logits[i] - logits[best]);
-    *grade = grade_of(1 / sum);
+    *c = (choice){.grade = grade_of(1 / sum), .second = second};
+    if (second >= 0) c->second_grade = grade_of((double)expf(logits[second] - logits[best]) / (sum - 1));
     return best;
 }
 
@@ -292,35 +309,55 @@ void kin_draft_model_prompt(kin_draft_model *m, const kin_draft_source *source) 
     m->prompter = source;
 }
 
-// What the text is to go on with behind the sequence.
-static int32_t prompted(const kin_draft_model *m, const writing *t, int32_t own) {
+// The prompter's k-th token behind its token `at` (-1: the text's last one); -1: it has none.
+static int find_prompted(const kin_draft *d, int at, int k) {
+    for (int i = at + 1; i < d->n; i++) {
+        if (kin_draft_parent(d, i) == at && k-- == 0) return i;
+    }
+    return -1;
+}
+
+// What the text is to go on with behind the sequence, and what in the second place.
+static int32_t prompted(const kin_draft_model *m, const writing *t, int32_t own, choice *c) {
     kin_draft d = {0};
-    int i = t->s->n - t->w->n;
+    int at = -1;
     if (!m->prompter) return own;
-    m->prompter->propose(m->prompter->user, t->w->tokens, t->w->n, i + 1, &d);
-    return d.n > i ? d.tokens[i] : own;
+    m->prompter->propose(m->prompter->user, t->w->tokens, t->w->n, KIN_DRAFT_MAX, &d);
+    for (int i = t->w->n; i < t->s->n; i++) {
+        if ((at = find_prompted(&d, at, 0)) < 0) return own;
+    }
+    int first = find_prompted(&d, at, 0), second = find_prompted(&d, at, 1);
+    if (first < 0) return own;
+    c->second = second < 0 ? NO_TOKEN : d.tokens[second];
+    return d.tokens[first];
 }
 
 static void take_logits(kin_draft_model *m, writing *t) {
     slot *s = t->s;
-    s->next = prompted(m, t, likeliest(m->logits + (size_t)t->row * (size_t)m->model.hp.n_vocab, m->n_vocab, &s->next_grade));
+    const float *logits = m->logits + (size_t)t->row * (size_t)m->model.hp.n_vocab;
+    s->next = likeliest(logits, m->n_vocab, &s->next_choice);
+    s->next = prompted(m, t, s->next, &s->next_choice);
     s->has_next = true;
 }
 
-// The next token of a draft, which is known, if it is worth its time. False: the draft is complete, or a further token would not
-// be worth its pass.
+// The next token of a draft, which is known, if it is worth its time; and what may be in its place, if that is worth a row.
+// False: the draft is complete, or a further token would not be worth its pass.
 static bool take_token(writing *t, const kin_draft_limits *l) {
     kin_draft *d = t->w->out;
     const slot *s = t->s;
-    int at = t->w->n + t->n;
-    uint8_t grade = at < s->n ? s->grades[at] : s->next_grade;
-    t->chance *= l->chances[grade];
+    int at = t->w->n + t->n, most = l->most < t->w->most ? l->most : t->w->most;
+    const choice *c = at < s->n ? &s->choices[at] : &s->next_choice;
+    double before = t->chance;
+    t->chance *= l->chances[c->grade];
     if (t->chance < l->least[t->n]) return false;
-    if (t->n == 0) *d = (kin_draft){.kind = KIN_DRAFT_MODEL};
-    d->tokens[t->n] = at < s->n ? s->tokens[at] : s->next;
-    d->grades[t->n++] = grade;
-    d->n = t->n;
-    return d->n < l->most && d->n < t->w->most && t->chance * l->mean_chance >= l->least[d->n];
+    if (t->n++ == 0) *d = (kin_draft){.kind = KIN_DRAFT_MODEL};
+    int parent = t->last;
+    t->last = d->n;
+    kin_draft_add(d, parent, at < s->n ? s->tokens[at] : s->next, c->grade);
+    double chance = (before - t->chance) * l->branches[c->second_grade];
+    if (d->n < most && c->second != NO_TOKEN && chance > 0 && chance >= l->least_of_row[d->n])
+        kin_draft_add(d, parent, c->second, c->second_grade);
+    return d->n < most && t->chance * l->mean_chance >= l->least[t->n];
 }
 
 // What is known of a draft. False: that is all of it, or the text is not read yet.
@@ -332,7 +369,7 @@ static bool take_known(writing *t, const kin_draft_limits *l) {
 
 // Behind what is known.
 static void add_next(kin_draft_model *m, writing *t) {
-    add_token(m, t->s, t->s->next, t->s->next_grade);
+    add_token(m, t->s, t->s->next, t->s->next_choice);
     t->row = want_logits(m);
 }
 
@@ -346,7 +383,7 @@ static int add_new(kin_draft_model *m, writing *texts, int n, double catch_up_s)
         int n_new = t->w->n - t->s->n, n_now = n_new < left ? n_new : left;
         t->row = -1;
         if (n_now <= 0) continue;
-        for (int k = 0; k < n_now; k++) add_token(m, t->s, t->w->tokens[t->s->n], NOT_OWN);
+        for (int k = 0; k < n_now; k++) add_token(m, t->s, t->w->tokens[t->s->n], (choice){.grade = NOT_OWN});
         left -= n_now;
         n_texts++;
         if (n_now == n_new) t->row = want_logits(m);
@@ -405,8 +442,8 @@ static bool may_go_on(const writing *t, const kin_draft_limits *l) {
     const slot *s = t->s;
     int n_known = s->n + 1 - t->w->n;
     if (!s->has_next || n_known >= l->most || n_known >= t->w->most) return false;
-    double chance = l->chances[s->next_grade];
-    for (int i = t->w->n; i < s->n; i++) chance *= l->chances[s->grades[i]];
+    double chance = l->chances[s->next_choice.grade];
+    for (int i = t->w->n; i < s->n; i++) chance *= l->chances[s->choices[i].grade];
     return chance >= l->least[n_known];
 }
 
@@ -435,7 +472,7 @@ static int place_all(kin_draft_model *m, const kin_draft_wish *wishes, int n, in
     for (int i = 0; i < n; i++) {
         int n_most = most < wishes[i].most ? most : wishes[i].most;
         slot *s = n_most > 0 ? place(m, &wishes[i], n_most, err) : NULL;
-        if (s) texts[n_texts++] = (writing){.w = &wishes[i], .s = s, .row = -1, .chance = 1};
+        if (s) texts[n_texts++] = (writing){.w = &wishes[i], .s = s, .row = -1, .last = -1, .chance = 1};
     }
     return n_texts;
 }

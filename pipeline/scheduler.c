@@ -136,7 +136,7 @@ int kin_scheduler_change(kin_scheduler *s, kin_kv_op op, kin_err *err) {
     return kin_kv_blocks_apply(s->blocks, &op, &copy, err) == 0 ? kin_head_change(s->head, op, err) : KIN_FAIL;
 }
 
-static void free_slot(kin_scheduler *s, int i) {
+void kin_scheduler_free_slot(kin_scheduler *s, int i) {
     kin_err err;
     free(s->slots[i].tokens);
     s->slots[i] = (kin_slot){0};
@@ -148,6 +148,7 @@ static void leave_slot(kin_scheduler *s, kin_generation *g, bool keep) {
     kin_slot *own = &s->slots[g->slot];
     own->owner = NULL;
     kin_scheduler_drop_ahead(s, g);
+    kin_scheduler_forget_branches(s, g);
     if (keep && s->head && g->n_done > 0) {
         kin_scheduler_forget_rejected(s, g);
         own->tokens = g->tokens;
@@ -156,7 +157,7 @@ static void leave_slot(kin_scheduler *s, kin_generation *g, bool keep) {
         own->used = s->stats.n_steps;
         g->tokens = NULL;
     } else {
-        free_slot(s, g->slot);
+        kin_scheduler_free_slot(s, g->slot);
     }
     g->slot = NO_SLOT;
     g->n_sent = g->n_done = g->n_found = 0;
@@ -195,7 +196,7 @@ static bool evict(kin_scheduler *s, int but) {
         if (t->n == 0 || i == but) continue;
         if (oldest == NO_SLOT || t->used < s->slots[oldest].used) oldest = i;
     }
-    if (oldest != NO_SLOT) free_slot(s, oldest);
+    if (oldest != NO_SLOT) kin_scheduler_free_slot(s, oldest);
     return oldest != NO_SLOT;
 }
 
@@ -206,7 +207,7 @@ int kin_scheduler_erase(kin_scheduler *s, int tag) {
         if (t->n == 0 || t->tag != tag) continue;
         n += t->n;
         if (s->o.pages) kin_prefix_pages_forget(s->o.pages, t->tokens, t->n / KIN_KV_CELLS);
-        free_slot(s, i);
+        kin_scheduler_free_slot(s, i);
     }
     return n;
 }
@@ -230,11 +231,21 @@ static bool make_room(kin_scheduler *s, int n_blocks, int but) {
     return true;
 }
 
-static int find_free_slot(kin_scheduler *s, int but) {
+bool kin_scheduler_make_room(kin_scheduler *s, int n_blocks) {
+    return make_room(s, n_blocks, NO_SLOT);
+}
+
+int kin_scheduler_unused_slot(const kin_scheduler *s) {
     for (int i = 0; i < KIN_SCHEDULER_MAX_SEQUENCES; i++) {
-        if (!s->slots[i].owner && s->slots[i].n == 0) return i;
+        const kin_slot *t = &s->slots[i];
+        if (!t->owner && !t->branch_of && t->n == 0) return i;
     }
-    return evict(s, but) ? find_free_slot(s, but) : NO_SLOT;
+    return NO_SLOT;
+}
+
+static int find_free_slot(kin_scheduler *s, int but) {
+    int i = kin_scheduler_unused_slot(s);
+    return i != NO_SLOT ? i : evict(s, but) ? find_free_slot(s, but) : NO_SLOT;
 }
 
 static int common_prefix(const kin_generation *g, const int32_t *tokens, int n) {
@@ -286,7 +297,7 @@ static bool take_slot(kin_scheduler *s, kin_generation *g, match m) {
         s->slots[i] = (kin_slot){0};
     }
     if (m.n > 0 && kin_scheduler_change(s, (kin_kv_op){i, m.slot, m.n}, &err) != 0) {
-        free_slot(s, i);
+        kin_scheduler_free_slot(s, i);
         m.n = 0;
     }
     g->slot = i;
@@ -353,7 +364,7 @@ int kin_scheduler_set_head(kin_scheduler *s, kin_head *head, kin_err *err) {
         leave_slot(s, g, false);
         wait_in_line(s, g);
     }
-    for (int i = 0; i < KIN_SCHEDULER_MAX_SEQUENCES; i++) free_slot(s, i);
+    for (int i = 0; i < KIN_SCHEDULER_MAX_SEQUENCES; i++) kin_scheduler_free_slot(s, i);
     for (kin_generation *g = s->waiting, *next; g; g = next) {
         next = g->next;
         if (g->cancelled) end_generation(s, g, KIN_GENERATION_CANCELLED, NULL);
@@ -773,17 +784,18 @@ static outcome end_with(kin_scheduler *s, kin_generation *g, kin_generation_end 
     return ENDS;
 }
 
-// The token of one row of the step that has part p. i: so many drafted ones were right so far.
-static outcome take_row(kin_scheduler *s, const kin_part *p, float *logits, int i) {
+// The token of the row behind drafted token *i (-1: behind the text's last one) of the step that has part p; *i becomes the
+// drafted one that it is.
+static outcome take_row(kin_scheduler *s, const kin_part *p, float *logits, int *i) {
     kin_err err;
     kin_generation *g = p->g;
-    int n_draft = p->n_draft;
     const kin_draft *d = &g->draft;
     kin_draft_counts counts = {.n_written = !p->is_prompt};
     int32_t id = g->o.next(g->o.user, logits);
-    bool agrees = i < n_draft && id == d->tokens[i];
-    if (i < n_draft && id != KIN_GENERATION_NO_TOKEN) kin_speculation_learn_token(&s->speculation, d->kind, d->grades[i], agrees);
+    int next = p->n_draft > 0 && id != KIN_GENERATION_NO_TOKEN ? kin_scheduler_find_drafted(s, d, *i, id) : -1;
+    bool agrees = next >= 0;
     counts.accepted[d->kind] = agrees;
+    counts.accepted_branches = agrees && kin_draft_is_branch(d, next);
     kin_scheduler_count_drafts(s, g, counts);
     if (id == KIN_GENERATION_NO_TOKEN) return end_with(s, g, KIN_GENERATION_DONE, NULL);
     if (append(g, &id, 1, &err) != 0) return end_with(s, g, KIN_GENERATION_FAILED, &err);
@@ -794,6 +806,8 @@ static outcome take_row(kin_scheduler *s, const kin_part *p, float *logits, int 
         return GOES_ON;
     }
     if (!agrees) return GOES_ON;
+    *i = next;
+    kin_scheduler_follow_branch(s, g, next);
     g->n_sent++; // its keys and values are there
     count_done(s, g, 1, true);
     return AGREES;
@@ -804,13 +818,16 @@ static void take_rows(kin_scheduler *s, const kin_part *p, float *rows, int last
     kin_generation *g = p->g;
     kin_draft_counts counts = {.n_passes = !p->is_ahead && !p->is_prompt, .n_drafts = p->n_draft > 0};
     counts.drafted[g->draft.kind] = (uint64_t)p->n_draft;
+    for (int i = 0; i < p->n_draft; i++) counts.branches += kin_draft_is_branch(&g->draft, i);
     kin_scheduler_count_drafts(s, g, counts);
     outcome o = AGREES;
-    for (int i = 0; o == AGREES; i++) {
-        int row = i == 0 ? last : p->draft_row + i - 1;
-        o = take_row(s, p, rows + (size_t)row * (size_t)s->o.n_vocab, i);
+    for (int i = -1; o == AGREES;) {
+        int row = i < 0 ? last : p->draft_row + i;
+        o = take_row(s, p, rows + (size_t)row * (size_t)s->o.n_vocab, &i);
     }
-    if (o == GOES_ON && p->n_draft > 0) kin_scheduler_forget_rejected(s, g);
+    if (o != GOES_ON || p->n_draft == 0) return;
+    kin_scheduler_forget_branches(s, g);
+    kin_scheduler_forget_rejected(s, g);
 }
 
 static void take_part(kin_scheduler *s, const kin_part *p, float *logits) {

@@ -2,6 +2,20 @@
 
 #include "pipeline/scheduler_impl.h"
 
+void kin_scheduler_follow_branch(kin_scheduler *s, kin_generation *g, int i) {
+    int slot = g->draft_slots[i], before = g->slot;
+    if (slot == before) return;
+    s->slots[slot] = s->slots[before];
+    s->slots[before] = (kin_slot){.branch_of = g};
+    g->slot = slot;
+}
+
+void kin_scheduler_forget_branches(kin_scheduler *s, const kin_generation *g) {
+    for (int i = 0; i < KIN_SCHEDULER_MAX_SEQUENCES; i++) {
+        if (s->slots[i].branch_of == g) kin_scheduler_free_slot(s, i);
+    }
+}
+
 void kin_scheduler_forget_rejected(kin_scheduler *s, const kin_generation *g) {
     kin_err err;
     if (!s->head || kin_kv_blocks_n_tokens(s->blocks, g->slot) <= g->n_done) return;
@@ -93,24 +107,42 @@ static bool any_draft(const kin_flight *f) {
 }
 
 // A drafted token joins the step.
-static int add_token(kin_scheduler *s, kin_flight *f, const kin_generation *g, int32_t token, int pos, kin_err *err) {
+static int add_token(kin_scheduler *s, kin_flight *f, int slot, int32_t token, int pos, kin_err *err) {
     int64_t cell;
     s->tokens[f->n_tokens] = token;
-    s->seq[f->n_tokens] = g->slot;
+    s->seq[f->n_tokens] = slot;
     s->pos[f->n_tokens] = pos;
     s->out[f->n_out++] = f->n_tokens++;
-    return kin_kv_blocks_append(s->blocks, g->slot, pos, &cell, err);
+    return kin_kv_blocks_append(s->blocks, slot, pos, &cell, err);
 }
 
-// n drafted tokens join the step behind those of all texts.
-static int add_draft(kin_scheduler *s, kin_flight *f, kin_part *p, int n, kin_err *err) {
+// The text up to position `pos` in a sequence of its own, with what is drafted in slot `from`: the members of the ring take that
+// from the same step.
+static int open_branch(kin_scheduler *s, const kin_generation *g, int slot, int from, int pos, kin_err *err) {
+    s->slots[slot].branch_of = g;
+    return kin_scheduler_change(s, (kin_kv_op){slot, from, pos}, err);
+}
+
+// The text's draft joins the step behind the tokens of all texts, as far as there is room: a branch and each 64th position need a
+// block.
+static int add_draft(kin_scheduler *s, kin_flight *f, kin_part *p, kin_err *err) {
     kin_generation *g = p->g;
-    p->n_draft = kin_scheduler_fit(s, g, n);
+    kin_draft *d = &g->draft;
+    int pos[KIN_DRAFT_MAX];
     p->draft_row = f->n_out;
-    f->n_draft += p->n_draft;
-    for (int i = 0; i < p->n_draft; i++) {
-        if (add_token(s, f, g, g->draft.tokens[i], g->n + i, err) != 0) return KIN_FAIL;
+    for (int i = 0; i < d->n; i++) {
+        int before = kin_draft_parent(d, i), from = before < 0 ? g->slot : g->draft_slots[before];
+        bool is_branch = kin_draft_is_branch(d, i);
+        int slot = is_branch ? kin_scheduler_unused_slot(s) : from;
+        pos[i] = before < 0 ? g->n : pos[before] + 1;
+        if (slot < 0 || ((is_branch || pos[i] % KIN_KV_CELLS == 0) && !kin_scheduler_make_room(s, 1))) break;
+        if (is_branch && open_branch(s, g, slot, from, pos[i], err) != 0) return KIN_FAIL;
+        g->draft_slots[i] = (int16_t)slot;
+        p->n_draft++;
+        f->n_draft++;
+        if (add_token(s, f, slot, d->tokens[i], pos[i], err) != 0) return KIN_FAIL;
     }
+    d->n = p->n_draft;
     return 0;
 }
 
@@ -129,6 +161,7 @@ int kin_scheduler_add_ahead(kin_scheduler *s, kin_flight *f, kin_err *err) {
     kin_generation *g = s->n_running == 1 ? s->running[0] : NULL;
     if (!g || g->n_steps == 0 || g->n_steps >= g->n_steps_wanted || !kin_speculation_wants(&s->speculation, 1)) return 0;
     propose(s, g);
+    kin_draft_keep(&g->draft, kin_draft_chain(&g->draft));
     const kin_draft *d = &g->draft;
     for (int i = 0; i < g->n_ahead; i++) {
         if (i >= d->n || d->tokens[i] != g->ahead[i].token) return 0;
@@ -143,12 +176,13 @@ int kin_scheduler_add_ahead(kin_scheduler *s, kin_flight *f, kin_err *err) {
     f->in_chain = true;
     f->n_draft = 1;
     f->parts[f->n_parts++] = (kin_part){.g = g, .n = 1, .row = f->n_out, .is_last = true, .is_ahead = true};
-    return add_token(s, f, g, d->tokens[i], g->n + i, err);
+    return add_token(s, f, g->slot, d->tokens[i], g->n + i, err);
 }
 
 int kin_scheduler_add_drafts(kin_scheduler *s, kin_flight *f, kin_err *err) {
     const kin_draft *drafts[KIN_SPECULATION_MAX_TEXTS];
-    int taken[KIN_SPECULATION_MAX_TEXTS], n_free = kin_head_n_batch(s->head) - f->n_tokens;
+    uint32_t taken[KIN_SPECULATION_MAX_TEXTS];
+    int n_free = kin_head_n_batch(s->head) - f->n_tokens;
     if (!s->o.inexact_drafts && !kin_head_is_exact(s->head)) return 0;
     if (f->n_parts == 0 || kin_scheduler_has_prompts(s) || !kin_speculation_wants(&s->speculation, f->n_parts)) return 0;
     for (int i = 0; i < f->n_parts; i++) {
@@ -158,17 +192,30 @@ int kin_scheduler_add_drafts(kin_scheduler *s, kin_flight *f, kin_err *err) {
     f->parts[0].g->n_steps_wanted = count_steps(s, drafts[0], n_free);
     f->in_chain = f->parts[0].g->n_steps_wanted > 1;
     if (f->in_chain) return 0;
+    s->speculation.chains = !kin_head_is_exact(s->head); // ggml's kernels have no branches
     double took_s = compute_drafts(s, f, n_free);
     if (!any_draft(f)) return 0;
     kin_speculation_choose(&s->speculation, f->n_parts, n_free, drafts, f->n_parts, took_s, taken);
     for (int i = 0; i < f->n_parts; i++) {
-        if (taken[i] == 0) f->parts[i].g->draft.n = 0;
-        if (taken[i] > 0 && add_draft(s, f, &f->parts[i], taken[i], err) != 0) return KIN_FAIL;
+        kin_draft_keep(&f->parts[i].g->draft, taken[i]);
+        if (add_draft(s, f, &f->parts[i], err) != 0) return KIN_FAIL;
     }
     return 0;
 }
 
 // ---- what came of it
+
+int kin_scheduler_find_drafted(kin_scheduler *s, const kin_draft *d, int i, int32_t id) {
+    bool is_branch = false;
+    for (int k = i + 1; k < d->n; k++) {
+        if (kin_draft_parent(d, k) != i) continue;
+        bool agrees = d->tokens[k] == id;
+        kin_speculation_learn_token(&s->speculation, d->kind, d->grades[k], is_branch, agrees);
+        if (agrees) return k;
+        is_branch = true;
+    }
+    return -1;
+}
 
 void kin_scheduler_measure_chain(kin_scheduler *s, double took_s) {
     enum { N_STEPS = 16 };
@@ -191,7 +238,7 @@ void kin_scheduler_follow_ahead(kin_scheduler *s, kin_generation *g, int32_t id)
     counts.n_drafts = counts.drafted[g->ahead[0].kind] = 1;
     counts.accepted[g->ahead[0].kind] = agrees;
     kin_scheduler_count_drafts(s, g, counts);
-    kin_speculation_learn_token(&s->speculation, (kin_draft_source_kind)g->ahead[0].kind, g->ahead[0].grade, agrees);
+    kin_speculation_learn_token(&s->speculation, (kin_draft_source_kind)g->ahead[0].kind, g->ahead[0].grade, false, agrees);
     if (agrees) {
         g->n_sent++;
         memmove(&g->ahead[0], &g->ahead[1], (size_t)--g->n_ahead * sizeof g->ahead[0]);

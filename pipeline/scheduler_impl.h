@@ -19,7 +19,8 @@ struct kin_generation {
     int n_cached;       // that others had computed
     int n_once;         // tokens that have been in the KV cache, at most; if it lost them, they are computed again
     kin_draft draft;    // for the step that it is in; n 0: that has none
-    int n_steps_wanted; // that it may be in at once, while it is written alone
+    int16_t draft_slots[KIN_DRAFT_MAX]; // of these tokens: the text's own, or one of a branch
+    int n_steps_wanted;                 // that it may be in at once, while it is written alone
     struct {
         int32_t token;
         uint8_t kind, grade;
@@ -31,8 +32,9 @@ struct kin_generation {
 
 // A sequence of the KV cache: of a text that runs, or of one that has ended.
 typedef struct kin_slot {
-    kin_generation *owner; // NULL: none
-    int32_t *tokens;       // [n] of a text that has ended; n 0: the slot is free
+    kin_generation *owner;           // NULL: none
+    const kin_generation *branch_of; // a text with a step in flight whose drafts branch; NULL: it is none
+    int32_t *tokens;                 // [n] of a text that has ended; n 0: the slot is free
     int n, tag;
     int n_kept;    // blocks that are on the disks, or on their way
     uint64_t used; // when it ended or was last useful, in steps
@@ -104,6 +106,14 @@ static inline int kin_scheduler_min(int a, int b) {
 // Without a head nothing is in the cache. The head has memory for as many operations as there are sequences.
 int kin_scheduler_change(kin_scheduler *s, kin_kv_op op, kin_err *err);
 
+// Room in the KV cache for so many blocks, where texts that have ended may have to leave it. False: there is none.
+bool kin_scheduler_make_room(kin_scheduler *s, int n_blocks);
+
+// An unused slot, or -1.
+int kin_scheduler_unused_slot(const kin_scheduler *s);
+
+void kin_scheduler_free_slot(kin_scheduler *s, int i);
+
 // As many of n tokens of the text as there are blocks for.
 int kin_scheduler_fit(kin_scheduler *s, const kin_generation *g, int n);
 
@@ -119,6 +129,15 @@ bool kin_scheduler_draft_ahead(void *user, double free_s);
 
 // A step with the token that is drafted behind those in flight, if the source still says what these have.
 int kin_scheduler_add_ahead(kin_scheduler *s, kin_flight *f, kin_err *err);
+
+// Which drafted token behind token i (-1: the text's last one) is this one; -1: none.
+int kin_scheduler_find_drafted(kin_scheduler *s, const kin_draft *d, int i, int32_t id);
+
+// Drafted token i was right. Where it is in a branch, that is the text from now on.
+void kin_scheduler_follow_branch(kin_scheduler *s, kin_generation *g, int i);
+
+// The other branches leave the KV cache with all that they have.
+void kin_scheduler_forget_branches(kin_scheduler *s, const kin_generation *g);
 
 // Drafted tokens that were wrong leave the KV cache. Their blocks are the text's own, so this works.
 void kin_scheduler_forget_rejected(kin_scheduler *s, const kin_generation *g);

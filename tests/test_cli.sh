@@ -412,6 +412,11 @@ says "$out" 'times as fast'
 says "$out" 'the same text'
 status 0 "$kin" bench --prompt 8 --gen 24 --reps 2 --oracle 0.8 --json
 for key in plain_tpot_ms tpot_ms tokens_per_pass; do says "$out" "\"$key\": [0-9]"; done
+status 0 "$kin" bench --prompt 8 --gen 60 --reps 1 --oracle 0.6 --second 0.5 --draft-min 12
+says "$out" 'the same text'
+says "$out" 'branches .* verified'
+status 2 "$kin" bench --second 0.5
+says "$err" '--second needs --oracle'
 status 2 "$kin" bench --rows 2 --oracle 0.8
 says "$err" '--rows goes with none of --oracle, --edit and --draft'
 status 0 "$kin" bench --prompt 40 --gen 60 --reps 1 --edit

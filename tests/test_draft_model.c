@@ -212,6 +212,32 @@ static void the_next_turn_of_a_conversation_is_not_read_anew(void **state) {
     kin_draft_model_close(m);
 }
 
+// What it would have said in a token's place; it goes on from the likeliest ones as ever, in as many passes.
+static void second_choices_take_no_pass(void **state) {
+    (void)state;
+    enum { N = 20 };
+    int32_t tokens[N];
+    kin_draft_model *m = open_model(N_CTX);
+    make_tokens(tokens, N, 1);
+    kin_draft d = {0}, chain = ask_fresh(tokens, N, MOST);
+    kin_draft_limits l = limits(2 * MOST);
+    kin_draft_wish w = {.text = 1, .tokens = tokens, .n = N, .most = 2 * MOST, .out = &d};
+    for (int i = 0; i < KIN_DRAFT_GRADES; i++) l.branches[i] = 0.5;
+    kin_draft_spent spent = kin_draft_model_propose(m, &w, 1, &l);
+    assert_int_equal(spent.n_passes, MOST);
+    assert_int_equal(d.n, 2 * MOST);
+    for (int i = 0; i < MOST; i++) {
+        assert_int_equal(kin_draft_parent(&d, 2 * i), i == 0 ? -1 : 2 * i - 2);
+        assert_int_equal(kin_draft_parent(&d, 2 * i + 1), i == 0 ? -1 : 2 * i - 2);
+        assert_int_equal(d.tokens[2 * i], chain.tokens[i]);
+        assert_int_not_equal(d.tokens[2 * i + 1], chain.tokens[i]);
+    }
+    for (int i = 0; i < 2 * MOST; i++) l.least_of_row[i] = 0.2; // the first one has 0.5 0.5, the others less
+    kin_draft_model_propose(m, &w, 1, &l);
+    for (int i = 0; i < d.n; i++) assert_int_equal(kin_draft_is_branch(&d, i), i == 1);
+    kin_draft_model_close(m);
+}
+
 static void say_seven(void *user, const int32_t *tokens, int n, int most, kin_draft *out) {
     (void)user, (void)tokens, (void)n;
     *out = (kin_draft){.n = most < 3 ? most : 3, .tokens = {7, 8, 9}};
@@ -338,6 +364,7 @@ int main(void) {
         cmocka_unit_test(a_long_prompt_is_read_in_pieces),
         cmocka_unit_test(a_token_that_is_not_worth_its_time_is_not_computed),
         cmocka_unit_test(the_next_turn_of_a_conversation_is_not_read_anew),
+        cmocka_unit_test(second_choices_take_no_pass),
         cmocka_unit_test(a_prompted_model_says_what_it_is_told_as_far_as_it_is_told),
         cmocka_unit_test(what_it_went_on_with_is_its_draft_where_it_comes_true),
         cmocka_unit_test(it_goes_on_as_far_as_that_may_be_of_use),

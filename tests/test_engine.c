@@ -576,6 +576,29 @@ static void windows_and_chunks_on_their_way_give_the_same_bits(void **state) {
     kin_runner_close(&r);
 }
 
+static void a_step_that_branches_is_refused_where_ggml_computes_attention(void **state) {
+    (void)state;
+    const int32_t pos[] = {0, 1, 1}, seq[] = {0, 0, 1};
+    const kin_kv_op op = {.seq = 1, .from = 0, .n = 1};
+    const kin_batch batch = {.n_tokens = 3, .pos = pos, .seq = seq, .ops = &op, .n_ops = 1};
+    float x[3 * N_EMBD];
+    kin_err err;
+    for (int ggml = 0; ggml < 2; ggml++) {
+        kin_runner_options o = kin_runner_options_defaults();
+        kin_runner r;
+        o.device.ggml_kernels = ggml;
+        open_exact_runner(&r, &o);
+        if (ggml || !r.devices.cpu.kernels) {
+            assert_int_equal(kin_shard_begin(r.shard, &batch, &err), KIN_FAIL);
+            assert_non_null(strstr(err.text, "a step that branches needs kin's kernels"));
+        } else {
+            assert_int_equal(kin_embed(&r.model, ids, 3, x, &err), 0);
+            run_step(r.shard, &batch, x);
+        }
+        kin_runner_close(&r);
+    }
+}
+
 static void gpu_layers_without_a_gpu_are_refused(void **state) {
     (void)state;
     kin_runner_options o = kin_runner_options_defaults();
@@ -628,6 +651,7 @@ int main(void) {
         cmocka_unit_test(windows_and_chunks_on_their_way_give_the_same_bits),
         cmocka_unit_test(tokens_outside_of_the_vocabulary_are_refused),
         cmocka_unit_test(a_context_beyond_memory_is_refused_with_numbers),
+        cmocka_unit_test(a_step_that_branches_is_refused_where_ggml_computes_attention),
         cmocka_unit_test(gpu_layers_without_a_gpu_are_refused),
         cmocka_unit_test(a_stopped_run_is_an_error_and_leaves_no_trace),
     };

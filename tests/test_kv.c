@@ -49,12 +49,12 @@ static int place(kin_kv *kv, int32_t seq, int32_t pos, int n, int64_t *cells) {
         seqs[i] = seq;
         positions[i] = pos + i;
     }
-    return kin_kv_place(kv, &(kin_batch){.n_tokens = n, .pos = positions, .seq = seqs}, cells, &err);
+    return kin_kv_place(kv, &(kin_batch){.n_tokens = n, .pos = positions, .seq = seqs}, cells, NULL, &err);
 }
 
 static int change(kin_kv *kv, int32_t seq, int32_t from, int32_t n, kin_err *err) {
     const kin_kv_op op = {seq, from, n};
-    return kin_kv_place(kv, &(kin_batch){.ops = &op, .n_ops = 1}, NULL, err);
+    return kin_kv_place(kv, &(kin_batch){.ops = &op, .n_ops = 1}, NULL, NULL, err);
 }
 
 // Of the sequence remain n tokens.
@@ -79,7 +79,7 @@ static void expect_run(kin_kv *kv, int32_t seq, int32_t pos, int n, int first) {
 static void expect_refused(kin_kv *kv, int32_t seq, int32_t pos, const char *words) {
     int64_t cell;
     kin_err err;
-    assert_int_equal(kin_kv_place(kv, &(kin_batch){.n_tokens = 1, .pos = &pos, .seq = &seq}, &cell, &err), KIN_FAIL);
+    assert_int_equal(kin_kv_place(kv, &(kin_batch){.n_tokens = 1, .pos = &pos, .seq = &seq}, &cell, NULL, &err), KIN_FAIL);
     assert_non_null(strstr(err.text, words));
 }
 
@@ -185,7 +185,7 @@ static void a_position_of_a_sequence_never_has_two_cells(void **state) {
     kin_err err;
     kin_kv *kv = open_kv();
     expect_run(kv, 1, 0, 4, 0);
-    assert_int_equal(kin_kv_place(kv, &(kin_batch){.n_tokens = 3, .pos = pos, .seq = seq}, cells, &err), KIN_FAIL);
+    assert_int_equal(kin_kv_place(kv, &(kin_batch){.n_tokens = 3, .pos = pos, .seq = seq}, cells, NULL, &err), KIN_FAIL);
     assert_string_equal(err.text, "position 4 of sequence 1 is in the KV cache already");
     expect_refused(kv, 1, 3, "in the KV cache already");
     expect_run(kv, 1, 4, 1, 4); // nothing was changed
@@ -215,7 +215,7 @@ static void a_change_comes_before_the_tokens_of_its_step(void **state) {
     kin_kv *kv = open_kv();
     expect_run(kv, 0, 0, 4, 0);
     expect_run(kv, 4, 0, 4, 64);
-    assert_int_equal(kin_kv_place(kv, &(kin_batch){2, pos, seq, .ops = ops, .n_ops = 2}, cells, &err), 0);
+    assert_int_equal(kin_kv_place(kv, &(kin_batch){2, pos, seq, .ops = ops, .n_ops = 2}, cells, NULL, &err), 0);
     assert_int_equal(cells[0], 2);
     assert_int_equal(cells[1], 64);
     assert_int_equal(change(kv, -1, -1, 0, &err), 0);
@@ -248,6 +248,54 @@ static void a_shared_prefix_takes_a_block_for_its_last_tokens_only(void **state)
     expect_run(kv, 2, 0, 1, 64); // the shared block is not free
     truncate_to(kv, 1, 0);
     expect_run(kv, 3, 0, 1, 0);
+    kin_kv_close(kv);
+}
+
+// A branch behind the first new token, and one from that branch: what each has in common with others goes to its own block, too.
+static void a_sequence_branches_within_a_batch(void **state) {
+    (void)state;
+    const int32_t pos[] = {60, 61, 61, 62, 62}, seq[] = {0, 0, 1, 2, 0};
+    const kin_kv_op ops[] = {{1, 0, 61}, {2, 1, 62}};
+    const kin_batch batch = {5, pos, seq, .ops = ops, .n_ops = 2};
+    const int64_t expected[] = {60, 61, 64 + 61, 128 + 62, 62};
+    const kin_row_cell copied[] = {{0, 64 + 60}, {2, 128 + 61}, {0, 128 + 60}};
+    int64_t cells[5];
+    kin_kv_copies copies;
+    kin_err err;
+    kin_kv *kv = open_kv();
+    expect_run(kv, 0, 0, 60, 0);
+    memset(cell_bytes(kv, 0), 0x5a, 60 * kin_kv_k(kv, 2)->nb[1]);
+    assert_int_equal(kin_kv_place(kv, &batch, cells, &copies, &err), 0);
+    assert_memory_equal(cells, expected, sizeof cells);
+    assert_int_equal(copies.n, 3);
+    assert_memory_equal(copies.at, copied, sizeof copied);
+    for (int block = 1; block < 3; block++)
+        assert_memory_equal(cell_bytes(kv, 64 * block), cell_bytes(kv, 0), 60 * kin_kv_k(kv, 2)->nb[1]);
+    kin_kv_clear(kv);
+    expect_run(kv, 0, 0, 60, 0);
+    assert_int_equal(kin_kv_place(kv, &batch, cells, NULL, &err), KIN_FAIL); // no room for copies
+    assert_non_null(strstr(err.text, "branch in a step"));
+    assert_int_equal(kin_kv_n_tokens(kv, 0), 60);
+    const kin_kv_op beyond = {3, 0, 62};
+    assert_int_equal(kin_kv_place(kv, &(kin_batch){1, pos, seq, .ops = &beyond, .n_ops = 1}, cells, &copies, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "sequence 0 has not 62 tokens"));
+    assert_int_equal(kin_kv_n_tokens(kv, 0), 60);
+    kin_kv_close(kv);
+}
+
+// Whole blocks are shared, with no copy.
+static void a_branch_behind_a_full_block_has_nothing_to_copy(void **state) {
+    (void)state;
+    const int32_t pos[] = {63, 64, 64}, seq[] = {0, 0, 1};
+    const kin_kv_op op = {1, 0, 64};
+    int64_t cells[3];
+    kin_kv_copies copies;
+    kin_err err;
+    kin_kv *kv = open_kv();
+    expect_run(kv, 0, 0, 63, 0);
+    assert_int_equal(kin_kv_place(kv, &(kin_batch){3, pos, seq, .ops = &op, .n_ops = 1}, cells, &copies, &err), 0);
+    assert_int_equal(copies.n, 0);
+    assert_int_equal(kin_kv_n_used(kv), 3 * KIN_KV_CELLS);
     kin_kv_close(kv);
 }
 
@@ -398,6 +446,8 @@ int main(void) {
         cmocka_unit_test(a_token_needs_all_those_before_it),
         cmocka_unit_test(a_change_comes_before_the_tokens_of_its_step),
         cmocka_unit_test(a_shared_prefix_takes_a_block_for_its_last_tokens_only),
+        cmocka_unit_test(a_sequence_branches_within_a_batch),
+        cmocka_unit_test(a_branch_behind_a_full_block_has_nothing_to_copy),
         cmocka_unit_test(a_sequence_cut_within_a_shared_block_gets_its_own),
         cmocka_unit_test(a_share_that_cannot_be_is_refused),
         cmocka_unit_test(whatever_is_shared_each_sequence_keeps_its_own_text),

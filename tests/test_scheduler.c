@@ -54,6 +54,7 @@ typedef struct text {
     // Of drafts: the text as it will be, of which each token is drafted rightly with this chance.
     const struct text *known;
     double chance;
+    bool has_trees;
     kin_rng rng;
     kin_draft_source source;
     kin_draft_counts drafts;
@@ -88,16 +89,22 @@ static void make_text(text *t, int seed, int n_shared, int n_prompt, int n_made)
     for (int i = 0; i < n_prompt; i++) t->prompt[i] = ((i < n_shared ? 1 : seed) * (i + 7) * 37 + i / 3) % N_VOCAB;
 }
 
-// Any number of tokens, also beyond the end of what is known.
+static bool with_trees; // drafts branch
+
+// Any number of tokens, also beyond the end of what is known; a text with trees goes on from any of them, so that it has several
+// right ones, too.
 static void propose(void *user, const int32_t *tokens, int n, int most, kin_draft *out) {
     text *t = user;
-    int at = n - t->n_prompt;
+    int at = n - t->n_prompt, depths[KIN_DRAFT_MAX];
     assert_int_equal(at, t->n_made);
     assert_memory_equal(tokens + t->n_prompt, t->made, (size_t)at * sizeof *tokens);
     *out = (kin_draft){.kind = KIN_DRAFT_ORACLE, .n = (int)(kin_rng_u64(&t->rng) % (uint64_t)(most + 1))};
     for (int i = 0; i < out->n; i++) {
-        bool is_right = at + i < t->known->n_made && kin_rng_unit(&t->rng) < t->chance;
-        out->tokens[i] = is_right ? t->known->made[at + i] : (int32_t)(kin_rng_u64(&t->rng) % N_VOCAB);
+        if (t->has_trees && kin_rng_u64(&t->rng) % 3 == 0) out->skipped[i] = (uint8_t)(kin_rng_u64(&t->rng) % (uint64_t)(i + 1));
+        int before = kin_draft_parent(out, i), depth = before < 0 ? 0 : depths[before] + 1;
+        bool is_right = at + depth < t->known->n_made && kin_rng_unit(&t->rng) < t->chance;
+        out->tokens[i] = is_right ? t->known->made[at + depth] : (int32_t)(kin_rng_u64(&t->rng) % N_VOCAB);
+        depths[i] = depth;
     }
 }
 
@@ -105,6 +112,7 @@ static void draft(text *t, const text *known, double chance, uint64_t seed) {
     t->known = known;
     t->chance = chance;
     t->source = (kin_draft_source){propose, t};
+    t->has_trees = with_trees;
     kin_rng_seed(&t->rng, seed);
 }
 
@@ -368,6 +376,44 @@ static void in_several_steps_at_once_a_text_is_what_it_is_in_one(void **state) {
     a_seed_gives_the_text_that_it_gives_without_drafts(state);
     rejected_tokens_leave_the_cache_however_a_text_ends(state);
     always_ahead = false;
+}
+
+// Drafts that branch at any token, again and again, with the right ones in any branch.
+static void with_trees_each_text_is_what_it_is_without(void **state) {
+    enum { N = 6 };
+    static text texts[N], alone[N];
+    for (int i = 0; i < N; i++) make_text(&texts[i], i + 2, i % 3 ? 70 : 0, 1 + i * i % 150, 20 + 3 * i);
+    run_alone(texts, alone, N);
+    with_trees = true;
+    with_drafts = 0.5;
+    run_in_company(texts, alone, N, 2, N_CTX, 8, 1);
+    assert_true(came.accepted_branches > 5 && came.accepted_branches < came.branches);
+    with_drafts_each_text_is_what_it_is_without(state);
+    a_seed_gives_the_text_that_it_gives_without_drafts(state);
+    rejected_tokens_leave_the_cache_however_a_text_ends(state);
+    in_several_steps_at_once_a_text_is_what_it_is_in_one(state);
+    with_trees = false;
+}
+
+static void branches_leave_no_block_behind(void **state) {
+    (void)state;
+    static text one, alone;
+    for (int i = 0; i < 2; i++) {
+        make_text(&one, 2, 0, 30, MAX_MADE);
+        run_alone(&one, &alone, 1);
+        with_trees = true;
+        draft(&one, &alone, i ? 0.6 : 0, 3);
+        with_trees = false;
+        world w = open_world(1, N_CTX, 1);
+        submit(&w, &one);
+        while (step(&w)) {
+            kin_scheduler_stats t = kin_scheduler_get_stats(w.s);
+            assert_int_equal(t.n_blocks - t.n_free_blocks, (t.n_running_tokens + KIN_KV_CELLS - 1) / KIN_KV_CELLS);
+        }
+        expect_same(&one, &alone);
+        assert_true(one.drafts.branches > 20);
+        close_world(&w);
+    }
 }
 
 // The texts differ in a secret of 8 tokens only, behind one of six prefixes that they share; what follows it is the same for all.
@@ -667,6 +713,8 @@ int main(void) {
         cmocka_unit_test(a_seed_gives_the_text_that_it_gives_without_drafts),
         cmocka_unit_test(rejected_tokens_leave_the_cache_however_a_text_ends),
         cmocka_unit_test(in_several_steps_at_once_a_text_is_what_it_is_in_one),
+        cmocka_unit_test(with_trees_each_text_is_what_it_is_without),
+        cmocka_unit_test(branches_leave_no_block_behind),
         cmocka_unit_test(a_secret_per_stream_never_crosses),
         cmocka_unit_test(the_youngest_waits_when_the_context_is_full),
         cmocka_unit_test(of_16_users_a_common_prefix_of_2048_tokens_is_computed_once),

@@ -85,29 +85,37 @@ static void verify(world *w, const kin_draft *d, int n) {
     for (int i = 0; i < n && accepted; i++) {
         accepted = kin_rng_unit(&w->rng) < w->chance && w->n_unlucky == 0;
         if (w->n_unlucky > 0) w->n_unlucky--;
-        kin_speculation_learn_token(&w->s, d->kind, d->grades[i], accepted);
+        kin_speculation_learn_token(&w->s, d->kind, d->grades[i], false, accepted);
         w->n_written += accepted;
     }
     if (w->goes_on && (!accepted || kin_rng_unit(&w->rng) >= w->chance)) w->n_known = 0;
 }
 
+// Of a chain.
+static int n_of(uint32_t taken) {
+    int n = 0;
+    for (; taken; taken &= taken - 1) n++;
+    return n;
+}
+
 static void step(world *w) {
     kin_draft draft = {.kind = KIN_DRAFT_NGRAM, .n = KIN_DRAFT_MAX};
     const kin_draft *drafts[KIN_SPECULATION_MAX_TEXTS];
-    int taken[KIN_SPECULATION_MAX_TEXTS] = {0}, n_rows = w->n_texts;
+    uint32_t taken[KIN_SPECULATION_MAX_TEXTS] = {0};
+    int n_rows = w->n_texts;
     double drafting_s = 0;
     for (int i = 0; i < w->n_texts; i++) drafts[i] = &draft;
     if (kin_speculation_wants(&w->s, w->n_texts)) {
         if (w->pass_s > 0) drafting_s = compute(w, &draft);
         if (draft.n > 0) kin_speculation_choose(&w->s, w->n_texts, KIN_DRAFT_MAX, drafts, w->n_texts, drafting_s, taken);
     }
-    for (int i = 0; i < w->n_texts; i++) n_rows += taken[i];
+    for (int i = 0; i < w->n_texts; i++) n_rows += n_of(taken[i]);
     assert_true(n_rows <= KIN_SPECULATION_MAX_ROWS);
     double took = w->time_of(n_rows) * (1 + w->noise * kin_rng_unit(&w->rng));
     if (w->noise > 0 && kin_rng_u64(&w->rng) % 50 == 0) took *= 5; // somebody else had the processor
     kin_speculation_learn_time(&w->s, n_rows, took);
     w->n_known = w->goes_on ? count_known(w, n_rows - w->n_texts, w->time_of(n_rows)) : 0;
-    for (int i = 0; i < w->n_texts; i++) verify(w, &draft, taken[i]);
+    for (int i = 0; i < w->n_texts; i++) verify(w, &draft, n_of(taken[i]));
     w->took_s += w->time_of(n_rows) + drafting_s;
     w->drafting_s += drafting_s;
     w->n_drafted += n_rows - w->n_texts;
@@ -298,7 +306,7 @@ static void so_many_tokens_are_verified_as_were_asked_for(void **state) {
     (void)state;
     kin_draft draft = {.kind = KIN_DRAFT_MODEL, .n = 5};
     const kin_draft *drafts[] = {&draft, &draft};
-    int taken[2];
+    uint32_t taken[2];
     kin_speculation s;
     kin_speculation_init(&s);
     s.least = s.most = 5;
@@ -308,9 +316,9 @@ static void so_many_tokens_are_verified_as_were_asked_for(void **state) {
         assert_int_equal(l.most, 5);
         for (int i = 0; i < 5; i++) assert_true(l.least[i] == 0);
         kin_speculation_choose(&s, 2, 31, drafts, 2, 0.001, taken);
-        assert_true(taken[0] == 5 && taken[1] == 5);
+        assert_true(n_of(taken[0]) == 5 && n_of(taken[1]) == 5);
         kin_speculation_choose(&s, 2, 7, drafts, 2, 0.001, taken);
-        assert_int_equal(taken[0] + taken[1], 7);
+        assert_int_equal(n_of(taken[0]) + n_of(taken[1]), 7);
         for (int i = 0; i < 3; i++) kin_speculation_learn_time(&s, 2, 0.020);
         for (int i = 0; i < 3; i++) kin_speculation_learn_time(&s, 12, 2.0); // never worth it
     }
@@ -327,7 +335,7 @@ static void several_steps_at_once_are_for_rings_whose_computing_is_the_limit(voi
     for (int i = 0; i < 2; i++) {
         world w = make_world(machines[i], 0.8, 1);
         gain_of(&w, 500);
-        for (int k = 0; k < 500; k++) kin_speculation_learn_token(&w.s, KIN_DRAFT_ORACLE, 0, k % 5 != 0);
+        for (int k = 0; k < 500; k++) kin_speculation_learn_token(&w.s, KIN_DRAFT_ORACLE, 0, false, k % 5 != 0);
         assert_true(kin_speculation_prefers_ahead(&w.s, &d, 31, 4, 0) == (i == 0));
         assert_false(kin_speculation_prefers_ahead(&w.s, &d, 31, 1, 0));
         kin_speculation_learn_ahead(&w.s, 16, 16 * w.time_of(1)); // as measured it gains nothing
@@ -343,7 +351,7 @@ static void the_head_may_be_the_longest_stage_of_several_steps(void **state) {
     kin_draft d = {.kind = KIN_DRAFT_ORACLE, .n = 20};
     world w = make_world(compute_bound, 0.8, 1);
     gain_of(&w, 500);
-    for (int k = 0; k < 500; k++) kin_speculation_learn_token(&w.s, KIN_DRAFT_ORACLE, 0, k % 5 != 0);
+    for (int k = 0; k < 500; k++) kin_speculation_learn_token(&w.s, KIN_DRAFT_ORACLE, 0, false, k % 5 != 0);
     assert_true(kin_speculation_prefers_ahead(&w.s, &d, 31, 4, 0.005));  // 5 tokens in 40 ms
     assert_true(kin_speculation_prefers_ahead(&w.s, &d, 31, 4, 0.010));  // in 60 ms
     assert_false(kin_speculation_prefers_ahead(&w.s, &d, 31, 4, 0.019)); // in 96 ms, as one by one
@@ -364,21 +372,173 @@ static void the_likeliest_tokens_are_verified(void **state) {
     (void)state;
     kin_draft a = {.n = 4, .grades = {0, 0, 0, 0}}, b = {.n = 4, .grades = {7, 7, 7, 7}};
     const kin_draft *drafts[] = {&a, &b};
-    int taken[2];
+    uint32_t taken[2];
     kin_speculation s;
     kin_speculation_init(&s);
     for (int i = 0; i < 100; i++) {
-        kin_speculation_learn_token(&s, KIN_DRAFT_NGRAM, 0, i % 3 == 0);
-        kin_speculation_learn_token(&s, KIN_DRAFT_NGRAM, 7, true);
+        kin_speculation_learn_token(&s, KIN_DRAFT_NGRAM, 0, false, i % 3 == 0);
+        kin_speculation_learn_token(&s, KIN_DRAFT_NGRAM, 7, false, true);
     }
     for (int i = 0; i < 3; i++) kin_speculation_learn_time(&s, 2, 0.020);
     kin_speculation_choose(&s, 2, 4, drafts, 2, 0, taken);
     assert_int_equal(taken[0], 0);
-    assert_int_equal(taken[1], 4);
+    assert_int_equal(taken[1], 15);
     kin_speculation_choose(&s, 2, 5, drafts, 2, 0, taken);
     assert_int_equal(taken[0], 1);
     kin_speculation_choose(&s, 2, 0, drafts, 2, 0, taken);
-    assert_int_equal(taken[0] + taken[1], 0);
+    assert_int_equal(taken[0] | taken[1], 0);
+}
+
+// The likeliest set of n tokens that has with each the one before it and those beside it that come first, of all such sets.
+static double best_set(const kin_draft *d, const double *chances, int n) {
+    double best = 0;
+    for (uint32_t set = 0; set < UINT32_C(1) << d->n; set++) {
+        double expected = 0;
+        bool ok = n_of(set) == n;
+        for (int i = 0; i < d->n && ok; i++) {
+            int parent = kin_draft_parent(d, i);
+            if (!(set >> i & 1)) continue;
+            ok = parent < 0 || set >> parent & 1;
+            for (int k = 0; k < i && ok; k++) ok = kin_draft_parent(d, k) != parent || set >> k & 1;
+            expected += chances[i];
+        }
+        if (ok) best = fmax(best, expected);
+    }
+    return best;
+}
+
+static void learn(kin_speculation *s, int grade, bool is_branch, double chance) {
+    for (int i = 1; i <= 400; i++)
+        kin_speculation_learn_token(s, KIN_DRAFT_MODEL, grade, is_branch, (int)(i * chance) > (int)((i - 1) * chance));
+}
+
+static int branches_in(const kin_draft *d, uint32_t taken) {
+    int n = 0;
+    for (int i = 0; i < d->n; i++) n += taken >> i & 1 && kin_draft_is_branch(d, i);
+    return n;
+}
+
+static int n_branches_of(const kin_draft *d) {
+    return branches_in(d, UINT32_MAX);
+}
+
+static void learn_times(kin_speculation *s, double (*time_of)(int n_rows)) {
+    for (int n = 1; n <= KIN_SPECULATION_MAX_ROWS; n++) {
+        for (int i = 0; i < 3; i++) kin_speculation_learn_time(s, n, time_of(n));
+    }
+}
+
+static double flat(int n) {
+    (void)n;
+    return 1;
+}
+
+static double dear(int n) {
+    return 1 + 0.2 * (n - 1);
+}
+
+// Each token has its two likeliest successors, as far as there is room.
+static void add_pairs(kin_draft *d) {
+    for (int i = -1; d->n + 2 <= KIN_DRAFT_MAX; i++) {
+        kin_draft_add(d, i, 2 * i + 5, 0);
+        kin_draft_add(d, i, 2 * i + 6, 0);
+    }
+}
+
+// Random trees of 12 tokens, of which a first one is right in 0.5 to 0.9, a second one in a third of the rest.
+static void of_a_tree_the_likeliest_tokens_are_verified(void **state) {
+    (void)state;
+    enum { N = 12 };
+    kin_rng rng;
+    kin_rng_seed(&rng, 1);
+    int n_branches = 0;
+    for (int round = 0; round < 40; round++) {
+        double chances[N], left[N + 1] = {1};
+        kin_draft d = {.kind = KIN_DRAFT_MODEL};
+        const kin_draft *drafts[] = {&d};
+        kin_speculation s;
+        kin_speculation_init(&s);
+        for (int grade = 0; grade < 3; grade++) {
+            learn(&s, grade, false, 0.5 + 0.2 * grade);
+            learn(&s, grade, true, 0.33);
+        }
+        for (int i = 0; i < N; i++) {
+            int parent = (int)(kin_rng_u64(&rng) % (uint64_t)(i + 1)) - 1, grade = (int)(kin_rng_u64(&rng) % 3);
+            if (n_branches_of(&d) == KIN_DRAFT_MAX_BRANCHES) parent = i - 1;
+            kin_draft_add(&d, parent, i, (uint8_t)grade);
+            bool is_branch = kin_draft_is_branch(&d, i);
+            chances[i] = left[parent + 1] * (is_branch ? s.branches[d.kind] : s.grades[d.kind])[grade].chance;
+            left[parent + 1] -= chances[i];
+            left[i + 1] = chances[i];
+        }
+        learn_times(&s, flat);
+        for (int n = 1; n < N; n++) {
+            uint32_t taken;
+            double expected = 0;
+            kin_speculation_choose(&s, 1, n, drafts, 1, 0, &taken);
+            for (int i = 0; i < N; i++) expected += taken >> i & 1 ? chances[i] : 0;
+            n_branches += branches_in(&d, taken);
+            assert_true(fabs(expected - best_set(&d, chances, n)) < 1e-9);
+        }
+    }
+    assert_true(n_branches > 100);
+}
+
+// Right in 0.6 and in 0.9 of the cases, where a row costs nothing, and where it costs a fifth of a step.
+static void where_rows_are_dear_or_tokens_sure_a_tree_is_a_chain(void **state) {
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        kin_draft d = {.kind = KIN_DRAFT_MODEL};
+        const kin_draft *drafts[] = {&d};
+        kin_speculation s;
+        uint32_t taken;
+        kin_speculation_init(&s);
+        learn(&s, 0, false, i < 2 ? 0.6 : 0.9);
+        learn(&s, 0, true, 0.5);
+        learn_times(&s, i % 2 ? dear : flat);
+        add_pairs(&d);
+        kin_speculation_choose(&s, 1, 4, drafts, 1, 0, &taken);
+        assert_true(taken & 1);
+        assert_int_equal(branches_in(&d, taken) > 0, i == 0);
+        assert_true(i > 0 || n_of(taken) == 4);
+    }
+}
+
+static void a_step_has_so_many_branches(void **state) {
+    (void)state;
+    kin_draft a = {.kind = KIN_DRAFT_MODEL}, b;
+    const kin_draft *drafts[] = {&a, &b};
+    kin_speculation s;
+    uint32_t taken[2];
+    kin_speculation_init(&s);
+    learn(&s, 0, false, 0.5);
+    learn(&s, 0, true, 0.9);
+    learn_times(&s, flat);
+    add_pairs(&a);
+    b = a;
+    kin_speculation_choose(&s, 2, 30, drafts, 2, 0, taken);
+    assert_int_equal(n_of(taken[0]) + n_of(taken[1]), 30);
+    assert_int_equal(branches_in(&a, taken[0]) + branches_in(&b, taken[1]), KIN_DRAFT_MAX_BRANCHES);
+    s.chains = true;
+    kin_speculation_choose(&s, 2, 30, drafts, 2, 0, taken);
+    assert_int_equal(branches_in(&a, taken[0]) + branches_in(&b, taken[1]), 0);
+    assert_true(taken[0] == kin_draft_chain(&a) && taken[1] == kin_draft_chain(&b));
+}
+
+static void a_part_of_a_tree_is_a_tree(void **state) {
+    (void)state;
+    kin_draft d = {.kind = KIN_DRAFT_MODEL};
+    add_pairs(&d);
+    kin_draft part = d;
+    kin_draft_keep(&part, 1 << 0 | 1 << 1 | 1 << 4 | 1 << 10); // 1: beside 0; 4: behind 1; 10: behind 4
+    assert_int_equal(part.n, 4);
+    const int parents[] = {-1, -1, 1, 2};
+    for (int i = 0; i < 4; i++) assert_int_equal(kin_draft_parent(&part, i), parents[i]);
+    assert_true(kin_draft_is_branch(&part, 1) && !kin_draft_is_branch(&part, 0) && !kin_draft_is_branch(&part, 2));
+    assert_int_equal(part.tokens[3], d.tokens[10]);
+    assert_int_equal(kin_draft_chain(&part), 1);
+    part = (kin_draft){.n = 5}; // a source that knows of no trees
+    assert_int_equal(kin_draft_chain(&part), 31);
 }
 
 int main(void) {
@@ -399,6 +559,10 @@ int main(void) {
         cmocka_unit_test(the_head_may_be_the_longest_stage_of_several_steps),
         cmocka_unit_test(many_texts_have_fewer_rows_to_spare),
         cmocka_unit_test(the_likeliest_tokens_are_verified),
+        cmocka_unit_test(of_a_tree_the_likeliest_tokens_are_verified),
+        cmocka_unit_test(where_rows_are_dear_or_tokens_sure_a_tree_is_a_chain),
+        cmocka_unit_test(a_step_has_so_many_branches),
+        cmocka_unit_test(a_part_of_a_tree_is_a_tree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -381,7 +381,7 @@ static kin_batch batch_of(const step *s) {
 static void place(cache *c, step *s, int64_t *cells) {
     kin_batch batch = batch_of(s);
     kin_err err;
-    if (kin_kv_place(c->kv, &batch, cells, &err) != 0) fail_msg("%s", err.text);
+    if (kin_kv_place(c->kv, &batch, cells, NULL, &err) != 0) fail_msg("%s", err.text);
     if (!s->has_pages) return;
     int n = kin_kv_pages_take(c->pages, c->kv, &s->pages, &err);
     if (n < 0) fail_msg("%s", err.text);

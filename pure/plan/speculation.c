@@ -5,10 +5,11 @@
 
 #include "base/median.h"
 
-static const double WORTH = 1.05;         // a smaller gain is none
-static const double FIRST_CHANCE = 0.6;   // of a grade that nothing is known of
-static const double CATCH_UP_SHARE = 0.7; // of a step: by so much longer the texts' next tokens may take, as for prompts
-static const double LEAST_USE = 0.1;      // chance that a pass while others compute must have of being of use: it takes power
+static const double WORTH = 1.05;              // a smaller gain is none
+static const double FIRST_CHANCE = 0.6;        // of a grade that nothing is known of
+static const double FIRST_BRANCH_CHANCE = 0.3; // the same, of a token that begins a branch
+static const double CATCH_UP_SHARE = 0.7;      // of a step: by so much longer the texts' next tokens may take, as for prompts
+static const double LEAST_USE = 0.1; // chance that a pass while others compute must have of being of use: it takes power
 
 enum {
     N_FIRST = 6,       // tokens that the first chance counts as; with 3 (at 0.5) one wrong token ended drafts for 48 steps
@@ -28,6 +29,8 @@ void kin_speculation_init(kin_speculation *s) {
         for (int k = 0; k < KIN_DRAFT_GRADES; k++) {
             s->grades[i][k].chance = FIRST_CHANCE;
             s->grades[i][k].n = N_FIRST;
+            s->branches[i][k].chance = FIRST_BRANCH_CHANCE;
+            s->branches[i][k].n = N_FIRST;
         }
     }
 }
@@ -91,9 +94,13 @@ static void learn(double *chance, int *n, bool accepted) {
     *chance += (accepted - *chance) / *n;
 }
 
-void kin_speculation_learn_token(kin_speculation *s, kin_draft_source_kind kind, int grade, bool accepted) {
-    learn(&s->grades[kind][grade].chance, &s->grades[kind][grade].n, accepted);
-    learn(&s->mean[kind].chance, &s->mean[kind].n, accepted);
+void kin_speculation_learn_token(kin_speculation *s, kin_draft_source_kind kind, int grade, bool is_branch, bool accepted) {
+    if (is_branch) {
+        learn(&s->branches[kind][grade].chance, &s->branches[kind][grade].n, accepted);
+    } else {
+        learn(&s->grades[kind][grade].chance, &s->grades[kind][grade].n, accepted);
+        learn(&s->mean[kind].chance, &s->mean[kind].n, accepted);
+    }
     if (s->is_probe && accepted) s->probe_gap = FIRST_GAP;
     s->is_probe = false;
 }
@@ -120,41 +127,76 @@ static void begin_probe(kin_speculation *s) {
 typedef struct candidates {
     const kin_draft *const *drafts;
     int n;
-    int taken[KIN_SPECULATION_MAX_TEXTS];
-    double chances[KIN_SPECULATION_MAX_TEXTS]; // that all tokens that were taken and the next one are right
+    uint32_t taken[KIN_SPECULATION_MAX_TEXTS];
+    double chances[KIN_SPECULATION_MAX_TEXTS][KIN_DRAFT_MAX]; // that a token and all before it are right
+    uint32_t branches[KIN_SPECULATION_MAX_TEXTS];             // tokens that begin one
+    int n_branches_left;
     int n_taken;
     double expected; // tokens of these
 } candidates;
 
-// The text with the likeliest next token; -1: there is none.
-static int likeliest(const candidates *c) {
-    int best = -1;
-    for (int i = 0; i < c->n; i++) {
-        if (c->taken[i] < c->drafts[i]->n && (best < 0 || c->chances[i] > c->chances[best])) best = i;
+static void find_chances(const kin_speculation *s, const kin_draft *d, double *chances, uint32_t *branches) {
+    double left[KIN_DRAFT_MAX + 1] = {1}; // [i + 1]: that token i is right, and nothing behind it so far; 0: the text's last one
+    uint32_t has_next = 0;                // the same tokens, behind which there is one
+    *branches = 0;
+    for (int i = 0; i < d->n; i++) {
+        int before = kin_draft_parent(d, i) + 1;
+        bool is_branch = has_next >> before & 1;
+        has_next |= UINT32_C(1) << before;
+        *branches |= (uint32_t)is_branch << i;
+        left[i + 1] = chances[i] = left[before] * (is_branch ? s->branches[d->kind][d->grades[i]].chance : chance_of(s, d, i));
+        left[before] -= chances[i];
     }
-    return best;
 }
 
-static void take_of(candidates *c, const kin_speculation *s, int i) {
+// Behind what was taken, and beside only what was.
+static bool may_take(const candidates *c, int i, int token) {
+    const kin_draft *d = c->drafts[i];
+    int parent = kin_draft_parent(d, token);
+    if (c->taken[i] >> token & 1 || (parent >= 0 && !(c->taken[i] >> parent & 1))) return false;
+    if (!(c->branches[i] >> token & 1)) return true;
+    for (int k = parent + 1; k < token; k++) {
+        if (kin_draft_parent(d, k) == parent && !(c->taken[i] >> k & 1)) return false;
+    }
+    return c->n_branches_left > 0;
+}
+
+static void take_of(candidates *c, int i, int token) {
     c->n_taken++;
-    c->expected += c->chances[i];
-    if (++c->taken[i] < c->drafts[i]->n) c->chances[i] *= chance_of(s, c->drafts[i], c->taken[i]);
+    c->expected += c->chances[i][token];
+    c->taken[i] |= UINT32_C(1) << token;
+    if (c->branches[i] >> token & 1) c->n_branches_left--;
 }
 
 // Takes the likeliest token. False: there is none.
-static bool take(candidates *c, const kin_speculation *s) {
-    int i = likeliest(c);
-    if (i >= 0) take_of(c, s, i);
-    return i >= 0;
+static bool take(candidates *c) {
+    int text = -1, token = 0;
+    for (int i = 0; i < c->n; i++) {
+        for (int k = 0; k < c->drafts[i]->n; k++) {
+            if (text >= 0 && c->chances[i][k] <= c->chances[text][token]) continue;
+            if (!may_take(c, i, k)) continue;
+            text = i;
+            token = k;
+        }
+    }
+    if (text >= 0) take_of(c, text, token);
+    return text >= 0;
 }
 
-// With those that are verified in any case.
+// With those that are verified in any case: of each text so many of the first ones.
 static void begin(candidates *c, const kin_speculation *s, int n_free, const kin_draft *const *drafts, int n) {
-    *c = (candidates){.drafts = drafts, .n = n};
-    for (int i = 0; i < n; i++) c->chances[i] = drafts[i]->n > 0 ? chance_of(s, drafts[i], 0) : 0;
+    c->drafts = drafts;
+    c->n = n;
+    c->n_branches_left = s->chains ? 0 : KIN_DRAFT_MAX_BRANCHES;
+    c->n_taken = 0;
+    c->expected = 0;
+    for (int i = 0; i < n; i++) {
+        c->taken[i] = 0;
+        find_chances(s, drafts[i], c->chances[i], &c->branches[i]);
+    }
     for (int k = 0; k < s->least; k++) {
         for (int i = 0; i < n && c->n_taken < n_free; i++) {
-            if (c->taken[i] == k && k < drafts[i]->n) take_of(c, s, i);
+            if (k < drafts[i]->n && may_take(c, i, k)) take_of(c, i, k);
         }
     }
 }
@@ -163,7 +205,7 @@ static void begin(candidates *c, const kin_speculation *s, int n_free, const kin
 static int count_best(const kin_speculation *s, int n_rows, int n_free, double drafting_s, candidates *c, double *rate) {
     int best = c->n_taken;
     double took = time_of(s, n_rows + best) + drafting_s, best_rate = (best ? 1 : WORTH) * (n_rows + c->expected) / took;
-    while (c->n_taken < n_free && take(c, s)) {
+    while (c->n_taken < n_free && take(c)) {
         double longer = time_of(s, n_rows + c->n_taken) + drafting_s;
         if (longer > took) took = longer;
         if ((n_rows + c->expected) / took <= best_rate) continue;
@@ -175,7 +217,7 @@ static int count_best(const kin_speculation *s, int n_rows, int n_free, double d
 }
 
 void kin_speculation_choose(kin_speculation *s, int n_rows, int n_free, const kin_draft *const *drafts, int n, double drafting_s,
-                            int *taken) {
+                            uint32_t *taken) {
     candidates c;
     double rate;
     kin_assert(n <= KIN_SPECULATION_MAX_TEXTS && kin_speculation_wants(s, n_rows));
@@ -188,7 +230,7 @@ void kin_speculation_choose(kin_speculation *s, int n_rows, int n_free, const ki
     if (best > 0 && !s->is_probe) s->next_probe = s->step + s->probe_gap;
     s->model_probes = false;
     begin(&c, s, n_free, drafts, n);
-    while (c.n_taken < best && take(&c, s)) continue;
+    while (c.n_taken < best && take(&c)) continue;
     for (int i = 0; i < n; i++) taken[i] = c.taken[i];
 }
 
@@ -261,6 +303,7 @@ static void limit_by_rate(const kin_speculation *s, int n_rows, int n, int n_kno
     for (int k = 0; k < l->most; k++) {
         double row = k < best ? (times[best] - alone) / (n * best) : (times[k + 1] - times[k]) / n;
         l->least[k] = best_rate * ((drafting[k + 1] - drafting[k]) / n + row);
+        l->least_of_row[k] = best_rate * row;
     }
     if (best == 0) l->most = 0;
 }
@@ -271,7 +314,10 @@ kin_draft_limits kin_speculation_limit_model(kin_speculation *s, int n_rows, int
     if (l.most > s->most) l.most = s->most;
     if (l.most > n_free / n) l.most = n_free / n;
     l.mean_chance = s->mean[KIN_DRAFT_MODEL].chance;
-    for (int i = 0; i < KIN_DRAFT_GRADES; i++) l.chances[i] = s->grades[KIN_DRAFT_MODEL][i].chance;
+    for (int i = 0; i < KIN_DRAFT_GRADES; i++) {
+        l.chances[i] = s->grades[KIN_DRAFT_MODEL][i].chance;
+        l.branches[i] = s->chains ? 0 : s->branches[KIN_DRAFT_MODEL][i].chance;
+    }
     l.catch_up_s = has_times(s, n_rows) ? CATCH_UP_SHARE * time_of(s, n_rows) : INFINITY;
     int most = l.most, least = s->least < most ? s->least : most;
     if (has_times(s, n_rows))

@@ -7,6 +7,11 @@
 // tokens. The k likeliest drafted tokens are the best k, since a chance never exceeds that of the token before; the best k has
 // the largest E / T(r + k). None are verified where that is less than 5 % above r / T(r).
 //
+// In a tree of drafts (pure/text/draft.h) several tokens may go on from the same one. The first is right with its chance a, the
+// next one with (1 - a) times its own, and so on; so the likeliest tokens are the best tree, too. A branch is a sequence of its
+// own in the KV cache, so a step has at most KIN_DRAFT_MAX_BRANCHES of them; where rows are dear, or the source is sure, the
+// likeliest tokens are a chain.
+//
 // T is what steps took lately (seconds, of any kind of machine: computing, disks, hops), between measured numbers of rows in
 // proportion, beyond them as on a CPU with kin's kernels. Chances are learnt for each source and grade. What is not worth it is
 // tried again, more and more rarely; a step without drafts is measured now and then, for comparison.
@@ -55,8 +60,9 @@ typedef struct kin_speculation {
     } times[KIN_SPECULATION_MAX_ROWS + 1];
     struct {
         double chance;
-        int n;                                                                  // tokens it was learnt from, up to a limit
-    } grades[KIN_DRAFT_N_SOURCES][KIN_DRAFT_GRADES], mean[KIN_DRAFT_N_SOURCES]; // mean: of all grades
+        int n; // tokens it was learnt from, up to a limit
+    } grades[KIN_DRAFT_N_SOURCES][KIN_DRAFT_GRADES], branches[KIN_DRAFT_N_SOURCES][KIN_DRAFT_GRADES],
+        mean[KIN_DRAFT_N_SOURCES]; // branches: of the tokens that begin one; mean: of all others' grades
     struct {
         double took_s[KIN_SPECULATION_SAMPLES]; // cyclic: of the last passes of the draft model, for one text
         int n;                                  // of these, in all
@@ -69,6 +75,7 @@ typedef struct kin_speculation {
     double ahead_s;      // a token's time with several steps in flight, as measured; 0: not known
     uint64_t ahead_step; // when that was
     int least, most;     // drafted tokens of each text
+    bool chains;         // no branch is verified
 } kin_speculation;
 
 void kin_speculation_init(kin_speculation *speculation);
@@ -86,10 +93,10 @@ kin_draft_limits kin_speculation_limit_model(kin_speculation *speculation, int n
 // How far it goes on while a step of n texts is verified and the head has nothing to do, presumably for free_s.
 kin_draft_limits kin_speculation_limit_ahead(const kin_speculation *speculation, int n, double free_s);
 
-// How many tokens of each of n drafts join a step of n_rows rows: taken [n]. At most n_free in all. drafting_s: what computing
-// the drafts took.
+// Which tokens of each of n drafts join a step of n_rows rows: taken [n], a set (kin_draft_keep). At most n_free in all.
+// drafting_s: what computing the drafts took.
 void kin_speculation_choose(kin_speculation *speculation, int n_rows, int n_free, const kin_draft *const *drafts, int n,
-                            double drafting_s, int *taken);
+                            double drafting_s, uint32_t *taken);
 
 // A step of n_rows rows, drafted ones included, took so long.
 void kin_speculation_learn_time(kin_speculation *speculation, int n_rows, double took_s);
@@ -108,5 +115,6 @@ void kin_speculation_learn_pass(kin_speculation *speculation, bool is_first, dou
 // Steps are computed by other machines from now on, or by as many others: what was measured says nothing any more.
 void kin_speculation_forget_times(kin_speculation *speculation);
 
-// A token whose predecessors were right was right, or not.
-void kin_speculation_learn_token(kin_speculation *speculation, kin_draft_source_kind kind, int grade, bool accepted);
+// A token whose predecessors were right, and none of those beside it that come first, was right, or not.
+void kin_speculation_learn_token(kin_speculation *speculation, kin_draft_source_kind kind, int grade, bool is_branch,
+                                 bool accepted);

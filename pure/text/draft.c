@@ -1,5 +1,45 @@
 #include "pure/text/draft.h"
 
+#include "base/err.h"
+
+bool kin_draft_is_branch(const kin_draft *d, int i) {
+    int parent = kin_draft_parent(d, i);
+    for (int k = parent + 1; k < i; k++) {
+        if (kin_draft_parent(d, k) == parent) return true;
+    }
+    return false;
+}
+
+void kin_draft_add(kin_draft *d, int parent, int32_t token, uint8_t grade) {
+    kin_assert(d->n < KIN_DRAFT_MAX && parent >= -1 && parent < d->n);
+    d->tokens[d->n] = token;
+    d->grades[d->n] = grade;
+    d->skipped[d->n] = (uint8_t)(d->n - 1 - parent);
+    d->n++;
+}
+
+uint32_t kin_draft_chain(const kin_draft *d) {
+    uint32_t chain = 0;
+    int last = -1;
+    for (int i = 0; i < d->n; i++) {
+        if (kin_draft_parent(d, i) != last || kin_draft_is_branch(d, i)) continue;
+        chain |= UINT32_C(1) << i;
+        last = i;
+    }
+    return chain;
+}
+
+void kin_draft_keep(kin_draft *d, uint32_t tokens) {
+    kin_draft kept = {.kind = d->kind};
+    int at[KIN_DRAFT_MAX + 1] = {-1}; // [i + 1]: token i's place in it
+    for (int i = 0; i < d->n; i++) {
+        if (!(tokens >> i & 1)) continue;
+        at[i + 1] = kept.n;
+        kin_draft_add(&kept, at[kin_draft_parent(d, i) + 1], d->tokens[i], d->grades[i]);
+    }
+    *d = kept;
+}
+
 const char *kin_draft_source_name(kin_draft_source_kind kind) {
     static const char *const names[KIN_DRAFT_N_SOURCES] = {"ngram", "model", "oracle", "earlier"};
     return names[kind];
@@ -13,6 +53,8 @@ void kin_draft_counts_add(kin_draft_counts *c, const kin_draft_counts *more) {
         c->drafted[i] += more->drafted[i];
         c->accepted[i] += more->accepted[i];
     }
+    c->branches += more->branches;
+    c->accepted_branches += more->accepted_branches;
 }
 
 static uint64_t sum(const uint64_t counts[KIN_DRAFT_N_SOURCES]) {
