@@ -246,6 +246,9 @@ static void print_stats(const generation *g) {
     kin_scheduler_stats sc = kin_scheduler_get_stats(kin_compute_loop_scheduler(g->loop));
     if (sc.n_replayed_tokens > 0)
         fprintf(stderr, "kin: %" PRIu64 " tokens were computed again, after a change of the ring\n", sc.n_replayed_tokens);
+    if (sc.n_partly_replayed_tokens > 0)
+        fprintf(stderr, "kin: %" PRIu64 " tokens were computed again in a lost device's layers only\n",
+                sc.n_partly_replayed_tokens);
     if (sc.n_loaded_tokens > 0) fprintf(stderr, "kin: %" PRIu64 " tokens were taken from pages on disks\n", sc.n_loaded_tokens);
     fprintf(stderr, "kin: weights %s mapped + %s prepacked + %s on the GPU; KV cache %s for %d tokens; peak memory %s\n",
             kin_size_format(st.weights.mapped_bytes, a, sizeof a),

@@ -9,7 +9,9 @@ static const ggml_fp16_t f16_zero = 0x0000, f16_minus_infinity = 0xfc00;
 struct kin_kv {
     kin_kv_options o;
     kin_kv_blocks *blocks;
-    void *block_copy; // a block's bytes on their way from one place on a GPU to another
+    void *block_copy;                             // a block's bytes on their way from one place on a GPU to another
+    void (*copied)(void *user, int from, int to); // NULL: nobody is told
+    void *copied_user;
 
     struct ggml_context *cpu_ctx, *gpu_ctx;
     int n_layer;
@@ -149,6 +151,7 @@ static int apply(kin_kv *kv, const kin_kv_op *op, kin_kv_copy *copy, kin_err *er
         copy_block(kv, kv->k[il], *copy);
         copy_block(kv, kv->v[il], *copy);
     }
+    if (copy->from >= 0 && kv->copied) kv->copied(kv->copied_user, copy->from, copy->to);
     return 0;
 }
 
@@ -256,11 +259,15 @@ bool kin_kv_is_on_gpu(const kin_kv *kv, int il) {
     return kv->k[il]->buffer != kv->cpu_buf;
 }
 
-static size_t block_offset(const kin_kv *kv, int32_t seq, int i) {
+int kin_kv_block(const kin_kv *kv, int32_t seq, int i) {
     int n;
     const int32_t *table = kin_kv_blocks_table(kv->blocks, seq, &n);
     kin_assert(i >= 0 && i < n);
-    return (size_t)table[i] * KIN_KV_CELLS * kv->row_bytes;
+    return table[i];
+}
+
+static size_t block_offset(const kin_kv *kv, int32_t seq, int i) {
+    return (size_t)kin_kv_block(kv, seq, i) * KIN_KV_CELLS * kv->row_bytes;
 }
 
 void kin_kv_page_get(const kin_kv *kv, int32_t seq, int i, int il, uint8_t *page) {
@@ -295,4 +302,9 @@ struct ggml_tensor *kin_kv_k(const kin_kv *kv, int il) {
 
 struct ggml_tensor *kin_kv_v(const kin_kv *kv, int il) {
     return kv->v[il];
+}
+
+void kin_kv_on_copy(kin_kv *kv, void (*copied)(void *user, int from, int to), void *user) {
+    kv->copied = copied;
+    kv->copied_user = user;
 }

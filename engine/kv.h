@@ -37,6 +37,7 @@ enum {
 // whether they were found or not: the answer says how many of the first ones hold what they should, the head forgets the others.
 typedef struct kin_page_request {
     bool loads;      // from the disk; else they are kept
+    bool recomputes; // with loads: layers whose pages nobody has are computed, from the hidden states at their border
     int patience_ms; // for pages that others' disks have; 0: none of them is fetched
     int32_t seq;
     int first, n;                     // 1 <= n <= KIN_PAGES_MAX
@@ -113,6 +114,10 @@ int kin_kv_n_layers(const kin_kv *kv); // of the model
 bool kin_kv_has_layer(const kin_kv *kv, int il);
 bool kin_kv_is_on_gpu(const kin_kv *kv, int il); // of a layer that is here
 int kin_kv_n_tokens(const kin_kv *kv, int32_t seq);
+int kin_kv_block(const kin_kv *kv, int32_t seq, int i); // where block `i` of a sequence is, which has it: cells 64 * this ...
+
+// From now on told of each block that becomes a copy of another one.
+void kin_kv_on_copy(kin_kv *kv, void (*copied)(void *user, int from, int to), void *user);
 
 // [n_embd_kv, n_cells] each; on the CPU with kin's kernels a block's bytes are as kin_kv_layout says.
 struct ggml_tensor *kin_kv_k(const kin_kv *kv, int il);

@@ -2,16 +2,35 @@
 
 #include <stdlib.h>
 
+#include "engine/border_log.h"
+
 struct kin_kv_pages {
     kin_kv_store *store;
-    kin_page_key *missing; // [KIN_PAGES_MAX * layers of the model]
+    size_t n_embd;
+    kin_border_log *borders; // NULL: none
+    kin_page_key *missing;   // [KIN_PAGES_MAX * layers of the model]
 };
 
-int kin_kv_pages_open(kin_kv_pages **out, const kin_kv *kv, const kin_kv_disk *disk, const uint8_t variant[KIN_KV_VARIANT_BYTES],
-                      kin_err *err) {
+static void on_copy(void *user, int from, int to) {
+    kin_border_log_copy(user, from, to);
+}
+
+static int open_borders(kin_kv_pages *p, kin_kv *kv, int n_embd, const kin_kv_disk *disk,
+                        const uint8_t variant[KIN_KV_VARIANT_BYTES], kin_err *err) {
+    if (n_embd == 0) return 0;
+    p->n_embd = (size_t)n_embd;
+    if (kin_border_log_open(&p->borders, n_embd, disk, variant, err) != 0) return KIN_FAIL;
+    kin_kv_on_copy(kv, on_copy, p->borders);
+    return 0;
+}
+
+int kin_kv_pages_open(kin_kv_pages **out, kin_kv *kv, int n_embd, const kin_kv_disk *disk,
+                      const uint8_t variant[KIN_KV_VARIANT_BYTES], kin_err *err) {
     kin_kv_pages *p = *out = calloc(1, sizeof *p);
     if (p) p->missing = malloc((size_t)kin_kv_n_layers(kv) * KIN_PAGES_MAX * sizeof *p->missing);
-    if (p && p->missing && kin_kv_store_open(&p->store, disk, variant, kin_kv_page_bytes(kv), err) == 0) return 0;
+    if (p && p->missing && kin_kv_store_open(&p->store, disk, variant, kin_kv_page_bytes(kv), err) == 0 &&
+        open_borders(p, kv, n_embd, disk, variant, err) == 0)
+        return 0;
     if (!p || !p->missing) kin_err_set(err, "out of memory");
     kin_kv_pages_close(p);
     *out = NULL;
@@ -20,6 +39,7 @@ int kin_kv_pages_open(kin_kv_pages **out, const kin_kv *kv, const kin_kv_disk *d
 
 void kin_kv_pages_close(kin_kv_pages *p) {
     if (!p) return;
+    kin_border_log_close(p->borders);
     kin_kv_store_close(p->store);
     free(p->missing);
     free(p);
@@ -31,9 +51,17 @@ static int next_layer(const kin_kv *kv, int il) {
     return il;
 }
 
+// Behind the last layer in a row from one on that is here.
+static int end_of_run(const kin_kv *kv, int il) {
+    while (il < kin_kv_n_layers(kv) && kin_kv_has_layer(kv, il)) il++;
+    return il;
+}
+
 static kin_page_key key_of(const kin_kv *kv, const kin_page_request *r, int i, int il) {
     return kin_page_key_of_layer(&r->keys[i], il, kin_kv_is_on_gpu(kv, il));
 }
+
+// ---- keeping
 
 // False: not in all layers.
 static bool keep_page(kin_kv_pages *p, const kin_kv *kv, const kin_page_request *r, int i) {
@@ -52,52 +80,150 @@ static int keep(kin_kv_pages *p, const kin_kv *kv, const kin_page_request *r, ki
     if (kin_kv_n_tokens(kv, r->seq) < (r->first + r->n) * KIN_KV_CELLS)
         return kin_err_set(err, "pages %d to %d of sequence %d are not full", r->first, r->first + r->n - 1, (int)r->seq);
     int n = 0;
+    for (int i = 0; p && p->borders && i < r->n; i++)
+        kin_border_log_keep(p->borders, kin_kv_block(kv, r->seq, r->first + i), &r->keys[i]);
     while (p && n < r->n && keep_page(p, kv, r, n)) n++;
     return n;
 }
 
+// ---- finding
+
+// Pages of a request, and layers, that hold all that was not found.
+typedef struct lack {
+    int begin, end; // pages; alike: none
+    int layer_begin, layer_end;
+} lack;
+
+// Takes what is on this disk of pages begin .. end - 1 in some layers.
+static lack find_pages(kin_kv_pages *p, kin_kv *kv, const kin_page_request *r, int begin, int end, int layer_begin,
+                       int layer_end) {
+    lack l = {.layer_begin = layer_end, .layer_end = layer_begin};
+    for (int i = begin; i < end; i++) {
+        for (int il = layer_begin; il < layer_end; il++) {
+            kin_page_key key = key_of(kv, r, i, il);
+            const uint8_t *page = kin_kv_store_read(p->store, &key);
+            if (page) {
+                kin_kv_page_set(kv, r->seq, r->first + i, il, page);
+                continue;
+            }
+            if (l.end == 0) l.begin = i;
+            l.end = i + 1;
+            if (il < l.layer_begin) l.layer_begin = il;
+            if (il >= l.layer_end) l.layer_end = il + 1;
+        }
+    }
+    return l;
+}
+
 // What is not on this disk may be on others'.
-static void fetch_missing(kin_kv_pages *p, const kin_kv *kv, const kin_page_request *r) {
+static void fetch_missing(kin_kv_pages *p, const kin_kv *kv, const kin_page_request *r, int layer_begin, int layer_end) {
     int n = 0;
     for (int i = 0; i < r->n; i++) {
-        for (int il = next_layer(kv, 0); il < kin_kv_n_layers(kv); il = next_layer(kv, il + 1)) {
+        for (int il = next_layer(kv, layer_begin); il < layer_end; il = next_layer(kv, il + 1)) {
             kin_page_key key = key_of(kv, r, i, il);
             if (!kin_kv_store_has(p->store, &key)) p->missing[n++] = key;
         }
     }
-    if (n > 0) kin_kv_store_fetch(p->store, p->missing, n, r->patience_ms);
+    if (n > 0 && r->patience_ms > 0) kin_kv_store_fetch(p->store, p->missing, n, r->patience_ms);
 }
 
-// False: not in all layers.
-static bool find_page(kin_kv_pages *p, kin_kv *kv, const kin_page_request *r, int i) {
-    for (int il = next_layer(kv, 0); il < kin_kv_n_layers(kv); il = next_layer(kv, il + 1)) {
-        kin_page_key key = key_of(kv, r, i, il);
-        const uint8_t *page = kin_kv_store_read(p->store, &key);
-        if (!page) return false;
-        kin_kv_page_set(kv, r->seq, r->first + i, il, page);
+// The first of the request's pages that are in all layers.
+static int find(kin_kv_pages *p, kin_kv *kv, const kin_page_request *r) {
+    int n = r->n;
+    fetch_missing(p, kv, r, 0, kin_kv_n_layers(kv));
+    for (int begin = next_layer(kv, 0), end; begin < kin_kv_n_layers(kv) && n > 0; begin = next_layer(kv, end)) {
+        end = end_of_run(kv, begin);
+        lack l = find_pages(p, kv, r, 0, n, begin, end);
+        if (l.end > 0) n = l.begin;
     }
-    return true;
+    return n;
 }
 
 // The cells of a page, which all members give out alike, whatever they find.
-static int place(kin_kv *kv, const kin_page_request *r, int i, kin_err *err) {
+static int place(kin_kv_pages *p, kin_kv *kv, const kin_page_request *r, int i, kin_err *err) {
     int32_t pos[KIN_KV_CELLS], seq[KIN_KV_CELLS];
     int64_t cells[KIN_KV_CELLS];
     for (int k = 0; k < KIN_KV_CELLS; k++) {
         pos[k] = (r->first + i) * KIN_KV_CELLS + k;
         seq[k] = r->seq;
     }
-    return kin_kv_place(kv, &(kin_batch){.n_tokens = KIN_KV_CELLS, .pos = pos, .seq = seq}, cells, NULL, err);
+    if (kin_kv_place(kv, &(kin_batch){.n_tokens = KIN_KV_CELLS, .pos = pos, .seq = seq}, cells, NULL, err) != 0) return KIN_FAIL;
+    if (p && p->borders) kin_border_log_forget(p->borders, kin_kv_block(kv, r->seq, r->first + i));
+    return 0;
 }
 
 int kin_kv_pages_take(kin_kv_pages *p, kin_kv *kv, const kin_page_request *r, kin_err *err) {
     kin_assert(r->seq >= 0 && r->first >= 0 && r->n > 0 && r->n <= KIN_PAGES_MAX);
     if (!r->loads) return keep(p, kv, r, err);
-    int n_good = 0;
-    if (p && r->patience_ms > 0) fetch_missing(p, kv, r);
     for (int i = 0; i < r->n; i++) {
-        if (place(kv, r, i, err) != 0) return KIN_FAIL;
-        if (p && n_good == i && find_page(p, kv, r, i)) n_good++;
+        if (place(p, kv, r, i, err) != 0) return KIN_FAIL;
     }
-    return n_good;
+    return r->recomputes ? r->n : p ? find(p, kv, r) : 0;
+}
+
+// ---- computing what nobody has
+
+// Whether the lacking pages have hidden states here at the border before the first lacking layer.
+static bool fetch_borders(kin_kv_pages *p, const kin_page_request *r, const lack *l) {
+    int i = l->begin;
+    kin_border_log_fetch(p->borders, l->layer_begin, r->keys + l->begin, l->end - l->begin, r->patience_ms);
+    while (i < l->end && kin_border_log_get(p->borders, l->layer_begin, &r->keys[i], NULL)) i++;
+    return i == l->end;
+}
+
+// Of pages begin .. end - 1; what comes of them at the border behind these layers is for the next member, and for the next loss.
+static int compute_pages(kin_kv_pages *p, kin_kv *kv, const kin_page_request *r, const lack *l, const kin_kv_compute *compute,
+                         kin_err *err) {
+    size_t row = p->n_embd * KIN_KV_CELLS;
+    int n = 0, most = l->end - l->begin;
+    float *x = malloc((size_t)most * row * sizeof *x);
+    if (!x) return 0;
+    while (n < most && kin_border_log_get(p->borders, l->layer_begin, &r->keys[l->begin + n], x + (size_t)n * row)) n++;
+    int rc = n == 0 ? 0
+                    : compute->layers(compute->user, l->layer_begin, l->layer_end, r->seq, (r->first + l->begin) * KIN_KV_CELLS,
+                                      n * KIN_KV_CELLS, x, err);
+    for (int i = 0; i < n && rc == 0 && l->layer_end < kin_kv_n_layers(kv); i++)
+        kin_border_log_put(p->borders, l->layer_end, &r->keys[l->begin + i], x + (size_t)i * row);
+    kin_border_log_settle(p->borders);
+    free(x);
+    return rc == 0 ? n : KIN_FAIL;
+}
+
+// Layers of one window, or of several in a row, of the first n pages. How many of these are as they should be.
+static int recompute_run(kin_kv_pages *p, kin_kv *kv, const kin_page_request *r, int n, int layer_begin, int layer_end,
+                         const kin_kv_compute *compute, kin_err *err) {
+    lack l = find_pages(p, kv, r, 0, n, layer_begin, layer_end);
+    if (l.end == 0) return n;
+    if (!fetch_borders(p, r, &l)) { // these layers are not the lost one's, or not from the first on
+        fetch_missing(p, kv, r, l.layer_begin, l.layer_end);
+        l = find_pages(p, kv, r, l.begin, l.end, l.layer_begin, l.layer_end);
+        if (l.end == 0) return n;
+        if (!fetch_borders(p, r, &l)) l.layer_begin = layer_begin;
+        fetch_borders(p, r, &l);
+    }
+    int n_computed = compute_pages(p, kv, r, &l, compute, err);
+    if (n_computed < 0) return KIN_FAIL;
+    return l.begin + n_computed < l.end ? l.begin + n_computed : n;
+}
+
+int kin_kv_pages_recompute(kin_kv_pages *p, kin_kv *kv, const kin_page_request *r, const kin_kv_compute *compute, kin_err *err) {
+    int n = r->n;
+    kin_assert(r->loads && r->recomputes);
+    if (!p || !p->borders) return 0;
+    for (int begin = next_layer(kv, 0), end; begin < kin_kv_n_layers(kv) && n > 0; begin = next_layer(kv, end)) {
+        end = end_of_run(kv, begin);
+        n = recompute_run(p, kv, r, n, begin, end, compute, err);
+    }
+    for (int i = 0; i < n; i++) keep_page(p, kv, r, i);
+    return n;
+}
+
+void kin_kv_pages_pass(kin_kv_pages *p, int il, const int64_t *cells, int n, const float *x) {
+    if (p && p->borders) kin_border_log_add(p->borders, il, cells, n, x);
+}
+
+void kin_kv_pages_put_border(kin_kv_pages *p, int il, const kin_page_request *r, const float *x) {
+    if (!p || !p->borders) return;
+    for (int i = 0; i < r->n; i++) kin_border_log_put(p->borders, il, &r->keys[i], x + (size_t)i * p->n_embd * KIN_KV_CELLS);
+    kin_border_log_settle(p->borders);
 }

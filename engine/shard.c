@@ -21,10 +21,13 @@ enum {
     NODES_PER_LAYER = 64, // more than any family's layer
 
     // Variants of the layers' graphs: window 0, 1, ... as a whole; or one block of a layer: BLOCK + BLOCKS_STEP * layer + block,
-    // where block ROUTE is only the choice of a feed-forward block's experts. Of the output's: all tiles, or tile 0, 1, ...
+    // where block ROUTE is only the choice of a feed-forward block's experts; or layers of a window: LAYERS + LAYERS_STEP * first
+    // + the one behind the last. Of the output's: all tiles, or tile 0, 1, ...
     BLOCK = 1 << 10,
     BLOCKS_STEP = KIN_MAX_LAYER_COMPUTE_BLOCKS + 1,
     ROUTE = KIN_MAX_LAYER_COMPUTE_BLOCKS,
+    LAYERS = 1 << 26,
+    LAYERS_STEP = 1 << 12,
     WHOLE = -1,
     HIDDEN = -2, // the norm alone
 };
@@ -70,7 +73,7 @@ struct kin_shard {
     uint64_t weights_budget; // at the start
     kin_governor *governor;  // NULL: nothing to govern, or not yet
 
-    step *steps; // [n_steps]
+    step *steps; // [n_steps + 1], the last one for layers that are computed by themselves
     // One run's inputs, sized for n_batch.
     int32_t *out_pos, *out_seen;
     ggml_fp16_t *mask, *out_mask;       // [n_batch, n_cells]
@@ -226,13 +229,52 @@ static struct ggml_tensor *build_block(const kin_arch *arch, kin_graph *g, struc
     return block == 1 ? arch->ffn_in(g, il, x) : arch->ffn_out(g, il, x);
 }
 
+static int min_int(int a, int b) {
+    return a < b ? a : b;
+}
+
+static int max_int(int a, int b) {
+    return a > b ? a : b;
+}
+
+// Layers of a window.
+typedef struct layers {
+    int begin, end;
+} layers;
+
+// Those of them that the window has on the GPU, or on the CPU.
+static layers layers_on(const kin_window *window, layers of, bool on_gpu) {
+    int gpu_begin = kin_window_gpu_begin(window);
+    if (on_gpu && of.begin < gpu_begin) of.begin = gpu_begin;
+    if (!on_gpu && of.end > gpu_begin) of.end = gpu_begin;
+    return of;
+}
+
+static layers all_layers(const kin_window *window) {
+    return (layers){window->layer_begin, window->layer_end};
+}
+
+static const kin_window *window_with(const kin_shard *s, int il) {
+    const kin_window *w = s->o.windows.at;
+    while (il < w->layer_begin || il >= w->layer_end) w++;
+    return w;
+}
+
+static int layers_variant(const kin_shard *s, int i_window, layers of) {
+    const kin_window *w = &s->o.windows.at[i_window];
+    return of.begin == w->layer_begin && of.end == w->layer_end ? i_window : LAYERS + LAYERS_STEP * of.begin + of.end;
+}
+
 static struct ggml_tensor *build_layers(const void *user, kin_graph *g, struct ggml_tensor *x, int variant) {
     const layers_stage *ls = user;
     const kin_arch *arch = g->hp->arch;
-    if (variant >= BLOCK) return build_block(arch, g, x, (variant - BLOCK) / BLOCKS_STEP, (variant - BLOCK) % BLOCKS_STEP);
-    const kin_window *window = &ls->shard->o.windows.at[variant];
-    int gpu_begin = kin_window_gpu_begin(window), end = ls->on_gpu ? window->layer_end : gpu_begin;
-    for (int il = ls->on_gpu ? gpu_begin : window->layer_begin; il < end; il++) {
+    bool is_some = variant >= LAYERS;
+    if (variant >= BLOCK && !is_some)
+        return build_block(arch, g, x, (variant - BLOCK) / BLOCKS_STEP, (variant - BLOCK) % BLOCKS_STEP);
+    layers of = {(variant - LAYERS) / LAYERS_STEP, (variant - LAYERS) % LAYERS_STEP};
+    const kin_window *window = is_some ? window_with(ls->shard, of.begin) : &ls->shard->o.windows.at[variant];
+    of = layers_on(window, is_some ? of : all_layers(window), ls->on_gpu);
+    for (int il = of.begin; il < of.end; il++) {
         x = arch->attn(g, il, x);
         x = arch->ffn(g, il, x);
     }
@@ -262,7 +304,8 @@ static struct ggml_tensor *build_output(const void *user, kin_graph *g, struct g
 
 static int n_layers_on(const layers_stage *ls, int i_window) {
     const kin_window *window = &ls->shard->o.windows.at[i_window];
-    return ls->on_gpu ? window->n_gpu_layers : kin_window_gpu_begin(window) - window->layer_begin;
+    layers of = layers_on(window, all_layers(window), ls->on_gpu);
+    return of.end - of.begin;
 }
 
 static int open_stage(kin_shard *s, layers_stage *ls, bool on_gpu, kin_err *err) {
@@ -306,8 +349,8 @@ static int open_output(kin_shard *s, kin_err *err) {
 
 static int open_steps(kin_shard *s, kin_err *err) {
     size_t n_batch = (size_t)s->o.n_batch;
-    s->steps = calloc((size_t)s->o.n_steps, sizeof *s->steps);
-    for (int i = 0; i < s->o.n_steps && s->steps; i++) {
+    s->steps = calloc((size_t)s->o.n_steps + 1, sizeof *s->steps);
+    for (int i = 0; i <= s->o.n_steps && s->steps; i++) {
         step *st = &s->steps[i];
         st->cells = malloc(n_batch * sizeof *st->cells);
         st->pos = malloc(n_batch * sizeof *st->pos);
@@ -424,7 +467,7 @@ int kin_shard_open(kin_shard **out, const kin_model *model, const kin_devices *d
 }
 
 static void close_steps(kin_shard *s) {
-    for (int i = 0; i < s->o.n_steps && s->steps; i++) {
+    for (int i = 0; i <= s->o.n_steps && s->steps; i++) {
         free(s->steps[i].cells);
         free(s->steps[i].pos);
         free(s->steps[i].seq);
@@ -512,6 +555,14 @@ static bool has_ggml_attention(const kin_shard *s) {
     return !s->devices.cpu.kernels || kin_windows_n_gpu_layers(&s->o.windows) > 0;
 }
 
+static void note_cells(const kin_shard *s, step *st) {
+    st->n_kv = kin_kv_n_used(s->kv);
+    for (int i = 0; i < st->batch.n_tokens; i++) {
+        st->n_seen[i] = st->pos[i] + 1;
+        st->plain_cells[i] = (int32_t)st->cells[i];
+    }
+}
+
 int kin_shard_begin(kin_shard *s, const kin_batch *batch, kin_err *err) {
     kin_assert(batch->n_tokens > 0 && batch->n_tokens <= s->o.n_batch);
     kin_assert(!batch->out || (batch->n_out > 0 && batch->n_out <= batch->n_tokens));
@@ -535,11 +586,7 @@ int kin_shard_begin(kin_shard *s, const kin_batch *batch, kin_err *err) {
     st->batch.seq = st->seq;
     st->batch.out = batch->out ? st->out : NULL;
     st->batch.n_ops = 0; // done
-    st->n_kv = kin_kv_n_used(s->kv);
-    for (size_t i = 0; i < n; i++) {
-        st->n_seen[i] = st->pos[i] + 1;
-        st->plain_cells[i] = (int32_t)st->cells[i];
-    }
+    note_cells(s, st);
     st->open = true;
     return number;
 }
@@ -570,7 +617,9 @@ static void open_pages(kin_shard *s) {
     uint8_t variant[KIN_KV_VARIANT_BYTES];
     kin_err err;
     if (s->pages || !s->o.kv_disk.dir) return;
-    if (make_variant(s, variant, &err) == 0 && kin_kv_pages_open(&s->pages, s->kv, &s->o.kv_disk, variant, &err) == 0) return;
+    int n_embd = kin_share_is_whole(&s->o.share) ? s->hp.n_embd : 0; // the devices of a group have a layer together
+    if (make_variant(s, variant, &err) == 0 && kin_kv_pages_open(&s->pages, s->kv, n_embd, &s->o.kv_disk, variant, &err) == 0)
+        return;
     kin_log(KIN_LOG_WARN, "texts are not kept on the disk for later: %s", err.text);
     s->o.kv_disk.dir = NULL;
 }
@@ -616,16 +665,14 @@ static int run_layer(kin_shard *s, int il, kin_stage_shape shape, const kin_stag
     return run_block(s, il, 2, ffn, &ffn_in, y, err);
 }
 
-static int run_cpu(kin_shard *s, int i_window, kin_stage_shape shape, bool with_output, const kin_stage_inputs *in, float *y,
+static int run_cpu(kin_shard *s, layers of, kin_stage_shape shape, bool with_output, const kin_stage_inputs *in, float *y,
                    kin_err *err) {
-    const kin_window *window = &s->o.windows.at[i_window];
-    int begin = window->layer_begin, end = kin_window_gpu_begin(window);
-    if (!kin_weights_begin(s->weights, kin_weights_compute_block(s->weights, begin), with_output))
+    if (!kin_weights_begin(s->weights, kin_weights_compute_block(s->weights, of.begin), with_output))
         return kin_stage_run(s->cpu.stage, shape, in, y, err);
     kin_stage_inputs layer_in = *in;
-    for (int il = begin; il < end; il++) {
+    for (int il = of.begin; il < of.end; il++) {
         kin_stage_shape layer = shape;
-        if (il < end - 1) layer.n_out = layer.n_tokens;
+        if (il < of.end - 1) layer.n_out = layer.n_tokens;
         if (run_layer(s, il, layer, &layer_in, y, err) != 0) return KIN_FAIL;
         layer_in.x = y;
     }
@@ -662,34 +709,84 @@ static void fill_rows(kin_shard *s, const step *st, bool plain, bool masks, kin_
     in->out = (kin_rows){.pos = s->out_pos, .n_cells = s->out_seen, .tables = s->out_table};
 }
 
-int kin_shard_run(kin_shard *s, int number, int i_window, const float *x, float *y, kin_err *err) {
-    const step *st = &s->steps[number];
-    const kin_window *window = &s->o.windows.at[i_window];
-    kin_assert(st->open && i_window >= 0 && i_window < s->o.windows.n);
+// x // f32 [n_tokens, n_embd] before layers of a window -> y // f32 [n_out, n_embd] after them
+static int run_layers(kin_shard *s, const step *st, int i_window, layers of, int n_out, const float *x, float *y, kin_err *err) {
     const kin_batch *batch = &st->batch;
-    bool last = window->layer_end == s->model->hp.n_layer;
-    int n_out = last ? kin_batch_n_out(batch) : batch->n_tokens;
+    const kin_window *window = &s->o.windows.at[i_window];
     kin_stage_inputs in = {
         .x = x, .pos = st->pos, .cells = st->cells, .mask = s->mask, .out_mask = s->out_mask, .out_pos = s->out_pos};
-
-    bool cpu = n_layers_on(&s->cpu, i_window) > 0, gpu = n_layers_on(&s->gpu, i_window) > 0;
+    layers on_cpu = layers_on(window, of, false), on_gpu = layers_on(window, of, true);
+    bool cpu = on_cpu.begin < on_cpu.end, gpu = on_gpu.begin < on_gpu.end;
     bool plain = cpu && s->devices.cpu.kernels;
     if (n_out < batch->n_tokens) in.out_rows = st->out;
     fill_rows(s, st, plain, gpu || !plain, &in);
-    kin_stage_shape shape = {
-        .variant = i_window, .n_tokens = batch->n_tokens, .n_kv = st->n_kv, .n_out = gpu ? batch->n_tokens : n_out};
+    kin_stage_shape shape = {.variant = layers_variant(s, i_window, of),
+                             .n_tokens = batch->n_tokens,
+                             .n_kv = st->n_kv,
+                             .n_out = gpu ? batch->n_tokens : n_out};
     kin_stage_shape cpu_shape = shape;
     if (plain) cpu_shape.n_kv = (st->n_kv + KIN_SPAN_CELLS - 1) / KIN_SPAN_CELLS * KIN_SPAN_CELLS; // only scratch depends on it
-    if (cpu && run_cpu(s, i_window, cpu_shape, s->output && !batch->no_output, &in, y, err) != 0) return KIN_FAIL;
+    if (cpu && run_cpu(s, on_cpu, cpu_shape, s->output && !batch->no_output, &in, y, err) != 0) return KIN_FAIL;
     if (!gpu) return 0;
-    if (kin_weights_await_gpu(s->weights, kin_window_gpu_begin(window), window->layer_end, err) != 0) return KIN_FAIL;
+    if (kin_weights_await_gpu(s->weights, on_gpu.begin, on_gpu.end, err) != 0) return KIN_FAIL;
     if (cpu) in.x = y;
     shape.n_out = n_out;
     return kin_stage_run(s->gpu.stage, shape, &in, y, err);
 }
 
-static int min_int(int a, int b) {
-    return a < b ? a : b;
+int kin_shard_run(kin_shard *s, int number, int i_window, const float *x, float *y, kin_err *err) {
+    const step *st = &s->steps[number];
+    const kin_window *window = &s->o.windows.at[i_window];
+    kin_assert(st->open && i_window >= 0 && i_window < s->o.windows.n);
+    bool is_last = window->layer_end == s->model->hp.n_layer;
+    int n_out = is_last ? kin_batch_n_out(&st->batch) : st->batch.n_tokens;
+    if (run_layers(s, st, i_window, all_layers(window), n_out, x, y, err) != 0) return KIN_FAIL;
+    if (is_last) return 0;
+    open_pages(s);
+    kin_kv_pages_pass(s->pages, window->layer_end, st->cells, st->batch.n_tokens, y);
+    return 0;
+}
+
+// ---- layers that a lost device had
+
+// Tokens that have their cells, as many as a step may have.
+static int compute_some(kin_shard *s, layers of, int32_t seq, int pos, int n, float *x, kin_err *err) {
+    step *st = &s->steps[s->o.n_steps];
+    st->batch = (kin_batch){.n_tokens = n, .pos = st->pos, .seq = st->seq, .n_out = n, .no_output = true};
+    for (int i = 0; i < n; i++) {
+        st->pos[i] = pos + i;
+        st->seq[i] = seq;
+        st->cells[i] = (int64_t)kin_kv_block(s->kv, seq, st->pos[i] / KIN_KV_CELLS) * KIN_KV_CELLS + st->pos[i] % KIN_KV_CELLS;
+    }
+    note_cells(s, st);
+    for (int i = 0; i < s->o.windows.n; i++) {
+        const kin_window *w = &s->o.windows.at[i];
+        layers own = {max_int(of.begin, w->layer_begin), min_int(of.end, w->layer_end)};
+        if (own.begin < own.end && run_layers(s, st, i, own, n, x, x, err) != 0) return KIN_FAIL;
+    }
+    return 0;
+}
+
+// kin_kv_compute
+static int compute_layers(void *user, int layer_begin, int layer_end, int32_t seq, int pos, int n, float *x, kin_err *err) {
+    kin_shard *s = user;
+    for (int at = 0, some; at < n; at += some) {
+        some = min_int(n - at, s->o.n_batch);
+        float *x_some = x + (size_t)at * (size_t)s->hp.n_embd;
+        if (compute_some(s, (layers){layer_begin, layer_end}, seq, pos + at, some, x_some, err) != 0) return KIN_FAIL;
+    }
+    return 0;
+}
+
+int kin_shard_recompute(kin_shard *s, const kin_page_request *request, kin_err *err) {
+    const kin_kv_compute compute = {.layers = compute_layers, .user = s};
+    if (settle(s, err) != 0) return KIN_FAIL;
+    return kin_kv_pages_recompute(s->pages, s->kv, request, &compute, err);
+}
+
+void kin_shard_put_border(kin_shard *s, int il, const kin_page_request *request, const float *x) {
+    open_pages(s);
+    kin_kv_pages_put_border(s->pages, il, request, x);
 }
 
 // The rows of one tile: x // f32 [n, n_embd] -> its part of logits // f32 [n, n_vocab], from column `at` on

@@ -86,6 +86,10 @@ int kin_shard_begin(kin_shard *shard, const kin_batch *batch, kin_err *err);
 // failed, or the pages cannot be where the request says.
 int kin_shard_pages(kin_shard *shard, const kin_batch *batch, kin_err *err);
 
+// The second half of a request that recomputes, and hidden states for it: see engine/kv_pages.h.
+int kin_shard_recompute(kin_shard *shard, const kin_page_request *request, kin_err *err);
+void kin_shard_put_border(kin_shard *shard, int il, const kin_page_request *request, const float *x);
+
 // Runs one window. x // f32 [n_tokens, n_embd] before its layers -> y // f32 [n, n_embd] after them, where n is
 // kin_batch_n_out(batch) if the window ends with the model's last layer, else n_tokens. x and y may be the same memory.
 int kin_shard_run(kin_shard *shard, int step, int i_window, const float *x, float *y, kin_err *err);

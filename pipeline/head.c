@@ -202,6 +202,10 @@ bool kin_head_has_room(const kin_head *h) {
     return kin_head_n_in_flight(h) < h->n_steps;
 }
 
+static flight *flight_of(kin_head *h, uint64_t step) {
+    return &h->flights[step % (uint64_t)h->n_steps];
+}
+
 // A sequence that is cut twice is cut once.
 static bool merge(kin_head *h, const kin_kv_op *op) {
     for (int i = h->n_ops - 1; i >= 0 && op->seq == op->from; i--) {
@@ -214,7 +218,18 @@ static bool merge(kin_head *h, const kin_kv_op *op) {
     return false;
 }
 
+// What a request in flight would compute here when it is back may be another text's by then.
+static void forget_recomputing(kin_head *h, int32_t seq) {
+    for (uint64_t step = h->done_step; step < h->next_step && h->n_pages > 0; step++) {
+        flight *f = flight_of(h, step);
+        if (!f->batch.pages || !f->pages.recomputes || (seq >= 0 && f->pages.seq != seq)) continue;
+        f->pages.recomputes = false;
+        f->n_good = 0;
+    }
+}
+
 int kin_head_change(kin_head *h, kin_kv_op op, kin_err *err) {
+    forget_recomputing(h, op.seq);
     if (op.seq < 0) h->n_ops = 0;
     if (merge(h, &op)) return 0;
     if (h->n_ops == KIN_PROTO_MAX_OPS) return kin_err_set(err, "more than %d changes of the KV cache at once", h->n_ops);
@@ -227,10 +242,6 @@ int kin_head_change(kin_head *h, kin_kv_op op, kin_err *err) {
     }
     h->ops[h->n_ops++] = op;
     return 0;
-}
-
-static flight *flight_of(kin_head *h, uint64_t step) {
-    return &h->flights[step % (uint64_t)h->n_steps];
 }
 
 // Steps, without requests for pages: what is timed.
@@ -289,8 +300,20 @@ int kin_head_send(kin_head *h, const kin_head_step *s, uint64_t *number, kin_err
     return KIN_FAIL;
 }
 
-// The others work on it while the head does its own part.
-static int send_pages(kin_head *h, flight *f, uint64_t number, kin_err *err) {
+// The first layer's input, which nobody has logged.
+static int put_embeddings(kin_head *h, const kin_page_request *r, const int32_t *tokens, kin_err *err) {
+    size_t n = (size_t)r->n * KIN_KV_CELLS;
+    float *x = malloc(n * (size_t)h->model->hp.n_embd * sizeof *x);
+    if (!x) return kin_err_set(err, "out of memory");
+    int rc = kin_embed(h->model, tokens, (int)n, x, err);
+    if (rc == 0) kin_shard_put_border(h->ring.shard, 0, r, x);
+    free(x);
+    return rc;
+}
+
+// The others work on it while the head does its own part; but for what that has to wait for.
+static int send_pages(kin_head *h, flight *f, uint64_t number, const int32_t *tokens, kin_err *err) {
+    if (f->pages.recomputes && put_embeddings(h, &f->pages, tokens, err) != 0) return KIN_FAIL;
     f->batch = (kin_batch){.ops = h->ops, .n_ops = h->n_ops, .pages = &f->pages};
     kin_hop hop = {.step = number, .n_good = f->pages.n};
     if (h->ring.transport.send(h->ring.transport.user, &hop, &f->batch, h->x, err) != 0) return KIN_FAIL;
@@ -299,14 +322,14 @@ static int send_pages(kin_head *h, flight *f, uint64_t number, kin_err *err) {
     return f->n_good < 0 ? KIN_FAIL : 0;
 }
 
-int kin_head_send_pages(kin_head *h, const kin_page_request *request, uint64_t *number, kin_err *err) {
+int kin_head_send_pages(kin_head *h, const kin_page_request *request, const int32_t *tokens, uint64_t *number, kin_err *err) {
     kin_assert(request->n > 0 && request->n <= KIN_PAGES_MAX && kin_head_has_room(h));
     *number = h->next_step++;
     h->n_pages++;
     flight *f = flight_of(h, *number);
     f->pages = *request;
     f->is_back = false;
-    if (send_pages(h, f, *number, err) == 0) return 0;
+    if (send_pages(h, f, *number, tokens, err) == 0) return 0;
     give_up(h);
     return KIN_FAIL;
 }
@@ -364,14 +387,20 @@ static bool end_pages(kin_head *h) {
     return true;
 }
 
+// n_good: of the other members.
+static int take_pages(kin_head *h, flight *f, int n_good, kin_err *err) {
+    f->n_good = min_int(f->n_good, n_good);
+    f->is_back = true;
+    if (!f->pages.recomputes || f->n_good == 0) return 0;
+    f->pages.n = f->n_good;
+    f->n_good = kin_stage_executor_recompute(h->ring.executor, &f->pages, err);
+    return f->n_good < 0 ? KIN_FAIL : 0;
+}
+
 // A step came back to us at the end of a round: our own window, then the next round or the output. *done: it was the last.
 static int take_hop(kin_head *h, kin_hop *hop, bool *done, kin_err *err) {
     flight *f = flight_of(h, hop->step);
-    if (f->batch.pages) {
-        f->n_good = min_int(f->n_good, hop->n_good);
-        f->is_back = true;
-        return 0;
-    }
+    if (f->batch.pages) return take_pages(h, f, hop->n_good, err);
     if (!kin_stage_executor_has(h->ring.executor, hop->step)) { // forgotten: those that were sent before it are done
         if (check_order(h, hop->step, err) != 0) return KIN_FAIL;
         h->done_step++;

@@ -90,8 +90,9 @@ bool kin_head_has_room(const kin_head *head); // for one more in flight
 int kin_head_send(kin_head *head, const kin_head_step *step, uint64_t *number, kin_err *err);
 
 // Sends a request for pages of the KV cache round the ring, in order with the steps, among which it counts; its keys are copied.
-// kin_head_receive gives its number back when all members have done it. Failure is as above.
-int kin_head_send_pages(kin_head *head, const kin_page_request *request, uint64_t *number, kin_err *err);
+// tokens // i32 [n * 64] of the pages; only if it recomputes. kin_head_receive gives its number back when all members have done
+// it. Failure is as above.
+int kin_head_send_pages(kin_head *head, const kin_page_request *request, const int32_t *tokens, uint64_t *number, kin_err *err);
 
 // Of a request that kin_head_receive gave back just now: how many of its first pages all members have kept, or found.
 int kin_head_n_good(const kin_head *head, uint64_t number);

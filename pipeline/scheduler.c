@@ -318,6 +318,7 @@ static void look_on_disks(kin_scheduler *s, kin_generation *g) {
         return;
     g->n_sent = g->n_done = g->n_cached = first * KIN_KV_CELLS;
     g->n_found = n;
+    g->recomputes = false;
 }
 
 // A text that has begun to be written has its prompt behind it, also where that is computed again.
@@ -627,8 +628,9 @@ static int send_step(kin_scheduler *s, bool *sent, kin_err *err) {
 
 // ---- pages on the disks
 
-static int send_pages(kin_scheduler *s, kin_flight *f, const kin_page_request *r, kin_err *err) {
-    if (kin_head_send_pages(s->head, r, &f->number, err) != 0) return KIN_FAIL;
+// tokens: of the pages.
+static int send_pages(kin_scheduler *s, kin_flight *f, const kin_page_request *r, const int32_t *tokens, kin_err *err) {
+    if (kin_head_send_pages(s->head, r, tokens, &f->number, err) != 0) return KIN_FAIL;
     s->n_flights++;
     s->n_page_flights++;
     return 0;
@@ -642,8 +644,9 @@ static int fetch_patience_ms(const kin_scheduler *s, int n_tokens) {
 // The next pages of a text that is found on the disks, a few at first, which show how long they take. Without room for them the
 // rest is computed, when there is.
 static int send_load(kin_scheduler *s, kin_generation *g, kin_err *err) {
-    kin_page_request r = {.loads = true, .seq = g->slot, .first = g->n_sent / KIN_KV_CELLS};
+    kin_page_request r = {.loads = true, .recomputes = g->recomputes, .seq = g->slot, .first = g->n_sent / KIN_KV_CELLS};
     int most = r.first == 0 ? FIRST_LOAD : kin_scheduler_min(KIN_PAGES_MAX, 2 * r.first);
+    const int32_t *tokens = g->tokens + g->n_sent;
     r.n = kin_scheduler_min(most, g->n_found - r.first);
     r.patience_ms = fetch_patience_ms(s, r.n * KIN_KV_CELLS);
     if (!make_room(s, r.n, NO_SLOT) || !kin_prefix_pages_name(s->o.pages, g->tokens, r.first, r.n, r.keys)) {
@@ -658,7 +661,7 @@ static int send_load(kin_scheduler *s, kin_generation *g, kin_err *err) {
         if (kin_kv_blocks_append(s->blocks, g->slot, g->n_sent++, &cell, err) != 0) return KIN_FAIL;
     }
     g->n_steps++;
-    return send_pages(s, f, &r, err);
+    return send_pages(s, f, &r, tokens, err);
 }
 
 static int send_loads(kin_scheduler *s, kin_err *err) {
@@ -684,7 +687,15 @@ static bool pays(const kin_scheduler *s, const kin_flight *f) {
     return s->prompt_alone_s <= 0 || took_s < LOAD_PATIENCE_S + s->prompt_alone_s * f->parts[0].n;
 }
 
-// What was not found is forgotten, and computed; so is the rest of what comes too slowly.
+// What is not found, or comes too slowly, is computed: in the layers only that lack it, as long as that is the faster way, if
+// this text was in a ring before. Its members have logged what they passed on.
+static void give_up_pages(kin_generation *g) {
+    if (g->recomputes || g->n_once <= g->n_done)
+        g->n_found = 0;
+    else
+        g->recomputes = true;
+}
+
 static int take_load(kin_scheduler *s, const kin_flight *f, kin_err *err) {
     if (f->n_parts == 0) return 0; // its text has failed
     kin_generation *g = f->parts[0].g;
@@ -694,12 +705,11 @@ static int take_load(kin_scheduler *s, const kin_flight *f, kin_err *err) {
     g->n_cached += n;
     s->stats.n_cached_tokens += (uint64_t)n;
     s->slots[g->slot].n_kept = g->n_done / KIN_KV_CELLS;
+    if (g->recomputes) s->stats.n_partly_replayed_tokens += (uint64_t)n;
+    if (n < f->parts[0].n || !pays(s, f)) give_up_pages(g);
     if (n < f->parts[0].n) {
-        g->n_found = 0;
         g->n_sent = g->n_done;
         if (kin_scheduler_change(s, (kin_kv_op){g->slot, g->slot, g->n_done}, err) != 0) return KIN_FAIL;
-    } else if (!pays(s, f)) {
-        g->n_found = 0;
     }
     tell_progress(g);
     if (g->cancelled) end_generation(s, g, KIN_GENERATION_CANCELLED, NULL);
@@ -728,7 +738,7 @@ static int send_keep(kin_scheduler *s, bool *sent, kin_err *err) {
         if (!kin_prefix_pages_name(s->o.pages, tokens, r.first, r.n, r.keys)) return 0;
         kin_prefix_pages_keep(s->o.pages, tokens, r.first, r.n, r.keys);
         *sent = true;
-        return send_pages(s, new_flight(s, KIN_FLIGHT_KEEP), &r, err);
+        return send_pages(s, new_flight(s, KIN_FLIGHT_KEEP), &r, NULL, err);
     }
     return 0;
 }

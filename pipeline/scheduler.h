@@ -118,12 +118,13 @@ typedef struct kin_scheduler_stats {
     uint64_t logits_bytes;       // of memory for the logits of steps
     uint64_t n_steps;
     uint64_t n_prompt_tokens, n_cached_tokens, n_generated_tokens;
-    uint64_t n_done;               // texts that ended as KIN_GENERATION_DONE
-    uint64_t n_replayed_tokens;    // computed again, because the ring was another one, or a text had lost its place
-    uint64_t n_loaded_tokens;      // taken from pages on disks, this machine's or others'
-    uint64_t n_preempted;          // texts that lost their place in the KV cache
-    uint64_t n_decode_rows;        // of all steps, one for each text that is written; drafted ones do not count
-    kin_draft_counts drafts;       // of all texts
+    uint64_t n_done;                   // texts that ended as KIN_GENERATION_DONE
+    uint64_t n_replayed_tokens;        // computed again, in all layers: the ring was another one, or a text had lost its place
+    uint64_t n_partly_replayed_tokens; // computed again in the layers only whose keys and values were lost
+    uint64_t n_loaded_tokens;          // taken from pages on disks, this machine's or others'
+    uint64_t n_preempted;              // texts that lost their place in the KV cache
+    uint64_t n_decode_rows;            // of all steps, one for each text that is written; drafted ones do not count
+    kin_draft_counts drafts;           // of all texts
     double step_s, prompt_token_s; // from a text's token to its next without prompts, and more for each token of them in its step
 } kin_scheduler_stats;
 

@@ -26,7 +26,8 @@ struct kin_generation {
         uint8_t kind, grade;
     } ahead[KIN_STEPS_IN_FLIGHT]; // [n_ahead] drafted tokens behind its last one that steps in flight have, one each
     int n_ahead;
-    int n_found; // blocks that are on the disks; those beyond n_sent are being taken from there
+    int n_found;     // blocks that are on the disks; those beyond n_sent are being taken from there
+    bool recomputes; // some layers' are not: these are computed
     bool cancelled;
 };
 

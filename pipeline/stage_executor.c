@@ -109,6 +109,10 @@ int kin_stage_executor_pages(kin_stage_executor *p, const kin_batch *batch, kin_
     return p->o.shard ? kin_shard_pages(p->o.shard, batch, err) : batch->pages->n;
 }
 
+int kin_stage_executor_recompute(kin_stage_executor *p, const kin_page_request *request, kin_err *err) {
+    return p->o.shard ? kin_shard_recompute(p->o.shard, request, err) : request->n;
+}
+
 bool kin_stage_executor_has(kin_stage_executor *p, uint64_t step) {
     return find_step(p, true, step) != NULL;
 }

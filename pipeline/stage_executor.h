@@ -34,6 +34,9 @@ int kin_stage_executor_begin(kin_stage_executor *executor, uint64_t step, const 
 // Changes of the KV cache as above, and then its pages instead of a step (kin_shard_pages): how many are as they should be.
 int kin_stage_executor_pages(kin_stage_executor *executor, const kin_batch *batch, kin_err *err);
 
+// The second half of a request that recomputes (kin_shard_recompute), at the head when it has come back.
+int kin_stage_executor_recompute(kin_stage_executor *executor, const kin_page_request *request, kin_err *err);
+
 // Whether a step is in flight here; not if its tokens were forgotten since it began.
 bool kin_stage_executor_has(kin_stage_executor *executor, uint64_t step);
 

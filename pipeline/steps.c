@@ -125,6 +125,7 @@ kin_message_buffer *kin_steps_pack_pages(kin_message_pool *pool, uint32_t epoch,
     const kin_page_request *r = batch->pages;
     kin_proto_pages m = {.step = hop->step,
                          .loads = r->loads,
+                         .recomputes = r->recomputes,
                          .n_pages = (uint16_t)r->n,
                          .n_good = (uint16_t)hop->n_good,
                          .n_ops = (uint16_t)batch->n_ops,
@@ -148,8 +149,12 @@ int kin_steps_unpack_pages(const kin_steps *s, const kin_message_buffer *buffer,
     if (m->seq >= s->n_seq) return kin_err_set(err, "sequence %d of %d", (int)m->seq, s->n_seq);
     if (check_ops(s, m->ops, m->n_ops, err) != 0) return KIN_FAIL;
     decode_ops(ops, m->ops, m->n_ops);
-    *r = (kin_page_request){
-        .loads = m->loads, .patience_ms = m->patience_ms, .seq = m->seq, .first = (int)m->first, .n = m->n_pages};
+    *r = (kin_page_request){.loads = m->loads,
+                            .recomputes = m->recomputes,
+                            .patience_ms = m->patience_ms,
+                            .seq = m->seq,
+                            .first = (int)m->first,
+                            .n = m->n_pages};
     memcpy(r->keys, m->key, m->n_pages * sizeof m->key[0]);
     *batch = (kin_batch){.ops = ops, .n_ops = m->n_ops, .pages = r};
     return 0;

@@ -116,9 +116,11 @@ static int take_pages(kin_worker *w, kin_message_buffer *buffer, kin_err *err) {
     kin_time begun = kin_clock_now();
     if (kin_steps_unpack_pages(&w->steps, buffer, &m, &request, w->ops, &batch, err) != 0) return KIN_FAIL;
     int n_good = kin_stage_executor_pages(w->executor, &batch, err);
+    if (n_good >= 0 && m.recomputes) n_good = kin_stage_executor_recompute(w->executor, &request, err);
     if (n_good < 0) return KIN_FAIL;
     double left_ms = m.patience_ms - kin_clock_ms(begun, kin_clock_now());
-    m.patience_ms = left_ms > 0 ? (uint16_t)left_ms : 0;
+    if (!m.recomputes)
+        m.patience_ms = left_ms > 0 ? (uint16_t)left_ms : 0; // of what this member computed the next one has to wait for
     if (n_good < m.n_good) m.n_good = (uint16_t)n_good;
     m.ops = NULL; // they are in place
     kin_proto_encode_pages(buffer->payload, buffer->cap, &m);

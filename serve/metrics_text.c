@@ -115,6 +115,8 @@ void kin_metrics_put(const struct kin_call_counters *c, const kin_service_status
     put_count(out, "kin:requests_cancelled_total", "... whose client went away.", c->n_cancelled);
     put_count(out, "kin:replayed_tokens_total", "Tokens computed again: the ring was another one, or a text had lost its place.",
               t->n_replayed_tokens);
+    put_count(out, "kin:partly_replayed_tokens_total",
+              "Tokens computed again in some layers only: those of a device that was lost.", t->n_partly_replayed_tokens);
     put_count(out, "kin:preemptions_total", "Texts that lost their place in the KV cache for a while.", t->n_preempted);
     put_number(out, "kin:kv_cache_usage_ratio", "gauge", "Blocks of the KV cache in use, prefixes among them.",
                t->n_blocks ? 1 - (double)t->n_free_blocks / t->n_blocks : 0);

@@ -167,6 +167,7 @@ static void add_counts(kin_scheduler_stats *to, const kin_scheduler_stats *t) {
     to->n_cached_tokens += t->n_cached_tokens;
     to->n_generated_tokens += t->n_generated_tokens;
     to->n_replayed_tokens += t->n_replayed_tokens;
+    to->n_partly_replayed_tokens += t->n_partly_replayed_tokens;
     to->n_preempted += t->n_preempted;
     to->n_decode_rows += t->n_decode_rows;
     kin_draft_counts_add(&to->drafts, &t->drafts);

@@ -394,7 +394,7 @@ static int ask(kin_runner *r, bool loads, int32_t seq, int first, int n) {
     uint64_t number, got;
     kin_err err;
     for (int i = 0; i < n; i++) request.keys[i].bytes[3] = (uint8_t)(first + i);
-    if (kin_head_send_pages(r->head, &request, &number, &err) != 0) fail_msg("%s", err.text);
+    if (kin_head_send_pages(r->head, &request, NULL, &number, &err) != 0) fail_msg("%s", err.text);
     if (kin_head_receive(r->head, NULL, &got, &err) != 0) fail_msg("%s", err.text);
     assert_int_equal(got, number);
     assert_int_equal(kin_head_n_in_flight(r->head), 0);
@@ -468,11 +468,11 @@ static void pages_that_cannot_be_are_refused(void **state) {
     uint64_t number;
     kin_err err;
     feed(&r, 0, 0, KIN_KV_CELLS - 1, logits);
-    assert_int_equal(kin_head_send_pages(r.head, &request, &number, &err), KIN_FAIL); // not full
+    assert_int_equal(kin_head_send_pages(r.head, &request, NULL, &number, &err), KIN_FAIL); // not full
     request.loads = true;
-    assert_int_equal(kin_head_send_pages(r.head, &request, &number, &err), KIN_FAIL); // not at its end
+    assert_int_equal(kin_head_send_pages(r.head, &request, NULL, &number, &err), KIN_FAIL); // not at its end
     request = (kin_page_request){.loads = true, .seq = 1, .n = 8};
-    assert_int_equal(kin_head_send_pages(r.head, &request, &number, &err), KIN_FAIL); // more than the context
+    assert_int_equal(kin_head_send_pages(r.head, &request, NULL, &number, &err), KIN_FAIL); // more than the context
     kin_runner_close(&r);
 }
 

@@ -478,7 +478,7 @@ static void lies_in_a_step_are_refused_with_a_sentence(void **state) {
         {KIN_FRAME_SUM, 14, "01", "byte 14 is 1"},
         {KIN_FRAME_SUM, 16, "00000000", "n_values is 0"},
         {KIN_FRAME_SUM, 16, "01000000", "4 bytes too many"},
-        {KIN_FRAME_PAGES, 8, "02", "loads is 2"},
+        {KIN_FRAME_PAGES, 8, "03", "loads is 3"},
         {KIN_FRAME_PAGES, 9, "00", "n_pages is 0"},
         {KIN_FRAME_PAGES, 9, "09", "n_pages is 9"},
         {KIN_FRAME_PAGES, 9, "02", "16 bytes too many"},

@@ -92,8 +92,8 @@ int kin_head_send(kin_head *h, const kin_head_step *step, uint64_t *number, kin_
     return 0;
 }
 
-int kin_head_send_pages(kin_head *h, const kin_page_request *request, uint64_t *number, kin_err *err) {
-    (void)h, (void)request, (void)number;
+int kin_head_send_pages(kin_head *h, const kin_page_request *request, const int32_t *tokens, uint64_t *number, kin_err *err) {
+    (void)h, (void)request, (void)tokens, (void)number;
     return kin_err_set(err, "no text is kept here");
 }
 

@@ -42,6 +42,7 @@ enum {
     MAX_PAGES = 16384,
     MAX_WRITES = 8192,
     PAGE_BYTES = 2 * 8 * KIN_KV_CELLS, // 8 bytes of keys and 8 of values for each token
+    N_EMBD = 4,                        // as many bytes of hidden states
 };
 
 typedef struct text {
@@ -50,10 +51,13 @@ typedef struct text {
     bool is_done;
 } text;
 
+typedef enum page_kind { OF_LAYER, OF_TOKENS, OF_BORDER } page_kind;
+
 // A page on a disk.
 typedef struct page {
     int node;
-    bool is_of_tokens, is_there, is_torn;
+    page_kind kind;
+    bool is_there, is_torn;
     kin_page_key key;
     uint8_t content[PAGE_BYTES];
 } page;
@@ -62,7 +66,7 @@ typedef struct page {
 typedef struct page_write {
     int node, source; // source -1: it is no copy
     uint32_t life, source_life;
-    bool is_of_tokens;
+    page_kind kind;
     kin_page_key key;
     uint8_t *content;
 } page_write;
@@ -94,7 +98,8 @@ struct kin_head {
 };
 
 typedef struct totals {
-    uint64_t n_rings, n_lost, n_restarts, n_written, n_replayed, n_cached, n_torn, n_copied, n_fetched, n_yields, n_asked;
+    uint64_t n_rings, n_lost, n_restarts, n_written, n_replayed, n_cached, n_torn, n_copied, n_fetched, n_yields, n_asked,
+        n_computed, n_recomputed;
 } totals;
 
 static struct {
@@ -111,7 +116,7 @@ static struct {
     page_write writes[MAX_WRITES];
     uint32_t n_writes;
     totals totals;
-    bool has_slow_pages;
+    bool has_slow_pages, has_no_copies, never_has_copies, has_no_borders;
     kin_time late; // what slow pages took so far, for the scheduler's clock only
 } t;
 
@@ -162,33 +167,33 @@ static void write_undisturbed(text *x) {
 
 struct kin_kv_store {
     int node;
-    bool is_of_tokens;
+    page_kind kind;
     size_t n_page;
     uint8_t content[PAGE_BYTES];
 };
 
 // Its place in the table of hashes, or the free one where it belongs.
-static int *place_of(int node, bool is_of_tokens, const kin_page_key *key) {
-    for (uint64_t at = kin_hash64(key, sizeof *key, (uint64_t)node * 2 + is_of_tokens);; at++) {
+static int *place_of(int node, page_kind kind, const kin_page_key *key) {
+    for (uint64_t at = kin_hash64(key, sizeof *key, (uint64_t)node * 3 + kind);; at++) {
         int *place = &t.places[at % (2 * MAX_PAGES)];
         const page *p = &t.pages[*place];
         if (*place == 0) return place;
-        if (p->node == node && p->is_of_tokens == is_of_tokens && memcmp(&p->key, key, sizeof *key) == 0) return place;
+        if (p->node == node && p->kind == kind && memcmp(&p->key, key, sizeof *key) == 0) return place;
     }
 }
 
-static page *find_page(int node, bool is_of_tokens, const kin_page_key *key) {
-    page *p = &t.pages[*place_of(node, is_of_tokens, key)];
+static page *find_page(int node, page_kind kind, const kin_page_key *key) {
+    page *p = &t.pages[*place_of(node, kind, key)];
     return p->is_there ? p : NULL;
 }
 
-static void put_page(int node, bool is_of_tokens, const kin_page_key *key, const uint8_t *content, bool is_torn) {
-    int *place = place_of(node, is_of_tokens, key);
+static void put_page(int node, page_kind kind, const kin_page_key *key, const uint8_t *content, bool is_torn) {
+    int *place = place_of(node, kind, key);
     if (*place == 0) *place = ++t.n_pages;
     assert_true(t.n_pages < MAX_PAGES);
     page *p = &t.pages[*place];
-    *p = (page){.node = node, .is_of_tokens = is_of_tokens, .is_there = true, .is_torn = is_torn, .key = *key};
-    memcpy(p->content, content, is_of_tokens ? 4 * KIN_KV_CELLS : PAGE_BYTES);
+    *p = (page){.node = node, .kind = kind, .is_there = true, .is_torn = is_torn, .key = *key};
+    memcpy(p->content, content, kind == OF_TOKENS ? 4 * KIN_KV_CELLS : PAGE_BYTES);
 }
 
 static void begin_write(page_write write, kin_time at) {
@@ -228,12 +233,18 @@ static void written(uint32_t i) {
     page_write *p = &t.writes[i];
     bool has_source = p->source < 0 || lives(p->source, p->source_life), is_whole = lives(p->node, p->life);
     bool is_torn = !is_whole && kin_sim_below(t.w, 2) == 0;
-    if (has_source && (is_whole || is_torn)) put_page(p->node, p->is_of_tokens, &p->key, p->content, is_torn);
+    if (has_source && (is_whole || is_torn)) put_page(p->node, p->kind, &p->key, p->content, is_torn);
     t.totals.n_torn += has_source && is_torn;
     t.totals.n_copied += has_source && is_whole && p->source >= 0;
-    if (is_whole && p->source < 0 && p->node != KIN_SIM_HEAD && t.w->nodes[KIN_SIM_HEAD].runs) copy_to_buddy(p);
+    bool is_copied = p->kind == OF_LAYER && p->source < 0 && p->node != KIN_SIM_HEAD && !t.has_no_copies;
+    if (is_whole && is_copied && t.w->nodes[KIN_SIM_HEAD].runs) copy_to_buddy(p);
     free(p->content);
     p->content = NULL;
+}
+
+static page_kind kind_of(const uint8_t variant[KIN_KV_VARIANT_BYTES]) {
+    if (strcmp((const char *)variant, "tokens") == 0) return OF_TOKENS;
+    return variant[KIN_KV_VARIANT_BYTES - 1] ? OF_BORDER : OF_LAYER;
 }
 
 int kin_kv_store_open(kin_kv_store **out, const kin_kv_disk *disk, const uint8_t variant[KIN_KV_VARIANT_BYTES], size_t n_page,
@@ -241,8 +252,7 @@ int kin_kv_store_open(kin_kv_store **out, const kin_kv_disk *disk, const uint8_t
     (void)err;
     kin_kv_store *s = *out = calloc(1, sizeof *s);
     assert_non_null(s);
-    *s = (kin_kv_store){
-        .node = disk->dir[0] - '0', .is_of_tokens = strcmp((const char *)variant, "tokens") == 0, .n_page = n_page};
+    *s = (kin_kv_store){.node = disk->dir[0] - '0', .kind = kind_of(variant), .n_page = n_page};
     assert_true(n_page <= sizeof s->content);
     return 0;
 }
@@ -252,7 +262,7 @@ void kin_kv_store_close(kin_kv_store *s) {
 }
 
 bool kin_kv_store_has(const kin_kv_store *s, const kin_page_key *key) {
-    return find_page(s->node, s->is_of_tokens, key) != NULL;
+    return find_page(s->node, s->kind, key) != NULL;
 }
 
 uint8_t *kin_kv_store_begin(kin_kv_store *s) {
@@ -264,21 +274,22 @@ uint8_t *kin_kv_store_begin(kin_kv_store *s) {
 }
 
 void kin_kv_store_keep(kin_kv_store *s, const kin_page_key *key, uint8_t *content) {
-    page_write write = {.node = s->node,
-                        .source = -1,
-                        .life = t.w->nodes[s->node].life,
-                        .is_of_tokens = s->is_of_tokens,
-                        .key = *key,
-                        .content = content};
+    page_write write = {
+        .node = s->node, .source = -1, .life = t.w->nodes[s->node].life, .kind = s->kind, .key = *key, .content = content};
     begin_write(write, t.w->now + kin_sim_between_ms(t.w, 1, kin_sim_below(t.w, 8) ? 10 : 400));
 }
 
+// What was passed on: others ask for it next. Sometimes the disk takes longer than one waits.
 void kin_kv_store_settle(kin_kv_store *s) {
-    (void)s;
+    if (s->kind != OF_BORDER || kin_sim_below(t.w, 40) == 0) return;
+    for (int i = 0; i < MAX_WRITES; i++) {
+        page_write *p = &t.writes[i];
+        if (p->content && p->node == s->node && p->kind == s->kind) put_page(p->node, p->kind, &p->key, p->content, false);
+    }
 }
 
 void kin_kv_store_remove(kin_kv_store *s, const kin_page_key *key) {
-    page *p = find_page(s->node, s->is_of_tokens, key);
+    page *p = find_page(s->node, s->kind, key);
     if (p) p->is_there = false;
 }
 
@@ -293,17 +304,17 @@ void kin_kv_store_fetch(kin_kv_store *s, const kin_page_key *keys, int n, int pa
     for (int i = 0; i < n; i++) {
         const page *found = NULL;
         for (int from = 0; from < t.w->n_nodes && !found; from++) {
-            if (from != s->node && reaches(from, s->node)) found = find_page(from, s->is_of_tokens, &keys[i]);
+            if (from != s->node && reaches(from, s->node)) found = find_page(from, s->kind, &keys[i]);
         }
         if (!found || kin_sim_below(t.w, 40) == 0) continue;
         page copy = *found;
-        put_page(s->node, copy.is_of_tokens, &copy.key, copy.content, copy.is_torn);
+        put_page(s->node, copy.kind, &copy.key, copy.content, copy.is_torn);
         t.totals.n_fetched++;
     }
 }
 
 const uint8_t *kin_kv_store_read(kin_kv_store *s, const kin_page_key *key) {
-    page *p = find_page(s->node, s->is_of_tokens, key);
+    page *p = find_page(s->node, s->kind, key);
     if (!p) return NULL;
     if (p->is_torn) {
         p->is_there = false;
@@ -339,7 +350,7 @@ static cache *cache_of(int node, uint32_t epoch) {
     static const kin_device cpu;
     static const uint8_t variant[KIN_KV_VARIANT_BYTES] = "keys and values";
     cache *c = &t.caches[node];
-    kin_hparams hp = {.n_layer = N_LAYER, .n_embd = 4, .n_head = 1, .n_head_kv = 1, .head_dim = 4};
+    kin_hparams hp = {.n_layer = N_LAYER, .n_embd = N_EMBD, .n_head = 1, .n_head_kv = 1, .head_dim = 4};
     kin_window w = window_of(node);
     kin_kv_options o = {.windows = kin_windows_one(w.layer_begin, w.layer_end, 0), .n_ctx = N_CTX, .type = GGML_TYPE_F16};
     char dir[] = {(char)('0' + node), 0};
@@ -348,7 +359,8 @@ static cache *cache_of(int node, uint32_t epoch) {
     if (c->kv && c->epoch == epoch && c->life == t.w->nodes[node].life) return c;
     close_cache(c);
     *c = (cache){.epoch = epoch, .life = t.w->nodes[node].life};
-    if (kin_kv_open(&c->kv, &hp, &o, on_cpu, &cpu, &err) != 0 || kin_kv_pages_open(&c->pages, c->kv, &disk, variant, &err) != 0)
+    if (kin_kv_open(&c->kv, &hp, &o, on_cpu, &cpu, &err) != 0 ||
+        kin_kv_pages_open(&c->pages, c->kv, t.has_no_borders ? 0 : N_EMBD, &disk, variant, &err) != 0)
         fail_msg("%s", err.text);
     assert_true(kin_kv_page_bytes(c->kv) == PAGE_BYTES);
     return c;
@@ -358,20 +370,23 @@ static uint64_t *cell_at(struct ggml_tensor *tensor, int64_t cell) {
     return (uint64_t *)((char *)tensor->data + (size_t)cell * tensor->nb[1]);
 }
 
-static void compute_layer(const cache *c, step *s, const int64_t *cells, int il) {
+// Of n tokens: x // [n] before the layer -> after it
+static void compute_layer(const cache *c, int il, const int32_t *seq, const int32_t *pos, const int64_t *cells, int n,
+                          uint64_t *x) {
     int32_t table[N_CTX / KIN_KV_CELLS];
-    for (int i = 0; i < s->n; i++) {
-        int before = s->pos[i] - 1;
+    for (int i = 0; i < n; i++) {
+        int before = pos[i] - 1;
         uint64_t seen = 0;
         if (before >= 0) {
-            kin_kv_table(c->kv, s->seq[i], table);
+            kin_kv_table(c->kv, seq[i], table);
             seen = *cell_at(kin_kv_v(c->kv, il), (int64_t)table[before / KIN_KV_CELLS] * KIN_KV_CELLS + before % KIN_KV_CELLS);
         }
-        uint64_t key = key_of(s->x[i], il);
+        uint64_t key = key_of(x[i], il);
         *cell_at(kin_kv_k(c->kv, il), cells[i]) = key;
         *cell_at(kin_kv_v(c->kv, il), cells[i]) = seen = mix(seen, key);
-        s->x[i] = attend(s->x[i], seen);
+        x[i] = attend(x[i], seen);
     }
+    t.totals.n_computed += (uint64_t)n;
 }
 
 static kin_batch batch_of(const step *s) {
@@ -388,10 +403,44 @@ static void place(cache *c, step *s, int64_t *cells) {
     if (n < s->n_good) s->n_good = n;
 }
 
+// Hidden states as rows of floats.
+static void put_rows(float *rows, const uint64_t *x, int n) {
+    for (int i = 0; i < n; i++) memcpy(rows + i * N_EMBD, &x[i], sizeof x[i]);
+}
+
+// kin_kv_compute: a token after the other.
+static int compute_lost(void *user, int layer_begin, int layer_end, int32_t seq, int pos, int n, float *rows, kin_err *err) {
+    const cache *c = user;
+    (void)err;
+    for (int i = 0; i < n; i++) {
+        int32_t at = pos + i;
+        int64_t cell = (int64_t)kin_kv_block(c->kv, seq, at / KIN_KV_CELLS) * KIN_KV_CELLS + at % KIN_KV_CELLS;
+        uint64_t x;
+        memcpy(&x, rows + i * N_EMBD, sizeof x);
+        for (int il = layer_begin; il < layer_end; il++) compute_layer(c, il, &seq, &at, &cell, 1, &x);
+        put_rows(rows + i * N_EMBD, &x, 1);
+    }
+    t.totals.n_recomputed += (uint64_t)n;
+    return 0;
+}
+
+static void recompute(cache *c, step *s) {
+    const kin_kv_compute compute = {.layers = compute_lost, .user = c};
+    kin_page_request r = s->pages;
+    kin_err err;
+    if (!s->has_pages || !r.recomputes || s->n_good == 0) return;
+    r.n = s->n_good;
+    s->n_good = kin_kv_pages_recompute(c->pages, c->kv, &r, &compute, &err);
+    assert_in_range(s->n_good, 0, r.n);
+}
+
 static void compute_window(const cache *c, step *s, int node, const int64_t *cells) {
     kin_window w = window_of(node);
+    float rows[N_BATCH * N_EMBD] = {0};
     assert_int_equal(s->il, w.layer_begin); // no layer twice, none left out
-    for (; s->il < w.layer_end; s->il++) compute_layer(c, s, cells, s->il);
+    for (; s->il < w.layer_end; s->il++) compute_layer(c, s->il, s->seq, s->pos, cells, s->n, s->x);
+    put_rows(rows, s->x, s->n);
+    if (s->il < N_LAYER) kin_kv_pages_pass(c->pages, s->il, cells, s->n, rows);
 }
 
 // kin_sim_steps
@@ -402,6 +451,7 @@ static void compute(void *user, int node, uint64_t number) {
     if (s->number != number) return; // it was given up
     cache *c = cache_of(node, t.w->request_epoch);
     place(c, s, cells);
+    recompute(c, s);
     if (!s->has_pages) compute_window(c, s, node, cells);
 }
 
@@ -416,6 +466,7 @@ static void came_back(void *user, uint64_t number) {
     step *s = &t.head.steps[number % KIN_STEPS_IN_FLIGHT];
     if (s->number != number) return;
     if (!s->has_pages) finish(s);
+    recompute(cache_of(KIN_SIM_HEAD, t.w->request_epoch), s);
     if (s->has_pages && s->pages.loads && t.has_slow_pages) t.late += 50000 * KIN_SIM_MS;
     s->is_back = true;
 }
@@ -447,7 +498,18 @@ bool kin_head_has_room(const kin_head *h) {
     return h->next - h->done < KIN_STEPS_IN_FLIGHT;
 }
 
+// As the real one.
+static void forget_recomputing(kin_head *h, int32_t seq) {
+    for (int i = 0; i < KIN_STEPS_IN_FLIGHT; i++) {
+        step *s = &h->steps[i];
+        if (s->number == UINT64_MAX || !s->has_pages || (seq >= 0 && s->pages.seq != seq)) continue;
+        if (s->pages.recomputes) s->n_good = 0;
+        s->pages.recomputes = false;
+    }
+}
+
 int kin_head_change(kin_head *h, kin_kv_op op, kin_err *err) {
+    forget_recomputing(h, op.seq);
     if (op.seq < 0) h->n_ops = 0;
     if (h->n_ops == KIN_PROTO_MAX_OPS) return kin_err_set(err, "too many changes");
     h->ops[h->n_ops++] = op;
@@ -487,11 +549,21 @@ int kin_head_send(kin_head *h, const kin_head_step *o, uint64_t *number, kin_err
     return 0;
 }
 
-int kin_head_send_pages(kin_head *h, const kin_page_request *request, uint64_t *number, kin_err *err) {
+static void put_embeddings(const kin_page_request *r, const int32_t *tokens) {
+    float rows[KIN_PAGES_MAX * KIN_KV_CELLS * N_EMBD] = {0};
+    for (int i = 0; i < r->n * KIN_KV_CELLS; i++) {
+        uint64_t x = embed(tokens[i], r->first * KIN_KV_CELLS + i);
+        put_rows(rows + i * N_EMBD, &x, 1);
+    }
+    kin_kv_pages_put_border(cache_of(KIN_SIM_HEAD, t.w->request_epoch)->pages, 0, r, rows);
+}
+
+int kin_head_send_pages(kin_head *h, const kin_page_request *request, const int32_t *tokens, uint64_t *number, kin_err *err) {
     (void)err;
+    if (request->recomputes) put_embeddings(request, tokens);
     step *s = &h->steps[h->next % KIN_STEPS_IN_FLIGHT];
     *number = h->next;
-    if (request->loads) t.totals.n_asked += (uint64_t)request->n;
+    if (request->loads && !request->recomputes) t.totals.n_asked += (uint64_t)request->n;
     s->has_pages = true;
     s->pages = *request;
     s->n = s->n_out = 0;
@@ -734,6 +806,7 @@ static void set_up(kin_sim *w, kin_sim_totals *of_world, uint64_t seed) {
     w->n_nodes = 2 + (int)kin_sim_below(w, 5);
     w->calm_at = CALM_MS * KIN_SIM_MS;
     w->totals = of_world;
+    t.has_no_copies = t.never_has_copies || seed % 3 == 0;
     w->steps = (kin_sim_steps){.compute = compute, .back = came_back};
     for (int i = 0; i < w->n_nodes; i++)
         kin_sim_push(w, (kin_sim_event){.at = kin_sim_between_ms(w, 0, 3000), .what = KIN_SIM_RESTART, .node = i});
@@ -790,11 +863,12 @@ static void whatever_dies_a_text_is_that_of_an_undisturbed_run(void **state) {
     }
     const totals *c = &t.totals;
     printf("%llu rings, %llu lost, %llu left for a better plan, %llu starts of a head with texts unfinished; %llu tokens, %llu "
-           "computed again, %llu from pages or others; pages: %llu copied, %llu fetched, %llu torn\n",
+           "computed again, %llu from pages or others; pages: %llu copied, %llu fetched, %llu torn; %llu computed in lost layers "
+           "only\n",
            (unsigned long long)c->n_rings, (unsigned long long)c->n_lost, (unsigned long long)c->n_yields,
            (unsigned long long)c->n_restarts, (unsigned long long)c->n_written, (unsigned long long)c->n_replayed,
            (unsigned long long)c->n_cached, (unsigned long long)c->n_copied, (unsigned long long)c->n_fetched,
-           (unsigned long long)c->n_torn);
+           (unsigned long long)c->n_torn, (unsigned long long)c->n_recomputed);
     assert_true(c->n_lost > n && c->n_yields > n / 10 && c->n_restarts > n / 10); // else nothing was tested
     assert_true(c->n_cached > 64 * n && c->n_copied > n && c->n_fetched > n && c->n_torn > n / 25);
 }
@@ -816,8 +890,32 @@ static void slow_pages_are_left(void **state) {
     assert_in_range(slow, 1, quick - quick / 100);
 }
 
+static uint64_t count_computed(bool has_no_borders) {
+    uint64_t before = t.totals.n_computed;
+    t.has_no_borders = has_no_borders;
+    for (uint64_t seed = 0; seed < N_SLOW; seed++) run_schedule(seed, false);
+    t.has_no_borders = false;
+    return t.totals.n_computed - before;
+}
+
+// Layers that nobody has pages of are computed alone.
+static void lost_layers_are_computed_alone(void **state) {
+    (void)state;
+    t.never_has_copies = true;
+    uint64_t n_recomputed = t.totals.n_recomputed, some = count_computed(false);
+    n_recomputed = t.totals.n_recomputed - n_recomputed;
+    uint64_t all = count_computed(true);
+    t.never_has_copies = false;
+    printf(
+        "without copies: %llu tokens in a layer computed, %llu tokens in lost layers only; %llu without logs of what was passed "
+        "on\n",
+        (unsigned long long)some, (unsigned long long)n_recomputed, (unsigned long long)all);
+    assert_true(n_recomputed > 10 * N_SLOW);
+    assert_in_range(some, 1, all - all / 50);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(whatever_dies_a_text_is_that_of_an_undisturbed_run),
-                                       cmocka_unit_test(slow_pages_are_left)};
+                                       cmocka_unit_test(slow_pages_are_left), cmocka_unit_test(lost_layers_are_computed_alone)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -294,10 +294,11 @@ typedef struct kin_proto_page_key {
 typedef struct kin_proto_pages {
     uint64_t step; // its number among the steps
     bool loads;
+    bool recomputes;  // with loads: what is not found is computed, where the hidden states before it are
     uint16_t n_pages; // 1 to KIN_PROTO_MAX_PAGES
     uint16_t n_good;  // of the first ones, that all members so far have
     uint16_t n_ops;
-    uint16_t patience_ms; // for pages of others' disks; what members so far have taken is off
+    uint16_t patience_ms; // for pages of others' disks; unless it recomputes, what members so far have taken is off
     int32_t seq;          // >= 0
     uint32_t first;       // block of the sequence, at most KIN_PROTO_MAX_BLOCKS
     const uint8_t *ops;   // as of a step

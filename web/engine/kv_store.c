@@ -26,6 +26,10 @@ void kin_kv_store_keep(kin_kv_store *store, const kin_page_key *key, uint8_t *co
     (void)store, (void)key, (void)content;
 }
 
+void kin_kv_store_settle(kin_kv_store *store) {
+    (void)store;
+}
+
 void kin_kv_store_fetch(kin_kv_store *store, const kin_page_key *keys, int n, int patience_ms) {
     (void)store, (void)keys, (void)n, (void)patience_ms;
 }

@@ -1,0 +1,40 @@
+// What a device passed on to the next: the hidden states of tokens at a border, where one of its windows ends and another
+// device's begins. When that device is lost, its layers are computed from them alone (engine/kv_pages.h).
+//
+// They are kept as keys and values are (engine/kv_store.h): a page is what 64 tokens, a block of the KV cache, have at a border,
+// f32 [64, n_embd]; its name is that of the tokens and of the layer behind the border. Until a block is to be kept its rows are
+// in memory, at most 32 MiB of them; where that is not enough, blocks are left out. No other device has copies.
+//
+// Owner and thread: the shard's.
+#pragma once
+
+#include "engine/kv_blocks.h"
+#include "engine/kv_store.h"
+
+typedef struct kin_border_log kin_border_log;
+
+// variant: of the KV cache's pages.
+int kin_border_log_open(kin_border_log **out, int n_embd, const kin_kv_disk *disk, const uint8_t variant[KIN_KV_VARIANT_BYTES],
+                        kin_err *err);
+// As kin_kv_store_close. NULL is allowed.
+void kin_border_log_close(kin_border_log *log);
+
+// Tokens of a step were computed up to the border before layer `il`: cells // i64 [n] of the KV cache, x // f32 [n, n_embd]
+void kin_border_log_add(kin_border_log *log, int il, const int64_t *cells, int n, const float *x);
+// A block's rows are another one's, too; they are no more.
+void kin_border_log_copy(kin_border_log *log, int from, int to);
+void kin_border_log_forget(kin_border_log *log, int block);
+
+// Keeps what the block has at each border, if all of its rows are known. It has this name.
+void kin_border_log_keep(kin_border_log *log, int block, const kin_page_key *name);
+
+// The same of rows // f32 [64, n_embd] at the border before layer `il`. Others can have it after kin_border_log_settle.
+void kin_border_log_put(kin_border_log *log, int il, const kin_page_key *name, const float *rows);
+void kin_border_log_settle(kin_border_log *log);
+
+// Asks other devices for what is not here of these [n <= KIN_BORDER_PAGES_MAX], and waits so long at most.
+enum { KIN_BORDER_PAGES_MAX = 8 };
+void kin_border_log_fetch(kin_border_log *log, int il, const kin_page_key *names, int n, int patience_ms);
+
+// -> rows // f32 [64, n_embd]. False: they are not here. rows NULL: only to know that.
+bool kin_border_log_get(kin_border_log *log, int il, const kin_page_key *name, float *rows);

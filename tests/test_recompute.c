@@ -1,0 +1,296 @@
+// Layers that a lost device had, computed alone from what was passed on to it (engine/border_log.h, engine/kv_pages.h): shards
+// that share a disk.
+//
+//     before     a: layers 0 to 2, keeps pages     b: layers 2 to 5, keeps none, is lost
+//     after      c: layers 0 to 4, from a's pages and its log of border 2     d: layer 4, from what c logs at border 4
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/border_log.h"
+#include "engine/shard.h"
+#include "testkit/model_gen.h"
+
+enum { N_LAYER = 5, N_EMBD = 256, N_PAGES = 3, N_TOKENS = N_PAGES * KIN_KV_CELLS, N_CTX = 320, N_BATCH = 50, SEQ = 2 };
+
+static char model_path[] = "/tmp/kin-test-recompute-model-XXXXXX";
+static char dir[64];
+static kin_model model;
+static kin_devices devices;
+static float inputs[(N_TOKENS + 1) * N_EMBD]; // of the first layer
+
+static int set_up(void **state) {
+    (void)state;
+    kin_model_spec spec = kin_model_spec_defaults();
+    kin_device_options device = kin_device_options_defaults();
+    kin_err err;
+    spec.n_layer = N_LAYER;
+    spec.n_embd = spec.n_ff = N_EMBD;
+    spec.mix = "q4_k_m";
+    device.n_threads = 1;
+    for (int i = 0; i < (N_TOKENS + 1) * N_EMBD; i++) inputs[i] = (float)(i * 7919 % 2001 - 1000) / 1000;
+    int fd = mkstemp(model_path);
+    if (fd < 0 || close(fd) != 0 || kin_model_gen(&spec, model_path, &err) != 0) return -1;
+    return kin_model_open(&model, model_path, &err) != 0 || kin_devices_open(&devices, &device, &err) != 0 ? -1 : 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    kin_devices_close(&devices);
+    kin_model_close(&model);
+    return unlink(model_path);
+}
+
+static int make_dir(void **state) {
+    (void)state;
+    strcpy(dir, "/tmp/kin-test-recompute-XXXXXX");
+    return mkdtemp(dir) ? 0 : -1;
+}
+
+static int remove_dir(void **state) {
+    (void)state;
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf %s", dir);
+    return system(command);
+}
+
+static kin_shard *open_shard(int layer_begin, int layer_end, kin_stream_mode mode, bool keeps) {
+    kin_shard_options o = kin_shard_options_defaults(&model);
+    kin_shard *s;
+    kin_err err;
+    o.windows = kin_windows_one(layer_begin, layer_end, 0);
+    o.n_ctx = N_CTX;
+    o.n_batch = N_BATCH;
+    o.output = false;
+    o.mode = mode;
+    o.kv_disk.dir = keeps ? dir : NULL;
+    if (kin_shard_open(&s, &model, &devices, &o, &err) != 0) fail_msg("%s", err.text);
+    return s;
+}
+
+// Tokens from position `pos` on, in steps of at most n_step. x // f32 [n, n_embd], in place
+static void run(kin_shard *s, int pos, int n, int n_step, float *x) {
+    kin_err err;
+    for (int at = 0, some; at < n; at += some) {
+        int32_t positions[N_BATCH], seq[N_BATCH];
+        some = n - at < n_step ? n - at : n_step;
+        for (int i = 0; i < some; i++) {
+            positions[i] = pos + at + i;
+            seq[i] = SEQ;
+        }
+        kin_batch batch = {.n_tokens = some, .pos = positions, .seq = seq};
+        int number = kin_shard_begin(s, &batch, &err);
+        if (number < 0) fail_msg("%s", err.text);
+        if (kin_shard_run(s, number, 0, x + at * N_EMBD, x + at * N_EMBD, &err) != 0) fail_msg("%s", err.text);
+        kin_shard_end(s, number, true);
+    }
+}
+
+static kin_page_request request_of(bool loads, int first, int n) {
+    kin_page_request r = {.loads = loads, .recomputes = loads, .seq = SEQ, .first = first, .n = n};
+    for (int i = 0; i < n; i++) r.keys[i].bytes[3] = (uint8_t)(first + i + 1);
+    return r;
+}
+
+static int ask(kin_shard *s, const kin_page_request *r) {
+    kin_err err;
+    int n = kin_shard_pages(s, &(kin_batch){.pages = r}, &err);
+    if (n >= 0 && r->recomputes) n = kin_shard_recompute(s, r, &err);
+    if (n < 0) fail_msg("%s", err.text);
+    return n;
+}
+
+// a and b compute all, and a keeps it. x // f32 [n_embd] of the token behind the pages, after the last layer
+static void compute_in_two(float *x) {
+    kin_shard *a = open_shard(0, 2, KIN_STREAM_RESIDENT, true), *b = open_shard(2, N_LAYER, KIN_STREAM_RESIDENT, false);
+    float all[N_TOKENS * N_EMBD];
+    kin_page_request r = request_of(false, 0, N_PAGES);
+    memcpy(all, inputs, sizeof all);
+    memcpy(x, inputs + N_TOKENS * N_EMBD, N_EMBD * sizeof *x);
+    run(a, 0, N_TOKENS, 41, all);
+    run(b, 0, N_TOKENS, 50, all);
+    assert_int_equal(ask(a, &r), N_PAGES);
+    run(a, N_TOKENS, 1, 1, x);
+    run(b, N_TOKENS, 1, 1, x);
+    kin_shard_close(a);
+    kin_shard_close(b);
+}
+
+static void lost_layers_have_the_bits_that_they_had(void **state) {
+    (void)state;
+    const kin_stream_mode modes[] = {KIN_STREAM_RESIDENT, KIN_STREAM_WILLNEED};
+    for (int i = 0; i < 2; i++) {
+        float expected[N_EMBD], got[N_EMBD];
+        remove_dir(NULL);
+        compute_in_two(expected);
+        kin_shard *c = open_shard(0, 4, modes[i], true), *d = open_shard(4, N_LAYER, modes[i], true);
+        kin_page_request first = request_of(true, 0, 1), others = request_of(true, 1, N_PAGES - 1);
+        assert_int_equal(ask(c, &first), 1);
+        assert_int_equal(ask(c, &others), N_PAGES - 1);
+        assert_int_equal(ask(d, &first), 1);
+        assert_int_equal(ask(d, &others), N_PAGES - 1);
+        memcpy(got, inputs + N_TOKENS * N_EMBD, sizeof got);
+        run(c, N_TOKENS, 1, 1, got);
+        run(d, N_TOKENS, 1, 1, got);
+        assert_memory_equal(got, expected, sizeof expected);
+        kin_shard_close(c);
+        kin_shard_close(d);
+    }
+}
+
+// c first: what it computed is on the disk afterwards, as pages and at its own border.
+static void what_was_computed_is_kept_for_the_next_loss(void **state) {
+    (void)state;
+    float x[N_EMBD];
+    kin_page_request r = request_of(true, 0, N_PAGES);
+    compute_in_two(x);
+    kin_shard *c = open_shard(0, 4, KIN_STREAM_RESIDENT, true);
+    assert_int_equal(ask(c, &r), N_PAGES);
+    kin_shard_close(c);
+    r.recomputes = false;
+    c = open_shard(0, 4, KIN_STREAM_RESIDENT, true);
+    assert_int_equal(ask(c, &r), N_PAGES);
+    kin_shard_close(c);
+    kin_shard *d = open_shard(4, N_LAYER, KIN_STREAM_RESIDENT, true);
+    assert_int_equal(ask(d, &r), 0);
+    kin_shard_close(d);
+}
+
+// d without c's log, and one that begins in the middle of what was lost.
+static void without_hidden_states_nothing_is_computed(void **state) {
+    (void)state;
+    float x[N_EMBD];
+    kin_page_request r = request_of(true, 0, N_PAGES);
+    compute_in_two(x);
+    for (int begin = 3; begin < N_LAYER; begin++) {
+        kin_shard *s = open_shard(begin, N_LAYER, KIN_STREAM_RESIDENT, true);
+        assert_int_equal(ask(s, &r), 0);
+        kin_shard_close(s);
+    }
+}
+
+// The first layer's input is given by the head.
+static void the_first_layers_begin_with_what_the_head_gives(void **state) {
+    (void)state;
+    float expected[N_EMBD], got[N_EMBD];
+    kin_page_request r = request_of(true, 0, N_PAGES);
+    compute_in_two(expected);
+    remove_dir(NULL);
+    kin_shard *all = open_shard(0, N_LAYER, KIN_STREAM_RESIDENT, true);
+    kin_shard_put_border(all, 0, &r, inputs);
+    assert_int_equal(ask(all, &r), N_PAGES);
+    memcpy(got, inputs + N_TOKENS * N_EMBD, sizeof got);
+    run(all, N_TOKENS, 1, 1, got);
+    assert_memory_equal(got, expected, sizeof expected);
+    kin_shard_close(all);
+}
+
+// ---- the log
+
+static kin_border_log *open_log(int n_embd) {
+    static const uint8_t variant[KIN_KV_VARIANT_BYTES] = {1};
+    kin_kv_disk disk = {.dir = dir};
+    kin_border_log *log;
+    kin_err err;
+    if (kin_border_log_open(&log, n_embd, &disk, variant, &err) != 0) fail_msg("%s", err.text);
+    return log;
+}
+
+// Rows of a block from its cell `at` on, each of `value` and its place.
+static void add(kin_border_log *log, int block, int at, int n, float value) {
+    int64_t cells[KIN_KV_CELLS];
+    float rows[KIN_KV_CELLS];
+    for (int i = 0; i < n; i++) {
+        cells[i] = (int64_t)block * KIN_KV_CELLS + at + i;
+        rows[i] = value + (float)(at + i);
+    }
+    kin_border_log_add(log, 3, cells, n, rows);
+}
+
+static bool has(kin_border_log *log, int block, float value, int from, float value_from) {
+    const kin_page_key name = {{(uint8_t)block, (uint8_t)value, (uint8_t)from}};
+    float rows[KIN_KV_CELLS];
+    kin_border_log_keep(log, block, &name);
+    kin_border_log_settle(log);
+    if (!kin_border_log_get(log, 3, &name, rows)) return false;
+    for (int i = 0; i < KIN_KV_CELLS; i++) assert_true(rows[i] == (i < from ? value : value_from) + (float)i);
+    return true;
+}
+
+static void a_block_is_kept_when_all_its_rows_are_known(void **state) {
+    (void)state;
+    kin_border_log *log = open_log(1);
+    add(log, 0, 0, 40, 100);
+    assert_false(has(log, 0, 100, 64, 0));
+    add(log, 0, 40, 24, 100);
+    assert_true(has(log, 0, 100, 64, 0));
+    add(log, 1, 20, 44, 100); // not from the first on
+    assert_false(has(log, 1, 100, 64, 0));
+    add(log, 2, 0, 64, 100); // drafted tokens that are others, from 50 on
+    add(log, 2, 50, 14, 200);
+    assert_true(has(log, 2, 100, 50, 200));
+    add(log, 4, 0, 64, 100);
+    kin_border_log_forget(log, 4);
+    assert_false(has(log, 4, 100, 64, 0));
+    kin_border_log_close(log);
+}
+
+static void a_copy_of_a_block_begins_with_its_rows(void **state) {
+    (void)state;
+    kin_border_log *log = open_log(1);
+    add(log, 0, 0, 64, 100);
+    assert_true(has(log, 0, 100, 64, 0)); // it is known, though it was kept
+    kin_border_log_copy(log, 0, 7);
+    add(log, 7, 30, 34, 200);
+    assert_true(has(log, 7, 100, 30, 200));
+    kin_border_log_close(log);
+}
+
+// 32 MiB have 32 blocks of these.
+static void kept_blocks_make_room_and_others_are_left_out(void **state) {
+    (void)state;
+    enum { WIDE = (1 << 20) / 4 / KIN_KV_CELLS };
+    kin_border_log *log = open_log(WIDE);
+    float *rows = calloc(KIN_KV_CELLS * WIDE, sizeof *rows);
+    int64_t cells[KIN_KV_CELLS];
+    const kin_page_key names[] = {{{1}}, {{2}}, {{3}}};
+    assert_non_null(rows);
+    for (int block = 0; block < 33; block++) {
+        for (int i = 0; i < KIN_KV_CELLS; i++) cells[i] = block * KIN_KV_CELLS + i;
+        if (block == 32) kin_border_log_keep(log, 5, &names[0]);
+        kin_border_log_add(log, 3, cells, KIN_KV_CELLS, rows);
+    }
+    kin_border_log_keep(log, 32, &names[1]); // in the place of block 5
+    for (int i = 0; i < KIN_KV_CELLS; i++) cells[i] = 50 * KIN_KV_CELLS + i;
+    for (int n = 0; n < 2; n++) kin_border_log_add(log, 3, cells, KIN_KV_CELLS, rows); // in that of block 32
+    for (int i = 0; i < KIN_KV_CELLS; i++) cells[i] = 51 * KIN_KV_CELLS + i;
+    kin_border_log_add(log, 3, cells, KIN_KV_CELLS, rows); // all are still to be kept
+    kin_border_log_keep(log, 51, &names[2]);
+    kin_border_log_settle(log);
+    assert_true(kin_border_log_get(log, 3, &names[0], NULL));
+    assert_true(kin_border_log_get(log, 3, &names[1], NULL));
+    assert_false(kin_border_log_get(log, 3, &names[2], NULL));
+    free(rows);
+    kin_border_log_close(log);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(lost_layers_have_the_bits_that_they_had, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(what_was_computed_is_kept_for_the_next_loss, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(without_hidden_states_nothing_is_computed, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(the_first_layers_begin_with_what_the_head_gives, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(a_block_is_kept_when_all_its_rows_are_known, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(a_copy_of_a_block_begins_with_its_rows, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(kept_blocks_make_room_and_others_are_left_out, make_dir, remove_dir),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

@@ -1,0 +1,64 @@
+#!/bin/sh
+# Layers that nobody has pages of are computed alone, from the hidden states that were passed on to them: in rings a device is killed that
+# kept nothing on its disk. Real processes on loopback.
+#
+#   test_recompute_ring.sh PATH_TO_KIN      (mkmodel lies beside it)
+set -u
+# shellcheck source=tests/ring.sh
+. "$(dirname "$0")/ring.sh"
+export KIN_VERBOSE=1 KIN_DRAFT=off # drafts of the same text would end it before anything happens
+"$mkmodel" --preset 25m --layers 9 --ctx 1024 --vocab 4000 --type q8_0 --seed 3 -o "$dir/model.gguf" >/dev/null || fail 'no model'
+run() { # NAME N OPTION...: with N devices, in the background
+    who=$1
+    n_devices=$2
+    shift 2
+    key head
+    HOME=$dir/head "$kin" run --cluster --devices "$n_devices" --name desk --key-file "$dir/head/key" --listen 127.0.0.1 --port "$port" --hidden \
+        -t 1 --ctx 1024 -m "$dir/model.gguf" --seed 5 --ignore-eos --no-echo --stats -n 500 -p 'A day at the sea' "$@" \
+        >"$dir/$who.text" 2>"$dir/$who.log" &
+    writer=$!
+    pids="$pids $writer"
+}
+has_bytes() { # NAME N
+    [ -e "$dir/$1.text" ] && [ "$(wc -c <"$dir/$1.text")" -gt "$2" ]
+}
+pages() { # NAME: on that member's disk
+    find "$dir/$1/.cache/kin/kv" -type f 2>/dev/null | wc -l
+}
+counts() { # NAME: tokens computed again in all layers, in the lost ones only
+    n_all=$(sed -n 's/^kin: \([0-9]*\) tokens were computed again, after.*/\1/p' "$dir/$1.log")
+    n_some=$(sed -n "s/^kin: \([0-9]*\) tokens were computed again in a lost device's layers only.*/\1/p" "$dir/$1.log")
+    echo "$1: ${n_some:-0} tokens were computed again in the lost layers only, ${n_all:-0} in all"
+}
+lose() { # NAME N PID: with so many devices that one is killed when half of the text is there
+    run "$1" "$2"
+    wait_until 60 has_bytes "$1" $((size * 6 / 10))
+    kill -9 "$3"
+    wait $writer
+    check cmp "$dir/still.text" "$dir/$1.text"
+    check has_line "$dir/$1.log" 'the text goes on'
+    counts "$1"
+    check [ "${n_some:-0}" -gt 128 ]
+    check [ "${n_all:-0}" -lt 128 ]
+}
+
+claim='a text of an undisturbed ring'
+join anna
+run still 1 --no-kv-disk
+wait $writer
+size=$(wc -c <"$dir/still.text")
+check [ "$(pages anna)" -eq 0 ]
+
+claim='the only device is killed: the head computes its layers, and has pages of its own'
+kill "$pid_anna"
+wait "$pid_anna" 2>/dev/null
+join bert --no-kv-disk
+lose head_alone 1 "$pid_bert"
+check [ "$(pages bert)" -eq 0 ]
+
+claim='one of two is killed: the other one and the head compute its layers, each what it has of them'
+rm -rf "$dir/head/.cache/kin/kv" # it is the same text
+join anna
+join bert --no-kv-disk
+lose one_of_two 2 "$pid_bert"
+tally
