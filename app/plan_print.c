@@ -158,6 +158,8 @@ static void fill_loss(kin_table *table, const kin_plan_view *view, int device) {
     fill_time(table, FETCH, l->fetch_s);
     if (l->way == KIN_LOSS_PAGES)
         kin_table_cell(table, BY, "pages, its own from %.24s", view->facts->devices[l->buddy].name);
+    else if (l->way == KIN_LOSS_LAYERS)
+        kin_table_cell(table, BY, "pages, its own layers computed again");
     else
         kin_table_cell(table, BY, "computing %d token%s", l->n_computed, plural(l->n_computed));
 }

@@ -110,13 +110,16 @@ static json_t *windows_json(const kin_plan *plan, int device) {
 static json_t *loss_json(const kin_plan_view *view, int device) {
     const kin_loss *l = &view->losses[device];
     if (view->if_lost[device] != KIN_PLAN_VIEW_PAUSES) return json_pack("{s:s}", "way", "none");
-    json_t *json = json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:i}", "way", l->way == KIN_LOSS_PAGES ? "pages" : "computed",
-                             "pause_ms", l->pause_s * 1e3, "silence_ms", KIN_LOSS_SILENCE_S * 1e3, "fetch_ms", l->fetch_s * 1e3,
-                             "load_ms", l->load_s * 1e3, "compute_ms", l->compute_s * 1e3, "computed_tokens", l->n_computed);
+    static const char *const ways[] = {
+        [KIN_LOSS_COMPUTED] = "computed", [KIN_LOSS_PAGES] = "pages", [KIN_LOSS_LAYERS] = "layers"};
+    json_t *json = json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:i}", "way", ways[l->way], "pause_ms", l->pause_s * 1e3,
+                             "silence_ms", KIN_LOSS_SILENCE_S * 1e3, "fetch_ms", l->fetch_s * 1e3, "load_ms", l->load_s * 1e3,
+                             "compute_ms", l->compute_s * 1e3, "computed_tokens", l->n_computed);
     if (json && l->way == KIN_LOSS_PAGES) {
         json_object_set_new(json, "pages_ms", json_real(l->pages_s * 1e3));
         json_object_set_new(json, "copies", json_string(view->facts->devices[l->buddy].name));
     }
+    if (json && l->layers_s > 0) json_object_set_new(json, "layers_ms", json_real(l->layers_s * 1e3));
     return json;
 }
 

@@ -8,6 +8,7 @@
 
 #include <math.h>
 
+#include "pure/plan/device_time.h"
 #include "pure/plan/loss.h"
 #include "pure/plan/prompt.h"
 
@@ -117,6 +118,28 @@ static void all_is_computed_where_nobody_has_pages(void **state) {
     near(l.pause_s, KIN_LOSS_SWITCH_S + l.load_s + ttft_s);
 }
 
+// A browser is lost, which kept nothing: the second device has its layers 0 to 2 now, whose input the head gives.
+static void the_lost_layers_alone_are_computed_where_the_others_have_pages(void **state) {
+    (void)state;
+    kin_facts f = three();
+    kin_plan plan = plan_of(2, 3, 3), without = plan_of(3, 0, 5);
+    f.devices[FIRST].os = KIN_OS_BROWSER;
+    for (int i = 0; i < f.n_device; i++) {
+        for (int k = 0; k < f.n_device; k++) f.links[i][k].bytes_s = 1e8;
+    }
+    kin_loss l = lose(&f, &plan, &without, FIRST);
+    assert_int_equal(l.way, KIN_LOSS_LAYERS);
+    assert_int_equal(l.n_computed, N_CACHED % 64);
+    kin_device_rates rates;
+    kin_load lost = kin_load_of(3, 0);
+    kin_device_rates_init(&rates, &f, SECOND, 512, 512, 0);
+    double computing = 2 * kin_device_time_of(&rates, &lost).compute_s; // 1024 tokens, 512 at once
+    double requests = 4, hops = 0.01, moved = 16 * 64 * 1000.0 / 1e8 + requests * 0.01, hidden = 16 * 64 * 4096.0 / 1e8;
+    near(l.layers_s, (requests + 1) * hops + moved + hidden + computing + pass(&f, &without, 7, 1024));
+    near(l.pause_s, KIN_LOSS_SWITCH_S + l.load_s + l.layers_s);
+    assert_true(l.layers_s < l.compute_s);
+}
+
 // Two pages are tried: they take longer than their tokens.
 static void all_else_is_computed_where_pages_are_slow(void **state) {
     (void)state;
@@ -197,6 +220,7 @@ int main(void) {
         cmocka_unit_test(the_buddy_reads_its_own_disk_and_the_others_what_moved),
         cmocka_unit_test(of_the_last_device_the_head_has_copies),
         cmocka_unit_test(all_is_computed_where_nobody_has_pages),
+        cmocka_unit_test(the_lost_layers_alone_are_computed_where_the_others_have_pages),
         cmocka_unit_test(all_else_is_computed_where_pages_are_slow),
         cmocka_unit_test(a_short_text_has_no_page),
         cmocka_unit_test(layers_that_come_to_a_gpu_are_computed),

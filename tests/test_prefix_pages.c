@@ -295,16 +295,17 @@ static void a_member_without_its_pages_is_made_up_for(void **state) {
     }
 }
 
-// Changes a byte of one page of a member, or removes every other one.
+// Changes a byte of one page of each kind of a member, or removes every other one.
 static void harm(int member, bool removes) {
     char path[200];
-    int n = 0;
+    int n;
     snprintf(path, sizeof path, "%s/%d/kv", root, member);
     DIR *d = opendir(path);
     for (struct dirent *e; d && (e = readdir(d));) {
         char inner[600];
         snprintf(inner, sizeof inner, "%s/%s", path, e->d_name);
         DIR *in = e->d_name[0] == '.' ? NULL : opendir(inner);
+        n = 0;
         for (struct dirent *f; in && (f = readdir(in));) {
             char file[1000];
             if (f->d_name[0] == '.') continue;

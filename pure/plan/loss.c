@@ -2,6 +2,7 @@
 
 #include <math.h>
 
+#include "pure/plan/device_time.h"
 #include "pure/plan/prompt.h"
 
 // Which device has each layer, and where.
@@ -29,10 +30,11 @@ static bool keeps_pages(const kin_facts *facts, int device) {
     return facts->devices[device].os != KIN_OS_BROWSER;
 }
 
-// A GPU's pages have other bits than a CPU's, and are found by the like only.
-static bool all_keep_pages(const kin_facts *facts, const places *p) {
+// A GPU's pages have other bits than a CPU's, and are found by the like only. but: whose layers need no pages, or -1.
+static bool all_keep_pages(const kin_facts *facts, const places *p, int but) {
     for (int il = 0; il < facts->model.n_layer; il++) {
         const place *before = &p->before[il], *after = &p->after[il];
+        if (before->device == but && keeps_pages(facts, after->device)) continue;
         if (before->on_gpu != after->on_gpu) return false;
         if (!keeps_pages(facts, before->device) || !keeps_pages(facts, after->device)) return false;
     }
@@ -89,7 +91,8 @@ static int count_requests(int n_pages) {
     return n;
 }
 
-// The time of a text's n_pages pages of all layers that moved. False: a device cannot have some from whoever has them.
+// The time of a text's n_pages pages of all layers that moved; buddy -1: but for those of the lost one. False: a device cannot
+// have some from whoever has them.
 static bool fetch_pages(const kin_facts *facts, const places *p, const kin_plan *without, int lost, int buddy, int n_pages,
                         double *s) {
     double page_bytes = KIN_LOSS_PAGE_TOKENS * facts->model.kv_bytes;
@@ -98,7 +101,7 @@ static bool fetch_pages(const kin_facts *facts, const places *p, const kin_plan 
     *s = n_requests * hops_of(facts, without);
     for (int il = 0; il < facts->model.n_layer; il++) {
         int to = p->after[il].device, from = p->before[il].device == lost ? buddy : p->before[il].device;
-        if (to == from) continue;
+        if (to == from || from < 0) continue;
         const kin_link_facts *link = &facts->links[from][to];
         if (!kin_facts_link_usable(link)) return false;
         *s += n_pages * page_bytes / link->bytes_s;
@@ -106,6 +109,51 @@ static bool fetch_pages(const kin_facts *facts, const places *p, const kin_plan 
     }
     for (int d = 0; d < facts->n_device; d++) *s += n_requests * rtt_s[d];
     return true;
+}
+
+// The time of computing n layers of n_pages pages on a device, a request after the other.
+static double compute_layers(const kin_facts *facts, int device, const kin_load *load, int n_pages) {
+    int n = KIN_LOSS_PAGE_TOKENS * (n_pages < KIN_LOSS_REQUEST_PAGES ? n_pages : KIN_LOSS_REQUEST_PAGES);
+    if (n > facts->work.n_batch) n = facts->work.n_batch;
+    kin_device_rates rates;
+    kin_device_rates_init(&rates, facts, device, n, n_pages * KIN_LOSS_PAGE_TOKENS / 2, 0);
+    kin_device_time t = kin_device_time_of(&rates, load);
+    return t.fits ? (t.compute_s + t.experts_s) * n_pages * KIN_LOSS_PAGE_TOKENS / n : INFINITY;
+}
+
+// The time of the lost one's layers from what was passed on to it, one device after the other. False: that cannot be had.
+static bool recompute_lost(const kin_facts *facts, const places *p, int lost, int n_pages, double *s) {
+    for (int il = 0, begin; il < facts->model.n_layer;) {
+        int to = p->after[il].device;
+        kin_load load = {0};
+        if (p->before[il].device != lost) {
+            il++;
+            continue;
+        }
+        for (begin = il; il < facts->model.n_layer && p->before[il].device == lost && p->after[il].device == to; il++) {
+            int *n = p->after[il].on_gpu ? &load.n_gpu : &load.n_cpu;
+            double *size = p->after[il].on_gpu ? &load.size_gpu : &load.size_cpu;
+            ++*n;
+            *size += facts->model.layer_share[il];
+        }
+        int from = begin == 0                            ? 0
+                   : p->before[begin - 1].device == lost ? p->after[begin - 1].device
+                                                         : p->before[begin - 1].device;
+        const kin_link_facts *link = &facts->links[from][to];
+        if (!keeps_pages(facts, from) || (from != to && !kin_facts_link_usable(link))) return false;
+        if (from != to) *s += n_pages * KIN_LOSS_PAGE_TOKENS * facts->model.hidden_bytes / link->bytes_s;
+        *s += compute_layers(facts, to, &load, n_pages);
+    }
+    return true;
+}
+
+// False: it cannot be. Of several windows of the lost one the later ones need what others compute of the former: all is computed.
+static bool recompute_layers(const kin_facts *facts, const kin_plan *plan, const kin_plan *without, const places *p, int lost,
+                             int n_pages, double *s) {
+    if (plan->n_rounds > 1 || without->n_rounds > 1 || !all_keep_pages(facts, p, lost)) return false;
+    if (!fetch_pages(facts, p, without, lost, -1, n_pages, s)) return false;
+    *s += hops_of(facts, without);
+    return recompute_lost(facts, p, lost, n_pages, s);
 }
 
 // n tokens, the last of them with its logits, after n_cached.
@@ -123,22 +171,33 @@ static int compute_all(const kin_facts *facts, const kin_plan *plan, double *s, 
 }
 
 // The way that kin goes, and how long it takes. tail_s: of the tokens behind the pages.
-static double choose(const kin_facts *facts, const kin_plan *without, const places *p, int device, double tail_s, kin_loss *out) {
+static double choose(const kin_facts *facts, const kin_plan *plan, const kin_plan *without, const places *p, int device,
+                     double tail_s, kin_loss *out) {
     int n_pages = facts->work.n_cached / KIN_LOSS_PAGE_TOKENS;
     int n_first = n_pages < KIN_LOSS_FIRST_PAGES ? n_pages : KIN_LOSS_FIRST_PAGES;
-    double pages_s, first_s;
+    double pages_s, layers_s, first_s = 0;
     out->n_computed = facts->work.n_cached;
-    if (n_pages == 0 || !all_keep_pages(facts, p) || !fetch_pages(facts, p, without, device, out->buddy, n_pages, &pages_s) ||
-        !fetch_pages(facts, p, without, device, out->buddy, n_first, &first_s))
-        return out->compute_s;
-    out->pages_s = pages_s + tail_s;
-    if (out->pages_s > out->compute_s) {
-        out->n_computed -= n_first * KIN_LOSS_PAGE_TOKENS;
-        return first_s + out->compute_s;
+    if (n_pages == 0) return out->compute_s;
+    if (all_keep_pages(facts, p, -1) && fetch_pages(facts, p, without, device, out->buddy, n_pages, &pages_s) &&
+        fetch_pages(facts, p, without, device, out->buddy, n_first, &first_s)) {
+        out->pages_s = pages_s + tail_s;
+        if (out->pages_s <= out->compute_s) {
+            out->way = KIN_LOSS_PAGES;
+            out->n_computed %= KIN_LOSS_PAGE_TOKENS;
+            return out->pages_s;
+        }
     }
-    out->way = KIN_LOSS_PAGES;
-    out->n_computed %= KIN_LOSS_PAGE_TOKENS;
-    return out->pages_s;
+    int n_left = first_s > 0 ? n_pages - n_first : n_pages;
+    if (n_left > 0 && recompute_layers(facts, plan, without, p, device, n_left, &layers_s) && layers_s < INFINITY) {
+        out->layers_s = layers_s + tail_s;
+        if (out->layers_s <= out->compute_s) {
+            out->way = KIN_LOSS_LAYERS;
+            out->n_computed %= KIN_LOSS_PAGE_TOKENS;
+            return first_s + out->layers_s;
+        }
+    }
+    if (first_s > 0) out->n_computed -= n_first * KIN_LOSS_PAGE_TOKENS;
+    return first_s + out->compute_s;
 }
 
 int kin_loss_predict(const kin_facts *facts, const kin_plan *plan, const kin_plan *without, int device, kin_loss *out,
@@ -157,6 +216,6 @@ int kin_loss_predict(const kin_facts *facts, const kin_plan *plan, const kin_pla
     if (compute(facts, without, n_tail + 1, n_pages * KIN_LOSS_PAGE_TOKENS, &tail_s, err) != 0) return KIN_FAIL;
     out->buddy = buddy_of(facts, plan, device);
     if (!add_weights(facts, &p, out)) return kin_err_set(err, "the rate of a disk is not known");
-    out->pause_s = KIN_LOSS_SWITCH_S + out->load_s + choose(facts, without, &p, device, tail_s, out);
+    out->pause_s = KIN_LOSS_SWITCH_S + out->load_s + choose(facts, plan, without, &p, device, tail_s, out);
     return 0;
 }
