@@ -734,6 +734,22 @@ static int run_layers(kin_shard *s, const step *st, int i_window, layers of, int
     return kin_stage_run(s->gpu.stage, shape, &in, y, err);
 }
 
+// Hidden states y // f32 [n_tokens, n_embd] at the border before layer `il` are passed on. In a step that branches a token is
+// logged with its further cells before the tokens that follow it there.
+static void pass_border(kin_shard *s, const step *st, int il, const float *y) {
+    if (st->copies.n == 0) {
+        kin_kv_pages_pass(s->pages, il, st->cells, st->batch.n_tokens, y);
+        return;
+    }
+    for (int i = 0; i < st->batch.n_tokens; i++, y += s->hp.n_embd) {
+        kin_kv_pages_pass(s->pages, il, &st->cells[i], 1, y);
+        for (int c = 0; c < st->copies.n; c++) {
+            int64_t cell = st->copies.at[c].cell;
+            if (st->copies.at[c].row == i) kin_kv_pages_pass(s->pages, il, &cell, 1, y);
+        }
+    }
+}
+
 int kin_shard_run(kin_shard *s, int number, int i_window, const float *x, float *y, kin_err *err) {
     const step *st = &s->steps[number];
     const kin_window *window = &s->o.windows.at[i_window];
@@ -743,7 +759,7 @@ int kin_shard_run(kin_shard *s, int number, int i_window, const float *x, float 
     if (run_layers(s, st, i_window, all_layers(window), n_out, x, y, err) != 0) return KIN_FAIL;
     if (is_last) return 0;
     open_pages(s);
-    kin_kv_pages_pass(s->pages, window->layer_end, st->cells, st->batch.n_tokens, y);
+    pass_border(s, st, window->layer_end, y);
     return 0;
 }
 
