@@ -290,6 +290,24 @@ static void describe(kin_cluster *c, char *buf, size_t n) {
     }
 }
 
+static bool is_by_ggml(const kin_cluster *c, const kin_proto_id *id) {
+    for (int i = 0; i < KIN_MEMBERSHIP_DEVICES; i++) {
+        const kin_membership_device *d = kin_membership_device_at(c->membership, i);
+        if (d && kin_proto_id_equal(&d->id, id)) return d->features & KIN_PROTO_BY_GGML;
+    }
+    return false;
+}
+
+// Whether the plan's devices give a row the same bits in every step, as far as the head's own weights allow it.
+static bool is_exact(const kin_cluster *c) {
+    int n_devices = c->plan->ring.n_members - 1;
+    for (int i = 0; i <= n_devices; i++) {
+        if (kin_windows_n_gpu_layers(&c->plan->windows[i].windows) > 0) return false;
+        if (i < n_devices && is_by_ggml(c, &c->plan->ids[i])) return false;
+    }
+    return true;
+}
+
 // For the computing thread.
 static void publish(kin_cluster *c) {
     uint32_t epoch = kin_membership_epoch(c->membership);
@@ -307,9 +325,7 @@ static void publish(kin_cluster *c) {
         c->snapshot.n_members = c->plan->ring.n_members;
         c->snapshot.n_stages = 0;
         for (int i = 0; i < c->plan->ring.n_members; i++) c->snapshot.n_stages += c->plan->shares[i].rank == 0;
-        c->snapshot.on_gpus = false;
-        for (int i = 0; i < c->plan->ring.n_members; i++)
-            c->snapshot.on_gpus = c->snapshot.on_gpus || kin_windows_n_gpu_layers(&c->plan->windows[i].windows) > 0;
+        c->snapshot.is_exact = is_exact(c);
     }
     atomic_store(&c->yields, kin_membership_yields(c->membership));
     c->snapshot.version++;

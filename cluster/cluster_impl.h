@@ -78,7 +78,7 @@ typedef struct kin_cluster_snapshot {
     bool up;
     kin_local_work own;
     int n_members, n_stages;              // a group is one stage
-    bool on_gpus;                         // layers of any member are
+    bool is_exact;                        // no device has layers on a GPU, or computes with ggml's kernels
     char broken[KIN_MEMBERSHIP_SENTENCE]; // why the last request was ended
     char doing[KIN_MEMBERSHIP_SENTENCE];
     kin_err given_up; // why; empty: not

@@ -433,6 +433,7 @@ static int open_all(kin_join *j, kin_err *err) {
                                .run = j->o.run,
                                .name = j->o.name,
                                .version = j->o.version,
+                               .features = kin_device_has_kernels() ? 0 : KIN_PROTO_BY_GGML,
                                .key = j->o.key,
                                .listen = j->o.listen,
                                .port = j->o.port};

@@ -6,7 +6,8 @@
 enum {
     MAX_BYTES = 32 << 20, // of rows in memory
     MAX_BLOCKS = 512,
-    STALE_ROWS = 16384, // after so many rows of others a block that was not kept is of a text that is kept nowhere
+    STALE_ROWS = 16384,     // after so many rows of others a full block that was not kept is of a text that is kept nowhere
+    STALE_PART_ROWS = 2048, // and one that is not full of a text that has ended
 };
 
 // The rows of a block of the KV cache at a border.
@@ -76,7 +77,8 @@ static block_rows *find_idle(kin_border_log *log) {
     block_rows *idle = NULL;
     for (int i = 0; i < log->n; i++) {
         block_rows *b = &log->blocks[i];
-        bool is_idle = b->is_kept || b->n == 0 || log->n_added - b->added > STALE_ROWS;
+        uint64_t stale = b->n < KIN_KV_CELLS ? STALE_PART_ROWS : STALE_ROWS;
+        bool is_idle = b->is_kept || b->n == 0 || log->n_added - b->added > stale;
         if (is_idle && (!idle || b->added < idle->added)) idle = b;
     }
     return idle;

@@ -118,12 +118,18 @@ static void describe_variant(kin_devices *ds) {
 
 // Portable C is for comparison, by name: a CPU without a vector unit that kin knows computes by ggml's kernels, four times as
 // fast.
-static int choose_kernels(kin_device *cpu, kin_err *err) {
+static int choose_kernels(const kin_kernels **out, kin_err *err) {
     const char *named = getenv("KIN_CPU");
     const kin_kernels *k = kin_kernels_choose(err);
     if (!k) return KIN_FAIL;
-    cpu->kernels = (named && named[0]) || strcmp(k->name, "scalar") != 0 ? k : NULL;
+    *out = (named && named[0]) || strcmp(k->name, "scalar") != 0 ? k : NULL;
     return 0;
+}
+
+bool kin_device_has_kernels(void) {
+    const kin_kernels *k;
+    kin_err err;
+    return choose_kernels(&k, &err) == 0 && k;
 }
 
 static int open_cpu(kin_devices *ds, const kin_device_options *o, kin_err *err) {
@@ -138,7 +144,7 @@ static int open_cpu(kin_devices *ds, const kin_device_options *o, kin_err *err) 
         (ggml_backend_set_abort_callback_t)device_proc(dev, "ggml_backend_set_abort_callback");
     if (set_abort && o->stop) set_abort(ds->cpu.backend, stop_requested, &ds->options);
     if (o->repack) ds->cpu.repack_buft = find_repack_buft(dev);
-    if (!o->ggml_kernels && choose_kernels(&ds->cpu, err) != 0) return KIN_FAIL;
+    if (!o->ggml_kernels && choose_kernels(&ds->cpu.kernels, err) != 0) return KIN_FAIL;
     ds->cpu.packs = o->repack;
     describe_variant(ds);
     return 0;

@@ -43,6 +43,9 @@ typedef struct kin_devices {
     char cpu_variant[256];      // what decides the packed layout: ggml's version and the CPU features it uses
 } kin_devices;
 
+// Whether the CPU of this machine has a vector unit that kin's kernels know (or KIN_CPU names one).
+bool kin_device_has_kernels(void);
+
 int kin_devices_open(kin_devices *devices, const kin_device_options *options, kin_err *err);
 void kin_devices_close(kin_devices *devices);
 

@@ -184,6 +184,8 @@ static int apply_ops(kin_kv *kv, const kin_batch *batch, int *i, int n_placed, c
         kin_kv_copy copy;
         bool waits = op->seq >= 0 && op->seq != op->from && kin_kv_blocks_n_tokens(kv->blocks, op->from) < op->n;
         if (waits && n_placed < batch->n_tokens) return 0;
+        const kin_batch placed = {.n_tokens = n_placed, .pos = batch->pos, .seq = batch->seq};
+        if (n_placed > 0 && kin_batch_loses(&placed, op)) return kin_err_set(err, "a step forgets tokens of its own");
         if (apply(kv, op, &copy, err) != 0) return KIN_FAIL;
         if (copy.from >= 0 && copy_placed(cells, n_placed, copies, copy, op->n % KIN_KV_CELLS, err) != 0) return KIN_FAIL;
     }

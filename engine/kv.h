@@ -85,8 +85,8 @@ typedef struct kin_kv_copies {
 // Changes the cache (batch->ops), then gives each token of the batch a cell: cells // i64 [n_tokens]. An operation that takes
 // tokens of the batch itself waits for them, and those behind it wait with it: so sequences can branch within a batch. Where the
 // tokens taken end within a block, they go to the new sequence's block, too: to copies (NULL: there is no such operation).
-// Fails when there is no room, when a position of a sequence would have two cells, or when one before it has none; operations
-// that came before the failure stay.
+// Fails when there is no room, when a position of a sequence would have two cells, when one before it has none, or when an
+// operation forgets tokens of the batch; operations that came before the failure stay, so the cache is to be cleared.
 int kin_kv_place(kin_kv *kv, const kin_batch *batch, int64_t *cells, kin_kv_copies *copies, kin_err *err);
 
 // Takes back the tokens of a batch that was placed, and what was placed after them in their sequences.

@@ -198,8 +198,10 @@ static int recompute_run(kin_kv_pages *p, kin_kv *kv, const kin_page_request *r,
         fetch_missing(p, kv, r, l.layer_begin, l.layer_end);
         l = find_pages(p, kv, r, l.begin, l.end, l.layer_begin, l.layer_end);
         if (l.end == 0) return n;
-        if (!fetch_borders(p, r, &l)) l.layer_begin = layer_begin;
-        fetch_borders(p, r, &l);
+        if (!fetch_borders(p, r, &l) && l.layer_begin != layer_begin) {
+            l.layer_begin = layer_begin;
+            fetch_borders(p, r, &l);
+        }
     }
     int n_computed = compute_pages(p, kv, r, &l, compute, err);
     if (n_computed < 0) return KIN_FAIL;

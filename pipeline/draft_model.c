@@ -441,7 +441,7 @@ static int write_drafts(kin_draft_model *m, writing *texts, int n, const kin_dra
 static bool may_go_on(const writing *t, const kin_draft_limits *l) {
     const slot *s = t->s;
     int n_known = s->n + 1 - t->w->n;
-    if (!s->has_next || n_known >= l->most || n_known >= t->w->most) return false;
+    if (!s->has_next || n_known < 0 || n_known >= l->most || n_known >= t->w->most) return false;
     double chance = l->chances[s->next_choice.grade];
     for (int i = t->w->n; i < s->n; i++) chance *= l->chances[s->choices[i].grade];
     return chance >= l->least[n_known];
@@ -456,7 +456,7 @@ static int write_ahead(kin_draft_model *m, writing *texts, int n, const kin_draf
     bool fits = reads ? m->token_s > 0 && l->catch_up_s >= FEW_TOKENS * n * m->token_s : l->most > 0;
     if (!fits) return 0;
     n_new = add_new(m, texts, n, l->catch_up_s);
-    for (int i = 0; i < n && !reads; i++) {
+    for (int i = 0; i < n && !reads && n_new + n_next < m->n_batch; i++) {
         if (texts[i].row >= 0 || !may_go_on(&texts[i], l)) continue;
         add_next(m, &texts[i]);
         n_next++;

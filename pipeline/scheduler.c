@@ -235,10 +235,13 @@ bool kin_scheduler_make_room(kin_scheduler *s, int n_blocks) {
     return make_room(s, n_blocks, NO_SLOT);
 }
 
+static bool is_unused(const kin_slot *t) {
+    return !t->owner && !t->branch_of && t->n == 0;
+}
+
 int kin_scheduler_unused_slot(const kin_scheduler *s) {
     for (int i = 0; i < KIN_SCHEDULER_MAX_SEQUENCES; i++) {
-        const kin_slot *t = &s->slots[i];
-        if (!t->owner && !t->branch_of && t->n == 0) return i;
+        if (is_unused(&s->slots[i])) return i;
     }
     return NO_SLOT;
 }
@@ -246,6 +249,13 @@ int kin_scheduler_unused_slot(const kin_scheduler *s) {
 static int find_free_slot(kin_scheduler *s, int but) {
     int i = kin_scheduler_unused_slot(s);
     return i != NO_SLOT ? i : evict(s, but) ? find_free_slot(s, but) : NO_SLOT;
+}
+
+bool kin_scheduler_make_branches(kin_scheduler *s, int n) {
+    int n_unused = 0;
+    for (int i = 0; i < KIN_SCHEDULER_MAX_SEQUENCES; i++) n_unused += is_unused(&s->slots[i]);
+    while (n_unused < n && evict(s, NO_SLOT)) n_unused++;
+    return n_unused >= n && kin_scheduler_make_room(s, n);
 }
 
 static int common_prefix(const kin_generation *g, const int32_t *tokens, int n) {

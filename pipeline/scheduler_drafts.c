@@ -128,8 +128,10 @@ static int open_branch(kin_scheduler *s, const kin_generation *g, int slot, int 
 static int add_draft(kin_scheduler *s, kin_flight *f, kin_part *p, kin_err *err) {
     kin_generation *g = p->g;
     kin_draft *d = &g->draft;
-    int pos[KIN_DRAFT_MAX];
+    int pos[KIN_DRAFT_MAX], n_branches = 0;
     p->draft_row = f->n_out;
+    for (int i = 0; i < d->n; i++) n_branches += kin_draft_is_branch(d, i);
+    if (n_branches > 0 && !kin_scheduler_make_branches(s, n_branches)) kin_draft_keep(d, kin_draft_chain(d));
     for (int i = 0; i < d->n; i++) {
         int before = kin_draft_parent(d, i), from = before < 0 ? g->slot : g->draft_slots[before];
         bool is_branch = kin_draft_is_branch(d, i);

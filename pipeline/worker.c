@@ -116,7 +116,8 @@ static int take_pages(kin_worker *w, kin_message_buffer *buffer, kin_err *err) {
     kin_time begun = kin_clock_now();
     if (kin_steps_unpack_pages(&w->steps, buffer, &m, &request, w->ops, &batch, err) != 0) return KIN_FAIL;
     int n_good = kin_stage_executor_pages(w->executor, &batch, err);
-    if (n_good >= 0 && m.recomputes) n_good = kin_stage_executor_recompute(w->executor, &request, err);
+    if (m.recomputes && m.n_good < request.n) request.n = m.n_good; // the members before it have no more
+    if (n_good >= 0 && m.recomputes && request.n > 0) n_good = kin_stage_executor_recompute(w->executor, &request, err);
     if (n_good < 0) return KIN_FAIL;
     double left_ms = m.patience_ms - kin_clock_ms(begun, kin_clock_now());
     if (!m.recomputes)

@@ -206,6 +206,23 @@ static void a_token_needs_all_those_before_it(void **state) {
     kin_kv_close(kv);
 }
 
+static void a_step_cannot_forget_its_own_tokens(void **state) {
+    (void)state;
+    const int32_t pos = 0, seq = 0;
+    const kin_kv_op branches[] = {{1, 0, 1}, {0, 0, 0}}, all[] = {{1, 0, 1}, {-1, -1, 0}};
+    kin_kv_copies copies;
+    int64_t cell;
+    kin_err err;
+    kin_kv *kv = open_kv();
+    kin_batch batch = {.n_tokens = 1, .pos = &pos, .seq = &seq, .ops = branches, .n_ops = 2};
+    assert_int_equal(kin_kv_place(kv, &batch, &cell, &copies, &err), KIN_FAIL);
+    assert_string_equal(err.text, "a step forgets tokens of its own");
+    kin_kv_clear(kv);
+    batch.ops = all;
+    assert_int_equal(kin_kv_place(kv, &batch, &cell, &copies, &err), KIN_FAIL);
+    kin_kv_close(kv);
+}
+
 static void a_change_comes_before_the_tokens_of_its_step(void **state) {
     (void)state;
     const int32_t pos[] = {2, 0}, seq[] = {0, 4};
@@ -444,6 +461,7 @@ int main(void) {
         cmocka_unit_test(a_token_looks_at_its_own_sequence_up_to_itself),
         cmocka_unit_test(a_position_of_a_sequence_never_has_two_cells),
         cmocka_unit_test(a_token_needs_all_those_before_it),
+        cmocka_unit_test(a_step_cannot_forget_its_own_tokens),
         cmocka_unit_test(a_change_comes_before_the_tokens_of_its_step),
         cmocka_unit_test(a_shared_prefix_takes_a_block_for_its_last_tokens_only),
         cmocka_unit_test(a_sequence_branches_within_a_batch),

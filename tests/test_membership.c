@@ -253,6 +253,7 @@ static void a_copy_of_a_device_is_refused_and_the_first_one_stays(void **state) 
            "delete the "
            "file device-id beside its key on one of the two and start it again\n");
     assert_int_equal(kin_membership_device_at(membership, 0)->link, 11);
+    assert_int_equal(kin_membership_device_at(membership, 0)->features, 3);
     hello_of(13, 1, 700, "tower"); // the same process by a new link
     expect_words("accept 13\n");
     of_link(KIN_MEMBERSHIP_LOST, 13, "nothing was heard for 1500 ms");

@@ -208,6 +208,7 @@ static void take_join(kin_membership *r, const kin_membership_event *event) {
     kin_membership_set_state(r, i, KIN_DEVICE_GREETED);
     r->devices[i].link = event->link;
     r->devices[i].run = hello->run;
+    r->devices[i].features = hello->features;
     r->devices[i].last_error[0] = '\0';
     kin_membership_action *accept = kin_membership_act(r, KIN_MEMBERSHIP_ACCEPT);
     accept->link = event->link;

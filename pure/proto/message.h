@@ -86,8 +86,13 @@ typedef struct kin_proto_open {
     kin_proto_versions versions;
     char name[KIN_PROTO_MAX_STR + 1];
     char version[KIN_PROTO_MAX_STR + 1]; // of the program, for people
-    uint32_t features;                   // bits; none is defined yet, unknown ones are ignored
+    uint32_t features;                   // bits, unknown ones are ignored
 } kin_proto_open;
+
+// Features of OPEN.
+enum {
+    KIN_PROTO_BY_GGML = 2, // its CPU has none of kin's kernels: a row's bits depend on the other rows of the step
+};
 
 // Features of ACCEPT.
 enum {
