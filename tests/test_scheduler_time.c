@@ -87,7 +87,7 @@ int kin_head_send(kin_head *h, const kin_head_step *step, uint64_t *number, kin_
         h->free_ms[i] = at_ms += took_ms / h->n_members;
     }
     h->back_ms[h->next % KIN_STEPS_IN_FLIGHT] = at_ms;
-    memset(step->logits, 0, (size_t)step->n_out * N_VOCAB * sizeof *step->logits);
+    if (step->n_out > 0) memset(step->logits, 0, (size_t)step->n_out * N_VOCAB * sizeof *step->logits);
     *number = h->next++;
     return 0;
 }
