@@ -251,11 +251,12 @@ static int find_free_slot(kin_scheduler *s, int but) {
     return i != NO_SLOT ? i : evict(s, but) ? find_free_slot(s, but) : NO_SLOT;
 }
 
-bool kin_scheduler_make_branches(kin_scheduler *s, int n) {
+int kin_scheduler_make_branches(kin_scheduler *s, int n) {
     int n_unused = 0;
     for (int i = 0; i < KIN_SCHEDULER_MAX_SEQUENCES; i++) n_unused += is_unused(&s->slots[i]);
     while (n_unused < n && evict(s, NO_SLOT)) n_unused++;
-    return n_unused >= n && kin_scheduler_make_room(s, n);
+    if (n > n_unused) n = n_unused;
+    return kin_scheduler_make_room(s, n) ? n : kin_kv_blocks_n_free(s->blocks);
 }
 
 static int common_prefix(const kin_generation *g, const int32_t *tokens, int n) {

@@ -123,15 +123,29 @@ static int open_branch(kin_scheduler *s, const kin_generation *g, int slot, int 
     return kin_scheduler_change(s, (kin_kv_op){slot, from, pos}, err);
 }
 
+// Branches that there is no room for, and what follows them, leave the draft.
+static void fit_branches(kin_scheduler *s, kin_draft *d) {
+    int n_branches = 0;
+    uint32_t kept = 0;
+    for (int i = 0; i < d->n; i++) n_branches += kin_draft_is_branch(d, i);
+    if (n_branches == 0) return;
+    int n_left = kin_scheduler_make_branches(s, n_branches);
+    for (int i = 0; i < d->n; i++) {
+        int before = kin_draft_parent(d, i);
+        bool fits = (before < 0 || kept >> before & 1) && (!kin_draft_is_branch(d, i) || n_left-- > 0);
+        kept |= (uint32_t)fits << i;
+    }
+    kin_draft_keep(d, kept);
+}
+
 // The text's draft joins the step behind the tokens of all texts, as far as there is room: a branch and each 64th position need a
 // block.
 static int add_draft(kin_scheduler *s, kin_flight *f, kin_part *p, kin_err *err) {
     kin_generation *g = p->g;
     kin_draft *d = &g->draft;
-    int pos[KIN_DRAFT_MAX], n_branches = 0;
+    int pos[KIN_DRAFT_MAX];
     p->draft_row = f->n_out;
-    for (int i = 0; i < d->n; i++) n_branches += kin_draft_is_branch(d, i);
-    if (n_branches > 0 && !kin_scheduler_make_branches(s, n_branches)) kin_draft_keep(d, kin_draft_chain(d));
+    fit_branches(s, d);
     for (int i = 0; i < d->n; i++) {
         int before = kin_draft_parent(d, i), from = before < 0 ? g->slot : g->draft_slots[before];
         bool is_branch = kin_draft_is_branch(d, i);

@@ -110,8 +110,9 @@ int kin_scheduler_change(kin_scheduler *s, kin_kv_op op, kin_err *err);
 // Room in the KV cache for so many blocks, where texts that have ended may have to leave it. False: there is none.
 bool kin_scheduler_make_room(kin_scheduler *s, int n_blocks);
 
-// Room for n sequences that share a text's blocks, where texts that have ended may have to leave them slots and blocks.
-bool kin_scheduler_make_branches(kin_scheduler *s, int n);
+// Room for up to n sequences that share a text's blocks, where texts that have ended may have to leave them slots and blocks.
+// Returns for how many there is.
+int kin_scheduler_make_branches(kin_scheduler *s, int n);
 
 // An unused slot, or -1.
 int kin_scheduler_unused_slot(const kin_scheduler *s);

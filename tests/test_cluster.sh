@@ -185,6 +185,7 @@ ask() { # FILE SEED
 ask_all() { # NAME
     asking=
     for i in 1 2 3; do
+        : >"$dir/$1$i"
         ask "$dir/$1$i" $i &
         asking="$asking $!"
     done

@@ -416,6 +416,23 @@ static void branches_leave_no_block_behind(void **state) {
     }
 }
 
+// Four blocks, of which the text has one: three branches at once.
+static void a_step_has_as_many_branches_as_there_is_room_for(void **state) {
+    (void)state;
+    static text one, alone;
+    make_text(&one, 2, 0, 10, MAX_MADE);
+    run_alone(&one, &alone, 1);
+    with_trees = true;
+    draft(&one, &alone, 0.6, 3);
+    with_trees = false;
+    world w = open_world(1, 4 * KIN_KV_CELLS, 1);
+    submit(&w, &one);
+    while (step(&w)) continue;
+    expect_same(&one, &alone);
+    assert_true(one.drafts.branches > 20 && one.drafts.branches <= 3 * kin_scheduler_get_stats(w.s).n_steps);
+    close_world(&w);
+}
+
 // The texts differ in a secret of 8 tokens only, behind one of six prefixes that they share; what follows it is the same for all.
 static void a_secret_per_stream_never_crosses(void **state) {
     (void)state;
@@ -715,6 +732,7 @@ int main(void) {
         cmocka_unit_test(in_several_steps_at_once_a_text_is_what_it_is_in_one),
         cmocka_unit_test(with_trees_each_text_is_what_it_is_without),
         cmocka_unit_test(branches_leave_no_block_behind),
+        cmocka_unit_test(a_step_has_as_many_branches_as_there_is_room_for),
         cmocka_unit_test(a_secret_per_stream_never_crosses),
         cmocka_unit_test(the_youngest_waits_when_the_context_is_full),
         cmocka_unit_test(of_16_users_a_common_prefix_of_2048_tokens_is_computed_once),
