@@ -1,53 +1,28 @@
 #include "net/probe.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/median.h"
 #include "net/dial.h"
 #include "net/echo_responder.h"
 
-enum {
-    N_WARM = 2,
-    N_TRIPS = 9,
-    N_TRIPS_LEAST = 3, // on a long way
-    TRIPS_MS = 200,
-    REST_MS = 10, // between two round trips
-    N_FAR = 3,    // messages on a long way
-    N_PAIRS = 9,  // of a small and a large message
-    PAIRS_MS = 100,
-    LARGE_BYTES = 256 << 10,
-    SMALL_BYTES = LARGE_BYTES / 4, // a hidden state counts as no larger
-    GROWTH = 4,
-};
-
-#define LONG_S 0.02  // a message that takes so long shows the rate well enough
-#define CLOCK_S 1e-4 // less is noise
-
-typedef enum probe_phase { WARMING, TRIPS, GROWING, PAIRS } probe_phase;
+enum { REST_MS = 10 }; // between two round trips
 
 struct kin_probe {
     uv_timer_t limit, rest;
     int n_timers; // not closed yet
-    uint32_t limit_ms;
+    uint32_t limit_ms, hidden_bytes;
     kin_probe_done done;
     void *user;
     kin_dial *dial; // NULL: it is answered
     kin_link *link; // NULL: not yet
 
-    probe_phase phase;
-    kin_time begun; // the phase
-    int n;          // answers in it
-    bool is_back;   // the direction whose rate is measured
+    kin_probing probing;
     bool is_resting;
     uint64_t token;
     kin_time sent;
-    uint32_t n_expected;                     // bytes of the answer
-    uint32_t small, large;                   // bytes
-    double trips[N_TRIPS], took[2][N_PAIRS]; // of small, of large messages
-    kin_probe_result result;
+    uint32_t n_expected; // bytes of the answer
 };
 
 // ---- the end
@@ -70,7 +45,7 @@ void kin_probe_cancel(kin_probe *p) {
 static void finish(kin_probe *p, const char *reason) {
     kin_probe_done done = p->done;
     void *user = p->user;
-    kin_probe_result result = p->result;
+    kin_probe_result result = p->probing.result;
     kin_probe_cancel(p);
     done(user, reason ? NULL : &result, reason);
 }
@@ -82,107 +57,24 @@ static void on_limit(uv_timer_t *timer) {
 
 // ---- messages
 
-static void send_echo(kin_probe *p, uint32_t n_bytes) {
-    p->n_expected = p->is_back ? n_bytes : 0;
-    p->sent = kin_clock_now();
-    kin_echo_responder_say(p->link, ++p->token, p->n_expected, p->is_back ? 0 : n_bytes);
-}
-
 static void send_next(kin_probe *p) {
-    switch (p->phase) {
-    case WARMING:
-    case TRIPS: send_echo(p, 0); break;
-    case GROWING: send_echo(p, p->large); break;
-    case PAIRS: send_echo(p, p->n % 2 ? p->large : p->small); break;
-    }
+    kin_probing_message m = kin_probing_next(&p->probing);
+    p->is_resting = false;
+    p->n_expected = m.answer_bytes;
+    p->sent = kin_clock_now();
+    kin_echo_responder_say(p->link, ++p->token, m.answer_bytes, m.n_bytes);
 }
 
 static void on_rest(uv_timer_t *timer) {
-    kin_probe *p = timer->data;
-    p->is_resting = false;
-    send_next(p);
+    send_next(timer->data);
 }
 
-// A ring's messages are rare, and find both ends, and what is between them, asleep. So do round trips.
 static void go_on(kin_probe *p) {
-    p->is_resting = p->phase == TRIPS;
+    p->is_resting = kin_probing_next(&p->probing).rests;
     if (p->is_resting)
         uv_timer_start(&p->rest, on_rest, REST_MS, 0);
     else
         send_next(p);
-}
-
-static void enter(kin_probe *p, probe_phase phase) {
-    p->phase = phase;
-    p->begun = kin_clock_now();
-    p->n = 0;
-    if (phase == GROWING) p->large = p->small;
-}
-
-static bool is_long(const kin_probe *p, int ms) {
-    return kin_clock_ms(p->begun, kin_clock_now()) > ms;
-}
-
-// The rate of one direction is known. True: of both.
-static bool take_rate(kin_probe *p, double bytes_s) {
-    *(p->is_back ? &p->result.from_bytes_s : &p->result.to_bytes_s) = bytes_s;
-    if (p->is_back) return true;
-    p->is_back = true;
-    enter(p, GROWING);
-    return false;
-}
-
-static double rate_of_pairs(kin_probe *p) {
-    double small_s = kin_median(p->took[0], p->n / 2), large_s = kin_median(p->took[1], p->n / 2);
-    // Faster than the clock's noise shows: at least so fast.
-    return large_s > small_s ? (p->large - p->small) / (large_s - small_s) : p->large / large_s;
-}
-
-// On a long way TCP sends a large message in several flights as long as its window has not opened, and a ring's has: a hidden
-// state goes at once, and must do.
-static bool take_far(kin_probe *p, double s) {
-    p->took[0][p->n++] = s;
-    return p->n == N_FAR && take_rate(p, p->small / fmax(kin_median(p->took[0], N_FAR) - p->result.rtt_s, CLOCK_S));
-}
-
-// A message of the size at hand took so long. The first one is a small one.
-static bool take_growth(kin_probe *p, double s) {
-    if (p->result.rtt_s > LONG_S) return take_far(p, s);
-    bool is_slow = s > 2 * p->result.rtt_s + LONG_S, is_first = p->large == p->small;
-    if (is_first) p->took[0][0] = s;
-    if (is_slow && is_first) return take_rate(p, p->small / (s - p->result.rtt_s));
-    if (is_slow && s > p->result.rtt_s + PAIRS_MS * 1e-3) { // once must do
-        p->took[1][0] = s;
-        p->n = 2;
-        return take_rate(p, rate_of_pairs(p));
-    }
-    if (is_slow || p->large == LARGE_BYTES)
-        enter(p, PAIRS);
-    else
-        p->large = p->large > LARGE_BYTES / GROWTH ? LARGE_BYTES : p->large * GROWTH;
-    return false;
-}
-
-// An answer came after so many seconds. True: all is known.
-static bool take_time(kin_probe *p, double s) {
-    switch (p->phase) {
-    case WARMING:
-        if (++p->n == N_WARM) enter(p, TRIPS);
-        break;
-    case TRIPS:
-        p->trips[p->n++] = s;
-        if (p->n < N_TRIPS && (p->n < N_TRIPS_LEAST || !is_long(p, TRIPS_MS))) break;
-        p->result.rtt_s = kin_median(p->trips, p->n);
-        enter(p, GROWING);
-        break;
-    case GROWING: return take_growth(p, s);
-    case PAIRS:
-        p->took[p->n % 2][p->n / 2] = s;
-        p->n++;
-        if (p->n % 2 == 0 && (p->n == 2 * N_PAIRS || is_long(p, PAIRS_MS))) return take_rate(p, rate_of_pairs(p));
-        break;
-    }
-    return false;
 }
 
 static int take_echo(kin_probe *p, const kin_frame *frame, const uint8_t *payload, kin_err *err) {
@@ -201,7 +93,7 @@ static void on_frame(void *user, kin_link *link, const kin_frame *frame, const u
     (void)link;
     if (take_echo(p, frame, payload, &err) != 0)
         finish(p, err.text);
-    else if (take_time(p, (double)(now - p->sent) * 1e-9))
+    else if (kin_probing_take(&p->probing, (double)(now - p->sent) * 1e-9, now))
         finish(p, NULL);
     else
         go_on(p);
@@ -224,7 +116,7 @@ static void on_accepted(void *user, kin_link *link, const kin_proto_accept *acce
     p->link = link;
     kin_link_accept(link, &callbacks, p);
     kin_link_set_frame_max(link, kin_frame_cap(KIN_FRAME_ECHO));
-    enter(p, WARMING);
+    kin_probing_init(&p->probing, p->hidden_bytes, kin_clock_now());
     go_on(p);
 }
 
@@ -252,7 +144,7 @@ int kin_probe_start(kin_probe **out, uv_loop_t *loop, const kin_probe_options *o
     kin_probe *p = calloc(1, sizeof *p);
     if (!p) return kin_err_set(err, "out of memory");
     p->limit_ms = o->limit_ms ? o->limit_ms : KIN_PROBE_LIMIT_MS;
-    p->small = o->hidden_bytes < SMALL_BYTES ? o->hidden_bytes : SMALL_BYTES;
+    p->hidden_bytes = o->hidden_bytes;
     p->done = done;
     p->user = user;
     if (dial(p, loop, o, err) != 0) {

@@ -1,11 +1,8 @@
 // A probe: measures the path to one other member as the ring's messages take it: TCP and TLS, and the other side's loop.
 //
-//   connect, OPEN (role probe), ACCEPT ─► 2 echoes to warm up ─► round trips: 9 small ones with a rest of 10 ms
-//     before each, as a ring has them; their median ─► the rate there ─► the rate back
+//   connect, OPEN (role probe), ACCEPT ─► messages as pure/proto/probing.h has them, 10 ms before each round trip
 //
-// A rate comes from the difference in time of two sizes: a hidden state's, and a larger one, which grows to 256 KiB as long as
-// that takes no more than some milliseconds. What each message costs apart from its bytes drops out. Where a hidden state alone
-// takes so long, it and the round trip give the rate. A few megabytes in all.
+// A few megabytes in all.
 //
 // In homes of lab/run: 1 Gbit/s at a round trip of 1 ms is measured as 0.80 to 0.86, in 0.12 s; 100 Mbit/s as 89 to 92, in 0.3
 // s; 20 Mbit/s at 21 ms as 19, in 0.65 s. Where a round trip takes longer than 20 ms, three messages of a hidden state's size
@@ -19,6 +16,7 @@
 
 #include "net/link.h"
 #include "pure/proto/message.h"
+#include "pure/proto/probing.h"
 
 enum {
     KIN_PROBE_LIMIT_MS = 3000,
@@ -36,10 +34,7 @@ typedef struct kin_probe_options {
     uint32_t limit_ms;       // 0: KIN_PROBE_LIMIT_MS
 } kin_probe_options;
 
-typedef struct kin_probe_result {
-    double rtt_s;                    // of a small message there and back
-    double to_bytes_s, from_bytes_s; // each direction on its own
-} kin_probe_result;
+typedef kin_probing_result kin_probe_result;
 
 // Called once, unless it was cancelled; then the probe is gone. result NULL: it did not succeed, and why.
 typedef void (*kin_probe_done)(void *user, const kin_probe_result *result, const char *reason);

@@ -1,0 +1,126 @@
+#include "pure/proto/probing.h"
+
+#include <math.h>
+
+#include "base/median.h"
+
+enum {
+    N_WARM = 2,
+    N_TRIPS_LEAST = 3, // on a long way
+    TRIPS_MS = 200,
+    N_FEW = 3,    // messages that do, where one takes long
+    FEW_MS = 500, // and not even these from then on
+    PAIRS_MS = 100,
+    LARGE_BYTES = 256 << 10,
+    SMALL_BYTES = LARGE_BYTES / 4, // a hidden state counts as no larger
+    GROWTH = 4,
+};
+
+static const double LONG_S = 0.02;  // a message that takes so long shows the rate well enough
+static const double CLOCK_S = 1e-4; // less is noise
+
+static void enter(kin_probing *p, int phase, kin_time now) {
+    p->phase = phase;
+    p->begun = now;
+    p->n = p->n_slow = 0;
+    if (phase == KIN_PROBING_GROWS) p->large = p->small;
+}
+
+void kin_probing_init(kin_probing *p, uint32_t hidden_bytes, kin_time now) {
+    *p = (kin_probing){.small = hidden_bytes < SMALL_BYTES ? hidden_bytes : SMALL_BYTES};
+    enter(p, KIN_PROBING_WARMS, now);
+}
+
+static uint32_t bytes_of_next(const kin_probing *p) {
+    switch (p->phase) {
+    case KIN_PROBING_GROWS: return p->large;
+    case KIN_PROBING_COMPARES: return p->n % 2 ? p->large : p->small;
+    default: return 0;
+    }
+}
+
+kin_probing_message kin_probing_next(const kin_probing *p) {
+    uint32_t n = bytes_of_next(p);
+    return (kin_probing_message){
+        .n_bytes = p->is_back ? 0 : n, .answer_bytes = p->is_back ? n : 0, .rests = p->phase == KIN_PROBING_TRIES};
+}
+
+static bool is_longer(const kin_probing *p, int ms, kin_time now) {
+    return kin_clock_ms(p->begun, now) > ms;
+}
+
+// The rate of one direction is known. True: of both.
+static bool take_rate(kin_probing *p, double bytes_s, kin_time now) {
+    *(p->is_back ? &p->result.from_bytes_s : &p->result.to_bytes_s) = bytes_s;
+    if (p->is_back) return true;
+    p->is_back = true;
+    enter(p, KIN_PROBING_GROWS, now);
+    return false;
+}
+
+static double rate_of_pairs(kin_probing *p) {
+    double small_s = kin_median(p->took[0], p->n / 2), large_s = kin_median(p->took[1], p->n / 2);
+    // Faster than the clock's noise shows: at least so fast.
+    return large_s > small_s ? (p->large - p->small) / (large_s - small_s) : p->large / large_s;
+}
+
+// On a long way TCP sends a large message in several flights as long as its window has not opened, and a ring's has: a hidden
+// state goes at once, and must do.
+static bool take_far(kin_probing *p, double s, kin_time now) {
+    p->took[0][p->n++] = s;
+    return p->n == N_FEW && take_rate(p, p->small / fmax(kin_median(p->took[0], N_FEW) - p->result.rtt_s, CLOCK_S), now);
+}
+
+// A message took long: again, unless it was the last time. *s: the least.
+static bool takes_again(kin_probing *p, double *s, kin_time now) {
+    p->least_s = p->n_slow == 0 ? *s : fmin(p->least_s, *s);
+    p->n_slow++;
+    *s = p->least_s;
+    return p->n_slow < N_FEW && !is_longer(p, FEW_MS, now);
+}
+
+// A message of the size at hand took so long. The first one is a small one.
+static bool take_growth(kin_probing *p, double s, kin_time now) {
+    if (p->result.rtt_s > LONG_S) return take_far(p, s, now);
+    bool is_slow = s > 2 * p->result.rtt_s + LONG_S, is_first = p->large == p->small;
+    if (is_slow && takes_again(p, &s, now)) return false;
+    p->n_slow = 0;
+    if (is_first) p->took[0][0] = s;
+    if (is_slow && is_first) return take_rate(p, p->small / (s - p->result.rtt_s), now);
+    if (is_slow && s > p->result.rtt_s + PAIRS_MS * 1e-3) { // these must do
+        p->took[1][0] = s;
+        p->n = 2;
+        return take_rate(p, rate_of_pairs(p), now);
+    }
+    if (is_slow || p->large == LARGE_BYTES)
+        enter(p, KIN_PROBING_COMPARES, now);
+    else
+        p->large = p->large > LARGE_BYTES / GROWTH ? LARGE_BYTES : p->large * GROWTH;
+    return false;
+}
+
+static bool take_pair(kin_probing *p, double s, kin_time now) {
+    p->took[p->n % 2][p->n / 2] = s;
+    p->n++;
+    if (p->n % 2) return false;
+    bool are_few = p->n < 2 * N_FEW && !is_longer(p, FEW_MS, now);
+    bool is_over = p->n == 2 * KIN_PROBING_PAIRS || (is_longer(p, PAIRS_MS, now) && !are_few);
+    return is_over && take_rate(p, rate_of_pairs(p), now);
+}
+
+bool kin_probing_take(kin_probing *p, double s, kin_time now) {
+    switch (p->phase) {
+    case KIN_PROBING_WARMS:
+        if (++p->n == N_WARM) enter(p, KIN_PROBING_TRIES, now);
+        return false;
+    case KIN_PROBING_TRIES:
+        p->trips[p->n++] = s;
+        if (p->n < KIN_PROBING_TRIPS && (p->n < N_TRIPS_LEAST || !is_longer(p, TRIPS_MS, now))) return false;
+        p->result.rtt_s = kin_median(p->trips, p->n);
+        enter(p, KIN_PROBING_GROWS, now);
+        return false;
+    case KIN_PROBING_GROWS: return take_growth(p, s, now);
+    case KIN_PROBING_COMPARES: return take_pair(p, s, now);
+    }
+    return false;
+}
