@@ -68,7 +68,7 @@ static void on_message(void *user, uint32_t from, uint32_t epoch, kin_proto_mess
     default:
         kin_log(KIN_LOG_WARN, "%s sent %s, which is not for a head", kin_link_name(kin_connections_link(c->connections, from)),
                 kin_frame_name(m->type));
-        kin_pairwise_tests_lost(c->tests, from);
+        kin_cluster_forget_probes(c, from);
         kin_connections_drop(c->connections, from, "that message is not for a head");
         e.kind = KIN_MEMBERSHIP_LOST;
         e.reason = "it sent what is not for a head";
@@ -78,7 +78,7 @@ static void on_message(void *user, uint32_t from, uint32_t epoch, kin_proto_mess
 }
 
 static void on_lost(void *user, uint32_t number, const char *reason) {
-    kin_pairwise_tests_lost(((kin_cluster *)user)->tests, number);
+    kin_cluster_forget_probes(user, number);
     kin_membership_event_kind kind = kin_goodbye_is_stop(reason) ? KIN_MEMBERSHIP_LEFT : KIN_MEMBERSHIP_LOST;
     kin_cluster_act(user, &(kin_membership_event){.kind = kind, .link = number, .reason = reason});
 }
@@ -228,7 +228,7 @@ static void refuse(kin_cluster *c, const kin_membership_action *a) {
     if (!link) return;
     kin_label_set(m.refuse.reason, KIN_PROTO_MAX_REASON, a->text);
     kin_endpoint_send_message(link, 0, &m);
-    kin_pairwise_tests_lost(c->tests, a->link);
+    kin_cluster_forget_probes(c, a->link);
     kin_connections_drop(c->connections, a->link, NULL);
 }
 
@@ -248,7 +248,7 @@ static void take_action(kin_cluster *c, const kin_membership_action *a) {
     }
     case KIN_MEMBERSHIP_REFUSE: refuse(c, a); break;
     case KIN_MEMBERSHIP_DROP:
-        kin_pairwise_tests_lost(c->tests, a->link);
+        kin_cluster_forget_probes(c, a->link);
         kin_connections_drop(c->connections, a->link, a->text);
         break;
     case KIN_MEMBERSHIP_ASK: kin_cluster_ask_planner(c, a); break;

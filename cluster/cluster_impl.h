@@ -12,6 +12,7 @@
 #include "cluster/measurements.h"
 #include "cluster/pairwise_tests.h"
 #include "cluster/planning.h"
+#include "cluster/probe_schedule.h"
 #include "fetch/chunk_server.h"
 #include "fetch/page_fetch.h"
 #include "net/discovery.h"
@@ -100,6 +101,7 @@ struct kin_cluster {
     kin_status_subscribers *subscribers;
     kin_measurements *measurements;
     kin_pairwise_tests *tests;
+    kin_probe_schedule probes;
     kin_relay *relay;
     kin_group_links *group_links;
     uint32_t grouped;  // the epoch that they are of
@@ -184,6 +186,9 @@ void kin_cluster_take_link(kin_cluster *c, uint32_t from, const kin_proto_measur
 
 // Once for each two: neither reaches the other, and why.
 void kin_cluster_say_apart(kin_cluster *c, const kin_proto_id *from, const kin_proto_id *to, const char *reason);
+
+// That control link is gone: its device measures nothing.
+void kin_cluster_forget_probes(kin_cluster *c, uint32_t link);
 
 // A device said what it has. True: it measures its links first, and the membership hears of it later.
 bool kin_cluster_meets(kin_cluster *c, uint32_t from, const kin_proto_device *device);

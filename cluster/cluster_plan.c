@@ -37,29 +37,54 @@ void kin_cluster_take_profile(kin_cluster *c, uint32_t from, const kin_proto_pro
     if (d) enter(c, &d->id, d->name, &m->facts);
 }
 
-// ask: kin_measurements_ask or _ask_back. link: of the other one; 0: it is the head.
-static bool asks_for(kin_cluster *c, uint32_t from, const kin_proto_id *self, const kin_proto_id *other, uint32_t link,
-                     bool (*ask)(kin_measurements *, const kin_proto_id *, const kin_proto_id *)) {
+// That device is to measure its link now. False: one of the two is gone.
+static bool asks_for(kin_cluster *c, const kin_probe_pair *pair) {
+    const kin_membership_device *d = kin_cluster_device_of(c, pair->from), *other = NULL;
     kin_proto_message m = {.type = KIN_FRAME_MEASURE};
-    m.measure.id = *other;
-    if (link && !kin_connections_endpoint(c->connections, link, &m.measure.endpoint)) return false;
-    if (!ask(c->measurements, self, other)) return false;
+    if (pair->to) other = kin_cluster_device_of(c, pair->to);
+    if (!d || (pair->to && !other)) return false;
+    m.measure.id = other ? other->id : c->o.id;
+    if (other && !kin_connections_endpoint(c->connections, pair->to, &m.measure.endpoint)) return false;
+    if (!(pair->is_back ? kin_measurements_ask_back : kin_measurements_ask)(c->measurements, &d->id, &m.measure.id)) return false;
     size_t bytes = (size_t)c->o.model->hp.n_embd * sizeof(float);
     m.measure.hidden_bytes = (uint32_t)(bytes < KIN_FRAME_ECHO_BYTES ? bytes : KIN_FRAME_ECHO_BYTES);
-    return kin_connections_send(c->connections, from, 0, &m);
+    return kin_connections_send(c->connections, pair->from, 0, &m);
+}
+
+// Whose test a measurement is of.
+static uint32_t test_of(const kin_probe_pair *pair) {
+    return pair->is_back ? pair->to : pair->from;
+}
+
+// Asks for all measurements that may begin.
+static void probe_next(kin_cluster *c) {
+    kin_probe_pair pair;
+    while (kin_probe_schedule_begin(&c->probes, kin_clock_now(), &pair)) {
+        if (asks_for(c, &pair)) continue;
+        kin_probe_schedule_end(&c->probes, pair.from);
+        kin_pairwise_tests_answered(c->tests, test_of(&pair));
+    }
+}
+
+void kin_cluster_forget_probes(kin_cluster *c, uint32_t link) {
+    kin_pairwise_tests_lost(c->tests, link);
+    kin_probe_schedule_lost(&c->probes, link);
 }
 
 bool kin_cluster_meets(kin_cluster *c, uint32_t from, const kin_proto_device *device) {
     const kin_membership_device *d = kin_cluster_device_of(c, from);
     if (kin_pairwise_tests_renew(c->tests, from, device)) return true;
     if (!c->o.facts || !d || d->state != KIN_DEVICE_GREETED || !kin_measurements_device(c->measurements, &d->id)) return false;
-    int n = asks_for(c, from, &d->id, &c->o.id, 0, kin_measurements_ask);
+    int n = kin_probe_schedule_add(&c->probes, from, 0, false);
     for (int i = 0; i < KIN_MEMBERSHIP_DEVICES; i++) {
         const kin_membership_device *other = kin_membership_device_at(c->membership, i);
-        if (!other || other == d || !kin_connections_link(c->connections, other->link)) continue;
-        n += asks_for(c, from, &d->id, &other->id, other->link, kin_measurements_ask);
+        kin_proto_endpoint e;
+        if (!other || other == d || !kin_connections_endpoint(c->connections, other->link, &e)) continue;
+        n += kin_probe_schedule_add(&c->probes, from, other->link, false);
     }
-    return n > 0 && kin_pairwise_tests_begin(c->tests, from, device, n, kin_clock_now());
+    bool begins = n > 0 && kin_pairwise_tests_begin(c->tests, from, device, n, kin_clock_now());
+    probe_next(c);
+    return begins;
 }
 
 static const kin_membership_device *device_with(const kin_cluster *c, const kin_proto_id *id) {
@@ -91,12 +116,12 @@ static bool other_end_tries(kin_cluster *c, const kin_membership_device *d, cons
     kin_log(KIN_LOG_DEBUG, "device '%s' does not reach %s: %s", d->name, other ? other->name : "the head", reason);
     if (!other || !kin_connections_link(c->connections, other->link)) return false;
     if (!kin_measurements_has_failed(c->measurements, &other->id, &d->id))
-        return asks_for(c, other->link, &other->id, &d->id, d->link, kin_measurements_ask_back);
+        return kin_probe_schedule_add(&c->probes, other->link, d->link, true);
     kin_cluster_say_apart(c, &d->id, &other->id, reason);
     return false;
 }
 
-void kin_cluster_take_link(kin_cluster *c, uint32_t from, const kin_proto_measured *m) {
+static void take_link(kin_cluster *c, uint32_t from, const kin_proto_measured *m) {
     const kin_membership_device *d = kin_cluster_device_of(c, from), *other = device_with(c, &m->id);
     kin_link_facts there = {m->rtt_s, m->to_bytes_s}, back = {m->rtt_s, m->from_bytes_s};
     bool failed = m->reason[0];
@@ -108,6 +133,12 @@ void kin_cluster_take_link(kin_cluster *c, uint32_t from, const kin_proto_measur
     // Too late for its test: the planner may come to another plan now.
     if (!in_time && (!failed || (other && kin_measurements_is_apart(c->measurements, &d->id, &other->id))))
         kin_cluster_act(c, &(kin_membership_event){.kind = KIN_MEMBERSHIP_DRIFT});
+}
+
+void kin_cluster_take_link(kin_cluster *c, uint32_t from, const kin_proto_measured *m) {
+    kin_probe_schedule_end(&c->probes, from);
+    take_link(c, from, m);
+    probe_next(c);
 }
 
 // ---- the question
@@ -313,6 +344,7 @@ void kin_cluster_begin_measuring(kin_cluster *c, uint32_t epoch, kin_time now) {
 }
 
 void kin_cluster_planning_tick(kin_cluster *c, kin_time now) {
+    probe_next(c);
     kin_pairwise_tests_tick(c->tests, now);
     if (kin_cluster_poll_ends(c, &c->measure, now)) {
         c->measured_at = now;

@@ -1,4 +1,5 @@
-// What a head knows of devices and links (cluster/measurements.h), and tests of those that join (cluster/pairwise_tests.h).
+// What a head knows of devices and links (cluster/measurements.h), tests of those that join (cluster/pairwise_tests.h), and in
+// which order links are measured (cluster/probe_schedule.h).
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,6 +11,7 @@
 
 #include "cluster/measurements.h"
 #include "cluster/pairwise_tests.h"
+#include "cluster/probe_schedule.h"
 
 static kin_proto_id id_of(int i) {
     return (kin_proto_id){{(uint8_t)i, (uint8_t)(i >> 8), 1}};
@@ -208,6 +210,95 @@ static void places_are_few_and_used_again(void **state) {
     kin_pairwise_tests_close(m);
 }
 
+// ---- the order of probes
+
+enum { HEAD = 0, A, B, C, D };
+static const kin_time T0 = 1000;
+
+static void expect_begins(kin_probe_schedule *s, kin_time now, uint32_t from, uint32_t to) {
+    kin_probe_pair pair;
+    assert_true(kin_probe_schedule_begin(s, now, &pair));
+    assert_true(pair.from == from && pair.to == to);
+}
+
+static void expect_waits(kin_probe_schedule *s, kin_time now) {
+    kin_probe_pair pair;
+    assert_false(kin_probe_schedule_begin(s, now, &pair));
+}
+
+// As devices join one after the other: each measures its link to the head and to those that are there.
+static void add_all(kin_probe_schedule *s, uint32_t n) {
+    for (uint32_t from = A; from <= n; from++) {
+        for (uint32_t to = HEAD; to < from; to++) assert_true(kin_probe_schedule_add(s, from, to, false));
+    }
+}
+
+static void a_device_takes_part_in_one_measurement_at_a_time(void **state) {
+    (void)state;
+    static kin_probe_schedule s;
+    s.n = 0;
+    add_all(&s, C);
+    expect_begins(&s, T0, A, HEAD);
+    expect_begins(&s, T0, C, B); // these two have nothing to do with those
+    expect_waits(&s, T0);
+    kin_probe_schedule_end(&s, C);
+    expect_waits(&s, T0); // what is left is to the head or to A
+    kin_probe_schedule_end(&s, A);
+    expect_begins(&s, T0, B, HEAD);
+    expect_begins(&s, T0, C, A);
+    expect_waits(&s, T0);
+    kin_probe_schedule_end(&s, B);
+    kin_probe_schedule_end(&s, C);
+    expect_begins(&s, T0, B, A);
+    expect_begins(&s, T0, C, HEAD);
+    kin_probe_schedule_end(&s, B);
+    kin_probe_schedule_end(&s, C);
+    assert_int_equal(s.n, 0);
+}
+
+static void nothing_runs_beside_another_and_all_have_their_turn(void **state) {
+    (void)state;
+    static kin_probe_schedule s;
+    kin_probe_pair running[D], pair;
+    int n_running = 0, n_begun = 0;
+    s.n = 0;
+    add_all(&s, D);
+    while (n_begun < 10) {
+        while (kin_probe_schedule_begin(&s, T0, &pair)) {
+            for (int i = 0; i < n_running; i++) {
+                const kin_probe_pair *r = &running[i];
+                assert_true(r->from != pair.from && r->from != pair.to && r->to != pair.from && r->to != pair.to);
+            }
+            running[n_running++] = pair;
+            n_begun++;
+        }
+        assert_true(n_running > 0);
+        kin_probe_schedule_end(&s, running[--n_running].from);
+    }
+}
+
+static void one_that_is_gone_or_does_not_answer_holds_up_nobody(void **state) {
+    (void)state;
+    static kin_probe_schedule s;
+    const kin_time limit = KIN_PROBE_SCHEDULE_LIMIT_MS * (kin_time)1000000;
+    s.n = 0;
+    add_all(&s, B);
+    expect_begins(&s, T0, A, HEAD);
+    expect_waits(&s, T0 + limit);
+    expect_begins(&s, T0 + limit + 1000000, B, HEAD);
+    kin_probe_schedule_lost(&s, B); // its own are of no use any more
+    assert_int_equal(s.n, 0);
+    assert_true(kin_probe_schedule_add(&s, A, B, false) && kin_probe_schedule_add(&s, C, B, true));
+    expect_begins(&s, T0, A, B);
+    kin_probe_schedule_lost(&s, B);
+    expect_begins(&s, T0, C, B); // whoever asked for it learns that B is gone
+    assert_true(s.pairs[0].is_back);
+    kin_probe_schedule_lost(&s, C);
+    while (kin_probe_schedule_add(&s, A, HEAD, false)) {
+    }
+    assert_int_equal(s.n, KIN_PROBE_SCHEDULE_MAX);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(facts_come_out_in_the_order_that_is_asked_for),
@@ -218,6 +309,9 @@ int main(void) {
         cmocka_unit_test(who_does_not_answer_is_waited_for_a_few_seconds),
         cmocka_unit_test(who_is_lost_is_met_no_more),
         cmocka_unit_test(places_are_few_and_used_again),
+        cmocka_unit_test(a_device_takes_part_in_one_measurement_at_a_time),
+        cmocka_unit_test(nothing_runs_beside_another_and_all_have_their_turn),
+        cmocka_unit_test(one_that_is_gone_or_does_not_answer_holds_up_nobody),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
