@@ -38,8 +38,9 @@ struct kin_exchange {
     struct {
         int fd;
         kin_tls *tls;
-    } given[KIN_SHARE_RANKS]; // that the computing thread has not taken yet
+    } given[KIN_SHARE_RANKS]; // until the computing thread takes them
     int n_given;              // in this place
+    bool is_taken;            // the computing thread has them
 
     atomic_uint epoch; // of the place
 
@@ -68,13 +69,15 @@ int kin_exchange_open(kin_exchange **out, const kin_exchange_options *o, kin_err
     return 0;
 }
 
+static void drop_given_of(kin_exchange *x, int rank) {
+    if (x->given[rank].fd >= 0) close(x->given[rank].fd);
+    kin_tls_close(x->given[rank].tls);
+    x->given[rank].fd = -1;
+    x->given[rank].tls = NULL;
+}
+
 static void drop_given(kin_exchange *x) {
-    for (int r = 0; r < KIN_SHARE_RANKS; r++) {
-        if (x->given[r].fd >= 0) close(x->given[r].fd);
-        kin_tls_close(x->given[r].tls);
-        x->given[r].fd = -1;
-        x->given[r].tls = NULL;
-    }
+    for (int r = 0; r < KIN_SHARE_RANKS; r++) drop_given_of(x, r);
 }
 
 static void drop_peer(peer *p) {
@@ -99,6 +102,7 @@ void kin_exchange_enter(kin_exchange *x, const kin_exchange_place *place) {
     if (x->place.epoch != place->epoch) {
         drop_given(x);
         x->n_given = 0;
+        x->is_taken = false;
     }
     x->place = *place;
     atomic_store(&x->epoch, place->epoch);
@@ -107,11 +111,12 @@ void kin_exchange_enter(kin_exchange *x, const kin_exchange_place *place) {
 
 void kin_exchange_give(kin_exchange *x, uint32_t epoch, int rank, int fd, kin_tls *tls) {
     pthread_mutex_lock(&x->mutex);
-    bool fits = epoch == x->place.epoch && x->given[rank].fd < 0;
+    bool fits = epoch == x->place.epoch && !x->is_taken;
     if (fits) {
+        if (x->given[rank].fd < 0) x->n_given++;
+        drop_given_of(x, rank);
         x->given[rank].fd = fd;
         x->given[rank].tls = tls;
-        x->n_given++;
     }
     pthread_mutex_unlock(&x->mutex);
     if (fits) return;
@@ -139,6 +144,7 @@ static int take_connections(kin_exchange *x, kin_err *err) {
         x->given[r].fd = -1;
         x->given[r].tls = NULL;
     }
+    x->is_taken = x->is_taken || fits;
     pthread_mutex_unlock(&x->mutex);
     return fits ? 0 : kin_err_set(err, "the group's connections are not there");
 }

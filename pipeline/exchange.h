@@ -53,7 +53,8 @@ void kin_exchange_close(kin_exchange *exchange); // NULL is allowed. When both t
 // From now on this is the place. Sums of another epoch fail, also one that waits.
 void kin_exchange_enter(kin_exchange *exchange, const kin_exchange_place *place);
 
-// The connection to the device of that rank, which kin_link_take gave: it is the exchange's from now on.
+// The connection to the device of that rank, which kin_link_take gave: it is the exchange's from now on, in the place of one that
+// was given before. Once steps have come it is closed.
 void kin_exchange_give(kin_exchange *exchange, uint32_t epoch, int rank, int fd, kin_tls *tls);
 
 // Whether there are connections to all; in no group there are.

@@ -132,12 +132,13 @@ void kin_group_links_take(kin_group_links *g, kin_link *link, uint32_t epoch, co
         kin_endpoint_refuse(link, "busy: it is not in that epoch");
         return;
     }
+    kin_proto_open self = kin_endpoint_self(g->endpoint);
     int rank = rank_of(g, &open->id);
-    if (rank < 0) {
+    if (!kin_proto_id_equal(&open->peer, &self.id)) {
+        kin_endpoint_refuse(link, "identity: this is another device than the one that is called");
+    } else if (rank < 0) {
         kin_endpoint_refuse(link, "identity: that is no device before it in its group");
-    } else if (g->partners[rank].is_there) {
-        kin_endpoint_refuse(link, "busy: it is connected already");
-    } else {
+    } else { // also once more: it has given up the one before, whose answer came too late
         kin_endpoint_send_accept(g->endpoint, link);
         hand_over(&g->partners[rank], link);
     }

@@ -74,6 +74,10 @@ int kin_group_mesh_shake_hands(int fd, bool is_client, kin_tls **tls, kin_err *e
 }
 
 int kin_group_mesh_enter(kin_exchange *const *exchanges, const kin_exchange_place *of, kin_err *err) {
+    return kin_group_mesh_enter_with_buffers(exchanges, of, 0, err);
+}
+
+int kin_group_mesh_enter_with_buffers(kin_exchange *const *exchanges, const kin_exchange_place *of, int n_bytes, kin_err *err) {
     kin_exchange_place place = *of;
     for (place.rank = 0; place.rank < of->n_ranks; place.rank++) kin_exchange_enter(exchanges[place.rank], &place);
     for (int a = 0; a < of->n_ranks; a++) {
@@ -81,6 +85,7 @@ int kin_group_mesh_enter(kin_exchange *const *exchanges, const kin_exchange_plac
             int fds[2];
             kin_tls *tls[2];
             if (kin_group_mesh_connect(fds, tls, err) != 0) return KIN_FAIL;
+            for (int i = 0; i < 2 && n_bytes > 0; i++) setsockopt(fds[i], SOL_SOCKET, SO_SNDBUF, &n_bytes, sizeof n_bytes);
             kin_exchange_give(exchanges[a], of->epoch, b, fds[0], tls[0]);
             kin_exchange_give(exchanges[b], of->epoch, a, fds[1], tls[1]);
         }

@@ -14,3 +14,5 @@ int kin_group_mesh_shake_hands(int fd, bool is_client, kin_tls **tls, kin_err *e
 
 // All exchanges // [n] are in that place, but for their rank, and have connections to each other.
 int kin_group_mesh_enter(kin_exchange *const *exchanges, const kin_exchange_place *place, kin_err *err);
+// The same with sockets that take about so many bytes; 0: as they are.
+int kin_group_mesh_enter_with_buffers(kin_exchange *const *exchanges, const kin_exchange_place *place, int n_bytes, kin_err *err);

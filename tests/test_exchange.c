@@ -12,9 +12,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/rng.h"
 #include "testkit/group_mesh.h"
 
-enum { MAX = 5, N_EMBD = 96, MOST_ROWS = 700 }; // 262 KiB a part: more than a socket takes at once
+enum { MAX = KIN_SHARE_RANKS, N_EMBD = 96, MOST_ROWS = 700 }; // 262 KiB a part: more than a socket takes at once
 
 static kin_exchange *exchanges[MAX];
 static int n_broken[MAX];
@@ -123,7 +124,7 @@ static void expect_sums(int n, kin_proto_allreduce way, kin_activation_type type
 static void every_way_gives_all_devices_the_same_bits(void **state) {
     (void)state;
     uint32_t epoch = 1;
-    for (int n = 2; n <= MAX; n++) {
+    for (int n = 2; n <= 5; n++) {
         for (int way = 0; way < KIN_PROTO_ALLREDUCE_N; way++) {
             for (int type = 0; type < KIN_ACTIVATION_N_TYPES; type++) expect_sums(n, way, type, 1 + n % 3, epoch++);
         }
@@ -133,6 +134,82 @@ static void every_way_gives_all_devices_the_same_bits(void **state) {
 static void parts_larger_than_a_socket_takes_do_not_block(void **state) {
     (void)state;
     for (int way = 0; way < KIN_PROTO_ALLREDUCE_N; way++) expect_sums(3, way, KIN_ACTIVATION_F32, MOST_ROWS, 1 + (uint32_t)way);
+}
+
+// ---- many sums, of devices that are late at times
+
+// A device in a long run of sums: rests before some of them, large ones between small ones.
+typedef struct adder {
+    int rank, n_ranks, n_sums;
+    kin_err err;
+    const char *wrong; // NULL: all sums were right
+    pthread_t thread;
+} adder;
+
+enum { MANY_SUMS = 300, MANY_ROWS = 40, MANY_BUFFER = 4096 }; // 15 KiB a part, more than the smallest buffers take
+
+static int rows_of(int sum) {
+    return sum % 7 == 3 ? MANY_ROWS : 1;
+}
+
+// Sums of small whole numbers are exact in any order.
+static float whole(int rank, int sum, size_t i) {
+    return (float)((rank + 1) * (int)((i + (size_t)sum) % 13));
+}
+
+static void *sum_many(void *arg) {
+    adder *w = arg;
+    float x[MANY_ROWS * N_EMBD];
+    kin_rng rng;
+    kin_sum sum = kin_exchange_sum(exchanges[w->rank]);
+    kin_rng_seed(&rng, (uint64_t)w->rank + 1);
+    kin_exchange_use(exchanges[w->rank], 1);
+    for (int s = 0; s < w->n_sums && !w->wrong; s++) {
+        size_t n = (size_t)rows_of(s) * N_EMBD;
+        for (size_t i = 0; i < n; i++) x[i] = whole(w->rank, s, i);
+        if (kin_rng_unit(&rng) < 0.1) usleep((unsigned)(kin_rng_unit(&rng) * 300)); // longer than others look, at times
+        sum.begin(sum.user, (uint64_t)s + 1, 0);
+        if (sum.add(sum.user, x, rows_of(s), N_EMBD, &w->err) != 0) w->wrong = w->err.text;
+        for (size_t i = 0; i < n && !w->wrong; i++) {
+            if (x[i] != whole(w->n_ranks * (w->n_ranks + 1) / 2 - 1, s, i)) w->wrong = "a sum is wrong";
+        }
+    }
+    return NULL;
+}
+
+static void expect_many_sums(int n, kin_proto_allreduce way) {
+    const kin_exchange_place place = {.epoch = 1, .n_ranks = n, .allreduce = way};
+    adder w[MAX];
+    kin_err err;
+    ok(kin_group_mesh_enter_with_buffers(exchanges, &place, MANY_BUFFER, &err), &err);
+    for (int i = 0; i < n; i++) {
+        w[i] = (adder){.rank = i, .n_ranks = n, .n_sums = MANY_SUMS};
+        assert_int_equal(pthread_create(&w[i].thread, NULL, sum_many, &w[i]), 0);
+    }
+    for (int i = 0; i < n; i++) pthread_join(w[i].thread, NULL);
+    for (int i = 0; i < n; i++) {
+        if (w[i].wrong) fail_msg("device %d: %s", i + 1, w[i].wrong);
+    }
+}
+
+static void many_sums_by_mesh(void **state) {
+    (void)state;
+    expect_many_sums(MAX, KIN_PROTO_ALLREDUCE_MESH);
+}
+
+static void many_sums_by_star(void **state) {
+    (void)state;
+    expect_many_sums(MAX, KIN_PROTO_ALLREDUCE_STAR);
+}
+
+static void many_sums_by_tree(void **state) {
+    (void)state;
+    expect_many_sums(MAX, KIN_PROTO_ALLREDUCE_TREE);
+}
+
+static void many_sums_by_ring(void **state) {
+    (void)state;
+    expect_many_sums(MAX, KIN_PROTO_ALLREDUCE_RING);
 }
 
 // ---- what is wrong
@@ -162,6 +239,36 @@ static void a_device_that_is_gone_ends_sums_of_its_epoch_and_the_next_one_works(
     ok(open_one(2, &err), &err);
     ok(kin_group_mesh_enter(exchanges, &next, &err), &err);
     expect_sums(3, KIN_PROTO_ALLREDUCE_MESH, KIN_ACTIVATION_F32, 2, 7);
+}
+
+// A device that got no answer in time connects once more; what it connected before is of no use to it.
+static void the_last_connection_of_a_device_counts_until_steps_come(void **state) {
+    (void)state;
+    kin_err err;
+    const kin_exchange_place place = mesh_of(2, 5);
+    int fds[2];
+    kin_tls *tls[2];
+    uint8_t byte;
+    ok(kin_group_mesh_connect(fds, tls, &err), &err);
+    kin_exchange_enter(exchanges[0], &place);
+    kin_exchange_give(exchanges[0], 5, 1, fds[0], tls[0]);
+    ok(kin_group_mesh_enter(exchanges, &place, &err), &err);
+    assert_int_equal(read(fds[1], &byte, 1), 0); // it is closed
+    assert_true(kin_exchange_is_complete(exchanges[0]));
+    close(fds[1]);
+    kin_tls_close(tls[1]);
+    device d[2] = {start(0, 5, 1, 1, 1), start(1, 5, 1, 1, 1)};
+    run_all(d, 2);
+    ok(kin_group_mesh_connect(fds, tls, &err), &err);
+    kin_exchange_give(exchanges[0], 5, 1, fds[0], tls[0]);
+    assert_int_equal(read(fds[1], &byte, 1), 0);
+    close(fds[1]);
+    kin_tls_close(tls[1]);
+    run_all(d, 2);
+    for (int i = 0; i < 2; i++) {
+        ok(d[i].rc, &d[i].err);
+        free(d[i].x);
+    }
 }
 
 static void end_epoch(void) {
@@ -287,7 +394,12 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(every_way_gives_all_devices_the_same_bits, open_all, close_all),
         cmocka_unit_test_setup_teardown(parts_larger_than_a_socket_takes_do_not_block, open_all, close_all),
+        cmocka_unit_test_setup_teardown(many_sums_by_mesh, open_all, close_all),
+        cmocka_unit_test_setup_teardown(many_sums_by_star, open_all, close_all),
+        cmocka_unit_test_setup_teardown(many_sums_by_tree, open_all, close_all),
+        cmocka_unit_test_setup_teardown(many_sums_by_ring, open_all, close_all),
         cmocka_unit_test_setup_teardown(a_device_that_is_gone_ends_sums_of_its_epoch_and_the_next_one_works, open_all, close_all),
+        cmocka_unit_test_setup_teardown(the_last_connection_of_a_device_counts_until_steps_come, open_all, close_all),
         cmocka_unit_test_setup_teardown(the_end_of_the_epoch_wakes_who_waits, open_all, close_all),
         cmocka_unit_test_setup_teardown(a_stop_wakes_who_waits, open_all, close_all),
         cmocka_unit_test_setup_teardown(devices_at_other_steps_notice, open_all, close_all),
