@@ -4,8 +4,7 @@
 #include <string.h>
 
 enum {
-    MAX_BYTES = 32 << 20, // of rows in memory
-    MAX_BLOCKS = 512,
+    PART_BLOCKS = 16,       // of texts that are written at once
     STALE_ROWS = 16384,     // after so many rows of others a full block that was not kept is of a text that is kept nowhere
     STALE_PART_ROWS = 2048, // and one that is not full of a text that has ended
 };
@@ -13,8 +12,9 @@ enum {
 // The rows of a block of the KV cache at a border.
 typedef struct block_rows {
     int il, block;
-    int n;          // of the first cells
-    bool is_kept;   // it is on the disk
+    int n;                  // of the first cells
+    bool has_name, is_kept; // is_kept: it was seen on the disk
+    kin_page_key name;
     uint64_t added; // rows of all blocks, when it got its last one
     float *rows;    // f32 [64, n_embd]
 } block_rows;
@@ -23,7 +23,7 @@ struct kin_border_log {
     kin_kv_store *store;
     kin_kv_peers peers; // as of the KV cache's pages, without copies
     size_t n_embd;
-    block_rows blocks[MAX_BLOCKS]; // [n]
+    block_rows *blocks; // [most], n of them
     int n, most;
     uint64_t n_added;
 };
@@ -37,8 +37,20 @@ static void fetch(void *user, const kin_page_name *names, int n, size_t bytes, i
     of->fetch(of->user, names, n, bytes, patience_ms);
 }
 
-int kin_border_log_open(kin_border_log **out, int n_embd, const kin_kv_disk *disk, const uint8_t variant[KIN_KV_VARIANT_BYTES],
-                        kin_err *err) {
+static size_t page_bytes(int n_embd) {
+    return (size_t)n_embd * KIN_KV_CELLS * sizeof(float);
+}
+
+static int most_blocks(int n_batch) {
+    return (n_batch + KIN_KV_CELLS - 1) / KIN_KV_CELLS + PART_BLOCKS;
+}
+
+uint64_t kin_border_log_most_bytes(int n_embd, int n_batch) {
+    return (uint64_t)most_blocks(n_batch) * page_bytes(n_embd);
+}
+
+int kin_border_log_open(kin_border_log **out, int n_embd, int n_batch, const kin_kv_disk *disk,
+                        const uint8_t variant[KIN_KV_VARIANT_BYTES], kin_err *err) {
     uint8_t own[KIN_KV_VARIANT_BYTES];
     kin_kv_disk own_disk = *disk;
     kin_border_log *log = *out = calloc(1, sizeof *log);
@@ -46,11 +58,13 @@ int kin_border_log_open(kin_border_log **out, int n_embd, const kin_kv_disk *dis
     log->n_embd = (size_t)n_embd;
     log->peers = (kin_kv_peers){.written = keep_no_copy, .fetch = fetch, .user = (void *)disk->peers};
     if (disk->peers) own_disk.peers = &log->peers;
-    size_t n_page = log->n_embd * KIN_KV_CELLS * sizeof(float);
-    log->most = MAX_BYTES / n_page < MAX_BLOCKS ? (int)(MAX_BYTES / n_page) : MAX_BLOCKS;
+    log->most = most_blocks(n_batch);
+    log->blocks = calloc((size_t)log->most, sizeof *log->blocks);
     memcpy(own, variant, sizeof own);
     own[sizeof own - 1] ^= 1;
-    if (kin_kv_store_open(&log->store, &own_disk, own, n_page, err) == 0) return 0;
+    if (log->blocks && kin_kv_store_open(&log->store, &own_disk, own, page_bytes(n_embd), err) == 0) return 0;
+    if (!log->blocks) kin_err_set(err, "out of memory");
+    free(log->blocks);
     free(log);
     *out = NULL;
     return KIN_FAIL;
@@ -60,6 +74,7 @@ void kin_border_log_close(kin_border_log *log) {
     if (!log) return;
     kin_kv_store_close(log->store);
     for (int i = 0; i < log->n; i++) free(log->blocks[i].rows);
+    free(log->blocks);
     free(log);
 }
 
@@ -72,14 +87,20 @@ static block_rows *find(kin_border_log *log, int il, int block) {
     return NULL;
 }
 
-// The one whose room is needed least: kept, or never to be. NULL: none.
+// 0: its rows are on the disk, or never will be; 1: they were given to the disk; 2: they have no name yet.
+static int need_of(const kin_border_log *log, const block_rows *b) {
+    uint64_t stale = b->n < KIN_KV_CELLS ? STALE_PART_ROWS : STALE_ROWS;
+    if (b->is_kept || b->n == 0 || log->n_added - b->added > stale) return 0;
+    return b->has_name ? 1 : 2;
+}
+
+// Whose room another one may have, the oldest of those that are needed least. NULL: none.
 static block_rows *find_idle(kin_border_log *log) {
     block_rows *idle = NULL;
     for (int i = 0; i < log->n; i++) {
         block_rows *b = &log->blocks[i];
-        uint64_t stale = b->n < KIN_KV_CELLS ? STALE_PART_ROWS : STALE_ROWS;
-        bool is_idle = b->is_kept || b->n == 0 || log->n_added - b->added > stale;
-        if (is_idle && (!idle || b->added < idle->added)) idle = b;
+        int need = need_of(log, b), least = idle ? need_of(log, idle) : 2;
+        if (need < least || (idle && need == least && b->added < idle->added)) idle = b;
     }
     return idle;
 }
@@ -108,7 +129,7 @@ void kin_border_log_add(kin_border_log *log, int il, const int64_t *cells, int n
         if (!b || at > b->n) continue; // rows before it are missing
         memcpy(b->rows + (size_t)at * log->n_embd, x + (size_t)i * log->n_embd, log->n_embd * sizeof *x);
         b->n = at + 1; // those behind it were forgotten
-        b->is_kept = false;
+        b->has_name = b->is_kept = false;
         b->added = log->n_added;
     }
 }
@@ -127,16 +148,22 @@ void kin_border_log_copy(kin_border_log *log, int from, int to) {
 
 void kin_border_log_forget(kin_border_log *log, int block) {
     for (int i = 0; i < log->n; i++) {
-        if (log->blocks[i].block == block) log->blocks[i].n = 0;
+        if (log->blocks[i].block != block) continue;
+        log->blocks[i].n = 0;
+        log->blocks[i].has_name = false;
     }
 }
 
 void kin_border_log_keep(kin_border_log *log, int block, const kin_page_key *name) {
     for (int i = 0; i < log->n; i++) {
         block_rows *b = &log->blocks[i];
-        if (b->block != block || b->n < KIN_KV_CELLS || b->is_kept) continue;
-        kin_border_log_put(log, b->il, name, b->rows);
-        b->is_kept = true;
+        if (b->block == block && b->n == KIN_KV_CELLS && !b->has_name) {
+            b->has_name = true;
+            b->name = *name;
+        }
+        if (!b->has_name || b->is_kept) continue;
+        kin_border_log_put(log, b->il, &b->name, b->rows);
+        b->is_kept = kin_border_log_get(log, b->il, &b->name, NULL);
     }
 }
 
@@ -148,7 +175,8 @@ static kin_page_key key_of(const kin_page_key *name, int il) {
 
 void kin_border_log_put(kin_border_log *log, int il, const kin_page_key *name, const float *rows) {
     kin_page_key key = key_of(name, il);
-    uint8_t *content = kin_kv_store_has(log->store, &key) ? NULL : kin_kv_store_begin(log->store);
+    bool is_there = kin_kv_store_has(log->store, &key) || kin_kv_store_is_queued(log->store, &key);
+    uint8_t *content = is_there ? NULL : kin_kv_store_begin(log->store);
     if (!content) return;
     memcpy(content, rows, log->n_embd * KIN_KV_CELLS * sizeof *rows);
     kin_kv_store_keep(log->store, &key, content);
@@ -175,4 +203,8 @@ bool kin_border_log_get(kin_border_log *log, int il, const kin_page_key *name, f
     const uint8_t *content = kin_kv_store_read(log->store, &key);
     if (content) memcpy(rows, content, log->n_embd * KIN_KV_CELLS * sizeof *rows);
     return content != NULL;
+}
+
+uint64_t kin_border_log_bytes(const kin_border_log *log) {
+    return (uint64_t)log->n * log->n_embd * KIN_KV_CELLS * sizeof(float);
 }

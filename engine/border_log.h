@@ -2,8 +2,10 @@
 // device's begins. When that device is lost, its layers are computed from them alone (engine/kv_pages.h).
 //
 // They are kept as keys and values are (engine/kv_store.h): a page is what 64 tokens, a block of the KV cache, have at a border,
-// f32 [64, n_embd]; its name is that of the tokens and of the layer behind the border. Until a block is to be kept its rows are
-// in memory, at most 32 MiB of them; where that is not enough, blocks are left out. No other device has copies.
+// f32 [64, n_embd]; its name is that of the tokens and of the layer behind the border. Until a block has a name its rows are in
+// memory. The head gives names behind the step that fills a block (pipeline/scheduler.c), so these are the rows of a step, and
+// the last block of each text: there is room for so many rows as a step has and 1024 more. Where that is not enough (more than 16
+// texts at once; several rounds, where names come when the steps are back), blocks are left out. No other device has copies.
 //
 // Owner and thread: the shard's.
 #pragma once
@@ -13,9 +15,12 @@
 
 typedef struct kin_border_log kin_border_log;
 
+// Most bytes of rows in memory. n_batch: most tokens of a step.
+uint64_t kin_border_log_most_bytes(int n_embd, int n_batch);
+
 // variant: of the KV cache's pages.
-int kin_border_log_open(kin_border_log **out, int n_embd, const kin_kv_disk *disk, const uint8_t variant[KIN_KV_VARIANT_BYTES],
-                        kin_err *err);
+int kin_border_log_open(kin_border_log **out, int n_embd, int n_batch, const kin_kv_disk *disk,
+                        const uint8_t variant[KIN_KV_VARIANT_BYTES], kin_err *err);
 // As kin_kv_store_close. NULL is allowed.
 void kin_border_log_close(kin_border_log *log);
 
@@ -25,7 +30,8 @@ void kin_border_log_add(kin_border_log *log, int il, const int64_t *cells, int n
 void kin_border_log_copy(kin_border_log *log, int from, int to);
 void kin_border_log_forget(kin_border_log *log, int block);
 
-// Keeps what the block has at each border, if all of its rows are known. It has this name.
+// Keeps what the block has at each border, if all of its rows are known. It has this name. What the disk did not take is tried
+// again with later ones, as long as its room is not needed.
 void kin_border_log_keep(kin_border_log *log, int block, const kin_page_key *name);
 
 // The same of rows // f32 [64, n_embd] at the border before layer `il`. Others can have it after kin_border_log_settle.
@@ -38,3 +44,5 @@ void kin_border_log_fetch(kin_border_log *log, int il, const kin_page_key *names
 
 // -> rows // f32 [64, n_embd]. False: they are not here. rows NULL: only to know that.
 bool kin_border_log_get(kin_border_log *log, int il, const kin_page_key *name, float *rows);
+
+uint64_t kin_border_log_bytes(const kin_border_log *log); // of rows in memory now

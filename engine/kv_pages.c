@@ -2,10 +2,12 @@
 
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "engine/border_log.h"
 
 struct kin_kv_pages {
     kin_kv_store *store;
+    double patience_ms; // that is left of the request's
     size_t n_embd;
     kin_border_log *borders; // NULL: none
     kin_page_key *missing;   // [KIN_PAGES_MAX * layers of the model]
@@ -15,21 +17,21 @@ static void on_copy(void *user, int from, int to) {
     kin_border_log_copy(user, from, to);
 }
 
-static int open_borders(kin_kv_pages *p, kin_kv *kv, int n_embd, const kin_kv_disk *disk,
+static int open_borders(kin_kv_pages *p, kin_kv *kv, int n_embd, int n_batch, const kin_kv_disk *disk,
                         const uint8_t variant[KIN_KV_VARIANT_BYTES], kin_err *err) {
     if (n_embd == 0) return 0;
     p->n_embd = (size_t)n_embd;
-    if (kin_border_log_open(&p->borders, n_embd, disk, variant, err) != 0) return KIN_FAIL;
+    if (kin_border_log_open(&p->borders, n_embd, n_batch, disk, variant, err) != 0) return KIN_FAIL;
     kin_kv_on_copy(kv, on_copy, p->borders);
     return 0;
 }
 
-int kin_kv_pages_open(kin_kv_pages **out, kin_kv *kv, int n_embd, const kin_kv_disk *disk,
+int kin_kv_pages_open(kin_kv_pages **out, kin_kv *kv, int n_embd, int n_batch, const kin_kv_disk *disk,
                       const uint8_t variant[KIN_KV_VARIANT_BYTES], kin_err *err) {
     kin_kv_pages *p = *out = calloc(1, sizeof *p);
     if (p) p->missing = malloc((size_t)kin_kv_n_layers(kv) * KIN_PAGES_MAX * sizeof *p->missing);
     if (p && p->missing && kin_kv_store_open(&p->store, disk, variant, kin_kv_page_bytes(kv), err) == 0 &&
-        open_borders(p, kv, n_embd, disk, variant, err) == 0)
+        open_borders(p, kv, n_embd, n_batch, disk, variant, err) == 0)
         return 0;
     if (!p || !p->missing) kin_err_set(err, "out of memory");
     kin_kv_pages_close(p);
@@ -115,6 +117,10 @@ static lack find_pages(kin_kv_pages *p, kin_kv *kv, const kin_page_request *r, i
     return l;
 }
 
+static int patience_left(const kin_kv_pages *p) {
+    return p->patience_ms > 0 ? (int)p->patience_ms : 0;
+}
+
 // What is not on this disk may be on others'.
 static void fetch_missing(kin_kv_pages *p, const kin_kv *kv, const kin_page_request *r, int layer_begin, int layer_end) {
     int n = 0;
@@ -124,12 +130,16 @@ static void fetch_missing(kin_kv_pages *p, const kin_kv *kv, const kin_page_requ
             if (!kin_kv_store_has(p->store, &key)) p->missing[n++] = key;
         }
     }
-    if (n > 0 && r->patience_ms > 0) kin_kv_store_fetch(p->store, p->missing, n, r->patience_ms);
+    if (n == 0 || patience_left(p) == 0) return;
+    kin_time begun = kin_clock_now();
+    kin_kv_store_fetch(p->store, p->missing, n, patience_left(p));
+    p->patience_ms -= kin_clock_ms(begun, kin_clock_now());
 }
 
 // The first of the request's pages that are in all layers.
 static int find(kin_kv_pages *p, kin_kv *kv, const kin_page_request *r) {
     int n = r->n;
+    p->patience_ms = r->patience_ms;
     fetch_missing(p, kv, r, 0, kin_kv_n_layers(kv));
     for (int begin = next_layer(kv, 0), end; begin < kin_kv_n_layers(kv) && n > 0; begin = next_layer(kv, end)) {
         end = end_of_run(kv, begin);
@@ -166,7 +176,9 @@ int kin_kv_pages_take(kin_kv_pages *p, kin_kv *kv, const kin_page_request *r, ki
 // Whether the lacking pages have hidden states here at the border before the first lacking layer.
 static bool fetch_borders(kin_kv_pages *p, const kin_page_request *r, const lack *l) {
     int i = l->begin;
-    kin_border_log_fetch(p->borders, l->layer_begin, r->keys + l->begin, l->end - l->begin, r->patience_ms);
+    kin_time begun = kin_clock_now();
+    kin_border_log_fetch(p->borders, l->layer_begin, r->keys + l->begin, l->end - l->begin, patience_left(p));
+    p->patience_ms -= kin_clock_ms(begun, kin_clock_now());
     while (i < l->end && kin_border_log_get(p->borders, l->layer_begin, &r->keys[i], NULL)) i++;
     return i == l->end;
 }
@@ -212,6 +224,7 @@ int kin_kv_pages_recompute(kin_kv_pages *p, kin_kv *kv, const kin_page_request *
     int n = r->n;
     kin_assert(r->loads && r->recomputes);
     if (!p || !p->borders) return 0;
+    p->patience_ms = r->patience_ms;
     for (int begin = next_layer(kv, 0), end; begin < kin_kv_n_layers(kv) && n > 0; begin = next_layer(kv, end)) {
         end = end_of_run(kv, begin);
         n = recompute_run(p, kv, r, n, begin, end, compute, err);
@@ -228,4 +241,8 @@ void kin_kv_pages_put_border(kin_kv_pages *p, int il, const kin_page_request *r,
     if (!p || !p->borders) return;
     for (int i = 0; i < r->n; i++) kin_border_log_put(p->borders, il, &r->keys[i], x + (size_t)i * p->n_embd * KIN_KV_CELLS);
     kin_border_log_settle(p->borders);
+}
+
+uint64_t kin_kv_pages_bytes(const kin_kv_pages *p) {
+    return p && p->borders ? kin_border_log_bytes(p->borders) : 0;
 }

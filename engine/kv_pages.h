@@ -23,7 +23,8 @@ typedef struct kin_kv_compute {
 } kin_kv_compute;
 
 // Of the cache; pages of another variant are not found. n_embd: of the hidden states that are logged at borders; 0: none are.
-int kin_kv_pages_open(kin_kv_pages **out, kin_kv *kv, int n_embd, const kin_kv_disk *disk,
+// n_batch: most tokens of a step.
+int kin_kv_pages_open(kin_kv_pages **out, kin_kv *kv, int n_embd, int n_batch, const kin_kv_disk *disk,
                       const uint8_t variant[KIN_KV_VARIANT_BYTES], kin_err *err);
 // Waits until what was kept is written, for some seconds at most. NULL is allowed. Before the cache is closed.
 void kin_kv_pages_close(kin_kv_pages *pages);
@@ -34,7 +35,7 @@ void kin_kv_pages_close(kin_kv_pages *pages);
 int kin_kv_pages_take(kin_kv_pages *pages, kin_kv *kv, const kin_page_request *request, kin_err *err);
 
 // The second half of a request that recomputes: what is not found is computed. How many of its first pages are as they should be.
-// KIN_FAIL: computing failed.
+// For others' pages and hidden states it waits as long as the request says, in all. KIN_FAIL: computing failed.
 int kin_kv_pages_recompute(kin_kv_pages *pages, kin_kv *kv, const kin_page_request *request, const kin_kv_compute *compute,
                            kin_err *err);
 
@@ -44,3 +45,5 @@ void kin_kv_pages_pass(kin_kv_pages *pages, int il, const int64_t *cells, int n,
 // What the tokens of a request's pages have at the border before layer `il`: x // f32 [n * 64, n_embd]. Others can have it on
 // return.
 void kin_kv_pages_put_border(kin_kv_pages *pages, int il, const kin_page_request *request, const float *x);
+
+uint64_t kin_kv_pages_bytes(const kin_kv_pages *pages); // of hidden states in memory now. NULL is allowed

@@ -118,6 +118,14 @@ bool kin_kv_store_has(const kin_kv_store *s, const kin_page_key *key) {
     return kin_kv_file_has(s->dir, &name);
 }
 
+bool kin_kv_store_is_queued(kin_kv_store *s, const kin_page_key *key) {
+    bool is = false;
+    pthread_mutex_lock(&s->mutex);
+    for (int i = 0; i < s->n && !is; i++) is = memcmp(&s->queue[(s->first + i) % MAX_QUEUED].key, key, sizeof *key) == 0;
+    pthread_mutex_unlock(&s->mutex);
+    return is;
+}
+
 // Until what is queued is written, or the time is over. The mutex is held.
 static void wait_for_writes(kin_kv_store *s) {
     for (kin_time begun = kin_clock_now(); s->n > 0 && kin_clock_ms(begun, kin_clock_now()) < END_MS;)

@@ -40,6 +40,8 @@ int kin_kv_store_open(kin_kv_store **out, const kin_kv_disk *disk, const uint8_t
 void kin_kv_store_close(kin_kv_store *store);
 
 bool kin_kv_store_has(const kin_kv_store *store, const kin_page_key *key);
+// Whether it is still to be written.
+bool kin_kv_store_is_queued(kin_kv_store *store, const kin_page_key *key);
 
 // To keep a page: room for its content, to be filled and then given to kin_kv_store_keep. NULL: it is left out, for the disk is
 // behind or fails. It may wait for the disk, at most 100 ms until that has written all.

@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/units.h"
+#include "engine/border_log.h"
 #include "engine/governor.h"
 #include "engine/stage.h"
 #include "kernels/kernels.h"
@@ -142,8 +143,18 @@ static uint64_t cpu_kv_bytes(const kin_model *model, const kin_shard_options *o)
     return kin_kv_bytes(&hp, &kv);
 }
 
+uint64_t kin_shard_border_bytes(const kin_model *model, const kin_shard_options *o) {
+    int n_batch = o->n_batch < o->n_ctx ? o->n_batch : o->n_ctx;
+    return o->kv_disk.dir && kin_share_is_whole(&o->share) ? kin_border_log_most_bytes(model->hp.n_embd, n_batch) : 0;
+}
+
+static bool is_alone(const kin_model *model, const kin_shard_options *o) {
+    return o->output && kin_share_is_whole(&o->share) && kin_windows_n_layers(&o->windows) == model->hp.n_layer;
+}
+
 uint64_t kin_shard_fixed_bytes(const kin_model *model, const kin_shard_options *o) {
-    return cpu_kv_bytes(model, o) + kin_shard_buffer_bytes(model, o, false) + OVERHEAD_BYTES;
+    uint64_t borders = is_alone(model, o) ? 0 : kin_shard_border_bytes(model, o);
+    return cpu_kv_bytes(model, o) + kin_shard_buffer_bytes(model, o, false) + OVERHEAD_BYTES + borders;
 }
 
 // KV cache and buffers come first; what is left is for weights. A context that cannot fit is refused, with what would fit.
@@ -618,7 +629,8 @@ static void open_pages(kin_shard *s) {
     kin_err err;
     if (s->pages || !s->o.kv_disk.dir) return;
     int n_embd = kin_share_is_whole(&s->o.share) ? s->hp.n_embd : 0; // the devices of a group have a layer together
-    if (make_variant(s, variant, &err) == 0 && kin_kv_pages_open(&s->pages, s->kv, n_embd, &s->o.kv_disk, variant, &err) == 0)
+    if (make_variant(s, variant, &err) == 0 &&
+        kin_kv_pages_open(&s->pages, s->kv, n_embd, s->o.n_batch, &s->o.kv_disk, variant, &err) == 0)
         return;
     kin_log(KIN_LOG_WARN, "texts are not kept on the disk for later: %s", err.text);
     s->o.kv_disk.dir = NULL;
@@ -626,6 +638,7 @@ static void open_pages(kin_shard *s) {
 
 int kin_shard_pages(kin_shard *s, const kin_batch *batch, kin_err *err) {
     if (kin_kv_place(s->kv, &(kin_batch){.ops = batch->ops, .n_ops = batch->n_ops}, NULL, NULL, err) != 0) return KIN_FAIL;
+    if (!batch->pages) return 0;
     open_pages(s);
     return kin_kv_pages_take(s->pages, s->kv, batch->pages, err);
 }
@@ -879,14 +892,10 @@ kin_shard_stats kin_shard_get_stats(const kin_shard *s) {
     return stats;
 }
 
-static bool is_alone(const kin_shard *s) {
-    return s->o.output && kin_share_is_whole(&s->o.share) && kin_windows_n_layers(&s->o.windows) == s->model->hp.n_layer;
-}
-
 // A step that comes, one that goes, and what the latter is encrypted; and what sums take.
 static uint64_t message_bytes(const kin_shard *s) {
     size_t n_values = (size_t)s->o.n_batch * (size_t)s->hp.n_embd, step = n_values * sizeof(float);
-    if (is_alone(s)) return 0;
+    if (is_alone(s->model, &s->o)) return 0;
     return 2 * step + kin_tls_output_bytes(step) + (s->o.sum.bytes ? s->o.sum.bytes(s->o.share.n_ranks, n_values) : 0);
 }
 
@@ -897,7 +906,7 @@ bool kin_shard_get_memory(const kin_shard *s, kin_shard_memory *m) {
     uint64_t half = s->half ? (uint64_t)s->o.n_batch * (uint64_t)s->hp.n_ff * sizeof *s->half : 0;
     *m = (kin_shard_memory){.weights = kin_sliding_window_bytes(&w->sliding, &w->blocks),
                             .kv = stats.kv_bytes,
-                            .buffers = stats.compute_bytes + half + message_bytes(s),
+                            .buffers = stats.compute_bytes + half + message_bytes(s) + kin_kv_pages_bytes(s->pages),
                             .program = s->program_bytes,
                             .taken = kin_governor_held(true) + w->stream.resident_bytes};
     return true;

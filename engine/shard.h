@@ -70,9 +70,11 @@ bool kin_shard_has_kernels(const kin_model *model, const kin_shard_options *opti
 bool kin_shard_is_exact(const kin_shard *shard);
 
 // What a shard sets aside before weights get memory: compute buffers of its CPU layers or of its GPU layers; the program itself;
-// the CPU's buffers, the program, and the KV cache of its CPU layers.
+// what a member of a ring that keeps pages has of hidden states until they are on its disk (engine/border_log.h); the sum of the
+// CPU's buffers, the program, these, and the KV cache of its CPU layers.
 uint64_t kin_shard_buffer_bytes(const kin_model *model, const kin_shard_options *options, bool on_gpu);
 uint64_t kin_shard_overhead_bytes(void);
+uint64_t kin_shard_border_bytes(const kin_model *model, const kin_shard_options *options);
 uint64_t kin_shard_fixed_bytes(const kin_model *model, const kin_shard_options *options);
 
 int kin_shard_n_windows(const kin_shard *shard);
@@ -81,9 +83,9 @@ int kin_shard_n_windows(const kin_shard *shard);
 // number, or KIN_FAIL when the context or all n_steps are full.
 int kin_shard_begin(kin_shard *shard, const kin_batch *batch, kin_err *err);
 
-// What batch->pages asks for, after the changes of the KV cache. Returns how many of the first pages are as they should be: kept,
-// or found and taken over, which is no more than were to be taken over; a page that is not is no failure. KIN_FAIL: the changes
-// failed, or the pages cannot be where the request says.
+// What batch->pages asks for, if it is not NULL, after the changes of the KV cache. Returns how many of the first pages are as
+// they should be: kept, or found and taken over, which is no more than were to be taken over; a page that is not is no failure.
+// KIN_FAIL: the changes failed, or the pages cannot be where the request says.
 int kin_shard_pages(kin_shard *shard, const kin_batch *batch, kin_err *err);
 
 // The second half of a request that recomputes, and hidden states for it: see engine/kv_pages.h.

@@ -274,6 +274,7 @@ static int open_fleet(kin_session *s, const kin_session_options *o, const kin_sh
     kin_model_facts model;
     kin_work_facts work = work_of(o, so);
     if (kin_model_facts_of(&model, &s->model, so, err) != 0) return KIN_FAIL;
+    model.cpu_buffer_bytes += (double)kin_shard_border_bytes(&s->model, so);
     kin_fleet_base base = {.console = s->console,
                            .model_facts = &model,
                            .work = &work,

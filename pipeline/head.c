@@ -29,7 +29,8 @@ typedef struct flight {
     int n_prompt;
     kin_page_request pages; // in place of tokens: batch.pages says so
     int n_good;
-    bool is_back; // they are
+    bool is_back;   // they are
+    bool has_later; // the head's own part is to be done when they are
 } flight;
 
 struct kin_head {
@@ -202,6 +203,10 @@ bool kin_head_has_room(const kin_head *h) {
     return kin_head_n_in_flight(h) < h->n_steps;
 }
 
+bool kin_head_pages_stay_behind(const kin_head *h) {
+    return h->ring.n_rounds == 1;
+}
+
 static flight *flight_of(kin_head *h, uint64_t step) {
     return &h->flights[step % (uint64_t)h->n_steps];
 }
@@ -218,18 +223,20 @@ static bool merge(kin_head *h, const kin_kv_op *op) {
     return false;
 }
 
-// What a request in flight would compute here when it is back may be another text's by then.
-static void forget_recomputing(kin_head *h, int32_t seq) {
+// What a request in flight would do here when it is back, with pages that may be another text's by then.
+static void forget_own_pages(kin_head *h, const kin_kv_op *op) {
     for (uint64_t step = h->done_step; step < h->next_step && h->n_pages > 0; step++) {
         flight *f = flight_of(h, step);
-        if (!f->batch.pages || !f->pages.recomputes || (seq >= 0 && f->pages.seq != seq)) continue;
-        f->pages.recomputes = false;
+        bool is_of = op->seq < 0 || op->seq == f->pages.seq;
+        if (!f->batch.pages || !f->has_later || !is_of) continue;
+        if (op->seq == op->from && op->n >= (f->pages.first + f->pages.n) * KIN_KV_CELLS) continue; // it is cut behind them
+        f->has_later = false;
         f->n_good = 0;
     }
 }
 
 int kin_head_change(kin_head *h, kin_kv_op op, kin_err *err) {
-    forget_recomputing(h, op.seq);
+    forget_own_pages(h, &op);
     if (op.seq < 0) h->n_ops = 0;
     if (merge(h, &op)) return 0;
     if (h->n_ops == KIN_PROTO_MAX_OPS) return kin_err_set(err, "more than %d changes of the KV cache at once", h->n_ops);
@@ -311,13 +318,17 @@ static int put_embeddings(kin_head *h, const kin_page_request *r, const int32_t 
     return rc;
 }
 
-// The others work on it while the head does its own part; but for what that has to wait for.
+// The others work on it while the head takes pages from its own disk. What it computes of them, and what it keeps, has to wait:
+// for what the others find, and for the steps before.
 static int send_pages(kin_head *h, flight *f, uint64_t number, const int32_t *tokens, kin_err *err) {
     if (f->pages.recomputes && put_embeddings(h, &f->pages, tokens, err) != 0) return KIN_FAIL;
     f->batch = (kin_batch){.ops = h->ops, .n_ops = h->n_ops, .pages = &f->pages};
     kin_hop hop = {.step = number, .n_good = f->pages.n};
     if (h->ring.transport.send(h->ring.transport.user, &hop, &f->batch, h->x, err) != 0) return KIN_FAIL;
-    f->n_good = kin_stage_executor_pages(h->ring.executor, &f->batch, err);
+    f->has_later = f->pages.recomputes || !f->pages.loads;
+    const kin_batch now = {.ops = h->ops, .n_ops = h->n_ops, .pages = f->pages.loads ? &f->pages : NULL};
+    f->n_good = kin_stage_executor_pages(h->ring.executor, &now, err);
+    if (!now.pages && f->n_good == 0) f->n_good = f->pages.n;
     f->batch.n_ops = h->n_ops = 0;
     return f->n_good < 0 ? KIN_FAIL : 0;
 }
@@ -391,9 +402,15 @@ static bool end_pages(kin_head *h) {
 static int take_pages(kin_head *h, flight *f, int n_good, kin_err *err) {
     f->n_good = min_int(f->n_good, n_good);
     f->is_back = true;
-    if (!f->pages.recomputes || f->n_good == 0) return 0;
-    f->pages.n = f->n_good;
-    f->n_good = kin_stage_executor_recompute(h->ring.executor, &f->pages, err);
+    if (!f->has_later) return 0;
+    f->has_later = false;
+    if (f->pages.loads) {
+        f->pages.n = f->n_good;
+        if (f->n_good > 0) f->n_good = kin_stage_executor_recompute(h->ring.executor, &f->pages, err);
+    } else {
+        int n_kept = kin_stage_executor_pages(h->ring.executor, &(kin_batch){.pages = &f->pages}, err);
+        f->n_good = min_int(f->n_good, n_kept);
+    }
     return f->n_good < 0 ? KIN_FAIL : 0;
 }
 

@@ -82,6 +82,8 @@ int kin_head_n_batch(const kin_head *head);
 int kin_head_n_chunk(const kin_head *head, int n); // tokens of each chunk of a prompt of n
 int kin_head_n_members(const kin_head *head);      // of the ring that compute
 bool kin_head_is_exact(const kin_head *head);      // of the ring: see kin_head_ring
+// Whether requests for pages stay behind the steps that were sent before them; else they overtake those of several rounds.
+bool kin_head_pages_stay_behind(const kin_head *head);
 int kin_head_n_in_flight(const kin_head *head);
 bool kin_head_has_room(const kin_head *head); // for one more in flight
 

@@ -727,11 +727,22 @@ static int take_load(kin_scheduler *s, const kin_flight *f, kin_err *err) {
     return 0;
 }
 
+// Whether blocks are kept as soon as steps have them: the request follows the last of these steps round the ring. Alone there is
+// nobody whose loss in the middle of a prompt would make that worth the time before its first token.
+static bool keeps_at_once(const kin_scheduler *s) {
+    return kin_head_n_members(s->head) > 1 && kin_head_pages_stay_behind(s->head);
+}
+
+// Tokens of a text that may be kept. Drafted ones behind its last one are none of it yet.
+static int n_to_keep(const kin_scheduler *s, const kin_generation *g) {
+    return keeps_at_once(s) ? kin_scheduler_min(g->n_sent, g->n) : g->n_done;
+}
+
 // A text, or one that has ended, with blocks that are not kept yet: its tokens, *n of its blocks full. NULL: not this one.
-static const int32_t *find_unkept(const kin_slot *t, int *n) {
+static const int32_t *find_unkept(const kin_scheduler *s, const kin_slot *t, int *n) {
     const kin_generation *g = t->owner;
     if (g && (g->o.no_cache || is_loading(g))) return NULL;
-    *n = (g ? g->n_done : t->n) / KIN_KV_CELLS;
+    *n = (g ? n_to_keep(s, g) : t->n) / KIN_KV_CELLS;
     return *n > t->n_kept ? (g ? g->tokens : t->tokens) : NULL;
 }
 
@@ -742,7 +753,7 @@ static int send_keep(kin_scheduler *s, bool *sent, kin_err *err) {
     for (int i = 0; i < KIN_SCHEDULER_MAX_SEQUENCES; i++) {
         kin_slot *t = &s->slots[i];
         int n_full;
-        const int32_t *tokens = find_unkept(t, &n_full);
+        const int32_t *tokens = find_unkept(s, t, &n_full);
         if (!tokens) continue;
         kin_page_request r = {.seq = i, .first = t->n_kept, .n = kin_scheduler_min(KIN_PAGES_MAX, n_full - t->n_kept)};
         t->n_kept += r.n;
@@ -910,6 +921,7 @@ static int step(kin_scheduler *s, kin_err *err) {
     if (send_loads(s, err) != 0) return KIN_FAIL;
     for (bool sent = true; sent && may_send(s);) {
         if (send_step(s, &sent, err) != 0) return KIN_FAIL;
+        if (sent && keeps_at_once(s) && send_keep(s, &kept, err) != 0) return KIN_FAIL;
     }
     if (s->n_flights > 0) return receive_step(s, err) == 0 ? send_keep(s, &kept, err) : KIN_FAIL;
     if (s->n_running > 0) untie(s);

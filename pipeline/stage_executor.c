@@ -106,7 +106,8 @@ int kin_stage_executor_begin(kin_stage_executor *p, uint64_t step, const kin_bat
 
 int kin_stage_executor_pages(kin_stage_executor *p, const kin_batch *batch, kin_err *err) {
     end_lost_steps(p, batch);
-    return p->o.shard ? kin_shard_pages(p->o.shard, batch, err) : batch->pages->n;
+    if (p->o.shard) return kin_shard_pages(p->o.shard, batch, err);
+    return batch->pages ? batch->pages->n : 0;
 }
 
 int kin_stage_executor_recompute(kin_stage_executor *p, const kin_page_request *request, kin_err *err) {

@@ -32,6 +32,7 @@ void kin_stage_executor_close(kin_stage_executor *executor);
 int kin_stage_executor_begin(kin_stage_executor *executor, uint64_t step, const kin_batch *batch, kin_err *err);
 
 // Changes of the KV cache as above, and then its pages instead of a step (kin_shard_pages): how many are as they should be.
+// Without pages: the changes alone, and 0.
 int kin_stage_executor_pages(kin_stage_executor *executor, const kin_batch *batch, kin_err *err);
 
 // The second half of a request that recomputes (kin_shard_recompute), at the head when it has come back.

@@ -74,6 +74,13 @@ static bool is_lost(const kin_worker *w, const kin_message_buffer *buffer, const
     return w->in && (m->flags & KIN_PROTO_STEP_POSITIONS) && kin_message_queue_has(w->in, forgets, &l);
 }
 
+// To be kept are tokens of a step that was not computed here.
+static bool is_lost_page(const kin_worker *w, const kin_message_buffer *buffer, const kin_page_request *r) {
+    int32_t last = (r->first + r->n) * KIN_KV_CELLS - 1;
+    lost l = {buffer->frame.epoch, {.n_tokens = 1, .pos = &last, .seq = &r->seq}};
+    return w->in && !r->loads && kin_message_queue_has(w->in, forgets, &l);
+}
+
 static int run_step_here(kin_worker *w, kin_message_buffer **at_buffer, kin_err *err) {
     kin_message_buffer *buffer = *at_buffer;
     kin_proto_step m;
@@ -115,6 +122,7 @@ static int take_pages(kin_worker *w, kin_message_buffer *buffer, kin_err *err) {
     kin_batch batch;
     kin_time begun = kin_clock_now();
     if (kin_steps_unpack_pages(&w->steps, buffer, &m, &request, w->ops, &batch, err) != 0) return KIN_FAIL;
+    if (is_lost_page(w, buffer, &request)) batch.pages = NULL;
     int n_good = kin_stage_executor_pages(w->executor, &batch, err);
     if (m.recomputes && m.n_good < request.n) request.n = m.n_good; // the members before it have no more
     if (n_good >= 0 && m.recomputes && request.n > 0) n_good = kin_stage_executor_recompute(w->executor, &request, err);

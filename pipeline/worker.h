@@ -18,7 +18,8 @@ void kin_worker_close(kin_worker *worker);
 void kin_worker_pass_early(kin_worker *worker, void (*pass)(void *user, kin_message_buffer *buffer), void *user);
 
 // The frames that follow wait in this queue, borrowed. A step is not computed but goes on as it came where a later one is there
-// already that forgets its tokens: a drafted token that was wrong. Not for a member of a group, which others wait for.
+// already that forgets its tokens: a drafted token that was wrong. Pages of such tokens are not kept. Not for a member of a
+// group, which others wait for.
 void kin_worker_look_ahead(kin_worker *worker, kin_message_queue *in);
 
 // Takes a STEP or PAGES, which is *buffer; afterwards that is for the next member, or NULL where it was passed on early. On

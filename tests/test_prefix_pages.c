@@ -12,10 +12,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/hash.h"
 #include "base/log.h"
+#include "engine/border_log.h"
 #include "pipeline/drafter.h"
 #include "pipeline/scheduler.h"
 #include "testkit/model_gen.h"
@@ -24,6 +26,7 @@
 enum {
     N_VOCAB = 320,
     N_LAYER = 6,
+    N_EMBD = 256,
     N_CTX = 1024,
     N_BATCH = 64,
     N_PROMPT = 590,
@@ -46,7 +49,7 @@ static int make_model(void **state) {
     kin_model_spec spec = kin_model_spec_defaults();
     kin_err err;
     spec.n_layer = N_LAYER;
-    spec.n_embd = spec.n_ff = 256;
+    spec.n_embd = spec.n_ff = N_EMBD;
     spec.n_vocab = N_VOCAB;
     spec.mix = "q4_k_m";
     kin_log_set_sink(ignore, NULL);
@@ -96,7 +99,7 @@ static void open_world(world *w, int n_members, int n_ctx, bool has_pages) {
     }
     snprintf(head, sizeof head, "%s/head", root);
     kin_prefix_pages_options po = {.disk = {.dir = head}, .context = "model", .n_context = 5};
-    kin_scheduler_options so = {.n_ctx = n_ctx, .n_vocab = N_VOCAB, .n_embd = 256, .n_parallel = 4, .keeps = true};
+    kin_scheduler_options so = {.n_ctx = n_ctx, .n_vocab = N_VOCAB, .n_embd = N_EMBD, .n_parallel = 4, .keeps = true};
     if (has_pages && kin_prefix_pages_open(&w->pages, &po, &err) != 0) fail_msg("%s", err.text);
     so.pages = w->pages;
     if (kin_thread_ring_open(&w->ring, model_path, &o, &err) != 0 || kin_scheduler_open(&w->s, &so, &err) != 0 ||
@@ -255,6 +258,69 @@ static void a_text_that_must_not_be_cached_is_neither_kept_nor_found(void **stat
     close_world(&w);
     assert_int_equal(again.n_cached, 0);
     expect_same(&again, &first);
+}
+
+// Pages of a member: of its layers, or of what it passed on.
+static int count_pages(int member, bool of_border) {
+    char path[200];
+    int n = 0;
+    snprintf(path, sizeof path, "%s/%d/kv", root, member);
+    DIR *d = opendir(path);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        char inner[600];
+        snprintf(inner, sizeof inner, "%s/%s", path, e->d_name);
+        DIR *in = e->d_name[0] == '.' ? NULL : opendir(inner);
+        for (struct dirent *f; in && (f = readdir(in));) {
+            char file[1000];
+            struct stat st;
+            snprintf(file, sizeof file, "%s/%s", inner, f->d_name);
+            if (strchr(f->d_name, '.') || stat(file, &st) != 0) continue;
+            n += (st.st_size == N_EMBD * KIN_KV_CELLS * (int)sizeof(float) + KIN_KV_PAGE_FRAME) == of_border;
+        }
+        if (in) closedir(in);
+    }
+    if (d) closedir(d);
+    return n;
+}
+
+// As far as steps of it are in flight when the first one is back.
+static void a_prompt_is_kept_while_it_is_computed(void **state) {
+    (void)state;
+    world w;
+    text t = new_text(1, N_PROMPT);
+    kin_err err;
+    bool busy;
+    open_world(&w, N, N_CTX, true);
+    submit(&w, &t, false);
+    assert_int_equal(kin_scheduler_step(w.s, &busy, &err), 0);
+    int n_sent = (8 - 8 / 2) * N_BATCH / KIN_KV_CELLS; // of 8 in flight, of which some are requests for pages
+    for (int ms = 0; ms < 20000 && (count_pages(0, false) < n_sent * N_LAYER / N || count_pages(0, true) < n_sent); ms += 10)
+        usleep(10000);
+    assert_true(count_pages(0, false) >= n_sent * N_LAYER / N);
+    assert_true(count_pages(0, true) >= n_sent);
+    run(&w);
+    close_world(&w);
+    text without = run_one(N, false, 1, N_PROMPT);
+    expect_same(&t, &without);
+}
+
+// It has more tokens than a member holds rows of what it passes on.
+static void of_a_long_prompt_all_is_logged(void **state) {
+    (void)state;
+    enum { N_BLOCKS = 24, LONG = N_BLOCKS * KIN_KV_CELLS + 1 };
+    static int32_t prompt[LONG];
+    world w;
+    text t = {.n_prompt = LONG};
+    kin_generation_options o = {.prompt = prompt, .n_prompt = LONG, .next = next, .ended = ended, .user = &t};
+    kin_generation *g;
+    kin_err err;
+    for (int i = 0; i < LONG; i++) prompt[i] = (i * 37 + i / 3) % N_VOCAB;
+    assert_true(kin_border_log_most_bytes(N_EMBD, N_BATCH) < (uint64_t)N_BLOCKS * KIN_KV_CELLS * N_EMBD * sizeof(float));
+    open_world(&w, N, 2 * N_CTX, true);
+    assert_int_equal(kin_scheduler_submit(w.s, &o, &g, &err), 0);
+    run(&w);
+    close_world(&w);
+    for (int member = 0; member < N; member++) assert_int_equal(count_pages(member, true), member < N - 1 ? N_BLOCKS : 0);
 }
 
 // In steps, of running texts: what is behind the last full block of those that are kept.
@@ -572,6 +638,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_prompt_of_whole_blocks_computes_its_last_one, make_root, remove_root),
         cmocka_unit_test_setup_teardown(a_text_with_another_beginning_is_not_found, make_root, remove_root),
         cmocka_unit_test_setup_teardown(a_text_that_must_not_be_cached_is_neither_kept_nor_found, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(a_prompt_is_kept_while_it_is_computed, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(of_a_long_prompt_all_is_logged, make_root, remove_root),
         cmocka_unit_test_setup_teardown(tokens_beyond_pages_are_counted, make_root, remove_root),
         cmocka_unit_test_setup_teardown(a_member_without_its_pages_is_made_up_for, make_root, remove_root),
         cmocka_unit_test_setup_teardown(members_of_another_plan_find_the_pages, make_root, remove_root),

@@ -10,9 +10,11 @@
 
 #include <cmocka.h>
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "engine/border_log.h"
@@ -195,12 +197,14 @@ static void the_first_layers_begin_with_what_the_head_gives(void **state) {
 
 // ---- the log
 
+enum { LOG_BATCH = 1024 };
+
 static kin_border_log *open_log(int n_embd) {
     static const uint8_t variant[KIN_KV_VARIANT_BYTES] = {1};
     kin_kv_disk disk = {.dir = dir};
     kin_border_log *log;
     kin_err err;
-    if (kin_border_log_open(&log, n_embd, &disk, variant, &err) != 0) fail_msg("%s", err.text);
+    if (kin_border_log_open(&log, n_embd, LOG_BATCH, &disk, variant, &err) != 0) fail_msg("%s", err.text);
     return log;
 }
 
@@ -254,7 +258,7 @@ static void a_copy_of_a_block_begins_with_its_rows(void **state) {
     kin_border_log_close(log);
 }
 
-// 32 MiB have 32 blocks of these.
+// There is room for a step of 1024 tokens and 16 blocks more: 32.
 static void kept_blocks_make_room_and_others_are_left_out(void **state) {
     (void)state;
     enum { WIDE = (1 << 20) / 4 / KIN_KV_CELLS };
@@ -278,7 +282,40 @@ static void kept_blocks_make_room_and_others_are_left_out(void **state) {
     assert_true(kin_border_log_get(log, 3, &names[0], NULL));
     assert_true(kin_border_log_get(log, 3, &names[1], NULL));
     assert_false(kin_border_log_get(log, 3, &names[2], NULL));
+    assert_int_equal(kin_border_log_bytes(log), kin_border_log_most_bytes(WIDE, LOG_BATCH));
     free(rows);
+    kin_border_log_close(log);
+}
+
+// As when a disk is full: what it has not taken is tried again when a later block is kept, unless its rows have gone.
+static void what_the_disk_did_not_take_is_tried_again(void **state) {
+    (void)state;
+    kin_border_log *log = open_log(1);
+    struct rlimit limit, small;
+    const kin_page_key names[] = {{{1}}, {{2}}, {{3}}};
+    float rows[KIN_KV_CELLS];
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    small = limit;
+    small.rlim_cur = 100;
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    for (int block = 0; block < 2; block++) {
+        add(log, block, 0, 64, 100 * (float)block);
+        kin_border_log_keep(log, block, &names[block]);
+        kin_border_log_settle(log);
+    }
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    signal(SIGXFSZ, SIG_DFL);
+    assert_false(kin_border_log_get(log, 3, &names[0], NULL));
+    assert_false(kin_border_log_get(log, 3, &names[1], NULL));
+    kin_border_log_forget(log, 1);
+    add(log, 2, 0, 64, 300);
+    kin_border_log_keep(log, 2, &names[2]);
+    kin_border_log_settle(log);
+    assert_true(kin_border_log_get(log, 3, &names[0], rows));
+    for (int i = 0; i < KIN_KV_CELLS; i++) assert_true(rows[i] == (float)i);
+    assert_false(kin_border_log_get(log, 3, &names[1], NULL));
+    assert_true(kin_border_log_get(log, 3, &names[2], NULL));
     kin_border_log_close(log);
 }
 
@@ -291,6 +328,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_block_is_kept_when_all_its_rows_are_known, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(a_copy_of_a_block_begins_with_its_rows, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(kept_blocks_make_room_and_others_are_left_out, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(what_the_disk_did_not_take_is_tried_again, make_dir, remove_dir),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

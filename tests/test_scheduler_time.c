@@ -66,6 +66,11 @@ bool kin_head_is_exact(const kin_head *h) {
     return true;
 }
 
+bool kin_head_pages_stay_behind(const kin_head *h) {
+    (void)h;
+    return true;
+}
+
 bool kin_head_has_room(const kin_head *h) {
     return h->next - h->done < (uint64_t)(h->n_members > 1 ? KIN_STEPS_IN_FLIGHT : 1);
 }

@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -110,7 +111,7 @@ typedef struct desk {
     int n_tokens, n_rounds;
 } desk;
 
-static void open_desk_of(desk *d, int n_rounds) {
+static void open_desk_of(desk *d, int n_rounds, const char *kv_dir) {
     kin_err err;
     kin_proto_plan plan = {.n_files = 1,
                            .n_ctx = N_CTX,
@@ -125,11 +126,12 @@ static void open_desk_of(desk *d, int n_rounds) {
     assert_int_equal(kin_message_queue_open(&d->in, &err), 0);
     assert_int_equal(kin_metrics_open(&d->metrics, &err), 0);
     kin_engine_instance_options o = {.model_path = model_path, .n_threads = 1, .pool = d->pool, .in = d->in};
+    o.kv_disk.dir = kv_dir;
     if (kin_engine_instance_open(&d->instance, &plan, &o, &err) != 0) fail_msg("%s", err.text);
 }
 
 static void open_desk(desk *d) {
-    open_desk_of(d, N_ROUNDS);
+    open_desk_of(d, N_ROUNDS, NULL);
 }
 
 static void close_desk(desk *d) {
@@ -255,7 +257,7 @@ static void a_step_that_a_later_one_forgets_is_not_computed(void **state) {
 static void dropped_steps_are_no_tokens(void **state) {
     (void)state;
     desk d;
-    open_desk_of(&d, 1);
+    open_desk_of(&d, 1, NULL);
     for (uint64_t step = 1; step < 100; step += 2) {
         kin_message_buffer *lost = pack(&d, step, 0, 0, 1, 0), *last = pack(&d, step + 1, 0, 0, 2, 0);
         kin_message_queue_put(d.in, last);
@@ -269,6 +271,41 @@ static void dropped_steps_are_no_tokens(void **state) {
     close_desk(&d);
 }
 
+// A page's first 63 tokens are there, and the last one is forgotten by a step that waits: it was not computed.
+static void pages_of_a_dropped_step_are_not_kept(void **state) {
+    (void)state;
+    char dir[] = "/tmp/kin-test-step-timing-XXXXXX", command[64];
+    assert_non_null(mkdtemp(dir));
+    for (int is_lost = 0; is_lost < 2; is_lost++) {
+        desk d;
+        kin_proto_pages m;
+        kin_err err;
+        open_desk_of(&d, 1, dir);
+        uint64_t step = 1;
+        for (int at = 0; at < KIN_KV_CELLS - 1; at++) give_round(&d, step++, 0, at, 1);
+        const kin_page_request r = {.n = 1, .keys = {{{(uint8_t)(1 + is_lost)}}}};
+        const kin_batch batch = {.pages = &r};
+        const kin_hop hop = {.step = step + 1, .n_good = 1};
+        kin_message_buffer *last = pack(&d, step, 0, KIN_KV_CELLS - 1, 1, -1);
+        kin_message_buffer *pages = kin_steps_pack_pages(d.pool, 1, &hop, &batch);
+        kin_message_buffer *later = pack(&d, step + 2, 0, KIN_KV_CELLS - 1, 1, KIN_KV_CELLS - 1);
+        if (!is_lost) later->frame.epoch = 2; // it says nothing
+        kin_message_queue_put(d.in, later);
+        take(&d, last);
+        assert_int_equal(n_dropped(&d), is_lost);
+        assert_int_equal(kin_worker_take(kin_engine_instance_worker(d.instance), &pages, &err), 0);
+        assert_int_equal(kin_proto_decode_pages(pages->payload, pages->frame.length, &m, &err), 0);
+        assert_int_equal(m.n_good, !is_lost);
+        assert_ptr_equal(kin_message_queue_take(d.in, 0), later);
+        kin_message_pool_give(d.pool, last);
+        kin_message_pool_give(d.pool, pages);
+        kin_message_pool_give(d.pool, later);
+        close_desk(&d);
+    }
+    snprintf(command, sizeof command, "rm -rf %s", dir);
+    assert_int_equal(system(command), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_is_known_before_eight_tokens),
@@ -278,6 +315,7 @@ int main(void) {
         cmocka_unit_test(steps_that_are_on_their_way_together_are_no_tokens),
         cmocka_unit_test(a_step_that_a_later_one_forgets_is_not_computed),
         cmocka_unit_test(dropped_steps_are_no_tokens),
+        cmocka_unit_test(pages_of_a_dropped_step_are_not_kept),
     };
     return cmocka_run_group_tests(tests, open_model, close_model);
 }

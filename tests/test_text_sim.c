@@ -79,8 +79,8 @@ typedef struct cache {
 
 typedef struct step {
     uint64_t number;
-    bool is_back, has_pages;
-    int n, n_out, n_ops, n_good, il; // il: the layer that comes next
+    bool is_back, has_pages, has_later; // has_later: the head's part is to be done when it is back
+    int n, n_out, n_ops, n_good, il;    // il: the layer that comes next
     int32_t seq[N_BATCH], pos[N_BATCH], out[N_BATCH];
     int64_t cells[N_BATCH]; // the head's
     uint64_t x[N_BATCH];
@@ -265,6 +265,15 @@ bool kin_kv_store_has(const kin_kv_store *s, const kin_page_key *key) {
     return find_page(s->node, s->kind, key) != NULL;
 }
 
+bool kin_kv_store_is_queued(kin_kv_store *s, const kin_page_key *key) {
+    bool is = false;
+    for (int i = 0; i < MAX_WRITES && !is; i++) {
+        const page_write *p = &t.writes[i];
+        is = p->content && p->node == s->node && p->kind == s->kind && memcmp(&p->key, key, sizeof *key) == 0;
+    }
+    return is;
+}
+
 uint8_t *kin_kv_store_begin(kin_kv_store *s) {
     (void)s;
     if (kin_sim_below(t.w, 50) == 0) return NULL; // the disk is behind
@@ -360,7 +369,7 @@ static cache *cache_of(int node, uint32_t epoch) {
     close_cache(c);
     *c = (cache){.epoch = epoch, .life = t.w->nodes[node].life};
     if (kin_kv_open(&c->kv, &hp, &o, on_cpu, &cpu, &err) != 0 ||
-        kin_kv_pages_open(&c->pages, c->kv, t.has_no_borders ? 0 : N_EMBD, &disk, variant, &err) != 0)
+        kin_kv_pages_open(&c->pages, c->kv, t.has_no_borders ? 0 : N_EMBD, N_BATCH, &disk, variant, &err) != 0)
         fail_msg("%s", err.text);
     assert_true(kin_kv_page_bytes(c->kv) == PAGE_BYTES);
     return c;
@@ -393,11 +402,14 @@ static kin_batch batch_of(const step *s) {
     return (kin_batch){.n_tokens = s->n, .pos = s->pos, .seq = s->seq, .ops = s->ops, .n_ops = s->n_ops};
 }
 
-static void place(cache *c, step *s, int64_t *cells) {
+static void place(cache *c, const step *s, int64_t *cells) {
     kin_batch batch = batch_of(s);
     kin_err err;
     if (kin_kv_place(c->kv, &batch, cells, NULL, &err) != 0) fail_msg("%s", err.text);
-    if (!s->has_pages) return;
+}
+
+static void take_pages(cache *c, step *s) {
+    kin_err err;
     int n = kin_kv_pages_take(c->pages, c->kv, &s->pages, &err);
     if (n < 0) fail_msg("%s", err.text);
     if (n < s->n_good) s->n_good = n;
@@ -428,7 +440,7 @@ static void recompute(cache *c, step *s) {
     const kin_kv_compute compute = {.layers = compute_lost, .user = c};
     kin_page_request r = s->pages;
     kin_err err;
-    if (!s->has_pages || !r.recomputes || s->n_good == 0) return;
+    if (!r.recomputes || s->n_good == 0) return;
     r.n = s->n_good;
     s->n_good = kin_kv_pages_recompute(c->pages, c->kv, &r, &compute, &err);
     assert_in_range(s->n_good, 0, r.n);
@@ -451,8 +463,12 @@ static void compute(void *user, int node, uint64_t number) {
     if (s->number != number) return; // it was given up
     cache *c = cache_of(node, t.w->request_epoch);
     place(c, s, cells);
+    if (!s->has_pages) {
+        compute_window(c, s, node, cells);
+        return;
+    }
+    take_pages(c, s);
     recompute(c, s);
-    if (!s->has_pages) compute_window(c, s, node, cells);
 }
 
 static void finish(step *s) {
@@ -465,8 +481,11 @@ static void came_back(void *user, uint64_t number) {
     (void)user;
     step *s = &t.head.steps[number % KIN_STEPS_IN_FLIGHT];
     if (s->number != number) return;
+    cache *c = cache_of(KIN_SIM_HEAD, t.w->request_epoch);
     if (!s->has_pages) finish(s);
-    recompute(cache_of(KIN_SIM_HEAD, t.w->request_epoch), s);
+    if (s->has_pages && s->has_later && !s->pages.loads) take_pages(c, s);
+    if (s->has_pages && s->has_later && s->pages.loads) recompute(c, s);
+    s->has_later = false;
     if (s->has_pages && s->pages.loads && t.has_slow_pages) t.late += 50000 * KIN_SIM_MS;
     s->is_back = true;
 }
@@ -494,22 +513,28 @@ bool kin_head_is_exact(const kin_head *h) {
     return true;
 }
 
+bool kin_head_pages_stay_behind(const kin_head *h) {
+    (void)h;
+    return true;
+}
+
 bool kin_head_has_room(const kin_head *h) {
     return h->next - h->done < KIN_STEPS_IN_FLIGHT;
 }
 
 // As the real one.
-static void forget_recomputing(kin_head *h, int32_t seq) {
+static void forget_own_pages(kin_head *h, const kin_kv_op *op) {
     for (int i = 0; i < KIN_STEPS_IN_FLIGHT; i++) {
         step *s = &h->steps[i];
-        if (s->number == UINT64_MAX || !s->has_pages || (seq >= 0 && s->pages.seq != seq)) continue;
-        if (s->pages.recomputes) s->n_good = 0;
-        s->pages.recomputes = false;
+        if (s->number == UINT64_MAX || !s->has_pages || !s->has_later || (op->seq >= 0 && s->pages.seq != op->seq)) continue;
+        if (op->seq == op->from && op->n >= (s->pages.first + s->pages.n) * KIN_KV_CELLS) continue;
+        s->has_later = false;
+        s->n_good = 0;
     }
 }
 
 int kin_head_change(kin_head *h, kin_kv_op op, kin_err *err) {
-    forget_recomputing(h, op.seq);
+    forget_own_pages(h, &op);
     if (op.seq < 0) h->n_ops = 0;
     if (h->n_ops == KIN_PROTO_MAX_OPS) return kin_err_set(err, "too many changes");
     h->ops[h->n_ops++] = op;
@@ -529,7 +554,10 @@ static void send(kin_head *h, step *s) {
     s->is_back = false;
     s->il = 0;
     s->number = h->next++;
-    place(cache_of(KIN_SIM_HEAD, t.w->request_epoch), s, s->cells);
+    cache *c = cache_of(KIN_SIM_HEAD, t.w->request_epoch);
+    place(c, s, s->cells);
+    if (s->has_pages && s->pages.loads) take_pages(c, s);
+    s->has_later = s->has_pages && (s->pages.recomputes || !s->pages.loads);
     kin_sim_send_step(t.w, s->number);
 }
 

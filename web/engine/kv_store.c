@@ -17,6 +17,11 @@ bool kin_kv_store_has(const kin_kv_store *store, const kin_page_key *key) {
     return false;
 }
 
+bool kin_kv_store_is_queued(kin_kv_store *store, const kin_page_key *key) {
+    (void)store, (void)key;
+    return false;
+}
+
 uint8_t *kin_kv_store_begin(kin_kv_store *store) {
     (void)store;
     return NULL;
