@@ -683,9 +683,8 @@ static int send_loads(kin_scheduler *s, kin_err *err) {
     return 0;
 }
 
-// So many tokens more of the text are in the KV cache. computed: by a step, not taken from a disk.
+// So many tokens more of the text are in the KV cache. computed: by a step, in all layers.
 static void count_done(kin_scheduler *s, kin_generation *g, int n, bool computed) {
-    if (!computed) s->stats.n_loaded_tokens += (uint64_t)n;
     if (computed && g->n_done < g->n_once) s->stats.n_replayed_tokens += (uint64_t)kin_scheduler_min(n, g->n_once - g->n_done);
     g->n_done += n;
     if (g->n_done > g->n_once) g->n_once = g->n_done;
@@ -707,16 +706,25 @@ static void give_up_pages(kin_generation *g) {
         g->recomputes = true;
 }
 
+// Each once: taken from disks, or computed in some layers.
+static void count_loaded(kin_scheduler *s, kin_generation *g, int n) {
+    if (g->recomputes) {
+        s->stats.n_partly_replayed_tokens += (uint64_t)n;
+        return;
+    }
+    g->n_cached += n;
+    s->stats.n_cached_tokens += (uint64_t)n;
+    s->stats.n_loaded_tokens += (uint64_t)n;
+}
+
 static int take_load(kin_scheduler *s, const kin_flight *f, kin_err *err) {
     if (f->n_parts == 0) return 0; // its text has failed
     kin_generation *g = f->parts[0].g;
     int n = kin_head_n_good(s->head, f->number) * KIN_KV_CELLS;
     g->n_steps--;
     count_done(s, g, n, false);
-    g->n_cached += n;
-    s->stats.n_cached_tokens += (uint64_t)n;
+    count_loaded(s, g, n);
     s->slots[g->slot].n_kept = g->n_done / KIN_KV_CELLS;
-    if (g->recomputes) s->stats.n_partly_replayed_tokens += (uint64_t)n;
     if (n < f->parts[0].n || !pays(s, f)) give_up_pages(g);
     if (n < f->parts[0].n) {
         g->n_sent = g->n_done;

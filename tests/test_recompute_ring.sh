@@ -25,10 +25,11 @@ has_bytes() { # NAME N
 pages() { # NAME: on that member's disk
     find "$dir/$1/.cache/kin/kv" -type f 2>/dev/null | wc -l
 }
-counts() { # NAME: tokens computed again in all layers, in the lost ones only
+counts() { # NAME: tokens computed again in all layers, in the lost ones only, taken from disks
     n_all=$(sed -n 's/^kin: \([0-9]*\) tokens were computed again, after.*/\1/p' "$dir/$1.log")
     n_some=$(sed -n "s/^kin: \([0-9]*\) tokens were computed again in a lost device's layers only.*/\1/p" "$dir/$1.log")
-    echo "$1: ${n_some:-0} tokens were computed again in the lost layers only, ${n_all:-0} in all"
+    n_loaded=$(sed -n 's/^kin: \([0-9]*\) tokens were taken from pages on disks.*/\1/p' "$dir/$1.log")
+    echo "$1: ${n_loaded:-0} tokens were taken from disks, ${n_some:-0} were computed again in the lost layers only, ${n_all:-0} in all"
 }
 lose() { # NAME N PID: with so many devices that one is killed when half of the text is there
     run "$1" "$2"
@@ -40,6 +41,7 @@ lose() { # NAME N PID: with so many devices that one is killed when half of the 
     counts "$1"
     check [ "${n_some:-0}" -gt 128 ]
     check [ "${n_all:-0}" -lt 128 ]
+    check [ $((${n_all:-0} + ${n_some:-0} + ${n_loaded:-0})) -le 520 ] # each of the text's once
 }
 
 claim='a text of an undisturbed ring'
