@@ -135,7 +135,8 @@ static uint64_t product(const kin_kernels *k, int type) {
 
 // ---- attention
 
-enum { N_HEAD = 8, N_HEAD_KV = 2, POSITIONS = 700, QUERIES = 30, KV_BLOCKS = (POSITIONS + KIN_KV_CELLS - 1) / KIN_KV_CELLS };
+// LONG_POSITIONS: three spans. The sum of two is the same in any order.
+enum { N_HEAD = 8, N_HEAD_KV = 2, POSITIONS = 700, LONG_POSITIONS = 1300, QUERIES = 30 };
 
 static float *random_floats(kin_rng *rng, size_t n, float size) {
     float *x = malloc(n * sizeof *x);
@@ -144,25 +145,38 @@ static float *random_floats(kin_rng *rng, size_t n, float size) {
     return x;
 }
 
-// The hash of the cache, and of what the last positions of a sequence see, in a window or not.
-static uint64_t attention_of(const kin_kernels *k, const kin_kv_layout *kv) {
+// Each span as a task of its own.
+static uint64_t split_attention(const kin_kernels *k, kin_attention a, uint64_t seed) {
+    a.partial_bytes = kin_attention_partial_bytes(&a.kv, a.n_head, a.n_rows, LONG_POSITIONS);
+    a.partial = malloc(a.partial_bytes);
+    kin_assert(a.partial);
+    k->attend(&a, 0, kin_attention_plan(&a, 8));
+    kin_assert(a.n_spans == 3);
+    k->attend_merge(&a, 0, a.n_rows);
+    free(a.partial);
+    return kin_bits_hash_f32(a.out, (size_t)(a.n_rows * a.ldo), seed);
+}
+
+// The hash of the cache, and of what the last of n positions of a sequence see, in a window or not.
+static uint64_t attention_of(const kin_kernels *k, const kin_kv_layout *kv, int n) {
+    enum { KV_BLOCKS = (LONG_POSITIONS + KIN_KV_CELLS - 1) / KIN_KV_CELLS };
     const int width = N_HEAD_KV * kv->head_dim, q_width = N_HEAD * kv->head_dim;
-    const size_t bytes = KV_BLOCKS * kin_kv_block_bytes(kv), n_out = QUERIES * (size_t)q_width;
+    const int n_blocks = (n + KIN_KV_CELLS - 1) / KIN_KV_CELLS;
+    const size_t bytes = (size_t)n_blocks * kin_kv_block_bytes(kv), n_out = QUERIES * (size_t)q_width;
     kin_rng rng;
     kin_rng_seed(&rng, (uint64_t)kv->head_dim);
-    float *k_rows = random_floats(&rng, POSITIONS * (size_t)width, 1),
-          *v_rows = random_floats(&rng, POSITIONS * (size_t)width, 2);
+    float *k_rows = random_floats(&rng, (size_t)(n * width), 1), *v_rows = random_floats(&rng, (size_t)(n * width), 2);
     float *q = random_floats(&rng, n_out, 3), *out = malloc(n_out * sizeof *out);
     uint8_t *cache = aligned_alloc(64, 2 * bytes);
     kin_assert(out && cache);
     memset(cache, 0, 2 * bytes);
 
-    int32_t cells[POSITIONS], blocks[KV_BLOCKS], n_cells[QUERIES], first_cells[QUERIES];
+    int32_t cells[LONG_POSITIONS], blocks[KV_BLOCKS], n_cells[QUERIES], first_cells[QUERIES];
     const int32_t *tables[QUERIES];
-    for (int i = 0; i < KV_BLOCKS; i++) blocks[i] = KV_BLOCKS - 1 - i;
-    for (int i = 0; i < POSITIONS; i++) cells[i] = blocks[i / KIN_KV_CELLS] * KIN_KV_CELLS + i % KIN_KV_CELLS;
+    for (int i = 0; i < n_blocks; i++) blocks[i] = n_blocks - 1 - i;
+    for (int i = 0; i < n; i++) cells[i] = blocks[i / KIN_KV_CELLS] * KIN_KV_CELLS + i % KIN_KV_CELLS;
     for (int i = 0; i < QUERIES; i++) {
-        n_cells[i] = POSITIONS - QUERIES + i + 1;
+        n_cells[i] = n - QUERIES + i + 1;
         first_cells[i] = i % 3 ? 0 : n_cells[i] - 100;
         tables[i] = blocks;
     }
@@ -180,9 +194,10 @@ static uint64_t attention_of(const kin_kernels *k, const kin_kv_layout *kv) {
                        .blocks = tables,
                        .out = out,
                        .ldo = q_width};
-    k->kv_store(&rows, 0, POSITIONS);
+    k->kv_store(&rows, 0, n);
     k->attend(&a, 0, kin_attention_plan(&a, 1));
     uint64_t hash = kin_bits_hash_f32(out, n_out, kin_hash64(cache, 2 * bytes, 0));
+    if (n == LONG_POSITIONS) hash = split_attention(k, a, hash);
     a.n_rows = 1; // the first row alone: its few queries convert the cells on the way
     k->attend(&a, 0, kin_attention_plan(&a, 1));
     hash = kin_bits_hash_f32(out, (size_t)q_width, hash);
@@ -201,8 +216,114 @@ static uint64_t attention(const kin_kernels *k, int type) {
     const int dims[] = {64, 96, 128, 256};
     uint64_t hash = 0;
     for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
-        uint64_t h = attention_of(k, &(kin_kv_layout){type, N_HEAD_KV, dims[i]});
+        uint64_t h = attention_of(k, &(kin_kv_layout){type, N_HEAD_KV, dims[i]}, POSITIONS);
         hash = kin_hash64(&h, sizeof h, hash);
+    }
+    return hash;
+}
+
+static uint64_t long_attention(const kin_kernels *k, int type) {
+    return attention_of(k, &(kin_kv_layout){type, N_HEAD_KV, 64}, LONG_POSITIONS);
+}
+
+// ---- the small operators
+
+enum { WIDTH = 2048, N_EXPERT = 96 };
+
+static uint64_t norm(const kin_kernels *k, int what) {
+    const float sizes[] = {1e-3f, 1, 1e3f};
+    uint64_t hash = 0;
+    kin_rng rng;
+    kin_rng_seed(&rng, (uint64_t)what);
+    for (int i = 0; i < 3; i++) {
+        float *x = random_floats(&rng, WIDTH, sizes[i]), *weight = random_floats(&rng, WIDTH, 2);
+        for (int64_t n = 16; n <= WIDTH; n *= 2) { // x of the next one is y of the one before
+            k->rms_norm(n, x, weight, 1e-5f, x);
+            hash = kin_bits_hash_f32(x, WIDTH, hash);
+        }
+        free(x);
+        free(weight);
+    }
+    return hash;
+}
+
+// add and add_scaled in turns, as a layer adds what its parts give.
+static uint64_t sums(const kin_kernels *k, int what) {
+    kin_rng rng;
+    kin_rng_seed(&rng, (uint64_t)what);
+    float *y = random_floats(&rng, WIDTH, 1);
+    for (int i = 1; i <= 4; i++) {
+        float *x = random_floats(&rng, WIDTH, (float)i);
+        k->add(WIDTH - i, x, y);
+        k->add_scaled(WIDTH, 0.3f * (float)i, x, y);
+        free(x);
+    }
+    uint64_t hash = kin_bits_hash_f32(y, WIDTH, 0);
+    free(y);
+    return hash;
+}
+
+static uint64_t swiglu(const kin_kernels *k, int what) {
+    const float sizes[] = {1, 10, 200};
+    uint64_t hash = 0;
+    kin_rng rng;
+    kin_rng_seed(&rng, (uint64_t)what);
+    for (int i = 0; i < 3; i++) {
+        float *gate = random_floats(&rng, WIDTH, sizes[i]), *up = random_floats(&rng, WIDTH, 3);
+        k->swiglu(WIDTH, gate, up, gate);
+        hash = kin_bits_hash_f32(gate, WIDTH, hash);
+        free(gate);
+        free(up);
+    }
+    return hash;
+}
+
+// Frequencies, angles and rotated heads: plain, with factors, with YaRN; pairs of both kinds.
+static uint64_t rope(const kin_kernels *k, int what) {
+    enum { N_ROT = 128 };
+    uint64_t hash = 0;
+    kin_rng rng;
+    kin_rng_seed(&rng, (uint64_t)what);
+    float factors[N_ROT / 2], turns[N_ROT], *head = random_floats(&rng, N_ROT, 2);
+    double freq[N_ROT / 2];
+    for (int i = 0; i < N_ROT / 2; i++) factors[i] = 1 + (float)i / 8;
+    const kin_rope ropes[] = {
+        {.n_rot = 64, .base = 10000, .freq_scale = 1, .attn_factor = 1},
+        {.n_rot = N_ROT, .base = 500000, .freq_scale = 1, .attn_factor = 1, .factors = factors},
+        {.n_rot = N_ROT,
+         .base = 1e6,
+         .freq_scale = 0.25,
+         .ext_factor = 1,
+         .attn_factor = 1,
+         .beta_fast = 32,
+         .beta_slow = 1,
+         .n_ctx_orig = 32768},
+    };
+    for (size_t i = 0; i < sizeof ropes / sizeof *ropes; i++) {
+        kin_rope_frequencies(&ropes[i], freq);
+        hash = kin_hash64(freq, sizeof *freq * (size_t)(ropes[i].n_rot / 2), hash);
+        for (int32_t pos = 1; pos < 1 << 20; pos += 1 + pos / 32) { // so many that another order of doubles shows in floats
+            kin_rope_turns(&ropes[i], freq, pos, turns);
+            k->rope(pos % 2, ropes[i].n_rot, turns, head);
+            hash = kin_bits_hash_f32(head, N_ROT, kin_bits_hash_f32(turns, (size_t)ropes[i].n_rot, hash));
+        }
+    }
+    free(head);
+    return hash;
+}
+
+// The softmax of 1, 2, 4, ... experts; logits in coarse steps are often equal.
+static uint64_t route(const kin_kernels *k, int what) {
+    uint64_t hash = 0;
+    kin_rng rng;
+    kin_rng_seed(&rng, (uint64_t)what);
+    for (int n = 1; n <= 64; n *= 2) {
+        int32_t chosen[N_EXPERT];
+        float share[N_EXPERT], *logits = random_floats(&rng, N_EXPERT, 3);
+        for (int i = 0; i < N_EXPERT && n == 8; i++) logits[i] = (float)(int)logits[i];
+        k->route(N_EXPERT, n, logits, chosen, share);
+        hash = kin_bits_hash_f32(share, (size_t)n, kin_hash64(chosen, sizeof *chosen * (size_t)n, hash));
+        free(logits);
     }
     return hash;
 }
@@ -234,6 +355,13 @@ static const kin_bits_case cases[] = {
     {"matmul MXFP4", 0x2e86ca53ac988212, product, KIN_TYPE_MXFP4},
     {"attention F16", 0xf525684b373c4ea3, attention, KIN_TYPE_F16},
     {"attention Q8_0", 0xb60672a10d539a3c, attention, KIN_TYPE_Q8_0},
+    {"long attention F16", 0x80531d88bd76d7eb, long_attention, KIN_TYPE_F16},
+    {"long attention Q8_0", 0x96ef6cb6a456400a, long_attention, KIN_TYPE_Q8_0},
+    {"norm", 0xbe129113f5375087, norm, 1},
+    {"sums", 0x0fa7afc50724ffeb, sums, 2},
+    {"swiglu", 0xe38c9ec3153cc4df, swiglu, 3},
+    {"rope", 0xbba4e98faf3baaa8, rope, 4},
+    {"route", 0x06616b24de335ab8, route, 5},
 };
 
 const kin_bits_case *kin_bits_at(int i) {
