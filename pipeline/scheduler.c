@@ -4,11 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-// By so much of itself a step may take longer because of prompts. Steps vary by themselves: the longest of 100 without prompts
-// took 1.5 to 2 times their median (4 texts, 1B model, 2 threads of a virtual machine), and the longest with them shall be twice
-// that.
-static const double MOST_SLOWDOWN = 0.4;
-
 // Pages may take so much longer than computing their tokens: links are opened, and what was computed may not be typical.
 static const double LOAD_PATIENCE_S = 0.25;
 
@@ -18,11 +13,9 @@ static const double FETCH_PATIENCE_S = 1, FETCH_PATIENCE_UNKNOWN_S = 10;
 
 enum {
     NO_SLOT = -1,
-    LEAST_PREFIX = 8,   // tokens that are worth a place in somebody's cache
-    FIRST_PIECE = 16,   // tokens of a prompt beside other texts, before a step without prompts was measured
-    FIRST_MEASURED = 2, // the same, before a step with one was
-    FIRST_LOAD = 2,     // pages
-    MOST_ROWS = 32,     // of logits of prompts in a step: 20 MB with a vocabulary of 151k
+    LEAST_PREFIX = 8, // tokens that are worth a place in somebody's cache
+    FIRST_LOAD = 2,   // pages
+    MOST_ROWS = 32,   // of logits of prompts in a step: 20 MB with a vocabulary of 151k
 };
 
 int kin_scheduler_open(kin_scheduler **out, const kin_scheduler_options *o, kin_err *err) {
@@ -31,6 +24,7 @@ int kin_scheduler_open(kin_scheduler **out, const kin_scheduler_options *o, kin_
     kin_scheduler *s = calloc(1, sizeof *s);
     if (!s) return kin_err_set(err, "out of memory");
     s->o = *o;
+    kin_prefill_init(&s->prefill);
     kin_speculation_init(&s->speculation);
     s->speculation.least = o->draft_least;
     if (o->draft_most > 0 && o->draft_most < KIN_DRAFT_MAX) s->speculation.most = o->draft_most;
@@ -368,6 +362,7 @@ static bool preempt(kin_scheduler *s, const kin_generation *but) {
 int kin_scheduler_set_head(kin_scheduler *s, kin_head *head, kin_err *err) {
     s->head = NULL; // what follows changes nothing in it
     s->n_flights = s->n_page_flights = 0;
+    kin_prefill_init(&s->prefill);
     kin_speculation_forget_times(&s->speculation);
     for (int i = s->n_running - 1; i >= 0; i--) {
         kin_generation *g = s->running[i];
@@ -472,17 +467,49 @@ bool kin_scheduler_has_prompts(const kin_scheduler *s) {
 
 // ---- filling a step
 
-// How many steps are in flight at once while texts are written: each of them has its share of the texts. Few texts do not keep a
-// ring at work; pieces of prompts follow theirs then, in steps of their own, as if there were a text for each member.
-static int n_shares(const kin_scheduler *s) {
-    int n_texts = n_written(s), n_members = kin_head_n_members(s->head);
-    if (n_texts < n_members && kin_scheduler_has_prompts(s)) n_texts = n_members;
+// Steps at once that suit so many texts.
+static int steps_for(const kin_scheduler *s, int n_texts) {
     int n = s->n_in_flight[n_texts];
-    return n ? n : n_members;
+    return n ? n : kin_head_n_members(s->head);
+}
+
+// Whether prompts have steps of their own: few texts do not keep a ring at work.
+static bool has_spare_steps(const kin_scheduler *s) {
+    return n_written(s) < kin_head_n_members(s->head) && kin_scheduler_has_prompts(s);
+}
+
+// How many steps are in flight at once while texts are written, and how many texts each has. With prompts beside few texts there
+// may be as many as if there were a text for each member.
+static kin_prefill_beside count_beside(const kin_scheduler *s) {
+    int n_texts = n_written(s), n = steps_for(s, n_texts);
+    kin_prefill_beside b = {.n_least = n, .n_most = n, .n_steps = n};
+    if (has_spare_steps(s)) {
+        b.n_least = kin_scheduler_min(n, n_texts > 0 ? n_texts : 1);
+        b.n_most = steps_for(s, kin_head_n_members(s->head));
+        b.n_steps = kin_scheduler_min(b.n_most, s->prefill.n_steps);
+        if (b.n_steps < b.n_least) b.n_steps = b.n_least;
+    }
+    b.n_rows = (n_texts + b.n_steps - 1) / b.n_steps;
+    return b;
+}
+
+// The i-th of those in flight, oldest first.
+static const kin_flight *flight_at(const kin_scheduler *s, int i) {
+    return &s->flights[(s->first_flight + i) % KIN_STEPS_IN_FLIGHT];
+}
+
+// Steps in flight that have texts' last tokens.
+static int n_with_tokens(const kin_scheduler *s) {
+    int n = 0;
+    for (int i = 0; i < s->n_flights; i++) {
+        const kin_flight *f = flight_at(s, i);
+        n += f->kind == KIN_FLIGHT_TOKENS && f->n_tokens > f->n_prompt;
+    }
+    return n;
 }
 
 static int add_tokens(kin_scheduler *s, kin_flight *f, kin_err *err) {
-    int n_most = (n_written(s) + n_shares(s) - 1) / n_shares(s), n_batch = kin_head_n_batch(s->head);
+    int n_most = count_beside(s).n_rows, n_batch = kin_head_n_batch(s->head);
     for (int i = 0; i < s->n_running && f->n_parts < n_most && f->n_tokens < n_batch; i++) {
         kin_generation *g = s->running[i];
         if (!is_ready(g) || g->o.hidden) continue;
@@ -494,16 +521,11 @@ static int add_tokens(kin_scheduler *s, kin_flight *f, kin_err *err) {
     return f->n_parts > 0 ? kin_scheduler_add_drafts(s, f, err) : kin_scheduler_add_ahead(s, f, err);
 }
 
-// Tokens of prompts that a step may have beside those of texts that are written. At most twice as many as were measured: rows
-// cost little up to where the kernels need another pass for them.
-static int prompt_budget(const kin_scheduler *s) {
-    const kin_scheduler_stats *t = &s->stats;
-    if (n_written(s) == 0) return s->cap_step;
-    if (t->step_s <= 0) return FIRST_PIECE;
-    if (s->largest_piece == 0) return FIRST_MEASURED;
-    double n = MOST_SLOWDOWN * t->step_s / t->prompt_token_s;
-    if (n > 2 * s->largest_piece) n = 2 * s->largest_piece;
-    return n < 1 ? 1 : n > s->cap_step ? s->cap_step : (int)n;
+// Tokens of prompts that the step may have beside those of texts that are written; 0: these are to go on without for a moment.
+static int prompt_budget(const kin_scheduler *s, const kin_flight *f) {
+    if (f->beside.n_rows == 0) return s->cap_step;
+    if (kin_prefill_wants_plain(&s->prefill) && (f->n_tokens > 0 || n_with_tokens(s) > 0)) return 0;
+    return kin_scheduler_min(kin_prefill_tokens(&s->prefill, f->beside.n_rows), s->cap_step);
 }
 
 static int add_prompts(kin_scheduler *s, kin_flight *f, kin_err *err) {
@@ -513,7 +535,7 @@ static int add_prompts(kin_scheduler *s, kin_flight *f, kin_err *err) {
         n_all += n_pending(s->running[i], f->hidden) > 0 ? s->running[i]->n - s->running[i]->n_cached : 0; // the whole prompt
     }
     if (n_prompts == 0) return 0;
-    int left = kin_scheduler_min(prompt_budget(s), n_batch - f->n_tokens);
+    int left = kin_scheduler_min(prompt_budget(s, f), n_batch - f->n_tokens);
     left = kin_scheduler_min(left, kin_head_n_chunk(s->head, n_all));
     for (int k = 0, i = s->turn++; k < s->n_running && left > 0; k++, i++) {
         kin_generation *g = s->running[i % s->n_running];
@@ -560,11 +582,6 @@ static int reserve_logits(kin_scheduler *s, kin_flight *f, kin_err *err) {
     return f->logits ? 0 : kin_err_set(err, "out of memory for the logits of %d texts", f->n_out);
 }
 
-// The i-th of those in flight, oldest first.
-static const kin_flight *flight_at(const kin_scheduler *s, int i) {
-    return &s->flights[(s->first_flight + i) % KIN_STEPS_IN_FLIGHT];
-}
-
 static kin_flight *new_flight(kin_scheduler *s, kin_flight_kind kind) {
     kin_flight *f = &s->flights[(s->first_flight + s->n_flights) % KIN_STEPS_IN_FLIGHT];
     f->n_parts = f->n_tokens = f->n_out = f->n_prompt = f->n_prompt_rows = f->n_draft = 0;
@@ -579,7 +596,7 @@ static bool has_room(const kin_scheduler *s) {
 
 // Steps that suit the texts that are written.
 static int n_most_in_flight(const kin_scheduler *s) {
-    return s->n_running == 1 && s->running[0]->n_steps_wanted > 1 ? s->running[0]->n_steps_wanted : n_shares(s);
+    return s->n_running == 1 && s->running[0]->n_steps_wanted > 1 ? s->running[0]->n_steps_wanted : count_beside(s).n_steps;
 }
 
 // Whether any step may follow those in flight: while texts are written as many as suit them, of prompts alone as many as the head
@@ -591,14 +608,9 @@ static bool may_send_any(const kin_scheduler *s) {
 // Whether texts that are ready may follow more pieces of prompts than that: these were sent while fewer texts were written, or
 // while there were more of them.
 static bool may_send_ready(const kin_scheduler *s) {
-    int n_with_tokens = 0;
     bool any_ready = false;
-    for (int i = 0; i < s->n_flights; i++) {
-        const kin_flight *f = flight_at(s, i);
-        n_with_tokens += f->kind == KIN_FLIGHT_TOKENS && f->n_tokens > f->n_prompt;
-    }
     for (int i = 0; i < s->n_running; i++) any_ready = any_ready || (is_ready(s->running[i]) && !s->running[i]->o.hidden);
-    return any_ready && n_with_tokens < n_most_in_flight(s);
+    return any_ready && n_with_tokens(s) < n_most_in_flight(s);
 }
 
 static bool may_send(const kin_scheduler *s) {
@@ -616,6 +628,7 @@ static int fill_next_step(kin_scheduler *s, kin_flight *f, kin_err *err) {
 // *sent: there was something to send.
 static int send_step(kin_scheduler *s, bool *sent, kin_err *err) {
     kin_flight *f = new_flight(s, KIN_FLIGHT_TOKENS);
+    f->beside = count_beside(s);
     if (fill_next_step(s, f, err) != 0) return KIN_FAIL;
     *sent = f->n_tokens > 0;
     if (!*sent) return 0;
@@ -779,26 +792,14 @@ static void blend(double *mean, double value) {
     *mean = *mean > 0 ? 0.75 * *mean + 0.25 * value : value;
 }
 
-// Soon more, and only slowly less: what is expected to take less than it does makes a step that all others wait for.
-static void blend_cautiously(double *mean, double value) {
-    double share = value > *mean ? 0.5 : 0.1;
-    *mean = *mean > 0 ? (1 - share) * *mean + share * value : value;
-}
-
-static void measure_piece(kin_scheduler *s, int n, double more_s) {
-    if (s->stats.step_s <= 0) return;
-    if (more_s > 0) blend_cautiously(&s->stats.prompt_token_s, more_s / n);
-    if (n > s->largest_piece) s->largest_piece = n;
-}
-
-// What a step takes without prompts, and without drafts. Where all steps have some, one that took less says that it is less.
-static void learn_step(kin_scheduler *s, const kin_flight *f, double gap_s) {
-    bool is_plain = f->n_prompt == 0 && f->n_draft == 0 && !f->follows_prompts;
-    bool has_texts = f->n_prompt < f->n_tokens;
-    if (is_plain)
-        blend(&s->stats.step_s, gap_s);
-    else if (has_texts && gap_s < s->stats.step_s)
-        s->stats.step_s = gap_s;
+static void learn_prefill(kin_scheduler *s, const kin_flight *f, double gap_s, double took_s) {
+    if (f->beside.n_rows == 0) return;
+    if (f->n_prompt == f->n_tokens)
+        kin_prefill_learn_next(&s->prefill, f->n_prompt, took_s);
+    else if (f->n_prompt == 0 && f->n_draft == 0 && !f->follows_prompts)
+        kin_prefill_learn_plain(&s->prefill, f->beside.n_rows, gap_s);
+    else
+        kin_prefill_learn(&s->prefill, &f->beside, f->n_draft > 0 ? 0 : f->n_prompt, gap_s);
 }
 
 static void measure(kin_scheduler *s, const kin_flight *f, kin_time now) {
@@ -809,12 +810,8 @@ static void measure(kin_scheduler *s, const kin_flight *f, kin_time now) {
     if (f->hidden) return;
     if (f->in_chain) return kin_scheduler_measure_chain(s, took_s);
     if (f->n_prompt == 0) kin_speculation_learn_time(&s->speculation, f->n_tokens, took_s);
-    learn_step(s, f, gap_s);
-    if (f->n_prompt == 0 || f->n_draft > 0) return;
-    if (f->n_prompt < f->n_tokens)
-        measure_piece(s, f->n_prompt, gap_s - s->stats.step_s);
-    else
-        blend(&s->prompt_alone_s, took_s / f->n_prompt);
+    learn_prefill(s, f, gap_s, took_s);
+    if (f->n_prompt == f->n_tokens && f->beside.n_rows == 0) blend(&s->prompt_alone_s, took_s / f->n_prompt);
 }
 
 typedef enum outcome { GOES_ON, AGREES, ENDS } outcome; // AGREES: with the draft
@@ -830,7 +827,7 @@ static outcome take_row(kin_scheduler *s, const kin_part *p, float *logits, int 
     kin_err err;
     kin_generation *g = p->g;
     const kin_draft *d = &g->draft;
-    kin_draft_counts counts = {.n_written = !p->is_prompt};
+    kin_draft_counts counts = {.n_written = !p->is_prompt || *i >= 0}; // a prompt's last token may be a step's one, with drafts
     int32_t id = g->o.next(g->o.user, logits);
     int next = p->n_draft > 0 && id != KIN_GENERATION_NO_TOKEN ? kin_scheduler_find_drafted(s, d, *i, id) : -1;
     bool agrees = next >= 0;

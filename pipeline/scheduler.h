@@ -1,8 +1,8 @@
 // The scheduler: many texts at once through one head, by continuous batching.
 //
 // Each step takes the next token of every text that is being written, and fills up with pieces of prompts in turn: of so many
-// tokens that the step takes about 1.4 times as long as one without them. In a ring of several members several steps are in
-// flight.
+// tokens that the step takes about 1.4 times as long as one without them (pure/plan/prefill.h). In a ring of several members
+// several steps are in flight.
 //
 // Texts share one budget of context (engine/kv_blocks.h). A prefix that another text has, or had, is not computed again: texts
 // that have ended stay in the KV cache until their room is needed, the least recently used leaves first. Where many begin with a
@@ -125,7 +125,6 @@ typedef struct kin_scheduler_stats {
     uint64_t n_preempted;              // texts that lost their place in the KV cache
     uint64_t n_decode_rows;            // of all steps, one for each text that is written; drafted ones do not count
     kin_draft_counts drafts;           // of all texts
-    double step_s, prompt_token_s; // from a text's token to its next without prompts, and more for each token of them in its step
 } kin_scheduler_stats;
 
 kin_scheduler_stats kin_scheduler_get_stats(const kin_scheduler *scheduler);

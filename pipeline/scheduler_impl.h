@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "pipeline/scheduler.h"
 #include "pipeline/steps.h"
+#include "pure/plan/prefill.h"
 #include "pure/plan/speculation.h"
 
 struct kin_generation {
@@ -60,12 +61,13 @@ typedef struct kin_flight {
     kin_flight_kind kind; // LOAD: one part, its pages; KEEP: none
     kin_part parts[KIN_SCHEDULER_MAX_PARALLEL];
     int n_parts, n_tokens, n_out, n_prompt;
-    int n_prompt_rows;    // of n_out
-    int n_draft;          // of n_tokens
-    bool hidden;          // all rows' hidden states are wanted, no logits
-    bool in_chain;        // of a text that is in several steps at once
-    bool follows_prompts; // it was sent while pieces of prompts were in flight
-    float *logits;        // f32 [cap_out, n_vocab], or hidden states in the same memory
+    int n_prompt_rows;         // of n_out
+    int n_draft;               // of n_tokens
+    bool hidden;               // all rows' hidden states are wanted, no logits
+    bool in_chain;             // of a text that is in several steps at once
+    bool follows_prompts;      // it was sent while pieces of prompts were in flight
+    kin_prefill_beside beside; // what was written when it was sent
+    float *logits;             // f32 [cap_out, n_vocab], or hidden states in the same memory
     int cap_out;
     kin_time sent;
 } kin_flight;
@@ -89,7 +91,7 @@ struct kin_scheduler {
     int cap_step;
     kin_time last_done;
     double prompt_alone_s; // a token of a prompt in steps without other texts; 0: not known
-    int largest_piece;     // tokens of prompts beside other texts in a step that was measured
+    kin_prefill prefill;   // beside them
     kin_speculation speculation;
     struct {
         int n_steps, n_tokens;

@@ -683,11 +683,13 @@ static void a_prompt_beside_texts_comes_in_pieces(void **state) {
     close_world(&w);
 }
 
-// One text is in one step at a time; pieces of prompts follow it, and each stays small enough beside it.
-static void beside_few_texts_prompts_keep_the_ring_at_work(void **state) {
+// One text is in one step at a time; pieces of prompts follow it, where more than one step suits the ring. How many they are is
+// a matter of time (test_scheduler_time).
+static void beside_few_texts_prompts_may_have_their_own_steps(void **state) {
     (void)state;
     for (int streamed = 0; streamed <= 1; streamed++) {
         static text texts[2];
+        int most = 0;
         world w = open_world(3, N_CTX, 4);
         for (int n = 1; n <= 4; n++) kin_scheduler_set_in_flight(w.s, n, streamed || n < 3 ? 1 : 3);
         make_text(&texts[0], 2, 0, 10, 40);
@@ -695,9 +697,11 @@ static void beside_few_texts_prompts_keep_the_ring_at_work(void **state) {
         submit(&w, &texts[0]);
         while (texts[0].n_made == 0) step(&w);
         submit(&w, &texts[1]);
-        step(&w);
-        step(&w);
-        assert_int_equal(kin_head_n_in_flight(kin_thread_ring_head(w.ring)), streamed ? 0 : 2); // beside the one that came back
+        while (texts[0].n_ended == 0 && step(&w)) {
+            int n = 1 + kin_head_n_in_flight(kin_thread_ring_head(w.ring)); // with the one that came back
+            if (n > most) most = n;
+        }
+        assert_true(most <= (streamed ? 1 : 3));
         while (step(&w)) continue;
         assert_int_equal(texts[1].n_ended, 1);
         close_world(&w);
@@ -746,7 +750,7 @@ int main(void) {
         cmocka_unit_test(a_failure_ends_all_with_its_reason),
         cmocka_unit_test(with_one_step_in_flight_it_has_all_texts),
         cmocka_unit_test(a_prompt_beside_texts_comes_in_pieces),
-        cmocka_unit_test(beside_few_texts_prompts_keep_the_ring_at_work),
+        cmocka_unit_test(beside_few_texts_prompts_may_have_their_own_steps),
     };
     return cmocka_run_group_tests(tests, make_model, remove_model);
 }

@@ -1,0 +1,125 @@
+#include "pure/plan/prefill.h"
+
+#include <math.h>
+
+#include "base/median.h"
+
+// By so much of itself a step may take longer because of prompts. Steps vary by themselves: the longest of 100 without prompts
+// took 1.5 to 2 times their median (4 texts, 1B model, 2 threads of a virtual machine), and the longest with them shall be twice
+// that.
+static const double MOST_SLOWDOWN = 0.4;
+
+static const double LESS = 0.9;    // a step that took less of T than this shows that T is less
+static const double CHANGED = 0.2; // of T: by so much it changes with the devices, not by chance
+
+// With x = k + f, k + 1 steps in flight have more tokens of prompts together than k where (1 + MOST_SLOWDOWN) f > 1.
+static const double ONE_MORE = 0.72;
+
+enum {
+    FIRST_TOKENS = 2, // before a step with a piece was measured
+    PROBE_EVERY = 32, // steps that a text was in, with prompts or behind some
+    N_PROBED = 2,     // so that one slow moment is not their median with the one before
+    MOST_TOKENS = 1 << 20,
+};
+
+void kin_prefill_init(kin_prefill *p) {
+    *p = (kin_prefill){.n_steps = 1};
+}
+
+static void add_plain(kin_prefill *p, int n_rows, double took_s) {
+    int i = p->n_plain++ % KIN_PREFILL_SAMPLES;
+    p->plain[i].took_s = took_s;
+    p->plain[i].n_rows = n_rows;
+}
+
+// What a step without prompts took, with n_rows rows in place of its own: each costs something, and less than the first.
+static double scale(const kin_prefill *p, int i, int n_rows) {
+    double took_s = p->plain[i].took_s, share = (double)n_rows / p->plain[i].n_rows;
+    double rows_s = p->token_s * (n_rows - p->plain[i].n_rows);
+    return share > 1 ? fmin(took_s + rows_s, took_s * share) : fmax(took_s + rows_s, took_s * share);
+}
+
+// T(n_rows); a step without prompts was measured.
+static double plain_s(const kin_prefill *p, int n_rows) {
+    double values[KIN_PREFILL_SAMPLES];
+    int n = p->n_plain < KIN_PREFILL_SAMPLES ? p->n_plain : KIN_PREFILL_SAMPLES;
+    for (int i = 0; i < n; i++) values[i] = scale(p, i, n_rows);
+    return kin_median(values, n);
+}
+
+bool kin_prefill_wants_plain(const kin_prefill *p) {
+    return p->n_plain == 0 || p->n_wanted > 0;
+}
+
+// Not rounded. At most twice as many as were measured: rows cost little up to where the kernels need another pass for them.
+static double most_tokens(const kin_prefill *p, int n_rows) {
+    if (p->n_plain == 0 || p->largest == 0) return FIRST_TOKENS;
+    double n = p->token_s > 0 ? MOST_SLOWDOWN * plain_s(p, n_rows) / p->token_s : INFINITY;
+    return fmin(n, 2 * p->largest);
+}
+
+int kin_prefill_tokens(const kin_prefill *p, int n_rows) {
+    return (int)fmin(fmax(most_tokens(p, n_rows), 1), MOST_TOKENS);
+}
+
+void kin_prefill_learn_plain(kin_prefill *p, int n_rows, double took_s) {
+    double before_s = p->n_plain > 0 ? plain_s(p, n_rows) : 0;
+    add_plain(p, n_rows, took_s);
+    if (fabs(plain_s(p, n_rows) - before_s) > CHANGED * before_s) p->slowest = 0;
+    p->n_since = p->n_next = 0;
+    p->n_rows = n_rows;
+    if (p->n_wanted > 0) p->n_wanted--;
+}
+
+static void blend(double *mean, double value, double share) {
+    *mean = *mean > 0 ? (1 - share) * *mean + share * value : value;
+}
+
+// x is less than was thought, and what a token took with so many in flight says nothing any more.
+static void take_one_less(kin_prefill *p, const kin_prefill_beside *b) {
+    p->n_steps = b->n_steps - 1;
+    p->slowest = fmax(p->slowest, 1 / (b->n_steps - 0.5));
+    p->token_s = 0;
+    p->largest = 0;
+}
+
+static void choose_steps(kin_prefill *p, const kin_prefill_beside *b) {
+    bool too_long = most_tokens(p, b->n_rows) < 1;
+    if (too_long && b->n_steps > b->n_least)
+        take_one_less(p, b);
+    else if (!too_long && b->n_steps < b->n_most && (p->slowest > 0 || b->n_steps == b->n_least) &&
+             (b->n_steps + ONE_MORE) * p->slowest <= 1)
+        p->n_steps = b->n_steps + 1;
+}
+
+void kin_prefill_learn(kin_prefill *p, const kin_prefill_beside *b, int n_tokens, double took_s) {
+    p->n_rows = b->n_rows;
+    p->n_next = 0;
+    if (++p->n_since >= PROBE_EVERY * b->n_least && p->n_wanted == 0) p->n_wanted = N_PROBED;
+    if (p->n_plain == 0) return;
+    double more_s = took_s - plain_s(p, b->n_rows);
+    if (took_s < LESS * plain_s(p, b->n_rows)) {
+        p->n_plain = 0;
+        add_plain(p, b->n_rows, took_s);
+        p->n_wanted = N_PROBED;
+    }
+    if (n_tokens == 0) return;
+    double each_s = more_s / n_tokens;
+    if (each_s > 0) blend(&p->token_s, each_s, each_s > p->token_s ? 0.5 : 0.1);
+    if (n_tokens > p->largest) p->largest = n_tokens;
+    choose_steps(p, b);
+}
+
+// Behind one like itself it shows what the slowest member needs. The first one behind a step of texts is shorter than that, and
+// may be back too soon.
+void kin_prefill_learn_next(kin_prefill *p, int n_tokens, double later_s) {
+    bool is_first = p->n_next++ == 0;
+    if (p->n_plain == 0 || p->n_rows == 0 || p->token_s <= 0 || (is_first && p->slowest > 0)) return;
+    double share = later_s / (plain_s(p, p->n_rows) + p->token_s * (n_tokens - p->n_rows));
+    if (share <= 0) return;
+    if (!p->is_sure || p->slowest == 0)
+        p->slowest = share;
+    else
+        blend(&p->slowest, share, 0.25);
+    p->is_sure = !is_first;
+}
