@@ -12,6 +12,8 @@
 enum {
     FEW_TOKENS = 4,   // new ones of each text, as after a step whose draft was right
     FIRST_PIECE = 32, // tokens of a prompt, before their time was measured
+    IDLE_CALLS = 128, // after which a text that did not ask may lose its place
+    GROWTH = 1,       // blocks that a text must have beside its own to be read, so that it has drafts for a while
     NOT_OWN = KIN_DRAFT_GRADES,
     NO_TOKEN = -1,
 };
@@ -171,41 +173,59 @@ static int n_useful(const slot *s, const kin_draft_wish *w) {
     return n == s->n && s->has_next ? n : w->n - 1;
 }
 
+// Whether another text may have the sequence: its own has ended, or has not asked for long.
+static bool is_free(const kin_draft_model *m, const slot *s) {
+    return !s->lives || m->n_calls - s->used > IDLE_CALLS;
+}
+
 // Whether a is to be given up before b: of a text that has ended, then the one that was not used for longest.
 static bool is_older(const slot *a, const slot *b) {
     return a->lives != b->lives ? !a->lives : a->used < b->used;
 }
 
-// The text's; or of a text that has ended the one that knows most of this one; or the least useful one.
+static bool is_own(const slot *s, const kin_draft_wish *w) {
+    return s->lives && s->text == w->text;
+}
+
+// The text's; or of those that are free the one that knows most of this text, or the least useful one. NULL: none is free.
 static slot *find_slot(kin_draft_model *m, const kin_draft_wish *w) {
-    slot *best = NULL, *oldest = &m->slots[0];
+    slot *best = NULL, *oldest = NULL;
     int n_best = 0;
     for (int i = 0; i < KIN_DRAFT_MODEL_MAX_TEXTS; i++) {
         slot *s = &m->slots[i];
-        if (s->lives && s->text == w->text) return s;
-        int n = s->lives ? 0 : common_prefix(s, w);
+        if (is_own(s, w)) return s;
+        if (!is_free(m, s)) continue;
+        int n = common_prefix(s, w);
         if (n > n_best) best = s;
         if (n > n_best) n_best = n;
-        if (is_older(s, oldest)) oldest = s;
+        if (!oldest || is_older(s, oldest)) oldest = s;
     }
     return best ? best : oldest;
 }
 
-// Room for the text with what may be drafted. False: other texts of this call have it.
-static bool make_room(kin_draft_model *m, const slot *mine, int n, kin_err *err) {
-    for (;;) {
-        int n_blocks = blocks_of(n);
-        slot *oldest = NULL;
-        for (int i = 0; i < KIN_DRAFT_MODEL_MAX_TEXTS; i++) {
-            slot *s = &m->slots[i];
-            if (s == mine) continue;
-            n_blocks += blocks_of(s->used == m->n_calls ? s->n_most : s->n);
-            if (s->n > 0 && s->used < m->n_calls && (!oldest || is_older(s, oldest))) oldest = s;
-        }
-        if (n_blocks <= blocks_of(m->n_ctx)) return true;
-        if (!oldest) return false;
-        truncate(m, oldest, 0, err);
+// Blocks that the other sequences have, or may need in this call. oldest: of those that are free, NULL: none. kept: only of those
+// that are not.
+static int blocks_beside(kin_draft_model *m, const slot *mine, bool kept, slot **oldest) {
+    int n_blocks = 0;
+    *oldest = NULL;
+    for (int i = 0; i < KIN_DRAFT_MODEL_MAX_TEXTS; i++) {
+        slot *s = &m->slots[i];
+        bool frees = is_free(m, s);
+        if (s == mine || (kept && frees)) continue;
+        n_blocks += blocks_of(s->used == m->n_calls ? s->n_most : s->n);
+        if (frees && s->n > 0 && (!*oldest || is_older(s, *oldest))) *oldest = s;
     }
+    return n_blocks;
+}
+
+// Room for n tokens of a text, for which sequences that are free leave. is_new: its tokens are to be read. False: there is none.
+static bool make_room(kin_draft_model *m, const slot *mine, int n, bool is_new, kin_err *err) {
+    slot *oldest;
+    int n_left = blocks_of(m->n_ctx) - blocks_of(n), n_kept = blocks_beside(m, mine, true, &oldest);
+    if (is_new && n_kept > 0) n_left -= GROWTH;
+    if (n_kept > n_left) return false;
+    while (blocks_beside(m, mine, false, &oldest) > n_left) truncate(m, oldest, 0, err);
+    return true;
 }
 
 static bool reserve(slot *s, int n) {
@@ -218,17 +238,22 @@ static bool reserve(slot *s, int n) {
     return tokens && choices;
 }
 
-// The text's sequence, with nothing in it that the text does not have. NULL: there is none for it now.
+// The text's sequence, with nothing in it that the text does not have. NULL: there is no room for it. What it had there so far
+// leaves then: others have drafts for it.
 static slot *place(kin_draft_model *m, const kin_draft_wish *w, int most, kin_err *err) {
     slot *s = find_slot(m, w);
-    if (s->used == m->n_calls) return NULL;
+    if (!s) return NULL;
+    bool has_place = is_own(s, w) && s->n > 0;
+    int n_kept = n_useful(s, w), n_most = n_kept > w->n + most ? n_kept : w->n + most;
+    if (!make_room(m, s, n_most, !has_place, err) || !reserve(s, n_most)) {
+        if (has_place) truncate(m, s, 0, err);
+        return NULL;
+    }
     s->used = m->n_calls;
     s->text = w->text;
     s->lives = true;
-    truncate(m, s, n_useful(s, w), err);
-    s->n_most = s->n;
-    if (!reserve(s, w->n + most) || !make_room(m, s, w->n + most, err)) return NULL;
-    s->n_most = w->n + most;
+    s->n_most = n_most;
+    truncate(m, s, n_kept, err);
     return s;
 }
 
@@ -412,6 +437,7 @@ static int run_counted(kin_draft_model *m, writing *texts, int n, bool is_first,
     if (run_pass(m, &took_s, err) != 0) return KIN_FAIL;
     count(m, spent, is_first, n_in, took_s);
     spent->n_passes++;
+    spent->n_tokens += m->n;
     for (int i = 0; i < n; i++) {
         if (texts[i].row >= 0) take_logits(m, &texts[i]);
         texts[i].row = -1;

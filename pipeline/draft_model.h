@@ -5,7 +5,8 @@
 // before it goes on. While a step is verified it may go on as if its drafts were right (kin_draft_model_go_on); what it knows
 // then costs no time where it comes true. A long prompt is read in pieces, one at a call, so that other texts are not kept
 // waiting; until it is read there are no drafts for its text. Texts of one call share its passes. What it holds of texts that
-// have ended stays until its room is needed, for the next turn of a conversation.
+// have ended stays until its room is needed, for the next turn of a conversation. Texts that find no room have no drafts, until
+// others end, or have not asked for long: no text that lives is read again for another's sake.
 //
 // A model that cannot go on says so in the log, and has no drafts any more.
 //
@@ -57,10 +58,10 @@ typedef struct kin_draft_wish {
 } kin_draft_wish;
 
 // What a call took, in seconds. `first`: the pass with what is new of the texts, where that is few tokens; `further`: those
-// behind it, with a token of each text. n_passes: of all kinds.
+// behind it, with a token of each text. n_passes, n_tokens: of all kinds, and in them.
 typedef struct kin_draft_spent {
     double all_s;
-    int n_passes;
+    int n_passes, n_tokens;
     struct {
         double took_s;
         int n, n_texts; // passes, and texts in all of them together

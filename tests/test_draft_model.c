@@ -143,6 +143,64 @@ static void texts_of_one_call_have_the_drafts_that_they_have_alone(void **state)
     }
 }
 
+// Text i, which goes on with the likeliest of what is drafted, or something else. Returns how many tokens the model computed.
+static int go_on_alone(kin_draft_model *m, int32_t tokens[][MAX_TOKENS], int *n, int i, bool *has_drafts) {
+    kin_draft d = {0};
+    kin_draft_limits l = limits(MOST);
+    kin_draft_wish w = {.text = (uint64_t)i, .tokens = tokens[i], .n = n[i], .most = MOST, .out = &d};
+    int n_computed = kin_draft_model_propose(m, &w, 1, &l).n_tokens;
+    *has_drafts = d.n > 0;
+    tokens[i][n[i]] = d.n > 0 ? d.tokens[0] : 5;
+    n[i]++;
+    return n_computed;
+}
+
+// Three texts in turns, of which two have room.
+static void a_text_without_room_waits_until_another_ends_or_is_idle(void **state) {
+    (void)state;
+    enum { N = 3, N_PROMPT = 100, N_TURNS = 10, N_IDLE = 130 };
+    static int32_t tokens[N][MAX_TOKENS];
+    for (int idle = 0; idle <= 1; idle++) {
+        int n[N], n_computed = 0;
+        bool has_drafts[N];
+        kin_draft_model *m = open_model(5 * 64);
+        for (int i = 0; i < N; i++) make_tokens(tokens[i], n[i] = N_PROMPT, i);
+        for (int turn = 0; turn < N_TURNS; turn++) {
+            for (int i = 0; i < N; i++) n_computed += go_on_alone(m, tokens, n, i, &has_drafts[i]);
+        }
+        assert_true(has_drafts[0] && has_drafts[1] && !has_drafts[2]);
+        assert_true(n_computed <= 2 * (N_PROMPT + N_TURNS * (MOST + 1))); // each is read once
+        if (!idle) kin_draft_model_end(m, 0);
+        for (int i = 0; i < N_IDLE && idle; i++) {
+            n[1]--; // it writes the same token again
+            go_on_alone(m, tokens, n, 1, &has_drafts[1]);
+        }
+        for (int i = 0; i < 2; i++) go_on_alone(m, tokens, n, 2, &has_drafts[2]); // the first piece of it, the rest
+        assert_true(has_drafts[2]);
+        if (idle) go_on_alone(m, tokens, n, 0, &has_drafts[0]);
+        assert_true(!idle || !has_drafts[0]);
+        kin_draft_model_close(m);
+    }
+}
+
+// Two texts that fill the cache together: the one that has no room for its next block leaves it to the other, and is not read
+// again.
+static void a_text_that_outgrows_its_room_leaves_it(void **state) {
+    (void)state;
+    enum { N = 2, N_PROMPT = 100, N_TURNS = 100 };
+    static int32_t tokens[N][MAX_TOKENS];
+    int n[N], n_computed = 0;
+    bool has_drafts[N];
+    kin_draft_model *m = open_model(5 * 64);
+    for (int i = 0; i < N; i++) make_tokens(tokens[i], n[i] = N_PROMPT, i);
+    for (int turn = 0; turn < N_TURNS; turn++) {
+        for (int i = 0; i < N; i++) n_computed += go_on_alone(m, tokens, n, i, &has_drafts[i]);
+    }
+    assert_int_equal(has_drafts[0] + has_drafts[1], 1);
+    assert_true(n_computed <= 2 * (N_PROMPT + N_TURNS * (MOST + 1)));
+    kin_draft_model_close(m);
+}
+
 static void the_last_tokens_of_a_context_are_drafted(void **state) {
     (void)state;
     enum { CTX = 72, N = 67 }; // the last block of the cache is not all of the context
@@ -322,7 +380,7 @@ static void it_goes_on_as_far_as_that_may_be_of_use(void **state) {
 static void it_reads_a_prompt_as_far_as_there_is_time(void **state) {
     (void)state;
     static int32_t tokens[2][MAX_TOKENS];
-    kin_draft_model *m = open_model(N_CTX);
+    kin_draft_model *m = open_model(2 * N_CTX);
     kin_draft_limits l = limits(0);
     kin_draft d = {0};
     kin_draft_wish w = {.text = 2, .tokens = tokens[1], .n = 200, .most = MOST, .out = &d};
@@ -360,6 +418,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_taken_is_followed_and_what_was_not_is_forgotten),
         cmocka_unit_test(texts_of_one_call_have_the_drafts_that_they_have_alone),
+        cmocka_unit_test(a_text_without_room_waits_until_another_ends_or_is_idle),
+        cmocka_unit_test(a_text_that_outgrows_its_room_leaves_it),
         cmocka_unit_test(the_last_tokens_of_a_context_are_drafted),
         cmocka_unit_test(a_long_prompt_is_read_in_pieces),
         cmocka_unit_test(a_token_that_is_not_worth_its_time_is_not_computed),
