@@ -265,7 +265,6 @@ static int open_alone(kin_session *s, const kin_session_options *o, kin_shard_op
     if (kin_loopback_head_open(&s->alone, &s->model, s->shard, so->n_batch, err) != 0) return KIN_FAIL;
     s->head = s->alone.head;
     s->n_gpu_layers = kin_windows_n_gpu_layers(&so->windows);
-    kin_head_on_progress(s->head, s->console->progress, NULL);
     kin_head_record(s->head, kin_timeline_own(s->timeline));
     return 0;
 }
@@ -438,7 +437,6 @@ int kin_session_begin(kin_session *s, kin_err *err) {
     s->head = kin_cluster_head(s->fleet.cluster); // where it failed, too: what was there before may be closed
     s->shard = kin_cluster_shard(s->fleet.cluster);
     if (rc != 0) return KIN_FAIL;
-    kin_head_on_progress(s->head, s->console->progress, NULL);
     kin_head_set_chunk(s->head, s->fleet.o.n_chunk);
     return 0;
 }

@@ -38,14 +38,11 @@ struct kin_head {
     kin_head_ring ring;
     uint64_t ring_number;
     int n_batch, n_steps, n_chunk;
-    kin_progress progress;
-    void *progress_user;
 
     flight *flights; // [n_steps] cyclic, by the step's number
     float *x;        // f32 [n_batch, n_embd] hidden states of the step at hand
     kin_kv_op *ops;  // [n_ops] for the next step
     int n_ops, cap_ops;
-    int32_t *seq, *pos, *out; // [n_batch] of kin_head_eval's chunk
     kin_trace *trace;
     kin_interval stalls[KIN_BUSY_KEPT];
     kin_head_counts own_counts; // where the ring has none
@@ -79,10 +76,7 @@ int kin_head_open(kin_head **out, const kin_model *model, const kin_head_ring *r
     h->n_steps = n_steps;
     h->next_step = h->done_step = 1;
     h->x = malloc((size_t)n_batch * (size_t)model->hp.n_embd * sizeof *h->x);
-    h->seq = malloc((size_t)n_batch * sizeof *h->seq);
-    h->pos = malloc((size_t)n_batch * sizeof *h->pos);
-    h->out = malloc((size_t)n_batch * sizeof *h->out);
-    int rc = h->x && h->seq && h->pos && h->out ? alloc_flights(h, err) : kin_err_set(err, "out of memory");
+    int rc = h->x ? alloc_flights(h, err) : kin_err_set(err, "out of memory");
     if (rc != 0) {
         kin_head_close(h);
         return KIN_FAIL;
@@ -100,9 +94,6 @@ void kin_head_close(kin_head *h) {
     }
     free(h->flights);
     free(h->ops);
-    free(h->seq);
-    free(h->pos);
-    free(h->out);
     free(h->x);
     free(h);
 }
@@ -139,11 +130,6 @@ void kin_head_set_chunk(kin_head *h, int n_tokens) {
 
 void kin_head_record(kin_head *h, kin_trace *trace) {
     h->trace = trace;
-}
-
-void kin_head_on_progress(kin_head *h, kin_progress progress, void *user) {
-    h->progress = progress;
-    h->progress_user = user;
 }
 
 kin_token_times kin_head_token_times(const kin_head_counts *c) {
@@ -185,6 +171,10 @@ int kin_head_n_batch(const kin_head *h) {
 int kin_head_n_chunk(const kin_head *h, int n) {
     if (h->n_chunk > 0) return min_int(h->n_chunk, h->n_batch);
     return kin_prompt_chunk_tokens(n, h->ring.n_members, h->n_batch);
+}
+
+int kin_head_n_vocab(const kin_head *h) {
+    return h->model->hp.n_vocab;
 }
 
 int kin_head_n_members(const kin_head *h) {
@@ -497,70 +487,6 @@ int kin_head_receive(kin_head *h, const kin_head_meanwhile *meanwhile, uint64_t 
         }
     }
     return 0;
-}
-
-// ---- one sequence
-
-// A text that is being fed.
-typedef struct feed {
-    int32_t seq, pos;
-    const int32_t *tokens;
-    int n, n_chunk;
-    float *logits;
-    int n_logits;
-    int sent, done; // tokens
-} feed;
-
-static int send_chunk(kin_head *h, feed *f, kin_err *err) {
-    int n = min_int(f->n_chunk, f->n - f->sent);
-    bool all = f->n_logits == f->n, last = f->n_logits && f->sent + n == f->n;
-    for (int i = 0; i < n; i++) {
-        h->seq[i] = f->seq;
-        h->pos[i] = f->pos + f->sent + i;
-        h->out[i] = all ? i : n - 1;
-    }
-    kin_head_step step = {.n = n,
-                          .tokens = f->tokens + f->sent,
-                          .seq = h->seq,
-                          .pos = h->pos,
-                          .out = h->out,
-                          .n_out = all ? n : last,
-                          .logits = f->logits,
-                          .n_prompt = f->n == 1 ? 0 : n,
-                          .more = f->sent + n < f->n};
-    if (all && f->logits) step.logits += (size_t)f->sent * (size_t)h->model->hp.n_vocab;
-    uint64_t number;
-    f->sent += n;
-    return kin_head_send(h, &step, &number, err);
-}
-
-static int feed_all(kin_head *h, feed *f, kin_err *err) {
-    while (f->done < f->n) {
-        while (f->sent < f->n && kin_head_has_room(h)) {
-            if (send_chunk(h, f, err) != 0) return KIN_FAIL;
-        }
-        uint64_t number;
-        if (kin_head_receive(h, NULL, &number, err) != 0) return KIN_FAIL;
-        if (number == 0) continue;
-        f->done += flight_of(h, number)->batch.n_tokens;
-        if (h->progress) h->progress(h->progress_user, "reading the prompt", (uint64_t)f->done, (uint64_t)f->n);
-    }
-    return 0;
-}
-
-int kin_head_eval(kin_head *h, int32_t seq, int32_t pos, const int32_t *tokens, int n, float *logits, int n_logits,
-                  kin_err *err) {
-    kin_assert(n > 0 && (n_logits == 0 || n_logits == 1 || n_logits == n));
-    feed f = {.seq = seq,
-              .pos = pos,
-              .tokens = tokens,
-              .n = n,
-              .n_chunk = kin_head_n_chunk(h, n),
-              .logits = logits,
-              .n_logits = n_logits};
-    if (feed_all(h, &f, err) == 0) return 0;
-    kin_head_truncate(h, seq, pos);
-    return KIN_FAIL;
 }
 
 // Without memory for the operation the sequence stays as it is; its next step then fails, for its positions are taken.

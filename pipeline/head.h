@@ -5,7 +5,7 @@
 //
 // A step is tokens of any sequences, and changes of the KV cache before them. Several steps may be in flight at once. A machine
 // on its own is a ring of one: the same code over a loopback transport (pipeline/loopback.h). The head keeps no text and makes no
-// choice of tokens: that is the caller's (the scheduler, pipeline/scheduler.h; or who calls kin_head_eval for one sequence).
+// choice of tokens: that is the caller's, the scheduler (pipeline/scheduler.h).
 //
 // Owner: the caller. Thread: one, the same as the shard's.
 #pragma once
@@ -57,9 +57,6 @@ void kin_head_set_chunk(kin_head *head, int n_tokens);
 // Where computing and waiting are recorded from now on; borrowed, NULL: nowhere.
 void kin_head_record(kin_head *head, kin_trace *trace);
 
-// Called while kin_head_eval works on a prompt.
-void kin_head_on_progress(kin_head *head, kin_progress progress, void *user);
-
 // ---- steps
 
 // Changes the KV cache, on all members, before the next step. Operations are kept until a step takes them along. KIN_FAIL: out of
@@ -80,6 +77,7 @@ typedef struct kin_head_step {
 
 int kin_head_n_batch(const kin_head *head);
 int kin_head_n_chunk(const kin_head *head, int n); // tokens of each chunk of a prompt of n
+int kin_head_n_vocab(const kin_head *head);        // floats in a row of logits
 int kin_head_n_members(const kin_head *head);      // of the ring that compute
 bool kin_head_is_exact(const kin_head *head);      // of the ring: see kin_head_ring
 // Whether requests for pages stay behind the steps that were sent before them; else they overtake those of several rounds.
@@ -113,14 +111,8 @@ typedef struct kin_head_meanwhile {
 // meanwhile: borrowed for the call, NULL: nothing.
 int kin_head_receive(kin_head *head, const kin_head_meanwhile *meanwhile, uint64_t *number, kin_err *err);
 
-// Feeds tokens [n] of sequence `seq` at positions pos, pos + 1, ..., in chunks; no step may be in flight.
-// logits: n_logits = 1: // f32 [n_vocab] after the last token; n_logits = n: // f32 [n, n_vocab] after each; 0: none, may be
-// NULL. On failure the sequence holds what it held before.
-int kin_head_eval(kin_head *head, int32_t seq, int32_t pos, const int32_t *tokens, int n, float *logits, int n_logits,
-                  kin_err *err);
-
 // What a token takes, of those that were fed one by one since the ring was set: the head's own computing (embedding, its windows,
-// output), its disk, and total_ns, a whole kin_head_eval. Any thread.
+// output), its disk, and total_ns, from sending it to its logits. Any thread.
 kin_token_times kin_head_token_times(const kin_head_counts *counts);
 
 // The ring's, or its own.

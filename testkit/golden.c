@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/median.h"
+#include "testkit/head_eval.h"
 #include "testkit/logits.h"
 
 static const double median_factor = 1.25, max_factor = 1.5, margin_min = 0.1;

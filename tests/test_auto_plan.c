@@ -18,6 +18,7 @@
 #include "node/planner.h"
 #include "pipeline/loopback.h"
 #include "testkit/free_port.h"
+#include "testkit/head_eval.h"
 #include "tests/small_cluster.h"
 
 enum { N_DEVICES = 3, PATIENCE_MS = 60000 };

@@ -22,6 +22,7 @@
 #include "pipeline/loopback.h"
 #include "pipeline/neighbours.h"
 #include "pure/proto/id.h"
+#include "testkit/head_eval.h"
 #include "tests/null_malloc.h" // a plan may ask for more memory than there is, and is answered
 #include "tests/small_cluster.h"
 

@@ -17,6 +17,7 @@
 #include "net/endpoint.h"
 #include "observe/status_client.h"
 #include "observe/status_subscribers.h"
+#include "testkit/head_eval.h"
 #include "tests/small_cluster.h"
 
 enum { N_TOKENS = 3, PATIENCE_MS = 60000 };

@@ -21,6 +21,7 @@
 #include "model/embed.h"
 #include "ref/forward.h"
 #include "sys/memory.h"
+#include "testkit/head_eval.h"
 #include "testkit/logits.h"
 #include "testkit/model_gen.h"
 #include "testkit/ref_load.h"

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "testkit/golden.h"
+#include "testkit/head_eval.h"
 #include "testkit/logits.h"
 #include "testkit/model_gen.h"
 #include "testkit/thread_ring.h"

@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "engine/kv_room.h"
 #include "engine/kv_store.h"
+#include "testkit/head_eval.h"
 #include "testkit/model_gen.h"
 #include "testkit/runner.h"
 

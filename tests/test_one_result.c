@@ -15,6 +15,7 @@
 
 #include "bits/bits.h"
 #include "kernels/kernels.h"
+#include "testkit/head_eval.h"
 #include "testkit/logits.h"
 #include "testkit/model_gen.h"
 #include "testkit/runner.h"

@@ -21,6 +21,7 @@
 
 #include "engine/packed.h"
 #include "sys/pages.h"
+#include "testkit/head_eval.h"
 #include "testkit/model_gen.h"
 #include "testkit/runner.h"
 

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "testkit/head_eval.h"
 #include "testkit/model_gen.h"
 #include "testkit/thread_ring.h"
 

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "testkit/golden.h"
+#include "testkit/head_eval.h"
 #include "testkit/thread_ring.h"
 
 #define GOLDEN_DIR KIN_SOURCE_DIR "/../shared/golden"

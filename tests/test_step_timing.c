@@ -14,6 +14,7 @@
 #include "pipeline/loopback.h"
 #include "pipeline/metrics.h"
 #include "pipeline/step_timing.h"
+#include "testkit/head_eval.h"
 #include "tests/small_model.h"
 
 enum { N_ROUNDS = 2, ALL = KIN_STEP_TIMING_KEPT };

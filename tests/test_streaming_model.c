@@ -22,6 +22,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "testkit/head_eval.h"
 #include "testkit/model_gen.h"
 #include "testkit/runner.h"
 

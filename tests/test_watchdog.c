@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 #include "pipeline/watchdog.h"
+#include "testkit/head_eval.h"
 #include "testkit/runner.h"
 #include "tests/small_cluster.h"
 
