@@ -522,9 +522,11 @@ static int add_tokens(kin_scheduler *s, kin_flight *f, kin_err *err) {
 }
 
 // Tokens of prompts that the step may have beside those of texts that are written; 0: these are to go on without for a moment.
+// Texts have no drafts then, but beside prompts of hidden states alone they have, so that these cannot wait for it.
 static int prompt_budget(const kin_scheduler *s, const kin_flight *f) {
     if (f->beside.n_rows == 0) return s->cap_step;
-    if (kin_prefill_wants_plain(&s->prefill) && (f->n_tokens > 0 || n_with_tokens(s) > 0)) return 0;
+    bool any_texts = f->n_tokens > 0 || n_with_tokens(s) > 0;
+    if (any_texts && kin_scheduler_has_prompts(s) && kin_prefill_wants_plain(&s->prefill)) return 0;
     return kin_scheduler_min(kin_prefill_tokens(&s->prefill, f->beside.n_rows), s->cap_step);
 }
 

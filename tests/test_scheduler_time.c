@@ -224,9 +224,15 @@ static void ended(void *user, kin_generation_end how, const kin_err *why) {
     ((text *)user)->has_ended = true;
 }
 
+static int draft_least; // kin_scheduler_options; if there is one, all texts have drafts
+
 static kin_scheduler *open_scheduler(int n_members, bool has_drafts) {
-    kin_scheduler_options o = {
-        .n_ctx = N_CTX, .n_vocab = N_VOCAB, .n_parallel = MAX_TEXTS, .draft_model = has_drafts ? &t.drafts : NULL};
+    kin_scheduler_options o = {.n_ctx = N_CTX,
+                               .n_vocab = N_VOCAB,
+                               .n_embd = N_VOCAB,
+                               .n_parallel = MAX_TEXTS,
+                               .draft_model = has_drafts ? &t.drafts : NULL,
+                               .draft_least = draft_least};
     kin_scheduler *s;
     kin_err err;
     memset(&t, 0, sizeof t);
@@ -244,8 +250,13 @@ static void say_nothing(void *user, const int32_t *tokens, int n, int most, kin_
     out->n = 0;
 }
 
+static void say_one(void *user, const int32_t *tokens, int n, int most, kin_draft *out) {
+    (void)user, (void)tokens, (void)n;
+    *out = (kin_draft){.n = most > 0, .tokens = {1}};
+}
+
 static void submit(kin_scheduler *s, int i, int n_prompt, int n_most) {
-    static const kin_draft_source silent = {say_nothing, NULL};
+    static const kin_draft_source silent = {say_nothing, NULL}, loud = {say_one, NULL};
     text *x = &texts[i];
     kin_generation *g;
     kin_err err;
@@ -258,7 +269,7 @@ static void submit(kin_scheduler *s, int i, int n_prompt, int n_most) {
                                 .next = next,
                                 .progress = progress,
                                 .ended = ended,
-                                .drafts = &silent,
+                                .drafts = draft_least > 0 ? &loud : &silent,
                                 .user = x};
     if (kin_scheduler_submit(s, &o, &g, &err) != 0) fail_msg("%s", err.text);
 }
@@ -464,6 +475,33 @@ static void what_followed_prompts_is_no_usual_step(void **state) {
     kin_scheduler_close(s);
 }
 
+static void take_hidden(void *user, int pos, const float *rows, int n) {
+    (void)rows;
+    ((text *)user)->n_read = pos + n;
+}
+
+// Steps with drafts never show what they take without.
+static void hidden_states_are_computed_beside_texts_with_drafts(void **state) {
+    (void)state;
+    enum { N_TOKENS = 20, MOST_MADE = 100 };
+    draft_least = 1;
+    for (int n_members = 1; n_members <= 4; n_members += 3) {
+        kin_scheduler *s = open_scheduler(n_members, false);
+        text *x = &texts[2];
+        kin_generation *g;
+        kin_err err;
+        for (int i = 0; i < 2; i++) submit(s, i, 40, MAX_MADE);
+        while (texts[0].n_made < 100) step(s);
+        kin_generation_options o = {
+            .prompt = x->prompt, .n_prompt = N_TOKENS, .no_cache = true, .hidden = take_hidden, .ended = ended, .user = x};
+        assert_int_equal(kin_scheduler_submit(s, &o, &g, &err), 0);
+        while (!x->has_ended && texts[0].n_made < 100 + MOST_MADE) step(s);
+        assert_true(x->has_ended);
+        kin_scheduler_close(s);
+    }
+    draft_least = 0;
+}
+
 // Of N_DRAFTED tokens, ten of eleven right, in ms.
 static double draft_text(int n_members, bool works_meanwhile) {
     kin_scheduler *s = open_scheduler(n_members, true);
@@ -495,6 +533,7 @@ int main(void) {
         cmocka_unit_test(a_prompt_makes_steps_longer_by_less_than_half),
         cmocka_unit_test(after_slow_steps_pieces_are_those_of_quick_ones),
         cmocka_unit_test(what_followed_prompts_is_no_usual_step),
+        cmocka_unit_test(hidden_states_are_computed_beside_texts_with_drafts),
         cmocka_unit_test(pieces_of_a_prompt_suit_an_uneven_ring),
         cmocka_unit_test(pieces_of_a_prompt_suit_texts_that_begin_meanwhile),
         cmocka_unit_test(pieces_of_a_prompt_suit_the_texts_that_are_left),
