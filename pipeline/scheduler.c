@@ -723,11 +723,11 @@ static void give_up_pages(kin_generation *g) {
 
 // Each once: taken from disks, or computed in some layers.
 static void count_loaded(kin_scheduler *s, kin_generation *g, int n) {
+    g->n_cached += n;
     if (g->recomputes) {
         s->stats.n_partly_replayed_tokens += (uint64_t)n;
         return;
     }
-    g->n_cached += n;
     s->stats.n_cached_tokens += (uint64_t)n;
     s->stats.n_loaded_tokens += (uint64_t)n;
 }

@@ -75,6 +75,10 @@ static void near(double a, double b) {
     if (fabs(a - b) > 1e-9 * fabs(b)) fail_msg("%.12g is not %.12g", a, b);
 }
 
+static double reading(int n_pages, int n_layer) {
+    return n_layer * n_pages * 64 * 1000.0 / KIN_LOSS_READ_BYTES_S;
+}
+
 // 16 pages and 6 tokens behind them; requests for 2, 4, 8 and 2, of which each goes over two hops.
 static void the_buddy_reads_its_own_disk_and_the_others_what_moved(void **state) {
     (void)state;
@@ -86,7 +90,7 @@ static void the_buddy_reads_its_own_disk_and_the_others_what_moved(void **state)
     assert_int_equal(l.n_computed, N_CACHED % 64);
     // The second device has layers 0 to 2 by its copies; the head gets layer 5 from it.
     double requests = 4, hops = 0.01, moved = 16 * 64 * 1000.0 / 1e6 + requests * 0.01;
-    near(l.pages_s, requests * hops + moved + pass(&f, &without, 7, 1024));
+    near(l.pages_s, requests * hops + moved + reading(16, 5) + pass(&f, &without, 7, 1024));
     near(l.load_s, 3e6 / 4e6);
     near(l.fetch_s, 3e6 / 1e6);
     near(l.pause_s, KIN_LOSS_SWITCH_S + l.load_s + l.pages_s);
@@ -98,7 +102,7 @@ static void of_the_last_device_the_head_has_copies(void **state) {
     kin_plan plan = plan_of(2, 3, 3), without = plan_of(2, 6, 0);
     kin_loss l = lose(&f, &plan, &without, SECOND);
     assert_int_equal(l.buddy, HEAD);
-    near(l.pages_s, 4 * 0.01 + 3 * 16 * 64 * 1000.0 / 1e6 + 4 * 0.01 + pass(&f, &without, 7, 1024));
+    near(l.pages_s, 4 * 0.01 + 3 * 16 * 64 * 1000.0 / 1e6 + 4 * 0.01 + reading(16, 6) + pass(&f, &without, 7, 1024));
 }
 
 static void all_is_computed_where_nobody_has_pages(void **state) {
@@ -135,7 +139,7 @@ static void the_lost_layers_alone_are_computed_where_the_others_have_pages(void 
     kin_device_rates_init(&rates, &f, SECOND, 512, 512, 0);
     double computing = 2 * kin_device_time_of(&rates, &lost).compute_s; // 1024 tokens, 512 at once
     double requests = 4, hops = 0.01, moved = 16 * 64 * 1000.0 / 1e8 + requests * 0.01, hidden = 16 * 64 * 4096.0 / 1e8;
-    near(l.layers_s, (requests + 1) * hops + moved + hidden + computing + pass(&f, &without, 7, 1024));
+    near(l.layers_s, (requests + 1) * hops + moved + reading(16, 2) + hidden + computing + pass(&f, &without, 7, 1024));
     near(l.pause_s, KIN_LOSS_SWITCH_S + l.load_s + l.layers_s);
     assert_true(l.layers_s < l.compute_s);
 }
@@ -151,8 +155,23 @@ static void all_else_is_computed_where_pages_are_slow(void **state) {
     kin_loss l = lose(&f, &plan, &without, FIRST);
     assert_int_equal(l.way, KIN_LOSS_COMPUTED);
     assert_int_equal(l.n_computed, N_CACHED - 2 * 64);
-    near(l.pause_s, KIN_LOSS_SWITCH_S + l.load_s + 0.01 + 2 * 64 * 50000.0 / 1e6 + 0.01 + l.compute_s);
+    near(l.pause_s, KIN_LOSS_SWITCH_S + l.load_s + 0.01 + 2 * 64 * 50000.0 / 1e6 + 0.01 + 50 * reading(2, 5) + l.compute_s);
     assert_true(l.pages_s > l.compute_s);
+}
+
+// 60 tokens behind the pages come in chunks that both devices compute at once.
+static void the_tail_is_computed_in_chunks(void **state) {
+    (void)state;
+    kin_facts f = three();
+    kin_plan plan = plan_of(2, 3, 3), without = plan_of(3, 0, 5);
+    double tail_s;
+    kin_err err;
+    f.work.n_cached = 1024;
+    double pages_s = lose(&f, &plan, &without, FIRST).pages_s - pass(&f, &without, 1, 1024);
+    f.work.n_cached = 1024 + 60;
+    assert_int_equal(kin_prompt_predict_behind(&f, &without, 61, 1024, &tail_s, &err), 0);
+    near(lose(&f, &plan, &without, FIRST).pages_s, pages_s + tail_s);
+    assert_true(tail_s < 0.9 * pass(&f, &without, 61, 1024));
 }
 
 static void a_short_text_has_no_page(void **state) {
@@ -222,6 +241,7 @@ int main(void) {
         cmocka_unit_test(all_is_computed_where_nobody_has_pages),
         cmocka_unit_test(the_lost_layers_alone_are_computed_where_the_others_have_pages),
         cmocka_unit_test(all_else_is_computed_where_pages_are_slow),
+        cmocka_unit_test(the_tail_is_computed_in_chunks),
         cmocka_unit_test(a_short_text_has_no_page),
         cmocka_unit_test(layers_that_come_to_a_gpu_are_computed),
         cmocka_unit_test(what_is_fetched_shares_the_heads_link),

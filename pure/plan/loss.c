@@ -101,7 +101,9 @@ static bool fetch_pages(const kin_facts *facts, const places *p, const kin_plan 
     *s = n_requests * hops_of(facts, without);
     for (int il = 0; il < facts->model.n_layer; il++) {
         int to = p->after[il].device, from = p->before[il].device == lost ? buddy : p->before[il].device;
-        if (to == from || from < 0) continue;
+        if (from < 0) continue;
+        if (to != 0) *s += n_pages * page_bytes / KIN_LOSS_READ_BYTES_S; // the head reads its own meanwhile
+        if (to == from) continue;
         const kin_link_facts *link = &facts->links[from][to];
         if (!kin_facts_link_usable(link)) return false;
         *s += n_pages * page_bytes / link->bytes_s;
@@ -156,20 +158,6 @@ static bool recompute_layers(const kin_facts *facts, const kin_plan *plan, const
     return recompute_lost(facts, p, lost, n_pages, s);
 }
 
-// n tokens, the last of them with its logits, after n_cached.
-static int compute(const kin_facts *facts, const kin_plan *plan, int n, int n_cached, double *s, kin_err *err) {
-    kin_prediction p;
-    int rc = kin_latency_pass(facts, plan, n, n_cached, 1, &p, err);
-    *s = rc == 0 ? p.tpot_s : 0;
-    return rc;
-}
-
-static int compute_all(const kin_facts *facts, const kin_plan *plan, double *s, kin_err *err) {
-    kin_facts all = *facts;
-    all.work.n_prompt = facts->work.n_cached + 1;
-    return kin_prompt_predict(&all, plan, s, err);
-}
-
 // The way that kin goes, and how long it takes. tail_s: of the tokens behind the pages.
 static double choose(const kin_facts *facts, const kin_plan *plan, const kin_plan *without, const places *p, int device,
                      double tail_s, kin_loss *out) {
@@ -202,7 +190,7 @@ static double choose(const kin_facts *facts, const kin_plan *plan, const kin_pla
 
 int kin_loss_predict(const kin_facts *facts, const kin_plan *plan, const kin_plan *without, int device, kin_loss *out,
                      kin_err *err) {
-    int n_cached = facts->work.n_cached, n_pages = n_cached / KIN_LOSS_PAGE_TOKENS, n_tail = n_cached % KIN_LOSS_PAGE_TOKENS;
+    int n_cached = facts->work.n_cached, n_tail = n_cached % KIN_LOSS_PAGE_TOKENS;
     double tail_s;
     places p;
     kin_assert(device > 0 && device < facts->n_device);
@@ -212,8 +200,8 @@ int kin_loss_predict(const kin_facts *facts, const kin_plan *plan, const kin_pla
         return kin_err_set(err, "the plan without '%s' has layers there", facts->devices[device].name);
     find_places(plan, facts->n_device, p.before);
     find_places(without, facts->n_device, p.after);
-    if (compute_all(facts, without, &out->compute_s, err) != 0) return KIN_FAIL;
-    if (compute(facts, without, n_tail + 1, n_pages * KIN_LOSS_PAGE_TOKENS, &tail_s, err) != 0) return KIN_FAIL;
+    if (kin_prompt_predict_behind(facts, without, n_cached + 1, 0, &out->compute_s, err) != 0) return KIN_FAIL;
+    if (kin_prompt_predict_behind(facts, without, n_tail + 1, n_cached - n_tail, &tail_s, err) != 0) return KIN_FAIL;
     out->buddy = buddy_of(facts, plan, device);
     if (!add_weights(facts, &p, out)) return kin_err_set(err, "the rate of a disk is not known");
     out->pause_s = KIN_LOSS_SWITCH_S + out->load_s + choose(facts, plan, without, &p, device, tail_s, out);

@@ -5,7 +5,8 @@
 //     switch = KIN_LOSS_SWITCH_S: the device may come back, then the plan without it is told and entered
 //     load   = max over devices: bytes of their new layers / rate of the disk (packed beforehand: spares)
 //     pages  = sum over devices: bytes of their new layers' pages / rate of the link + requests * rtt,
-//              + requests * hops + T(tail)
+//              + sum over devices but the head: bytes of all their pages / KIN_LOSS_READ_BYTES_S + requests * hops + TTFT of the
+//              tail
 //     layers = as pages, but the lost one's: sum over devices: bytes of hidden states at the border / rate of the link, where
 //              another one passed them on, + computing its lost layers; and the request that found nothing
 //     compute = TTFT of all tokens
@@ -16,7 +17,8 @@
 // ring, one after the other: so they are a sum. The first request is for KIN_LOSS_FIRST_PAGES, others are for twice as many as
 // there are by then, at most KIN_LOSS_REQUEST_PAGES; if one takes longer than computing does, the rest is computed: the lost
 // layers alone, from the hidden states that the device before them has logged, or all. The tail, what is behind the last full
-// page, is computed as one pass.
+// page, is computed in chunks, as a prompt is. A member reads and opens the pages of all its layers, also where it had them
+// before: the KV caches of a ring begin empty. The head does so while it waits for the others.
 //
 // Plain functions.
 #pragma once
@@ -31,6 +33,7 @@ enum {
 
 static const double KIN_LOSS_SILENCE_S =
     1.5; // until a device is noticed that says nothing; a connection that ends is noticed at once
+static const double KIN_LOSS_READ_BYTES_S = 1.3e9; // from memory: 1.0 and 1.8 measured on one core of an EPYC (Zen 4)
 static const double KIN_LOSS_SWITCH_S = 0.4; // 0.3 s for it to come back (membership.h), 0.03 to 0.1 s measured for another plan
 
 typedef enum kin_loss_way {

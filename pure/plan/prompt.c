@@ -14,6 +14,7 @@ typedef struct chunk {
 typedef struct prompt {
     const kin_facts *facts;
     const kin_plan *plan;
+    int n_tokens, n_before; // n_before: in the KV cache
     int n_chunk;
     chunk *chunks;
     double output_s;
@@ -32,8 +33,7 @@ static int fill_chunk(const prompt *p, int n_tokens, int n_before, chunk *out, k
 }
 
 static int cut(prompt *p, kin_err *err) {
-    const kin_work_facts *work = &p->facts->work;
-    int n = work->n_prompt, size = kin_prompt_chunk_tokens(n, p->plan->n_stops, work->n_batch);
+    int n = p->n_tokens, size = kin_prompt_chunk_tokens(n, p->plan->n_stops, p->facts->work.n_batch);
     kin_prediction last;
     p->n_chunk = n / size + (n % size > 0);
     if (p->n_chunk > KIN_PROMPT_MAX_CHUNKS) return kin_err_set(err, "plan: a prompt of %d chunks of %d tokens", p->n_chunk, size);
@@ -41,10 +41,11 @@ static int cut(prompt *p, kin_err *err) {
     if (!p->chunks) return kin_err_set(err, "plan: no memory for %d chunks of a prompt", p->n_chunk);
     for (int i = 0; i < p->n_chunk; i++) {
         int before = i * size, left = n - before;
-        if (fill_chunk(p, left < size ? left : size, before, &p->chunks[i], err) != 0) return KIN_FAIL;
+        if (fill_chunk(p, left < size ? left : size, p->n_before + before, &p->chunks[i], err) != 0) return KIN_FAIL;
     }
     const chunk *end = &p->chunks[p->n_chunk - 1];
-    if (kin_latency_pass(p->facts, p->plan, end->n_tokens, n - end->n_tokens, 1, &last, err) != 0) return KIN_FAIL;
+    int before = p->n_before + n - end->n_tokens;
+    if (kin_latency_pass(p->facts, p->plan, end->n_tokens, before, 1, &last, err) != 0) return KIN_FAIL;
     p->output_s = last.tpot_s - end->pass_s;
     return 0;
 }
@@ -64,7 +65,7 @@ static double busiest_s(const prompt *p) {
     }
     for (int i = 0; i < p->facts->n_device; i++) busiest = fmax(busiest, devices_s[i]);
     for (int i = 0; i < p->plan->n_stops && p->plan->n_stops > 1; i++)
-        busiest = fmax(busiest, p->plan->n_rounds * wire_s(p, i, p->facts->work.n_prompt));
+        busiest = fmax(busiest, p->plan->n_rounds * wire_s(p, i, p->n_tokens));
     return busiest;
 }
 
@@ -75,14 +76,18 @@ static double closed_form(const prompt *p) {
     return ((k - 1) * fmax(pass_s, sum_s) + sum_s + pass_s - sum_s / p->n_chunk) / k + p->output_s;
 }
 
-int kin_prompt_predict(const kin_facts *facts, const kin_plan *plan, double *ttft_s, kin_err *err) {
-    prompt p = {.facts = facts, .plan = plan};
+int kin_prompt_predict_behind(const kin_facts *facts, const kin_plan *plan, int n, int n_before, double *ttft_s, kin_err *err) {
+    prompt p = {.facts = facts, .plan = plan, .n_tokens = n, .n_before = n_before};
     *ttft_s = 0;
-    if (facts->work.n_prompt == 0) return 0;
+    if (n == 0) return 0;
     int rc = cut(&p, err);
     if (rc == 0) *ttft_s = closed_form(&p);
     free(p.chunks);
     return rc;
+}
+
+int kin_prompt_predict(const kin_facts *facts, const kin_plan *plan, double *ttft_s, kin_err *err) {
+    return kin_prompt_predict_behind(facts, plan, facts->work.n_prompt, 0, ttft_s, err);
 }
 
 // ---- simulated
@@ -147,9 +152,9 @@ static double play(const prompt *p) {
 }
 
 int kin_prompt_play(const kin_facts *facts, const kin_plan *plan, double *ttft_s, kin_err *err) {
-    prompt p = {.facts = facts, .plan = plan};
+    prompt p = {.facts = facts, .plan = plan, .n_tokens = facts->work.n_prompt};
     *ttft_s = 0;
-    if (facts->work.n_prompt == 0) return 0;
+    if (p.n_tokens == 0) return 0;
     int rc = cut(&p, err);
     if (rc == 0) *ttft_s = play(&p);
     free(p.chunks);

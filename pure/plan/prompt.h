@@ -34,5 +34,8 @@ static inline int kin_prompt_chunk_tokens(int n, int n_members, int n_batch) {
 // chunks, and without memory.
 int kin_prompt_predict(const kin_facts *facts, const kin_plan *plan, double *ttft_s, kin_err *err);
 
+// The same for n tokens behind n_before that are in the KV cache.
+int kin_prompt_predict_behind(const kin_facts *facts, const kin_plan *plan, int n, int n_before, double *ttft_s, kin_err *err);
+
 // The same, simulated: every window of every chunk in turn, on devices and links that do one thing at a time.
 int kin_prompt_play(const kin_facts *facts, const kin_plan *plan, double *ttft_s, kin_err *err);
