@@ -27,5 +27,5 @@ typedef struct kin_losses {
 bool kin_losses_add(kin_losses *losses, uint64_t progress);
 
 // Whether this sentence about a loss is to be said: "device 'anna' is gone (no answer for 1.5 s)". Not if the last one that was
-// said differs in its reason at most, in brackets, and is less than KIN_LOSSES_QUIET_S old.
+// said differs in its reason at most, in brackets at its end, and is less than KIN_LOSSES_QUIET_S old.
 bool kin_losses_is_news(kin_losses *losses, const char *sentence, kin_time now);

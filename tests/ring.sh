@@ -23,6 +23,9 @@ n_checks=0 n_failed=0 claim=
 
 fail() {
     echo "FAILED: $claim: $*"
+    for log in "$dir/head.log" "$dir/serve.log"; do # first, for who prints a part of this only
+        [ ! -f "$log" ] || tail -n 40 "$log"
+    done
     tail -n 12 "$dir"/*.log
     n_failed=$((n_failed + 1))
 }

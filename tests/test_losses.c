@@ -51,6 +51,18 @@ static void the_loss_of_another_device_is_said_at_once(void **state) {
     assert_true(kin_losses_is_news(&l, "device 'anna' (stage 1 of 1) has left", 3));
 }
 
+// First ben was killed, then anna froze: both break the link between them.
+static void a_link_that_broke_for_another_reason_is_said_at_once(void **state) {
+    (void)state;
+    const kin_time second = 1000000000;
+    const char reset[] = "the link from device 'anna' (stage 1 of 3) to device 'ben' (stage 2 of 3) broke: connection reset";
+    const char silent[] = "the link from device 'anna' (stage 1 of 3) to device 'ben' (stage 2 of 3) broke: no answer for 1.5 s";
+    kin_losses l = {0};
+    assert_true(kin_losses_is_news(&l, reset, second));
+    assert_false(kin_losses_is_news(&l, reset, 4 * second));
+    assert_true(kin_losses_is_news(&l, silent, 8 * second));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(five_in_a_row_are_borne),
@@ -58,6 +70,7 @@ int main(void) {
         cmocka_unit_test(with_progress_in_between_there_is_no_limit),
         cmocka_unit_test(the_same_again_within_seconds_is_not_said_again),
         cmocka_unit_test(the_loss_of_another_device_is_said_at_once),
+        cmocka_unit_test(a_link_that_broke_for_another_reason_is_said_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
