@@ -95,7 +95,7 @@ wire_start() { # NAME FACTS
     _delay=$(fact delay "$2") _jitter=$(fact jitter "$2") _seed=$(fact address "$2")
     : >"$state/carrying"
     nsenter --net="/run/netns/$switch" "$build/delay" --delay "${_delay:-0us}" --jitter "${_jitter:-0us}" --seed "${_seed##*.}" \
-        "$1-in" "$1-out" >"$state/carrying" 2>>"$out/wires.log" </dev/null 9>&- &
+        "$1-in" "$1-out" >"$state/carrying" 2>>"$out/wires.log" </dev/null 8>&- 9>&- & # nor does it hold a scenario's descriptors
     echo $! >"$state/wire.$1"
     until [ -s "$state/carrying" ]; do
         command kill -0 $! 2>/dev/null || fail "the wire of $1 did not start: $(tail -n 1 "$out/wires.log")"
