@@ -213,20 +213,26 @@ static bool merge(kin_head *h, const kin_kv_op *op) {
     return false;
 }
 
-// What a request in flight would do here when it is back, with pages that may be another text's by then.
-static void forget_own_pages(kin_head *h, const kin_kv_op *op) {
+// What a request in flight would do here when it is back, with pages that may be another text's by then, is done now, if it keeps
+// them and the steps before it are done; else it is not done.
+static void end_own_pages(kin_head *h, const kin_kv_op *op) {
+    kin_err err;
+    bool are_computed = true;
     for (uint64_t step = h->done_step; step < h->next_step && h->n_pages > 0; step++) {
         flight *f = flight_of(h, step);
+        are_computed = are_computed && f->batch.pages;
         bool is_of = op->seq < 0 || op->seq == f->pages.seq;
         if (!f->batch.pages || !f->has_later || !is_of) continue;
         if (op->seq == op->from && op->n >= (f->pages.first + f->pages.n) * KIN_KV_CELLS) continue; // it is cut behind them
         f->has_later = false;
         f->n_good = 0;
+        if (are_computed && !f->pages.loads && op->seq >= 0)
+            kin_stage_executor_pages(h->ring.executor, &(kin_batch){.pages = &f->pages}, &err);
     }
 }
 
 int kin_head_change(kin_head *h, kin_kv_op op, kin_err *err) {
-    forget_own_pages(h, &op);
+    end_own_pages(h, &op);
     if (op.seq < 0) h->n_ops = 0;
     if (merge(h, &op)) return 0;
     if (h->n_ops == KIN_PROTO_MAX_OPS) return kin_err_set(err, "more than %d changes of the KV cache at once", h->n_ops);

@@ -85,7 +85,7 @@ typedef struct world {
 } world;
 
 static bool is_one_disk; // of all members
-static int n_rounds = 1;
+static int n_rounds = 1, draft_least;
 
 static void open_world(world *w, int n_members, int n_ctx, bool has_pages) {
     kin_thread_ring_options o = {.n_members = n_members, .n_batch = N_BATCH, .n_ctx = n_ctx, .n_steps = n_members > 1 ? 8 : 1};
@@ -102,6 +102,7 @@ static void open_world(world *w, int n_members, int n_ctx, bool has_pages) {
     kin_scheduler_options so = {.n_ctx = n_ctx, .n_vocab = N_VOCAB, .n_embd = N_EMBD, .n_parallel = 4, .keeps = true};
     if (has_pages && kin_prefix_pages_open(&w->pages, &po, &err) != 0) fail_msg("%s", err.text);
     so.pages = w->pages;
+    so.draft_least = draft_least;
     if (kin_thread_ring_open(&w->ring, model_path, &o, &err) != 0 || kin_scheduler_open(&w->s, &so, &err) != 0 ||
         kin_scheduler_set_head(w->s, kin_thread_ring_head(w->ring), &err) != 0)
         fail_msg("%s", err.text);
@@ -302,6 +303,58 @@ static void a_prompt_is_kept_while_it_is_computed(void **state) {
     close_world(&w);
     text without = run_one(N, false, 1, N_PROMPT);
     expect_same(&t, &without);
+}
+
+// A text of which each token is drafted second, in a branch.
+typedef struct branching {
+    text t;
+    int32_t made[N_MADE + 1];
+} branching;
+
+static int32_t next_noted(void *user, float *logits) {
+    branching *b = user;
+    int32_t id = next(&b->t, logits);
+    b->made[b->t.n_made - 1] = id;
+    return id;
+}
+
+static void propose_second(void *user, const int32_t *tokens, int n, int most, kin_draft *out) {
+    const branching *known = user;
+    int32_t right = known->made[n - known->t.n_prompt];
+    (void)tokens;
+    out->kind = KIN_DRAFT_NGRAM;
+    if (most < 2 || right < 0) return;
+    kin_draft_add(out, -1, (right + 1) % N_VOCAB, 0);
+    kin_draft_add(out, -1, right, 0);
+}
+
+static branching run_branching(int n_prompt, const branching *known) {
+    world w;
+    branching b = {.t = new_text(1, n_prompt)};
+    kin_draft_source drafts = {.propose = propose_second, .user = (void *)known};
+    kin_generation_options o = {.prompt = b.t.prompt, .n_prompt = n_prompt, .next = next_noted, .ended = ended, .user = &b};
+    kin_generation *g;
+    kin_err err;
+    if (known) o.drafts = &drafts;
+    draft_least = 2;
+    open_world(&w, N, N_CTX, known != NULL);
+    draft_least = 0;
+    if (kin_scheduler_submit(w.s, &o, &g, &err) != 0) fail_msg("%s", err.text);
+    run(&w);
+    if (known) assert_true(kin_scheduler_get_stats(w.s).drafts.accepted_branches > 0);
+    close_world(&w);
+    return b;
+}
+
+// The sequence whose page is on its way to be kept is forgotten then: the text goes on in the branch. All members keep the page.
+static void a_block_that_is_full_when_a_branch_is_right_is_kept(void **state) {
+    (void)state;
+    for (int n_prompt = KIN_KV_CELLS - 4; n_prompt < KIN_KV_CELLS; n_prompt++) {
+        branching plain = run_branching(n_prompt, NULL), drafted = run_branching(n_prompt, &plain);
+        assert_memory_equal(drafted.made, plain.made, sizeof plain.made);
+        for (int member = 0; member < N; member++) assert_int_equal(count_pages(member, false), N_LAYER / N);
+        remove_root(NULL);
+    }
 }
 
 // It has more tokens than a member holds rows of what it passes on.
@@ -632,6 +685,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_text_is_found_after_a_restart, make_root, remove_root),
         cmocka_unit_test_setup_teardown(a_text_is_kept_and_found_in_a_ring_of_several_rounds, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(a_block_that_is_full_when_a_branch_is_right_is_kept, make_root, remove_root),
         cmocka_unit_test_setup_teardown(what_followed_last_is_known, make_root, remove_root),
         cmocka_unit_test_setup_teardown(what_is_forgotten_is_not_written_later, make_root, remove_root),
         cmocka_unit_test_setup_teardown(the_drafter_has_what_followed_as_long_as_it_fits, make_root, remove_root),
