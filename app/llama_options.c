@@ -19,6 +19,10 @@ typedef struct llama_option {
     const char *as; // kin's name, why it does nothing, or why it cannot be
 } llama_option;
 
+#define NO_SAMPLER "the sampler has penalties, top_k, top_p, min_p and temperature only"
+#define NO_SPLIT "at most one GPU is used; with --cluster others compute on theirs"
+#define FROM_FILE "this is as the model's file says"
+
 static const llama_option options[] = {
     {"-c", SAME, "--ctx"},
     {"--ctx-size", SAME, "--ctx"},
@@ -44,6 +48,10 @@ static const llama_option options[] = {
     {"--cache-type-v", NOTHING_WITH_VALUE, "keys and values have the type of --kv-type"},
     {"-cb", NOTHING, "texts are always computed together"},
     {"--cont-batching", NOTHING, "texts are always computed together"},
+    {"-nocb", REFUSED, "texts are always computed together; --parallel 1 is one at a time"},
+    {"--no-cont-batching", REFUSED, "texts are always computed together; --parallel 1 is one at a time"},
+    {"--no-kv-unified", REFUSED, "texts always share the context"},
+    {"-no-kvu", REFUSED, "texts always share the context"},
     {"-kvu", NOTHING, "texts always share the context"},
     {"--kv-unified", NOTHING, "texts always share the context"},
     {"--kv-unified-per-slot", NOTHING, "texts always share the context"},
@@ -78,6 +86,8 @@ static const llama_option options[] = {
     {"--threads-batch", NOTHING_WITH_VALUE, "prompts use the same threads"},
     {"--no-warmup", NOTHING, "there is none"},
     {"--warmup", NOTHING, "there is none"},
+    {"--ui", NOTHING, "the page is always there, unless --no-webui"},
+    {"--webui", NOTHING, "the page is always there, unless --no-webui"},
     {"--no-ui", SAME, "--no-webui"},
     {"--ui-config", NOTHING_WITH_VALUE, "the page keeps its settings in the browser"},
     {"--path", REFUSED, "the page is in the program"},
@@ -90,6 +100,52 @@ static const llama_option options[] = {
     {"--reasoning", REFUSED, "a request says reasoning_effort (none turns it off)"},
     {"--reasoning-effort", REFUSED, "a request says reasoning_effort"},
     {"--samplers", REFUSED, "a request says samplers"},
+    {"--sampling-seq", REFUSED, "a request says samplers"},
+    {"--sampler-seq", REFUSED, "a request says samplers"},
+    {"--ignore-eos", REFUSED, "a request says ignore_eos"},
+    {"--logit-bias", REFUSED, "a request says logit_bias"},
+    {"--grammar", REFUSED, "a request says grammar"},
+    {"--grammar-file", REFUSED, "a request says grammar"},
+    {"-j", REFUSED, "a request says json_schema"},
+    {"--json-schema", REFUSED, "a request says json_schema"},
+    {"--typical", REFUSED, NO_SAMPLER},
+    {"--top-nsigma", REFUSED, NO_SAMPLER},
+    {"--xtc-probability", REFUSED, NO_SAMPLER},
+    {"--dry-multiplier", REFUSED, NO_SAMPLER},
+    {"--dynatemp-range", REFUSED, NO_SAMPLER},
+    {"--mirostat", REFUSED, NO_SAMPLER},
+    {"--keep", NOTHING_WITH_VALUE, "a text ends when its context is full"},
+    {"-dev", REFUSED, "kin chooses the device; --gpu-layers 0 is the CPU alone"},
+    {"--device", REFUSED, "kin chooses the device; --gpu-layers 0 is the CPU alone"},
+    {"-sm", REFUSED, NO_SPLIT},
+    {"--split-mode", REFUSED, NO_SPLIT},
+    {"-ts", REFUSED, NO_SPLIT},
+    {"--tensor-split", REFUSED, NO_SPLIT},
+    {"-mg", REFUSED, NO_SPLIT},
+    {"--main-gpu", REFUSED, NO_SPLIT},
+    {"-ot", REFUSED, "layers are whole on a GPU or not; --memory says what else is in memory"},
+    {"--override-tensor", REFUSED, "layers are whole on a GPU or not; --memory says what else is in memory"},
+    {"-cmoe", REFUSED, "layers are whole on a GPU or not; --memory says what else is in memory"},
+    {"--cpu-moe", REFUSED, "layers are whole on a GPU or not; --memory says what else is in memory"},
+    {"-ncmoe", REFUSED, "layers are whole on a GPU or not; --memory says what else is in memory"},
+    {"--n-cpu-moe", REFUSED, "layers are whole on a GPU or not; --memory says what else is in memory"},
+    {"-fit", NOTHING_WITH_VALUE, "kin always fits the model into --memory"},
+    {"--fit", NOTHING_WITH_VALUE, "kin always fits the model into --memory"},
+    {"--numa", NOTHING_WITH_VALUE, "the system places threads"},
+    {"--prio", NOTHING_WITH_VALUE, "nice says it"},
+    {"--poll", NOTHING_WITH_VALUE, "OMP_WAIT_POLICY says how threads wait"},
+    {"-C", NOTHING_WITH_VALUE, "the system places threads"},
+    {"--cpu-mask", NOTHING_WITH_VALUE, "the system places threads"},
+    {"-Cr", NOTHING_WITH_VALUE, "the system places threads"},
+    {"--cpu-range", NOTHING_WITH_VALUE, "the system places threads"},
+    {"--cpu-strict", NOTHING_WITH_VALUE, "the system places threads"},
+    {"--rope-scaling", REFUSED, FROM_FILE},
+    {"--rope-scale", REFUSED, FROM_FILE},
+    {"--rope-freq-base", REFUSED, FROM_FILE},
+    {"--rope-freq-scale", REFUSED, FROM_FILE},
+    {"--override-kv", REFUSED, FROM_FILE},
+    {"--swa-full", NOTHING, "there is no attention of a window"},
+    {"--log-file", REFUSED, "what kin says goes to stderr: 2> FILE"},
     {"--sleep-idle-seconds", NOTHING_WITH_VALUE, "with --models-dir, /models/unload takes a model out of memory"},
     {"-v", NOTHING, "KIN_VERBOSE=1 says more"},
     {"--verbose", NOTHING, "KIN_VERBOSE=1 says more"},
@@ -140,11 +196,18 @@ static const llama_option *find(const char *word) {
 
 // Of these -1 is llama-server's word for what it finds right, and for any seed.
 static bool is_left_open(const char *name, const char *value) {
-    static const char *const names[] = {"-np", "--parallel", "-t", "--threads", "-s", "--seed"};
+    static const char *const names[] = {"-np",  "--parallel",     "-t",          "--threads", "-s", "--seed",
+                                        "-ngl", "--n-gpu-layers", "--gpu-layers"};
+    if (strcmp(name, "--reasoning") == 0) return strcmp(value, "auto") == 0;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (strcmp(names[i], name) == 0) return strcmp(value, "-1") == 0;
     }
     return false;
+}
+
+// Another option is none; a number below 0 is.
+static bool is_value(const char *word) {
+    return word[0] != '-' || (word[1] >= '0' && word[1] <= '9');
 }
 
 int kin_llama_options_translate(int argc, char **argv, char ***out, int *n, char **texts, kin_err *err) {
@@ -169,7 +232,7 @@ int kin_llama_options_translate(int argc, char **argv, char ***out, int *n, char
             (*out)[(*n)++] = text;
         } else {
             kin_app_say("%s does nothing here: %s", o->name, o->as);
-            if (o->treatment == NOTHING_WITH_VALUE && !value && i + 1 < argc && argv[i + 1][0] != '-') i++;
+            if (o->treatment == NOTHING_WITH_VALUE && !value && i + 1 < argc && is_value(argv[i + 1])) i++;
         }
     }
     return 0;

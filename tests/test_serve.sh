@@ -354,6 +354,12 @@ claim="llama-server's options are understood: -1 is its word for what it finds r
 status 1 "$kin" serve "$dir/none.gguf" --port 0 --parallel -1 -t -1 --seed -1 --no-context-shift
 says "$err" 'none.gguf: No such file'
 says "$err" '--no-context-shift does nothing here'
+status 1 "$kin" serve "$dir/none.gguf" --port 0 -ngl -1 --cache-ram -1 --sleep-idle-seconds -1 --reasoning auto
+says "$err" 'none.gguf: No such file'
+status 2 "$kin" serve --port 0 --reasoning off
+says "$err" 'reasoning_effort'
+status 2 "$kin" serve --port 0 -ot 'x=CPU'
+says "$err" '-ot: layers are whole on a GPU or not'
 claim='what would open the server to others by mistake is refused'
 status 1 "$kin" serve --port 0 --host 0.0.0.0
 says "$err" '--api-key KEY'
