@@ -5,16 +5,13 @@
 
 static const char *type_of(int status) {
     switch (status) {
-    case 400:
-    case 413: return "invalid_request_error";
     case 401: return "authentication_error";
     case 403: return "permission_error";
-    case 404:
-    case 405: return "not_found_error";
+    case 404: return "not_found_error";
     case 429: return "rate_limit_error";
     case 501: return "not_supported_error";
     case 503: return "unavailable_error";
-    default: return "server_error";
+    default: return status < 500 ? "invalid_request_error" : "server_error";
     }
 }
 

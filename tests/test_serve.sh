@@ -26,6 +26,7 @@ claim='an unknown path is 404, another method 405 with those that are allowed'
 answers 404 /nope
 says "$out" '"type":"not_found_error"'
 answers 405 /v1/chat/completions
+says "$out" '"type":"invalid_request_error"'
 says "$dir/head" '^Allow: POST'
 for path in /rerank /reranking /v1/rerank /v1/reranking; do
     answers 501 $path -d '{}'
