@@ -76,6 +76,7 @@ static int encode(embed *e, kin_embed_input *input, const json_t *from) {
     input->of = e;
     if (kin_prompter_encode_json(e->world->prompter, from, true, true, &input->ids, &input->n, &e->error) != 0) return KIN_FAIL;
     if (input->n == 0) return kin_api_error_set(&e->error, 400, "input", "a text to embed is empty");
+    if (input->n > e->world->n_ctx && e->request.truncates) input->n = e->world->n_ctx;
     if (input->n > e->world->n_ctx)
         return kin_api_error_set(&e->error, 400, "input", "a text to embed has %d tokens, but the context is %d", input->n,
                                  e->world->n_ctx);

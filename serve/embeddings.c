@@ -11,7 +11,7 @@
 // ---- requests
 
 static int read_options(kin_embeddings_request *out, const kin_fields *fields, int n_embd, kin_api_error *err) {
-    const json_t *model, *format, *dimensions, *normalize;
+    const json_t *model, *format, *dimensions, *normalize, *truncate;
     if (kin_fields_get(fields, "model", KIN_FIELD_STRING, &model, err) < 0) return KIN_FAIL;
     if (model) out->model = json_string_value(model);
     if (kin_fields_get(fields, "encoding_format", KIN_FIELD_STRING, &format, err) < 0) return KIN_FAIL;
@@ -21,6 +21,8 @@ static int read_options(kin_embeddings_request *out, const kin_fields *fields, i
     if (kin_fields_get(fields, "dimensions", KIN_FIELD_INTEGER, &dimensions, err) < 0) return KIN_FAIL;
     if (dimensions && json_number_value(dimensions) != n_embd)
         return kin_fields_wrong(fields, "dimensions", err, 400, "this model's vectors have %d", n_embd);
+    if (kin_fields_get(fields, "truncate", KIN_FIELD_BOOL, &truncate, err) < 0) return KIN_FAIL;
+    out->truncates = json_is_true(truncate);
     if (kin_fields_get(fields, "embd_normalize", KIN_FIELD_INTEGER, &normalize, err) < 0) return KIN_FAIL;
     if (!normalize) return 0;
     double kind = json_number_value(normalize);

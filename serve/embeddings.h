@@ -9,7 +9,8 @@ typedef struct kin_embeddings_request {
     const char *model;    // NULL: not said
     const json_t *inputs; // array, not empty: strings, and arrays of ids and strings
     bool is_base64;
-    bool is_raw; // embd_normalize -1: the vectors are not brought to length 1
+    bool truncates; // a text that is longer than the context is cut at its end
+    bool is_raw;    // embd_normalize -1: the vectors are not brought to length 1
 } kin_embeddings_request;
 
 // `input`, or llama.cpp's `content`. dimensions that are not the model's n_embd are 400. Takes the body over, also when it fails.

@@ -283,6 +283,8 @@ int kin_ollama_translate_embed(json_t **out, const json_t *body, kin_api_error *
     if (rc == 0) {
         kin_fields_copy_as(&t.body, "prompt", t.out, "input");
         kin_fields_copy(&t.body, same, t.out);
+        json_object_set_new(t.out, "truncate", json_true()); // unless the body says no
+        kin_fields_copy_as(&t.body, "truncate", t.out, "truncate");
         const json_t *input = json_object_get(t.out, "input");
         if (!input) rc = kin_fields_wrong(&t.body, "input", err, 400, "is required");
         if (input && !json_is_string(input) && !json_is_array(input))

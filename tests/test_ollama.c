@@ -112,8 +112,9 @@ static void without_a_prompt_only_the_model_is_wanted(void **state) {
 
 static void what_is_embedded_has_two_names(void **state) {
     (void)state;
-    expect_chat(kin_ollama_translate_embed, "{'model':'m','input':['a','b'],'truncate':true}", "{'model':'m','input':['a','b']}");
-    expect_chat(kin_ollama_translate_embed, "{'model':'m','prompt':'a'}", "{'model':'m','input':'a'}");
+    expect_chat(kin_ollama_translate_embed, "{'model':'m','input':['a','b'],'truncate':false}",
+                "{'model':'m','input':['a','b'],'truncate':false}");
+    expect_chat(kin_ollama_translate_embed, "{'model':'m','prompt':'a'}", "{'model':'m','input':'a','truncate':true}");
     expect_refused(kin_ollama_translate_embed, "{'model':'m'}", 400, "input", "is required");
     expect_refused(kin_ollama_translate_embed, "{'input':7}", 400, "input", "string");
 }

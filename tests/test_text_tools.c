@@ -91,19 +91,22 @@ static void embeddings_take_texts_and_ids(void **state) {
                {"{'input':5}", "type must be string or array"},
                {"{'input':'a','encoding_format':'hex'}", "must be \"float\" or \"base64\""},
                {"{'input':'a','dimensions':2}", "this model's vectors have 3"},
+               {"{'input':'a','truncate':'END'}", "type must be boolean"},
                {"{'input':'a','embd_normalize':1}", "must be 2"}};
     kin_embeddings_request r;
     kin_api_error err = {0};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         if (kin_embeddings_parse(&r, json_of(cases[i][0]), 3, &err) != 0) fail_msg("%s: %s", cases[i][0], err.message);
         expect_json(json_deep_copy(r.inputs), cases[i][1]);
-        assert_true(!r.is_base64 && !r.is_raw);
+        assert_true(!r.is_base64 && !r.is_raw && !r.truncates);
         kin_embeddings_fini(&r);
     }
-    assert_int_equal(
-        kin_embeddings_parse(&r, json_of("{'input':'a','model':'m','encoding_format':'base64','embd_normalize':-1}"), 3, &err),
-        0);
-    assert_true(r.is_base64 && r.is_raw);
+    assert_int_equal(kin_embeddings_parse(&r,
+                                          json_of("{'input':'a','model':'m','encoding_format':'base64','embd_normalize':-1,"
+                                                  "'truncate':true}"),
+                                          3, &err),
+                     0);
+    assert_true(r.is_base64 && r.is_raw && r.truncates);
     assert_string_equal(r.model, "m");
     kin_embeddings_fini(&r);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
