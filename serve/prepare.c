@@ -205,8 +205,9 @@ static int fill_prompt(const kin_preparer *p, kin_prepared *out, int i_prompt, c
     return 0;
 }
 
-// The tools that may be called, as the reply's parser and grammar know them.
+// The tools that may be called, as the reply's parser and grammar know them. As OpenAI has it, one without parameters takes none.
 static int take_tools(kin_prepared *out, kin_api_error *err) {
+    static const char none[] = "{\"type\":\"object\",\"properties\":{},\"additionalProperties\":false}";
     const kin_request *r = &out->request;
     size_t n = r->tool_choice == KIN_TOOLS_NONE ? 0 : json_array_size(r->tools);
     if (n == 0) return 0;
@@ -217,10 +218,10 @@ static int take_tools(kin_prepared *out, kin_api_error *err) {
     for (size_t i = 0; i < n; i++) {
         const json_t *function = json_object_get(json_array_get(r->tools, i), "function");
         const json_t *name = json_object_get(function, "name"), *schema = json_object_get(function, "parameters");
-        char *text = out->tool_schemas[i] = schema ? json_dumps(schema, JSON_COMPACT) : NULL;
-        if (schema && !text) return out_of_memory(err);
+        char *text = out->tool_schemas[i] = json_is_object(schema) ? json_dumps(schema, JSON_COMPACT) : strdup(none);
+        if (!text) return out_of_memory(err);
         out->tools[i] = (kin_reply_tool){.name = {json_string_value(name), json_string_length(name)},
-                                         .parameters = {text ? text : "", text ? strlen(text) : 0},
+                                         .parameters = {text, strlen(text)},
                                          .strict = json_is_true(json_object_get(function, "strict"))};
         out->n_tools++;
     }

@@ -170,6 +170,17 @@ tools="\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"f\", \"pa
 chat 200 "$tools, \"tool_choice\": \"required\""
 says "$out" '"name":"f"'
 says "$out" '"finish_reason":"tool_calls"'
+claim='a tool without parameters is called without arguments'
+for function in '{"name": "f"}' '{"name": "f", "parameters": null}'; do
+    chat 200 "\"tools\": [{\"type\": \"function\", \"function\": $function}], \"tool_choice\": \"required\", \"parallel_tool_calls\": false"
+    says "$out" '"arguments":"{}"'
+done
+claim="a text that is too long to embed is cut, as Ollama's API has it, unless that is forbidden"
+words=$(printf 'hill %.0s' $(seq 2100))
+answers 200 /api/embed -d "{\"input\": \"$words\"}"
+says "$out" '"prompt_eval_count":2048'
+answers 400 /api/embed -d "{\"input\": \"$words\", \"truncate\": false}"
+answers 400 /v1/embeddings -d "{\"input\": \"$words\"}"
 
 claim='a prompt that was there is not computed again, and the usage says so'
 for stream in false true; do
