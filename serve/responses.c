@@ -145,7 +145,9 @@ static int add_input(translation *t, kin_api_error *err) {
     kin_text_buffer text = {0};
     if (!input) return kin_fields_wrong(&t->body, "input", err, 400, "is required");
     if (!json_is_array(input)) {
-        if (kin_fields_get(&t->body, "input", KIN_FIELD_STRING, &input, err) != 0) return KIN_FAIL;
+        if (!json_is_string(input))
+            return kin_fields_wrong(&t->body, "input", err, 400, "type must be string or array, but is %s",
+                                    kin_json_type_name(input));
         kin_chat_join(&text, input);
         kin_chat_add_message(t->messages, "user", &text);
         return 0;
@@ -259,23 +261,33 @@ static int refuse_state(translation *t, kin_api_error *err) {
     return 0;
 }
 
+// Probabilities are asked for by their number, or by `include`; what else that names is left out, as it is not there.
+static int add_logprobs(translation *t, kin_api_error *err) {
+    const json_t *n, *included, *one;
+    size_t i;
+    bool wanted = false;
+    if (kin_fields_get(&t->body, "top_logprobs", KIN_FIELD_INTEGER, &n, err) != 0) return KIN_FAIL;
+    if (kin_fields_get(&t->body, "include", KIN_FIELD_ARRAY, &included, err) != 0) return KIN_FAIL;
+    json_array_foreach(included, i, one) {
+        wanted = wanted || (json_is_string(one) && strcmp(json_string_value(one), "message.output_text.logprobs") == 0);
+    }
+    if (wanted || json_integer_value(n) > 0) json_object_set_new(t->chat, "logprobs", json_true());
+    if (json_integer_value(n) > 0) kin_fields_copy_as(&t->body, "top_logprobs", t->chat, "top_logprobs");
+    return 0;
+}
+
 static int add_options(translation *t, kin_api_error *err) {
     static const char *const same[] = {"model", "stream", "temperature", "top_p", NULL};
-    const json_t *n, *n_probs;
+    const json_t *n;
     kin_fields reasoning;
     json_object_set_new(t->chat, "continue_final_message", json_false()); // an item is whole
     kin_fields_copy(&t->body, same, t->chat);
     kin_chat_copy_extensions(&t->body, t->chat);
     if (kin_fields_get(&t->body, "max_output_tokens", KIN_FIELD_INTEGER, &n, err) != 0) return KIN_FAIL;
     if (kin_fields_object(&t->body, "reasoning", &reasoning, err) != 0) return KIN_FAIL;
-    if (kin_fields_get(&t->body, "top_logprobs", KIN_FIELD_INTEGER, &n_probs, err) != 0) return KIN_FAIL;
     kin_fields_copy_as(&t->body, "max_output_tokens", t->chat, "max_tokens");
     if (reasoning.json) kin_fields_copy_as(&reasoning, "effort", t->chat, "reasoning_effort");
-    if (json_integer_value(n_probs) > 0) {
-        json_object_set_new(t->chat, "logprobs", json_true());
-        kin_fields_copy_as(&t->body, "top_logprobs", t->chat, "top_logprobs");
-    }
-    return add_format(t, err);
+    return add_logprobs(t, err) == 0 ? add_format(t, err) : KIN_FAIL;
 }
 
 // A response repeats these, or what they are if nothing is said.

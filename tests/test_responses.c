@@ -42,6 +42,8 @@ static void options_are_renamed_or_passed_on(void **state) {
            "'reasoning':{'effort':'low','summary':'auto'},'store':true,'include':[],'n':3,'top_logprobs':2}",
            "{" HI ",'model':'m','stream':true,'temperature':0.5,'top_p':0.9,'max_tokens':3,'seed':7,'top_k':4,"
            "'reasoning_effort':'low','logprobs':true,'top_logprobs':2}");
+    expect("{'input':'Hi','include':['reasoning.encrypted_content','message.output_text.logprobs']}", "{" HI ",'logprobs':true}");
+    expect("{'input':'Hi','include':['reasoning.encrypted_content',7]}", "{" HI "}");
     expect("{'input':'Hi','instructions':'Be kind.','top_logprobs':0}",
            "{'messages':[{'role':'system','content':'Be kind.'},{'role':'user','content':'Hi'}]}");
 }
@@ -111,7 +113,8 @@ static void what_is_missing_wrong_or_stored_elsewhere_is_named(void **state) {
     refuse("7", 400, "", "must be a JSON object");
     refuse("{}", 400, "input", "is required");
     refuse("{'input':[]}", 400, "input", "at least one");
-    refuse("{'input':7}", 400, "input", "type must be string, but is number");
+    refuse("{'input':7}", 400, "input", "type must be string or array, but is number");
+    refuse("{'input':'Hi','include':'x'}", 400, "include", "array");
     refuse("{'input':['a']}", 400, "input[0]", "type must be object");
     refuse("{'input':[{'role':'user'}]}", 400, "input[0].content", "is required");
     refuse("{'input':[{'role':'x','content':''}]}", 400, "input[0].role", "'x'");
