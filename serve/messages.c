@@ -57,7 +57,9 @@ static int add_blocks(const kin_fields *of, const char *name, kin_text_buffer *t
     const json_t *content = kin_fields_any(of, name);
     kin_fields block;
     if (!content) return 0;
-    if (!json_is_array(content)) return add_text(of, name, text, err);
+    if (json_is_string(content)) return add_text(of, name, text, err);
+    if (!json_is_array(content))
+        return kin_fields_wrong(of, name, err, 400, "type must be string or array, but is %s", kin_json_type_name(content));
     for (size_t i = 0; i < json_array_size(content); i++) {
         if (kin_fields_item(of, name, content, i, &block, err) != 0 || add_block(&block, text, err) != 0) return KIN_FAIL;
     }
@@ -276,16 +278,26 @@ static int add_format(translation *t, kin_api_error *err) {
     return 0;
 }
 
+static int add_stops(translation *t, kin_api_error *err) {
+    const json_t *stops;
+    if (kin_fields_get(&t->body, "stop_sequences", KIN_FIELD_ARRAY, &stops, err) != 0) return KIN_FAIL;
+    for (size_t i = 0; i < json_array_size(stops); i++) {
+        if (json_is_string(json_array_get(stops, i))) continue;
+        return kin_fields_wrong(&t->body, "stop_sequences", err, 400, "each must be a string, but one is %s",
+                                kin_json_type_name(json_array_get(stops, i)));
+    }
+    kin_fields_copy_as(&t->body, "stop_sequences", t->chat, "stop");
+    return 0;
+}
+
 static int add_options(translation *t, kin_api_error *err) {
     static const char *const same[] = {"model", "stream", "temperature", "top_p", NULL};
-    const json_t *n, *stops;
+    const json_t *n;
     kin_fields_copy(&t->body, same, t->chat);
     kin_chat_copy_extensions(&t->body, t->chat);
     if (kin_fields_get(&t->body, "max_tokens", KIN_FIELD_INTEGER, &n, err) != 0) return KIN_FAIL;
-    if (kin_fields_get(&t->body, "stop_sequences", KIN_FIELD_ARRAY, &stops, err) != 0) return KIN_FAIL;
     json_object_set_new(t->chat, "max_tokens", n ? json_incref((json_t *)n) : json_integer(DEFAULT_MAX_TOKENS));
-    kin_fields_copy_as(&t->body, "stop_sequences", t->chat, "stop");
-    return add_thinking(t, err) == 0 ? add_format(t, err) : KIN_FAIL;
+    return add_stops(t, err) == 0 && add_thinking(t, err) == 0 ? add_format(t, err) : KIN_FAIL;
 }
 
 int kin_messages_to_chat(json_t **out, const json_t *body, kin_api_error *err) {

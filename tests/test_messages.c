@@ -170,6 +170,8 @@ static void what_is_missing_or_wrong_is_named_by_its_path(void **state) {
     refuse("{" USER ",'max_tokens':'x'}", 400, "max_tokens", "type must be integer, but is string");
     refuse("{" USER ",'max_tokens':1.5}", 400, "max_tokens", "type must be integer");
     refuse("{" USER ",'stop_sequences':'x'}", 400, "stop_sequences", "array");
+    refuse("{" USER ",'stop_sequences':['x',7]}", 400, "stop_sequences", "each must be a string, but one is number");
+    refuse("{" USER ",'system':7}", 400, "system", "type must be string or array, but is number");
     refuse("{" USER ",'tools':[{'name':'f'}]}", 400, "tools[0].input_schema", "is required");
     refuse("{" USER ",'tool_choice':{'type':'tool'}}", 400, "tool_choice.name", "is required");
     refuse("{" USER ",'tool_choice':{'type':'x'}}", 400, "tool_choice.type", "'x'");
