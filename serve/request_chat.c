@@ -21,7 +21,8 @@ static int set(const kin_fields *of, const char *name, json_t *value, kin_api_er
 static int take_part(kin_text_buffer *text, const kin_fields *part, kin_api_error *err) {
     const json_t *type, *said;
     if (kin_fields_need(part, "type", KIN_FIELD_STRING, &type, err) < 0) return KIN_FAIL;
-    if (is(type, "image_url") || is(type, "input_audio") || is(type, "input_video") || is(type, "file"))
+    if (is(type, "image_url") || is(type, "input_audio") || is(type, "audio_url") || is(type, "input_video") ||
+        is(type, "video_url") || is(type, "file"))
         return kin_fields_wrong(part, NULL, err, 501, "kin reads text only, no %s", json_string_value(type));
     if (!is(type, "text") && !is(type, "refusal"))
         return kin_fields_wrong(part, "type", err, 400, "must be 'text', but is '%.40s'", json_string_value(type));

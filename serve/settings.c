@@ -26,12 +26,13 @@ static void set_absent(json_t *o) {
         const char *name;
         double value;
     } absent[] = {
-        {"dynatemp_range", 0},     {"dynatemp_exponent", 1}, {"top_n_sigma", -1},   {"xtc_probability", 0},
-        {"xtc_threshold", 0.1},    {"typical_p", 1},         {"dry_multiplier", 0}, {"dry_base", 1.75},
-        {"dry_allowed_length", 2}, {"mirostat", 0},          {"mirostat_tau", 5},   {"mirostat_eta", 0.1},
-        {"adaptive_target", -1},   {"adaptive_decay", 0.9},
+        {"dynatemp_range", 0},  {"dynatemp_exponent", 1}, {"top_n_sigma", -1},     {"xtc_probability", 0},
+        {"xtc_threshold", 0.1}, {"typical_p", 1},         {"dry_multiplier", 0},   {"dry_base", 1.75},
+        {"mirostat_tau", 5},    {"mirostat_eta", 0.1},    {"adaptive_target", -1}, {"adaptive_decay", 0.9},
     };
     for (size_t i = 0; i < sizeof absent / sizeof absent[0]; i++) set_number(o, absent[i].name, absent[i].value);
+    set_whole(o, "dry_allowed_length", 2);
+    set_whole(o, "mirostat", 0);
     json_object_set_new(o, "lora", json_array());
 }
 

@@ -121,7 +121,7 @@ static void settings_are_those_of_the_request(void **state) {
     expect_document(&w, "{'generation_settings/seed':5,'generation_settings/temperature':0.5,'generation_settings/top_k':7,"
                         "'generation_settings/stop':['x'],'generation_settings/logit_bias':[{'token':3,'bias':false},"
                         "{'token':4,'bias':1.5}],'generation_settings/n_probs':2,'generation_settings/samplers':"
-                        "['penalties','top_k','top_p','min_p','temperature'],'generation_settings/mirostat':0.0,"
+                        "['penalties','top_k','top_p','min_p','temperature'],'generation_settings/mirostat':0,"
                         "'generation_settings/lora':[]}");
 }
 

@@ -391,6 +391,8 @@ static const bad refused[] = {
      "Field 'messages[0].content[0].text': is required", 0},
     {kin_request_from_chat, USER("[{'type':'foo'}]"), "messages[0].content[0].type",
      "Field 'messages[0].content[0].type': must be 'text', but is 'foo'", 0},
+    {kin_request_from_chat, USER("[{'type':'video_url'}]"), "messages[0].content[0]",
+     "Field 'messages[0].content[0]': kin reads text only, no video_url", 501},
     {kin_request_from_chat, USER("[{'type':'image_url'}]"), "messages[0].content[0]",
      "Field 'messages[0].content[0]': kin reads text only, no image_url", 501},
     {kin_request_from_chat, "{'messages':[{'role':'assistant','tool_calls':[{'function':{}}]}]}",
