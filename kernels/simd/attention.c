@@ -64,16 +64,15 @@ SIMD_INLINE vf load_from(const void *b, int at, const source from) {
 
 SIMD_INLINE void chain_group(const chain_args *c, float *out, const float *a, const source from, const int n, const int w) {
     const int ldo = c->ldo, lda = c->lda, ldb = c->ldb, end = c->end;
-    vf sum[ROWS][SIMD_COLUMNS], b[SIMD_COLUMNS];
+    vf sum[ROWS][SIMD_COLUMNS];
     UNROLL for (int i = 0; i < n; i++) {
         UNROLL for (int j = 0; j < w; j++) sum[i][j] = c->from_zero ? vf_zero() : vf_load(out + i * ldo + 16 * j);
     }
     for (int t = c->begin; t < end; t++) {
         if (from == FROM_F16) UNROLL for (int j = 0; j < w; j += 2) fetch((const uint16_t *)c->next + t * ldb + 16 * j);
-        UNROLL for (int j = 0; j < w; j++) b[j] = load_from(c->b, t * ldb + 16 * j, from);
-        UNROLL for (int i = 0; i < n; i++) {
-            vf x = vf_set1(a[i * lda + t]);
-            UNROLL for (int j = 0; j < w; j++) sum[i][j] = vf_add(sum[i][j], vf_mul(x, b[j]));
+        UNROLL for (int j = 0; j < w; j++) {
+            vf b = load_from(c->b, t * ldb + 16 * j, from);
+            UNROLL for (int i = 0; i < n; i++) sum[i][j] = vf_add(sum[i][j], vf_times(b, a + i * lda + t));
         }
     }
     UNROLL for (int i = 0; i < n; i++) { UNROLL for (int j = 0; j < w; j++) vf_store(out + i * ldo + 16 * j, sum[i][j]); }

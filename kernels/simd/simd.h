@@ -11,6 +11,7 @@
 //   vscale     16 factors for a vs
 //
 //   vf_max(a, b)             a > b ? a : b
+//   vf_times(a, p)           a times the number at p
 //   vf_sum(a)                lanes i and i + 8 are added, then i and i + 4, i + 2, i + 1
 //   vf_greatest(a)           of 16 numbers; something where one is not a number
 //   vf_load_f16_normal(p)    as vf_load_f16, for numbers of which few are subnormal
@@ -54,6 +55,10 @@
 
 #ifndef SIMD_COLUMNS
 #define SIMD_COLUMNS 1 // vectors of 16 columns that a product of attention keeps in registers, for each of 4 rows: 1 or 4
+#endif
+
+#ifndef SIMD_TIMES
+static inline vf vf_times(vf a, const float *p) { return vf_mul(a, vf_set1(*p)); }
 #endif
 
 #define SIMD_JOIN_(a, b) a##_##b

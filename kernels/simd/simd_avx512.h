@@ -16,6 +16,7 @@
 #define SIMD_X_BYTES 128
 #define SIMD_X_STEP 4
 #define SIMD_POSITIVE
+#define SIMD_TIMES
 #define SIMD_FUSED_16 4 // so many rows are multiplied as weights are unpacked (fused.c), at most 4
 
 typedef __m512 vf;
@@ -28,6 +29,12 @@ static inline void vf_store(float *p, vf a) { _mm512_storeu_ps(p, a); }
 static inline vf vf_add(vf a, vf b) { return _mm512_add_ps(a, b); }
 static inline vf vf_sub(vf a, vf b) { return _mm512_sub_ps(a, b); }
 static inline vf vf_mul(vf a, vf b) { return _mm512_mul_ps(a, b); }
+// The load itself spreads the number over the lanes: a vbroadcastss of its own takes a floating-point pipe, as a product does.
+static inline vf vf_times(vf a, const float *p) {
+    vf product;
+    __asm__("vmulps %2%{1to16%}, %1, %0" : "=v"(product) : "v"(a), "m"(*p));
+    return product;
+}
 static inline vf vf_div(vf a, vf b) { return _mm512_div_ps(a, b); }
 static inline vf vf_max(vf a, vf b) { return _mm512_max_ps(a, b); }
 static inline vf vf_abs(vf a) { return _mm512_abs_ps(a); }
