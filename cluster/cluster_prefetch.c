@@ -153,7 +153,8 @@ static void order_spare(kin_cluster *c, int i) {
         if (!kin_proto_id_equal(&s->ids[k], &d->id)) mark_of_plan(c, k, &d->id, layers);
     }
     int now = kin_assignment_find(c->plan, &d->id);
-    if (now >= 0) mark(layers, &c->plan->windows[now].windows, false);
+    bool has_whole = now >= 0 && kin_share_is_whole(&c->plan->shares[now]); // of a share of a layer it lacks the rest
+    if (has_whole) mark(layers, &c->plan->windows[now].windows, false);
     kin_proto_message *m = c->message;
     m->type = KIN_FRAME_PREFETCH;
     m->prefetch.ticket = c->spares.ticket;

@@ -37,8 +37,11 @@ typedef struct kin_join_actions {
 
 enum { KIN_JOIN_PATH = 1024 };
 
+// Layers of a model that are here: as a whole, and slices of one share.
 typedef struct kin_layer_set {
     bool has[KIN_PROTO_MAX_LAYERS];
+    kin_share share;
+    bool has_share[KIN_PROTO_MAX_LAYERS];
 } kin_layer_set;
 
 enum { KIN_JOIN_PAGES_MAX = 4 * KIN_PROTO_MAX_KEPT };
@@ -87,13 +90,14 @@ typedef struct kin_join {
     kin_proto_id head_id;
     kin_proto_message *message;      // the one that just came
     kin_member_windows windows;      // of the plan that is prepared
+    kin_share share;                 // of their layers
     kin_proto_plan *plan, *arriving; // of the epoch in force; the one that just came
     uint8_t *work;                   // [kin_frame_cap(KIN_FRAME_PLAN)] what of a plan is to be prepared
     kin_proto_hash fetching;         // and from which head
     kin_proto_id fetching_from;
     char fetching_address[KIN_MEMBER_ADDRESS];
     uint16_t fetching_port;
-    kin_layer_set here;                 // layers of that model that are here as a whole
+    kin_layer_set here;                 // of that model
     kin_proto_prefetch *order;          // what is to be fetched ahead; ticket 0: nothing
     bool is_order_begun, fetches_ahead; // it is under way; the fetch works for it, not for a plan
     kin_time told_at;                   // when the head was told of it last
@@ -164,7 +168,8 @@ void kin_join_send_have(kin_join *j); // what it can give to others, for a head 
 void kin_join_prepare(kin_join *j, uint32_t ticket);
 void kin_join_reuse(kin_join *j, uint32_t epoch);
 
-// Fetches what these windows of `plan`'s model need; callbacks follow, for join_prepare.c or join_prefetch.c.
+// Fetches what these windows of `plan`'s model need, and its share of their layers; callbacks follow, for join_prepare.c or
+// join_prefetch.c.
 void kin_join_fetch(kin_join *j, const kin_proto_plan *plan, const kin_windows *windows, bool ahead);
 bool kin_join_has_own_file(const kin_join *j, const kin_proto_plan *plan);
 
@@ -181,9 +186,9 @@ void kin_join_end_prefetch(kin_join *j); // another head, or a plan, which is mo
 // Begins it when there is nothing more important to fetch; tells the head how far it is. Ten times a second.
 void kin_join_prefetch_tick(kin_join *j);
 
-// Whether all layers of these windows are here.
-bool kin_join_has_layers(const kin_join *j, const kin_proto_plan *plan, const kin_windows *windows);
-void kin_join_note_layers(kin_join *j, const kin_windows *windows);
+// Whether that share of all layers of these windows is here.
+bool kin_join_has_layers(const kin_join *j, const kin_proto_plan *plan, const kin_windows *windows, const kin_share *share);
+void kin_join_note_layers(kin_join *j, const kin_windows *windows, const kin_share *share);
 
 // Of a fetch that works for it.
 void kin_join_prefetch_progress(kin_join *j, const kin_proto_progress *progress);

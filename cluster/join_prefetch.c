@@ -17,19 +17,32 @@ enum {
 
 // ---- what is here
 
-bool kin_join_has_layers(const kin_join *j, const kin_proto_plan *plan, const kin_windows *windows) {
+static bool is_same_share(const kin_share *a, const kin_share *b) {
+    return memcmp(a, b, sizeof *a) == 0; // numbers of one size, without padding
+}
+
+bool kin_join_has_layers(const kin_join *j, const kin_proto_plan *plan, const kin_windows *windows, const kin_share *share) {
+    const kin_layer_set *here = &j->here;
+    bool sliced = !kin_share_is_whole(share) && is_same_share(share, &here->share);
     if (!j->chunks || memcmp(&j->fetching, &plan->model, sizeof j->fetching) != 0 || windows->n == 0) return false;
     for (int i = 0; i < windows->n; i++) {
         for (int il = windows->at[i].layer_begin; il < windows->at[i].layer_end; il++) {
-            if (!j->here.has[il]) return false;
+            if (!here->has[il] && !(sliced && here->has_share[il])) return false;
         }
     }
     return true;
 }
 
-void kin_join_note_layers(kin_join *j, const kin_windows *windows) {
+// Of one share at a time: what is here of others is found by a survey.
+void kin_join_note_layers(kin_join *j, const kin_windows *windows, const kin_share *share) {
+    kin_layer_set *here = &j->here;
+    bool *has = kin_share_is_whole(share) ? here->has : here->has_share;
+    if (!kin_share_is_whole(share) && !is_same_share(share, &here->share)) {
+        here->share = *share;
+        memset(here->has_share, 0, sizeof here->has_share);
+    }
     for (int i = 0; i < windows->n; i++) {
-        for (int il = windows->at[i].layer_begin; il < windows->at[i].layer_end; il++) j->here.has[il] = true;
+        for (int il = windows->at[i].layer_begin; il < windows->at[i].layer_end; il++) has[il] = true;
     }
 }
 
@@ -79,8 +92,9 @@ static int pack(void *user, const kin_prepacking_job *job, const atomic_bool *st
     return kin_engine_instance_prepack(&job->plan, &o, &job->but, stop, held, err);
 }
 
-// What is open or being opened packs its own layers.
+// What is open or being opened packs its own layers, as it has them.
 static void begin_packing(kin_join *j) {
+    const kin_share share = kin_engine_instance_share(&j->order->plan);
     kin_prepacking_job *job = j->job;
     const char *path =
         kin_join_has_own_file(j, &j->order->plan) ? j->o.model_path : kin_store_path(kin_chunk_store_store(j->chunks), 0);
@@ -91,7 +105,7 @@ static void begin_packing(kin_join *j) {
     }
     job->ticket = j->order->ticket;
     job->plan = j->order->plan;
-    job->but = j->ticket ? j->windows.windows : (kin_windows){0};
+    job->but = j->ticket && is_same_share(&share, &j->share) ? j->windows.windows : (kin_windows){0};
     snprintf(job->path, sizeof job->path, "%s", path);
     j->ahead.stage = KIN_PROTO_PACKING;
     kin_prepacking_begin(j->prepacking, job);
@@ -112,7 +126,8 @@ void kin_join_prefetch_fetched(kin_join *j) {
     if (!j->order->ticket || kin_engine_instance_windows(&j->order->plan, KIN_PROTO_MAX_LAYERS, &w, &err) != 0) return;
     int n_windows = kin_fetch_stats_now(j->fetch).n_windows; // as many as the disk may hold
     if (n_windows < w.windows.n) w.windows.n = j->order->plan.n_windows = n_windows;
-    kin_join_note_layers(j, &w.windows);
+    const kin_share share = kin_engine_instance_share(&j->order->plan);
+    kin_join_note_layers(j, &w.windows, &share);
     kin_log(KIN_LOG_DEBUG, "fetched ahead: %d layers for %s", kin_windows_n_layers(&w.windows),
             j->order->purpose == KIN_PROTO_FOR_PLAN ? "a better plan" : "plans without one of the others");
     begin_packing(j);
@@ -133,11 +148,12 @@ static void begin(kin_join *j) {
     kin_err err;
     j->is_order_begun = true;
     bool is_spare = j->order->purpose == KIN_PROTO_FOR_SPARE;
+    const kin_share share = kin_engine_instance_share(plan);
     if (kin_engine_instance_windows(plan, KIN_PROTO_MAX_LAYERS, &w, &err) != 0) {
         end(j, err.text);
     } else if (is_spare && j->o.spare_disk == 0) {
         end(j, "it lends no disk space for spares");
-    } else if (kin_join_has_own_file(j, plan) || kin_join_has_layers(j, plan, &w.windows) || w.windows.n == 0) {
+    } else if (kin_join_has_own_file(j, plan) || kin_join_has_layers(j, plan, &w.windows, &share) || w.windows.n == 0) {
         begin_packing(j);
     } else {
         kin_join_fetch(j, plan, &w.windows, true);

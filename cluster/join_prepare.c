@@ -138,7 +138,7 @@ static void fetch_done(void *user) {
         kin_join_prefetch_fetched(j);
         return;
     }
-    kin_join_note_layers(j, &j->windows.windows);
+    kin_join_note_layers(j, &j->windows.windows, &j->share);
     be_fetched(j);
 }
 
@@ -173,9 +173,11 @@ void kin_join_fetch(kin_join *j, const kin_proto_plan *plan, const kin_windows *
     bool same_head = kin_proto_id_equal(&j->fetching_from, &j->head_id) && strcmp(j->fetching_address, j->head_address) == 0 &&
                      j->fetching_port == j->head_port;
     bool same_model = memcmp(&j->fetching, &plan->model, sizeof j->fetching) == 0;
+    const kin_share share = kin_engine_instance_share(plan);
     j->fetches_ahead = ahead;
     if (j->fetch && same_head && same_model) {
         kin_fetch_set_windows(j->fetch, windows);
+        kin_fetch_set_share(j->fetch, &share);
         return;
     }
     if (!same_model) memset(&j->here, 0, sizeof j->here);
@@ -197,9 +199,12 @@ void kin_join_fetch(kin_join *j, const kin_proto_plan *plan, const kin_windows *
     o.head_id = j->head_id;
     o.windows = windows;
     o.chunks = j->chunks; // it may be held still
-    if (kin_fetch_start(&j->fetch, kin_endpoint_loop(j->endpoint), &o, &callbacks, j, &err) == 0) return;
-    j->fetch = NULL;
-    fail_fetch(j, err.text);
+    if (kin_fetch_start(&j->fetch, kin_endpoint_loop(j->endpoint), &o, &callbacks, j, &err) == 0) {
+        kin_fetch_set_share(j->fetch, &share);
+    } else {
+        j->fetch = NULL;
+        fail_fetch(j, err.text);
+    }
 }
 
 bool kin_join_has_own_file(const kin_join *j, const kin_proto_plan *plan) {
@@ -214,6 +219,7 @@ void kin_join_prepare(kin_join *j, uint32_t ticket) {
     j->is_fetched = j->is_instance_open = false;
     atomic_store(&j->is_fetching, false);
     j->begins_early = j->plan->n_windows > 1;
+    j->share = kin_engine_instance_share(j->plan);
     if (kin_engine_instance_windows(j->plan, KIN_PROTO_MAX_LAYERS, &j->windows, &err) != 0) {
         fail(j, "reading the plan", err.text);
     } else if (kin_join_has_own_file(j, j->plan)) {
@@ -223,7 +229,7 @@ void kin_join_prepare(kin_join *j, uint32_t ticket) {
         j->is_fetched = true;
         set_path(j, j->o.model_path);
         queue_plan(j);
-    } else if (kin_join_has_layers(j, j->plan, &j->windows.windows)) {
+    } else if (kin_join_has_layers(j, j->plan, &j->windows.windows, &j->share)) {
         kin_log(KIN_LOG_DEBUG, "all layers of the plan are here");
         open_store(j);
         be_fetched(j);

@@ -355,9 +355,14 @@ void kin_fetch_cancel(kin_fetch *f) {
 void kin_fetch_set_windows(kin_fetch *f, const kin_windows *windows) {
     if (f->phase >= KIN_FETCH_FAILED) return;
     f->windows = *windows;
+    f->share = (kin_share){0};
     f->most = UINT64_MAX;
     f->windows_changed = true;
     kin_fetch_kick(f);
+}
+
+void kin_fetch_set_share(kin_fetch *f, const kin_share *share) {
+    f->share = *share;
 }
 
 void kin_fetch_set_most(kin_fetch *f, uint64_t bytes) {

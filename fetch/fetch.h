@@ -1,9 +1,10 @@
 // A fetch: brings the parts of a model that a device needs onto its disk, from the head and from other devices.
 //
 // It gets the model's manifest (from the cache, or from the head), opens the store, gets the files' headers, finds out which
-// chunks the windows are in, and gets those: the first window's first. Everything is checked against the model's hash. What is
-// there already, from an earlier time too, is not fetched again. Whom to ask for what is pure/proto/swarm.h's to decide; here are
-// the links, which are opened again when they break, and the disk, in libuv's thread pool.
+// chunks the windows are in (of a group's device: its slices of their layers), and gets those: the first window's first.
+// Everything is checked against the model's hash. What is there already, from an earlier time too, is not fetched again. Whom to
+// ask for what is pure/proto/swarm.h's to decide; here are the links, which are opened again when they break, and the disk, in
+// libuv's thread pool.
 //
 // Life: kin_fetch_start; `opened`, `progress`..., `headers_here`, `kept`..., `first_window_here`, `done`. A finished fetch rests,
 // with no links, until kin_fetch_set_windows wants more; then all of it but `opened` comes again. Or `failed`, after which it
@@ -19,6 +20,7 @@
 
 #include "base/err.h"
 #include "fetch/chunk_store.h"
+#include "model/share.h"
 #include "net/link.h"
 #include "pure/plan/window.h"
 #include "pure/proto/message.h"
@@ -86,6 +88,10 @@ void kin_fetch_cancel(kin_fetch *fetch);
 // Other windows of the same model. What is there stays, what the old windows needed and these do not is not fetched
 // any more.
 void kin_fetch_set_windows(kin_fetch *fetch, const kin_windows *windows);
+
+// Right after start or set_windows: of these windows' layers only this share, as a device of a group has it; else whole layers.
+// What it needs are the chunks that hold bytes of its slices.
+void kin_fetch_set_share(kin_fetch *fetch, const kin_share *share);
 
 // Right after start or set_windows: of these windows only so many, from the first one on, as take no more than so many bytes that
 // are not here yet. kin_fetch_stats has how many those were.

@@ -42,7 +42,8 @@ struct kin_fetch {
     int n_files;
     uint64_t file_sizes[KIN_PROTO_MAX_FILES];
     kin_windows windows;
-    uint64_t most; // bytes to fetch for them
+    kin_share share; // of their layers
+    uint64_t most;   // bytes to fetch for them
     bool is_gentle;
     unsigned n_paces;
     bool windows_changed; // since the last survey began
@@ -55,6 +56,7 @@ struct kin_fetch {
     int rc;
     kin_err err;
     kin_windows work_windows;
+    kin_share work_share;
     uint64_t work_most;
     kin_missing_chunks survey; // the work's while there is some
     int n_windows;             // that it found

@@ -141,7 +141,7 @@ static void cut_windows(kin_fetch *f) {
 
 static void run_survey(uv_work_t *work) {
     kin_fetch *f = work->data;
-    f->rc = kin_missing_chunks_make(&f->survey, kin_chunk_store_store(f->chunks), &f->work_windows, &f->err);
+    f->rc = kin_missing_chunks_make(&f->survey, kin_chunk_store_store(f->chunks), &f->work_windows, &f->work_share, &f->err);
     if (f->rc == 0 && f->survey.is_whole) cut_windows(f);
     if (f->rc == 0) f->rc = make_room_for_model(f);
 }
@@ -219,6 +219,7 @@ static void on_surveyed(uv_work_t *work, int status) {
 
 void kin_fetch_begin_survey(kin_fetch *f) {
     f->work_windows = f->windows;
+    f->work_share = f->share;
     f->work_most = f->most;
     f->windows_changed = f->is_first_told = false;
     f->n_windows = 0;

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "model/gguf.h"
+#include "model/model.h"
 #include "model/ranges.h"
 
 // ---- headers
@@ -75,27 +76,31 @@ static int survey_window(kin_missing_chunks *s, kin_store *store, const kin_gguf
     return rc;
 }
 
-static int survey_windows(kin_missing_chunks *s, kin_store *store, const kin_windows *windows, bool *seen, kin_err *err) {
-    kin_gguf *gguf;
-    if (kin_gguf_open(&gguf, kin_store_path(store, 0), err) != 0) return KIN_FAIL;
+static int survey_windows(kin_missing_chunks *s, kin_store *store, const kin_windows *windows, const kin_share *share, bool *seen,
+                          kin_err *err) {
+    kin_model model;
+    if (kin_model_open(&model, kin_store_path(store, 0), err) != 0) return KIN_FAIL;
     kin_ranges_wanted wanted = {.header = true};
-    int rc = survey_window(s, store, gguf, &wanted, seen, err);
+    int rc = survey_window(s, store, model.gguf, &wanted, seen, err);
+    wanted = (kin_ranges_wanted){.slices = kin_share_slices(share, &model.hp)}; // which kin_ranges_list checks
     for (int i = 0; i < windows->n && rc == 0; i++) {
-        wanted = (kin_ranges_wanted){.layer_begin = windows->at[i].layer_begin, .layer_end = windows->at[i].layer_end};
-        rc = survey_window(s, store, gguf, &wanted, seen, err);
+        wanted.layer_begin = windows->at[i].layer_begin;
+        wanted.layer_end = windows->at[i].layer_end;
+        rc = survey_window(s, store, model.gguf, &wanted, seen, err);
     }
-    kin_gguf_close(gguf);
+    kin_model_close(&model);
     return rc;
 }
 
-int kin_missing_chunks_make(kin_missing_chunks *s, kin_store *store, const kin_windows *windows, kin_err *err) {
+int kin_missing_chunks_make(kin_missing_chunks *s, kin_store *store, const kin_windows *windows, const kin_share *share,
+                            kin_err *err) {
     uint32_t n_chunks = kin_store_manifest(store)->n_chunks;
     bool *seen = calloc(n_chunks, sizeof *seen);
     *s = (kin_missing_chunks){.chunks = calloc(n_chunks, sizeof *s->chunks)};
     int rc = seen && s->chunks ? 0 : kin_err_set(err, "no memory for a list of %u chunks", (unsigned)n_chunks);
     if (rc == 0) rc = survey_headers(s, store, seen, err);
     if (rc == 0 && s->is_whole) {
-        rc = survey_windows(s, store, windows, seen, err);
+        rc = survey_windows(s, store, windows, share, seen, err);
     } else if (rc == 0) {
         s->ends[s->n_groups++] = s->n;
     }

@@ -64,7 +64,8 @@ static int open_devices(kin_engine_instance *s, const kin_proto_plan *plan, cons
     return kin_devices_open(&s->devices, &dopts, err);
 }
 
-static kin_share share_of(const kin_proto_group *g) {
+kin_share kin_engine_instance_share(const kin_proto_plan *plan) {
+    const kin_proto_group *g = &plan->group;
     if (g->n_ranks == 0) return (kin_share){0};
     return (kin_share){.rank = g->rank,
                        .n_ranks = g->n_ranks,
@@ -106,7 +107,7 @@ static kin_shard_options shard_options(const kin_engine_instance *s, const kin_p
 static int open_model(kin_engine_instance *s, const kin_proto_plan *plan, const kin_engine_instance_options *o, kin_err *err) {
     if (kin_model_open(&s->model, o->model_path, err) != 0) return KIN_FAIL;
     if (kin_engine_instance_windows(plan, s->model.hp.n_layer, &s->windows, err) != 0) return KIN_FAIL;
-    s->share = share_of(&plan->group);
+    s->share = kin_engine_instance_share(plan);
     return s->windows.windows.n > 0 ? open_devices(s, plan, o, err) : 0;
 }
 

@@ -70,5 +70,8 @@ size_t kin_engine_instance_take_intervals(kin_engine_instance *instance, kin_str
 // The windows of a plan and their rounds. Fails if they cannot be of a model with n_layer layers.
 int kin_engine_instance_windows(const kin_proto_plan *plan, int n_layer, kin_member_windows *out, kin_err *err);
 
+// Its share of their layers, as the plan says; not checked.
+kin_share kin_engine_instance_share(const kin_proto_plan *plan);
+
 // What the steps of its ring have in common.
 kin_steps kin_engine_instance_steps(const kin_proto_plan *plan, int n_embd);

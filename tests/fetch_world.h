@@ -47,6 +47,7 @@ typedef struct node {
     char cache[128];
     kin_chunk_store *chunks;
     kin_windows windows;
+    kin_share share; // of their layers
     int n_opened, n_progress, n_have, n_headers, n_kept, n_first, n_done;
     uint32_t here_at_headers, here_at_first; // chunks wanted and here when the headers, the first window were
     uint64_t missing_bytes;                  // of the whole model, when the store was opened
@@ -421,6 +422,7 @@ static inline void start_with(node *n, const kin_fetch_options *o) {
     n->n_opened = n->n_progress = n->n_have = n->n_headers = n->n_kept = n->n_first = n->n_done = 0;
     n->reason[0] = '\0';
     assert_int_equal(kin_fetch_start(&n->fetch, &n->w->loop, o, &callbacks, n, &err), 0);
+    kin_fetch_set_share(n->fetch, &n->share);
 }
 
 static inline void start(node *n) {
@@ -479,15 +481,18 @@ static inline void mark_needed(const world *w, const kin_gguf *gguf, const kin_r
 static inline bool *needed_by(const node *n) {
     const world *w = n->w;
     bool *needed = calloc(w->manifest.n_chunks, sizeof *needed);
-    kin_gguf *gguf;
+    kin_model model;
     kin_err err;
-    if (kin_gguf_open(&gguf, w->path[0], &err) != 0) fail_msg("%s", err.text);
-    mark_needed(w, gguf, &(kin_ranges_wanted){.header = true}, needed);
+    if (kin_model_open(&model, w->path[0], &err) != 0) fail_msg("%s", err.text);
+    kin_ranges_wanted wanted = {.header = true};
+    mark_needed(w, model.gguf, &wanted, needed);
+    wanted = (kin_ranges_wanted){.slices = kin_share_slices(&n->share, &model.hp)};
     for (int i = 0; i < n->windows.n; i++) {
-        const kin_window *window = &n->windows.at[i];
-        mark_needed(w, gguf, &(kin_ranges_wanted){.layer_begin = window->layer_begin, .layer_end = window->layer_end}, needed);
+        wanted.layer_begin = n->windows.at[i].layer_begin;
+        wanted.layer_end = n->windows.at[i].layer_end;
+        mark_needed(w, model.gguf, &wanted, needed);
     }
-    kin_gguf_close(gguf);
+    kin_model_close(&model);
     return needed;
 }
 
@@ -521,18 +526,27 @@ static inline void expect_needed_chunks(const node *n, bool exactly) {
     if (exactly) assert_int_equal(n_beyond, 0);
 }
 
-// The model opens from the store, and its layers are those of the original.
+static inline void expect_same_slice(const kin_slice *slice, const kin_gguf_tensor *a, const kin_gguf_tensor *b) {
+    kin_slice_view v = kin_slice_view_of(slice, a);
+    for (uint64_t k = 0; k < v.n_runs; k++) {
+        uint64_t at = v.first + k * v.stride;
+        assert_memory_equal((const uint8_t *)a->data + at, (const uint8_t *)b->data + at, v.run);
+    }
+}
+
+// The model opens from the store, and its layers, or the share of them, are those of the original.
 static inline void expect_layers(const node *n) {
     kin_model whole, ours;
     kin_err err;
     if (kin_model_open(&whole, n->w->path[0], &err) != 0) fail_msg("%s", err.text);
     if (kin_model_open(&ours, kin_store_path(kin_chunk_store_store(n->chunks), 0), &err) != 0) fail_msg("%s", err.text);
+    kin_slices slices = kin_share_slices(&n->share, &whole.hp);
     for (int i = 0; i < n->windows.n; i++) {
         for (int il = n->windows.at[i].layer_begin; il < n->windows.at[i].layer_end; il++) {
             for (int k = 0; k < KIN_W_COUNT; k++) {
                 const kin_gguf_tensor *a = whole.layers[il].w[k], *b = ours.layers[il].w[k];
                 assert_int_equal(!a, !b);
-                if (a) assert_memory_equal(a->data, b->data, a->n_bytes);
+                if (a) expect_same_slice(&slices.of[k], a, b);
             }
         }
     }

@@ -1,6 +1,8 @@
 // Fetching over real links: each device ends with exactly the chunks that its windows need, and fetches nothing twice.
 #include "tests/fetch_world.h"
 
+#include <ggml.h>
+
 static void devices_end_with_exactly_the_chunks_of_their_windows(void **state) {
     world *w = *state;
     w->devices[0].windows = kin_windows_one(0, 2, 0);
@@ -179,6 +181,63 @@ static void another_plan_fetches_only_what_is_new(void **state) {
     RUN_UNTIL(w, n->n_done == 3);
 }
 
+// Two equal shares of each layer.
+static void split_layers(const world *w, kin_share *shares) {
+    kin_model model;
+    kin_err err;
+    if (kin_model_open(&model, w->path[0], &err) != 0) fail_msg("%s", err.text);
+    if (kin_share_split(&model, GGML_TYPE_F16, (double[]){1, 1}, 2, shares, &err) != 0) fail_msg("%s", err.text);
+    kin_model_close(&model);
+}
+
+static void want_share(node *n, const kin_share *share) {
+    int n_done = n->n_done;
+    n->share = *share;
+    kin_fetch_set_windows(n->fetch, &n->windows);
+    kin_fetch_set_share(n->fetch, &n->share);
+    RUN_UNTIL(n->w, n->n_done > n_done || n->reason[0]);
+    if (n->reason[0]) fail_msg("%s", n->reason);
+    expect_needed_chunks(n, false);
+    expect_layers(n);
+}
+
+static void a_device_of_a_group_fetches_the_chunks_of_its_slices(void **state) {
+    world *w = *state;
+    node *n = &w->devices[0];
+    kin_share shares[2];
+    split_layers(w, shares);
+    n->windows = two_windows(0, 2, 3, 5);
+    uint64_t whole = bytes_needed_by(n);
+    n->share = shares[1];
+    start(n);
+    expect_done(n);
+    expect_needed_chunks(n, true);
+    kin_fetch_stats s = kin_fetch_stats_now(n->fetch);
+    assert_int_equal(s.bytes_head, bytes_needed_by(n));
+    assert_int_equal(n->progress.sent.total, s.bytes_head);
+    assert_true(s.bytes_head < whole * 9 / 10);
+    // In another plan it is another one of the group, then it has the layers alone: the missing chunks are found.
+    want_share(n, &shares[0]);
+    assert_in_range(kin_fetch_stats_now(n->fetch).bytes_head, s.bytes_head + 1, whole);
+    want_share(n, &(kin_share){0});
+    expect_needed_chunks(n, true);
+    assert_int_equal(kin_fetch_stats_now(n->fetch).bytes_head, whole);
+}
+
+// A head may say anything.
+static void a_share_that_the_model_has_not_is_refused(void **state) {
+    world *w = *state;
+    node *n = &w->devices[0];
+    n->windows = kin_windows_one(0, 1, 0);
+    const kin_share shares[] = {{1, 2, 1, 200, 0, 256}, {0, 2, 0, 1, 256, 65536}, {0, 2, 0, 1, 7, 9}, {0, 2, 1, 0, 0, 16}};
+    for (size_t i = 0; i < sizeof shares / sizeof shares[0]; i++) {
+        n->share = shares[i];
+        start(n);
+        expect_failed(n, "has no slice of the");
+        end_fetch(n);
+    }
+}
+
 static void another_plan_in_the_middle_leaves_what_is_not_needed_any_more(void **state) {
     world *w = *state;
     node *n = &w->devices[0];
@@ -289,6 +348,8 @@ int main(void) {
         TEST(a_complete_device_needs_no_head),
         TEST(another_plan_fetches_only_what_is_new),
         TEST(of_many_windows_as_many_come_as_may_take_room),
+        TEST(a_device_of_a_group_fetches_the_chunks_of_its_slices),
+        TEST(a_share_that_the_model_has_not_is_refused),
         TEST(another_plan_in_the_middle_leaves_what_is_not_needed_any_more),
         cmocka_unit_test_setup_teardown(a_gentle_fetch_brings_the_same_and_may_hurry_in_the_middle, open_large_world,
                                         close_world),

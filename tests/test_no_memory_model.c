@@ -224,7 +224,7 @@ static int find_missing(void *arg, kin_err *err) {
     kin_missing_chunks missing;
     kin_store *store;
     if (kin_store_open_files(&store, &w->manifest, w->paths, err) != 0) return KIN_FAIL;
-    int rc = kin_missing_chunks_make(&missing, store, &windows, err);
+    int rc = kin_missing_chunks_make(&missing, store, &windows, &(kin_share){0}, err);
     if (rc == 0) kin_missing_chunks_fini(&missing);
     kin_store_close(store);
     return rc;
