@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "base/log.h"
+#include "model/ranges.h"
 #include "pure/proto/epoch.h"
 #include "pure/proto/goodbye.h"
 #include "pure/proto/label.h"
@@ -484,12 +485,24 @@ static void sum_failed(void *user, uint32_t epoch, const char *reason) {
     kin_endpoint_call(c->endpoint, on_group_broken, c);
 }
 
+// Embedding and output layer stay on the head.
+static int withhold_private(kin_cluster *c, kin_err *err) {
+    bool *is_private = calloc(c->o.manifest->n_chunks, sizeof *is_private);
+    if (!is_private) return kin_err_set(err, "out of memory");
+    if (kin_ranges_private(c->o.model->gguf, c->o.manifest, is_private, err) != 0) {
+        free(is_private);
+        return KIN_FAIL;
+    }
+    kin_chunk_store_withhold_take(c->chunks, is_private);
+    return 0;
+}
+
 static void open_chunk_server(kin_cluster *c) {
     kin_err err;
     kin_store *store = NULL;
     if (kin_chunk_server_open(&c->server, kin_endpoint_loop(c->endpoint), NULL, &err) != 0 ||
         kin_store_open_files(&store, c->o.manifest, c->o.paths, &err) != 0 ||
-        kin_chunk_store_new(&c->chunks, kin_endpoint_loop(c->endpoint), store, &err) != 0) {
+        kin_chunk_store_new(&c->chunks, kin_endpoint_loop(c->endpoint), store, &err) != 0 || withhold_private(c, &err) != 0) {
         kin_log(KIN_LOG_WARN, "devices cannot fetch the model from here: %s", err.text);
         if (!c->chunks) kin_store_close(store);
         return;

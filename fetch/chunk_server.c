@@ -156,7 +156,8 @@ static bool send_hashes(client *c) {
 }
 
 static bool has_chunk(const kin_chunk_server *s, uint32_t i_chunk) {
-    return s->chunks && kin_store_has(kin_chunk_store_store(s->chunks), i_chunk);
+    return s->chunks && kin_store_has(kin_chunk_store_store(s->chunks), i_chunk) &&
+           !kin_chunk_store_withholds(s->chunks, i_chunk);
 }
 
 // Sends what can be sent without the disk. Returns true if the disk is what it waits for.
@@ -282,6 +283,11 @@ static void take_get(client *c, const kin_proto_get *m) {
     const kin_manifest *manifest = s->chunks ? kin_store_manifest(kin_chunk_store_store(s->chunks)) : NULL;
     if (manifest && i >= manifest->n_chunks) {
         end_client(c, "chunk %" PRIu32 " was asked for; the model has %" PRIu32, i, manifest->n_chunks);
+        return;
+    }
+    if (manifest && kin_chunk_store_withholds(s->chunks, i)) {
+        end_client(c, "chunk %" PRIu32 " was asked for, which has nothing but embedding or output layer: they stay on the head",
+                   i);
         return;
     }
     uint32_t n = manifest ? kin_manifest_chunk(manifest, i).bytes : 0;

@@ -1,8 +1,11 @@
 // The chunk server: sends parts of the model file on FETCH links (messages HASHES_WANTED and GET of pure/proto/message.h). A
 // head serves its own files, a device what it has fetched so far. And pages of the KV cache, under their names.
 //
-// The owner answers OPEN and then hands the link over. No client is trusted: one that asks for what cannot exist, or for too
-// much at a time, gets a sentence and loses its link; the others go on. A chunk that is not here is answered by LACK.
+// Chunks that have only embedding or output layer are given to nobody (kin_ranges_private): these stay on the head.
+//
+// The owner answers OPEN and then hands the link over. No client is trusted: one that asks for what cannot exist or is not
+// given, or for too much at a time, gets a sentence and loses its link; the others go on. A chunk that is not here is answered by
+// LACK.
 //
 // The disk is read in libuv's thread pool, a piece of at most KIN_FRAME_DATA_BYTES at a time: one for a link, n_reads for all.
 // Links take turns. A link that is slow to take its bytes is read for no further than its queue has room, 2 MiB, which is the

@@ -6,6 +6,7 @@ struct kin_chunk_store {
     uv_work_t work;
     uv_loop_t *loop;
     kin_store *store;
+    bool *is_private; // [n_chunks]; NULL: none is
     int n_holders;
 };
 
@@ -26,8 +27,10 @@ static void close_store(uv_work_t *work) {
 }
 
 static void on_store_closed(uv_work_t *work, int status) {
+    kin_chunk_store *s = work->data;
     (void)status;
-    free(work->data);
+    free(s->is_private);
+    free(s);
 }
 
 void kin_chunk_store_let_go(kin_chunk_store *s) {
@@ -39,4 +42,13 @@ void kin_chunk_store_let_go(kin_chunk_store *s) {
 
 kin_store *kin_chunk_store_store(const kin_chunk_store *s) {
     return s->store;
+}
+
+void kin_chunk_store_withhold_take(kin_chunk_store *s, bool *is_private) {
+    free(s->is_private);
+    s->is_private = is_private;
+}
+
+bool kin_chunk_store_withholds(const kin_chunk_store *s, uint32_t i_chunk) {
+    return s->is_private && s->is_private[i_chunk];
 }

@@ -7,6 +7,8 @@
 // Thread: the loop's, for every function. The loop must run until it has nothing to do before it is closed.
 #pragma once
 
+#include <stdbool.h>
+#include <stdint.h>
 #include <uv.h>
 
 #include "base/err.h"
@@ -22,3 +24,7 @@ void kin_chunk_store_let_go(kin_chunk_store *chunks);           // NULL is allow
 
 // Valid while it is held.
 kin_store *kin_chunk_store_store(const kin_chunk_store *chunks);
+
+// Chunks that are given to nobody, whoever asks: those of kin_ranges_private // [n_chunks], malloc'ed; it takes the array over.
+void kin_chunk_store_withhold_take(kin_chunk_store *chunks, bool *is_private);
+bool kin_chunk_store_withholds(const kin_chunk_store *chunks, uint32_t i_chunk); // i_chunk < n_chunks

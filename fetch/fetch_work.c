@@ -191,6 +191,12 @@ static int settle_swarm(kin_fetch *f) {
     return 0;
 }
 
+// What a device had from elsewhere, or before heads withheld it, is not given on by it either.
+static void withhold_private(kin_fetch *f) {
+    if (f->survey.is_private) kin_chunk_store_withhold_take(f->chunks, f->survey.is_private);
+    f->survey.is_private = NULL;
+}
+
 static void on_surveyed(uv_work_t *work, int status) {
     kin_fetch *f = work->data;
     (void)status; // nothing here cancels work
@@ -205,6 +211,7 @@ static void on_surveyed(uv_work_t *work, int status) {
     } else {
         f->phase = KIN_FETCH_FETCHING;
         f->n_windows = f->survey.n_groups > 0 ? f->survey.n_groups - 1 : 0;
+        withhold_private(f);
         want_all(f);
         kin_fetch_kick(f);
         if (f->survey.is_whole && !f->windows_changed && f->callbacks.headers_here) f->callbacks.headers_here(f->user);

@@ -81,7 +81,8 @@ static int survey_windows(kin_missing_chunks *s, kin_store *store, const kin_win
     kin_model model;
     if (kin_model_open(&model, kin_store_path(store, 0), err) != 0) return KIN_FAIL;
     kin_ranges_wanted wanted = {.header = true};
-    int rc = survey_window(s, store, model.gguf, &wanted, seen, err);
+    int rc = kin_ranges_private(model.gguf, kin_store_manifest(store), s->is_private, err);
+    if (rc == 0) rc = survey_window(s, store, model.gguf, &wanted, seen, err);
     wanted = (kin_ranges_wanted){.slices = kin_share_slices(share, &model.hp)}; // which kin_ranges_list checks
     for (int i = 0; i < windows->n && rc == 0; i++) {
         wanted.layer_begin = windows->at[i].layer_begin;
@@ -99,6 +100,8 @@ int kin_missing_chunks_make(kin_missing_chunks *s, kin_store *store, const kin_w
     *s = (kin_missing_chunks){.chunks = calloc(n_chunks, sizeof *s->chunks)};
     int rc = seen && s->chunks ? 0 : kin_err_set(err, "no memory for a list of %u chunks", (unsigned)n_chunks);
     if (rc == 0) rc = survey_headers(s, store, seen, err);
+    if (rc == 0 && s->is_whole) s->is_private = calloc(n_chunks, sizeof *s->is_private);
+    if (rc == 0 && s->is_whole && !s->is_private) rc = kin_err_set(err, "out of memory");
     if (rc == 0 && s->is_whole) {
         rc = survey_windows(s, store, windows, share, seen, err);
     } else if (rc == 0) {
@@ -111,6 +114,8 @@ int kin_missing_chunks_make(kin_missing_chunks *s, kin_store *store, const kin_w
 
 void kin_missing_chunks_fini(kin_missing_chunks *s) {
     free(s->chunks);
+    free(s->is_private);
     s->chunks = NULL;
+    s->is_private = NULL;
     s->n = 0;
 }

@@ -23,6 +23,7 @@ typedef struct kin_missing_chunks {
     // Group 0 is the headers (and what all windows use), then one for each window; group g is chunks [ends[g - 1], ends[g]).
     int n_groups;
     size_t ends[1 + KIN_MAX_WINDOWS];
+    bool *is_private; // of kin_ranges_private // [n_chunks]; NULL: not whole
 } kin_missing_chunks;
 
 // Fails if a header is none, if the model has not these layers or not such a share of them, or if a file cannot be read. The

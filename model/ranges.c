@@ -186,3 +186,25 @@ int kin_ranges_chunks(const kin_manifest *m, const kin_range *ranges, size_t n, 
     *chunks = NULL;
     return KIN_FAIL;
 }
+
+static int mark_needed(const kin_manifest *m, const kin_range *r, bool *is_private, kin_err *err) {
+    uint32_t begin, end;
+    if (kin_manifest_chunks_of_range(m, r->i_file, r->offset, r->bytes, &begin, &end, err) != 0) return KIN_FAIL;
+    for (uint32_t c = begin; c < end; c++) is_private[c] = false;
+    return 0;
+}
+
+int kin_ranges_private(const kin_gguf *gguf, const kin_manifest *m, bool *is_private, kin_err *err) {
+    for (uint32_t c = 0; c < m->n_chunks; c++) is_private[c] = true;
+    for (int i = 0; i < kin_gguf_n_files(gguf); i++) {
+        kin_range r = header_of(gguf, i);
+        if (mark_needed(m, &r, is_private, err) != 0) return KIN_FAIL;
+    }
+    for (size_t i = 0; i < kin_gguf_n_tensors(gguf); i++) {
+        const kin_gguf_tensor *t = kin_gguf_tensor_at(gguf, i);
+        part p = part_of(t, false, false);
+        kin_range r = {.i_file = t->i_file, .offset = t->offset, .bytes = t->n_bytes};
+        if (p != PART_EMBEDDING && p != PART_OUTPUT && mark_needed(m, &r, is_private, err) != 0) return KIN_FAIL;
+    }
+    return 0;
+}

@@ -44,3 +44,8 @@ uint64_t kin_ranges_bytes(const kin_range *ranges, size_t n);
 // Fails if the ranges are not within the manifest's files.
 int kin_ranges_chunks(const kin_manifest *m, const kin_range *ranges, size_t n, uint32_t **chunks, size_t *n_chunks,
                       kin_err *err);
+
+// Which chunks hold nothing that a device of the head's can need: no header, no layer, no tensor that every device uses; so only
+// of the embedding and the output layer, which stay on the head. is_private // [m->n_chunks]. Fails if the tensors are not within
+// the manifest's files.
+int kin_ranges_private(const kin_gguf *gguf, const kin_manifest *m, bool *is_private, kin_err *err);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/hex.h"
+#include "model/ranges.h"
 #include "serve/refuse.h"
 #include "serve/tab.h"
 #include "serve/websocket.h"
@@ -200,10 +201,19 @@ static void reader_is_gone(void *self) {
     ((chunk_read *)self)->x = NULL;
 }
 
-static bool find_chunk(const kin_manifest *m, const uint8_t hash[KIN_SHA256_BYTES], uint32_t *i) {
-    for (*i = 0; *i < m->n_chunks; ++*i)
-        if (memcmp(m->hashes[*i], hash, KIN_SHA256_BYTES) == 0) return true;
-    return false;
+// One that a tab may need: of embedding and output layer alone it is given nothing.
+static bool find_chunk(const kin_session *s, const uint8_t hash[KIN_SHA256_BYTES], uint32_t *i) {
+    const kin_manifest *m = &s->fleet.manifest;
+    kin_err err;
+    bool *is_private = calloc(m->n_chunks, sizeof *is_private);
+    bool found = false;
+    if (is_private && kin_ranges_private(s->model.gguf, m, is_private, &err) == 0) {
+        for (*i = 0; *i < m->n_chunks && !found; *i += !found) {
+            found = !is_private[*i] && memcmp(m->hashes[*i], hash, KIN_SHA256_BYTES) == 0;
+        }
+    }
+    free(is_private);
+    return found;
 }
 
 static bool knows_token(const kin_tabs *t, const kin_http_exchange *x) {
@@ -221,8 +231,8 @@ void kin_tabs_reply_chunk(kin_tabs *t, kin_http_exchange *x) {
         kin_http_reply_error(x, 403, "parts of the model are for tabs that have joined");
         return;
     }
-    if (!is_hash || !find_chunk(m, hash, &i)) {
-        kin_http_reply_error(x, 404, "the model has no such chunk");
+    if (!is_hash || !find_chunk(t->world.session, hash, &i)) {
+        kin_http_reply_error(x, 404, "the model has no such chunk for other devices");
         return;
     }
     chunk_read *r = calloc(1, sizeof *r);

@@ -20,15 +20,19 @@ static void on_raw_opened(void *user, kin_link *link) {
     kin_link_send(link, KIN_FRAME_OPEN, 0, 1, &(kin_frame_part){bytes, kin_proto_encode_open(bytes, sizeof bytes, &hello)});
 }
 
-static raw *connect_raw_on(world *w, uv_loop_t *loop) {
+static raw *connect_raw_to(world *w, uint16_t port, uv_loop_t *loop) {
     static const kin_link_callbacks callbacks = {.opened = on_raw_opened, .frame = on_raw_frame, .closed = forget_raw};
     kin_link_options o = kin_link_options_default(w->tls);
     raw *r = &w->raws[w->n_raws++];
     kin_err err;
     *r = (raw){.w = w};
-    assert_int_equal(kin_link_connect(&r->link, loop, "127.0.0.1", w->head.port, &o, &callbacks, r, &err), 0);
+    assert_int_equal(kin_link_connect(&r->link, loop, "127.0.0.1", port, &o, &callbacks, r, &err), 0);
     RUN_UNTIL(w, r->is_accepted || (loop != &w->loop && (uv_run(loop, UV_RUN_NOWAIT), r->is_accepted)));
     return r;
+}
+
+static raw *connect_raw_on(world *w, uv_loop_t *loop) {
+    return connect_raw_to(w, w->head.port, loop);
 }
 
 static raw *connect_raw(world *w) {
@@ -82,6 +86,61 @@ static void who_asks_for_what_cannot_be_loses_the_link_and_nobody_else(void **st
     w->devices[0].windows = kin_windows_one(0, 1, 0);
     start(&w->devices[0]);
     expect_done(&w->devices[0]);
+}
+
+// By the file: whether bytes [begin, end) of it are of nothing but embedding and output layer.
+static bool is_of_ends_alone(const kin_model *m, uint64_t begin, uint64_t end) {
+    bool is_header = true;
+    for (size_t i = 0; i < kin_gguf_n_tensors(m->gguf); i++) {
+        const kin_gguf_tensor *t = kin_gguf_tensor_at(m->gguf, i);
+        bool is_end = t == m->token_embd || t == m->output || t == m->output_norm;
+        if (t->offset <= begin) is_header = false;
+        if (!is_end && t->offset < end && t->offset + t->n_bytes > begin) return false;
+    }
+    return !is_header;
+}
+
+static void what_stays_on_the_head_is_given_to_nobody(void **state) {
+    world *w = *state;
+    uint32_t n = w->manifest.n_chunks, n_private = 0;
+    bool *is_private = calloc(n, sizeof *is_private);
+    kin_model model;
+    kin_err err;
+    assert_int_equal(kin_model_open(&model, w->path[0], &err), 0);
+    assert_int_equal(kin_ranges_private(model.gguf, &w->manifest, is_private, &err), 0);
+    kin_chunk_store_withhold_take(w->head.chunks, is_private);
+    node *d = &w->devices[0];
+    d->windows = kin_windows_one(0, N_LAYER, 0);
+    open_chunk_server(d, 0);
+    start(d);
+    expect_done(d); // of the layers nothing is kept back
+    raw *good = connect_raw(w);
+    for (uint32_t i = 0; i < n; i++) {
+        kin_chunk c = kin_manifest_chunk(&w->manifest, i);
+        bool is_end = is_of_ends_alone(&model, c.offset, c.offset + c.bytes);
+        assert_int_equal(kin_chunk_store_withholds(w->head.chunks, i), is_end);
+        n_private += is_end;
+        if (!is_end) {
+            int n_data = good->n_data;
+            send_get(good, w->manifest.hash, i, 0, 1);
+            RUN_UNTIL(w, good->n_data == n_data + 1);
+            continue;
+        }
+        raw *r = connect_raw(w);
+        send_get(r, w->manifest.hash, i, 0, 1);
+        expect_closed(r, "they stay on the head");
+        assert_int_equal(r->n_data, 0);
+        // A device that has it from elsewhere gives it to nobody either.
+        static uint8_t bytes[CHUNK];
+        assert_int_equal(kin_store_read(kin_chunk_store_store(w->head.chunks), i, 0, bytes, c.bytes, &err), 0);
+        assert_int_equal(kin_store_put(kin_chunk_store_store(d->chunks), i, bytes, c.bytes, &err), KIN_STORE_OK);
+        r = connect_raw_to(w, d->port, &w->loop);
+        send_get(r, w->manifest.hash, i, 0, 1);
+        expect_closed(r, "they stay on the head");
+        assert_int_equal(r->n_data, 0);
+    }
+    assert_in_range(n_private, 2, n / 2);
+    kin_model_close(&model);
 }
 
 static void a_part_of_a_chunk_can_be_asked_for(void **state) {
@@ -210,6 +269,7 @@ static void many_hashes_come_in_several_messages(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(who_asks_for_what_cannot_be_loses_the_link_and_nobody_else),
+        TEST(what_stays_on_the_head_is_given_to_nobody),
         TEST(a_part_of_a_chunk_can_be_asked_for),
         TEST(without_a_store_everything_is_lacking),
         TEST(what_is_asked_for_when_the_store_goes_is_lacking),

@@ -298,10 +298,12 @@ static void flush_tls(int fd, kin_tls *tls) {
     kin_tls_output_done(tls);
 }
 
-// Somebody with the key who says OPEN and then the first `n` bytes of DEVICE, and no more. Returns after the head has hung up.
-static void say_half(uint16_t port, kin_proto_role role, size_t n) {
-    static kin_proto_message open, facts;
+// Somebody with the key who says OPEN and then these bytes, and no more. Returns after the head has hung up: its plain bytes, as
+// many as fit // u8 [cap]
+static size_t say_after_open(uint16_t port, kin_proto_role role, const uint8_t *said, size_t n_said, uint8_t *heard, size_t cap) {
+    static kin_proto_message open;
     uint8_t bytes[4096];
+    size_t n_heard = 0, n_read;
     kin_err err;
     kin_tls_ctx *ctx;
     kin_tls *tls;
@@ -321,17 +323,64 @@ static void say_half(uint16_t port, kin_proto_role role, size_t n) {
     open.open.id.bytes[0] = 77;
     open.open.versions = KIN_PROTO_VERSIONS;
     kin_label_set(open.open.version, KIN_PROTO_MAX_STR, "test");
-    facts.type = KIN_FRAME_DEVICE;
-    facts.device.n_threads = facts.device.endpoint.port = 1;
     assert_int_equal(kin_tls_write(tls, bytes, kin_proto_encode(bytes, sizeof bytes, 1, &open), &err), 0);
-    assert_true(n < kin_proto_encode(bytes, sizeof bytes, 1, &facts));
-    assert_int_equal(kin_tls_write(tls, bytes, n, &err), 0);
+    assert_int_equal(kin_tls_write(tls, said, n_said, &err), 0);
     flush_tls(fd, tls);
-    while (recv(fd, bytes, sizeof bytes, 0) > 0) {
+    while ((got = recv(fd, bytes, sizeof bytes, 0)) > 0) {
+        if (kin_tls_feed(tls, bytes, (size_t)got, &err) != 0) break;
+        while (n_heard < cap && kin_tls_read(tls, heard + n_heard, cap - n_heard, &n_read, &err) == 0 && n_read > 0)
+            n_heard += n_read;
     }
     kin_tls_close(tls);
     kin_tls_ctx_close(ctx);
     close(fd);
+    return n_heard;
+}
+
+// The first `n` bytes of DEVICE.
+static void say_half(uint16_t port, kin_proto_role role, size_t n) {
+    static kin_proto_message facts;
+    uint8_t bytes[4096], heard[4096];
+    facts.type = KIN_FRAME_DEVICE;
+    facts.device.n_threads = facts.device.endpoint.port = 1;
+    assert_true(n < kin_proto_encode(bytes, sizeof bytes, 1, &facts));
+    say_after_open(port, role, bytes, n, heard, sizeof heard);
+}
+
+static bool is_in(const uint8_t *bytes, size_t n, const char *words) {
+    return memmem(bytes, n, words, strlen(words)) != NULL;
+}
+
+// The first chunk that is of the embedding, or of the output, alone.
+static uint32_t first_private(const kin_gguf_tensor *t) {
+    uint32_t begin, end, size = manifest.chunk_bytes;
+    kin_err err;
+    uint64_t at = (t->offset + size - 1) / size * size;
+    assert_true(at + size <= t->offset + t->n_bytes);
+    assert_int_equal(kin_manifest_chunks_of_range(&manifest, 0, at, size, &begin, &end, &err), 0);
+    return begin;
+}
+
+static void embedding_and_output_layer_are_given_to_no_device(void **state) {
+    (void)state;
+    static uint8_t heard[1 << 16];
+    uint8_t bytes[256];
+    atomic_bool stop = false;
+    device d;
+    kin_cluster *c = open_cluster(0, &stop);
+    const kin_gguf_tensor *of[] = {model.token_embd, model.output};
+    for (int i = 0; i < 2; i++) {
+        kin_proto_message get = {.type = KIN_FRAME_GET, .get = {.i_chunk = first_private(of[i]), .length = 1000}};
+        memcpy(get.get.model.bytes, manifest.hash, sizeof get.get.model.bytes);
+        size_t n_said = kin_proto_encode(bytes, sizeof bytes, 0, &get);
+        size_t n = say_after_open(kin_cluster_port(c), KIN_PROTO_FETCH, bytes, n_said, heard, sizeof heard);
+        assert_true(n < 1000);
+        assert_true(is_in(heard, n, "they stay on the head"));
+    }
+    open_device(&d, kin_cluster_port(c));
+    expect_service(c);
+    close_device(&d);
+    kin_cluster_close(c);
 }
 
 static void half_a_frame_ends_its_link_only(void **state) {
@@ -446,6 +495,7 @@ int main(void) {
         cmocka_unit_test(a_plan_with_batches_beyond_its_context_is_cut),
         cmocka_unit_test(all_steps_may_wait_for_a_slow_link),
         cmocka_unit_test(a_device_that_never_answers_keeps_nobody_from_stopping),
+        cmocka_unit_test(embedding_and_output_layer_are_given_to_no_device),
         cmocka_unit_test(half_a_frame_ends_its_link_only),
         cmocka_unit_test(a_head_outlives_hostile_devices),
         cmocka_unit_test(a_device_outlives_hostile_heads),
