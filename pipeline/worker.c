@@ -1,6 +1,7 @@
 #include "pipeline/worker.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 
@@ -14,6 +15,11 @@ struct kin_worker {
     float *x;                 // f32 [n_batch, n_embd]
     int32_t *pos, *seq, *out; // [n_batch]
     kin_kv_op *ops;           // [KIN_PROTO_MAX_OPS]
+    struct {
+        uint32_t epoch;
+        int n;
+        int32_t *pos, *seq; // [n_batch]
+    } dropped;              // tokens of steps that were not computed here, and are not forgotten yet
     kin_worker_stats stats;
 };
 
@@ -31,7 +37,9 @@ int kin_worker_open(kin_worker **out, kin_stage_executor *executor, const kin_st
     w->seq = malloc(n * sizeof *w->seq);
     w->out = malloc(n * sizeof *w->out);
     w->ops = malloc(KIN_PROTO_MAX_OPS * sizeof *w->ops);
-    if (!w->x || !w->pos || !w->seq || !w->out || !w->ops) {
+    w->dropped.pos = malloc(n * sizeof *w->dropped.pos);
+    w->dropped.seq = malloc(n * sizeof *w->dropped.seq);
+    if (!w->x || !w->pos || !w->seq || !w->out || !w->ops || !w->dropped.pos || !w->dropped.seq) {
         kin_worker_close(w);
         return kin_err_set(err, "out of memory");
     }
@@ -46,6 +54,8 @@ void kin_worker_close(kin_worker *w) {
     free(w->seq);
     free(w->out);
     free(w->ops);
+    free(w->dropped.pos);
+    free(w->dropped.seq);
     free(w);
 }
 
@@ -68,17 +78,41 @@ static bool forgets(void *user, const kin_message_buffer *buffer) {
     return buffer->frame.epoch == l->epoch && kin_steps_forgets(buffer, &l->batch);
 }
 
+// What was not computed is forgotten by these changes of the cache.
+static void forget_dropped(kin_worker *w, uint32_t epoch, const kin_batch *changes) {
+    int n = 0;
+    for (int i = 0; i < w->dropped.n && epoch == w->dropped.epoch; i++) {
+        const kin_batch token = {.n_tokens = 1, .pos = &w->dropped.pos[i], .seq = &w->dropped.seq[i]};
+        bool is_forgotten = false;
+        for (int k = 0; k < changes->n_ops && !is_forgotten; k++) is_forgotten = kin_batch_loses(&token, &changes->ops[k]);
+        if (is_forgotten) continue;
+        w->dropped.pos[n] = w->dropped.pos[i];
+        w->dropped.seq[n++] = w->dropped.seq[i];
+    }
+    w->dropped.n = n;
+    w->dropped.epoch = epoch;
+}
+
+static void note_dropped(kin_worker *w, int n_tokens) {
+    memcpy(w->dropped.pos + w->dropped.n, w->pos, (size_t)n_tokens * sizeof *w->pos);
+    memcpy(w->dropped.seq + w->dropped.n, w->seq, (size_t)n_tokens * sizeof *w->seq);
+    w->dropped.n += n_tokens;
+    w->stats.n_dropped++;
+}
+
 // A step of several rounds is given up when the later one begins: only the first round can be spared.
 static bool is_lost(const kin_worker *w, const kin_message_buffer *buffer, const kin_proto_step *m) {
     lost l = {buffer->frame.epoch, {.n_tokens = (int)m->n_tokens, .pos = w->pos, .seq = w->seq}};
-    return w->in && (m->flags & KIN_PROTO_STEP_POSITIONS) && kin_message_queue_has(w->in, forgets, &l);
+    bool has_room = w->dropped.n + (int)m->n_tokens <= w->steps.n_batch;
+    return w->in && has_room && (m->flags & KIN_PROTO_STEP_POSITIONS) && kin_message_queue_has(w->in, forgets, &l);
 }
 
-// To be kept are tokens of a step that was not computed here.
-static bool is_lost_page(const kin_worker *w, const kin_message_buffer *buffer, const kin_page_request *r) {
-    int32_t last = (r->first + r->n) * KIN_KV_CELLS - 1;
-    lost l = {buffer->frame.epoch, {.n_tokens = 1, .pos = &last, .seq = &r->seq}};
-    return w->in && !r->loads && kin_message_queue_has(w->in, forgets, &l);
+// To be kept are tokens that were not computed here, or that follow such.
+static bool is_lost_page(const kin_worker *w, const kin_page_request *r) {
+    bool is = false;
+    for (int i = 0; i < w->dropped.n && !is && !r->loads; i++)
+        is = w->dropped.seq[i] == r->seq && w->dropped.pos[i] < (r->first + r->n) * KIN_KV_CELLS;
+    return is;
 }
 
 static int run_step_here(kin_worker *w, kin_message_buffer **at_buffer, kin_err *err) {
@@ -89,12 +123,13 @@ static int run_step_here(kin_worker *w, kin_message_buffer **at_buffer, kin_err 
         kin_batch batch = kin_steps_batch(&m, w->pos, w->seq, w->out, w->ops);
         if (kin_stage_executor_begin(w->executor, m.step, &batch, err) != 0) return KIN_FAIL;
         w->stats.n_tokens += m.n_tokens;
+        forget_dropped(w, buffer->frame.epoch, &batch);
     } else if (kin_stage_executor_match(w->executor, m.step, m.n_tokens, m.n_out, err) != 0) {
         return KIN_FAIL;
     }
     if (is_lost(w, buffer, &m)) {
         kin_stage_executor_drop(w->executor, m.step);
-        w->stats.n_dropped++;
+        note_dropped(w, (int)m.n_tokens);
         return 0;
     }
     size_t n_embd = (size_t)w->steps.n_embd;
@@ -122,7 +157,8 @@ static int take_pages(kin_worker *w, kin_message_buffer *buffer, kin_err *err) {
     kin_batch batch;
     kin_time begun = kin_clock_now();
     if (kin_steps_unpack_pages(&w->steps, buffer, &m, &request, w->ops, &batch, err) != 0) return KIN_FAIL;
-    if (is_lost_page(w, buffer, &request)) batch.pages = NULL;
+    forget_dropped(w, buffer->frame.epoch, &batch);
+    if (is_lost_page(w, &request)) batch.pages = NULL;
     int n_good = kin_stage_executor_pages(w->executor, &batch, err);
     if (m.recomputes && m.n_good < request.n) request.n = m.n_good; // the members before it have no more
     if (n_good >= 0 && m.recomputes && request.n > 0) n_good = kin_stage_executor_recompute(w->executor, &request, err);
