@@ -283,18 +283,37 @@ void kin_page_fetch_forget(kin_page_fetch *f) {
     for (int i = 0; i < f->n_peers; i++) f->peers[i]->is_known = false;
 }
 
+// Whether its place may be another one's: it is gone, or its link has ended, and nothing waits for it.
+static bool is_vacant(const kin_page_fetch *f, int i) {
+    const peer *p = f->peers[i];
+    bool is_needed = p->link || (p->is_known && p->retry_at == 0);
+    for (int k = 0; k < JOBS_MAX; k++) is_needed = is_needed || (f->jobs[k].state != FREE && f->jobs[k].peer == i);
+    for (int k = 0; k < f->n_copies; k++) is_needed = is_needed || f->copies[(f->first_copy + k) % COPIES_MAX].peer == i;
+    return !is_needed;
+}
+
+// A place for another peer; NOBODY: there is none.
+static int new_place(kin_page_fetch *f) {
+    if (f->n_peers < PEERS_MAX) {
+        peer *p = calloc(1, sizeof *p);
+        if (!p) return NOBODY;
+        f->peers[f->n_peers] = p;
+        return f->n_peers++;
+    }
+    int i = 0;
+    while (i < PEERS_MAX && !is_vacant(f, i)) i++;
+    return i < PEERS_MAX ? i : NOBODY;
+}
+
 void kin_page_fetch_know(kin_page_fetch *f, const kin_proto_id *id, const kin_proto_endpoint *endpoint) {
     kin_proto_id self = kin_endpoint_self(f->endpoint).id;
     int i = find_peer(f, id);
     if (kin_proto_id_equal(id, &self) || endpoint->n_addresses == 0) return;
-    if (i == NOBODY && f->n_peers < PEERS_MAX) {
-        peer *p = calloc(1, sizeof *p);
-        if (!p) return;
-        *p = (peer){.fetch = f, .id = *id};
-        i = f->n_peers;
-        f->peers[f->n_peers++] = p;
+    if (i == NOBODY) {
+        i = new_place(f);
+        if (i == NOBODY) return;
+        *f->peers[i] = (peer){.fetch = f, .id = *id};
     }
-    if (i == NOBODY) return;
     f->peers[i]->endpoint = *endpoint;
     f->peers[i]->is_known = true;
     f->peers[i]->retry_at = 0;

@@ -20,6 +20,7 @@
 #include "base/log.h"
 #include "fetch/chunk_server.h"
 #include "fetch/page_fetch.h"
+#include "pure/proto/swarm.h"
 #include "sys/completion.h"
 
 enum { N_NODES = 3, BYTES = 140000, PATIENCE_MS = 20000, COPY_PATIENCE_MS = 3000, MOST_TRICKLED = 1000 };
@@ -182,6 +183,14 @@ static void know_nobody(node *n, const void *arg) {
     kin_page_fetch_know(n->fetch, &(kin_proto_id){{99}}, &at);
 }
 
+// arg: whether they are forgotten, as devices that have left; else they are known on.
+static void know_many(node *n, const void *arg) {
+    const bool *forgets = arg;
+    kin_proto_endpoint at = {1, 1, {"127.0.0.1"}};
+    for (int i = 0; i < 2 * KIN_SWARM_SOURCES; i++) kin_page_fetch_know(n->fetch, &(kin_proto_id){{77, (uint8_t)i}}, &at);
+    if (*forgets) kin_page_fetch_forget(n->fetch);
+}
+
 static void forget(node *n, const void *arg) {
     (void)arg;
     kin_page_fetch_forget(n->fetch);
@@ -273,6 +282,21 @@ static void nobody_is_asked_who_is_forgotten(void **state) {
     assert_int_equal(count_here(&nodes[2], 5), 0);
     in_loop(&nodes[2], know, &nodes[0]);
     expect_here(&nodes[2], 5, 5);
+}
+
+// Identities of devices that come and go, for a long time.
+static void those_who_are_gone_take_no_place(void **state) {
+    static const bool yes = true, no = false;
+    (void)state;
+    give(&nodes[0], 0, 5, BYTES);
+    in_loop(&nodes[2], know_many, &yes);
+    in_loop(&nodes[2], know, &nodes[0]);
+    expect_here(&nodes[2], 5, 5);
+    give(&nodes[1], 5, 6, BYTES);
+    in_loop(&nodes[2], know_many, &no);
+    expect_here(&nodes[2], 6, 5); // none of the many answers
+    in_loop(&nodes[2], know, &nodes[1]);
+    expect_here(&nodes[2], 6, 6);
 }
 
 static void a_page_of_another_size_is_lacking(void **state) {
@@ -453,6 +477,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(what_is_wanted_comes_from_whoever_has_it, open_nodes, close_nodes),
         cmocka_unit_test_setup_teardown(who_is_not_there_is_passed_over, open_nodes, close_nodes),
         cmocka_unit_test_setup_teardown(nobody_is_asked_who_is_forgotten, open_nodes, close_nodes),
+        cmocka_unit_test_setup_teardown(those_who_are_gone_take_no_place, open_nodes, close_nodes),
         cmocka_unit_test_setup_teardown(a_page_of_another_size_is_lacking, open_nodes, close_nodes),
         cmocka_unit_test_setup_teardown(a_disk_that_cannot_be_written_is_told_once, open_nodes, close_nodes),
         cmocka_unit_test_setup_teardown(a_slow_peer_is_left, open_nodes, close_nodes),
