@@ -160,6 +160,46 @@ void kin_sim_stop(kin_sim *w, int node, bool quietly) {
     }
 }
 
+bool kin_sim_lives(const kin_sim *w, int node, uint32_t life) {
+    return w->nodes[node].runs && w->nodes[node].life == life;
+}
+
+bool kin_sim_reaches(const kin_sim *w, int from, int to) {
+    return w->nodes[from].runs && !kin_sim_is_frozen(w, from) && w->cut_until[from][to] <= w->now;
+}
+
+int kin_sim_any_device(kin_sim *w) {
+    return 1 + (int)kin_sim_below(w, (uint64_t)w->n_nodes - 1);
+}
+
+// ---- faults
+
+static kin_time until_calm(const kin_sim *w, kin_time at) {
+    return at < w->calm_at ? at : w->calm_at;
+}
+
+kin_time kin_sim_a_while(kin_sim *w) {
+    kin_time span = kin_sim_below(w, 2) ? kin_sim_between_ms(w, 50, SILENCE_MS - 100) : kin_sim_between_ms(w, 2000, 6000);
+    return until_calm(w, w->now + span);
+}
+
+void kin_sim_crash(kin_sim *w, int node, uint64_t most_ms) {
+    if (!w->nodes[node].runs) return;
+    kin_sim_stop(w, node, kin_sim_below(w, 2) == 0);
+    kin_time at = until_calm(w, w->now + kin_sim_between_ms(w, 20, most_ms));
+    kin_sim_push(w, (kin_sim_event){.at = at, .what = KIN_SIM_RESTART, .node = node});
+}
+
+void kin_sim_freeze(kin_sim *w, int node) {
+    w->nodes[node].frozen_until = kin_sim_a_while(w);
+}
+
+void kin_sim_cut(kin_sim *w, int a, int b) {
+    if (a != b) w->cut_until[a][b] = w->cut_until[b][a] = kin_sim_a_while(w);
+}
+
+// ---- time passes
+
 static void look_at_links(kin_sim *w, int node) {
     for (int i = 0; i < KIN_SIM_LINKS; i++) {
         kin_sim_link *l = &w->links[i];

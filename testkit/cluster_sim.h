@@ -202,6 +202,16 @@ void kin_sim_start(kin_sim *w, int node);
 // quietly: like a pulled plug; else the others are told by the system.
 void kin_sim_stop(kin_sim *w, int node, bool quietly);
 bool kin_sim_is_frozen(const kin_sim *w, int node);
+bool kin_sim_lives(const kin_sim *w, int node, uint32_t life); // still that one
+bool kin_sim_reaches(const kin_sim *w, int from, int to);      // with what it sends now
+int kin_sim_any_device(kin_sim *w);
+
+// ---- faults, none of which lasts longer than until it is calm
+
+kin_time kin_sim_a_while(kin_sim *w);                       // until then: for less than silence, or for longer
+void kin_sim_crash(kin_sim *w, int node, uint64_t most_ms); // and it starts again, within that time
+void kin_sim_freeze(kin_sim *w, int node);
+void kin_sim_cut(kin_sim *w, int a, int b);
 
 // ---- links
 

@@ -7,9 +7,12 @@
 // text. Members keep pages on disks that survive them, write them some time after they were told, and the next one has copies; a
 // process that dies while it writes leaves nothing, or a page that does not open. When the head dies its client asks again.
 //
+// Texts have drafts, as chains, as trees, or in steps ahead; a device may leave out a step that a later one forgets. Some texts are
+// cancelled, and asked for again. Some devices keep no pages. Faults happen at any time, or aimed, as when a page is being copied.
+//
 // The world is testkit/cluster_sim.h. This file stands in for pipeline/head.h (a head whose steps are messages of that world),
-// engine/kv_store.h (disks) and base/clock.h (its time), by the same names.
-// KIN_SIM_SEEDS=n changes how many schedules run, KIN_SIM_SEED=s runs one and tells its story.
+// engine/kv_store.h (disks) and base/clock.h (its time), by the same names. KIN_SIM_SEEDS=n changes how many schedules run,
+// KIN_SIM_FIRST=s with which seed they begin, KIN_SIM_SEED=s runs one and tells its story.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,11 +24,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/hash.h"
 #include "engine/kv_pages.h"
 #include "pipeline/scheduler.h"
 #include "pipeline/steps.h"
-#include "testkit/cluster_sim.h"
+#include "testkit/sim_disks.h"
+#include "testkit/sim_model.h"
 
 enum {
     N_SCHEDULES = 500,
@@ -34,42 +37,62 @@ enum {
     N_VOCAB = 2,
     N_CTX = 768,
     N_BATCH = 64,
-    N_TEXTS = 3,
+    N_TEXTS = 5,
+    N_PARALLEL = 3,
     MAX_TOKENS = 400,
     N_FAULTS = 14,
+    N_AIMED = 6, // most of a schedule
     CALM_MS = 20000,
     END_MS = 90000,
-    MAX_PAGES = 16384,
-    MAX_WRITES = 8192,
-    PAGE_BYTES = 2 * 8 * KIN_KV_CELLS, // 8 bytes of keys and 8 of values for each token
-    N_EMBD = 4,                        // as many bytes of hidden states
+    N_EMBD = 4, // 8 bytes of hidden states
+};
+
+// What happens, as fault() chooses; those from ON_WRITE on are aimed.
+typedef enum fault_kind {
+    KILL,
+    FLAP,
+    BUDDY,
+    TWO,
+    FREEZE,
+    CUT,
+    CUT_OFF,
+    RESTART,
+    FULL_DISK,
+    DAMAGE,
+    ON_WRITE,
+    ON_COPY,
+    ON_BORDER,
+    ON_RECOMPUTE,
+    ON_RETURN,
+    N_FAULT_KINDS
+} fault_kind;
+
+static const char *const fault_names[] = {
+    [KILL] = "a device dies",
+    [FLAP] = "it dies again and again",
+    [BUDDY] = "it dies with the one that has its copies",
+    [TWO] = "another one dies within a second",
+    [FREEZE] = "it freezes, and comes back",
+    [CUT] = "a cut between two devices",
+    [CUT_OFF] = "a cut between it and the head",
+    [RESTART] = "the head dies, and starts again",
+    [FULL_DISK] = "a disk is full for a while",
+    [DAMAGE] = "pages are damaged",
+    [ON_WRITE] = "it dies while it writes a page",
+    [ON_COPY] = "it dies while its page is copied, or the one that copies it",
+    [ON_BORDER] = "it dies when its hidden states are asked for",
+    [ON_RECOMPUTE] = "it dies while it computes a lost device's layers",
+    [ON_RETURN] = "it dies when a new ring has begun",
 };
 
 typedef struct text {
     int32_t tokens[MAX_TOKENS], expected[MAX_TOKENS]; // the prompt first
     int n_prompt, n, n_most;
+    kin_sim_guesses guesses;
     bool is_done;
+    kin_draft_source drafts;
+    kin_generation *generation; // NULL: not asked for
 } text;
-
-typedef enum page_kind { OF_LAYER, OF_TOKENS, OF_BORDER } page_kind;
-
-// A page on a disk.
-typedef struct page {
-    int node;
-    page_kind kind;
-    bool is_there, is_torn;
-    kin_page_key key;
-    uint8_t content[PAGE_BYTES];
-} page;
-
-// A page that is being written, and by whom; a copy is fetched from its source first.
-typedef struct page_write {
-    int node, source; // source -1: it is no copy
-    uint32_t life, source_life;
-    page_kind kind;
-    kin_page_key key;
-    uint8_t *content;
-} page_write;
 
 typedef struct cache {
     kin_kv *kv;
@@ -79,10 +102,12 @@ typedef struct cache {
 
 typedef struct step {
     uint64_t number;
-    bool is_back, has_pages, has_later; // has_later: the head's part is to be done when it is back
-    int n, n_out, n_ops, n_good, il;    // il: the layer that comes next
+    uint32_t left_out_by;                             // a set of nodes
+    bool is_back, is_forgotten, has_pages, has_later; // has_later: the head's part is to be done when it is back
+    int n, n_out, n_ops, n_good, il;                  // il: the layer that comes next
     int32_t seq[N_BATCH], pos[N_BATCH], out[N_BATCH];
-    int64_t cells[N_BATCH]; // the head's
+    int64_t cells[N_BATCH]; // the head's,
+    kin_kv_copies copies;   // and these
     uint64_t x[N_BATCH];
     float *logits;
     kin_page_request pages;
@@ -98,8 +123,11 @@ struct kin_head {
 };
 
 typedef struct totals {
-    uint64_t n_rings, n_lost, n_restarts, n_written, n_replayed, n_cached, n_torn, n_copied, n_fetched, n_yields, n_asked,
-        n_computed, n_recomputed;
+    uint64_t n_rings, n_lost, n_restarts, n_written, n_replayed, n_cached, n_fetched, n_yields, n_asked, n_computed, n_recomputed,
+        n_cancelled, n_dropped, n_forgotten, n_drafted, n_right, n_branches;
+    struct {
+        uint64_t n_hits, n_losses; // while a text was written; the ring was lost next
+    } faults[N_FAULT_KINDS];
 } totals;
 
 static struct {
@@ -108,143 +136,33 @@ static struct {
     kin_scheduler *scheduler;
     kin_prefix_pages *prefix;
     text texts[N_TEXTS];
-    int n_texts;
+    int n_texts, draft_least;
+    bool is_ahead; // texts are in several steps at once
     cache caches[KIN_SIM_NODES];
-    page pages[MAX_PAGES]; // from 1 on
-    int n_pages;
-    int places[2 * MAX_PAGES]; // hash table of pages; 0: free
-    page_write writes[MAX_WRITES];
-    uint32_t n_writes;
     totals totals;
-    bool has_slow_pages, has_no_copies, never_has_copies, has_no_borders;
+    int n_aimed;
+    fault_kind last_hit; // N_FAULT_KINDS: none since the ring was lost last
+    bool is_settled;     // nothing is in flight
+    bool is_plain;       // texts have no drafts, none is cancelled, faults are not aimed
+    bool has_slow_pages, never_has_copies, has_no_borders;
     kin_time late; // what slow pages took so far, for the scheduler's clock only
 } t;
-
-// ---- the model
-
-static uint64_t mix(uint64_t a, uint64_t b) {
-    uint64_t x = (a ^ (b + 0x9e3779b97f4a7c15)) * 0xbf58476d1ce4e5b9;
-    x = (x ^ x >> 29) * 0x94d049bb133111eb;
-    return x ^ x >> 32;
-}
-
-static uint64_t embed(int32_t id, int32_t pos) {
-    return mix((uint64_t)id, (uint64_t)pos);
-}
-
-static uint64_t key_of(uint64_t x, int il) {
-    return mix(x, (uint64_t)il);
-}
-
-// A layer's result, from what it was given and a hash of all keys of the text up to here.
-static uint64_t attend(uint64_t x, uint64_t seen) {
-    return mix(x, seen);
-}
-
-// A sampler with a state: it sees each row once.
-static int32_t sample(float logit, int n_made) {
-    return (int32_t)(mix((uint64_t)logit, (uint64_t)n_made) % 60000);
-}
-
-static float logit_of(uint64_t x) {
-    return (float)(x & 0xffffff);
-}
-
-static void write_undisturbed(text *x) {
-    uint64_t seen[N_LAYER] = {0};
-    memcpy(x->expected, x->tokens, (size_t)x->n_prompt * sizeof *x->tokens);
-    for (int pos = 0; pos < x->n_prompt + x->n_most - 1; pos++) {
-        uint64_t h = embed(x->expected[pos], pos);
-        for (int il = 0; il < N_LAYER; il++) {
-            seen[il] = mix(seen[il], key_of(h, il));
-            h = attend(h, seen[il]);
-        }
-        if (pos >= x->n_prompt - 1) x->expected[pos + 1] = sample(logit_of(h), pos + 1 - x->n_prompt);
-    }
-}
+static kin_sim_disks disks;
 
 // ---- disks (engine/kv_store.h)
 
 struct kin_kv_store {
     int node;
-    page_kind kind;
+    kin_sim_page_kind kind;
     size_t n_page;
-    uint8_t content[PAGE_BYTES];
+    uint8_t content[KIN_SIM_PAGE_BYTES];
 };
 
-// Its place in the table of hashes, or the free one where it belongs.
-static int *place_of(int node, page_kind kind, const kin_page_key *key) {
-    for (uint64_t at = kin_hash64(key, sizeof *key, (uint64_t)node * 3 + kind);; at++) {
-        int *place = &t.places[at % (2 * MAX_PAGES)];
-        const page *p = &t.pages[*place];
-        if (*place == 0) return place;
-        if (p->node == node && p->kind == kind && memcmp(&p->key, key, sizeof *key) == 0) return place;
-    }
-}
+static void aim(fault_kind kind, int node, uint64_t one_in);
 
-static page *find_page(int node, page_kind kind, const kin_page_key *key) {
-    page *p = &t.pages[*place_of(node, kind, key)];
-    return p->is_there ? p : NULL;
-}
-
-static void put_page(int node, page_kind kind, const kin_page_key *key, const uint8_t *content, bool is_torn) {
-    int *place = place_of(node, kind, key);
-    if (*place == 0) *place = ++t.n_pages;
-    assert_true(t.n_pages < MAX_PAGES);
-    page *p = &t.pages[*place];
-    *p = (page){.node = node, .kind = kind, .is_there = true, .is_torn = is_torn, .key = *key};
-    memcpy(p->content, content, kind == OF_TOKENS ? 4 * KIN_KV_CELLS : PAGE_BYTES);
-}
-
-static void begin_write(page_write write, kin_time at) {
-    uint32_t i = t.n_writes++ % MAX_WRITES;
-    assert_null(t.writes[i].content);
-    t.writes[i] = write;
-    kin_sim_push(t.w, (kin_sim_event){.at = at, .what = KIN_SIM_WRITTEN, .ticket = i});
-}
-
-// The next member that keeps pages; the head has its own.
-static int buddy_of(int node) {
-    for (int i = 0; i + 1 < t.w->n_planned; i++) {
-        if (t.w->planned[i] == node) return t.w->planned[i + 1];
-    }
-    return KIN_SIM_HEAD;
-}
-
-static bool lives(int node, uint32_t life) {
-    return t.w->nodes[node].runs && t.w->nodes[node].life == life;
-}
-
-static void copy_to_buddy(const page_write *of) {
-    int buddy = buddy_of(of->node);
-    page_write copy = *of;
-    copy.node = buddy;
-    copy.life = t.w->nodes[buddy].life;
-    copy.source = of->node;
-    copy.source_life = of->life;
-    copy.content = malloc(PAGE_BYTES);
-    assert_non_null(copy.content);
-    memcpy(copy.content, of->content, PAGE_BYTES);
-    begin_write(copy, t.w->now + kin_sim_between_ms(t.w, 5, 100));
-}
-
-// KIN_SIM_WRITTEN: it is, if its process has lived so long.
-static void written(uint32_t i) {
-    page_write *p = &t.writes[i];
-    bool has_source = p->source < 0 || lives(p->source, p->source_life), is_whole = lives(p->node, p->life);
-    bool is_torn = !is_whole && kin_sim_below(t.w, 2) == 0;
-    if (has_source && (is_whole || is_torn)) put_page(p->node, p->kind, &p->key, p->content, is_torn);
-    t.totals.n_torn += has_source && is_torn;
-    t.totals.n_copied += has_source && is_whole && p->source >= 0;
-    bool is_copied = p->kind == OF_LAYER && p->source < 0 && p->node != KIN_SIM_HEAD && !t.has_no_copies;
-    if (is_whole && is_copied && t.w->nodes[KIN_SIM_HEAD].runs) copy_to_buddy(p);
-    free(p->content);
-    p->content = NULL;
-}
-
-static page_kind kind_of(const uint8_t variant[KIN_KV_VARIANT_BYTES]) {
-    if (strcmp((const char *)variant, "tokens") == 0) return OF_TOKENS;
-    return variant[KIN_KV_VARIANT_BYTES - 1] ? OF_BORDER : OF_LAYER;
+static kin_sim_page_kind kind_of(const uint8_t variant[KIN_KV_VARIANT_BYTES]) {
+    if (strcmp((const char *)variant, "tokens") == 0) return KIN_SIM_OF_TOKENS;
+    return variant[KIN_KV_VARIANT_BYTES - 1] ? KIN_SIM_OF_BORDER : KIN_SIM_OF_LAYER;
 }
 
 int kin_kv_store_open(kin_kv_store **out, const kin_kv_disk *disk, const uint8_t variant[KIN_KV_VARIANT_BYTES], size_t n_page,
@@ -262,68 +180,55 @@ void kin_kv_store_close(kin_kv_store *s) {
 }
 
 bool kin_kv_store_has(const kin_kv_store *s, const kin_page_key *key) {
-    return find_page(s->node, s->kind, key) != NULL;
+    return kin_sim_find_page(&disks, s->node, s->kind, key) != NULL;
 }
 
 bool kin_kv_store_is_queued(kin_kv_store *s, const kin_page_key *key) {
-    bool is = false;
-    for (int i = 0; i < MAX_WRITES && !is; i++) {
-        const page_write *p = &t.writes[i];
-        is = p->content && p->node == s->node && p->kind == s->kind && memcmp(&p->key, key, sizeof *key) == 0;
-    }
-    return is;
+    return kin_sim_is_writing(&disks, s->node, s->kind, key);
 }
 
 uint8_t *kin_kv_store_begin(kin_kv_store *s) {
     (void)s;
     if (kin_sim_below(t.w, 50) == 0) return NULL; // the disk is behind
-    uint8_t *content = malloc(PAGE_BYTES);
+    uint8_t *content = malloc(KIN_SIM_PAGE_BYTES);
     assert_non_null(content);
     return content;
 }
 
 void kin_kv_store_keep(kin_kv_store *s, const kin_page_key *key, uint8_t *content) {
-    page_write write = {
-        .node = s->node, .source = -1, .life = t.w->nodes[s->node].life, .kind = s->kind, .key = *key, .content = content};
-    begin_write(write, t.w->now + kin_sim_between_ms(t.w, 1, kin_sim_below(t.w, 8) ? 10 : 400));
+    kin_sim_write_page(&disks, s->node, s->kind, key, content);
+    if (s->kind != KIN_SIM_OF_TOKENS) aim(ON_WRITE, s->node, 60);
 }
 
 // What was passed on: others ask for it next. Sometimes the disk takes longer than one waits.
 void kin_kv_store_settle(kin_kv_store *s) {
-    if (s->kind != OF_BORDER || kin_sim_below(t.w, 40) == 0) return;
-    for (int i = 0; i < MAX_WRITES; i++) {
-        page_write *p = &t.writes[i];
-        if (p->content && p->node == s->node && p->kind == s->kind) put_page(p->node, p->kind, &p->key, p->content, false);
-    }
+    if (s->kind == KIN_SIM_OF_BORDER && kin_sim_below(t.w, 40) > 0) kin_sim_settle_pages(&disks, s->node, s->kind);
 }
 
 void kin_kv_store_remove(kin_kv_store *s, const kin_page_key *key) {
-    page *p = find_page(s->node, s->kind, key);
+    kin_sim_page *p = kin_sim_find_page(&disks, s->node, s->kind, key);
     if (p) p->is_there = false;
-}
-
-static bool reaches(int from, int to) {
-    const kin_sim_node *n = &t.w->nodes[from];
-    return n->runs && n->frozen_until <= t.w->now && t.w->cut_until[from][to] <= t.w->now;
 }
 
 // At once, or not in time.
 void kin_kv_store_fetch(kin_kv_store *s, const kin_page_key *keys, int n, int patience_ms) {
     assert_true(patience_ms > 0);
     for (int i = 0; i < n; i++) {
-        const page *found = NULL;
+        const kin_sim_page *found = NULL;
         for (int from = 0; from < t.w->n_nodes && !found; from++) {
-            if (from != s->node && reaches(from, s->node)) found = find_page(from, s->kind, &keys[i]);
+            if (from != s->node && kin_sim_reaches(t.w, from, s->node))
+                found = kin_sim_find_page(&disks, from, s->kind, &keys[i]);
         }
+        if (found && s->kind == KIN_SIM_OF_BORDER) aim(ON_BORDER, found->node, 2);
         if (!found || kin_sim_below(t.w, 40) == 0) continue;
-        page copy = *found;
-        put_page(s->node, copy.kind, &copy.key, copy.content, copy.is_torn);
+        kin_sim_page copy = *found;
+        kin_sim_put_page(&disks, s->node, copy.kind, &copy.key, copy.content, copy.is_torn);
         t.totals.n_fetched++;
     }
 }
 
 const uint8_t *kin_kv_store_read(kin_kv_store *s, const kin_page_key *key) {
-    page *p = find_page(s->node, s->kind, key);
+    kin_sim_page *p = kin_sim_find_page(&disks, s->node, s->kind, key);
     if (!p) return NULL;
     if (p->is_torn) {
         p->is_there = false;
@@ -364,48 +269,26 @@ static cache *cache_of(int node, uint32_t epoch) {
     kin_kv_options o = {.windows = kin_windows_one(w.layer_begin, w.layer_end, 0), .n_ctx = N_CTX, .type = GGML_TYPE_F16};
     char dir[] = {(char)('0' + node), 0};
     kin_kv_disk disk = {.dir = dir};
+    int n_logged = t.has_no_borders ? 0 : N_EMBD;
     kin_err err;
     if (c->kv && c->epoch == epoch && c->life == t.w->nodes[node].life) return c;
     close_cache(c);
     *c = (cache){.epoch = epoch, .life = t.w->nodes[node].life};
     if (kin_kv_open(&c->kv, &hp, &o, on_cpu, &cpu, &err) != 0 ||
-        kin_kv_pages_open(&c->pages, c->kv, t.has_no_borders ? 0 : N_EMBD, N_BATCH, &disk, variant, &err) != 0)
+        (!disks.keeps_nothing[node] && kin_kv_pages_open(&c->pages, c->kv, n_logged, N_BATCH, &disk, variant, &err) != 0))
         fail_msg("%s", err.text);
-    assert_true(kin_kv_page_bytes(c->kv) == PAGE_BYTES);
+    assert_true(kin_kv_page_bytes(c->kv) == KIN_SIM_PAGE_BYTES);
     return c;
-}
-
-static uint64_t *cell_at(struct ggml_tensor *tensor, int64_t cell) {
-    return (uint64_t *)((char *)tensor->data + (size_t)cell * tensor->nb[1]);
-}
-
-// Of n tokens: x // [n] before the layer -> after it
-static void compute_layer(const cache *c, int il, const int32_t *seq, const int32_t *pos, const int64_t *cells, int n,
-                          uint64_t *x) {
-    int32_t table[N_CTX / KIN_KV_CELLS];
-    for (int i = 0; i < n; i++) {
-        int before = pos[i] - 1;
-        uint64_t seen = 0;
-        if (before >= 0) {
-            kin_kv_table(c->kv, seq[i], table);
-            seen = *cell_at(kin_kv_v(c->kv, il), (int64_t)table[before / KIN_KV_CELLS] * KIN_KV_CELLS + before % KIN_KV_CELLS);
-        }
-        uint64_t key = key_of(x[i], il);
-        *cell_at(kin_kv_k(c->kv, il), cells[i]) = key;
-        *cell_at(kin_kv_v(c->kv, il), cells[i]) = seen = mix(seen, key);
-        x[i] = attend(x[i], seen);
-    }
-    t.totals.n_computed += (uint64_t)n;
 }
 
 static kin_batch batch_of(const step *s) {
     return (kin_batch){.n_tokens = s->n, .pos = s->pos, .seq = s->seq, .ops = s->ops, .n_ops = s->n_ops};
 }
 
-static void place(cache *c, const step *s, int64_t *cells) {
+static void place(cache *c, const step *s, int64_t *cells, kin_kv_copies *copies) {
     kin_batch batch = batch_of(s);
     kin_err err;
-    if (kin_kv_place(c->kv, &batch, cells, NULL, &err) != 0) fail_msg("%s", err.text);
+    if (kin_kv_place(c->kv, &batch, cells, copies, &err) != 0) fail_msg("%s", err.text);
 }
 
 static void take_pages(cache *c, step *s) {
@@ -429,7 +312,8 @@ static int compute_lost(void *user, int layer_begin, int layer_end, int32_t seq,
         int64_t cell = (int64_t)kin_kv_block(c->kv, seq, at / KIN_KV_CELLS) * KIN_KV_CELLS + at % KIN_KV_CELLS;
         uint64_t x;
         memcpy(&x, rows + i * N_EMBD, sizeof x);
-        for (int il = layer_begin; il < layer_end; il++) compute_layer(c, il, &seq, &at, &cell, 1, &x);
+        t.totals.n_computed += (uint64_t)(layer_end - layer_begin);
+        for (int il = layer_begin; il < layer_end; il++) kin_sim_compute_layer(c->kv, il, &seq, &at, &cell, NULL, 1, &x);
         put_rows(rows + i * N_EMBD, &x, 1);
     }
     t.totals.n_recomputed += (uint64_t)n;
@@ -442,17 +326,66 @@ static void recompute(cache *c, step *s) {
     kin_err err;
     if (!r.recomputes || s->n_good == 0) return;
     r.n = s->n_good;
+    aim(ON_RECOMPUTE, c == &t.caches[KIN_SIM_HEAD] ? 1 : (int)(c - t.caches), 8);
     s->n_good = kin_kv_pages_recompute(c->pages, c->kv, &r, &compute, &err);
     assert_in_range(s->n_good, 0, r.n);
 }
 
-static void compute_window(const cache *c, step *s, int node, const int64_t *cells) {
+// As the real shard.
+static void pass_on(const cache *c, const step *s, const int64_t *cells, const kin_kv_copies *copies) {
+    float row[N_EMBD] = {0};
+    for (int i = 0; i < s->n; i++) {
+        put_rows(row, &s->x[i], 1);
+        kin_kv_pages_pass(c->pages, s->il, &cells[i], 1, row);
+        for (int m = 0; m < copies->n; m++) {
+            int64_t cell = copies->at[m].cell;
+            if (copies->at[m].row == i) kin_kv_pages_pass(c->pages, s->il, &cell, 1, row);
+        }
+    }
+}
+
+static void compute_window(const cache *c, step *s, int node, const int64_t *cells, const kin_kv_copies *copies) {
     kin_window w = window_of(node);
-    float rows[N_BATCH * N_EMBD] = {0};
     assert_int_equal(s->il, w.layer_begin); // no layer twice, none left out
-    for (; s->il < w.layer_end; s->il++) compute_layer(c, s->il, s->seq, s->pos, cells, s->n, s->x);
-    put_rows(rows, s->x, s->n);
-    if (s->il < N_LAYER) kin_kv_pages_pass(c->pages, s->il, cells, s->n, rows);
+    t.totals.n_computed += (uint64_t)(s->n * (w.layer_end - w.layer_begin));
+    for (; s->il < w.layer_end; s->il++) kin_sim_compute_layer(c->kv, s->il, s->seq, s->pos, cells, copies, s->n, s->x);
+    if (s->il < N_LAYER) pass_on(c, s, cells, copies);
+}
+
+// Whether a later step forgets tokens of this one, and waits at the node already: half of them do, as soon as they are sent.
+static bool is_lost(int node, uint64_t number, const kin_batch *batch) {
+    for (uint64_t later = number + 1; later < t.head.next; later++) {
+        const step *s = &t.head.steps[later % KIN_STEPS_IN_FLIGHT];
+        if (s->number != later || s->has_pages || kin_sim_mix(later, (uint64_t)node) % 2) continue;
+        for (int i = 0; i < s->n_ops; i++) {
+            if (kin_batch_loses(batch, &s->ops[i])) return true;
+        }
+    }
+    return false;
+}
+
+static bool is_forgotten(const kin_batch *batch, uint64_t after, uint64_t until) {
+    bool is = false;
+    for (; after <= until; after++) {
+        const step *s = &t.head.steps[after % KIN_STEPS_IN_FLIGHT];
+        for (int i = 0; i < s->n_ops; i++) is = is || kin_batch_loses(batch, &s->ops[i]);
+    }
+    return is;
+}
+
+// To be kept are tokens of a step that the node left out, or that follow such.
+static bool is_lost_page(int node, const step *s) {
+    uint64_t at = s->number < KIN_STEPS_IN_FLIGHT ? 1 : s->number + 1 - KIN_STEPS_IN_FLIGHT;
+    bool is = false;
+    for (; at < s->number && !s->pages.loads; at++) {
+        const step *of = &t.head.steps[at % KIN_STEPS_IN_FLIGHT];
+        for (int i = 0; i < of->n && of->number == at && of->left_out_by >> node & 1; i++) {
+            const kin_batch token = {.n_tokens = 1, .pos = &of->pos[i], .seq = &of->seq[i]};
+            bool is_of = of->seq[i] == s->pages.seq && of->pos[i] < (s->pages.first + s->pages.n) * KIN_KV_CELLS;
+            is = is || (is_of && !is_forgotten(&token, at + 1, s->number));
+        }
+    }
+    return is;
 }
 
 // kin_sim_steps
@@ -460,21 +393,29 @@ static void compute(void *user, int node, uint64_t number) {
     (void)user;
     step *s = &t.head.steps[number % KIN_STEPS_IN_FLIGHT];
     int64_t cells[N_BATCH];
+    kin_kv_copies copies;
     if (s->number != number) return; // it was given up
     cache *c = cache_of(node, t.w->request_epoch);
-    place(c, s, cells);
-    if (!s->has_pages) {
-        compute_window(c, s, node, cells);
-        return;
+    place(c, s, cells, &copies);
+    kin_batch batch = batch_of(s);
+    if (!s->has_pages && is_lost(node, number, &batch)) {
+        s->il = window_of(node).layer_end;
+        s->left_out_by |= 1u << node;
+        t.totals.n_dropped++;
+    } else if (!s->has_pages) {
+        compute_window(c, s, node, cells, &copies);
+    } else if (is_lost_page(node, s)) {
+        s->n_good = 0;
+    } else {
+        take_pages(c, s);
+        recompute(c, s);
     }
-    take_pages(c, s);
-    recompute(c, s);
 }
 
 static void finish(step *s) {
-    compute_window(cache_of(KIN_SIM_HEAD, t.w->request_epoch), s, KIN_SIM_HEAD, s->cells);
+    compute_window(cache_of(KIN_SIM_HEAD, t.w->request_epoch), s, KIN_SIM_HEAD, s->cells, &s->copies);
     assert_int_equal(s->il, N_LAYER);
-    for (int i = 0; i < s->n_out; i++) s->logits[i * N_VOCAB] = logit_of(s->x[s->out[i]]);
+    for (int i = 0; i < s->n_out; i++) s->logits[i * N_VOCAB] = kin_sim_logit(s->x[s->out[i]]);
 }
 
 static void came_back(void *user, uint64_t number) {
@@ -482,7 +423,7 @@ static void came_back(void *user, uint64_t number) {
     step *s = &t.head.steps[number % KIN_STEPS_IN_FLIGHT];
     if (s->number != number) return;
     cache *c = cache_of(KIN_SIM_HEAD, t.w->request_epoch);
-    if (!s->has_pages) finish(s);
+    if (!s->has_pages && !s->is_forgotten) finish(s);
     if (s->has_pages && s->has_later && !s->pages.loads) take_pages(c, s);
     if (s->has_pages && s->has_later && s->pages.loads) recompute(c, s);
     s->has_later = false;
@@ -523,18 +464,22 @@ bool kin_head_has_room(const kin_head *h) {
 }
 
 // As the real one.
-static void forget_own_pages(kin_head *h, const kin_kv_op *op) {
-    for (int i = 0; i < KIN_STEPS_IN_FLIGHT; i++) {
-        step *s = &h->steps[i];
-        if (s->number == UINT64_MAX || !s->has_pages || !s->has_later || (op->seq >= 0 && s->pages.seq != op->seq)) continue;
+static void end_own_pages(kin_head *h, const kin_kv_op *op) {
+    bool are_computed = true;
+    for (uint64_t i = h->done; i < h->next; i++) {
+        step *s = &h->steps[i % KIN_STEPS_IN_FLIGHT];
+        if (s->number != i) continue; // the ring is lost
+        are_computed = are_computed && s->has_pages;
+        if (!s->has_pages || !s->has_later || (op->seq >= 0 && s->pages.seq != op->seq)) continue;
         if (op->seq == op->from && op->n >= (s->pages.first + s->pages.n) * KIN_KV_CELLS) continue;
         s->has_later = false;
+        if (are_computed && !s->pages.loads && op->seq >= 0) take_pages(&t.caches[KIN_SIM_HEAD], s);
         s->n_good = 0;
     }
 }
 
 int kin_head_change(kin_head *h, kin_kv_op op, kin_err *err) {
-    forget_own_pages(h, &op);
+    end_own_pages(h, &op);
     if (op.seq < 0) h->n_ops = 0;
     if (h->n_ops == KIN_PROTO_MAX_OPS) return kin_err_set(err, "too many changes");
     h->ops[h->n_ops++] = op;
@@ -546,16 +491,32 @@ void kin_head_clear(kin_head *h) {
     assert_int_equal(kin_head_change(h, (kin_kv_op){-1, -1, 0}, &err), 0);
 }
 
+// Steps in flight whose tokens this one forgets have no cells of the head's any more.
+static void end_lost_steps(const kin_head *h, const cache *c) {
+    for (uint64_t i = h->done; i < h->next; i++) {
+        step *s = &t.head.steps[i % KIN_STEPS_IN_FLIGHT];
+        const kin_batch batch = batch_of(s);
+        for (int k = 0; k < h->n_ops && s->number == i && !s->is_back && !s->is_forgotten && !s->has_pages; k++) {
+            if (!kin_batch_loses(&batch, &h->ops[k])) continue;
+            kin_kv_undo(c->kv, &batch);
+            s->is_forgotten = true;
+            t.totals.n_forgotten++;
+        }
+    }
+}
+
 // The head has its cells when it sends, in the order of the steps.
 static void send(kin_head *h, step *s) {
+    cache *c = cache_of(KIN_SIM_HEAD, t.w->request_epoch);
+    end_lost_steps(h, c);
     memcpy(s->ops, h->ops, (size_t)h->n_ops * sizeof *h->ops);
     s->n_ops = h->n_ops;
     h->n_ops = 0;
-    s->is_back = false;
+    s->is_back = s->is_forgotten = false;
+    s->left_out_by = 0;
     s->il = 0;
     s->number = h->next++;
-    cache *c = cache_of(KIN_SIM_HEAD, t.w->request_epoch);
-    place(c, s, s->cells);
+    place(c, s, s->cells, &s->copies);
     if (s->has_pages && s->pages.loads) take_pages(c, s);
     s->has_later = s->has_pages && (s->pages.recomputes || !s->pages.loads);
     kin_sim_send_step(t.w, s->number);
@@ -572,7 +533,7 @@ int kin_head_send(kin_head *h, const kin_head_step *o, uint64_t *number, kin_err
     memcpy(s->seq, o->seq, (size_t)o->n * sizeof *o->seq);
     memcpy(s->pos, o->pos, (size_t)o->n * sizeof *o->pos);
     if (o->n_out) memcpy(s->out, o->out, (size_t)o->n_out * sizeof *o->out);
-    for (int i = 0; i < o->n; i++) s->x[i] = embed(o->tokens[i], o->pos[i]);
+    for (int i = 0; i < o->n; i++) s->x[i] = kin_sim_embed(o->tokens[i], o->pos[i]);
     send(h, s);
     return 0;
 }
@@ -580,7 +541,7 @@ int kin_head_send(kin_head *h, const kin_head_step *o, uint64_t *number, kin_err
 static void put_embeddings(const kin_page_request *r, const int32_t *tokens) {
     float rows[KIN_PAGES_MAX * KIN_KV_CELLS * N_EMBD] = {0};
     for (int i = 0; i < r->n * KIN_KV_CELLS; i++) {
-        uint64_t x = embed(tokens[i], r->first * KIN_KV_CELLS + i);
+        uint64_t x = kin_sim_embed(tokens[i], r->first * KIN_KV_CELLS + i);
         put_rows(rows + i * N_EMBD, &x, 1);
     }
     kin_kv_pages_put_border(cache_of(KIN_SIM_HEAD, t.w->request_epoch)->pages, 0, r, rows);
@@ -604,16 +565,16 @@ int kin_head_n_good(const kin_head *h, uint64_t number) {
     return h->steps[number % KIN_STEPS_IN_FLIGHT].n_good;
 }
 
-static bool is_lost(const kin_head *h) {
-    return !lives(KIN_SIM_HEAD, h->life) || t.w->request != h->request;
+static bool is_ring_lost(const kin_head *h) {
+    return !kin_sim_lives(t.w, KIN_SIM_HEAD, h->life) || t.w->request != h->request;
 }
 
 int kin_head_receive(kin_head *h, const kin_head_meanwhile *meanwhile, uint64_t *number, kin_err *err) {
     (void)meanwhile;
     step *s = &h->steps[h->done % KIN_STEPS_IN_FLIGHT];
     bool goes_on = true;
-    while (!s->is_back && !is_lost(h) && goes_on) goes_on = pump();
-    if (!s->is_back || is_lost(h)) {
+    while (!s->is_back && !is_ring_lost(h) && goes_on) goes_on = pump();
+    if (!s->is_back || is_ring_lost(h)) {
         h->done = h->next;
         for (int i = 0; i < KIN_STEPS_IN_FLIGHT; i++) h->steps[i].number = UINT64_MAX;
         return kin_err_set(err, "the ring is lost");
@@ -659,58 +620,63 @@ kin_time kin_clock_now(void) {
 
 // ---- faults
 
-static kin_time until_calm(kin_time at) {
-    return at < t.w->calm_at ? at : t.w->calm_at;
+static void plan_fault(kin_time at, int node, fault_kind kind) {
+    if (at < t.w->calm_at) kin_sim_push(t.w, (kin_sim_event){.at = at, .what = KIN_SIM_FAULT, .node = node, .ticket = 1 + kind});
 }
 
-static void crash(int node, uint64_t most_ms) {
-    if (!t.w->nodes[node].runs) return;
-    kin_sim_stop(t.w, node, kin_sim_below(t.w, 2) == 0);
-    kin_sim_push(t.w, (kin_sim_event){.at = until_calm(t.w->now + kin_sim_between_ms(t.w, 20, most_ms)),
-                                      .what = KIN_SIM_RESTART,
-                                      .node = node});
+// A device dies in the middle of what it does now, once in so many times.
+static void aim(fault_kind kind, int node, uint64_t one_in) {
+    if (t.is_plain || node == KIN_SIM_HEAD || t.n_aimed == N_AIMED || kin_sim_below(t.w, one_in) > 0) return;
+    t.n_aimed++;
+    plan_fault(t.w->now + kin_sim_below(t.w, 5) * KIN_SIM_MS, node, kind);
 }
 
-static kin_time a_while(void) {
-    return until_calm(t.w->now +
-                      (kin_sim_below(t.w, 2) ? kin_sim_between_ms(t.w, 50, 1400) : kin_sim_between_ms(t.w, 2000, 6000)));
-}
-
-static void freeze(int node) {
-    KIN_SIM_TELL(t.w, "%d freezes", node);
-    t.w->nodes[node].frozen_until = a_while();
-}
-
-static void cut(int a, int b) {
-    if (a == b) return;
-    KIN_SIM_TELL(t.w, "cut between %d and %d", a, b);
-    t.w->cut_until[a][b] = t.w->cut_until[b][a] = a_while();
-}
-
-static void fault(void) {
-    int node = kin_sim_below(t.w, 8) == 0 ? KIN_SIM_HEAD : 1 + (int)kin_sim_below(t.w, (uint64_t)t.w->n_nodes - 1);
-    int other = (int)kin_sim_below(t.w, (uint64_t)t.w->n_nodes);
-    if (!t.w->nodes[node].runs || kin_sim_is_frozen(t.w, node)) return;
-    switch (kin_sim_below(t.w, 6)) {
-    case 0: crash(node, 6000); break;
-    case 1: crash(node, 250); break; // it flaps
-    case 2:                          // with the one that has its copies
-        other = buddy_of(node);
-        crash(node, 6000);
-        crash(other, 6000);
+static void do_fault(fault_kind kind, int node) {
+    int other = kin_sim_any_device(t.w);
+    switch (kind) {
+    case FLAP:
+        kin_sim_crash(t.w, node, 250);
+        for (kin_time i = 1; i < 4; i++) plan_fault(t.w->now + i * kin_sim_between_ms(t.w, 200, 900), node, KILL);
         break;
-    case 3: freeze(node); break;
-    case 4: cut(node, other); break;
-    case 5: cut(node, KIN_SIM_HEAD); break;
+    case BUDDY:
+        other = kin_sim_buddy(&disks, node);
+        kin_sim_crash(t.w, node, 6000);
+        kin_sim_crash(t.w, other, 6000);
+        break;
+    case TWO:
+        kin_sim_crash(t.w, node, 6000);
+        plan_fault(t.w->now + kin_sim_between_ms(t.w, 0, 1000), other, KILL);
+        break;
+    case FREEZE: kin_sim_freeze(t.w, node); break;
+    case CUT: kin_sim_cut(t.w, node, other); break;
+    case CUT_OFF: kin_sim_cut(t.w, node, KIN_SIM_HEAD); break;
+    case FULL_DISK: disks.full_until[node] = kin_sim_a_while(t.w); break;
+    case DAMAGE: kin_sim_damage_pages(&disks, node, 4); break;
+    default: kin_sim_crash(t.w, node, kin_sim_below(t.w, 2) ? 6000 : 250);
     }
+}
+
+// Aimed at a node, or any.
+static void fault(const kin_sim_event *e) {
+    fault_kind kind = e->ticket ? (fault_kind)(e->ticket - 1) : (fault_kind)kin_sim_below(t.w, ON_WRITE);
+    int node = e->ticket ? e->node : kind == RESTART ? KIN_SIM_HEAD : kin_sim_any_device(t.w);
+    if (!t.w->nodes[node].runs || kin_sim_is_frozen(t.w, node)) return;
+    KIN_SIM_TELL(t.w, "%d: %s", node, fault_names[kind]);
+    if (t.w->request != 0) {
+        t.totals.faults[kind].n_hits++;
+        if (kind != FULL_DISK && kind != DAMAGE) t.last_hit = kind;
+    }
+    do_fault(kind, node);
 }
 
 static bool pump(void) {
     if (t.w->n_queue == 0 || t.w->queue[0].at >= END_MS * KIN_SIM_MS) return false;
     kin_sim_event e = kin_sim_pop(t.w);
     kin_sim_happen(t.w, &e);
-    if (e.what == KIN_SIM_WRITTEN) written(e.ticket);
-    if (e.what == KIN_SIM_FAULT) fault();
+    int from, to;
+    if (e.what == KIN_SIM_WRITTEN && kin_sim_page_written(&disks, e.ticket, &from, &to))
+        aim(ON_COPY, kin_sim_below(t.w, 2) ? from : to, 20);
+    if (e.what == KIN_SIM_FAULT) fault(&e);
     return true;
 }
 
@@ -721,36 +687,60 @@ static int32_t next(void *user, float *logits) {
     int n_made = x->n - x->n_prompt;
     if (n_made == x->n_most) return KIN_GENERATION_NO_TOKEN;
     t.totals.n_written++;
-    return x->tokens[x->n++] = sample(logits[0], n_made);
+    return x->tokens[x->n++] = kin_sim_sample(logits[0], n_made);
 }
 
 static void ended(void *user, kin_generation_end how, const kin_err *why) {
     text *x = user;
     if (how == KIN_GENERATION_FAILED) fail_msg("%s", why->text);
+    x->generation = NULL;
+    if (how == KIN_GENERATION_CANCELLED) return;
     assert_int_equal(how, KIN_GENERATION_DONE);
     assert_false(x->is_done);
     x->is_done = true;
 }
 
+static void propose(void *user, const int32_t *tokens, int n, int most, kin_draft *out) {
+    const text *x = user;
+    assert_memory_equal(tokens, x->expected, (size_t)n * sizeof *tokens);
+    kin_sim_guess(&x->guesses, x->expected, x->n_prompt + x->n_most, n, most, out);
+}
+
 // As after a start of the head: what was written before is forgotten, and asked for again.
 static void ask(text *x) {
     kin_generation_options o = {.prompt = x->tokens, .n_prompt = x->n_prompt, .next = next, .ended = ended, .user = x};
-    kin_generation *g;
     kin_err err;
     x->n = x->n_prompt;
-    if (kin_scheduler_submit(t.scheduler, &o, &g, &err) != 0) fail_msg("%s", err.text);
+    x->drafts = (kin_draft_source){.propose = propose, .user = x};
+    if (x->guesses.most > 0) o.drafts = &x->drafts;
+    if (kin_scheduler_submit(t.scheduler, &o, &x->generation, &err) != 0) fail_msg("%s", err.text);
+}
+
+static void ask_for_all(void) {
+    for (int i = 0; i < t.n_texts; i++) {
+        if (!t.texts[i].is_done && !t.texts[i].generation) ask(&t.texts[i]);
+    }
+}
+
+// Somebody goes, now and then, and comes back.
+static void cancel_one(void) {
+    text *x = &t.texts[kin_sim_below(t.w, (uint64_t)t.n_texts)];
+    if (t.is_plain || kin_sim_is_calm(t.w) || !x->generation || kin_sim_below(t.w, 150) > 0) return;
+    t.totals.n_cancelled++;
+    kin_scheduler_cancel(t.scheduler, x->generation);
 }
 
 static void open_scheduler(void) {
     kin_prefix_pages_options po = {.disk = {.dir = "0"}, .context = "c", .n_context = 1};
     kin_err err;
     if (kin_prefix_pages_open(&t.prefix, &po, &err) != 0) fail_msg("%s", err.text);
-    kin_scheduler_options o = {.n_ctx = N_CTX, .n_vocab = N_VOCAB, .n_parallel = N_TEXTS, .keeps = true, .pages = t.prefix};
+    kin_scheduler_options o = {.n_ctx = N_CTX, .n_vocab = N_VOCAB, .n_parallel = N_PARALLEL, .keeps = true, .pages = t.prefix};
+    o.always_ahead = t.is_ahead;
+    o.draft_least = t.draft_least;
     if (kin_scheduler_open(&t.scheduler, &o, &err) != 0) fail_msg("%s", err.text);
     t.head.life = t.w->nodes[KIN_SIM_HEAD].life;
-    for (int i = 0; i < t.n_texts; i++) {
-        if (!t.texts[i].is_done) ask(&t.texts[i]);
-    }
+    for (int i = 0; i < t.n_texts; i++) t.texts[i].generation = NULL; // of the former life
+    ask_for_all();
 }
 
 static void close_scheduler(void) {
@@ -758,6 +748,9 @@ static void close_scheduler(void) {
         kin_scheduler_stats stats = kin_scheduler_get_stats(t.scheduler);
         t.totals.n_replayed += stats.n_replayed_tokens;
         t.totals.n_cached += stats.n_cached_tokens;
+        t.totals.n_drafted += kin_draft_counts_drafted(&stats.drafts);
+        t.totals.n_right += kin_draft_counts_accepted(&stats.drafts);
+        t.totals.n_branches += stats.drafts.accepted_branches;
     }
     kin_scheduler_close(t.scheduler);
     kin_prefix_pages_close(t.prefix);
@@ -772,6 +765,28 @@ static bool all_done(void) {
     return true;
 }
 
+// All members have given out the same cells.
+static void check_caches(void) {
+    const kin_kv *own = cache_of(KIN_SIM_HEAD, t.w->request_epoch)->kv;
+    for (int i = 0; i < t.w->n_planned; i++) {
+        const cache *c = &t.caches[t.w->planned[i]];
+        if (!c->kv || c->epoch != t.w->request_epoch) continue; // no step came there
+        for (int seq = 0; seq < KIN_SCHEDULER_MAX_SEQUENCES; seq++) {
+            int n = kin_kv_n_tokens(own, seq);
+            assert_int_equal(kin_kv_n_tokens(c->kv, seq), n);
+            for (int k = 0; k * KIN_KV_CELLS < n; k++) assert_int_equal(kin_kv_block(c->kv, seq, k), kin_kv_block(own, seq, k));
+        }
+    }
+}
+
+static void settle(void) {
+    kin_err err;
+    if (kin_scheduler_settle(t.scheduler, &err) != 0) return;
+    check_caches();
+    kin_sim_end_request(t.w, false);
+    t.is_settled = true;
+}
+
 // Until the ring is lost, all is written, or a better plan waits: as node/compute_loop.c.
 static void write_texts(void) {
     bool busy = true;
@@ -779,15 +794,21 @@ static void write_texts(void) {
     kin_sim_begin_request(t.w);
     t.head.request = t.w->request;
     t.totals.n_rings++;
+    t.is_settled = false;
+    aim(ON_RETURN, kin_sim_any_device(t.w), 8);
     if (kin_scheduler_set_head(t.scheduler, &t.head, &err) != 0) fail_msg("%s", err.text);
     while (busy && !kin_membership_yields(t.w->membership)) {
+        ask_for_all();
         if (kin_scheduler_step(t.scheduler, &busy, &err) != 0) {
             t.totals.n_lost++;
+            if (t.last_hit < N_FAULT_KINDS) t.totals.faults[t.last_hit].n_losses++;
+            t.last_hit = N_FAULT_KINDS;
             return;
         }
+        cancel_one();
     }
     t.totals.n_yields += busy;
-    if (kin_scheduler_settle(t.scheduler, &err) == 0) kin_sim_end_request(t.w, false);
+    settle();
 }
 
 static bool is_up(void) {
@@ -797,7 +818,7 @@ static bool is_up(void) {
 
 static void write_all(void) {
     for (bool goes_on = true; goes_on && !all_done();) {
-        bool is_other = t.scheduler && !lives(KIN_SIM_HEAD, t.head.life);
+        bool is_other = t.scheduler && !kin_sim_lives(t.w, KIN_SIM_HEAD, t.head.life);
         if (is_other) {
             close_scheduler();
             t.totals.n_restarts++;
@@ -813,19 +834,18 @@ static void write_all(void) {
 
 // ---- a schedule
 
-// Two of them begin alike, and the third one has their second block behind another first one.
-static int32_t prompt_token(int i, int k) {
-    int which = i == 2 ? (k < KIN_KV_CELLS ? 4 : k < 80 ? 1 : 2) : k < 80 ? 1 : i + 2;
-    return which * (k + 3) % 60000;
-}
-
 static void make_texts(void) {
+    uint64_t drafts = t.is_plain ? 0 : kin_sim_below(t.w, 4);
     t.n_texts = 1 + (int)kin_sim_below(t.w, N_TEXTS);
+    t.is_ahead = drafts == 1;
+    t.draft_least = drafts > 1 ? (int)kin_sim_below(t.w, 12) : 0;
     for (int i = 0; i < t.n_texts; i++) {
         text *x = &t.texts[i];
         *x = (text){.n_prompt = 1 + (int)kin_sim_below(t.w, 200), .n_most = 40 + (int)kin_sim_below(t.w, 120)};
-        for (int k = 0; k < x->n_prompt; k++) x->tokens[k] = prompt_token(i, k);
-        write_undisturbed(x);
+        x->guesses = (kin_sim_guesses){.seed = kin_rng_u64(&t.w->rng), .has_branches = kin_sim_below(t.w, 2)};
+        x->guesses.most = drafts ? (int)kin_sim_below(t.w, 12) : 0;
+        for (int k = 0; k < x->n_prompt; k++) x->tokens[k] = kin_sim_prompt_token(i, k);
+        kin_sim_write_undisturbed(x->tokens, x->n_prompt, N_LAYER, x->n_most, x->expected);
     }
 }
 
@@ -834,7 +854,11 @@ static void set_up(kin_sim *w, kin_sim_totals *of_world, uint64_t seed) {
     w->n_nodes = 2 + (int)kin_sim_below(w, 5);
     w->calm_at = CALM_MS * KIN_SIM_MS;
     w->totals = of_world;
-    t.has_no_copies = t.never_has_copies || seed % 3 == 0;
+    disks.w = w;
+    disks.has_no_copies = t.never_has_copies || seed % 3 == 0;
+    for (int i = 1; i < w->n_nodes; i++) disks.keeps_nothing[i] = !t.is_plain && kin_sim_below(w, 8) == 0;
+    t.n_aimed = 0;
+    t.last_hit = N_FAULT_KINDS;
     w->steps = (kin_sim_steps){.compute = compute, .back = came_back};
     for (int i = 0; i < w->n_nodes; i++)
         kin_sim_push(w, (kin_sim_event){.at = kin_sim_between_ms(w, 0, 3000), .what = KIN_SIM_RESTART, .node = i});
@@ -842,16 +866,20 @@ static void set_up(kin_sim *w, kin_sim_totals *of_world, uint64_t seed) {
         kin_sim_push(w, (kin_sim_event){.at = kin_sim_between_ms(w, 1500, CALM_MS - 1), .what = KIN_SIM_FAULT});
 }
 
+// Nothing is left of the texts but what is kept of them, and then nothing.
+static void check_nothing_is_left(void) {
+    if (!t.is_settled || !t.scheduler) return;
+    assert_int_equal(kin_membership_n_requests(t.w->membership), 0);
+    kin_scheduler_erase(t.scheduler, 0);
+    kin_scheduler_stats stats = kin_scheduler_get_stats(t.scheduler);
+    assert_int_equal(stats.n_running + stats.n_waiting, 0);
+    assert_int_equal(stats.n_free_blocks, stats.n_blocks);
+}
+
 static void tear_down(void) {
     close_scheduler();
     for (int i = 0; i < KIN_SIM_NODES; i++) close_cache(&t.caches[i]);
-    for (int i = 0; i < MAX_WRITES; i++) {
-        free(t.writes[i].content);
-        t.writes[i].content = NULL;
-    }
-    memset(t.places, 0, sizeof t.places);
-    t.n_pages = 0;
-    t.n_writes = 0;
+    kin_sim_disks_end(&disks);
     kin_membership_free(t.w->membership);
     for (int i = 1; i < t.w->n_nodes; i++) kin_member_free(t.w->nodes[i].member);
     free(t.w);
@@ -874,39 +902,58 @@ static void run_schedule(uint64_t seed, bool tells) {
         assert_int_equal(x->n, x->n_prompt + x->n_most);
         assert_memory_equal(x->tokens, x->expected, (size_t)x->n * sizeof *x->tokens);
     }
+    check_nothing_is_left();
     tear_down();
+}
+
+static void print_totals(uint64_t n) {
+    const totals *c = &t.totals;
+    printf(
+        "%llu schedules: %llu rings, %llu lost, %llu left for a better plan, %llu starts of a head with texts unfinished\n"
+        "%llu tokens, %llu computed again, %llu from pages or others, %llu computed in lost layers only; %llu texts cancelled\n",
+        (unsigned long long)n, (unsigned long long)c->n_rings, (unsigned long long)c->n_lost, (unsigned long long)c->n_yields,
+        (unsigned long long)c->n_restarts, (unsigned long long)c->n_written, (unsigned long long)c->n_replayed,
+        (unsigned long long)c->n_cached, (unsigned long long)c->n_recomputed, (unsigned long long)c->n_cancelled);
+    printf(
+        "%llu tokens drafted, %llu right, %llu of them began a branch; %llu steps forgotten, %llu times a device left one out\n"
+        "pages: %llu copied, %llu fetched, %llu torn, %llu refused by full disks\n",
+        (unsigned long long)c->n_drafted, (unsigned long long)c->n_right, (unsigned long long)c->n_branches,
+        (unsigned long long)c->n_forgotten, (unsigned long long)c->n_dropped, (unsigned long long)disks.n_copied,
+        (unsigned long long)c->n_fetched, (unsigned long long)disks.n_torn, (unsigned long long)disks.n_refused);
+    printf("  in a text  ring lost\n");
+    for (int i = 0; i < N_FAULT_KINDS; i++)
+        printf("%11llu%11llu  %s\n", (unsigned long long)c->faults[i].n_hits, (unsigned long long)c->faults[i].n_losses,
+               fault_names[i]);
+}
+
+static uint64_t number_of(const char *name, uint64_t otherwise) {
+    return getenv(name) ? strtoull(getenv(name), NULL, 10) : otherwise;
 }
 
 static void whatever_dies_a_text_is_that_of_an_undisturbed_run(void **state) {
     (void)state;
-    const char *one = getenv("KIN_SIM_SEED"), *many = getenv("KIN_SIM_SEEDS");
-    if (one) {
-        run_schedule(strtoull(one, NULL, 10), true);
-        return;
-    }
-    uint64_t n = many ? strtoull(many, NULL, 10) : N_SCHEDULES;
-    for (uint64_t seed = 0; seed < n; seed++) {
+    if (getenv("KIN_SIM_SEED")) return run_schedule(number_of("KIN_SIM_SEED", 0), true);
+    const uint64_t n = number_of("KIN_SIM_SEEDS", N_SCHEDULES), first = number_of("KIN_SIM_FIRST", 0);
+    for (uint64_t seed = first; seed < first + n; seed++) {
         fprintf(stderr, "\rseed %llu ", (unsigned long long)seed); // which one it was, if it ends here
         run_schedule(seed, false);
     }
-    const totals *c = &t.totals;
-    printf("%llu rings, %llu lost, %llu left for a better plan, %llu starts of a head with texts unfinished; %llu tokens, %llu "
-           "computed again, %llu from pages or others; pages: %llu copied, %llu fetched, %llu torn; %llu computed in lost layers "
-           "only\n",
-           (unsigned long long)c->n_rings, (unsigned long long)c->n_lost, (unsigned long long)c->n_yields,
-           (unsigned long long)c->n_restarts, (unsigned long long)c->n_written, (unsigned long long)c->n_replayed,
-           (unsigned long long)c->n_cached, (unsigned long long)c->n_copied, (unsigned long long)c->n_fetched,
-           (unsigned long long)c->n_torn, (unsigned long long)c->n_recomputed);
-    assert_true(c->n_lost > n && c->n_yields > n / 10 && c->n_restarts > n / 10); // else nothing was tested
-    assert_true(c->n_cached > 64 * n && c->n_copied > n && c->n_fetched > n && c->n_torn > n / 25);
+    print_totals(n);
+    const totals *c = &t.totals; // else nothing was tested
+    assert_true(c->n_lost > n && c->n_yields > n / 10 && c->n_restarts > n / 10 && c->n_cancelled > n / 5);
+    assert_true(c->n_cached > 64 * n && c->n_recomputed > 10 * n);
+    assert_true(disks.n_copied > n && c->n_fetched > n && disks.n_torn > n / 25 && disks.n_refused > n / 10);
+    assert_true(c->n_right > 10 * n && c->n_branches > n && c->n_dropped > n && c->n_forgotten > n);
+    for (int i = 0; i < N_FAULT_KINDS; i++) assert_true(c->faults[i].n_hits > n / 20);
 }
 
 // Pages that were asked for.
 static uint64_t count_asked(bool has_slow_pages) {
     uint64_t before = t.totals.n_asked;
+    t.is_plain = true;
     t.has_slow_pages = has_slow_pages;
     for (uint64_t seed = 0; seed < N_SLOW; seed++) run_schedule(seed, false);
-    t.has_slow_pages = false;
+    t.is_plain = t.has_slow_pages = false;
     return t.totals.n_asked - before;
 }
 
@@ -920,9 +967,10 @@ static void slow_pages_are_left(void **state) {
 
 static uint64_t count_computed(bool has_no_borders) {
     uint64_t before = t.totals.n_computed;
+    t.is_plain = true;
     t.has_no_borders = has_no_borders;
     for (uint64_t seed = 0; seed < N_SLOW; seed++) run_schedule(seed, false);
-    t.has_no_borders = false;
+    t.is_plain = t.has_no_borders = false;
     return t.totals.n_computed - before;
 }
 
