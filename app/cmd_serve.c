@@ -311,7 +311,7 @@ static int serve_one(serving *v, kin_err *err) {
     if (v->o->session.fleet.cluster) lo.service.begun = on_begun;
     if (kin_loaded_model_open(&v->model, &lo, err) != 0) return KIN_FAIL;
     kin_server_set_model(v->server, v->model.service, &v->model.preparer);
-    say_where(v); // of a ring before it is up: browsers need the address to join
+    if (!atomic_load(&kin_app_stop)) say_where(v); // of a ring before it is up: browsers need the address to join
     return kin_service_run(v->model.service, err);
 }
 
