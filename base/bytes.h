@@ -15,6 +15,11 @@ static inline uint64_t kin_get_u64(const uint8_t *p) {
     return (uint64_t)kin_get_u32(p) | (uint64_t)kin_get_u32(p + 4) << 32;
 }
 
+static inline void kin_put_u16(uint8_t *p, uint16_t v) {
+    p[0] = (uint8_t)v;
+    p[1] = (uint8_t)(v >> 8);
+}
+
 static inline void kin_put_u32(uint8_t *p, uint32_t v) {
     for (int i = 0; i < 4; i++) p[i] = (uint8_t)(v >> (8 * i));
 }

@@ -16,13 +16,13 @@ static void touch(const uint8_t *bytes, size_t n) {
 // The promises that the codec makes to those who read without looking again.
 static void check_step(const kin_proto_step *m) {
     kin_proto_step_layout l = kin_proto_step_lay_out(m);
-    kin_assert(l.activations_bytes == (size_t)m->n_rows * m->n_embd * kin_activation_size(m->type));
+    size_t n = (size_t)m->n_rows * m->n_embd, unit = kin_activation_unit(m->type), n_row = unit > 8 ? unit : 8;
+    kin_assert(l.activations_bytes == kin_activations_bytes(n, m->type) && n % unit == 0);
     kin_assert(l.size <= kin_proto_step_size_max(m->n_tokens, m->n_embd, m->type));
     kin_assert(m->n_out <= m->n_tokens && m->n_rows <= m->n_tokens);
     for (size_t i = 0; m->out && i < m->n_out; i++) kin_assert((uint32_t)kin_proto_i32_at(m->out, i) < m->n_tokens);
-    float row[8];
-    size_t n = (size_t)m->n_rows * m->n_embd;
-    kin_activations_decode(row, m->activations, n < 8 ? n : 8, m->type);
+    float row[KIN_ACTIVATION_Q8_VALUES];
+    kin_activations_decode(row, m->activations, n < n_row ? n : n_row, m->type);
 }
 
 static void check_message(const kin_proto_message *m) {
@@ -32,7 +32,7 @@ static void check_message(const kin_proto_message *m) {
         for (int i = 0; i < m->plan.n_windows; i++) kin_assert(m->plan.window[i].layer_begin < m->plan.window[i].layer_end);
         kin_assert(m->plan.group.n_ranks != 1 && m->plan.group.n_ranks <= KIN_PROTO_MAX_RANKS);
         break;
-    case KIN_FRAME_SUM: touch(m->sum.values, m->sum.n_values * kin_activation_size(m->sum.type)); break;
+    case KIN_FRAME_SUM: touch(m->sum.values, kin_activations_bytes(m->sum.n_values, m->sum.type)); break;
     case KIN_FRAME_REPORT: touch(m->report.bytes, m->report.n_bytes); break;
     case KIN_FRAME_DATA: touch(m->data.bytes, m->data.n_bytes); break;
     case KIN_FRAME_ECHO:

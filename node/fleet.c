@@ -128,6 +128,17 @@ static int find_allreduce(const char *name, kin_proto_allreduce *out, kin_err *e
     return kin_err_set(err, "--allreduce %s: there is no such way (mesh, star, tree, ring)", name);
 }
 
+kin_activation_type kin_fleet_wire_type(const kin_fleet_options *o) {
+    return strcmp(o->wire, "q8") == 0 ? KIN_ACTIVATION_Q8 : strcmp(o->wire, "f16") == 0 ? KIN_ACTIVATION_F16 : KIN_ACTIVATION_F32;
+}
+
+static int check_wire(const kin_cluster_options *co, kin_err *err) {
+    int unit = (int)kin_activation_unit(co->wire_type);
+    if (co->model->hp.n_embd % unit == 0) return 0;
+    return kin_err_set(err, "--wire q8 is for models whose hidden states have a multiple of %d values; this one's have %d", unit,
+                       co->model->hp.n_embd);
+}
+
 int kin_fleet_open(kin_fleet *f, const kin_fleet_options *o, const kin_fleet_base *base, kin_err *err) {
     *f = (kin_fleet){.o = *o, .console = base->console};
     kin_cluster_options co = {.version = KIN_VERSION,
@@ -138,7 +149,7 @@ int kin_fleet_open(kin_fleet *f, const kin_fleet_options *o, const kin_fleet_bas
                               .paths = f->paths,
                               .devices = base->devices,
                               .shard = base->shard,
-                              .wire_type = strcmp(o->wire, "f16") == 0 ? KIN_ACTIVATION_F16 : KIN_ACTIVATION_F32,
+                              .wire_type = kin_fleet_wire_type(o),
                               .model_name = base->model_name,
                               .timeline = base->timeline,
                               .facts = base->facts,
@@ -149,7 +160,7 @@ int kin_fleet_open(kin_fleet *f, const kin_fleet_options *o, const kin_fleet_bas
                               .stop = base->console->stop,
                               .status = show_status,
                               .status_user = f};
-    if (find_allreduce(o->allreduce, &co.allreduce, err) != 0) return KIN_FAIL;
+    if (find_allreduce(o->allreduce, &co.allreduce, err) != 0 || check_wire(&co, err) != 0) return KIN_FAIL;
     if (kin_identity_open(&f->self, &o->net, err) != 0) return KIN_FAIL;
     if (open_planner(f, base, err) != 0) return KIN_FAIL;
     co.plan_user = f->planner;

@@ -15,7 +15,7 @@ typedef struct kin_fleet_options {
     const char *scheduler; // of "auto"
     const char *accept;    // of "auto": see kin_planner_options
     int n_rounds;          // of all but a file; 0: the scheduler chooses, by rule 1
-    const char *wire;      // "f32" or "f16"
+    const char *wire;      // "f32", "f16" or "q8"
     const char *allreduce; // of groups: "mesh", "star", "tree" or "ring"
     int n_chunk;           // 0: what suits the ring
     bool hidden;
@@ -47,6 +47,9 @@ typedef struct kin_fleet_base {
     const kin_device_facts *facts; // the head's own; NULL: nothing is measured, so there is no plan auto
     bool only_looks;               // see kin_planner_options
 } kin_fleet_base;
+
+// What `wire` names.
+kin_activation_type kin_fleet_wire_type(const kin_fleet_options *o);
 
 int kin_fleet_open(kin_fleet *fleet, const kin_fleet_options *o, const kin_fleet_base *base, kin_err *err);
 void kin_fleet_close(kin_fleet *fleet); // zeroed is allowed

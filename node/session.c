@@ -362,7 +362,7 @@ static int open_kv_disk(kin_session *s, const kin_session_options *o, const kin_
     if (rc == 0) rc = kin_key_derive(s->kv_disk.secret, &key, KIN_KEY_FOR_PAGES, err);
     if (rc == 0) rc = kin_weights_model_identity(&s->model, &s->kv_context, err);
     kin_key_wipe(&key);
-    const int32_t numbers[] = {so->kv_type, so->flash, so->ggml_kernels, strcmp(o->fleet.wire, "f16") == 0,
+    const int32_t numbers[] = {so->kv_type, so->flash, so->ggml_kernels, (int32_t)kin_fleet_wire_type(&o->fleet),
                                order_of_sums(o->fleet.allreduce)};
     s->kv_context = kin_hash64(numbers, sizeof numbers, s->kv_context);
     s->kv_disk.cap = o->kv_disk_size;

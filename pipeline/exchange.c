@@ -282,17 +282,36 @@ static int wait_for(kin_exchange *x, uint32_t from, kin_err *err) {
 
 // ---- values
 
-static int post(kin_exchange *x, int to, const float *values, size_t n, kin_err *err) {
-    size_t value = kin_activation_size(x->at.type), bytes = HEAD + n * value;
+// A message of these values, in x->out; its bytes.
+static size_t make_message(kin_exchange *x, const float *values, size_t n) {
+    size_t bytes = HEAD + (size_t)kin_activations_bytes(n, x->at.type);
     kin_proto_sum m = {
         .step = x->step, .round = (uint16_t)x->round, .i_sum = (uint16_t)x->i_sum, .type = x->at.type, .n_values = (uint32_t)n};
     kin_frame_encode(x->out, &(kin_frame){KIN_FRAME_SUM, x->used, (uint32_t)(bytes - KIN_FRAME_HEADER)});
     kin_proto_encode_sum_head(x->out + KIN_FRAME_HEADER, KIN_PROTO_SUM_HEAD, &m);
     kin_activations_encode(x->out + HEAD, values, n, x->at.type);
+    return bytes;
+}
+
+static int post_message(kin_exchange *x, int to, size_t bytes, kin_err *err) {
     bool moved;
     if (kin_tls_write(x->peers[to].socket.tls, x->out, bytes, err) != 0 ||
         kin_tls_socket_send(&x->peers[to].socket, &moved, err) != 0)
         return fail_peer(to, err);
+    return 0;
+}
+
+static int post(kin_exchange *x, int to, const float *values, size_t n, kin_err *err) {
+    return post_message(x, to, make_message(x, values, n), err);
+}
+
+// To all others; the values are then as they arrive there.
+static int post_to_others(kin_exchange *x, float *values, size_t n, kin_err *err) {
+    size_t bytes = make_message(x, values, n);
+    for (int i = 1; i < x->at.n_ranks; i++) { // not all to the first one at once
+        if (post_message(x, (x->at.rank + i) % x->at.n_ranks, bytes, err) != 0) return KIN_FAIL;
+    }
+    if (x->at.type != KIN_ACTIVATION_F32) kin_activations_decode(values, x->out + HEAD, n, x->at.type);
     return 0;
 }
 
@@ -347,10 +366,7 @@ static int add_in_order(kin_exchange *x, float *v, size_t n, kin_err *err) {
 }
 
 static int sum_by_mesh(kin_exchange *x, float *v, size_t n, kin_err *err) {
-    for (int i = 1; i < x->at.n_ranks; i++) { // not all to the first one at once
-        if (post(x, (x->at.rank + i) % x->at.n_ranks, v, n, err) != 0) return KIN_FAIL;
-    }
-    round_as_sent(x, v, n);
+    if (post_to_others(x, v, n, err) != 0) return KIN_FAIL;
     return wait_for(x, others(x), err) == 0 ? add_in_order(x, v, n, err) : KIN_FAIL;
 }
 
@@ -359,11 +375,7 @@ static int sum_by_star(kin_exchange *x, float *v, size_t n, kin_err *err) {
     if (x->at.rank != hub) return post(x, hub, v, n, err) == 0 ? receive(x, hub, v, n, err) : KIN_FAIL;
     round_as_sent(x, v, n);
     if (wait_for(x, others(x), err) != 0 || add_in_order(x, v, n, err) != 0) return KIN_FAIL;
-    for (int r = 0; r < hub; r++) {
-        if (post(x, r, v, n, err) != 0) return KIN_FAIL;
-    }
-    round_as_sent(x, v, n);
-    return wait_for(x, 0, err);
+    return post_to_others(x, v, n, err) == 0 ? wait_for(x, 0, err) : KIN_FAIL;
 }
 
 static int sum_by_tree(kin_exchange *x, float *v, size_t n, kin_err *err) {
@@ -383,9 +395,9 @@ static int sum_by_tree(kin_exchange *x, float *v, size_t n, kin_err *err) {
 
 // Piece i of n values among n_ranks: [*begin, *begin + the result)
 static size_t piece_of(const kin_exchange *x, int i, size_t n, size_t *begin) {
-    size_t n_ranks = (size_t)x->at.n_ranks, k = (size_t)i % n_ranks;
-    *begin = n * k / n_ranks;
-    return n * (k + 1) / n_ranks - *begin;
+    size_t n_ranks = (size_t)x->at.n_ranks, k = (size_t)i % n_ranks, unit = kin_activation_unit(x->at.type), n_units = n / unit;
+    *begin = n_units * k / n_ranks * unit;
+    return n_units * (k + 1) / n_ranks * unit - *begin;
 }
 
 // Piece `out` goes to the next device, piece `in` comes from the one before. adds: to what is there; else it takes its place.
@@ -435,7 +447,9 @@ static int sum_up(kin_exchange *x, float *v, size_t n, kin_err *err) {
     };
     if (grow(x, n, err) != 0) return KIN_FAIL;
     if (x->at.epoch != x->used && take_connections(x, err) != 0) return KIN_FAIL;
-    if (x->i_sum == KIN_PROTO_MAX_SUMS || n < (size_t)x->at.n_ranks) return kin_err_set(err, "such a sum cannot be");
+    size_t unit = kin_activation_unit(x->at.type);
+    bool has_pieces = x->at.allreduce != KIN_PROTO_ALLREDUCE_RING || n / unit >= (size_t)x->at.n_ranks;
+    if (x->i_sum == KIN_PROTO_MAX_SUMS || n % unit != 0 || !has_pieces) return kin_err_set(err, "such a sum cannot be");
     return ways[x->at.allreduce](x, v, n, err);
 }
 

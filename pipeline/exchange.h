@@ -5,8 +5,8 @@
 //   bits
 //
 // How parts meet (kin_proto_allreduce): mesh, in one step, each adding in the order of the ranks; star, the same bits in two
-// steps by way of the last device; tree and ring add in another order. With f16 on the wire each part is rounded, also the own
-// one.
+// steps by way of the last device; tree and ring add in another order. With f16 or q8 on the wire each part is rounded, also
+// the own one.
 //
 // A sum waits for its messages by looking for SPIN_NS, then by sleeping. Every message says to which step, round and sum it
 // belongs, so devices that have lost each other's place notice. When a connection breaks, the epoch ends or the user stops the

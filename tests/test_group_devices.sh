@@ -21,8 +21,13 @@ for way in mesh star tree ring; do
     same "$dir/first" "$dir/got" # of two numbers there is one sum
 done
 claim='what is on the wire may be rounded'
-on_head eval --devices 1 --wire f16 --batch 8 --tokens "$tokens" --greedy 16 >"$dir/got.ids"
-check [ -s "$dir/got.ids" ]
+for type in f16 q8; do
+    on_head eval --devices 1 --wire $type --batch 8 --tokens "$tokens" --greedy 16 --logits "$dir/first.$type" >"$dir/got.ids"
+    check [ -s "$dir/got.ids" ]
+    on_head eval --devices 1 --wire $type --batch 8 --tokens "$tokens" --greedy 16 --logits "$dir/got" >"$dir/got.ids"
+    same "$dir/first.$type" "$dir/got"
+    cmp -s "$dir/first" "$dir/got" && fail "nothing was rounded"
+done
 
 claim='weights come through a sliding window'
 for words in '' '--window 3 --retain 2'; do

@@ -412,7 +412,7 @@ static void lies_in_a_plan_are_refused_with_a_sentence(void **state) {
         {KIN_FRAME_PLAN, 56, "0000", "n_rounds is 0"},
         {KIN_FRAME_PLAN, 56, "0104", "n_rounds is 1025"},
         {KIN_FRAME_PLAN, 58, "02", "kv_type is 2"},
-        {KIN_FRAME_PLAN, 59, "02", "wire_type is 2"},
+        {KIN_FRAME_PLAN, 59, "03", "wire_type is 3"},
         {KIN_FRAME_PLAN, 60, "04", "mode is 4"},
         {KIN_FRAME_PLAN, 60, "030000", "sliding_blocks is 0"},
         {KIN_FRAME_PLAN, 61, "0000", "number of files is 0"},
@@ -453,7 +453,8 @@ static void lies_in_a_step_are_refused_with_a_sentence(void **state) {
         {KIN_FRAME_STEP, 10, "0000", "n_ops is 1, not from 0 to 0"},
         {KIN_FRAME_STEP, 10, "000000000000", "44 bytes too many"},
         {KIN_FRAME_STEP, 10, "0000000000000000010000000100000010000000", "activations of 274877906944 bytes"},
-        {KIN_FRAME_STEP, 12, "02", "type is 2"},
+        {KIN_FRAME_STEP, 12, "03", "type is 3"},
+        {KIN_FRAME_STEP, 12, "02", "n_embd 2 of q8, which has blocks of 32"},
         {KIN_FRAME_STEP, 13, "01", "type is 256"},
         {KIN_FRAME_STEP, 14, "0110", "n_ops is 4097, not from 0 to 4096"},
         {KIN_FRAME_STEP, 16, "00000000", "n_tokens is 0"},
@@ -474,7 +475,8 @@ static void lies_in_a_step_are_refused_with_a_sentence(void **state) {
         {KIN_FRAME_STEP, 72, "ffffffff", "sequence 1 becomes -1 tokens of 0"},
         {KIN_FRAME_SUM, 8, "0004", "round is 1024"},
         {KIN_FRAME_SUM, 10, "0040", "i_sum is 16384"},
-        {KIN_FRAME_SUM, 12, "02", "type is 2"},
+        {KIN_FRAME_SUM, 12, "03", "type is 3"},
+        {KIN_FRAME_SUM, 12, "02", "n_values 2 of q8, which has blocks of 32"},
         {KIN_FRAME_SUM, 14, "01", "byte 14 is 1"},
         {KIN_FRAME_SUM, 16, "00000000", "n_values is 0"},
         {KIN_FRAME_SUM, 16, "01000000", "4 bytes too many"},
@@ -766,6 +768,33 @@ static void long_parts_are_read_at_any_alignment(void **state) {
     free(b.memory);
 }
 
+static void blocks_of_q8_are_whole(void **state) {
+    (void)state;
+    static const uint8_t bytes[4 * KIN_ACTIVATION_Q8_BYTES] = {7};
+    uint8_t buf[256];
+    kin_err err;
+    kin_proto_step m = {.n_tokens = 2, .n_rows = 2, .n_embd = 64, .n_out = 2, .type = KIN_ACTIVATION_Q8, .activations = bytes},
+                   step;
+    kin_proto_sum s = {.n_values = 64, .type = KIN_ACTIVATION_Q8, .values = bytes}, sum;
+    size_t n = kin_proto_encode_step(buf, sizeof buf, &m);
+    assert_int_equal(n, 32 + 4 * KIN_ACTIVATION_Q8_BYTES);
+    assert_int_equal(kin_proto_decode_step(buf, n, &step, &err), 0);
+    assert_memory_equal(step.activations, bytes, sizeof bytes);
+    assert_int_equal(kin_proto_decode_step(buf, n - 1, &step, &err), KIN_FAIL);
+    kin_put_u32(buf + 24, 48);
+    assert_int_equal(kin_proto_decode_step(buf, n, &step, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "n_embd 48 of q8"));
+    kin_put_u16(buf + 12, KIN_ACTIVATION_N_TYPES);
+    assert_int_equal(kin_proto_decode_step(buf, n, &step, &err), KIN_FAIL);
+    n = kin_proto_encode_sum(buf, sizeof buf, &s);
+    assert_int_equal(n, KIN_PROTO_SUM_HEAD + 2 * KIN_ACTIVATION_Q8_BYTES);
+    assert_int_equal(kin_proto_decode_sum(buf, n, &sum, &err), 0);
+    assert_int_equal(kin_proto_decode_sum(buf, n + 1, &sum, &err), KIN_FAIL);
+    kin_put_u32(buf + 16, 65);
+    assert_int_equal(kin_proto_decode_sum(buf, n, &sum, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "n_values 65 of q8"));
+}
+
 static void a_step_without_positions_or_rows_is_short(void **state) {
     (void)state;
     kin_proto_step m = {.n_tokens = 2, .n_embd = 2, .flags = KIN_PROTO_STEP_NO_OUTPUT}, again;
@@ -823,6 +852,7 @@ int main(void) {
         cmocka_unit_test(long_parts_may_be_filled_in_place),
         cmocka_unit_test(a_payload_may_be_sent_in_parts),
         cmocka_unit_test(long_parts_are_read_at_any_alignment),
+        cmocka_unit_test(blocks_of_q8_are_whole),
         cmocka_unit_test(a_step_without_positions_or_rows_is_short),
         cmocka_unit_test(no_step_of_a_ring_is_larger_than_its_bound),
         cmocka_unit_test(a_bitmap_tells_each_chunk),

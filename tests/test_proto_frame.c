@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/rng.h"
 #include "pure/proto/activations.h"
 #include "pure/proto/frame.h"
 #include "pure/proto/label.h"
@@ -257,7 +258,7 @@ static void rows_travel_in_both_types(void **state) {
     static const uint8_t as_f32[8] = {0, 0, 0x80, 0x3f, 0, 0, 0x20, 0xc0}, as_f16[8] = {0, 0x3c, 0, 0xc1, 0xff, 0x7b, 0x01, 0x3c};
     uint8_t wire[1 + 16];
     float back[4];
-    for (int type = 0; type < KIN_ACTIVATION_N_TYPES; type++) {
+    for (int type = KIN_ACTIVATION_F32; type <= KIN_ACTIVATION_F16; type++) {
         kin_activations_encode(wire + 1, x, 4, type);
         assert_memory_equal(wire + 1, type == KIN_ACTIVATION_F16 ? as_f16 : as_f32, 8);
         kin_activations_decode(back, wire + 1, 4, type);
@@ -265,6 +266,77 @@ static void rows_travel_in_both_types(void **state) {
     }
     kin_activations_encode(NULL, NULL, 0, KIN_ACTIVATION_F32);
     kin_activations_decode(NULL, NULL, 0, KIN_ACTIVATION_F32);
+}
+
+static void blocks_of_q8_have_their_bytes(void **state) {
+    (void)state;
+    float x[64] = {-254, 1, 2, 3, 0.9f, -1.1f, 254}, back[64];
+    uint8_t wire[1 + 2 * KIN_ACTIVATION_Q8_BYTES];
+    x[33] = 1.5f * 127;
+    x[34] = -0.7f;
+    x[35] = 0.75f;
+    static const uint8_t first[9] = {0x00, 0x40, 0x81, 1, 1, 2, 0, 0xff, 0x7f}; // a scale of 2; halves go away from 0
+    static const uint8_t second[6] = {0xc0, 0x3f, 0, 0x7f, 0, 1};
+    kin_activations_encode(wire + 1, x, 64, KIN_ACTIVATION_Q8);
+    assert_int_equal(kin_activations_bytes(64, KIN_ACTIVATION_Q8), 2 * KIN_ACTIVATION_Q8_BYTES);
+    assert_memory_equal(wire + 1, first, sizeof first);
+    assert_memory_equal(wire + 1 + KIN_ACTIVATION_Q8_BYTES, second, sizeof second);
+    kin_activations_decode(back, wire + 1, 64, KIN_ACTIVATION_Q8);
+    assert_true(back[0] == -254 && back[2] == 2 && back[4] == 0 && back[5] == -2 && back[33] == 190.5f && back[35] == 1.5f);
+}
+
+static void q8_is_near_and_keeps_its_bytes_when_it_is_sent_on(void **state) {
+    (void)state;
+    enum { N = 32 };
+    uint8_t wire[KIN_ACTIVATION_Q8_BYTES], again[KIN_ACTIVATION_Q8_BYTES];
+    float x[N], back[N];
+    kin_rng rng;
+    kin_rng_seed(&rng, 3);
+    for (int k = 0; k < 20000; k++) {
+        float size = ldexpf(1 + (float)kin_rng_unit(&rng), k % 250 - 125), most = 0;
+        for (int i = 0; i < N; i++) x[i] = ((float)kin_rng_unit(&rng) - 0.5f) * size;
+        for (int i = 0; i < N; i++) most = fmaxf(most, fabsf(x[i]));
+        kin_activations_encode(wire, x, N, KIN_ACTIVATION_Q8);
+        kin_activations_decode(back, wire, N, KIN_ACTIVATION_Q8);
+        for (int i = 0; i < N && most > 0x1p-118f; i++) assert_true(fabsf(back[i] - x[i]) <= most / 127 * 0.504f);
+        for (int i = 0; i < N; i++) assert_true(fabsf(back[i] - x[i]) <= most);
+        kin_activations_encode(again, back, N, KIN_ACTIVATION_Q8);
+        assert_memory_equal(again, wire, sizeof wire);
+    }
+}
+
+static void what_q8_cannot_hold_is_nan_or_zero(void **state) {
+    (void)state;
+    static const float bad[] = {INFINITY, -INFINITY, NAN};
+    uint8_t wire[2 * KIN_ACTIVATION_Q8_BYTES];
+    float back[64];
+    for (size_t k = 0; k < sizeof bad / sizeof *bad; k++) {
+        float x[64] = {1, [7] = bad[k], [32] = 3};
+        kin_activations_encode(wire, x, 64, KIN_ACTIVATION_Q8);
+        kin_activations_decode(back, wire, 64, KIN_ACTIVATION_Q8);
+        for (int i = 0; i < 32; i++) assert_true(isnan(back[i]));
+        assert_true(fabsf(back[32] - 3) < 0.02f && back[33] == 0); // the next block is none of that
+    }
+    const float least[32] = {1e-39f, -1e-39f}, largest[32] = {3.4e38f, -1e38f};
+    kin_activations_encode(wire, least, 32, KIN_ACTIVATION_Q8);
+    kin_activations_decode(back, wire, 32, KIN_ACTIVATION_Q8);
+    assert_true(back[0] == 0 && back[1] == 0);
+    kin_activations_encode(wire, largest, 32, KIN_ACTIVATION_Q8);
+    kin_activations_decode(back, wire, 32, KIN_ACTIVATION_Q8);
+    assert_true(fabsf(back[0] / 3.4e38f - 1) < 0.005f && fabsf(back[1] / -1e38f - 1) < 0.02f);
+}
+
+static void any_bytes_are_values_of_q8(void **state) {
+    (void)state;
+    uint8_t wire[KIN_ACTIVATION_Q8_BYTES];
+    float back[32];
+    for (uint32_t scale = 0; scale < 65536; scale += 37) {
+        for (int i = 0; i < 34; i++) wire[i] = (uint8_t)(i * 91 + (int)scale);
+        wire[0] = (uint8_t)scale;
+        wire[1] = (uint8_t)(scale >> 8);
+        wire[2] = 0x80; // no sender's byte
+        kin_activations_decode(back, wire, 32, KIN_ACTIVATION_Q8);
+    }
 }
 
 int main(void) {
@@ -287,6 +359,10 @@ int main(void) {
         cmocka_unit_test(what_no_f16_holds_becomes_zero_or_infinity),
         cmocka_unit_test(a_nan_stays_a_nan),
         cmocka_unit_test(rows_travel_in_both_types),
+        cmocka_unit_test(blocks_of_q8_have_their_bytes),
+        cmocka_unit_test(q8_is_near_and_keeps_its_bytes_when_it_is_sent_on),
+        cmocka_unit_test(what_q8_cannot_hold_is_nan_or_zero),
+        cmocka_unit_test(any_bytes_are_values_of_q8),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

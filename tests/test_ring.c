@@ -124,8 +124,7 @@ static void relays_and_a_head_without_layers_give_its_bits(void **state) {
     expect_same_bits(3, both, 3);
 }
 
-static void f16_on_the_wire_stays_close(void **state) {
-    (void)state;
+static void check_wire(kin_activation_type type, double bound) {
     static float got[N_IDS * N_VOCAB];
     kin_thread_ring_options o = {.n_members = 3,
                                  .shares = {{4, 0}, {4, 0}, {4, 0}},
@@ -133,7 +132,7 @@ static void f16_on_the_wire_stays_close(void **state) {
                                  .n_chunk = CHUNK,
                                  .n_ctx = 128,
                                  .n_steps = 4,
-                                 .type = KIN_ACTIVATION_F16};
+                                 .type = type};
     kin_thread_ring *ring;
     kin_err err;
     assert_int_equal(kin_thread_ring_open(&ring, model_path, &o, &err), 0);
@@ -144,8 +143,18 @@ static void f16_on_the_wire_stays_close(void **state) {
         diff += ((double)got[i] - want[i]) * ((double)got[i] - want[i]);
         sum += (double)want[i] * want[i];
     }
-    print_message("relative L2 of f16 activations: %g\n", sqrt(diff / sum));
-    assert_true(diff > 0 && sqrt(diff / sum) < 5e-2); // quantized weights round activations to 8 bits: small changes grow
+    print_message("relative L2 of rounded activations: %g\n", sqrt(diff / sum));
+    assert_true(diff > 0 && sqrt(diff / sum) < bound); // quantized weights round activations to 8 bits: small changes grow
+}
+
+static void f16_on_the_wire_stays_close(void **state) {
+    (void)state;
+    check_wire(KIN_ACTIVATION_F16, 5e-2);
+}
+
+static void q8_on_the_wire_stays_close(void **state) {
+    (void)state;
+    check_wire(KIN_ACTIVATION_Q8, 1e-1);
 }
 
 static void a_step_that_fails_leaves_no_trace(void **state) {
@@ -213,6 +222,7 @@ int main(void) {
         cmocka_unit_test(uneven_windows_and_last_rounds_give_its_bits),
         cmocka_unit_test(relays_and_a_head_without_layers_give_its_bits),
         cmocka_unit_test(f16_on_the_wire_stays_close),
+        cmocka_unit_test(q8_on_the_wire_stays_close),
         cmocka_unit_test(a_step_that_fails_leaves_no_trace),
         cmocka_unit_test(of_many_forgets_in_a_row_none_is_lost),
         cmocka_unit_test(a_device_that_answers_out_of_order_is_an_error),

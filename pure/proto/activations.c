@@ -1,8 +1,10 @@
 #include "pure/proto/activations.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/err.h"
 
 #define F32_INFINITY 0x7f800000u
 #define F32_ONE_HALF 0x3f000000u
@@ -10,6 +12,8 @@
 #define F32_F16_NORMAL 0x38800000u // 2^-14: the smallest normal f16
 #define F16_INFINITY 0x7c00u
 #define F16_QUIET 0x0200u
+#define F32_NORMAL 0x1p-126f
+#define BF16_NAN 0x7fc0u
 
 // f16: sign 1, exponent 5 (bias 15), fraction 10. f32: sign 1, exponent 8 (bias 127), fraction 23.
 
@@ -58,14 +62,53 @@ static int is_little_endian(void) {
     return first;
 }
 
+// ---- q8
+
+// The upper half of an f32 that is nearest, ties to even: of a finite number that is not negative.
+static uint16_t bf16_from_f32(float x) {
+    uint32_t bits = bits_of(x);
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+static int8_t nearest_i8(float x) {
+    int q = (int)(x < 0 ? x - 0.5f : x + 0.5f);
+    return (int8_t)(q > 127 ? 127 : q < -127 ? -127 : q);
+}
+
+static void encode_q8(uint8_t *to, const float *x) {
+    float most = 0;
+    bool is_finite = true;
+    for (int i = 0; i < KIN_ACTIVATION_Q8_VALUES; i++) {
+        uint32_t size = bits_of(x[i]) & 0x7fffffff;
+        is_finite = is_finite && size < F32_INFINITY;
+        if (size > bits_of(most)) most = float_of(size);
+    }
+    float scale = most / 127;
+    if (!is_finite) {
+        kin_put_u16(to, BF16_NAN);
+        memset(to + 2, 0, KIN_ACTIVATION_Q8_VALUES);
+        return;
+    }
+    uint16_t half = scale < F32_NORMAL ? 0 : bf16_from_f32(scale);
+    float inverse = half ? 1 / float_of((uint32_t)half << 16) : 0;
+    kin_put_u16(to, half);
+    for (int i = 0; i < KIN_ACTIVATION_Q8_VALUES; i++) to[2 + i] = (uint8_t)nearest_i8(x[i] * inverse);
+}
+
+static void decode_q8(float *to, const uint8_t *from) {
+    float scale = float_of((uint32_t)kin_get_u16(from) << 16);
+    for (int i = 0; i < KIN_ACTIVATION_Q8_VALUES; i++) to[i] = (float)(int8_t)from[2 + i] * scale;
+}
+
+// ---- rows
+
 void kin_activations_encode(uint8_t *to, const float *from, size_t n, kin_activation_type type) {
     if (n == 0) return;
-    if (type == KIN_ACTIVATION_F16) {
-        for (size_t i = 0; i < n; i++) {
-            uint16_t h = kin_f16_from_f32(bits_of(from[i]));
-            to[2 * i] = (uint8_t)h;
-            to[2 * i + 1] = (uint8_t)(h >> 8);
-        }
+    kin_assert(n % kin_activation_unit(type) == 0);
+    if (type == KIN_ACTIVATION_Q8) {
+        for (size_t i = 0; i < n; i += KIN_ACTIVATION_Q8_VALUES, to += KIN_ACTIVATION_Q8_BYTES) encode_q8(to, from + i);
+    } else if (type == KIN_ACTIVATION_F16) {
+        for (size_t i = 0; i < n; i++) kin_put_u16(to + 2 * i, kin_f16_from_f32(bits_of(from[i])));
     } else if (is_little_endian()) {
         memcpy(to, from, 4 * n);
     } else {
@@ -75,6 +118,11 @@ void kin_activations_encode(uint8_t *to, const float *from, size_t n, kin_activa
 
 void kin_activations_decode(float *to, const uint8_t *from, size_t n, kin_activation_type type) {
     if (n == 0) return;
+    kin_assert(n % kin_activation_unit(type) == 0);
+    if (type == KIN_ACTIVATION_Q8) {
+        for (size_t i = 0; i < n; i += KIN_ACTIVATION_Q8_VALUES, from += KIN_ACTIVATION_Q8_BYTES) decode_q8(to + i, from);
+        return;
+    }
     if (type == KIN_ACTIVATION_F32 && is_little_endian()) {
         memcpy(to, from, 4 * n);
         return;

@@ -49,7 +49,7 @@ KIN_PROTO_DEFINE(DEVICE, device)
 //          54  u16   n_threads
 //          56  u16   n_rounds (1 to 1024)
 //          58  u8    kv_type: 0 f16, 1 q8_0
-//          59  u8    wire_type: 0 f32, 1 f16
+//          59  u8    wire_type: 0 f32, 1 f16, 2 q8
 //          60  u8    mode: 0 stream, 1 mmap, 2 willneed, 3 window
 //              only with 3: u16 sliding_blocks (>= 1), u16 sliding_retain
 //          61  u16   n_files (1 to 64)

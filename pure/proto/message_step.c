@@ -5,16 +5,16 @@
 //     byte  0  u64  step
 //           8  u16  round (< 1024)
 //          10  u16  flags: 1 no_output, 2 all rows, 4 more chunks follow, 8 positions
-//          12  u16  type: 0 f32, 1 f16
+//          12  u16  type: 0 f32, 1 f16, 2 q8
 //          14  u16  n_ops (<= 4096; 0 without "positions")
 //          16  u32  n_tokens (1 to 65536)
 //          20  u32  n_rows (n_tokens or n_out)
-//          24  u32  n_embd (1 to 2^20)
+//          24  u32  n_embd (1 to 2^20; of q8 a multiple of 32)
 //          28  u32  n_out (<= n_tokens; with "all rows" = n_tokens)
 //          32  with "positions": i32 pos [n_tokens], i32 seq [n_tokens]; without "all rows" also i32 out [n_out];
 //              i32 ops [n_ops, 3]
 //              activations [n_rows, n_embd]
-// Everything before the activations is a multiple of 4 bytes, as is the header: activations lie aligned in a frame.
+// Everything before the activations is a multiple of 4 bytes, as is the header: f32 and f16 lie aligned in a frame.
 
 static bool has(const kin_proto_step *m, unsigned flag) {
     return m->flags & flag;
@@ -28,7 +28,7 @@ kin_proto_step_layout kin_proto_step_lay_out(const kin_proto_step *m) {
     l.out = l.seq + 4 * n_pos;
     l.ops = l.out + 4 * n_out;
     l.activations = l.ops + (size_t)12 * m->n_ops;
-    l.activations_bytes = (size_t)m->n_rows * m->n_embd * kin_activation_size(m->type);
+    l.activations_bytes = (size_t)kin_activations_bytes((uint64_t)m->n_rows * m->n_embd, m->type);
     l.size = l.activations + l.activations_bytes;
     return l;
 }
@@ -109,6 +109,10 @@ static void take_positions(kin_reader *r, kin_proto_step *m) {
     m->ops = take_ops(r, m->n_ops);
 }
 
+static void check_whole_blocks(kin_reader *r, uint32_t n, kin_activation_type type, const char *what) {
+    if (n % kin_activation_unit(type) != 0) kin_reader_fail(r, "%s %lu of q8, which has blocks of 32", what, (unsigned long)n);
+}
+
 static void take_step(kin_reader *r, kin_proto_step *m) {
     m->step = kin_reader_u64(r);
     m->round = (uint16_t)kin_reader_range(r, kin_reader_u16(r), 0, KIN_PROTO_MAX_WINDOWS - 1, "round");
@@ -122,7 +126,8 @@ static void take_step(kin_reader *r, kin_proto_step *m) {
     m->n_out = kin_reader_range(r, kin_reader_u32(r), has(m, KIN_PROTO_STEP_ALL_ROWS) ? m->n_tokens : 0, m->n_tokens, "n_out");
     if (m->n_rows != m->n_tokens && m->n_rows != m->n_out) kin_reader_fail(r, "n_rows is neither n_tokens nor n_out");
     if (has(m, KIN_PROTO_STEP_POSITIONS)) take_positions(r, m);
-    uint64_t bytes = (uint64_t)m->n_rows * m->n_embd * kin_activation_size(m->type); // below 2^38
+    check_whole_blocks(r, m->n_embd, m->type, "n_embd");
+    uint64_t bytes = kin_activations_bytes((uint64_t)m->n_rows * m->n_embd, m->type); // below 2^38
     if (bytes > KIN_FRAME_CAP_STEP) kin_reader_fail(r, "activations of %llu bytes", (unsigned long long)bytes);
     m->activations = kin_reader_take(r, (size_t)bytes);
 }
@@ -185,9 +190,9 @@ KIN_PROTO_DEFINE(PAGES, pages)
 //     byte  0  u64  step
 //           8  u16  round (< 1024)
 //          10  u16  i_sum (< 2^14)
-//          12  u16  type: 0 f32, 1 f16
+//          12  u16  type: 0 f32, 1 f16, 2 q8
 //          14  u16  0
-//          16  u32  n_values (1 to (2^28 - 20) / 4)
+//          16  u32  n_values (1 to (2^28 - 20) / 4; of q8 a multiple of 32)
 //          20  values
 
 enum { MAX_VALUES = (KIN_FRAME_CAP_STEP - KIN_PROTO_SUM_HEAD) / 4 };
@@ -204,7 +209,7 @@ static void put_sum_head(kin_writer *w, const kin_proto_sum *m) {
 
 static void put_sum(kin_writer *w, const kin_proto_sum *m) {
     put_sum_head(w, m);
-    kin_writer_bytes(w, m->values, m->n_values * kin_activation_size(m->type));
+    kin_writer_bytes(w, m->values, (size_t)kin_activations_bytes(m->n_values, m->type));
 }
 
 static void take_sum(kin_reader *r, kin_proto_sum *m) {
@@ -214,7 +219,8 @@ static void take_sum(kin_reader *r, kin_proto_sum *m) {
     m->type = kin_reader_range(r, kin_reader_u16(r), 0, KIN_ACTIVATION_N_TYPES - 1, "type");
     kin_reader_range(r, kin_reader_u16(r), 0, 0, "byte 14");
     m->n_values = kin_reader_range(r, kin_reader_u32(r), 1, MAX_VALUES, "n_values");
-    m->values = kin_reader_take(r, m->n_values * kin_activation_size(m->type));
+    check_whole_blocks(r, m->n_values, m->type, "n_values");
+    m->values = kin_reader_take(r, (size_t)kin_activations_bytes(m->n_values, m->type));
 }
 
 KIN_PROTO_DEFINE(SUM, sum)
