@@ -107,7 +107,8 @@ static void print_parts(const kin_plan_view *view, FILE *file) {
         kin_escape(name, sizeof name, slowest, strlen(slowest));
         snprintf(pace, sizeof pace, "(the disk of %s sets the pace)", name);
     }
-    print_part(file, "computing", p->compute_s, p->tpot_s, "");
+    print_part(file, "computing", p->compute_s - p->sums_s, p->tpot_s, "");
+    print_part(file, "sums of groups", p->sums_s, p->tpot_s, "");
     print_part(file, "waiting for disks", p->exposed_s + p->disk_bound_s, p->tpot_s, pace);
     print_part(file, "network", p->hops_s, p->tpot_s, "");
     print_part(file, "starting windows", p->windows_s, p->tpot_s, "");

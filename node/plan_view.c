@@ -41,13 +41,41 @@ int kin_plan_view_ask(const kin_facts *facts, const kin_plan_options *options, c
     return kin_timeline_predict(facts, plan, prediction, err);
 }
 
-static void look_at_groups(kin_plan_view *view) {
-    kin_group_plan group;
+// Whether a plan with groups is faster, and why, or why there is none.
+static bool look_at_groups(kin_plan_view *view, const kin_plan_options *options) {
+    kin_err err;
     view->group[0] = '\0';
-    if (view->facts->n_device < 2 || view->scheduler->plan != kin_plan_playoff) return;
-    if (view->facts->model.share_heads <= 0) return; // facts that do not say how layers can be cut
-    kin_group_best(view->facts, view->refused, &group);
-    kin_group_say(view->facts, &group, view->prediction.tpot_s, view->prediction.compute_s, view->group, sizeof view->group);
+    if (view->facts->n_device < 2 || view->scheduler->plan != kin_plan_playoff) return false;
+    if (view->facts->model.share_heads <= 0) return false; // facts that do not say how layers can be cut
+    if (kin_plan_grouped(view->facts, options, view->prediction.tpot_s, &view->grouped, &err) != 0) return false;
+    kin_grouped_say(view->facts, &view->grouped, &view->prediction, view->group, sizeof view->group);
+    return view->grouped.grouping.n > 0 && view->grouped.prediction.tpot_s < view->prediction.tpot_s;
+}
+
+static void take_groups(kin_plan_view *view) {
+    kin_err err;
+    if (kin_grouping_apply(view->devices, &view->grouped.grouping, &view->with_groups, &err) != 0) return;
+    view->has_groups = true;
+    view->facts = &view->with_groups;
+    view->plan = view->grouped.plan;
+    view->plan.bound_s = view->grouped.is_proven ? view->plan.tpot_s : 0;
+    view->prediction = view->grouped.prediction;
+}
+
+static void begin(kin_plan_view *view, const kin_facts *facts, const kin_plan_scheduler *scheduler) {
+    view->facts = view->devices = facts;
+    view->scheduler = scheduler;
+    view->has_groups = false;
+    memset(view->if_lost, 0, sizeof view->if_lost);
+}
+
+// The group of the plan that has the device, or NULL.
+static const kin_group *group_with(const kin_plan_view *view, int device) {
+    for (int i = 0; view->has_groups && i < view->grouped.grouping.n; i++) {
+        const kin_group *group = &view->grouped.grouping.groups[i];
+        if (kin_group_members(group) & kin_device_bit(device)) return group;
+    }
+    return NULL;
 }
 
 // What is said of each device, and what its loss would cost. Only of plans that the playoff would make: others are not known
@@ -66,25 +94,21 @@ static int explain(kin_plan_view *view, const kin_plan_options *options, kin_err
 
 int kin_plan_view_make(kin_plan_view *view, const kin_facts *facts, const kin_plan_options *options,
                        const kin_plan_scheduler *scheduler, kin_err *err) {
-    view->facts = facts;
-    view->scheduler = scheduler;
-    memset(view->if_lost, 0, sizeof view->if_lost);
+    begin(view, facts, scheduler);
     if (kin_plan_view_screen(facts, &view->refused, view->sentences, err) != 0) return KIN_FAIL;
     if (kin_plan_view_ask(facts, options, scheduler, &view->plan, &view->prediction, err) != 0)
         return fail_with_refused(view, err);
-    look_at_groups(view);
-    return scheduler->plan == kin_plan_playoff ? explain(view, options, err) : 0;
+    if (look_at_groups(view, options)) take_groups(view);
+    return scheduler->plan == kin_plan_playoff && !view->has_groups ? explain(view, options, err) : 0;
 }
 
 int kin_plan_view_of(kin_plan_view *view, const kin_facts *facts, const kin_plan *plan, const kin_plan_options *options,
                      kin_err *err) {
-    view->facts = facts;
-    view->scheduler = &kin_plan_schedulers[0];
-    memset(view->if_lost, 0, sizeof view->if_lost);
+    begin(view, facts, &kin_plan_schedulers[0]);
     view->plan = *plan;
     if (kin_plan_view_screen(facts, &view->refused, view->sentences, err) != 0) return KIN_FAIL;
     if (kin_timeline_predict(facts, plan, &view->prediction, err) != 0) return KIN_FAIL;
-    look_at_groups(view);
+    look_at_groups(view, options);
     return explain(view, options, err);
 }
 
@@ -123,12 +147,15 @@ static json_t *loss_json(const kin_plan_view *view, int device) {
     return json;
 }
 
+// A device of a group has what its group has.
 static json_t *device_json(const kin_plan_view *view, int device) {
-    const kin_layer_share *share = &view->plan.shares[device];
-    const kin_device_prediction *p = &view->prediction.devices[device];
-    json_t *json = json_pack("{s:s, s:b, s:i, s:i, s:o}", "name", view->facts->devices[device].name, "refused",
+    const kin_group *group = group_with(view, device);
+    int at = group ? kin_group_last(group) : device;
+    const kin_layer_share *share = &view->plan.shares[at];
+    const kin_device_prediction *p = &view->prediction.devices[at];
+    json_t *json = json_pack("{s:s, s:b, s:i, s:i, s:o}", "name", view->devices->devices[device].name, "refused",
                              (view->refused & kin_device_bit(device)) != 0, "layers", share->n_layer, "gpu_layers",
-                             share->n_layer_gpu, "windows", windows_json(&view->plan, device));
+                             share->n_layer_gpu, "windows", windows_json(&view->plan, at));
     const struct {
         const char *key;
         double value;
@@ -150,10 +177,36 @@ static json_t *device_json(const kin_plan_view *view, int device) {
 
 static json_t *ring_json(const kin_plan_view *view) {
     json_t *ring = json_array();
-    for (int s = 0; s < view->plan.n_stops; s++)
-        json_array_append_new(ring, json_pack("{s:s, s:b}", "name", view->facts->devices[view->plan.stops[s].device].name,
-                                              "relay", view->plan.stops[s].relay));
+    for (int s = 0; s < view->plan.n_stops; s++) {
+        int device = view->plan.stops[s].device;
+        bool relay = view->plan.stops[s].relay;
+        const kin_group *group = relay ? NULL : group_with(view, device);
+        for (int i = 0; i < (group ? group->n : 1); i++)
+            json_array_append_new(
+                ring,
+                json_pack("{s:s, s:b}", "name", view->devices->devices[group ? group->devices[i] : device].name, "relay", relay));
+    }
     return ring;
+}
+
+static json_t *groups_json(const kin_plan_view *view) {
+    json_t *groups = json_array();
+    for (int i = 0; i < view->grouped.grouping.n; i++) {
+        const kin_group *g = &view->grouped.grouping.groups[i];
+        const kin_group_time *t = &view->grouped.times[i];
+        json_t *names = json_array(), *shares = json_array();
+        double sum_s = t->sum_s + t->sum_token_s, sum = 0;
+        int n_layer = view->plan.shares[kin_group_last(g)].n_layer;
+        for (int k = 0; k < g->n; k++) sum += g->weights[k];
+        for (int k = 0; k < g->n; k++) {
+            json_array_append_new(names, json_string(view->devices->devices[g->devices[k]].name));
+            json_array_append_new(shares, json_real(g->weights[k] / sum));
+        }
+        json_array_append_new(groups, json_pack("{s:o, s:o, s:i, s:i, s:f, s:f, s:f}", "devices", names, "shares", shares,
+                                                "layers", n_layer, "sums", 2 * n_layer, "sum_ms", sum_s * 1e3, "sums_ms",
+                                                2 * n_layer * sum_s * 1e3, "saves_ms", n_layer * kin_group_saves_s(t) * 1e3));
+    }
+    return groups;
 }
 
 json_t *kin_plan_view_work_json(const kin_facts *facts) {
@@ -165,13 +218,14 @@ json_t *kin_plan_view_work_json(const kin_facts *facts) {
 json_t *kin_plan_view_json(const kin_plan_view *view) {
     const kin_prediction *p = &view->prediction;
     json_t *devices = json_array();
-    for (int i = 0; i < view->facts->n_device; i++) json_array_append_new(devices, device_json(view, i));
+    for (int i = 0; i < view->devices->n_device; i++) json_array_append_new(devices, device_json(view, i));
     json_t *json =
         json_pack("{s:s, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:o, s:o}", "scheduler", view->scheduler->name,
                   "rounds", view->plan.n_rounds, "tpot_ms", p->tpot_s * 1e3, "ttft_ms", p->ttft_s * 1e3, "bound_ms",
                   view->plan.bound_s * 1e3, "compute_ms", p->compute_s * 1e3, "windows_ms", p->windows_s * 1e3, "disk_wait_ms",
                   p->exposed_s * 1e3, "disk_bound_ms", p->disk_bound_s * 1e3, "hops_ms", p->hops_s * 1e3, "work",
                   kin_plan_view_work_json(view->facts), "ring", ring_json(view), "devices", devices);
+    if (json && view->has_groups) json_object_set_new(json, "groups", groups_json(view));
     if (json && view->group[0]) json_object_set_new(json, "group", json_string(view->group));
     return json;
 }

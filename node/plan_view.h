@@ -8,17 +8,21 @@
 #include <jansson.h>
 
 #include "pure/plan/explain.h"
-#include "pure/plan/group.h"
+#include "pure/plan/group_search.h"
 #include "pure/plan/loss.h"
 #include "pure/plan/timeline.h"
 
 typedef struct kin_plan_view {
-    const kin_facts *facts; // borrowed
+    const kin_facts *facts;   // borrowed, or `with_groups`: those that the plan is of
+    const kin_facts *devices; // borrowed: as they are, without groups
     const kin_plan_scheduler *scheduler;
     kin_plan plan;
     kin_prediction prediction;
     char group[KIN_GROUP_SAY_MAX]; // whether devices had better share each layer; empty: there is one, or another scheduler
-    kin_device_set refused;        // their facts cannot be, or nothing joins them with the head
+    bool has_groups;               // the plan has these:
+    kin_grouped_plan grouped;
+    kin_facts with_groups;
+    kin_device_set refused; // their facts cannot be, or nothing joins them with the head
     char sentences[KIN_FACTS_MAX_DEVICES]
                   [KIN_PLAN_EXPLAIN_MAX];    // of every device; of other schedulers than `exact` of refused ones only
     kin_plan without[KIN_FACTS_MAX_DEVICES]; // scratch: the plan without that device

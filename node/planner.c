@@ -12,7 +12,7 @@
 #include "base/units.h"
 #include "node/plan_file.h"
 #include "pure/plan/acceptance.h"
-#include "pure/plan/group.h"
+#include "pure/plan/group_search.h"
 #include "pure/plan/ring_order.h"
 #include "pure/plan/timeline.h"
 #include "pure/proto/id.h"
@@ -28,11 +28,12 @@ typedef struct active_plan {
     int n;
     kin_proto_id ids[KIN_FACTS_MAX_DEVICES];
     kin_facts facts; // uncorrected
-    kin_plan plan;
     bool has_groups;
-    kin_group_plan group; // one of all members; n 0: no such plan
+    kin_grouping grouping; // n 0 though it has groups: they cannot be predicted
+    kin_plan plan;         // of these facts with the groups in them
+    kin_plan without;      // what the devices would do without groups
     bool is_predicted;
-    kin_prediction predicted;    // by these facts, without groups
+    kin_prediction predicted;    // by these facts
     kin_corrections corrections; // of these devices, since
     char refused[KIN_FACTS_MAX_DEVICES][KIN_FACTS_MAX_REASON];
 } active_plan;
@@ -46,13 +47,13 @@ struct kin_planner {
     bool by_thesis;  // its rule decides whether another plan takes the place of the one in force
     bool was_joined; // somebody was there: from then on the head goes on alone if it must
 
-    _Atomic uint32_t in_force; // the question whose answer is
-    pthread_cond_t asked;      // a question came
-    pthread_mutex_t mutex;     // over the following
-    active_plan now, proposed; // in force; the last answer, until it is
-    active_plan next;          // what is being thought about
-    kin_time changed_at;       // when the last plan was chosen
-    kin_facts corrected;       // scratch
+    _Atomic uint32_t in_force;    // the question whose answer is
+    pthread_cond_t asked;         // a question came
+    pthread_mutex_t mutex;        // over the following
+    active_plan now, proposed;    // in force; the last answer, until it is
+    active_plan next;             // what is being thought about
+    kin_time changed_at;          // when the last plan was chosen
+    kin_facts corrected, grouped; // scratch
 };
 
 kin_planner_options kin_planner_options_defaults(void) {
@@ -126,9 +127,30 @@ static int find_device(const active_plan *s, const kin_proto_id *id) {
     return -1;
 }
 
+// A plan, and the groups that are single devices in it.
+typedef struct choice {
+    kin_grouping grouping; // n 0: none
+    kin_plan plan;
+    kin_plan without; // the best one without groups
+} choice;
+
+static bool renumber_groups(const active_plan *from, const active_plan *to, kin_grouping *grouping) {
+    *grouping = from->grouping;
+    for (int i = 0; i < grouping->n; i++) {
+        kin_group *g = &grouping->groups[i];
+        for (int rank = 0; rank < g->n; rank++) {
+            g->devices[rank] = find_device(to, &from->ids[g->devices[rank]]);
+            if (g->devices[rank] < 0) return false;
+        }
+    }
+    return true;
+}
+
 // The plan of `from` with the numbers of `to`. False: a device of it is not there any more.
-static bool renumber(const active_plan *from, const active_plan *to, kin_plan *plan) {
+static bool renumber(const active_plan *from, const active_plan *to, choice *out) {
+    kin_plan *plan = &out->plan;
     *plan = from->plan;
+    if (!renumber_groups(from, to, &out->grouping)) return false;
     memset(plan->shares, 0, sizeof plan->shares);
     for (int i = 0; i < from->n; i++) {
         int at = find_device(to, &from->ids[i]);
@@ -199,12 +221,28 @@ static const kin_facts *corrected_facts(kin_planner *p, const active_plan *s) {
     return &p->corrected;
 }
 
+// The facts with these groups as single devices. Valid until the next call; NULL: they cannot be.
+static const kin_facts *put_groups(kin_planner *p, const kin_facts *facts, const kin_grouping *grouping, kin_err *err) {
+    if (grouping->n == 0) return facts;
+    return kin_grouping_apply(facts, grouping, &p->grouped, err) == 0 ? &p->grouped : NULL;
+}
+
+static int predict(kin_planner *p, const kin_facts *facts, const kin_grouping *grouping, const kin_plan *plan,
+                   kin_prediction *out, kin_err *err) {
+    const kin_facts *all = put_groups(p, facts, grouping, err);
+    return all ? kin_timeline_predict(all, plan, out, err) : KIN_FAIL;
+}
+
+static void predict_by_facts(kin_planner *p, active_plan *s) {
+    kin_err err = {""};
+    bool can_be = !s->has_groups || s->grouping.n > 0;
+    s->is_predicted = can_be && predict(p, &s->facts, &s->grouping, &s->plan, &s->predicted, &err) == 0;
+    if (!s->is_predicted) kin_log(KIN_LOG_DEBUG, "the plan's time is not known: %s", err.text);
+}
+
 static void predict_next(kin_planner *p) {
-    kin_err err;
     p->next.is_there = true;
-    p->next.is_predicted =
-        !p->next.has_groups && kin_timeline_predict(&p->next.facts, &p->next.plan, &p->next.predicted, &err) == 0;
-    if (!p->next.is_predicted && !p->next.has_groups) kin_log(KIN_LOG_DEBUG, "the plan's time is not known: %s", err.text);
+    predict_by_facts(p, &p->next);
 }
 
 // ---- planning by what was measured
@@ -278,19 +316,6 @@ static bool is_worth_changing(const kin_planner *p, const kin_facts *facts, cons
     return p->by_thesis ? thesis_accepts(p, facts, present, now_s, candidate, then_s) : kin_plan_is_worth_changing(now_s, then_s);
 }
 
-// The plan of `from`, if it can go on and nothing is better by the margin.
-static bool keeps(kin_planner *p, const active_plan *from, const kin_facts *facts, const kin_plan *candidate) {
-    kin_plan present;
-    kin_prediction now, then;
-    kin_err err;
-    if (!from->is_there || from->has_groups || !renumber(from, &p->next, &present)) return false;
-    if (kin_timeline_predict(facts, &present, &now, &err) != 0 || kin_timeline_predict(facts, candidate, &then, &err) != 0)
-        return false;
-    if (!isfinite(now.tpot_s) || is_worth_changing(p, facts, &present, now.tpot_s, candidate, then.tpot_s)) return false;
-    p->next.plan = present;
-    return true;
-}
-
 // Devices keep the places that they have in the ring in force. By uncorrected facts: only hops between devices of that ring have
 // corrections, and by these any order with other devices may look better. plan: of the devices of `about`, which fits the
 // corrected facts and still does.
@@ -304,76 +329,136 @@ static void keep_order(const kin_planner *p, const active_plan *about, const kin
     if (kin_timeline_predict(facts, &kept, &then, &err) == 0) *plan = kept;
 }
 
-// Whether the best group is better than the best ring. What is in force among the same number of devices has the margin.
-static bool chooses_group(kin_planner *p, const kin_facts *facts, const kin_plan *ring, kin_group_plan *group) {
-    kin_prediction then;
+// Takes groups into the choice where a plan with them is faster.
+static void consider_groups(const kin_planner *p, const kin_facts *facts, kin_device_set but, choice *c) {
+    kin_plan_options o = kin_plan_options_defaults();
+    kin_grouped_plan grouped;
+    kin_prediction ring;
     kin_err err;
     char text[KIN_GROUP_SAY_MAX];
-    if (p->o.n_rounds || facts->n_device < 2 || kin_timeline_predict(facts, ring, &then, &err) != 0) return false;
-    kin_group_best(facts, 0, group);
-    bool had = p->now.is_there && p->now.has_groups, is_first = !p->now.is_there || p->now.n != p->next.n;
-    bool chosen = group->n > 0 && (is_first ? group->tpot_s < then.tpot_s
-                                   : had    ? !kin_plan_is_worth_changing(group->tpot_s, then.tpot_s)
-                                            : kin_plan_is_worth_changing(then.tpot_s, group->tpot_s));
-    kin_group_say(facts, group, then.tpot_s, then.compute_s, text, sizeof text);
-    kin_log(chosen && !had ? KIN_LOG_INFO : KIN_LOG_DEBUG, "%s", text);
-    return chosen;
+    if (p->o.n_rounds || facts->n_device < 2 || kin_timeline_predict(facts, &c->plan, &ring, &err) != 0) return;
+    o.leave_out = but;
+    if (kin_plan_grouped(facts, &o, ring.tpot_s, &grouped, &err) != 0) return;
+    bool is_faster = grouped.grouping.n > 0 && grouped.prediction.tpot_s < ring.tpot_s && passes_each_once(&grouped.plan);
+    kin_grouped_say(facts, &grouped, &ring, text, sizeof text);
+    kin_log(is_faster && !p->now.has_groups ? KIN_LOG_INFO : KIN_LOG_DEBUG, "%s", text);
+    if (!is_faster) return;
+    c->grouping = grouped.grouping;
+    c->plan = grouped.plan;
 }
 
-static void write_group(const kin_group_plan *group, int n_layer, int n_device, kin_ring_plan *out) {
-    *out = (kin_ring_plan){.n_rounds = 1, .n_members = group->n, .shares = {{n_layer, 0}}};
-    for (int i = 0; i < group->n; i++) {
-        int device = group->devices[i];
-        out->candidate[i] = device == 0 ? n_device - 1 : device - 1;
-        out->groups[i] = (kin_ring_group){i, group->n, group->weights[i]};
+// The best plan for the devices of `about`.
+static int choose(const kin_planner *p, const active_plan *about, const kin_facts *facts, kin_device_set but, choice *out,
+                  kin_err *err) {
+    if (schedule_but(p, facts, but, &out->plan, err) != 0) return KIN_FAIL;
+    keep_order(p, about, facts, &out->plan); // first: what is compared is what would come
+    out->without = out->plan;
+    out->grouping.n = 0;
+    consider_groups(p, facts, but, out);
+    return 0;
+}
+
+// Whether the plan of `from` can go on, and nothing is better by the margin. A group that becomes possible because devices came
+// needs none.
+static bool keeps(kin_planner *p, const active_plan *from, const kin_facts *facts, const choice *candidate, choice *present) {
+    kin_prediction now, then;
+    kin_err err;
+    if (!from->is_there || (from->has_groups && from->grouping.n == 0) || !renumber(from, &p->next, present)) return false;
+    if (predict(p, facts, &present->grouping, &present->plan, &now, &err) != 0 ||
+        predict(p, facts, &candidate->grouping, &candidate->plan, &then, &err) != 0 || !isfinite(now.tpot_s))
+        return false;
+    if (from->n != p->next.n && !from->has_groups && candidate->grouping.n > 0) return false;
+    present->without = candidate->without;
+    return !is_worth_changing(p, facts, &present->plan, now.tpot_s, &candidate->plan, then.tpot_s);
+}
+
+static const kin_group *group_of(const kin_grouping *grouping, int last) {
+    for (int i = 0; i < grouping->n; i++) {
+        if (kin_group_last(&grouping->groups[i]) == last) return &grouping->groups[i];
     }
+    return NULL;
 }
 
-// In the order of the ring, the head last; a question has the head last, facts have it first.
-static void write_ring(const kin_plan *plan, int n_device, kin_ring_plan *out) {
+// A question has the head last, facts have it first.
+static int candidate_of(int device, int n_device) {
+    return device == 0 ? n_device - 1 : device - 1;
+}
+
+// In the order of the ring, the head last.
+static void write_ring(const choice *c, int n_device, kin_ring_plan *out) {
+    const kin_plan *plan = &c->plan;
     *out = (kin_ring_plan){.n_rounds = plan->n_rounds};
     for (int s = 1; s <= plan->n_stops; s++) {
-        int device = plan->stops[s % plan->n_stops].device, i = out->n_members++;
+        int device = plan->stops[s % plan->n_stops].device;
+        bool relay = plan->stops[s % plan->n_stops].relay;
         const kin_layer_share *share = &plan->shares[device];
-        out->candidate[i] = device == 0 ? n_device - 1 : device - 1;
-        if (!plan->stops[s % plan->n_stops].relay)
-            out->shares[i] = (kin_round_share){.n_layers = share->n_layer, .n_gpu_layers = share->n_layer_gpu};
+        const kin_group *group = relay ? NULL : group_of(&c->grouping, device);
+        if (!relay) out->shares[out->n_members] = (kin_round_share){share->n_layer, share->n_layer_gpu};
+        for (int rank = 0; group && rank < group->n - 1; rank++) {
+            out->groups[out->n_members] = (kin_ring_group){rank, group->n, group->weights[rank]};
+            out->candidate[out->n_members++] = candidate_of(group->devices[rank], n_device);
+        }
+        if (group) out->groups[out->n_members] = (kin_ring_group){group->n - 1, group->n, group->weights[group->n - 1]};
+        out->candidate[out->n_members++] = candidate_of(device, n_device);
     }
 }
 
 static int plan_measured(kin_planner *p, kin_ring_plan *out, kin_err *err) {
-    kin_plan candidate;
+    choice candidate, present;
     say_refused(p);
     const kin_facts *facts = corrected_facts(p, &p->next);
-    if (schedule(p, facts, &candidate, err) != 0) return KIN_FAIL;
-    keep_order(p, &p->next, facts, &candidate); // first: what is compared is what would come
-    kin_group_plan group;
-    p->next.has_groups = chooses_group(p, facts, &candidate, &group);
-    if (p->next.has_groups) {
-        p->next.plan = candidate; // what the devices would do without
-        p->next.group = group;
-        write_group(&group, p->model.n_layer, p->next.n, out);
-        return 0;
-    }
-    if (!keeps(p, &p->now, facts, &candidate) && !keeps(p, &p->proposed, facts, &candidate)) {
-        p->next.plan = candidate;
+    if (choose(p, &p->next, facts, 0, &candidate, err) != 0) return KIN_FAIL;
+    if (keeps(p, &p->now, facts, &candidate, &present) || keeps(p, &p->proposed, facts, &candidate, &present))
+        candidate = present;
+    else
         p->changed_at = kin_clock_now();
-    }
-    write_ring(&p->next.plan, p->next.n, out);
+    p->next.grouping = candidate.grouping;
+    p->next.has_groups = candidate.grouping.n > 0;
+    p->next.plan = candidate.plan;
+    p->next.without = candidate.without;
+    write_ring(&candidate, p->next.n, out);
     return 0;
 }
 
 // ---- planning by rule or by hand
 
-// One group of all members, for the prediction.
-static void read_group(active_plan *next, const kin_ring_plan *ring) {
-    if (ring->n_members > KIN_GROUP_MAX) return;
+// The groups of the ring plan, for the prediction. False: one is larger than can be predicted.
+static bool read_groups(active_plan *next, const kin_ring_plan *ring) {
     for (int i = 0; i < ring->n_members; i++) {
-        if (ring->groups[i].n_ranks != ring->n_members) return;
-        next->group.devices[i] = (ring->candidate[i] + 1) % next->n;
-        next->group.weights[i] = ring->groups[i].weight;
+        const kin_ring_group *member = &ring->groups[i];
+        if (member->n_ranks == 0) continue;
+        next->has_groups = true;
+        if (member->n_ranks > KIN_GROUP_MAX) return false;
+        kin_group *g = &next->grouping.groups[member->rank == 0 ? next->grouping.n++ : next->grouping.n - 1];
+        g->devices[member->rank] = (ring->candidate[i] + 1) % next->n;
+        g->weights[member->rank] = member->weight;
+        g->n = member->n_ranks;
     }
-    next->group.n = ring->n_members;
+    return true;
+}
+
+// The ring with each group as its last device.
+static void join_groups(active_plan *next) {
+    kin_plan *plan = &next->plan;
+    int n_stops = 0;
+    for (int i = 0; i < next->grouping.n; i++) {
+        const kin_group *g = &next->grouping.groups[i];
+        plan->shares[kin_group_last(g)] = plan->shares[g->devices[0]];
+        for (int rank = 0; rank < g->n - 1; rank++) plan->shares[g->devices[rank]] = (kin_layer_share){0};
+    }
+    for (int s = 0; s < plan->n_stops; s++) {
+        bool is_joined = false;
+        for (int i = 0; i < next->grouping.n; i++) {
+            const kin_group *g = &next->grouping.groups[i];
+            is_joined = is_joined || (plan->stops[s].device != kin_group_last(g) &&
+                                      kin_group_members(g) & kin_device_bit(plan->stops[s].device));
+        }
+        if (is_joined) continue;
+        plan->stops[n_stops] = plan->stops[s];
+        plan->stops[n_stops].relay = n_stops > 0 && plan->shares[plan->stops[s].device].n_layer == 0;
+        n_stops++;
+    }
+    plan->n_stops = n_stops;
 }
 
 // What the ring plan gives to each, for the prediction: layers in all.
@@ -390,13 +475,17 @@ static int read_ring(kin_planner *p, const kin_ring_plan *ring, kin_err *err) {
             (kin_layer_share){kin_windows_n_layers(&windows[i].windows), kin_windows_n_gpu_layers(&windows[i].windows)};
         plan->stops[stop].device = device;
         plan->stops[stop].relay = stop > 0 && plan->shares[device].n_layer == 0;
-        p->next.has_groups = p->next.has_groups || ring->groups[i].n_ranks > 0;
         if (ring->memory[i]) p->next.facts.devices[device].memory_bytes = (double)ring->memory[i];
     }
     plan->n_stops = ring->n_members;
-    read_group(&p->next, ring);
     free(windows);
-    return plan->n_rounds > 0 ? 0 : KIN_FAIL;
+    if (plan->n_rounds < 0) return KIN_FAIL;
+    p->next.without = *plan;
+    if (read_groups(&p->next, ring))
+        join_groups(&p->next);
+    else
+        p->next.grouping.n = 0;
+    return 0;
 }
 
 static int apply_rule(const kin_planner *p, const kin_candidate *candidates, int n, kin_ring_plan *out, kin_err *err) {
@@ -486,17 +575,14 @@ void kin_planner_in_force(kin_planner *p, uint32_t question) {
 }
 
 int kin_planner_without(kin_planner *p, const kin_cluster_question *q, int i, kin_ring_plan *out, kin_err *err) {
-    kin_plan plan;
+    choice c;
     kin_assert(i >= 0 && i < q->n - 1);
     if (p->o.only_looks) return kin_err_set(err, "nobody has work");
     lock(p);
     read_question(p, q);
     const kin_facts *facts = corrected_facts(p, &p->next);
-    int rc = p->scheduler ? schedule_but(p, facts, kin_device_bit(i + 1), &plan, err) : rule_without(p, q, i, out, err);
-    if (rc == 0 && p->scheduler) {
-        keep_order(p, &p->next, facts, &plan);
-        write_ring(&plan, q->n, out);
-    }
+    int rc = p->scheduler ? choose(p, &p->next, facts, kin_device_bit(i + 1), &c, err) : rule_without(p, q, i, out, err);
+    if (rc == 0 && p->scheduler) write_ring(&c, q->n, out);
     pthread_mutex_unlock(&p->mutex);
     return rc;
 }
@@ -538,8 +624,8 @@ int kin_planner_choose_alone(kin_planner *p, const kin_device_facts *device, int
 // ---- what was measured since
 
 // Links of the ring that were not known when it was planned, because measuring them took longer than a plan may wait.
-static void learn_links(active_plan *now, const kin_cluster_measured *m) {
-    kin_err err;
+static void learn_links(kin_planner *p, const kin_cluster_measured *m) {
+    active_plan *now = &p->now;
     for (int i = 0; i < m->n; i++) {
         for (int k = 0; k < m->n; k++) {
             int from = find_device(now, &m->ids[i]), to = find_device(now, &m->ids[k]);
@@ -547,29 +633,37 @@ static void learn_links(active_plan *now, const kin_cluster_measured *m) {
             now->facts.links[from][to] = m->facts->links[i][k];
         }
     }
-    now->is_predicted = !now->has_groups && kin_timeline_predict(&now->facts, &now->plan, &now->predicted, &err) == 0;
+    predict_by_facts(p, now);
 }
 
 // The prediction for tokens at the depth of those that were measured.
-static bool predict_at(const active_plan *now, int n_cached, kin_facts *scratch, kin_prediction *out) {
+static bool predict_at(kin_planner *p, int n_cached, kin_prediction *out) {
     kin_err err;
-    *scratch = now->facts;
-    if (n_cached > 0) scratch->work.n_cached = n_cached;
-    return kin_timeline_predict(scratch, &now->plan, out, &err) == 0;
+    p->corrected = p->now.facts;
+    if (n_cached > 0) p->corrected.work.n_cached = n_cached;
+    return predict(p, &p->corrected, &p->now.grouping, &p->now.plan, out, &err) == 0;
 }
 
 // Whether another plan would be made now, and win.
 static bool would_change(kin_planner *p) {
-    kin_plan candidate;
+    choice candidate;
     kin_prediction now, then;
     kin_err err;
     const active_plan *present = latest(p);
     const kin_facts *facts = corrected_facts(p, present);
-    if (schedule(p, facts, &candidate, &err) != 0) return false;
-    keep_order(p, present, facts, &candidate);
-    if (kin_timeline_predict(facts, &candidate, &then, &err) != 0) return false;
-    return kin_timeline_predict(facts, &present->plan, &now, &err) == 0 &&
-           is_worth_changing(p, facts, &present->plan, now.tpot_s, &candidate, then.tpot_s);
+    if (choose(p, present, facts, 0, &candidate, &err) != 0) return false;
+    if (predict(p, facts, &candidate.grouping, &candidate.plan, &then, &err) != 0) return false;
+    return predict(p, facts, &present->grouping, &present->plan, &now, &err) == 0 &&
+           is_worth_changing(p, facts, &present->plan, now.tpot_s, &candidate.plan, then.tpot_s);
+}
+
+// In a group, and not the device that stands for it.
+static bool is_inside_of_group(const active_plan *now, int device) {
+    for (int i = 0; i < now->grouping.n; i++) {
+        const kin_group *g = &now->grouping.groups[i];
+        if (kin_group_members(g) & kin_device_bit(device) && kin_group_last(g) != device) return true;
+    }
+    return false;
 }
 
 static void say_corrections(const active_plan *now, int i) {
@@ -582,12 +676,14 @@ static void say_corrections(const active_plan *now, int i) {
 bool kin_planner_take_measured(kin_planner *p, const kin_cluster_measured *m) {
     kin_prediction predicted;
     lock(p);
-    if (p->now.is_there && !p->now.is_predicted && m->facts) learn_links(&p->now, m);
-    bool known = p->now.is_predicted && predict_at(&p->now, m->n_cached, &p->corrected, &predicted);
+    if (p->now.is_there && !p->now.is_predicted && m->facts) learn_links(p, m);
+    bool known = p->now.is_predicted && predict_at(p, m->n_cached, &predicted);
     for (int i = 0; i < m->n && known; i++) {
+        kin_measured measured = m->members[i];
         int at = p->now.n == 1 ? 0 : find_device(&p->now, &m->ids[i]);
-        if (at < 0) continue;
-        kin_corrections_set(&p->now.corrections, at, &m->members[i], &p->now.plan, &predicted);
+        if (at < 0 || is_inside_of_group(&p->now, at)) continue;
+        if (p->now.has_groups) measured.hop_s = 0; // members of a group compute at once: what is left is not that of hops
+        kin_corrections_set(&p->now.corrections, at, &measured, &p->now.plan, &predicted);
         say_corrections(&p->now, at);
     }
     if (p->proposed.is_there) renumber_corrections(&p->now, &p->proposed);
@@ -596,27 +692,13 @@ bool kin_planner_take_measured(kin_planner *p, const kin_cluster_measured *m) {
     return asks;
 }
 
-static bool group_expects(const active_plan *now, kin_expectation *out) {
-    kin_group_plan group = now->group;
-    kin_device_set usable;
-    kin_err err;
-    if (kin_facts_screen(&now->facts, &usable, NULL, &err) != 0) return false;
-    for (int i = 0; i < group.n; i++) {
-        if (!(usable & kin_device_bit(group.devices[i]))) return false;
-    }
-    kin_group_time(&now->facts, &group);
-    *out = (kin_expectation){.before = {.tpot_s = group.tpot_s, .compute_s = group.compute_s}};
-    return group.n > 0;
-}
-
 bool kin_planner_expects(kin_planner *p, kin_expectation *out) {
     kin_err err;
     lock(p);
     bool known = p->now.is_predicted;
-    if (p->now.has_groups) known = group_expects(&p->now, out);
-    if (p->now.is_predicted) {
+    if (known) {
         out->before = p->now.predicted;
-        known = kin_timeline_predict(corrected_facts(p, &p->now), &p->now.plan, &out->corrected, &err) == 0;
+        known = predict(p, corrected_facts(p, &p->now), &p->now.grouping, &p->now.plan, &out->corrected, &err) == 0;
     }
     pthread_mutex_unlock(&p->mutex);
     return known;
@@ -627,8 +709,8 @@ bool kin_planner_batching(kin_planner *p, int n_texts, int n_cached, int most, k
     if (pthread_mutex_trylock(&p->mutex) != 0) return false;
     take_proposed(p);
     if (n_cached < 0) n_cached = p->work.n_cached / n_texts;
-    bool known = p->now.is_predicted &&
-                 kin_batching_choose(corrected_facts(p, &p->now), &p->now.plan, n_texts, n_cached, most, out, &err) == 0;
+    const kin_facts *facts = p->now.is_predicted ? put_groups(p, corrected_facts(p, &p->now), &p->now.grouping, &err) : NULL;
+    bool known = facts && kin_batching_choose(facts, &p->now.plan, n_texts, n_cached, most, out, &err) == 0;
     pthread_mutex_unlock(&p->mutex);
     return known;
 }
@@ -643,7 +725,7 @@ bool kin_planner_last(kin_planner *p, kin_facts *facts, kin_plan *plan) {
     lock(p);
     bool is_there = p->now.is_there;
     *facts = p->now.facts;
-    *plan = p->now.plan;
+    *plan = p->now.has_groups ? p->now.without : p->now.plan;
     pthread_mutex_unlock(&p->mutex);
     return is_there;
 }

@@ -61,8 +61,7 @@ int kin_planner_choose_alone(kin_planner *planner, const kin_device_facts *devic
 bool kin_planner_take_measured(kin_planner *planner, const kin_cluster_measured *measured);
 
 // What the plan in force was expected to take, by the facts alone, and with what was learned since. False: nothing is expected,
-// because there is no plan or no measurement of some device, or groups are only a part of the ring. Of a group of all members:
-// before.tpot_s and compute_s only.
+// because there is no plan or no measurement of some device.
 typedef struct kin_expectation {
     kin_prediction before, corrected;
 } kin_expectation;
@@ -72,7 +71,8 @@ bool kin_planner_expects(kin_planner *planner, kin_expectation *out);
 // -1: its share of those that work was told of. False: not known, or not now, because a plan is being made.
 bool kin_planner_batching(kin_planner *planner, int n_texts, int n_cached, int most, kin_batching *out);
 
-// The facts that the plan in force was made of, uncorrected, and the plan (none, where it only looks). False: there is none yet.
+// The facts that the plan in force was made of, uncorrected, and the plan (none, where it only looks); where it has groups, what
+// its devices would do without them. False: there is none yet.
 bool kin_planner_last(kin_planner *planner, kin_facts *facts, kin_plan *plan);
 
 // Waits for the next question, at most so long.

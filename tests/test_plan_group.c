@@ -1,5 +1,4 @@
-// Groups in plans: what a token takes with devices that share each layer, when that is better than a ring, and what is said of
-// it.
+// Groups in plans: what a token takes with devices that share each layer, the best plan with groups, and what is said of it.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,125 +10,290 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "pure/plan/deal.h"
-#include "pure/plan/group.h"
-#include "pure/plan/scheduler.h"
+#include "pure/plan/group_search.h"
 #include "pure/plan/timeline.h"
 #include "testkit/equal_devices.h"
+#include "testkit/plan_brute.h"
+#include "testkit/plan_random.h"
 
-static double ring_s(const kin_facts *f, double *compute_s) {
+static kin_facts f, grouped;
+static kin_grouped_plan found;
+
+static kin_prediction ring_of(const kin_facts *facts) {
     kin_plan_options o = kin_plan_options_defaults();
     kin_plan plan;
     kin_prediction p;
     kin_err err;
-    if (kin_plan_playoff(f, &o, &plan, &err) != 0 || kin_timeline_predict(f, &plan, &p, &err) != 0) fail_msg("%s", err.text);
-    *compute_s = p.compute_s;
-    return p.tpot_s;
+    if (kin_plan_playoff(facts, &o, &plan, &err) != 0 || kin_timeline_predict(facts, &plan, &p, &err) != 0)
+        fail_msg("%s", err.text);
+    return p;
+}
+
+static void search(double below_s, kin_device_set leave_out) {
+    kin_plan_options o = kin_plan_options_defaults();
+    kin_err err;
+    o.leave_out = leave_out;
+    if (kin_plan_grouped(&f, &o, below_s, &found, &err) != 0) fail_msg("%s", err.text);
+}
+
+// One group of these devices that has the whole model, and what it takes.
+static kin_prediction predict(kin_device_set members, kin_grouping *g, kin_group_time *time) {
+    static kin_device_rates rates[KIN_FACTS_MAX_DEVICES];
+    kin_plan plan = {.n_rounds = 1, .n_stops = 1, .shares = {{f.model.n_layer, 0}}};
+    kin_prediction p;
+    kin_err err;
+    kin_group_rates(&f, members, rates);
+    g->n = 1;
+    kin_group_of(&f, rates, members, &g->groups[0]);
+    if (kin_group_time_of(&f, rates, &g->groups[0], time, &err) != 0 || kin_grouping_apply(&f, g, &grouped, &err) != 0 ||
+        kin_timeline_predict(&grouped, &plan, &p, &err) != 0)
+        fail_msg("%s", err.text);
+    return p;
 }
 
 static void short_links_make_groups_and_long_ones_rings(void **state) {
     (void)state;
-    static kin_facts f;
-    double compute_s;
     for (int n = 2; n <= 4; n += 2) {
-        kin_group_plan near, far;
         kin_equal_devices(&f, n, 1e-4);
-        double ring = ring_s(&f, &compute_s);
-        kin_group_best(&f, 0, &near);
-        assert_int_equal(near.n, n);
-        assert_true(near.tpot_s < ring * 0.75);
+        double ring_s = ring_of(&f).tpot_s;
+        search(ring_s, 0);
+        assert_int_equal(found.grouping.n, 1);
+        assert_int_equal(found.grouping.groups[0].n, n);
+        assert_int_equal(found.plan.n_stops, 1);
+        assert_true(found.is_proven && !found.is_only_tried && found.prediction.tpot_s < ring_s * 0.75);
         kin_equal_devices(&f, n, 5e-3);
-        ring = ring_s(&f, &compute_s);
-        kin_group_best(&f, 0, &far);
-        assert_true(far.n >= 2 && far.tpot_s > ring * 1.5);
+        ring_s = ring_of(&f).tpot_s;
+        search(ring_s, 0);
+        assert_true(found.is_only_tried && found.grouping.n == 1 && found.prediction.tpot_s > ring_s * 1.5);
     }
 }
 
 // The crossover: where 2 L sums cost what sharing gains.
 static void the_time_is_its_parts_and_grows_with_the_round_trip(void **state) {
     (void)state;
-    static kin_facts f;
-    kin_group_plan a, b;
+    kin_grouping g;
+    kin_group_time a, b;
     kin_equal_devices(&f, 3, 1e-3);
-    kin_group_predict(&f, 7, &a);
-    assert_true(fabs(a.tpot_s - a.compute_s - a.sums_s - a.hops_s) < 1e-9);
-    assert_true(fabs(a.sums_s - 64 * a.sum_s) < 1e-9);
+    kin_prediction p = predict(7, &g, &a);
+    assert_true(fabs(p.tpot_s - p.compute_s - p.hops_s) < 1e-9);
+    assert_true(fabs(p.sums_s - 64 * (a.sum_s + a.sum_token_s)) < 1e-9);
+    double output_s = 295e6 / 45e9, hop_s = 0.5e-3 + 16384 / 1.25e8;
+    assert_true(fabs(p.compute_s - p.sums_s - 32 * a.layer_s - output_s) < 1e-9);
+    assert_true(fabs(p.hops_s - 3 * hop_s) < 1e-9); // head, a, b, head
+    assert_true(a.sum_token_s >= 2 * 16384 / 1.25e8);
     kin_equal_devices(&f, 3, 2e-3);
-    kin_group_predict(&f, 7, &b);
+    kin_prediction q = predict(7, &g, &b);
     assert_true(fabs(b.sum_s - a.sum_s - 5e-4) < 1e-9);
-    assert_true(fabs(b.compute_s - a.compute_s) < 1e-12);
+    assert_true(fabs(q.sums_s - p.sums_s - 64 * 5e-4) < 1e-9);
+    assert_true(fabs(b.layer_s - a.layer_s) < 1e-12);
 }
 
 static void a_slow_device_gets_less_or_is_left_out(void **state) {
     (void)state;
-    static kin_facts f;
-    kin_group_plan g;
     kin_equal_devices(&f, 3, 1e-4);
     for (int q = 0; q < KIN_N_QUANT; q++) {
         f.devices[1].cpu.token_bytes_s[q] = 15e9; // a third
         f.devices[2].cpu.token_bytes_s[q] = 1e9;  // a 45th
     }
-    kin_group_best(&f, 0, &g);
-    assert_int_equal(g.n, 2);
-    assert_int_equal(g.devices[0], 1);
-    assert_int_equal(g.devices[1], 0); // the head is the last
-    assert_true(g.weights[1] > 2.5 * g.weights[0] && g.weights[1] < 3.5 * g.weights[0]);
-    kin_group_best(&f, kin_device_bit(1) | kin_device_bit(2), &g);
-    assert_int_equal(g.n, 0);
+    search(INFINITY, 0);
+    const kin_group *g = &found.grouping.groups[0];
+    assert_int_equal(found.grouping.n, 1);
+    assert_int_equal(g->n, 2);
+    assert_int_equal(g->devices[0], 1);
+    assert_int_equal(g->devices[1], 0); // the head is the last
+    assert_true(g->weights[1] > 2.5 * g->weights[0] && g->weights[1] < 3.5 * g->weights[0]);
+    search(INFINITY, kin_device_bit(1) | kin_device_bit(2));
+    assert_int_equal(found.grouping.n, 0);
 }
 
 // In whatever order they joined: their slices lie in their caches.
 static void ranks_follow_the_names(void **state) {
     (void)state;
-    static kin_facts f;
-    kin_group_plan g;
     static const char *const names[] = {"nuc", "den", "desk", "attic"};
     kin_equal_devices(&f, 4, 1e-4);
     for (int i = 0; i < 4; i++) snprintf(f.devices[i].name, sizeof f.devices[i].name, "%s", names[i]);
-    kin_group_best(&f, 0, &g);
-    assert_int_equal(g.n, 4);
+    search(INFINITY, 0);
+    assert_int_equal(found.grouping.groups[0].n, 4);
     const int want[] = {3, 1, 2, 0};
-    for (int rank = 0; rank < 4; rank++) assert_int_equal(g.devices[rank], want[rank]);
+    for (int rank = 0; rank < 4; rank++) assert_int_equal(found.grouping.groups[0].devices[rank], want[rank]);
 }
 
 static void a_tab_is_in_no_group(void **state) {
     (void)state;
-    static kin_facts f;
-    kin_group_plan g;
     kin_equal_devices(&f, 3, 1e-4);
     f.devices[1].os = KIN_OS_BROWSER;
-    kin_group_best(&f, 0, &g);
-    assert_int_equal(g.n, 2);
-    assert_int_equal(g.devices[0], 2);
+    search(INFINITY, 0);
+    assert_int_equal(found.grouping.n, 1);
+    assert_int_equal(kin_group_members(&found.grouping.groups[0]), 5);
     f.devices[2].os = KIN_OS_BROWSER;
-    kin_group_best(&f, 0, &g);
-    assert_int_equal(g.n, 0);
+    search(INFINITY, 0);
+    assert_int_equal(found.grouping.n, 0);
 }
+
+// ---- groups inside of rings
+
+static void link_both(int a, int b, double rtt_s) {
+    f.links[a][b].rtt_s = f.links[b][a].rtt_s = rtt_s;
+}
+
+// Two wired devices in one room, the head by Wi-Fi in another, and nobody has memory for more than half of the model.
+static void a_pair_far_from_the_head_is_a_group_in_its_ring(void **state) {
+    (void)state;
+    kin_err err;
+    kin_equal_devices(&f, 3, 5e-3);
+    link_both(1, 2, 1e-4);
+    for (int i = 0; i < 3; i++) f.devices[i].memory_bytes = 2.6e9, f.devices[i].disk_bytes_s = 0;
+    double ring_s = ring_of(&f).tpot_s;
+    search(ring_s, 0);
+    assert_int_equal(found.grouping.n, 1);
+    assert_int_equal(kin_group_members(&found.grouping.groups[0]), 6);
+    int last = kin_group_last(&found.grouping.groups[0]), n_layer = found.plan.shares[last].n_layer;
+    assert_true(n_layer > 20 && n_layer <= 32 && found.plan.shares[0].n_layer == 32 - n_layer);
+    assert_int_equal(found.plan.n_stops, 2);
+    assert_true(found.is_proven && found.prediction.tpot_s < ring_s * 0.9);
+    // A round: to the first of the pair, on to the second, and back.
+    assert_int_equal(kin_grouping_apply(&f, &found.grouping, &grouped, &err), 0);
+    double bytes_s = 16384 / 1.25e8;
+    assert_true(fabs(found.prediction.hops_s - (2.5e-3 + 0.5e-4 + 2.5e-3 + 3 * bytes_s)) < 1e-9);
+    assert_int_equal(kin_plan_check(&found.plan, &grouped, &err), 0);
+}
+
+static void two_pairs_are_a_ring_of_two_groups(void **state) {
+    (void)state;
+    kin_equal_devices(&f, 4, 5e-3);
+    link_both(0, 1, 1e-4);
+    link_both(2, 3, 1e-4);
+    for (int i = 0; i < 4; i++) f.devices[i].memory_bytes = 1.6e9, f.devices[i].disk_bytes_s = 0;
+    search(ring_of(&f).tpot_s, 0);
+    assert_int_equal(found.grouping.n, 2);
+    assert_int_equal(kin_group_members(&found.grouping.groups[0]) | kin_group_members(&found.grouping.groups[1]), 15);
+    assert_int_equal(found.plan.n_stops, 2);
+    // None of its members holds more than it has room for.
+    kin_device_set heads = kin_group_members(&found.grouping.groups[0]) & 1 ? 0 : 1;
+    const kin_group *far = &found.grouping.groups[heads ? 0 : 1];
+    double layers = found.plan.shares[kin_group_last(far)].n_layer;
+    assert_true(layers * (124e6 + 4096 * 1024) / 2 <= 1.6e9 && layers >= 10);
+}
+
+// Everything that could be a group, in every way.
+static void best_of_all_groupings(kin_grouping *g, int from, kin_device_set taken, bool only_gains, double *best_s) {
+    static kin_device_rates rates[KIN_FACTS_MAX_DEVICES];
+    static kin_facts with;
+    kin_err err;
+    int n = f.n_device;
+    kin_device_set force_in = 0;
+    for (int i = 0; i < g->n; i++) force_in |= kin_device_bit(kin_group_last(&g->groups[i]));
+    if (kin_grouping_apply(&f, g, &with, &err) == 0) *best_s = fmin(*best_s, kin_plan_brute(&with, force_in));
+    kin_group_rates(&f, kin_device_bit(n) - 1, rates);
+    for (int members = from; members < 1 << n; members++) {
+        kin_group_time t;
+        kin_group *next = &g->groups[g->n];
+        int size = __builtin_popcount((unsigned)members);
+        if ((kin_device_set)members & taken || size < 2 || size > KIN_GROUP_SEARCHED) continue;
+        kin_group_of(&f, rates, (kin_device_set)members, next);
+        if (kin_group_time_of(&f, rates, next, &t, &err) != 0 || (only_gains && kin_group_saves_s(&t) <= 0)) continue;
+        g->n++;
+        best_of_all_groupings(g, members + 1, taken | (kin_device_set)members, only_gains, best_s);
+        g->n--;
+    }
+}
+
+// Devices without GPUs, of which some have short links; little memory, so that rings of groups are the best now and then.
+static void random_home(kin_rng *rng) {
+    kin_equal_devices(&f, 2 + kin_random_below(rng, KIN_BRUTE_DEVICES - 1), 1e-4);
+    f.model.n_layer = 3 + kin_random_below(rng, 3);
+    for (int i = 0; i < f.n_device; i++) {
+        double speed = exp((kin_rng_unit(rng) - 0.5) * 2);
+        for (int q = 0; q < KIN_N_QUANT; q++) f.devices[i].cpu.token_bytes_s[q] *= speed;
+        f.devices[i].window_s = 5e-5;
+        f.devices[i].memory_bytes = (1 + f.model.n_layer * kin_rng_unit(rng)) * 1.4e8 + (i == 0 ? 295e6 : 0);
+        if (kin_random_below(rng, 2)) f.devices[i].disk_bytes_s = 0;
+        for (int k = 0; k < i; k++) link_both(i, k, kin_random_below(rng, 2) ? 1e-4 : 2e-3);
+        if (i > 1 && kin_random_below(rng, 8) == 0) f.links[i][1].bytes_s = 0;
+    }
+    kin_facts_set_shares(&f.model, NULL);
+}
+
+static void the_best_grouping_is_that_of_brute_force(void **state) {
+    (void)state;
+    enum { N = 400 };
+    kin_rng rng;
+    int n_none = 0, n_inside = 0, n_several = 0, n_rounds = 0, n_without_gain = 0;
+    kin_rng_seed(&rng, 23);
+    for (int round = 0; round < N; round++) {
+        kin_grouping g = {0};
+        double best_s = INFINITY, any_s = INFINITY;
+        random_home(&rng);
+        double ring_s = kin_plan_brute(&f, 0);
+        best_of_all_groupings(&g, 3, 0, true, &best_s);
+        best_of_all_groupings(&g, 3, 0, false, &any_s);
+        search(ring_s, 0);
+        double s = found.grouping.n > 0 && !found.is_only_tried ? found.plan.tpot_s : ring_s;
+        if (!isfinite(best_s) && !isfinite(s)) continue;
+        if (fabs(s - best_s) > 1e-9 * best_s)
+            fail_msg("round %d: searched %.9g ms, brute force %.9g ms, a ring %.9g ms", round, s * 1e3, best_s * 1e3,
+                     ring_s * 1e3);
+        assert_true(found.is_proven || found.grouping.n == 0 || found.is_only_tried);
+        n_none += s == ring_s;
+        n_inside += s < ring_s && found.plan.n_stops > 1;
+        n_several += s < ring_s && found.grouping.n > 1;
+        n_rounds += s < ring_s && found.plan.n_rounds > 1;
+        n_without_gain += any_s < best_s * (1 - 1e-9);
+    }
+    print_message("%d homes: %d best without groups, %d with groups inside of a ring, %d with several, %d with several rounds; "
+                  "%d would be faster with a group that saves nothing\n",
+                  N, n_none, n_inside, n_several, n_rounds, n_without_gain);
+    assert_true(n_none > N / 20 && n_inside > N / 20 && n_several > 5);
+    assert_true(n_without_gain < N / 50);
+}
+
+static void many_devices_are_planned_in_time(void **state) {
+    (void)state;
+    kin_equal_devices(&f, KIN_FACTS_MAX_DEVICES, 1e-4);
+    f.model.n_layer = 80;
+    kin_facts_set_shares(&f.model, NULL);
+    for (int i = 0; i < KIN_FACTS_MAX_DEVICES; i++) f.devices[i].memory_bytes = 8e8 + 1e7 * i;
+    double ring_s = ring_of(&f).tpot_s;
+    kin_time begun = kin_clock_now();
+    search(ring_s, 0);
+    double ms = kin_clock_ms(begun, kin_clock_now());
+    print_message("%d groups, %.0f ms a token, a ring %.0f ms; found in %.0f ms\n", found.grouping.n,
+                  found.prediction.tpot_s * 1e3, ring_s * 1e3, ms);
+    assert_true(found.grouping.n >= 3 && found.prediction.tpot_s < ring_s * 0.8);
+    assert_true(ms < 5000);
+}
+
+// ---- what is said
 
 static void what_cannot_be_is_said(void **state) {
     (void)state;
-    static kin_facts f;
-    kin_group_plan g;
     char text[KIN_GROUP_SAY_MAX];
-    double compute_s;
     kin_equal_devices(&f, 2, 1e-4);
-    double ring = ring_s(&f, &compute_s);
-    kin_group_best(&f, 0, &g);
-    kin_group_say(&f, &g, ring, compute_s, text, sizeof text);
-    assert_non_null(strstr(text, "a group is faster: 2 devices that share each layer: 2 x 32 sums of 0."));
+    kin_prediction ring = ring_of(&f);
+    search(ring.tpot_s, 0);
+    kin_grouped_say(&f, &found, &ring, text, sizeof text);
+    assert_non_null(strstr(text, "a group is faster: b + a share 32 layers, 2 x 32 sums of 0."));
     assert_non_null(strstr(text, "sharing the layers gains"));
     f.model.share_heads = 1;
-    kin_group_best(&f, 0, &g);
-    kin_group_say(&f, &g, ring, compute_s, text, sizeof text);
-    assert_non_null(strstr(text, "no group: the model's layers cannot be cut"));
+    search(ring.tpot_s, 0);
+    kin_grouped_say(&f, &found, &ring, text, sizeof text);
+    assert_string_equal(text, "no group: the model's layers cannot be cut into so many shares");
+    kin_equal_devices(&f, 2, 5e-3);
+    ring = ring_of(&f);
+    search(ring.tpot_s, 0);
+    kin_grouped_say(&f, &found, &ring, text, sizeof text);
+    assert_non_null(strstr(text, "no group: b + a share 32 layers, 2 x 32 sums of 2."));
     kin_equal_devices(&f, 2, 1e-4);
-    f.devices[1].memory_bytes = 1e9;
-    kin_group_best(&f, 0, &g);
-    assert_non_null(strstr(g.reason, "does not fit"));
+    f.devices[1].memory_bytes = 5e7;
+    search(ring.tpot_s, 0);
+    kin_grouped_say(&f, &found, &ring, text, sizeof text);
+    assert_non_null(strstr(text, "does not fit"));
     kin_equal_devices(&f, 3, 1e-4);
     f.links[1][2].bytes_s = 0;
-    kin_group_best(&f, 0, &g);
-    assert_int_equal(g.n, 2); // 1 and 2 do not reach each other
+    search(INFINITY, 0);
+    assert_true(found.grouping.n == 1 && found.grouping.groups[0].n == 2); // 1 and 2 do not reach each other
 }
 
 static void pieces_are_dealt_by_weight(void **state) {
@@ -150,6 +314,10 @@ int main(void) {
         cmocka_unit_test(a_slow_device_gets_less_or_is_left_out),
         cmocka_unit_test(ranks_follow_the_names),
         cmocka_unit_test(a_tab_is_in_no_group),
+        cmocka_unit_test(a_pair_far_from_the_head_is_a_group_in_its_ring),
+        cmocka_unit_test(two_pairs_are_a_ring_of_two_groups),
+        cmocka_unit_test(the_best_grouping_is_that_of_brute_force),
+        cmocka_unit_test(many_devices_are_planned_in_time),
         cmocka_unit_test(what_cannot_be_is_said),
         cmocka_unit_test(pieces_are_dealt_by_weight),
     };

@@ -12,7 +12,7 @@
 
 #include "node/plan_file.h"
 #include "node/planner.h"
-#include "pure/plan/group.h"
+#include "pure/plan/group_search.h"
 #include "pure/plan/timeline.h"
 #include "testkit/equal_devices.h"
 #include "testkit/paper_clusters.h"
@@ -573,14 +573,14 @@ static void a_machine_alone_has_an_expectation(void **state) {
 // What two equal devices take as a group, as a part of what the best ring takes.
 static double group_over_ring(const kin_facts *facts) {
     kin_plan_options options = kin_plan_options_defaults();
-    kin_group_plan group;
+    static kin_grouped_plan group;
     kin_prediction ring;
     kin_plan plan;
     kin_err err;
-    kin_group_best(facts, 0, &group);
     assert_int_equal(kin_plan_exact(facts, &options, &plan, &err), 0);
     assert_int_equal(kin_timeline_predict(facts, &plan, &ring, &err), 0);
-    return group.tpot_s / ring.tpot_s;
+    assert_int_equal(kin_plan_grouped(facts, &options, ring.tpot_s, &group, &err), 0);
+    return group.prediction.tpot_s / ring.tpot_s;
 }
 
 static void ask_two(asked *a, double rtt_s) {
@@ -623,24 +623,85 @@ static void a_group_is_taken_where_it_is_faster_and_what_is_in_force_has_the_mar
     kin_planner_close(q);
 }
 
+static kin_cluster_measured measured_tokens(const asked *a, double compute_s) {
+    kin_cluster_measured m = {.n = a->question.n, .facts = &a->facts};
+    for (int k = 0; k < m.n; k++) {
+        m.members[k].compute_s = compute_s;
+        m.ids[k] = a->ids[(k + m.n - 1) % m.n]; // the head first
+    }
+    return m;
+}
+
 static void a_group_of_all_is_expected_to_take_its_own_time(void **state) {
     (void)state;
     static asked a;
     kin_ring_plan ring;
-    kin_group_plan group;
+    static kin_grouped_plan group;
+    kin_plan_options options = kin_plan_options_defaults();
     kin_expectation e;
+    kin_err err;
     ask_two(&a, 1e-4);
-    kin_group_predict(&a.facts, 3, &group);
+    assert_int_equal(kin_plan_grouped(&a.facts, &options, 1, &group, &err), 0);
     kin_planner *p = open_planner("tp", "exact");
     answer_to(p, &a, &ring);
+    assert_true(kin_planner_expects(p, &e));
+    assert_true(fabs(e.before.tpot_s - group.prediction.tpot_s) < 1e-9 && e.before.ttft_s > 0);
+    kin_planner_close(p);
+}
+
+// What the last device of a group measures beyond the prediction counts for sums: a ring is not expected to be slower for it.
+static void what_tokens_of_a_group_took_corrects_its_sums(void **state) {
+    (void)state;
+    static asked a;
+    kin_ring_plan ring;
+    kin_expectation e;
+    ask_two(&a, 1e-4);
+    kin_planner *p = open_planner("auto", "exact");
+    assert_true(answers_group(p, &a));
+    assert_true(kin_planner_expects(p, &e));
+    double before_s = e.before.tpot_s;
+    kin_cluster_measured m = measured_tokens(&a, e.before.compute_s * 1.1);
+    assert_false(kin_planner_take_measured(p, &m));
+    assert_true(kin_planner_expects(p, &e));
+    assert_true(fabs(e.before.tpot_s - before_s) < 1e-9);
+    assert_true(fabs(e.corrected.tpot_s - before_s - 0.1 * e.before.compute_s) < 1e-6);
+    assert_true(fabs(e.corrected.sums_s - e.before.sums_s - 0.1 * e.before.compute_s) < 1e-6);
+    answer_to(p, &a, &ring);
+    assert_int_equal(ring.groups[0].n_ranks, 2);
+    // Sums that take so long that the ring is better by far: it is asked for.
+    m = measured_tokens(&a, e.before.compute_s * 2.5);
+    assert_true(kin_planner_take_measured(p, &m));
+    answer_to(p, &a, &ring);
+    assert_int_equal(ring.groups[0].n_ranks, 0);
+    kin_planner_close(p);
+}
+
+// Two by a cable, the head far away, and no memory for all of the model on one of them.
+static void a_group_may_be_a_part_of_the_ring(void **state) {
+    (void)state;
+    static asked a;
+    kin_ring_plan ring;
+    kin_expectation e;
+    kin_equal_devices(&cluster, 3, 5e-3);
+    cluster.links[1][2].rtt_s = cluster.links[2][1].rtt_s = 1e-4;
+    for (int i = 0; i < 3; i++) cluster.devices[i].memory_bytes = 2.6e9, cluster.devices[i].disk_bytes_s = 0;
+    ask_about(&a, (int[]){0, 1, 2}, 3);
+    kin_planner *p = open_planner("auto", "exact");
+    answer_to(p, &a, &ring);
+    assert_int_equal(ring.n_members, 3);
     for (int i = 0; i < 2; i++) {
-        assert_true(kin_planner_expects(p, &e));
-        assert_true(fabs(e.before.tpot_s - group.tpot_s) < 1e-9);
-        // Medians of its tokens are no reason to expect a ring.
-        kin_cluster_measured m = {.n = 2, .members = {{.compute_s = 0.1}, {.compute_s = 0.1}}, .facts = &a.facts};
-        for (int k = 0; k < 2; k++) m.ids[(k + 1) % 2] = a.ids[k];
-        assert_false(kin_planner_take_measured(p, &m));
+        assert_int_equal(ring.groups[i].rank, i);
+        assert_int_equal(ring.groups[i].n_ranks, 2);
     }
+    assert_int_equal(ring.candidate[2], 2); // the head is last, and on its own
+    assert_int_equal(ring.groups[2].n_ranks, 0);
+    assert_true(ring.shares[0].n_layers > 20 && ring.shares[1].n_layers == 0);
+    assert_int_equal(ring.shares[0].n_layers + ring.shares[2].n_layers, cluster.model.n_layer);
+    assert_true(kin_planner_expects(p, &e) && e.before.sums_s > 0);
+    answer_to(p, &a, &ring);
+    assert_int_equal(ring.groups[0].n_ranks, 2); // it stays
+    assert_int_equal(kin_planner_without(p, &a.question, 0, &ring, &(kin_err){""}), 0);
+    for (int i = 0; i < ring.n_members; i++) assert_int_not_equal(ring.candidate[i], 0);
     kin_planner_close(p);
 }
 
@@ -705,6 +766,8 @@ int main(void) {
         cmocka_unit_test_setup(a_machine_alone_has_an_expectation, setup),
         cmocka_unit_test_setup(a_group_is_taken_where_it_is_faster_and_what_is_in_force_has_the_margin, setup),
         cmocka_unit_test_setup(a_group_of_all_is_expected_to_take_its_own_time, setup),
+        cmocka_unit_test_setup(what_tokens_of_a_group_took_corrects_its_sums, setup),
+        cmocka_unit_test_setup(a_group_may_be_a_part_of_the_ring, setup),
         cmocka_unit_test_setup(who_only_looks_gives_nobody_work_but_sees_the_facts, setup),
         cmocka_unit_test_setup(names_that_are_none_are_said, setup),
     };

@@ -7,7 +7,7 @@ static const double FACTOR_LEAST = 0.1, FACTOR_MOST = 10;
 void kin_corrections_init(kin_corrections *c) {
     for (int i = 0; i < KIN_FACTS_MAX_DEVICES; i++) {
         c->devices[i].cpu = c->devices[i].gpu = c->devices[i].disk = 1;
-        c->devices[i].missing_bytes = 0;
+        c->devices[i].missing_bytes = c->devices[i].sums = 0;
         for (int to = 0; to < KIN_FACTS_MAX_DEVICES; to++) c->hops[i][to] = 1;
     }
 }
@@ -44,11 +44,21 @@ static void set_hops(kin_corrections *c, double factor, const kin_plan *plan) {
     }
 }
 
+// cpu_s: of the group's computing and windows, with sums, as predicted.
+static void set_sums(kin_corrections *c, int device, double measured_s, double cpu_s, double sums_s) {
+    double left_s = measured_s - c->devices[device].cpu * (cpu_s - sums_s);
+    if (known(measured_s)) set(&c->devices[device].sums, fmax(left_s, FACTOR_LEAST * sums_s) / sums_s);
+}
+
 void kin_corrections_set(kin_corrections *c, int device, const kin_measured *measured, const kin_plan *plan,
                          const kin_prediction *predicted) {
     const kin_device_prediction *p = &predicted->devices[device];
     double *cpu = &c->devices[device].cpu, *gpu = &c->devices[device].gpu, gpu_s = p->gpu_s,
            cpu_s = p->compute_s + p->windows_s - gpu_s;
+    if (p->sums_s > 0) {
+        set_sums(c, device, measured->compute_s, cpu_s, p->sums_s);
+        return;
+    }
     double missing = measured->compute_s / (*cpu * cpu_s + *gpu * gpu_s);
     if (cpu_s > 0) set(cpu, *cpu * missing);
     if (gpu_s > 0) set(gpu, *gpu * missing);
@@ -72,6 +82,7 @@ static void slow_engine(kin_engine_facts *e, double factor) {
 void kin_corrections_apply(const kin_corrections *c, kin_facts *facts) {
     for (int i = 0; i < facts->n_device; i++) {
         kin_device_facts *d = &facts->devices[i];
+        facts->shared[i].sums_factor = c->devices[i].sums;
         slow_engine(&d->cpu, c->devices[i].cpu);
         slow_engine(&d->gpu, c->devices[i].gpu);
         d->to_gpu_s *= c->devices[i].gpu;

@@ -22,6 +22,9 @@
 // of a batch's rows, of which it says nothing: in a ring that streams, tokens took 1.25 to 1.56 times their prediction, steps of
 // 16 rows 1.1 times.
 //
+// A group is measured at its last device, as a whole: what computing takes beyond the prediction, corrected by what is known of
+// processors, counts for its sums. So a ring of the same devices is not expected to be slower for it.
+//
 // Factors stay between 0.1 and 10. A profile is wrong by less; more means that something else was measured (a machine that
 // slept), and without bounds one such plan could drive a device out of the ring for good.
 #pragma once
@@ -39,6 +42,7 @@ typedef struct kin_measured {
 typedef struct kin_corrections {
     struct {
         double cpu, gpu, disk; // factors
+        double sums;           // of a group that ends with this device; 0: not known
         double missing_bytes;  // of memory
     } devices[KIN_FACTS_MAX_DEVICES];
     double hops[KIN_FACTS_MAX_DEVICES][KIN_FACTS_MAX_DEVICES]; // [from][to]; above 1: of round trips only

@@ -121,6 +121,13 @@ static void set_speeds(kin_device_rates *r, const kin_model_facts *m, const toke
     if (!d->uma) r->gpu_window_s = d->to_gpu_s + d->from_gpu_s + 2 * (n_tokens - 1) * m->hidden_bytes / d->gpu_copy_bytes_s;
 }
 
+static void share_layers(kin_device_rates *r, const kin_shared_facts *s, int n_tokens) {
+    if (s->n_members == 0) return;
+    r->layer_sums_s = 2 * (s->sum_s + n_tokens * s->sum_token_s);
+    r->cpu_layer_s *= s->time;
+    r->cpu_layer_fixed_s = r->cpu_layer_fixed_s * s->time + r->layer_sums_s;
+}
+
 typedef struct layer {
     kin_simulation_block blocks[KIN_SIMULATE_MAX_COMPUTE_BLOCKS];
     uint64_t bytes[KIN_SIMULATE_MAX_WEIGHT_BLOCKS];
@@ -197,6 +204,7 @@ static void init_rates(kin_device_rates *r, const kin_facts *facts, int device, 
     for (int il = 0; il < m->n_layer; il++) r->layer_share_max = fmax(r->layer_share_max, m->layer_share[il]);
     double reread_bytes = facts->work.reread_bytes;
     set_speeds(r, m, t, reread_bytes);
+    share_layers(r, &facts->shared[device], t->n);
     set_stages(r, m);
     if (device != 0) return;
     r->output_bytes = kin_facts_bytes_sum(m->output_bytes);

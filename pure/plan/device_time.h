@@ -33,6 +33,8 @@
 // time too. A GPU that has all layers of the model has the output too: its bytes are not in H then, its time is the GPU's.
 // Experts are read when the router has chosen them: what is not in memory waits for the disk, and nothing overlaps with that.
 //
+// A group's layer (group.h) takes a part of what it would take its last device, and two sums.
+//
 // Everything but k is in a kin_device_time, so a solver computes it once for all k.
 #pragma once
 
@@ -71,6 +73,7 @@ typedef struct kin_device_rates {
     kin_stages stages;
     double gpu_window_s; // copies to the GPU and back, per window with GPU layers
     double window_s;
+    double layer_sums_s;                    // of cpu_layer_fixed_s, the sums of a group
     double layer_starts_s, output_starts_s; // while weights stream: starting the graphs of a CPU layer, of the output
     double layer_share_max;
     const kin_device_facts *facts;

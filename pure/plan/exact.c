@@ -46,7 +46,7 @@ typedef struct solver {
     int n_layer, n_device;
     kin_device_set usable;
     kin_hops hops;
-    kin_choices choices[MAX_DEVICES];
+    const kin_choices *choices[MAX_DEVICES];
     costs costs;
     int n_at, at[MAX_DEVICES];                     // devices that the present node does not leave out, the head first
     double before[MAX_DEVICES][MAX_LAYERS + 1];    // least cost of n layers on at[0] to at[j]
@@ -94,7 +94,7 @@ static void fill_costs(solver *s, int n_rounds, double period_s, bool hidden) {
         c->first[i] = s->n_layer + 1, c->last[i] = 0;
         for (int n = 0; n <= s->n_layer; n++) {
             bool possible = n >= n_rounds || (n == 0 && i == 0);
-            c->of[i][n] = possible ? cheapest_choice(&s->choices[i], n, n_rounds, period_s, hidden, NULL, NULL) : INFINITY;
+            c->of[i][n] = possible ? cheapest_choice(s->choices[i], n, n_rounds, period_s, hidden, NULL, NULL) : INFINITY;
             if (n == 0 || !isfinite(c->of[i][n])) continue;
             if (n < c->first[i]) c->first[i] = n;
             c->last[i] = n;
@@ -135,8 +135,8 @@ static void fill_head(solver *s, const node *node) {
         s->before[0][n] = none ? INFINITY : s->costs.of[0][n];
         if (node->hops_known)
             s->before[0][n] += node->n_rounds * node->hops_s;
-        else if (n < s->n_layer)
-            s->before[0][n] += potential_s(node, 0);
+        else
+            s->before[0][n] += n < s->n_layer ? potential_s(node, 0) : node->n_rounds * s->hops.cost[0][0];
     }
 }
 
@@ -168,7 +168,7 @@ static double trace(const solver *s, const node *node, double period_s, kin_laye
         if (n == 0 && j > 0) continue;
         double stall_s = 0;
         shares[device].n_layer = n;
-        cheapest_choice(&s->choices[device], n, node->n_rounds, period_s, false, &stall_s, &shares[device].n_layer_gpu);
+        cheapest_choice(s->choices[device], n, node->n_rounds, period_s, false, &stall_s, &shares[device].n_layer_gpu);
         if (stall_s > longest_s) longest_s = stall_s;
     }
     return longest_s;
@@ -310,7 +310,8 @@ static bool relax(solver *s, const node *node, found *found, bool *ring_proven) 
     if (!found->is_plan) return false;
     kin_device_set members = workers_of(s, found->shares) | kin_device_bit(0);
     int n_order = __builtin_popcount(members);
-    double ring_s = kin_hops_tour(&s->hops, members, order, ring_proven), potential_sum = 0;
+    double ring_s = kin_hops_tour(&s->hops, members, order, ring_proven);
+    double potential_sum = n_order == 1 ? s->hops.cost[0][0] : 0;
     for (int i = 0; i < n_order && n_order > 1; i++) potential_sum += node->potential[order[i]];
     double busy_s = found->busy_s + node->n_rounds * (ring_s - potential_sum);
     double value_s = offer(s, node, found, order, n_order, fmax(busy_s, found->stall_s));
@@ -348,12 +349,8 @@ static void solve(solver *s, const kin_plan_options *options) {
     s->best.bound_s = fmin(s->best_s, s->open_s);
 }
 
-static void solver_close(solver *s) {
-    for (int i = 0; i < s->n_device; i++) kin_choices_fini(&s->choices[i]);
-    free(s);
-}
-
-static solver *solver_open(const kin_facts *facts, const kin_plan_options *options, kin_err *err) {
+static solver *solver_open(const kin_facts *facts, const kin_plan_options *options, const kin_choices *const *choices,
+                           kin_err *err) {
     kin_device_set usable;
     if (kin_plan_scheduler_devices(facts, options, &usable, err) != 0) return NULL;
     if (options->force_in & ~usable) return (void)kin_err_set(err, "plan: a device that must compute cannot"), NULL;
@@ -364,28 +361,41 @@ static solver *solver_open(const kin_facts *facts, const kin_plan_options *optio
     s->n_device = facts->n_device;
     s->usable = usable;
     s->n_nodes_max = options->max_nodes;
-    s->best_s = s->open_s = INFINITY;
+    s->best_s = options->below_s > 0 ? options->below_s : INFINITY;
+    s->open_s = INFINITY;
     kin_hops_init(&s->hops, facts, usable, 1);
-    for (int i = 0; i < s->n_device; i++) {
-        if (!(usable & kin_device_bit(i))) continue;
-        if (kin_choices_init(&s->choices[i], facts, i, err) == 0) continue;
-        solver_close(s);
-        return NULL;
-    }
+    memcpy(s->choices, choices, (size_t)facts->n_device * sizeof *choices);
     return s;
 }
 
-int kin_plan_exact(const kin_facts *facts, const kin_plan_options *options, kin_plan *plan, kin_err *err) {
-    solver *s = solver_open(facts, options, err);
+int kin_plan_exact_of(const kin_facts *facts, const kin_plan_options *options, const kin_choices *const *choices, kin_plan *plan,
+                      kin_err *err) {
+    solver *s = solver_open(facts, options, choices, err);
     if (!s) return KIN_FAIL;
     solve(s, options);
-    int rc = isfinite(s->best_s) ? 0 : kin_err_set(err, "no plan: the devices cannot hold the model even with streaming");
     *plan = s->best;
     kin_device_set usable = s->usable;
-    solver_close(s);
-    if (rc != 0) return rc;
+    free(s);
+    if (plan->n_stops == 0)
+        return kin_err_set(err, options->below_s > 0 ? "no plan is faster than that"
+                                                     : "no plan: the devices cannot hold the model even with streaming");
     // Layers of different sizes: the prediction knows which ones each device has got.
     if (kin_plan_scheduler_finish(facts, usable, NULL, plan, err) != 0) return KIN_FAIL;
     plan->bound_s = fmin(plan->bound_s, plan->tpot_s);
     return 0;
+}
+
+int kin_plan_exact(const kin_facts *facts, const kin_plan_options *options, kin_plan *plan, kin_err *err) {
+    kin_choices *all = calloc(MAX_DEVICES, sizeof *all);
+    const kin_choices *choices[MAX_DEVICES] = {NULL};
+    kin_device_set usable;
+    int rc = all ? kin_plan_scheduler_devices(facts, options, &usable, err) : kin_err_set(err, "plan: no memory");
+    for (int i = 0; i < facts->n_device && rc == 0; i++) {
+        if (usable & kin_device_bit(i)) rc = kin_choices_init(&all[i], facts, i, err);
+        choices[i] = &all[i];
+    }
+    if (rc == 0) rc = kin_plan_exact_of(facts, options, choices, plan, err);
+    for (int i = 0; i < MAX_DEVICES && all; i++) kin_choices_fini(&all[i]);
+    free(all);
+    return rc;
 }

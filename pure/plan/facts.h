@@ -82,6 +82,14 @@ typedef struct kin_link_facts {
     double bytes_s; // 0: these two cannot talk directly
 } kin_link_facts;
 
+// Of a device that stands for a group (pure/plan/group.h). n_members 0: it is one device.
+typedef struct kin_shared_facts {
+    int n_members;
+    double time;               // of what the device itself would take for a layer
+    double sum_s, sum_token_s; // one of a layer's two sums: of a pass, and for each token of it
+    double sums_factor;        // sums of a group whose last device it is took so many times as long as predicted; 0: not known
+} kin_shared_facts;
+
 // Layers count as equal but for their size: layer_share.
 typedef struct kin_model_facts {
     int n_layer;
@@ -121,6 +129,7 @@ typedef struct kin_work_facts {
 typedef struct kin_facts {
     int n_device;
     kin_device_facts devices[KIN_FACTS_MAX_DEVICES];
+    kin_shared_facts shared[KIN_FACTS_MAX_DEVICES];
     kin_link_facts links[KIN_FACTS_MAX_DEVICES][KIN_FACTS_MAX_DEVICES]; // [from][to]
     kin_model_facts model;
     kin_work_facts work;

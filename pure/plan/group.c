@@ -5,19 +5,29 @@
 #include <string.h>
 
 #include "pure/plan/deal.h"
-#include "pure/plan/device_time.h"
 
 // What a sum costs beside the wire: encrypting, system calls, adding. bench/sum.c on undisturbed processors: 19, 30 and 47 us for
 // two devices and 2048, 4096 and 8192 values. The links' round trips have a thread's waking in them already.
 static const double SUM_FIXED_S = 20e-6;
 
-static void refuse(kin_group_plan *g, const char *reason) {
-    *g = (kin_group_plan){0};
-    snprintf(g->reason, sizeof g->reason, "%s", reason);
+kin_device_set kin_group_members(const kin_group *g) {
+    kin_device_set members = 0;
+    for (int i = 0; i < g->n; i++) members |= kin_device_bit(g->devices[i]);
+    return members;
 }
 
-// By name, so that each has the rank, and the slices, that it had before the head started anew; the head last.
-static void list_members(const kin_facts *facts, kin_device_set members, kin_group_plan *g) {
+double kin_group_saves_s(const kin_group_time *t) {
+    return t->apart_s - t->layer_s - 2 * (t->sum_s + t->sum_token_s);
+}
+
+void kin_group_rates(const kin_facts *facts, kin_device_set devices, kin_device_rates *rates) {
+    for (int i = 0; i < facts->n_device; i++) {
+        if (devices & kin_device_bit(i)) kin_device_rates_init(&rates[i], facts, i, 1, facts->work.n_cached, 1);
+    }
+}
+
+void kin_group_of(const kin_facts *facts, const kin_device_rates *rates, kin_device_set members, kin_group *g) {
+    g->n = 0;
     for (int i = 1; i <= facts->n_device; i++) {
         int device = i % facts->n_device, at = g->n;
         if (!(members & kin_device_bit(device)) || g->n == KIN_GROUP_MAX) continue;
@@ -26,33 +36,34 @@ static void list_members(const kin_facts *facts, kin_device_set members, kin_gro
         g->devices[at] = device;
         g->n++;
     }
+    for (int i = 0; i < g->n; i++) {
+        const kin_device_rates *r = &rates[g->devices[i]];
+        g->weights[i] = 1 / (r->cpu_layer_s + r->cpu_layer_fixed_s);
+    }
 }
 
-// The longest exchange of one with all others, of one hidden state.
-static double sum_s(const kin_facts *facts, const kin_group_plan *g) {
-    double longest_s = 0;
+// ---- times
+
+// The longest exchange of one with all others. False: two do not reach each other.
+static bool set_sum(const kin_facts *facts, const kin_group *g, kin_group_time *t) {
     for (int a = 0; a < g->n; a++) {
-        double send_s = 0, rtt_s = 0;
+        double token_s = 0, rtt_s = 0;
         for (int b = 0; b < g->n; b++) {
             const kin_link_facts *link = &facts->links[g->devices[a]][g->devices[b]];
             if (a == b) continue;
-            if (!kin_facts_link_usable(link)) return INFINITY;
-            send_s += facts->model.hidden_bytes / link->bytes_s;
+            if (!kin_facts_link_usable(link)) return false;
+            token_s += facts->model.hidden_bytes / link->bytes_s;
             rtt_s = fmax(rtt_s, link->rtt_s);
         }
-        longest_s = fmax(longest_s, rtt_s / 2 + send_s);
+        if (rtt_s / 2 + token_s <= t->sum_s + t->sum_token_s) continue;
+        t->sum_s = rtt_s / 2;
+        t->sum_token_s = token_s;
     }
-    return longest_s + SUM_FIXED_S;
-}
-
-// A step from the head through all members and back.
-static double hops_s(const kin_facts *facts, const kin_group_plan *g) {
-    double sum = 0;
-    for (int i = 0; i < g->n; i++) {
-        const kin_link_facts *link = &facts->links[g->devices[(i + g->n - 1) % g->n]][g->devices[i]];
-        sum += link->rtt_s / 2 + facts->model.hidden_bytes / link->bytes_s;
-    }
-    return sum;
+    double factor = facts->shared[kin_group_last(g)].sums_factor;
+    if (factor <= 0) factor = 1;
+    t->sum_s = (t->sum_s + SUM_FIXED_S) * factor;
+    t->sum_token_s *= factor;
+    return true;
 }
 
 static double attn_share(const kin_model_facts *m) {
@@ -65,117 +76,94 @@ static double attn_time_share(const kin_model_facts *m) {
     return m->attn_bytes > 0 ? m->attn_bytes / read : 0.25;
 }
 
-static bool fits(const kin_facts *facts, const kin_device_rates *r, double heads, double ff) {
-    const kin_model_facts *m = &facts->model;
+// So many layers' shares fit into the device's memory.
+static double layers_that_fit(const kin_model_facts *m, const kin_device_rates *r, double heads, double ff) {
     double share = attn_share(m), layer = kin_facts_layer_bytes(m) * (share * heads + (1 - share) * ff);
-    double need = m->n_layer * (layer + heads * r->kv_bytes) + r->cpu_buffer_bytes + (r->with_output ? r->output_bytes : 0);
-    return need <= r->facts->memory_bytes;
+    return (r->facts->memory_bytes - r->cpu_buffer_bytes - r->output_bytes) / (layer + heads * r->kv_bytes);
 }
 
-void kin_group_time(const kin_facts *facts, kin_group_plan *g) {
+int kin_group_time_of(const kin_facts *facts, const kin_device_rates *rates, const kin_group *g, kin_group_time *t,
+                      kin_err *err) {
     const kin_model_facts *m = &facts->model;
-    kin_device_rates rates[KIN_GROUP_MAX];
     int heads[KIN_GROUP_MAX], ff[KIN_GROUP_MAX];
     double attn_s = 0, ff_s = 0, share = attn_time_share(m);
-    if (g->n < 2) return refuse(g, "there is nobody to share layers with");
-    if (m->share_heads < g->n || m->share_ff < g->n) return refuse(g, "the model's layers cannot be cut into so many shares");
-    kin_deal(m->share_heads, g->weights, g->n, heads);
-    kin_deal(m->share_ff, g->weights, g->n, ff);
+    *t = (kin_group_time){.layers_max = m->n_layer};
+    if (g->n < 2) return kin_err_set(err, "there is nobody to share layers with");
+    if (m->share_heads < g->n || m->share_ff < g->n)
+        return kin_err_set(err, "the model's layers cannot be cut into so many shares");
+    if (!set_sum(facts, g, t)) return kin_err_set(err, "not all of these devices reach each other");
+    kin_deal((int)m->share_heads, g->weights, g->n, heads);
+    kin_deal((int)m->share_ff, g->weights, g->n, ff);
     for (int i = 0; i < g->n; i++) {
-        kin_device_rates *r = &rates[i];
-        kin_device_rates_init(r, facts, g->devices[i], 1, facts->work.n_cached, 1);
-        double h = (double)heads[i] / m->share_heads, f = (double)ff[i] / m->share_ff;
+        const kin_device_rates *r = &rates[g->devices[i]];
+        double h = heads[i] / m->share_heads, f = ff[i] / m->share_ff;
         double ops_s = m->layer_ops * r->facts->cpu.op_s, cache_s = r->cpu_layer_fixed_s - ops_s;
-        if (!fits(facts, r, h, f)) return refuse(g, "a share of the layers does not fit into the memory of each device");
-        attn_s = fmax(attn_s, r->cpu_layer_s * share * h + cache_s * h + ops_s / 2);
-        ff_s = fmax(ff_s, r->cpu_layer_s * (1 - share) * f + ops_s / 2);
+        double own_attn_s = r->cpu_layer_s * share * h + cache_s * h, own_ff_s = r->cpu_layer_s * (1 - share) * f;
+        t->layers_max = fmin(t->layers_max, layers_that_fit(m, r, h, f));
+        t->apart_s += own_attn_s + own_ff_s + (h + f) / 2 * ops_s;
+        attn_s = fmax(attn_s, own_attn_s + ops_s / 2);
+        ff_s = fmax(ff_s, own_ff_s + ops_s / 2);
     }
-    g->sum_s = sum_s(facts, g);
-    if (!isfinite(g->sum_s)) return refuse(g, "not all of these devices reach each other");
-    g->sums_s = 2 * m->n_layer * g->sum_s;
-    g->hops_s = hops_s(facts, g);
-    g->compute_s = m->n_layer * (attn_s + ff_s) + rates[g->n - 1].output_s;
-    g->tpot_s = g->compute_s + g->sums_s + g->hops_s + rates[g->n - 1].window_s;
+    t->layer_s = attn_s + ff_s;
+    if (!isfinite(t->layer_s + t->apart_s)) return kin_err_set(err, "what one of these devices can do is not known");
+    return t->layers_max >= 1 ? 0 : kin_err_set(err, "a share of the layers does not fit into the memory of each device");
 }
 
-void kin_group_predict(const kin_facts *facts, kin_device_set members, kin_group_plan *g) {
-    *g = (kin_group_plan){0};
-    list_members(facts, members, g);
-    for (int i = 0; i < g->n; i++) {
-        kin_device_rates r;
-        kin_device_rates_init(&r, facts, g->devices[i], 1, facts->work.n_cached, 1);
-        g->weights[i] = 1 / (r.cpu_layer_s + r.cpu_layer_fixed_s);
-    }
-    kin_group_time(facts, g);
+// ---- as one device
+
+static kin_link_facts one_after_the_other(const kin_link_facts *a, const kin_link_facts *b) {
+    if (!kin_facts_link_usable(a) || !kin_facts_link_usable(b)) return (kin_link_facts){0};
+    return (kin_link_facts){a->rtt_s + b->rtt_s, 1 / (1 / a->bytes_s + 1 / b->bytes_s)};
 }
 
-// ---- the best one
-
-static void keep_better(const kin_facts *facts, kin_device_set members, kin_group_plan *best) {
-    kin_group_plan g;
-    kin_group_predict(facts, members, &g);
-    if (g.n > 0 ? best->n == 0 || g.tpot_s < best->tpot_s : best->n == 0) *best = g;
-}
-
-// Devices but the head, the one with the fastest layers first.
-static int by_speed(const kin_facts *facts, kin_device_set among, int *order) {
-    double layer_s[KIN_FACTS_MAX_DEVICES];
-    int n = 0;
-    for (int i = 1; i < facts->n_device; i++) {
-        kin_device_rates r;
-        if (!(among & kin_device_bit(i))) continue;
-        kin_device_rates_init(&r, facts, i, 1, facts->work.n_cached, 1);
-        int at = n++;
-        for (; at > 0 && layer_s[at - 1] > r.cpu_layer_s; at--) {
-            layer_s[at] = layer_s[at - 1];
-            order[at] = order[at - 1];
-        }
-        layer_s[at] = r.cpu_layer_s;
-        order[at] = i;
+// Whoever sends to the group sends to its first device; its last one sends on.
+static void put_links(const kin_facts *facts, const kin_group *g, kin_facts *out) {
+    int first = g->devices[0], last = kin_group_last(g);
+    for (int from = 0; from < out->n_device; from++) {
+        kin_link_facts link = out->links[from][first];
+        for (int i = 1; i < g->n; i++) link = one_after_the_other(&link, &facts->links[g->devices[i - 1]][g->devices[i]]);
+        out->links[from][last] = link;
     }
-    return n;
-}
-
-// A tab computes whole layers only.
-static kin_device_set browsers(const kin_facts *facts) {
-    kin_device_set set = 0;
-    for (int i = 0; i < facts->n_device; i++) {
-        if (facts->devices[i].os == KIN_OS_BROWSER) set |= kin_device_bit(i);
-    }
-    return set;
-}
-
-void kin_group_best(const kin_facts *facts, kin_device_set leave_out, kin_group_plan *best) {
-    kin_device_set usable;
-    kin_err err;
-    int order[KIN_FACTS_MAX_DEVICES];
-    refuse(best, "there is nobody to share layers with");
-    if (kin_facts_screen(facts, &usable, NULL, &err) != 0) return refuse(best, "the facts of the head cannot be");
-    int n = by_speed(facts, usable & ~leave_out & ~browsers(facts), order);
-    if (n > KIN_GROUP_EXACT) {
-        kin_device_set members = kin_device_bit(0);
-        for (int i = 0; i < n && i < KIN_GROUP_MAX - 1; i++) keep_better(facts, members |= kin_device_bit(order[i]), best);
-        return;
-    }
-    for (uint32_t set = 1; set < UINT32_C(1) << n; set++) {
-        kin_device_set members = kin_device_bit(0);
-        int count = 0;
-        for (int i = 0; i < n; i++) {
-            if (set >> i & 1) members |= kin_device_bit(order[i]), count++;
-        }
-        if (count < KIN_GROUP_MAX) keep_better(facts, members, best);
+    for (int i = 0; i < g->n - 1; i++) {
+        for (int k = 0; k < out->n_device; k++) out->links[g->devices[i]][k] = out->links[k][g->devices[i]] = (kin_link_facts){0};
     }
 }
 
-void kin_group_say(const kin_facts *facts, const kin_group_plan *g, double ring_s, double ring_compute_s, char *buf, size_t n) {
-    if (g->n == 0) {
-        snprintf(buf, n, "no group: %s", g->reason);
-        return;
+static void put_name(const kin_facts *facts, const kin_group *g, char *name) {
+    size_t n = 0;
+    for (int i = 0; i < g->n && n < KIN_FACTS_MAX_NAME; i++) {
+        int added = snprintf(name + n, KIN_FACTS_MAX_NAME - n, "%s%s", i > 0 ? " + " : "", facts->devices[g->devices[i]].name);
+        n += added > 0 ? (size_t)added : 0;
     }
-    double gain_s = ring_compute_s - g->compute_s;
-    snprintf(buf, n,
-             "%s: %d devices that share each layer: 2 x %d sums of %.2f ms cost %.1f ms, sharing the layers %s %.1f ms: %.1f ms "
-             "a token, the ring %.1f ms",
-             g->tpot_s < ring_s ? "a group is faster" : "no group", g->n, facts->model.n_layer, g->sum_s * 1e3, g->sums_s * 1e3,
-             gain_s >= 0 ? "gains" : "loses", fabs(gain_s) * 1e3, g->tpot_s * 1e3, ring_s * 1e3);
+}
+
+void kin_group_put(const kin_facts *facts, const kin_device_rates *rates, const kin_group *g, const kin_group_time *t,
+                   kin_facts *out) {
+    int last = kin_group_last(g);
+    const kin_device_rates *r = &rates[last];
+    kin_device_facts *d = &out->devices[last];
+    double layer_bytes = kin_facts_layer_bytes(&facts->model) + r->kv_bytes;
+    put_links(facts, g, out);
+    put_name(facts, g, d->name);
+    d->has_gpu = d->uma = false;
+    d->disk_bytes_s = d->disk_random_bytes_s = d->swap_bytes = 0;
+    d->memory_bytes = r->cpu_buffer_bytes + r->output_bytes + t->layers_max * layer_bytes * (1 + 1e-12);
+    kin_shared_facts *shared = &out->shared[last];
+    shared->n_members = g->n;
+    shared->time = t->layer_s / (r->cpu_layer_s + r->cpu_layer_fixed_s);
+    shared->sum_s = t->sum_s;
+    shared->sum_token_s = t->sum_token_s;
+}
+
+int kin_grouping_apply(const kin_facts *facts, const kin_grouping *grouping, kin_facts *out, kin_err *err) {
+    kin_device_rates rates[KIN_FACTS_MAX_DEVICES];
+    *out = *facts;
+    for (int i = 0; i < grouping->n; i++) {
+        const kin_group *g = &grouping->groups[i];
+        kin_group_time t;
+        kin_group_rates(facts, kin_group_members(g), rates);
+        if (kin_group_time_of(facts, rates, g, &t, err) != 0) return KIN_FAIL;
+        kin_group_put(facts, rates, g, &t, out);
+    }
+    return 0;
 }

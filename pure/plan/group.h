@@ -1,46 +1,66 @@
-// A group of devices that share each layer (tensor parallelism): what a token would take with them, and which group is the best.
+// Groups of devices that share each layer (tensor parallelism), as the timeline model sees them: one device each.
 //
-//     T = hops + 2 L sum_s + L (max over members of attention_s + max over members of feed_forward_s) + output_s
+//     layer of a group = max over members of attention + max over members of feed-forward + 2 sums
+//     sum of n tokens  = max over members of (rtt / 2 + sum over others of n * bytes / rate) + fixed
 //
 // Each member computes its share at its own pace, and both sums of a layer wait for the slowest. A sum is one exchange of all
-// with all: half a round trip, the parts that go out on one link one after the other, and a fixed cost. Hops: a step passes the
-// members one after the other and comes back to the head, before and while they compute.
+// with all. A step passes the members one after the other before they compute it: links to a group have its own links in them,
+// and where the head's group is alone in the ring the way from the head through it is the link of the head with itself.
 //
 // Shares are dealt as the engine deals them: pieces of attention and of the feed-forward block, in proportion to each member's
-// speed. A member's share must fit its memory: groups whose weights stream are not predicted.
+// speed. A group has as many layers as every member has memory for; groups do not stream, and compute on processors only.
+//
+// The last device of a group stands for it: it has the group's times, memory and links, and the head is always the last one.
 //
 // Pure: no I/O, no clock, no threads.
 #pragma once
 
-#include <stddef.h>
-
+#include "pure/plan/device_time.h"
 #include "pure/plan/facts.h"
 
-enum { KIN_GROUP_MAX = 8, KIN_GROUP_SAY_MAX = 240 };
+enum { KIN_GROUP_MAX = 8, KIN_GROUPS_MAX = KIN_FACTS_MAX_DEVICES / 2 };
 
-typedef struct kin_group_plan {
-    int n;                         // members; 0: there is no such group, and `reason` says why
-    int devices[KIN_GROUP_MAX];    // in the order of the ranks, the head last
+typedef struct kin_group {
+    int n;
+    int devices[KIN_GROUP_MAX];    // in the order of the ranks
     double weights[KIN_GROUP_MAX]; // of the shares
-    double tpot_s;
-    double compute_s; // of the layers, and the output
-    double sum_s;     // one of 2 n_layer
-    double sums_s, hops_s;
-    char reason[KIN_FACTS_MAX_REASON];
-} kin_group_plan;
+} kin_group;
 
-// The group of `n` devices with these weights: the rest of it.
-void kin_group_time(const kin_facts *facts, kin_group_plan *group);
+// No device is in two of them.
+typedef struct kin_grouping {
+    int n;
+    kin_group groups[KIN_GROUPS_MAX];
+} kin_grouping;
 
-// The group of these devices, with shares by speed; the head is one of them.
-void kin_group_predict(const kin_facts *facts, kin_device_set members, kin_group_plan *out);
+typedef struct kin_group_time {
+    double layer_s;            // computing a mean layer together, without sums
+    double apart_s;            // the members' shares of it one after the other, as in a ring
+    double sum_s, sum_token_s; // one of two for a layer: of a pass, and for each token of it
+    double layers_max;         // that all members have memory for
+} kin_group_time;
 
-// The group with the least time among all that have the head. Up to KIN_GROUP_EXACT devices beside the head every set of them is
-// tried; of more only the fastest ones together. leave_out: not these.
-enum { KIN_GROUP_EXACT = 10 };
-void kin_group_best(const kin_facts *facts, kin_device_set leave_out, kin_group_plan *out);
+static inline int kin_group_last(const kin_group *group) {
+    return group->devices[group->n - 1];
+}
 
-// "2 devices that share each layer: 2 x 32 sums of 0.11 ms cost 7.0 ms, sharing the layers gains 21 ms: 63 ms instead of 77".
-// ring_s: what the ring takes, of which computing is ring_compute_s.
-void kin_group_say(const kin_facts *facts, const kin_group_plan *group, double ring_s, double ring_compute_s, char *buf,
-                   size_t n);
+kin_device_set kin_group_members(const kin_group *group);
+
+// What a layer gains by being shared, less its sums; groups that gain nothing are no candidates.
+double kin_group_saves_s(const kin_group_time *time);
+
+// One token's rates of these devices, which times of groups are made from. rates // [KIN_FACTS_MAX_DEVICES]
+void kin_group_rates(const kin_facts *facts, kin_device_set devices, kin_device_rates *rates);
+
+// These devices, the head last, others by name, so that each has the rank, and the slices, that it had before; shares by speed.
+void kin_group_of(const kin_facts *facts, const kin_device_rates *rates, kin_device_set members, kin_group *out);
+
+// Fails with a sentence where there can be no such group.
+int kin_group_time_of(const kin_facts *facts, const kin_device_rates *rates, const kin_group *group, kin_group_time *out,
+                      kin_err *err);
+
+// Puts the group into `out`, which began as a copy of `facts`: its last device stands for it, the others are there no more.
+void kin_group_put(const kin_facts *facts, const kin_device_rates *rates, const kin_group *group, const kin_group_time *time,
+                   kin_facts *out);
+
+// The facts with all these groups in them. Fails where one cannot be.
+int kin_grouping_apply(const kin_facts *facts, const kin_grouping *grouping, kin_facts *out, kin_err *err);

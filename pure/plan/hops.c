@@ -13,6 +13,10 @@ double kin_hop_s(const kin_facts *facts, int from, int to, int n_tokens) {
     return link->rtt_s / 2 + n_tokens * facts->model.hidden_bytes / link->bytes_s;
 }
 
+bool kin_hops_are_in(const kin_facts *facts, const kin_plan *plan) {
+    return plan->n_stops > 1 || facts->shared[0].n_members > 0;
+}
+
 // ---- relays: Floyd and Warshall, but a link that is there is used as it is
 
 static void find_paths(kin_hops *h, const kin_facts *facts, int n_tokens) {
@@ -39,6 +43,7 @@ static void find_paths(kin_hops *h, const kin_facts *facts, int n_tokens) {
     for (int a = 0; a < n; a++) {
         for (int b = 0; b < n; b++) h->cost[a][b] = h->direct[a][b] ? h->cost[a][b] : path[a][b];
     }
+    if (facts->shared[0].n_members > 0) h->cost[0][0] = kin_hop_s(facts, 0, 0, n_tokens);
 }
 
 // ---- potentials: out[a] + in[b] <= cost[a][b], as close as can be
@@ -246,7 +251,7 @@ double kin_hops_tour(const kin_hops *h, kin_device_set members, int *order, bool
         if (members & kin_device_bit(i)) order[n++] = i;
     }
     *proven = true;
-    if (n == 1) return 0;
+    if (n == 1) return h->cost[0][0];
     if (n - 1 <= KIN_HOPS_EXACT) return tour_exact(h, order, n - 1);
     tour_search(h, order, n);
     return tour_improve(h, members, order, n, proven);

@@ -14,7 +14,8 @@ enum { KIN_HOPS_EXACT = 10 };
 typedef struct kin_hops {
     int n_device;
     kin_device_set usable;
-    double cost[KIN_FACTS_MAX_DEVICES][KIN_FACTS_MAX_DEVICES]; // [from][to] seconds; 0 on the diagonal; INFINITY: no path
+    double cost[KIN_FACTS_MAX_DEVICES][KIN_FACTS_MAX_DEVICES]; // [from][to] seconds; on the diagonal 0, but of a head's group
+                                                               // the way through it; INFINITY: no path
     bool direct[KIN_FACTS_MAX_DEVICES][KIN_FACTS_MAX_DEVICES]; // there is a link; then it is used
     int next[KIN_FACTS_MAX_DEVICES][KIN_FACTS_MAX_DEVICES];    // else the first stop on the cheapest path
 } kin_hops;
@@ -25,6 +26,9 @@ void kin_hops_init(kin_hops *hops, const kin_facts *facts, kin_device_set usable
 // A bound on rings that uses no order: tour(S) >= sum over S of potential, for every S within `among` with the head and one more.
 // None is negative. The smaller `among`, the better.
 void kin_hops_potentials(const kin_hops *hops, kin_device_set among, double potential[KIN_FACTS_MAX_DEVICES]);
+
+// Whether a token passes links: of one machine, none; of a group on its own, those from the head through it.
+bool kin_hops_are_in(const kin_facts *facts, const kin_plan *plan);
 
 // One link of the ring as facts have it.
 double kin_hop_s(const kin_facts *facts, int from, int to, int n_tokens);

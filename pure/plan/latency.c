@@ -27,7 +27,7 @@ static void find_loads(const kin_facts *facts, const kin_plan *plan, kin_load lo
 static double add_hops(const kin_facts *facts, const kin_plan *plan, int n_tokens, kin_prediction *out) {
     double sum = 0;
     int sender = 0;
-    for (int s = 0; plan->n_stops > 1 && s < plan->n_stops; s++) {
+    for (int s = 0; kin_hops_are_in(facts, plan) && s < plan->n_stops; s++) {
         int from = plan->stops[s].device, to = plan->stops[(s + 1) % plan->n_stops].device;
         double hop_s = plan->n_rounds * kin_hop_s(facts, from, to, n_tokens);
         out->hops_latency_s += plan->n_rounds * kin_hop_s(facts, from, to, 0);
@@ -42,6 +42,7 @@ static double add_device_times(const kin_device_rates *rates, const kin_load *lo
                                const kin_layer_share *share, int n_rounds, kin_device_prediction *out) {
     double started_s = share->n_layer > 0 ? n_rounds * rates->window_s : 0;
     out->compute_s = t->compute_s;
+    out->sums_s = load->n_cpu * rates->layer_sums_s;
     out->experts_s = t->experts_s;
     out->windows_s = kin_device_windows_s(rates, share->n_layer, share->n_layer_gpu, n_rounds);
     out->gpu_s = out->windows_s - started_s + load->size_gpu * rates->gpu_layer_s + load->n_gpu * rates->gpu_layer_fixed_s;
@@ -78,6 +79,7 @@ static int predict_pass(const kin_facts *facts, const kin_plan *plan, int n_toke
                                plan->shares[i].n_layer, plan->shares[i].n_layer_gpu);
         busy_s += add_device_times(&rates, &loads[i], &t, &plan->shares[i], plan->n_rounds, &out->devices[i]);
         out->compute_s += t.compute_s;
+        out->sums_s += out->devices[i].sums_s;
         out->windows_s += out->devices[i].windows_s;
         out->exposed_s += out->devices[i].exposed_s + t.experts_s;
         if (t.stall_s > stall_s) stall_s = t.stall_s, out->slowest_disk = i;

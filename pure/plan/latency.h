@@ -16,6 +16,7 @@ typedef struct kin_device_prediction {
     double compute_s; // with the output layer, without waiting
     double windows_s; // starting windows, copies to and from the GPU
     double gpu_s;     // of these two, the GPU's layers and copies
+    double sums_s;    // of compute_s, the sums of a group
     double experts_s; // reading experts
     double exposed_s; // waiting for streamed weights, without the period's wait for the slowest disk (disk_bound_s)
     double load_s;    // its disk's work
@@ -27,6 +28,7 @@ typedef struct kin_device_prediction {
 typedef struct kin_prediction {
     double tpot_s, ttft_s;
     double compute_s, windows_s, exposed_s, hops_s; // sums; experts count as exposed
+    double sums_s;                                  // of compute_s, those of groups
     double hops_latency_s;                          // of hops_s, what does not grow with the tokens of a pass
     double disk_bound_s;                            // by how much TPOT exceeds these sums because a disk is the limit
     int slowest_disk;                               // that device, or -1

@@ -3,6 +3,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "pure/plan/hops.h"
+
 // What one chunk takes, in all rounds.
 typedef struct chunk {
     int n_tokens;
@@ -64,7 +66,7 @@ static double busiest_s(const prompt *p) {
         for (int i = 0; i < p->facts->n_device; i++) devices_s[i] += fmax(p->chunks[c].busy_s[i], p->chunks[c].stall_s[i]);
     }
     for (int i = 0; i < p->facts->n_device; i++) busiest = fmax(busiest, devices_s[i]);
-    for (int i = 0; i < p->plan->n_stops && p->plan->n_stops > 1; i++)
+    for (int i = 0; i < p->plan->n_stops && kin_hops_are_in(p->facts, p->plan); i++)
         busiest = fmax(busiest, p->plan->n_rounds * wire_s(p, i, p->n_tokens));
     return busiest;
 }
@@ -114,7 +116,7 @@ static double compute(const prompt *p, const chunk *c, int stop, int round, doub
 // One step of the chunk that asks first. Returns false when it has done all its rounds.
 static bool advance_chunk(const prompt *p, const chunk *c, traveller *t, double *device_free_s, double *wire_free_s) {
     int from = t->turn, to = kin_plan_turn(p->plan, from), device = p->plan->stops[to].device;
-    if (!t->arrived && p->plan->n_stops > 1) {
+    if (!t->arrived && kin_hops_are_in(p->facts, p->plan)) {
         double rtt_s = p->facts->links[p->plan->stops[from].device][device].rtt_s;
         t->ready_s = later(&wire_free_s[from], t->ready_s, wire_s(p, from, c->n_tokens)) + rtt_s / 2;
         t->arrived = true;
@@ -139,7 +141,7 @@ static double play(const prompt *p) {
     double device_free_s[KIN_FACTS_MAX_DEVICES], wire_free_s[KIN_PLAN_MAX_STOPS] = {0}, end_s = 0;
     for (int i = 0; i < n; i++) which[i] = i;
     // Devices of a ring were idle before a prompt. A device alone may have computed until now.
-    for (int i = 0; i < KIN_FACTS_MAX_DEVICES; i++) device_free_s[i] = p->plan->n_stops > 1 ? -INFINITY : 0;
+    for (int i = 0; i < KIN_FACTS_MAX_DEVICES; i++) device_free_s[i] = kin_hops_are_in(p->facts, p->plan) ? -INFINITY : 0;
     for (int n_done = 0, n_sent = n; n_done < p->n_chunk;) {
         int i = earliest(on_their_way, n);
         if (advance_chunk(p, &p->chunks[which[i]], &on_their_way[i], device_free_s, wire_free_s)) continue;

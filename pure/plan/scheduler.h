@@ -19,6 +19,7 @@
 typedef struct kin_plan_options {
     kin_device_set leave_out; // never use these
     kin_device_set force_in;  // these must compute; only `exact` uses it
+    double below_s;           // `exact`: only plans that take less; 0: any
     int n_rounds;             // 0: the scheduler chooses; a given number is used by `exact`, `memsched` and `perfsched` only
     int max_nodes;            // `exact`: sets of devices that are searched before it stops with a gap
     int max_orders;           // `dp-sa`: random orders when there are too many for annealing
@@ -45,6 +46,13 @@ const kin_plan_scheduler *kin_plan_scheduler_find(const char *name);
 kin_plan_scheduler_fn kin_plan_exact, kin_plan_playoff, kin_plan_halda, kin_plan_memsched, kin_plan_perfsched, kin_plan_dp_sa;
 
 // ---- for the schedulers themselves
+
+struct kin_choices; // choices.h
+
+// The exact plan with choices // [n_device] of usable devices that were made before. Fails, with a bound, where none is below
+// options->below_s.
+int kin_plan_exact_of(const kin_facts *facts, const kin_plan_options *options, const struct kin_choices *const *choices,
+                      kin_plan *plan, kin_err *err);
 
 // The usable devices less those left out.
 int kin_plan_scheduler_devices(const kin_facts *facts, const kin_plan_options *options, kin_device_set *usable, kin_err *err);

@@ -105,7 +105,7 @@ static double play_token(const kin_facts *facts, const kin_plan *plan, device *d
             const kin_layer_share *share = &plan->shares[at];
             int n = plan->stops[s].relay ? 0 : kin_plan_of_round(share->n_layer, plan->n_rounds, round);
             int n_gpu = n > 0 ? kin_plan_of_round(share->n_layer_gpu, plan->n_rounds, round) : 0;
-            if (plan->n_stops > 1) now += kin_hop_s(facts, from, at, 1);
+            if (kin_hops_are_in(facts, plan)) now += kin_hop_s(facts, from, at, 1);
             if (n > 0) now = compute_window(&devices[at], now, n - n_gpu, n_gpu);
         }
     }
