@@ -65,6 +65,7 @@ typedef struct head {
     kin_planner *planner;
     kin_cluster *cluster;
     atomic_int n_questions, n_measured;
+    int n_ranks;      // of the group that the last answer begins with
     bool wants_again; // `measured` says so, once
     kin_facts asked;  // of the last question, take_all only
 } head;
@@ -72,7 +73,9 @@ typedef struct head {
 static int ask(void *user, const kin_cluster_question *q, kin_ring_plan *out, kin_err *err) {
     head *h = user;
     atomic_fetch_add(&h->n_questions, 1);
-    return kin_planner_ask(h->planner, q, out, err);
+    int rc = kin_planner_ask(h->planner, q, out, err);
+    h->n_ranks = rc == 0 ? out->groups[0].n_ranks : 0;
+    return rc;
 }
 
 static bool measured(void *user, const kin_cluster_measured *m) {
@@ -152,8 +155,7 @@ static void request(head *h, float *logits) {
     kin_cluster_end(h->cluster);
 }
 
-static void expect_the_logits_of_one_machine(const float *logits) {
-    static float want[N_VOCAB];
+static void eval_alone(float *want) {
     kin_loopback_head alone;
     kin_shard *shard;
     kin_err err;
@@ -161,9 +163,14 @@ static void expect_the_logits_of_one_machine(const float *logits) {
     if (kin_shard_open(&shard, &model, &devices, &so, &err) != 0) fail_msg("%s", err.text);
     if (kin_loopback_head_open(&alone, &model, shard, so.n_batch, &err) != 0) fail_msg("%s", err.text);
     eval(alone.head, want);
-    assert_memory_equal(want, logits, sizeof want);
     kin_loopback_head_close(&alone);
     kin_shard_close(shard);
+}
+
+static void expect_the_logits_of_one_machine(const float *logits) {
+    static float want[N_VOCAB];
+    eval_alone(want);
+    assert_memory_equal(want, logits, sizeof want);
 }
 
 // Layers of the device of that name in the plan in force.
@@ -220,6 +227,23 @@ static void layers_go_where_the_facts_say(void **state) {
     close_device(&fast);
     close_device(&slow);
     close_device(&mad);
+    close_head(&h);
+}
+
+// A token takes each of them 0.7 s, and 12 sums are none of it.
+static void devices_alike_on_short_links_share_each_layer(void **state) {
+    (void)state;
+    static float logits[N_VOCAB], want[N_VOCAB];
+    static device other;
+    head h;
+    open_head(&h, 0.1, 1);
+    open_device(&other, 1, "other", 0.1, kin_cluster_port(h.cluster));
+    request(&h, logits);
+    assert_int_equal(h.n_ranks, 2);
+    assert_int_equal(kin_cluster_n_members(h.cluster), 2);
+    eval_alone(want);
+    for (int i = 0; i < N_VOCAB; i++) assert_true(fabsf(logits[i] - want[i]) < 1e-3f * fmaxf(1, fabsf(want[i])));
+    close_device(&other);
     close_head(&h);
 }
 
@@ -387,6 +411,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(while_a_request_runs_it_is_measured_soon),
         cmocka_unit_test(layers_go_where_the_facts_say),
+        cmocka_unit_test(devices_alike_on_short_links_share_each_layer),
         cmocka_unit_test(links_are_measured_between_all_who_meet),
         cmocka_unit_test(from_the_other_end_where_one_does_not_get_through),
         cmocka_unit_test(two_that_do_not_reach_each_other_compute_by_way_of_the_head),
