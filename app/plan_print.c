@@ -190,7 +190,8 @@ void kin_plan_print(const kin_plan_view *view, FILE *file) {
     print_devices(view, file);
     fprintf(file, "\n");
     print_times(view, file);
-    if (view->group[0]) fprintf(file, "\n%s\n", view->group);
+    char group[2 * KIN_GROUP_SAY_MAX];
+    if (view->group[0]) fprintf(file, "\n%s\n", kin_escape(group, sizeof group, view->group, strlen(view->group)));
     kin_plan_print_sentences(f, view->sentences, file);
     print_losses(view, file);
 }

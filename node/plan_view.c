@@ -147,7 +147,17 @@ static json_t *loss_json(const kin_plan_view *view, int device) {
     return json;
 }
 
-// A device of a group has what its group has.
+// Of what the device's group has; whole of what a single device has.
+static double share_of(const kin_group *group, int device) {
+    double own = 1, sum = 0;
+    for (int i = 0; group && i < group->n; i++) {
+        sum += group->weights[i];
+        if (group->devices[i] == device) own = group->weights[i];
+    }
+    return group ? own / sum : 1;
+}
+
+// A device of a group has its group's times, and its share of what that holds.
 static json_t *device_json(const kin_plan_view *view, int device) {
     const kin_group *group = group_with(view, device);
     int at = group ? kin_group_last(group) : device;
@@ -167,7 +177,7 @@ static json_t *device_json(const kin_plan_view *view, int device) {
       times[] = {{"compute_ms", p->compute_s},   {"windows_ms", p->windows_s}, {"experts_ms", p->experts_s},
                  {"disk_wait_ms", p->exposed_s}, {"disk_ms", p->load_s},       {"hop_ms", p->hop_s}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        json_object_set_new(json, sizes[i].key, json_integer((json_int_t)round(sizes[i].value)));
+        json_object_set_new(json, sizes[i].key, json_integer((json_int_t)round(share_of(group, device) * sizes[i].value)));
     for (size_t i = 0; i < sizeof times / sizeof *times; i++)
         json_object_set_new(json, times[i].key, json_real(times[i].value * 1e3));
     if (view->if_lost[device]) json_object_set_new(json, "if_lost", loss_json(view, device));
@@ -195,12 +205,11 @@ static json_t *groups_json(const kin_plan_view *view) {
         const kin_group *g = &view->grouped.grouping.groups[i];
         const kin_group_time *t = &view->grouped.times[i];
         json_t *names = json_array(), *shares = json_array();
-        double sum_s = t->sum_s + t->sum_token_s, sum = 0;
+        double sum_s = t->sum_s + t->sum_token_s;
         int n_layer = view->plan.shares[kin_group_last(g)].n_layer;
-        for (int k = 0; k < g->n; k++) sum += g->weights[k];
         for (int k = 0; k < g->n; k++) {
             json_array_append_new(names, json_string(view->devices->devices[g->devices[k]].name));
-            json_array_append_new(shares, json_real(g->weights[k] / sum));
+            json_array_append_new(shares, json_real(share_of(g, g->devices[k])));
         }
         json_array_append_new(groups, json_pack("{s:o, s:o, s:i, s:i, s:f, s:f, s:f}", "devices", names, "shares", shares,
                                                 "layers", n_layer, "sums", 2 * n_layer, "sum_ms", sum_s * 1e3, "sums_ms",

@@ -331,6 +331,29 @@ printf '{"devices": [{"name": "x", "memory_bytes": "1G", %s}]}' "$cpu" >"$dir/no
 plan 1 --what-if "$dir/no_model.json"
 says "$err" 'no_model.json: no "model" in it: give one with -m'
 
+claim='devices that share layers inside of a ring are one row, and are named with what their sums cost'
+pair() { # RTT_S: two devices with that round trip between them, the head 5 ms away; no room for the model on one of them
+    member='"memory_bytes": 2.6e9, "cpu": {"token_bytes_per_s": 45e9, "prompt_flop_per_s": 2e11, "read_bytes_per_s": 2e10}'
+    printf '{"devices": [{"name": "head", %s}, {"name": "den", %s}, {"name": "desk", %s}],' "$member" "$member" "$member"
+    echo '"links": {"default": {"rtt_s": 5e-3, "bytes_per_s": 125e6}, "pairs": [{"from": "den", "to": "desk", "rtt_s": '"$1"'}]},
+        "model": {"n_layer": 32, "n_vocab": 128256, "hidden_bytes": 16384, "layer_bytes": {"Q4_K": 124e6},
+        "layer_flops": {"Q4_K": 436e6}, "attn_bytes": 24e6, "block_bytes": 33e6, "unit_bytes": 33e6, "input_bytes": 295e6,
+        "output_bytes": {"Q4_K": 295e6}, "output_flops": {"Q4_K": 1e9}, "kv_bytes": 4096, "share_heads": 8, "share_ff": 56}}'
+}
+pair 1e-4 >"$dir/pair.json"
+plan 0 --what-if "$dir/pair.json"
+says "$out" '^den + desk  *[0-9]'
+says "$out" '^  sums of groups'
+says "$out" '^a group is faster: den + desk share [0-9]* layers, 2 x [0-9]* sums of 0\.20 ms cost .* ms; sharing the layers gains '
+plan 0 --what-if "$dir/pair.json" --json
+says "$out" '"groups": \['
+says "$out" '"saves_ms": '
+pair 5e-3 >"$dir/far.json"
+plan 0 --what-if "$dir/far.json"
+says "$out" '^no group: .* share [0-9]* layers, 2 x [0-9]* sums of 2\.'
+plan 0 --what-if "$dir/far.json" --json
+if grep -q '"groups"' "$out"; then fail 'groups where there are none'; fi
+
 claim='a name cannot move the cursor'
 sed 's/"good"/"\\u001b[2Jgood"/' "$dir/negative.json" >"$dir/cursor.json"
 plan 1 --what-if "$dir/cursor.json"
