@@ -7,8 +7,9 @@
 // text. Members keep pages on disks that survive them, write them some time after they were told, and the next one has copies; a
 // process that dies while it writes leaves nothing, or a page that does not open. When the head dies its client asks again.
 //
-// Texts have drafts, as chains, as trees, or in steps ahead; a device may leave out a step that a later one forgets. Some texts are
-// cancelled, and asked for again. Some devices keep no pages. Faults happen at any time, or aimed, as when a page is being copied.
+// Texts have drafts, as chains, as trees, or in steps ahead; a device may leave out a step that a later one forgets. Some texts
+// are cancelled, and asked for again. Some devices keep no pages. Faults happen at any time, or aimed, as when a page is being
+// copied.
 //
 // The world is testkit/cluster_sim.h. This file stands in for pipeline/head.h (a head whose steps are messages of that world),
 // engine/kv_store.h (disks) and base/clock.h (its time), by the same names. KIN_SIM_SEEDS=n changes how many schedules run,
