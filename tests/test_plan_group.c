@@ -24,7 +24,7 @@ static kin_grouped_plan found;
 static kin_prediction ring_of(const kin_facts *facts) {
     kin_plan_options o = kin_plan_options_defaults();
     kin_plan plan;
-    kin_prediction p;
+    kin_prediction p = {0};
     kin_err err;
     if (kin_plan_playoff(facts, &o, &plan, &err) != 0 || kin_timeline_predict(facts, &plan, &p, &err) != 0)
         fail_msg("%s", err.text);
@@ -42,7 +42,7 @@ static void search(double below_s, kin_device_set leave_out) {
 static kin_prediction predict(kin_device_set members, kin_grouping *g, kin_group_time *time) {
     static kin_device_rates rates[KIN_FACTS_MAX_DEVICES];
     kin_plan plan = {.n_rounds = 1, .n_stops = 1, .shares = {{f.model.n_layer, 0}}};
-    kin_prediction p;
+    kin_prediction p = {0};
     kin_err err;
     kin_group_rates(&f, members, rates);
     g->n = 1;
