@@ -340,6 +340,26 @@ static void a_head_that_throws_out_at_once_is_not_stormed(void **state) {
     assert_in_range(n_tries, 12, 30); // in a minute
 }
 
+// One `kin run` after the other: a device is back as soon after the tenth as after the first.
+static void a_head_that_comes_and_goes_finds_its_device_at_once(void **state) {
+    (void)state;
+    begin("desk.local", 1);
+    tick();
+    for (uint32_t run = 1; run <= 10; run++) {
+        accepted();
+        plan(run, "layers 0-8");
+        prepared(run);
+        next_opens(run);
+        previous_opens(run);
+        expect_state(KIN_MEMBER_READY);
+        end(run);
+        lost("the head stopped");
+        forget();
+        wait_ms(260);
+        assert_non_null(strstr(trace, "connect to desk.local"));
+    }
+}
+
 static void another_version_is_final(void **state) {
     (void)state;
     begin("desk.local", 1);
@@ -698,6 +718,7 @@ int main(void) {
         STORY(a_lost_head_is_searched_and_the_shard_kept),
         STORY(an_epoch_after_the_last_number_is_newer),
         STORY(a_head_that_throws_out_at_once_is_not_stormed),
+        STORY(a_head_that_comes_and_goes_finds_its_device_at_once),
         STORY(another_version_is_final),
         STORY(a_busy_head_is_asked_again_slowly),
         STORY(a_copy_asks_again_a_few_times_and_gives_up),

@@ -62,6 +62,7 @@ struct kin_member {
     answer held;         // taken if none that is preferred comes
     bool is_by_gateway, prefers_gateways;
     kin_time tried_at, joined_at;
+    bool has_served;                           // it was ready since it joined
     int n_twins;                               // times in a row that it was refused for another process with its identity
     char why_no_head[KIN_MEMBER_SENTENCE / 2]; // why there is no head
 
@@ -178,7 +179,8 @@ static void end_epoch(kin_member *m) {
 }
 
 static void lose_head(kin_member *m, const char *reason) {
-    if (is_joined(m) && m->now - m->joined_at >= m->options.steady_ns) m->control.wait_ns = 0;
+    // One command after the other on the head: each finds its devices at once.
+    if (is_joined(m) && (m->has_served || m->now - m->joined_at >= m->options.steady_ns)) m->control.wait_ns = 0;
     char why[sizeof m->why_no_head];
     kin_label_set(why, sizeof why - 1, kin_goodbye_words(reason));
     bool was_said = strcmp(why, m->why_no_head) == 0;
@@ -226,6 +228,7 @@ static void take_accepted(kin_member *m, const kin_member_event *event) {
     if (m->state != KIN_MEMBER_CONNECTING || !m->control.is_trying) return;
     kin_label_set(m->head, sizeof m->head - 1, event->name);
     m->joined_at = m->now;
+    m->has_served = false;
     m->n_asked = 0;
     m->n_twins = 0;
     set_state(m, KIN_MEMBER_JOINED);
@@ -263,6 +266,7 @@ static void take_refused(kin_member *m, const char *reason) {
 // ---- the shard
 
 static void be_ready(kin_member *m) {
+    m->has_served = true;
     set_state(m, KIN_MEMBER_READY);
     act(m, KIN_MEMBER_SEND_READY);
 }

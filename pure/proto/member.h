@@ -46,7 +46,7 @@ typedef struct kin_member_options {
     uint64_t wait_min_ns; // before trying again (250 ms), doubling
     uint64_t wait_max_ns; // up to this (5 s); a wait is between half of it and all of it
     uint64_t connect_ns;  // from CONNECT to the head's answer (4 s: more than the link's own limit)
-    uint64_t steady_ns;   // after so long with a head the waits begin at the shortest again (5 s)
+    uint64_t steady_ns;   // after so long with a head, or once it was ready, the waits begin at the shortest again (5 s)
     uint64_t refused_ns;  // before asking a head again that refused (30 s)
     uint64_t twin_ns;     // the same where another process has this identity: if that one is dead, the head knows by then (2.5 s)
     uint64_t progress_ns; // between two reports of progress (250 ms)
