@@ -125,17 +125,24 @@ int kin_compute_loop_enter(kin_compute_loop *l, kin_err *err) {
     return 0;
 }
 
-void kin_compute_loop_leave(kin_compute_loop *l) {
-    kin_err err;
-    if (!l->entered) return;
-    if (l->head && kin_scheduler_settle(l->scheduler, &err) != 0) l->head = NULL;
-    kin_session_end(l->session);
-    l->entered = false;
-}
-
 static bool is_stopped(const kin_compute_loop *l) {
     const atomic_bool *stop = l->session->console->stop;
     return stop && atomic_load(stop);
+}
+
+static void tell_loss(kin_compute_loop *l, const kin_err *loss, const char *what_next) {
+    if (kin_losses_is_news(&l->losses, loss->text, kin_clock_now())) l->session->console->say("%s; %s", loss->text, what_next);
+}
+
+void kin_compute_loop_leave(kin_compute_loop *l) {
+    kin_err err;
+    if (!l->entered) return;
+    if (l->head && kin_scheduler_settle(l->scheduler, &err) != 0) {
+        l->head = NULL;
+        if (l->session->with_others && !is_stopped(l)) tell_loss(l, &err, "the ring comes up again");
+    }
+    kin_session_end(l->session);
+    l->entered = false;
 }
 
 // Whether it is worth entering again.
@@ -166,8 +173,7 @@ int kin_compute_loop_step(kin_compute_loop *l, bool *busy, kin_err *err) {
     l->head = NULL;
     kin_compute_loop_leave(l);
     if (!may_go_on(l)) return KIN_FAIL;
-    if (kin_losses_is_news(&l->losses, err->text, kin_clock_now()))
-        l->session->console->say("%s; the text goes on when the ring is up again", err->text);
+    tell_loss(l, err, "the text goes on when the ring is up again");
     *busy = true;
     return kin_compute_loop_enter(l, err);
 }
