@@ -28,8 +28,8 @@
 
 enum {
     MAX_VOCAB = 40960,
-    N_PROMPT = 75, // three batches
-    N_BATCH = 32,
+    N_PROMPT = 45, // three batches
+    N_BATCH = 20,
     N_MADE = 8, // tokens generated after it
     N_AGAIN = 5 // tokens of another prompt after a clear
 };
