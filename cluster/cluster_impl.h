@@ -233,6 +233,7 @@ void kin_cluster_close_pages(kin_cluster *c);
 void kin_cluster_meet_pages(kin_cluster *c); // a plan is in force
 // Tells that device where the others are reached.
 void kin_cluster_introduce(kin_cluster *c, uint32_t link);
+void kin_cluster_forget_keeper(kin_cluster *c, const kin_proto_id *id); // it may keep no pages in this life
 // A device's KEPT.
 void kin_cluster_take_kept(kin_cluster *c, uint32_t from, const kin_proto_message *said);
 

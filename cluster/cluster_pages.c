@@ -89,6 +89,13 @@ static void note_keeper(kin_cluster *c, const kin_proto_id *id) {
     p->keepers[p->n_keepers++] = *id;
 }
 
+void kin_cluster_forget_keeper(kin_cluster *c, const kin_proto_id *id) {
+    kin_cluster_pages *p = &c->pages;
+    for (int i = 0; i < p->n_keepers; i++) {
+        if (kin_proto_id_equal(&p->keepers[i], id)) p->keepers[i--] = p->keepers[--p->n_keepers];
+    }
+}
+
 static uint32_t link_of(const kin_cluster *c, const kin_proto_id *id) {
     for (int i = 0; i < KIN_MEMBERSHIP_DEVICES; i++) {
         const kin_membership_device *d = kin_membership_device_at(c->membership, i);

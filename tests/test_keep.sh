@@ -132,4 +132,26 @@ check has_line "$dir/lost.log" 'the text goes on'
 n_again=$(sed -n 's/^kin: \([0-9]*\) tokens were computed again, after.*/\1/p' "$dir/lost.log")
 echo "kin run, after the loss of cleo: ${n_again:-0} tokens were computed again"
 check [ "${n_again:-0}" -lt 128 ]
+
+claim='a device comes back and keeps no pages any more: the head has the copies'
+rm -f "$dir/serve.log"
+join "$first"
+serve
+order=$(sed -n "s/.*device '\(.*\)' (stage 1 of 2.*/\1/p" "$dir/serve.log" | tail -n 1)
+case ${order:-anna} in anna) other=bert ;; *) other=anna ;; esac
+prompt='At first'
+text before 200
+wait $writer
+mark "$dir/serve.log"
+eval "kill -9 \$pid_$other"
+join $other --no-kv-disk
+wait_for 30 "$dir/serve.log" 'serving on 2 devices'
+wait_for 30 "$dir/serve.log" "'$other' (stage 2 of 2.*is ready"
+n_before=$(copies head)
+prompt='And then'
+text after 200
+wait $writer
+has_both() { [ $(($(copies head) - n_before)) -ge 18 ]; } # of three blocks: own pages of three layers, and copies of as many
+wait_until 10 has_both
+
 tally
