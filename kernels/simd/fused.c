@@ -9,14 +9,39 @@
 #ifdef SIMD_FUSED
 
 // For WebAssembly with relaxed vectors, where storing 4 KiB for a block and loading it takes longer than the products of one row.
-// Four rows at a time, which are one register: engines keep small loop bodies with few values in registers, and no others. With
-// eight, or with loads kept in order by hand, it is slower; what counts is that scales and minima are made for 16 rows at once.
+// 16 rows at a time, so that weights are read in the order in which they lie: V8's code on a Zen 4 is bound by the number of its
+// instructions where weights are in a cache, and by the processor's own prefetchers where they are not. What keeps that number
+// small, as far as the compiler lets itself be led:
+// - Loops that it must not unroll. Of a long body it makes one expression for each row, whose loads all come first, and spills.
+// - Constants and pointers that it cannot see through (kept, moving). A constant is three instructions each time it is used, and
+//   a pointer that is the sum of a loop's variables is one for each load.
 
-// sum += 4 columns of 4 rows, unsigned bytes of at most 127, times x[0..3]: pairs of products, in 16 bits
-SIMD_INLINE v128_t add_pairs(v128_t sum, v128_t w, const int8_t *x) { return simd_dot_u7(sum, w, wasm_v128_load32_splat(x)); }
+#define LOOP _Pragma("clang loop unroll(disable)")
+#define EACH_ROW _Pragma("GCC unroll 4") for (int r = 0; r < 4; r++) // a register of 4 rows
 
-SIMD_INLINE v128_t low_bits(v128_t w) { return w & wasm_u8x16_const_splat(15); }
-SIMD_INLINE v128_t high_bits(v128_t w) { return wasm_u16x8_shr(w, 4) & wasm_u8x16_const_splat(15); }
+SIMD_INLINE v128_t kept(uint32_t x) {
+    __asm__("" : "+r"(x));
+    return wasm_u32x4_splat(x);
+}
+SIMD_INLINE const void *moving(const void *p) {
+    __asm__("" : "+r"(p));
+    return p;
+}
+
+SIMD_INLINE v128_t load(const void *p) { return wasm_v128_load(p); }
+SIMD_INLINE v128_t splat(const void *p) { return wasm_v128_load32_splat(p); }
+
+// Masks of a type's bits.
+typedef struct masks {
+    v128_t low; // 4 bits
+    v128_t top; // the two above them
+} masks;
+SIMD_INLINE masks kept_masks(void) { return (masks){kept(0x0f0f0f0f), kept(0x30303030)}; }
+SIMD_INLINE v128_t low_bits(masks m, v128_t w) { return w & m.low; }
+SIMD_INLINE v128_t high_bits(masks m, v128_t w) { return wasm_u16x8_shr(w, 4) & m.low; }
+
+// Products of 4 columns of 4 rows, unsigned bytes of at most 127, with x: pairs, in 16 bits
+SIMD_INLINE v128_t pairs(v128_t x, v128_t w) { return wasm_i16x8_relaxed_dot_i8x16_i7x16(x, w); }
 
 // A byte of each of 16 rows, twice in 16 bits: how pairs of products are multiplied with it // [4 rows][8]
 SIMD_INLINE void spread(v128_t to[4], v128_t bytes) {
@@ -37,135 +62,243 @@ SIMD_INLINE void add_mins(v128_t less[4], v128_t first, v128_t second, v128_t x)
     less[3] = simd_add_dot(less[3], wasm_i16x8_extend_high_i8x16(high), x);
 }
 
-// Reads a byte of each line. There is no prefetch instruction, but what is read early is there when it is wanted.
-SIMD_INLINE void touch(const uint8_t *p, size_t n) {
-    for (size_t i = 0; i < n; i += 64) (void)*(const volatile uint8_t *)(p + i);
-}
+SIMD_INLINE void zero(v128_t x[4]) { EACH_ROW x[r] = wasm_i32x4_const_splat(0); }
 
-// f[0..3] += d_x * t
-SIMD_INLINE void add_block(float *f, float d_x, v128_t t) {
-    wasm_v128_store(f, wasm_f32x4_add(wasm_v128_load(f), wasm_f32x4_mul(wasm_f32x4_splat(d_x), t)));
+// As simd_f16, with constants that stay in registers or on the stack.
+typedef struct halves {
+    v128_t magnitude, bias, greatest, infinite, subnormal, unit, sign;
+} halves;
+SIMD_INLINE halves kept_halves(void) {
+    return (halves){kept(0x7fff), kept(112 << 23),  kept(0x7bff),    kept(255 << 23),
+                    kept(0x400),  kept(0x33800000), kept(0x80000000)};
+}
+SIMD_INLINE v128_t f16(halves k, const uint8_t *p) {
+    v128_t h = wasm_u32x4_load16x4(p), magnitude = h & k.magnitude;
+    v128_t normal = wasm_i32x4_add(wasm_i32x4_shl(magnitude, 13), k.bias);
+    normal |= wasm_i32x4_gt(magnitude, k.greatest) & k.infinite;
+    v128_t small = wasm_f32x4_mul(wasm_f32x4_convert_i32x4(magnitude), k.unit);
+    v128_t x = wasm_v128_bitselect(small, normal, wasm_i32x4_gt(k.subnormal, magnitude));
+    return x | (wasm_i32x4_shl(h, 16) & k.sign);
 }
 
 SIMD_INLINE v128_t times(v128_t d, v128_t i) { return wasm_f32x4_mul(d, wasm_f32x4_convert_i32x4(i)); }
-SIMD_INLINE v128_t f16(const uint8_t *p) { return simd_f16((const uint16_t *)p); }
 
-// ---- Q4_K
+// f[0..3] += d_x * t
+SIMD_INLINE void add_block(float *f, float d_x, v128_t t) {
+    wasm_v128_store(f, wasm_f32x4_add(load(f), wasm_f32x4_mul(wasm_f32x4_splat(d_x), t)));
+}
 
-// Scales, spread, and minima as in unpack.c.
-static void unpack_scales(const kin_panel_scales_k4 *s, v128_t scale[8][4], v128_t min[8]) {
-    const v128_t top = wasm_u8x16_const_splat(0x30);
-    for (int j = 0; j < 4; j++) {
-        v128_t high = wasm_v128_load(s->high[j]), low = wasm_v128_load(s->low[j]), low_2 = wasm_v128_load(s->low[4 + j]);
-        spread(scale[j], low_bits(low) | (wasm_i16x8_shl(high, 4) & top));
-        spread(scale[4 + j], low_bits(low_2) | (wasm_i16x8_shl(high, 2) & top));
-        min[j] = high_bits(low) | (high & top);
-        min[4 + j] = high_bits(low_2) | (wasm_u16x8_shr(high, 2) & top);
+// ---- Q4_K, Q5_K
+
+// sum += products of 32 columns, in n sums, times their scales // [n][4 rows]
+SIMD_INLINE void add_scaled(v128_t sum[4], const v128_t (*products)[4], const int n, v128_t scales) {
+    v128_t scale[4];
+    spread(scale, scales);
+    for (int i = 0; i < n; i++) EACH_ROW sum[r] = simd_add_dot(sum[r], products[i][r], scale[r]);
+}
+
+// Products of 8 groups of 32 columns, in n sums for each // [8 n][4 rows]; scales and minima as in unpack.c. They lie behind the
+// weights, so they are read after them. d: f16 of 16 rows, then those of the minima.
+SIMD_INLINE void add_k4(const kin_panel_scales_k4 *p, const uint8_t *d, const v128_t (*products)[4], const int n,
+                        const kin_act *a, masks m, float *f) {
+    v128_t sum[4], less[4];
+    // Sums of 32 columns' activations: of columns 32 j and of columns 128 + 32 j in the two halves of 32 bits // [j]
+    v128_t x_0 = wasm_i32x4_extadd_pairwise_i16x8(load(a->sum)), x_1 = wasm_i32x4_extadd_pairwise_i16x8(load(a->sum + 8));
+    int16_t x[8] __attribute__((aligned(16)));
+    wasm_v128_store(x, (x_0 & kept(0xffff)) | wasm_i32x4_shl(x_1, 16));
+    zero(sum);
+    zero(less);
+    LOOP for (int j = 0; j < 4; j++) {
+        v128_t high = load(p->high[j]), low = load(p->low[j]), low_2 = load(p->low[4 + j]);
+        add_scaled(sum, products + n * j, n, low_bits(m, low) | (wasm_i16x8_shl(high, 4) & m.top));
+        add_scaled(sum, products + n * (4 + j), n, low_bits(m, low_2) | (wasm_i16x8_shl(high, 2) & m.top));
+        v128_t min = high_bits(m, low) | (high & m.top), min_2 = high_bits(m, low_2) | (wasm_u16x8_shr(high, 2) & m.top);
+        add_mins(less, min, min_2, splat(x + 2 * j));
+    }
+    const halves k = kept_halves();
+    EACH_ROW {
+        v128_t t = wasm_f32x4_sub(times(f16(k, d + 8 * r), sum[r]), times(f16(k, d + 32 + 8 * r), less[r]));
+        add_block(f + 4 * r, a->d[0], t);
     }
 }
 
-// The minima of 16 rows times the sums of x.
-SIMD_INLINE void mins_q4_k(v128_t less[4], const v128_t min[8], const int16_t *sums) {
-    v128_t first = wasm_i32x4_extadd_pairwise_i16x8(wasm_v128_load(sums));
-    v128_t second = wasm_i32x4_extadd_pairwise_i16x8(wasm_v128_load(sums + 8));
-    v128_t x = wasm_i16x8_narrow_i32x4(first, second); // of 32 columns each
-    for (int r = 0; r < 4; r++) less[r] = wasm_i32x4_const_splat(0);
-    add_mins(less, min[0], min[1], wasm_i32x4_shuffle(x, x, 0, 0, 0, 0));
-    add_mins(less, min[2], min[3], wasm_i32x4_shuffle(x, x, 1, 1, 1, 1));
-    add_mins(less, min[4], min[5], wasm_i32x4_shuffle(x, x, 2, 2, 2, 2));
-    add_mins(less, min[6], min[7], wasm_i32x4_shuffle(x, x, 3, 3, 3, 3));
-}
-
-// The products of 4 rows. q, scale // [32 columns][4]: of the first of them
-static v128_t rows_q4_k(const uint8_t *q, const v128_t *scale, const int8_t *x) {
-    v128_t sum = wasm_i32x4_const_splat(0);
-    for (int i = 0; i < 4; i++, q += 512, scale += 8, x += 64) {
-        v128_t low = wasm_i32x4_const_splat(0), high = low;
-#pragma GCC unroll 8
-        for (int j = 0; j < 8; j++) {
-            v128_t w = wasm_v128_load(q + 64 * j);
-            low = add_pairs(low, low_bits(w), x + 4 * j);
-            high = add_pairs(high, high_bits(w), x + 32 + 4 * j);
+// The products of 64 columns: of the lower nibbles' 32 columns, of the higher ones' // [2][4 rows]
+SIMD_INLINE void columns_q4_k(const uint8_t *q, const int8_t *x, masks m, v128_t (*to)[4]) {
+    v128_t low[4], high[4];
+    zero(low);
+    zero(high);
+    LOOP for (const int8_t *end = x + 32; x != end; q += 64, x += 4) {
+        q = moving(q), x = moving(x);
+        v128_t x_low = splat(x), x_high = splat(x + 32);
+        EACH_ROW {
+            v128_t w = load(q + 16 * r);
+            low[r] = wasm_i16x8_add(low[r], pairs(x_low, low_bits(m, w)));
+            high[r] = wasm_i16x8_add(high[r], pairs(x_high, high_bits(m, w)));
         }
-        sum = simd_add_dot(sum, low, scale[0]);
-        sum = simd_add_dot(sum, high, scale[4]);
     }
-    return sum;
+    EACH_ROW to[0][r] = low[r];
+    EACH_ROW to[1][r] = high[r];
 }
 
 static void fused_q4_k(const uint8_t *panel, const uint8_t *next, int columns, const kin_act *a, float (*f)[16]) {
-    (void)columns;
+    (void)next, (void)columns;
     const kin_panel_q4_k *p = (const kin_panel_q4_k *)panel;
-    v128_t scale[8][4], min[8], less[4];
-    unpack_scales(&p->scales, scale, min);
-    mins_q4_k(less, min, a->sum);
-    for (int r = 0; r < 4; r++) {
-        touch(next + sizeof *p / 4 * (size_t)r, sizeof *p / 4);
-        v128_t sum = rows_q4_k(&p->q[0][16 * r], &scale[0][r], a->q);
-        add_block(f[0] + 4 * r, a->d[0], wasm_f32x4_sub(times(f16(p->d + 8 * r), sum), times(f16(p->d_min + 8 * r), less[r])));
+    const masks m = kept_masks();
+    v128_t products[8][4];
+    LOOP for (int i = 0; i < 4; i++) columns_q4_k(p->q[8 * i], a->q + 64 * i, m, products + 2 * i);
+    add_k4(&p->scales, p->d, products, 1, a, m, f[0]);
+}
+
+// Bit n of each byte, as bit 4.
+SIMD_INLINE v128_t fifth_bit(v128_t w, const int n) {
+    const v128_t sixteen = wasm_u8x16_const_splat(16);
+    return (n < 4 ? wasm_i16x8_shl(w, (uint32_t)(4 - n)) : wasm_u16x8_shr(w, (uint32_t)(n - 4))) & sixteen;
+}
+
+// The products of columns 64 i to 64 i + 63: of 16 of the lower nibbles' 32 columns, of the others, then the higher ones'. A sum
+// of 16 bits holds four groups of 4 columns. // [4][4 rows]
+SIMD_INLINE void columns_q5_k(const kin_panel_q5_k *p, const int i, const int8_t *x, masks m, v128_t (*to)[4]) {
+    const uint8_t *q = p->low[8 * i], *above = p->high[0];
+    LOOP for (int half = 0; half < 2; half++) {
+        v128_t low[4], high[4];
+        zero(low);
+        zero(high);
+        LOOP for (const int8_t *end = x + 16; x != end; q += 64, above += 64, x += 4) {
+            q = moving(q), above = moving(above), x = moving(x);
+            v128_t x_low = splat(x), x_high = splat(x + 32);
+            EACH_ROW {
+                v128_t w = load(q + 16 * r), b = load(above + 16 * r);
+                low[r] = wasm_i16x8_add(low[r], pairs(x_low, low_bits(m, w) | fifth_bit(b, 2 * i)));
+                high[r] = wasm_i16x8_add(high[r], pairs(x_high, high_bits(m, w) | fifth_bit(b, 2 * i + 1)));
+            }
+        }
+        EACH_ROW to[half][r] = low[r];
+        EACH_ROW to[2 + half][r] = high[r];
     }
+}
+
+static void fused_q5_k(const uint8_t *panel, const uint8_t *next, int columns, const kin_act *a, float (*f)[16]) {
+    (void)next, (void)columns;
+    const kin_panel_q5_k *p = (const kin_panel_q5_k *)panel;
+    const masks m = kept_masks();
+    v128_t products[16][4];
+    columns_q5_k(p, 0, a->q, m, products);
+    columns_q5_k(p, 1, a->q + 64, m, products + 4);
+    columns_q5_k(p, 2, a->q + 128, m, products + 8);
+    columns_q5_k(p, 3, a->q + 192, m, products + 12);
+    add_k4(&p->scales, p->d, products, 2, a, m, f[0]);
 }
 
 // ---- Q6_K
 
-// 4 columns of 4 rows, of each quarter of 128 columns: two bits of `high` above 4 of `low`. sum += their products
-SIMD_INLINE void columns_q6_k(v128_t sum[4], const uint8_t *low, const uint8_t *high, const int8_t *x) {
-    const v128_t top = wasm_u8x16_const_splat(0x30);
-    v128_t first = wasm_v128_load(low), second = wasm_v128_load(low + 512), above = wasm_v128_load(high);
-    sum[0] = add_pairs(sum[0], low_bits(first) | (wasm_i16x8_shl(above, 4) & top), x);
-    sum[1] = add_pairs(sum[1], low_bits(second) | (wasm_i16x8_shl(above, 2) & top), x + 32);
-    sum[2] = add_pairs(sum[2], high_bits(first) | (above & top), x + 64);
-    sum[3] = add_pairs(sum[3], high_bits(second) | (wasm_u16x8_shr(above, 2) & top), x + 96);
+// Reads a byte of each line. There is no prefetch instruction, but what is read early is there when it is wanted. Where weights
+// are read in one stream the processor's prefetchers do better alone.
+SIMD_INLINE void touch(const uint8_t *p, size_t n) {
+    for (size_t i = 0; i < n; i += 64) (void)*(const volatile uint8_t *)(p + i);
 }
 
-// The products of 4 rows. low, high, scale // [16 columns][4]: of the first of them. A sum of 16 bits holds two groups of 4
-// columns.
-static v128_t rows_q6_k(const uint8_t *low, const uint8_t *high, const v128_t *scale, const int8_t *x, const uint8_t *next) {
-    v128_t all = wasm_i32x4_const_splat(0);
-    for (int h = 0; h < 2; h++, low += 1024 - 512, scale += 4 * (8 - 2), x += 128 - 32)
-        for (int half = 0; half < 2; half++, scale += 4)
-            for (int j = 0; j < 2; j++, low += 128, high += 128, x += 8, next += sizeof(kin_panel_q6_k) / 32) {
-                touch(next, sizeof(kin_panel_q6_k) / 32);
-                v128_t zero = wasm_i32x4_const_splat(0), sum[4] = {zero, zero, zero, zero};
-                columns_q6_k(sum, low, high, x);
-                columns_q6_k(sum, low + 64, high + 64, x + 4);
-                for (int t = 0; t < 4; t++) all = simd_add_dot(all, sum[t], scale[8 * t]);
-            }
-    return all;
+// 8 columns of 4 rows, of each quarter of 128 columns: two bits of `high` above 4 of `low`. Returns sum + their products, times
+// scale // [16 columns][4 rows]. A sum of 16 bits holds two groups of 4 columns.
+SIMD_INLINE v128_t columns_q6_k(v128_t sum, const uint8_t *low, const uint8_t *high, const v128_t *scale, const int8_t *x,
+                                masks m) {
+    v128_t a = load(low), b = load(low + 512), c = load(high);
+    v128_t a_2 = load(low + 64), b_2 = load(low + 576), c_2 = load(high + 64);
+    v128_t t = pairs(splat(x), low_bits(m, a) | (wasm_i16x8_shl(c, 4) & m.top));
+    v128_t t_2 = pairs(splat(x + 4), low_bits(m, a_2) | (wasm_i16x8_shl(c_2, 4) & m.top));
+    sum = simd_add_dot(sum, wasm_i16x8_add(t, t_2), scale[0]);
+    t = pairs(splat(x + 32), low_bits(m, b) | (wasm_i16x8_shl(c, 2) & m.top));
+    t_2 = pairs(splat(x + 36), low_bits(m, b_2) | (wasm_i16x8_shl(c_2, 2) & m.top));
+    sum = simd_add_dot(sum, wasm_i16x8_add(t, t_2), scale[8]);
+    t = pairs(splat(x + 64), high_bits(m, a) | (c & m.top));
+    t_2 = pairs(splat(x + 68), high_bits(m, a_2) | (c_2 & m.top));
+    sum = simd_add_dot(sum, wasm_i16x8_add(t, t_2), scale[16]);
+    t = pairs(splat(x + 96), high_bits(m, b) | (wasm_u16x8_shr(c, 2) & m.top));
+    t_2 = pairs(splat(x + 100), high_bits(m, b_2) | (wasm_u16x8_shr(c_2, 2) & m.top));
+    return simd_add_dot(sum, wasm_i16x8_add(t, t_2), scale[24]);
 }
 
 static void fused_q6_k(const uint8_t *panel, const uint8_t *next, int columns, const kin_act *a, float (*f)[16]) {
     (void)columns;
     const kin_panel_q6_k *p = (const kin_panel_q6_k *)panel;
-    v128_t scale[16][4], less[4], x[2] = {wasm_v128_load(a->sum), wasm_v128_load(a->sum + 8)};
-    for (int r = 0; r < 4; r++) less[r] = wasm_i32x4_const_splat(0);
-    for (int h = 0; h < 2; h++) {
-        v128_t s[8];
-        for (int j = 0; j < 8; j++) spread(scale[8 * h + j], s[j] = wasm_v128_load(p->scale[8 * h + j]));
-        add_mins(less, s[0], s[1], wasm_i32x4_shuffle(x[h], x[h], 0, 0, 0, 0));
-        add_mins(less, s[2], s[3], wasm_i32x4_shuffle(x[h], x[h], 1, 1, 1, 1));
-        add_mins(less, s[4], s[5], wasm_i32x4_shuffle(x[h], x[h], 2, 2, 2, 2));
-        add_mins(less, s[6], s[7], wasm_i32x4_shuffle(x[h], x[h], 3, 3, 3, 3));
+    v128_t scale[16][4], sum[4], less[4];
+    zero(less);
+    zero(sum);
+    LOOP for (int j = 0; j < 16; j += 2) {
+        v128_t first = load(p->scale[j]), second = load(p->scale[j + 1]);
+        spread(scale[j], first);
+        spread(scale[j + 1], second);
+        add_mins(less, first, second, splat(a->sum + j));
     }
-    for (int r = 0; r < 4; r++) {
-        v128_t sum = rows_q6_k(&p->low[0][16 * r], &p->high[0][16 * r], &scale[0][r], a->q, next + sizeof *p / 4 * (size_t)r);
-        add_block(f[0] + 4 * r, a->d[0], times(f16(p->d + 8 * r), wasm_i32x4_sub(sum, wasm_i32x4_shl(less[r], 5))));
+    const masks m = kept_masks();
+    LOOP for (int i = 0; i < 8; i++) { // 8 columns of each quarter: of the first 128 columns, of the last
+        int h = i / 4, j = i % 4;
+        const uint8_t *low = moving(p->low[16 * h + 2 * j]), *high = moving(p->high[8 * h + 2 * j]);
+        const int8_t *x = moving(a->q + 128 * h + 8 * j);
+        const v128_t *s = moving(scale[8 * h + j / 2]);
+        touch(next + sizeof *p / 8 * (size_t)i, sizeof *p / 8);
+        EACH_ROW sum[r] = columns_q6_k(sum[r], low + 16 * r, high + 16 * r, s + r, x, m);
+    }
+    const halves k = kept_halves();
+    EACH_ROW {
+        v128_t t = times(f16(k, p->d + 8 * r), wasm_i32x4_sub(sum[r], wasm_i32x4_shl(less[r], 5)));
+        add_block(f[0] + 4 * r, a->d[0], t);
     }
 }
 
-// ---- Q8_0: 16 rows at a time, from where they lie
+// ---- Q8_0, Q4_0
+
+// y + sums of 32 columns, times the scales of both. Scales are the greatest of 32 weights over 127, or over 8: normal numbers.
+SIMD_INLINE vf add_group(vf y, const kin_panel_scale_f16 *scale, float d_x, const v128_t sum[4]) {
+    vf d = vf_load_f16_normal((const uint16_t *)scale->d);
+    return vf_add(y, vf_mul(vf_mul(d, vf_set1(d_x)), vf_from_vi((vi){sum[0], sum[1], sum[2], sum[3]})));
+}
 
 static void fused_q8_0(const uint8_t *panel, const uint8_t *next, int columns, const kin_act *a, float (*f)[16]) {
-    const kin_panel_q8_0 *p = (const kin_panel_q8_0 *)panel;
-    const kin_panel_scale_f16 *scale = (const kin_panel_scale_f16 *)(p + columns / 32);
+    (void)next;
+    const kin_panel_scale_f16 *scale = (const kin_panel_scale_f16 *)((const kin_panel_q8_0 *)panel + columns / 32);
+    const v128_t zeros = kept(0), ones = kept(0x10001);
     vf y = vf_load(f[0]);
-    for (int g = 0; g < columns / 32; g++) {
-        const size_t n = sizeof *p + sizeof *scale; // of 32 columns
-        vi sum = vi_zero();
-        touch(next + n * (size_t)g, n);
-        for (int k = 0; k < 8; k++) sum = vi_dot_s8(sum, vb_load(p[g].q[k]), a->q + 32 * g + 4 * k);
-        vf d = vf_load_f16_normal((const uint16_t *)scale[g].d); // the greatest of 32 weights over 127
-        y = vf_add(y, vf_mul(vf_mul(d, vf_set1(a->d[g])), vf_from_vi(sum)));
+    const uint8_t *q = panel;
+    const int8_t *x = a->q;
+    LOOP for (int g = 0; g < columns / 32; g++) {
+        v128_t sum[4];
+        zero(sum);
+        LOOP for (const int8_t *end = x + 32; x != end; q += 64, x += 4) {
+            q = moving(q), x = moving(x);
+            v128_t positive = wasm_i8x16_max(splat(x), zeros), negative = wasm_i8x16_sub(positive, splat(x));
+            EACH_ROW {
+                v128_t w = load(q + 16 * r), t = wasm_i16x8_sub(pairs(w, positive), pairs(w, negative));
+                sum[r] = simd_add_dot(sum[r], t, ones);
+            }
+        }
+        y = add_group(y, scale + g, a->d[g], sum);
+    }
+    vf_store(f[0], y);
+}
+
+static void fused_q4_0(const uint8_t *panel, const uint8_t *next, int columns, const kin_act *a, float (*f)[16]) {
+    (void)next;
+    const kin_panel_scale_f16 *scale = (const kin_panel_scale_f16 *)((const kin_panel_q4_0 *)panel + columns / 32);
+    const masks m = kept_masks();
+    const v128_t ones = kept(0x10001);
+    vf y = vf_load(f[0]);
+    const uint8_t *q = panel;
+    LOOP for (int g = 0; g < columns / 32; g++) {
+        v128_t sum[4];
+        zero(sum);
+        const int8_t *x = a->q + 32 * g;
+        LOOP for (const int8_t *end = x + 16; x != end; q += 64, x += 4) {
+            q = moving(q), x = moving(x);
+            v128_t x_low = splat(x), x_high = splat(x + 16);
+            EACH_ROW {
+                v128_t w = load(q + 16 * r);
+                sum[r] = wasm_i16x8_add(sum[r], pairs(x_low, low_bits(m, w)));
+                sum[r] = wasm_i16x8_add(sum[r], pairs(x_high, high_bits(m, w)));
+            }
+        }
+        v128_t zero_weight = wasm_i32x4_splat(-8 * (a->sum[2 * g] + a->sum[2 * g + 1]));
+        EACH_ROW sum[r] = simd_add_dot(zero_weight, sum[r], ones);
+        y = add_group(y, scale + g, a->d[g], sum);
     }
     vf_store(f[0], y);
 }
@@ -174,8 +307,10 @@ kin_fused SIMD_FN(kin_fused_of)(int type, int64_t n) {
     if (n > 1) return NULL;
     switch (type) {
     case KIN_TYPE_Q4_K: return fused_q4_k;
+    case KIN_TYPE_Q5_K: return fused_q5_k;
     case KIN_TYPE_Q6_K: return fused_q6_k;
     case KIN_TYPE_Q8_0: return fused_q8_0;
+    case KIN_TYPE_Q4_0: return fused_q4_0;
     default: return NULL;
     }
 }
