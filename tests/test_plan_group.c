@@ -120,6 +120,22 @@ static void ranks_follow_the_names(void **state) {
     for (int rank = 0; rank < 4; rank++) assert_int_equal(found.grouping.groups[0].devices[rank], want[rank]);
 }
 
+// As of most models: some matrices of some layers have a larger type.
+static void layers_of_unlike_sizes_are_shared_too(void **state) {
+    (void)state;
+    double bytes[32];
+    kin_equal_devices(&f, 2, 1e-4);
+    for (int i = 0; i < 32; i++) bytes[i] = i % 2 ? 120e6 : 128e6;
+    kin_facts_set_shares(&f.model, bytes);
+    search(ring_of(&f).tpot_s, 0);
+    assert_true(found.grouping.n == 1 && !found.is_only_tried && found.plan.n_stops == 1);
+    // Not where a share of the larger ones, so many times, is more than a member's memory.
+    for (int i = 0; i < 2; i++)
+        f.devices[i].memory_bytes = 295e6 + 16 * (128e6 + 4096 * 1024) * 0.999, f.devices[i].disk_bytes_s = 0;
+    search(INFINITY, 0);
+    assert_int_equal(found.grouping.n, 0);
+}
+
 static void a_tab_is_in_no_group(void **state) {
     (void)state;
     kin_equal_devices(&f, 3, 1e-4);
@@ -313,6 +329,7 @@ int main(void) {
         cmocka_unit_test(the_time_is_its_parts_and_grows_with_the_round_trip),
         cmocka_unit_test(a_slow_device_gets_less_or_is_left_out),
         cmocka_unit_test(ranks_follow_the_names),
+        cmocka_unit_test(layers_of_unlike_sizes_are_shared_too),
         cmocka_unit_test(a_tab_is_in_no_group),
         cmocka_unit_test(a_pair_far_from_the_head_is_a_group_in_its_ring),
         cmocka_unit_test(two_pairs_are_a_ring_of_two_groups),

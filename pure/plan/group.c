@@ -87,7 +87,8 @@ int kin_group_time_of(const kin_facts *facts, const kin_device_rates *rates, con
     const kin_model_facts *m = &facts->model;
     int heads[KIN_GROUP_MAX], ff[KIN_GROUP_MAX];
     double attn_s = 0, ff_s = 0, share = attn_time_share(m);
-    *t = (kin_group_time){.layers_max = m->n_layer};
+    // Of unlike layers a device must hold the largest, so many times (choices.c).
+    *t = (kin_group_time){.layers_max = g->n > 0 ? m->n_layer * rates[g->devices[0]].layer_share_max : 0};
     if (g->n < 2) return kin_err_set(err, "there is nobody to share layers with");
     if (m->share_heads < g->n || m->share_ff < g->n)
         return kin_err_set(err, "the model's layers cannot be cut into so many shares");

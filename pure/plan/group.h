@@ -36,7 +36,7 @@ typedef struct kin_group_time {
     double layer_s;            // computing a mean layer together, without sums
     double apart_s;            // the members' shares of it one after the other, as in a ring
     double sum_s, sum_token_s; // one of two for a layer: of a pass, and for each token of it
-    double layers_max;         // that all members have memory for
+    double layers_max; // mean ones that all members have memory for; at most what the largest one would take for all layers
 } kin_group_time;
 
 static inline int kin_group_last(const kin_group *group) {
