@@ -260,7 +260,7 @@ device_exec() { # NAME COMMAND...
     [ -z "$_threads" ] || set -- KIN_THREADS="$_threads" "$@"
     [ -z "$_reads" ] || set -- KIN_LAB_READS="$(bytes "$_reads" 1000)" "$@"
     [ -z "$_computes" ] || set -- KIN_LAB_COMPUTES="$state/slower.$_name" KIN_LAB_LATE="$out/$_name.late" \
-        KIN_LAB_APART=sum KIN_LAB_BEST="$build/lab/best-$(cat "$state/processor")-${_threads:-all}" "$@"
+        KIN_LAB_APART=sum KIN_LAB_TURN="$state/turn" KIN_LAB_TIMES="$build/lab/times-$(cat "$state/processor")-${_threads:-all}" "$@"
     # A sanitizer wants to be loaded first, and need not be.
     [ -z "$_preload" ] || set -- LD_PRELOAD="$_preload" ASAN_OPTIONS=verify_asan_link_order=0 "$@"
     # Compiling the kernels of a software GPU takes two minutes: once for all labs.

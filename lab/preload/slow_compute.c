@@ -1,13 +1,17 @@
-// slow_compute: makes what a program computes with ggml (LD_PRELOAD) KIN_LAB_COMPUTES times as slow as the real processor is at
-// its best, whatever neighbours leave of it: "3" or more, or it is too often too late. With a '/' it is the name of a file that
-// says so at any moment. At its end a program tells in a line of the file KIN_LAB_LATE how many graphs it computed, and seconds:
-// that they took, by which they were late, at their best, as the real processor computed them, and of those where the best was
-// not known yet (or turned out to be better by a hundredth).
+// slow_compute: makes what a program computes with ggml (LD_PRELOAD) KIN_LAB_COMPUTES times as slow as the real processor is when
+// nobody disturbs it, whatever neighbours leave of it: "3" or more, or it is too often too late. With a '/' it is the name of a
+// file that says so at any moment. At its end a program tells in a line of the file KIN_LAB_LATE how many graphs it computed, and
+// seconds: that they took, by which they were late, undisturbed, as the real processor computed them, and of those where the
+// undisturbed time was not known yet (or turned out to be less by a hundredth).
 //
-// Graphs are computed in parts of about PART_BYTES, and take so many times the sum of the least times that parts of such shapes
-// ever took; these are kept in the file KIN_LAB_BEST-PROGRAM, which processes share. Short parts, because it takes long until
+// Graphs are computed in parts of about PART_BYTES, and take so many times the sum of the undisturbed times of parts of such
+// shapes: the mean of those up to DISTURBED times the least. Least times alone depend on how long a part is and on how often it
+// was seen. They are kept in the file KIN_LAB_TIMES-PROGRAM, which processes share. Short parts, because it takes long until
 // neighbours leave a long one alone. GPUs are left as they are. So is a node that is named KIN_LAB_APART: a group of devices
 // waits there for the others, and what was computed before it has taken its time when it begins.
+//
+// Devices share this machine's processors and memory. So they compute one after the other, as long as their pace leaves them time
+// to wait: who has locked the file KIN_LAB_TURN computes.
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -18,9 +22,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -34,45 +40,82 @@ static const double FLOP_PER_BYTE = 2;    // or so much arithmetic for each of t
 static const double OP_BYTES = 24 << 10;  // and for each operation as long as these take
 static const uint64_t SPIN_NS = 60000;    // a sleep ends up to so late. Short: devices that look share the machine's processors
 
+static const double DISTURBED = 1.25;
+static const uint64_t TURN_NS = 20000000; // how long a part whose time is not known waits for its turn
+
 // A hash table in a file; shape 0: free.
 enum { N_SHAPES = 1 << 13 };
-typedef struct best_time {
-    _Atomic uint64_t shape, ns;
-} best_time;
+typedef struct part_times {
+    _Atomic uint64_t shape, least_ns;
+    _Atomic uint64_t n, ns; // of undisturbed ones
+} part_times;
 
 static compute_function *real_compute, *real_compute_async;
-static _Atomic double times_best;
-static int times_file = -1; // it says times_best
+static _Atomic double times_slower;
+static int slower_file = -1; // it says times_slower
 static const char *apart;
-static best_time *best_times;
+static part_times *times_of_parts;
+static pthread_mutex_t *turn; // NULL: devices do not wait for each other
 static pthread_once_t opened = PTHREAD_ONCE_INIT;
-static _Atomic uint64_t n_graphs, all_ns, late_ns, best_ns, real_ns, learned_ns;
+static _Atomic uint64_t n_graphs, all_ns, late_ns, usual_ns, real_ns, learned_ns;
 static _Thread_local int depth; // the one calls the other
 
-// Each program has its own, as it may have its own ggml.
-static void open_best_times(void) {
-    const char *beginning = getenv("KIN_LAB_BEST");
-    const size_t bytes = N_SHAPES * sizeof(best_time);
-    char path[4096] = "";
-    if (beginning) snprintf(path, sizeof path, "%s-%s", beginning, program_invocation_short_name);
+// `bytes` of a file that processes share; *is_new: it was empty.
+static void *map_shared(const char *path, size_t bytes, bool *is_new) {
     const int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    struct stat st = {0};
     void *map = MAP_FAILED;
-    if (file >= 0 && ftruncate(file, (off_t)bytes) == 0) map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (file >= 0 && fstat(file, &st) == 0 && ftruncate(file, (off_t)bytes) == 0)
+        map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     if (map == MAP_FAILED) {
-        fprintf(stderr, "slow_compute: '%s', from KIN_LAB_BEST, is no file that can be written\n", path);
+        fprintf(stderr, "slow_compute: '%s' is no file that can be written\n", path);
         _exit(1);
     }
     close(file);
-    best_times = map;
+    *is_new = st.st_size == 0;
+    return map;
+}
+
+// Each program has its own times, as it may have its own ggml.
+static void open_times(void) {
+    const char *beginning = getenv("KIN_LAB_TIMES");
+    bool is_new;
+    char path[4096] = "";
+    if (beginning) snprintf(path, sizeof path, "%s-%s", beginning, program_invocation_short_name);
+    times_of_parts = map_shared(path, N_SHAPES * sizeof(part_times), &is_new);
+}
+
+// Whoever dies while it is its turn, or is stopped then, must not stop the others.
+static void open_turn(void) {
+    const char *path = getenv("KIN_LAB_TURN");
+    if (!path) return;
+    const int lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    bool is_new;
+    flock(lock, LOCK_EX);
+    turn = map_shared(path, sizeof *turn, &is_new);
+    if (is_new) {
+        pthread_mutexattr_t how;
+        pthread_mutexattr_init(&how);
+        pthread_mutexattr_setpshared(&how, PTHREAD_PROCESS_SHARED);
+        pthread_mutexattr_setrobust(&how, PTHREAD_MUTEX_ROBUST);
+        pthread_mutex_init(turn, &how);
+        pthread_mutexattr_destroy(&how);
+    }
+    close(lock);
+}
+
+static void open_files(void) {
+    open_times();
+    open_turn();
 }
 
 // It may be changed while the program runs; while it is written it can be empty.
 static void look_at_file(void) {
     char text[32];
-    const ssize_t n = times_file >= 0 ? pread(times_file, text, sizeof text - 1, 0) : 0;
+    const ssize_t n = slower_file >= 0 ? pread(slower_file, text, sizeof text - 1, 0) : 0;
     if (n <= 0) return;
     text[n] = '\0';
-    times_best = atof(text);
+    times_slower = atof(text);
 }
 
 __attribute__((constructor)) static void begin(void) {
@@ -80,9 +123,9 @@ __attribute__((constructor)) static void begin(void) {
     *(void **)&real_compute = dlsym(RTLD_NEXT, "ggml_backend_graph_compute");
     *(void **)&real_compute_async = dlsym(RTLD_NEXT, "ggml_backend_graph_compute_async");
     if (slower && strchr(slower, '/'))
-        times_file = open(slower, O_RDONLY | O_CLOEXEC);
+        slower_file = open(slower, O_RDONLY | O_CLOEXEC);
     else
-        times_best = slower ? atof(slower) : 0;
+        times_slower = slower ? atof(slower) : 0;
     look_at_file();
     apart = getenv("KIN_LAB_APART");
     prctl(PR_SET_TIMERSLACK, 1UL); // of this thread and all that it starts; else sleeps end up to 50 us later
@@ -93,7 +136,7 @@ __attribute__((destructor)) static void tell(void) {
     FILE *f = path && n_graphs > 0 ? fopen(path, "a") : NULL;
     if (!f) return;
     fprintf(f, "%llu", (unsigned long long)n_graphs);
-    const uint64_t ns[] = {all_ns, late_ns, best_ns, real_ns, learned_ns};
+    const uint64_t ns[] = {all_ns, late_ns, usual_ns, real_ns, learned_ns};
     for (size_t i = 0; i < sizeof ns / sizeof ns[0]; i++) fprintf(f, ",%.3f", (double)ns[i] * 1e-9);
     fputc('\n', f);
     fclose(f);
@@ -172,20 +215,32 @@ static uint64_t mix_node(uint64_t hash, const struct ggml_tensor *t) {
     return hash ? hash : 1;
 }
 
-// The least of all times of a shape, with this one; 0: none is known, nor is this one to count.
-static uint64_t best_of(uint64_t shape, uint64_t ns, bool counts) {
+static part_times *times_of(uint64_t shape) {
     for (uint64_t i = shape; i < shape + N_SHAPES; i++) {
-        best_time *b = &best_times[i % N_SHAPES];
+        part_times *t = &times_of_parts[i % N_SHAPES];
         uint64_t found = 0;
-        if (!atomic_compare_exchange_strong(&b->shape, &found, shape) && found != shape) continue;
-        uint64_t best = b->ns;
-        if (best == 0 || (double)ns < 0.99 * (double)best) learned_ns += ns;
-        while (counts && (best == 0 || ns < best) && !atomic_compare_exchange_weak(&b->ns, &best, ns)) {
-        }
-        return counts && (best == 0 || ns < best) ? ns : best;
+        if (atomic_compare_exchange_strong(&t->shape, &found, shape) || found == shape) return t;
     }
-    fprintf(stderr, "slow_compute: KIN_LAB_BEST is full\n");
+    fprintf(stderr, "slow_compute: KIN_LAB_TIMES is full\n");
     _exit(1);
+}
+
+// 0: it is not known.
+static uint64_t usual_time(const part_times *t) {
+    const uint64_t n = t->n, ns = t->ns;
+    return n > 0 ? ns / n : 0;
+}
+
+// Processes that do this at the same moment may lose a time, or count it twice. A least time that is much less than the one
+// before begins anew: those before it were disturbed.
+static void learn(part_times *t, uint64_t took) {
+    const uint64_t least = t->least_ns;
+    if (least == 0 || (double)took < 0.99 * (double)least) learned_ns += took;
+    if (least == 0 || took < least) t->least_ns = took;
+    if (least == 0 || (double)took * DISTURBED < (double)least) t->n = t->ns = 0;
+    if (least > 0 && (double)took > DISTURBED * (double)least) return;
+    t->ns += took;
+    t->n++;
 }
 
 // Weights that came from a disk in between are not the processor's doing.
@@ -202,16 +257,43 @@ static bool stands_apart(const struct ggml_tensor *t) {
 // What a graph takes on the slow processor.
 typedef struct pace {
     uint64_t begun; // what follows a node that stood apart
-    uint64_t best;  // since then
+    uint64_t usual; // since then
 } pace;
 
 // What was computed since the last node that stood apart has taken its time.
 static void end_stretch(pace *p) {
-    const uint64_t takes = (uint64_t)(times_best * (double)p->best), due = p->begun + takes, done = now_ns();
+    const uint64_t takes = (uint64_t)(times_slower * (double)p->usual), due = p->begun + takes, done = now_ns();
     all_ns += takes;
-    best_ns += p->best;
+    usual_ns += p->usual;
     if (done > due) late_ns += done - due;
     wait_until(due);
+}
+
+// False: it has to compute now, or is late.
+static bool take_turn(const pace *p, uint64_t usual) {
+    if (!turn) return false;
+    const uint64_t latest =
+        usual == 0 ? now_ns() + TURN_NS : p->begun + (uint64_t)(times_slower * (double)(p->usual + usual)) - usual;
+    const struct timespec until = {(time_t)(latest / 1000000000ull), (long)(latest % 1000000000ull)};
+    const int error = pthread_mutex_clocklock(turn, CLOCK_MONOTONIC, &until);
+    if (error == EOWNERDEAD) pthread_mutex_consistent(turn);
+    return error == 0 || error == EOWNERDEAD;
+}
+
+static enum ggml_status compute_timed(compute_function *real, ggml_backend_t backend, struct ggml_cgraph *part, uint64_t shape,
+                                      pace *p) {
+    part_times *times = times_of(shape);
+    const bool has_turn = take_turn(p, usual_time(times));
+    const long faults = n_faults();
+    const uint64_t begun = now_ns();
+    const enum ggml_status status = real(backend, part);
+    const uint64_t took = now_ns() - begun;
+    if (has_turn) pthread_mutex_unlock(turn);
+    if (status == GGML_STATUS_SUCCESS && n_faults() == faults && (has_turn || !turn)) learn(times, took);
+    const uint64_t usual = usual_time(times);
+    p->usual += usual ? usual : took;
+    real_ns += took;
+    return status;
 }
 
 // From node `i` on; returns the first node of the next part.
@@ -229,13 +311,7 @@ static int compute_part(compute_function *real, ggml_backend_t backend, struct g
         shape = mix_node(shape, t);
         bytes += cost(t);
     }
-    const long faults = n_faults();
-    const uint64_t begun = now_ns();
-    *status = real(backend, part);
-    const uint64_t took = now_ns() - begun,
-                   best = *status == GGML_STATUS_SUCCESS ? best_of(shape, took, n_faults() == faults) : 0;
-    p->best += best ? best : took;
-    real_ns += took;
+    *status = compute_timed(real, backend, part, shape, p);
     return i;
 }
 
@@ -272,8 +348,8 @@ static enum ggml_status compute_in_parts(compute_function *real, ggml_backend_t 
 
 static enum ggml_status compute(compute_function *real, ggml_backend_t backend, struct ggml_cgraph *graph) {
     const bool on_cpu = ggml_backend_dev_type(ggml_backend_get_device(backend)) == GGML_BACKEND_DEVICE_TYPE_CPU;
-    if (times_best <= 0 || depth > 0 || !on_cpu) return real(backend, graph);
-    pthread_once(&opened, open_best_times);
+    if (times_slower <= 0 || depth > 0 || !on_cpu) return real(backend, graph);
+    pthread_once(&opened, open_files);
     look_at_file();
     depth++;
     const enum ggml_status status = compute_in_parts(real, backend, graph);
