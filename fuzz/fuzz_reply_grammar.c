@@ -41,7 +41,7 @@ static count read_reply(const kin_reply_rules *rules, const char *at, size_t len
     kin_assert(kin_reply_parser_new(&p, &options, NULL) == 0);
     kin_assert(kin_reply_parser_push(p, at, len, &events, &n) == 0);
     add(&c, events, n, rules->tools);
-    kin_assert(kin_reply_parser_flush(p, &events, &n) == 0);
+    kin_assert(kin_reply_parser_flush(p, false, &events, &n) == 0);
     add(&c, events, n, rules->tools);
     kin_reply_parser_free(p);
     return c;

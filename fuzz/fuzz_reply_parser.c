@@ -79,7 +79,7 @@ static void parse(result *r, const kin_reply_options *options, const char *at, s
         add(r, events, n);
         begin += step;
     }
-    kin_assert(kin_reply_parser_flush(p, &events, &n) == 0);
+    kin_assert(kin_reply_parser_flush(p, false, &events, &n) == 0);
     add(r, events, n);
     kin_reply_parser_free(p);
 }

@@ -352,7 +352,7 @@ static void take_echo(kin_call *c, const kin_choice *choice, const kin_job_event
 static void end_choice(kin_call *c, kin_choice *choice, kin_finish_reason reason, bool truncated) {
     kin_err err;
     struct kin_call_counters *t = &c->world->counters;
-    if (kin_choice_flush(choice, &err) != 0) {
+    if (kin_choice_flush(choice, reason != KIN_FINISH_EOS, &err) != 0) {
         fail_with(c, 500, err.text);
         return;
     }

@@ -79,7 +79,7 @@ int kin_choice_push(kin_choice *c, int32_t id, kin_str bytes, kin_err *err) {
     return rc;
 }
 
-int kin_choice_flush(kin_choice *c, kin_err *err) {
+int kin_choice_flush(kin_choice *c, bool is_cut, kin_err *err) {
     const kin_reply_event *events;
     int n;
     if (!kin_choice_is_cut(c)) {
@@ -88,7 +88,7 @@ int kin_choice_flush(kin_choice *c, kin_err *err) {
     }
     if (c->stop && c->stop_word < 0 && parse(c, kin_stop_words_flush(c->stop), err) != 0) return KIN_FAIL;
     if (!c->parser) return 0;
-    if (kin_reply_parser_flush(c->parser, &events, &n) != 0) return out_of_memory(err);
+    if (kin_reply_parser_flush(c->parser, is_cut, &events, &n) != 0) return out_of_memory(err);
     take_events(c, events, n);
     return 0;
 }

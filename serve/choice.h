@@ -41,7 +41,7 @@ static inline bool kin_choice_is_cut(const kin_choice *choice) {
 
 // What a token, or its bytes (id -1), adds to the reply: `take` is called for each piece of it, perhaps never. May cut the text.
 int kin_choice_push(kin_choice *choice, int32_t id, kin_str bytes, kin_err *err);
-// The end: what was held back.
-int kin_choice_flush(kin_choice *choice, kin_err *err);
+// The end: what was held back. is_cut: the model did not end the reply; a call that is only begun is then left out.
+int kin_choice_flush(kin_choice *choice, bool is_cut, kin_err *err);
 
 kin_timings kin_choice_timings(const kin_choice *choice);

@@ -247,7 +247,7 @@ static int parse_reply(void *arg, kin_err *err) {
     if (kin_reply_parser_new(&parser, &o, err) != 0) return KIN_FAIL;
     for (int i = 0; i < 2 && rc == 0; i++)
         rc = kin_reply_parser_push(parser, replies[o.format][i], strlen(replies[o.format][i]), &events, &n);
-    if (rc == 0) rc = kin_reply_parser_flush(parser, &events, &n);
+    if (rc == 0) rc = kin_reply_parser_flush(parser, false, &events, &n);
     if (rc != 0) kin_err_set(err, "out of memory");
     kin_reply_parser_free(parser);
     return rc;

@@ -40,6 +40,7 @@ typedef struct script {
     size_t n;
     int last; // kin_reply_kind, or -1
     bool open;
+    bool is_cut; // the reply
 } script;
 
 static void put(script *s, kin_str text) {
@@ -107,17 +108,17 @@ static void push(script *s, kin_reply_parser *p, const char *at, size_t len) {
 static void flush(script *s, kin_reply_parser *p) {
     const kin_reply_event *events;
     int n;
-    assert_int_equal(kin_reply_parser_flush(p, &events, &n), 0);
+    assert_int_equal(kin_reply_parser_flush(p, s->is_cut, &events, &n), 0);
     add_events(s, events, n);
     end_last(s, -1);
 }
 
-static void expect_with(const kin_reply_options *options, const char *reply, const char *expected) {
+static void expect_end(const kin_reply_options *options, bool is_cut, const char *reply, const char *expected) {
     size_t len = strlen(reply);
     for (size_t cut = 0; cut <= len; cut++) {
         for (size_t step = 1; step <= 3; step++) { // two pieces at each place; pieces of 1, 2, 3 bytes from there on
             kin_reply_parser *p;
-            script s = {.last = -1};
+            script s = {.last = -1, .is_cut = is_cut};
             assert_int_equal(kin_reply_parser_new(&p, options, NULL), 0);
             push(&s, p, reply, cut);
             for (size_t at = cut; at < len; at += step == 1 ? len : step - 1)
@@ -127,6 +128,15 @@ static void expect_with(const kin_reply_options *options, const char *reply, con
             assert_string_equal(s.text, expected);
         }
     }
+}
+
+static void expect_with(const kin_reply_options *options, const char *reply, const char *expected) {
+    expect_end(options, false, reply, expected);
+}
+
+static void expect_cut(kin_reply_format format, const char *reply, const char *expected) {
+    kin_reply_options options = options_of(format);
+    expect_end(&options, true, reply, expected);
 }
 
 static void expect(kin_reply_format format, const char *reply, const char *expected) {
@@ -390,8 +400,31 @@ static void markers_are_told_from_other_tokens(void **state) {
     assert_false(kin_reply_is_marker(str("")));
 }
 
+static void a_call_that_is_cut_in_its_beginning_is_no_text(void **state) {
+    (void)state;
+    static const char call[] = "<tool_call>\n{\"name\": \"time\", ";
+    for (size_t n = 2; n < sizeof call; n++) { // "<" alone may be anything
+        char reply[64];
+        snprintf(reply, sizeof reply, "Well.\n%.*s", (int)n, call);
+        expect_cut(KIN_REPLY_HERMES, reply, "text(Well.)");
+    }
+    expect_cut(KIN_REPLY_HERMES, "a <", "text(a <)");
+    expect_cut(KIN_REPLY_HERMES, "a <b", "text(a <b)");
+    expect_cut(KIN_REPLY_HERMES, "Well.  ", "text(Well.  )");
+    expect_cut(KIN_REPLY_HERMES, "<think>I <tool_call>", "think(I <tool_call>)");
+    expect_cut(KIN_REPLY_HERMES, "<tool_call>{\"name\": \"time\", \"arguments\": {\"a\"", "call 0 time({\"a\"~)");
+    expect_cut(KIN_REPLY_HERMES, "<tool_call>{\"name\": \"time\", \"arguments\": {}}</tool", "call 0 time({})");
+    expect_cut(KIN_REPLY_XML, "<tool_call>\n<function=ti", "");
+    expect_cut(KIN_REPLY_LLAMA, "{\"name\": \"time\", \"par", "");
+    expect_cut(KIN_REPLY_LLAMA, "{\"na", "text({\"na)");
+    expect_cut(KIN_REPLY_MISTRAL, "[TOOL_CALLS][{\"na", "");
+    expect_cut(KIN_REPLY_MISTRAL_ARGS, "Hm. [TOOL_CALLS]time[AR", "text(Hm.)");
+    expect_cut(KIN_REPLY_PLAIN, "<tool_ca", "text(<tool_ca)");
+}
+
 int main(void) {
     const struct CMUnitTest tests_of_replies[] = {
+        cmocka_unit_test(a_call_that_is_cut_in_its_beginning_is_no_text),
         cmocka_unit_test(plain_text_comes_out_as_it_is),
         cmocka_unit_test(reasoning_is_split_from_text),
         cmocka_unit_test(the_prompt_may_have_begun_the_reasoning),

@@ -164,7 +164,7 @@ static int read_reply(const job *job, kin_err *err) {
     int rc = kin_reply_parser_new(&parser, &options, err);
     if (rc != 0) return rc;
     rc = kin_reply_parser_push(parser, reply, sizeof reply - 1, &events, &n);
-    if (rc == 0) rc = kin_reply_parser_flush(parser, &events, &n);
+    if (rc == 0) rc = kin_reply_parser_flush(parser, false, &events, &n);
     if (rc != 0) kin_err_set(err, "reply: out of memory");
     kin_reply_parser_free(parser);
     return rc;

@@ -463,7 +463,8 @@ static bool walk(kin_constraint *c, const kin_vocab *vocab, const kin_reply_opti
         assert_int_equal(kin_constraint_accept(c, id, NULL), 0);
         ended = kin_vocab_is_eog(vocab, id) || ++length > 600;
         kin_str piece = kin_vocab_piece(vocab, id);
-        int rc = ended ? kin_reply_parser_flush(p, &events, &n) : kin_reply_parser_push(p, piece.at, piece.len, &events, &n);
+        int rc =
+            ended ? kin_reply_parser_flush(p, false, &events, &n) : kin_reply_parser_push(p, piece.at, piece.len, &events, &n);
         assert_int_equal(rc, 0);
         for (int i = 0; i < n; i++) {
             kin_json json;

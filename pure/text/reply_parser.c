@@ -264,10 +264,24 @@ int kin_reply_parser_push(kin_reply_parser *p, const char *at, size_t len, const
     return end_events(p, events, n);
 }
 
-int kin_reply_parser_flush(kin_reply_parser *p, const kin_reply_event **events, int *n) {
+// Whether what is held would have been a call: it has its marker, or all but the first byte of one; or it is an object with a
+// tool's name.
+static bool is_begun_call(const kin_reply_parser *p) {
+    kin_str text = {p->held.at + p->n_space, p->held.len - p->n_space};
+    bool is_whole;
+    if (p->state == KIN_REPLY_IN_REASONING) return false;
+    if (p->state < KIN_REPLY_AFTER_MARKER) {
+        const struct marker *marker = text.len > 1 ? find_marker(p, text, &is_whole) : NULL;
+        return marker && (marker->kind == CALL || marker->kind == FUNCTION || marker->kind == END_CALL);
+    }
+    return p->state != KIN_REPLY_IN_OBJECT || p->has_name || text.at[0] != '{';
+}
+
+int kin_reply_parser_flush(kin_reply_parser *p, bool is_cut, const kin_reply_event **events, int *n) {
     bool is_space = p->held.len == p->n_space;
     begin_events(p);
     p->flushed = true;
+    if (is_cut && !is_space && is_begun_call(p)) return end_events(p, events, n);
     switch (p->state) {
     case KIN_REPLY_IN_REASONING:
         if (!is_space || p->options.reasoning_in_text) kin_reply_release(p);

@@ -79,8 +79,9 @@ void kin_reply_parser_free(kin_reply_parser *parser); // NULL is fine
 // joined, do not depend on where it was cut. Returns 0, or KIN_FAIL without memory: then the parser can only be freed.
 int kin_reply_parser_push(kin_reply_parser *parser, const char *at, size_t len, const kin_reply_event **events, int *n);
 
-// The end of the reply: what was held back. The same results. Afterwards nothing may be pushed.
-int kin_reply_parser_flush(kin_reply_parser *parser, const kin_reply_event **events, int *n);
+// The end of the reply: what was held back. The same results. Afterwards nothing may be pushed. is_cut: the reply did not end by
+// itself; then the beginning of a call, or of its marker, is no text, and is left out.
+int kin_reply_parser_flush(kin_reply_parser *parser, bool is_cut, const kin_reply_event **events, int *n);
 
 // Whether it is the text of a token that is pushed though it is a control token.
 bool kin_reply_is_marker(kin_str text);
