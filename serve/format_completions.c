@@ -17,6 +17,8 @@ typedef struct choice {
     size_t n_prompt;      // bytes of the prompt that its tokens had so far
     bool is_echoed;
     kin_finish_reason reason;
+    double logprob; // of its tokens together
+    int n_tokens;
 } choice;
 
 struct kin_writer {
@@ -109,7 +111,9 @@ static kin_str take_from_prompt(const kin_writer_context *context, choice *c, in
 }
 
 static void add_probs(const kin_writer_context *context, choice *c, const kin_delta *delta) {
-    if (!delta->probs || delta->n_tokens == 0) return;
+    for (int i = 0; delta->probs && !delta->is_prompt && i < delta->n_tokens; i++, c->n_tokens++)
+        c->logprob += delta->probs[i].chosen.logprob;
+    if (!delta->probs || delta->n_tokens == 0 || context->request->hides_probs) return;
     if (!c->logprobs)
         c->logprobs = json_pack("{s:[], s:[], s:[], s:[]}", "tokens", "token_logprobs", "top_logprobs", "text_offset");
     for (int i = 0; i < delta->n_tokens; i++) {
@@ -213,9 +217,39 @@ static void finish(kin_writer *w, const kin_finish *finish, kin_text_buffer *out
     kin_json_put_event(NULL, chunk, out);
 }
 
+// "The one with the highest log probability per token" (OpenAI).
+static double goodness(const choice *c) {
+    return c->n_tokens > 0 ? c->logprob / c->n_tokens : -HUGE_VAL;
+}
+
+// Its place among those of its prompt, from 0: the best.
+static int rank_of(const kin_writer *w, int i) {
+    int n = w->context->request->n_choices, begin = i / n * n, rank = 0;
+    for (int k = begin; k < begin + n; k++) {
+        double a = goodness(&w->choices[k]), b = goodness(&w->choices[i]);
+        rank += a > b || (a == b && k < i);
+    }
+    return rank;
+}
+
+// Of n_choices of each prompt the n_best best, in that order.
+static void put_best(kin_writer *w, json_t *choices) {
+    int n = w->context->request->n_choices, n_best = w->context->request->n_best;
+    for (int i = 0; i < w->context->n_choices / n * n_best; i++) {
+        for (int k = i / n_best * n; k < (i / n_best + 1) * n; k++) {
+            if (rank_of(w, k) != i % n_best) continue;
+            json_t *one = choice_json(w, k, kin_text_str(&w->choices[k].text), true);
+            json_object_set_new(one, "index", json_integer(i));
+            json_array_append_new(choices, one);
+        }
+    }
+}
+
 static void end(kin_writer *w, kin_text_buffer *out) {
     json_t *choices = json_array(), *object;
-    for (int i = 0; !w->is_stream && i < w->context->n_choices; i++)
+    bool is_all = w->context->request->n_best == 0;
+    if (!is_all) put_best(w, choices);
+    for (int i = 0; !w->is_stream && is_all && i < w->context->n_choices; i++)
         json_array_append_new(choices, choice_json(w, i, kin_text_str(&w->choices[i].text), true));
     object = kin_openai_object(w->context, "cmpl-", type_of_object, choices);
     kin_openai_set_usage(object, &w->usage);

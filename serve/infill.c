@@ -81,6 +81,7 @@ static int build_prompt(json_t *prompt, const json_t *body, const kin_fim_tokens
     const json_t *begun;
     if (kin_fields_open(&fields, body, err) < 0 || kin_fields_get(&fields, "prompt", KIN_FIELD_STRING, &begun, err) < 0)
         return KIN_FAIL;
+    add_text(prompt, ""); // begins as every text does
     if (add_files(prompt, &fields, tokens, err) < 0) return KIN_FAIL;
     add_token(prompt, tokens->prefix);
     if (add_input(prompt, &fields, "input_prefix", true, err) < 0 || add_input(prompt, &fields, "prompt", false, err) < 0)
@@ -101,10 +102,10 @@ static void drop_infill_sampler(json_t *body) {
     }
 }
 
-static int check_tokens(const kin_fim_tokens *t, kin_api_error *err) {
+static int check_tokens(const kin_fim_tokens *t, int status, const char *field, kin_api_error *err) {
     bool prefix = t->prefix != KIN_TOKEN_NONE, suffix = t->suffix != KIN_TOKEN_NONE, middle = t->middle != KIN_TOKEN_NONE;
     if (prefix && suffix && middle) return 0;
-    return kin_api_error_set(err, 501, NULL, "Infill is not supported by this model: %s%s%s",
+    return kin_api_error_set(err, status, field, "Infill is not supported by this model: %s%s%s",
                              prefix ? "" : "prefix token is missing. ", suffix ? "" : "suffix token is missing. ",
                              middle ? "" : "middle token is missing. ");
 }
@@ -112,7 +113,7 @@ static int check_tokens(const kin_fim_tokens *t, kin_api_error *err) {
 int kin_request_from_infill(kin_request *out, json_t *body, const kin_fim_tokens *tokens, const kin_request_defaults *defaults,
                             kin_api_error *err) {
     json_t *prompt = json_array();
-    if (check_tokens(tokens, err) < 0 || build_prompt(prompt, body, tokens, err) < 0) {
+    if (check_tokens(tokens, 501, NULL, err) < 0 || build_prompt(prompt, body, tokens, err) < 0) {
         json_decref(prompt);
         json_decref(body);
         *out = (kin_request){0};
@@ -127,4 +128,33 @@ int kin_request_from_infill(kin_request *out, json_t *body, const kin_fim_tokens
     if (kin_request_from_native(out, body, defaults, err) < 0) return KIN_FAIL;
     out->parse_special = false;
     return 0;
+}
+
+static int frame(json_t *framed, json_t *prompt, const json_t *suffix, const kin_fim_tokens *tokens) {
+    json_t *ids = json_array();
+    if (!ids || json_array_append_new(framed, ids) < 0) return KIN_FAIL;
+    add_text(ids, ""); // begins as every text does
+    add_token(ids, tokens->prefix);
+    int rc = json_is_array(prompt) ? json_array_extend(ids, prompt) : json_array_append(ids, prompt);
+    add_token(ids, tokens->suffix);
+    if (json_array_append(ids, (json_t *)suffix) < 0) rc = KIN_FAIL;
+    add_token(ids, tokens->middle);
+    return rc;
+}
+
+int kin_request_frame_prompts(kin_request *r, const kin_fim_tokens *tokens, kin_api_error *err) {
+    json_t *framed = json_array();
+    int rc = framed ? check_tokens(tokens, 400, "suffix", err) : kin_api_error_memory(err);
+    for (size_t i = 0; i < json_array_size(r->prompts) && rc == 0; i++) {
+        if (frame(framed, json_array_get(r->prompts, i), r->suffix, tokens) < 0) rc = kin_api_error_memory(err);
+    }
+    if (rc == 0 && json_object_set(r->body, "prompt", framed) < 0) rc = kin_api_error_memory(err); // the body owns it
+    json_decref(framed);
+    if (rc == 0) {
+        r->prompts = framed;
+        r->parse_special = false;
+    } else {
+        kin_request_fini(r);
+    }
+    return rc;
 }

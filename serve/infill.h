@@ -18,3 +18,7 @@ kin_fim_tokens kin_fim_tokens_of(const kin_vocab *vocab);
 // stage. 501 where the vocabulary has no tokens for it. Takes the body over, also when it fails.
 int kin_request_from_infill(kin_request *out, json_t *body, const kin_fim_tokens *tokens, const kin_request_defaults *defaults,
                             kin_api_error *err);
+
+// The prompts of completions with a suffix: each framed as [prefix]prompt[suffix]suffix[middle]. Control tokens in them are text
+// from then on. 400 where the vocabulary has no tokens for it.
+int kin_request_frame_prompts(kin_request *request, const kin_fim_tokens *tokens, kin_api_error *err);

@@ -50,10 +50,15 @@ typedef struct kin_request {
     const json_t *prompts; // array, not empty
     bool add_special, parse_special;
     bool echo; // completions
+    // Completions: the text that follows, for prompts that are to be framed by the vocabulary's tokens for infilling
+    // (kin_request_frame_prompts). NULL: none.
+    const json_t *suffix;
 
-    int n_predict; // -1: until the context is full; 0: the prompt only
-    int n_choices; // of each prompt: n, n_cmpl
-    int n_probs;   // tokens with probabilities at each place (top_logprobs); -1: none wanted, 0: only the chosen one's
+    int n_predict;    // -1: until the context is full; 0: the prompt only
+    int n_choices;    // of each prompt: n, n_cmpl, best_of
+    int n_best;       // completions: so many of them are returned, the likeliest; 0: all
+    bool hides_probs; // they are wanted for that only
+    int n_probs;      // tokens with probabilities at each place (top_logprobs); -1: none wanted, 0: only the chosen one's
     bool post_sampling_probs;
     int64_t t_max_predict_ms; // 0: none
     int n_indent;             // a line, but the first, with less white space at its start ends the text; 0: off

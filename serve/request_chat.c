@@ -179,27 +179,57 @@ static int read_tools(kin_request *r, const char *name, json_t *value, kin_api_e
     return 0;
 }
 
-static bool has_tool(const json_t *tools, const char *name) {
+static json_t *find_tool(const json_t *tools, const char *name) {
     size_t i;
     json_t *tool;
     json_array_foreach(tools, i, tool) {
-        if (is(json_object_get(json_object_get(tool, "function"), "name"), name)) return true;
+        if (is(json_object_get(json_object_get(tool, "function"), "name"), name)) return tool;
     }
-    return false;
+    return NULL;
+}
+
+// {type: allowed_tools, allowed_tools: {mode, tools}}: the others are left out.
+static int read_allowed_tools(kin_request *r, const kin_fields *choice, kin_api_error *err) {
+    kin_fields allowed, tool, function;
+    const json_t *tools, *called;
+    if (kin_fields_object(choice, "allowed_tools", &allowed, err) < 0) return KIN_FAIL;
+    if (!allowed.json) return kin_fields_wrong(choice, "allowed_tools", err, 400, "is required");
+    if (kin_fields_need(&allowed, "tools", KIN_FIELD_ARRAY, &tools, err) < 0) return KIN_FAIL;
+    if (!kin_fields_is(&allowed, "mode", "auto") && !kin_fields_is(&allowed, "mode", "required"))
+        return kin_fields_wrong(&allowed, "mode", err, 400, "must be \"auto\" or \"required\"");
+    if (json_array_size(tools) == 0) return kin_fields_wrong(&allowed, "tools", err, 400, "must not be empty");
+    json_t *kept = json_array();
+    if (!kept || json_object_set_new(r->body, "allowed_tools", kept) < 0) return kin_api_error_memory(err); // the body owns it
+    for (size_t i = 0; i < json_array_size(tools); i++) {
+        if (kin_fields_item(&allowed, "tools", tools, i, &tool, err) < 0 ||
+            kin_fields_object(&tool, "function", &function, err) < 0)
+            return KIN_FAIL;
+        if (!function.json) return kin_fields_wrong(&tool, "function", err, 400, "is required");
+        if (kin_fields_need(&function, "name", KIN_FIELD_STRING, &called, err) < 0) return KIN_FAIL;
+        json_t *found = find_tool(r->tools, json_string_value(called));
+        if (!found)
+            return kin_fields_wrong(&function, "name", err, 400, "'%.64s' is none of the tools", json_string_value(called));
+        if (json_array_append(kept, found) < 0) return kin_api_error_memory(err);
+    }
+    r->tool_choice = kin_fields_is(&allowed, "mode", "required") ? KIN_TOOLS_REQUIRED : KIN_TOOLS_AUTO;
+    r->tools = kept;
+    return 0;
 }
 
 static int read_named_choice(kin_request *r, const char *name, kin_api_error *err) {
     kin_fields body = kin_request_body(r), choice, function;
     const json_t *called;
-    if (kin_fields_object(&body, name, &choice, err) < 0 || kin_fields_object(&choice, "function", &function, err) < 0)
-        return KIN_FAIL;
+    if (kin_fields_object(&body, name, &choice, err) < 0) return KIN_FAIL;
+    if (kin_fields_is(&choice, "type", "allowed_tools")) return read_allowed_tools(r, &choice, err);
+    if (kin_fields_object(&choice, "function", &function, err) < 0) return KIN_FAIL;
     if (!kin_fields_is(&choice, "type", "function") || !function.json)
         return kin_fields_wrong(&choice, NULL, err, 400,
-                                "an object must be {\"type\": \"function\", \"function\": {\"name\": ...}}");
+                                "an object must be {\"type\": \"function\", \"function\": {\"name\": ...}}, or of type "
+                                "allowed_tools");
     if (kin_fields_need(&function, "name", KIN_FIELD_STRING, &called, err) < 0) return KIN_FAIL;
     r->tool_name = json_string_value(called);
     r->tool_choice = KIN_TOOLS_NAMED;
-    if (has_tool(r->tools, r->tool_name)) return 0;
+    if (find_tool(r->tools, r->tool_name)) return 0;
     return kin_fields_wrong(&choice, NULL, err, 400, "'%.64s' is none of the tools", r->tool_name);
 }
 

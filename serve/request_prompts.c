@@ -55,6 +55,7 @@ static int add_prompt(json_t *prompts, const char *name, json_t *prompt, kin_api
     if (json_is_object(prompt)) {
         if (take_object(name, prompt, &prompt, err) < 0) return KIN_FAIL;
     } else if (json_is_array(prompt)) {
+        if (json_array_size(prompt) == 0) return kin_api_error_set(err, 400, name, "Field '%s': a prompt has no tokens", name);
         if (check_ids(name, prompt, err) < 0) return KIN_FAIL;
     } else if (!json_is_string(prompt)) {
         return kin_request_type_error(err, name, "string or array", prompt);
@@ -111,18 +112,24 @@ static int read_logprobs(kin_request *r, const char *name, json_t *value, kin_ap
 }
 
 static int read_suffix(kin_request *r, const char *name, json_t *value, kin_api_error *err) {
-    (void)r;
     if (!json_is_string(value)) return kin_request_type_error(err, name, "string", value);
     if (json_string_length(value) == 0) return 0;
-    return kin_api_error_set(err, 400, name, "Field '%s': not possible here; /infill fills in the text between two others", name);
+    if (r->echo) return kin_api_error_set(err, 400, name, "Field '%s': not possible together with echo", name);
+    r->suffix = value;
+    return 0;
 }
 
 // Choosing the best of more texts than are wanted.
 static int read_best_of(kin_request *r, const char *name, json_t *value, kin_api_error *err) {
     int64_t n;
-    if (kin_request_whole(name, value, 0, INT32_MAX, &n, err) < 0) return KIN_FAIL;
+    if (kin_request_whole(name, value, 0, KIN_REQUEST_MAX_CHOICES, &n, err) < 0) return KIN_FAIL;
     if (n <= r->n_choices) return 0;
-    return kin_api_error_set(err, 400, name, "Field '%s': must not be greater than n, which is %d", name, r->n_choices);
+    if (r->stream) return kin_api_error_set(err, 400, name, "Field '%s': the best of several texts cannot be streamed", name);
+    r->n_best = r->n_choices;
+    r->n_choices = (int)n;
+    r->hides_probs = r->n_probs < 0;
+    if (r->hides_probs) r->n_probs = 0;
+    return 0;
 }
 
 static const kin_request_field completions_fields[] = {

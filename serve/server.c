@@ -213,6 +213,7 @@ static void join_chunk(kin_server *s, kin_http_exchange *x) {
 static void metrics(kin_server *s, kin_http_exchange *x);
 
 static void no_reranking(kin_server *s, kin_http_exchange *x);
+static void no_props(kin_server *s, kin_http_exchange *x);
 static void load_model(kin_server *s, kin_served_model *model, kin_http_exchange *x);
 static void unload_model(kin_server *s, kin_served_model *model, kin_http_exchange *x);
 static void act_on_slot(kin_server *s, kin_served_model *model, kin_http_exchange *x);
@@ -236,6 +237,7 @@ static const route routes[] = {
     {"POST", "/models/load", .manage = load_model},
     {"POST", "/models/unload", .manage = unload_model, .scope = MODEL},
     {"GET", "/props", .about = kin_about_props},
+    {"POST", "/props", .answer = no_props},
     {"GET", "/slots", .about = kin_about_slots},
     {"POST", "/slots/", .manage = act_on_slot},
     {"POST", "/tokenize", .errand = kin_errand_tokenize},
@@ -389,6 +391,11 @@ static void unload_model(kin_server *s, kin_served_model *model, kin_http_exchan
 static void no_reranking(kin_server *s, kin_http_exchange *x) {
     (void)s;
     kin_http_reply_error(x, 501, "this server has no reranking");
+}
+
+static void no_props(kin_server *s, kin_http_exchange *x) {
+    (void)s;
+    kin_http_reply_error(x, 501, "what the server was started with does not change");
 }
 
 static void act_on_slot(kin_server *s, kin_served_model *model, kin_http_exchange *x) {

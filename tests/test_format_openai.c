@@ -464,6 +464,35 @@ static void probabilities_have_the_shape_of_completions(void **state) {
     json_decref(document);
 }
 
+// A text of one token.
+static void write_likely(written *w, int choice, const char *text, float logprob) {
+    kin_reply_event event = {.kind = KIN_REPLY_TEXT, .text = {text, strlen(text)}};
+    kin_token_probs probs = {.chosen = {7, event.text, logprob}};
+    int32_t token = 7;
+    kin_delta delta = {.choice = choice, .events = &event, .n_events = 1, .tokens = &token, .probs = &probs, .n_tokens = 1};
+    w->format->delta(w->writer, &delta, &w->out);
+}
+
+static void the_best_of_a_prompts_texts_have_the_likeliest_tokens(void **state) {
+    (void)state;
+    static const float logprobs[] = {-3, -1, -2, -2, -2, -5};
+    static const char *const texts[] = {"a", "b", "", "d", "e", "f"};
+    written w;
+    begin_completion(&w, "'prompt':['x','y'],'n':2,'best_of':3");
+    for (int i = 0; i < 6; i++) write_likely(&w, i, texts[i], logprobs[i]);
+    write_likely(&w, 0, "aa", -0.5f); // -1.75 a token
+    for (int i = 0; i < 6; i++) finish_choice(&w, i, KIN_FINISH_EOS, "");
+    w.format->end(w.writer, &w.out);
+    json_t *document = take_document(&w);
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(document, "usage"), "completion_tokens")), 42);
+    expect_json(json_incref(json_object_get(document, "choices")),
+                "[{'index':0,'text':'b','logprobs':null,'finish_reason':'stop'},"
+                "{'index':1,'text':'aaa','logprobs':null,'finish_reason':'stop'},"
+                "{'index':2,'text':'d','logprobs':null,'finish_reason':'stop'},"
+                "{'index':3,'text':'e','logprobs':null,'finish_reason':'stop'}]");
+    json_decref(document);
+}
+
 static void an_echo_is_in_front_of_the_streams_first_text(void **state) {
     (void)state;
     written w;
@@ -535,6 +564,7 @@ int main(void) {
         cmocka_unit_test(each_prompt_has_its_choices),
         cmocka_unit_test(usage_comes_once_with_the_choice_that_ends_last),
         cmocka_unit_test(probabilities_have_the_shape_of_completions),
+        cmocka_unit_test(the_best_of_a_prompts_texts_have_the_likeliest_tokens),
         cmocka_unit_test(an_echo_is_in_front_of_the_streams_first_text),
         cmocka_unit_test(errors_have_openais_fields_and_llama_servers),
         cmocka_unit_test(an_idle_stream_gets_comments_and_a_broken_one_an_error),

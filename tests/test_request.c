@@ -110,6 +110,9 @@ static void describe_rest(json_t *o, const kin_request *r) {
     put(o, "echo", json_boolean(r->echo));
     put(o, "n_predict", json_integer(r->n_predict));
     put(o, "n_choices", json_integer(r->n_choices));
+    put(o, "n_best", json_integer(r->n_best));
+    put(o, "suffix", copy_or_null(r->suffix));
+    put(o, "hides_probs", json_boolean(r->hides_probs));
     put(o, "n_probs", json_integer(r->n_probs));
     put(o, "post_sampling", json_boolean(r->post_sampling_probs));
     put(o, "t_max", json_integer(r->t_max_predict_ms));
@@ -142,6 +145,9 @@ static json_t *describe(const kin_request *r) {
 
 #define CHAT "'messages':[{'role':'user','content':'x'}]"
 #define TOOL(name) "{'type':'function','function':{'name':'" name "','parameters':{'type':'object'}}}"
+
+#define ALLOWED(mode, name)                                                                                                      \
+    "{'type':'allowed_tools','allowed_tools':{'mode':'" mode "','tools':[{'type':'function','function':{'name':'" name "'}}]}}"
 
 typedef struct good {
     const char *fields;  // added to the smallest body
@@ -259,6 +265,9 @@ static void fields_of_chats_go_where_they_belong(void **state) {
         {"'tools':[]", "{}"},
         {"'tools':[" TOOL("f") "],'tool_choice':'required'", "{'tools':[" TOOL("f") "],'tool_choice':'required'}"},
         {"'tool_choice':'none'", "{'tool_choice':'none'}"},
+        {"'tools':[" TOOL("e") "," TOOL("f") "],'tool_choice':" ALLOWED("auto", "f"), "{'tools':[" TOOL("f") "]}"},
+        {"'tools':[" TOOL("e") "," TOOL("f") "],'tool_choice':" ALLOWED("required", "e"),
+         "{'tools':[" TOOL("e") "],'tool_choice':'required'}"},
         {"'tools':[" TOOL("e") "," TOOL("f") "],'tool_choice':{'type':'function','function':{'name':'f'}}",
          "{'tools':[" TOOL("e") "," TOOL("f") "],'tool_choice':'named','tool_name':'f'}"},
         {"'parallel_tool_calls':false", "{'parallel':false}"},
@@ -349,8 +358,15 @@ static void prompts_are_one_or_several(void **state) {
 static void fields_of_completions_and_of_the_native_api(void **state) {
     (void)state;
     static const good completions[] = {
-        {"'echo':true", "{'echo':true}"}, {"'logprobs':0", "{'n_probs':0}"},       {"'logprobs':5", "{'n_probs':5}"},
-        {"'logprobs':false", "{}"},       {"'suffix':'','best_of':1,'n':1", "{}"}, {"'response_fields':['content']", "{}"},
+        {"'echo':true", "{'echo':true}"},
+        {"'logprobs':0", "{'n_probs':0}"},
+        {"'logprobs':5", "{'n_probs':5}"},
+        {"'logprobs':false", "{}"},
+        {"'suffix':'','best_of':1,'n':1", "{}"},
+        {"'response_fields':['content']", "{}"},
+        {"'suffix':'z'", "{'suffix':'z'}"},
+        {"'n':2,'best_of':5", "{'n_choices':5,'n_best':2,'n_probs':0,'hides_probs':true}"},
+        {"'best_of':3,'logprobs':1", "{'n_choices':3,'n_best':1,'n_probs':1}"},
     };
     static const good native[] = {
         {"'response_fields':['content','generation_settings/n_predict']",
@@ -472,6 +488,13 @@ static const bad refused[] = {
     {kin_request_from_chat, WITH("'tool_choice':'required'"), "tool_choice", "Field 'tool_choice': a call is required, but", 0},
     {kin_request_from_chat, WITH("'tools':[" TOOL("f") "],'tool_choice':{'type':'function','function':{'name':'g'}}"),
      "tool_choice", "Field 'tool_choice': 'g' is none of the tools", 0},
+    {kin_request_from_chat, WITH("'tools':[" TOOL("f") "],'tool_choice':" ALLOWED("auto", "g")),
+     "tool_choice.allowed_tools.tools[0].function.name",
+     "Field 'tool_choice.allowed_tools.tools[0].function.name': 'g' is none of the tools", 0},
+    {kin_request_from_chat, WITH("'tools':[" TOOL("f") "],'tool_choice':" ALLOWED("none", "f")), "tool_choice.allowed_tools.mode",
+     "Field 'tool_choice.allowed_tools.mode': must be", 0},
+    {kin_request_from_chat, WITH("'tool_choice':{'type':'allowed_tools'}"), "tool_choice.allowed_tools",
+     "Field 'tool_choice.allowed_tools': is required", 0},
     {kin_request_from_chat, WITH("'tool_choice':{'type':'function'}"), "tool_choice", "Field 'tool_choice': an object must be",
      0},
     {kin_request_from_chat, WITH("'top_logprobs':2"), "top_logprobs", "top_logprobs requires logprobs to be set to true", 0},
@@ -482,9 +505,13 @@ static const bad refused[] = {
     {kin_request_from_chat, WITH("'reasoning_format':'foo'"), "reasoning_format", "Field 'reasoning_format': must be", 0},
     {kin_request_from_chat, WITH("'thinking':{'type':'foo'}"), "thinking.type", "Field 'thinking.type': must be", 0},
     {kin_request_from_completions, "{}", "prompt", "'prompt' is required", 0},
-    {kin_request_from_completions, PROMPT("'suffix':'y'"), "suffix", "Field 'suffix': not possible here; /infill", 0},
-    {kin_request_from_completions, PROMPT("'n':2,'best_of':3"), "best_of",
-     "Field 'best_of': must not be greater than n, which is 2", 0},
+    {kin_request_from_completions, PROMPT("'echo':true,'suffix':'y'"), "suffix",
+     "Field 'suffix': not possible together with echo", 0},
+    {kin_request_from_completions, PROMPT("'suffix':1"), "suffix", "Field 'suffix': type must be string", 0},
+    {kin_request_from_completions, "{'prompt':[[]]}", "prompt", "Field 'prompt': a prompt has no tokens", 0},
+    {kin_request_from_completions, PROMPT("'n':2,'best_of':3,'stream':true"), "best_of",
+     "Field 'best_of': the best of several texts cannot be streamed", 0},
+    {kin_request_from_completions, PROMPT("'best_of':129"), "best_of", "Field 'best_of': must be", 0},
     {kin_request_from_completions, PROMPT("'logprobs':-1"), "logprobs", "Field 'logprobs': must be between 0 and 100", 0},
     {kin_request_from_native, "{'prompt':[]}", "prompt", "\"prompt\" must not be empty", 0},
     {kin_request_from_native, "{'prompt':5}", "prompt", "Field 'prompt': type must be string or array, but is number", 0},

@@ -170,6 +170,23 @@ tools="\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"f\", \"pa
 chat 200 "$tools, \"tool_choice\": \"required\""
 says "$out" '"name":"f"'
 says "$out" '"finish_reason":"tool_calls"'
+claim='a call that is cut in its beginning is no text'
+for n in 1 2 3 4 5 6 7 8 9; do
+    chat 200 "$tools, \"tool_choice\": \"required\", \"max_tokens\": $n"
+    says "$out" '"finish_reason":"length"'
+    says_not "$out" '<tool\|{\\"name'
+done
+claim='of several texts the best ones are given back'
+answers 200 /v1/completions -d '{"prompt": ["One", "Two"], "n": 2, "best_of": 4, "max_tokens": 3, "seed": 1}'
+says "$out" '"index":3'
+says_not "$out" '"index":4'
+says "$out" '"completion_tokens":24'
+says "$out" '"logprobs":null'
+answers 400 /v1/completions -d '{"prompt": "One", "best_of": 4, "stream": true}'
+claim='a suffix needs a model with tokens for it'
+answers 400 /v1/completions -d '{"prompt": "One", "suffix": "Two"}'
+says "$out" '"param":"suffix"'
+says "$out" 'prefix token is missing'
 claim='a tool without parameters is called without arguments'
 for function in '{"name": "f"}' '{"name": "f", "parameters": null}'; do
     chat 200 "\"tools\": [{\"type\": \"function\", \"function\": $function}], \"tool_choice\": \"required\", \"parallel_tool_calls\": false"

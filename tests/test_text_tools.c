@@ -169,14 +169,14 @@ static void expect_infill(const kin_fim_tokens *tokens, const char *body, const 
 
 static void infill_frames_the_texts_with_the_vocabularys_tokens(void **state) {
     (void)state;
-    expect_infill(&few_tokens, "{'input_prefix':'a','input_suffix':'z'}", "[[1,'a',2,'z',3]]");
+    expect_infill(&few_tokens, "{'input_prefix':'a','input_suffix':'z'}", "[['',1,'a',2,'z',3]]");
     expect_infill(&few_tokens, "{'input_prefix':['a',7],'input_suffix':'z','prompt':'b','samplers':['top_k','infill']}",
-                  "[[1,'a',7,'b',2,'z',3]]");
+                  "[['',1,'a',7,'b',2,'z',3]]");
     expect_infill(&few_tokens, "{'input_prefix':'a','input_suffix':'z','input_extra':[{'text':'t'}]}",
-                  "[['\\n\\n--- snippet ---\\n\\n','t',1,'a',2,'z',3]]");
+                  "[['','\\n\\n--- snippet ---\\n\\n','t',1,'a',2,'z',3]]");
     expect_infill(&all_tokens,
                   "{'input_prefix':'a','input_suffix':'','input_extra':[{'filename':'f.c','text':'t'},{'text':'u'}]}",
-                  "[[4,'myproject\\n',5,'f.c\\n','t',5,'tmp\\n','u',5,'filename\\n',1,'a',2,'',3]]");
+                  "[['',4,'myproject\\n',5,'f.c\\n','t',5,'tmp\\n','u',5,'filename\\n',1,'a',2,'',3]]");
 }
 
 static void refuse_infill(const kin_fim_tokens *tokens, const char *body, int status, const char *words) {
@@ -203,6 +203,24 @@ static void infill_needs_its_fields_and_tokens(void **state) {
                   "Field 'input_extra': type must be array");
     refuse_infill(&all_tokens, "[]", 400, "must be a JSON object");
     refuse_infill(&all_tokens, "{'input_prefix':'','input_suffix':'','temperature':'x'}", 400, "Field 'temperature'");
+}
+
+static void completions_with_a_suffix_are_framed_as_infill_is(void **state) {
+    (void)state;
+    kin_fim_tokens none = {1, KIN_TOKEN_NONE, 3, 4, 5};
+    kin_request r;
+    kin_api_error err = {0};
+    const char *body = "{'prompt':['a',[7,'b']],'suffix':'z'}";
+    assert_int_equal(kin_request_from_completions(&r, json_of(body), defaults(), &err), 0);
+    assert_int_equal(kin_request_frame_prompts(&r, &all_tokens, &err), 0);
+    expect_json(json_deep_copy(r.prompts), "[['',1,'a',2,'z',3],['',1,7,'b',2,'z',3]]");
+    assert_false(r.parse_special);
+    kin_request_fini(&r);
+    assert_int_equal(kin_request_from_completions(&r, json_of(body), defaults(), &err), 0);
+    assert_int_equal(kin_request_frame_prompts(&r, &none, &err), KIN_FAIL);
+    assert_int_equal(err.status, 400);
+    assert_string_equal(err.param, "suffix");
+    assert_non_null(strstr(err.message, "suffix token is missing"));
 }
 
 static void what_llama_vim_sends_is_taken(void **state) {
@@ -339,6 +357,7 @@ int main(void) {
         cmocka_unit_test(a_vector_is_brought_to_length_1),
         cmocka_unit_test(infill_frames_the_texts_with_the_vocabularys_tokens),
         cmocka_unit_test(infill_needs_its_fields_and_tokens),
+        cmocka_unit_test(completions_with_a_suffix_are_framed_as_infill_is),
         cmocka_unit_test(what_llama_vim_sends_is_taken),
         cmocka_unit_test(tokens_for_infill_are_found_by_name),
         cmocka_unit_test(models_are_listed_for_openais_clients_and_ollamas),
