@@ -39,6 +39,7 @@ static void fill_serve_tables(serve_options *o, tables *t) {
     o->console = kin_app_console;
     o->session.console = &o->console;
     o->session.keeps_kv = true;
+    o->session.does_without_gpu = true; // as llama-server, whose scripts are to run here
     o->session.fleet.begins_alone = true;
     o->sampler = kin_sampler_options_defaults();
     o->host = "127.0.0.1";

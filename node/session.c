@@ -379,6 +379,23 @@ static void use_kv_disk(kin_session *s, const kin_session_options *o, kin_shard_
     so->kv_disk = s->kv_disk;
 }
 
+static int open_devices(kin_session *s, const kin_session_options *o, kin_shard_options *so, kin_err *err) {
+    kin_device_options dopts = kin_device_options_defaults();
+    int *n_gpu = &so->windows.at[0].n_gpu_layers;
+    dopts.n_threads = o->n_threads;
+    dopts.repack = !o->no_repack;
+    dopts.ggml_kernels = so->ggml_kernels;
+    dopts.gpu = *n_gpu > 0;
+    dopts.gpu_if_any = o->only_looks || (o->fleet.cluster && wants_facts(o)) || looks_for_gpu(s, o);
+    dopts.stop = s->console->stop;
+    int rc = kin_devices_open(&s->devices, &dopts, err);
+    if (rc == 0 || !dopts.gpu || !o->does_without_gpu) return rc;
+    kin_log(KIN_LOG_WARN, "--gpu-layers %s: %s; the CPU computes all layers", o->gpu_layers, err->text);
+    *n_gpu = 0;
+    dopts.gpu = false;
+    return kin_devices_open(&s->devices, &dopts, err);
+}
+
 int kin_session_open(kin_session *s, const kin_session_options *o, int n_ctx, kin_err *err) {
     kin_time begun = kin_clock_now();
     kin_shard_options so = kin_shard_options_defaults(&s->model);
@@ -404,14 +421,7 @@ int kin_session_open(kin_session *s, const kin_session_options *o, int n_ctx, ki
     so.progress = s->console->progress;
     use_kv_disk(s, o, &so);
 
-    kin_device_options dopts = kin_device_options_defaults();
-    dopts.n_threads = o->n_threads;
-    dopts.repack = !o->no_repack;
-    dopts.ggml_kernels = so.ggml_kernels;
-    dopts.gpu = kin_windows_n_gpu_layers(&so.windows) > 0;
-    dopts.gpu_if_any = o->only_looks || (o->fleet.cluster && wants_facts(o)) || looks_for_gpu(s, o);
-    dopts.stop = s->console->stop;
-    if (kin_devices_open(&s->devices, &dopts, err) != 0) return KIN_FAIL;
+    if (open_devices(s, o, &so, err) != 0) return KIN_FAIL;
     if (!o->only_looks && open_draft_model(s, draft_file, &so, err) != 0) return KIN_FAIL;
     kin_time measuring = kin_clock_now();
     if (needs_facts(s, o)) {

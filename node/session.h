@@ -28,6 +28,7 @@ typedef struct kin_session_options {
     const char *model;          // NULL: the demo model
     int n_threads;              // 0: physical cores
     const char *gpu_layers;     // a number, "all", or "auto": as many as make a token fastest. NULL: auto for a large model
+    bool does_without_gpu;      // where there is none, the CPU has those layers
     int n_ctx;                  // 0: as much as is needed, see kin_session_open
     int n_batch;
     const char *kv_type; // "f16" or "q8_0"
