@@ -363,7 +363,10 @@ static int command_serve(int argc, char **argv) {
     const char *model = NULL;
     fill_serve_tables(&o, &t);
     int rc = kin_llama_options_translate(argc, argv, &words, &n_words, &texts, &err);
-    if (rc == 0) rc = kin_options_parse((kin_option_tables){t.own, t.session.own, t.session.fleet}, n_words, words, &model, &err);
+    kin_llama_options_names(llama_names);
+    if (rc == 0)
+        rc = kin_options_parse((kin_option_tables){t.own, t.session.own, t.session.fleet, llama_names}, n_words, words, &model,
+                               &err);
     if (rc == 0) rc = kin_session_end_parsing(&o.session, model, &err);
     int status = rc == 0 ? run_serve(&o) : kin_app_usage("serve", &err);
     free(words);
@@ -375,6 +378,7 @@ static void with_serve_options(void (*use)(kin_option_tables tables, void *user)
     serve_options o = {0};
     tables t;
     fill_serve_tables(&o, &t);
+    kin_option llama_names[KIN_LLAMA_N_NAMES];
     use((kin_option_tables){t.own, t.session.own, t.session.fleet}, user);
 }
 

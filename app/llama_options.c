@@ -181,9 +181,199 @@ static const llama_option options[] = {
     {"--hf-repo", REFUSED, "kin reads files; fetch it first (curl -LO ADDRESS)"},
     {"--models-autoload", NOTHING, "a model is loaded when it is asked for"},
     {"--models-preset", REFUSED, "all models have the same options"},
+    {"--perf", NOTHING, "timings are in every answer"},
+    {"--no-perf", NOTHING, "timings are in every answer"},
+    {"-e", NOTHING, "no option here is a prompt"},
+    {"--escape", NOTHING, "no option here is a prompt"},
+    {"--no-escape", NOTHING, "no option here is a prompt"},
+    {"--yarn-orig-ctx", REFUSED, FROM_FILE},
+    {"--yarn-ext-factor", REFUSED, FROM_FILE},
+    {"--yarn-attn-factor", REFUSED, FROM_FILE},
+    {"--yarn-beta-slow", REFUSED, FROM_FILE},
+    {"--yarn-beta-fast", REFUSED, FROM_FILE},
+    {"-kvo", NOTHING, "keys and values are where their layer is computed"},
+    {"--kv-offload", NOTHING, "keys and values are where their layer is computed"},
+    {"-nkvo", NOTHING, "keys and values are where their layer is computed"},
+    {"--no-kv-offload", NOTHING, "keys and values are where their layer is computed"},
+    {"--repack", NOTHING, "weights are always repacked, unless --no-repack"},
+    {"-nr", SAME, "--no-repack"},
+    {"--no-host", NOTHING, "kin decides it"},
+    {"--check-tensors", NOTHING, "kin decides it"},
+    {"--op-offload", NOTHING, "kin decides it"},
+    {"--no-op-offload", NOTHING, "kin decides it"},
+    {"-dt", NOTHING_WITH_VALUE, "a cache of blocks needs none"},
+    {"--defrag-thold", NOTHING_WITH_VALUE, "a cache of blocks needs none"},
+    {"-dio", NOTHING, "what is streamed is always read past the page cache"},
+    {"-ndio", NOTHING, "what is streamed is always read past the page cache"},
+    {"--no-direct-io", NOTHING, "what is streamed is always read past the page cache"},
+    {"-fitt", NOTHING_WITH_VALUE, "kin always fits the model into --memory"},
+    {"--fit-target", NOTHING_WITH_VALUE, "kin always fits the model into --memory"},
+    {"-fitc", NOTHING_WITH_VALUE, "kin always fits the model into --memory"},
+    {"--fit-ctx", NOTHING_WITH_VALUE, "kin always fits the model into --memory"},
+    {"--lora-scaled", REFUSED, "kin has no LoRA"},
+    {"--lora-init-without-apply", REFUSED, "kin has no LoRA"},
+    {"--control-vector", REFUSED, "kin has no control vectors"},
+    {"--control-vector-scaled", REFUSED, "kin has no control vectors"},
+    {"--control-vector-layer-range", REFUSED, "kin has no control vectors"},
+    {"-hfr", REFUSED, "kin reads files; fetch it first (curl -LO ADDRESS)"},
+    {"-hff", REFUSED, "kin reads files; fetch it first (curl -LO ADDRESS)"},
+    {"--hf-file", REFUSED, "kin reads files; fetch it first (curl -LO ADDRESS)"},
+    {"-mu", REFUSED, "kin reads files; fetch it first (curl -LO ADDRESS)"},
+    {"--model-url", REFUSED, "kin reads files; fetch it first (curl -LO ADDRESS)"},
+    {"-dr", REFUSED, "kin reads files; fetch it first (curl -LO ADDRESS)"},
+    {"--docker-repo", REFUSED, "kin reads files; fetch it first (curl -LO ADDRESS)"},
+    {"-hfd", REFUSED, "kin reads files; fetch it first (curl -LO ADDRESS)"},
+    {"--spec-draft-hf", REFUSED, "kin reads files; fetch it first (curl -LO ADDRESS)"},
+    {"-hft", NOTHING_WITH_VALUE, "kin asks nobody for models"},
+    {"--hf-token", NOTHING_WITH_VALUE, "kin asks nobody for models"},
+    {"--log-verbose", NOTHING, "KIN_VERBOSE=1 says more"},
+    {"--log-prefix", NOTHING, "KIN_VERBOSE=1 says more"},
+    {"--no-log-prefix", NOTHING, "KIN_VERBOSE=1 says more"},
+    {"--log-timestamps", NOTHING, "KIN_VERBOSE=1 says more"},
+    {"--no-log-timestamps", NOTHING, "KIN_VERBOSE=1 says more"},
+    {"--log-verbosity", NOTHING_WITH_VALUE, "KIN_VERBOSE=1 says more"},
+    {"--log-colors", NOTHING_WITH_VALUE, "KIN_VERBOSE=1 says more"},
+    {"-ctkd", NOTHING_WITH_VALUE, "the draft model has the same --kv-type"},
+    {"--cache-type-k-draft", NOTHING_WITH_VALUE, "the draft model has the same --kv-type"},
+    {"--spec-draft-type-k", NOTHING_WITH_VALUE, "the draft model has the same --kv-type"},
+    {"-ctvd", NOTHING_WITH_VALUE, "the draft model has the same --kv-type"},
+    {"--cache-type-v-draft", NOTHING_WITH_VALUE, "the draft model has the same --kv-type"},
+    {"--spec-draft-type-v", NOTHING_WITH_VALUE, "the draft model has the same --kv-type"},
+    {"-td", NOTHING_WITH_VALUE, "drafts use the same threads"},
+    {"--threads-draft", NOTHING_WITH_VALUE, "drafts use the same threads"},
+    {"--spec-draft-threads", NOTHING_WITH_VALUE, "drafts use the same threads"},
+    {"-tbd", NOTHING_WITH_VALUE, "drafts use the same threads"},
+    {"--threads-batch-draft", NOTHING_WITH_VALUE, "drafts use the same threads"},
+    {"--draft-p-split", NOTHING_WITH_VALUE, "how likely a token must be is learnt"},
+    {"--spec-draft-p-split", NOTHING_WITH_VALUE, "how likely a token must be is learnt"},
+    {"-devd", NOTHING_WITH_VALUE, "the CPU computes drafts"},
+    {"--device-draft", NOTHING_WITH_VALUE, "the CPU computes drafts"},
+    {"--spec-draft-device", NOTHING_WITH_VALUE, "the CPU computes drafts"},
+    {"--spec-draft-ngl", NOTHING_WITH_VALUE, "the CPU computes drafts"},
+    {"--n-gpu-layers-draft", NOTHING_WITH_VALUE, "the CPU computes drafts"},
+    {"-lcs", NOTHING_WITH_VALUE, "n-grams are looked up in the text itself"},
+    {"--lookup-cache-static", NOTHING_WITH_VALUE, "n-grams are looked up in the text itself"},
+    {"-lcd", NOTHING_WITH_VALUE, "n-grams are looked up in the text itself"},
+    {"--lookup-cache-dynamic", NOTHING_WITH_VALUE, "n-grams are looked up in the text itself"},
+    {"-bs", NOTHING, "the CPU samples"},
+    {"--backend-sampling", NOTHING, "the CPU samples"},
+    {"--top-n-sigma", REFUSED, NO_SAMPLER},
+    {"--typical-p", REFUSED, NO_SAMPLER},
+    {"--adaptive-target", REFUSED, NO_SAMPLER},
+    {"--xtc-threshold", NOTHING_WITH_VALUE, "it belongs to a sampler that kin has not"},
+    {"--dry-base", NOTHING_WITH_VALUE, "it belongs to a sampler that kin has not"},
+    {"--dry-allowed-length", NOTHING_WITH_VALUE, "it belongs to a sampler that kin has not"},
+    {"--dry-penalty-last-n", NOTHING_WITH_VALUE, "it belongs to a sampler that kin has not"},
+    {"--dry-sequence-breaker", NOTHING_WITH_VALUE, "it belongs to a sampler that kin has not"},
+    {"--adaptive-decay", NOTHING_WITH_VALUE, "it belongs to a sampler that kin has not"},
+    {"--dynatemp-exp", NOTHING_WITH_VALUE, "it belongs to a sampler that kin has not"},
+    {"--mirostat-lr", NOTHING_WITH_VALUE, "it belongs to a sampler that kin has not"},
+    {"--mirostat-ent", NOTHING_WITH_VALUE, "it belongs to a sampler that kin has not"},
+    {"-l", REFUSED, "a request says logit_bias"},
+    {"-jf", REFUSED, "a request says json_schema"},
+    {"--json-schema-file", REFUSED, "a request says json_schema"},
+    {"-r", REFUSED, "a request says stop"},
+    {"--reverse-prompt", REFUSED, "a request says stop"},
+    {"-ctxcp", NOTHING_WITH_VALUE, "prefixes need none"},
+    {"--swa-checkpoints", NOTHING_WITH_VALUE, "prefixes need none"},
+    {"-cpent", NOTHING_WITH_VALUE, "prefixes need none"},
+    {"--checkpoint-every-n-tokens", NOTHING_WITH_VALUE, "prefixes need none"},
+    {"--no-cache-idle-slots", NOTHING, "prefixes are always kept, unless --no-prefix-cache"},
+    {"-sp", REFUSED, "/detokenize and return_tokens show special tokens"},
+    {"--special", REFUSED, "/detokenize and return_tokens show special tokens"},
+    {"--spm-infill", REFUSED, "the prefix always comes first"},
+    {"-mm", REFUSED, "kin reads text only"},
+    {"-mmu", REFUSED, "kin reads text only"},
+    {"--mmproj-url", REFUSED, "kin reads text only"},
+    {"--media-path", REFUSED, "kin reads text only"},
+    {"--mmproj-auto", NOTHING, "kin reads text only"},
+    {"--no-mmproj-auto", NOTHING, "kin reads text only"},
+    {"--mmproj-offload", NOTHING, "kin reads text only"},
+    {"--no-mmproj-offload", NOTHING, "kin reads text only"},
+    {"--image-min-tokens", NOTHING_WITH_VALUE, "kin reads text only"},
+    {"--image-max-tokens", NOTHING_WITH_VALUE, "kin reads text only"},
+    {"--embd-normalize", REFUSED, "a request says embd_normalize"},
+    {"--webui-config", NOTHING_WITH_VALUE, "the page keeps its settings in the browser"},
+    {"--webui-config-file", NOTHING_WITH_VALUE, "the page keeps its settings in the browser"},
+    {"--ui-config-file", NOTHING_WITH_VALUE, "the page keeps its settings in the browser"},
+    {"--no-webui-mcp-proxy", NOTHING, "there is none"},
+    {"--no-ui-mcp-proxy", NOTHING, "there is none"},
+    {"--webui-mcp-proxy", REFUSED, "the page has no tools, and the server starts no programs"},
+    {"--ui-mcp-proxy", REFUSED, "the page has no tools, and the server starts no programs"},
+    {"--tools", REFUSED, "the page has no tools, and the server starts no programs"},
+    {"--no-models-autoload", REFUSED, "a model is loaded when it is asked for"},
+    {"-rea", REFUSED, "a request says reasoning_effort (none turns it off)"},
+    {"--reasoning-budget-message", REFUSED, "a request says reasoning_budget_message"},
+    {"--no-skip-chat-parsing", NOTHING, "replies are always parsed"},
+    {"--skip-chat-parsing", REFUSED, "replies are always parsed"},
+    {"-Cb", NOTHING_WITH_VALUE, "the system places threads"},
+    {"--cpu-mask-batch", NOTHING_WITH_VALUE, "the system places threads"},
+    {"-Crb", NOTHING_WITH_VALUE, "the system places threads"},
+    {"--cpu-range-batch", NOTHING_WITH_VALUE, "the system places threads"},
+    {"--cpu-strict-batch", NOTHING_WITH_VALUE, "the system places threads"},
+    {"--prio-batch", NOTHING_WITH_VALUE, "nice says it"},
+    {"--poll-batch", NOTHING_WITH_VALUE, "OMP_WAIT_POLICY says how threads wait"},
 };
 
 enum { N_OPTIONS = sizeof options / sizeof *options };
+
+// Its environment variables for what kin has, and for what would be missed; the others say nothing that matters here.
+typedef struct llama_variable {
+    const char *name; // behind LLAMA_
+    const char *option;
+    bool is_flag;
+    const char *opposite; // of a flag that is off, or LLAMA_ARG_NO_...; NULL: it does nothing
+} llama_variable;
+
+static const llama_variable variables[] = {
+    {"API_KEY", "--api-key", false, NULL},
+    {"ARG_MODEL", "--model", false, NULL},
+    {"ARG_ALIAS", "--alias", false, NULL},
+    {"ARG_HOST", "--host", false, NULL},
+    {"ARG_PORT", "--port", false, NULL},
+    {"ARG_API_PREFIX", "--api-prefix", false, NULL},
+    {"ARG_SSL_KEY_FILE", "--ssl-key-file", false, NULL},
+    {"ARG_SSL_CERT_FILE", "--ssl-cert-file", false, NULL},
+    {"ARG_CTX_SIZE", "--ctx-size", false, NULL},
+    {"ARG_N_PREDICT", "--predict", false, NULL},
+    {"ARG_N_PARALLEL", "--parallel", false, NULL},
+    {"ARG_THREADS", "--threads", false, NULL},
+    {"ARG_BATCH", "--batch-size", false, NULL},
+    {"ARG_N_GPU_LAYERS", "--n-gpu-layers", false, NULL},
+    {"ARG_CACHE_TYPE_K", "--cache-type-k", false, NULL},
+    {"ARG_REPACK", NULL, true, "--no-repack"},
+    {"ARG_TOP_K", "--top-k", false, NULL},
+    {"ARG_POOLING", "--pooling", false, NULL},
+    {"ARG_CHAT_TEMPLATE", "--chat-template", false, NULL},
+    {"ARG_CHAT_TEMPLATE_FILE", "--chat-template-file", false, NULL},
+    {"CHAT_TEMPLATE_KWARGS", "--chat-template-kwargs", false, NULL},
+    {"ARG_JINJA", NULL, true, "--no-jinja"},
+    {"ARG_REASONING", "--reasoning", false, NULL},
+    {"ARG_THINK", "--reasoning-format", false, NULL},
+    {"ARG_THINK_BUDGET", "--reasoning-budget", false, NULL},
+    {"ARG_PREFILL_ASSISTANT", NULL, true, "--no-prefill-assistant"},
+    {"ARG_CACHE_PROMPT", NULL, true, "--no-cache-prompt"},
+    {"ARG_CONTEXT_SHIFT", "--context-shift", true, NULL},
+    {"ARG_CONT_BATCHING", NULL, true, "--no-cont-batching"},
+    {"ARG_KV_UNIFIED", NULL, true, "--no-kv-unified"},
+    {"ARG_ENDPOINT_METRICS", "--metrics", true, NULL},
+    {"ARG_ENDPOINT_SLOTS", NULL, true, "--no-slots"},
+    {"ARG_ENDPOINT_PROPS", "--props", true, NULL},
+    {"ARG_UI", NULL, true, "--no-ui"},
+    {"ARG_WEBUI", NULL, true, "--no-webui"},
+    {"ARG_STATIC_PATH", "--path", false, NULL},
+    {"ARG_RERANKING", "--rerank", true, NULL},
+    {"ARG_MMPROJ", "--mmproj", false, NULL},
+    {"ARG_HF_REPO", "--hf-repo", false, NULL},
+    {"ARG_MODELS_DIR", "--models-dir", false, NULL},
+    {"ARG_MODELS_MAX", "--models-max", false, NULL},
+    {"ARG_MODELS_PRESET", "--models-preset", false, NULL},
+    {"ARG_SPEC_DRAFT_MODEL", "--spec-draft-model", false, NULL},
+    {"ARG_DRAFT_MAX", "--draft-n", false, NULL},
+    {"ARG_DRAFT_MIN", "--draft-n-min", false, NULL},
+};
+
+enum { N_VARIABLES = sizeof variables / sizeof *variables };
 
 // By its name, with or without "=value".
 static const llama_option *find(const char *word) {
@@ -194,11 +384,12 @@ static const llama_option *find(const char *word) {
     return NULL;
 }
 
-// Of these -1 is llama-server's word for what it finds right, and for any seed.
+// Of these -1 is llama-server's word for what it finds right, and for any seed; or the value is what kin does.
 static bool is_left_open(const char *name, const char *value) {
     static const char *const names[] = {"-np",  "--parallel",     "-t",          "--threads", "-s", "--seed",
                                         "-ngl", "--n-gpu-layers", "--gpu-layers"};
-    if (strcmp(name, "--reasoning") == 0) return strcmp(value, "auto") == 0;
+    if (strcmp(name, "--reasoning") == 0 || strcmp(name, "-rea") == 0) return strcmp(value, "auto") == 0;
+    if (strcmp(name, "--embd-normalize") == 0) return strcmp(value, "2") == 0;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (strcmp(names[i], name) == 0) return strcmp(value, "-1") == 0;
     }
@@ -210,7 +401,49 @@ static bool is_value(const char *word) {
     return word[0] != '-' || (word[1] >= '0' && word[1] <= '9');
 }
 
-int kin_llama_options_translate(int argc, char **argv, char ***out, int *n, char **texts, kin_err *err) {
+// ---- its environment
+
+// Their value. NULL: it is not set, or empty.
+static const char *value_of(const char *kind, const char *name) {
+    char full[64];
+    snprintf(full, sizeof full, "LLAMA_%s%s", kind, name);
+    const char *value = getenv(full);
+    return value && value[0] ? value : NULL;
+}
+
+static const char *flag_of(const llama_variable *v, bool *is_known) {
+    static const char *const words[] = {"0", "1", "false", "true", "off", "on", "disabled", "enabled"};
+    const char *value = value_of("", v->name);
+    bool is_off = strncmp(v->name, "ARG_", 4) == 0 && value_of("ARG_NO_", v->name + 4);
+    *is_known = is_off || !value;
+    for (size_t i = 0; value && !is_off && i < sizeof words / sizeof *words; i++) {
+        if (strcmp(words[i], value) != 0) continue;
+        *is_known = true;
+        return i % 2 ? v->option : v->opposite;
+    }
+    return is_off ? v->opposite : NULL;
+}
+
+// Appends the words that the variables stand for to words; they are before those of the command line, so that it wins.
+static int read_variables(char **words, int *n, kin_err *err) {
+    for (int i = 0; i < N_VARIABLES; i++) {
+        const llama_variable *v = &variables[i];
+        bool is_known = true;
+        const char *value = v->is_flag ? NULL : value_of("", v->name);
+        const char *word = v->is_flag ? flag_of(v, &is_known) : value ? v->option : NULL;
+        if (!is_known) return kin_err_set(err, "environment variable LLAMA_%s: must be 1 or 0", v->name);
+        if (word) words[(*n)++] = (char *)word;
+        if (value) words[(*n)++] = (char *)value;
+        const llama_option *o = word ? find(word) : NULL;
+        if (o && o->treatment == REFUSED && !(value && is_left_open(word, value)))
+            return kin_err_set(err, "environment variable LLAMA_%s: %s", v->name, o->as);
+    }
+    return 0;
+}
+
+// ---- the command line
+
+static int translate(int argc, char **argv, char ***out, int *n, char **texts, kin_err *err) {
     size_t n_text = 1, at = 0;
     for (int i = 0; i < argc; i++) n_text += strlen(argv[i]) + 64;
     *out = calloc((size_t)argc + 1, sizeof **out);
@@ -236,4 +469,26 @@ int kin_llama_options_translate(int argc, char **argv, char ***out, int *n, char
         }
     }
     return 0;
+}
+
+int kin_llama_options_translate(int argc, char **argv, char ***out, int *n, char **texts, kin_err *err) {
+    char **words = calloc((size_t)argc + 2 * N_VARIABLES, sizeof *words);
+    int n_words = 0;
+    *out = NULL;
+    *texts = NULL;
+    int rc = words ? read_variables(words, &n_words, err) : kin_err_set(err, "out of memory");
+    for (int i = 0; i < argc && rc == 0; i++) words[n_words++] = argv[i];
+    if (rc == 0) rc = translate(n_words, words, out, n, texts, err);
+    free(words);
+    return rc;
+}
+
+void kin_llama_options_names(kin_option table[KIN_LLAMA_N_NAMES]) {
+    int n = 0;
+    _Static_assert((int)N_OPTIONS < (int)KIN_LLAMA_N_NAMES, "with the table's end");
+    for (int i = 0; i < N_OPTIONS; i++) {
+        if (strncmp(options[i].name, "--", 2) == 0)
+            table[n++] = (kin_option){.kind = KIN_OPTION_NAME, .name = options[i].name + 2};
+    }
+    table[n] = (kin_option){0};
 }

@@ -129,6 +129,7 @@ static int set_value(const kin_option *o, const char *text, kin_err *err) {
         if (parse_number(o, text, &number, err) != 0) return KIN_FAIL;
         *(float *)o->value = (float)number;
         return 0;
+    case KIN_OPTION_NAME:
     case KIN_OPTION_NEEDS:
     case KIN_OPTION_END: break;
     }
@@ -146,7 +147,8 @@ static int apply_environment(kin_option_tables tables, kin_err *err) {
     char name[64];
     for (int t = 0; t < KIN_MAX_TABLES && tables[t]; t++) {
         for (const kin_option *o = tables[t]; o->kind != KIN_OPTION_END; o++) {
-            const char *text = o->kind == KIN_OPTION_NEEDS ? NULL : getenv(env_name(o, name, sizeof name));
+            bool is_option = o->kind != KIN_OPTION_NEEDS && o->kind != KIN_OPTION_NAME;
+            const char *text = !is_option ? NULL : getenv(env_name(o, name, sizeof name));
             if (text && text[0] && set_value(o, text, err) != 0) return kin_err_prefix(err, "environment variable %s", name);
         }
     }

@@ -19,6 +19,7 @@ typedef enum kin_option_kind {
     KIN_OPTION_STRING,  // const char *; see arg
     KIN_OPTION_ADDRESS, // const char *: a numeric IPv4 or IPv6 address
     KIN_OPTION_U64,     // uint64_t
+    KIN_OPTION_NAME,    // no option of the command any more: a name that is suggested to who misspells it
     KIN_OPTION_NEEDS,   // no option: those after it, to the end of the table, need the flag `name`, whose bool `value` is
 } kin_option_kind;
 

@@ -345,7 +345,19 @@ says "$out" '="/deep/kin/page/main.js"'
 says_not "$out" '="page/'
 answers 200 /page/main.js
 stop
-serve --no-ui
+export LLAMA_ARG_WEBUI=off LLAMA_ARG_ALIAS=from-env,other LLAMA_ARG_ENDPOINT_SLOTS=0
+serve --strict-model
+unset LLAMA_ARG_WEBUI LLAMA_ARG_ALIAS LLAMA_ARG_ENDPOINT_SLOTS
+answers 200 /v1/models
+says "$out" '"id":"from-env","aliases":\["from-env","other"\]'
+answers 200 /v1/models/other
+says "$out" '"id":"from-env"'
+chat 200 '"model": "other", "max_tokens": 1'
+says "$out" '"model":"from-env"'
+chat 404 '"model": "from-env,other", "max_tokens": 1'
+says "$out" '"code":"model_not_found"'
+answers 501 /props -d '{}'
+answers 501 /slots
 answers 200 / -H 'Accept: text/html'
 says "$out" '^kin is running'
 answers 404 /page/main.js
@@ -385,10 +397,28 @@ says "$err" 'none.gguf: No such file'
 says "$err" '--no-context-shift does nothing here'
 status 1 "$kin" serve "$dir/none.gguf" --port 0 -ngl -1 --cache-ram -1 --sleep-idle-seconds -1 --reasoning auto
 says "$err" 'none.gguf: No such file'
+if ! "$kin" run -p x -n 1 --gpu-layers 1 >"$out" 2>&1; then # no GPU is here
+    serve -ngl 99
+    says "$log" '--gpu-layers 99: no GPU found .*the CPU computes all layers'
+    stop
+fi
 status 2 "$kin" serve --port 0 --reasoning off
 says "$err" 'reasoning_effort'
 status 2 "$kin" serve --port 0 -ot 'x=CPU'
 says "$err" '-ot: layers are whole on a GPU or not'
+claim="... and its environment variables, which the command line wins over; a misspelt name of its is told"
+status 1 env LLAMA_ARG_MODEL="$dir/none.gguf" LLAMA_ARG_N_PARALLEL=-1 LLAMA_ARG_NO_CACHE_PROMPT=1 LLAMA_ARG_JINJA=on "$kin" serve --port 0
+says "$err" 'none.gguf: No such file'
+status 2 env LLAMA_ARG_CTX_SIZE=many "$kin" serve --port 0
+says "$err" '--ctx many'
+status 1 env LLAMA_ARG_PORT=1 LLAMA_ARG_ALIAS=other "$kin" serve "$dir/none.gguf" --port 0 --alias mine
+says "$err" 'none.gguf: No such file' # port 1 is for nobody
+status 2 env LLAMA_ARG_KV_UNIFIED=0 "$kin" serve --port 0
+says "$err" 'LLAMA_ARG_KV_UNIFIED: texts always share the context'
+status 2 env LLAMA_ARG_ENDPOINT_METRICS=maybe "$kin" serve --port 0
+says "$err" 'LLAMA_ARG_ENDPOINT_METRICS: must be 1 or 0'
+status 2 "$kin" serve --port 0 --ctx-sise 100
+says "$err" 'did you mean --ctx-size?'
 claim='what would open the server to others by mistake is refused'
 status 1 "$kin" serve --port 0 --host 0.0.0.0
 says "$err" '--api-key KEY'
