@@ -27,7 +27,7 @@ typedef struct serve_options {
     bool open, metrics, no_slots, no_webui, no_browsers, strict_model, no_prefix_cache;
 } serve_options;
 
-enum { N_SERVE_OPTIONS = 36 + KIN_DRAFT_N_OPTIONS, DEFAULT_PORT = 8080, DEFAULT_CTX = 16384 };
+enum { N_SERVE_OPTIONS = 36 + KIN_DRAFT_N_OPTIONS, DEFAULT_PORT = 8080, DEFAULT_CTX = 16384, MAX_NAMES = 16 };
 
 typedef struct tables {
     kin_option own[N_SERVE_OPTIONS];
@@ -56,7 +56,8 @@ static void fill_serve_tables(serve_options *o, tables *t) {
         {KIN_OPTION_STRING, "host", 0, &o->host, "ADDRESS",
          "where clients reach it (default: 127.0.0.1, this machine only; 0.0.0.0: all; NAME.sock: a Unix socket)", 0, 0},
         {KIN_OPTION_INT, "port", 0, &o->port, "N", "... and its port (default: 8080; 0: any)", 0, 65535},
-        {KIN_OPTION_STRING, "alias", 0, &o->alias, "NAME", "the model's name for clients (default: its file's)", 0, 0},
+        {KIN_OPTION_STRING, "alias", 0, &o->alias, "NAME,NAME",
+         "the model's name for clients, and further ones that it has (default: its file's)", 0, 0},
         {KIN_OPTION_STRING, "models-dir", 0, &o->models_dir, "FOLDER",
          "serve every model file in it; a request's `model` is the file's name, and is loaded when it is asked for", 0, 0},
         {KIN_OPTION_INT, "models-max", 0, &o->models_max, "N",
@@ -132,6 +133,8 @@ typedef struct serving {
     int n_files;
     kin_model_host *host;
     char alias[256];
+    const char *names[MAX_NAMES]; // [n_names] of --alias, in `alias`
+    int n_names;
     atomic_bool drained;
 } serving;
 
@@ -157,13 +160,26 @@ static void on_hurry(void *user) {
     on_drained(user);
 }
 
+// "a,b" becomes two texts; the first is the alias.
+static void split_names(serving *v) {
+    for (char *at = v->alias; *at && v->n_names < MAX_NAMES;) {
+        size_t n = strcspn(at, ",");
+        bool is_last = at[n] == '\0';
+        at[n] = '\0';
+        if (n > 0) v->names[v->n_names++] = at;
+        at += n + !is_last;
+    }
+}
+
 // "Qwen3-0.6B-Q8_0" of "/models/Qwen3-0.6B-Q8_0.gguf"
 static void name_model(serving *v) {
     const char *name = v->o->alias ? v->o->alias : v->o->session.model ? v->o->session.model : "demo";
     const char *slash = strrchr(name, '/');
+    if (v->o->alias) name += strspn(name, ",");
     snprintf(v->alias, sizeof v->alias, "%s", v->o->alias || !slash ? name : slash + 1);
     size_t n = strlen(v->alias);
     if (!v->o->alias && n > 5 && strcmp(v->alias + n - 5, ".gguf") == 0) v->alias[n - 5] = 0;
+    if (v->o->alias) split_names(v);
 }
 
 static bool is_loopback(const char *host) {
@@ -206,6 +222,8 @@ static int open_server(serving *v, kin_err *err) {
     if (o->slot_save_path && make_slot_folder(o->slot_save_path, err) != 0) return KIN_FAIL;
     kin_server_options so = {.http = kin_http_options_default(),
                              .alias = v->alias,
+                             .names = v->names,
+                             .n_names = v->n_names,
                              .strict_model = o->strict_model,
                              .metrics = o->metrics,
                              .slots = !o->no_slots,
@@ -357,6 +375,7 @@ static int run_serve(serve_options *o) {
 static int command_serve(int argc, char **argv) {
     serve_options o = {0};
     tables t;
+    kin_option llama_names[KIN_LLAMA_N_NAMES];
     kin_err err;
     char **words = NULL, *texts = NULL;
     int n_words;
@@ -378,7 +397,6 @@ static void with_serve_options(void (*use)(kin_option_tables tables, void *user)
     serve_options o = {0};
     tables t;
     fill_serve_tables(&o, &t);
-    kin_option llama_names[KIN_LLAMA_N_NAMES];
     use((kin_option_tables){t.own, t.session.own, t.session.fleet}, user);
 }
 

@@ -32,6 +32,8 @@ static void reply_buffer(kin_http_exchange *x, kin_text_buffer *body) {
 
 static kin_model_card card_of_file(const kin_call_world *world, const kin_model_file *f) {
     return (kin_model_card){.id = world->model,
+                            .aliases = world->names,
+                            .n_aliases = world->n_names,
                             .created_s = f->modified_s,
                             .ftype = f->type,
                             .arch = f->family,
@@ -51,6 +53,8 @@ kin_model_card kin_about_card(const kin_call_world *world, const kin_model_file 
     const kin_session *s = world->preparer.session;
     uint64_t n_bytes;
     kin_model_card card = {.id = world->model,
+                           .aliases = world->names,
+                           .n_aliases = world->n_names,
                            .created_s = file ? file->modified_s : created_s,
                            .ftype = kin_model_main_type(s->model.gguf, &n_bytes),
                            .vocab_type = kin_vocab_get_kind(s->vocab) == KIN_VOCAB_BPE ? 2 : 1,
@@ -81,7 +85,11 @@ static kin_str name_in(kin_str path) {
 
 static const kin_model_card *find_card(const kin_about *a, kin_str name) {
     for (int i = 0; i < a->n_cards; i++) {
-        if (strlen(a->cards[i].id) == name.len && memcmp(a->cards[i].id, name.at, name.len) == 0) return &a->cards[i];
+        const kin_model_card *card = &a->cards[i];
+        for (int k = -1; k < card->n_aliases; k++) {
+            const char *own = k < 0 ? card->id : card->aliases[k];
+            if (strlen(own) == name.len && memcmp(own, name.at, name.len) == 0) return card;
+        }
     }
     return NULL;
 }

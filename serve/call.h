@@ -39,7 +39,9 @@ typedef struct kin_call_world {
     kin_preparer preparer;
     kin_fim_tokens fim;
     kin_request_defaults defaults;
-    const char *model; // its alias
+    const char *model;        // its alias
+    const char *const *names; // [n_names] all its aliases
+    int n_names;
     const char *fingerprint;
     bool strict_model; // a request that names another model is refused
     int ping_s;        // an idle stream gets a sign of life that often; -1: never
@@ -62,4 +64,6 @@ void kin_call_begin(kin_call_world *world, const kin_call_route *route, kin_http
 void kin_call_take(kin_call_world *world, kin_job_event *event);
 // The texts that are written, or wait: views [n_max]. Returns how many there are.
 int kin_call_views(const kin_call_world *world, kin_slot_view *views, int n_max);
+// Whether a request with this `model` means it.
+bool kin_call_is_named(const kin_call_world *world, kin_str name);
 void kin_call_tick(kin_call_world *world, kin_time now); // some times a second

@@ -75,6 +75,7 @@ int kin_router_open(kin_router *r, const kin_router_options *o, kin_model_host *
         m->file = &ho->files[i];
         m->world.model = m->embed.model = ho->files[i].name;
         m->world.strict_model = false; // the name was looked at here
+        if (i > 0 || !ho->has_first) m->world.n_names = 0;
     }
     if (ho->has_first) { // its answer comes without an order
         r->models[0].state = KIN_MODEL_LOADING;
@@ -291,11 +292,12 @@ void kin_router_tick(kin_router *r, kin_time now) {
 
 kin_served_model *kin_router_find(kin_router *r, kin_str name) {
     static const char latest[] = ":latest";
+    enum { N_LATEST = sizeof latest - 1 };
+    bool is_latest = name.len > N_LATEST && memcmp(name.at + name.len - N_LATEST, latest, N_LATEST) == 0;
+    kin_str plain = {name.at, name.len - (is_latest ? N_LATEST : 0)};
     for (int i = 0; i < r->n; i++) {
-        size_t n = strlen(r->models[i].world.model);
-        if (name.len < n || memcmp(name.at, r->models[i].world.model, n) != 0) continue;
-        kin_str rest = {name.at + n, name.len - n};
-        if (rest.len == 0 || (rest.len == sizeof latest - 1 && memcmp(rest.at, latest, rest.len) == 0)) return &r->models[i];
+        const kin_call_world *w = &r->models[i].world;
+        if (kin_call_is_named(w, name) || (is_latest && kin_call_is_named(w, plain))) return &r->models[i];
     }
     return NULL;
 }

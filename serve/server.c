@@ -452,6 +452,8 @@ static void take_model(kin_server *s) {
                             .world = {.loop = &s->loop,
                                       .defaults = s->o.defaults,
                                       .model = s->o.alias,
+                                      .names = s->o.names,
+                                      .n_names = s->o.n_names,
                                       .fingerprint = "kin-" KIN_VERSION,
                                       .strict_model = s->o.strict_model,
                                       .ping_s = s->o.ping_s},

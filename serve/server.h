@@ -16,7 +16,9 @@ typedef struct kin_server kin_server;
 typedef struct kin_server_options {
     kin_http_options http;
     kin_access_options access;
-    const char *alias;          // the model's name for clients
+    const char *alias;        // the model's name for clients
+    const char *const *names; // [n_names] all of them, if the user chose some
+    int n_names;
     bool strict_model;          // a request that names another model is refused
     bool metrics, slots;        // /metrics and /slots answer
     const char *slot_save_path; // folder of saved slots; NULL: none
