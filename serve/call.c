@@ -65,9 +65,13 @@ static bool is_stream(const kin_call *c) {
     return c->prepared.request.stream;
 }
 
+static void begin_stream(kin_call *c) {
+    if (!kin_http_has_begun(c->x)) kin_begin_stream(c->x, c->route->format);
+}
+
 static void flush(kin_call *c) {
     if (c->out.len == 0 || !c->x) return;
-    if (!kin_http_has_begun(c->x)) kin_begin_stream(c->x, c->route->format);
+    begin_stream(c);
     kin_http_write(c->x, c->out.at, c->out.len);
     c->out.len = 0;
     c->last_sign = kin_clock_now();
@@ -435,9 +439,11 @@ static void take_end(kin_call *c, kin_choice *choice, const kin_job_event *e) {
 static void take_progress(kin_call *c, kin_choice *choice, const kin_job_event *e) {
     const kin_api_format *f = c->route->format;
     if (!choice->first) choice->n_cached = e->n_cached; // later ones are of a text that lost its place, and is computed again
-    if (!c->prepared.request.return_progress || !f->progress || !is_stream(c) || e->n_done > choice->n_prompt) return;
-    f->progress(c->writer, choice->index, e->n_done, e->n_cached, choice->n_prompt, kin_clock_ms(choice->submitted, e->at),
-                &c->out);
+    if (!is_stream(c)) return;
+    if (c->prepared.request.return_progress && f->progress && e->n_done <= choice->n_prompt)
+        f->progress(c->writer, choice->index, e->n_done, e->n_cached, choice->n_prompt, kin_clock_ms(choice->submitted, e->at),
+                    &c->out);
+    begin_stream(c); // clients wait for a header, and some not for long
     flush(c);
 }
 
@@ -483,7 +489,7 @@ int kin_call_views(const kin_call_world *world, kin_slot_view *views, int n_max)
 void kin_call_tick(kin_call_world *world, kin_time now) {
     for (kin_call *c = world->calls, *next; c; c = next) {
         next = c->next;
-        int ping_s = c->prepared.request.sse_ping_s > 0 ? c->prepared.request.sse_ping_s : world->ping_s;
+        int own_s = c->prepared.request.sse_ping_s, ping_s = own_s == KIN_REQUEST_PING_OF_SERVER ? world->ping_s : own_s;
         if (!c->x || !c->writer || !is_stream(c) || ping_s <= 0) continue;
         if (now < c->last_sign + (kin_time)ping_s * 1000000000) continue;
         if (c->route->format->ping) kin_text_print(&c->out, "%s", c->route->format->ping);

@@ -38,7 +38,7 @@ int kin_request_begin(kin_request *out, json_t *body, const kin_request_defaults
         .sampler = defaults->sampler,
         .cache_prompt = true,
         .id_slot = -1,
-        .sse_ping_s = -1,
+        .sse_ping_s = KIN_REQUEST_PING_OF_SERVER,
     };
     return json_is_object(body) ? 0 : kin_api_error_set(err, 400, NULL, "The body must be a JSON object");
 }

@@ -24,6 +24,7 @@ enum {
     KIN_REQUEST_MAX_PROBS = 100,
     KIN_REQUEST_MAX_FIELDS = 256, // response_fields
     KIN_REQUEST_MAX_TOOLS = 1024,
+    KIN_REQUEST_PING_OF_SERVER = -2,
     KIN_REQUEST_MAX_TOOL_NAME = 64, // letters, digits, '_', '-', '.'
 };
 
@@ -75,7 +76,7 @@ typedef struct kin_request {
     bool stream, include_usage, timings_per_token, return_tokens, return_progress, cache_prompt, verbose;
     int id_slot;                   // -1: any
     const json_t *response_fields; // native; NULL: all
-    int sse_ping_s;                // -1: the server's
+    int sse_ping_s;                // KIN_REQUEST_PING_OF_SERVER: not said; 0, -1: never
 } kin_request;
 
 void kin_request_fini(kin_request *request);

@@ -348,7 +348,7 @@ static void take_name(kin_router_waiter *w, kin_str name) {
 // Ollama's streams have nothing that could be sent before their first line.
 static int read_ping(const kin_router_waiter *w, const json_t *body) {
     const json_t *own = json_object_get(body, "sse_ping_interval");
-    bool is_own = json_is_integer(own) && json_integer_value(own) > 0 && json_integer_value(own) <= INT32_MAX;
+    bool is_own = json_is_integer(own) && json_integer_value(own) >= -1 && json_integer_value(own) <= INT32_MAX;
     if (!w->streams || !json_is_true(json_object_get(body, "stream")) || strcmp(w->format->stream_type, "text/event-stream") != 0)
         return 0;
     return is_own ? (int)json_integer_value(own) : w->router->o.world.ping_s;

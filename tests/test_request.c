@@ -232,7 +232,8 @@ static void fields_of_all_apis_go_where_they_belong(void **state) {
         {"'n_probs':0", "{}"},
         {"'return_progress':true,'return_tokens':true,'timings_per_token':true",
          "{'progress':true,'tokens':true,'timings':true}"},
-        {"'cache_prompt':false,'id_slot':2,'sse_ping_interval':-1,'verbose':true", "{'cache':false,'slot':2,'verbose':true}"},
+        {"'cache_prompt':false,'id_slot':2,'sse_ping_interval':-1,'verbose':true",
+         "{'cache':false,'slot':2,'ping':-1,'verbose':true}"},
         {"'sse_ping_interval':5", "{'ping':5}"},
         {"'mirostat':0,'mirostat_tau':5,'typical_p':1,'top_n_sigma':-1,'xtc_probability':0,'dry_multiplier':0,'dynatemp_range':0,"
          "'adaptive_target':-1,'min_keep':0,'lora':[],'n_keep':5,'n_discard':0,'n_cache_reuse':256",

@@ -471,7 +471,8 @@ static void a_stream_that_waits_is_kept_alive(void **state) {
     w.router.o.world.ping_s = 30;
     client *stream = post(&w, "{\"model\":\"a\",\"stream\":true}"), *plain = post(&w, "{\"model\":\"a\",\"stream\":false}");
     client *own = post(&w, "{\"model\":\"a\",\"stream\":true,\"sse_ping_interval\":90}");
-    wait_for_waiters(&w, 3);
+    client *none = post(&w, "{\"model\":\"a\",\"stream\":true,\"sse_ping_interval\":-1}");
+    wait_for_waiters(&w, 4);
     kin_time now = kin_clock_now();
     kin_router_tick(&w.router, now + (kin_time)29e9);
     expect_waits(stream);
@@ -483,10 +484,12 @@ static void a_stream_that_waits_is_kept_alive(void **state) {
     assert_int_equal(count(stream, "\r\n:\n\n\r\n"), 2);
     expect_waits(plain);
     expect_waits(own);
+    expect_waits(none);
     obey(&w);
     expect_begun(&w, stream, A);
     expect_begun(&w, plain, A);
     expect_begun(&w, own, A);
+    expect_begun(&w, none, A);
     assert_true(kin_http_has_begun(stream->x));
     assert_false(kin_http_has_begun(plain->x));
     close_world(&w);

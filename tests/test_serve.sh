@@ -304,6 +304,14 @@ answers 401 /v1/models
 answers 401 /v1/models -H 'Authorization: Bearer on'
 answers 200 /v1/models -H 'X-Api-Key: two'
 
+for key in 'Authorization: Bearer one,two' 'Authorization: one' 'Authorization: Basic one' 'X-Api-Key: '; do answers 401 /v1/models -H "$key"; done
+answers 200 /v1/models -H 'authorization: bearer one'
+answers 401 '/v1/models?api_key=one'
+answers 401 /v1/messages -d '{}'
+says "$out" '^{"type":"error","error":{"type":"authentication_error"'
+answers 200 /v1/health
+answers 200 /v1/models -X OPTIONS
+
 claim='the page needs no key, what it asks for does'
 answers 200 / -H 'Accept: text/html'
 answers 200 /page/main.js
@@ -367,6 +375,38 @@ serve --ctx 4096 --parallel 1 --max-queue 0
 endless "$dir/stream"
 chat 429 '"max_tokens": 1'
 says "$dir/head" '^Retry-After: '
+serve --ctx 8192 --parallel 1 --max-queue 3 --sse-ping-interval 1 --no-prefix-cache
+
+claim="a stream's header is sent when its text is begun, not with its first token"
+printf '{"prompt": [%s9], "max_tokens": 1, "stream": true}' "$(printf '300,%.0s' $(seq 8000))" >"$dir/long"
+curl -s -m 240 -o "$out" -w '%{time_starttransfer} %{time_total}' "$base/v1/completions" -d "@$dir/long" >"$err"
+awk '{ exit !($1 < 0.8 * $2) }' "$err" || fail "the header came late: $(cat "$err")"
+
+claim='a stream that waits is kept alive, unless its request says no, and leaves the queue with its client'
+endless "$dir/stream0"
+waiting() { # FILE FIELDS
+    curl -sN -m 3 -o "$1" "$base/v1/chat/completions" -d "{$user, \"stream\": true$2}" &
+    waiters="${waiters:-} $!"
+}
+waiting "$dir/kept" ''
+waiting "$dir/silent" ', "sse_ping_interval": -1'
+curl -sN -m 3 -o "$dir/message" "$base/v1/messages" -d "{$user, \"stream\": true}" &
+waiters="$waiters $!"
+until_says "$dir/kept" '^:$'
+until_says "$dir/message" '^event: ping'
+chat 429 '"max_tokens": 1'
+says "$out" '"type":"rate_limit_error"'
+[ ! -s "$dir/silent" ] || fail 'a stream that wants no signs of life gets some'
+# shellcheck disable=SC2086 # a list of numbers
+wait $waiters
+kill "$client"
+n=0
+while answers 200 /metrics && ! none_is_there && [ $n -lt 400 ]; do
+    sleep 0.05
+    n=$((n + 1))
+done
+says "$out" '^llamacpp:requests_deferred 0'
+stop
 answers 200 /health
 
 claim='SIGTERM lets the texts end that are being written'
