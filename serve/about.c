@@ -32,8 +32,8 @@ static void reply_buffer(kin_http_exchange *x, kin_text_buffer *body) {
 
 static kin_model_card card_of_file(const kin_call_world *world, const kin_model_file *f) {
     return (kin_model_card){.id = world->model,
-                            .aliases = world->names,
-                            .n_aliases = world->n_names,
+                            .aliases = world->names.others,
+                            .n_aliases = world->names.n_others,
                             .created_s = f->modified_s,
                             .ftype = f->type,
                             .arch = f->family,
@@ -53,8 +53,8 @@ kin_model_card kin_about_card(const kin_call_world *world, const kin_model_file 
     const kin_session *s = world->preparer.session;
     uint64_t n_bytes;
     kin_model_card card = {.id = world->model,
-                           .aliases = world->names,
-                           .n_aliases = world->n_names,
+                           .aliases = world->names.others,
+                           .n_aliases = world->names.n_others,
                            .created_s = file ? file->modified_s : created_s,
                            .ftype = kin_model_main_type(s->model.gguf, &n_bytes),
                            .vocab_type = kin_vocab_get_kind(s->vocab) == KIN_VOCAB_BPE ? 2 : 1,

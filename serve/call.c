@@ -220,23 +220,10 @@ static int submit(kin_call *c, kin_err *err) {
     return 0;
 }
 
-bool kin_call_is_named(const kin_call_world *w, kin_str name) {
-    for (int i = -1; i < w->n_names; i++) {
-        const char *own = i < 0 ? w->model : w->names[i];
-        if (strlen(own) == name.len && memcmp(own, name.at, name.len) == 0) return true;
-    }
-    return false;
-}
-
 // Whether the model is the one asked for, and there is room for all texts.
 static int check(const kin_call *c, kin_api_error *error) {
-    const char *model = c->prepared.request.model;
     int n = c->prepared.n_texts, n_most = kin_service_max_jobs(c->world->service);
-    if (c->world->strict_model && model && !kin_call_is_named(c->world, (kin_str){model, strlen(model)})) {
-        kin_api_error_set(error, 404, "model", "there is no model '%.100s'; this server has '%s'", model, c->world->model);
-        error->code = "model_not_found";
-        return KIN_FAIL;
-    }
+    if (kin_model_names_check(&c->world->names, c->prepared.request.model, error) != 0) return KIN_FAIL;
     if (n > n_most)
         return kin_api_error_set(
             error, 400, NULL,

@@ -10,6 +10,7 @@
 #include "serve/choice.h"
 #include "serve/http_exchange.h"
 #include "serve/infill.h"
+#include "serve/model_names.h"
 #include "serve/prepare.h"
 #include "serve/server_json.h"
 
@@ -39,13 +40,11 @@ typedef struct kin_call_world {
     kin_preparer preparer;
     kin_fim_tokens fim;
     kin_request_defaults defaults;
-    const char *model;        // its alias
-    const char *const *names; // [n_names] all its aliases
-    int n_names;
+    const char *model; // its alias
+    kin_model_names names;
     const char *fingerprint;
-    bool strict_model; // a request that names another model is refused
-    int ping_s;        // an idle stream gets a sign of life that often; -1: never
-    kin_call *calls;   // all that there are
+    int ping_s;      // an idle stream gets a sign of life that often; -1: never
+    kin_call *calls; // all that there are
     struct kin_call_counters {
         uint64_t n_requests, n_failed, n_cancelled;
         uint64_t ttft_buckets[16], gap_buckets[16]; // see kin_call_bucket_s; the last one has the rest
@@ -64,6 +63,4 @@ void kin_call_begin(kin_call_world *world, const kin_call_route *route, kin_http
 void kin_call_take(kin_call_world *world, kin_job_event *event);
 // The texts that are written, or wait: views [n_max]. Returns how many there are.
 int kin_call_views(const kin_call_world *world, kin_slot_view *views, int n_max);
-// Whether a request with this `model` means it.
-bool kin_call_is_named(const kin_call_world *world, kin_str name);
 void kin_call_tick(kin_call_world *world, kin_time now); // some times a second

@@ -98,6 +98,7 @@ static int read_request(embed *e) {
 static void prepare(uv_work_t *work) {
     embed *e = work->data;
     e->rc = read_request(e);
+    if (e->rc == 0) e->rc = kin_model_names_check(&e->world->names, e->request.model, &e->error);
     if (e->rc != 0) return;
     int n = (int)json_array_size(e->request.inputs);
     if (n > KIN_SERVICE_MAX_JOBS) {

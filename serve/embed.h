@@ -8,6 +8,7 @@
 #include <uv.h>
 
 #include "serve/http_exchange.h"
+#include "serve/model_names.h"
 #include "serve/prompt.h"
 #include "serve/service.h"
 
@@ -19,6 +20,7 @@ typedef struct kin_embed_world {
     kin_service *service;
     const kin_prompter *prompter;
     const char *model;
+    kin_model_names names;
     int n_embd, n_ctx;
     kin_pooling pooling;
     int n_open; // requests

@@ -41,6 +41,7 @@ static int open_models(kin_router *r, const kin_router_options *o, int n) {
     for (int i = 0; i < n; i++) {
         kin_served_model *m = &r->models[i];
         m->world = o->world;
+        m->world.names.own = o->world.model;
         m->embed = o->embed;
         m->waiting_end = &m->waiting;
     }
@@ -54,6 +55,7 @@ static void use(kin_served_model *m, kin_service *service, const kin_preparer *p
     m->world.fim = kin_fim_tokens_of(session->vocab);
     m->embed.prompter = preparer->prompter;
     m->embed.model = m->world.model;
+    m->embed.names = m->world.names;
     m->embed.n_embd = session->model.hp.n_embd;
     m->embed.n_ctx = session->n_ctx;
     m->state = KIN_MODEL_LOADED;
@@ -74,8 +76,9 @@ int kin_router_open(kin_router *r, const kin_router_options *o, kin_model_host *
         kin_served_model *m = &r->models[i];
         m->file = &ho->files[i];
         m->world.model = m->embed.model = ho->files[i].name;
-        m->world.strict_model = false; // the name was looked at here
-        if (i > 0 || !ho->has_first) m->world.n_names = 0;
+        m->world.names.own = ho->files[i].name;
+        m->world.names.is_strict = false; // the name is looked at here
+        if (i > 0 || !ho->has_first) m->world.names.n_others = 0;
     }
     if (ho->has_first) { // its answer comes without an order
         r->models[0].state = KIN_MODEL_LOADING;
@@ -291,13 +294,8 @@ void kin_router_tick(kin_router *r, kin_time now) {
 // ---- whose a request is
 
 kin_served_model *kin_router_find(kin_router *r, kin_str name) {
-    static const char latest[] = ":latest";
-    enum { N_LATEST = sizeof latest - 1 };
-    bool is_latest = name.len > N_LATEST && memcmp(name.at + name.len - N_LATEST, latest, N_LATEST) == 0;
-    kin_str plain = {name.at, name.len - (is_latest ? N_LATEST : 0)};
     for (int i = 0; i < r->n; i++) {
-        const kin_call_world *w = &r->models[i].world;
-        if (kin_call_is_named(w, name) || (is_latest && kin_call_is_named(w, plain))) return &r->models[i];
+        if (kin_model_names_have(&r->models[i].world.names, name)) return &r->models[i];
     }
     return NULL;
 }

@@ -364,6 +364,10 @@ chat 200 '"model": "other", "max_tokens": 1'
 says "$out" '"model":"from-env"'
 chat 404 '"model": "from-env,other", "max_tokens": 1'
 says "$out" '"code":"model_not_found"'
+chat 200 '"model": "other:latest", "max_tokens": 1'
+answers 404 /v1/embeddings -d '{"model": "demo", "input": "x"}'
+says "$out" '"code":"model_not_found"'
+answers 200 /v1/embeddings -d '{"model": "other", "input": "x"}'
 answers 501 /props -d '{}'
 answers 501 /slots
 answers 200 / -H 'Accept: text/html'
@@ -371,10 +375,6 @@ says "$out" '^kin is running'
 answers 404 /page/main.js
 answers 403 /kin/code
 stop
-serve --ctx 4096 --parallel 1 --max-queue 0
-endless "$dir/stream"
-chat 429 '"max_tokens": 1'
-says "$dir/head" '^Retry-After: '
 serve --ctx 8192 --parallel 1 --max-queue 3 --sse-ping-interval 1 --no-prefix-cache
 
 claim="a stream's header is sent when its text is begun, not with its first token"
@@ -407,6 +407,10 @@ while answers 200 /metrics && ! none_is_there && [ $n -lt 400 ]; do
 done
 says "$out" '^llamacpp:requests_deferred 0'
 stop
+serve --ctx 4096 --parallel 1 --max-queue 0
+endless "$dir/stream"
+chat 429 '"max_tokens": 1'
+says "$dir/head" '^Retry-After: '
 answers 200 /health
 
 claim='SIGTERM lets the texts end that are being written'
