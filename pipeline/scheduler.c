@@ -437,7 +437,7 @@ static int add_part(kin_scheduler *s, kin_flight *f, kin_generation *g, int n, k
         if (kin_kv_blocks_append(s->blocks, g->slot, g->n_sent + i, &cell, err) != 0) return KIN_FAIL;
     }
     if (is_last && !all) s->out[f->n_out++] = f->n_tokens - 1;
-    if (p->is_prompt) f->n_prompt += n;
+    if (p->is_prompt) f->n_prompt += n, f->ends_prompts |= is_last && !f->hidden;
     g->n_sent += n;
     g->n_steps++;
     return 0;
@@ -587,7 +587,7 @@ static int reserve_logits(kin_scheduler *s, kin_flight *f, kin_err *err) {
 static kin_flight *new_flight(kin_scheduler *s, kin_flight_kind kind) {
     kin_flight *f = &s->flights[(s->first_flight + s->n_flights) % KIN_STEPS_IN_FLIGHT];
     f->n_parts = f->n_tokens = f->n_out = f->n_prompt = f->n_prompt_rows = f->n_draft = 0;
-    f->in_chain = f->follows_prompts = false;
+    f->in_chain = f->follows_prompts = f->ends_prompts = false;
     f->kind = kind;
     return f;
 }
@@ -607,12 +607,21 @@ static bool may_send_any(const kin_scheduler *s) {
     return s->n_flights - s->n_page_flights < n_most_in_flight(s) || n_written(s) == 0;
 }
 
+// Where one step at a time suits the ring, it is to have all texts: a text that is ready waits for those whose prompts end in
+// steps in flight. Its own step would be back behind these anyway, and the others' a whole step later.
+static bool waits_for_others(const kin_scheduler *s) {
+    int n_texts = n_written(s), n_members = kin_head_n_members(s->head);
+    bool any_ends = false;
+    for (int i = 0; i < s->n_flights; i++) any_ends |= flight_at(s, i)->ends_prompts;
+    return any_ends && steps_for(s, n_texts > n_members ? n_texts : n_members) == 1;
+}
+
 // Whether texts that are ready may follow more pieces of prompts than that: these were sent while fewer texts were written, or
 // while there were more of them.
 static bool may_send_ready(const kin_scheduler *s) {
     bool any_ready = false;
     for (int i = 0; i < s->n_running; i++) any_ready = any_ready || (is_ready(s->running[i]) && !s->running[i]->o.hidden);
-    return any_ready && n_with_tokens(s) < n_most_in_flight(s);
+    return any_ready && n_with_tokens(s) < n_most_in_flight(s) && !waits_for_others(s);
 }
 
 static bool may_send(const kin_scheduler *s) {

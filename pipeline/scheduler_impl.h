@@ -64,6 +64,7 @@ typedef struct kin_flight {
     int n_prompt_rows;         // of n_out
     int n_draft;               // of n_tokens
     bool hidden;               // all rows' hidden states are wanted, no logits
+    bool ends_prompts;         // of texts that are written then
     bool in_chain;             // of a text that is in several steps at once
     bool follows_prompts;      // it was sent while pieces of prompts were in flight
     kin_prefill_beside beside; // what was written when it was sent

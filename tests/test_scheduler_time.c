@@ -304,6 +304,32 @@ static void a_text_that_is_ready_follows_the_prompts_of_others(void **state) {
     }
 }
 
+// Where one step at a time suits the ring, as where weights are streamed: none is sent for those alone whose prompts were done
+// first.
+static void texts_whose_prompts_end_one_after_another_go_on_together(void **state) {
+    (void)state;
+    enum { N_MEMBERS = 4, N_TEXTS = 8, N_MADE = 10 };
+    kin_scheduler *s = open_scheduler(N_MEMBERS, false);
+    for (int n = 1; n <= N_TEXTS; n++) kin_scheduler_set_in_flight(s, n, 1);
+    for (int i = 0; i < N_TEXTS; i++) submit(s, i, 10 + 8 * i, N_MADE);
+    while (step(s)) continue;
+    double first_ms = 0, last_ms = 0;
+    for (int i = 0; i < N_TEXTS; i++) {
+        if (i == 0 || texts[i].made_ms[0] < first_ms) first_ms = texts[i].made_ms[0];
+        last_ms = fmax(last_ms, texts[i].made_ms[0]);
+    }
+    assert_true(last_ms > first_ms); // several steps had their prompts
+    for (int i = 0; i < N_TEXTS; i++) {
+        for (int k = 1; k < N_MADE; k++) {
+            double due_ms = last_ms + k * (STEP_MS + ROW_MS * N_TEXTS);
+            if (fabs(texts[i].made_ms[k] - due_ms) > 0.1)
+                fail_msg("token %d of text %d came after %.1f ms, not %.1f", k, i, texts[i].made_ms[k] - last_ms,
+                         due_ms - last_ms);
+        }
+    }
+    kin_scheduler_close(s);
+}
+
 static double longest_gap_ms(const text *x, int first) {
     double longest = 0;
     for (int i = first > 0 ? first : 1; i < x->n_made; i++) longest = fmax(longest, x->made_ms[i] - x->made_ms[i - 1]);
@@ -530,6 +556,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_draft_model_goes_on_while_the_ring_computes),
         cmocka_unit_test(a_text_that_is_ready_follows_the_prompts_of_others),
+        cmocka_unit_test(texts_whose_prompts_end_one_after_another_go_on_together),
         cmocka_unit_test(a_prompt_makes_steps_longer_by_less_than_half),
         cmocka_unit_test(after_slow_steps_pieces_are_those_of_quick_ones),
         cmocka_unit_test(what_followed_prompts_is_no_usual_step),
