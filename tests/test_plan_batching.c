@@ -9,6 +9,7 @@
 
 #include "pure/plan/batching.h"
 #include "pure/plan/scheduler.h"
+#include "pure/plan/timeline.h"
 #include "testkit/paper_clusters.h"
 #include "testkit/plan_random.h"
 
@@ -97,6 +98,23 @@ static void streamed_weights_in_several_rounds_are_read_for_one_pass_at_a_time(v
     assert_int_equal(choose(&facts, &plan, 64, MOST).n_batches, 1);
 }
 
+// As the plan's token is shown, which is simulated: weight blocks are whole, so of windows alike some wait for one more.
+static void streamed_texts_are_expected_as_the_plans_token_is(void **state) {
+    (void)state;
+    kin_facts facts;
+    kin_plan plan;
+    kin_prediction closed, played;
+    kin_err err = {""};
+    make_ring(&facts, &plan, 1.75e9, 1e-4, (const int[]){8, 8, 8, 8});
+    plan.n_rounds = 8;
+    facts.work.n_ctx = 1024;
+    for (int i = 0; i < 4; i++) facts.devices[i].disk_bytes_s = 300e6;
+    assert_int_equal(kin_timeline_closed(&facts, &plan, &closed, &err), 0);
+    assert_int_equal(kin_timeline_predict(&facts, &plan, &played, &err), 0);
+    assert_true(fabs(played.tpot_s - closed.tpot_s) > 0.03 * closed.tpot_s);
+    assert_true(fabs(choose_at(&facts, &plan, 1, facts.work.n_cached, MOST).period_s - played.tpot_s) < 1e-9);
+}
+
 static void no_number_of_micro_batches_is_better_than_the_chosen_one(void **state) {
     (void)state;
     enum { N = 200 };
@@ -138,6 +156,7 @@ int main(void) {
         cmocka_unit_test(slow_links_take_more_micro_batches_than_there_are_devices),
         cmocka_unit_test(streamed_weights_are_read_once_for_all_texts),
         cmocka_unit_test(streamed_weights_in_several_rounds_are_read_for_one_pass_at_a_time),
+        cmocka_unit_test(streamed_texts_are_expected_as_the_plans_token_is),
         cmocka_unit_test(no_number_of_micro_batches_is_better_than_the_chosen_one),
         cmocka_unit_test(texts_with_more_tokens_are_slower),
     };

@@ -1,5 +1,7 @@
 #include "pure/plan/batching.h"
 
+#include "pure/plan/timeline.h"
+
 static const double WORTH = 1.02; // a smaller gain is none
 
 static double busiest_s(const kin_facts *facts, const kin_prediction *p) {
@@ -13,10 +15,8 @@ static double busiest_s(const kin_facts *facts, const kin_prediction *p) {
     return most;
 }
 
-// Whether a device reads weights, in several rounds: passes that share it come to its windows in turns, each to the same ones,
-// and what was read ahead for the one is not what the next one needs.
-static bool passes_disturb_reading(const kin_facts *facts, const kin_plan *plan, const kin_prediction *p) {
-    for (int i = 0; i < facts->n_device && plan->n_rounds > 1; i++) {
+static bool any_reads(const kin_facts *facts, const kin_prediction *p) {
+    for (int i = 0; i < facts->n_device; i++) {
         if (p->devices[i].streamed_bytes > 0) return true;
     }
     return false;
@@ -32,8 +32,11 @@ int kin_batching_choose(const kin_facts *facts, const kin_plan *plan, int n_text
         if (n_each == before) continue; // more micro-batches of as many texts
         before = n_each;
         if (kin_latency_texts(facts, plan, n_each, n_cached, &p, err) != 0) return KIN_FAIL;
-        if (m > 1 && passes_disturb_reading(facts, plan, &p)) return 0;
-        double alone_s = p.tpot_s, shared_s = m * busiest_s(facts, &p), period_s = alone_s > shared_s ? alone_s : shared_s;
+        bool reads = any_reads(facts, &p);
+        if (m > 1 && reads && plan->n_rounds > 1) return 0; // passes would disturb each other's reading
+        double alone_s = p.tpot_s;
+        if (reads && kin_timeline_play_texts(facts, plan, n_each, n_cached, &alone_s, err) != 0) return KIN_FAIL;
+        double shared_s = m > 1 ? m * busiest_s(facts, &p) : 0, period_s = alone_s > shared_s ? alone_s : shared_s;
         if (n_texts / period_s > out->rate * WORTH) *out = (kin_batching){m, period_s, n_texts / period_s};
     }
     return 0;

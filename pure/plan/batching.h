@@ -7,7 +7,9 @@
 //
 // Where weights are resident, more micro-batches keep more devices at work. Where they are streamed, a pass reads them once for
 // all its texts: busy_d is at least the disk's work, and one micro-batch is best until computing binds. In several rounds it is
-// the only choice there: the streamer reads ahead in the order of one pass (engine/stream.h), and drops that for another one.
+// the only choice there: passes that share a device come to its windows in turns, each to the same ones, and the streamer reads
+// ahead in the order of one pass (engine/stream.h), and drops that for another one. T(b) is simulated there (timeline.h): weight
+// blocks are whole, so of windows alike some wait for one more than the mean, which the closed form does not see.
 #pragma once
 
 #include "pure/plan/latency.h"

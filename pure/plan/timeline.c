@@ -97,7 +97,8 @@ static double compute_window(device *d, double now, int n_cpu, int n_gpu) {
     return now;
 }
 
-static double play_token(const kin_facts *facts, const kin_plan *plan, device *devices, double now) {
+// Of each of n_texts.
+static double play_token(const kin_facts *facts, const kin_plan *plan, int n_texts, device *devices, double now) {
     for (int i = 0; i < facts->n_device; i++) devices[i].next = devices[i].cpu.next = devices[i].gpu.next = 0;
     for (int round = 0; round < plan->n_rounds; round++) {
         for (int i = 0; i < plan->n_stops; i++) {
@@ -105,7 +106,7 @@ static double play_token(const kin_facts *facts, const kin_plan *plan, device *d
             const kin_layer_share *share = &plan->shares[at];
             int n = plan->stops[s].relay ? 0 : kin_plan_of_round(share->n_layer, plan->n_rounds, round);
             int n_gpu = n > 0 ? kin_plan_of_round(share->n_layer_gpu, plan->n_rounds, round) : 0;
-            if (kin_hops_are_in(facts, plan)) now += kin_hop_s(facts, from, at, 1);
+            if (kin_hops_are_in(facts, plan)) now += kin_hop_s(facts, from, at, n_texts);
             if (n > 0) now = compute_window(&devices[at], now, n - n_gpu, n_gpu);
         }
     }
@@ -115,33 +116,42 @@ static double play_token(const kin_facts *facts, const kin_plan *plan, device *d
     return now;
 }
 
-int kin_timeline_play(const kin_facts *facts, const kin_plan *plan, double *tpot_s, kin_err *err) {
+// d: with its layers; p: what is predicted of it.
+static void set_device(device *d, const kin_facts *facts, int i, const kin_layer_share *share, const kin_device_prediction *p,
+                       int n_texts, int n_cached) {
+    kin_device_rates_init_texts(&d->rates, facts, i, n_texts, n_cached);
+    kin_load load = kin_load_of(d->cpu.n, share->n_layer_gpu);
+    kin_simulate_init(&d->play, d->rates.ring_bytes, facts->devices[i].disk_bytes_s, 0);
+    d->output_on_gpu = kin_device_output_on_gpu(&d->rates, &load);
+    if (p->streamed_bytes > 0) {
+        d->rates.cpu_layer_fixed_s += d->rates.layer_starts_s;
+        d->rates.output_s += d->rates.output_starts_s;
+    }
+    set_weight_blocks(d, &facts->model, p->resident_bytes, p->streamed_bytes > 0);
+    d->experts_layer_s = d->cpu.n > 0 ? p->experts_s / d->cpu.n : 0;
+}
+
+int kin_timeline_play_texts(const kin_facts *facts, const kin_plan *plan, int n_texts, int n_cached, double *period_s,
+                            kin_err *err) {
     kin_prediction p;
     double now = 0, counted = 0;
-    if (kin_latency_pass(facts, plan, 1, facts->work.n_cached, 1, &p, err) != 0) return KIN_FAIL;
+    if (kin_latency_texts(facts, plan, n_texts, n_cached, &p, err) != 0) return KIN_FAIL;
     device *devices = calloc((size_t)facts->n_device, sizeof *devices);
     if (!devices) return kin_err_set(err, "plan: no memory to play it");
     set_layers(devices, facts, plan);
-    for (int i = 0; i < facts->n_device; i++) {
-        int n_cpu = devices[i].cpu.n;
-        kin_device_rates_init(&devices[i].rates, facts, i, 1, facts->work.n_cached, 1);
-        kin_load load = kin_load_of(n_cpu, plan->shares[i].n_layer_gpu);
-        kin_simulate_init(&devices[i].play, devices[i].rates.ring_bytes, facts->devices[i].disk_bytes_s, 0);
-        devices[i].output_on_gpu = kin_device_output_on_gpu(&devices[i].rates, &load);
-        if (p.devices[i].streamed_bytes > 0) {
-            devices[i].rates.cpu_layer_fixed_s += devices[i].rates.layer_starts_s;
-            devices[i].rates.output_s += devices[i].rates.output_starts_s;
-        }
-        set_weight_blocks(&devices[i], &facts->model, p.devices[i].resident_bytes, p.devices[i].streamed_bytes > 0);
-        devices[i].experts_layer_s = n_cpu > 0 ? p.devices[i].experts_s / n_cpu : 0;
-    }
+    for (int i = 0; i < facts->n_device; i++)
+        set_device(&devices[i], facts, i, &plan->shares[i], &p.devices[i], n_texts, n_cached);
     for (int token = 0; token < N_TOKENS; token++) {
         if (token == N_TOKENS - N_COUNTED) counted = now;
-        now = play_token(facts, plan, devices, now);
+        now = play_token(facts, plan, n_texts, devices, now);
     }
     free(devices);
-    *tpot_s = (now - counted) / N_COUNTED;
+    *period_s = (now - counted) / N_COUNTED;
     return 0;
+}
+
+int kin_timeline_play(const kin_facts *facts, const kin_plan *plan, double *tpot_s, kin_err *err) {
+    return kin_timeline_play_texts(facts, plan, 1, facts->work.n_cached, tpot_s, err);
 }
 
 int kin_timeline_closed(const kin_facts *facts, const kin_plan *plan, kin_prediction *out, kin_err *err) {

@@ -18,3 +18,7 @@ int kin_timeline_predict(const kin_facts *facts, const kin_plan *plan, kin_predi
 
 // Seconds of a token, once tokens take the same. Fails where kin_latency_pass does, and for want of memory.
 int kin_timeline_play(const kin_facts *facts, const kin_plan *plan, double *tpot_s, kin_err *err);
+
+// The same of a step with the next token of each of n_texts, all after n_cached of their own.
+int kin_timeline_play_texts(const kin_facts *facts, const kin_plan *plan, int n_texts, int n_cached, double *period_s,
+                            kin_err *err);
