@@ -13,6 +13,7 @@
 #include "node/plan_file.h"
 #include "pure/plan/acceptance.h"
 #include "pure/plan/group_search.h"
+#include "pure/plan/prompt.h"
 #include "pure/plan/ring_order.h"
 #include "pure/plan/timeline.h"
 #include "pure/proto/id.h"
@@ -704,15 +705,32 @@ bool kin_planner_expects(kin_planner *p, kin_expectation *out) {
     return known;
 }
 
+// Of the plan in force, with what was learned since and its groups as single devices; NULL: not known.
+static const kin_facts *facts_in_force(kin_planner *p) {
+    kin_err err;
+    return p->now.is_predicted ? put_groups(p, corrected_facts(p, &p->now), &p->now.grouping, &err) : NULL;
+}
+
 bool kin_planner_batching(kin_planner *p, int n_texts, int n_cached, int most, kin_batching *out) {
     kin_err err;
     if (pthread_mutex_trylock(&p->mutex) != 0) return false;
     take_proposed(p);
     if (n_cached < 0) n_cached = p->work.n_cached / n_texts;
-    const kin_facts *facts = p->now.is_predicted ? put_groups(p, corrected_facts(p, &p->now), &p->now.grouping, &err) : NULL;
+    const kin_facts *facts = facts_in_force(p);
     bool known = facts && kin_batching_choose(facts, &p->now.plan, n_texts, n_cached, most, out, &err) == 0;
     pthread_mutex_unlock(&p->mutex);
     return known;
+}
+
+int kin_planner_chunk_worth(kin_planner *p) {
+    int worth;
+    kin_err err;
+    if (pthread_mutex_trylock(&p->mutex) != 0) return 0;
+    take_proposed(p);
+    const kin_facts *facts = facts_in_force(p);
+    if (!facts || kin_prompt_chunk_worth(facts, &p->now.plan, &worth, &err) != 0) worth = 0;
+    pthread_mutex_unlock(&p->mutex);
+    return worth;
 }
 
 void kin_planner_wait(kin_planner *p, uint64_t ns) {

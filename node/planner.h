@@ -71,6 +71,9 @@ bool kin_planner_expects(kin_planner *planner, kin_expectation *out);
 // -1: its share of those that work was told of. False: not known, or not now, because a plan is being made.
 bool kin_planner_batching(kin_planner *planner, int n_texts, int n_cached, int most, kin_batching *out);
 
+// kin_prompt_chunk_worth of the plan in force; 0: not known, or not now.
+int kin_planner_chunk_worth(kin_planner *planner);
+
 // The facts that the plan in force was made of, uncorrected, and the plan (none, where it only looks); where it has groups, what
 // its devices would do without them. False: there is none yet.
 bool kin_planner_last(kin_planner *planner, kin_facts *facts, kin_plan *plan);

@@ -239,6 +239,10 @@ bool kin_session_batching(const kin_session *s, int n_texts, int n_cached, int m
     return s->planner && kin_planner_batching(s->planner, n_texts, n_cached, most, out);
 }
 
+int kin_session_chunk_worth(const kin_session *s) {
+    return s->planner ? kin_planner_chunk_worth(s->planner) : 0;
+}
+
 // Devices that search for a head ask again every few seconds.
 int kin_session_look(kin_session *s, const kin_session_options *o, kin_facts *facts, kin_err *err) {
     enum { QUIET_MS = 7000, SHOW_MS = 100 };

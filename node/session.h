@@ -120,6 +120,10 @@ int kin_session_look(kin_session *s, const kin_session_options *o, kin_facts *fa
 // How n_texts texts are best divided into steps at once, at most `most` of them, by the plan in force. False: not known.
 bool kin_session_batching(const kin_session *s, int n_texts, int n_cached, int most, kin_batching *out);
 
+// Tokens of a chunk of a prompt that are worth reading streamed weights for, by the plan in force (kin_prompt_chunk_worth); 0:
+// not known.
+int kin_session_chunk_worth(const kin_session *s);
+
 // Within a request, between tokens: what was expected, with what the last tokens took taken into account. False: not known.
 bool kin_session_expects(kin_session *s, kin_expectation *out);
 

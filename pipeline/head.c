@@ -37,7 +37,7 @@ struct kin_head {
     const kin_model *model;
     kin_head_ring ring;
     uint64_t ring_number;
-    int n_batch, n_steps, n_chunk;
+    int n_batch, n_steps, n_chunk, chunk_worth;
 
     flight *flights; // [n_steps] cyclic, by the step's number
     float *x;        // f32 [n_batch, n_embd] hidden states of the step at hand
@@ -113,7 +113,7 @@ void kin_head_set_ring(kin_head *h, const kin_head_ring *ring) {
     h->ring_number++;
     h->n_ops = 0; // its caches are empty
     h->done_step = h->next_step;
-    h->n_pages = 0;
+    h->n_pages = h->chunk_worth = 0;
     if (!h->ring.counts) h->ring.counts = &h->own_counts;
     h->timing = (kin_step_timing){0};
     memset(h->waits, 0, sizeof h->waits);
@@ -126,6 +126,14 @@ uint64_t kin_head_ring_number(const kin_head *h) {
 
 void kin_head_set_chunk(kin_head *h, int n_tokens) {
     h->n_chunk = n_tokens;
+}
+
+void kin_head_set_chunk_worth(kin_head *h, int worth) {
+    h->chunk_worth = worth;
+}
+
+int kin_head_chunk_worth(const kin_head *h) {
+    return h->chunk_worth;
 }
 
 void kin_head_record(kin_head *h, kin_trace *trace) {
@@ -170,7 +178,7 @@ int kin_head_n_batch(const kin_head *h) {
 
 int kin_head_n_chunk(const kin_head *h, int n) {
     if (h->n_chunk > 0) return min_int(h->n_chunk, h->n_batch);
-    return kin_prompt_chunk_tokens(n, h->ring.n_members, h->n_batch);
+    return kin_prompt_chunk_tokens(n, h->ring.n_members, h->n_batch, h->chunk_worth);
 }
 
 int kin_head_n_vocab(const kin_head *h) {

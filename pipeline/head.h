@@ -54,6 +54,10 @@ uint64_t kin_head_ring_number(const kin_head *head);
 // Tokens in a chunk of a prompt; 0 (as after open): what suits the ring, at most n_batch.
 void kin_head_set_chunk(kin_head *head, int n_tokens);
 
+// Of the ring that is set: what kin_prompt_chunk_worth (pure/plan/prompt.h) says of its plan; 0: it is not known.
+void kin_head_set_chunk_worth(kin_head *head, int worth);
+int kin_head_chunk_worth(const kin_head *head);
+
 // Where computing and waiting are recorded from now on; borrowed, NULL: nowhere.
 void kin_head_record(kin_head *head, kin_trace *trace);
 

@@ -601,10 +601,17 @@ static int n_most_in_flight(const kin_scheduler *s) {
     return s->n_running == 1 && s->running[0]->n_steps_wanted > 1 ? s->running[0]->n_steps_wanted : count_beside(s).n_steps;
 }
 
+// Whether prompts have tokens enough for a step behind others, for which devices read their weights again: few wait for more.
+static bool is_worth_reading(const kin_scheduler *s) {
+    int n = 0, worth = kin_head_chunk_worth(s->head);
+    for (int i = 0; i < s->n_running; i++) n += n_pending(s->running[i], false) + n_pending(s->running[i], true);
+    return worth <= KIN_PROMPT_CHUNK_LEAST || n >= worth / 2;
+}
+
 // Whether any step may follow those in flight: while texts are written as many as suit them, of prompts alone as many as the head
 // takes.
 static bool may_send_any(const kin_scheduler *s) {
-    return s->n_flights - s->n_page_flights < n_most_in_flight(s) || n_written(s) == 0;
+    return s->n_flights - s->n_page_flights < n_most_in_flight(s) || (n_written(s) == 0 && is_worth_reading(s));
 }
 
 // Where one step at a time suits the ring, it is to have all texts: a text that is ready waits for those whose prompts end in

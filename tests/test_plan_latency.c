@@ -230,12 +230,52 @@ static void chunks_of_a_prompt_follow_each_other(void **state) {
 // What the head does (pipeline/head.c): two chunks for each member, none smaller than 16 nor larger than a batch.
 static void a_prompt_is_cut_as_the_head_cuts_it(void **state) {
     (void)state;
-    assert_int_equal(kin_prompt_chunk_tokens(1000, 1, 512), 512);
-    assert_int_equal(kin_prompt_chunk_tokens(1000, 2, 512), 250);
-    assert_int_equal(kin_prompt_chunk_tokens(1001, 2, 512), 251);
-    assert_int_equal(kin_prompt_chunk_tokens(1000, 2, 128), 128);
-    assert_int_equal(kin_prompt_chunk_tokens(40, 4, 512), 16);
-    assert_int_equal(kin_prompt_chunk_tokens(40, 4, 8), 8);
+    assert_int_equal(kin_prompt_chunk_tokens(1000, 1, 512, 0), 512);
+    assert_int_equal(kin_prompt_chunk_tokens(1000, 2, 512, 0), 250);
+    assert_int_equal(kin_prompt_chunk_tokens(1001, 2, 512, 0), 251);
+    assert_int_equal(kin_prompt_chunk_tokens(1000, 2, 128, 0), 128);
+    assert_int_equal(kin_prompt_chunk_tokens(40, 4, 512, 0), 16);
+    assert_int_equal(kin_prompt_chunk_tokens(40, 4, 8, 0), 8);
+    assert_int_equal(kin_prompt_chunk_tokens(40, 4, 512, 16), 16);
+    assert_int_equal(kin_prompt_chunk_tokens(150, 4, 512, 70), 75);
+    assert_int_equal(kin_prompt_chunk_tokens(100, 4, 512, 70), 100);
+    assert_int_equal(kin_prompt_chunk_tokens(20, 4, 512, 70), 20);
+    assert_int_equal(kin_prompt_chunk_tokens(1000, 4, 512, 70), 125);
+    assert_int_equal(kin_prompt_chunk_tokens(1000, 4, 512, 400), 334);
+    assert_int_equal(kin_prompt_chunk_tokens(1000, 1, 512, 70), 512);
+}
+
+static bool any_reads_longer_than_it_computes(const kin_facts *facts, const kin_plan *plan, int n_tokens) {
+    kin_prediction p;
+    bool any = false;
+    assert_int_equal(kin_latency_pass(facts, plan, n_tokens, 0, 0, &p, NULL), 0);
+    for (int i = 0; i < facts->n_device; i++) any = any || p.devices[i].load_s > p.devices[i].compute_s + p.devices[i].windows_s;
+    return any;
+}
+
+static void a_chunk_is_worth_reading_for_that_takes_as_long_to_compute(void **state) {
+    (void)state;
+    enum { N = 300 };
+    static kin_facts facts;
+    kin_rng rng;
+    int n_usual = 0, n_between = 0, n_batches = 0;
+    kin_rng_seed(&rng, 41);
+    for (int i = 0; i < N; i++) {
+        kin_plan plan;
+        int worth;
+        if (!make_case(&facts, &plan, &rng)) continue;
+        facts.work.n_batch = 16 << kin_random_below(&rng, 6);
+        assert_int_equal(kin_prompt_chunk_worth(&facts, &plan, &worth, NULL), 0);
+        assert_true(worth >= KIN_PROMPT_CHUNK_LEAST && worth <= facts.work.n_batch);
+        bool is_usual = worth == KIN_PROMPT_CHUNK_LEAST, is_batch = worth == facts.work.n_batch;
+        if (!is_usual) assert_true(any_reads_longer_than_it_computes(&facts, &plan, worth - 1));
+        if (!is_batch) assert_false(any_reads_longer_than_it_computes(&facts, &plan, worth));
+        n_usual += is_usual;
+        n_batches += is_batch && !is_usual;
+        n_between += !is_batch && !is_usual;
+    }
+    print_message("%d usual, %d between, %d whole batches\n", n_usual, n_between, n_batches);
+    assert_true(n_usual > N / 20 && n_between > N / 20 && n_batches > N / 20);
 }
 
 static void a_prompt_without_end_is_refused(void **state) {
@@ -609,6 +649,7 @@ int main(void) {
         cmocka_unit_test(a_prediction_that_is_shown_is_the_played_one),
         cmocka_unit_test(chunks_of_a_prompt_follow_each_other),
         cmocka_unit_test(a_prompt_is_cut_as_the_head_cuts_it),
+        cmocka_unit_test(a_chunk_is_worth_reading_for_that_takes_as_long_to_compute),
         cmocka_unit_test(a_prompt_without_end_is_refused),
         cmocka_unit_test(in_memory_a_token_is_computing_only),
         cmocka_unit_test(streaming_alone_costs_the_disk_its_time),

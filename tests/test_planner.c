@@ -13,6 +13,7 @@
 #include "node/plan_file.h"
 #include "node/planner.h"
 #include "pure/plan/group_search.h"
+#include "pure/plan/prompt.h"
 #include "pure/plan/timeline.h"
 #include "testkit/equal_devices.h"
 #include "testkit/paper_clusters.h"
@@ -459,9 +460,11 @@ static void texts_are_divided_by_the_tokens_that_they_have_and_by_what_was_measu
     cluster.work.n_cached = 800;
     kin_planner *p = open_planner("auto", "exact");
     assert_false(kin_planner_batching(p, 4, -1, 16, &share)); // there is no plan yet
+    assert_int_equal(kin_planner_chunk_worth(p), 0);
     assert_int_equal(kin_planner_set_alone(p, &cluster.devices[0], 0, &err), 0);
     assert_true(kin_planner_batching(p, 4, -1, 16, &share) && kin_planner_batching(p, 4, 200, 16, &same));
     assert_true(share.rate == same.rate);
+    assert_int_equal(kin_planner_chunk_worth(p), KIN_PROMPT_CHUNK_LEAST); // nothing is streamed
     assert_true(kin_planner_batching(p, 4, 2000, 16, &deep));
     assert_true(deep.rate < share.rate);
     assert_true(kin_planner_last(p, &facts, &plan));

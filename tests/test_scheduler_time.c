@@ -23,7 +23,8 @@ enum { WRONG_EVERY = 11, N_DRAFTED = 400 };
 static const double STEP_MS = 30, ROW_MS = 4, CHEAP_ROW_MS = 0.7, PASS_MS = 3;
 
 struct kin_head {
-    int n_members;
+    int n_members, chunk_worth;
+    int n_wakes; // so often it is woken before a step is back
     uint64_t next, done;
     uint64_t n_slow;                     // its first steps take four times as long
     double slowness[MAX_MEMBERS];        // of each member; 1: it takes its share of a step's time
@@ -61,7 +62,11 @@ int kin_head_n_members(const kin_head *h) {
 }
 
 int kin_head_n_chunk(const kin_head *h, int n) {
-    return kin_prompt_chunk_tokens(n, h->n_members, N_BATCH);
+    return kin_prompt_chunk_tokens(n, h->n_members, N_BATCH, h->chunk_worth);
+}
+
+int kin_head_chunk_worth(const kin_head *h) {
+    return h->chunk_worth;
 }
 
 bool kin_head_is_exact(const kin_head *h) {
@@ -112,6 +117,8 @@ int kin_head_n_good(const kin_head *h, uint64_t number) {
 
 int kin_head_receive(kin_head *h, const kin_head_meanwhile *meanwhile, uint64_t *number, kin_err *err) {
     (void)err;
+    *number = 0;
+    if (h->n_wakes > 0) return h->n_wakes--, 0;
     *number = h->done++;
     double back_ms = h->back_ms[*number % KIN_STEPS_IN_FLIGHT];
     while (meanwhile && t.works_meanwhile && t.now_ms < back_ms) {
@@ -328,6 +335,34 @@ static void texts_whose_prompts_end_one_after_another_go_on_together(void **stat
         }
     }
     kin_scheduler_close(s);
+}
+
+// Where devices read their weights for each step: what came while the first one is in flight.
+static void prompts_that_come_one_by_one_share_a_step_behind_the_first(void **state) {
+    (void)state;
+    enum { N_TEXTS = 7, N_PROMPT = 10, WORTH = 60 };
+    static const struct {
+        int worth;
+        uint64_t n_steps;
+    } cases[] = {{0, N_TEXTS}, {WORTH, 3}}; // 10; 30 and 30, which is half of what is worth it
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        kin_scheduler *s = open_scheduler(4, false);
+        t.head.chunk_worth = cases[k].worth;
+        for (int n = 1; n <= N_TEXTS; n++) kin_scheduler_set_in_flight(s, n, 1);
+        t.head.n_wakes = N_TEXTS;
+        for (int i = 0; i < N_TEXTS; i++) {
+            submit(s, i, N_PROMPT, 2);
+            step(s);
+        }
+        for (bool any = true; any;) {
+            any = false;
+            for (int i = 0; i < N_TEXTS; i++) any = any || texts[i].n_made == 0;
+            if (any) step(s);
+        }
+        assert_int_equal(t.head.done - 1, cases[k].n_steps);
+        while (step(s)) continue;
+        kin_scheduler_close(s);
+    }
 }
 
 static double longest_gap_ms(const text *x, int first) {
@@ -557,6 +592,7 @@ int main(void) {
         cmocka_unit_test(a_draft_model_goes_on_while_the_ring_computes),
         cmocka_unit_test(a_text_that_is_ready_follows_the_prompts_of_others),
         cmocka_unit_test(texts_whose_prompts_end_one_after_another_go_on_together),
+        cmocka_unit_test(prompts_that_come_one_by_one_share_a_step_behind_the_first),
         cmocka_unit_test(a_prompt_makes_steps_longer_by_less_than_half),
         cmocka_unit_test(after_slow_steps_pieces_are_those_of_quick_ones),
         cmocka_unit_test(what_followed_prompts_is_no_usual_step),

@@ -447,7 +447,12 @@ int kin_head_n_members(const kin_head *h) {
 }
 
 int kin_head_n_chunk(const kin_head *h, int n) {
-    return kin_prompt_chunk_tokens(n, kin_head_n_members(h), N_BATCH);
+    return kin_prompt_chunk_tokens(n, kin_head_n_members(h), N_BATCH, 0);
+}
+
+int kin_head_chunk_worth(const kin_head *h) {
+    (void)h;
+    return 0;
 }
 
 bool kin_head_is_exact(const kin_head *h) {

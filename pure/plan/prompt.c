@@ -34,9 +34,34 @@ static int fill_chunk(const prompt *p, int n_tokens, int n_before, chunk *out, k
     return 0;
 }
 
+static int reads_longest(const kin_facts *facts, const kin_plan *plan, int n_tokens, bool *yes, kin_err *err) {
+    kin_prediction p;
+    *yes = false;
+    if (kin_latency_pass(facts, plan, n_tokens, 0, 0, &p, err) != 0) return KIN_FAIL;
+    for (int i = 0; i < facts->n_device; i++) *yes |= p.devices[i].load_s > p.devices[i].compute_s + p.devices[i].windows_s;
+    return 0;
+}
+
+int kin_prompt_chunk_worth(const kin_facts *facts, const kin_plan *plan, int *worth, kin_err *err) {
+    int less = KIN_PROMPT_CHUNK_LEAST, enough = facts->work.n_batch;
+    bool reads;
+    *worth = less;
+    if (reads_longest(facts, plan, less, &reads, err) != 0) return KIN_FAIL;
+    if (!reads) return 0;
+    while (enough - less > 1) {
+        int n = less + (enough - less) / 2;
+        if (reads_longest(facts, plan, n, &reads, err) != 0) return KIN_FAIL;
+        *(reads ? &less : &enough) = n;
+    }
+    if (enough > less) *worth = enough;
+    return 0;
+}
+
 static int cut(prompt *p, kin_err *err) {
-    int n = p->n_tokens, size = kin_prompt_chunk_tokens(n, p->plan->n_stops, p->facts->work.n_batch);
+    int n = p->n_tokens, worth;
     kin_prediction last;
+    if (kin_prompt_chunk_worth(p->facts, p->plan, &worth, err) != 0) return KIN_FAIL;
+    int size = kin_prompt_chunk_tokens(n, p->plan->n_stops, p->facts->work.n_batch, worth);
     p->n_chunk = n / size + (n % size > 0);
     if (p->n_chunk > KIN_PROMPT_MAX_CHUNKS) return kin_err_set(err, "plan: a prompt of %d chunks of %d tokens", p->n_chunk, size);
     p->chunks = calloc((size_t)p->n_chunk, sizeof *p->chunks);

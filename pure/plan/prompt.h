@@ -23,12 +23,20 @@ enum {
     KIN_PROMPT_MAX_CHUNKS = 8192, // that are predicted
 };
 
-// Tokens of a chunk of a prompt of n in a ring of n_members, the head among them; the last chunk may be shorter.
-static inline int kin_prompt_chunk_tokens(int n, int n_members, int n_batch) {
-    int parts = KIN_PROMPT_CHUNKS_PER_MEMBER * n_members, share = n / parts + (n % parts > 0);
+// Tokens of a chunk of a prompt of n in a ring of n_members, the head among them; the last chunk may be shorter. worth: what
+// kin_prompt_chunk_worth says; 0: not known.
+static inline int kin_prompt_chunk_tokens(int n, int n_members, int n_batch, int worth) {
+    int parts = KIN_PROMPT_CHUNKS_PER_MEMBER * n_members, most = worth > KIN_PROMPT_CHUNK_LEAST ? (n + worth / 2) / worth : parts;
+    if (parts > most) parts = most > 0 ? most : 1;
+    int share = n / parts + (n % parts > 0);
     if (share < KIN_PROMPT_CHUNK_LEAST) share = KIN_PROMPT_CHUNK_LEAST;
     return n_members < 2 || share > n_batch ? n_batch : share;
 }
+
+// Each chunk has a device that streams read all of its weights again. Tokens of the least chunk that such devices compute for as
+// long as they read for it, at most a batch; a prompt has about so many in each. KIN_PROMPT_CHUNK_LEAST: none is larger for it.
+// Fails where kin_latency_pass does.
+int kin_prompt_chunk_worth(const kin_facts *facts, const kin_plan *plan, int *worth, kin_err *err);
 
 // TTFT of facts->work.n_prompt tokens; 0 for none. Fails where kin_latency_pass does, for more than KIN_PROMPT_MAX_CHUNKS
 // chunks, and without memory.
