@@ -20,7 +20,8 @@ static void run_route(struct ggml_tensor *routed, struct kin_op *op, int n_threa
 }
 
 struct ggml_tensor *kin_op_route(kin_graph *g, struct ggml_tensor *logits) {
-    return kin_op_node(g, GGML_TYPE_I32, 2 * g->hp->n_expert_used, logits->ne[1], &logits, 1, run_route, kin_op_new(g));
+    return kin_op_node(g, GGML_TYPE_I32, 2 * g->hp->n_expert_used, logits->ne[1], &logits, 1, run_route,
+                       kin_op_new(g, KIN_OP_OTHER));
 }
 
 // ---- slots
@@ -188,31 +189,31 @@ struct ggml_tensor *kin_op_experts(kin_graph *g, struct ggml_tensor *x, struct g
     int64_t n = normed->ne[1], n_embd = normed->ne[0], n_slots = n * g->hp->n_expert_used;
     kin_assert(kind == kin_kernel_act_kind((int)up->type));
 
-    struct kin_op *op = kin_op_new(g);
+    struct kin_op *op = kin_op_new(g, KIN_OP_OTHER);
     struct ggml_tensor *counted = kin_op_node(g, GGML_TYPE_I32, g->hp->n_expert + 1 + n_slots, 1, &routed, 1, run_count, op);
     struct ggml_tensor *input = kin_op_rounded(g, normed, kind);
     if (n > 1) {
-        op = kin_op_new(g);
+        op = kin_op_new(g, KIN_OP_OTHER);
         op->kind[0] = kind;
         input = kin_op_node(g, GGML_TYPE_I8, (int64_t)row_bytes(kind, normed->ne[0]) * n_slots, 1,
                             (struct ggml_tensor *[]){counted, routed, input}, 3, run_gather, op);
     }
-    op = kin_op_new(g);
+    op = kin_op_new(g, KIN_OP_OTHER);
     op->kind[0] = kind;
     struct ggml_tensor *h =
         kin_op_node(g, GGML_TYPE_F32, gate->ne[1], n_slots, (struct ggml_tensor *[]){counted, input, gate, up}, 4,
                     run_gated_experts, op); // [n_ff_exp, n_slots]
     if (down_kind != KIN_ACT_F32) {
-        op = kin_op_new(g);
+        op = kin_op_new(g, KIN_OP_OTHER);
         op->kind[0] = down_kind;
         h = kin_op_node(g, GGML_TYPE_I8, (int64_t)row_bytes(down_kind, h->ne[0]) * n_slots, 1,
                         (struct ggml_tensor *[]){counted, h}, 2, run_round_experts, op);
     }
-    op = kin_op_new(g);
+    op = kin_op_new(g, KIN_OP_OTHER);
     op->kind[0] = down_kind;
     struct ggml_tensor *y = kin_op_node(g, GGML_TYPE_F32, n_embd, n_slots, (struct ggml_tensor *[]){counted, h, down}, 3,
                                         run_down_experts, op); // [n_embd, n_slots]
-    op = kin_op_new(g);
+    op = kin_op_new(g, KIN_OP_OTHER);
     op->has_residual = x != NULL;
     return kin_op_node(g, GGML_TYPE_F32, n_embd, n, (struct ggml_tensor *[]){y, routed, counted, x}, x ? 4 : 3, run_sum, op);
 }

@@ -35,7 +35,7 @@ static void run_turns(struct ggml_tensor *turns, struct kin_op *op, int n_thread
 
 static struct ggml_tensor *turns_of(kin_graph *g, kin_graph_rows *rows) {
     if (rows->turns) return rows->turns;
-    struct kin_op *op = kin_op_new(g);
+    struct kin_op *op = kin_op_new(g, KIN_OP_TURNS);
     op->rows = rows;
     op->has_factors = g->rope_factors != NULL;
     struct ggml_tensor *args[] = {g->rope_factors};
@@ -111,7 +111,7 @@ struct ggml_tensor *kin_op_heads(kin_graph *g, int il, struct ggml_tensor *y, in
     int n_args = 3;
     if (q_norm) args[n_args++] = q_norm;
     if (k_norm) args[n_args++] = k_norm;
-    struct kin_op *op = kin_op_new(g);
+    struct kin_op *op = kin_op_new(g, KIN_OP_HEADS);
     op->rows = rows;
     op->n_q = n_q;
     op->n_kv = n_kv;
@@ -172,13 +172,13 @@ static struct ggml_tensor *partial_of(kin_graph *g, const kin_graph_layer *layer
 struct ggml_tensor *kin_op_attend(kin_graph *g, int il, struct ggml_tensor *heads, kin_graph_rows *rows) {
     const kin_graph_layer *layer = &g->layers[il];
     struct ggml_tensor *partial = partial_of(g, layer, rows->n), *args[] = {heads, layer->k, layer->v, partial};
-    struct kin_op *op = kin_op_new(g);
+    struct kin_op *op = kin_op_new(g, KIN_OP_ATTEND);
     op->rows = rows;
     op->has_partial = partial != NULL;
     struct ggml_tensor *out =
         kin_op_node(g, GGML_TYPE_F32, kin_hparams_n_embd_q(g->hp), rows->n, args, partial ? 4 : 3, run_attend, op);
     if (!partial) return out;
-    struct kin_op *merge = kin_op_new(g);
+    struct kin_op *merge = kin_op_new(g, KIN_OP_MERGE);
     merge->rows = rows;
     merge->has_partial = true;
     return kin_op_inplace(g, out, NULL, 0, run_merge, merge);

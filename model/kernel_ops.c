@@ -33,10 +33,10 @@ static void release(void *at) {
 
 // ---- nodes
 
-struct kin_op *kin_op_new(kin_graph *g) {
+struct kin_op *kin_op_new(kin_graph *g, kin_op_code code) {
     kin_assert(g->n_ops < g->max_ops);
     struct kin_op *op = &g->ops[g->n_ops++];
-    *op = (struct kin_op){.kernels = g->kernels, .hp = g->hp, .graph = g->ops, .sums = g->sums};
+    *op = (struct kin_op){.code = code, .kernels = g->kernels, .hp = g->hp, .graph = g->ops, .sums = g->sums};
     return op;
 }
 
@@ -127,7 +127,7 @@ static void run_norm(struct ggml_tensor *y, struct kin_op *op, int n_threads) {
 
 struct ggml_tensor *kin_op_norm(kin_graph *g, struct ggml_tensor *x, struct ggml_tensor *weight) {
     struct ggml_tensor *args[] = {x, weight};
-    return kin_op_node(g, GGML_TYPE_F32, x->ne[0], x->ne[1], args, 2, run_norm, kin_op_new(g));
+    return kin_op_node(g, GGML_TYPE_F32, x->ne[0], x->ne[1], args, 2, run_norm, kin_op_new(g, KIN_OP_NORM));
 }
 
 // ---- rounded activations
@@ -151,7 +151,7 @@ struct ggml_tensor *kin_op_rounded(kin_graph *g, struct ggml_tensor *x, kin_act_
     for (int i = 0; i < g->n_rounded; i++) {
         if (g->rounded[i].x == x && g->rounded[i].kind == kind) return g->rounded[i].act;
     }
-    struct kin_op *op = kin_op_new(g);
+    struct kin_op *op = kin_op_new(g, KIN_OP_ROUND);
     op->kind[0] = kind;
     struct ggml_tensor *act = kin_op_node(g, GGML_TYPE_I8, (int64_t)kin_act_bytes(x->ne[0], x->ne[1]), 1, &x, 1, run_round, op);
     if (g->n_rounded == KIN_GRAPH_ROUNDED) g->n_rounded = 0; // older ones are not asked for again
@@ -263,7 +263,7 @@ struct ggml_tensor *kin_op_linear(kin_graph *g, struct ggml_tensor *x, struct gg
         n_out += weights[i]->ne[1];
     }
     if (residual) args[n_args++] = residual;
-    struct kin_op *op = kin_op_new(g);
+    struct kin_op *op = kin_op_new(g, KIN_OP_LINEAR);
     op->n_weights = n_weights;
     for (int i = 0; i < n_weights; i++) {
         op->kind[i] = kinds[i];
@@ -290,7 +290,7 @@ struct ggml_tensor *kin_op_gated(kin_graph *g, struct ggml_tensor *x, struct ggm
     kin_act_kind kind = kin_kernel_act_kind((int)gate->type);
     kin_assert(kind == kin_kernel_act_kind((int)up->type));
     struct ggml_tensor *args[] = {gate, up, kin_op_rounded(g, x, kind)};
-    struct kin_op *op = kin_op_new(g);
+    struct kin_op *op = kin_op_new(g, KIN_OP_GATED);
     op->kind[0] = kind;
     return kin_op_node(g, GGML_TYPE_F32, gate->ne[1], x->ne[1], args, 3, run_gated, op);
 }
@@ -310,7 +310,7 @@ static void run_sum(struct ggml_tensor *y, struct kin_op *op, int n_threads) {
 }
 
 struct ggml_tensor *kin_op_sum(kin_graph *g, struct ggml_tensor *y, struct ggml_tensor *residual) {
-    struct ggml_tensor *sum = kin_op_inplace(g, y, &residual, 1, run_sum, kin_op_new(g));
+    struct ggml_tensor *sum = kin_op_inplace(g, y, &residual, 1, run_sum, kin_op_new(g, KIN_OP_OTHER));
     ggml_set_name(sum, "sum");
     return sum;
 }

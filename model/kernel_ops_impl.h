@@ -14,8 +14,22 @@ enum {
 // Computes a node, or this thread's share of it: each of the pool's n_threads threads calls it.
 typedef void (*kin_op_run)(struct ggml_tensor *y, struct kin_op *op, int n_threads);
 
+// What a node computes, for whoever computes it elsewhere than `run` does (web/engine/gpu.c).
+typedef enum kin_op_code {
+    KIN_OP_OTHER,
+    KIN_OP_NORM,
+    KIN_OP_ROUND,
+    KIN_OP_LINEAR,
+    KIN_OP_GATED,
+    KIN_OP_TURNS,
+    KIN_OP_HEADS,
+    KIN_OP_ATTEND,
+    KIN_OP_MERGE,
+} kin_op_code;
+
 // What a node needs beside its tensors. Lives as long as its graph.
 struct kin_op {
+    kin_op_code code;
     kin_op_run run;
     void *graph; // an address that all nodes of a graph have in common
     const kin_kernels *kernels;
@@ -33,8 +47,8 @@ struct kin_op {
     atomic_int next, done; // of a run's chunks: the next to take; threads that found none left
 };
 
-// A node's own parameters, zero but for kernels and hp.
-struct kin_op *kin_op_new(kin_graph *g);
+// A node's own parameters, zero but for code, kernels and hp.
+struct kin_op *kin_op_new(kin_graph *g, kin_op_code code);
 
 struct ggml_tensor *kin_op_node(kin_graph *g, enum ggml_type type, int64_t ne0, int64_t ne1, struct ggml_tensor **args,
                                 int n_args, kin_op_run run, struct kin_op *op);
