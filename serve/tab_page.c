@@ -16,6 +16,9 @@
     X(join_computer, "page/computer.js", JS)                                                                                     \
     X(join_chunks, "page/chunks.js", JS)                                                                                         \
     X(join_frames, "page/frames.js", JS)                                                                                         \
+    X(join_gpu, "gpu.js", JS)                                                                                                    \
+    X(join_gpu_worker, "gpu_worker.js", JS)                                                                                      \
+    X(join_gpu_kernels, "gpu_kernels.js", JS)                                                                                    \
     X(join_engine, "engine.js", JS)                                                                                              \
     X(join_thread, "engine_thread.js", JS)
 

@@ -7,6 +7,9 @@
 //   size(name)    bytes of a file of the model, -1 if it is not here
 //   read(name, at, bytes)   fills the bytes from there on; whether they were there
 //   log(line)
+//   gpu()         promise of a worker that runs gpu_worker.js; null: there is none. May be missing
+
+import { GpuError, openGpu } from './gpu.js';
 
 const MEMORY_PAGES = [65536, 32768, 16384, 8192]; // most memory, in 64 KiB: what this browser will reserve
 export const STEP = 11; // types of frames
@@ -18,6 +21,7 @@ export const TYPES = {
 };
 const PROMPT_ROWS = 64;
 const RATES_BYTES = 128 << 20; // of weights that are measured: as many as native devices take
+const GPU_LAYER = { width: 2048, nHead: 32, nHeadKv: 8, nCells: 2048, nMatrices: 32, nOps: 100 }; // that is measured there
 const HEADS = 4; // of attention that share keys and values, as it is measured
 const STACK_BYTES = 1 << 20;
 
@@ -36,7 +40,8 @@ function makeMemory(shared) {
 }
 
 // What a module imports (web/host.h). Text and bytes that others may write to meanwhile are copied before they are looked at.
-export function imports(memory, host) {
+// gpu(): of openGpu; a thread that only helps has none.
+export function imports(memory, host, gpu = () => null) {
   const bytes = (at, n) => new Uint8Array(memory.buffer, at, n);
   const text = (at, n) => new TextDecoder().decode(bytes(at >>> 0, n).slice());
   return {
@@ -46,17 +51,32 @@ export function imports(memory, host) {
       now: () => performance.now(),
       size: (at, n) => host.size(text(at, n)),
       read: (at, n, from, to, count) => (host.read(text(at, n), from, bytes(to >>> 0, count >>> 0)) ? 1 : 0),
+      gpu_clear: () => gpu().ask('clear'),
+      gpu_refuse: (at, n) => { throw new GpuError(text(at, n)); },
+      gpu_put: (type, at, n) => gpu().ask('put', type, at >>> 0, n >>> 0),
+      gpu_get: (buffer, offset, at, n) => gpu().ask('get', buffer, offset, at >>> 0, n >>> 0),
+      gpu_set: (buffer, offset, at, n) => gpu().ask('set', buffer, offset, at >>> 0, n >>> 0),
+      gpu_run: (job) => gpu().ask('run', job >>> 0),
     },
   };
 }
 
+// Reading and arithmetic side by side, as the planner takes it: what a prompt does is arithmetic alone.
+function attentionRates([token, prompt]) {
+  if (token < 0 || prompt < 0) return {};
+  const compute = prompt / PROMPT_ROWS, read = Math.sqrt(Math.max(token ** 2 - compute ** 2, token ** 2 / 4));
+  return { read_bytes_s: HEADS / token, prompt_read_bytes_s: HEADS / compute, kv_bytes_s: 1 / read };
+}
+
 export class Engine {
-  // threads: wanted at most; one where there can be no others. unit: a vector unit, for tests.
-  static async open(host, { threads = 1, unit = vectorUnit() } = {}) {
-    const shared = threads > 1 && typeof SharedArrayBuffer === 'function' && (globalThis.crossOriginIsolated ?? true);
+  // threads: wanted at most; one where there can be no others. unit: a vector unit, for tests. gpu: 'on', also if the processor stands in for
+  // it; 'auto', or 'off'. It needs memory that is shared.
+  static async open(host, { threads = 1, unit = vectorUnit(), gpu = 'off' } = {}) {
+    const shared = (threads > 1 || gpu !== 'off') && typeof SharedArrayBuffer === 'function' && (globalThis.crossOriginIsolated ?? true);
     const module = await WebAssembly.compile(await host.code(`engine_${unit}${shared ? '_threads' : ''}.wasm`));
     const memory = makeMemory(shared);
-    const engine = new Engine(memory, await WebAssembly.instantiate(module, imports(memory, host)));
+    const engine = new Engine(memory, await WebAssembly.instantiate(module, imports(memory, host, () => engine.gpu)));
+    if (shared && gpu !== 'off') engine.gpu = await openGpu(host, memory, gpu === 'on');
     for (let i = 1; shared && i < threads; i++) {
       const stack = engine.#alloc(STACK_BYTES) + STACK_BYTES;
       if (!(await host.thread({ module, memory, stack, i }))) break;
@@ -69,6 +89,7 @@ export class Engine {
     this.memory = memory;
     this.exports = instance.exports;
     this.threads = 1;
+    this.gpu = null; // of openGpu: what is opened is computed there
   }
 
   #alloc(n) {
@@ -104,29 +125,29 @@ export class Engine {
     return this.#text(this.exports.kernels());
   }
 
-  // What a planner asks for, in bytes, FLOP and seconds. Takes about a second.
-  rates() {
-    const rates = { token_bytes_s: {}, prompt_flop_s: {}, op_s: this.exports.op_s(this.threads) };
-    for (const [name, { type, bits }] of Object.entries(TYPES)) {
-      const [token, prompt] = [1, PROMPT_ROWS].map((rows) => this.exports.product_s(type, rows, this.threads, RATES_BYTES, 0));
-      if (token > 0) rates.token_bytes_s[name] = 1 / token;
-      if (prompt > 0) rates.prompt_flop_s[name] = (2 * 8 * PROMPT_ROWS) / bits / prompt;
-    }
-    return { ...rates, ...this.#attention() };
+  // Seconds: of a byte of weights and of keys and values, for one row and for a prompt's; of a small operation; of a window.
+  #measure() {
+    const of = (time) => [1, PROMPT_ROWS].map(time), { product_s, attend_s, op_s } = this.exports;
+    const products = Object.values(TYPES).map(({ type }) => of((rows) => product_s(type, rows, this.threads, RATES_BYTES, 0)));
+    return { products, attention: of((rows) => attend_s(rows, this.threads, RATES_BYTES)), op: op_s(this.threads), window: 0 };
   }
 
-  // Reading and arithmetic side by side, as the planner takes it: what a prompt does is arithmetic alone.
-  #attention() {
-    const [token, prompt] = [1, PROMPT_ROWS].map((rows) => this.exports.attend_s(rows, this.threads, RATES_BYTES));
-    if (token < 0 || prompt < 0) return {};
-    const compute = prompt / PROMPT_ROWS, read = Math.sqrt(Math.max(token ** 2 - compute ** 2, token ** 2 / 4));
-    return { read_bytes_s: HEADS / token, prompt_read_bytes_s: HEADS / compute, kv_bytes_s: 1 / read };
+  // What a planner asks for, in bytes, FLOP and seconds. Takes some seconds.
+  rates() {
+    const { products, attention, op, window } = this.gpu ? this.gpu.ask('measure', TYPES, PROMPT_ROWS, GPU_LAYER) : this.#measure();
+    const rates = { token_bytes_s: {}, prompt_flop_s: {}, op_s: op, window_s: window };
+    Object.entries(TYPES).forEach(([name, { bits }], i) => {
+      const [token, prompt] = products[i];
+      if (token > 0) rates.token_bytes_s[name] = 1 / token;
+      if (prompt > 0) rates.prompt_flop_s[name] = (2 * 8 * PROMPT_ROWS) / bits / prompt;
+    });
+    return { ...rates, ...attentionRates(attention) };
   }
 
   // plan: a PLAN's payload. name: the model's file.
   openPlan(plan, name) {
     const zeroed = new TextEncoder().encode(`${name}\0`);
-    this.#check(this.#lend(zeroed, (at) => this.#lend(plan, (p) => this.exports.open(p, plan.length, at, this.threads))));
+    this.#check(this.#lend(zeroed, (at) => this.#lend(plan, (p) => this.exports.open(p, plan.length, at, this.threads, this.gpu ? 1 : 0))));
   }
 
   closePlan() {

@@ -26,8 +26,8 @@ KIN_EXPORT("kernels") const char *kin_web_kernels(void);
 KIN_EXPORT("thread") void kin_web_thread(int ith);
 
 // Opens what a plan asks for: `plan` is the payload of a PLAN frame [n], `name` the model's file as the page's functions know it.
-// 0, or -1.
-KIN_EXPORT("open") int kin_web_open(const uint8_t *plan, size_t n, const char *name, int n_threads);
+// gpu: on the host's GPU. 0, or -1.
+KIN_EXPORT("open") int kin_web_open(const uint8_t *plan, size_t n, const char *name, int n_threads, int gpu);
 KIN_EXPORT("close") void kin_web_close(void);
 
 // Where to put the payload of a STEP or PAGES frame of n bytes. NULL: out of memory.

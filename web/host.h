@@ -17,3 +17,25 @@ KIN_HOST("now") double kin_host_now(void); // milliseconds, monotonic
 // Files of the model by name. size: -1 if there is none. read: whether all n bytes were there.
 KIN_HOST("size") double kin_host_size(const char *name, size_t n);
 KIN_HOST("read") int kin_host_read(const char *name, size_t n, double at, void *to, size_t n_to);
+
+// ---- a GPU (web/engine/gpu.h). Each ends when it is done. Buffers have numbers from 1 on; bytes NULL: zeros. A weight of a type
+// that it does not compute, or that finds no room, is an error of JavaScript's, and so is whatever the GPU cannot do any more.
+
+typedef struct kin_gpu_transfer {
+    uint32_t at, n; // bytes of the arena
+} kin_gpu_transfer;
+
+typedef struct kin_gpu_job { // as web/gpu.js reads it
+    const void *commands, *numbers;
+    void *arena;
+    const kin_gpu_transfer *up;
+    uint32_t n_commands, n_numbers, n_arena, n_up;
+    kin_gpu_transfer down;
+} kin_gpu_job;
+
+KIN_HOST("gpu_refuse") _Noreturn void kin_host_gpu_refuse(const char *sentence, size_t n); // as such an error
+KIN_HOST("gpu_clear") void kin_host_gpu_clear(void);                                       // frees all buffers
+KIN_HOST("gpu_put") int kin_host_gpu_put(int type, const void *bytes, size_t n);
+KIN_HOST("gpu_get") void kin_host_gpu_get(int buffer, double at, void *to, size_t n);
+KIN_HOST("gpu_set") void kin_host_gpu_set(int buffer, double at, const void *from, size_t n);
+KIN_HOST("gpu_run") void kin_host_gpu_run(const kin_gpu_job *job);

@@ -1,17 +1,19 @@
 // The same as engine.mjs in headless Chromium: a server here gives it the scripts, the modules and the cases, and takes what it computed.
-// RATES=bytes=N&backend=N in the environment: products are timed, too (bench/web_kernels.sh). With one thread the page is not isolated from others, and has no shared memory. Exit 77: there is no Chromium.
+// RATES=bytes=N&backend=N in the environment: products are timed, too (bench/web_kernels.sh). GPU=on: on a GPU that the processor stands in for. With one thread the page is not isolated from others, and has no shared memory. Exit 77: there is no Chromium, or no such GPU.
 import { spawn } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
 
 const [modules, unit, threads, ...cases] = process.argv.slice(2);
+const gpu = process.env.GPU ?? 'off';
+const flags = gpu === 'on' ? ['--enable-unsafe-webgpu', '--use-webgpu-adapter=swiftshader'] : ['--disable-gpu'];
 const root = new URL('../..', import.meta.url).pathname;
 const types = { html: 'text/html', js: 'text/javascript', mjs: 'text/javascript', wasm: 'application/wasm' };
 
 const typeOf = (path) => types[path.split('.').at(-1)] ?? 'application/octet-stream';
 
-// /kin/PATH of the sources, /code/NAME of the modules, /case/I, /model/I; POST /out/I, /failed, /done.
+// /kin/PATH of the sources, /code/NAME of the modules, /case/I, /model/I; POST /out/I, /failed, /done, /skipped.
 function fileOf(path) {
   const [, kind, rest] = path.match(/^\/(\w+)\/([\w./]+)$/) ?? [];
   if (kind === 'kin' && !rest.includes('..')) return root + rest;
@@ -22,7 +24,7 @@ function fileOf(path) {
 function take(path, body) {
   if (path.startsWith('/out/')) return writeFileSync(cases[3 * path.slice(5) + 2], body);
   console.error(body.toString());
-  end(path === '/done' ? 0 : 1);
+  end({ '/done': 0, '/skipped': 77 }[path] ?? 1);
 }
 
 const server = createServer(async (request, response) => {
@@ -62,8 +64,8 @@ function removeProfile() {
 const timer = setTimeout(() => take('/failed', Buffer.from('no answer')), MOST_MS);
 
 server.listen(0, '127.0.0.1', () => {
-  const url = `http://127.0.0.1:${server.address().port}/kin/tests/web/page.html?unit=${unit}&threads=${threads}&n=${cases.length / 3}&${process.env.RATES ?? ''}`;
-  browser = spawn(process.env.CHROMIUM ?? 'chromium', ['--headless', '--no-sandbox', '--disable-gpu', `--user-data-dir=${profile}`, url], { stdio: 'ignore' });
+  const url = `http://127.0.0.1:${server.address().port}/kin/tests/web/page.html?unit=${unit}&threads=${threads}&n=${cases.length / 3}&gpu=${gpu}&${process.env.RATES ?? ''}`;
+  browser = spawn(process.env.CHROMIUM ?? 'chromium', ['--headless', '--no-sandbox', ...flags, `--user-data-dir=${profile}`, url], { stdio: 'ignore' });
   browser.on('error', () => end(77));
   browser.on('close', removeProfile);
 });

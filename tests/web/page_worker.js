@@ -1,5 +1,6 @@
 // In Chromium: computes the cases that the server has, and gives it what came of them.
 import { Engine, TYPES } from '../../web/engine.js';
+import { GpuError } from '../../web/gpu.js';
 import { compute, say } from './case.mjs';
 
 const asked = new URLSearchParams(location.search);
@@ -15,6 +16,7 @@ const host = {
     worker.onerror = () => done(false);
     worker.postMessage(set);
   }),
+  gpu: async () => new Worker('/kin/web/gpu_worker.js', { type: 'module' }),
   size: (name) => models.get(name).length,
   read: (name, at, bytes) => (bytes.set(models.get(name).subarray(at, at + bytes.length)), true),
   log: (line) => give('/failed', line),
@@ -28,10 +30,27 @@ function sayRates(engine, bytes, backend) {
   return backend ? said : [...said, `attention ${best(() => 1e-9 / engine.exports.attend_s(1, engine.threads, bytes))}`];
 }
 
+// That a GPU is measured, and that it says what it does not compute.
+function checkGpu(gpu) {
+  const layer = { width: 256, nHead: 4, nHeadKv: 1, nCells: 64, nMatrices: 2, nOps: 10 };
+  const { products: [product], attention, op, window } = gpu.ask('measure', { Q4_K: TYPES.Q4_K }, 64, layer);
+  if (![...product, ...attention, window].every((s) => s > 0 && s < 1) || !(op >= 0 && op < 1)) throw new Error(`measured: ${product}, ${attention}, ${op}, ${window}`);
+  try {
+    gpu.ask('put', 99, 0, 64);
+  } catch (e) {
+    if (e instanceof GpuError && e.message.includes('Q6_K')) return;
+  }
+  throw new Error('weights of any type are taken');
+}
+
 try {
   const threads = Number(asked.get('threads'));
-  const engine = await Engine.open(host, { threads, unit: asked.get('unit') });
+  const engine = await Engine.open(host, { threads, unit: asked.get('unit'), gpu: asked.get('gpu') });
   if (engine.threads !== threads || engine.kernels !== asked.get('unit')) throw new Error(`${engine.threads} threads, ${engine.kernels}`);
+  if (asked.get('gpu') === 'on' && !engine.gpu) {
+    await give('/skipped', 'this Chromium has no WebGPU');
+    close();
+  }
   const said = [`${navigator.userAgent}, isolated: ${crossOriginIsolated}`];
   for (let i = 0; i < Number(asked.get('n')); i++) {
     models.set('model', await get(`/model/${i}`));
@@ -39,6 +58,7 @@ try {
     await give(`/out/${i}`, new Blob(compute(engine, await get(`/case/${i}`), 'model', times)));
     said.push(say(times));
   }
+  if (engine.gpu) checkGpu(engine.gpu);
   if (asked.get('bytes')) said.push(...sayRates(engine, Number(asked.get('bytes')), Number(asked.get('backend'))));
   await give('/done', said.join('\n'));
 } catch (e) {

@@ -4,6 +4,7 @@
 
 #include "net/message_buffer.h"
 #include "pipeline/engine_instance.h"
+#include "web/engine/gpu.h"
 #include "web/exports.h"
 
 static kin_err last_error;
@@ -38,9 +39,10 @@ const char *kin_web_kernels(void) {
     return kin_kernels_at(0)->name;
 }
 
-int kin_web_open(const uint8_t *bytes, size_t n, const char *name, int n_threads) {
+int kin_web_open(const uint8_t *bytes, size_t n, const char *name, int n_threads, int gpu) {
     kin_proto_plan plan;
     kin_web_close();
+    kin_gpu_set(gpu);
     if (kin_proto_decode_plan(bytes, n, &plan, &last_error) != 0) return KIN_FAIL;
     model_name = strdup(name);
     if (!model_name) return kin_err_set(&last_error, "out of memory");
@@ -53,6 +55,7 @@ void kin_web_close(void) {
     instance = NULL;
     free(model_name);
     model_name = NULL;
+    kin_gpu_set(false);
 }
 
 uint8_t *kin_web_payload(size_t n) {

@@ -6,6 +6,7 @@
 
 #include "model/arch.h"
 #include "model/kernel_ops.h"
+#include "web/engine/gpu.h"
 
 enum { READ_BYTES = 4 << 20 }; // of a weight that is packed, at once
 
@@ -54,6 +55,13 @@ static int read_packed(kin_weights *w, const kin_gguf_tensor *t, uint8_t *to, ki
     return rc;
 }
 
+// Onto the GPU, by way of this memory.
+static void move_to_gpu(struct ggml_tensor *t) {
+    void *bytes = t->data;
+    kin_gpu_put(t, bytes);
+    free(bytes);
+}
+
 static int read_weight(kin_weights *w, const kin_gguf_tensor *t, bool packs, struct ggml_tensor **out, kin_err *err) {
     if (t->n_bytes > SIZE_MAX / 2)
         return kin_err_set(err, "'%.*s' is larger than a browser's memory", (int)t->name.len, t->name.at);
@@ -98,6 +106,7 @@ static int read_layer(kin_weights *w, int il, kin_err *err) {
         const kin_gguf_tensor *t = l->w[id];
         bool packs = t && !kin_weight_is_vector(id) && kin_kernel_packs(t->type);
         if (t && read_weight(w, t, packs, &w->layers[il].w[id], err) != 0) return KIN_FAIL;
+        if (t && kin_gpu_is_on()) move_to_gpu(w->layers[il].w[id]);
     }
     return 0;
 }
@@ -124,10 +133,12 @@ int kin_weights_open(kin_weights **out, const kin_model *model, const kin_device
         return kin_err_set(err,
                            "a browser computes with kin's kernels and packed weights only, but the plan (or the model's shape) "
                            "asks for others");
+    if (kin_gpu_is_on()) kin_gpu_check(&model->hp);
     kin_weights *w = calloc(1, sizeof *w);
     if (!w) return kin_err_set(err, "out of memory");
     w->model = model;
     w->device = devices->cpu;
+    w->device.is_gpu = kin_gpu_is_on(); // where the KV cache is, too
     w->progress = o->progress;
     w->progress_user = o->progress_user;
     size_t n_layer = (size_t)model->hp.n_layer, n = n_layer * KIN_W_COUNT + 1;
@@ -144,7 +155,7 @@ int kin_weights_open(kin_weights **out, const kin_model *model, const kin_device
 void kin_weights_close(kin_weights *w) {
     if (!w) return;
     for (struct ggml_tensor *t = w->ctx ? ggml_get_first_tensor(w->ctx) : NULL; t; t = ggml_get_next_tensor(w->ctx, t))
-        free(t->data);
+        if (!kin_gpu_has(t)) free(t->data);
     ggml_free(w->ctx);
     free(w->layers);
     free(w);

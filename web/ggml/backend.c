@@ -3,12 +3,14 @@
 
 #include "ggml-alloc.h"
 #include "ggml_impl.h"
+#include "web/engine/gpu.h"
 #include "web/engine/threads.h"
+#include "web/host.h"
 
 // ---- memory
 
 struct ggml_backend_buffer {
-    void *memory;
+    void *memory; // NULL: that of its tensors is the GPU's
 };
 
 ggml_backend_buffer_t ggml_backend_cpu_buffer_from_ptr(void *ptr, size_t n) {
@@ -28,12 +30,25 @@ enum ggml_status ggml_backend_tensor_alloc(ggml_backend_buffer_t buffer, struct 
     return GGML_STATUS_SUCCESS;
 }
 
+ggml_backend_buffer_t ggml_backend_alloc_ctx_tensors_from_buft(struct ggml_context *ctx, ggml_backend_buffer_type_t buft) {
+    (void)buft;
+    ggml_backend_buffer_t buffer = ggml_backend_cpu_buffer_from_ptr(NULL, 0);
+    for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); buffer && t; t = ggml_get_next_tensor(ctx, t)) kin_gpu_put(t, NULL);
+    return buffer;
+}
+
 void ggml_backend_tensor_set(struct ggml_tensor *tensor, const void *data, size_t offset, size_t n) {
-    memcpy((char *)tensor->data + offset, data, n);
+    if (kin_gpu_has(tensor))
+        kin_host_gpu_set((int)(uintptr_t)tensor->data, (double)offset, data, n);
+    else
+        memcpy((char *)tensor->data + offset, data, n);
 }
 
 void ggml_backend_tensor_get(const struct ggml_tensor *tensor, void *data, size_t offset, size_t n) {
-    memcpy(data, (const char *)tensor->data + offset, n);
+    if (kin_gpu_has(tensor))
+        kin_host_gpu_get((int)(uintptr_t)tensor->data, (double)offset, data, n);
+    else
+        memcpy(data, (const char *)tensor->data + offset, n);
 }
 
 // ---- memory of a graph
@@ -71,6 +86,7 @@ static void find_lives(struct ggml_cgraph *graph) {
     for (int i = 0; i < graph->n; i++) {
         struct ggml_tensor *t = graph->nodes[i], *root = root_of(t);
         if (root == t) t->first = t->last = i;
+        if (kin_gpu_is_here(t)) t->first = 0;
         if (t->is_output) root->last = graph->n;
         for (int k = 0; k < GGML_MAX_SRC; k++) {
             struct ggml_tensor *src = t->src[k] ? root_of(t->src[k]) : NULL;
@@ -188,8 +204,12 @@ static void compute_node(void *user, int i_node, int ith, int nth) {
 }
 
 enum ggml_status ggml_backend_graph_compute(ggml_backend_t backend, struct ggml_cgraph *graph) {
+    const struct ggml_gallocr *g = (const void *)graph->nodes[0]->buffer; // a graph's memory is one piece
     (void)backend;
-    kin_threads_run(compute_node, graph, graph->n);
+    if (kin_gpu_is_on())
+        kin_gpu_compute(graph, g->buffer.memory, g->size);
+    else
+        kin_threads_run(compute_node, graph, graph->n);
     return GGML_STATUS_SUCCESS;
 }
 

@@ -24,6 +24,6 @@ ggml_backend_buffer_t ggml_backend_cpu_buffer_from_ptr(void *ptr, size_t n); // 
 enum ggml_status ggml_backend_tensor_alloc(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor, void *at);
 void ggml_backend_buffer_free(ggml_backend_buffer_t buffer);
 
-// No GPU asks for these.
-#define ggml_backend_alloc_ctx_tensors_from_buft(ctx, buft) ((void)(ctx), (void)(buft), (ggml_backend_buffer_t)NULL)
+// Of the GPU (web/engine/gpu.h), where they are zeros.
+ggml_backend_buffer_t ggml_backend_alloc_ctx_tensors_from_buft(struct ggml_context *ctx, ggml_backend_buffer_type_t buft);
 #define ggml_backend_buffer_clear(buffer, value) ((void)(buffer), (void)(value))
