@@ -76,7 +76,8 @@ static void add_row(kin_table *t, const json_t *device) {
     char a[32], b[32], text[CELL];
     kin_table_row(t);
     bool is_browser = strcmp(text_of(device, "os"), "browser") == 0;
-    kin_table_cell(t, 0, "%s%s", text_of(device, "name"), is_browser ? " (browser)" : "");
+    const char *kind = *text_of(device, "gpu") ? " (browser, WebGPU)" : " (browser)";
+    kin_table_cell(t, 0, "%s%s", text_of(device, "name"), is_browser ? kind : "");
     kin_table_cell(t, 1, "%s", text_of(device, "state"));
     kin_table_cell(t, 2, "%s", describe_layers(device, text));
     const char *of = number(device, "memory_planned") > 0 ? "memory_planned" : "memory_lent";

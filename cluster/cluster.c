@@ -292,10 +292,10 @@ static void describe(kin_cluster *c, char *buf, size_t n) {
     }
 }
 
-static bool is_by_ggml(const kin_cluster *c, const kin_proto_id *id) {
+static bool is_inexact(const kin_cluster *c, const kin_proto_id *id) {
     for (int i = 0; i < KIN_MEMBERSHIP_DEVICES; i++) {
         const kin_membership_device *d = kin_membership_device_at(c->membership, i);
-        if (d && kin_proto_id_equal(&d->id, id)) return d->features & KIN_PROTO_BY_GGML;
+        if (d && kin_proto_id_equal(&d->id, id)) return d->features & KIN_PROTO_INEXACT;
     }
     return false;
 }
@@ -305,7 +305,7 @@ static bool is_exact(const kin_cluster *c) {
     int n_devices = c->plan->ring.n_members - 1;
     for (int i = 0; i <= n_devices; i++) {
         if (kin_windows_n_gpu_layers(&c->plan->windows[i].windows) > 0) return false;
-        if (i < n_devices && is_by_ggml(c, &c->plan->ids[i])) return false;
+        if (i < n_devices && is_inexact(c, &c->plan->ids[i])) return false;
     }
     return true;
 }

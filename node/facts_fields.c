@@ -10,11 +10,9 @@
 #include "pure/plan/facts.h"
 #include "pure/proto/label.h"
 
-static const char *const os_names[] = {[KIN_OS_LINUX] = "linux",
-                                       [KIN_OS_MACOS] = "macos",
-                                       [KIN_OS_ANDROID] = "android",
-                                       [KIN_OS_OTHER] = "other",
-                                       [KIN_OS_BROWSER] = "browser"};
+static const char *const os_names[] = {
+    [KIN_OS_LINUX] = "linux", [KIN_OS_MACOS] = "macos",     [KIN_OS_ANDROID] = "android",
+    [KIN_OS_OTHER] = "other", [KIN_OS_BROWSER] = "browser", [KIN_OS_BROWSER_GPU] = "browser-gpu"};
 
 enum { N_OS = sizeof os_names / sizeof *os_names };
 
@@ -65,7 +63,7 @@ static int read_os(const json_t *json, kin_os *os, kin_err *err) {
         *os = (kin_os)i;
         return 0;
     }
-    return kin_err_set(err, "must be \"linux\", \"macos\", \"android\", \"browser\" or \"other\"");
+    return kin_err_set(err, "must be \"linux\", \"macos\", \"android\", \"browser\", \"browser-gpu\" or \"other\"");
 }
 
 static int find_quant(const char *name) {

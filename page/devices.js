@@ -48,7 +48,7 @@ function streamed(planned) {
 function card(device, nLayer, planned, index, isAlone) {
   const isGone = ['lost', 'failed', 'left'].includes(device.state);
   return h('article', { class: `card c${index % 8}${isGone ? ' gone' : ''}`, 'aria-label': device.name },
-    h('header', {}, h('span', { class: `dot ${device.state}` }), h('h3', {}, device.name), device.role === 'head' && !isAlone && h('span', { class: 'tag' }, 'head'), device.os === 'browser' && h('span', { class: 'tag' }, 'browser'), h('span', { class: 'state' }, STATES[device.state] ?? device.state)),
+    h('header', {}, h('span', { class: `dot ${device.state}` }), h('h3', {}, device.name), device.role === 'head' && !isAlone && h('span', { class: 'tag' }, 'head'), device.os === 'browser' && h('span', { class: 'tag' }, device.gpu ? 'browser, WebGPU' : 'browser'), h('span', { class: 'state' }, STATES[device.state] ?? device.state)),
     nLayer > 0 && layerStrip(device, nLayer),
     device.stage > 0 && line('Layers', device.layers ? `${layersOf(device)}${device.gpu_layers ? ` (${device.gpu_layers} on the GPU)` : ''}` : 'none: embedding and output'),
     device.stage > 0 && memory(device),

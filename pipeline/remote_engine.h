@@ -16,8 +16,9 @@ typedef struct kin_remote_open {
 } kin_remote_open;
 
 typedef struct kin_remote_engine {
-    const char *os;  // in DEVICE: what it runs on
-    uint64_t memory; // that it lends, bytes
+    const char *os;    // in DEVICE: what it runs on
+    uint64_t memory;   // that it lends, bytes
+    uint32_t features; // in OPEN: KIN_PROTO_INEXACT, or 0
     void *user;
     // Opens what the plan asks for, in place of what was open, and fills `ready`. progress may be called from another thread
     // until it returns.

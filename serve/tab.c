@@ -65,7 +65,7 @@ struct kin_tab {
     size_t out_cap;
     // Since it has joined.
     pthread_t thread;
-    char name[MAX_NAME + 1], cpu[KIN_PROTO_MAX_STR + 1];
+    char name[MAX_NAME + 1], cpu[KIN_PROTO_MAX_STR + 1], gpu[KIN_PROTO_MAX_STR + 1]; // gpu "": it computes without
     kin_device_facts facts;
     kin_remote_engine engine;
     int n_threads;
@@ -311,6 +311,7 @@ static void *run(void *arg) {
                           .engine = &t->engine,
                           .facts = &t->facts,
                           .cpu = t->cpu,
+                          .gpu = t->gpu[0] ? t->gpu : NULL,
                           .hang_ms = HANG_MS,
                           .stop = &t->stop,
                           .status = show_status,
@@ -331,9 +332,10 @@ static void *run(void *arg) {
 }
 
 static void join_ring(kin_tab *t) {
-    t->facts.window_s = t->rtt_s;
+    t->facts.window_s += t->rtt_s;
     t->engine = (kin_remote_engine){.os = "browser",
                                     .memory = (uint64_t)t->facts.memory_bytes,
+                                    .features = t->gpu[0] ? KIN_PROTO_INEXACT : 0,
                                     .user = t,
                                     .open = open_plan,
                                     .prefetch = prefetch,
@@ -362,7 +364,8 @@ static void read_label(char *to, size_t most, const json_t *json, const char *ke
 static void read_facts(kin_tab *t, const json_t *m) {
     const json_t *rates = json_object_get(m, "rates");
     kin_engine_facts *cpu = &t->facts.cpu;
-    t->facts = (kin_device_facts){.os = KIN_OS_BROWSER, .memory_bytes = number(m, "memory", 1 << 20, 0x1p32, 0x1p30)};
+    t->facts = (kin_device_facts){.os = t->gpu[0] ? KIN_OS_BROWSER_GPU : KIN_OS_BROWSER,
+                                  .memory_bytes = number(m, "memory", 1 << 20, 0x1p32, 0x1p30)};
     double bytes_s = number(rates, "bytes_s", 1e6, 1e12, 2e9), flop_s = number(rates, "flop_s", 1e6, 1e14, 1e10);
     for (int q = 0; q < KIN_N_QUANT; q++) {
         cpu->token_bytes_s[q] = number(json_object_get(rates, "token_bytes_s"), kin_quant_name((kin_quant)q), 1e6, 1e12, bytes_s);
@@ -373,6 +376,7 @@ static void read_facts(kin_tab *t, const json_t *m) {
     if (cpu->prompt_read_bytes_s > 0) cpu->kv_bytes_s = number(rates, "kv_bytes_s", 1e6, 1e13, 0);
     cpu->kv_copy_s = number(rates, "kv_copy_s", 0, 1, 1e-6);
     cpu->op_s = number(rates, "op_s", 0, 1, 5e-6);
+    t->facts.window_s = number(rates, "window_s", 0, 1, 0);
     kin_label_set(t->facts.name, sizeof t->facts.name - 1, t->name);
     t->n_threads = (int)number(m, "threads", 1, MAX_THREADS, 1);
 }
@@ -392,6 +396,7 @@ static void take_hello(kin_tab *t, const json_t *m) {
     t->is_admitted = true;
     read_label(t->name, MAX_NAME, m, "name", "a browser");
     read_label(t->cpu, KIN_PROTO_MAX_STR, m, "cpu", "a browser");
+    read_label(t->gpu, KIN_PROTO_MAX_STR, m, "gpu", "");
     read_facts(t, m);
     kin_websocket_set_max(t->ws, MAX_OTHER);
     say(t, json_pack("{s:s, s:s, s:s}", "type", "welcome", "head", s->fleet.self.name, "model", s->model_name));

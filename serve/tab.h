@@ -6,7 +6,7 @@
 // Messages are kin's frames, each whole in one message: PLAN, STEP, PAGES and END to the tab; READY, FAILED, STEP and PAGES from
 // it. What is not a member's work is JSON, in texts with a "type":
 //
-//   from the tab   hello {code, name, cpu, threads, memory, rates}   progress {done, total}   ahead {ticket, here}   pong
+//   from the tab   hello {code, name, cpu, gpu, threads, memory, rates}   progress {done, total}   ahead {ticket, here}   pong
 //                  leave
 //   to the tab     ping   welcome {head, model}   refused {reason, again}   status {line}   weights, ahead {files, chunks,
 //   windows, ...}

@@ -20,4 +20,9 @@ export HOME="$dir" XDG_CACHE_HOME="$dir/cache" OMP_WAIT_POLICY=passive GOMP_SPIN
 unset XDG_CONFIG_HOME
 node --no-warnings "$(dirname "$0")/web/chunks.mjs" || exit 1
 node --no-warnings "$(dirname "$0")/web/computer.mjs" "$modules" || exit 1
-node --no-warnings "$(dirname "$0")/web/tab.mjs" "$kin" "$(dirname "$0")/../assets/demo.gguf" "$dir" "$modules"
+demo=$(dirname "$0")/../assets/demo.gguf
+node --no-warnings "$(dirname "$0")/web/tab.mjs" "$kin" "$demo" "$dir" "$modules" || exit 1
+node --no-warnings "$(dirname "$0")/web/gpu_tab.mjs" "$kin" "$demo" "$dir/gpu"
+code=$?
+[ "$code" -eq 77 ] && echo 'skipped: a tab on a GPU, without Chromium' && exit 0
+exit "$code"

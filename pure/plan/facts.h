@@ -33,7 +33,18 @@ typedef enum kin_quant {
 const char *kin_quant_name(kin_quant quant);
 
 // The systems reclaim memory differently; only the published objective asks for it.
-typedef enum kin_os { KIN_OS_LINUX, KIN_OS_MACOS, KIN_OS_ANDROID, KIN_OS_OTHER, KIN_OS_BROWSER } kin_os;
+typedef enum kin_os {
+    KIN_OS_LINUX,
+    KIN_OS_MACOS,
+    KIN_OS_ANDROID,
+    KIN_OS_OTHER,
+    KIN_OS_BROWSER,
+    KIN_OS_BROWSER_GPU, // its `cpu` is what WebGPU computes
+} kin_os;
+
+static inline bool kin_os_is_browser(kin_os os) {
+    return os == KIN_OS_BROWSER || os == KIN_OS_BROWSER_GPU;
+}
 
 // In place of a rate: this engine cannot multiply weights of that type. 0: not measured.
 #define KIN_RATE_CANNOT (-1.0)

@@ -49,7 +49,7 @@ typedef struct search {
 // Devices with the fastest layers; a tab computes whole layers only.
 static void fill_pool(search *s, kin_device_set usable) {
     for (int i = 0; i < s->facts->n_device; i++) {
-        if (!(usable & kin_device_bit(i)) || s->facts->devices[i].os == KIN_OS_BROWSER) continue;
+        if (!(usable & kin_device_bit(i)) || kin_os_is_browser(s->facts->devices[i].os)) continue;
         int at = s->n_pool < KIN_GROUP_POOL ? s->n_pool++ : KIN_GROUP_POOL;
         for (; at > 0 && s->rates[s->pool[at - 1]].cpu_layer_s > s->rates[i].cpu_layer_s; at--) {
             if (at < KIN_GROUP_POOL) s->pool[at] = s->pool[at - 1];

@@ -27,7 +27,7 @@ static void find_places(const kin_plan *plan, int n_device, place at[KIN_FACTS_M
 }
 
 static bool keeps_pages(const kin_facts *facts, int device) {
-    return facts->devices[device].os != KIN_OS_BROWSER;
+    return !kin_os_is_browser(facts->devices[device].os);
 }
 
 // A GPU's pages have other bits than a CPU's, and are found by the like only. but: whose layers need no pages, or -1.

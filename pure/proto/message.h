@@ -91,7 +91,8 @@ typedef struct kin_proto_open {
 
 // Features of OPEN.
 enum {
-    KIN_PROTO_BY_GGML = 2, // its CPU has none of kin's kernels: a row's bits depend on the other rows of the step
+    KIN_PROTO_INEXACT =
+        2, // computes without kin's CPU kernels: a row has other bits, and they may depend on the step's other rows
 };
 
 // Features of ACCEPT.

@@ -42,7 +42,7 @@ static void take_engine(kin_reader *r, kin_engine_facts *e) {
 
 //     PROFILE
 //     byte  0  u8   n_types of weights (11)
-//           1  u8   os: 0 linux, 1 macos, 2 android, 3 other, 4 browser
+//           1  u8   os: 0 linux, 1 macos, 2 android, 3 other, 4 browser, 5 browser on a GPU
 //           2  u8   has_gpu (0 or 1)
 //           3  u8   uma (0 or 1)
 //           4  f64  memory_bytes
@@ -81,7 +81,7 @@ static void put_profile(kin_writer *w, const kin_proto_profile *m) {
 static void take_profile(kin_reader *r, kin_proto_profile *m) {
     kin_device_facts *f = &m->facts;
     kin_reader_range(r, kin_reader_u8(r), KIN_N_QUANT, KIN_N_QUANT, "number of weight types");
-    f->os = kin_reader_range(r, kin_reader_u8(r), 0, KIN_OS_BROWSER, "os");
+    f->os = kin_reader_range(r, kin_reader_u8(r), 0, KIN_OS_BROWSER_GPU, "os");
     f->has_gpu = kin_reader_range(r, kin_reader_u8(r), 0, 1, "has_gpu");
     f->uma = kin_reader_range(r, kin_reader_u8(r), 0, 1, "uma");
     f->memory_bytes = kin_reader_f64(r);

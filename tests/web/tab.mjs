@@ -2,59 +2,14 @@
 //
 //   node tab.mjs KIN MODEL DIR MODULES       exit 0, or 1
 import { createHash } from 'node:crypto';
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { mkdirSync, readFileSync } from 'node:fs';
+import { mkdirSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { Engine } from '../../web/engine.js';
 import { END, PLAN, readFrame, writeFailed, writeFrame, writeReady } from '../../web/page/frames.js';
+import { killAll, same, serve, serveRing, stop, until, write } from './ring.mjs';
 import { openWebSocket } from './websocket.mjs';
 
 const [kin, model, dir, modules] = process.argv.slice(2);
-const MOST_MS = 60000;
-const children = [];
-
-async function until(what, test) {
-  for (const end = Date.now() + MOST_MS; Date.now() < end; await new Promise((later) => setTimeout(later, 20))) {
-    const value = await test();
-    if (value) return value;
-  }
-  throw new Error(`never: ${what}`);
-}
-
-async function serve(...words) {
-  const child = spawn(kin, ['serve', model, '--port', '0', '-t', '1', '--ctx', '512', ...words], { stdio: ['ignore', 'ignore', 'pipe'], env: { ...process.env, KIN_PLAN: 'even' } });
-  children.push(child);
-  child.said = '';
-  child.stderr.on('data', (text) => (child.said += text));
-  child.base = await until('kin serves', () => child.said.match(/serving .* at (http:\/\/\S+)/)?.[1]).catch((e) => { throw new Error(`${e.message}: ${child.said}`); });
-  return child;
-}
-
-async function stop(child) {
-  child.kill('SIGKILL');
-  await once(child, 'exit');
-}
-
-// begun: called when the first words are here.
-async function write(base, n = 40, begun = () => {}) {
-  const body = JSON.stringify({ prompt: 'Once upon a time', n_predict: n, temperature: 0, ignore_eos: true, stream: true });
-  const response = await until('a text', async () => {
-    const r = await fetch(`${base}/completion`, { method: 'POST', body });
-    return r.ok && r;
-  });
-  let lines = '';
-  for await (const part of response.body.pipeThrough(new TextDecoderStream())) {
-    if (lines === '') begun();
-    lines += part;
-  }
-  return lines.split('\n').filter((line) => line.startsWith('data: {')).map((line) => JSON.parse(line.slice(6)).content ?? '').join('');
-}
-
-function same(got, want, what) {
-  if (got !== want) throw new Error(`${what}: ${JSON.stringify(got)}, not ${JSON.stringify(want)}`);
-  console.log(`ok - ${what}`);
-}
 
 // ---- the tab
 
@@ -105,17 +60,16 @@ async function joinAsTab(base, code) {
 }
 
 try {
-  const alone = await serve();
+  const alone = await serve(kin, model);
   const want = await write(alone.base);
   await stop(alone);
   mkdirSync(dir, { recursive: true });
-  const head = await serve('--cluster', '--devices', '1', '--key-file', `${dir}/key`, '--listen', '127.0.0.1', '--cluster-port', String(8100 + (process.pid % 800)), '--hidden');
+  const head = await serveRing(kin, model, dir);
   const stranger = await joinAsTab(head.base, '0000-0000-0000-0000');
   await until('a wrong code is refused', () => stranger.ended);
   if (!stranger.said.some((m) => m.type === 'refused' && m.reason.includes('does not fit'))) throw new Error('no sentence');
-  const code = readFileSync(`${dir}/key.code`, 'utf8').trim();
   const tab = await until('the code is looked at again', async () => { // after a wrong one none is for a second
-    const one = await joinAsTab(head.base, code);
+    const one = await joinAsTab(head.base, head.code);
     await until('an answer', () => one.ended || one.said.some((m) => m.type === 'welcome'));
     return !one.ended && one;
   });
@@ -130,6 +84,6 @@ try {
   console.log(`not ok - ${e.stack}`);
   process.exitCode = 1;
 } finally {
-  for (const child of children) child.kill('SIGKILL');
+  killAll();
 }
 process.exit();

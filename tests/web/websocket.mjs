@@ -18,12 +18,14 @@ export function openWebSocket(url, take, ended) {
   const { hostname, port, pathname, host } = new URL(url);
   const socket = connect(Number(port), hostname);
   let bytes = Buffer.alloc(0), isOpen = false;
+  const early = []; // what is said before the other side has answered, which Chromium does not read
   socket.write(`GET ${pathname} HTTP/1.1\r\nHost: ${host}\r\nOrigin: http://${host}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: ${randomBytes(16).toString('base64')}\r\n\r\n`);
   function takeHeader() {
     const end = bytes.indexOf('\r\n\r\n');
     if (end < 0) return false;
     if (!bytes.toString('latin1').startsWith('HTTP/1.1 101')) throw new Error(bytes.toString());
     bytes = bytes.subarray(end + 4);
+    for (const one of early) socket.write(one);
     return (isOpen = true);
   }
   function takeFrame() {
@@ -45,5 +47,10 @@ export function openWebSocket(url, take, ended) {
   });
   socket.on('close', ended);
   socket.on('error', () => {});
-  return { send: (m) => socket.write(typeof m === 'string' ? frame(TEXT, Buffer.from(m)) : frame(BINARY, Buffer.from(m))), close: () => socket.destroy() };
+  function send(m) {
+    const one = frame(typeof m === 'string' ? TEXT : BINARY, Buffer.from(m));
+    if (isOpen) socket.write(one);
+    else early.push(one);
+  }
+  return { send, close: () => socket.destroy() };
 }

@@ -1,5 +1,6 @@
 // The worker that computes: plans and steps as frames in, what they give out. It blocks while it does.
 import { Engine, vectorUnit } from '../engine.js';
+import { GpuError } from '../gpu.js';
 import { Chunks } from './chunks.js';
 import { END, PAGES, PLAN, STEP, readFrame, writeFailed, writeFrame, writeReady } from './frames.js';
 
@@ -20,22 +21,46 @@ const startThread = (set) => new Promise((done) => {
   worker.postMessage(set);
 });
 
+const TYPICAL = { layers: 4, bytes: 35e6, ops: 12 }; // of a tab's window: layers of 2048 columns, of Q4_K
+
 let engine, chunks, weights;
 let work = Promise.resolve(); // one thing after the other
 
 const host = {
   code: bytesOf,
   thread: startThread,
+  gpu: async () => (navigator.gpu ? new Worker(here('../gpu_worker.js'), { type: 'module' }) : null),
   size: (name) => chunks.size(name),
   read: (name, at, bytes) => chunks.read(name, at, bytes),
   log: (line) => console.warn(line),
 };
 
-// rates: that were measured before; null: none.
-async function start({ threads, cap, rates }) {
-  engine = await Engine.open(host, { threads });
+const tokenSeconds = (rates) => rates.window_s + TYPICAL.layers * (TYPICAL.bytes / rates.token_bytes_s.Q4_K + TYPICAL.ops * rates.op_s);
+
+// Measures what computes: the GPU if it must be ('on'), or ('auto') if it takes less time for a token than the processor.
+function measure(gpu) {
+  const device = engine.gpu;
+  if (!device) return engine.rates();
+  if (device.isSoftware) return {}; // would take minutes
+  let onGpu;
+  try {
+    onGpu = engine.rates();
+    if (gpu === 'on') return onGpu;
+  } catch { /* without it */ }
+  engine.gpu = null;
+  const rates = engine.rates();
+  if (!onGpu || tokenSeconds(rates) <= tokenSeconds(onGpu)) return device.close(), rates;
+  engine.gpu = device;
+  return onGpu;
+}
+
+// rates: that were measured before, of the GPU if they say so; null: none.
+async function start({ threads, cap, rates, gpu }) {
+  engine = await Engine.open(host, { threads, gpu: gpu === 'auto' && rates && !rates.gpu ? 'off' : gpu });
   chunks = new Chunks(here('../chunks/'), cap);
-  postMessage({ type: 'engine', unit: vectorUnit(), threads: engine.threads, rates: rates ?? engine.rates() });
+  const isKept = rates && !!rates.gpu === !!engine.gpu, own = isKept ? rates : measure(gpu);
+  if (engine.gpu) engine.gpu.onfailure = withoutGpu;
+  postMessage({ type: 'engine', unit: vectorUnit(), threads: engine.threads, gpu: engine.gpu?.name, rates: { ...own, gpu: !!engine.gpu } });
 }
 
 async function openPlan(epoch, payload) {
@@ -67,12 +92,15 @@ async function answerTo({ type, epoch, payload }) {
   return null;
 }
 
+const withoutGpu = (reason) => postMessage({ type: 'no-gpu', reason });
+
 async function takeFrame(buffer) {
   const frame = readFrame(buffer);
   try {
     const answer = await answerTo(frame);
     if (answer) postMessage(answer, [answer]);
   } catch (e) {
+    if (e instanceof GpuError) return withoutGpu(e.message);
     // A module that has trapped is as it was in the middle of its work, and so are its threads: nothing it computes is right any more.
     if (e instanceof WebAssembly.RuntimeError) throw new Error(`The engine has failed (${e.message}). Reload this page to join again.`);
     const answer = writeFailed(frame.epoch, e.message);

@@ -4,7 +4,9 @@ const KEPT = 'kin-join'; // for a reload of this tab
 const GIB = 2 ** 30, MOST_GIB = 3.5; // a module has 4 GiB
 const SPEED_MS = 2000, AGAIN_MS = 2000, TRIES = 30;
 
-let worker, wakeLock, rates = null, steps = [], wasIn = false, tries = 0;
+const asked = ['on', 'off'].find((gpu) => new URLSearchParams(location.search).get('gpu') === gpu);
+
+let worker, wakeLock, rates = null, gpu = asked ?? 'auto', steps = [], wasIn = false, tries = 0;
 
 const bytes = (n) => (n >= GIB ? `${(n / GIB).toFixed(1)} GiB` : n >= 2 ** 20 ? `${Math.round(n / 2 ** 20)} MiB` : `${Math.round(n / 1024)} KiB`);
 
@@ -46,7 +48,7 @@ function showSpeed() {
 const says = {
   engine: (m) => {
     rates = m.rates;
-    $('engine').textContent = `${m.unit}, ${m.threads} thread${m.threads > 1 ? 's' : ''}`;
+    $('engine').textContent = m.gpu ? `on the GPU (${m.gpu})` : `${m.unit}, ${m.threads} thread${m.threads > 1 ? 's' : ''}`;
   },
   welcome: (m) => {
     $('line').textContent = `Joined ${m.head}, which runs ${m.model}.`;
@@ -67,10 +69,14 @@ const says = {
     Object.assign($('fetched').dataset, { bytes: m.fetched, ms: Math.round(m.ms) });
   },
   step: (m) => steps.push({ at: performance.now(), ...m }),
-  ended: (m) => (m.lost && wasIn ? again(m.reason) : stop(m.reason)),
+  ended: (m) => {
+    if (m.gpu) [gpu, rates] = [m.gpu, null];
+    if (m.lost && wasIn) again(m.reason);
+    else stop(m.reason);
+  },
 };
 
-const settings = () => ({ code: $('code').value, name: $('name').value, memory: Number($('memory').value), rates });
+const settings = () => ({ code: $('code').value, name: $('name').value, memory: Number($('memory').value), rates, gpu });
 
 // The head was restarted, or the network was away.
 function again(reason) {
@@ -130,6 +136,7 @@ function begin() {
   $('code').value = kept.code;
   $('name').value = kept.name;
   rates = kept.rates;
+  gpu = asked ?? kept.gpu;
   if (Number.isFinite(kept.memory)) $('memory').value = String(kept.memory);
   join();
 }

@@ -10,14 +10,14 @@ function say(message) {
   if (socket?.readyState === WebSocket.OPEN) socket.send(message instanceof ArrayBuffer ? message : JSON.stringify(message));
 }
 
-// lost: the head may be back in a moment.
-function end(reason, lost = false) {
+// lost: the head may be back in a moment. gpu: 'off' if it was the GPU.
+function end(reason, lost = false, gpu = undefined) {
   computer?.terminate();
   computer = null;
   if (socket) socket.onclose = null;
   socket?.close();
   socket = null;
-  if (wanted) postMessage({ type: 'ended', reason, lost });
+  if (wanted) postMessage({ type: 'ended', reason, lost, gpu });
   wanted = null;
 }
 
@@ -36,12 +36,12 @@ function takeText(m) {
   postMessage(m);
 }
 
-function connect({ unit, threads, rates }) {
+function connect({ unit, threads, gpu, rates }) {
   const url = here('../ws');
   url.protocol = url.protocol.replace('http', 'ws');
   socket = new WebSocket(url);
   socket.binaryType = 'arraybuffer';
-  socket.onopen = () => say({ type: 'hello', code: wanted.code, name: wanted.name, cpu: `${wanted.browser}, ${unit}`, threads, memory: wanted.memory, rates });
+  socket.onopen = () => say({ type: 'hello', code: wanted.code, name: wanted.name, cpu: `${wanted.browser}, ${unit}`, gpu, threads, memory: wanted.memory, rates });
   socket.onmessage = ({ data }) => (typeof data === 'string' ? takeText(JSON.parse(data)) : computer.postMessage(data, [data]));
   socket.onclose = () => end('The connection to the head ended.', true);
 }
@@ -49,6 +49,7 @@ function connect({ unit, threads, rates }) {
 function takeComputer({ data }) {
   if (data instanceof ArrayBuffer) return say(data);
   if (data.type === 'broken') return end(data.reason);
+  if (data.type === 'no-gpu') return end(`On the GPU no more: ${data.reason}.`, true, 'off');
   if (data.type === 'engine') connect(data);
   if (data.type === 'progress') say({ type: 'progress', done: data.done, total: data.total });
   postMessage(data);
@@ -59,7 +60,7 @@ function join(options) {
   computer = new Worker(here('./computer.js'), { type: 'module' });
   computer.onmessage = takeComputer;
   computer.onerror = (e) => end(e.message || 'the engine cannot be started');
-  computer.postMessage({ type: 'start', threads: options.threads, cap: options.cap, rates: options.rates });
+  computer.postMessage({ type: 'start', threads: options.threads, cap: options.cap, rates: options.rates, gpu: options.gpu });
 }
 
 onmessage = ({ data }) => {

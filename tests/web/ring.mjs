@@ -1,0 +1,67 @@
+// For tests of rings with tabs: native kin as processes, and what is asked of them over HTTP.
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+
+const MOST_MS = 60000;
+const children = [];
+
+export async function until(what, test) {
+  for (const end = Date.now() + MOST_MS; Date.now() < end; await new Promise((later) => setTimeout(later, 20))) {
+    const value = await test();
+    if (value) return value;
+  }
+  throw new Error(`never: ${what}`);
+}
+
+/** A process that killAll ends; its stderr is .said. */
+export function start(path, words, env = {}) {
+  const child = spawn(path, words, { stdio: ['ignore', 'ignore', 'pipe'], env: { ...process.env, ...env } });
+  children.push(child);
+  child.said = '';
+  child.stderr.on('data', (text) => (child.said += text));
+  child.on('error', () => (child.isMissing = true));
+  return child;
+}
+
+export async function serve(kin, model, ...words) {
+  const child = start(kin, ['serve', model, '--port', '0', '-t', '1', '--ctx', '512', ...words], { KIN_PLAN: 'even' });
+  child.base = await until('kin serves', () => child.said.match(/serving .* at (http:\/\/\S+)/)?.[1]).catch((e) => { throw new Error(`${e.message}: ${child.said}`); });
+  return child;
+}
+
+/** A head for one more device, the tab. .code is what it types. */
+export async function serveRing(kin, model, dir) {
+  const head = await serve(kin, model, '--cluster', '--devices', '1', '--key-file', `${dir}/key`, '--listen', '127.0.0.1', '--cluster-port', String(8100 + (process.pid % 800)), '--hidden');
+  head.code = readFileSync(`${dir}/key.code`, 'utf8').trim();
+  return head;
+}
+
+export async function stop(child) {
+  child.kill('SIGKILL');
+  await once(child, 'exit');
+}
+
+export function killAll() {
+  for (const child of children) child.kill('SIGKILL');
+}
+
+/** A text. begun: called when the first words are here. */
+export async function write(base, n = 40, begun = () => {}) {
+  const body = JSON.stringify({ prompt: 'Once upon a time', n_predict: n, temperature: 0, ignore_eos: true, stream: true });
+  const response = await until('a text', async () => {
+    const r = await fetch(`${base}/completion`, { method: 'POST', body });
+    return r.ok && r;
+  });
+  let lines = '';
+  for await (const part of response.body.pipeThrough(new TextDecoderStream())) {
+    if (lines === '') begun();
+    lines += part;
+  }
+  return lines.split('\n').filter((line) => line.startsWith('data: {')).map((line) => JSON.parse(line.slice(6)).content ?? '').join('');
+}
+
+export function same(got, want, what) {
+  if (got !== want) throw new Error(`${what}: ${JSON.stringify(got)}, not ${JSON.stringify(want)}`);
+  console.log(`ok - ${what}`);
+}
