@@ -378,7 +378,7 @@ stop
 serve --ctx 8192 --parallel 1 --max-queue 3 --sse-ping-interval 1 --no-prefix-cache
 
 claim="a stream's header is sent when its text is begun, not with its first token"
-printf '{"prompt": [%s9], "max_tokens": 1, "stream": true}' "$(printf '300,%.0s' $(seq 8000))" >"$dir/long"
+printf '{"prompt": [%s9], "max_tokens": 1, "stream": true, "sse_ping_interval": -1}' "$(printf '300,%.0s' $(seq 8000))" >"$dir/long"
 curl -s -m 240 -o "$out" -w '%{time_starttransfer} %{time_total}' "$base/v1/completions" -d "@$dir/long" >"$err"
 awk '{ exit !($1 < 0.8 * $2) }' "$err" || fail "the header came late: $(cat "$err")"
 
