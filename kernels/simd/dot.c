@@ -3,6 +3,8 @@
 #include "kernels/panel.h"
 #include "kernels/simd/block.h"
 
+#define UNROLL _Pragma("GCC unroll 8")
+
 // How a type's blocks are computed. Constants, known where the functions below are expanded.
 typedef struct shape {
     int groups;                // KIN_ACT_256: of 4 columns, that share a scale
@@ -23,29 +25,29 @@ SIMD_INLINE void group_u8(const kin_block *e, int g, const kin_act *a, vi *sum, 
     vscale scale = vscale_load(e->scale[g / s.groups]);
     for (int k0 = g; k0 < g + s.groups; k0 += step) {
         vs part[SIMD_ROWS];
-        for (int r = 0; r < n; r++) part[r] = vs_zero();
+        UNROLL for (int r = 0; r < n; r++) part[r] = vs_zero();
 #pragma GCC unroll 8
         for (int k = k0; k < k0 + step; k++) {
             vb w = vb_load(e->q[k]);
-            for (int r = 0; r < n; r++) part[r] = vs_dot(part[r], w, a[r].q + 4 * k);
+            UNROLL for (int r = 0; r < n; r++) part[r] = vs_dot(part[r], w, a[r].q + 4 * k);
         }
-        for (int r = 0; r < n; r++) sum[r] = vi_add_scaled(sum[r], part[r], scale);
+        UNROLL for (int r = 0; r < n; r++) sum[r] = vi_add_scaled(sum[r], part[r], scale);
     }
 }
 
 SIMD_INLINE void group_s8(const kin_block *e, int g, const kin_act *a, vi *sum, const int n, const shape s) {
     vi part[SIMD_ROWS], scale = vi_load_i8(e->scale[g / s.groups]);
-    for (int r = 0; r < n; r++) part[r] = vi_zero();
+    UNROLL for (int r = 0; r < n; r++) part[r] = vi_zero();
     for (int k = g; k < g + s.groups; k++) {
         vb w = vb_load(e->q[k]);
-        for (int r = 0; r < n; r++) part[r] = vi_dot_s8(part[r], w, a[r].q + 4 * k);
+        UNROLL for (int r = 0; r < n; r++) part[r] = vi_dot_s8(part[r], w, a[r].q + 4 * k);
     }
-    for (int r = 0; r < n; r++) sum[r] = vi_mul_add(sum[r], part[r], scale);
+    UNROLL for (int r = 0; r < n; r++) sum[r] = vi_mul_add(sum[r], part[r], scale);
 }
 
 SIMD_INLINE void dot_256(const kin_block *e, const kin_act *a, float (*f)[16], const int n, const shape s) {
     vi sum[SIMD_ROWS], min[SIMD_ROWS];
-    for (int r = 0; r < n; r++) {
+    UNROLL for (int r = 0; r < n; r++) {
         sum[r] = vi_zero(); // not together: gcc 12 would copy the one to the other through memory
         min[r] = vi_zero();
     }
@@ -56,9 +58,9 @@ SIMD_INLINE void dot_256(const kin_block *e, const kin_act *a, float (*f)[16], c
             group_s8(e, g, a, sum, n, s);
     }
     for (int j = 0; j < 8 && (s.most || SIMD_S8_BIAS != 0); j++)
-        for (int r = 0; r < n; r++) min[r] = vi_add_pairs(min[r], e->min[j][0], &a[r].sum[2 * j]);
+        UNROLL for (int r = 0; r < n; r++) min[r] = vi_add_pairs(min[r], e->min[j][0], &a[r].sum[2 * j]);
     vf d = vf_load(e->d);
-    for (int r = 0; r < n; r++) {
+    UNROLL for (int r = 0; r < n; r++) {
         vf t;
         if (s.d_min)
             t = vf_sub(vf_mul(d, vf_from_vi(sum[r])), vf_mul(vf_load(e->d_min), vf_from_vi(min[r])));
@@ -71,32 +73,32 @@ SIMD_INLINE void dot_256(const kin_block *e, const kin_act *a, float (*f)[16], c
 SIMD_INLINE void dot_32(const kin_block *e, int columns, const kin_act *a, float (*f)[16], const int n, const shape s) {
     const int step = sub_groups(s, 8);
     vf y[SIMD_ROWS];
-    for (int r = 0; r < n; r++) y[r] = vf_load(f[r]);
+    UNROLL for (int r = 0; r < n; r++) y[r] = vf_load(f[r]);
     for (int g = 0; g < columns / 32; g++) {
         vi sum[SIMD_ROWS];
-        for (int r = 0; r < n; r++) sum[r] = vi_zero();
+        UNROLL for (int r = 0; r < n; r++) sum[r] = vi_zero();
         for (int k0 = 8 * g; k0 < 8 * g + 8; k0 += step) {
             vs part[SIMD_ROWS];
-            for (int r = 0; r < n; r++) part[r] = vs_zero();
+            UNROLL for (int r = 0; r < n; r++) part[r] = vs_zero();
 #pragma GCC unroll 8
             for (int k = k0; k < k0 + step; k++) {
                 vb w = vb_load(e->q[k]);
-                for (int r = 0; r < n; r++) {
+                UNROLL for (int r = 0; r < n; r++) {
                     if (s.most)
                         part[r] = vs_dot(part[r], w, a[r].q + 4 * k);
                     else
                         sum[r] = vi_dot_s8(sum[r], w, a[r].q + 4 * k);
                 }
             }
-            for (int r = 0; r < n && s.most; r++) sum[r] = vi_add(sum[r], vi_from_vs(part[r]));
+            if (s.most) UNROLL for (int r = 0; r < n; r++) sum[r] = vi_add(sum[r], vi_from_vs(part[r]));
         }
         vf d = vf_load(e->d_32[g]);
-        for (int r = 0; r < n; r++) {
+        UNROLL for (int r = 0; r < n; r++) {
             if (s.minus_zero) sum[r] = vi_add_pairs(sum[r], s.minus_zero, &a[r].sum[2 * g]);
-            y[r] = vf_add(y[r], vf_mul(vf_mul(d, vf_set1(a[r].d[g])), vf_from_vi(sum[r])));
+            y[r] = vf_add(y[r], vf_mul(vf_times(d, &a[r].d[g]), vf_from_vi(sum[r])));
         }
     }
-    for (int r = 0; r < n; r++) vf_store(f[r], y[r]);
+    UNROLL for (int r = 0; r < n; r++) vf_store(f[r], y[r]);
 }
 
 // ---- for each type, functions for 1 to SIMD_ROWS rows

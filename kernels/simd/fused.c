@@ -377,7 +377,7 @@ SIMD_INLINE void q4_k(const uint8_t *panel, int columns, const kin_act *a, float
 
 // y + the sums of 32 columns, times the scales of both
 SIMD_INLINE vf add_group(vf y, const kin_panel_scale_f16 *scale, const kin_act *a, int g, vi sum) {
-    return vf_add(y, vf_mul(vf_mul(f16(scale[g].d), vf_set1(a->d[g])), vf_from_vi(sum)));
+    return vf_add(y, vf_mul(vf_times(f16(scale[g].d), &a->d[g]), vf_from_vi(sum)));
 }
 
 SIMD_INLINE void q8_0(const uint8_t *panel, int columns, const kin_act *a, float (*f)[16], const int n) {
