@@ -331,7 +331,7 @@ static uint64_t route(const kin_kernels *k, int what) {
 // ---- the table
 
 static const kin_bits_case cases[] = {
-    {"floats", 0xac4e318b36362a6f, primitive, KIN_PRIMITIVE_FLOATS},
+    {"floats", 0x6f4e9dd8e3c91336, primitive, KIN_PRIMITIVE_FLOATS},
     {"halves", 0x54dbc3472acfdcf4, primitive, KIN_PRIMITIVE_HALVES},
     {"round", 0xa185412dbf07a36f, primitive, KIN_PRIMITIVE_ROUND},
     {"exp", 0x14755f9740298153, primitive, KIN_PRIMITIVE_EXP},

@@ -73,6 +73,12 @@ static void floats(run *r) {
     a = floats_between(r, -1, 1);
     add_floats(r, vf_set1(vf_sum(a)));
     add_floats(r, vf_set1(vf_greatest(a)));
+    float number[1], greatest[4];
+    random_bytes(r, number, sizeof number);
+    add_floats(r, vf_times(b, number));
+    const vf four[] = {a, floats_between(r, -1, 1), floats_between(r, -2, 0), floats_between(r, 0, 1)};
+    vf_greatest_4(four, greatest);
+    r->hash = kin_bits_hash_f32(greatest, 4, r->hash);
 }
 
 // Every half, each with the numbers between it and its neighbours that round to it or to them.

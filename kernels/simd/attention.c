@@ -155,18 +155,18 @@ static void load_queries(tile *t) {
     t->low = INT32_MAX;
     t->high = 0;
     int64_t row = query_row(t, 0);
-    for (int i = 0, head = t->first % t->group; i < t->n; i++, head++) {
-        if (head == t->group) {
-            head = 0;
-            row++;
-        }
+    for (int i = 0, head = t->first % t->group; i < t->n; head = 0, row++) {
         const float *q = a->q + row * a->ldq + (int64_t)(t->head * t->group + head) * dim;
-        for (int d = 0; d < dim; d += 16) vf_store(t->q + i * dim + d, vf_mul(vf_load(q + d), scale));
-        t->begin[i] = a->first_cells ? a->first_cells[row] : 0;
-        t->end[i] = a->n_cells[row];
-        if (t->begin[i] >= t->end[i]) continue;
-        t->low = t->begin[i] < t->low ? t->begin[i] : t->low;
-        t->high = t->end[i] > t->high ? t->end[i] : t->high;
+        const int begin = a->first_cells ? a->first_cells[row] : 0, end = a->n_cells[row];
+        const int last = t->n - i < t->group - head ? t->n : i + t->group - head;
+        for (int d = 0; d < (last - i) * dim; d += 16) vf_store(t->q + i * dim + d, vf_mul(vf_load(q + d), scale));
+        for (; i < last; i++) {
+            t->begin[i] = begin;
+            t->end[i] = end;
+        }
+        if (begin >= end) continue;
+        t->low = begin < t->low ? begin : t->low;
+        t->high = end > t->high ? end : t->high;
     }
     if (a->kv.type == KIN_TYPE_Q8_0) SIMD_FN(kin_round_queries)(t);
 }
@@ -243,7 +243,7 @@ static void soften_seen(tile *t, int i) {
     vf_store(t->sum[i], sum);
 }
 
-static void add_values(tile *t, const matrix *v, int i, int n, int begin, int end) {
+static void add_values(tile *t, const matrix *v, int i, int n, int begin, int end, bool from_zero) {
     int dim = t->a->kv.head_dim;
     if (begin >= end) return;
     chain_args args = {.out = t->values + i * dim,
@@ -254,29 +254,34 @@ static void add_values(tile *t, const matrix *v, int i, int n, int begin, int en
                        .lda = CELLS,
                        .ldb = dim,
                        .begin = begin,
-                       .end = end};
+                       .end = end,
+                       .from_zero = from_zero};
     chain_all(&args, v->from, n, dim);
 }
 
 // n queries from i on: the cells that all of them see together, those before and after them one query at a time.
 static void add_seen(tile *t, const matrix *v, int i, int n) {
-    int begin = 0, end = CELLS;
+    int begin = 0, end = CELLS, first = CELLS, last = 0;
     for (int j = i; j < i + n; j++) {
         begin = t->see_begin[j] > begin ? t->see_begin[j] : begin;
         end = t->see_end[j] < end ? t->see_end[j] : end;
+        first = t->see_begin[j] < first ? t->see_begin[j] : first;
+        last = t->see_end[j] > last ? t->see_end[j] : last;
     }
+    if (first == begin && last == end && begin < end) return add_values(t, v, i, n, begin, end, t->is_first);
+    if (t->is_first) clear_values(t, i, n);
     if (begin > end) begin = end = 0;
-    for (int j = i; j < i + n; j++) add_values(t, v, j, 1, t->see_begin[j], begin < t->see_end[j] ? begin : t->see_end[j]);
-    add_values(t, v, i, n, begin, end);
-    for (int j = i; j < i + n; j++) add_values(t, v, j, 1, end > t->see_begin[j] ? end : t->see_begin[j], t->see_end[j]);
+    for (int j = i; j < i + n; j++) add_values(t, v, j, 1, t->see_begin[j], begin < t->see_end[j] ? begin : t->see_end[j], false);
+    add_values(t, v, i, n, begin, end, false);
+    for (int j = i; j < i + n; j++) add_values(t, v, j, 1, end > t->see_begin[j] ? end : t->see_begin[j], t->see_end[j], false);
 }
 
 // Phases, so that the chains of operations of one query run beside those of others.
 static void run_block(tile *t, const int32_t block[2]) {
+    float greatest[QUERIES];
     matrix k = block_of(t, true, block);
     score_all(t, &k);
-    for (int i = 0; i < t->n; i++)
-        if (!sees_none(t, i)) raise_max(t, i);
+    raise_max(t, greatest);
     for (int i = 0; i < t->n; i++) {
         if (sees_all(t, i))
             soften_all(t, i);
@@ -296,7 +301,6 @@ static void begin_span(tile *t) {
         t->max[i] = LOWEST;
         vf_store(t->sum[i], vf_zero());
     }
-    for (int d = 0; d < t->n * t->a->kv.head_dim; d += 16) vf_store(t->values + d, vf_zero());
 }
 
 // The block that is read n blocks after b: one of the next head, where this head's end before it.
@@ -309,12 +313,14 @@ static int32_t block_after(tile *t, int b, int n) {
     return blocks[first + beyond < last ? first + beyond : last];
 }
 
-// The positions [begin, end) of a span, of which some query sees the first and the last.
+// The positions [begin, end) of a span, of which some query sees the first and the last; or none.
 static void run_span(tile *t, int begin, int end) {
     const int32_t *blocks = t->a->blocks[t->row];
     begin_span(t);
+    if (begin >= end) clear_values(t, 0, t->n);
     for (int b = begin / CELLS; b * CELLS < end; b++) {
         see(t, b * CELLS);
+        t->is_first = b == begin / CELLS;
         const int32_t block[2] = {blocks[b], block_after(t, b, FETCH_AHEAD)};
         if (t->a->kv.type == KIN_TYPE_F16)
             run_block(t, block);
@@ -421,6 +427,8 @@ static void run_task(const kin_attention *a, int64_t begin, int64_t end, int hea
     t.head = head;
     t.group = a->n_head / a->kv.n_head_kv;
     t.row = begin;
+    t.block_bytes = kin_kv_block_bytes(&a->kv);
+    t.head_bytes = t.block_bytes / (size_t)a->kv.n_head_kv;
     int n = (int)(end - begin) * t.group, most = kin_attention_queries(a);
     for (t.first = 0; t.first < n; t.first += most) {
         t.n = n - t.first < most ? n - t.first : most;

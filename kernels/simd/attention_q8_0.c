@@ -290,7 +290,7 @@ SIMD_INLINE void add_values(tile *t, const cells *v, const weights *w, int i, in
             UNROLL for (int j = 0; j < WIDTH; j++) {
                 float *to = t->values + (i + y) * dim + d + 16 * j;
                 vf part = vf_mul(vf_from_vi(vi_from_vd(sum[y][j])), vf_set1(w->factor[y][d / 32]));
-                vf_store(to, vf_add(vf_load(to), part));
+                vf_store(to, vf_add(t->is_first ? vf_zero() : vf_load(to), part));
             }
         }
     }
@@ -330,7 +330,7 @@ static void add_seen(tile *t, const cells *v, shares *s, const float *lift, int 
 
 void SIMD_FN(kin_attend_q8_0)(tile *t, const int32_t block[2]) {
     const cells k = tile_cells(t, true, block), v = tile_cells(t, false, block);
-    float lift[QUERIES];
+    float greatest[QUERIES], lift[QUERIES];
     shares s;
     bool some_all = false, some_less = false;
     for (int i = 0, next; i < t->n; i = next) {
@@ -338,9 +338,10 @@ void SIMD_FN(kin_attend_q8_0)(tile *t, const int32_t block[2]) {
         for (next = i + 1; next < t->n && (t->see_end[next] + 15) / 16 == vectors;) next++;
         score_queries(t, &k, i, next - i, vectors);
     }
+    raise_max(t, greatest);
     for (int i = 0; i < t->n; i++) {
         if (sees_none(t, i)) continue;
-        float greatest = raise_max(t, i), m = reference_of(t->max[i], greatest, &lift[i]);
+        float m = reference_of(t->max[i], greatest[i], &lift[i]);
         soften(t, i, m, lift[i]);
         some_all |= sees_all(t, i);
         some_less |= !sees_all(t, i);
@@ -349,9 +350,11 @@ void SIMD_FN(kin_attend_q8_0)(tile *t, const int32_t block[2]) {
     if (some_less) find_most(t, &v, &s);
     for (int i = 0, n; i < t->n; i += n) {
         for (n = 0; n < ROWS && i + n < t->n && !sees_none(t, i + n);) n++;
-        if (n)
+        if (n) {
             add_seen(t, &v, &s, lift, i, n);
-        else
+        } else {
             n = 1;
+            if (t->is_first) clear_values(t, i, n);
+        }
     }
 }

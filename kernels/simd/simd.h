@@ -14,6 +14,7 @@
 //   vf_times(a, p)           a times the number at p
 //   vf_sum(a)                lanes i and i + 8 are added, then i and i + 4, i + 2, i + 1
 //   vf_greatest(a)           of 16 numbers; something where one is not a number
+//   vf_greatest_4(a, p)      the same of four vectors
 //   vf_load_f16_normal(p)    as vf_load_f16, for numbers of which few are subnormal
 //   vf_store_f16(p, a)       rounds to nearest, ties to even
 //   vi_store_i8(p, a)        of -128 to 127
@@ -59,6 +60,12 @@
 
 #ifndef SIMD_TIMES
 static inline vf vf_times(vf a, const float *p) { return vf_mul(a, vf_set1(*p)); }
+#endif
+
+#ifndef SIMD_GREATEST_4
+static inline void vf_greatest_4(const vf a[4], float p[4]) {
+    for (int i = 0; i < 4; i++) p[i] = vf_greatest(a[i]);
+}
 #endif
 
 #define SIMD_JOIN_(a, b) a##_##b

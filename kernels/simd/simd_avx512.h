@@ -17,6 +17,7 @@
 #define SIMD_X_STEP 4
 #define SIMD_POSITIVE
 #define SIMD_TIMES
+#define SIMD_GREATEST_4
 #define SIMD_FUSED_16 4 // so many rows are multiplied as weights are unpacked (fused.c), at most 4
 
 typedef __m512 vf;
@@ -133,3 +134,13 @@ static inline float vf_sum(vf a) {
     return _mm_cvtss_f32(_mm_add_ss(c, _mm_movehdup_ps(c)));
 }
 static inline float vf_greatest(vf a) { return _mm512_reduce_max_ps(a); }
+// Numbers that stand together, of all four, are compared at once.
+static inline void vf_greatest_4(const vf a[4], float p[4]) {
+    __m512 ab = _mm512_max_ps(_mm512_unpacklo_ps(a[0], a[1]), _mm512_unpackhi_ps(a[0], a[1]));
+    __m512 cd = _mm512_max_ps(_mm512_unpacklo_ps(a[2], a[3]), _mm512_unpackhi_ps(a[2], a[3]));
+    __m512d low = _mm512_unpacklo_pd(_mm512_castps_pd(ab), _mm512_castps_pd(cd));
+    __m512d high = _mm512_unpackhi_pd(_mm512_castps_pd(ab), _mm512_castps_pd(cd));
+    __m512 all = _mm512_max_ps(_mm512_castpd_ps(low), _mm512_castpd_ps(high));
+    __m256 b = _mm256_max_ps(_mm512_castps512_ps256(all), _mm512_extractf32x8_ps(all, 1));
+    _mm_storeu_ps(p, _mm_max_ps(_mm256_castps256_ps128(b), _mm256_extractf128_ps(b, 1)));
+}

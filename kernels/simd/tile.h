@@ -53,14 +53,16 @@ typedef struct tile {
     float total_max[QUERIES], total_sum[QUERIES]; // of the spans so far
     int begin[QUERIES], end[QUERIES];             // positions that a query sees
     int see_begin[QUERIES], see_end[QUERIES];     // cells of the present block that it sees: none if they are equal
+    bool is_first;                                // the block is a span's first one: there are no values yet
     int seen;                                     // cells of the present block, from its first on, that any of them sees
     int low, high;                                // positions that any of them sees
     const kin_attention *a;
-    int head, group; // kv head; queries of one row that share it
-    int next_head;   // whose block is fetched
-    int64_t row;     // of query 0
-    int first;       // of query 0, within its group: 0 but where a group is larger than a tile
-    int n;           // queries
+    int head, group;                // kv head; queries of one row that share it
+    int next_head;                  // whose block is fetched
+    size_t block_bytes, head_bytes; // of K or V
+    int64_t row;                    // of query 0
+    int first;                      // of query 0, within its group: 0 but where a group is larger than a tile
+    int n;                          // queries
 } __attribute__((aligned(64))) tile;
 
 // A head's K or V of a block of the cache, and what is read after it: itself, where queries are too many to wait for memory.
@@ -70,16 +72,19 @@ typedef struct cells {
 
 // Of two blocks of the cache: this one, and the one to be fetched.
 static inline cells tile_cells(const tile *t, bool is_k, const int32_t block[2]) {
-    const kin_kv_layout *kv = &t->a->kv;
     const char *cache = is_k ? t->a->k : t->a->v;
-    size_t bytes = kin_kv_block_bytes(kv), head_bytes = bytes / (size_t)kv->n_head_kv;
-    const char *data = cache + (size_t)block[0] * bytes + (size_t)t->head * head_bytes;
-    const char *next = cache + (size_t)block[1] * bytes + (size_t)t->next_head * head_bytes;
+    const char *data = cache + (size_t)block[0] * t->block_bytes + (size_t)t->head * t->head_bytes;
+    const char *next = cache + (size_t)block[1] * t->block_bytes + (size_t)t->next_head * t->head_bytes;
     return (cells){data, t->n <= FETCH_QUERIES ? next : data};
 }
 
 static inline bool sees_all(const tile *t, int i) { return t->see_end[i] - t->see_begin[i] == CELLS; }
 static inline bool sees_none(const tile *t, int i) { return t->see_end[i] == t->see_begin[i]; }
+
+// Of n queries from i on there are no values yet.
+static inline void clear_values(tile *t, int i, int n) {
+    for (int d = i * t->a->kv.head_dim; d < (i + n) * t->a->kv.head_dim; d += 16) vf_store(t->values + d, vf_zero());
+}
 
 // Sixteen in the middle for lanes that are seen. Lanes beyond `end` are unseen from 32 - end on, those before `begin` up to
 // 16 - begin.
@@ -107,24 +112,33 @@ static inline void hide(float *p, const float *unseen) {
     vf_store(p, vf_max(vf_add(vf_load(p), vf_load(unseen)), vf_set1(LOWEST)));
 }
 
-static inline float greatest_score(tile *t, int i) {
+// Lanes that hold the greatest of query i's scores.
+static inline vf greatest_scores(tile *t, int i) {
     float *p = t->p[i];
-    if (sees_all(t, i)) return vf_greatest(vf_max(vf_max(vf_load(p), vf_load(p + 16)), vf_max(vf_load(p + 32), vf_load(p + 48))));
+    if (sees_all(t, i)) return vf_max(vf_max(vf_load(p), vf_load(p + 16)), vf_max(vf_load(p + 32), vf_load(p + 48)));
+    if (sees_none(t, i)) return vf_set1(LOWEST);
     int begin = t->see_begin[i], end = t->see_end[i];
     if (begin % 16) hide(p + begin / 16 * 16, unseen_score + 16 - begin % 16);
     if (end % 16) hide(p + end / 16 * 16, unseen_score + 32 - end % 16);
-    vf max = vf_load(p + begin / 16 * 16);
-    for (int c = begin / 16 + 1; 16 * c < end; c++) max = vf_max(max, vf_load(p + 16 * c));
-    return vf_greatest(max);
+    vf most = vf_load(p + begin / 16 * 16);
+    for (int c = begin / 16 * 16 + 16; c < end; c += 16) most = vf_max(most, vf_load(p + c));
+    return most;
 }
 
-// Looks at query i's scores: is its reference still good? Returns the greatest of them.
-static inline float raise_max(tile *t, int i) {
-    float max = greatest_score(t, i);
-    if (max <= t->max[i] + SLACK) return max;
-    if (t->max[i] > LOWEST) shrink(t, i, t->max[i] - max);
-    t->max[i] = max;
-    return max;
+// Looks at all queries' scores: are their references still good? Four at a time, because each is a chain of operations that wait
+// for each other. greatest // [QUERIES]: the greatest scores, the lowest where nothing is seen
+static inline void raise_max(tile *t, float *greatest) {
+    for (int i = 0; i < t->n; i += 4) {
+        int n = t->n - i < 4 ? t->n - i : 4;
+        vf most[4];
+        for (int y = 0; y < 4; y++) most[y] = y < n ? greatest_scores(t, i + y) : most[0];
+        vf_greatest_4(most, greatest + i);
+        for (int y = i; y < i + n; y++) {
+            if (greatest[y] <= t->max[y] + SLACK) continue;
+            if (t->max[y] > LOWEST) shrink(t, y, t->max[y] - greatest[y]);
+            t->max[y] = greatest[y];
+        }
+    }
 }
 
 // attention_q8_0.c: rounds the tile's queries; then adds what they see of a block, of two in the cache of which the second one
