@@ -80,7 +80,7 @@ function(kin_program name folder)
     add_executable(${name} ${sources})
     target_link_libraries(${name} PRIVATE ${ARG_LINK})
     if(CMAKE_SYSTEM_NAME STREQUAL "Linux")
-        # Threads of musl have 128 KiB of stack unless the program says more; kernels keep tiles of 140 KiB there.
+        # Threads of musl have 128 KiB of stack unless the program says more; kernels keep tiles of 190 KiB there.
         target_link_options(${name} PRIVATE -Wl,-z,stack-size=1048576)
     endif()
 endfunction()

@@ -7,7 +7,7 @@
 
 enum {
     KIN_TILE_QUERIES = 64,  // of a tile, for one kv head, at most
-    KIN_TILE_VALUES = 4096, // of its queries: 64 of 64, 16 of 256 (they are kept in the first two caches with a tile of K or V)
+    KIN_TILE_VALUES = 8192, // of its queries: 64 of 128, 32 of 256 (they are kept in the first two caches with a tile of K or V)
 };
 
 // The row after the last one of the tile that begins at `row`.

@@ -33,7 +33,7 @@ static const float FLOOR = -92;
 
 // Queries over a cache of Q8_0, rounded to 16 bits. Columns are padded to a multiple of 64.
 typedef struct rounded {
-    int8_t q[QUERIES * 2 * SIMD_X_BYTES]; // [n][columns / 64][SIMD_X_BYTES]
+    int8_t q[QUERIES * 3 * SIMD_X_BYTES]; // [n][columns / 64][SIMD_X_BYTES]: 153 of head size 160 at most
     int32_t sum[KIN_TILE_VALUES / 32];    // [n][head_dim / 32] of 32 columns
     float scale[QUERIES];
 } rounded;
