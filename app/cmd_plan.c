@@ -24,7 +24,7 @@ typedef struct plan_options {
 typedef struct plan_tables {
     kin_option always[11];
     kin_option one[3];   // not with --all
-    kin_option model[2]; // where the model is read from its file
+    kin_option model[3]; // where the model is read from its file
     kin_option here[7];  // not with --what-if
     kin_option others[KIN_IDENTITY_N_OPTIONS + 3];
 } plan_tables;
@@ -98,6 +98,14 @@ static void fill_plan_tables(plan_options *o, plan_tables *t) {
                                &o->session.kv_type,
                                "f16|q8_0",
                                "KV cache: f16 (default) or q8_0 (half the memory)",
+                               0,
+                               0};
+    t->model[1] = (kin_option){KIN_OPTION_STRING,
+                               "wire",
+                               0,
+                               &fleet->wire,
+                               "f32|f16|q8",
+                               "activations between devices: f32 (default, exact), f16 (half) or q8 (a quarter)",
                                0,
                                0};
     fill_here(o, t->here);

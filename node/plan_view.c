@@ -92,6 +92,54 @@ static int explain(kin_plan_view *view, const kin_plan_options *options, kin_err
     return 0;
 }
 
+// A token by the best plan under these options, with groups or without. Infinite: there is none.
+static double best_s(const kin_plan_view *view, const kin_plan_options *options) {
+    kin_plan plan;
+    kin_prediction ring;
+    kin_grouped_plan grouped;
+    bool is_ring = kin_plan_view_ask(view->devices, options, view->scheduler, &plan, &ring, NULL) == 0;
+    double s = is_ring ? ring.tpot_s : INFINITY;
+    bool is_grouped = kin_plan_grouped(view->devices, options, s, &grouped, NULL) == 0 && grouped.grouping.n > 0;
+    return is_grouped && !grouped.is_only_tried ? fmin(s, grouped.prediction.tpot_s) : s;
+}
+
+static void say_layers(const kin_plan_view *view, int device, char *text, size_t size) {
+    const kin_group *group = group_with(view, device);
+    int n_layer = view->plan.shares[group ? kin_group_last(group) : device].n_layer;
+    size_t used = (size_t)snprintf(text, size, "%s%d layer%s", group ? "shares " : "", n_layer, n_layer == 1 ? "" : "s");
+    const char *between = " with ";
+    for (int i = 0; group && i < group->n && used < size; i++) {
+        if (group->devices[i] == device) continue;
+        used += (size_t)snprintf(text + used, size - used, "%s%s", between, view->devices->devices[group->devices[i]].name);
+        between = " and ";
+    }
+}
+
+// As explain, of a plan with groups: what a loss would cost is not known of those.
+static void explain_groups(kin_plan_view *view, const kin_plan_options *options) {
+    for (int i = 0; i < view->devices->n_device; i++) {
+        const char *name = view->devices->devices[i].name;
+        char layers[KIN_PLAN_EXPLAIN_MAX - KIN_FACTS_MAX_NAME - 48];
+        kin_plan_options o = *options;
+        bool computes = group_with(view, i) || view->plan.shares[i].n_layer > 0;
+        if (view->refused & kin_device_bit(i) || options->leave_out & kin_device_bit(i)) continue;
+        say_layers(view, i, layers, sizeof layers);
+        if (i > 0) *(computes ? &o.leave_out : &o.force_in) |= kin_device_bit(i);
+        double more_ms = i > 0 ? 1e3 * (best_s(view, &o) - view->prediction.tpot_s) : 0;
+        if (i == 0)
+            snprintf(view->sentences[i], KIN_PLAN_EXPLAIN_MAX, "%s: %s; the head, with embedding and output", name,
+                     computes ? layers : "no layers");
+        else if (!computes && isfinite(more_ms))
+            snprintf(view->sentences[i], KIN_PLAN_EXPLAIN_MAX, "%s left out: it would add %.1f ms/token", name, fmax(0, more_ms));
+        else if (!computes)
+            snprintf(view->sentences[i], KIN_PLAN_EXPLAIN_MAX, "%s left out: it cannot hold a layer", name);
+        else if (isfinite(more_ms))
+            snprintf(view->sentences[i], KIN_PLAN_EXPLAIN_MAX, "%s: %s; without it %.1f ms/token more", name, layers, more_ms);
+        else
+            snprintf(view->sentences[i], KIN_PLAN_EXPLAIN_MAX, "%s: %s; without it the model has no place", name, layers);
+    }
+}
+
 int kin_plan_view_make(kin_plan_view *view, const kin_facts *facts, const kin_plan_options *options,
                        const kin_plan_scheduler *scheduler, kin_err *err) {
     begin(view, facts, scheduler);
@@ -99,6 +147,7 @@ int kin_plan_view_make(kin_plan_view *view, const kin_facts *facts, const kin_pl
     if (kin_plan_view_ask(facts, options, scheduler, &view->plan, &view->prediction, err) != 0)
         return fail_with_refused(view, err);
     if (look_at_groups(view, options)) take_groups(view);
+    if (view->has_groups) explain_groups(view, options);
     return scheduler->plan == kin_plan_playoff && !view->has_groups ? explain(view, options, err) : 0;
 }
 

@@ -16,6 +16,7 @@
 #include "model/vocab_load.h"
 #include "node/demo_model.h"
 #include "node/profile_store.h"
+#include "pure/proto/activations.h"
 #include "sys/whole_file.h"
 
 static const uint64_t GPU_WORTH_BYTES = (uint64_t)256 << 20; // of weights for a token
@@ -129,6 +130,14 @@ static bool wants_ggml_kernels(const kin_session_options *o) {
 
 // ---- what is expected
 
+// The model's, with what is sent between devices as --wire says.
+static int model_facts_of(const kin_session *s, const kin_session_options *o, const kin_shard_options *so, kin_model_facts *facts,
+                          kin_err *err) {
+    if (kin_model_facts_of(facts, &s->model, so, err) != 0) return KIN_FAIL;
+    facts->hidden_bytes = (double)kin_activations_bytes((uint64_t)s->model.hp.n_embd, kin_fleet_wire_type(&o->fleet));
+    return 0;
+}
+
 int kin_session_model_facts(const kin_session *s, const kin_session_options *o, const kin_work_facts *work,
                             kin_model_facts *facts, kin_err *err) {
     kin_shard_options so = kin_shard_options_defaults(&s->model);
@@ -137,7 +146,7 @@ int kin_session_model_facts(const kin_session *s, const kin_session_options *o, 
     so.flash = !o->no_flash;
     so.ggml_kernels = wants_ggml_kernels(o);
     so.kv_type = kv_type_of(o);
-    return kin_model_facts_of(facts, &s->model, &so, err);
+    return model_facts_of(s, o, &so, facts, err);
 }
 
 static kin_work_facts work_of(const kin_session_options *o, const kin_shard_options *so) {
@@ -179,7 +188,7 @@ static int expect_alone(kin_session *s, const kin_session_options *o, kin_shard_
     kin_work_facts work = work_of(o, so);
     kin_planner_options po = kin_planner_options_defaults();
     kin_err why;
-    if (kin_model_facts_of(&model, &s->model, so, err) != 0 || kin_planner_open(&s->planner, &po, &model, &work, err) != 0)
+    if (model_facts_of(s, o, so, &model, err) != 0 || kin_planner_open(&s->planner, &po, &model, &work, err) != 0)
         return KIN_FAIL;
     if (so->memory && (double)so->memory < s->facts.memory_bytes) s->facts.memory_bytes = (double)so->memory;
     s->facts.memory_bytes -= fmin((double)so->beside, s->facts.memory_bytes);
@@ -276,7 +285,7 @@ static int open_alone(kin_session *s, const kin_session_options *o, kin_shard_op
 static int open_fleet(kin_session *s, const kin_session_options *o, const kin_shard_options *so, kin_err *err) {
     kin_model_facts model;
     kin_work_facts work = work_of(o, so);
-    if (kin_model_facts_of(&model, &s->model, so, err) != 0) return KIN_FAIL;
+    if (model_facts_of(s, o, so, &model, err) != 0) return KIN_FAIL;
     model.cpu_buffer_bytes += (double)kin_shard_border_bytes(&s->model, so);
     kin_fleet_base base = {.console = s->console,
                            .model_facts = &model,

@@ -99,9 +99,10 @@ for option in '--memory 4G' '--threads 2' '--profile x' '--devices 2' --cluster 
     senseless "--what-if plans with the devices of its file: unknown option '${option%% *}'" --what-if "$facts/home.json" $option
 done
 senseless "--what-if without -m .*: unknown option '--kv-type'" --what-if "$facts/home.json" --kv-type q8_0
+senseless "--what-if without -m .*: unknown option '--wire'" --what-if "$facts/home.json" --wire f16
 senseless "without --cluster .*: unknown option '--devices'" --devices 2
 senseless "--all asks every scheduler: unknown option '--scheduler'" --what-if "$facts/home.json" --all --scheduler exact
-for option in '--plan even' '--gpu-layers 3' '--wire f16' '--chunk 4' '--weights mmap' --no-flash --no-cache; do
+for option in '--plan even' '--gpu-layers 3' '--chunk 4' '--weights mmap' --no-flash --no-cache; do
     # shellcheck disable=SC2086
     senseless "unknown option '${option%% *}'" --cluster $option
 done
@@ -345,6 +346,8 @@ plan 0 --what-if "$dir/pair.json"
 says "$out" '^den + desk  *[0-9]'
 says "$out" '^  sums of groups'
 says "$out" '^a group is faster: den + desk share [0-9]* layers, 2 x [0-9]* sums of 0\.20 ms cost .* ms; sharing the layers gains '
+says "$out" '^den: shares [0-9]* layers with desk; without it [0-9.]* ms/token more$'
+says "$out" '^desk: shares [0-9]* layers with den; without it [0-9.]* ms/token more$'
 plan 0 --what-if "$dir/pair.json" --json
 says "$out" '"groups": \['
 says "$out" '"saves_ms": '
@@ -353,6 +356,18 @@ plan 0 --what-if "$dir/far.json"
 says "$out" '^no group: .* share [0-9]* layers, 2 x [0-9]* sums of 2\.'
 plan 0 --what-if "$dir/far.json" --json
 if grep -q '"groups"' "$out"; then fail 'groups where there are none'; fi
+
+claim='sums are as long as --wire makes them'
+"$mkmodel" --preset tiny --heads 8 --heads-kv 4 --layers 3 --vocab 300 --type f16 -o "$dir/shared.gguf" >/dev/null
+slow='"memory_bytes": 2.6e9, "cpu": {"token_bytes_per_s": 1e4, "prompt_flop_per_s": 1e6, "read_bytes_per_s": 1e7}'
+printf '{"devices": [{"name": "desk", %s}, {"name": "den", %s}], "links": {"default": {"rtt_s": 1e-6, "bytes_per_s": 1e3}}}' \
+    "$slow" "$slow" >"$dir/slow.json"
+for pair in f32:4 f16:2 q8:1.0625; do
+    plan 0 --what-if "$dir/slow.json" -m "$dir/shared.gguf" --wire "${pair%:*}"
+    n_embd=$(sed -n 's/.* sums of \([0-9.]*\) ms cost.*/\1/p' "$out" | awk -v bytes="${pair#*:}" '{ printf "%.0f", $1 / bytes }')
+    [ -n "${first:-}" ] || first=$n_embd
+    [ "$n_embd" -gt 0 ] && [ "$n_embd" = "$first" ] || fail "$n_embd values by ${pair%:*}, $first by f32"
+done
 
 claim='a name cannot move the cursor'
 sed 's/"good"/"\\u001b[2Jgood"/' "$dir/negative.json" >"$dir/cursor.json"
