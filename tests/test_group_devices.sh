@@ -77,4 +77,21 @@ done
 wait "$pid_head" || fail "it gave up"
 same "$dir/want" "$dir/text"
 
+claim='when a device of a group inside of a ring dies in the middle of a text, and comes back, the text is the same'
+join anna
+join ben
+cat >"$dir/plan.json" <<END
+{"devices": [{"group": ["anna", "ben"], "window": 2}, {"device": "head", "window": 1}]}
+END
+inside() { on_head run --plan "$dir/plan.json" -p 'Once upon a time' --temp 0 -n 500 --ctx 600 --ignore-eos; }
+inside >"$dir/want"
+inside >"$dir/text" &
+pid_head=$!
+wait_until 20 [ -s "$dir/text" ]
+check [ "$(wc -c <"$dir/text")" -lt "$(wc -c <"$dir/want")" ]
+kill -9 "$pid_anna"
+join anna
+wait "$pid_head" || fail "it gave up"
+same "$dir/want" "$dir/text"
+
 tally
