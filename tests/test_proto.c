@@ -514,7 +514,7 @@ static void lies_in_reports_and_measurements_are_refused_with_a_sentence(void **
         {KIN_FRAME_REPORT, 0, "10000000", "ends 1 bytes too early"},
         {KIN_FRAME_PROFILE, 0, "0a", "number of weight types is 10, not from 11 to 11"},
         {KIN_FRAME_PROFILE, 0, "0c", "number of weight types is 12, not from 11 to 11"},
-        {KIN_FRAME_PROFILE, 1, "05", "os is 5"},
+        {KIN_FRAME_PROFILE, 1, "06", "os is 6"},
         {KIN_FRAME_PROFILE, 2, "02", "has_gpu is 2"},
         {KIN_FRAME_PROFILE, 3, "02", "uma is 2"},
         {KIN_FRAME_PROFILE, 1388, "30", "name has 48 bytes, more than 47"},
