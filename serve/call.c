@@ -10,6 +10,8 @@
 #include "serve/refuse.h"
 #include "serve/responses.h"
 
+enum { LARGE_BODY = 256 << 10 };
+
 const double kin_call_bucket_s[16] = {0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.3, 0.5, 1, 2, 5, 10, 30, INFINITY};
 
 struct kin_call {
@@ -41,15 +43,27 @@ struct kin_call {
 
 // ---- the end of a call
 
+static void free_prepared(uv_work_t *work) {
+    kin_call *c = work->data;
+    kin_prepared_fini(&c->prepared);
+}
+
+static void prepared_is_free(uv_work_t *work, int status) {
+    (void)status;
+    free(work->data);
+}
+
 static void free_call(kin_call *c) {
     if (c->next) c->next->at = c->at;
     *c->at = c->next;
     for (int i = 0; i < c->n_opened; i++) kin_choice_close(&c->choices[i]);
     if (c->writer) c->route->format->close(c->writer);
-    kin_prepared_fini(&c->prepared);
     kin_text_fini(&c->out);
     free(c->choices);
     free(c->body);
+    // A body has millions of values where somebody means it badly, and freeing them takes longer than others may wait.
+    if (c->n_body > LARGE_BODY && uv_queue_work(c->world->loop, &c->work, free_prepared, prepared_is_free) == 0) return;
+    kin_prepared_fini(&c->prepared);
     free(c);
 }
 

@@ -22,6 +22,11 @@ answers 200 / -I
 answers 200 /v1/models
 says "$out" '"id":"demo"'
 
+claim='a large body is read, whatever else is in it'
+awk 'BEGIN { printf "{\"prompt\": \"Hi\", \"n_predict\": 2, \"x\": [0"; for (i = 0; i < 200000; i++) printf ",1"; print "]}" }' >"$dir/large.json"
+answers 200 /completion -d "@$dir/large.json"
+says "$out" '"tokens_predicted":2'
+
 claim='an unknown path is 404, another method 405 with those that are allowed'
 answers 404 /nope
 says "$out" '"type":"not_found_error"'
@@ -347,12 +352,16 @@ slot 3
 cached '[1-9][0-9]'
 answers 200 '/slots/5?action=erase' -X POST
 stop
+
+claim='behind a prefix'
 serve --api-prefix /deep/kin
 answers 200 / -H 'Accept: text/html'
 says "$out" '="/deep/kin/page/main.js"'
 says_not "$out" '="page/'
 answers 200 /page/main.js
 stop
+
+claim='environment variables of llama-server; --strict-model'
 export LLAMA_ARG_WEBUI=off LLAMA_ARG_ALIAS=from-env,other LLAMA_ARG_ENDPOINT_SLOTS=0
 serve --strict-model
 unset LLAMA_ARG_WEBUI LLAMA_ARG_ALIAS LLAMA_ARG_ENDPOINT_SLOTS
