@@ -10,8 +10,6 @@
 #include "serve/refuse.h"
 #include "serve/responses.h"
 
-enum { LARGE_BODY = 256 << 10 };
-
 const double kin_call_bucket_s[16] = {0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.3, 0.5, 1, 2, 5, 10, 30, INFINITY};
 
 struct kin_call {
@@ -62,7 +60,7 @@ static void free_call(kin_call *c) {
     free(c->choices);
     free(c->body);
     // A body has millions of values where somebody means it badly, and freeing them takes longer than others may wait.
-    if (c->n_body > LARGE_BODY && uv_queue_work(c->world->loop, &c->work, free_prepared, prepared_is_free) == 0) return;
+    if (c->n_body > KIN_LARGE_BODY && uv_queue_work(c->world->loop, &c->work, free_prepared, prepared_is_free) == 0) return;
     kin_prepared_fini(&c->prepared);
     free(c);
 }

@@ -36,13 +36,24 @@ struct embed {
     kin_time begun;
 };
 
+static void free_request(uv_work_t *work) {
+    embed *e = work->data;
+    kin_embeddings_fini(&e->request);
+}
+
+static void request_is_free(uv_work_t *work, int status) {
+    (void)status;
+    free(work->data);
+}
+
 static void free_embed(embed *e) {
     for (int i = 0; i < e->n && e->inputs; i++) free(e->inputs[i].ids);
     e->world->n_open--;
-    kin_embeddings_fini(&e->request);
     free(e->inputs);
     free(e->vectors);
     free(e->body);
+    if (e->n_body > KIN_LARGE_BODY && uv_queue_work(e->world->loop, &e->work, free_request, request_is_free) == 0) return;
+    kin_embeddings_fini(&e->request);
     free(e);
 }
 

@@ -81,6 +81,9 @@ typedef struct kin_request {
 
 void kin_request_fini(kin_request *request);
 
+// What is made of a body with more bytes is freed outside of the loop's thread: it may be millions of values.
+enum { KIN_LARGE_BODY = 256 << 10 };
+
 // A body as JSON, a new reference; NULL with a 400 that tells the line. Strings may contain U+0000.
 json_t *kin_request_parse(kin_str body, kin_api_error *err);
 

@@ -26,6 +26,8 @@ claim='a large body is read, whatever else is in it'
 awk 'BEGIN { printf "{\"prompt\": \"Hi\", \"n_predict\": 2, \"x\": [0"; for (i = 0; i < 200000; i++) printf ",1"; print "]}" }' >"$dir/large.json"
 answers 200 /completion -d "@$dir/large.json"
 says "$out" '"tokens_predicted":2'
+sed -i 's/"prompt": "Hi", "n_predict": 2/"input": "Hi"/' "$dir/large.json"
+answers 200 /v1/embeddings -d "@$dir/large.json"
 
 claim='an unknown path is 404, another method 405 with those that are allowed'
 answers 404 /nope
