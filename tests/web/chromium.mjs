@@ -44,28 +44,37 @@ const profile = mkdtempSync(`${tmpdir()}/kin-chromium-`);
 const MOST_MS = 100_000;
 let browser;
 
+// With its helpers, which would write to the profile for a while.
+function kill() {
+  try {
+    process.kill(-browser.pid, 'SIGKILL');
+  } catch { /* it has ended */ }
+}
+
 function end(code) {
   process.exitCode = code;
   clearTimeout(timer);
-  browser.kill();
+  kill();
   server.close();
   server.closeAllConnections();
 }
 
-// Chromium's last helpers may write to it yet.
-function removeProfile() {
+function removeProfile(tries = 20) {
   try {
-    rmSync(profile, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 });
+    rmSync(profile, { recursive: true, force: true });
   } catch (e) {
-    console.error(e.message);
+    if (tries > 0) setTimeout(removeProfile, 100, tries - 1); // rmSync would look only once what is in it
+    else console.error(e.message);
   }
 }
 
 const timer = setTimeout(() => take('/failed', Buffer.from('no answer')), MOST_MS);
 
+for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => end(1));
+
 server.listen(0, '127.0.0.1', () => {
   const url = `http://127.0.0.1:${server.address().port}/kin/tests/web/page.html?unit=${unit}&threads=${threads}&n=${cases.length / 3}&gpu=${gpu}&${process.env.RATES ?? ''}`;
-  browser = spawn(process.env.CHROMIUM ?? 'chromium', ['--headless', '--no-sandbox', ...flags, `--user-data-dir=${profile}`, url], { stdio: 'ignore' });
-  browser.on('error', () => end(77));
-  browser.on('close', removeProfile);
+  browser = spawn(process.env.CHROMIUM ?? 'chromium', ['--headless', '--no-sandbox', ...flags, `--user-data-dir=${profile}`, url], { stdio: 'ignore', detached: true });
+  browser.on('error', () => (end(77), removeProfile()));
+  browser.on('close', () => removeProfile());
 });
