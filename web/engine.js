@@ -148,6 +148,7 @@ export class Engine {
   openPlan(plan, name) {
     const zeroed = new TextEncoder().encode(`${name}\0`);
     this.#check(this.#lend(zeroed, (at) => this.#lend(plan, (p) => this.exports.open(p, plan.length, at, this.threads, this.gpu ? 1 : 0))));
+    this.gpu?.ask('compiled');
   }
 
   closePlan() {

@@ -307,6 +307,8 @@ ${MAIN_64} {
 
 const OTHERS = { [NORM]: norm, [ROUND]: round, [HEADS]: heads, [STORE]: store, [ATTEND]: attend, [ROWS]: rows };
 
+export const KERNELS = Object.keys(OTHERS).map(Number); // but products, of which each type of weights has its own
+
 // Types of weights that have a product; 0 is that of norms and biases.
 export const TYPES = new Set([0, ...Object.keys(QUANTIZED), ...Object.keys(FLOATS)].map(Number));
 export const TYPE_NAMES = Object.values({ ...QUANTIZED, ...FLOATS }).map((t) => t.name);
