@@ -3,7 +3,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 
-const MOST_MS = 60000;
+const MOST_MS = 60000, PROMPT = 'Once upon a time';
 const children = [];
 
 export async function until(what, test) {
@@ -46,19 +46,26 @@ export function killAll() {
   for (const child of children) child.kill('SIGKILL');
 }
 
+const textOf = (lines) => lines.split('\n').filter((line) => /^data: {.*}$/.test(line)).map((line) => JSON.parse(line.slice(6)).content ?? '').join('');
+
 /** A text. begun: called when the first words are here. */
 export async function write(base, n = 40, begun = () => {}) {
-  const body = JSON.stringify({ prompt: 'Once upon a time', n_predict: n, temperature: 0, ignore_eos: true, stream: true });
-  const response = await until('a text', async () => {
-    const r = await fetch(`${base}/completion`, { method: 'POST', body });
-    return r.ok && r;
-  });
+  const body = JSON.stringify({ prompt: PROMPT, n_predict: n, temperature: 0, ignore_eos: true, stream: true });
+  const signal = AbortSignal.timeout(MOST_MS);
   let lines = '';
-  for await (const part of response.body.pipeThrough(new TextDecoderStream())) {
-    if (lines === '') begun();
-    lines += part;
+  try {
+    const response = await until('a text begins', async () => {
+      const r = await fetch(`${base}/completion`, { method: 'POST', body, signal });
+      return r.ok && r;
+    });
+    for await (const part of response.body.pipeThrough(new TextDecoderStream())) {
+      if (lines === '') begun();
+      lines += part;
+    }
+  } catch (e) {
+    throw signal.aborted ? new Error(`never: the end of a text of ${n} words, after ${JSON.stringify(textOf(lines))}`) : e;
   }
-  return lines.split('\n').filter((line) => line.startsWith('data: {')).map((line) => JSON.parse(line.slice(6)).content ?? '').join('');
+  return textOf(lines);
 }
 
 export function same(got, want, what) {
