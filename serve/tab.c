@@ -9,8 +9,10 @@
 #include "base/log.h"
 #include "cluster/join.h"
 #include "model/ranges.h"
+#include "pipeline/watchdog.h"
 #include "pure/proto/label.h"
 #include "serve/json_out.h"
+#include "serve/tab_limit.h"
 #include "serve/websocket.h"
 #include "sys/cond.h"
 
@@ -19,7 +21,6 @@ enum {
     MAX_OTHER = 64 << 10, // ... and then, of those that are no answer to a step
     MAX_NAME = 60,        // bytes
     MAX_THREADS = 256,
-    HANG_MS = 1800000, // it gives no signs within a step, and a phone's piece of a prompt takes minutes
     PING_MS = 500,
     LOOK_NS = 100000000, // whether what is fetched ahead is still wanted
     N_PINGS = 4,         // before it joins: the path to it
@@ -40,6 +41,7 @@ typedef struct call {
     kin_frame frame;
     uint8_t *payload;            // [frame.length], borrowed: the answer's, too
     bool is_answered;            // an answer follows
+    uint64_t limit_ms;           // for it, or for the next sign of progress
     const kin_remote_open *open; // of a plan
     kin_proto_ready *ready;
     kin_err err;
@@ -70,10 +72,14 @@ struct kin_tab {
     kin_remote_engine engine;
     int n_threads;
     atomic_bool stop;
-    uint32_t n_plans;      // the epochs of its frames
-    pthread_mutex_t mutex; // over the following
+    uint32_t n_plans;       // the epochs of its frames
+    uint64_t weights_bytes; // of the plan that is open
+    pthread_mutex_t mutex;  // over the following
     pthread_cond_t answered;
     call call;
+    kin_watchdog watchdog; // over the call
+    unsigned n_signs;      // of its going on
+    double progress;       // of the plan that is being opened, bytes
     ahead ahead;
     bool is_over; // no answer comes any more
     bool has_ended;
@@ -139,6 +145,10 @@ static void send_call(kin_tab *t) {
                    (!c->before || (!c->before->failed && kin_websocket_send(t->ws, true, c->before->at, c->before->len))) &&
                    send_frame(t, &c->frame, c->payload);
     if (!is_sent) kin_err_set(&c->err, "the tab '%s' cannot be reached", t->name);
+    t->n_signs++;
+    t->progress = 0;
+    t->watchdog.least_ns = c->limit_ms * UINT64_C(1000000);
+    if (c->open) t->watchdog.longest_ns = 0; // what its last layers took says nothing about these
     c->state = !is_sent ? CALL_FAILED : c->is_answered ? CALL_SENT : CALL_DONE;
     if (c->state != CALL_SENT) pthread_cond_broadcast(&t->answered);
 }
@@ -176,7 +186,9 @@ static json_t *windows_json(const kin_proto_plan *plan) {
     return windows;
 }
 
-static int add_chunks(json_t *list, bool *seen, const kin_session *s, const kin_ranges_wanted *wanted, kin_err *err) {
+// bytes: theirs are added.
+static int add_chunks(json_t *list, uint64_t *bytes, bool *seen, const kin_session *s, const kin_ranges_wanted *wanted,
+                      kin_err *err) {
     const kin_manifest *m = &s->fleet.manifest;
     kin_range *ranges = NULL;
     uint32_t *chunks = NULL;
@@ -187,6 +199,7 @@ static int add_chunks(json_t *list, bool *seen, const kin_session *s, const kin_
         kin_chunk c = kin_manifest_chunk(m, chunks[i]);
         if (seen[chunks[i]]) continue;
         seen[chunks[i]] = true;
+        *bytes += c.bytes;
         json_array_append_new(list, json_pack("[s, i, I, I]", kin_hash_to_hex(m->hashes[chunks[i]]).text, c.i_file,
                                               (json_int_t)c.offset, (json_int_t)c.bytes));
     }
@@ -196,14 +209,14 @@ static int add_chunks(json_t *list, bool *seen, const kin_session *s, const kin_
 }
 
 // The headers, and the layers of the plan's windows.
-static json_t *chunks_json(const kin_session *s, const kin_proto_plan *plan, kin_err *err) {
+static json_t *chunks_json(const kin_session *s, const kin_proto_plan *plan, uint64_t *bytes, kin_err *err) {
     json_t *list = json_array();
     bool *seen = calloc(s->fleet.manifest.n_chunks, sizeof *seen);
     kin_ranges_wanted wanted = {.header = true};
-    int rc = list && seen ? add_chunks(list, seen, s, &wanted, err) : kin_err_set(err, "out of memory");
+    int rc = list && seen ? add_chunks(list, bytes, seen, s, &wanted, err) : kin_err_set(err, "out of memory");
     for (int i = 0; rc == 0 && i < plan->n_windows; i++) {
         wanted = (kin_ranges_wanted){.layer_begin = plan->window[i].layer_begin, .layer_end = plan->window[i].layer_end};
-        rc = add_chunks(list, seen, s, &wanted, err);
+        rc = add_chunks(list, bytes, seen, s, &wanted, err);
     }
     free(seen);
     if (rc == 0) return list;
@@ -212,11 +225,13 @@ static json_t *chunks_json(const kin_session *s, const kin_proto_plan *plan, kin
 }
 
 // What the tab is to fetch for a plan. type: "weights" of the PLAN that follows, or "ahead" of a later one.
+// bytes: of all of it.
 static int put_weights(const kin_tab *t, const char *type, uint32_t ticket, const kin_proto_plan *plan, kin_text_buffer *out,
-                       kin_err *err) {
+                       uint64_t *bytes, kin_err *err) {
     const kin_session *s = t->world->session;
     const kin_manifest *m = &s->fleet.manifest;
-    json_t *chunks = chunks_json(s, plan, err);
+    *bytes = 0;
+    json_t *chunks = chunks_json(s, plan, bytes, err);
     if (!chunks) return KIN_FAIL;
     kin_json_put(json_pack("{s:s, s:I, s:s, s:I, s:i, s:o, s:o, s:o}", "type", type, "ticket", (json_int_t)ticket, "token",
                            t->world->token, "chunk_bytes", (json_int_t)m->chunk_bytes, "layers", s->model.hp.n_layer, "files",
@@ -231,13 +246,14 @@ static int open_plan(void *user, const kin_remote_open *o, kin_proto_ready *read
     kin_text_buffer before = {0};
     size_t n = kin_proto_size_plan(plan);
     uint8_t *payload = malloc(n);
-    int rc = payload ? put_weights(t, "weights", 0, plan, &before, err) : kin_err_set(err, "out of memory");
+    int rc = payload ? put_weights(t, "weights", 0, plan, &before, &t->weights_bytes, err) : kin_err_set(err, "out of memory");
     if (rc == 0) {
         kin_proto_encode_plan(payload, n, plan);
         call c = {.before = &before,
                   .frame = {.type = KIN_FRAME_PLAN, .epoch = ++t->n_plans, .length = (uint32_t)n},
                   .payload = payload,
                   .is_answered = true,
+                  .limit_ms = KIN_TAB_OPEN_MS,
                   .open = o,
                   .ready = ready};
         rc = ask(t, &c, err);
@@ -249,7 +265,13 @@ static int open_plan(void *user, const kin_remote_open *o, kin_proto_ready *read
 
 static int take_step(void *user, kin_message_buffer *buffer, kin_err *err) {
     kin_tab *t = user;
-    call c = {.frame = buffer->frame, .payload = buffer->payload, .is_answered = true};
+    kin_proto_step step = {0};
+    if (buffer->frame.type == KIN_FRAME_STEP && kin_proto_decode_step(buffer->payload, buffer->frame.length, &step, err) != 0)
+        return KIN_FAIL;
+    call c = {.frame = buffer->frame,
+              .payload = buffer->payload,
+              .is_answered = true,
+              .limit_ms = kin_tab_step_limit_ms(&t->facts, t->weights_bytes, step.n_tokens)};
     c.frame.epoch = t->n_plans;
     if (ask(t, &c, err) != 0) return KIN_FAIL;
     buffer->frame.length = c.frame.length;
@@ -271,7 +293,8 @@ static int prefetch(void *user, const kin_proto_plan *plan, const atomic_bool *s
     pthread_mutex_lock(&t->mutex);
     uint32_t ticket = t->ahead.ticket + 1;
     pthread_mutex_unlock(&t->mutex);
-    int rc = put_weights(t, "ahead", ticket, plan, &text, err);
+    uint64_t bytes;
+    int rc = put_weights(t, "ahead", ticket, plan, &text, &bytes, err);
     pthread_mutex_lock(&t->mutex);
     t->ahead = (ahead){CALL_NEW, &text, ticket};
     if (rc == 0) t->world->wake(t->world->user);
@@ -312,7 +335,7 @@ static void *run(void *arg) {
                           .facts = &t->facts,
                           .cpu = t->cpu,
                           .gpu = t->gpu[0] ? t->gpu : NULL,
-                          .hang_ms = HANG_MS,
+                          .hang_ms = KIN_TAB_MOST_MS, // by then it was sent away
                           .stop = &t->stop,
                           .status = show_status,
                           .user = t};
@@ -421,6 +444,8 @@ static void take_progress(kin_tab *t, const json_t *m) {
     double total = number(m, "total", 1, 0x1p53, 0), done = number(m, "done", 0, total, 0);
     pthread_mutex_lock(&t->mutex);
     const kin_remote_open *o = t->call.state == CALL_SENT ? t->call.open : NULL;
+    t->n_signs += o && done > t->progress;
+    if (o) t->progress = done;
     if (o && o->progress && total > 0) o->progress(o->progress_user, "weights", (uint64_t)done, (uint64_t)total);
     pthread_mutex_unlock(&t->mutex);
 }
@@ -578,7 +603,16 @@ bool kin_tab_step(kin_tab *t) {
     return t->x || (t->has_thread && !has_ended);
 }
 
+static bool is_call_late(kin_tab *t, kin_time now, bool *is_open) {
+    pthread_mutex_lock(&t->mutex);
+    bool is_late = kin_watchdog_look(&t->watchdog, now, t->call.state == CALL_SENT, t->n_signs);
+    *is_open = t->call.open != NULL;
+    pthread_mutex_unlock(&t->mutex);
+    return is_late;
+}
+
 void kin_tab_tick(kin_tab *t, kin_time now) {
+    bool is_open;
     if (t->is_ending) return;
     if (!t->is_admitted) {
         if (kin_clock_ms(t->opened_at, now) > KIN_TAB_HELLO_MS) refuse(t, "no code came");
@@ -589,6 +623,8 @@ void kin_tab_tick(kin_tab *t, kin_time now) {
     t->ticked_at = now;
     if (kin_clock_ms(t->heard_at, now) > KIN_TAB_SILENCE_MS)
         refuse(t, "it was silent for too long: hidden pages are put to sleep by some browsers");
+    else if (is_call_late(t, now, &is_open))
+        refuse(t, is_open ? "it does not get its layers ready" : "it answers, but its computing hangs");
     else if (t->has_thread && kin_clock_ms(t->ping_at, now) >= PING_MS) {
         t->ping_at = now;
         say(t, json_pack("{s:s}", "type", "ping"));

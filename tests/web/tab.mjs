@@ -13,7 +13,8 @@ const [kin, model, dir, modules] = process.argv.slice(2);
 
 // ---- the tab
 
-async function joinAsTab(base, code) {
+// hangs: it opens its layers, and answers no step.
+async function joinAsTab(base, code, hangs = false) {
   const tab = { layers: 0, steps: 0, files: new Map(), said: [] };
   const host = {
     code: (name) => readFile(`${modules}/${name}`),
@@ -34,6 +35,7 @@ async function joinAsTab(base, code) {
   async function answerTo({ type, epoch, payload }) {
     if (type === END) return engine.reset();
     tab.steps += type !== PLAN;
+    if (type !== PLAN && hangs) return null;
     if (type !== PLAN) return writeFrame(type, epoch, engine.take(payload, type));
     await fetchWeights();
     engine.openPlan(payload, weights.files[0].name);
@@ -51,6 +53,7 @@ async function joinAsTab(base, code) {
     const m = JSON.parse(message);
     tab.said.push(m);
     if (m.type === 'ping') socket.send(JSON.stringify({ type: 'pong' }));
+    if (m.type === 'ahead') socket.send(JSON.stringify({ type: 'ahead', ticket: m.ticket, here: true })); // it fetches when it opens them
     if (m.type === 'weights') work = work.then(() => (weights = m));
   }
   const socket = openWebSocket(`${base}/join/ws`, take, () => (tab.ended = true));
@@ -80,6 +83,10 @@ try {
   const long = await write(head.base, 400);
   same(await write(head.base, 400, tab.close), long, 'a text goes on when the tab is lost');
   same(await write(head.base), want, 'the head goes on alone');
+  const stuck = await joinAsTab(head.base, head.code, true);
+  await until('the tab that hangs has layers', () => stuck.layers);
+  same(await write(head.base), want, 'a text goes on when a tab answers echoes, but no step');
+  if (!stuck.steps || !stuck.said.some((m) => m.type === 'refused' && m.reason.includes('computing hangs'))) throw new Error('no sentence for a tab that hangs');
 } catch (e) {
   console.log(`not ok - ${e.stack}`);
   process.exitCode = 1;
