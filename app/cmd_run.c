@@ -9,6 +9,7 @@
 
 #include "app/app.h"
 #include "app/constrained.h"
+#include "app/join_page.h"
 #include "app/option_tables.h"
 #include "app/ring_view.h"
 #include "base/units.h"
@@ -28,11 +29,12 @@ typedef struct run_options {
     const char *logit_bias;
     const char *grammar, *json_schema;
     const char *trace;
+    int browsers_port; // -1: they do not join
     bool ignore_eos, special, no_echo, lines, stats;
 } run_options;
 
 enum {
-    N_RUN_OPTIONS = 23 + KIN_DRAFT_N_OPTIONS + KIN_KV_DISK_N_OPTIONS,
+    N_RUN_OPTIONS = 24 + KIN_DRAFT_N_OPTIONS + KIN_KV_DISK_N_OPTIONS,
     MAX_BIAS = 64,
     MAX_UNASKED = 4096,
     MAX_PROMPT = 1 << 30
@@ -48,6 +50,7 @@ static void fill_run_tables(run_options *o, tables *t) {
     o->session.console = &kin_app_console;
     o->sampler = kin_sampler_options_defaults();
     o->n_predict = 512;
+    o->browsers_port = -1;
     const kin_option own[N_RUN_OPTIONS] = {
         {KIN_OPTION_STRING, "prompt", 'p', &o->prompt, "TEXT", "what the model goes on from", 0, 0},
         {KIN_OPTION_STRING, "file", 'f', &o->file, "FILE", "read the prompt from a file or a pipe (-: from stdin)", 0, 0},
@@ -79,6 +82,8 @@ static void fill_run_tables(run_options *o, tables *t) {
         {KIN_OPTION_STRING, "trace", 0, &o->trace, "FILE", "write a line per token: ms, memory budget, resident bytes, tokens", 0,
          0},
         kin_session_timeline_option(&o->session),
+        {KIN_OPTION_INT, "browsers", 0, &o->browsers_port, "PORT",
+         "with --cluster: browsers may join, too, at https://THIS-MACHINE:PORT/join (0: any port)", 0, 65535},
         {KIN_OPTION_FLAG, "lines", 0, &o->lines, NULL, "a prompt a line from the standard input, until it ends", 0, 0},
         {KIN_OPTION_FLAG, "stats", 0, &o->stats, NULL, "speed and memory at the end", 0, 0},
         {0},
@@ -122,7 +127,8 @@ typedef struct generation {
     kin_sampler *sampler;
     kin_constrained constrained;
     kin_detok *detok;
-    kin_drafter *drafter; // NULL: none
+    kin_drafter *drafter;     // NULL: none
+    kin_join_page *join_page; // NULL: none
     kin_draft_counts drafts;
     FILE *trace; // NULL: none
     int n_max;
@@ -272,6 +278,7 @@ static int open_generation(generation *g, const run_options *o, int n_ctx, kin_e
     kin_session *s = g->s;
     if (kin_constrained_open(&g->constrained, o->grammar, o->json_schema, s->vocab, err) != 0) return KIN_FAIL;
     if (kin_session_open(s, &o->session, n_ctx, err) != 0) return KIN_FAIL;
+    if (o->browsers_port >= 0 && kin_join_page_open(&g->join_page, s, o->browsers_port, err) != 0) return KIN_FAIL;
     if (o->trace && !(g->trace = fopen(o->trace, "w"))) return kin_err_set(err, "%s: %s", o->trace, strerror(errno));
     if (g->trace) fprintf(g->trace, "ms,budget_bytes,resident_bytes,tokens\n");
     unsigned flags = o->special ? KIN_DETOK_SPECIAL : 0;
@@ -283,6 +290,7 @@ static int open_generation(generation *g, const run_options *o, int n_ctx, kin_e
 }
 
 static void close_generation(generation *g) {
+    kin_join_page_close(g->join_page);
     if (g->trace) fclose(g->trace);
     kin_compute_loop_close(g->loop);
     kin_drafter_close(g->drafter);
@@ -405,6 +413,8 @@ static int check_prompts(const run_options *o, kin_err *err) {
     const char *name = o->prompt ? "-p" : "-f";
     if (o->prompt && o->file) return kin_err_set(err, "-p and -f exclude each other");
     if (o->grammar && o->json_schema) return kin_err_set(err, "--grammar and --json-schema exclude each other");
+    if (o->browsers_port >= 0 && !o->session.fleet.cluster)
+        return kin_err_set(err, "--browsers lets them join a ring: give --cluster, too");
     if (o->lines && (o->prompt || o->file))
         return kin_err_set(err, "--lines reads prompts from stdin: %s would do nothing", name);
     return 0;

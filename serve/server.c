@@ -41,7 +41,8 @@ struct kin_server {
     pthread_mutex_t mutex;
     kin_service *service; // of one model; NULL, and no host: loading
     kin_preparer preparer;
-    kin_model_host *host; // of several
+    kin_model_host *host;    // of several
+    const kin_session *ring; // that browsers may join, until they may
     kin_loading loading;
     bool drain, close;
 };
@@ -184,7 +185,7 @@ static bool refuse_browsers(kin_server *s, kin_http_exchange *x) {
         kin_http_reply_error(x, 404, "the server was started with --no-browsers");
     else if (!kin_tab_page_has_engine())
         kin_http_reply_error(x, 404, "this kin was built without its engine for browsers: that needs clang-19 and lld-19");
-    else if (s->router.n == 0)
+    else if (!s->tabs && s->router.n == 0)
         reply_loading(s, x);
     else if (!s->tabs)
         kin_http_reply_error(x, 404,
@@ -273,6 +274,10 @@ static const route routes[] = {
 
 enum { N_ROUTES = sizeof routes / sizeof *routes };
 
+static bool is_join(const route *r) {
+    return r->answer == join_page || r->answer == join_file || r->answer == join_socket || r->answer == join_chunk;
+}
+
 static bool is(kin_str a, const char *b) {
     return a.len == strlen(b) && memcmp(a.at, b, a.len) == 0;
 }
@@ -344,6 +349,8 @@ static void on_request(void *user, kin_http_exchange *x) {
         kin_http_reply_error(x, 405, "this path takes another method: see the header Allow");
     } else if (!r) {
         kin_http_reply_error(x, 404, "File Not Found");
+    } else if (s->o.only_joins && !is_join(r)) {
+        kin_http_reply_error(x, 404, "only the page /join is here: 'kin serve --cluster' answers clients, too");
     } else if (!r->is_always && !is_up(s)) {
         reply_loading(s, x);
     } else if (r->answer) {
@@ -466,6 +473,14 @@ static void take_model(kin_server *s) {
         open_tabs(s, preparer.session);
 }
 
+static void take_ring(kin_server *s) {
+    pthread_mutex_lock(&s->mutex);
+    const kin_session *ring = s->ring;
+    s->ring = NULL;
+    pthread_mutex_unlock(&s->mutex);
+    if (ring) open_tabs(s, ring);
+}
+
 static void begin_drain(kin_server *s) {
     if (s->is_draining) return;
     s->is_draining = true;
@@ -510,6 +525,7 @@ static void take_events(kin_server *s, kin_served_model *m) {
 static void on_wake(uv_async_t *handle) {
     kin_server *s = handle->data;
     take_model(s);
+    take_ring(s);
     for (int i = 0; i < s->router.n; i++) take_events(s, &s->router.models[i]);
     kin_router_tick(&s->router, kin_clock_now());
     pthread_mutex_lock(&s->mutex);
@@ -630,6 +646,13 @@ void kin_server_set_model(kin_server *s, kin_service *service, const kin_prepare
 void kin_server_set_models(kin_server *s, kin_model_host *host) {
     pthread_mutex_lock(&s->mutex);
     s->host = host;
+    pthread_mutex_unlock(&s->mutex);
+    kin_server_wake(s);
+}
+
+void kin_server_set_ring(kin_server *s, const kin_session *session) {
+    pthread_mutex_lock(&s->mutex);
+    s->ring = session;
     pthread_mutex_unlock(&s->mutex);
     kin_server_wake(s);
 }

@@ -24,6 +24,7 @@ typedef struct kin_server_options {
     const char *slot_save_path; // folder of saved slots; NULL: none
     bool webui;                 // the page for browsers at /
     bool browsers;              // may join the ring, where there is one: the page at /join
+    bool only_joins;            // nothing but that page answers: texts are written elsewhere
     bool shows_code;            // ... may show the code that devices join with: who asks has a key, or is on this machine
     int n_parallel;             // texts at once
     int models_max;             // of several models: how many are in memory
@@ -48,6 +49,8 @@ uint16_t kin_server_port(const kin_server *server);
 void kin_server_set_model(kin_server *server, kin_service *service, const kin_preparer *preparer);
 // Several models, in place of one. The host's `wake` is kin_server_wake, too.
 void kin_server_set_models(kin_server *server, kin_model_host *host);
+// A ring in place of a model (only_joins): it has others, and stays until kin_server_stop.
+void kin_server_set_ring(kin_server *server, const kin_session *session);
 void kin_server_wake(void *server);
 
 // What is waited for while there is no model, or no ring: shown to clients.

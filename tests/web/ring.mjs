@@ -14,11 +14,12 @@ export async function until(what, test) {
   throw new Error(`never: ${what}`);
 }
 
-/** A process that killAll ends; its stderr is .said. */
+/** A process that killAll ends; its stdout is .wrote, its stderr .said. */
 export function start(path, words, env = {}) {
-  const child = spawn(path, words, { stdio: ['ignore', 'ignore', 'pipe'], env: { ...process.env, ...env } });
+  const child = spawn(path, words, { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, ...env } });
   children.push(child);
-  child.said = '';
+  child.wrote = child.said = '';
+  child.stdout.on('data', (text) => (child.wrote += text));
   child.stderr.on('data', (text) => (child.said += text));
   child.on('error', () => (child.isMissing = true));
   return child;
@@ -30,11 +31,21 @@ export async function serve(kin, model, ...words) {
   return child;
 }
 
+const ringOf = (dir) => ['--cluster', '--devices', '1', '--key-file', `${dir}/key`, '--listen', '127.0.0.1', '--hidden'];
+
 /** A head for one more device, the tab. .code is what it types. */
 export async function serveRing(kin, model, dir) {
-  const head = await serve(kin, model, '--cluster', '--devices', '1', '--key-file', `${dir}/key`, '--listen', '127.0.0.1', '--cluster-port', String(8100 + (process.pid % 800)), '--hidden');
+  const head = await serve(kin, model, ...ringOf(dir), '--cluster-port', String(8100 + (process.pid % 800)));
   head.code = readFileSync(`${dir}/key.code`, 'utf8').trim();
   return head;
+}
+
+/** kin run, which writes one text; .base and .code are for a tab, of the ring that `dir` has the key of. */
+export async function run(kin, model, dir, ...words) {
+  const child = start(kin, ['run', model, '-t', '1', '--ctx', '512', '-p', PROMPT, '--no-echo', '--temp', '0', '--ignore-eos', ...ringOf(dir), '--port', String(8100 + (process.pid % 800)), ...words], { KIN_PLAN: 'even' });
+  child.base = await until('kin run lets browsers join', () => child.said.match(/browsers join at (http:\S+)\/join/)?.[1]).catch((e) => { throw new Error(`${e.message}: ${child.said}`); });
+  child.code = readFileSync(`${dir}/key.code`, 'utf8').trim();
+  return child;
 }
 
 export async function stop(child) {

@@ -6,7 +6,7 @@ import { mkdirSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { Engine } from '../../web/engine.js';
 import { END, PLAN, readFrame, writeFailed, writeFrame, writeReady } from '../../web/page/frames.js';
-import { killAll, same, serve, serveRing, stop, until, write } from './ring.mjs';
+import { killAll, run, same, serve, serveRing, stop, until, write } from './ring.mjs';
 import { openWebSocket } from './websocket.mjs';
 
 const [kin, model, dir, modules] = process.argv.slice(2);
@@ -87,6 +87,12 @@ try {
   await until('the tab that hangs has layers', () => stuck.layers);
   same(await write(head.base), want, 'a text goes on when a tab answers echoes, but no step');
   if (!stuck.steps || !stuck.said.some((m) => m.type === 'refused' && m.reason.includes('computing hangs'))) throw new Error('no sentence for a tab that hangs');
+  await stop(head);
+  const one = await run(kin, model, dir, '-n', '40', '--browsers', '0');
+  const last = await joinAsTab(one.base, one.code);
+  await until('kin run has ended', () => one.exitCode !== null || one.signalCode);
+  same(one.wrote, `${want}\n`, "kin run's text with a tab is that of one machine");
+  if (one.exitCode !== 0 || !last.steps || !last.ended) throw new Error(`${one.exitCode}, ${last.steps} steps: ${one.said}`);
 } catch (e) {
   console.log(`not ok - ${e.stack}`);
   process.exitCode = 1;

@@ -1,0 +1,66 @@
+#include "app/join_page.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "app/app.h"
+#include "app/https.h"
+#include "net/address.h"
+#include "serve/server.h"
+#include "serve/tab_page.h"
+
+struct kin_join_page {
+    kin_server *server;
+    kin_tls_ctx *tls; // NULL: none
+};
+
+static int open_server(kin_join_page *p, const kin_session *s, int port, kin_err *err) {
+    const char *listen = s->fleet.o.net.listen ? s->fleet.o.net.listen : "0.0.0.0";
+    const kin_https_options https = {.on = !kin_address_is_loopback(listen)};
+    kin_server_options o = {.http = kin_http_options_default(),
+                            .access = {.host = listen, .cors = KIN_CORS_NONE},
+                            .alias = s->model_name,
+                            .browsers = true,
+                            .only_joins = true,
+                            .leaves_signals = true};
+    char own[1][KIN_ADDRESS_HOST];
+    if (kin_https_open(&p->tls, &https, err) != 0) return KIN_FAIL;
+    o.http.host = listen;
+    o.http.port = (uint16_t)port;
+    o.http.tls = p->tls;
+    sigset_t all, before;
+    sigfillset(&all);
+    sigdelset(&all, SIGBUS);
+    pthread_sigmask(SIG_SETMASK, &all, &before); // its threads inherit it: Ctrl-C is for the one that may be reading a prompt
+    int rc = kin_server_open(&p->server, &o, err);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc != 0) return KIN_FAIL;
+    const char *host = strcmp(listen, "0.0.0.0") == 0 && kin_address_own(own, 1) == 1 ? own[0] : listen;
+    bool is_v6 = strchr(host, ':') != NULL;
+    kin_app_say("browsers join at http%s://%s%s%s:%u/join, with the code that 'kin code' shows", p->tls ? "s" : "",
+                is_v6 ? "[" : "", host, is_v6 ? "]" : "", (unsigned)kin_server_port(p->server));
+    return 0;
+}
+
+int kin_join_page_open(kin_join_page **out, const kin_session *session, int port, kin_err *err) {
+    *out = NULL;
+    if (!kin_tab_page_has_engine())
+        return kin_err_set(err, "this kin was built without its engine for browsers: that needs clang-19 and lld-19");
+    kin_join_page *p = calloc(1, sizeof *p);
+    if (!p) return kin_err_set(err, "out of memory");
+    if (open_server(p, session, port, err) != 0) {
+        kin_join_page_close(p);
+        return kin_err_prefix(err, "--browsers");
+    }
+    kin_server_set_ring(p->server, session);
+    *out = p;
+    return 0;
+}
+
+void kin_join_page_close(kin_join_page *p) {
+    if (!p) return;
+    kin_server_close(p->server);
+    kin_tls_ctx_close(p->tls);
+    free(p);
+}

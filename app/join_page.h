@@ -1,0 +1,13 @@
+// The page /join for commands that serve nothing else: browsers join the ring of a text (serve/tabs.h).
+//
+// Owner and thread: the command's; a thread of its own answers.
+#pragma once
+
+#include "node/session.h"
+
+typedef struct kin_join_page kin_join_page;
+
+// Where devices reach the head (--listen), with kin's own certificate; on loopback without. The session has others, is borrowed,
+// and outlives the page. port 0: any. Says the address.
+int kin_join_page_open(kin_join_page **out, const kin_session *session, int port, kin_err *err);
+void kin_join_page_close(kin_join_page *page); // its tabs leave; NULL is allowed
