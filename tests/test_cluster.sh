@@ -134,13 +134,15 @@ grows() { # waits until the text does
 }
 milliseconds() { date +%s%3N; }
 
+# What is said of a loss: which device, and why. Between two texts nothing goes on, and nobody need notice before the next one begins.
+lost() { echo "device '$1'.* \(broke: ..*\|is gone (..*)\)\(; the \(text goes on\|ring comes up\)\|, waiting for it to come back\)"; } # NAME
+
 claim='a device that is killed in mid-text: it is named, the text goes on without it, and it may come back'
 grows
 mark "$dir/head.log"
 begun=$(milliseconds)
 kill -9 "$pid_ben"
-# Between two texts nothing goes on, and nobody need notice before the next one begins.
-wait_for 5 "$dir/head.log" "device 'ben'.*\(\(broke\|gone\).*; the \(text goes on\|ring comes up\)\|to come back\)"
+wait_for 5 "$dir/head.log" "$(lost ben)"
 check [ $(($(milliseconds) - begun)) -lt 2500 ]
 wait_for 10 "$dir/head.log" "serving on 2 devices"
 grows
@@ -152,7 +154,7 @@ claim='a device that hangs is noticed within two seconds'
 mark "$dir/head.log"
 begun=$(milliseconds)
 kill -STOP "$pid_anna"
-wait_for 5 "$dir/head.log" "device 'anna'.*\(\(broke\|gone\).*; the \(text goes on\|ring comes up\)\|to come back\)"
+wait_for 5 "$dir/head.log" "$(lost anna)"
 check [ $(($(milliseconds) - begun)) -lt 2500 ]
 grows
 kill -CONT "$pid_anna"

@@ -152,7 +152,7 @@ static void a_lost_device_fails_the_request_and_is_waited_for(void **state) {
            "whisper plan 1 is over: device 'laptop' (stage 2 of 2) is gone (nothing was heard for 1500 ms)\n");
     assert_int_equal(kin_membership_n_requests(membership), 0);
     assert_false(kin_membership_takes(membership, 1));
-    assert_string_equal(doing(), "waiting for device 'laptop' to come back");
+    assert_string_equal(doing(), "device 'laptop' is gone (nothing was heard for 1500 ms), waiting for it to come back");
     wait_ms(250);
     expect("");
     joins(13, 2, "laptop");

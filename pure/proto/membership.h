@@ -220,7 +220,7 @@ bool kin_membership_yields(const kin_membership *membership); // a better plan w
 uint32_t kin_membership_planned_by(const kin_membership *membership);
 uint32_t kin_membership_prepares(const kin_membership *membership);
 
-// One sentence for a person: "waiting for device 'tower', which is lost: ...". Returns buf.
+// One sentence for a person: "device 'tower' is gone (no answer for 1.5 s), waiting for it to come back". Returns buf.
 const char *kin_membership_doing(const kin_membership *membership, char *buf, size_t n);
 
 // Does a ring frame of this epoch count? All others are dropped.

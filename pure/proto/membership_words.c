@@ -51,7 +51,8 @@ static void say_gathering(const kin_membership *r, char *buf, size_t n) {
     if (r->asking) {
         snprintf(buf, n, "making a plan");
     } else if (lost >= 0) {
-        snprintf(buf, n, "waiting for device '%s' to come back", r->devices[lost].name);
+        const kin_membership_device *d = &r->devices[lost];
+        snprintf(buf, n, "device '%s' is gone (%s), waiting for it to come back", d->name, d->last_error);
     } else if (failed >= 0) {
         snprintf(buf, n, "device '%s' failed: %s", r->devices[failed].name, r->devices[failed].last_error);
     } else {
