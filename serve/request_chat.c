@@ -167,6 +167,24 @@ static int check_tool(const kin_fields *tool, kin_api_error *err) {
     return kin_fields_get(&function, "parameters", KIN_FIELD_OBJECT, &ignored, err);
 }
 
+// Calls name their tool, so no two have one name.
+static int check_names_differ(const kin_fields *body, const char *name, const json_t *tools, kin_api_error *err) {
+    int rc = 0;
+    size_t i;
+    json_t *tool, *seen = json_object();
+    if (!seen) return kin_api_error_memory(err);
+    json_array_foreach(tools, i, tool) {
+        const char *called = json_string_value(json_object_get(json_object_get(tool, "function"), "name"));
+        if (json_object_get(seen, called))
+            rc = kin_fields_wrong(body, name, err, 400, "two of them are called '%.64s'", called);
+        else if (json_object_set(seen, called, tool) < 0)
+            rc = kin_api_error_memory(err);
+        if (rc < 0) break;
+    }
+    json_decref(seen);
+    return rc;
+}
+
 static int read_tools(kin_request *r, const char *name, json_t *value, kin_api_error *err) {
     kin_fields body = kin_request_body(r), tool;
     size_t n = json_array_size(value);
@@ -175,6 +193,7 @@ static int read_tools(kin_request *r, const char *name, json_t *value, kin_api_e
     for (size_t i = 0; i < n; i++) {
         if (kin_fields_item(&body, name, value, i, &tool, err) < 0 || check_tool(&tool, err) < 0) return KIN_FAIL;
     }
+    if (check_names_differ(&body, name, value, err) < 0) return KIN_FAIL;
     r->tools = n > 0 ? value : NULL;
     return 0;
 }
@@ -209,7 +228,8 @@ static int read_allowed_tools(kin_request *r, const kin_fields *choice, kin_api_
         json_t *found = find_tool(r->tools, json_string_value(called));
         if (!found)
             return kin_fields_wrong(&function, "name", err, 400, "'%.64s' is none of the tools", json_string_value(called));
-        if (json_array_append(kept, found) < 0) return kin_api_error_memory(err);
+        bool is_kept = find_tool(kept, json_string_value(called)) != NULL; // it may be named twice
+        if (!is_kept && json_array_append(kept, found) < 0) return kin_api_error_memory(err);
     }
     r->tool_choice = kin_fields_is(&allowed, "mode", "required") ? KIN_TOOLS_REQUIRED : KIN_TOOLS_AUTO;
     r->tools = kept;

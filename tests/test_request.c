@@ -483,6 +483,8 @@ static const bad refused[] = {
      "Field 'tools[0].function.name': must be 1 to 64", 0},
     {kin_request_from_chat, WITH("'tools':[" TOOL("a\\u0000b") "]"), "tools[0].function.name",
      "Field 'tools[0].function.name': must be 1 to 64", 0},
+    {kin_request_from_chat, WITH("'tools':[" TOOL("f") "," TOOL("f") "]"), "tools", "Field 'tools': two of them are called 'f'",
+     0},
     {kin_request_from_chat, WITH("'tools':[{'type':'function','function':{'name':'f','parameters':[]}}]"),
      "tools[0].function.parameters", "Field 'tools[0].function.parameters': type must be object, but is array", 0},
     {kin_request_from_chat, WITH("'tool_choice':'foo'"), "tool_choice", "Invalid tool_choice: foo", 0},
