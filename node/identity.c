@@ -9,10 +9,19 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "base/bytes.h"
+#include "base/log.h"
 #include "pure/proto/label.h"
+#include "sys/process.h"
 #include "sys/whole_file.h"
 
-enum { MAX_PATH = 1024, MAX_PROCESSES = 16, MAX_TRIES = 3 };
+enum {
+    MAX_PATH = 1024,
+    MAX_PROCESSES = 16,
+    MAX_TRIES = 3,
+    SHORT_WAIT_MS = 300, // for a process that is about to end; behind that a sentence says so
+    LONG_WAIT_MS = 1700,
+};
 
 // ---- who we are
 
@@ -46,15 +55,44 @@ static int new_id(kin_proto_id *id, kin_err *err) {
     return getentropy(id->bytes, sizeof id->bytes) == 0 ? 0 : kin_err_set(err, "no random numbers");
 }
 
-// True: the id is in that file, which is this process's own until it ends. *is_taken: it is another one's.
-static bool hold_id(kin_proto_id *id, const char *path, bool *is_taken) {
+// A file of an id: 16 bytes of it, and 4 of the number of the process that has the file's lock, little-endian.
+enum { HOLDER_AT = 16, HOLDER_BYTES = 4 };
+_Static_assert(HOLDER_AT == sizeof(kin_proto_id), "the holder follows the id");
+
+// True: the id is in that file, which is this process's own until it ends. *holder: 0, or the process that it is the own one of;
+// below 0: of one that is not known.
+static bool hold_id(kin_proto_id *id, const char *path, int *holder) {
     kin_err err;
+    uint8_t pid[HOLDER_BYTES] = {0};
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    *is_taken = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-    bool is_ours = fd >= 0 && !*is_taken;
-    bool is_there = is_ours && pread(fd, id->bytes, sizeof id->bytes, 0) == sizeof id->bytes && !kin_proto_id_is_none(id);
-    if (is_ours && !is_there) is_ours = new_id(id, &err) == 0 && pwrite(fd, id->bytes, sizeof id->bytes, 0) == sizeof id->bytes;
+    *holder = 0;
+    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        if (errno == EWOULDBLOCK) *holder = pread(fd, pid, sizeof pid, HOLDER_AT) == sizeof pid ? (int)kin_get_u32(pid) : -1;
+        close(fd);
+        return false;
+    }
+    bool is_there = fd >= 0 && pread(fd, id->bytes, sizeof id->bytes, 0) == sizeof id->bytes && !kin_proto_id_is_none(id);
+    bool is_ours =
+        is_there || (fd >= 0 && new_id(id, &err) == 0 && pwrite(fd, id->bytes, sizeof id->bytes, 0) == sizeof id->bytes);
     if (!is_ours && fd >= 0) close(fd); // else open until the process ends
+    if (!is_ours) return false;
+    kin_put_u32(pid, (uint32_t)getpid());
+    bool is_told = pwrite(fd, pid, sizeof pid, HOLDER_AT) == sizeof pid;
+    (void)is_told; // else the next one does not wait for this one's end
+    return true;
+}
+
+// The same, where a process that was killed is started again at once: it waits until the one before has ended, and has its id.
+// One that lives, as a head beside a device, is not waited for.
+static bool hold_id_soon(kin_proto_id *id, const char *path, bool *is_taken) {
+    int holder;
+    bool is_ours = hold_id(id, path, &holder);
+    if (holder > 0 && kin_process_is_ending(holder) && !kin_process_wait(holder, SHORT_WAIT_MS)) {
+        kin_log(KIN_LOG_INFO, "waiting for process %d to end: it had the identity that this one is to have", holder);
+        kin_process_wait(holder, LONG_WAIT_MS);
+    }
+    if (holder != 0) is_ours = hold_id(id, path, &holder); // it may have ended meanwhile
+    *is_taken = holder != 0;
     return is_ours;
 }
 
@@ -90,7 +128,7 @@ static int load_id(kin_proto_id *id, const kin_identity_options *o, kin_err *err
     for (int i = 1; is_taken && i <= MAX_PROCESSES; i++) {
         name_id(name, sizeof name, i);
         if (!path_beside_key(o, name, path, sizeof path)) break;
-        if (hold_id(id, path, &is_taken)) return 0;
+        if (hold_id_soon(id, path, &is_taken)) return 0;
     }
     return new_id(id, err);
 }

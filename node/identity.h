@@ -18,7 +18,8 @@ typedef struct kin_identity_options {
 } kin_identity_options;
 
 // This machine: its name, and an id that it makes once and keeps beside the key. Of several processes with the same key file each
-// has an id of its own, in device-id, device-id-2, ...: the file is locked as long as the process lives.
+// has an id of its own, in device-id, device-id-2, ...: the file is locked as long as the process lives. One that was killed and
+// is about to end is waited for, two seconds at most: who starts it again at once has the same device.
 typedef struct kin_identity {
     kin_proto_id id;
     uint64_t run; // of this process

@@ -90,7 +90,6 @@ pid_head=$!
 wait_until 20 [ -s "$dir/text" ]
 check [ "$(wc -c <"$dir/text")" -lt "$(wc -c <"$dir/want")" ]
 kill -9 "$pid_anna"
-wait "$pid_anna" 2>/dev/null # its identity is free then
 join anna
 wait "$pid_head" || fail "it gave up"
 same "$dir/want" "$dir/text"

@@ -143,7 +143,7 @@ prompt='At first'
 text before 200
 wait $writer
 mark "$dir/serve.log"
-eval "kill -9 \$pid_$other; wait \$pid_$other" # its identity is free then
+eval "kill -9 \$pid_$other"
 join $other --no-kv-disk
 wait_for 30 "$dir/serve.log" 'serving on 2 devices'
 wait_for 30 "$dir/serve.log" "'$other' (stage . of 2.*is ready"
