@@ -1,20 +1,11 @@
 #include "pipeline/scheduler_impl.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-// Pages may take so much longer than computing their tokens: links are opened, and what was computed may not be typical.
-static const double LOAD_PATIENCE_S = 0.25;
-
-// So much longer than computing a member waits for pages of others' disks: links to them may have to be opened; the second:
-// where it is not known what computing takes.
-static const double FETCH_PATIENCE_S = 1, FETCH_PATIENCE_UNKNOWN_S = 10;
 
 enum {
     NO_SLOT = -1,
     LEAST_PREFIX = 8, // tokens that are worth a place in somebody's cache
-    FIRST_LOAD = 2,   // pages
     MOST_ROWS = 32,   // of logits of prompts in a step: 20 MB with a vocabulary of 151k
 };
 
@@ -157,7 +148,7 @@ static void leave_slot(kin_scheduler *s, kin_generation *g, bool keep) {
     g->n_sent = g->n_done = g->n_found = 0;
 }
 
-static void end_generation(kin_scheduler *s, kin_generation *g, kin_generation_end how, const kin_err *why) {
+void kin_scheduler_end(kin_scheduler *s, kin_generation *g, kin_generation_end how, const kin_err *why) {
     if (g->slot == NO_SLOT) {
         leave_line(s, g);
     } else {
@@ -173,13 +164,13 @@ static void end_generation(kin_scheduler *s, kin_generation *g, kin_generation_e
 void kin_scheduler_cancel(kin_scheduler *s, kin_generation *g) {
     g->cancelled = true;
     kin_scheduler_drop_ahead(s, g);
-    if (g->n_steps == 0 || !s->head) end_generation(s, g, KIN_GENERATION_CANCELLED, NULL);
+    if (g->n_steps == 0 || !s->head) kin_scheduler_end(s, g, KIN_GENERATION_CANCELLED, NULL);
 }
 
 void kin_scheduler_fail(kin_scheduler *s, const kin_err *why) {
     for (int i = 0; i < s->n_flights; i++) s->flights[(s->first_flight + i) % KIN_STEPS_IN_FLIGHT].n_parts = 0;
-    while (s->n_running > 0) end_generation(s, s->running[0], KIN_GENERATION_FAILED, why);
-    while (s->waiting) end_generation(s, s->waiting, KIN_GENERATION_FAILED, why);
+    while (s->n_running > 0) kin_scheduler_end(s, s->running[0], KIN_GENERATION_FAILED, why);
+    while (s->waiting) kin_scheduler_end(s, s->waiting, KIN_GENERATION_FAILED, why);
 }
 
 // The least recently used prefix leaves; `but`: not this one. False: there is none.
@@ -312,22 +303,7 @@ static bool take_slot(kin_scheduler *s, kin_generation *g, match m) {
     return true;
 }
 
-// Where the disks have more of the text than the cache, that is to be taken from them, from the last whole block on.
-static void look_on_disks(kin_scheduler *s, kin_generation *g) {
-    kin_err err;
-    int first = g->n_sent / KIN_KV_CELLS;
-    if (!s->o.pages || !s->o.keeps || g->o.no_cache) return;
-    int n = kin_prefix_pages_find(s->o.pages, g->tokens, first, (g->n - 1) / KIN_KV_CELLS);
-    if (n * KIN_KV_CELLS <= g->n_sent) return;
-    if (g->n_sent % KIN_KV_CELLS && kin_scheduler_change(s, (kin_kv_op){g->slot, g->slot, first * KIN_KV_CELLS}, &err) != 0)
-        return;
-    g->n_sent = g->n_done = g->n_cached = first * KIN_KV_CELLS;
-    g->n_found = n;
-    g->recomputes = false;
-}
-
-// A text that has begun to be written has its prompt behind it, also where that is computed again.
-static void tell_progress(const kin_generation *g) {
+void kin_scheduler_tell_progress(const kin_generation *g) {
     if (g->o.progress && !g->cancelled && g->n == g->o.n_prompt) g->o.progress(g->o.user, g->n_done, g->n_cached);
 }
 
@@ -339,9 +315,9 @@ static void admit(kin_scheduler *s) {
         if (!take_slot(s, g, m)) return; // those behind it wait, too
         leave_line(s, g);
         start_running(s, g);
-        look_on_disks(s, g);
+        kin_scheduler_look_on_disks(s, g);
         s->stats.n_cached_tokens += (uint64_t)g->n_cached;
-        tell_progress(g);
+        kin_scheduler_tell_progress(g);
     }
 }
 
@@ -374,7 +350,7 @@ int kin_scheduler_set_head(kin_scheduler *s, kin_head *head, kin_err *err) {
     for (int i = 0; i < KIN_SCHEDULER_MAX_SEQUENCES; i++) kin_scheduler_free_slot(s, i);
     for (kin_generation *g = s->waiting, *next; g; g = next) {
         next = g->next;
-        if (g->cancelled) end_generation(s, g, KIN_GENERATION_CANCELLED, NULL);
+        if (g->cancelled) kin_scheduler_end(s, g, KIN_GENERATION_CANCELLED, NULL);
     }
     kin_kv_blocks_close(s->blocks);
     s->blocks = NULL;
@@ -443,13 +419,9 @@ static int add_part(kin_scheduler *s, kin_flight *f, kin_generation *g, int n, k
     return 0;
 }
 
-static bool is_loading(const kin_generation *g) {
-    return g->n_found * KIN_KV_CELLS > g->n_done;
-}
-
 // Of a prompt, for a step of that kind.
 static int n_pending(const kin_generation *g, bool hidden) {
-    if ((g->o.hidden != NULL) != hidden || g->cancelled || is_loading(g)) return 0;
+    if ((g->o.hidden != NULL) != hidden || g->cancelled || kin_scheduler_is_loading(g)) return 0;
     return is_ready(g) && !hidden ? 0 : g->n - g->n_sent;
 }
 
@@ -584,7 +556,7 @@ static int reserve_logits(kin_scheduler *s, kin_flight *f, kin_err *err) {
     return f->logits ? 0 : kin_err_set(err, "out of memory for the logits of %d texts", f->n_out);
 }
 
-static kin_flight *new_flight(kin_scheduler *s, kin_flight_kind kind) {
+kin_flight *kin_scheduler_new_flight(kin_scheduler *s, kin_flight_kind kind) {
     kin_flight *f = &s->flights[(s->first_flight + s->n_flights) % KIN_STEPS_IN_FLIGHT];
     f->n_parts = f->n_tokens = f->n_out = f->n_prompt = f->n_prompt_rows = f->n_draft = 0;
     f->in_chain = f->follows_prompts = f->ends_prompts = false;
@@ -592,7 +564,7 @@ static kin_flight *new_flight(kin_scheduler *s, kin_flight_kind kind) {
     return f;
 }
 
-static bool has_room(const kin_scheduler *s) {
+bool kin_scheduler_has_room(const kin_scheduler *s) {
     return kin_head_has_room(s->head) && s->n_flights < KIN_STEPS_IN_FLIGHT;
 }
 
@@ -632,7 +604,7 @@ static bool may_send_ready(const kin_scheduler *s) {
 }
 
 static bool may_send(const kin_scheduler *s) {
-    return has_room(s) && (may_send_any(s) || may_send_ready(s));
+    return kin_scheduler_has_room(s) && (may_send_any(s) || may_send_ready(s));
 }
 
 static int fill_next_step(kin_scheduler *s, kin_flight *f, kin_err *err) {
@@ -645,7 +617,7 @@ static int fill_next_step(kin_scheduler *s, kin_flight *f, kin_err *err) {
 
 // *sent: there was something to send.
 static int send_step(kin_scheduler *s, bool *sent, kin_err *err) {
-    kin_flight *f = new_flight(s, KIN_FLIGHT_TOKENS);
+    kin_flight *f = kin_scheduler_new_flight(s, KIN_FLIGHT_TOKENS);
     f->beside = count_beside(s);
     if (fill_next_step(s, f, err) != 0) return KIN_FAIL;
     *sent = f->n_tokens > 0;
@@ -668,143 +640,13 @@ static int send_step(kin_scheduler *s, bool *sent, kin_err *err) {
     return 0;
 }
 
-// ---- pages on the disks
+// ---- what comes back
 
-// tokens: of the pages.
-static int send_pages(kin_scheduler *s, kin_flight *f, const kin_page_request *r, const int32_t *tokens, kin_err *err) {
-    if (kin_head_send_pages(s->head, r, tokens, &f->number, err) != 0) return KIN_FAIL;
-    s->n_flights++;
-    s->n_page_flights++;
-    return 0;
-}
-
-static int fetch_patience_ms(const kin_scheduler *s, int n_tokens) {
-    double most_s = FETCH_PATIENCE_S + s->prompt_alone_s * n_tokens;
-    return (int)fmin(1e3 * (s->prompt_alone_s > 0 ? most_s : FETCH_PATIENCE_UNKNOWN_S), UINT16_MAX);
-}
-
-// The next pages of a text that is found on the disks, a few at first, which show how long they take. Without room for them the
-// rest is computed, when there is.
-static int send_load(kin_scheduler *s, kin_generation *g, kin_err *err) {
-    kin_page_request r = {.loads = true, .recomputes = g->recomputes, .seq = g->slot, .first = g->n_sent / KIN_KV_CELLS};
-    int most = r.first == 0 ? FIRST_LOAD : kin_scheduler_min(KIN_PAGES_MAX, 2 * r.first);
-    const int32_t *tokens = g->tokens + g->n_sent;
-    r.n = kin_scheduler_min(most, g->n_found - r.first);
-    r.patience_ms = fetch_patience_ms(s, r.n * KIN_KV_CELLS);
-    if (!make_room(s, r.n, NO_SLOT) || !kin_prefix_pages_name(s->o.pages, g->tokens, r.first, r.n, r.keys)) {
-        g->n_found = 0;
-        return 0;
-    }
-    kin_flight *f = new_flight(s, KIN_FLIGHT_LOAD);
-    f->sent = kin_clock_now();
-    f->parts[f->n_parts++] = (kin_part){.g = g, .n = r.n * KIN_KV_CELLS};
-    for (int i = 0; i < r.n * KIN_KV_CELLS; i++) {
-        int64_t cell;
-        if (kin_kv_blocks_append(s->blocks, g->slot, g->n_sent++, &cell, err) != 0) return KIN_FAIL;
-    }
-    g->n_steps++;
-    return send_pages(s, f, &r, tokens, err);
-}
-
-static int send_loads(kin_scheduler *s, kin_err *err) {
-    for (int i = 0; i < s->n_running && has_room(s); i++) {
-        kin_generation *g = s->running[i];
-        if (is_loading(g) && g->n_steps == 0 && !g->cancelled && send_load(s, g, err) != 0) return KIN_FAIL;
-    }
-    return 0;
-}
-
-// So many tokens more of the text are in the KV cache. computed: by a step, in all layers.
-static void count_done(kin_scheduler *s, kin_generation *g, int n, bool computed) {
+void kin_scheduler_count_done(kin_scheduler *s, kin_generation *g, int n, bool computed) {
     if (computed && g->n_done < g->n_once) s->stats.n_replayed_tokens += (uint64_t)kin_scheduler_min(n, g->n_once - g->n_done);
     g->n_done += n;
     if (g->n_done > g->n_once) g->n_once = g->n_done;
 }
-
-// Whether pages are here sooner than their tokens would be computed: over a slow link, or from a slow disk, they are not.
-static bool pays(const kin_scheduler *s, const kin_flight *f) {
-    kin_time begun = f->sent > s->last_done ? f->sent : s->last_done;
-    double took_s = kin_clock_ms(begun, kin_clock_now()) / 1e3;
-    return s->prompt_alone_s <= 0 || took_s < LOAD_PATIENCE_S + s->prompt_alone_s * f->parts[0].n;
-}
-
-// What is not found, or comes too slowly, is computed: in the layers only that lack it, as long as that is the faster way, if
-// this text was in a ring before. Its members have logged what they passed on.
-static void give_up_pages(kin_generation *g) {
-    if (g->recomputes || g->n_once <= g->n_done)
-        g->n_found = 0;
-    else
-        g->recomputes = true;
-}
-
-// Each once: taken from disks, or computed in some layers.
-static void count_loaded(kin_scheduler *s, kin_generation *g, int n) {
-    g->n_cached += n;
-    if (g->recomputes) {
-        s->stats.n_partly_replayed_tokens += (uint64_t)n;
-        return;
-    }
-    s->stats.n_cached_tokens += (uint64_t)n;
-    s->stats.n_loaded_tokens += (uint64_t)n;
-}
-
-static int take_load(kin_scheduler *s, const kin_flight *f, kin_err *err) {
-    if (f->n_parts == 0) return 0; // its text has failed
-    kin_generation *g = f->parts[0].g;
-    int n = kin_head_n_good(s->head, f->number) * KIN_KV_CELLS;
-    g->n_steps--;
-    count_done(s, g, n, false);
-    count_loaded(s, g, n);
-    s->slots[g->slot].n_kept = g->n_done / KIN_KV_CELLS;
-    if (n < f->parts[0].n || !pays(s, f)) give_up_pages(g);
-    if (n < f->parts[0].n) {
-        g->n_sent = g->n_done;
-        if (kin_scheduler_change(s, (kin_kv_op){g->slot, g->slot, g->n_done}, err) != 0) return KIN_FAIL;
-    }
-    tell_progress(g);
-    if (g->cancelled) end_generation(s, g, KIN_GENERATION_CANCELLED, NULL);
-    return 0;
-}
-
-// Whether blocks are kept as soon as steps have them: the request follows the last of these steps round the ring. Alone there is
-// nobody whose loss in the middle of a prompt would make that worth the time before its first token.
-static bool keeps_at_once(const kin_scheduler *s) {
-    return kin_head_n_members(s->head) > 1 && kin_head_pages_stay_behind(s->head);
-}
-
-// Tokens of a text that may be kept. Drafted ones behind its last one are none of it yet.
-static int n_to_keep(const kin_scheduler *s, const kin_generation *g) {
-    return keeps_at_once(s) ? kin_scheduler_min(g->n_sent, g->n) : g->n_done;
-}
-
-// A text, or one that has ended, with blocks that are not kept yet: its tokens, *n of its blocks full. NULL: not this one.
-static const int32_t *find_unkept(const kin_scheduler *s, const kin_slot *t, int *n) {
-    const kin_generation *g = t->owner;
-    if (g && (g->o.no_cache || is_loading(g))) return NULL;
-    *n = (g ? n_to_keep(s, g) : t->n) / KIN_KV_CELLS;
-    return *n > t->n_kept ? (g ? g->tokens : t->tokens) : NULL;
-}
-
-// *sent: there was something to keep.
-static int send_keep(kin_scheduler *s, bool *sent, kin_err *err) {
-    *sent = false;
-    if (!s->head || !s->o.pages || !s->o.keeps || !has_room(s)) return 0;
-    for (int i = 0; i < KIN_SCHEDULER_MAX_SEQUENCES; i++) {
-        kin_slot *t = &s->slots[i];
-        int n_full;
-        const int32_t *tokens = find_unkept(s, t, &n_full);
-        if (!tokens) continue;
-        kin_page_request r = {.seq = i, .first = t->n_kept, .n = kin_scheduler_min(KIN_PAGES_MAX, n_full - t->n_kept)};
-        t->n_kept += r.n;
-        if (!kin_prefix_pages_name(s->o.pages, tokens, r.first, r.n, r.keys)) return 0;
-        kin_prefix_pages_keep(s->o.pages, tokens, r.first, r.n, r.keys);
-        *sent = true;
-        return send_pages(s, new_flight(s, KIN_FLIGHT_KEEP), &r, NULL, err);
-    }
-    return 0;
-}
-
-// ---- what comes back
 
 static void blend(double *mean, double value) {
     *mean = *mean > 0 ? 0.75 * *mean + 0.25 * value : value;
@@ -835,7 +677,7 @@ static void measure(kin_scheduler *s, const kin_flight *f, kin_time now) {
 typedef enum outcome { GOES_ON, AGREES, ENDS } outcome; // AGREES: with the draft
 
 static outcome end_with(kin_scheduler *s, kin_generation *g, kin_generation_end how, const kin_err *why) {
-    end_generation(s, g, how, why);
+    kin_scheduler_end(s, g, how, why);
     return ENDS;
 }
 
@@ -864,7 +706,7 @@ static outcome take_row(kin_scheduler *s, const kin_part *p, float *logits, int 
     *i = next;
     kin_scheduler_follow_branch(s, g, next);
     g->n_sent++; // its keys and values are there
-    count_done(s, g, 1, true);
+    kin_scheduler_count_done(s, g, 1, true);
     return AGREES;
 }
 
@@ -889,13 +731,13 @@ static void take_part(kin_scheduler *s, const kin_part *p, float *logits) {
     kin_generation *g = p->g;
     if (!g) return;
     g->n_steps--;
-    count_done(s, g, p->n, true);
-    if (p->is_prompt) tell_progress(g);
+    kin_scheduler_count_done(s, g, p->n, true);
+    if (p->is_prompt) kin_scheduler_tell_progress(g);
     if (g->cancelled) {
-        if (g->n_steps == 0) end_generation(s, g, KIN_GENERATION_CANCELLED, NULL);
+        if (g->n_steps == 0) kin_scheduler_end(s, g, KIN_GENERATION_CANCELLED, NULL);
     } else if (g->o.hidden) {
         g->o.hidden(g->o.user, g->n_done - p->n, logits + (size_t)p->row * (size_t)s->o.n_embd, p->n);
-        if (g->n_done == g->n) end_generation(s, g, KIN_GENERATION_DONE, NULL);
+        if (g->n_done == g->n) kin_scheduler_end(s, g, KIN_GENERATION_DONE, NULL);
     } else if (p->all || p->is_last) { // else there may be no logits at all
         float *rows = logits + (size_t)p->row * (size_t)s->o.n_vocab;
         if (p->all) g->o.prompt_logits(g->o.user, g->n_done - p->n, rows, p->n);
@@ -904,7 +746,7 @@ static void take_part(kin_scheduler *s, const kin_part *p, float *logits) {
 }
 
 static int take_pages(kin_scheduler *s, const kin_flight *f, kin_err *err) {
-    int rc = f->kind == KIN_FLIGHT_LOAD ? take_load(s, f, err) : 0;
+    int rc = f->kind == KIN_FLIGHT_LOAD ? kin_scheduler_take_load(s, f, err) : 0;
     s->last_done = kin_clock_now(); // no step took this time
     return rc;
 }
@@ -935,18 +777,18 @@ static void untie(kin_scheduler *s) {
     if (s->n_running > 1)
         preempt(s, s->running[0]);
     else
-        end_generation(s, s->running[0], KIN_GENERATION_FULL, NULL);
+        kin_scheduler_end(s, s->running[0], KIN_GENERATION_FULL, NULL);
 }
 
 static int step(kin_scheduler *s, kin_err *err) {
     bool kept;
     admit(s);
-    if (send_loads(s, err) != 0) return KIN_FAIL;
+    if (kin_scheduler_send_loads(s, err) != 0) return KIN_FAIL;
     for (bool sent = true; sent && may_send(s);) {
         if (send_step(s, &sent, err) != 0) return KIN_FAIL;
-        if (sent && keeps_at_once(s) && send_keep(s, &kept, err) != 0) return KIN_FAIL;
+        if (sent && kin_scheduler_keeps_at_once(s) && kin_scheduler_send_keep(s, &kept, err) != 0) return KIN_FAIL;
     }
-    if (s->n_flights > 0) return receive_step(s, err) == 0 ? send_keep(s, &kept, err) : KIN_FAIL;
+    if (s->n_flights > 0) return receive_step(s, err) == 0 ? kin_scheduler_send_keep(s, &kept, err) : KIN_FAIL;
     if (s->n_running > 0) untie(s);
     return 0;
 }
@@ -968,7 +810,7 @@ int kin_scheduler_step(kin_scheduler *s, bool *busy, kin_err *err) {
 int kin_scheduler_settle(kin_scheduler *s, kin_err *err) {
     for (bool sent = true; s->n_flights > 0 || sent;) {
         if (s->n_flights > 0 && receive_step(s, err) != 0) return fail(s);
-        if (send_keep(s, &sent, err) != 0) return fail(s);
+        if (kin_scheduler_send_keep(s, &sent, err) != 0) return fail(s);
     }
     return 0;
 }

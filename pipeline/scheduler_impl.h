@@ -1,5 +1,5 @@
-// Inside of kin_scheduler, for scheduler.c (texts, the KV cache, steps) and scheduler_drafts.c (drafted tokens in steps, and what
-// came of them).
+// Inside of kin_scheduler, for scheduler.c (texts, the KV cache, steps), scheduler_pages.c (pages on the disks) and
+// scheduler_drafts.c (drafted tokens in steps, and what came of them).
 #pragma once
 
 #include "base/clock.h"
@@ -101,6 +101,11 @@ struct kin_scheduler {
     kin_scheduler_stats stats;
 };
 
+// Pages of it are on the disks, or on their way.
+static inline bool kin_scheduler_is_loading(const kin_generation *g) {
+    return g->n_found * KIN_KV_CELLS > g->n_done;
+}
+
 static inline int kin_scheduler_min(int a, int b) {
     return a < b ? a : b;
 }
@@ -126,6 +131,37 @@ void kin_scheduler_free_slot(kin_scheduler *s, int i);
 int kin_scheduler_fit(kin_scheduler *s, const kin_generation *g, int n);
 
 bool kin_scheduler_has_prompts(const kin_scheduler *s);
+
+// Whether a step, or a request for pages, may be sent.
+bool kin_scheduler_has_room(const kin_scheduler *s);
+
+// The next one. It counts when it was sent.
+kin_flight *kin_scheduler_new_flight(kin_scheduler *s, kin_flight_kind kind);
+
+// So many tokens more of the text are in the KV cache. computed: by a step, in all layers.
+void kin_scheduler_count_done(kin_scheduler *s, kin_generation *g, int n, bool computed);
+
+// A text that has begun to be written has its prompt behind it, also where that is computed again.
+void kin_scheduler_tell_progress(const kin_generation *g);
+
+// The text has ended, and is freed.
+void kin_scheduler_end(kin_scheduler *s, kin_generation *g, kin_generation_end how, const kin_err *why);
+
+// ---- scheduler_pages.c
+
+// Where the disks have more of the text than the cache, that is to be taken from them, from the last whole block on.
+void kin_scheduler_look_on_disks(kin_scheduler *s, kin_generation *g);
+
+// The next pages of each text that waits for none.
+int kin_scheduler_send_loads(kin_scheduler *s, kin_err *err);
+int kin_scheduler_take_load(kin_scheduler *s, const kin_flight *f, kin_err *err);
+
+// Whether blocks are kept as soon as steps have them: the request follows the last of these steps round the ring. Alone there is
+// nobody whose loss in the middle of a prompt would make that worth the time before its first token.
+bool kin_scheduler_keeps_at_once(const kin_scheduler *s);
+
+// *sent: there was something to keep.
+int kin_scheduler_send_keep(kin_scheduler *s, bool *sent, kin_err *err);
 
 // ---- scheduler_drafts.c
 

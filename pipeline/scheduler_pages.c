@@ -1,0 +1,153 @@
+#include "pipeline/scheduler_impl.h"
+
+#include <math.h>
+
+// Pages may take so much longer than computing their tokens: links are opened, and what was computed may not be typical.
+static const double LOAD_PATIENCE_S = 0.25;
+
+// So much longer than computing a member waits for pages of others' disks: links to them may have to be opened; the second:
+// where it is not known what computing takes.
+static const double FETCH_PATIENCE_S = 1, FETCH_PATIENCE_UNKNOWN_S = 10;
+
+enum { FIRST_LOAD = 2 }; // pages
+
+// ---- taken from the disks
+
+void kin_scheduler_look_on_disks(kin_scheduler *s, kin_generation *g) {
+    kin_err err;
+    int first = g->n_sent / KIN_KV_CELLS;
+    if (!s->o.pages || !s->o.keeps || g->o.no_cache) return;
+    int n = kin_prefix_pages_find(s->o.pages, g->tokens, first, (g->n - 1) / KIN_KV_CELLS);
+    if (n * KIN_KV_CELLS <= g->n_sent) return;
+    if (g->n_sent % KIN_KV_CELLS && kin_scheduler_change(s, (kin_kv_op){g->slot, g->slot, first * KIN_KV_CELLS}, &err) != 0)
+        return;
+    g->n_sent = g->n_done = g->n_cached = first * KIN_KV_CELLS;
+    g->n_found = n;
+    g->recomputes = false;
+}
+
+// tokens: of the pages.
+static int send_pages(kin_scheduler *s, kin_flight *f, const kin_page_request *r, const int32_t *tokens, kin_err *err) {
+    if (kin_head_send_pages(s->head, r, tokens, &f->number, err) != 0) return KIN_FAIL;
+    s->n_flights++;
+    s->n_page_flights++;
+    return 0;
+}
+
+static int fetch_patience_ms(const kin_scheduler *s, int n_tokens) {
+    double most_s = FETCH_PATIENCE_S + s->prompt_alone_s * n_tokens;
+    return (int)fmin(1e3 * (s->prompt_alone_s > 0 ? most_s : FETCH_PATIENCE_UNKNOWN_S), UINT16_MAX);
+}
+
+// The next pages of a text that is found on the disks, a few at first, which show how long they take. Without room for them the
+// rest is computed, when there is.
+static int send_load(kin_scheduler *s, kin_generation *g, kin_err *err) {
+    kin_page_request r = {.loads = true, .recomputes = g->recomputes, .seq = g->slot, .first = g->n_sent / KIN_KV_CELLS};
+    int most = r.first == 0 ? FIRST_LOAD : kin_scheduler_min(KIN_PAGES_MAX, 2 * r.first);
+    const int32_t *tokens = g->tokens + g->n_sent;
+    r.n = kin_scheduler_min(most, g->n_found - r.first);
+    r.patience_ms = fetch_patience_ms(s, r.n * KIN_KV_CELLS);
+    if (!kin_scheduler_make_room(s, r.n) || !kin_prefix_pages_name(s->o.pages, g->tokens, r.first, r.n, r.keys)) {
+        g->n_found = 0;
+        return 0;
+    }
+    kin_flight *f = kin_scheduler_new_flight(s, KIN_FLIGHT_LOAD);
+    f->sent = kin_clock_now();
+    f->parts[f->n_parts++] = (kin_part){.g = g, .n = r.n * KIN_KV_CELLS};
+    for (int i = 0; i < r.n * KIN_KV_CELLS; i++) {
+        int64_t cell;
+        if (kin_kv_blocks_append(s->blocks, g->slot, g->n_sent++, &cell, err) != 0) return KIN_FAIL;
+    }
+    g->n_steps++;
+    return send_pages(s, f, &r, tokens, err);
+}
+
+int kin_scheduler_send_loads(kin_scheduler *s, kin_err *err) {
+    for (int i = 0; i < s->n_running && kin_scheduler_has_room(s); i++) {
+        kin_generation *g = s->running[i];
+        if (kin_scheduler_is_loading(g) && g->n_steps == 0 && !g->cancelled && send_load(s, g, err) != 0) return KIN_FAIL;
+    }
+    return 0;
+}
+
+// Whether pages are here sooner than their tokens would be computed: over a slow link, or from a slow disk, they are not.
+static bool pays(const kin_scheduler *s, const kin_flight *f) {
+    kin_time begun = f->sent > s->last_done ? f->sent : s->last_done;
+    double took_s = kin_clock_ms(begun, kin_clock_now()) / 1e3;
+    return s->prompt_alone_s <= 0 || took_s < LOAD_PATIENCE_S + s->prompt_alone_s * f->parts[0].n;
+}
+
+// What is not found, or comes too slowly, is computed: in the layers only that lack it, as long as that is the faster way, if
+// this text was in a ring before. Its members have logged what they passed on.
+static void give_up_pages(kin_generation *g) {
+    if (g->recomputes || g->n_once <= g->n_done)
+        g->n_found = 0;
+    else
+        g->recomputes = true;
+}
+
+// Each once: taken from disks, or computed in some layers.
+static void count_loaded(kin_scheduler *s, kin_generation *g, int n) {
+    g->n_cached += n;
+    if (g->recomputes) {
+        s->stats.n_partly_replayed_tokens += (uint64_t)n;
+        return;
+    }
+    s->stats.n_cached_tokens += (uint64_t)n;
+    s->stats.n_loaded_tokens += (uint64_t)n;
+}
+
+int kin_scheduler_take_load(kin_scheduler *s, const kin_flight *f, kin_err *err) {
+    if (f->n_parts == 0) return 0; // its text has failed
+    kin_generation *g = f->parts[0].g;
+    int n = kin_head_n_good(s->head, f->number) * KIN_KV_CELLS;
+    g->n_steps--;
+    kin_scheduler_count_done(s, g, n, false);
+    count_loaded(s, g, n);
+    s->slots[g->slot].n_kept = g->n_done / KIN_KV_CELLS;
+    if (n < f->parts[0].n || !pays(s, f)) give_up_pages(g);
+    if (n < f->parts[0].n) {
+        g->n_sent = g->n_done;
+        if (kin_scheduler_change(s, (kin_kv_op){g->slot, g->slot, g->n_done}, err) != 0) return KIN_FAIL;
+    }
+    kin_scheduler_tell_progress(g);
+    if (g->cancelled) kin_scheduler_end(s, g, KIN_GENERATION_CANCELLED, NULL);
+    return 0;
+}
+
+// ---- kept there
+
+bool kin_scheduler_keeps_at_once(const kin_scheduler *s) {
+    return kin_head_n_members(s->head) > 1 && kin_head_pages_stay_behind(s->head);
+}
+
+// Tokens of a text that may be kept. Drafted ones behind its last one are none of it yet.
+static int n_to_keep(const kin_scheduler *s, const kin_generation *g) {
+    return kin_scheduler_keeps_at_once(s) ? kin_scheduler_min(g->n_sent, g->n) : g->n_done;
+}
+
+// A text, or one that has ended, with blocks that are not kept yet: its tokens, *n of its blocks full. NULL: not this one.
+static const int32_t *find_unkept(const kin_scheduler *s, const kin_slot *t, int *n) {
+    const kin_generation *g = t->owner;
+    if (g && (g->o.no_cache || kin_scheduler_is_loading(g))) return NULL;
+    *n = (g ? n_to_keep(s, g) : t->n) / KIN_KV_CELLS;
+    return *n > t->n_kept ? (g ? g->tokens : t->tokens) : NULL;
+}
+
+int kin_scheduler_send_keep(kin_scheduler *s, bool *sent, kin_err *err) {
+    *sent = false;
+    if (!s->head || !s->o.pages || !s->o.keeps || !kin_scheduler_has_room(s)) return 0;
+    for (int i = 0; i < KIN_SCHEDULER_MAX_SEQUENCES; i++) {
+        kin_slot *t = &s->slots[i];
+        int n_full;
+        const int32_t *tokens = find_unkept(s, t, &n_full);
+        if (!tokens) continue;
+        kin_page_request r = {.seq = i, .first = t->n_kept, .n = kin_scheduler_min(KIN_PAGES_MAX, n_full - t->n_kept)};
+        t->n_kept += r.n;
+        if (!kin_prefix_pages_name(s->o.pages, tokens, r.first, r.n, r.keys)) return 0;
+        kin_prefix_pages_keep(s->o.pages, tokens, r.first, r.n, r.keys);
+        *sent = true;
+        return send_pages(s, kin_scheduler_new_flight(s, KIN_FLIGHT_KEEP), &r, NULL, err);
+    }
+    return 0;
+}
