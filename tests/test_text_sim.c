@@ -29,6 +29,7 @@
 #include "pipeline/scheduler.h"
 #include "pipeline/steps.h"
 #include "testkit/sim_disks.h"
+#include "testkit/sim_faults.h"
 #include "testkit/sim_model.h"
 
 enum {
@@ -42,48 +43,9 @@ enum {
     N_PARALLEL = 3,
     MAX_TOKENS = 400,
     N_FAULTS = 14,
-    N_AIMED = 6, // most of a schedule
     CALM_MS = 20000,
     END_MS = 90000,
     N_EMBD = 4, // 8 bytes of hidden states
-};
-
-// What happens, as fault() chooses; those from ON_WRITE on are aimed.
-typedef enum fault_kind {
-    KILL,
-    FLAP,
-    BUDDY,
-    TWO,
-    FREEZE,
-    CUT,
-    CUT_OFF,
-    RESTART,
-    FULL_DISK,
-    DAMAGE,
-    ON_WRITE,
-    ON_COPY,
-    ON_BORDER,
-    ON_RECOMPUTE,
-    ON_RETURN,
-    N_FAULT_KINDS
-} fault_kind;
-
-static const char *const fault_names[] = {
-    [KILL] = "a device dies",
-    [FLAP] = "it dies again and again",
-    [BUDDY] = "it dies with the one that has its copies",
-    [TWO] = "another one dies within a second",
-    [FREEZE] = "it freezes, and comes back",
-    [CUT] = "a cut between two devices",
-    [CUT_OFF] = "a cut between it and the head",
-    [RESTART] = "the head dies, and starts again",
-    [FULL_DISK] = "a disk is full for a while",
-    [DAMAGE] = "pages are damaged",
-    [ON_WRITE] = "it dies while it writes a page",
-    [ON_COPY] = "it dies while its page is copied, or the one that copies it",
-    [ON_BORDER] = "it dies when its hidden states are asked for",
-    [ON_RECOMPUTE] = "it dies while it computes a lost device's layers",
-    [ON_RETURN] = "it dies when a new ring has begun",
 };
 
 typedef struct text {
@@ -126,9 +88,6 @@ struct kin_head {
 typedef struct totals {
     uint64_t n_rings, n_lost, n_restarts, n_written, n_replayed, n_cached, n_fetched, n_yields, n_asked, n_computed, n_recomputed,
         n_cancelled, n_dropped, n_forgotten, n_drafted, n_right, n_branches;
-    struct {
-        uint64_t n_hits, n_losses; // while a text was written; the ring was lost next
-    } faults[N_FAULT_KINDS];
 } totals;
 
 static struct {
@@ -141,14 +100,13 @@ static struct {
     bool is_ahead; // texts are in several steps at once
     cache caches[KIN_SIM_NODES];
     totals totals;
-    int n_aimed;
-    fault_kind last_hit; // N_FAULT_KINDS: none since the ring was lost last
-    bool is_settled;     // nothing is in flight
-    bool is_plain;       // texts have no drafts, none is cancelled, faults are not aimed
+    bool is_settled; // nothing is in flight
+    bool is_plain;   // texts have no drafts, none is cancelled, faults are not aimed
     bool has_slow_pages, never_has_copies, has_no_borders;
     kin_time late; // what slow pages took so far, for the scheduler's clock only
 } t;
 static kin_sim_disks disks;
+static kin_sim_faults faults;
 
 // ---- disks (engine/kv_store.h)
 
@@ -158,8 +116,6 @@ struct kin_kv_store {
     size_t n_page;
     uint8_t content[KIN_SIM_PAGE_BYTES];
 };
-
-static void aim(fault_kind kind, int node, uint64_t one_in);
 
 static kin_sim_page_kind kind_of(const uint8_t variant[KIN_KV_VARIANT_BYTES]) {
     if (strcmp((const char *)variant, "tokens") == 0) return KIN_SIM_OF_TOKENS;
@@ -198,7 +154,7 @@ uint8_t *kin_kv_store_begin(kin_kv_store *s) {
 
 void kin_kv_store_keep(kin_kv_store *s, const kin_page_key *key, uint8_t *content) {
     kin_sim_write_page(&disks, s->node, s->kind, key, content);
-    if (s->kind != KIN_SIM_OF_TOKENS) aim(ON_WRITE, s->node, 60);
+    if (s->kind != KIN_SIM_OF_TOKENS) kin_sim_aim(&faults, KIN_SIM_ON_WRITE, s->node, 60);
 }
 
 // What was passed on: others ask for it next. Sometimes the disk takes longer than one waits.
@@ -220,7 +176,7 @@ void kin_kv_store_fetch(kin_kv_store *s, const kin_page_key *keys, int n, int pa
             if (from != s->node && kin_sim_reaches(t.w, from, s->node))
                 found = kin_sim_find_page(&disks, from, s->kind, &keys[i]);
         }
-        if (found && s->kind == KIN_SIM_OF_BORDER) aim(ON_BORDER, found->node, 2);
+        if (found && s->kind == KIN_SIM_OF_BORDER) kin_sim_aim(&faults, KIN_SIM_ON_BORDER, found->node, 2);
         if (!found || kin_sim_below(t.w, 40) == 0) continue;
         kin_sim_page copy = *found;
         kin_sim_put_page(&disks, s->node, copy.kind, &copy.key, copy.content, copy.is_torn);
@@ -327,7 +283,7 @@ static void recompute(cache *c, step *s) {
     kin_err err;
     if (!r.recomputes || s->n_good == 0) return;
     r.n = s->n_good;
-    aim(ON_RECOMPUTE, c == &t.caches[KIN_SIM_HEAD] ? 1 : (int)(c - t.caches), 8);
+    kin_sim_aim(&faults, KIN_SIM_ON_RECOMPUTE, c == &t.caches[KIN_SIM_HEAD] ? 1 : (int)(c - t.caches), 8);
     s->n_good = kin_kv_pages_recompute(c->pages, c->kv, &r, &compute, &err);
     assert_in_range(s->n_good, 0, r.n);
 }
@@ -624,56 +580,7 @@ kin_time kin_clock_now(void) {
     return t.w ? t.w->now + t.late : 1;
 }
 
-// ---- faults
-
-static void plan_fault(kin_time at, int node, fault_kind kind) {
-    if (at < t.w->calm_at) kin_sim_push(t.w, (kin_sim_event){.at = at, .what = KIN_SIM_FAULT, .node = node, .ticket = 1 + kind});
-}
-
-// A device dies in the middle of what it does now, once in so many times.
-static void aim(fault_kind kind, int node, uint64_t one_in) {
-    if (t.is_plain || node == KIN_SIM_HEAD || t.n_aimed == N_AIMED || kin_sim_below(t.w, one_in) > 0) return;
-    t.n_aimed++;
-    plan_fault(t.w->now + kin_sim_below(t.w, 5) * KIN_SIM_MS, node, kind);
-}
-
-static void do_fault(fault_kind kind, int node) {
-    int other = kin_sim_any_device(t.w);
-    switch (kind) {
-    case FLAP:
-        kin_sim_crash(t.w, node, 250);
-        for (kin_time i = 1; i < 4; i++) plan_fault(t.w->now + i * kin_sim_between_ms(t.w, 200, 900), node, KILL);
-        break;
-    case BUDDY:
-        other = kin_sim_buddy(&disks, node);
-        kin_sim_crash(t.w, node, 6000);
-        kin_sim_crash(t.w, other, 6000);
-        break;
-    case TWO:
-        kin_sim_crash(t.w, node, 6000);
-        plan_fault(t.w->now + kin_sim_between_ms(t.w, 0, 1000), other, KILL);
-        break;
-    case FREEZE: kin_sim_freeze(t.w, node); break;
-    case CUT: kin_sim_cut(t.w, node, other); break;
-    case CUT_OFF: kin_sim_cut(t.w, node, KIN_SIM_HEAD); break;
-    case FULL_DISK: disks.full_until[node] = kin_sim_a_while(t.w); break;
-    case DAMAGE: kin_sim_damage_pages(&disks, node, 4); break;
-    default: kin_sim_crash(t.w, node, kin_sim_below(t.w, 2) ? 6000 : 250);
-    }
-}
-
-// Aimed at a node, or any.
-static void fault(const kin_sim_event *e) {
-    fault_kind kind = e->ticket ? (fault_kind)(e->ticket - 1) : (fault_kind)kin_sim_below(t.w, ON_WRITE);
-    int node = e->ticket ? e->node : kind == RESTART ? KIN_SIM_HEAD : kin_sim_any_device(t.w);
-    if (!t.w->nodes[node].runs || kin_sim_is_frozen(t.w, node)) return;
-    KIN_SIM_TELL(t.w, "%d: %s", node, fault_names[kind]);
-    if (t.w->request != 0) {
-        t.totals.faults[kind].n_hits++;
-        if (kind != FULL_DISK && kind != DAMAGE) t.last_hit = kind;
-    }
-    do_fault(kind, node);
-}
+// ---- the world
 
 static bool pump(void) {
     if (t.w->n_queue == 0 || t.w->queue[0].at >= END_MS * KIN_SIM_MS) return false;
@@ -681,8 +588,8 @@ static bool pump(void) {
     kin_sim_happen(t.w, &e);
     int from, to;
     if (e.what == KIN_SIM_WRITTEN && kin_sim_page_written(&disks, e.ticket, &from, &to))
-        aim(ON_COPY, kin_sim_below(t.w, 2) ? from : to, 20);
-    if (e.what == KIN_SIM_FAULT) fault(&e);
+        kin_sim_aim(&faults, KIN_SIM_ON_COPY, kin_sim_below(t.w, 2) ? from : to, 20);
+    if (e.what == KIN_SIM_FAULT) kin_sim_fault(&faults, &e);
     return true;
 }
 
@@ -801,14 +708,13 @@ static void write_texts(void) {
     t.head.request = t.w->request;
     t.totals.n_rings++;
     t.is_settled = false;
-    aim(ON_RETURN, kin_sim_any_device(t.w), 8);
+    kin_sim_aim(&faults, KIN_SIM_ON_RETURN, kin_sim_any_device(t.w), 8);
     if (kin_scheduler_set_head(t.scheduler, &t.head, &err) != 0) fail_msg("%s", err.text);
     while (busy && !kin_membership_yields(t.w->membership)) {
         ask_for_all();
         if (kin_scheduler_step(t.scheduler, &busy, &err) != 0) {
             t.totals.n_lost++;
-            if (t.last_hit < N_FAULT_KINDS) t.totals.faults[t.last_hit].n_losses++;
-            t.last_hit = N_FAULT_KINDS;
+            kin_sim_count_loss(&faults);
             return;
         }
         cancel_one();
@@ -863,8 +769,7 @@ static void set_up(kin_sim *w, kin_sim_totals *of_world, uint64_t seed) {
     disks.w = w;
     disks.has_no_copies = t.never_has_copies || seed % 3 == 0;
     for (int i = 1; i < w->n_nodes; i++) disks.keeps_nothing[i] = !t.is_plain && kin_sim_below(w, 8) == 0;
-    t.n_aimed = 0;
-    t.last_hit = N_FAULT_KINDS;
+    kin_sim_faults_begin(&faults, w, &disks, !t.is_plain);
     w->steps = (kin_sim_steps){.compute = compute, .back = came_back};
     for (int i = 0; i < w->n_nodes; i++)
         kin_sim_push(w, (kin_sim_event){.at = kin_sim_between_ms(w, 0, 3000), .what = KIN_SIM_RESTART, .node = i});
@@ -926,10 +831,7 @@ static void print_totals(uint64_t n) {
         (unsigned long long)c->n_drafted, (unsigned long long)c->n_right, (unsigned long long)c->n_branches,
         (unsigned long long)c->n_forgotten, (unsigned long long)c->n_dropped, (unsigned long long)disks.n_copied,
         (unsigned long long)c->n_fetched, (unsigned long long)disks.n_torn, (unsigned long long)disks.n_refused);
-    printf("  in a text  ring lost\n");
-    for (int i = 0; i < N_FAULT_KINDS; i++)
-        printf("%11llu%11llu  %s\n", (unsigned long long)c->faults[i].n_hits, (unsigned long long)c->faults[i].n_losses,
-               fault_names[i]);
+    kin_sim_print_faults(&faults);
 }
 
 static uint64_t number_of(const char *name, uint64_t otherwise) {
@@ -950,43 +852,35 @@ static void whatever_dies_a_text_is_that_of_an_undisturbed_run(void **state) {
     assert_true(c->n_cached > 64 * n && c->n_recomputed > 10 * n);
     assert_true(disks.n_copied > n && c->n_fetched > n && disks.n_torn > n / 25 && disks.n_refused > n / 10);
     assert_true(c->n_right > 10 * n && c->n_branches > n && c->n_dropped > n && c->n_forgotten > n);
-    for (int i = 0; i < N_FAULT_KINDS; i++) assert_true(c->faults[i].n_hits > n / 20);
+    for (int i = 0; i < KIN_SIM_N_FAULT_KINDS; i++) assert_true(faults.kinds[i].n_hits > n / 20);
 }
 
-// Pages that were asked for.
-static uint64_t count_asked(bool has_slow_pages) {
-    uint64_t before = t.totals.n_asked;
+// How much a counter of t.totals rises in schedules without drafts and aimed faults, while *flag is set.
+static uint64_t count(const uint64_t *counter, bool *flag) {
+    uint64_t before = *counter;
     t.is_plain = true;
-    t.has_slow_pages = has_slow_pages;
+    if (flag) *flag = true;
     for (uint64_t seed = 0; seed < N_SLOW; seed++) run_schedule(seed, false);
-    t.is_plain = t.has_slow_pages = false;
-    return t.totals.n_asked - before;
+    t.is_plain = false;
+    if (flag) *flag = false;
+    return *counter - before;
 }
 
 // What computing gives sooner is computed, once a page or two have shown it.
 static void slow_pages_are_left(void **state) {
     (void)state;
-    uint64_t quick = count_asked(false), slow = count_asked(true);
+    uint64_t quick = count(&t.totals.n_asked, NULL), slow = count(&t.totals.n_asked, &t.has_slow_pages);
     printf("%llu pages asked for, %llu where they are slow\n", (unsigned long long)quick, (unsigned long long)slow);
     assert_in_range(slow, 1, quick - quick / 100);
-}
-
-static uint64_t count_computed(bool has_no_borders) {
-    uint64_t before = t.totals.n_computed;
-    t.is_plain = true;
-    t.has_no_borders = has_no_borders;
-    for (uint64_t seed = 0; seed < N_SLOW; seed++) run_schedule(seed, false);
-    t.is_plain = t.has_no_borders = false;
-    return t.totals.n_computed - before;
 }
 
 // Layers that nobody has pages of are computed alone.
 static void lost_layers_are_computed_alone(void **state) {
     (void)state;
     t.never_has_copies = true;
-    uint64_t n_recomputed = t.totals.n_recomputed, some = count_computed(false);
+    uint64_t n_recomputed = t.totals.n_recomputed, some = count(&t.totals.n_computed, NULL);
     n_recomputed = t.totals.n_recomputed - n_recomputed;
-    uint64_t all = count_computed(true);
+    uint64_t all = count(&t.totals.n_computed, &t.has_no_borders);
     t.never_has_copies = false;
     printf(
         "without copies: %llu tokens in a layer computed, %llu tokens in lost layers only; %llu without logs of what was passed "

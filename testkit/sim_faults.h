@@ -1,0 +1,52 @@
+// What goes wrong in a simulated cluster (testkit/cluster_sim.h) with disks, from its random numbers: at any time, or aimed at a
+// device in the middle of what it does.
+//
+// Plain data. Owner: a test.
+#pragma once
+
+#include "testkit/sim_disks.h"
+
+// As kin_sim_fault chooses; those from ON_WRITE on are aimed.
+typedef enum kin_sim_fault_kind {
+    KIN_SIM_KILL,
+    KIN_SIM_FLAP,
+    KIN_SIM_BUDDY,
+    KIN_SIM_TWO,
+    KIN_SIM_FREEZE,
+    KIN_SIM_CUT,
+    KIN_SIM_CUT_OFF,
+    KIN_SIM_END_HEAD,
+    KIN_SIM_FULL_DISK,
+    KIN_SIM_DAMAGE,
+    KIN_SIM_ON_WRITE,
+    KIN_SIM_ON_COPY,
+    KIN_SIM_ON_BORDER,
+    KIN_SIM_ON_RECOMPUTE,
+    KIN_SIM_ON_RETURN,
+    KIN_SIM_N_FAULT_KINDS
+} kin_sim_fault_kind;
+
+typedef struct kin_sim_faults {
+    kin_sim *w;
+    kin_sim_disks *disks;
+    bool aims;
+    int n_aimed;
+    kin_sim_fault_kind last_hit; // KIN_SIM_N_FAULT_KINDS: none since the ring was lost last
+    struct {
+        uint64_t n_hits, n_losses; // while a request ran; the ring was lost next
+    } kinds[KIN_SIM_N_FAULT_KINDS];
+} kin_sim_faults;
+
+// Of another schedule; what was counted stays.
+void kin_sim_faults_begin(kin_sim_faults *f, kin_sim *w, kin_sim_disks *disks, bool aims);
+
+// A device dies in the middle of what it does now, once in so many times; never the head.
+void kin_sim_aim(kin_sim_faults *f, kin_sim_fault_kind kind, int node, uint64_t one_in);
+
+// The event KIN_SIM_FAULT, aimed at a node, or any.
+void kin_sim_fault(kin_sim_faults *f, const kin_sim_event *e);
+
+// The ring was lost: by the last fault.
+void kin_sim_count_loss(kin_sim_faults *f);
+
+void kin_sim_print_faults(const kin_sim_faults *f);
