@@ -17,6 +17,7 @@
 #include "serve/model_host.h"
 #include "sys/cond.h"
 #include "sys/whole_file.h"
+#include "testkit/silent_console.h"
 
 enum { A, B, LOST, N_MODELS, N_CTX = 1024, N_MADE = 24, ENDLESS = N_CTX - 100, HANG_S = 300 };
 
@@ -44,17 +45,6 @@ typedef struct world {
     pthread_cond_t woken;
     bool has_woken, has_failed;
 } world;
-
-static void say_nothing(const char *fmt, ...) {
-    (void)fmt;
-}
-static void show_nothing(const char *line) {
-    (void)line;
-}
-static void no_progress(void *user, const char *what, uint64_t done, uint64_t total) {
-    (void)user, (void)what, (void)done, (void)total;
-}
-static void clear_nothing(void) {}
 
 static void wake(void *user) {
     world *w = user;
@@ -92,8 +82,7 @@ static bool has_failed(world *w) {
 // first: the file that is loaded at first, or -1.
 static void open_world(world *w, int first) {
     kin_err err;
-    *w = (world){
-        .console = {.say = say_nothing, .status = show_nothing, .progress = no_progress, .clear_progress = clear_nothing}};
+    *w = (world){.console = kin_silent_console(&w->stop)};
     pthread_mutex_init(&w->mutex, NULL);
     kin_cond_init(&w->woken);
     for (int i = 0; i < N_MODELS; i++) {
@@ -102,7 +91,6 @@ static void open_world(world *w, int first) {
         snprintf(f->name, sizeof f->name, "%c", 'a' + which);
         snprintf(f->path, sizeof f->path, "%s", which == LOST ? lost : path);
     }
-    w->console.stop = &w->stop;
     kin_model_host_options o = {.files = w->files, .n = N_MODELS, .has_first = first >= 0};
     o.loading = (kin_loaded_model_options){.session = kin_session_options_defaults(), .n_ctx = N_CTX};
     o.loading.session.console = &w->console;

@@ -17,6 +17,7 @@
 #include "serve/responses.h"
 #include "serve/text_tools.h"
 #include "serve/writer.h"
+#include "testkit/silent_console.h"
 
 // ---- connections
 
@@ -248,28 +249,13 @@ static void requests_are_refused_or_sound(void **state) {
 
 static atomic_bool never;
 
-static void say_nothing(const char *fmt, ...) {
-    (void)fmt;
-}
-
-static void show_nothing(const char *line) {
-    (void)line;
-}
-
-static void no_progress(void *user, const char *what, uint64_t done, uint64_t total) {
-    (void)user, (void)what, (void)done, (void)total;
-}
-
-static void clear_nothing(void) {}
-
 static void wake(void *user) {
     (void)user;
 }
 
 static void requests_become_jobs_or_errors(void **state) {
     (void)state;
-    static const kin_console console = {
-        .stop = &never, .say = say_nothing, .status = show_nothing, .progress = no_progress, .clear_progress = clear_nothing};
+    const kin_console console = kin_silent_console(&never);
     kin_loaded_model_options o = {.session = kin_session_options_defaults(), .n_ctx = 512};
     kin_loaded_model model = {0}; // the demo
     kin_err err;

@@ -20,6 +20,7 @@
 #include "serve/http_connection.h"
 #include "serve/refuse.h"
 #include "serve/router.h"
+#include "testkit/silent_console.h"
 
 enum { A, B, C, N_MODELS, MAX_CLIENTS = 32, HANG_S = 60 };
 
@@ -600,30 +601,16 @@ static void who_waits_when_the_server_ends_is_forgotten(void **state) {
 
 static atomic_bool never;
 
-static void say_nothing(const char *fmt, ...) {
-    (void)fmt;
-}
-
-static void show_nothing(const char *line) {
-    (void)line;
-}
-
-static void no_progress(void *user, const char *what, uint64_t done, uint64_t total) {
-    (void)user, (void)what, (void)done, (void)total;
-}
-
-static void clear_nothing(void) {}
-
 static void wake(void *user) {
     (void)user;
 }
 
 static int open_demo(void **state) {
-    static const kin_console console = {
-        .stop = &never, .say = say_nothing, .status = show_nothing, .progress = no_progress, .clear_progress = clear_nothing};
+    static kin_console console;
     kin_loaded_model_options o = {.session = kin_session_options_defaults(), .n_ctx = 256};
     kin_err err;
     (void)state;
+    console = kin_silent_console(&never);
     o.session.console = &console;
     o.session.n_threads = 1;
     o.session.gpu_layers = "0";

@@ -18,30 +18,20 @@
 #include "sys/cond.h"
 #include "testkit/logits.h"
 #include "testkit/ref_load.h"
+#include "testkit/silent_console.h"
 
 enum { N_CTX = 2048, MAX_MADE = 24, ENDLESS = N_CTX - 100, N_PROMPT = 40, N_EMBD = 256 };
 
 static kin_session session;
 static atomic_bool never;
 
-static void say_nothing(const char *fmt, ...) {
-    (void)fmt;
-}
-static void show_nothing(const char *line) {
-    (void)line;
-}
-static void no_progress(void *user, const char *what, uint64_t done, uint64_t total) {
-    (void)user, (void)what, (void)done, (void)total;
-}
-static void clear_nothing(void) {}
-
-static const kin_console console = {
-    .stop = &never, .say = say_nothing, .status = show_nothing, .progress = no_progress, .clear_progress = clear_nothing};
+static kin_console console;
 
 static int open_session(void **state) {
     (void)state;
     kin_session_options o = kin_session_options_defaults();
     kin_err err;
+    console = kin_silent_console(&never);
     o.console = &console;
     o.n_threads = 1;
     o.n_ctx = N_CTX;

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "node/session.h"
+#include "testkit/silent_console.h"
 #include "tests/small_cluster.h"
 
 static int plan_nothing(void *user, const kin_cluster_question *question, kin_ring_plan *out, kin_err *err) {
@@ -51,24 +52,9 @@ static void a_batch_that_fits_no_frame_is_an_error(void **state) {
     assert_null(c);
 }
 
-static void say_nothing(const char *format, ...) {
-    (void)format;
-}
-
-static void show_nothing(const char *line) {
-    (void)line;
-}
-
-static void no_progress(void *user, const char *what, uint64_t done, uint64_t total) {
-    (void)user, (void)what, (void)done, (void)total;
-}
-
-static void clear_nothing(void) {}
-
 static uint64_t context_with(const char *allreduce) {
     static atomic_bool stop;
-    static const kin_console console = {
-        .stop = &stop, .say = say_nothing, .status = show_nothing, .progress = no_progress, .clear_progress = clear_nothing};
+    const kin_console console = kin_silent_console(&stop);
     kin_session_options o = kin_session_options_defaults();
     kin_session s = {0};
     kin_err err;
