@@ -21,7 +21,7 @@
 #include "sys/pages.h"
 #include "sys/whole_file.h"
 
-static const char magic[8] = {'k', 'i', 'n', 'p', 'a', 'c', 'k', '2'};
+static const char magic[8] = {'k', 'i', 'n', 'p', 'a', 'c', 'k', '3'};
 
 enum { HEADER_BYTES = 64, HEADER_HASHED = 40, ENTRY_BYTES = 48, ENTRY_SEALED = 40, PIECE_BYTES = 1 << 20 };
 

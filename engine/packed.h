@@ -12,7 +12,7 @@
 // weights is dropped.
 //
 // Layout of the file, all little-endian:
-//   0   8  magic "kinpack2"
+//   0   8  magic "kinpack3"
 //   8   8  bytes of the whole file
 //   16  8  blocks n
 //   24  16 key: what the content was made from

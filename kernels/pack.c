@@ -58,11 +58,29 @@ static void pack_q5_k(const uint8_t *b, int n, int r, void *panel) {
     interleave(b + 48, 128, r, p->low);
 }
 
+// Weight c of a row of Q6_K: each half of 128 columns has 64 bytes of nibbles, and 32 bytes of the two bits above them.
+static int weight_q6_k(const uint8_t *b, int c) {
+    int h = c / 128, quarter = c / 32 % 4;
+    int low = b[64 * h + c % 64] >> quarter / 2 * 4 & 15, high = b[128 + 32 * h + c % 32] >> 2 * quarter & 3;
+    return low | high << 4;
+}
+
 static void pack_q6_k(const uint8_t *b, int n, int r, void *panel) {
     (void)n;
     kin_panel_q6_k *p = panel;
-    interleave(b, 128, r, p->low);
-    interleave(b + 128, 64, r, p->high);
+    for (int i = 0; i < 64; i++) {
+        uint8_t(*q)[64] = p->q[i / 4];
+        for (int t = 0; t < 3; t++) q[t][4 * r + i % 4] = (uint8_t)weight_q6_k(b, i / 4 * 16 + 4 * t + i % 4);
+    }
+    for (int i = 0; i < 64; i++) {
+        uint8_t *u = &p->q[i / 4][0][4 * r + i % 4], *v = u + 64, *w = v + 64;
+        const int next = i % 2 == 0, above = next * 256; // the other byte of the word
+        int seen = *u >> 2 ^ (*v + above * v[next]) >> 4 ^ (*w + above * w[next]) >> 6;
+        int last = weight_q6_k(b, i / 4 * 16 + 12 + i % 4) ^ seen;
+        *u |= (uint8_t)((last >> 4 & 3) << 6);
+        *v |= (uint8_t)((last >> 2 & 3) << 6);
+        *w |= (uint8_t)((last & 3) << 6);
+    }
     transpose(b + 192, 16, r, p->scale);
     memcpy(&p->d[2 * r], b + 208, 2);
 }

@@ -50,10 +50,12 @@ typedef struct kin_panel_q5_k {
 } kin_panel_q5_k;
 
 // GGUF: 210 bytes a row: 128 bytes of low nibbles; 64 bytes of bits 4-5; 16 scales; d f16.
+//
+// 16 columns are three vectors u, v, w. Bits 0-5 of their bytes are columns 0-3, 4-7 and 8-11. Bits 6-7 are chosen so that
+// ((u >> 2) ^ (v >> 4) ^ (w >> 6)) & 63 is columns 12-15, where words of 16 bits are shifted: one mask for all.
 typedef struct kin_panel_q6_k {
-    uint8_t low[32][64];  // [16 h + j]: low nibbles columns 128 h + 4 j, high ones 128 h + 64 + 4 j
-    uint8_t high[16][64]; // [8 h + j]: bits 2 t and 2 t + 1 are columns 128 h + 32 t + 4 j
     int8_t scale[16][16]; // [16 columns][row]
+    uint8_t q[16][3][64]; // [16 columns][u, v, w]
     uint8_t d[32];        // f16 [row]
 } kin_panel_q6_k;
 

@@ -19,6 +19,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/bytes.h"
+#include "base/hash.h"
 #include "engine/packed.h"
 #include "sys/pages.h"
 #include "testkit/head_eval.h"
@@ -295,6 +297,22 @@ static void a_flipped_bit_in_the_header_is_noticed(void **state) {
         unlink(path.text);
     }
     rmdir(d.path);
+}
+
+static void a_file_of_an_earlier_format_is_begun_anew(void **state) {
+    (void)state;
+    temp_dir d = make_dir();
+    file_path path = make_cache(&d);
+    uint8_t header[HEADER_BYTES];
+    int fd = open(path.text, O_RDWR);
+    assert_true(fd >= 0);
+    assert_int_equal(pread(fd, header, sizeof header, 0), HEADER_BYTES);
+    header[7]--; // the magic's last byte: all else is as that kin wrote it
+    kin_put_u64(header + 40, kin_hash64(header, 40, 0));
+    assert_int_equal(pwrite(fd, header, sizeof header, 0), HEADER_BYTES);
+    close(fd);
+    assert_int_equal(count_sound_blocks(&d, key), 0);
+    remove_dir(&d, path.text);
 }
 
 static void a_flipped_bit_in_a_seal_loses_that_unit_only(void **state) {
@@ -935,6 +953,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(blocks_begin_where_a_page_of_any_size_begins),
         cmocka_unit_test(a_truncated_file_is_begun_anew),
         cmocka_unit_test(a_flipped_bit_in_the_header_is_noticed),
+        cmocka_unit_test(a_file_of_an_earlier_format_is_begun_anew),
         cmocka_unit_test(a_flipped_bit_in_a_seal_loses_that_unit_only),
         cmocka_unit_test(a_file_under_another_keys_name_is_begun_anew),
         cmocka_unit_test(other_sizes_of_blocks_begin_anew),

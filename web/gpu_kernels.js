@@ -121,13 +121,14 @@ const QUANTIZED = {
     name: 'Q6_K', words: 840,
     code: `
 fn four(p: u32, r: u32, column: u32) -> u32 {
-  let h = column >> 5u; let t = (column >> 3u) & 3u; let j = column & 7u;
-  let low = (w[p + (16u * h + 8u * (t & 1u) + j) * 16u + r] >> (4u * (t >> 1u))) & 0x0f0f0f0fu;
-  let high = (w[p + 512u + (8u * h + j) * 16u + r] >> (2u * t)) & 0x03030303u;
-  return minus(low | (high << 4u), 0x20202020u);
+  let at = p + 64u + 48u * (column >> 2u) + r;
+  let t = column & 3u;
+  var q = w[at + 16u * min(t, 2u)];
+  if (t == 3u) { q = ((w[at] >> 2u) & 0x3fff3fffu) ^ ((w[at + 16u] >> 4u) & 0x0fff0fffu) ^ ((w[at + 32u] >> 6u) & 0x03ff03ffu); }
+  return minus(q & 0x3f3f3f3fu, 0x20202020u);
 }
 fn scale(p: u32, n: u32, r: u32, g: u32) -> f32 {
-  return f16_at(2u * (p + 832u) + r) * f32(extractBits(bitcast<i32>(byte_at(4u * (p + 768u) + 16u * g + r)), 0u, 8u));
+  return f16_at(2u * (p + 832u) + r) * f32(extractBits(bitcast<i32>(byte_at(4u * p + 16u * g + r)), 0u, 8u));
 }
 ${NO_MINIMUM}`,
   },

@@ -140,9 +140,10 @@ static void bytes(run *r) {
     vb a = vb_load(x), b = vb_load(y);
     add_bytes(r, vb_and(a, b));
     add_bytes(r, vb_or(a, b));
+    add_bytes(r, vb_xor(a, b));
     add_bytes(r, vb_sub(a, b));
     for (int n = 0; n < 8; n++) {
-        add_bytes(r, vb_and(vb_shr(a, n), vb_set1((uint8_t)(0xff >> n))));
+        add_bytes(r, vb_shr(a, n));
         add_bytes(r, vb_and(vb_shl(a, n), vb_set1((uint8_t)(0xff << n))));
     }
     add_bytes(r, vb_lookup(table, vb_and(a, vb_set1(15))));

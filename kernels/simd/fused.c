@@ -200,52 +200,48 @@ static void fused_q5_k(const uint8_t *panel, const uint8_t *next, int columns, c
 
 // ---- Q6_K
 
-// 8 columns of 4 rows, of each quarter of 128 columns: two bits of `high` above 4 of `low`. Returns sum + their products, times
-// scale // [16 columns][4 rows]. A sum of 16 bits holds two groups of 4 columns.
-SIMD_INLINE v128_t columns_q6_k(v128_t sum, const uint8_t *low, const uint8_t *high, const v128_t *scale, const int8_t *x,
-                                masks m) {
-    v128_t a = load(low), b = load(low + 512), c = load(high);
-    v128_t a_2 = load(low + 64), b_2 = load(low + 576), c_2 = load(high + 64);
-    v128_t t = pairs(splat(x), low_bits(m, a) | (wasm_i16x8_shl(c, 4) & m.top));
-    v128_t t_2 = pairs(splat(x + 4), low_bits(m, a_2) | (wasm_i16x8_shl(c_2, 4) & m.top));
-    sum = simd_add_dot(sum, wasm_i16x8_add(t, t_2), scale[0]);
-    t = pairs(splat(x + 32), low_bits(m, b) | (wasm_i16x8_shl(c, 2) & m.top));
-    t_2 = pairs(splat(x + 36), low_bits(m, b_2) | (wasm_i16x8_shl(c_2, 2) & m.top));
-    sum = simd_add_dot(sum, wasm_i16x8_add(t, t_2), scale[8]);
-    t = pairs(splat(x + 64), high_bits(m, a) | (c & m.top));
-    t_2 = pairs(splat(x + 68), high_bits(m, a_2) | (c_2 & m.top));
-    sum = simd_add_dot(sum, wasm_i16x8_add(t, t_2), scale[16]);
-    t = pairs(splat(x + 96), high_bits(m, b) | (wasm_u16x8_shr(c, 2) & m.top));
-    t_2 = pairs(splat(x + 100), high_bits(m, b_2) | (wasm_u16x8_shr(c_2, 2) & m.top));
-    return simd_add_dot(sum, wasm_i16x8_add(t, t_2), scale[24]);
+// For each 16 columns of activations the sums of bytes 0, 1 and of bytes 2, 3 of their fours, times -32 // [16][2]
+SIMD_INLINE void zeros_q6_k(const int8_t *x, int16_t (*zeros)[2]) {
+    LOOP for (int i = 0; i < 4; i++, x += 64) {
+        v128_t a = wasm_i16x8_extadd_pairwise_i8x16(load(x)), b = wasm_i16x8_extadd_pairwise_i8x16(load(x + 16));
+        v128_t c = wasm_i16x8_extadd_pairwise_i8x16(load(x + 32)), d = wasm_i16x8_extadd_pairwise_i8x16(load(x + 48));
+        v128_t ab = wasm_i16x8_add(wasm_i32x4_shuffle(a, b, 0, 4, 1, 5), wasm_i32x4_shuffle(a, b, 2, 6, 3, 7));
+        v128_t cd = wasm_i16x8_add(wasm_i32x4_shuffle(c, d, 0, 4, 1, 5), wasm_i32x4_shuffle(c, d, 2, 6, 3, 7));
+        v128_t sums = wasm_i16x8_add(wasm_i64x2_shuffle(ab, cd, 0, 2), wasm_i64x2_shuffle(ab, cd, 1, 3));
+        wasm_v128_store(zeros[4 * i], wasm_i16x8_shl(wasm_i16x8_neg(sums), 5));
+    }
+}
+
+// 16 columns of 4 rows, which have one scale, from begin on. With the weights' zero taken away, -32 to 31 times -127 to 127, all
+// four sums are within 16 bits; what wraps around before makes no difference.
+SIMD_INLINE v128_t columns_q6_k(v128_t begin, const uint8_t *q, const v128_t x[4], v128_t six) {
+    v128_t u = load(q), v = load(q + 64), w = load(q + 128);
+    v128_t t = wasm_i16x8_add(begin, pairs(x[0], u & six));
+    t = wasm_i16x8_add(t, pairs(x[1], v & six));
+    t = wasm_i16x8_add(t, pairs(x[2], w & six));
+    v128_t last = wasm_u16x8_shr(u, 2) ^ wasm_u16x8_shr(v, 4) ^ wasm_u16x8_shr(w, 6);
+    return wasm_i16x8_add(t, pairs(x[3], last & six));
 }
 
 static void fused_q6_k(const uint8_t *panel, const uint8_t *next, int columns, const kin_act *a, float (*f)[16]) {
-    (void)columns;
+    (void)next, (void)columns;
     const kin_panel_q6_k *p = (const kin_panel_q6_k *)panel;
-    v128_t scale[16][4], sum[4], less[4];
-    zero(less);
+    v128_t sum[4], six = kept(0x3f3f3f3f);
+    int16_t zeros[16][2] __attribute__((aligned(16)));
+    zeros_q6_k(a->q, zeros);
     zero(sum);
-    LOOP for (int j = 0; j < 16; j += 2) {
-        v128_t first = load(p->scale[j]), second = load(p->scale[j + 1]);
-        spread(scale[j], first);
-        spread(scale[j + 1], second);
-        add_mins(less, first, second, splat(a->sum + j));
-    }
-    const masks m = kept_masks();
-    LOOP for (int i = 0; i < 8; i++) { // 8 columns of each quarter: of the first 128 columns, of the last
-        int h = i / 4, j = i % 4;
-        const uint8_t *low = moving(p->low[16 * h + 2 * j]), *high = moving(p->high[8 * h + 2 * j]);
-        const int8_t *x = moving(a->q + 128 * h + 8 * j);
-        const v128_t *s = moving(scale[8 * h + j / 2]);
-        touch(next + sizeof *p / 8 * (size_t)i, sizeof *p / 8);
-        EACH_ROW sum[r] = columns_q6_k(sum[r], low + 16 * r, high + 16 * r, s + r, x, m);
+    const uint8_t *q = p->q[0][0];
+    const int8_t *x = a->q, *scales = p->scale[0];
+    const int16_t *z = zeros[0];
+    LOOP for (const int8_t *end = x + 256; x != end; q += 192, x += 16, scales += 16, z += 2) {
+        q = moving(q), x = moving(x), scales = moving(scales), z = moving(z);
+        v128_t scale[4], begin = splat(z);
+        const v128_t four[4] = {splat(x), splat(x + 4), splat(x + 8), splat(x + 12)};
+        spread(scale, load(scales));
+        EACH_ROW sum[r] = simd_add_dot(sum[r], columns_q6_k(begin, q + 16 * r, four, six), scale[r]);
     }
     const halves k = kept_halves();
-    EACH_ROW {
-        v128_t t = times(f16(k, p->d + 8 * r), wasm_i32x4_sub(sum[r], wasm_i32x4_shl(less[r], 5)));
-        add_block(f[0] + 4 * r, a->d[0], t);
-    }
+    EACH_ROW add_block(f[0] + 4 * r, a->d[0], times(f16(k, p->d + 8 * r), sum[r]));
 }
 
 // ---- Q8_0, Q4_0
@@ -376,6 +372,41 @@ SIMD_INLINE void q4_k(const uint8_t *panel, int columns, const kin_act *a, float
     }
 }
 
+// ---- Q6_K
+
+// Groups of 4 columns whose products a vs can hold: 2 * 127 * 63 each.
+enum { STEP_Q6_K = SIMD_SUB_MOST == 0 || SIMD_SUB_MOST / (2 * 127 * 63) >= 4 ? 4 : 2 };
+
+SIMD_INLINE void q6_k(const uint8_t *panel, int columns, const kin_act *a, float (*f)[16], const int n) {
+    (void)columns;
+    const kin_panel_q6_k *p = (const kin_panel_q6_k *)panel;
+    vi sum[FUSED_ROWS], less[FUSED_ROWS];
+    for (int r = 0; r < n; r++) sum[r] = vi_zero();
+    for (int r = 0; r < n; r++) less[r] = vi_zero();
+    for (int g = 0; g < 16; g++) {
+        const vb six = vb_set1(63), u = vb_load(p->q[g][0]), v = vb_load(p->q[g][1]), w = vb_load(p->q[g][2]);
+        const vb last = vb_xor(vb_xor(vb_shr(u, 2), vb_shr(v, 4)), vb_shr(w, 6));
+        const vb q[4] = {vb_and(u, six), vb_and(v, six), vb_and(w, six), vb_and(last, six)};
+        for (int k0 = 0; k0 < 4; k0 += STEP_Q6_K) {
+            vs part[FUSED_ROWS];
+            for (int r = 0; r < n; r++) part[r] = vs_zero();
+#pragma GCC unroll 4
+            for (int k = k0; k < k0 + STEP_Q6_K; k++)
+                for (int r = 0; r < n; r++) part[r] = vs_dot(part[r], q[k], a[r].q + 16 * g + 4 * k);
+            for (int r = 0; r < n; r++) sum[r] = vi_add_scaled(sum[r], part[r], vscale_load(p->scale[g]));
+        }
+    }
+    for (int j = 0; j < 8; j++) {
+        int16_t pairs[16][2] __attribute__((aligned(64)));
+        vi_store((int32_t *)pairs, vi_pair(vi_load_i8(p->scale[2 * j]), vi_load_i8(p->scale[2 * j + 1])));
+        for (int r = 0; r < n; r++) less[r] = vi_add_pairs(less[r], pairs[0], &a[r].sum[2 * j]);
+    }
+    for (int r = 0; r < n; r++) {
+        vf t = vf_mul(f16(p->d), vf_from_vi(vi_sub(sum[r], vi_shl(less[r], 5))));
+        vf_store(f[r], vf_add(vf_load(f[r]), vf_mul(vf_set1(a[r].d[0]), t)));
+    }
+}
+
 // ---- Q8_0, Q4_0
 
 // y + the sums of 32 columns, times the scales of both
@@ -435,6 +466,7 @@ SIMD_INLINE void q4_0(const uint8_t *panel, int columns, const kin_act *a, float
     static const kin_fused fused_##type[FUSED_ROWS] = {fused_##type##_1, fused_##type##_2, fused_##type##_3, fused_##type##_4};
 // clang-format on
 FUSED_EACH(q4_k)
+FUSED_EACH(q6_k)
 FUSED_EACH(q8_0)
 FUSED_EACH(q4_0)
 
@@ -442,6 +474,7 @@ kin_fused SIMD_FN(kin_fused_of)(int type, int64_t n) {
     if (n > SIMD_FUSED_16) return NULL;
     switch (type) {
     case KIN_TYPE_Q4_K: return fused_q4_k[n - 1];
+    case KIN_TYPE_Q6_K: return fused_q6_k[n - 1];
     case KIN_TYPE_Q8_0: return fused_q8_0[n - 1];
     case KIN_TYPE_Q4_0: return fused_q4_0[n - 1];
     default: return NULL;

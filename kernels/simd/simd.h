@@ -20,7 +20,8 @@
 //   vi_store_i8(p, a)        of -128 to 127
 //   vb_store_s8(p, a)        stores signed bytes as vi_dot_s8 wants them
 //   vb_s8(a)                 signed bytes as vi_dot_s8 wants them: only where SIMD_FUSED_16 is defined
-//   vb_shr(a, n), vb_shl     by 16-bit units or by bytes: bits that cross bytes must be masked away by the caller
+//   vb_shr(a, n)             by 16-bit units
+//   vb_shl(a, n)             by 16-bit units or by bytes: bits that cross bytes must be masked away by the caller
 //   vb_lookup(table, a)      table[byte], bytes below 16
 //   vs_dot(s, w, x)          each lane: s + its 4 bytes of w (0 to 127) times x[0..3]. With a vs of 16 bits, SIMD_SUB_MOST
 //                            bounds its magnitude: after n additions it is at most n * 2 * 127 * (the largest byte of w).

@@ -98,6 +98,7 @@ static inline void vb_store(void *p, vb x) { vi_store(p, x); }
 static inline vb vb_set1(uint8_t x) { return (vb){_mm256_set1_epi8((char)x), _mm256_set1_epi8((char)x)}; }
 static inline vb vb_and(vb x, vb y) { return SIMD_EACH(vb, _mm256_and_si256); }
 static inline vb vb_or(vb x, vb y) { return SIMD_EACH(vb, _mm256_or_si256); }
+static inline vb vb_xor(vb x, vb y) { return SIMD_EACH(vb, _mm256_xor_si256); }
 static inline vb vb_sub(vb x, vb y) { return SIMD_EACH(vb, _mm256_sub_epi8); }
 static inline vb vb_shr(vb x, int n) { return (vb){_mm256_srli_epi16(x.a, n), _mm256_srli_epi16(x.b, n)}; }
 static inline vb vb_shl(vb x, int n) { return (vb){_mm256_slli_epi16(x.a, n), _mm256_slli_epi16(x.b, n)}; }

@@ -69,6 +69,7 @@ static inline void vb_store_s8(void *p, vb a) { _mm512_storeu_si512(p, vb_s8(a))
 static inline vb vb_set1(uint8_t x) { return _mm512_set1_epi8((char)x); }
 static inline vb vb_and(vb a, vb b) { return _mm512_and_si512(a, b); }
 static inline vb vb_or(vb a, vb b) { return _mm512_or_si512(a, b); }
+static inline vb vb_xor(vb a, vb b) { return _mm512_xor_si512(a, b); }
 static inline vb vb_sub(vb a, vb b) { return _mm512_sub_epi8(a, b); }
 static inline vb vb_shr(vb a, int n) { return _mm512_srli_epi16(a, (unsigned)n); }
 static inline vb vb_shl(vb a, int n) { return _mm512_slli_epi16(a, (unsigned)n); }

@@ -110,12 +110,16 @@ static inline void vb_store_s8(void *p, vb x) { vb_store(p, x); }
 static inline vb vb_set1(uint8_t x) { return (vb){vdupq_n_u8(x), vdupq_n_u8(x), vdupq_n_u8(x), vdupq_n_u8(x)}; }
 static inline vb vb_and(vb x, vb y) { return SIMD_EACH(vb, vandq_u8); }
 static inline vb vb_or(vb x, vb y) { return SIMD_EACH(vb, vorrq_u8); }
+static inline vb vb_xor(vb x, vb y) { return SIMD_EACH(vb, veorq_u8); }
 static inline vb vb_sub(vb x, vb y) { return SIMD_EACH(vb, vsubq_u8); }
 static inline vb vb_shl(vb x, int n) {
     int8x16_t by = vdupq_n_s8((int8_t)n);
     return (vb){vshlq_u8(x.a, by), vshlq_u8(x.b, by), vshlq_u8(x.c, by), vshlq_u8(x.d, by)};
 }
-static inline vb vb_shr(vb x, int n) { return vb_shl(x, -n); }
+static inline uint8x16_t simd_shr(uint8x16_t x, int n) {
+    return vreinterpretq_u8_u16(vshlq_u16(vreinterpretq_u16_u8(x), vdupq_n_s16((int16_t)-n)));
+}
+static inline vb vb_shr(vb x, int n) { return (vb){simd_shr(x.a, n), simd_shr(x.b, n), simd_shr(x.c, n), simd_shr(x.d, n)}; }
 static inline vb vb_lookup(const int8_t table[16], vb i) {
     uint8x16_t t = vreinterpretq_u8_s8(vld1q_s8(table));
     return (vb){vqtbl1q_u8(t, i.a), vqtbl1q_u8(t, i.b), vqtbl1q_u8(t, i.c), vqtbl1q_u8(t, i.d)};

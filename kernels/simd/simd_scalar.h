@@ -137,8 +137,9 @@ static inline void vb_store_s8(void *p, vb a) { vb_store(p, a); }
 static inline vb vb_set1(uint8_t x) { SIMD_BYTES(x); }
 static inline vb vb_and(vb a, vb b) { SIMD_BYTES(a.at[i] & b.at[i]); }
 static inline vb vb_or(vb a, vb b) { SIMD_BYTES(a.at[i] | b.at[i]); }
+static inline vb vb_xor(vb a, vb b) { SIMD_BYTES(a.at[i] ^ b.at[i]); }
 static inline vb vb_sub(vb a, vb b) { SIMD_BYTES(a.at[i] - b.at[i]); }
-static inline vb vb_shr(vb a, int n) { SIMD_BYTES(a.at[i] >> n); }
+static inline vb vb_shr(vb a, int n) { SIMD_BYTES((a.at[i] | (i % 2 ? 0 : a.at[i + 1] << 8)) >> n); }
 static inline vb vb_shl(vb a, int n) { SIMD_BYTES(a.at[i] << n); }
 static inline vb vb_lookup(const int8_t table[16], vb j) { SIMD_BYTES(table[j.at[i] & 15]); }
 

@@ -156,6 +156,7 @@ static inline void vb_store(void *p, vb x) { simd_store(p, x); }
 static inline vb vb_set1(uint8_t x) { return simd_set1(wasm_u8x16_splat(x)); }
 static inline vb vb_and(vb x, vb y) { return SIMD_EACH(wasm_v128_and); }
 static inline vb vb_or(vb x, vb y) { return SIMD_EACH(wasm_v128_or); }
+static inline vb vb_xor(vb x, vb y) { return SIMD_EACH(wasm_v128_xor); }
 static inline vb vb_sub(vb x, vb y) { return SIMD_EACH(wasm_i8x16_sub); }
 static inline vb vb_shr(vb x, int n) {
     uint32_t by = (uint32_t)n;

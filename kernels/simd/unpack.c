@@ -71,14 +71,12 @@ SIMD_INLINE void mins_of_scales(kin_block *e, int shift) {
 static void unpack_q6_k(const uint8_t *panel, int columns, kin_block *e) {
     (void)columns;
     const kin_panel_q6_k *p = (const kin_panel_q6_k *)panel;
-    for (int h = 0; h < 2; h++) {
-        for (int j = 0; j < 8; j++) {
-            vb low = vb_load(p->low[16 * h + j]), low_2 = vb_load(p->low[16 * h + 8 + j]), high = vb_load(p->high[8 * h + j]);
-            vb_store(e->q[32 * h + j], vb_or(bits(low, 0, 15), bits(high, 4, 0x30)));
-            vb_store(e->q[32 * h + 8 + j], vb_or(bits(low_2, 0, 15), bits(high, 2, 0x30)));
-            vb_store(e->q[32 * h + 16 + j], vb_or(bits(low, -4, 15), bits(high, 0, 0x30)));
-            vb_store(e->q[32 * h + 24 + j], vb_or(bits(low_2, -4, 15), bits(high, -2, 0x30)));
-        }
+    for (int g = 0; g < 16; g++) {
+        vb a = vb_load(p->q[g][0]), b = vb_load(p->q[g][1]), c = vb_load(p->q[g][2]);
+        vb_store(e->q[4 * g], bits(a, 0, 63));
+        vb_store(e->q[4 * g + 1], bits(b, 0, 63));
+        vb_store(e->q[4 * g + 2], bits(c, 0, 63));
+        vb_store(e->q[4 * g + 3], vb_and(vb_xor(vb_xor(vb_shr(a, 2), vb_shr(b, 4)), vb_shr(c, 6)), vb_set1(63)));
     }
     for (int i = 0; i < 4; i++) vb_store(e->scale[4 * i], vb_load(p->scale[4 * i]));
     mins_of_scales(e, 5);
