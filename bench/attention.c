@@ -5,6 +5,8 @@
 // run are not those of the run before it: as in a model, where the weights come between, they are not in the processor's caches.
 #include <getopt.h>
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,15 +39,24 @@ typedef struct job {
     size_t layer_bytes;
     int n_layers, layer, layers_there;
     double macs; // of all rows in one layer
-    double sum;  // of the threads' sums
 } job;
+
+typedef struct pool pool;
 
 typedef struct thread {
     pthread_t id;
-    const job *job;
-    int index, n;
+    pool *pool;
+    int index;
     double sum; // of what was read or computed
 } thread;
+
+// Threads that wait for runs as an engine's threads do: they are started once, and their stacks are there.
+struct pool {
+    thread threads[THREADS_MAX]; // the first one is the caller's
+    int n;
+    const job *job;            // of the present run; NULL: threads end
+    atomic_int runs, finished; // runs begun; threads that have finished the present one
+};
 
 static uint64_t read_all(const void *data, size_t bytes) {
     const uint64_t *p = data;
@@ -95,42 +106,67 @@ static double multiply_add(const kin_kernels *k, int64_t n) {
 }
 
 static void run_layer(thread *t, int layer) {
-    const job *j = t->job;
+    const job *j = t->pool->job;
+    const int n_threads = t->pool->n;
     kin_attention a = j->a;
     a.k = (const char *)a.k + (size_t)layer * j->layer_bytes;
     a.v = (const char *)a.v + (size_t)layer * j->layer_bytes;
     if (j->what == ATTEND) {
-        int64_t n = kin_attention_plan(&a, t->n);
-        j->kernels->attend(&a, n * t->index / t->n, n * (t->index + 1) / t->n);
+        int64_t n = kin_attention_plan(&a, n_threads);
+        j->kernels->attend(&a, n * t->index / n_threads, n * (t->index + 1) / n_threads);
     } else if (j->what == READ) {
         size_t cells = (size_t)a.n_cells[a.n_rows - 1], bytes = kin_kv_block_bytes(&a.kv) * cells / KIN_KV_CELLS;
-        size_t begin = bytes * (size_t)t->index / (size_t)t->n / 64 * 64;
-        size_t end = bytes * (size_t)(t->index + 1) / (size_t)t->n / 64 * 64;
+        size_t begin = bytes * (size_t)t->index / (size_t)n_threads / 64 * 64;
+        size_t end = bytes * (size_t)(t->index + 1) / (size_t)n_threads / 64 * 64;
         t->sum +=
             (double)read_all((const char *)a.k + begin, end - begin) + (double)read_all((const char *)a.v + begin, end - begin);
     } else {
-        t->sum += multiply_add(j->kernels, (int64_t)(j->macs / 16 / t->n));
+        t->sum += multiply_add(j->kernels, (int64_t)(j->macs / 16 / n_threads));
     }
 }
 
-static void *run(void *argument) {
-    thread *t = argument;
-    for (int i = 0; i < t->job->n_layers; i++) run_layer(t, (t->job->layer + i) % t->job->layers_there);
-    return NULL;
+static void run(thread *t) {
+    const job *j = t->pool->job;
+    for (int i = 0; i < j->n_layers; i++) run_layer(t, (j->layer + i) % j->layers_there);
 }
 
-static double milliseconds(job *j, int what, int n_threads) {
-    thread threads[THREADS_MAX] = {0};
+static void *wait_for_runs(void *argument) {
+    thread *t = argument;
+    pool *p = t->pool;
+    for (int seen = 0;; seen++) {
+        while (atomic_load(&p->runs) == seen) sched_yield();
+        if (!p->job) return NULL;
+        run(t);
+        atomic_fetch_add(&p->finished, 1);
+    }
+}
+
+static void pool_start(pool *p, int n) {
+    *p = (pool){.n = n};
+    for (int i = 0; i < n; i++) {
+        p->threads[i] = (thread){.pool = p, .index = i};
+        if (i && pthread_create(&p->threads[i].id, NULL, wait_for_runs, &p->threads[i])) abort();
+    }
+}
+
+static void pool_begin(pool *p, const job *j) {
+    p->job = j;
+    atomic_store(&p->finished, 0);
+    atomic_fetch_add(&p->runs, 1);
+}
+
+static void pool_end(pool *p) {
+    pool_begin(p, NULL);
+    for (int i = 1; i < p->n; i++) pthread_join(p->threads[i].id, NULL);
+}
+
+static double milliseconds(pool *p, job *j, int what) {
     j->what = what;
     kin_time began = kin_clock_now();
-    for (int i = 0; i < n_threads; i++) {
-        threads[i] = (thread){.job = j, .index = i, .n = n_threads};
-        if (i && pthread_create(&threads[i].id, NULL, run, &threads[i])) abort();
-    }
-    run(&threads[0]);
-    for (int i = 1; i < n_threads; i++) pthread_join(threads[i].id, NULL);
+    pool_begin(p, j);
+    run(&p->threads[0]);
+    while (atomic_load(&p->finished) < p->n - 1) sched_yield();
     double ms = kin_clock_ms(began, kin_clock_now());
-    for (int i = 0; i < n_threads; i++) j->sum += threads[i].sum;
     j->layer = (j->layer + j->n_layers) % j->layers_there;
     return ms;
 }
@@ -138,12 +174,15 @@ static double milliseconds(job *j, int what, int n_threads) {
 static void time_job(const options *o, job *j) {
     static const char *const types[] = {[KIN_TYPE_F16] = "f16", [KIN_TYPE_Q8_0] = "q8_0"};
     double best[3] = {1e9, 1e9, 1e9};
+    pool p;
+    pool_start(&p, o->threads);
     for (int i = 0; i < o->rounds; i++) {
         for (int what = ATTEND; what <= ARITHMETIC; what++) {
-            double ms = milliseconds(j, what, o->threads);
+            double ms = milliseconds(&p, j, what);
             if (ms < best[what]) best[what] = ms;
         }
     }
+    pool_end(&p);
     const kin_attention *a = &j->a;
     double bound = best[READ] > best[ARITHMETIC] ? best[READ] : best[ARITHMETIC],
            gmac_s = j->macs * j->n_layers / best[ATTEND] / 1e6;
