@@ -25,7 +25,7 @@ typedef struct kin_gpu_transfer {
     uint32_t at, n; // bytes of the arena
 } kin_gpu_transfer;
 
-typedef struct kin_gpu_job { // as web/gpu.js reads it
+typedef struct kin_gpu_job { // as web/gpu_worker.js reads it
     const void *commands, *numbers;
     void *arena;
     const kin_gpu_transfer *up;
