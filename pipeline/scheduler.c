@@ -511,8 +511,9 @@ static int add_prompts(kin_scheduler *s, kin_flight *f, kin_err *err) {
     if (n_prompts == 0) return 0;
     int left = kin_scheduler_min(prompt_budget(s, f), n_batch - f->n_tokens);
     left = kin_scheduler_min(left, kin_head_n_chunk(s->head, n_all));
-    for (int k = 0, i = s->turn++; k < s->n_running && left > 0; k++, i++) {
-        kin_generation *g = s->running[i % s->n_running];
+    unsigned n_running = (unsigned)s->n_running, first = s->turn++ % n_running;
+    for (unsigned k = 0; k < n_running && left > 0; k++) {
+        kin_generation *g = s->running[(first + k) % n_running];
         if (n_pending(g, f->hidden) == 0) continue;
         int share = (left + n_prompts - 1) / n_prompts;
         n_prompts--;

@@ -87,7 +87,7 @@ struct kin_scheduler {
     kin_flight flights[KIN_STEPS_IN_FLIGHT];             // cyclic
     int first_flight, n_flights;
     int n_page_flights;                // of them not of tokens
-    int turn;                          // whose prompt comes first in the next step
+    unsigned turn;                     // whose prompt comes first in the next step; wraps around
     int32_t *tokens, *seq, *pos, *out; // [cap_step] of the step that is made
     int cap_step;
     kin_time last_done;
