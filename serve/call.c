@@ -488,8 +488,9 @@ int kin_call_views(const kin_call_world *world, kin_slot_view *views, int n_max)
 void kin_call_tick(kin_call_world *world, kin_time now) {
     for (kin_call *c = world->calls, *next; c; c = next) {
         next = c->next;
+        if (!c->x || !c->writer || !is_stream(c)) continue; // without a writer the pool may be preparing it
         int own_s = c->prepared.request.sse_ping_s, ping_s = own_s == KIN_REQUEST_PING_OF_SERVER ? world->ping_s : own_s;
-        if (!c->x || !c->writer || !is_stream(c) || ping_s <= 0) continue;
+        if (ping_s <= 0) continue;
         if (now < c->last_sign + (kin_time)ping_s * 1000000000) continue;
         if (c->route->format->ping) kin_text_print(&c->out, "%s", c->route->format->ping);
         flush(c);
