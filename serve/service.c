@@ -613,6 +613,7 @@ void kin_service_close(kin_service *s) {
     if (!s) return;
     while (kin_service_take(s, &event)) {
         free(event.top);
+        free(event.tokens);
         if (event.kind == KIN_JOB_ENDED) kin_job_free(event.job);
     }
     kin_compute_loop_close(s->loop);

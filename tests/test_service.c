@@ -291,6 +291,19 @@ static void what_comes_after_the_end_ends_at_once(void **state) {
     close_world(&w);
 }
 
+// To be seen by LeakSanitizer.
+static void a_text_that_was_read_for_nobody_is_freed(void **state) {
+    (void)state;
+    static text first;
+    world w;
+    open_world(&w, 1, 1, true);
+    submit(&w, &first, 0, 1);
+    wait_for(&w, 1);
+    assert_int_equal(kin_service_read_text(w.service, 0, NULL), 0);
+    end_run(&w);
+    close_world(&w);
+}
+
 // ---- embeddings
 
 enum { N_WORDS = 30 };
@@ -386,6 +399,7 @@ int main(void) {
         cmocka_unit_test(jobs_that_leave_at_any_moment_leave_nothing_behind),
         cmocka_unit_test(there_is_room_for_so_many_jobs),
         cmocka_unit_test(what_comes_after_the_end_ends_at_once),
+        cmocka_unit_test(a_text_that_was_read_for_nobody_is_freed),
         cmocka_unit_test(an_embedding_is_made_of_the_references_hidden_states),
         cmocka_unit_test(embeddings_that_lose_their_place_begin_again),
     };
