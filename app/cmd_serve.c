@@ -161,25 +161,29 @@ static void on_hurry(void *user) {
 }
 
 // "a,b" becomes two texts; the first is the alias.
-static void split_names(serving *v) {
-    for (char *at = v->alias; *at && v->n_names < MAX_NAMES;) {
+static int split_names(serving *v, kin_err *err) {
+    for (char *at = v->alias; *at;) {
         size_t n = strcspn(at, ",");
         bool is_last = at[n] == '\0';
         at[n] = '\0';
+        if (n > 0 && v->n_names == MAX_NAMES) return kin_err_set(err, "--alias: more than %d names", MAX_NAMES);
         if (n > 0) v->names[v->n_names++] = at;
         at += n + !is_last;
     }
+    return v->n_names > 0 ? 0 : kin_err_set(err, "--alias %s: there is no name in it", v->o->alias);
 }
 
 // "Qwen3-0.6B-Q8_0" of "/models/Qwen3-0.6B-Q8_0.gguf"
-static void name_model(serving *v) {
+static int name_model(serving *v, kin_err *err) {
     const char *name = v->o->alias ? v->o->alias : v->o->session.model ? v->o->session.model : "demo";
     const char *slash = strrchr(name, '/');
     if (v->o->alias) name += strspn(name, ",");
+    if (v->o->alias && strlen(name) >= sizeof v->alias)
+        return kin_err_set(err, "--alias: more than %zu bytes", sizeof v->alias - 1);
     snprintf(v->alias, sizeof v->alias, "%s", v->o->alias || !slash ? name : slash + 1);
     size_t n = strlen(v->alias);
     if (!v->o->alias && n > 5 && strcmp(v->alias + n - 5, ".gguf") == 0) v->alias[n - 5] = 0;
-    if (v->o->alias) split_names(v);
+    return v->o->alias ? split_names(v, err) : 0;
 }
 
 static bool is_loopback(const char *host) {
@@ -344,8 +348,7 @@ static int serve_several(serving *v, kin_err *err) {
 }
 
 static int serve(serving *v, kin_err *err) {
-    name_model(v);
-    if (open_server(v, err) != 0) return KIN_FAIL;
+    if (name_model(v, err) != 0 || open_server(v, err) != 0) return KIN_FAIL;
     return v->o->models_dir ? serve_several(v, err) : serve_one(v, err);
 }
 

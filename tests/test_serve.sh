@@ -474,6 +474,13 @@ status 2 env LLAMA_ARG_ENDPOINT_METRICS=maybe "$kin" serve --port 0
 says "$err" 'LLAMA_ARG_ENDPOINT_METRICS: must be 1 or 0'
 status 2 "$kin" serve --port 0 --ctx-sise 100
 says "$err" 'did you mean --ctx-size?'
+claim='--alias without a name, or with more than are kept, is refused'
+status 1 "$kin" serve --port 0 --alias ,,
+says "$err" '--alias ,,: there is no name in it'
+status 1 "$kin" serve --port 0 --alias a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q
+says "$err" '--alias: more than 16 names'
+status 1 "$kin" serve --port 0 --alias "$(printf '%0256d' 0)"
+says "$err" '--alias: more than 255 bytes'
 claim='what would open the server to others by mistake is refused'
 status 1 "$kin" serve --port 0 --host 0.0.0.0
 says "$err" '--api-key KEY'
