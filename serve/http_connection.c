@@ -34,6 +34,7 @@ struct kin_http_connection {
     kin_time since;        // when the phase, or its request, began
     kin_time out_since;    // when bytes went out last, or nothing was pending
     uint64_t n_out;        // at that time
+    size_t n_unsent;       // that the service counts
     kin_text_buffer input; // for later, from input_at on; counted in the service's memory
     size_t input_at;
 };
@@ -48,6 +49,11 @@ static void enter(kin_http_connection *c, phase phase) {
 static size_t pending(const kin_http_connection *c) {
     uint64_t n_out;
     return c->ops->pending(c->socket, &n_out);
+}
+
+static void count_unsent(kin_http_connection *c, size_t n) {
+    c->service->n_unsent += n - c->n_unsent;
+    c->n_unsent = n;
 }
 
 static void set_reading(kin_http_connection *c, bool on) {
@@ -191,6 +197,7 @@ static void on_ended(kin_http_exchange *x) {
     kin_http_exchange_reset(x);
     enter(c, SENDING);
     if (c->is_closing) return;
+    count_unsent(c, pending(c));
     if (closes)
         finish(c);
     else if (pending(c) == 0)
@@ -210,11 +217,16 @@ static size_t on_pending(const kin_http_exchange *x) {
     return pending((const kin_http_connection *)x);
 }
 
+static size_t on_unsent(const kin_http_exchange *x) {
+    return ((const kin_http_connection *)x)->service->n_unsent;
+}
+
 static void on_close(kin_http_exchange *x) {
     close_socket((kin_http_connection *)x);
 }
 
 void kin_http_connection_sent(kin_http_connection *c) {
+    count_unsent(c, 0);
     if (c->is_closing) return;
     if (c->phase == SENDING) next_request(c);
     if (c->phase == FINISHING && c->has_eof) close_socket(c);
@@ -270,6 +282,7 @@ int kin_http_connection_open(kin_http_connection **out, kin_http_service *servic
     c->x.ended = on_ended;
     c->x.upgraded = on_upgraded;
     c->x.pending = on_pending;
+    c->x.unsent = on_unsent;
     c->x.close = on_close;
     c->x.refusal = service->callbacks.refusal;
     return 0;
@@ -295,6 +308,7 @@ void kin_http_connection_free(kin_http_connection *c) {
     if (!c) return;
     tell_gone(c);
     kin_http_exchange_reset(&c->x);
+    count_unsent(c, 0);
     drop_input(c);
     free(c);
 }

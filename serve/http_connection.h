@@ -27,6 +27,7 @@ typedef struct kin_http_service {
     void *user;
     kin_rng rng;      // for ids of requests
     bool is_draining; // responses are the last of their connections
+    size_t n_unsent;  // bytes of whole responses, of all connections, when the last one of each had ended
 } kin_http_service;
 
 // What a connection asks of its socket. None of them calls the connection back before it returns.

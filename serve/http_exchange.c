@@ -184,6 +184,10 @@ void kin_http_end(kin_http_exchange *x) {
     end(x);
 }
 
+size_t kin_http_unsent(const kin_http_exchange *x) {
+    return x->unsent(x);
+}
+
 // ---- tunnels
 
 void kin_http_upgrade(kin_http_exchange *x, const char *protocol, const kin_http_tunnel *tunnel) {

@@ -65,6 +65,8 @@ void kin_http_add_header(kin_http_exchange *x, const char *name, const char *val
 void kin_http_reply(kin_http_exchange *x, int status, const char *type, const void *body, size_t n); // copied
 // A refusal as JSON (kin_http_callbacks.refusal). The message is a sentence that says what to do.
 void kin_http_reply_error(kin_http_exchange *x, int status, const char *message);
+// Bytes of such responses, of all the server's clients, that these have not taken yet: who gives large ones asks before.
+size_t kin_http_unsent(const kin_http_exchange *x);
 void kin_http_begin(kin_http_exchange *x, int status, const char *type);
 bool kin_http_has_begun(const kin_http_exchange *x);                    // its header is out
 void kin_http_write(kin_http_exchange *x, const void *bytes, size_t n); // copied, on its way at once

@@ -22,6 +22,7 @@ struct kin_http_exchange {
     void (*ended)(kin_http_exchange *x);
     void (*upgraded)(kin_http_exchange *x); // what follows is the tunnel's
     size_t (*pending)(const kin_http_exchange *x);
+    size_t (*unsent)(const kin_http_exchange *x);
     void (*close)(kin_http_exchange *x);
     kin_http_tunnel tunnel;
     void (*refusal)(kin_str path, const kin_api_error *error, kin_text_buffer *body); // of kin_http_callbacks

@@ -25,6 +25,7 @@ struct kin_tabs {
     char token[2 * TOKEN_BYTES + 1];
     kin_tab *all[MAX_TABS];
     int n;
+    size_t n_reading;  // bytes of chunks that the pool reads
     kin_time wrong_at; // the last wrong code; 0: none
     uv_async_t wake;
     pthread_mutex_t mutex; // over is_stopped
@@ -160,6 +161,7 @@ void kin_tabs_connect(kin_tabs *t, kin_http_exchange *x) {
 
 typedef struct chunk_read {
     kin_exchange_data data;
+    kin_tabs *tabs;
     kin_http_exchange *x; // NULL: the client is gone
     uv_work_t work;
     const char *path;
@@ -186,6 +188,7 @@ static void read_chunk(uv_work_t *work) {
 
 static void chunk_is_read(uv_work_t *work, int status) {
     chunk_read *r = work->data;
+    r->tabs->n_reading -= r->chunk.bytes;
     if (r->x && status == 0 && r->rc == 0) {
         kin_http_add_header(r->x, "Cache-Control", "no-store"); // the page keeps it
         kin_http_add_header(r->x, "Cross-Origin-Resource-Policy", "same-origin");
@@ -235,11 +238,16 @@ void kin_tabs_reply_chunk(kin_tabs *t, kin_http_exchange *x) {
         kin_http_reply_error(x, 404, "the model has no such chunk for other devices");
         return;
     }
-    chunk_read *r = calloc(1, sizeof *r);
     kin_chunk chunk = kin_manifest_chunk(m, i);
+    if (kin_http_unsent(x) + t->n_reading + chunk.bytes > KIN_TABS_MAX_UNSENT) {
+        kin_http_add_header(x, "Retry-After", "1");
+        kin_http_reply_error(x, 503, "too many parts of the model are on their way");
+        return;
+    }
+    chunk_read *r = calloc(1, sizeof *r);
     if (r)
         *r = (chunk_read){
-            .x = x, .chunk = chunk, .path = t->world.session->fleet.paths[chunk.i_file], .bytes = malloc(chunk.bytes)};
+            .tabs = t, .x = x, .chunk = chunk, .path = t->world.session->fleet.paths[chunk.i_file], .bytes = malloc(chunk.bytes)};
     if (!r || !r->bytes) {
         free(r);
         kin_http_reply_error(x, 500, "out of memory");
@@ -248,5 +256,6 @@ void kin_tabs_reply_chunk(kin_tabs *t, kin_http_exchange *x) {
     r->data = (kin_exchange_data){reader_is_gone, r};
     r->work.data = r;
     kin_http_set_data(x, &r->data);
+    t->n_reading += chunk.bytes;
     uv_queue_work(t->loop, &r->work, read_chunk, chunk_is_read);
 }

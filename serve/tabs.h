@@ -12,9 +12,10 @@
 typedef struct kin_tabs kin_tabs;
 
 enum {
-    KIN_TABS_MAX = 16,       // that compute
-    KIN_TABS_MAX_ASKING = 8, // that have not said the code yet
-    KIN_TABS_TRY_MS = 1000,  // after a wrong code none is looked at for so long
+    KIN_TABS_MAX = 16,               // that compute
+    KIN_TABS_MAX_ASKING = 8,         // that have not said the code yet
+    KIN_TABS_MAX_UNSENT = 256 << 20, // bytes of responses that clients do not take; then tabs wait for their weights
+    KIN_TABS_TRY_MS = 1000,          // after a wrong code none is looked at for so long
 };
 
 // The session has others (--cluster), is borrowed, and outlives them.

@@ -5,7 +5,10 @@
 #include <string.h>
 #include <wslay/wslay.h>
 
-enum { MAX_REASON = 123 }; // bytes, as the protocol has it
+enum {
+    MAX_REASON = 123,  // bytes, as the protocol has it
+    MAX_FRAMES = 4096, // of a message: each takes memory of its own, however short it is. Chromium's have 64 KiB and more
+};
 
 struct kin_websocket {
     wslay_event_context_ptr ctx;
@@ -13,6 +16,7 @@ struct kin_websocket {
     void *user;
     const uint8_t *in; // [n_in] that are fed
     size_t n_in;
+    int n_frames; // of the message that comes
 };
 
 bool kin_websocket_accept(char accept[KIN_WEBSOCKET_ACCEPT], kin_str key) {
@@ -50,6 +54,13 @@ static ssize_t take_output(wslay_event_context_ptr ctx, const uint8_t *bytes, si
     return (ssize_t)n;
 }
 
+static void take_frame(wslay_event_context_ptr ctx, const struct wslay_event_on_frame_recv_start_arg *f, void *user) {
+    kin_websocket *ws = user;
+    (void)ctx;
+    if (wslay_is_ctrl_frame(f->opcode)) return;
+    ws->n_frames = f->opcode == WSLAY_CONTINUATION_FRAME ? ws->n_frames + 1 : 1;
+}
+
 static void take_message(wslay_event_context_ptr ctx, const struct wslay_event_on_msg_recv_arg *m, void *user) {
     kin_websocket *ws = user;
     (void)ctx;
@@ -60,8 +71,10 @@ static void take_message(wslay_event_context_ptr ctx, const struct wslay_event_o
 // ---- open and close
 
 int kin_websocket_open(kin_websocket **out, size_t max, const kin_websocket_callbacks *callbacks, void *user, kin_err *err) {
-    static const struct wslay_event_callbacks of_wslay = {
-        .recv_callback = give_input, .send_callback = take_output, .on_msg_recv_callback = take_message};
+    static const struct wslay_event_callbacks of_wslay = {.recv_callback = give_input,
+                                                          .send_callback = take_output,
+                                                          .on_frame_recv_start_callback = take_frame,
+                                                          .on_msg_recv_callback = take_message};
     kin_websocket *ws = *out = calloc(1, sizeof *ws);
     if (!ws) return kin_err_set(err, "out of memory");
     ws->callbacks = *callbacks;
@@ -96,7 +109,7 @@ bool kin_websocket_feed(kin_websocket *ws, const uint8_t *bytes, size_t n) {
     ws->n_in = n;
     bool is_right = wslay_event_recv(ws->ctx) == 0;
     ws->n_in = 0;
-    return flush(ws) && is_right && wslay_event_get_read_enabled(ws->ctx);
+    return flush(ws) && is_right && ws->n_frames <= MAX_FRAMES && wslay_event_get_read_enabled(ws->ctx);
 }
 
 bool kin_websocket_send(kin_websocket *ws, bool is_text, const void *bytes, size_t n) {

@@ -132,6 +132,17 @@ static void pieces_that_are_too_long_together_end_it(void **state) {
     assert_int_equal(w->n_messages, 0);
 }
 
+// Each piece takes memory, also where its bytes are within the limit.
+static void endless_pieces_end_it(void **state) {
+    world *w = *state;
+    uint8_t bytes[ROOM];
+    bool goes_on = kin_websocket_feed(w->ws, bytes, put_frame(bytes, BINARY, true, "", 0));
+    int n = 1;
+    for (; goes_on && n < 10000; n++) goes_on = kin_websocket_feed(w->ws, bytes, put_frame(bytes, CONTINUES, true, "", 0));
+    assert_in_range(n, 4000, 5000);
+    assert_int_equal(w->n_messages, 0);
+}
+
 static void a_close_is_answered_and_ends_it(void **state) {
     world *w = *state;
     uint8_t bytes[ROOM];
@@ -172,6 +183,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_ping_is_answered, open_world, close_world),
         cmocka_unit_test_setup_teardown(a_message_that_is_too_long_ends_it_before_it_has_come, open_world, close_world),
         cmocka_unit_test_setup_teardown(pieces_that_are_too_long_together_end_it, open_world, close_world),
+        cmocka_unit_test_setup_teardown(endless_pieces_end_it, open_world, close_world),
         cmocka_unit_test_setup_teardown(a_close_is_answered_and_ends_it, open_world, close_world),
         cmocka_unit_test(what_a_client_must_not_send_ends_it),
     };

@@ -2,7 +2,7 @@
 // they are fetched once. Where there is none, they are in memory while a plan is opened.
 
 const FOLDER = 'kin-chunks';
-const AT_ONCE = 4;
+const AT_ONCE = 4, AGAIN_MS = 1000;
 
 const hex = (bytes) => Array.from(bytes, (b) => b.toString(16).padStart(2, '0')).join('');
 
@@ -93,6 +93,10 @@ export class Chunks {
 
   async #fetch(hash, size, token) {
     const response = await fetch(new URL(hash, this.base), { headers: { 'X-Kin-Tab': token } });
+    if (response.status === 503) { // many tabs fetch now
+      await new Promise((later) => setTimeout(later, AGAIN_MS));
+      return this.#fetch(hash, size, token);
+    }
     if (!response.ok) throw new Error(`the head does not give a part of the model: ${response.status}`);
     const bytes = new Uint8Array(await response.arrayBuffer());
     if (bytes.length !== size || !(await isRight(hash, bytes))) throw new Error('a part of the model came damaged');
