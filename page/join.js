@@ -15,7 +15,7 @@ function codeBox() {
     try {
       const { code, port } = await getJson('kin/code');
       const host = new URL(origin()).hostname;
-      const where = /^(localhost|127\.|\[::1\])/.test(host) ? 'ADDRESS' : host;
+      const where = isLocal(host) ? 'ADDRESS' : host;
       box.replaceChildren(h('output', { class: 'pairing', 'aria-label': `The code is ${code}` }, code), h('p', { class: 'quiet' }, 'Asked for once on each device. If it does not find this machine by itself:'), command(`kin join ${where}:${port}`));
     } catch (err) {
       box.replaceChildren(h('p', { class: 'problem', role: 'alert' }, err.message), show);
@@ -25,6 +25,17 @@ function codeBox() {
   return box;
 }
 
+const isLocal = (host) => /^(localhost|127\.|\[::1\])/.test(host);
+
+// Browsers compute on pages that they call secure only.
+function browserHint() {
+  const { protocol, hostname } = new URL(origin()), link = h('a', { href: `${origin()}/join` }, `${origin()}/join`);
+  if (protocol === 'https:') return h('p', { class: 'quiet' }, 'A phone, or anything with a browser: open ', link, ' there, and type the code.');
+  const words = (...names) => names.map((name, i) => [i > 0 ? ', ' : '', h('code', {}, name)]);
+  if (!isLocal(hostname)) return h('p', { class: 'quiet' }, 'Browsers compute on encrypted pages only: for phones, start kin with ', words('--https'), '.');
+  return h('p', { class: 'quiet' }, 'A browser on this machine: ', link, '. For phones, start kin with ', words('--host 0.0.0.0', '--https', '--api-key KEY'), '.');
+}
+
 /** What to do, for a server with and without a cluster. */
 export function drawJoin(state) {
   if (state.has_others === undefined) return h('p', { class: 'quiet' }, 'When the model is there.');
@@ -32,5 +43,5 @@ export function drawJoin(state) {
     return [h('p', {}, 'This server computes on one machine. With others, models larger than its memory run, and large ones run faster. Start it with:'),
       command(`kin serve --cluster -m ${state.model === 'demo' ? 'MODEL.gguf' : `${state.model}.gguf`}`), h('p', { class: 'quiet' }, 'It prints a code; on each other machine:'), command('kin join')];
   }
-  return [h('ol', { class: 'steps' }, h('li', {}, 'On the other machine, on the same network:', command('kin join')), h('li', {}, 'Type the code:', codeBox()), h('li', {}, 'It gets its layers over the network, and appears here.')), h('p', { class: 'quiet' }, 'A phone, or anything with a browser: open ', h('a', { href: `${origin()}/join` }, `${origin()}/join`), ' there, and type the code.')];
+  return [h('ol', { class: 'steps' }, h('li', {}, 'On the other machine, on the same network:', command('kin join')), h('li', {}, 'Type the code:', codeBox()), h('li', {}, 'It gets its layers over the network, and appears here.')), browserHint()];
 }

@@ -55,7 +55,7 @@ function drawLink(a, b, center, link, isBusy, isInGroup) {
   g.append(svg('path', { class: 'arrow', d: 'M-6 -6 L6 0 L-6 6 Z', transform: `translate(${at.x} ${at.y}) rotate(${angle})` }));
   if (link) {
     const anchor = Math.abs(nx) < 0.4 ? 'middle' : nx > 0 ? 'start' : 'end';
-    const [far, up, down] = W < 500 ? [30, -8, 4] : [18, -24, 24];
+    const [far, up, down] = W < 500 && a.n > 2 ? [30, -8, 4] : [18, -24, 24];
     const lx = at.x + nx * far, ly = at.y + (ny < -0.1 ? up : ny > 0.1 ? down : -4);
     if (link.rtt_ms > 0) g.append(text(lx, ly, ms(link.rtt_ms), 'latency', anchor));
     if (link.bytes_s > 0) g.append(text(lx, ly + 15, `${bytes(link.bytes_s)}/s`, 'speed', anchor));

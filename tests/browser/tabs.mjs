@@ -169,6 +169,7 @@ export async function tabs(world) {
     ring.head.kill('SIGINT');
     await until('the head has ended', () => ring.head.exitCode !== null);
     await tabs[0].waitForFunction(() => document.querySelector('#line').textContent.includes('Trying again'));
+    await new Promise((later) => setTimeout(later, 5000)); // a try at least finds nobody, who would give it its scripts
     const again = await ring.restart();
     await computes(tabs[0]);
     await isUp(ring);

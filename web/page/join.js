@@ -48,7 +48,7 @@ function showSpeed() {
 const says = {
   engine: (m) => {
     rates = m.rates;
-    $('engine').textContent = m.gpu ? `on the GPU (${m.gpu})` : `${m.unit}, ${m.threads} thread${m.threads > 1 ? 's' : ''}`;
+    $('engine').textContent = m.gpu ? `on the GPU (${m.gpu})` : `WebAssembly (${m.unit}), ${m.threads} thread${m.threads > 1 ? 's' : ''}`;
   },
   welcome: (m) => {
     $('line').textContent = `Joined ${m.head}, which runs ${m.model}.`;
@@ -108,7 +108,7 @@ function join() {
   $('line').textContent = rates ? 'Starting …' : 'Measuring what this browser computes …';
   worker = new Worker(new URL('./socket.js', import.meta.url), { type: 'module' });
   worker.onmessage = ({ data }) => says[data.type]?.(data);
-  worker.onerror = (e) => stop(e.message || 'This browser cannot run the page\'s workers.');
+  worker.onerror = (e) => (wasIn ? again('The head does not answer.') : stop(e.message || 'This browser cannot run the page\'s workers.'));
   const own = settings();
   worker.postMessage({ type: 'join', ...own, cap: own.memory, browser: browserName(), threads: Number(query.get('threads')) || navigator.hardwareConcurrency || 1 });
   keepAwake();

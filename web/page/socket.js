@@ -59,7 +59,7 @@ function join(options) {
   wanted = options;
   computer = new Worker(here('./computer.js'), { type: 'module' });
   computer.onmessage = takeComputer;
-  computer.onerror = (e) => end(e.message || 'the engine cannot be started');
+  computer.onerror = (e) => end(e.message || 'The engine cannot be started.', true); // its scripts are the head's
   computer.postMessage({ type: 'start', threads: options.threads, cap: options.cap, rates: options.rates, gpu: options.gpu });
 }
 
