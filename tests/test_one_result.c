@@ -31,8 +31,8 @@ typedef struct family {
 
 // Dense layers and experts, both ways of rotating, norms and biases of heads.
 static const family families[] = {
-    {"llama", "q4_k_m", 0xff1d1e3fd626e8bc},    {"qwen3", "q8_0", 0x1b9ed380f5149ba5}, {"qwen2", "q4_0", 0x3d3e55b48404e5a6},
-    {"qwen3moe", "q4_k_m", 0xd2b03c58b934b259}, {"llama", "f16", 0x1f3195fddc63a533},  {"llama", "q5_k", 0x9bbd143237e105b6},
+    {"llama", "q4_k_m", 0xf99bee8ecebeaacc},    {"qwen3", "q8_0", 0x9d89f940a0d7f263}, {"qwen2", "q4_0", 0xc48649f13d4a8a28},
+    {"qwen3moe", "q4_k_m", 0xa2e9c546c0dbe62c}, {"llama", "f16", 0xbef8b81c2c91e0ed},  {"llama", "q5_k", 0x4f80fab7b71c87ba},
 };
 enum { N_FAMILIES = sizeof families / sizeof *families };
 

@@ -10,7 +10,8 @@
 #include "kernels/simd/tile.h"
 
 enum {
-    ROWS = 4,        // queries that a chain keeps in registers
+    ROWS = 4, // queries that a chain keeps in registers: a group
+    GROUPS = QUERIES / ROWS,
     DIRECT_F16 = 8,  // so many queries convert f16 on the way
     FETCH_AHEAD = 2, // blocks: where Q8_0 is multiplied in integers, one is computed before memory has given the next
 };
@@ -21,6 +22,11 @@ static const float LOG2_E = 0x1.715476p0f;
 // ---- products
 
 typedef enum source { FROM_F32, FROM_F16, N_SOURCES } source;
+static const int element_bytes[] = {[FROM_F32] = 4, [FROM_F16] = 2};
+
+typedef struct range {
+    int begin, end;
+} range;
 
 // out[i][j] += a[i][begin] b[begin][j] + a[i][begin + 1] b[begin + 1][j] + ... in this order, for groups of n rows, one after the
 // other, and 16 w columns.
@@ -30,9 +36,9 @@ typedef struct chain_args {
     const void *b;    // [end][ldb] of the source's type
     const void *next; // as b, what will be read after it: fetched meanwhile
     int ldo, lda, ldb;
-    int begin, end;
     int groups;
-    bool from_zero; // out is not read
+    const range *of; // [groups]
+    bool from_zero;  // out is not read
 } chain_args;
 
 #ifdef SIMD_HALVES
@@ -42,13 +48,14 @@ SIMD_INLINE vh load_from(const void *b, int at, const source from) {
     return from == FROM_F32 ? vh_load((const float *)b + at) : vh_load_f16_normal((const uint16_t *)b + at);
 }
 
-SIMD_INLINE void chain_group(const chain_args *c, float *out, const float *a, const source from, const int n, const int w) {
-    const int ldo = c->ldo, lda = c->lda, ldb = c->ldb, end = c->end;
+SIMD_INLINE void chain_group(const chain_args *c, float *out, const float *a, const range of, const source from, const int n,
+                             const int w) {
+    const int ldo = c->ldo, lda = c->lda, ldb = c->ldb, end = of.end;
     vh sum[ROWS];
     (void)w;
     for (int half = 0; half < 16; half += 8) {
         UNROLL for (int i = 0; i < n; i++) sum[i] = c->from_zero ? vh_zero() : vh_load(out + i * ldo + half);
-        for (int t = c->begin; t < end; t++) {
+        for (int t = of.begin; t < end; t++) {
             vh b = load_from(c->b, t * ldb + half, from);
             UNROLL for (int i = 0; i < n; i++) sum[i] = vh_add_times(sum[i], a + i * lda + t, b);
         }
@@ -62,20 +69,26 @@ SIMD_INLINE vf load_from(const void *b, int at, const source from) {
     return from == FROM_F32 ? vf_load((const float *)b + at) : vf_load_f16((const uint16_t *)b + at);
 }
 
-SIMD_INLINE void chain_group(const chain_args *c, float *out, const float *a, const source from, const int n, const int w) {
-    const int ldo = c->ldo, lda = c->lda, ldb = c->ldb, end = c->end;
+SIMD_INLINE void chain_group(const chain_args *c, float *out, const float *a, const range of, const source from, const int n,
+                             const int w) {
+    const int end = of.end;
+    const int64_t ldo = c->ldo, lda = c->lda, ldb = c->ldb;
+    const char *b = (const char *)c->b + of.begin * ldb * element_bytes[from], *next = (const char *)c->next + of.begin * ldb * 2;
     vf sum[ROWS][SIMD_COLUMNS];
-    UNROLL for (int i = 0; i < n; i++) {
-        UNROLL for (int j = 0; j < w; j++) sum[i][j] = c->from_zero ? vf_zero() : vf_load(out + i * ldo + 16 * j);
+    const float *row = out;
+    UNROLL for (int i = 0; i < n; i++, row += ldo) {
+        UNROLL for (int j = 0; j < w; j++) sum[i][j] = c->from_zero ? vf_zero() : vf_load(row + 16 * j);
     }
-    for (int t = c->begin; t < end; t++) {
-        if (from == FROM_F16) UNROLL for (int j = 0; j < w; j += 2) fetch((const uint16_t *)c->next + t * ldb + 16 * j);
+    for (int t = of.begin; t < end; t++) {
+        if (from == FROM_F16) UNROLL for (int j = 0; j < w; j += 2) fetch(next + 32 * j);
         UNROLL for (int j = 0; j < w; j++) {
-            vf b = load_from(c->b, t * ldb + 16 * j, from);
-            UNROLL for (int i = 0; i < n; i++) sum[i][j] = vf_add(sum[i][j], vf_times(b, a + i * lda + t));
+            vf x = load_from(b, 16 * j, from);
+            UNROLL for (int i = 0; i < n; i++) sum[i][j] = vf_add(sum[i][j], vf_times(x, a + i * lda + t));
         }
+        b += ldb * element_bytes[from];
+        next += ldb * 2;
     }
-    UNROLL for (int i = 0; i < n; i++) { UNROLL for (int j = 0; j < w; j++) vf_store(out + i * ldo + 16 * j, sum[i][j]); }
+    UNROLL for (int i = 0; i < n; i++, out += ldo) { UNROLL for (int j = 0; j < w; j++) vf_store(out + 16 * j, sum[i][j]); }
 }
 
 #endif
@@ -83,7 +96,7 @@ SIMD_INLINE void chain_group(const chain_args *c, float *out, const float *a, co
 SIMD_INLINE void chain(const chain_args *c, const source from, const int n, const int w) {
     float *out = c->out;
     const float *a = c->a;
-    for (int g = 0; g < c->groups; g++, out += n * c->ldo, a += n * c->lda) chain_group(c, out, a, from, n, w);
+    for (int g = 0; g < c->groups; g++, out += n * c->ldo, a += n * c->lda) chain_group(c, out, a, c->of[g], from, n, w);
 }
 
 typedef void (*chain_fn)(const chain_args *c);
@@ -107,22 +120,24 @@ static const chain_fn chains[N_SOURCES][SIMD_COLUMNS][ROWS] = {
 
 // The same for n rows and any number of columns, a multiple of 16: in parts of nearly the same width. c is used up.
 static void chain_all(chain_args *c, source from, int n, int columns) {
-    static const size_t element_bytes[] = {[FROM_F32] = 4, [FROM_F16] = 2};
     const float *a = c->a;
+    const range *of = c->of;
     float *out = c->out;
     for (int left = columns / 16, parts = (left + SIMD_COLUMNS - 1) / SIMD_COLUMNS; parts > 0; parts--) {
         int w = (left + parts - 1) / parts;
         c->out = out;
         c->a = a;
+        c->of = of;
         c->groups = n / ROWS;
         if (c->groups) chains[from][w - 1][ROWS - 1](c);
         c->out += c->groups * ROWS * c->ldo;
         c->a += c->groups * ROWS * c->lda;
+        c->of += c->groups;
         c->groups = 1;
         if (n % ROWS) chains[from][w - 1][n % ROWS - 1](c);
         out += 16 * w;
-        c->b = (const char *)c->b + 16 * (size_t)w * element_bytes[from];
-        c->next = (const char *)c->next + 16 * (size_t)w * element_bytes[from];
+        c->b = (const char *)c->b + 16 * w * element_bytes[from];
+        c->next = (const char *)c->next + 16 * w * element_bytes[from];
         left -= w;
     }
 }
@@ -197,7 +212,9 @@ static void see(tile *t, int at) {
 
 // Scores of n queries from i on, of so many cells.
 static void score(tile *t, const matrix *k, int i, int n, int cells) {
-    int dim = t->a->kv.head_dim;
+    const int dim = t->a->kv.head_dim;
+    range of[GROUPS];
+    for (int g = 0; g < GROUPS; g++) of[g] = (range){0, dim};
     chain_args args = {.out = t->p[i],
                        .a = t->q + i * dim,
                        .b = k->data,
@@ -205,47 +222,91 @@ static void score(tile *t, const matrix *k, int i, int n, int cells) {
                        .ldo = CELLS,
                        .lda = dim,
                        .ldb = CELLS,
-                       .end = dim,
+                       .of = of,
                        .from_zero = true};
     chain_all(&args, k->from, n, cells);
 }
 
+#ifdef SIMD_TAIL_ROWS
+
+enum { TAIL = 8 }; // cells
+
+SIMD_INLINE void score_tail_of(const float *q, const float *k, int dim, float *p, const int n) {
+    vh sum[SIMD_TAIL_ROWS];
+    _Pragma("GCC unroll 8") for (int i = 0; i < n; i++) sum[i] = vh_zero();
+    for (int d = 0; d < dim; d++) {
+        vh b = vh_load(k + d * CELLS);
+        _Pragma("GCC unroll 8") for (int i = 0; i < n; i++) sum[i] = vh_add_times(sum[i], q + i * dim + d, b);
+    }
+    _Pragma("GCC unroll 8") for (int i = 0; i < n; i++) vf_store(p + i * CELLS, vf_from_vh(sum[i]));
+}
+
+// Scores of n queries from i on, of the 8 cells from `cell` on, and zeros for 8 more.
+static void score_tail(tile *t, const matrix *k, int i, int n, int cell) {
+    const int dim = t->a->kv.head_dim;
+    const float *cells = (const float *)k->data + cell;
+    for (; n >= SIMD_TAIL_ROWS; n -= SIMD_TAIL_ROWS, i += SIMD_TAIL_ROWS)
+        score_tail_of(t->q + i * dim, cells, dim, t->p[i] + cell, SIMD_TAIL_ROWS);
+    for (; n >= ROWS; n -= ROWS, i += ROWS) score_tail_of(t->q + i * dim, cells, dim, t->p[i] + cell, ROWS);
+    for (; n > 0; n--, i++) score_tail_of(t->q + i * dim, cells, dim, t->p[i] + cell, 1);
+}
+
+#else
+
+enum { TAIL = 16 }; // none
+static void score_tail(tile *t, const matrix *k, int i, int n, int cell) { (void)t, (void)k, (void)i, (void)n, (void)cell; }
+
+#endif
+
 // All queries' scores, of as many vectors of cells as each sees.
 static void score_all(tile *t, const matrix *k) {
+    const int step = k->from == FROM_F32 ? TAIL : 16;
     for (int i = 0, next; i < t->n; i = next) {
-        int cells = (t->see_end[i] + 15) / 16 * 16;
-        for (next = i + 1; next < t->n && (t->see_end[next] + 15) / 16 * 16 == cells;) next++;
+        const int parts = (t->see_end[i] + step - 1) / step, cells = parts * step / 16 * 16;
+        for (next = i + 1; next < t->n && (t->see_end[next] + step - 1) / step == parts;) next++;
         if (cells) score(t, k, i, next - i, cells);
+        if (cells < parts * step) score_tail(t, k, i, next - i, cells);
     }
 }
 
-// Query i's scores -> 2^(score - max)
-static void soften_all(tile *t, int i) {
-    float *p = t->p[i];
-    vf x[4], sum = vf_load(t->sum[i]);
-    for (int c = 0; c < 4; c++) x[c] = vf_sub(vf_load(p + 16 * c), vf_set1(t->max[i]));
-    for (int c = 0; c < 4; c += SIMD_COLUMNS) vf_exp2_each(x + c, SIMD_COLUMNS, FLOOR);
-    for (int c = 0; c < 4; c++) vf_store(p + 16 * c, x[c]);
-    for (int c = 0; c < 4; c++) sum = vf_add(sum, x[c]);
-    vf_store(t->sum[i], sum);
-}
-
-// The same where some cells are not seen: the sum has zeros for these.
-static void soften_seen(tile *t, int i) {
-    int begin = t->see_begin[i], end = t->see_end[i];
-    vf sum = vf_load(t->sum[i]);
-    for (int c = begin / 16 * 16; c < end; c += 16) {
-        vf x = vf_sub(vf_load(t->p[i] + c), vf_set1(t->max[i]));
-        vf_exp2_each(&x, 1, FLOOR);
-        vf_store(t->p[i] + c, x);
-        sum = vf_add(sum, only_seen(x, c, begin, end));
+// n queries' scores from i on -> 2^(score - max), of the vectors [begin, end) of cells. Of cells that are not seen 2^FLOOR is
+// added to the sum, which changes no bit of it.
+SIMD_INLINE void soften(tile *t, int i, int begin, int end, const int n) {
+    vf max[SIMD_COLUMNS], sum[SIMD_COLUMNS], x[SIMD_COLUMNS];
+    UNROLL for (int y = 0; y < n; y++) {
+        max[y] = vf_set1(t->max[i + y]);
+        sum[y] = vf_load(t->sum[i + y]);
     }
-    vf_store(t->sum[i], sum);
+    for (int c = 16 * begin; c < 16 * end; c += 16) {
+        UNROLL for (int y = 0; y < n; y++) x[y] = vf_sub(vf_load(t->p[i + y] + c), max[y]);
+        vf_exp2_each(x, n, FLOOR);
+        UNROLL for (int y = 0; y < n; y++) {
+            vf_store(t->p[i + y] + c, x[y]);
+            sum[y] = vf_add(sum[y], x[y]);
+        }
+    }
+    UNROLL for (int y = 0; y < n; y++) vf_store(t->sum[i + y], sum[y]);
 }
 
-static void add_values(tile *t, const matrix *v, int i, int n, int begin, int end, bool from_zero) {
+// All queries', as many at a time as see the same vectors.
+static void soften_all(tile *t) {
+    for (int i = 0, n; i < t->n; i += n) {
+        const int begin = t->see_begin[i] / 16, end = (t->see_end[i] + 15) / 16;
+        for (n = 1; n < SIMD_COLUMNS && i + n < t->n; n++) {
+            if (t->see_begin[i + n] / 16 != begin || (t->see_end[i + n] + 15) / 16 != end) break;
+        }
+        if (n == SIMD_COLUMNS) {
+            soften(t, i, begin, end, SIMD_COLUMNS);
+        } else {
+            n = 1;
+            soften(t, i, begin, end, 1);
+        }
+    }
+}
+
+// Values of n queries from i on, of the cells that each group sees.
+static void add_values(tile *t, const matrix *v, int i, int n, const range *of, bool from_zero) {
     int dim = t->a->kv.head_dim;
-    if (begin >= end) return;
     chain_args args = {.out = t->values + i * dim,
                        .a = t->p[i],
                        .b = v->data,
@@ -253,27 +314,43 @@ static void add_values(tile *t, const matrix *v, int i, int n, int begin, int en
                        .ldo = dim,
                        .lda = CELLS,
                        .ldb = dim,
-                       .begin = begin,
-                       .end = end,
+                       .of = of,
                        .from_zero = from_zero};
     chain_all(&args, v->from, n, dim);
 }
 
-// n queries from i on: the cells that all of them see together, those before and after them one query at a time.
-static void add_seen(tile *t, const matrix *v, int i, int n) {
-    int begin = 0, end = CELLS, first = CELLS, last = 0;
-    for (int j = i; j < i + n; j++) {
-        begin = t->see_begin[j] > begin ? t->see_begin[j] : begin;
-        end = t->see_end[j] < end ? t->see_end[j] : end;
-        first = t->see_begin[j] < first ? t->see_begin[j] : first;
-        last = t->see_end[j] > last ? t->see_end[j] : last;
+// The cells that all queries of a group see; none, where they have none in common.
+static range common_cells(const tile *t, int group) {
+    range of = {0, CELLS};
+    for (int i = group * ROWS; i < group * ROWS + ROWS && i < t->n; i++) {
+        of.begin = t->see_begin[i] > of.begin ? t->see_begin[i] : of.begin;
+        of.end = t->see_end[i] < of.end ? t->see_end[i] : of.end;
     }
-    if (first == begin && last == end && begin < end) return add_values(t, v, i, n, begin, end, t->is_first);
-    if (t->is_first) clear_values(t, i, n);
-    if (begin > end) begin = end = 0;
-    for (int j = i; j < i + n; j++) add_values(t, v, j, 1, t->see_begin[j], begin < t->see_end[j] ? begin : t->see_end[j], false);
-    add_values(t, v, i, n, begin, end, false);
-    for (int j = i; j < i + n; j++) add_values(t, v, j, 1, end > t->see_begin[j] ? end : t->see_begin[j], t->see_end[j], false);
+    return of.begin < of.end ? of : (range){0, 0};
+}
+
+static void add_cells(tile *t, const matrix *v, int i, int begin, int end) {
+    if (begin < end) add_values(t, v, i, 1, &(range){begin, end}, false);
+}
+
+// All queries' values: the cells that a group sees in common, those before and after them one query at a time.
+static void add_all(tile *t, const matrix *v) {
+    range of[GROUPS];
+    bool some_before = false;
+    for (int i = 0; i < t->n; i++) {
+        if (i % ROWS == 0) of[i / ROWS] = common_cells(t, i / ROWS);
+        some_before |= t->see_begin[i] < of[i / ROWS].begin;
+    }
+    if (some_before && t->is_first) clear_values(t, 0, t->n);
+    for (int i = 0; i < t->n && some_before; i++) {
+        const int end = t->see_end[i], first = of[i / ROWS].begin;
+        add_cells(t, v, i, t->see_begin[i], first < end ? first : end);
+    }
+    add_values(t, v, 0, t->n, of, t->is_first && !some_before);
+    for (int i = 0; i < t->n; i++) {
+        const int begin = t->see_begin[i], last = of[i / ROWS].end;
+        add_cells(t, v, i, last > begin ? last : begin, t->see_end[i]);
+    }
 }
 
 // Phases, so that the chains of operations of one query run beside those of others.
@@ -282,18 +359,9 @@ static void run_block(tile *t, const int32_t block[2]) {
     matrix k = block_of(t, true, block);
     score_all(t, &k);
     raise_max(t, greatest);
-    for (int i = 0; i < t->n; i++) {
-        if (sees_all(t, i))
-            soften_all(t, i);
-        else
-            soften_seen(t, i);
-    }
+    soften_all(t);
     matrix v = block_of(t, false, block);
-    for (int i = 0, n; i < t->n; i += n) {
-        for (n = 0; i + n < t->n && sees_all(t, i + n);) n++;
-        if (n == 0) n = t->n - i < ROWS ? t->n - i : ROWS;
-        add_seen(t, &v, i, n);
-    }
+    add_all(t, &v);
 }
 
 static void begin_span(tile *t) {
@@ -415,9 +483,9 @@ static void run_all_spans(tile *t) {
 SIMD_INLINE void fetch_rows(const kin_attention *a, int64_t begin, int64_t end, int head) {
     int64_t at = (int64_t)head * (a->n_head / a->kv.n_head_kv) * a->kv.head_dim, n = a->n_head / a->kv.n_head_kv * a->kv.head_dim;
     for (int64_t row = begin; row < end; row++)
-        for (int64_t d = 0; d < n; d += 16) __builtin_prefetch(a->out + row * a->ldo + at + d, 1, 3);
+        for (int64_t d = 0; d < n; d += 16) __builtin_prefetch(a->out + row * a->ldo + at + d, 1, 2);
     for (int64_t row = end; row < 2 * end - begin && row < a->n_rows; row++)
-        for (int64_t d = 0; d < n; d += 16) __builtin_prefetch(a->q + row * a->ldq + at + d, 0, 3);
+        for (int64_t d = 0; d < n; d += 16) __builtin_prefetch(a->q + row * a->ldq + at + d, 0, 2);
 }
 
 // Rows [begin, end) that stand together, for a kv head and one span, or all of them (a->n_spans is 1).

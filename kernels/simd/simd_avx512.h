@@ -15,12 +15,14 @@
 #define SIMD_S16_COLUMNS 2 // for each of so many vectors
 #define SIMD_X_BYTES 128
 #define SIMD_X_STEP 4
+#define SIMD_TAIL_ROWS 8 // rows of which a product of attention keeps 8 columns, where no more are left
 #define SIMD_POSITIVE
 #define SIMD_TIMES
 #define SIMD_GREATEST_4
 #define SIMD_FUSED_16 4 // so many rows are multiplied as weights are unpacked (fused.c), at most 4
 
 typedef __m512 vf;
+typedef __m256 vh;
 typedef __m512i vi, vb, vs, vscale;
 
 static inline vf vf_zero(void) { return _mm512_setzero_ps(); }
@@ -36,6 +38,14 @@ static inline vf vf_times(vf a, const float *p) {
     __asm__("vmulps %2%{1to16%}, %1, %0" : "=v"(product) : "v"(a), "m"(*p));
     return product;
 }
+static inline vh vh_zero(void) { return _mm256_setzero_ps(); }
+static inline vh vh_load(const float *p) { return _mm256_loadu_ps(p); }
+static inline vh vh_add_times(vh sum, const float *x, vh y) {
+    vh product;
+    __asm__("vmulps %2%{1to8%}, %1, %0" : "=v"(product) : "v"(y), "m"(*x));
+    return _mm256_add_ps(sum, product);
+}
+static inline vf vf_from_vh(vh a) { return _mm512_zextps256_ps512(a); }
 static inline vf vf_div(vf a, vf b) { return _mm512_div_ps(a, b); }
 static inline vf vf_max(vf a, vf b) { return _mm512_max_ps(a, b); }
 static inline vf vf_abs(vf a) { return _mm512_abs_ps(a); }

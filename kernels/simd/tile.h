@@ -108,32 +108,51 @@ static inline void shrink(tile *t, int i, float difference) {
 }
 
 // Of 16 scores some are not seen: they become the lowest, whatever they are.
-static inline void hide(float *p, const float *unseen) {
-    vf_store(p, vf_max(vf_add(vf_load(p), vf_load(unseen)), vf_set1(LOWEST)));
+static inline vf hide(float *p, const float *unseen) {
+    vf seen = vf_max(vf_add(vf_load(p), vf_load(unseen)), vf_set1(LOWEST));
+    vf_store(p, seen);
+    return seen;
 }
 
-// Lanes that hold the greatest of query i's scores.
-static inline vf greatest_scores(tile *t, int i) {
-    float *p = t->p[i];
-    if (sees_all(t, i)) return vf_max(vf_max(vf_load(p), vf_load(p + 16)), vf_max(vf_load(p + 32), vf_load(p + 48)));
-    if (sees_none(t, i)) return vf_set1(LOWEST);
-    int begin = t->see_begin[i], end = t->see_end[i];
-    if (begin % 16) hide(p + begin / 16 * 16, unseen_score + 16 - begin % 16);
-    if (end % 16) hide(p + end / 16 * 16, unseen_score + 32 - end % 16);
-    vf most = vf_load(p + begin / 16 * 16);
-    for (int c = begin / 16 * 16 + 16; c < end; c += 16) most = vf_max(most, vf_load(p + c));
-    return most;
+// Lanes that hold the greatest of the scores of n queries from i on, which see the cells [begin, end).
+SIMD_INLINE void greatest_scores(tile *t, int i, int begin, int end, vf *most, const int n) {
+    const int last = (end - 1) / 16 * 16;
+    if (begin % 16) {
+        for (int y = 0; y < n; y++) hide(t->p[i + y] + begin / 16 * 16, unseen_score + 16 - begin % 16);
+    }
+    UNROLL for (int y = 0; y < n; y++) {
+        float *p = t->p[i + y] + last;
+        most[y] = end % 16 ? hide(p, unseen_score + 32 - end % 16) : vf_load(p);
+    }
+    for (int c = begin / 16 * 16; c < last; c += 16) {
+        UNROLL for (int y = 0; y < n; y++) most[y] = vf_max(most[y], vf_load(t->p[i + y] + c));
+    }
+}
+
+// The same for four queries, of which the last ones may be none. The lowest, where nothing is seen.
+static inline void greatest_of_4(tile *t, int i, vf most[4]) {
+    const int begin = t->see_begin[i], end = t->see_end[i];
+    bool are_alike = i + 4 <= t->n;
+    for (int y = 1; y < 4 && are_alike; y++) are_alike = t->see_begin[i + y] == begin && t->see_end[i + y] == end;
+    if (are_alike && begin < end) return greatest_scores(t, i, begin, end, most, 4);
+    for (int y = 0; y < 4; y++) {
+        most[y] = vf_set1(LOWEST);
+        if (i + y < t->n && !sees_none(t, i + y)) greatest_scores(t, i + y, t->see_begin[i + y], t->see_end[i + y], most + y, 1);
+    }
 }
 
 // Looks at all queries' scores: are their references still good? Four at a time, because each is a chain of operations that wait
 // for each other. greatest // [QUERIES]: the greatest scores, the lowest where nothing is seen
 static inline void raise_max(tile *t, float *greatest) {
     for (int i = 0; i < t->n; i += 4) {
-        int n = t->n - i < 4 ? t->n - i : 4;
         vf most[4];
-        for (int y = 0; y < 4; y++) most[y] = y < n ? greatest_scores(t, i + y) : most[0];
+        greatest_of_4(t, i, most);
         vf_greatest_4(most, greatest + i);
-        for (int y = i; y < i + n; y++) {
+        if (t->is_first) {
+            memcpy(t->max + i, greatest + i, 4 * sizeof *greatest);
+            continue;
+        }
+        for (int y = i; y < i + 4 && y < t->n; y++) {
             if (greatest[y] <= t->max[y] + SLACK) continue;
             if (t->max[y] > LOWEST) shrink(t, y, t->max[y] - greatest[y]);
             t->max[y] = greatest[y];
