@@ -150,6 +150,11 @@ static void show_status(const char *line) {
     kin_server_set_doing(shown->server, line, -1);
 }
 
+static void on_draining(void *user) {
+    (void)user;
+    kin_app_say("ends when the open requests are answered; a second Ctrl-C or SIGTERM ends it at once");
+}
+
 static void on_drained(void *user) {
     serving *v = user;
     atomic_store(&v->drained, true);
@@ -244,6 +249,7 @@ static int open_server(serving *v, kin_err *err) {
                                           .n_predict = o->n_predict,
                                           .limits_thinking = o->reasoning_budget >= 0,
                                           .thinking_budget = o->reasoning_budget},
+                             .draining = on_draining,
                              .drained = on_drained,
                              .hurry = on_hurry,
                              .user = v};

@@ -481,18 +481,24 @@ static void take_ring(kin_server *s) {
     if (ring) open_tabs(s, ring);
 }
 
+static bool has_open_requests(const kin_server *s) {
+    if (kin_http_n_exchanges(s->http) > 0) return true;
+    for (int i = 0; i < s->router.n; i++) {
+        if (!kin_router_is_idle(&s->router.models[i])) return true;
+    }
+    return false;
+}
+
 static void begin_drain(kin_server *s) {
     if (s->is_draining) return;
     s->is_draining = true;
     kin_events_stop(s->events);
     kin_http_drain(s->http);
+    if (s->o.draining && has_open_requests(s)) s->o.draining(s->o.user);
 }
 
 static void check_drained(kin_server *s) {
-    if (!s->is_draining || s->has_drained || kin_http_n_exchanges(s->http) > 0) return;
-    for (int i = 0; i < s->router.n; i++) {
-        if (!kin_router_is_idle(&s->router.models[i])) return;
-    }
+    if (!s->is_draining || s->has_drained || has_open_requests(s)) return;
     s->has_drained = true;
     s->o.drained(s->o.user);
 }

@@ -32,9 +32,10 @@ typedef struct kin_server_options {
     int ping_s;                 // -1: never
     kin_pooling pooling;        // of embeddings
     kin_request_defaults defaults;
-    bool leaves_signals;         // SIGINT and SIGTERM are the program's: they do not drain
-    void (*drained)(void *user); // once, after SIGTERM, SIGINT or kin_server_drain: no request is left. The loop's thread
-    void (*hurry)(void *user);   // a second signal. The loop's thread
+    bool leaves_signals;          // SIGINT and SIGTERM are the program's: they do not drain
+    void (*draining)(void *user); // once before `drained`, where open requests are waited for; NULL: not told. The loop's thread
+    void (*drained)(void *user);  // once, after SIGTERM, SIGINT or kin_server_drain: no request is left. The loop's thread
+    void (*hurry)(void *user);    // a second signal. The loop's thread
     void *user;
 } kin_server_options;
 

@@ -427,6 +427,7 @@ answers 200 /health
 claim='SIGTERM lets the texts end that are being written'
 kill -TERM "$server"
 ends_well
+says "$log" 'ends when the open requests are answered'
 wait "$client" || fail "the client ended with $?"
 says "$dir/stream" '"finish_reason":"length"'
 says "$dir/stream" '^data: \[DONE\]'
