@@ -17,7 +17,7 @@ typedef struct status_options {
     bool json;
 } status_options;
 
-enum { N_OPTIONS = 3, CELL = KIN_TABLE_CELL, MAX_ROWS = KIN_TABLE_MAX_ROWS - 1, MAX_WINDOWS_SHOWN = 4 };
+enum { N_OPTIONS = 3, WORDS = 1024, CELL = KIN_TABLE_CELL, MAX_ROWS = KIN_TABLE_MAX_ROWS - 1, MAX_WINDOWS_SHOWN = 4 };
 
 static void fill_status_table(status_options *o, kin_option table[N_OPTIONS]) {
     const kin_option own[N_OPTIONS] = {
@@ -46,9 +46,9 @@ static const char *text_of(const json_t *o, const char *key) {
 }
 
 // A text of a peer, for a terminal.
-static char *words(const json_t *o, const char *key, char buf[CELL]) {
+static char *words(const json_t *o, const char *key, char buf[WORDS]) {
     const char *text = text_of(o, key);
-    return kin_escape(buf, CELL, text, strlen(text));
+    return kin_escape(buf, WORDS, text, strlen(text));
 }
 
 // ---- the table
@@ -107,7 +107,7 @@ static void print_devices(const json_t *devices) {
 static void print_remarks(const json_t *devices) {
     for (size_t i = 0; i < json_array_size(devices); i++) {
         const json_t *d = json_array_get(devices, i);
-        char name[CELL], doing[CELL], error[CELL];
+        char name[WORDS], doing[WORDS], error[WORDS];
         words(d, "name", name);
         if (words(d, "doing", doing)[0]) printf("%s: %s\n", name, doing);
         if (words(d, "last_error", error)[0]) printf("%s: %s\n", name, error);
@@ -116,7 +116,7 @@ static void print_remarks(const json_t *devices) {
 
 static void print_text(const json_t *report) {
     const json_t *head = json_object_get(report, "head"), *devices = json_object_get(report, "devices");
-    char name[CELL], doing[CELL], model[CELL];
+    char name[WORDS], doing[WORDS], model[WORDS];
     printf("head '%s': %s\n", words(head, "name", name), words(head, "doing", doing));
     printf("model %s, %.0f layers, context %.0f; %.0f time%s round the ring per token; plan %.0f\n", words(head, "model", model),
            number(head, "layers"), number(head, "context"), number(head, "rounds"), number(head, "rounds") == 1 ? "" : "s",

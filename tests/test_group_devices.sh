@@ -6,8 +6,21 @@ set -u
 # shellcheck source=tests/ring.sh
 . "$(dirname "$0")/ring.sh"
 "$mkmodel" --preset tiny --type f16 --heads 8 --heads-kv 4 --layers 3 -o "$dir/model.gguf" 2>"$dir/log" || exit 1
-export KIN_MODEL="$dir/model.gguf"
 export KIN_PLAN=tp
+
+claim='devices that cannot share a model are told, in the log and by status, to the end of the sentence'
+"$mkmodel" --preset tiny --type f16 --heads 8 --heads-kv 1 --layers 2 -o "$dir/narrow.gguf" 2>"$dir/log" || exit 1
+join dora
+on_head run -m "$dir/narrow.gguf" -p x -n 4 >"$dir/text" &
+pid_head=$!
+why='2 devices cannot share the layers of this model: .* of the feed-forward block'
+wait_for 20 "$dir/head.log" "$why"
+HOME=$dir/head "$kin" status --key-file "$dir/head/key" "127.0.0.1:$port" >"$dir/status.txt" 2>"$dir/status.log"
+says "$dir/status.txt" "^head 'desk': .*$why\$"
+kill "$pid_dora" # what is left can do it
+wait "$pid_head" || fail "it gave up"
+
+export KIN_MODEL="$dir/model.gguf"
 tokens='1 50 60 70 80 90 100 110 120 130 140 150 160 170 180 190 200'
 
 claim='a group of two gives what one machine gives, and the same bits twice and by every way'
