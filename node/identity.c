@@ -87,9 +87,9 @@ static bool hold_id(kin_proto_id *id, const char *path, int *holder) {
 static bool hold_id_soon(kin_proto_id *id, const char *path, bool *is_taken) {
     int holder;
     bool is_ours = hold_id(id, path, &holder);
-    if (holder > 0 && kin_process_is_ending(holder) && !kin_process_wait(holder, SHORT_WAIT_MS)) {
+    if (holder > 0 && kin_process_is_ending(holder) && !kin_process_wait_end(holder, SHORT_WAIT_MS)) {
         kin_log(KIN_LOG_INFO, "waiting for process %d to end: it had the identity that this one is to have", holder);
-        kin_process_wait(holder, LONG_WAIT_MS);
+        kin_process_wait_end(holder, LONG_WAIT_MS);
     }
     if (holder != 0) is_ours = hold_id(id, path, &holder); // it may have ended meanwhile
     *is_taken = holder != 0;

@@ -46,7 +46,7 @@ bool kin_process_is_ending(int pid) {
     return has_begun_to_end(pid) || was_killed(pid);
 }
 
-bool kin_process_wait(int pid, int timeout_ms) {
+bool kin_process_wait_end(int pid, int timeout_ms) {
     struct pollfd p = {.fd = (int)syscall(SYS_pidfd_open, pid, 0), .events = POLLIN};
     if (p.fd < 0) return true;
     bool has_ended = poll(&p, 1, timeout_ms) != 0;
@@ -61,7 +61,7 @@ bool kin_process_is_ending(int pid) {
     return false;
 }
 
-bool kin_process_wait(int pid, int timeout_ms) {
+bool kin_process_wait_end(int pid, int timeout_ms) {
     (void)pid, (void)timeout_ms;
     return true;
 }

@@ -9,4 +9,4 @@
 bool kin_process_is_ending(int pid);
 
 // Waits until it has ended, at most so long. False: it has not. True where the system does not say.
-bool kin_process_wait(int pid, int timeout_ms);
+bool kin_process_wait_end(int pid, int timeout_ms);
