@@ -42,7 +42,8 @@ static kin_proto_id open_identity(void) {
     return self.id;
 }
 
-// ---- another process that has the identity, until `release`
+// ---- another process that has the identity, until `release`. Static: of the process that is forked the main thread ends, and
+// its stack with it
 
 typedef struct other {
     pid_t pid;
@@ -121,7 +122,7 @@ static void in_child(void (*claim)(void)) {
 }
 
 static void be_the_same(void) {
-    other o;
+    static other o;
     start(&o, true);
     to_release = &o; // when it is said that somebody waits
     kin_proto_id own = open_identity();
@@ -136,7 +137,7 @@ static void who_starts_while_the_one_before_ends_is_the_same(void **state) {
 }
 
 static void be_another(void) {
-    other o;
+    static other o;
     start(&o, true);
     kin_proto_id own = open_identity();
     assert_int_equal(n_said, 1);
@@ -151,7 +152,7 @@ static void who_does_not_end_in_time_is_another_one(void **state) {
 }
 
 static void be_another_at_once(void) {
-    other o;
+    static other o;
     start(&o, false);
     assert_false(kin_process_is_ending(o.pid));
     kin_proto_id own = open_identity();
