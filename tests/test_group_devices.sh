@@ -98,6 +98,7 @@ cat >"$dir/plan.json" <<END
 END
 inside() { on_head run --plan "$dir/plan.json" -p 'Once upon a time' --temp 0 -n 500 --ctx 600 --ignore-eos; }
 inside >"$dir/want"
+rm "$dir/text" # else the text of before counts as this one's first words
 inside >"$dir/text" &
 pid_head=$!
 wait_until 20 [ -s "$dir/text" ]
