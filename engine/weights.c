@@ -321,9 +321,7 @@ void kin_weights_close(kin_weights *w) {
     kin_weights_stop_finisher(w);
     kin_stream_close(w->stream);
     hint_small_reads(w, true);
-    for (size_t i = 0; i < w->n_blocks; i++) {
-        if (w->blocks[i].base) munmap(w->blocks[i].base, kin_weights_align_up(w->blocks[i].packed_bytes, KIN_PACKED_ALIGN));
-    }
+    if (w->packed_home) munmap(w->packed_home, w->packed_home_bytes);
     ggml_backend_buffer_free(w->gpu_buf);
     ggml_backend_buffer_free(w->repack_home);
     ggml_backend_buffer_free(w->plain_home);

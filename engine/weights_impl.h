@@ -45,7 +45,8 @@ typedef struct kin_weights_block {
     uint64_t bytes, packed_bytes; // as it is in the model file; packed
     size_t i_packed;              // its number in the cache file
 
-    uint8_t *base;        // packed: the block's own pages, anonymous at first, then mapped from the cache file
+    uint64_t home_offset; // packed: its place in w->packed_home
+    uint8_t *base;        // packed: the block's own pages there, anonymous at first, then mapped from the cache file
     atomic_bool in_file;  // they are
     bool dirty;           // packed at this start
     bool unchecked;       // in the cache file, and not checked against its hash yet: done when it is first acquired
@@ -77,6 +78,8 @@ struct kin_weights {
     // elsewhere.
     ggml_backend_buffer_t repack_home, plain_home;
     uint8_t *plain_memory;
+    uint8_t *packed_home; // address space for all packed blocks; each takes its own pages there
+    uint64_t packed_home_bytes;
 
     kin_packed *packed;
     pthread_t finisher; // loads the later blocks, then writes the cache file while the model already runs

@@ -18,8 +18,7 @@
 #define CACHE_MIN_BYTES (32u << 20)
 
 enum {
-    HUGE_BYTES = 2 << 20, // a huge page of x86-64 and of arm64 with small pages
-    SAMPLE_BYTES = 512,   // of each tensor, at as many places, for the model's identity
+    SAMPLE_BYTES = 512, // of each tensor, at as many places, for the model's identity
     N_SAMPLES = 3,
 };
 
@@ -132,9 +131,58 @@ void kin_weights_try_cache(kin_weights *w) {
 
 // ---- placing the CPU's blocks
 
+static uint64_t page_bytes_of(const kin_weights_block *b) {
+    return kin_weights_align_up(b->packed_bytes, KIN_PACKED_ALIGN);
+}
+
+static void *reserve(void *at, uint64_t n) {
+    return mmap(at, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (at ? MAP_FIXED : 0), -1, 0);
+}
+
+// Address space for all packed blocks, each as far from a multiple of KIN_HUGE_PAGE as in the cache file, and neighbours there
+// are neighbours here: what the file system keeps in huge pages can be mapped in such, across the blocks' borders too.
+static int reserve_packed_home(kin_weights *w, kin_err *err) {
+    uint64_t begin = UINT64_MAX, end = 0;
+    for (size_t i = 0; i < w->n_blocks; i++) {
+        kin_weights_block *b = &w->blocks[i];
+        if (!b->pack) continue;
+        b->home_offset = w->packed ? kin_packed_offset(w->packed, b->i_packed) : end;
+        if (b->home_offset < begin) begin = b->home_offset;
+        if (b->home_offset + page_bytes_of(b) > end) end = b->home_offset + page_bytes_of(b);
+    }
+    if (end == 0) return 0;
+    begin = begin / KIN_HUGE_PAGE * KIN_HUGE_PAGE;
+    w->packed_home_bytes = end - begin + KIN_HUGE_PAGE;
+    w->packed_home = reserve(NULL, w->packed_home_bytes);
+    if (w->packed_home == MAP_FAILED) {
+        w->packed_home = NULL;
+        return kin_err_set(err, "out of address space");
+    }
+    uint64_t shift = kin_weights_align_up((uintptr_t)w->packed_home, KIN_HUGE_PAGE) - (uintptr_t)w->packed_home - begin;
+    for (size_t i = 0; i < w->n_blocks; i++) w->blocks[i].home_offset += shift; // may wrap around, and back
+    return 0;
+}
+
+// Fresh pages in the block's place, huge ones where the OS has them: fewer faults while it is packed.
+static int take_pages(kin_weights *w, kin_weights_block *b, kin_err *err) {
+    uint8_t *at = w->packed_home + b->home_offset;
+    void *pages = mmap(at, page_bytes_of(b), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    if (pages == MAP_FAILED)
+        return kin_err_set(err, "out of memory: %llu bytes for weights", (unsigned long long)b->packed_bytes);
+    kin_pages_wish_huge(pages, page_bytes_of(b));
+    b->base = pages;
+    return 0;
+}
+
+static void give_pages_back(kin_weights_block *b) {
+    reserve(b->base, page_bytes_of(b)); // its place stays ours
+    b->base = NULL;
+}
+
 static int open_homes(kin_weights *w, kin_err *err) {
     uint64_t largest = KIN_WEIGHTS_ALIGN;
     bool repack = false;
+    if (reserve_packed_home(w, err) != 0) return KIN_FAIL;
     for (size_t i = 0; i < w->n_blocks; i++) {
         const kin_weights_block *b = &w->blocks[i];
         if (b->packed_bytes > largest) largest = b->packed_bytes;
@@ -176,18 +224,6 @@ void kin_weights_point_at_mapping(kin_weights_block *b) {
     }
 }
 
-// Fresh pages for n bytes, at an address that is as far from a multiple of HUGE_BYTES as `offset` is: a file mapped there from
-// that offset can have huge pages wherever the file system keeps it in such. NULL without memory.
-static uint8_t *reserve_pages(uint64_t n, uint64_t offset) {
-    uint64_t bytes = kin_weights_align_up(n, KIN_PACKED_ALIGN), shift = offset % HUGE_BYTES;
-    uint8_t *all = mmap(NULL, bytes + 2 * HUGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (all == MAP_FAILED) return NULL;
-    uint8_t *base = (uint8_t *)kin_weights_align_up((uintptr_t)all, HUGE_BYTES) + shift, *end = all + bytes + 2 * HUGE_BYTES;
-    if (base > all) munmap(all, (size_t)(base - all));
-    if (end > base + bytes) munmap(base + bytes, (size_t)(end - base - bytes));
-    return base;
-}
-
 static int place_block(kin_weights *w, kin_weights_block *b, kin_err *err) {
     for (int i = 0; i < b->n_pieces; i++) {
         kin_weights_piece *p = &b->pieces[i];
@@ -195,9 +231,7 @@ static int place_block(kin_weights *w, kin_weights_block *b, kin_err *err) {
         if (be_born(w, p, b->pack ? p->layout : KIN_LAYOUT_PLAIN, err) != 0) return KIN_FAIL;
     }
     if (b->pack && !b->base) {
-        uint8_t *base = reserve_pages(b->packed_bytes, w->packed ? kin_packed_offset(w->packed, b->i_packed) : 0);
-        if (!base) return kin_err_set(err, "out of memory: %llu bytes for weights", (unsigned long long)b->packed_bytes);
-        b->base = base;
+        if (take_pages(w, b, err) != 0) return KIN_FAIL;
         b->dirty = !w->packed || !kin_packed_has(w->packed, b->i_packed);
     }
     kin_weights_point_at_mapping(b);
@@ -252,7 +286,7 @@ static void forget_source(const kin_weights *w, const kin_weights_block *b) {
 }
 
 static void drop_packed(const kin_weights_block *b) {
-    kin_pages_drop(b->base, kin_weights_align_up(b->packed_bytes, KIN_PACKED_ALIGN));
+    kin_pages_drop(b->base, page_bytes_of(b));
 }
 
 void kin_weights_drop_pages(const kin_weights *w, const kin_weights_block *b) {
@@ -366,8 +400,7 @@ static int refuse_gathered(kin_err *err) {
 // Streaming reads from a file: a block that found no place in the cache is used as it is in the model file.
 static int unpack(kin_weights *w, kin_weights_block *b, kin_err *err) {
     if (is_gathered(b)) return refuse_gathered(err);
-    munmap(b->base, kin_weights_align_up(b->packed_bytes, KIN_PACKED_ALIGN));
-    b->base = NULL;
+    give_pages_back(b);
     b->pack = false;
     return place_block(w, b, err);
 }
@@ -459,8 +492,7 @@ static int pack_one_ahead(kin_weights *w, kin_weights_block *b, kin_err *err) {
     b->source_hash = w->source_stamp ? kin_weights_source_hash(b) : 0;
     int rc = kin_weights_pack(b, b->base, err);
     if (rc == 0) rc = kin_packed_write(w->packed, b->i_packed, b->base, b->source_hash, err);
-    munmap(b->base, kin_weights_align_up(b->packed_bytes, KIN_PACKED_ALIGN));
-    b->base = NULL;
+    give_pages_back(b);
     forget_source(w, b);
     report(w, "packing weights", b->packed_bytes);
     return rc;

@@ -31,6 +31,8 @@ void kin_pages_drop(void *begin, uint64_t n);
 // Whether touching one of them may read others around it too, as it does at first. If not, no huge pages are wished for any more.
 void kin_pages_read_around(const void *begin, uint64_t n, bool wanted);
 
+enum { KIN_HUGE_PAGE = 2 << 20 }; // bytes, on x86-64 and on arm64 with small pages
+
 // Asks for huge pages inside the range, before it is touched. True: the OS has such; it may use none all the same, as for a file
 // on most file systems.
 bool kin_pages_wish_huge(void *begin, uint64_t n);
