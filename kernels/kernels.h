@@ -59,6 +59,7 @@ typedef struct kin_matrix {
     int type;
     int64_t columns, rows;
     const void *data; // packed, or as in the file for KIN_ACT_F32
+    const void *next; // weights that the thread reads afterwards, which are fetched in time; NULL: none
 } kin_matrix;
 
 // ---- attention

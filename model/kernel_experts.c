@@ -126,18 +126,25 @@ static void run_experts(struct ggml_tensor *y, struct kin_op *op, int n_threads,
     int64_t step = gated ? KIN_OP_GATED_PANELS : kin_op_chunk_panels(panels * hp->n_expert_used, n_threads);
     int64_t per_expert = (panels + step - 1) / step;
     slots s = slots_of(y->src[0], hp);
-    cursor c = {0, 0};
-    for (int i; kin_op_take(op, n_threads, (int)n_chunks(s.begin, hp->n_expert, per_expert), &i);) {
-        advance(&c, s.begin, per_expert, i);
-        int64_t begin = (i - c.first) * step, end = begin + step < panels ? begin + step : panels;
-        int64_t slot = s.begin[c.expert], rows = s.begin[c.expert + 1] - slot;
+    cursor at = {0, 0}, ahead = {0, 0};
+    int n = (int)n_chunks(s.begin, hp->n_expert, per_expert);
+    for (kin_op_chunk c = {0}; kin_op_take_ahead(op, n_threads, n, &c);) {
+        advance(&at, s.begin, per_expert, c.i);
+        int64_t begin = (c.i - at.first) * step, end = begin + step < panels ? begin + step : panels;
+        int64_t slot = s.begin[at.expert], rows = s.begin[at.expert + 1] - slot;
         const void *input = (const uint8_t *)y->src[1]->data + (size_t)slot * input_bytes;
         float *to = (float *)y->data + slot * y->ne[0] + begin * KIN_PANEL_ROWS;
-        kin_matrix m = kin_op_matrix(w, c.expert, begin, end);
+        kin_matrix m = kin_op_matrix(w, at.expert, begin, end), next = {0};
+        if (c.has_next) {
+            advance(&ahead, s.begin, per_expert, c.next);
+            next = kin_op_matrix(w, ahead.expert, (c.next - ahead.first) * step, panels);
+        }
         if (gated) {
-            kin_matrix up = kin_op_matrix(y->src[3], c.expert, begin, end);
+            kin_matrix up = kin_op_matrix(y->src[3], at.expert, begin, end);
+            up.next = next.data;
             kin_op_multiply_gated(op, &m, &up, op->kind[0], input, rows, to, y->ne[0]);
         } else {
+            m.next = next.data;
             kin_op_multiply(op, &m, op->kind[0], input, rows, to, y->ne[0]);
         }
     }

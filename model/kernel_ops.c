@@ -83,6 +83,15 @@ bool kin_op_take(struct kin_op *op, int n_threads, int n, int *i) {
     return false;
 }
 
+bool kin_op_take_ahead(struct kin_op *op, int n_threads, int n, kin_op_chunk *c) {
+    if (!c->has_begun) c->has_next = kin_op_take(op, n_threads, n, &c->next);
+    c->has_begun = true;
+    if (!c->has_next) return false;
+    c->i = c->next;
+    c->has_next = kin_op_take(op, n_threads, n, &c->next);
+    return true;
+}
+
 bool kin_ops_fit(const kin_hparams *hp, int kv_type) {
     const kin_kv_layout kv = {.type = kv_type, .n_head_kv = hp->n_head_kv, .head_dim = hp->head_dim};
     return hp->n_embd % 16 == 0 && kin_kv_has(&kv) && hp->n_expert <= KIN_ROUTE_EXPERTS;
@@ -177,17 +186,23 @@ static void multiply_tile(const struct kin_op *op, const kin_matrix *w, kin_act_
 
 void kin_op_multiply(const struct kin_op *op, const kin_matrix *w, kin_act_kind kind, const void *input, int64_t n, float *y,
                      int64_t ldy) {
-    for (int64_t row = 0; row < n; row += KIN_OP_TILE)
-        multiply_tile(op, w, kind, input, row, kin_op_tile_rows(n, row), y + row * ldy, ldy);
+    kin_matrix m = *w;
+    for (int64_t row = 0; row < n; row += KIN_OP_TILE) {
+        m.next = row + KIN_OP_TILE < n ? w->data : w->next;
+        multiply_tile(op, &m, kind, input, row, kin_op_tile_rows(n, row), y + row * ldy, ldy);
+    }
 }
 
 void kin_op_multiply_gated(const struct kin_op *op, const kin_matrix *gate, const kin_matrix *up, kin_act_kind kind,
                            const void *input, int64_t n, float *y, int64_t ldy) {
     float other[KIN_OP_TILE * KIN_OP_GATED_PANELS * KIN_PANEL_ROWS];
+    kin_matrix g = *gate, u = *up;
+    g.next = u.data;
     for (int64_t row = 0; row < n; row += KIN_OP_TILE) {
         int64_t rows = kin_op_tile_rows(n, row);
-        multiply_tile(op, gate, kind, input, row, rows, y + row * ldy, ldy);
-        multiply_tile(op, up, kind, input, row, rows, other, up->rows);
+        u.next = row + KIN_OP_TILE < n ? gate->data : up->next;
+        multiply_tile(op, &g, kind, input, row, rows, y + row * ldy, ldy);
+        multiply_tile(op, &u, kind, input, row, rows, other, up->rows);
         for (int64_t i = 0; i < rows; i++) {
             float *h = y + (row + i) * ldy;
             op->kernels->swiglu(up->rows, h, other + i * up->rows, h);
@@ -202,7 +217,8 @@ int64_t kin_op_chunk_panels(int64_t n_panels, int n_threads) {
 
 // The weights that a chunk has: the panels of all of them stand one above the other.
 typedef struct span {
-    int weight;
+    int weight, at;     // its number, and its place among what the node reads
+    int64_t column;     // of its first row's result
     int64_t begin, end; // panels
 } span;
 
@@ -210,20 +226,34 @@ static void add_rows(const struct kin_op *op, int64_t n_rows, int64_t n, const f
     for (int64_t i = 0; i < n_rows; i++) op->kernels->add(n, x + i * ldx, y + i * ldy);
 }
 
+static int64_t n_chunks_of(const struct ggml_tensor *weight, int64_t step) {
+    return (kin_op_panels(weight) + step - 1) / step;
+}
+
 // Nodes of kin_op_linear read, for each weight: the weight, its input, its bias if it has one; and then the residual.
-static void multiply_span(struct ggml_tensor *y, struct kin_op *op, span s) {
-    int at = 0;
-    int64_t column = 0;
-    for (int i = 0; i < s.weight; i++) {
-        column += y->src[at]->ne[1];
-        at += 2 + op->has_bias[i];
+static span find_span(const struct ggml_tensor *y, const struct kin_op *op, int64_t step, int64_t chunk) {
+    span s = {0};
+    for (int64_t n; chunk >= (n = n_chunks_of(y->src[s.at], step)); chunk -= n) {
+        s.column += y->src[s.at]->ne[1];
+        s.at += 2 + op->has_bias[s.weight++];
     }
-    const struct ggml_tensor *weight = y->src[at], *input = y->src[at + 1];
-    kin_matrix m = kin_op_matrix(weight, 0, s.begin, s.end);
+    int64_t panels = kin_op_panels(y->src[s.at]);
+    s.begin = chunk * step;
+    s.end = s.begin + step < panels ? s.begin + step : panels;
+    return s;
+}
+
+static kin_matrix matrix_of(const struct ggml_tensor *y, span s) {
+    return kin_op_matrix(y->src[s.at], 0, s.begin, s.end);
+}
+
+static void multiply_span(struct ggml_tensor *y, struct kin_op *op, span s, const void *next) {
+    kin_matrix m = matrix_of(y, s);
+    m.next = next;
     int64_t n = y->ne[1], ldy = y->ne[0], first = s.begin * KIN_PANEL_ROWS;
-    float *to = (float *)y->data + column + first;
-    kin_op_multiply(op, &m, op->kind[s.weight], input->data, n, to, ldy);
-    if (op->has_bias[s.weight]) add_rows(op, n, m.rows, (const float *)y->src[at + 2]->data + first, 0, to, ldy);
+    float *to = (float *)y->data + s.column + first;
+    kin_op_multiply(op, &m, op->kind[s.weight], y->src[s.at + 1]->data, n, to, ldy);
+    if (op->has_bias[s.weight]) add_rows(op, n, m.rows, (const float *)y->src[s.at + 2]->data + first, 0, to, ldy);
     if (op->has_residual && s.weight == 0) {
         const struct ggml_tensor *residual = y->src[2 + op->has_bias[0]];
         add_rows(op, n, m.rows, (const float *)residual->data + first, residual->ne[0], to, ldy);
@@ -231,20 +261,14 @@ static void multiply_span(struct ggml_tensor *y, struct kin_op *op, span s) {
 }
 
 static void run_linear(struct ggml_tensor *y, struct kin_op *op, int n_threads) {
-    int64_t panels = (y->ne[0] + KIN_PANEL_ROWS - 1) / KIN_PANEL_ROWS, step = kin_op_chunk_panels(panels, n_threads);
-    int64_t n_chunks[KIN_OP_MATRICES], n = 0, of[KIN_OP_MATRICES];
+    int64_t panels = (y->ne[0] + KIN_PANEL_ROWS - 1) / KIN_PANEL_ROWS, step = kin_op_chunk_panels(panels, n_threads), n = 0;
     for (int i = 0, at = 0; i < op->n_weights; i++) {
-        of[i] = kin_op_panels(y->src[at]);
-        n_chunks[i] = (of[i] + step - 1) / step;
-        n += n_chunks[i];
+        n += n_chunks_of(y->src[at], step);
         at += 2 + op->has_bias[i];
     }
-    for (int i; kin_op_take(op, n_threads, (int)n, &i);) {
-        int64_t chunk = i;
-        int weight = 0;
-        for (; chunk >= n_chunks[weight]; weight++) chunk -= n_chunks[weight];
-        int64_t end = (chunk + 1) * step;
-        multiply_span(y, op, (span){weight, chunk * step, end < of[weight] ? end : of[weight]});
+    for (kin_op_chunk c = {0}; kin_op_take_ahead(op, n_threads, (int)n, &c);) {
+        const void *next = c.has_next ? matrix_of(y, find_span(y, op, step, c.next)).data : NULL;
+        multiply_span(y, op, find_span(y, op, step, c.i), next);
     }
 }
 
@@ -276,11 +300,11 @@ struct ggml_tensor *kin_op_linear(kin_graph *g, struct ggml_tensor *x, struct gg
 // Nodes of kin_op_gated read: gate, up, their inputs.
 static void run_gated(struct ggml_tensor *y, struct kin_op *op, int n_threads) {
     const struct ggml_tensor *gate = y->src[0], *up = y->src[1], *input = y->src[2];
-    int64_t panels = kin_op_panels(gate);
-    for (int i; kin_op_take(op, n_threads, (int)((panels + KIN_OP_GATED_PANELS - 1) / KIN_OP_GATED_PANELS), &i);) {
-        int64_t begin = (int64_t)i * KIN_OP_GATED_PANELS;
-        int64_t end = begin + KIN_OP_GATED_PANELS < panels ? begin + KIN_OP_GATED_PANELS : panels;
+    const int64_t step = KIN_OP_GATED_PANELS, panels = kin_op_panels(gate);
+    for (kin_op_chunk c = {0}; kin_op_take_ahead(op, n_threads, (int)n_chunks_of(gate, step), &c);) {
+        int64_t begin = c.i * step, end = begin + step < panels ? begin + step : panels;
         kin_matrix g = kin_op_matrix(gate, 0, begin, end), u = kin_op_matrix(up, 0, begin, end);
+        if (c.has_next) u.next = kin_op_matrix(gate, 0, c.next * step, panels).data;
         kin_op_multiply_gated(op, &g, &u, op->kind[0], input->data, y->ne[1], (float *)y->data + begin * KIN_PANEL_ROWS,
                               y->ne[0]);
     }

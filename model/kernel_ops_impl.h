@@ -60,6 +60,15 @@ struct ggml_tensor *kin_op_inplace(kin_graph *g, struct ggml_tensor *y, struct g
 // the counter ready for the next run.
 bool kin_op_take(struct kin_op *op, int n_threads, int n, int *i);
 
+// A thread's chunk, and the one that it has taken for afterwards, so that it can fetch that one's weights in time.
+typedef struct kin_op_chunk {
+    int i, next;
+    bool has_next, has_begun;
+} kin_op_chunk;
+
+// As kin_op_take; *c is {0} at first.
+bool kin_op_take_ahead(struct kin_op *op, int n_threads, int n, kin_op_chunk *c);
+
 // Rows of the tile that begins at row `begin` of n.
 static inline int64_t kin_op_tile_rows(int64_t n, int64_t begin) {
     return n - begin < KIN_OP_TILE ? n - begin : KIN_OP_TILE;
