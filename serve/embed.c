@@ -31,6 +31,7 @@ struct embed {
     kin_embeddings_request request;
     kin_embed_input *inputs; // [n]
     float *vectors;          // f32 [n, n_embd]
+    kin_text_buffer answer;
     int n, n_running;
     int64_t n_tokens;
     kin_time begun;
@@ -51,6 +52,7 @@ static void free_embed(embed *e) {
     e->world->n_open--;
     free(e->inputs);
     free(e->vectors);
+    kin_text_fini(&e->answer);
     free(e->body);
     if (e->n_body > KIN_LARGE_BODY && uv_queue_work(e->world->loop, &e->work, free_request, request_is_free) == 0) return;
     kin_embeddings_fini(&e->request);
@@ -74,7 +76,7 @@ static void refuse(embed *e) {
 static void gone(void *self) {
     embed *e = self;
     e->x = NULL;
-    if (e->n_running > 0) let_go(e); // else it is being prepared
+    if (e->n_running > 0) let_go(e); // else the pool has it
 }
 
 // ---- preparing
@@ -168,27 +170,28 @@ void kin_embed_begin(kin_embed_world *world, kin_embed_api api, kin_http_exchang
 
 // ---- vectors
 
-static void put_answer(embed *e, kin_text_buffer *out) {
+static void put_answer(uv_work_t *work) {
+    embed *e = work->data;
     const kin_embed_world *w = e->world;
     kin_ollama_embeddings o = {w->model, e->vectors, e->n, w->n_embd, (int)e->n_tokens, kin_clock_ms(e->begun, kin_clock_now())};
+    for (int i = 0; i < e->n && !e->request.is_raw; i++)
+        kin_embedding_normalize(e->vectors + (size_t)i * (size_t)w->n_embd, w->n_embd);
     if (e->api == KIN_EMBED_OLLAMA)
-        kin_ollama_put_embed(&o, out);
+        kin_ollama_put_embed(&o, &e->answer);
     else if (e->api == KIN_EMBED_LLAMA)
-        kin_json_put(kin_embedding_answer(e->vectors, e->n, w->n_embd), out);
+        kin_json_put(kin_embedding_answer(e->vectors, e->n, w->n_embd), &e->answer);
     else
-        kin_json_put(kin_embeddings_answer(&e->request, w->model, e->vectors, e->n, w->n_embd, e->n_tokens), out);
+        kin_json_put(kin_embeddings_answer(&e->request, w->model, e->vectors, e->n, w->n_embd, e->n_tokens), &e->answer);
 }
 
-static void answer(embed *e) {
-    kin_text_buffer out = {0};
-    for (int i = 0; i < e->n && !e->request.is_raw; i++)
-        kin_embedding_normalize(e->vectors + (size_t)i * (size_t)e->world->n_embd, e->world->n_embd);
-    put_answer(e, &out);
-    if (out.failed)
+static void answer(uv_work_t *work, int status) {
+    embed *e = work->data;
+    if (e->x && status != 0)
+        kin_http_reply_error(e->x, 503, "the server stops");
+    else if (e->x && e->answer.failed)
         kin_http_reply_error(e->x, 500, "the vectors cannot be written: out of memory, or they are not finite");
-    else
-        kin_http_reply(e->x, 200, "application/json; charset=utf-8", out.at, out.len);
-    kin_text_fini(&out);
+    else if (e->x)
+        kin_http_reply(e->x, 200, "application/json; charset=utf-8", e->answer.at, e->answer.len);
     let_go(e);
 }
 
@@ -198,7 +201,7 @@ static void take_end(embed *e, kin_embed_input *input, const kin_job_event *even
     if (e->x && event->how == KIN_JOB_EOS) {
         size_t n_embd = (size_t)e->world->n_embd;
         memcpy(e->vectors + (size_t)(input - e->inputs) * n_embd, event->vector, n_embd * sizeof *e->vectors);
-        if (e->n_running == 0) answer(e);
+        if (e->n_running == 0) uv_queue_work(e->world->loop, &e->work, put_answer, answer);
     } else if (e->x) {
         kin_api_error_set(&e->error, 503, NULL, "%s", event->how == KIN_JOB_FAILED ? event->why.text : "the text was given up");
         refuse(e);

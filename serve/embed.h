@@ -1,8 +1,8 @@
 // Embeddings: requests that make vectors of texts: /v1/embeddings, llama.cpp's /embedding, Ollama's /api/embed.
 //
-//   body ─► libuv's pool: parse, tokenize ─► jobs with pooling ─► vectors ─► response
+//   body ─► libuv's pool: parse, tokenize ─► jobs with pooling ─► vectors ─► libuv's pool: their JSON ─► response
 //
-// Owner and thread: the loop's, but for the preparation.
+// Owner and thread: the loop's, but for what is done in the pool.
 #pragma once
 
 #include <uv.h>
