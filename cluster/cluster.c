@@ -87,8 +87,10 @@ static void on_lost(void *user, uint32_t number, const char *reason) {
 static void take_control(kin_cluster *c, kin_link *link, const kin_proto_open *open) {
     uint32_t number = kin_connections_add(c->connections, link);
     kin_membership_hello hello = {.id = open->id, .run = open->run, .name = open->name, .features = open->features};
-    kin_cluster_forget_keeper(c, &open->id);
-    if (number) kin_cluster_act(c, &(kin_membership_event){.kind = KIN_MEMBERSHIP_JOINS, .link = number, .hello = &hello});
+    if (!number) return;
+    kin_cluster_act(c, &(kin_membership_event){.kind = KIN_MEMBERSHIP_JOINS, .link = number, .hello = &hello});
+    if (kin_cluster_device_of(c, number))
+        kin_cluster_forget_keeper(c, &open->id); // else it is refused, perhaps as the other's twin
 }
 
 // A hop that its two members cannot open.
