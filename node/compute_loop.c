@@ -121,10 +121,9 @@ int kin_compute_loop_enter(kin_compute_loop *l, kin_err *err) {
         kin_compute_loop_leave(l);
         return KIN_FAIL;
     }
-    if (l->rates[1] == 0) { // a link may have been measured after the plan was made
-        divide_any_texts(l);
-        kin_head_set_chunk_worth(l->session->head, kin_session_chunk_worth(l->session));
-    }
+    // What is not known: a link may have been measured after the plan was made, and while one is being made nothing is said.
+    if (l->rates[1] == 0) divide_any_texts(l);
+    if (kin_head_chunk_worth(l->head) == 0) kin_head_set_chunk_worth(l->session->head, kin_session_chunk_worth(l->session));
     return 0;
 }
 
