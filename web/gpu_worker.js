@@ -84,7 +84,7 @@ class Gpu {
   }
 
   set(buffer, offset, at, size) {
-    const whole = size & ~3;
+    const whole = size - (size % 4); // not in 32 bits with a sign: a weight may have 2 GiB
     this.device.queue.writeBuffer(this.buffers[buffer], offset, this.memory.buffer, at, whole);
     if (whole === size) return;
     const last = new Uint8Array(4);

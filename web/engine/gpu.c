@@ -322,8 +322,10 @@ static void add_node(struct ggml_tensor *node) {
 void kin_gpu_compute(struct ggml_cgraph *graph, uint8_t *arena, size_t n) {
     gpu.n_commands = gpu.n_rows = gpu.n_up = 0;
     gpu.n_numbers = 0;
+    gpu.down = (kin_gpu_transfer){0};
     gpu.arena = arena;
     for (int i = 0; i < graph->n; i++) add_node(graph->nodes[i]);
+    kin_assert(gpu.down.n > 0); // every graph has an output
     kin_host_gpu_run(&(kin_gpu_job){.commands = gpu.commands,
                                     .numbers = gpu.numbers,
                                     .arena = arena,

@@ -35,7 +35,8 @@ const host = {
   log: (line) => console.warn(line),
 };
 
-const tokenSeconds = (rates) => rates.window_s + TYPICAL.layers * (TYPICAL.bytes / rates.token_bytes_s.Q4_K + TYPICAL.ops * rates.op_s);
+// Infinity: its products took no time that the clock shows, or are not computed there.
+const tokenSeconds = (rates) => rates.window_s + TYPICAL.layers * (TYPICAL.bytes / (rates.token_bytes_s.Q4_K ?? 0) + TYPICAL.ops * rates.op_s);
 
 // Measures what computes: the GPU if it must be ('on'), or ('auto') if it takes less time for a token than the processor.
 function measure(gpu) {
