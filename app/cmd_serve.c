@@ -392,9 +392,11 @@ static int command_serve(int argc, char **argv) {
     fill_serve_tables(&o, &t);
     int rc = kin_llama_options_translate(argc, argv, &words, &n_words, &texts, &err);
     kin_llama_options_names(llama_names);
-    if (rc == 0)
-        rc = kin_options_parse((kin_option_tables){t.own, t.session.own, t.session.fleet, llama_names}, n_words, words, &model,
-                               &err);
+    kin_option_tables all = {t.own, t.session.own, t.session.fleet, llama_names};
+    if (rc == 0) {
+        rc = kin_options_parse(all, n_words, words, &model, &err);
+        if (rc != 0) kin_llama_options_explain(all, &err);
+    }
     if (rc == 0) rc = kin_session_end_parsing(&o.session, model, &err);
     int status = rc == 0 ? run_serve(&o) : kin_app_usage("serve", &err);
     free(words);

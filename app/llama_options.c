@@ -483,6 +483,26 @@ int kin_llama_options_translate(int argc, char **argv, char ***out, int *n, char
     return rc;
 }
 
+// Whether this variable's value alone fails with the same words.
+static bool fails_alone(const llama_variable *v, kin_option_tables tables, const kin_err *err) {
+    const char *value = v->is_flag ? NULL : value_of("", v->name);
+    const llama_option *o = value ? find(v->option) : NULL;
+    if (!value || (o && o->treatment != SAME)) return false;
+    char *words[] = {(char *)(o ? o->as : v->option), (char *)value};
+    kin_err alone;
+    return kin_options_parse(tables, 2, words, NULL, &alone) != 0 && strcmp(alone.text, err->text) == 0;
+}
+
+void kin_llama_options_explain(kin_option_tables tables, kin_err *err) {
+    kin_err other;
+    if (kin_options_parse(tables, 0, NULL, NULL, &other) != 0) return; // it is kin's own environment
+    for (int i = 0; i < N_VARIABLES; i++) {
+        if (!fails_alone(&variables[i], tables, err)) continue;
+        kin_err_prefix(err, "environment variable LLAMA_%s", variables[i].name);
+        return;
+    }
+}
+
 void kin_llama_options_names(kin_option table[KIN_LLAMA_N_NAMES]) {
     int n = 0;
     _Static_assert((int)N_OPTIONS < (int)KIN_LLAMA_N_NAMES, "with the table's end");

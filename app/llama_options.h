@@ -9,6 +9,10 @@
 // that llama-server's environment variables stand for (LLAMA_ARG_CTX_SIZE and others), so that the command line wins.
 int kin_llama_options_translate(int argc, char **argv, char ***out, int *n, char **texts, kin_err *err);
 
+// err: why those words could not be parsed with these tables. Where a value of llama-server's environment is what failed, its
+// variable is named. It parses again, so what the tables set is of no use afterwards.
+void kin_llama_options_explain(kin_option_tables tables, kin_err *err);
+
 // Its names of options, for who misspells one.
 enum { KIN_LLAMA_N_NAMES = 384 };
 void kin_llama_options_names(kin_option table[KIN_LLAMA_N_NAMES]);

@@ -466,7 +466,11 @@ claim="... and its environment variables, which the command line wins over; a mi
 status 1 env LLAMA_ARG_MODEL="$dir/none.gguf" LLAMA_ARG_N_PARALLEL=-1 LLAMA_ARG_NO_CACHE_PROMPT=1 LLAMA_ARG_JINJA=on "$kin" serve --port 0
 says "$err" 'none.gguf: No such file'
 status 2 env LLAMA_ARG_CTX_SIZE=many "$kin" serve --port 0
-says "$err" '--ctx many'
+says "$err" '^kin serve: environment variable LLAMA_ARG_CTX_SIZE: --ctx many: must be'
+status 2 env LLAMA_ARG_CTX_SIZE=100 "$kin" serve --port 0 --ctx many
+says "$err" '^kin serve: --ctx many: must be'
+status 2 env KIN_CTX=many LLAMA_ARG_CTX_SIZE=many "$kin" serve --port 0
+says "$err" '^kin serve: environment variable KIN_CTX: --ctx many: must be'
 status 1 env LLAMA_ARG_PORT=1 LLAMA_ARG_ALIAS=other "$kin" serve "$dir/none.gguf" --port 0 --alias mine
 says "$err" 'none.gguf: No such file' # port 1 is for nobody
 status 2 env LLAMA_ARG_KV_UNIFIED=0 "$kin" serve --port 0
