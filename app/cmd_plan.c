@@ -163,6 +163,8 @@ static int parse(plan_options *o, int argc, char **argv, kin_err *err) {
         for (size_t i = 0; i < n; i++) rules[i].table[0].kind = rules[i].is_heeded ? rules[i].table[0].kind : KIN_OPTION_END;
         if (parse_tables(o, &t, argc, argv, err) != 0) return kin_err_prefix(err, "%s", rules[n - 1].why);
     }
+    if (o->save && strcmp(o->save, "-") == 0)
+        return kin_err_set(err, "--save -: it needs the name of a file, stdout has the plan");
     return take_draft(o, err);
 }
 

@@ -113,6 +113,13 @@ plan 0 --what-if "$facts/home.json"
 cmp -s "$out" "$dir/plain" || fail 'the environment changes the plan of a file'
 unset KIN_MEMORY KIN_CLUSTER KIN_DEVICES KIN_PLAN KIN_KV_TYPE
 
+claim='what is saved gives the same plan; stdout is the plan, and takes no file beside it'
+plan 0 --what-if "$facts/home.json" --save "$dir/saved.json"
+plan 0 --what-if "$dir/saved.json"
+cmp -s "$out" "$dir/plain" || fail 'another plan'
+plan 2 --what-if "$facts/home.json" --save -
+says "$err" '^kin plan: --save -: it needs the name of a file'
+
 claim='help tells what is planned where nothing is said'
 plan 0 --help
 says "$out" '--prompt N .*(default: '
