@@ -50,10 +50,16 @@ wait_until() { # SECONDS COMMAND...
     fail "not within the time: $*"
     return 1
 }
-seen=0
-mark() { seen=$(wc -l <"$1"); } # FILE: from now on wait_for looks at new lines of it only
+marked= seen=0
+mark() { marked=$1 seen=$(wc -l <"$1"); } # FILE: from now on wait_for looks at new lines of it only
 has_line() { # FILE PATTERN
-    tail -n +$((seen + 1)) "$1" 2>/dev/null | grep -q -e "$2"
+    from=1
+    [ "$1" != "$marked" ] || from=$((seen + 1))
+    tail -n "+$from" "$1" 2>/dev/null | grep -q -e "$2"
+}
+anew() { # FILE: empty, before the process that writes to it: what waits for its first words must not see those of before
+    : >"$1"
+    [ "$1" != "$marked" ] || marked=
 }
 wait_for() { wait_until "$1" has_line "$2" "$3"; } # SECONDS FILE PATTERN
 
@@ -81,6 +87,7 @@ serve_with() { # N OPTION...: a server that has waited for N devices; $base, $pi
     n_devices=$1
     key head
     shift
+    anew "$dir/serve.log"
     HOME=$dir/head "$kin" serve --cluster --devices "$n_devices" --name desk --key-file "$dir/head/key" --listen 127.0.0.1 \
         --cluster-port "$port" --hidden -t 1 --port 0 "$@" >"$dir/serve.log" 2>&1 &
     pid_head=$!

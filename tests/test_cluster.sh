@@ -94,8 +94,6 @@ while echo 'Once upon a time'; do :; done >"$dir/prompts" 2>/dev/null &
 pids="$pids $!"
 wait_for 10 "$dir/head.log" 'another key'
 wait_for 10 "$dir/head.log" 'serving on 3 devices'
-
-seen=0
 wait_for 10 "$dir/eve.log" 'another key'
 
 claim='status: all devices with their windows, as text and as JSON'
@@ -179,7 +177,6 @@ check [ $? -eq 0 ]
 
 claim='kin serve: a device that is killed is a pause for its clients, and their texts are the same'
 join dora
-seen=0
 serve_with 3 --metrics
 ask() { # FILE SEED
     curl -s -m 240 -N -d "{\"prompt\": \"Once upon a time\", \"n_predict\": 300, \"ignore_eos\": true, \"stream\": true, \"seed\": $2}" \
@@ -188,7 +185,7 @@ ask() { # FILE SEED
 ask_all() { # NAME
     asking=
     for i in 1 2 3; do
-        : >"$dir/$1$i"
+        anew "$dir/$1$i"
         ask "$dir/$1$i" $i &
         asking="$asking $!"
     done
@@ -229,7 +226,6 @@ serve() { # a head that makes its key, or has it; it waits for devices
     pid_head=$!
     pids="$pids $pid_head"
 }
-seen=0
 serve
 wait_for 20 "$dir/new.log" "kin code' shows it again"
 code=$(code_of)

@@ -76,6 +76,7 @@ claim='when devices of a group die in the middle of a text, the others write wha
 text() { on_head run --devices 2 -p 'Once upon a time' --temp 0 -n 1000 --ctx 1100 --ignore-eos; } # of three devices, while all live
 text >"$dir/want"
 mark "$dir/head.log"
+anew "$dir/text"
 text >"$dir/text" &
 pid_head=$!
 wait_for 20 "$dir/head.log" 'serving on 2 devices'
@@ -98,7 +99,7 @@ cat >"$dir/plan.json" <<END
 END
 inside() { on_head run --plan "$dir/plan.json" -p 'Once upon a time' --temp 0 -n 500 --ctx 600 --ignore-eos; }
 inside >"$dir/want"
-rm "$dir/text" # else the text of before counts as this one's first words
+anew "$dir/text"
 inside >"$dir/text" &
 pid_head=$!
 wait_until 20 [ -s "$dir/text" ]

@@ -12,6 +12,7 @@ prompt="$story $story $story $story $story $story"
 options="--ctx 2048 --no-webui --draft-min 8 -m $dir/model.gguf"
 alone() { # one machine
     key head
+    anew "$dir/serve.log"
     # shellcheck disable=SC2086 # several words
     HOME=$dir/head "$kin" serve -t 1 --port 0 $options >"$dir/serve.log" 2>&1 &
     pid_head=$!
@@ -56,7 +57,6 @@ dies_and_is_asked_again() { # COMMAND LAYERS: that starts the head, which has so
     echo "$(n_events first) of 120 tokens were written when it was killed, behind $n_prompt of the prompt"
     kill -9 "$pid_head"
     wait "$writer" "$pid_head" 2>/dev/null
-    rm -f "$dir/serve.log"
     "$1"
     ask again
     wait "$writer"
@@ -72,7 +72,7 @@ alone
 dies_and_is_asked_again alone 9
 kill "$pid_head"
 wait "$pid_head" 2>/dev/null
-rm -rf "$dir/serve.log" "$dir/head/.cache" "$dir"/*.stream
+rm -rf "$dir/head/.cache" "$dir"/*.stream
 
 claim='a ring: devices find the new head'
 join anna

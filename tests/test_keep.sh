@@ -60,7 +60,6 @@ expected=$(said alone)
 kill "$pid_head" "$pid_anna" "$pid_bert"
 wait "$pid_head" "$pid_anna" "$pid_bert" 2>/dev/null
 check [ "$(copies anna)" -eq 0 ]
-rm -f "$dir/serve.log"
 
 claim='a device is killed: its pages come from the other one, and hardly a token is computed again'
 join anna
@@ -91,6 +90,7 @@ check [ "${n_lost:-9999}" -lt 128 ]
 claim='a device joins: it fetches the pages of its layers'
 text joined 1900
 wait_until 60 has_events joined 100
+mark "$dir/serve.log"
 join cleo
 wait_until 40 has_line "$dir/serve.log" 'all is here for a better plan'
 check kill -0 $writer # in the middle of the text
@@ -134,7 +134,6 @@ echo "kin run, after the loss of cleo: ${n_again:-0} tokens were computed again"
 check [ "${n_again:-0}" -lt 128 ]
 
 claim='a device comes back and keeps no pages any more: the head has the copies'
-rm -f "$dir/serve.log"
 join "$first"
 serve
 order=$(sed -n "s/.*device '\(.*\)' (stage 1 of 2.*/\1/p" "$dir/serve.log" | tail -n 1)
