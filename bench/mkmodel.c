@@ -26,6 +26,7 @@ static const char usage[] = "usage: mkmodel [--preset NAME] [option...] -o FILE\
                             "  --tied               the embedding is the output\n"
                             "  --untied             it is not\n"
                             "  --rope-freqs         the rope_freqs tensor of Llama 3.1\n"
+                            "  --endless            no text ends at temperature 0\n"
                             "  --rope-base X        frequency base\n"
                             "  --seed N\n"
                             "  --split N            N files, FILE being their prefix\n"
@@ -37,7 +38,18 @@ typedef struct options {
     int n_parts; // 0: one file
 } options;
 
-enum { OPT_PRESET = 256, OPT_TYPE, OPT_ARCH, OPT_TIED, OPT_UNTIED, OPT_ROPE_FREQS, OPT_ROPE_BASE, OPT_SEED, OPT_INT };
+enum {
+    OPT_PRESET = 256,
+    OPT_TYPE,
+    OPT_ARCH,
+    OPT_TIED,
+    OPT_UNTIED,
+    OPT_ROPE_FREQS,
+    OPT_ROPE_BASE,
+    OPT_ENDLESS,
+    OPT_SEED,
+    OPT_INT
+};
 
 // Options that are one number of the options: OPT_INT + place in this table.
 static const struct {
@@ -67,6 +79,7 @@ static const struct option others[] = {
     {"untied", no_argument, NULL, OPT_UNTIED},
     {"rope-freqs", no_argument, NULL, OPT_ROPE_FREQS},
     {"rope-base", required_argument, NULL, OPT_ROPE_BASE},
+    {"endless", no_argument, NULL, OPT_ENDLESS},
     {"seed", required_argument, NULL, OPT_SEED},
     {"out", required_argument, NULL, 'o'},
     {"help", no_argument, NULL, 'h'},
@@ -93,6 +106,7 @@ static int apply(options *o, int opt, char *arg, kin_err *err) {
     case OPT_TIED:
     case OPT_UNTIED: o->spec.tied = opt == OPT_TIED; return 0;
     case OPT_ROPE_FREQS: o->spec.rope_freqs = true; return 0;
+    case OPT_ENDLESS: o->spec.endless = true; return 0;
     case OPT_ROPE_BASE:
         o->spec.rope_freq_base = strtof(arg, &end);
         return *end || end == arg ? kin_err_set(err, "--rope-base: '%s' is not a number", arg) : 0;

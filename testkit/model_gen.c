@@ -147,11 +147,16 @@ static int fitting_type(int type, int64_t n_in) {
     }
 }
 
+#define TOKENS_SPECIAL 3 // <unk>, <s>, </s>
+#define TOKENS_BYTE 256
+#define TOKEN_END 2
+
 // The generator: a writer, and what its tensors are filled from while it saves.
 
 typedef struct matrix { // user of fill_matrix
     const kin_random_rows *rows;
     uint64_t seed;
+    size_t zeros_bytes; // of the row of </s>, which is all zero; 0: it is like the others
     struct matrix *next;
 } matrix;
 
@@ -203,11 +208,14 @@ static const kin_random_rows *get_rows(generator *g, int type, int64_t n_in) {
 static void fill_matrix(void *user, uint64_t row_begin, uint64_t n_rows, uint8_t *out) {
     const matrix *m = user;
     kin_random_rows_fill(m->rows, m->seed, row_begin, n_rows, out);
+    if (row_begin <= TOKEN_END && TOKEN_END < row_begin + n_rows && m->zeros_bytes > 0)
+        memset(out + (TOKEN_END - row_begin) * m->zeros_bytes, 0, m->zeros_bytes);
 }
 
 static void add_typed(generator *g, const char *name, int type, int64_t n_in, int64_t n_out, int64_t n_expert) {
     matrix *m = alloc(sizeof *m);
     *m = (matrix){.rows = get_rows(g, type, n_in), .seed = seed_of(g, name), .next = g->matrices};
+    if (g->spec->endless && strcmp(name, "output.weight") == 0) m->zeros_bytes = ggml_row_size((enum ggml_type)type, n_in);
     g->matrices = m;
     int64_t ne[] = {n_in, n_out, n_expert};
     kin_gguf_writer_add_filled(g->writer, name, type, n_expert ? 3 : 2, ne, fill_matrix, m);
@@ -345,9 +353,6 @@ static void put_hparams(generator *g) {
 
 // Vocabulary
 
-#define TOKENS_SPECIAL 3
-#define TOKENS_BYTE 256
-
 typedef struct token {
     char text[64];
     int type; // of the format: 1 normal, 2 unknown, 3 control, 6 byte
@@ -406,7 +411,7 @@ static void put_vocab(generator *g) {
     kin_gguf_writer_put_array(g->writer, "tokenizer.ggml.token_type", KIN_GGUF_I32, n, types);
     kin_gguf_writer_put_int(g->writer, "tokenizer.ggml.unknown_token_id", KIN_GGUF_U32, 0);
     kin_gguf_writer_put_int(g->writer, "tokenizer.ggml.bos_token_id", KIN_GGUF_U32, 1);
-    kin_gguf_writer_put_int(g->writer, "tokenizer.ggml.eos_token_id", KIN_GGUF_U32, 2);
+    kin_gguf_writer_put_int(g->writer, "tokenizer.ggml.eos_token_id", KIN_GGUF_U32, TOKEN_END);
     kin_gguf_writer_put_int(g->writer, "tokenizer.ggml.add_bos_token", KIN_GGUF_BOOL, 1);
     free(tokens);
     free(texts);
@@ -437,6 +442,7 @@ static int check_spec(const kin_model_spec *s, kin_err *err) {
     if (s->n_vocab < TOKENS_SPECIAL + 1) return kin_err_set(err, "a vocabulary needs at least %d tokens", TOKENS_SPECIAL + 1);
     if (s->n_head % s->n_head_kv != 0)
         return kin_err_set(err, "%d heads do not share %d KV heads evenly", s->n_head, s->n_head_kv);
+    if (s->endless && s->tied) return kin_err_set(err, "a model whose output is its embedding cannot be endless");
     if (s->head_dim < 0 || s->head_dim % 2 != 0 || (s->head_dim == 0 && s->n_embd % (2 * s->n_head) != 0)) {
         return kin_err_set(err, "a head's dimension must be even; give head_dim or an n_embd that is a multiple of 2 * n_head");
     }

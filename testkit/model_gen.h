@@ -25,6 +25,7 @@ typedef struct kin_model_spec {
     int n_ff_exp;                // 0: n_ff; llama needs n_ff
     bool tied;                   // no output.weight: the embedding is the output
     bool rope_freqs;             // the tensor of Llama 3.1 and later
+    bool endless;                // the logit of </s> is 0, so that it is never the likeliest token; not with `tied`
     float rope_freq_base;
     uint64_t seed;
 } kin_model_spec;

@@ -319,14 +319,38 @@ static void impossible_specs_are_refused(void **state) {
     s.n_expert_used = 2;
     expect_refused(s, "qwen2 has no experts");
     s = ok;
+    s.tied = s.endless = true;
+    expect_refused(s, "cannot be endless");
+    s = ok;
     s.n_vocab = 2;
     expect_refused(s, "at least 4 tokens");
     assert_int_equal(kin_model_spec_preset(&s, "9b", &err), KIN_FAIL);
     assert_string_equal(err.text, "there is no preset '9b' (tiny, 25m, 551m-32l, 1b, 8b)");
 }
 
+static void of_an_endless_model_the_last_tokens_logit_is_zero(void **state) {
+    (void)state;
+    static const int mixes[] = {GGML_TYPE_Q8_0, GGML_TYPE_Q6_K};
+    for (size_t i = 0; i < sizeof mixes / sizeof *mixes; i++) {
+        kin_model_spec s = small_spec("llama");
+        s.mix = mixes[i] == GGML_TYPE_Q8_0 ? "q8_0" : "q6_k";
+        s.endless = true;
+        kin_gguf *gguf = generate(&s);
+        const kin_gguf_tensor *t = kin_gguf_find_tensor(gguf, "output.weight");
+        expect_type(gguf, "output.weight", mixes[i]);
+        size_t n = ggml_row_size((enum ggml_type)mixes[i], s.n_embd);
+        for (int row = 0; row < s.n_vocab; row++) {
+            const uint8_t *at = t->data + (size_t)row * n;
+            bool is_zero = at[0] == 0 && memcmp(at, at + 1, n - 1) == 0;
+            assert_int_equal(is_zero, row == 2);
+        }
+        kin_gguf_close(gguf);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(of_an_endless_model_the_last_tokens_logit_is_zero),
         cmocka_unit_test(same_spec_makes_the_same_weights),
         cmocka_unit_test(llama_has_its_tensors_and_keys),
         cmocka_unit_test(families_have_their_own_tensors),
