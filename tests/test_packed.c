@@ -38,10 +38,25 @@ typedef struct temp_dir {
     char path[64];
 } temp_dir;
 
+static temp_dir made[128];
+static size_t n_made;
+
 static temp_dir make_dir(void) {
     temp_dir d = {"/tmp/kin-test-packed-XXXXXX"};
-    assert_non_null(mkdtemp(d.path));
-    return d;
+    assert_true(n_made < sizeof made / sizeof *made && mkdtemp(d.path));
+    return made[n_made++] = d;
+}
+
+// What is left in them, also of tests that failed.
+static int remove_made(void **state) {
+    (void)state;
+    int failed = 0;
+    for (size_t i = 0; i < n_made; i++) {
+        char command[128];
+        snprintf(command, sizeof command, "rm -rf %s", made[i].path);
+        failed |= system(command);
+    }
+    return failed;
 }
 
 static void remove_dir(const temp_dir *d, const char *file) {
@@ -983,5 +998,5 @@ int main(int argc, char **argv) {
         MODEL_TEST(two_runs_at_once_give_the_same_bits),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, NULL, remove_made);
 }
