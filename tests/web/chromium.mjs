@@ -74,7 +74,7 @@ for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => end(1));
 
 server.listen(0, '127.0.0.1', () => {
   const url = `http://127.0.0.1:${server.address().port}/kin/tests/web/page.html?unit=${unit}&threads=${threads}&n=${cases.length / 3}&gpu=${gpu}&${process.env.RATES ?? ''}`;
-  browser = spawn(process.env.CHROMIUM ?? 'chromium', ['--headless', '--no-sandbox', ...flags, `--user-data-dir=${profile}`, url], { stdio: 'ignore', detached: true });
+  browser = spawn(process.env.CHROMIUM ?? 'chromium', ['--headless', '--no-sandbox', ...flags, `--user-data-dir=${profile}`, url], { stdio: 'ignore', detached: true, env: { ...process.env, TMPDIR: profile } });
   browser.on('error', () => (end(77), removeProfile()));
   browser.on('close', () => removeProfile());
 });

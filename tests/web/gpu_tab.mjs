@@ -28,7 +28,7 @@ function openDevTools(url) {
 // -> { evaluate(expression): promise of its value in the page, loseGpu() }; null: there is no Chromium.
 async function openPage(url) {
   const profile = `${dir}/chromium`, active = `${profile}/DevToolsActivePort`;
-  const browser = start(process.env.CHROMIUM ?? 'chromium', [...FLAGS, `--user-data-dir=${profile}`, url]);
+  const browser = start(process.env.CHROMIUM ?? 'chromium', [...FLAGS, `--user-data-dir=${profile}`, url], { TMPDIR: dir });
   await until('Chromium is there', () => browser.isMissing || (existsSync(active) && readFileSync(active, 'utf8').includes('/')));
   if (browser.isMissing) return null;
   const [port, path] = readFileSync(active, 'utf8').split('\n');
