@@ -307,7 +307,7 @@ refused lonely 'no usable link'
 claim='where the others cannot hold the model, the sentence tells who was refused'
 sed 's/"2G"/"1G"/' "$dir/negative.json" >"$dir/small.json"
 plan 1 --what-if "$dir/small.json"
-says "$err" '^kin: no plan: .*; odd refused: memory is negative'
+says "$err" '^kin: no plan: .*; try a smaller --ctx; odd refused: memory is negative'
 lines "$err" 1
 silent "$out"
 for words in '' --json; do

@@ -377,8 +377,9 @@ int kin_plan_exact_of(const kin_facts *facts, const kin_plan_options *options, c
     kin_device_set usable = s->usable;
     free(s);
     if (plan->n_stops == 0)
-        return kin_err_set(err, options->below_s > 0 ? "no plan is faster than that"
-                                                     : "no plan: the devices cannot hold the model even with streaming");
+        return kin_err_set(err, options->below_s > 0
+                                    ? "no plan is faster than that"
+                                    : "no plan: the devices cannot hold the model even with streaming; try a smaller --ctx");
     // Layers of different sizes: the prediction knows which ones each device has got.
     if (kin_plan_scheduler_finish(facts, usable, NULL, plan, err) != 0) return KIN_FAIL;
     plan->bound_s = fmin(plan->bound_s, plan->tpot_s);
