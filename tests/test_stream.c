@@ -117,27 +117,48 @@ static void make_blocks(world *w) {
     }
 }
 
-// *state: the folder. Afterwards: the world.
-static int make_world(void **state) {
-    const char *dir = *state;
+static world *open_world(const char *dir) {
     rng_state = 1;
     world *w = calloc(1, sizeof *w);
     assert_non_null(w);
     for (int i = 0; i < N_FILES; i++) make_file(w, dir, i);
     make_blocks(w);
-    *state = w;
-    return 0;
+    return w;
 }
 
-static int remove_world(void **state) {
-    world *w = *state;
-    for (int i = 0; i < N_FILES; i++) {
+static void close_world(world *w) {
+    for (int i = 0; i < N_FILES && w; i++) {
         munmap(w->maps[i], file_bytes[i]);
         unlink(w->paths[i]);
         close(w->fds[i]);
         free(w->bytes[i]);
     }
     free(w);
+}
+
+// Tests of one folder come one after the other and share its world, as none of them leaves another one.
+static struct {
+    const char *dir;
+    world *w;
+    uint64_t rng_state;
+} shared;
+
+// *state: the folder. Afterwards: the world.
+static int share_world(void **state) {
+    if (shared.dir != *state) {
+        close_world(shared.w);
+        shared.dir = *state;
+        shared.w = open_world(shared.dir);
+        shared.rng_state = rng_state;
+    }
+    rng_state = shared.rng_state;
+    *state = shared.w;
+    return 0;
+}
+
+static int close_shared(void **state) {
+    (void)state;
+    close_world(shared.w);
     return 0;
 }
 
@@ -736,39 +757,36 @@ static void files_are_closed_whether_opening_succeeds_or_not(void **state) {
 }
 
 #define ON(dir, name)                                                                                                            \
-    { #name " on " dir, name, make_world, remove_world, (void *)(dir) }
+    { #name " " #dir, name, share_world, NULL, (void *)dir }
+#define STREAM_TESTS(dir)                                                                                                        \
+    ON(dir, every_budget_gives_the_files_bytes), ON(dir, pages_of_16_and_64_KiB_give_the_files_bytes),                           \
+        ON(dir, a_pass_may_stop_anywhere), ON(dir, a_stream_may_be_closed_while_it_reads_ahead),                                 \
+        ON(dir, without_output_units_passes_are_the_layers_only), ON(dir, what_is_acquired_is_not_overwritten_before_release),   \
+        ON(dir, the_intervals_of_reading_add_up_to_the_busy_time),                                                               \
+        ON(dir, a_budget_that_cannot_hold_the_ring_is_refused_with_the_number),                                                  \
+        ON(dir, the_resident_bytes_are_those_of_the_stats_and_fit_the_budget),                                                   \
+        ON(dir, when_everything_is_in_memory_passes_run_without_the_stream),                                                     \
+        ON(dir, a_budget_may_shrink_and_grow_between_passes), ON(dir, a_pass_in_several_runs_reads_no_more_than_in_one),         \
+        ON(dir, runs_in_any_order_give_the_files_bytes), ON(dir, a_budget_may_change_at_any_moment_from_another_thread),         \
+        ON(dir, in_mmap_mode_every_pass_is_left_to_the_os),                                                                      \
+        ON(dir, in_willneed_mode_units_are_announced_and_come_from_the_mapping),                                                 \
+        ON(dir, a_window_holds_so_many_parts_and_what_stays), ON(dir, later_units_are_read_while_earlier_ones_are_computed),     \
+        ON(dir, reading_goes_on_across_the_end_of_a_pass), ON(dir, a_pass_reads_what_is_streamed_once),                          \
+        ON(dir, resident_units_are_fetched_once_and_never_streamed),                                                             \
+        ON(dir, pages_that_the_os_took_back_are_fetched_again_ahead_of_their_use),                                               \
+        ON(dir, the_rings_memory_goes_back_when_nothing_is_streamed),                                                            \
+        ON(dir, a_file_that_becomes_shorter_is_an_error_until_it_is_whole_again),                                                \
+        ON(dir, files_are_closed_whether_opening_succeeds_or_not)
+
 // O_DIRECT has a real disk below it in the build folder, and perhaps none in the other.
-#define STREAM_TEST(name) ON(KIN_BINARY_DIR, name), ON("/dev/shm", name)
+static const char on_disk[] = KIN_BINARY_DIR, in_memory[] = "/dev/shm";
 
 // With a pattern: the tests whose names fit.
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        STREAM_TEST(every_budget_gives_the_files_bytes),
-        STREAM_TEST(pages_of_16_and_64_KiB_give_the_files_bytes),
-        STREAM_TEST(a_pass_may_stop_anywhere),
-        STREAM_TEST(a_stream_may_be_closed_while_it_reads_ahead),
-        STREAM_TEST(without_output_units_passes_are_the_layers_only),
-        STREAM_TEST(what_is_acquired_is_not_overwritten_before_release),
-        STREAM_TEST(the_intervals_of_reading_add_up_to_the_busy_time),
-        STREAM_TEST(a_budget_that_cannot_hold_the_ring_is_refused_with_the_number),
-        STREAM_TEST(the_resident_bytes_are_those_of_the_stats_and_fit_the_budget),
-        STREAM_TEST(when_everything_is_in_memory_passes_run_without_the_stream),
-        STREAM_TEST(a_budget_may_shrink_and_grow_between_passes),
-        STREAM_TEST(a_pass_in_several_runs_reads_no_more_than_in_one),
-        STREAM_TEST(runs_in_any_order_give_the_files_bytes),
-        STREAM_TEST(a_budget_may_change_at_any_moment_from_another_thread),
-        STREAM_TEST(in_mmap_mode_every_pass_is_left_to_the_os),
-        STREAM_TEST(in_willneed_mode_units_are_announced_and_come_from_the_mapping),
-        STREAM_TEST(a_window_holds_so_many_parts_and_what_stays),
-        STREAM_TEST(later_units_are_read_while_earlier_ones_are_computed),
-        STREAM_TEST(reading_goes_on_across_the_end_of_a_pass),
-        STREAM_TEST(a_pass_reads_what_is_streamed_once),
-        STREAM_TEST(resident_units_are_fetched_once_and_never_streamed),
-        STREAM_TEST(pages_that_the_os_took_back_are_fetched_again_ahead_of_their_use),
-        STREAM_TEST(the_rings_memory_goes_back_when_nothing_is_streamed),
-        STREAM_TEST(a_file_that_becomes_shorter_is_an_error_until_it_is_whole_again),
-        STREAM_TEST(files_are_closed_whether_opening_succeeds_or_not),
+        STREAM_TESTS(on_disk),
+        STREAM_TESTS(in_memory),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, NULL, close_shared);
 }
