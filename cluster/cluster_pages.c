@@ -21,6 +21,7 @@ static void on_pages_wanted(void *user, const kin_page_name *names, int n, size_
 void kin_cluster_init_pages(kin_cluster *c) {
     c->pages.peers = (kin_kv_peers){.written = on_page_written, .fetch = on_pages_wanted, .user = c};
     c->o.shard.kv_disk.peers = &c->pages.peers;
+    c->o.shard.wire = c->o.wire_type;
     memcpy(&c->o.shard.kv_disk.model, c->o.manifest->hash, sizeof c->o.shard.kv_disk.model);
 }
 

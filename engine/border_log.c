@@ -23,6 +23,9 @@ struct kin_border_log {
     kin_kv_store *store;
     kin_kv_peers peers; // as of the KV cache's pages, without copies
     size_t n_embd;
+    kin_activation_type wire;
+    uint8_t *encoded;   // a row, and
+    float *decoded;     // what becomes of it: f32 [n_embd]
     block_rows *blocks; // [most], n of them
     int n, most;
     uint64_t n_added;
@@ -49,23 +52,34 @@ uint64_t kin_border_log_most_bytes(int n_embd, int n_batch) {
     return (uint64_t)most_blocks(n_batch) * page_bytes(n_embd);
 }
 
-int kin_border_log_open(kin_border_log **out, int n_embd, int n_batch, const kin_kv_disk *disk,
+static void free_log(kin_border_log *log) {
+    for (int i = 0; i < log->n; i++) free(log->blocks[i].rows);
+    free(log->blocks);
+    free(log->encoded);
+    free(log->decoded);
+    free(log);
+}
+
+int kin_border_log_open(kin_border_log **out, const kin_border_rows *rows, const kin_kv_disk *disk,
                         const uint8_t variant[KIN_KV_VARIANT_BYTES], kin_err *err) {
     uint8_t own[KIN_KV_VARIANT_BYTES];
     kin_kv_disk own_disk = *disk;
     kin_border_log *log = *out = calloc(1, sizeof *log);
     if (!log) return kin_err_set(err, "out of memory");
-    log->n_embd = (size_t)n_embd;
+    log->n_embd = (size_t)rows->n_embd;
+    log->wire = rows->wire;
+    log->encoded = malloc((size_t)kin_activations_bytes(log->n_embd, log->wire));
+    log->decoded = malloc(log->n_embd * sizeof *log->decoded);
     log->peers = (kin_kv_peers){.written = keep_no_copy, .fetch = fetch, .user = (void *)disk->peers};
     if (disk->peers) own_disk.peers = &log->peers;
-    log->most = most_blocks(n_batch);
+    log->most = most_blocks(rows->n_batch);
     log->blocks = calloc((size_t)log->most, sizeof *log->blocks);
     memcpy(own, variant, sizeof own);
     own[sizeof own - 1] ^= 1;
-    if (log->blocks && kin_kv_store_open(&log->store, &own_disk, own, page_bytes(n_embd), err) == 0) return 0;
-    if (!log->blocks) kin_err_set(err, "out of memory");
-    free(log->blocks);
-    free(log);
+    bool has_memory = log->blocks && log->encoded && log->decoded;
+    if (has_memory && kin_kv_store_open(&log->store, &own_disk, own, page_bytes(rows->n_embd), err) == 0) return 0;
+    if (!has_memory) kin_err_set(err, "out of memory");
+    free_log(log);
     *out = NULL;
     return KIN_FAIL;
 }
@@ -73,9 +87,7 @@ int kin_border_log_open(kin_border_log **out, int n_embd, int n_batch, const kin
 void kin_border_log_close(kin_border_log *log) {
     if (!log) return;
     kin_kv_store_close(log->store);
-    for (int i = 0; i < log->n; i++) free(log->blocks[i].rows);
-    free(log->blocks);
-    free(log);
+    free_log(log);
 }
 
 // ---- rows in memory
@@ -120,6 +132,17 @@ static block_rows *begin(kin_border_log *log, int il, int block) {
     return b;
 }
 
+// x // f32 [n, n_embd] -> to, as the next device gets them
+static void take_sent(kin_border_log *log, void *to, const float *x, size_t n) {
+    size_t bytes = log->n_embd * sizeof *x;
+    if (log->wire == KIN_ACTIVATION_F32) memcpy(to, x, n * bytes);
+    for (size_t i = 0; i < n && log->wire != KIN_ACTIVATION_F32; i++) {
+        kin_activations_encode(log->encoded, x + i * log->n_embd, log->n_embd, log->wire);
+        kin_activations_decode(log->decoded, log->encoded, log->n_embd, log->wire);
+        memcpy((uint8_t *)to + i * bytes, log->decoded, bytes);
+    }
+}
+
 void kin_border_log_add(kin_border_log *log, int il, const int64_t *cells, int n, const float *x) {
     log->n_added += (uint64_t)n;
     block_rows *b = NULL;
@@ -127,7 +150,7 @@ void kin_border_log_add(kin_border_log *log, int il, const int64_t *cells, int n
         int block = (int)(cells[i] / KIN_KV_CELLS), at = (int)(cells[i] % KIN_KV_CELLS);
         if (!b || b->il != il || b->block != block) b = at == 0 ? begin(log, il, block) : find(log, il, block);
         if (!b || at > b->n) continue; // rows before it are missing
-        memcpy(b->rows + (size_t)at * log->n_embd, x + (size_t)i * log->n_embd, log->n_embd * sizeof *x);
+        take_sent(log, b->rows + (size_t)at * log->n_embd, x + (size_t)i * log->n_embd, 1);
         b->n = at + 1; // those behind it were forgotten
         b->has_name = b->is_kept = false;
         b->added = log->n_added;
@@ -162,7 +185,7 @@ void kin_border_log_keep(kin_border_log *log, int block, const kin_page_key *nam
             b->name = *name;
         }
         if (!b->has_name || b->is_kept) continue;
-        kin_border_log_put(log, b->il, &b->name, b->rows);
+        kin_border_log_put(log, b->il, &b->name, b->rows, false);
         b->is_kept = kin_border_log_get(log, b->il, &b->name, NULL);
     }
 }
@@ -173,12 +196,15 @@ static kin_page_key key_of(const kin_page_key *name, int il) {
     return kin_page_key_of_layer(name, il, false);
 }
 
-void kin_border_log_put(kin_border_log *log, int il, const kin_page_key *name, const float *rows) {
+void kin_border_log_put(kin_border_log *log, int il, const kin_page_key *name, const float *rows, bool is_sent) {
     kin_page_key key = key_of(name, il);
     bool is_there = kin_kv_store_has(log->store, &key) || kin_kv_store_is_queued(log->store, &key);
     uint8_t *content = is_there ? NULL : kin_kv_store_begin(log->store);
     if (!content) return;
-    memcpy(content, rows, log->n_embd * KIN_KV_CELLS * sizeof *rows);
+    if (is_sent)
+        take_sent(log, content, rows, KIN_KV_CELLS);
+    else
+        memcpy(content, rows, log->n_embd * KIN_KV_CELLS * sizeof *rows);
     kin_kv_store_keep(log->store, &key, content);
 }
 

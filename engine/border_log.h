@@ -7,24 +7,35 @@
 // the last block of each text: there is room for so many rows as a step has and 1024 more. Where that is not enough (more than 16
 // texts at once; several rounds, where names come when the steps are back), blocks are left out. No other device has copies.
 //
+// Rows are what the next device computed from: rounded as they are on the wire (`--wire`), if they were sent.
+//
 // Owner and thread: the shard's.
 #pragma once
 
 #include "engine/kv_blocks.h"
 #include "engine/kv_store.h"
+#include "pure/proto/activations.h"
 
 typedef struct kin_border_log kin_border_log;
+
+// What is logged.
+typedef struct kin_border_rows {
+    int n_embd;               // values of a row
+    int n_batch;              // most tokens of a step
+    kin_activation_type wire; // as what rows are sent; n_embd is a multiple of its unit
+} kin_border_rows;
 
 // Most bytes of rows in memory. n_batch: most tokens of a step.
 uint64_t kin_border_log_most_bytes(int n_embd, int n_batch);
 
 // variant: of the KV cache's pages.
-int kin_border_log_open(kin_border_log **out, int n_embd, int n_batch, const kin_kv_disk *disk,
+int kin_border_log_open(kin_border_log **out, const kin_border_rows *rows, const kin_kv_disk *disk,
                         const uint8_t variant[KIN_KV_VARIANT_BYTES], kin_err *err);
 // As kin_kv_store_close. NULL is allowed.
 void kin_border_log_close(kin_border_log *log);
 
-// Tokens of a step were computed up to the border before layer `il`: cells // i64 [n] of the KV cache, x // f32 [n, n_embd]
+// Tokens of a step were computed up to the border before layer `il`, and are sent: cells // i64 [n] of the KV cache,
+// x // f32 [n, n_embd]
 void kin_border_log_add(kin_border_log *log, int il, const int64_t *cells, int n, const float *x);
 // A block's rows are another one's, too; they are no more.
 void kin_border_log_copy(kin_border_log *log, int from, int to);
@@ -34,8 +45,9 @@ void kin_border_log_forget(kin_border_log *log, int block);
 // again with later ones, as long as its room is not needed.
 void kin_border_log_keep(kin_border_log *log, int block, const kin_page_key *name);
 
-// The same of rows // f32 [64, n_embd] at the border before layer `il`. Others can have it after kin_border_log_settle.
-void kin_border_log_put(kin_border_log *log, int il, const kin_page_key *name, const float *rows);
+// The same of rows // f32 [64, n_embd] at the border before layer `il`. is_sent: in steps; else the next device computes from
+// these bits. Others can have it after kin_border_log_settle.
+void kin_border_log_put(kin_border_log *log, int il, const kin_page_key *name, const float *rows, bool is_sent);
 void kin_border_log_settle(kin_border_log *log);
 
 // Asks other devices for what is not here of these [n <= KIN_BORDER_PAGES_MAX], and waits so long at most.

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "engine/border_log.h"
 
 struct kin_kv_pages {
     kin_kv_store *store;
@@ -17,21 +16,21 @@ static void on_copy(void *user, int from, int to) {
     kin_border_log_copy(user, from, to);
 }
 
-static int open_borders(kin_kv_pages *p, kin_kv *kv, int n_embd, int n_batch, const kin_kv_disk *disk,
+static int open_borders(kin_kv_pages *p, kin_kv *kv, const kin_border_rows *rows, const kin_kv_disk *disk,
                         const uint8_t variant[KIN_KV_VARIANT_BYTES], kin_err *err) {
-    if (n_embd == 0) return 0;
-    p->n_embd = (size_t)n_embd;
-    if (kin_border_log_open(&p->borders, n_embd, n_batch, disk, variant, err) != 0) return KIN_FAIL;
+    if (rows->n_embd == 0) return 0;
+    p->n_embd = (size_t)rows->n_embd;
+    if (kin_border_log_open(&p->borders, rows, disk, variant, err) != 0) return KIN_FAIL;
     kin_kv_on_copy(kv, on_copy, p->borders);
     return 0;
 }
 
-int kin_kv_pages_open(kin_kv_pages **out, kin_kv *kv, int n_embd, int n_batch, const kin_kv_disk *disk,
+int kin_kv_pages_open(kin_kv_pages **out, kin_kv *kv, const kin_border_rows *rows, const kin_kv_disk *disk,
                       const uint8_t variant[KIN_KV_VARIANT_BYTES], kin_err *err) {
     kin_kv_pages *p = *out = calloc(1, sizeof *p);
     if (p) p->missing = malloc((size_t)kin_kv_n_layers(kv) * KIN_PAGES_MAX * sizeof *p->missing);
     if (p && p->missing && kin_kv_store_open(&p->store, disk, variant, kin_kv_page_bytes(kv), err) == 0 &&
-        open_borders(p, kv, n_embd, n_batch, disk, variant, err) == 0)
+        open_borders(p, kv, rows, disk, variant, err) == 0)
         return 0;
     if (!p || !p->missing) kin_err_set(err, "out of memory");
     kin_kv_pages_close(p);
@@ -195,7 +194,7 @@ static int compute_pages(kin_kv_pages *p, kin_kv *kv, const kin_page_request *r,
                     : compute->layers(compute->user, l->layer_begin, l->layer_end, r->seq, (r->first + l->begin) * KIN_KV_CELLS,
                                       n * KIN_KV_CELLS, x, err);
     for (int i = 0; i < n && rc == 0 && l->layer_end < kin_kv_n_layers(kv); i++)
-        kin_border_log_put(p->borders, l->layer_end, &r->keys[l->begin + i], x + (size_t)i * row);
+        kin_border_log_put(p->borders, l->layer_end, &r->keys[l->begin + i], x + (size_t)i * row, false);
     kin_border_log_settle(p->borders);
     free(x);
     return rc == 0 ? n : KIN_FAIL;
@@ -239,7 +238,8 @@ void kin_kv_pages_pass(kin_kv_pages *p, int il, const int64_t *cells, int n, con
 
 void kin_kv_pages_put_border(kin_kv_pages *p, int il, const kin_page_request *r, const float *x) {
     if (!p || !p->borders) return;
-    for (int i = 0; i < r->n; i++) kin_border_log_put(p->borders, il, &r->keys[i], x + (size_t)i * p->n_embd * KIN_KV_CELLS);
+    for (int i = 0; i < r->n; i++)
+        kin_border_log_put(p->borders, il, &r->keys[i], x + (size_t)i * p->n_embd * KIN_KV_CELLS, true);
     kin_border_log_settle(p->borders);
 }
 

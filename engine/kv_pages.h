@@ -10,6 +10,7 @@
 // Owner and thread: the shard's.
 #pragma once
 
+#include "engine/border_log.h"
 #include "engine/kv.h"
 #include "engine/kv_store.h"
 
@@ -22,9 +23,9 @@ typedef struct kin_kv_compute {
     void *user;
 } kin_kv_compute;
 
-// Of the cache; pages of another variant are not found. n_embd: of the hidden states that are logged at borders; 0: none are.
-// n_batch: most tokens of a step.
-int kin_kv_pages_open(kin_kv_pages **out, kin_kv *kv, int n_embd, int n_batch, const kin_kv_disk *disk,
+// Of the cache; pages of another variant are not found. rows: of the hidden states that are logged at borders; n_embd 0: none
+// are.
+int kin_kv_pages_open(kin_kv_pages **out, kin_kv *kv, const kin_border_rows *rows, const kin_kv_disk *disk,
                       const uint8_t variant[KIN_KV_VARIANT_BYTES], kin_err *err);
 // Waits until what was kept is written, for some seconds at most. NULL is allowed. Before the cache is closed.
 void kin_kv_pages_close(kin_kv_pages *pages);
@@ -42,8 +43,8 @@ int kin_kv_pages_recompute(kin_kv_pages *pages, kin_kv *kv, const kin_page_reque
 // A step's tokens were computed up to the border before layer `il`, and are passed on: cells // i64 [n], x // f32 [n, n_embd]
 void kin_kv_pages_pass(kin_kv_pages *pages, int il, const int64_t *cells, int n, const float *x);
 
-// What the tokens of a request's pages have at the border before layer `il`: x // f32 [n * 64, n_embd]. Others can have it on
-// return.
+// What the tokens of a request's pages have at the border before layer `il`, as steps send it: x // f32 [n * 64, n_embd]. Others
+// can have it on return.
 void kin_kv_pages_put_border(kin_kv_pages *pages, int il, const kin_page_request *request, const float *x);
 
 uint64_t kin_kv_pages_bytes(const kin_kv_pages *pages); // of hidden states in memory now. NULL is allowed

@@ -628,9 +628,9 @@ static void open_pages(kin_shard *s) {
     uint8_t variant[KIN_KV_VARIANT_BYTES];
     kin_err err;
     if (s->pages || !s->o.kv_disk.dir) return;
-    int n_embd = kin_share_is_whole(&s->o.share) ? s->hp.n_embd : 0; // the devices of a group have a layer together
-    if (make_variant(s, variant, &err) == 0 &&
-        kin_kv_pages_open(&s->pages, s->kv, n_embd, s->o.n_batch, &s->o.kv_disk, variant, &err) == 0)
+    kin_border_rows rows = {.n_embd = s->hp.n_embd, .n_batch = s->o.n_batch, .wire = s->o.wire};
+    if (!kin_share_is_whole(&s->o.share)) rows.n_embd = 0; // the devices of a group have a layer together
+    if (make_variant(s, variant, &err) == 0 && kin_kv_pages_open(&s->pages, s->kv, &rows, &s->o.kv_disk, variant, &err) == 0)
         return;
     kin_log(KIN_LOG_WARN, "texts are not kept on the disk for later: %s", err.text);
     s->o.kv_disk.dir = NULL;

@@ -33,6 +33,7 @@ typedef struct kin_shard_options {
     int n_batch;                // most tokens per step
     int n_steps;                // most steps at once
     enum ggml_type kv_type;     // GGML_TYPE_F16 or GGML_TYPE_Q8_0
+    kin_activation_type wire;   // as what hidden states are sent to other devices
     bool flash;                 // use the fused attention operator where every device has it
     bool ggml_kernels;          // CPUs compute with ggml's kernels alone, whatever their devices have
     bool output;                // hold the output layer too (the head's shard does)

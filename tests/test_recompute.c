@@ -64,6 +64,8 @@ static int remove_dir(void **state) {
     return system(command);
 }
 
+static kin_activation_type wire; // of all shards
+
 static kin_shard *open_shard(int layer_begin, int layer_end, kin_stream_mode mode, bool keeps) {
     kin_shard_options o = kin_shard_options_defaults(&model);
     kin_shard *s;
@@ -72,6 +74,7 @@ static kin_shard *open_shard(int layer_begin, int layer_end, kin_stream_mode mod
     o.n_ctx = N_CTX;
     o.n_batch = N_BATCH;
     o.output = false;
+    o.wire = wire;
     o.mode = mode;
     o.kv_disk.dir = keeps ? dir : NULL;
     if (kin_shard_open(&s, &model, &devices, &o, &err) != 0) fail_msg("%s", err.text);
@@ -110,6 +113,15 @@ static int ask(kin_shard *s, const kin_page_request *r) {
     return n;
 }
 
+// Rows as the other end of a hop gets them. x // f32 [n, N_EMBD], in place
+static void send(float *x, int n) {
+    uint8_t row[N_EMBD * sizeof(float)];
+    for (int i = 0; i < n; i++) {
+        kin_activations_encode(row, x + i * N_EMBD, N_EMBD, wire);
+        kin_activations_decode(x + i * N_EMBD, row, N_EMBD, wire);
+    }
+}
+
 // a and b compute all, and a keeps it. x // f32 [n_embd] of the token behind the pages, after the last layer
 static void compute_in_two(float *x) {
     kin_shard *a = open_shard(0, 2, KIN_STREAM_RESIDENT, true), *b = open_shard(2, N_LAYER, KIN_STREAM_RESIDENT, false);
@@ -118,9 +130,11 @@ static void compute_in_two(float *x) {
     memcpy(all, inputs, sizeof all);
     memcpy(x, inputs + N_TOKENS * N_EMBD, N_EMBD * sizeof *x);
     run(a, 0, N_TOKENS, 41, all);
+    send(all, N_TOKENS);
     run(b, 0, N_TOKENS, 50, all);
     assert_int_equal(ask(a, &r), N_PAGES);
     run(a, N_TOKENS, 1, 1, x);
+    send(x, 1);
     run(b, N_TOKENS, 1, 1, x);
     kin_shard_close(a);
     kin_shard_close(b);
@@ -146,6 +160,56 @@ static void lost_layers_have_the_bits_that_they_had(void **state) {
         kin_shard_close(c);
         kin_shard_close(d);
     }
+}
+
+// b comes back without its pages, and a sends what it sent before.
+static void a_device_that_comes_back_computes_from_what_it_had_got(void **state) {
+    (void)state;
+    const kin_activation_type wires[] = {KIN_ACTIVATION_F32, KIN_ACTIVATION_F16, KIN_ACTIVATION_Q8};
+    for (int i = 0; i < 3; i++) {
+        wire = wires[i];
+        float expected[N_EMBD], got[N_EMBD];
+        kin_page_request r = request_of(true, 0, N_PAGES);
+        remove_dir(NULL);
+        compute_in_two(expected);
+        kin_shard *a = open_shard(0, 2, KIN_STREAM_RESIDENT, true), *b = open_shard(2, N_LAYER, KIN_STREAM_RESIDENT, true);
+        assert_int_equal(ask(a, &r), N_PAGES);
+        assert_int_equal(ask(b, &r), N_PAGES);
+        memcpy(got, inputs + N_TOKENS * N_EMBD, sizeof got);
+        run(a, N_TOKENS, 1, 1, got);
+        send(got, 1);
+        run(b, N_TOKENS, 1, 1, got);
+        assert_memory_equal(got, expected, sizeof expected);
+        kin_shard_close(a);
+        kin_shard_close(b);
+    }
+    wire = KIN_ACTIVATION_F32;
+}
+
+// The head's embeddings are sent, too; what is behind recomputed layers was inside of a device.
+static void rows_are_logged_as_the_next_layer_gets_them(void **state) {
+    (void)state;
+    float sent[N_TOKENS * N_EMBD], expected[N_EMBD], got[N_EMBD];
+    kin_page_request r = request_of(true, 0, N_PAGES);
+    wire = KIN_ACTIVATION_Q8;
+    kin_shard *whole = open_shard(0, N_LAYER, KIN_STREAM_RESIDENT, false);
+    memcpy(sent, inputs, sizeof sent);
+    send(sent, N_TOKENS);
+    run(whole, 0, N_TOKENS, 50, sent);
+    memcpy(expected, inputs + N_TOKENS * N_EMBD, sizeof expected);
+    run(whole, N_TOKENS, 1, 1, expected);
+    kin_shard_close(whole);
+    kin_shard *c = open_shard(0, 3, KIN_STREAM_RESIDENT, true), *d = open_shard(3, N_LAYER, KIN_STREAM_RESIDENT, true);
+    kin_shard_put_border(c, 0, &r, inputs);
+    assert_int_equal(ask(c, &r), N_PAGES);
+    assert_int_equal(ask(d, &r), N_PAGES);
+    memcpy(got, inputs + N_TOKENS * N_EMBD, sizeof got);
+    run(c, N_TOKENS, 1, 1, got);
+    run(d, N_TOKENS, 1, 1, got);
+    assert_memory_equal(got, expected, sizeof expected);
+    kin_shard_close(c);
+    kin_shard_close(d);
+    wire = KIN_ACTIVATION_F32;
 }
 
 // c first: what it computed is on the disk afterwards, as pages and at its own border.
@@ -204,7 +268,8 @@ static kin_border_log *open_log(int n_embd) {
     kin_kv_disk disk = {.dir = dir};
     kin_border_log *log;
     kin_err err;
-    if (kin_border_log_open(&log, n_embd, LOG_BATCH, &disk, variant, &err) != 0) fail_msg("%s", err.text);
+    const kin_border_rows rows = {.n_embd = n_embd, .n_batch = LOG_BATCH};
+    if (kin_border_log_open(&log, &rows, &disk, variant, &err) != 0) fail_msg("%s", err.text);
     return log;
 }
 
@@ -322,6 +387,8 @@ static void what_the_disk_did_not_take_is_tried_again(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(lost_layers_have_the_bits_that_they_had, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(a_device_that_comes_back_computes_from_what_it_had_got, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(rows_are_logged_as_the_next_layer_gets_them, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(what_was_computed_is_kept_for_the_next_loss, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(without_hidden_states_nothing_is_computed, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(the_first_layers_begin_with_what_the_head_gives, make_dir, remove_dir),

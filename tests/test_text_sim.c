@@ -226,13 +226,13 @@ static cache *cache_of(int node, uint32_t epoch) {
     kin_kv_options o = {.windows = kin_windows_one(w.layer_begin, w.layer_end, 0), .n_ctx = N_CTX, .type = GGML_TYPE_F16};
     char dir[] = {(char)('0' + node), 0};
     kin_kv_disk disk = {.dir = dir};
-    int n_logged = t.has_no_borders ? 0 : N_EMBD;
+    const kin_border_rows rows = {.n_embd = t.has_no_borders ? 0 : N_EMBD, .n_batch = N_BATCH};
     kin_err err;
     if (c->kv && c->epoch == epoch && c->life == t.w->nodes[node].life) return c;
     close_cache(c);
     *c = (cache){.epoch = epoch, .life = t.w->nodes[node].life};
     if (kin_kv_open(&c->kv, &hp, &o, on_cpu, &cpu, &err) != 0 ||
-        (!disks.keeps_nothing[node] && kin_kv_pages_open(&c->pages, c->kv, n_logged, N_BATCH, &disk, variant, &err) != 0))
+        (!disks.keeps_nothing[node] && kin_kv_pages_open(&c->pages, c->kv, &rows, &disk, variant, &err) != 0))
         fail_msg("%s", err.text);
     assert_true(kin_kv_page_bytes(c->kv) == KIN_SIM_PAGE_BYTES);
     return c;
