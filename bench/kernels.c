@@ -3,6 +3,7 @@
 //
 // Both are timed in turns, several rounds, and the best of each counts: the machine may be busy with other things.
 #include <getopt.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,13 +16,18 @@
 
 enum { EXIT_USAGE = 2, COLUMNS = 2048, MATRIX_ROWS = 4096, THREADS_MAX = 16, N_MAX = 128 };
 
+static const double LEAST_MB = 0.1, LEAST_PASS_MB = 64; // where weights are few they are multiplied again and again
+
 static const char usage[] =
     "usage: kernels [--type NAME] [--backend NAME] [--rows N] [--threads N] [--mb N] [--rounds N] [--json]\n"
     "\n"
     "Times matrix products: every type of weights (one: --type), with the best back-end (another: --backend, or all) and 1 to "
     "128\n"
-    "activation rows (one number: --rows), N threads (default: 2), matrices of N MB together (default: 256), best of N rounds\n"
-    "(default: 5). \"read\" is the share of the rate at which the threads only read the weights.\n";
+    "activation rows (one number: --rows), N threads (default: 2), matrices of N MB together (default: 256; few, such as 0.7, "
+    "stay\n"
+    "in the processor's caches), best of N rounds (default: 5). \"read\" is the share of the rate at which the threads only read "
+    "the\n"
+    "weights.\n";
 
 typedef struct type {
     const char *name;
@@ -37,19 +43,20 @@ static const int row_counts[] = {1, 2, 3, 4, 8, 16, 32, 64, 128};
 
 typedef struct options {
     const char *type, *backend;
-    int rows, threads, mb, rounds;
+    int rows, threads, rounds;
+    double mb;
     bool json;
 } options;
 
-// One product, or one reading, of n_matrices matrices. Threads take ranges of the rows of each.
+// One product, or one reading, of n_matrices matrices, n_passes times. Threads take ranges of the rows of each.
 typedef struct job {
     const kin_kernels *kernels; // NULL: read only
     kin_matrix matrix;          // data: the first
     size_t matrix_bytes;
-    int n_matrices, n;
+    int matrix_rows, n_matrices, n_passes, n;
     const float *x;     // [n, COLUMNS]
     const kin_act *act; // [n_blocks][n]
-    float *y;           // [n, MATRIX_ROWS]
+    float *y;           // [n, matrix_rows]
 } job;
 
 typedef struct thread {
@@ -74,14 +81,14 @@ static uint64_t read_all(const uint8_t *data, size_t bytes) {
 static void *run(void *argument) {
     thread *t = argument;
     const job *j = t->job;
-    int panels = MATRIX_ROWS / KIN_PANEL_ROWS, begin = panels * t->index / t->n, end = panels * (t->index + 1) / t->n;
+    int panels = j->matrix_rows / KIN_PANEL_ROWS, begin = panels * t->index / t->n, end = panels * (t->index + 1) / t->n;
     size_t panel_bytes = j->matrix_bytes / (size_t)panels;
-    for (int i = 0; i < j->n_matrices; i++) {
+    for (int i = 0; i < j->n_matrices * j->n_passes; i++) {
         kin_matrix m = j->matrix;
-        const uint8_t *data = (const uint8_t *)m.data + (size_t)i * j->matrix_bytes;
+        const uint8_t *data = (const uint8_t *)m.data + (size_t)(i % j->n_matrices) * j->matrix_bytes;
         m.data = data;
         if (j->kernels)
-            j->kernels->matmul(&m, j->act, j->x, j->n, j->y, MATRIX_ROWS, begin, end);
+            j->kernels->matmul(&m, j->act, j->x, j->n, j->y, j->matrix_rows, begin, end);
         else
             t->sum += read_all(data + (size_t)begin * panel_bytes, (size_t)(end - begin) * panel_bytes);
     }
@@ -105,7 +112,8 @@ static double seconds(const job *j, int n_threads) {
 }
 
 static void show(const options *o, const type *t, const job *j, double best, double read) {
-    double weights = (double)j->n_matrices * COLUMNS * MATRIX_ROWS, bytes = (double)j->n_matrices * (double)j->matrix_bytes;
+    double n_matrices = (double)j->n_matrices * j->n_passes, weights = n_matrices * COLUMNS * j->matrix_rows,
+           bytes = n_matrices * (double)j->matrix_bytes;
     double ms = best * 1e3, gb_s = bytes / best / 1e9, gmac_s = weights * j->n / best / 1e9;
     if (o->json) {
         printf("{\"type\":\"%s\",\"backend\":\"%s\",\"threads\":%d,\"rows\":%d,\"weights\":%.0f,\"ms\":%.3f,\"gb_s\":%.2f,"
@@ -160,25 +168,29 @@ static bool parse(int argc, char **argv, options *o) {
         case 'b': o->backend = optarg; break;
         case 'r': o->rows = atoi(optarg); break;
         case 'n': o->threads = atoi(optarg); break;
-        case 'm': o->mb = atoi(optarg); break;
+        case 'm': o->mb = atof(optarg); break;
         case 'k': o->rounds = atoi(optarg); break;
         case 'j': o->json = true; break;
         default: return false;
         }
     }
-    return optind == argc && o->threads >= 1 && o->threads <= THREADS_MAX && o->mb >= 1 && o->rounds >= 1 && o->rows >= 0 &&
-           o->rows <= N_MAX;
+    return optind == argc && o->threads >= 1 && o->threads <= THREADS_MAX && o->mb >= LEAST_MB && o->rounds >= 1 &&
+           o->rows >= 0 && o->rows <= N_MAX;
 }
 
 static void time_type(const options *o, const type *t, const kin_kernels *k, const uint8_t *weights, float *x, kin_act *act,
                       float *y) {
-    size_t matrix_bytes = MATRIX_ROWS / KIN_PANEL_ROWS * kin_panel_bytes(t->number, COLUMNS);
-    int n_matrices = (int)((size_t)o->mb * 1000000 / matrix_bytes);
+    size_t panel_bytes = kin_panel_bytes(t->number, COLUMNS), n_panels = (size_t)(o->mb * 1e6) / panel_bytes;
+    if (n_panels > MATRIX_ROWS / KIN_PANEL_ROWS) n_panels = MATRIX_ROWS / KIN_PANEL_ROWS;
+    if (n_panels < 1) n_panels = 1;
+    int rows = (int)n_panels * KIN_PANEL_ROWS, n_matrices = (int)(o->mb * 1e6 / (double)(n_panels * panel_bytes));
     job j = {
         .kernels = k,
-        .matrix = {.type = t->number, .columns = COLUMNS, .rows = MATRIX_ROWS, .data = weights},
-        .matrix_bytes = matrix_bytes,
+        .matrix = {.type = t->number, .columns = COLUMNS, .rows = rows, .data = weights},
+        .matrix_bytes = n_panels * panel_bytes,
+        .matrix_rows = rows,
         .n_matrices = n_matrices > 0 ? n_matrices : 1,
+        .n_passes = o->mb < LEAST_PASS_MB ? (int)ceil(LEAST_PASS_MB / o->mb) : 1,
         .x = x,
         .act = act,
         .y = y,
@@ -200,7 +212,7 @@ int main(int argc, char **argv) {
         fputs(usage, stderr);
         return EXIT_USAGE;
     }
-    uint8_t *weights = some_weights((size_t)o.mb * 1000000 + (size_t)MATRIX_ROWS * COLUMNS * 4);
+    uint8_t *weights = some_weights((size_t)(o.mb * 1e6) + (size_t)MATRIX_ROWS * COLUMNS * 4);
     float *x = malloc(sizeof(float) * N_MAX * COLUMNS), *y = malloc(sizeof(float) * N_MAX * MATRIX_ROWS);
     kin_act *act = aligned_alloc(64, (kin_act_bytes(COLUMNS, N_MAX) + 63) / 64 * 64);
     for (int i = 0; i < N_MAX * COLUMNS; i++) x[i] = (float)(i % 255 - 127) / 100;

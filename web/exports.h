@@ -37,8 +37,9 @@ KIN_EXPORT("payload") uint8_t *kin_web_payload(size_t n);
 KIN_EXPORT("take") int kin_web_take(size_t n, int type);
 
 // Before anything is open: seconds per byte of weights of that type (the number of GGUF) times so many rows, in the shapes of a
-// layer (of several rows, of one matrix). There are as many layers as `bytes`, so that they come from memory. backend: 0, this
-// module's own; 1, plain C. -1: there is no kernel, or no memory.
+// layer (of several rows, of one matrix). There are as many layers as `bytes`, so that they come from memory; of fewer bytes than
+// a layer's it is one matrix again and again, which a processor's cache may hold. backend: 0, this module's own; 1, plain C. -1:
+// there is no kernel, or no memory.
 KIN_EXPORT("product_s") double kin_web_product_s(int type, int n_rows, int n_threads, size_t bytes, int backend);
 // Seconds per byte of the keys and values that so many tokens of one sequence see, 32 heads of 64 on 8; as many as `bytes`. -1:
 // there is no memory.

@@ -67,7 +67,8 @@ enum { N_SHAPES = sizeof shapes / sizeof *shapes };
 
 typedef struct product {
     const kin_kernels *kernels;
-    int type, n_products; // of a layer
+    int type, n_products;   // of a layer
+    int64_t rows[N_SHAPES]; // of its matrices
     uint8_t *weights, *layer;
     size_t layer_bytes;
     kin_act *act; // [WIDE / 256][n]
@@ -75,14 +76,28 @@ typedef struct product {
     int64_t n;
 } product;
 
-static size_t bytes_of(int type, int i) {
-    return (size_t)shapes[i].rows * ggml_row_size((enum ggml_type)type, shapes[i].columns);
+static size_t bytes_of(const product *p, int i) {
+    return (size_t)p->rows[i] * ggml_row_size((enum ggml_type)p->type, shapes[i].columns);
+}
+
+// A layer's. Of a prompt one matrix: reading does not count. Where fewer bytes are asked for than a layer has, one of these.
+static void choose_matrices(product *p, size_t bytes) {
+    for (int i = 0; i < N_SHAPES; i++) p->rows[i] = shapes[i].rows;
+    for (int i = 0; i < N_SHAPES; i++) p->layer_bytes += bytes_of(p, i);
+    if (p->n == 1 && bytes >= p->layer_bytes) {
+        p->n_products = N_SHAPES;
+        return;
+    }
+    int64_t rows = (int64_t)(bytes / ggml_row_size((enum ggml_type)p->type, WIDTH)) / KIN_PANEL_ROWS * KIN_PANEL_ROWS;
+    if (p->n == 1 && rows < shapes[0].rows) p->rows[0] = rows > KIN_PANEL_ROWS ? rows : KIN_PANEL_ROWS;
+    p->n_products = 1;
+    p->layer_bytes = bytes_of(p, 0);
 }
 
 static void multiply(void *user, int i, int ith, int nth) {
     const product *p = user;
-    kin_matrix w = {.type = p->type, .columns = shapes[i].columns, .rows = shapes[i].rows, .data = p->layer};
-    for (int before = 0; before < i; before++) w.data = (const uint8_t *)w.data + bytes_of(p->type, before);
+    kin_matrix w = {.type = p->type, .columns = shapes[i].columns, .rows = p->rows[i], .data = p->layer};
+    for (int before = 0; before < i; before++) w.data = (const uint8_t *)w.data + bytes_of(p, before);
     int64_t panels = w.rows / KIN_PANEL_ROWS;
     p->kernels->matmul(&w, p->act, p->x, p->n, p->y, w.rows, panels * ith / nth, panels * (ith + 1) / nth);
 }
@@ -92,12 +107,11 @@ static void choose_layer(void *user, size_t piece) {
     p->layer = p->weights + piece * p->layer_bytes;
 }
 
-// Of a prompt, one product: reading does not count.
 double kin_web_product_s(int type, int n_rows, int n_threads, size_t bytes, int backend) {
-    product p = {.kernels = kin_kernels_at(backend), .type = type, .n_products = n_rows > 1 ? 1 : N_SHAPES, .n = n_rows};
+    product p = {.kernels = kin_kernels_at(backend), .type = type, .n = n_rows};
     if (!p.kernels || n_rows < 1 || !kin_kernel_has(type, WIDTH, WIDTH)) return -1;
     kin_act_kind kind = kin_kernel_act_kind(type);
-    for (int i = 0; i < p.n_products; i++) p.layer_bytes += bytes_of(type, i);
+    choose_matrices(&p, bytes);
     size_t n_layers = bytes > p.layer_bytes ? bytes / p.layer_bytes : 1;
     p.weights = calloc(n_layers, p.layer_bytes);
     p.act = calloc(1, kin_act_bytes(WIDE, n_rows));
