@@ -1,4 +1,6 @@
-// Rings with tabs of headless Chromium, real pages, beside what was predicted. The head has core 0, browsers and devices core 1:
+// Rings with tabs of headless Chromium, real pages, beside what was predicted. The head has core 0, browsers and devices core 1. Both
+// are kept from idling by a program of idle priority: on a virtual machine a processor that wakes is slow for a while, and in a
+// ring each waits while others compute (docs/LAB.md).
 //
 //   node bench/tab.mjs KIN MODEL predict [ROW]   milliseconds per token, predicted and measured, for several plans: CSV
 //   node bench/tab.mjs KIN MODEL left-out        whom `--plan auto` leaves out, and why
@@ -17,7 +19,7 @@ const CONTEXT = 256; // plans are for a token in its middle
 const TURNS = 3, LENGTHS = [25, 128, 512, 1024], LENGTH_TOKENS = 24, LENGTH_CONTEXT = 1280;
 const SLOW = '--js-flags=--liftoff-only'; // V8's compiler that does not optimize
 const dir = mkdtempSync(`${tmpdir()}/kin-tab-`);
-const env = { HOME: dir, XDG_CACHE_HOME: `${dir}/cache`, XDG_CONFIG_HOME: `${dir}/config`, OMP_WAIT_POLICY: 'passive', GOMP_SPINCOUNT: '0' };
+const env = { HOME: dir, XDG_CACHE_HOME: `${dir}/cache`, XDG_CONFIG_HOME: `${dir}/config`, OMP_WAIT_POLICY: 'passive', GOMP_SPINCOUNT: '0', KIN_VERBOSE: '1' };
 let n_rings = 0, n_browsers = 0;
 
 const median = (list) => [...list].sort((a, b) => a - b)[list.length >> 1];
@@ -25,6 +27,7 @@ const sum = (list) => list.reduce((all, x) => all + x, 0);
 const say = (...words) => console.log(words.join(','));
 const fixed = (x) => (x === undefined ? '' : x.toFixed(2));
 const pinned = (cores, program, words) => start('taskset', ['-c', cores, program, ...words], env);
+const keepAwake = (core) => start('taskset', ['-c', core, 'chrt', '--idle', '0', 'sh', '-c', `while kill -0 ${process.pid}; do :; done`]); // not for longer than this program
 
 // ---- browsers and tabs
 
@@ -155,6 +158,12 @@ const ROWS = [
   { name: 'even two threads', plan: 'even', threads: 2 },
 ];
 
+// What the head says of a member's tokens (KIN_VERBOSE): its computing over what was predicted, from the end of the last text.
+function measuredOf(ring, name) {
+  const all = [...ring.head.said.matchAll(/measured of '(.*?)': computing ([\d.]+) times/g)].filter((m) => m[1] === name);
+  return Number(all.at(-1)?.[2] ?? NaN);
+}
+
 async function predictRow(row) {
   const { tabs = 1, threads = 1 } = row;
   const ring = await openRing({ ...row, devices: tabs }), browser = await browserWith(), pages = [];
@@ -172,14 +181,14 @@ async function predictRow(row) {
   const computed = sum(plan.devices.filter((d) => d.name !== 'head').map((d) => d.compute_ms));
   const rates = await pages[0].evaluate(() => window.kinRates.token_bytes_s);
   const gb = (type) => (rates[type] / 1e9).toFixed(2);
-  say(row.name, layers, fixed(plan.tpot_ms), fixed(ms), plan.tpot_ms ? ((100 * (plan.tpot_ms - ms)) / ms).toFixed(1) : '', fixed(of('head').compute_ms), fixed(computed), fixed(steps), fixed((plan.windows_ms ?? 0) + (plan.hops_ms ?? 0)), gb('Q4_K'), gb('Q6_K'), plan.not_predicted ?? '');
+  say(row.name, layers, fixed(plan.tpot_ms), fixed(ms), plan.tpot_ms ? ((100 * (plan.tpot_ms - ms)) / ms).toFixed(1) : '', fixed(of('head').compute_ms), fixed(of('head').compute_ms * measuredOf(ring, 'head')), fixed(computed), fixed(steps), fixed((plan.windows_ms ?? 0) + (plan.hops_ms ?? 0)), gb('Q4_K'), gb('Q6_K'), plan.not_predicted ?? '');
   await close(ring, ...pages);
   await browser.close();
 }
 
 async function predict() {
   execFileSync('taskset', ['-c', '0', kin, 'profile', '--threads', '1', '--refresh'], { env: { ...process.env, ...env }, stdio: 'ignore' });
-  say('ring', 'layers: head + tabs', 'predicted ms', 'measured ms', 'error %', 'head predicted', 'tabs predicted', 'tabs measured', 'ways predicted', 'tab Q4_K GB/s', 'tab Q6_K GB/s', 'remark');
+  say('ring', 'layers: head + tabs', 'predicted ms', 'measured ms', 'error %', 'head predicted', 'head measured', 'tabs predicted', 'tabs measured', 'ways predicted', 'tab Q4_K GB/s', 'tab Q6_K GB/s', 'remark');
   for (const row of ROWS) if (!only || row.name === only) await predictRow(row);
 }
 
@@ -234,6 +243,7 @@ if (!modes[mode]) {
   process.exit(2);
 }
 let status = 0;
+['0', '1'].forEach(keepAwake);
 try {
   await modes[mode]();
 } catch (err) {
