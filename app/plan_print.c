@@ -149,7 +149,7 @@ enum { LOST, PAUSE, PAGES, COMPUTED, FETCH, BY };
 static void fill_loss(kin_table *table, const kin_plan_view *view, int device) {
     const kin_loss *l = &view->losses[device];
     kin_table_row(table);
-    kin_table_cell(table, LOST, "%.24s", view->facts->devices[device].name);
+    kin_table_cell(table, LOST, "%.24s", view->devices->devices[device].name);
     if (view->if_lost[device] == KIN_PLAN_VIEW_ENDS) {
         kin_table_cell(table, BY, "nobody has room: texts wait for it");
         return;
@@ -159,7 +159,7 @@ static void fill_loss(kin_table *table, const kin_plan_view *view, int device) {
     fill_time(table, COMPUTED, l->compute_s);
     fill_time(table, FETCH, l->fetch_s);
     if (l->way == KIN_LOSS_PAGES)
-        kin_table_cell(table, BY, "pages, its own from %.24s", view->facts->devices[l->buddy].name);
+        kin_table_cell(table, BY, "pages, its own from %.24s", kin_plan_view_buddy(view, device));
     else if (l->way == KIN_LOSS_LAYERS)
         kin_table_cell(table, BY, "pages, its own layers computed again");
     else

@@ -92,15 +92,27 @@ static int explain(kin_plan_view *view, const kin_plan_options *options, kin_err
     return 0;
 }
 
-// A token by the best plan under these options, with groups or without. Infinite: there is none.
-static double best_s(const kin_plan_view *view, const kin_plan_options *options) {
+// The best plan under these options, with groups or without, in view->other, and a token by it. Infinite: there is none.
+static double find_best(kin_plan_view *view, const kin_plan_options *options) {
     kin_plan plan;
     kin_prediction ring;
-    kin_grouped_plan grouped;
+    kin_grouped_plan *best = &view->other;
     bool is_ring = kin_plan_view_ask(view->devices, options, view->scheduler, &plan, &ring, NULL) == 0;
     double s = is_ring ? ring.tpot_s : INFINITY;
-    bool is_grouped = kin_plan_grouped(view->devices, options, s, &grouped, NULL) == 0 && grouped.grouping.n > 0;
-    return is_grouped && !grouped.is_only_tried ? fmin(s, grouped.prediction.tpot_s) : s;
+    bool is_grouped = kin_plan_grouped(view->devices, options, s, best, NULL) == 0 && best->grouping.n > 0;
+    if (is_grouped && !best->is_only_tried && best->prediction.tpot_s < s) return best->prediction.tpot_s;
+    best->grouping.n = 0;
+    best->plan = plan;
+    return s;
+}
+
+// Of a device that computes, with the best plan without it in view->other. s: a token by that.
+static void find_loss(kin_plan_view *view, int device, double s) {
+    const kin_loss_side before = {&view->grouped.grouping, &view->plan}, after = {&view->other.grouping, &view->other.plan};
+    view->if_lost[device] = KIN_PLAN_VIEW_ENDS;
+    if (!isfinite(s)) return;
+    bool is_known = kin_loss_predict_grouped(view->devices, &before, &after, device, &view->losses[device], NULL) == 0;
+    view->if_lost[device] = is_known ? KIN_PLAN_VIEW_PAUSES : KIN_PLAN_VIEW_UNASKED;
 }
 
 static void say_layers(const kin_plan_view *view, int device, char *text, size_t size) {
@@ -115,7 +127,7 @@ static void say_layers(const kin_plan_view *view, int device, char *text, size_t
     }
 }
 
-// As explain, of a plan with groups: what a loss would cost is not known of those.
+// As explain, of a plan with groups.
 static void explain_groups(kin_plan_view *view, const kin_plan_options *options) {
     for (int i = 0; i < view->devices->n_device; i++) {
         const char *name = view->devices->devices[i].name;
@@ -125,7 +137,8 @@ static void explain_groups(kin_plan_view *view, const kin_plan_options *options)
         if (view->refused & kin_device_bit(i) || options->leave_out & kin_device_bit(i)) continue;
         say_layers(view, i, layers, sizeof layers);
         if (i > 0) *(computes ? &o.leave_out : &o.force_in) |= kin_device_bit(i);
-        double more_ms = i > 0 ? 1e3 * (best_s(view, &o) - view->prediction.tpot_s) : 0;
+        double other_s = i > 0 ? find_best(view, &o) : 0, more_ms = 1e3 * (other_s - view->prediction.tpot_s);
+        if (i > 0 && computes) find_loss(view, i, other_s);
         if (i == 0)
             snprintf(view->sentences[i], KIN_PLAN_EXPLAIN_MAX, "%s: %s; the head, with embedding and output", name,
                      computes ? layers : "no layers");
@@ -180,6 +193,12 @@ static json_t *windows_json(const kin_plan *plan, int device) {
     return list;
 }
 
+const char *kin_plan_view_buddy(const kin_plan_view *view, int lost) {
+    int buddy = view->losses[lost].buddy;
+    const kin_group *group = group_with(view, buddy);
+    return view->devices->devices[group ? group->devices[0] : buddy].name;
+}
+
 static json_t *loss_json(const kin_plan_view *view, int device) {
     const kin_loss *l = &view->losses[device];
     if (view->if_lost[device] != KIN_PLAN_VIEW_PAUSES) return json_pack("{s:s}", "way", "none");
@@ -190,7 +209,7 @@ static json_t *loss_json(const kin_plan_view *view, int device) {
                              "compute_ms", l->compute_s * 1e3, "computed_tokens", l->n_computed);
     if (json && l->way == KIN_LOSS_PAGES) {
         json_object_set_new(json, "pages_ms", json_real(l->pages_s * 1e3));
-        json_object_set_new(json, "copies", json_string(view->facts->devices[l->buddy].name));
+        json_object_set_new(json, "copies", json_string(kin_plan_view_buddy(view, device)));
     }
     if (json && l->layers_s > 0) json_object_set_new(json, "layers_ms", json_real(l->layers_s * 1e3));
     return json;

@@ -9,7 +9,7 @@
 
 #include "pure/plan/explain.h"
 #include "pure/plan/group_search.h"
-#include "pure/plan/loss.h"
+#include "pure/plan/loss_group.h"
 #include "pure/plan/timeline.h"
 
 typedef struct kin_plan_view {
@@ -32,6 +32,7 @@ typedef struct kin_plan_view {
         KIN_PLAN_VIEW_PAUSES
     } if_lost[KIN_FACTS_MAX_DEVICES];       // texts, with that device
     kin_loss losses[KIN_FACTS_MAX_DEVICES]; // of those that pause
+    kin_grouped_plan other;                 // scratch
 } kin_plan_view;
 
 // A scheduler's plan and what it will take. Fails, too, where the scheduler would not heed options->n_rounds.
@@ -51,6 +52,9 @@ int kin_plan_view_of(kin_plan_view *view, const kin_facts *facts, const kin_plan
 
 // What the device's GPU holds beside its KV cache and buffers.
 double kin_plan_view_gpu_bytes(const kin_plan_view *view, int device);
+
+// Who has copies of the lost device's pages: the first one of a group.
+const char *kin_plan_view_buddy(const kin_plan_view *view, int lost);
 
 // New references.
 json_t *kin_plan_view_json(const kin_plan_view *view);

@@ -355,6 +355,9 @@ says "$out" '^  sums of groups'
 says "$out" '^a group is faster: den + desk share [0-9]* layers, 2 x [0-9]* sums of 0\.20 ms cost .* ms; sharing the layers gains '
 says "$out" '^den: shares [0-9]* layers with desk; without it [0-9.]* ms/token more$'
 says "$out" '^desk: shares [0-9]* layers with den; without it [0-9.]* ms/token more$'
+pair 1e-4 | sed 's/"cpu"/"disk_bytes_per_s": 1e9, &/g' >"$dir/disks.json"
+plan 0 --what-if "$dir/disks.json" --cached 128
+for who in den desk; do says "$out" "^$who  *[0-9.]* s .* computing 128 tokens *\$"; done
 plan 0 --what-if "$dir/pair.json" --json
 says "$out" '"groups": \['
 says "$out" '"saves_ms": '

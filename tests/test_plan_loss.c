@@ -9,7 +9,7 @@
 #include <math.h>
 
 #include "pure/plan/device_time.h"
-#include "pure/plan/loss.h"
+#include "pure/plan/loss_group.h"
 #include "pure/plan/prompt.h"
 
 enum { N_LAYER = 8, HEAD = 0, FIRST = 1, SECOND = 2, N_CACHED = 1030 };
@@ -234,6 +234,60 @@ static void what_a_disk_of_no_known_rate_takes_is_not_known(void **state) {
     assert_string_equal(err.text, "the rate of a disk is not known");
 }
 
+// ---- groups
+
+static kin_loss lose_grouped(const kin_facts *f, const kin_loss_side *before, const kin_loss_side *after, int device) {
+    kin_loss loss;
+    kin_err err;
+    if (kin_loss_predict_grouped(f, before, after, device, &loss, &err) != 0) fail_msg("%s", err.text);
+    return loss;
+}
+
+// The first and the second device share six layers of the head's eight.
+static void of_a_group_all_is_computed_and_whole_layers_are_read(void **state) {
+    (void)state;
+    kin_facts f = three();
+    const kin_grouping none = {0}, pair = {1, {{2, {FIRST, SECOND}, {1, 1}}}};
+    const kin_plan plan = plan_of(2, 0, 6);
+    f.model.share_heads = f.model.share_ff = 2;
+    kin_loss l = lose_grouped(&f, &(kin_loss_side){&pair, &plan}, &(kin_loss_side){&none, &plan}, FIRST);
+    assert_int_equal(l.way, KIN_LOSS_COMPUTED);
+    assert_int_equal(l.n_computed, N_CACHED);
+    assert_true(l.pages_s == 0 && l.layers_s == 0);
+    near(l.load_s, 6e6 / 4e6);
+    near(l.fetch_s, 3e6 / 1e6); // half of them it had
+    near(l.compute_s, lose(&f, &plan, &plan, FIRST).compute_s);
+    near(l.pause_s, KIN_LOSS_SWITCH_S + l.load_s + l.compute_s);
+}
+
+// A single device is lost, and another one has its layers.
+static void groups_that_stay_have_their_pages(void **state) {
+    (void)state;
+    enum { THIRD = 3 };
+    static kin_facts f, with;
+    const kin_grouping pair = {1, {{2, {FIRST, HEAD}, {1, 1}}}}, uneven = {1, {{2, {FIRST, HEAD}, {3, 1}}}};
+    kin_plan plan = plan_of(4, 0, 4), without = {.n_rounds = 1, .n_stops = 2, .stops = {{.device = HEAD}, {.device = THIRD}}};
+    kin_err err;
+    f = three();
+    f.n_device = 4;
+    f.devices[THIRD] = f.devices[SECOND];
+    f.devices[THIRD].name[0] = 'd';
+    for (int i = 0; i < 4; i++) f.links[i][THIRD] = f.links[THIRD][i] = (kin_link_facts){0.01, 1e6};
+    f.model.share_heads = f.model.share_ff = 4;
+    without.shares[HEAD].n_layer = without.shares[THIRD].n_layer = 4;
+    kin_loss l = lose_grouped(&f, &(kin_loss_side){&pair, &plan}, &(kin_loss_side){&pair, &without}, SECOND);
+    assert_int_equal(l.way, KIN_LOSS_PAGES);
+    assert_int_equal(l.buddy, HEAD);
+    assert_int_equal(kin_grouping_apply(&f, &pair, &with, &err), 0);
+    near(l.pause_s, lose(&with, &plan, &without, SECOND).pause_s);
+    near(l.load_s, 4e6 / 4e6);
+    l = lose_grouped(&f, &(kin_loss_side){&uneven, &plan}, &(kin_loss_side){&pair, &without}, SECOND);
+    assert_int_equal(l.way, KIN_LOSS_COMPUTED); // other shares
+    f.devices[SECOND].os = KIN_OS_BROWSER;      // nobody has pages of its layers, and a group logs nothing
+    l = lose_grouped(&f, &(kin_loss_side){&pair, &plan}, &(kin_loss_side){&pair, &without}, SECOND);
+    assert_true(l.way == KIN_LOSS_COMPUTED && l.layers_s == 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_buddy_reads_its_own_disk_and_the_others_what_moved),
@@ -247,6 +301,8 @@ int main(void) {
         cmocka_unit_test(what_is_fetched_shares_the_heads_link),
         cmocka_unit_test(a_plan_that_still_has_the_device_is_refused),
         cmocka_unit_test(what_a_disk_of_no_known_rate_takes_is_not_known),
+        cmocka_unit_test(of_a_group_all_is_computed_and_whole_layers_are_read),
+        cmocka_unit_test(groups_that_stay_have_their_pages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -149,10 +149,17 @@ static bool recompute_lost(const kin_facts *facts, const places *p, int lost, in
     return true;
 }
 
-// False: it cannot be. Of several windows of the lost one the later ones need what others compute of the former: all is computed.
+static bool has_groups(const kin_facts *facts) {
+    bool has = false;
+    for (int d = 0; d < facts->n_device; d++) has = has || facts->shared[d].n_members > 0;
+    return has;
+}
+
+// False: it cannot be. Devices of a group log nothing. Of several windows of the lost one the later ones need what others compute
+// of the former: all is computed.
 static bool recompute_layers(const kin_facts *facts, const kin_plan *plan, const kin_plan *without, const places *p, int lost,
                              int n_pages, double *s) {
-    if (plan->n_rounds > 1 || without->n_rounds > 1 || !all_keep_pages(facts, p, lost)) return false;
+    if (has_groups(facts) || plan->n_rounds > 1 || without->n_rounds > 1 || !all_keep_pages(facts, p, lost)) return false;
     if (!fetch_pages(facts, p, without, lost, -1, n_pages, s)) return false;
     *s += hops_of(facts, without);
     return recompute_lost(facts, p, lost, n_pages, s);
