@@ -7,7 +7,7 @@
 
 enum {
     KIN_OP_TILE = 128,       // rows of a batch that are rounded and multiplied together
-    KIN_OP_GATED_PANELS = 4, // of a gated chunk: its second product lies on the stack, 32 KiB
+    KIN_OP_GATED_PANELS = 4, // of a gated chunk of a whole tile: its second product lies on the stack, 32 KiB
     KIN_OP_ARGS = 9,         // most tensors that a node reads (ggml's limit for operators of others)
 };
 
@@ -85,9 +85,13 @@ static inline int64_t kin_op_panels(const struct ggml_tensor *weight) {
 // Products of all n rows of an input: y // f32 [n, ldy]
 void kin_op_multiply(const struct kin_op *op, const kin_matrix *w, kin_act_kind kind, const void *input, int64_t n, float *y,
                      int64_t ldy);
-// The same of two matrices of at most KIN_OP_GATED_PANELS panels: y = silu(gate) * up
+// The same of two matrices of at most kin_op_gated_panels panels: y = silu(gate) * up
 void kin_op_multiply_gated(const struct kin_op *op, const kin_matrix *gate, const kin_matrix *up, kin_act_kind kind,
                            const void *input, int64_t n, float *y, int64_t ldy);
 
 // How many panels a chunk has.
 int64_t kin_op_chunk_panels(int64_t n_panels, int n_threads);
+// How many panels of each matrix a gated chunk can have, for an input of n rows.
+static inline int64_t kin_op_gated_panels(int64_t n) {
+    return KIN_OP_GATED_PANELS * KIN_OP_TILE / kin_op_tile_rows(n, 0);
+}
