@@ -166,7 +166,8 @@ static void ask_about(kin_cluster *c, question_fn *ask, uint32_t number, const u
     int n = 0;
     for (int i = 0; i < n_devices && n < N_DEVICES_MAX; i++) {
         const kin_membership_device *d = kin_membership_device_at(c->membership, devices[i]);
-        candidates[n] = (kin_candidate){.name = d->name, .memory = d->facts.memory};
+        candidates[n] =
+            (kin_candidate){.name = d->name, .memory = d->facts.memory, .has_layers = kin_assignment_find(c->plan, &d->id) >= 0};
         ids[n++] = d->id;
     }
     candidates[n] = (kin_candidate){.name = c->o.name, .memory = memory};

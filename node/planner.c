@@ -54,6 +54,7 @@ struct kin_planner {
     active_plan now, proposed;    // in force; the last answer, until it is
     active_plan next;             // what is being thought about
     kin_time changed_at;          // when the last plan was chosen
+    int n_left_out;               // of one group
     kin_facts corrected, grouped; // scratch
 };
 
@@ -489,16 +490,33 @@ static int read_ring(kin_planner *p, const kin_ring_plan *ring, kin_err *err) {
     return 0;
 }
 
+// Devices that can share a layer.
+static int most_ranks(const kin_planner *p) {
+    double n_pieces = fmin(p->model.share_heads, p->model.share_ff);
+    return (int)fmin(n_pieces, KIN_GROUP_MAX);
+}
+
 static int apply_rule(const kin_planner *p, const kin_candidate *candidates, int n, kin_ring_plan *out, kin_err *err) {
     int n_rounds = p->o.n_rounds ? p->o.n_rounds : 1;
     if (p->manual.n_entries) return kin_manual_plan_apply(&p->manual, candidates, n, out, err);
-    if (strcmp(p->o.plan, "tp") == 0) return kin_plan_one_group(candidates, n, p->model.n_layer, out, err);
+    if (strcmp(p->o.plan, "tp") == 0) return kin_plan_one_group(candidates, n, most_ranks(p), p->model.n_layer, out, err);
     if (strcmp(p->o.plan, "even") == 0) return kin_plan_even(candidates, n, p->model.n_layer, n_rounds, out, err);
     return kin_plan_by_memory(candidates, n, p->model.n_layer, n_rounds, out, err);
 }
 
+// One group cannot be of more devices than a layer can be cut for.
+static void say_left_out(kin_planner *p, const kin_ring_plan *ring, int n) {
+    int n_left_out = strcmp(p->o.plan, "tp") == 0 ? n - ring->n_members : 0;
+    if (n_left_out > 0 && n_left_out != p->n_left_out)
+        kin_log(KIN_LOG_WARN, "%d devices can share the layers of this model, and %d are here: %d %s none", ring->n_members, n,
+                n_left_out, n_left_out == 1 ? "has" : "have");
+    p->n_left_out = n_left_out;
+}
+
 static int plan_by_rule(kin_planner *p, const kin_cluster_question *q, kin_ring_plan *out, kin_err *err) {
-    return apply_rule(p, q->candidates, q->n, out, err) == 0 ? read_ring(p, out, err) : KIN_FAIL;
+    if (apply_rule(p, q->candidates, q->n, out, err) != 0) return KIN_FAIL;
+    say_left_out(p, out, q->n);
+    return read_ring(p, out, err);
 }
 
 // ---- plans without a device

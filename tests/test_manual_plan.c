@@ -15,7 +15,10 @@
 
 #define GB ((uint64_t)1 << 30)
 
-static const kin_candidate home[] = {{"phone", 2 * GB}, {"laptop", 8 * GB}, {"tower", 22 * GB}, {"desk", 8 * GB}};
+static const kin_candidate home[] = {{.name = "phone", .memory = 2 * GB},
+                                     {.name = "laptop", .memory = 8 * GB},
+                                     {.name = "tower", .memory = 22 * GB},
+                                     {.name = "desk", .memory = 8 * GB}};
 enum { N_HOME = 4 };
 
 static void even_gives_the_odd_layers_to_the_first(void **state) {
@@ -39,7 +42,7 @@ static void by_memory_is_in_proportion(void **state) {
     assert_int_equal(kin_plan_by_memory(home, N_HOME, 40, 1, &p, &err), 0);
     const int want[] = {2, 8, 22, 8};
     for (int i = 0; i < N_HOME; i++) assert_int_equal(p.shares[i].n_layers, want[i]);
-    const kin_candidate none[] = {{"a", 0}, {"b", 0}};
+    const kin_candidate none[] = {{.name = "a"}, {.name = "b"}};
     assert_int_equal(kin_plan_by_memory(none, 2, 4, 1, &p, &err), 0);
     assert_int_equal(p.shares[0].n_layers + p.shares[1].n_layers, 4);
 }
@@ -49,10 +52,34 @@ static void ranks_of_a_group_follow_the_names(void **state) {
     kin_ring_plan p;
     kin_err err;
     const int want[] = {1, 0, 2, 3};
-    assert_int_equal(kin_plan_one_group(home, N_HOME, 8, &p, &err), 0);
+    assert_int_equal(kin_plan_one_group(home, N_HOME, N_HOME, 8, &p, &err), 0);
     for (int i = 0; i < N_HOME; i++) {
         assert_int_equal(p.candidate[i], want[i]); // laptop, phone, tower; the head
         assert_true(p.groups[i].rank == i && p.groups[i].n_ranks == N_HOME);
+    }
+}
+
+// Whoever had layers keeps them when another one is there again; the head is always one of them.
+static void a_group_has_no_more_devices_than_can_share(void **state) {
+    (void)state;
+    kin_candidate there[N_HOME];
+    kin_ring_plan p;
+    kin_err err;
+    const int first[] = {0, 3}, had[] = {2, 3}, two[] = {1, 0, 3};
+    memcpy(there, home, sizeof there);
+    assert_int_equal(kin_plan_one_group(there, N_HOME, 2, 8, &p, &err), 0);
+    assert_int_equal(p.n_members, 2);
+    assert_memory_equal(p.candidate, first, sizeof first);
+    assert_true(p.groups[0].n_ranks == 2 && p.groups[1].rank == 1 && p.shares[0].n_layers == 8);
+    there[2].has_layers = true;
+    assert_int_equal(kin_plan_one_group(there, N_HOME, 2, 8, &p, &err), 0);
+    assert_memory_equal(p.candidate, had, sizeof had);
+    there[2].has_layers = false;
+    assert_int_equal(kin_plan_one_group(there, N_HOME, 3, 8, &p, &err), 0);
+    assert_memory_equal(p.candidate, two, sizeof two); // laptop, phone; the head
+    for (int n_most = 0; n_most < 2; n_most++) {       // the model cannot be cut: that is said where it is tried
+        assert_int_equal(kin_plan_one_group(there, N_HOME, n_most, 8, &p, &err), 0);
+        assert_int_equal(p.n_members, N_HOME);
     }
 }
 
@@ -172,6 +199,7 @@ int main(void) {
         cmocka_unit_test(even_gives_the_odd_layers_to_the_first),
         cmocka_unit_test(by_memory_is_in_proportion),
         cmocka_unit_test(ranks_of_a_group_follow_the_names),
+        cmocka_unit_test(a_group_has_no_more_devices_than_can_share),
         cmocka_unit_test(rounds_that_cannot_be_are_refused),
         cmocka_unit_test(a_written_plan_keeps_its_order_with_the_head_last),
         cmocka_unit_test(a_plan_without_the_head_gives_it_no_layers),

@@ -34,7 +34,8 @@ static void ask_about(asked *a, const int *who, int n) {
     for (int i = 0; i < n; i++) {
         int at = (i + n - 1) % n; // of a candidate: the head is the last
         a->facts.devices[i] = cluster.devices[who[i]];
-        a->candidates[at] = (kin_candidate){a->facts.devices[i].name, (uint64_t)a->facts.devices[i].memory_bytes};
+        a->candidates[at] =
+            (kin_candidate){.name = a->facts.devices[i].name, .memory = (uint64_t)a->facts.devices[i].memory_bytes};
         a->ids[at] = (kin_proto_id){{(uint8_t)(who[i] + 1)}};
         for (int k = 0; k < n; k++) a->facts.links[i][k] = cluster.links[who[i]][who[k]];
     }

@@ -123,7 +123,7 @@ static void plans_without_each_of_the_devices_come_after_everything_else(void **
     (void)state;
     bench b;
     static kin_planning_spares spares;
-    const kin_candidate candidates[] = {{"a", 0}, {"b", 0}, {"head", 0}};
+    const kin_candidate candidates[] = {{.name = "a"}, {.name = "b"}, {.name = "head"}};
     const kin_proto_id ids[] = {{{1}}, {{2}}, {{3}}};
     open_bench(&b);
     ask(&b, 1, "first", 0);

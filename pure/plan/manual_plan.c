@@ -49,18 +49,27 @@ void kin_ring_plan_share_windows(const kin_ring_plan *plan, kin_member_windows *
     }
 }
 
-int kin_plan_one_group(const kin_candidate *candidates, int n, int n_layer, kin_ring_plan *out, kin_err *err) {
+// In the order of the ring: by name, the head last.
+static void add_by_name(const kin_candidate *candidates, int i, kin_ring_plan *out) {
+    int at = out->n_members++;
+    for (; at > 0 && strcmp(candidates[out->candidate[at - 1]].name, candidates[i].name) > 0; at--)
+        out->candidate[at] = out->candidate[at - 1];
+    out->candidate[at] = i;
+}
+
+int kin_plan_one_group(const kin_candidate *candidates, int n, int n_most, int n_layer, kin_ring_plan *out, kin_err *err) {
     kin_assert(n > 0);
     if (n > KIN_ROUNDS_MAX_MEMBERS) return kin_err_set(err, "%d devices in a group", n);
-    *out = (kin_ring_plan){.n_members = n};
-    out->shares[0].n_layers = n_layer;
-    for (int i = 0; i < n; i++) {
-        int at = i;
-        for (; i < n - 1 && at > 0 && strcmp(candidates[out->candidate[at - 1]].name, candidates[i].name) > 0; at--)
-            out->candidate[at] = out->candidate[at - 1];
-        out->candidate[at] = i;
-        if (n > 1) out->groups[i] = (kin_ring_group){i, n, 1};
+    int n_ranks = n_most >= 2 && n > n_most ? n_most : n;
+    *out = (kin_ring_plan){0};
+    for (int had_layers = 1; had_layers >= 0; had_layers--) {
+        for (int i = 0; i < n - 1 && out->n_members < n_ranks - 1; i++) {
+            if (candidates[i].has_layers == had_layers) add_by_name(candidates, i, out);
+        }
     }
+    out->candidate[out->n_members++] = n - 1;
+    out->shares[0].n_layers = n_layer;
+    for (int i = 0; i < n_ranks && n_ranks > 1; i++) out->groups[i] = (kin_ring_group){i, n_ranks, 1};
     return 0;
 }
 

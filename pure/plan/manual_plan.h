@@ -3,6 +3,7 @@
 // Pure: no I/O, no clock, no threads.
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "pure/plan/rounds.h"
@@ -11,6 +12,7 @@
 typedef struct kin_candidate {
     const char *name;
     uint64_t memory; // bytes
+    bool has_layers; // in the last plan
 } kin_candidate;
 
 // As a person writes it down.
@@ -53,8 +55,10 @@ int kin_plan_even(const kin_candidate *candidates, int n, int n_layer, int n_rou
 int kin_plan_by_memory(const kin_candidate *candidates, int n, int n_layer, int n_rounds, kin_ring_plan *out, kin_err *err);
 
 // All of them are one group, which shares all layers; on its own the head has them. Ranks by name, the head last: each device
-// finds its slices in its cache, in whatever order they join.
-int kin_plan_one_group(const kin_candidate *candidates, int n, int n_layer, kin_ring_plan *out, kin_err *err);
+// finds its slices in its cache, in whatever order they join. n_most: devices that can share a layer of the model; where more are
+// there, those that had layers in the last plan come first, then the others in their order. Less than 2: all, for who lays out
+// the plan says why that cannot be.
+int kin_plan_one_group(const kin_candidate *candidates, int n, int n_most, int n_layer, kin_ring_plan *out, kin_err *err);
 
 // Whether some devices could be those of the plan: fails where it names one twice.
 int kin_manual_plan_check(const kin_manual_plan *plan, kin_err *err);

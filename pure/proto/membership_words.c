@@ -122,6 +122,17 @@ static void say_next(const kin_membership *r, char *buf, size_t n) {
         snprintf(buf, n, "; a better plan is about to begin");
 }
 
+// Who is there for another plan. Not while one is being made.
+static void say_without_layers(const kin_membership *r, char *buf, size_t n) {
+    int n_without = kin_membership_n_available(r) - r->n_members, i = 0;
+    if (n_without <= 0 || r->next.question || r->change != r->change_answered) return;
+    while (!kin_membership_is_available(r, i) || kin_membership_is_member(r, i)) i++;
+    if (n_without == 1)
+        snprintf(buf, n, "; '%s' has no layers", r->devices[i].name);
+    else
+        snprintf(buf, n, "; %d others have no layers", n_without);
+}
+
 static int say_alone(const kin_membership *r, char *buf, size_t n) {
     int i = 0, n_there = kin_membership_n_available(r);
     while (i < KIN_MEMBERSHIP_DEVICES && !kin_membership_is_available(r, i)) i++;
@@ -133,7 +144,9 @@ static int say_alone(const kin_membership *r, char *buf, size_t n) {
 static void say_serving(const kin_membership *r, char *buf, size_t n) {
     int used = r->n_members == 0 ? say_alone(r, buf, n)
                                  : snprintf(buf, n, "serving on %d device%s", r->n_members, r->n_members == 1 ? "" : "s");
-    if (used > 0 && (size_t)used < n) say_next(r, buf + used, n - (size_t)used);
+    if (used <= 0 || (size_t)used >= n) return;
+    say_next(r, buf + used, n - (size_t)used);
+    if (r->n_members > 0) say_without_layers(r, buf + used, n - (size_t)used);
 }
 
 const char *kin_membership_doing(const kin_membership *r, char *buf, size_t n) {
