@@ -26,13 +26,14 @@ typedef struct run {
 } run;
 
 // Into the second-level cache: a block at once is more than the first level has buffers for, and loads wait behind it (2 cores of
-// Zen 4: 25 GB/s, into the first level 16, none 19 to 23). The processor's own prefetcher stops where unpacking pauses.
-SIMD_INLINE void fetch_block(run r, const uint8_t *block, size_t bytes) {
+// Zen 4: 25 GB/s, into the first level 16, none 19 to 23), and half a block before unpacking, half of it after, is 3 % faster
+// still. The processor's own prefetcher stops where unpacking pauses.
+SIMD_INLINE void fetch(run r, const uint8_t *block, size_t begin, size_t end) {
     if (block >= r.end) {
         if (!r.next) return;
         block = r.next + (block - r.end);
     }
-    for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch(block + i, 0, 2);
+    for (size_t i = begin; i < end; i += 64) __builtin_prefetch(block + i, 0, 2);
 }
 
 // n rows of act, which has n_act, times one panel.
@@ -43,12 +44,15 @@ static void tile(kernel k, const uint8_t *panel, run weights, int64_t columns, c
     for (int64_t i = 0; i < n; i++) vf_store(f[i], vf_zero());
     for (int64_t c = 0; c < columns; c += KIN_ACT_COLUMNS, panel += k.block_bytes, act += n_act) {
         int left = columns - c < KIN_ACT_COLUMNS ? (int)(columns - c) : KIN_ACT_COLUMNS;
-        fetch_block(weights, panel + 2 * k.block_bytes, k.block_bytes);
+        const uint8_t *ahead = panel + 2 * k.block_bytes;
+        size_t at_once = k.fused ? k.block_bytes : k.block_bytes / 2 / 64 * 64;
+        fetch(weights, ahead, 0, at_once);
         if (k.fused) {
             k.fused(panel, panel + 2 * k.block_bytes <= weights.end ? panel + k.block_bytes : panel, left, act, f);
             continue;
         }
         k.unpack(panel, left, &e);
+        fetch(weights, ahead, at_once, k.block_bytes);
         int64_t i = 0;
         for (; i + SIMD_ROWS <= n; i += SIMD_ROWS) k.dots[SIMD_ROWS - 1](&e, left, act + i, f + i);
         if (i < n) k.dots[n - i - 1](&e, left, act + i, f + i);
