@@ -31,8 +31,8 @@ typedef struct family {
 
 // Dense layers and experts, both ways of rotating, norms and biases of heads.
 static const family families[] = {
-    {"llama", "q4_k_m", 0xf99bee8ecebeaacc},    {"qwen3", "q8_0", 0x9d89f940a0d7f263}, {"qwen2", "q4_0", 0xc48649f13d4a8a28},
-    {"qwen3moe", "q4_k_m", 0xa2e9c546c0dbe62c}, {"llama", "f16", 0xbef8b81c2c91e0ed},  {"llama", "q5_k", 0x4f80fab7b71c87ba},
+    {"llama", "q4_k_m", 0x9420f0c66abacbf3},    {"qwen3", "q8_0", 0x8d12bb91b7c48142}, {"qwen2", "q4_0", 0xf7a885030755c3d0},
+    {"qwen3moe", "q4_k_m", 0x52dd19c140a0c89a}, {"llama", "f16", 0x79ae285d4e96a256},  {"llama", "q5_k", 0x1cbff9a90dd6f8a8},
 };
 enum { N_FAMILIES = sizeof families / sizeof *families };
 
@@ -48,7 +48,7 @@ static int make_models(void **state) {
         s.mix = families[i].mix;
         s.n_layer = 2;
         s.n_embd = 256;
-        s.n_ff = 512;
+        s.n_ff = 768;
         s.n_vocab = N_VOCAB;
         if (strcmp(s.arch, "qwen3moe") == 0) {
             s.n_expert = 6;
@@ -120,7 +120,7 @@ static void every_number_of_threads_gives_the_same_bits(void **state) {
         run(paths[i], &o, 64, expected);
         for (int n = 1; n <= 8; n += n < 4 ? 2 : 5) {
             o.device.n_threads = n;
-            run(paths[i], &o, 64, got);
+            run(paths[i], &o, n == 1 ? 128 : 64, got); // one thread has the longest chunks, and so many rows the fewest panels
             assert_memory_equal(got, expected, sizeof got);
         }
     }
