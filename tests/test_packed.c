@@ -53,7 +53,7 @@ static int remove_made(void **state) {
     int failed = 0;
     for (size_t i = 0; i < n_made; i++) {
         char command[128];
-        snprintf(command, sizeof command, "rm -rf %s", made[i].path);
+        snprintf(command, sizeof command, "rm -rf %.63s", made[i].path);
         failed |= system(command);
     }
     return failed;
