@@ -4,7 +4,7 @@
 
 #include "web/exports.h"
 
-enum { SPINS = 4000 }; // some microseconds: a thread that sleeps takes 5 to 10 to come back
+enum { SPINS = 100000 }; // some 100 us: what threads wait for each other within a step. One that sleeps comes back late
 
 typedef struct job {
     kin_threads_step step;
@@ -12,25 +12,34 @@ typedef struct job {
     int n_steps, n_threads;
 } job;
 
+// A number that is waited for.
+typedef struct mark {
+    atomic_int value;
+    atomic_int n_asleep; // threads that may be in the wait instruction
+} mark;
+
 static job current;
 static int n_threads = 1;
-static atomic_int generation; // of `current`
-static atomic_int arrived;    // threads that have done the step
-static atomic_int phase;      // steps that all have done
+static mark generation;    // of `current`
+static mark phase;         // steps that all have done
+static atomic_int arrived; // threads that have done the step
 
-static void wait_change(atomic_int *at, int old) {
+static void wait_change(mark *m, int old) {
     for (int i = 0; i < SPINS; i++)
-        if (atomic_load_explicit(at, memory_order_acquire) != old) return;
-    while (atomic_load_explicit(at, memory_order_acquire) == old) __builtin_wasm_memory_atomic_wait32((int *)at, old, -1);
+        if (atomic_load_explicit(&m->value, memory_order_acquire) != old) return;
+    atomic_fetch_add(&m->n_asleep, 1);
+    while (atomic_load(&m->value) == old) __builtin_wasm_memory_atomic_wait32((int *)&m->value, old, -1);
+    atomic_fetch_sub(&m->n_asleep, 1);
 }
 
-static void change(atomic_int *at, int value) {
-    atomic_store_explicit(at, value, memory_order_release);
-    __builtin_wasm_memory_atomic_notify((int *)at, ~0u);
+// Who goes to sleep says so before it looks at the value again, and this looks after it has changed it: none sleeps on.
+static void change(mark *m, int value) {
+    atomic_store(&m->value, value);
+    if (atomic_load(&m->n_asleep) > 0) __builtin_wasm_memory_atomic_notify((int *)&m->value, ~0u);
 }
 
 static void meet(int n) {
-    int now = atomic_load(&phase);
+    int now = atomic_load(&phase.value);
     if (atomic_fetch_add(&arrived, 1) + 1 < n) {
         wait_change(&phase, now);
         return;
@@ -56,14 +65,14 @@ int kin_threads_n(void) {
 
 void kin_threads_run(kin_threads_step step, void *user, int n_steps) {
     current = (job){step, user, n_steps, n_threads};
-    if (n_threads > 1) change(&generation, atomic_load(&generation) + 1);
+    if (n_threads > 1) change(&generation, atomic_load(&generation.value) + 1);
     work(current, 0);
 }
 
 void kin_web_thread(int ith) {
     for (int seen = 0;;) {
         wait_change(&generation, seen);
-        seen = atomic_load(&generation);
+        seen = atomic_load(&generation.value);
         job j = current;
         if (ith < j.n_threads) work(j, ith);
     }
