@@ -163,14 +163,14 @@ static int reserve_packed_home(kin_weights *w, kin_err *err) {
     return 0;
 }
 
-// Fresh pages in the block's place, huge ones where the OS has them: fewer faults while it is packed.
+// Fresh pages in the block's place: huge ones where the OS has them, for fewer faults while it is packed; not where memory is
+// short, because such a page is free again only when all of its blocks have moved.
 static int take_pages(kin_weights *w, kin_weights_block *b, kin_err *err) {
     uint8_t *at = w->packed_home + b->home_offset;
-    void *pages = mmap(at, page_bytes_of(b), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-    if (pages == MAP_FAILED)
+    if (mprotect(at, page_bytes_of(b), PROT_READ | PROT_WRITE) != 0)
         return kin_err_set(err, "out of memory: %llu bytes for weights", (unsigned long long)b->packed_bytes);
-    kin_pages_wish_huge(pages, page_bytes_of(b));
-    b->base = pages;
+    if (!w->must_stream) kin_pages_wish_huge(at, page_bytes_of(b));
+    b->base = at;
     return 0;
 }
 

@@ -84,11 +84,13 @@ bool kin_op_take(struct kin_op *op, int n_threads, int n, int *i) {
 }
 
 bool kin_op_take_ahead(struct kin_op *op, int n_threads, int n, kin_op_chunk *c) {
-    if (!c->has_begun) c->has_next = kin_op_take(op, n_threads, n, &c->next);
-    c->has_begun = true;
-    if (!c->has_next) return false;
-    c->i = c->next;
-    c->has_next = kin_op_take(op, n_threads, n, &c->next);
+    if (c->has_next)
+        c->i = c->next;
+    else if (c->has_ended || !kin_op_take(op, n_threads, n, &c->i))
+        return false;
+    bool is_near_end = c->i + 2 * n_threads >= n; // what is left is for who comes first
+    c->has_next = !is_near_end && kin_op_take(op, n_threads, n, &c->next);
+    c->has_ended = !is_near_end && !c->has_next;
     return true;
 }
 

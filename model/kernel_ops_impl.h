@@ -63,10 +63,11 @@ bool kin_op_take(struct kin_op *op, int n_threads, int n, int *i);
 // A thread's chunk, and the one that it has taken for afterwards, so that it can fetch that one's weights in time.
 typedef struct kin_op_chunk {
     int i, next;
-    bool has_next, has_begun;
+    bool has_next;
+    bool has_ended; // it was told that none is left
 } kin_op_chunk;
 
-// As kin_op_take; *c is {0} at first.
+// As kin_op_take; *c is {0} at first. Of the last chunks none is taken ahead: a slow thread would keep all others waiting.
 bool kin_op_take_ahead(struct kin_op *op, int n_threads, int n, kin_op_chunk *c);
 
 // Rows of the tile that begins at row `begin` of n.
