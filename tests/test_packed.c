@@ -50,12 +50,10 @@ static temp_dir make_dir(void) {
 // What is left in them, also of tests that failed.
 static int remove_made(void **state) {
     (void)state;
+    char command[128];
     int failed = 0;
-    for (size_t i = 0; i < n_made; i++) {
-        char command[128];
-        snprintf(command, sizeof command, "rm -rf %.63s", made[i].path);
+    for (size_t i = 0; i < n_made && snprintf(command, sizeof command, "rm -rf %.63s", made[i].path) > 0; i++)
         failed |= system(command);
-    }
     return failed;
 }
 
