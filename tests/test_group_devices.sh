@@ -26,6 +26,16 @@ pair() { on_head run --devices "$1" -m "$dir/pair.gguf" -p 'Once upon a time' --
 join anna
 pair 1 >"$dir/want"
 join ben
+mkfifo "$dir/lines"
+mark "$dir/head.log"
+on_head run --devices 2 -m "$dir/pair.gguf" --lines -n 4 <"$dir/lines" >"$dir/few" &
+pid_head=$!
+exec 9>"$dir/lines" # the ring is there for as long as more lines may come
+wait_for 20 "$dir/head.log" "serving on 1 device; '.*' has no layers"
+HOME=$dir/head "$kin" status --key-file "$dir/head/key" "127.0.0.1:$port" >"$dir/status.txt" 2>"$dir/status.log"
+says "$dir/status.txt" "^head 'desk': serving on 1 device; '.*' has no layers"
+exec 9>&-
+wait "$pid_head" || fail "it gave up"
 mark "$dir/head.log"
 pair 2 >"$dir/text" &
 pid_head=$!
