@@ -25,10 +25,17 @@ typedef struct run {
     const uint8_t *end, *next;
 } run;
 
+#ifdef __wasm__
+static const bool has_prefetch = false; // an empty loop would be left of it
+#else
+static const bool has_prefetch = true;
+#endif
+
 // Into the second-level cache: a block at once is more than the first level has buffers for, and loads wait behind it (2 cores of
 // Zen 4: 25 GB/s, into the first level 16, none 19 to 23), and half a block before unpacking, half of it after, is 3 % faster
 // still. The processor's own prefetcher stops where unpacking pauses.
 SIMD_INLINE void fetch(run r, const uint8_t *block, size_t begin, size_t end) {
+    if (!has_prefetch) return;
     if (block >= r.end) {
         if (!r.next) return;
         block = r.next + (block - r.end);
