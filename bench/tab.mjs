@@ -1,6 +1,6 @@
 // Rings with tabs of headless Chromium, real pages, beside what was predicted. The head has core 0, browsers and devices core 1. Both
-// are kept from idling by a program of idle priority: on a virtual machine a processor that wakes is slow for a while, and in a
-// ring each waits while others compute (docs/LAB.md).
+// are kept from idling: on a virtual machine a processor that wakes is slow for a while, and in a ring each waits while others compute
+// (docs/LAB.md). Nobody listens to a browser while it computes: of each message of a WebSocket it would tell, for a millisecond.
 //
 //   node bench/tab.mjs KIN MODEL predict [ROW]   milliseconds per token, predicted and measured, for several plans: CSV
 //   node bench/tab.mjs KIN MODEL left-out        whom `--plan auto` leaves out, and why
@@ -9,9 +9,10 @@
 //
 // For models like 1b of build/mkmodel. Needs taskset, Chromium, and npm install --prefix tests/browser. Nothing else should run.
 import { execFileSync } from 'node:child_process';
-import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { openProfile, start, stop, stopAll, until } from '../tests/browser/world.mjs';
+import { chromium } from '../tests/browser/node_modules/playwright-core/index.mjs';
+import { start, stop, stopAll, until } from '../tests/browser/world.mjs';
 
 const [kin, model, mode, only] = process.argv.slice(2);
 const TEXTS = 3, TOKENS = 64, WARM_TOKENS = 24, PROMPT = 96; // half of them before 128 tokens, half of them after
@@ -20,32 +21,36 @@ const TURNS = 3, LENGTHS = [25, 128, 512, 1024], LENGTH_TOKENS = 24, LENGTH_CONT
 const SLOW = '--js-flags=--liftoff-only'; // V8's compiler that does not optimize
 const dir = mkdtempSync(`${tmpdir()}/kin-tab-`);
 const env = { HOME: dir, XDG_CACHE_HOME: `${dir}/cache`, XDG_CONFIG_HOME: `${dir}/config`, OMP_WAIT_POLICY: 'passive', GOMP_SPINCOUNT: '0', KIN_VERBOSE: '1' };
-let n_rings = 0, n_browsers = 0;
+let n_rings = 0;
 
 const median = (list) => [...list].sort((a, b) => a - b)[list.length >> 1];
 const sum = (list) => list.reduce((all, x) => all + x, 0);
 const say = (...words) => console.log(words.join(','));
 const fixed = (x) => (x === undefined ? '' : x.toFixed(2));
 const pinned = (cores, program, words) => start('taskset', ['-c', cores, program, ...words], env);
-const keepAwake = (core) => start('taskset', ['-c', core, 'chrt', '--idle', '0', 'sh', '-c', `while kill -0 ${process.pid}; do :; done`]); // not for longer than this program
+// As long as this file is open, the kernel's idle loop waits without resting. Without the right to it, it rests.
+const keepAwake = () => start('sh', ['-c', `exec 9>/dev/cpu_dma_latency && printf '\\0\\0\\0\\0' >&9 && while kill -0 ${process.pid}; do sleep 1; done`]); // not for longer than this program
 
 // ---- browsers and tabs
 
 async function browserWith(...flags) {
-  const script = `${dir}/chromium-${n_browsers++}`;
-  const chromium = process.env.KIN_CHROMIUM ?? '/usr/bin/chromium';
-  writeFileSync(script, `#!/bin/sh\necho $$ >${script}.pid\nexec ${chromium} ${flags.join(' ')} "$@"\n`);
-  chmodSync(script, 0o755);
-  process.env.CHROMIUM = script;
-  const browser = await openProfile(mkdtempSync(`${dir}/profile-`));
-  browser.pid = Number(readFileSync(`${script}.pid`, 'utf8'));
+  const profile = mkdtempSync(`${dir}/profile-`), own = process.getuid?.() === 0 ? ['--no-sandbox'] : [];
+  const child = start(process.env.CHROMIUM ?? '/usr/bin/chromium', ['--headless', `--user-data-dir=${profile}`, '--remote-debugging-port=0', '--disable-renderer-backgrounding', '--disable-backgrounding-occluded-windows', ...own, ...flags]);
+  const browser = { child, at: await until('Chromium listens', () => child.said.match(/DevTools listening on (\S+)/)?.[1]) };
+  await listen(browser);
   return browser;
 }
+
+async function listen(browser) {
+  browser.cdp = await chromium.connectOverCDP(browser.at);
+}
+
+const tabsOf = (browser) => browser.cdp.contexts()[0].pages().filter((page) => page.url().includes('/join'));
 
 // All processes of a browser that has begun: with one processor from the start Chromium 156 stops while a page's worker writes files.
 function pin(browser, cores) {
   const parents = execFileSync('ps', ['-e', '-o', 'pid=,ppid=']).toString().trim().split('\n').map((line) => line.trim().split(/\s+/).map(Number));
-  const pids = new Set([browser.pid]);
+  const pids = new Set([browser.child.pid]);
   for (let before = 0; before < pids.size;) {
     before = pids.size;
     for (const [pid, parent] of parents) if (pids.has(parent)) pids.add(pid);
@@ -70,7 +75,7 @@ function keepSteps() {
 }
 
 async function openTab(browser, ring, name, threads) {
-  const page = await browser.newPage();
+  const page = await browser.cdp.contexts()[0].newPage();
   await page.addInitScript(keepSteps);
   page.setDefaultTimeout(60000);
   await page.goto(`${ring.base}/join?threads=${threads}`);
@@ -131,10 +136,10 @@ async function isUp(ring) {
   await until('a plan', () => ring.plan && performance.now() - ring.planned_at > 2000);
 }
 
-async function close(ring, ...pages) {
+async function close(ring, ...browsers) {
   ring.over.abort();
   await stop(ring.head);
-  await Promise.all(pages.map((page) => page.close()));
+  for (const { cdp, child } of browsers) await cdp.close(), await stop(child);
 }
 
 // Milliseconds of a token behind a prompt of so many.
@@ -171,19 +176,19 @@ async function predictRow(row) {
   await Promise.all(pages.map((page) => computes(page, ring)));
   if (threads === 1) pin(browser, '1');
   await isUp(ring);
+  await browser.cdp.close();
   await write(ring, PROMPT, WARM_TOKENS);
-  for (const page of pages) await page.evaluate(() => (window.kinSteps = []));
   const times = [];
   for (let i = 0; i < TEXTS; i++) times.push(await write(ring, PROMPT, TOKENS));
-  const steps = sum(await Promise.all(pages.map(async (page) => median(await page.evaluate(() => window.kinSteps)))));
+  await listen(browser);
+  const [{ token_bytes_s: rates }] = await Promise.all(tabsOf(browser).map((page) => page.evaluate(() => window.kinRates)));
+  const steps = sum(await Promise.all(tabsOf(browser).map(async (page) => median((await page.evaluate(() => window.kinSteps)).slice(-TEXTS * (TOKENS - 1))))));
   const { plan } = ring, of = (name) => plan.devices.find((d) => d.name === name), ms = median(times);
   const layers = plan.devices.map((d) => d.layers).join(' + ');
   const computed = sum(plan.devices.filter((d) => d.name !== 'head').map((d) => d.compute_ms));
-  const rates = await pages[0].evaluate(() => window.kinRates.token_bytes_s);
   const gb = (type) => (rates[type] / 1e9).toFixed(2);
   say(row.name, layers, fixed(plan.tpot_ms), fixed(ms), plan.tpot_ms ? ((100 * (plan.tpot_ms - ms)) / ms).toFixed(1) : '', fixed(of('head').compute_ms), fixed(of('head').compute_ms * measuredOf(ring, 'head')), fixed(computed), fixed(steps), fixed((plan.windows_ms ?? 0) + (plan.hops_ms ?? 0)), gb('Q4_K'), gb('Q6_K'), plan.not_predicted ?? '');
-  await close(ring, ...pages);
-  await browser.close();
+  await close(ring, browser);
 }
 
 async function predict() {
@@ -204,8 +209,7 @@ async function leaveOut({ name, memory, tabs }) {
   await isUp(ring);
   console.log(`${name}: ${ring.plan.tpot_ms.toFixed(1)} ms/token`);
   for (const device of ring.plan.devices) console.log(`    ${device.why}`);
-  await close(ring);
-  await Promise.all(browsers.map((browser) => browser.close()));
+  await close(ring, ...browsers);
 }
 
 async function leftOut() {
@@ -220,6 +224,7 @@ async function lengths() {
   const web = await openRing({ plan: { tab: all }, context: LENGTH_CONTEXT }), page = await openTab(browser, web, 'tab', 1);
   await computes(page, web);
   pin(browser, '1');
+  await browser.cdp.close();
   await isUp(web);
   const native = await openRing({ plan: { native: all }, context: LENGTH_CONTEXT }), device = join(native, 'native');
   await isUp(native);
@@ -231,10 +236,9 @@ async function lengths() {
       }
   say('series', 'tokens', 'tokens_per_s', 'least', 'most');
   for (const [series, of] of Object.entries(found)) for (const n of LENGTHS) say(series, n, fixed(median(of[n])), fixed(Math.min(...of[n])), fixed(Math.max(...of[n])));
-  await close(web, page);
+  await close(web, browser);
   await stop(device);
   await close(native);
-  await browser.close();
 }
 
 const modes = { predict, 'left-out': leftOut, lengths };
@@ -243,7 +247,7 @@ if (!modes[mode]) {
   process.exit(2);
 }
 let status = 0;
-['0', '1'].forEach(keepAwake);
+keepAwake();
 try {
   await modes[mode]();
 } catch (err) {

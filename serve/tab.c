@@ -7,6 +7,7 @@
 #include <uv.h>
 
 #include "base/log.h"
+#include "base/median.h"
 #include "cluster/join.h"
 #include "model/ranges.h"
 #include "pipeline/watchdog.h"
@@ -23,7 +24,7 @@ enum {
     MAX_THREADS = 256,
     PING_MS = 500,
     LOOK_NS = 100000000, // whether what is fetched ahead is still wanted
-    N_PINGS = 4,         // before it joins: the path to it
+    N_ECHOES = 9,        // before it joins
 };
 
 // What the join's threads ask of the tab, one thing at a time.
@@ -61,9 +62,10 @@ struct kin_tab {
     kin_websocket *ws;
     bool is_admitted, is_ending, has_thread;
     kin_time opened_at, heard_at, ping_at, ticked_at;
-    int n_pings;
-    double rtt_s; // the least; of a small message and its answer
-    uint8_t *out; // [out_cap] a frame with its header
+    kin_time echo_at; // an echo is on its way since; 0: none
+    int n_echoes;
+    double echo_s[N_ECHOES]; // to there and back
+    uint8_t *out;            // [out_cap] a frame with its header
     size_t out_cap;
     // Since it has joined.
     pthread_t thread;
@@ -355,7 +357,7 @@ static void *run(void *arg) {
 }
 
 static void join_ring(kin_tab *t) {
-    t->facts.window_s += t->rtt_s;
+    t->facts.window_s += kin_median(t->echo_s, N_ECHOES);
     t->engine = (kin_remote_engine){.os = "browser",
                                     .memory = (uint64_t)t->facts.memory_bytes,
                                     .features = t->gpu[0] ? KIN_PROTO_INEXACT : 0,
@@ -368,6 +370,33 @@ static void join_ring(kin_tab *t) {
         t->has_thread = true;
     else
         end(t, KIN_WEBSOCKET_NORMAL, "the head has no thread left");
+}
+
+// ---- the path to the tab, before it joins
+
+// What a token's step takes there and back without the computing: a message of its size, which the worker that computes sends
+// back, after a rest, as in a ring. Browsers take a large message in pieces, and who rests wakes up late, so that small echoes
+// one after the other would say too little.
+static void send_echo(kin_tab *t) {
+    const kin_session *s = t->world->session;
+    size_t n = kin_activations_bytes((uint64_t)s->model.hp.n_embd, kin_fleet_wire_type(&s->fleet.o));
+    uint8_t *filler = calloc(1, n);
+    kin_frame frame = {.type = KIN_FRAME_ECHO, .length = (uint32_t)n};
+    t->echo_at = kin_clock_now();
+    if (!filler || !send_frame(t, &frame, filler)) end(t, KIN_WEBSOCKET_NORMAL, "the head has no memory left");
+    free(filler);
+}
+
+static void take_echo(kin_tab *t) {
+    t->echo_s[t->n_echoes++] = kin_clock_ms(t->echo_at, t->heard_at) / 1e3;
+    t->echo_at = 0;
+}
+
+static void take_rested(kin_tab *t) {
+    if (t->n_echoes == N_ECHOES)
+        join_ring(t);
+    else
+        send_echo(t);
 }
 
 // ---- from the tab: texts
@@ -423,20 +452,7 @@ static void take_hello(kin_tab *t, const json_t *m) {
     read_facts(t, m);
     kin_websocket_set_max(t->ws, MAX_OTHER);
     say(t, json_pack("{s:s, s:s, s:s}", "type", "welcome", "head", s->fleet.self.name, "model", s->model_name));
-    t->rtt_s = 1;
-    t->ping_at = kin_clock_now();
-    say(t, json_pack("{s:s}", "type", "ping"));
-}
-
-static void take_pong(kin_tab *t, kin_time now) {
-    double rtt_s = kin_clock_ms(t->ping_at, now) / 1e3;
-    if (t->has_thread || t->n_pings >= N_PINGS) return;
-    if (rtt_s < t->rtt_s) t->rtt_s = rtt_s;
-    t->ping_at = now;
-    if (++t->n_pings < N_PINGS)
-        say(t, json_pack("{s:s}", "type", "ping"));
-    else
-        join_ring(t);
+    send_echo(t);
 }
 
 // Of the plan that is being opened.
@@ -468,15 +484,15 @@ static void take_text(kin_tab *t, const uint8_t *bytes, size_t n) {
         take_hello(t, m);
     else if (!t->is_admitted)
         refuse(t, "the code comes first");
-    else if (strcmp(type, "pong") == 0)
-        take_pong(t, t->heard_at);
     else if (strcmp(type, "progress") == 0)
         take_progress(t, m);
     else if (strcmp(type, "ahead") == 0)
         take_ahead(t, m);
     else if (strcmp(type, "leave") == 0)
         end(t, KIN_WEBSOCKET_NORMAL, "the tab has left");
-    else
+    else if (strcmp(type, "rested") == 0 && !t->has_thread && t->echo_at == 0)
+        take_rested(t);
+    else if (strcmp(type, "pong") != 0) // which says only that it is there
         refuse(t, "that message is not for a head");
     json_decref(m);
 }
@@ -510,12 +526,16 @@ static bool take_answer(kin_tab *t, const kin_frame *frame, const uint8_t *paylo
 static void take_frame(kin_tab *t, const uint8_t *bytes, size_t n) {
     kin_frame frame;
     kin_err err;
-    if (!t->has_thread) {
-        refuse(t, "nothing was asked yet");
-        return;
-    }
     if (kin_frame_decode(bytes, n, &frame, &err) != KIN_FRAME_HEADER || frame.length != n - KIN_FRAME_HEADER) {
         refuse(t, "that is no frame");
+        return;
+    }
+    if (t->echo_at > 0 && frame.type == KIN_FRAME_ECHO) {
+        take_echo(t);
+        return;
+    }
+    if (!t->has_thread) {
+        refuse(t, "nothing was asked yet");
         return;
     }
     pthread_mutex_lock(&t->mutex);

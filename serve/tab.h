@@ -4,10 +4,11 @@
 //   head ◄── control, ring links ──► kin_join (a thread) ── kin_remote_engine ──► loop's thread ◄── WebSocket ──► tab
 //
 // Messages are kin's frames, each whole in one message: PLAN, STEP, PAGES and END to the tab; READY, FAILED, STEP and PAGES from
-// it. What is not a member's work is JSON, in texts with a "type":
+// it; before it joins some ECHO with filler of a step's size, each of which it sends back, and says when it has rested. What is
+// not a member's work is JSON, in texts with a "type":
 //
-//   from the tab   hello {code, name, cpu, gpu, threads, memory, rates}   progress {done, total}   ahead {ticket, here}   pong
-//                  leave
+//   from the tab   hello {code, name, cpu, gpu, threads, memory, rates}   rested   progress {done, total}   ahead {ticket, here}
+//                  pong   leave
 //   to the tab     ping   welcome {head, model}   refused {reason, again}   status {line}   weights, ahead {files, chunks,
 //   windows, ...}
 //

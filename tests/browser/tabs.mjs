@@ -5,6 +5,7 @@ import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { connect } from 'node:net';
+import { ECHO, writeFrame } from '../../web/page/frames.js';
 import { addressOf, check, close, openPage, start, stop, until } from './world.mjs';
 
 const PROMPT = 'Once upon a time there was a small robot who';
@@ -79,11 +80,13 @@ function message(payload, opcode = 1) {
 
 const hello = (ring) => message(Buffer.from(JSON.stringify({ type: 'hello', code: ring.code, name: 'stranger', threads: 1, memory: 1e9 })));
 
-async function expectEnd(ring, name, ...parts) {
+// reason: that it is told.
+async function expectEnd(ring, name, parts, reason = '') {
   const client = await knock(ring);
   if (client.status !== 101) throw new Error(`${name}: ${client.status}`);
   for (const part of parts) client.socket.write(part);
   await until(`${name} ends it`, () => client.closed);
+  if (!client.said.includes(reason)) throw new Error(`${name}: ${client.said}`);
 }
 
 async function hostile(ring) {
@@ -99,14 +102,17 @@ async function hostile(ring) {
   if (chunk.status !== 403) throw new Error(`a chunk without a token: ${chunk.status}`);
   const folder = await fetch(`${ring.base}/join/`);
   if (!folder.ok || !folder.url.endsWith('/join')) throw new Error(`/join/: ${folder.status} ${folder.url}`);
-  await expectEnd(ring, 'no JSON', message(Buffer.from('hello')));
-  await expectEnd(ring, 'frames before the code', message(Buffer.alloc(100), 2));
-  await expectEnd(ring, 'a long message before the code', message(Buffer.alloc(20000, 32)));
-  await expectEnd(ring, 'a frame that nobody asked for', hello(ring), message(Buffer.alloc(100), 2));
-  await expectEnd(ring, 'an unknown message', hello(ring), message(Buffer.from('{"type":"plan"}')));
-  await expectEnd(ring, 'an oversized message', hello(ring), message(Buffer.alloc(1 << 20), 2));
-  await expectEnd(ring, 'bytes of no protocol', randomBytes(1000));
-  await expectEnd(ring, 'a mask that is missing', Buffer.of(0x81, 2, 0x7b, 0x7d));
+  await expectEnd(ring, 'no JSON', [message(Buffer.from('hello'))], 'that is no message of a tab');
+  await expectEnd(ring, 'frames before the code', [message(Buffer.alloc(100), 2)], 'that is no frame');
+  await expectEnd(ring, 'a long message before the code', [message(Buffer.alloc(20000, 32))]);
+  await expectEnd(ring, 'a frame that nobody asked for', [hello(ring), message(Buffer.alloc(100), 2)], 'that is no frame');
+  const echo = message(Buffer.from(writeFrame(ECHO, 0, new Uint8Array(64))), 2);
+  await expectEnd(ring, 'more echoes than there were', [hello(ring), echo, echo], 'nothing was asked yet');
+  await expectEnd(ring, 'a rest before the echo', [hello(ring), message(Buffer.from('{"type":"rested"}'))], 'that message is not for a head');
+  await expectEnd(ring, 'an unknown message', [hello(ring), message(Buffer.from('{"type":"plan"}'))], 'that message is not for a head');
+  await expectEnd(ring, 'an oversized message', [hello(ring), message(Buffer.alloc(1 << 20), 2)]);
+  await expectEnd(ring, 'bytes of no protocol', [randomBytes(1000)]);
+  await expectEnd(ring, 'a mask that is missing', [Buffer.of(0x81, 2, 0x7b, 0x7d)]);
   const idle = await Promise.all(Array.from({ length: 200 }, () => knock(ring)));
   const n = idle.filter((c) => c.status === 101).length;
   if (n > 8 || idle.some((c) => ![101, 503].includes(c.status))) throw new Error(`${n} of 200 idle sockets were let in: ${idle.map((c) => c.status)}`);

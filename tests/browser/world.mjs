@@ -64,9 +64,6 @@ async function launching() {
 
 export const openBrowser = async () => chromium.launch(await launching());
 
-/** A browser that keeps its files in that folder, as people's do. It is its one context, too. */
-export const openProfile = async (folder) => chromium.launchPersistentContext(folder, await launching());
-
 /** A page of a browser that has been nowhere yet. What it says on its console as an error fails the test that closes it. */
 export async function openPage(browser, url, options = {}) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options });

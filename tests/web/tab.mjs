@@ -5,7 +5,7 @@ import { createHash } from 'node:crypto';
 import { mkdirSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { Engine } from '../../web/engine.js';
-import { END, PLAN, readFrame, writeFailed, writeFrame, writeReady } from '../../web/page/frames.js';
+import { ECHO, END, PLAN, readFrame, writeFailed, writeFrame, writeReady } from '../../web/page/frames.js';
 import { killAll, run, same, serve, serveRing, stop, until, write } from './ring.mjs';
 import { openWebSocket } from './websocket.mjs';
 
@@ -34,6 +34,10 @@ async function joinAsTab(base, code, hangs = false) {
   }
   async function answerTo({ type, epoch, payload }) {
     if (type === END) return engine.reset();
+    if (type === ECHO) {
+      setTimeout(() => socket.send(JSON.stringify({ type: 'rested' })), 1);
+      return writeFrame(type, epoch, payload);
+    }
     tab.steps += type !== PLAN;
     if (type !== PLAN && hangs) return null;
     if (type !== PLAN) return writeFrame(type, epoch, engine.take(payload, type));

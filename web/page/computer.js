@@ -2,7 +2,7 @@
 import { Engine, vectorUnit } from '../engine.js';
 import { GpuError } from '../gpu.js';
 import { Chunks } from './chunks.js';
-import { END, PAGES, PLAN, STEP, readFrame, writeFailed, writeFrame, writeReady } from './frames.js';
+import { ECHO, END, PAGES, PLAN, STEP, readFrame, writeFailed, writeFrame, writeReady } from './frames.js';
 
 const PROGRESS_MS = 200;
 
@@ -64,6 +64,8 @@ async function start({ threads, cap, rates, gpu }) {
   postMessage({ type: 'engine', unit: vectorUnit(), threads: engine.threads, gpu: engine.gpu?.name, rates: { ...own, gpu: !!engine.gpu } });
 }
 
+const give = (frame) => postMessage(frame, [frame]);
+
 async function openPlan(epoch, payload) {
   const begun = performance.now(), before = chunks.fetched;
   engine.closePlan();
@@ -79,18 +81,18 @@ async function openPlan(epoch, payload) {
   return writeReady(epoch, engine.sizes());
 }
 
+// The ring waits for the answer, so it goes before what the page is told.
 function compute(type, epoch, payload) {
-  const begun = performance.now();
-  const answer = writeFrame(type, epoch, engine.take(payload, type));
-  if (type === STEP) postMessage({ type: 'step', ms: performance.now() - begun, tokens: new DataView(payload.buffer, payload.byteOffset).getUint32(16, true) });
-  return answer;
+  const begun = performance.now(), answer = writeFrame(type, epoch, engine.take(payload, type)), ms = performance.now() - begun;
+  give(answer);
+  if (type === STEP) postMessage({ type: 'step', ms, tokens: new DataView(payload.buffer, payload.byteOffset).getUint32(16, true) });
 }
 
 async function answerTo({ type, epoch, payload }) {
-  if (type === PLAN) return openPlan(epoch, payload);
-  if (type === STEP || type === PAGES) return compute(type, epoch, payload);
+  if (type === PLAN) give(await openPlan(epoch, payload));
+  if (type === STEP || type === PAGES) compute(type, epoch, payload);
+  if (type === ECHO) give(writeFrame(ECHO, epoch, payload));
   if (type === END) engine.reset();
-  return null;
 }
 
 const withoutGpu = (reason) => postMessage({ type: 'no-gpu', reason });
@@ -98,14 +100,12 @@ const withoutGpu = (reason) => postMessage({ type: 'no-gpu', reason });
 async function takeFrame(buffer) {
   const frame = readFrame(buffer);
   try {
-    const answer = await answerTo(frame);
-    if (answer) postMessage(answer, [answer]);
+    await answerTo(frame);
   } catch (e) {
     if (e instanceof GpuError) return withoutGpu(e.message);
     // A module that has trapped is as it was in the middle of its work, and so are its threads: nothing it computes is right any more.
     if (e instanceof WebAssembly.RuntimeError) throw new Error(`The engine has failed (${e.message}). Reload this page to join again.`);
-    const answer = writeFailed(frame.epoch, e.message);
-    postMessage(answer, [answer]);
+    give(writeFailed(frame.epoch, e.message));
   }
 }
 

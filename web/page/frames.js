@@ -1,6 +1,6 @@
 // kin's frames (docs/PROTOCOL.md), as far as a tab takes and gives them: each is one message of its WebSocket.
 
-export const PLAN = 5, READY = 7, FAILED = 8, STEP = 11, END = 23, PAGES = 31;
+export const PLAN = 5, READY = 7, FAILED = 8, STEP = 11, ECHO = 12, END = 23, PAGES = 31;
 
 const HEADER = 16, VERSION = 5, MAX_REASON = 1000;
 const MAGIC = 0x314e494b; // "KIN1"

@@ -1,6 +1,9 @@
 // The worker that talks with the head. It computes nothing, so that it answers at once, also while the other worker computes and while the
 // page is hidden: timers of hidden pages are slowed down, messages are not.
 import { Chunks } from './chunks.js';
+import { ECHO, readFrame } from './frames.js';
+
+const REST_MS = 20; // between echoes: about what a tab waits in a ring for its next token
 
 const here = (path) => new URL(path, import.meta.url);
 
@@ -46,8 +49,13 @@ function connect({ unit, threads, gpu, rates }) {
   socket.onclose = () => end('The connection to the head ended.', true);
 }
 
+function sendFrame(frame) {
+  say(frame);
+  if (readFrame(frame).type === ECHO) setTimeout(say, REST_MS, { type: 'rested' });
+}
+
 function takeComputer({ data }) {
-  if (data instanceof ArrayBuffer) return say(data);
+  if (data instanceof ArrayBuffer) return sendFrame(data);
   if (data.type === 'broken') return end(data.reason);
   if (data.type === 'no-gpu') return end(`On the GPU no more: ${data.reason}.`, true, 'off');
   if (data.type === 'engine') connect(data);
