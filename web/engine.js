@@ -147,6 +147,11 @@ export class Engine {
     return { ...rates, ...attentionRates(attention) };
   }
 
+  // Leaves nothing in the processor's caches.
+  cool() {
+    this.exports.cool();
+  }
+
   // plan: a PLAN's payload. name: the model's file.
   openPlan(plan, name) {
     const zeroed = new TextEncoder().encode(`${name}\0`);

@@ -46,6 +46,8 @@ KIN_EXPORT("product_s") double kin_web_product_s(int type, int n_rows, int n_thr
 KIN_EXPORT("attend_s") double kin_web_attend_s(int n_rows, int n_threads, size_t bytes);
 // Seconds for an operation of a layer beside products and attention, with the threads' meeting after it: the mean of a layer's.
 KIN_EXPORT("op_s") double kin_web_op_s(int n_threads);
+// Nothing of what was used stays in the processor's caches.
+KIN_EXPORT("cool") void kin_web_cool(void);
 
 // What is open takes so many bytes: of the KV cache (0), of weights (1), of compute buffers (2).
 KIN_EXPORT("bytes") double kin_web_bytes(int of);

@@ -88,10 +88,16 @@ function compute(type, epoch, payload) {
   if (type === STEP) postMessage({ type: 'step', ms, tokens: new DataView(payload.buffer, payload.byteOffset).getUint32(16, true) });
 }
 
+// And then as after a token's work, for the next one.
+function echo(epoch, payload) {
+  give(writeFrame(ECHO, epoch, payload));
+  engine.cool();
+}
+
 async function answerTo({ type, epoch, payload }) {
   if (type === PLAN) give(await openPlan(epoch, payload));
   if (type === STEP || type === PAGES) compute(type, epoch, payload);
-  if (type === ECHO) give(writeFrame(ECHO, epoch, payload));
+  if (type === ECHO) echo(epoch, payload);
   if (type === END) engine.reset();
 }
 
