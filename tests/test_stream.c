@@ -9,7 +9,6 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,9 +28,10 @@ enum {
     N_LAYER_BLOCKS = 24,
     N_TILES = 4,
     N_BLOCKS = N_LAYER_BLOCKS + N_TILES,
-    MAX_GROUP = 3,      // blocks
-    IN_MEMORY = 5,      // the block that has no extents
-    PATIENCE_MS = 20000 // for what must happen soon
+    MAX_GROUP = 3,        // blocks
+    IN_MEMORY = 5,        // the block that has no extents
+    MAX_PAUSE_NS = 10000, // between two changes of a budget
+    PATIENCE_MS = 20000   // for what must happen soon
 };
 
 static const size_t file_bytes[N_FILES] = {9000001, 6 << 20, 3333333};
@@ -448,7 +448,8 @@ static void *change_budgets(void *arg) {
         uint64_t budget = i % 10 == 0 ? 0 : i % 10 == 5 ? UINT64_MAX : at % (everything + everything / 8);
         uint64_t resident = kin_stream_set_budget(c->s, budget);
         if (resident > budget) abort();
-        for (uint64_t k = at % 50; k > 0; k--) sched_yield();
+        for (kin_time begun = kin_clock_now(); kin_clock_now() - begun < at % MAX_PAUSE_NS;) {
+        } // to yield may take as long as a turn
     }
     atomic_store(&c->done, true);
     return NULL;
