@@ -28,7 +28,7 @@ says "$out" '"command": null'
 status 2 "$kin" doctor --nope
 
 claim='a head that runs is found'
-"$kin" serve --cluster --hidden --listen 127.0.0.1 --cluster-port $port --port 0 -t 1 --plan even 2>"$dir/log" >/dev/null </dev/null &
+KIN_PROFILE=$(dirname "$0")/machine.json "$kin" serve --cluster --hidden --listen 127.0.0.1 --cluster-port $port --port 0 -t 1 --plan even 2>"$dir/log" >/dev/null </dev/null &
 head=$!
 n=0
 while [ $n -lt 1200 ] && ! grep -q 'listens on port' "$dir/log"; do

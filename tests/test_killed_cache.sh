@@ -17,7 +17,7 @@ fail() {
     tail -n 3 "$dir/log"
     n_failed=$((n_failed + 1))
 }
-"$mkmodel" --preset 551m-32l --layers 6 --vocab 4000 -o "$dir/model.gguf" 2>"$dir/log" || exit 1
+"$mkmodel" --preset 551m-32l --layers 3 --vocab 4000 -o "$dir/model.gguf" 2>"$dir/log" || exit 1
 eval_model() { # OPTION... -> ids
     "$kin" eval -m "$dir/model.gguf" -t 2 --tokens "1 5 80 7" --greedy 6 "$@" 2>>"$dir/log"
 }
@@ -46,12 +46,12 @@ done
 # A streamed model takes its weights from the file alone.
 for part in 20 50 80; do
     rm -rf "$dir/cache"
-    "$kin" eval -m "$dir/model.gguf" -t 2 --tokens "1 5" --greedy 200 --cache "$dir/cache" --memory 90M --ctx 256 --batch 16 >/dev/null 2>&1 &
+    "$kin" eval -m "$dir/model.gguf" -t 2 --tokens "1 5" --greedy 200 --cache "$dir/cache" --memory 48M --ctx 256 --batch 16 >/dev/null 2>&1 &
     pid=$!
     sleep "$(awk "BEGIN { print $took * $part / 100000 }")"
     kill -9 $pid
     wait $pid 2>/dev/null
-    got=$(eval_model --cache "$dir/cache" --memory 90M --ctx 256 --batch 16)
+    got=$(eval_model --cache "$dir/cache" --memory 48M --ctx 256 --batch 16)
     [ "$got" = "$want" ] || fail "streamed, killed after $part %: '$got'"
 done
 

@@ -389,7 +389,7 @@ stop
 serve --ctx 8192 --parallel 1 --max-queue 3 --sse-ping-interval 1 --no-prefix-cache
 
 claim="a stream's header is sent when its text is begun, not with its first token"
-printf '{"prompt": [%s9], "max_tokens": 1, "stream": true, "sse_ping_interval": -1}' "$(printf '300,%.0s' $(seq 8000))" >"$dir/long"
+printf '{"prompt": [%s9], "max_tokens": 1, "stream": true, "sse_ping_interval": -1}' "$(printf '300,%.0s' $(seq 5000))" >"$dir/long"
 curl -s -m 240 -o "$out" -w '%{time_starttransfer} %{time_total}' "$base/v1/completions" -d "@$dir/long" >"$err"
 awk '{ exit !($1 < 0.8 * $2) }' "$err" || fail "the header came late: $(cat "$err")"
 
@@ -418,7 +418,7 @@ while answers 200 /metrics && ! none_is_there && [ $n -lt 400 ]; do
 done
 says "$out" '^llamacpp:requests_deferred 0'
 stop
-serve --ctx 4096 --parallel 1 --max-queue 0
+serve --ctx 3072 --parallel 1 --max-queue 0
 endless "$dir/stream"
 chat 429 '"max_tokens": 1'
 says "$dir/head" '^Retry-After: '

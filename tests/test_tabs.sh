@@ -18,6 +18,8 @@ trap 'exit 130' INT TERM
 for name in $(env | sed -n 's/^\(KIN_[A-Z_]*\)=.*/\1/p'); do unset "$name"; done
 export HOME="$dir" XDG_CACHE_HOME="$dir/cache" OMP_WAIT_POLICY=passive GOMP_SPINCOUNT=0
 unset XDG_CONFIG_HOME
+KIN_PROFILE=$(dirname "$0")/machine.json # no head measures this machine, which takes seconds
+export KIN_PROFILE
 node --no-warnings "$(dirname "$0")/web/chunks.mjs" || exit 1
 node --no-warnings "$(dirname "$0")/web/computer.mjs" "$modules" || exit 1
 demo=$(dirname "$0")/../assets/demo.gguf
