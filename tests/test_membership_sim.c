@@ -17,9 +17,10 @@
 #include <stdlib.h>
 
 #include "testkit/cluster_sim.h"
+#include "testkit/sanitized.h"
 
 enum {
-    N_SCHEDULES = 3000,
+    N_SCHEDULES = KIN_SANITIZED ? 1500 : 3000,
     N_FAULTS = 12,
     CALM_MS = 20000,
     LAST_REQUEST_MS = 32000, // afterwards nobody asks, so that late joiners get into the plan

@@ -17,6 +17,7 @@
 #include "model/kernel_ops.h"
 #include "model/ranges.h"
 #include "testkit/model_gen.h"
+#include "testkit/sanitized.h"
 
 enum { N_X = 3, N_EMBD = 768, N_FF = 768, MAX_PARTS = 3 };
 
@@ -254,7 +255,9 @@ static void products_of_row_slices_are_those_of_the_whole_and_columns_are_its_bl
 static void streamed_slices_are_the_same(void **state) {
     (void)state;
     for (int i = 0; i < N_MIXES; i++) {
-        for (int repack = 0; repack < 2; repack++) slice_all_ways("llama", mixes[i], repack, true, 7);
+        for (int repack = 0; repack < 2; repack++) {
+            if (!KIN_SANITIZED || repack == i % 2) slice_all_ways("llama", mixes[i], repack, true, 7);
+        }
     }
 }
 

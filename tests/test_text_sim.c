@@ -28,13 +28,14 @@
 #include "engine/kv_pages.h"
 #include "pipeline/scheduler.h"
 #include "pipeline/steps.h"
+#include "testkit/sanitized.h"
 #include "testkit/sim_disks.h"
 #include "testkit/sim_faults.h"
 #include "testkit/sim_model.h"
 
 enum {
-    N_SCHEDULES = 500,
-    N_SLOW = 500,
+    N_SCHEDULES = KIN_SANITIZED ? 250 : 500,
+    N_SLOW = KIN_SANITIZED ? 200 : 500,
     N_LAYER = 10,
     N_VOCAB = 2,
     N_CTX = 768,
