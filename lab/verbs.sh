@@ -216,8 +216,12 @@ hog() { # NAME BYTES SECONDS
 # shellcheck disable=SC2016 # for awk
 network_bytes() { in_switch awk '{ sub(/:/, " ") } $1 !~ /-in$|-out$/ { print $1, $2, $10 }' /proc/net/dev; }
 
+# How long this machine's processors, all together, had something to do while its host ran something else.
+stolen_ms() { awk -v per_s="$(getconf CLK_TCK)" '$1 == "cpu" { printf "%.0f\n", $9 * 1000 / per_s }' /proc/stat; }
+
 figures_now() { # NAME -> key=value words
     group_figures "$state/groups/$1" "$disk_of_work" | tr '\n' ' '
+    echo "stolen_ms=$(stolen_ms)" | tr '\n' ' '
     network_bytes | awk -v name="$1" '$1 == name { printf "sent_bytes=%.0f received_bytes=%.0f\n", $2, $3 }'
 }
 mark() {
@@ -233,7 +237,7 @@ since_mark() { # KEY WORDS MARK-WORDS
 }
 collect() { # LABEL
     _columns=label,device,seconds,memory_peak_bytes,memory_limit_bytes,disk_read_bytes,cpu_ms,sent_bytes,received_bytes
-    _columns=$_columns,major_faults,memory_limit_hits,oom_kills
+    _columns=$_columns,major_faults,memory_limit_hits,oom_kills,stolen_ms
     _collect_now=$(now_ms)
     _collect_then=$(cat "$state/marked" 2>/dev/null || echo "$_collect_now")
     for _collected in $(devices); do
@@ -241,7 +245,7 @@ collect() { # LABEL
         _limit=$(device_fact "$_collected" memory)
         _line="$1,$_collected,$(awk "BEGIN { print ($_collect_now - $_collect_then) / 1000 }")"
         _line="$_line,$(fact memory_peak_bytes "$_now_words"),$([ -z "$_limit" ] || bytes "$_limit" 1024)"
-        for _key in disk_read_bytes cpu_ms sent_bytes received_bytes major_faults memory_limit_hits oom_kills; do
+        for _key in disk_read_bytes cpu_ms sent_bytes received_bytes major_faults memory_limit_hits oom_kills stolen_ms; do
             _line="$_line,$(since_mark $_key "$_now_words" "$_then_words")"
         done
         row figures "$_columns" "$_line"
