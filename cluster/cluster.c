@@ -312,6 +312,16 @@ static bool is_exact(const kin_cluster *c) {
     return true;
 }
 
+// Where windows begin.
+static kin_border_set borders_of(const kin_assignment *plan) {
+    kin_border_set borders = {0};
+    for (int i = 0; i < plan->ring.n_members; i++) {
+        const kin_windows *w = &plan->windows[i].windows;
+        for (int k = 0; k < w->n; k++) kin_border_set_add(&borders, w->at[k].layer_begin);
+    }
+    return borders;
+}
+
 // For the computing thread.
 static void publish(kin_cluster *c) {
     uint32_t epoch = kin_membership_epoch(c->membership);
@@ -329,6 +339,7 @@ static void publish(kin_cluster *c) {
         c->snapshot.n_members = c->plan->ring.n_members;
         c->snapshot.n_stages = 0;
         for (int i = 0; i < c->plan->ring.n_members; i++) c->snapshot.n_stages += c->plan->shares[i].rank == 0;
+        c->snapshot.borders = borders_of(c->plan);
         c->snapshot.is_exact = is_exact(c);
     }
     atomic_store(&c->yields, kin_membership_yields(c->membership));

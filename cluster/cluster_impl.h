@@ -78,7 +78,8 @@ typedef struct kin_cluster_snapshot {
     uint32_t epoch;   // 0: none
     bool up;
     kin_local_work own;
-    int n_members, n_stages;              // a group is one stage
+    int n_members, n_stages; // a group is one stage
+    kin_border_set borders;
     bool is_exact;                        // no device has layers on a GPU, or computes with ggml's kernels
     char broken[KIN_MEMBERSHIP_SENTENCE]; // why the last request was ended
     char doing[KIN_MEMBERSHIP_SENTENCE];

@@ -48,6 +48,7 @@ static int enter(kin_cluster *c, const kin_cluster_snapshot *n, kin_err *err) {
                           .counts = kin_local_stage_counts(c->local_stage),
                           .n_rounds = n->own.n_rounds,
                           .n_members = n->n_stages,
+                          .borders = n->borders,
                           .exact = n->is_exact && kin_shard_is_exact(kin_local_stage_shard(c->local_stage))};
     if (c->head) {
         kin_head_set_ring(c->head, &ring);

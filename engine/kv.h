@@ -42,6 +42,7 @@ typedef struct kin_page_request {
     int32_t seq;
     int first, n;                     // 1 <= n <= KIN_PAGES_MAX
     kin_page_key keys[KIN_PAGES_MAX]; // [n]
+    kin_border_set borders;           // if it recomputes: of the ring that computed these pages
 } kin_page_request;
 
 // Tokens of one step, and changes of the cache before them. The arrays are borrowed.

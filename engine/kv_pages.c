@@ -182,7 +182,8 @@ static bool fetch_borders(kin_kv_pages *p, const kin_page_request *r, const lack
     return i == l->end;
 }
 
-// Of pages begin .. end - 1; what comes of them at the border behind these layers is for the next member, and for the next loss.
+// Of pages begin .. end - 1; what comes of them at the border behind these layers is for the next member, and for the next loss:
+// as the layer behind it was computed from it, which had it from another device or not.
 static int compute_pages(kin_kv_pages *p, kin_kv *kv, const kin_page_request *r, const lack *l, const kin_kv_compute *compute,
                          kin_err *err) {
     size_t row = p->n_embd * KIN_KV_CELLS;
@@ -193,8 +194,9 @@ static int compute_pages(kin_kv_pages *p, kin_kv *kv, const kin_page_request *r,
     int rc = n == 0 ? 0
                     : compute->layers(compute->user, l->layer_begin, l->layer_end, r->seq, (r->first + l->begin) * KIN_KV_CELLS,
                                       n * KIN_KV_CELLS, x, err);
+    bool is_sent = kin_border_set_has(&r->borders, l->layer_end);
     for (int i = 0; i < n && rc == 0 && l->layer_end < kin_kv_n_layers(kv); i++)
-        kin_border_log_put(p->borders, l->layer_end, &r->keys[l->begin + i], x + (size_t)i * row, false);
+        kin_border_log_put(p->borders, l->layer_end, &r->keys[l->begin + i], x + (size_t)i * row, is_sent);
     kin_border_log_settle(p->borders);
     free(x);
     return rc == 0 ? n : KIN_FAIL;

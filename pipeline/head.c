@@ -189,6 +189,10 @@ int kin_head_n_members(const kin_head *h) {
     return h->ring.n_members;
 }
 
+kin_border_set kin_head_borders(const kin_head *h) {
+    return h->ring.borders;
+}
+
 bool kin_head_is_exact(const kin_head *h) {
     return h->ring.exact;
 }

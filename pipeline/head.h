@@ -37,6 +37,7 @@ typedef struct kin_head_ring {
     kin_shard *shard;             // with the output layer, borrowed
     int n_rounds;
     int n_members;           // that compute: a prompt is cut so that all have something to do
+    kin_border_set borders;  // none: the head is alone
     bool exact;              // as far as is known a row's logits do not depend on the rows beside it
     kin_head_counts *counts; // borrowed, NULL: none
 } kin_head_ring;
@@ -80,10 +81,11 @@ typedef struct kin_head_step {
 } kin_head_step;
 
 int kin_head_n_batch(const kin_head *head);
-int kin_head_n_chunk(const kin_head *head, int n); // tokens of each chunk of a prompt of n
-int kin_head_n_vocab(const kin_head *head);        // floats in a row of logits
-int kin_head_n_members(const kin_head *head);      // of the ring that compute
-bool kin_head_is_exact(const kin_head *head);      // of the ring: see kin_head_ring
+int kin_head_n_chunk(const kin_head *head, int n);     // tokens of each chunk of a prompt of n
+int kin_head_n_vocab(const kin_head *head);            // floats in a row of logits
+int kin_head_n_members(const kin_head *head);          // of the ring that compute
+kin_border_set kin_head_borders(const kin_head *head); // of the ring
+bool kin_head_is_exact(const kin_head *head);          // of the ring: see kin_head_ring
 // Whether requests for pages stay behind the steps that were sent before them; else they overtake those of several rounds.
 bool kin_head_pages_stay_behind(const kin_head *head);
 int kin_head_n_in_flight(const kin_head *head);

@@ -6,7 +6,8 @@
 #include "base/bytes.h"
 #include "sys/sha256.h"
 
-enum { CONTENT = 4 * KIN_KV_CELLS }; // i32 tokens, little-endian
+// i32 tokens, little-endian, then the borders of the ring that has computed them.
+enum { TOKENS = 4 * KIN_KV_CELLS, CONTENT = TOKENS + sizeof(kin_border_set) };
 
 struct kin_prefix_pages {
     uint8_t seed[KIN_SHA256_BYTES]; // of the secret and the context
@@ -14,7 +15,7 @@ struct kin_prefix_pages {
 };
 
 int kin_prefix_pages_open(kin_prefix_pages **out, const kin_prefix_pages_options *o, kin_err *err) {
-    static const uint8_t variant[32] = "tokens";
+    static const uint8_t variant[32] = "tokens, borders";
     kin_sha256_stream *hash = NULL;
     kin_prefix_pages *p = *out = calloc(1, sizeof *p);
     if (!p) return kin_err_set(err, "out of memory");
@@ -40,7 +41,7 @@ static void put_tokens(uint8_t *to, const int32_t *tokens) {
 
 // A link of the chain: *key of the block before (zeros: none) -> of this one
 static bool name_next(const kin_prefix_pages *p, const int32_t *tokens, kin_page_key *key) {
-    uint8_t of[sizeof p->seed + sizeof *key + CONTENT], hash[KIN_SHA256_BYTES];
+    uint8_t of[sizeof p->seed + sizeof *key + TOKENS], hash[KIN_SHA256_BYTES];
     memcpy(of, p->seed, sizeof p->seed);
     memcpy(of + sizeof p->seed, key, sizeof *key);
     put_tokens(of + sizeof p->seed + sizeof *key, tokens);
@@ -68,7 +69,7 @@ bool kin_prefix_pages_name(kin_prefix_pages *p, const int32_t *tokens, int first
 
 int kin_prefix_pages_find(kin_prefix_pages *p, const int32_t *tokens, int first, int n_blocks) {
     kin_page_key key = {{0}};
-    uint8_t wanted[CONTENT];
+    uint8_t wanted[TOKENS];
     for (int i = 0; i < n_blocks; i++) {
         const int32_t *block = tokens + (size_t)i * KIN_KV_CELLS;
         if (!name_next(p, block, &key)) return i;
@@ -95,7 +96,7 @@ void kin_prefix_pages_forget(kin_prefix_pages *p, const int32_t *tokens, int n_b
 // What followed before gives way.
 static void keep_next(kin_prefix_pages *p, const kin_page_key *before, const int32_t *block) {
     kin_page_key key = key_of_next(before);
-    uint8_t wanted[CONTENT];
+    uint8_t wanted[CONTENT] = {0};
     const uint8_t *kept = kin_kv_store_read(p->store, &key);
     put_tokens(wanted, block);
     uint8_t *content = kept && memcmp(kept, wanted, sizeof wanted) == 0 ? NULL : kin_kv_store_begin(p->store);
@@ -114,7 +115,8 @@ bool kin_prefix_pages_next(kin_prefix_pages *p, const int32_t *tokens, int n_blo
     return kept != NULL;
 }
 
-void kin_prefix_pages_keep(kin_prefix_pages *p, const int32_t *tokens, int first, int n, const kin_page_key *keys) {
+void kin_prefix_pages_keep(kin_prefix_pages *p, const int32_t *tokens, int first, int n, const kin_page_key *keys,
+                           const kin_border_set *borders) {
     kin_page_key before;
     bool has_before = first > 0 && kin_prefix_pages_name(p, tokens, first - 1, 1, &before);
     for (int i = 0; i < n; i++, has_before = true) {
@@ -122,6 +124,17 @@ void kin_prefix_pages_keep(kin_prefix_pages *p, const int32_t *tokens, int first
         uint8_t *content = kin_kv_store_has(p->store, &keys[i]) ? NULL : kin_kv_store_begin(p->store);
         if (!content) continue;
         put_tokens(content, tokens + (size_t)(first + i) * KIN_KV_CELLS);
+        memcpy(content + TOKENS, borders, sizeof *borders);
         kin_kv_store_keep(p->store, &keys[i], content);
     }
+}
+
+int kin_prefix_pages_borders(kin_prefix_pages *p, const kin_page_key *keys, int n, kin_border_set *borders) {
+    *borders = (kin_border_set){0};
+    for (int i = 0; i < n; i++) {
+        const uint8_t *kept = kin_kv_store_read(p->store, &keys[i]);
+        if (i == 0 && kept) memcpy(borders, kept + TOKENS, sizeof *borders);
+        if (i > 0 && (!kept || memcmp(borders, kept + TOKENS, sizeof *borders) != 0)) return i;
+    }
+    return n;
 }

@@ -38,5 +38,9 @@ bool kin_prefix_pages_next(kin_prefix_pages *pages, const int32_t *tokens, int n
 // The first n_blocks blocks of a text are not found any more.
 void kin_prefix_pages_forget(kin_prefix_pages *pages, const int32_t *tokens, int n_blocks);
 
-// Keeps the tokens of these blocks, which were named: their pages are being kept.
-void kin_prefix_pages_keep(kin_prefix_pages *pages, const int32_t *tokens, int first, int n, const kin_page_key *keys);
+// Keeps the tokens of these blocks, which were named: their pages are being kept. borders: of the ring that has computed them.
+void kin_prefix_pages_keep(kin_prefix_pages *pages, const int32_t *tokens, int first, int n, const kin_page_key *keys,
+                           const kin_border_set *borders);
+
+// How many of the first of these n > 0 pages were computed in one ring, with these borders. None, if the first is not known.
+int kin_prefix_pages_borders(kin_prefix_pages *pages, const kin_page_key *keys, int n, kin_border_set *borders);

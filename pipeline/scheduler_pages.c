@@ -51,6 +51,7 @@ static int send_load(kin_scheduler *s, kin_generation *g, kin_err *err) {
         g->n_found = 0;
         return 0;
     }
+    if (r.recomputes) r.n = kin_prefix_pages_borders(s->o.pages, r.keys, r.n, &r.borders);
     kin_flight *f = kin_scheduler_new_flight(s, KIN_FLIGHT_LOAD);
     f->sent = kin_clock_now();
     f->parts[f->n_parts++] = (kin_part){.g = g, .n = r.n * KIN_KV_CELLS};
@@ -145,7 +146,8 @@ int kin_scheduler_send_keep(kin_scheduler *s, bool *sent, kin_err *err) {
         kin_page_request r = {.seq = i, .first = t->n_kept, .n = kin_scheduler_min(KIN_PAGES_MAX, n_full - t->n_kept)};
         t->n_kept += r.n;
         if (!kin_prefix_pages_name(s->o.pages, tokens, r.first, r.n, r.keys)) return 0;
-        kin_prefix_pages_keep(s->o.pages, tokens, r.first, r.n, r.keys);
+        const kin_border_set borders = kin_head_borders(s->head);
+        kin_prefix_pages_keep(s->o.pages, tokens, r.first, r.n, r.keys, &borders);
         *sent = true;
         return send_pages(s, kin_scheduler_new_flight(s, KIN_FLIGHT_KEEP), &r, NULL, err);
     }

@@ -131,7 +131,8 @@ kin_message_buffer *kin_steps_pack_pages(kin_message_pool *pool, uint32_t epoch,
                          .n_ops = (uint16_t)batch->n_ops,
                          .patience_ms = (uint16_t)r->patience_ms,
                          .seq = r->seq,
-                         .first = (uint32_t)r->first};
+                         .first = (uint32_t)r->first,
+                         .borders = r->borders};
     enum { AT_OPS = 24 };
     memcpy(m.key, r->keys, (size_t)r->n * sizeof m.key[0]);
     size_t n = kin_proto_size_pages(&m);
@@ -154,7 +155,8 @@ int kin_steps_unpack_pages(const kin_steps *s, const kin_message_buffer *buffer,
                             .patience_ms = m->patience_ms,
                             .seq = m->seq,
                             .first = (int)m->first,
-                            .n = m->n_pages};
+                            .n = m->n_pages,
+                            .borders = m->borders};
     memcpy(r->keys, m->key, m->n_pages * sizeof m->key[0]);
     *batch = (kin_batch){.ops = ops, .n_ops = m->n_ops, .pages = r};
     return 0;

@@ -4,9 +4,10 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "pure/plan/window.h"
 
 static size_t bytes_of(kin_sim_page_kind kind) {
-    return kind == KIN_SIM_OF_TOKENS ? 4 * KIN_KV_CELLS : KIN_SIM_PAGE_BYTES;
+    return kind == KIN_SIM_OF_TOKENS ? 4 * KIN_KV_CELLS + sizeof(kin_border_set) : KIN_SIM_PAGE_BYTES;
 }
 
 // Its place in the table of hashes, or the free one where it belongs.

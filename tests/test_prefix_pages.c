@@ -611,7 +611,7 @@ static void keep_tokens(const int32_t *tokens, int first, int n) {
     kin_page_key keys[KIN_PAGES_MAX];
     kin_prefix_pages *pages = open_pages();
     assert_true(kin_prefix_pages_name(pages, tokens, first, n, keys));
-    kin_prefix_pages_keep(pages, tokens, first, n, keys);
+    kin_prefix_pages_keep(pages, tokens, first, n, keys, &(kin_border_set){0});
     kin_prefix_pages_close(pages);
 }
 
@@ -643,13 +643,40 @@ static void what_followed_last_is_known(void **state) {
     expect_next(a.prompt, 2, NULL);
 }
 
+// Three pages of a ring with a hop before layer 4, and one of a later one.
+static void each_page_has_the_borders_of_the_ring_that_computed_it(void **state) {
+    (void)state;
+    text a = new_text(1, N_PROMPT);
+    kin_page_key keys[4];
+    kin_border_set before = {0}, after, got;
+    kin_border_set_add(&before, 4);
+    after = before;
+    kin_border_set_add(&after, KIN_BORDER_SET_LAYERS - 1);
+    kin_border_set_add(&after, KIN_BORDER_SET_LAYERS); // one that no plan has
+    kin_prefix_pages *pages = open_pages();
+    assert_true(kin_prefix_pages_name(pages, a.prompt, 0, 4, keys));
+    kin_prefix_pages_keep(pages, a.prompt, 0, 3, keys, &before);
+    kin_prefix_pages_keep(pages, a.prompt, 3, 1, keys + 3, &after);
+    kin_prefix_pages_close(pages);
+    pages = open_pages();
+    assert_int_equal(kin_prefix_pages_find(pages, a.prompt, 0, 4), 4);
+    assert_int_equal(kin_prefix_pages_borders(pages, keys, 2, &got), 2);
+    assert_int_equal(kin_prefix_pages_borders(pages, keys, 4, &got), 3);
+    assert_true(kin_border_set_has(&got, 4) && !kin_border_set_has(&got, 5) &&
+                !kin_border_set_has(&got, KIN_BORDER_SET_LAYERS - 1));
+    assert_int_equal(kin_prefix_pages_borders(pages, keys + 3, 1, &got), 1);
+    assert_true(kin_border_set_has(&got, 4) && kin_border_set_has(&got, KIN_BORDER_SET_LAYERS - 1) &&
+                !kin_border_set_has(&got, KIN_BORDER_SET_LAYERS));
+    kin_prefix_pages_close(pages);
+}
+
 static void what_is_forgotten_is_not_written_later(void **state) {
     (void)state;
     text a = new_text(1, N_PROMPT);
     kin_page_key keys[KIN_PAGES_MAX];
     kin_prefix_pages *pages = open_pages();
     assert_true(kin_prefix_pages_name(pages, a.prompt, 0, KIN_PAGES_MAX, keys));
-    kin_prefix_pages_keep(pages, a.prompt, 0, KIN_PAGES_MAX, keys);
+    kin_prefix_pages_keep(pages, a.prompt, 0, KIN_PAGES_MAX, keys, &(kin_border_set){0});
     kin_prefix_pages_forget(pages, a.prompt, KIN_PAGES_MAX);
     kin_prefix_pages_close(pages);
     pages = open_pages();
@@ -687,6 +714,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_text_is_kept_and_found_in_a_ring_of_several_rounds, make_root, remove_root),
         cmocka_unit_test_setup_teardown(a_block_that_is_full_when_a_branch_is_right_is_kept, make_root, remove_root),
         cmocka_unit_test_setup_teardown(what_followed_last_is_known, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(each_page_has_the_borders_of_the_ring_that_computed_it, make_root, remove_root),
         cmocka_unit_test_setup_teardown(what_is_forgotten_is_not_written_later, make_root, remove_root),
         cmocka_unit_test_setup_teardown(the_drafter_has_what_followed_as_long_as_it_fits, make_root, remove_root),
         cmocka_unit_test_setup_teardown(a_prompt_of_whole_blocks_computes_its_last_one, make_root, remove_root),

@@ -444,6 +444,24 @@ static void lies_in_a_plan_are_refused_with_a_sentence(void **state) {
     expect_lies_refused(lies, sizeof lies / sizeof *lies);
 }
 
+static void pages_that_are_computed_again_have_borders(void **state) {
+    (void)state;
+    kin_proto_pages m = golden_pages(), got;
+    uint8_t payload[256];
+    kin_err err;
+    size_t n = kin_proto_size_pages(&m);
+    m.recomputes = true;
+    kin_border_set_add(&m.borders, 8);
+    kin_border_set_add(&m.borders, 21);
+    assert_int_equal(kin_proto_size_pages(&m), n + sizeof m.borders);
+    assert_int_equal(kin_proto_encode_pages(payload, sizeof payload, &m), n + sizeof m.borders);
+    assert_int_equal(payload[n + 1], 1);
+    assert_int_equal(payload[n + 2], 1 << 5);
+    assert_int_equal(kin_proto_decode_pages(payload, n + sizeof m.borders, &got, &err), 0);
+    assert_memory_equal(&got.borders, &m.borders, sizeof m.borders);
+    assert_memory_equal(got.key, m.key, sizeof m.key);
+}
+
 static void lies_in_a_step_are_refused_with_a_sentence(void **state) {
     (void)state;
     static const lie lies[] = {
@@ -481,6 +499,7 @@ static void lies_in_a_step_are_refused_with_a_sentence(void **state) {
         {KIN_FRAME_SUM, 16, "00000000", "n_values is 0"},
         {KIN_FRAME_SUM, 16, "01000000", "4 bytes too many"},
         {KIN_FRAME_PAGES, 8, "03", "loads is 3"},
+        {KIN_FRAME_PAGES, 8, "02", "ends 32 bytes too early"},
         {KIN_FRAME_PAGES, 9, "00", "n_pages is 0"},
         {KIN_FRAME_PAGES, 9, "09", "n_pages is 9"},
         {KIN_FRAME_PAGES, 9, "02", "16 bytes too many"},
@@ -838,6 +857,7 @@ int main(void) {
         cmocka_unit_test(a_byte_too_many_is_refused),
         cmocka_unit_test(lies_of_a_device_are_refused_with_a_sentence),
         cmocka_unit_test(lies_in_a_plan_are_refused_with_a_sentence),
+        cmocka_unit_test(pages_that_are_computed_again_have_borders),
         cmocka_unit_test(lies_in_a_step_are_refused_with_a_sentence),
         cmocka_unit_test(lies_in_reports_and_measurements_are_refused_with_a_sentence),
         cmocka_unit_test(lies_about_chunks_are_refused_with_a_sentence),

@@ -186,6 +186,44 @@ static void a_device_that_comes_back_computes_from_what_it_had_got(void **state)
     wire = KIN_ACTIVATION_F32;
 }
 
+// a computes the layers of b, which is lost, and then c is lost, which had got rounded rows from b.
+static void a_border_where_a_lost_device_sent_is_logged_as_it_was_sent(void **state) {
+    (void)state;
+    const kin_activation_type wires[] = {KIN_ACTIVATION_F32, KIN_ACTIVATION_F16, KIN_ACTIVATION_Q8};
+    for (int i = 0; i < 3; i++) {
+        wire = wires[i];
+        float all[N_TOKENS * N_EMBD], expected[N_EMBD], got[N_EMBD];
+        kin_page_request keep = request_of(false, 0, N_PAGES), load = request_of(true, 0, N_PAGES);
+        kin_border_set_add(&load.borders, 2);
+        kin_border_set_add(&load.borders, 4);
+        remove_dir(NULL);
+        kin_shard *a = open_shard(0, 2, KIN_STREAM_RESIDENT, true), *b = open_shard(2, 4, KIN_STREAM_RESIDENT, false),
+                  *c = open_shard(4, N_LAYER, KIN_STREAM_RESIDENT, false);
+        memcpy(all, inputs, sizeof all);
+        run(a, 0, N_TOKENS, 50, all);
+        send(all, N_TOKENS);
+        run(b, 0, N_TOKENS, 50, all);
+        send(all, N_TOKENS);
+        run(c, 0, N_TOKENS, 50, all);
+        assert_int_equal(ask(a, &keep), N_PAGES);
+        memcpy(expected, inputs + N_TOKENS * N_EMBD, sizeof expected);
+        memcpy(got, expected, sizeof got);
+        run(c, N_TOKENS, 1, 1, expected);
+        kin_shard_close(a);
+        kin_shard_close(b);
+        kin_shard_close(c);
+        a = open_shard(0, 4, KIN_STREAM_RESIDENT, true);
+        assert_int_equal(ask(a, &load), N_PAGES);
+        kin_shard_close(a);
+        c = open_shard(4, N_LAYER, KIN_STREAM_RESIDENT, true);
+        assert_int_equal(ask(c, &load), N_PAGES);
+        run(c, N_TOKENS, 1, 1, got);
+        assert_memory_equal(got, expected, sizeof expected);
+        kin_shard_close(c);
+    }
+    wire = KIN_ACTIVATION_F32;
+}
+
 // The head's embeddings are sent, too; what is behind recomputed layers was inside of a device.
 static void rows_are_logged_as_the_next_layer_gets_them(void **state) {
     (void)state;
@@ -388,6 +426,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(lost_layers_have_the_bits_that_they_had, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(a_device_that_comes_back_computes_from_what_it_had_got, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(a_border_where_a_lost_device_sent_is_logged_as_it_was_sent, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(rows_are_logged_as_the_next_layer_gets_them, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(what_was_computed_is_kept_for_the_next_loss, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(without_hidden_states_nothing_is_computed, make_dir, remove_dir),

@@ -61,6 +61,11 @@ int kin_head_n_members(const kin_head *h) {
     return h->n_members;
 }
 
+kin_border_set kin_head_borders(const kin_head *h) {
+    (void)h;
+    return (kin_border_set){0};
+}
+
 int kin_head_n_chunk(const kin_head *h, int n) {
     return kin_prompt_chunk_tokens(n, h->n_members, N_BATCH, h->chunk_worth);
 }

@@ -70,6 +70,35 @@ static void a_step_arrives_as_it_left(void **state) {
     kin_message_pool_close(pool);
 }
 
+static void a_request_for_pages_arrives_as_it_left(void **state) {
+    (void)state;
+    kin_message_pool *pool = open_pool(1);
+    kin_page_request r = {.loads = true, .recomputes = true, .patience_ms = 700, .seq = 2, .first = 3, .n = 2}, got;
+    kin_err err = {""};
+    kin_proto_pages m;
+    kin_kv_op d[2];
+    kin_batch back;
+    r.keys[1].bytes[5] = 9;
+    kin_border_set_add(&r.borders, 17);
+    const kin_batch batch = {.ops = ops, .n_ops = 2, .pages = &r};
+    kin_message_buffer *p = kin_steps_pack_pages(pool, 9, &(kin_hop){.step = 5, .n_good = 1}, &batch);
+    assert_non_null(p);
+    if (kin_steps_unpack_pages(&steps, p, &m, &got, d, &back, &err) != 0) fail_msg("%s", err.text);
+    assert_int_equal(m.step, 5);
+    assert_int_equal(m.n_good, 1);
+    assert_int_equal(back.n_ops, 2);
+    assert_memory_equal(d, ops, sizeof ops);
+    assert_true(back.pages == &got && got.loads && got.recomputes);
+    assert_int_equal(got.patience_ms, 700);
+    assert_int_equal(got.seq, 2);
+    assert_int_equal(got.first, 3);
+    assert_int_equal(got.n, 2);
+    assert_memory_equal(got.keys, r.keys, 2 * sizeof *r.keys);
+    assert_memory_equal(&got.borders, &r.borders, sizeof r.borders);
+    kin_message_pool_give(pool, p);
+    kin_message_pool_close(pool);
+}
+
 static void expect_refused(kin_steps of, const kin_batch *batch, kin_hop hop, const char *why) {
     kin_message_pool *pool = open_pool(1);
     kin_proto_step m;
@@ -271,6 +300,7 @@ static void a_relay_ends_only_steps_of_what_is_forgotten(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_step_arrives_as_it_left),
+        cmocka_unit_test(a_request_for_pages_arrives_as_it_left),
         cmocka_unit_test(numbers_that_are_not_the_rings_are_refused),
         cmocka_unit_test(a_pool_gives_as_many_as_it_has),
         cmocka_unit_test(a_queue_keeps_order_between_threads),

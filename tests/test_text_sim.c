@@ -119,7 +119,7 @@ struct kin_kv_store {
 };
 
 static kin_sim_page_kind kind_of(const uint8_t variant[KIN_KV_VARIANT_BYTES]) {
-    if (strcmp((const char *)variant, "tokens") == 0) return KIN_SIM_OF_TOKENS;
+    if (strcmp((const char *)variant, "tokens, borders") == 0) return KIN_SIM_OF_TOKENS;
     return variant[KIN_KV_VARIANT_BYTES - 1] ? KIN_SIM_OF_BORDER : KIN_SIM_OF_LAYER;
 }
 
@@ -401,6 +401,11 @@ int kin_head_n_batch(const kin_head *h) {
 int kin_head_n_members(const kin_head *h) {
     (void)h;
     return t.w->n_planned + 1;
+}
+
+kin_border_set kin_head_borders(const kin_head *h) {
+    (void)h;
+    return (kin_border_set){0};
 }
 
 int kin_head_n_chunk(const kin_head *h, int n) {

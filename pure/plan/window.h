@@ -5,6 +5,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
 
 typedef struct kin_window {
     int layer_begin, layer_end; // [layer_begin, layer_end), not empty
@@ -17,6 +18,21 @@ typedef struct kin_windows {
     int n; // 0: no layers at all
     kin_window at[KIN_MAX_WINDOWS];
 } kin_windows;
+
+// The layers before which hidden states come from another device, of as many as a plan can have.
+enum { KIN_BORDER_SET_LAYERS = 256 };
+
+typedef struct kin_border_set {
+    uint8_t bits[KIN_BORDER_SET_LAYERS / 8];
+} kin_border_set;
+
+static inline void kin_border_set_add(kin_border_set *borders, int il) {
+    if (il < KIN_BORDER_SET_LAYERS) borders->bits[il / 8] |= (uint8_t)(1 << il % 8);
+}
+
+static inline bool kin_border_set_has(const kin_border_set *borders, int il) {
+    return il < KIN_BORDER_SET_LAYERS && (borders->bits[il / 8] >> il % 8 & 1);
+}
 
 static inline kin_windows kin_windows_one(int layer_begin, int layer_end, int n_gpu_layers) {
     kin_windows w = {.n = layer_begin < layer_end};

@@ -29,6 +29,7 @@
 
 #include "base/err.h"
 #include "pure/plan/facts.h"
+#include "pure/plan/window.h"
 #include "pure/proto/activations.h"
 #include "pure/proto/frame.h"
 
@@ -309,6 +310,7 @@ typedef struct kin_proto_pages {
     uint32_t first;       // block of the sequence, at most KIN_PROTO_MAX_BLOCKS
     const uint8_t *ops;   // as of a step
     kin_proto_page_key key[KIN_PROTO_MAX_PAGES];
+    kin_border_set borders; // if it recomputes: of the ring that computed these pages
 } kin_proto_pages;
 
 // Between the devices of a group: values of a sum, of all rows or of a piece of them.

@@ -152,6 +152,7 @@ size_t kin_proto_encode_step_head(uint8_t *buf, size_t cap, const kin_proto_step
 //          20  u32  first (<= 2^21)
 //          24  i32 ops [n_ops, 3]
 //              n_pages x 16 bytes key
+//              with 2: 32 bytes borders, bit il % 8 of byte il / 8 for the border before layer il
 
 static void put_pages(kin_writer *w, const kin_proto_pages *m) {
     kin_assert(m->n_pages >= 1 && m->n_pages <= KIN_PROTO_MAX_PAGES && m->n_good <= m->n_pages);
@@ -166,6 +167,7 @@ static void put_pages(kin_writer *w, const kin_proto_pages *m) {
     kin_writer_u32(w, m->first);
     kin_writer_bytes(w, m->ops, (size_t)12 * m->n_ops);
     for (int i = 0; i < m->n_pages; i++) kin_writer_bytes(w, m->key[i].bytes, sizeof m->key[i].bytes);
+    if (m->recomputes) kin_writer_bytes(w, m->borders.bits, sizeof m->borders.bits);
 }
 
 static void take_pages(kin_reader *r, kin_proto_pages *m) {
@@ -182,6 +184,7 @@ static void take_pages(kin_reader *r, kin_proto_pages *m) {
     m->first = kin_reader_range(r, kin_reader_u32(r), 0, KIN_PROTO_MAX_BLOCKS, "first");
     m->ops = take_ops(r, m->n_ops);
     for (int i = 0; i < m->n_pages; i++) kin_reader_copy(r, m->key[i].bytes, sizeof m->key[i].bytes);
+    if (m->recomputes) kin_reader_copy(r, m->borders.bits, sizeof m->borders.bits);
 }
 
 KIN_PROTO_DEFINE(PAGES, pages)
