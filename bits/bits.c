@@ -101,8 +101,26 @@ static void random_weights(kin_rng *rng, const format *f, int columns, uint8_t *
     }
 }
 
+// Three panels with factors that kernels may treat apart: finite ones, of which half are subnormal; one infinity among them; one
+// negative number.
+static void random_factors(kin_rng *rng, const format *f, int columns, uint8_t *w) {
+    const int row_bytes = columns / f->columns * f->bytes;
+    random_weights(rng, f, columns, w);
+    for (int i = 0; i < ROWS * row_bytes; i += f->bytes) {
+        const int row = i / row_bytes;
+        for (int k = 0; k < 2; k++) {
+            const int at = k ? f->d_min : f->d;
+            const uint64_t pick = kin_rng_u64(rng);
+            uint16_t factor = (uint16_t)(pick & (pick >> 32 & 1 ? 0x3ff : 0x7bff));
+            if (row == KIN_PANEL_ROWS + 3 && k == 0) factor = 0x7c00;
+            if (row == 2 * KIN_PANEL_ROWS + 3 && k == 1) factor |= 0x8000;
+            if (at >= 0) memcpy(w + i + at, &factor, sizeof factor);
+        }
+    }
+}
+
 // All rows at once, and in the sizes of batch that kernels take apart.
-static uint64_t product(const kin_kernels *k, int type) {
+static uint64_t product_of(const kin_kernels *k, int type, void (*fill)(kin_rng *, const format *, int columns, uint8_t *w)) {
     const format *f = formats;
     while (f->type != type) f++;
     const int columns = f->columns == 256 ? COLUMNS : COLUMNS + 96;
@@ -113,7 +131,7 @@ static uint64_t product(const kin_kernels *k, int type) {
     float *x = activations(&rng, columns), *y = malloc(sizeof(float) * ROWS * BATCH);
     kin_act *act = malloc(kin_act_bytes(columns, BATCH));
     kin_assert(raw && packed && act && y);
-    random_weights(&rng, f, columns, raw);
+    fill(&rng, f, columns, raw);
     if (kin_kernel_packs(type)) kin_kernel_pack(type, columns, ROWS, raw, packed);
 
     kin_matrix m = {.type = type, .columns = columns, .rows = ROWS, .data = kin_kernel_packs(type) ? packed : raw};
@@ -131,6 +149,13 @@ static uint64_t product(const kin_kernels *k, int type) {
     free(y);
     free(act);
     return hash;
+}
+
+static uint64_t product(const kin_kernels *k, int type) {
+    return product_of(k, type, random_weights);
+}
+static uint64_t factors(const kin_kernels *k, int type) {
+    return product_of(k, type, random_factors);
 }
 
 // ---- attention
@@ -353,6 +378,8 @@ static const kin_bits_case cases[] = {
     {"matmul Q2_K", 0xb8a19ff4cd261cce, product, KIN_TYPE_Q2_K},
     {"matmul IQ4_XS", 0x689463a12bed674f, product, KIN_TYPE_IQ4_XS},
     {"matmul MXFP4", 0x2e86ca53ac988212, product, KIN_TYPE_MXFP4},
+    {"factors Q4_K", 0x95e559510d99a487, factors, KIN_TYPE_Q4_K},
+    {"factors Q5_K", 0x60e0137e4603babb, factors, KIN_TYPE_Q5_K},
     {"attention F16", 0xf6f4752f24548c87, attention, KIN_TYPE_F16},
     {"attention Q8_0", 0x51cdd92660d65ff9, attention, KIN_TYPE_Q8_0},
     {"long attention F16", 0x7d19add95cd988dd, long_attention, KIN_TYPE_F16},

@@ -82,6 +82,18 @@ SIMD_INLINE v128_t f16(halves k, const uint8_t *p) {
     return x | (wasm_i32x4_shl(h, 16) & k.sign);
 }
 
+// Whether any of 32 halves is negative, infinite or not a number.
+SIMD_INLINE bool are_special(const uint8_t *p) {
+    v128_t most = wasm_u16x8_max(wasm_u16x8_max(load(p), load(p + 16)), wasm_u16x8_max(load(p + 32), load(p + 48)));
+    return wasm_v128_any_true(wasm_u16x8_sub_sat(most, kept(0x7bff7bff)));
+}
+// With half of the instructions, halves that are none of these. Of a subnormal one, f * 2^-14, the bits of a normal one would
+// make y = 2^-15 * (1 + f), so y + (y - 2^-14) is it.
+SIMD_INLINE v128_t f16_plain(const uint8_t *p, v128_t bias, v128_t least, v128_t zeros) {
+    v128_t y = wasm_i32x4_add(wasm_i32x4_shl(wasm_u32x4_load16x4(p), 13), bias);
+    return wasm_f32x4_add(y, wasm_f32x4_pmin(zeros, wasm_f32x4_sub(y, least)));
+}
+
 SIMD_INLINE v128_t times(v128_t d, v128_t i) { return wasm_f32x4_mul(d, wasm_f32x4_convert_i32x4(i)); }
 
 // f[0..3] += d_x * t
@@ -104,6 +116,31 @@ SIMD_INLINE void add_scaled(v128_t sum[4], const v128_t (*products)[4], const in
     for (int i = 0; i < n; i++) EACH_ROW sum[r] = simd_add_dot(sum[r], products[i][r], scale[r]);
 }
 
+// f += d_x * (d * sum - d_min * less), for 16 rows. d: f16 of 16 rows, then those of the minima.
+static __attribute__((noinline)) void add_special_k4(const uint8_t *d, float d_x, const v128_t sum[4], const v128_t less[4],
+                                                     float *f) {
+    const halves k = kept_halves();
+    EACH_ROW {
+        v128_t t = wasm_f32x4_sub(times(f16(k, d + 8 * r), sum[r]), times(f16(k, d + 32 + 8 * r), less[r]));
+        add_block(f + 4 * r, d_x, t);
+    }
+}
+SIMD_INLINE void add_block_k4(const uint8_t *d, float d_x, const v128_t sum[4], const v128_t less[4], float *f) {
+    if (are_special(d)) {
+        v128_t copies[2][4]; // so that only these are in memory
+        EACH_ROW copies[0][r] = sum[r];
+        EACH_ROW copies[1][r] = less[r];
+        add_special_k4(d, d_x, copies[0], copies[1], f);
+        return;
+    }
+    const v128_t bias = kept(112 << 23), least = kept(0x38800000), zeros = kept(0);
+    EACH_ROW {
+        v128_t y = times(f16_plain(d + 8 * r, bias, least, zeros), sum[r]);
+        v128_t y_min = times(f16_plain(d + 32 + 8 * r, bias, least, zeros), less[r]);
+        add_block(f + 4 * r, d_x, wasm_f32x4_sub(y, y_min));
+    }
+}
+
 // Products of 8 groups of 32 columns, in n sums for each // [8 n][4 rows]; scales and minima as in unpack.c. They lie behind the
 // weights, so they are read after them. d: f16 of 16 rows, then those of the minima.
 SIMD_INLINE void add_k4(const kin_panel_scales_k4 *p, const uint8_t *d, const v128_t (*products)[4], const int n,
@@ -122,11 +159,7 @@ SIMD_INLINE void add_k4(const kin_panel_scales_k4 *p, const uint8_t *d, const v1
         v128_t min = high_bits(m, low) | (high & m.top), min_2 = high_bits(m, low_2) | (wasm_u16x8_shr(high, 2) & m.top);
         add_mins(less, min, min_2, splat(x + 2 * j));
     }
-    const halves k = kept_halves();
-    EACH_ROW {
-        v128_t t = wasm_f32x4_sub(times(f16(k, d + 8 * r), sum[r]), times(f16(k, d + 32 + 8 * r), less[r]));
-        add_block(f + 4 * r, a->d[0], t);
-    }
+    add_block_k4(d, a->d[0], sum, less, f);
 }
 
 // The products of 64 columns: of the lower nibbles' 32 columns, of the higher ones' // [2][4 rows]
