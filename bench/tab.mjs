@@ -1,6 +1,5 @@
-// Rings with tabs of headless Chromium, real pages, beside what was predicted. The head has core 0, browsers and devices core 1. Both
-// are kept from idling: on a virtual machine a processor that wakes is slow for a while, and in a ring each waits while others compute
-// (docs/LAB.md). Nobody listens to a browser while it computes: of each message of a WebSocket it would tell, for a millisecond.
+// Rings with tabs of headless Chromium, real pages, beside what was predicted. The head has core 0, browsers and devices core 1. Nobody
+// listens to a browser while it computes: of each message of a WebSocket it would tell, for a millisecond.
 //
 //   node bench/tab.mjs KIN MODEL predict [ROW]   milliseconds per token, predicted and measured, for several plans: CSV
 //   node bench/tab.mjs KIN MODEL left-out        whom `--plan auto` leaves out, and why
@@ -28,9 +27,6 @@ const sum = (list) => list.reduce((all, x) => all + x, 0);
 const say = (...words) => console.log(words.join(','));
 const fixed = (x) => (x === undefined ? '' : x.toFixed(2));
 const pinned = (cores, program, words) => start('taskset', ['-c', cores, program, ...words], env);
-// As long as this file is open, the kernel's idle loop waits without resting. Without the right to it, it rests.
-const keepAwake = () => start('sh', ['-c', `exec 9>/dev/cpu_dma_latency && printf '\\0\\0\\0\\0' >&9 && while kill -0 ${process.pid}; do sleep 1; done`]); // not for longer than this program
-
 // ---- browsers and tabs
 
 async function browserWith(...flags) {
@@ -247,7 +243,6 @@ if (!modes[mode]) {
   process.exit(2);
 }
 let status = 0;
-keepAwake();
 try {
   await modes[mode]();
 } catch (err) {
