@@ -43,7 +43,7 @@ uint64_t kin_governor_room(uint64_t cap) {
 
 uint64_t kin_governor_held(bool with_rings) {
     kin_memory memory = kin_memory_read();
-    return memory.own - (with_rings ? 0 : memory.rings);
+    return memory.own + memory.kernel - (with_rings ? 0 : memory.rings);
 }
 
 static void adjust_budget(kin_governor *g) {

@@ -35,5 +35,6 @@ uint64_t kin_governor_budget(const kin_governor *governor); // in force now
 // will find when all of it is in use.
 uint64_t kin_governor_room(uint64_t memory);
 
-// What this process holds now and the OS cannot take back, with or without the rings that weights stream through.
+// What this process holds now and the OS cannot take back, also what the OS has for it, with or without the rings that weights
+// stream through.
 uint64_t kin_governor_held(bool with_rings);

@@ -892,11 +892,12 @@ kin_shard_stats kin_shard_get_stats(const kin_shard *s) {
     return stats;
 }
 
-// A step that comes, one that goes, and what the latter is encrypted; and what sums take.
+// A step that comes, as its link's reader and as a message have it, one that goes, and what the latter is encrypted; and what
+// sums take.
 static uint64_t message_bytes(const kin_shard *s) {
     size_t n_values = (size_t)s->o.n_batch * (size_t)s->hp.n_embd, step = n_values * sizeof(float);
     if (is_alone(s->model, &s->o)) return 0;
-    return 2 * step + kin_tls_output_bytes(step) + (s->o.sum.bytes ? s->o.sum.bytes(s->o.share.n_ranks, n_values) : 0);
+    return 3 * step + kin_tls_output_bytes(step) + (s->o.sum.bytes ? s->o.sum.bytes(s->o.share.n_ranks, n_values) : 0);
 }
 
 bool kin_shard_get_memory(const kin_shard *s, kin_shard_memory *m) {

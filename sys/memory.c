@@ -44,6 +44,8 @@ static void apply_cgroups(const char *root, kin_memory *mem) {
 
 #else
 
+enum { KERNEL_STACK_BYTES = 16 << 10 }; // of a thread, by Linux on x86-64 and arm64
+
 // The number after `key` in a file of "key value" lines (units: as the file has them); `fallback` if absent.
 static uint64_t read_keyed(const char *path, const char *key, uint64_t fallback) {
     FILE *f = fopen(path, "re");
@@ -64,6 +66,8 @@ static uint64_t read_keyed(const char *path, const char *key, uint64_t fallback)
 static kin_memory machine_memory(void) {
     kin_memory mem = {0};
     mem.total = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    mem.kernel = read_keyed("/proc/self/status", "VmPTE:", 0) * 1024;
+    mem.kernel += read_keyed("/proc/self/status", "Threads:", 0) * KERNEL_STACK_BYTES;
     mem.available = read_keyed("/proc/meminfo", "MemAvailable:", mem.total / 1024) * 1024;
     uint64_t shared = read_keyed("/proc/self/status", "RssShmem:", 0) * 1024; // what a ring has shows up to twice
     mem.rings = shared < kin_ring_bytes() ? shared : kin_ring_bytes();

@@ -9,6 +9,7 @@ typedef struct kin_memory {
     uint64_t available; // bytes that could be taken now without evicting others: free, and what the OS would give back
     uint64_t own;       // bytes that this process holds and the OS cannot take back (anonymous memory and rings)
     uint64_t resident;  // bytes of this process that are in memory, mapped files included
+    uint64_t kernel;    // beside them, what the OS has for this process: page tables, its threads' stacks; 0: it does not tell
     uint64_t rings;     // of own, in rings (sys/ring.h), each page counted once; 0 where the OS does not tell
 } kin_memory;
 

@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -38,6 +39,33 @@ static void a_reset_forgets_it_and_later_peaks_count_again(void **state) {
     assert_true(kin_memory_peak() > BYTES - NOISE);
 }
 
+static void *wait_for_the_end(void *arg) {
+    pthread_mutex_lock(arg);
+    pthread_mutex_unlock(arg);
+    return NULL;
+}
+
+static void page_tables_and_threads_count_as_the_kernels(void **state) {
+    enum { STACK = 16 << 10, TABLES = BYTES / 512 };
+    (void)state;
+    pthread_mutex_t held = PTHREAD_MUTEX_INITIALIZER;
+    pthread_t thread;
+    const uint64_t before = kin_memory_read().kernel;
+    if (before == 0) skip(); // the OS does not tell
+    pthread_mutex_lock(&held);
+    assert_int_equal(pthread_create(&thread, NULL, wait_for_the_end, &held), 0);
+    const uint64_t with_thread = kin_memory_read().kernel;
+    uint8_t *ring = kin_ring_map(BYTES); // in pages of 4 KiB, each with 8 bytes of a page table
+    assert_non_null(ring);
+    memset(ring, 1, BYTES);
+    const uint64_t with_tables = kin_memory_read().kernel;
+    kin_ring_unmap(ring, BYTES);
+    pthread_mutex_unlock(&held);
+    pthread_join(thread, NULL);
+    assert_true(with_thread >= before + STACK);
+    assert_true(with_tables >= with_thread + TABLES);
+}
+
 static void a_ring_counts_once_as_long_as_it_is_touched(void **state) {
     (void)state;
     uint8_t *ring = kin_ring_map(BYTES);
@@ -62,6 +90,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_peak_remembers_what_was_given_back),
         cmocka_unit_test(a_reset_forgets_it_and_later_peaks_count_again),
+        cmocka_unit_test(page_tables_and_threads_count_as_the_kernels),
         cmocka_unit_test(a_ring_counts_once_as_long_as_it_is_touched),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
