@@ -27,6 +27,7 @@ const sum = (list) => list.reduce((all, x) => all + x, 0);
 const say = (...words) => console.log(words.join(','));
 const fixed = (x) => (x === undefined ? '' : x.toFixed(2));
 const pinned = (cores, program, words) => start('taskset', ['-c', cores, program, ...words], env);
+
 // ---- browsers and tabs
 
 async function browserWith(...flags) {

@@ -19,7 +19,8 @@ typedef struct kin_windows {
     kin_window at[KIN_MAX_WINDOWS];
 } kin_windows;
 
-// The layers before which hidden states come from another device, of as many as a plan can have.
+// The layers before which hidden states come from another device, of the first ones; none behind them, which no model of today
+// has.
 enum { KIN_BORDER_SET_LAYERS = 256 };
 
 typedef struct kin_border_set {

@@ -21,7 +21,7 @@ enum {
     LEAST_NS = 15000000,
     N_SAME = 5,
     MOST_PASSES = 15,
-    COLD_BYTES = 48 << 20, // more than caches have
+    COLD_BYTES = 48 << 20, // more than most caches have
 };
 
 // Something to be done for one piece of the memory after the other.
